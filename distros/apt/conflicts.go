@@ -1,0 +1,146 @@
+package apt
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/driver-container/driver-container/distros/dpkg"
+)
+
+// conflict says that an item and another of the system cannot be together.
+type conflict struct {
+	other *item
+	owner *item // which of the two says so
+	rel   dpkg.Relation
+}
+
+// conflicts lists what of the system an item cannot be with, by what it says and by what the others say. A package never
+// conflicts with itself, nor with another version or architecture of itself.
+func (s *solver) conflicts(it *item) []conflict {
+	var out []conflict
+	for _, g := range it.avoids {
+		for _, r := range g {
+			for _, other := range s.matching(r) {
+				if other.name != it.name {
+					out = append(out, conflict{other, it, r})
+				}
+			}
+		}
+	}
+	for _, name := range it.names() {
+		for _, other := range s.live(s.foes[name]) {
+			if other.name == it.name {
+				continue
+			}
+			for _, g := range other.avoids {
+				for _, r := range g {
+					if r.Name == name && it.meets(r) {
+						out = append(out, conflict{other, other, r})
+					}
+				}
+			}
+		}
+	}
+	return out
+}
+
+// way finds an upgrade of the other one that ends a conflict; nil if there is none. What was chosen before stays.
+func (s *solver) way(it *item, c conflict) (*item, error) {
+	if s.current[c.other.name] != c.other {
+		return nil, nil // installed for another architecture: not in the index
+	}
+	next, err := s.newer(c.other)
+	if next == nil || err != nil {
+		return nil, err
+	}
+	for _, g := range next.avoids {
+		if slices.ContainsFunc(g, it.meets) {
+			return nil, nil
+		}
+	}
+	if c.owner == it && next.meets(c.rel) {
+		return nil, nil
+	}
+	return next, nil
+}
+
+// clash tells why an item cannot be added to the system at all; nil if it can, perhaps with upgrades of others.
+func (s *solver) clash(it, by *item) error {
+	for _, c := range s.conflicts(it) {
+		next, err := s.way(it, c)
+		if err != nil {
+			return err
+		}
+		if next == nil {
+			return s.refuse(it, by, c)
+		}
+	}
+	return nil
+}
+
+func (s *solver) upgradeAway(it *item, c conflict) error {
+	next, err := s.way(it, c)
+	if err != nil {
+		return err
+	}
+	if next == nil {
+		return s.refuse(it, it.by, c)
+	}
+	if err := s.clash(next, it); err != nil {
+		return err
+	}
+	return s.choose(next, it)
+}
+
+func (s *solver) refuse(it, by *item, c conflict) error {
+	state := "installed"
+	if c.other.entry != nil {
+		state = "needed too"
+	}
+	target := it
+	if c.owner == it {
+		target = c.other
+	}
+	e := &UnresolvableError{Chain: by.chain(), Relation: it.String(), Reason: fmt.Sprintf(
+		"which cannot be with %s (%s): %s conflicts with %s, that is %s", c.other, state, c.owner, c.rel, target)}
+	if c.other.entry == nil {
+		for _, have := range s.x.named(c.other.name) {
+			e.Versions = append(e.Versions, fmt.Sprintf("%s %s (%s)", have.name, have.version, have.origin()))
+		}
+	}
+	return e
+}
+
+// verify proves the result: all that was chosen has what it needs and no enemies, and nothing that was installed has
+// lost what it had. The steps above ensure it; this keeps a mistake in them from becoming a broken image.
+func (s *solver) verify() error {
+	for _, name := range slices.Sorted(maps.Keys(s.current)) {
+		it := s.current[name]
+		for _, group := range it.depends {
+			if s.satisfied(group) || it.entry == nil && !s.had(group) {
+				continue // what was broken before stays so
+			}
+			return s.impossible(it, group)
+		}
+		if it.entry == nil {
+			continue
+		}
+		if c := s.conflicts(it); len(c) > 0 {
+			return s.refuse(it, it.by, c[0])
+		}
+	}
+	return nil
+}
+
+// had tells whether the system met a dependency before anything was changed.
+func (s *solver) had(group []dpkg.Relation) bool {
+	for _, r := range group {
+		for _, it := range slices.Concat(s.known[r.Name], s.foreign[r.Name]) {
+			if it.entry == nil && it.meets(r) {
+				return true
+			}
+		}
+	}
+	return false
+}

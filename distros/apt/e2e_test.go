@@ -1,0 +1,119 @@
+package apt
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"regexp"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/driver-container/driver-container/distros/dpkg"
+	"github.com/driver-container/driver-container/distros/fetch"
+)
+
+// TestMachine reads the repositories that this machine is configured with, and compares with what apt-get would do.
+func TestMachine(t *testing.T) {
+	if os.Getenv("DRIVER_E2E") != "1" {
+		t.Skip("needs the network and a Debian machine: set DRIVER_E2E=1")
+	}
+	root := os.DirFS("/")
+	sources, err := ReadSources(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sources = slices.DeleteFunc(sources, func(s Source) bool { return !strings.Contains(strings.Join(s.URIs, " "), "debian") })
+	if len(sources) == 0 {
+		t.Skip("no Debian source in /etc/apt")
+	}
+	dir := os.Getenv("DRIVER_E2E_CACHE")
+	if dir == "" {
+		dir = t.TempDir()
+	}
+	store, err := fetch.OpenStore(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+	defer cancel()
+	o := Options{Fetch: &fetch.Client{Store: store}, Root: root, Sources: sources, Arch: runtime.GOARCH, Components: []string{"non-free"}}
+	begin := time.Now()
+	r, err := OpenReleases(ctx, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("releases: %v, digest %s", time.Since(begin), r.Digest())
+	begin = time.Now()
+	x, err := r.Load(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	t.Logf("indexes: %v, %d packages, heap %d MB, from the system %d MB", time.Since(begin), x.Len(), m.HeapAlloc>>20, m.Sys>>20)
+	f, err := os.Open("/var/lib/dpkg/status")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	machine, err := dpkg.ReadStatus(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	empty := t.TempDir() + "/status"
+	if err := os.WriteFile(empty, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range [][]string{
+		{"gcc-12", "make", "libc6-dev", "kmod"}, {"openjdk-17-jdk-headless"}, {"build-essential"}, {"libelf-dev", "bc", "bison", "flex"},
+		{"exim4"}, {"xorg"}, {"gnome-core"}, {"texlive-latex-extra"}, {"python3-scipy"}, {"postgresql"}, {"default-mta"}, {"mail-transport-agent"},
+		{"dkms"}, {"linux-headers-amd64"}, {"samba"}, {"kde-plasma-desktop"},
+	} {
+		for name, st := range map[string]*dpkg.Status{"empty": nil, "machine": machine} {
+			begin := time.Now()
+			got, err := x.Resolve(st, want)
+			if err != nil {
+				t.Errorf("Resolve(%s, %v): %v", name, want, err)
+				continue
+			}
+			t.Logf("Resolve(%s, %v): %d packages in %v", name, want, len(got), time.Since(begin))
+			path := "/var/lib/dpkg/status"
+			if st == nil {
+				path = empty
+			}
+			if diff := cmp.Diff(aptGet(t, path, want), versions(got)); diff != "" {
+				t.Logf("apt-get differs (-apt +ours):\n%s", diff)
+			}
+		}
+	}
+}
+
+func versions(pkgs []Package) []string {
+	var out []string
+	for _, p := range pkgs {
+		out = append(out, p.Name+" "+p.Version)
+	}
+	return out
+}
+
+// aptGet simulates the same request with apt.
+func aptGet(t *testing.T, status string, want []string) []string {
+	t.Helper()
+	args := append([]string{"install", "-s", "--no-install-recommends", "-o", "Dir::State::status=" + status}, want...)
+	out, err := exec.Command("apt-get", args...).CombinedOutput()
+	if err != nil {
+		t.Logf("apt-get: %v\n%s", err, out)
+		return nil
+	}
+	var list []string
+	for _, m := range regexp.MustCompile(`(?m)^Inst (\S+) (?:\[\S+\] )?\((\S+) `).FindAllStringSubmatch(string(out), -1) {
+		list = append(list, m[1]+" "+m[2])
+	}
+	slices.Sort(list)
+	return list
+}

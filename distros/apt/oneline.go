@@ -1,0 +1,96 @@
+package apt
+
+import (
+	"fmt"
+	"strings"
+)
+
+// parseOneLine reads the format of sources.list(5): deb [option=value ...] URI suite [component ...].
+func parseOneLine(name string, data []byte) ([]Source, error) {
+	var out []Source
+	n := 0
+	for line := range strings.Lines(string(data)) {
+		n++
+		line, _, _ = strings.Cut(line, "#")
+		kind, rest, _ := strings.Cut(strings.TrimSpace(strings.ReplaceAll(line, "\t", " ")), " ")
+		if kind == "" || kind == "deb-src" {
+			continue
+		}
+		origin := fmt.Sprintf("%s:%d", name, n)
+		if kind != "deb" {
+			return nil, fmt.Errorf("%s: %w: a line begins with %.40q, want deb or deb-src", origin, ErrSources, kind)
+		}
+		s, err := parseEntry(origin, strings.TrimSpace(rest))
+		if err != nil {
+			return nil, err
+		}
+		if len(s.URIs) > 0 {
+			out = append(out, s)
+		}
+	}
+	return out, nil
+}
+
+func parseEntry(origin, rest string) (Source, error) {
+	s := Source{Origin: origin}
+	if strings.HasPrefix(rest, "[") {
+		options, after, ok := strings.Cut(rest[1:], "]")
+		if !ok {
+			return s, fmt.Errorf("%s: %w: options without a closing bracket", origin, ErrSources)
+		}
+		for _, o := range strings.Fields(options) {
+			key, value, ok := strings.Cut(o, "=")
+			if !ok {
+				return s, fmt.Errorf("%s: %w: option %.60q, want name=value", origin, ErrSources, o)
+			}
+			if err := s.option(strings.ToLower(key), strings.Split(value, ",")); err != nil {
+				return s, err
+			}
+		}
+		rest = after
+	}
+	if strings.ContainsAny(rest, `"[]`) {
+		return s, fmt.Errorf("%s: %w: quotes and brackets in URI or suite are not supported", origin, ErrSources)
+	}
+	words := strings.Fields(rest)
+	if len(words) < 2 {
+		return s, fmt.Errorf("%s: %w: want deb URI suite [component ...]", origin, ErrSources)
+	}
+	s.URIs, s.Suites, s.Components = words[:1], words[1:2], words[2:]
+	return s, s.check()
+}
+
+// option applies one setting. Its name is that of the one-line format in lower case; the deb822 fields are mapped to it.
+// Settings that do not matter here (languages, targets, pdiffs) are ignored, as apt ignores unknown ones.
+func (s *Source) option(key string, values []string) error {
+	flag := func(into *bool, invert bool) error {
+		v, ok := truth(strings.Join(values, ","))
+		if !ok {
+			return fmt.Errorf("%s: %w: %s is %.40q, want yes or no", s.Origin, ErrSources, key, strings.Join(values, ","))
+		}
+		*into = v != invert
+		return nil
+	}
+	switch key {
+	case "arch", "arch+":
+		s.Architectures = append(s.Architectures, values...)
+	case "arch-":
+		return fmt.Errorf("%s: %w: arch-= is not supported; name the architectures with arch=", s.Origin, ErrSources)
+	case "signed-by":
+		for _, v := range values {
+			if v != "" {
+				s.SignedBy = append(s.SignedBy, v)
+			}
+		}
+	case "trusted":
+		return flag(&s.Trusted, false)
+	case "check-valid-until":
+		return flag(&s.NoValidUntil, true)
+	case "by-hash":
+		if len(values) == 1 && strings.EqualFold(values[0], "force") {
+			return nil
+		}
+		return flag(&s.NoByHash, true)
+	}
+	return nil
+}

@@ -1,0 +1,420 @@
+package apt
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/fstest"
+	"time"
+
+	"github.com/ProtonMail/go-crypto/openpgp"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/driver-container/driver-container/distros/dpkg"
+	"github.com/driver-container/driver-container/distros/fetch"
+)
+
+func TestOpen(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name   string
+		change func(*archive, *Options)
+	}{
+		{"all forms", func(*archive, *Options) {}},
+		{"gz", func(a *archive, _ *Options) { a.endings = []string{"", ".gz"} }},
+		{"xz", func(a *archive, _ *Options) { a.endings = []string{"", ".xz"} }},
+		{"zst", func(a *archive, _ *Options) { a.endings = []string{"", ".zst"} }},
+		{"xz without the plain size", func(a *archive, _ *Options) { a.endings = []string{".xz", ".gz"} }},
+		{"plain", func(a *archive, _ *Options) { a.endings = []string{""} }},
+		{"by hash", func(a *archive, _ *Options) { a.byHash = true }},
+		{"by hash announced, not there", func(a *archive, _ *Options) { a.byHash, a.hidden = true, true }},
+		{"by hash switched off", func(a *archive, o *Options) { a.byHash, a.hidden, o.Sources[0].NoByHash = true, true, true }},
+		{"expired, ignored by the source", func(a *archive, o *Options) {
+			a.head += "Valid-Until: Sat, 27 Jun 2026 10:00:00 UTC\n"
+			o.Sources[0].NoValidUntil = true
+		}},
+		{"expired, allowed", func(a *archive, o *Options) {
+			a.head += "Valid-Until: Sat, 27 Jun 2026 10:00:00 UTC\n"
+			o.AllowExpired = true
+		}},
+		{"valid", func(a *archive, _ *Options) { a.head += "Valid-Until: Sat, 4 Jul 2026 10:00:00 +0000\n" }},
+		{"by suite", func(a *archive, o *Options) {
+			o.Sources[0].Suites = []string{"stable"}
+			a.files["/debian/dists/stable/InRelease"] = nil
+		}},
+		{"old name of security components", func(a *archive, _ *Options) {
+			a.head = strings.Replace(a.head, "Components: main contrib", "Components: updates/main updates/contrib", 1)
+		}},
+		{"mirror", func(a *archive, o *Options) {
+			o.Sources[0].URIs, o.Mirror = []string{"http://deb.invalid/debian"}, o.Sources[0].URIs[0]
+		}},
+		{"architecture in the URI", func(a *archive, o *Options) { o.Sources[0].Architectures = []string{"amd64", "arm64"} }},
+		{"two sources of one suite", func(a *archive, o *Options) { o.Sources = append(o.Sources, o.Sources[0]) }},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			a := newArchive(t)
+			o := a.options(t)
+			tt.change(a, &o)
+			a.publish(t, keys().ed)
+			if _, ok := a.files["/debian/dists/stable/InRelease"]; ok {
+				for name, data := range a.files {
+					a.files[strings.Replace(name, "bookworm", "stable", 1)] = data
+				}
+			}
+			x, err := Open(t.Context(), o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := x.Resolve(nil, []string{"a"})
+			if err != nil || short(got) != "a 1, b 1" || x.Len() != 2 {
+				t.Fatalf("Resolve = %q, %v, of %d packages", short(got), err, x.Len())
+			}
+			want := Package{Name: "b", Version: "1", Arch: "amd64", URL: a.url + "/debian/pool/b_1_amd64.deb", Size: 10,
+				SHA256: strings.Repeat("0", 63) + "1"}
+			got[1].Paragraph, got[1].Origin = want.Paragraph, ""
+			if diff := cmp.Diff(want, got[1], cmp.Comparer(func(a, b dpkg.Paragraph) bool { return a.String() == b.String() })); diff != "" {
+				t.Errorf("package (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestSignatures(t *testing.T) {
+	t.Parallel()
+	k := keys()
+	const in = "/debian/dists/bookworm/InRelease"
+	edit := func(old, new string) func(*archive, *Options) {
+		return func(a *archive, _ *Options) {
+			a.files[in] = bytes.Replace(a.files[in], []byte(old), []byte(new), 1)
+		}
+	}
+	for _, tt := range []struct {
+		name    string
+		signers []*openpgp.Entity
+		change  func(*archive, *Options) // after signing
+		want    error
+		say     string
+	}{
+		{"rsa", []*openpgp.Entity{k.rsa}, func(_ *archive, o *Options) { o.Keyrings = [][]byte{public(t, false, k.rsa)} }, nil, ""},
+		{"one of two", []*openpgp.Entity{k.stranger, k.ed}, nil, nil, ""},
+		{"an expired key and a good one", []*openpgp.Entity{k.expired, k.ed}, func(_ *archive, o *Options) { o.Keyrings = [][]byte{public(t, false, k.expired)} }, nil, ""},
+		{"stranger", []*openpgp.Entity{k.stranger}, nil, ErrSignature, "is not trusted here"},
+		{"expired key", []*openpgp.Entity{k.expired}, func(_ *archive, o *Options) { o.Keyrings = [][]byte{public(t, false, k.expired)} }, ErrExpired, "expired"},
+		{"expired key, allowed", []*openpgp.Entity{k.expired}, func(_ *archive, o *Options) {
+			o.Keyrings, o.AllowExpired = [][]byte{public(t, false, k.expired)}, true
+		}, nil, ""},
+		{"stranger, expiry allowed", []*openpgp.Entity{k.stranger}, func(_ *archive, o *Options) { o.AllowExpired = true }, ErrSignature, ""},
+		{"tampered", []*openpgp.Entity{k.ed}, edit("Codename: bookworm", "Codename: bookworn"), ErrSignature, "key"},
+		{"text before", []*openpgp.Entity{k.ed}, edit("-----BEGIN PGP SIGNED", "Codename: x\n-----BEGIN PGP SIGNED"), ErrSignature, "begin"},
+		{"text after", []*openpgp.Entity{k.ed}, edit("-----END PGP SIGNATURE-----\n", "-----END PGP SIGNATURE-----\nCodename: x\n"), ErrSignature, "after"},
+		{"two messages", []*openpgp.Entity{k.ed}, func(a *archive, _ *Options) { a.files[in] = append(a.files[in], a.files[in]...) }, ErrSignature, "after"},
+		{"header beside Hash", []*openpgp.Entity{k.ed}, edit("SIGNED MESSAGE-----\n", "SIGNED MESSAGE-----\nOrigin: x\n"), ErrSignature, "malformed"},
+		{"no signature at all", []*openpgp.Entity{k.ed}, func(a *archive, _ *Options) { a.files[in] = []byte(bookworm) }, ErrSignature, ""},
+		{"empty", []*openpgp.Entity{k.ed}, func(a *archive, _ *Options) { a.files[in] = nil }, ErrSignature, ""},
+		{"trusted=yes needs none", []*openpgp.Entity{k.stranger}, func(_ *archive, o *Options) { o.Sources[0].Trusted = true }, nil, ""},
+		{"no key at all", []*openpgp.Entity{k.ed}, func(_ *archive, o *Options) { o.Sources[0].Key = "" }, ErrSignature, "no key is trusted"},
+		{"future", []*openpgp.Entity{k.ed}, func(_ *archive, o *Options) { o.Now = testNow.AddDate(-1, 0, 0) }, ErrExpired, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			a := newArchive(t)
+			o := a.options(t)
+			a.publish(t, tt.signers...)
+			if tt.change != nil {
+				tt.change(a, &o)
+			}
+			_, err := Open(t.Context(), o)
+			if !errors.Is(err, tt.want) || err != nil && !strings.Contains(err.Error(), tt.say) {
+				t.Errorf("Open: %v; want %v with %q", err, tt.want, tt.say)
+			}
+		})
+	}
+}
+
+func TestDetachedSignature(t *testing.T) {
+	t.Parallel()
+	for name, armoured := range map[string]bool{"binary": false, "armoured": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a := newArchive(t)
+			o := a.options(t)
+			const dir = "/debian/dists/bookworm"
+			text := a.release(t, dir)
+			sign := openpgp.DetachSign
+			if armoured {
+				sign = openpgp.ArmoredDetachSign
+			}
+			var sig bytes.Buffer
+			if err := sign(&sig, keys().ed, strings.NewReader(text), at(testNow)); err != nil {
+				t.Fatal(err)
+			}
+			a.files[dir+"/Release"], a.files[dir+"/Release.gpg"] = []byte(text), sig.Bytes()
+			if _, err := Open(t.Context(), o); err != nil {
+				t.Error(err)
+			}
+			a.files[dir+"/Release"] = []byte(text + "\n")
+			if _, err := Open(t.Context(), o); !errors.Is(err, ErrSignature) {
+				t.Errorf("changed text: %v", err)
+			}
+			delete(a.files, dir+"/Release.gpg")
+			if _, err := Open(t.Context(), o); !errors.Is(err, fetch.ErrUnreachable) {
+				t.Errorf("no signature: %v", err)
+			}
+		})
+	}
+}
+
+func TestOpenRefuses(t *testing.T) {
+	t.Parallel()
+	const gz = "/debian/dists/bookworm/main/binary-amd64/Packages.gz"
+	for _, tt := range []struct {
+		name          string
+		before, after func(*archive, *Options) // signing
+		want          error
+		say           string
+	}{
+		{"past its validity", func(a *archive, _ *Options) { a.head += "Valid-Until: Sat, 27 Jun 2026 10:00:00 UTC\n" }, nil, ErrExpired, "Valid-Until"},
+		{"from the future", func(a *archive, _ *Options) { a.head = strings.Replace(a.head, "20 Jun 2026", "20 Jul 2026", 1) }, nil, ErrIndex, "clock"},
+		{"bad date", func(a *archive, _ *Options) { a.head = strings.Replace(a.head, "20 Jun 2026", "yesterday", 1) }, nil, ErrIndex, "Date"},
+		{"another suite", func(a *archive, _ *Options) { a.head = strings.Replace(a.head, "bookworm", "bullseye", 1) }, nil, ErrIndex, "bullseye"},
+		{"not a Release file", func(a *archive, _ *Options) { a.head = "hello\n" }, nil, ErrIndex, ""},
+		{"lying index", nil, func(a *archive, _ *Options) {
+			a.files[gz] = bytes.Repeat([]byte{1}, len(a.files[gz]))
+		}, ErrIndex, "Packages"},
+		{"short index", nil, func(a *archive, _ *Options) { a.files[gz] = a.files[gz][:20] }, ErrIndex, "Packages"},
+		{"weak digests only", func(a *archive, _ *Options) { a.packages = nil }, nil, ErrIndex, "lists no index"},
+		{"garbage with the right digest", func(a *archive, _ *Options) { a.packages["main/binary-amd64"] = "; hello" }, nil, ErrIndex, "lists"},
+		{"component of the source", func(_ *archive, o *Options) { o.Sources[0].Components = []string{"main", "universe"} }, nil, nil, `component "universe" does not exist in`},
+		{"component of the options", func(_ *archive, o *Options) { o.Components = []string{"non-free"} }, nil, nil, "it has contrib, main"},
+		{"no source", func(_ *archive, o *Options) { o.Sources = []Source{} }, nil, ErrSources, "none is configured"},
+		{"no source for the architecture", func(_ *archive, o *Options) { o.Sources[0].Architectures = []string{"arm64"} }, nil, ErrSources, "amd64"},
+		{"gone", nil, func(a *archive, _ *Options) { clear(a.files) }, fetch.ErrUnreachable, "404"},
+		{"index gone", nil, func(a *archive, _ *Options) {
+			for name := range a.files {
+				if strings.Contains(name, "Packages") {
+					delete(a.files, name)
+				}
+			}
+		}, fetch.ErrUnreachable, "Packages"},
+		{"no server", nil, func(_ *archive, o *Options) { o.Mirror = "http://127.0.0.1:1" }, fetch.ErrUnreachable, "127.0.0.1:1"},
+		{"offline", nil, func(_ *archive, o *Options) { o.Fetch.Offline = true }, fetch.ErrOffline, ""},
+		{"no architecture", nil, func(_ *archive, o *Options) { o.Arch = "" }, ErrSources, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			a := newArchive(t)
+			o := a.options(t)
+			a.endings = []string{"", ".gz"}
+			if tt.before != nil {
+				tt.before(a, &o)
+			}
+			if tt.name == "garbage with the right digest" {
+				a.packages = map[string]string{"main/binary-arm64": "a 1"}
+			}
+			a.publish(t, keys().ed)
+			if tt.after != nil {
+				tt.after(a, &o)
+			}
+			_, err := Open(t.Context(), o)
+			if err == nil || tt.want != nil && !errors.Is(err, tt.want) || !strings.Contains(err.Error(), tt.say) {
+				t.Errorf("Open: %v; want %v with %q", err, tt.want, tt.say)
+			}
+			var missing *ComponentError
+			if strings.HasPrefix(tt.name, "component") && !errors.As(err, &missing) {
+				t.Errorf("Open: %v; want a ComponentError", err)
+			}
+		})
+	}
+}
+
+func TestComponentsAreAdded(t *testing.T) {
+	t.Parallel()
+	a, b := newArchive(t), newArchive(t)
+	b.head = strings.Replace(b.head, "main contrib", "main", 1)
+	a.publish(t, keys().ed)
+	b.publish(t, keys().ed)
+	o := a.options(t)
+	o.Sources = append(o.Sources, b.options(t).Sources...)
+	o.Components = []string{"contrib"}
+	x, err := Open(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := x.Resolve(nil, []string{"c"})
+	if err != nil || short(got) != "a 1, b 1, c 1" {
+		t.Errorf("Resolve = %q, %v", short(got), err)
+	}
+}
+
+func TestFlatAndAll(t *testing.T) {
+	t.Parallel()
+	a := newArchive(t)
+	a.head = "Date: Sat, 20 Jun 2026 10:00:00 UTC\n"
+	a.packages = map[string]string{"": "f 1"}
+	a.files["/flat/InRelease"] = clearsigned(t, a.release(t, "/flat"), testNow, keys().ed)
+	b := newArchive(t)
+	b.head = strings.Replace(b.head, "No-Support-for-Architecture-all: Packages\n", "", 1)
+	b.packages["main/binary-all"] = "d 1 all; Depends: f"
+	b.publish(t, keys().ed)
+	o := b.options(t)
+	for _, suite := range []string{"/", "./"} {
+		flat := a.options(t).Sources[0]
+		flat.URIs, flat.Suites, flat.Components = []string{a.url + "/flat"}, []string{suite}, nil
+		p := o
+		p.Sources = append([]Source{flat}, o.Sources...)
+		x, err := Open(t.Context(), p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := x.Resolve(nil, []string{"d"})
+		if err != nil || short(got) != "d 1, f 1" || got[1].URL != a.url+"/flat/pool/f_1_amd64.deb" {
+			t.Errorf("Resolve = %+v, %v", got, err)
+		}
+	}
+}
+
+func TestOtherArchitectureIsNoted(t *testing.T) {
+	t.Parallel()
+	a := newArchive(t)
+	a.head = strings.Replace(a.head, "all amd64 arm64", "arm64", 1)
+	a.publish(t, keys().ed)
+	x, err := Open(t.Context(), a.options(t))
+	if err != nil || len(x.Notes()) != 1 || !strings.Contains(x.Notes()[0], "nothing for amd64") {
+		t.Errorf("notes %q, error %v", x.Notes(), err)
+	}
+}
+
+func TestDigestAndOffline(t *testing.T) {
+	t.Parallel()
+	a := newArchive(t)
+	a.publish(t, keys().ed)
+	o := a.options(t)
+	digest := func(o Options) string {
+		t.Helper()
+		r, err := OpenReleases(t.Context(), o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r.Digest()
+	}
+	first, err := Open(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.Now = o.Now.Add(time.Hour)
+	offline := o
+	offline.Fetch = &fetch.Client{Store: o.Fetch.Store, Offline: true}
+	if _, err := Open(t.Context(), offline); err != nil {
+		t.Errorf("offline, after it was read once: %v", err)
+	}
+	more := o
+	more.Components = []string{"contrib"}
+	a2 := digest(more)
+	if first.Digest() != digest(o) || digest(offline) != digest(o) || a2 == digest(o) {
+		t.Errorf("digests: %s, again %s, offline %s, with a component more %s", first.Digest(), digest(o), digest(offline), a2)
+	}
+	a.mu.Lock()
+	a.head += "Version: 2\n"
+	a.publish(t, keys().ed)
+	a.mu.Unlock()
+	if digest(o) == first.Digest() {
+		t.Error("the digest does not follow the Release file")
+	}
+}
+
+func TestSourcesAndKeysOfTheBase(t *testing.T) {
+	t.Parallel()
+	a := newArchive(t)
+	a.publish(t, keys().ed)
+	k := keys()
+	both := append(public(t, true, k.rsa), public(t, true, k.ed)...)
+	print := strings.ToUpper(fmt.Sprintf("%x", k.ed.PrimaryKey.Fingerprint))
+	line := func(options string) string { return "deb " + options + " " + a.url + "/debian bookworm main\n" }
+	for _, tt := range []struct {
+		name, sources string
+		files         map[string][]byte
+		ok            bool
+	}{
+		{"trusted.gpg", line(""), map[string][]byte{"etc/apt/trusted.gpg": public(t, false, k.rsa, k.ed)}, true},
+		{"trusted.gpg.d binary", line(""), map[string][]byte{"etc/apt/trusted.gpg.d/x.gpg": public(t, false, k.ed)}, true},
+		{"trusted.gpg.d armoured, one file broken", line(""), map[string][]byte{"etc/apt/trusted.gpg.d/x.asc": both, "etc/apt/trusted.gpg.d/a.gpg": []byte("x")}, true},
+		{"other endings do not count", line(""), map[string][]byte{"etc/apt/trusted.gpg.d/x.key": both}, false},
+		{"signed-by", line("[signed-by=/k/x.asc]"), map[string][]byte{"k/x.asc": both}, true},
+		{"signed-by beats trusted", line("[signed-by=/k/x.asc]"), map[string][]byte{"k/x.asc": public(t, true, k.rsa), "etc/apt/trusted.gpg": public(t, false, k.ed)}, false},
+		{"signed-by found where distributions keep it", line("[signed-by=/k/x.gpg]"), map[string][]byte{"usr/share/keyrings/x.gpg": public(t, false, k.ed)}, true},
+		{"signed-by missing", line("[signed-by=/k/x.gpg]"), nil, false},
+		{"fingerprint", line("[signed-by=" + print + "]"), map[string][]byte{"etc/apt/trusted.gpg": public(t, false, k.rsa, k.ed)}, true},
+		{"another fingerprint", line("[signed-by=" + strings.Repeat("A", 40) + "]"), map[string][]byte{"etc/apt/trusted.gpg": public(t, false, k.ed)}, false},
+		{"keybox", line(""), map[string][]byte{"etc/apt/trusted.gpg": []byte("\x00\x00\x00\x20\x01\x01\x00\x02KBXf\x00\x00\x00\x00")}, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			root := fstest.MapFS{"etc/apt/sources.list": {Data: []byte(tt.sources)}}
+			for name, data := range tt.files {
+				root[name] = &fstest.MapFile{Data: data}
+			}
+			o := a.options(t)
+			o.Sources, o.Root = nil, root
+			_, err := Open(t.Context(), o)
+			if tt.ok && err != nil || !tt.ok && !errors.Is(err, ErrSignature) {
+				t.Errorf("Open: %v, want success %v", err, tt.ok)
+			}
+		})
+	}
+}
+
+func TestCancel(t *testing.T) {
+	t.Parallel()
+	a := newArchive(t)
+	a.publish(t, keys().ed)
+	ctx, cancel := context.WithCancel(t.Context())
+	r, err := OpenReleases(ctx, a.options(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cancel()
+	if _, err := r.Load(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("Load: %v, want context.Canceled", err)
+	}
+}
+
+func TestMirror(t *testing.T) {
+	t.Parallel()
+	debian := []Source{{URIs: []string{"http://deb.example/debian"}}, {URIs: []string{"http://deb.example/debian-security/"}}}
+	ubuntu := []Source{{URIs: []string{"http://archive.example/ubuntu/"}}, {URIs: []string{"http://security.example/ubuntu"}}}
+	for _, tt := range []struct {
+		sources []Source
+		mirror  string
+		want    string
+	}{
+		{debian, "", "http://deb.example/debian http://deb.example/debian-security/"},
+		{debian, "http://m.example", "http://m.example/debian http://m.example/debian-security"},
+		{debian, "http://m.example/pub/debian/", "http://m.example/pub/debian http://m.example/pub/debian-security"},
+		{debian, "http://m.example/proxy", "http://m.example/proxy http://m.example/proxy"},
+		{debian, "deb.example=file:///srv", "file:///srv/debian file:///srv/debian-security/"},
+		{debian, "deb.example/debian-security=http://s.example/x http://m.example/y", "http://m.example/y http://s.example/x/"},
+		{debian, "deb.example/debian=http://m.example/d", "http://m.example/d http://deb.example/debian-security/"},
+		{debian, "http://deb.example/debian=http://m.example/d?a=b", "http://m.example/d?a=b http://deb.example/debian-security/"},
+		{ubuntu, "https://m.example/ubuntu", "https://m.example/ubuntu https://m.example/ubuntu"},
+		{ubuntu, "archive.example=http://a,security.example=http://b", "http://a/ubuntu/ http://b/ubuntu"},
+		{ubuntu, "nobody.example=http://a", "error"},
+		{ubuntu, "http://a http://b", "error"},
+		{ubuntu, "nonsense", "error"},
+	} {
+		out, err := WithMirror(tt.sources, tt.mirror)
+		got := strings.Join(strings.Split(uriList(out), ", "), " ")
+		if err != nil {
+			got = "error"
+			if !errors.Is(err, ErrSources) {
+				t.Errorf("WithMirror(%q): %v", tt.mirror, err)
+			}
+		}
+		if diff := cmp.Diff(tt.want, got); diff != "" {
+			t.Errorf("WithMirror(%q) (-want +got):\n%s", tt.mirror, diff)
+		}
+	}
+}

@@ -1,0 +1,152 @@
+package apt
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/driver-container/driver-container/distros/dpkg"
+)
+
+// Resolve returns what must be added to a system, or upgraded in it, so that every wanted package is there with all that
+// it depends on (Depends and Pre-Depends, not Recommends), sorted by name. A want is "name", "name=version" or
+// "name:arch", also of a virtual package. What st has (nil: nothing) stays as it is wherever it suffices; packages of it
+// are upgraded when a dependency or a conflict demands it, never removed and never downgraded.
+//
+// The choice is a pure function of index, status and wants: alternatives in their order, but one that is there or already
+// chosen first; a package of the name before those that provide it, the latter by priority and then name. Errors:
+// *UnresolvableError, or ErrIndex for entries that do not parse.
+func (x *Index) Resolve(st *dpkg.Status, want []string) ([]Package, error) {
+	s, err := x.solver(st)
+	if err != nil {
+		return nil, err
+	}
+	for _, w := range want {
+		rel, err := parseWant(w)
+		if err != nil {
+			return nil, err
+		}
+		if err := s.satisfy(nil, []dpkg.Relation{rel}); err != nil {
+			return nil, err
+		}
+	}
+	for len(s.queue) > 0 {
+		it := s.queue[0]
+		s.queue = s.queue[1:]
+		if s.current[it.name] != it {
+			continue // replaced meanwhile
+		}
+		if err := s.settle(it); err != nil {
+			return nil, err
+		}
+	}
+	if err := s.verify(); err != nil {
+		return nil, err
+	}
+	var out []Package
+	for _, it := range s.current {
+		if it.entry == nil {
+			continue
+		}
+		p, err := it.entry.pkg()
+		if err != nil {
+			return nil, err
+		}
+		p.Replaces = it.replaces
+		out = append(out, p)
+	}
+	slices.SortFunc(out, byNameAndVersion)
+	return out, nil
+}
+
+// parseWant reads one request.
+func parseWant(want string) (dpkg.Relation, error) {
+	name, version, versioned := strings.Cut(want, "=")
+	text := name
+	if versioned {
+		text += " (= " + version + ")"
+	}
+	rels, err := dpkg.ParseRelations(text, "")
+	if err != nil || len(rels) != 1 || len(rels[0]) != 1 || strings.ContainsAny(name, " \t|,()[]<>") {
+		return dpkg.Relation{}, fmt.Errorf("package %q was asked for: %w: want name, name=version or name:architecture", want, ErrSources)
+	}
+	return rels[0][0], nil
+}
+
+// item is a package in the system that is being put together: installed before, or chosen.
+type item struct {
+	entry     *entry // nil: installed before
+	name      string
+	version   dpkg.Version
+	arch      string
+	multiArch string
+	paragraph dpkg.Paragraph
+	depends   dpkg.Relations // Pre-Depends and Depends
+	avoids    dpkg.Relations // Conflicts and Breaks
+	provides  dpkg.Relations
+	replaces  string // the version it upgrades
+	by        *item  // who needs it; nil: it was asked for or installed before
+}
+
+func (it *item) String() string { return it.name + " " + string(it.version) }
+
+// chain is the way from the package asked for to this one.
+func (it *item) chain() []string {
+	var out []string
+	for n := 0; it != nil && n < 100; it, n = it.by, n+1 {
+		out = append(out, it.String())
+	}
+	slices.Reverse(out)
+	return out
+}
+
+func newItem(p dpkg.Paragraph, e *entry, arch string) (*item, error) {
+	it := &item{entry: e, name: p.Get("Package"), version: dpkg.Version(p.Get("Version")), arch: p.Get("Architecture"),
+		multiArch: p.Get("Multi-Arch"), paragraph: p}
+	for _, f := range []struct {
+		field string
+		into  *dpkg.Relations
+	}{
+		{"Pre-Depends", &it.depends}, {"Depends", &it.depends}, {"Conflicts", &it.avoids}, {"Breaks", &it.avoids}, {"Provides", &it.provides},
+	} {
+		v := p.Get(f.field)
+		if v == "" {
+			continue
+		}
+		rels, err := dpkg.ParseRelations(v, arch)
+		if err != nil {
+			return nil, fmt.Errorf("%w: package %s: %s: %w", ErrIndex, it, f.field, err)
+		}
+		*f.into = append(*f.into, rels...)
+	}
+	return it, nil
+}
+
+// names are all names under which relations can mean it.
+func (it *item) names() []string {
+	out := []string{it.name}
+	for _, g := range it.provides {
+		for _, r := range g {
+			if !slices.Contains(out, r.Name) {
+				out = append(out, r.Name)
+			}
+		}
+	}
+	return out
+}
+
+// meets tells whether an item is what a relation speaks of: by its own name, or by a Provides, which meets a version
+// restriction only if it names a version itself (policy 7.5).
+func (it *item) meets(r dpkg.Relation) bool {
+	if it.name == r.Name && r.Matches(it.version) {
+		return true
+	}
+	for _, g := range it.provides {
+		for _, p := range g {
+			if p.Name == r.Name && (r.Op == "" || p.Op == "=" && r.Matches(p.Version)) {
+				return true
+			}
+		}
+	}
+	return false
+}

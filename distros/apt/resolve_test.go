@@ -1,0 +1,215 @@
+package apt
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/driver-container/driver-container/distros/dpkg"
+)
+
+// control writes one paragraph a line of "name version[ arch]; Field: value; ...".
+func control(lines string, more ...string) string {
+	var b strings.Builder
+	for line := range strings.Lines(lines) {
+		parts := strings.Split(strings.TrimSpace(line), ";")
+		words := strings.Fields(parts[0])
+		if len(words) == 0 {
+			continue
+		}
+		words = append(words, "amd64")
+		fmt.Fprintf(&b, "Package: %s\nVersion: %s\nArchitecture: %s\n", words[0], words[1], words[2])
+		for _, p := range append(parts[1:], more...) {
+			b.WriteString(strings.TrimSpace(p) + "\n")
+		}
+		fmt.Fprintf(&b, "Filename: pool/%s_%s_%s.deb\nSize: 10\nSHA256: %064d\nMD5sum: 0\n\n", words[0], words[1], words[2], len(words[0]))
+	}
+	return b.String()
+}
+
+// indexOf makes an index without a network. Each text is a repository of its own; one that begins with "backports" says
+// NotAutomatic.
+func indexOf(t interface{ Fatal(...any) }, texts ...string) *Index {
+	x := &Index{releases: &Releases{options: Options{Arch: "amd64"}}}
+	var found [][]entry
+	for i, text := range texts {
+		text, backports := strings.CutPrefix(text, "backports")
+		r := &repo{base: fmt.Sprintf("http://r%d", i), suite: fmt.Sprintf("s%d", i), rel: &release{notAutomatic: backports}}
+		var a arena
+		for p, err := range dpkg.ReadParagraphs(strings.NewReader(control(text))) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := a.add(p.String(), "amd64", r, "main"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		found = append(found, a.entries)
+	}
+	x.build(found)
+	return x
+}
+
+func statusOf(t interface{ Fatal(...any) }, lines string) *dpkg.Status {
+	st, err := dpkg.ReadStatus(strings.NewReader(control(lines, "Status: install ok installed")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return st
+}
+
+func TestResolve(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name, index, status, want string
+		result                    string // "name version[<replaced] ..."
+	}{
+		{"single", "a 1", "", "a", "a 1"},
+		{"installed is enough", "a 2", "a 1", "a", ""},
+		{"exact version upgrades", "a 2", "a 1", "a=2", "a 2<1"},
+		{"older version asked for", "a 1\na 2", "", "a=1", "a 1"},
+		{"newest wins by dpkg order", "a 1.9\na 1.10\na 1.10~rc1", "", "a", "a 1.10"},
+		{"epoch", "a 2\na 1:1", "", "a", "a 1:1"},
+		{"chain", "a 1; Depends: b\nb 1; Pre-Depends: c\nc 1", "", "a", "a 1, b 1, c 1"},
+		{"recommends are not followed", "a 1; Recommends: b\nb 1", "", "a", "a 1"},
+		{"cycle", "a 1; Depends: b (= 1)\nb 1; Depends: a (= 1)", "", "a", "a 1, b 1"},
+		{"arch all", "a 1 all; Depends: b\nb 1", "", "a", "a 1, b 1"},
+		{"other archs are not there", "a 1\na 2 arm64", "", "a:amd64", "a 1"},
+		{"first alternative", "a 1; Depends: b | c\nb 1\nc 1", "", "a", "a 1, b 1"},
+		{"second where the first is missing", "a 1; Depends: b | c\nc 1", "", "a", "a 1, c 1"},
+		{"second where the first is too old", "a 1; Depends: b (>= 2) | c\nb 1\nc 1", "", "a", "a 1, c 1"},
+		{"installed alternative", "a 1; Depends: b | c\nb 1\nc 1", "c 1", "a", "a 1"},
+		{"asked for alternative", "a 1; Depends: b | c\nb 1\nc 1", "", "a c", "a 1, c 1"},
+		{"alternative that does not clash", "a 1; Depends: b | c\nb 1; Conflicts: d\nc 1\nd 1", "d 1", "a", "a 1, c 1"},
+		{"virtual", "a 1; Depends: v\nc 1; Provides: v\nb 1; Provides: v", "", "a", "a 1, b 1"},
+		{"virtual by priority", "a 1; Depends: v\nc 1; Provides: v; Priority: important\nb 1; Provides: v; Priority: optional", "", "a", "a 1, c 1"},
+		{"real before virtual", "a 1; Depends: v\nb 1; Provides: v\nv 1", "", "a", "a 1, v 1"},
+		{"virtual installed", "a 1; Depends: v\nb 1; Provides: v", "x 1; Provides: v", "a", "a 1"},
+		{"versioned provides", "a 1; Depends: v (>= 2)\nb 1; Provides: v (= 1)\nc 1; Provides: v (= 2)\nd 1; Provides: v", "", "a", "a 1, c 1"},
+		{"virtual asked for", "b 1; Provides: v", "", "v", "b 1"},
+		{"upgrade demanded", "a 1; Depends: libc (= 2)\nlibc 2", "libc 1", "a", "a 1, libc 2<1"},
+		{"upgrade takes its family along", "a 1; Depends: libc (>= 2)\nlibc 2\nbin 2; Depends: libc (= 2)", "libc 1\nbin 1; Depends: libc (= 1)", "a", "a 1, bin 2<1, libc 2<1"},
+		{"breaks upgrades the other", "a 1; Breaks: b (<< 2)\nb 2", "b 1", "a", "a 1, b 2<1"},
+		{"the installed one breaks us", "a 1\nb 2", "b 1; Breaks: a (<< 2)", "a", "a 1, b 2<1"},
+		{"own virtual conflict", "a 1; Provides: v; Conflicts: v", "", "a", "a 1"},
+		{"qualifiers", "a 1; Depends: b:any, c:amd64, d:native\nb 1; Multi-Arch: allowed\nc 1\nd 1", "", "a", "a 1, b 1, c 1, d 1"},
+		{"foreign helps", "a 1; Depends: b\nb 1", "b 1 i386; Multi-Arch: foreign", "a", "a 1"},
+		{"foreign does not help", "a 1; Depends: b\nb 1", "b 1 i386; Multi-Arch: same", "a", "a 1, b 1"},
+		{"foreign demanded and there", "a 1; Depends: b:i386", "b 1 i386", "a", "a 1"},
+		{"build profiles and other archs do not count", "a 1; Depends: b [arm64], c <!nocheck>\nc 1", "", "a", "a 1, c 1"},
+		{"what was broken stays so", "a 1", "b 1; Depends: missing", "a", "a 1"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			x := indexOf(t, tt.index)
+			for range 3 {
+				got, err := x.Resolve(statusOf(t, tt.status), strings.Fields(tt.want))
+				if err != nil {
+					t.Fatal(err)
+				}
+				if diff := cmp.Diff(tt.result, short(got)); diff != "" {
+					t.Fatalf("Resolve(%s) (-want +got):\n%s", tt.want, diff)
+				}
+			}
+		})
+	}
+}
+
+func short(pkgs []Package) string {
+	var out []string
+	for _, p := range pkgs {
+		s := p.Name + " " + p.Version
+		if p.Replaces != "" {
+			s += "<" + p.Replaces
+		}
+		out = append(out, s)
+	}
+	return strings.Join(out, ", ")
+}
+
+func TestUnresolvable(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ name, index, status, want, message string }{
+		{"unknown", "a 1", "", "b",
+			"cannot resolve packages: b was asked for, which no repository has; add the component or the repository that has it"},
+		{"version unknown", "a 1", "", "a=2",
+			"cannot resolve packages: a (= 2) was asked for, which no repository has in that version; there is a 1 (s0/main)"},
+		{"chain", "a 1; Depends: b\nb 2; Depends: c (>= 3) | d\nc 1\ne 1; Provides: d-dev", "", "a",
+			"cannot resolve packages: b 2 needs c (>= 3) | d, which no repository has in that version; there is c 1 (s0/main) (asked for by a 1 -> b 2)"},
+		{"unversioned provides does not meet a version", "a 1; Depends: v (>= 1)\nb 7; Provides: v", "", "a",
+			"cannot resolve packages: a 1 needs v (>= 1), which no repository has in that version; there is b 7 (s0/main), which provides v"},
+		{"no downgrade", "a 1; Depends: libc (= 1)\nlibc 1", "libc 2", "a",
+			"cannot resolve packages: a 1 needs libc (= 1), which cannot be met together with what is there; there is libc 2 (installed), libc 1 (s0/main)"},
+		{"conflict with installed", "a 1; Conflicts: b\nb 2", "b 1", "a",
+			"cannot resolve packages: a 1 was asked for, which cannot be with b 1 (installed): a 1 conflicts with b, that is b 1; there is b 2 (s0/main)"},
+		{"conflict among chosen", "a 1; Depends: b, c\nb 1\nc 1; Conflicts: b", "", "a",
+			"cannot resolve packages: a 1 needs c 1, which cannot be with b 1 (needed too): c 1 conflicts with b, that is b 1"},
+		{"two versions needed", "a 1; Depends: b (= 1), c\nb 1\nb 2\nc 1; Depends: b (= 2)", "", "a",
+			"cannot resolve packages: c 1 needs b (= 2), which cannot be met together with what is there; there is b 1 (already chosen for a), b 2 (s0/main), b 1 (s0/main) (asked for by a 1 -> c 1)"},
+		{"other architecture", "a 1; Depends: b:i386\nb 1", "", "a",
+			"cannot resolve packages: a 1 needs b:i386, but only packages for amd64 are to be had here; there is b 1 (s0/main)"},
+		{"an installed one would lose what it needs", "a 1; Depends: libc (>= 2)\nlibc 2", "libc 1\nbin 1; Depends: libc (= 1)", "a",
+			"cannot resolve packages: bin 1 needs libc (= 1), which cannot be met together with what is there; there is libc 2 (already chosen for a), libc 2 (s0/main)"},
+		{"twins must stay alike", "a 1; Depends: l (>= 2)\nl 2; Multi-Arch: same", "l 1; Multi-Arch: same\nl 1 i386; Multi-Arch: same", "a",
+			"cannot resolve packages: a 1 needs l 2, but l must stay at the same version as its i386 twin, which is installed as 1"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			got, err := indexOf(t, tt.index).Resolve(statusOf(t, tt.status), strings.Fields(tt.want))
+			var un *UnresolvableError
+			if !errors.As(err, &un) {
+				t.Fatalf("Resolve = %v, %v; want an UnresolvableError", got, err)
+			}
+			if diff := cmp.Diff(tt.message, err.Error()); diff != "" {
+				t.Errorf("message (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestResolveRefuses(t *testing.T) {
+	t.Parallel()
+	x := indexOf(t, "good 1\nbad 1; Depends: ((")
+	for want, target := range map[string]error{"": ErrSources, "a | b": ErrSources, "a(x": ErrSources, "bad": ErrIndex} {
+		if _, err := x.Resolve(nil, []string{want}); !errors.Is(err, target) {
+			t.Errorf("Resolve(%q): %v, want %v", want, err, target)
+		}
+	}
+	if _, ok := x.Candidate("nothing"); ok {
+		t.Error("a candidate of an unknown package")
+	}
+	if p, ok := x.Candidate("good"); !ok || p.URL != "http://r0/pool/good_1_amd64.deb" || p.Paragraph.Get("MD5sum") != "" {
+		t.Errorf("Candidate(good) = %+v, %v", p, ok)
+	}
+}
+
+func TestCandidateAcrossRepositories(t *testing.T) {
+	t.Parallel()
+	x := indexOf(t, "a 1\nb 1", "a 1\nb 2", "backports a 9\nc 3\nd 5; Depends: a (>= 9)")
+	for want, result := range map[string]string{"a": "a 1", "b": "b 2", "c": "c 3", "d": "a 9, d 5", "a=9": "a 9"} {
+		got, err := x.Resolve(nil, []string{want})
+		if err != nil || short(got) != result {
+			t.Errorf("Resolve(%s) = %q, %v; want %q", want, short(got), err, result)
+		}
+	}
+	if p, _ := x.Candidate("a"); p.Origin != "s0/main" {
+		t.Errorf("the same version comes from %s, want the first repository", p.Origin)
+	}
+}
+
+func TestEntriesAreChecked(t *testing.T) {
+	t.Parallel()
+	for _, field := range []string{
+		"Filename: ../x.deb", "Filename: /etc/x.deb", "Filename: a//b", "Filename: ", "Size: -1", "Size: x", "SHA256: 12", "SHA256: ",
+	} {
+		name, _, _ := strings.Cut(field, ":")
+		raw := strings.Replace(control("a 1"), name+":", "X-"+name+":", 1) + field + "\n"
+		e := entry{name: "a", version: "1", raw: strings.ReplaceAll(raw, "\n\n", "\n"), repo: &repo{}}
+		if _, err := e.pkg(); !errors.Is(err, ErrIndex) {
+			t.Errorf("entry with %q: %v, want ErrIndex", field, err)
+		}
+	}
+}

@@ -1,0 +1,215 @@
+package apt
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/driver-container/driver-container/distros/dpkg"
+)
+
+// solver is one resolution in progress. current only grows or gets newer versions, so that it ends.
+type solver struct {
+	x       *Index
+	arch    string
+	current map[string]*item   // by name, of the index's architecture or of all
+	foreign map[string][]*item // installed for other architectures, by name
+	known   map[string][]*item // name or provided name -> items that had it; stale ones are those not in current
+	needers map[string][]*item // name -> items that depend on it
+	foes    map[string][]*item // name -> items that conflict with it
+	items   map[*entry]*item   // parsed
+	queue   []*item            // chosen, and not yet settled
+}
+
+func (x *Index) solver(st *dpkg.Status) (*solver, error) {
+	s := &solver{x: x, arch: x.releases.options.Arch, current: map[string]*item{}, foreign: map[string][]*item{},
+		known: map[string][]*item{}, needers: map[string][]*item{}, foes: map[string][]*item{}, items: map[*entry]*item{}}
+	if st == nil {
+		return s, nil
+	}
+	for _, p := range st.Packages() {
+		it, err := newItem(p, nil, s.arch)
+		if err != nil {
+			return nil, fmt.Errorf("installed packages: %w", err)
+		}
+		if it.arch != s.arch && it.arch != "all" {
+			for _, n := range it.names() {
+				s.foreign[n] = append(s.foreign[n], it)
+			}
+			continue
+		}
+		s.enter(it)
+	}
+	return s, nil
+}
+
+// enter makes an item part of the system.
+func (s *solver) enter(it *item) {
+	s.current[it.name] = it
+	for _, n := range it.names() {
+		s.known[n] = append(s.known[n], it)
+	}
+	for _, list := range []struct {
+		rels dpkg.Relations
+		into map[string][]*item
+	}{{it.depends, s.needers}, {it.avoids, s.foes}} {
+		for _, g := range list.rels {
+			for _, r := range g {
+				if have := list.into[r.Name]; len(have) == 0 || have[len(have)-1] != it {
+					list.into[r.Name] = append(have, it)
+				}
+			}
+		}
+	}
+}
+
+// live drops the items that have been replaced.
+func (s *solver) live(list []*item) []*item {
+	var out []*item
+	for _, it := range list {
+		if s.current[it.name] == it && !slices.Contains(out, it) {
+			out = append(out, it)
+		}
+	}
+	return out
+}
+
+// item parses an entry, once.
+func (s *solver) item(e *entry) (*item, error) {
+	if it := s.items[e]; it != nil {
+		return it, nil
+	}
+	p, err := dpkg.ParseParagraph([]byte(e.raw))
+	if err != nil {
+		return nil, fmt.Errorf("package repository %s: %w: package %s %s: %w", e.repo.name(), ErrIndex, e.name, e.version, err)
+	}
+	it, err := newItem(p, e, s.arch)
+	if err != nil {
+		return nil, fmt.Errorf("package repository %s: %w", e.repo.name(), err)
+	}
+	s.items[e] = it
+	return it, nil
+}
+
+// matching lists the items of the system that meet a relation.
+func (s *solver) matching(r dpkg.Relation) []*item {
+	var out []*item
+	switch r.ArchQual {
+	case "", "any", "native", s.arch, "all":
+		for _, it := range s.live(s.known[r.Name]) {
+			if it.meets(r) {
+				out = append(out, it)
+			}
+		}
+	}
+	for _, it := range s.foreign[r.Name] {
+		if it.meets(r) && (it.arch == r.ArchQual || it.multiArch == "foreign" && r.ArchQual == "" || it.multiArch == "allowed" && r.ArchQual == "any") {
+			out = append(out, it)
+		}
+	}
+	return out
+}
+
+func (s *solver) satisfied(group []dpkg.Relation) bool {
+	return slices.ContainsFunc(group, func(r dpkg.Relation) bool { return len(s.matching(r)) > 0 })
+}
+
+// satisfy makes sure that one of the alternatives is there; by needs it (nil: it was asked for).
+func (s *solver) satisfy(by *item, group []dpkg.Relation) error {
+	if s.satisfied(group) {
+		return nil
+	}
+	options, err := s.options(group)
+	if err != nil {
+		return err
+	}
+	var first error
+	for _, it := range options {
+		if err := s.clash(it, by); err != nil {
+			if first == nil {
+				first = err
+			}
+			continue
+		}
+		return s.choose(it, by)
+	}
+	if first != nil {
+		return first
+	}
+	return s.impossible(by, group)
+}
+
+// choose puts an item into the system in place of an older version.
+func (s *solver) choose(it, by *item) error {
+	old := s.current[it.name]
+	if old != nil {
+		it.replaces = string(old.version)
+		if it.arch != "all" && it.multiArch == "same" {
+			for _, f := range s.foreign[it.name] {
+				if f.name == it.name && f.version != it.version {
+					return &UnresolvableError{Chain: by.chain(), Relation: it.String(),
+						Reason: fmt.Sprintf("but %s must stay at the same version as its %s twin, which is installed as %s", it.name, f.arch, f.version)}
+				}
+			}
+		}
+	}
+	it.by = by
+	s.enter(it)
+	s.queue = append(s.queue, it)
+	if old == nil {
+		return nil
+	}
+	return s.mend(old, it)
+}
+
+// settle gets an item all that it needs, and out of its way what it cannot live with.
+func (s *solver) settle(it *item) error {
+	for _, group := range it.depends {
+		if err := s.satisfy(it, group); err != nil {
+			return err
+		}
+	}
+	for _, c := range s.conflicts(it) {
+		if s.current[c.other.name] != c.other {
+			continue // upgraded by an earlier turn of this loop
+		}
+		if err := s.upgradeAway(it, c); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// mend looks after those who depended on a version that was just replaced.
+func (s *solver) mend(old, it *item) error {
+	for _, name := range old.names() {
+		for _, r := range s.live(s.needers[name]) {
+			for _, group := range r.depends {
+				broken := slices.ContainsFunc(group, old.meets) && !s.satisfied(group)
+				if !broken || s.current[r.name] != r {
+					continue
+				}
+				if next, err := s.newer(r); err != nil {
+					return err
+				} else if next != nil && s.clash(next, it) == nil {
+					if err := s.choose(next, it); err != nil {
+						return err
+					}
+					continue
+				}
+				if err := s.satisfy(r, group); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// newer is the candidate of an installed package if it would be an upgrade; nil if not.
+func (s *solver) newer(it *item) (*item, error) {
+	e := s.x.candidate(it.name)
+	if it.entry != nil || e == nil || dpkg.Compare(dpkg.Version(e.version), it.version) <= 0 {
+		return nil, nil
+	}
+	return s.item(e)
+}

@@ -1,0 +1,133 @@
+package apt
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+)
+
+const (
+	maxConfig  = 1 << 20 // bytes of one configuration file; real ones are below 10 KiB
+	maxConfigs = 500     // files in sources.list.d
+)
+
+// Source is one entry of the package sources: the product of its URIs and suites, each with all components. The zero
+// values of its switches are apt's defaults.
+type Source struct {
+	Origin        string   // where it was written, "etc/apt/sources.list:3"; for messages only
+	URIs          []string // http, https or file; $(ARCH) is replaced by Debian's architecture name
+	Suites        []string // "bookworm-updates"; a suite that ends in / is a flat repository without components
+	Components    []string // "main"
+	Architectures []string // empty: all
+	SignedBy      []string // absolute paths of keyrings in the base, or fingerprints of its trusted keys; empty: all trusted keys
+	Key           string   // armoured public keys, the only ones trusted for this source if set
+	Trusted       bool     // accept it without a signature; the digests still bind
+	NoValidUntil  bool     // accept it past its Valid-Until
+	NoByHash      bool     // fetch indexes by name even if the repository offers them by digest
+}
+
+// ReadSources reads etc/apt/sources.list and etc/apt/sources.list.d/*.{list,sources} of a root file system, in apt's
+// order. Disabled entries, source code (deb-src) and CD-ROMs are left out. None at all is not an error. Mistakes are
+// ErrSources and name file and line.
+func ReadSources(root fs.FS) ([]Source, error) {
+	const main, dir = "etc/apt/sources.list", "etc/apt/sources.list.d"
+	names := []string{main}
+	list, err := fs.ReadDir(root, dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("read package sources: %w", err)
+	}
+	if len(list) > maxConfigs {
+		return nil, fmt.Errorf("read package sources: %w: more than %d files in %s", ErrSources, maxConfigs, dir)
+	}
+	for _, e := range list { // sorted by name
+		if ext := path.Ext(e.Name()); !e.IsDir() && (ext == ".list" || ext == ".sources") && !strings.HasPrefix(e.Name(), ".") {
+			names = append(names, path.Join(dir, e.Name()))
+		}
+	}
+	var all []Source
+	for _, name := range names {
+		data, err := readFile(root, name, maxConfig)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		} else if err != nil {
+			return nil, fmt.Errorf("read package sources: %w", err)
+		}
+		parse := parseOneLine
+		if path.Ext(name) == ".sources" {
+			parse = parseDeb822
+		}
+		found, err := parse(name, data)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, found...)
+	}
+	return all, nil
+}
+
+// readFile reads a whole file of at most limit bytes.
+func readFile(root fs.FS, name string, limit int64) ([]byte, error) {
+	f, err := root.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close() //nolint:errcheck // read only
+	data, err := io.ReadAll(io.LimitReader(f, limit+1))
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", name, err)
+	}
+	if int64(len(data)) > limit {
+		return nil, fmt.Errorf("read %s: %w: larger than %d bytes", name, ErrSources, limit)
+	}
+	return data, nil
+}
+
+// check finds what makes an entry unusable and drops URIs that no network has.
+func (s *Source) check() error {
+	bad := func(format string, args ...any) error {
+		return fmt.Errorf("%s: %w: %s", s.Origin, ErrSources, fmt.Sprintf(format, args...))
+	}
+	s.URIs = slices.DeleteFunc(s.URIs, func(u string) bool { return strings.HasPrefix(u, "cdrom:") })
+	if len(s.URIs) == 0 {
+		return nil
+	}
+	if len(s.Suites) == 0 {
+		return bad("no suite")
+	}
+	for _, suite := range s.Suites {
+		flat := strings.HasSuffix(suite, "/")
+		switch {
+		case !flat && len(s.Components) == 0:
+			return bad("suite %q without components", suite)
+		case flat && len(s.Components) > 0:
+			return bad("suite %q ends in a slash (a flat repository) and cannot have components", suite)
+		case !safePath(strings.Trim(suite, "/")) && strings.Trim(suite, "/") != "" && suite != "./":
+			return bad("suite %q is not a path below the repository", suite)
+		}
+	}
+	for _, c := range s.Components {
+		if !safePath(c) {
+			return bad("component %q is not a path below the suite", c)
+		}
+	}
+	return nil
+}
+
+// safePath tells whether a relative path stays below where it starts and needs no cleaning.
+func safePath(p string) bool {
+	return fs.ValidPath(p) && p != "." && !strings.ContainsAny(p, "\\?#\x00\n\r")
+}
+
+func truth(value string) (val, ok bool) {
+	switch strings.ToLower(value) {
+	case "yes", "true", "1", "on", "with", "enable":
+		return true, true
+	case "no", "false", "0", "off", "without", "disable":
+		return false, true
+	}
+	return false, false
+}

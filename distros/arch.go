@@ -1,0 +1,33 @@
+package distros
+
+import (
+	"debug/elf"
+	"slices"
+)
+
+// Arch is a processor architecture under the names that the world gives it.
+type Arch struct {
+	Name    string      // of Go and OCI: "amd64"
+	Machine elf.Machine // in the header of its programs
+	Kernel  string      // of uname -m, of rpm packages and of NVIDIA's archives: "x86_64"
+	Debian  string      // of .deb packages: "amd64"
+	Triplet string      // of GNU tools and Debian's library folders: "x86_64-linux-gnu"
+	Compat  string      // triplet of its 32-bit programs, "" where no driver supports them
+}
+
+// Archs lists the architectures that drivers exist for.
+func Archs() []Arch {
+	return []Arch{
+		{"amd64", elf.EM_X86_64, "x86_64", "amd64", "x86_64-linux-gnu", "i386-linux-gnu"},
+		{"arm64", elf.EM_AARCH64, "aarch64", "arm64", "aarch64-linux-gnu", ""},
+	}
+}
+
+// LookupArch finds an architecture by its Go name.
+func LookupArch(name string) (Arch, bool) {
+	all := Archs()
+	if i := slices.IndexFunc(all, func(a Arch) bool { return a.Name == name }); i >= 0 {
+		return all[i], true
+	}
+	return Arch{}, false
+}

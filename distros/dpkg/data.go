@@ -1,0 +1,111 @@
+package dpkg
+
+import (
+	"archive/tar"
+	"errors"
+	"fmt"
+	"io"
+	"path"
+	"strings"
+)
+
+// Data passes every member of data.tar to add, in the order of the archive, and may be called once. Names come clean and
+// relative ("usr/bin/x", folders without a slash at their end), the targets of hard links as well; the root folder itself
+// is left out. Types are only regular files, folders, symbolic links (whose targets are as the package has them, absolute
+// ones included: the caller resolves them inside of its tree) and hard links. Anything else is ErrUnsafePath. r is
+// valid until add returns and need not be read. It ends with add's error, unwrapped by errors.Is and As, or after the
+// whole stream was read, so that the checksums inside of the compressed stream were compared.
+func (d *Deb) Data(add func(h *tar.Header, r io.Reader) error) (err error) {
+	if d.done {
+		return errors.New("deb: its data was read already")
+	}
+	d.done = true
+	name := "deb: data.tar" + d.ending
+	in, err := Decompress(d.ar, d.ending)
+	if err != nil {
+		return fmt.Errorf("%s: %w: %w", name, ErrFormat, err)
+	}
+	defer in.Close() //nolint:errcheck // only frees memory
+	ahead := newReadAhead(&limited{in: in, left: maxData})
+	defer ahead.stop() // before in is closed: it reads from it
+	t := tar.NewReader(ahead)
+	for range maxEntries {
+		h, err := t.Next()
+		if errors.Is(err, io.EOF) {
+			return d.finish(name, ahead)
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w: %w", name, ErrFormat, err)
+		}
+		if err := guard(h); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		if h.Name == "" {
+			continue
+		}
+		if err := add(h, t); err != nil {
+			return fmt.Errorf("%s: %s: %w", name, h.Name, err)
+		}
+	}
+	return fmt.Errorf("%s: %w: more than %d members", name, ErrFormat, maxEntries)
+}
+
+// finish reads to the end of the compressed stream, where its checksum is.
+func (d *Deb) finish(name string, r io.Reader) error {
+	if _, err := io.Copy(io.Discard, r); err != nil {
+		return fmt.Errorf("%s: %w: %w", name, ErrFormat, err)
+	}
+	if _, err := io.Copy(io.Discard, d.ar); err != nil {
+		return fmt.Errorf("%s: %w: %w", name, ErrFormat, err)
+	}
+	return nil
+}
+
+// guard checks a header and cleans its names.
+func guard(h *tar.Header) error {
+	name, err := cleanName(h.Name)
+	if err != nil {
+		return err
+	}
+	switch h.Typeflag {
+	case tar.TypeReg, tar.TypeSymlink:
+	case tar.TypeDir:
+		h.Name = name // may be "", the root
+		return nil
+	case tar.TypeLink:
+		target, err := cleanName(h.Linkname)
+		if err != nil {
+			return fmt.Errorf("target of hard link %.100q: %w", h.Name, err)
+		}
+		if target == "" {
+			return fmt.Errorf("%.100q: %w: hard link to the root", h.Name, ErrUnsafePath)
+		}
+		h.Linkname = target
+	default:
+		return fmt.Errorf("%.100q: %w: type %q, want file, folder or link", h.Name, ErrUnsafePath, h.Typeflag)
+	}
+	if name == "" {
+		return fmt.Errorf("%.100q: %w: no name", h.Name, ErrUnsafePath)
+	}
+	if h.Typeflag == tar.TypeSymlink && (h.Linkname == "" || strings.Contains(h.Linkname, "\x00")) {
+		return fmt.Errorf("%.100q: %w: symbolic link to %.100q", h.Name, ErrUnsafePath, h.Linkname)
+	}
+	h.Name = name
+	return nil
+}
+
+// cleanName makes "./usr/bin/" into "usr/bin" and "./" into "".
+func cleanName(name string) (string, error) {
+	if strings.HasPrefix(name, "/") || strings.Contains(name, "\x00") {
+		return "", fmt.Errorf("%.100q: %w: absolute name", name, ErrUnsafePath)
+	}
+	for part := range strings.SplitSeq(name, "/") {
+		if part == ".." {
+			return "", fmt.Errorf("%.100q: %w: leads out of its folder", name, ErrUnsafePath)
+		}
+	}
+	if clean := path.Clean(name); clean != "." {
+		return clean, nil
+	}
+	return "", nil
+}

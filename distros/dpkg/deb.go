@@ -1,0 +1,168 @@
+package dpkg
+
+import (
+	"archive/tar"
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"path"
+	"strings"
+)
+
+// Bounds on one .deb. The largest packages a driver image takes are below 1 GiB unpacked and have 40000 files.
+const (
+	maxControl = 32 << 20 // bytes of control.tar, unpacked; md5sums is most of it
+	maxData    = 32 << 30 // bytes of data.tar, unpacked
+	maxEntries = 1 << 20  // members of data.tar
+)
+
+// ErrUnsafePath says that an archive has a member that would land outside of the folder it is unpacked in, or one that
+// is neither file, folder nor link.
+var ErrUnsafePath = errors.New("unsafe member")
+
+// Deb is a binary package archive, read in one pass from its start to its end.
+type Deb struct {
+	Control Paragraph         // the package's control file
+	Files   map[string][]byte // all files of control.tar by name: control, md5sums, conffiles, postinst, ...
+
+	ar     *archive
+	ending string // of data.tar
+	done   bool
+}
+
+// OpenDeb reads the archive up to the beginning of its data: format version, control.tar. It does not close r. Errors
+// in the archive are ErrFormat or ErrUnsafePath, others are r's own.
+func OpenDeb(r io.Reader) (*Deb, error) {
+	a, err := newArchive(bufio.NewReaderSize(r, 256<<10))
+	if err != nil {
+		return nil, fmt.Errorf("deb: %w", err)
+	}
+	d := &Deb{ar: a, Files: map[string][]byte{}}
+	for _, step := range []func() error{d.readVersion, d.readControl, d.findData} {
+		if err := step(); err != nil {
+			return nil, fmt.Errorf("deb: %w", err)
+		}
+	}
+	return d, nil
+}
+
+// next is the next member that deb(5) does not tell readers to ignore (names with an underscore first).
+func (d *Deb) next(want string) (member, error) {
+	for {
+		m, err := d.ar.next()
+		if errors.Is(err, io.EOF) {
+			return m, fmt.Errorf("%w: ends before %s", ErrFormat, want)
+		}
+		if err != nil {
+			return m, err
+		}
+		if !strings.HasPrefix(m.name, "_") {
+			return m, nil
+		}
+	}
+}
+
+func (d *Deb) readVersion() error {
+	m, err := d.ar.next()
+	if err != nil {
+		return fmt.Errorf("first member: %w", err)
+	}
+	if m.name != "debian-binary" || m.size > 64 {
+		return fmt.Errorf("%w: the first member is %q (%d bytes), want debian-binary", ErrFormat, m.name, m.size)
+	}
+	text, err := io.ReadAll(d.ar)
+	if err != nil {
+		return fmt.Errorf("debian-binary: %w", err)
+	}
+	if !strings.HasPrefix(string(text), "2.") || !strings.Contains(string(text), "\n") {
+		return fmt.Errorf("%w: format version is %.16q, want 2.x", ErrFormat, text)
+	}
+	return nil
+}
+
+func (d *Deb) readControl() error {
+	m, err := d.next("control.tar")
+	if err != nil {
+		return err
+	}
+	ending, ok := strings.CutPrefix(m.name, "control.tar")
+	if !ok {
+		return fmt.Errorf("%w: the second member is %q, want control.tar", ErrFormat, m.name)
+	}
+	in, err := Decompress(d.ar, ending)
+	if err != nil {
+		return fmt.Errorf("%s: %w: %w", m.name, ErrFormat, err)
+	}
+	defer in.Close() //nolint:errcheck // only frees memory
+	t := tar.NewReader(&limited{in: in, left: maxControl})
+	for {
+		h, err := t.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w: %w", m.name, ErrFormat, err)
+		}
+		if err := d.addControl(h, t); err != nil {
+			return fmt.Errorf("%s: %w", m.name, err)
+		}
+	}
+	if d.Control, err = ParseParagraph(d.Files["control"]); err != nil {
+		return fmt.Errorf("%s: control: %w", m.name, err)
+	}
+	for _, name := range []string{"Package", "Version", "Architecture"} {
+		if d.Control.Get(name) == "" {
+			return fmt.Errorf("%s: control: %w: no field %s", m.name, ErrFormat, name)
+		}
+	}
+	return nil
+}
+
+// addControl keeps a control file. They are plain files beside each other, nothing else.
+func (d *Deb) addControl(h *tar.Header, r io.Reader) error {
+	name, err := cleanName(h.Name)
+	if err != nil {
+		return err
+	}
+	if name == "" && h.Typeflag == tar.TypeDir {
+		return nil
+	}
+	if h.Typeflag != tar.TypeReg || path.Base(name) != name {
+		return fmt.Errorf("%.100q: %w: not a plain file at the top", h.Name, ErrUnsafePath)
+	}
+	data, err := io.ReadAll(r)
+	if err != nil {
+		return fmt.Errorf("%s: %w: %w", name, ErrFormat, err)
+	}
+	d.Files[name] = data
+	return nil
+}
+
+func (d *Deb) findData() error {
+	m, err := d.next("data.tar")
+	if err != nil {
+		return err
+	}
+	ending, ok := strings.CutPrefix(m.name, "data.tar")
+	if !ok {
+		return fmt.Errorf("%w: the third member is %q, want data.tar", ErrFormat, m.name)
+	}
+	d.ending = ending
+	return nil
+}
+
+// limited fails, instead of ending, when more is read than expected.
+type limited struct {
+	in   io.Reader
+	left int64
+}
+
+func (l *limited) Read(p []byte) (int, error) {
+	if l.left <= 0 {
+		return 0, fmt.Errorf("%w: larger than any real package", ErrFormat)
+	}
+	n, err := l.in.Read(p[:min(int64(len(p)), l.left)])
+	l.left -= int64(n)
+	return n, err
+}

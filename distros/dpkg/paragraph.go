@@ -1,0 +1,257 @@
+package dpkg
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"strings"
+)
+
+// Bounds on control data. The largest real paragraph, in the kernel's list of built binaries, is under 1 MiB.
+const (
+	maxParagraph = 4 << 20 // bytes
+	maxFields    = 512     // per paragraph; the largest real ones have about 60
+)
+
+// ErrFormat says that data is not what its format demands.
+var ErrFormat = errors.New("malformed")
+
+// field is one field of a paragraph; the value keeps its continuation lines, the first without leading blanks.
+type field struct{ name, value string }
+
+// Paragraph is an ordered list of fields, as in control files, Packages indexes and dpkg's status database. Its zero
+// value is empty. Copies share nothing that a method changes.
+type Paragraph struct {
+	raw    string // all lines, each with its newline, without the blank line that ends it
+	fields []field
+}
+
+// Get returns the value of a field, whatever the case of its name; "" when it is missing. Continuation lines follow
+// after newlines, each with its leading blank.
+func (p Paragraph) Get(name string) string {
+	v, _ := p.Lookup(name)
+	return v
+}
+
+// Lookup is Get that tells an empty field from a missing one.
+func (p Paragraph) Lookup(name string) (string, bool) {
+	for i := range p.fields {
+		if f := &p.fields[i]; len(f.name) == len(name) && strings.EqualFold(f.name, name) {
+			return f.value, true
+		}
+	}
+	return "", false
+}
+
+// Names lists the fields in their order.
+func (p Paragraph) Names() []string {
+	names := make([]string, len(p.fields))
+	for i, f := range p.fields {
+		names[i] = f.name
+	}
+	return names
+}
+
+// Set returns the paragraph with a field replaced, or added at the end.
+func (p Paragraph) Set(name, value string) Paragraph {
+	fields := append([]field(nil), p.fields...)
+	for i, f := range fields {
+		if strings.EqualFold(f.name, name) {
+			fields[i].value = value
+			return render(fields)
+		}
+	}
+	return render(append(fields, field{name, value}))
+}
+
+// Without returns the paragraph without the named fields.
+func (p Paragraph) Without(names ...string) Paragraph {
+	var fields []field
+	for _, f := range p.fields {
+		drop := false
+		for _, n := range names {
+			drop = drop || strings.EqualFold(f.name, n)
+		}
+		if !drop {
+			fields = append(fields, f)
+		}
+	}
+	return render(fields)
+}
+
+// String is the text of the paragraph, every line ended, without a blank line after it.
+func (p Paragraph) String() string { return p.raw }
+
+// Empty tells whether there is no field.
+func (p Paragraph) Empty() bool { return len(p.fields) == 0 }
+
+func render(fields []field) Paragraph {
+	var b strings.Builder
+	for _, f := range fields {
+		b.WriteString(f.name)
+		b.WriteByte(':')
+		if f.value != "" && f.value[0] != '\n' {
+			b.WriteByte(' ')
+		}
+		b.WriteString(f.value)
+		b.WriteByte('\n')
+	}
+	return Paragraph{raw: b.String(), fields: fields}
+}
+
+// ReadParagraphs yields the paragraphs of control data one by one. It stops at the first mistake, with an ErrFormat that
+// names the line, or at the reader's error. What it yields does not depend on the reader afterwards.
+func ReadParagraphs(r io.Reader) iter.Seq2[Paragraph, error] {
+	return func(yield func(Paragraph, error) bool) {
+		s := scanner{in: bufio.NewReaderSize(r, 256<<10)}
+		for {
+			text, err := s.next()
+			if err != nil {
+				if !errors.Is(err, io.EOF) {
+					yield(Paragraph{}, err)
+				}
+				return
+			}
+			p, err := parse(text, s.line)
+			if err != nil {
+				yield(Paragraph{}, err)
+				return
+			}
+			if !yield(p, nil) {
+				return
+			}
+		}
+	}
+}
+
+// ParseParagraph reads control data of exactly one paragraph.
+func ParseParagraph(data []byte) (Paragraph, error) {
+	var out Paragraph
+	for p, err := range ReadParagraphs(bytes.NewReader(data)) {
+		if err != nil {
+			return Paragraph{}, err
+		}
+		if !out.Empty() {
+			return Paragraph{}, fmt.Errorf("control data: %w: more than one paragraph", ErrFormat)
+		}
+		out = p
+	}
+	if out.Empty() {
+		return Paragraph{}, fmt.Errorf("control data: %w: no paragraph", ErrFormat)
+	}
+	return out, nil
+}
+
+// scanner cuts input into paragraphs.
+type scanner struct {
+	in   *bufio.Reader
+	buf  []byte
+	line int // where the paragraph begins, from 1
+	read int // lines read
+}
+
+// next returns the lines of the next paragraph, comments (lines with # first) left out.
+func (s *scanner) next() (string, error) {
+	s.buf = s.buf[:0]
+	for {
+		start := len(s.buf)
+		if err := s.readLine(); err != nil && !errors.Is(err, io.EOF) {
+			return "", err
+		}
+		line := s.buf[start:]
+		if len(line) == 0 { // end of input
+			if start == 0 {
+				return "", io.EOF
+			}
+			return string(s.buf), nil
+		}
+		s.read++
+		if line[len(line)-1] != '\n' {
+			s.buf = append(s.buf, '\n')
+			line = s.buf[start:]
+		}
+		switch {
+		case line[0] == '#':
+			s.buf = s.buf[:start]
+		case line[0] > ' ':
+			if start == 0 {
+				s.line = s.read
+			}
+		case len(bytes.TrimLeft(line, " \t\r\n")) == 0: // blank lines part paragraphs, even with spaces on them
+			s.buf = s.buf[:start]
+			if start > 0 {
+				return string(s.buf), nil
+			}
+		case start == 0:
+			return "", fmt.Errorf("control data line %d: %w: continues a field where there is none", s.read, ErrFormat)
+		}
+	}
+}
+
+// readLine appends one line to buf, within bounds.
+func (s *scanner) readLine() error {
+	for {
+		piece, err := s.in.ReadSlice('\n')
+		s.buf = append(s.buf, piece...)
+		if len(s.buf) > maxParagraph {
+			return fmt.Errorf("control data line %d: %w: paragraph of more than %d bytes", s.read+1, ErrFormat, maxParagraph)
+		}
+		if !errors.Is(err, bufio.ErrBufferFull) {
+			return err
+		}
+	}
+}
+
+// parse splits a paragraph's text, which the fields then share.
+func parse(text string, line int) (Paragraph, error) {
+	p := Paragraph{raw: text, fields: make([]field, 0, strings.Count(text, "\n"))}
+	for n := line; text != ""; n++ {
+		end := fieldEnd(text)
+		name, value, ok := strings.Cut(text[:end], ":")
+		if !ok || !validName(name) {
+			return Paragraph{}, fmt.Errorf("control data line %d: %w: want \"Field: value\", have %.60q", n, ErrFormat, text[:end])
+		}
+		if len(p.fields) == maxFields {
+			return Paragraph{}, fmt.Errorf("control data line %d: %w: more than %d fields", n, ErrFormat, maxFields)
+		}
+		first, rest, more := strings.Cut(value, "\n")
+		value = strings.Trim(first, " \t\r")
+		if more {
+			value += "\n" + strings.TrimRight(rest, "\r\n")
+			n += strings.Count(rest, "\n")
+		}
+		p.fields = append(p.fields, field{name, value})
+		text = text[min(end+1, len(text)):]
+	}
+	return p, nil
+}
+
+// fieldEnd is the index of the newline that ends the first field with its continuation lines.
+func fieldEnd(text string) int {
+	for at := 0; ; {
+		i := strings.IndexByte(text[at:], '\n')
+		if i < 0 {
+			return len(text)
+		}
+		at += i + 1
+		if at >= len(text) || text[at] != ' ' && text[at] != '\t' {
+			return at - 1
+		}
+	}
+}
+
+// validName follows policy 5.1: printable ASCII but space and colon, not beginning with # or -.
+func validName(s string) bool {
+	if s == "" || s[0] == '-' || s[0] == '#' {
+		return false
+	}
+	for i := range len(s) {
+		if s[i] <= ' ' || s[i] > '~' {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,86 @@
+package dpkg
+
+import "io"
+
+const (
+	aheadBlock  = 256 << 10 // bytes a block
+	aheadBlocks = 8         // blocks ready at most
+)
+
+// readAhead reads its source in a goroutine of its own, so that unpacking goes on while the consumer works. stop must be
+// called; after it the source is not touched any more.
+type readAhead struct {
+	full  chan block
+	free  chan []byte
+	quit  chan struct{}
+	ended chan struct{}
+	cur   block
+	pos   int
+}
+
+type block struct {
+	data []byte
+	err  error // after data
+}
+
+func newReadAhead(src io.Reader) *readAhead {
+	a := &readAhead{
+		full:  make(chan block, aheadBlocks),
+		free:  make(chan []byte, aheadBlocks),
+		quit:  make(chan struct{}),
+		ended: make(chan struct{}),
+	}
+	for range aheadBlocks {
+		a.free <- nil // allocated when first used: most packages are small
+	}
+	go a.fill(src)
+	return a
+}
+
+func (a *readAhead) fill(src io.Reader) {
+	defer close(a.ended)
+	for {
+		var buf []byte
+		select {
+		case buf = <-a.free:
+		case <-a.quit:
+			return
+		}
+		if buf == nil {
+			buf = make([]byte, aheadBlock)
+		}
+		n, err := io.ReadFull(src, buf[:aheadBlock])
+		if err == io.ErrUnexpectedEOF && n > 0 { //nolint:errorlint // ReadFull's own, below; a wrapped one is the source's
+			err = io.EOF
+		}
+		select {
+		case a.full <- block{buf[:n], err}:
+		case <-a.quit:
+			return
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// Read serves the blocks in order; the source's error comes after its data, again and again.
+func (a *readAhead) Read(p []byte) (int, error) {
+	for a.pos == len(a.cur.data) {
+		if a.cur.err != nil {
+			return 0, a.cur.err
+		}
+		if a.cur.data != nil {
+			a.free <- a.cur.data // has room: there are only aheadBlocks of them
+		}
+		a.cur, a.pos = <-a.full, 0
+	}
+	n := copy(p, a.cur.data[a.pos:])
+	a.pos += n
+	return n, nil
+}
+
+func (a *readAhead) stop() {
+	close(a.quit)
+	<-a.ended
+}

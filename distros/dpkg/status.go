@@ -1,0 +1,166 @@
+package dpkg
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+)
+
+// Status is the database of a system's packages, var/lib/dpkg/status. The zero value is that of an empty system. It is
+// never changed after it was read, so it may be shared.
+type Status struct {
+	entries []Paragraph      // all of them, in the order of the file
+	names   map[string][]int // name -> installed entries
+	virtual map[string][]Provision
+}
+
+// Provision is an installed package that provides a virtual one.
+type Provision struct {
+	Package Paragraph
+	Version Version // of what it provides; "" when it does not say: then no version restriction is met
+}
+
+// maxPackages bounds a status file; Debian has about 100000 packages in all.
+const maxPackages = 500000
+
+// ReadStatus reads a status file. Packages that are not installed (removed with their configuration kept, half installed)
+// are kept for With but are not found by lookups.
+func ReadStatus(r io.Reader) (*Status, error) {
+	s := &Status{names: map[string][]int{}, virtual: map[string][]Provision{}}
+	for p, err := range ReadParagraphs(r) {
+		if err != nil {
+			return nil, fmt.Errorf("dpkg status: %w", err)
+		}
+		if len(s.entries) == maxPackages {
+			return nil, fmt.Errorf("dpkg status: %w: more than %d packages", ErrFormat, maxPackages)
+		}
+		if err := s.add(p); err != nil {
+			return nil, fmt.Errorf("dpkg status: %w", err)
+		}
+	}
+	return s, nil
+}
+
+func (s *Status) add(p Paragraph) error {
+	name := p.Get("Package")
+	if !validPackage(name) {
+		return fmt.Errorf("%w: a package is called %.60q", ErrFormat, name)
+	}
+	s.entries = append(s.entries, p)
+	if !installed(p) {
+		return nil
+	}
+	s.names[name] = append(s.names[name], len(s.entries)-1)
+	provides, err := ParseRelations(p.Get("Provides"), p.Get("Architecture"))
+	if err != nil {
+		return fmt.Errorf("package %s: Provides: %w", name, err)
+	}
+	for _, group := range provides {
+		for _, r := range group {
+			s.virtual[r.Name] = append(s.virtual[r.Name], Provision{p, r.Version})
+		}
+	}
+	return nil
+}
+
+// installed tells whether the third word of Status is a state in which the package's files are all there and it was
+// configured; pending triggers of other packages do not change that.
+func installed(p Paragraph) bool {
+	words := strings.Fields(p.Get("Status"))
+	return len(words) == 3 && slices.Contains([]string{"installed", "triggers-awaited", "triggers-pending"}, words[2])
+}
+
+// Packages lists what is installed, in the order of the file.
+func (s *Status) Packages() []Paragraph {
+	var out []Paragraph
+	for _, p := range s.entries {
+		if installed(p) {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// Find returns an installed package. With an architecture, only the package of that one or of "all"; with "", any.
+func (s *Status) Find(name, arch string) (Paragraph, bool) {
+	for _, i := range s.names[name] {
+		p := s.entries[i]
+		if have := p.Get("Architecture"); arch == "" || have == arch || have == "all" {
+			return p, true
+		}
+	}
+	return Paragraph{}, false
+}
+
+// Provided lists the installed packages that provide a virtual package; a package of that very name is not among them.
+func (s *Status) Provided(name string) []Provision { return s.virtual[name] }
+
+// indexOnly are fields that a repository's index adds to a package's control data and dpkg does not record.
+var indexOnly = []string{
+	"Status", "Filename", "Size", "MD5sum", "SHA1", "SHA256", "SHA512", "Description-md5", "Tag", "Task",
+	"Phased-Update-Percentage", "Cnf-Visible-Pkgname", "Cnf-Extra-Commands", "Conffiles",
+}
+
+// With renders a status file in which the given packages, control data or index entries, are installed. They replace
+// entries of the same package, others follow at the end by name and architecture: the order of the arguments does not
+// matter. A Conffiles field is kept when it has dpkg's form, lines of path and MD5.
+func (s *Status) With(pkgs ...Paragraph) []byte {
+	pkgs = slices.Clone(pkgs)
+	slices.SortStableFunc(pkgs, func(a, b Paragraph) int {
+		if c := strings.Compare(a.Get("Package"), b.Get("Package")); c != 0 {
+			return c
+		}
+		return strings.Compare(a.Get("Architecture"), b.Get("Architecture"))
+	})
+	texts := make([]string, len(s.entries))
+	places := map[string][]int{}
+	for i, p := range s.entries {
+		texts[i] = p.String()
+		places[p.Get("Package")] = append(places[p.Get("Package")], i)
+	}
+	for _, p := range pkgs {
+		text, placed := asInstalled(p), false
+		for _, i := range places[p.Get("Package")] {
+			if !replaces(p, s.entries[i]) {
+				continue
+			}
+			if placed {
+				text = ""
+			}
+			texts[i], placed = text, true
+		}
+		if !placed {
+			texts = append(texts, text)
+		}
+	}
+	var b strings.Builder
+	for _, text := range texts {
+		if text != "" {
+			b.WriteString(text)
+			b.WriteByte('\n')
+		}
+	}
+	return []byte(b.String())
+}
+
+// replaces tells whether two packages of one name cannot both be installed: only those of different architectures that
+// are both "Multi-Arch: same" can.
+func replaces(p, old Paragraph) bool {
+	return p.Get("Architecture") == old.Get("Architecture") || p.Get("Multi-Arch") != "same" || old.Get("Multi-Arch") != "same"
+}
+
+func asInstalled(p Paragraph) string {
+	conffiles := p.Get("Conffiles")
+	p = p.Without(indexOnly...)
+	fields := []field{{"Package", p.Get("Package")}, {"Status", "install ok installed"}}
+	for _, f := range p.fields {
+		if !strings.EqualFold(f.name, "Package") {
+			fields = append(fields, f)
+		}
+	}
+	if strings.HasPrefix(conffiles, "\n") {
+		fields = append(fields, field{"Conffiles", conffiles})
+	}
+	return render(fields).String()
+}

@@ -1,0 +1,133 @@
+// Package dpkg reads and writes the file formats of Debian packages: versions and their order, control data, relations
+// between packages, .deb archives, and the database of installed packages. Input is taken as hostile: everything is
+// bounded, and archive members cannot leave the folder they are unpacked in.
+//
+// It does not run dpkg or maintainer scripts, does not unpack to disk, and knows nothing of repositories.
+package dpkg
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Version is a Debian version, [epoch:]upstream[-revision], in its original spelling.
+type Version string
+
+// maxEpochDigits keeps comparisons of hostile versions cheap; dpkg itself allows an epoch up to 2^31-1.
+const maxEpochDigits = 10
+
+// ParseVersion checks a version by the rules of Debian policy 5.6.12. Compare takes unchecked ones as well.
+func ParseVersion(s string) (Version, error) {
+	v := Version(s)
+	epoch, upstream, revision := v.split()
+	switch {
+	case strings.Trim(epoch, "0123456789") != "" || len(epoch) > maxEpochDigits || strings.HasPrefix(s, ":"):
+		return "", fmt.Errorf("version %.80q: the epoch before the colon is not a number", s)
+	case upstream == "" || upstream[0] < '0' || upstream[0] > '9':
+		return "", fmt.Errorf("version %.80q: does not start with a digit", s)
+	case strings.HasSuffix(s, "-"):
+		return "", fmt.Errorf("version %.80q: nothing after the last hyphen", s)
+	}
+	for i := range len(upstream) {
+		if c := upstream[i]; !isAlnum(c) && !strings.ContainsRune(".+-~:", rune(c)) {
+			return "", fmt.Errorf("version %.80q: character %q is not allowed", s, c)
+		}
+	}
+	for i := range len(revision) {
+		if c := revision[i]; !isAlnum(c) && !strings.ContainsRune(".+~", rune(c)) {
+			return "", fmt.Errorf("version %.80q: character %q is not allowed after the last hyphen", s, c)
+		}
+	}
+	return v, nil
+}
+
+// split cuts at the first colon and the last hyphen; missing parts are "".
+func (v Version) split() (epoch, upstream, revision string) {
+	upstream = string(v)
+	if i := strings.IndexByte(upstream, ':'); i >= 0 {
+		epoch, upstream = upstream[:i], upstream[i+1:]
+	}
+	if i := strings.LastIndexByte(upstream, '-'); i >= 0 {
+		upstream, revision = upstream[:i], upstream[i+1:]
+	}
+	return epoch, upstream, revision
+}
+
+// Compare is -1, 0 or 1 as a is older than, as old as, or newer than b, by Debian policy 5.6.12: epochs as numbers,
+// then the upstream parts, then the revisions, where a missing epoch or revision counts as 0.
+func Compare(a, b Version) int {
+	if a == b {
+		return 0
+	}
+	ea, ua, ra := a.split()
+	eb, ub, rb := b.split()
+	if c := compareNumbers(ea, eb); c != 0 {
+		return c
+	}
+	if c := comparePart(ua, ub); c != 0 {
+		return c
+	}
+	return comparePart(ra, rb)
+}
+
+// comparePart goes through both strings in turns of a stretch without digits, by character weight, and a number.
+func comparePart(a, b string) int {
+	for a != "" || b != "" {
+		for a != "" && !isDigit(a[0]) || b != "" && !isDigit(b[0]) {
+			wa, wb := weight(a), weight(b)
+			if wa != wb {
+				return sign(wa - wb)
+			}
+			a, b = a[1:], b[1:] // equal weights outside of numbers: neither is empty
+		}
+		na, nb := digits(a), digits(b)
+		if c := compareNumbers(a[:na], b[:nb]); c != 0 {
+			return c
+		}
+		a, b = a[na:], b[nb:]
+	}
+	return 0
+}
+
+// weight orders the first character of a stretch without digits: tilde before the end of it, then letters, then the rest.
+func weight(s string) int {
+	switch {
+	case s == "" || isDigit(s[0]):
+		return 0
+	case s[0] == '~':
+		return -1
+	case s[0]|0x20 >= 'a' && s[0]|0x20 <= 'z':
+		return int(s[0])
+	}
+	return int(s[0]) + 256
+}
+
+func compareNumbers(a, b string) int {
+	a, b = strings.TrimLeft(a, "0"), strings.TrimLeft(b, "0")
+	if len(a) != len(b) {
+		return sign(len(a) - len(b))
+	}
+	return strings.Compare(a, b)
+}
+
+func digits(s string) int {
+	n := 0
+	for n < len(s) && isDigit(s[n]) {
+		n++
+	}
+	return n
+}
+
+func isDigit(c byte) bool { return c >= '0' && c <= '9' }
+
+func isAlnum(c byte) bool { return isDigit(c) || c|0x20 >= 'a' && c|0x20 <= 'z' }
+
+func sign(n int) int {
+	switch {
+	case n < 0:
+		return -1
+	case n > 0:
+		return 1
+	}
+	return 0
+}

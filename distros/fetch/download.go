@@ -1,0 +1,116 @@
+package fetch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/url"
+	"os"
+)
+
+// localError marks an error of this machine (disk), which no other try will cure.
+type localError struct{ error }
+
+func (e *localError) Unwrap() error { return e.error }
+
+// download brings a file from a server into the store; cached is true when another process did it meanwhile.
+func (c *Client) download(ctx context.Context, u *url.URL, f File, progress Progress) (cached bool, err error) {
+	part, err := c.lockPartial(ctx, f)
+	if err != nil || part == nil {
+		return err == nil, err
+	}
+	if f.Size > 0 && part.size > f.Size || part.size > 0 && part.origin.URL != display(u) {
+		if err := part.restart(origin{}); err != nil {
+			return false, errors.Join(err, part.file.Close())
+		}
+	}
+	resumed := part.size > 0
+	for {
+		announced, err := c.transfer(ctx, u, f, part, progress)
+		if err != nil {
+			// The bytes stay for the next try, of this process or of another one.
+			return false, errors.Join(err, part.file.Close())
+		}
+		if part.sum() == f.SHA256 && (f.Size == 0 || part.size == f.Size) {
+			return false, part.finish(c.Store)
+		}
+		if !resumed {
+			return false, c.mismatch(u, f, part, announced)
+		}
+		// Two halves that do not fit (the file changed, or the machine lost power while the first half was written)
+		// look like a wrong file. Only a download from the first byte on is evidence.
+		resumed = false
+		if err := part.restart(origin{}); err != nil {
+			return false, errors.Join(err, part.file.Close())
+		}
+	}
+}
+
+func (c *Client) mismatch(u *url.URL, f File, part *partial, announced int64) error {
+	e := &MismatchError{
+		URL: display(u), Want: f.SHA256, Got: part.sum(),
+		WantSize: f.Size, GotSize: max(part.size, announced),
+	}
+	e.Kept = part.reject(c.Store, u.Path)
+	return e
+}
+
+// copyLocal brings a file of this machine into the store.
+func (c *Client) copyLocal(ctx context.Context, u *url.URL, f File, progress Progress) error {
+	src, err := os.Open(u.Path)
+	if err != nil {
+		return err
+	}
+	defer src.Close() //nolint:errcheck // opened for reading
+	fi, err := src.Stat()
+	if err != nil {
+		return err
+	}
+	if !fi.Mode().IsRegular() {
+		return fmt.Errorf("not a regular file: %w", fs.ErrInvalid)
+	}
+	if f.Size > 0 && fi.Size() != f.Size {
+		return &MismatchError{URL: display(u), Want: f.SHA256, Got: "not read", WantSize: f.Size, GotSize: fi.Size()}
+	}
+	w, err := c.Store.Create()
+	if err != nil {
+		return err
+	}
+	defer w.Close() //nolint:errcheck // discards; after Commit a no-op
+	if err := copyCtx(ctx, w, src, func(n int64) { progress(n, fi.Size()) }); err != nil {
+		return err
+	}
+	if got := w.sumSoFar(); got != f.SHA256 {
+		// Not copied aside: the file is on this machine, where people can look at it.
+		return &MismatchError{URL: display(u), Want: f.SHA256, Got: got, WantSize: f.Size, GotSize: w.size}
+	}
+	_, _, err = w.Commit()
+	return err
+}
+
+// copyCtx copies until the end or until ctx is done, and tells after each piece how much there is.
+func copyCtx(ctx context.Context, w io.Writer, r io.Reader, tell func(int64)) error {
+	buf := make([]byte, 256<<10)
+	var done int64
+	for {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		n, err := r.Read(buf)
+		if n > 0 {
+			if _, err := w.Write(buf[:n]); err != nil {
+				return err
+			}
+			done += int64(n)
+			tell(done)
+		}
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}

@@ -1,0 +1,485 @@
+package fetch
+
+import (
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func TestGet(t *testing.T) {
+	t.Parallel()
+	data := content(300_000)
+	srv := serve(t, func(_ int, w http.ResponseWriter, r *http.Request) { whole(w, r, data) })
+	c := newClient(t)
+	f := File{URL: srv.URL + "/a.run", SHA256: digest(data), Size: int64(len(data))}
+	var last, total int64
+	path, cached, err := c.Get(t.Context(), f, func(d, of int64) { last, total = d, of })
+	if err != nil || cached {
+		t.Fatalf("first Get: cached %v, %v", cached, err)
+	}
+	checkBlob(t, c, f, path)
+	if last != f.Size || total != f.Size {
+		t.Errorf("last progress = %d of %d; want %d", last, total, f.Size)
+	}
+	if !get(t, c, f) {
+		t.Error("the second Get was not served from the store")
+	}
+	c.Offline = true
+	if !get(t, c, f) {
+		t.Error("the offline Get was not served from the store")
+	}
+	if srv.count() != 1 {
+		t.Errorf("%d requests; want 1", srv.count())
+	}
+	if got := srv.request(0).Header.Get("Accept-Encoding"); got != "identity" {
+		t.Errorf("Accept-Encoding = %q; sizes and ranges would be of other bytes", got)
+	}
+}
+
+func TestGetResumes(t *testing.T) {
+	t.Parallel()
+	data := content(300_000)
+	tests := map[string]struct {
+		handle   func(n int, w http.ResponseWriter, r *http.Request)
+		requests int
+	}{
+		"body cut once": {func(n int, w http.ResponseWriter, r *http.Request) {
+			if n == 1 {
+				cut(w, data, 100_000)
+			}
+			if got := r.Header.Get("Range"); got != "bytes=100000-" {
+				http.Error(w, "Range: "+got, http.StatusBadRequest)
+				return
+			}
+			if r.Header.Get("If-Range") == "" {
+				http.Error(w, "no If-Range", http.StatusBadRequest)
+				return
+			}
+			whole(w, r, data)
+		}, 2},
+		"body cut more often than there are attempts, but further each time": {func(n int, w http.ResponseWriter, r *http.Request) {
+			if n < 8 {
+				w.Header().Set("Content-Range", "bytes "+strings.TrimPrefix(r.Header.Get("Range"), "bytes=")+"299999/300000")
+				if n > 1 {
+					w.WriteHeader(http.StatusPartialContent)
+				} else {
+					w.Header().Set("Content-Length", "300000")
+				}
+				_, _ = w.Write(data[(n-1)*10_000 : n*10_000])
+				_ = http.NewResponseController(w).Flush()
+				panic(http.ErrAbortHandler)
+			}
+			whole(w, r, data)
+		}, 8},
+		"server without ranges": {func(n int, w http.ResponseWriter, _ *http.Request) {
+			if n == 1 {
+				cut(w, data, 100_000)
+			}
+			_, _ = w.Write(data)
+		}, 2},
+		"server error in between": {func(n int, w http.ResponseWriter, r *http.Request) {
+			switch n {
+			case 1:
+				cut(w, data, 100_000)
+			case 2:
+				w.WriteHeader(http.StatusBadGateway)
+			default:
+				whole(w, r, data)
+			}
+		}, 3},
+		"answers with another range": {func(n int, w http.ResponseWriter, r *http.Request) {
+			switch n {
+			case 1:
+				cut(w, data, 100_000)
+			case 2:
+				w.Header().Set("Content-Range", "bytes 5-10/300000")
+				w.WriteHeader(http.StatusPartialContent)
+			default:
+				whole(w, r, data)
+			}
+		}, 3},
+		"file changed in between, without validators": {func(n int, w http.ResponseWriter, r *http.Request) {
+			if n == 1 {
+				w.Header().Set("Content-Length", "300000")
+				_, _ = w.Write(content(100_000))
+				_ = http.NewResponseController(w).Flush()
+				panic(http.ErrAbortHandler)
+			}
+			whole(w, r, data) // two halves that do not fit: only a third request, from the start, can settle it
+		}, 3},
+	}
+	for name, test := range tests {
+		for _, size := range []int64{300_000, 0} {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				srv := serve(t, test.handle)
+				c := newClient(t)
+				f := File{URL: srv.URL, SHA256: digest(data), Size: size}
+				if name == "file changed in between, without validators" {
+					// In one process, the first half was seen whole; to another one it is a half of unknown origin.
+					c.Attempts = 1
+					if _, _, err := c.Get(t.Context(), f, nil); !errors.Is(err, ErrUnreachable) {
+						t.Fatalf("first Get = %v; want ErrUnreachable", err)
+					}
+				}
+				get(t, c, f)
+				if srv.count() != test.requests {
+					t.Errorf("%d requests; want %d", srv.count(), test.requests)
+				}
+			})
+		}
+	}
+}
+
+func TestGetResumesLater(t *testing.T) {
+	t.Parallel()
+	data := content(300_000)
+	broken := true
+	srv := serve(t, func(_ int, w http.ResponseWriter, r *http.Request) {
+		if broken {
+			cut(w, data, 120_000)
+		}
+		whole(w, r, data)
+	})
+	c := newClient(t)
+	c.Attempts = 1
+	f := File{URL: srv.URL + "/x?token=secret", SHA256: digest(data), Size: int64(len(data))}
+	if _, _, err := c.Get(t.Context(), f, nil); !errors.Is(err, ErrUnreachable) || !errors.Is(err, io.ErrUnexpectedEOF) {
+		t.Fatalf("Get = %v; want ErrUnreachable, io.ErrUnexpectedEOF", err)
+	}
+	checkEmpty(t, c.Store, blobsDir)
+	broken = false
+	store, err := OpenStore(c.Store.dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	later := &Client{Store: store, HTTP: c.HTTP}
+	get(t, later, f)
+	if got := srv.request(1).Header.Get("Range"); got != "bytes=120000-" {
+		t.Errorf("Range of the later client = %q; want bytes=120000-", got)
+	}
+}
+
+// A client killed between the last byte and the rename has the whole file; it must not ask for a range past its end.
+func TestGetWholePartial(t *testing.T) {
+	t.Parallel()
+	data := content(1000)
+	srv := serve(t, func(_ int, w http.ResponseWriter, r *http.Request) { whole(w, r, data) })
+	for _, size := range []int64{1000, 0} {
+		c := newClient(t)
+		path := filepath.Join(c.Store.dir, partialDir, digest(data))
+		if err := os.WriteFile(path, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path+".json", []byte(`{"url":"`+srv.URL+`"}`), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		get(t, c, File{URL: srv.URL, SHA256: digest(data), Size: size})
+	}
+	if srv.count() != 1 {
+		t.Errorf("%d requests; want 1, to learn that nothing is missing where the size is unknown", srv.count())
+	}
+}
+
+func TestGetMismatch(t *testing.T) {
+	t.Parallel()
+	want, other := content(1000), content(200_000)
+	tests := map[string]struct {
+		body []byte
+		size int64
+		kept int // bytes
+	}{
+		"other bytes, same size": {other[:1000], 1000, 1000},
+		"other bytes":            {other[:1000], 0, 1000},
+		"shorter":                {want[:500], 1000, 500},
+		"larger":                 {other, 1000, 1001},
+		"much larger":            {other, 100_000, 64 << 10}, // announced so: only a beginning is read
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			srv := serve(t, func(_ int, w http.ResponseWriter, r *http.Request) { whole(w, r, test.body) })
+			c := newClient(t)
+			_, _, err := c.Get(t.Context(), File{URL: srv.URL + "/dir/..%2fx y.run", SHA256: digest(want), Size: test.size}, nil)
+			var e *MismatchError
+			if !errors.As(err, &e) {
+				t.Fatalf("Get = %v; want a MismatchError", err)
+			}
+			if errors.Is(err, ErrUnreachable) {
+				t.Error("a mismatch is not a matter of the network")
+			}
+			kept, readErr := os.ReadFile(e.Kept)
+			if readErr != nil || len(kept) != test.kept || digest(kept) != e.Got {
+				t.Errorf("kept %d bytes, %v; want %d", len(kept), readErr, test.kept)
+			}
+			if filepath.Dir(e.Kept) != filepath.Join(c.Store.dir, rejectedDir) || !strings.Contains(err.Error(), e.Kept) {
+				t.Errorf("kept in %q, error %q", e.Kept, err)
+			}
+			if e.GotSize != int64(len(test.body)) {
+				t.Errorf("GotSize = %d; want %d", e.GotSize, len(test.body))
+			}
+			if srv.count() != 1 {
+				t.Errorf("%d requests; want 1", srv.count())
+			}
+			for _, sub := range []string{blobsDir, tmpDir, partialDir} {
+				checkEmpty(t, c.Store, sub)
+			}
+		})
+	}
+}
+
+func TestGetStatus(t *testing.T) {
+	t.Parallel()
+	data := content(10)
+	tests := map[int]struct {
+		requests int
+		missing  bool
+	}{404: {1, true}, 410: {1, true}, 401: {1, false}, 403: {1, false}, 408: {3, false}, 429: {3, false}, 500: {3, false}, 503: {3, false}}
+	for code, test := range tests {
+		t.Run(http.StatusText(code), func(t *testing.T) {
+			t.Parallel()
+			srv := serve(t, func(_ int, w http.ResponseWriter, _ *http.Request) { w.WriteHeader(code) })
+			c := newClient(t)
+			withSecret := strings.Replace(srv.URL, "http://", "http://user:hunter2@", 1) + "/f?sig=hunter3"
+			_, _, err := c.Get(t.Context(), File{URL: withSecret, SHA256: digest(data)}, nil)
+			var status *StatusError
+			if !errors.Is(err, ErrUnreachable) || !errors.As(err, &status) || status.Code != code {
+				t.Errorf("Get = %v; want ErrUnreachable with a StatusError %d", err, code)
+			}
+			if errors.Is(err, fs.ErrNotExist) != test.missing {
+				t.Errorf("errors.Is(%v, fs.ErrNotExist) = %v", err, !test.missing)
+			}
+			host := strings.TrimPrefix(srv.URL, "http://")
+			if !strings.Contains(err.Error(), host) || strings.Contains(err.Error(), "hunter") || strings.Contains(status.URL, "hunter") {
+				t.Errorf("error %q names not the host, or a secret", err)
+			}
+			if srv.count() != test.requests {
+				t.Errorf("%d requests; want %d", srv.count(), test.requests)
+			}
+		})
+	}
+}
+
+func TestGetNoServer(t *testing.T) {
+	t.Parallel()
+	srv := httptest.NewServer(nil)
+	srv.Close()
+	c := newClient(t)
+	_, _, err := c.Get(t.Context(), File{URL: strings.Replace(srv.URL, "//", "//me:hunter2@", 1), SHA256: digest(nil)}, nil)
+	if !errors.Is(err, ErrUnreachable) || !strings.Contains(err.Error(), "after 3 tries") || strings.Contains(err.Error(), "hunter") {
+		t.Errorf("Get = %v; want ErrUnreachable after 3 tries, no secret", err)
+	}
+}
+
+func TestGetRefuses(t *testing.T) {
+	t.Parallel()
+	c := newClient(t)
+	c.Offline = true
+	tests := map[string]struct {
+		file File
+		is   error
+	}{
+		"offline":        {File{URL: "https://example.com/x", SHA256: digest(nil)}, ErrOffline},
+		"no digest":      {File{URL: "https://example.com/x"}, nil},
+		"upper case":     {File{URL: "https://example.com/x", SHA256: strings.ToUpper(digest(nil))}, nil},
+		"ftp":            {File{URL: "ftp://me:hunter2@example.com/x", SHA256: digest(nil)}, nil},
+		"no host":        {File{URL: "https:///x", SHA256: digest(nil)}, nil},
+		"not a URL":      {File{URL: "http://me:hunter2@exa mple.com/%zz", SHA256: digest(nil)}, nil},
+		"remote file":    {File{URL: "file://host/x", SHA256: digest(nil)}, nil},
+		"no such file":   {File{URL: "file:///nonexistent", SHA256: digest(nil)}, fs.ErrNotExist},
+		"file is folder": {File{URL: "file:///", SHA256: digest(nil)}, fs.ErrInvalid},
+	}
+	for name, test := range tests {
+		_, _, err := c.Get(t.Context(), test.file, nil)
+		if err == nil || test.is != nil && !errors.Is(err, test.is) || strings.Contains(err.Error(), "hunter") {
+			t.Errorf("%s: Get = %v; want %v", name, err, test.is)
+		}
+	}
+}
+
+func TestGetFile(t *testing.T) {
+	t.Parallel()
+	data := content(600_000)
+	path := filepath.Join(t.TempDir(), "a b.run")
+	if err := os.WriteFile(path, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c := newClient(t)
+	c.Offline = true // a file is no download
+	url := "file://" + strings.ReplaceAll(path, " ", "%20")
+	for _, size := range []int64{5, 0} {
+		_, _, err := c.Get(t.Context(), File{URL: url, SHA256: digest(nil), Size: size}, nil)
+		var e *MismatchError
+		if !errors.As(err, &e) {
+			t.Errorf("size %d: Get = %v; want a MismatchError", size, err)
+		}
+		checkEmpty(t, c.Store, tmpDir)
+	}
+	get(t, c, File{URL: url, SHA256: digest(data), Size: int64(len(data))})
+}
+
+// A blob that somebody truncated is noticed where the size is known.
+func TestGetDamagedBlob(t *testing.T) {
+	t.Parallel()
+	data := content(1000)
+	srv := serve(t, func(_ int, w http.ResponseWriter, r *http.Request) { whole(w, r, data) })
+	c := newClient(t)
+	f := File{URL: srv.URL, SHA256: digest(data), Size: 1000}
+	get(t, c, f)
+	path := c.Store.Path(f.SHA256)
+	if err := errors.Join(os.Chmod(path, 0o600), os.Truncate(path, 10)); err != nil {
+		t.Fatal(err)
+	}
+	if get(t, c, f) {
+		t.Error("a truncated blob was served")
+	}
+}
+
+func TestGetRedirects(t *testing.T) {
+	t.Parallel()
+	data := content(1000)
+	plain := serve(t, func(n int, w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/moved" {
+			http.Redirect(w, r, "/file", http.StatusFound)
+			return
+		}
+		whole(w, r, data)
+	})
+	get(t, newClient(t), File{URL: plain.URL + "/moved", SHA256: digest(data)})
+	for name, test := range map[string]struct {
+		to   func(self string) string
+		want error
+	}{
+		"to http": {func(string) string { return plain.URL + "/file?sig=hunter2" }, errDowngrade},
+		"circle":  {func(self string) string { return self }, errRedirects},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			requests := 0
+			var tls *httptest.Server
+			tls = httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				requests++
+				http.Redirect(w, r, test.to(tls.URL), http.StatusFound)
+			}))
+			defer tls.Close()
+			c := newClient(t)
+			c.HTTP = tls.Client()
+			_, _, err := c.Get(t.Context(), File{URL: tls.URL, SHA256: digest(data)}, nil)
+			if !errors.Is(err, ErrUnreachable) || !errors.Is(err, test.want) || strings.Contains(err.Error(), "hunter") {
+				t.Errorf("Get = %v; want %v", err, test.want)
+			}
+			if requests > maxRedirects {
+				t.Errorf("%d requests: it was tried again", requests)
+			}
+		})
+	}
+	t.Run("unknown authority", func(t *testing.T) {
+		t.Parallel()
+		tls := httptest.NewUnstartedServer(http.NotFoundHandler())
+		tls.Config.ErrorLog = log.New(io.Discard, "", 0) // it logs the failed handshake
+		tls.StartTLS()
+		defer tls.Close()
+		_, _, err := newClient(t).Get(t.Context(), File{URL: tls.URL, SHA256: digest(data)}, nil)
+		if !errors.Is(err, ErrUnreachable) || strings.Contains(err.Error(), "tries") {
+			t.Errorf("Get = %v; want ErrUnreachable at the first try", err)
+		}
+	})
+}
+
+func TestGetCancelled(t *testing.T) {
+	t.Parallel()
+	data := content(300_000)
+	started, release := make(chan struct{}), make(chan struct{})
+	srv := serve(t, func(_ int, w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Length", "300000")
+		_, _ = w.Write(data[:1000])
+		_ = http.NewResponseController(w).Flush()
+		close(started)
+		select {
+		case <-release:
+		case <-r.Context().Done():
+		}
+	})
+	defer close(release)
+	ctx, cancel := context.WithCancelCause(t.Context())
+	why := errors.New("interrupted")
+	go func() { <-started; cancel(why) }()
+	c := newClient(t)
+	begin := time.Now()
+	_, _, err := c.Get(ctx, File{URL: srv.URL, SHA256: digest(data), Size: 300_000}, nil)
+	if !errors.Is(err, why) || errors.Is(err, ErrUnreachable) || time.Since(begin) > 5*time.Second {
+		t.Errorf("Get = %v after %v; want the cause of the context at once", err, time.Since(begin))
+	}
+	checkEmpty(t, c.Store, blobsDir)
+	checkEmpty(t, c.Store, tmpDir)
+}
+
+func TestGetStalls(t *testing.T) {
+	t.Parallel()
+	data := content(300_000)
+	srv := serve(t, func(n int, w http.ResponseWriter, r *http.Request) {
+		switch n {
+		case 1: // no header
+			<-r.Context().Done()
+		case 2: // no further byte
+			w.Header().Set("Content-Length", "300000")
+			_, _ = w.Write(data[:1000])
+			_ = http.NewResponseController(w).Flush()
+			<-r.Context().Done()
+		default:
+			whole(w, r, data)
+		}
+	})
+	c := newClient(t)
+	c.Stall = 100 * time.Millisecond
+	get(t, c, File{URL: srv.URL, SHA256: digest(data), Size: 300_000})
+	c.Attempts = 1
+	srv2 := serve(t, func(_ int, _ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
+	if _, _, err := c.Get(t.Context(), File{URL: srv2.URL, SHA256: digest(nil)}, nil); !errors.Is(err, errStalled) || !errors.Is(err, ErrUnreachable) {
+		t.Errorf("Get = %v; want ErrUnreachable, errStalled", err)
+	}
+}
+
+func TestRetryWaits(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := &Client{Attempts: 4, Backoff: time.Second}
+		u, err := parseURL("https://example.com/x")
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp := &http.Response{StatusCode: http.StatusTooManyRequests, Header: http.Header{"Retry-After": {"60"}}}
+		begin, tries := time.Now(), 0
+		err = c.retry(t.Context(), u, func(context.Context) (bool, error) {
+			tries++
+			if tries == 1 {
+				return false, statusError(resp, u)
+			}
+			return false, errStalled
+		})
+		// 60 as the server said, then half to whole of 2 and of 4 seconds.
+		if took := time.Since(begin); tries != 4 || took < 63*time.Second || took > 66*time.Second {
+			t.Errorf("%d tries in %v; want 4 in 63 to 66 s", tries, took)
+		}
+		if !errors.Is(err, ErrUnreachable) {
+			t.Errorf("retry = %v; want ErrUnreachable", err)
+		}
+		when := time.Now().Add(90 * time.Second).UTC().Format(http.TimeFormat)
+		for header, want := range map[string]time.Duration{when: 90 * time.Second, "999999": maxRetryAfter, "-5": 0, "soon": 0, "": 0} {
+			resp.Header.Set("Retry-After", header)
+			if got := statusError(resp, u).retryAfter; got < want-time.Second || got > want {
+				t.Errorf("Retry-After %q: %v; want %v", header, got, want)
+			}
+		}
+	})
+}

@@ -1,0 +1,177 @@
+package fetch
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+// TestMain lets tests start this binary again as another process that downloads: locks, kill -9 and a full disk are
+// then the real thing.
+func TestMain(m *testing.M) {
+	if os.Getenv("FETCH_TEST_CHILD") != "" {
+		os.Exit(child())
+	}
+	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("net/http.(*persistConn).writeLoop"),
+		goleak.IgnoreTopFunction("internal/poll.runtime_pollWait"))
+}
+
+func child() int {
+	if dir := os.Getenv("FETCH_TEST_TMPFS"); dir != "" {
+		if err := mountTiny(dir); err != nil {
+			fmt.Println("SKIP", err)
+			return 0
+		}
+	}
+	s, err := OpenStore(os.Getenv("FETCH_TEST_STORE"))
+	if err != nil {
+		fmt.Println(err)
+		return 1
+	}
+	size, err := strconv.ParseInt(os.Getenv("FETCH_TEST_SIZE"), 10, 64)
+	if err != nil {
+		fmt.Println(err)
+		return 1
+	}
+	c := &Client{Store: s, Attempts: 2, Backoff: time.Millisecond, Stall: 10 * time.Second}
+	f := File{URL: os.Getenv("FETCH_TEST_URL"), SHA256: os.Getenv("FETCH_TEST_SHA256"), Size: size}
+	path, cached, err := c.Get(context.Background(), f, func(done, _ int64) { fmt.Println("progress", done) })
+	if err != nil {
+		fmt.Println("error", err)
+		return 1
+	}
+	fmt.Println("path", path, cached)
+	return 0
+}
+
+// content is the same pseudo-random bytes for the same size.
+func content(size int) []byte {
+	r := rand.New(rand.NewPCG(1, uint64(size))) //nolint:gosec // a test's content
+	b := make([]byte, size)
+	for i := range b {
+		b[i] = byte(r.Uint32())
+	}
+	return b
+}
+
+func digest(b []byte) string {
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:])
+}
+
+func newStore(t *testing.T) *Store {
+	t.Helper()
+	s, err := OpenStore(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func newClient(t *testing.T) *Client {
+	t.Helper()
+	return &Client{Store: newStore(t), HTTP: &http.Client{Transport: &http.Transport{}}, Attempts: 3, Backoff: time.Millisecond}
+}
+
+// server serves one file and lets a test misbehave; it records the requests.
+type server struct {
+	*httptest.Server
+	mu       sync.Mutex
+	requests []*http.Request
+}
+
+// serve starts a server whose handler gets the number of the request, from 1.
+func serve(t *testing.T, h func(n int, w http.ResponseWriter, r *http.Request)) *server {
+	t.Helper()
+	s := &server{}
+	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.mu.Lock()
+		s.requests = append(s.requests, r.Clone(context.Background()))
+		n := len(s.requests)
+		s.mu.Unlock()
+		h(n, w, r)
+	}))
+	t.Cleanup(s.Close)
+	return s
+}
+
+func (s *server) count() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.requests)
+}
+
+func (s *server) request(i int) *http.Request {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.requests[i]
+}
+
+// whole serves all of a file as real servers do: with ranges and validators.
+func whole(w http.ResponseWriter, r *http.Request, data []byte) {
+	w.Header().Set("ETag", `"`+digest(data)[:8]+`"`)
+	http.ServeContent(w, r, "", time.Time{}, strings.NewReader(string(data)))
+}
+
+// cut announces the whole file, sends its first n bytes and drops the connection.
+func cut(w http.ResponseWriter, data []byte, n int) {
+	w.Header().Set("ETag", `"`+digest(data)[:8]+`"`)
+	w.Header().Set("Content-Length", strconv.Itoa(len(data)))
+	_, _ = w.Write(data[:n])
+	_ = http.NewResponseController(w).Flush()
+	panic(http.ErrAbortHandler)
+}
+
+// get downloads and checks what must be so after every success.
+func get(t *testing.T, c *Client, f File) (cached bool) {
+	t.Helper()
+	path, cached, err := c.Get(t.Context(), f, nil)
+	if err != nil {
+		t.Fatalf("Get(%+v): %v", f, err)
+	}
+	checkBlob(t, c, f, path)
+	return cached
+}
+
+func checkBlob(t *testing.T, c *Client, f File, path string) {
+	t.Helper()
+	if want := c.Store.Path(f.SHA256); path != want {
+		t.Errorf("path = %q; want %q", path, want)
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if digest(data) != f.SHA256 {
+		t.Errorf("the store holds other bytes than asked for")
+	}
+	if fi, err := os.Stat(path); err != nil || fi.Mode().Perm() != 0o444 {
+		t.Errorf("mode of blob = %v, %v; want 0444", fi.Mode(), err)
+	}
+	checkEmpty(t, c.Store, tmpDir)
+	checkEmpty(t, c.Store, partialDir)
+}
+
+// checkEmpty fails when a folder of the store holds anything.
+func checkEmpty(t *testing.T, s *Store, sub string) {
+	t.Helper()
+	entries, err := os.ReadDir(s.dir + "/" + sub)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		t.Errorf("left behind: %s/%s", sub, e.Name())
+	}
+}

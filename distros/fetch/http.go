@@ -1,0 +1,191 @@
+package fetch
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+)
+
+const maxRedirects = 10
+
+// client is the caller's client with our rules: no way from https to http, and no limit on the whole of a transfer (the
+// stall watch is the limit).
+func (c *Client) client() *http.Client {
+	h := http.Client{}
+	if c.HTTP != nil {
+		h = *c.HTTP
+	}
+	h.Timeout = 0
+	inner := h.CheckRedirect
+	h.CheckRedirect = func(req *http.Request, via []*http.Request) error {
+		if via[len(via)-1].URL.Scheme == "https" && req.URL.Scheme != "https" {
+			return errDowngrade
+		}
+		if inner != nil {
+			return inner(req, via)
+		}
+		if len(via) >= maxRedirects {
+			return errRedirects
+		}
+		return nil
+	}
+	return &h
+}
+
+func (c *Client) request(ctx context.Context, u *url.URL) (*http.Request, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), http.NoBody)
+	if err != nil {
+		return nil, bare(err)
+	}
+	agent := c.UserAgent
+	if agent == "" {
+		agent = "driver-build"
+	}
+	req.Header.Set("User-Agent", agent)
+	// Without this net/http asks for gzip and unpacks on its own: sizes and ranges would count other bytes.
+	req.Header.Set("Accept-Encoding", "identity")
+	return req, nil
+}
+
+func (c *Client) stall() time.Duration {
+	if c.Stall > 0 {
+		return c.Stall
+	}
+	return defaultStall
+}
+
+// watch breaks a request off when nothing has come for a while: no header, or no further byte of the body.
+type watch struct {
+	req    *http.Request
+	timer  *time.Timer
+	limit  time.Duration
+	cancel context.CancelCauseFunc
+}
+
+func newWatch(req *http.Request, limit time.Duration) *watch {
+	ctx, cancel := context.WithCancelCause(req.Context())
+	timer := time.AfterFunc(limit, func() { cancel(errStalled) })
+	return &watch{req: req.WithContext(ctx), timer: timer, limit: limit, cancel: cancel}
+}
+
+func (w *watch) stop() {
+	w.timer.Stop()
+	w.cancel(nil)
+}
+
+// explain replaces the "context canceled" of net/http by the reason.
+func (w *watch) explain(err error) error {
+	if cause := context.Cause(w.req.Context()); errors.Is(cause, errStalled) {
+		return fmt.Errorf("%w (%v)", errStalled, w.limit)
+	}
+	return bare(err)
+}
+
+func (w *watch) reader(r io.Reader) io.Reader { return watchedReader{r, w} }
+
+type watchedReader struct {
+	io.Reader
+	watch *watch
+}
+
+func (r watchedReader) Read(p []byte) (int, error) {
+	n, err := r.Reader.Read(p)
+	if n > 0 {
+		r.watch.timer.Reset(r.watch.limit)
+	}
+	return n, err
+}
+
+func statusError(resp *http.Response, u *url.URL) *StatusError {
+	e := &StatusError{URL: display(u), Code: resp.StatusCode}
+	after := resp.Header.Get("Retry-After")
+	if n, err := strconv.Atoi(after); err == nil && n > 0 {
+		e.retryAfter = time.Duration(min(n, int(maxRetryAfter/time.Second))) * time.Second
+	} else if t, err := http.ParseTime(after); err == nil {
+		e.retryAfter = min(max(time.Until(t), 0), maxRetryAfter)
+	}
+	return e
+}
+
+// permanent tells whether another try is pointless: local troubles, certificates, and answers that say "never".
+func permanent(err error) bool {
+	var local *localError
+	var cert *tls.CertificateVerificationError
+	var status *StatusError
+	switch {
+	case errors.As(err, &local), errors.As(err, &cert), errors.Is(err, errDowngrade), errors.Is(err, errRedirects):
+		return true
+	case errors.As(err, &status):
+		return status.Code < 500 && status.Code != http.StatusTooManyRequests && status.Code != http.StatusRequestTimeout
+	}
+	return false
+}
+
+// retry calls try until it succeeds, cannot succeed, or has failed too often in a row without getting ahead. It honours
+// Retry-After. Errors of the network come back as ErrUnreachable with the host, those of ctx and of this machine as they are.
+func (c *Client) retry(ctx context.Context, u *url.URL, try func(context.Context) (ahead bool, err error)) error {
+	attempts, backoff := c.Attempts, c.Backoff
+	if attempts <= 0 {
+		attempts = defaultAttempts
+	}
+	if backoff <= 0 {
+		backoff = defaultBackoff
+	}
+	failures, tries, pause := 0, 0, backoff
+	for {
+		ahead, err := try(ctx)
+		tries++
+		if err == nil {
+			return nil
+		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if ahead {
+			failures, pause = 0, backoff
+		}
+		failures++
+		if permanent(err) || failures >= attempts {
+			return giveUp(err, u, tries)
+		}
+		wait := pause/2 + rand.N(pause/2+1) //nolint:gosec // jitter
+		pause = min(2*pause, maxBackoff)
+		var status *StatusError
+		if errors.As(err, &status) {
+			wait = max(wait, status.retryAfter)
+		}
+		if err := sleep(ctx, wait); err != nil {
+			return err
+		}
+	}
+}
+
+func giveUp(err error, u *url.URL, tries int) error {
+	var local *localError
+	if errors.As(err, &local) {
+		return err
+	}
+	after := ""
+	if tries > 1 {
+		after = fmt.Sprintf(" after %d tries", tries)
+	}
+	return fmt.Errorf("%s %w%s: %w", u.Host, ErrUnreachable, after, err)
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-t.C:
+		return nil
+	}
+}

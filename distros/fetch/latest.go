@@ -1,0 +1,152 @@
+package fetch
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+)
+
+// document is what is known of a URL whose content may change: which blob it was last, and how to ask whether it still is.
+type document struct {
+	URL          string `json:"url"` // without credentials
+	SHA256       string `json:"sha256"`
+	ETag         string `json:"etag,omitempty"`
+	LastModified string `json:"lastModified,omitempty"`
+}
+
+// Latest returns a document that may change, of at most max bytes. The server is always asked; what the store has is
+// used when the server says that it did not change, and without asking when the client is offline (ErrOffline when the
+// store has nothing). The caller must verify the content: nothing here says that it is authentic.
+func (c *Client) Latest(ctx context.Context, rawURL string, max int64) (data []byte, err error) {
+	u, err := parseURL(rawURL)
+	if err != nil {
+		return nil, err
+	}
+	if u.Scheme == "file" {
+		f, err := os.Open(u.Path)
+		if err != nil {
+			return nil, fmt.Errorf("read %s: %w", display(u), err)
+		}
+		defer f.Close() //nolint:errcheck // opened for reading
+		return readBounded(f, display(u), max)
+	}
+	// The key covers credentials and query: two users may see two documents.
+	key := sha256.Sum256([]byte(rawURL))
+	note := filepath.Join(c.Store.dir, documentsDir, hex.EncodeToString(key[:])+".json")
+	known := c.known(note, u)
+	if c.Offline {
+		if known.SHA256 == "" {
+			return nil, fmt.Errorf("%s: %w", display(u), ErrOffline)
+		}
+		return c.stored(known, max)
+	}
+	unchanged := false
+	err = c.retry(ctx, u, func(ctx context.Context) (bool, error) {
+		var next document
+		data, next, unchanged, err = c.ask(ctx, u, known, max)
+		if err == nil && !unchanged {
+			err = c.remember(note, next, data)
+		}
+		return false, err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("download %s: %w", display(u), err)
+	}
+	if unchanged {
+		return c.stored(known, max)
+	}
+	return data, nil
+}
+
+// known reads the note on a document; an unreadable note, or one whose blob is gone, is the same as none.
+func (c *Client) known(note string, u *url.URL) document {
+	var d document
+	text, err := os.ReadFile(note) //nolint:gosec // a path inside the store
+	if err != nil || json.Unmarshal(text, &d) != nil || d.URL != display(u) || !c.Store.Has(d.SHA256) {
+		return document{}
+	}
+	return d
+}
+
+func (c *Client) stored(d document, max int64) ([]byte, error) {
+	f, err := c.Store.Open(d.SHA256)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close() //nolint:errcheck // opened for reading
+	return readBounded(f, d.URL, max)
+}
+
+// ask does one conditional request.
+func (c *Client) ask(ctx context.Context, u *url.URL, known document, max int64) ([]byte, document, bool, error) {
+	req, err := c.request(ctx, u)
+	if err != nil {
+		return nil, document{}, false, err
+	}
+	if known.ETag != "" {
+		req.Header.Set("If-None-Match", known.ETag)
+	}
+	if known.LastModified != "" {
+		req.Header.Set("If-Modified-Since", known.LastModified)
+	}
+	watch := newWatch(req, c.stall())
+	defer watch.stop()
+	resp, err := c.client().Do(watch.req)
+	if err != nil {
+		return nil, document{}, false, watch.explain(err)
+	}
+	defer resp.Body.Close() //nolint:errcheck // opened for reading
+	switch {
+	case resp.StatusCode == http.StatusNotModified && known.SHA256 != "":
+		return nil, known, true, nil
+	case resp.StatusCode != http.StatusOK:
+		return nil, document{}, false, statusError(resp, u)
+	}
+	data, err := readBounded(watch.reader(resp.Body), display(u), max)
+	if err != nil {
+		return nil, document{}, false, watch.explain(err)
+	}
+	next := document{URL: display(u), ETag: resp.Header.Get("ETag"), LastModified: resp.Header.Get("Last-Modified")}
+	return data, next, false, nil
+}
+
+// remember stores the content as a blob and then, by one rename, that it is the current one.
+func (c *Client) remember(note string, d document, data []byte) error {
+	w, err := c.Store.Create()
+	if err != nil {
+		return &localError{err}
+	}
+	defer w.Close() //nolint:errcheck // discards; after Commit a no-op
+	if _, err := w.Write(data); err != nil {
+		return &localError{err}
+	}
+	if d.SHA256, _, err = w.Commit(); err != nil {
+		return &localError{err}
+	}
+	text, err := json.MarshalIndent(d, "", "  ")
+	if err != nil {
+		return &localError{err}
+	}
+	if err := replaceFile(note, append(text, '\n')); err != nil {
+		return &localError{err}
+	}
+	return nil
+}
+
+func readBounded(r io.Reader, name string, max int64) ([]byte, error) {
+	data, err := io.ReadAll(io.LimitReader(r, max+1))
+	if err != nil {
+		return nil, err
+	}
+	if int64(len(data)) > max {
+		return nil, &localError{fmt.Errorf("%s: %w: more than %d bytes", name, ErrTooLarge, max)}
+	}
+	return data, nil
+}

@@ -1,0 +1,89 @@
+package fetch
+
+import (
+	"errors"
+	"io/fs"
+	"net/http"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+func TestLatest(t *testing.T) {
+	t.Parallel()
+	for _, validator := range []string{"ETag", "Last-Modified", "none"} {
+		t.Run(validator, func(t *testing.T) {
+			t.Parallel()
+			current, modified, status := []byte("one"), time.Unix(1_700_000_000, 0), 0
+			srv := serve(t, func(_ int, w http.ResponseWriter, r *http.Request) {
+				switch {
+				case status != 0:
+					w.WriteHeader(status)
+				case validator == "ETag":
+					whole(w, r, current)
+				case validator == "Last-Modified":
+					w.Header().Set("Last-Modified", modified.UTC().Format(http.TimeFormat))
+					if r.Header.Get("If-Modified-Since") == w.Header().Get("Last-Modified") {
+						w.WriteHeader(http.StatusNotModified)
+						return
+					}
+					_, _ = w.Write(current)
+				default:
+					_, _ = w.Write(current)
+				}
+			})
+			c := newClient(t)
+			url := srv.URL + "/InRelease"
+			check := func(want string, is error) {
+				t.Helper()
+				got, err := c.Latest(t.Context(), url, 100)
+				if string(got) != want || !errors.Is(err, is) {
+					t.Errorf("Latest = %q, %v; want %q, %v", got, err, want, is)
+				}
+			}
+			c.Offline = true
+			check("", ErrOffline)
+			c.Offline = false
+			check("one", nil)
+			check("one", nil)
+			current, modified = []byte("two"), modified.Add(time.Hour)
+			check("two", nil)
+			c.Offline = true
+			check("two", nil)
+			c.Offline = false
+			status = http.StatusServiceUnavailable
+			check("", ErrUnreachable) // never an old document unasked
+			status = http.StatusNotFound
+			check("", fs.ErrNotExist)
+			status = 0
+			if err := os.Remove(c.Store.Path(digest([]byte("two")))); err != nil {
+				t.Fatal(err)
+			}
+			check("two", nil) // a note without its blob must not be answered with 304
+			checkEmpty(t, c.Store, tmpDir)
+		})
+	}
+}
+
+func TestLatestBounds(t *testing.T) {
+	t.Parallel()
+	data := content(1000)
+	srv := serve(t, func(_ int, w http.ResponseWriter, r *http.Request) { whole(w, r, data) })
+	path := filepath.Join(t.TempDir(), "Release")
+	if err := os.WriteFile(path, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c := newClient(t)
+	for _, url := range []string{srv.URL, "file://" + path} {
+		if got, err := c.Latest(t.Context(), url, 1000); err != nil || digest(got) != digest(data) {
+			t.Errorf("Latest(%s, 1000) = %d bytes, %v", url, len(got), err)
+		}
+		if _, err := c.Latest(t.Context(), url, 999); !errors.Is(err, ErrTooLarge) {
+			t.Errorf("Latest(%s, 999) = %v; want ErrTooLarge", url, err)
+		}
+	}
+	if _, err := c.Latest(t.Context(), "file:///nonexistent", 10); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("Latest(missing file) = %v; want fs.ErrNotExist", err)
+	}
+}

@@ -1,0 +1,157 @@
+package fetch
+
+import (
+	"bufio"
+	"bytes"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// process prepares a child that downloads one file.
+func process(t *testing.T, store string, f File) *exec.Cmd {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), self)
+	cmd.Env = append(os.Environ(), "FETCH_TEST_CHILD=1", "FETCH_TEST_STORE="+store, "FETCH_TEST_URL="+f.URL,
+		"FETCH_TEST_SHA256="+f.SHA256, "FETCH_TEST_SIZE="+strconv.FormatInt(f.Size, 10))
+	return cmd
+}
+
+func TestTwoProcesses(t *testing.T) {
+	t.Parallel()
+	data := content(400_000)
+	srv := serve(t, func(_ int, w http.ResponseWriter, r *http.Request) {
+		time.Sleep(200 * time.Millisecond) // the others come meanwhile
+		whole(w, r, data)
+	})
+	c := newClient(t)
+	f := File{URL: srv.URL, SHA256: digest(data), Size: int64(len(data))}
+	var children []*exec.Cmd
+	var outputs []*bytes.Buffer
+	for range 3 {
+		cmd, out := process(t, c.Store.dir, f), &bytes.Buffer{}
+		cmd.Stdout, cmd.Stderr = out, out
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		children, outputs = append(children, cmd), append(outputs, out)
+	}
+	get(t, c, f)
+	for i, cmd := range children {
+		if err := cmd.Wait(); err != nil {
+			t.Errorf("process %d: %v\n%s", i, err, outputs[i])
+		}
+	}
+	if srv.count() != 1 {
+		t.Errorf("%d downloads by 4 processes; want 1", srv.count())
+	}
+	checkEmpty(t, c.Store, partialDir)
+}
+
+// A process that holds the download and does not get ahead (stopped by a debugger, say) does not hold up others for ever.
+func TestStuckProcess(t *testing.T) {
+	t.Parallel()
+	data := content(1000)
+	srv := serve(t, func(_ int, w http.ResponseWriter, r *http.Request) { whole(w, r, data) })
+	c := newClient(t)
+	c.Stall = 100 * time.Millisecond
+	held, err := tryLock(filepath.Join(c.Store.dir, partialDir, digest(data)), os.O_CREATE)
+	if err != nil || held == nil {
+		t.Fatal(held, err)
+	}
+	defer held.Close() //nolint:errcheck // a test
+	path, _, err := c.Get(t.Context(), File{URL: srv.URL, SHA256: digest(data)}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := os.ReadFile(path); err != nil || !bytes.Equal(got, data) {
+		t.Errorf("content differs, %v", err)
+	}
+}
+
+func TestKilledProcess(t *testing.T) {
+	t.Parallel()
+	data := content(400_000)
+	srv := serve(t, func(n int, w http.ResponseWriter, r *http.Request) {
+		if n == 1 {
+			w.Header().Set("ETag", `"`+digest(data)[:8]+`"`)
+			w.Header().Set("Content-Length", strconv.Itoa(len(data)))
+			_, _ = w.Write(data[:150_000])
+			_ = http.NewResponseController(w).Flush()
+			<-r.Context().Done()
+			return
+		}
+		whole(w, r, data)
+	})
+	c := newClient(t)
+	f := File{URL: srv.URL, SHA256: digest(data), Size: int64(len(data))}
+	cmd := process(t, c.Store.dir, f)
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(out)
+	for lines.Scan() && lines.Text() != "progress 150000" {
+		t.Log(lines.Text())
+	}
+	if err := cmd.Process.Signal(syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait() // killed
+	checkEmpty(t, c.Store, blobsDir)
+	get(t, c, f)
+	if got := srv.request(1).Header.Get("Range"); got != "bytes=150000-" {
+		t.Errorf("Range after the kill = %q; want bytes=150000-", got)
+	}
+}
+
+func mountTiny(dir string) error {
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		return err
+	}
+	return unix.Mount("tmpfs", dir, "tmpfs", 0, "size=128k")
+}
+
+func TestDiskFull(t *testing.T) {
+	t.Parallel()
+	data := content(400_000)
+	srv := serve(t, func(_ int, w http.ResponseWriter, r *http.Request) { whole(w, r, data) })
+	dir := t.TempDir()
+	for name, url := range map[string]string{"download": srv.URL, "copy": "file://" + filepath.Join(t.TempDir(), "f")} {
+		if path, ok := strings.CutPrefix(url, "file://"); ok {
+			if err := os.WriteFile(path, data, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		cmd := process(t, dir, File{URL: url, SHA256: digest(data), Size: int64(len(data))})
+		cmd.Env = append(cmd.Env, "FETCH_TEST_TMPFS="+dir)
+		cmd.SysProcAttr = &syscall.SysProcAttr{ // a mount of its own, gone with the process; needs no root
+			Cloneflags:  unix.CLONE_NEWUSER | unix.CLONE_NEWNS,
+			UidMappings: []syscall.SysProcIDMap{{HostID: os.Getuid(), Size: 1}},
+			GidMappings: []syscall.SysProcIDMap{{HostID: os.Getgid(), Size: 1}},
+		}
+		out, err := cmd.CombinedOutput()
+		text := string(out)
+		if strings.Contains(text, "SKIP") || err != nil && len(out) == 0 {
+			t.Skipf("no user namespace with a tmpfs on this machine: %v %s", err, text)
+		}
+		if err == nil || !strings.Contains(text, "is full: free some space") || !strings.Contains(text, dir) || strings.Contains(text, "unreachable") {
+			t.Errorf("%s: %v: %s; want an error that names the full disk", name, err, text)
+		}
+	}
+}

@@ -1,0 +1,173 @@
+package fetch
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+)
+
+func TestWriter(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	for range 2 { // the second time it is there already
+		w, err := s.Create()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, part := range []string{"hello ", "world"} {
+			if _, err := w.Write([]byte(part)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for range 2 { // a second Commit answers the same
+			sum, size, err := w.Commit()
+			if err != nil || sum != digest([]byte("hello world")) || size != 11 {
+				t.Errorf("Commit() = %q, %d, %v", sum, size, err)
+			}
+		}
+		if err := w.Close(); err != nil {
+			t.Errorf("Close after Commit: %v", err)
+		}
+		if _, err := w.Write([]byte("x")); !errors.Is(err, fs.ErrClosed) {
+			t.Errorf("Write after Commit = %v; want fs.ErrClosed", err)
+		}
+	}
+	sum := digest([]byte("hello world"))
+	f, err := s.Open(sum)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Close(); err != nil {
+		t.Error(err)
+	}
+	if fi, err := os.Stat(s.Path(sum)); err != nil || fi.Mode().Perm() != 0o444 {
+		t.Errorf("blob: %v, %v; want mode 0444", fi, err)
+	}
+	checkEmpty(t, s, tmpDir)
+}
+
+func TestWriterClose(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	w, err := s.Create()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Write([]byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := w.Close(); err != nil {
+			t.Errorf("Close: %v", err)
+		}
+	}
+	if _, _, err := w.Commit(); !errors.Is(err, fs.ErrClosed) {
+		t.Errorf("Commit after Close = %v; want fs.ErrClosed", err)
+	}
+	checkEmpty(t, s, tmpDir)
+	checkEmpty(t, s, blobsDir)
+}
+
+func TestWritersAtOnce(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	data := content(100_000)
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			s, err := OpenStore(dir) // sweeps while others write
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			for range 5 {
+				w, err := s.Create()
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if _, err := w.Write(data); err != nil {
+					t.Error(err)
+				}
+				if _, _, err := w.Commit(); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	s, err := OpenStore(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !s.Has(digest(data)) {
+		t.Error("the content is not there")
+	}
+	checkEmpty(t, s, tmpDir)
+}
+
+func TestPathStaysInside(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	for _, name := range []string{"", "..", "../../etc/passwd", digest(nil)[:63], digest(nil) + "0", "ABCDEF" + digest(nil)[6:]} {
+		if got := s.Path(name); got != "" {
+			t.Errorf("Path(%q) = %q; want none", name, got)
+		}
+		if s.Has(name) {
+			t.Errorf("Has(%q)", name)
+		}
+		if _, err := s.Open(name); !errors.Is(err, fs.ErrInvalid) {
+			t.Errorf("Open(%q) = %v; want fs.ErrInvalid", name, err)
+		}
+	}
+	if _, err := s.Open(digest(nil)); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("Open(missing) = %v; want fs.ErrNotExist", err)
+	}
+}
+
+func TestSweep(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	w, err := s.Create()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close() //nolint:errcheck // a test
+	dead := filepath.Join(s.dir, tmpDir, "dead")
+	fresh, old := filepath.Join(s.dir, partialDir, "fresh"), filepath.Join(s.dir, partialDir, "old")
+	for _, path := range []string{dead, fresh, old} {
+		if err := os.WriteFile(path, []byte("x"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	past := time.Now().Add(-partialLife - time.Hour)
+	if err := os.Chtimes(old, past, past); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := OpenStore(s.dir); err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]bool{dead: false, old: false, fresh: true, w.file.Name(): true} {
+		if _, err := os.Stat(path); (err == nil) != want {
+			t.Errorf("after OpenStore, %s exists: %v; want %v", path, err == nil, want)
+		}
+	}
+	if _, _, err := w.Commit(); err != nil {
+		t.Errorf("Commit after another process swept: %v", err)
+	}
+}
+
+func TestOpenStoreFails(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := OpenStore(file); err == nil {
+		t.Error("OpenStore of a file succeeded")
+	}
+}

@@ -1,0 +1,137 @@
+package fetch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+)
+
+// peekSize is how much of a body that is announced to be too large is read all the same, so that there is something to
+// look at: an error page, a sign-in page.
+const peekSize = 64 << 10
+
+// transfer appends to part until the server says that the file is complete, trying again where that may help. It
+// returns the whole size as the server announced it, 0 if it did not.
+func (c *Client) transfer(ctx context.Context, u *url.URL, f File, part *partial, progress Progress) (int64, error) {
+	var announced int64
+	best := part.size
+	err := c.retry(ctx, u, func(ctx context.Context) (bool, error) {
+		var err error
+		announced, err = c.attempt(ctx, u, f, part, progress)
+		ahead := part.size > best
+		best = max(best, part.size)
+		return ahead, err
+	})
+	return announced, err
+}
+
+// attempt does one request, for the rest of the file when there is a beginning.
+func (c *Client) attempt(ctx context.Context, u *url.URL, f File, part *partial, progress Progress) (int64, error) {
+	if f.Size > 0 && part.size == f.Size {
+		return part.size, nil
+	}
+	req, err := c.request(ctx, u)
+	if err != nil {
+		return 0, err
+	}
+	if part.size > 0 {
+		req.Header.Set("Range", "bytes="+strconv.FormatInt(part.size, 10)+"-")
+		if v := part.origin.validator(); v != "" {
+			req.Header.Set("If-Range", v)
+		}
+	}
+	watch := newWatch(req, c.stall())
+	defer watch.stop()
+	resp, err := c.client().Do(watch.req)
+	if err != nil {
+		return 0, watch.explain(err)
+	}
+	defer resp.Body.Close() //nolint:errcheck // opened for reading
+	total, err := position(resp, u, part)
+	if err != nil || total > 0 && total == part.size {
+		return total, err
+	}
+	limit := int64(maxUnknownSize)
+	if f.Size > 0 {
+		limit = f.Size + 1 // one more shows that the file is larger than it should be
+		if total > f.Size {
+			limit = min(limit, part.size+peekSize)
+		}
+	}
+	progress(part.size, max(total, f.Size))
+	start := part.size
+	body := io.LimitReader(watch.reader(resp.Body), limit-part.size)
+	err = copyCtx(ctx, part, body, func(n int64) { progress(start+n, max(total, f.Size)) })
+	switch {
+	case err != nil:
+		return total, watch.explain(err)
+	case part.size >= limit && f.Size == 0:
+		return total, &localError{fmt.Errorf("more than %d bytes, given up: %w", limit, ErrTooLarge)}
+	case part.size >= limit:
+		return total, nil // too large: the caller sees it
+	case total > 0 && part.size < total:
+		return total, io.ErrUnexpectedEOF
+	}
+	return total, nil
+}
+
+// position brings part to where the body of the answer begins and returns the size of the whole file, 0 if unknown.
+func position(resp *http.Response, u *url.URL, part *partial) (int64, error) {
+	from := origin{URL: display(u), ETag: resp.Header.Get("ETag"), LastModified: resp.Header.Get("Last-Modified")}
+	switch resp.StatusCode {
+	case http.StatusOK: // from the start: a first request, a changed file, or a server that knows no ranges
+		return max(resp.ContentLength, 0), part.restart(from)
+	case http.StatusPartialContent:
+		first, total, ok := contentRange(resp.Header.Get("Content-Range"))
+		if ok && part.size > 0 && first == part.size {
+			return total, nil
+		}
+	case http.StatusRequestedRangeNotSatisfiable:
+		// We may have the whole file already: killed after the last byte, before the rename.
+		if total, ok := strings.CutPrefix(resp.Header.Get("Content-Range"), "bytes */"); ok && part.size > 0 {
+			if n, err := strconv.ParseInt(total, 10, 64); err == nil && n == part.size {
+				return n, nil
+			}
+		}
+	default:
+		return 0, statusError(resp, u)
+	}
+	// An answer about another part of the file than we asked for: begin again.
+	if err := part.restart(origin{}); err != nil {
+		return 0, err
+	}
+	return 0, errors.New("the server answered with another range than asked for")
+}
+
+// validator is what If-Range takes: a strong ETag or a date (RFC 9110, 13.1.5 forbids weak ones). Empty: the resumed
+// download is tried all the same, the digest decides in the end.
+func (o origin) validator() string {
+	if o.ETag != "" && !strings.HasPrefix(o.ETag, "W/") {
+		return o.ETag
+	}
+	return o.LastModified
+}
+
+// contentRange reads "bytes 10-99/100"; total is 0 for "*".
+func contentRange(s string) (first, total int64, ok bool) {
+	s, ok = strings.CutPrefix(s, "bytes ")
+	if !ok {
+		return 0, 0, false
+	}
+	span, size, _ := strings.Cut(s, "/")
+	start, _, _ := strings.Cut(span, "-")
+	first, err := strconv.ParseInt(start, 10, 64)
+	if err != nil || first < 0 {
+		return 0, 0, false
+	}
+	if size == "*" {
+		return first, 0, true
+	}
+	total, err = strconv.ParseInt(size, 10, 64)
+	return first, total, err == nil && total > first
+}

@@ -1,0 +1,93 @@
+package fetch
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// Writer takes content of a digest not known before, in any number of writes. It is not safe for concurrent use.
+type Writer struct {
+	store *Store
+	file  *os.File
+	hash  hash.Hash
+	size  int64
+	sum   string // set by Commit
+}
+
+// Create starts new content in the store's tmp folder.
+func (s *Store) Create() (*Writer, error) {
+	for range 100 {
+		path := filepath.Join(s.dir, tmpDir, rand.Text())
+		f, err := tryLock(path, os.O_CREATE|os.O_EXCL)
+		if err != nil {
+			return nil, fmt.Errorf("create a file in cache %s: %w", s.dir, err)
+		}
+		if f != nil {
+			return &Writer{store: s, file: f, hash: sha256.New()}, nil
+		}
+	}
+	return nil, fmt.Errorf("create a file in cache %s: another process removes new files at once", s.dir)
+}
+
+// Write adds bytes. A full disk is reported with the path and satisfies errors.Is(err, syscall.ENOSPC).
+func (w *Writer) Write(p []byte) (int, error) {
+	if w.file == nil {
+		return 0, fmt.Errorf("write to cache: %w", fs.ErrClosed)
+	}
+	n, err := w.file.Write(p)
+	w.hash.Write(p[:n])
+	w.size += int64(n)
+	if err != nil {
+		return n, fmt.Errorf("write to cache: %w", diskFull(w.file.Name(), err))
+	}
+	return n, nil
+}
+
+// Commit makes what was written part of the store and returns its digest and its size in bytes. Content that the store
+// already has is not stored twice. A second Commit answers the same again.
+func (w *Writer) Commit() (sha256hex string, size int64, err error) {
+	if w.sum != "" {
+		return w.sum, w.size, nil
+	}
+	if w.file == nil {
+		return "", 0, fmt.Errorf("commit to cache: %w", fs.ErrClosed)
+	}
+	sum := hex.EncodeToString(w.hash.Sum(nil))
+	if err := w.store.publish(w.file, sum); err != nil {
+		return "", 0, errors.Join(err, w.Close())
+	}
+	w.sum = sum
+	err = w.file.Close()
+	w.file = nil
+	if err != nil {
+		return "", 0, fmt.Errorf("commit to cache: %w", err)
+	}
+	return sum, w.size, nil
+}
+
+// Close discards what was not committed; after Commit it does nothing.
+func (w *Writer) Close() error {
+	if w.file == nil {
+		return nil
+	}
+	path := w.file.Name()
+	err := os.Remove(path) // before closing: the lock goes with the file
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	}
+	err = errors.Join(err, w.file.Close())
+	w.file = nil
+	if err != nil {
+		return fmt.Errorf("discard %s: %w", path, err)
+	}
+	return nil
+}
+
+func (w *Writer) sumSoFar() string { return hex.EncodeToString(w.hash.Sum(nil)) }

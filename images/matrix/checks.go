@@ -1,0 +1,133 @@
+package matrix
+
+import (
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	goversion "github.com/hashicorp/go-version"
+)
+
+// The shapes of values. They are narrow on purpose: ids and versions end up in tags, paths and package requests.
+var (
+	sha256Shape    = regexp.MustCompile(`^[0-9a-f]{64}$`)
+	versionShape   = regexp.MustCompile(`^[1-9][0-9]{2,3}(\.[0-9]{1,4}){1,2}$`)
+	kernelShape    = regexp.MustCompile(`^[0-9]{1,3}(\.[0-9]{1,4}){1,2}$`)
+	packageShape   = regexp.MustCompile(`^[a-z0-9][a-z0-9+.-]{1,127}$`) // Debian policy 5.6.1
+	componentShape = regexp.MustCompile(`^[a-z0-9][a-z0-9./-]{0,63}$`)
+	debianShape    = regexp.MustCompile(`^[A-Za-z0-9.+~:-]{1,128}$`) // Debian policy 5.6.12
+	suiteShape     = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9./_-]{0,127}$`)
+	patternShape   = regexp.MustCompile(`^[0-9]+(\.[0-9]+)*(\.\*)?$`)
+)
+
+// The words that some keys accept.
+var (
+	knownArchs    = []string{"amd64", "arm64"}
+	knownFlavours = []string{Proprietary, Open}
+	knownProfiles = []string{ProfileFull, ProfileCompute}
+)
+
+// shape makes a check of a pattern.
+func shape(re *regexp.Regexp, want string) check {
+	return func(s string) string {
+		if re.MatchString(s) {
+			return ""
+		}
+		return want
+	}
+}
+
+// oneOf makes a check that accepts some words and suggests one of them.
+func oneOf(words []string) check {
+	return func(s string) string {
+		if slices.Contains(words, s) {
+			return ""
+		}
+		if near := nearest(s, words); len(near) > 0 {
+			return "is not known" + didYouMean(near)
+		}
+		return "is not known: it is one of " + strings.Join(words, ", ")
+	}
+}
+
+// driverVersion accepts what NVIDIA uses: "418.87.01", "595.84".
+func driverVersion(s string) string {
+	if _, err := goversion.NewVersion(s); err != nil || !versionShape.MatchString(s) {
+		return "is no driver version, such as 418.87.01"
+	}
+	return ""
+}
+
+func kernelSeries(s string) string {
+	return shape(kernelShape, "is no kernel series, such as 5.15")(s)
+}
+
+func sha256Text(s string) string {
+	return shape(sha256Shape, "is no sha256: 64 hex digits in lower case")(s)
+}
+
+// webURL accepts http and https with a host. User names and passwords do not belong into a file that is in git.
+func webURL(s string) string {
+	u, err := url.Parse(s)
+	switch {
+	case err != nil:
+		return "is no URL"
+	case u.Scheme != "http" && u.Scheme != "https":
+		return "must begin with https:// or http://"
+	case u.Hostname() == "":
+		return "names no host"
+	case u.User != nil:
+		return "must hold no user name or password"
+	case u.RawQuery != "" || u.Fragment != "":
+		return "must have no query and no fragment"
+	}
+	return ""
+}
+
+// runURL accepts the URL of a .run archive.
+func runURL(s string) string {
+	if wrong := webURL(s); wrong != "" {
+		return wrong
+	}
+	if u, err := url.Parse(s); err != nil || !strings.HasSuffix(u.Path, ".run") {
+		return "must have a path that ends in .run"
+	}
+	return ""
+}
+
+// baseReference accepts an image reference that names a tag or a digest: without one it would mean "latest".
+func baseReference(s string) string {
+	ref, err := name.ParseReference(s)
+	if err != nil {
+		return "is no image reference: " + err.Error()
+	}
+	if tag, ok := ref.(name.Tag); ok && !strings.HasSuffix(s, ":"+tag.TagStr()) {
+		return "names neither a tag nor a digest"
+	}
+	return ""
+}
+
+func repositoryName(s string) string {
+	if _, err := name.NewRepository(s); err != nil {
+		return "is no repository, such as registry.example.com/team/driver: " + err.Error()
+	}
+	return ""
+}
+
+func registryName(s string) string {
+	if _, err := name.NewRegistry(s); err != nil || s == "" {
+		return "is no registry host, such as registry.example.com:5000"
+	}
+	return ""
+}
+
+// major is the first field of a version that driverVersion accepted: 418.
+func major(v string) int {
+	parsed, err := goversion.NewVersion(v)
+	if err != nil {
+		return 0
+	}
+	return parsed.Segments()[0]
+}

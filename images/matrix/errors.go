@@ -1,0 +1,120 @@
+package matrix
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/driver-container/driver-container/distros"
+)
+
+// ErrNothingSelected is returned by Select for a selection that names no system or no driver.
+var ErrNothingSelected = errors.New("nothing selected: name at least one system and one driver, or select all")
+
+// maxErrors bounds what is reported of one file: nobody reads more, and a hostile file could cause millions.
+const maxErrors = 100
+
+// Error is one mistake in a file.
+type Error struct {
+	File      string
+	Line, Col int // from 1; Line 0: the file as a whole
+	Message   string
+}
+
+// Error returns "file:line:col: message".
+func (e *Error) Error() string {
+	if e.Line == 0 {
+		return e.File + ": " + e.Message
+	}
+	return fmt.Sprintf("%s:%d:%d: %s", e.File, e.Line, e.Col, e.Message)
+}
+
+// Errors are all mistakes of a file in the order of their places.
+type Errors []*Error
+
+// Error returns one line for each mistake.
+func (es Errors) Error() string {
+	lines := make([]string, len(es))
+	for i, e := range es {
+		lines[i] = e.Error()
+	}
+	return strings.Join(lines, "\n")
+}
+
+// Unwrap gives access to each mistake.
+func (es Errors) Unwrap() []error {
+	errs := make([]error, len(es))
+	for i, e := range es {
+		errs[i] = e
+	}
+	return errs
+}
+
+// sorted returns the mistakes in the order of the file, at most maxErrors of them.
+func (es Errors) sorted() Errors {
+	slices.SortStableFunc(es, func(a, b *Error) int {
+		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Col, b.Col))
+	})
+	if len(es) > maxErrors {
+		last := es[maxErrors]
+		es = append(es[:maxErrors:maxErrors], &Error{last.File, last.Line, last.Col, "too many mistakes: mend those above first"})
+	}
+	return es
+}
+
+// UnknownError says that a selection names something that the matrix does not have.
+type UnknownError struct {
+	Kind    string // "system", "driver", "architecture" or "flavour"
+	Name    string
+	Nearest []string // what may have been meant, best first; may be empty
+}
+
+// Error names the unknown word and what is near to it.
+func (e *UnknownError) Error() string {
+	return fmt.Sprintf("unknown %s %s%s", e.Kind, quoted(e.Name), didYouMean(e.Nearest))
+}
+
+// IncompatibleError says that a pair cannot work, and why.
+type IncompatibleError struct {
+	System, Driver, Arch string
+	Rule                 string // the name of a rule: see rules.go
+	Reason               string
+	Overridable          bool // AllowIncompatible gets past it
+}
+
+// Error names the pair, the rule and its reason, and the way out where there is one.
+func (e *IncompatibleError) Error() string {
+	msg := fmt.Sprintf("driver %s on %s %s: %s (rule %s", e.Driver, e.System, e.Arch, e.Reason, e.Rule)
+	if e.Overridable {
+		msg += "; --allow-incompatible overrides it"
+	}
+	return msg + ")"
+}
+
+// nearest finds what a word may have been meant to be. Overlong words are not compared: they are no typing mistakes.
+func nearest(word string, among []string) []string {
+	const maxWord = 64
+	if len(word) > maxWord {
+		return nil
+	}
+	return distros.Nearest(word, among)
+}
+
+// didYouMean returns " (did you mean a or b?)", "" when there is nothing near.
+func didYouMean(near []string) string {
+	if len(near) == 0 {
+		return ""
+	}
+	return " (did you mean " + strings.Join(near[:min(len(near), 3)], " or ") + "?)"
+}
+
+// quoted prints a word of a file for people: control characters visible, cut to a length that fits a line.
+func quoted(word string) string {
+	const maxShown = 80
+	if len(word) > maxShown {
+		return fmt.Sprintf("%q...", word[:maxShown])
+	}
+	return fmt.Sprintf("%q", word)
+}

@@ -1,0 +1,138 @@
+// Package matrix reads matrix.yaml, the human-edited table that says which drivers go on which operating systems, and
+// chooses the pairs to build.
+//
+// It knows the schema, reports every mistake of a file at once with its place (see [Errors]) and holds the rules that
+// say which pairs cannot work (see rules.go). It does no I/O: it reads no file, resolves no reference and downloads
+// nothing; a reference or URL that is well-formed but leads nowhere is found later, by those who fetch it.
+package matrix
+
+import "slices"
+
+// Matrix is a parsed file. All of its values are checked: ids and versions are unique, everything referred to exists.
+type Matrix struct {
+	Defaults Defaults
+	Systems  []System    // in the order of the file
+	Drivers  []Driver    // in the order of the file
+	Exclude  []Exclusion // in the order of the file
+}
+
+// Defaults are the settings that a flag of the command overrides.
+type Defaults struct {
+	Repository string              // registry and path that images are pushed to, "" if the file names none
+	Profile    string              // ProfileFull or ProfileCompute; ProfileFull if the file names none
+	Mirrors    map[string][]string // registry host -> hosts that are asked first, in order
+}
+
+// The profiles: which part of the user-mode driver goes into an image.
+const (
+	ProfileFull    = "full"    // everything but X
+	ProfileCompute = "compute" // what CUDA, NVML and video need
+)
+
+// The flavours of the kernel modules.
+const (
+	Proprietary = "proprietary" // the kernel/ tree
+	Open        = "open"        // the kernel-open/ tree, from R515 on
+)
+
+// System is an operating system that images are made for.
+type System struct {
+	ID           string       // the id of package distros, which is the second half of the tag: "ubuntu16.04"
+	Base         string       // reference of the base image
+	Archs        []string     // Go names: "amd64", "arm64"
+	Kernels      []string     // the kernel series it runs, lowest first: "4.4", "4.15"
+	Components   []string     // added to the repositories of the base: "non-free"
+	Repositories []Repository // only for a system whose base has none of its own
+	AllowExpired bool         // accept repository indexes past their Valid-Until: frozen archives
+}
+
+// Repository is a package repository that the matrix adds to a base.
+type Repository struct {
+	URIs, Suites, Components []string
+	Key                      string // armoured public key, or the path of a file that holds it
+}
+
+// Driver is one release of the driver.
+type Driver struct {
+	Version  string             // the text of the file: "418.87.01" stays "418.87.01" in tags and URLs
+	Branch   string             // "R418"
+	Archives map[string]Archive // by architecture; nil for a driver that comes from Debian alone
+	Flavours []string           // Proprietary, Open, in this order
+	Kernel   KernelLimits
+	Debian   *Debian // nil when Debian has no packages of it
+}
+
+// Archive is a .run file.
+type Archive struct {
+	URL    string
+	SHA256 string // 64 lower-case hex digits
+	Size   int64  // bytes; 0: not known
+}
+
+// KernelLimits are the kernel series that a driver compiles on, both included. "" means no limit known.
+type KernelLimits struct {
+	Min, Max string // "3.10", "5.1"
+	Reason   string // where Max comes from, for people
+}
+
+// Debian names the packages that Debian made of a driver. Use [Debian.Wants] rather than the lists: it applies the
+// versions and the architectures.
+//
+// The packages of the lists are taken as they are, without what they depend on: their dependencies pull in X and the
+// alternatives system. Depends is the exception.
+type Debian struct {
+	Systems  []string            // ids of the systems whose archive has them, in the order of the file
+	Versions map[string]string   // by system: the Debian version of Packages, Only and Kernel
+	Archs    []string            // architectures Debian built them for
+	Packages []string            // user mode, firmware and documents, on every architecture
+	Only     map[string][]string // further ones of one architecture
+	Kernel   []string            // module sources
+	Extras   []string            // what Debian builds at versions of its own; taken at whatever version the archive has
+	Depends  []string            // ordinary packages those need, to be installed with their own dependencies
+}
+
+// Wants lists what to take from the archive of a system for an architecture, in apt's notation ("libcuda1=535.261.03-1"):
+// user is the user-mode driver, kernel the module sources. Both hold exact versions, because the archive of a system may
+// have a newer driver beside the wanted one (Debian's security suites do); only Extras come without.
+// ok is false when Debian has no packages for that system and architecture, and when d is nil.
+func (d *Debian) Wants(system, arch string) (user, kernel []string, ok bool) {
+	if d == nil || !slices.Contains(d.Systems, system) || !slices.Contains(d.Archs, arch) {
+		return nil, nil, false
+	}
+	pin := func(names []string) (pinned []string) {
+		for _, n := range names {
+			pinned = append(pinned, n+"="+d.Versions[system])
+		}
+		return pinned
+	}
+	user = append(pin(d.Packages), pin(d.Only[arch])...)
+	user = append(user, d.Extras...)
+	return user, pin(d.Kernel), true
+}
+
+// Exclusion rules pairs out for a reason that no rule knows. "" matches everything; Driver may end in ".*".
+type Exclusion struct {
+	System, Driver, Arch string
+	Reason               string
+}
+
+// Selection says what to build. Empty Systems or Drivers select none unless All is set.
+type Selection struct {
+	Systems, Drivers  []string // ids and versions, as in the file
+	Archs             []string // empty: amd64
+	All               bool     // every pair that works; Systems, Drivers and Archs narrow it down when given
+	Flavours          []string // empty: those of the driver
+	AllowIncompatible bool     // go on against the rules that can be overridden; see Target.Overridden
+}
+
+// Target is one image to build.
+type Target struct {
+	System     System
+	Driver     Driver
+	Arch       string
+	Flavours   []string
+	Overridden []string // the rules that AllowIncompatible overrode, with their reasons
+}
+
+// Tag is the tag of the image: "418.87.01-ubuntu16.04".
+func (t Target) Tag() string { return t.Driver.Version + "-" + t.System.ID }

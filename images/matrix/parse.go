@@ -1,0 +1,118 @@
+package matrix
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"unicode/utf8"
+
+	"go.yaml.in/yaml/v4"
+	"go.yaml.in/yaml/v4/plugin/loaderlimits"
+)
+
+// Bounds on a file. The deepest place of the schema is 6 levels deep.
+const (
+	maxSize  = 1 << 20
+	maxDepth = 16
+)
+
+// Parse reads a matrix. name is used in messages only. The error is of type [Errors] and holds every mistake found:
+// when the text is no YAML, that is the first one of the YAML; otherwise all that the schema and the references between
+// the parts of the file turn up.
+//
+// Values are taken as they are written: the version 418.10 is the text "418.10", not a number. Anchors, aliases and
+// explicit tags are refused, and so are several documents in one file.
+func Parse(name string, data []byte) (*Matrix, error) {
+	d := &decoder{file: name}
+	root := d.load(data)
+	m := new(Matrix)
+	if root != nil {
+		d.matrix(m, root)
+		d.references(m)
+	}
+	if len(d.errs) > 0 {
+		return nil, d.errs.sorted()
+	}
+	return m, nil
+}
+
+// load returns the root of the only document, nil after a mistake.
+func (d *decoder) load(data []byte) *yaml.Node {
+	if len(data) > maxSize {
+		d.errorAt(0, 0, fmt.Sprintf("%d bytes are too many for a matrix (at most %d)", len(data), maxSize))
+		return nil
+	}
+	if line, col, ok := invalidUTF8(data); ok {
+		d.errorAt(line, col, "not UTF-8")
+		return nil
+	}
+	loader, err := yaml.NewLoader(bytes.NewReader(data), yaml.WithPlugin(
+		loaderlimits.New(loaderlimits.DepthValue(maxDepth), loaderlimits.AliasValue(0))))
+	if err != nil {
+		d.errorAt(0, 0, err.Error())
+		return nil
+	}
+	var doc, second yaml.Node
+	if err := loader.Load(&doc); errors.Is(err, io.EOF) {
+		d.errorAt(0, 0, "the file is empty: it needs at least the keys systems and drivers")
+		return nil
+	} else if err != nil {
+		d.loadErrors(err)
+		return nil
+	}
+	if err := loader.Load(&second); err == nil {
+		d.errorf(&second, "a second document: a matrix is one document, remove the line ---")
+	} else if !errors.Is(err, io.EOF) {
+		d.loadErrors(err)
+	}
+	if doc.Kind != yaml.DocumentNode || len(doc.Content) != 1 || doc.Content[0].Tag == "!!null" {
+		d.errorAt(0, 0, "the file is empty: it needs at least the keys systems and drivers")
+		return nil
+	}
+	return doc.Content[0]
+}
+
+// loadErrors takes over what the YAML reader found, place by place.
+func (d *decoder) loadErrors(err error) {
+	var many *yaml.LoadErrors
+	var one *yaml.LoadError
+	switch {
+	case errors.As(err, &many):
+		for _, e := range many.Errors {
+			d.errorAt(e.Mark.Line, e.Mark.Column, yamlMessage(e))
+		}
+	case errors.As(err, &one):
+		d.errorAt(one.Mark.Line, one.Mark.Column, yamlMessage(one))
+	default:
+		d.errorAt(0, 0, err.Error())
+	}
+}
+
+func yamlMessage(e *yaml.LoadError) string {
+	if e.ContextMsg != "" {
+		return "not valid YAML: " + e.Message + " " + e.ContextMsg
+	}
+	return "not valid YAML: " + e.Message
+}
+
+// invalidUTF8 finds the first byte that is not UTF-8; the YAML reader has no place for it.
+func invalidUTF8(data []byte) (line, col int, found bool) {
+	if utf8.Valid(data) {
+		return 0, 0, false
+	}
+	line, col = 1, 1
+	for len(data) > 0 {
+		r, n := utf8.DecodeRune(data)
+		switch {
+		case r == utf8.RuneError && n == 1:
+			return line, col, true
+		case r == '\n':
+			line, col = line+1, 1
+		default:
+			col++
+		}
+		data = data[n:]
+	}
+	return 0, 0, false
+}

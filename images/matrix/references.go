@@ -1,0 +1,119 @@
+package matrix
+
+import (
+	"slices"
+	"strings"
+
+	goversion "github.com/hashicorp/go-version"
+	"go.yaml.in/yaml/v4"
+
+	"github.com/driver-container/driver-container/distros"
+)
+
+// The kinds of words that refer to another place of the file, or define what others refer to.
+const (
+	kindSystem   = "system"
+	kindDriver   = "driver"
+	kindPattern  = "driver pattern"
+	kindUpstream = "Debian version"
+)
+
+// reference is a word whose check needs the whole file.
+type reference struct {
+	kind    string
+	word    string
+	at      *yaml.Node
+	defines bool    // the word is an id, not a use of one
+	version *string // of kindUpstream: the version of the driver it belongs to
+}
+
+// defines reads the id of a system or the version of a driver.
+func (d *decoder) defines(kind string, to *string, checks ...check) reader {
+	return func(n *yaml.Node) {
+		d.text(map[string]string{kindSystem: "id", kindDriver: "version"}[kind], to, checks...)(n)
+		if *to != "" {
+			d.refs = append(d.refs, reference{kind: kind, word: *to, at: n, defines: true})
+		}
+	}
+}
+
+// refers reads a word that must be defined elsewhere in the file.
+func (d *decoder) refers(kind string, to *string, checks ...check) reader {
+	return func(n *yaml.Node) {
+		d.text(kind, to, checks...)(n)
+		if *to != "" {
+			d.refs = append(d.refs, reference{kind: kind, word: *to, at: n})
+		}
+	}
+}
+
+// references checks ids for being unique and uses for being defined.
+func (d *decoder) references(m *Matrix) {
+	known := make([]string, 0, 16)
+	for _, s := range distros.All() {
+		known = append(known, s.ID())
+	}
+	systems, drivers := m.systemIDs(), m.versions()
+	places := map[string]*yaml.Node{}
+	for _, r := range d.refs {
+		if d.full() {
+			return
+		}
+		switch {
+		case r.defines && r.kind == kindSystem:
+			d.unique(places, r, kindSystem+" "+r.word)
+			if !slices.Contains(known, r.word) {
+				d.errorf(r.at, "unknown system %s%s", quoted(r.word), didYouMean(nearest(r.word, known)))
+			}
+		case r.defines:
+			d.unique(places, r, kindDriver+" "+canonical(r.word))
+		case r.kind == kindSystem && !slices.Contains(systems, r.word):
+			d.errorf(r.at, "system %s is not in systems%s", quoted(r.word), didYouMean(nearest(r.word, systems)))
+		case r.kind == kindPattern && !anyMatch(r.word, drivers):
+			near := nearest(strings.TrimSuffix(r.word, ".*"), drivers)
+			d.errorf(r.at, "driver %s is not in drivers%s", quoted(r.word), didYouMean(near))
+		case r.kind == kindUpstream && *r.version != "" && upstream(r.word) != *r.version:
+			d.errorf(r.at, "Debian version %s is not one of driver %s", quoted(r.word), *r.version)
+		}
+	}
+}
+
+// unique refuses the second definition of the same thing.
+func (d *decoder) unique(places map[string]*yaml.Node, r reference, id string) {
+	first, twice := places[id]
+	if !twice {
+		places[id] = r.at
+		return
+	}
+	if first.Value == r.word {
+		d.errorf(r.at, "%s %s appears twice: first on line %d", r.kind, quoted(r.word), first.Line)
+		return
+	}
+	d.errorf(r.at, "%s %s is the same release as %s on line %d", r.kind, quoted(r.word), first.Value, first.Line)
+}
+
+// canonical is the form of a version that is equal for equal releases: 418.87.1 for 418.87.01.
+func canonical(v string) string {
+	parsed, err := goversion.NewVersion(v)
+	if err != nil {
+		return v
+	}
+	return parsed.String()
+}
+
+// matches says whether a driver pattern of an exclusion covers a version: "" all, "418.*" a prefix, else the very text.
+func matches(pattern, version string) bool {
+	if prefix, ok := strings.CutSuffix(pattern, "*"); ok {
+		return strings.HasPrefix(version, prefix)
+	}
+	return pattern == "" || pattern == version
+}
+
+func anyMatch(pattern string, versions []string) bool {
+	for _, v := range versions {
+		if matches(pattern, v) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,173 @@
+package matrix
+
+import (
+	"slices"
+	"strconv"
+
+	"go.yaml.in/yaml/v4"
+)
+
+// matrix reads the top level.
+func (d *decoder) matrix(m *Matrix, n *yaml.Node) {
+	m.Defaults.Profile = ProfileFull
+	d.mapping(n, "the matrix",
+		key{name: "defaults", read: func(n *yaml.Node) { d.defaults(&m.Defaults, n) }},
+		key{name: "systems", required: true, read: d.list("systems", func(n *yaml.Node) {
+			var s System
+			d.system(&s, n)
+			m.Systems = append(m.Systems, s)
+		})},
+		key{name: "drivers", required: true, read: d.list("drivers", func(n *yaml.Node) {
+			var v Driver
+			d.driver(&v, n)
+			m.Drivers = append(m.Drivers, v)
+		})},
+		key{name: "exclude", read: d.list("exclude", func(n *yaml.Node) {
+			var x Exclusion
+			d.exclusion(&x, n)
+			m.Exclude = append(m.Exclude, x)
+		})},
+	)
+}
+
+func (d *decoder) defaults(to *Defaults, n *yaml.Node) {
+	d.mapping(n, "defaults",
+		key{name: "repository", read: d.text("repository", &to.Repository, repositoryName)},
+		key{name: "profile", read: d.text("profile", &to.Profile, oneOf(knownProfiles))},
+		key{name: "mirrors", read: func(n *yaml.Node) {
+			to.Mirrors = map[string][]string{}
+			d.pairs(n, "mirrors", func(host string, at, value *yaml.Node) {
+				if wrong := registryName(host); wrong != "" {
+					d.errorf(at, "key %s of mirrors %s", quoted(host), wrong)
+				}
+				var hosts []string
+				d.texts("the mirrors of "+quoted(host), &hosts, registryName)(value)
+				to.Mirrors[host] = hosts
+			})
+		}},
+	)
+}
+
+func (d *decoder) system(to *System, n *yaml.Node) {
+	d.mapping(n, "a system",
+		key{name: "id", required: true, read: d.defines(kindSystem, &to.ID)},
+		key{name: "base", required: true, read: d.text("base", &to.Base, baseReference)},
+		key{name: "archs", required: true, read: d.texts("archs", &to.Archs, oneOf(knownArchs))},
+		key{name: "kernels", required: true, read: func(n *yaml.Node) { d.kernels(&to.Kernels, n) }},
+		key{name: "components", read: d.texts("components", &to.Components,
+			shape(componentShape, "is no name of a repository component"))},
+		key{name: "repositories", read: d.list("repositories", func(n *yaml.Node) {
+			var r Repository
+			d.repository(&r, n)
+			to.Repositories = append(to.Repositories, r)
+		})},
+		key{name: "allow-expired", read: d.flag("allow-expired", &to.AllowExpired)},
+	)
+}
+
+// kernels reads series in rising order. The rules compare the first and the last.
+func (d *decoder) kernels(to *[]string, n *yaml.Node) {
+	var last string
+	d.list("kernels", func(n *yaml.Node) {
+		var k string
+		d.text("an entry of kernels", &k, kernelSeries)(n)
+		if k == "" {
+			return
+		}
+		if last != "" && compareKernels(last, k) >= 0 {
+			d.errorf(n, "kernel %s after %s: list the kernels from the lowest to the highest", k, last)
+			return
+		}
+		last = k
+		*to = append(*to, k)
+	})(n)
+}
+
+func (d *decoder) repository(to *Repository, n *yaml.Node) {
+	d.mapping(n, "a repository",
+		key{name: "uris", required: true, read: d.texts("uris", &to.URIs, webURL)},
+		key{name: "suites", required: true, read: d.texts("suites", &to.Suites, shape(suiteShape, "is no suite"))},
+		key{name: "components", required: true, read: d.texts("components", &to.Components,
+			shape(componentShape, "is no name of a repository component"))},
+		// Without a key nothing could be verified, so there is no such repository.
+		key{name: "key", required: true, read: d.text("key", &to.Key)},
+	)
+}
+
+func (d *decoder) driver(to *Driver, n *yaml.Node) {
+	var branchAt *yaml.Node
+	d.mapping(n, "a driver",
+		key{name: "version", required: true, read: d.defines(kindDriver, &to.Version, driverVersion)},
+		key{name: "branch", read: func(n *yaml.Node) { branchAt = n; d.text("branch", &to.Branch)(n) }},
+		key{name: "archives", read: func(n *yaml.Node) { d.archives(&to.Archives, n) }},
+		key{name: "flavours", read: d.texts("flavours", &to.Flavours, oneOf(knownFlavours))},
+		key{name: "kernel", read: func(n *yaml.Node) { d.limits(&to.Kernel, n) }},
+		key{name: "debian", read: func(n *yaml.Node) {
+			to.Debian = new(Debian)
+			d.debian(to.Debian, n, &to.Version)
+		}},
+	)
+	if to.Version == "" {
+		return // reported already; what follows needs it
+	}
+	want := "R" + strconv.Itoa(major(to.Version))
+	if to.Branch != "" && to.Branch != want {
+		d.errorf(branchAt, "branch %s of driver %s must be %s", quoted(to.Branch), to.Version, want)
+	}
+	to.Branch = want
+	if len(to.Archives) == 0 && to.Debian == nil {
+		d.errorf(n, "driver %s has no source: it needs archives or debian", to.Version)
+	}
+	if len(to.Flavours) == 0 {
+		to.Flavours = []string{Proprietary}
+		if major(to.Version) >= firstOpen {
+			to.Flavours = []string{Proprietary, Open}
+		}
+	}
+	slices.SortFunc(to.Flavours, func(a, b string) int {
+		return slices.Index(knownFlavours, a) - slices.Index(knownFlavours, b)
+	})
+}
+
+func (d *decoder) archives(to *map[string]Archive, n *yaml.Node) {
+	*to = map[string]Archive{}
+	d.pairs(n, "archives", func(arch string, at, value *yaml.Node) {
+		if wrong := oneOf(knownArchs)(arch); wrong != "" {
+			d.errorf(at, "architecture %s %s", quoted(arch), wrong)
+		}
+		var a Archive
+		d.mapping(value, "an archive",
+			key{name: "url", required: true, read: d.text("url", &a.URL, runURL)},
+			key{name: "sha256", required: true, read: d.text("sha256", &a.SHA256, sha256Text)},
+			key{name: "size", read: d.size("size", &a.Size)},
+		)
+		(*to)[arch] = a
+	})
+}
+
+func (d *decoder) limits(to *KernelLimits, n *yaml.Node) {
+	d.mapping(n, "kernel",
+		key{name: "min", read: d.text("min", &to.Min, kernelSeries)},
+		key{name: "max", read: d.text("max", &to.Max, kernelSeries)},
+		key{name: "reason", read: d.text("reason", &to.Reason)},
+	)
+	if to.Min != "" && to.Max != "" && compareKernels(to.Min, to.Max) > 0 {
+		d.errorf(n, "kernel min %s is above max %s", to.Min, to.Max)
+	}
+	if to.Max != "" && to.Reason == "" {
+		d.errorf(n, "kernel max %s has no reason: say where it comes from", to.Max)
+	}
+}
+
+func (d *decoder) exclusion(to *Exclusion, n *yaml.Node) {
+	d.mapping(n, "an exclusion",
+		key{name: "system", read: d.refers(kindSystem, &to.System)},
+		key{name: "driver", read: d.refers(kindPattern, &to.Driver,
+			shape(patternShape, "is neither a driver version nor a pattern such as 418.*"))},
+		key{name: "arch", read: d.text("arch", &to.Arch, oneOf(knownArchs))},
+		key{name: "reason", required: true, read: d.text("reason", &to.Reason)},
+	)
+	if to.System == "" && to.Driver == "" && to.Arch == "" && n.Kind == yaml.MappingNode && !d.full() {
+		d.errorf(n, "an exclusion names no system, driver or arch: it would exclude everything")
+	}
+}

@@ -1,0 +1,164 @@
+package matrix
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+)
+
+// Select returns the targets of a selection in the order of the matrix: by system, driver, architecture.
+//
+// A name that the matrix does not have is an [UnknownError], a pair that cannot work an [IncompatibleError]; all of them
+// are reported together (errors.Join), names first. With All, pairs that cannot work are left out; [Matrix.Impossible]
+// lists them. Without All a selection without systems or drivers is [ErrNothingSelected].
+//
+// Archs empty means amd64, with All every architecture that a system has. A pair that is selected in spite of a rule
+// carries that rule in Target.Overridden.
+func (m *Matrix) Select(s Selection) ([]Target, error) {
+	targets, bad, err := m.pick(s)
+	if err != nil {
+		return nil, err
+	}
+	if len(bad) > 0 && !s.All {
+		errs := make([]error, len(bad))
+		for i, b := range bad {
+			errs[i] = b
+		}
+		return nil, errors.Join(errs...)
+	}
+	return targets, nil
+}
+
+// Impossible lists the pairs of a selection that cannot work, one entry for each rule that says so, in the order of the
+// matrix. Unknown names in the selection match nothing.
+func (m *Matrix) Impossible(s Selection) []*IncompatibleError {
+	s.All = true
+	var bad []*IncompatibleError
+	for _, t := range m.candidates(s) {
+		failed, _ := m.judge(t, s.AllowIncompatible)
+		bad = append(bad, failed...)
+	}
+	return bad
+}
+
+// pick judges every candidate.
+func (m *Matrix) pick(s Selection) (good []Target, bad []*IncompatibleError, err error) {
+	if !s.All && (len(s.Systems) == 0 || len(s.Drivers) == 0) {
+		return nil, nil, ErrNothingSelected
+	}
+	if err := m.unknown(s); err != nil {
+		return nil, nil, err
+	}
+	for _, t := range m.candidates(s) {
+		failed, overridden := m.judge(t, s.AllowIncompatible)
+		if len(failed) > 0 {
+			bad = append(bad, failed...)
+			continue
+		}
+		t.Overridden = overridden
+		good = append(good, t)
+	}
+	return good, bad, nil
+}
+
+// unknown reports every name that the matrix does not have.
+func (m *Matrix) unknown(s Selection) error {
+	var errs []error
+	look := func(kind string, names, among []string) {
+		for _, n := range names {
+			if !slices.Contains(among, n) {
+				errs = append(errs, &UnknownError{Kind: kind, Name: n, Nearest: nearest(n, among)})
+			}
+		}
+	}
+	look("system", s.Systems, m.systemIDs())
+	look("driver", s.Drivers, m.versions())
+	look("architecture", s.Archs, knownArchs)
+	look("flavour", s.Flavours, knownFlavours)
+	return errors.Join(errs...)
+}
+
+// candidates is the cross product of what is selected, possible or not.
+func (m *Matrix) candidates(s Selection) []Target {
+	var targets []Target
+	for _, sys := range m.Systems {
+		if !chosen(s.Systems, sys.ID, s.All) {
+			continue
+		}
+		for _, drv := range m.Drivers {
+			if !chosen(s.Drivers, drv.Version, s.All) {
+				continue
+			}
+			flavours := drv.Flavours
+			if len(s.Flavours) > 0 {
+				flavours = inOrder(knownFlavours, s.Flavours)
+			}
+			for _, arch := range archs(s, sys) {
+				targets = append(targets, Target{System: sys, Driver: drv, Arch: arch, Flavours: slices.Clone(flavours)})
+			}
+		}
+	}
+	return targets
+}
+
+// judge asks every rule. overridden holds the rules that said no and were told to be quiet.
+func (m *Matrix) judge(t Target, allow bool) (failed []*IncompatibleError, overridden []string) {
+	for _, r := range rules() {
+		reason := r.check(m, t)
+		switch {
+		case reason == "":
+		case allow && r.overridable:
+			overridden = append(overridden, fmt.Sprintf("%s: %s", r.name, reason))
+		default:
+			failed = append(failed, &IncompatibleError{
+				System: t.System.ID, Driver: t.Driver.Version, Arch: t.Arch,
+				Rule: r.name, Reason: reason, Overridable: r.overridable,
+			})
+		}
+	}
+	return failed, overridden
+}
+
+// archs are those asked for, else those that the selection implies.
+func archs(s Selection, sys System) []string {
+	switch {
+	case len(s.Archs) > 0:
+		return inOrder(knownArchs, s.Archs)
+	case s.All:
+		return inOrder(knownArchs, sys.Archs)
+	default:
+		return []string{"amd64"}
+	}
+}
+
+// chosen says whether a name is selected; with all, an empty list selects everything.
+func chosen(names []string, name string, all bool) bool {
+	return slices.Contains(names, name) || all && len(names) == 0
+}
+
+// inOrder returns the words of order that are in some, each once.
+func inOrder(order, some []string) []string {
+	var words []string
+	for _, w := range order {
+		if slices.Contains(some, w) {
+			words = append(words, w)
+		}
+	}
+	return words
+}
+
+func (m *Matrix) systemIDs() []string {
+	ids := make([]string, len(m.Systems))
+	for i, s := range m.Systems {
+		ids[i] = s.ID
+	}
+	return ids
+}
+
+func (m *Matrix) versions() []string {
+	versions := make([]string, len(m.Drivers))
+	for i, v := range m.Drivers {
+		versions[i] = v.Version
+	}
+	return versions
+}

@@ -1,0 +1,80 @@
+package images
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/driver-container/driver-container/distros/apt"
+	"github.com/driver-container/driver-container/distros/fetch"
+)
+
+// recipeVersion is part of every layer's cache key. Raise it when the same inputs are to give other bytes.
+const recipeVersion = 1
+
+// Recipe is everything that goes into one image, pinned: the same recipe gives the same digest on any machine. It is plain
+// data, printed by --dry-run.
+type Recipe struct {
+	Schema      int               `json:"schema"`
+	System      string            `json:"system"`
+	Driver      string            `json:"driver"`
+	Branch      string            `json:"branch"`
+	Arch        string            `json:"arch"`
+	Tag         string            `json:"tag"`
+	Profile     Profile           `json:"profile"`
+	Flavours    []string          `json:"flavours"`
+	Base        Base              `json:"base"`
+	Packages    []apt.Package     `json:"packages"`
+	Links       map[string]string `json:"links,omitempty"` // what update-alternatives would have made, path to target
+	Source      Source            `json:"source"`
+	LibDir      string            `json:"libDir"`
+	LibDir32    string            `json:"libDir32,omitempty"`
+	Entrypoint  []Binary          `json:"entrypoint"`
+	Compression Compression       `json:"compression"`
+	Epoch       int64             `json:"epoch"`                // SOURCE_DATE_EPOCH, seconds
+	Overridden  []string          `json:"overridden,omitempty"` // compatibility rules that --allow-incompatible set aside
+	Builder     BuilderInfo       `json:"builder"`
+}
+
+// Base is the image below, by digest. Location is where this build reads it from and no part of the result.
+type Base struct {
+	Name     string `json:"name,omitempty"` // canonical repository:tag; empty for a base that came from a file
+	Digest   string `json:"digest"`
+	Location string `json:"-"`
+}
+
+// Source is where the driver comes from: one .run archive or a set of Debian packages.
+type Source struct {
+	Runfile  *fetch.File   `json:"runfile,omitempty"`
+	Packages []apt.Package `json:"packages,omitempty"`
+}
+
+// Binary is one of our own programs, as it goes into usr/local/bin.
+type Binary struct {
+	Name   string `json:"name"`
+	SHA256 string `json:"sha256"`
+	Path   string `json:"-"` // on this machine
+}
+
+// BuilderInfo says which driver-build made the image.
+type BuilderInfo struct {
+	Version  string `json:"version"`
+	Revision string `json:"revision,omitempty"`
+}
+
+// Target names the recipe in progress and messages: "535.261.03-debian12 amd64".
+func (r *Recipe) Target() string { return r.Tag + " " + r.Arch }
+
+func (r *Recipe) time() time.Time { return time.Unix(r.Epoch, 0).UTC() }
+
+// key is the cache key of a layer: the digest of what it is made from. Two recipes that agree on these inputs share it.
+func key(kind string, inputs ...any) (string, error) {
+	b, err := json.Marshal([]any{recipeVersion, kind, inputs})
+	if err != nil {
+		return "", fmt.Errorf("cache key of the %s layer: %w", kind, err)
+	}
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:]), nil
+}

@@ -1,0 +1,159 @@
+package registry
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+)
+
+// Artifact is an image or an index of images: a v1.Image or a v1.ImageIndex, and these are its methods that both have.
+type Artifact interface {
+	MediaType() (types.MediaType, error)
+	Digest() (v1.Hash, error)
+	Size() (int64, error)
+	RawManifest() ([]byte, error)
+}
+
+// Artifacts are images or indexes.
+var (
+	_ Artifact = v1.Image(nil)
+	_ Artifact = v1.ImageIndex(nil)
+)
+
+// blob is a layer or a config.
+type blob struct {
+	desc v1.Descriptor
+	open func() (io.ReadCloser, error)
+}
+
+// document is a manifest or an index.
+type document struct {
+	raw  []byte
+	desc v1.Descriptor
+}
+
+// content is all that belongs to an artifact.
+type content struct {
+	blobs     []blob     // each once, in order of appearance
+	documents []document // each once; what an index names comes before it, the artifact itself is the last one
+	bases     []string   // names of base images, from annotations
+	images    int
+}
+
+func (c *content) top() document { return c.documents[len(c.documents)-1] }
+
+// baseNameAnnotation is where images say what they were built upon.
+const baseNameAnnotation = "org.opencontainers.image.base.name"
+
+// collect lists what belongs to an artifact.
+func collect(t Artifact) (*content, error) {
+	c := &content{}
+	return c, c.add(t, map[v1.Hash]bool{}, maxDepth)
+}
+
+func (c *content) add(t Artifact, seen map[v1.Hash]bool, depth int) error {
+	if depth == 0 {
+		return fmt.Errorf("indexes within indexes, more than %d deep", maxDepth)
+	}
+	raw, err := t.RawManifest()
+	if err != nil {
+		return fmt.Errorf("read the manifest: %w", err)
+	}
+	mt, err := t.MediaType()
+	if err != nil {
+		return fmt.Errorf("read the manifest's type: %w", err)
+	}
+	d := document{raw: raw, desc: v1.Descriptor{MediaType: mt, Size: int64(len(raw)), Digest: hashOf(raw)}}
+	if seen[d.desc.Digest] {
+		return nil
+	}
+	seen[d.desc.Digest] = true
+	switch t := t.(type) {
+	case v1.Image:
+		cf, err := t.ConfigFile()
+		if err != nil {
+			return fmt.Errorf("read the image config: %w", err)
+		}
+		d.desc.Platform = platformOf(cf)
+		err = c.addImage(t, seen)
+		if err != nil {
+			return err
+		}
+	case v1.ImageIndex:
+		if err := c.addIndex(t, seen, depth); err != nil {
+			return err
+		}
+	default:
+		return fmt.Errorf("%T is neither an image nor an index", t)
+	}
+	c.documents = append(c.documents, d)
+	return nil
+}
+
+func platformOf(cf *v1.ConfigFile) *v1.Platform {
+	if cf.OS == "" || cf.Architecture == "" {
+		return nil
+	}
+	return &v1.Platform{OS: cf.OS, Architecture: cf.Architecture, Variant: cf.Variant}
+}
+
+func (c *content) addImage(i v1.Image, seen map[v1.Hash]bool) error {
+	m, err := i.Manifest()
+	if err != nil {
+		return fmt.Errorf("read the manifest: %w", err)
+	}
+	config, err := i.RawConfigFile()
+	if err != nil {
+		return fmt.Errorf("read the image config: %w", err)
+	}
+	c.images++
+	if name := m.Annotations[baseNameAnnotation]; name != "" {
+		c.bases = append(c.bases, name)
+	}
+	for _, d := range m.Layers {
+		c.addBlob(seen, d, func() (io.ReadCloser, error) {
+			l, err := i.LayerByDigest(d.Digest)
+			if err != nil {
+				return nil, fmt.Errorf("layer %s: %w", d.Digest, err)
+			}
+			return l.Compressed()
+		})
+	}
+	c.addBlob(seen, m.Config, func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(config)), nil })
+	return nil
+}
+
+func (c *content) addBlob(seen map[v1.Hash]bool, d v1.Descriptor, open func() (io.ReadCloser, error)) {
+	if !seen[d.Digest] {
+		seen[d.Digest] = true
+		c.blobs = append(c.blobs, blob{d, open})
+	}
+}
+
+func (c *content) addIndex(x v1.ImageIndex, seen map[v1.Hash]bool, depth int) error {
+	m, err := x.IndexManifest()
+	if err != nil {
+		return fmt.Errorf("read the index: %w", err)
+	}
+	for _, d := range m.Manifests {
+		var child Artifact
+		switch {
+		case d.MediaType.IsImage():
+			child, err = x.Image(d.Digest)
+		case d.MediaType.IsIndex():
+			child, err = x.ImageIndex(d.Digest)
+		default:
+			err = fmt.Errorf("its type is %q", d.MediaType)
+		}
+		if err == nil {
+			err = c.add(child, seen, depth-1)
+		}
+		if err != nil {
+			return fmt.Errorf("%s in the index: %w", d.Digest, err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,218 @@
+package registry
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+	"unicode"
+
+	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
+
+	"github.com/driver-container/driver-container/distros/fetch"
+)
+
+// Error says that a registry could not be reached, did not answer as it should, or refused. It is fetch.ErrUnreachable
+// for errors.Is, and fs.ErrNotExist when the registry says that there is no such thing. Content of a wrong digest is not
+// an Error but a *fetch.MismatchError.
+type Error struct {
+	Op   string // "pull", "push" or "resolve"
+	Ref  string // the image, as the caller named it
+	Host string // the registry, or the mirror, that was asked last
+	Err  error
+}
+
+func (e *Error) Error() string {
+	return fmt.Sprintf("%s %s: registry %s: %v", e.Op, e.Ref, e.Host, e.Err)
+}
+
+func (e *Error) Unwrap() error { return e.Err }
+
+// Is makes every registry error a fetch.ErrUnreachable: the command's exit code is the same.
+func (e *Error) Is(target error) bool { return target == fetch.ErrUnreachable }
+
+// StatusError is an answer other than success.
+type StatusError struct {
+	Code       int    // the HTTP status
+	Message    string // what the registry said, cleaned and shortened; may be empty
+	retryAfter time.Duration
+}
+
+func (e *StatusError) Error() string {
+	s := fmt.Sprintf("it answered %d %s", e.Code, http.StatusText(e.Code))
+	if e.Message != "" {
+		s += " (" + e.Message + ")"
+	}
+	return s
+}
+
+// Is makes errors.Is(err, fs.ErrNotExist) true for 404.
+func (e *StatusError) Is(target error) bool {
+	return target == fs.ErrNotExist && e.Code == http.StatusNotFound
+}
+
+// PlatformError says that an image is not there for the architecture that was asked for.
+type PlatformError struct {
+	Ref  string
+	Want string   // "linux/arm64"
+	Have []string // sorted; what the image is there for
+}
+
+func (e *PlatformError) Error() string {
+	return fmt.Sprintf("%s is not there for %s; it is there for: %s", e.Ref, e.Want, strings.Join(e.Have, ", "))
+}
+
+// errPlain refuses credentials and content in the clear.
+var errPlain = errors.New("plain HTTP is allowed only for loopback addresses and with --insecure-registry")
+
+// said replaces the text of an error, whose own text may hold a URL with a token, and keeps the error for errors.As.
+type said struct {
+	text string
+	err  error
+}
+
+func (e *said) Error() string { return e.text }
+func (e *said) Unwrap() error { return e.err }
+
+// itemError says which blob or manifest an error is about.
+type itemError struct {
+	item string
+	err  error
+}
+
+func (e *itemError) Error() string { return e.item + ": " + e.err.Error() }
+func (e *itemError) Unwrap() error { return e.err }
+
+// failure turns whatever went wrong into what the caller of this package gets to see: errors of the context, of content
+// and of this machine as they are, all else as *Error with a text that says what to do and holds no secrets.
+func failure(op, ref, host string, err error) error {
+	var done *Error
+	var mismatch *fetch.MismatchError
+	var platform *PlatformError
+	var file *fs.PathError
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &done), errors.As(err, &platform):
+		return err
+	case errors.As(err, &mismatch), errors.As(err, &file), errors.Is(err, fetch.ErrOffline), errors.Is(err, syscall.ENOSPC),
+		errors.Is(err, context.Canceled):
+		return fmt.Errorf("%s %s: %w", op, ref, err)
+	}
+	return &Error{Op: op, Ref: ref, Host: host, Err: explain(op, host, err)}
+}
+
+// explain finds the words for an error of the network or of a registry.
+func explain(op, host string, err error) error {
+	var answer *StatusError
+	var dns *net.DNSError
+	code, text := status(err), plainText(err)
+	switch {
+	case isCertificate(err):
+		text = "its certificate is not trusted: " + text + "; give the CA that issued it with --ca FILE"
+	case code == http.StatusUnauthorized:
+		text = fmt.Sprintf("not logged in, or no such image (401): run docker login %s or podman login %s", host, host)
+	case code == http.StatusForbidden:
+		text = fmt.Sprintf("the credentials for it do not allow to %s this repository (403): ask its owner, or log in as somebody else", verb(op))
+	case code == http.StatusNotFound && op == "push":
+		text = "it does not take images there (404): check the repository's name and that it exists"
+	case code == http.StatusNotFound:
+		text = "no such image, tag or blob (404): check the name"
+	case code == http.StatusRequestEntityTooLarge:
+		text = "it, or a proxy before it, refuses blobs of this size (413): raise its limit"
+	case errors.Is(err, http.ErrSchemeMismatch):
+		text = "it speaks plain HTTP; if that is intended, allow it with --insecure-registry"
+	case errors.As(err, &dns) && dns.IsNotFound:
+		text = "no such host: check the name"
+	case errors.As(err, &answer):
+		text = answer.Error()
+	}
+	var item *itemError
+	if errors.As(err, &item) {
+		text = item.item + ": " + text
+	}
+	return &said{text: text, err: err}
+}
+
+func verb(op string) string {
+	if op == "push" {
+		return "push to"
+	}
+	return "pull from"
+}
+
+// status is the HTTP status an error stands for, 0 if none.
+func status(err error) int {
+	var own *StatusError
+	var theirs *transport.Error
+	var fetched *fetch.StatusError
+	switch {
+	case errors.As(err, &own):
+		return own.Code
+	case errors.As(err, &theirs):
+		return theirs.StatusCode
+	case errors.As(err, &fetched):
+		return fetched.Code
+	}
+	return 0
+}
+
+func isCertificate(err error) bool {
+	var verification *tls.CertificateVerificationError
+	var authority x509.UnknownAuthorityError
+	var hostname x509.HostnameError
+	return errors.As(err, &verification) || errors.As(err, &authority) || errors.As(err, &hostname)
+}
+
+// plainText is an error's text without URLs, which carry tokens and signatures, and without what a server may have put
+// into it to disturb a terminal.
+func plainText(err error) string {
+	var theirs *transport.Error
+	if errors.As(err, &theirs) {
+		return answerText(theirs)
+	}
+	var item *itemError
+	if errors.As(err, &item) {
+		return plainText(item.err)
+	}
+	var ue *url.Error
+	if errors.As(err, &ue) {
+		return plainText(ue.Err)
+	}
+	text := err.Error()
+	if strings.Contains(text, "no token in bearer response") { // go-containerregistry appends the whole answer
+		text = "its token server sent no token"
+	}
+	return clean(text)
+}
+
+func answerText(e *transport.Error) string {
+	var all []string
+	for _, d := range e.Errors {
+		all = append(all, strings.TrimSpace(string(d.Code)+" "+d.Message))
+	}
+	return (&StatusError{Code: e.StatusCode, Message: clean(strings.Join(all, "; "))}).Error()
+}
+
+// clean makes text of a server fit for a line on a terminal.
+func clean(s string) string {
+	s = strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return ' '
+		}
+		return r
+	}, s)
+	if r := []rune(s); len(r) > 300 {
+		s = string(slices.Concat(r[:300], []rune("...")))
+	}
+	return strings.TrimSpace(s)
+}

@@ -1,0 +1,218 @@
+package registry
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/partial"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+
+	"github.com/driver-container/driver-container/distros/fetch"
+)
+
+// Bounds on documents that are read into memory. Registries themselves accept manifests of up to 4 MiB.
+const (
+	maxManifest = 4 << 20
+	maxConfig   = 8 << 20
+)
+
+// blobs is where the content of an image is.
+type blobs struct {
+	where string // for messages
+	open  func(h v1.Hash) (io.ReadCloser, error)
+}
+
+func storeBlobs(s *fetch.Store) blobs {
+	return blobs{where: "the cache", open: func(h v1.Hash) (io.ReadCloser, error) {
+		if h.Algorithm != "sha256" {
+			return nil, fmt.Errorf("%s: only sha256 is supported", h)
+		}
+		return s.Open(h.Hex)
+	}}
+}
+
+// document reads a manifest or a config, whose size is bounded, and verifies it.
+func (b blobs) document(h v1.Hash, limit int64) (_ []byte, err error) {
+	r, err := b.open(h)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, r.Close()) }()
+	data, err := io.ReadAll(io.LimitReader(r, limit+1))
+	if err != nil {
+		return nil, fmt.Errorf("read %s in %s: %w", h, b.where, err)
+	}
+	if int64(len(data)) > limit {
+		return nil, fmt.Errorf("%s in %s is larger than %d bytes: not a manifest or config", h, b.where, limit)
+	}
+	if sum := sha256.Sum256(data); h.Algorithm != "sha256" || hex.EncodeToString(sum[:]) != h.Hex {
+		return nil, &fetch.MismatchError{
+			URL: b.where + " (" + h.String() + ")", Want: h.Hex, Got: hex.EncodeToString(sum[:]), GotSize: int64(len(data)),
+		}
+	}
+	return data, nil
+}
+
+// image is a v1.Image over blobs. Its documents are in memory and verified; layers are read when asked for.
+type image struct {
+	raw       []byte
+	mediaType types.MediaType
+	manifest  *v1.Manifest
+	rawConfig []byte
+	config    *v1.ConfigFile
+	blobs     blobs
+}
+
+var _ v1.Image = (*image)(nil)
+
+// newImage parses a manifest that was verified before, and reads its config.
+func newImage(raw []byte, b blobs) (*image, error) {
+	m, err := parseManifest(raw)
+	if err != nil {
+		return nil, err
+	}
+	i := &image{raw: raw, mediaType: mediaTypeOf(raw, m.MediaType), manifest: m, blobs: b}
+	if i.rawConfig, err = b.document(m.Config.Digest, maxConfig); err != nil {
+		return nil, fmt.Errorf("read the image config: %w", err)
+	}
+	if i.config, err = v1.ParseConfigFile(bytes.NewReader(i.rawConfig)); err != nil {
+		return nil, fmt.Errorf("the image config %s is malformed: %w", m.Config.Digest, err)
+	}
+	if have, want := len(i.config.RootFS.DiffIDs), len(m.Layers); have != want {
+		return nil, fmt.Errorf("the image config %s lists %d layers, its manifest %d: not a container image", m.Config.Digest, have, want)
+	}
+	return i, nil
+}
+
+func parseManifest(raw []byte) (*v1.Manifest, error) {
+	m, err := v1.ParseManifest(bytes.NewReader(raw))
+	if err != nil {
+		return nil, fmt.Errorf("the image manifest is malformed: %w", err)
+	}
+	for _, d := range append([]v1.Descriptor{m.Config}, m.Layers...) {
+		if d.Digest.Algorithm != "sha256" || d.Size < 0 {
+			return nil, fmt.Errorf("the image manifest is malformed: blob %q of %d bytes (only sha256 is supported)", d.Digest, d.Size)
+		}
+	}
+	for _, d := range m.Layers {
+		if !d.MediaType.IsLayer() || !d.MediaType.IsDistributable() {
+			return nil, fmt.Errorf("the image manifest has a layer of type %q: not a file system layer that can be copied", d.MediaType)
+		}
+	}
+	return m, nil
+}
+
+func (i *image) MediaType() (types.MediaType, error) { return i.mediaType, nil }
+func (i *image) Size() (int64, error)                { return int64(len(i.raw)), nil }
+func (i *image) ConfigName() (v1.Hash, error)        { return i.manifest.Config.Digest, nil }
+func (i *image) ConfigFile() (*v1.ConfigFile, error) { return i.config.DeepCopy(), nil }
+func (i *image) RawConfigFile() ([]byte, error)      { return i.rawConfig, nil }
+func (i *image) Digest() (v1.Hash, error)            { return partial.Digest(i) }
+func (i *image) Manifest() (*v1.Manifest, error)     { return i.manifest.DeepCopy(), nil }
+func (i *image) RawManifest() ([]byte, error)        { return i.raw, nil }
+func (i *image) layer(n int) *layer {
+	return &layer{i.manifest.Layers[n], i.config.RootFS.DiffIDs[n], i.blobs}
+}
+func (i *image) LayerByDiffID(h v1.Hash) (v1.Layer, error) {
+	for n, d := range i.config.RootFS.DiffIDs {
+		if d == h {
+			return i.layer(n), nil
+		}
+	}
+	return nil, fmt.Errorf("the image has no layer with diff ID %s", h)
+}
+
+func (i *image) LayerByDigest(h v1.Hash) (v1.Layer, error) {
+	if h == i.manifest.Config.Digest {
+		return partial.ConfigLayer(i)
+	}
+	for n, d := range i.manifest.Layers {
+		if d.Digest == h {
+			return i.layer(n), nil
+		}
+	}
+	return nil, fmt.Errorf("the image has no layer %s", h)
+}
+
+func (i *image) Layers() ([]v1.Layer, error) {
+	out := make([]v1.Layer, len(i.manifest.Layers))
+	for n := range out {
+		out[n] = i.layer(n)
+	}
+	return out, nil
+}
+
+// layer is one layer of an image.
+type layer struct {
+	desc   v1.Descriptor
+	diffID v1.Hash
+	blobs  blobs
+}
+
+var _ v1.Layer = (*layer)(nil)
+
+func (l *layer) Digest() (v1.Hash, error)            { return l.desc.Digest, nil }
+func (l *layer) DiffID() (v1.Hash, error)            { return l.diffID, nil }
+func (l *layer) Size() (int64, error)                { return l.desc.Size, nil }
+func (l *layer) MediaType() (types.MediaType, error) { return l.desc.MediaType, nil }
+func (l *layer) Descriptor() (*v1.Descriptor, error) { return l.desc.DeepCopy(), nil }
+func (l *layer) Compressed() (io.ReadCloser, error) {
+	r, err := l.blobs.open(l.desc.Digest)
+	if err != nil {
+		return nil, fmt.Errorf("open layer %s in %s: %w", l.desc.Digest, l.blobs.where, err)
+	}
+	return verified(r, l.desc, l.blobs.where), nil
+}
+
+func (l *layer) Uncompressed() (io.ReadCloser, error) {
+	r, err := l.Compressed()
+	if err != nil {
+		return nil, err
+	}
+	out, err := decompress(r)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("unpack layer %s: %w", l.desc.Digest, err), r.Close())
+	}
+	return out, nil
+}
+
+// verifier fails at the end of its content if that is not what the descriptor says.
+type verifier struct {
+	io.ReadCloser
+	desc  v1.Descriptor
+	where string
+	hash  hash.Hash
+	size  int64
+}
+
+func verified(r io.ReadCloser, d v1.Descriptor, where string) *verifier {
+	return &verifier{ReadCloser: r, desc: d, where: where, hash: sha256.New()}
+}
+
+func (v *verifier) Read(p []byte) (int, error) {
+	n, err := v.ReadCloser.Read(p)
+	v.hash.Write(p[:n])
+	v.size += int64(n)
+	if v.size > v.desc.Size || errors.Is(err, io.EOF) {
+		if bad := v.verdict(); bad != nil {
+			return n, bad
+		}
+	}
+	return n, err
+}
+
+func (v *verifier) verdict() error {
+	got := hex.EncodeToString(v.hash.Sum(nil))
+	if v.size == v.desc.Size && got == v.desc.Digest.Hex {
+		return nil
+	}
+	return &fetch.MismatchError{
+		URL: v.where + " (" + v.desc.Digest.String() + ")", Want: v.desc.Digest.Hex, Got: got, WantSize: v.desc.Size, GotSize: v.size,
+	}
+}

@@ -1,0 +1,154 @@
+package registry
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+	"golang.org/x/sync/errgroup"
+)
+
+// layoutVersion is the content of the file oci-layout.
+const layoutVersion = `{"imageLayoutVersion":"1.0.0"}`
+
+// layoutJobs is how many blobs are written at a time: hashing keeps a core busy, a disk wants some company.
+const layoutJobs = 4
+
+// WriteLayout puts an artifact into the OCI layout in dir, under the name tag (annotation org.opencontainers.image.ref.name).
+// The layout is created if it is missing. Blobs that are there and sound are kept, an entry of the same name is replaced,
+// all others stay. Writers of one layout wait for each other. The index is replaced last and as a whole, so that a layout
+// is whole at any moment; on an error or when ctx ends nothing half written is left.
+func WriteLayout(ctx context.Context, dir, tag string, t Artifact) (err error) {
+	all, err := collect(t)
+	if err == nil {
+		err = writeLayout(ctx, dir, tag, all)
+	}
+	if err != nil {
+		return fmt.Errorf("write OCI layout %s: %w", dir, err)
+	}
+	return nil
+}
+
+func writeLayout(ctx context.Context, dir, tag string, all *content) (err error) {
+	store := filepath.Join(dir, "blobs", "sha256")
+	if err := os.MkdirAll(store, 0o755); err != nil { //nolint:gosec // images are for others to read
+		return diskFull(dir, err)
+	}
+	unlock, err := lockDir(ctx, dir)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, unlock()) }()
+	index, err := readIndex(dir)
+	if err != nil {
+		return err
+	}
+	sweepTemp(store, ".")
+	jobs, jctx := errgroup.WithContext(ctx)
+	jobs.SetLimit(layoutJobs)
+	for _, b := range all.blobs {
+		jobs.Go(func() error { return layoutBlob(jctx, store, b) })
+	}
+	if err := jobs.Wait(); err != nil {
+		return err
+	}
+	for _, d := range all.documents {
+		if err := layoutBlob(ctx, store, d.blob()); err != nil {
+			return err
+		}
+	}
+	if err := replaceFile(filepath.Join(dir, "oci-layout"), []byte(layoutVersion)); err != nil {
+		return err
+	}
+	raw, err := json.Marshal(withEntry(index, all.top().desc, tag))
+	if err != nil {
+		return err
+	}
+	return replaceFile(filepath.Join(dir, "index.json"), raw)
+}
+
+// blob is a document as one.
+func (d document) blob() blob {
+	return blob{d.desc, func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(d.raw)), nil }}
+}
+
+// readIndex reads the index of a layout, or begins a new one. A layout of another version is refused rather than damaged.
+func readIndex(dir string) (*v1.IndexManifest, error) {
+	index := &v1.IndexManifest{SchemaVersion: 2, MediaType: types.OCIImageIndex}
+	raw, err := readBounded(filepath.Join(dir, "index.json"), maxManifest)
+	if errors.Is(err, fs.ErrNotExist) {
+		return index, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := json.Unmarshal(raw, index); err != nil {
+		return nil, fmt.Errorf("its index.json is malformed: %w; remove the folder to begin a new layout", err)
+	}
+	if index.SchemaVersion != 2 {
+		return nil, fmt.Errorf("its index.json has schema version %d, want 2; write to another folder", index.SchemaVersion)
+	}
+	return index, nil
+}
+
+// withEntry adds an entry, sorted by name so that the order of builds does not show.
+func withEntry(index *v1.IndexManifest, d v1.Descriptor, tag string) *v1.IndexManifest {
+	out := index.DeepCopy()
+	out.Manifests = slices.DeleteFunc(out.Manifests, func(e v1.Descriptor) bool {
+		name, ok := e.Annotations[refNameAnnotation]
+		return ok && name == tag || !ok && tag == "" && e.Digest == d.Digest
+	})
+	if tag != "" {
+		d.Annotations = map[string]string{refNameAnnotation: tag}
+	}
+	out.Manifests = append(out.Manifests, d)
+	slices.SortStableFunc(out.Manifests, func(a, b v1.Descriptor) int {
+		return bytes.Compare([]byte(a.Annotations[refNameAnnotation]), []byte(b.Annotations[refNameAnnotation]))
+	})
+	return out
+}
+
+// layoutBlob writes a blob unless a sound copy is there.
+func layoutBlob(ctx context.Context, dir string, b blob) error {
+	path := filepath.Join(dir, b.desc.Digest.Hex)
+	if sound(ctx, path, b.desc) {
+		return nil
+	}
+	return writeFile(path, func(w io.Writer) error { return b.copy(ctx, w) })
+}
+
+// sound tells whether a file holds what the descriptor says.
+func sound(ctx context.Context, path string, d v1.Descriptor) bool {
+	fi, err := os.Lstat(path)
+	if err != nil || !fi.Mode().IsRegular() || fi.Size() != d.Size {
+		return false
+	}
+	f, err := os.Open(path) //nolint:gosec // inside the layout
+	if err != nil {
+		return false
+	}
+	v := verified(f, d, path)
+	_, err = copyCtx(ctx, io.Discard, v)
+	return errors.Join(err, v.Close()) == nil
+}
+
+// copy writes a blob and fails if it is not what its descriptor says.
+func (b blob) copy(ctx context.Context, w io.Writer) (err error) {
+	r, err := b.open()
+	if err != nil {
+		return err
+	}
+	v := verified(r, b.desc, "blob")
+	defer func() { err = errors.Join(err, v.Close()) }()
+	_, err = copyCtx(ctx, w, v)
+	return err
+}

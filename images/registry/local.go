@@ -1,0 +1,195 @@
+package registry
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+)
+
+// Annotations that name an entry of a layout's index.
+const (
+	refNameAnnotation        = "org.opencontainers.image.ref.name"
+	containerdNameAnnotation = "io.containerd.image.name" // as docker save and ctr write it beside the one above
+)
+
+// localRef is a reference to an image on this machine.
+type localRef struct {
+	text string // as written
+	kind string // "oci", "oci-archive" or "docker-archive"
+	path string
+	tag  string
+}
+
+// IsLocal tells whether a reference names an image on this machine rather than in a registry.
+func IsLocal(ref string) bool {
+	_, ok := cutLocal(ref)
+	return ok
+}
+
+func cutLocal(text string) (localRef, bool) {
+	kind, rest, ok := strings.Cut(text, ":")
+	if !ok || kind != "oci" && kind != "oci-archive" && kind != "docker-archive" {
+		return localRef{}, false
+	}
+	l := localRef{text: text, kind: kind, path: rest}
+	// Paths and tags may both hold colons, so what exists decides.
+	for end := len(rest); end > 0; end = strings.LastIndexByte(rest[:end], ':') {
+		if _, err := os.Stat(rest[:end]); err == nil {
+			l.path, l.tag = rest[:end], strings.TrimPrefix(rest[end:], ":")
+			break
+		}
+	}
+	return l, true
+}
+
+func (c *Client) localBase(ctx context.Context, l localRef, arch string) (*Base, error) {
+	m, b, err := c.openLocal(ctx, l, arch)
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", l.text, err)
+	}
+	img, err := newImage(m.raw, b)
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", l.text, err)
+	}
+	if err := checkPlatform(l.text, arch, img); err != nil {
+		return nil, err
+	}
+	if l.kind == "oci-archive" {
+		if err := unpackLayers(ctx, img); err != nil {
+			return nil, fmt.Errorf("read %s: %w", l.text, err)
+		}
+		img.blobs = storeBlobs(c.opts.Store)
+	}
+	return &Base{Image: img, Name: l.path, Digest: m.digest}, nil
+}
+
+func (c *Client) localManifest(ctx context.Context, l localRef, arch string) (found, error) {
+	m, _, err := c.openLocal(ctx, l, arch)
+	if err != nil {
+		return found{}, fmt.Errorf("read %s: %w", l.text, err)
+	}
+	return m, nil
+}
+
+// openLocal finds the manifest for linux/arch and the blobs it speaks of.
+func (c *Client) openLocal(ctx context.Context, l localRef, arch string) (found, blobs, error) {
+	switch l.kind {
+	case "oci":
+		index, err := readBounded(filepath.Join(l.path, "index.json"), maxManifest)
+		if err != nil {
+			return found{}, blobs{}, fmt.Errorf("not an OCI layout: %w", err)
+		}
+		b := layoutBlobs(l.path)
+		m, err := chooseEntry(l, arch, index, b)
+		return m, b, err
+	case "oci-archive":
+		a, err := openArchive(l.path)
+		if err != nil {
+			return found{}, blobs{}, err
+		}
+		index, err := a.read("index.json", maxManifest)
+		if err != nil {
+			return found{}, blobs{}, fmt.Errorf("not an OCI archive: %w", err)
+		}
+		b := a.blobs(ctx, c.opts.Store)
+		m, err := chooseEntry(l, arch, index, b)
+		return m, b, err
+	default:
+		a, err := openArchive(l.path)
+		if err != nil {
+			return found{}, blobs{}, err
+		}
+		m, err := a.docker(ctx, c.opts.Store, l.tag)
+		return m, storeBlobs(c.opts.Store), err
+	}
+}
+
+func layoutBlobs(dir string) blobs {
+	return blobs{where: dir, open: func(h v1.Hash) (io.ReadCloser, error) {
+		if h.Algorithm != "sha256" {
+			return nil, fmt.Errorf("%s: only sha256 is supported", h)
+		}
+		return os.Open(filepath.Join(dir, "blobs", "sha256", h.Hex)) //nolint:gosec // a v1.Hash holds hex digits only
+	}}
+}
+
+func readBounded(path string, limit int64) (_ []byte, err error) {
+	f, err := os.Open(path) //nolint:gosec // the user names the file
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	b, err := io.ReadAll(io.LimitReader(f, limit+1))
+	if err == nil && int64(len(b)) > limit {
+		err = fmt.Errorf("%s is larger than %d bytes", path, limit)
+	}
+	return b, err
+}
+
+// chooseEntry finds the entry of a layout's index that is meant, and in it the manifest for linux/arch.
+func chooseEntry(l localRef, arch string, index []byte, b blobs) (found, error) {
+	var doc v1.IndexManifest
+	if err := json.Unmarshal(index, &doc); err != nil {
+		return found{}, fmt.Errorf("index.json is malformed: %w", err)
+	}
+	d, err := entry(l, arch, doc.Manifests)
+	if err != nil {
+		return found{}, err
+	}
+	load := func(h v1.Hash) (found, error) {
+		raw, err := b.document(h, maxManifest)
+		return found{raw, h}, err
+	}
+	top, err := load(d.Digest)
+	if err != nil {
+		return found{}, err
+	}
+	return choose(l.text, arch, top, load)
+}
+
+// entry picks by tag; without a tag, the only entry, or the only one that may be for linux/arch.
+func entry(l localRef, arch string, entries []v1.Descriptor) (v1.Descriptor, error) {
+	var match []v1.Descriptor
+	for _, d := range entries {
+		p := d.Platform
+		switch {
+		case l.tag != "" && !named(d, l.tag):
+		case l.tag == "" && len(entries) > 1 && arch != "" && p != nil && (p.OS != "linux" || p.Architecture != arch):
+		default:
+			match = append(match, d)
+		}
+	}
+	if len(match) == 1 {
+		return match[0], nil
+	}
+	names := []string{}
+	for _, d := range entries {
+		if n := d.Annotations[refNameAnnotation]; n != "" {
+			names = append(names, n)
+		}
+	}
+	slices.Sort(names)
+	switch {
+	case len(match) > 1 && l.tag == "":
+		return v1.Descriptor{}, fmt.Errorf("it holds several images: name one as %s:%s:TAG, of: %s", l.kind, l.path, strings.Join(names, ", "))
+	case len(match) > 1:
+		return v1.Descriptor{}, fmt.Errorf("it holds %d images named %s", len(match), l.tag)
+	case l.tag != "":
+		return v1.Descriptor{}, fmt.Errorf("it holds no image named %s, only: %s: %w", l.tag, strings.Join(names, ", "), fs.ErrNotExist)
+	}
+	return v1.Descriptor{}, fmt.Errorf("it holds no image for linux/%s: %w", arch, fs.ErrNotExist)
+}
+
+func named(d v1.Descriptor, tag string) bool {
+	ref, full := d.Annotations[refNameAnnotation], d.Annotations[containerdNameAnnotation]
+	return tag == ref || tag == full || strings.HasSuffix(full, ":"+tag)
+}

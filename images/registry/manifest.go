@@ -1,0 +1,128 @@
+package registry
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+)
+
+// maxDepth bounds indexes within indexes. One inside another is all that is seen in practice.
+const maxDepth = 4
+
+// acceptable are the types of manifest we can read, for the Accept header.
+var acceptable = strings.Join([]string{
+	string(types.OCIImageIndex), string(types.DockerManifestList), string(types.OCIManifestSchema1), string(types.DockerManifestSchema2),
+}, ", ")
+
+// found is a manifest that was verified: raw has the digest.
+type found struct {
+	raw    []byte
+	digest v1.Hash
+}
+
+// kindOf tells an index from a manifest by what is in it, because the type that a server or a layout states may be absent.
+func kindOf(raw []byte) (index bool, err error) {
+	var doc struct {
+		SchemaVersion int             `json:"schemaVersion"`
+		Manifests     json.RawMessage `json:"manifests"`
+		Layers        json.RawMessage `json:"layers"`
+		Config        json.RawMessage `json:"config"`
+	}
+	if err := json.Unmarshal(raw, &doc); err != nil {
+		return false, fmt.Errorf("the manifest is malformed: %w", err)
+	}
+	switch {
+	case doc.SchemaVersion == 1:
+		return false, errors.New("the manifest has the format of 2015 (schema 1), which is not supported: push the image again with a current tool")
+	case doc.Manifests != nil && doc.Config == nil:
+		return true, nil
+	case doc.Config != nil && doc.Manifests == nil:
+		return false, nil
+	}
+	return false, errors.New("the manifest is malformed: neither an image nor an index")
+}
+
+// mediaTypeOf is the type a manifest states itself, or the one of the standard that leaves it out.
+func mediaTypeOf(raw []byte, stated types.MediaType) types.MediaType {
+	if stated != "" {
+		return stated
+	}
+	if index, err := kindOf(raw); err == nil && index {
+		return types.OCIImageIndex
+	}
+	return types.OCIManifestSchema1
+}
+
+// choose follows indexes down to the manifest for linux/arch. load gets a manifest by its digest. An empty arch stops at
+// the top.
+func choose(ref, arch string, top found, load func(v1.Hash) (found, error)) (found, error) {
+	for range maxDepth {
+		index, err := kindOf(top.raw)
+		if err != nil {
+			return found{}, fmt.Errorf("%s: %w", ref, err)
+		}
+		if !index || arch == "" {
+			return top, nil
+		}
+		var doc v1.IndexManifest
+		if err := json.Unmarshal(top.raw, &doc); err != nil {
+			return found{}, fmt.Errorf("%s: the index is malformed: %w", ref, err)
+		}
+		next, err := pick(ref, arch, doc.Manifests)
+		if err != nil {
+			return found{}, err
+		}
+		if top, err = load(next.Digest); err != nil {
+			return found{}, err
+		}
+	}
+	return found{}, fmt.Errorf("%s: indexes within indexes, more than %d deep", ref, maxDepth)
+}
+
+// pick finds the entry for linux/arch. Of several variants it takes the plainest: every machine runs it.
+func pick(ref, arch string, entries []v1.Descriptor) (v1.Descriptor, error) {
+	var match, nested []v1.Descriptor
+	var have []string
+	for _, d := range entries {
+		switch {
+		case d.MediaType.IsIndex():
+			nested = append(nested, d)
+		case d.Platform == nil || d.Platform.OS == "unknown":
+			// Attestations and the like. An image without a platform cannot be told from them.
+		default:
+			have = append(have, d.Platform.String())
+			if d.Platform.OS == "linux" && d.Platform.Architecture == arch {
+				match = append(match, d)
+			}
+		}
+	}
+	if len(match) == 0 && len(have) == 0 && len(nested) == 1 {
+		return nested[0], nil
+	}
+	if len(match) == 0 {
+		slices.Sort(have)
+		return v1.Descriptor{}, &PlatformError{Ref: ref, Want: "linux/" + arch, Have: slices.Compact(have)}
+	}
+	for _, variant := range []string{"", "v8", "v1"} {
+		for _, d := range match {
+			if d.Platform.Variant == variant {
+				return d, nil
+			}
+		}
+	}
+	return match[0], nil
+}
+
+// checkPlatform refuses a single image of another architecture.
+func checkPlatform(ref, arch string, i *image) error {
+	p := v1.Platform{OS: i.config.OS, Architecture: i.config.Architecture}
+	if (p.OS == "" || p.OS == "linux") && p.Architecture == arch {
+		return nil
+	}
+	return &PlatformError{Ref: ref, Want: "linux/" + arch, Have: []string{p.String()}}
+}

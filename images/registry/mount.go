@@ -1,0 +1,106 @@
+package registry
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+	"slices"
+	"time"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+)
+
+// blob makes sure that the repository has a blob.
+func (p *push) blob(ctx context.Context, b blob) error {
+	there, err := p.hasBlob(ctx, b.desc.Digest)
+	if err == nil && there {
+		p.count(b, Exists)
+		return nil
+	}
+	if err != nil {
+		return &itemError{"blob " + b.desc.Digest.String(), err}
+	}
+	location, mounted, err := p.mount(ctx, b.desc.Digest)
+	if err == nil && mounted {
+		p.count(b, Mounted)
+		return nil
+	}
+	if err == nil {
+		err = p.upload(ctx, b, location)
+	}
+	if err != nil {
+		return &itemError{"blob " + b.desc.Digest.String(), err}
+	}
+	p.count(b, Done)
+	p.remember(b.desc.Digest, p.ref.repo.Name())
+	return nil
+}
+
+// send does a request without a blob in it and checks the status of its answer, whose body is closed.
+func (p *push) send(ctx context.Context, method, to string, codes ...int) (resp *http.Response, err error) {
+	err = p.try(ctx, p.opts.Attempts, requestTimeout, func(ctx context.Context) error {
+		resp, err = p.request(ctx, method, to, codes...)
+		return err
+	})
+	return resp, err
+}
+
+func (p *push) request(ctx context.Context, method, to string, codes ...int) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, method, to, http.NoBody)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := p.s.http.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	return resp, errors.Join(check(resp, codes...), resp.Body.Close())
+}
+
+func (p *push) hasBlob(ctx context.Context, h v1.Hash) (bool, error) {
+	resp, err := p.send(ctx, http.MethodHead, p.s.url("blobs", h.String()), http.StatusOK, http.StatusNotFound)
+	return err == nil && resp.StatusCode == http.StatusOK, err
+}
+
+// mount asks the registry to take the blob from another repository. A registry that does not want to begins an upload
+// instead, whose location is then returned. Whatever it answers is no error: the blob can be uploaded.
+func (p *push) mount(ctx context.Context, h v1.Hash) (location string, mounted bool, err error) {
+	for _, from := range p.sources(h) {
+		if location != "" {
+			p.abandon(ctx, location, requestTimeout)
+			location = ""
+		}
+		q := url.Values{"mount": {h.String()}, "from": {from}}
+		resp, err := p.send(ctx, http.MethodPost, p.s.url("blobs", "uploads/")+"?"+q.Encode(), http.StatusCreated, http.StatusAccepted)
+		switch {
+		case ctx.Err() != nil:
+			return "", false, context.Cause(ctx)
+		case err != nil && status(err) == 0:
+			return "", false, err
+		case err != nil:
+			continue
+		case resp.StatusCode == http.StatusCreated:
+			return "", true, nil
+		}
+		location, _ = nextLocation(resp, "")
+	}
+	return location, false, nil
+}
+
+// sources are the repositories to mount a blob from: the one it came from if that is known.
+func (p *push) sources(h v1.Hash) []string {
+	if o, err := parseReference(p.origin(h), p.opts.Insecure); err == nil && o.repo.RegistryStr() == p.ref.repo.RegistryStr() &&
+		slices.Contains(p.base, o.repo.RepositoryStr()) {
+		return []string{o.repo.RepositoryStr()}
+	}
+	return p.from
+}
+
+// abandon tells the registry that an upload will not go on. If that fails the registry forgets it some day by itself.
+func (p *push) abandon(ctx context.Context, location string, limit time.Duration) {
+	_ = once(ctx, limit, func(ctx context.Context) error {
+		_, err := p.request(ctx, http.MethodDelete, location, http.StatusNoContent)
+		return err
+	})
+}

@@ -1,0 +1,134 @@
+package registry
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+)
+
+// ErrNotForDocker says that an artifact cannot be written as docker-archive; the text says why and what to do.
+var ErrNotForDocker = errors.New("a docker-archive cannot hold it")
+
+// WriteOCIArchive writes an artifact as a tar of an OCI layout with one entry named tag. The same artifact and tag give
+// the same bytes. The file appears when it is complete; on an error or when ctx ends nothing is left.
+func WriteOCIArchive(ctx context.Context, file, tag string, t Artifact) error {
+	all, err := collect(t)
+	if err != nil {
+		return fmt.Errorf("write OCI archive %s: %w", file, err)
+	}
+	index := withEntry(&v1.IndexManifest{SchemaVersion: 2, MediaType: types.OCIImageIndex}, all.top().desc, tag)
+	raw, err := json.Marshal(index)
+	if err != nil {
+		return fmt.Errorf("write OCI archive %s: %w", file, err)
+	}
+	files := []tarFile{inline("index.json", raw), inline("oci-layout", []byte(layoutVersion))}
+	for _, b := range all.blobs {
+		files = append(files, tarFile{"blobs/sha256/" + b.desc.Digest.Hex, b})
+	}
+	for _, d := range all.documents {
+		files = append(files, tarFile{"blobs/sha256/" + d.desc.Digest.Hex, d.blob()})
+	}
+	if err := writeTar(ctx, file, files); err != nil {
+		return fmt.Errorf("write OCI archive %s: %w", file, err)
+	}
+	return nil
+}
+
+// WriteDockerArchive writes an image as `docker save` does, for `docker load`; ref (repository:tag) is the name it will
+// have there. An index is taken if it has one image. Layers must be gzip or uncompressed: docker does not load others
+// from such archives, and then, as for several images, the error is ErrNotForDocker.
+func WriteDockerArchive(ctx context.Context, file, ref string, t Artifact) error {
+	fail := func(err error) error { return fmt.Errorf("write docker-archive %s: %w", file, err) }
+	tag, err := name.NewTag(ref)
+	if err != nil {
+		return fail(fmt.Errorf("%q is not repository:tag: %w", ref, err))
+	}
+	all, err := collect(t)
+	if err != nil {
+		return fail(err)
+	}
+	if all.images != 1 {
+		return fail(fmt.Errorf("%w: it takes one image, this index has %d; name one architecture, or write an oci-archive", ErrNotForDocker, all.images))
+	}
+	m, err := v1.ParseManifest(bytes.NewReader(all.image().raw))
+	if err != nil {
+		return fail(err)
+	}
+	e := dockerEntry{Config: m.Config.Digest.Hex + ".json", RepoTags: []string{dockerName(tag)}, Layers: []string{}}
+	files := []tarFile{}
+	for _, b := range all.blobs {
+		switch {
+		case b.desc.Digest == m.Config.Digest:
+			files = append(files, tarFile{e.Config, b})
+		case b.desc.MediaType == types.OCILayerZStd:
+			return fail(fmt.Errorf("%w: layer %s is zstd; build with --compression gzip, or write an oci-archive", ErrNotForDocker, b.desc.Digest))
+		default:
+			files = append(files, tarFile{layerFile(b.desc), b})
+		}
+	}
+	for _, d := range m.Layers {
+		e.Layers = append(e.Layers, layerFile(d))
+	}
+	raw, err := json.Marshal([]dockerEntry{e})
+	if err != nil {
+		return fail(err)
+	}
+	if err := writeTar(ctx, file, append(files, inline("manifest.json", raw))); err != nil {
+		return fail(err)
+	}
+	return nil
+}
+
+// image is the first manifest that is not an index; documents that indexes name come before them.
+func (c *content) image() document { return c.documents[0] }
+
+func layerFile(d v1.Descriptor) string {
+	if d.MediaType == types.OCIUncompressedLayer || d.MediaType == types.DockerUncompressedLayer {
+		return d.Digest.Hex + ".tar"
+	}
+	return d.Digest.Hex + ".tar.gz"
+}
+
+// dockerName is the name as docker shows it: without its own registry.
+func dockerName(t name.Tag) string {
+	s := strings.TrimPrefix(t.Name(), name.DefaultRegistry+"/")
+	return strings.TrimPrefix(s, "library/")
+}
+
+// tarFile is a member of an archive to write.
+type tarFile struct {
+	name string
+	blob
+}
+
+func inline(name string, raw []byte) tarFile {
+	d := document{raw: raw, desc: v1.Descriptor{Size: int64(len(raw)), Digest: hashOf(raw)}}
+	return tarFile{name, d.blob()}
+}
+
+// writeTar writes members sorted by name, with times, owners and modes that say nothing.
+func writeTar(ctx context.Context, file string, members []tarFile) error {
+	slices.SortFunc(members, func(a, b tarFile) int { return strings.Compare(a.name, b.name) })
+	return writeFile(file, func(w io.Writer) error {
+		tw := tar.NewWriter(w)
+		for _, m := range members {
+			if err := tw.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: m.name, Size: m.desc.Size, Mode: 0o644}); err != nil {
+				return err
+			}
+			if err := m.copy(ctx, tw); err != nil {
+				return fmt.Errorf("%s: %w", m.name, err)
+			}
+		}
+		return tw.Close()
+	})
+}

@@ -1,0 +1,148 @@
+package registry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/driver-container/driver-container/distros/fetch"
+)
+
+// Base is an image to build upon: all of its content is on this machine.
+type Base struct {
+	Image  v1.Image
+	Name   string  // repository:tag in full, without a digest; the path for local sources
+	Digest v1.Hash // of the manifest for the architecture
+}
+
+// pull is one image being pulled. The endpoint that had its manifest is asked first for all else.
+type pull struct {
+	*Client
+	op        string
+	ref       reference
+	endpoints []endpoint
+}
+
+func (c *Client) newPull(op, text string) (*pull, error) {
+	r, err := parseReference(text, c.opts.Insecure)
+	if err != nil {
+		return nil, err
+	}
+	return &pull{Client: c, op: op, ref: r, endpoints: c.endpoints(r.repo)}, nil
+}
+
+// each asks one endpoint after the other until one delivers. Mirrors get two tries only: there is somebody else to ask.
+func (p *pull) each(ctx context.Context, f func(s *session, attempts int) error) (served int, err error) {
+	var missed error // what mirrors said
+	for n, e := range p.endpoints {
+		attempts := p.opts.Attempts
+		if n < len(p.endpoints)-1 {
+			attempts = min(attempts, 2)
+		}
+		s, err := p.session(ctx, e, attempts, transport.PullScope)
+		if err == nil {
+			err = f(s, attempts)
+		}
+		if err == nil {
+			return n, nil
+		}
+		err = failure(p.op, p.ref.text, e.repo.RegistryStr(), err)
+		var remote *Error
+		var mismatch *fetch.MismatchError
+		if ctx.Err() != nil || !errors.As(err, &remote) && !errors.As(err, &mismatch) {
+			return 0, err
+		}
+		if missed == nil {
+			missed = err
+		} else {
+			missed = fmt.Errorf("%w (tried before: %w)", err, missed)
+		}
+	}
+	return 0, missed
+}
+
+// Base gets an image for linux/arch from a registry (REF with a tag, a digest or both: then the digest counts) or from
+// this machine (oci:DIR[:TAG], oci-archive:FILE[:TAG], docker-archive:FILE[:TAG]). When it returns, all layers are here.
+// Errors: *Error, *PlatformError, *fetch.MismatchError, fetch.ErrOffline.
+func (c *Client) Base(ctx context.Context, ref, arch string) (*Base, error) {
+	if local, ok := cutLocal(ref); ok {
+		return c.localBase(ctx, local, arch)
+	}
+	p, err := c.newPull("pull", ref)
+	if err != nil {
+		return nil, err
+	}
+	m, err := p.manifest(ctx, arch)
+	if err != nil {
+		return nil, err
+	}
+	manifest, err := parseManifest(m.raw)
+	if err != nil {
+		return nil, fmt.Errorf("pull %s: %w", ref, err)
+	}
+	if manifest.Config.Size > maxConfig {
+		return nil, fmt.Errorf("pull %s: its config is larger than %d bytes", ref, maxConfig)
+	}
+	if err := p.blob(ctx, manifest.Config); err != nil {
+		return nil, err
+	}
+	img, err := newImage(m.raw, storeBlobs(c.opts.Store))
+	if err != nil {
+		return nil, fmt.Errorf("pull %s: %w", ref, err)
+	}
+	if err := checkPlatform(ref, arch, img); err != nil {
+		return nil, err
+	}
+	jobs, ctx := errgroup.WithContext(ctx)
+	jobs.SetLimit(c.opts.Jobs)
+	seen := map[v1.Hash]bool{}
+	for _, d := range manifest.Layers {
+		if seen[d.Digest] {
+			continue
+		}
+		seen[d.Digest] = true
+		jobs.Go(func() error { return p.blob(ctx, d) })
+	}
+	if err := jobs.Wait(); err != nil {
+		return nil, err
+	}
+	return &Base{Image: img, Name: p.ref.canonical(), Digest: m.digest}, nil
+}
+
+// blob brings a blob into the store. Verification, resuming and other processes are fetch's business.
+func (p *pull) blob(ctx context.Context, d v1.Descriptor) error {
+	p.remember(d.Digest, p.ref.repo.Name())
+	event := Event{Op: p.op, Ref: p.ref.text, Name: d.Digest.String(), Total: d.Size}
+	if f, err := p.opts.Store.Open(d.Digest.Hex); err == nil {
+		fi, err := f.Stat()
+		if err := errors.Join(err, f.Close()); err != nil {
+			return fmt.Errorf("pull %s: %w", p.ref.text, err)
+		}
+		if fi.Size() == d.Size {
+			event.Current, event.State = d.Size, Exists
+			p.report(event)
+			return nil
+		}
+	}
+	if p.opts.Offline {
+		return p.offline()
+	}
+	_, err := p.each(ctx, func(s *session, attempts int) error {
+		get := fetch.Client{Store: p.opts.Store, HTTP: s.http, Attempts: attempts, Backoff: p.opts.Backoff}
+		file := fetch.File{URL: s.url("blobs", d.Digest.String()), SHA256: d.Digest.Hex, Size: d.Size}
+		_, _, err := get.Get(ctx, file, func(done, _ int64) {
+			event.Current = done
+			p.report(event)
+		})
+		return err
+	})
+	if err == nil {
+		event.Current, event.State = d.Size, Done
+		p.report(event)
+	}
+	return err
+}

@@ -1,0 +1,140 @@
+package registry
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
+
+	"github.com/driver-container/driver-container/distros/fetch"
+)
+
+// Stats count what a push did with the blobs (layers and configs) of an artifact.
+type Stats struct {
+	Uploaded int   // sent
+	Mounted  int   // taken by the registry from another of its repositories
+	Existing int   // there before
+	Bytes    int64 // of blobs, sent over the network; what had to be sent twice counts twice
+}
+
+// push is one artifact on its way into one repository.
+type push struct {
+	*Client
+	ref  reference
+	s    *session
+	from []string // repositories of the same registry to try mounts from, for blobs of unknown origin
+	base []string // from, and those that blobs are known to be from
+
+	mu    sync.Mutex
+	stats Stats
+}
+
+// Push sends an image or an index to ref (repository:tag, or repository@digest), and makes further tags of the same
+// repository name it as well. Blobs go first, each looked for, then mounted from another repository, then uploaded and
+// resumed where that breaks off; then the manifests that an index names; then the tags. A tag is moved only when all of
+// its content is there. An artifact that is there under all its names costs one request each.
+// Errors: *Error, *fetch.MismatchError when a blob is not what its digest says.
+func (c *Client) Push(ctx context.Context, ref string, t Artifact, tags ...string) (v1.Hash, Stats, error) {
+	r, err := parseReference(ref, c.opts.Insecure)
+	if err != nil {
+		return v1.Hash{}, Stats{}, err
+	}
+	all, err := collect(t)
+	if err != nil {
+		return v1.Hash{}, Stats{}, fmt.Errorf("push %s: %w", ref, err)
+	}
+	names, err := targets(r, all.top().desc.Digest, tags)
+	if err != nil {
+		return v1.Hash{}, Stats{}, err
+	}
+	if c.opts.Offline {
+		return v1.Hash{}, Stats{}, fmt.Errorf("push %s: %w", ref, fetch.ErrOffline)
+	}
+	p := &push{Client: c, ref: r}
+	p.candidates(all)
+	if err := p.run(ctx, all, names); err != nil {
+		return v1.Hash{}, p.stats, failure("push", ref, r.repo.RegistryStr(), err)
+	}
+	return all.top().desc.Digest, p.stats, nil
+}
+
+// targets lists the tags to move, or the digest when the reference has no tag.
+func targets(r reference, digest v1.Hash, tags []string) ([]string, error) {
+	if r.digest != (v1.Hash{}) && r.digest != digest {
+		return nil, fmt.Errorf("push %s: the image's digest is %s: push to a tag", r.text, digest)
+	}
+	names := []string{}
+	if r.tag != "" {
+		names = append(names, r.tag)
+	}
+	for _, t := range tags {
+		if _, err := parseReference(r.repo.Name()+":"+t, false); err != nil {
+			return nil, fmt.Errorf("push %s: %q is not a tag: %w", r.text, t, err)
+		}
+		names = append(names, t)
+	}
+	if len(names) == 0 {
+		names = append(names, digest.String())
+	}
+	slices.Sort(names[1:])
+	return slices.Compact(names), nil
+}
+
+// candidates finds the repositories of the same registry that blobs may be mounted from.
+func (p *push) candidates(all *content) {
+	add := func(list *[]string, repository string) {
+		r, err := parseReference(repository, p.opts.Insecure)
+		if err != nil || r.repo.RegistryStr() != p.ref.repo.RegistryStr() || r.repo.RepositoryStr() == p.ref.repo.RepositoryStr() {
+			return
+		}
+		if s := r.repo.RepositoryStr(); !slices.Contains(*list, s) {
+			*list = append(*list, s)
+		}
+	}
+	for _, name := range all.bases {
+		add(&p.from, name)
+	}
+	for _, name := range p.opts.MountFrom {
+		add(&p.from, name)
+	}
+	p.base = slices.Clone(p.from)
+	for _, b := range all.blobs {
+		if o := p.origin(b.desc.Digest); o != "" {
+			add(&p.base, o)
+		}
+	}
+}
+
+func (p *push) run(ctx context.Context, all *content, names []string) (err error) {
+	p.s, err = p.session(ctx, endpoint{repo: p.ref.repo}, p.opts.Attempts, transport.PushScope, p.base...)
+	if err != nil {
+		return err
+	}
+	top := all.top()
+	missing, err := p.missing(ctx, top, names)
+	if err != nil {
+		return err
+	}
+	if len(missing) == 0 {
+		p.unchanged(all, names)
+		return nil
+	}
+	there, err := p.there(ctx, top.desc.Digest.String(), top)
+	if err != nil {
+		return err
+	}
+	if there {
+		p.unchanged(all, nil)
+	} else if err := p.content(ctx, all); err != nil {
+		return err
+	}
+	for _, name := range missing {
+		if err := p.document(ctx, name, top); err != nil {
+			return err
+		}
+	}
+	return nil
+}

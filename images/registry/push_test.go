@@ -1,0 +1,332 @@
+package registry
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+
+	"github.com/driver-container/driver-container/distros/fetch"
+)
+
+func TestPushSendsOnlyWhatIsMissing(t *testing.T) {
+	t.Parallel()
+	f := newFake(t)
+	ref := f.host() + "/team/driver:a"
+	img := makeImage(t, "amd64", 1000, "one", "two")
+	if got, want := mustPush(t, ref, img, "b"), (Stats{Uploaded: 3, Bytes: f.taken}); got != want || f.taken == 0 {
+		t.Errorf("first push: %+v; want %+v", got, want)
+	}
+	f.forget()
+	if got, want := mustPush(t, ref, img, "b"), (Stats{Existing: 3}); got != want {
+		t.Errorf("second push: %+v; want %+v", got, want)
+	}
+	want := []string{"GET /v2/", "HEAD /v2/team/driver/manifests/a", "HEAD /v2/team/driver/manifests/b"}
+	if diff := cmp.Diff(want, slices.Compact(f.log)); diff != "" {
+		t.Errorf("requests of the second push (-want +got):\n%s", diff)
+	}
+	f.forget()
+	if got, want := mustPush(t, f.host()+"/team/driver:c", img), (Stats{Existing: 3}); got != want {
+		t.Errorf("another tag: %+v; want %+v", got, want)
+	}
+	if n := f.count("", "/blobs/"); n != 0 {
+		t.Errorf("another tag: %d requests about blobs; want none", n)
+	}
+	f.forget()
+	more := makeImage(t, "amd64", 1000, "one", "two", "three")
+	if got := mustPush(t, ref, more); got.Existing != 2 || got.Uploaded != 2 {
+		t.Errorf("one layer more: %+v; want 2 existing, 2 uploaded", got)
+	}
+}
+
+func TestPushIndex(t *testing.T) {
+	t.Parallel()
+	f := newFake(t)
+	amd, arm := makeImage(t, "amd64", 1000, "shared", "amd"), makeImage(t, "arm64", 1000, "shared", "arm")
+	index := makeIndex(t, amd, arm)
+	ref := f.host() + "/team/driver:1-os"
+	if got := mustPush(t, ref, index); got.Uploaded != 5 {
+		t.Errorf("Push(index) = %+v; want 5 uploaded: the shared layer once", got)
+	}
+	puts := []string{}
+	for _, line := range f.log {
+		if strings.HasPrefix(line, "PUT") && strings.Contains(line, "/manifests/") {
+			puts = append(puts, line[strings.LastIndex(line, "/")+1:])
+		}
+	}
+	if diff := cmp.Diff([]string{digestOf(t, amd).String(), digestOf(t, arm).String(), "1-os"}, puts); diff != "" {
+		t.Errorf("order of manifests (-want +got):\n%s", diff)
+	}
+	c := client(t)
+	for arch, want := range map[string]v1.Image{"amd64": amd, "arm64": arm} {
+		got, err := c.Base(t.Context(), ref, arch)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got.Digest != digestOf(t, want) || digestOf(t, got.Image) != got.Digest {
+			t.Errorf("Base(%s) has digest %s; want %s", arch, got.Digest, digestOf(t, want))
+		}
+		sameLayers(t, got.Image, want)
+	}
+	_, err := c.Base(t.Context(), ref, "riscv64")
+	want := &PlatformError{Ref: ref, Want: "linux/riscv64", Have: []string{"linux/amd64", "linux/arm64"}}
+	if diff := cmp.Diff(want, errorAs[*PlatformError](t, err)); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestPushMounts(t *testing.T) {
+	t.Parallel()
+	f := newFake(t)
+	base := makeImage(t, "amd64", 1000, "one", "two")
+	mustPush(t, f.host()+"/library/debian:12", base)
+	named := func(name string) v1.Image {
+		img, ok := mutate.Annotations(base, map[string]string{baseNameAnnotation: name}).(v1.Image)
+		if !ok {
+			t.Fatal("not an image")
+		}
+		return img
+	}
+	tests := []struct {
+		name  string
+		img   v1.Image
+		from  []string
+		pull  bool
+		want  Stats
+		posts int
+	}{
+		{"pulled", base, nil, true, Stats{Mounted: 3}, 3},
+		{"annotation", named(f.host() + "/library/debian:12"), nil, false, Stats{Mounted: 3}, 3},
+		{"options", base, []string{f.host() + "/library/none", "elsewhere.example/x", f.host() + "/library/debian"}, false, Stats{Mounted: 3}, 6},
+		{"annotation of another registry", named("docker.io/library/debian:12"), nil, false, Stats{Uploaded: 3}, 3},
+	}
+	for i, tc := range tests {
+		f.forget()
+		c := client(t, func(o *Options) { o.MountFrom = tc.from })
+		if tc.pull {
+			if _, err := c.Base(t.Context(), f.host()+"/library/debian:12", "amd64"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		_, got, err := c.Push(t.Context(), f.host()+"/team/"+string(rune('a'+i))+":x", tc.img)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got.Bytes = 0
+		if got != tc.want || f.count("POST", "") != tc.posts {
+			t.Errorf("%s: %+v with %d POST; want %+v with %d", tc.name, got, f.count("POST", ""), tc.want, tc.posts)
+		}
+		if len(f.uploads) != 0 {
+			t.Errorf("%s: %d uploads were left open", tc.name, len(f.uploads))
+		}
+	}
+}
+
+// The connection breaks in the middle of a layer: the second request sends only what the first did not bring.
+func TestPushResumes(t *testing.T) {
+	t.Parallel()
+	f := newFake(t)
+	img := makeImage(t, "amd64", 3<<20, "big")
+	var once sync.Once
+	var first int64
+	f.failing(func(w http.ResponseWriter, r *http.Request) (handled bool) {
+		if r.Method == http.MethodPatch && r.ContentLength > 1<<20 {
+			once.Do(func() {
+				handled = true
+				b, err := io.ReadAll(io.LimitReader(r.Body, 2<<20))
+				if err != nil {
+					t.Error(err)
+				}
+				id := r.URL.Path[strings.LastIndex(r.URL.Path, "/")+1:]
+				f.mu.Lock()
+				f.uploads[id], first = b, int64(len(b))
+				f.mu.Unlock()
+				cut(w)
+			})
+		}
+		return handled
+	})
+	mustPush(t, f.host()+"/x:1", img)
+	m, err := img.Manifest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if all := m.Layers[0].Size + m.Config.Size; first != 2<<20 || f.taken != all-first {
+		t.Errorf("the registry took %d + %d bytes; want 2 MiB and the rest of %d", first, f.taken, all)
+	}
+	if n := f.count("POST", ""); n != 2 {
+		t.Errorf("%d uploads were begun; want 2, for layer and config", n)
+	}
+}
+
+// A registry that forgets the upload (as Docker's does) gets it from the start.
+func TestPushBeginsAgain(t *testing.T) {
+	t.Parallel()
+	f := newFake(t)
+	var patches int
+	f.failing(func(w http.ResponseWriter, r *http.Request) bool {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		if r.Method != http.MethodPatch || patches == 2 {
+			return false
+		}
+		patches++
+		delete(f.uploads, r.URL.Path[strings.LastIndex(r.URL.Path, "/")+1:])
+		cut(w)
+		return true
+	})
+	if got := mustPush(t, f.host()+"/x:1", makeImage(t, "amd64", 100000, "one")); got.Uploaded != 2 {
+		t.Errorf("Push = %+v; want 2 uploaded", got)
+	}
+}
+
+// The answer to the last request is lost: the blob is there, nothing is sent again.
+func TestPushLostAnswer(t *testing.T) {
+	t.Parallel()
+	f := newFake(t)
+	var lost int
+	f.failing(func(w http.ResponseWriter, r *http.Request) bool {
+		if r.Method != http.MethodPut || !strings.Contains(r.URL.Path, "/blobs/uploads/") {
+			return false
+		}
+		f.mu.Lock()
+		lost++
+		f.mu.Unlock()
+		id := r.URL.Path[strings.LastIndex(r.URL.Path, "/")+1:]
+		rec := &discard{header: http.Header{}}
+		f.upload(rec, r, "x", id)
+		cut(w)
+		return true
+	})
+	img := makeImage(t, "amd64", 1000, "one")
+	got := mustPush(t, f.host()+"/x:1", img)
+	if got.Uploaded != 2 || lost != 2 || f.count("PATCH", "") != 2 {
+		t.Errorf("Push = %+v with %d PATCH and %d lost answers; want 2 of each", got, f.count("PATCH", ""), lost)
+	}
+}
+
+type discard struct{ header http.Header }
+
+func (d *discard) Header() http.Header         { return d.header }
+func (d *discard) Write(p []byte) (int, error) { return len(p), nil }
+func (d *discard) WriteHeader(int)             {}
+
+func TestPushKeepsTheTagUntilAllIsThere(t *testing.T) {
+	t.Parallel()
+	f := newFake(t)
+	ref := f.host() + "/x:1"
+	old := makeImage(t, "amd64", 1000, "old")
+	mustPush(t, ref, old)
+	f.failing(func(w http.ResponseWriter, r *http.Request) bool {
+		if r.Method == http.MethodPatch && r.ContentLength > 1000 {
+			http.Error(w, "", http.StatusInternalServerError)
+			return true
+		}
+		return false
+	})
+	index := makeIndex(t, makeImage(t, "amd64", 2000, "new"), makeImage(t, "arm64", 500, "new"))
+	_, _, err := client(t).Push(t.Context(), ref, index)
+	e := errorAs[*Error](t, err)
+	if e.Host != f.host() || e.Op != "push" || !strings.Contains(err.Error(), "blob sha256:") || !strings.Contains(err.Error(), "500") {
+		t.Errorf("error %q does not name host, blob and status", err)
+	}
+	if n := f.count("PUT", "/manifests/"); n != 1 {
+		t.Errorf("%d manifests were put; want the old one only", n)
+	}
+	got, err := client(t).Resolve(t.Context(), ref, "")
+	if err != nil || got != digestOf(t, old) {
+		t.Errorf("the tag is %s, %v; want the old image", got, err)
+	}
+}
+
+// A layer whose bytes are not what its digest says is never committed.
+func TestPushDamagedLayer(t *testing.T) {
+	t.Parallel()
+	f := newFake(t)
+	img := makeImage(t, "amd64", 1000, "one")
+	if err := WriteLayout(t.Context(), t.TempDir(), "x", img); err != nil {
+		t.Fatal(err)
+	}
+	_, _, err := client(t).Push(t.Context(), f.host()+"/x:1", damaged{img})
+	errorAs[*fetch.MismatchError](t, err)
+	if errors.Is(err, fetch.ErrUnreachable) {
+		t.Errorf("%v is of the network; want of the content", err)
+	}
+	if f.count("PUT", "") > 1 { // the config may have been quicker
+		t.Error("the registry was told that the layer is complete")
+	}
+}
+
+// damaged is an image whose layers have one wrong byte.
+type damaged struct{ v1.Image }
+
+func (d damaged) LayerByDigest(h v1.Hash) (v1.Layer, error) {
+	l, err := d.Image.LayerByDigest(h)
+	return damagedLayer{l}, err
+}
+
+type damagedLayer struct{ v1.Layer }
+
+func (d damagedLayer) Compressed() (io.ReadCloser, error) {
+	r, err := d.Layer.Compressed()
+	if err != nil {
+		return nil, err
+	}
+	b, err := io.ReadAll(r)
+	b[len(b)/2] ^= 1
+	return io.NopCloser(bytes.NewReader(b)), err
+}
+
+func TestPushCancelled(t *testing.T) {
+	t.Parallel()
+	f := newFake(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	f.failing(func(_ http.ResponseWriter, r *http.Request) bool {
+		if r.Method == http.MethodPatch {
+			cancel()
+			<-r.Context().Done()
+			return true
+		}
+		return false
+	})
+	start := time.Now()
+	_, _, err := client(t).Push(ctx, f.host()+"/x:1", makeImage(t, "amd64", 8<<20, "one"))
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("Push = %v; want context.Canceled", err)
+	}
+	if d := time.Since(start); d > 3*time.Second {
+		t.Errorf("stopping took %v", d)
+	}
+}
+
+func TestPushTargets(t *testing.T) {
+	t.Parallel()
+	img := makeImage(t, "amd64", 10, "one")
+	digest := digestOf(t, img)
+	f := newFake(t)
+	if _, _, err := client(t).Push(t.Context(), f.host()+"/x@"+digest.String(), img); err != nil {
+		t.Errorf("push by digest: %v", err)
+	}
+	for _, ref := range []string{f.host() + "/x@sha256:" + strings.Repeat("0", 64), f.host() + "/X:1", f.host() + "/x:bad tag", ""} {
+		if _, _, err := client(t).Push(t.Context(), ref, img); err == nil {
+			t.Errorf("Push(%q) was accepted", ref)
+		}
+	}
+	if _, _, err := client(t).Push(t.Context(), f.host()+"/x:1", img, "no/tag"); err == nil {
+		t.Error("tag no/tag was accepted")
+	}
+	offline := client(t, func(o *Options) { o.Offline = true })
+	if _, _, err := offline.Push(t.Context(), f.host()+"/x:1", img); !errors.Is(err, fetch.ErrOffline) {
+		t.Errorf("offline push: %v; want ErrOffline", err)
+	}
+}

@@ -1,0 +1,123 @@
+package registry
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+)
+
+// reference is an image in a registry, as people write it: [host/]path[:tag][@digest].
+type reference struct {
+	text   string // as written
+	repo   name.Repository
+	tag    string  // "" when only a digest was given
+	digest v1.Hash // zero when only a tag was given
+}
+
+func parseReference(text string, insecure bool) (reference, error) {
+	r := reference{text: text}
+	var opts []name.Option
+	if insecure {
+		opts = append(opts, name.Insecure)
+	}
+	before, digest, pinned := strings.Cut(text, "@")
+	if pinned {
+		d, err := name.NewDigest(text, opts...)
+		if err != nil {
+			return r, fmt.Errorf("%q is not an image reference: %w", text, err)
+		}
+		if r.digest, err = v1.NewHash(digest); err != nil || r.digest.Algorithm != "sha256" {
+			return r, fmt.Errorf("%q is not an image reference: its digest must be sha256 and 64 hex digits", text)
+		}
+		r.repo = d.Context()
+		if !strings.Contains(before[strings.LastIndex(before, "/")+1:], ":") {
+			return r, nil
+		}
+	}
+	t, err := name.NewTag(before, opts...)
+	if err != nil {
+		return r, fmt.Errorf("%q is not an image reference: %w", text, err)
+	}
+	r.repo, r.tag = t.Context(), t.TagStr()
+	return r, nil
+}
+
+// canonical is repository:tag in full, with the name that people use for Docker's registry.
+func (r reference) canonical() string {
+	s := r.repo.Name()
+	if rest, ok := strings.CutPrefix(s, name.DefaultRegistry+"/"); ok {
+		s = "docker.io/" + rest
+	}
+	if r.tag != "" {
+		s += ":" + r.tag
+	}
+	return s
+}
+
+// mirror is a registry, or a folder of one, that holds what another one holds.
+type mirror struct {
+	registry name.Registry
+	prefix   string
+	plain    bool
+}
+
+// endpoint is one place to ask for a repository.
+type endpoint struct {
+	repo  name.Repository
+	plain bool // plain HTTP is allowed
+}
+
+func parseMirrors(all map[string][]string) (map[string][]mirror, error) {
+	out := map[string][]mirror{}
+	for host, list := range all {
+		reg, err := name.NewRegistry(host)
+		if err != nil {
+			return nil, fmt.Errorf("mirrors of %q: not a registry: %w", host, err)
+		}
+		for _, text := range list {
+			m, err := parseMirror(text)
+			if err != nil {
+				return nil, fmt.Errorf("mirror %q of %s: %w", text, host, err)
+			}
+			out[reg.RegistryStr()] = append(out[reg.RegistryStr()], m)
+		}
+	}
+	return out, nil
+}
+
+func parseMirror(text string) (mirror, error) {
+	rest, plain := strings.CutPrefix(text, "http://")
+	rest = strings.TrimSuffix(strings.TrimPrefix(rest, "https://"), "/")
+	host, prefix, _ := strings.Cut(rest, "/")
+	opts := []name.Option{name.StrictValidation}
+	if plain {
+		opts = append(opts, name.Insecure)
+	}
+	reg, err := name.NewRegistry(host, opts...)
+	if err != nil {
+		return mirror{}, fmt.Errorf("want host[:port][/prefix]: %w", err)
+	}
+	if prefix != "" {
+		if _, err := name.NewRepository(host+"/"+prefix, opts...); err != nil {
+			return mirror{}, fmt.Errorf("want host[:port][/prefix]: %w", err)
+		}
+	}
+	return mirror{registry: reg, prefix: prefix, plain: plain}, nil
+}
+
+// endpoints lists where a repository can be had: its mirrors in order, then its own registry.
+func (c *Client) endpoints(repo name.Repository) []endpoint {
+	var out []endpoint
+	for _, m := range c.mirrors[repo.RegistryStr()] {
+		reg := m.registry
+		if c.opts.Insecure {
+			if r, err := name.NewRegistry(reg.RegistryStr(), name.Insecure); err == nil {
+				reg = r
+			}
+		}
+		out = append(out, endpoint{repo: reg.Repo(m.prefix, repo.RepositoryStr()), plain: m.plain})
+	}
+	return append(out, endpoint{repo: repo})
+}

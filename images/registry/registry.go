@@ -1,0 +1,129 @@
+// Package registry brings images from where they are and takes them to where they belong: container registries, OCI
+// layouts and archives. Pulled content lands in the content-addressed store, is verified before anybody sees it, and is
+// never pulled twice. A push sends only what the registry lacks and moves the tag when everything else is there.
+//
+// It does not build or change images, does not run anything, does not talk to a container daemon, and writes no
+// credentials anywhere: it reads those of Docker and Podman.
+package registry
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/google/go-containerregistry/pkg/authn"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+
+	"github.com/driver-container/driver-container/distros/fetch"
+)
+
+// Options say how registries are reached. Store is mandatory, all else has defaults.
+type Options struct {
+	Store    *fetch.Store        // where pulled content is kept
+	Insecure bool                // allow plain HTTP and certificates nobody vouches for; loopback may use plain HTTP anyway
+	CAFile   string              // PEM certificates trusted besides the system's; "": none
+	Mirrors  map[string][]string // registry host -> mirrors ("host[:port][/prefix]", "http://" in front allows plain HTTP) tried in this order before it
+	Offline  bool                // only what is in Store or on this machine
+	Keychain authn.Keychain      // nil: credentials and helpers of Docker and Podman, see NewKeychain
+	Jobs     int                 // transfers at a time within one pull or push; 0: 4
+	Attempts int                 // tries of a request, or of a transfer that does not get ahead; 0: 5
+	Backoff  time.Duration       // pause before the second try, doubled for each further one; 0: 500ms
+	Progress func(Event)         // called from several goroutines at once, often: must be quick; nil: nobody watches
+
+	// MountFrom names repositories whose blobs may be mounted into the one that is pushed to, beside those that bases
+	// came from. Those of other registries are ignored.
+	MountFrom []string
+}
+
+// State is how far an item is.
+type State string
+
+// The states of an item. All but Running are final.
+const (
+	Running State = ""        // bytes are on their way
+	Exists  State = "exists"  // it was there before: nothing was sent or received
+	Mounted State = "mounted" // the registry took it from another repository of its own
+	Done    State = "done"    // it was transferred
+)
+
+// Event reports on one item (a blob or a manifest) of a pull or a push.
+type Event struct {
+	Op      string // "pull" or "push"
+	Ref     string // what is pulled or pushed, as the caller named it
+	Name    string // the digest of a blob, or "manifest" with a tag or digest
+	Current int64  // bytes so far
+	Total   int64  // bytes in all
+	State   State
+}
+
+// Client talks to registries. It is safe for concurrent use. Close it to give up idle connections.
+type Client struct {
+	opts    Options
+	keys    authn.Keychain
+	http    *http.Transport
+	mirrors map[string][]mirror
+
+	mu       sync.Mutex
+	sessions map[string]*session
+	origins  map[string]string // blob digest -> repository it can be mounted from
+}
+
+// New checks the options; it does not use the network. It fails on an unreadable CA file and on malformed mirrors.
+func New(o Options) (*Client, error) {
+	if o.Store == nil {
+		return nil, fmt.Errorf("registry client: no store was given")
+	}
+	if o.Jobs <= 0 {
+		o.Jobs = 4
+	}
+	if o.Attempts <= 0 {
+		o.Attempts = 5
+	}
+	if o.Backoff <= 0 {
+		o.Backoff = 500 * time.Millisecond
+	}
+	c := &Client{opts: o, keys: o.Keychain, sessions: map[string]*session{}, origins: map[string]string{}}
+	if c.keys == nil {
+		c.keys = NewKeychain()
+	}
+	var err error
+	if c.http, err = newTransport(o); err != nil {
+		return nil, err
+	}
+	if c.mirrors, err = parseMirrors(o.Mirrors); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// Close gives up idle connections. The client may still be used.
+func (c *Client) Close() { c.http.CloseIdleConnections() }
+
+func (c *Client) report(e Event) {
+	if c.opts.Progress != nil {
+		c.opts.Progress(e)
+	}
+}
+
+// remember notes that a repository holds a blob, so that a push to the same registry can mount it.
+func (c *Client) remember(h v1.Hash, repository string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.origins[h.String()] = repository
+}
+
+func (c *Client) origin(h v1.Hash) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.origins[h.String()]
+}
+
+func readCA(path string) ([]byte, error) {
+	pem, err := os.ReadFile(path) //nolint:gosec // the user names the file
+	if err != nil {
+		return nil, fmt.Errorf("read the CA certificates: %w", err)
+	}
+	return pem, nil
+}

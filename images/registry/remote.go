@@ -1,0 +1,95 @@
+package registry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+
+	"github.com/driver-container/driver-container/distros/fetch"
+)
+
+// headManifest asks for the digest of a tag; it is zero when the registry does not say.
+func (s *session) headManifest(ctx context.Context, identifier string) (v1.Hash, error) {
+	resp, err := s.manifestRequest(ctx, http.MethodHead, identifier)
+	if err != nil {
+		return v1.Hash{}, err
+	}
+	if err := resp.Body.Close(); err != nil {
+		return v1.Hash{}, err
+	}
+	if resp.StatusCode == http.StatusMethodNotAllowed {
+		return v1.Hash{}, nil
+	}
+	if err := check(resp, http.StatusOK); err != nil {
+		return v1.Hash{}, err
+	}
+	h, err := v1.NewHash(resp.Header.Get("Docker-Content-Digest"))
+	if err != nil || h.Algorithm != "sha256" {
+		return v1.Hash{}, nil //nolint:nilerr // the header is optional
+	}
+	return h, nil
+}
+
+func (s *session) manifestRequest(ctx context.Context, method, identifier string) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, method, s.url("manifests", identifier), http.NoBody)
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Accept", acceptable)
+	return s.http.Do(req)
+}
+
+func (s *session) url(kind, identifier string) string {
+	u := url.URL{
+		Scheme: s.repo.Scheme(), Host: s.repo.RegistryStr(), Path: "/v2/" + s.repo.RepositoryStr() + "/" + kind + "/" + identifier,
+	}
+	return u.String()
+}
+
+// fetchManifest gets a manifest, verifies it against want unless that is zero, and keeps it in the store.
+func (p *pull) fetchManifest(ctx context.Context, s *session, identifier string, want v1.Hash) (_ found, err error) {
+	resp, err := s.manifestRequest(ctx, http.MethodGet, identifier)
+	if err != nil {
+		return found{}, err
+	}
+	defer func() { err = errors.Join(err, resp.Body.Close()) }()
+	if err := check(resp, http.StatusOK); err != nil {
+		return found{}, err
+	}
+	raw, err := io.ReadAll(io.LimitReader(resp.Body, maxManifest+1))
+	if err != nil {
+		return found{}, err
+	}
+	if len(raw) > maxManifest {
+		return found{}, &finalError{fmt.Errorf("it sent a manifest of more than %d bytes", maxManifest)}
+	}
+	h := hashOf(raw)
+	if want != (v1.Hash{}) && h != want {
+		return found{}, &fetch.MismatchError{
+			URL: s.url("manifests", identifier), Want: want.Hex, Got: h.Hex, GotSize: int64(len(raw)),
+		}
+	}
+	if err := keep(p.opts.Store, raw); err != nil {
+		return found{}, &finalError{err}
+	}
+	return found{raw, h}, nil
+}
+
+// keep puts a document into the store.
+func keep(store *fetch.Store, raw []byte) (err error) {
+	w, err := store.Create()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, w.Close()) }()
+	if _, err := w.Write(raw); err != nil {
+		return err
+	}
+	_, _, err = w.Commit()
+	return err
+}

@@ -1,0 +1,108 @@
+package registry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+
+	"github.com/driver-container/driver-container/distros/fetch"
+)
+
+// Resolve finds the digest of the manifest for linux/arch, or of the index itself when arch is empty. It pulls manifests
+// only. A single image is taken to be of the right architecture; Base looks. Errors are those of Base.
+func (c *Client) Resolve(ctx context.Context, ref, arch string) (v1.Hash, error) {
+	if local, ok := cutLocal(ref); ok {
+		m, err := c.localManifest(ctx, local, arch)
+		return m.digest, err
+	}
+	p, err := c.newPull("resolve", ref)
+	if err != nil {
+		return v1.Hash{}, err
+	}
+	m, err := p.manifest(ctx, arch)
+	return m.digest, err
+}
+
+func (p *pull) manifest(ctx context.Context, arch string) (found, error) {
+	top, err := p.top(ctx)
+	if err != nil {
+		return found{}, err
+	}
+	return choose(p.ref.text, arch, top, func(h v1.Hash) (found, error) { return p.byDigest(ctx, h) })
+}
+
+// top gives the manifest that the reference names: from the store if it is there, else from the network.
+func (p *pull) top(ctx context.Context) (found, error) {
+	if p.ref.digest != (v1.Hash{}) {
+		return p.byDigest(ctx, p.ref.digest)
+	}
+	if p.opts.Offline {
+		h, ok := p.recallTag(p.ref)
+		if !ok {
+			return found{}, p.offline()
+		}
+		return p.byDigest(ctx, h)
+	}
+	var got found
+	served, err := p.each(ctx, func(s *session, attempts int) error {
+		return p.try(ctx, attempts, requestTimeout, func(ctx context.Context) (err error) {
+			got, err = p.resolveTag(ctx, s)
+			return err
+		})
+	})
+	if err != nil {
+		return found{}, err
+	}
+	p.endpoints[0], p.endpoints[served] = p.endpoints[served], p.endpoints[0]
+	return got, p.rememberTag(p.ref, got.digest)
+}
+
+// resolveTag asks for the digest first: registries count fetched manifests against a limit, and mostly we have it.
+func (p *pull) resolveTag(ctx context.Context, s *session) (found, error) {
+	h, err := s.headManifest(ctx, p.ref.tag)
+	if err != nil {
+		return found{}, err
+	}
+	if h == (v1.Hash{}) { // a registry that does not say
+		return p.fetchManifest(ctx, s, p.ref.tag, v1.Hash{})
+	}
+	if got, ok := p.cached(h); ok {
+		return got, nil
+	}
+	return p.fetchManifest(ctx, s, h.String(), h)
+}
+
+// byDigest gives a manifest by its digest.
+func (p *pull) byDigest(ctx context.Context, h v1.Hash) (found, error) {
+	if got, ok := p.cached(h); ok {
+		return got, nil
+	}
+	if p.opts.Offline {
+		return found{}, p.offline()
+	}
+	var got found
+	_, err := p.each(ctx, func(s *session, attempts int) error {
+		return p.try(ctx, attempts, requestTimeout, func(ctx context.Context) (err error) {
+			got, err = p.fetchManifest(ctx, s, h.String(), h)
+			return err
+		})
+	})
+	return got, err
+}
+
+func (p *pull) offline() error {
+	return fmt.Errorf("%s %s: %w; run it once with network access, with the same cache", p.op, p.ref.text, fetch.ErrOffline)
+}
+
+// cached reads a manifest from the store. One that is damaged is removed: the next copy replaces it.
+func (p *pull) cached(h v1.Hash) (found, bool) {
+	raw, err := storeBlobs(p.opts.Store).document(h, maxManifest)
+	var mismatch *fetch.MismatchError
+	if errors.As(err, &mismatch) {
+		_ = os.Remove(p.opts.Store.Path(h.Hex)) // if that fails, the digest is checked again next time
+	}
+	return found{raw, h}, err == nil
+}

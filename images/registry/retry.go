@@ -1,0 +1,125 @@
+package registry
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/driver-container/driver-container/distros/fetch"
+)
+
+const (
+	requestTimeout = time.Minute // for a request without a blob in it, from dialling to the last byte of the answer
+	commitTimeout  = 10 * time.Minute
+	maxBackoff     = 30 * time.Second
+	maxRetryAfter  = 2 * time.Minute
+	maxErrorBody   = 64 << 10
+)
+
+// finalError marks what no other try will cure.
+type finalError struct{ error }
+
+func (e *finalError) Unwrap() error { return e.error }
+
+// try calls f, each time with a deadline of its own, until it succeeds, cannot succeed, or has failed too often.
+func (c *Client) try(ctx context.Context, attempts int, limit time.Duration, f func(context.Context) error) error {
+	for n := 1; ; n++ {
+		err := once(ctx, limit, f)
+		if ctx.Err() != nil && err != nil {
+			return context.Cause(ctx)
+		}
+		if err == nil || final(err) || n >= attempts {
+			return err
+		}
+		if err := c.pause(ctx, n, err); err != nil {
+			return err
+		}
+	}
+}
+
+func once(ctx context.Context, limit time.Duration, f func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	return f(ctx)
+}
+
+// pause waits before try n+1: twice as long as before try n, never in step with others, and not shorter than the server
+// asked for.
+func (c *Client) pause(ctx context.Context, n int, err error) error {
+	wait := min(c.opts.Backoff<<min(n-1, 20), maxBackoff)
+	wait = wait/2 + rand.N(wait/2+1) //nolint:gosec // jitter
+	var answer *StatusError
+	if errors.As(err, &answer) {
+		wait = max(wait, answer.retryAfter)
+	}
+	t := time.NewTimer(wait)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-t.C:
+		return nil
+	}
+}
+
+// final tells whether another try is pointless. Certificates come first: where plain HTTP is allowed as well, the error of
+// the handshake holds those of both ways, and the answer of a TLS server to plain HTTP says nothing.
+func final(err error) bool {
+	var marked *finalError
+	var dns *net.DNSError
+	var mismatch *fetch.MismatchError
+	if isCertificate(err) || errors.As(err, &marked) || errors.As(err, &mismatch) {
+		return true
+	}
+	if code := status(err); code != 0 {
+		return code < 500 && code != http.StatusTooManyRequests && code != http.StatusRequestTimeout
+	}
+	return errors.As(err, &dns) && dns.IsNotFound
+}
+
+// check returns nil if the answer's status is one of codes, else a StatusError. It reads at most a little of the body.
+func check(resp *http.Response, codes ...int) error {
+	for _, c := range codes {
+		if resp.StatusCode == c {
+			return nil
+		}
+	}
+	e := &StatusError{Code: resp.StatusCode, retryAfter: retryAfter(resp)}
+	if resp.Request == nil || resp.Request.Method != http.MethodHead {
+		e.Message = message(resp.Body)
+	}
+	return e
+}
+
+func retryAfter(resp *http.Response) time.Duration {
+	after := resp.Header.Get("Retry-After")
+	if n, err := strconv.Atoi(after); err == nil && n > 0 {
+		return time.Duration(min(n, int(maxRetryAfter/time.Second))) * time.Second
+	}
+	if t, err := http.ParseTime(after); err == nil {
+		return min(max(time.Until(t), 0), maxRetryAfter)
+	}
+	return 0
+}
+
+// message reads the errors document that registries send, see "Error Codes" in the OCI distribution specification.
+func message(body io.Reader) string {
+	var doc struct {
+		Errors []struct{ Code, Message string }
+	}
+	if json.NewDecoder(io.LimitReader(body, maxErrorBody)).Decode(&doc) != nil {
+		return ""
+	}
+	var all []string
+	for _, e := range doc.Errors {
+		all = append(all, strings.TrimSpace(e.Code+" "+e.Message))
+	}
+	return clean(strings.Join(all, "; "))
+}

@@ -1,0 +1,205 @@
+package registry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+
+	"github.com/driver-container/driver-container/distros/fetch"
+)
+
+// progressStep is how much must arrive for a broken upload to count as getting ahead.
+const progressStep = 1 << 20
+
+// abandonTimeout is how long an interrupted program takes to say goodbye.
+const abandonTimeout = 500 * time.Millisecond
+
+// transfer is the state of one upload.
+type transfer struct {
+	location string // where to send the rest; "": an upload must be begun
+	offset   int64  // how much the registry has
+}
+
+// upload sends a blob. When the connection breaks, it asks the registry how much it has and sends the rest; where the
+// registry does not know any more (Docker's own never does, once a request was cut), it begins again.
+func (p *push) upload(ctx context.Context, b blob, location string) error {
+	t := transfer{location: location}
+	failures, best := 0, int64(0)
+	for {
+		err := p.attempt(ctx, b, &t)
+		if err == nil {
+			return nil
+		}
+		if ctx.Err() != nil {
+			if t.location != "" {
+				p.abandon(context.WithoutCancel(ctx), t.location, abandonTimeout)
+			}
+			return context.Cause(ctx)
+		}
+		if final(err) && !lostUpload(err) {
+			return err
+		}
+		p.resume(ctx, b, &t)
+		if t.location == "" { // perhaps only the answer to the last request was lost
+			if there, headErr := p.hasBlob(ctx, b.desc.Digest); headErr == nil && there {
+				return nil
+			}
+		}
+		if t.offset >= best+progressStep {
+			failures, best = 0, t.offset
+		}
+		if failures++; failures >= p.opts.Attempts {
+			return err
+		}
+		if err := p.pause(ctx, failures, err); err != nil {
+			return err
+		}
+	}
+}
+
+// lostUpload tells whether the registry does not know the upload any more, or is of another mind than we about how far it
+// is. Beginning again helps.
+func lostUpload(err error) bool {
+	var marked *finalError
+	switch status(err) {
+	case http.StatusNotFound, http.StatusBadRequest, http.StatusConflict, http.StatusRequestedRangeNotSatisfiable:
+		return !errors.As(err, &marked)
+	}
+	return false
+}
+
+// attempt begins the upload if that is needed, sends what is missing, and closes the upload.
+func (p *push) attempt(ctx context.Context, b blob, t *transfer) error {
+	if t.location == "" {
+		resp, err := p.send(ctx, http.MethodPost, p.s.url("blobs", "uploads/"), http.StatusAccepted)
+		if err != nil {
+			return &finalError{err} // it was tried often enough
+		}
+		if t.location, err = nextLocation(resp, ""); err != nil {
+			return &finalError{err}
+		}
+		t.offset = 0
+	}
+	if t.offset < b.desc.Size {
+		if err := p.patch(ctx, b, t); err != nil {
+			return err
+		}
+	}
+	return p.commit(ctx, b.desc.Digest, t)
+}
+
+// patch sends the blob from the transfer's offset on.
+func (p *push) patch(ctx context.Context, b blob, t *transfer) error {
+	body, err := p.body(ctx, b, t.offset)
+	if err != nil {
+		return &finalError{err}
+	}
+	defer body.finish()
+	req, err := http.NewRequestWithContext(body.ctx, http.MethodPatch, t.location, body)
+	if err != nil {
+		return err
+	}
+	req.ContentLength = b.desc.Size - t.offset
+	req.Header.Set("Content-Type", "application/octet-stream")
+	if t.offset > 0 { // the first request goes without, as docker sends it: some registries take only that
+		req.Header.Set("Content-Range", fmt.Sprintf("%d-%d", t.offset, b.desc.Size-1))
+	}
+	resp, err := p.s.http.Do(req)
+	if err != nil {
+		return body.explain(err)
+	}
+	err = check(resp, http.StatusAccepted, http.StatusCreated, http.StatusNoContent)
+	err = errors.Join(err, resp.Body.Close())
+	if err != nil {
+		return body.explain(err)
+	}
+	if err := body.verdict(); err != nil {
+		p.abandon(ctx, t.location, abandonTimeout)
+		return err
+	}
+	if t.location, err = nextLocation(resp, t.location); err != nil {
+		return &finalError{err}
+	}
+	if n, ok := received(resp.Header.Get("Range")); ok && n < b.desc.Size {
+		return fmt.Errorf("it took %d of %d bytes", n, b.desc.Size)
+	}
+	t.offset = b.desc.Size
+	return nil
+}
+
+// commit closes an upload.
+func (p *push) commit(ctx context.Context, h v1.Hash, t *transfer) error {
+	u, err := url.Parse(t.location)
+	if err != nil {
+		return &finalError{err}
+	}
+	q := u.Query()
+	q.Set("digest", h.String())
+	u.RawQuery = q.Encode()
+	return once(ctx, commitTimeout, func(ctx context.Context) error {
+		_, err := p.request(ctx, http.MethodPut, u.String(), http.StatusCreated, http.StatusNoContent, http.StatusOK)
+		return err
+	})
+}
+
+// resume asks how much of an upload arrived. Where that cannot be known, the transfer begins again.
+func (p *push) resume(ctx context.Context, b blob, t *transfer) {
+	if t.location == "" {
+		return
+	}
+	var resp *http.Response
+	err := once(ctx, requestTimeout, func(ctx context.Context) (err error) {
+		resp, err = p.request(ctx, http.MethodGet, t.location, http.StatusNoContent, http.StatusOK, http.StatusAccepted)
+		return err
+	})
+	if err == nil {
+		n, ok := received(resp.Header.Get("Range"))
+		if location, err := nextLocation(resp, t.location); ok && err == nil && n <= b.desc.Size {
+			*t = transfer{location: location, offset: n}
+			return
+		}
+	}
+	if err == nil {
+		p.abandon(ctx, t.location, requestTimeout)
+	}
+	*t = transfer{}
+}
+
+// received reads the Range of an upload: "0-99" is 100 bytes. "0-0" may be one byte or none, so it is not taken for an
+// answer.
+func received(header string) (int64, bool) {
+	first, last, ok := strings.Cut(strings.TrimPrefix(header, "bytes="), "-")
+	n, err := strconv.ParseInt(last, 10, 64)
+	return n + 1, ok && first == "0" && err == nil && n > 0 && n < 1<<62
+}
+
+// nextLocation is where an upload goes on, which may be relative, or old when the answer does not say. Credentials go
+// to the registry's host only, wherever this leads: the session sees to that.
+func nextLocation(resp *http.Response, old string) (string, error) {
+	text := resp.Header.Get("Location")
+	if text == "" && old != "" {
+		return old, nil
+	}
+	u, err := resp.Request.URL.Parse(text)
+	if err != nil || text == "" || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return "", fmt.Errorf("it gave no place to upload to, but %q", clean(text))
+	}
+	return u.String(), nil
+}
+
+// skip reads the part of a blob that the registry has: it must be hashed, and reading is cheap beside sending.
+func skip(r io.Reader, n int64) error {
+	got, err := io.CopyN(io.Discard, r, n)
+	if errors.Is(err, io.EOF) {
+		return &fetch.MismatchError{URL: "a blob to push", GotSize: got, WantSize: n}
+	}
+	return err
+}

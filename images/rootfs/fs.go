@@ -1,0 +1,142 @@
+package rootfs
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+	"time"
+)
+
+// errElided is what reading a file gives whose content was not kept.
+var errElided = errors.New("the content of this file was not kept")
+
+// ReadFile returns the content of a file, found through links. It implements fs.ReadFileFS.
+func (t *Tree) ReadFile(name string) ([]byte, error) {
+	e, err := t.Stat(name)
+	if err != nil {
+		return nil, err
+	}
+	r, err := e.Open()
+	if err != nil {
+		return nil, &fs.PathError{Op: "read", Path: name, Err: err}
+	}
+	b, err := io.ReadAll(r)
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", name, err)
+	}
+	return b, nil
+}
+
+// Open returns the content of a File entry.
+func (e *Entry) Open() (*io.SectionReader, error) {
+	switch {
+	case e.Kind != File:
+		return nil, errors.New("not a regular file")
+	case e.Elided:
+		return nil, errElided
+	}
+	return e.content.open(), nil
+}
+
+// ReadDir lists a directory, this tree over the lower one, sorted by name. It implements fs.ReadDirFS.
+func (t *Tree) ReadDir(name string) ([]fs.DirEntry, error) {
+	e, err := t.Stat(name)
+	if err != nil {
+		return nil, err
+	}
+	if e.Kind != Dir {
+		return nil, &fs.PathError{Op: "readdir", Path: name, Err: errors.New("not a directory")}
+	}
+	seen := map[string]bool{}
+	for at := t; at != nil; at = at.lower {
+		for base := range at.names[e.Path] {
+			seen[base] = true
+		}
+	}
+	var list []fs.DirEntry
+	for base := range seen {
+		if child, ok := t.Lstat(path.Join(e.Path, base)); ok {
+			list = append(list, info{child})
+		}
+	}
+	slices.SortFunc(list, func(a, b fs.DirEntry) int { return strings.Compare(a.Name(), b.Name()) })
+	return list, nil
+}
+
+// OpenFS gives the tree as an fs.FS, for code that reads a root without knowing where it lies.
+func (t *Tree) OpenFS() fs.FS { return view{t} }
+
+type view struct{ t *Tree }
+
+func (v view) Open(name string) (fs.File, error) {
+	if !fs.ValidPath(name) {
+		return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrInvalid}
+	}
+	e, err := v.t.Stat(name)
+	if err != nil {
+		return nil, err
+	}
+	if e.Kind == Dir {
+		list, err := v.t.ReadDir(name)
+		return &dirFile{info: info{e}, list: list}, err
+	}
+	r, err := e.Open()
+	if err != nil {
+		return nil, &fs.PathError{Op: "open", Path: name, Err: err}
+	}
+	return &regular{info: info{e}, SectionReader: r}, nil
+}
+
+func (v view) ReadFile(name string) ([]byte, error)       { return v.t.ReadFile(name) }
+func (v view) ReadDir(name string) ([]fs.DirEntry, error) { return v.t.ReadDir(name) }
+
+// info is an Entry as the fs package wants to see it.
+type info struct{ e *Entry }
+
+func (i info) Name() string               { return path.Base(i.e.Path) }
+func (i info) Size() int64                { return i.e.Size }
+func (i info) ModTime() time.Time         { return time.Time{} }
+func (i info) IsDir() bool                { return i.e.Kind == Dir }
+func (i info) Sys() any                   { return i.e }
+func (i info) Type() fs.FileMode          { return i.Mode().Type() }
+func (i info) Info() (fs.FileInfo, error) { return i, nil }
+func (i info) Mode() fs.FileMode {
+	switch i.e.Kind {
+	case Dir:
+		return i.e.Mode | fs.ModeDir
+	case Link:
+		return i.e.Mode | fs.ModeSymlink
+	default:
+		return i.e.Mode
+	}
+}
+
+type regular struct {
+	info
+	*io.SectionReader
+}
+
+func (r *regular) Size() int64                { return r.info.Size() }
+func (r *regular) Stat() (fs.FileInfo, error) { return r.info, nil }
+func (r *regular) Close() error               { return nil }
+
+type dirFile struct {
+	info
+	list []fs.DirEntry
+}
+
+func (d *dirFile) Stat() (fs.FileInfo, error) { return d.info, nil }
+func (d *dirFile) Close() error               { return nil }
+func (d *dirFile) Read([]byte) (int, error)   { return 0, errors.New("is a directory") }
+func (d *dirFile) ReadDir(n int) ([]fs.DirEntry, error) {
+	if n <= 0 || n > len(d.list) {
+		n = len(d.list)
+	}
+	head := d.list[:n]
+	d.list = d.list[n:]
+	return head, nil
+}

@@ -1,0 +1,94 @@
+package rootfs
+
+import (
+	"fmt"
+	"io/fs"
+	"path"
+	"strings"
+)
+
+// maxLinks bounds a chain of symbolic links, as the kernel does (MAXSYMLINKS).
+const maxLinks = 40
+
+// Lstat returns the entry of a clean path, without following a link in its last part. Directories that exist only because
+// something is in them count as entries with mode 0755.
+func (t *Tree) Lstat(p string) (*Entry, bool) {
+	if p == "." {
+		return &Entry{Path: ".", Kind: Dir, Mode: 0o755}, true
+	}
+	for at := t; at != nil; at = at.lower {
+		if e, ok := at.entries[p]; ok {
+			return e, e.Kind != Deleted
+		}
+		if len(at.names[p]) > 0 {
+			return &Entry{Path: p, Kind: Dir, Mode: 0o755}, true
+		}
+		if at.covered(p) {
+			return nil, false
+		}
+	}
+	return nil, false
+}
+
+// covered says whether this tree deletes a parent of p or replaces it by something that is no directory.
+func (t *Tree) covered(p string) bool {
+	for dir := path.Dir(p); dir != "."; dir = path.Dir(dir) {
+		if e, ok := t.entries[dir]; ok && e.Kind != Dir {
+			return true
+		}
+	}
+	return false
+}
+
+// Resolve follows every link of a clean path, the last part included, inside the tree: absolute targets start at its root
+// and ".." stops there. Parts that do not exist are kept as they are. A loop is an error.
+func (t *Tree) Resolve(p string) (string, error) {
+	done, rest, links := ".", p, 0
+	for rest != "" && rest != "." {
+		part, after, _ := strings.Cut(rest, "/")
+		rest = after
+		switch part {
+		case "", ".":
+			continue
+		case "..":
+			done = path.Dir(done)
+			continue
+		}
+		next := path.Join(done, part)
+		e, ok := t.Lstat(next)
+		if !ok || e.Kind != Link {
+			done = next
+			continue
+		}
+		if links++; links > maxLinks {
+			return "", fmt.Errorf("resolve %s: too many links", p)
+		}
+		if strings.HasPrefix(e.Target, "/") {
+			done = "."
+		}
+		rest = strings.TrimLeft(e.Target, "/") + "/" + rest
+	}
+	return done, nil
+}
+
+// Stat resolves every link of name and returns the entry it ends at.
+func (t *Tree) Stat(name string) (*Entry, error) {
+	p, err := Clean(strings.TrimPrefix(name, "/"))
+	if err != nil {
+		return nil, &fs.PathError{Op: "stat", Path: name, Err: err}
+	}
+	if p, err = t.Resolve(p); err != nil {
+		return nil, &fs.PathError{Op: "stat", Path: name, Err: err}
+	}
+	e, ok := t.Lstat(p)
+	if !ok {
+		return nil, &fs.PathError{Op: "stat", Path: name, Err: fs.ErrNotExist}
+	}
+	return e, nil
+}
+
+// Exists says whether name, followed through its links, is there.
+func (t *Tree) Exists(name string) bool {
+	_, err := t.Stat(name)
+	return err == nil
+}

@@ -1,0 +1,243 @@
+// Package rootfs holds a Linux file tree: names, modes and links in memory, file contents in one spool file.
+//
+// A tree may lie over another one, as an image layer lies over its base: a path is then resolved through the links of both,
+// which is how a package's lib/x lands in usr/lib/x on a base with merged /usr. Trees are written as deterministic tar
+// streams and read from layers; nothing is ever unpacked onto the machine's own file system, so building needs no root.
+package rootfs
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+)
+
+// ErrUnsafePath is returned for a name that is absolute, leaves the tree or goes through something that is no directory.
+var ErrUnsafePath = errors.New("unsafe path")
+
+// Kind says what an entry is. Devices, sockets and FIFOs have no place in a driver image and cannot be added.
+type Kind byte
+
+// The kinds of entry a tree holds.
+const (
+	File Kind = iota
+	Dir
+	Link    // symbolic link
+	Deleted // an entry of the lower tree that this tree removes (a whiteout in the layer)
+)
+
+// Entry is one name in a tree.
+type Entry struct {
+	Path     string      // clean and relative, without leading slash; never empty
+	Kind     Kind        // what it is
+	Mode     fs.FileMode // permission bits and setuid, setgid, sticky
+	Target   string      // of a Link, as it is written
+	UID, GID int
+	Size     int64 // of a File
+	Elided   bool  // the content of this File was not kept (a base of which only the facts are needed)
+
+	content *section // shared by hard links
+}
+
+// Tree is a set of entries. The zero value is not usable: call New. A tree is not safe for concurrent writes.
+type Tree struct {
+	spool   *Spool
+	lower   *Tree
+	entries map[string]*Entry
+	names   map[string]map[string]bool // directory -> base names, for ReadDir
+}
+
+// New returns an empty tree whose contents go to spool. lower, which may be nil, is the tree below: it is read to resolve
+// paths and never changed.
+func New(spool *Spool, lower *Tree) *Tree {
+	return &Tree{spool: spool, lower: lower, entries: map[string]*Entry{}, names: map[string]map[string]bool{}}
+}
+
+// Len is the number of entries of this tree, without those of the lower one.
+func (t *Tree) Len() int { return len(t.entries) }
+
+// All returns the entries of this tree, without those of the lower one, sorted by path.
+func (t *Tree) All() []*Entry {
+	sorted := slices.Sorted(maps.Keys(t.entries))
+	all := make([]*Entry, len(sorted))
+	for i, p := range sorted {
+		all[i] = t.entries[p]
+	}
+	return all
+}
+
+// Clean checks a name from an archive and returns it in the form of Entry.Path; "." for the root.
+func Clean(name string) (string, error) {
+	if name == "" || strings.HasPrefix(name, "/") || strings.ContainsRune(name, 0) || len(name) > 4096 {
+		return "", fmt.Errorf("%w: %q", ErrUnsafePath, name)
+	}
+	for part := range strings.SplitSeq(name, "/") {
+		if part == ".." {
+			return "", fmt.Errorf("%w: %q", ErrUnsafePath, name)
+		}
+	}
+	return path.Clean(name), nil
+}
+
+// AddFile adds a regular file with the content of r, which must be exactly size bytes.
+func (t *Tree) AddFile(name string, mode fs.FileMode, size int64, r io.Reader) error {
+	p, err := t.place(name)
+	if err != nil {
+		return err
+	}
+	content, err := t.spool.write(r, size)
+	if err != nil {
+		return fmt.Errorf("spool %s: %w", name, err)
+	}
+	return t.put(&Entry{Path: p, Kind: File, Mode: mode, Size: size, content: content})
+}
+
+// AddDir adds a directory. One that is there already, here or in the lower tree, is left as it is.
+func (t *Tree) AddDir(name string, mode fs.FileMode) error {
+	p, err := Clean(name)
+	if err != nil {
+		return err
+	}
+	if p, err = t.Resolve(p); err != nil {
+		return err
+	}
+	if p == "." {
+		return nil
+	}
+	if e, ok := t.Lstat(p); ok {
+		if e.Kind != Dir {
+			return fmt.Errorf("directory %s: a file of that name is there already", name)
+		}
+		return nil
+	}
+	return t.put(&Entry{Path: p, Kind: Dir, Mode: mode})
+}
+
+// AddLink adds a symbolic link.
+func (t *Tree) AddLink(name, target string) error {
+	p, err := t.place(name)
+	if err != nil {
+		return err
+	}
+	if target == "" || strings.ContainsRune(target, 0) {
+		return fmt.Errorf("link %s: %w: target %q", name, ErrUnsafePath, target)
+	}
+	if e, ok := t.Lstat(p); ok && e.Kind == Dir {
+		return nil // a package's lib64 -> usr/lib64 over a directory: the directory and what is in it stay
+	}
+	return t.put(&Entry{Path: p, Kind: Link, Mode: 0o777, Target: target})
+}
+
+// AddHardLink makes name a second name of the file existing, which must be in this tree.
+func (t *Tree) AddHardLink(name, existing string) error {
+	p, err := t.place(name)
+	if err != nil {
+		return err
+	}
+	from, err := t.place(existing)
+	if err != nil {
+		return err
+	}
+	e, ok := t.entries[from]
+	if !ok || e.Kind != File {
+		return fmt.Errorf("hard link %s: %s is not a file of the same archive", name, existing)
+	}
+	linked := *e
+	linked.Path = p
+	return t.put(&linked)
+}
+
+// Move takes an entry of another tree, content included, under a new name. Both trees must share their spool.
+func (t *Tree) Move(e *Entry, name string) error {
+	p, err := t.place(name)
+	if err != nil {
+		return err
+	}
+	moved := *e
+	moved.Path = p
+	return t.put(&moved)
+}
+
+// Delete removes a path. What the lower tree has under that name is covered by a whiteout.
+func (t *Tree) Delete(name string) error {
+	p, err := t.place(name)
+	if err != nil {
+		return err
+	}
+	t.forget(p)
+	if t.lower == nil {
+		return nil
+	}
+	if _, ok := t.lower.Lstat(p); ok {
+		return t.put(&Entry{Path: p, Kind: Deleted})
+	}
+	return nil
+}
+
+// place cleans a name and resolves its parent directories through the links of the tree.
+func (t *Tree) place(name string) (string, error) {
+	p, err := Clean(name)
+	if err != nil {
+		return "", err
+	}
+	if p == "." {
+		return "", fmt.Errorf("%w: %q is the root itself", ErrUnsafePath, name)
+	}
+	dir, err := t.Resolve(path.Dir(p))
+	if err != nil {
+		return "", err
+	}
+	return path.Join(dir, path.Base(p)), nil
+}
+
+func (t *Tree) put(e *Entry) error {
+	if old, ok := t.entries[e.Path]; ok && old.Kind == Dir && e.Kind != Dir && len(t.names[e.Path]) > 0 {
+		return fmt.Errorf("%s: a directory that is not empty would be replaced by a file", e.Path)
+	}
+	for dir := path.Dir(e.Path); dir != "."; dir = path.Dir(dir) {
+		if up, ok := t.Lstat(dir); ok && up.Kind != Dir {
+			return fmt.Errorf("%w: %s goes through %s, which is no directory", ErrUnsafePath, e.Path, dir)
+		}
+	}
+	t.entries[e.Path] = e
+	for p := e.Path; p != "."; p = path.Dir(p) {
+		dir := path.Dir(p)
+		if t.names[dir] == nil {
+			t.names[dir] = map[string]bool{}
+		}
+		t.names[dir][path.Base(p)] = true
+	}
+	return nil
+}
+
+func (t *Tree) forget(p string) {
+	for name := range t.names[p] {
+		t.forget(path.Join(p, name))
+	}
+	delete(t.names, p)
+	delete(t.entries, p)
+	delete(t.names[path.Dir(p)], path.Base(p))
+}
+
+// Bytes is the size of all file contents of this tree, hard links counted once.
+func (t *Tree) Bytes() int64 {
+	var sum int64
+	seen := map[*section]bool{}
+	for _, e := range t.entries {
+		if e.Kind == File && e.content != nil && !seen[e.content] {
+			seen[e.content] = true
+			sum += e.Size
+		}
+	}
+	return sum
+}
+
+// Has says whether this tree itself, not the lower one, has an entry at a resolved path.
+func (t *Tree) Has(p string) bool {
+	e, ok := t.entries[p]
+	return ok && e.Kind != Deleted
+}

@@ -1,0 +1,225 @@
+package rootfs
+
+import (
+	"archive/tar"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Names and limits of the layer format: https://github.com/opencontainers/image-spec/blob/main/layer.md
+const (
+	whiteout   = ".wh."
+	opaque     = ".wh..wh..opq"
+	paxElided  = "DRIVERBUILD.elided"
+	maxEntries = 2 << 20
+)
+
+// WriteTar writes the entries of this tree, not those of the lower one, as an image layer: sorted, every time equal to
+// mtime, numeric owners, parents that neither tree has as directories with mode 0755. The same tree gives the same bytes.
+func (t *Tree) WriteTar(ctx context.Context, w io.Writer, mtime time.Time) error {
+	tw := tar.NewWriter(w)
+	first := map[*section]string{}
+	buf := make([]byte, 256<<10)
+	for _, e := range t.withParents() {
+		if err := context.Cause(ctx); err != nil {
+			return err
+		}
+		hdr := header(e, mtime)
+		if e.Kind == File && e.content != nil && e.Size > 0 {
+			if name, ok := first[e.content]; ok {
+				hdr.Typeflag, hdr.Linkname, hdr.Size = tar.TypeLink, name, 0
+			} else {
+				first[e.content] = e.Path
+			}
+		}
+		if err := tw.WriteHeader(hdr); err != nil {
+			return fmt.Errorf("write %s: %w", e.Path, err)
+		}
+		if hdr.Typeflag != tar.TypeReg || hdr.Size == 0 {
+			continue
+		}
+		if _, err := io.CopyBuffer(struct{ io.Writer }{tw}, struct{ io.Reader }{e.content.open()}, buf); err != nil {
+			return fmt.Errorf("write %s: %w", e.Path, err)
+		}
+	}
+	return tw.Close()
+}
+
+func header(e *Entry, mtime time.Time) *tar.Header {
+	hdr := &tar.Header{Name: e.Path, Mode: unixMode(e.Mode), ModTime: mtime, Uid: e.UID, Gid: e.GID, Format: tar.FormatPAX}
+	switch e.Kind {
+	case Dir:
+		hdr.Typeflag, hdr.Name = tar.TypeDir, e.Path+"/"
+	case Link:
+		hdr.Typeflag, hdr.Linkname, hdr.Mode = tar.TypeSymlink, e.Target, 0o777
+	case Deleted:
+		hdr.Typeflag, hdr.Mode, hdr.Name = tar.TypeReg, 0o644, path.Join(path.Dir(e.Path), whiteout+path.Base(e.Path))
+	default:
+		hdr.Typeflag, hdr.Size = tar.TypeReg, e.Size
+		if e.Elided {
+			hdr.Size, hdr.PAXRecords = 0, map[string]string{paxElided: "1"}
+		}
+	}
+	return hdr
+}
+
+// withParents returns the entries in tar order, with the directories that no tree has an entry for.
+func (t *Tree) withParents() []*Entry {
+	all := maps.Clone(t.entries)
+	for p := range t.entries {
+		for dir := path.Dir(p); dir != "."; dir = path.Dir(dir) {
+			if _, ok := all[dir]; ok {
+				continue
+			}
+			if t.lower != nil {
+				if _, ok := t.lower.Lstat(dir); ok {
+					continue
+				}
+			}
+			all[dir] = &Entry{Path: dir, Kind: Dir, Mode: 0o755}
+		}
+	}
+	out := make([]*Entry, 0, len(all))
+	for _, p := range slices.Sorted(maps.Keys(all)) {
+		out = append(out, all[p])
+	}
+	return out
+}
+
+// Apply reads one image layer into the tree, whiteouts included. keep says which file contents are wanted; nil keeps all.
+// Device nodes and FIFOs of a base are passed over: nothing reads them.
+func (t *Tree) Apply(ctx context.Context, layer io.Reader, keep func(path string) bool) error {
+	tr := tar.NewReader(layer)
+	for n := 0; ; n++ {
+		hdr, err := tr.Next()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err == nil {
+			err = context.Cause(ctx)
+		}
+		if err != nil {
+			return fmt.Errorf("read layer: %w", err)
+		}
+		if n > maxEntries {
+			return fmt.Errorf("read layer: more than %d entries", maxEntries)
+		}
+		if err := t.apply(hdr, tr, keep); err != nil {
+			return fmt.Errorf("read layer: %s: %w", hdr.Name, err)
+		}
+	}
+}
+
+func (t *Tree) apply(hdr *tar.Header, r io.Reader, keep func(string) bool) error {
+	name, err := Clean(strings.TrimLeft(hdr.Name, "/"))
+	if err != nil || name == "." {
+		if hdr.Typeflag == tar.TypeDir && strings.Trim(hdr.Name, "./") == "" {
+			return nil // the root itself
+		}
+		return err
+	}
+	dir, base := path.Split(name)
+	switch {
+	case base == opaque:
+		t.forget(path.Clean(dir))
+		return t.put(&Entry{Path: path.Clean(dir), Kind: Dir, Mode: 0o755})
+	case strings.HasPrefix(base, whiteout):
+		return t.Delete(path.Join(dir, strings.TrimPrefix(base, whiteout)))
+	}
+	e := &Entry{Path: name, Mode: fileMode(hdr.Mode), UID: hdr.Uid, GID: hdr.Gid}
+	switch hdr.Typeflag {
+	case tar.TypeDir:
+		e.Kind = Dir
+		if old, ok := t.entries[name]; ok && old.Kind != Dir {
+			t.forget(name)
+		}
+		return t.put(e)
+	case tar.TypeSymlink:
+		e.Kind, e.Target = Link, hdr.Linkname
+	case tar.TypeLink:
+		target, err := Clean(strings.TrimLeft(hdr.Linkname, "/"))
+		if err != nil {
+			return err
+		}
+		from, ok := t.entries[target]
+		if !ok {
+			return fmt.Errorf("hard link to %s, which is not there", target)
+		}
+		linked := *from
+		linked.Path = name
+		e = &linked
+	case tar.TypeReg:
+		e.Size, e.Elided = hdr.Size, true
+		if keep == nil || keep(name) {
+			if e.content, err = t.spool.write(r, hdr.Size); err != nil {
+				return err
+			}
+			e.Elided = hdr.PAXRecords[paxElided] != ""
+		}
+	default:
+		return nil
+	}
+	t.forget(name)
+	return t.put(e)
+}
+
+// Add adds a member of an archive: a file, directory, link or hard link, with its mode and numeric owner. Names are
+// resolved through the links of the tree and the one below; anything else, such as a device, is refused.
+func (t *Tree) Add(hdr *tar.Header, r io.Reader) error {
+	mode := fileMode(hdr.Mode)
+	switch hdr.Typeflag {
+	case tar.TypeDir:
+		return t.AddDir(hdr.Name, mode)
+	case tar.TypeSymlink:
+		return t.AddLink(hdr.Name, hdr.Linkname)
+	case tar.TypeLink:
+		return t.AddHardLink(hdr.Name, hdr.Linkname)
+	case tar.TypeReg:
+		if err := t.AddFile(hdr.Name, mode, hdr.Size, r); err != nil {
+			return err
+		}
+		p, err := t.place(hdr.Name)
+		if err != nil {
+			return err
+		}
+		t.entries[p].UID, t.entries[p].GID = hdr.Uid, hdr.Gid
+		return nil
+	default:
+		return fmt.Errorf("%s: %w: type %q has no place in an image", hdr.Name, ErrUnsafePath, hdr.Typeflag)
+	}
+}
+
+func unixMode(m fs.FileMode) int64 {
+	bits := int64(m.Perm())
+	for _, b := range []struct {
+		mode fs.FileMode
+		bit  int64
+	}{{fs.ModeSetuid, 0o4000}, {fs.ModeSetgid, 0o2000}, {fs.ModeSticky, 0o1000}} {
+		if m&b.mode != 0 {
+			bits |= b.bit
+		}
+	}
+	return bits
+}
+
+func fileMode(bits int64) fs.FileMode {
+	m := fs.FileMode(bits & 0o777)
+	if bits&0o4000 != 0 {
+		m |= fs.ModeSetuid
+	}
+	if bits&0o2000 != 0 {
+		m |= fs.ModeSetgid
+	}
+	if bits&0o1000 != 0 {
+		m |= fs.ModeSticky
+	}
+	return m
+}

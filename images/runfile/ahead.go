@@ -1,0 +1,93 @@
+package runfile
+
+import (
+	"context"
+	"io"
+)
+
+// ahead reads a decompressor in a goroutine, up to 4 MiB ahead of whoever calls Read.
+type ahead struct {
+	cancel context.CancelFunc
+	done   <-chan struct{}
+	free   chan []byte
+	out    chan []byte
+	ended  chan struct{}
+	err    error // why it ended, valid once out is closed
+	buf    []byte
+	unread []byte
+}
+
+// newAhead starts the goroutine, which owns and closes d. stop must be called.
+func newAhead(ctx context.Context, d io.ReadCloser) *ahead {
+	ctx, cancel := context.WithCancel(ctx)
+	a := &ahead{cancel: cancel, done: ctx.Done(), free: make(chan []byte, 2*chunks), out: make(chan []byte, 2*chunks), ended: make(chan struct{})}
+	for range 2 * chunks {
+		a.free <- make([]byte, chunkSize)
+	}
+	go func() {
+		defer close(a.ended)
+		defer close(a.out)
+		a.err = a.run(ctx, d)
+		if err := d.Close(); a.err == io.EOF && err != nil { //nolint:errorlint // run returns the bare io.EOF
+			a.err = err
+		}
+	}()
+	return a
+}
+
+func (a *ahead) run(ctx context.Context, d io.Reader) error {
+	for {
+		var buf []byte
+		select {
+		case buf = <-a.free:
+		case <-a.done:
+			return context.Cause(ctx)
+		}
+		n, err := fill(d, buf)
+		if n > 0 {
+			a.out <- buf[:n]
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// fill reads until buf is full or r fails. Unlike io.ReadFull it leaves the error as it is.
+func fill(r io.Reader, buf []byte) (n int, err error) {
+	for idle := 0; n < len(buf) && err == nil; {
+		var k int
+		k, err = r.Read(buf[n:])
+		n += k
+		if k > 0 {
+			idle = 0
+		} else if idle++; idle > 100 && err == nil {
+			err = io.ErrNoProgress
+		}
+	}
+	return n, err
+}
+
+// Read is for one goroutine at a time.
+func (a *ahead) Read(p []byte) (int, error) {
+	if len(a.unread) == 0 {
+		if a.buf != nil {
+			a.free <- a.buf[:chunkSize]
+			a.buf = nil
+		}
+		var ok bool
+		if a.buf, ok = <-a.out; !ok {
+			return 0, a.err
+		}
+		a.unread = a.buf
+	}
+	n := copy(p, a.unread)
+	a.unread = a.unread[n:]
+	return n, nil
+}
+
+// stop ends the goroutine and waits for it: at most for the Read that is under way.
+func (a *ahead) stop() {
+	a.cancel()
+	<-a.ended
+}

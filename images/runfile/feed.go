@@ -1,0 +1,123 @@
+package runfile
+
+import (
+	"context"
+	"io"
+	"sync"
+	"sync/atomic"
+)
+
+const (
+	chunkSize = 256 << 10
+	chunks    = 8 // in flight: 2 MiB read ahead of the slowest reader
+)
+
+// chunk is a piece of the file that several goroutines read at once. The last one to finish returns it to the feed.
+type chunk struct {
+	buf   []byte
+	data  []byte
+	users atomic.Int32
+}
+
+// feed reads the file once, in a goroutine, and hands each piece to the hashes, each in a goroutine of its own, and to
+// whoever calls Read. The fixed number of chunks is what bounds it: a slow reader stops the reading.
+type feed struct {
+	ctx    context.Context //nolint:containedctx // lives as long as one Extract, which ends it
+	free   chan *chunk
+	out    chan *chunk
+	err    error // why reading ended, io.EOF included; valid once out is closed
+	wg     sync.WaitGroup
+	now    *chunk
+	unread []byte
+}
+
+// newFeed starts the goroutines. They end when src does or when ctx does; wait waits for that.
+func newFeed(ctx context.Context, src io.Reader, sum *summer) *feed {
+	f := &feed{ctx: ctx, free: make(chan *chunk, chunks), out: make(chan *chunk, chunks)}
+	for range chunks {
+		f.free <- &chunk{buf: make([]byte, chunkSize)}
+	}
+	sinks := make([]chan *chunk, 0, len(sum.writers()))
+	for _, w := range sum.writers() {
+		sink := make(chan *chunk, chunks)
+		sinks = append(sinks, sink)
+		f.wg.Go(func() {
+			for c := range sink {
+				w.Write(c.data) //nolint:errcheck // hashes do not fail
+				f.release(c)
+			}
+		})
+	}
+	f.wg.Go(func() {
+		defer func() {
+			for _, sink := range sinks {
+				close(sink)
+			}
+			close(f.out)
+		}()
+		f.err = f.read(src, sinks)
+	})
+	return f
+}
+
+// read moves src into the channels. No send blocks: each channel has room for every chunk there is.
+func (f *feed) read(src io.Reader, sinks []chan *chunk) error {
+	for {
+		var c *chunk
+		select {
+		case c = <-f.free:
+		case <-f.ctx.Done():
+			return context.Cause(f.ctx)
+		}
+		n, err := io.ReadFull(src, c.buf)
+		if n > 0 {
+			c.data = c.buf[:n]
+			c.users.Store(int32(len(sinks) + 1))
+			for _, sink := range sinks {
+				sink <- c
+			}
+			f.out <- c
+		}
+		if err == io.ErrUnexpectedEOF {
+			err = io.EOF
+		}
+		if err != nil {
+			return err
+		}
+		if f.ctx.Err() != nil {
+			return context.Cause(f.ctx)
+		}
+	}
+}
+
+func (f *feed) release(c *chunk) {
+	if c.users.Add(-1) == 0 {
+		f.free <- c
+	}
+}
+
+// Read gives the file's bytes in order. It is for one goroutine at a time.
+func (f *feed) Read(p []byte) (int, error) {
+	for len(f.unread) == 0 {
+		if f.now != nil {
+			f.release(f.now)
+			f.now = nil
+		}
+		var ok bool
+		select {
+		case f.now, ok = <-f.out:
+		case <-f.ctx.Done():
+			return 0, context.Cause(f.ctx)
+		}
+		if !ok {
+			return 0, f.err
+		}
+		f.unread = f.now.data
+	}
+	n := copy(p, f.unread)
+	f.unread = f.unread[n:]
+	return n, nil
+}
+
+// wait returns when every goroutine has ended. The file must be read to its end, or ctx ended, before.
+func (f *feed) wait() { f.wg.Wait() }

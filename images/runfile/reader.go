@@ -1,0 +1,168 @@
+package runfile
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+)
+
+// Reader reads one archive from a stream, once.
+type Reader struct {
+	header Header
+	limits Limits
+	src    *bufio.Reader
+	head   []byte // lines 1 to TARGET_ARCH, already taken from src
+	summed int    // offset in head from which CRC and MD5 are computed
+	used   bool
+}
+
+// Sums describes the whole archive file.
+type Sums struct {
+	// SHA256 is in lower-case hexadecimal.
+	SHA256 string
+	// Size is in bytes.
+	Size int64
+}
+
+// Open parses the head of the archive that r delivers, under the default [Limits]. It reads a few kilobytes; the rest is
+// read by [Reader.Extract]. Errors wrap [ErrHeader] or the error of r.
+func Open(r io.Reader) (*Reader, error) { return OpenLimited(r, Limits{}) }
+
+// OpenLimited is Open with other limits.
+func OpenLimited(r io.Reader, l Limits) (*Reader, error) {
+	src := bufio.NewReaderSize(r, 64<<10)
+	h, head, summed, err := parseHeader(src)
+	if err != nil {
+		return nil, fmt.Errorf("open .run archive: %w", err)
+	}
+	return &Reader{header: h, limits: l.withDefaults(), src: src, head: head, summed: summed}, nil
+}
+
+// Header returns what the head of the archive says.
+func (r *Reader) Header() Header { return r.header }
+
+// AddFunc takes one regular file of the payload. The name is relative, clean and slash-separated; mode has permission
+// bits only (a set-uid bit comes from the manifest alone). It must read what it wants of content before it returns, and
+// need not read all. Its error ends the extraction and comes back from it, wrapped.
+type AddFunc func(name string, mode fs.FileMode, size int64, content io.Reader) error
+
+// Extract unpacks the payload, calling add for each regular file in the archive's order, and returns the sums of the
+// whole file. Directories are checked but not reported: the manifest implies them. It can be called once.
+//
+// A wrong CRC or MD5 is a *[ChecksumError], also when the damage showed earlier as an undecodable payload. Other bad
+// content is [ErrPayload], [ErrUnsafe] or [ErrTooLarge]. Sums are valid whenever the whole file could be read, with an
+// error too, and zero otherwise.
+//
+// Reading, hashing, decompressing and add run at the same time, on bounded buffers: memory is the decompressor's window
+// and about 8 MiB. No goroutine outlives the call. When ctx ends, Extract returns its cause as soon as the Read of the
+// underlying reader that is under way returns.
+func (r *Reader) Extract(ctx context.Context, add AddFunc) (Sums, error) {
+	if r.used {
+		return Sums{}, errors.New("extract .run archive: it was read already; open it again")
+	}
+	r.used = true
+	sums, err := r.extract(ctx, add)
+	if err != nil {
+		return sums, fmt.Errorf("extract %s: %w", r.describe(), err)
+	}
+	return sums, nil
+}
+
+func (r *Reader) describe() string {
+	return fmt.Sprintf("NVIDIA driver archive %s for %s", r.header.Version, r.header.TargetArch)
+}
+
+func (r *Reader) extract(parent context.Context, add AddFunc) (Sums, error) {
+	ctx, cancel := context.WithCancelCause(parent)
+	defer cancel(nil)
+	sum := newSummer(r.head, r.summed)
+	feed := newFeed(ctx, r.src, sum)
+	payload := &skipper{src: feed, head: r.head, lines: r.header.Skip - 1, limit: r.limits.Stub}
+	unpackErr := payload.skip()
+	if unpackErr == nil {
+		unpackErr = unpack(ctx, payload.rest(), r.limits, add)
+	}
+	// Whoever stops here for a reason of their own must not wait for the rest of a download.
+	if err := stopNow(parent, unpackErr); err != nil {
+		cancel(err)
+		feed.wait()
+		return Sums{}, err
+	}
+	// Otherwise the rest of the file still counts for the sums, and the sums tell damage from malice.
+	if _, err := io.Copy(io.Discard, feed); err != nil {
+		cancel(err)
+		feed.wait()
+		return Sums{}, errors.Join(unpackErr, err)
+	}
+	feed.wait()
+	return sum.verify(r.header, unpackErr)
+}
+
+// stopNow returns the error that ends an extraction at once: the caller's context or the caller's callback.
+func stopNow(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if add := (*addError)(nil); errors.As(err, &add) {
+		return add
+	}
+	return nil
+}
+
+// addError marks an error of the caller's callback.
+type addError struct {
+	name string
+	err  error
+}
+
+func (e *addError) Error() string { return fmt.Sprintf("take member %s: %v", e.name, e.err) }
+func (e *addError) Unwrap() error { return e.err }
+
+// skipper finds the payload: it counts newlines from the start of the file, as `tail -n +skip` does, through the rest
+// of the stub and the binary decompressor.
+type skipper struct {
+	src   io.Reader
+	head  []byte
+	lines int   // newlines that precede the payload
+	limit int64 // bytes that may precede it
+	left  []byte
+}
+
+func (s *skipper) skip() error {
+	missing := s.lines - bytes.Count(s.head, []byte{'\n'})
+	seen := int64(len(s.head))
+	buf := make([]byte, 32<<10)
+	for missing > 0 {
+		n, err := s.src.Read(buf)
+		chunk := buf[:n]
+		for missing > 0 {
+			i := bytes.IndexByte(chunk, '\n')
+			if i < 0 {
+				seen += int64(len(chunk))
+				chunk = nil
+				break
+			}
+			seen += int64(i) + 1
+			chunk = chunk[i+1:]
+			missing--
+		}
+		switch {
+		case seen > s.limit:
+			return fmt.Errorf("the payload is not within the first %d bytes: %w", s.limit, ErrTooLarge)
+		case missing == 0:
+			s.left = chunk
+		case errors.Is(err, io.EOF):
+			return fmt.Errorf("the file ends %d lines before its payload at line %d: %w", missing, s.lines+1, ErrPayload)
+		case err != nil:
+			return err
+		}
+	}
+	return nil
+}
+
+// rest is the payload, valid after skip.
+func (s *skipper) rest() io.Reader { return io.MultiReader(bytes.NewReader(s.left), s.src) }

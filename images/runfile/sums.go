@@ -1,0 +1,58 @@
+package runfile
+
+import (
+	"crypto/md5" //nolint:gosec // the format has it; it guards against damage only
+	"crypto/sha256"
+	"encoding/hex"
+	"hash"
+	"io"
+	"strconv"
+)
+
+// summer computes the three sums of an archive. Each is written to by a goroutine of its own.
+type summer struct {
+	crc  *cksum
+	md5  hash.Hash
+	sha  hash.Hash
+	size *counter
+}
+
+// newSummer returns the sums of head, of which CRC and MD5 see what lies behind offset summed.
+func newSummer(head []byte, summed int) *summer {
+	s := &summer{crc: newCksum(), md5: md5.New(), sha: sha256.New(), size: new(counter)} //nolint:gosec // see the import
+	for _, w := range []io.Writer{s.crc, s.md5} {
+		w.Write(head[summed:]) //nolint:errcheck // hashes do not fail
+	}
+	for _, w := range []io.Writer{s.sha, s.size} {
+		w.Write(head) //nolint:errcheck // hashes do not fail
+	}
+	return s
+}
+
+// writers are the parts that want every byte behind the head. CRC and size share one: they are the cheapest.
+func (s *summer) writers() []io.Writer {
+	return []io.Writer{io.MultiWriter(s.crc, s.size), s.md5, s.sha}
+}
+
+// verify compares with the head. symptom is what went wrong in unpacking, nil for nothing: it is the cause of a
+// checksum error when a sum is wrong, and the result itself when they are right.
+func (s *summer) verify(h Header, symptom error) (Sums, error) {
+	sums := Sums{SHA256: hex.EncodeToString(s.sha.Sum(nil)), Size: int64(*s.size)}
+	if got := s.crc.Sum32(); got != h.CRC {
+		return sums, &ChecksumError{Sum: "CRC", Want: decimal(h.CRC), Got: decimal(got), Cause: symptom}
+	}
+	if got := hex.EncodeToString(s.md5.Sum(nil)); h.MD5 != "" && got != h.MD5 {
+		return sums, &ChecksumError{Sum: "MD5", Want: h.MD5, Got: got, Cause: symptom}
+	}
+	return sums, symptom
+}
+
+func decimal(n uint32) string { return strconv.FormatUint(uint64(n), 10) }
+
+// counter counts the bytes written to it.
+type counter int64
+
+func (c *counter) Write(p []byte) (int, error) {
+	*c += counter(len(p))
+	return len(p), nil
+}
