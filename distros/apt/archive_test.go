@@ -2,6 +2,7 @@ package apt
 
 import (
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"crypto"
 	"crypto/sha256"
@@ -35,7 +36,7 @@ func at(t time.Time) *packet.Config {
 
 // keys are made once: RSA takes its time.
 var keys = sync.OnceValue(func() (k struct{ ed, rsa, stranger, expired *openpgp.Entity }) {
-	make := func(name string, c *packet.Config) *openpgp.Entity {
+	create := func(name string, c *packet.Config) *openpgp.Entity {
 		e, err := openpgp.NewEntity(name, "", name+"@example.com", c)
 		if err != nil {
 			panic(err)
@@ -44,13 +45,13 @@ var keys = sync.OnceValue(func() (k struct{ ed, rsa, stranger, expired *openpgp.
 	}
 	ed := at(testNow.AddDate(-3, 0, 0))
 	ed.Algorithm = packet.PubKeyAlgoEdDSA
-	k.ed, k.stranger = make("ed", ed), make("stranger", ed)
+	k.ed, k.stranger = create("ed", ed), create("stranger", ed)
 	rsa := at(testNow.AddDate(-3, 0, 0))
 	rsa.RSABits = 2048
-	k.rsa = make("rsa", rsa)
+	k.rsa = create("rsa", rsa)
 	old := at(testNow.AddDate(-3, 0, 0))
 	old.Algorithm, old.KeyLifetimeSecs = packet.PubKeyAlgoEdDSA, 365*24*3600
-	k.expired = make("expired", old)
+	k.expired = create("expired", old)
 	return k
 })
 
@@ -107,6 +108,8 @@ type archive struct {
 	head     string            // Release fields; "" for a plausible set
 	packages map[string]string // component/binary-arch -> lines for control()
 	endings  []string          // compressions, all by default
+	raw      string            // content of all indexes instead of packages
+	plus     int               // what the Release file adds to the size of plain indexes
 	byHash   bool
 	hidden   bool // by-hash is announced but not there
 	files    map[string][]byte
@@ -147,13 +150,18 @@ func (a *archive) release(t *testing.T, dir string) string {
 	if a.byHash {
 		text += "Acquire-By-Hash: yes\n"
 	}
+	var sums strings.Builder
 	text += "MD5Sum:\n d41d8cd98f00b204e9800998ecf8427e 0 main/binary-amd64/Packages\nSHA256:\n"
 	for _, part := range slices.Sorted(maps.Keys(a.packages)) {
 		for _, e := range a.endings {
-			data := pack(t, control(a.packages[part]), e)
+			data := pack(t, cmp.Or(a.raw, control(a.packages[part])), e)
 			sum := fmt.Sprintf("%x", sha256.Sum256(data))
 			name := path.Join(part, "Packages"+e)
-			text += fmt.Sprintf(" %s %d %s\n", sum, len(data), name)
+			size := len(data)
+			if e == "" {
+				size += a.plus
+			}
+			fmt.Fprintf(&sums, " %s %d %s\n", sum, size, name)
 			if a.byHash && !a.hidden {
 				name = path.Join(part, "by-hash/SHA256", sum)
 			}
@@ -162,7 +170,7 @@ func (a *archive) release(t *testing.T, dir string) string {
 			}
 		}
 	}
-	return text + " " + strings.Repeat("0", 64) + " 7 main/Contents-amd64.gz\n"
+	return text + sums.String() + " " + strings.Repeat("0", 64) + " 7 main/Contents-amd64.gz\n"
 }
 
 // publish makes it a signed repository at /debian, suite bookworm.

@@ -60,7 +60,7 @@ func TestMachine(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer f.Close()
+	defer f.Close() //nolint:errcheck // read only
 	machine, err := dpkg.ReadStatus(f)
 	if err != nil {
 		t.Fatal(err)
@@ -105,7 +105,7 @@ func versions(pkgs []Package) []string {
 func aptGet(t *testing.T, status string, want []string) []string {
 	t.Helper()
 	args := append([]string{"install", "-s", "--no-install-recommends", "-o", "Dir::State::status=" + status}, want...)
-	out, err := exec.Command("apt-get", args...).CombinedOutput()
+	out, err := exec.Command("apt-get", args...).CombinedOutput() //nolint:gosec // the test's own arguments
 	if err != nil {
 		t.Logf("apt-get: %v\n%s", err, out)
 		return nil

@@ -38,7 +38,7 @@ func parseEntry(origin, rest string) (Source, error) {
 		if !ok {
 			return s, fmt.Errorf("%s: %w: options without a closing bracket", origin, ErrSources)
 		}
-		for _, o := range strings.Fields(options) {
+		for o := range strings.FieldsSeq(options) {
 			key, value, ok := strings.Cut(o, "=")
 			if !ok {
 				return s, fmt.Errorf("%s: %w: option %.60q, want name=value", origin, ErrSources, o)
@@ -48,6 +48,9 @@ func parseEntry(origin, rest string) (Source, error) {
 			}
 		}
 		rest = after
+	}
+	if strings.HasPrefix(strings.TrimSpace(rest), "cdrom:") {
+		return s, nil // its name has brackets and blanks; there is nothing to read it from
 	}
 	if strings.ContainsAny(rest, `"[]`) {
 		return s, fmt.Errorf("%s: %w: quotes and brackets in URI or suite are not supported", origin, ErrSources)

@@ -2,10 +2,6 @@ package apt
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"io/fs"
 	"net/url"
@@ -143,54 +139,6 @@ func (r *Releases) plan() (err error) {
 	return nil
 }
 
-// open fetches, verifies and reads the Release file: InRelease, or Release with Release.gpg where that does not exist.
-func (r *repo) open(ctx context.Context, o Options, keys keyStore) error {
-	text, err := r.fetchRelease(ctx, o, keys)
-	if err != nil {
-		return err
-	}
-	sum := sha256.Sum256(text)
-	r.digest = hex.EncodeToString(sum[:])
-	if r.rel, err = parseRelease(text); err != nil {
-		return err
-	}
-	return r.rel.check(r.suite, o.Now, o.AllowExpired || r.source.NoValidUntil)
-}
-
-func (r *repo) fetchRelease(ctx context.Context, o Options, keys keyStore) ([]byte, error) {
-	t := trust{now: o.Now, allowExpired: o.AllowExpired}
-	var err error
-	if t.keys, t.notes, err = keys.keysFor(r.source); err != nil {
-		return nil, err
-	}
-	inline, err := o.Fetch.Latest(ctx, r.dir+"/InRelease", maxRelease)
-	if err == nil {
-		text, err := t.clearsigned(inline)
-		if err != nil && (!r.source.Trusted || text == nil) {
-			return nil, fmt.Errorf("InRelease: %w", err)
-		}
-		return text, nil
-	}
-	if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fetch.ErrOffline) {
-		return nil, err
-	}
-	text, err2 := o.Fetch.Latest(ctx, r.dir+"/Release", maxRelease)
-	if err2 != nil {
-		return nil, errors.Join(err, err2)
-	}
-	if r.source.Trusted {
-		return text, nil
-	}
-	sig, err := o.Fetch.Latest(ctx, r.dir+"/Release.gpg", 1<<20)
-	if err != nil {
-		return nil, err
-	}
-	if err := t.detached(text, sig); err != nil {
-		return nil, fmt.Errorf("Release.gpg: %w", err)
-	}
-	return text, nil
-}
-
 // chooseComponents checks the components of each repository and adds those of the options where they exist.
 func (r *Releases) chooseComponents() error {
 	for _, repo := range r.repos {
@@ -223,28 +171,4 @@ func (r *Releases) chooseComponents() error {
 		}
 	}
 	return nil
-}
-
-// Digest identifies what resolving can depend on: the signed texts of all Release files, in order, and the options. It
-// is a key for cached plans, 64 hex digits.
-func (r *Releases) Digest() string {
-	type line struct {
-		Base, Suite, Release string
-		Components           []string
-	}
-	state := struct {
-		Format       int
-		Arch         string
-		AllowExpired bool
-		Repos        []line
-	}{1, r.options.Arch, r.options.AllowExpired, nil}
-	for _, repo := range r.repos {
-		state.Repos = append(state.Repos, line{repo.base, repo.suite, repo.digest, repo.components})
-	}
-	data, err := json.Marshal(state)
-	if err != nil { // strings only: cannot happen, and a constant digest would be a lie
-		data = fmt.Append(nil, state)
-	}
-	sum := sha256.Sum256(data)
-	return hex.EncodeToString(sum[:])
 }

@@ -3,6 +3,7 @@ package apt
 import (
 	"bytes"
 	"context"
+	"crypto"
 	"errors"
 	"fmt"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/ProtonMail/go-crypto/openpgp"
+	"github.com/ProtonMail/go-crypto/openpgp/packet"
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/driver-container/driver-container/distros/dpkg"
@@ -48,11 +50,11 @@ func TestOpen(t *testing.T) {
 		{"old name of security components", func(a *archive, _ *Options) {
 			a.head = strings.Replace(a.head, "Components: main contrib", "Components: updates/main updates/contrib", 1)
 		}},
-		{"mirror", func(a *archive, o *Options) {
+		{"mirror", func(_ *archive, o *Options) {
 			o.Sources[0].URIs, o.Mirror = []string{"http://deb.invalid/debian"}, o.Sources[0].URIs[0]
 		}},
-		{"architecture in the URI", func(a *archive, o *Options) { o.Sources[0].Architectures = []string{"amd64", "arm64"} }},
-		{"two sources of one suite", func(a *archive, o *Options) { o.Sources = append(o.Sources, o.Sources[0]) }},
+		{"architecture in the URI", func(_ *archive, o *Options) { o.Sources[0].Architectures = []string{"amd64", "arm64"} }},
+		{"two sources of one suite", func(_ *archive, o *Options) { o.Sources = append(o.Sources, o.Sources[0]) }},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -87,9 +89,9 @@ func TestSignatures(t *testing.T) {
 	t.Parallel()
 	k := keys()
 	const in = "/debian/dists/bookworm/InRelease"
-	edit := func(old, new string) func(*archive, *Options) {
+	edit := func(from, to string) func(*archive, *Options) {
 		return func(a *archive, _ *Options) {
-			a.files[in] = bytes.Replace(a.files[in], []byte(old), []byte(new), 1)
+			a.files[in] = bytes.Replace(a.files[in], []byte(from), []byte(to), 1)
 		}
 	}
 	for _, tt := range []struct {
@@ -132,6 +134,35 @@ func TestSignatures(t *testing.T) {
 				t.Errorf("Open: %v; want %v with %q", err, tt.want, tt.say)
 			}
 		})
+	}
+}
+
+// TestWeakDigest: a good signature of a trusted key over a weak digest is none. (go-crypto does not make SHA-1 ones.)
+func TestWeakDigest(t *testing.T) {
+	t.Parallel()
+	k := keys()
+	tr := trust{now: testNow, keys: openpgp.EntityList{k.rsa}}
+	if strong(crypto.SHA1) || strong(crypto.MD5) || strong(crypto.RIPEMD160) {
+		t.Error("SHA-1, MD5 or RIPEMD-160 count as strong")
+	}
+	for h, ok := range map[crypto.Hash]bool{crypto.SHA224: false, crypto.SHA256: true, crypto.SHA384: true} {
+		c := at(testNow)
+		c.DefaultHash = h
+		sig := &packet.Signature{Version: 4, SigType: packet.SigTypeBinary, PubKeyAlgo: k.rsa.PrimaryKey.PubKeyAlgo, Hash: h,
+			CreationTime: testNow, IssuerKeyId: &k.rsa.PrimaryKey.KeyId}
+		digest := h.New()
+		digest.Write([]byte("text"))
+		if err := sig.Sign(digest, k.rsa.PrivateKey, c); err != nil {
+			t.Fatal(h, err)
+		}
+		var b bytes.Buffer
+		if err := sig.Serialize(&b); err != nil {
+			t.Fatal(err)
+		}
+		err := tr.detached([]byte("text"), b.Bytes())
+		if ok != (err == nil) || !ok && (!errors.Is(err, ErrSignature) || !strings.Contains(err.Error(), "weak")) {
+			t.Errorf("%v: %v", h, err)
+		}
 	}
 }
 
@@ -187,7 +218,11 @@ func TestOpenRefuses(t *testing.T) {
 		}, ErrIndex, "Packages"},
 		{"short index", nil, func(a *archive, _ *Options) { a.files[gz] = a.files[gz][:20] }, ErrIndex, "Packages"},
 		{"weak digests only", func(a *archive, _ *Options) { a.packages = nil }, nil, ErrIndex, "lists no index"},
-		{"garbage with the right digest", func(a *archive, _ *Options) { a.packages["main/binary-amd64"] = "; hello" }, nil, ErrIndex, "lists"},
+		{"garbage with the right digest", func(a *archive, _ *Options) { a.raw = "hello\n" }, nil, ErrIndex, "malformed"},
+		{"a package without a version", func(a *archive, _ *Options) { a.raw = "Package: a\n" }, nil, ErrIndex, "without name, version"},
+		{"listed without this architecture", func(a *archive, _ *Options) { a.packages = map[string]string{"main/binary-arm64": "a 1"} }, nil, ErrIndex, "lists no index"},
+		{"unpacks to more than listed", func(a *archive, _ *Options) { a.plus = -1 }, nil, ErrIndex, "more bytes"},
+		{"unpacks to less than listed", func(a *archive, _ *Options) { a.plus = 1 }, nil, ErrIndex, "its Release file says"},
 		{"component of the source", func(_ *archive, o *Options) { o.Sources[0].Components = []string{"main", "universe"} }, nil, nil, `component "universe" does not exist in`},
 		{"component of the options", func(_ *archive, o *Options) { o.Components = []string{"non-free"} }, nil, nil, "it has contrib, main"},
 		{"no source", func(_ *archive, o *Options) { o.Sources = []Source{} }, nil, ErrSources, "none is configured"},
@@ -211,9 +246,6 @@ func TestOpenRefuses(t *testing.T) {
 			a.endings = []string{"", ".gz"}
 			if tt.before != nil {
 				tt.before(a, &o)
-			}
-			if tt.name == "garbage with the right digest" {
-				a.packages = map[string]string{"main/binary-arm64": "a 1"}
 			}
 			a.publish(t, keys().ed)
 			if tt.after != nil {
@@ -332,7 +364,7 @@ func TestSourcesAndKeysOfTheBase(t *testing.T) {
 	a.publish(t, keys().ed)
 	k := keys()
 	both := append(public(t, true, k.rsa), public(t, true, k.ed)...)
-	print := strings.ToUpper(fmt.Sprintf("%x", k.ed.PrimaryKey.Fingerprint))
+	fingerprint := strings.ToUpper(fmt.Sprintf("%x", k.ed.PrimaryKey.Fingerprint))
 	line := func(options string) string { return "deb " + options + " " + a.url + "/debian bookworm main\n" }
 	for _, tt := range []struct {
 		name, sources string
@@ -347,7 +379,7 @@ func TestSourcesAndKeysOfTheBase(t *testing.T) {
 		{"signed-by beats trusted", line("[signed-by=/k/x.asc]"), map[string][]byte{"k/x.asc": public(t, true, k.rsa), "etc/apt/trusted.gpg": public(t, false, k.ed)}, false},
 		{"signed-by found where distributions keep it", line("[signed-by=/k/x.gpg]"), map[string][]byte{"usr/share/keyrings/x.gpg": public(t, false, k.ed)}, true},
 		{"signed-by missing", line("[signed-by=/k/x.gpg]"), nil, false},
-		{"fingerprint", line("[signed-by=" + print + "]"), map[string][]byte{"etc/apt/trusted.gpg": public(t, false, k.rsa, k.ed)}, true},
+		{"fingerprint", line("[signed-by=" + fingerprint + "]"), map[string][]byte{"etc/apt/trusted.gpg": public(t, false, k.rsa, k.ed)}, true},
 		{"another fingerprint", line("[signed-by=" + strings.Repeat("A", 40) + "]"), map[string][]byte{"etc/apt/trusted.gpg": public(t, false, k.ed)}, false},
 		{"keybox", line(""), map[string][]byte{"etc/apt/trusted.gpg": []byte("\x00\x00\x00\x20\x01\x01\x00\x02KBXf\x00\x00\x00\x00")}, false},
 	} {

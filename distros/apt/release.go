@@ -1,7 +1,6 @@
 package apt
 
 import (
-	"bytes"
 	"encoding/hex"
 	"fmt"
 	"path"
@@ -126,10 +125,4 @@ func without(list []string, word string) []string {
 		}
 	}
 	return out
-}
-
-// firstLine is for messages.
-func firstLine(b []byte) string {
-	line, _, _ := bytes.Cut(b, []byte("\n"))
-	return strings.TrimSpace(string(line[:min(len(line), 80)]))
 }

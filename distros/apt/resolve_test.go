@@ -213,3 +213,18 @@ func TestEntriesAreChecked(t *testing.T) {
 		}
 	}
 }
+
+func TestFind(t *testing.T) {
+	t.Parallel()
+	x := indexOf(t, "a 1; Depends: missing\na 2", "backports a 3")
+	for want, version := range map[string]string{"a": "2", "a=1": "1", "a=3": "3", "a=4": "", "b": "", "a b": ""} {
+		p, err := x.Find(want)
+		var un *UnresolvableError
+		switch {
+		case version == "" && !errors.As(err, &un) && !errors.Is(err, ErrSources):
+			t.Errorf("Find(%q): %v, want an error", want, err)
+		case version != "" && (err != nil || p.Version != version):
+			t.Errorf("Find(%q) = %v, %v; want version %s", want, p, err, version)
+		}
+	}
+}

@@ -43,11 +43,22 @@ func (d *Deb) Data(add func(h *tar.Header, r io.Reader) error) (err error) {
 		if h.Name == "" {
 			continue
 		}
-		if err := add(h, t); err != nil {
+		if err := add(h, body{t}); err != nil {
 			return fmt.Errorf("%s: %s: %w", name, h.Name, err)
 		}
 	}
 	return fmt.Errorf("%s: %w: more than %d members", name, ErrFormat, maxEntries)
+}
+
+// body marks errors in the middle of a member, which add will pass on, as errors of the format.
+type body struct{ io.Reader }
+
+func (b body) Read(p []byte) (int, error) {
+	n, err := b.Reader.Read(p)
+	if err != nil && !errors.Is(err, io.EOF) {
+		err = fmt.Errorf("%w: %w", ErrFormat, err)
+	}
+	return n, err
 }
 
 // finish reads to the end of the compressed stream, where its checksum is.

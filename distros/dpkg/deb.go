@@ -13,7 +13,7 @@ import (
 // Bounds on one .deb. The largest packages a driver image takes are below 1 GiB unpacked and have 40000 files.
 const (
 	maxControl = 32 << 20 // bytes of control.tar, unpacked; md5sums is most of it
-	maxData    = 32 << 30 // bytes of data.tar, unpacked
+	maxData    = 8 << 30  // bytes of data.tar, unpacked
 	maxEntries = 1 << 20  // members of data.tar
 )
 

@@ -221,7 +221,7 @@ func parse(text string, line int) (Paragraph, error) {
 		value = strings.Trim(first, " \t\r")
 		if more {
 			value += "\n" + strings.TrimRight(rest, "\r\n")
-			n += strings.Count(rest, "\n")
+			n += strings.Count(rest, "\n") + 1
 		}
 		p.fields = append(p.fields, field{name, value})
 		text = text[min(end+1, len(text)):]

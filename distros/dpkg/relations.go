@@ -182,17 +182,15 @@ func archApplies(list, arch string) (bool, error) {
 	if len(words) == 0 {
 		return false, syntaxError("empty list of architectures")
 	}
-	negated := strings.HasPrefix(words[0], "!")
+	negated, listed := strings.HasPrefix(words[0], "!"), false
 	for _, w := range words {
 		name, not := strings.CutPrefix(w, "!")
 		if not != negated || !validWord(name) {
 			return false, syntaxError("want architectures, all or none with an exclamation mark")
 		}
-		if name == arch || name == "any" || name == "linux-any" || name == "any-"+arch || name == "linux-"+arch {
-			return !negated, nil
-		}
+		listed = listed || name == arch || name == "any" || name == "linux-any" || name == "any-"+arch || name == "linux-"+arch
 	}
-	return negated, nil
+	return listed != negated, nil
 }
 
 // noProfileApplies evaluates one <a !b> list when no build profile is active: only negated terms hold.

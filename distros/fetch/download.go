@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"net/url"
 	"os"
+	"syscall"
 )
 
 // localError marks an error of this machine (disk), which no other try will cure.
@@ -30,6 +31,9 @@ func (c *Client) download(ctx context.Context, u *url.URL, f File, progress Prog
 	for {
 		announced, err := c.transfer(ctx, u, f, part, progress)
 		if err != nil {
+			if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+				return false, errors.Join(err, part.discard()) // others need the space more than we need the bytes
+			}
 			// The bytes stay for the next try, of this process or of another one.
 			return false, errors.Join(err, part.file.Close())
 		}

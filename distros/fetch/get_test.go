@@ -87,6 +87,19 @@ func TestGetResumes(t *testing.T) {
 			}
 			_, _ = w.Write(data)
 		}, 2},
+		"end of body is end of connection": {func(n int, w http.ResponseWriter, r *http.Request) {
+			if n > 1 {
+				whole(w, r, data)
+				return
+			}
+			conn, buf, err := http.NewResponseController(w).Hijack()
+			if err != nil {
+				return
+			}
+			_, _ = buf.WriteString("HTTP/1.0 200 OK\r\n\r\n")
+			_, _ = buf.Write(data[:1000])
+			_ = errors.Join(buf.Flush(), conn.Close())
+		}, 2},
 		"server error in between": {func(n int, w http.ResponseWriter, r *http.Request) {
 			switch n {
 			case 1:
@@ -120,6 +133,9 @@ func TestGetResumes(t *testing.T) {
 	}
 	for name, test := range tests {
 		for _, size := range []int64{300_000, 0} {
+			if size == 0 && name == "end of body is end of connection" {
+				continue // nobody could know
+			}
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
 				srv := serve(t, test.handle)
@@ -480,6 +496,18 @@ func TestRetryWaits(t *testing.T) {
 			if got := statusError(resp, u).retryAfter; got < want-time.Second || got > want {
 				t.Errorf("Retry-After %q: %v; want %v", header, got, want)
 			}
+		}
+	})
+}
+
+func FuzzContentRange(f *testing.F) {
+	for _, s := range []string{"bytes 0-9/10", "bytes 5-9/*", "bytes */10", "bytes -1-2/3", "bytes 9/8", ""} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		first, total, ok := contentRange(s)
+		if ok && (first < 0 || total != 0 && total <= first) {
+			t.Errorf("contentRange(%q) = %d, %d", s, first, total)
 		}
 	})
 }

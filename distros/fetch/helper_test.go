@@ -24,8 +24,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv("FETCH_TEST_CHILD") != "" {
 		os.Exit(child())
 	}
-	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("net/http.(*persistConn).writeLoop"),
-		goleak.IgnoreTopFunction("internal/poll.runtime_pollWait"))
+	goleak.VerifyTestMain(m)
 }
 
 func child() int {
@@ -50,6 +49,10 @@ func child() int {
 	path, cached, err := c.Get(context.Background(), f, func(done, _ int64) { fmt.Println("progress", done) })
 	if err != nil {
 		fmt.Println("error", err)
+		for _, sub := range []string{blobsDir, tmpDir, partialDir} {
+			entries, err := os.ReadDir(s.dir + "/" + sub)
+			fmt.Println("left in", sub, entries, err)
+		}
 		return 1
 	}
 	fmt.Println("path", path, cached)
@@ -82,7 +85,9 @@ func newStore(t *testing.T) *Store {
 
 func newClient(t *testing.T) *Client {
 	t.Helper()
-	return &Client{Store: newStore(t), HTTP: &http.Client{Transport: &http.Transport{}}, Attempts: 3, Backoff: time.Millisecond}
+	transport := &http.Transport{}
+	t.Cleanup(transport.CloseIdleConnections)
+	return &Client{Store: newStore(t), HTTP: &http.Client{Transport: transport}, Attempts: 3, Backoff: time.Millisecond}
 }
 
 // server serves one file and lets a test misbehave; it records the requests.

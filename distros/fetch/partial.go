@@ -60,7 +60,7 @@ func (c *Client) lockPartial(ctx context.Context, f File) (*partial, error) {
 			return nil, nil
 		}
 		if file != nil {
-			return loadPartial(file)
+			return loadPartial(ctx, file)
 		}
 		if fi, err := os.Stat(path); err == nil && fi.Size() != lastSize {
 			lastSize, lastGrowth = fi.Size(), time.Now()
@@ -81,7 +81,7 @@ func (c *Client) lockPartial(ctx context.Context, f File) (*partial, error) {
 }
 
 // loadPartial continues with what the file holds. Without a readable note of its origin the bytes are worth nothing.
-func loadPartial(file *os.File) (*partial, error) {
+func loadPartial(ctx context.Context, file *os.File) (*partial, error) {
 	p := &partial{file: file, hash: sha256.New()}
 	note, err := os.ReadFile(p.notePath())
 	if err == nil {
@@ -91,7 +91,7 @@ func loadPartial(file *os.File) (*partial, error) {
 		p.origin = origin{}
 		return p, closeOn(p.restart(origin{}), file)
 	}
-	p.size, err = io.Copy(p.hash, file)
+	err = copyCtx(ctx, p.hash, file, func(n int64) { p.size = n })
 	return p, closeOn(err, file)
 }
 

@@ -74,10 +74,16 @@ func (c *Client) attempt(ctx context.Context, u *url.URL, f File, part *partial,
 		return total, &localError{fmt.Errorf("more than %d bytes, given up: %w", limit, ErrTooLarge)}
 	case part.size >= limit:
 		return total, nil // too large: the caller sees it
-	case total > 0 && part.size < total:
+	case total > 0 && part.size < total, part.size < f.Size && endless(resp):
 		return total, io.ErrUnexpectedEOF
 	}
 	return total, nil
+}
+
+// endless tells whether the end of the body was only the end of the connection, which a cut looks like as well: HTTP/1
+// with neither a length nor chunks.
+func endless(resp *http.Response) bool {
+	return resp.ProtoMajor == 1 && resp.ContentLength < 0 && len(resp.TransferEncoding) == 0
 }
 
 // position brings part to where the body of the answer begins and returns the size of the whole file, 0 if unknown.

@@ -45,8 +45,8 @@ func oneOf(words []string) check {
 		if slices.Contains(words, s) {
 			return ""
 		}
-		if near := nearest(s, words); len(near) > 0 {
-			return "is not known" + didYouMean(near)
+		if near := suggest(s, words); near != "" {
+			return "is not known" + near
 		}
 		return "is not known: it is one of " + strings.Join(words, ", ")
 	}

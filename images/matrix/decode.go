@@ -62,7 +62,7 @@ func (d *decoder) mapping(n *yaml.Node, what string, keys ...key) {
 			k.read(value)
 			return
 		}
-		d.errorf(at, "unknown key %s in %s%s", quoted(name), what, didYouMean(nearest(name, names)))
+		d.errorf(at, "unknown key %s in %s%s", quoted(name), what, suggest(name, names))
 	})
 	for _, k := range keys {
 		if k.required && seen != nil && !seen[k.name] {

@@ -93,13 +93,10 @@ func (e *IncompatibleError) Error() string {
 	return msg + ")"
 }
 
-// nearest finds what a word may have been meant to be. Overlong words are not compared: they are no typing mistakes.
-func nearest(word string, among []string) []string {
-	const maxWord = 64
-	if len(word) > maxWord {
-		return nil
-	}
-	return distros.Nearest(word, among)
+// suggest returns " (did you mean ubuntu16.04?)" with the word nearest to a wrong one, "" when none is near.
+func suggest(word string, among []string) string {
+	near := distros.Nearest(word, among)
+	return didYouMean(near[:min(len(near), 1)])
 }
 
 // didYouMean returns " (did you mean a or b?)", "" when there is nothing near.
@@ -107,7 +104,7 @@ func didYouMean(near []string) string {
 	if len(near) == 0 {
 		return ""
 	}
-	return " (did you mean " + strings.Join(near[:min(len(near), 3)], " or ") + "?)"
+	return " (did you mean " + strings.Join(near, " or ") + "?)"
 }
 
 // quoted prints a word of a file for people: control characters visible, cut to a length that fits a line.

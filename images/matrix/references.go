@@ -63,15 +63,14 @@ func (d *decoder) references(m *Matrix) {
 		case r.defines && r.kind == kindSystem:
 			d.unique(places, r, kindSystem+" "+r.word)
 			if !slices.Contains(known, r.word) {
-				d.errorf(r.at, "unknown system %s%s", quoted(r.word), didYouMean(nearest(r.word, known)))
+				d.errorf(r.at, "unknown system %s%s", quoted(r.word), suggest(r.word, known))
 			}
 		case r.defines:
 			d.unique(places, r, kindDriver+" "+canonical(r.word))
 		case r.kind == kindSystem && !slices.Contains(systems, r.word):
-			d.errorf(r.at, "system %s is not in systems%s", quoted(r.word), didYouMean(nearest(r.word, systems)))
+			d.errorf(r.at, "system %s is not in systems%s", quoted(r.word), suggest(r.word, systems))
 		case r.kind == kindPattern && !anyMatch(r.word, drivers):
-			near := nearest(strings.TrimSuffix(r.word, ".*"), drivers)
-			d.errorf(r.at, "driver %s is not in drivers%s", quoted(r.word), didYouMean(near))
+			d.errorf(r.at, "driver %s is not in drivers%s", quoted(r.word), suggest(strings.TrimSuffix(r.word, ".*"), drivers))
 		case r.kind == kindUpstream && *r.version != "" && upstream(r.word) != *r.version:
 			d.errorf(r.at, "Debian version %s is not one of driver %s", quoted(r.word), *r.version)
 		}

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+
+	"github.com/driver-container/driver-container/distros"
 )
 
 // Select returns the targets of a selection in the order of the matrix: by system, driver, architecture.
@@ -67,7 +69,7 @@ func (m *Matrix) unknown(s Selection) error {
 	look := func(kind string, names, among []string) {
 		for _, n := range names {
 			if !slices.Contains(among, n) {
-				errs = append(errs, &UnknownError{Kind: kind, Name: n, Nearest: nearest(n, among)})
+				errs = append(errs, &UnknownError{Kind: kind, Name: n, Nearest: distros.Nearest(n, among)})
 			}
 		}
 	}

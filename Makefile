@@ -1,0 +1,57 @@
+# make            build, lint what needs no download, fast tests
+# make help       every target
+
+OS      ?= debian12
+DRIVER  ?= 535.261.03
+ARCH    ?= amd64
+OUTPUT  ?= oci:dist
+
+# One place for the versions of the tools that check the code.
+GOLANGCI_LINT_VERSION = v2.12.2
+STATICCHECK_VERSION   = v0.7.0
+
+export CGO_CFLAGS += -O2 -Wno-deprecated-declarations
+GO_BUILD = go build -trimpath -buildvcs=auto -ldflags=-s\ -w
+ARCHS    = amd64 arm64
+
+.PHONY: all help build image test e2e bench fuzz lint vet golden clean
+all: build vet test ## build, vet, fast tests
+
+help: ## this text
+	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 12
+
+build: ## bin/driver-build, and driver-entrypoint and driver-probe for both architectures
+	$(GO_BUILD) -o bin/driver-build ./cmd/driver-build
+	@for arch in $(ARCHS); do \
+	  echo "driver-entrypoint linux/$$arch"; \
+	  CGO_ENABLED=0 GOOS=linux GOARCH=$$arch $(GO_BUILD) -o bin/driver-entrypoint-linux-$$arch ./cmd/driver-entrypoint || exit 1; \
+	  ci/build-probe $$arch || exit 1; \
+	done
+
+image: build ## the image of OS and DRIVER for ARCH, into OUTPUT
+	ci/image --os $(OS) --driver $(DRIVER) --arch $(ARCH) --output $(OUTPUT)
+
+test: ## the fast tier: Go and a C compiler, under two minutes
+	go test -race -shuffle=on ./...
+
+e2e: build ## the real tier: real packages, registry, tools; see docs/testing.md
+	ci/e2e/run
+
+bench: build ## speed, memory and size against tar and the compressors
+	ci/bench
+
+fuzz: ## every fuzz target for FUZZTIME (default 30s)
+	ci/fuzz
+
+vet: ## gofmt and go vet
+	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { gofmt -l $$(git ls-files '*.go'); exit 1; }
+	go vet ./...
+
+lint: vet ## staticcheck and golangci-lint, installed by go install when missing
+	STATICCHECK_VERSION=$(STATICCHECK_VERSION) GOLANGCI_LINT_VERSION=$(GOLANGCI_LINT_VERSION) ci/lint
+
+golden: ## rewrite the golden files
+	go test ./cmd/driver-build ./images ./images/matrix -update
+
+clean: ## remove what was built; the cache stays
+	rm -rf bin dist

@@ -1,0 +1,106 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"sync"
+
+	"github.com/moby/buildkit/client"
+	"github.com/moby/buildkit/util/progress/progressui"
+	"github.com/opencontainers/go-digest"
+
+	"github.com/driver-container/driver-container/images"
+)
+
+// display shows the events of a build with BuildKit's own display, which people know from docker build.
+type display struct {
+	mu     sync.Mutex
+	ch     chan *client.SolveStatus // nil once closed
+	done   chan error
+	shown  map[string]*client.Vertex
+	failed bool
+}
+
+// modes are the values of --progress, as BuildKit calls them.
+var modes = map[string]progressui.DisplayMode{
+	"auto": progressui.AutoMode, "tty": progressui.TtyMode, "plain": progressui.PlainMode,
+	"json": progressui.RawJSONMode, "quiet": progressui.QuietMode,
+}
+
+func newDisplay(w io.Writer, mode string) (*display, error) {
+	m, ok := modes[mode]
+	if !ok {
+		return nil, fmt.Errorf("--progress %q is not known: use auto, tty, plain, json or quiet", mode)
+	}
+	ui, err := progressui.NewDisplay(w, m)
+	if err != nil {
+		return nil, fmt.Errorf("--progress %s: %w", mode, err)
+	}
+	d := &display{ch: make(chan *client.SolveStatus, 16), done: make(chan error, 1), shown: map[string]*client.Vertex{}}
+	go func(ch chan *client.SolveStatus) {
+		_, err := ui.UpdateFrom(context.Background(), ch) // ends when the channel is closed
+		d.done <- err
+	}(d.ch)
+	return d, nil
+}
+
+// close waits until everything is on the screen.
+func (d *display) close() error {
+	d.mu.Lock()
+	if d.ch != nil {
+		close(d.ch)
+		d.ch = nil
+	}
+	d.mu.Unlock()
+	if err := <-d.done; err != nil {
+		return fmt.Errorf("show progress: %w", err)
+	}
+	return nil
+}
+
+// observe is an images.Observer.
+func (d *display) observe(e images.Event) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.ch == nil {
+		return
+	}
+	id := digest.FromString(e.Step)
+	v := d.shown[e.Step]
+	if v == nil {
+		v = &client.Vertex{Digest: id, Name: e.Name}
+		d.shown[e.Step] = v
+	}
+	status := &client.SolveStatus{}
+	if e.Started || e.Completed {
+		next := *v
+		if e.Started {
+			next.Started, next.Completed = &e.Time, nil
+		}
+		if e.Completed {
+			next.Completed, next.Cached = &e.Time, e.Cached
+			if e.Err != nil {
+				next.Error = e.Err.Error()
+			}
+		}
+		d.shown[e.Step] = &next
+		status.Vertexes = []*client.Vertex{&next}
+	}
+	if e.Item != "" {
+		s := &client.VertexStatus{ID: e.Item, Name: e.Item, Vertex: id, Current: e.Current, Total: e.Total, Timestamp: e.Time, Started: v.Started}
+		if e.Total > 0 && e.Current >= e.Total {
+			s.Completed = &e.Time
+		}
+		status.Statuses = []*client.VertexStatus{s}
+	}
+	if e.Note != "" {
+		status.Logs = []*client.VertexLog{{Vertex: id, Stream: 2, Data: []byte(e.Note + "\n"), Timestamp: e.Time}}
+	}
+	d.ch <- status
+}
+
+// stepFor begins a step of the command itself.
+func (d *display) stepFor(target, name string) *images.Step {
+	return images.Observer(d.observe).Begin(target, name)
+}

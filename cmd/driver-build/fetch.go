@@ -1,0 +1,82 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/driver-container/driver-container/images"
+	"github.com/driver-container/driver-container/images/matrix"
+)
+
+func newFetchCmd(a *app) *cobra.Command {
+	var o buildOptions
+	var only string
+	cmd := &cobra.Command{
+		Use: "fetch --os SYSTEM --driver VERSION", Short: "Download everything that targets need into the cache", Args: noArgs,
+		Long: "Download base images, packages and drivers of targets into the cache and verify them, so that a build can follow with\n" +
+			"--offline. Prints one line a file: sha256:DIGEST, the path in the cache and the address it came from.",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			m, err := o.selection.load()
+			if err != nil {
+				return err
+			}
+			targets, err := o.selection.targets(m)
+			if err != nil {
+				return err
+			}
+			if only != "" && only != "base" {
+				return usageError{fmt.Errorf("--only %q is not known: use base", only)}
+			}
+			j := &job{app: a, options: o, groups: grouped(targets)}
+			j.options.dryRun = true
+			if err := j.check(m.Defaults); err != nil {
+				return err
+			}
+			return a.with(cmd.Context(), m.Defaults.Mirrors, o.entrypoint, func(ctx context.Context, s *session) error {
+				for _, t := range targets {
+					if err := a.fetch(ctx, s, t, j.plan, only == "base"); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+		},
+	}
+	o.selection.flags(cmd.Flags())
+	f := cmd.Flags()
+	f.StringVar(&o.base, "base", "", "base image instead of the row's")
+	f.StringVar(&o.source, "source", "", "URL or FILE of the driver's .run archive; the row's checksum still applies")
+	f.StringVar(&o.mirror, "mirror", "", "package mirror instead of the addresses in the base's apt configuration")
+	f.StringVar(&only, "only", "", "base: nothing but the base images")
+	o.profile, o.compression = string(images.Full), string(images.Gzip)
+	return cmd
+}
+
+func (a *app) fetch(ctx context.Context, s *session, t matrix.Target, o images.PlanOptions, baseOnly bool) error {
+	ref := t.System.Base
+	if o.Base != "" {
+		ref = o.Base
+	}
+	base, err := s.registry.Base(ctx, ref, t.Arch)
+	if err != nil {
+		return fmt.Errorf("base image of %s: %w", t.System.ID, err)
+	}
+	fmt.Fprintf(a.stdout, "%s %s\n", base.Digest, base.Name)
+	if baseOnly {
+		return nil
+	}
+	r, err := s.builder.Plan(ctx, t, o)
+	if err != nil {
+		return err
+	}
+	files, err := s.builder.Download(ctx, r)
+	if err != nil {
+		return err
+	}
+	for _, f := range files {
+		fmt.Fprintf(a.stdout, "sha256:%s %s %s\n", f.SHA256, s.builder.Store.Path(f.SHA256), f.URL)
+	}
+	return nil
+}

@@ -1,0 +1,116 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/driver-container/driver-container/images"
+	"github.com/driver-container/driver-container/images/registry"
+)
+
+const imageArgument = "IMAGE is a reference in a registry, oci:DIR[:TAG], oci-archive:FILE or docker-archive:FILE."
+
+func newInspectCmd(a *app) *cobra.Command {
+	var arch, format string
+	cmd := &cobra.Command{
+		Use: "inspect IMAGE", Short: "Show what an image holds", Args: exactArgs(1),
+		Long: "Show what a driver image holds: driver, system, layers, libraries, firmware, packages.\n" + imageArgument,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if format != "table" && format != "json" {
+				return usageError{fmt.Errorf("-o %q is not known: use table or json", format)}
+			}
+			return a.withImage(cmd.Context(), args[0], arch, func(ctx context.Context, s *session, base *registry.Base) error {
+				i, err := s.builder.Inspect(ctx, args[0], base.Image)
+				if err != nil {
+					return err
+				}
+				if format == "json" {
+					return a.printJSON(i)
+				}
+				return a.printInspection(i)
+			})
+		},
+	}
+	cmd.Flags().StringVar(&arch, "arch", "amd64", "which image of an index")
+	cmd.Flags().StringVarP(&format, "format", "o", "table", "table or json")
+	return cmd
+}
+
+func newVerifyCmd(a *app) *cobra.Command {
+	var arch, format string
+	cmd := &cobra.Command{
+		Use: "verify IMAGE", Short: "Check an image against what a node's GPU stack expects of it", Args: exactArgs(1),
+		Long: "Check any driver image, ours or not: one driver version, relative links, library folder, sonames, dependencies,\n" +
+			"firmware, entrypoint, licence. Prints each finding; exit code 5 when one is an error.\n" + imageArgument,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if format != "table" && format != "json" {
+				return usageError{fmt.Errorf("-o %q is not known: use table or json", format)}
+			}
+			return a.withImage(cmd.Context(), args[0], arch, func(ctx context.Context, s *session, base *registry.Base) error {
+				findings, err := s.builder.Verify(ctx, args[0], base.Image)
+				if err != nil {
+					return err
+				}
+				if err := a.printFindings(findings, format); err != nil {
+					return err
+				}
+				return images.Unfit(findings)
+			})
+		},
+	}
+	cmd.Flags().StringVar(&arch, "arch", "amd64", "which image of an index")
+	cmd.Flags().StringVarP(&format, "format", "o", "table", "table or json")
+	return cmd
+}
+
+// withImage opens an image for reading.
+func (a *app) withImage(ctx context.Context, ref, arch string, f func(context.Context, *session, *registry.Base) error) error {
+	return a.with(ctx, nil, "", func(ctx context.Context, s *session) error {
+		base, err := s.registry.Base(ctx, ref, arch)
+		if err != nil {
+			return fmt.Errorf("open %s: %w", ref, err)
+		}
+		return f(ctx, s, base)
+	})
+}
+
+func (a *app) printJSON(v any) error {
+	b, err := json.MarshalIndent(v, "", "  ")
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(a.stdout, "%s\n", b)
+	return err
+}
+
+func (a *app) printFindings(findings []images.Finding, format string) error {
+	if format == "json" {
+		if findings == nil {
+			findings = []images.Finding{}
+		}
+		return a.printJSON(findings)
+	}
+	for _, f := range findings {
+		fmt.Fprintln(a.stdout, f)
+	}
+	return nil
+}
+
+func (a *app) printInspection(i *images.Inspection) error {
+	w := tabwriter.NewWriter(a.stdout, 0, 8, 2, ' ', 0)
+	fmt.Fprintf(w, "Digest\t%s\nDriver\t%s\nSystem\t%s\nArch\t%s\nProfile\t%s\nFlavours\t%s\nCommand\t%s\nSize\t%s\n",
+		i.Digest, i.Driver, i.System, i.Arch, i.Profile, strings.Join(i.Flavours, ", "), strings.Join(i.Command, " "), megabytes(i.Size))
+	fmt.Fprintf(w, "Libraries\t%d\nPrograms\t%s\nFirmware\t%s\nPackages\t%d\n",
+		len(i.Libraries), strings.Join(i.Programs, " "), strings.Join(i.Firmware, " "), len(i.Packages))
+	for n, l := range i.Layers {
+		fmt.Fprintf(w, "Layer %d\t%s\t%s\t%s\n", n, l.Digest, megabytes(l.Size), l.CreatedBy)
+	}
+	return w.Flush()
+}
+
+func megabytes(n int64) string { return fmt.Sprintf("%.1f MB", float64(n)/1e6) }

@@ -1,0 +1,65 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+const rootLong = `driver-build turns rows of a version matrix into NVIDIA driver images: the user-mode driver, the kernel module
+sources, a compiler, and driver-entrypoint to bring them up on a node. It needs no container daemon, no root and no
+Dockerfile; the same inputs give the same digest on any machine.
+
+Results go to stdout, one reference@sha256:... a line; everything else goes to stderr.
+
+Exit codes: 0 done, 1 unexpected, 2 bad flags or matrix, 3 some targets failed, 4 network or registry,
+5 checksum or signature mismatch or unfit image, 6 a step failed, 130 interrupted, 143 terminated.`
+
+const rootExample = `  driver-build --os debian12 --driver 535.261.03 --output oci:dist
+  driver-build --os ubuntu16.04 --driver 418.87.01 --push --repository registry.example.com/gpu/driver
+  driver-build --os debian12 --driver 535.261.03 --arch amd64 --arch arm64 --dry-run`
+
+func newRootCmd(a *app) *cobra.Command {
+	var o buildOptions
+	cmd := &cobra.Command{
+		Use: "driver-build --os SYSTEM --driver VERSION", Short: "Build NVIDIA driver images from a version matrix",
+		Long: rootLong, Example: rootExample, Args: noArgs, SilenceErrors: true, SilenceUsage: true,
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.build(cmd.Context(), o) },
+	}
+	cmd.SetOut(a.stdout)
+	cmd.SetErr(a.stderr)
+	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
+	cmd.CompletionOptions.HiddenDefaultCmd = false
+	a.globalFlags(cmd.PersistentFlags())
+	o.selection.flags(cmd.Flags())
+	o.flags(cmd.Flags())
+	cmd.AddCommand(newListCmd(a), newFetchCmd(a), newInspectCmd(a), newVerifyCmd(a), newPushCmd(a), newVersionCmd(a))
+	return cmd
+}
+
+// noArgs refuses arguments; a likely mistake is a system or driver without its flag.
+func noArgs(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	var names []string
+	for _, c := range cmd.Commands() {
+		names = append(names, c.Name())
+	}
+	hint := "targets are given with --os and --driver"
+	if len(names) > 0 {
+		hint += "; commands are " + strings.Join(names, ", ")
+	}
+	return usageError{fmt.Errorf("unexpected argument %q: %s", args[0], hint)}
+}
+
+// exactArgs is cobra.ExactArgs with our exit code.
+func exactArgs(n int) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if err := cobra.ExactArgs(n)(cmd, args); err != nil {
+			return usageError{fmt.Errorf("%w: usage: %s", err, cmd.UseLine())}
+		}
+		return nil
+	}
+}

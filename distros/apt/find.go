@@ -1,0 +1,31 @@
+package apt
+
+import (
+	"fmt"
+
+	"github.com/driver-container/driver-container/distros/dpkg"
+)
+
+// Find returns one package by itself, without what it depends on: "name" for the candidate, "name=version" for exactly that
+// version. The error is *UnresolvableError, with the versions there are.
+func (x *Index) Find(want string) (*Package, error) {
+	rel, err := parseWant(want)
+	if err != nil {
+		return nil, err
+	}
+	if rel.Op == "" {
+		if p, ok := x.Candidate(rel.Name); ok {
+			return p, nil
+		}
+		return nil, &UnresolvableError{Relation: want, Reason: "no repository has a package of that name"}
+	}
+	var versions []string
+	for _, e := range x.named(rel.Name) {
+		if rel.Matches(dpkg.Version(e.version)) {
+			p, err := e.pkg()
+			return &p, err
+		}
+		versions = append(versions, fmt.Sprintf("%s (%s)", e.version, e.origin()))
+	}
+	return nil, &UnresolvableError{Relation: want, Reason: "no repository has this version", Versions: versions}
+}

@@ -1,0 +1,153 @@
+package distros
+
+import (
+	"errors"
+	"path"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestToolchains(t *testing.T) {
+	t.Parallel()
+	// What each system's kernels were built with (CONFIG_CC_VERSION_TEXT), and whether some need libelf-dev on amd64.
+	want := map[string]string{
+		"debian11":    "gcc-10 kmod libc6-dev libelf1 make libelf-dev",
+		"debian12":    "gcc-12 kmod libc6-dev libelf1 make",
+		"debian13":    "gcc-14 kmod libc6-dev libelf1t64 make",
+		"ubuntu16.04": "gcc-5 kmod libc6-dev libelf1 make libelf-dev",
+		"ubuntu18.04": "gcc-7 kmod libc6-dev libelf1 make libelf-dev",
+		"ubuntu20.04": "gcc-9 kmod libc6-dev libelf1 make libelf-dev",
+		"ubuntu22.04": "gcc-11 gcc-12 kmod libc6-dev libelf1 make libelf-dev",
+		"ubuntu24.04": "gcc-13 kmod libc6-dev libelf1t64 make",
+	}
+	got := map[string]string{}
+	for _, d := range All() {
+		got[d.ID()] = strings.Join(d.Toolchain("amd64"), " ")
+		onArm := strings.TrimSuffix(got[d.ID()], " libelf-dev")
+		if diff := cmp.Diff(onArm, strings.Join(d.Toolchain("arm64"), " ")); diff != "" {
+			t.Errorf("%s on arm64: %s", d.ID(), diff)
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestAll(t *testing.T) {
+	t.Parallel()
+	seen := map[string]bool{}
+	for _, d := range All() {
+		id, version := d.OSRelease()
+		if seen[d.ID()] || d.ID() != id+version {
+			t.Errorf("ID %q of %s %s is taken or made otherwise", d.ID(), id, version)
+		}
+		seen[d.ID()] = true
+		if got, err := Lookup(d.ID()); err != nil || got.ID() != d.ID() {
+			t.Errorf("Lookup(%q) = %v, %v", d.ID(), got, err)
+		}
+		dirs := []string{d.LibDir("amd64"), d.LibDir32("amd64"), d.LibDir("arm64"), d.LibDir32("arm64")}
+		if diff := cmp.Diff([]string{"usr/lib/x86_64-linux-gnu", "usr/lib/i386-linux-gnu", "usr/lib/aarch64-linux-gnu", ""}, dirs); diff != "" {
+			t.Errorf("%s: %s", d.ID(), diff)
+		}
+		if d.LibDir("sparc") != "" || d.LibDir32("sparc") != "" || d.Toolchain("sparc") != nil {
+			t.Errorf("%s knows an architecture that does not exist", d.ID())
+		}
+		if d.PackageManager() != "apt" {
+			t.Errorf("%s: package manager %q", d.ID(), d.PackageManager())
+		}
+	}
+}
+
+// The short names of the compiler lead to a file that the packages bring.
+func TestLinks(t *testing.T) {
+	t.Parallel()
+	for _, d := range All() {
+		links := d.Links()
+		for link, target := range links {
+			if path.IsAbs(link) || path.Clean(link) != link || path.IsAbs(target) {
+				t.Errorf("%s: link %s -> %s is not relative and clean", d.ID(), link, target)
+			}
+		}
+		name := "usr/bin/cc"
+		for range 5 {
+			if target, ok := links[name]; ok {
+				name = path.Join(path.Dir(name), target)
+			}
+		}
+		if want := d.Toolchain("amd64")[0]; path.Base(name) != want {
+			t.Errorf("%s: cc leads to %s; want %s", d.ID(), name, want)
+		}
+		links["usr/bin/cc"] = "changed"
+		if d.Links()["usr/bin/cc"] != "gcc" {
+			t.Errorf("%s: callers share a map", d.ID())
+		}
+		d.Toolchain("amd64")[0] = "changed"
+		if slices.Contains(d.Toolchain("amd64"), "changed") {
+			t.Errorf("%s: callers share a slice", d.ID())
+		}
+	}
+}
+
+func TestLookupUnknown(t *testing.T) {
+	t.Parallel()
+	for id, want := range map[string]string{
+		"ubuntu1604":                     "did you mean ubuntu16.04",
+		"Ubuntu16.04":                    "did you mean ubuntu16.04",
+		"debian-12":                      "did you mean debian12",
+		"ubunut22.04":                    "did you mean ubuntu22.04",
+		"ubuntu":                         "did you mean ubuntu16.04, ubuntu18.04, ubuntu20.04?",
+		"plan9":                          "known are debian11, ",
+		"":                               "known are debian11, ",
+		"windows server 2025 datacenter": "known are",
+	} {
+		d, err := Lookup(id)
+		var e *UnknownError
+		if d != nil || !errors.As(err, &e) || e.ID != id || !strings.Contains(err.Error(), want) {
+			t.Errorf("Lookup(%q) = %v, %v; want %q", id, d, err, want)
+		}
+	}
+}
+
+func TestNearest(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		word  string
+		among string
+		want  string
+	}{
+		{"418.87.1", "418.87.01 418.226.00 535.261.03", "418.87.01"},
+		{"535", "418.87.01 535.261.03 535.104.05", "535.104.05 535.261.03"},
+		{"arhcs", "archs base id", "archs"},
+		{"comp", "compute full", "compute"},
+		{"x", "yy zzz", ""},
+		{"abc", "abd abc xbc abx a", "abc abd abx"}, // exact first, then agreement from the start
+		{"abc", "abd abd", "abd"},
+		{"ab", "", ""},
+		{strings.Repeat("a", 65), strings.Repeat("a", 65), ""},
+	}
+	for _, test := range tests {
+		among := strings.Fields(test.among)
+		if got := strings.Join(Nearest(test.word, among), " "); got != test.want {
+			t.Errorf("Nearest(%.20q, %q) = %q; want %q", test.word, test.among, got, test.want)
+		}
+		slices.Reverse(among)
+		if got := strings.Join(Nearest(test.word, among), " "); got != test.want {
+			t.Errorf("Nearest(%.20q, %q reversed) = %q; want %q", test.word, test.among, got, test.want)
+		}
+	}
+}
+
+func TestArch(t *testing.T) {
+	t.Parallel()
+	for _, a := range Archs() {
+		if got, ok := LookupArch(a.Name); !ok || got != a {
+			t.Errorf("LookupArch(%q) = %v, %v", a.Name, got, ok)
+		}
+	}
+	if _, ok := LookupArch("x86_64"); ok {
+		t.Error("x86_64 is not a name of Go")
+	}
+}

@@ -1,0 +1,100 @@
+package dpkg
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"fmt"
+	"io"
+	"testing"
+
+	"github.com/klauspost/compress/zstd"
+	"github.com/ulikunitz/xz"
+)
+
+// part is a member of an ar archive.
+type part struct {
+	name string
+	data []byte
+}
+
+func buildAr(parts ...part) []byte {
+	b := bytes.NewBufferString(arMagic)
+	for _, p := range parts {
+		fmt.Fprintf(b, "%-16s%-12d%-6d%-6d%-8s%-10d`\n", p.name, 0, 0, 0, "100644", len(p.data))
+		b.Write(p.data)
+		if len(p.data)%2 == 1 {
+			b.WriteByte('\n')
+		}
+	}
+	return b.Bytes()
+}
+
+// entry is a member of a tar archive; the type is a file unless given.
+type entry struct {
+	name, link, body string
+	kind             byte
+}
+
+func buildTar(t testing.TB, entries ...entry) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	w := tar.NewWriter(&b)
+	for _, e := range entries {
+		if e.kind == 0 {
+			e.kind = tar.TypeReg
+		}
+		h := &tar.Header{Name: e.name, Linkname: e.link, Typeflag: e.kind, Mode: 0o644, Size: int64(len(e.body))}
+		if err := w.WriteHeader(h); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.WriteString(w, e.body); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+func compress(t testing.TB, ending string, data []byte) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	var w io.WriteCloser
+	var err error
+	switch ending {
+	case "":
+		return data
+	case ".gz":
+		w = gzip.NewWriter(&b)
+	case ".xz":
+		w, err = xz.NewWriter(&b)
+	case ".zst":
+		w, err = zstd.NewWriter(&b)
+	}
+	if err == nil {
+		_, err = w.Write(data)
+	}
+	if err == nil {
+		err = w.Close()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+const testControl = "Package: hello\nVersion: 1.0-1\nArchitecture: amd64\nDescription: greets\n and leaves\n"
+
+// control is a minimal control.tar.
+func control(t testing.TB, more ...entry) []byte {
+	t.Helper()
+	return buildTar(t, append([]entry{{name: "./", kind: tar.TypeDir}, {name: "./control", body: testControl}}, more...)...)
+}
+
+// debOf is a .deb with that data.tar, nothing compressed.
+func debOf(t testing.TB, entries ...entry) []byte {
+	t.Helper()
+	return buildAr(part{"debian-binary", []byte("2.0\n")}, part{"control.tar", control(t)}, part{"data.tar", buildTar(t, entries...)})
+}

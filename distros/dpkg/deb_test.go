@@ -1,0 +1,246 @@
+package dpkg
+
+import (
+	"archive/tar"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/iotest"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// list reads a whole archive and describes each member of its data.
+func list(r io.Reader) (*Deb, []string, error) {
+	d, err := OpenDeb(r)
+	if err != nil {
+		return nil, nil, err
+	}
+	var out []string
+	err = d.Data(func(h *tar.Header, r io.Reader) error {
+		body, err := io.ReadAll(r)
+		out = append(out, fmt.Sprintf("%c %s %s%s", h.Typeflag, h.Name, h.Linkname, body))
+		return err
+	})
+	return d, out, err
+}
+
+var goodData = []entry{
+	{name: "./", kind: tar.TypeDir},
+	{name: "./usr/", kind: tar.TypeDir},
+	{name: "./usr/bin/hello", body: "#!/bin/sh\n"},
+	{name: "./usr/bin/hi", link: "./usr/bin/hello", kind: tar.TypeLink},
+	{name: "./usr/bin/hey", link: "hello", kind: tar.TypeSymlink},
+	{name: "./etc/alternatives/x", link: "/usr/bin/hello", kind: tar.TypeSymlink},
+	{name: "usr/up", link: "../../../etc", kind: tar.TypeSymlink},
+	{name: "usr//share/./" + strings.Repeat("long/", 40) + "name", body: strings.Repeat("x", 1000)},
+}
+
+var goodList = []string{
+	"5 usr ", "0 usr/bin/hello #!/bin/sh\n", "1 usr/bin/hi usr/bin/hello", "2 usr/bin/hey hello", "2 etc/alternatives/x /usr/bin/hello",
+	"2 usr/up ../../../etc", "0 usr/share/" + strings.Repeat("long/", 40) + "name " + strings.Repeat("x", 1000),
+}
+
+func TestDeb(t *testing.T) {
+	t.Parallel()
+	for _, c := range []string{"", ".gz", ".xz", ".zst"} {
+		for _, d := range []string{"", ".gz", ".xz", ".zst"} {
+			archive := buildAr(
+				part{"debian-binary", []byte("2.0\n")},
+				part{"_ignored", []byte("odd")},
+				part{"control.tar" + c, compress(t, c, control(t, entry{name: "md5sums", body: "0  x\n"}))},
+				part{"data.tar" + d, compress(t, d, buildTar(t, goodData...))},
+				part{"_gpgorigin", []byte("later members are ignored")})
+			for name, r := range map[string]io.Reader{"plain": bytes.NewReader(archive), "byte by byte": iotest.OneByteReader(bytes.NewReader(archive))} {
+				deb, got, err := list(r)
+				if err != nil {
+					t.Fatalf("control%s data%s %s: %v", c, d, name, err)
+				}
+				if diff := cmp.Diff(goodList, got); diff != "" {
+					t.Errorf("control%s data%s %s: %s", c, d, name, diff)
+				}
+				if deb.Control.Get("Package") != "hello" || string(deb.Files["md5sums"]) != "0  x\n" || string(deb.Files["control"]) != testControl {
+					t.Errorf("control%s data%s: control %q, files %q", c, d, deb.Control, deb.Files)
+				}
+				if err := deb.Data(nil); err == nil {
+					t.Error("Data a second time succeeded")
+				}
+			}
+		}
+	}
+}
+
+func TestDebStopsWithCaller(t *testing.T) {
+	t.Parallel()
+	d, err := OpenDeb(bytes.NewReader(debOf(t, goodData...)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	stop := errors.New("enough")
+	if err := d.Data(func(*tar.Header, io.Reader) error { return stop }); !errors.Is(err, stop) {
+		t.Errorf("Data = %v; want the callback's error", err)
+	}
+	d, err = OpenDeb(bytes.NewReader(debOf(t, goodData...)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	if err := d.Data(func(*tar.Header, io.Reader) error { n++; return nil }); err != nil || n != len(goodList) { // reads nothing
+		t.Errorf("%d members, %v", n, err)
+	}
+}
+
+func TestDebHostile(t *testing.T) {
+	t.Parallel()
+	binary := part{"debian-binary", []byte("2.0\n")}
+	ctl, data := part{"control.tar", control(t)}, part{"data.tar", buildTar(t, goodData...)}
+	good := buildAr(binary, ctl, data)
+	header := func(s string) []byte { return append([]byte(arMagic), s...) }
+	xzData := compress(t, ".xz", data.data)
+	flipped := bytes.Clone(xzData)
+	flipped[len(flipped)/2] ^= 1
+	tests := map[string]struct {
+		in   []byte
+		want error
+	}{
+		"empty":                 {nil, ErrFormat},
+		"not ar":                {[]byte("PK\x03\x04aaaaaaaaaaaaaa"), ErrFormat},
+		"no members":            {[]byte(arMagic), io.EOF},
+		"cut header":            {good[:30], ErrFormat},
+		"cut control":           {good[:200], ErrFormat},
+		"cut data":              {good[:len(good)-2000], ErrFormat},
+		"cut compressed data":   {buildAr(binary, ctl, part{"data.tar.xz", xzData[:len(xzData)-8]}), ErrFormat},
+		"flipped bit":           {buildAr(binary, ctl, part{"data.tar.xz", flipped}), ErrFormat},
+		"wrong magic of header": {bytes.Replace(good, []byte("`\n"), []byte("xx"), 1), ErrFormat},
+		"negative size":         {header(fmt.Sprintf("%-16s%-12d%-6d%-6d%-8s%-10s`\n", "debian-binary", 0, 0, 0, "0", "-1")), ErrFormat},
+		"hex size":              {header(fmt.Sprintf("%-16s%-12d%-6d%-6d%-8s%-10s`\n", "debian-binary", 0, 0, 0, "0", "0x4")), ErrFormat},
+		"blank in size":         {header(fmt.Sprintf("%-16s%-12d%-6d%-6d%-8s%-10s`\n", "debian-binary", 0, 0, 0, "0", "1 4")), ErrFormat},
+		"nameless member":       {buildAr(part{"", nil}), ErrFormat},
+		"path as member":        {buildAr(binary, part{"../control.tar", nil}), ErrFormat},
+		"wrong padding":         {bytes.Replace(buildAr(binary, part{"_x", []byte("y")}, ctl, data), []byte("y\n"), []byte("yz"), 1), ErrFormat},
+		"no debian-binary":      {buildAr(ctl, data), ErrFormat},
+		"format 3":              {buildAr(part{"debian-binary", []byte("3.0\n")}, ctl, data), ErrFormat},
+		"huge debian-binary":    {buildAr(part{"debian-binary", make([]byte, 100)}, ctl, data), ErrFormat},
+		"wrong order":           {buildAr(binary, data, ctl), ErrFormat},
+		"foreign member":        {buildAr(binary, part{"extra", nil}, ctl, data), ErrFormat},
+		"no data":               {buildAr(binary, ctl), ErrFormat},
+		"foreign data":          {buildAr(binary, ctl, part{"data.zip", nil}), ErrFormat},
+		"unknown compression":   {buildAr(binary, ctl, part{"data.tar.bz3", data.data}), ErrFormat},
+		"not what it says":      {buildAr(binary, ctl, part{"data.tar.xz", data.data}), ErrFormat},
+		"gzip that is not":      {buildAr(binary, part{"control.tar.gz", []byte("x")}, data), ErrFormat},
+		"no control":            {buildAr(binary, part{"control.tar", buildTar(t)}, data), ErrFormat},
+		"control without name":  {buildAr(binary, part{"control.tar", buildTar(t, entry{name: "control", body: "Version: 1\n"})}, data), ErrFormat},
+		"control is a link":     {buildAr(binary, part{"control.tar", buildTar(t, entry{name: "control", link: "/etc/passwd", kind: tar.TypeSymlink})}, data), ErrUnsafePath},
+		"control in a folder":   {buildAr(binary, part{"control.tar", buildTar(t, entry{name: "a/control"})}, data), ErrUnsafePath},
+		"control escapes":       {buildAr(binary, part{"control.tar", buildTar(t, entry{name: "../control"})}, data), ErrUnsafePath},
+		"absolute name":         {debOf(t, entry{name: "/etc/passwd"}), ErrUnsafePath},
+		"escape":                {debOf(t, entry{name: "../x"}), ErrUnsafePath},
+		"hidden escape":         {debOf(t, entry{name: "./usr/../../x"}), ErrUnsafePath},
+		"escape and back":       {debOf(t, entry{name: "usr/../usr/x"}), ErrUnsafePath},
+		"folder escapes":        {debOf(t, entry{name: "../", kind: tar.TypeDir}), ErrUnsafePath},
+		"hard link out":         {debOf(t, entry{name: "x", link: "../../etc/shadow", kind: tar.TypeLink}), ErrUnsafePath},
+		"absolute hard link":    {debOf(t, entry{name: "x", link: "/etc/shadow", kind: tar.TypeLink}), ErrUnsafePath},
+		"hard link to root":     {debOf(t, entry{name: "x", link: "./", kind: tar.TypeLink}), ErrUnsafePath},
+		"empty symlink":         {debOf(t, entry{name: "x", kind: tar.TypeSymlink}), ErrUnsafePath},
+		"root as a file":        {debOf(t, entry{name: "./."}), ErrUnsafePath},
+		"character device":      {debOf(t, entry{name: "null", kind: tar.TypeChar}), ErrUnsafePath},
+		"block device":          {debOf(t, entry{name: "sda", kind: tar.TypeBlock}), ErrUnsafePath},
+		"pipe":                  {debOf(t, entry{name: "pipe", kind: tar.TypeFifo}), ErrUnsafePath},
+	}
+	for name, test := range tests {
+		_, _, err := list(bytes.NewReader(test.in))
+		if !errors.Is(err, test.want) {
+			t.Errorf("%s: %v; want %v", name, err, test.want)
+		}
+	}
+	for n := 0; n < len(good); n += 53 {
+		if _, _, err := list(bytes.NewReader(good[:n])); err == nil {
+			t.Errorf("cut to %d of %d bytes: no error", n, len(good))
+		}
+	}
+}
+
+// TestDebBuiltByDpkg reads what the real tool writes, in each compression.
+func TestDebBuiltByDpkg(t *testing.T) {
+	t.Parallel()
+	if _, err := exec.LookPath("dpkg-deb"); err != nil {
+		t.Skip("no dpkg-deb on this machine")
+	}
+	tree := t.TempDir()
+	for name, text := range map[string]string{
+		"DEBIAN/control":       "Package: hello\nVersion: 1.0\nArchitecture: all\nMaintainer: A <a@example.org>\nDescription: x\n",
+		"usr/share/hello/text": strings.Repeat("hello\n", 1000), "etc/hello": "conf", "DEBIAN/conffiles": "/etc/hello\n",
+	} {
+		path := filepath.Join(tree, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o644)); err != nil { //nolint:gosec // dpkg-deb wants these modes
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(os.Chmod(filepath.Join(tree, "DEBIAN"), 0o755), os.Link(filepath.Join(tree, "etc/hello"), filepath.Join(tree, "etc/hi"))); err != nil {
+		t.Fatal(err)
+	}
+	for _, z := range []string{"none", "gzip", "xz", "zstd"} {
+		file := filepath.Join(t.TempDir(), "x.deb")
+		cmd := exec.CommandContext(t.Context(), "dpkg-deb", "--root-owner-group", "-Z"+z, "--build", tree, file)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Logf("dpkg-deb -Z%s: %v %s", z, err, out) // old ones have no zstd
+			continue
+		}
+		in, err := os.Open(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		deb, got, err := list(in)
+		if err != nil || len(got) != 7 || string(deb.Files["conffiles"]) != "/etc/hello\n" {
+			t.Errorf("-Z%s: %q, %v", z, got, err)
+		}
+		if err := in.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func FuzzDeb(f *testing.F) {
+	for _, ending := range []string{"", ".gz", ".xz", ".zst"} {
+		f.Add(buildAr(part{"debian-binary", []byte("2.0\n")}, part{"control.tar" + ending, compress(f, ending, control(f))},
+			part{"data.tar" + ending, compress(f, ending, buildTar(f, goodData...))}))
+	}
+	f.Add(debOf(f, entry{name: "../x"}))
+	f.Fuzz(func(t *testing.T, in []byte) {
+		d, err := OpenDeb(bytes.NewReader(in))
+		if err != nil {
+			return
+		}
+		_ = d.Data(func(h *tar.Header, r io.Reader) error { //nolint:errcheck // any error is right, an unsafe name is not
+			if !filepath.IsLocal(h.Name) || h.Typeflag == tar.TypeLink && !filepath.IsLocal(h.Linkname) {
+				t.Errorf("passed on %q -> %q", h.Name, h.Linkname)
+			}
+			_, err := io.Copy(io.Discard, io.LimitReader(r, 1<<20))
+			return err
+		})
+	})
+}
+
+// FuzzDecompress feeds the decoders themselves: a checksum in the archive does not stand before them.
+func FuzzDecompress(f *testing.F) {
+	for i, ending := range []string{".gz", ".xz", ".zst"} {
+		f.Add(uint8(i), compress(f, ending, []byte(strings.Repeat("some text ", 100))))
+	}
+	f.Fuzz(func(_ *testing.T, kind uint8, in []byte) {
+		r, err := Decompress(bytes.NewReader(in), []string{".gz", ".xz", ".zst"}[kind%3])
+		if err != nil {
+			return
+		}
+		_, _ = io.Copy(io.Discard, io.LimitReader(r, 4<<20))
+		_ = r.Close()
+	})
+}

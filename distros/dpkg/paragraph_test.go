@@ -1,0 +1,209 @@
+package dpkg
+
+import (
+	"errors"
+	"io"
+	"strings"
+	"testing"
+	"testing/iotest"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+const twoParagraphs = `Package: a
+Version:1.0
+# a comment, dropped
+Description: short
+ long
+ .
+ more
+Empty:
+Conffiles:
+ /etc/a 0123
+
+
+  ` + `
+package: b
+Depends: c,
+ d`
+
+func readAll(t *testing.T, in string) []Paragraph {
+	t.Helper()
+	var out []Paragraph
+	for p, err := range ReadParagraphs(iotest.OneByteReader(strings.NewReader(in))) {
+		if err != nil {
+			t.Fatalf("%q: %v", in, err)
+		}
+		out = append(out, p)
+	}
+	return out
+}
+
+func TestReadParagraphs(t *testing.T) {
+	t.Parallel()
+	got := readAll(t, twoParagraphs)
+	if len(got) != 2 {
+		t.Fatalf("%d paragraphs; want 2", len(got))
+	}
+	want := map[string]string{
+		"Package": "a", "VERSION": "1.0", "description": "short\n long\n .\n more", "Empty": "", "Missing": "", "Conffiles": "\n /etc/a 0123",
+	}
+	for name, value := range want {
+		if v := got[0].Get(name); v != value {
+			t.Errorf("Get(%q) = %q; want %q", name, v, value)
+		}
+	}
+	if _, ok := got[0].Lookup("empty"); !ok {
+		t.Error("an empty field counts as missing")
+	}
+	if _, ok := got[0].Lookup("Missing"); ok {
+		t.Error("a missing field counts as there")
+	}
+	if diff := cmp.Diff([]string{"Package", "Version", "Description", "Empty", "Conffiles"}, got[0].Names()); diff != "" {
+		t.Error(diff)
+	}
+	if v := got[1].String(); v != "package: b\nDepends: c,\n d\n" {
+		t.Errorf("String() = %q", v)
+	}
+	for _, in := range []string{"", "\n\n", "# only a comment\n", "#x\n\n#y"} {
+		if got := readAll(t, in); len(got) != 0 {
+			t.Errorf("%q: %d paragraphs; want none", in, len(got))
+		}
+	}
+	if got := readAll(t, "A: 1\r\n\r\nB: 2\r\n"); len(got) != 2 || got[0].Get("A") != "1" || got[1].Get("B") != "2" {
+		t.Errorf("with carriage returns: %q", got)
+	}
+}
+
+func TestReadParagraphsErrors(t *testing.T) {
+	t.Parallel()
+	tests := map[string]string{ // input -> part of the message
+		"no colon\n":                          "line 1",
+		"A: 1\n\nB: 2\nC\n":                   "line 4",
+		"A: 1\n x\n y\nbad name: x\n":         "line 4",
+		" starts with a continuation":         "line 1",
+		"A: 1\n\n\n x\n":                      "line 4",
+		":x\n":                                "line 1",
+		"-A: x\n":                             "line 1",
+		"A\x00B: x\n":                         "line 1",
+		strings.Repeat("A: 1\n", maxFields+1): "fields",
+		"A: " + strings.Repeat("x", maxParagraph):      "bytes",
+		strings.Repeat("A: x\n\n\n", 3) + "\xffx: y\n": "line 10",
+	}
+	for in, want := range tests {
+		var err error
+		for _, err = range ReadParagraphs(strings.NewReader(in)) {
+			if err != nil {
+				break
+			}
+		}
+		if !errors.Is(err, ErrFormat) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%.40q: %v; want ErrFormat with %q", in, err, want)
+		}
+	}
+	for p, err := range ReadParagraphs(io.MultiReader(strings.NewReader("A: 1\n"), iotest.ErrReader(io.ErrClosedPipe))) {
+		if !errors.Is(err, io.ErrClosedPipe) {
+			t.Errorf("%v, %v; want the reader's error", p, err)
+		}
+	}
+	for range ReadParagraphs(strings.NewReader(twoParagraphs)) {
+		break // must not panic: yield is not called again
+	}
+}
+
+func TestParseParagraph(t *testing.T) {
+	t.Parallel()
+	if p, err := ParseParagraph([]byte("\n\nA: 1\n\n")); err != nil || p.Get("a") != "1" {
+		t.Errorf("%v, %v", p, err)
+	}
+	for _, in := range []string{"", "A: 1\n\nB: 2\n", "x"} {
+		if _, err := ParseParagraph([]byte(in)); !errors.Is(err, ErrFormat) {
+			t.Errorf("ParseParagraph(%q) = %v; want ErrFormat", in, err)
+		}
+	}
+}
+
+func TestParagraphChanges(t *testing.T) {
+	t.Parallel()
+	p := readAll(t, twoParagraphs)[0]
+	before := p.String()
+	q := p.Set("version", "2").Set("New", "x").Set("List", "\n a\n b").Without("DESCRIPTION", "Nothing", "Conffiles")
+	if want := "Package: a\nVersion: 2\nEmpty:\nNew: x\nList:\n a\n b\n"; q.String() != want {
+		t.Errorf("got %q; want %q", q.String(), want)
+	}
+	if p.String() != before || p.Get("Version") != "1.0" {
+		t.Error("the original changed")
+	}
+	if (Paragraph{}).Set("A", "1").String() != "A: 1\n" || !(Paragraph{}).Empty() || p.Empty() {
+		t.Error("empty paragraph")
+	}
+	again, err := ParseParagraph([]byte(q.String()))
+	if err != nil || again.String() != q.String() || again.Get("List") != "\n a\n b" {
+		t.Errorf("read again: %v, %v", again, err)
+	}
+}
+
+func FuzzParagraphs(f *testing.F) {
+	f.Add(twoParagraphs)
+	f.Add("A: 1\r\n \r\n\tx\n#\nB:\n")
+	f.Fuzz(func(t *testing.T, in string) {
+		for p, err := range ReadParagraphs(strings.NewReader(in)) {
+			if err != nil {
+				return
+			}
+			q, err := ParseParagraph([]byte(p.String()))
+			if err != nil {
+				t.Fatalf("%q is not read again: %v", p.String(), err)
+			}
+			if diff := cmp.Diff(p.Names(), q.Names()); diff != "" {
+				t.Errorf("read again: %s", diff)
+			}
+			r := render(p.fields)
+			if q, err := ParseParagraph([]byte(r.String())); err != nil || !cmp.Equal(p.fields, q.fields, cmp.AllowUnexported(field{})) {
+				t.Errorf("rendered %q from %q: %v", r.String(), p.String(), err)
+			}
+		}
+	})
+}
+
+// benchmarkPackages has the shape and size of a large repository's index: 47 MB in 63000 paragraphs.
+func benchmarkPackages() string {
+	one := `Package: libnvidia-something-0
+Source: nvidia-graphics-drivers
+Version: 535.261.03-1~deb12u1
+Installed-Size: 1234
+Maintainer: Debian NVIDIA Maintainers <pkg-nvidia-devel@example.org>
+Architecture: amd64
+Replaces: libnvidia-something-old (<< 300)
+Depends: libc6 (>= 2.34), libnvidia-other (= 535.261.03-1~deb12u1), nvidia-alternative (= 535.261.03-1~deb12u1) | other
+Description: a library of the driver, shipped as part of it
+Homepage: https://www.example.org/drivers
+Description-md5: 0123456789abcdef0123456789abcdef
+Tag: implemented-in::c, role::shared-lib, hardware::video
+Section: non-free/libs
+Priority: optional
+Filename: pool/non-free/n/nvidia-graphics-drivers/libnvidia-something-0_535.261.03-1~deb12u1_amd64.deb
+Size: 123456
+MD5sum: 0123456789abcdef0123456789abcdef
+SHA256: 0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef
+
+`
+	return strings.Repeat(one, 47_000_000/len(one))
+}
+
+func BenchmarkReadParagraphs(b *testing.B) {
+	in := benchmarkPackages()
+	b.SetBytes(int64(len(in)))
+	for b.Loop() {
+		n := 0
+		for p, err := range ReadParagraphs(strings.NewReader(in)) {
+			if err != nil {
+				b.Fatal(err)
+			}
+			if p.Get("Package") != "" && p.Get("SHA256") != "" {
+				n++
+			}
+		}
+		b.ReportMetric(float64(n), "packages")
+	}
+}

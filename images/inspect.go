@@ -1,0 +1,156 @@
+package images
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+
+	"github.com/driver-container/driver-container/distros/dpkg"
+	"github.com/driver-container/driver-container/images/rootfs"
+)
+
+// Inspection is what an image holds.
+type Inspection struct {
+	Digest    string            `json:"digest"`
+	Arch      string            `json:"arch"`
+	Driver    string            `json:"driver"`
+	System    string            `json:"system"` // ID and VERSION_ID of its os-release
+	Profile   string            `json:"profile,omitempty"`
+	Flavours  []string          `json:"flavours"` // kernel sources that are there
+	Size      int64             `json:"size"`     // compressed bytes of all layers
+	Layers    []LayerInfo       `json:"layers"`
+	Libraries []string          `json:"libraries"`
+	Programs  []string          `json:"programs"`
+	Firmware  []string          `json:"firmware"`
+	Packages  []PackageInfo     `json:"packages"`
+	Env       []string          `json:"env"`
+	Command   []string          `json:"command"`
+	Labels    map[string]string `json:"labels,omitempty"`
+}
+
+// LayerInfo is one layer, from the base upwards.
+type LayerInfo struct {
+	Digest    string `json:"digest"`
+	Size      int64  `json:"size"`
+	CreatedBy string `json:"createdBy,omitempty"`
+}
+
+// PackageInfo is an installed package.
+type PackageInfo struct {
+	Name    string `json:"name"`
+	Version string `json:"version"`
+	Arch    string `json:"arch"`
+}
+
+// Inspect reads an image and says what it holds.
+func (b *Builder) Inspect(ctx context.Context, name string, img v1.Image) (i *Inspection, err error) {
+	step := b.Observe.Begin(name, "inspect")
+	defer func() { _ = step.End(false, err) }() // the error goes to the caller as well
+	spool, err := rootfs.NewSpool(b.Store.Dir())
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, spool.Close()) }()
+	if i, err = inspectManifest(img); err != nil {
+		return nil, err
+	}
+	keep := func(p string) bool {
+		return p == dpkgStatus || strings.HasSuffix(p, "/os-release") || driverName.MatchString(path.Base(p))
+	}
+	tree, err := flatten(ctx, img, spool, keep, step)
+	if err != nil {
+		return nil, err
+	}
+	return i, inspectTree(i, tree)
+}
+
+func inspectManifest(img v1.Image) (*Inspection, error) {
+	digest, err := img.Digest()
+	if err != nil {
+		return nil, err
+	}
+	config, err := img.ConfigFile()
+	if err != nil {
+		return nil, fmt.Errorf("read the image's configuration: %w", err)
+	}
+	layers, err := img.Layers()
+	if err != nil {
+		return nil, err
+	}
+	c := config.Config
+	i := &Inspection{
+		Digest: digest.String(), Arch: config.Architecture, Env: c.Env, Labels: c.Labels, Profile: c.Labels[LabelProfile],
+		Command: append(slices.Clone(c.Entrypoint), c.Cmd...),
+	}
+	history := slices.DeleteFunc(slices.Clone(config.History), func(h v1.History) bool { return h.EmptyLayer })
+	for n, l := range layers {
+		d, err := l.Digest()
+		if err != nil {
+			return nil, err
+		}
+		size, err := l.Size()
+		if err != nil {
+			return nil, err
+		}
+		info := LayerInfo{Digest: d.String(), Size: size}
+		if len(history) == len(layers) {
+			info.CreatedBy = history[n].CreatedBy
+		}
+		i.Layers = append(i.Layers, info)
+		i.Size += size
+	}
+	return i, nil
+}
+
+func inspectTree(i *Inspection, tree *rootfs.Tree) error {
+	if text, err := tree.ReadFile("etc/os-release"); err == nil {
+		id, version := osRelease(string(text))
+		i.System = id + version
+	}
+	libs, err := driverFiles(tree)
+	if err != nil {
+		return err
+	}
+	s := &subject{tree: tree, config: &v1.ConfigFile{Config: v1.Config{Env: i.Env}}, drivers: libs}
+	checkVersion(s, func(Severity, string, string, ...any) {})
+	i.Driver = s.version
+	for _, l := range libs {
+		if strings.Contains(path.Base(l.entry.Path), ".so") {
+			i.Libraries = append(i.Libraries, "/"+l.entry.Path)
+		} else {
+			i.Programs = append(i.Programs, "/"+l.entry.Path)
+		}
+	}
+	for _, flavour := range []string{"proprietary", "open"} {
+		if tree.Exists(kernelDir(i.Driver, flavour)) {
+			i.Flavours = append(i.Flavours, flavour)
+		}
+	}
+	for _, e := range tree.All() {
+		if e.Kind == rootfs.File && strings.Contains(e.Path, "/firmware/nvidia/"+i.Driver+"/") {
+			i.Firmware = append(i.Firmware, "/"+e.Path)
+		}
+	}
+	return inspectPackages(i, tree)
+}
+
+func inspectPackages(i *Inspection, tree *rootfs.Tree) error {
+	text, err := tree.ReadFile(dpkgStatus)
+	if err != nil {
+		return nil //nolint:nilerr // an image of a system without dpkg
+	}
+	status, err := dpkg.ReadStatus(bytes.NewReader(text))
+	if err != nil {
+		return fmt.Errorf("%s: %w", dpkgStatus, err)
+	}
+	for _, p := range status.Packages() {
+		i.Packages = append(i.Packages, PackageInfo{p.Get("Package"), p.Get("Version"), p.Get("Architecture")})
+	}
+	return nil
+}

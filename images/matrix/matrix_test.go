@@ -1,0 +1,141 @@
+package matrix
+
+import (
+	"errors"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	drivercontainer "github.com/driver-container/driver-container"
+)
+
+var update = flag.Bool("update", false, "write the golden files")
+
+// golden compares text with a file of testdata.
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	if *update {
+		if err := os.WriteFile(path, []byte(got), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("%s differs (-want +got), run with -update to accept:\n%s", path, diff)
+	}
+}
+
+// embedded is the matrix that the module ships.
+func embedded(t *testing.T) *Matrix {
+	t.Helper()
+	m, err := Parse("matrix.yaml", drivercontainer.Matrix)
+	if err != nil {
+		t.Fatalf("Parse(matrix.yaml):\n%v", err)
+	}
+	return m
+}
+
+func TestParseFiveMistakes(t *testing.T) {
+	t.Parallel()
+	data, err := os.ReadFile("testdata/five.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := Parse("five.yaml", data)
+	var errs Errors
+	if m != nil || !errors.As(err, &errs) || len(errs) != 5 {
+		t.Fatalf("Parse = %v, %v; want five mistakes", m, err)
+	}
+	golden(t, "five.golden", err.Error()+"\n")
+	var one *Error
+	if !errors.As(err, &one) || one.Line != 3 || one.Col != 9 {
+		t.Errorf("errors.As(*Error) = %+v; want the first, at 3:9", one)
+	}
+}
+
+func TestEmbedded(t *testing.T) {
+	t.Parallel()
+	m := embedded(t)
+	if len(m.Systems) != 8 || len(m.Drivers) != 17 || m.Defaults.Profile != ProfileFull {
+		t.Errorf("%d systems, %d drivers, profile %q", len(m.Systems), len(m.Drivers), m.Defaults.Profile)
+	}
+	var archive Archive
+	for _, d := range m.Drivers {
+		if d.Version == "418.87.01" {
+			archive = d.Archives["amd64"]
+		}
+		if len(d.Archives) == 0 || d.Kernel.Max == "" || d.Kernel.Min == "" {
+			t.Errorf("driver %s is incomplete: %+v", d.Version, d)
+		}
+		for arch, a := range d.Archives {
+			name := map[string]string{"amd64": "x86_64", "arm64": "aarch64"}[arch]
+			if !strings.HasSuffix(a.URL, "/NVIDIA-Linux-"+name+"-"+d.Version+".run") {
+				t.Errorf("driver %s %s has the URL %s", d.Version, arch, a.URL)
+			}
+		}
+	}
+	want := Archive{
+		URL:    "https://us.download.nvidia.com/tesla/418.87/NVIDIA-Linux-x86_64-418.87.01.run",
+		SHA256: "fe6dcba384d67e906fad3cdc707fb6b0993cf190fc694660b70224d49a69144f",
+		Size:   108968138,
+	}
+	if diff := cmp.Diff(want, archive); diff != "" {
+		t.Errorf("archive of 418.87.01 (-want +got):\n%s", diff)
+	}
+}
+
+// The whole table as people see it: which pairs can be built, and which rule forbids the others.
+func TestEmbeddedPairs(t *testing.T) {
+	t.Parallel()
+	m := embedded(t)
+	targets, err := m.Select(Selection{All: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b strings.Builder
+	for _, target := range targets {
+		b.WriteString(target.Tag() + " " + target.Arch + " " + strings.Join(target.Flavours, ",") + "\n")
+	}
+	b.WriteString("\n")
+	for _, e := range m.Impossible(Selection{}) {
+		b.WriteString(e.Error() + "\n")
+	}
+	golden(t, "pairs.golden", b.String())
+}
+
+func TestWants(t *testing.T) {
+	t.Parallel()
+	d := &Debian{
+		Systems: []string{"debian12"}, Versions: map[string]string{"debian12": "535.261.03-1"}, Archs: []string{"amd64", "arm64"},
+		Packages: []string{"libcuda1"}, Only: map[string][]string{"amd64": {"libnvidia-ngx1"}},
+		Kernel: []string{"nvidia-kernel-source"}, Extras: []string{"nvidia-persistenced"},
+	}
+	tests := []struct {
+		d            *Debian
+		system, arch string
+		user, kernel []string
+		ok           bool
+	}{
+		{d, "debian12", "amd64", []string{"libcuda1=535.261.03-1", "libnvidia-ngx1=535.261.03-1", "nvidia-persistenced"},
+			[]string{"nvidia-kernel-source=535.261.03-1"}, true},
+		{d, "debian12", "arm64", []string{"libcuda1=535.261.03-1", "nvidia-persistenced"},
+			[]string{"nvidia-kernel-source=535.261.03-1"}, true},
+		{d, "debian11", "amd64", nil, nil, false},
+		{d, "debian12", "riscv64", nil, nil, false},
+		{nil, "debian12", "amd64", nil, nil, false},
+	}
+	for _, tt := range tests {
+		user, kernel, ok := tt.d.Wants(tt.system, tt.arch)
+		if diff := cmp.Diff([]any{tt.user, tt.kernel, tt.ok}, []any{user, kernel, ok}); diff != "" {
+			t.Errorf("Wants(%s, %s) (-want +got):\n%s", tt.system, tt.arch, diff)
+		}
+	}
+}

@@ -1,0 +1,181 @@
+package matrix
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	drivercontainer "github.com/driver-container/driver-container"
+)
+
+const goodSystem = `{id: debian12, base: "example.com/debian:12", archs: [amd64, arm64], kernels: [6.1]}`
+
+const goodSum = "fe6dcba384d67e906fad3cdc707fb6b0993cf190fc694660b70224d49a69144f"
+
+// driverYAML is a correct driver with further keys.
+func driverYAML(version, more string) string {
+	return fmt.Sprintf(`{version: %s, archives: {amd64: {url: "https://example.com/d/x.run", sha256: %s}}%s}`, version, goodSum, more)
+}
+
+// file puts parts together.
+func file(systems, drivers, more string) string {
+	return "systems: [" + systems + "]\ndrivers: [" + drivers + "]\n" + more
+}
+
+func TestParseMistakes(t *testing.T) {
+	t.Parallel()
+	good := driverYAML("535.261.03", "")
+	system := func(more string) string { return strings.TrimSuffix(goodSystem, "}") + more + "}" }
+	archive := func(a string) string { return `{version: 535.261.03, archives: {amd64: ` + a + `}}` }
+	debian := func(d string) string { return driverYAML("535.261.03", ", debian: "+d) }
+	const deb = `systems: {debian12: 535.261.03-1}, packages: [libcuda1], kernel: [nvidia-kernel-source]`
+	tests := []struct{ name, yaml, want string }{
+		{"empty", "", "the file is empty"},
+		{"comments only", "# nothing\n", "the file is empty"},
+		{"null document", "---\n", "the file is empty"},
+		{"scalar", "hello\n", "the matrix must be a mapping"},
+		{"not utf-8", "a: 1\nb: \xff\n", "m:2:4: not UTF-8"},
+		{"broken yaml", "systems: [\n", "m:2:1: not valid YAML"},
+		{"two documents", file(goodSystem, good, "---\na: 1\n"), "m:3:1: a second document"},
+		{"two documents, second broken", file(goodSystem, good, "---\na: [\n"), "not valid YAML"},
+		{"no systems", "drivers: [" + good + "]\n", "m:1:1: the matrix has no key systems"},
+		{"no drivers", "systems: [" + goodSystem + "]\n", "the matrix has no key drivers"},
+		{"empty list", file("", good, ""), "systems is an empty list"},
+		{"top-level key", file(goodSystem, good, "sytems: []\n"), `m:3:1: unknown key "sytems" in the matrix (did you mean systems?)`},
+		{"no such key", file(goodSystem, good, "zzz: []\n"), `unknown key "zzz" in the matrix`},
+		{"key twice", file(goodSystem, good, "drivers: []\n"), `key "drivers" appears twice in the matrix: first on line 2`},
+		{"key not a word", file(goodSystem, good, "[a]: b\n"), "is a list, not a word"},
+		{"null value", file(goodSystem, good, "exclude:\n"), "exclude must be a list, not empty"},
+		{"system twice", file(goodSystem+","+goodSystem, good, ""), `system "debian12" appears twice: first on line 1`},
+		{"unknown system", file(strings.Replace(goodSystem, "debian12", "debain12", 1), good, ""), "(did you mean debian12"},
+		{"driver twice", file(goodSystem, good+","+good, ""), `driver "535.261.03" appears twice`},
+		{"driver twice, written otherwise", file(goodSystem, good+","+driverYAML("535.261.3", ""), ""), "is the same release as 535.261.03"},
+		{"version", file(goodSystem, driverYAML("535.x", ""), ""), `version "535.x" is no driver version`},
+		{"version with a path", file(goodSystem, driverYAML(`"535.1/.."`, ""), ""), "is no driver version"},
+		{"version empty", file(goodSystem, driverYAML(`""`, ""), ""), "version is empty"},
+		{"version a list", file(goodSystem, driverYAML(`[1]`, ""), ""), "version must be a single value, not a list"},
+		{"branch", file(goodSystem, driverYAML("535.261.03", ", branch: R550"), ""), "must be R535"},
+		{"no source", file(goodSystem, "{version: 535.261.03}", ""), "driver 535.261.03 has no source"},
+		{"flavour", file(goodSystem, driverYAML("535.261.03", ", flavours: [opem]"), ""), "(did you mean open?)"},
+		{"flavour twice", file(goodSystem, driverYAML("535.261.03", ", flavours: [open, open]"), ""), `"open" appears twice in flavours`},
+		{"arch", file(system(", components: [x]"), strings.Replace(good, "amd64", "amd46", 1), ""), `architecture "amd46" is not known (did you mean amd64?)`},
+		{"sha256 upper case", file(goodSystem, archive(`{url: "https://example.com/x.run", sha256: `+strings.ToUpper(goodSum)+`}`), ""), "is no sha256"},
+		{"sha256 missing", file(goodSystem, archive(`{url: "https://example.com/x.run"}`), ""), "an archive has no key sha256"},
+		{"size zero", file(goodSystem, archive(`{url: "https://example.com/x.run", sha256: `+goodSum+`, size: 0}`), ""), "greater than 0"},
+		{"size text", file(goodSystem, archive(`{url: "https://example.com/x.run", sha256: `+goodSum+`, size: 10MB}`), ""), "greater than 0"},
+		{"url scheme", file(goodSystem, archive(`{url: "ftp://example.com/x.run", sha256: `+goodSum+`}`), ""), "must begin with https://"},
+		{"url suffix", file(goodSystem, archive(`{url: "https://example.com/x.zip", sha256: `+goodSum+`}`), ""), "must have a path that ends in .run"},
+		{"url host", file(goodSystem, archive(`{url: "https:///x.run", sha256: `+goodSum+`}`), ""), "names no host"},
+		{"url secret", file(goodSystem, archive(`{url: "https://me:pw@example.com/x.run", sha256: `+goodSum+`}`), ""), "no user name or password"},
+		{"url query", file(goodSystem, archive(`{url: "https://example.com/x.run?a.run", sha256: `+goodSum+`}`), ""), "no query"},
+		{"kernel limit", file(goodSystem, driverYAML("535.261.03", ", kernel: {max: 6.x, reason: r}"), ""), "is no kernel series"},
+		{"kernel reason", file(goodSystem, driverYAML("535.261.03", ", kernel: {max: 6.1}"), ""), "kernel max 6.1 has no reason"},
+		{"kernel limits crossed", file(goodSystem, driverYAML("535.261.03", ", kernel: {min: 6.12, max: 6.2, reason: r}"), ""), "min 6.12 is above max 6.2"},
+		{"kernels not in order", file(strings.Replace(goodSystem, "6.1]", "6.12, 6.2]", 1), good, ""), "kernel 6.2 after 6.12"},
+		{"base", file(strings.Replace(goodSystem, "debian:12", "Debian:12", 1), good, ""), "is no image reference"},
+		{"base without tag", file(strings.Replace(goodSystem, "debian:12\"", "debian\"", 1), good, ""), "names neither a tag nor a digest"},
+		{"allow-expired", file(system(", allow-expired: maybe"), good, ""), "must be true or false"},
+		{"repository without key", file(system(`, repositories: [{uris: ["https://example.com/r"], suites: [s], components: [main]}]`), good, ""), "a repository has no key key"},
+		{"profile", file(goodSystem, good, "defaults: {profile: ful}\n"), "(did you mean full?)"},
+		{"default repository", file(goodSystem, good, "defaults: {repository: 'Not A Repo'}\n"), "is no repository"},
+		{"mirrors", file(goodSystem, good, "defaults: {mirrors: {'a b': [x]}}\n"), "is no registry host"},
+		{"exclude nothing", file(goodSystem, good, "exclude: [{reason: r}]\n"), "would exclude everything"},
+		{"exclude without reason", file(goodSystem, good, "exclude: [{system: debian12}]\n"), "an exclusion has no key reason"},
+		{"exclude unknown system", file(goodSystem, good, "exclude: [{system: debian21, reason: r}]\n"), `system "debian21" is not in systems (did you mean debian12?)`},
+		{"exclude unknown driver", file(goodSystem, good, "exclude: [{driver: 535.261.02, reason: r}]\n"), `(did you mean 535.261.03?)`},
+		{"exclude unknown branch", file(goodSystem, good, "exclude: [{driver: 418.*, reason: r}]\n"), `driver "418.*" is not in drivers`},
+		{"exclude bad pattern", file(goodSystem, good, "exclude: [{driver: '*.01', reason: r}]\n"), "is neither a driver version nor a pattern"},
+		{"exclude unknown arch", file(goodSystem, good, "exclude: [{arch: arm46, reason: r}]\n"), "(did you mean arm64?)"},
+		{"debian unknown system", file(goodSystem, debian("{"+strings.Replace(deb, "debian12", "debian13", 1)+"}"), ""), `system "debian13" is not in systems`},
+		{"debian other version", file(goodSystem, debian("{"+strings.Replace(deb, "535.261.03-1", "535.309.01-1", 1)+"}"), ""), "is not one of driver 535.261.03"},
+		{"debian package", file(goodSystem, debian("{"+strings.Replace(deb, "libcuda1", "LibCuda", 1)+"}"), ""), "is no package name"},
+		{"debian arch", file(goodSystem, debian("{"+deb+", only: {amd46: [x1]}}"), ""), "(did you mean amd64?)"},
+		{"anchor", file(goodSystem, "&a "+good, ""), "uses a YAML anchor or alias"},
+		{"tag", file(goodSystem, good, "exclude: !!binary aGk=\n"), "has a YAML tag"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			m, err := Parse("m", []byte(tt.yaml))
+			var errs Errors
+			if m != nil || !errors.As(err, &errs) || !strings.Contains(err.Error(), tt.want) {
+				t.Fatalf("Parse = %v, %v; want a mistake with %q\n%s", m, err, tt.want, tt.yaml)
+			}
+			if len(errs) > 2 {
+				t.Errorf("one mistake is reported as %d:\n%v", len(errs), err)
+			}
+		})
+	}
+}
+
+func TestParseGood(t *testing.T) {
+	t.Parallel()
+	text := file(goodSystem, driverYAML("595.10", ", branch: R595"), "")
+	m, err := Parse("m", []byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := m.Drivers[0]
+	if d.Version != "595.10" || d.Branch != "R595" || len(d.Flavours) != 2 || m.Systems[0].Kernels[0] != "6.1" {
+		t.Errorf("values are not as written: %+v", d)
+	}
+}
+
+// What a hostile file may try: size, depth, aliases that multiply, very many mistakes.
+func TestParseHostile(t *testing.T) {
+	t.Parallel()
+	bomb := "a: &a [x,x,x,x,x,x,x,x,x]\n"
+	for c := 'b'; c <= 'k'; c++ {
+		bomb += fmt.Sprintf("%c: &%c [*%c,*%c,*%c,*%c,*%c]\n", c, c, c-1, c-1, c-1, c-1, c-1)
+	}
+	tests := []struct{ name, yaml, want string }{
+		{"too long", strings.Repeat("#", maxSize+1), "are too many for a matrix"},
+		{"alias bomb", bomb, `unknown key "k"`},
+		{"alias bomb in a value", "systems: [&a [x, x], &b [*a, *a]]\n", "anchor or alias"},
+		{"alias of itself", "systems: &a [*a]\n", "anchor or alias"},
+		{"merge of itself", "systems: [&a {<<: *a}]\n", "anchor or alias"},
+		{"deep flow", strings.Repeat("[", 10000), "not valid YAML"},
+		{"deep block", strings.Repeat("- ", 10000), "not valid YAML"},
+		{"many mistakes", "systems:\n" + strings.Repeat("- x\n", 200000), "too many mistakes"},
+		{"many keys", strings.Repeat("- [x]\n? [y]\n", 3), "not valid YAML"},
+		{"long word", strings.Repeat("x", 500000) + ": 1\n", `xxx"...`},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			_, err := Parse("m", []byte(tt.yaml))
+			if err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Fatalf("Parse = %.300v; want %q", err, tt.want)
+			}
+			if len(err.Error()) > 64*1024 {
+				t.Errorf("the message is %d bytes long", len(err.Error()))
+			}
+		})
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	f.Add(drivercontainer.Matrix)
+	f.Add([]byte(file(goodSystem, driverYAML("535.261.03", ""), "exclude: [{driver: 535.*, reason: r}]\n")))
+	f.Add([]byte("a: &a [*a]\n"))
+	f.Add([]byte("systems: [{id: x}]\ndrivers: [{version: 18.10}]\n---\n"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		m, err := Parse("m", data)
+		if err != nil {
+			var errs Errors
+			if !errors.As(err, &errs) || len(errs) == 0 || m != nil {
+				t.Fatalf("Parse = %v, %T %v", m, err, err)
+			}
+			return
+		}
+		if _, err := m.Select(Selection{All: true}); err != nil {
+			t.Fatalf("Select(All) = %v", err)
+		}
+		for _, d := range m.Drivers {
+			if !strings.Contains(string(data), strings.Split(d.Version, ".")[0]) {
+				t.Fatalf("version %q is not in the text", d.Version)
+			}
+		}
+	})
+}

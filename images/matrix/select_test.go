@@ -1,0 +1,181 @@
+package matrix
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// small is a matrix in which every rule has a case.
+func small() *Matrix {
+	run := func(archs ...string) map[string]Archive {
+		m := map[string]Archive{}
+		for _, a := range archs {
+			m[a] = Archive{URL: "https://example.com/" + a + ".run", SHA256: goodSum}
+		}
+		return m
+	}
+	return &Matrix{
+		Systems: []System{
+			{ID: "ubuntu16.04", Archs: []string{"amd64"}, Kernels: []string{"4.4", "4.15"}},
+			{ID: "debian11", Archs: []string{"amd64", "arm64"}, Kernels: []string{"5.10"}},
+			{ID: "debian12", Archs: []string{"amd64", "arm64"}, Kernels: []string{"6.1"}},
+		},
+		Drivers: []Driver{
+			{Version: "418.87.01", Branch: "R418", Archives: run("amd64"), Flavours: []string{Proprietary},
+				Kernel: KernelLimits{Min: "2.6.32", Max: "5.1", Reason: "because"}},
+			{Version: "470.256.02", Branch: "R470", Flavours: []string{Proprietary},
+				Debian: &Debian{Systems: []string{"debian11"}, Archs: []string{"amd64", "arm64"}}},
+			{Version: "535.261.03", Branch: "R535", Archives: run("amd64", "arm64"), Flavours: []string{Proprietary, Open},
+				Kernel: KernelLimits{Min: "5.0", Max: "6.16", Reason: "so"}},
+			{Version: "580.1", Branch: "R580", Archives: run("amd64"), Flavours: []string{Open}},
+		},
+		Exclude: []Exclusion{{System: "debian11", Driver: "535.*", Arch: "arm64", Reason: "crashes"}},
+	}
+}
+
+// ruleCase is a pair and the rule that forbids it.
+type ruleCase struct {
+	system, driver, arch string
+	flavour              string // "": those of the driver
+	rule                 string // "": the pair works
+	overridable          bool
+}
+
+func TestRules(t *testing.T) {
+	t.Parallel()
+	tests := []ruleCase{
+		{system: "ubuntu16.04", driver: "418.87.01", arch: "amd64"},
+		{system: "debian11", driver: "470.256.02", arch: "arm64"},
+		{system: "debian12", driver: "535.261.03", arch: "arm64"},
+		{system: "debian12", driver: "535.261.03", arch: "amd64", flavour: Open},
+		{system: "debian12", driver: "418.87.01", arch: "amd64", rule: "kernel-too-new", overridable: true},
+		{system: "ubuntu16.04", driver: "535.261.03", arch: "amd64", rule: "kernel-too-old", overridable: true},
+		{system: "debian12", driver: "470.256.02", arch: "amd64", rule: "no-archive"},
+		{system: "debian11", driver: "580.1", arch: "arm64", rule: "no-archive"},
+		{system: "ubuntu16.04", driver: "580.1", arch: "arm64", rule: "arch-not-offered"},
+		{system: "ubuntu16.04", driver: "418.87.01", arch: "amd64", flavour: Open, rule: "open-flavour-before-515", overridable: true},
+		{system: "debian12", driver: "580.1", arch: "amd64", flavour: Proprietary, rule: "flavour-not-offered"},
+		{system: "debian11", driver: "535.261.03", arch: "arm64", rule: "excluded", overridable: true},
+		{system: "debian11", driver: "535.261.03", arch: "amd64"},
+	}
+	for _, tt := range tests {
+		s := Selection{Systems: []string{tt.system}, Drivers: []string{tt.driver}, Archs: []string{tt.arch}}
+		if tt.flavour != "" {
+			s.Flavours = []string{tt.flavour}
+		}
+		got, err := small().Select(s)
+		if tt.rule == "" {
+			if err != nil || len(got) != 1 || got[0].Arch != tt.arch || got[0].Overridden != nil {
+				t.Errorf("Select(%+v) = %+v, %v; want one target", s, got, err)
+			}
+			continue
+		}
+		var bad *IncompatibleError
+		if !errors.As(err, &bad) || bad.Rule != tt.rule || bad.Reason == "" || bad.Overridable != tt.overridable {
+			t.Errorf("Select(%+v) = %+v, %v; want the rule %s", s, got, err, tt.rule)
+			continue
+		}
+		s.AllowIncompatible = true
+		got, err = small().Select(s)
+		if !tt.overridable {
+			if !errors.As(err, &bad) || bad.Rule != tt.rule {
+				t.Errorf("Select(%+v) = %v; %s cannot be overridden", s, err, tt.rule)
+			}
+			continue
+		}
+		if err != nil || len(got) != 1 || len(got[0].Overridden) != 1 || !strings.HasPrefix(got[0].Overridden[0], tt.rule+": ") {
+			t.Errorf("Select(%+v) = %+v, %v; want %s overridden", s, got, err, tt.rule)
+		}
+	}
+	// Every rule of the table has a case above.
+	for _, r := range rules() {
+		if !slices.ContainsFunc(tests, func(tt ruleCase) bool { return tt.rule == r.name && tt.overridable == r.overridable }) {
+			t.Errorf("rule %s has no test", r.name)
+		}
+	}
+}
+
+func TestSelect(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name string
+		s    Selection
+		want []string
+	}{
+		{"one", Selection{Systems: []string{"ubuntu16.04"}, Drivers: []string{"418.87.01"}}, []string{"418.87.01-ubuntu16.04 amd64"}},
+		{"matrix order, each once", Selection{
+			Systems: []string{"debian12", "debian11", "debian12"}, Drivers: []string{"580.1", "535.261.03"}},
+			[]string{"535.261.03-debian11 amd64", "580.1-debian11 amd64", "535.261.03-debian12 amd64", "580.1-debian12 amd64"}},
+		{"two architectures", Selection{
+			Systems: []string{"debian12"}, Drivers: []string{"535.261.03"}, Archs: []string{"arm64", "amd64"}},
+			[]string{"535.261.03-debian12 amd64", "535.261.03-debian12 arm64"}},
+		{"all", Selection{All: true}, []string{
+			"418.87.01-ubuntu16.04 amd64", "580.1-ubuntu16.04 amd64",
+			"470.256.02-debian11 amd64", "470.256.02-debian11 arm64", "535.261.03-debian11 amd64", "580.1-debian11 amd64",
+			"535.261.03-debian12 amd64", "535.261.03-debian12 arm64", "580.1-debian12 amd64"}},
+		{"all of a system", Selection{All: true, Systems: []string{"debian12"}, Archs: []string{"arm64"}},
+			[]string{"535.261.03-debian12 arm64"}},
+		{"all of a driver", Selection{All: true, Drivers: []string{"418.87.01"}}, []string{"418.87.01-ubuntu16.04 amd64"}},
+	}
+	for _, tt := range tests {
+		targets, err := small().Select(tt.s)
+		var got []string
+		for _, target := range targets {
+			got = append(got, target.Tag()+" "+target.Arch)
+		}
+		if diff := cmp.Diff(tt.want, got); diff != "" || err != nil {
+			t.Errorf("%s: Select = %v (-want +got):\n%s", tt.name, err, diff)
+		}
+	}
+}
+
+func TestSelectErrors(t *testing.T) {
+	t.Parallel()
+	m := small()
+	for _, s := range []Selection{{}, {Systems: []string{"debian12"}}, {Drivers: []string{"580.1"}}} {
+		if _, err := m.Select(s); !errors.Is(err, ErrNothingSelected) {
+			t.Errorf("Select(%+v) = %v; want ErrNothingSelected", s, err)
+		}
+	}
+	_, err := m.Select(Selection{Systems: []string{"debain12", "zzz"}, Drivers: []string{"418.87.1"}, Archs: []string{"amd46"}, Flavours: []string{"opn"}})
+	want := `unknown system "debain12" (did you mean debian12 or debian11?)
+unknown system "zzz"
+unknown driver "418.87.1" (did you mean 418.87.01?)
+unknown architecture "amd46" (did you mean amd64?)
+unknown flavour "opn" (did you mean open?)`
+	if diff := cmp.Diff(want, err.Error()); diff != "" {
+		t.Errorf("unknown names (-want +got):\n%s", diff)
+	}
+	var unknown *UnknownError
+	if !errors.As(err, &unknown) || unknown.Kind != "system" || unknown.Name != "debain12" {
+		t.Errorf("errors.As = %+v", unknown)
+	}
+	_, err = m.Select(Selection{Systems: []string{"debian12"}, Drivers: []string{"418.87.01", "470.256.02"}})
+	want = `driver 418.87.01 on debian12 amd64: the lowest kernel of debian12 is 6.1, driver 418.87.01 builds up to 5.1: because (rule kernel-too-new; --allow-incompatible overrides it)
+driver 470.256.02 on debian12 amd64: driver 470.256.02 has neither an archive for amd64 nor Debian packages for it on debian12 (rule no-archive)`
+	if err == nil {
+		t.Fatal("Select of impossible pairs succeeded")
+	}
+	if diff := cmp.Diff(want, err.Error()); diff != "" {
+		t.Errorf("impossible pairs (-want +got):\n%s", diff)
+	}
+}
+
+func TestCompareKernels(t *testing.T) {
+	t.Parallel()
+	order := []string{"2.6.32", "3.10", "4.4", "4.15", "5.4", "5.15", "6.1", "6.12"}
+	for i, a := range order {
+		for j, b := range order {
+			if got := compareKernels(a, b); (got < 0) != (i < j) || (got > 0) != (i > j) {
+				t.Errorf("compareKernels(%s, %s) = %d", a, b, got)
+			}
+		}
+	}
+	if compareKernels("6.1.192", "6.1") != 0 {
+		t.Error("6.1.192 is not within 6.1")
+	}
+}

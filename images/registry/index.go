@@ -1,0 +1,77 @@
+package registry
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/partial"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+)
+
+// Local opens an image or a whole index on this machine (oci:DIR[:TAG], oci-archive:FILE[:TAG], docker-archive:FILE[:TAG]),
+// to be pushed. Without a tag it must hold one only. Content is verified when it is read.
+func (c *Client) Local(ctx context.Context, ref string) (Artifact, error) {
+	l, ok := cutLocal(ref)
+	if !ok {
+		return nil, fmt.Errorf("read %s: not an image on this machine: give oci:DIR, oci-archive:FILE or docker-archive:FILE", ref)
+	}
+	m, b, err := c.openLocal(ctx, l, "")
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", ref, err)
+	}
+	isIndex, err := kindOf(m.raw)
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", ref, err)
+	}
+	if !isIndex {
+		img, err := newImage(m.raw, b)
+		if err != nil {
+			return nil, fmt.Errorf("read %s: %w", ref, err)
+		}
+		return img, nil
+	}
+	return newIndex(m.raw, b)
+}
+
+// index is a v1.ImageIndex over blobs.
+type index struct {
+	raw      []byte
+	manifest *v1.IndexManifest
+	blobs    blobs
+}
+
+var _ v1.ImageIndex = (*index)(nil)
+
+func newIndex(raw []byte, b blobs) (*index, error) {
+	m, err := v1.ParseIndexManifest(bytes.NewReader(raw))
+	if err != nil {
+		return nil, fmt.Errorf("the index in %s is malformed: %w", b.where, err)
+	}
+	return &index{raw, m, b}, nil
+}
+
+func (i *index) MediaType() (types.MediaType, error) {
+	return mediaTypeOf(i.raw, i.manifest.MediaType), nil
+}
+func (i *index) Digest() (v1.Hash, error)                  { return partial.Digest(i) }
+func (i *index) Size() (int64, error)                      { return int64(len(i.raw)), nil }
+func (i *index) IndexManifest() (*v1.IndexManifest, error) { return i.manifest.DeepCopy(), nil }
+func (i *index) RawManifest() ([]byte, error)              { return i.raw, nil }
+
+func (i *index) Image(h v1.Hash) (v1.Image, error) {
+	raw, err := i.blobs.document(h, maxManifest)
+	if err != nil {
+		return nil, err
+	}
+	return newImage(raw, i.blobs)
+}
+
+func (i *index) ImageIndex(h v1.Hash) (v1.ImageIndex, error) {
+	raw, err := i.blobs.document(h, maxManifest)
+	if err != nil {
+		return nil, err
+	}
+	return newIndex(raw, i.blobs)
+}

@@ -1,0 +1,50 @@
+package runfile
+
+import (
+	"math/rand/v2"
+	"testing"
+)
+
+// The values are those of cksum(1).
+func TestCksum(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]uint32{"": 4294967295, "123456789": 930766865, "a": 1220704766, "hello\n": 3015617425} {
+		c := newCksum()
+		c.Write([]byte(text))
+		if got := c.Sum32(); got != want {
+			t.Errorf("cksum of %q is %d; want %d", text, got, want)
+		}
+	}
+}
+
+// However the bytes are cut into pieces, the sum is that of a byte at a time.
+func TestCksumPieces(t *testing.T) {
+	t.Parallel()
+	data := make([]byte, 4099)
+	random := rand.NewChaCha8([32]byte{1})
+	random.Read(data)
+	bytewise := newCksum()
+	for i := range data {
+		bytewise.Write(data[i : i+1])
+	}
+	for _, size := range []int{7, 8, 9, 64, 1000, 4099} {
+		c := newCksum()
+		for rest := data; len(rest) > 0; {
+			n := min(size, len(rest))
+			c.Write(rest[:n])
+			rest = rest[n:]
+		}
+		if c.Sum32() != bytewise.Sum32() {
+			t.Errorf("pieces of %d: %d; want %d", size, c.Sum32(), bytewise.Sum32())
+		}
+	}
+}
+
+func BenchmarkCksum(b *testing.B) {
+	data := make([]byte, 1<<20)
+	c := newCksum()
+	b.SetBytes(int64(len(data)))
+	for b.Loop() {
+		c.Write(data)
+	}
+}

@@ -1,0 +1,139 @@
+package runfile
+
+import (
+	"io/fs"
+	"strconv"
+	"strings"
+)
+
+// entry parses one line:
+//
+//	FILE MODE TYPE [NATIVE|COMPAT32] [CLASSIC|NEW] [PATH|INHERIT_PATH_DEPTH:n] [TARGET] [GLVND|NON_GLVND] [MODULE:tag]
+//
+// Which of the optional words there are depends on TYPE alone.
+func (m *Manifest) entry(line int, text string) (Entry, error) {
+	e := Entry{Line: line}
+	if !printable(text) {
+		return e, m.errorf(e, "the line holds unprintable bytes")
+	}
+	words := strings.Fields(text)
+	e.File = words[0]
+	if len(words) < 3 {
+		return e, m.errorf(e, "the line has %d words where FILE MODE TYPE are the least", len(words))
+	}
+	e.Type = words[2]
+	r, known := lookupRule(e.Type)
+	if !known {
+		return e, m.errorf(e, "unknown type: this driver needs a newer version of this program")
+	}
+	clean, err := cleanName(e.File)
+	if err != nil {
+		return e, m.errorf(e, "%v", err)
+	}
+	e.File = clean
+	if e.Mode, err = parseMode(words[1]); err != nil {
+		return e, m.errorf(e, "mode %q is not octal", clip(words[1]))
+	}
+	if e.Mode&^fs.ModePerm != 0 && e.Type != "NVIDIA_MODPROBE" {
+		return e, m.errorf(e, "mode %s: only nvidia-modprobe may have set-uid, set-gid or sticky bits", clip(words[1]))
+	}
+	words = words[3:]
+	if n := len(words); n > 0 && strings.HasPrefix(words[n-1], "MODULE:") {
+		e.Tag = strings.TrimPrefix(words[n-1], "MODULE:")
+		words = words[:n-1]
+	}
+	if reason := e.take(r.fields, words); reason != "" {
+		return e, m.errorf(e, "%s", reason)
+	}
+	if e.Link() {
+		e.Mode = 0
+	}
+	return e, nil
+}
+
+func parseMode(s string) (fs.FileMode, error) {
+	n, err := strconv.ParseUint(s, 8, 12)
+	if err != nil {
+		return 0, err
+	}
+	mode := fs.FileMode(n) & fs.ModePerm
+	for bit, flag := range map[uint64]fs.FileMode{0o4000: fs.ModeSetuid, 0o2000: fs.ModeSetgid, 0o1000: fs.ModeSticky} {
+		if n&bit != 0 {
+			mode |= flag
+		}
+	}
+	return mode, nil
+}
+
+// take assigns the words after TYPE to the fields of the entry, as the type's field letters say. It returns what is
+// wrong with them, "" for nothing.
+func (e *Entry) take(fields string, words []string) (reason string) {
+	for i, f := range []byte(fields) {
+		if len(words) == 0 {
+			if f >= 'a' {
+				continue
+			}
+			return "the line lacks its " + fieldNames[f]
+		}
+		word := words[0]
+		switch f {
+		case 'A', 'a':
+			e.Arch = choose(word, Native, Compat32)
+			if e.Arch == "" && f == 'A' {
+				return strconv.Quote(clip(word)) + " is neither NATIVE nor COMPAT32"
+			}
+			if e.Arch == "" {
+				continue
+			}
+		case 'c':
+			if e.TLS = choose(word, "CLASSIC", "NEW"); e.TLS == "" {
+				continue
+			}
+		case 'g':
+			if e.GLVND = choose(word, "GLVND", "NON_GLVND"); e.GLVND == "" {
+				continue
+			}
+		case 'p':
+			// Absent when the words that are left are needed by the mandatory fields behind it.
+			if len(words) <= mandatory(fields[i+1:]) {
+				continue
+			}
+			e.Path = word
+		case 'P':
+			e.Path = word
+		case 'L':
+			e.Target = word
+		case 'D':
+			depth, err := strconv.ParseUint(strings.TrimPrefix(word, "INHERIT_PATH_DEPTH:"), 10, 8)
+			if err != nil || !strings.HasPrefix(word, "INHERIT_PATH_DEPTH:") || depth > maxPathDepth {
+				return strconv.Quote(clip(word)) + " is not INHERIT_PATH_DEPTH:n"
+			}
+			e.Depth = int(depth)
+		}
+		words = words[1:]
+	}
+	if len(words) > 0 {
+		return "unexpected word " + strconv.Quote(clip(words[0])) + " in the line"
+	}
+	return ""
+}
+
+var fieldNames = map[byte]string{'A': "NATIVE or COMPAT32", 'P': "path", 'D': "INHERIT_PATH_DEPTH:n", 'L': "link target"}
+
+// mandatory counts the capital letters.
+func mandatory(fields string) (n int) {
+	for _, f := range []byte(fields) {
+		if f < 'a' {
+			n++
+		}
+	}
+	return n
+}
+
+// choose returns word when it is one of the two, and the zero value otherwise.
+func choose[T ~string](word string, a, b T) T {
+	if T(word) == a || T(word) == b {
+		return T(word)
+	}
+	return ""
+}

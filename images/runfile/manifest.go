@@ -1,0 +1,152 @@
+package runfile
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"io"
+	"io/fs"
+	"strings"
+)
+
+// ManifestName is the manifest's member in every archive.
+const ManifestName = ".manifest"
+
+// Manifest is the list of what a driver consists of and where it goes.
+type Manifest struct {
+	// Name is what the caller called it; errors begin with it.
+	Name string
+	// Description is line 1, for people.
+	Description string
+	// Version is line 2: the authoritative version of the driver, in its original text.
+	Version string
+	// Modules is line 4: the kernel modules of the driver, for instance nvidia and nvidia-uvm.
+	Modules []string
+	// Entries are the lines from the ninth on, in their order.
+	Entries []Entry
+}
+
+// Arch tells the two library trees of a manifest apart.
+type Arch string
+
+// The values of Arch. Entries whose type knows no architecture have the empty string.
+const (
+	Native   Arch = "NATIVE"
+	Compat32 Arch = "COMPAT32"
+)
+
+// Entry is one line.
+type Entry struct {
+	// Line is counted from 1.
+	Line int
+	// File is the member in the tar, cleaned. For links it is the link's own name.
+	File string
+	// Mode is the permission, with fs.ModeSetuid on nvidia-modprobe alone; 0 for links.
+	Mode fs.FileMode
+	// Type is one of NVIDIA's, for instance CUDA_LIB.
+	Type string
+	Arch Arch
+	// TLS is CLASSIC, NEW or empty; GLVND is GLVND, NON_GLVND or empty: alternatives of the same library.
+	TLS, GLVND string
+	// Path is the path word as written, empty where there is none. What it is relative to depends on the type.
+	Path string
+	// Depth is n of INHERIT_PATH_DEPTH:n, the leading directories of File that the destination leaves out.
+	Depth int
+	// Target is what a link points to, as written.
+	Target string
+	// Tag is the component after MODULE:, for instance gpgpu, empty where there is none.
+	Tag string
+}
+
+// Link tells whether the entry is a symbolic link, which has no member in the tar.
+func (e Entry) Link() bool { return isLinkType(e.Type) }
+
+// Bounds on a manifest: the largest real ones have 1,200 lines of at most 200 bytes.
+const (
+	maxManifestBytes = 8 << 20
+	maxManifestLine  = 4096
+	maxEntries       = 20000
+	manifestHeader   = 8
+	maxPathDepth     = 16
+)
+
+// ParseManifest reads a manifest. name is for messages. A mistake is a *[ManifestError]; an unknown type is one, as in
+// NVIDIA's own installer: whoever does not know a type cannot know that the driver works without its files.
+func ParseManifest(name string, r io.Reader) (*Manifest, error) {
+	m := &Manifest{Name: name}
+	limited := &io.LimitedReader{R: r, N: maxManifestBytes + 1}
+	lines := bufio.NewScanner(limited)
+	lines.Buffer(make([]byte, 0, maxManifestLine), maxManifestLine)
+	line := 0
+	for lines.Scan() {
+		line++
+		text := string(bytes.TrimSuffix(lines.Bytes(), []byte("\r")))
+		if line <= manifestHeader {
+			if err := m.header(line, text); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		// A blank line ends the list; NVIDIA's installer reads nothing behind it either.
+		if strings.TrimSpace(text) == "" {
+			break
+		}
+		e, err := m.entry(line, text)
+		if err != nil {
+			return nil, err
+		}
+		if len(m.Entries) == maxEntries {
+			return nil, m.errorf(Entry{Line: line}, "more than %d entries", maxEntries)
+		}
+		m.Entries = append(m.Entries, e)
+	}
+	switch err := lines.Err(); {
+	case err == bufio.ErrTooLong: //nolint:errorlint // Scanner returns it bare
+		return nil, m.errorf(Entry{Line: line + 1}, "the line has more than %d bytes", maxManifestLine)
+	case err != nil:
+		return nil, fmt.Errorf("read manifest %s: %w", name, err)
+	case limited.N == 0:
+		return nil, m.errorf(Entry{Line: line}, "the manifest has more than %d bytes", maxManifestBytes)
+	case line < manifestHeader:
+		return nil, m.errorf(Entry{Line: line}, "the manifest ends within its %d header lines", manifestHeader)
+	}
+	return m, nil
+}
+
+// errorf makes an error about an entry or, with only its Line set, about a line.
+func (m *Manifest) errorf(e Entry, format string, args ...any) error {
+	return &ManifestError{Name: m.Name, Line: e.Line, File: clip(e.File), Type: clip(e.Type), Reason: fmt.Sprintf(format, args...)}
+}
+
+// header takes one of the first eight lines. Lines 3 and 5 to 8 name things that only old installers used.
+func (m *Manifest) header(line int, text string) error {
+	if !printable(text) {
+		return m.errorf(Entry{Line: line}, "the line holds unprintable bytes")
+	}
+	switch line {
+	case 1:
+		m.Description = strings.TrimSpace(text)
+	case 2:
+		m.Version = strings.TrimSpace(text)
+		if !validVersion(m.Version) {
+			return m.errorf(Entry{Line: line}, "%q is not a driver version", clip(m.Version))
+		}
+	case 4:
+		m.Modules = strings.Fields(text)
+		for _, module := range m.Modules {
+			if !isName(strings.ReplaceAll(module, "-", "_")) {
+				return m.errorf(Entry{Line: line}, "%q is not a module name", clip(module))
+			}
+		}
+	}
+	return nil
+}
+
+func printable(s string) bool {
+	for _, c := range []byte(s) {
+		if c < ' ' && c != '\t' || c == 0x7f {
+			return false
+		}
+	}
+	return true
+}
