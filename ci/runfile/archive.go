@@ -42,7 +42,7 @@ type Archive struct {
 	Version, Arch string
 	// Modules are the kernel modules of the manifest's line 4. Empty: nvidia nvidia-uvm nvidia-modeset nvidia-drm.
 	Modules []string
-	// Compression is "gzip", "xz" or "zstd". Empty: what NVIDIA used for that version is not guessed; xz.
+	// Compression is "gzip", "xz" or "zstd", or "none", which no reader should take. Empty means xz.
 	Compression string
 	// Fast trades size for time: for tests whose subject is not the compression.
 	Fast bool
@@ -58,6 +58,8 @@ type Archive struct {
 	Trailer []byte
 	// Manifest replaces the generated .manifest.
 	Manifest []byte
+	// RawTar replaces the whole tar: bytes for a reader to choke on.
+	RawTar []byte
 }
 
 // Name is the file name under which NVIDIA would publish it.
@@ -106,7 +108,11 @@ func (a *Archive) writeBody(ctx context.Context, w io.Writer) error {
 	if err != nil {
 		return err
 	}
-	err = a.writeTar(ctx, c)
+	if a.RawTar != nil {
+		_, err = c.Write(a.RawTar)
+	} else {
+		err = a.writeTar(ctx, c)
+	}
 	if err == nil {
 		_, err = c.Write(a.Trailer)
 	}

@@ -29,9 +29,15 @@ func (a *Archive) compressor(ctx context.Context, w io.Writer) (io.WriteCloser, 
 		return zstd.NewWriter(w, zstd.WithEncoderLevel(level))
 	case "xz", "":
 		return a.xz(ctx, w)
+	case "none":
+		return plain{w}, nil
 	}
 	return nil, fmt.Errorf("unknown compression %q: gzip, xz or zstd", a.Compression)
 }
+
+type plain struct{ io.Writer }
+
+func (plain) Close() error { return nil }
 
 // xz makes what NVIDIA's makeself makes: level 6, no integrity check, several blocks because of several threads. The
 // program is four times as fast as the library, which is there for machines without it.

@@ -135,8 +135,10 @@ const bookworm = "Origin: Test\nSuite: stable\nCodename: bookworm\nDate: Sat, 20
 
 func newArchive(t *testing.T) *archive {
 	t.Helper()
-	a := &archive{head: bookworm, endings: []string{"", ".gz", ".xz", ".zst"}, files: map[string][]byte{}, requests: map[string]int{},
-		packages: map[string]string{"main/binary-amd64": "a 1; Depends: b\nb 1", "contrib/binary-amd64": "c 1; Depends: a"}}
+	a := &archive{
+		head: bookworm, endings: []string{"", ".gz", ".xz", ".zst"}, files: map[string][]byte{}, requests: map[string]int{},
+		packages: map[string]string{"main/binary-amd64": "a 1; Depends: b\nb 1", "contrib/binary-amd64": "c 1; Depends: a"},
+	}
 	server := httptest.NewServer(a)
 	t.Cleanup(server.Close)
 	a.url = server.URL
@@ -214,7 +216,9 @@ func (a *archive) options(t *testing.T) Options {
 	}
 	return Options{
 		Fetch: &fetch.Client{Store: store, Attempts: 2, Backoff: time.Millisecond}, Arch: "amd64", Now: testNow,
-		Sources: []Source{{Origin: "test", URIs: []string{a.url + "/debian"}, Suites: []string{"bookworm"}, Components: []string{"main"},
-			Key: string(public(t, true, keys().ed))}},
+		Sources: []Source{{
+			Origin: "test", URIs: []string{a.url + "/debian"}, Suites: []string{"bookworm"}, Components: []string{"main"},
+			Key: string(public(t, true, keys().ed)),
+		}},
 	}
 }

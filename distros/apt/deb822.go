@@ -47,8 +47,12 @@ func (s *Source) fromParagraph(p dpkg.Paragraph) error {
 		return fmt.Errorf("%s: %w: no URIs field", s.Origin, ErrSources)
 	}
 	for _, f := range []struct{ field, option string }{
-		{"Architectures", "arch"}, {"Architectures-Add", "arch+"}, {"Architectures-Remove", "arch-"},
-		{"Trusted", "trusted"}, {"Check-Valid-Until", "check-valid-until"}, {"By-Hash", "by-hash"},
+		{"Architectures", "arch"},
+		{"Architectures-Add", "arch+"},
+		{"Architectures-Remove", "arch-"},
+		{"Trusted", "trusted"},
+		{"Check-Valid-Until", "check-valid-until"},
+		{"By-Hash", "by-hash"},
 	} {
 		if v, ok := p.Lookup(f.field); ok && strings.TrimSpace(v) != "" {
 			if err := s.option(f.option, strings.Fields(v)); err != nil {

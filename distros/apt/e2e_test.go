@@ -70,9 +70,22 @@ func TestMachine(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range [][]string{
-		{"gcc-12", "make", "libc6-dev", "kmod"}, {"openjdk-17-jdk-headless"}, {"build-essential"}, {"libelf-dev", "bc", "bison", "flex"},
-		{"exim4"}, {"xorg"}, {"gnome-core"}, {"texlive-latex-extra"}, {"python3-scipy"}, {"postgresql"}, {"default-mta"}, {"mail-transport-agent"},
-		{"dkms"}, {"linux-headers-amd64"}, {"samba"}, {"kde-plasma-desktop"},
+		{"gcc-12", "make", "libc6-dev", "kmod"},
+		{"openjdk-17-jdk-headless"},
+		{"build-essential"},
+		{"libelf-dev", "bc", "bison", "flex"},
+		{"exim4"},
+		{"xorg"},
+		{"gnome-core"},
+		{"texlive-latex-extra"},
+		{"python3-scipy"},
+		{"postgresql"},
+		{"default-mta"},
+		{"mail-transport-agent"},
+		{"dkms"},
+		{"linux-headers-amd64"},
+		{"samba"},
+		{"kde-plasma-desktop"},
 	} {
 		for name, st := range map[string]*dpkg.Status{"empty": nil, "machine": machine} {
 			begin := time.Now()
@@ -86,8 +99,15 @@ func TestMachine(t *testing.T) {
 			if st == nil {
 				path = empty
 			}
-			if diff := cmp.Diff(aptGet(t, path, want), versions(got)); diff != "" {
-				t.Logf("apt-get differs (-apt +ours):\n%s", diff)
+			apt, ours := aptGet(t, path, want), versions(got)
+			if apt == nil {
+				continue // apt refuses to choose who provides a virtual package
+			}
+			// Over an empty system both must choose the same. Over a full one apt also upgrades what was asked for and the
+			// siblings of what it upgrades; we change nothing that suffices.
+			extra := slices.DeleteFunc(slices.Clone(ours), func(p string) bool { return slices.Contains(apt, p) })
+			if diff := cmp.Diff(apt, ours); st == nil && diff != "" || len(extra) > 0 {
+				t.Errorf("%s system, %v (-apt +ours):\n%s", name, want, diff)
 			}
 		}
 	}
@@ -110,7 +130,7 @@ func aptGet(t *testing.T, status string, want []string) []string {
 		t.Logf("apt-get: %v\n%s", err, out)
 		return nil
 	}
-	var list []string
+	list := []string{}
 	for _, m := range regexp.MustCompile(`(?m)^Inst (\S+) (?:\[\S+\] )?\((\S+) `).FindAllStringSubmatch(string(out), -1) {
 		list = append(list, m[1]+" "+m[2])
 	}

@@ -75,8 +75,10 @@ func TestOpen(t *testing.T) {
 			if err != nil || short(got) != "a 1, b 1" || x.Len() != 2 {
 				t.Fatalf("Resolve = %q, %v, of %d packages", short(got), err, x.Len())
 			}
-			want := Package{Name: "b", Version: "1", Arch: "amd64", URL: a.url + "/debian/pool/b_1_amd64.deb", Size: 10,
-				SHA256: strings.Repeat("0", 63) + "1"}
+			want := Package{
+				Name: "b", Version: "1", Arch: "amd64", URL: a.url + "/debian/pool/b_1_amd64.deb", Size: 10,
+				SHA256: strings.Repeat("0", 63) + "1",
+			}
 			got[1].Paragraph, got[1].Origin = want.Paragraph, ""
 			if diff := cmp.Diff(want, got[1], cmp.Comparer(func(a, b dpkg.Paragraph) bool { return a.String() == b.String() })); diff != "" {
 				t.Errorf("package (-want +got):\n%s", diff)
@@ -148,8 +150,10 @@ func TestWeakDigest(t *testing.T) {
 	for h, ok := range map[crypto.Hash]bool{crypto.SHA224: false, crypto.SHA256: true, crypto.SHA384: true} {
 		c := at(testNow)
 		c.DefaultHash = h
-		sig := &packet.Signature{Version: 4, SigType: packet.SigTypeBinary, PubKeyAlgo: k.rsa.PrimaryKey.PubKeyAlgo, Hash: h,
-			CreationTime: testNow, IssuerKeyId: &k.rsa.PrimaryKey.KeyId}
+		sig := &packet.Signature{
+			Version: 4, SigType: packet.SigTypeBinary, PubKeyAlgo: k.rsa.PrimaryKey.PubKeyAlgo, Hash: h,
+			CreationTime: testNow, IssuerKeyId: &k.rsa.PrimaryKey.KeyId,
+		}
 		digest := h.New()
 		digest.Write([]byte("text"))
 		if err := sig.Sign(digest, k.rsa.PrivateKey, c); err != nil {

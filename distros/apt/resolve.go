@@ -101,8 +101,10 @@ func (it *item) chain() []string {
 }
 
 func newItem(p dpkg.Paragraph, e *entry, arch string) (*item, error) {
-	it := &item{entry: e, name: p.Get("Package"), version: dpkg.Version(p.Get("Version")), arch: p.Get("Architecture"),
-		multiArch: p.Get("Multi-Arch"), paragraph: p}
+	it := &item{
+		entry: e, name: p.Get("Package"), version: dpkg.Version(p.Get("Version")), arch: p.Get("Architecture"),
+		multiArch: p.Get("Multi-Arch"), paragraph: p,
+	}
 	for _, f := range []struct {
 		field string
 		into  *dpkg.Relations

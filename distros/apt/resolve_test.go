@@ -133,28 +133,50 @@ func short(pkgs []Package) string {
 func TestUnresolvable(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ name, index, status, want, message string }{
-		{"unknown", "a 1", "", "b",
-			"cannot resolve packages: b was asked for, which no repository has; add the component or the repository that has it"},
-		{"version unknown", "a 1", "", "a=2",
-			"cannot resolve packages: a (= 2) was asked for, which no repository has in that version; there is a 1 (s0/main)"},
-		{"chain", "a 1; Depends: b\nb 2; Depends: c (>= 3) | d\nc 1\ne 1; Provides: d-dev", "", "a",
-			"cannot resolve packages: b 2 needs c (>= 3) | d, which no repository has in that version; there is c 1 (s0/main) (asked for by a 1 -> b 2)"},
-		{"unversioned provides does not meet a version", "a 1; Depends: v (>= 1)\nb 7; Provides: v", "", "a",
-			"cannot resolve packages: a 1 needs v (>= 1), which no repository has in that version; there is b 7 (s0/main), which provides v"},
-		{"no downgrade", "a 1; Depends: libc (= 1)\nlibc 1", "libc 2", "a",
-			"cannot resolve packages: a 1 needs libc (= 1), which cannot be met together with what is there; there is libc 2 (installed), libc 1 (s0/main)"},
-		{"conflict with installed", "a 1; Conflicts: b\nb 2", "b 1", "a",
-			"cannot resolve packages: a 1 was asked for, which cannot be with b 1 (installed): a 1 conflicts with b, that is b 1; there is b 2 (s0/main)"},
-		{"conflict among chosen", "a 1; Depends: b, c\nb 1\nc 1; Conflicts: b", "", "a",
-			"cannot resolve packages: a 1 needs c 1, which cannot be with b 1 (needed too): c 1 conflicts with b, that is b 1"},
-		{"two versions needed", "a 1; Depends: b (= 1), c\nb 1\nb 2\nc 1; Depends: b (= 2)", "", "a",
-			"cannot resolve packages: c 1 needs b (= 2), which cannot be met together with what is there; there is b 1 (already chosen for a), b 2 (s0/main), b 1 (s0/main) (asked for by a 1 -> c 1)"},
-		{"other architecture", "a 1; Depends: b:i386\nb 1", "", "a",
-			"cannot resolve packages: a 1 needs b:i386, but only packages for amd64 are to be had here; there is b 1 (s0/main)"},
-		{"an installed one would lose what it needs", "a 1; Depends: libc (>= 2)\nlibc 2", "libc 1\nbin 1; Depends: libc (= 1)", "a",
-			"cannot resolve packages: bin 1 needs libc (= 1), which cannot be met together with what is there; there is libc 2 (already chosen for a), libc 2 (s0/main)"},
-		{"twins must stay alike", "a 1; Depends: l (>= 2)\nl 2; Multi-Arch: same", "l 1; Multi-Arch: same\nl 1 i386; Multi-Arch: same", "a",
-			"cannot resolve packages: a 1 needs l 2, but l must stay at the same version as its i386 twin, which is installed as 1"},
+		{
+			"unknown", "a 1", "", "b",
+			"cannot resolve packages: b was asked for, which no repository has; add the component or the repository that has it",
+		},
+		{
+			"version unknown", "a 1", "", "a=2",
+			"cannot resolve packages: a (= 2) was asked for, which no repository has in that version; there is a 1 (s0/main)",
+		},
+		{
+			"chain", "a 1; Depends: b\nb 2; Depends: c (>= 3) | d\nc 1\ne 1; Provides: d-dev", "", "a",
+			"cannot resolve packages: b 2 needs c (>= 3) | d, which no repository has in that version; there is c 1 (s0/main) (asked for by a 1 -> b 2)",
+		},
+		{
+			"unversioned provides does not meet a version", "a 1; Depends: v (>= 1)\nb 7; Provides: v", "", "a",
+			"cannot resolve packages: a 1 needs v (>= 1), which no repository has in that version; there is b 7 (s0/main), which provides v",
+		},
+		{
+			"no downgrade", "a 1; Depends: libc (= 1)\nlibc 1", "libc 2", "a",
+			"cannot resolve packages: a 1 needs libc (= 1), which cannot be met together with what is there; there is libc 2 (installed), libc 1 (s0/main)",
+		},
+		{
+			"conflict with installed", "a 1; Conflicts: b\nb 2", "b 1", "a",
+			"cannot resolve packages: a 1 was asked for, which cannot be with b 1 (installed): a 1 conflicts with b, that is b 1; there is b 2 (s0/main)",
+		},
+		{
+			"conflict among chosen", "a 1; Depends: b, c\nb 1\nc 1; Conflicts: b", "", "a",
+			"cannot resolve packages: a 1 needs c 1, which cannot be with b 1 (needed too): c 1 conflicts with b, that is b 1",
+		},
+		{
+			"two versions needed", "a 1; Depends: b (= 1), c\nb 1\nb 2\nc 1; Depends: b (= 2)", "", "a",
+			"cannot resolve packages: c 1 needs b (= 2), which cannot be met together with what is there; there is b 1 (already chosen for a), b 2 (s0/main), b 1 (s0/main) (asked for by a 1 -> c 1)",
+		},
+		{
+			"other architecture", "a 1; Depends: b:i386\nb 1", "", "a",
+			"cannot resolve packages: a 1 needs b:i386, but only packages for amd64 are to be had here; there is b 1 (s0/main)",
+		},
+		{
+			"an installed one would lose what it needs", "a 1; Depends: libc (>= 2)\nlibc 2", "libc 1\nbin 1; Depends: libc (= 1)", "a",
+			"cannot resolve packages: bin 1 needs libc (= 1), which cannot be met together with what is there; there is libc 2 (already chosen for a), libc 2 (s0/main)",
+		},
+		{
+			"twins must stay alike", "a 1; Depends: l (>= 2)\nl 2; Multi-Arch: same", "l 1; Multi-Arch: same\nl 1 i386; Multi-Arch: same", "a",
+			"cannot resolve packages: a 1 needs l 2, but l must stay at the same version as its i386 twin, which is installed as 1",
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()

@@ -21,8 +21,10 @@ type solver struct {
 }
 
 func (x *Index) solver(st *dpkg.Status) (*solver, error) {
-	s := &solver{x: x, arch: x.releases.options.Arch, current: map[string]*item{}, foreign: map[string][]*item{},
-		known: map[string][]*item{}, needers: map[string][]*item{}, foes: map[string][]*item{}, items: map[*entry]*item{}}
+	s := &solver{
+		x: x, arch: x.releases.options.Arch, current: map[string]*item{}, foreign: map[string][]*item{},
+		known: map[string][]*item{}, needers: map[string][]*item{}, foes: map[string][]*item{}, items: map[*entry]*item{},
+	}
 	if st == nil {
 		return s, nil
 	}
@@ -146,8 +148,10 @@ func (s *solver) choose(it, by *item) error {
 		if it.arch != "all" && it.multiArch == "same" {
 			for _, f := range s.foreign[it.name] {
 				if f.name == it.name && f.version != it.version {
-					return &UnresolvableError{Chain: by.chain(), Relation: it.String(),
-						Reason: fmt.Sprintf("but %s must stay at the same version as its %s twin, which is installed as %s", it.name, f.arch, f.version)}
+					return &UnresolvableError{
+						Chain: by.chain(), Relation: it.String(),
+						Reason: fmt.Sprintf("but %s must stay at the same version as its %s twin, which is installed as %s", it.name, f.arch, f.version),
+					}
 				}
 			}
 		}

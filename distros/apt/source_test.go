@@ -60,13 +60,19 @@ signed-by:
 	}
 	want := []Source{
 		{Origin: "etc/apt/sources.list:2", URIs: []string{"http://archive.example/ubuntu"}, Suites: []string{"xenial"}, Components: []string{"main", "restricted"}},
-		{Origin: "etc/apt/sources.list:4", URIs: []string{"http://x.example/"}, Suites: []string{"./"}, Components: []string{}, Architectures: []string{"amd64", "i386"},
-			SignedBy: []string{"/k/a.gpg", "/k/b.gpg"}, Trusted: true, NoValidUntil: true, NoByHash: true},
-		{Origin: "etc/apt/sources.list.d/debian.sources (entry 1)", URIs: []string{"http://deb.example/debian"},
-			Suites: []string{"bookworm", "bookworm-updates"}, Components: []string{"main", "contrib"}, SignedBy: []string{"/usr/share/keyrings/debian.gpg"}},
-		{Origin: "etc/apt/sources.list.d/debian.sources (entry 4)", URIs: []string{"http://sec.example/debian-security"}, Suites: []string{"bookworm-security"},
+		{
+			Origin: "etc/apt/sources.list:4", URIs: []string{"http://x.example/"}, Suites: []string{"./"}, Components: []string{}, Architectures: []string{"amd64", "i386"},
+			SignedBy: []string{"/k/a.gpg", "/k/b.gpg"}, Trusted: true, NoValidUntil: true, NoByHash: true,
+		},
+		{
+			Origin: "etc/apt/sources.list.d/debian.sources (entry 1)", URIs: []string{"http://deb.example/debian"},
+			Suites: []string{"bookworm", "bookworm-updates"}, Components: []string{"main", "contrib"}, SignedBy: []string{"/usr/share/keyrings/debian.gpg"},
+		},
+		{
+			Origin: "etc/apt/sources.list.d/debian.sources (entry 4)", URIs: []string{"http://sec.example/debian-security"}, Suites: []string{"bookworm-security"},
 			Components: []string{"main"}, Architectures: []string{"amd64", "arm64"}, Trusted: true, NoValidUntil: true,
-			Key: "-----BEGIN PGP PUBLIC KEY BLOCK-----\n\nabcd\n-----END PGP PUBLIC KEY BLOCK-----\n"},
+			Key: "-----BEGIN PGP PUBLIC KEY BLOCK-----\n\nabcd\n-----END PGP PUBLIC KEY BLOCK-----\n",
+		},
 		{Origin: "etc/apt/sources.list.d/z.list:1", URIs: []string{"https://z.example/p"}, Suites: []string{"stable"}, Components: []string{"main"}},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

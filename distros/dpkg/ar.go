@@ -87,7 +87,7 @@ func parseMember(h []byte) (member, error) {
 	if err != nil { // ParseUint takes no sign and no blanks inside
 		return member{}, fmt.Errorf("ar: %w: member %q has size %q", ErrFormat, name, digits)
 	}
-	return member{name: name, size: int64(size)}, nil //nolint:gosec // 63 bits were asked for
+	return member{name: name, size: int64(size)}, nil // 63 bits were asked for
 }
 
 // Read reads the current member. An archive that ends too early is io.ErrUnexpectedEOF, not the end of the member.

@@ -162,6 +162,14 @@ func TestDebHostile(t *testing.T) {
 			t.Errorf("%s: %v; want %v", name, err, test.want)
 		}
 	}
+	for _, ending := range []string{"", ".gz", ".xz", ".zst"} { // a short stream in a whole archive
+		short := compress(t, ending, buildTar(t, append(goodData, entry{name: "big", body: strings.Repeat("x", 600_000)})...))
+		for _, n := range []int{1, 4, 9, 20} {
+			if _, _, err := list(bytes.NewReader(buildAr(binary, ctl, part{"data.tar" + ending, short[:len(short)-n]}))); !errors.Is(err, ErrFormat) && ending != "" {
+				t.Errorf("data.tar%s short of %d bytes: %v; want ErrFormat", ending, n, err)
+			}
+		}
+	}
 	for n := 0; n < len(good); n += 53 {
 		if _, _, err := list(bytes.NewReader(good[:n])); err == nil {
 			t.Errorf("cut to %d of %d bytes: no error", n, len(good))
@@ -220,7 +228,7 @@ func FuzzDeb(f *testing.F) {
 		if err != nil {
 			return
 		}
-		_ = d.Data(func(h *tar.Header, r io.Reader) error { //nolint:errcheck // any error is right, an unsafe name is not
+		_ = d.Data(func(h *tar.Header, r io.Reader) error { // any error is right, an unsafe name is not
 			if !filepath.IsLocal(h.Name) || h.Typeflag == tar.TypeLink && !filepath.IsLocal(h.Linkname) {
 				t.Errorf("passed on %q -> %q", h.Name, h.Linkname)
 			}

@@ -49,9 +49,13 @@ func (a *readAhead) fill(src io.Reader) {
 		if buf == nil {
 			buf = make([]byte, aheadBlock)
 		}
-		n, err := io.ReadFull(src, buf[:aheadBlock])
-		if err == io.ErrUnexpectedEOF && n > 0 { //nolint:errorlint // ReadFull's own, below; a wrapped one is the source's
-			err = io.EOF
+		// Not io.ReadFull: it gives an end its own name, the one by which decoders report a cut stream.
+		var err error
+		n := 0
+		for n < aheadBlock && err == nil {
+			var m int
+			m, err = src.Read(buf[n:aheadBlock])
+			n += m
 		}
 		select {
 		case a.full <- block{buf[:n], err}:

@@ -364,7 +364,7 @@ func TestGetDamagedBlob(t *testing.T) {
 func TestGetRedirects(t *testing.T) {
 	t.Parallel()
 	data := content(1000)
-	plain := serve(t, func(n int, w http.ResponseWriter, r *http.Request) {
+	plain := serve(t, func(_ int, w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/moved" {
 			http.Redirect(w, r, "/file", http.StatusFound)
 			return

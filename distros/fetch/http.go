@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"sync/atomic"
 	"time"
 )
 
@@ -63,26 +64,31 @@ func (c *Client) stall() time.Duration {
 
 // watch breaks a request off when nothing has come for a while: no header, or no further byte of the body.
 type watch struct {
-	req    *http.Request
-	timer  *time.Timer
-	limit  time.Duration
-	cancel context.CancelCauseFunc
+	req     *http.Request
+	timer   *time.Timer
+	limit   time.Duration
+	cancel  context.CancelFunc
+	stalled atomic.Bool
 }
 
 func newWatch(req *http.Request, limit time.Duration) *watch {
-	ctx, cancel := context.WithCancelCause(req.Context())
-	timer := time.AfterFunc(limit, func() { cancel(errStalled) })
-	return &watch{req: req.WithContext(ctx), timer: timer, limit: limit, cancel: cancel}
+	ctx, cancel := context.WithCancel(req.Context())
+	w := &watch{req: req.WithContext(ctx), limit: limit, cancel: cancel}
+	w.timer = time.AfterFunc(limit, func() {
+		w.stalled.Store(true)
+		cancel()
+	})
+	return w
 }
 
 func (w *watch) stop() {
 	w.timer.Stop()
-	w.cancel(nil)
+	w.cancel()
 }
 
 // explain replaces the "context canceled" of net/http by the reason.
 func (w *watch) explain(err error) error {
-	if cause := context.Cause(w.req.Context()); errors.Is(cause, errStalled) {
+	if w.stalled.Load() {
 		return fmt.Errorf("%w (%v)", errStalled, w.limit)
 	}
 	return bare(err)

@@ -21,10 +21,10 @@ type document struct {
 	LastModified string `json:"lastModified,omitempty"`
 }
 
-// Latest returns a document that may change, of at most max bytes. The server is always asked; what the store has is
+// Latest returns a document that may change, of at most limit bytes. The server is always asked; what the store has is
 // used when the server says that it did not change, and without asking when the client is offline (ErrOffline when the
 // store has nothing). The caller must verify the content: nothing here says that it is authentic.
-func (c *Client) Latest(ctx context.Context, rawURL string, max int64) (data []byte, err error) {
+func (c *Client) Latest(ctx context.Context, rawURL string, limit int64) (data []byte, err error) {
 	u, err := parseURL(rawURL)
 	if err != nil {
 		return nil, err
@@ -35,7 +35,7 @@ func (c *Client) Latest(ctx context.Context, rawURL string, max int64) (data []b
 			return nil, fmt.Errorf("read %s: %w", display(u), err)
 		}
 		defer f.Close() //nolint:errcheck // opened for reading
-		return readBounded(f, display(u), max)
+		return readBounded(f, display(u), limit)
 	}
 	// The key covers credentials and query: two users may see two documents.
 	key := sha256.Sum256([]byte(rawURL))
@@ -45,12 +45,12 @@ func (c *Client) Latest(ctx context.Context, rawURL string, max int64) (data []b
 		if known.SHA256 == "" {
 			return nil, fmt.Errorf("%s: %w", display(u), ErrOffline)
 		}
-		return c.stored(known, max)
+		return c.stored(known, limit)
 	}
 	unchanged := false
 	err = c.retry(ctx, u, func(ctx context.Context) (bool, error) {
 		var next document
-		data, next, unchanged, err = c.ask(ctx, u, known, max)
+		data, next, unchanged, err = c.ask(ctx, u, known, limit)
 		if err == nil && !unchanged {
 			err = c.remember(note, next, data)
 		}
@@ -60,7 +60,7 @@ func (c *Client) Latest(ctx context.Context, rawURL string, max int64) (data []b
 		return nil, fmt.Errorf("download %s: %w", display(u), err)
 	}
 	if unchanged {
-		return c.stored(known, max)
+		return c.stored(known, limit)
 	}
 	return data, nil
 }
@@ -75,17 +75,17 @@ func (c *Client) known(note string, u *url.URL) document {
 	return d
 }
 
-func (c *Client) stored(d document, max int64) ([]byte, error) {
+func (c *Client) stored(d document, limit int64) ([]byte, error) {
 	f, err := c.Store.Open(d.SHA256)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close() //nolint:errcheck // opened for reading
-	return readBounded(f, d.URL, max)
+	return readBounded(f, d.URL, limit)
 }
 
 // ask does one conditional request.
-func (c *Client) ask(ctx context.Context, u *url.URL, known document, max int64) ([]byte, document, bool, error) {
+func (c *Client) ask(ctx context.Context, u *url.URL, known document, limit int64) ([]byte, document, bool, error) {
 	req, err := c.request(ctx, u)
 	if err != nil {
 		return nil, document{}, false, err
@@ -109,7 +109,7 @@ func (c *Client) ask(ctx context.Context, u *url.URL, known document, max int64)
 	case resp.StatusCode != http.StatusOK:
 		return nil, document{}, false, statusError(resp, u)
 	}
-	data, err := readBounded(watch.reader(resp.Body), display(u), max)
+	data, err := readBounded(watch.reader(resp.Body), display(u), limit)
 	if err != nil {
 		return nil, document{}, false, watch.explain(err)
 	}
@@ -140,13 +140,13 @@ func (c *Client) remember(note string, d document, data []byte) error {
 	return nil
 }
 
-func readBounded(r io.Reader, name string, max int64) ([]byte, error) {
-	data, err := io.ReadAll(io.LimitReader(r, max+1))
+func readBounded(r io.Reader, name string, limit int64) ([]byte, error) {
+	data, err := io.ReadAll(io.LimitReader(r, limit+1))
 	if err != nil {
 		return nil, err
 	}
-	if int64(len(data)) > max {
-		return nil, &localError{fmt.Errorf("%s: %w: more than %d bytes", name, ErrTooLarge, max)}
+	if int64(len(data)) > limit {
+		return nil, &localError{fmt.Errorf("%s: %w: more than %d bytes", name, ErrTooLarge, limit)}
 	}
 	return data, nil
 }

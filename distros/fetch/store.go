@@ -37,7 +37,7 @@ func OpenStore(dir string) (*Store, error) {
 		return nil, fmt.Errorf("open cache %s: %w", dir, err)
 	}
 	for _, sub := range []string{blobsDir, tmpDir, partialDir, rejectedDir, documentsDir} {
-		if err := os.MkdirAll(filepath.Join(abs, sub), 0o755); err != nil {
+		if err := os.MkdirAll(filepath.Join(abs, sub), 0o755); err != nil { //nolint:gosec // holds nothing secret, and several users may share it
 			return nil, fmt.Errorf("open cache %s: %w; name another folder with --cache", abs, diskFull(abs, err))
 		}
 	}

@@ -248,3 +248,5 @@ func errorAs[E error](t *testing.T, err error) E {
 	}
 	return e
 }
+
+func quiet() *log.Logger { return log.New(io.Discard, "", 0) }

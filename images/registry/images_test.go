@@ -20,7 +20,9 @@ import (
 // NoCredentials is a keychain without any: tests must not read those of who runs them.
 type NoCredentials struct{}
 
-func (NoCredentials) Resolve(authn.Resource) (authn.Authenticator, error) { return authn.Anonymous, nil }
+func (NoCredentials) Resolve(authn.Resource) (authn.Authenticator, error) {
+	return authn.Anonymous, nil
+}
 
 // layerTar is a tar with one file of n bytes that do not compress.
 func layerTar(t *testing.T, name string, n int) []byte {

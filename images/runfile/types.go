@@ -113,8 +113,8 @@ var rules = map[string]rule{
 	"SYSTEMD_UNIT_SYMLINK": {fields: "P", dest: "etc/systemd/system/{path}", base: "{units}"},
 
 	// Kernel.
-	"KERNEL_MODULE_SRC":  {fields: "D", dest: toSource},
-	"DKMS_CONF":          {fields: "D", dest: toSource, template: dkmsConf},
+	"KERNEL_MODULE_SRC": {fields: "D", dest: toSource},
+	"DKMS_CONF":         {fields: "D", dest: toSource, template: dkmsConf},
 	// No archive has one: installers write such lines for what they built. It is kept where no kernel looks.
 	"KERNEL_MODULE":      {dest: "usr/lib/nvidia/modules"},
 	"MODULE_SIGNING_KEY": {dest: "usr/share/nvidia"},

@@ -1,0 +1,268 @@
+package registry
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/driver-container/driver-container/distros/fetch"
+)
+
+func TestBasePullsOnce(t *testing.T) {
+	t.Parallel()
+	f := newFake(t)
+	img := makeImage(t, "amd64", 5000, "one", "two", "three")
+	ref := f.host() + "/library/debian:12"
+	mustPush(t, ref, img)
+	f.forget()
+
+	var mu sync.Mutex
+	states := map[State]int{}
+	c := client(t, func(o *Options) {
+		o.Progress = func(e Event) {
+			mu.Lock()
+			defer mu.Unlock()
+			states[e.State]++
+		}
+	})
+	base, err := c.Base(t.Context(), ref, "amd64")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if base.Name != ref || base.Digest != digestOf(t, img) {
+		t.Errorf("Base = %s %s; want %s %s", base.Name, base.Digest, ref, digestOf(t, img))
+	}
+	sameLayers(t, base.Image, img)
+	if got := states[Done]; got != 4 {
+		t.Errorf("%d blobs were reported as pulled; want 4", got)
+	}
+	if n := f.count("GET", "/blobs/"); n != 4 {
+		t.Errorf("the first pull got %d blobs; want 4", n)
+	}
+	f.forget()
+	if _, err := c.Base(t.Context(), ref, "amd64"); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"HEAD /v2/library/debian/manifests/12"}, f.log); diff != "" {
+		t.Errorf("requests of the second pull (-want +got):\n%s", diff)
+	}
+	if got := states[Exists]; got != 4 {
+		t.Errorf("%d blobs were reported as there; want 4", got)
+	}
+	f.forget()
+	pinned, err := c.Base(t.Context(), ref+"@"+base.Digest.String(), "amd64")
+	if err != nil || pinned.Name != ref || len(f.log) != 0 {
+		t.Errorf("pull by a known digest: %+v, %v, requests %v; want none", pinned, err, f.log)
+	}
+}
+
+func TestBaseOffline(t *testing.T) {
+	t.Parallel()
+	f := newFake(t)
+	img := makeImage(t, "amd64", 100, "one")
+	ref := f.host() + "/x:1"
+	mustPush(t, ref, makeIndex(t, img))
+	c := client(t)
+	if _, err := c.Base(t.Context(), ref, "amd64"); err != nil {
+		t.Fatal(err)
+	}
+	f.forget()
+	offline := client(t, func(o *Options) { o.Offline, o.Store = true, c.opts.Store })
+	for _, r := range []string{ref, f.host() + "/x@" + digestOf(t, img).String()} {
+		got, err := offline.Base(t.Context(), r, "amd64")
+		if err != nil {
+			t.Fatal(err)
+		}
+		sameLayers(t, got.Image, img)
+	}
+	for _, r := range []string{f.host() + "/x:2", f.host() + "/x@sha256:" + strings.Repeat("1", 64)} {
+		if _, err := offline.Base(t.Context(), r, "amd64"); !errors.Is(err, fetch.ErrOffline) || errors.Is(err, fetch.ErrUnreachable) {
+			t.Errorf("Base(%s) offline = %v; want ErrOffline", r, err)
+		}
+	}
+	// A blob is gone: the rest does not help.
+	m, err := img.Manifest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(c.opts.Store.Path(m.Layers[0].Digest.Hex)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := offline.Base(t.Context(), ref, "amd64"); !errors.Is(err, fetch.ErrOffline) {
+		t.Errorf("Base offline without a layer = %v; want ErrOffline", err)
+	}
+	if len(f.log) != 0 {
+		t.Errorf("requests while offline: %v", f.log)
+	}
+}
+
+func TestBaseWrongArchitecture(t *testing.T) {
+	t.Parallel()
+	f := newFake(t)
+	ref := f.host() + "/x:1"
+	mustPush(t, ref, makeImage(t, "arm64", 100, "one"))
+	_, err := client(t).Base(t.Context(), ref, "amd64")
+	want := &PlatformError{Ref: ref, Want: "linux/amd64", Have: []string{"linux/arm64"}}
+	if diff := cmp.Diff(want, errorAs[*PlatformError](t, err)); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// Two programs pull the same image into one store: both get it, each blob is downloaded once.
+func TestBaseAtOnce(t *testing.T) {
+	t.Parallel()
+	f := newFake(t)
+	img := makeImage(t, "amd64", 100000, "one", "two", "three")
+	ref := f.host() + "/x:1"
+	mustPush(t, ref, img)
+	f.forget()
+	first := client(t)
+	second := client(t, func(o *Options) { o.Store = first.opts.Store })
+	var wg sync.WaitGroup
+	for _, c := range []*Client{first, second} {
+		wg.Go(func() {
+			b, err := c.Base(t.Context(), ref, "amd64")
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			sameLayers(t, b.Image, img)
+		})
+	}
+	wg.Wait()
+	if n := f.count("GET", "/blobs/"); n != 4 {
+		t.Errorf("%d blobs were downloaded; want 4", n)
+	}
+}
+
+func TestMirrors(t *testing.T) {
+	t.Parallel()
+	img := makeImage(t, "amd64", 1000, "one", "two")
+	lies := func(f *fake) func(http.ResponseWriter, *http.Request) bool {
+		return func(w http.ResponseWriter, r *http.Request) bool {
+			if r.Method != http.MethodGet || !strings.Contains(r.URL.Path, "/blobs/") {
+				return false
+			}
+			fmt.Fprint(w, "something else") //nolint:errcheck // a test
+			return true
+		}
+	}
+	tests := []struct {
+		name   string
+		filled bool
+		fault  func(f *fake) func(http.ResponseWriter, *http.Request) bool
+		blobs  int // had from the registry itself
+	}{
+		{"has it", true, nil, 0},
+		{"has nothing", false, nil, 3},
+		{"broken", true, func(*fake) func(http.ResponseWriter, *http.Request) bool {
+			return func(w http.ResponseWriter, _ *http.Request) bool { cut(w); return true }
+		}, 3},
+		{"lies", true, lies, 3},
+	}
+	for _, tc := range tests {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			own, mirror := newFake(t), newFake(t)
+			mustPush(t, own.host()+"/x:1", img)
+			if tc.filled {
+				mustPush(t, mirror.host()+"/cache/x:1", img)
+			}
+			if tc.fault != nil {
+				mirror.failing(tc.fault(mirror))
+			}
+			own.forget()
+			c := client(t, func(o *Options) {
+				o.Mirrors = map[string][]string{own.host(): {"http://" + mirror.host() + "/cache"}}
+			})
+			b, err := c.Base(t.Context(), own.host()+"/x:1", "amd64")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if b.Name != own.host()+"/x:1" {
+				t.Errorf("name %s shows the mirror", b.Name)
+			}
+			sameLayers(t, b.Image, img)
+			if n := own.count("GET", "/blobs/"); n != tc.blobs {
+				t.Errorf("%d blobs came from the registry itself; want %d", n, tc.blobs)
+			}
+		})
+	}
+	t.Run("all fail", func(t *testing.T) {
+		t.Parallel()
+		own, mirror := newFake(t), newFake(t)
+		c := client(t, func(o *Options) { o.Mirrors = map[string][]string{own.host(): {mirror.host()}} })
+		_, err := c.Base(t.Context(), own.host()+"/x:1", "amd64")
+		if errorAs[*Error](t, err).Host != own.host() || !strings.Contains(err.Error(), mirror.host()) || !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("error %v; want one of the registry that names the mirror too", err)
+		}
+	})
+}
+
+func TestTagMemo(t *testing.T) {
+	t.Parallel()
+	c := client(t)
+	r, err := parseReference("debian:12", false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := hashOf([]byte("x"))
+	if err := c.rememberTag(r, h); err != nil {
+		t.Fatal(err)
+	}
+	if got, ok := c.recallTag(r); !ok || got != h {
+		t.Errorf("recallTag = %s, %v; want %s", got, ok, h)
+	}
+	for _, bad := range []string{"", "{", `{"name":"docker.io/library/debian:13","digest":"` + h.String() + `"}`} {
+		if err := os.WriteFile(c.tagFile(r), []byte(bad), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if got, ok := c.recallTag(r); ok {
+			t.Errorf("record %q was taken: %s", bad, got)
+		}
+	}
+	if left, err := filepath.Glob(filepath.Join(filepath.Dir(c.tagFile(r)), ".*")); err != nil || len(left) != 0 {
+		t.Errorf("left behind: %v %v", left, err)
+	}
+}
+
+func TestManifestKinds(t *testing.T) {
+	t.Parallel()
+	f := newFake(t)
+	put := func(name, mediaType string, doc any) {
+		raw, err := json.Marshal(doc)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPut, f.URL+"/v2/x/manifests/"+name, strings.NewReader(string(raw)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Content-Type", mediaType)
+		resp, err := f.Client().Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := resp.Body.Close(); err != nil || resp.StatusCode != http.StatusCreated {
+			t.Fatalf("put %s: %s %v", name, resp.Status, err)
+		}
+	}
+	m := map[string]any{"schemaVersion": 1, "name": "x"}
+	put("old", "application/vnd.docker.distribution.manifest.v1+json", m)
+	put("odd", "application/vnd.oci.image.manifest.v1+json", map[string]any{"schemaVersion": 2})
+	put("list", "application/vnd.oci.image.manifest.v1+json", []int{1})
+	for name, want := range map[string]string{"old": "2015", "odd": "neither an image nor an index", "list": "malformed"} {
+		if _, err := client(t).Base(t.Context(), f.host()+"/x:"+name, "amd64"); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v; want %q", name, err, want)
+		}
+	}
+}
