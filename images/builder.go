@@ -8,6 +8,7 @@ package images
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -80,7 +81,7 @@ func (b *Builder) layer(ctx context.Context, r *Recipe, name, key string, fill f
 	if l, ok := cache.get(key); ok {
 		return l, step.End(true, nil)
 	}
-	made, err, shared := b.running.Do(key, func() (any, error) {
+	made, err := once(ctx, &b.running, key, func() (v1.Layer, error) {
 		spool, err := rootfs.NewSpool(b.Store.Dir())
 		if err != nil {
 			return nil, err
@@ -95,7 +96,23 @@ func (b *Builder) layer(ctx context.Context, r *Recipe, name, key string, fill f
 	if err != nil {
 		return nil, step.End(false, fmt.Errorf("%s layer: %w", name, err))
 	}
-	return made.(v1.Layer), step.End(shared, nil) //nolint:forcetypeassert,errcheck // Do returns what the function above does
+	return made, step.End(false, nil)
+}
+
+// once runs f, or waits for another caller that is running it under the same key. When that caller is cancelled its result
+// is no answer for this one, which then runs f itself.
+func once[T any](ctx context.Context, running *singleflight.Group, key string, f func() (T, error)) (T, error) {
+	for {
+		made, err, shared := running.Do(key, func() (any, error) { return f() })
+		if err != nil && shared && errors.Is(err, context.Canceled) && ctx.Err() == nil {
+			continue
+		}
+		result, ok := made.(T)
+		if err == nil && !ok {
+			err = fmt.Errorf("unexpected result %T", made)
+		}
+		return result, err
+	}
 }
 
 // finish compresses a tree and notes the result in the cache.

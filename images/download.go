@@ -3,33 +3,39 @@ package images
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/driver-container/driver-container/distros/fetch"
 )
 
-// Download brings the packages and the driver of a recipe into the cache, verified, and returns them. The base is there
-// already: planning reads it.
-func (b *Builder) Download(ctx context.Context, r *Recipe) ([]fetch.File, error) {
+// Files lists what a recipe downloads, besides the base.
+func (r *Recipe) Files() []fetch.File {
 	var files []fetch.File
-	for _, p := range append(r.Packages, r.Source.Packages...) {
+	for _, p := range slices.Concat(r.Packages, r.Source.Packages) {
 		files = append(files, fetch.File{URL: p.URL, SHA256: p.SHA256, Size: p.Size})
 	}
 	if r.Source.Runfile != nil {
 		files = append(files, *r.Source.Runfile)
 	}
+	return files
+}
+
+// Download brings the packages and the driver of a recipe into the cache, verified. The base is there already: planning
+// reads it.
+func (b *Builder) Download(ctx context.Context, r *Recipe) error {
 	step := b.Observe.Begin(r.Target(), "download")
 	eg, ctx := errgroup.WithContext(ctx)
 	eg.SetLimit(b.jobs())
-	for _, f := range files {
+	for _, f := range r.Files() {
 		eg.Go(func() error {
 			_, _, err := b.Fetch.Get(ctx, f, func(done, total int64) { step.Progress(f.SHA256[:12], done, total) })
 			return err
 		})
 	}
 	if err := step.End(false, eg.Wait()); err != nil {
-		return nil, fmt.Errorf("download for %s: %w", r.Target(), err)
+		return fmt.Errorf("download for %s: %w", r.Target(), err)
 	}
-	return files, nil
+	return nil
 }

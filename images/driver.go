@@ -41,11 +41,11 @@ type driverLayers struct{ user, kernel v1.Layer }
 // driverLayers makes both layers of the driver. They come from one pass over its archives, and only if one of them is not
 // in the cache. They do not depend on the system but on its library folders.
 func (b *Builder) driverLayers(ctx context.Context, r *Recipe) (driverLayers, error) {
-	userKey, err := key("user-mode", r.Source, r.Driver, r.LibDir, r.LibDir32, r.Profile, r.Compression, r.Epoch)
+	userKey, err := key("user-mode", r.Source.pins(), r.Driver, r.LibDir, r.LibDir32, r.Profile, r.Compression, r.Epoch)
 	if err != nil {
 		return driverLayers{}, err
 	}
-	kernelKey, err := key("kernel-sources", r.Source, r.Driver, r.Flavours, r.Compression, r.Epoch)
+	kernelKey, err := key("kernel-sources", r.Source.pins(), r.Driver, r.Flavours, r.Compression, r.Epoch)
 	if err != nil {
 		return driverLayers{}, err
 	}
@@ -56,11 +56,13 @@ func (b *Builder) driverLayers(ctx context.Context, r *Recipe) (driverLayers, er
 	if haveUser && haveKernel {
 		return driverLayers{user, kernel}, step.End(true, nil)
 	}
-	made, err, _ := b.running.Do(userKey+kernelKey, func() (any, error) { return b.unpackDriver(ctx, r, userKey, kernelKey, step) })
+	made, err := once(ctx, &b.running, userKey+kernelKey, func() (driverLayers, error) {
+		return b.unpackDriver(ctx, r, userKey, kernelKey, step)
+	})
 	if err != nil {
-		return driverLayers{}, step.End(false, fmt.Errorf("driver %s: %w", r.Driver, err))
+		err = fmt.Errorf("driver %s: %w", r.Driver, err)
 	}
-	return made.(driverLayers), step.End(false, nil) //nolint:forcetypeassert,errcheck // Do returns what the function above does
+	return made, step.End(false, err)
 }
 
 func (b *Builder) unpackDriver(ctx context.Context, r *Recipe, userKey, kernelKey string, step *Step) (out driverLayers, err error) {

@@ -47,23 +47,12 @@ func (b *Builder) debianDriver(ctx context.Context, r *Recipe, spool *rootfs.Spo
 			if e.Kind == rootfs.Dir {
 				continue
 			}
-			if err := d.takeDebian(ctx, r, name, upstream(u.deb.Control.Get("Version")), e); err != nil {
+			if err := d.takeDebian(ctx, r, name, dpkg.Version(u.deb.Control.Get("Version")).Upstream(), e); err != nil {
 				return nil, fmt.Errorf("package %s: %s: %w", name, e.Path, err)
 			}
 		}
 	}
 	return d, nil
-}
-
-// upstream is a Debian version without epoch and revision.
-func upstream(version string) string {
-	if _, after, ok := strings.Cut(version, ":"); ok {
-		version = after
-	}
-	if i := strings.LastIndexByte(version, '-'); i >= 0 {
-		version = version[:i]
-	}
-	return version
 }
 
 // debianPlaces maps paths of Debian's packages to those of the .run archive; LIB stands for the library folder. The first

@@ -9,6 +9,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"slices"
@@ -88,7 +90,7 @@ func unpackDeb(ctx context.Context, file string, spool *rootfs.Spool) (u unpacke
 }
 
 func (b *Builder) packagesLayer(ctx context.Context, r *Recipe, base v1.Image) (v1.Layer, error) {
-	k, err := key("packages", r.Base.Digest, r.Packages, r.Links, r.Compression, r.Epoch)
+	k, err := key("packages", r.Base.Digest, pins(r.Packages), r.Links, r.Compression, r.Epoch)
 	if err != nil {
 		return nil, err
 	}
@@ -126,7 +128,7 @@ func installDebs(spool *rootfs.Spool, lower *rootfs.Tree, debs []unpacked, links
 			return nil, fmt.Errorf("record %s: %w", u.deb.Control.Get("Package"), err)
 		}
 	}
-	for _, name := range slices.Sorted(mapsKeys(links)) {
+	for _, name := range slices.Sorted(maps.Keys(links)) {
 		if !tree.Exists(name) {
 			if err := tree.AddLink(name, links[name]); err != nil {
 				return nil, err
@@ -239,4 +241,8 @@ func recordStatus(tree, lower *rootfs.Tree, debs []unpacked) error {
 		installed = append(installed, p)
 	}
 	return addBytes(tree, dpkgStatus, 0o644, status.With(installed...))
+}
+
+func addBytes(tree *rootfs.Tree, name string, mode fs.FileMode, data []byte) error {
+	return tree.AddFile(name, mode, int64(len(data)), bytes.NewReader(data))
 }

@@ -86,7 +86,7 @@ func (b *Builder) plan(ctx context.Context, r *Recipe, t matrix.Target, d distro
 		return err
 	}
 	r.Source.Runfile = w.runfile
-	return b.planPackages(ctx, r, t, o, tree, w)
+	return b.planPackages(ctx, r, t, o, tree, w, step)
 }
 
 // wanted is what a target asks of the package repositories, in apt's notation, or else of NVIDIA.
@@ -129,7 +129,7 @@ type resolved struct {
 	Driver   []apt.Package `json:"driver"`
 }
 
-func (b *Builder) planPackages(ctx context.Context, r *Recipe, t matrix.Target, o PlanOptions, tree *rootfs.Tree, w wanted) error {
+func (b *Builder) planPackages(ctx context.Context, r *Recipe, t matrix.Target, o PlanOptions, tree *rootfs.Tree, w wanted, step *Step) error {
 	options, err := b.aptOptions(t, o, tree)
 	if err != nil {
 		return err
@@ -138,14 +138,14 @@ func (b *Builder) planPackages(ctx context.Context, r *Recipe, t matrix.Target, 
 	if err != nil {
 		return fmt.Errorf("package repositories of %s: %w", t.System.ID, err)
 	}
-	k, err := key("plan", r.Base.Digest, releases.Digest(), w)
+	k, err := key("plan", r.Base.Digest, releases.Digest(), r.Driver, w)
 	if err != nil {
 		return err
 	}
 	path := filepath.Join(b.Store.Dir(), "plans", k+".json")
 	var res resolved
 	if data, err := os.ReadFile(path); err != nil || json.Unmarshal(data, &res) != nil {
-		if res, err = resolve(ctx, releases, tree, w); err != nil {
+		if res, err = resolve(ctx, releases, tree, w, r.Driver, step); err != nil {
 			return fmt.Errorf("packages for %s: %w", r.Target(), err)
 		}
 		data, err := json.Marshal(res)
@@ -160,10 +160,13 @@ func (b *Builder) planPackages(ctx context.Context, r *Recipe, t matrix.Target, 
 	return nil
 }
 
-func resolve(ctx context.Context, releases *apt.Releases, tree *rootfs.Tree, w wanted) (resolved, error) {
+func resolve(ctx context.Context, releases *apt.Releases, tree *rootfs.Tree, w wanted, driver string, step *Step) (resolved, error) {
 	index, err := releases.Load(ctx)
 	if err != nil {
 		return resolved{}, err
+	}
+	for _, note := range index.Notes() {
+		step.Note(note)
 	}
 	text, err := tree.ReadFile("var/lib/dpkg/status")
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -179,7 +182,7 @@ func resolve(ctx context.Context, releases *apt.Releases, tree *rootfs.Tree, w w
 	}
 	res := resolved{Packages: packages}
 	for _, want := range w.Driver {
-		p, err := index.Find(want)
+		p, err := driverPackage(index, want, driver)
 		if err != nil {
 			return resolved{}, err
 		}
@@ -187,6 +190,24 @@ func resolve(ctx context.Context, releases *apt.Releases, tree *rootfs.Tree, w w
 	}
 	slices.SortFunc(res.Driver, func(a, b apt.Package) int { return strings.Compare(a.Name, b.Name) })
 	return res, nil
+}
+
+// driverPackage finds a pinned package ("libcuda1=535.261.03-1") or, of one that Debian builds at versions of its own, the
+// version of the driver's own time: the newest that is not newer than the driver, else the oldest there is.
+func driverPackage(index *apt.Index, want, driver string) (*apt.Package, error) {
+	if strings.Contains(want, "=") {
+		return index.Find(want)
+	}
+	all := index.Versions(want)
+	if len(all) == 0 {
+		return index.Find(want) // for its error
+	}
+	for i := range all {
+		if dpkg.Compare(dpkg.Version(dpkg.Version(all[i].Version).Upstream()), dpkg.Version(driver)) <= 0 {
+			return &all[i], nil
+		}
+	}
+	return &all[len(all)-1], nil
 }
 
 func (b *Builder) aptOptions(t matrix.Target, o PlanOptions, tree *rootfs.Tree) (apt.Options, error) {

@@ -5,6 +5,8 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"net/url"
+	"slices"
 	"time"
 
 	"github.com/driver-container/driver-container/distros/apt"
@@ -77,4 +79,49 @@ func key(kind string, inputs ...any) (string, error) {
 	}
 	sum := sha256.Sum256(b)
 	return hex.EncodeToString(sum[:]), nil
+}
+
+// pins are the digests of packages: what a layer depends on. The addresses are left out, for any mirror serves the same bytes.
+func pins(pkgs []apt.Package) []string {
+	sums := make([]string, len(pkgs))
+	for i, p := range pkgs {
+		sums[i] = p.SHA256
+	}
+	return sums
+}
+
+func (s Source) pins() []string {
+	if s.Runfile != nil {
+		return []string{s.Runfile.SHA256}
+	}
+	return pins(s.Packages)
+}
+
+// Public is the recipe as it may be shown: without the credentials that addresses of mirrors may hold.
+func (r *Recipe) Public() *Recipe {
+	public := *r
+	public.Packages, public.Source.Packages = publicPackages(r.Packages), publicPackages(r.Source.Packages)
+	if r.Source.Runfile != nil {
+		run := *r.Source.Runfile
+		run.URL = publicURL(run.URL)
+		public.Source.Runfile = &run
+	}
+	return &public
+}
+
+func publicPackages(pkgs []apt.Package) []apt.Package {
+	public := slices.Clone(pkgs)
+	for i := range public {
+		public[i].URL = publicURL(public[i].URL)
+	}
+	return public
+}
+
+func publicURL(s string) string {
+	u, err := url.Parse(s)
+	if err != nil {
+		return ""
+	}
+	u.User = nil
+	return u.String()
 }

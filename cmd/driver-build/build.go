@@ -241,7 +241,7 @@ func (j *job) result(line string) {
 }
 
 func (j *job) printRecipe(r *images.Recipe) error {
-	b, err := json.MarshalIndent(r, "", "  ")
+	b, err := json.MarshalIndent(r.Public(), "", "  ")
 	if err != nil {
 		return err
 	}

@@ -71,11 +71,10 @@ func (a *app) fetch(ctx context.Context, s *session, t matrix.Target, o images.P
 	if err != nil {
 		return err
 	}
-	files, err := s.builder.Download(ctx, r)
-	if err != nil {
+	if err := s.builder.Download(ctx, r); err != nil {
 		return err
 	}
-	for _, f := range files {
+	for _, f := range r.Public().Files() {
 		fmt.Fprintf(a.stdout, "sha256:%s %s %s\n", f.SHA256, s.builder.Store.Path(f.SHA256), f.URL)
 	}
 	return nil

@@ -29,3 +29,14 @@ func (x *Index) Find(want string) (*Package, error) {
 	}
 	return nil, &UnresolvableError{Relation: want, Reason: "no repository has this version", Versions: versions}
 }
+
+// Versions lists all versions of a package, newest first; entries of the index that are not usable are left out.
+func (x *Index) Versions(name string) []Package {
+	var all []Package
+	for _, e := range x.named(name) {
+		if p, err := e.pkg(); err == nil {
+			all = append(all, p)
+		}
+	}
+	return all
+}

@@ -131,3 +131,15 @@ func sign(n int) int {
 	}
 	return 0
 }
+
+// Upstream is the version without epoch and Debian revision: "535.261.03" of "1:535.261.03-1~deb12u1".
+func (v Version) Upstream() string {
+	s := string(v)
+	if _, after, ok := strings.Cut(s, ":"); ok {
+		s = after
+	}
+	if i := strings.LastIndexByte(s, '-'); i >= 0 {
+		s = s[:i]
+	}
+	return s
+}

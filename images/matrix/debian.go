@@ -1,8 +1,6 @@
 package matrix
 
 import (
-	"strings"
-
 	"go.yaml.in/yaml/v4"
 )
 
@@ -50,15 +48,4 @@ func (d *decoder) debianSystems(to *Debian, n *yaml.Node, version *string) {
 		d.refs = append(d.refs, reference{kind: kindSystem, word: id, at: at})
 		d.refs = append(d.refs, reference{kind: kindUpstream, word: v, at: value, version: version})
 	})
-}
-
-// upstream strips a Debian version to the version of what was packaged: "1:535.261.03-1" to "535.261.03".
-func upstream(v string) string {
-	if _, rest, ok := strings.Cut(v, ":"); ok {
-		v = rest
-	}
-	if i := strings.LastIndexByte(v, '-'); i >= 0 {
-		v = v[:i]
-	}
-	return v
 }

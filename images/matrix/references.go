@@ -8,6 +8,7 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"github.com/driver-container/driver-container/distros"
+	"github.com/driver-container/driver-container/distros/dpkg"
 )
 
 // The kinds of words that refer to another place of the file, or define what others refer to.
@@ -71,7 +72,7 @@ func (d *decoder) references(m *Matrix) {
 			d.errorf(r.at, "system %s is not in systems%s", quoted(r.word), suggest(r.word, systems))
 		case r.kind == kindPattern && !anyMatch(r.word, drivers):
 			d.errorf(r.at, "driver %s is not in drivers%s", quoted(r.word), suggest(strings.TrimSuffix(r.word, ".*"), drivers))
-		case r.kind == kindUpstream && *r.version != "" && upstream(r.word) != *r.version:
+		case r.kind == kindUpstream && *r.version != "" && dpkg.Version(r.word).Upstream() != *r.version:
 			d.errorf(r.at, "Debian version %s is not one of driver %s", quoted(r.word), *r.version)
 		}
 	}

@@ -35,7 +35,7 @@ type member struct {
 // openArchive lists the members of a tar file. The file is opened again for each member that is read, so there is
 // nothing to close.
 func openArchive(name string) (_ *archive, err error) {
-	f, err := os.Open(name) //nolint:gosec // the user names the file
+	f, err := os.Open(name)
 	if err != nil {
 		return nil, err
 	}
@@ -73,7 +73,7 @@ func indexArchive(name string, f io.ReadSeeker) (*archive, error) {
 		case tar.TypeReg:
 			a.members[key] = member{offset: at, size: h.Size}
 		case tar.TypeSymlink: // docker save of old shared layers so: ID/layer.tar -> ../OTHER/layer.tar
-			a.members[key] = member{link: path.Join(path.Dir(key), h.Linkname)}
+			a.members[key] = member{link: path.Join(path.Dir(key), h.Linkname)} //nolint:gosec // a key of our map, never a path
 		case tar.TypeLink:
 			a.members[key] = member{link: path.Clean("/" + h.Linkname)}
 		}
@@ -152,7 +152,7 @@ func (a *archive) unpack(ctx context.Context, store *fetch.Store, name string, w
 		return err
 	}
 	defer func() { err = errors.Join(err, w.Close()) }()
-	if _, err := copyCtx(ctx, w, v); err != nil {
+	if err := copyCtx(ctx, w, v); err != nil {
 		return err
 	}
 	_, _, err = w.Commit()

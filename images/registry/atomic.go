@@ -91,7 +91,7 @@ func sweepTemp(dir, prefix string) {
 
 // lockDir takes the flock of a folder itself, which leaves no file behind, waiting for whoever holds it.
 func lockDir(ctx context.Context, dir string) (unlock func() error, err error) {
-	f, err := os.Open(dir) //nolint:gosec // the user names the folder
+	f, err := os.Open(dir)
 	if err != nil {
 		return nil, err
 	}
@@ -123,25 +123,23 @@ func diskFull(path string, err error) error {
 }
 
 // copyCtx copies until the end or until ctx is done.
-func copyCtx(ctx context.Context, w io.Writer, r io.Reader) (int64, error) {
+func copyCtx(ctx context.Context, w io.Writer, r io.Reader) error {
 	buf := make([]byte, 256<<10)
-	var done int64
 	for {
 		if ctx.Err() != nil {
-			return done, context.Cause(ctx)
+			return context.Cause(ctx)
 		}
 		n, err := r.Read(buf)
 		if n > 0 {
 			if _, err := w.Write(buf[:n]); err != nil {
-				return done, err
+				return err
 			}
-			done += int64(n)
 		}
 		if errors.Is(err, io.EOF) {
-			return done, nil
+			return nil
 		}
 		if err != nil {
-			return done, err
+			return err
 		}
 	}
 }

@@ -9,21 +9,14 @@ import (
 	"time"
 )
 
-// Deadlines of an upload: for the next bytes to be taken, and for the answer after the last one.
-const (
-	uploadStall  = 2 * time.Minute
-	uploadAnswer = 10 * time.Minute
-)
-
 // errStalled is the cause of an upload given up because nothing was taken for too long.
 var errStalled = errors.New("it took no byte for too long")
 
 // uploadBody is a blob, from an offset on, as the body of a request. net/http may go on reading it after the answer came,
 // until it closes it; hence the lock.
 type uploadBody struct {
-	ctx    context.Context //nolint:containedctx // lives as long as one request, which it cancels
-	cancel context.CancelCauseFunc
 	timer  *time.Timer
+	limits limits
 	sent   func(n int)
 
 	mu     sync.Mutex
@@ -34,8 +27,8 @@ type uploadBody struct {
 	closed bool
 }
 
-// body opens a blob for sending from offset on. The caller calls finish.
-func (p *push) body(ctx context.Context, b blob, offset int64) (*uploadBody, error) {
+// body opens a blob for sending from offset on; cancel breaks the request off. The caller calls finish.
+func (p *push) body(b blob, offset int64, cancel context.CancelCauseFunc) (*uploadBody, error) {
 	r, err := b.open()
 	if err != nil {
 		return nil, err
@@ -46,15 +39,14 @@ func (p *push) body(ctx context.Context, b blob, offset int64) (*uploadBody, err
 	}
 	event := Event{Op: "push", Ref: p.ref.text, Name: b.desc.Digest.String(), Current: offset, Total: b.desc.Size}
 	p.report(event)
-	u := &uploadBody{source: source, file: r, done: offset, sent: func(n int) {
+	u := &uploadBody{limits: p.limits, source: source, file: r, done: offset, sent: func(n int) {
 		event.Current += int64(n)
 		p.report(event)
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		p.stats.Bytes += int64(n)
 	}}
-	u.ctx, u.cancel = context.WithCancelCause(ctx)
-	u.timer = time.AfterFunc(uploadStall, func() { u.cancel(errStalled) })
+	u.timer = time.AfterFunc(u.limits.stall, func() { cancel(errStalled) })
 	return u, nil
 }
 
@@ -70,9 +62,9 @@ func (u *uploadBody) Read(p []byte) (int, error) {
 		u.sent(n)
 	}
 	if u.done >= u.source.desc.Size {
-		u.timer.Reset(uploadAnswer)
+		u.timer.Reset(u.limits.commit)
 	} else {
-		u.timer.Reset(uploadStall)
+		u.timer.Reset(u.limits.stall)
 	}
 	if err != nil && !errors.Is(err, io.EOF) {
 		u.err = err
@@ -91,10 +83,9 @@ func (u *uploadBody) Close() error {
 	return u.file.Close()
 }
 
-// finish ends the request if it is still running.
+// finish stops the watch over the request, which has ended.
 func (u *uploadBody) finish() {
 	u.timer.Stop()
-	u.cancel(nil)
 	_ = u.Close() // opened for reading
 }
 
@@ -112,14 +103,14 @@ func (u *uploadBody) verdict() error {
 }
 
 // explain finds the reason behind the error of a request with this body.
-func (u *uploadBody) explain(err error) error {
+func (u *uploadBody) explain(ctx context.Context, err error) error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.err != nil {
 		return &finalError{u.err}
 	}
-	if cause := context.Cause(u.ctx); errors.Is(cause, errStalled) {
-		return fmt.Errorf("%w (%v)", errStalled, uploadStall)
+	if cause := context.Cause(ctx); errors.Is(cause, errStalled) {
+		return fmt.Errorf("%w (%v)", errStalled, u.limits.stall)
 	}
 	return err
 }

@@ -163,7 +163,7 @@ func (a *archive) packedLayer(ctx context.Context, store *fetch.Store, file stri
 		return d, errors.Join(fmt.Errorf("%s in %s: %w", file, a.path, err), r.Close())
 	}
 	sum := sha256.New()
-	_, err = copyCtx(ctx, sum, plain)
+	err = copyCtx(ctx, sum, plain)
 	if err = errors.Join(err, plain.Close()); err != nil {
 		return d, fmt.Errorf("%s in %s: %w", file, a.path, err)
 	}

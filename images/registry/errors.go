@@ -94,7 +94,7 @@ func (e *itemError) Unwrap() error { return e.err }
 
 // failure turns whatever went wrong into what the caller of this package gets to see: errors of the context, of content
 // and of this machine as they are, all else as *Error with a text that says what to do and holds no secrets.
-func failure(op, ref, host string, err error) error {
+func failure(ctx context.Context, op, ref, host string, err error) error {
 	var done *Error
 	var mismatch *fetch.MismatchError
 	var platform *PlatformError
@@ -105,7 +105,7 @@ func failure(op, ref, host string, err error) error {
 	case errors.As(err, &done), errors.As(err, &platform):
 		return err
 	case errors.As(err, &mismatch), errors.As(err, &file), errors.Is(err, fetch.ErrOffline), errors.Is(err, syscall.ENOSPC),
-		errors.Is(err, context.Canceled):
+		errors.Is(err, context.Canceled), ctx.Err() != nil && errors.Is(err, context.Cause(ctx)):
 		return fmt.Errorf("%s %s: %w", op, ref, err)
 	}
 	return &Error{Op: op, Ref: ref, Host: host, Err: explain(op, host, err)}

@@ -6,10 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
-	"net/url"
 	"path"
 	"strings"
 	"sync"
@@ -43,18 +42,14 @@ type fake struct {
 func newFake(t *testing.T) *fake {
 	t.Helper()
 	f := &fake{blobs: map[string]map[string][]byte{}, uploads: map[string][]byte{}}
-	f.inner = ggcr.New(ggcr.Logger(log.New(io.Discard, "", 0)), ggcr.WithBlobHandler(f))
+	f.inner = ggcr.New(ggcr.Logger(slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)), ggcr.WithBlobHandler(f))
 	f.Server = httptest.NewServer(f)
 	t.Cleanup(f.Close)
 	return f
 }
 
 func (f *fake) host() string {
-	u, err := url.Parse(f.URL)
-	if err != nil {
-		panic(err)
-	}
-	return u.Host
+	return strings.TrimPrefix(f.URL, "http://")
 }
 
 // failing sets a fault: it answers a request itself and returns true, or lets it pass.
@@ -212,12 +207,8 @@ func (f *fake) upload(w http.ResponseWriter, r *http.Request, repo, id string) {
 
 // cut breaks the connection.
 func cut(w http.ResponseWriter) {
-	conn, _, err := http.NewResponseController(w).Hijack()
-	if err == nil {
-		err = conn.Close()
-	}
-	if err != nil {
-		panic(err)
+	if conn, _, err := http.NewResponseController(w).Hijack(); err == nil {
+		_ = conn.Close()
 	}
 }
 
@@ -248,5 +239,3 @@ func errorAs[E error](t *testing.T, err error) E {
 	}
 	return e
 }
-
-func quiet() *log.Logger { return log.New(io.Discard, "", 0) }

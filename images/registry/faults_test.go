@@ -7,6 +7,7 @@ import (
 	"encoding/pem"
 	"errors"
 	"io/fs"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -296,7 +297,7 @@ func TestPrivateCA(t *testing.T) {
 	t.Parallel()
 	f := newFake(t)
 	s := httptest.NewUnstartedServer(f)
-	s.Config.ErrorLog = quiet()
+	s.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
 	s.StartTLS()
 	t.Cleanup(s.Close)
 	host := strings.TrimPrefix(s.URL, "https://")
@@ -368,5 +369,28 @@ func TestCredentialsStayAtHome(t *testing.T) {
 	}
 	if leaked.Load() != 0 {
 		t.Errorf("credentials went to another host %d times", leaked.Load())
+	}
+}
+
+// A registry that takes no more bytes, or never answers, is given up and tried again.
+func TestPushStalls(t *testing.T) {
+	t.Parallel()
+	for name, n := range map[string]int64{"for a while": 2, "for good": 99} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFake(t)
+			done := make(chan struct{})
+			f.failing(faulty(n, "PATCH", func(http.ResponseWriter, *http.Request) { <-done }))
+			c := client(t)
+			c.limits = limits{request: time.Second, stall: 300 * time.Millisecond, commit: 300 * time.Millisecond}
+			_, stats, err := c.Push(t.Context(), f.host()+"/x:1", makeImage(t, "amd64", 1000, "one"))
+			close(done)
+			if n == 2 && (err != nil || stats.Uploaded != 2) {
+				t.Errorf("Push = %+v, %v; want 2 uploaded", stats, err)
+			}
+			if n > 2 && (err == nil || !strings.Contains(err.Error(), "too long") || !errors.Is(err, fetch.ErrUnreachable)) {
+				t.Errorf("Push = %v; want a registry that takes too long", err)
+			}
+		})
 	}
 }

@@ -25,7 +25,7 @@ func (NoCredentials) Resolve(authn.Resource) (authn.Authenticator, error) {
 }
 
 // layerTar is a tar with one file of n bytes that do not compress.
-func layerTar(t *testing.T, name string, n int) []byte {
+func layerTar(t testing.TB, name string, n int) []byte {
 	t.Helper()
 	content := make([]byte, n)
 	seed := [32]byte{}
@@ -67,7 +67,7 @@ func gzipped(t *testing.T, b []byte) []byte {
 func makeImage(t *testing.T, arch string, size int, names ...string) v1.Image {
 	t.Helper()
 	img := mutate.MediaType(mutate.ConfigMediaType(empty.Image, types.OCIConfigJSON), types.OCIManifestSchema1)
-	img, err := mutate.ConfigFile(img, &v1.ConfigFile{OS: "linux", Architecture: arch})
+	img, err := mutate.ConfigFile(img, &v1.ConfigFile{OS: "linux", Architecture: arch, RootFS: v1.RootFS{Type: "layers"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -148,7 +148,7 @@ func unpackedBytes(t *testing.T, l v1.Layer) []byte {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer r.Close() //nolint:errcheck // a test
+	defer r.Close()
 	b, err := io.ReadAll(r)
 	if err != nil {
 		t.Fatal(err)

@@ -2,41 +2,60 @@ package registry
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/docker/cli/cli/config"
+	"github.com/docker/cli/cli/config/configfile"
+	"github.com/docker/cli/cli/config/credentials"
 	"github.com/docker/cli/cli/config/types"
 	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/google/go-containerregistry/pkg/name"
 )
 
-// NewKeychain finds credentials as people have them: $REGISTRY_AUTH_FILE, because somebody asked for it by name; then
-// Docker's configuration with its helpers; then Podman's auth.json in $XDG_RUNTIME_DIR/containers and in
-// $XDG_CONFIG_HOME/containers. go-containerregistry's own keychain looks at Podman's files only where Docker has no
-// configuration at all, which fails on machines with both. Podman's keys may name a namespace (host/team).
+// NewKeychain finds credentials as people have them, in this order: $REGISTRY_AUTH_FILE, because somebody asked for it by
+// name; Docker's configuration ($DOCKER_CONFIG or ~/.docker) with its helpers; Podman's auth.json in
+// $XDG_RUNTIME_DIR/containers and in $XDG_CONFIG_HOME/containers. Podman's keys may name a namespace (host/team).
+//
+// authn.DefaultKeychain is not used: it looks at Podman's files only where Docker has no configuration at all, and gives
+// the credentials of host/team away for all of host.
 func NewKeychain() authn.Keychain {
-	files := []string{}
-	if dir := os.Getenv("XDG_RUNTIME_DIR"); dir != "" {
-		files = append(files, filepath.Join(dir, "containers", "auth.json"))
+	var files []string
+	add := func(elem ...string) {
+		if elem[0] != "" {
+			files = append(files, filepath.Join(elem...))
+		}
 	}
-	if dir, err := os.UserConfigDir(); err == nil {
-		files = append(files, filepath.Join(dir, "containers", "auth.json"))
+	home, err := os.UserHomeDir()
+	if err != nil {
+		home = ""
 	}
-	chain := []authn.Keychain{authn.DefaultKeychain}
+	add(os.Getenv("REGISTRY_AUTH_FILE"))
+	if dir := os.Getenv("DOCKER_CONFIG"); dir != "" {
+		add(dir, config.ConfigFileName)
+	} else {
+		add(home, ".docker", config.ConfigFileName)
+	}
+	add(os.Getenv("XDG_RUNTIME_DIR"), "containers", "auth.json")
+	if dir := os.Getenv("XDG_CONFIG_HOME"); dir != "" {
+		add(dir, "containers", "auth.json")
+	} else {
+		add(home, ".config", "containers", "auth.json")
+	}
+	var chain []authn.Keychain
 	for _, f := range files {
 		chain = append(chain, authFile{path: f})
-	}
-	if f := os.Getenv("REGISTRY_AUTH_FILE"); f != "" {
-		chain = append([]authn.Keychain{authFile{path: f}}, chain...)
 	}
 	return authn.NewMultiKeychain(chain...)
 }
 
-// authFile is a file in the format of containers-auth.json(5).
+// authFile is a file in the format of containers-auth.json(5), which is that of Docker's config.json.
 type authFile struct{ path string }
 
 var _ authn.ContextKeychain = authFile{}
@@ -50,46 +69,65 @@ func (a authFile) Resolve(r authn.Resource) (authn.Authenticator, error) {
 // an error that does not repeat its content.
 func (a authFile) ResolveContext(_ context.Context, r authn.Resource) (authn.Authenticator, error) {
 	f, err := os.Open(a.path)
-	if os.IsNotExist(err) {
+	if errors.Is(err, fs.ErrNotExist) {
 		return authn.Anonymous, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close() //nolint:errcheck // opened for reading
+	defer f.Close()
 	cf, err := config.LoadFromReader(f)
 	if err != nil {
 		return nil, fmt.Errorf("%s is not a file of credentials as docker login and podman login write it", a.path)
 	}
-	for _, key := range authKeys(r) {
-		got, err := cf.GetAuthConfig(key)
-		if err != nil {
-			return nil, fmt.Errorf("credentials of %s by way of %s: %w", key, a.path, err)
-		}
-		got.ServerAddress = "" // set even if nothing was found
-		if got != (types.AuthConfig{}) {
-			return authn.FromConfig(authn.AuthConfig{
-				Username: got.Username, Password: got.Password, Auth: got.Auth,
-				IdentityToken: got.IdentityToken, RegistryToken: got.RegistryToken,
-			}), nil
-		}
+	got, err := lookUp(cf, r)
+	if err != nil {
+		return nil, fmt.Errorf("credentials of %s by way of %s: %w", r.RegistryStr(), a.path, err)
 	}
-	return authn.Anonymous, nil
+	got.ServerAddress = "" // set even if nothing was found
+	if got == (types.AuthConfig{}) {
+		return authn.Anonymous, nil
+	}
+	return authn.FromConfig(authn.AuthConfig{
+		Username: got.Username, Password: got.Password, Auth: got.Auth,
+		IdentityToken: got.IdentityToken, RegistryToken: got.RegistryToken,
+	}), nil
 }
 
-// authKeys are the names under which credentials may be kept, the most specific one first.
-func authKeys(r authn.Resource) []string {
+// lookUp finds the entry for the longest part of the repository's name, then asks the helper that is responsible for the
+// host, then takes an entry written as a URL, as old versions of docker did.
+func lookUp(cf *configfile.ConfigFile, r authn.Resource) (types.AuthConfig, error) {
 	hosts := []string{r.RegistryStr()}
 	if r.RegistryStr() == name.DefaultRegistry {
-		hosts = []string{"docker.io", authn.DefaultAuthKey, name.DefaultRegistry}
+		hosts = []string{authn.DefaultAuthKey, "docker.io", name.DefaultRegistry}
 	}
-	var keys []string
 	rest, _ := strings.CutPrefix(r.String(), r.RegistryStr())
-	for _, host := range hosts {
-		for p := strings.Trim(rest, "/"); p != "" && p != "."; p = path.Dir(p) {
-			keys = append(keys, host+"/"+p)
+	for p := strings.Trim(rest, "/"); ; p = path.Dir(p) {
+		for _, host := range hosts {
+			key := strings.TrimSuffix(host+"/"+p, "/.")
+			if p == "" {
+				key = host
+			}
+			if got := cf.AuthConfigs[key]; got.Username != "" || got.Auth != "" || got.IdentityToken != "" || got.RegistryToken != "" {
+				return got, nil
+			}
 		}
-		keys = append(keys, host)
+		if p == "" || p == "." {
+			break
+		}
 	}
-	return keys
+	for _, host := range hosts {
+		if cf.CredentialHelpers[host] != "" {
+			return credentials.NewNativeStore(cf, cf.CredentialHelpers[host]).Get(host)
+		}
+	}
+	if cf.CredentialsStore != "" {
+		return cf.GetAuthConfig(hosts[0])
+	}
+	for key, got := range cf.AuthConfigs {
+		if strings.Contains(key, "://") && slices.Contains(hosts, credentials.ConvertToHostname(key)) {
+			return got, nil
+		}
+	}
+	return types.AuthConfig{}, nil
 }

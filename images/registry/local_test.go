@@ -14,6 +14,7 @@ import (
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/types"
+	"github.com/klauspost/compress/zstd"
 
 	"github.com/driver-container/driver-container/distros/fetch"
 )
@@ -130,8 +131,8 @@ func TestLayoutDamaged(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer r.Close() //nolint:errcheck // a test
-	_, err = copyCtx(t.Context(), &bytes.Buffer{}, r)
+	defer r.Close()
+	err = copyCtx(t.Context(), &bytes.Buffer{}, r)
 	errorAs[*fetch.MismatchError](t, err)
 	flip(m.Config.Digest)
 	_, err = client(t).Base(t.Context(), "oci:"+dir, "amd64")
@@ -219,6 +220,14 @@ func TestDockerArchiveOld(t *testing.T) {
 	}
 	packed, err := client(t).Base(t.Context(), "docker-archive:"+writeTestTar(t, replaced(1, tarEntry{name: "a/layer.tar", content: gzipped(t, one)})...), "amd64")
 	if err != nil {
+		t.Fatal(err)
+	}
+	sameLayers(t, packed.Image, b.Image)
+	z, err := zstd.NewWriter(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if packed, err = client(t).Base(t.Context(), "docker-archive:"+writeTestTar(t, replaced(1, tarEntry{name: "a/layer.tar", content: z.EncodeAll(one, nil)})...), "amd64"); err != nil {
 		t.Fatal(err)
 	}
 	sameLayers(t, packed.Image, b.Image)

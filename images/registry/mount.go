@@ -37,30 +37,37 @@ func (p *push) blob(ctx context.Context, b blob) error {
 	return nil
 }
 
-// send does a request without a blob in it and checks the status of its answer, whose body is closed.
-func (p *push) send(ctx context.Context, method, to string, codes ...int) (resp *http.Response, err error) {
-	err = p.try(ctx, p.opts.Attempts, requestTimeout, func(ctx context.Context) error {
+// answer is what a registry said without a body.
+type answer struct {
+	code   int
+	header http.Header
+	url    *url.URL // that answered, after redirects
+}
+
+// send does a request without a blob in it, trying again where that may help, and checks the status of the answer.
+func (p *push) send(ctx context.Context, method, to string, codes ...int) (resp answer, err error) {
+	err = p.try(ctx, p.opts.Attempts, p.limits.request, func(ctx context.Context) error {
 		resp, err = p.request(ctx, method, to, codes...)
 		return err
 	})
 	return resp, err
 }
 
-func (p *push) request(ctx context.Context, method, to string, codes ...int) (*http.Response, error) {
+func (p *push) request(ctx context.Context, method, to string, codes ...int) (answer, error) {
 	req, err := http.NewRequestWithContext(ctx, method, to, http.NoBody)
 	if err != nil {
-		return nil, err
+		return answer{}, err
 	}
 	resp, err := p.s.http.Do(req)
 	if err != nil {
-		return nil, err
+		return answer{}, err
 	}
-	return resp, errors.Join(check(resp, codes...), resp.Body.Close())
+	return answer{resp.StatusCode, resp.Header, resp.Request.URL}, errors.Join(check(resp, codes...), resp.Body.Close())
 }
 
 func (p *push) hasBlob(ctx context.Context, h v1.Hash) (bool, error) {
 	resp, err := p.send(ctx, http.MethodHead, p.s.url("blobs", h.String()), http.StatusOK, http.StatusNotFound)
-	return err == nil && resp.StatusCode == http.StatusOK, err
+	return err == nil && resp.code == http.StatusOK, err
 }
 
 // mount asks the registry to take the blob from another repository. A registry that does not want to begins an upload
@@ -68,7 +75,7 @@ func (p *push) hasBlob(ctx context.Context, h v1.Hash) (bool, error) {
 func (p *push) mount(ctx context.Context, h v1.Hash) (location string, mounted bool, err error) {
 	for _, from := range p.sources(h) {
 		if location != "" {
-			p.abandon(ctx, location, requestTimeout)
+			p.abandon(ctx, location, p.limits.request)
 			location = ""
 		}
 		q := url.Values{"mount": {h.String()}, "from": {from}}
@@ -80,7 +87,7 @@ func (p *push) mount(ctx context.Context, h v1.Hash) (location string, mounted b
 			return "", false, err
 		case err != nil:
 			continue
-		case resp.StatusCode == http.StatusCreated:
+		case resp.code == http.StatusCreated:
 			return "", true, nil
 		}
 		location, _ = nextLocation(resp, "")

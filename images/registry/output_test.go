@@ -194,7 +194,7 @@ func tarNames(t *testing.T, file string) (names []string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer f.Close() //nolint:errcheck // a test
+	defer f.Close()
 	for r := tar.NewReader(f); ; {
 		h, err := r.Next()
 		if errors.Is(err, io.EOF) {

@@ -116,7 +116,7 @@ func TestErrorTexts(t *testing.T) {
 		"its token server sent no token":   errors.New("no token in bearer response:\n{" + secret + "}"),
 		"blob x: it answered 500 Internal": &itemError{"blob x", &StatusError{Code: 500}},
 	} {
-		got := failure("push", "host/x:1", "host", err)
+		got := failure(t.Context(), "push", "host/x:1", "host", err)
 		text := got.Error()
 		if !strings.HasPrefix(text, "push host/x:1: registry host: ") || !strings.Contains(text, want) {
 			t.Errorf("%q; want %q", text, want)
@@ -125,7 +125,7 @@ func TestErrorTexts(t *testing.T) {
 			t.Errorf("%q tells a secret, is too long, or hides its cause", text)
 		}
 	}
-	if failure("push", "x", "y", nil) != nil {
+	if failure(t.Context(), "push", "x", "y", nil) != nil {
 		t.Error("no error became one")
 	}
 }
@@ -185,6 +185,17 @@ func TestKeychain(t *testing.T) {
 	check("b.example/team/x", "team")
 	write(".docker/config.json", map[string]string{"c.example": "docker"})
 	check("c.example/x", "docker")
+	write(".docker/config.json", map[string]string{"https://d.example/v1/": "old"})
+	check("d.example/x", "old")
+	helper := "#!/bin/sh\nread -r host\necho '{\"Username\":\"helped\",\"Secret\":\"s\"}'\n"
+	if err := os.WriteFile(filepath.Join(home, "docker-credential-test"), []byte(helper), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", home+":"+os.Getenv("PATH"))
+	if err := os.WriteFile(filepath.Join(home, ".docker/config.json"), []byte(`{"credHelpers":{"e.example":"test"}}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	check("e.example/x", "helped")
 	check("a.example/x", "run") // also where Docker has a configuration
 	file := write("explicit.json", map[string]string{"c.example": "explicit"})
 	t.Setenv("REGISTRY_AUTH_FILE", file)
@@ -218,15 +229,16 @@ func TestReceived(t *testing.T) {
 
 func FuzzArchive(f *testing.F) {
 	f.Add([]byte("not a tar"))
+	f.Add(layerTar(f, "x", 10))
 	f.Add(bytes.Repeat([]byte{0}, 1024))
-	f.Fuzz(func(_ *testing.T, b []byte) {
+	f.Fuzz(func(t *testing.T, b []byte) {
 		a, err := indexArchive("x", bytes.NewReader(b))
 		if err != nil {
 			return
 		}
 		for n, m := range a.members {
 			if m.offset < 0 || m.size < 0 {
-				panic(fmt.Sprintf("%s at %d, %d bytes", n, m.offset, m.size))
+				t.Errorf("%s at %d, %d bytes", n, m.offset, m.size)
 			}
 			_, _ = a.find(n)
 		}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"sync"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
@@ -19,12 +21,14 @@ type Base struct {
 	Digest v1.Hash // of the manifest for the architecture
 }
 
-// pull is one image being pulled. The endpoint that had its manifest is asked first for all else.
+// pull is one image being pulled.
 type pull struct {
 	*Client
-	op        string
-	ref       reference
-	endpoints []endpoint
+	op  string
+	ref reference
+
+	order     sync.Mutex
+	endpoints []endpoint // the one that delivered last comes first
 }
 
 func (c *Client) newPull(op, text string) (*pull, error) {
@@ -35,12 +39,16 @@ func (c *Client) newPull(op, text string) (*pull, error) {
 	return &pull{Client: c, op: op, ref: r, endpoints: c.endpoints(r.repo)}, nil
 }
 
-// each asks one endpoint after the other until one delivers. Mirrors get two tries only: there is somebody else to ask.
-func (p *pull) each(ctx context.Context, f func(s *session, attempts int) error) (served int, err error) {
-	var missed error // what mirrors said
-	for n, e := range p.endpoints {
+// each asks one endpoint after the other until one delivers. All but the last one get two tries only: there is somebody
+// else to ask.
+func (p *pull) each(ctx context.Context, f func(s *session, attempts int) error) error {
+	p.order.Lock()
+	endpoints := slices.Clone(p.endpoints)
+	p.order.Unlock()
+	var missed error
+	for n, e := range endpoints {
 		attempts := p.opts.Attempts
-		if n < len(p.endpoints)-1 {
+		if n < len(endpoints)-1 {
 			attempts = min(attempts, 2)
 		}
 		s, err := p.session(ctx, e, attempts, transport.PullScope)
@@ -48,21 +56,30 @@ func (p *pull) each(ctx context.Context, f func(s *session, attempts int) error)
 			err = f(s, attempts)
 		}
 		if err == nil {
-			return n, nil
+			p.prefer(e)
+			return nil
 		}
-		err = failure(p.op, p.ref.text, e.repo.RegistryStr(), err)
+		err = failure(ctx, p.op, p.ref.text, e.repo.RegistryStr(), err)
 		var remote *Error
 		var mismatch *fetch.MismatchError
 		if ctx.Err() != nil || !errors.As(err, &remote) && !errors.As(err, &mismatch) {
-			return 0, err
+			return err
 		}
-		if missed == nil {
-			missed = err
-		} else {
-			missed = fmt.Errorf("%w (tried before: %w)", err, missed)
+		if missed != nil {
+			err = fmt.Errorf("%w (tried before: %w)", err, missed)
 		}
+		missed = err
 	}
-	return 0, missed
+	return missed
+}
+
+// prefer moves an endpoint to the front.
+func (p *pull) prefer(e endpoint) {
+	p.order.Lock()
+	defer p.order.Unlock()
+	if n := slices.Index(p.endpoints, e); n > 0 {
+		p.endpoints = slices.Insert(slices.Delete(p.endpoints, n, n+1), 0, e)
+	}
 }
 
 // Base gets an image for linux/arch from a registry (REF with a tag, a digest or both: then the digest counts) or from
@@ -131,7 +148,7 @@ func (p *pull) blob(ctx context.Context, d v1.Descriptor) error {
 	if p.opts.Offline {
 		return p.offline()
 	}
-	_, err := p.each(ctx, func(s *session, attempts int) error {
+	err := p.each(ctx, func(s *session, attempts int) error {
 		get := fetch.Client{Store: p.opts.Store, HTTP: s.http, Attempts: attempts, Backoff: p.opts.Backoff}
 		file := fetch.File{URL: s.url("blobs", d.Digest.String()), SHA256: d.Digest.Hex, Size: d.Size}
 		_, _, err := get.Get(ctx, file, func(done, _ int64) {

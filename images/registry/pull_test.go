@@ -152,7 +152,7 @@ func TestMirrors(t *testing.T) {
 			if r.Method != http.MethodGet || !strings.Contains(r.URL.Path, "/blobs/") {
 				return false
 			}
-			fmt.Fprint(w, "something else") //nolint:errcheck // a test
+			fmt.Fprint(w, "something else")
 			return true
 		}
 	}

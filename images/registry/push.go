@@ -56,7 +56,7 @@ func (c *Client) Push(ctx context.Context, ref string, t Artifact, tags ...strin
 	p := &push{Client: c, ref: r}
 	p.candidates(all)
 	if err := p.run(ctx, all, names); err != nil {
-		return v1.Hash{}, p.stats, failure("push", ref, r.repo.RegistryStr(), err)
+		return v1.Hash{}, p.stats, failure(ctx, "push", ref, r.repo.RegistryStr(), err)
 	}
 	return all.top().desc.Digest, p.stats, nil
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"time"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"golang.org/x/sync/errgroup"
@@ -48,7 +47,7 @@ func (p *push) missing(ctx context.Context, top document, names []string) ([]str
 // there tells whether the registry has the document under that name.
 func (p *push) there(ctx context.Context, name string, d document) (bool, error) {
 	var got v1.Hash
-	err := p.try(ctx, p.opts.Attempts, requestTimeout, func(ctx context.Context) (err error) {
+	err := p.try(ctx, p.opts.Attempts, p.limits.request, func(ctx context.Context) (err error) {
 		got, err = p.s.headManifest(ctx, name)
 		return err
 	})
@@ -89,7 +88,7 @@ func (p *push) count(b blob, s State) {
 
 // document puts a manifest under a name, and checks that the registry took it for what it is.
 func (p *push) document(ctx context.Context, name string, d document) error {
-	err := p.try(ctx, p.opts.Attempts, 2*time.Minute, func(ctx context.Context) error {
+	err := p.try(ctx, p.opts.Attempts, p.limits.commit, func(ctx context.Context) error {
 		req, err := http.NewRequestWithContext(ctx, http.MethodPut, p.s.url("manifests", name), bytes.NewReader(d.raw))
 		if err != nil {
 			return err

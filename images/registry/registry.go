@@ -64,6 +64,7 @@ type Client struct {
 	keys    authn.Keychain
 	http    *http.Transport
 	mirrors map[string][]mirror
+	limits  limits
 
 	mu       sync.Mutex
 	sessions map[string]*session
@@ -84,7 +85,7 @@ func New(o Options) (*Client, error) {
 	if o.Backoff <= 0 {
 		o.Backoff = 500 * time.Millisecond
 	}
-	c := &Client{opts: o, keys: o.Keychain, sessions: map[string]*session{}, origins: map[string]string{}}
+	c := &Client{opts: o, keys: o.Keychain, sessions: map[string]*session{}, origins: map[string]string{}, limits: defaultLimits}
 	if c.keys == nil {
 		c.keys = NewKeychain()
 	}
@@ -121,7 +122,7 @@ func (c *Client) origin(h v1.Hash) string {
 }
 
 func readCA(path string) ([]byte, error) {
-	pem, err := os.ReadFile(path) //nolint:gosec // the user names the file
+	pem, err := os.ReadFile(path)
 	if err != nil {
 		return nil, fmt.Errorf("read the CA certificates: %w", err)
 	}

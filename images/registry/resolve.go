@@ -47,8 +47,8 @@ func (p *pull) top(ctx context.Context) (found, error) {
 		return p.byDigest(ctx, h)
 	}
 	var got found
-	served, err := p.each(ctx, func(s *session, attempts int) error {
-		return p.try(ctx, attempts, requestTimeout, func(ctx context.Context) (err error) {
+	err := p.each(ctx, func(s *session, attempts int) error {
+		return p.try(ctx, attempts, p.limits.request, func(ctx context.Context) (err error) {
 			got, err = p.resolveTag(ctx, s)
 			return err
 		})
@@ -56,7 +56,6 @@ func (p *pull) top(ctx context.Context) (found, error) {
 	if err != nil {
 		return found{}, err
 	}
-	p.endpoints[0], p.endpoints[served] = p.endpoints[served], p.endpoints[0]
 	return got, p.rememberTag(p.ref, got.digest)
 }
 
@@ -84,8 +83,8 @@ func (p *pull) byDigest(ctx context.Context, h v1.Hash) (found, error) {
 		return found{}, p.offline()
 	}
 	var got found
-	_, err := p.each(ctx, func(s *session, attempts int) error {
-		return p.try(ctx, attempts, requestTimeout, func(ctx context.Context) (err error) {
+	err := p.each(ctx, func(s *session, attempts int) error {
+		return p.try(ctx, attempts, p.limits.request, func(ctx context.Context) (err error) {
 			got, err = p.fetchManifest(ctx, s, h.String(), h)
 			return err
 		})

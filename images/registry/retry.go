@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -15,12 +16,19 @@ import (
 	"github.com/driver-container/driver-container/distros/fetch"
 )
 
+// limits are the deadlines of a client; tests have shorter ones.
+type limits struct {
+	request time.Duration // for a request without a blob in it, from dialling to the last byte of the answer
+	stall   time.Duration // for the next bytes of an upload to be taken
+	commit  time.Duration // for the answer after the last byte of a blob: the registry may copy and hash it first
+}
+
+var defaultLimits = limits{request: time.Minute, stall: 2 * time.Minute, commit: 10 * time.Minute}
+
 const (
-	requestTimeout = time.Minute // for a request without a blob in it, from dialling to the last byte of the answer
-	commitTimeout  = 10 * time.Minute
-	maxBackoff     = 30 * time.Second
-	maxRetryAfter  = 2 * time.Minute
-	maxErrorBody   = 64 << 10
+	maxBackoff    = 30 * time.Second
+	maxRetryAfter = 2 * time.Minute
+	maxErrorBody  = 64 << 10
 )
 
 // finalError marks what no other try will cure.
@@ -86,10 +94,8 @@ func final(err error) bool {
 
 // check returns nil if the answer's status is one of codes, else a StatusError. It reads at most a little of the body.
 func check(resp *http.Response, codes ...int) error {
-	for _, c := range codes {
-		if resp.StatusCode == c {
-			return nil
-		}
+	if slices.Contains(codes, resp.StatusCode) {
+		return nil
 	}
 	e := &StatusError{Code: resp.StatusCode, retryAfter: retryAfter(resp)}
 	if resp.Request == nil || resp.Request.Method != http.MethodHead {

@@ -84,6 +84,9 @@ type session struct {
 	host  string
 	ready sync.Mutex // held during the handshake: several transfers that begin together log in once
 	http  *http.Client
+
+	failed error // of the last handshake
+	when   time.Time
 }
 
 // session returns the way to a repository, logging in when there is none yet. pull lists further repositories of the
@@ -102,22 +105,29 @@ func (c *Client) session(ctx context.Context, e endpoint, attempts int, scope st
 	}
 	c.mu.Unlock()
 
+	began := time.Now()
 	s.ready.Lock()
 	defer s.ready.Unlock()
 	if s.http != nil {
 		return s, nil
 	}
-	err := c.try(ctx, attempts, requestTimeout, func(ctx context.Context) error {
+	if s.failed != nil && s.when.After(began) {
+		return nil, s.failed // of whoever tried while we waited: no need to wait for a dead host one after the other
+	}
+	err := c.try(ctx, attempts, c.limits.request, func(ctx context.Context) error {
 		rt, err := c.login(ctx, e, scopes)
 		if err == nil {
 			s.http = &http.Client{Transport: rt, CheckRedirect: checkRedirect}
 		}
 		return err
 	})
-	if err != nil {
-		return nil, err
+	if err == nil {
+		return s, nil
 	}
-	return s, nil
+	if ctx.Err() == nil {
+		s.failed, s.when = err, time.Now()
+	}
+	return nil, err
 }
 
 // login does the handshake. A token server that refuses the whole request because of one source of mounts is asked again

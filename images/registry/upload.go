@@ -98,12 +98,14 @@ func (p *push) attempt(ctx context.Context, b blob, t *transfer) error {
 
 // patch sends the blob from the transfer's offset on.
 func (p *push) patch(ctx context.Context, b blob, t *transfer) error {
-	body, err := p.body(ctx, b, t.offset)
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	body, err := p.body(b, t.offset, cancel)
 	if err != nil {
 		return &finalError{err}
 	}
 	defer body.finish()
-	req, err := http.NewRequestWithContext(body.ctx, http.MethodPatch, t.location, body)
+	req, err := http.NewRequestWithContext(ctx, http.MethodPatch, t.location, body)
 	if err != nil {
 		return err
 	}
@@ -114,18 +116,18 @@ func (p *push) patch(ctx context.Context, b blob, t *transfer) error {
 	}
 	resp, err := p.s.http.Do(req)
 	if err != nil {
-		return body.explain(err)
+		return body.explain(ctx, err)
 	}
 	err = check(resp, http.StatusAccepted, http.StatusCreated, http.StatusNoContent)
 	err = errors.Join(err, resp.Body.Close())
 	if err != nil {
-		return body.explain(err)
+		return body.explain(ctx, err)
 	}
 	if err := body.verdict(); err != nil {
 		p.abandon(ctx, t.location, abandonTimeout)
 		return err
 	}
-	if t.location, err = nextLocation(resp, t.location); err != nil {
+	if t.location, err = nextLocation(answer{resp.StatusCode, resp.Header, resp.Request.URL}, t.location); err != nil {
 		return &finalError{err}
 	}
 	if n, ok := received(resp.Header.Get("Range")); ok && n < b.desc.Size {
@@ -144,7 +146,7 @@ func (p *push) commit(ctx context.Context, h v1.Hash, t *transfer) error {
 	q := u.Query()
 	q.Set("digest", h.String())
 	u.RawQuery = q.Encode()
-	return once(ctx, commitTimeout, func(ctx context.Context) error {
+	return once(ctx, p.limits.commit, func(ctx context.Context) error {
 		_, err := p.request(ctx, http.MethodPut, u.String(), http.StatusCreated, http.StatusNoContent, http.StatusOK)
 		return err
 	})
@@ -155,20 +157,20 @@ func (p *push) resume(ctx context.Context, b blob, t *transfer) {
 	if t.location == "" {
 		return
 	}
-	var resp *http.Response
-	err := once(ctx, requestTimeout, func(ctx context.Context) (err error) {
+	var resp answer
+	err := once(ctx, p.limits.request, func(ctx context.Context) (err error) {
 		resp, err = p.request(ctx, http.MethodGet, t.location, http.StatusNoContent, http.StatusOK, http.StatusAccepted)
 		return err
 	})
 	if err == nil {
-		n, ok := received(resp.Header.Get("Range"))
+		n, ok := received(resp.header.Get("Range"))
 		if location, err := nextLocation(resp, t.location); ok && err == nil && n <= b.desc.Size {
 			*t = transfer{location: location, offset: n}
 			return
 		}
 	}
 	if err == nil {
-		p.abandon(ctx, t.location, requestTimeout)
+		p.abandon(ctx, t.location, p.limits.request)
 	}
 	*t = transfer{}
 }
@@ -183,12 +185,12 @@ func received(header string) (int64, bool) {
 
 // nextLocation is where an upload goes on, which may be relative, or old when the answer does not say. Credentials go
 // to the registry's host only, wherever this leads: the session sees to that.
-func nextLocation(resp *http.Response, old string) (string, error) {
-	text := resp.Header.Get("Location")
+func nextLocation(resp answer, old string) (string, error) {
+	text := resp.header.Get("Location")
 	if text == "" && old != "" {
 		return old, nil
 	}
-	u, err := resp.Request.URL.Parse(text)
+	u, err := resp.url.Parse(text)
 	if err != nil || text == "" || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
 		return "", fmt.Errorf("it gave no place to upload to, but %q", clean(text))
 	}

@@ -91,8 +91,19 @@ func (v view) Open(name string) (fs.File, error) {
 	return &regular{info: info{e}, SectionReader: r}, nil
 }
 
-func (v view) ReadFile(name string) ([]byte, error)       { return v.t.ReadFile(name) }
-func (v view) ReadDir(name string) ([]fs.DirEntry, error) { return v.t.ReadDir(name) }
+func (v view) ReadFile(name string) ([]byte, error) {
+	if !fs.ValidPath(name) {
+		return nil, &fs.PathError{Op: "read", Path: name, Err: fs.ErrInvalid}
+	}
+	return v.t.ReadFile(name)
+}
+
+func (v view) ReadDir(name string) ([]fs.DirEntry, error) {
+	if !fs.ValidPath(name) {
+		return nil, &fs.PathError{Op: "readdir", Path: name, Err: fs.ErrInvalid}
+	}
+	return v.t.ReadDir(name)
+}
 
 // info is an Entry as the fs package wants to see it.
 type info struct{ e *Entry }
@@ -133,6 +144,9 @@ func (d *dirFile) Stat() (fs.FileInfo, error) { return d.info, nil }
 func (d *dirFile) Close() error               { return nil }
 func (d *dirFile) Read([]byte) (int, error)   { return 0, errors.New("is a directory") }
 func (d *dirFile) ReadDir(n int) ([]fs.DirEntry, error) {
+	if n > 0 && len(d.list) == 0 {
+		return nil, io.EOF
+	}
 	if n <= 0 || n > len(d.list) {
 		n = len(d.list)
 	}

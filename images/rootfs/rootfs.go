@@ -195,7 +195,7 @@ func (t *Tree) place(name string) (string, error) {
 }
 
 func (t *Tree) put(e *Entry) error {
-	if old, ok := t.entries[e.Path]; ok && old.Kind == Dir && e.Kind != Dir && len(t.names[e.Path]) > 0 {
+	if e.Kind != Dir && len(t.names[e.Path]) > 0 {
 		return fmt.Errorf("%s: a directory that is not empty would be replaced by a file", e.Path)
 	}
 	for dir := path.Dir(e.Path); dir != "."; dir = path.Dir(dir) {

@@ -129,8 +129,12 @@ func (t *Tree) apply(hdr *tar.Header, r io.Reader, keep func(string) bool) error
 	dir, base := path.Split(name)
 	switch {
 	case base == opaque:
-		t.forget(path.Clean(dir))
-		return t.put(&Entry{Path: path.Clean(dir), Kind: Dir, Mode: 0o755})
+		top := path.Clean(dir)
+		t.forget(top)
+		if top == "." {
+			return nil
+		}
+		return t.put(&Entry{Path: top, Kind: Dir, Mode: 0o755})
 	case strings.HasPrefix(base, whiteout):
 		return t.Delete(path.Join(dir, strings.TrimPrefix(base, whiteout)))
 	}

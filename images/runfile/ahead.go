@@ -43,7 +43,7 @@ func (a *ahead) run(ctx context.Context, d io.Reader) error {
 		case <-a.done:
 			return context.Cause(ctx)
 		}
-		n, err := fill(d, buf)
+		n, err := fill(ctx, d, buf)
 		if n > 0 {
 			a.out <- buf[:n]
 		}
@@ -51,21 +51,6 @@ func (a *ahead) run(ctx context.Context, d io.Reader) error {
 			return err
 		}
 	}
-}
-
-// fill reads until buf is full or r fails. Unlike io.ReadFull it leaves the error as it is.
-func fill(r io.Reader, buf []byte) (n int, err error) {
-	for idle := 0; n < len(buf) && err == nil; {
-		var k int
-		k, err = r.Read(buf[n:])
-		n += k
-		if k > 0 {
-			idle = 0
-		} else if idle++; idle > 100 && err == nil {
-			err = io.ErrNoProgress
-		}
-	}
-	return n, err
 }
 
 // Read is for one goroutine at a time.

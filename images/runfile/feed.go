@@ -69,7 +69,7 @@ func (f *feed) read(src io.Reader, sinks []chan *chunk) error {
 		case <-f.ctx.Done():
 			return context.Cause(f.ctx)
 		}
-		n, err := io.ReadFull(src, c.buf)
+		n, err := fill(f.ctx, src, c.buf)
 		if n > 0 {
 			c.data = c.buf[:n]
 			c.users.Store(int32(len(sinks) + 1))
@@ -78,16 +78,31 @@ func (f *feed) read(src io.Reader, sinks []chan *chunk) error {
 			}
 			f.out <- c
 		}
-		if err == io.ErrUnexpectedEOF {
-			err = io.EOF
-		}
 		if err != nil {
 			return err
 		}
-		if f.ctx.Err() != nil {
-			return context.Cause(f.ctx)
+	}
+}
+
+// fill reads until buf is full, r fails or ctx ends. Unlike io.ReadFull it leaves the error as it is.
+func fill(ctx context.Context, r io.Reader, buf []byte) (n int, err error) {
+	for idle := 0; n < len(buf) && err == nil; {
+		if ctx.Err() != nil {
+			return n, context.Cause(ctx)
+		}
+		var k int
+		k, err = r.Read(buf[n:])
+		n += k
+		switch {
+		case k > 0:
+			idle = 0
+		case idle > 100 && err == nil:
+			err = io.ErrNoProgress
+		default:
+			idle++
 		}
 	}
+	return n, err
 }
 
 func (f *feed) release(c *chunk) {

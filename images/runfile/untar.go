@@ -130,7 +130,7 @@ func cleanName(name string) (string, error) {
 	}
 	for part := range strings.SplitSeq(name, "/") {
 		if part == ".." {
-			return "", errors.New("its name climbs with ..")
+			return "", errors.New("its name climbs out of a directory")
 		}
 	}
 	return path.Clean(name), nil

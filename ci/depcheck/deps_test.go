@@ -1,0 +1,193 @@
+// Package depcheck holds tests about the project as a whole: which package may reach which. Direct imports are also the
+// linter's business (.golangci.yaml); this looks at everything that is reached, for each architecture and build tag alike.
+package depcheck
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"os/exec"
+	"path"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+)
+
+const module = "github.com/driver-container/driver-container"
+
+// pkg is what the rules need of `go list -json`.
+type pkg struct {
+	ImportPath string
+	Dir        string
+	GoFiles    []string
+	Imports    []string
+	Deps       []string // all that it reaches
+}
+
+// name is the path inside the project: "images/matrix"; "." for the root.
+func (p pkg) name() string {
+	if p.ImportPath == module {
+		return "."
+	}
+	return strings.TrimPrefix(p.ImportPath, module+"/")
+}
+
+// project lists the packages of the project, tests left out.
+var project = sync.OnceValues(func() ([]pkg, error) {
+	cmd := exec.Command("go", "list", "-deps", "-json=ImportPath,Dir,GoFiles,Imports,Deps", "./...")
+	cmd.Dir = "../.."
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, errors.Join(err, errors.New(stderr.String()))
+	}
+	var ours []pkg
+	for d := json.NewDecoder(bytes.NewReader(out)); ; {
+		var p pkg
+		switch err := d.Decode(&p); {
+		case errors.Is(err, io.EOF):
+			return ours, nil
+		case err != nil:
+			return nil, err
+		case helper(p.ImportPath): // looked at by TestHelpersStayInTests
+		case under(p.ImportPath, module):
+			ours = append(ours, p)
+		}
+	}
+})
+
+func packages(t *testing.T) []pkg {
+	t.Helper()
+	all, err := project()
+	if err != nil {
+		t.Fatalf("go list: %v", err)
+	}
+	if len(all) < 5 {
+		t.Fatalf("go list found %d packages: is this the project's root?", len(all))
+	}
+	return all
+}
+
+// helper says whether a package holds what several packages' tests share: its name ends in "test", as net/http/httptest.
+func helper(importPath string) bool {
+	return under(importPath, module) && strings.HasSuffix(importPath, "test")
+}
+
+// under says whether a package is one of the trees.
+func under(importPath string, trees ...string) bool {
+	return slices.ContainsFunc(trees, func(tree string) bool { return importPath == tree || strings.HasPrefix(importPath, tree+"/") })
+}
+
+func TestWhoReachesWhom(t *testing.T) {
+	t.Parallel()
+	const (
+		buildkit   = "github.com/moby/buildkit"
+		registries = "github.com/google/go-containerregistry"
+		cobra      = "github.com/spf13/cobra"
+	)
+	own := func(names ...string) []string {
+		for i, n := range names {
+			names[i] = module + "/" + n
+		}
+		return names
+	}
+	rules := []struct {
+		from   []string // of the project
+		except []string
+		never  []string
+		why    string
+	}{
+		{[]string{"distros", "kmod"}, nil, own("images", "node", "cmd", "ci"), "the ground floor: the builder and the node both stand on it"},
+		{[]string{"distros", "kmod"}, nil, []string{registries, buildkit, cobra}, "the node's program links it and stays small"},
+		{[]string{"images"}, nil, own("node", "cmd", "ci"), "arrows point downwards"},
+		{[]string{"images"}, []string{"images/runner"}, []string{buildkit, cobra}, "images is a library; only its runner talks to BuildKit"},
+		{[]string{"images/matrix", "images/runfile", "images/rootfs"}, nil, own("images/registry", "images/runner"), "they are plain readers"},
+		{[]string{"images/runfile", "images/rootfs"}, nil, []string{registries, module + "/distros"}, "formats know neither registries nor systems"},
+		{[]string{"node"}, nil, own("images", "cmd", "ci"), "images and node do not know each other"},
+		{[]string{"cmd/driver-entrypoint"}, nil, append(own("images", "ci"), buildkit, registries, cobra, "k8s.io", "github.com/NVIDIA/go-nvml"),
+			"process 1 of a node is small and static"},
+		{[]string{"cmd/driver-probe"}, nil, append(own("images", "node", "distros", "ci"), buildkit, registries, cobra), "the probe asks NVML and nothing else"},
+		{[]string{"."}, []string{}, append(own("images", "distros", "node", "cmd"), buildkit, registries), "the root holds the embedded matrix"},
+	}
+	for _, p := range packages(t) {
+		for _, r := range rules {
+			if !under(p.name(), r.from...) || under(p.name(), r.except...) {
+				continue
+			}
+			for _, dep := range p.Deps {
+				if under(dep, r.never...) {
+					t.Errorf("%s reaches %s: %s", p.name(), dep, r.why)
+				}
+			}
+		}
+	}
+}
+
+// TestImages is apart: its parts may use each other, but not the package that puts them together.
+func TestImages(t *testing.T) {
+	t.Parallel()
+	for _, p := range packages(t) {
+		if under(p.name(), "images/matrix", "images/runfile", "images/rootfs", "images/registry") && slices.Contains(p.Deps, module+"/images") {
+			t.Errorf("%s reaches images, which is made of it", p.name())
+		}
+	}
+}
+
+// TestDirectImports is about what only one place may name.
+func TestDirectImports(t *testing.T) {
+	t.Parallel()
+	only := map[string][]string{
+		"github.com/moby/buildkit":         {"cmd/driver-build", "images/runner/buildkit", "deps"},
+		"github.com/spf13/cobra":           {"cmd/driver-build", "deps"},
+		"github.com/NVIDIA/go-nvml":        {"cmd/driver-probe", "deps"},
+		"github.com/hashicorp/go-version":  {"images/matrix", "deps"},
+		"github.com/ProtonMail/go-crypto":  {"distros/apt", "distros/rpm", "deps"},
+		"golang.org/x/crypto/openpgp":      {},
+		"github.com/stretchr/testify":      {},
+		"github.com/docker/docker/client":  {},
+		"github.com/google/go-cmp":         {"deps"},
+		"github.com/containerd/containerd": {},
+		"github.com/hashicorp/go-getter":   {},
+		"github.com/sirupsen/logrus":       {},
+		"github.com/containers/image/v5":   {},
+		"github.com/opencontainers/runc":   {},
+		"github.com/containers/storage":    {},
+		"github.com/rogpeppe/go-internal":  {"deps"},
+		"pgregory.net/rapid":               {"deps"},
+		"go.uber.org/goleak":               {"deps"},
+	}
+	for _, p := range packages(t) {
+		for _, imp := range p.Imports {
+			for tree, places := range only {
+				if under(imp, tree) && !slices.Contains(places, p.name()) {
+					t.Errorf("%s imports %s; only %v may", p.name(), imp, places)
+				}
+			}
+		}
+	}
+}
+
+// TestHelpersStayInTests: such packages may reach anything, and so no product code may reach them.
+func TestHelpersStayInTests(t *testing.T) {
+	t.Parallel()
+	for _, p := range packages(t) {
+		if i := slices.IndexFunc(p.Deps, helper); i >= 0 {
+			t.Errorf("%s reaches %s, which is for tests", p.name(), p.Deps[i])
+		}
+	}
+}
+
+// TestCommandsAreLeaves: nothing imports a command or what belongs to ci.
+func TestCommandsAreLeaves(t *testing.T) {
+	t.Parallel()
+	for _, p := range packages(t) {
+		for _, imp := range p.Imports {
+			if under(imp, module+"/cmd") || under(imp, module+"/ci") && !under(p.name(), "ci") {
+				t.Errorf("%s imports %s", p.name(), path.Base(imp))
+			}
+		}
+	}
+}

@@ -1,0 +1,142 @@
+package e2e
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// The README's command gives an image that standard tools accept, whose programs run and whose sources compile.
+func Test01Image(t *testing.T) {
+	root := journey(t)
+	out := filepath.Join(scratch(t), "dist")
+	r := command{dir: root, args: []string{"ci/image", "--os", "debian12", "--driver", "535.261.03", "--output", "oci:" + out}}.want(t, 0)
+	if !strings.Contains(r.stderr, "base image: ") {
+		t.Errorf("stderr does not say where the base image came from\n%s", r)
+	}
+	i := image{dir: out, tag: "535.261.03-debian12", digest: digest(t, r)}
+	checkWithSkopeo(t, i)
+	command{args: []string{program(t), "verify", i.ref()}}.want(t, 0)
+	system := i.unpack(t)
+	t.Run("dpkg", func(t *testing.T) { checkDpkg(t, system) })
+	t.Run("programs", func(t *testing.T) { checkPrograms(t, system) })
+	t.Run("modules", func(t *testing.T) { checkModules(t, system) })
+}
+
+func checkWithSkopeo(t *testing.T, i image) {
+	t.Helper()
+	var seen struct {
+		Digest, Os, Architecture string
+		Labels                   map[string]string
+		Env, Layers              []string
+	}
+	text := sh(t, "skopeo", "--insecure-policy", "inspect", i.ref())
+	must(t, json.Unmarshal([]byte(text), &seen))
+	if seen.Digest != i.digest || seen.Os != "linux" || seen.Architecture != "amd64" || seen.Labels["org.opencontainers.image.version"] != i.tag ||
+		!slices.Contains(seen.Env, "NVIDIA_VISIBLE_DEVICES=void") || !slices.Contains(seen.Env, "DRIVER_VERSION=535.261.03") {
+		t.Errorf("skopeo inspect, want digest %s:\n%s", i.digest, text)
+	}
+	copied := filepath.Join(scratch(t), "copy")
+	sh(t, "skopeo", "--insecure-policy", "copy", i.ref(), "dir:"+copied)
+	if text := sh(t, "skopeo", "--insecure-policy", "inspect", "--format", "{{.Digest}}", "dir:"+copied); text != i.digest {
+		t.Errorf("the copy has digest %s, want %s", text, i.digest)
+	}
+}
+
+// documents are what base images leave out of packages (dpkg's path-exclude), and what their own scripts change.
+var documents = regexp.MustCompile(`/usr/share/(doc|man|locale|info|lintian|bug)/`)
+
+func checkDpkg(t *testing.T, root string) {
+	list := chroot(root, "dpkg", "-l", "gcc-12", "make", "libc6-dev", "kmod", "libelf1").want(t, 0)
+	if n := len(regexp.MustCompile(`(?m)^ii `).FindAllString(list.stdout, -1)); n != 5 {
+		t.Errorf("want 5 installed packages\n%s", list)
+	}
+	if audit := chroot(root, "dpkg", "--audit").want(t, 0); audit.stdout != "" {
+		t.Errorf("dpkg --audit has findings\n%s", audit)
+	}
+	verify := chroot(root, "dpkg", "--verify").do(t)
+	for line := range strings.Lines(verify.stdout) {
+		if !documents.MatchString(line) {
+			t.Errorf("dpkg --verify: %s", line)
+		}
+	}
+	if verify.stderr != "" {
+		t.Errorf("dpkg --verify complains\n%s", verify)
+	}
+	chroot(root, "apt-get", "check").want(t, 0)
+}
+
+func checkPrograms(t *testing.T, root string) {
+	smi := chroot(root, "nvidia-smi").want(t, 9)
+	if !strings.Contains(smi.stdout, "couldn't communicate with the NVIDIA driver") {
+		t.Errorf("nvidia-smi says something else\n%s", smi)
+	}
+	version := chroot(root, "nvidia-driver", "version").want(t, 0)
+	if !strings.Contains(version.stdout, "driver 535.261.03") {
+		t.Errorf("no driver version\n%s", version)
+	}
+	chroot(root, "nvidia-driver", "init").want(t, 11)
+	chroot(root, "driver-entrypoint", "version").want(t, 0)
+	for _, name := range []string{"libcuda.so.1", "libnvidia-ml.so.1", "libnvidia-ptxjitcompiler.so.1", "libnvidia-nvvm.so.4", "libnvcuvid.so.1", "libnvidia-cfg.so.1"} {
+		ldd := chroot(root, "ldd", "/usr/lib/x86_64-linux-gnu/"+name).want(t, 0)
+		if strings.Contains(ldd.stdout, "not found") {
+			t.Errorf("%s misses libraries\n%s", name, ldd)
+		}
+	}
+	chroot(root, "ldconfig").want(t, 0)
+	if cache := chroot(root, "ldconfig", "-p").want(t, 0); !strings.Contains(cache.stdout, "libcuda.so.1 ") {
+		t.Errorf("ldconfig does not see libcuda.so.1\n%s", cache)
+	}
+}
+
+// checkModules compiles the proprietary modules in the image, for the newest kernel of Debian 12.
+func checkModules(t *testing.T, root string) {
+	release := installHeaders(t, root)
+	source := "/usr/src/nvidia-535.261.03/kernel"
+	made := chroot(root, "make", "-C", source, "KERNEL_UNAME="+release, "-j2", "modules").want(t, 0)
+	t.Logf("compiled for %s in %.0f s", release, made.took.Seconds())
+	for _, name := range []string{"nvidia", "nvidia-uvm", "nvidia-modeset", "nvidia-drm"} {
+		info := chroot(root, "modinfo", "-F", "vermagic", source+"/"+name+".ko").want(t, 0)
+		if !strings.HasPrefix(info.stdout, release+" ") {
+			t.Errorf("%s.ko is for another kernel\n%s", name, info)
+		}
+	}
+}
+
+// installHeaders puts the newest header packages of Debian 12's kernel into root, as an unpacked folder: no scripts run.
+func installHeaders(t *testing.T, root string) string {
+	t.Helper()
+	names := strings.Fields(sh(t, "apt-cache", "pkgnames", "linux-headers-6.1.0-"))
+	newest, release := 0, ""
+	for _, name := range names {
+		var abi int
+		if m := regexp.MustCompile(`^linux-headers-(6\.1\.0-([0-9]+)-amd64)$`).FindStringSubmatch(name); m != nil {
+			abi = atoi(t, m[2])
+			if abi > newest {
+				newest, release = abi, m[1]
+			}
+		}
+	}
+	if release == "" {
+		t.Fatalf("this machine's apt knows no linux-headers-6.1.0-*-amd64: %v", names)
+	}
+	dir := scratch(t)
+	common := strings.TrimSuffix(release, "-amd64") + "-common"
+	command{dir: dir, args: []string{"apt-get", "download", "-q", "linux-headers-" + release, "linux-headers-" + common, "linux-kbuild-6.1"}}.want(t, 0)
+	debs, err := filepath.Glob(filepath.Join(dir, "*.deb"))
+	must(t, err)
+	tree := filepath.Join(dir, "tree")
+	for _, deb := range debs {
+		sh(t, "dpkg", "-x", deb, tree)
+	}
+	for _, top := range []string{"usr", "lib"} { // through the image's link /lib -> usr/lib
+		if _, err := os.Stat(filepath.Join(tree, top)); err == nil {
+			sh(t, "cp", "-a", filepath.Join(tree, top)+"/.", filepath.Join(root, top)+"/")
+		}
+	}
+	return release
+}

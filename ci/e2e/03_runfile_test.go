@@ -1,0 +1,100 @@
+package e2e
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/driver-container/driver-container/ci/runfile"
+)
+
+// A .run archive made of a real driver, in each compression, gives the same driver as Debian's packages.
+func Test03Runfile(t *testing.T) {
+	journey(t)
+	for _, c := range []struct{ system, driver, compression string }{
+		{"debian12", "535.261.03", "zstd"},
+		{"debian12", "470.256.02", "gzip"},
+		{"debian11", "418.226.00", "xz"},
+	} {
+		t.Run(c.driver+" "+c.compression, func(t *testing.T) {
+			packaged := debian(t, c.system, c.driver)
+			dir := scratch(t)
+			archive := generate(t, packaged.driverTree(t), c.driver, c.compression, dir)
+			server := httptest.NewServer(http.FileServer(http.Dir(dir)))
+			defer server.Close()
+			matrix := writeMatrix(t, c.system, c.driver, server.URL+"/"+filepath.Base(archive), archive)
+			out := image{dir: filepath.Join(scratch(t), "dist"), tag: c.driver + "-" + c.system}
+			r := command{args: []string{program(t), "--progress", "plain", "--matrix", matrix, "--os", c.system, "--driver", c.driver,
+				"--base", base(t, c.system, "amd64"), "--output", "oci:" + out.dir}}.want(t, 0)
+			out.digest = digest(t, r)
+			t.Logf("built from the archive in %.1f s", r.took.Seconds())
+			command{args: []string{program(t), "verify", out.ref()}}.want(t, 0)
+			for _, layer := range []string{"user-mode driver", "kernel sources"} {
+				if diff := cmp.Diff(driverPaths(packaged.contents(t, layer)), driverPaths(out.contents(t, layer))); diff != "" {
+					t.Errorf("%s layer: -packages +archive\n%s", layer, diff)
+				}
+			}
+		})
+	}
+}
+
+// driverPaths drops what an archive has no place for: the copyright files of Debian's packages.
+func driverPaths(all map[string]string) map[string]string {
+	kept := map[string]string{}
+	for name, what := range all {
+		if what != "dir" && !strings.HasPrefix(name, "licenses/") {
+			kept[name] = what
+		}
+	}
+	return kept
+}
+
+// generate writes a .run archive of a driver's tree into dir.
+func generate(t *testing.T, tree, driver, compression, dir string) string {
+	t.Helper()
+	a, skipped, err := runfile.FromTree(os.DirFS(tree), driver, "x86_64")
+	must(t, err)
+	for _, name := range skipped {
+		if !strings.HasPrefix(name, "licenses/") {
+			t.Errorf("the generator has no place for %s", name)
+		}
+	}
+	a.Compression, a.Fast = compression, compression != "xz" // the fast xz is the slow library
+	file := filepath.Join(dir, a.Name())
+	must(t, a.WriteFile(t.Context(), file))
+	return file
+}
+
+// writeMatrix writes a matrix of one system and one driver, whose only source is an archive with this file's checksum.
+func writeMatrix(t *testing.T, system, driver, url, file string) string {
+	t.Helper()
+	f, err := os.Open(file)
+	must(t, err)
+	defer f.Close() //nolint:errcheck // read only
+	sum := sha256.New()
+	size, err := io.Copy(sum, f)
+	must(t, err)
+	text := fmt.Sprintf(`systems:
+  - id: %s
+    base: registry.invalid/base:latest
+    archs: [amd64]
+    kernels: [4.4]
+    components: [contrib, non-free]
+drivers:
+  - version: %s
+    archives:
+      amd64: {url: "%s", sha256: %s, size: %d}
+`, system, driver, url, hex.EncodeToString(sum.Sum(nil)), size)
+	name := filepath.Join(scratch(t), "matrix.yaml")
+	must(t, os.WriteFile(name, []byte(text), 0o644))
+	return name
+}

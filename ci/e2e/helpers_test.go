@@ -1,0 +1,148 @@
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// commandLimit bounds each command; the slowest one compiles kernel modules.
+const commandLimit = 12 * time.Minute
+
+// journey skips or starts a journey and returns the repository's root.
+func journey(t *testing.T) string {
+	t.Helper()
+	if os.Getenv("DRIVER_E2E") == "" {
+		t.Skip("the real tier runs with DRIVER_E2E=1 (make e2e): it needs root, the network and what ci/e2e/setup installs")
+	}
+	if os.Getuid() != 0 {
+		t.Fatal("the real tier needs root, for chroot and mounts")
+	}
+	start := time.Now()
+	t.Cleanup(func() { t.Logf("journey took %s", time.Since(start).Round(time.Second)) })
+	return repository(t)
+}
+
+func repository(t *testing.T) string {
+	t.Helper()
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return root
+}
+
+// workspace is the folder that journeys share, for images that several of them look at.
+func workspace(t *testing.T) string {
+	t.Helper()
+	dir := os.Getenv("DRIVER_E2E_DIR")
+	if dir == "" {
+		dir = filepath.Join(os.TempDir(), "driver-e2e")
+	}
+	must(t, os.MkdirAll(dir, 0o755))
+	return dir
+}
+
+// scratch is an empty folder inside the workspace, so that hard links from one to another work; it is removed afterwards.
+func scratch(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp(workspace(t), "scratch-*")
+	must(t, err)
+	must(t, os.Chmod(dir, 0o755))
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Errorf("clean up: %v", err)
+		}
+	})
+	return dir
+}
+
+// program is the path of driver-build. DRIVER_E2E_BIN names another folder of binaries to test, such as a release's.
+func program(t *testing.T) string {
+	t.Helper()
+	dir := os.Getenv("DRIVER_E2E_BIN")
+	if dir == "" {
+		dir = filepath.Join(repository(t), "bin")
+	}
+	return filepath.Join(dir, "driver-build")
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// command is a program to run. The zero values: in the workspace, with this process's environment.
+type command struct {
+	dir  string
+	env  []string // added to the environment
+	args []string
+}
+
+// result is what came of a command.
+type result struct {
+	command        []string
+	code           int
+	stdout, stderr string
+	took           time.Duration
+}
+
+func (r result) String() string {
+	return "command: " + strings.Join(r.command, " ") + "\nexit code: " + itoa(r.code) + " after " + r.took.Round(10*time.Millisecond).String() +
+		"\nstdout:\n" + tail(r.stdout) + "\nstderr:\n" + tail(r.stderr)
+}
+
+// tail keeps failure messages readable: the end is where errors are.
+func tail(s string) string {
+	const most = 6000
+	if len(s) <= most {
+		return s
+	}
+	return "[...]" + s[len(s)-most:]
+}
+
+// do runs a command to its end, whatever its exit code is.
+func (c command) do(t *testing.T) result {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), commandLimit)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, c.args[0], c.args[1:]...)
+	cmd.Dir, cmd.Env = c.dir, append(os.Environ(), c.env...)
+	if cmd.Dir == "" {
+		cmd.Dir = workspace(t)
+	}
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	start := time.Now()
+	err := cmd.Run()
+	r := result{command: c.args, code: cmd.ProcessState.ExitCode(), stdout: stdout.String(), stderr: stderr.String(), took: time.Since(start)}
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		t.Fatalf("%v\n%s", err, r)
+	}
+	return r
+}
+
+// want runs a command that must end with this exit code.
+func (c command) want(t *testing.T, code int) result {
+	t.Helper()
+	r := c.do(t)
+	if r.code != code {
+		t.Fatalf("want exit code %d\n%s", code, r)
+	}
+	return r
+}
+
+// sh runs a program that must succeed and returns its stdout without the last newline.
+func sh(t *testing.T, args ...string) string {
+	t.Helper()
+	return strings.TrimSuffix(command{args: args}.want(t, 0).stdout, "\n")
+}

@@ -1,0 +1,144 @@
+package e2e
+
+import (
+	"archive/tar"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"io"
+	"os"
+	"path"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/layout"
+)
+
+func itoa(n int) string { return strconv.Itoa(n) }
+
+// base is a base image of a Debian release, made from its archive: "oci:DIR".
+func base(t *testing.T, system, arch string) string {
+	t.Helper()
+	lines := strings.Split(sh(t, filepath.Join(repository(t), "ci", "base"), system, arch), "\n")
+	return lines[len(lines)-1]
+}
+
+// build runs driver-build with these flags, which must succeed, and returns the digest it printed.
+func build(t *testing.T, args ...string) string {
+	t.Helper()
+	return digest(t, command{args: append([]string{program(t), "--progress", "plain"}, args...)}.want(t, 0))
+}
+
+// digest takes the digest out of the one line that driver-build prints.
+func digest(t *testing.T, r result) string {
+	t.Helper()
+	_, d, ok := strings.Cut(strings.TrimSpace(r.stdout), "@")
+	if !ok || !strings.HasPrefix(d, "sha256:") || strings.ContainsAny(d, " \n") {
+		t.Fatalf("want one line reference@sha256:...\n%s", r)
+	}
+	return d
+}
+
+// image is an image that journeys share: the layout's folder, its tag and its digest.
+type image struct{ dir, tag, digest string }
+
+func (i image) ref() string { return "oci:" + i.dir + ":" + i.tag }
+
+// debian is the image of a driver from Debian's packages. The first journey that asks for it builds it.
+func debian(t *testing.T, system, driver string) image {
+	t.Helper()
+	i := image{dir: filepath.Join(workspace(t), "debian", driver+"-"+system), tag: driver + "-" + system}
+	i.digest = build(t, "--os", system, "--driver", driver, "--base", base(t, system, "amd64"),
+		"--matrix", filepath.Join(repository(t), "matrix.yaml"), "--output", "oci:"+i.dir)
+	return i
+}
+
+// open reads the image with go-containerregistry.
+func (i image) open(t *testing.T) v1.Image {
+	t.Helper()
+	hash, err := v1.NewHash(i.digest)
+	must(t, err)
+	p, err := layout.FromPath(i.dir)
+	must(t, err)
+	img, err := p.Image(hash)
+	must(t, err)
+	return img
+}
+
+// layer finds a layer of ours by the name in its history.
+func (i image) layer(t *testing.T, name string) v1.Layer {
+	t.Helper()
+	img := i.open(t)
+	config, err := img.ConfigFile()
+	must(t, err)
+	layers, err := img.Layers()
+	must(t, err)
+	for n, h := range config.History {
+		if strings.HasSuffix(h.CreatedBy, ": "+name) {
+			return layers[n]
+		}
+	}
+	t.Fatalf("%s has no layer %q: %+v", i.ref(), name, config.History)
+	return nil
+}
+
+// contents lists a layer: path -> "link TARGET", "dir", or the sha256 of a file.
+func (i image) contents(t *testing.T, name string) map[string]string {
+	t.Helper()
+	r, err := i.layer(t, name).Uncompressed()
+	must(t, err)
+	defer func() { must(t, r.Close()) }()
+	all := map[string]string{}
+	tr := tar.NewReader(r)
+	for {
+		h, err := tr.Next()
+		if errors.Is(err, io.EOF) {
+			return all
+		}
+		must(t, err)
+		switch h.Typeflag {
+		case tar.TypeDir:
+			all[path.Clean(h.Name)] = "dir"
+		case tar.TypeSymlink:
+			all[path.Clean(h.Name)] = "link " + h.Linkname
+		default:
+			sum := sha256.New()
+			_, err := io.Copy(sum, tr)
+			must(t, err)
+			all[path.Clean(h.Name)] = hex.EncodeToString(sum.Sum(nil))
+		}
+	}
+}
+
+// driverTree unpacks the driver's own layers, with tar, into a folder that generated archives are made from.
+func (i image) driverTree(t *testing.T) string {
+	t.Helper()
+	dir := filepath.Join(scratch(t), i.tag)
+	must(t, os.Mkdir(dir, 0o755))
+	for _, name := range []string{"user-mode driver", "kernel sources"} {
+		hash, err := i.layer(t, name).Digest()
+		must(t, err)
+		sh(t, "tar", "-xzf", filepath.Join(i.dir, "blobs", "sha256", hash.Hex), "-C", dir)
+	}
+	return dir
+}
+
+// unpack unpacks an image with umoci and returns its root folder.
+func (i image) unpack(t *testing.T) string {
+	t.Helper()
+	bundle := filepath.Join(scratch(t), "bundle")
+	sh(t, "umoci", "unpack", "--image", i.dir+":"+i.tag, bundle)
+	return filepath.Join(bundle, "rootfs")
+}
+
+// chroot runs a program in an unpacked image, with /proc and /dev as a container has them. The mounts end with it.
+func chroot(root string, args ...string) command {
+	script := `mount -t proc proc "$1/proc" && mount --rbind /dev "$1/dev" && exec chroot "$@"`
+	return command{
+		args: append([]string{"unshare", "--mount", "sh", "-c", script, "chroot", root}, args...),
+		env:  []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C", "DRIVER_VERSION=535.261.03"},
+	}
+}

@@ -1,0 +1,198 @@
+package registry
+
+import (
+	"bufio"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"math/big"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/crypto/bcrypt"
+)
+
+// The same journey against Docker's own registry, as Debian packages it: TLS by a private CA, a password, a connection
+// that breaks. It needs the program docker-registry; DRIVER_E2E=1 makes its absence an error.
+func TestRealRegistry(t *testing.T) {
+	t.Parallel()
+	program, err := exec.LookPath("docker-registry")
+	if err != nil && os.Getenv("DRIVER_E2E") != "1" {
+		t.Skip("docker-registry is not installed (Debian package docker-registry)")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	host, ca := startRegistry(t, program)
+	proxy := cuttingProxy(t, host, 1<<20)
+	with := func(user login) *Client {
+		return client(t, func(o *Options) { o.CAFile, o.Keychain, o.Backoff = ca, user, 10*time.Millisecond })
+	}
+	me := with(login{"me", secret})
+	amd, arm := makeImage(t, "amd64", 2<<20, "shared", "amd"), makeImage(t, "arm64", 1000, "shared small", "arm")
+	index := makeIndex(t, amd, arm)
+
+	// Through the proxy the connection breaks once, in the middle of a layer.
+	_, stats, err := me.Push(t.Context(), proxy+"/team/driver:1-os", index)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("first push, with a broken connection: %+v", stats)
+	if _, stats, err = me.Push(t.Context(), host+"/team/driver:1-os", index); err != nil || stats.Uploaded+stats.Mounted != 0 || stats.Bytes != 0 {
+		t.Errorf("second push: %+v, %v; want nothing sent", stats, err)
+	}
+	base, err := me.Base(t.Context(), host+"/team/driver:1-os", "amd64")
+	if err != nil {
+		t.Fatal(err)
+	}
+	sameLayers(t, base.Image, amd)
+	if _, stats, err = me.Push(t.Context(), host+"/other/driver:1", base.Image); err != nil || stats.Mounted != 3 {
+		t.Errorf("push to another repository: %+v, %v; want 3 blobs mounted", stats, err)
+	}
+	for _, user := range []login{{"me", "wrong"}, {}} {
+		if _, err := with(user).Base(t.Context(), host+"/team/driver:1-os", "amd64"); err == nil || !strings.Contains(err.Error(), "docker login") {
+			t.Errorf("pull as %q: %v; want a hint to log in", user.user, err)
+		}
+	}
+	if _, err := me.Base(t.Context(), host+"/team/driver:none", "amd64"); err == nil || !strings.Contains(err.Error(), "404") {
+		t.Errorf("pull of a missing tag: %v", err)
+	}
+}
+
+// startRegistry runs the server on a port that it chooses itself and tells in its log.
+func startRegistry(t *testing.T, program string) (host, caFile string) {
+	t.Helper()
+	dir := t.TempDir()
+	write := func(name string, data []byte) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	ca, cert, key := certificates(t)
+	hash, err := bcrypt.GenerateFromPassword([]byte(secret), bcrypt.MinCost)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := fmt.Sprintf(`version: 0.1
+log: {level: info}
+storage: {filesystem: {rootdirectory: %q}}
+http: {addr: "127.0.0.1:0", tls: {certificate: %q, key: %q}}
+auth: {htpasswd: {realm: test, path: %q}}
+`, dir, write("cert.pem", cert), write("key.pem", key), write("htpasswd", append([]byte("me:"), hash...)))
+	cmd := exec.CommandContext(t.Context(), program, "serve", write("config.yml", []byte(config)))
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGKILL) }
+	cmd.WaitDelay = 5 * time.Second
+	read, logged := io.Pipe()
+	cmd.Stderr, cmd.Stdout = logged, logged
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { // t.Context() has ended: the server is killed
+		_ = cmd.Wait()
+		_ = logged.Close()
+	})
+	found := make(chan string, 1)
+	go func() {
+		listening := regexp.MustCompile(`listening on (127\.0\.0\.1:\d+)`)
+		for lines := bufio.NewScanner(read); lines.Scan(); {
+			if m := listening.FindStringSubmatch(lines.Text()); m != nil {
+				found <- m[1]
+				break
+			}
+		}
+		_, _ = io.Copy(io.Discard, read)
+	}()
+	select {
+	case host = <-found:
+	case <-time.After(20 * time.Second):
+		t.Fatal("docker-registry did not begin to listen")
+	}
+	return host, write("ca.pem", ca)
+}
+
+// certificates makes a CA and a server certificate for 127.0.0.1, as PEM.
+func certificates(t *testing.T) (ca, cert, key []byte) {
+	t.Helper()
+	sign := func(tmpl, parent *x509.Certificate, priv, signer *ecdsa.PrivateKey) []byte {
+		der, err := x509.CreateCertificate(rand.Reader, tmpl, parent, &priv.PublicKey, signer)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+	}
+	var keys [2]*ecdsa.PrivateKey
+	for i := range keys {
+		k, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+		if err != nil {
+			t.Fatal(err)
+		}
+		keys[i] = k
+	}
+	root := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test CA"}, NotAfter: time.Now().Add(time.Hour),
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+	}
+	leaf := &x509.Certificate{
+		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: "test"}, NotAfter: time.Now().Add(time.Hour),
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, KeyUsage: x509.KeyUsageDigitalSignature,
+	}
+	der, err := x509.MarshalPKCS8PrivateKey(keys[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return sign(root, root, keys[0], keys[0]), sign(leaf, root, keys[1], keys[0]),
+		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})
+}
+
+// cuttingProxy passes connections on to a server, and breaks the first one that sends more than limit bytes.
+func cuttingProxy(t *testing.T, to string, limit int64) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var cutOnce atomic.Bool
+	go func() {
+		for {
+			in, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go pass(in, to, limit, &cutOnce)
+		}
+	}()
+	t.Cleanup(func() { _ = l.Close() })
+	return l.Addr().String()
+}
+
+func pass(in net.Conn, to string, limit int64, cutOnce *atomic.Bool) {
+	defer in.Close()
+	out, err := net.Dial("tcp", to)
+	if err != nil {
+		return
+	}
+	defer out.Close()
+	go func() {
+		_, _ = io.Copy(in, out)
+		_ = in.Close()
+	}()
+	n, err := io.Copy(out, io.LimitReader(in, limit))
+	if err != nil || n < limit || cutOnce.Swap(true) {
+		_, _ = io.Copy(out, in)
+	}
+}

@@ -1,0 +1,148 @@
+package rootfs
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"io"
+	"io/fs"
+	"strings"
+	"testing"
+	"time"
+)
+
+func newSpool(t testing.TB) *Spool {
+	t.Helper()
+	s, err := NewSpool(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+// build makes a tree from lines: "path = content", "path -> target", "path/" and "path == first name" for a hard link.
+func build(t testing.TB, s *Spool, lower *Tree, lines ...string) *Tree {
+	t.Helper()
+	tree := New(s, lower)
+	for _, line := range lines {
+		if err := add(tree, line); err != nil {
+			t.Fatalf("%s: %v", line, err)
+		}
+	}
+	return tree
+}
+
+func add(tree *Tree, line string) error {
+	if name, other, ok := strings.Cut(line, " == "); ok {
+		return tree.AddHardLink(name, other)
+	}
+	if name, content, ok := strings.Cut(line, " = "); ok {
+		return tree.AddFile(name, 0o644, int64(len(content)), strings.NewReader(content))
+	}
+	if name, target, ok := strings.Cut(line, " -> "); ok {
+		return tree.AddLink(name, target)
+	}
+	return tree.AddDir(line, 0o755)
+}
+
+// show is a tree as lines, whole: entries of the tree itself in the notation of build, whiteouts with a minus.
+func show(t testing.TB, tree *Tree) []string {
+	t.Helper()
+	lines := []string{}
+	for _, e := range tree.All() {
+		lines = append(lines, showEntry(t, e))
+	}
+	return lines
+}
+
+func showEntry(t testing.TB, e *Entry) string {
+	t.Helper()
+	switch {
+	case e.Kind == Dir:
+		return e.Path + "/"
+	case e.Kind == Link:
+		return e.Path + " -> " + e.Target
+	case e.Kind == Deleted:
+		return "-" + e.Path
+	case e.Elided:
+		return e.Path + " (elided)"
+	}
+	r, err := e.Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := io.ReadAll(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e.Path + " = " + string(b)
+}
+
+func tarOf(t testing.TB, headers ...tar.Header) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	w := tar.NewWriter(&b)
+	for _, h := range headers {
+		body := ""
+		if h.Typeflag == tar.TypeReg {
+			body, h.Linkname = h.Linkname, "" // for files, Linkname is the content
+			h.Size = int64(len(body))
+		}
+		if h.Mode == 0 {
+			h.Mode = 0o644
+		}
+		if err := w.WriteHeader(&h); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.WriteString(w, body); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+func file(name, content string) tar.Header {
+	return tar.Header{Typeflag: tar.TypeReg, Name: name, Linkname: content}
+}
+func dir(name string) tar.Header {
+	return tar.Header{Typeflag: tar.TypeDir, Name: name, Mode: 0o755}
+}
+func symlink(name, to string) tar.Header {
+	return tar.Header{Typeflag: tar.TypeSymlink, Name: name, Linkname: to}
+}
+func hardlink(name, to string) tar.Header {
+	return tar.Header{Typeflag: tar.TypeLink, Name: name, Linkname: to}
+}
+func device(name string) tar.Header {
+	return tar.Header{Typeflag: tar.TypeChar, Name: name, Devmajor: 1, Devminor: 3}
+}
+
+func written(t testing.TB, tree *Tree) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	if err := tree.WriteTar(context.Background(), &b, time.Unix(1700000000, 0)); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+func applied(t testing.TB, s *Spool, keep func(string) bool, layers ...[]byte) *Tree {
+	t.Helper()
+	tree := New(s, nil)
+	for _, l := range layers {
+		if err := tree.Apply(context.Background(), bytes.NewReader(l), keep); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return tree
+}
+
+var _ fs.ReadDirFS = view{}

@@ -1,0 +1,251 @@
+package rootfs
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+)
+
+func names(t testing.TB, layer []byte) []string {
+	t.Helper()
+	var list []string
+	for r := tar.NewReader(bytes.NewReader(layer)); ; {
+		h, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			return list
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, h.Name)
+	}
+}
+
+func TestApply(t *testing.T) {
+	t.Parallel()
+	first := []tar.Header{dir("./"), dir("a/"), file("a/f", "1"), file("a/g", "2"), symlink("l", "a/f"), hardlink("h", "a/f"), dir("d/"), file("d/x", "3"), file("d/y", "4")}
+	for name, c := range map[string]struct {
+		second []tar.Header
+		want   []string
+	}{
+		"nothing":          {nil, []string{"a/", "a/f = 1", "a/g = 2", "d/", "d/x = 3", "d/y = 4", "h = 1", "l -> a/f"}},
+		"whiteout file":    {[]tar.Header{file("a/.wh.f", "")}, []string{"a/", "a/g = 2", "d/", "d/x = 3", "d/y = 4", "h = 1", "l -> a/f"}},
+		"whiteout dir":     {[]tar.Header{file(".wh.d", ""), file(".wh.a", "")}, []string{"h = 1", "l -> a/f"}},
+		"whiteout nothing": {[]tar.Header{file("none/.wh.x", ""), file(".wh.d", ""), file(".wh.a", "")}, []string{"h = 1", "l -> a/f"}},
+		"opaque":           {[]tar.Header{dir("d/"), file("d/.wh..wh..opq", ""), file("d/new", "5"), file(".wh.a", "")}, []string{"d/", "d/new = 5", "h = 1", "l -> a/f"}},
+		"file over dir":    {[]tar.Header{file("d", "6"), file(".wh.a", "")}, []string{"d = 6", "h = 1", "l -> a/f"}},
+		"link over dir":    {[]tar.Header{symlink("d", "a"), file(".wh.a", "")}, []string{"d -> a", "h = 1", "l -> a/f"}},
+		"dir over file":    {[]tar.Header{dir("l"), file("l/x", "7"), file(".wh.a", ""), file(".wh.d", "")}, []string{"h = 1", "l/", "l/x = 7"}},
+		"devices":          {[]tar.Header{device("dev/null"), file(".wh.a", ""), file(".wh.d", "")}, []string{"h = 1", "l -> a/f"}},
+		"absolute names":   {[]tar.Header{file("/.wh.a", ""), file("/.wh.d", ""), file("/n", "8"), hardlink("/m", "/n")}, []string{"h = 1", "l -> a/f", "m = 8", "n = 8"}},
+	} {
+		got := show(t, applied(t, newSpool(t), nil, tarOf(t, first...), tarOf(t, c.second...)))
+		if d := cmp.Diff(c.want, got); d != "" {
+			t.Errorf("%s: %s", name, d)
+		}
+	}
+}
+
+func TestApplyHostile(t *testing.T) {
+	t.Parallel()
+	huge := tarOf(t, file("a", "1"))
+	copy(huge[124:136], "77777777777\x00") // 8 GiB announced, 1 byte there
+	fix(huge)
+	for name, c := range map[string]struct {
+		layer []byte
+		why   string
+	}{
+		"escape":               {tarOf(t, file("../x", "1")), "unsafe path"},
+		"escape inside":        {tarOf(t, file("a/../../x", "1")), "unsafe path"},
+		"escape by link":       {tarOf(t, hardlink("x", "../../etc/shadow")), "unsafe path"},
+		"hard link to missing": {tarOf(t, hardlink("x", "y")), "which is not there"},
+		"through a file":       {tarOf(t, file("a", "1"), file("a/b", "1")), "no directory"},
+		"through a link":       {tarOf(t, symlink("a", "/etc"), file("a/b", "1")), "no directory"},
+		"whiteout of the root": {tarOf(t, file(".wh..", "")), ""},
+		"whiteout of parent":   {tarOf(t, file("a/.wh...", "")), "unsafe path"},
+		"size":                 {huge, "unexpected EOF"},
+		"garbage":              {bytes.Repeat([]byte("x"), 1024), "invalid tar header"},
+		"truncated":            {tarOf(t, file("a", strings.Repeat("1", 4000)))[:2000], "unexpected EOF"},
+	} {
+		tree := New(newSpool(t), nil)
+		err := tree.Apply(context.Background(), bytes.NewReader(c.layer), nil)
+		if err == nil || !strings.Contains(err.Error(), c.why) {
+			t.Errorf("%s: %v, want %q", name, err, c.why)
+		}
+	}
+}
+
+// fix repairs the checksum of the first header.
+func fix(b []byte) {
+	copy(b[148:156], "        ")
+	var sum int
+	for _, c := range b[:512] {
+		sum += int(c)
+	}
+	copy(b[148:156], fmt.Sprintf("%06o\x00 ", sum))
+}
+
+func TestApplyElided(t *testing.T) {
+	t.Parallel()
+	s := newSpool(t)
+	tree := applied(t, s, func(p string) bool { return strings.HasPrefix(p, "etc/") }, tarOf(t, file("etc/a", "1"), file("usr/b", "22")))
+	if _, err := tree.ReadFile("usr/b"); !errors.Is(err, errElided) {
+		t.Errorf("content that was not kept: %v", err)
+	}
+	again := applied(t, s, nil, written(t, tree))
+	want := []string{"etc/", "etc/a = 1", "usr/", "usr/b (elided)"}
+	if d := cmp.Diff(want, show(t, again)); d != "" {
+		t.Error(d)
+	}
+}
+
+func TestCancelled(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancelCause(context.Background())
+	stop := errors.New("stop")
+	cancel(stop)
+	tree := build(t, newSpool(t), nil, "a = 1")
+	if err := tree.WriteTar(ctx, io.Discard, time.Unix(0, 0)); !errors.Is(err, stop) {
+		t.Error(err)
+	}
+	if err := tree.Apply(ctx, bytes.NewReader(tarOf(t, file("x", ""))), nil); !errors.Is(err, stop) {
+		t.Error(err)
+	}
+}
+
+// failingWriter fails after some bytes.
+type failingWriter struct{ left int }
+
+func (w *failingWriter) Write(p []byte) (int, error) {
+	if w.left -= len(p); w.left < 0 {
+		return 0, io.ErrShortWrite
+	}
+	return len(p), nil
+}
+
+func TestWriteTarFails(t *testing.T) {
+	t.Parallel()
+	tree := build(t, newSpool(t), nil, "a = "+strings.Repeat("1", 3000))
+	for _, n := range []int{0, 1000, 2000} {
+		if err := tree.WriteTar(context.Background(), &failingWriter{n}, time.Unix(0, 0)); !errors.Is(err, io.ErrShortWrite) {
+			t.Errorf("after %d bytes: %v", n, err)
+		}
+	}
+}
+
+func TestWriteTar(t *testing.T) {
+	t.Parallel()
+	s := newSpool(t)
+	lines := []string{"z/deep/er/file = 1", "a = 2", "b == a", "l -> z", "e/"}
+	one := written(t, build(t, s, nil, lines...))
+	other := written(t, build(t, newSpool(t), nil, lines[3], lines[4], lines[1], lines[2], lines[0]))
+	if !bytes.Equal(one, other) {
+		t.Error("the order of adding changes the bytes")
+	}
+	var got []string
+	for r := tar.NewReader(bytes.NewReader(one)); ; {
+		h, err := r.Next()
+		if err != nil {
+			break
+		}
+		got = append(got, fmt.Sprintf("%c %s %o %s %d/%d %q %d", h.Typeflag, h.Name, h.Mode, h.Linkname, h.Uid, h.Gid, h.Uname, h.ModTime.Unix()))
+	}
+	want := []string{
+		`0 a 644  0/0 "" 1700000000`, `1 b 644 a 0/0 "" 1700000000`, `5 e/ 755  0/0 "" 1700000000`, `2 l 777 z 0/0 "" 1700000000`,
+		`5 z/ 755  0/0 "" 1700000000`, `5 z/deep/ 755  0/0 "" 1700000000`, `5 z/deep/er/ 755  0/0 "" 1700000000`, `0 z/deep/er/file 644  0/0 "" 1700000000`,
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Error(d)
+	}
+	// Over a tree that has z, z has no entry of its own: its mode there must not change.
+	upper := build(t, s, build(t, s, nil, "z/"), "z/new/x = 1")
+	if d := cmp.Diff([]string{"z/new/", "z/new/x"}, names(t, written(t, upper))); d != "" {
+		t.Error(d)
+	}
+}
+
+// TestRoundTrip: a tree that is written and read again is the same tree and gives the same bytes.
+func TestRoundTrip(t *testing.T) {
+	t.Parallel()
+	s := newSpool(t)
+	part := rapid.SampledFrom([]string{"a", "b", "lib", "x y", "ü", strings.Repeat("n", 120)})
+	rapid.Check(t, func(rt *rapid.T) {
+		tree := New(s, nil)
+		for range rapid.IntRange(0, 12).Draw(rt, "entries") {
+			name := strings.Join(rapid.SliceOfN(part, 1, 3).Draw(rt, "name"), "/")
+			mode := fileMode(rapid.Int64Range(0, 0o7777).Draw(rt, "mode"))
+			switch rapid.IntRange(0, 4).Draw(rt, "kind") {
+			case 0:
+				_ = tree.AddDir(name, mode) // refused over a file, as the others
+			case 1:
+				_ = tree.AddLink(name, part.Draw(rt, "target"))
+			case 2:
+				_ = tree.AddHardLink(name, part.Draw(rt, "other"))
+			case 3:
+				_ = tree.Delete(name)
+			default:
+				content := rapid.SliceOfN(rapid.Byte(), 0, 600).Draw(rt, "content")
+				_ = tree.AddFile(name, mode, int64(len(content)), bytes.NewReader(content))
+			}
+		}
+		first := written(t, tree)
+		again := applied(t, s, nil, first)
+		var want []string
+		for _, e := range tree.withParents() {
+			want = append(want, showEntry(t, e)+" "+e.Mode.String())
+		}
+		var got []string
+		for _, e := range again.All() {
+			got = append(got, showEntry(t, e)+" "+e.Mode.String())
+		}
+		if d := cmp.Diff(want, got); d != "" {
+			rt.Fatal(d)
+		}
+		if !bytes.Equal(first, written(t, again)) {
+			rt.Fatal("the bytes differ after reading")
+		}
+	})
+}
+
+// FuzzApply: whatever a layer says, every entry is a clean path below directories, and the tree can be written and read.
+func FuzzApply(f *testing.F) {
+	f.Add(tarOf(f, dir("a/"), file("a/b", "1"), symlink("l", "/a"), hardlink("h", "a/b"), file("a/.wh.b", ""), file("a/.wh..wh..opq", "")))
+	f.Add(tarOf(f, file("../x", "1")))
+	f.Add(tarOf(f, file(".wh..", ""), device("null")))
+	f.Add(tarOf(f, file("a", "1"), dir("a"), file("a/b", "2"), symlink("a", "x")))
+	f.Add(tarOf(f, file(".wh..wh..opq", ""), file("x", "")))
+	f.Fuzz(func(t *testing.T, layer []byte) {
+		s := newSpool(t)
+		tree := New(s, nil)
+		if tree.Apply(context.Background(), bytes.NewReader(layer), nil) != nil {
+			return
+		}
+		for _, e := range tree.All() {
+			if p, err := Clean(e.Path); err != nil || p != e.Path || p == "." {
+				t.Fatalf("path %q: %v", e.Path, err)
+			}
+			for up, ok := e, true; ok && strings.Contains(up.Path, "/"); {
+				if up, ok = tree.Lstat(up.Path[:strings.LastIndex(up.Path, "/")]); !ok || up.Kind != Dir {
+					t.Fatalf("%q has a parent that is no directory", e.Path)
+				}
+			}
+		}
+		var b bytes.Buffer
+		if err := tree.WriteTar(context.Background(), &b, time.Unix(0, 0)); err != nil {
+			return // names or owners that the format cannot hold
+		}
+		again := New(s, nil)
+		if err := again.Apply(context.Background(), &b, nil); err != nil {
+			t.Fatalf("what was written cannot be read: %v", err)
+		}
+	})
+}
