@@ -192,8 +192,11 @@ func removeOld(tree, lower *rootfs.Tree, list string) error {
 			return err
 		}
 		p = path.Join(dir, path.Base(p))
-		if e, ok := lower.Lstat(p); !ok || e.Kind == rootfs.Dir || tree.Has(p) {
+		if _, ok := lower.Lstat(p); !ok || tree.Has(p) {
 			continue
+		}
+		if e, err := lower.Stat(p); err == nil && e.Kind == rootfs.Dir {
+			continue // also /lib, which packages list as a folder and which is a link on a merged-/usr base
 		}
 		if err := tree.Delete(p); err != nil {
 			return err

@@ -60,8 +60,8 @@ func checkLinks(s *subject, find func(Severity, string, string, ...any)) {
 
 func checkFirmware(s *subject, find func(Severity, string, string, ...any)) {
 	found := false
-	for _, dir := range []string{FirmwareDir, "lib/firmware", "usr/lib/firmware"} {
-		list, err := s.tree.ReadDir(dir + "/nvidia")
+	for _, dir := range s.firmwareDirs() {
+		list, err := s.tree.ReadDir(dir)
 		if err != nil {
 			continue
 		}
@@ -69,9 +69,9 @@ func checkFirmware(s *subject, find func(Severity, string, string, ...any)) {
 			switch {
 			case !releaseVersion.MatchString(d.Name()):
 			case d.Name() != s.version:
-				find(Error, dir+"/nvidia/"+d.Name(), "is firmware of another driver than %s", s.version)
+				find(Error, dir+"/"+d.Name(), "is firmware of another driver than %s", s.version)
 			default:
-				files, err := s.tree.ReadDir(dir + "/nvidia/" + d.Name())
+				files, err := s.tree.ReadDir(dir + "/" + d.Name())
 				found = found || err == nil && len(files) > 0
 			}
 		}
@@ -83,6 +83,17 @@ func checkFirmware(s *subject, find func(Severity, string, string, ...any)) {
 		}
 		find(sev, "", "there is no GSP firmware of driver %s", s.version)
 	}
+}
+
+// firmwareDirs are the folders with NVIDIA's firmware, each once: on a merged-/usr root two of the names are one folder.
+func (s *subject) firmwareDirs() []string {
+	var dirs []string
+	for _, d := range []string{FirmwareDir, "usr/lib/firmware", "lib/firmware"} {
+		if e, err := s.tree.Stat(d + "/nvidia"); err == nil && e.Kind == rootfs.Dir && !slices.Contains(dirs, e.Path) {
+			dirs = append(dirs, e.Path)
+		}
+	}
+	return dirs
 }
 
 func checkSources(s *subject, find func(Severity, string, string, ...any)) {

@@ -71,12 +71,17 @@ type Package struct {
 	Component string // "": main
 }
 
-// Deb is the archive. The files are compressed with xz, as Debian's are.
+// Deb is the archive. A package with control files beside control has its data compressed with xz, as Debian's are; the
+// others have not, because the encoder takes its time.
 func (p Package) Deb(t testing.TB) []byte {
 	t.Helper()
 	control := []File{{Name: "control", Body: p.Control + "\n"}}
 	for _, name := range slices.Sorted(maps.Keys(p.Extra)) {
 		control = append(control, File{Name: name, Body: p.Extra[name]})
+	}
+	name, data := "data.tar", Tar(t, "./", p.Files)
+	if len(p.Extra) > 0 {
+		name, data = "data.tar.xz", XZ(t, data)
 	}
 	var b bytes.Buffer
 	b.WriteString("!<arch>\n")
@@ -84,7 +89,7 @@ func (p Package) Deb(t testing.TB) []byte {
 		name string
 		data []byte
 	}{
-		{"debian-binary", []byte("2.0\n")}, {"control.tar", Tar(t, "./", control)}, {"data.tar.xz", XZ(t, Tar(t, "./", p.Files))},
+		{"debian-binary", []byte("2.0\n")}, {"control.tar", Tar(t, "./", control)}, {name, data},
 	} {
 		fmt.Fprintf(&b, "%-16s%-12d%-6d%-6d%-8s%-10d`\n", m.name, 0, 0, 0, "100644", len(m.data))
 		b.Write(m.data)

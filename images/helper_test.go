@@ -1,0 +1,244 @@
+package images
+
+import (
+	"archive/tar"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+
+	"github.com/driver-container/driver-container/distros/fetch"
+	"github.com/driver-container/driver-container/images/imagetest"
+	"github.com/driver-container/driver-container/images/matrix"
+	"github.com/driver-container/driver-container/images/registry"
+	"github.com/driver-container/driver-container/images/rootfs"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+const (
+	oldDriver = imagetest.OldDriver
+	newDriver = imagetest.NewDriver
+	libDir    = "usr/lib/x86_64-linux-gnu"
+)
+
+// golden compares text with a file. What differs from run to run is replaced before: the server's address and digests,
+// which are numbered in the order in which they appear.
+func golden(t *testing.T, w *imagetest.World, name, got string) {
+	t.Helper()
+	got = normal(w, got)
+	file := filepath.Join("testdata", name)
+	if *update {
+		if err := os.WriteFile(file, []byte(got), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(string(want), got); d != "" {
+		t.Errorf("%s (go test -update writes it anew): %s", file, d)
+	}
+}
+
+func normal(w *imagetest.World, s string) string {
+	s = strings.ReplaceAll(s, w.Host, "SERVER")
+	seen := map[string]string{}
+	return regexp.MustCompile(`[0-9a-f]{64}`).ReplaceAllStringFunc(s, func(sum string) string {
+		if seen[sum] == "" {
+			seen[sum] = fmt.Sprintf("DIGEST-%d", len(seen)+1)
+		}
+		return seen[sum]
+	})
+}
+
+// rig is a world and a builder in it.
+type rig struct {
+	*imagetest.World
+	b *Builder
+}
+
+func newRig(t *testing.T) *rig {
+	t.Helper()
+	w := imagetest.New(t)
+	return &rig{w, newBuilder(t, w, t.TempDir())}
+}
+
+func newBuilder(t *testing.T, w *imagetest.World, cache string) *Builder {
+	t.Helper()
+	store, err := fetch.OpenStore(cache)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := registry.New(registry.Options{Store: store, Attempts: 2, Backoff: time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Close)
+	return &Builder{
+		Store: store, Registry: client, Fetch: &fetch.Client{Store: store, Attempts: 2, Backoff: time.Millisecond},
+		Info: BuilderInfo{Version: "v0.0.1", Revision: "abc"}, Binaries: programs(t),
+	}
+}
+
+// programs gives stand-ins for our own binaries.
+func programs(t *testing.T) func(string) ([]Binary, error) {
+	dir := t.TempDir()
+	return func(arch string) (list []Binary, err error) {
+		for _, name := range []string{EntrypointName, ProbeName} {
+			data := imagetest.ELF{Arch: arch, Static: true, Note: name}.Bytes()
+			file := filepath.Join(dir, name+arch)
+			if err := os.WriteFile(file, data, 0o700); err != nil {
+				return nil, err
+			}
+			sum := sha256.Sum256(data)
+			list = append(list, Binary{Name: name, SHA256: hex.EncodeToString(sum[:]), Path: file})
+		}
+		return list, nil
+	}
+}
+
+func (r *rig) target(t *testing.T, s matrix.Selection) matrix.Target {
+	t.Helper()
+	m, err := matrix.Parse("matrix.yaml", []byte(r.Matrix()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	targets, err := m.Select(s)
+	if err != nil || len(targets) != 1 {
+		t.Fatalf("%d targets, %v", len(targets), err)
+	}
+	return targets[0]
+}
+
+func pair(system, driver string) matrix.Selection {
+	return matrix.Selection{Systems: []string{system}, Drivers: []string{driver}}
+}
+
+func (r *rig) plan(t *testing.T, s matrix.Selection, o PlanOptions) *Recipe {
+	t.Helper()
+	recipe, err := r.b.Plan(t.Context(), r.target(t, s), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return recipe
+}
+
+func (r *rig) build(t *testing.T, s matrix.Selection, o PlanOptions) v1.Image {
+	t.Helper()
+	img, err := r.b.Build(t.Context(), r.plan(t, s, o))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return img
+}
+
+func digestOf(t *testing.T, img interface{ Digest() (v1.Hash, error) }) string {
+	t.Helper()
+	d, err := img.Digest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d.String()
+}
+
+func layersOf(t *testing.T, img v1.Image) []v1.Layer {
+	t.Helper()
+	layers, err := img.Layers()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return layers
+}
+
+// members calls f for each member of a layer.
+func members(t *testing.T, l v1.Layer, f func(*tar.Header)) {
+	t.Helper()
+	r, err := l.Uncompressed()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for tr := tar.NewReader(r); ; {
+		h, err := tr.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		f(h)
+	}
+	if err := r.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// listing is a layer as text, one member a line.
+func listing(t *testing.T, l v1.Layer) string {
+	t.Helper()
+	var b strings.Builder
+	members(t, l, func(h *tar.Header) {
+		switch h.Typeflag {
+		case tar.TypeSymlink:
+			fmt.Fprintf(&b, "link %04o %s -> %s\n", h.Mode, h.Name, h.Linkname)
+		case tar.TypeLink:
+			fmt.Fprintf(&b, "hard %04o %s == %s\n", h.Mode, h.Name, h.Linkname)
+		case tar.TypeDir:
+			fmt.Fprintf(&b, "dir  %04o %s\n", h.Mode, h.Name)
+		default:
+			fmt.Fprintf(&b, "file %04o %s\n", h.Mode, h.Name)
+		}
+	})
+	return b.String()
+}
+
+// tree is the whole image as the kernel would show it.
+func treeOf(t *testing.T, img v1.Image) *rootfs.Tree {
+	t.Helper()
+	spool, err := rootfs.NewSpool(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = spool.Close() })
+	tree, err := flatten(context.Background(), img, spool, nil, Observer(nil).Begin("", ""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tree
+}
+
+func read(t *testing.T, tree *rootfs.Tree, name string) string {
+	t.Helper()
+	b, err := tree.ReadFile(name)
+	if err != nil {
+		t.Error(err)
+	}
+	return string(b)
+}
+
+// fails checks that an error says what it should.
+func fails(t *testing.T, err error, parts ...string) {
+	t.Helper()
+	if err == nil {
+		t.Errorf("no error, want %q", parts)
+		return
+	}
+	for _, p := range parts {
+		if !strings.Contains(err.Error(), p) {
+			t.Errorf("%v\nlacks %q", err, p)
+		}
+	}
+}

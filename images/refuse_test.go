@@ -1,0 +1,231 @@
+package images
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"slices"
+	"testing"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+
+	"github.com/driver-container/driver-container/ci/runfile"
+	"github.com/driver-container/driver-container/distros/dpkg"
+	"github.com/driver-container/driver-container/distros/fetch"
+	"github.com/driver-container/driver-container/images/imagetest"
+	"github.com/driver-container/driver-container/images/matrix"
+)
+
+func (r *rig) refused(t *testing.T, s matrix.Selection) error {
+	t.Helper()
+	recipe := r.plan(t, s, PlanOptions{})
+	img, err := r.b.Build(t.Context(), recipe)
+	if err == nil {
+		t.Fatalf("built %v", img)
+	}
+	return err
+}
+
+func TestArchiveRefused(t *testing.T) {
+	t.Parallel()
+	without := func(drop ...string) []byte {
+		files := slices.DeleteFunc(imagetest.DriverFiles(newDriver, "amd64"), func(f imagetest.File) bool { return slices.Contains(drop, f.Name) })
+		return imagetest.Run(t, newDriver, "amd64", files, nil)
+	}
+	broken := func(change func(*runfile.Archive)) []byte {
+		return imagetest.Run(t, newDriver, "amd64", imagetest.DriverFiles(newDriver, "amd64"), change)
+	}
+	member := func(name, line string) runfile.Member {
+		return runfile.Member{Name: name, Mode: 0o644, Line: line, Size: 1, Open: runfile.Bytes([]byte("x"))}
+	}
+	for what, c := range map[string]struct {
+		archive []byte
+		why     []string
+	}{
+		"another version": {imagetest.Run(t, oldDriver, "amd64", imagetest.DriverFiles(oldDriver, "amd64"), nil), []string{"the archive is driver 418.87.01, not 535.261.03", "matrix"}},
+		"no NVML":         {without(libDir + "/libnvidia-ml.so." + newDriver), []string{"libnvidia-ml.so.535.261.03", "complete driver"}},
+		"no nvidia-smi":   {without("usr/bin/nvidia-smi"), []string{"usr/bin/nvidia-smi"}},
+		"no licence":      {without("licenses/LICENSE"), []string{"LICENSE"}},
+		"no open sources": {without("usr/src/nvidia-535.261.03/kernel-open/Kbuild"), []string{"open sources"}},
+		"unknown type":    {broken(func(a *runfile.Archive) { a.Members = append(a.Members, member("odd", "NEW_THING MODULE:x")) }), []string{"NEW_THING"}},
+		"not an archive":  {bytes.Repeat([]byte("no\n"), 500), nil},
+		"cut":             {without()[:3000], nil},
+		"not a library": {broken(func(a *runfile.Archive) {
+			a.Members = append(a.Members, member("libnvidia-odd.so."+newDriver, "OPENGL_LIB NATIVE MODULE:x"))
+		}), []string{"libnvidia-odd", "ELF"}},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			r.PutRun(newDriver, "amd64", c.archive)
+			fails(t, r.refused(t, pair("ubuntu18.04", newDriver)), c.why...)
+		})
+	}
+}
+
+// TestTampered: content that is not what was planned is refused, never used, and kept aside.
+func TestTampered(t *testing.T) {
+	t.Parallel()
+	for what, c := range map[string]struct {
+		system string
+		path   func(*rig) string
+	}{
+		"archive":        {"ubuntu18.04", func(*rig) string { return imagetest.RunPath(newDriver, "amd64") }},
+		"package":        {"debian12", func(r *rig) string { a := r.Archives["debian12"]; return a.Path(*a.Find("kmod", "amd64")) }},
+		"driver package": {"debian12", func(r *rig) string { a := r.Archives["debian12"]; return a.Path(*a.Find("libcuda1", "amd64")) }},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			data := bytes.Clone(r.File(c.path(r)))
+			data[len(data)/2] ^= 1
+			r.Put(c.path(r), data)
+			err := r.refused(t, pair(c.system, newDriver))
+			var m *fetch.MismatchError
+			if !errors.As(err, &m) {
+				t.Fatal(err)
+			}
+			if kept, err := os.ReadFile(m.Kept); err != nil || !bytes.Equal(kept, data) {
+				t.Errorf("kept: %d bytes, %v", len(kept), err)
+			}
+			if r.b.Store.Has(m.Want) || r.b.Store.Has(m.Got) {
+				t.Error("the store has it")
+			}
+		})
+	}
+}
+
+func TestHostilePackage(t *testing.T) {
+	t.Parallel()
+	for what, c := range map[string]struct {
+		file imagetest.File
+		want error
+	}{
+		"path escape": {imagetest.File{Name: "../../etc/passwd", Body: "x"}, dpkg.ErrUnsafePath},
+		"inner":       {imagetest.File{Name: "usr/../../x", Body: "x"}, dpkg.ErrUnsafePath},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			a := r.Archives["debian12"]
+			p := a.Find("kmod", "amd64")
+			p.Files = append(p.Files, c.file)
+			a.Publish()
+			if err := r.refused(t, pair("debian12", newDriver)); !errors.Is(err, c.want) {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func TestPlanRefused(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	_, err := r.b.Plan(t.Context(), r.target(t, pair("debian12", newDriver)), PlanOptions{Base: r.Base("ubuntu16.04")})
+	fails(t, err, "ubuntu 16.04", "debian12", "give a base of that system")
+	old := r.target(t, pair("ubuntu16.04", oldDriver))
+	old.Driver.Archives = nil
+	_, err = r.b.Plan(t.Context(), old, PlanOptions{})
+	fails(t, err, "driver 418.87.01 has no archive for amd64")
+	_, err = r.b.Plan(t.Context(), old, PlanOptions{Source: "file:///x.run"})
+	fails(t, err, "no checksum", "archives.amd64")
+	_, err = r.b.Plan(t.Context(), r.target(t, pair("debian12", newDriver)), PlanOptions{Mirror: "nowhere=http://x"})
+	fails(t, err, "nowhere")
+	unknown := old
+	unknown.System.ID = "debian99"
+	_, err = r.b.Plan(t.Context(), unknown, PlanOptions{})
+	fails(t, err, "debian99")
+	wrong := r.target(t, pair("debian12", newDriver))
+	debian := *wrong.Driver.Debian
+	debian.Packages = []string{"libnvidia-nothing1"}
+	wrong.Driver.Debian = &debian
+	_, err = r.b.Plan(t.Context(), wrong, PlanOptions{})
+	fails(t, err, "libnvidia-nothing1", "535.261.03-debian12 amd64")
+	r.b.Binaries = func(string) ([]Binary, error) { return nil, errors.New("no programs") }
+	_, err = r.b.Plan(t.Context(), old, PlanOptions{})
+	fails(t, err, "no programs")
+}
+
+// TestBaseMoved: the tag of the base moved between planning and building.
+func TestBaseMoved(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	recipe := r.plan(t, pair("ubuntu18.04", oldDriver), PlanOptions{})
+	ref, err := name.ParseReference(r.Base("ubuntu18.04"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := imagetest.Image(t, "amd64", v1.Config{}, imagetest.Gzip(t, imagetest.Tar(t, "", nil)))
+	if err := remote.Write(ref, other); err != nil {
+		t.Fatal(err)
+	}
+	_, err = r.b.Build(t.Context(), recipe)
+	fails(t, err, "was planned as", "plan again")
+	_, err = r.b.Plan(t.Context(), r.target(t, pair("ubuntu18.04", oldDriver)), PlanOptions{})
+	fails(t, err, "no os-release")
+}
+
+func TestCancelled(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	recipe := r.plan(t, pair("debian12", newDriver), PlanOptions{})
+	stop := errors.New("stopped")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	r.b.Observe = func(e Event) {
+		if e.Started && e.Name == "[535.261.03-debian12 amd64] packages layer" {
+			cancel(stop)
+		}
+	}
+	if _, err := r.b.Build(ctx, recipe); err == nil {
+		t.Error("built")
+	}
+	r.b.Observe = nil
+	if _, err := r.b.Build(t.Context(), recipe); err != nil {
+		t.Errorf("afterwards: %v", err)
+	}
+}
+
+func TestDownload(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	for _, system := range []string{"debian12", "ubuntu18.04"} {
+		recipe := r.plan(t, pair(system, newDriver), PlanOptions{})
+		if err := r.b.Download(t.Context(), recipe); err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range recipe.Files() {
+			if !r.b.Store.Has(f.SHA256) {
+				t.Errorf("%s is not in the cache", f.URL)
+			}
+		}
+		before := r.Requests("/pool/") + r.Requests(".run")
+		if _, err := r.b.Build(t.Context(), recipe); err != nil {
+			t.Fatal(err)
+		}
+		if r.Requests("/pool/")+r.Requests(".run") != before {
+			t.Error("the build downloaded again")
+		}
+	}
+	r.Put(imagetest.RunPath(oldDriver, "amd64"), []byte("x"))
+	fails(t, r.b.Download(t.Context(), r.plan(t, pair("ubuntu18.04", oldDriver), PlanOptions{})), "download for 418.87.01-ubuntu18.04")
+}
+
+func TestParse(t *testing.T) {
+	t.Parallel()
+	for _, s := range []string{"gzip", "zstd", "GZIP"} {
+		if _, err := ParseCompression(s); err != nil {
+			t.Error(err)
+		}
+	}
+	_, err := ParseCompression("lz4")
+	fails(t, err, "lz4", "gzip or zstd")
+	_, err = ParseProfile("tiny")
+	fails(t, err, "tiny", "full or compute")
+	secret := Recipe{Source: Source{Runfile: &fetch.File{URL: "https://user:secret@example.com/x.run"}}}
+	if got := secret.Public().Source.Runfile.URL; got != "https://example.com/x.run" {
+		t.Error(got)
+	}
+}

@@ -1,0 +1,154 @@
+package images
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+
+	"github.com/driver-container/driver-container/images/imagetest"
+)
+
+// changed lays files over an image, and changes its configuration.
+func changed(t *testing.T, img v1.Image, files []imagetest.File, config func(*v1.Config)) v1.Image {
+	t.Helper()
+	layer, err := tarball.LayerFromOpener(opener(imagetest.Gzip(t, imagetest.Tar(t, "", files))), tarball.WithMediaType(types.OCILayer))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if img, err = mutate.AppendLayers(img, layer); err != nil {
+		t.Fatal(err)
+	}
+	c, err := img.ConfigFile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c = c.DeepCopy()
+	if config != nil {
+		config(&c.Config)
+	}
+	if img, err = mutate.ConfigFile(img, c); err != nil {
+		t.Fatal(err)
+	}
+	return img
+}
+
+func soFile(arch, soname string, needed ...string) string {
+	return string(imagetest.ELF{Arch: arch, Soname: soname, Needed: needed}.Bytes())
+}
+
+func gone(names ...string) (files []imagetest.File) {
+	for _, n := range names {
+		i := strings.LastIndexByte(n, '/') + 1
+		files = append(files, imagetest.File{Name: n[:i] + ".wh." + n[i:]})
+	}
+	return files
+}
+
+func TestVerify(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	good := r.build(t, pair("debian12", newDriver), PlanOptions{})
+	const v, lib = newDriver, libDir + "/"
+	put := func(name, body string) []imagetest.File {
+		return []imagetest.File{{Name: name, Body: body, Mode: 0o755}}
+	}
+	link := func(name, target string) []imagetest.File { return []imagetest.File{{Name: name, Link: target}} }
+	env := func(old, with string) func(*v1.Config) {
+		return func(c *v1.Config) {
+			for i, kv := range c.Env {
+				if strings.HasPrefix(kv, old+"=") {
+					c.Env[i] = with
+				}
+			}
+		}
+	}
+	for what, c := range map[string]struct {
+		files  []imagetest.File
+		config func(*v1.Config)
+		want   []string
+	}{
+		"good":            {nil, nil, nil},
+		"second version":  {put(lib+"libcuda.so.550.54.14", soFile("amd64", "libcuda.so.1")), nil, []string{"error: driver-version: " + lib + "libcuda.so.550.54.14: is of driver 550.54.14, the image has 535.261.03: exactly one version may be there"}},
+		"absolute link":   {link(lib+"libnvidia-ml.so.1", "/"+lib+"libnvidia-ml.so."+v), nil, []string{"error: relative-links: " + lib + "libnvidia-ml.so.1: is an absolute link to /" + lib + "libnvidia-ml.so.535.261.03: make it relative"}},
+		"dangling link":   {link(lib+"libnvidia-odd.so.1", "libnvidia-odd.so.2"), nil, []string{"error: relative-links: " + lib + "libnvidia-odd.so.1: is a link to libnvidia-odd.so.2, which is not there"}},
+		"missing soname":  {gone(lib+"libnvidia-ptxjitcompiler.so.1", lib+"libnvidia-ptxjitcompiler.so"), nil, []string{"error: soname: " + lib + "libnvidia-ptxjitcompiler.so.535.261.03: nothing in /usr/lib/x86_64-linux-gnu has its soname libnvidia-ptxjitcompiler.so.1: add the link"}},
+		"dependency":      {put(lib+"libnvidia-odd.so."+v, soFile("amd64", "", "libnothing.so.1")), nil, []string{"error: dependencies: " + lib + "libnvidia-odd.so.535.261.03: needs libnothing.so.1, which the image has not"}},
+		"consumer's":      {put(lib+"libnvidia-odd.so."+v, soFile("amd64", "", "libwayland-client.so.0")), nil, []string{"note: dependencies: " + lib + "libnvidia-odd.so.535.261.03: needs libwayland-client.so.0, which the container that uses it must have"}},
+		"machine":         {put(lib+"libnvidia-odd.so."+v, soFile("arm64", "")), nil, []string{"error: elf-machine: " + lib + "libnvidia-odd.so.535.261.03: is for EM_AARCH64, the image for amd64"}},
+		"not in path":     {append(gone(lib+"libcuda.so."+v, lib+"libcuda.so.1", lib+"libcuda.so"), put("opt/lib/libcuda.so."+v, soFile("amd64", ""))...), nil, []string{"error: library-directory: libcuda.so.1 is in none of the folders that consumers search: /usr/lib64, /usr/lib/x86_64-linux-gnu, /usr/lib/aarch64-linux-gnu, /lib64, /lib/x86_64-linux-gnu, /lib/aarch64-linux-gnu"}},
+		"wrong firmware":  {put("usr/lib/firmware/nvidia/550.54.14/gsp.bin", ""), nil, []string{"error: firmware: usr/lib/firmware/nvidia/550.54.14: is firmware of another driver than 535.261.03"}},
+		"no firmware":     {gone("usr/share/nvidia-driver/firmware"), nil, []string{"error: firmware: there is no GSP firmware of driver 535.261.03"}},
+		"neither":         {gone("usr/share/nvidia-driver/firmware", "usr/src/nvidia-"+v+"/kernel-open"), nil, []string{"note: firmware: there is no GSP firmware of driver 535.261.03"}},
+		"other sources":   {put("usr/src/nvidia-550.54.14/kernel/Kbuild", ""), nil, []string{"error: kernel-sources: usr/src/nvidia-550.54.14: are kernel sources of another driver than 535.261.03"}},
+		"no sources":      {gone("usr/src"), nil, []string{"note: kernel-sources: no kernel sources in /usr/src/nvidia-535.261.03: only precompiled modules can be used"}},
+		"dynamic":         {put("usr/local/bin/driver-entrypoint", string(imagetest.ELF{Program: true}.Bytes())), nil, []string{"error: entrypoint: usr/local/bin/driver-entrypoint: is not static: it would depend on the libraries of the base"}},
+		"script":          {put("usr/local/bin/driver-entrypoint", "#!/bin/sh\nexec something that is longer than the header of an ELF file, so that it is read to its end\n"), nil, []string{"error: entrypoint: usr/local/bin/driver-entrypoint: not an ELF file: bad magic number '[35 33 47 98]' in record at byte 0x0"}},
+		"entrypoint arch": {put("usr/local/bin/driver-entrypoint", string(imagetest.ELF{Static: true, Arch: "arm64"}.Bytes())), nil, []string{"error: entrypoint: usr/local/bin/driver-entrypoint: is for EM_AARCH64, the image for amd64"}},
+		"no link":         {gone("usr/local/bin/nvidia-driver"), func(c *v1.Config) { c.Entrypoint = []string{"/bin/sh"} }, []string{"error: entrypoint: nvidia-driver is not on PATH: the GPU Operator starts the image with that command"}},
+		"starts nothing":  {nil, func(c *v1.Config) { c.Entrypoint, c.Cmd = nil, nil }, []string{"error: entrypoint: the image starts nothing: set an entrypoint"}},
+		"starts missing":  {nil, func(c *v1.Config) { c.Entrypoint = []string{"/init"} }, []string{"error: entrypoint: /init: is what the image starts, but is not there or not executable"}},
+		"no licence":      {gone("licenses"), nil, []string{"error: licence: NVIDIA's licence is not in /licenses: its terms ask that it goes with the driver"}},
+		"no nvidia-smi":   {gone("usr/bin/nvidia-smi"), nil, []string{"error: programs: nvidia-smi is not on PATH", "error: programs: nvidia-smi is in none of /usr/bin, /usr/sbin, /bin, /sbin, where consumers look for it"}},
+		"nvidia-smi":      {append(gone("usr/bin/nvidia-smi"), put("usr/local/bin/nvidia-smi", string(imagetest.ELF{Program: true}.Bytes()))...), nil, []string{"error: programs: nvidia-smi is in none of /usr/bin, /usr/sbin, /bin, /sbin, where consumers look for it"}},
+		"no modprobe":     {gone("usr/sbin/modprobe"), nil, []string{"error: programs: modprobe is not on PATH"}},
+		"env version":     {nil, env("DRIVER_VERSION", "DRIVER_VERSION=1.2"), []string{"error: environment: DRIVER_VERSION is 1.2, the libraries are 535.261.03"}},
+		"env void":        {nil, env("NVIDIA_VISIBLE_DEVICES", "X=1"), []string{`note: environment: NVIDIA_VISIBLE_DEVICES is "": without "void" the container runtime may inject a driver into the driver's container`}},
+		"no PATH":         {nil, env("PATH", "X=1"), nil},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			findings, err := r.b.Verify(t.Context(), what, changed(t, good, c.files, c.config))
+			if err != nil {
+				t.Fatal(err)
+			}
+			unfit := false
+			var got []string
+			for _, f := range findings {
+				if strings.Contains(f.Message, "needs libX11.so.6") {
+					continue // in the good image, too
+				}
+				got = append(got, f.String())
+				unfit = unfit || f.Severity == Error
+			}
+			if d := cmp.Diff(c.want, got); d != "" {
+				t.Error(d)
+			}
+			if errors.Is(Unfit(findings), ErrUnfit) != unfit {
+				t.Errorf("Unfit: %v", Unfit(findings))
+			}
+		})
+	}
+}
+
+// TestVerifyStranger: an image that has no driver at all, and one without packages.
+func TestVerifyStranger(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	img := imagetest.Image(t, "arm64", v1.Config{}, imagetest.Gzip(t, imagetest.Tar(t, "", []imagetest.File{{Name: "etc/motd", Body: "hello"}})))
+	findings, err := r.b.Verify(t.Context(), "x", img)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b strings.Builder
+	for _, f := range findings {
+		b.WriteString(f.String() + "\n")
+	}
+	golden(t, r.World, "verify-stranger.txt", b.String())
+	i, err := r.b.Inspect(t.Context(), "x", img)
+	if err != nil || i.Driver != "" || len(i.Packages) != 0 {
+		t.Errorf("%+v, %v", i, err)
+	}
+	broken := imagetest.Image(t, "arm64", v1.Config{}, imagetest.Gzip(t, []byte("no tar")))
+	if _, err := r.b.Verify(t.Context(), "x", broken); err == nil {
+		t.Error("a broken layer was verified")
+	}
+	if _, err := r.b.Inspect(t.Context(), "x", broken); err == nil {
+		t.Error("a broken layer was inspected")
+	}
+}
