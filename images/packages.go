@@ -58,7 +58,7 @@ func (b *Builder) unpackDebs(ctx context.Context, pkgs []apt.Package, spool *roo
 	for i, p := range pkgs {
 		eg.Go(func() (err error) {
 			file, _, err := b.Fetch.Get(ctx, fetch.File{URL: p.URL, SHA256: p.SHA256, Size: p.Size},
-				func(done, total int64) { step.Progress(p.Name+" "+string(p.Version), done, total) })
+				func(done, total int64) { step.Progress(p.Name+" "+p.Version, done, total) })
 			if err != nil {
 				return fmt.Errorf("package %s: %w", p.Name, err)
 			}

@@ -3,6 +3,7 @@ package images
 import (
 	"fmt"
 	"path"
+	"slices"
 	"strings"
 )
 
@@ -59,7 +60,7 @@ func (p Profile) keeps(name, libDir, libDir32 string) bool {
 	base := path.Base(name)
 	switch {
 	case inFolder(name, "usr/bin"):
-		return hasName(computePrograms, base) || p == Full && base == "nvidia-bug-report.sh"
+		return slices.Contains(computePrograms, base) || p == Full && base == "nvidia-bug-report.sh"
 	case inFolder(name, libDir):
 		if p == Compute {
 			return path.Dir(name) == libDir && hasPrefix(computeLibraries, base)
@@ -76,15 +77,6 @@ func inFolder(name, dir string) bool { return strings.HasPrefix(name, dir+"/") }
 func hasPrefix(list []string, s string) bool {
 	for _, p := range list {
 		if strings.HasPrefix(s, p) {
-			return true
-		}
-	}
-	return false
-}
-
-func hasName(list []string, s string) bool {
-	for _, n := range list {
-		if n == s {
 			return true
 		}
 	}

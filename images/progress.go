@@ -79,6 +79,10 @@ func (m *meter) Write(p []byte) (int, error) {
 		return 0, err
 	}
 	m.done += int64(len(p))
-	m.step.Progress(m.item, m.done, m.total)
+	shown := m.done
+	if m.total > 0 {
+		shown = min(shown, m.total) // the total is that of the contents; tar headers come on top
+	}
+	m.step.Progress(m.item, shown, m.total)
 	return len(p), nil
 }

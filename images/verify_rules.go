@@ -97,6 +97,9 @@ func (s *subject) firmwareDirs() []string {
 }
 
 func checkSources(s *subject, find func(Severity, string, string, ...any)) {
+	if s.version == "" {
+		return
+	}
 	list, err := s.tree.ReadDir("usr/src")
 	if err != nil {
 		list = nil

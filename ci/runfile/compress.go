@@ -43,10 +43,14 @@ func (plain) Close() error { return nil }
 // program is four times as fast as the library, which is there for machines without it.
 func (a *Archive) xz(ctx context.Context, w io.Writer) (io.WriteCloser, error) {
 	program, err := exec.LookPath("xz")
-	if err != nil || a.Fast {
-		return xz.WriterConfig{NoCheckSum: true, DictCap: 8 << 20}.NewWriter(w)
+	if err != nil {
+		return xzLibrary(w)
 	}
-	cmd := exec.CommandContext(ctx, program, "-6", "-C", "none", "-T2", "-c") //nolint:gosec // fixed arguments
+	level := "-6"
+	if a.Fast {
+		level = "-0"
+	}
+	cmd := exec.CommandContext(ctx, program, level, "-C", "none", "-T2", "-c") //nolint:gosec // fixed arguments
 	cmd.Stdout = w
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
@@ -56,6 +60,10 @@ func (a *Archive) xz(ctx context.Context, w io.Writer) (io.WriteCloser, error) {
 		return nil, fmt.Errorf("start %s: %w", program, err)
 	}
 	return &pipe{WriteCloser: stdin, cmd: cmd}, nil
+}
+
+func xzLibrary(w io.Writer) (io.WriteCloser, error) {
+	return xz.WriterConfig{NoCheckSum: true, DictCap: 8 << 20}.NewWriter(w)
 }
 
 // pipe writes to a program, whose end it waits for on Close.

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/spf13/pflag"
 
@@ -31,6 +32,11 @@ type app struct {
 	insecure bool
 	caFile   string
 	mirrors  []string // of registries, HOST=MIRROR
+
+	// Tests set these; their zero values are the real thing.
+	attempts int
+	backoff  time.Duration
+	binaries func(arch string) ([]images.Binary, error)
 }
 
 func (a *app) globalFlags(f *pflag.FlagSet) {
@@ -72,13 +78,14 @@ func (a *app) open(mirrors map[string][]string, entrypoint string) (*session, er
 	if err != nil {
 		return nil, fmt.Errorf("open the cache: %w", err)
 	}
-	d, err := newDisplay(a.stderr, a.progress)
+	d, err := newDisplay(a.stderr, a.progress) //nolint:contextcheck // the display ends with its channel, so that it still shows what was cancelled
 	if err != nil {
 		return nil, usageError{err}
 	}
 	s := &session{display: d, watch: newTransfers(d.observe)}
 	s.registry, err = registry.New(registry.Options{
 		Store: store, Insecure: a.insecure, CAFile: a.caFile, Mirrors: all, Offline: a.offline, Jobs: a.jobs, Progress: s.watch.event,
+		Attempts: a.attempts, Backoff: a.backoff,
 	})
 	if err != nil {
 		return nil, errors.Join(usageError{err}, d.close())
@@ -86,8 +93,13 @@ func (a *app) open(mirrors map[string][]string, entrypoint string) (*session, er
 	info := buildInfo()
 	s.builder = &images.Builder{
 		Store: store, Registry: s.registry, Info: info, Jobs: a.jobs, Observe: d.observe,
-		Fetch:    &fetch.Client{Store: store, HTTP: client, Offline: a.offline, UserAgent: "driver-build/" + info.Version},
-		Binaries: images.Binaries(programDir(), entrypoint, info.Version),
+		Fetch: &fetch.Client{
+			Store: store, HTTP: client, Offline: a.offline, UserAgent: "driver-build/" + info.Version, Attempts: a.attempts, Backoff: a.backoff,
+		},
+		Binaries: a.binaries,
+	}
+	if a.binaries == nil {
+		s.builder.Binaries = images.Binaries(programDir(), entrypoint, info.Version)
 	}
 	return s, nil
 }
@@ -166,8 +178,8 @@ func programDir() string {
 	if err != nil {
 		return "."
 	}
-	if real, err := filepath.EvalSymlinks(exe); err == nil {
-		exe = real
+	if target, err := filepath.EvalSymlinks(exe); err == nil {
+		exe = target
 	}
 	return filepath.Dir(exe)
 }

@@ -95,8 +95,7 @@ type job struct {
 	plan    images.PlanOptions
 	outputs []output
 
-	mu      sync.Mutex
-	results []string
+	mu sync.Mutex // of stdout
 }
 
 func (j *job) check(d matrix.Defaults) (err error) {
@@ -156,11 +155,9 @@ func (j *job) run(ctx context.Context, s *session) error {
 	eg.SetLimit(max(1, j.app.jobs/2))
 	for i, g := range j.groups {
 		eg.Go(func() error {
-			if err := context.Cause(ctx); err != nil {
-				errs[i] = err
-				return nil
+			if errs[i] = context.Cause(ctx); errs[i] == nil {
+				errs[i] = j.one(ctx, s, g)
 			}
-			errs[i] = j.one(ctx, s, g)
 			return nil
 		})
 	}

@@ -15,11 +15,10 @@ import (
 
 // display shows the events of a build with BuildKit's own display, which people know from docker build.
 type display struct {
-	mu     sync.Mutex
-	ch     chan *client.SolveStatus // nil once closed
-	done   chan error
-	shown  map[string]*client.Vertex
-	failed bool
+	mu    sync.Mutex
+	ch    chan *client.SolveStatus // nil once closed
+	done  chan error
+	shown map[string]*client.Vertex
 }
 
 // modes are the values of --progress, as BuildKit calls them.

@@ -22,13 +22,19 @@ func main() {
 		cancel(interrupted{<-signals})
 		signal.Reset(syscall.SIGINT, syscall.SIGTERM) // a second signal ends the process at once
 	}()
-	app := &app{stdout: os.Stdout, stderr: os.Stderr, getenv: os.Getenv}
-	err := newRootCmd(app).ExecuteContext(ctx)
+	os.Exit(run(ctx, &app{stdout: os.Stdout, stderr: os.Stderr, getenv: os.Getenv}, os.Args[1:]))
+}
+
+// run executes a command line and returns the exit code.
+func run(ctx context.Context, a *app, args []string) int {
+	cmd := newRootCmd(a)
+	cmd.SetArgs(args)
+	err := cmd.ExecuteContext(ctx)
 	if cause := context.Cause(ctx); cause != nil && err != nil {
 		err = cause
 	}
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "driver-build:", err)
+		fmt.Fprintln(a.stderr, "driver-build:", err)
 	}
-	os.Exit(exitCode(err))
+	return exitCode(err)
 }

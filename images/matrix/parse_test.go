@@ -125,13 +125,14 @@ func TestParseGood(t *testing.T) {
 // What a hostile file may try: size, depth, aliases that multiply, very many mistakes.
 func TestParseHostile(t *testing.T) {
 	t.Parallel()
-	bomb := "a: &a [x,x,x,x,x,x,x,x,x]\n"
+	var bomb strings.Builder
+	bomb.WriteString("a: &a [x,x,x,x,x,x,x,x,x]\n")
 	for c := 'b'; c <= 'k'; c++ {
-		bomb += fmt.Sprintf("%c: &%c [*%c,*%c,*%c,*%c,*%c]\n", c, c, c-1, c-1, c-1, c-1, c-1)
+		fmt.Fprintf(&bomb, "%c: &%c [*%c,*%c,*%c,*%c,*%c]\n", c, c, c-1, c-1, c-1, c-1, c-1)
 	}
 	tests := []struct{ name, yaml, want string }{
 		{"too long", strings.Repeat("#", maxSize+1), "are too many for a matrix"},
-		{"alias bomb", bomb, `unknown key "k"`},
+		{"alias bomb", bomb.String(), `unknown key "k"`},
 		{"alias bomb in a value", "systems: [&a [x, x], &b [*a, *a]]\n", "anchor or alias"},
 		{"alias of itself", "systems: &a [*a]\n", "anchor or alias"},
 		{"merge of itself", "systems: [&a {<<: *a}]\n", "anchor or alias"},

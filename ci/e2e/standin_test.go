@@ -1,0 +1,192 @@
+package e2e
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/hex"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"io/fs"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ProtonMail/go-crypto/openpgp"
+	"github.com/ProtonMail/go-crypto/openpgp/clearsign"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/layout"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
+)
+
+// standInBase is Debian 11's base that says it is Ubuntu 16.04 and whose only package repository is url, signed with key.
+func standInBase(t *testing.T, url string, key []byte) string {
+	t.Helper()
+	debian := strings.TrimPrefix(base(t, "debian11", "amd64"), "oci:")
+	index, err := layout.ImageIndexFromPath(debian)
+	must(t, err)
+	manifest, err := index.IndexManifest()
+	must(t, err)
+	img, err := index.Image(manifest.Manifests[0].Digest)
+	must(t, err)
+	var buf bytes.Buffer
+	w := tar.NewWriter(&buf)
+	for name, content := range map[string]string{
+		"usr/lib/os-release":                  "ID=ubuntu\nVERSION_ID=\"16.04\"\nPRETTY_NAME=\"stand-in for Ubuntu 16.04\"\n",
+		"etc/apt/sources.list":                "deb [signed-by=/usr/share/keyrings/stand-in.gpg] " + url + " xenial main\n",
+		"etc/apt/sources.list.d/.wh..wh..opq": "",
+		"usr/share/keyrings/stand-in.gpg":     string(key),
+		"etc/apt/trusted.gpg.d/.wh..wh..opq":  "",
+	} {
+		must(t, w.WriteHeader(&tar.Header{Name: name, Mode: 0o644, Size: int64(len(content)), Typeflag: tar.TypeReg}))
+		_, err := io.WriteString(w, content)
+		must(t, err)
+	}
+	must(t, w.Close())
+	layer, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(buf.Bytes())), nil })
+	must(t, err)
+	img, err = mutate.AppendLayers(img, layer)
+	must(t, err)
+	dir := filepath.Join(scratch(t), "stand-in")
+	p, err := layout.Write(dir, empty.Index)
+	must(t, err)
+	must(t, p.AppendImage(img))
+	return dir
+}
+
+// repositoryOf writes a signed repository, suite xenial, of packages that hold one program each, and returns its key.
+func repositoryOf(t *testing.T, dir string, names []string) []byte {
+	t.Helper()
+	pool, dist := filepath.Join(dir, "pool"), filepath.Join(dir, "dists", "xenial")
+	must(t, os.MkdirAll(pool, 0o755))
+	must(t, os.MkdirAll(filepath.Join(dist, "main", "binary-amd64"), 0o755))
+	var packages bytes.Buffer
+	for _, name := range names {
+		control := "Package: " + name + "\nVersion: 1:99-0stand1\nArchitecture: amd64\nMaintainer: e2e <e2e@example.com>\nDescription: stand-in for " + name + "\n"
+		root := scratch(t)
+		must(t, os.MkdirAll(filepath.Join(root, "DEBIAN"), 0o755))
+		must(t, os.WriteFile(filepath.Join(root, "DEBIAN", "control"), []byte(control), 0o644))
+		for _, program := range map[string][]string{"kmod": {"sbin/modprobe", "bin/kmod"}, "gcc-5": {"usr/bin/gcc-5"}, "make": {"usr/bin/make"}}[name] {
+			must(t, os.MkdirAll(filepath.Join(root, filepath.Dir(program)), 0o755))
+			must(t, os.WriteFile(filepath.Join(root, program), []byte("#!/bin/sh\necho stand-in\n"), 0o755))
+		}
+		deb := filepath.Join(pool, name+".deb")
+		sh(t, "dpkg-deb", "--root-owner-group", "--build", root, deb)
+		data, err := os.ReadFile(deb)
+		must(t, err)
+		fmt.Fprintf(&packages, "%sFilename: pool/%s.deb\nSize: %d\nSHA256: %s\n\n", control, name, len(data), sum(data))
+	}
+	var zipped bytes.Buffer
+	z := gzip.NewWriter(&zipped)
+	_, err := z.Write(packages.Bytes())
+	must(t, err)
+	must(t, z.Close())
+	release := "Origin: e2e\nSuite: xenial\nCodename: xenial\nDate: " + time.Now().UTC().Format(time.RFC1123) + "\nArchitectures: amd64\nComponents: main\nSHA256:\n"
+	for name, data := range map[string][]byte{"main/binary-amd64/Packages": packages.Bytes(), "main/binary-amd64/Packages.gz": zipped.Bytes()} {
+		must(t, os.WriteFile(filepath.Join(dist, name), data, 0o644))
+		release += fmt.Sprintf(" %s %d %s\n", sum(data), len(data), name)
+	}
+	entity, err := openpgp.NewEntity("e2e", "", "e2e@example.com", nil)
+	must(t, err)
+	signed, err := os.Create(filepath.Join(dist, "InRelease"))
+	must(t, err)
+	plain, err := clearsign.Encode(signed, entity.PrivateKey, nil)
+	must(t, err)
+	_, err = io.WriteString(plain, release)
+	must(t, err)
+	must(t, plain.Close())
+	must(t, signed.Close())
+	var key bytes.Buffer
+	must(t, entity.Serialize(&key))
+	return key.Bytes()
+}
+
+func sum(data []byte) string {
+	s := sha256.Sum256(data)
+	return hex.EncodeToString(s[:])
+}
+
+// renamed is a copy of a driver's tree that passes for another version, whose text must not be longer: in paths, links and,
+// padded with zeros, at the end of the strings that libraries name each other by.
+func renamed(t *testing.T, tree, from, to string) string {
+	t.Helper()
+	dir := filepath.Join(scratch(t), to)
+	padded := append([]byte(to), make([]byte, len(from)-len(to))...)
+	must(t, filepath.WalkDir(tree, func(name string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(tree, name)
+		if err != nil {
+			return err
+		}
+		target := filepath.Join(dir, strings.ReplaceAll(rel, from, to))
+		switch d.Type() {
+		case fs.ModeDir:
+			return os.MkdirAll(target, 0o755)
+		case fs.ModeSymlink:
+			link, err := os.Readlink(name)
+			if err != nil {
+				return err
+			}
+			return os.Symlink(strings.ReplaceAll(link, from, to), target)
+		}
+		data, err := os.ReadFile(name)
+		if err != nil {
+			return err
+		}
+		if bytes.HasPrefix(data, []byte("\x7fELF")) {
+			data = bytes.ReplaceAll(data, append([]byte(from), 0), append(padded, 0))
+		}
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		return os.WriteFile(target, data, info.Mode().Perm())
+	}))
+	return dir
+}
+
+// certificates makes an authority (ca.crt, whose path it returns) and a certificate for 127.0.0.1 (server.pem, server-key.pem).
+func certificates(t *testing.T, dir string) string {
+	t.Helper()
+	must(t, os.MkdirAll(filepath.Join(dir, "trust"), 0o755))
+	template := func(n int64) *x509.Certificate {
+		return &x509.Certificate{SerialNumber: big.NewInt(n), Subject: pkix.Name{CommonName: "e2e " + itoa(int(n))},
+			NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour), BasicConstraintsValid: true}
+	}
+	caKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	must(t, err)
+	ca := template(1)
+	ca.IsCA, ca.KeyUsage = true, x509.KeyUsageCertSign
+	caDER, err := x509.CreateCertificate(rand.Reader, ca, ca, caKey.Public(), caKey)
+	must(t, err)
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	must(t, err)
+	leaf := template(2)
+	leaf.IPAddresses = []net.IP{net.IPv4(127, 0, 0, 1)}
+	leaf.KeyUsage, leaf.ExtKeyUsage = x509.KeyUsageDigitalSignature, []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
+	leafDER, err := x509.CreateCertificate(rand.Reader, leaf, ca, key.Public(), caKey)
+	must(t, err)
+	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
+	must(t, err)
+	for name, block := range map[string]pem.Block{
+		"trust/ca.crt": {Type: "CERTIFICATE", Bytes: caDER}, "server.pem": {Type: "CERTIFICATE", Bytes: leafDER},
+		"server-key.pem": {Type: "PRIVATE KEY", Bytes: keyDER},
+	} {
+		must(t, os.WriteFile(filepath.Join(dir, name), pem.EncodeToMemory(&block), 0o600))
+	}
+	return filepath.Join(dir, "trust", "ca.crt")
+}

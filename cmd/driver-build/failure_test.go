@@ -1,0 +1,254 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/driver-container/driver-container/distros"
+	"github.com/driver-container/driver-container/distros/apt"
+	"github.com/driver-container/driver-container/distros/dpkg"
+	"github.com/driver-container/driver-container/distros/fetch"
+	"github.com/driver-container/driver-container/images"
+	"github.com/driver-container/driver-container/images/imagetest"
+	"github.com/driver-container/driver-container/images/matrix"
+	"github.com/driver-container/driver-container/images/registry"
+	"github.com/driver-container/driver-container/images/runfile"
+)
+
+// refuse answers requests for paths that contain part.
+func refuse(code int, part string) func(http.ResponseWriter, *http.Request) bool {
+	return func(w http.ResponseWriter, r *http.Request) bool {
+		if !strings.Contains(r.URL.Path, part) {
+			return false
+		}
+		w.WriteHeader(code)
+		return true
+	}
+}
+
+func TestFailures(t *testing.T) {
+	t.Parallel()
+	flip := func(u *user, path string) {
+		data := bytes.Clone(u.File(path))
+		data[len(data)/2] ^= 1
+		u.Put(path, data)
+	}
+	for what, c := range map[string]struct {
+		prepare func(*user)
+		args    string
+		code    int
+		parts   []string
+	}{
+		"mirror":      {nil, "--mirror http://127.0.0.1:1/", 4, []string{"127.0.0.1:1"}},
+		"mirror 500":  {func(u *user) { u.Fault(refuse(500, "/dists/")) }, "", 4, []string{"500", "InRelease"}},
+		"package 404": {func(u *user) { u.Fault(refuse(404, "/pool/kmod")) }, "", 4, []string{"404", "kmod"}},
+		"signature":   {func(u *user) { a := u.Archives["debian12"]; a.Signer = imagetest.NewKey(t); a.Publish() }, "", 5, []string{"no trusted signature", "InRelease"}},
+		"expired":     {func(u *user) { a := u.Archives["debian12"]; a.ValidUntil = time.Now().AddDate(0, 0, -2); a.Publish() }, "", 5, []string{"expired"}},
+		"lying index": {func(u *user) { a := u.Archives["debian12"]; a.Lie = true; a.Publish() }, "", 5, []string{"Packages"}},
+		"package":     {func(u *user) { a := u.Archives["debian12"]; flip(u, a.Path(*a.Find("make", "amd64"))) }, "", 5, []string{"make", "sha256"}},
+		"missing package": {func(u *user) {
+			a := u.Archives["debian12"]
+			*a.Find("kmod", "amd64") = *a.Find("make", "amd64")
+			a.Publish()
+		}, "", 6, []string{"kmod"}},
+		"base 401":         {func(u *user) { u.Fault(refuse(401, "/v2/base/")) }, "", 4, []string{"401", "/base/debian12"}},
+		"base 404":         {func(u *user) { u.Fault(refuse(404, "/v2/base/")) }, "", 4, []string{"404", "/base/debian12"}},
+		"base 500":         {func(u *user) { u.Fault(refuse(500, "/v2/base/")) }, "", 4, []string{"500", "/base/debian12"}},
+		"base 429":         {func(u *user) { u.Fault(refuse(429, "/v2/base/")) }, "", 4, []string{"429"}},
+		"base unreachable": {nil, "--base 127.0.0.1:1/x:y", 4, []string{"127.0.0.1:1"}},
+		"base not there":   {nil, "--base oci:/no/such/folder", 1, []string{"/no/such/folder"}},
+		"other base":       {nil, "--base WORLD/base/ubuntu16.04:test", 1, []string{"ubuntu 16.04"}},
+		"push 401":         {func(u *user) { u.Fault(refuse(401, "/v2/team/")) }, "--push --repository WORLD/team/driver", 4, []string{"401", "/team/driver"}},
+		"push 500":         {func(u *user) { u.Fault(refuse(500, "/v2/team/driver/manifests/")) }, "--push --repository WORLD/team/driver", 4, []string{"500"}},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			u := newUser(t)
+			if c.prepare != nil {
+				c.prepare(u)
+			}
+			args := append([]string{"--os", "debian12", "--driver", newDriver}, strings.Fields(strings.ReplaceAll(c.args, "WORLD", u.Host))...)
+			out := u.path("dist")
+			if !strings.Contains(c.args, "--push") {
+				args = append(args, "-o", "oci:"+out)
+			}
+			r := u.run(t, args...)
+			r.want(t, c.code, c.parts...)
+			if r.stdout != "" {
+				t.Errorf("stdout: %q", r.stdout)
+			}
+			if _, err := os.Stat(out); err == nil {
+				t.Error("an output was begun")
+			}
+		})
+	}
+}
+
+func TestArchiveMismatch(t *testing.T) {
+	t.Parallel()
+	u := newUser(t)
+	u.Put(imagetest.RunPath(oldDriver, "amd64"), bytes.Repeat([]byte("x"), len(u.Runs[oldDriver+" amd64"])))
+	args := []string{"--os", "ubuntu18.04", "--driver", oldDriver, "-o", "oci:" + u.path("dist")}
+	u.run(t, args...).want(t, 5, ".run", "sha256")
+	u.Put(imagetest.RunPath(oldDriver, "amd64"), u.Runs[oldDriver+" amd64"])
+	u.run(t, args...).want(t, 0)
+}
+
+// leftovers lists files under dir that look half written.
+func leftovers(t *testing.T, dir string) (list []string) {
+	t.Helper()
+	err := filepath.WalkDir(dir, func(p string, d os.DirEntry, err error) error {
+		if err == nil && !d.IsDir() && (strings.HasPrefix(d.Name(), ".tmp") || strings.HasPrefix(d.Name(), "spool-")) {
+			list = append(list, p)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return list
+}
+
+// TestCancel: wherever the work is when it is stopped, it ends at once, leaves nothing half written and can be done again.
+func TestCancel(t *testing.T) {
+	t.Parallel()
+	for _, part := range []string{"/v2/base/", "InRelease", "Packages.gz", "/pool/kmod", "/pool/libcuda1", "/v2/team/driver/blobs/uploads/"} {
+		t.Run(strings.Trim(strings.ReplaceAll(part, "/", "-"), "-"), func(t *testing.T) {
+			t.Parallel()
+			u := newUser(t)
+			ctx, cancel := context.WithCancelCause(t.Context())
+			var stopped time.Time
+			release := make(chan struct{})
+			t.Cleanup(func() { close(release) })
+			u.Fault(func(_ http.ResponseWriter, r *http.Request) bool {
+				if !strings.Contains(r.URL.Path, part) {
+					return false
+				}
+				if ctx.Err() == nil {
+					stopped = time.Now()
+					cancel(interrupted{os.Interrupt})
+				}
+				select {
+				case <-r.Context().Done():
+				case <-release:
+				case <-time.After(5 * time.Second):
+				}
+				return true
+			})
+			args := []string{"--os", "debian12", "--driver", newDriver, "--jobs", "1", "-o", "oci-archive:" + u.path("x.tar"), "--push", "--repository", u.Host + "/team/driver"}
+			r := u.runContext(ctx, t, args...)
+			if took := time.Since(stopped); took > 3*time.Second {
+				t.Errorf("it took %v to stop", took)
+			}
+			r.want(t, 130, "stopped by signal: interrupt")
+			if list := leftovers(t, u.cache); len(list) > 0 {
+				t.Errorf("left behind: %q", list)
+			}
+			if list := leftovers(t, u.dir); len(list) > 0 {
+				t.Errorf("left behind: %q", list)
+			}
+			u.Fault(nil)
+			u.run(t, args...).want(t, 0)
+		})
+	}
+}
+
+// TestSignal: a real signal to a real process.
+func TestSignal(t *testing.T) {
+	t.Parallel()
+	for sig, code := range map[syscall.Signal]int{syscall.SIGINT: 130, syscall.SIGTERM: 143} {
+		u := newUser(t)
+		if err := os.WriteFile(u.path("matrix.yaml"), []byte(u.Matrix()), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		asked := make(chan struct{}, 100)
+		u.Fault(func(_ http.ResponseWriter, r *http.Request) bool {
+			asked <- struct{}{}
+			select {
+			case <-r.Context().Done():
+			case <-time.After(10 * time.Second):
+			}
+			return true
+		})
+		cmd := exec.CommandContext(t.Context(), os.Args[0], "fetch", "--only", "base", "--os", "debian12", "--driver", newDriver, "--cache", u.cache)
+		cmd.Dir, cmd.Env = u.dir, append(os.Environ(), asProgram+"=1", "GOCOVERDIR="+t.TempDir())
+		var stderr safeBuffer
+		cmd.Stderr = &stderr
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case <-asked:
+		case <-time.After(20 * time.Second):
+			t.Errorf("%v: it asked for nothing: %s", sig, stderr.String())
+		}
+		if err := cmd.Process.Signal(sig); err != nil {
+			t.Fatal(err)
+		}
+		start := time.Now()
+		err := cmd.Wait()
+		var exit *exec.ExitError
+		if !errors.As(err, &exit) || exit.ExitCode() != code {
+			t.Errorf("%v: %v, want exit code %d: %s", sig, err, code, stderr.String())
+		}
+		if took := time.Since(start); took > 3*time.Second {
+			t.Errorf("%v: it took %v to stop", sig, took)
+		}
+		if !strings.Contains(stderr.String(), "stopped by signal") {
+			t.Errorf("%v: %s", sig, stderr.String())
+		}
+	}
+}
+
+func TestExitCode(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		err  error
+		want int
+	}{
+		{nil, 0},
+		{errors.New("x"), 1},
+		{usageError{errors.New("x")}, 2},
+		{matrix.Errors{{Message: "x"}}, 2},
+		{&matrix.UnknownError{}, 2},
+		{&matrix.IncompatibleError{}, 2},
+		{&distros.UnknownError{}, 2},
+		{errors.Join(errSomeFailed, apt.ErrSignature), 3},
+		{fetch.ErrUnreachable, 4},
+		{fetch.ErrOffline, 4},
+		{&fetch.StatusError{Code: 500}, 1}, // fetch wraps it as ErrUnreachable
+		{&registry.Error{Err: errors.New("x")}, 4},
+		{&registry.PlatformError{}, 4},
+		{&fetch.MismatchError{}, 5},
+		{errors.Join(fetch.ErrUnreachable, &fetch.MismatchError{}), 5},
+		{apt.ErrSignature, 5}, {apt.ErrExpired, 5}, {apt.ErrIndex, 5},
+		{dpkg.ErrFormat, 5}, {dpkg.ErrUnsafePath, 5},
+		{runfile.ErrHeader, 5}, {runfile.ErrChecksum, 5}, {runfile.ErrPayload, 5}, {runfile.ErrUnsafe, 5}, {runfile.ErrTooLarge, 5}, {runfile.ErrManifest, 5},
+		{images.ErrUnfit, 5},
+		{&apt.UnresolvableError{}, 6}, {apt.ErrSources, 6},
+		{interrupted{os.Interrupt}, 130}, {interrupted{syscall.SIGTERM}, 143}, {interrupted{strange{}}, 1},
+	} {
+		err := c.err
+		if err != nil {
+			err = fmt.Errorf("deep: %w", err)
+		}
+		if got := exitCode(err); got != c.want {
+			t.Errorf("%T %v: %d, want %d", c.err, c.err, got, c.want)
+		}
+	}
+}
+
+type strange struct{}
+
+func (strange) Signal()        {}
+func (strange) String() string { return "strange" }

@@ -1,0 +1,146 @@
+package main
+
+import (
+	"os"
+	"strings"
+	"testing"
+)
+
+func TestHelp(t *testing.T) {
+	t.Parallel()
+	for _, command := range []string{"", "list", "fetch", "inspect", "verify", "push", "version"} {
+		args := append(strings.Fields(command), "--help")
+		r := call(t.Context(), t, nil, args...)
+		r.want(t, 0)
+		name := command
+		if name == "" {
+			name = "driver-build"
+		}
+		golden(t, "help-"+name+".txt", r.stdout)
+		if r.stderr != "" {
+			t.Errorf("%s: stderr %q", command, r.stderr)
+		}
+	}
+	r := call(t.Context(), t, nil, "version")
+	r.want(t, 0)
+	if !strings.HasPrefix(r.stdout, "driver-build ") {
+		t.Errorf("%q", r.stdout)
+	}
+	r = call(t.Context(), t, nil, "completion", "bash")
+	r.want(t, 0)
+	if !strings.Contains(r.stdout, "driver-build") {
+		t.Error("no completion")
+	}
+}
+
+func TestList(t *testing.T) {
+	t.Parallel()
+	u := newUser(t)
+	for _, format := range []string{"table", "json", "yaml"} {
+		r := u.run(t, "list", "-o", format, "--excluded")
+		r.want(t, 0)
+		golden(t, "list."+format, r.stdout)
+	}
+	r := u.run(t, "list", "--os", "ubuntu16.04", "--driver", oldDriver)
+	r.want(t, 0)
+	if lines := strings.Count(r.stdout, "\n"); lines != 2 || !strings.Contains(r.stdout, "418.87.01-ubuntu16.04") {
+		t.Error(r.stdout)
+	}
+	u.run(t, "list", "--os", "ubuntu99.04").want(t, 2, "ubuntu99.04")
+	u.run(t, "list", "-o", "xml").want(t, 2, "table, json or yaml")
+	// The matrix in the program itself.
+	r = call(t.Context(), t, nil, "list", "--os", "ubuntu16.04", "--driver", "418.87.01")
+	r.want(t, 0)
+	if !strings.Contains(r.stdout, "418.87.01-ubuntu16.04") {
+		t.Error(r.stdout)
+	}
+}
+
+func TestUsage(t *testing.T) {
+	t.Parallel()
+	u := newUser(t)
+	u.env["SOURCE_DATE_EPOCH"] = ""
+	noCert := u.path("empty.pem")
+	if err := os.WriteFile(noCert, []byte("nothing"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	good := "--os ubuntu18.04 --driver 418.87.01 "
+	for args, parts := range map[string][]string{
+		"":                                   {"nothing to build", "--all", "driver-build list"},
+		"--os ubuntu16.4 --driver 418.87.01": {"ubuntu16.4", "ubuntu16.04"},
+		"--os ubuntu16.04 --driver 418.87.1": {"418.87.1", "418.87.01"},
+		"--os debian12 --driver 418.87.01":   {"418.87.01", "debian12", "5.1", "6.1", "--allow-incompatible"},
+		"--os ubuntu16.04 --driver 418.87.01 --flavour open": {"open"},
+		"--os ubuntu16.04 --driver 418.87.01 --arch arm64":   {"arm64"},
+		"ubuntu16.04":                   {"unexpected argument", "--os and --driver"},
+		"list x":                        {"unexpected argument"},
+		"--nonsense":                    {"unknown flag: --nonsense"},
+		good + "--output dist":          {"oci:DIR, oci-archive:FILE or docker-archive:FILE"},
+		good + "--output oci:":          {"oci:DIR"},
+		good + "--output tar:x":         {`"tar" is not known`},
+		good + "--push":                 {"--repository", "defaults.repository"},
+		good + "--profile tiny":         {"full or compute"},
+		good + "--compression lz4":      {"gzip or zstd"},
+		good + "--progress loud":        {"auto, tty, plain, json or quiet"},
+		good + "--jobs 0":               {"1 to 64"},
+		good + "--registry-mirror x":    {"HOST=MIRROR"},
+		good + "--ca /no/such/file":     {"--ca", "/no/such/file"},
+		good + "--ca " + noCert:         {"no certificate in it"},
+		good + "--source /no/such.run":  {"--source", "/no/such.run"},
+		good + "--source ftp://x/y.run": {"ftp", "http, https or a file name"},
+		good + "--source ://":           {"--source"},
+		good + "--matrix /no/such.yaml": {"--matrix", "/no/such.yaml"},
+		good + "--output docker-archive:x --compression zstd":                             {"zstd", "--compression gzip"},
+		good + "--driver 535.261.03 --output oci-archive:x":                               {"one image, 2", "oci:DIR"},
+		good + "--driver 535.261.03 --source http://x/y.run":                              {"--source is one archive"},
+		"--os debian12 --driver 535.261.03 --arch amd64 --arch arm64 -o docker-archive:x": {"one architecture"},
+		"inspect":                       {"usage: driver-build inspect IMAGE"},
+		"inspect -o xml oci:x":          {"table or json"},
+		"verify -o xml oci:x":           {"table or json"},
+		"verify a b":                    {"usage:"},
+		"push registry/x:1 registry/y":  {"oci:DIR[:TAG]"},
+		"fetch " + good + "--only half": {"use base"},
+		"fetch":                         {"nothing to build"},
+	} {
+		r := u.run(t, strings.Fields(args)...)
+		r.want(t, 2, parts...)
+		if r.stdout != "" {
+			t.Errorf("%s: stdout %q", args, r.stdout)
+		}
+		if t.Failed() {
+			t.Fatalf("driver-build %s", args)
+		}
+	}
+	if u.Requests("/dists/") != 0 {
+		t.Error("something was downloaded")
+	}
+	for _, epoch := range []string{"yesterday", "-1"} {
+		u.env["SOURCE_DATE_EPOCH"] = epoch
+		u.run(t, strings.Fields(good)...).want(t, 2, "SOURCE_DATE_EPOCH", epoch)
+	}
+}
+
+func TestFiveMistakes(t *testing.T) {
+	t.Parallel()
+	u := newUser(t)
+	file := u.path("five.yaml")
+	text := `systems:
+  - id: ubuntu16.4
+    base: ubuntu
+    archs: [amd46]
+    kernels: [4.4]
+    colour: red
+drivers:
+  - version: 418.87.01
+    archives:
+      amd64: {url: https://example.com/x.run, sha256: zz}
+`
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r := u.run(t, "--os", "ubuntu16.04", "--driver", oldDriver, "--matrix", file)
+	r.want(t, 2, file+":2:9:", file+":3:11:", file+":4:13:", file+":6:5:", file+":10:", `"ubuntu16.04"`, "amd64")
+	if n := strings.Count(r.stderr, file+":"); n != 5 {
+		t.Errorf("%d mistakes are shown:\n%s", n, r.stderr)
+	}
+}
