@@ -41,7 +41,7 @@ func golden(t *testing.T, w *imagetest.World, name, got string) {
 	got = normal(w, got)
 	file := filepath.Join("testdata", name)
 	if *update {
-		if err := os.WriteFile(file, []byte(got), 0o600); err != nil {
+		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}

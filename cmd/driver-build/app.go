@@ -113,7 +113,7 @@ func (s *session) close() error {
 
 // with opens a session, runs f in it and closes it.
 func (a *app) with(ctx context.Context, mirrors map[string][]string, entrypoint string, f func(context.Context, *session) error) (err error) {
-	s, err := a.open(mirrors, entrypoint)
+	s, err := a.open(mirrors, entrypoint) //nolint:contextcheck // the display ends with close, after the context
 	if err != nil {
 		return err
 	}

@@ -17,7 +17,7 @@ func TestBuild(t *testing.T) {
 	repository := u.Host + "/team/driver"
 	r := u.run(t, "--os", "debian12", "--driver", newDriver, "-o", "oci:"+oci, "-o", "oci-archive:"+ociFile, "-o", "docker-archive:"+docker,
 		"--push", "--repository", repository)
-	r.want(t, 0, "packages layer", "kernel sources")
+	r.want(t, 0, "packages layer", "driver 535.261.03", "write oci:")
 	var digest string
 	lines := strings.Split(strings.TrimSpace(r.stdout), "\n")
 	tag := "535.261.03-debian12"

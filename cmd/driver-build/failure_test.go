@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -128,16 +129,17 @@ func TestCancel(t *testing.T) {
 			u := newUser(t)
 			ctx, cancel := context.WithCancelCause(t.Context())
 			var stopped time.Time
+			var once sync.Once
 			release := make(chan struct{})
 			t.Cleanup(func() { close(release) })
 			u.Fault(func(_ http.ResponseWriter, r *http.Request) bool {
 				if !strings.Contains(r.URL.Path, part) {
 					return false
 				}
-				if ctx.Err() == nil {
+				once.Do(func() {
 					stopped = time.Now()
 					cancel(interrupted{os.Interrupt})
-				}
+				})
 				select {
 				case <-r.Context().Done():
 				case <-release:

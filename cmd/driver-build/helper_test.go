@@ -83,7 +83,7 @@ func (u *user) run(t *testing.T, args ...string) result {
 
 func (u *user) runContext(ctx context.Context, t *testing.T, args ...string) result {
 	t.Helper()
-	if err := os.WriteFile(u.path("matrix.yaml"), []byte(u.Matrix()), 0o600); err != nil {
+	if err := os.WriteFile(u.path("matrix.yaml"), []byte(u.Matrix()), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	all := append([]string{}, args...)
@@ -148,7 +148,7 @@ func golden(t *testing.T, name, got string) {
 	t.Helper()
 	file := filepath.Join("testdata", name)
 	if *update {
-		if err := os.WriteFile(file, []byte(got), 0o600); err != nil {
+		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -164,6 +164,7 @@ func golden(t *testing.T, name, got string) {
 // normal replaces what differs from run to run.
 func (u *user) normal(s string) string {
 	s = strings.ReplaceAll(s, u.Host, "SERVER")
+	s = strings.ReplaceAll(s, "driver-build "+buildInfo().Version+":", "driver-build VERSION:")
 	s = regexp.MustCompile(`[0-9]+\.[0-9] MB`).ReplaceAllString(s, "N MB")
 	return regexp.MustCompile(`[0-9a-f]{64}`).ReplaceAllString(s, "DIGEST")
 }

@@ -27,7 +27,7 @@ func main() {
 
 // run executes a command line and returns the exit code.
 func run(ctx context.Context, a *app, args []string) int {
-	cmd := newRootCmd(a)
+	cmd := newRootCmd(a) //nolint:contextcheck // commands get theirs from ExecuteContext
 	cmd.SetArgs(args)
 	err := cmd.ExecuteContext(ctx)
 	if cause := context.Cause(ctx); cause != nil && err != nil {

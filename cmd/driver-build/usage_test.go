@@ -139,7 +139,7 @@ drivers:
 		t.Fatal(err)
 	}
 	r := u.run(t, "--os", "ubuntu16.04", "--driver", oldDriver, "--matrix", file)
-	r.want(t, 2, file+":2:9:", file+":3:11:", file+":4:13:", file+":6:5:", file+":10:", `"ubuntu16.04"`, "amd64")
+	r.want(t, 2, file+":2:9:", file+":3:11:", file+":4:13:", file+":6:5:", file+":10:55:", "did you mean ubuntu16.04?", "did you mean amd64?")
 	if n := strings.Count(r.stderr, file+":"); n != 5 {
 		t.Errorf("%d mistakes are shown:\n%s", n, r.stderr)
 	}

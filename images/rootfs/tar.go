@@ -160,7 +160,12 @@ func (t *Tree) apply(hdr *tar.Header, r io.Reader, keep func(string) bool) error
 		linked := *from
 		linked.Path = name
 		e = &linked
+	case tar.TypeGNUSparse:
+		return errSparse
 	case tar.TypeReg:
+		if sparse(hdr) {
+			return errSparse
+		}
 		e.Size, e.Elided = hdr.Size, true
 		if keep == nil || keep(name) {
 			if e.content, err = t.spool.write(r, hdr.Size); err != nil {
@@ -175,6 +180,18 @@ func (t *Tree) apply(hdr *tar.Header, r io.Reader, keep func(string) bool) error
 	return t.put(e)
 }
 
+// errSparse refuses what the layer format advises against: a few bytes can stand for terabytes of zeros.
+var errSparse = errors.New("sparse files have no place in a layer")
+
+func sparse(hdr *tar.Header) bool {
+	for name := range hdr.PAXRecords {
+		if strings.HasPrefix(name, "GNU.sparse.") {
+			return true
+		}
+	}
+	return false
+}
+
 // Add adds a member of an archive: a file, directory, link or hard link, with its mode and numeric owner. Names are
 // resolved through the links of the tree and the one below; anything else, such as a device, is refused.
 func (t *Tree) Add(hdr *tar.Header, r io.Reader) error {
@@ -187,6 +204,9 @@ func (t *Tree) Add(hdr *tar.Header, r io.Reader) error {
 	case tar.TypeLink:
 		return t.AddHardLink(hdr.Name, hdr.Linkname)
 	case tar.TypeReg:
+		if sparse(hdr) {
+			return fmt.Errorf("%s: %w", hdr.Name, errSparse)
+		}
 		if err := t.AddFile(hdr.Name, mode, hdr.Size, r); err != nil {
 			return err
 		}

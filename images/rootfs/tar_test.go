@@ -94,6 +94,38 @@ func fix(b []byte) {
 	copy(b[148:156], fmt.Sprintf("%06o\x00 ", sum))
 }
 
+// TestSparse: a header may claim that a terabyte of zeros follows.
+func TestSparse(t *testing.T) {
+	t.Parallel()
+	// The archive's writer makes no sparse files, so the record is put in by hand under a name of the same length.
+	map1 := "1\n0\n0\n" + strings.Repeat("\x00", 506)
+	var b bytes.Buffer
+	w := tar.NewWriter(&b)
+	h := tar.Header{Typeflag: tar.TypeReg, Name: "a", Mode: 0o644, Size: int64(len(map1)), Format: tar.FormatPAX, PAXRecords: map[string]string{
+		"XXX.sparse.major": "1", "XXX.sparse.minor": "0", "XXX.sparse.realsize": "1099511627776", "XXX.sparse.name": "a",
+	}}
+	if err := w.WriteHeader(&h); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.WriteString(w, map1); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	layer := bytes.ReplaceAll(b.Bytes(), []byte("XXX.sparse"), []byte("GNU.sparse"))
+	layer = append(layer, make([]byte, 2048)...)
+	tree := New(newSpool(t), nil)
+	if err := tree.Apply(context.Background(), bytes.NewReader(layer), nil); !errors.Is(err, errSparse) {
+		t.Error(err)
+	}
+	for _, h := range []tar.Header{{Typeflag: tar.TypeReg, Name: "x", PAXRecords: map[string]string{"GNU.sparse.major": "1"}}, {Typeflag: tar.TypeGNUSparse, Name: "x"}} {
+		if err := tree.Add(&h, strings.NewReader("")); err == nil {
+			t.Error("a sparse file was added")
+		}
+	}
+}
+
 func TestApplyElided(t *testing.T) {
 	t.Parallel()
 	s := newSpool(t)

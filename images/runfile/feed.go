@@ -22,7 +22,8 @@ type chunk struct {
 // feed reads the file once, in a goroutine, and hands each piece to the hashes, each in a goroutine of its own, and to
 // whoever calls Read. The fixed number of chunks is what bounds it: a slow reader stops the reading.
 type feed struct {
-	ctx    context.Context //nolint:containedctx // lives as long as one Extract, which ends it
+	done   <-chan struct{} // of the context of the one Extract that this serves
+	cause  func() error    // why done was closed
 	free   chan *chunk
 	out    chan *chunk
 	err    error // why reading ended, io.EOF included; valid once out is closed
@@ -33,7 +34,7 @@ type feed struct {
 
 // newFeed starts the goroutines. They end when src does or when ctx does; wait waits for that.
 func newFeed(ctx context.Context, src io.Reader, sum *summer) *feed {
-	f := &feed{ctx: ctx, free: make(chan *chunk, chunks), out: make(chan *chunk, chunks)}
+	f := &feed{done: ctx.Done(), cause: func() error { return context.Cause(ctx) }, free: make(chan *chunk, chunks), out: make(chan *chunk, chunks)}
 	for range chunks {
 		f.free <- &chunk{buf: make([]byte, chunkSize)}
 	}
@@ -55,21 +56,21 @@ func newFeed(ctx context.Context, src io.Reader, sum *summer) *feed {
 			}
 			close(f.out)
 		}()
-		f.err = f.read(src, sinks)
+		f.err = f.read(ctx, src, sinks)
 	})
 	return f
 }
 
 // read moves src into the channels. No send blocks: each channel has room for every chunk there is.
-func (f *feed) read(src io.Reader, sinks []chan *chunk) error {
+func (f *feed) read(ctx context.Context, src io.Reader, sinks []chan *chunk) error {
 	for {
 		var c *chunk
 		select {
 		case c = <-f.free:
-		case <-f.ctx.Done():
-			return context.Cause(f.ctx)
+		case <-f.done:
+			return f.cause()
 		}
-		n, err := fill(f.ctx, src, c.buf)
+		n, err := fill(ctx, src, c.buf)
 		if n > 0 {
 			c.data = c.buf[:n]
 			c.users.Store(int32(len(sinks) + 1))
@@ -121,8 +122,8 @@ func (f *feed) Read(p []byte) (int, error) {
 		var ok bool
 		select {
 		case f.now, ok = <-f.out:
-		case <-f.ctx.Done():
-			return 0, context.Cause(f.ctx)
+		case <-f.done:
+			return 0, f.cause()
 		}
 		if !ok {
 			return 0, f.err
