@@ -93,16 +93,19 @@ func readFacts(ctx context.Context, path string, spool *rootfs.Spool) (tree *roo
 	return tree, tree.Apply(ctx, bufio.NewReaderSize(f, 256<<10), nil)
 }
 
+// ErrBase says that the base which was asked for cannot be the base of the target: it is not there, or of another system.
+var ErrBase = errors.New("unsuitable base")
+
 // checkSystem refuses a base of another system than the row's: its packages and libraries would not fit.
 func checkSystem(tree *rootfs.Tree, d distros.Distro) error {
 	b, err := tree.ReadFile("etc/os-release")
 	if err != nil {
-		return fmt.Errorf("the base has no os-release, so it cannot be checked to be %s: %w", d.ID(), err)
+		return fmt.Errorf("%w: it has no os-release, so it cannot be checked to be %s: %w", ErrBase, d.ID(), err)
 	}
 	wantID, wantVersion := d.OSRelease()
 	id, version := osRelease(string(b))
 	if id != wantID || version != wantVersion {
-		return fmt.Errorf("the base is %s %s, but the target system is %s: give a base of that system", id, version, d.ID())
+		return fmt.Errorf("%w: it is %s %s, but the target system is %s: give a base of that system", ErrBase, id, version, d.ID())
 	}
 	return nil
 }

@@ -99,12 +99,21 @@ func (b *Builder) layer(ctx context.Context, r *Recipe, name, key string, fill f
 	return made, step.End(false, nil)
 }
 
+// errAbandoned says that work was stopped before its end because nobody wanted it any more.
+var errAbandoned = errors.New("abandoned")
+
 // once runs f, or waits for another caller that is running it under the same key. When that caller is cancelled its result
 // is no answer for this one, which then runs f itself.
 func once[T any](ctx context.Context, running *singleflight.Group, key string, f func() (T, error)) (T, error) {
 	for {
-		made, err, shared := running.Do(key, func() (any, error) { return f() })
-		if err != nil && shared && errors.Is(err, context.Canceled) && ctx.Err() == nil {
+		made, err, _ := running.Do(key, func() (any, error) {
+			result, err := f()
+			if err != nil && ctx.Err() != nil {
+				err = errors.Join(errAbandoned, ctx.Err()) // whatever it was, it came from being stopped
+			}
+			return result, err
+		})
+		if errors.Is(err, errAbandoned) && ctx.Err() == nil {
 			continue
 		}
 		result, ok := made.(T)

@@ -138,7 +138,7 @@ func (d *Driver) takeKernelTar(ctx context.Context, r *Recipe, flavour string, e
 	if err != nil {
 		return err
 	}
-	plain, err := dpkg.Decompress(compressed, ".xz")
+	plain, err := dpkg.Decompress(cancelled(ctx, compressed), ".xz")
 	if err != nil {
 		return err
 	}
@@ -149,9 +149,6 @@ func (d *Driver) takeKernelTar(ctx context.Context, r *Recipe, flavour string, e
 		if errors.Is(err, io.EOF) {
 			return nil
 		}
-		if err == nil {
-			err = context.Cause(ctx)
-		}
 		if err != nil {
 			return err
 		}
@@ -161,7 +158,7 @@ func (d *Driver) takeKernelTar(ctx context.Context, r *Recipe, flavour string, e
 		}
 		hdr.Name = kernelDir(r.Driver, flavour) + "/" + strings.Replace(parts[2], "-amd64.o_binary", ".o_binary", 1)
 		hdr.Uid, hdr.Gid = 0, 0
-		if err := d.Kernel.Add(hdr, tr); err != nil {
+		if err := d.Kernel.Add(hdr, cancelled(ctx, tr)); err != nil {
 			return err
 		}
 	}

@@ -77,15 +77,12 @@ func unpackDeb(ctx context.Context, file string, spool *rootfs.Spool) (u unpacke
 		return u, err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
-	if u.deb, err = dpkg.OpenDeb(f); err != nil {
+	if u.deb, err = dpkg.OpenDeb(cancelled(ctx, f)); err != nil {
 		return u, err
 	}
 	u.tree = rootfs.New(spool, nil)
 	return u, u.deb.Data(func(hdr *tar.Header, r io.Reader) error {
-		if err := context.Cause(ctx); err != nil {
-			return err
-		}
-		return u.tree.Add(hdr, r)
+		return u.tree.Add(hdr, cancelled(ctx, r))
 	})
 }
 

@@ -62,6 +62,9 @@ func (b *Builder) plan(ctx context.Context, r *Recipe, t matrix.Target, d distro
 		ref = o.Base
 	}
 	base, err := b.Registry.Base(ctx, ref, t.Arch)
+	if registry.IsLocal(ref) && errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%w: %w", ErrBase, err)
+	}
 	if err != nil {
 		return fmt.Errorf("base image of %s: %w", r.Target(), err)
 	}

@@ -2,6 +2,7 @@ package images
 
 import (
 	"context"
+	"io"
 	"sync/atomic"
 	"time"
 )
@@ -75,7 +76,7 @@ type meter struct {
 }
 
 func (m *meter) Write(p []byte) (int, error) {
-	if err := context.Cause(m.ctx); err != nil {
+	if err := m.ctx.Err(); err != nil {
 		return 0, err
 	}
 	m.done += int64(len(p))
@@ -85,4 +86,20 @@ func (m *meter) Write(p []byte) (int, error) {
 	}
 	m.step.Progress(m.item, shown, m.total)
 	return len(p), nil
+}
+
+// cancelled makes reads of r fail once the context has ended, so that a large file in the middle of unpacking does not hold
+// up a stop.
+func cancelled(ctx context.Context, r io.Reader) io.Reader { return &cancelReader{ctx, r} }
+
+type cancelReader struct {
+	ctx context.Context //nolint:containedctx // lives as long as one copy, which it cancels
+	r   io.Reader
+}
+
+func (c *cancelReader) Read(p []byte) (int, error) {
+	if err := c.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return c.r.Read(p)
 }

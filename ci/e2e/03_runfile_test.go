@@ -84,17 +84,20 @@ func writeMatrix(t *testing.T, system, driver, url, file string) string {
 	sum := sha256.New()
 	size, err := io.Copy(sum, f)
 	must(t, err)
+	components := ""
+	if strings.HasPrefix(system, "debian") {
+		components = "\n    components: [contrib, non-free]"
+	}
 	text := fmt.Sprintf(`systems:
   - id: %s
     base: registry.invalid/base:latest
     archs: [amd64]
-    kernels: [4.4]
-    components: [contrib, non-free]
+    kernels: [4.4]%s
 drivers:
   - version: %s
     archives:
       amd64: {url: "%s", sha256: %s, size: %d}
-`, system, driver, url, hex.EncodeToString(sum.Sum(nil)), size)
+`, system, components, driver, url, hex.EncodeToString(sum.Sum(nil)), size)
 	name := filepath.Join(scratch(t), "matrix.yaml")
 	must(t, os.WriteFile(name, []byte(text), 0o644))
 	return name

@@ -45,7 +45,8 @@ func exitCode(err error) int {
 		return exitUnexpected
 	case errors.Is(err, errSomeFailed):
 		return exitSome
-	case is[usageError](err) || is[matrix.Errors](err) || is[*matrix.UnknownError](err) || is[*matrix.IncompatibleError](err) || is[*distros.UnknownError](err):
+	case is[usageError](err) || is[matrix.Errors](err) || is[*matrix.UnknownError](err) || is[*matrix.IncompatibleError](err) ||
+		is[*distros.UnknownError](err) || errors.Is(err, images.ErrBase):
 		return exitUsage
 	case untrusted(err):
 		return exitMismatch

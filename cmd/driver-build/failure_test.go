@@ -67,8 +67,8 @@ func TestFailures(t *testing.T) {
 		"base 500":         {func(u *user) { u.Fault(refuse(500, "/v2/base/")) }, "", 4, []string{"500", "/base/debian12"}},
 		"base 429":         {func(u *user) { u.Fault(refuse(429, "/v2/base/")) }, "", 4, []string{"429"}},
 		"base unreachable": {nil, "--base 127.0.0.1:1/x:y", 4, []string{"127.0.0.1:1"}},
-		"base not there":   {nil, "--base oci:/no/such/folder", 1, []string{"/no/such/folder"}},
-		"other base":       {nil, "--base WORLD/base/ubuntu16.04:test", 1, []string{"ubuntu 16.04"}},
+		"base not there":   {nil, "--base oci:/no/such/folder", 2, []string{"/no/such/folder"}},
+		"other base":       {nil, "--base WORLD/base/ubuntu16.04:test", 2, []string{"ubuntu 16.04"}},
 		"push 401":         {func(u *user) { u.Fault(refuse(401, "/v2/team/")) }, "--push --repository WORLD/team/driver", 4, []string{"401", "/team/driver"}},
 		"push 500":         {func(u *user) { u.Fault(refuse(500, "/v2/team/driver/manifests/")) }, "--push --repository WORLD/team/driver", 4, []string{"500"}},
 	} {

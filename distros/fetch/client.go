@@ -15,9 +15,9 @@ import (
 
 // File names content: where it is said to be and what it must be.
 type File struct {
-	URL    string // http, https or file
-	SHA256 string // 64 lower-case hex digits, mandatory
-	Size   int64  // bytes; 0: unknown
+	URL    string `json:"url"`            // http, https or file
+	SHA256 string `json:"sha256"`         // 64 lower-case hex digits, mandatory
+	Size   int64  `json:"size,omitempty"` // bytes; 0: unknown
 }
 
 // Progress is told how many bytes of how many are there; total is 0 when unknown. It is called from the goroutine that

@@ -37,12 +37,17 @@ type StatusError struct {
 }
 
 func (e *StatusError) Error() string {
-	return fmt.Sprintf("the server answered %d %s", e.Code, http.StatusText(e.Code))
+	text := fmt.Sprintf("the server answered %d %s", e.Code, http.StatusText(e.Code))
+	if e.Code == http.StatusNotFound || e.Code == http.StatusGone {
+		text += " (an index that is newer or older than the files beside it: try again later or another mirror)"
+	}
+	return text
 }
 
-// Is makes errors.Is(err, fs.ErrNotExist) true when the server says that there is no such file.
+// Is makes every such answer an ErrUnreachable, and errors.Is(err, fs.ErrNotExist) true when the server says that there is no
+// such file.
 func (e *StatusError) Is(target error) bool {
-	return target == fs.ErrNotExist && (e.Code == http.StatusNotFound || e.Code == http.StatusGone)
+	return target == ErrUnreachable || target == fs.ErrNotExist && (e.Code == http.StatusNotFound || e.Code == http.StatusGone)
 }
 
 // MismatchError says that what arrived is not what was asked for. The bytes were never used.

@@ -182,6 +182,10 @@ func giveUp(err error, u *url.URL, tries int) error {
 	if tries > 1 {
 		after = fmt.Sprintf(" after %d tries", tries)
 	}
+	var status *StatusError
+	if errors.As(err, &status) { // it is reachable, and an ErrUnreachable all the same
+		return fmt.Errorf("%s%s: %w", u.Host, after, err)
+	}
 	return fmt.Errorf("%s %w%s: %w", u.Host, ErrUnreachable, after, err)
 }
 

@@ -198,6 +198,9 @@ func (t *Tree) put(e *Entry) error {
 	if e.Kind != Dir && len(t.names[e.Path]) > 0 {
 		return fmt.Errorf("%s: a directory that is not empty would be replaced by a file", e.Path)
 	}
+	if low, ok := t.Lstat(e.Path); ok && e.Kind == File && low.Kind == Dir && !t.own(e.Path) {
+		return fmt.Errorf("%s: a directory of the base would be replaced by a file", e.Path)
+	}
 	for dir := path.Dir(e.Path); dir != "."; dir = path.Dir(dir) {
 		if up, ok := t.Lstat(dir); ok && up.Kind != Dir {
 			return fmt.Errorf("%w: %s goes through %s, which is no directory", ErrUnsafePath, e.Path, dir)
@@ -212,6 +215,11 @@ func (t *Tree) put(e *Entry) error {
 		t.names[dir][path.Base(p)] = true
 	}
 	return nil
+}
+
+func (t *Tree) own(p string) bool {
+	_, ok := t.entries[p]
+	return ok
 }
 
 func (t *Tree) forget(p string) {

@@ -29,7 +29,7 @@ func (t *Tree) WriteTar(ctx context.Context, w io.Writer, mtime time.Time) error
 	first := map[*section]string{}
 	buf := make([]byte, 256<<10)
 	for _, e := range t.withParents() {
-		if err := context.Cause(ctx); err != nil {
+		if err := ctx.Err(); err != nil {
 			return err
 		}
 		hdr := header(e, mtime)
@@ -104,7 +104,7 @@ func (t *Tree) Apply(ctx context.Context, layer io.Reader, keep func(path string
 			return nil
 		}
 		if err == nil {
-			err = context.Cause(ctx)
+			err = ctx.Err()
 		}
 		if err != nil {
 			return fmt.Errorf("read layer: %w", err)
