@@ -228,7 +228,7 @@ func TestExitCode(t *testing.T) {
 		{errors.Join(errSomeFailed, apt.ErrSignature), 3},
 		{fetch.ErrUnreachable, 4},
 		{fetch.ErrOffline, 4},
-		{&fetch.StatusError{Code: 500}, 1}, // fetch wraps it as ErrUnreachable
+		{&fetch.StatusError{Code: 500}, 4}, // fetch wraps it as ErrUnreachable
 		{&registry.Error{Err: errors.New("x")}, 4},
 		{&registry.PlatformError{}, 4},
 		{&fetch.MismatchError{}, 5},
