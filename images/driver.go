@@ -51,13 +51,14 @@ func (b *Builder) driverLayers(ctx context.Context, r *Recipe) (driverLayers, er
 	}
 	step := b.Observe.Begin(r.Target(), "driver "+r.Driver)
 	cache := layerCache{b.Store}
-	user, haveUser := cache.get(userKey)
-	kernel, haveKernel := cache.get(kernelKey)
-	if haveUser && haveKernel {
-		return driverLayers{user, kernel}, step.End(true, nil)
+	var have driverLayers
+	have.user, _ = cache.get(userKey)
+	have.kernel, _ = cache.get(kernelKey)
+	if have.user != nil && have.kernel != nil {
+		return have, step.End(true, nil)
 	}
 	made, err := once(ctx, &b.running, userKey+kernelKey, func() (driverLayers, error) {
-		return b.unpackDriver(ctx, r, userKey, kernelKey, step)
+		return b.unpackDriver(ctx, r, have, userKey, kernelKey, step)
 	})
 	if err != nil {
 		err = fmt.Errorf("driver %s: %w", r.Driver, err)
@@ -65,7 +66,8 @@ func (b *Builder) driverLayers(ctx context.Context, r *Recipe) (driverLayers, er
 	return made, step.End(false, err)
 }
 
-func (b *Builder) unpackDriver(ctx context.Context, r *Recipe, userKey, kernelKey string, step *Step) (out driverLayers, err error) {
+// unpackDriver makes the layers that have lacks.
+func (b *Builder) unpackDriver(ctx context.Context, r *Recipe, have driverLayers, userKey, kernelKey string, step *Step) (out driverLayers, err error) {
 	spool, err := rootfs.NewSpool(b.Store.Dir())
 	if err != nil {
 		return out, err
@@ -83,9 +85,14 @@ func (b *Builder) unpackDriver(ctx context.Context, r *Recipe, userKey, kernelKe
 	if err := d.complete(r, spool); err != nil {
 		return out, err
 	}
+	out = have
 	eg, ctx := errgroup.WithContext(ctx)
-	eg.Go(func() (err error) { out.user, err = b.finish(ctx, r, userKey, d.User, step); return err })
-	eg.Go(func() (err error) { out.kernel, err = b.finish(ctx, r, kernelKey, d.Kernel, step); return err })
+	if have.user == nil {
+		eg.Go(func() (err error) { out.user, err = b.finish(ctx, r, userKey, d.User, step); return err })
+	}
+	if have.kernel == nil {
+		eg.Go(func() (err error) { out.kernel, err = b.finish(ctx, r, kernelKey, d.Kernel, step); return err })
+	}
 	return out, eg.Wait()
 }
 

@@ -13,11 +13,13 @@ import (
 	"maps"
 	"os"
 	"path"
+	"runtime"
 	"slices"
 	"strings"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/sync/semaphore"
 
 	"github.com/driver-container/driver-container/distros/apt"
 	"github.com/driver-container/driver-container/distros/dpkg"
@@ -55,6 +57,7 @@ func (b *Builder) unpackDebs(ctx context.Context, pkgs []apt.Package, spool *roo
 	out := make([]unpacked, len(pkgs))
 	eg, ctx := errgroup.WithContext(ctx)
 	eg.SetLimit(b.jobs())
+	unpacking := semaphore.NewWeighted(int64(min(b.jobs(), runtime.GOMAXPROCS(0)))) // more would cost memory and gain nothing
 	for i, p := range pkgs {
 		eg.Go(func() (err error) {
 			file, _, err := b.Fetch.Get(ctx, fetch.File{URL: p.URL, SHA256: p.SHA256, Size: p.Size},
@@ -62,6 +65,10 @@ func (b *Builder) unpackDebs(ctx context.Context, pkgs []apt.Package, spool *roo
 			if err != nil {
 				return fmt.Errorf("package %s: %w", p.Name, err)
 			}
+			if err := unpacking.Acquire(ctx, 1); err != nil {
+				return err
+			}
+			defer unpacking.Release(1)
 			if out[i], err = unpackDeb(ctx, file, spool); err != nil {
 				return fmt.Errorf("package %s %s: %w", p.Name, p.Version, err)
 			}

@@ -140,24 +140,24 @@ func TestImages(t *testing.T) {
 func TestDirectImports(t *testing.T) {
 	t.Parallel()
 	only := map[string][]string{
-		"github.com/moby/buildkit":         {"cmd/driver-build", "images/runner/buildkit", "deps"},
-		"github.com/spf13/cobra":           {"cmd/driver-build", "deps"},
-		"github.com/NVIDIA/go-nvml":        {"cmd/driver-probe", "deps"},
-		"github.com/hashicorp/go-version":  {"images/matrix", "deps"},
-		"github.com/ProtonMail/go-crypto":  {"distros/apt", "distros/rpm", "deps"},
+		"github.com/moby/buildkit":         {"cmd/driver-build", "images/runner/buildkit"},
+		"github.com/spf13/cobra":           {"cmd/driver-build"},
+		"github.com/NVIDIA/go-nvml":        {"cmd/driver-probe"},
+		"github.com/hashicorp/go-version":  {"images/matrix"},
+		"github.com/ProtonMail/go-crypto":  {"distros/apt", "distros/rpm"},
 		"golang.org/x/crypto/openpgp":      {},
 		"github.com/stretchr/testify":      {},
 		"github.com/docker/docker/client":  {},
-		"github.com/google/go-cmp":         {"deps"},
+		"github.com/google/go-cmp":         {},
 		"github.com/containerd/containerd": {},
 		"github.com/hashicorp/go-getter":   {},
 		"github.com/sirupsen/logrus":       {},
 		"github.com/containers/image/v5":   {},
 		"github.com/opencontainers/runc":   {},
 		"github.com/containers/storage":    {},
-		"github.com/rogpeppe/go-internal":  {"deps"},
-		"pgregory.net/rapid":               {"deps"},
-		"go.uber.org/goleak":               {"deps"},
+		"github.com/rogpeppe/go-internal":  {},
+		"pgregory.net/rapid":               {},
+		"go.uber.org/goleak":               {},
 	}
 	for _, p := range packages(t) {
 		for _, imp := range p.Imports {

