@@ -45,6 +45,9 @@ func (c *Client) lockPartial(ctx context.Context, f File) (*partial, error) {
 	defer tick.Stop()
 	slot, lastSize, lastGrowth := 0, int64(-1), time.Now()
 	for {
+		if c.have(f) { // looked at first, so that those who waited do not make a new file only to remove it
+			return nil, nil
+		}
 		path := filepath.Join(c.Store.dir, partialDir, f.SHA256)
 		if slot > 0 {
 			path += "." + strconv.Itoa(slot)
@@ -53,7 +56,7 @@ func (c *Client) lockPartial(ctx context.Context, f File) (*partial, error) {
 		if err != nil {
 			return nil, err
 		}
-		if c.have(f) { // looked at under the lock: whoever held it before us may have finished
+		if c.have(f) { // looked at again under the lock: whoever held it before us may have finished
 			if file != nil {
 				return nil, (&partial{file: file}).discard()
 			}

@@ -108,14 +108,15 @@ func (s *Store) publish(f *os.File, sha256hex string) error {
 		}
 		return nil
 	}
-	if err := f.Chmod(0o444); err != nil {
-		return fmt.Errorf("store %s: %w", sha256hex, err)
-	}
 	if err := f.Sync(); err != nil {
 		return fmt.Errorf("store %s: %w", sha256hex, diskFull(f.Name(), err))
 	}
 	if err := os.Rename(f.Name(), to); err != nil {
 		return fmt.Errorf("store %s: %w", sha256hex, diskFull(to, err))
+	}
+	// Read-only under its final name alone: under the other one, processes that wait for the lock must be able to open it.
+	if err := f.Chmod(0o444); err != nil {
+		return fmt.Errorf("store %s: %w", sha256hex, err)
 	}
 	return syncDir(filepath.Dir(to))
 }
