@@ -25,7 +25,7 @@ import (
 type PlanOptions struct {
 	Base        string      // another base: a reference, oci:DIR, oci-archive:FILE or docker-archive:FILE
 	Source      string      // where the .run archive is: a URL; its checksum is still the row's
-	Mirror      string      // instead of the repositories' own addresses; see apt.WithMirror
+	Mirror      string      // instead of the addresses in the base's apt configuration; see apt.WithMirror
 	Profile     Profile     // "": full
 	Compression Compression // "": gzip
 	Epoch       int64       // SOURCE_DATE_EPOCH
@@ -219,15 +219,15 @@ func (b *Builder) aptOptions(t matrix.Target, o PlanOptions, tree *rootfs.Tree) 
 	if err != nil {
 		return apt.Options{}, fmt.Errorf("apt configuration of the base: %w", err)
 	}
-	for _, rep := range t.System.Repositories {
-		sources = append(sources, apt.Source{
-			Origin: "matrix", URIs: rep.URIs, Suites: rep.Suites, Components: rep.Components, Key: rep.Key,
-		})
-	}
 	if o.Mirror != "" {
 		if sources, err = apt.WithMirror(sources, o.Mirror); err != nil {
 			return apt.Options{}, err
 		}
+	}
+	for _, rep := range t.System.Repositories {
+		sources = append(sources, apt.Source{
+			Origin: "matrix", URIs: rep.URIs, Suites: rep.Suites, Components: rep.Components, Key: rep.Key,
+		})
 	}
 	return apt.Options{
 		Fetch: b.Fetch, Root: root, Sources: sources, Arch: t.Arch, Components: t.System.Components, AllowExpired: t.System.AllowExpired,
