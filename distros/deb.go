@@ -1,5 +1,7 @@
 package distros
 
+import "strings"
+
 // deb is a system made of .deb packages. Its zero values are those of a current Debian.
 type deb struct {
 	family, version string   // as in os-release
@@ -48,6 +50,19 @@ func (d deb) Toolchain(arch string) []string {
 	}
 	return packages
 }
+
+// Headers is one package everywhere: Debian, Ubuntu in all its flavours and the kernel's own "make bindeb-pkg" agree on the
+// name. Package names have neither capitals nor underscores nor tildes, so a release with one has no package, and none is made up.
+func (d deb) Headers(release string) []string {
+	const letters = "abcdefghijklmnopqrstuvwxyz0123456789.+-"
+	if release == "" || len(release) > maxRelease || strings.Trim(release, letters) != "" || release[0] < '0' || release[0] > '9' {
+		return nil
+	}
+	return []string{"linux-headers-" + release}
+}
+
+// maxRelease is the kernel's own bound on uname -r, __NEW_UTS_LEN.
+const maxRelease = 64
 
 // Links makes cc (by alternatives in a system that ran package scripts) and gcc (of the package gcc).
 func (d deb) Links() map[string]string {

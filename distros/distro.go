@@ -2,7 +2,7 @@
 // compile a kernel module. A family of systems is a file (debian.go, ubuntu.go), a system is an entry in it, and nothing
 // outside of this package switches on the name of a system.
 //
-// It reads no repository, downloads nothing and does not know kernel releases; the folders below do the former.
+// It reads no repository, downloads nothing and does not know which kernel releases exist; the folders below do the former.
 package distros
 
 import (
@@ -29,6 +29,11 @@ type Distro interface {
 	// Links are the symbolic links that the packages' own scripts would have made (alternatives) or that a package would
 	// have brought which is otherwise not needed: path relative to the root -> target as in readlink.
 	Links() map[string]string
+	// Headers lists the packages that hold the headers of a kernel, by its release as uname -r says it: "6.1.0-38-amd64".
+	// What they depend on comes on top, from the repository's index: Debian's -common and kbuild packages, Ubuntu's
+	// headers that all flavours of a release share, under whatever name (linux-hwe-6.8-headers-...). Releases of kernels that
+	// people built themselves are taken as they are. It is nil for text that is no kernel's release.
+	Headers(release string) []string
 	// PackageManager is the kind of the system's packages and repositories: "apt".
 	PackageManager() string
 }

@@ -101,7 +101,7 @@ func TestSameDigest(t *testing.T) {
 	}
 	// Records that cannot be read are made anew.
 	records, err := filepath.Glob(filepath.Join(r.b.Store.Dir(), "layers", "*.json"))
-	if err != nil || len(records) != 4 {
+	if err != nil || len(records) != 5 {
 		t.Fatalf("%q, %v", records, err)
 	}
 	for i, file := range records {
@@ -135,7 +135,7 @@ func TestSharedLayers(t *testing.T) {
 			t.Errorf("%s: equal is %v", name, same)
 		}
 	}
-	want := []string{"[418.87.01-ubuntu18.04 amd64] packages layer", "[418.87.01-ubuntu18.04 amd64] plan"}
+	want := []string{"[418.87.01-ubuntu18.04 amd64] description layer", "[418.87.01-ubuntu18.04 amd64] packages layer", "[418.87.01-ubuntu18.04 amd64] plan"}
 	if slices.Sort(built); !cmp.Equal(built, want) {
 		t.Errorf("work done for the second system: %q", built)
 	}

@@ -47,17 +47,19 @@ func (b *Builder) Build(ctx context.Context, r *Recipe) (v1.Image, error) {
 	if err != nil {
 		return nil, err
 	}
-	var packages, entrypoint v1.Layer
+	var packages, entrypoint, description v1.Layer
 	var driver driverLayers
 	eg, ectx := errgroup.WithContext(ctx)
 	eg.Go(func() (err error) { packages, err = b.packagesLayer(ectx, r, base); return err })
 	eg.Go(func() (err error) { driver, err = b.driverLayers(ectx, r); return err })
 	eg.Go(func() (err error) { entrypoint, err = b.entrypointLayer(ectx, r); return err })
+	eg.Go(func() (err error) { description, err = b.descriptionLayer(ectx, r); return err })
 	if err := eg.Wait(); err != nil {
 		return nil, fmt.Errorf("build %s: %w", r.Target(), err)
 	}
 	return assemble(r, base, []namedLayer{
 		{"packages", packages}, {"user-mode driver", driver.user}, {"kernel sources", driver.kernel}, {"entrypoint", entrypoint},
+		{"description", description},
 	})
 }
 

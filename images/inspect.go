@@ -12,26 +12,28 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
 	"github.com/driver-container/driver-container/distros/dpkg"
+	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/images/rootfs"
 )
 
 // Inspection is what an image holds.
 type Inspection struct {
-	Digest    string            `json:"digest"`
-	Arch      string            `json:"arch"`
-	Driver    string            `json:"driver"`
-	System    string            `json:"system"` // ID and VERSION_ID of its os-release
-	Profile   string            `json:"profile,omitempty"`
-	Flavours  []string          `json:"flavours"` // kernel sources that are there
-	Size      int64             `json:"size"`     // compressed bytes of all layers
-	Layers    []LayerInfo       `json:"layers"`
-	Libraries []string          `json:"libraries"`
-	Programs  []string          `json:"programs"`
-	Firmware  []string          `json:"firmware"`
-	Packages  []PackageInfo     `json:"packages"`
-	Env       []string          `json:"env"`
-	Command   []string          `json:"command"`
-	Labels    map[string]string `json:"labels,omitempty"`
+	Digest      string            `json:"digest"`
+	Arch        string            `json:"arch"`
+	Driver      string            `json:"driver"`
+	System      string            `json:"system"` // ID and VERSION_ID of its os-release
+	Profile     string            `json:"profile,omitempty"`
+	Flavours    []string          `json:"flavours"` // kernel sources that are there
+	Size        int64             `json:"size"`     // compressed bytes of all layers
+	Layers      []LayerInfo       `json:"layers"`
+	Libraries   []string          `json:"libraries"`
+	Programs    []string          `json:"programs"`
+	Firmware    []string          `json:"firmware"`
+	Packages    []PackageInfo     `json:"packages"`
+	Env         []string          `json:"env"`
+	Description *driverinfo.Info  `json:"description,omitempty"` // what an image of ours says of itself
+	Command     []string          `json:"command"`
+	Labels      map[string]string `json:"labels,omitempty"`
 }
 
 // LayerInfo is one layer, from the base upwards.
@@ -61,7 +63,7 @@ func (b *Builder) Inspect(ctx context.Context, name string, img v1.Image) (i *In
 		return nil, err
 	}
 	keep := func(p string) bool {
-		return p == dpkgStatus || strings.HasSuffix(p, "/os-release") || driverName.MatchString(path.Base(p))
+		return p == dpkgStatus || p == driverinfo.Path || strings.HasSuffix(p, "/os-release") || driverName.MatchString(path.Base(p))
 	}
 	tree, err := flatten(ctx, img, spool, keep, step)
 	if err != nil {
@@ -136,6 +138,9 @@ func inspectTree(i *Inspection, tree *rootfs.Tree) error {
 		if e.Kind == rootfs.File && strings.Contains(e.Path, "/firmware/nvidia/"+i.Driver+"/") {
 			i.Firmware = append(i.Firmware, "/"+e.Path)
 		}
+	}
+	if info, err := driverinfo.Read(tree.OpenFS()); err == nil { // verify says what is wrong with one that cannot be read
+		i.Description = &info
 	}
 	return inspectPackages(i, tree)
 }

@@ -41,7 +41,7 @@ func (b *Builder) Plan(ctx context.Context, t matrix.Target, o PlanOptions) (*Re
 	r := &Recipe{
 		Schema: recipeVersion, System: t.System.ID, Driver: t.Driver.Version, Branch: t.Driver.Branch, Arch: t.Arch, Tag: t.Tag(),
 		Profile: o.Profile, Flavours: t.Flavours, Links: d.Links(), LibDir: d.LibDir(t.Arch), LibDir32: d.LibDir32(t.Arch),
-		Compression: o.Compression, Epoch: o.Epoch, Overridden: t.Overridden, Builder: b.Info,
+		Compression: o.Compression, Epoch: o.Epoch, Kernel: kernelRule(t.Driver.Kernel), Overridden: t.Overridden, Builder: b.Info,
 	}
 	if r.Profile == "" {
 		r.Profile = Full

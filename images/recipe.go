@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/driver-container/driver-container/distros/apt"
+	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/distros/fetch"
 )
 
@@ -19,25 +20,26 @@ const recipeVersion = 1
 // Recipe is everything that goes into one image, pinned: the same recipe gives the same digest on any machine. It is plain
 // data, printed by --dry-run.
 type Recipe struct {
-	Schema      int               `json:"schema"`
-	System      string            `json:"system"`
-	Driver      string            `json:"driver"`
-	Branch      string            `json:"branch"`
-	Arch        string            `json:"arch"`
-	Tag         string            `json:"tag"`
-	Profile     Profile           `json:"profile"`
-	Flavours    []string          `json:"flavours"`
-	Base        Base              `json:"base"`
-	Packages    []apt.Package     `json:"packages"`
-	Links       map[string]string `json:"links,omitempty"` // what update-alternatives would have made, path to target
-	Source      Source            `json:"source"`
-	LibDir      string            `json:"libDir"`
-	LibDir32    string            `json:"libDir32,omitempty"`
-	Entrypoint  []Binary          `json:"entrypoint"`
-	Compression Compression       `json:"compression"`
-	Epoch       int64             `json:"epoch"`                // SOURCE_DATE_EPOCH, seconds
-	Overridden  []string          `json:"overridden,omitempty"` // compatibility rules that --allow-incompatible set aside
-	Builder     BuilderInfo       `json:"builder"`
+	Schema      int                   `json:"schema"`
+	System      string                `json:"system"`
+	Driver      string                `json:"driver"`
+	Branch      string                `json:"branch"`
+	Arch        string                `json:"arch"`
+	Tag         string                `json:"tag"`
+	Profile     Profile               `json:"profile"`
+	Flavours    []string              `json:"flavours"`
+	Base        Base                  `json:"base"`
+	Packages    []apt.Package         `json:"packages"`
+	Links       map[string]string     `json:"links,omitempty"` // what update-alternatives would have made, path to target
+	Source      Source                `json:"source"`
+	LibDir      string                `json:"libDir"`
+	LibDir32    string                `json:"libDir32,omitempty"`
+	Entrypoint  []Binary              `json:"entrypoint"`
+	Compression Compression           `json:"compression"`
+	Epoch       int64                 `json:"epoch"`                // SOURCE_DATE_EPOCH, seconds
+	Kernel      driverinfo.KernelRule `json:"kernel,omitzero"`      // kernels that the modules compile on
+	Overridden  []string              `json:"overridden,omitempty"` // compatibility rules that --allow-incompatible set aside
+	Builder     BuilderInfo           `json:"builder"`
 }
 
 // Base is the image below, by digest. Location is where this build reads it from and no part of the result.

@@ -70,6 +70,7 @@ func rules() []rule {
 		{"programs", checkPrograms},
 		{"environment", checkEnvironment},
 		{"licence", checkLicence},
+		{"description", checkDescription},
 	}
 }
 

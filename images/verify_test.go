@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 
+	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/images/imagetest"
 )
 
@@ -50,6 +51,21 @@ func gone(names ...string) (files []imagetest.File) {
 	return files
 }
 
+// described is the note of the good image, changed.
+func described(t *testing.T, change func(*driverinfo.Info)) string {
+	t.Helper()
+	info := driverinfo.Info{
+		Driver: newDriver, Branch: "R535", OS: "debian12", Arch: "amd64", Profile: "full", Flavours: []string{"proprietary", "open"},
+		ID: strings.Repeat("0", 64),
+	}
+	change(&info)
+	text, err := info.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
 func TestVerify(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -84,7 +100,7 @@ func TestVerify(t *testing.T) {
 		"not in path":     {append(gone(lib+"libcuda.so."+v, lib+"libcuda.so.1", lib+"libcuda.so"), put("opt/lib/libcuda.so."+v, soFile("amd64", ""))...), nil, []string{"error: library-directory: libcuda.so.1 is in none of the folders that consumers search: /usr/lib64, /usr/lib/x86_64-linux-gnu, /usr/lib/aarch64-linux-gnu, /lib64, /lib/x86_64-linux-gnu, /lib/aarch64-linux-gnu"}},
 		"wrong firmware":  {put("usr/lib/firmware/nvidia/550.54.14/gsp.bin", ""), nil, []string{"error: firmware: usr/lib/firmware/nvidia/550.54.14: is firmware of another driver than 535.261.03"}},
 		"no firmware":     {gone("usr/share/nvidia-driver/firmware"), nil, []string{"error: firmware: there is no GSP firmware of driver 535.261.03"}},
-		"neither":         {gone("usr/share/nvidia-driver/firmware", "usr/src/nvidia-"+v+"/kernel-open"), nil, []string{"note: firmware: there is no GSP firmware of driver 535.261.03"}},
+		"neither":         {gone("usr/share/nvidia-driver/firmware", "usr/src/nvidia-"+v+"/kernel-open"), nil, []string{"note: firmware: there is no GSP firmware of driver 535.261.03", "error: description: " + driverinfo.Path + ": names the flavour open, whose sources (usr/src/nvidia-535.261.03/kernel-open) are not there"}},
 		"other sources":   {put("usr/src/nvidia-550.54.14/kernel/Kbuild", ""), nil, []string{"error: kernel-sources: usr/src/nvidia-550.54.14: are kernel sources of another driver than 535.261.03"}},
 		"no sources":      {gone("usr/src"), nil, []string{"note: kernel-sources: no kernel sources in /usr/src/nvidia-535.261.03: only precompiled modules can be used"}},
 		"dynamic":         {put("usr/local/bin/driver-entrypoint", string(imagetest.ELF{Program: true}.Bytes())), nil, []string{"error: entrypoint: usr/local/bin/driver-entrypoint: is not static: it would depend on the libraries of the base"}},
@@ -97,9 +113,31 @@ func TestVerify(t *testing.T) {
 		"no nvidia-smi":   {gone("usr/bin/nvidia-smi"), nil, []string{"error: programs: nvidia-smi is not on PATH", "error: programs: nvidia-smi is in none of /usr/bin, /usr/sbin, /bin, /sbin, where consumers look for it"}},
 		"nvidia-smi":      {append(gone("usr/bin/nvidia-smi"), put("usr/local/bin/nvidia-smi", string(imagetest.ELF{Program: true}.Bytes()))...), nil, []string{"error: programs: nvidia-smi is in none of /usr/bin, /usr/sbin, /bin, /sbin, where consumers look for it"}},
 		"no modprobe":     {gone("usr/sbin/modprobe"), nil, []string{"error: programs: modprobe is not on PATH"}},
-		"env version":     {nil, env("DRIVER_VERSION", "DRIVER_VERSION=1.2"), []string{"error: environment: DRIVER_VERSION is 1.2, the libraries are 535.261.03"}},
-		"env void":        {nil, env("NVIDIA_VISIBLE_DEVICES", "X=1"), []string{`note: environment: NVIDIA_VISIBLE_DEVICES is "": without "void" the container runtime may inject a driver into the driver's container`}},
-		"no PATH":         {nil, env("PATH", "X=1"), nil},
+		"undescribed":     {gone(driverinfo.Path), nil, []string{"error: description: " + driverinfo.Path + ": is not there: the entrypoint cannot know which driver it has"}},
+		"somebody else's": {gone(driverinfo.Path, "usr/local/bin/driver-entrypoint", "usr/local/bin/nvidia-driver"), func(c *v1.Config) { c.Entrypoint = []string{"/bin/sh"} }, []string{"error: entrypoint: nvidia-driver is not on PATH: the GPU Operator starts the image with that command"}},
+		"damaged":         {put(driverinfo.Path, "{"), nil, []string{"error: description: " + driverinfo.Path + ": /" + driverinfo.Path + ": not a valid description of a driver image: unexpected EOF: build the image again"}},
+		"other driver": {put(driverinfo.Path, described(t, func(i *driverinfo.Info) { i.Driver = "550.54.14" })), nil, []string{
+			"error: description: " + driverinfo.Path + `: driver is "550.54.14", that of the libraries is "535.261.03"`,
+			"error: description: " + driverinfo.Path + `: driver is "550.54.14", that of the label is "535.261.03"`,
+		}},
+		"other description": {put(driverinfo.Path, described(t, func(i *driverinfo.Info) {
+			i.OS, i.Arch, i.Profile, i.Flavours, i.Overridden = "debian13", "arm64", "compute", []string{"open"}, []string{"kernel-too-new"}
+		})), nil, []string{
+			"error: description: " + driverinfo.Path + `: os is "debian13", that of the label is "debian12"`,
+			"error: description: " + driverinfo.Path + `: profile is "compute", that of the label is "full"`,
+			"error: description: " + driverinfo.Path + `: arch is "arm64", that of the image is "amd64"`,
+			"error: description: " + driverinfo.Path + `: flavours is "open", that of the label is "open,proprietary"`,
+			"error: description: " + driverinfo.Path + `: overridden rules are "kernel-too-new", the label says ""`,
+		}},
+		"label": {nil, func(c *v1.Config) { c.Labels[LabelOverridden] = "kernel-too-new: a; reason" }, []string{
+			"error: description: " + driverinfo.Path + `: overridden rules are "", the label says "kernel-too-new: a; reason"`,
+		}},
+		"overridden": {put(driverinfo.Path, described(t, func(i *driverinfo.Info) { i.Overridden = []string{"excluded", "kernel-too-new"} })), func(c *v1.Config) {
+			c.Labels[LabelOverridden] = "kernel-too-new: the reason; has a colon: here; excluded: it is"
+		}, nil},
+		"env version": {nil, env("DRIVER_VERSION", "DRIVER_VERSION=1.2"), []string{"error: environment: DRIVER_VERSION is 1.2, the libraries are 535.261.03"}},
+		"env void":    {nil, env("NVIDIA_VISIBLE_DEVICES", "X=1"), []string{`note: environment: NVIDIA_VISIBLE_DEVICES is "": without "void" the container runtime may inject a driver into the driver's container`}},
+		"no PATH":     {nil, env("PATH", "X=1"), nil},
 	} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/images"
 	"github.com/driver-container/driver-container/images/registry"
 )
@@ -107,10 +108,30 @@ func (a *app) printInspection(i *images.Inspection) error {
 		i.Digest, i.Driver, i.System, i.Arch, i.Profile, strings.Join(i.Flavours, ", "), strings.Join(i.Command, " "), megabytes(i.Size))
 	fmt.Fprintf(w, "Libraries\t%d\nPrograms\t%s\nFirmware\t%s\nPackages\t%d\n",
 		len(i.Libraries), strings.Join(i.Programs, " "), strings.Join(i.Firmware, " "), len(i.Packages))
+	if d := i.Description; d != nil {
+		fmt.Fprintf(w, "Kernels\t%s\nContent\t%s\n", kernels(d), d.ID)
+	}
 	for n, l := range i.Layers {
 		fmt.Fprintf(w, "Layer %d\t%s\t%s\t%s\n", n, l.Digest, megabytes(l.Size), l.CreatedBy)
 	}
 	return w.Flush()
+}
+
+// kernels is the range that the modules compile on: "3.10 to 6.16".
+func kernels(d *driverinfo.Info) string {
+	text := "any"
+	switch {
+	case d.Kernel.Min != "" && d.Kernel.Max != "":
+		text = d.Kernel.Min + " to " + d.Kernel.Max
+	case d.Kernel.Min != "":
+		text = "from " + d.Kernel.Min
+	case d.Kernel.Max != "":
+		text = "up to " + d.Kernel.Max
+	}
+	if len(d.Overridden) > 0 {
+		text += ", overridden: " + strings.Join(d.Overridden, ", ")
+	}
+	return text
 }
 
 func megabytes(n int64) string { return fmt.Sprintf("%.1f MB", float64(n)/1e6) }

@@ -1,53 +1,63 @@
-// Command driver-entrypoint is process 1 of a driver image. This version of the image carries it so that images are whole and
-// can be told apart; bringing up a driver is refused with a clear message until the node side is part of it.
+// Command driver-entrypoint is process 1 of a driver image, also called nvidia-driver in it. `init` brings the driver up on the
+// node, serves it and takes it down; the other verbs look, wait, or do one part. It is static, has no cgo, and never talks to the
+// GPU itself.
 package main
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
+	"os/signal"
 	"runtime/debug"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/driver-container/driver-container/node/shim"
 )
 
-// Exit codes, as docs/driver-entrypoint.md lists them.
-const (
-	exitUsage       = 2
-	exitUnsupported = 11
-)
+func main() { os.Exit(run(os.Args, os.Environ(), os.Stdout, os.Stderr)) }
 
-const help = `usage: nvidia-driver COMMAND
-
-  version   print the version of this program and of the image's driver
-  init      bring up the driver on this node (not part of this version: exit code 11)
-  help      print this text
-`
-
-func main() { os.Exit(run(os.Args[1:], os.Getenv, os.Stdout, os.Stderr)) }
-
-func run(args []string, getenv func(string) string, stdout, stderr io.Writer) int {
-	if len(args) == 0 {
-		args = []string{"help"}
+// run is the program without the process. The shim runs only around verbs that stay: see command.go.
+func run(argv, env []string, stdout, stderr io.Writer) int {
+	if code, ok := deleteModule(argv, stderr); ok {
+		return code
 	}
-	switch args[0] {
-	case "version":
-		fmt.Fprintf(stdout, "driver-entrypoint %s driver %s\n", version(), getenv("DRIVER_VERSION"))
-		return 0
-	case "help", "-h", "--help":
-		fmt.Fprint(stdout, help)
-		return 0
-	case "init":
-		fmt.Fprintf(stderr, "nvidia-driver init: driver-entrypoint %s can not bring up a driver on a node; nothing was changed. "+
-			"Use this image for its contents (kernel sources, libraries), or build it with a later release.\n", version())
-		return exitUnsupported
-	default:
-		fmt.Fprintf(stderr, "nvidia-driver: unknown command %q\n%s", args[0], help)
-		return exitUsage
+	if stays(argv[1:]) && !shim.IsWorker() {
+		return shim.Run(argv, shim.Options{Say: plainLog(stderr, "")})
 	}
+	// Small heaps: the worker is idle for months, and garbage is worth less than the node's memory.
+	debug.SetGCPercent(40)
+	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGQUIT)
+	defer stop()
+	p := &program{stdout: stdout, stderr: stderr, env: env, hurry: secondSignal(ctx)}
+	cmd := p.command()
+	cmd.SetArgs(argv[1:])
+	err := cmd.ExecuteContext(ctx)
+	if err == nil {
+		return 0
+	}
+	code := exitCode(err)
+	if !errors.Is(err, errQuiet) {
+		fmt.Fprintf(stderr, "nvidia-driver: %v\n", err)
+		if code == exitUsage {
+			fmt.Fprintln(stderr, "Run 'nvidia-driver help' for the commands and 'nvidia-driver COMMAND --help' for their flags.")
+		}
+	}
+	return code
 }
 
-func version() string {
-	if bi, ok := debug.ReadBuildInfo(); ok {
-		return bi.Main.Version
-	}
-	return "unknown"
+// secondSignal is closed by a signal that comes after the one that ended ctx: whoever sends it does not want to wait.
+func secondSignal(ctx context.Context) <-chan struct{} {
+	again := make(chan struct{})
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, unix.SIGTERM, unix.SIGINT, unix.SIGQUIT)
+	go func() {
+		<-ctx.Done()
+		<-signals // the first one is delivered here, too
+		<-signals
+		close(again)
+	}()
+	return again
 }

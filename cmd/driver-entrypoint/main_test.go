@@ -2,36 +2,127 @@ package main
 
 import (
 	"bytes"
+	"errors"
+	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/driver-container/driver-container/kmod"
+	"github.com/driver-container/driver-container/kmod/build"
+	"github.com/driver-container/driver-container/node"
+	"github.com/driver-container/driver-container/node/lock"
+	"github.com/driver-container/driver-container/node/preflight"
 )
 
 func TestRun(t *testing.T) {
 	t.Parallel()
-	for _, c := range []struct {
-		args           []string
+	for _, test := range []struct {
+		args           string
+		env            []string
 		code           int
 		stdout, stderr string
 	}{
-		{nil, 0, "usage: nvidia-driver COMMAND", ""},
-		{[]string{"help"}, 0, "exit code 11", ""},
-		{[]string{"-h"}, 0, "usage:", ""},
-		{[]string{"--help"}, 0, "usage:", ""},
-		{[]string{"version"}, 0, "driver 535.261.03\n", ""},
-		{[]string{"init"}, 11, "", "nothing was changed"},
-		{[]string{"init", "--more"}, 11, "", "nothing was changed"},
-		{[]string{"start"}, 2, "", `unknown command "start"`},
-		{[]string{""}, 2, "", "usage:"},
+		{"", nil, 0, "Available Commands:", ""},
+		{"help", nil, 0, "wait-ready", ""},
+		{"version", []string{"DRIVER_VERSION=535.261.03"}, 0, "driver 535.261.03", ""},
+		{"statos", nil, exitUsage, "", "did you mean status?"},
+		{"status now", nil, exitUsage, "", "takes no arguments"},
+		{"status --run-dir /nowhere", nil, 0, "absent", ""},
+		{"status -o json --run-dir /nowhere", nil, 0, `"state": "absent"`, ""},
+		{"status -o yaml", nil, exitUsage, "", "text or json"},
+		{"status", []string{"DRIVER_OUTPUT=yaml"}, exitUsage, "", "text or json"},
+		{"status --frob", nil, exitUsage, "", "unknown flag"},
+		{"status", []string{"DRIVER_LOG_FORMAT=xml"}, exitUsage, "", "--log-format"},
+		{"probe", nil, exitUsage, "", "startup, ready, live"},
+		{"probe ready --run-dir /nowhere", nil, exitNotReady, "", "no driver-entrypoint runs in this container"},
+		{"probe live", nil, exitNotReady, "", "no driver-entrypoint runs"},
+		{"wait-ready --timeout 10ms --run-dir /nowhere", nil, exitNotReady, "", "gave up waiting"},
+		{"wait-ready --run-dir /nowhere", []string{"DRIVER_TIMEOUT=10ms"}, exitNotReady, "", "gave up waiting"},
+		{"wait-ready", []string{"DRIVER_TIMEOUT=soon"}, exitUsage, "", `DRIVER_TIMEOUT="soon"`},
+		{"preflight", []string{"KERNEL_MODULE_TYPE=closed"}, exitUsage, "", "KERNEL_MODULE_TYPE"},
+		{"preflight --grace 1s", nil, exitUsage, "", "unknown flag"},
+		{"unload --grace 1s", nil, exitUsage, "", "--grace"},
 	} {
 		var stdout, stderr bytes.Buffer
-		getenv := func(name string) string { return map[string]string{"DRIVER_VERSION": "535.261.03"}[name] }
-		if code := run(c.args, getenv, &stdout, &stderr); code != c.code {
-			t.Errorf("%q: exit code %d, want %d", c.args, code, c.code)
+		code := run(append([]string{"nvidia-driver"}, strings.Fields(test.args)...), test.env, &stdout, &stderr)
+		if code != test.code || !strings.Contains(stdout.String(), test.stdout) || !strings.Contains(stderr.String(), test.stderr) {
+			t.Errorf("%q %q: exit code %d, want %d\nstdout %s\nstderr %s", test.args, test.env, code, test.code, stdout.String(), stderr.String())
 		}
-		for _, s := range []struct{ got, want string }{{stdout.String(), c.stdout}, {stderr.String(), c.stderr}} {
-			if !strings.Contains(s.got, s.want) || s.want == "" && s.got != "" {
-				t.Errorf("%q: %q, want %q", c.args, s.got, s.want)
+	}
+}
+
+func TestStays(t *testing.T) {
+	t.Parallel()
+	for args, want := range map[string]bool{
+		"init": true, "init -a": true, "init --accept-license --max-threads 4": true, "--accept-license": true, "-a": true,
+		"-a init": true, "compile --kernel x": true, "reload_nvidia_peermem": true,
+		"": false, "help": false, "init --help": false, "status": false, "probe ready": false, "wait-ready": false, "unload": false, "version init": false,
+	} {
+		if got := stays(strings.Fields(args)); got != want {
+			t.Errorf("stays(%q) = %v, want %v", args, got, want)
+		}
+	}
+}
+
+func TestExitCode(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		err  error
+		want int
+	}{
+		{nil, 0},
+		{errors.New("x"), exitFailure},
+		{usageError{errors.New("x")}, exitUsage},
+		{node.ErrConfig, exitUsage},
+		{&lock.HeldError{}, exitLocked},
+		{&preflight.BlockedError{Checks: []preflight.Check{{Name: preflight.Headers, Status: preflight.Blocked}}}, exitUnsupported},
+		{&preflight.BlockedError{Checks: []preflight.Check{{Name: preflight.Signing, Status: preflight.Blocked}}}, exitRefused},
+		{&build.NoHeadersError{}, exitUnsupported},
+		{&build.CompileError{Err: errors.New("x")}, exitCompile},
+		{&kmod.RefusedError{}, exitRefused},
+		{&node.RollbackError{Err: &kmod.RefusedError{}}, exitRefused},
+		{node.ErrLeft, exitInUse},
+		{node.ErrNotReady, exitNotReady},
+	} {
+		err := test.err
+		if err != nil {
+			err = fmt.Errorf("phase: %w", err)
+		}
+		if got := exitCode(err); got != test.want {
+			t.Errorf("exitCode(%v) = %d, want %d", err, got, test.want)
+		}
+	}
+}
+
+// Every flag can be set by the environment, and its help says by which variable.
+func TestEveryFlagHasATwin(t *testing.T) {
+	t.Parallel()
+	p := &program{stdout: &bytes.Buffer{}, stderr: &bytes.Buffer{}}
+	seen := map[string]bool{}
+	var visit func(cmd *cobra.Command)
+	visit = func(cmd *cobra.Command) {
+		cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
+			if f.Hidden || f.Name == "help" {
+				return
 			}
+			seen[f.Name] = true
+			if len(twins[f.Name]) == 0 || !strings.Contains(f.Usage, "(env ") {
+				t.Errorf("%s --%s has no environment variable: %s", cmd.CommandPath(), f.Name, f.Usage)
+			}
+		})
+		for _, sub := range cmd.Commands() {
+			if sub.Name() != "help" {
+				visit(sub)
+			}
+		}
+	}
+	visit(p.command())
+	for name := range twins {
+		if !seen[name] {
+			t.Errorf("environment variables %v belong to a flag --%s that does not exist", twins[name], name)
 		}
 	}
 }

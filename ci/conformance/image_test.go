@@ -1,0 +1,128 @@
+package conformance
+
+import (
+	"context"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// driver is the image that the tests use: Debian's newest LTS driver.
+const system, driver = "debian12", "535.261.03"
+
+// unpacked is the root of that image, made by driver-build from real packages and unpacked by umoci. Tests must not change it:
+// they copy it with tree.
+func unpacked(t *testing.T) string {
+	t.Helper()
+	dir, err := theImage()
+	if err != nil {
+		t.Fatalf("make the image of %s for %s: %v", driver, system, err)
+	}
+	return dir
+}
+
+var theImage = sync.OnceValues(func() (string, error) {
+	ctx := context.Background() // shared by all tests; each command in it ends
+	repo, err := repository()
+	if err != nil {
+		return "", err
+	}
+	cache, err := cacheDir()
+	if err != nil {
+		return "", err
+	}
+	unlock, err := lock(filepath.Join(cache, "lock"))
+	if err != nil {
+		return "", err
+	}
+	defer unlock()
+	layout := filepath.Join(cache, "image-layout")
+	line, err := command(ctx, repo, nil, "ci/image", "--os", system, "--driver", driver, "--progress", "plain", "--output", "oci:"+layout)
+	if err != nil {
+		return "", err
+	}
+	_, digest, _ := strings.Cut(line, "@sha256:")
+	dir := filepath.Join(cache, "image-"+digest)
+	if _, err := os.Stat(dir); err == nil {
+		return dir, nil
+	}
+	old, err := filepath.Glob(filepath.Join(cache, "image-[0-9a-f]*"))
+	if err != nil {
+		return "", err
+	}
+	for _, o := range append(old, dir+".new") {
+		if strings.Contains(o, "image-layout") {
+			continue
+		}
+		if err := os.RemoveAll(o); err != nil {
+			return "", err
+		}
+	}
+	if _, err := command(ctx, repo, nil, "umoci", "raw", "unpack", "--image", layout+":"+driver+"-"+system, dir+".new"); err != nil {
+		return "", err
+	}
+	return dir, os.Rename(dir+".new", dir)
+})
+
+// tree is a copy of the image's root that a test may add to and remove from, made of hard links: file contents must not be
+// written to. It is as the entrypoint serves it when device nodes are on the host: no dev, no sys, places for sockets.
+func tree(t *testing.T, from string) string {
+	t.Helper()
+	// Beside the original, because hard links do not cross file systems.
+	to, err := os.MkdirTemp(filepath.Dir(from), "tree-*") //nolint:usetesting // see above
+	must(t, err)
+	t.Cleanup(func() { must(t, os.RemoveAll(to)) })
+	must(t, os.Chmod(to, 0o755))
+	err = filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		name, err := filepath.Rel(from, path)
+		if err != nil || name == "." {
+			return err
+		}
+		if name == "dev" || name == "sys" {
+			return fs.SkipDir
+		}
+		if d.IsDir() {
+			return os.Mkdir(filepath.Join(to, name), 0o755)
+		}
+		return os.Link(path, filepath.Join(to, name))
+	})
+	must(t, err)
+	for _, dir := range []string{"run/nvidia-persistenced", "run/nvidia-fabricmanager", "run/nvidia-topologyd"} {
+		must(t, os.MkdirAll(filepath.Join(to, dir), 0o755))
+	}
+	return to
+}
+
+// container is the image's root as a privileged container has it: with /proc, this process's /dev and, when sys is true, /sys.
+func container(t *testing.T, image string, sys bool) string {
+	t.Helper()
+	root := tree(t, image)
+	for _, dir := range []string{"dev", "sys"} {
+		must(t, os.Mkdir(filepath.Join(root, dir), 0o755))
+	}
+	dirs := []string{"proc", "dev", "sys"}
+	if !sys {
+		dirs = dirs[:2]
+	}
+	for _, dir := range dirs {
+		path := filepath.Join(root, dir)
+		must(t, unix.Mount("/"+dir, path, "", unix.MS_BIND, ""))
+		t.Cleanup(func() { must(t, unix.Unmount(path, 0)) })
+	}
+	return root
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

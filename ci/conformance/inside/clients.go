@@ -1,0 +1,125 @@
+package inside
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// specDir is where the specifications of a run lie; the runtime's configuration names it too.
+const specDir = "/run/cdi"
+
+// hookPath is nvidia-cdi-hook in the world.
+const hookPath = "/usr/bin/nvidia-cdi-hook"
+
+// validator does what the GPU operator's validator does by hand before anything else: find libnvidia-ml and nvidia-smi with
+// links resolved in its own root (so that an absolute link leads nowhere), run that nvidia-smi in its own container with that
+// library, and change into the driver root to run modprobe.
+func (s session) validator(ctx context.Context) {
+	lib, c := resolve("libnvidia-ml.so.1", libraryDirs)
+	smi, bin := resolve("nvidia-smi", []string{"usr/bin", "usr/sbin", "bin", "sbin"})
+	c.Problems = append(c.Problems, bin.Problems...)
+	if len(c.Problems) > 0 {
+		c.Name, c.Code = "validator's nvidia-smi", 1
+		s.end(c)
+	} else {
+		c, stdout, stderr := s.start(ctx, "validator's nvidia-smi", []string{"LD_PRELOAD=" + lib}, smi)
+		s.smi(&c, c.Code)
+		s.end(c, stdout, stderr)
+	}
+	if s.DevRoot == driverRoot {
+		c := Client{Name: "validator's device list", Command: []string{"read", driverRoot + "/sys/bus/pci/devices"}}
+		if _, err := os.ReadDir(c.Command[1]); err != nil {
+			c.Code = 1
+			c.problem("the root has dev, so its sys is read for PCI devices: %v", err)
+		}
+		s.end(c)
+	}
+	// 127 is what the validator got of a root without it; whether the module loads is not asked here.
+	c, stdout, stderr := s.start(ctx, "validator's modprobe", nil, "/usr/sbin/chroot", driverRoot, "/sbin/modprobe", "--version")
+	if c.Code != 0 {
+		c.problem("chroot %s /sbin/modprobe: exit code %d", driverRoot, c.Code)
+	}
+	s.end(c, stdout, stderr)
+}
+
+// resolve finds a file in folders of the driver root as filepath.EvalSymlinks does: without regard to that root.
+func resolve(name string, dirs []string) (string, Client) {
+	var reason error
+	for _, dir := range dirs {
+		path, err := filepath.EvalSymlinks(filepath.Join(driverRoot, dir, name))
+		if err == nil && strings.HasPrefix(path, driverRoot+"/") {
+			return path, Client{}
+		}
+		if err == nil {
+			err = fmt.Errorf("%s leads out of the driver root, to %s", filepath.Join(driverRoot, dir, name), path)
+		}
+		if _, there := os.Lstat(filepath.Join(driverRoot, dir, name)); there == nil || reason == nil {
+			reason = err
+		}
+	}
+	c := Client{}
+	c.problem("%s is in none of %s: %v", name, strings.Join(dirs, ", "), reason)
+	return "", c
+}
+
+// smi judges nvidia-smi's exit code: 9 is a library that was found and a driver that is not loaded, 6 a loaded driver without
+// a device that starts, 12 a library that is not found, 18 another version.
+func (s session) smi(c *Client, code int) {
+	allowed := []int{9}
+	if s.Loaded != "" {
+		allowed = []int{0, 6}
+	}
+	if !slices.Contains(allowed, code) {
+		c.problem("nvidia-smi: exit code %d, want one of %v with module version %q", code, allowed, s.Loaded)
+	}
+}
+
+// specifications has CDI specifications made in both ways and starts a container with each of them.
+func (s session) specifications(ctx context.Context) {
+	if err := os.MkdirAll(specDir, 0o755); err != nil {
+		s.end(Client{Name: "nvidia-ctk", Code: -1, Problems: []string{err.Error()}})
+		return
+	}
+	// The vendor is given, because the command's default is that of ordinary devices.
+	c, out, log := s.start(ctx, "nvidia-ctk", nil, "/usr/bin/nvidia-ctk", "cdi", "generate", "--mode=management",
+		"--vendor=management.nvidia.com", "--driver-root="+driverRoot, "--dev-root="+s.DevRoot, "--nvidia-cdi-hook-path="+hookPath, "--format=json")
+	s.specification(ctx, c, "management.nvidia.com", "all", out, log)
+	gpus, err := filepath.Glob(filepath.Join(s.DevRoot, "dev/nvidia[0-9]*"))
+	if err != nil || len(gpus) == 0 {
+		return // no device that a mock could have
+	}
+	c, out, log = s.start(ctx, "nvcdi", nil, "/usr/bin/nvcdi-mock", "--gpus="+fmt.Sprint(len(gpus)), "--driver-version="+s.Version,
+		"--driver-root="+driverRoot, "--dev-root="+s.DevRoot, "--nvidia-cdi-hook-path="+hookPath)
+	s.specification(ctx, c, "nvidia.com", "0", out, log)
+}
+
+// specification judges one and goes on to the container.
+func (s session) specification(ctx context.Context, c Client, vendor, device string, out, log []byte) {
+	made := false
+	if c.Code != 0 {
+		c.problem("exit code %d", c.Code)
+	} else if spec, err := ParseSpec(out); err != nil {
+		c.problem("%v", err)
+	} else {
+		made = true
+		c.Found = spec.Inventory(s.Version)
+		c.compare(s.want, s.Version)
+		if len(c.Found.Devices) == 0 {
+			c.problem("no device node below %s", s.DevRoot)
+		}
+		if err := os.WriteFile(filepath.Join(specDir, vendor+".json"), out, 0o644); err != nil {
+			made = false
+			c.problem("%v", err)
+		}
+	}
+	c.judge()
+	name := "container of " + c.Name
+	s.end(c, log)
+	if made {
+		s.container(ctx, name, vendor+"/gpu="+device)
+	}
+}

@@ -1,0 +1,90 @@
+package inside
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Report is what the programs found in one driver root.
+type Report struct {
+	Root    string   `json:"root"`    // the driver root that was looked at, as the caller named it
+	Version string   `json:"version"` // the driver version that it should have
+	Loaded  string   `json:"loaded"`  // version of the kernel module that is loaded here, "" without
+	DevRoot string   `json:"devRoot"` // "/" or the driver root: where consumers look for dev (contract of the validator)
+	Lint    []string `json:"lint"`    // what our own linter says of the root
+	Clients []Client `json:"clients"` // in the order in which they ran
+}
+
+// Client is one program's run.
+type Client struct {
+	Name     string    `json:"name"`
+	Command  []string  `json:"command"`
+	Code     int       `json:"code"` // exit status; -1 when it did not start or ran past its deadline
+	Millis   int64     `json:"millis"`
+	Found    Inventory `json:"found"`
+	Warnings []string  `json:"warnings,omitempty"` // lines of the program's log, each once, the expected ones included
+	Problems []string  `json:"problems,omitempty"` // what is wrong, in words for people
+	Output   string    `json:"output,omitempty"`   // the end of what it printed, when there are problems
+}
+
+// Inventory is what a program would give a container. Paths are those inside the container.
+type Inventory struct {
+	Devices   []string `json:"devices,omitempty"`
+	Libraries []string `json:"libraries,omitempty"` // *.so.VERSION, base names
+	Links     []string `json:"links,omitempty"`     // symbolic links that hooks make, "target::path"
+	Binaries  []string `json:"binaries,omitempty"`
+	Firmware  []string `json:"firmware,omitempty"` // base names
+	Other     []string `json:"other,omitempty"`    // configuration files and sockets
+	Hooks     []string `json:"hooks,omitempty"`    // names of nvidia-cdi-hook's commands
+}
+
+// Problems are the problems of all clients, each with the client's name in front. The linter's findings are not among them:
+// callers compare the two.
+func (r Report) Problems() []string {
+	var all []string
+	for _, c := range r.Clients {
+		for _, p := range c.Problems {
+			all = append(all, c.Name+": "+p)
+		}
+	}
+	return all
+}
+
+// Client is the run of that name.
+func (r Report) Client(name string) (Client, bool) {
+	i := slices.IndexFunc(r.Clients, func(c Client) bool { return c.Name == name })
+	if i < 0 {
+		return Client{}, false
+	}
+	return r.Clients[i], true
+}
+
+// String is the report for a log: one line a client and one a problem.
+func (r Report) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "driver root %s, driver %s, module %s, device nodes below %s\n", r.Root, r.Version, or(r.Loaded, "not loaded"), r.DevRoot)
+	for _, l := range r.Lint {
+		fmt.Fprintf(&b, "lint: %s\n", l)
+	}
+	for _, c := range r.Clients {
+		f := c.Found
+		fmt.Fprintf(&b, "%s: exit code %d after %d ms; %d devices, %d libraries, %d links, %d binaries, %d firmware files, %d other files\n",
+			c.Name, c.Code, c.Millis, len(f.Devices), len(f.Libraries), len(f.Links), len(f.Binaries), len(f.Firmware), len(f.Other))
+		for _, p := range c.Problems {
+			fmt.Fprintf(&b, "  problem: %s\n", p)
+		}
+	}
+	return b.String()
+}
+
+func (c *Client) problem(format string, args ...any) {
+	c.Problems = append(c.Problems, fmt.Sprintf(format, args...))
+}
+
+func or(s, otherwise string) string {
+	if s == "" {
+		return otherwise
+	}
+	return s
+}

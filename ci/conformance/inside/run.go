@@ -1,0 +1,105 @@
+package inside
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// Options say what to look at. All paths are those of the calling process.
+type Options struct {
+	Consumer string                     // a small system with the programs, made by package conformance
+	Root     string                     // the driver root
+	Dev      string                     // folder with the driver's device nodes, usually /dev
+	Version  string                     // driver version that the root should have
+	Lint     func(root string) []string // our linter, nil to leave it out; it runs before the world is entered
+}
+
+// Run enters the world and asks every program. It is for a process that does nothing else afterwards, and that is the first
+// in a mount and pid namespace of its own. An error means that the question could not be put; what the programs say, and
+// that they fail, is in the report.
+func Run(ctx context.Context, o Options) (Report, error) {
+	r := Report{Root: o.Root, Version: o.Version, DevRoot: "/", Lint: []string{}}
+	if o.Lint != nil {
+		r.Lint = append(r.Lint, o.Lint(o.Root)...)
+	}
+	if err := world(o.Consumer, o.Root, o.Dev); err != nil {
+		return r, fmt.Errorf("prepare a private world for the consumers of %s: %w", o.Root, err)
+	}
+	r.Loaded = loaded()
+	// The rule that validator, device plugin and DRA driver share.
+	if info, err := os.Stat(filepath.Join(driverRoot, "dev")); err == nil && info.IsDir() {
+		r.DevRoot = driverRoot
+	}
+	want, err := Expect(driverRoot, o.Version)
+	if err != nil {
+		return r, err
+	}
+	s := session{Report: &r, want: want}
+	s.validator(ctx)
+	s.specifications(ctx)
+	return r, nil
+}
+
+// session is one look at one root.
+type session struct {
+	*Report
+	want Inventory
+}
+
+// loaded is the version of the module, from a line such as "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.261.03  ...".
+func loaded() string {
+	text, err := os.ReadFile("/proc/driver/nvidia/version")
+	if err != nil {
+		return ""
+	}
+	for _, word := range strings.Fields(string(text)) {
+		if len(word) > 5 && word[0] >= '0' && word[0] <= '9' && strings.Contains(word, ".") {
+			return word
+		}
+	}
+	return "unknown"
+}
+
+// start is how a program is called: the environment of a root shell, with a deadline for programs that hang. It is long enough
+// for an emulated machine.
+func (s session) start(ctx context.Context, name string, env []string, command ...string) (Client, []byte, []byte) {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
+	defer cancel()
+	c := Client{Name: name, Command: command}
+	var stdout, stderr bytes.Buffer
+	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
+	cmd.Env = append([]string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root"}, env...)
+	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = &stdout, &stderr, time.Second
+	begin := time.Now()
+	err := cmd.Run()
+	c.Millis = time.Since(begin).Milliseconds()
+	c.Code = cmd.ProcessState.ExitCode() // -1 for nil: it never started
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		c.Code = -1
+		c.problem("%v", err)
+	}
+	c.Warnings = Warnings(stderr.Bytes())
+	return c, stdout.Bytes(), stderr.Bytes()
+}
+
+// end records a client, with the end of its output when it has problems.
+func (s session) end(c Client, output ...[]byte) {
+	if len(c.Problems) > 0 {
+		c.Output = string(tail(bytes.Join(output, []byte("\n"))))
+	}
+	s.Clients = append(s.Clients, c)
+}
+
+func tail(b []byte) []byte {
+	const most = 4 << 10
+	b = bytes.TrimSpace(b)
+	return b[max(0, len(b)-most):]
+}

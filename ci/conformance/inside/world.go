@@ -1,0 +1,111 @@
+package inside
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// driverRoot is where the root appears in the world, as on a node.
+const driverRoot = "/run/nvidia/driver"
+
+// standardNodes are the character devices that a container runtime expects of its own machine.
+var standardNodes = []struct {
+	name         string
+	major, minor uint32
+}{{"null", 1, 3}, {"zero", 1, 5}, {"full", 1, 7}, {"random", 1, 8}, {"urandom", 1, 9}, {"tty", 5, 0}}
+
+// world makes the place in which the programs run and enters it for good: the calling process must be the first one of a
+// mount and pid namespace that it does not share. consumer is a Debian system with the programs, root the driver root, dev
+// a folder with device nodes, of which those of the driver are copied. consumer is not written to.
+func world(consumer, root, dev string) error {
+	at := func(name string) string { return filepath.Join(consumer, name) }
+	// Private first: from here on no mount reaches anybody else.
+	if err := mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		return err
+	}
+	// A mount of its own, because runc's pivot_root refuses a process whose root is none.
+	if err := mount(consumer, consumer, "", unix.MS_BIND, ""); err != nil {
+		return err
+	}
+	for _, m := range []struct{ name, data string }{{"dev", "mode=755"}, {"run", "mode=755"}, {"tmp", "mode=1777"}} {
+		if err := mount("tmpfs", at(m.name), "tmpfs", 0, m.data); err != nil {
+			return err
+		}
+	}
+	if err := mount("proc", at("proc"), "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {
+		return err
+	}
+	if err := mount("/sys", at("sys"), "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
+		return err
+	}
+	// One hierarchy whatever the machine has, so that runc behaves alike everywhere. Where it cannot be mounted, runc uses
+	// what is there.
+	if err := mount("cgroup2", at("sys/fs/cgroup"), "cgroup2", 0, ""); err != nil && !errors.Is(err, unix.EBUSY) && !errors.Is(err, unix.ENODEV) {
+		return err
+	}
+	if err := nodes(at("dev"), dev); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(at(driverRoot), 0o755); err != nil {
+		return fmt.Errorf("make the mount point of the driver root: %w", err)
+	}
+	if err := mount(root, at(driverRoot), "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
+		return err
+	}
+	if err := unix.Chroot(consumer); err != nil {
+		return fmt.Errorf("enter %s: %w", consumer, err)
+	}
+	return os.Chdir("/")
+}
+
+// nodes makes the standard device nodes in the folder to, and copies of the driver's nodes in the folder from.
+func nodes(to, from string) error {
+	make := func(name string, rdev uint64) error {
+		path := filepath.Join(to, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			return err
+		}
+		if err := unix.Mknod(path, unix.S_IFCHR|0o666, int(rdev)); err != nil {
+			return fmt.Errorf("make device node %s: %w", path, err)
+		}
+		return os.Chmod(path, 0o666) // whatever the umask is
+	}
+	for _, n := range standardNodes {
+		if err := make(n.name, unix.Mkdev(n.major, n.minor)); err != nil {
+			return err
+		}
+	}
+	for _, pattern := range []string{"nvidia*", "nvidia-caps/*"} {
+		names, err := filepath.Glob(filepath.Join(from, pattern))
+		if err != nil {
+			return fmt.Errorf("list the device nodes in %s: %w", from, err)
+		}
+		for _, n := range names {
+			var st unix.Stat_t
+			if err := unix.Lstat(n, &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFCHR {
+				continue // a folder, or gone
+			}
+			if err := make(strings.TrimPrefix(n, filepath.Clean(from)+"/"), st.Rdev); err != nil {
+				return err
+			}
+		}
+	}
+	for link, target := range map[string]string{"fd": "/proc/self/fd", "stdin": "/proc/self/fd/0", "stdout": "/proc/self/fd/1", "stderr": "/proc/self/fd/2"} {
+		if err := os.Symlink(target, filepath.Join(to, link)); err != nil {
+			return err
+		}
+	}
+	return os.Mkdir(filepath.Join(to, "shm"), 0o1777)
+}
+
+func mount(source, target, kind string, flags uintptr, data string) error {
+	if err := unix.Mount(source, target, kind, flags, data); err != nil {
+		return fmt.Errorf("mount %s on %s: %w", or(source+kind, "private"), target, err)
+	}
+	return nil
+}

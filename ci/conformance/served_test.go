@@ -1,0 +1,93 @@
+package conformance
+
+import (
+	"errors"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/driver-container/driver-container/ci/conformance/inside"
+	"github.com/driver-container/driver-container/node/driverroot"
+)
+
+// The roots that the entrypoint serves, in each of its ways, satisfy every program and our own linter.
+func TestServedRoots(t *testing.T) {
+	ctx := private(t)
+	dir, image := Prepare(t), unpacked(t)
+	for _, c := range []struct {
+		name             string
+		storage, hostDev bool
+	}{
+		{"host storage, nodes on the host", true, true},
+		{"host storage, nodes of the container", true, false},
+		{"bind of the image", false, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			root := driverroot.Root{Target: "/run/nvidia/driver", Image: container(t, image, true), ID: "0123456789abcdef", Version: driver, HostDev: c.hostDev, Say: t.Logf}
+			if c.storage {
+				root.Storage = filepath.Join(t.TempDir(), "nvidia-driver")
+			}
+			begin := time.Now()
+			staged, err := root.Stage(ctx)
+			must(t, err)
+			var private *driverroot.NotSharedError
+			if err := staged.Mount(ctx); err != nil && !errors.As(err, &private) {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() {
+				if lazy, err := root.Unmount(ctx); err != nil || len(lazy) > 0 {
+					t.Errorf("unmount: %v, lazily %v", err, lazy)
+				}
+			})
+			t.Logf("served after %s", time.Since(begin).Round(time.Millisecond))
+			report := run(t, dir, Options{Root: root.Target, Version: driver, HostDev: c.hostDev})
+			sound(t, report)
+			want := "/run/nvidia/driver"
+			if c.hostDev {
+				want = "/"
+			}
+			if report.DevRoot != want {
+				t.Errorf("consumers look for device nodes below %s, want %s", report.DevRoot, want)
+			}
+		})
+	}
+}
+
+// sound fails for a root that somebody complains about, and looks at the numbers: a check that finds nothing proves nothing.
+func sound(t *testing.T, r inside.Report) {
+	t.Helper()
+	for _, p := range r.Problems() {
+		t.Error(p)
+	}
+	for _, l := range r.Lint {
+		t.Errorf("our linter: %s", l)
+	}
+	for name, want := range map[string]inside.Inventory{
+		"nvidia-ctk":              {Libraries: make([]string, 20), Links: make([]string, 20), Binaries: make([]string, 4), Firmware: make([]string, 2), Devices: make([]string, 6), Hooks: make([]string, 3)},
+		"nvcdi":                   {Libraries: make([]string, 20), Links: make([]string, 20), Binaries: make([]string, 4), Firmware: make([]string, 2), Devices: make([]string, 6), Hooks: make([]string, 4), Other: make([]string, 4)},
+		"container of nvidia-ctk": {Libraries: make([]string, 20), Devices: make([]string, 6)},
+		"container of nvcdi":      {Libraries: make([]string, 20), Devices: make([]string, 5)},
+	} {
+		c, ok := r.Client(name)
+		got := c.Found
+		if !ok || len(got.Libraries) < len(want.Libraries) || len(got.Links) < len(want.Links) || len(got.Binaries) < len(want.Binaries) ||
+			len(got.Firmware) < len(want.Firmware) || len(got.Devices) < len(want.Devices) || len(got.Hooks) < len(want.Hooks) || len(got.Other) < len(want.Other) {
+			t.Errorf("%s found too little: %+v", name, got)
+		}
+	}
+	if t.Failed() {
+		for _, c := range r.Clients {
+			if c.Output != "" {
+				t.Logf("%s:\n%s", c.Name, c.Output)
+			}
+		}
+	}
+}
+
+func run(t *testing.T, dir string, o Options) inside.Report {
+	t.Helper()
+	r, err := Run(t.Context(), dir, o)
+	must(t, err)
+	t.Log(r)
+	return r
+}

@@ -1,0 +1,241 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/driver-container/driver-container/ci/lab/wire"
+)
+
+// Descriptors that launch hands to the roles container and enter.
+const (
+	specFD   = 3
+	reportFD = 4
+)
+
+// handover reads the specification, does the setup and becomes the command. It only returns with an error, which has been
+// reported to the server then.
+func handover(setup func(wire.Spec) error) error {
+	unix.CloseOnExec(specFD)
+	unix.CloseOnExec(reportFD)
+	report := os.NewFile(reportFD, "report")
+	err := func() error {
+		var spec wire.Spec
+		text, err := io.ReadAll(os.NewFile(specFD, "specification"))
+		if err != nil {
+			return err
+		}
+		if err := json.Unmarshal(text, &spec); err != nil {
+			return err
+		}
+		if err := setup(spec); err != nil {
+			return err
+		}
+		return become(spec)
+	}()
+	fmt.Fprintf(report, "%v", err)
+	return err
+}
+
+// become replaces this process by the command, found in the PATH of its own environment.
+func become(spec wire.Spec) error {
+	if spec.Dir != "" {
+		if err := os.Chdir(spec.Dir); err != nil {
+			return err
+		}
+	}
+	for _, e := range slices.Backward(spec.Env) {
+		if value, found := strings.CutPrefix(e, "PATH="); found {
+			if err := os.Setenv("PATH", value); err != nil {
+				return err
+			}
+			break
+		}
+	}
+	path, err := exec.LookPath(spec.Args[0])
+	if err != nil {
+		return err
+	}
+	return fmt.Errorf("exec %s: %w", path, syscall.Exec(path, spec.Args, spec.Env))
+}
+
+// containerMain runs in fresh namespaces.
+func containerMain() error {
+	return handover(func(spec wire.Spec) error {
+		root := filepath.Join(tasks, spec.ID, "rootfs")
+		if err := fill(root, spec); err != nil {
+			return err
+		}
+		shared := slices.ContainsFunc(spec.Binds, func(b wire.Bind) bool { return b.Shared })
+		if err := pivot(root, shared); err != nil {
+			return err
+		}
+		return unix.Sethostname([]byte(spec.Name))
+	})
+}
+
+// fill mounts everything into the root file system. The namespace is a copy of the host's, with its peers: whatever is not to
+// travel to the host lies below a mount that is private.
+func fill(root string, spec wire.Spec) error {
+	if err := unix.Mount("", root, "", unix.MS_PRIVATE, ""); err != nil {
+		return fmt.Errorf("make %s private: %w", root, err)
+	}
+	if err := unix.Mount(root, root, "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
+		return fmt.Errorf("bind %s: %w", root, err)
+	}
+	const secure = unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC
+	err := mountAll(
+		mount{"proc", root + "/proc", "proc", secure, ""},
+		mount{"sysfs", root + "/sys", "sysfs", secure, ""},
+		mount{"cgroup", root + "/sys/fs/cgroup", "cgroup2", secure, ""},
+	)
+	if err != nil {
+		return err
+	}
+	if err := fillDev(root+"/dev", spec.HostDev); err != nil {
+		return fmt.Errorf("/dev: %w", err)
+	}
+	for _, b := range spec.Binds {
+		if err := bind(root, b); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// bind follows no symbolic links of the image beyond its root: /var/run and /lib are often links.
+func bind(root string, b wire.Bind) error {
+	r, err := os.OpenRoot(root)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	inside := strings.TrimPrefix(filepath.Clean(b.Guest), "/")
+	if b.File {
+		err = r.MkdirAll(filepath.Dir(inside), 0o755)
+		if err == nil {
+			var f *os.File
+			if f, err = r.OpenFile(inside, os.O_CREATE|os.O_RDONLY, 0o666); err == nil {
+				f.Close()
+			}
+		}
+	} else {
+		err = r.MkdirAll(inside, 0o755)
+	}
+	if err != nil {
+		return fmt.Errorf("mount point %s: %w", b.Guest, err)
+	}
+	target := filepath.Join(root, inside)
+	if err := unix.Mount(b.Host, target, "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
+		return fmt.Errorf("bind %s on %s: %w", b.Host, b.Guest, err)
+	}
+	propagation := uintptr(unix.MS_PRIVATE)
+	if b.Shared {
+		propagation = unix.MS_SHARED
+	}
+	if err := unix.Mount("", target, "", propagation|unix.MS_REC, ""); err != nil {
+		return fmt.Errorf("propagation of %s: %w", b.Guest, err)
+	}
+	if !b.ReadOnly {
+		return nil
+	}
+	if err := unix.Mount("", target, "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY, ""); err != nil {
+		return fmt.Errorf("make %s read only: %w", b.Guest, err)
+	}
+	return nil
+}
+
+// fillDev makes /dev as containerd does for a privileged container: a tmpfs with a copy of every node that the host has
+// at this moment. A DaemonSet that mounts the host's /dev gets that instead.
+func fillDev(dev string, host bool) error {
+	if host {
+		if err := unix.Mount("/dev", dev, "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
+			return err
+		}
+		return unix.Mount("", dev, "", unix.MS_PRIVATE|unix.MS_REC, "")
+	}
+	if err := (mount{"tmpfs", dev, "tmpfs", unix.MS_NOSUID | unix.MS_STRICTATIME, "mode=755,size=65536k"}).do(); err != nil {
+		return err
+	}
+	if err := copyNodes("/dev", dev); err != nil {
+		return err
+	}
+	for link, target := range map[string]string{
+		"fd": "/proc/self/fd", "stdin": "/proc/self/fd/0", "stdout": "/proc/self/fd/1", "stderr": "/proc/self/fd/2", "ptmx": "pts/ptmx",
+	} {
+		_ = os.Remove(filepath.Join(dev, link)) // ptmx was copied as a node
+		if err := os.Symlink(target, filepath.Join(dev, link)); err != nil {
+			return err
+		}
+	}
+	return mountAll(
+		mount{"devpts", dev + "/pts", "devpts", unix.MS_NOSUID | unix.MS_NOEXEC, "newinstance,ptmxmode=0666,mode=0620"},
+		mount{"mqueue", dev + "/mqueue", "mqueue", unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC, ""},
+		mount{"shm", dev + "/shm", "tmpfs", unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC, "mode=1777,size=65536k"},
+	)
+}
+
+func copyNodes(from, to string) error {
+	return filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return nil //nolint:nilerr // it has just gone
+		}
+		if d.IsDir() && slices.Contains([]string{"pts", "shm", "mqueue", "fd"}, d.Name()) {
+			return fs.SkipDir
+		}
+		var st unix.Stat_t
+		if unix.Lstat(path, &st) != nil || d.Type()&fs.ModeDevice == 0 {
+			return nil
+		}
+		target := filepath.Join(to, strings.TrimPrefix(path, from))
+		if err := os.MkdirAll(filepath.Dir(target), 0o755); err != nil {
+			return err
+		}
+		if err := unix.Mknod(target, st.Mode, int(st.Rdev)); err != nil {
+			return fmt.Errorf("mknod %s: %w", target, err)
+		}
+		return os.Chmod(target, fs.FileMode(st.Mode&0o777))
+	})
+}
+
+// pivot makes the container's root the root of its mount namespace. The old one is made a slave first: unmounting a
+// shared tree would unmount the host's.
+func pivot(root string, shared bool) error {
+	old, err := unix.Open("/", unix.O_DIRECTORY|unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	steps := []struct {
+		what string
+		do   func() error
+	}{
+		{"chdir", func() error { return unix.Chdir(root) }},
+		{"pivot_root", func() error { return unix.PivotRoot(".", ".") }},
+		{"old root", func() error { return unix.Fchdir(old) }},
+		{"make the old root a slave", func() error { return unix.Mount("", ".", "", unix.MS_SLAVE|unix.MS_REC, "") }},
+		{"unmount the old root", func() error { return unix.Unmount(".", unix.MNT_DETACH) }},
+		{"chdir", func() error { return unix.Chdir("/") }},
+		{"root propagation", func() error {
+			if !shared {
+				return nil
+			}
+			return unix.Mount("", "/", "", unix.MS_SHARED|unix.MS_REC, "") // as containerd asks for when a mount is Bidirectional
+		}},
+	}
+	for _, s := range steps {
+		if err := s.do(); err != nil {
+			return fmt.Errorf("%s: %w", s.what, err)
+		}
+	}
+	return unix.Close(old)
+}

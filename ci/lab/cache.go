@@ -1,0 +1,117 @@
+package lab
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// tools are what the lab starts, with the Debian package each comes from.
+var tools = []struct{ name, from string }{
+	{"qemu-system-x86_64", "qemu-system-x86"}, {"busybox", "busybox-static"}, {"depmod", "kmod"}, {"mke2fs", "e2fsprogs"},
+	{"mkfs.erofs", "erofs-utils"}, {"umoci", "umoci"}, {"dpkg-deb", "dpkg"},
+}
+
+// Gate skips a test unless the real tier is asked for with DRIVER_E2E=1; then, whatever is missing is a failure.
+func Gate(t testing.TB) {
+	t.Helper()
+	if os.Getenv("DRIVER_E2E") == "" {
+		t.Skip("the lab runs with DRIVER_E2E=1 (make e2e): it needs root, QEMU, the network for a kernel, and minutes")
+	}
+	if os.Getuid() != 0 {
+		t.Fatal("the lab needs root: it unpacks images with their owners and device nodes")
+	}
+	var missing []string
+	for _, tool := range tools {
+		if _, err := exec.LookPath(tool.name); err != nil {
+			missing = append(missing, tool.from)
+		}
+	}
+	if len(missing) > 0 {
+		t.Fatalf("the lab needs packages that are not installed: %s (ci/e2e/setup installs them)", strings.Join(missing, " "))
+	}
+}
+
+// cacheDir is where kernels and disks are kept: DRIVER_LAB_DIR, or a folder in the user's cache.
+func cacheDir(t testing.TB) string {
+	t.Helper()
+	dir := os.Getenv("DRIVER_LAB_DIR")
+	if dir == "" {
+		base, err := os.UserCacheDir()
+		must(t, err)
+		dir = filepath.Join(base, "driver-build", "lab")
+	}
+	must(t, os.MkdirAll(dir, 0o755))
+	return dir
+}
+
+// cached returns the path of something in the cache, made by build under another name if it is not there. Other test
+// processes wait meanwhile.
+func cached(t testing.TB, name string, build func(path string)) string {
+	t.Helper()
+	path := filepath.Join(cacheDir(t), name)
+	must(t, os.MkdirAll(filepath.Dir(path), 0o755))
+	lock, err := os.OpenFile(path+".lock", os.O_CREATE|os.O_RDWR, 0o644)
+	must(t, err)
+	defer lock.Close()
+	must(t, unix.Flock(int(lock.Fd()), unix.LOCK_EX))
+	if _, err := os.Stat(path); err == nil {
+		now := time.Now()
+		must(t, os.Chtimes(path, now, now)) // prune looks at it
+		return path
+	}
+	partial := path + ".partial"
+	must(t, os.RemoveAll(partial))
+	build(partial)
+	must(t, os.Rename(partial, path))
+	return path
+}
+
+// prune removes the oldest files of a folder in the cache beyond a number, unless they were used within the last hours.
+func prune(t testing.TB, pattern string, keep int) {
+	t.Helper()
+	const young = 3 * time.Hour
+	paths, err := filepath.Glob(filepath.Join(cacheDir(t), pattern))
+	must(t, err)
+	times := map[string]time.Time{}
+	for _, p := range paths {
+		if st, err := os.Stat(p); err == nil {
+			times[p] = st.ModTime()
+		}
+	}
+	for len(times) > keep {
+		oldest := ""
+		for p, at := range times {
+			if oldest == "" || at.Before(times[oldest]) {
+				oldest = p
+			}
+		}
+		if time.Since(times[oldest]) > young {
+			must(t, errors.Join(os.RemoveAll(oldest), os.RemoveAll(oldest+".lock")))
+		}
+		delete(times, oldest)
+	}
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// tool runs a program of the host that must succeed.
+func tool(t testing.TB, args ...string) string {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), args[0], args[1:]...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+	return string(out)
+}

@@ -1,0 +1,107 @@
+package lab
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"slices"
+
+	"github.com/driver-container/driver-container/ci/lab/wire"
+)
+
+// Container is what is to run: a privileged container of a pod with hostPID, on the host's network.
+type Container struct {
+	Image    string   // a name of Config.Images; "" for a process on the host itself
+	Command  []string // instead of the image's
+	Args     []string // after the command
+	Env      []string // after the image's
+	Dir      string
+	Name     string // of the container; default "nvidia-driver-ctr"
+	PodUID   string // default random
+	Mounts   []Mount
+	MemoryMB int     // limit, 0 for none
+	CPUs     float64 // limit, 0 for none
+	// HostDev makes the host's /dev the container's. Without it the container has a copy of the nodes that the host has at the start.
+	HostDev bool
+	// UpperMB puts what the container writes on a tmpfs of this size, so that it can be full; without it, on the host's disk.
+	UpperMB    int
+	PrivatePID bool // not the host's PID namespace
+}
+
+// Mount is a hostPath volume.
+type Mount struct {
+	Host     string // on the guest's host; a folder is made when missing
+	Guest    string // in the container
+	ReadOnly bool
+	Shared   bool // mounts travel both ways: mountPropagation Bidirectional
+	File     bool // a file, and not a folder
+}
+
+// DriverPod is a container with the volumes of a driver DaemonSet.
+func DriverPod(image string, env ...string) Container {
+	return Container{Image: image, Env: env, Name: "nvidia-driver-ctr", Mounts: []Mount{
+		{Host: "/run/nvidia", Guest: "/run/nvidia", Shared: true},
+		{Host: "/var/lib/nvidia-driver", Guest: "/var/lib/nvidia-driver", Shared: true},
+		{Host: "/lib/modules", Guest: "/lib/modules", ReadOnly: true},
+		{Host: "/usr/src", Guest: "/usr/src/host", ReadOnly: true},
+		{Host: "/drivers", Guest: "/drivers", ReadOnly: true},
+		{Host: "/etc/os-release", Guest: "/host-etc/os-release", ReadOnly: true, File: true},
+		{Host: "/var/log", Guest: "/var/log"},
+		{Host: "/sys", Guest: "/sys"},
+	}}
+}
+
+// With is the container with one more volume.
+func (c Container) With(m Mount) Container {
+	c.Mounts = append(slices.Clone(c.Mounts), m)
+	return c
+}
+
+// Without is the container without the volume that it has at a path.
+func (c Container) Without(guest string) Container {
+	c.Mounts = slices.DeleteFunc(slices.Clone(c.Mounts), func(m Mount) bool { return m.Guest == guest })
+	return c
+}
+
+// spec is what the agent gets.
+func (c Container) spec(images map[string]Image) wire.Spec {
+	s := wire.Spec{
+		ID: newID(), Dir: c.Dir, PodUID: c.PodUID, Name: c.Name, HostDev: c.HostDev, OwnPIDs: c.PrivatePID, UpperMB: c.UpperMB,
+		Memory: int64(c.MemoryMB) << 20, CPUs: c.CPUs, Args: append(slices.Clone(c.Command), c.Args...),
+	}
+	if c.Image == "" {
+		s.Env = append(hostEnv(), c.Env...)
+		return s
+	}
+	image := images[c.Image]
+	if len(c.Command) == 0 {
+		s.Args = append(slices.Clone(image.Command), c.Args...)
+	}
+	s.Image = imageDir(c.Image)
+	s.Env = append(append(slices.Clone(image.Env), "HOME=/root"), c.Env...)
+	if s.PodUID == "" {
+		s.PodUID = newPodUID()
+	}
+	if s.Name == "" {
+		s.Name = "nvidia-driver-ctr"
+	}
+	for _, m := range c.Mounts {
+		s.Binds = append(s.Binds, wire.Bind(m))
+	}
+	s.Binds = append(s.Binds, wire.Bind{Host: terminationLog(s.PodUID, s.ID), Guest: "/dev/termination-log", File: true})
+	return s
+}
+
+func hostEnv() []string { return []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root"} }
+
+func imageDir(name string) string { return "/lab/images/" + name }
+
+func newID() string {
+	var b [32]byte
+	_, _ = rand.Read(b[:]) // it never fails
+	return hex.EncodeToString(b[:])
+}
+
+func newPodUID() string {
+	h := newID()
+	return h[:8] + "-" + h[8:12] + "-" + h[12:16] + "-" + h[16:20] + "-" + h[20:32]
+}

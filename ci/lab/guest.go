@@ -1,0 +1,213 @@
+package lab
+
+import (
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/driver-container/driver-container/ci/lab/fakegpu"
+	"github.com/driver-container/driver-container/ci/lab/wire"
+)
+
+const (
+	bootLimit  = 3 * time.Minute
+	powerLimit = 20 * time.Second
+)
+
+// Config is a guest to be started.
+type Config struct {
+	Kernel      *HostKernel
+	GPUs        []fakegpu.Model
+	MemoryMB    int    // default 1400
+	CPUs        int    // default 2
+	CommandLine string // added to the kernel's: "module.sig_enforce=1"
+	Images      map[string]Image
+	Disks       map[string]string // folder in the guest to a disk of TreeDisk, read only
+	DiskMB      int               // size of the disk at /var/lib, default 8192
+	NoHeaders   bool              // the host has neither /usr/src nor the modules' build links
+	Network     bool              // the guest has a network, on which 10.0.2.2 is this machine's loopback
+	PCIStub     bool              // the GPUs are bound to pci-stub before anything else runs
+}
+
+// Guest is a running guest. Its methods end the test when they fail, so they belong in the test's own goroutine.
+type Guest struct {
+	t      testing.TB
+	config Config
+	qemu   *machine
+	client *client
+	boot   time.Duration
+	allow  []*regexp.Regexp // lines of the kernel log that are expected
+}
+
+// Start boots a guest and makes it end with the test, which fails if the kernel log shows a bug.
+func Start(t testing.TB, config Config) *Guest {
+	t.Helper()
+	if config.MemoryMB == 0 {
+		config.MemoryMB = 1400
+	}
+	if config.CPUs == 0 {
+		config.CPUs = 2
+	}
+	if config.DiskMB == 0 {
+		config.DiskMB = 8192
+	}
+	begin := time.Now()
+	m := startMachine(t, &config)
+	g := &Guest{t: t, config: config, qemu: m, client: newClient(m.port)}
+	t.Cleanup(g.end)
+	select {
+	case release := <-g.client.ready:
+		g.boot = time.Since(begin)
+		t.Logf("guest: Linux %s ready after %s", release, g.boot.Round(10*time.Millisecond))
+	case <-g.client.gone:
+		t.Fatalf("the guest ended while it booted: %v", m.end())
+	case <-time.After(bootLimit):
+		t.Fatalf("the guest's agent did not come within %s", bootLimit)
+	}
+	g.setup()
+	return g
+}
+
+// BootTime is how long it took from the start of QEMU to the agent's first word.
+func (g *Guest) BootTime() time.Duration { return g.boot }
+
+// setup does what Config asks for inside the guest.
+func (g *Guest) setup() {
+	g.t.Helper()
+	for i, name := range sortedKeys(g.config.Images) {
+		g.call(wire.OpMount, wire.Mount{Serial: fmt.Sprint("image", i), Path: imageDir(name), Type: "erofs"}, nil)
+	}
+	for i, path := range sortedKeys(g.config.Disks) {
+		g.call(wire.OpMount, wire.Mount{Serial: fmt.Sprint("disk", i), Path: path, Type: "erofs"}, nil)
+	}
+	if g.config.NoHeaders {
+		g.Sh("rm -rf /usr/src/* /usr/lib/linux-kbuild-* /lib/modules/*/build /lib/modules/*/source")
+	}
+	if g.config.Network {
+		g.Module("virtio_net")
+		g.Sh("i=0; while [ ! -d /sys/class/net/eth0 ] && [ $i -lt 100 ]; do sleep 0.1; i=$((i+1)); done; " +
+			"ip link set eth0 up && ip addr add 10.0.2.15/24 dev eth0 && ip route add default via 10.0.2.2")
+	}
+	if g.config.PCIStub {
+		g.Module("pci_stub")
+		for _, m := range g.config.GPUs {
+			g.Write("/sys/bus/pci/drivers/pci-stub/new_id", fmt.Sprintf("10de %04x", m.Device), 0)
+		}
+	}
+}
+
+func (g *Guest) call(op string, body, answer any) {
+	g.t.Helper()
+	if err := g.client.call(op, body, answer, callLimit); err != nil {
+		g.t.Fatalf("guest: %v", err)
+	}
+}
+
+// Run runs a command on the guest's host, where busybox is all there is.
+func (g *Guest) Run(args ...string) Result {
+	g.t.Helper()
+	return g.RunFor(runLimit, args...)
+}
+
+// RunFor is Run with another limit.
+func (g *Guest) RunFor(limit time.Duration, args ...string) Result {
+	g.t.Helper()
+	return run(g.t, g.client, wire.Spec{Args: args, Env: hostEnv(), Dir: "/"}, limit)
+}
+
+// Sh runs a script on the guest's host; it must succeed. The answer is what it printed, without the last newline.
+func (g *Guest) Sh(script string) string {
+	g.t.Helper()
+	r := g.Run("sh", "-c", script)
+	if r.Code != 0 {
+		g.t.Fatalf("guest: %s", r)
+	}
+	return strings.TrimSuffix(r.Output, "\n")
+}
+
+// Start starts a container, or a process on the host when no image is named.
+func (g *Guest) Start(c Container) *Process {
+	g.t.Helper()
+	if _, found := g.config.Images[c.Image]; c.Image != "" && !found {
+		g.t.Fatalf("the guest has no image %q", c.Image)
+	}
+	return start(g.t, g.client, c.spec(g.config.Images))
+}
+
+// Process starts a process on the guest's host and does not wait for it.
+func (g *Guest) Process(args ...string) *Process {
+	g.t.Helper()
+	return g.Start(Container{Command: args, Dir: "/"})
+}
+
+// Module inserts a module of the guest's kernel after those it needs, by its name with underscores.
+func (g *Guest) Module(name string) {
+	g.t.Helper()
+	g.call(wire.OpModule, wire.File{Path: name}, nil)
+}
+
+// AllowDmesg says which line of the kernel log is expected although it looks like a bug.
+func (g *Guest) AllowDmesg(pattern string) { g.allow = append(g.allow, regexp.MustCompile(pattern)) }
+
+// end checks the kernel log and powers off; QEMU is gone afterwards whatever happens.
+func (g *Guest) end() {
+	g.t.Helper()
+	if bugs, err := g.bugs(); err != nil {
+		g.t.Errorf("the guest's kernel log cannot be read at the end: %v", err)
+	} else if len(bugs) > 0 {
+		g.t.Errorf("the guest's kernel log shows a bug:\n%s", strings.Join(bugs, "\n"))
+	}
+	// No answer comes: the port is closed.
+	_ = g.client.call(wire.OpPowerOff, wire.File{}, nil, powerLimit)
+	err := g.qemu.stop(powerLimit)
+	if err != nil {
+		g.t.Errorf("guest: %v", err)
+	}
+	if g.t.Failed() {
+		g.t.Logf("the guest's console (%s):\n%s", g.qemu.keepConsole(), tail(g.qemu.consoleText()))
+	}
+}
+
+var (
+	bugPattern = regexp.MustCompile(`WARNING:|\bOops\b|BUG:|BUG\b.*at |general protection|Kernel panic|blocked for more than|refcount_t|UBSAN|KASAN|Call Trace`)
+	outOfTune  = 40 // lines after a bug that are shown
+)
+
+// bugs are the lines of the kernel log from the first bug on.
+func (g *Guest) bugs() ([]string, error) {
+	log, err := g.kernelLog()
+	if err != nil {
+		return nil, err
+	}
+	return findBugs(log, g.allow), nil
+}
+
+func findBugs(log string, allow []*regexp.Regexp) []string {
+	lines := strings.Split(log, "\n")
+	for i, line := range lines {
+		expected := slices.ContainsFunc(allow, func(re *regexp.Regexp) bool { return re.MatchString(line) })
+		if !expected && bugPattern.MatchString(line) {
+			return lines[i:min(i+outOfTune, len(lines))]
+		}
+	}
+	return nil
+}
+
+func sortedKeys[V any](m map[string]V) []string {
+	keys := make([]string, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// Write writes a file on the guest's host; its folder is made when missing. Mode 0 means 0644.
+func (g *Guest) Write(path, content string, mode os.FileMode) {
+	g.t.Helper()
+	g.call(wire.OpWrite, wire.File{Path: path, Data: []byte(content), Mode: uint32(mode.Perm())}, nil)
+}

@@ -1,0 +1,93 @@
+package lab
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// Image is a container image as a disk.
+type Image struct {
+	Disk    string   // erofs
+	Digest  string   // of its manifest: "sha256:..."
+	Env     []string // of its configuration
+	Command []string // Entrypoint and Cmd
+}
+
+const keepImages = 8
+
+// descriptor is what an OCI index and manifest say of a blob.
+type descriptor struct {
+	Digest      string
+	Annotations map[string]string
+	Platform    struct{ Architecture string }
+}
+
+// ImageDisk makes a disk of an image in an OCI layout, or takes it from the cache. tag may be empty when there is one only.
+func ImageDisk(t testing.TB, layout, tag string) Image {
+	t.Helper()
+	const refName = "org.opencontainers.image.ref.name"
+	var index struct{ Manifests []descriptor }
+	readJSON(t, filepath.Join(layout, "index.json"), &index)
+	var found []descriptor
+	for _, m := range index.Manifests {
+		if tag == "" || m.Annotations[refName] == tag {
+			found = append(found, m)
+		}
+	}
+	if len(found) != 1 {
+		t.Fatalf("%s has %d images named %q, of %d: name one of them", layout, len(found), tag, len(index.Manifests))
+	}
+	if tag = found[0].Annotations[refName]; tag == "" {
+		t.Fatalf("%s: its image has no name, and umoci unpacks by name only", layout)
+	}
+	image := Image{Digest: found[0].Digest}
+	var manifest struct{ Config descriptor }
+	readJSON(t, blob(layout, image.Digest), &manifest)
+	var config struct {
+		Config struct{ Env, Entrypoint, Cmd []string }
+	}
+	readJSON(t, blob(layout, manifest.Config.Digest), &config)
+	image.Env = config.Config.Env
+	image.Command = append(append([]string{}, config.Config.Entrypoint...), config.Config.Cmd...)
+	_, hash, _ := strings.Cut(image.Digest, ":")
+	image.Disk = cached(t, "images/"+hash+".erofs", func(path string) {
+		bundle := path + ".d"
+		must(t, os.RemoveAll(bundle))
+		defer os.RemoveAll(bundle)
+		tool(t, "umoci", "unpack", "--image", layout+":"+tag, bundle)
+		makeErofs(t, filepath.Join(bundle, "rootfs"), path)
+	})
+	prune(t, "images/*.erofs", keepImages)
+	return image
+}
+
+// TreeDisk makes a disk of a folder, for Config.Disks. It lives as long as the test.
+func TreeDisk(t testing.TB, dir string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "tree.erofs")
+	makeErofs(t, dir, path)
+	return path
+}
+
+// makeErofs does not compress: an emulated processor would take longer to unpack it than to read it.
+func makeErofs(t testing.TB, dir, path string) {
+	t.Helper()
+	tool(t, "mkfs.erofs", "--quiet", path, dir)
+}
+
+func blob(layout, digest string) string {
+	algorithm, hash, _ := strings.Cut(digest, ":")
+	return filepath.Join(layout, "blobs", algorithm, hash)
+}
+
+func readJSON(t testing.TB, path string, v any) {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	must(t, err)
+	if err := json.Unmarshal(text, v); err != nil {
+		t.Fatalf("%s: %v", path, err)
+	}
+}

@@ -1,0 +1,135 @@
+package lab
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// kernelRecipe is part of the cache's names: it grows when ci/lab/kernel makes something else.
+const kernelRecipe = "1"
+
+// bootModules reach the disks, the port and their file systems. Whatever is built in is not missed. The checksum comes first:
+// libcrc32c asks for it through modprobe, which the initramfs lacks.
+var bootModules = []string{"crc32c_generic", "virtio_pci", "virtio_blk", "virtio_console", "erofs", "ext4", "overlay"}
+
+// HostKernel is a Debian kernel with its modules and headers.
+type HostKernel struct {
+	System  string // "debian12"
+	Release string // "6.1.0-56-amd64"
+	Root    string // folder on this machine: usr/lib/modules/RELEASE, usr/src/linux-headers-*, usr/lib/linux-kbuild-*
+	image   string // bzImage
+	disk    string // Root and busybox, as erofs
+}
+
+// Kernel downloads the kernel of a system, "debian11" or "debian12", or takes it from the cache.
+func Kernel(t testing.TB, system string) *HostKernel {
+	t.Helper()
+	dir := cached(t, system+"-kernel-"+kernelRecipe, func(path string) {
+		tool(t, filepath.Join(sourceDir(t), "kernel"), system, path)
+	})
+	release, err := os.ReadFile(filepath.Join(dir, "release"))
+	must(t, err)
+	return &HostKernel{
+		System: system, Release: strings.TrimSpace(string(release)),
+		Root: filepath.Join(dir, "root"), image: filepath.Join(dir, "vmlinuz"), disk: filepath.Join(dir, "host.erofs"),
+	}
+}
+
+// sourceDir is this package's folder.
+func sourceDir(t testing.TB) string {
+	t.Helper()
+	_, file, _, ok := runtime.Caller(0)
+	if !ok || !filepath.IsAbs(file) {
+		t.Fatal("the lab's source folder is not known: build the tests without -trimpath")
+	}
+	return filepath.Dir(file)
+}
+
+// initramfs writes the first file system: the agent as /init, and the boot modules.
+func (k *HostKernel) initramfs(t testing.TB, path string) {
+	t.Helper()
+	agent := filepath.Join(filepath.Dir(path), "agent")
+	build := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-ldflags=-s -w", "-o", agent, "./agent")
+	build.Dir, build.Env = sourceDir(t), append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH=amd64", "GOFLAGS=-buildvcs=false")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("build the guest's agent: %v\n%s", err, out)
+	}
+	init, err := os.ReadFile(agent)
+	must(t, err)
+	var b bytes.Buffer
+	c := cpio{w: &b}
+	for _, d := range []string{"dev", "proc", "sys", "newroot", "boot"} {
+		c.dir(d)
+	}
+	c.file("init", 0o755, init)
+	c.file("os-release", 0o644, []byte(osRelease(k.System)))
+	modules := filepath.Join(k.Root, "usr/lib/modules", k.Release)
+	dep, err := os.ReadFile(filepath.Join(modules, "modules.dep"))
+	must(t, err)
+	var order []string
+	for _, file := range loadOrder(string(dep), bootModules) {
+		data, err := os.ReadFile(filepath.Join(modules, file))
+		must(t, err)
+		order = append(order, filepath.Base(file))
+		c.file("boot/"+filepath.Base(file), 0o644, data)
+	}
+	c.file("boot/order", 0o644, []byte(strings.Join(order, "\n")))
+	must(t, c.close())
+	must(t, os.WriteFile(path, b.Bytes(), 0o644))
+}
+
+// osRelease is /etc/os-release of the guest's host.
+func osRelease(system string) string {
+	version := strings.TrimPrefix(system, "debian")
+	return fmt.Sprintf("PRETTY_NAME=\"Debian GNU/Linux %[1]s\"\nNAME=\"Debian GNU/Linux\"\nVERSION_ID=\"%[1]s\"\nID=debian\n", version)
+}
+
+// loadOrder lists the files of modules and of what they need, by the text of modules.dep, in the order in which they can be
+// loaded. Names that it does not have are built in.
+func loadOrder(dep string, names []string) []string {
+	files := map[string]string{}
+	needs := map[string][]string{}
+	for line := range strings.Lines(dep) {
+		file, rest, found := strings.Cut(strings.TrimSpace(line), ":")
+		if !found {
+			continue
+		}
+		files[moduleName(file)] = file
+		needs[file] = strings.Fields(rest)
+	}
+	var order []string
+	for _, name := range names {
+		file, found := files[name]
+		if !found {
+			continue
+		}
+		chain := slices.Clone(needs[file])
+		slices.Reverse(chain) // modules.dep names what is needed directly first
+		for _, f := range append(chain, file) {
+			if !slices.Contains(order, f) {
+				order = append(order, f)
+			}
+		}
+	}
+	return order
+}
+
+func moduleName(file string) string {
+	name, _, _ := strings.Cut(filepath.Base(file), ".ko")
+	return strings.ReplaceAll(name, "-", "_")
+}
+
+// varDisk is an empty ext4 file system, as big as it says but sparse.
+func varDisk(t testing.TB, megabytes int) string {
+	t.Helper()
+	return cached(t, fmt.Sprintf("var-%d.ext4", megabytes), func(path string) {
+		tool(t, "mke2fs", "-q", "-F", "-t", "ext4", "-O", "^has_journal", "-m", "0", "-E", "lazy_itable_init=1", path, fmt.Sprintf("%dM", megabytes))
+	})
+}

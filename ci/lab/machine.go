@@ -1,0 +1,173 @@
+package lab
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/driver-container/driver-container/ci/lab/fakegpu"
+	"github.com/driver-container/driver-container/ci/lab/wire"
+)
+
+// machine is a running QEMU.
+type machine struct {
+	t       testing.TB
+	port    net.Conn
+	cmd     *exec.Cmd
+	gpus    []*fakegpu.GPU
+	console string // file
+	done    chan struct{}
+	err     error // of its end, after done
+	said    strings.Builder
+}
+
+// firstFD is the number that the first of exec.Cmd's ExtraFiles has in QEMU.
+const firstFD = 3
+
+// startMachine starts QEMU with one end of a socket as the agent's port and one for each GPU.
+func startMachine(t testing.TB, c *Config) *machine {
+	t.Helper()
+	dir := t.TempDir()
+	initramfs := filepath.Join(dir, "initramfs")
+	c.Kernel.initramfs(t, initramfs)
+	m := &machine{t: t, console: filepath.Join(dir, "console"), done: make(chan struct{})}
+	port, theirs, err := socketPair()
+	must(t, err)
+	m.port = port
+	files := []*os.File{theirs}
+	for _, model := range c.GPUs {
+		g, err := fakegpu.Serve(model)
+		must(t, err)
+		m.gpus, files = append(m.gpus, g), append(files, g.File)
+	}
+	m.cmd = exec.Command("qemu-system-x86_64", append(arguments(c, initramfs, m.console), disks(t, c)...)...)
+	m.cmd.ExtraFiles = files
+	m.cmd.Stdout, m.cmd.Stderr = &m.said, &m.said
+	m.cmd.WaitDelay = time.Second
+	// It ends with the test even when that is killed. Sessions: a signal from the keyboard is for the test.
+	m.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setsid: true}
+	err = m.cmd.Start()
+	for _, f := range files {
+		err = errors.Join(err, f.Close())
+	}
+	must(t, err)
+	go func() {
+		m.err = m.cmd.Wait()
+		close(m.done)
+	}()
+	return m
+}
+
+func socketPair() (net.Conn, *os.File, error) {
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, nil, fmt.Errorf("socket pair: %w", err)
+	}
+	mine, theirs := os.NewFile(uintptr(fds[0]), "port"), os.NewFile(uintptr(fds[1]), "port")
+	conn, err := net.FileConn(mine)
+	if err := errors.Join(err, mine.Close()); err != nil {
+		return nil, nil, errors.Join(err, theirs.Close())
+	}
+	return conn, theirs, nil
+}
+
+// arguments are QEMU's, but for the disks. Software emulation is asked for, because KVM is often there and broken.
+func arguments(c *Config, initramfs, console string) []string {
+	// Warnings go to the console too, for a guest that hangs. The log keeps everything that the driver says.
+	kernel := "console=ttyS0 loglevel=5 panic=-1 log_buf_len=4M mitigations=off " + c.CommandLine
+	args := []string{
+		"-accel", "tcg,thread=multi", "-cpu", "qemu64", "-smp", strconv.Itoa(c.CPUs), "-m", strconv.Itoa(c.MemoryMB),
+		"-object", fmt.Sprintf("memory-backend-memfd,id=ram,size=%dM,share=on", c.MemoryMB), "-machine", "pc,memory-backend=ram",
+		"-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", "-serial", "file:" + console,
+		"-kernel", c.Kernel.image, "-initrd", initramfs, "-append", strings.TrimSpace(kernel),
+		"-chardev", fmt.Sprintf("socket,id=port,fd=%d", firstFD), "-device", "virtio-serial-pci,addr=0x10",
+		"-device", "virtserialport,chardev=port,name=" + wire.Port,
+	}
+	for i := range c.GPUs {
+		args = append(args, "-device", fmt.Sprintf("x-pci-proxy-dev,id=gpu%d,fd=%d,addr=0x%x", i, firstFD+1+i, 5+i))
+	}
+	if c.Network {
+		args = append(args, "-netdev", "user,id=net", "-device", "virtio-net-pci,netdev=net,addr=0x11,romfile=")
+	}
+	return args
+}
+
+// disks are the virtio disks, which the agent finds by their serial numbers.
+func disks(t testing.TB, c *Config) []string {
+	t.Helper()
+	var args []string
+	slot := 0x12
+	add := func(serial, path, options string) {
+		args = append(args, "-drive", fmt.Sprintf("if=none,id=%s,format=raw,cache=unsafe,file=%s,%s", serial, path, options),
+			"-device", fmt.Sprintf("virtio-blk-pci,drive=%s,serial=%s,addr=0x%x", serial, serial, slot))
+		slot++
+	}
+	add("host", c.Kernel.disk, "readonly=on")
+	add("var", varDisk(t, c.DiskMB), "snapshot=on") // what is written goes to a temporary file
+	for i, name := range sortedKeys(c.Images) {
+		add(fmt.Sprint("image", i), c.Images[name].Disk, "readonly=on")
+	}
+	for i, name := range sortedKeys(c.Disks) {
+		add(fmt.Sprint("disk", i), c.Disks[name], "readonly=on")
+	}
+	return args
+}
+
+// stop waits for QEMU's end, kills it after the limit, and ends the GPUs.
+func (m *machine) stop(limit time.Duration) error {
+	var err error
+	select {
+	case <-m.done:
+	case <-time.After(limit):
+		err = errors.Join(fmt.Errorf("it did not power off within %s and was killed", limit), m.cmd.Process.Kill())
+		<-m.done
+	}
+	_ = m.port.Close()
+	for _, g := range m.gpus {
+		err = errors.Join(err, g.Close())
+	}
+	return err
+}
+
+// end says how QEMU ended, when it has.
+func (m *machine) end() error {
+	select {
+	case <-m.done:
+		return fmt.Errorf("QEMU ended: %w: %s", errors.Join(m.err), strings.TrimSpace(m.said.String()))
+	case <-time.After(time.Second):
+		return errors.New("QEMU still runs, but its port is closed")
+	}
+}
+
+func (m *machine) consoleText() string {
+	f, err := os.Open(m.console)
+	if err != nil {
+		return err.Error()
+	}
+	defer f.Close()
+	text, err := io.ReadAll(f)
+	if err != nil {
+		return err.Error()
+	}
+	return strings.ReplaceAll(string(text), "\r", "")
+}
+
+// keepConsole copies the console's log to where it stays after a failed test, and says where.
+func (m *machine) keepConsole() string {
+	path := filepath.Join(cacheDir(m.t), "failed", strings.ReplaceAll(m.t.Name(), "/", "-")+".console")
+	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(m.consoleText()), 0o644)); err != nil {
+		return err.Error()
+	}
+	return path
+}

@@ -1,0 +1,116 @@
+// Package wire holds what the test on the host and the agent in the guest say to each other: JSON objects, one a line, over
+// a virtio-serial port. It has types and limits only; the agent and package lab do the talking.
+package wire
+
+import "encoding/json"
+
+// Port is the name of the virtio-serial port, as /sys/class/virtio-ports/*/name shows it.
+const Port = "driver-lab"
+
+// MaxLine bounds one line of the protocol, and MaxText one line that a process printed; longer ones are cut in two.
+const (
+	MaxLine = 64 << 20
+	MaxText = 32 << 10
+)
+
+// Request asks the agent for something. Answers may come in another order.
+type Request struct {
+	ID   uint64
+	Op   string          // one of the Op constants
+	Body json.RawMessage // as the constant says
+}
+
+// What the agent can be asked for, with the type of Body and of the answer's Body.
+const (
+	OpMount    = "mount"    // Mount, nothing: mount a disk
+	OpStart    = "start"    // Spec, Started: start a process or a container
+	OpSignal   = "signal"   // Signal, nothing: to the first process
+	OpDestroy  = "destroy"  // Signal (the number is ignored), nothing: kill all of it and remove its root file system
+	OpRead     = "read"     // File, File with Data
+	OpWrite    = "write"    // File, nothing
+	OpRemove   = "remove"   // File, nothing: with all below it
+	OpList     = "list"     // File, []Entry: everything below Path on the same file system
+	OpModule   = "module"   // File, nothing: insert kernel modules by name, dependencies first
+	OpPowerOff = "poweroff" // nothing, no answer
+)
+
+// Message is an answer, when ID is not 0, or an event.
+type Message struct {
+	ID    uint64          `json:",omitempty"`
+	Error string          `json:",omitempty"` // why the request failed
+	Body  json.RawMessage `json:",omitempty"`
+
+	Event   string `json:",omitempty"` // EventReady, EventLine or EventExit
+	Process string `json:",omitempty"` // Spec.ID
+	Nanos   int64  `json:",omitempty"` // the guest's clock, since 1970
+	Text    string `json:",omitempty"` // EventLine: without the newline; EventReady: the kernel's release
+	Code    int    `json:",omitempty"` // EventExit: 128+n when signal n ended it
+}
+
+// The events.
+const (
+	EventReady = "ready" // the agent takes requests now
+	EventLine  = "line"
+	EventExit  = "exit"
+)
+
+// Mount is a disk to be mounted.
+type Mount struct {
+	Serial string // of the virtio disk
+	Path   string // folder in the guest, made when missing
+	Type   string // "erofs" or "ext4"
+}
+
+// Signal is for a process that was started.
+type Signal struct {
+	Process string
+	Number  int
+}
+
+// File is a file on the guest's host. Mode 0 means 0644.
+type File struct {
+	Path string
+	Mode uint32 `json:",omitempty"`
+	Data []byte `json:",omitempty"`
+}
+
+// Entry is one file of a listing.
+type Entry struct {
+	Path  string
+	Mode  string // as ls -l: "drwxr-xr-x"
+	Link  string `json:",omitempty"` // target of a symbolic link
+	Major uint32 `json:",omitempty"` // of a device node
+	Minor uint32 `json:",omitempty"`
+	Size  int64  `json:",omitempty"` // of a regular file
+}
+
+// Spec is a process to be started: in a container of its own (Image), in that of another process (Join), or on the guest's
+// host.
+type Spec struct {
+	ID      string // 64 hex digits, as containerd's
+	Args    []string
+	Env     []string
+	Dir     string `json:",omitempty"`
+	Image   string `json:",omitempty"` // folder with the image's root file system, read only
+	Join    string `json:",omitempty"` // ID of a running container
+	PodUID  string `json:",omitempty"`
+	Name    string `json:",omitempty"` // of the container in its pod, and its host name
+	Binds   []Bind `json:",omitempty"`
+	HostDev bool   `json:",omitempty"` // /dev is the host's, not a copy of its nodes
+	OwnPIDs bool   `json:",omitempty"` // a PID namespace of its own
+	UpperMB int    `json:",omitempty"` // upper layer on a tmpfs of this size, not on the host's disk
+	Memory  int64  `json:",omitempty"` // bytes; 0: no limit
+	CPUs    float64
+}
+
+// Bind makes a folder or file of the host visible in a container.
+type Bind struct {
+	Host     string
+	Guest    string
+	ReadOnly bool `json:",omitempty"`
+	Shared   bool `json:",omitempty"` // mounts travel both ways: Bidirectional in Kubernetes
+	File     bool `json:",omitempty"` // a file: it is made, empty, when missing
+}
+
+// Started is the answer to OpStart.
+type Started struct{ PID int }

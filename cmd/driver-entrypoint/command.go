@@ -1,0 +1,139 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/driver-container/driver-container/node"
+)
+
+// program is what the verbs share.
+type program struct {
+	stdout, stderr io.Writer
+	env            []string
+	hurry          <-chan struct{}
+	logFormat      string
+}
+
+// stays says whether these arguments are a verb that runs for long and has children: only those get the shim.
+func stays(args []string) bool {
+	if slices.Contains(args, "--help") || slices.Contains(args, "-h") {
+		return false
+	}
+	for _, a := range args {
+		switch {
+		case a == "init" || a == "compile" || a == "reload_nvidia_peermem":
+			return true
+		case a == "-a" || a == "--accept-license":
+			continue
+		case !strings.HasPrefix(a, "-"):
+			return false
+		}
+	}
+	return slices.Contains(args, "--accept-license") || slices.Contains(args, "-a")
+}
+
+func (p *program) command() *cobra.Command {
+	root := p.initCommand()
+	root.Use, root.Short, root.Long = "nvidia-driver", "bring the NVIDIA driver of this image up on a node", `nvidia-driver brings the driver of this image up on the node, keeps it serving, and takes it down or hands it over.
+
+Without a command it prints this text; with --accept-license alone it does what init does.`
+	root.Args = unknown
+	run := root.RunE
+	root.RunE = func(cmd *cobra.Command, args []string) error {
+		if accepted, _ := cmd.Flags().GetBool("accept-license"); !accepted || !cmd.Flags().Changed("accept-license") {
+			return cmd.Help()
+		}
+		return run(cmd, args)
+	}
+	root.SilenceErrors, root.SilenceUsage = true, true
+	root.SetOut(p.stdout)
+	root.SetErr(p.stderr)
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
+	root.CompletionOptions.DisableDefaultCmd = true
+	root.PersistentFlags().StringVar(&p.logFormat, "log-format", "text", "how messages are written to stderr: text or json")
+	root.AddCommand(p.initCommand(), p.probeCommand(), p.statusCommand(), p.waitReadyCommand(), p.preflightCommand(),
+		p.compileCommand(), p.unloadCommand(), p.holdersCommand(), p.reloadPeermemCommand(), p.probePeermemCommand(), p.versionCommand())
+	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
+		if err := fromEnvironment(cmd.Flags(), p.env); err != nil {
+			return err
+		}
+		if p.logFormat != "text" && p.logFormat != "json" {
+			return usageError{fmt.Errorf("--log-format is %q; it must be text or json", p.logFormat)}
+		}
+		return nil
+	}
+	describeTwins(root)
+	return root
+}
+
+// unknown refuses a verb that does not exist and says which one may have been meant.
+func unknown(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	cmd.SuggestionsMinimumDistance = 2
+	text := fmt.Sprintf("unknown command %q", args[0])
+	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+		text += "; did you mean " + strings.Join(near, " or ") + "?"
+	}
+	return usageError{errors.New(text)}
+}
+
+// noArgs refuses what follows a verb, as a mistake of usage.
+func noArgs(cmd *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return usageError{fmt.Errorf("%s takes no arguments, but got %q", cmd.CommandPath(), args)}
+	}
+	return nil
+}
+
+func oneOf(words ...string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) != 1 || !slices.Contains(words, args[0]) {
+			return usageError{fmt.Errorf("%s takes one of %s, but got %q", cmd.CommandPath(), strings.Join(words, ", "), args)}
+		}
+		return nil
+	}
+}
+
+func (p *program) initCommand() *cobra.Command {
+	cfg := node.Defaults()
+	var license bool
+	cmd := &cobra.Command{Use: "init", Short: "bring the driver up, serve it until SIGTERM, take it down", Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			n, err := p.node(cfg)
+			if err != nil {
+				return err
+			}
+			if !license {
+				p.log()("using this driver means accepting its license, /licenses/LICENSE in this image; --accept-license says that you do")
+			}
+			return n.Run(cmd.Context(), p.hurry)
+		}}
+	f := cmd.Flags()
+	f.SortFlags = false
+	f.BoolVarP(&license, "accept-license", "a", false, "say that you accept the license of the driver")
+	choices(f, &cfg)
+	f.BoolVar(&cfg.Persistence, "persistence", cfg.Persistence, "run nvidia-persistenced")
+	f.StringVar(&cfg.GPUInit, "gpu-init", cfg.GPUInit, "a GPU that does not come up: require (not ready until it does) or warn")
+	f.StringVar(&cfg.Digest, "config-digest", "", "value to leave in nvidia-driver.state for the GPU Operator's driver manager")
+	stopping(f, &cfg)
+	places(f, &cfg)
+	identity(f, &cfg)
+	return cmd
+}
+
+// node makes the instance that a configuration describes.
+func (p *program) node(cfg node.Config) (*node.Node, error) {
+	rest(&cfg, p.env)
+	if err := cfg.Check(); err != nil {
+		return nil, err
+	}
+	return node.New(cfg, node.Host{Say: p.log()})
+}

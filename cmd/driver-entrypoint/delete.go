@@ -1,0 +1,30 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+
+	"github.com/driver-container/driver-container/kmod"
+	"github.com/driver-container/driver-container/node"
+)
+
+// deleteModule is the child in which a module is unloaded: delete_module cannot be interrupted, and a kernel that hangs in it must not
+// take the parent along. It is no verb: it has one caller, node.DeleteInChild.
+func deleteModule(argv []string, stderr io.Writer) (code int, ok bool) {
+	if len(argv) != 3 || argv[1] != node.DeleteVerb {
+		return 0, false
+	}
+	err := kmod.Delete(argv[2])
+	switch {
+	case err == nil:
+		return 0, true
+	case errors.Is(err, kmod.ErrInUse):
+		return node.DeleteInUse, true
+	case errors.Is(err, fs.ErrNotExist):
+		return node.DeleteAbsent, true
+	}
+	fmt.Fprintln(stderr, err)
+	return exitFailure, true
+}

@@ -1,0 +1,63 @@
+package main
+
+import (
+	"errors"
+
+	"github.com/driver-container/driver-container/kmod"
+	"github.com/driver-container/driver-container/kmod/build"
+	"github.com/driver-container/driver-container/node"
+	"github.com/driver-container/driver-container/node/headers"
+	"github.com/driver-container/driver-container/node/lock"
+	"github.com/driver-container/driver-container/node/preflight"
+)
+
+// Exit codes, as docs/operations.md lists them.
+const (
+	exitFailure     = 1
+	exitUsage       = 2
+	exitLocked      = 10
+	exitUnsupported = 11
+	exitCompile     = 12
+	exitRefused     = 13
+	exitInUse       = 14
+	exitNotReady    = 15
+)
+
+// errQuiet marks errors whose text has been printed already.
+var errQuiet = errors.New("")
+
+type usageError struct{ err error }
+
+func (e usageError) Error() string { return e.err.Error() }
+func (e usageError) Unwrap() error { return e.err }
+
+func exitCode(err error) int {
+	is := func(target error) bool { return errors.Is(err, target) }
+	var blocked *preflight.BlockedError
+	switch {
+	case err == nil:
+		return 0
+	case as[usageError](err), is(node.ErrConfig):
+		return exitUsage
+	case is(lock.ErrHeld):
+		return exitLocked
+	case as[*build.CompileError](err):
+		return exitCompile
+	case as[*kmod.RefusedError](err):
+		return exitRefused
+	case errors.As(err, &blocked) && blocked.Has(preflight.Signing) && len(blocked.Checks) == 1:
+		return exitRefused
+	case blocked != nil, as[*build.NoHeadersError](err), as[*build.NoCompilerError](err), as[*headers.UnavailableError](err):
+		return exitUnsupported
+	case is(node.ErrLeft), as[*node.InUseError](err):
+		return exitInUse
+	case is(node.ErrNotReady):
+		return exitNotReady
+	}
+	return exitFailure
+}
+
+func as[E error](err error) bool {
+	var target E
+	return errors.As(err, &target)
+}

@@ -1,0 +1,139 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/driver-container/driver-container/node"
+)
+
+// twins are the environment variables of flags, the first one that is set counts. Those without the prefix DRIVER_ are what the GPU
+// Operator and NVIDIA's own containers use.
+var twins = map[string][]string{
+	"accept-license":     {"ACCEPT_LICENSE"},
+	"config-digest":      {"DRIVER_CONFIG_DIGEST"},
+	"drivers-dir":        {"DRIVER_DRIVERS_DIR"},
+	"drm":                {"DRIVER_DRM"},
+	"fetch-headers":      {"DRIVER_FETCH_HEADERS"},
+	"gpu-init":           {"DRIVER_GPU_INIT"},
+	"grace":              {"DRIVER_GRACE"},
+	"image":              {"DRIVER_IMAGE"},
+	"kernel":             {"DRIVER_KERNEL"},
+	"kernel-module-type": {"KERNEL_MODULE_TYPE"},
+	"lock-timeout":       {"DRIVER_LOCK_TIMEOUT"},
+	"log-format":         {"DRIVER_LOG_FORMAT"},
+	"max-threads":        {"MAX_THREADS", "DRIVER_MAX_THREADS"},
+	"no-compile":         {"DRIVER_NO_COMPILE"},
+	"node-name":          {"NODE_NAME"},
+	"on-busy":            {"DRIVER_ON_BUSY"},
+	"output":             {"DRIVER_OUTPUT"},
+	"persistence":        {"DRIVER_PERSISTENCE"},
+	"pod":                {"POD_NAME", "HOSTNAME"},
+	"rdma":               {"GPU_DIRECT_RDMA_ENABLED"},
+	"run-dir":            {"DRIVER_RUN_DIR"},
+	"skip-preflight":     {"DRIVER_SKIP_PREFLIGHT"},
+	"state-dir":          {"DRIVER_STATE_DIR"},
+	"timeout":            {"DRIVER_TIMEOUT"},
+	"unload-nouveau":     {"DRIVER_UNLOAD_NOUVEAU"},
+}
+
+// fromEnvironment sets flags that were not given from their twins, and writes the twins into the help.
+func fromEnvironment(flags *pflag.FlagSet, env []string) error {
+	var err error
+	flags.VisitAll(func(f *pflag.Flag) {
+		if f.Changed || err != nil {
+			return
+		}
+		for _, name := range twins[f.Name] {
+			value := lookup(env, name)
+			if value == "" {
+				continue
+			}
+			if serr := flags.Set(f.Name, value); serr != nil {
+				err = usageError{fmt.Errorf("environment variable %s=%q: %w", name, value, serr)}
+			}
+			return
+		}
+	})
+	return err
+}
+
+func lookup(env []string, name string) string {
+	for _, e := range slices.Backward(env) { // the last one counts, as in execve
+		if value, ok := strings.CutPrefix(e, name+"="); ok {
+			return value
+		}
+	}
+	return ""
+}
+
+// describeTwins adds "(env NAME)" to the usage of each flag.
+func describeTwins(cmd *cobra.Command) {
+	describe := func(f *pflag.Flag) {
+		if names := twins[f.Name]; len(names) > 0 && !strings.Contains(f.Usage, "(env ") {
+			f.Usage += " (env " + strings.Join(names, ", ") + ")"
+		}
+	}
+	cmd.Flags().VisitAll(describe)
+	cmd.PersistentFlags().VisitAll(describe)
+	for _, sub := range cmd.Commands() {
+		describeTwins(sub)
+	}
+}
+
+// places are the flags that every verb has which looks at the node.
+func places(flags *pflag.FlagSet, c *node.Config) {
+	flags.StringVar(&c.Run, "run-dir", c.Run, "folder shared with the host and other containers")
+	flags.StringVar(&c.StateDir, "state-dir", c.StateDir, "storage of the host for compiled modules, logs and the driver root, where it is mounted")
+}
+
+// choices are the flags about which driver modules to have.
+func choices(flags *pflag.FlagSet, c *node.Config) {
+	flags.StringVar(&c.ModuleType, "kernel-module-type", c.ModuleType, "flavour of the kernel modules: auto, open or proprietary")
+	flags.IntVarP(&c.MaxThreads, "max-threads", "m", 0, "most compilers at a time; 0: as many as the container's processor and memory limits allow")
+	flags.BoolVar(&c.Fetch, "fetch-headers", c.Fetch, "fetch kernel headers from the system's package repositories when neither image nor host has them")
+	flags.StringVar(&c.Drivers, "drivers-dir", c.Drivers, "folder with <module>.conf files: parameters of modules")
+	flags.BoolVar(&c.DRM, "drm", false, "load nvidia-drm too")
+	flags.BoolVar(&c.RDMA, "rdma", false, "load nvidia-peermem where the node has a Mellanox device")
+	flags.BoolVar(&c.NoCompile, "no-compile", false, "only use modules that the image or the cache has")
+	flags.BoolVar(&c.NoCompile, "nocompile", false, "the same, as older images spell it")
+	_ = flags.MarkHidden("nocompile")
+	flags.StringSliceVar(&c.SkipPreflight, "skip-preflight", nil, "names of checks that may not stop a start (see preflight)")
+	flags.BoolVar(&c.UnloadNouveau, "unload-nouveau", false, "unload nouveau when it is loaded and nobody uses it")
+}
+
+// stopping are the flags about the end.
+func stopping(flags *pflag.FlagSet, c *node.Config) {
+	flags.DurationVar(&c.Grace, "grace", c.Grace, "how long a stop may take: some seconds less than the pod's terminationGracePeriodSeconds")
+	flags.StringVar(&c.OnBusy, "on-busy", c.OnBusy, "when the driver is still in use then: detach (leave it, exit 0), fail (leave it, exit 14) or wait")
+	flags.DurationVar(&c.LockTimeout, "lock-timeout", c.LockTimeout, "how long to wait for another instance on this node")
+}
+
+// identity is who we are, for messages.
+func identity(flags *pflag.FlagSet, c *node.Config) {
+	flags.StringVar(&c.Pod, "pod", "", "name of this pod, for messages")
+	flags.StringVar(&c.Image, "image", "", "name of this image, for messages")
+	flags.StringVar(&c.Host, "node-name", "", "name of this node, for messages")
+}
+
+// rest completes a configuration with what has no flag.
+func rest(c *node.Config, env []string) {
+	if c.ModuleType == "auto" && lookup(env, "OPEN_KERNEL_MODULES_ENABLED") == "true" {
+		c.ModuleType = "open"
+	}
+	c.VGPU = lookup(env, "DRIVER_TYPE") == "vgpu"
+	c.Fabric = map[string]string{}
+	for _, e := range env {
+		if name, value, ok := strings.Cut(e, "="); ok && strings.HasPrefix(name, "NVFM_CONFIG_") {
+			c.Fabric[strings.TrimPrefix(name, "NVFM_CONFIG_")] = value
+		}
+	}
+	if c.Host == "" {
+		c.Host, _ = os.Hostname()
+	}
+}

@@ -1,0 +1,25 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+	"sync"
+	"time"
+)
+
+// log is how the verbs speak: one line on stderr.
+func (p *program) log() func(format string, args ...any) { return plainLog(p.stderr, p.logFormat) }
+
+func plainLog(w io.Writer, format string) func(format string, args ...any) {
+	if format == "json" {
+		logger := slog.New(slog.NewJSONHandler(w, nil))
+		return func(format string, args ...any) { logger.Info(fmt.Sprintf(format, args...)) }
+	}
+	var mu sync.Mutex
+	return func(format string, args ...any) {
+		mu.Lock()
+		defer mu.Unlock()
+		fmt.Fprintf(w, "%s %s\n", time.Now().UTC().Format("2006-01-02T15:04:05.000Z"), fmt.Sprintf(format, args...))
+	}
+}

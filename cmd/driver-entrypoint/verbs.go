@@ -1,0 +1,237 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime/debug"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/driver-container/driver-container/kmod"
+	"github.com/driver-container/driver-container/node"
+	"github.com/driver-container/driver-container/node/preflight"
+)
+
+func (p *program) probeCommand() *cobra.Command {
+	cfg := node.Defaults()
+	cmd := &cobra.Command{Use: "probe startup|ready|live", Short: "for the probes of this container: exit code 0 or 15",
+		Long: `startup and ready succeed when the instance in this container serves the driver; startup also writes the marker that the
+GPU Operator's validator waits for. live succeeds while the instance gives signs of life, also while it waits or compiles.`,
+		Args: oneOf("startup", "ready", "live"),
+		RunE: func(_ *cobra.Command, args []string) error {
+			if args[0] == "live" {
+				if err := node.Alive(node.InstanceFile, time.Now()); err != nil {
+					return fmt.Errorf("%w: %w", node.ErrNotReady, err)
+				}
+				return nil
+			}
+			if err := node.Mine(cfg.Run, node.InstanceFile); err != nil {
+				return err
+			}
+			if args[0] == "startup" {
+				return node.MarkStarted(cfg.Run, func(name string) string { return lookup(p.env, name) })
+			}
+			return nil
+		}}
+	places(cmd.Flags(), &cfg)
+	return cmd
+}
+
+func (p *program) waitReadyCommand() *cobra.Command {
+	cfg := node.Defaults()
+	timeout := 20 * time.Minute
+	cmd := &cobra.Command{Use: "wait-ready", Short: "wait until the driver serves this node: for init containers of what needs it",
+		Long: `wait-ready ends with 0 when a driver serves this node and with 15 when it does not in time. The container needs the host's
+/run/nvidia, nothing else.`, Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
+			defer cancel()
+			return node.WaitReady(ctx, cfg.Run, p.log())
+		}}
+	cmd.Flags().DurationVar(&timeout, "timeout", timeout, "give up after so long")
+	places(cmd.Flags(), &cfg)
+	return cmd
+}
+
+func (p *program) preflightCommand() *cobra.Command {
+	cfg := node.Defaults()
+	var output string
+	cmd := &cobra.Command{Use: "preflight", Short: "check whether this node can have the driver, and say what to do where not", Args: noArgs,
+		Long: "preflight changes nothing. It ends with 11 when a check stops the driver.",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			n, err := p.node(cfg)
+			if err != nil {
+				return err
+			}
+			checks, err := n.Preflight(cmd.Context())
+			if err != nil {
+				return err
+			}
+			if output == "json" {
+				err = writeJSON(p.stdout, checks)
+			} else {
+				preflight.Table(p.stdout, checks)
+			}
+			return errors.Join(err, preflight.Blocking(checks))
+		}}
+	outputFlag(cmd, &output)
+	choices(cmd.Flags(), &cfg)
+	places(cmd.Flags(), &cfg)
+	return cmd
+}
+
+func (p *program) compileCommand() *cobra.Command {
+	cfg := node.Defaults()
+	var kernel, output string
+	cmd := &cobra.Command{Use: "compile", Short: "compile the kernel modules and keep them in the cache; load nothing", Args: noArgs,
+		Long: `compile prints the folder of the modules. What the image or the cache has already is not compiled again.`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			n, err := p.node(cfg)
+			if err != nil {
+				return err
+			}
+			set, source, err := n.Compile(cmd.Context(), kernel)
+			if err != nil {
+				return err
+			}
+			if output == "json" {
+				return writeJSON(p.stdout, set)
+			}
+			p.log()("modules: %s", source)
+			_, err = fmt.Fprintln(p.stdout, set.Dir)
+			return err
+		}}
+	outputFlag(cmd, &output)
+	cmd.Flags().StringVar(&kernel, "kernel", "", "release to compile for; default: the running kernel's")
+	choices(cmd.Flags(), &cfg)
+	places(cmd.Flags(), &cfg)
+	return cmd
+}
+
+func (p *program) unloadCommand() *cobra.Command {
+	cfg := node.Defaults()
+	cfg.LockTimeout, cfg.OnBusy = 10*time.Second, node.BusyFail
+	cmd := &cobra.Command{Use: "unload", Short: "take down a driver that was left in place: modules, root, device files", Args: noArgs,
+		Long: `unload needs the node's lock: stop the driver container first. It ends with 14 when the driver is in use.`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			n, err := p.node(cfg)
+			if err != nil {
+				return err
+			}
+			return n.Unload(cmd.Context(), p.hurry)
+		}}
+	stopping(cmd.Flags(), &cfg)
+	places(cmd.Flags(), &cfg)
+	return cmd
+}
+
+func (p *program) holdersCommand() *cobra.Command {
+	var output string
+	cmd := &cobra.Command{Use: "holders", Short: "list who has the driver's devices open", Args: noArgs,
+		Long: "holders needs the host's process table (hostPID). It sees device files and mappings of them.",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			holders, err := kmod.System{}.Holders(cmd.Context(), func(int) bool { return false })
+			if err != nil {
+				return err
+			}
+			if output == "json" {
+				return writeJSON(p.stdout, holders)
+			}
+			for _, h := range holders {
+				if _, err := fmt.Fprintln(p.stdout, h); err != nil {
+					return err
+				}
+			}
+			return nil
+		}}
+	outputFlag(cmd, &output)
+	return cmd
+}
+
+func (p *program) statusCommand() *cobra.Command {
+	cfg := node.Defaults()
+	var output string
+	cmd := &cobra.Command{Use: "status", Short: "say what is known about the driver on this node", Args: noArgs,
+		RunE: func(*cobra.Command, []string) error {
+			st, err := node.ReadStatus(cfg.Run)
+			switch {
+			case errors.Is(err, os.ErrNotExist):
+				st = node.Status{Schema: node.StatusSchema, State: node.Absent}
+			case err != nil:
+				return err
+			}
+			if output == "json" {
+				return writeJSON(p.stdout, st)
+			}
+			return node.WriteStatus(p.stdout, st, cfg)
+		}}
+	outputFlag(cmd, &output)
+	places(cmd.Flags(), &cfg)
+	return cmd
+}
+
+func (p *program) reloadPeermemCommand() *cobra.Command {
+	cfg := node.Defaults()
+	timeout := 20 * time.Minute
+	cmd := &cobra.Command{Use: "reload_nvidia_peermem", Short: "load nvidia-peermem when driver and network modules are there, then stay", Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			n, err := p.node(cfg)
+			if err != nil {
+				return err
+			}
+			if err := n.LoadPeermem(cmd.Context(), timeout, lookup(p.env, "USE_HOST_MOFED") == "true"); err != nil {
+				if cmd.Context().Err() != nil {
+					return nil
+				}
+				return err
+			}
+			<-cmd.Context().Done()
+			return nil
+		}}
+	cmd.Flags().DurationVar(&timeout, "timeout", timeout, "give up waiting after so long")
+	choices(cmd.Flags(), &cfg)
+	places(cmd.Flags(), &cfg)
+	return cmd
+}
+
+func (p *program) probePeermemCommand() *cobra.Command {
+	return &cobra.Command{Use: "probe_nvidia_peermem", Short: "exit code 15 when Mellanox's module is loaded and nvidia-peermem is not", Args: noArgs,
+		RunE: func(*cobra.Command, []string) error { return node.PeermemMissing(kmod.System{}) }}
+}
+
+func (p *program) versionCommand() *cobra.Command {
+	return &cobra.Command{Use: "version", Short: "print the version of this program and of the image's driver", Args: noArgs,
+		RunE: func(*cobra.Command, []string) error {
+			_, err := fmt.Fprintf(p.stdout, "driver-entrypoint %s driver %s\n", version(), lookup(p.env, "DRIVER_VERSION"))
+			return err
+		}}
+}
+
+func version() string {
+	if bi, ok := debug.ReadBuildInfo(); ok {
+		return bi.Main.Version
+	}
+	return "unknown"
+}
+
+func outputFlag(cmd *cobra.Command, output *string) {
+	cmd.Flags().StringVarP(output, "output", "o", "text", "text or json")
+	run := cmd.RunE
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if *output != "text" && *output != "json" {
+			return usageError{fmt.Errorf("--output is %q; it must be text or json", *output)}
+		}
+		return run(cmd, args)
+	}
+}
+
+func writeJSON(w io.Writer, v any) error {
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	return e.Encode(v)
+}

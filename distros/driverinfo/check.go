@@ -1,0 +1,71 @@
+package driverinfo
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+)
+
+// The shapes of values. They are narrow on purpose: driver, id and flavour end up in paths.
+var (
+	driverShape = regexp.MustCompile(`^[1-9][0-9]{2,3}(\.[0-9]{1,4}){1,2}$`)
+	branchShape = regexp.MustCompile(`^R[1-9][0-9]{2,3}$`)
+	wordShape   = regexp.MustCompile(`^[a-z0-9][a-z0-9.-]{0,63}$`)
+	seriesShape = regexp.MustCompile(`^[0-9]{1,3}(\.[0-9]{1,4}){1,2}$`)
+	idShape     = regexp.MustCompile(`^[0-9a-f]{64}$`)
+)
+
+const (
+	maxReason     = 1024 // bytes
+	maxOverridden = 32
+)
+
+func (i Info) check() error {
+	bad := func(what, got, want string) error {
+		return fmt.Errorf("%w: %s %.80q is not %s", ErrFormat, what, got, want)
+	}
+	for _, f := range []struct {
+		what, got, want string
+		shape           *regexp.Regexp
+	}{
+		{"driver", i.Driver, "a driver version, such as 535.261.03", driverShape},
+		{"branch", i.Branch, "a driver branch, such as R535", branchShape},
+		{"os", i.OS, "a system, such as debian12", wordShape},
+		{"arch", i.Arch, "an architecture, such as amd64", wordShape},
+		{"profile", i.Profile, "a profile, such as full", wordShape},
+		{"id", i.ID, "64 hex digits", idShape},
+	} {
+		if !f.shape.MatchString(f.got) {
+			return bad(f.what, f.got, f.want)
+		}
+	}
+	for _, series := range []string{i.Kernel.Min, i.Kernel.Max} {
+		if series != "" && !seriesShape.MatchString(series) {
+			return bad("kernel limit", series, "a kernel series, such as 5.15")
+		}
+	}
+	if len(i.Kernel.Reason) > maxReason {
+		return fmt.Errorf("%w: the reason of the kernel limit is longer than %d bytes", ErrFormat, maxReason)
+	}
+	return i.checkLists()
+}
+
+func (i Info) checkLists() error {
+	if len(i.Flavours) == 0 {
+		return fmt.Errorf("%w: it names no flavour of the kernel modules", ErrFormat)
+	}
+	for n, flavour := range i.Flavours {
+		if flavour != Proprietary && flavour != Open || slices.Contains(i.Flavours[:n], flavour) {
+			return fmt.Errorf("%w: flavours %.80q: each must be %s or %s, once", ErrFormat, i.Flavours, Proprietary, Open)
+		}
+	}
+	if len(i.Overridden) > maxOverridden {
+		return fmt.Errorf("%w: more than %d overridden rules", ErrFormat, maxOverridden)
+	}
+	for _, rule := range i.Overridden {
+		if !wordShape.MatchString(rule) {
+			return fmt.Errorf("%w: overridden rule %.80q is not a name", ErrFormat, rule)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,204 @@
+package driverinfo
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func example() Info {
+	return Info{
+		Schema: Schema, Driver: "418.226.00", Branch: "R418", OS: "debian11", Arch: "amd64", Profile: "full",
+		Flavours: []string{Proprietary}, Kernel: KernelRule{Min: "2.6.32", Max: "5.15", Reason: "unpatched"},
+		Overridden: []string{"excluded"}, ID: strings.Repeat("0a", 32),
+	}
+}
+
+const exampleText = `{
+  "schema": 1,
+  "driver": "418.226.00",
+  "branch": "R418",
+  "os": "debian11",
+  "arch": "amd64",
+  "profile": "full",
+  "flavours": [
+    "proprietary"
+  ],
+  "kernel": {
+    "min": "2.6.32",
+    "max": "5.15",
+    "reason": "unpatched"
+  },
+  "overridden": [
+    "excluded"
+  ],
+  "id": "0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a"
+}
+`
+
+func TestEncodeRead(t *testing.T) {
+	t.Parallel()
+	text, err := example().Encode()
+	if err != nil || string(text) != exampleText {
+		t.Fatalf("%v\n%s", err, cmp.Diff(exampleText, string(text)))
+	}
+	got, err := Read(fstest.MapFS{Path: {Data: text}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(example(), got); d != "" {
+		t.Error(d)
+	}
+	unordered := example()
+	unordered.Schema, unordered.Overridden = 0, []string{"excluded", "a", "excluded"}
+	if text, err = unordered.Encode(); err != nil || !strings.Contains(string(text), `"a",`) {
+		t.Errorf("%s, %v", text, err)
+	}
+	if _, err := (Info{}).Encode(); !errors.Is(err, ErrFormat) {
+		t.Errorf("an empty note was written: %v", err)
+	}
+	if _, err := Read(fstest.MapFS{}); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("missing: %v", err)
+	}
+	if _, err := Read(fstest.MapFS{Path: {Mode: fs.ModeDir}}); err == nil {
+		t.Error("a folder was read")
+	}
+	if _, err := Read(fstest.MapFS{Path: {Data: []byte("{}")}}); !errors.Is(err, ErrFormat) || !strings.Contains(err.Error(), "build the image again") {
+		t.Errorf("damaged: %v", err)
+	}
+}
+
+func TestDecodeRefuses(t *testing.T) {
+	t.Parallel()
+	for what, c := range map[string]struct{ old, with, want string }{
+		"newer":           {`"schema": 1`, `"schema": 2`, "schema 2, this program reads 1"},
+		"unknown field":   {`"os":`, `"extra": 1, "os":`, "unknown field"},
+		"tail":            {"0a0a\"\n}\n", "0a0a\"\n}\n{}", "something follows"},
+		"driver":          {`"418.226.00"`, `"../../etc"`, "is not a driver version"},
+		"branch":          {`"R418"`, `"418"`, "is not a driver branch"},
+		"os":              {`"debian11"`, `"Debian 11"`, "is not a system"},
+		"arch":            {`"amd64"`, `""`, "is not an architecture"},
+		"profile":         {`"full"`, `"a/b"`, "is not a profile"},
+		"id":              {`0a0a"`, `0a0A"`, "is not 64 hex digits"},
+		"kernel":          {`"5.15"`, `"5"`, "is not a kernel series"},
+		"reason":          {`"unpatched"`, `"` + strings.Repeat("x", 2000) + `"`, "longer than"},
+		"no flavour":      {"\n    \"proprietary\"\n", "", "names no flavour"},
+		"flavour":         {`"proprietary"`, `"closed"`, "each must be"},
+		"flavour twice":   {`"proprietary"`, `"open", "open"`, "each must be"},
+		"overridden":      {`"excluded"`, `"a b"`, "is not a name"},
+		"many overridden": {`"excluded"`, `"x"` + strings.Repeat(`,"x"`, 40), "more than 32"},
+		"large":           {"{\n", "{" + strings.Repeat(" ", 70_000), "larger than"},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			text := strings.Replace(exampleText, c.old, c.with, 1)
+			if text == exampleText {
+				t.Fatal("nothing was changed")
+			}
+			if _, err := Decode([]byte(text)); !errors.Is(err, ErrFormat) || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%v, want %q", err, c.want)
+			}
+		})
+	}
+}
+
+func TestKernelRule(t *testing.T) {
+	t.Parallel()
+	limits := KernelRule{Min: "3.10", Max: "6.1", Reason: "Gentoo"}
+	for _, c := range []struct {
+		rule          KernelRule
+		release, want string
+	}{
+		{limits, "3.10.0-1160.el7.x86_64", ""},
+		{limits, "6.1.0-38-amd64", ""},
+		{limits, "6.1.192", ""},
+		{limits, "6.1", ""},
+		{limits, "4.4-rc1", ""},
+		{limits, "6.2.0-1-generic", "kernel 6.2.0-1-generic is newer than 6.1, the newest that the driver is known to compile on (Gentoo)"},
+		{KernelRule{Max: "5.9"}, "5.10.0", "kernel 5.10.0 is newer than 5.9, the newest that the driver is known to compile on"},
+		{limits, "10.0.0", "kernel 10.0.0 is newer than 6.1, the newest that the driver is known to compile on (Gentoo)"},
+		{limits, "3.9.11", "kernel 3.9.11 is older than 3.10, the oldest that the driver compiles on"},
+		{KernelRule{Min: "2.6.32"}, "2.6.18-92.el5", "kernel 2.6.18-92.el5 is older than 2.6.32, the oldest that the driver compiles on"},
+		{limits, "", `kernel release "" does not begin with a version: whether the driver compiles on it is not known`},
+		{limits, "6", `kernel release "6" does not begin with a version: whether the driver compiles on it is not known`},
+		{limits, "99999.1", `kernel release "99999.1" does not begin with a version: whether the driver compiles on it is not known`},
+		{KernelRule{}, "nonsense", ""},
+	} {
+		got := ""
+		if err := c.rule.Check(c.release); err != nil {
+			got = err.Error()
+			var limit *KernelError
+			if !errors.As(err, &limit) || limit.Release != c.release {
+				t.Errorf("%q: %#v", c.release, err)
+			}
+		}
+		if got != c.want {
+			t.Errorf("%+v of %q:\n%s\nwant\n%s", c.rule, c.release, got, c.want)
+		}
+	}
+}
+
+func TestCheckKernel(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		overridden []string
+		release    string
+		want       string
+	}{
+		{nil, "5.10.0-38-amd64", ""},
+		{nil, "6.1.0-38-amd64", "kernel 6.1.0-38-amd64 is newer than 5.15, the newest that driver 418.226.00 is known to compile on (unpatched)"},
+		{[]string{KernelTooOld}, "6.1.0", "kernel 6.1.0 is newer than 5.15, the newest that driver 418.226.00 is known to compile on (unpatched)"},
+		{[]string{KernelTooNew}, "6.1.0", ""},
+		{[]string{KernelLimit}, "6.1.0", ""},
+		{nil, "2.6.18", "kernel 2.6.18 is older than 2.6.32, the oldest that driver 418.226.00 compiles on"},
+		{[]string{KernelTooOld}, "2.6.18", ""},
+		{[]string{KernelLimit}, "2.6.18", ""},
+	} {
+		i := example()
+		i.Overridden = c.overridden
+		if got := fmt.Sprint(i.CheckKernel(c.release)); got != c.want && (c.want != "" || got != "<nil>") {
+			t.Errorf("%s with %q: %s, want %s", c.release, c.overridden, got, c.want)
+		}
+	}
+}
+
+func TestSeries(t *testing.T) {
+	t.Parallel()
+	for release, want := range map[string]string{
+		"6.1.0-38-amd64": "6 1 true", "5.15": "5 15 true", "4.18.0-553.el8": "4 18 true", "6.x": "0 0 false", "": "0 0 false", "-1.2": "0 0 false",
+	} {
+		major, minor, ok := Series(release)
+		if got := fmt.Sprint(major, minor, ok); got != want {
+			t.Errorf("%q: %s, want %s", release, got, want)
+		}
+	}
+}
+
+// FuzzRead: what is read can be written, and reads the same again.
+func FuzzRead(f *testing.F) {
+	f.Add([]byte(exampleText))
+	f.Add([]byte("{}"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		info, err := Read(fstest.MapFS{Path: {Data: data}})
+		if err != nil {
+			return
+		}
+		text, err := info.Encode()
+		if err != nil {
+			t.Fatalf("%+v cannot be written: %v", info, err)
+		}
+		again, err := Decode(text)
+		if err != nil {
+			t.Fatalf("%s cannot be read: %v", text, err)
+		}
+		if text2, err := again.Encode(); err != nil || string(text2) != string(text) {
+			t.Errorf("%s, then %s, %v", text, text2, err)
+		}
+		_ = info.CheckKernel(string(data))
+	})
+}

@@ -1,0 +1,108 @@
+package driverinfo
+
+import (
+	"cmp"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// KernelRule is the range of kernel series that a driver compiles on. Both ends belong to it; "" is no limit.
+type KernelRule struct {
+	Min    string `json:"min,omitempty"`    // "3.10"
+	Max    string `json:"max,omitempty"`    // "6.16"
+	Reason string `json:"reason,omitempty"` // where Max comes from, for people
+}
+
+// KernelError says that a kernel is outside of a rule, or has a release that no rule can be asked about.
+type KernelError struct {
+	Driver  string // "" when Check was asked without an image
+	Release string
+	Rule    KernelRule
+	TooNew  bool
+	Unknown bool // Release does not begin with a version
+}
+
+// Name is the name of the rule in Info.Overridden.
+func (e *KernelError) Name() string {
+	if e.TooNew {
+		return KernelTooNew
+	}
+	return KernelTooOld
+}
+
+// Error names the kernel, the limit and its reason.
+func (e *KernelError) Error() string {
+	driver := "the driver"
+	if e.Driver != "" {
+		driver = "driver " + e.Driver
+	}
+	switch {
+	case e.Unknown:
+		return fmt.Sprintf("kernel release %.80q does not begin with a version: whether %s compiles on it is not known", e.Release, driver)
+	case !e.TooNew:
+		return fmt.Sprintf("kernel %s is older than %s, the oldest that %s compiles on", e.Release, e.Rule.Min, driver)
+	case e.Rule.Reason == "":
+		return fmt.Sprintf("kernel %s is newer than %s, the newest that %s is known to compile on", e.Release, e.Rule.Max, driver)
+	default:
+		return fmt.Sprintf("kernel %s is newer than %s, the newest that %s is known to compile on (%s)",
+			e.Release, e.Rule.Max, driver, e.Rule.Reason)
+	}
+}
+
+// Check compares a kernel release ("6.1.0-38-amd64") with the rule. Of a limit "6.1" only two numbers count, so that 6.1.192
+// is within it. The error is a *KernelError.
+func (r KernelRule) Check(release string) error {
+	if r.Min == "" && r.Max == "" {
+		return nil
+	}
+	version := numbers(release)
+	switch {
+	case len(version) < 2:
+		return &KernelError{Release: release, Rule: r, Unknown: true}
+	case r.Max != "" && compare(version, numbers(r.Max)) > 0:
+		return &KernelError{Release: release, Rule: r, TooNew: true}
+	case r.Min != "" && compare(version, numbers(r.Min)) < 0:
+		return &KernelError{Release: release, Rule: r}
+	}
+	return nil
+}
+
+// Series is the version at the start of a kernel release: 6 and 1 of "6.1.0-38-amd64". ok is false when there is none.
+func Series(release string) (major, minor int, ok bool) {
+	if n := numbers(release); len(n) >= 2 {
+		return n[0], n[1], true
+	}
+	return 0, 0, false
+}
+
+// numbers are the up to three numbers that a release begins with.
+func numbers(release string) (n []int) {
+	for len(n) < 3 {
+		digits := release[:len(release)-len(strings.TrimLeft(release, "0123456789"))]
+		if digits == "" || len(digits) > 4 {
+			return n
+		}
+		value, err := strconv.Atoi(digits)
+		if err != nil {
+			return n
+		}
+		n = append(n, value)
+		rest, dot := strings.CutPrefix(release[len(digits):], ".")
+		if !dot {
+			return n
+		}
+		release = rest
+	}
+	return n
+}
+
+// compare orders versions by the numbers that both have.
+func compare(a, b []int) int {
+	for i := range min(len(a), len(b)) {
+		if c := cmp.Compare(a[i], b[i]); c != 0 {
+			return c
+		}
+	}
+	return 0
+}

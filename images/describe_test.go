@@ -1,0 +1,103 @@
+package images
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/driver-container/driver-container/distros/apt"
+	"github.com/driver-container/driver-container/distros/driverinfo"
+	"github.com/driver-container/driver-container/images/matrix"
+)
+
+// TestDescription: what the matrix says of a driver is in its image, and what the builder overrode.
+func TestDescription(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	s := pair("ubuntu16.04", oldDriver)
+	target := r.target(t, s)
+	target.Driver.Kernel = matrix.KernelLimits{Min: "2.6.32", Max: "5.1", Reason: "unpatched; fixed in 418.88"}
+	target.Overridden = []string{"kernel-too-new: the lowest kernel: is 6.1", "excluded: so it is", "excluded: twice"}
+	recipe, err := r.b.Plan(t.Context(), target, PlanOptions{Profile: Compute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	img, err := r.b.Build(t.Context(), recipe)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := driverinfo.Read(treeOf(t, img).OpenFS())
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := driverinfo.Info{
+		Schema: 1, Driver: oldDriver, Branch: "R418", OS: "ubuntu16.04", Arch: "amd64", Profile: "compute", Flavours: []string{"proprietary"},
+		Kernel:     driverinfo.KernelRule{Min: "2.6.32", Max: "5.1", Reason: "unpatched; fixed in 418.88"},
+		Overridden: []string{"excluded", "kernel-too-new"}, ID: got.ID,
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Error(d)
+	}
+	if err := got.CheckKernel("6.1.0-38-amd64"); err != nil {
+		t.Errorf("the node does not obey the override: %v", err)
+	}
+	if findings, err := r.b.Verify(t.Context(), "x", img); err != nil || Unfit(findings) != nil {
+		t.Errorf("%v, %v", findings, err)
+	}
+}
+
+// TestContentID: the identity follows the content and nothing else.
+func TestContentID(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	s := pair("debian12", newDriver)
+	id := func(o PlanOptions, change func(*Recipe)) string {
+		t.Helper()
+		recipe := *r.plan(t, s, o)
+		recipe.Entrypoint = slices.Clone(recipe.Entrypoint)
+		recipe.Packages = slices.Clone(recipe.Packages)
+		if change != nil {
+			change(&recipe)
+		}
+		info, err := recipe.Describe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return info.ID
+	}
+	base := id(PlanOptions{}, nil)
+	for what, same := range map[string]string{
+		"again":       id(PlanOptions{}, nil),
+		"time":        id(PlanOptions{Epoch: 1700000000}, nil),
+		"compression": id(PlanOptions{Compression: Zstd}, nil),
+		"builder":     id(PlanOptions{}, func(r *Recipe) { r.Builder.Version = "v9" }),
+		"mirror":      id(PlanOptions{}, func(r *Recipe) { r.Packages[0].URL = "http://elsewhere" }),
+	} {
+		if same != base {
+			t.Errorf("%s changes the identity", what)
+		}
+	}
+	for what, other := range map[string]string{
+		"profile":    id(PlanOptions{Profile: Compute}, nil),
+		"entrypoint": id(PlanOptions{}, func(r *Recipe) { r.Entrypoint[0].SHA256 = strings.Repeat("1", 64) }),
+		"package":    id(PlanOptions{}, func(r *Recipe) { r.Packages[0] = apt.Package{SHA256: strings.Repeat("1", 64)} }),
+		"base":       id(PlanOptions{}, func(r *Recipe) { r.Base.Digest = "sha256:1" }),
+		"rule":       id(PlanOptions{}, func(r *Recipe) { r.Kernel.Max = "1.0" }),
+	} {
+		if other == base {
+			t.Errorf("%s does not change the identity", what)
+		}
+	}
+}
+
+func TestPreferred(t *testing.T) {
+	t.Parallel()
+	both := []string{"open", "proprietary"}
+	for driver, want := range map[string]string{"535.261.03": "proprietary open", "560.28.03": "open proprietary", "x": "proprietary open"} {
+		if got := strings.Join(preferred(both, driver), " "); got != want {
+			t.Errorf("%s: %s, want %s", driver, got, want)
+		}
+	}
+}

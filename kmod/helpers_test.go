@@ -1,0 +1,115 @@
+package kmod
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/binary"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// elfOf makes the smallest file that the kernel's loader would begin to read: a relocatable 64 bit ELF file with one section.
+func elfOf(name string, content []byte) []byte {
+	names := []byte("\x00" + name + "\x00.shstrtab\x00")
+	b := make([]byte, elfHeaderSize)
+	copy(b, "\x7fELF\x02\x01\x01")
+	le := binary.LittleEndian
+	le.PutUint16(b[16:], elfRelocatable)
+	contentAt := len(b)
+	b = append(b, content...)
+	namesAt := len(b)
+	b = append(b, names...)
+	for len(b)%8 != 0 {
+		b = append(b, 0)
+	}
+	le.PutUint64(b[40:], uint64(len(b)))
+	le.PutUint16(b[58:], elfSectionSize)
+	le.PutUint16(b[60:], 3)
+	le.PutUint16(b[62:], 2)
+	for _, s := range []elfSection{{}, {name: 1, kind: 1, offset: uint64(contentAt), size: uint64(len(content))},
+		{name: uint32(len(name) + 2), kind: 3, offset: uint64(namesAt), size: uint64(len(names))}} {
+		h := make([]byte, elfSectionSize)
+		le.PutUint32(h, s.name)
+		le.PutUint32(h[4:], s.kind)
+		le.PutUint64(h[24:], s.offset)
+		le.PutUint64(h[32:], s.size)
+		b = append(b, h...)
+	}
+	return b
+}
+
+const testVermagic = "6.1.0-38-amd64 SMP preempt mod_unload modversions "
+
+// moduleOf makes a module with a .modinfo section.
+func moduleOf(entries ...string) []byte {
+	return elfOf(".modinfo", []byte(strings.Join(entries, "\x00")+"\x00"))
+}
+
+func nvidiaModule() []byte {
+	return moduleOf("firmware=nvidia/535.261.03/gsp_tu10x.bin", "firmware=nvidia/535.261.03/gsp_ga10x.bin", "version=535.261.03",
+		"license=NVIDIA", "srcversion=AC415F9243EB439A4D6B17F", "depends=drm,i2c-core", "retpoline=Y", "name=nvidia",
+		"vermagic="+testVermagic, "parm=NvSwitchRegDwords:NvSwitch regkey", "parmtype=NvSwitchRegDwords:charp",
+		"parmtype=NVreg_EnableMSI:int", "parmtype=NVreg_RegistryDwords:charp", "parm=rm_firmware-active:a description", "junk", "=")
+}
+
+// Made by openssl cms -sign -binary -noattr -nocerts with an ECDSA key: by issuer and serial number, and by key id.
+const (
+	cmsByIssuer = "MIHTBgkqhkiG9w0BBwKggcUwgcICAQExDTALBglghkgBZQMEAgEwCwYJKoZIhvcNAQcBMYGgMIGdAgEBMDYwLzEQMA4GA1UECgwHRXhhbXBsZTEbMBkGA1UEAwwSQnVpbGRlciBvZiBtb2R1bGVzAgNKDxEwCwYJYIZIAWUDBAIBMAoGCCqGSM49BAMCBEcwRQIgYbQfObFJzuOu5/zd3CMW7VtMFT7xP8pxY0l+QghSAKYCIQDQ72MUcRRGXOyoP28OuMNmk/xkibvJlUSWe0MY4XhYLQ=="
+	cmsByKeyID  = "MIGvBgkqhkiG9w0BBwKggaEwgZ4CAQMxDTALBglghkgBZQMEAgMwCwYJKoZIhvcNAQcBMX0wewIBA4AUXdkdGyfwzPY6vlbUWm8PSEKRVrkwCwYJYIZIAWUDBAIDMAoGCCqGSM49BAMEBEcwRQIgId0dhxD0vCmguiMbGjpvURxjPUYQoyR/dYZMUXXPhOACIQD4b8CMyf8k2ztZO8ZvMATw8BpHqWvJsf3/aiM6EAUB2A=="
+)
+
+func der(t testing.TB, b64 string) []byte {
+	t.Helper()
+	b, err := base64.StdEncoding.DecodeString(b64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// signed appends a signature as scripts/sign-file does.
+func signed(module, sig []byte) []byte {
+	b := append(bytes.Clone(module), sig...)
+	trailer := make([]byte, sigTrailer)
+	trailer[2] = sigPKCS7
+	binary.BigEndian.PutUint32(trailer[8:], uint32(len(sig)))
+	return append(append(b, trailer...), sigMagic...)
+}
+
+// tree writes files below a new folder; a name that ends in / is a folder, content "-> x" a link.
+func tree(t testing.TB, files map[string]string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for name, content := range files {
+		put(t, filepath.Join(dir, name), content, strings.HasSuffix(name, "/"))
+	}
+	return dir
+}
+
+func put(t testing.TB, path, content string, folder bool) {
+	t.Helper()
+	parent := filepath.Dir(path)
+	if folder {
+		parent = path
+	}
+	if err := os.MkdirAll(parent, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	var err error
+	switch target, link := strings.CutPrefix(content, "-> "); {
+	case folder:
+	case link:
+		err = os.Symlink(target, path)
+	default:
+		err = os.WriteFile(path, []byte(content), 0o644)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func readMark(m *Mark, buf []byte) (int, error) { return unix.Read(m.fd, buf) }

@@ -1,0 +1,231 @@
+package kmod
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+)
+
+const testDevices = "Character devices:\n  1 mem\n195 nvidia\n195 nvidiactl\n234 nvidia-nvlink\n235 nvidia-caps\n240 nvidia-uvm\n241 gdrdrv\n\nBlock devices:\n  7 loop\n242 nvidia-block\n"
+
+// node makes a character device, which nobody will open.
+func node(t testing.TB, dir, name string, major, minor uint32) string {
+	t.Helper()
+	path := filepath.Join(dir, name)
+	put(t, filepath.Dir(path), "", true)
+	if err := unix.Mknod(path, unix.S_IFCHR|0o600, int(unix.Mkdev(major, minor))); err != nil {
+		t.Skipf("makes device nodes: needs root: %v", err)
+	}
+	return path
+}
+
+// gpuProcesses imitates /proc of a machine with processes that hold devices in every way.
+func gpuProcesses(t testing.TB) System {
+	s := loadedStack(t)
+	dev := t.TempDir()
+	link := func(path, target string) { put(t, s.proc(path), "-> "+target, false) }
+	text := func(path, content string) { put(t, s.proc(path), content, false) }
+	text("devices", testDevices)
+	text("driver/x", "")
+	text("100/comm", "python3\n")
+	text("100/cgroup", "0::/kubepods.slice/kubepods-pod"+systemdUID+".slice/cri-containerd-"+testID+".scope\n")
+	link("100/fd/0", "/dev/null")
+	link("100/fd/3", "socket:[4711]")
+	link("100/fd/4", node(t, dev, "nvidiactl", 195, 255))
+	link("100/fd/5", node(t, dev, "elsewhere/gpu", 195, 0))
+	link("100/fd/6", node(t, dev, "nvidia-uvm", 240, 0))
+	link("100/fd/7", dev+"/nvidiactl")
+	text("200/comm", "bash\n") // holds nothing of ours: a block device's major, a plain file of that name
+	link("200/fd/0", node(t, dev, "other", 242, 0))
+	text("200/file/nvidia0", "")
+	link("200/fd/1", s.proc("200/file/nvidia0"))
+	link("200/fd/2", "/nowhere/nvidia0")
+	text("300/comm", "nvidia-persiste\n")
+	link("300/fd/3", node(t, dev, "nvidia0", 195, 0))
+	text("400/comm", "mapper\x1b[0m\n") // only mapped, closed since
+	text("400/maps", "00400000-00401000 r--p 00000000 fe:00 77  /usr/bin/mapper\n7f0000000000-7f0000001000 rw-s 00000000 00:05 88                         /dev/nvidia-modeset (deleted)\n"+
+		"7f0000002000-7f0000003000 rw-p 00000000 00:00 0 \nnonsense\n")
+	link("400/map_files/7f0000000000-7f0000001000", node(t, dev, "nvidia-modeset", 195, 254))
+	text("500/comm", "Xorg\n")
+	link("500/fd/9", node(t, dev, "card0", 226, 0))
+	link("500/fd/10", node(t, dev, "card1", 226, 1))
+	put(t, s.sys("dev/char/226:0/device/driver"), "-> ../../../../bus/pci/drivers/nvidia", false)
+	put(t, s.sys("dev/char/226:1/device/driver"), "-> ../../../../bus/pci/drivers/ast", false)
+	text("600/comm", "empty\n") // ended while it was looked at
+	return s
+}
+
+func TestHolders(t *testing.T) {
+	t.Parallel()
+	s := gpuProcesses(t)
+	got, err := s.Holders(t.Context(), func(pid int) bool { return pid == 300 })
+	if err != nil {
+		t.Fatal(err)
+	}
+	var text []string
+	for _, h := range got {
+		for i, f := range h.Files {
+			h.Files[i] = filepath.Base(f)
+		}
+		slices.Sort(h.Files)
+		text = append(text, h.String())
+	}
+	want := []string{
+		"pid 100 (python3) in container 3f2a41c09b7d pod " + testUID + ": gpu, nvidia-uvm, nvidiactl",
+		"pid 400 (mapper?[0m): nvidia-modeset",
+		"pid 500 (Xorg): card0",
+	}
+	if diff := cmp.Diff(want, text); diff != "" {
+		t.Errorf("Holders (-want +got):\n%s", diff)
+	}
+	if got, err := s.Holders(t.Context(), nil); err != nil || len(got) != 4 {
+		t.Errorf("Holders without exceptions: %d, %v; want 4", len(got), err)
+	}
+}
+
+// References that no process explains: the kernel's console on nvidia_drm, a process of another pid namespace on nvidia_uvm.
+func TestHoldersOfTheKernel(t *testing.T) {
+	t.Parallel()
+	s := loadedStack(t)
+	put(t, s.proc("devices"), testDevices, false)
+	put(t, s.proc("self/comm"), "not a number", false)
+	names := func() (all []string) {
+		holders, err := s.Holders(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, h := range holders {
+			if h.PID != 0 || !strings.Contains(h.String(), h.Kernel+": ") {
+				t.Errorf("holder %+v: %s", h, h)
+			}
+			all = append(all, h.Kernel)
+		}
+		return all
+	}
+	if want := []string{"nvidia_drm", "nvidia_uvm"}; !slices.Equal(names(), want) {
+		t.Errorf("Holders = %q; want %q", names(), want)
+	}
+	if err := os.RemoveAll(s.sys("module/nvidia/holders/nvidia_modeset")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(s.sys("module/nvidia_uvm/refcnt"), []byte("0\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if want := []string{"nvidia"}; !slices.Equal(names(), want) {
+		t.Errorf("Holders without drm = %q; want %q", names(), want)
+	}
+}
+
+func TestHoldersErrors(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	if _, err := (System{Proc: dir, Sys: dir}).Holders(t.Context(), nil); err == nil {
+		t.Error("Holders without /proc/devices: no error")
+	}
+	s := gpuProcesses(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := s.Holders(ctx, nil); !errors.Is(err, context.Canceled) {
+		t.Errorf("Holders when cancelled: %v", err)
+	}
+}
+
+func TestHolderString(t *testing.T) {
+	t.Parallel()
+	h := Holder{PID: 7, Command: "x", Pod: testUID, Files: []string{"/dev/nvidia0", "/dev/nvidiactl"}}
+	if got, want := h.String(), "pid 7 (x) in pod "+testUID+": /dev/nvidia0, /dev/nvidiactl"; got != want {
+		t.Errorf("String() = %q; want %q", got, want)
+	}
+}
+
+// TestMain makes the test binary play the process that holds a device, for TestHoldersForReal.
+func TestMain(m *testing.M) {
+	if how := os.Getenv("KMOD_TEST_HOLD"); how != "" {
+		os.Exit(hold(how))
+	}
+	os.Exit(m.Run())
+}
+
+func hold(how string) int {
+	f, err := os.Open("/dev/zero")
+	if err != nil {
+		return 1
+	}
+	if how == "mapped" {
+		b, err := unix.Mmap(int(f.Fd()), 0, 4096, unix.PROT_READ, unix.MAP_PRIVATE)
+		if err != nil || len(b) != 4096 || f.Close() != nil {
+			return 1
+		}
+	}
+	if _, err := os.Stdout.WriteString("ready\n"); err != nil {
+		return 1
+	}
+	_, _ = bufio.NewReader(os.Stdin).ReadString('\n') // until the test closes it
+	return 0
+}
+
+// The real /proc, with /dev/zero in the place of a GPU: a process that has it open, one that has it mapped and closed.
+func TestHoldersForReal(t *testing.T) {
+	t.Parallel()
+	if os.Getuid() != 0 {
+		t.Skip("looks at other processes' files: needs root")
+	}
+	st := unix.Stat_t{}
+	if err := unix.Stat("/dev/zero", &st); err != nil {
+		t.Skip("needs /dev/zero")
+	}
+	s := System{}
+	table := &deviceTable{system: s, majors: map[uint32]string{unix.Major(st.Rdev): "zero"}, seen: map[fileID]heldBy{}}
+	for _, how := range []string{"open", "mapped"} {
+		cmd := exec.Command("/proc/self/exe")
+		cmd.Env = append(os.Environ(), "KMOD_TEST_HOLD="+how)
+		in, err := cmd.StdinPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		if line, err := bufio.NewReader(out).ReadString('\n'); line != "ready\n" {
+			t.Fatalf("the child said %q: %v", line, err)
+		}
+		found, err := s.process(t.Context(), cmd.Process.Pid, table)
+		if module, ok := found["/dev/zero"]; err != nil || !ok || module != "zero" {
+			maps, _ := os.ReadFile("/proc/" + strconv.Itoa(cmd.Process.Pid) + "/maps")
+			t.Errorf("%s: found %v, %v; want /dev/zero\n%s", how, found, err, maps)
+		}
+		in.Close()
+		if err := cmd.Wait(); err != nil {
+			t.Errorf("the child: %v", err)
+		}
+	}
+	if _, err := s.Holders(t.Context(), nil); err != nil {
+		t.Errorf("Holders of this machine: %v", err)
+	}
+}
+
+func FuzzMaps(f *testing.F) {
+	f.Add("7f0000000000-7f0000001000 rw-s 00000000 00:05 88                         /dev/nvidia0 (deleted)")
+	f.Add("00400000-00452000 r-xp 00000000 08:02 173521      /usr/bin/dbus-daemon")
+	f.Add("-- - - - 1 /x")
+	f.Fuzz(func(t *testing.T, line string) {
+		m, ok := parseMap(line)
+		if ok && (strings.ContainsAny(m.span, "/.") || !strings.HasPrefix(m.path, "/") || strings.HasPrefix(m.span, "00")) {
+			t.Errorf("parseMap(%q) = %+v", line, m)
+		}
+	})
+}

@@ -1,0 +1,162 @@
+package kmod
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"strings"
+)
+
+// Info is what a module file says of itself: its .modinfo section and the signature that is appended to it.
+type Info struct {
+	Name       string // as the kernel calls it: nvidia_uvm
+	Version    string // "535.261.03"; "" when it has none, as most in-tree modules
+	Vermagic   string // "6.1.0-38-amd64 SMP preempt mod_unload modversions"
+	SrcVersion string // digest of the sources, 23 or 24 hex digits; sysfs shows that of the loaded module
+	License    string
+	Depends    []string          // modules that it needs, with _
+	Params     map[string]string // name -> type ("int", "charp"), or the description where no type is given
+	Firmware   []string          // files that it may ask for
+
+	Signed   bool   // a signature is appended; whether it is right only the kernel can say
+	Signer   string // common name of the signing certificate's issuer; "" when the signature names none
+	SigHash  string // "sha256", "sha512", ...; "" when unsigned or the signature is damaged
+	SigKeyID string // serial number or key id as modinfo prints it: "4A:0F:..."
+}
+
+// maxModinfo bounds the .modinfo section; that of a large graphics driver has 60 KiB.
+const maxModinfo = 4 << 20
+
+// ReadInfo reads a module file: .ko, or one that is compressed with gzip, xz or zstd, whatever its name says. A plain file is
+// read in parts; a compressed one is unpacked in memory, at most 512 MiB. Errors wrap ErrFormat when it is not a module.
+func ReadInfo(path string) (Info, error) {
+	m, err := openModule(path)
+	if err != nil {
+		return Info{}, fmt.Errorf("read the module %s: %w", path, err)
+	}
+	defer m.Close()
+	info, err := readInfo(m.data, m.size)
+	if err != nil {
+		return Info{}, fmt.Errorf("read the module %s: %w", path, err)
+	}
+	if info.Name == "" { // kernels before 4.13 do not write it
+		info.Name = nameOfFile(path)
+	}
+	return info, nil
+}
+
+// nameOfFile is the module's name that a file name implies: nvidia-uvm.ko.xz is nvidia_uvm.
+func nameOfFile(path string) string {
+	base, _, _ := strings.Cut(filepath.Base(path), ".ko")
+	return ModuleName(base)
+}
+
+func readInfo(data io.ReaderAt, size int64) (Info, error) {
+	raw, err := section(data, size, ".modinfo", maxModinfo)
+	if err != nil {
+		return Info{}, err
+	}
+	info := parseModinfo(raw)
+	if info.Vermagic == "" {
+		return Info{}, fmt.Errorf("%w: its .modinfo section has no vermagic", ErrFormat)
+	}
+	sig, err := readSignature(data, size)
+	if err != nil {
+		return Info{}, err
+	}
+	info.Signed, info.Signer, info.SigHash, info.SigKeyID = sig.present, sig.signer, sig.hash, sig.keyID
+	return info, nil
+}
+
+// parseModinfo takes "key=value" strings that end with zero bytes. Unknown keys are left out, of single ones the first counts.
+func parseModinfo(raw []byte) Info {
+	info := Info{Params: map[string]string{}}
+	types := map[string]string{}
+	single := map[string]*string{"name": &info.Name, "version": &info.Version, "vermagic": &info.Vermagic,
+		"srcversion": &info.SrcVersion, "license": &info.License}
+	for entry := range strings.SplitSeq(string(raw), "\x00") {
+		key, value, ok := strings.Cut(entry, "=")
+		if !ok {
+			continue
+		}
+		switch key {
+		case "depends":
+			for _, d := range strings.FieldsFunc(value, func(r rune) bool { return r == ',' }) {
+				info.Depends = append(info.Depends, ModuleName(d))
+			}
+		case "firmware":
+			info.Firmware = append(info.Firmware, value)
+		case "parm", "parmtype":
+			name, text, _ := strings.Cut(value, ":")
+			if key == "parmtype" {
+				types[name] = text
+			} else if _, seen := info.Params[name]; !seen {
+				info.Params[name] = text
+			}
+		default:
+			if field := single[key]; field != nil && *field == "" {
+				*field = value
+			}
+		}
+	}
+	for name, text := range types {
+		if text != "" {
+			info.Params[name] = text
+		}
+	}
+	info.Name = ModuleName(info.Name)
+	return info
+}
+
+// Release is the kernel release that the module was built for: the first word of its vermagic.
+func (i Info) Release() string {
+	release, _, _ := strings.Cut(i.Vermagic, " ")
+	return release
+}
+
+// UnknownParamError says that a module has no parameter of this name. The kernel itself would take it with a line in its log
+// and no effect, so it is found before anything is loaded.
+type UnknownParamError struct {
+	Module, Name string
+	Nearest      string // the parameter that was probably meant; "" when none is like it
+}
+
+// Error implements error.
+func (e *UnknownParamError) Error() string {
+	text := "module " + e.Module + " has no parameter " + e.Name
+	if e.Nearest != "" {
+		return text + ": did you mean " + e.Nearest + "?"
+	}
+	return text + ": the names it has are shown by modinfo -p " + e.Module
+}
+
+// CheckParams says whether the module knows the parameters, each "name=value": an *UnknownParamError for each one that it does
+// not know, joined. Values are not looked at: the kernel refuses wrong ones before the module's code runs.
+func (i Info) CheckParams(params []string) error {
+	var errs []error
+	for _, p := range params {
+		name, _, _ := strings.Cut(p, "=")
+		if i.hasParam(name) {
+			continue
+		}
+		errs = append(errs, &UnknownParamError{Module: i.Name, Name: name, Nearest: i.nearest(name)})
+	}
+	return errors.Join(errs...)
+}
+
+// hasParam compares as the kernel does, which takes - for _. Two names belong to every module.
+func (i Info) hasParam(name string) bool {
+	if name = ModuleName(name); name == "async_probe" || name == "dyndbg" {
+		return true
+	}
+	if _, ok := i.Params[name]; ok {
+		return true
+	}
+	for have := range i.Params {
+		if ModuleName(have) == name {
+			return true
+		}
+	}
+	return false
+}

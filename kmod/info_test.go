@@ -1,0 +1,227 @@
+package kmod
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/binary"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/klauspost/compress/zstd"
+	"github.com/ulikunitz/xz"
+	"golang.org/x/sys/unix"
+)
+
+func pack(t testing.TB, kind string, b []byte) []byte {
+	t.Helper()
+	var out bytes.Buffer
+	var w io.WriteCloser
+	var err error
+	switch kind {
+	case "":
+		return b
+	case ".gz":
+		w = gzip.NewWriter(&out)
+	case ".xz":
+		w, err = xz.WriterConfig{DictCap: 1 << 16}.NewWriter(&out) // small: it is allocated again for every test
+	case ".zst":
+		w, err = zstd.NewWriter(&out)
+	}
+	if err == nil {
+		_, err = w.Write(b)
+	}
+	if err == nil {
+		err = w.Close()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out.Bytes()
+}
+
+func TestReadInfo(t *testing.T) {
+	t.Parallel()
+	want := Info{
+		Name: "nvidia", Version: "535.261.03", Vermagic: testVermagic, SrcVersion: "AC415F9243EB439A4D6B17F", License: "NVIDIA",
+		Depends: []string{"drm", "i2c_core"}, Firmware: []string{"nvidia/535.261.03/gsp_tu10x.bin", "nvidia/535.261.03/gsp_ga10x.bin"},
+		Params: map[string]string{"NvSwitchRegDwords": "charp", "NVreg_EnableMSI": "int", "NVreg_RegistryDwords": "charp", "rm_firmware-active": "a description"},
+		Signed: true, Signer: "Builder of modules", SigHash: "sha256", SigKeyID: "4A:0F:11",
+	}
+	for _, kind := range []string{"", ".gz", ".xz", ".zst"} {
+		path := filepath.Join(t.TempDir(), "nvidia.ko"+kind)
+		if err := os.WriteFile(path, pack(t, kind, signed(nvidiaModule(), der(t, cmsByIssuer))), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		got, err := ReadInfo(path)
+		if err != nil {
+			t.Fatalf("ReadInfo(%s): %v", path, err)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("ReadInfo of nvidia.ko%s (-want +got):\n%s", kind, diff)
+		}
+		if got.Release() != "6.1.0-38-amd64" {
+			t.Errorf("Release() = %q; want 6.1.0-38-amd64", got.Release())
+		}
+	}
+}
+
+// Kernels before 4.13 write no name.
+func TestReadInfoNameOfTheFile(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "nvidia-uvm.ko.gz")
+	if err := os.WriteFile(path, pack(t, ".gz", moduleOf("vermagic=4.4.0-210-generic SMP")), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	got, err := ReadInfo(path)
+	if err != nil || got.Name != "nvidia_uvm" || got.Signed {
+		t.Errorf("ReadInfo = %+v, %v; want nvidia_uvm, not signed", got, err)
+	}
+}
+
+func TestReadInfoRefuses(t *testing.T) {
+	t.Parallel()
+	good := nvidiaModule()
+	shared := bytes.Clone(good)
+	binary.LittleEndian.PutUint16(shared[16:], 3)
+	far := bytes.Clone(good)
+	binary.LittleEndian.PutUint64(far[40:], 1<<63)
+	many := bytes.Clone(good)
+	binary.LittleEndian.PutUint16(many[60:], 60000)
+	for name, content := range map[string][]byte{
+		"empty": nil, "text": []byte("#!/bin/sh\n"), "half": good[:len(good)/2], "shared object": shared, "table beyond": far,
+		"table too long": many, "other section": elfOf(".text", []byte("x")), "no vermagic": moduleOf("name=x"),
+		"gzip of text": pack(t, ".gz", []byte("hello")), "cut gzip": pack(t, ".gz", good)[:40], "cut xz": pack(t, ".xz", good)[:60],
+		"cut zstd": pack(t, ".zst", good)[:40],
+	} {
+		path := filepath.Join(t.TempDir(), "x.ko")
+		if err := os.WriteFile(path, content, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := ReadInfo(path); !errors.Is(err, ErrFormat) || !strings.Contains(err.Error(), path) {
+			t.Errorf("ReadInfo of %s: %v; want ErrFormat with the path", name, err)
+		}
+	}
+	if _, err := ReadInfo(filepath.Join(t.TempDir(), "none.ko")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("ReadInfo of nothing: %v; want fs.ErrNotExist", err)
+	}
+	pipe := filepath.Join(t.TempDir(), "pipe.ko")
+	if err := unix.Mkfifo(pipe, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ReadInfo(pipe); !errors.Is(err, ErrFormat) {
+		t.Errorf("ReadInfo of a pipe: %v; want ErrFormat at once", err)
+	}
+}
+
+// A file with more than 65279 sections writes their number into section 0, as NVIDIA's open module does before it is stripped.
+func TestReadInfoManySections(t *testing.T) {
+	t.Parallel()
+	b := moduleOf("name=big", "vermagic="+testVermagic)
+	le := binary.LittleEndian
+	table := le.Uint64(b[40:])
+	le.PutUint64(b[table+32:], 3)
+	le.PutUint32(b[table+40:], 2)
+	le.PutUint16(b[60:], 0)
+	le.PutUint16(b[62:], elfExtended)
+	info, err := readInfo(bytes.NewReader(b), int64(len(b)))
+	if err != nil || info.Name != "big" {
+		t.Errorf("readInfo = %+v, %v; want the module big", info, err)
+	}
+}
+
+func TestUnpackLimit(t *testing.T) {
+	t.Parallel()
+	for kind, suffix := range map[string]string{"gzip": ".gz", "xz": ".xz", "zstd": ".zst"} {
+		packed := pack(t, suffix, make([]byte, 1<<20))
+		if _, err := unpack(bytes.NewReader(packed), kind, 1<<20); err != nil {
+			t.Errorf("unpack %s at the limit: %v", kind, err)
+		}
+		if _, err := unpack(bytes.NewReader(packed), kind, 1<<20-1); !errors.Is(err, ErrFormat) {
+			t.Errorf("unpack %s over the limit: %v; want ErrFormat", kind, err)
+		}
+	}
+}
+
+func TestSignatures(t *testing.T) {
+	t.Parallel()
+	module := moduleOf("name=x", "vermagic="+testVermagic)
+	old := append(append(bytes.Clone(module), "CentOS Linux kernel signing key"...), 1, 2, 0xab)
+	old = append(old, make([]byte, 258)...)
+	old = append(append(old, 1, 4, sigX509, 31, 3, 0, 0, 0, 0, 0, 1, 2), sigMagic...)
+	cut := der(t, cmsByIssuer)[:80]
+	long := signed(module, cut)
+	binary.BigEndian.PutUint32(long[len(long)-len(sigMagic)-4:], 1<<31)
+	for name, c := range map[string]struct {
+		file []byte
+		want signature
+	}{
+		"none":           {module, signature{}},
+		"magic cut":      {signed(module, der(t, cmsByIssuer))[:len(module)+240], signature{}},
+		"issuer":         {signed(module, der(t, cmsByIssuer)), signature{true, "Builder of modules", "sha256", "4A:0F:11"}},
+		"key id":         {signed(module, der(t, cmsByKeyID)), signature{true, "", "sha512", "5D:D9:1D:1B:27:F0:CC:F6:3A:BE:56:D4:5A:6F:0F:48:42:91:56:B9"}},
+		"before 4.3":     {old, signature{true, "CentOS Linux kernel signing key", "sha256", "01:02:AB"}},
+		"twice":          {signed(signed(module, der(t, cmsByIssuer)), der(t, cmsByKeyID)), signature{true, "", "sha512", "5D:D9:1D:1B:27:F0:CC:F6:3A:BE:56:D4:5A:6F:0F:48:42:91:56:B9"}},
+		"damaged":        {signed(module, cut), signature{present: true}},
+		"length too big": {long, signature{present: true}},
+		"only a trailer": {append(make([]byte, sigTrailer), sigMagic...), signature{present: true}},
+	} {
+		got, err := readSignature(bytes.NewReader(c.file), int64(len(c.file)))
+		if err != nil || got != c.want {
+			t.Errorf("%s: readSignature = %+v, %v; want %+v", name, got, err, c.want)
+		}
+	}
+}
+
+func TestCheckParams(t *testing.T) {
+	t.Parallel()
+	info := parseModinfo([]byte(strings.Join([]string{"name=nvidia", "parmtype=NVreg_EnableMSI:int", "parmtype=NVreg_ModifyDeviceFiles:int",
+		"parmtype=NVreg_RegistryDwords:charp"}, "\x00")))
+	if err := info.CheckParams([]string{"NVreg_EnableMSI=1", "NVreg-EnableMSI=1", "dyndbg=+p", "async_probe"}); err != nil {
+		t.Errorf("CheckParams of known names: %v", err)
+	}
+	for name, nearest := range map[string]string{"NVreg_EnableMSl": "NVreg_EnableMSI", "nvreg_enablemsi": "NVreg_EnableMSI",
+		"EnableMSI": "NVreg_EnableMSI", "NVreg_ModifyDeviceFile": "NVreg_ModifyDeviceFiles", "something_else": ""} {
+		err := info.CheckParams([]string{"NVreg_EnableMSI=0", name + "=1"})
+		var unknown *UnknownParamError
+		if !errors.As(err, &unknown) || unknown.Name != name || unknown.Nearest != nearest || unknown.Module != "nvidia" {
+			t.Errorf("CheckParams(%s) = %#v; want nearest %q", name, err, nearest)
+		}
+	}
+}
+
+func FuzzReadInfo(f *testing.F) {
+	f.Add(nvidiaModule())
+	f.Add(signed(nvidiaModule(), der(f, cmsByIssuer)))
+	f.Add(signed(moduleOf("vermagic=1"), der(f, cmsByKeyID)))
+	f.Add(pack(f, ".gz", nvidiaModule()))
+	f.Add(pack(f, ".xz", nvidiaModule()))
+	f.Add(pack(f, ".zst", nvidiaModule()))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		data := b
+		if kind := compression(b); kind != "" {
+			var err error
+			if data, err = unpack(bytes.NewReader(b), kind, 1<<20); err != nil {
+				return
+			}
+		}
+		info, err := readInfo(bytes.NewReader(data), int64(len(data)))
+		if err != nil {
+			if !errors.Is(err, ErrFormat) {
+				t.Errorf("readInfo: %v; want ErrFormat", err)
+			}
+			return
+		}
+		if err := info.CheckParams([]string{"NVreg_X=1"}); err != nil && info.hasParam("NVreg_X") {
+			t.Errorf("CheckParams: %v", err)
+		}
+		if !info.Signed && (info.SigHash != "" || info.SigKeyID != "" || info.Signer != "") {
+			t.Errorf("details of a signature that is not there: %+v", info)
+		}
+	})
+}

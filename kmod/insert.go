@@ -1,0 +1,108 @@
+package kmod
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/u-root/u-root/pkg/kmodule"
+	"golang.org/x/sys/unix"
+)
+
+// insertGrace is how long a load that has begun may go on after the context's end. A module's start cannot be taken back half
+// way, and most are done within a second: the caller shall know the outcome rather than guess it.
+const insertGrace = 10 * time.Second
+
+// loader hands an open module file to the kernel; kind is its compression, "" for none.
+type loader func(f *os.File, kind, params string) error
+
+// Insert loads a module file with parameters, each "name=value". What the module depends on must be there already. Errors:
+// ErrLoaded when a module of the name is loaded; *RefusedError with the kernel's words when it is refused; ErrStuck with the
+// context's error when the kernel has not answered 10 s after the context's end (the load goes on, the module shows as coming).
+func (s System) Insert(ctx context.Context, path string, params []string) error {
+	return s.insert(ctx, path, params, load)
+}
+
+// load prefers finit_module: the kernel then knows which file it is, which LoadPin and IMA ask for. kmodule.FileInit never uses
+// it for a plain file (u-root v0.16.0), but unpacks the compressed ones.
+func load(f *os.File, kind, params string) error {
+	if kind == "" {
+		return unix.FinitModule(int(f.Fd()), params, 0)
+	}
+	return kmodule.FileInit(f, params, 0)
+}
+
+func (s System) insert(ctx context.Context, path string, params []string, load loader) error {
+	name := nameOfFile(path)
+	fail := func(err error) error { return fmt.Errorf("load the module %s from %s: %w", name, path, err) }
+	if err := ctx.Err(); err != nil {
+		return fail(err)
+	}
+	text, err := joinParams(params)
+	if err != nil {
+		return fail(err)
+	}
+	f, kind, err := openRegular(path)
+	if err != nil {
+		return fail(err)
+	}
+	mark, _ := s.Mark() //nolint:errcheck // without the kernel's log its error number has to do
+	defer mark.Close()  //nolint:errcheck // only read from
+	done := make(chan error, 1)
+	go func() { // ends with the system call
+		defer f.Close()
+		done <- load(f, kind, text)
+	}()
+	err = s.outcome(ctx, done)
+	var errno unix.Errno
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, ErrStuck) || !errors.As(err, &errno):
+		return fail(err)
+	case errno == unix.EEXIST:
+		return fail(fmt.Errorf("%w (%w); unload it first, or go on with it when its srcversion is the same", ErrLoaded, errno))
+	}
+	disabled, _ := readSmall(s.proc("sys", "kernel", "modules_disabled"), maxSmall) //nolint:errcheck // not there: not disabled
+	return &RefusedError{Module: name, Path: path, Params: slices.Clone(params), Errno: errno, Kernel: mark.Lines(), Disabled: disabled == "1"}
+}
+
+func (s System) outcome(ctx context.Context, done <-chan error) error {
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+	}
+	timer := time.NewTimer(insertGrace)
+	defer timer.Stop()
+	select {
+	case err := <-done:
+		return err
+	case <-timer.C:
+		return fmt.Errorf("%w: %w; see dmesg, the machine may have to be restarted", ErrStuck, ctx.Err())
+	}
+}
+
+// Delete unloads a module, never by force, and does not wait for references to go: ErrInUse when it is in use, an error that
+// wraps fs.ErrNotExist when it is not loaded. The kernel runs the module's own code meanwhile, which can hang: call it where
+// that does no harm.
+func Delete(name string) error {
+	if err := validName(name); err != nil {
+		return err
+	}
+	err := kmodule.Delete(ModuleName(name), unix.O_NONBLOCK)
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, unix.EAGAIN): // what the kernel answers to O_NONBLOCK with references or holders
+		return fmt.Errorf("unload the module %s: %w (%w): something has its devices open or a module stands on it", name, ErrInUse, err)
+	case errors.Is(err, unix.EBUSY):
+		return fmt.Errorf("unload the module %s: %w (%w): it is starting or stopping, or cannot be unloaded at all", name, ErrInUse, err)
+	case errors.Is(err, unix.EPERM):
+		return fmt.Errorf("unload the module %s: %w: it needs CAP_SYS_MODULE (a privileged container) and kernel.modules_disabled=0", name, err)
+	}
+	return fmt.Errorf("unload the module %s: %w", name, err)
+}

@@ -1,0 +1,179 @@
+package kmod
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+)
+
+// kernel is a strict fake of the part that loads modules: needs must be loaded first, nothing loads twice, and what is loaded
+// shows in sysfs. It reads the very file that it is given.
+type kernel struct {
+	t      testing.TB
+	s      System
+	refuse map[string]unix.Errno // by module
+	log    map[string]string     // by module, records that it writes into the log
+	loads  []string              // "name params"
+}
+
+func newKernel(t testing.TB) *kernel {
+	dir := tree(t, map[string]string{"sys/module/": "", "proc/modules": "", "kmsg": "6,1,1,-;booted\n"})
+	return &kernel{t: t, s: System{Sys: dir + "/sys", Proc: dir + "/proc", Kmsg: dir + "/kmsg"}, refuse: map[string]unix.Errno{}, log: map[string]string{}}
+}
+
+func (k *kernel) load(f *os.File, kind, params string) error {
+	info, err := ReadInfo(f.Name())
+	if err != nil {
+		return unix.ENOEXEC
+	}
+	if text := k.log[info.Name]; text != "" {
+		appendTo(k.t, k.s.Kmsg, text)
+	}
+	if errno, ok := k.refuse[info.Name]; ok {
+		return errno
+	}
+	if _, err := k.s.Module(info.Name); err == nil {
+		return unix.EEXIST
+	}
+	for _, d := range info.Depends {
+		if _, err := k.s.Module(d); err != nil {
+			appendTo(k.t, k.s.Kmsg, "4,2,2,-;"+info.Name+": Unknown symbol "+d+"_init (err -2)\n")
+			return unix.ENOENT
+		}
+	}
+	dir := k.s.sys("module", info.Name)
+	put(k.t, dir+"/initstate", "live\n", false)
+	put(k.t, dir+"/refcnt", "0\n", false)
+	k.loads = append(k.loads, strings.TrimSpace(info.Name+" "+params+" "+kind))
+	return nil
+}
+
+func (k *kernel) file(name string, content []byte) string {
+	path := filepath.Join(k.t.TempDir(), name)
+	put(k.t, path, string(content), false)
+	return path
+}
+
+func TestInsert(t *testing.T) {
+	t.Parallel()
+	k := newKernel(t)
+	path := k.file("nvidia-uvm.ko", moduleOf("name=nvidia_uvm", "vermagic=1"))
+	if err := k.s.insert(t.Context(), path, []string{"a=1", "b=x y"}, k.load); err != nil {
+		t.Fatal(err)
+	}
+	if want := []string{`nvidia_uvm a=1 b="x y"`}; !slices.Equal(k.loads, want) {
+		t.Errorf("loaded %q; want %q", k.loads, want)
+	}
+	if err := k.s.insert(t.Context(), path, nil, k.load); !errors.Is(err, ErrLoaded) || !errors.Is(err, unix.EEXIST) {
+		t.Errorf("the second time: %v; want ErrLoaded", err)
+	}
+}
+
+func TestInsertRefused(t *testing.T) {
+	t.Parallel()
+	k := newKernel(t)
+	k.refuse["nvidia"] = unix.ENODEV
+	k.log["nvidia"] = "6,2,2,-;nvidia-nvlink: Nvlink Core is being initialized, major device number 246\n3,3,3,-;NVRM: No NVIDIA GPU found.\n"
+	path := k.file("nvidia.ko.xz", pack(t, ".xz", nvidiaModule()))
+	err := k.s.insert(t.Context(), path, []string{"NVreg_EnableMSI=1"}, k.load)
+	var refused *RefusedError
+	if !errors.As(err, &refused) || !errors.Is(err, unix.ENODEV) {
+		t.Fatalf("insert: %v; want *RefusedError with ENODEV", err)
+	}
+	want := &RefusedError{Module: "nvidia", Path: path, Params: []string{"NVreg_EnableMSI=1"}, Errno: unix.ENODEV,
+		Kernel: []string{"nvidia-nvlink: Nvlink Core is being initialized, major device number 246", "NVRM: No NVIDIA GPU found."}}
+	if diff := cmp.Diff(want, refused); diff != "" {
+		t.Errorf("error (-want +got):\n%s", diff)
+	}
+	text := err.Error()
+	for _, part := range []string{"nvidia.ko.xz", "no such device", "this machine has no NVIDIA GPU: ", `"NVRM: No NVIDIA GPU found."`} {
+		if !strings.Contains(text, part) {
+			t.Errorf("the error does not say %q: %s", part, text)
+		}
+	}
+	put(t, k.s.proc("sys/kernel/modules_disabled"), "1\n", false)
+	k.refuse["nvidia"] = unix.EPERM
+	if err := k.s.insert(t.Context(), path, nil, k.load); !strings.Contains(err.Error(), "modules_disabled") {
+		t.Errorf("with modules switched off: %v", err)
+	}
+}
+
+func TestInsertNothing(t *testing.T) {
+	t.Parallel()
+	k := newKernel(t)
+	path := k.file("x.ko", moduleOf("vermagic=1"))
+	cancelled, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := k.s.insert(cancelled, path, nil, k.load); !errors.Is(err, context.Canceled) {
+		t.Errorf("cancelled: %v", err)
+	}
+	if err := k.s.insert(t.Context(), path+".none", nil, k.load); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("no file: %v; want fs.ErrNotExist", err)
+	}
+	if err := k.s.insert(t.Context(), filepath.Dir(path), nil, k.load); !errors.Is(err, ErrFormat) {
+		t.Errorf("a folder: %v; want ErrFormat", err)
+	}
+	if err := k.s.insert(t.Context(), path, []string{"a\nb"}, k.load); err == nil {
+		t.Error("a parameter with a line end was taken")
+	}
+	if len(k.loads) != 0 {
+		t.Errorf("loaded %q; want nothing", k.loads)
+	}
+}
+
+// A load that has begun is waited for after the context's end, but not for ever.
+func TestInsertWaits(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "slow.ko")
+	put(t, path, string(moduleOf("vermagic=1")), false)
+	for name, stuck := range map[string]bool{"done in time": false, "stuck": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithTimeout(t.Context(), insertGrace)
+				defer cancel()
+				release := make(chan struct{})
+				err := System{Sys: "/none", Proc: "/none", Kmsg: "/none"}.insert(ctx, path, nil, func(*os.File, string, string) error {
+					if stuck {
+						<-release
+					} else {
+						<-ctx.Done()
+					}
+					return nil
+				})
+				close(release)
+				if stuck != errors.Is(err, ErrStuck) || stuck != errors.Is(err, context.DeadlineExceeded) {
+					t.Errorf("insert: %v", err)
+				}
+			})
+		})
+	}
+}
+
+// The kernel of the machine that runs the tests, which must not take what is no module.
+func TestInsertForReal(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "driver_container_test.ko")
+	put(t, path, string(moduleOf("name=driver_container_test", "vermagic=none")), false)
+	var refused *RefusedError
+	if err := (System{}).Insert(t.Context(), path, nil); !errors.As(err, &refused) || refused.Reason() == "" {
+		t.Errorf("Insert of an empty module: %v; want *RefusedError", err)
+	}
+	packed := path + ".gz"
+	put(t, packed, string(pack(t, ".gz", moduleOf("vermagic=none"))), false)
+	if err := (System{}).Insert(t.Context(), packed, nil); !errors.As(err, &refused) {
+		t.Errorf("Insert of an empty compressed module: %v; want *RefusedError", err)
+	}
+	put(t, path+".xz", "\xfd7zXZ\x00 and nothing more", false)
+	if err := (System{}).Insert(t.Context(), path+".xz", nil); err == nil || errors.As(err, &refused) {
+		t.Errorf("Insert of damaged xz data: %v; want an error that is not the kernel's", err)
+	}
+}

@@ -1,0 +1,142 @@
+package kmod
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func appendTo(t testing.TB, path, text string) {
+	t.Helper()
+	f, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
+	if err == nil {
+		_, err = f.WriteString(text)
+	}
+	if err == nil {
+		err = f.Close()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestMark(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "kmsg")
+	appendTo(t, path, "6,1,100,-;before\n")
+	m, err := System{Kmsg: path}.Mark()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	if got := m.Lines(); got != nil {
+		t.Errorf("Lines = %q before anything was logged; want none", got)
+	}
+	appendTo(t, path, "3,2,200,-;NVRM: The NVIDIA Tesla K80 GPU installed in this system is\\x0aNVRM:  supported through the NVIDIA 470.xx Legacy drivers.\\x0a\n"+
+		" SUBSYSTEM=pci\n DEVICE=+pci:0000:05:00.0\n"+ // the record's dictionary
+		"30,3,300,-;systemd: not the kernel\ngarbage\n4,4,400,-,caller=T1;back\\x5cslash \\x1b[31m\\xc3\\xa4;x\n4,5,5")
+	want := []string{"NVRM: The NVIDIA Tesla K80 GPU installed in this system is", "NVRM:  supported through the NVIDIA 470.xx Legacy drivers.",
+		`back\slash ?[31mä;x`}
+	if diff := cmp.Diff(want, m.Lines()); diff != "" {
+		t.Errorf("Lines (-want +got):\n%s", diff)
+	}
+	appendTo(t, path, "00,-;half a line ago\n")
+	if diff := cmp.Diff(append(want, "half a line ago"), m.Lines()); diff != "" {
+		t.Errorf("Lines (-want +got):\n%s", diff)
+	}
+	for i := range 2 * maxKmsgLines {
+		appendTo(t, path, fmt.Sprintf("4,5,500,-;line %d\n", i))
+	}
+	if got := m.Lines(); len(got) != maxKmsgLines || got[maxKmsgLines-1] != fmt.Sprintf("line %d", 2*maxKmsgLines-1) {
+		t.Errorf("%d lines, the last %q; want the last %d", len(got), got[len(got)-1], maxKmsgLines)
+	}
+}
+
+func TestMarkWithoutLog(t *testing.T) {
+	t.Parallel()
+	m, err := System{Kmsg: filepath.Join(t.TempDir(), "none")}.Mark()
+	if err == nil || m.Lines() != nil || m.Close() != nil {
+		t.Errorf("Mark = %v, %v; want an error and a mark that can be used", m, err)
+	}
+}
+
+// The kernel's own log: what is written after the mark is there, nothing from before, and reading comes to an end.
+func TestMarkOfTheKernel(t *testing.T) {
+	t.Parallel()
+	w, err := os.OpenFile("/dev/kmsg", os.O_WRONLY, 0)
+	if err != nil {
+		t.Skipf("needs root and /dev/kmsg: %v", err)
+	}
+	defer w.Close()
+	m, err := System{}.Mark()
+	if err != nil {
+		t.Skipf("needs a readable kernel log: %v", err)
+	}
+	defer m.Close()
+	words := fmt.Sprintf("kmod test %d", time.Now().UnixNano())
+	if _, err := w.WriteString("<6>" + words); err != nil {
+		t.Skipf("needs a writable kernel log: %v", err)
+	}
+	if got := m.Lines(); strings.Contains(strings.Join(got, "\n"), words) { // a process wrote it, not the kernel
+		t.Errorf("Lines = %q; want none of a process", got)
+	}
+	raw, err := System{}.Mark()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer raw.Close()
+	if _, err := w.WriteString("<6>" + words); err != nil {
+		t.Fatal(err)
+	}
+	if facility, text := lastRecord(t, raw); facility == 0 || text != words {
+		t.Errorf("the record after the mark is %q of facility %d; want %q of a process", text, facility, words)
+	}
+}
+
+// lastRecord reads past the filter for the kernel's own messages.
+func lastRecord(t *testing.T, m *Mark) (facility int, text string) {
+	t.Helper()
+	buf := make([]byte, maxKmsgRecord)
+	for range 1000 {
+		n, err := readMark(m, buf)
+		if err != nil {
+			break
+		}
+		line, _, _ := strings.Cut(string(buf[:n]), "\n")
+		if f, lines, ok := parseKmsg(line); ok && len(lines) == 1 && strings.HasPrefix(lines[0], "kmod test") {
+			facility, text = f, lines[0]
+		}
+	}
+	return facility, text
+}
+
+func FuzzKmsg(f *testing.F) {
+	f.Add("6,339,5140900,-;NET: Registered protocol family 10\n SUBSYSTEM=net\n", 7)
+	f.Add("3,2,200,-;NVRM: a\\x0aNVRM: b\\x5c\\x\\xzz\n4,3,", 3)
+	f.Add(";;;\n,,,;\n99999999999,1,1;x\n", 1)
+	f.Fuzz(func(t *testing.T, text string, cut int) {
+		whole, pieces := &Mark{}, &Mark{}
+		whole.take([]byte(text))
+		if cut < 1 || len(text) > maxKmsgRecord {
+			return
+		}
+		for rest := text; rest != ""; {
+			n := min(cut, len(rest))
+			pieces.take([]byte(rest[:n]))
+			rest = rest[n:]
+		}
+		if diff := cmp.Diff(whole.lines, pieces.lines); diff != "" {
+			t.Errorf("other lines when read in pieces of %d (-whole +pieces):\n%s", cut, diff)
+		}
+		for _, l := range whole.lines {
+			if l == "" || len(l) > maxKmsgLine || strings.ContainsFunc(l, func(r rune) bool { return r < ' ' || r == 0x7f }) {
+				t.Errorf("line %q is empty, too long or not printable", l)
+			}
+		}
+	})
+}

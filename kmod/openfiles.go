@@ -1,0 +1,223 @@
+package kmod
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	nvidiaMajor = 195 // fixed: nvidia0 and on, nvidia-modeset (minor 254), nvidiactl (255)
+	drmMajor    = 226
+	maxFiles    = 1 << 18 // open files of a process that are looked at
+	maxMaps     = 16 << 20
+)
+
+// deviceTable knows which device numbers belong to which module.
+type deviceTable struct {
+	system System
+	majors map[uint32]string // module by major, but for 195
+
+	mu   sync.Mutex
+	seen map[fileID]heldBy // mapped files that were looked at: processes share most of them
+}
+
+type fileID struct{ device, inode string }
+
+type heldBy struct {
+	module string
+	ok     bool
+}
+
+// devices reads the majors from /proc/devices: "195 nvidia" below "Character devices:".
+func (s System) devices() (*deviceTable, error) {
+	text, err := readSmall(s.proc("devices"), maxSmall)
+	if err != nil {
+		return nil, err
+	}
+	t := &deviceTable{system: s, majors: map[uint32]string{}, seen: map[fileID]heldBy{}}
+	text, _, _ = strings.Cut(text, "Block devices:")
+	for line := range strings.SplitSeq(text, "\n") {
+		f := strings.Fields(line)
+		if len(f) != 2 || !ours(f[1]) && f[1] != "gdrdrv" {
+			continue
+		}
+		if major, err := strconv.ParseUint(f[0], 10, 32); err == nil {
+			t.majors[uint32(major)] = moduleOfDevice(f[1])
+		}
+	}
+	return t, nil
+}
+
+// moduleOfDevice: nvidia-caps, nvidia-nvlink, nvidia-nvswitch and nvidia-frontend are registered by nvidia itself.
+func moduleOfDevice(name string) string {
+	switch name = ModuleName(name); name {
+	case "nvidia_uvm", "nvidia_modeset", "nvidia_fs", "gdrdrv":
+		return name
+	}
+	return "nvidia"
+}
+
+// module says which module a character device belongs to, if it is one of ours.
+func (t *deviceTable) module(rdev uint64) (string, bool) {
+	major, minor := unix.Major(rdev), unix.Minor(rdev)
+	switch {
+	case major == nvidiaMajor && minor == 254:
+		return "nvidia_modeset", true
+	case major == nvidiaMajor:
+		return "nvidia", true
+	case major == drmMajor:
+		link := t.system.sys("dev", "char", strconv.Itoa(drmMajor)+":"+strconv.FormatUint(uint64(minor), 10), "device", "driver")
+		driver, err := os.Readlink(link)
+		return "nvidia_drm", err == nil && filepath.Base(driver) == "nvidia"
+	}
+	module, ok := t.majors[major]
+	return module, ok
+}
+
+// file looks at what a path of /proc leads to. It does not ask a network file system for news.
+func (t *deviceTable) file(path string) (module string, ok bool) {
+	var st unix.Statx_t
+	err := unix.Statx(unix.AT_FDCWD, path, unix.AT_STATX_DONT_SYNC|unix.AT_NO_AUTOMOUNT, unix.STATX_TYPE, &st)
+	if errors.Is(err, unix.ENOSYS) { // before Linux 4.11
+		var old unix.Stat_t
+		if err = unix.Stat(path, &old); err == nil && old.Mode&unix.S_IFMT == unix.S_IFCHR {
+			return t.module(old.Rdev)
+		}
+	}
+	if err != nil || st.Mode&unix.S_IFMT != unix.S_IFCHR {
+		return "", false
+	}
+	return t.module(unix.Mkdev(st.Rdev_major, st.Rdev_minor))
+}
+
+// run looks at the open files and then at the mapped ones: a device can be closed and stay mapped. A process that ends
+// meanwhile, or that we may not look at, holds what was found.
+func (p *processScan) run(ctx context.Context) {
+	links := p.links()
+	look := func(likely bool) {
+		for name, target := range links {
+			if ctx.Err() != nil {
+				return
+			}
+			if likely != (strings.HasPrefix(target, "/dev/") || strings.Contains(target, "nvidia")) {
+				continue
+			}
+			if module, ok := p.devices.file(p.dir + "/fd/" + name); ok {
+				p.add(cleanPath(target), module)
+			}
+		}
+	}
+	look(true)
+	p.maps(ctx)
+	look(false)
+}
+
+// links lists the open files that have a path: name in fd to path. Sockets, pipes and the like have none.
+func (p *processScan) links() map[string]string {
+	d, err := os.Open(p.dir + "/fd")
+	if err != nil {
+		return nil
+	}
+	defer d.Close()
+	names, _ := d.Readdirnames(maxFiles) //nolint:errcheck // an empty list is io.EOF, a process that ended ESRCH
+	links := map[string]string{}
+	for _, n := range names {
+		if target, err := os.Readlink(p.dir + "/fd/" + n); err == nil && strings.HasPrefix(target, "/") {
+			links[n] = target
+		}
+	}
+	return links
+}
+
+// maps looks at mapped files through /proc/PID/map_files, whose links lead to the file itself. They are on a file system
+// without a block device (major 0: devtmpfs, tmpfs, overlay), where device nodes can be; others are skipped unless their
+// name says nvidia.
+func (p *processScan) maps(ctx context.Context) {
+	f, err := os.Open(p.dir + "/maps")
+	if err != nil {
+		return
+	}
+	defer f.Close()
+	lines := bufio.NewScanner(io.LimitReader(f, maxMaps))
+	for lines.Scan() && ctx.Err() == nil {
+		m, ok := parseMap(lines.Text())
+		if !ok || !strings.HasPrefix(m.id.device, "00:") && !strings.Contains(m.path, "nvidia") {
+			continue
+		}
+		by, err := p.devices.mapped(m.id, p.dir+"/map_files/"+m.span)
+		if err != nil && strings.HasPrefix(m.path, "/dev/nvidia") { // without map_files (it takes CAP_SYS_ADMIN) the name has to do
+			by = heldBy{module: moduleOfPath(m.path), ok: true}
+		}
+		if by.ok {
+			p.add(cleanPath(m.path), by.module)
+		}
+	}
+}
+
+// mapped is file, remembered by the file's identity.
+func (t *deviceTable) mapped(id fileID, path string) (heldBy, error) {
+	t.mu.Lock()
+	by, known := t.seen[id]
+	t.mu.Unlock()
+	if known {
+		return by, nil
+	}
+	if _, err := os.Readlink(path); err != nil {
+		return heldBy{}, err
+	}
+	by.module, by.ok = t.file(path)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.seen) < maxFiles {
+		t.seen[id] = by
+	}
+	return by, nil
+}
+
+type mapping struct {
+	span string // "7f12a000-7f12b000", the name in map_files
+	id   fileID
+	path string
+}
+
+// parseMap takes a line of /proc/PID/maps: "span permissions offset device inode   path". Inode 0 is no file.
+func parseMap(line string) (mapping, bool) {
+	f := make([]string, 0, 5)
+	for range 5 {
+		field, rest, _ := strings.Cut(strings.TrimLeft(line, " "), " ")
+		f, line = append(f, field), rest
+	}
+	from, to, isSpan := strings.Cut(f[0], "-")
+	span := unpadded(from) + "-" + unpadded(to)
+	m := mapping{span: span, id: fileID{f[3], f[4]}, path: strings.TrimLeft(line, " ")}
+	ok := isSpan && strings.HasPrefix(m.path, "/") && f[4] != "0" && isHex(from) && isHex(to)
+	return m, ok
+}
+
+// unpadded: maps fills addresses up with zeros, map_files does not and refuses them.
+func unpadded(address string) string { return or(strings.TrimLeft(address, "0"), "0") }
+
+// moduleOfPath is the last resort, by the name that the device usually has.
+func moduleOfPath(path string) string {
+	base := filepath.Base(path)
+	for _, d := range []string{"nvidia-uvm", "nvidia-modeset"} {
+		if strings.HasPrefix(base, d) {
+			return ModuleName(d)
+		}
+	}
+	return "nvidia"
+}
+
+// cleanPath is the path for people: without what /proc adds to a file whose name is gone.
+func cleanPath(path string) string {
+	return printable(strings.TrimSuffix(path, " (deleted)"))
+}

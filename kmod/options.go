@@ -1,0 +1,199 @@
+package kmod
+
+import (
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// Options are the parameters that a machine's files ask for: module (with _) to "name=value", each name once, in the order of
+// the last time that it was given. Values are without the quotes that may stand around them in a file.
+type Options map[string][]string
+
+// For returns the parameters of a module, named with - or _.
+func (o Options) For(module string) []string { return slices.Clone(o[ModuleName(module)]) }
+
+const (
+	maxConfig      = 1 << 20 // bytes of a configuration file
+	maxConfigFiles = 1 << 10 // in one folder
+)
+
+// ReadOptions reads the parameters of NVIDIA's modules: first the "options MODULE name=value ..." lines of modprobe's folders
+// (files *.conf in the order of their names; of two files with one name that in the earlier folder counts; everything but
+// options lines is left alone), then <driversDir>/<module>.conf as NVIDIA's images take them, "name=value" separated by
+// blanks or lines. Later ones win. Lines that begin with # are comments. Folders that are not there are empty ones. An error
+// names file and line; parameters of other modules are never an error.
+func ReadOptions(modprobeDirs []string, driversDir string) (Options, error) {
+	o := Options{}
+	files, err := configFiles(modprobeDirs)
+	if err != nil {
+		return nil, err
+	}
+	for _, path := range files {
+		if err := o.file(path, modprobeLine); err != nil {
+			return nil, err
+		}
+	}
+	if driversDir == "" {
+		return o, nil
+	}
+	if files, err = configFiles([]string{driversDir}); err != nil {
+		return nil, err
+	}
+	for _, path := range files {
+		module := ModuleName(strings.TrimSuffix(filepath.Base(path), ".conf"))
+		if !ours(module) || validName(module) != nil { // gridd.conf and others are not about modules
+			continue
+		}
+		if err := o.file(path, func(line string) (string, string) { return module, line }); err != nil {
+			return nil, err
+		}
+	}
+	return o, nil
+}
+
+// ours: only NVIDIA's modules are loaded with parameters.
+func ours(module string) bool { return strings.HasPrefix(module, "nvidia") }
+
+// configFiles lists *.conf of several folders in the order of their names; an earlier folder hides names of later ones.
+func configFiles(dirs []string) ([]string, error) {
+	byName := map[string]string{}
+	for _, dir := range dirs {
+		entries, err := os.ReadDir(dir)
+		if notThere(err) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read the module options in %s: %w", dir, err)
+		}
+		if len(entries) > maxConfigFiles {
+			return nil, fmt.Errorf("read the module options in %s: it has %d entries, more than %d", dir, len(entries), maxConfigFiles)
+		}
+		for _, e := range entries {
+			if _, hidden := byName[e.Name()]; !hidden && strings.HasSuffix(e.Name(), ".conf") {
+				byName[e.Name()] = filepath.Join(dir, e.Name())
+			}
+		}
+	}
+	var files []string
+	for _, name := range slices.Sorted(maps.Keys(byName)) {
+		files = append(files, byName[name])
+	}
+	return files, nil
+}
+
+// file reads one file; split says which module a line is about and which part of it is parameters ("" for neither).
+func (o Options) file(path string, split func(line string) (module, rest string)) error {
+	text, err := readConfig(path)
+	if notThere(err) { // removed meanwhile, or a link to nothing
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read the module options in %s: %w; correct or remove the file", path, err)
+	}
+	for _, line := range lines(text) {
+		module, rest := split(line.text)
+		if module == "" {
+			continue
+		}
+		if err := o.add(module, rest); err != nil {
+			return fmt.Errorf("%s:%d: %w; correct the file", path, line.number, err)
+		}
+	}
+	return nil
+}
+
+// readConfig reads a small file. /dev/null is an empty one: linking a name to it is how a file of a later folder is hidden.
+func readConfig(path string) (string, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	st, err := f.Stat()
+	if err != nil {
+		return "", err
+	}
+	if st.Mode().Type() == fs.ModeDevice|fs.ModeCharDevice {
+		return "", nil
+	}
+	if !st.Mode().IsRegular() {
+		return "", fmt.Errorf("it is %s, not a file", st.Mode().Type())
+	}
+	b, err := io.ReadAll(io.LimitReader(f, maxConfig+1))
+	if err == nil && len(b) > maxConfig {
+		err = fmt.Errorf("it has more than %d bytes", maxConfig)
+	}
+	return string(b), err
+}
+
+type configLine struct {
+	number int // of its first line, from 1
+	text   string
+}
+
+// lines splits a file, without comments and empty lines. A \ at the end of a line continues it.
+func lines(text string) []configLine {
+	var all []configLine
+	open := false
+	for i, line := range strings.Split(text, "\n") {
+		line = strings.TrimSuffix(line, "\r")
+		part, more := strings.CutSuffix(line, `\`)
+		if open {
+			all[len(all)-1].text += part
+		} else {
+			all = append(all, configLine{number: i + 1, text: part})
+		}
+		open = more
+	}
+	return slices.DeleteFunc(all, func(l configLine) bool {
+		trimmed := strings.TrimSpace(l.text)
+		return trimmed == "" || trimmed[0] == '#'
+	})
+}
+
+// modprobeLine is the split of modprobe.d files: only options of our modules.
+func modprobeLine(line string) (module, rest string) {
+	command, rest := word(line)
+	if command != "options" {
+		return "", ""
+	}
+	module, rest = word(rest)
+	if module = ModuleName(module); !ours(module) || validName(module) != nil {
+		return "", ""
+	}
+	return module, rest
+}
+
+// word cuts the first word of a line.
+func word(line string) (first, rest string) {
+	line = strings.TrimLeft(line, " \t")
+	if i := strings.IndexAny(line, " \t"); i >= 0 {
+		return line[:i], line[i+1:]
+	}
+	return line, ""
+}
+
+// add appends the parameters of a line. One that was given before is dropped: modules take the last, and one name twice would
+// be hard to compare with what is live.
+func (o Options) add(module, text string) error {
+	params, err := splitParams(text)
+	if err != nil {
+		return fmt.Errorf("parameters of %s: %w", module, err)
+	}
+	for _, p := range params {
+		name, _, _ := strings.Cut(p, "=")
+		o[module] = append(slices.DeleteFunc(o[module], func(old string) bool {
+			have, _, _ := strings.Cut(old, "=")
+			return ModuleName(have) == ModuleName(name)
+		}), p)
+	}
+	return nil
+}

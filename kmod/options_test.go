@@ -1,0 +1,114 @@
+package kmod
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestReadOptions(t *testing.T) {
+	t.Parallel()
+	dir := tree(t, map[string]string{
+		"etc/20-gpu.conf": "# a comment \\\noptions nvidia NVreg_Comment=1\n" + // the comment goes on in the second line
+			"  options nvidia NVreg_EnableMSI=0 \\\n\tNVreg_UsePageAttributeTable=1\r\n" +
+			"options nvidia-uvm uvm_disable_hmm=1\nblacklist nouveau\nalias x y\ninstall nvidia /bin/false\noptions\noptions snd \"unclosed\n",
+		"etc/30-gpu.conf":     "options nvidia NVreg_EnableMSI=1 NVreg_RegistryDwords=\"a=1; b=2\" \"NVreg_Other=x y\"\n",
+		"etc/40-hidden.conf":  "-> /dev/null",
+		"etc/50-nothing.conf": "-> ../nowhere",
+		"etc/readme":          "options nvidia NVreg_No=1\n",
+		"usr/10-first.conf":   "options nvidia NVreg_EnableMSI=7 NVreg_First=1",
+		"usr/20-gpu.conf":     "options nvidia NVreg_Masked=1",
+		"usr/40-hidden.conf":  "options nvidia NVreg_Hidden=1",
+		"drivers/nvidia.conf": "NVreg_First=2\n# comment\n\nNVreg-EnableMSI=3 NVreg_Empty=\"\"\n", "drivers/nvidia-uvm.conf": "-> ..data/uvm",
+		"drivers/..data/uvm": "uvm_debug_prints=1\n", "drivers/gridd.conf": "ServerAddress = \"", "drivers/nvidia-drm.conf": "",
+	})
+	got, err := ReadOptions([]string{dir + "/etc", dir + "/none", dir + "/usr"}, dir+"/drivers")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := Options{
+		"nvidia": {"NVreg_UsePageAttributeTable=1", "NVreg_RegistryDwords=a=1; b=2", "NVreg_Other=x y", "NVreg_First=2",
+			"NVreg-EnableMSI=3", "NVreg_Empty="},
+		"nvidia_uvm": {"uvm_disable_hmm=1", "uvm_debug_prints=1"},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("ReadOptions (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(want["nvidia_uvm"], got.For("nvidia-uvm")); diff != "" {
+		t.Errorf("For(nvidia-uvm) (-want +got):\n%s", diff)
+	}
+	if text, err := joinParams(got.For("nvidia")); err != nil || text != `NVreg_UsePageAttributeTable=1 NVreg_RegistryDwords="a=1; b=2" `+
+		`NVreg_Other="x y" NVreg_First=2 NVreg-EnableMSI=3 NVreg_Empty=` {
+		t.Errorf("joinParams = %s, %v", text, err)
+	}
+	if o, err := ReadOptions(nil, dir+"/none"); err != nil || len(o) != 0 || o.For("nvidia") != nil {
+		t.Errorf("ReadOptions of nothing = %v, %v; want none", o, err)
+	}
+}
+
+func TestReadOptionsErrors(t *testing.T) {
+	t.Parallel()
+	for text, where := range map[string]string{
+		"options nvidia a=1\n\noptions nvidia \\\n \"unclosed": "x.conf:3: ",
+		"options nvidia =1":                                 "x.conf:1: ",
+		"options nvidia a=b\"c\"":                           "x.conf:1: ",
+		"options nvidia a=\x01":                             "x.conf:1: ",
+		"options nvidia a;b=1":                              "x.conf:1: ",
+		"options nvidia a=" + strings.Repeat("x", maxParam): "x.conf:1: ",
+	} {
+		dir := tree(t, map[string]string{"x.conf": text})
+		if _, err := ReadOptions([]string{dir}, ""); err == nil || !strings.Contains(err.Error(), where) {
+			t.Errorf("ReadOptions of %.40q: %v; want an error at %s", text, err, where)
+		}
+	}
+	dir := tree(t, map[string]string{"nvidia.conf/": "", "big/nvidia.conf": strings.Repeat("#\n", maxConfig)})
+	for _, d := range []string{dir, dir + "/big"} {
+		if _, err := ReadOptions(nil, d); err == nil || !strings.Contains(err.Error(), "nvidia.conf") {
+			t.Errorf("ReadOptions of %s: %v; want an error that names the file", d, err)
+		}
+	}
+}
+
+func TestJoinParamsRefuses(t *testing.T) {
+	t.Parallel()
+	for _, p := range []string{"", "=x", `a="b"`, "a b=c", "a=b\nc=d", "a=\x00"} {
+		if text, err := joinParams([]string{p}); err == nil {
+			t.Errorf("joinParams(%q) = %q; want an error", p, text)
+		}
+	}
+}
+
+// What the files say arrives at the kernel as it was meant: joined and split again it is the same.
+func FuzzOptions(f *testing.F) {
+	for _, s := range []string{"options nvidia a=1 b", "options nvidia-uvm \"a=b c\"\\\n d=\"e f\"", "#x\\\noptions nvidia a=", "a=\u00a0", "options nvidia \\"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		dir := t.TempDir()
+		for _, name := range []string{"nvidia.conf", "nvidia-uvm.conf"} {
+			if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, dirs := range [][2]string{{dir, ""}, {"", dir}} {
+			o, err := ReadOptions([]string{dirs[0]}, dirs[1])
+			if err != nil {
+				continue
+			}
+			for module, params := range o {
+				joined, err := joinParams(params)
+				if err != nil {
+					t.Fatalf("%s: joinParams(%q): %v", module, params, err)
+				}
+				again, err := splitParams(joined)
+				if err != nil || !slices.Equal(again, params) {
+					t.Errorf("%s: %q joined is %q and read again %q, %v", module, params, joined, again, err)
+				}
+			}
+		}
+	})
+}

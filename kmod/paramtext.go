@@ -1,0 +1,96 @@
+package kmod
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// splitParams cuts a line of parameters as the kernel does (next_arg of lib/cmdline.c): blanks separate unless they stand
+// between double quotes, quotes around a value or around the whole go away. Stricter than the kernel: a quote that stays
+// open or stands inside of a value is an error, for neither could be passed on as it was meant.
+func splitParams(text string) ([]string, error) {
+	var params []string
+	for {
+		text = strings.TrimLeft(text, " \t\r\n\v\f")
+		if text == "" {
+			return params, nil
+		}
+		end, quoted := 0, false
+		for ; end < len(text) && (quoted || !strings.ContainsRune(" \t\r\n\v\f", rune(text[end]))); end++ {
+			if text[end] == '"' {
+				quoted = !quoted
+			}
+		}
+		if quoted {
+			return nil, fmt.Errorf("%.60q: a quote is not closed", text)
+		}
+		p, err := unquote(text[:end])
+		if err != nil {
+			return nil, err
+		}
+		params = append(params, p)
+		text = text[end:]
+	}
+}
+
+// unquote takes the quotes off "name=value" or name="value" and checks what is left.
+func unquote(p string) (string, error) {
+	if len(p) > 1 && p[0] == '"' && p[len(p)-1] == '"' {
+		p = p[1 : len(p)-1]
+	}
+	name, value, assigned := strings.Cut(p, "=")
+	if len(value) > 1 && value[0] == '"' && value[len(value)-1] == '"' {
+		value = value[1 : len(value)-1]
+	}
+	if assigned {
+		p = name + "=" + value
+	}
+	return p, checkParam(p)
+}
+
+const maxParam = 4096 // bytes of one; the kernel takes a page of text for most of them
+
+// checkParam refuses what could not be passed to the kernel as one parameter.
+func checkParam(p string) error {
+	name, value, _ := strings.Cut(p, "=")
+	bad := func(r rune) bool {
+		return r != '_' && r != '-' && r != '.' && (r < '0' || r > '9') && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z')
+	}
+	switch {
+	case name == "" || strings.ContainsFunc(name, bad):
+		return fmt.Errorf("%.60q is not a parameter: want name=value", p)
+	case len(p) > maxParam:
+		return fmt.Errorf("parameter %.60s is longer than %d bytes", name, maxParam)
+	case strings.Contains(value, `"`):
+		return fmt.Errorf("parameter %.60s: a quote inside of the value %.60q", name, value)
+	case strings.ContainsFunc(value, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }):
+		return fmt.Errorf("parameter %.60s: a control character in the value %.60q", name, value)
+	}
+	return nil
+}
+
+// joinParams makes the text that the kernel takes from "name=value" ones.
+func joinParams(params []string) (string, error) {
+	var b strings.Builder
+	var errs []error
+	for i, p := range params {
+		if err := checkParam(p); err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		if i > 0 {
+			b.WriteByte(' ')
+		}
+		name, value, assigned := strings.Cut(p, "=")
+		switch {
+		case !assigned:
+			b.WriteString(name)
+		case strings.ContainsFunc(value, func(r rune) bool { return r == ' ' || r == '\t' || r >= 0x80 }): // the kernel's isspace takes bytes of Latin 1
+			b.WriteString(name + `="` + value + `"`)
+		default:
+			b.WriteString(p)
+		}
+	}
+	return b.String(), errors.Join(errs...)
+}

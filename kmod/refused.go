@@ -1,0 +1,106 @@
+package kmod
+
+import (
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// RefusedError says that the kernel did not take a module, or that the module's own start failed.
+type RefusedError struct {
+	Module   string     // its name
+	Path     string     // its file
+	Params   []string   // "name=value", as given
+	Errno    unix.Errno // the kernel's answer; errors.Is(err, unix.ENODEV) works
+	Kernel   []string   // what the kernel logged meanwhile, other parts of it included
+	Disabled bool       // kernel.modules_disabled is 1
+}
+
+// Error implements error: what, why in plain words with the fix, and the end of the kernel's log.
+func (e *RefusedError) Error() string {
+	text := "the kernel refused the module " + e.Module + " (" + e.Path + "): " + e.Errno.Error() + ": " + e.Reason()
+	if tail := e.tail(4); len(tail) > 0 {
+		text += `; kernel log: "` + strings.Join(tail, `" | "`) + `"`
+	}
+	return text
+}
+
+// Unwrap gives the error number to errors.Is and errors.As.
+func (e *RefusedError) Unwrap() error { return e.Errno }
+
+// tail is the last n lines of the kernel's log that seem to be about modules, else the last n of all.
+func (e *RefusedError) tail(n int) []string {
+	ours := slices.DeleteFunc(slices.Clone(e.Kernel), func(line string) bool {
+		return !strings.Contains(line, "NVRM") && !strings.Contains(line, "odule") && !strings.Contains(line, "nvidia") &&
+			!strings.Contains(line, e.Module+":")
+	})
+	if len(ours) == 0 {
+		ours = e.Kernel
+	}
+	return ours[max(0, len(ours)-n):]
+}
+
+// Reason explains the refusal in one line for people: why, and what to do. It quotes the kernel or the driver where they say
+// more than the error number does.
+func (e *RefusedError) Reason() string {
+	if e.Errno == unix.EPERM && e.Disabled {
+		return "loading of modules was switched off until the next restart (kernel.modules_disabled=1): restart the machine without that setting"
+	}
+	text := words(e.Kernel)
+	for _, r := range reasons {
+		if len(r.errnos) > 0 && !slices.Contains(r.errnos, e.Errno) {
+			continue
+		}
+		quote, found := sentence(text, r.phrase)
+		if !found {
+			continue
+		}
+		if r.quote && quote != "" {
+			return r.why + " (" + quote + "): " + r.fix
+		}
+		return r.why + ": " + r.fix
+	}
+	return "the module's own start failed: look into the kernel's log (dmesg) for its reason"
+}
+
+// words makes one text of log lines: what the driver says over several lines is put together, everything else stands on a
+// line of its own.
+func words(lines []string) string {
+	var driver, rest strings.Builder
+	for _, line := range lines {
+		if _, text, ok := strings.Cut(line, "NVRM:"); ok {
+			driver.WriteString(" " + strings.Join(strings.Fields(text), " "))
+		} else {
+			rest.WriteString("\n" + line)
+		}
+	}
+	return driver.String() + rest.String()
+}
+
+// sentence finds the sentence or line that a phrase stands in. The empty phrase is in every text and quotes the driver's words.
+func sentence(text, phrase string) (quote string, found bool) {
+	i := strings.Index(text, phrase)
+	if i < 0 {
+		return "", false
+	}
+	start, end := 0, len(text)
+	if j := strings.LastIndex(text[:i], ". "); j >= 0 {
+		start = j + 2
+	}
+	if j := strings.LastIndexByte(text[:i], '\n'); j >= start {
+		start = j + 1
+	}
+	rest := text[i+len(phrase):]
+	if j := strings.IndexByte(rest, '\n'); j >= 0 {
+		end = i + len(phrase) + j
+	}
+	if j := strings.Index(text[i+len(phrase):end], ". "); j >= 0 && phrase != "" {
+		end = i + len(phrase) + j
+	}
+	quote = strings.TrimSuffix(strings.TrimSpace(text[start:end]), ".")
+	if len(quote) > 400 {
+		quote = strings.ToValidUTF8(quote[:400], "") + "..."
+	}
+	return quote, true
+}

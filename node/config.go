@@ -1,0 +1,107 @@
+package node
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"time"
+)
+
+// What to do when the driver is in use at a stop and stays so (Config.OnBusy).
+const (
+	BusyDetach = "detach" // leave everything in place for a successor, exit code 0
+	BusyFail   = "fail"   // the same, exit code 14
+	BusyWait   = "wait"   // go on waiting, until a second signal or SIGKILL
+)
+
+// What a GPU that does not come up means (Config.GPUInit).
+const (
+	GPURequire = "require" // not ready until it does
+	GPUWarn    = "warn"    // ready, with a warning
+)
+
+// Config is what flags, environment and the image say. Paths are those inside of the container.
+type Config struct {
+	Pod, Image, Host string // for messages and the lock's holder; may be empty
+
+	Run         string // folder shared with the host: /run/nvidia
+	StateDir    string // storage of the host, if mounted: /var/lib/nvidia-driver
+	Drivers     string // folder with <module>.conf: /drivers
+	Termination string // where Kubernetes reads last words: /dev/termination-log
+
+	ModuleType    string   // auto, open or proprietary
+	DRM           bool     // load nvidia-drm too
+	RDMA          bool     // load nvidia-peermem where there is a Mellanox device
+	UnloadNouveau bool     // unload nouveau when it is loaded and unused
+	SkipPreflight []string // names of checks that may not block
+	MaxThreads    int      // of the compiler; 0: from the limits of the container
+	NoCompile     bool     // never compile: modules of the image or the cache only
+	Fetch         bool     // fetch headers from repositories when they are nowhere else
+
+	LockTimeout time.Duration     // how long to wait for the node's lock
+	Grace       time.Duration     // how long a stop may take
+	OnBusy      string            // BusyDetach, BusyFail or BusyWait
+	GPUInit     string            // GPURequire or GPUWarn
+	Persistence bool              // run nvidia-persistenced where the image has it
+	Digest      string            // DRIVER_CONFIG_DIGEST of the GPU Operator, kept for its driver manager
+	Fabric      map[string]string // settings of the fabric manager: NVFM_CONFIG_*, without that prefix
+	VGPU        bool              // DRIVER_TYPE=vgpu: licence and topology daemons
+}
+
+// Defaults are those of the documentation.
+func Defaults() Config {
+	return Config{
+		Run: "/run/nvidia", StateDir: "/var/lib/nvidia-driver", Drivers: "/drivers", Termination: "/dev/termination-log",
+		ModuleType: "auto", LockTimeout: 20 * time.Minute, Grace: 100 * time.Second,
+		OnBusy: BusyDetach, GPUInit: GPURequire, Persistence: true, Fetch: true,
+	}
+}
+
+// ErrConfig marks what the operator of the node has to correct in flags, environment or mounted files.
+var ErrConfig = errors.New("bad configuration")
+
+// Check finds values that cannot be meant.
+func (c Config) Check() error {
+	var errs []error
+	oneOf := func(flag, value string, allowed ...string) {
+		if !slices.Contains(allowed, value) {
+			errs = append(errs, fmt.Errorf("%s is %q; it must be one of %v", flag, value, allowed))
+		}
+	}
+	oneOf("--kernel-module-type (KERNEL_MODULE_TYPE)", c.ModuleType, "auto", "open", "proprietary")
+	oneOf("--on-busy (DRIVER_ON_BUSY)", c.OnBusy, BusyDetach, BusyFail, BusyWait)
+	oneOf("--gpu-init (DRIVER_GPU_INIT)", c.GPUInit, GPURequire, GPUWarn)
+	if c.MaxThreads < 0 {
+		errs = append(errs, fmt.Errorf("--max-threads (MAX_THREADS) is %d; it must not be negative", c.MaxThreads))
+	}
+	if c.LockTimeout <= 0 || c.Grace < 5*time.Second {
+		errs = append(errs, fmt.Errorf("--lock-timeout is %s and --grace is %s; the first must be positive, the second at least 5s", c.LockTimeout, c.Grace))
+	}
+	for flag, dir := range map[string]string{"--run-dir": c.Run, "--state-dir": c.StateDir} {
+		if !filepath.IsAbs(dir) {
+			errs = append(errs, fmt.Errorf("%s is %q; it must be an absolute path", flag, dir))
+		}
+	}
+	if len(errs) > 0 {
+		return fmt.Errorf("%w: %w", ErrConfig, errors.Join(errs...))
+	}
+	return nil
+}
+
+// Modules are the files to load, in order, under the names of the driver's own build.
+func (c Config) modules(mellanox bool) []string {
+	modules := []string{"nvidia", "nvidia-uvm", "nvidia-modeset"}
+	if c.DRM {
+		modules = append(modules, "nvidia-drm")
+	}
+	if c.RDMA && mellanox {
+		modules = append(modules, "nvidia-peermem")
+	}
+	return modules
+}
+
+func (c Config) statusPath() string { return filepath.Join(c.Run, "driver-status.json") }
+func (c Config) lockPath() string   { return filepath.Join(c.Run, "driver-entrypoint.lock") }
+func (c Config) legacyLock() string { return filepath.Join(c.Run, "nvidia-driver.pid") }
+func (c Config) rootPath() string   { return filepath.Join(c.Run, "driver") }

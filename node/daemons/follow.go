@@ -1,0 +1,244 @@
+package daemons
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// watchEvery is how often a process is looked at on kernels without pidfd (before 5.3).
+const watchEvery = 2 * time.Second
+
+// member is one process of a daemon. Signals go through its methods only: they never reach another process that got the same
+// number later.
+type member struct {
+	pid   int
+	begun string        // start time in clock ticks since boot, as /proc/PID/stat has it
+	fd    *os.File      // pidfd of a daemon that forked; nil on old kernels and for a child
+	child bool          // of this process, which then reaps it
+	done  chan struct{} // closed when the process has ended
+	quit  chan struct{} // closed by forget
+	once  sync.Once
+	how   string // how it ended; valid after done
+
+	mu     sync.Mutex // between a signal and reaping
+	reaped bool
+}
+
+// errNotThere: the pid file names no process that could be the daemon.
+var errNotThere = errors.New("no such daemon is running")
+
+// fromPIDFile finds the daemon that a pid file names. The file may be a dead one's and the number somebody else's by now, so
+// that the process must be one that isOurs accepts.
+func fromPIDFile(file string, isOurs func(pid int) bool) (*member, error) {
+	pid, err := readPID(file)
+	if err != nil {
+		return nil, err
+	}
+	if m := adopt(pid, isOurs); m != nil {
+		return m, nil
+	}
+	return nil, fmt.Errorf("%s names process %d: %w", file, pid, errNotThere)
+}
+
+// adopt follows a process that is no child of this one; nil when isOurs does not want it.
+func adopt(pid int, isOurs func(pid int) bool) *member {
+	fd := openPID(pid)
+	_, begun, ok := stat(pid)
+	// The order matters: with the descriptor open and the checks after it, the number cannot change hands in between.
+	if !ok || !isOurs(pid) {
+		if fd != nil {
+			fd.Close()
+		}
+		return nil
+	}
+	m := &member{pid: pid, begun: begun, fd: fd, done: make(chan struct{}), quit: make(chan struct{}), how: "it ended"}
+	go m.follow()
+	return m
+}
+
+func readPID(file string) (int, error) {
+	f, err := os.OpenFile(file, os.O_RDONLY|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return 0, err
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, 64))
+	if err != nil {
+		return 0, err
+	}
+	return parsePID(file, text)
+}
+
+func parsePID(file string, text []byte) (int, error) {
+	pid, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 32)
+	if err != nil || pid <= 1 {
+		return 0, fmt.Errorf("%s holds no process id: %q", file, text)
+	}
+	return int(pid), nil
+}
+
+func openPID(pid int) *os.File {
+	fd, err := unix.PidfdOpen(pid, unix.O_NONBLOCK) // PIDFD_NONBLOCK; kernels before 5.10 refuse the flag
+	if errors.Is(err, unix.EINVAL) {
+		fd, err = unix.PidfdOpen(pid, 0)
+		if err == nil {
+			err = unix.SetNonblock(fd, true)
+		}
+	}
+	if err != nil {
+		return nil
+	}
+	return os.NewFile(uintptr(fd), "pidfd:"+strconv.Itoa(pid))
+}
+
+// follow waits for the end: the pidfd becomes readable, without a thread or a timer of ours.
+func (m *member) follow() {
+	defer close(m.done)
+	if m.fd != nil {
+		if conn, err := m.fd.SyscallConn(); err == nil {
+			if conn.Read(m.ended) == nil {
+				return
+			}
+			select {
+			case <-m.quit:
+				return
+			default: // the descriptor cannot be polled: look again and again
+			}
+		}
+	}
+	ticker := time.NewTicker(watchEvery)
+	defer ticker.Stop()
+	for m.alive() {
+		select {
+		case <-ticker.C:
+		case <-m.quit:
+			return
+		}
+	}
+}
+
+// ended says whether a pidfd is readable now.
+func (m *member) ended(fd uintptr) bool {
+	p := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+	n, err := unix.Poll(p, 0)
+	return err == nil && n == 1
+}
+
+func (m *member) alive() bool {
+	state, begun, ok := stat(m.pid)
+	return ok && begun == m.begun && state != 'Z' && state != 'X'
+}
+
+// signal reaches the process, and its group when it leads one.
+func (m *member) signal(s unix.Signal) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.reaped || !m.alive() {
+		return
+	}
+	if group, err := unix.Getpgid(m.pid); err == nil && group == m.pid {
+		_ = unix.Kill(-m.pid, s)
+		return
+	}
+	_ = unix.Kill(m.pid, s)
+}
+
+// forget ends the following and frees the descriptor. A child that does not end keeps its goroutine, which waits for it in the
+// kernel.
+func (m *member) forget() {
+	if m.child {
+		return
+	}
+	m.once.Do(func() {
+		close(m.quit)
+		if m.fd != nil {
+			_ = m.fd.SetReadDeadline(time.Unix(1, 0))
+		}
+		<-m.done
+		if m.fd != nil {
+			m.fd.Close()
+		}
+	})
+}
+
+// ticks is the time since boot in the unit of /proc/PID/stat, which Linux fixed at 100 a second for all that read it.
+func ticks() uint64 {
+	var t unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &t); err != nil {
+		return 0
+	}
+	return uint64(t.Nano() / int64(10*time.Millisecond))
+}
+
+// startedSince says whether a process was started at that time or later.
+func startedSince(pid int, since uint64) bool {
+	_, begun, ok := stat(pid)
+	n, err := strconv.ParseUint(begun, 10, 64)
+	return ok && err == nil && n >= since
+}
+
+// strays are processes of one start of a daemon, wherever they moved to: all have its mark in their environment. It is how what a
+// program left is found when it failed before it wrote a pid file.
+func strays(mark string, since uint64, known []*member) (found []*member) {
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return nil
+	}
+	marked := func(pid int) bool {
+		if !startedSince(pid, since) {
+			return false
+		}
+		f, err := os.Open(fmt.Sprintf("/proc/%d/environ", pid))
+		if err != nil {
+			return false
+		}
+		defer f.Close()
+		text, err := io.ReadAll(io.LimitReader(f, 1<<20))
+		return err == nil && slices.Contains(strings.Split(string(text), "\x00"), mark)
+	}
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil || slices.ContainsFunc(known, func(m *member) bool { return m.pid == pid }) || !marked(pid) {
+			continue
+		}
+		if m := adopt(pid, marked); m != nil {
+			found = append(found, m)
+		}
+	}
+	return found
+}
+
+// stat reads the state and the start time out of /proc/PID/stat.
+func stat(pid int) (state byte, begun string, ok bool) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0, "", false
+	}
+	return parseStat(text)
+}
+
+// parseStat: the command's name may hold anything, what counts begins after the last parenthesis.
+func parseStat(text []byte) (state byte, begun string, ok bool) {
+	f := bytes.Fields(text[bytes.LastIndexByte(text, ')')+1:])
+	if len(f) < 20 || len(f[0]) != 1 { // state is field 3 of the line, the start time field 22
+		return 0, "", false
+	}
+	return f[0][0], string(f[19]), true
+}
+
+// runs says whether the process runs the program, even when its file was replaced since.
+func runs(pid int, program string) bool {
+	exe, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
+	return err == nil && filepath.Base(strings.TrimSuffix(exe, " (deleted)")) == filepath.Base(program)
+}

@@ -1,0 +1,142 @@
+package daemons
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// A daemon that a killed predecessor left is ended before ours starts; a process that merely has its number is not.
+func TestLeftovers(t *testing.T) {
+	t.Parallel()
+	f := in(t, "a.pid", "foreign.pid", "junk.pid")
+	old := spec("old", "fork", f[0])
+	var l log
+	p, err := launch(t.Context(), old.withDefaults(), quickly, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	left := p.members[0].pid
+	foreign := exec.CommandContext(t.Context(), "sleep", "60")
+	if err := foreign.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = foreign.Process.Kill(); _ = foreign.Wait() }()
+	for file, text := range map[string]string{f[1]: strconv.Itoa(foreign.Process.Pid), f[2]: "junk\x00"} {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := started(t, &l, quickly, spec("a", "fork", f[0]), spec("b", "fork", f[1]), spec("c", "fork", f[2]))
+	if alive(left) {
+		t.Error("the old daemon still runs")
+	}
+	if !alive(foreign.Process.Pid) {
+		t.Error("a foreign process was ended")
+	}
+	for i, st := range s.States() {
+		if !ready(st) || st.PID != pidOf(t, f[i]) || st.PID == left || st.PID == foreign.Process.Pid {
+			t.Errorf("%+v", st)
+		}
+	}
+	p.members[0].forget()
+	p.out.close()
+}
+
+// Kernels before 5.3 have no pidfd.
+func TestFollowWithoutPidfd(t *testing.T) {
+	t.Parallel()
+	f := in(t, "a.pid")
+	p, err := launch(t.Context(), spec("a", "fork", f[0]).withDefaults(), quickly, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := &member{pid: p.members[0].pid, begun: p.members[0].begun, done: make(chan struct{}), quit: make(chan struct{})}
+	other := &member{pid: m.pid, begun: m.begun, done: make(chan struct{}), quit: make(chan struct{})}
+	go m.follow()
+	go other.follow()
+	other.forget()
+	stranger := &member{pid: m.pid, begun: "1"}
+	stranger.signal(unix.SIGKILL)
+	time.Sleep(20 * time.Millisecond)
+	if !m.alive() || stranger.alive() {
+		t.Error("a process with the same number and another start time got the signal")
+	}
+	if err := p.terminate(5*time.Second, nil); err != nil {
+		t.Error(err)
+	}
+	select {
+	case <-m.done:
+	case <-time.After(2 * watchEvery):
+		t.Error("the end was not seen")
+	}
+	m.forget()
+}
+
+func TestParsePID(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]int{"4711\n": 4711, " 2 ": 2, "1": 0, "0": 0, "-5": 0, "": 0, "x": 0, "99999999999": 0} {
+		if got, err := parsePID("f", []byte(text)); got != want || (err == nil) != (want != 0) {
+			t.Errorf("%q: %d, %v", text, got, err)
+		}
+	}
+	dir := t.TempDir()
+	fifo := filepath.Join(dir, "fifo")
+	if err := unix.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := readPID(fifo); err == nil {
+		t.Error("fifo: no error")
+	}
+	if _, err := readPID(dir); err == nil {
+		t.Error("folder: no error")
+	}
+}
+
+func TestTail(t *testing.T) {
+	t.Parallel()
+	tl, w, err := newTail()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 100 {
+		if _, err := w.WriteString("line " + strconv.Itoa(i) + "\x1b[0m\n\n"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := w.WriteString(strings.Repeat("x", 9000) + "\nend"); err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	tl.close() // w stays open: somebody else has it
+	got := tl.last()
+	if len(got) != tailLines || got[len(got)-1] != "end" || len(got[len(got)-2]) > tailLength || time.Since(began) > time.Second {
+		t.Errorf("%d lines: %q", len(got), got)
+	}
+	w.Close()
+}
+
+func FuzzParseStat(f *testing.F) {
+	f.Add([]byte("12 (a b) c) S 7 12 12 0 -1 4194304 1 0 0 0 0 0 0 0 20 0 1 0 4711 1 1"))
+	f.Add([]byte("12 (x) Z"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if _, begun, ok := parseStat(b); ok && begun == "" {
+			t.Errorf("%q", b)
+		}
+	})
+}
+
+func FuzzParsePID(f *testing.F) {
+	f.Add([]byte("4711\n"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if pid, err := parsePID("f", b); err == nil && pid < 2 {
+			t.Errorf("%q: %d", b, pid)
+		}
+	})
+}

@@ -1,0 +1,165 @@
+package daemons
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"time"
+)
+
+// Facts is where the known daemons and what decides about them are found. The zero value is the image's own root and the
+// machine it runs on.
+type Facts struct {
+	Root    string            // of the image, default /
+	Sys     string            // default /sys
+	Proc    string            // default /proc
+	Work    string            // folder for configuration files that are made, default /run/driver-entrypoint
+	Drivers string            // folder with gridd.conf and ClientConfigToken, default /drivers
+	Fabric  map[string]string // settings of the fabric manager: the environment's NVFM_CONFIG_*, without that prefix
+	Wait    time.Duration     // for the InfiniBand modules of NVLink 5 systems, default 5 min
+}
+
+func (f Facts) withDefaults() Facts {
+	for _, d := range []struct {
+		field *string
+		value string
+	}{{&f.Root, "/"}, {&f.Sys, "/sys"}, {&f.Proc, "/proc"}, {&f.Work, "/run/driver-entrypoint"}, {&f.Drivers, "/drivers"}} {
+		if *d.field == "" {
+			*d.field = d.value
+		}
+	}
+	if f.Wait <= 0 {
+		f.Wait = 5 * time.Minute
+	}
+	return f
+}
+
+func (f Facts) path(name string) string { return filepath.Join(f.Root, name) }
+
+func (f Facts) has(name string) bool {
+	st, err := os.Stat(f.path(name))
+	return err == nil && st.Mode().IsRegular()
+}
+
+// Persistenced keeps the GPUs initialised while nobody uses them; empty when the image has no nvidia-persistenced. It has no
+// foreground mode and prints nothing: its messages go to syslog, that is to /dev/log when the host's is mounted. Its first process ends
+// with 0 when all GPUs are initialised and its socket is there, which can take long. Not Required: a node serves without it.
+func Persistenced(f Facts) []Spec {
+	f = f.withDefaults()
+	const program = "usr/bin/nvidia-persistenced"
+	if !f.has(program) {
+		return nil
+	}
+	return []Spec{{
+		Name: "nvidia-persistenced", Path: f.path(program), Args: []string{"--persistence-mode"},
+		PIDFile: f.path("var/run/nvidia-persistenced/nvidia-persistenced.pid"), Socket: f.path("var/run/nvidia-persistenced/socket"),
+		StartWait: 2 * time.Minute, StopWait: 10 * time.Second,
+	}}
+}
+
+// VGPU are the licence and topology daemons of a vGPU guest (DRIVER_TYPE=vgpu), those that the image has. gridd's configuration and
+// tokens are copied from f.Drivers before each start, as they may have been renewed.
+func VGPU(f Facts) []Spec {
+	f = f.withDefaults()
+	var specs []Spec
+	if f.has("usr/bin/nvidia-gridd") {
+		triplet := map[string]string{"amd64": "x86_64", "arm64": "aarch64"}[runtime.GOARCH] + "-linux-gnu"
+		specs = append(specs, Spec{
+			Name: "nvidia-gridd", Path: f.path("usr/bin/nvidia-gridd"), Required: true,
+			Env:     append(os.Environ(), "LD_LIBRARY_PATH="+f.path("usr/lib/"+triplet+"/nvidia/gridd")),
+			PIDFile: f.path("var/run/nvidia-gridd/nvidia-gridd.pid"),
+			Before:  func(context.Context) error { return f.licence() },
+		})
+	}
+	if f.has("usr/bin/nvidia-topologyd") {
+		specs = append(specs, Spec{
+			Name: "nvidia-topologyd", Path: f.path("usr/bin/nvidia-topologyd"), Required: true,
+			PIDFile: f.path("var/run/nvidia-topologyd/nvidia-topologyd.pid"),
+			Before: func(context.Context) error {
+				return os.MkdirAll(f.path("var/run/nvidia-topologyd"), 0o755)
+			},
+		})
+	}
+	return specs
+}
+
+// licence copies gridd.conf and the tokens to where gridd reads them. Missing ones are fine: the image may have its own.
+func (f Facts) licence() error {
+	if err := os.MkdirAll(f.path("var/run/nvidia-gridd"), 0o755); err != nil {
+		return fmt.Errorf("make gridd's folder: %w", err)
+	}
+	if err := copyFile(filepath.Join(f.Drivers, "gridd.conf"), f.path("etc/nvidia/gridd.conf")); err != nil {
+		return fmt.Errorf("copy the licence configuration: %w", err)
+	}
+	from, to := filepath.Join(f.Drivers, "ClientConfigToken"), f.path("etc/nvidia/ClientConfigToken")
+	tokens, err := os.ReadDir(from)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("copy the licence tokens: %w", err)
+	}
+	for _, t := range tokens {
+		if strings.HasPrefix(t.Name(), ".") { // of a mounted ConfigMap: ..data and its folders
+			continue
+		}
+		if err := copyFile(filepath.Join(from, t.Name()), filepath.Join(to, t.Name())); err != nil {
+			return fmt.Errorf("copy a licence token: %w", err)
+		}
+	}
+	return nil
+}
+
+// maxConfig bounds configuration files and tokens.
+const maxConfig = 1 << 20
+
+// readConfig reads a regular file of bounded size, through links, since mounted ConfigMaps are made of them.
+func readConfig(path string) ([]byte, error) {
+	st, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if !st.Mode().IsRegular() || st.Size() > maxConfig {
+		return nil, fmt.Errorf("%s is no regular file of at most %d bytes", path, maxConfig)
+	}
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	return io.ReadAll(io.LimitReader(file, maxConfig))
+}
+
+func copyFile(from, to string) error {
+	content, err := readConfig(from)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return writeFile(to, content)
+}
+
+// writeFile puts a whole file in place or leaves what was there.
+func writeFile(path string, content []byte) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	t, err := os.CreateTemp(filepath.Dir(path), ".tmp-*")
+	if err != nil {
+		return err
+	}
+	_, err = t.Write(content)
+	err = errors.Join(err, t.Chmod(0o644), t.Sync(), t.Close())
+	if err == nil {
+		err = os.Rename(t.Name(), path)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(t.Name()))
+	}
+	return nil
+}

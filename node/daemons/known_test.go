@@ -1,0 +1,200 @@
+package daemons
+
+import (
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// machine lays out an image and a machine under one folder.
+func machine(t *testing.T, files map[string]string) Facts {
+	t.Helper()
+	dir := t.TempDir()
+	for name, text := range files {
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return Facts{
+		Root: filepath.Join(dir, "root"), Sys: filepath.Join(dir, "sys"), Proc: filepath.Join(dir, "proc"),
+		Work: filepath.Join(dir, "work"), Drivers: filepath.Join(dir, "drivers"), Wait: 300 * time.Millisecond,
+	}
+}
+
+var (
+	image = map[string]string{
+		"root/" + fmProgram: "", "root/" + fmScript: "", "root/" + smConfig: "", "root/" + fmConfig: "LOG_LEVEL=4\nDAEMONIZE=0\nFABRIC_MODE=0\n",
+	}
+	switches = map[string]string{"proc/driver/nvidia-nvswitch/devices/0000:05:00.0": ""}
+	five     = map[string]string{"sys/class/infiniband/mlx5_0/device/vpd": "\x82..SW_MNG..", "sys/class/infiniband/mlx5_1/device/vpd": "x"}
+)
+
+func join(all ...map[string]string) map[string]string {
+	sum := map[string]string{}
+	for _, m := range all {
+		maps.Copy(sum, m)
+	}
+	return sum
+}
+
+func TestFabricSelection(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		files map[string]string
+		set   map[string]string
+		want  string // name of the spec, "" none
+		err   string
+	}{
+		"no switches":       {image, nil, "", ""},
+		"other InfiniBand":  {join(image, map[string]string{"sys/class/infiniband/mlx5_1/device/vpd": "x"}), nil, "", ""},
+		"switches":          {join(image, switches), nil, "nvidia-fabricmanager", ""},
+		"NVLink 5":          {join(image, five), nil, "nvidia-fabricmanager with nvlsm", ""},
+		"both":              {join(image, five, switches), nil, "nvidia-fabricmanager with nvlsm", ""},
+		"nothing in image":  {switches, nil, "", "no /usr/share/nvidia/nvswitch/fabricmanager.cfg"},
+		"no subnet manager": {join(five, map[string]string{"root/" + fmProgram: "", "root/" + fmConfig: ""}), nil, "", "no /usr/bin/nvidia-fabricmanager-start.sh"},
+		"bad key":           {join(image, switches), map[string]string{"a.b": "1"}, "", "NVFM_CONFIG_a.b"},
+		"no key":            {join(image, switches), map[string]string{"": "1"}, "", "not the name"},
+		"two lines":         {join(image, switches), map[string]string{"A": "1\nB=2"}, "", "more than one line"},
+		"ours":              {join(image, switches), map[string]string{"DAEMONIZE": "0"}, "", "belongs to the supervisor"},
+		"one setting":       {join(image, switches), map[string]string{"LOG_LEVEL": "3"}, "nvidia-fabricmanager", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := machine(t, c.files)
+			f.Fabric = c.set
+			specs, err := FabricManager(f)
+			if (err != nil) != (c.err != "") || err != nil && !strings.Contains(err.Error(), c.err) {
+				t.Fatalf("%v, want %q", err, c.err)
+			}
+			var got string
+			if len(specs) > 0 {
+				got = specs[0].Name
+			}
+			if got != c.want || len(specs) > 1 {
+				t.Errorf("got %q, want %q", got, c.want)
+			}
+		})
+	}
+}
+
+func TestFabricConfiguration(t *testing.T) {
+	t.Parallel()
+	f := machine(t, join(image, switches))
+	f.Fabric = map[string]string{"LOG_LEVEL": "2", "NEW": "a=b", "ALSO": ""}
+	specs, err := FabricManager(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := specs[0]
+	if err := s.Before(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	config := filepath.Join(f.Work, "fabricmanager.cfg")
+	got, err := os.ReadFile(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff("LOG_LEVEL=2\nDAEMONIZE=1\nFABRIC_MODE=0\nALSO=\nNEW=a=b\n", string(got)); d != "" {
+		t.Error(d)
+	}
+	if d := cmp.Diff([]string{"-c", config}, s.Args); d != "" || !s.Required || s.After != nil {
+		t.Error(d)
+	}
+	if st, err := os.Stat(filepath.Join(f.Root, fmRun)); err != nil || !st.IsDir() {
+		t.Error("the fabric manager's folder is missing:", err)
+	}
+}
+
+func TestNVLink5(t *testing.T) {
+	t.Parallel()
+	f := machine(t, join(image, five, map[string]string{"root/usr/bin/nvidia-smi": "#!/bin/sh\necho $1 >>\"${0%/*}/reset\"\nexit 3\n"}))
+	f.Fabric = map[string]string{"FABRIC_MODE": "1"}
+	specs, err := FabricManager(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := specs[0]
+	began := time.Now()
+	err = s.Before(t.Context())
+	if err == nil || !strings.Contains(err.Error(), "mlx5_core, ib_umad is not loaded within 300ms") || time.Since(began) > 3*time.Second {
+		t.Errorf("%v after %v", err, time.Since(began))
+	}
+	for _, m := range []string{"mlx5_core", "ib_umad"} {
+		if err := os.MkdirAll(filepath.Join(f.Sys, "module", m), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.Before(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if !slices.Contains(s.Args, s.PIDFile) || len(s.Also) != 1 || !slices.Contains(s.Args, s.Also[0]) || s.StartWait <= f.Wait {
+		t.Errorf("%+v", s.Args)
+	}
+	if err := s.After(t.Context()); err == nil || !strings.Contains(err.Error(), "exit status 3") {
+		t.Errorf("reset: %v", err)
+	}
+	if got, err := os.ReadFile(filepath.Join(f.Root, "usr/bin/reset")); string(got) != "-r\n" {
+		t.Errorf("%q, %v", got, err)
+	}
+}
+
+func TestPersistencedAndVGPU(t *testing.T) {
+	t.Parallel()
+	if got := append(Persistenced(machine(t, nil)), VGPU(machine(t, nil))...); len(got) != 0 {
+		t.Errorf("an empty image has %+v", got)
+	}
+	f := machine(t, map[string]string{
+		"root/usr/bin/nvidia-persistenced": "", "root/usr/bin/nvidia-gridd": "", "root/usr/bin/nvidia-topologyd": "", "drivers/gridd.conf": "FeatureType=1\n",
+		"drivers/ClientConfigToken/..data": "no", "drivers/ClientConfigToken/a.tok": "token",
+	})
+	specs := append(Persistenced(f), VGPU(f)...)
+	var names []string
+	for _, s := range specs {
+		names = append(names, s.Name)
+		if s.Before != nil {
+			if err := s.Before(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	if d := cmp.Diff([]string{"nvidia-persistenced", "nvidia-gridd", "nvidia-topologyd"}, names); d != "" {
+		t.Error(d)
+	}
+	for file, want := range map[string]string{"etc/nvidia/gridd.conf": "FeatureType=1\n", "etc/nvidia/ClientConfigToken/a.tok": "token"} {
+		if got, err := os.ReadFile(filepath.Join(f.Root, file)); string(got) != want {
+			t.Errorf("%s: %q, %v", file, got, err)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(f.Root, "etc/nvidia/ClientConfigToken/..data")); err == nil {
+		t.Error("the ConfigMap's own link was copied")
+	}
+}
+
+func FuzzApply(f *testing.F) {
+	f.Add([]byte("A=1\n# A=2\nB = 3"), "A", "x")
+	f.Fuzz(func(t *testing.T, text []byte, key, value string) {
+		settings := map[string]string{key: value}
+		if checkSettings(settings) != nil {
+			return
+		}
+		out := apply(text, settings)
+		for k, v := range settings {
+			if !slices.Contains(strings.Split(string(out), "\n"), k+"="+v) {
+				t.Errorf("%q: no %s=%s", out, k, v)
+			}
+		}
+		if again := apply(out, settings); string(again) != string(out) {
+			t.Errorf("%q, then %q", out, again)
+		}
+	})
+}

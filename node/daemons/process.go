@@ -1,0 +1,224 @@
+package daemons
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// process is a started daemon: its program in the foreground, or what that left behind when it forked.
+type process struct {
+	members []*member
+	out     *tail
+	mark    string // of all processes of this start, see strays; "" for one that was found by its pid file
+	since   uint64 // when it was started
+}
+
+// markName is the environment variable with the mark.
+const markName = "DRIVER_ENTRYPOINT_START"
+
+// startChild starts the program as leader of its own group. No death signal: it would be tied to the thread that happens to start
+// it. When this process dies the shim, which every orphan is given to, ends it.
+func startChild(s Spec) (*process, error) {
+	out, w, err := newTail()
+	if err != nil {
+		return nil, fmt.Errorf("make a pipe for its output: %w", err)
+	}
+	defer w.Close()
+	p := &process{out: out, since: ticks()}
+	p.mark = fmt.Sprintf("%s=%d.%d.%s", markName, os.Getpid(), time.Now().UnixNano(), s.Name)
+	cmd := exec.Command(s.Path, s.Args...)
+	cmd.Env, cmd.Stdout, cmd.Stderr = append(cmd.Environ(), p.mark), w, w
+	if s.Env != nil {
+		cmd.Env = append(slices.Clone(s.Env), p.mark)
+	}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := cmd.Start(); err != nil {
+		out.r.Close()
+		<-out.done
+		return nil, err
+	}
+	m := &member{pid: cmd.Process.Pid, child: true, done: make(chan struct{}), quit: make(chan struct{})}
+	_, m.begun, _ = stat(m.pid) // at worst that of a zombie: nobody reaps it but the goroutine below
+	go m.reap(cmd)
+	p.members = []*member{m}
+	return p, nil
+}
+
+// reap waits for a child. What is left of its group ends with it; before it is reaped its number is nobody else's.
+func (m *member) reap(cmd *exec.Cmd) {
+	for errors.Is(unix.Waitid(unix.P_PID, m.pid, nil, unix.WEXITED|unix.WNOWAIT, nil), unix.EINTR) {
+		continue
+	}
+	m.mu.Lock()
+	_ = unix.Kill(-m.pid, unix.SIGKILL)
+	_ = cmd.Wait() // ProcessState has it all
+	m.reaped, m.how = true, "it ended with "+cmd.ProcessState.String()
+	m.mu.Unlock()
+	close(m.done)
+}
+
+// launch starts a daemon and returns when it is ready. Nothing of it is left when that fails: the error is a *StartError.
+func launch(ctx context.Context, s Spec, t timing, hurry <-chan struct{}) (*process, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.StartWait)
+	defer cancel()
+	p, err := s.try(ctx, t, hurry)
+	if err == nil {
+		return p, nil
+	}
+	e := &StartError{Name: s.Name, Path: s.Path, Err: err}
+	switch {
+	case ctx.Err() == nil || errors.Is(err, ctx.Err()):
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		e.Err = fmt.Errorf("not ready after %v: %w", s.StartWait, err)
+	default:
+		e.Err = fmt.Errorf("%w: %w", ctx.Err(), err)
+	}
+	if p != nil {
+		err := p.terminate(s.StopWait, hurry)
+		e.Err, e.Output = errors.Join(e.Err, err), p.out.last()
+	}
+	return nil, e
+}
+
+// try is launch without the cleaning up: with the error comes what was started until then.
+func (s Spec) try(ctx context.Context, t timing, hurry <-chan struct{}) (*process, error) {
+	if s.Before != nil {
+		if err := s.Before(ctx); err != nil {
+			return nil, err
+		}
+	}
+	if err := s.clear(hurry); err != nil {
+		return nil, err
+	}
+	p, err := startChild(s)
+	if err != nil {
+		return nil, err
+	}
+	if s.PIDFile != "" {
+		if err := p.forked(ctx, s, t); err != nil {
+			return p, err
+		}
+	}
+	return p, p.ready(ctx, s, t)
+}
+
+// forked waits for the program's end with 0, and for the daemons that its pid files then name.
+func (p *process) forked(ctx context.Context, s Spec, t timing) error {
+	child := p.members[0]
+	fresh := func(pid int) bool { return pid != child.pid && startedSince(pid, p.since) }
+	files := append([]string{s.PIDFile}, s.Also...)
+	found := make([]bool, len(files))
+	look := func() (err error) {
+		for i, file := range files {
+			if found[i] {
+				continue
+			}
+			m, bad := fromPIDFile(file, fresh)
+			if bad != nil {
+				err = errors.Join(err, bad)
+				continue
+			}
+			found[i] = true
+			p.members = append(p.members, m)
+		}
+		return err
+	}
+	select {
+	case <-child.done:
+	case <-ctx.Done():
+		return errors.New("it was to fork and go to the background, and did not")
+	}
+	if child.how != "it ended with exit status 0" {
+		return errors.New(child.how)
+	}
+	return until(ctx, t.poll, look)
+}
+
+// ready waits until the daemon serves, or one of its processes ends.
+func (p *process) ready(ctx context.Context, s Spec, t timing) error {
+	if s.PIDFile != "" {
+		p.members = slices.DeleteFunc(p.members, func(m *member) bool { return m.child })
+	}
+	settled := time.Now().Add(t.settle)
+	return until(ctx, t.poll, func() error {
+		for _, m := range p.members {
+			select {
+			case <-m.done:
+				return final{errors.New(m.how)}
+			default:
+			}
+		}
+		switch {
+		case s.Ready != nil:
+			if err := s.Ready(ctx); err != nil {
+				return err
+			}
+		case s.Socket == "" && s.PIDFile == "" && time.Now().Before(settled):
+			return errors.New("it has only just started")
+		}
+		return connect(ctx, s.Socket)
+	})
+}
+
+// final is an error that asking again does not change.
+type final struct{ error }
+
+func (f final) Unwrap() error { return f.error }
+
+// until asks again and again until nil, a final error, or ctx's end, and then returns the last error.
+func until(ctx context.Context, every time.Duration, f func() error) error {
+	ticker := time.NewTicker(every)
+	defer ticker.Stop()
+	for {
+		err := f()
+		var last final
+		if err == nil || errors.As(err, &last) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-ticker.C:
+		}
+	}
+}
+
+// clear ends a daemon that a killed predecessor left and that would keep the new one from starting, and removes a pid file that
+// names nobody, so that the one found after the start is the new one.
+func (s Spec) clear(hurry <-chan struct{}) error {
+	if s.PIDFile == "" {
+		return nil
+	}
+	names := append([]string{s.Path}, s.Programs...)
+	if target, err := filepath.EvalSymlinks(s.Path); err == nil {
+		names = append(names, target)
+	}
+	for _, file := range append([]string{s.PIDFile}, s.Also...) {
+		m, err := fromPIDFile(file, func(pid int) bool {
+			return slices.ContainsFunc(names, func(name string) bool { return runs(pid, name) })
+		})
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err == nil {
+			old := &process{members: []*member{m}}
+			if err := old.terminate(s.StopWait, hurry); err != nil {
+				return fmt.Errorf("end the one that an earlier container left: %w", err)
+			}
+		}
+		if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("remove the pid file of an ended daemon: %w", err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,257 @@
+package daemons
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"sync"
+	"time"
+)
+
+// timing are the supervisor's pauses; tests have shorter ones.
+type timing struct {
+	first, most time.Duration // pause before a restart: doubles from first to most
+	stable      time.Duration // a daemon that was up so long begins with first again
+	settle      time.Duration // a foreground program that lives so long has started
+	poll        time.Duration // between two looks at a pid file or at readiness
+}
+
+func usual() timing {
+	return timing{first: time.Second, most: time.Minute, stable: time.Minute, settle: 300 * time.Millisecond, poll: 100 * time.Millisecond}
+}
+
+// Supervisor keeps daemons running until Stop. Its methods are safe for concurrent use.
+type Supervisor struct {
+	daemons []*daemon
+	changed chan struct{}
+	stop    sync.Once
+	err     error
+}
+
+// daemon is one supervised program; the fields after mu are shared between its goroutine and States.
+type daemon struct {
+	spec    Spec
+	timing  timing
+	say     func(string, ...any)
+	changed chan struct{}
+	cancel  context.CancelFunc // ends a start that is under way
+	quit    chan struct{}      // closed: stop
+	hurry   chan struct{}      // closed: no more patience
+	done    chan struct{}      // closed: stopped
+	err     error              // of stopping, valid after done
+	after   bool               // Spec.After has run
+
+	mu    sync.Mutex
+	state State
+	pids  []int
+}
+
+// Start starts the daemons in order, each when the one before it is ready. When a required one fails, those that were started are
+// stopped again, and the error is its *StartError. One that is not required is retried in the background. ctx is for the start
+// only; the daemons run until Stop.
+func Start(ctx context.Context, say func(format string, args ...any), specs ...Spec) (*Supervisor, error) {
+	return start(ctx, say, usual(), specs)
+}
+
+func start(ctx context.Context, say func(string, ...any), t timing, specs []Spec) (*Supervisor, error) {
+	if say == nil {
+		say = func(string, ...any) {}
+	}
+	s := &Supervisor{changed: make(chan struct{}, 1)}
+	for _, spec := range specs {
+		d := &daemon{
+			spec: spec.withDefaults(), timing: t, say: say, changed: s.changed,
+			quit: make(chan struct{}), hurry: make(chan struct{}), done: make(chan struct{}),
+			state: State{Name: spec.Name, Since: time.Now()},
+		}
+		p, err := d.start(ctx, ctx.Done())
+		if err != nil && (spec.Required || ctx.Err() != nil) {
+			stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopLimit)
+			defer cancel()
+			return nil, errors.Join(err, s.Stop(stop))
+		}
+		life, cancel := context.WithCancel(context.WithoutCancel(ctx))
+		d.cancel = cancel
+		s.daemons = append(s.daemons, d)
+		go d.supervise(life, p)
+	}
+	return s, nil
+}
+
+// stopLimit bounds the stop of the others after a failed start.
+const stopLimit = 15 * time.Second
+
+// start launches the daemon once and records the outcome.
+func (d *daemon) start(ctx context.Context, hurry <-chan struct{}) (*process, error) {
+	began := time.Now()
+	p, err := launch(ctx, d.spec, d.timing, hurry)
+	if err != nil {
+		reason := err.Error()
+		if e := (*StartError)(nil); errors.As(err, &e) {
+			reason = e.line()
+		}
+		d.down(reason)
+		return nil, err
+	}
+	d.up(p)
+	d.say("%s: ready after %v, pid %v", d.spec.Name, time.Since(began).Round(time.Millisecond), d.pids)
+	if d.spec.After != nil && !d.after {
+		d.after = true
+		ctx, cancel := context.WithTimeout(ctx, d.spec.StartWait)
+		defer cancel()
+		if err := d.spec.After(ctx); err != nil {
+			d.say("%s: %v", d.spec.Name, err)
+		}
+	}
+	return p, nil
+}
+
+// supervise keeps the daemon up until quit is closed. p is nil when the first start failed.
+func (d *daemon) supervise(ctx context.Context, p *process) {
+	defer close(d.done)
+	defer d.down("stopped")
+	pause := d.timing.first
+	for {
+		if p != nil {
+			began := time.Now()
+			select {
+			case <-d.quit:
+				d.err = p.terminate(d.spec.StopWait, d.hurry)
+				return
+			case <-p.down(d.quit):
+			}
+			reason := p.how()
+			d.down(reason)
+			if err := p.terminate(d.spec.StopWait, d.hurry); err != nil {
+				d.say("%s: %v", d.spec.Name, err)
+			}
+			if time.Since(began) >= d.timing.stable {
+				pause = d.timing.first
+			}
+		}
+		d.say("%s is down: %s; starting it again in %v", d.spec.Name, d.now().Reason, pause)
+		timer := time.NewTimer(pause)
+		select {
+		case <-d.quit:
+			timer.Stop()
+			return
+		case <-timer.C:
+		}
+		pause = min(2*pause, d.timing.most)
+		d.again()
+		p, _ = d.start(ctx, d.hurry) // down has the reason
+	}
+}
+
+func (d *daemon) up(p *process) {
+	d.set(func(s *State) {
+		d.pids = d.pids[:0]
+		for _, m := range p.members {
+			d.pids = append(d.pids, m.pid)
+		}
+		s.PID, s.Running, s.Ready, s.Reason, s.Since = d.pids[0], true, true, "", time.Now()
+	})
+}
+
+func (d *daemon) down(reason string) {
+	d.set(func(s *State) {
+		if s.Ready {
+			s.Since = time.Now()
+		}
+		d.pids = nil
+		s.PID, s.Running, s.Ready, s.Reason = 0, false, false, reason
+	})
+}
+
+func (d *daemon) again() { d.set(func(s *State) { s.Restarts++ }) }
+
+func (d *daemon) set(f func(*State)) {
+	d.mu.Lock()
+	f(&d.state)
+	d.mu.Unlock()
+	select {
+	case d.changed <- struct{}{}:
+	default: // the last change has not been looked at: it includes this one
+	}
+}
+
+func (d *daemon) now() State {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.state
+}
+
+// States of all daemons, in the order of the specs.
+func (s *Supervisor) States() []State {
+	states := make([]State, len(s.daemons))
+	for i, d := range s.daemons {
+		states[i] = d.now()
+	}
+	return states
+}
+
+// Changed gets a value after States changed; changes that come faster than they are read are one. It is never closed.
+func (s *Supervisor) Changed() <-chan struct{} { return s.changed }
+
+// PIDs of all processes that are supervised now.
+func (s *Supervisor) PIDs() []int {
+	var all []int
+	for _, d := range s.daemons {
+		d.mu.Lock()
+		all = append(all, d.pids...)
+		d.mu.Unlock()
+	}
+	return all
+}
+
+// Stop ends the daemons, newest first, each with SIGTERM and after its StopWait with SIGKILL. When ctx ends all patience ends: the rest
+// gets SIGKILL at once, and Stop still returns within about 2 s. The error names what did not end. A second call returns
+// the first one's result.
+func (s *Supervisor) Stop(ctx context.Context) error {
+	s.stop.Do(func() {
+		impatient := context.AfterFunc(ctx, func() {
+			for _, d := range s.daemons {
+				close(d.hurry)
+				d.end()
+			}
+		})
+		defer impatient()
+		var errs []error
+		for _, d := range slices.Backward(s.daemons) {
+			d.end()
+			<-d.done
+			if d.err != nil {
+				errs = append(errs, fmt.Errorf("stop %s: %w", d.spec.Name, d.err))
+			}
+		}
+		s.err = errors.Join(errs...)
+	})
+	return s.err
+}
+
+// end tells the daemon's goroutine to stop it.
+func (d *daemon) end() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	select {
+	case <-d.quit:
+	default:
+		close(d.quit)
+		d.cancel()
+	}
+}
+
+// connect says whether somebody listens on a unix socket; "" is no socket.
+func connect(ctx context.Context, socket string) error {
+	if socket == "" {
+		return nil
+	}
+	var dialer net.Dialer
+	conn, err := dialer.DialContext(ctx, "unix", socket)
+	if err != nil {
+		return fmt.Errorf("its socket does not answer: %w", err)
+	}
+	return conn.Close()
+}

@@ -1,0 +1,282 @@
+package daemons
+
+import (
+	"context"
+	"errors"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+func ready(s State) bool { return s.Running && s.Ready }
+
+func TestStartAndStop(t *testing.T) {
+	t.Parallel()
+	f := in(t, "b.pid", "c1.pid", "c2.pid", "socket", "late.pid")
+	forking := spec("forking", "fork", f[0])
+	forking.Socket = f[3]
+	forking.Env = append(forking.Env, "SOCKET="+f[3])
+	var l log
+	s := started(t, &l, quickly, spec("plain", "run"), forking, spec("two", "fork", f[1], f[2]), spec("late", "late", f[4]))
+	states := s.States()
+	for i, want := range []string{"plain", "forking", "two", "late"} {
+		if !ready(states[i]) || states[i].Name != want || states[i].Reason != "" || time.Since(states[i].Since) > time.Minute || !alive(states[i].PID) {
+			t.Errorf("%+v, want %s", states[i], want)
+		}
+	}
+	pids := s.PIDs()
+	if want := []int{pidOf(t, f[0]), pidOf(t, f[1]), pidOf(t, f[2]), pidOf(t, f[4])}; !slices.Equal(pids[1:], want) {
+		t.Errorf("PIDs %v, want %v", pids, want)
+	}
+	for range 2 {
+		if err := s.Stop(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+	if slices.ContainsFunc(pids, alive) {
+		t.Errorf("still alive among %v", pids)
+	}
+	for _, st := range s.States() {
+		if st.Ready || st.Running || st.PID != 0 || st.Reason != "stopped" {
+			t.Errorf("after stop: %+v", st)
+		}
+	}
+	if got := s.PIDs(); len(got) != 0 {
+		t.Errorf("PIDs after stop: %v", got)
+	}
+	if !strings.Contains(l.String(), "plain: ready after") {
+		t.Error(&l)
+	}
+}
+
+// Killed five times, and up again each time; the pauses grow.
+func TestKilledFiveTimes(t *testing.T) {
+	t.Parallel()
+	f := in(t, "a.pid", "b1.pid", "b2.pid")
+	var l log
+	s := started(t, &l, quickly, spec("plain", "run"), spec("forking", "fork", f[0]), spec("two", "fork", f[1], f[2]))
+	for i := 1; i <= 5; i++ {
+		before := s.States()
+		killed := []int{before[0].PID, before[1].PID, pidOf(t, f[2])} // of the last one the companion: both have to be new
+		for _, pid := range killed {
+			if err := unix.Kill(pid, unix.SIGKILL); err != nil {
+				t.Fatal(err)
+			}
+		}
+		after := eventually(t, s, "up again", func(st []State) bool {
+			return !slices.ContainsFunc(st, func(s State) bool { return !ready(s) || s.Restarts != i })
+		})
+		for d := range after {
+			if after[d].PID == before[d].PID || alive(killed[d]) || alive(before[d].PID) || !alive(after[d].PID) {
+				t.Errorf("kill %d: %+v", i, after[d])
+			}
+		}
+	}
+	for _, want := range []string{"plain is down: process", "signal: killed: hello; starting it again in 20ms", "in 160ms", "forking is down: process"} {
+		if !strings.Contains(l.String(), want) {
+			t.Errorf("never said %q:\n%s", want, &l)
+		}
+	}
+}
+
+// A stable daemon begins with the short pause again.
+func TestPauses(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		stable time.Duration
+		want   bool
+	}{{time.Nanosecond, false}, {time.Minute, true}} {
+		var l log
+		tm := quickly
+		tm.stable, tm.most, tm.settle = c.stable, 80*time.Millisecond, time.Millisecond
+		s := started(t, &l, tm, spec("short", "short"))
+		states := eventually(t, s, "five restarts", func(st []State) bool { return st[0].Restarts == 5 && !st[0].Ready && !st[0].Running && st[0].PID == 0 })
+		if states[0].Reason == "" {
+			t.Errorf("%+v", states[0])
+		}
+		if got := strings.Contains(l.String(), "in 80ms"); got != c.want {
+			t.Errorf("stable after %v: longest pause seen: %v\n%s", c.stable, got, &l)
+		}
+		if strings.Contains(l.String(), "in 160ms") {
+			t.Errorf("longer than the longest:\n%s", &l)
+		}
+		if err := s.Stop(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestNeverStarts(t *testing.T) {
+	t.Parallel()
+	missing := spec("d", "run")
+	missing.Path = "/nonexistent/daemon"
+	badReady := spec("d", "run")
+	badReady.StartWait, badReady.Ready = 300*time.Millisecond, func(context.Context) error { return errors.New("no answer on port 1") }
+	badSocket := spec("d", "run")
+	badSocket.StartWait, badSocket.Socket = 300*time.Millisecond, "/nonexistent/socket"
+	noPID := spec("d", "run")
+	noPID.StartWait, noPID.PIDFile = 300*time.Millisecond, "/nonexistent/pid"
+	before := spec("d", "run")
+	before.Before = func(context.Context) error { return errors.New("module x is missing") }
+	crash := spec("d", "short")
+	crash.Ready = func(context.Context) error { return errors.New("not yet") }
+	f := in(t, "bad.pid", "stuck.pid", "none.pid")
+	stuck := spec("d", "stuck", f[1])
+	stuck.StartWait, stuck.StopWait = 500*time.Millisecond, 100*time.Millisecond
+	nobody := spec("d", "fail")
+	nobody.Args[0], nobody.PIDFile, nobody.StartWait = "quiet", f[2], 300*time.Millisecond
+	for name, c := range map[string]struct {
+		spec Spec
+		want string
+	}{
+		"exits at once":       {spec("d", "fail"), "ended with exit status 3; its last output:\n  line 11\n"},
+		"last line":           {spec("d", "fail"), "line 29\n  no such device"},
+		"no program":          {missing, "no such file"},
+		"crashes":             {crash, "exit status 7; its last output:\n  about to crash"},
+		"never ready":         {badReady, "not ready after 300ms: no answer on port 1"},
+		"no socket":           {badSocket, "its socket does not answer"},
+		"does not fork":       {noPID, "to go to the background"},
+		"prerequisite":        {before, "module x is missing"},
+		"forks and fails":     {spec("d", "badfork", f[0]), "exit status 1; its last output:\n  fabric is broken"},
+		"forks and stays":     {stuck, "go to the background"},
+		"forks, no such file": {nobody, "none.pid: no such file"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var l log
+			first := spec("first", "run")
+			first.Ready = func(context.Context) error { return nil }
+			tm := quickly
+			tm.settle = 5 * time.Second // the machine may be busy
+			s, err := start(t.Context(), l.say, tm, []Spec{first, c.spec})
+			var failed *StartError
+			if s != nil || !errors.As(err, &failed) || failed.Name != "d" || !strings.Contains(strings.ReplaceAll(err.Error(), "it was to fork and ", "to "), c.want) {
+				t.Fatalf("got %v, want %q", err, c.want)
+			}
+			if len(failed.Output) > tailLines {
+				t.Errorf("%d lines", len(failed.Output))
+			}
+			for _, file := range f[:2] { // they are there when the daemon came so far
+				if pid, err := readPID(file); err == nil && alive(pid) && c.spec.PIDFile == file {
+					t.Errorf("daemon %d is left", pid)
+				}
+			}
+			if out := l.String(); !strings.Contains(out, "first: ready") {
+				t.Error(out)
+			}
+		})
+	}
+}
+
+// One that is not required does not keep Start from succeeding, and comes up later.
+func TestOptional(t *testing.T) {
+	t.Parallel()
+	f := in(t, "gate")
+	s := spec("late", "run")
+	s.Required = false
+	s.Before = func(context.Context) error {
+		_, err := os.Stat(f[0])
+		return err
+	}
+	ran := 0
+	s.After = func(context.Context) error { ran++; return errors.New("after failed") }
+	var l log
+	sup := started(t, &l, quickly, s)
+	st := eventually(t, sup, "tried twice", func(st []State) bool { return st[0].Restarts >= 2 && st[0].Reason != "" })
+	if st[0].Ready || !strings.Contains(st[0].Reason, "no such file") || strings.Contains(st[0].Reason, "\n") {
+		t.Errorf("%+v", st[0])
+	}
+	if err := os.WriteFile(f[0], nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		st = eventually(t, sup, "up", func(st []State) bool { return ready(st[0]) && (st[0].PID != 0) })
+		n := st[0].Restarts
+		_ = unix.Kill(st[0].PID, unix.SIGKILL)
+		eventually(t, sup, "restarted", func(st []State) bool { return st[0].Restarts > n && ready(st[0]) })
+	}
+	if err := sup.Stop(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if ran != 1 || !strings.Contains(l.String(), "late: after failed") {
+		t.Errorf("After ran %d times:\n%s", ran, &l)
+	}
+}
+
+// Start is cancelled: at once, and nothing is left.
+func TestCancelStart(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	slow := spec("slow", "deaf")
+	slow.Ready = func(context.Context) error { return errors.New("not yet") }
+	time.AfterFunc(200*time.Millisecond, cancel)
+	began := time.Now()
+	_, err := start(ctx, nil, quickly, []Spec{spec("first", "run"), slow})
+	if !errors.Is(err, context.Canceled) || time.Since(began) > 2*time.Second {
+		t.Errorf("%v after %v", err, time.Since(began))
+	}
+}
+
+// Deaf daemons get SIGKILL after StopWait, or as soon as the stop's context ends.
+func TestDeaf(t *testing.T) {
+	t.Parallel()
+	for _, patience := range []time.Duration{time.Minute, 100 * time.Millisecond} {
+		f := in(t, "a.pid")
+		deaf := spec("deaf", "deaf")
+		forked := spec("forked", "fork", f[0])
+		deaf.StopWait = 100 * time.Millisecond
+		if patience < time.Minute {
+			deaf.StopWait = time.Minute
+		}
+		var l log
+		s := started(t, &l, quickly, deaf, forked)
+		pids := s.PIDs()
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		began := time.Now()
+		if err := s.Stop(ctx); err != nil {
+			t.Error(err)
+		}
+		cancel()
+		if d := time.Since(began); d < 90*time.Millisecond || d > 2*time.Second {
+			t.Errorf("took %v", d)
+		}
+		if slices.ContainsFunc(pids, alive) {
+			t.Errorf("left: %v", pids)
+		}
+	}
+}
+
+// Stop while a daemon is down, waiting for its next start, or being started.
+func TestStopWhileDown(t *testing.T) {
+	t.Parallel()
+	waiting := spec("waiting", "fail")
+	waiting.Required = false
+	starting := spec("starting", "run")
+	starting.Required = false
+	starting.Ready = func(context.Context) error { return errors.New("never") }
+	starting.StartWait = 50 * time.Millisecond
+	tm := quickly
+	tm.first, tm.most = 100*time.Millisecond, time.Hour
+	var l log
+	s := started(t, &l, tm, waiting, starting)
+	time.Sleep(150 * time.Millisecond)
+	began := time.Now()
+	if err := s.Stop(t.Context()); err != nil || time.Since(began) > 2*time.Second {
+		t.Errorf("%v after %v", err, time.Since(began))
+	}
+}
+
+func TestNoDaemons(t *testing.T) {
+	t.Parallel()
+	s, err := Start(t.Context(), nil)
+	if err != nil || len(s.States()) != 0 || len(s.PIDs()) != 0 {
+		t.Fatal(err)
+	}
+	if err := s.Stop(t.Context()); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,154 @@
+// Package devices knows the NVIDIA devices of a node: what the PCI bus has (without the driver, from sysfs) and the device
+// nodes through which programs reach the driver.
+//
+// It makes nodes and links and removes those that it made. It loads nothing, opens no device and never asks the driver itself.
+package devices
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// The vendors that the node cares for, as PCI numbers.
+const (
+	NVIDIA   uint16 = 0x10de
+	Mellanox uint16 = 0x15b3
+)
+
+// GPU is one display device of NVIDIA on the PCI bus.
+type GPU struct {
+	Address              string // domain:bus:device.function, "0000:05:00.0"
+	Vendor, Device       uint16
+	SubVendor, SubDevice uint16
+	Class                uint32 // 24 bits, 0x030000 (VGA) or 0x030200 (3D)
+	Driver               string // the driver that it is bound to: "nvidia", "nouveau", "vfio-pci"; "" for none
+}
+
+// maxSmall bounds a file of sysfs that holds one number, maxText one of procfs that holds lines.
+const (
+	maxSmall = 64
+	maxText  = 1 << 20
+)
+
+var address = regexp.MustCompile(`^[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$`)
+
+// GPUs are NVIDIA's display devices below sys (a mounted sysfs, "/sys"), sorted by address. A machine without a PCI bus has none.
+func GPUs(sys string) ([]GPU, error) {
+	var gpus []GPU
+	err := eachDevice(sys, func(addr string, read func(string) (uint64, error)) error {
+		vendor, class, err := vendorAndClass(read)
+		if err != nil || vendor != NVIDIA || (class>>8 != 0x0300 && class>>8 != 0x0302) {
+			return err
+		}
+		g := GPU{Address: addr, Vendor: vendor, Class: class}
+		for name, to := range map[string]*uint16{"device": &g.Device, "subsystem_vendor": &g.SubVendor, "subsystem_device": &g.SubDevice} {
+			n, err := read(name)
+			if err != nil {
+				return err
+			}
+			*to = uint16(n)
+		}
+		if link, err := os.Readlink(filepath.Join(sys, "bus/pci/devices", addr, "driver")); err == nil {
+			g.Driver = filepath.Base(link)
+		}
+		gpus = append(gpus, g)
+		return nil
+	})
+	slices.SortFunc(gpus, func(a, b GPU) int { return cmp.Compare(a.Address, b.Address) })
+	return gpus, err
+}
+
+// NVSwitches are the PCI addresses of NVIDIA's NVSwitch bridges (class 0x0680), sorted.
+func NVSwitches(sys string) ([]string, error) {
+	var found []string
+	err := eachDevice(sys, func(addr string, read func(string) (uint64, error)) error {
+		vendor, class, err := vendorAndClass(read)
+		if err == nil && vendor == NVIDIA && class>>8 == 0x0680 {
+			found = append(found, addr)
+		}
+		return err
+	})
+	slices.Sort(found)
+	return found, err
+}
+
+// HasVendor says whether a device of that vendor is on the bus: Mellanox for RDMA.
+func HasVendor(sys string, vendor uint16) (bool, error) {
+	found := false
+	err := eachDevice(sys, func(_ string, read func(string) (uint64, error)) error {
+		v, _, err := vendorAndClass(read)
+		found = found || (err == nil && v == vendor)
+		return err
+	})
+	return found, err
+}
+
+// eachDevice calls f for every PCI device. A device that disappears meanwhile (hot unplug) is passed over.
+func eachDevice(sys string, f func(addr string, read func(string) (uint64, error)) error) error {
+	dir := filepath.Join(sys, "bus/pci/devices")
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("look for PCI devices: %w", err)
+	}
+	for _, e := range entries {
+		if !address.MatchString(e.Name()) {
+			continue
+		}
+		err := f(e.Name(), func(name string) (uint64, error) { return readNumber(filepath.Join(dir, e.Name(), name)) })
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("PCI device %s: %w", e.Name(), err)
+		}
+	}
+	return nil
+}
+
+func vendorAndClass(read func(string) (uint64, error)) (uint16, uint32, error) {
+	vendor, err := read("vendor")
+	if err != nil {
+		return 0, 0, err
+	}
+	class, err := read("class")
+	return uint16(vendor), uint32(class), err
+}
+
+// readNumber reads a number as sysfs writes them: "0x10de\n".
+func readNumber(path string) (uint64, error) {
+	text, err := readBounded(path, maxSmall)
+	if err != nil {
+		return 0, err
+	}
+	n, err := strconv.ParseUint(strings.TrimSpace(string(text)), 0, 32)
+	if err != nil {
+		return 0, fmt.Errorf("%s: not a number: %w", path, err)
+	}
+	return n, nil
+}
+
+// readBounded reads at most limit bytes; a longer file is an error, not a part of it.
+func readBounded(path string, limit int64) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, limit+1))
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", path, err)
+	}
+	if int64(len(text)) > limit {
+		return nil, fmt.Errorf("read %s: longer than %d bytes", path, limit)
+	}
+	return text, nil
+}

@@ -1,0 +1,99 @@
+package devices
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func check(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func write(t *testing.T, path, text string) {
+	t.Helper()
+	check(t, os.MkdirAll(filepath.Dir(path), 0o755))
+	check(t, os.WriteFile(path, []byte(text), 0o644))
+}
+
+func pci(t *testing.T, sys, addr, vendor, class, driver string) {
+	t.Helper()
+	dir := filepath.Join(sys, "bus/pci/devices", addr)
+	for name, text := range map[string]string{"vendor": vendor, "class": class, "device": "0x1eb8", "subsystem_vendor": "0x10de", "subsystem_device": "0x12a2"} {
+		write(t, filepath.Join(dir, name), text+"\n")
+	}
+	if driver != "" {
+		check(t, os.Symlink("../../../bus/pci/drivers/"+driver, filepath.Join(dir, "driver")))
+	}
+}
+
+func TestPCI(t *testing.T) {
+	t.Parallel()
+	sys := t.TempDir()
+	pci(t, sys, "0000:af:00.0", "0x10de", "0x030200", "nvidia")
+	pci(t, sys, "0000:05:00.0", "0x10de", "0x030000", "")
+	pci(t, sys, "0000:05:00.1", "0x10de", "0x040300", "snd_hda_intel") // the audio function of a GPU
+	pci(t, sys, "0000:06:00.0", "0x1002", "0x030000", "amdgpu")
+	pci(t, sys, "0000:c1:00.0", "0x10de", "0x068000", "nvidia-nvswitch")
+	pci(t, sys, "0000:d1:00.0", "0x15b3", "0x020700", "mlx5_core")
+	check(t, os.MkdirAll(filepath.Join(sys, "bus/pci/devices/0000:e1:00.0"), 0o755)) // gone half way
+	check(t, os.MkdirAll(filepath.Join(sys, "bus/pci/devices/not-an-address"), 0o755))
+
+	gpus, err := GPUs(sys)
+	check(t, err)
+	gpu := GPU{Address: "0000:05:00.0", Vendor: 0x10de, Device: 0x1eb8, SubVendor: 0x10de, SubDevice: 0x12a2, Class: 0x030000}
+	second := gpu
+	second.Address, second.Class, second.Driver = "0000:af:00.0", 0x030200, "nvidia"
+	if diff := cmp.Diff([]GPU{gpu, second}, gpus); diff != "" {
+		t.Error(diff)
+	}
+	switches, err := NVSwitches(sys)
+	check(t, err)
+	if diff := cmp.Diff([]string{"0000:c1:00.0"}, switches); diff != "" {
+		t.Error(diff)
+	}
+	for vendor, want := range map[uint16]bool{Mellanox: true, NVIDIA: true, 0x8086: false} {
+		if got, err := HasVendor(sys, vendor); err != nil || got != want {
+			t.Errorf("vendor %04x: %v, %v", vendor, got, err)
+		}
+	}
+}
+
+func TestPCIWithoutBusAndWithNonsense(t *testing.T) {
+	t.Parallel()
+	if gpus, err := GPUs(t.TempDir()); err != nil || len(gpus) > 0 {
+		t.Errorf("no bus: %v, %v", gpus, err)
+	}
+	for name, vendor := range map[string]string{"words": "NVIDIA", "too long": "0x10de0000000000000000000000000000000000000000000000000000000000000000000"} {
+		sys := t.TempDir()
+		pci(t, sys, "0000:05:00.0", vendor, "0x030000", "")
+		if _, err := GPUs(sys); err == nil {
+			t.Errorf("%s: accepted", name)
+		}
+	}
+}
+
+func TestHostDev(t *testing.T) {
+	t.Parallel()
+	const root = "27 1 254:0 / / rw - ext4 /dev/vda rw\n"
+	for text, want := range map[string]bool{
+		root + "24 27 0:6 / /dev rw,relatime - devtmpfs devtmpfs rw\n25 24 0:23 / /dev/shm rw - tmpfs tmpfs rw\n":      true,
+		root + "24 27 0:60 / /dev rw,nosuid - tmpfs tmpfs rw,size=65536k\n":                                            false,
+		root + "24 27 0:60 / /dev rw - tmpfs tmpfs rw\n28 24 0:6 / /dev rw,relatime shared:2 - devtmpfs devtmpfs rw\n": true,
+		root: false,
+	} {
+		proc := t.TempDir()
+		write(t, filepath.Join(proc, "self/mountinfo"), text)
+		if got, err := HostDev(proc); err != nil || got != want {
+			t.Errorf("%v, %v, want %v of\n%s", got, err, want, text)
+		}
+	}
+	if _, err := HostDev(t.TempDir()); err == nil {
+		t.Error("without procfs: no error")
+	}
+}

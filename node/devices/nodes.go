@@ -1,0 +1,230 @@
+package devices
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"golang.org/x/sys/unix"
+)
+
+// ErrNoDriver says that the kernel has no character devices of NVIDIA: its module is not loaded.
+var ErrNoDriver = errors.New("the nvidia module is not loaded: /proc/devices does not name it")
+
+// Nodes makes and removes device nodes. Its folders are a /dev, a procfs and a sysfs: "/dev", "/proc", "/sys".
+type Nodes struct{ Dev, Proc, Sys string }
+
+// Node is a device node that we made, or replaced because it was wrong, with what is needed to recognise it when the module
+// that gave out its numbers is gone. It is meant for a state file.
+type Node struct {
+	Path  string `json:"path"` // "/dev/nvidia0"
+	Major uint32 `json:"major"`
+	Minor uint32 `json:"minor"`
+	Made  bool   `json:"made,omitempty"` // the node itself is ours
+	Link  string `json:"link,omitempty"` // "/dev/char/195:0" when that link is ours
+}
+
+// The numbers that the driver fixes: nv.h (NV_MAJOR_DEVICE_NUMBER, NV_CONTROL_DEVICE_MINOR, NV_MODESET...), linux_nvswitch.c.
+const (
+	frontMajor     = 195
+	controlMinor   = 255
+	modesetMinor   = 254
+	switchCtlMinor = 255
+	uvmToolsMinor  = 1
+	maxCapDepth    = 12
+	maxCaps        = 1 << 14
+)
+
+// wanted is a node that has to be there.
+type wanted struct {
+	name         string // below Dev
+	major, minor uint32
+	owner        owner
+}
+
+// Create makes the device nodes of everything that is loaded, and the links of /dev/char by which runc finds them: nvidiactl,
+// nvidia<n>, nvidia-modeset, nvidia-uvm and its tools, nvidia-caps/*, NVLink and NVSwitch. Those with the right numbers are
+// kept as they are, wrong ones are replaced in one step. It returns what is ours now, also with an error. When the driver was
+// loaded with NVreg_ModifyDeviceFiles=0 the administrator keeps the nodes, and nothing is made.
+func (n Nodes) Create(ctx context.Context) ([]Node, error) {
+	want, err := n.want()
+	if err != nil {
+		return nil, fmt.Errorf("make device nodes: %w", err)
+	}
+	var created []Node
+	for _, w := range want {
+		if err := ctx.Err(); err != nil {
+			return created, fmt.Errorf("make device nodes: %w", err)
+		}
+		if !w.owner.modify {
+			continue
+		}
+		node, err := n.ensure(w)
+		if node.Made || node.Link != "" {
+			created = append(created, node)
+		}
+		if err != nil {
+			return created, fmt.Errorf("make device node %s: %w", node.Path, err)
+		}
+	}
+	return created, nil
+}
+
+func (n Nodes) want() ([]wanted, error) {
+	text, err := readBounded(filepath.Join(n.Proc, "devices"), maxText)
+	if err != nil {
+		return nil, err
+	}
+	majors := parseMajors(text)
+	front, ok := firstOf(majors, "nvidia-frontend", "nvidia", "nvidiactl")
+	if !ok {
+		return nil, ErrNoDriver
+	}
+	own, err := n.owner("driver/nvidia/params")
+	if err != nil {
+		return nil, err
+	}
+	minors, err := n.Minors()
+	if err != nil {
+		return nil, err
+	}
+	want := []wanted{{"nvidiactl", front, controlMinor, own}}
+	for _, minor := range slices.Sorted(maps.Values(minors)) {
+		want = append(want, wanted{fmt.Sprintf("nvidia%d", minor), front, minor, own})
+	}
+	if n.modeset(majors) {
+		want = append(want, wanted{"nvidia-modeset", front, modesetMinor, own})
+	}
+	if uvm, ok := majors["nvidia-uvm"]; ok {
+		want = append(want, wanted{"nvidia-uvm", uvm, 0, own}, wanted{"nvidia-uvm-tools", uvm, uvmToolsMinor, own})
+	}
+	fabric, err := n.wantFabric(majors)
+	if err != nil {
+		return nil, err
+	}
+	caps, err := n.wantCaps(majors)
+	return slices.Concat(want, fabric, caps), err
+}
+
+func firstOf(majors map[string]uint32, names ...string) (uint32, bool) {
+	for _, name := range names {
+		if m, ok := majors[name]; ok {
+			return m, true
+		}
+	}
+	return frontMajor, false
+}
+
+// modeset says whether nvidia-modeset is loaded: since release 545 it has a line in /proc/devices, before it shares nvidia's.
+func (n Nodes) modeset(majors map[string]uint32) bool {
+	if _, ok := majors["nvidia-modeset"]; ok {
+		return true
+	}
+	_, err := os.Stat(filepath.Join(n.Sys, "module/nvidia_modeset"))
+	return err == nil
+}
+
+// wantFabric are the nodes of NVLink and of the NVSwitches, which have files of their own for modes. The minors of the switches
+// are not written anywhere; the driver counts them from 0.
+func (n Nodes) wantFabric(majors map[string]uint32) ([]wanted, error) {
+	var want []wanted
+	if m, ok := majors["nvidia-nvlink"]; ok {
+		own, err := n.owner("driver/nvidia-nvlink/permissions")
+		if err != nil {
+			return nil, err
+		}
+		want = append(want, wanted{"nvidia-nvlink", m, 0, own})
+	}
+	m, ok := majors["nvidia-nvswitch"]
+	if !ok {
+		return want, nil
+	}
+	own, err := n.owner("driver/nvidia-nvswitch/permissions")
+	if err != nil {
+		return nil, err
+	}
+	entries, err := os.ReadDir(filepath.Join(n.Proc, "driver/nvidia-nvswitch/devices"))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	want = append(want, wanted{"nvidia-nvswitchctl", m, switchCtlMinor, own})
+	for i := range entries[:min(len(entries), switchCtlMinor)] {
+		want = append(want, wanted{fmt.Sprintf("nvidia-nvswitch%d", i), m, uint32(i), own})
+	}
+	return want, nil
+}
+
+// wantCaps are the nodes of the driver's capabilities (MIG, fabric management): nvidia-caps/nvidia-cap<minor>.
+func (n Nodes) wantCaps(majors map[string]uint32) ([]wanted, error) {
+	major, ok := majors["nvidia-caps"]
+	if !ok {
+		return nil, nil
+	}
+	byMinor := map[uint32]wanted{}
+	for _, dir := range []string{"driver/nvidia/capabilities", "driver/nvidia-nvlink/capabilities"} {
+		if err := n.capabilities(filepath.Join(n.Proc, dir), 0, func(c capability) error {
+			if len(byMinor) >= maxCaps {
+				return fmt.Errorf("%s: more than %d capabilities", dir, maxCaps)
+			}
+			byMinor[c.minor] = wanted{fmt.Sprintf("nvidia-caps/nvidia-cap%d", c.minor), major, c.minor, owner{mode: c.mode, modify: c.modify}}
+			return nil
+		}); err != nil {
+			return nil, err
+		}
+	}
+	want := make([]wanted, 0, len(byMinor))
+	for _, minor := range slices.Sorted(maps.Keys(byMinor)) {
+		want = append(want, byMinor[minor])
+	}
+	return want, nil
+}
+
+// capabilities calls f for each capability below dir. Those of a MIG instance that is destroyed meanwhile just vanish.
+func (n Nodes) capabilities(dir string, depth int, f func(capability) error) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	for _, e := range entries {
+		path := filepath.Join(dir, e.Name())
+		if e.IsDir() {
+			if depth >= maxCapDepth {
+				return fmt.Errorf("%s: folders deeper than %d", path, maxCapDepth)
+			}
+			if err := n.capabilities(path, depth+1, f); err != nil {
+				return err
+			}
+			continue
+		}
+		text, err := readBounded(path, maxText)
+		if errors.Is(err, fs.ErrNotExist) || !e.Type().IsRegular() {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		c, err := parseCapability(text)
+		if err != nil {
+			return fmt.Errorf("%s: %w", path, err)
+		}
+		if err := f(c); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (n Nodes) owner(name string) (owner, error) {
+	text, err := readBounded(filepath.Join(n.Proc, name), maxText)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return owner{}, err
+	}
+	return parseOwner(text), nil
+}
+
+func (w wanted) dev() uint64 { return unix.Mkdev(w.major, w.minor) }

@@ -1,0 +1,276 @@
+package devices
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+)
+
+const majors = `Character devices:
+  1 mem
+195 nvidia
+195 nvidiactl
+195 nvidia-modeset
+234 nvidia-nvswitch
+235 nvidia-nvlink
+236 nvidia-caps-imex-channels
+237 nvidia-caps
+511 nvidia-uvm
+
+Block devices:
+  7 nvidia-uvm
+`
+
+func informationText(minor int, excluded string) string {
+	return fmt.Sprintf("Model: \t\t Tesla T4\nIRQ:   \t\t 11\nGPU UUID: \t GPU-????????\nVideo BIOS: \t ??.??.??.??.??\nBus Type: \t PCIe\n"+
+		"Bus Location: \t 0000:05:00.0\nDevice Minor: \t %d\nGPU Excluded:\t %s\n", minor, excluded)
+}
+
+// loaded is a node with the whole driver loaded: two GPUs, one more excluded, MIG capabilities, a switch.
+func loaded(t *testing.T) Nodes {
+	t.Helper()
+	if os.Getuid() != 0 {
+		t.Skip("device nodes need root")
+	}
+	n := Nodes{t.TempDir(), t.TempDir(), t.TempDir()}
+	check(t, os.Chmod(n.Dev, 0o755))
+	for name, text := range map[string]string{
+		"devices":              majors,
+		"driver/nvidia/params": "ModifyDeviceFiles: 1\nDeviceFileUID: 3\nDeviceFileGID: 4\nDeviceFileMode: 432\nRmMsg: \"\"\n",
+		"driver/nvidia/gpus/0000:05:00.0/information":             informationText(0, "No"),
+		"driver/nvidia/gpus/0000:06:00.0/information":             informationText(2, "No"),
+		"driver/nvidia/gpus/0000:07:00.0/information":             informationText(3, "Yes"),
+		"driver/nvidia/capabilities/mig/config":                   "DeviceFileMinor: 1\nDeviceFileMode: 256\nDeviceFileModify: 1\n",
+		"driver/nvidia/capabilities/mig/monitor":                  "DeviceFileMinor: 2\nDeviceFileMode: 292\nDeviceFileModify: 0\n",
+		"driver/nvidia/capabilities/gpu0/mig/gi1/access":          "DeviceFileMinor: 12\nDeviceFileMode: 292\nDeviceFileModify: 1\n",
+		"driver/nvidia-nvlink/permissions":                        "DeviceFileMode: 438\n",
+		"driver/nvidia-nvlink/capabilities/fabric-mgmt":           "DeviceFileMinor: 0\nDeviceFileMode: 256\nDeviceFileModify: 1\n",
+		"driver/nvidia-nvswitch/permissions":                      "DeviceFileMode: 438\n",
+		"driver/nvidia-nvswitch/devices/0000:c1:00.0/information": "BIOS Version: N/A\n",
+	} {
+		write(t, filepath.Join(n.Proc, name), text)
+	}
+	return n
+}
+
+// dev lists a /dev: nodes with mode, owner and numbers, links with targets.
+func dev(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	found := map[string]string{}
+	check(t, filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		rel, _ := filepath.Rel(dir, p)
+		var st unix.Stat_t
+		check(t, unix.Lstat(p, &st))
+		found[rel] = fmt.Sprintf("%o %d:%d %d:%d", st.Mode&0o777, st.Uid, st.Gid, unix.Major(st.Rdev), unix.Minor(st.Rdev))
+		if target, err := os.Readlink(p); err == nil {
+			found[rel] = target
+		} else if !d.Type().IsRegular() && st.Mode&unix.S_IFMT != unix.S_IFCHR {
+			found[rel] = "something else"
+		}
+		return nil
+	}))
+	return found
+}
+
+var complete = map[string]string{
+	"nvidiactl": "660 3:4 195:255", "nvidia0": "660 3:4 195:0", "nvidia2": "660 3:4 195:2", "nvidia-modeset": "660 3:4 195:254",
+	"nvidia-uvm": "660 3:4 511:0", "nvidia-uvm-tools": "660 3:4 511:1", "nvidia-nvlink": "666 0:0 235:0",
+	"nvidia-nvswitchctl": "666 0:0 234:255", "nvidia-nvswitch0": "666 0:0 234:0",
+	"nvidia-caps/nvidia-cap0": "400 0:0 237:0", "nvidia-caps/nvidia-cap1": "400 0:0 237:1", "nvidia-caps/nvidia-cap12": "444 0:0 237:12",
+	"char/195:255": "../nvidiactl", "char/195:0": "../nvidia0", "char/195:2": "../nvidia2", "char/195:254": "../nvidia-modeset",
+	"char/511:0": "../nvidia-uvm", "char/511:1": "../nvidia-uvm-tools", "char/235:0": "../nvidia-nvlink",
+	"char/234:255": "../nvidia-nvswitchctl", "char/234:0": "../nvidia-nvswitch0",
+	"char/237:0": "../nvidia-caps/nvidia-cap0", "char/237:1": "../nvidia-caps/nvidia-cap1", "char/237:12": "../nvidia-caps/nvidia-cap12",
+}
+
+func TestCreateAndRemove(t *testing.T) {
+	t.Parallel()
+	n := loaded(t)
+	created, err := n.Create(t.Context())
+	check(t, err)
+	if diff := cmp.Diff(complete, dev(t, n.Dev)); diff != "" {
+		t.Error(diff)
+	}
+	if again, err := n.Create(t.Context()); err != nil || len(again) > 0 {
+		t.Errorf("second: %v, %v", again, err)
+	}
+	text, err := json.Marshal(created)
+	check(t, err)
+	var back []Node
+	check(t, json.Unmarshal(text, &back))
+	check(t, n.Remove(back))
+	if left := list(t, n.Dev); !slices.Equal(left, []string{"char"}) {
+		t.Errorf("left: %q", left)
+	}
+	check(t, n.Remove(back))
+}
+
+func list(t *testing.T, dir string) []string {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	check(t, err)
+	var names []string
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return names
+}
+
+func TestCreateKeepsAndReplaces(t *testing.T) {
+	t.Parallel()
+	n := loaded(t)
+	at := func(name string) string { return filepath.Join(n.Dev, name) }
+	mknod := func(name string, major, minor uint32) {
+		check(t, os.MkdirAll(filepath.Dir(at(name)), 0o755))
+		check(t, unix.Mknod(at(name), unix.S_IFCHR|0o600, int(unix.Mkdev(major, minor))))
+	}
+	mknod("nvidiactl", 195, 255) // right: kept with the mode that it has
+	mknod("nvidia-uvm", 509, 0)  // of an earlier load
+	write(t, at("nvidia0"), "a regular file")
+	check(t, os.Symlink("nvidiactl", at("nvidia2")))
+	mknod("elsewhere", 195, 254)
+	check(t, os.MkdirAll(at("char"), 0o755))
+	check(t, os.Symlink("../elsewhere", at("char/195:254"))) // leads to the right device: kept
+	check(t, os.Symlink("/run/nvidia/driver/dev/nvidia0", at("char/195:0")))
+
+	created, err := n.Create(t.Context())
+	check(t, err)
+	want := map[string]string{"elsewhere": "600 0:0 195:254"}
+	maps.Copy(want, complete)
+	want["nvidiactl"], want["char/195:254"] = "600 0:0 195:255", "../elsewhere"
+	if diff := cmp.Diff(want, dev(t, n.Dev)); diff != "" {
+		t.Error(diff)
+	}
+	// What others put in place since then stays, and so does what was there before.
+	check(t, os.Remove(at("nvidia2")))
+	write(t, at("nvidia2"), "theirs")
+	check(t, n.Remove(created))
+	if diff := cmp.Diff([]string{"char", "elsewhere", "nvidia2", "nvidiactl"}, list(t, n.Dev)); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff([]string{"195:254"}, list(t, at("char"))); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestCreateOlderDrivers(t *testing.T) {
+	t.Parallel()
+	n := loaded(t)
+	write(t, filepath.Join(n.Proc, "devices"), "Character devices:\n195 nvidia-frontend\n")
+	check(t, os.RemoveAll(filepath.Join(n.Proc, "driver/nvidia/gpus")))
+	check(t, os.Remove(filepath.Join(n.Proc, "driver/nvidia/params")))
+	_, err := n.Create(t.Context())
+	check(t, err)
+	want := map[string]string{"nvidiactl": "666 0:0 195:255", "char/195:255": "../nvidiactl"}
+	if diff := cmp.Diff(want, dev(t, n.Dev)); diff != "" {
+		t.Error(diff)
+	}
+	check(t, os.MkdirAll(filepath.Join(n.Sys, "module/nvidia_modeset"), 0o755))
+	created, err := n.Create(t.Context())
+	if err != nil || len(created) != 1 || created[0].Minor != 254 {
+		t.Errorf("with nvidia-modeset: %+v, %v", created, err)
+	}
+}
+
+func TestCreateLeavesAlone(t *testing.T) {
+	t.Parallel()
+	n := loaded(t)
+	write(t, filepath.Join(n.Proc, "devices"), "Character devices:\n195 nvidia\n511 nvidia-uvm\n")
+	write(t, filepath.Join(n.Proc, "driver/nvidia/params"), "ModifyDeviceFiles: 0\n")
+	if created, err := n.Create(t.Context()); err != nil || len(created) > 0 || len(list(t, n.Dev)) > 0 {
+		t.Errorf("created %+v, %v", created, err)
+	}
+}
+
+func TestCreateFails(t *testing.T) {
+	t.Parallel()
+	n := loaded(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := n.Create(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("cancelled: %v", err)
+	}
+	check(t, os.MkdirAll(filepath.Join(n.Dev, "nvidia-uvm"), 0o755)) // a folder cannot be replaced by a node
+	created, err := n.Create(t.Context())
+	if err == nil || len(created) != 4 {
+		t.Errorf("a folder in the way: %v, %+v", err, created)
+	}
+	check(t, n.Remove(created))
+	if left := list(t, n.Dev); !slices.Equal(left, []string{"char", "nvidia-uvm"}) {
+		t.Errorf("left: %q", left)
+	}
+	write(t, filepath.Join(n.Proc, "driver/nvidia/gpus/0000:05:00.0/information"), "Device Minor: many\n")
+	if _, err := n.Create(t.Context()); err == nil {
+		t.Error("a minor that is no number was accepted")
+	}
+	write(t, filepath.Join(n.Proc, "devices"), "Character devices:\n  1 mem\n")
+	if _, err := n.Create(t.Context()); !errors.Is(err, ErrNoDriver) {
+		t.Errorf("no module: %v", err)
+	}
+}
+
+func TestRemoveStaysInside(t *testing.T) {
+	t.Parallel()
+	n := loaded(t)
+	other := filepath.Join(t.TempDir(), "null")
+	check(t, unix.Mknod(other, unix.S_IFCHR|0o600, int(unix.Mkdev(1, 3))))
+	for _, node := range []Node{
+		{Path: other, Major: 1, Minor: 3, Made: true},
+		{Path: filepath.Join(n.Dev, "x"), Major: 1, Minor: 3, Link: other},
+	} {
+		if err := n.Remove([]Node{node}); err == nil {
+			t.Errorf("%+v was accepted", node)
+		}
+	}
+	if _, err := os.Lstat(other); err != nil {
+		t.Error(err)
+	}
+}
+
+func FuzzParseMajors(f *testing.F) {
+	f.Add([]byte(majors))
+	f.Add([]byte("Character devices:\n99999999999 nvidia\n-1 nvidia-uvm\nnvidia"))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		for name, major := range parseMajors(text) {
+			if major > 4095 || name[:6] != "nvidia" {
+				t.Errorf("%q: %d", name, major)
+			}
+		}
+	})
+}
+
+func FuzzParseInformation(f *testing.F) {
+	f.Add([]byte(informationText(0, "No")))
+	f.Add([]byte("Device Minor: 4294967296\nGPU Excluded: Yes"))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		if info, err := parseInformation(text); err == nil && info.minor > maxMinor {
+			t.Errorf("minor %d", info.minor)
+		}
+	})
+}
+
+func FuzzParseCapability(f *testing.F) {
+	f.Add([]byte("DeviceFileMinor: 1\nDeviceFileMode: 256\nDeviceFileModify: 1\n"))
+	f.Add([]byte("DeviceFileMinor: 1\nDeviceFileMode: 4294967295"))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		if c, err := parseCapability(text); err == nil && (c.minor > maxMinor || c.mode > 0o777) {
+			t.Errorf("accepted %+v", c)
+		}
+		if o := parseOwner(text); o.mode > 0o777 || o.uid < 0 || o.gid < 0 {
+			t.Errorf("owner %+v", o)
+		}
+	})
+}

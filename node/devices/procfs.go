@@ -1,0 +1,161 @@
+package devices
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"iter"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// maxMinor is the largest minor number that the driver uses by far (NV_CAP_DRV_MINOR_COUNT is 8192), and the largest
+// that all of user space agrees on is 20 bits.
+const maxMinor = 1<<20 - 1
+
+// parseMajors reads /proc/devices: the majors of NVIDIA's character devices by name ("nvidia-uvm"). The first of a name wins.
+func parseMajors(text []byte) map[string]uint32 {
+	majors := map[string]uint32{}
+	inside := false
+	for line := range lines(text) {
+		if strings.HasSuffix(line, ":") {
+			inside = line == "Character devices:"
+			continue
+		}
+		number, name, ok := strings.Cut(line, " ")
+		if !inside || !ok || !strings.HasPrefix(name, "nvidia") {
+			continue
+		}
+		n, err := strconv.ParseUint(number, 10, 12) // majors have 12 bits
+		if err != nil {
+			continue
+		}
+		if _, have := majors[name]; !have {
+			majors[name] = uint32(n)
+		}
+	}
+	return majors
+}
+
+// parseFields reads "Name: value" lines as all of NVIDIA's files in procfs have them; blanks and tabs around both do not count.
+func parseFields(text []byte) map[string]string {
+	fields := map[string]string{}
+	for line := range lines(text) {
+		if name, value, ok := strings.Cut(line, ":"); ok {
+			fields[strings.TrimSpace(name)] = strings.TrimSpace(value)
+		}
+	}
+	return fields
+}
+
+func lines(text []byte) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for line := range bytes.Lines(text) {
+			if s := strings.TrimSpace(string(line)); s != "" && !yield(s) {
+				return
+			}
+		}
+	}
+}
+
+// information is what /proc/driver/nvidia/gpus/<address>/information says of a device node.
+type information struct {
+	minor    uint32
+	excluded bool // by the NVreg_ExcludedGpus parameter: the driver refuses to open it
+}
+
+func parseInformation(text []byte) (information, error) {
+	fields := parseFields(text)
+	minor, err := parseMinor(fields["Device Minor"])
+	if err != nil {
+		return information{}, fmt.Errorf("its Device Minor: %w", err)
+	}
+	// "GPU Blacklisted" until release 450.
+	return information{minor, fields["GPU Excluded"] == "Yes" || fields["GPU Blacklisted"] == "Yes"}, nil
+}
+
+// capability is what a file below /proc/driver/nvidia/capabilities says of the node that grants it.
+type capability struct {
+	minor  uint32
+	mode   uint32
+	modify bool // false: the administrator keeps such nodes himself
+}
+
+func parseCapability(text []byte) (capability, error) {
+	fields := parseFields(text)
+	minor, err := parseMinor(fields["DeviceFileMinor"])
+	if err != nil {
+		return capability{}, fmt.Errorf("its DeviceFileMinor: %w", err)
+	}
+	mode, err := strconv.ParseUint(fields["DeviceFileMode"], 10, 32)
+	if err != nil {
+		return capability{}, fmt.Errorf("its DeviceFileMode: %w", err)
+	}
+	return capability{minor, uint32(mode) & 0o777, fields["DeviceFileModify"] != "0"}, nil
+}
+
+func parseMinor(s string) (uint32, error) {
+	n, err := strconv.ParseUint(s, 10, 32)
+	if err != nil {
+		return 0, fmt.Errorf("%q is not a number", s)
+	}
+	if n > maxMinor {
+		return 0, fmt.Errorf("%d is too large", n)
+	}
+	return uint32(n), nil
+}
+
+// owner is who owns device nodes and how, by the driver's parameters.
+type owner struct {
+	uid, gid int
+	mode     uint32
+	modify   bool
+}
+
+// parseOwner reads /proc/driver/nvidia/params (or .../permissions). What is missing or makes no sense is the driver's default.
+func parseOwner(text []byte) owner {
+	o := owner{mode: 0o666, modify: true}
+	fields := parseFields(text)
+	if n, err := strconv.ParseUint(fields["DeviceFileMode"], 10, 32); err == nil {
+		o.mode = uint32(n) & 0o777
+	}
+	for name, to := range map[string]*int{"DeviceFileUID": &o.uid, "DeviceFileGID": &o.gid} {
+		if n, err := strconv.ParseUint(fields[name], 10, 31); err == nil {
+			*to = int(n)
+		}
+	}
+	o.modify = fields["ModifyDeviceFiles"] != "0"
+	return o
+}
+
+// Minors are the minor numbers of the GPUs that the driver has taken, by PCI address; GPUs that an administrator excluded are not
+// among them. Without a loaded driver it is empty.
+func (n Nodes) Minors() (map[string]uint32, error) {
+	dir := filepath.Join(n.Proc, "driver/nvidia/gpus")
+	entries, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("ask the driver for its GPUs: %w", err)
+	}
+	minors := map[string]uint32{}
+	for _, e := range entries {
+		path := filepath.Join(dir, e.Name(), "information")
+		text, err := readBounded(path, maxText)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("ask the driver for its GPUs: %w", err)
+		}
+		info, err := parseInformation(text)
+		if err != nil {
+			return nil, fmt.Errorf("ask the driver for its GPUs: %s: %w", path, err)
+		}
+		if !info.excluded {
+			minors[e.Name()] = info.minor
+		}
+	}
+	return minors, nil
+}

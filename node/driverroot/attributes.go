@@ -1,0 +1,96 @@
+package driverroot
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// attributes gives an open copy the owner, mode, extended attributes and times of its original. The order matters: a change of
+// owner takes the set-user-ID bit and file capabilities away.
+func attributes(from, to *os.File, st *unix.Stat_t) error {
+	fd := int(to.Fd())
+	if err := unix.Fchown(fd, int(st.Uid), int(st.Gid)); err != nil {
+		return fmt.Errorf("owner: %w", err)
+	}
+	if err := unix.Fchmod(fd, st.Mode&0o7777); err != nil {
+		return fmt.Errorf("mode: %w", err)
+	}
+	if err := xattrs(int(from.Fd()), fd); err != nil {
+		return err
+	}
+	if err := unix.UtimesNanoAt(unix.AT_FDCWD, fmt.Sprintf("/proc/self/fd/%d", fd), times(st), 0); err != nil {
+		return fmt.Errorf("times: %w", err)
+	}
+	return nil
+}
+
+func times(st *unix.Stat_t) []unix.Timespec { return []unix.Timespec{st.Atim, st.Mtim} }
+
+// xattrs copies extended attributes: file capabilities (security.capability) and access lists. SELinux labels are given by the
+// policy of where the copy lies, and trusted.* belongs to the file system (overlay keeps its own there).
+func xattrs(from, to int) error {
+	size, err := unix.Flistxattr(from, nil)
+	if err != nil || size == 0 {
+		return unlessUnsupported("list extended attributes", err)
+	}
+	list := make([]byte, size)
+	if size, err = unix.Flistxattr(from, list); err != nil {
+		return fmt.Errorf("list extended attributes: %w", err)
+	}
+	for name := range strings.SplitSeq(string(list[:size]), "\x00") {
+		// Overlay counts attributes of its own in the size and then leaves them out, so the list may even be empty.
+		if name == "" || name == "security.selinux" || strings.HasPrefix(name, "trusted.") {
+			continue
+		}
+		value := make([]byte, 1<<16) // XATTR_SIZE_MAX
+		n, err := unix.Fgetxattr(from, name, value)
+		if err != nil {
+			return fmt.Errorf("extended attribute %s: %w", name, err)
+		}
+		err = unix.Fsetxattr(to, name, value[:n], 0)
+		if err != nil && (!errors.Is(err, unix.ENOTSUP) || name == "security.capability") {
+			return fmt.Errorf("extended attribute %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+func unlessUnsupported(what string, err error) error {
+	if err == nil || errors.Is(err, unix.ENOTSUP) {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", what, err)
+}
+
+func symlink(src, dst *os.File, name string, st *unix.Stat_t) error {
+	target := make([]byte, unix.PathMax)
+	n, err := unix.Readlinkat(int(src.Fd()), name, target)
+	if err != nil {
+		return err
+	}
+	if err := unix.Symlinkat(string(target[:n]), int(dst.Fd()), name); err != nil {
+		return err
+	}
+	if err := unix.Fchownat(int(dst.Fd()), name, int(st.Uid), int(st.Gid), unix.AT_SYMLINK_NOFOLLOW); err != nil {
+		return fmt.Errorf("owner: %w", err)
+	}
+	return unix.UtimesNanoAt(int(dst.Fd()), name, times(st), unix.AT_SYMLINK_NOFOLLOW)
+}
+
+// node copies a device node or a pipe.
+func node(dst *os.File, name string, st *unix.Stat_t) error {
+	if err := unix.Mknodat(int(dst.Fd()), name, st.Mode, int(st.Rdev)); err != nil {
+		return err
+	}
+	if err := unix.Fchownat(int(dst.Fd()), name, int(st.Uid), int(st.Gid), unix.AT_SYMLINK_NOFOLLOW); err != nil {
+		return fmt.Errorf("owner: %w", err)
+	}
+	if err := unix.Fchmodat(int(dst.Fd()), name, st.Mode&0o7777, 0); err != nil {
+		return fmt.Errorf("mode: %w", err)
+	}
+	return unix.UtimesNanoAt(int(dst.Fd()), name, times(st), unix.AT_SYMLINK_NOFOLLOW)
+}

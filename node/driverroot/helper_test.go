@@ -1,0 +1,195 @@
+package driverroot
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	testVersion = "535.261.03"
+	testID      = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+	namespaced  = "DRIVERROOT_TEST_NAMESPACE"
+	stageChild  = "DRIVERROOT_TEST_STAGE"
+)
+
+// TestMain starts the tests again in a mount namespace of their own, in the same process: no mount of theirs is seen outside.
+func TestMain(m *testing.M) {
+	if dir := os.Getenv(stageChild); dir != "" {
+		r := Root{Image: dir + "/image", Storage: dir + "/storage", ID: testID, Version: testVersion}
+		_, err := r.Stage(context.Background())
+		fmt.Println(err)
+		os.Exit(0)
+	}
+	if os.Getuid() == 0 && os.Getenv(namespaced) == "" {
+		runtime.LockOSThread()
+		must(unix.Unshare(unix.CLONE_NEWNS))
+		must(unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""))
+		must(unix.Exec("/proc/self/exe", os.Args, append(os.Environ(), namespaced+"=1")))
+	}
+	os.Exit(m.Run())
+}
+
+func must(err error) {
+	if err != nil {
+		panic(err)
+	}
+}
+
+func needRoot(t *testing.T) {
+	t.Helper()
+	if os.Getuid() != 0 {
+		t.Skip("mounts need root")
+	}
+	t.Parallel()
+}
+
+// run is a fake /run/nvidia, a shared tmpfs, which is cleaned of mounts at the end.
+func sharedRun(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	check(t, unix.Mount("run", dir, "tmpfs", 0, ""))
+	check(t, unix.Mount("", dir, "", unix.MS_SHARED, ""))
+	t.Cleanup(func() {
+		for unix.Unmount(dir, unix.MNT_DETACH) == nil {
+			continue
+		}
+	})
+	return dir
+}
+
+func check(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func write(t *testing.T, dir, name, text string, mode os.FileMode) {
+	t.Helper()
+	name = filepath.Join(dir, name)
+	check(t, os.MkdirAll(filepath.Dir(name), 0o755))
+	check(t, os.WriteFile(name, []byte(text), mode))
+	check(t, os.Chmod(name, mode))
+}
+
+func link(t *testing.T, dir, target, name string) {
+	t.Helper()
+	check(t, os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755))
+	check(t, os.Symlink(target, filepath.Join(dir, name)))
+}
+
+// image makes the root of a small driver image in dir, as driver-build lays it out on Debian 12.
+func image(t *testing.T, dir string) string {
+	t.Helper()
+	const lib = "usr/lib/x86_64-linux-gnu/"
+	for _, d := range []string{"proc", "sys/bus/pci/devices", "dev/pts", "run/lock", "tmp", "var/tmp", "var/cache/apt", "usr/lib/gcc/12", "usr/share/doc/x", "usr/share/man/man1"} {
+		check(t, os.MkdirAll(filepath.Join(dir, d), 0o755))
+	}
+	link(t, dir, "usr/lib", "lib")
+	link(t, dir, "usr/sbin", "sbin")
+	link(t, dir, "usr/bin", "bin")
+	for _, name := range []string{"libnvidia-ml.so", "libcuda.so"} {
+		write(t, dir, lib+name+"."+testVersion, "\x7fELF "+name, 0o644)
+		link(t, dir, name+"."+testVersion, lib+name+".1")
+	}
+	write(t, dir, "usr/bin/nvidia-smi", "\x7fELF smi", 0o755)
+	write(t, dir, "usr/bin/kmod", "\x7fELF kmod", 0o755)
+	link(t, dir, "/bin/kmod", "usr/sbin/modprobe")
+	write(t, dir, "usr/sbin/ldconfig", "\x7fELF ldconfig", 0o755)
+	write(t, dir, "etc/ld.so.cache", "cache", 0o644)
+	write(t, dir, "etc/hosts", "image's own", 0o644)
+	write(t, dir, "usr/src/nvidia-"+testVersion+"/kernel/Kbuild", "obj-m", 0o644)
+	write(t, dir, firmwareDir+"/"+testVersion+"/gsp_ga10x.bin", "firmware", 0o644)
+	link(t, dir, "../../../share/nvidia-driver/firmware/nvidia/"+testVersion, "usr/lib/firmware/nvidia/"+testVersion)
+	write(t, dir, "usr/lib/gcc/12/cc1", "compiler", 0o755)
+	write(t, dir, "usr/share/doc/x/copyright", "text", 0o644)
+	write(t, dir, "tmp/left", "over", 0o644)
+	return dir
+}
+
+// testRoot is a Root over a fake image with everything of its own.
+func testRoot(t *testing.T) Root {
+	t.Helper()
+	dir := t.TempDir()
+	return Root{Target: filepath.Join(sharedRun(t), "driver"), Image: image(t, filepath.Join(dir, "image")), Storage: filepath.Join(dir, "storage"),
+		ID: testID, Version: testVersion, HostDev: true, Say: func(f string, a ...any) { t.Logf(f, a...) }}
+}
+
+func mounted(t *testing.T, r Root) Staged {
+	t.Helper()
+	s, err := r.Stage(t.Context())
+	check(t, err)
+	check(t, s.Mount(t.Context()))
+	return s
+}
+
+func points(t *testing.T, r Root) []string {
+	t.Helper()
+	mounts, err := r.Mounts()
+	check(t, err)
+	var found []string
+	for _, m := range mounts {
+		rel, err := filepath.Rel(r.Target, m.Point)
+		check(t, err)
+		found = append(found, rel)
+	}
+	return found
+}
+
+func list(t *testing.T, dir string) []string {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	check(t, err)
+	var names []string
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return names
+}
+
+// holdFile starts a process that has a file open until the test ends, and returns when it has.
+func holdFile(t *testing.T, path string) (release func()) {
+	t.Helper()
+	f, err := os.Open(path)
+	check(t, err)
+	cmd := exec.Command("sleep", "60")
+	cmd.ExtraFiles = []*os.File{f}
+	check(t, cmd.Start())
+	f.Close()
+	var done bool
+	release = func() {
+		if !done {
+			done = true
+			_ = cmd.Process.Kill()
+			_ = cmd.Wait()
+		}
+	}
+	t.Cleanup(release)
+	return release
+}
+
+// waitFor polls until f holds.
+func waitFor(t *testing.T, what string, f func() bool) {
+	t.Helper()
+	for end := time.Now().Add(5 * time.Second); !f(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("waited in vain for %s", what)
+		}
+	}
+}
+
+func contains(t *testing.T, text, part string) {
+	t.Helper()
+	if !strings.Contains(text, part) {
+		t.Errorf("%q does not contain %q", text, part)
+	}
+}

@@ -1,0 +1,131 @@
+package driverroot
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"strings"
+	"time"
+)
+
+// markerPath is a file in every staged root that says what it is; no image has it. It is the last file that gets written.
+const markerPath = "usr/share/nvidia-driver/staged.json"
+
+const (
+	markerSchema = 1
+	maxMarker    = 1 << 20
+	maxChecked   = 10000
+)
+
+// marker describes a staged root. Checked are the files that a reuse looks at: what clients load, by size. Digests of
+// everything would cost the whole advantage of a second start; what was written was synced before the root got its name.
+type marker struct {
+	Schema  int              `json:"schema"`
+	Version string           `json:"version"`
+	ID      string           `json:"id"`
+	Staged  time.Time        `json:"staged"`
+	Files   int              `json:"files"`
+	Bytes   int64            `json:"bytes"`
+	Checked map[string]int64 `json:"checked"`
+}
+
+func parseMarker(text []byte) (marker, error) {
+	var m marker
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&m); err != nil {
+		return m, err
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return m, errors.New("there is more after its end")
+	}
+	if m.Schema != markerSchema || len(m.Checked) == 0 || len(m.Checked) > maxChecked {
+		return m, fmt.Errorf("schema %d with %d files to check: written by another version of this program", m.Schema, len(m.Checked))
+	}
+	return m, nil
+}
+
+func readMarker(root *os.Root) (marker, error) {
+	f, err := root.Open(markerPath)
+	if err != nil {
+		return marker{}, err
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, maxMarker))
+	if err != nil {
+		return marker{}, err
+	}
+	m, err := parseMarker(text)
+	if err != nil {
+		return m, fmt.Errorf("%s: %w", markerPath, err)
+	}
+	return m, nil
+}
+
+// intact says in what a staged root differs from its marker; nil when it can be used.
+func intact(root *os.Root, version, id string) error {
+	m, err := readMarker(root)
+	if err != nil {
+		return err
+	}
+	if m.Version != version || m.ID != id {
+		return fmt.Errorf("it is of driver %s, identity %.12s", m.Version, m.ID)
+	}
+	for name, size := range m.Checked {
+		st, err := root.Lstat(name)
+		if err != nil {
+			return err
+		}
+		if !st.Mode().IsRegular() || st.Size() != size {
+			return fmt.Errorf("%s has %d bytes, not %d", name, st.Size(), size)
+		}
+	}
+	return nil
+}
+
+// toCheck are the driver's libraries and programs in a root, with their sizes.
+func toCheck(root *os.Root, version string) (map[string]int64, error) {
+	checked := map[string]int64{}
+	add := func(name string, st fs.FileInfo) {
+		if st.Mode().IsRegular() {
+			checked[name] = st.Size()
+		}
+	}
+	for _, dir := range libraryDirs {
+		for _, e := range readDir(root, dir) {
+			if strings.Contains(e.Name(), ".so.") && strings.HasSuffix(e.Name(), version) {
+				if st, err := e.Info(); err == nil {
+					add(path.Join(dir, e.Name()), st)
+				}
+			}
+		}
+	}
+	for _, name := range []string{"usr/bin/nvidia-smi", "usr/sbin/ldconfig", "sbin/ldconfig", "usr/bin/kmod", "bin/kmod"} {
+		if st, err := root.Lstat(name); err == nil {
+			add(name, st)
+		}
+	}
+	if len(checked) == 0 {
+		return nil, fmt.Errorf("the image has no library of driver %s: is this a driver image?", version)
+	}
+	return checked, nil
+}
+
+// readDir lists a folder of a root; one that is not there has nothing.
+func readDir(root *os.Root, dir string) []fs.DirEntry {
+	f, err := root.Open(dir)
+	if err != nil {
+		return nil
+	}
+	defer f.Close()
+	entries, err := f.ReadDir(-1)
+	if err != nil {
+		return nil
+	}
+	return entries
+}

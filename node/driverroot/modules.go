@@ -1,0 +1,199 @@
+package driverroot
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// Module is the file of a kernel module, as package kmod/build knows it.
+type Module struct {
+	Path   string // .ko file
+	SHA256 string // hex
+}
+
+const (
+	listName   = ".modules" // in the folder of the modules: which are there, by digest
+	depmodWait = time.Minute
+	maxList    = 1 << 16
+)
+
+var releaseFormat = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._+~-]{0,127}$`)
+
+// AddModules puts kernel modules into the root, below lib/modules/<release>/updates/nvidia, with an index, so that
+// `chroot <root> modprobe nvidia` finds them: the operator's validator and its sidecars do that. It may be called before and
+// after Mount. When the same modules are there nothing is done.
+func (s Staged) AddModules(ctx context.Context, release string, files []Module) error {
+	if !releaseFormat.MatchString(release) {
+		return fmt.Errorf("add modules to the driver root: %q is not a kernel release", release)
+	}
+	if err := s.addModules(ctx, release, files); err != nil {
+		return fmt.Errorf("add modules for kernel %s to the driver root: %w", release, err)
+	}
+	return nil
+}
+
+func (s Staged) addModules(ctx context.Context, release string, files []Module) error {
+	// Not through the path: the host's /lib/modules may be mounted in the container, and that is not ours to change.
+	view, err := bareView(s.Dir)
+	if err != nil {
+		return err
+	}
+	defer view.Close()
+	root, err := rootAt(view)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	dir := path.Join("lib/modules", release, "updates/nvidia")
+	list := listOf(files)
+	if text, err := readList(root, path.Join(dir, listName)); err == nil && text == list && allThere(root, dir, files) {
+		return nil
+	}
+	if err := root.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	for _, f := range files {
+		if err := ctx.Err(); err != nil {
+			return context.Cause(ctx)
+		}
+		if err := addFile(root, dir, f.Path); err != nil {
+			return err
+		}
+	}
+	if err := index(ctx, view, root, release, files); err != nil {
+		return err
+	}
+	return root.WriteFile(path.Join(dir, listName), []byte(list), 0o644)
+}
+
+func listOf(files []Module) string {
+	lines := make([]string, 0, len(files))
+	for _, f := range files {
+		lines = append(lines, f.SHA256+"  "+filepath.Base(f.Path)+"\n")
+	}
+	slices.Sort(lines)
+	return strings.Join(lines, "")
+}
+
+func readList(root *os.Root, name string) (string, error) {
+	f, err := root.Open(name)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, maxList))
+	return string(text), err
+}
+
+func allThere(root *os.Root, dir string, files []Module) bool {
+	return !slices.ContainsFunc(files, func(f Module) bool {
+		have, err := root.Stat(path.Join(dir, filepath.Base(f.Path)))
+		if err != nil {
+			return true
+		}
+		want, err := os.Stat(f.Path)
+		return err != nil || have.Size() != want.Size()
+	})
+}
+
+// addFile copies under a temporary name: modprobe must never read half a module.
+func addFile(root *os.Root, dir, from string) (err error) {
+	src, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer src.Close()
+	name := path.Join(dir, filepath.Base(from))
+	tmp := name + ".tmp"
+	dst, err := root.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o644)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(dst, src)
+	if err == nil {
+		err = dst.Sync()
+	}
+	err = errors.Join(err, dst.Close())
+	if err == nil {
+		err = root.Rename(tmp, name)
+	}
+	if err != nil {
+		return errors.Join(err, root.Remove(tmp))
+	}
+	return nil
+}
+
+// index makes modules.dep and its relatives, by the image's own depmod where it has one. Modules of the kernel itself are not in
+// the root: they are loaded before NVIDIA's.
+func index(ctx context.Context, view *os.File, root *os.Root, release string, files []Module) error {
+	for _, depmod := range []string{"/sbin/depmod", "/usr/sbin/depmod"} {
+		if _, err := root.Lstat(strings.TrimPrefix(depmod, "/")); err != nil {
+			continue
+		}
+		ctx, cancel := context.WithTimeout(ctx, depmodWait)
+		defer cancel()
+		cmd := exec.CommandContext(ctx, depmod, "-a", release)
+		// The path stands for the open folder in the child too, before it starts the program.
+		cmd.SysProcAttr = &syscall.SysProcAttr{Chroot: fmt.Sprintf("/proc/self/fd/%d", view.Fd()), Setpgid: true}
+		cmd.Dir = "/"
+		cmd.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C"}
+		cmd.WaitDelay = time.Second
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return fmt.Errorf("%s -a %s: %w: %s", depmod, release, err, lastLines(out))
+		}
+		return nil
+	}
+	return writeDep(root, release, files)
+}
+
+func lastLines(out []byte) string {
+	const most = 1000
+	text := strings.TrimSpace(string(out))
+	return text[max(0, len(text)-most):]
+}
+
+// needs are the modules of ours that each of ours needs, all of them, nearest first.
+var needs = map[string][]string{
+	"nvidia-uvm":     {"nvidia"},
+	"nvidia-modeset": {"nvidia"},
+	"nvidia-drm":     {"nvidia-modeset", "nvidia"},
+	"nvidia-peermem": {"nvidia"},
+}
+
+// writeDep writes the text index, which busybox and u-root read, in an image without depmod.
+func writeDep(root *os.Root, release string, files []Module) error {
+	at := map[string]string{}
+	for _, f := range files {
+		base := filepath.Base(f.Path)
+		name, _, _ := strings.Cut(base, ".")
+		at[name] = path.Join("updates/nvidia", base)
+	}
+	var lines []string
+	for name, file := range at {
+		line := []string{file + ":"}
+		for _, need := range needs[name] {
+			if dep, ok := at[need]; ok {
+				line = append(line, dep)
+			}
+		}
+		lines = append(lines, strings.Join(line, " ")+"\n")
+	}
+	slices.Sort(lines)
+	name := path.Join("lib/modules", release, "modules.dep")
+	if err := root.WriteFile(name+".tmp", []byte(strings.Join(lines, "")), fs.FileMode(0o644)); err != nil {
+		return err
+	}
+	return root.Rename(name+".tmp", name)
+}

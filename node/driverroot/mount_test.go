@@ -1,0 +1,342 @@
+package driverroot
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+)
+
+func TestMountStagedBesideHostDev(t *testing.T) {
+	needRoot(t)
+	r := testRoot(t)
+	s := mounted(t, r)
+	want := []string{".", "proc", "run/nvidia-persistenced", "run/nvidia-fabricmanager", "run/nvidia-topologyd"}
+	if diff := cmp.Diff(want, points(t, r)); diff != "" {
+		t.Error(diff)
+	}
+	if found := Lint(r.Target, r.Version, true); len(found) > 0 {
+		t.Errorf("findings: %q", found)
+	}
+	for _, dir := range []string{"dev", "sys"} {
+		if _, err := os.Lstat(filepath.Join(r.Target, dir)); err == nil {
+			t.Errorf("the root has %s", dir)
+		}
+	}
+	if ok, why := r.Adoptable(); !ok || why != "" {
+		t.Errorf("adoptable: %v, %s", ok, why)
+	}
+	// A socket of a daemon of ours shows.
+	write(t, r.Image, "run/nvidia-persistenced/socket", "", 0o600)
+	if _, err := os.Stat(filepath.Join(r.Target, "run/nvidia-persistenced/socket")); err != nil {
+		t.Error(err)
+	}
+	var busy *MountedError
+	if err := s.Mount(t.Context()); !errors.As(err, &busy) || len(busy.Mounts) != 5 {
+		t.Errorf("a second mount: %v", err)
+	}
+	// The container dies, the root stays.
+	check(t, os.RemoveAll(r.Image))
+	if ok, why := r.Adoptable(); !ok {
+		t.Errorf("without the container: %s", why)
+	}
+	lazy, err := r.Unmount(t.Context())
+	if err != nil || len(lazy) > 0 || len(points(t, r)) > 0 {
+		t.Errorf("unmount: %v, lazy %q, left %q", err, lazy, points(t, r))
+	}
+}
+
+func TestMountWithOwnDev(t *testing.T) {
+	needRoot(t)
+	for name, storage := range map[string]bool{"staged": true, "image": false} {
+		t.Run(name, func(t *testing.T) {
+			needRoot(t)
+			r := testRoot(t)
+			r.HostDev = false
+			if !storage {
+				r.Storage = ""
+			}
+			mounted(t, r)
+			want := []string{".", "proc", "run/nvidia-persistenced", "run/nvidia-fabricmanager", "run/nvidia-topologyd", "dev", "sys"}
+			if diff := cmp.Diff(want, points(t, r)); diff != "" {
+				t.Error(diff)
+			}
+			if found := Lint(r.Target, r.Version, false); len(found) > 0 {
+				t.Errorf("findings: %q", found)
+			}
+			write(t, r.Image, "dev/nvidia0", "", 0o600)
+			if _, err := os.Stat(filepath.Join(r.Target, "dev/nvidia0")); err != nil {
+				t.Error(err)
+			}
+			if ok, why := r.Adoptable(); !ok {
+				t.Errorf("not adoptable: %s", why)
+			}
+			_, err := r.Unmount(t.Context())
+			check(t, err)
+		})
+	}
+}
+
+// An image whose folders are covered by volumes serves what is under them, the firmware above all.
+func TestImageBindShowsWhatVolumesCover(t *testing.T) {
+	needRoot(t)
+	r := testRoot(t)
+	r.Storage = ""
+	over := filepath.Join(r.Image, "usr/lib/firmware")
+	check(t, unix.Mount("volume", over, "tmpfs", 0, ""))
+	t.Cleanup(func() { _ = unix.Unmount(over, unix.MNT_DETACH) })
+	mounted(t, r)
+	if _, err := os.Stat(filepath.Join(r.Target, "lib/firmware/nvidia", testVersion, "gsp_ga10x.bin")); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestSharedPropagation(t *testing.T) {
+	needRoot(t)
+	r := testRoot(t)
+	r.HostDev = false
+	// The storage is shared as well, as on a host where systemd shares all: submounts must not show there.
+	check(t, os.MkdirAll(r.Storage, 0o755))
+	check(t, unix.Mount("storage", r.Storage, "tmpfs", 0, ""))
+	check(t, unix.Mount("", r.Storage, "", unix.MS_SHARED, ""))
+	t.Cleanup(func() { _ = unix.Unmount(r.Storage, unix.MNT_DETACH) })
+	ask, answer := peer(t)
+
+	s := mounted(t, r)
+	ask <- r.Target
+	if got, want := (<-answer), len(points(t, r)); got != want || want != 7 {
+		t.Errorf("a peer namespace sees %d mounts, we see %d", got, want)
+	}
+	if used, err := readMounts(func(p string) bool { return atOrBelow(p, s.Dir) }); err != nil || len(used) > 0 {
+		t.Errorf("mounts in the storage: %v %v", used, err)
+	}
+	_, err := r.Unmount(t.Context())
+	check(t, err)
+	ask <- r.Target
+	if got := <-answer; got != 0 {
+		t.Errorf("after unmounting, a peer sees %d mounts", got)
+	}
+}
+
+// peer is a thread in another mount namespace, made now, that counts the mounts at and below a folder.
+func peer(t *testing.T) (ask chan<- string, answer <-chan int) {
+	questions, answers := make(chan string), make(chan int)
+	ready := make(chan error)
+	go onOwnThread(func() {
+		ready <- unix.Unshare(unix.CLONE_NEWNS)
+		for dir := range questions {
+			text, _ := os.ReadFile("/proc/thread-self/mountinfo")
+			n := 0
+			for line := range strings.Lines(string(text)) {
+				if f := strings.Fields(line); len(f) > 4 && atOrBelow(f[4], dir) {
+					n++
+				}
+			}
+			answers <- n
+		}
+	})
+	check(t, <-ready)
+	t.Cleanup(func() { close(questions) })
+	return questions, answers
+}
+
+func TestNotShared(t *testing.T) {
+	needRoot(t)
+	r := testRoot(t)
+	check(t, unix.Mount("", filepath.Dir(r.Target), "", unix.MS_PRIVATE, ""))
+	s, err := r.Stage(t.Context())
+	check(t, err)
+	var warning *NotSharedError
+	if err := s.Mount(t.Context()); !errors.As(err, &warning) || len(points(t, r)) != 5 {
+		t.Errorf("mount: %v", err)
+	}
+	if err := r.Refresh(t.Context()); !errors.As(err, &warning) {
+		t.Errorf("refresh: %v", err)
+	}
+}
+
+func TestUnmountStackedStaleAndForeign(t *testing.T) {
+	needRoot(t)
+	r := testRoot(t)
+	s := mounted(t, r)
+	check(t, unix.Mount(s.Dir, r.Target, "", unix.MS_BIND, "")) // second layer
+	check(t, unix.Mount("x", filepath.Join(r.Target, "tmp"), "tmpfs", 0, ""))
+	gone := filepath.Join(t.TempDir(), "gone")
+	check(t, os.Mkdir(gone, 0o755))
+	check(t, unix.Mount(gone, r.Target, "", unix.MS_BIND, "")) // third, whose source goes
+	check(t, os.Remove(gone))
+	if ok, why := r.Adoptable(); ok || why != "3 layers are mounted there" {
+		t.Errorf("adoptable: %v, %s", ok, why)
+	}
+	if err := r.Refresh(t.Context()); err == nil {
+		t.Error("refresh of three layers succeeded")
+	}
+	lazy, err := r.Unmount(t.Context())
+	if err != nil || len(lazy) > 0 {
+		t.Errorf("unmount: %v, lazy %q", err, lazy)
+	}
+	if left := points(t, r); len(left) > 0 {
+		t.Errorf("left: %q", left)
+	}
+	check(t, s.Mount(t.Context()))
+}
+
+func TestStaleLayerAlone(t *testing.T) {
+	needRoot(t)
+	r := testRoot(t)
+	gone := filepath.Join(t.TempDir(), "gone")
+	check(t, os.Mkdir(gone, 0o755))
+	check(t, os.Mkdir(r.Target, 0o755))
+	check(t, unix.Mount(gone, r.Target, "", unix.MS_BIND, ""))
+	if ok, why := r.Adoptable(); ok {
+		t.Error("an empty folder is adoptable")
+	} else {
+		contains(t, why, "no libraries")
+	}
+	check(t, os.Remove(gone))
+	if ok, why := r.Adoptable(); ok {
+		t.Error("a removed folder is adoptable")
+	} else {
+		contains(t, why, "removed at its source")
+	}
+	mounts, err := r.Mounts()
+	if err != nil || len(mounts) != 1 || !mounts[0].Deleted() {
+		t.Errorf("mounts: %+v, %v", mounts, err)
+	}
+	_, err = r.Unmount(t.Context())
+	check(t, err)
+	mounted(t, r)
+}
+
+func TestUnmountBusy(t *testing.T) {
+	needRoot(t)
+	r := testRoot(t)
+	mounted(t, r)
+	release := holdFile(t, filepath.Join(r.Target, "usr/bin/nvidia-smi"))
+	go func() { time.Sleep(300 * time.Millisecond); release() }()
+	if lazy, err := r.Unmount(t.Context()); err != nil || len(lazy) > 0 {
+		t.Fatalf("free after a moment: %v, lazy %q", err, lazy)
+	}
+
+	mounted(t, r)
+	holdFile(t, filepath.Join(r.Target, "usr/bin/nvidia-smi"))
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if _, err := r.Unmount(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatalf("cancelled: %v", err)
+	}
+	started := time.Now()
+	lazy, err := r.Unmount(t.Context())
+	if took := time.Since(started); err != nil || took < busyFor {
+		t.Errorf("after %v: %v", took, err)
+	}
+	if diff := cmp.Diff([]string{r.Target}, lazy); diff != "" {
+		t.Error(diff)
+	}
+	if left := points(t, r); len(left) > 0 {
+		t.Errorf("left: %q", left)
+	}
+}
+
+func TestMountFailureLeavesNothing(t *testing.T) {
+	needRoot(t)
+	r := testRoot(t)
+	r.HostDev = false
+	check(t, os.RemoveAll(filepath.Join(r.Image, "sys")))
+	s, err := r.Stage(t.Context())
+	check(t, err)
+	before := allMounts(t)
+	if err := s.Mount(t.Context()); err == nil || !errors.Is(err, unix.ENOENT) {
+		t.Errorf("mount: %v", err)
+	}
+	if diff := cmp.Diff(before, allMounts(t)); diff != "" {
+		t.Error(diff)
+	}
+	// A link in the root must not lead a mount out of it.
+	check(t, os.RemoveAll(filepath.Join(s.Dir, "run")))
+	check(t, os.Symlink("/run", filepath.Join(s.Dir, "run")))
+	r.HostDev = true
+	s.Root = r
+	if err := s.Mount(t.Context()); err == nil {
+		t.Error("mounted through a link")
+	} else {
+		contains(t, err.Error(), "is not a folder")
+	}
+	if diff := cmp.Diff(before, allMounts(t)); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// allMounts are those of this test: the others run at the same time.
+func allMounts(t *testing.T) []string {
+	t.Helper()
+	base := filepath.Dir(t.TempDir())
+	mounts, err := readMounts(func(p string) bool { return atOrBelow(p, base) })
+	check(t, err)
+	var found []string
+	for _, m := range mounts {
+		found = append(found, m.Point+" "+m.Root)
+	}
+	return found
+}
+
+func TestNamespaceOfProcessIsUntouched(t *testing.T) {
+	needRoot(t)
+	dir := image(t, t.TempDir())
+	before, err := os.Readlink("/proc/self/ns/mnt")
+	check(t, err)
+	for range 2 * runtime.NumCPU() {
+		f, err := bareView(dir)
+		check(t, err)
+		f.Close()
+	}
+	if after, _ := os.Readlink("/proc/self/ns/mnt"); after != before {
+		t.Errorf("the process is in namespace %s now, it was in %s", after, before)
+	}
+}
+
+func TestRefresh(t *testing.T) {
+	needRoot(t)
+	r := testRoot(t)
+	r.HostDev = false
+	mounted(t, r)
+	before, err := r.Mounts()
+	check(t, err)
+	// Nothing changed: nothing is done.
+	check(t, r.Refresh(t.Context()))
+	after, err := r.Mounts()
+	check(t, err)
+	if diff := cmp.Diff(before, after, cmp.AllowUnexported(Mount{})); diff != "" {
+		t.Error(diff)
+	}
+	// Another container of the same image comes.
+	next := r
+	next.Image = image(t, filepath.Join(t.TempDir(), "second"))
+	write(t, next.Image, "dev/nvidia7", "", 0o600)
+	check(t, unix.Mount("x", filepath.Join(r.Target, "sys"), "tmpfs", 0, "")) // stacked by somebody
+	check(t, next.Refresh(t.Context()))
+	if _, err := os.Stat(filepath.Join(r.Target, "dev/nvidia7")); err != nil {
+		t.Error(err)
+	}
+	if found := Lint(r.Target, r.Version, false); len(found) > 0 || len(points(t, r)) != 7 {
+		t.Errorf("findings %q, mounts %q", found, points(t, r))
+	}
+	// And one that makes its nodes in the host's /dev.
+	next.HostDev = true
+	check(t, next.Refresh(t.Context()))
+	if _, err := os.Stat(filepath.Join(r.Target, "dev")); err == nil || len(points(t, r)) != 5 {
+		t.Errorf("dev is still there; mounts %q", points(t, r))
+	}
+	after, err = r.Mounts()
+	check(t, err)
+	if after[0].ID != before[0].ID {
+		t.Error("the base mount is another")
+	}
+}

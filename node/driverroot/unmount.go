@@ -1,0 +1,68 @@
+package driverroot
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	busyFor   = 2 * time.Second
+	busyPause = 50 * time.Millisecond
+	maxMounts = 10000 // a bound against a loop that makes no progress
+)
+
+// Unmount takes everything at and below Target away, the newest first and one at a time, however many layers killed
+// predecessors left, until mountinfo shows none. A mount in use is tried for 2 seconds and then detached: it is gone for
+// everybody who opens a path from now on, while those inside keep it; lazy has the mount points that this happened to. The
+// empty folder stays, for those who mounted it.
+func (r Root) Unmount(ctx context.Context) (lazy []string, err error) {
+	return r.unmountBelow(ctx, r.Target)
+}
+
+func (r Root) unmountBelow(ctx context.Context, dir string) (lazy []string, err error) {
+	dir, err = realPath(dir)
+	if err != nil {
+		return nil, fmt.Errorf("unmount: %w", err)
+	}
+	for range maxMounts {
+		mounts, err := readMounts(func(point string) bool { return atOrBelow(point, dir) })
+		if err != nil {
+			return lazy, fmt.Errorf("unmount %s: %w", dir, err)
+		}
+		m, ok := visibleLeaf(mounts, dir)
+		if !ok {
+			return lazy, nil
+		}
+		detached, err := r.unmountOne(ctx, m)
+		if err != nil {
+			return lazy, fmt.Errorf("unmount %s (%s): %w", m.Point, m.Source, err)
+		}
+		if detached {
+			lazy = append(lazy, m.Point)
+		}
+	}
+	return lazy, fmt.Errorf("unmount %s: there is no end of mounts after %d: who mounts there?", dir, maxMounts)
+}
+
+func (r Root) unmountOne(ctx context.Context, m Mount) (detached bool, err error) {
+	deadline := time.Now().Add(busyFor)
+	for {
+		err := unix.Unmount(m.Point, unix.UMOUNT_NOFOLLOW)
+		if !errors.Is(err, unix.EBUSY) {
+			return false, err
+		}
+		if time.Now().After(deadline) {
+			r.say("%s is still in use after %v: detaching it", m.Point, busyFor)
+			return true, unix.Unmount(m.Point, unix.UMOUNT_NOFOLLOW|unix.MNT_DETACH)
+		}
+		select {
+		case <-ctx.Done():
+			return false, fmt.Errorf("stopped waiting for it to be free: %w", context.Cause(ctx))
+		case <-time.After(busyPause):
+		}
+	}
+}

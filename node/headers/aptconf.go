@@ -1,0 +1,151 @@
+package headers
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+)
+
+const (
+	maxConf      = 1 << 20 // bytes of one configuration file
+	maxConfFiles = 500     // in one folder
+	maxDepth     = 32      // of nested braces
+	maxValues    = 4096    // kept
+)
+
+// conf holds the settings of apt.conf(5) that are about downloads, by their whole name in lower case:
+// "acquire::http::proxy". Lists, which downloads have none of that matter here, are not kept.
+type conf map[string]string
+
+// is tells whether a setting has a truth value; it is false when it is not set.
+func (c conf) is(name string, value bool) bool {
+	switch strings.ToLower(c[name]) {
+	case "yes", "true", "1", "on", "with", "enable":
+		return value
+	case "no", "false", "0", "off", "without", "disable":
+		return !value
+	}
+	return false
+}
+
+// readConf reads etc/apt/apt.conf.d and then etc/apt/apt.conf, as apt does: what comes later counts. A file that cannot be
+// read is said and passed over, with what was before the mistake kept: most of what is in them has nothing to do with
+// downloads and must not keep a node from its headers.
+func readConf(root fs.FS, say func(string, ...any)) conf {
+	c := conf{}
+	for _, name := range confFiles(root, "etc/apt/apt.conf.d", "etc/apt/apt.conf", true) {
+		text, err := readBounded(root, name)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err == nil {
+			err = c.parse(text)
+		}
+		if err != nil {
+			say("warning: %s: %v: the rest of it is not used", name, err)
+		}
+	}
+	return c
+}
+
+// confFiles lists the files of a configuration folder in the order of their names, and the main file before or after.
+// Like apt it takes names that end in .conf, and those without an ending if the folder allows it.
+func confFiles(root fs.FS, dir, main string, bare bool) []string {
+	var names []string
+	list, _ := fs.ReadDir(root, dir) // an error is the same as none: the folder is optional
+	for _, e := range list[:min(len(list), maxConfFiles)] {
+		ext := path.Ext(e.Name())
+		if !e.IsDir() && !strings.HasPrefix(e.Name(), ".") && (ext == ".conf" || ext == "" && bare) {
+			names = append(names, path.Join(dir, e.Name()))
+		}
+	}
+	return append(names, main)
+}
+
+func readBounded(root fs.FS, name string) (string, error) {
+	f, err := root.Open(name)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close() //nolint:errcheck // opened for reading
+	data, err := io.ReadAll(io.LimitReader(f, maxConf+1))
+	if err == nil && len(data) > maxConf {
+		err = fmt.Errorf("it has more than %d bytes", maxConf)
+	}
+	return string(data), err
+}
+
+// parse reads the format of apt.conf(5): statements of a name and a value that end in a semicolon, scopes in braces,
+// comments of C, C++ and shell, and the directive #clear. #include is refused: nothing that is mounted into a container
+// needs it.
+func (c conf) parse(text string) error {
+	l := lexer{text: text, line: 1}
+	var scopes, words []string
+	for {
+		tok, kind, err := l.next()
+		switch {
+		case err != nil:
+			return err
+		case kind == tokenEnd && (len(words) > 0 || len(scopes) > 0):
+			return l.fail("it ends in the middle of a statement")
+		case kind == tokenEnd:
+			return nil
+		case kind == tokenWord:
+			if words = append(words, tok); len(words) > 16 {
+				return l.fail("a statement has more than 16 words: is a semicolon missing?")
+			}
+		case kind == tokenOpen:
+			if len(words) == 0 || len(scopes) == maxDepth {
+				return l.fail("a brace without a name, or more than 32 of them")
+			}
+			scopes, words = append(scopes, words[0]), nil
+		case kind == tokenClose:
+			if len(scopes) == 0 || len(words) > 0 {
+				return l.fail("a closing brace where none is expected")
+			}
+			scopes = scopes[:len(scopes)-1]
+		case kind == tokenStop:
+			if err := c.set(scopes, words); err != nil {
+				return l.fail(err.Error())
+			}
+			words = nil
+		}
+	}
+}
+
+// set keeps the value of one statement if it is about downloads.
+func (c conf) set(scopes, words []string) error {
+	if len(words) == 0 || len(scopes) > 0 && len(words) == 1 { // empty, or an item of a list
+		return nil
+	}
+	if strings.EqualFold(words[0], "#include") {
+		return errors.New("#include is not supported here")
+	}
+	if strings.EqualFold(words[0], "#clear") {
+		for _, name := range words[1:] {
+			c.clear(strings.ToLower(strings.Join(append(slices.Clone(scopes), name), "::")))
+		}
+		return nil
+	}
+	name := strings.ToLower(strings.Join(append(slices.Clone(scopes), words[0]), "::"))
+	if !strings.HasPrefix(name, "acquire::") || strings.HasSuffix(name, "::") || len(name) > 1024 {
+		return nil
+	}
+	if len(c) >= maxValues {
+		return errors.New("too many settings")
+	}
+	c[name] = strings.Join(words[1:], " ")
+	return nil
+}
+
+func (c conf) clear(name string) {
+	for k := range c {
+		if k == name || strings.HasPrefix(k, strings.TrimSuffix(name, "::")+"::") {
+			delete(c, k)
+		}
+	}
+}

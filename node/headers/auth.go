@@ -1,0 +1,115 @@
+package headers
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"net/url"
+	"strings"
+)
+
+const maxLogins = 1000
+
+// login is an entry of auth.conf: who we are on a server. It never gets into a message.
+type login struct {
+	scheme, host, port, path string // scheme "": only where nobody can listen; port "": any
+	user, password           string
+}
+
+// readLogins reads etc/apt/auth.conf.d/*.conf and etc/apt/auth.conf; see apt_auth.conf(5).
+func readLogins(root fs.FS, say func(string, ...any)) []login {
+	var all []login
+	for _, name := range confFiles(root, "etc/apt/auth.conf.d", "etc/apt/auth.conf", false) {
+		text, err := readBounded(root, name)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			say("warning: %s: %v: logins in it are not used", name, err)
+			continue
+		}
+		more, err := parseLogins(text)
+		if err != nil {
+			say("warning: %s: %v: the rest of it is not used", name, err)
+		}
+		all = append(all, more...)
+	}
+	return all
+}
+
+// parseLogins reads netrc's tokens: machine, login, password. Others are passed over, as apt does. Errors quote nothing of
+// the text: the token that looks wrong may be a password.
+func parseLogins(text string) ([]login, error) {
+	var all []login
+	words := strings.FieldsSeq(text)
+	var want string
+	for w := range words {
+		switch {
+		case want == "machine":
+			l, err := machine(w)
+			if err != nil {
+				return all, fmt.Errorf("machine %d: %w", len(all)+1, err)
+			}
+			if len(all) == maxLogins {
+				return all, fmt.Errorf("more than %d machines", maxLogins)
+			}
+			all = append(all, l)
+		case want == "login" && len(all) > 0:
+			all[len(all)-1].user = w
+		case want == "password" && len(all) > 0:
+			all[len(all)-1].password = w
+		case w == "machine" || w == "login" || w == "password":
+			want = w
+			continue
+		}
+		want = ""
+	}
+	return all, nil
+}
+
+// machine reads [scheme://]host[:port][/path].
+func machine(s string) (login, error) {
+	text := s
+	if !strings.Contains(text, "://") {
+		text = "any://" + text
+	}
+	u, err := url.Parse(text)
+	if err != nil || u.Hostname() == "" || u.User != nil {
+		return login{}, errors.New("want host, host:port or host/path after the word machine")
+	}
+	l := login{scheme: strings.ToLower(u.Scheme), host: strings.ToLower(u.Hostname()), port: u.Port(), path: u.Path}
+	if l.scheme == "any" {
+		l.scheme = ""
+	}
+	return l, nil
+}
+
+// find is the first login for a URL.
+func find(all []login, u *url.URL) (login, bool) {
+	for _, l := range all {
+		if l.scheme == u.Scheme || l.scheme == "" && u.Scheme == "https" {
+			if l.host == strings.ToLower(u.Hostname()) && (l.port == "" || l.port == u.Port()) && strings.HasPrefix(u.Path, l.path) {
+				return l, true
+			}
+		}
+	}
+	return login{}, false
+}
+
+// transport adds logins to requests, each time anew: a redirect to another server does not carry them there.
+type transport struct {
+	*http.Transport
+	logins []login
+}
+
+// RoundTrip is http.RoundTripper's.
+func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
+	if l, ok := find(t.logins, r.URL); ok && r.URL.User == nil && r.Header.Get("Authorization") == "" {
+		r = r.Clone(r.Context())
+		r.SetBasicAuth(l.user, l.password)
+	}
+	return t.Transport.RoundTrip(r)
+}
+
+func (t *transport) client() *http.Client { return &http.Client{Transport: t} }

@@ -1,0 +1,76 @@
+package headers
+
+import (
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"regexp"
+	"strings"
+)
+
+const maxCertFiles = 2000
+
+// authorities is the pool of trusted certificates: the system's, those in /usr/local/share/ca-certificates, where operators
+// mount theirs and update-ca-certificates would take them from, and apt's CaInfo. own says that root is this process's.
+func authorities(root fs.FS, own bool, c conf, say func(string, ...any)) (*x509.CertPool, error) {
+	pool := x509.NewCertPool()
+	if own { // honours SSL_CERT_FILE and SSL_CERT_DIR
+		system, err := x509.SystemCertPool()
+		if err != nil {
+			return nil, fmt.Errorf("read the system's certificates: %w", err)
+		}
+		pool = system
+	}
+	rehashed := regexp.MustCompile(`^[0-9a-f]{8}\.[0-9]+$`) // links to files beside them
+	files := 0
+	add := func(name string, loud bool) {
+		if files++; files > maxCertFiles {
+			return
+		}
+		text, err := readBounded(root, name)
+		switch {
+		case err == nil && pool.AppendCertsFromPEM([]byte(text)):
+		case err == nil && der(pool, []byte(text)):
+		case loud && err == nil:
+			err = errors.New("it holds no certificate")
+			fallthrough
+		case loud:
+			say("warning: certificates of %s are not used: %v", name, err)
+		}
+	}
+	walk := func(dir string, loud bool) {
+		_ = fs.WalkDir(root, dir, func(name string, d fs.DirEntry, err error) error {
+			if err != nil || strings.Count(name, "/") > 12 || files > maxCertFiles {
+				return fs.SkipDir
+			}
+			hidden := strings.HasPrefix(d.Name(), ".") // ..data of mounted ConfigMaps, which the names beside it point into
+			if hidden && d.IsDir() {
+				return fs.SkipDir
+			}
+			if !d.IsDir() && !hidden && !rehashed.MatchString(d.Name()) {
+				add(name, loud)
+			}
+			return nil
+		})
+	}
+	if !own {
+		walk("etc/ssl/certs", false)
+	}
+	walk("usr/local/share/ca-certificates", true)
+	for name, value := range c {
+		if name == "acquire::https::cainfo" || strings.HasPrefix(name, "acquire::https::cainfo::") {
+			add(strings.TrimPrefix(path.Clean(value), "/"), true)
+		}
+	}
+	return pool, nil
+}
+
+func der(pool *x509.CertPool, data []byte) bool {
+	cert, err := x509.ParseCertificate(data)
+	if err == nil {
+		pool.AddCert(cert)
+	}
+	return err == nil
+}

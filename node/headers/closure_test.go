@@ -1,0 +1,152 @@
+package headers
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/driver-container/driver-container/distros"
+	"github.com/driver-container/driver-container/distros/apt"
+	"github.com/driver-container/driver-container/distros/dpkg"
+)
+
+// shelf is a catalogue: "name version: depends".
+type shelf []string
+
+func (s shelf) Versions(name string) []apt.Package {
+	var out []apt.Package
+	for _, line := range s {
+		head, depends, _ := strings.Cut(line, ":")
+		n, v, _ := strings.Cut(head, " ")
+		if n != name {
+			continue
+		}
+		p := dpkg.Paragraph{}.Set("Package", n).Set("Depends", strings.TrimSpace(depends))
+		out = append(out, apt.Package{Name: n, Version: v, Arch: "amd64", Paragraph: p})
+	}
+	return out
+}
+
+func (s shelf) Candidate(name string) (*apt.Package, bool) {
+	if all := s.Versions(name); len(all) > 0 {
+		return &all[0], true
+	}
+	return nil, false
+}
+
+func TestClosure(t *testing.T) {
+	t.Parallel()
+	ubuntu := shelf{
+		"linux-headers-6.8.0-31-generic 6.8.0-31.31: linux-headers-6.8.0-31, libc6 (>= 2.38), libelf1t64 (>= 0.144), libssl3t64 (>= 3.0.0), zlib1g (>= 1:1.2.3.3)",
+		"linux-headers-6.8.0-31 6.8.0-31.31:",
+		"linux-headers-6.8.0-40-generic 6.8.0-40.40~22.04.3: linux-hwe-6.8-headers-6.8.0-40, libc6 (>= 2.34)",
+		"linux-hwe-6.8-headers-6.8.0-40 6.8.0-40.40~22.04.3:",
+		"linux-headers-5.15.0-1009-aws 5.15.0-1009.11: linux-aws-headers-5.15.0-1009, libc6 (>= 2.34)",
+		"linux-aws-headers-5.15.0-1009 5.15.0-1009.11: coreutils | fileutils",
+	}
+	debian := shelf{
+		"linux-headers-6.12.9+deb13-amd64 2: linux-base (>= 4.12~), linux-headers-6.12.9+deb13-common (= 2), linux-image-6.12.9+deb13-amd64 (= 2) | linux-image-6.12.9+deb13-amd64-unsigned (= 2), linux-kbuild-6.12.9+deb13, gcc-14",
+		"linux-headers-6.12.9+deb13-common 3:",
+		"linux-headers-6.12.9+deb13-common 2:",
+		"linux-kbuild-6.12.9+deb13 2: libc6 (>= 2.34), pahole",
+		"linux-image-6.12.9+deb13-amd64 2: linux-initramfs-tool",
+	}
+	tests := []struct {
+		name          string
+		x             shelf
+		release, want string
+		status        string
+		missing       string // in what it said
+		err           string
+		upgrades      string
+	}{
+		{name: "ubuntu", x: ubuntu, release: "6.8.0-31-generic", status: status("libc6 2.39-0ubuntu8", "zlib1g 1:1.3"),
+			want: "linux-headers-6.8.0-31 6.8.0-31.31,linux-headers-6.8.0-31-generic 6.8.0-31.31", missing: "libelf1t64 (>= 0.144), libssl3t64 (>= 3.0.0)"},
+		{name: "hardware enablement", x: ubuntu, release: "6.8.0-40-generic", status: status("libc6 2.35"),
+			want: "linux-hwe-6.8-headers-6.8.0-40 6.8.0-40.40~22.04.3,linux-headers-6.8.0-40-generic 6.8.0-40.40~22.04.3"},
+		{name: "cloud flavour, no record of what is installed", x: ubuntu, release: "5.15.0-1009-aws",
+			want: "linux-aws-headers-5.15.0-1009 5.15.0-1009.11,linux-headers-5.15.0-1009-aws 5.15.0-1009.11", missing: "coreutils | fileutils, libc6 (>= 2.34)"},
+		{name: "debian, exact version of a dependency, no image", x: debian, release: "6.12.9+deb13-amd64", status: status("libc6 2.41", "gcc-14 14.2.0"),
+			want: "linux-kbuild-6.12.9+deb13 2,linux-headers-6.12.9+deb13-common 2,linux-headers-6.12.9+deb13-amd64 2", missing: "have brought it: pahole"},
+		{name: "newer than the image", x: ubuntu, release: "6.8.0-31-generic", status: status("libc6 2.35-0ubuntu3"),
+			err: "the tools in package linux-headers-6.8.0-31-generic 6.8.0-31.31 need libc6 (>= 2.38), and the image has 2.35-0ubuntu3"},
+		{name: "broken repository", x: shelf{debian[0]}, release: "6.12.9+deb13-amd64", err: "needs linux-headers-6.12.9+deb13-common (= 2), which the repositories do not have"},
+		{name: "the image has the rest", x: shelf{debian[0]}, release: "6.12.9+deb13-amd64", status: status("linux-headers-6.12.9+deb13-common 2", "linux-kbuild-6.12.9+deb13 2"),
+			want: "linux-headers-6.12.9+deb13-amd64 2", missing: "gcc-14"},
+		{name: "upgrade", x: debian, release: "6.12.9+deb13-amd64", status: status("linux-kbuild-6.12.9+deb13 1", "linux-headers-6.12.9+deb13-common 2"),
+			want: "linux-kbuild-6.12.9+deb13 2,linux-headers-6.12.9+deb13-common 2,linux-headers-6.12.9+deb13-amd64 2", missing: "gcc-14, libc6 (>= 2.34), pahole", upgrades: "linux-kbuild-6.12.9+deb13"},
+		{name: "own kernel", x: shelf{"linux-headers-5.10.1-netflix-12 1:"}, release: "5.10.1-netflix-12", want: "linux-headers-5.10.1-netflix-12 1"},
+		{name: "bad dependency", x: shelf{"linux-headers-5.10.1-x 1: a ("}, release: "5.10.1-x", err: "Depends"},
+		{name: "circle", x: shelf{"linux-headers-1-a 1: linux-headers-1-b", "linux-headers-1-b 1: linux-headers-1-a"}, release: "1-a", want: "linux-headers-1-b 1,linux-headers-1-a 1"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			d, err := distros.Lookup("debian12")
+			must(t, err)
+			var st *dpkg.Status
+			if test.status != "" {
+				st, err = dpkg.ReadStatus(strings.NewReader(test.status))
+				must(t, err)
+			}
+			i := newImage(t)
+			f := fetcher{Options: i.options()}
+			f.Distro, f.Release = d, test.release
+			p, err := f.closure(test.x, st, d.Headers(test.release), "amd64", &UnavailableError{Release: test.release})
+			if test.err != "" {
+				if err == nil || !strings.Contains(err.Error(), test.err) {
+					t.Errorf("%v; want an error with %q", err, test.err)
+				}
+				return
+			}
+			must(t, err)
+			var got []string
+			for _, pkg := range p.packages {
+				got = append(got, label(pkg))
+			}
+			if diff := cmp.Diff(test.want, strings.Join(got, ",")); diff != "" {
+				t.Error(diff)
+			}
+			if !strings.Contains(i.log(), test.missing) || test.missing == "" && i.log() != "" {
+				t.Errorf("it said %q; want %q", i.log(), test.missing)
+			}
+			if len(p.upgrades) > 1 || test.upgrades != "" && !p.upgrades[test.upgrades] {
+				t.Errorf("upgrades %v; want %q", p.upgrades, test.upgrades)
+			}
+		})
+	}
+}
+
+// An index that never ends.
+func TestClosureIsBounded(t *testing.T) {
+	t.Parallel()
+	var s shelf
+	for n := range 100 {
+		s = append(s, strings.Repeat("x", n)+"linux-headers-1 1: "+strings.Repeat("x", n+1)+"linux-headers-1")
+	}
+	i := newImage(t)
+	f := fetcher{Options: i.options()}
+	if _, err := f.closure(s, nil, []string{"linux-headers-1"}, "amd64", &UnavailableError{}); err == nil || !strings.Contains(err.Error(), "more than 50 packages") {
+		t.Error(err)
+	}
+}
+
+func TestNearest(t *testing.T) {
+	t.Parallel()
+	d, err := distros.Lookup("ubuntu22.04")
+	must(t, err)
+	x := shelf{
+		"linux-headers-5.15.0-100-generic 1:", "linux-headers-5.15.0-103-generic 1:", "linux-headers-5.15.0-104-lowlatency 1:",
+		"linux-headers-generic 1: linux-headers-5.15.0-190-generic", "linux-headers-5.15.0-190-generic 1:", "linux-headers-5.19.0-102-generic 1:",
+	}
+	want := "5.15.0-103-generic 5.15.0-100-generic 5.19.0-102-generic 5.15.0-190-generic"
+	if got := strings.Join(nearest(x, d, "5.15.0-102-generic"), " "); got != want {
+		t.Errorf("got %q; want %q", got, want)
+	}
+	for _, release := range []string{"99999999999999999999.0-x", "5", "5.15.0-9-unheard-of"} {
+		if got := nearest(x, d, release); len(got) > 0 {
+			t.Errorf("%s: %q", release, got)
+		}
+	}
+}

@@ -1,0 +1,146 @@
+package headers
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/driver-container/driver-container/distros"
+	"github.com/driver-container/driver-container/distros/apt"
+	"github.com/driver-container/driver-container/distros/fetch"
+	"github.com/driver-container/driver-container/kmod/build"
+)
+
+// TestReal fetches the headers of Debian's newest kernel into a real base system, through the mirrors that it is
+// configured with.
+func TestReal(t *testing.T) {
+	if os.Getenv("DRIVER_E2E") != "1" {
+		t.Skip("needs the network and ci/base: set DRIVER_E2E=1")
+	}
+	root := realRoot(t, "debian12")
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
+	defer cancel()
+	release := os.Getenv("DRIVER_E2E_KERNEL")
+	if release == "" {
+		release = newestRelease(ctx, t, root)
+	}
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	peak := watchMemory(t)
+	begin := time.Now()
+	o := Options{Root: root, Release: release, Store: t.TempDir(), Say: t.Logf}
+	installed, err := Fetch(ctx, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	took := time.Since(begin)
+	high := peak()
+	runtime.ReadMemStats(&after)
+	t.Logf("fetched %v in %s; resident memory at most %d MB, allocated in all %d MB", installed, took.Round(time.Millisecond), high>>20, (after.TotalAlloc-before.TotalAlloc)>>20)
+	if high > 150<<20 {
+		t.Errorf("resident memory rose to %d MB", high>>20)
+	}
+	tree := filepath.Join(root, "usr/src/linux-headers-"+release)
+	// Not include/config/kernel.release: Debian's has the upstream version.
+	got, err := os.ReadFile(filepath.Join(tree, "include/generated/utsrelease.h"))
+	if err != nil || strings.TrimSpace(string(got)) != `#define UTS_RELEASE "`+release+`"` {
+		t.Errorf("utsrelease.h is %q, %v", got, err)
+	}
+	found, err := build.FindHeaders(release, []build.Root{{Dir: root, Name: "image"}})
+	if err != nil {
+		t.Errorf("kmod/build does not take them: %v", err)
+	}
+	t.Logf("kmod/build found %+v", found)
+	resolves(t, root, "lib/modules/"+release+"/build", "usr/src/linux-headers-"+release+"/scripts", "usr/src/linux-headers-"+release+"/tools")
+
+	begin = time.Now()
+	if again, err := Fetch(ctx, o); err != nil || strings.Join(again, " ") != strings.Join(installed, " ") {
+		t.Errorf("again: %v, %v", again, err)
+	}
+	t.Logf("again, everything there: %s", time.Since(begin).Round(time.Millisecond))
+
+	o.Release = strings.Replace(release, "6.1.0-", "6.1.0-1", 1)
+	_, err = Fetch(ctx, o)
+	t.Logf("a kernel that no longer exists: %v", err)
+	if err == nil || !strings.Contains(err.Error(), release) {
+		t.Errorf("the error does not name %s: %v", release, err)
+	}
+}
+
+// resolves checks that links lead to something when the root is the root.
+func resolves(t *testing.T, root string, names ...string) {
+	t.Helper()
+	for _, name := range names {
+		out, err := exec.Command("chroot", root, "ls", "-d", "/"+name+"/.").CombinedOutput()
+		if err != nil {
+			t.Errorf("%s: %v: %s", name, err, out)
+		}
+	}
+}
+
+// realRoot unpacks the base image of a system.
+func realRoot(t *testing.T, system string) string {
+	t.Helper()
+	if os.Getuid() != 0 {
+		t.Skip("needs root to unpack a system")
+	}
+	out, err := exec.Command("../../ci/base", system).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	layout := strings.TrimPrefix(strings.TrimSpace(string(out)), "oci:")
+	var index, manifest struct {
+		Manifests []struct{ Digest string }
+		Layers    []struct{ Digest string }
+	}
+	read := func(name string, into any) {
+		data, err := os.ReadFile(filepath.Join(layout, name))
+		if err == nil {
+			err = json.Unmarshal(data, into)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	blob := func(digest string) string { return "blobs/" + strings.Replace(digest, ":", "/", 1) }
+	read("index.json", &index)
+	read(blob(index.Manifests[0].Digest), &manifest)
+	root := t.TempDir()
+	for _, l := range manifest.Layers {
+		if out, err := exec.Command("tar", "-xf", filepath.Join(layout, blob(l.Digest)), "-C", root).CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+	}
+	return root
+}
+
+// newestRelease asks the repositories. Its memory is part of what the test measures: set DRIVER_E2E_KERNEL to leave it out.
+func newestRelease(ctx context.Context, t *testing.T, root string) string {
+	t.Helper()
+	store, err := fetch.OpenStore(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := os.DirFS(root)
+	d, err := distros.FromOSRelease(files)
+	if err != nil || d.ID() != "debian12" {
+		t.Fatal(d, err)
+	}
+	x, err := apt.Open(ctx, apt.Options{Fetch: &fetch.Client{Store: store}, Root: files, Arch: "amd64"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	release := current(x, "6.1.0-1-amd64")
+	if !regexp.MustCompile(`^6\.1\.0-[0-9]+-amd64$`).MatchString(release) {
+		t.Fatalf("the newest kernel is %q", release)
+	}
+	return release
+}

@@ -1,0 +1,61 @@
+package headers
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// ErrConflict says that something in the way of a header package is not the package's: a file that differs, a link where
+// a folder should be. It is not overwritten.
+var ErrConflict = errors.New("something else is there")
+
+// ErrPackage says that a package is not what a package of headers is: programs with the setuid bit, links out of its
+// tree, the headers of another kernel.
+var ErrPackage = errors.New("not a package of kernel headers")
+
+// UnavailableError says that the headers of a kernel are not to be had from the repositories of the image.
+type UnavailableError struct {
+	Release string   // the kernel's, as uname -r says it
+	Package string   // what was looked for; "" when the release cannot have one
+	Looked  []string // repositories that were searched, as "URI suite components"
+	Failed  []string // repositories that could not be used, with the reason
+	Nearest []string // releases that the repositories do have headers of, the nearest first
+	Err     error    // why, beyond "no such package"; may be nil
+}
+
+func (e *UnavailableError) Error() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "no headers for kernel %s from the package repositories", e.Release)
+	switch {
+	case e.Err != nil:
+		fmt.Fprintf(&b, ": %v", e.Err)
+	case len(e.Looked) > 0:
+		fmt.Fprintf(&b, ": there is no %s in %s", e.Package, strings.Join(e.Looked, ", "))
+	}
+	if len(e.Failed) > 0 {
+		fmt.Fprintf(&b, "; could not be used: %s", strings.Join(e.Failed, "; "))
+	}
+	if len(e.Nearest) > 0 {
+		fmt.Fprintf(&b, "; there are headers for %s", strings.Join(e.Nearest, ", "))
+	}
+	b.WriteString(". Mount the host's /usr/src and /lib/modules, or use an image with modules for this kernel, or mount a file into " +
+		"/etc/apt/sources.list.d that adds a repository which has them (distributions keep replaced kernels in their snapshot archives)")
+	if len(e.Nearest) > 0 {
+		b.WriteString(", or boot a kernel that has headers")
+	}
+	return b.String()
+}
+
+func (e *UnavailableError) Unwrap() error { return e.Err }
+
+// SpaceError says that a disk has no room for the headers. It was found out before anything was written.
+type SpaceError struct {
+	Dir        string
+	Need, Free uint64 // bytes
+}
+
+func (e *SpaceError) Error() string {
+	return fmt.Sprintf("kernel headers need %d MiB in %s, and only %d MiB are free: free some space on the disk that holds it",
+		e.Need>>20, e.Dir, e.Free>>20)
+}

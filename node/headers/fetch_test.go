@@ -1,0 +1,288 @@
+package headers
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// list has every file below the root's source and library folders, links with their targets.
+func (i *image) list() []string {
+	var out []string
+	for _, dir := range []string{"usr/src", "usr/lib", "usr/share"} {
+		_ = filepath.WalkDir(filepath.Join(i.dir, dir), func(name string, d fs.DirEntry, err error) error { // a folder may be missing
+			if err != nil || d.IsDir() {
+				return err
+			}
+			rel, _ := filepath.Rel(i.dir, name)
+			if target, err := os.Readlink(name); err == nil {
+				rel += " -> " + target
+			}
+			out = append(out, rel)
+			return nil
+		})
+	}
+	slices.Sort(out)
+	return out
+}
+
+var debianTree = []string{
+	"usr/lib/linux-kbuild-6.1/scripts/basic/fixdep",
+	"usr/lib/modules/6.1.0-38-amd64/build -> /usr/src/linux-headers-6.1.0-38-amd64",
+	"usr/lib/modules/6.1.0-38-amd64/source -> /usr/src/linux-headers-6.1.0-38-common",
+	"usr/src/linux-headers-6.1.0-38-amd64/.config",
+	"usr/src/linux-headers-6.1.0-38-amd64/Makefile",
+	"usr/src/linux-headers-6.1.0-38-amd64/include/config/kernel.release",
+	"usr/src/linux-headers-6.1.0-38-amd64/include/generated/utsrelease.h",
+	"usr/src/linux-headers-6.1.0-38-amd64/scripts -> ../../lib/linux-kbuild-6.1/scripts",
+	"usr/src/linux-headers-6.1.0-38-common/include/linux/kernel.h",
+	"usr/src/linux-headers-6.1.0-38-common/scripts -> ../../lib/linux-kbuild-6.1/scripts",
+	"usr/src/linux-kbuild-6.1 -> ../lib/linux-kbuild-6.1",
+}
+
+func TestFetch(t *testing.T) {
+	t.Parallel()
+	a := newArchive(t, debian(testRelease, "6.1.147-1")...).start()
+	i := newImage(t, a.server.URL)
+	want := []string{"linux-kbuild-6.1 6.1.147-1", "linux-headers-6.1.0-38-common 6.1.147-1", "linux-headers-6.1.0-38-amd64 6.1.147-1"}
+	got, err := i.fetch()
+	if diff := cmp.Diff(want, got); err != nil || diff != "" {
+		t.Fatal(err, diff)
+	}
+	if diff := cmp.Diff(debianTree, i.list()); diff != "" {
+		t.Error(diff)
+	}
+	fixdep := filepath.Join(i.dir, "lib/linux-kbuild-6.1/scripts/basic/fixdep")
+	fi, err := os.Stat(fixdep)
+	if err != nil || fi.Mode() != 0o755 || fi.ModTime().Unix() != 1700000000 {
+		t.Errorf("fixdep: %v, %v", fi, err)
+	}
+	if strings.Contains(i.log(), "warning") || !strings.Contains(i.log(), "libssl3 (>= 3.0.0)") || strings.Contains(i.log(), "linux-image") {
+		t.Errorf("it said:\n%s", i.log())
+	}
+	status := i.read("var/lib/dpkg/status")
+	// Again: nothing is written that is there, nothing downloaded that is in the store.
+	if got, err = i.fetch(); err != nil || !slices.Equal(got, want) {
+		t.Fatal(got, err)
+	}
+	if again, err := os.Stat(fixdep); err != nil || !os.SameFile(fi, again) {
+		t.Errorf("a file that was there and the same was replaced: %v", err)
+	}
+	if n := a.count("/debian/pool/linux-kbuild-6.1_6.1.147-1.deb"); n != 1 {
+		t.Errorf("downloaded %d times", n)
+	}
+	if i.read("var/lib/dpkg/status") != status {
+		t.Error("dpkg's database was changed")
+	}
+}
+
+// Downloads without a store leave nothing behind.
+func TestFetchTemporaryStore(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("TMPDIR", dir)
+	i := newImage(t, newArchive(t, debian(testRelease, "1")...).start().server.URL)
+	o := i.options()
+	o.Store = ""
+	if _, err := Fetch(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+		t.Errorf("left %v, %v", left, err)
+	}
+}
+
+func TestUnavailable(t *testing.T) {
+	t.Parallel()
+	var debs []deb
+	for _, r := range []string{"6.1.0-35-amd64", "6.1.0-37-amd64", "6.1.0-50-amd64", "6.1.0-35-cloud-amd64"} {
+		debs = append(debs, debian(r, "1")...)
+	}
+	debs = append(debs, deb{control: "Package: linux-headers-amd64\nVersion: 2\nArchitecture: amd64\nDepends: linux-headers-6.12.9-amd64 (= 2)"})
+	a := newArchive(t, debs...).start()
+	i := newImage(t, a.server.URL)
+	_, err := i.fetch()
+	var e *UnavailableError
+	if !errors.As(err, &e) {
+		t.Fatal(err)
+	}
+	want := &UnavailableError{
+		Release: testRelease, Package: "linux-headers-6.1.0-38-amd64", Looked: []string{a.server.URL + "/debian bookworm main"},
+		Nearest: []string{"6.1.0-37-amd64", "6.1.0-35-amd64", "6.1.0-50-amd64", "6.12.9-amd64"},
+	}
+	if diff := cmp.Diff(want, e); diff != "" {
+		t.Error(diff)
+	}
+	for _, part := range []string{"6.1.0-38-amd64", "snapshot archives", "/usr/src and /lib/modules", "image with modules", "there are headers for 6.1.0-37-amd64"} {
+		if !strings.Contains(err.Error(), part) {
+			t.Errorf("%q is not in %v", part, err)
+		}
+	}
+}
+
+func TestUnavailableBeforeAsking(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name   string
+		change func(*image, *Options)
+		want   string
+	}{
+		{"release with a slash", func(_ *image, o *Options) { o.Release = "../../x" }, "cannot be part of a package's name in debian12"},
+		{"architecture", func(_ *image, o *Options) { o.Arch = "riscv64" }, "no drivers for architecture"},
+		{"no sources", func(i *image, _ *Options) { i.write("etc/apt/sources.list", "") }, "0 package repositories are configured for amd64"},
+		{"bad sources", func(i *image, _ *Options) { i.write("etc/apt/sources.list", "debian http://x y z\n") }, "etc/apt/sources.list:1"},
+		{"other architecture's sources", func(i *image, _ *Options) { i.write("etc/apt/sources.list", "deb [arch=arm64] http://x y z\n") }, "0 package repositories"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			i := newImage(t)
+			o := i.options()
+			test.change(i, &o)
+			_, err := Fetch(t.Context(), o)
+			var e *UnavailableError
+			if !errors.As(err, &e) || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("%v; want *UnavailableError with %q", err, test.want)
+			}
+		})
+	}
+	i := newImage(t)
+	i.write("etc/os-release", "ID=plan9\n")
+	if _, err := i.fetch(); err == nil || !strings.Contains(err.Error(), "plan9") {
+		t.Errorf("unknown system: %v", err)
+	}
+}
+
+// A repository that cannot be used does not hide the others.
+func TestLeftOut(t *testing.T) {
+	t.Parallel()
+	good := newArchive(t, debian(testRelease, "1")...).start()
+	forged := newArchive(t, debian(testRelease, "2")...)
+	forged.unsigned = true
+	forged.start()
+	gone := newArchive(t)
+	gone.start()
+	gone.server.Close()
+	expired := newArchive(t, debian(testRelease, "3")...)
+	expired.head = "Valid-Until: Sat, 20 Jun 2020 10:00:00 UTC\n"
+	expired.start()
+	t.Run("one is good", func(t *testing.T) {
+		t.Parallel()
+		i := newImage(t, gone.server.URL, forged.server.URL, good.server.URL, expired.server.URL)
+		got, err := i.fetch()
+		if err != nil || len(got) != 3 || got[2] != "linux-headers-6.1.0-38-amd64 1" {
+			t.Fatal(got, err)
+		}
+		for _, part := range []string{gone.server.URL + "/debian bookworm", forged.server.URL, "no trusted signature", expired.server.URL, "expired"} {
+			if !strings.Contains(i.log(), part) {
+				t.Errorf("%q is not in what it said:\n%s", part, i.log())
+			}
+		}
+	})
+	t.Run("none is good", func(t *testing.T) {
+		t.Parallel()
+		i := newImage(t, gone.server.URL, forged.server.URL, expired.server.URL)
+		_, err := i.fetch()
+		var e *UnavailableError
+		if !errors.As(err, &e) || len(e.Failed) != 3 || len(e.Looked) != 0 || !strings.Contains(err.Error(), "unreachable") {
+			t.Errorf("%#v", err)
+		}
+	})
+	t.Run("expired, and allowed as machines that use snapshots do", func(t *testing.T) {
+		t.Parallel()
+		i := newImage(t, expired.server.URL)
+		i.write("etc/apt/apt.conf.d/99snapshot", "Acquire::Check-Valid-Until \"false\";\n")
+		if got, err := i.fetch(); err != nil || got[2] != "linux-headers-6.1.0-38-amd64 3" {
+			t.Errorf("%v, %v", got, err)
+		}
+	})
+}
+
+func TestCancelled(t *testing.T) {
+	t.Parallel()
+	a := newArchive(t, debian(testRelease, "1")...)
+	ctx, cancel := context.WithCancelCause(t.Context())
+	reason := errors.New("the node stops")
+	a.gate = func(w http.ResponseWriter, r *http.Request) bool {
+		if strings.Contains(r.URL.Path, "-common") {
+			cancel(reason)
+			<-r.Context().Done()
+			return false
+		}
+		return true
+	}
+	a.start()
+	i := newImage(t, a.server.URL)
+	begin := time.Now()
+	_, err := Fetch(ctx, i.options())
+	var e *UnavailableError
+	if !errors.Is(err, reason) || errors.As(err, &e) || time.Since(begin) > 2*time.Second {
+		t.Errorf("%v after %s", err, time.Since(begin))
+	}
+	if len(i.list()) > 0 {
+		t.Errorf("left %v", i.list())
+	}
+}
+
+func TestNoRoom(t *testing.T) {
+	t.Parallel()
+	debs := debian(testRelease, "1")
+	debs[1].control = strings.Replace(debs[1].control, "Installed-Size: 100", "Installed-Size: 99999999999", 1)
+	a := newArchive(t, debs...).start()
+	i := newImage(t, a.server.URL)
+	_, err := i.fetch()
+	var e *SpaceError
+	if !errors.As(err, &e) || e.Free == 0 || e.Need < 99999999999<<10 || !strings.Contains(err.Error(), "free some space") {
+		t.Error(err)
+	}
+	if a.count("/debian/pool/linux-kbuild-6.1_1.deb") > 0 {
+		t.Error("it downloaded all the same")
+	}
+}
+
+func TestFileRepository(t *testing.T) {
+	t.Parallel()
+	a := newArchive(t, debian(testRelease, "1")...)
+	a.publish()
+	i := newImage(t)
+	for name, data := range a.files {
+		i.write("repo"+name, string(data))
+	}
+	i.write("etc/apt/sources.list.d/local.list", "deb file:"+i.dir+"/repo/debian bookworm main\n")
+	if got, err := i.fetch(); err != nil || len(got) != 3 {
+		t.Errorf("%v, %v", got, err)
+	}
+}
+
+// The simplest repository of an air gap: a folder with packages, Packages and Release, and no key.
+func TestFlatFolder(t *testing.T) {
+	t.Parallel()
+	i := newImage(t)
+	var index strings.Builder
+	for _, d := range debian(testRelease, "1") {
+		data := d.bytes(t)
+		name := d.field("Package") + ".deb"
+		i.write("repo/"+name, string(data))
+		fmt.Fprintf(&index, "%s\nFilename: ./%s\nSize: %d\nSHA256: %x\n\n", d.control, name, len(data), sha256.Sum256(data))
+	}
+	i.write("repo/Packages", index.String())
+	i.write("repo/Release", fmt.Sprintf("Date: %s\nSHA256:\n %x %d Packages\n", time.Now().Add(-time.Hour).UTC().Format(time.RFC1123), sha256.Sum256([]byte(index.String())), index.Len()))
+	i.write("etc/apt/sources.list", "deb [trusted=yes] file:"+i.dir+"/repo ./\n")
+	if got, err := i.fetch(); err != nil || len(got) != 3 {
+		t.Errorf("%v, %v", got, err)
+	}
+	i.write("etc/apt/sources.list", "deb file:"+i.dir+"/repo ./\n")
+	if _, err := i.fetch(); err == nil {
+		t.Error("taken without a signature")
+	}
+}

@@ -1,0 +1,73 @@
+package headers
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+)
+
+// margin is left free beside what the packages say to need: a full disk harms more than missing headers.
+const margin = 32 << 20
+
+// room checks that the packages fit on the disks of the root and of the store, before anything is downloaded.
+func (f *fetcher) room(p *plan) error {
+	var tree, store uint64
+	for _, pkg := range p.packages {
+		size, err := installedSize(pkg)
+		if err != nil {
+			return fmt.Errorf("%w: %w", ErrPackage, err)
+		}
+		// Installed-Size counts blocks of 1 KiB. A header is 3 KiB on average, and most disks give it 4 or 8.
+		tree += 2*size + uint64(pkg.Size) //nolint:gosec // checked to be positive when the index was read
+		if !f.client.Store.Has(pkg.SHA256) {
+			store += uint64(pkg.Size) //nolint:gosec // as above
+		}
+	}
+	src := existing(f.at("usr/src"))
+	sameDisk, err := sameDisk(src, f.client.Store.Dir())
+	if err != nil {
+		return err
+	}
+	if sameDisk {
+		return enough(src, tree+store+margin)
+	}
+	if err := enough(f.client.Store.Dir(), store+margin); err != nil {
+		return err
+	}
+	return enough(src, tree+margin)
+}
+
+// existing is the folder, or the nearest one above it that exists.
+func existing(dir string) string {
+	for dir != filepath.Dir(dir) {
+		if _, err := os.Stat(dir); err == nil {
+			break
+		}
+		dir = filepath.Dir(dir)
+	}
+	return dir
+}
+
+func sameDisk(a, b string) (bool, error) {
+	var sa, sb unix.Stat_t
+	for name, st := range map[string]*unix.Stat_t{a: &sa, b: &sb} {
+		if err := unix.Stat(name, st); err != nil {
+			return false, fmt.Errorf("look for free space: stat %s: %w", name, err)
+		}
+	}
+	return sa.Dev == sb.Dev, nil
+}
+
+func enough(dir string, need uint64) error {
+	var st unix.Statfs_t
+	if err := unix.Statfs(dir, &st); err != nil {
+		return fmt.Errorf("look for free space: statfs %s: %w", dir, err)
+	}
+	free := st.Bavail * uint64(st.Bsize) //nolint:gosec // never negative
+	if st.Blocks > 0 && free < need {    // some network file systems do not count
+		return &SpaceError{Dir: dir, Need: need, Free: free}
+	}
+	return nil
+}

@@ -1,0 +1,106 @@
+package headers
+
+import (
+	"crypto/tls"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"golang.org/x/net/http/httpproxy"
+)
+
+const dialLimit = 10 * time.Second // networks without a way out drop packets: each try costs this
+
+// newTransport is how the image reaches its repositories: proxies, logins, certificates.
+func newTransport(root fs.FS, own bool, c conf, getenv func(string) string, say func(string, ...any)) (*transport, error) {
+	pool, err := authorities(root, own, c, say)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range []string{"acquire::https::sslcert", "acquire::http::proxy-auto-detect", "acquire::http::proxyautodetect"} {
+		if c[name] != "" {
+			say("warning: the setting %s of apt.conf is not supported here and ignored", name)
+		}
+	}
+	if c.is("acquire::https::verify-peer", false) || c.is("acquire::https::verify-host", false) {
+		say("warning: apt.conf switches the check of certificates off; here it stays on: mount the authority's certificate into /usr/local/share/ca-certificates")
+	}
+	t := &transport{logins: readLogins(root, say)}
+	proxies := proxies{conf: c, env: environment(getenv), logins: t.logins}
+	t.Transport = &http.Transport{
+		Proxy:                 proxies.choose,
+		DialContext:           (&net.Dialer{Timeout: dialLimit, KeepAlive: 30 * time.Second}).DialContext,
+		TLSClientConfig:       &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12},
+		TLSHandshakeTimeout:   dialLimit,
+		ResponseHeaderTimeout: time.Minute,
+		MaxIdleConnsPerHost:   parallel,
+		IdleConnTimeout:       time.Minute,
+		ForceAttemptHTTP2:     true,
+	}
+	return t, nil
+}
+
+// environment reads HTTP_PROXY, HTTPS_PROXY and NO_PROXY in both cases, the lower one first as curl and apt do.
+func environment(getenv func(string) string) *httpproxy.Config {
+	get := func(name string) string {
+		if v := getenv(strings.ToLower(name)); v != "" {
+			return v
+		}
+		return getenv(name)
+	}
+	return &httpproxy.Config{HTTPProxy: get("HTTP_PROXY"), HTTPSProxy: get("HTTPS_PROXY"), NoProxy: get("NO_PROXY")}
+}
+
+// proxies chooses the proxy of a request.
+type proxies struct {
+	conf   conf
+	env    *httpproxy.Config
+	logins []login
+}
+
+// choose follows apt: apt.conf for this host, then in general, for https with http's settings as a fallback, then the
+// environment. NO_PROXY counts in any case, "DIRECT", or "false" as many write, means none.
+func (p proxies) choose(r *http.Request) (*url.URL, error) {
+	text := p.setting(r.URL)
+	switch {
+	case text == "":
+		return p.env.ProxyFunc()(r.URL)
+	case strings.EqualFold(text, "DIRECT"), strings.EqualFold(text, "false"):
+		return nil, nil
+	}
+	u, err := url.Parse(text)
+	if err != nil || u.Host == "" {
+		// Not the text: it may hold a password.
+		return nil, fmt.Errorf("the proxy in apt.conf for %s is not a URL such as \"http://host:port\"", r.URL.Host)
+	}
+	if u.Scheme == "socks5h" { // apt's name of what net/http calls socks5: the proxy resolves names
+		u.Scheme = "socks5"
+	}
+	if l, ok := find(p.logins, u); ok && u.User == nil {
+		u.User = url.UserPassword(l.user, l.password)
+	}
+	only := httpproxy.Config{HTTPProxy: u.String(), HTTPSProxy: u.String(), NoProxy: p.env.NoProxy}
+	if p.env.NoProxy == "" {
+		return u, nil // for addresses of this machine too, which the environment's rules exempt
+	}
+	return only.ProxyFunc()(r.URL)
+}
+
+func (p proxies) setting(u *url.URL) string {
+	schemes := []string{"http"}
+	if u.Scheme == "https" {
+		schemes = []string{"https", "http"}
+	}
+	for _, rest := range []string{"::proxy::" + strings.ToLower(u.Hostname()), "::proxy"} {
+		for _, s := range schemes {
+			if v := p.conf["acquire::"+s+rest]; v != "" {
+				return v
+			}
+		}
+	}
+	return ""
+}

@@ -1,0 +1,183 @@
+package headers
+
+import (
+	"archive/tar"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/driver-container/driver-container/distros/apt"
+	"github.com/driver-container/driver-container/distros/dpkg"
+)
+
+// Bounds on all packages of one kernel together. Ubuntu's largest are 150 MB in 30000 files.
+const (
+	maxBytes   = 2 << 30
+	maxEntries = 400_000
+)
+
+// unpack writes the packages' headers into the root.
+func (f *fetcher) unpack(ctx context.Context, p *plan, debs []string) (installed []string, err error) {
+	begin := time.Now()
+	t := &tree{root: f.root, release: f.Release, say: f.Say}
+	defer func() { err = errors.Join(err, t.close(err != nil)) }()
+	for i, pkg := range p.packages {
+		t.replace = p.upgrades[pkg.Name]
+		if err := t.deb(ctx, debs[i], pkg); err != nil {
+			return nil, fmt.Errorf("unpack %s: %w", label(pkg), err)
+		}
+		installed = append(installed, label(pkg))
+	}
+	if !t.complete() {
+		return nil, fmt.Errorf("%w: %s says nowhere that it is for kernel %s", ErrPackage, installed[len(installed)-1], f.Release)
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if err := t.publish(); err != nil {
+		return nil, err
+	}
+	f.Say("headers of kernel %s are in %s: %d files, %d MB, unpacked in %s",
+		f.Release, f.at("usr/src"), t.entries, t.bytes/1e6, time.Since(begin).Round(10*time.Millisecond))
+	return installed, nil
+}
+
+// deb writes one package.
+func (t *tree) deb(ctx context.Context, file string, p apt.Package) error {
+	in, err := os.Open(file) //nolint:gosec // a path in the store
+	if err != nil {
+		return err
+	}
+	defer in.Close() //nolint:errcheck // opened for reading
+	d, err := dpkg.OpenDeb(in)
+	if err != nil {
+		return err
+	}
+	if d.Control.Get("Package") != p.Name {
+		return fmt.Errorf("%w: it calls itself %q", ErrPackage, d.Control.Get("Package"))
+	}
+	skipped := map[string]bool{}
+	err = d.Data(func(h *tar.Header, r io.Reader) error {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		return t.member(h, r, skipped)
+	})
+	if len(skipped) > 0 {
+		t.say("warning: %s also has files that are no headers; they were left out: %s", label(p), some(skipped))
+	}
+	return err
+}
+
+// member writes one file, folder or link.
+func (t *tree) member(h *tar.Header, r io.Reader, skipped map[string]bool) error {
+	if h.Typeflag == tar.TypeReg && h.Mode&0o6000 != 0 {
+		return fmt.Errorf("%w: a file with the setuid or setgid bit", ErrPackage)
+	}
+	t.entries++
+	t.bytes += h.Size
+	if t.entries > maxEntries || t.bytes > maxBytes {
+		return fmt.Errorf("%w: more than %d files or %d bytes", ErrPackage, maxEntries, maxBytes)
+	}
+	dir, name, ok := t.place(h.Name)
+	if !ok {
+		if h.Typeflag != tar.TypeDir && !strings.HasPrefix(h.Name, "usr/share/") {
+			if len(skipped) < 100 {
+				skipped[h.Name] = true
+			}
+		}
+		return nil
+	}
+	a, err := t.area(dir)
+	if err != nil {
+		return err
+	}
+	err = t.add(a, name, h, r)
+	if a.ofModules() && errors.Is(err, syscall.EROFS) {
+		// The host's /lib/modules, mounted read-only. Those who look for headers look into /usr/src as well.
+		t.say("warning: /%s/%s is not written: the file system is read-only", dir, name)
+		return nil
+	}
+	return err
+}
+
+func (t *tree) add(a *area, name string, h *tar.Header, r io.Reader) error {
+	if h.Typeflag == tar.TypeDir {
+		return a.mkdir(name)
+	}
+	if err := a.mkdir(path.Dir(name)); err != nil {
+		return err
+	}
+	switch h.Typeflag {
+	case tar.TypeSymlink:
+		return t.link(a, h, name)
+	case tar.TypeLink:
+		return t.hardLink(a, h, name)
+	}
+	if marks(name) {
+		return t.mark(a, name, h, r)
+	}
+	return t.file(a, name, h, r)
+}
+
+// place splits a member's name into the folder that it belongs to and the rest, and tells whether it is wanted: trees of
+// headers and the tools that they share, and what is said about this one kernel. All else (documentation, and what else a
+// package may bring) is not.
+func (t *tree) place(name string) (dir, rest string, ok bool) {
+	for _, a := range []struct{ dir, prefix string }{
+		{"usr/src", "linux"},
+		{"usr/lib", "linux-kbuild-"},
+		{"lib/modules", t.release},
+		{"usr/lib/modules", t.release},
+	} {
+		rest, ok := strings.CutPrefix(name, a.dir+"/")
+		if !ok || !strings.HasPrefix(rest, a.prefix) {
+			continue
+		}
+		if first, _, _ := strings.Cut(rest, "/"); a.prefix == t.release && first != t.release {
+			continue
+		}
+		return a.dir, rest, true
+	}
+	return "", "", false
+}
+
+// marks tells whether a file is what makes a folder a kernel's headers to those who look for them. Of the two, the header
+// has the release that modules will carry in every system; Debian's kernel.release has the upstream version ("6.1.192").
+func marks(name string) bool {
+	return strings.HasSuffix(name, "/include/config/kernel.release") || strings.HasSuffix(name, "/include/generated/utsrelease.h")
+}
+
+// some lists up to three names.
+func some(names map[string]bool) string {
+	list := slices.Sorted(maps.Keys(names))
+	out := fmt.Sprintf("%.100q", list[:min(len(list), 3)])
+	if len(list) > 3 {
+		out += " and more"
+	}
+	return out
+}
+
+var utsRelease = regexp.MustCompile(`(?m)^#define UTS_RELEASE "([^"\n]*)"`)
+
+// complete tells whether one of the trees is for the kernel.
+func (t *tree) complete() bool {
+	for _, m := range t.marked {
+		if strings.TrimSpace(string(m.data)) == t.release {
+			return true
+		}
+		if found := utsRelease.FindSubmatch(m.data); found != nil && string(found[1]) == t.release {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,271 @@
+package headers
+
+import (
+	"archive/tar"
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+
+	"github.com/driver-container/driver-container/distros/dpkg"
+)
+
+// hostile fetches with more members in the package of the kernel's own headers.
+func hostile(t *testing.T, prepare func(*image), more ...entry) (*image, error) {
+	t.Helper()
+	debs := debian(testRelease, "1")
+	debs[0].entries = append(debs[0].entries, more...)
+	i := newImage(t, newArchive(t, debs...).start().server.URL)
+	if prepare != nil {
+		prepare(i)
+	}
+	_, err := i.fetch()
+	return i, err
+}
+
+const here = "./usr/src/linux-headers-" + testRelease + "/"
+
+func TestRefused(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name string
+		add  []entry
+		want error
+	}{
+		{"setuid", []entry{{name: here + "sh", body: "x", mode: 0o4755}}, ErrPackage},
+		{"setgid", []entry{{name: here + "sh", body: "x", mode: 0o2755}}, ErrPackage},
+		{"setuid where it would be left out", []entry{{name: "./usr/bin/sh", body: "x", mode: 0o4755}}, ErrPackage},
+		{"device", []entry{{name: here + "sda", kind: tar.TypeBlock}}, dpkg.ErrUnsafePath},
+		{"pipe", []entry{{name: here + "p", kind: tar.TypeFifo}}, dpkg.ErrUnsafePath},
+		{"up", []entry{{name: "./usr/src/linux-x/../../../etc/passwd", body: "x"}}, dpkg.ErrUnsafePath},
+		{"absolute", []entry{{name: "/usr/src/linux-x", body: "x"}}, dpkg.ErrUnsafePath},
+		{"link to the system", []entry{{name: here + "x", link: "/etc/shadow"}}, ErrPackage},
+		{"link to the host", []entry{{name: here + "x", link: "/proc/1/root/etc"}}, ErrPackage},
+		{"link out of the root", []entry{{name: here + "x", link: "../../../../usr/lib"}}, ErrPackage},
+		{"link with a way round", []entry{{name: here + "x", link: "/usr/../etc"}}, ErrPackage},
+		{"through a link", []entry{{name: "./usr/src/linux-x", link: "../lib"}, {name: "./usr/src/linux-x/libc.so.6", body: "x"}}, ErrConflict},
+		{"through a link deeper", []entry{{name: here + "x", link: "/usr/lib"}, {name: here + "x/y/libc.so.6", body: "x"}}, ErrConflict},
+		{"folder for a link", []entry{{name: here + "x", link: "/usr/lib"}, {name: here + "x/"}}, ErrConflict},
+		{"file for a folder", []entry{{name: here + "include", body: "x"}}, ErrConflict},
+		{"twice and different", []entry{{name: here + "Makefile", body: "other"}}, ErrConflict},
+		{"hard link to elsewhere", []entry{{name: here + "x", kind: tar.TypeLink, link: "./etc/shadow"}}, ErrPackage},
+		{"hard link to nothing", []entry{{name: here + "x", kind: tar.TypeLink, link: here + "y"}}, ErrPackage},
+		{"hard link through a link", []entry{{name: here + "l", link: "/usr/lib"}, {name: here + "x", kind: tar.TypeLink, link: here + "l/os-release"}}, ErrConflict},
+		{"hard link to a link", []entry{{name: here + "l", link: "/usr/lib/os-release"}, {name: here + "x", kind: tar.TypeLink, link: here + "l"}}, ErrPackage},
+		{"endless release", []entry{{name: here + "sub/include/config/kernel.release", body: strings.Repeat("6", 5000)}}, ErrPackage},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			i, err := hostile(t, nil, test.add...)
+			if !errors.Is(err, test.want) || !strings.Contains(err.Error(), "linux-headers-6.1.0-38-amd64 1") {
+				t.Errorf("%v; want %v and the package's name", err, test.want)
+			}
+			if left := i.list(); len(left) > 0 {
+				t.Errorf("left %q", left)
+			}
+		})
+	}
+}
+
+func TestLeftOutOfPackages(t *testing.T) {
+	t.Parallel()
+	i, err := hostile(t, nil,
+		entry{name: "./usr/bin/gcc", body: "x", mode: 0o755}, entry{name: "./etc/passwd", body: "x"}, entry{name: "./lib/modules/other/build", link: "/usr/src"},
+		entry{name: "./usr/src/nvidia-535/nv.c", body: "x"}, entry{name: "./usr/lib/libc.so.6", body: "x"},
+		entry{name: here + "copy", kind: tar.TypeLink, link: here + "Makefile"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var more []string
+	for _, name := range i.list() {
+		if !strings.Contains(strings.Join(debianTree, "\n")+"\n", name+"\n") {
+			more = append(more, name)
+		}
+	}
+	if diff := cmp.Diff([]string{"usr/src/linux-headers-6.1.0-38-amd64/copy"}, more); diff != "" {
+		t.Error(diff)
+	}
+	if i.read("usr/src/linux-headers-6.1.0-38-amd64/copy") != "include ../\n" {
+		t.Error("the hard link has other content")
+	}
+	if !strings.Contains(i.log(), `left out: ["etc/passwd" "lib/modules/other/build" "usr/bin/gcc"] and more`) {
+		t.Errorf("it said %s", i.log())
+	}
+}
+
+// What is in the way is not overwritten, and a tree that was there before is not removed.
+func TestInTheWay(t *testing.T) {
+	t.Parallel()
+	for name, prepare := range map[string]func(*image){
+		"another file": func(i *image) { i.write("usr/src/linux-headers-6.1.0-38-amd64/Makefile", "mine") },
+		"a longer file": func(i *image) {
+			i.write("usr/src/linux-headers-6.1.0-38-amd64/Makefile", "include ../\n"+strings.Repeat("x", 1<<20))
+		},
+		"a link": func(i *image) {
+			i.write("mine/x", "mine")
+			must(i.t, os.Symlink("../../mine", filepath.Join(i.dir, "usr/src/linux-headers-6.1.0-38-common")))
+		},
+		"another link": func(i *image) {
+			i.write("usr/src/linux-headers-6.1.0-38-amd64/x", "")
+			must(i.t, os.Symlink("/usr", filepath.Join(i.dir, "usr/src/linux-headers-6.1.0-38-amd64/scripts")))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var before []string
+			i, err := hostile(t, func(i *image) { prepare(i); before = i.list() })
+			if !errors.Is(err, ErrConflict) || !strings.Contains(err.Error(), "/usr/src/linux-headers-6.1.0-38") {
+				t.Error(err)
+			}
+			left := strings.Join(i.list(), "\n")
+			for _, name := range before {
+				if !strings.Contains(left, name) {
+					t.Errorf("%s is gone", name)
+				}
+			}
+			if strings.Contains(left, "utsrelease.h") || strings.Contains(left, temporary) {
+				t.Errorf("left %s", left)
+			}
+		})
+	}
+}
+
+// Tools that headers of another kernel brought are upgraded, as dpkg would; pointers of lib/modules are set right.
+func TestUpgrade(t *testing.T) {
+	t.Parallel()
+	i, err := hostile(t, func(i *image) {
+		i.write("var/lib/dpkg/status", status("libc6 2.36", "linux-kbuild-6.1 0.9"))
+		i.write("usr/lib/linux-kbuild-6.1/scripts/basic/fixdep", "old")
+		i.write("usr/lib/linux-kbuild-6.1/scripts/old", "old")
+		must(i.t, os.MkdirAll(filepath.Join(i.dir, "lib/modules", testRelease), 0o755))
+		must(i.t, os.Symlink("/nowhere", filepath.Join(i.dir, "lib/modules", testRelease, "build")))
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if i.read("usr/lib/linux-kbuild-6.1/scripts/basic/fixdep") != "fixdep of 1" || i.read("usr/lib/linux-kbuild-6.1/scripts/old") != "old" {
+		t.Error("the tools are not the new ones")
+	}
+	if to, err := os.Readlink(filepath.Join(i.dir, "lib/modules", testRelease, "build")); to != "/usr/src/linux-headers-"+testRelease {
+		t.Error(to, err)
+	}
+}
+
+func TestBrokenPackages(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name   string
+		change func(debs []deb)
+		want   error
+	}{
+		{"cut", func(d []deb) { d[0].damage = func(b []byte) []byte { return b[:len(b)-3000] } }, dpkg.ErrFormat},
+		{"not a package", func(d []deb) { d[1].damage = func([]byte) []byte { return []byte("<html>") } }, dpkg.ErrFormat},
+		{"another kernel", func(d []deb) { d[0].entries = debian("6.1.0-37-amd64", "1")[0].entries }, ErrPackage},
+		{"no release", func(d []deb) { d[0].entries = d[0].entries[6:] }, ErrPackage},
+		{"no size", func(d []deb) { d[0].control = strings.Replace(d[0].control, "Size: 100", "Size: -1", 1) }, ErrPackage},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			debs := debian(testRelease, "1")
+			test.change(debs)
+			i := newImage(t, newArchive(t, debs...).start().server.URL)
+			_, err := i.fetch()
+			if !errors.Is(err, test.want) {
+				t.Errorf("%v; want %v", err, test.want)
+			}
+			if left := i.list(); len(left) > 0 {
+				t.Errorf("left %q", left)
+			}
+		})
+	}
+}
+
+// What a killed predecessor left is no obstacle, and is not taken for whole.
+func TestAfterKill(t *testing.T) {
+	t.Parallel()
+	i, err := hostile(t, func(i *image) {
+		i.write("usr/src/"+temporary, "half a fi")
+		i.write("usr/lib/"+temporary, "")
+		i.write("usr/src/linux-headers-6.1.0-38-amd64/Makefile", "include ../\n")
+	})
+	if diff := cmp.Diff(debianTree, i.list()); err != nil || diff != "" {
+		t.Error(err, diff)
+	}
+}
+
+// The host's /lib/modules, mounted read-only.
+func TestReadOnlyModules(t *testing.T) {
+	t.Parallel()
+	if os.Getuid() != 0 {
+		t.Skip("needs root to mount")
+	}
+	runtime.LockOSThread() // and never unlocked: the thread with its own mounts ends with the test
+	must(t, unix.Unshare(unix.CLONE_NEWNS|unix.CLONE_FS))
+	must(t, unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""))
+	i := newImage(t)
+	must(t, os.MkdirAll(filepath.Join(i.dir, "usr/lib/modules"), 0o755))
+	modules, src := filepath.Join(i.dir, "usr/lib/modules"), filepath.Join(i.dir, "usr/src")
+	must(t, unix.Mount("tmpfs", modules, "tmpfs", unix.MS_RDONLY, ""))
+	defer func() { must(t, unix.Unmount(modules, unix.MNT_DETACH)) }()
+	root, err := os.OpenRoot(i.dir)
+	must(t, err)
+	defer root.Close()
+	tr := &tree{root: root, release: testRelease, say: i.options().Say}
+	for _, e := range debian(testRelease, "1")[0].entries {
+		h, r, err := member(t, e)
+		must(t, err)
+		if err := tr.member(h, r, map[string]bool{}); err != nil {
+			t.Fatalf("%s: %v", e.name, err)
+		}
+	}
+	must(t, tr.publish())
+	must(t, tr.close(false))
+	if !strings.Contains(i.read("usr/src/linux-headers-6.1.0-38-amd64/include/generated/utsrelease.h"), testRelease) {
+		t.Error("the headers are not there")
+	}
+	if !strings.Contains(i.log(), "/lib/modules/6.1.0-38-amd64/build is not written: the file system is read-only") {
+		t.Errorf("it said %q", i.log())
+	}
+
+	must(t, unix.Mount("tmpfs", src, "tmpfs", unix.MS_RDONLY, ""))
+	defer func() { must(t, unix.Unmount(src, unix.MNT_DETACH)) }()
+	tr = &tree{root: root, release: testRelease, say: i.options().Say}
+	h, r, err := member(t, entry{name: here + "x", body: "x"})
+	must(t, err)
+	if err := tr.member(h, r, nil); !errors.Is(err, syscall.EROFS) {
+		t.Error(err)
+	}
+	must(t, tr.close(true))
+}
+
+// member passes an entry through tar, with its name cleaned as dpkg does.
+func member(t *testing.T, e entry) (*tar.Header, *tar.Reader, error) {
+	t.Helper()
+	r := tar.NewReader(bytes.NewReader(tarOf(t, e)))
+	h, err := r.Next()
+	if err == nil {
+		h.Name = strings.Trim(strings.TrimPrefix(h.Name, "./"), "/")
+	}
+	return h, r, err
+}
+
+func FuzzPlace(f *testing.F) {
+	f.Add("usr/src/linux-headers-6.1.0-38-amd64/Makefile")
+	f.Add("usr/lib/modules/6.1.0-38-amd64/build")
+	f.Fuzz(func(t *testing.T, name string) {
+		tr := tree{release: testRelease}
+		dir, rest, ok := tr.place(name)
+		if ok && (dir+"/"+rest != name || rest == "") {
+			t.Fatalf("%q is %q and %q", name, dir, rest)
+		}
+	})
+}

@@ -1,0 +1,177 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strings"
+
+	"github.com/driver-container/driver-container/kmod"
+)
+
+// inTree are modules of the kernel that the driver uses without naming them: NVIDIA's own container loads them, too.
+var inTree = []string{"i2c_core", "ipmi_msghandler", "ipmi_devintf"}
+
+// load brings the modules into the kernel; those of an adopted driver are there.
+func (n *Node) load(ctx context.Context) error {
+	if !n.adopted {
+		if err := n.insert(ctx); err != nil {
+			return err
+		}
+		n.up = append(n.up, n.modulesStep())
+	}
+	n.showDriver()
+	if n.adopted || n.source != compiled {
+		return nil
+	}
+	return n.keep(ctx)
+}
+
+func (n *Node) modulesStep() step {
+	return step{name: modulesStep, down: func(ctx context.Context) error { return n.unload(ctx, n.driver) }}
+}
+
+const (
+	modulesStep = "modules"
+	compiled    = "compiled" // where modules come from that this instance compiled
+)
+
+// takeOver makes a predecessor's record ours.
+func (n *Node) takeOver() {
+	root, firmware := n.driver.RootDir, n.driver.Firmware
+	if n.prev != nil && n.prev.Version != "" {
+		n.driver = *n.prev
+	} else { // loaded by somebody else, the same build: found says what
+		n.driver = Driver{Modules: n.files()}
+	}
+	n.driver.Version, n.driver.Flavour, n.driver.RootID = n.want.Driver, n.want.Flavour, n.info.ID
+	n.driver.RootDir, n.driver.Firmware = root, firmware
+	if n.driver.Source == "" {
+		n.driver.Source = "adopted"
+	}
+}
+
+// files is what to load, from what was found.
+func (n *Node) files() []LoadedModule {
+	var out []LoadedModule
+	for _, name := range n.want.Modules {
+		if f, ok := n.found.File(name); ok {
+			m := underscores(name)
+			out = append(out, LoadedModule{Name: m, SrcVersion: f.Info.SrcVersion, File: f.Path, SHA256: f.SHA256, Params: n.options.For(m)})
+		}
+	}
+	return out
+}
+
+func (n *Node) insert(ctx context.Context) error {
+	names := slices.Clone(inTree)
+	for _, name := range n.want.Modules {
+		f, ok := n.found.File(name)
+		if !ok {
+			return fmt.Errorf("the modules from the %s have no %s", n.source, name)
+		}
+		for _, dep := range f.Info.Depends {
+			if !strings.HasPrefix(dep, "nvidia") {
+				names = append(names, dep)
+			}
+		}
+	}
+	inserted, err := n.kernel.InsertInTree(ctx, names...)
+	n.driver = Driver{Version: n.want.Driver, Flavour: n.want.Flavour, Source: n.source, Modules: n.files(), InTree: inserted,
+		RootID: n.info.ID, RootDir: n.driver.RootDir, Firmware: n.driver.Firmware}
+	if n.prev != nil { // of an older driver that has gone: they are ours to remove
+		n.driver.InTree = append(slices.Clone(n.prev.InTree), inserted...)
+		n.driver.Nodes = n.prev.Nodes
+	}
+	if err == nil {
+		err = n.insertAll(ctx, n.driver.Modules)
+	}
+	if err == nil {
+		if err = n.check(); err != nil {
+			err = errors.Join(err, n.deleteAll(context.WithoutCancel(ctx), n.driver.Modules))
+		}
+	}
+	if err != nil {
+		n.removeInTree(ctx, n.driver.InTree)
+		return err
+	}
+	return nil
+}
+
+// insertAll loads modules in order; when one is refused, those before it are removed again.
+func (n *Node) insertAll(ctx context.Context, modules []LoadedModule) error {
+	for i, m := range modules {
+		if err := n.insertOne(ctx, m); err != nil {
+			undo := n.deleteAll(context.WithoutCancel(ctx), modules[:i])
+			return errors.Join(fmt.Errorf("load %s: %w", m.Name, err), undo)
+		}
+	}
+	return nil
+}
+
+func (n *Node) insertOne(ctx context.Context, m LoadedModule) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	err := n.kernel.Insert(ctx, m.File, m.Params)
+	if !errors.Is(err, kmod.ErrLoaded) {
+		return err
+	}
+	live, err := n.kernel.Module(m.Name) // somebody was faster: fine if it is the same build
+	if err == nil && live.SrcVersion != m.SrcVersion {
+		err = fmt.Errorf("another build of it is loaded already (srcversion %s, this one has %s)", live.SrcVersion, m.SrcVersion)
+	}
+	return err
+}
+
+// deleteAll removes modules, last first; what is not loaded is fine.
+func (n *Node) deleteAll(ctx context.Context, modules []LoadedModule) error {
+	var errs []error
+	for _, m := range slices.Backward(modules) {
+		if err := n.kernel.Delete(ctx, m.Name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			errs = append(errs, fmt.Errorf("remove %s again: %w", m.Name, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// check compares what is live with what was meant.
+func (n *Node) check() error {
+	for _, m := range n.driver.Modules {
+		live, err := n.kernel.Module(m.Name)
+		switch {
+		case err != nil:
+			return fmt.Errorf("verify %s after loading it: %w", m.Name, err)
+		case live.Version != n.want.Driver || live.SrcVersion != m.SrcVersion:
+			return fmt.Errorf("verify %s after loading it: version %s and srcversion %s are live, %s and %s were loaded",
+				m.Name, live.Version, live.SrcVersion, n.want.Driver, m.SrcVersion)
+		}
+		if diff := n.paramsDiffer(m.Name, m.Params); len(diff) > 0 {
+			return fmt.Errorf("verify %s after loading it: parameters are not as they were given: %s", m.Name, strings.Join(diff, ", "))
+		}
+	}
+	return nil
+}
+
+// keep puts freshly compiled modules into the cache, now that they have proved to load, and remembers those files instead.
+func (n *Node) keep(ctx context.Context) error {
+	set, err := n.supplier.Keep(ctx, n.found)
+	if err != nil {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		n.warn("the modules were compiled and loaded but could not be kept, the next start compiles again: %v", err)
+		return nil
+	}
+	n.found = set
+	n.driver.Modules = n.files()
+	n.showDriver()
+	return nil
+}
+
+func (n *Node) showDriver() {
+	d := n.driver
+	n.board.change(func(st *Status) { st.Up = &d })
+}

@@ -1,0 +1,133 @@
+package lock
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+// As a child with this variable set the test binary takes the lock in the folder that it names, and keeps it until its
+// standard input ends.
+const hold = "LOCK_TEST_HOLD"
+
+func TestMain(m *testing.M) {
+	dir := os.Getenv(hold)
+	if dir == "" {
+		goleak.VerifyTestMain(m)
+		return
+	}
+	o := options(dir)
+	o.Self = Holder{Pod: "gpu/one", Image: "driver:1", Host: "node1"}
+	o.Timeout = 10 * time.Second
+	o.Say = func(f string, a ...any) { fmt.Fprintf(os.Stderr, f+"\n", a...) }
+	l, err := Acquire(noContext(), o)
+	if err != nil {
+		fmt.Println(err)
+		os.Exit(1)
+	}
+	if os.Getenv("LOCK_TEST_DAEMON") != "" { // must not inherit the lock
+		cmd := exec.Command("sleep", "30")
+		if err := cmd.Start(); err != nil {
+			os.Exit(1)
+		}
+		fmt.Println("daemon", cmd.Process.Pid)
+	}
+	fmt.Println("held")
+	_, _ = io.Copy(io.Discard, os.Stdin)
+	if err := l.Release(); err != nil {
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+func options(dir string) Options {
+	return Options{
+		Path:   filepath.Join(dir, "driver-entrypoint.lock"),
+		Legacy: filepath.Join(dir, "nvidia-driver.pid"),
+		Poll:   20 * time.Millisecond,
+	}
+}
+
+// process is a real other holder.
+type process struct {
+	*exec.Cmd
+	out *bufio.Scanner
+	in  io.Closer
+}
+
+func start(t *testing.T, cmd *exec.Cmd) *process {
+	t.Helper()
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	p := &process{cmd, bufio.NewScanner(out), in}
+	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	return p
+}
+
+// line waits for what the process says.
+func (p *process) line(t *testing.T) string {
+	t.Helper()
+	if !p.out.Scan() {
+		t.Fatal("the other process ended")
+	}
+	return p.out.Text()
+}
+
+func ours(t *testing.T, dir string, env ...string) *process {
+	t.Helper()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(append(os.Environ(), hold+"="+dir, "GORACE=atexit_sleep_ms=0"), env...)
+	return start(t, cmd)
+}
+
+// theirs does with the legacy file what NVIDIA's script does: open on descriptor 3 with truncation, flock, write the pid.
+func theirs(t *testing.T, dir string) *process {
+	t.Helper()
+	return start(t, exec.Command("sh", "-c", `exec 3> "$0/nvidia-driver.pid"
+if flock -n 3; then echo $$ >&3; echo held $$; cat >/dev/null; else echo refused; fi`, dir))
+}
+
+// log collects what Say says.
+type log struct {
+	sync.Mutex
+	lines []string
+}
+
+func (l *log) say(f string, a ...any) {
+	l.Lock()
+	defer l.Unlock()
+	l.lines = append(l.lines, fmt.Sprintf(f, a...))
+}
+
+func (l *log) String() string {
+	l.Lock()
+	defer l.Unlock()
+	return strings.Join(l.lines, "\n")
+}
+
+func read(t *testing.T, path string) string {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}

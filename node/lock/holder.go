@@ -1,0 +1,103 @@
+package lock
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+
+	"golang.org/x/sys/unix"
+)
+
+// Holder says who holds the lock, as its file does. Only PID is known of NVIDIA's container, and 0 means that not even that is.
+type Holder struct {
+	PID   int       `json:"pid"`
+	Pod   string    `json:"pod,omitempty"`
+	Image string    `json:"image,omitempty"`
+	Host  string    `json:"host,omitempty"`
+	Since time.Time `json:"since,omitzero"`
+}
+
+// String is for logs: `pid 4711, pod gpu/driver-x7k2p, image driver:535.261.03-debian12, since 2026-01-02T15:04:05Z`.
+func (h Holder) String() string {
+	var parts []string
+	if h.PID > 0 {
+		parts = append(parts, "pid "+strconv.Itoa(h.PID))
+	}
+	for _, v := range []struct{ name, value string }{{"pod", h.Pod}, {"image", h.Image}, {"host", h.Host}} {
+		if v.value != "" {
+			parts = append(parts, v.name+" "+v.value)
+		}
+	}
+	if !h.Since.IsZero() {
+		parts = append(parts, "since "+h.Since.UTC().Format(time.RFC3339))
+	}
+	if len(parts) == 0 {
+		return "a process that left no name"
+	}
+	return strings.Join(parts, ", ")
+}
+
+// maxContent bounds what is read of a lock file: anybody on the node may have written it.
+const maxContent = 4096
+
+// parse reads the content of our file (JSON) or of NVIDIA's (a process id). Whatever does not fit is an unknown holder, since
+// the lock itself is what counts; control characters are removed, because the text goes to logs.
+func parse(content []byte) Holder {
+	text := strings.TrimSpace(string(content))
+	if pid, err := strconv.Atoi(text); err == nil {
+		return Holder{PID: max(pid, 0)}
+	}
+	var h Holder
+	if err := json.Unmarshal([]byte(text), &h); err != nil {
+		return Holder{}
+	}
+	if y := h.Since.Year(); y < 1970 || y > 9999 { // such a time cannot be written as JSON again
+		h.Since = time.Time{}
+	}
+	return Holder{PID: max(h.PID, 0), Pod: clean(h.Pod), Image: clean(h.Image), Host: clean(h.Host), Since: h.Since}
+}
+
+func clean(s string) string {
+	s = strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return -1
+	}, s)
+	return strings.ToValidUTF8(s[:min(len(s), 512)], "")
+}
+
+func readHolder(f *os.File) Holder {
+	content, err := io.ReadAll(io.NewSectionReader(f, 0, maxContent))
+	if err != nil {
+		return Holder{}
+	}
+	return parse(content)
+}
+
+// Peek says who holds the lock at path now. It never waits and keeps nothing. A missing file is a free lock. To find out, a
+// shared lock is asked for and dropped at once; only use it on our own file: NVIDIA's script would not try again.
+func Peek(path string) (Holder, bool, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if errors.Is(err, os.ErrNotExist) {
+		return Holder{}, false, nil
+	}
+	if err != nil {
+		return Holder{}, false, fmt.Errorf("look at the driver's lock: %w", err)
+	}
+	defer f.Close()
+	err = flock(f, unix.LOCK_SH)
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		return readHolder(f), true, nil
+	}
+	if err != nil {
+		return Holder{}, false, fmt.Errorf("look at the driver's lock: %w", err)
+	}
+	return Holder{}, false, nil // closing drops the shared lock
+}

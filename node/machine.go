@@ -1,0 +1,148 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/driver-container/driver-container/distros/driverinfo"
+	"github.com/driver-container/driver-container/kmod"
+	"github.com/driver-container/driver-container/kmod/build"
+	"github.com/driver-container/driver-container/node/devices"
+	"github.com/driver-container/driver-container/node/preflight"
+	"github.com/driver-container/driver-container/node/probe"
+)
+
+const (
+	supportedGPUs  = "/usr/share/nvidia-driver/supported-gpus.json"
+	mellanoxVendor = 0x15b3
+)
+
+// machine is the real hardware.
+type machine struct {
+	cfg     Config
+	info    driverinfo.Info
+	release string
+	supply  *supply
+
+	mu   sync.Mutex
+	mark *kmod.Mark // in the kernel's log, where this instance began to look
+}
+
+func (m *machine) GPUs() ([]devices.GPU, error) { return devices.GPUs("/sys") }
+func (m *machine) Mellanox() (bool, error)      { return devices.HasVendor("/sys", mellanoxVendor) }
+func (m *machine) Options() (kmod.Options, error) {
+	return kmod.ReadOptions(modprobeDirs, m.cfg.Drivers)
+}
+
+// modprobeDirs are the folders of modprobe.d(5), in its order.
+var modprobeDirs = []string{"/usr/lib/modprobe.d", "/lib/modprobe.d", "/run/modprobe.d", "/etc/modprobe.d"}
+
+func (m *machine) Flavour(gpus []devices.GPU, requested string) (flavour, reason string, err error) {
+	supported, err := preflight.ReadSupported(supportedGPUs)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", "", err
+	}
+	return preflight.Flavour(m.info, supported, gpus, requested)
+}
+
+// Preflight asks everything about this machine. Headers and compiler matter only when there is something to compile.
+func (m *machine) Preflight(ctx context.Context, q Question) []preflight.Check {
+	in := preflight.Input{
+		RunDir: m.cfg.Run, Info: m.info, Release: q.Release, Previous: q.Previous, GPUs: q.GPUs, Flavour: q.Want.Flavour,
+		RDMA: q.RDMA, UnloadNouveau: m.cfg.UnloadNouveau, HaveModules: q.Found, CanCompile: m.canCompile(q.Want.Flavour),
+		FetchHeaders: m.cfg.Fetch, StateDir: m.cfg.StateDir,
+	}
+	in.Supported, in.SupportedErr = preflight.ReadSupported(supportedGPUs)
+	if loaded, err := (kmod.System{}).Loaded(); err == nil {
+		in.Modules = loaded
+	}
+	if q.Signed != nil {
+		in.Signed = preflight.SignedNo
+		if *q.Signed {
+			in.Signed = preflight.SignedYes
+		}
+	}
+	if !q.Found {
+		in.Signed = preflight.SignedNo
+		m.toolchain(ctx, &in)
+	}
+	return waive(preflight.Run(ctx, in), m.cfg.SkipPreflight)
+}
+
+// waive turns checks that the operator of the node does not want to stop a start into warnings.
+func waive(checks []preflight.Check, names []string) []preflight.Check {
+	for i, c := range checks {
+		if c.Status == preflight.Blocked && slices.Contains(names, c.Name) {
+			checks[i].Status = preflight.Warning
+		}
+	}
+	return checks
+}
+
+func (m *machine) canCompile(flavour string) bool {
+	_, err := os.Stat(m.supply.sources(flavour))
+	return err == nil && !m.cfg.NoCompile
+}
+
+func (m *machine) toolchain(ctx context.Context, in *preflight.Input) {
+	h, err := m.supply.headers(in.Release)
+	if err != nil {
+		in.HeadersErr = err
+		return
+	}
+	in.Headers = h.Origin + ": " + h.Build
+	cc, err := build.FindCompiler(ctx, h, os.Getenv("PATH"))
+	if err != nil {
+		in.CompilerErr = err
+		return
+	}
+	in.Compiler = cc.Version + " (" + cc.Path + ")"
+	if cc.Mismatch {
+		in.WantedGCC = cc.Wanted
+	}
+}
+
+var realNodes = devices.Nodes{Dev: "/dev", Proc: "/proc", Sys: "/sys"}
+
+func (m *machine) CreateNodes(ctx context.Context) ([]devices.Node, error) {
+	return realNodes.Create(ctx)
+}
+func (m *machine) RemoveNodes(created []devices.Node) error { return realNodes.Remove(created) }
+
+// Ask starts a child that asks the driver. The mark is set first: what the kernel says while it brings GPUs up is the reason when
+// one does not come.
+func (m *machine) Ask(ctx context.Context) (probe.Answer, error) {
+	mark, err := (kmod.System{}).Mark()
+	if err == nil {
+		m.mu.Lock()
+		if m.mark != nil {
+			_ = m.mark.Close()
+		}
+		m.mark = mark
+		m.mu.Unlock()
+	}
+	return probe.Ask(ctx, probe.Options{})
+}
+
+// Reasons are the driver's lines in the kernel's log about a GPU since it was last asked, at most the last three.
+func (m *machine) Reasons(gpu string) []string {
+	const most = 3
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.mark == nil {
+		return nil
+	}
+	var lines []string
+	short := strings.TrimPrefix(gpu, "0000:")
+	for _, l := range m.mark.Lines() {
+		if strings.Contains(l, "NVRM") || strings.Contains(l, short) {
+			lines = append(lines, strings.TrimSpace(l))
+		}
+	}
+	return lines[max(0, len(lines)-most):]
+}

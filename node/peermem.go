@@ -1,0 +1,84 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"time"
+
+	"github.com/driver-container/driver-container/kmod"
+)
+
+// mofedReady is what the container of Mellanox's driver leaves when its modules are loaded.
+const mofedReady = "/run/mellanox/drivers/.driver-ready"
+
+// LoadPeermem waits until this node's driver serves and Mellanox's modules are there, then loads nvidia-peermem of the set that
+// the driver was loaded from. hostMOFED: Mellanox's driver is the host's own.
+func (n *Node) LoadPeermem(ctx context.Context, timeout time.Duration, hostMOFED bool) error {
+	wait, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	if err := WaitReady(wait, n.cfg.Run, n.say); err != nil {
+		return err
+	}
+	if err := n.waitMellanox(wait, hostMOFED); err != nil {
+		return err
+	}
+	if _, err := n.kernel.Module("nvidia_peermem"); err == nil {
+		n.say("nvidia-peermem is loaded already")
+		return nil
+	}
+	st, err := ReadStatus(n.cfg.Run)
+	if err != nil {
+		return err
+	}
+	if st.Up == nil || st.Up.Version != n.info.Driver {
+		return fmt.Errorf("%w: this image has driver %s, the node has %s", ErrConfig, n.info.Driver, describe(st.Up))
+	}
+	options, err := n.hardware.Options()
+	if err != nil {
+		return fmt.Errorf("%w: module parameters: %w", ErrConfig, err)
+	}
+	set, _, err := n.supplier.Find(ctx, Want{Driver: st.Up.Version, Flavour: st.Up.Flavour, Release: n.release})
+	if err != nil {
+		return fmt.Errorf("find nvidia-peermem, which was compiled with the driver's other modules (is %s mounted here, too?): %w", n.cfg.StateDir, err)
+	}
+	f, ok := set.File("nvidia-peermem")
+	if !ok {
+		return fmt.Errorf("%s has no nvidia-peermem: the driver's sources or the kernel lack it", set.Dir)
+	}
+	if err := n.kernel.Insert(ctx, f.Path, options.For("nvidia_peermem")); err != nil && !errors.Is(err, kmod.ErrLoaded) {
+		return fmt.Errorf("failed to load nvidia-peermem module: %w", err)
+	}
+	n.say("nvidia-peermem is loaded")
+	return nil
+}
+
+func (n *Node) waitMellanox(ctx context.Context, host bool) error {
+	there := func() bool {
+		if host {
+			_, err := n.kernel.Module("mlx5_core")
+			return err == nil
+		}
+		_, err := os.Stat(mofedReady)
+		return err == nil
+	}
+	for !there() {
+		if !n.pause(ctx) {
+			return fmt.Errorf("%w: Mellanox's driver is not there (%s, or mlx5_core of the host with USE_HOST_MOFED=true)", ErrNotReady, mofedReady)
+		}
+	}
+	return nil
+}
+
+// PeermemMissing is ErrNotReady when Mellanox's module is loaded and nvidia-peermem is not.
+func PeermemMissing(s kmod.System) error {
+	if _, err := s.Module("mlx5_core"); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if _, err := s.Module("nvidia_peermem"); err != nil {
+		return fmt.Errorf("%w: mlx5_core is loaded, nvidia-peermem is not: %w", ErrNotReady, err)
+	}
+	return nil
+}

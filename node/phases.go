@@ -1,0 +1,120 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"time"
+)
+
+// phase is one part of a start. What it puts up it adds to n.up, or it undoes it itself before it returns an error.
+type phase struct {
+	name string
+	run  func(n *Node, ctx context.Context) error
+}
+
+// phases in their order. Up to replace nothing that works is touched. The root comes before the modules: the kernel looks
+// for the driver's firmware in it, and a stop unmounts it only after the modules are gone.
+var phases = []phase{
+	{"lock", (*Node).takeLock},
+	{"recover", (*Node).recover},
+	{"survey", (*Node).survey},
+	{"preflight", (*Node).preflight},
+	{"modules", (*Node).getModules},
+	{"stage", (*Node).stage},
+	{"replace", (*Node).replace},
+	{"root", (*Node).serveRoot},
+	{"load", (*Node).load},
+	{"nodes", (*Node).makeNodes},
+	{"daemons", (*Node).startDaemons},
+	{"verify", (*Node).verify},
+}
+
+// start runs the phases until one fails or ctx ends.
+func (n *Node) start(ctx context.Context) error {
+	begin := n.now()
+	for _, p := range phases {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if n.lock != nil {
+			n.board.change(func(st *Status) { st.Phase = p.name })
+		}
+		since := n.now()
+		err := p.run(n, ctx)
+		took := n.now().Sub(since)
+		if n.lock != nil {
+			n.board.change(func(st *Status) {
+				st.Phases = append(st.Phases, Timing{p.name, took.Round(time.Millisecond).Seconds()})
+			})
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", p.name, err)
+		}
+		n.say("phase %s: %s", p.name, took.Round(time.Millisecond))
+	}
+	n.board.change(func(st *Status) { st.Phase = "" })
+	n.say("driver %s (%s) on kernel %s is up after %s", n.driver.Version, n.driver.Flavour, n.release, n.now().Sub(begin).Round(time.Millisecond))
+	return nil
+}
+
+// takeLock makes this the node's one instance. Until then nothing is written anywhere.
+func (n *Node) takeLock(ctx context.Context) error {
+	lock, err := n.locker.Acquire(ctx)
+	if err != nil {
+		return err
+	}
+	n.lock = lock
+	old := n.board.adoptFile()
+	n.prev = old.Up
+	if old.State != "" && old.State != Absent {
+		n.say("predecessor: %s, state %s, %s", describe(old.Up), old.State, old.Reason)
+	}
+	n.board.change(func(st *Status) { st.State, st.Up = Starting, old.Up })
+	return n.markers.notReady()
+}
+
+func describe(d *Driver) string {
+	if d == nil {
+		return "no driver up"
+	}
+	return fmt.Sprintf("driver %s (%s) up", d.Version, d.Flavour)
+}
+
+// beat shows the liveness probe that the process runs, however long a phase takes, until end is closed.
+func (n *Node) beat(end <-chan struct{}) {
+	t := time.NewTicker(n.tick * (watchEvery / time.Second))
+	defer t.Stop()
+	for {
+		select {
+		case <-end:
+			return
+		case now := <-t.C:
+			_ = os.Chtimes(n.instanceFile, now, now)
+		}
+	}
+}
+
+// warn says something that people should know and keeps it in the status.
+func (n *Node) warn(format string, args ...any) {
+	text := fmt.Sprintf(format, args...)
+	n.say("warning: %s", text)
+	n.board.change(func(st *Status) {
+		const most = 50
+		if len(st.Warnings) < most {
+			st.Warnings = append(st.Warnings, text)
+		}
+	})
+}
+
+// pause waits a tick; false when ctx ended first.
+func (n *Node) pause(ctx context.Context) bool {
+	t := time.NewTimer(n.tick)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-t.C:
+		return true
+	}
+}

@@ -1,0 +1,310 @@
+package preflight
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/driver-container/driver-container/distros/driverinfo"
+	"github.com/driver-container/driver-container/kmod"
+	"github.com/driver-container/driver-container/node/devices"
+)
+
+func find(t *testing.T, checks []Check, name string) Check {
+	t.Helper()
+	for _, c := range checks {
+		if c.Name == name {
+			return c
+		}
+	}
+	t.Fatalf("no check %s", name)
+	return Check{}
+}
+
+func at(address string, g devices.GPU) devices.GPU {
+	g.Address = address
+	return g
+}
+
+// cases: a node, what is wrong with it, and what the check of that name says. Everything else stays as it is on a good node.
+var cases = []struct {
+	name   string
+	check  string
+	files  map[string]string
+	input  func(*Input)
+	status Status
+	find   string // in the finding
+	fix    string // in the fix
+}{
+	{"no release", Kernel, nil, func(i *Input) { i.Release = "" }, Blocked, "not known", "uname -r"},
+	{"oops", Kernel, map[string]string{"proc/sys/kernel/tainted": "4225\n"}, nil, Warning, "Oops", "Reboot"},
+	{"real-time", Kernel, map[string]string{"sys/kernel/realtime": "1\n"}, nil, Warning, "real-time", "PREEMPT_RT"},
+
+	{"other system", System, map[string]string{"host/usr/lib/os-release": "ID=ubuntu\nVERSION_ID='22.04'\n"}, nil, Warning, "the host runs ubuntu22.04, the image is made for debian12", "ubuntu22.04"},
+	{"no os-release", System, map[string]string{"host/etc/os-release": "gone"}, nil, Skipped, "no /etc/os-release", ""},
+	{"host out of sight", System, nil, func(i *Input) { i.Host = i.Root }, Skipped, "is our own root", ""},
+	{"no host", System, nil, func(i *Input) { i.Host = "/nowhere" }, Skipped, "no such file", ""},
+
+	{"unprivileged", Privileges, map[string]string{"proc/self/status": "CapEff:\t00000000a80425fb\n"}, nil, Blocked, "lacks CAP_SYS_MODULE, CAP_SYS_ADMIN", "privileged: true"},
+	{"sys read-only", Privileges, map[string]string{"proc/self/mountinfo": strings.Replace(goodMounts, "/sys rw", "/sys ro", 1)}, nil, Blocked, "/sys is mounted read-only", "privileged"},
+	{"no status", Privileges, map[string]string{"proc/self/status": "gone"}, nil, Skipped, "not known", ""},
+
+	{"no hostPID", HostPID, nil, func(i *Input) { i.Host = i.Root }, Warning, "out of sight", "hostPID: true"},
+	{"bare machine", HostPID, map[string]string{"proc/self/mountinfo": "1 0 8:1 / / rw - ext4 /dev/vda1 rw\n"}, func(i *Input) { i.Host = i.Root }, OK, "not in a container", ""},
+
+	{"not shared", RunShared, map[string]string{"proc/self/mountinfo": strings.Replace(goodMounts, " shared:13", "", 1)}, nil, Blocked, "seen by nobody else", "Bidirectional"},
+	{"slave", RunShared, map[string]string{"proc/self/mountinfo": strings.Replace(goodMounts, "shared:13", "master:13", 1)}, nil, Blocked, "seen by nobody else", "Bidirectional"},
+	{"no volume", RunShared, map[string]string{"proc/self/mountinfo": goodMounts[:strings.Index(goodMounts, "598")]}, nil, Blocked, "seen by nobody else", "Bidirectional"},
+	{"covered", RunShared, map[string]string{"proc/self/mountinfo": goodMounts + "600 598 0:70 / /run/nvidia rw - tmpfs tmpfs rw\n"}, nil, Blocked, "seen by nobody else", "Bidirectional"},
+	{"read-only volume", RunShared, map[string]string{"proc/self/mountinfo": strings.Replace(goodMounts, "/run/nvidia rw", "/run/nvidia ro", 1)}, nil, Blocked, "read-only", "writable"},
+	{"read-only file system", RunShared, map[string]string{"proc/self/mountinfo": strings.Replace(goodMounts, "tmpfs rw,size", "tmpfs ro,size", 1)}, nil, Blocked, "read-only", "writable"},
+	{"the host's namespace", RunShared, map[string]string{
+		"proc/self/mountinfo": "1 0 8:1 / / rw - ext4 /dev/vda1 rw\n", "proc/self/ns/mnt": "link:mnt:[4026531840]",
+	}, nil, OK, "shares the mounts of process 1", ""},
+	{"bare machine, private mounts", RunShared, map[string]string{
+		"proc/self/mountinfo": "1 0 8:1 / / rw - ext4 /dev/vda1 rw\n", "proc/self/ns/mnt": "link:mnt:[4026531840]",
+	}, func(i *Input) { i.Host = i.Root }, OK, "shares the mounts of process 1", ""},
+	{"container without hostPID", RunShared, map[string]string{
+		"proc/self/mountinfo": strings.Replace(goodMounts, " shared:13", "", 1), "proc/self/ns/mnt": "link:mnt:[4026531840]",
+	}, func(i *Input) { i.Host = i.Root }, Blocked, "seen by nobody else", "Bidirectional"},
+	{"no mountinfo", RunShared, map[string]string{"proc/self/mountinfo": "gone"}, nil, Skipped, "not known", ""},
+
+	{"no GPU", GPUPresent, nil, func(i *Input) { i.GPUs = nil }, Blocked, "no display device", "pci-10de.present"},
+
+	{"nouveau", GPUDriver, nil, bound("nouveau", 0, false), Blocked, "0000:05:00.0 (NVIDIA A100-SXM4-40GB, 10de:20b0) is bound to nouveau", "--unload-nouveau"},
+	{"nouveau to unload", GPUDriver, nil, bound("nouveau", 0, true), Warning, "unused: it will be unloaded", "blacklist"},
+	{"nouveau in use", GPUDriver, nil, bound("nouveau", 2, true), Blocked, "bound to nouveau", "reboot"},
+	{"nova", GPUDriver, nil, bound("nova_core", 0, true), Blocked, "bound to nova_core", "nova_drm"},
+	{"vfio-pci", GPUDriver, nil, bound("vfio-pci", 0, false), Blocked, "bound to vfio-pci", "echo 0000:05:00.0 > /sys/bus/pci/drivers/vfio-pci/unbind"},
+	{"pci-stub", GPUDriver, nil, bound("pci-stub", 0, false), Blocked, "bound to pci-stub", "pci-stub.ids"},
+	{"framebuffer", GPUDriver, nil, bound("nvidiafb", 0, false), Blocked, "bound to nvidiafb", "Blacklist nvidiafb"},
+	{"stranger", GPUDriver, nil, bound("odd", 0, false), Blocked, "bound to odd", "/sys/bus/pci/drivers/odd/unbind"},
+	{"one of two", GPUDriver, nil, func(i *Input) {
+		i.GPUs = []devices.GPU{gpu(a100, "vfio-pci"), at("0000:06:00.0", gpu(a100, "nvidia"))}
+	}, Warning, "takes the other GPUs only", "virtual machine"},
+
+	{"lost", GPUHealth, map[string]string{"sys/bus/pci/devices/0000:05:00.0/config": strings.Repeat("\xff", 64)}, nil, Warning, "does not answer", "Switch the node off"},
+	{"no addresses", GPUHealth, map[string]string{"sys/bus/pci/devices/0000:05:00.0/resource": "0x0000000000000000 0x0000000000000000 0x0000000000000000\n"}, nil, Warning, "no addresses", "Above 4G"},
+
+	{"K80", GPUSupported, nil, gpus(k80), Blocked, "535.261.03 no longer supports 0000:05:00.0 (Tesla K80, 10de:102d): the last branch that does is 470", "branch 470"},
+	{"K80 on 470", GPUSupported, nil, func(i *Input) { gpus(k80)(i); i.Info.Driver = "470.256.02" }, OK, "supports every GPU", ""},
+	{"K80 and A100", GPUSupported, nil, func(i *Input) {
+		i.GPUs = []devices.GPU{gpu(k80, ""), at("0000:06:00.0", gpu(a100, ""))}
+	}, Warning, "will not come up", "branch 470"},
+	{"T4", GPUSupported, nil, gpus(t4), Warning, "does not list 0000:05:00.0 (10de:1eb8)", "newer driver"},
+	{"too new", GPUSupported, nil, gpus(tooNew), Warning, "does not list 0000:05:00.0 (10de:2901)", "newer driver"},
+	{"no list", GPUSupported, nil, func(i *Input) { i.Supported, i.SupportedErr = Supported{}, os.ErrNotExist }, Skipped, "cannot tell", ""},
+
+	{"P100 open", GPUFlavour, nil, func(i *Input) { gpus(p100)(i); i.Flavour = driverinfo.Open }, Blocked, "the open modules do not drive 0000:05:00.0 (Tesla P100-PCIE-16GB, 10de:15f8)", "KERNEL_MODULE_TYPE=proprietary"},
+	{"P100 open only", GPUFlavour, nil, func(i *Input) {
+		gpus(p100)(i)
+		i.Flavour, i.Info.Flavours = driverinfo.Open, []string{driverinfo.Open}
+	}, Blocked, "the image has no others", "--flavour proprietary"},
+	{"GH200 proprietary", GPUFlavour, nil, gpus(gh200), Blocked, "the proprietary modules do not drive", "KERNEL_MODULE_TYPE=open"},
+	{"T4 open", GPUFlavour, nil, func(i *Input) { gpus(t4)(i); i.Flavour = driverinfo.Open }, OK, "open modules", ""},
+	{"mixed", GPUFlavour, nil, func(i *Input) {
+		i.GPUs, i.Flavour = []devices.GPU{gpu(p100, ""), at("0000:06:00.0", gpu(a100, ""))}, driverinfo.Open
+	}, Warning, "will not come up", "different nodes"},
+	{"no flavour", GPUFlavour, nil, func(i *Input) { i.Flavour = "" }, Skipped, "no flavour", ""},
+
+	{"nvidiafb loaded", Modules, nil, loaded(kmod.Module{Name: "nvidiafb", State: "live"}), Blocked, "nvidiafb", "Blacklist nvidiafb"},
+	{"stuck", Modules, nil, loaded(kmod.Module{Name: "nvidia_uvm", State: "going"}), Blocked, "nvidia_uvm is stuck (going)", "Reboot"},
+	{"same version", Modules, nil, loaded(kmod.Module{Name: "nvidia", Version: "535.261.03", State: "live"}), OK, "driver 535.261.03 is loaded", ""},
+	{"another version", Modules, nil, loaded(kmod.Module{Name: "nvidia", Version: "470.256.02", State: "live"}), Warning, "470.256.02 is loaded and will be replaced by 535.261.03", "Stop what uses"},
+	{"another version of the host", Modules, map[string]string{"host/usr/bin/nvidia-smi": "x"}, loaded(kmod.Module{Name: "nvidia", Version: "470.256.02", State: "live"}), Blocked, "the host has a driver of its own", "pre-installed"},
+	{"our predecessor's", Modules, map[string]string{"host/usr/bin/nvidia-smi": "x"}, func(i *Input) {
+		loaded(kmod.Module{Name: "nvidia", Version: "470.256.02", State: "live"})(i)
+		i.Previous = "470.256.02"
+	}, Warning, "will be replaced", "Stop what uses"},
+	{"gdrdrv", Modules, nil, loaded(kmod.Module{Name: "nvidia", Version: "535.261.03", State: "live"}, kmod.Module{Name: "gdrdrv"}, kmod.Module{Name: "nvidia_fs"}), Warning, "gdrdrv, nvidia_fs", "Stop what loaded"},
+	{"modules_disabled", Modules, map[string]string{"proc/sys/kernel/modules_disabled": "1\n"}, nil, Blocked, "switched off", "Reboot"},
+	{"modules_disabled, loaded", Modules, map[string]string{"proc/sys/kernel/modules_disabled": "1\n"}, loaded(kmod.Module{Name: "nvidia", Version: "535.261.03", State: "live"}), OK, "is loaded", ""},
+
+	{"nvidia-smi", HostDriver, map[string]string{"host/etc/alternatives/nvidia-smi": "link:/usr/lib/nvidia/nvidia-smi", "host/usr/lib/nvidia/nvidia-smi": "x", "host/usr/bin/nvidia-smi": "link:/etc/alternatives/nvidia-smi"}, nil, Warning, "/usr/bin/nvidia-smi", "pre-installed"},
+	{"dangling nvidia-smi", HostDriver, map[string]string{"host/usr/bin/nvidia-smi": "link:/etc/alternatives/nvidia-smi"}, nil, OK, "no driver of its own", ""},
+	{"endless nvidia-smi", HostDriver, map[string]string{"host/usr/bin/nvidia-smi": "link:nvidia-smi"}, nil, OK, "no driver of its own", ""},
+	{"link out of the host", HostDriver, map[string]string{"host/usr/bin/nvidia-smi": "link:../../../../../../../../../../../bin/sh", "outside": "x"}, nil, OK, "no driver of its own", ""},
+	{"host's modules", HostDriver, map[string]string{"host/usr/lib/modules/" + release + "/modules.dep": "updates/dkms/nvidia-current.ko.xz: kernel/drm.ko\n"}, nil, Warning, "/lib/modules/6.1.0-38-amd64/updates/dkms/nvidia-current.ko.xz", "Remove the driver's packages"},
+	{"libcuda", HostDriver, map[string]string{"host/usr/lib/x86_64-linux-gnu/libcuda.so.1": "x"}, nil, Warning, "libcuda.so.1 of another driver", "Remove"},
+	{"host not seen", HostDriver, nil, func(i *Input) { i.Host = i.Root }, Skipped, "not known", ""},
+
+	{"secure boot", Signing, secureBoot("Y\n", "none [integrity] confidentiality\n"), nil, Blocked, "Secure Boot is on and the kernel loads signed modules only; the modules have no signature", "mokutil --import"},
+	{"secure boot, signed", Signing, secureBoot("Y\n", "none [integrity] confidentiality\n"), func(i *Input) { i.Signed = SignedYes }, OK, "the modules are signed", ""},
+	{"secure boot, not chosen", Signing, secureBoot("Y\n", "none [integrity] confidentiality\n"), func(i *Input) { i.Signed = SignedUnknown }, Warning, "Secure Boot is on", "Sign the modules"},
+	{"validation off in the shim", Signing, secureBoot("N\n", "[none] integrity confidentiality\n"), nil, OK, "although Secure Boot is on", ""},
+	{"secure boot, kernel not seen", Signing, secureBoot("gone", "gone"), nil, Warning, "cannot be seen from here", "mokutil --sb-state"},
+	{"secure boot, through the host", Signing, map[string]string{
+		"sys/module/module/parameters/sig_enforce": "gone", "sys/kernel/security/lockdown": "gone",
+		"host/sys/module/module/parameters/sig_enforce": "Y", "host/sys/firmware/efi/efivars/SecureBoot-8be4df61": "\x06\x00\x00\x00\x01",
+	}, nil, Blocked, "Secure Boot is on", "Sign"},
+	{"sig_enforce", Signing, map[string]string{"sys/module/module/parameters/sig_enforce": "Y\n"}, nil, Blocked, "module.sig_enforce", "switch module.sig_enforce off"},
+	{"lockdown", Signing, map[string]string{"sys/kernel/security/lockdown": "none [integrity] confidentiality\n"}, nil, Blocked, "locked down (integrity)", "switch lockdown off"},
+	{"lockdown by the command line", Signing, map[string]string{"sys/kernel/security/lockdown": "gone", "proc/cmdline": "quiet lockdown=confidentiality\n"}, nil, Blocked, "locked down (confidentiality)", "lockdown"},
+	{"sig_enforce by the command line", Signing, map[string]string{"proc/cmdline": "module.sig-enforce quiet"}, nil, Blocked, "module.sig_enforce", "Sign"},
+	{"nothing to be seen", Signing, map[string]string{"sys/module/module/parameters/sig_enforce": "gone", "sys/kernel/security/lockdown": "gone"}, nil, Skipped, "cannot be seen", ""},
+
+	{"no ipmi", Dependencies, map[string]string{"host/usr/lib/modules/" + release + "/modules.dep": "a.ko:\n"}, nil, Warning, "the kernel has no ipmi_msghandler", "linux-modules-extra"},
+	{"no modules", Dependencies, map[string]string{"host/usr/lib/modules/" + release + "/modules.dep": "gone"}, nil, Warning, "there is no /lib/modules/6.1.0-38-amd64", "/lib/modules"},
+	{"all loaded", Dependencies, map[string]string{"sys/module/ipmi_msghandler/": ""}, nil, OK, "i2c_core is there, ipmi_msghandler is there", ""},
+	{"i2c built in", Dependencies, map[string]string{"sys/module/i2c_core/": "gone"}, nil, OK, "i2c_core is there, ipmi_msghandler can be loaded", ""},
+
+	{"no card", RDMADevices, nil, func(i *Input) { i.RDMA = true }, Warning, "no network card", "Switch GPUDirect RDMA off"},
+	{"no ib_core", RDMADevices, map[string]string{"sys/bus/pci/devices/0000:07:00.0/vendor": "0x15b3\n"}, func(i *Input) { i.RDMA = true }, Warning, "ib_core", "DOCA-OFED"},
+	{"ib_core", RDMADevices, map[string]string{"sys/bus/pci/devices/0000:07:00.0/vendor": "0x15b3\n", "sys/module/ib_core/": ""}, func(i *Input) { i.RDMA = true }, OK, "are there", ""},
+
+	{"too new a kernel", KernelRule, nil, func(i *Input) { i.Info.Kernel.Max = "5.15" }, Blocked, "kernel 6.1.0-38-amd64 is newer than 5.15, the newest that driver 535.261.03 is known to compile on (Gentoo)", "--skip-preflight kernel-limit"},
+	{"overridden", KernelRule, nil, func(i *Input) {
+		i.Info.Kernel.Max, i.Info.Overridden = "5.15", []string{driverinfo.KernelTooNew}
+	}, Warning, "the rule was overridden", "newer driver"},
+	{"modules for it", KernelRule, nil, func(i *Input) { i.Info.Kernel.Max, i.HaveModules = "5.15", true }, OK, "at hand", ""},
+
+	{"no headers", Headers, nil, func(i *Input) { i.HeadersErr = errors.New("no headers of " + release + " in image, host") }, Blocked, "no headers of", "linux-headers-" + release},
+	{"headers to fetch", Headers, nil, func(i *Input) { i.HeadersErr, i.FetchHeaders = errors.New("none"), true }, Warning, "will be fetched", "install the headers"},
+	{"no sources", Headers, nil, func(i *Input) { i.CanCompile = false }, Blocked, "cannot be compiled here", "Use an image"},
+	{"nothing to compile", Headers, nil, func(i *Input) { i.HaveModules = true }, Skipped, "nothing has to be compiled", ""},
+
+	{"no compiler", Compiler, nil, func(i *Input) { i.CompilerErr = errors.New("no gcc on PATH") }, Blocked, "no gcc on PATH", "gcc"},
+	{"no compiler yet", Compiler, nil, func(i *Input) {
+		i.CompilerErr, i.HeadersErr, i.FetchHeaders = errors.New("none"), errors.New("none"), true
+	}, Skipped, "chosen when", ""},
+	{"other compiler", Compiler, nil, func(i *Input) { i.WantedGCC = "gcc 11.4.0" }, Warning, "made with gcc 11.4.0, the modules will be compiled with gcc-12 12.2.0", "host's system"},
+	{"no compile", Compiler, nil, func(i *Input) { i.CanCompile = false }, Skipped, "nothing", ""},
+
+	{"little memory", Memory, map[string]string{"proc/meminfo": "MemAvailable:   500000 kB\n"}, nil, Warning, "488 MiB of memory are free (on the node), a compile takes 1.2 GiB", "memory limit"},
+	{"cgroup", Memory, map[string]string{"sys/fs/cgroup/memory.max": "1073741824\n", "sys/fs/cgroup/memory.current": "73741824\n"}, nil, Warning, "953 MiB of memory are free (of the container's limit of 1.0 GiB)", "memory limit"},
+	{"cgroup v1", Memory, map[string]string{"sys/fs/cgroup/memory/memory.limit_in_bytes": "4294967296\n"}, nil, OK, "4.0 GiB free (of the container's limit of 4.0 GiB)", ""},
+	{"no limit", Memory, map[string]string{"sys/fs/cgroup/memory.max": "max\n"}, nil, OK, "11.4 GiB free (on the node)", ""},
+	{"no meminfo", Memory, map[string]string{"proc/meminfo": "gone"}, nil, Skipped, "not known", ""},
+	{"modules there", Memory, nil, func(i *Input) { i.HaveModules = true }, Skipped, "nothing", ""},
+
+	{"disk full", Disk, nil, func(i *Input) { i.Free = func(string) (uint64, error) { return 5 << 20, nil } }, Blocked, "5 MiB are free in /state/nvidia-driver, 1.0 GiB are needed", "Free space"},
+	{"disk unknown", Disk, nil, func(i *Input) { i.Free = func(string) (uint64, error) { return 0, os.ErrPermission } }, Skipped, "not known", ""},
+	{"disk of this machine", Disk, nil, func(i *Input) { i.Free, i.NeedDisk = nil, 1 }, OK, "free in /state/nvidia-driver", ""},
+	{"no disk needed", Disk, nil, func(i *Input) { i.StateDir = "" }, Skipped, "nothing", ""},
+}
+
+func bound(driver string, refs int, unload bool) func(*Input) {
+	return func(i *Input) {
+		i.GPUs, i.UnloadNouveau = []devices.GPU{gpu(a100, driver)}, unload
+		i.Modules = append(i.Modules, kmod.Module{Name: driver, State: "live", Refs: refs})
+	}
+}
+
+func gpus(device uint16) func(*Input) {
+	return func(i *Input) { i.GPUs = []devices.GPU{gpu(device, "")} }
+}
+
+func loaded(modules ...kmod.Module) func(*Input) {
+	return func(i *Input) { i.Modules = append(i.Modules, modules...) }
+}
+
+func secureBoot(enforce, lockdown string) map[string]string {
+	return map[string]string{
+		"sys/module/module/parameters/sig_enforce": enforce, "sys/kernel/security/lockdown": lockdown,
+		"sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c": "\x06\x00\x00\x00\x01",
+	}
+}
+
+func TestChecks(t *testing.T) {
+	t.Parallel()
+	seen := map[string]bool{}
+	for _, c := range cases {
+		seen[c.check] = true
+		t.Run(c.check+"/"+c.name, func(t *testing.T) {
+			t.Parallel()
+			m := newMachine(t, c.files)
+			in := m.input()
+			if c.input != nil {
+				c.input(&in)
+			}
+			got := find(t, Run(t.Context(), in), c.check)
+			finding, fix := m.rename(got.Finding), m.rename(got.Fix)
+			if got.Status != c.status || !strings.Contains(finding, c.find) || !strings.Contains(fix, c.fix) {
+				t.Errorf("%s: %s (%s)\nwant %s: %s (%s)", got.Status, finding, fix, c.status, c.find, c.fix)
+			}
+			if (got.Status == Blocked || got.Status == Warning) != (fix != "") {
+				t.Errorf("%s with fix %q", got.Status, fix)
+			}
+		})
+	}
+	for _, name := range Names() {
+		if !seen[name] {
+			t.Errorf("no case for check %s", name)
+		}
+	}
+}
+
+// TestGood: a node on which nothing is wrong passes every check.
+func TestGood(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t, nil)
+	checks := Run(t.Context(), m.input())
+	for _, c := range checks {
+		if c.Status != OK && c.Name != RDMADevices {
+			t.Errorf("%+v", c)
+		}
+	}
+	if err := Blocking(checks); err != nil {
+		t.Error(err)
+	}
+	var b bytes.Buffer
+	if err := Table(&b, checks); err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "good.txt", m.rename(b.String()))
+}
+
+// TestBad: a node on which much is wrong: the table, the error and the JSON.
+func TestBad(t *testing.T) {
+	t.Parallel()
+	files := secureBoot("Y", "none [integrity] confidentiality")
+	files["proc/self/mountinfo"] = strings.Replace(goodMounts, "shared:13", "", 1)
+	files["host/usr/bin/nvidia-smi"] = "x"
+	m := newMachine(t, files)
+	in := m.input()
+	in.GPUs = []devices.GPU{gpu(k80, "nouveau")}
+	in.HeadersErr = fmt.Errorf("no headers of kernel %s: looked in\n\timage, host", release)
+	in.Info.Kernel.Max = "5.15"
+	checks := Run(t.Context(), in)
+	var b bytes.Buffer
+	if err := Table(&b, checks); err != nil {
+		t.Fatal(err)
+	}
+	text, err := json.MarshalIndent(checks[:9], "", "  ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = Blocking(checks)
+	golden(t, "bad.txt", m.rename(fmt.Sprintf("%s\n%v\n\n%s\n", b.String(), err, text)))
+	var blocked *BlockedError
+	if !errors.As(err, &blocked) || !blocked.Has(Signing) || blocked.Has(RDMADevices) {
+		t.Errorf("%#v", err)
+	}
+	b.Reset()
+	if err := Table(&b, []Check{{"gpu", Warning, "a\x1b[31m\nb", "do it"}}); err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "warning.txt", b.String())
+}
+
+// TestEmpty: nothing at all is known, and nothing panics. A cancelled run ends.
+func TestEmpty(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	checks := Run(t.Context(), Input{Sys: dir, Proc: dir, Root: dir, Host: dir})
+	if len(checks) != len(Names()) || !slices.ContainsFunc(checks, func(c Check) bool { return c.Status == Blocked }) {
+		t.Errorf("%+v", checks)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if checks := Run(ctx, Input{}); len(checks) != 0 {
+		t.Errorf("%+v", checks)
+	}
+	_ = Run(t.Context(), Input{}) // this machine, whatever it is
+}

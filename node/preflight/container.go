@@ -1,0 +1,137 @@
+package preflight
+
+import (
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// capabilities that loading a driver takes.
+func capabilities() []struct {
+	bit  uint
+	name string
+} {
+	return []struct {
+		bit  uint
+		name string
+	}{{unix.CAP_SYS_MODULE, "CAP_SYS_MODULE"}, {unix.CAP_SYS_ADMIN, "CAP_SYS_ADMIN"}, {unix.CAP_MKNOD, "CAP_MKNOD"}}
+}
+
+func checkPrivileges(in *Input) result {
+	const privileged = "Run the container privileged (securityContext.privileged: true)."
+	effective, found := in.effective()
+	if !found {
+		return skip("the capabilities of this process are not known: %s/self/status cannot be read", in.Proc)
+	}
+	var missing []string
+	for _, c := range capabilities() {
+		if effective&(1<<c.bit) == 0 {
+			missing = append(missing, c.name)
+		}
+	}
+	if len(missing) > 0 {
+		return block(privileged, "the container lacks %s", strings.Join(missing, ", "))
+	}
+	if _, opts, found := in.mountOf("/sys"); found && readOnly(opts) {
+		return block(privileged, "/sys is mounted read-only: the kernel cannot be told where the firmware is")
+	}
+	return ok("the container is privileged")
+}
+
+func (in *Input) effective() (bits uint64, found bool) {
+	for line := range strings.Lines(value(in.Proc, "self/status")) {
+		if hex, ok := strings.CutPrefix(line, "CapEff:"); ok {
+			bits, err := strconv.ParseUint(strings.TrimSpace(hex), 16, 64)
+			return bits, err == nil
+		}
+	}
+	return 0, false
+}
+
+// checkHostPID: only with the host's processes in sight can we name those that hold a GPU.
+func checkHostPID(in *Input) result {
+	if _, err := in.host(); err == nil {
+		return ok("the host's processes are in sight")
+	}
+	if in.bare() {
+		return ok("not in a container")
+	}
+	return warn("Set hostPID: true in the pod.", "the host's processes are out of sight: who uses a GPU cannot be found out when the driver is to be stopped")
+}
+
+// bare says whether the root is a disk and not a container's: there, process 1 is the host's although its root is ours.
+func (in *Input) bare() bool {
+	fstype, _, found := in.mountOf("/")
+	return found && fstype != "overlay"
+}
+
+// checkRunShared: the driver root is a mount below RunDir, which nobody outside of this container sees unless it propagates.
+func checkRunShared(in *Input) result {
+	const bidirectional = "Mount the host's %s with mountPropagation: Bidirectional; on the host, `mount --make-rshared /` if its mounts are private."
+	fix := strings.Replace(bidirectional, "%s", in.RunDir, 1)
+	_, opts, found := in.mountOf(in.RunDir)
+	switch {
+	case !found:
+		return skip("mounts are not known: %s/self/mountinfo cannot be read", in.Proc)
+	case readOnly(opts):
+		return block("Mount the host's "+in.RunDir+" writable.", "%s is read-only", in.RunDir)
+	case strings.Contains(opts, " shared:"):
+		return ok("mounts below %s are seen by the host", in.RunDir)
+	case in.sameMounts():
+		return ok("this process shares the mounts of process 1")
+	default:
+		return block(fix, "mounts below %s are seen by nobody else: it is not a shared mount", in.RunDir)
+	}
+}
+
+// sameMounts says whether the host's process 1 has our mount namespace: there is nothing to propagate to.
+func (in *Input) sameMounts() bool {
+	if _, err := in.host(); err != nil && !in.bare() {
+		return false // process 1 is our own
+	}
+	ours, err := os.Readlink(filepath.Join(in.Proc, "self/ns/mnt"))
+	if err != nil {
+		return false
+	}
+	theirs, err := os.Readlink(filepath.Join(in.Proc, "1/ns/mnt"))
+	return err == nil && ours == theirs
+}
+
+// mountOf finds the mount that a path is on: its file system and its options, those of the mount and the optional fields of
+// mountinfo, each with a space before it. The last line of the longest mount point wins, for it lies on top.
+func (in *Input) mountOf(path string) (fstype, opts string, found bool) {
+	text, err := readSmall(filepath.Join(in.Proc, "self/mountinfo"), maxIndex)
+	if err != nil {
+		return "", "", false
+	}
+	longest := -1
+	for line := range strings.Lines(text) {
+		before, after, _ := strings.Cut(line, " - ")
+		fields, rest := strings.Fields(before), strings.Fields(after)
+		if len(fields) < 6 || len(rest) < 3 {
+			continue
+		}
+		point := fields[4]
+		if point != "/" && path != point && !strings.HasPrefix(path, point+"/") || len(point) < longest {
+			continue
+		}
+		longest, found, fstype = len(point), true, rest[0]
+		opts = " " + strings.Join(fields[5:], " ")
+		if strings.HasPrefix(rest[2], "ro,") || rest[2] == "ro" {
+			opts += " ro"
+		}
+	}
+	return fstype, opts, found
+}
+
+func readOnly(opts string) bool {
+	for field := range strings.FieldsSeq(opts) {
+		if field == "ro" || strings.HasPrefix(field, "ro,") {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,116 @@
+package preflight
+
+import (
+	"fmt"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// state of a module of the kernel.
+type presence int
+
+const (
+	absent  presence = iota
+	unknown          // there is no module tree of the running kernel to look into
+	loadable
+	present // loaded or built in
+)
+
+// checkDependencies looks for the kernel's own modules that nvidia.ko stands on. A kernel may be built without them; then the
+// driver is compiled without their use.
+func checkDependencies(in *Input) result {
+	trees := in.moduleTrees()
+	var missing []string
+	found := []string{}
+	for _, name := range []string{"i2c_core", "ipmi_msghandler"} {
+		switch in.presence(name, trees) {
+		case present:
+			found = append(found, name+" is there")
+		case loadable:
+			found = append(found, name+" can be loaded")
+		case absent:
+			missing = append(missing, name)
+		case unknown:
+			return warn("Mount the host's /lib/modules into the container (read-only).",
+				"module %s is not loaded, and there is no /lib/modules/%s to load it from", name, in.Release)
+		}
+	}
+	if len(missing) > 0 {
+		return warn(fmt.Sprintf("If the driver fails to load with unknown symbols, install the kernel's complete set of modules on the host (Ubuntu: linux-modules-extra-%s).", in.Release),
+			"the kernel has no %s", strings.Join(missing, ", "))
+	}
+	return ok("%s", strings.Join(found, ", "))
+}
+
+// moduleTrees are the folders with the modules of the running kernel: the image's own (or a mount of the host's) and the host's.
+func (in *Input) moduleTrees() (dirs []string) {
+	roots := []string{in.Root}
+	if host, err := in.host(); err == nil {
+		roots = append(roots, host)
+	}
+	for _, root := range roots {
+		for _, dir := range []string{"lib/modules", "usr/lib/modules"} {
+			if tree, err := within(root, path.Join(dir, in.Release)); err == nil && exists(tree, "modules.dep") && !slices.Contains(dirs, tree) {
+				dirs = append(dirs, tree)
+			}
+		}
+	}
+	return dirs
+}
+
+func (in *Input) presence(name string, trees []string) presence {
+	if _, loaded := in.module(name); loaded || exists(in.Sys, "module", name) {
+		return present
+	}
+	for _, tree := range trees {
+		if listed(filepath.Join(tree, "modules.builtin"), name) {
+			return present
+		}
+		if listed(filepath.Join(tree, "modules.dep"), name) {
+			return loadable
+		}
+	}
+	if len(trees) == 0 {
+		return unknown
+	}
+	return absent
+}
+
+// listed says whether modules.dep or modules.builtin names a module: "kernel/drivers/i2c/i2c-core.ko.xz: ...".
+func listed(index, name string) bool {
+	text, err := readSmall(index, maxIndex)
+	if err != nil {
+		return false
+	}
+	for line := range strings.Lines(text) {
+		file, _, _ := strings.Cut(strings.TrimSpace(line), ":")
+		base, _, _ := strings.Cut(path.Base(file), ".ko")
+		if strings.ReplaceAll(base, "-", "_") == name {
+			return true
+		}
+	}
+	return false
+}
+
+// checkRDMA: nvidia-peermem stands on ib_core and is of no use without a network card of NVIDIA (Mellanox).
+func checkRDMA(in *Input) result {
+	if !in.RDMA {
+		return skip("GPUDirect RDMA is not asked for")
+	}
+	card := false
+	vendors, err := filepath.Glob(filepath.Join(in.Sys, "bus/pci/devices/*/vendor"))
+	if err == nil {
+		card = slices.ContainsFunc(vendors, func(file string) bool { return value(file) == "0x15b3" })
+	}
+	switch {
+	case !card:
+		return warn("Switch GPUDirect RDMA off for nodes without such a card.", "there is no network card for RDMA (15b3) on the PCI bus: nvidia-peermem will not be loaded")
+	case in.presence("ib_core", in.moduleTrees()) < loadable:
+		return warn("Install the RDMA drivers on the host or run their container (DOCA-OFED); nvidia-peermem is loaded once they are there.",
+			"the RDMA core (ib_core) is neither loaded nor to be found")
+	default:
+		return ok("RDMA core and network card are there")
+	}
+}

@@ -1,0 +1,124 @@
+package preflight
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/driver-container/driver-container/distros/driverinfo"
+	"github.com/driver-container/driver-container/node/devices"
+)
+
+// firstOpenDefault is the first branch whose installer takes the open modules where all GPUs allow it.
+const firstOpenDefault = 560
+
+// FlavourError says that the flavour that was asked for cannot be had from this image.
+type FlavourError struct {
+	Requested string
+	Have      []string // what the image has
+}
+
+// Error says what to ask for instead.
+func (e *FlavourError) Error() string {
+	if !slices.Contains(requests(), e.Requested) {
+		return fmt.Sprintf("kernel module type %.40q is not known: use %s", e.Requested, strings.Join(requests(), ", "))
+	}
+	return fmt.Sprintf("the image has no %s kernel modules, only %s: ask for auto, or use an image that was built with --flavour %s",
+		e.Requested, strings.Join(e.Have, " and "), e.Requested)
+}
+
+func requests() []string { return []string{"auto", driverinfo.Open, driverinfo.Proprietary} }
+
+// Flavour chooses the kernel modules. requested is "auto" (or ""), "open" or "proprietary"; the reason is for the log. What was
+// asked for is taken whatever the GPUs are: the check GPUFlavour says whether that can work. The error is a *FlavourError.
+//
+// auto takes what a GPU needs, and else follows NVIDIA's installer: open modules from 560 on where all GPUs can be driven by
+// them, proprietary ones before. A GPU that is not in the list has no vote.
+func Flavour(info driverinfo.Info, supported Supported, gpus []devices.GPU, requested string) (flavour, reason string, err error) {
+	open, proprietary := slices.Contains(info.Flavours, driverinfo.Open), slices.Contains(info.Flavours, driverinfo.Proprietary)
+	switch {
+	case requested == driverinfo.Open && open, requested == driverinfo.Proprietary && proprietary:
+		return requested, "asked for", nil
+	case requested != "" && requested != "auto":
+		return "", "", &FlavourError{Requested: requested, Have: info.Flavours}
+	case !open:
+		return driverinfo.Proprietary, "the image has no other", nil
+	case !proprietary:
+		return driverinfo.Open, "the image has no other", nil
+	}
+	for _, g := range gpus {
+		if c, known := supported.Lookup(g); known && !c.Open {
+			return driverinfo.Proprietary, fmt.Sprintf("the open modules do not drive %s", label(g, c, known)), nil
+		}
+	}
+	for _, g := range gpus {
+		if c, known := supported.Lookup(g); needsOpen(g, c, known) {
+			return driverinfo.Open, fmt.Sprintf("only the open modules drive %s", label(g, c, known)), nil
+		}
+	}
+	if branch(info.Driver) >= firstOpenDefault {
+		return driverinfo.Open, fmt.Sprintf("the default of drivers from %d on", firstOpenDefault), nil
+	}
+	return driverinfo.Proprietary, fmt.Sprintf("the default of drivers before %d", firstOpenDefault), nil
+}
+
+// needsOpen says whether only the open modules drive a GPU: by the list where it tells, and by the ranges of NVIDIA's installer
+// (the GPU halves of the Grace superchips).
+func needsOpen(g devices.GPU, c Chip, known bool) bool {
+	if known && c.Open && !c.Proprietary {
+		return true
+	}
+	d := g.Device
+	return d >= 0x2340 && d <= 0x237f || // Grace Hopper
+		d >= 0x2940 && d <= 0x297f || d >= 0x31c0 && d <= 0x31ff || d == 0x31a1 // Grace Blackwell
+}
+
+// checkFlavour: modules that do not drive a GPU load without an error and leave it out.
+func checkFlavour(in *Input) result {
+	if in.Flavour == "" || len(in.GPUs) == 0 {
+		return skip("no GPU or no flavour to judge")
+	}
+	var cannot []string
+	for _, g := range in.GPUs {
+		c, known := in.Supported.Lookup(g)
+		if in.Flavour == driverinfo.Open && known && !c.Open || in.Flavour == driverinfo.Proprietary && needsOpen(g, c, known) {
+			cannot = append(cannot, label(g, c, known))
+		}
+	}
+	other := driverinfo.Open
+	if in.Flavour == driverinfo.Open {
+		other = driverinfo.Proprietary
+	}
+	switch {
+	case len(cannot) == 0:
+		return ok("%s modules", in.Flavour)
+	case len(cannot) < len(in.GPUs):
+		return warn("Keep GPUs that need different kernel modules on different nodes.",
+			"the %s modules do not drive %s, which will not come up", in.Flavour, strings.Join(cannot, ", "))
+	case !slices.Contains(in.Info.Flavours, other):
+		return block(fmt.Sprintf("Use an image that was built with --flavour %s.", other),
+			"the %s modules do not drive %s, and the image has no others", in.Flavour, strings.Join(cannot, ", "))
+	default:
+		return block(fmt.Sprintf("Set KERNEL_MODULE_TYPE=%s, or auto.", other),
+			"the %s modules do not drive %s", in.Flavour, strings.Join(cannot, ", "))
+	}
+}
+
+// branch is the first number of a driver version, 0 when there is none.
+func branch(version string) int {
+	first, _, _ := strings.Cut(version, ".")
+	n, err := strconv.Atoi(first)
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+// label names a GPU for people: "0000:05:00.0 (Tesla P100-PCIE-16GB, 10de:15f8)".
+func label(g devices.GPU, c Chip, known bool) string {
+	if !known || c.Name == "" {
+		return fmt.Sprintf("%s (%04x:%04x)", g.Address, g.Vendor, g.Device)
+	}
+	return fmt.Sprintf("%s (%s, %04x:%04x)", g.Address, c.Name, g.Vendor, g.Device)
+}

@@ -1,0 +1,167 @@
+package preflight
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/driver-container/driver-container/node/devices"
+)
+
+// label names a GPU as the list knows it.
+func (in *Input) label(g devices.GPU) string {
+	c, known := in.Supported.Lookup(g)
+	return label(g, c, known)
+}
+
+func (in *Input) labels() string {
+	var names []string
+	for _, g := range in.GPUs {
+		names = append(names, in.label(g))
+	}
+	return strings.Join(names, ", ")
+}
+
+func checkPresent(in *Input) result {
+	if len(in.GPUs) == 0 {
+		return block("Run the driver on nodes with a GPU only: node selector feature.node.kubernetes.io/pci-10de.present=true. In a virtual machine, pass the GPU through.",
+			"there is no display device of NVIDIA (10de, class 0300 or 0302) on the PCI bus")
+	}
+	return ok("%s", in.labels())
+}
+
+// checkBound looks at which driver a GPU is bound to. Nouveau is the one that the entrypoint can take away itself.
+func checkBound(in *Input) result {
+	var taken, fixes []string
+	noted := ""
+	for _, g := range in.GPUs {
+		fix, note := in.unbind(g)
+		if note != "" {
+			noted = note
+		}
+		if fix == "" {
+			continue
+		}
+		taken = append(taken, fmt.Sprintf("%s is bound to %s", in.label(g), g.Driver))
+		if !slices.Contains(fixes, fix) {
+			fixes = append(fixes, fix)
+		}
+	}
+	finding, fix := strings.Join(taken, ", "), strings.Join(fixes, " ")
+	switch {
+	case len(in.GPUs) == 0:
+		return skip("no GPU")
+	case len(taken) == len(in.GPUs):
+		return block(fix, "%s", finding)
+	case len(taken) > 0:
+		return warn(fix, "%s; the driver takes the other GPUs only", finding)
+	case noted != "":
+		return warn("Keep nouveau from loading at boot: blacklist it on the host and make the initramfs anew.", "%s", noted)
+	default:
+		return ok("no GPU is bound to another driver")
+	}
+}
+
+// unbind says how to take a GPU from the driver that it is bound to; "" when it is free or will be. The note is about one that
+// will be taken.
+func (in *Input) unbind(g devices.GPU) (fix, note string) {
+	write := fmt.Sprintf("echo %s > /sys/bus/pci/drivers/%s/unbind", g.Address, g.Driver)
+	switch g.Driver {
+	case "", "nvidia":
+		return "", ""
+	case "nouveau":
+		m, _ := in.module("nouveau")
+		if in.UnloadNouveau && m.Refs == 0 {
+			return "", "nouveau is bound to " + in.label(g) + " and unused: it will be unloaded"
+		}
+		if m.Refs == 0 {
+			return "Let the entrypoint unload nouveau: set --unload-nouveau. To keep it away, blacklist it on the host (/etc/modprobe.d: blacklist nouveau, options nouveau modeset=0) and make the initramfs anew.", ""
+		}
+		return "Nouveau is in use by a console or a display: blacklist it on the host (/etc/modprobe.d: blacklist nouveau, options nouveau modeset=0), make the initramfs anew and reboot.", ""
+	case "nova_core", "nova-core", "NovaCore":
+		return "Blacklist nova_core and nova_drm on the host (/etc/modprobe.d), make the initramfs anew and reboot.", ""
+	case "vfio-pci":
+		return fmt.Sprintf("Stop the virtual machine that has the GPU and give it back (%s), or keep the driver off this node: it is set up for pass-through.", write), ""
+	case "pci-stub":
+		return fmt.Sprintf("Give the GPU back (%s) and remove it from pci-stub.ids on the kernel command line.", write), ""
+	case "nvidiafb", "rivafb":
+		return fmt.Sprintf("Blacklist %s on the host (/etc/modprobe.d), make the initramfs anew and reboot.", g.Driver), ""
+	default:
+		return fmt.Sprintf("Take the GPU from that driver (%s) and blacklist it on the host.", write), ""
+	}
+}
+
+// checkHealth finds GPUs that do not answer or have no addresses, which the driver would refuse.
+func checkHealth(in *Input) result {
+	if len(in.GPUs) == 0 {
+		return skip("no GPU")
+	}
+	var ill []string
+	fix := ""
+	for _, g := range in.GPUs {
+		dir := filepath.Join(in.Sys, "bus/pci/devices", g.Address)
+		config, err := readSmall(filepath.Join(dir, "config"), maxSmall)
+		switch {
+		case err == nil && len(config) >= 4 && config[:4] == "\xff\xff\xff\xff":
+			ill = append(ill, in.label(g)+" does not answer on the bus")
+			fix = "Switch the node off and on again (a reboot keeps the power on); if that does not help, reseat or replace the GPU."
+		case noAddresses(value(dir, "resource")):
+			ill = append(ill, in.label(g)+" was given no addresses for its registers")
+			fix = "Enable \"Above 4G Decoding\" in the firmware setup, or boot with pci=realloc."
+		}
+	}
+	if len(ill) > 0 {
+		return warn(fix, "%s", strings.Join(ill, ", "))
+	}
+	return ok("every GPU answers and has addresses")
+}
+
+// noAddresses reads the first line of sysfs' resource file, "start end flags", which is BAR 0: where the registers are.
+func noAddresses(resource string) bool {
+	first, _, _ := strings.Cut(resource, "\n")
+	fields := strings.Fields(first)
+	if len(fields) != 3 {
+		return false
+	}
+	start, err := strconv.ParseUint(strings.TrimPrefix(fields[0], "0x"), 16, 64)
+	return err == nil && start == 0
+}
+
+// checkSupported: a GPU that an older branch drives comes up with no other. One that is not in the list is not refused: NVIDIA's
+// lists lack GPUs that the driver supports.
+func checkSupported(in *Input) result {
+	if in.SupportedErr != nil {
+		return skip("cannot tell which GPUs driver %s supports: %v", in.Info.Driver, in.SupportedErr)
+	}
+	if len(in.GPUs) == 0 || in.Supported.Len() == 0 {
+		return skip("no GPU, or no list of GPUs")
+	}
+	var legacy, unknown, branches []string
+	for _, g := range in.GPUs {
+		c, known := in.Supported.Lookup(g)
+		switch n := branch(c.Legacy); {
+		case !known:
+			unknown = append(unknown, label(g, c, known))
+		case n != 0 && n < branch(in.Info.Driver):
+			legacy = append(legacy, label(g, c, known))
+			branches = append(branches, strconv.Itoa(n))
+		}
+	}
+	slices.Sort(branches)
+	which := strings.Join(slices.Compact(branches), " or ")
+	switch {
+	case len(legacy) == len(in.GPUs):
+		return block(fmt.Sprintf("Use an image with a driver of branch %s.", which),
+			"driver %s no longer supports %s: the last branch that does is %s", in.Info.Driver, strings.Join(legacy, ", "), which)
+	case len(legacy) > 0:
+		return warn(fmt.Sprintf("Use an image with a driver of branch %s if those GPUs are needed.", which),
+			"driver %s no longer supports %s, which will not come up: the last branch that does is %s", in.Info.Driver, strings.Join(legacy, ", "), which)
+	case len(unknown) > 0:
+		return warn("If it does not come up, use a newer driver; the driver's list is known to lack GPUs that it supports.",
+			"driver %s does not list %s", in.Info.Driver, strings.Join(unknown, ", "))
+	default:
+		return ok("driver %s supports every GPU", in.Info.Driver)
+	}
+}

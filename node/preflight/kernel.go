@@ -1,0 +1,148 @@
+package preflight
+
+import (
+	"errors"
+	"strconv"
+	"strings"
+
+	"github.com/driver-container/driver-container/distros/driverinfo"
+)
+
+// taintDied is the bit of kernel.tainted that says that there was an Oops or a BUG since boot.
+const taintDied = 1 << 7
+
+func checkKernel(in *Input) result {
+	if _, _, ok := driverinfo.Series(in.Release); !ok {
+		return block("Mount the host's /proc (a container has it by default), and see what `uname -r` says.",
+			"the release of the running kernel is not known (%q)", in.Release)
+	}
+	tainted, err := strconv.ParseUint(value(in.Proc, "sys/kernel/tainted"), 10, 64)
+	if err == nil && tainted&taintDied != 0 {
+		return warn("Reboot the node before the driver is loaded or unloaded; see `dmesg` for what happened.",
+			"kernel %s has had an Oops since it booted", in.Release)
+	}
+	if value(in.Sys, "kernel/realtime") == "1" && !in.HaveModules {
+		return warn("Use a kernel without PREEMPT_RT: NVIDIA does not support it, and a compile stops there.", "kernel %s is a real-time kernel", in.Release)
+	}
+	return ok("%s", in.Release)
+}
+
+// checkSystem compares the host's system with the image's. Modules are compiled with the image's compiler against the host's
+// kernel, which goes well between relatives only.
+func checkSystem(in *Input) result {
+	root, err := in.host()
+	if err != nil {
+		return skip("which system the host runs is not known: %v", err)
+	}
+	id, version := osRelease(hostValue(root, "etc/os-release"))
+	switch {
+	case id == "" || in.Info.OS == "":
+		return skip("the host has no /etc/os-release, or the image does not name its system")
+	case id+version == in.Info.OS:
+		return ok("%s", in.Info.OS)
+	default:
+		return warn("Use the image of this driver that was made for "+id+version+", where there is one.",
+			"the host runs %s, the image is made for %s", id+version, in.Info.OS)
+	}
+}
+
+// osRelease reads ID and VERSION_ID.
+func osRelease(text string) (id, version string) {
+	for line := range strings.Lines(text) {
+		name, v, _ := strings.Cut(strings.TrimSpace(line), "=")
+		v = printable(strings.Trim(v, `"'`))
+		switch name {
+		case "ID":
+			id = v
+		case "VERSION_ID":
+			version = v
+		}
+	}
+	return id, version
+}
+
+func checkKernelRule(in *Input) result {
+	rule := in.Info
+	rule.Overridden = nil
+	err := rule.CheckKernel(in.Release)
+	var limit *driverinfo.KernelError
+	switch {
+	case err == nil:
+		return ok("driver %s compiles on kernel %s", in.Info.Driver, in.Release)
+	case in.HaveModules:
+		return ok("modules for kernel %s are at hand", in.Release)
+	case errors.As(err, &limit) && in.Info.CheckKernel(in.Release) == nil:
+		return warn("If the compile fails, use a newer driver or an older kernel.", "%v; the rule was overridden", err)
+	default:
+		return block("Use a driver for this kernel (driver-build list shows the limits) or another kernel; --skip-preflight kernel-limit tries it all the same.", "%v", err)
+	}
+}
+
+func checkHeaders(in *Input) result {
+	switch {
+	case in.HaveModules:
+		return skip("nothing has to be compiled")
+	case !in.CanCompile:
+		return block("Use an image with the driver's sources, or one with modules for this kernel.",
+			"there are no modules for kernel %s, and they cannot be compiled here", in.Release)
+	case in.HeadersErr == nil:
+		return ok("%s", in.Headers)
+	case in.FetchHeaders:
+		return warn("To be independent of the network, install the headers of the kernel on the host and mount its /lib/modules and /usr/src.",
+			"the headers of kernel %s are not on this node and will be fetched from the package repository", in.Release)
+	default:
+		return block("Install linux-headers-"+in.Release+" on the host and mount its /lib/modules and /usr/src into the container, or allow the package repository.",
+			"%v", in.HeadersErr)
+	}
+}
+
+func checkCompiler(in *Input) result {
+	switch {
+	case in.HaveModules || !in.CanCompile:
+		return skip("nothing has to be compiled")
+	case in.CompilerErr != nil && in.FetchHeaders && in.HeadersErr != nil:
+		return skip("the compiler is chosen when the headers are there")
+	case in.CompilerErr != nil:
+		return block("Use an image that holds a compiler (driver-build puts gcc into each), or one with modules for this kernel.", "%v", in.CompilerErr)
+	case in.WantedGCC != "" && in.WantedGCC != in.Compiler:
+		return warn("Use the image for the host's system, which has the kernel's compiler.",
+			"the kernel was made with %s, the modules will be compiled with %s", in.WantedGCC, in.Compiler)
+	default:
+		return ok("%s", in.Compiler)
+	}
+}
+
+func checkMemory(in *Input) result {
+	if in.HaveModules || !in.CanCompile {
+		return skip("nothing has to be compiled")
+	}
+	free, what, found := in.freeMemory()
+	switch {
+	case !found:
+		return skip("free memory is not known: %s/meminfo cannot be read", in.Proc)
+	case free < in.NeedMemory:
+		return warn("Raise the container's memory limit, or free memory on the node: the kernel ends a compile that runs out of it.",
+			"%s of memory are free (%s), a compile takes %s", size(free), what, size(in.NeedMemory))
+	default:
+		return ok("%s free (%s)", size(free), what)
+	}
+}
+
+func checkDisk(in *Input) result {
+	if in.NeedDisk == 0 || in.StateDir == "" {
+		return skip("nothing has to be stored")
+	}
+	dir := in.StateDir
+	for !exists(dir) && dir != "/" && dir != "." {
+		dir = parent(dir) // it will be made
+	}
+	free, err := in.Free(dir)
+	switch {
+	case err != nil:
+		return skip("free space of %s is not known: %v", in.StateDir, err)
+	case free < in.NeedDisk:
+		return block("Free space there, or mount a larger file system.", "%s are free in %s, %s are needed", size(free), in.StateDir, size(in.NeedDisk))
+	default:
+		return ok("%s free in %s", size(free), in.StateDir)
+	}
+}

@@ -1,0 +1,127 @@
+package preflight
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+)
+
+// rivals drive the same devices and claim them at boot.
+func rivals() []string { return []string{"nvidiafb", "rivafb", "nova_core", "nova_drm"} }
+
+// ours are the modules of a driver that the entrypoint loads and unloads.
+func ours() []string {
+	return []string{"nvidia", "nvidia_uvm", "nvidia_modeset", "nvidia_drm", "nvidia_peermem"}
+}
+
+func checkModules(in *Input) result {
+	var bad, others []string
+	for _, m := range in.Modules {
+		switch {
+		case slices.Contains(rivals(), m.Name):
+			bad = append(bad, m.Name)
+		case slices.Contains(ours(), m.Name) && (m.State == "going" || m.State == "coming"):
+			return block("Reboot the node: the kernel never finished with the module, and nothing else helps.",
+				"module %s is stuck (%s)", m.Name, m.State)
+		case !slices.Contains(ours(), m.Name) && (strings.HasPrefix(m.Name, "nvidia") || m.Name == "gdrdrv"):
+			others = append(others, m.Name)
+		}
+	}
+	driver, loaded := in.module("nvidia")
+	stale := loaded && driver.Version != in.Info.Driver
+	switch {
+	case len(bad) > 0:
+		list := strings.Join(bad, ", ")
+		return block(fmt.Sprintf("Blacklist %s on the host (/etc/modprobe.d), make the initramfs anew and reboot.", list),
+			"modules that claim NVIDIA's GPUs are loaded: %s", list)
+	case !loaded && disabled(in):
+		return block("Reboot the node, and remove kernel.modules_disabled=1 from its sysctl settings.",
+			"loading of modules is switched off until the next boot (kernel.modules_disabled)")
+	case stale && driver.Version != in.Previous && in.hostHasDriver():
+		return block("Remove the driver's packages from the host, or keep the driver container off this node: label it nvidia.com/gpu.deploy.driver=pre-installed.",
+			"driver %s is loaded, and the host has a driver of its own", driver.Version)
+	case stale:
+		return warn("Stop what uses the GPUs of this node: the driver is replaced once it is free.",
+			"driver %s is loaded and will be replaced by %s", driver.Version, in.Info.Driver)
+	case len(others) > 0:
+		return warn("Stop what loaded them before the driver is to be unloaded.",
+			"modules of others stand on the driver: %s", strings.Join(others, ", "))
+	case loaded:
+		return ok("driver %s is loaded", driver.Version)
+	default:
+		return ok("no other driver is loaded")
+	}
+}
+
+func disabled(in *Input) bool { return value(in.Proc, "sys/kernel/modules_disabled") == "1" }
+
+// smiDirs are the folders in which the validator and the driver manager of the GPU Operator look for a driver of the host.
+func smiDirs() []string {
+	return []string{"usr/bin", "usr/sbin", "bin", "sbin", "usr/lib/wsl/lib", "opt/bin"}
+}
+
+// hostFile is the first of some files that the host has, as it is called there.
+func hostFile(root string, dirs []string, name string) string {
+	for _, dir := range dirs {
+		file, err := within(root, path.Join(dir, name))
+		if err != nil || !exists(file) {
+			continue
+		}
+		return "/" + path.Join(dir, name)
+	}
+	return ""
+}
+
+// hostHasDriver says whether somebody installed a driver on the host itself: its programs, or modules for the running kernel.
+func (in *Input) hostHasDriver() bool {
+	root, err := in.host()
+	if err != nil {
+		return false
+	}
+	return hostFile(root, smiDirs(), "nvidia-smi") != "" || in.hostModule(root) != ""
+}
+
+// hostModule is the nvidia module in the host's module tree, which udev would load at boot.
+func (in *Input) hostModule(root string) string {
+	for _, dir := range []string{"lib/modules", "usr/lib/modules"} {
+		file, err := within(root, path.Join(dir, in.Release, "modules.dep"))
+		if err != nil {
+			continue
+		}
+		index, err := readSmall(file, maxIndex)
+		if err != nil {
+			continue
+		}
+		for line := range strings.Lines(index) {
+			name, _, _ := strings.Cut(line, ":")
+			if base, _, _ := strings.Cut(path.Base(name), "."); base == "nvidia" || base == "nvidia-current" {
+				return "/" + path.Join(dir, in.Release, name)
+			}
+		}
+	}
+	return ""
+}
+
+// checkHostDriver finds a driver on the host. The rest of the stack takes nvidia-smi on the host's PATH for a driver that
+// belongs to the host, and then ignores ours.
+func checkHostDriver(in *Input) result {
+	root, err := in.host()
+	if err != nil {
+		return skip("whether the host has a driver of its own is not known: %v", err)
+	}
+	remove := "Remove the driver's packages from the host (nvidia-driver-*, nvidia-utils-*, libnvidia-*), or keep the driver container off this node: label it nvidia.com/gpu.deploy.driver=pre-installed."
+	if smi := hostFile(root, smiDirs(), "nvidia-smi"); smi != "" {
+		return warn(remove, "the host has %s: once a driver is loaded, the GPU Operator takes it for the host's own", smi)
+	}
+	if module := in.hostModule(root); module != "" {
+		return warn(remove, "the host has modules of its own, which it loads at boot: %s", module)
+	}
+	dirs := []string{"usr/lib/x86_64-linux-gnu", "usr/lib/aarch64-linux-gnu", "usr/lib64", "lib/x86_64-linux-gnu", "lib64"}
+	for _, name := range []string{"libcuda.so.1", "libnvidia-ml.so.1"} {
+		if lib := hostFile(root, dirs, name); lib != "" {
+			return warn(remove, "the host has %s of another driver", lib)
+		}
+	}
+	return ok("the host has no driver of its own")
+}

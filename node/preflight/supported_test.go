@@ -1,0 +1,166 @@
+package preflight
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/driver-container/driver-container/distros/driverinfo"
+	"github.com/driver-container/driver-container/node/devices"
+)
+
+// newList is an excerpt as the lists of 560 and later are: it marks what the proprietary modules drive as well.
+const newList = `{"chips": [
+ {"devid": "0x15F8", "name": "Tesla P100-PCIE-16GB", "features": []},
+ {"devid": "0x20B0", "name": "NVIDIA A100-SXM4-40GB", "features": ["kernelopen", "gsp_proprietary_supported"]},
+ {"devid": "0x2901", "name": "NVIDIA B200", "features": ["kernelopen"]}
+]}`
+
+func TestLookup(t *testing.T) {
+	t.Parallel()
+	s := list(t, listText)
+	if s.Len() != 7 {
+		t.Errorf("%d rows", s.Len())
+	}
+	for _, c := range []struct {
+		gpu  devices.GPU
+		want Chip
+	}{
+		{gpu(k80, ""), Chip{"Tesla K80", "470.xx", false, true}},
+		{gpu(v100, ""), Chip{"Tesla V100-SXM2-16GB", "", false, true}},
+		{devices.GPU{Device: v100, SubVendor: 0x10de, SubDevice: 0x1307}, Chip{"Tesla V100-SXM2-16GB-LS", "", false, true}},
+		{devices.GPU{Device: v100, SubVendor: 0x10de, SubDevice: 0x9999}, Chip{"Tesla V100-SXM2-16GB", "", false, true}},
+		{devices.GPU{Device: h100, SubVendor: 1, SubDevice: 2}, Chip{"NVIDIA H100 80GB HBM3", "", true, true}},
+	} {
+		if got, ok := s.Lookup(c.gpu); !ok || got != c.want {
+			t.Errorf("%+v: %+v, %v, want %+v", c.gpu, got, ok, c.want)
+		}
+	}
+	if c, ok := s.Lookup(gpu(t4, "")); ok {
+		t.Errorf("T4: %+v", c)
+	}
+	if c, _ := list(t, newList).Lookup(gpu(tooNew, "")); c.Proprietary || !c.Open {
+		t.Errorf("B200: %+v", c)
+	}
+}
+
+func TestReadSupported(t *testing.T) {
+	t.Parallel()
+	if _, err := ReadSupported(filepath.Join(t.TempDir(), "none")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("missing: %v", err)
+	}
+	file := filepath.Join(t.TempDir(), "list")
+	for text, want := range map[string]string{
+		listText: "", `{}`: "", "[]": "not a list of GPUs", `{"chips": [` + strings.Repeat("{},", maxRows) + "{}]}": "more than",
+		strings.Repeat(" ", maxList+1): "larger than",
+	} {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_, err := ReadSupported(file)
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%.20s: %v, want %q", text, err, want)
+		}
+	}
+}
+
+func TestFlavour(t *testing.T) {
+	t.Parallel()
+	both := []string{driverinfo.Proprietary, driverinfo.Open}
+	gpus := func(ids ...uint16) (list []devices.GPU) {
+		for _, id := range ids {
+			list = append(list, gpu(id, ""))
+		}
+		return list
+	}
+	for _, c := range []struct {
+		what, driver string
+		have         []string
+		list         string
+		gpus         []devices.GPU
+		requested    string
+		want, reason string
+	}{
+		{"old default", "535.261.03", both, listText, gpus(a100), "auto", "proprietary", "before 560"},
+		{"new default", "570.86.15", both, newList, gpus(a100), "auto", "open", "from 560 on"},
+		{"one flavour", "418.226.00", both[:1], "{}", gpus(t4), "", "proprietary", "no other"},
+		{"open only", "620.06.00", both[1:], newList, gpus(p100), "auto", "open", "no other"},
+		{"one GPU without", "570.86.15", both, newList, gpus(a100, p100), "auto", "proprietary", "P100"},
+		{"GPU that needs it", "570.86.15", both, newList, gpus(a100, tooNew), "auto", "open", "B200"},
+		{"superchip on 535", "535.261.03", both, listText, gpus(gh200), "auto", "open", "GH200"},
+		{"unlisted superchip", "535.261.03", both, "{}", gpus(0x2941), "auto", "open", "10de:2941"},
+		{"not in the list", "535.261.03", both, listText, gpus(t4), "auto", "proprietary", "before 560"},
+		{"not in the new list", "570.86.15", both, newList, gpus(t4), "auto", "open", "from 560"},
+		{"no list", "570.86.15", both, "{}", gpus(p100), "auto", "open", "from 560"},
+		{"asked for", "535.261.03", both, listText, gpus(p100), "open", "open", "asked for"},
+		{"asked for the other", "570.86.15", both, newList, gpus(a100), "proprietary", "proprietary", "asked for"},
+		{"not there", "418.226.00", both[:1], "{}", gpus(t4), "open", "", "the image has no open kernel modules, only proprietary"},
+		{"no word", "535.261.03", both, listText, nil, "closed", "", `kernel module type "closed" is not known: use auto, open, proprietary`},
+	} {
+		info := image()
+		info.Driver, info.Flavours = c.driver, c.have
+		got, reason, err := Flavour(info, list(t, c.list), c.gpus, c.requested)
+		if err != nil {
+			reason = err.Error()
+			var wrong *FlavourError
+			if !errors.As(err, &wrong) {
+				t.Errorf("%s: %v", c.what, err)
+			}
+		}
+		if got != c.want || !strings.Contains(reason, c.reason) {
+			t.Errorf("%s: %q (%s), want %q (%s)", c.what, got, reason, c.want, c.reason)
+		}
+	}
+}
+
+// TestRealList reads the list of a real driver where one is named.
+func TestRealList(t *testing.T) {
+	t.Parallel()
+	file := os.Getenv("SUPPORTED_GPUS")
+	if file == "" {
+		t.Skip("SUPPORTED_GPUS names no supported-gpus.json of a driver")
+	}
+	s, err := ReadSupported(file)
+	if err != nil || s.Len() < 1000 {
+		t.Fatalf("%d rows, %v", s.Len(), err)
+	}
+	t.Logf("%d rows, %d chips", s.Len(), len(s.chips))
+	for id, c := range s.chips {
+		if c.Name == "" || c.Legacy != "" && branch(c.Legacy) == 0 {
+			t.Errorf("%04x: %+v", id, c)
+		}
+	}
+	for key, c := range s.boards {
+		if chip := s.chips[key.device]; chip.Open != c.Open || chip.Legacy != c.Legacy || chip.Proprietary != c.Proprietary {
+			t.Errorf("board %+v differs from its chip: %+v, %+v", key, c, chip)
+		}
+	}
+}
+
+// FuzzReadSupported: no text makes it panic, and names are fit for a terminal.
+func FuzzReadSupported(f *testing.F) {
+	f.Add([]byte(listText))
+	f.Add([]byte(newList))
+	f.Add([]byte(`{"chips":[{"devid":"0x1","name":"\u001b[31m"}]}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		s, err := ParseSupported(data)
+		if err != nil {
+			return
+		}
+		for id, c := range s.boards {
+			if len(c.Name) > maxName || oneLine(c.Name) != c.Name || oneLine(c.Legacy) != c.Legacy {
+				t.Errorf("%+v: %q, %q", id, c.Name, c.Legacy)
+			}
+			g := devices.GPU{Device: id.device, SubVendor: id.subVendor, SubDevice: id.subDevice}
+			if _, ok := s.Lookup(g); !ok {
+				t.Errorf("%+v is not found", id)
+			}
+			if _, _, err := Flavour(image(), s, []devices.GPU{g}, ""); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}

@@ -1,0 +1,71 @@
+package preflight
+
+import (
+	"fmt"
+	"io"
+	"strings"
+)
+
+// Table writes the checks for people: one row each, and below it, indented, what to do. The text is plain ASCII words in columns
+// and ends with a sentence that says how it went.
+func Table(w io.Writer, checks []Check) error {
+	wide := len("CHECK")
+	for _, c := range checks {
+		wide = max(wide, len(c.Name))
+	}
+	var b strings.Builder
+	row := func(name, status, text string) { fmt.Fprintf(&b, "%-*s  %-7s  %s\n", wide, name, status, text) }
+	row("CHECK", "RESULT", "FINDING")
+	count := map[Status]int{}
+	for _, c := range checks {
+		count[c.Status]++
+		row(c.Name, c.Status.word(), oneLine(c.Finding))
+		if c.Fix != "" && c.Status != OK {
+			row("", "", "fix: "+oneLine(c.Fix))
+		}
+	}
+	switch {
+	case count[Blocked] > 0:
+		fmt.Fprintf(&b, "\n%s must be fixed before the driver can start; %s.\n", number(count[Blocked], "check"), number(count[Warning], "warning"))
+	case count[Warning] > 0:
+		fmt.Fprintf(&b, "\nThe driver can start; %s.\n", number(count[Warning], "warning"))
+	default:
+		b.WriteString("\nThe driver can start.\n")
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// word is the status in a table; a failure stands out.
+func (s Status) word() string {
+	switch s {
+	case Blocked:
+		return "FAIL"
+	case Warning:
+		return "warn"
+	case Skipped:
+		return "skipped"
+	default:
+		return "ok"
+	}
+}
+
+func number(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// oneLine keeps a text of the outside from breaking the table.
+func oneLine(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r == '\n' || r == '\t' {
+			return ' '
+		}
+		if r < ' ' || r == 0x7f {
+			return -1
+		}
+		return r
+	}, s)
+}

@@ -1,0 +1,108 @@
+package probe
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"unicode"
+)
+
+// What errors.Is finds in a *DriverError.
+var (
+	ErrNoDriver  = errors.New("the kernel driver does not answer: it is not loaded, or it found no GPU that it can serve")
+	ErrNoLibrary = errors.New("libnvidia-ml.so.1 is missing in the image")
+	ErrMismatch  = errors.New("the libraries of this image and the loaded kernel driver are of different versions")
+	ErrLost      = errors.New("a GPU has fallen off the bus; the node needs a restart")
+)
+
+// DriverError is a driver that answers, but not with what was asked for. Text is its own word.
+type DriverError struct {
+	Source string // SourceProbe, SourceSMI
+	Code   int    // exit code of nvidia-smi, 0 of driver-probe
+	Text   string
+	kind   error
+}
+
+func (e *DriverError) Error() string {
+	what := "the driver answered with an error"
+	if e.kind != nil {
+		what = e.kind.Error()
+	}
+	if e.Code != 0 {
+		return fmt.Sprintf("%s (%s, exit code %d: %s)", what, e.Source, e.Code, e.Text)
+	}
+	return fmt.Sprintf("%s (%s: %s)", what, e.Source, e.Text)
+}
+
+// Unwrap gives the sentinel, nil when the error is none of the known ones.
+func (e *DriverError) Unwrap() error { return e.kind }
+
+// Exit codes of nvidia-smi (its manual page, section RETURN VALUE; 18 was seen with a newer library on an older module).
+const (
+	smiOK         = 0
+	smiNoDevices  = 6
+	smiNoDriver   = 9
+	smiNoLibrary  = 12
+	smiOffTheBus  = 15
+	smiOtherLevel = 18
+)
+
+func smiError(r result) error {
+	e := &DriverError{Source: SourceSMI, Code: r.code, Text: lastLine(append(r.stdout, r.stderr...))}
+	switch r.code {
+	case smiNoDriver:
+		e.kind = ErrNoDriver
+	case smiNoLibrary:
+		e.kind = ErrNoLibrary
+	case smiOffTheBus:
+		e.kind = ErrLost
+	case smiOtherLevel:
+		e.kind = ErrMismatch
+	}
+	return e
+}
+
+// failure is the error that NVML's own words in a.Err mean. It is the same text that nvidia-smi prints for a single GPU.
+func (a Answer) failure() error {
+	if a.Err == "" {
+		return nil
+	}
+	e := &DriverError{Source: a.Source, Text: a.Err}
+	for _, k := range []struct {
+		text string
+		kind error
+	}{
+		{"driver not loaded", ErrNoDriver},
+		{"library_not_found", ErrNoLibrary},
+		{"library not found", ErrNoLibrary},
+		{"version mismatch", ErrMismatch},
+		{"gpu is lost", ErrLost},
+	} {
+		if strings.Contains(strings.ToLower(a.Err), k.text) {
+			e.kind = k.kind
+		}
+	}
+	return e
+}
+
+// lastLine is the last line with text, without control characters and of bounded length: it goes to logs.
+func lastLine(text []byte) string {
+	lines := strings.FieldsFunc(string(text), func(r rune) bool { return r == '\n' || r == '\r' })
+	for _, line := range slices.Backward(lines) {
+		if s := clean(line); s != "" {
+			return s
+		}
+	}
+	return "no output"
+}
+
+func clean(s string) string {
+	s = strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return -1
+	}, s)
+	return strings.TrimSpace(strings.ToValidUTF8(s[:min(len(s), 300)], ""))
+}

@@ -1,0 +1,157 @@
+// Package probe asks the driver which GPUs it serves, always through a child process with a deadline: NVML needs cgo, keeps
+// device files open and can hang for ever in the kernel, and none of that may happen to the process that has to stop in time.
+//
+// driver-probe (NVML) answers; where it cannot be started, because the image's glibc is too old for it, nvidia-smi does. The
+// package asks and reports: what an answer means for readiness is the caller's business.
+package probe
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// Where an Answer comes from.
+const (
+	SourceProbe = "driver-probe"
+	SourceSMI   = "nvidia-smi"
+)
+
+// Answer is what the driver says. Err is the reason, in plain words, why it is incomplete.
+type Answer struct {
+	Driver  string   `json:"driver,omitempty"` // version of the loaded driver; "" when nvidia-smi found no device
+	Devices []Device `json:"devices"`
+	Source  string   `json:"source"`
+	Err     string   `json:"error,omitempty"`
+}
+
+// Device is a GPU that initialises. PCI is written as in /sys/bus/pci/devices: 0000:05:00.0.
+type Device struct {
+	UUID string `json:"uuid"`
+	Name string `json:"name"`
+	PCI  string `json:"pci"`
+}
+
+// Options of Ask. The zero value is what the image uses.
+type Options struct {
+	Probe   string        // default /usr/local/bin/driver-probe
+	SMI     string        // default /usr/bin/nvidia-smi
+	Env     []string      // of the child; nil: this process's own
+	Timeout time.Duration // of each child, default 60 s: a first initialisation of eight GPUs takes long
+}
+
+func (o Options) withDefaults() Options {
+	if o.Probe == "" {
+		o.Probe = "/usr/local/bin/driver-probe"
+	}
+	if o.SMI == "" {
+		o.SMI = "/usr/bin/nvidia-smi"
+	}
+	if o.Timeout <= 0 {
+		o.Timeout = time.Minute
+	}
+	return o
+}
+
+// Ask asks once. No devices is an answer and no error. Errors: *HungError; *DriverError (errors.Is with ErrNoDriver, ErrNoLibrary,
+// ErrMismatch, ErrLost), then with what is known in the Answer; else neither program could be started. It returns within
+// o.Timeout (twice that when nvidia-smi has to answer) and 2 s, or within 2 s of ctx's end. Who asks again and again uses a Prober.
+func Ask(ctx context.Context, o Options) (Answer, error) {
+	var p Prober
+	return p.Ask(ctx, o)
+}
+
+// Prober asks repeatedly and never leaves more than one child behind: as long as one hangs in the kernel, Ask says so at once
+// instead of starting the next. The zero value is ready; it is safe for concurrent use, one question at a time.
+type Prober struct {
+	mu    sync.Mutex
+	stuck *child
+	hung  *HungError
+}
+
+// Ask is like the function Ask.
+func (p *Prober) Ask(ctx context.Context, o Options) (Answer, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.stuck != nil {
+		if !p.stuck.gone(0) {
+			return Answer{Devices: []Device{}, Err: p.hung.Error()}, p.hung
+		}
+		p.stuck, p.hung = nil, nil
+	}
+	o = o.withDefaults()
+	a, err := p.askNVML(ctx, o)
+	var cannot *cannotStartError
+	if errors.As(err, &cannot) && ctx.Err() == nil {
+		var second error
+		if a, second = p.askSMI(ctx, o); errors.As(second, new(*cannotStartError)) {
+			err = fmt.Errorf("ask the driver: neither program of the image works: %w; %w", err, second)
+		} else {
+			err = second
+		}
+	}
+	if a.Devices == nil {
+		a.Devices = []Device{}
+	}
+	if err != nil {
+		a.Err = err.Error()
+	}
+	return a, err
+}
+
+// cannotStartError: the program does not run at all in this image, whatever the driver does.
+type cannotStartError struct{ err error }
+
+func (e *cannotStartError) Error() string { return e.err.Error() }
+func (e *cannotStartError) Unwrap() error { return e.err }
+
+func (p *Prober) run(ctx context.Context, o Options, path string, args ...string) (result, error) {
+	r, stuck, err := run(ctx, path, args, o.Env, o.Timeout)
+	if stuck != nil {
+		errors.As(err, &p.hung)
+		p.stuck = stuck
+	}
+	var hung *HungError
+	if err != nil && !errors.As(err, &hung) && ctx.Err() == nil {
+		err = &cannotStartError{err}
+	}
+	return r, err
+}
+
+func (p *Prober) askNVML(ctx context.Context, o Options) (Answer, error) {
+	a := Answer{Source: SourceProbe}
+	r, err := p.run(ctx, o, o.Probe)
+	if err != nil {
+		return a, err
+	}
+	if len(r.stdout) == 0 { // the dynamic linker: "version `GLIBC_2.34' not found", exit code 1
+		return a, &cannotStartError{fmt.Errorf("%s: exit code %d without an answer: %s", o.Probe, r.code, lastLine(r.stderr))}
+	}
+	a, err = parseProbe(r.stdout)
+	if err != nil {
+		return a, fmt.Errorf("answer of %s: %w", o.Probe, err)
+	}
+	return a, a.failure()
+}
+
+func (p *Prober) askSMI(ctx context.Context, o Options) (Answer, error) {
+	a := Answer{Source: SourceSMI}
+	r, err := p.run(ctx, o, o.SMI, "--query-gpu=uuid,name,pci.bus_id,driver_version", "--format=csv,noheader")
+	if err != nil {
+		return a, err
+	}
+	switch r.code {
+	case smiOK:
+	case smiNoDevices:
+		return a, nil
+	default:
+		return a, smiError(r)
+	}
+	a, err = parseSMI(r.stdout)
+	if err != nil {
+		return a, fmt.Errorf("answer of %s: %w", o.SMI, err)
+	}
+	return a, a.failure()
+}

@@ -1,0 +1,177 @@
+package probe
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+const (
+	nvmlOne  = `0 {"driver":"535.261.03","nvml":"12.535.261.03","devices":[{"uuid":"GPU-1","name":"Tesla T4","pci":"00000000:3B:00.0"}]}`
+	smiOne   = "0 GPU-1, Tesla T4, 00000000:3B:00.0, 535.261.03"
+	smiDown  = "9 NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver."
+	oldGLIBC = "1 !driver-probe: /lib/x86_64-linux-gnu/libc.so.6: version `GLIBC_2.34' not found"
+)
+
+var t4 = []Device{{UUID: "GPU-1", Name: "Tesla T4", PCI: "0000:3b:00.0"}}
+
+func TestAsk(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		nvml, smi string
+		want      Answer
+		err       error
+		text      string
+	}{
+		"NVML answers":                {nvmlOne, "99 ", Answer{Driver: "535.261.03", Devices: t4, Source: SourceProbe}, nil, ""},
+		"no devices":                  {`0 {"driver":"535.261.03","devices":[]}`, "", Answer{Driver: "535.261.03", Devices: []Device{}, Source: SourceProbe}, nil, ""},
+		"none found":                  {`1 {"devices":[],"error":"nvmlInit: Not Found"}`, "", Answer{Devices: []Device{}, Source: SourceProbe}, nil, ""},
+		"no driver":                   {`1 {"devices":[],"error":"nvmlInit: Driver Not Loaded"}`, "", Answer{Devices: []Device{}, Source: SourceProbe}, ErrNoDriver, "not loaded"},
+		"no library":                  {`1 {"devices":[],"error":"nvmlInit: ERROR_LIBRARY_NOT_FOUND"}`, "", Answer{Devices: []Device{}, Source: SourceProbe}, ErrNoLibrary, "missing"},
+		"mismatch":                    {`1 {"devices":[],"error":"nvmlInit: Driver/library version mismatch"}`, "", Answer{Devices: []Device{}, Source: SourceProbe}, ErrMismatch, "versions"},
+		"one of two lost":             {`1 {"driver":"1.2","devices":[{"uuid":"GPU-1","name":"Tesla T4","pci":"0000:3b:00.0"}],"error":"device 1: GPU is lost"}`, "", Answer{Driver: "1.2", Devices: t4, Source: SourceProbe}, ErrLost, "device 1"},
+		"unknown error":               {`1 {"driver":"1.2","devices":[],"error":"device 0: Unknown Error"}`, "", Answer{Driver: "1.2", Devices: []Device{}, Source: SourceProbe}, nil, "Unknown Error"},
+		"garbage":                     {"0 hello", smiOne, Answer{Devices: []Device{}, Source: SourceProbe}, nil, "not the JSON"},
+		"old glibc":                   {oldGLIBC, smiOne, Answer{Driver: "535.261.03", Devices: t4, Source: SourceSMI}, nil, ""},
+		"crash of the probe":          {"crash", smiOne, Answer{Driver: "535.261.03", Devices: t4, Source: SourceSMI}, nil, ""},
+		"nvidia-smi: no devices":      {oldGLIBC, "6 No devices were found", Answer{Devices: []Device{}, Source: SourceSMI}, nil, ""},
+		"nvidia-smi: no driver":       {oldGLIBC, smiDown, Answer{Devices: []Device{}, Source: SourceSMI}, ErrNoDriver, "exit code 9"},
+		"nvidia-smi: no library":      {oldGLIBC, "12 x", Answer{Devices: []Device{}, Source: SourceSMI}, ErrNoLibrary, "exit code 12"},
+		"nvidia-smi: mismatch":        {oldGLIBC, "18 x", Answer{Devices: []Device{}, Source: SourceSMI}, ErrMismatch, "exit code 18"},
+		"nvidia-smi: lost":            {oldGLIBC, "15 x", Answer{Devices: []Device{}, Source: SourceSMI}, ErrLost, "exit code 15"},
+		"nvidia-smi: other":           {oldGLIBC, "2 x", Answer{Devices: []Device{}, Source: SourceSMI}, nil, "(nvidia-smi, exit code 2: x)"},
+		"nvidia-smi: garbage":         {oldGLIBC, "0 ", Answer{Devices: []Device{}, Source: SourceSMI}, nil, "no line about a GPU"},
+		"flood":                       {"flood", "", Answer{Devices: []Device{}, Source: SourceProbe}, nil, "not the JSON"},
+		"somebody keeps the output":   {"daemon " + nvmlOne[2:], "", Answer{Driver: "535.261.03", Devices: t4, Source: SourceProbe}, nil, ""},
+		"nvidia-smi does not do well": {oldGLIBC, "crash", Answer{Devices: []Device{}, Source: SourceSMI}, nil, "exit code 137"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got, err := Ask(t.Context(), options(c.nvml, c.smi))
+			if (err != nil) != (c.text != "") || c.err != nil && !errors.Is(err, c.err) {
+				t.Fatalf("error %v, want %v %q", err, c.err, c.text)
+			}
+			if !strings.Contains(got.Err, c.text) || (got.Err == "") != (err == nil) {
+				t.Errorf("Err %q, want %q in it", got.Err, c.text)
+			}
+			got.Err = ""
+			if d := cmp.Diff(c.want, got); d != "" {
+				t.Error(d)
+			}
+		})
+	}
+}
+
+func TestNeitherStarts(t *testing.T) {
+	t.Parallel()
+	o := options("", "")
+	o.Probe, o.SMI = "/nonexistent/driver-probe", "/nonexistent/nvidia-smi"
+	_, err := Ask(t.Context(), o)
+	if !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), "neither program") || !strings.Contains(err.Error(), o.SMI) {
+		t.Error(err)
+	}
+	o.SMI = os.Args[0]
+	if _, err := Ask(t.Context(), o); err == nil || strings.Contains(err.Error(), "neither") {
+		t.Errorf("nvidia-smi runs: %v", err)
+	}
+}
+
+// A child that hangs is killed with what it started, and nvidia-smi is not tried: it would hang in the same place.
+func TestHung(t *testing.T) {
+	t.Parallel()
+	o := options("hang 61.25", smiOne)
+	o.Timeout = 300 * time.Millisecond
+	a, err := Ask(t.Context(), o)
+	var hung *HungError
+	if !errors.As(err, &hung) || hung.Abandoned || hung.After < o.Timeout || a.Err == "" {
+		t.Fatalf("%+v, %v", a, err)
+	}
+	if running(t, "sleep 61.25") {
+		t.Error("the child's child still runs")
+	}
+}
+
+func TestCancelled(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	time.AfterFunc(200*time.Millisecond, cancel)
+	began := time.Now()
+	_, err := Ask(ctx, options("hang 62.25", smiOne))
+	if !errors.Is(err, context.Canceled) || time.Since(began) > 2*time.Second {
+		t.Errorf("%v after %v", err, time.Since(began))
+	}
+}
+
+// A child that cannot be killed is left behind after two seconds, and no second one is started while it is there.
+func TestAbandoned(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "traced")
+	o := options("unkillable "+file, "")
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	go func() { // cancel once the tracer has it
+		for ctx.Err() == nil {
+			if _, err := os.Stat(file); err == nil {
+				cancel()
+			}
+			time.Sleep(5 * time.Millisecond)
+		}
+	}()
+	var p Prober
+	began := time.Now()
+	a, err := p.Ask(ctx, o)
+	var hung *HungError
+	if !errors.As(err, &hung) || !hung.Abandoned || a.Err == "" || !strings.Contains(err.Error(), "cannot be killed") {
+		t.Fatalf("%+v, %v", a, err)
+	}
+	if d := time.Since(began); d < patience || d > patience+3*time.Second {
+		t.Errorf("took %v", d)
+	}
+	began = time.Now()
+	if _, err := p.Ask(t.Context(), options(nvmlOne, "")); !errors.As(err, &hung) || time.Since(began) > time.Second {
+		t.Errorf("second: %v after %v", err, time.Since(began))
+	}
+	if err := os.Remove(file); err != nil { // the tracer lets go
+		t.Fatal(err)
+	}
+	for end := time.Now().Add(3 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		if a, err = p.Ask(t.Context(), options(nvmlOne, "")); err == nil {
+			break
+		}
+	}
+	if err != nil || len(a.Devices) != 1 {
+		t.Errorf("afterwards: %v, %v", a, err)
+	}
+}
+
+// Descriptors must not grow: a node asks for months.
+func TestNoLeak(t *testing.T) {
+	count := func() int {
+		entries, err := os.ReadDir("/proc/self/fd")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(entries)
+	}
+	var p Prober
+	ask := func(script string) {
+		o := options(script, smiDown)
+		o.Timeout = 50 * time.Millisecond
+		_, _ = p.Ask(t.Context(), o)
+	}
+	ask(nvmlOne)
+	before := count()
+	for range 3 {
+		ask("hang 63.25")
+		ask(oldGLIBC)
+	}
+	if after := count(); after > before {
+		t.Errorf("%d descriptors before, %d after", before, after)
+	}
+}

@@ -1,0 +1,126 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strings"
+
+	"github.com/driver-container/driver-container/kmod"
+)
+
+// recover removes mounts that serve nobody: stacked ones, and any while no driver is loaded.
+func (n *Node) recover(ctx context.Context) error {
+	layers, err := n.roots.Mounted()
+	if err != nil {
+		return err
+	}
+	loaded, err := n.isLoaded()
+	if err != nil {
+		return err
+	}
+	if !loaded {
+		n.prev = n.prev.remains()
+		n.board.change(func(st *Status) { st.Up = nil })
+	}
+	switch {
+	case layers == 0:
+		return nil
+	case layers > 1:
+		n.warn("%d driver roots are stacked on %s; removing all of them", layers, n.cfg.rootPath())
+	case !loaded:
+		n.say("a driver root is mounted on %s but no driver is loaded; removing it", n.cfg.rootPath())
+	default:
+		return nil // judged when it is known what to serve
+	}
+	return n.roots.Unmount(ctx)
+}
+
+// remains forgets what a status says of modules that are not loaded any more; what was made beside them is still there.
+func (d *Driver) remains() *Driver {
+	if d == nil {
+		return nil
+	}
+	return &Driver{InTree: d.InTree, Nodes: d.Nodes, Firmware: d.Firmware}
+}
+
+func (n *Node) isLoaded() (bool, error) {
+	_, err := n.kernel.Module("nvidia")
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// adoptable says whether what is loaded is what this instance would load, so that it can stay.
+func (n *Node) adoptable() (bool, string, error) {
+	flavour, err := n.kernel.Flavour()
+	if err != nil {
+		return false, "", err
+	}
+	if flavour != n.want.Flavour {
+		return false, "the " + flavour + " flavour is loaded, wanted is " + n.want.Flavour, nil
+	}
+	for _, file := range n.want.Modules {
+		m, err := n.kernel.Module(underscores(file))
+		if errors.Is(err, fs.ErrNotExist) {
+			return false, file + " is not loaded", nil
+		}
+		if err != nil {
+			return false, "", err
+		}
+		if m.Version != n.want.Driver {
+			return false, fmt.Sprintf("%s %s is loaded, wanted is %s", file, m.Version, n.want.Driver), nil
+		}
+		if why := n.differs(file, m); why != "" {
+			return false, why, nil
+		}
+	}
+	return true, "", nil
+}
+
+// differs compares a loaded module with what a predecessor wrote down of it, and with the file we would load.
+func (n *Node) differs(file string, m kmod.Module) string {
+	wanted := n.options.For(m.Name)
+	known := false
+	if n.prev != nil {
+		if i := slices.IndexFunc(n.prev.Modules, func(l LoadedModule) bool { return l.Name == m.Name }); i >= 0 {
+			known = true
+			old := n.prev.Modules[i]
+			if old.SrcVersion != m.SrcVersion {
+				return fmt.Sprintf("%s was loaded by somebody else (srcversion %s, ours was %s)", file, m.SrcVersion, old.SrcVersion)
+			}
+			if !slices.Equal(old.Params, wanted) {
+				return fmt.Sprintf("%s was loaded with parameters %q, wanted are %q", file, old.Params, wanted)
+			}
+		}
+	}
+	if n.found != nil {
+		if f, ok := n.found.File(file); ok {
+			known = true
+			if f.Info.SrcVersion != m.SrcVersion {
+				return fmt.Sprintf("another build of %s is loaded (srcversion %s, ours has %s)", file, m.SrcVersion, f.Info.SrcVersion)
+			}
+		}
+	}
+	if !known {
+		return file + " was loaded by somebody else: there is no record of it and no file to compare with"
+	}
+	if diff := n.paramsDiffer(m.Name, wanted); len(diff) > 0 {
+		return file + " is loaded with other parameters: " + strings.Join(diff, ", ")
+	}
+	return ""
+}
+
+// paramsDiffer compares what the kernel shows of parameters with what is wanted; what it does not show counts as equal.
+func (n *Node) paramsDiffer(module string, wanted []string) []string {
+	shown, err := n.kernel.Params(module)
+	if err != nil {
+		return nil
+	}
+	return kmod.Differences(wanted, shown)
+}
+
+func underscores(file string) string { return strings.ReplaceAll(file, "-", "_") }

@@ -1,0 +1,144 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"time"
+)
+
+// replace takes an older driver down, now that everything is ready for the new one. While it is in use it waits, not ready,
+// and names the holders; it neither ends nor starts over.
+func (n *Node) replace(ctx context.Context) error {
+	if err := n.unloadNouveau(ctx); err != nil {
+		return err
+	}
+	loaded, err := n.isLoaded()
+	if err != nil || !loaded || n.adopted {
+		return err
+	}
+	old := n.old()
+	if err := n.waitUntilFree(ctx, old); err != nil {
+		return err
+	}
+	n.board.set(Starting, "")
+	n.say("unloading driver %s", old.Version)
+	if err := n.unload(ctx, old); err != nil {
+		return err
+	}
+	if err := n.roots.Unmount(ctx); err != nil {
+		n.up = append(n.up, n.restoring(old)) // the modules are gone, the rest can be put back
+		return err
+	}
+	n.board.change(func(st *Status) { st.Up = nil })
+	n.up = append(n.up, n.restoring(old))
+	return nil
+}
+
+// unloadNouveau takes the kernel's own driver away where that was asked for. It is not put back: whoever asks wants it gone.
+func (n *Node) unloadNouveau(ctx context.Context) error {
+	if !n.cfg.UnloadNouveau {
+		return nil
+	}
+	stack, err := n.kernel.Stack("nouveau")
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for _, m := range stack {
+		if err := n.kernel.Delete(ctx, m.Name); err != nil {
+			return fmt.Errorf("unload nouveau, which drives the GPUs now: %w; stop what uses it (a console or display server), or blacklist it and reboot", err)
+		}
+		n.say("unloaded %s", m.Name)
+	}
+	return nil
+}
+
+// old is the driver that is loaded: what its instance wrote down, or what the kernel tells.
+func (n *Node) old() Driver {
+	m, err := n.kernel.Module("nvidia")
+	if err != nil {
+		return Driver{}
+	}
+	if n.prev != nil && n.prev.Version == m.Version {
+		return *n.prev
+	}
+	flavour, _ := n.kernel.Flavour()
+	return Driver{Version: m.Version, Flavour: flavour}
+}
+
+// waitUntilFree returns nil when the old driver could be unloaded at once.
+func (n *Node) waitUntilFree(ctx context.Context, old Driver) error {
+	var said time.Time
+	for {
+		err := n.free(ctx)
+		var busy *InUseError
+		switch {
+		case err == nil:
+			n.board.change(func(st *Status) { st.Holders = nil })
+			return nil
+		case !errors.As(err, &busy):
+			return err
+		}
+		n.board.change(func(st *Status) {
+			st.State, st.Ready, st.Holders = Waiting, false, busy.Holders
+			st.Reason = fmt.Sprintf("driver %s must go before %s can be loaded: %v", old.Version, n.want.Driver, busy)
+		})
+		if n.now().Sub(said) >= 30*time.Second {
+			said = n.now()
+			n.say("waiting to replace driver %s: %v", old.Version, busy)
+		}
+		if !n.pause(ctx) {
+			return ctx.Err()
+		}
+	}
+}
+
+// restoring puts the old driver back when the new one fails. A stop drops it: then no driver is what is wanted.
+func (n *Node) restoring(old Driver) step {
+	return step{name: restoreStep, down: func(ctx context.Context) error {
+		n.restored = &RollbackError{Old: old.Version, Restore: n.restore(ctx, old)}
+		return nil // trying again would not help
+	}}
+}
+
+const restoreStep = "restore"
+
+func (n *Node) dropRestore() {
+	n.up = slices.DeleteFunc(n.up, func(s step) bool { return s.name == restoreStep })
+}
+
+// restore loads the modules of the old driver and serves its root again.
+func (n *Node) restore(ctx context.Context, old Driver) error {
+	if len(old.Modules) == 0 {
+		return fmt.Errorf("driver %s was not loaded by this program, so its files are not known; start its container again", old.Version)
+	}
+	if _, err := n.kernel.InsertInTree(ctx, old.InTree...); err != nil {
+		return fmt.Errorf("put driver %s back: %w", old.Version, err)
+	}
+	err := checkFiles(old.Modules)
+	if err == nil {
+		err = n.insertAll(ctx, old.Modules)
+	}
+	if err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			err = fmt.Errorf("%w (modules outlive a container only where %s is mounted from the host)", err, n.cfg.StateDir)
+		}
+		return fmt.Errorf("put driver %s back: %w", old.Version, err)
+	}
+	nodes, err := n.hardware.CreateNodes(ctx)
+	if err != nil {
+		n.warn("device files of driver %s: %v", old.Version, err)
+	}
+	old.Nodes = append(old.Nodes, nodes...)
+	if err := n.roots.MountOld(ctx, old.RootDir); err != nil {
+		n.warn("driver %s is loaded again, its root could not be served: %v", old.Version, err)
+	}
+	n.driver = old
+	n.board.change(func(st *Status) { st.Up = &old })
+	return nil
+}

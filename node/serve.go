@@ -1,0 +1,134 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/driver-container/driver-container/node/devices"
+)
+
+// serveRoot puts the driver root of this driver in place of whatever is there, and tells the kernel to look in it for firmware.
+// From here on a driver that was adopted is ours to take down: its modules go before its root does.
+func (n *Node) serveRoot(ctx context.Context) error {
+	n.driver.RootDir = n.staged
+	var firmware func() error
+	n.up = append(n.up, step{name: "root", down: func(ctx context.Context) error {
+		var err error
+		if firmware != nil {
+			err = firmware()
+		}
+		return errors.Join(err, n.roots.Unmount(ctx))
+	}})
+	if n.adopted {
+		n.takeOver()
+		n.up = append(n.up, n.modulesStep())
+	}
+	if err := n.putRoot(ctx); err != nil {
+		return err
+	}
+	var err error
+	if firmware, err = n.roots.Firmware(); err != nil {
+		n.warn("firmware: %v", err)
+	}
+	n.driver.Firmware = err == nil
+	return nil
+}
+
+// putRoot keeps what a predecessor serves when it is of this image, and else mounts it anew.
+func (n *Node) putRoot(ctx context.Context) error {
+	kept, err := n.adoptRoot(ctx)
+	if err != nil || kept {
+		return err
+	}
+	if err := n.roots.Unmount(ctx); err != nil {
+		return err
+	}
+	return n.mountRoot(ctx)
+}
+
+// adoptRoot keeps what a predecessor serves when it is of this image.
+func (n *Node) adoptRoot(ctx context.Context) (bool, error) {
+	if !n.adopted {
+		return false, nil
+	}
+	ok, why := n.roots.Adopt(ctx)
+	if !ok {
+		n.say("the driver root is served anew: %s", why)
+	}
+	return ok, ctx.Err()
+}
+
+func (n *Node) mountRoot(ctx context.Context) error {
+	if n.found != nil { // all of them, those that this program does not load included: a sidecar may want nvidia-peermem
+		if err := n.roots.AddModules(ctx, n.found.Modules); err != nil {
+			n.warn("modprobe inside of the driver root will not find the modules: %v", err)
+		}
+	}
+	if err := n.roots.Mount(ctx); err != nil {
+		return errors.Join(err, n.roots.Unmount(context.WithoutCancel(ctx)))
+	}
+	return nil
+}
+
+// makeNodes makes the device files. They go when the modules go.
+func (n *Node) makeNodes(ctx context.Context) error {
+	created, err := n.hardware.CreateNodes(ctx)
+	n.driver.Nodes = union(n.driver.Nodes, created)
+	n.showDriver()
+	return err
+}
+
+// union adds nodes that are not there; of a path that is in both the newer one counts, unless the older one says that we made it.
+func union(old, created []devices.Node) []devices.Node {
+	out := slices.Clone(old)
+	for _, c := range created {
+		i := slices.IndexFunc(out, func(o devices.Node) bool { return o.Path == c.Path })
+		if i < 0 {
+			out = append(out, c)
+			continue
+		}
+		c.Made = c.Made || out[i].Made
+		if c.Link == "" {
+			c.Link = out[i].Link
+		}
+		out[i] = c
+	}
+	return out
+}
+
+// startDaemons starts nvidia-persistenced and what else this machine needs. Those that do not start keep the node not ready; the
+// watch tries them again: to end would only make the container start over.
+func (n *Node) startDaemons(ctx context.Context) error {
+	if err := n.tryDaemons(ctx); err != nil && ctx.Err() != nil {
+		return ctx.Err()
+	}
+	n.up = append(n.up, step{
+		name: "daemons",
+		down: func(ctx context.Context) error {
+			if n.daemons == nil {
+				return nil
+			}
+			if err := n.daemons.Stop(ctx); err != nil {
+				return fmt.Errorf("stop the daemons: %w", err)
+			}
+			n.daemons = nil
+			n.board.change(func(st *Status) { st.Daemons = nil })
+			return nil
+		},
+		redo: n.tryDaemons,
+	})
+	return nil
+}
+
+func (n *Node) tryDaemons(ctx context.Context) error {
+	d, err := n.children.Start(ctx)
+	n.daemonsErr = err
+	if err != nil {
+		return err
+	}
+	n.daemons = d
+	n.board.change(func(st *Status) { st.Daemons = d.States() })
+	return nil
+}

@@ -1,0 +1,213 @@
+package shim
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+func TestExitCode(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		args []string
+		want int
+	}{
+		{[]string{"exit", "0"}, 0},
+		{[]string{"exit", "10"}, 10},
+		{[]string{"exit", "255"}, 255},
+		{[]string{"die", "9"}, 137},
+		{[]string{"die", "15"}, 143},
+		{[]string{"children"}, 0},
+	} {
+		t.Run(strings.Join(c.args, " "), func(t *testing.T) {
+			t.Parallel()
+			out, _ := shim(t, c.args...).CombinedOutput()
+			cmd := shim(t, c.args...)
+			_ = cmd.Run()
+			if got := cmd.ProcessState.ExitCode(); got != c.want {
+				t.Errorf("got %d, want %d; %s", got, c.want, out)
+			}
+		})
+	}
+}
+
+func TestWorkerCannotStart(t *testing.T) {
+	t.Parallel()
+	cmd := shim(t, "exit", "0")
+	cmd.Env = append(cmd.Env, "SHIM_TEST_EXE=/nonexistent")
+	out, _ := cmd.CombinedOutput()
+	if got := cmd.ProcessState.ExitCode(); got != 1 || !strings.Contains(string(out), "start the worker /nonexistent: no such file") {
+		t.Errorf("got %d, %q", got, out)
+	}
+	if got := Run(nil, Options{}); got != 1 {
+		t.Errorf("no arguments: got %d", got)
+	}
+}
+
+// The worker must not see the marker, and a marker from elsewhere does not make a worker.
+func TestMarker(t *testing.T) {
+	t.Parallel()
+	for _, leaked := range []string{"", Marker + "=1", Marker + "=x", Marker + "="} {
+		cmd := shim(t, "environment")
+		if leaked != "" {
+			cmd.Env = append(cmd.Env, leaked)
+		}
+		out, err := cmd.Output()
+		if got := strings.TrimSpace(string(out)); got != "false shim.test true" || err != nil {
+			t.Errorf("%q: got %q, %v", leaked, got, err)
+		}
+	}
+}
+
+func TestSignals(t *testing.T) {
+	t.Parallel()
+	cmd := shim(t, "signals")
+	pipe, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(pipe)
+	lines.Scan()
+	for _, s := range []int{1, 2, 3, 10, 12, 14, 18, 20, 28, 40, 64, 15} {
+		if err := cmd.Process.Signal(syscall.Signal(s)); err != nil {
+			t.Fatal(err)
+		}
+		if !lines.Scan() || lines.Text() != strconv.Itoa(s) {
+			t.Fatalf("signal %d: worker got %q", s, lines.Text())
+		}
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestOrphansAreReaped(t *testing.T) {
+	t.Parallel()
+	out, err := shim(t, "orphans").Output()
+	if strings.TrimSpace(string(out)) != "0" || err != nil {
+		t.Errorf("zombies: %s, %v", out, err)
+	}
+}
+
+// What the worker leaves ends with it, even in a session of its own; what does not belong to the shim stays.
+func TestRemains(t *testing.T) {
+	t.Parallel()
+	foreign := exec.CommandContext(t.Context(), "sleep", "60")
+	if err := foreign.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = foreign.Process.Kill(); _ = foreign.Wait() }()
+	for _, trap := range []string{"exit", ""} { // "" ignores SIGTERM
+		var out bytes.Buffer
+		cmd := shim(t, "leave", trap)
+		cmd.Stdout = &out
+		began := time.Now()
+		if err := cmd.Run(); err != nil {
+			t.Errorf("trap %q: %v", trap, err)
+		}
+		pid, err := strconv.Atoi(strings.TrimSpace(out.String()))
+		if err != nil || alive(pid) {
+			t.Errorf("trap %q: process %s is alive, %v", trap, out.String(), err)
+		}
+		if d := time.Since(began); d > 2*time.Second {
+			t.Errorf("trap %q: took %v", trap, d)
+		}
+	}
+	if !alive(foreign.Process.Pid) {
+		t.Error("a foreign process was ended")
+	}
+}
+
+// The shim is killed: the worker is told by SIGTERM.
+func TestShimKilled(t *testing.T) {
+	t.Parallel()
+	cmd := shim(t, "wait")
+	pipe, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(pipe)
+	lines.Scan()
+	var pid int
+	if _, err := fmt.Sscanf(lines.Text(), "ready %d", &pid); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(50 * time.Millisecond) // the thread that started the worker must not have been a passing one
+	if !alive(pid) {
+		t.Fatal("the worker ended on its own")
+	}
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if !lines.Scan() || lines.Text() != "15" {
+		t.Errorf("worker got %q", lines.Text())
+	}
+	_ = cmd.Wait()
+	eventually(t, "the worker ends", func() bool { return !alive(pid) })
+}
+
+// As in a container without hostPID: process 1 of a pid namespace.
+func TestProcessOne(t *testing.T) {
+	t.Parallel()
+	if os.Geteuid() != 0 {
+		t.Skip("pid namespaces need root")
+	}
+	for _, c := range []struct {
+		args []string
+		want string
+	}{{[]string{"orphans"}, "0"}, {[]string{"leave", ""}, ""}, {[]string{"environment"}, "false shim.test true"}} {
+		cmd := exec.CommandContext(t.Context(), "unshare", append([]string{"-p", "-m", "--mount-proc", "--fork", os.Args[0]}, c.args...)...)
+		cmd.Env = append(os.Environ(), play+"=1", "GORACE=atexit_sleep_ms=0")
+		out, err := cmd.CombinedOutput()
+		if err != nil || c.want != "" && strings.TrimSpace(string(out)) != c.want {
+			t.Errorf("%v: %s, %v", c.args, out, err)
+		}
+	}
+}
+
+func TestDescendants(t *testing.T) {
+	t.Parallel()
+	cmd := exec.CommandContext(t.Context(), "sh", "-c", "sleep 60 & wait")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the shell and its child are found", func() bool {
+		n := 0
+		for _, pid := range (remains{proc: "/proc"}).descendants() {
+			if g, err := unix.Getpgid(pid); err == nil && g == cmd.Process.Pid {
+				n++
+			}
+		}
+		return n == 2
+	})
+	_ = unix.Kill(-cmd.Process.Pid, unix.SIGKILL)
+	_ = cmd.Wait()
+}
+
+func FuzzParseStat(f *testing.F) {
+	f.Add([]byte("12 (a b) c) S 7 12 12"))
+	f.Add([]byte("12 (x) Z 1 1"))
+	f.Add([]byte("12 (x"))
+	f.Add([]byte(") "))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if parent, _, ok := parseStat(b); ok && parent < 0 {
+			t.Errorf("%q: parent %d", b, parent)
+		}
+	})
+}

@@ -1,0 +1,216 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"time"
+)
+
+// stop takes down what is up, or leaves it whole. cause is nil or ErrStopped when it was asked for; else it is why the start or the
+// service failed, and comes back joined with what stop has to say.
+func (n *Node) stop(hurry <-chan struct{}, cause error) error {
+	if errors.Is(cause, ErrStopped) {
+		cause = nil
+	}
+	if cause == nil {
+		n.dropRestore()
+	} else {
+		n.say("%v", cause)
+	}
+	ctx, cancel := n.patience(hurry, cause)
+	defer cancel()
+	if err := n.markers.notReady(); err != nil {
+		n.warn("markers: %v", err)
+	}
+	n.board.change(func(st *Status) {
+		st.State, st.Ready, st.Phase = Stopping, false, ""
+		if cause != nil {
+			st.Reason = cause.Error()
+		}
+	})
+	if err := n.takeDown(ctx); err != nil {
+		return n.leave(cause, err)
+	}
+	return n.gone(cause)
+}
+
+// patience bounds the stop: the grace period less a margin for what comes after the waiting. A failed start does not wait for
+// holders as long: nobody asked it to go.
+func (n *Node) patience(hurry <-chan struct{}, cause error) (context.Context, context.CancelFunc) {
+	const margin = 5 * time.Second
+	limit := n.cfg.Grace - min(margin, n.cfg.Grace/4)
+	if cause != nil {
+		limit = min(limit, 10*n.tick)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	if n.cfg.OnBusy != BusyWait || cause != nil {
+		ctx, cancel = context.WithTimeout(context.Background(), limit)
+	}
+	if hurry == nil {
+		return ctx, cancel
+	}
+	stop := make(chan struct{})
+	go func() {
+		select {
+		case <-hurry:
+			cancel()
+		case <-stop:
+		}
+	}()
+	return ctx, func() { close(stop); cancel() }
+}
+
+// takeDown tries until it succeeds or ctx ends; then it returns the last refusal.
+func (n *Node) takeDown(ctx context.Context) error {
+	const enough = 3 // attempts at what is not a matter of waiting, even when there is no time left
+	var said time.Time
+	for failures := 0; ; {
+		err := n.tryDown()
+		if err == nil {
+			return nil
+		}
+		var busy *InUseError
+		if !errors.As(err, &busy) {
+			if failures++; failures < enough {
+				continue
+			}
+		} else {
+			n.board.change(func(st *Status) { st.Holders, st.Reason = busy.Holders, busy.Error() })
+		}
+		if n.now().Sub(said) >= 30*time.Second {
+			said = n.now()
+			n.say("%v", err)
+			n.lastWords(err)
+		}
+		if !n.pause(ctx) {
+			return err
+		}
+	}
+}
+
+// tryDown takes the steps down, newest first. Holders are looked for before anything is stopped; when a step is refused all the same,
+// the ones that were taken down are put up again. Each step has its own time, so that the end of the waiting never cuts one.
+func (n *Node) tryDown() error {
+	ctx, cancel := context.WithTimeout(context.Background(), max(n.cfg.Grace, time.Minute))
+	defer cancel()
+	if slices.ContainsFunc(n.up, func(s step) bool { return s.name == modulesStep }) {
+		if err := n.free(ctx); err != nil {
+			return err
+		}
+	}
+	for i, s := range slices.Backward(n.up) {
+		err := s.down(ctx)
+		if err == nil {
+			continue
+		}
+		later := n.up[i+1:]
+		if slices.ContainsFunc(later, func(s step) bool { return s.redo == nil }) { // the driver is gone: the only way is on
+			n.up = n.up[:i+1]
+			return err
+		}
+		for _, s := range later {
+			if again := s.redo(ctx); again != nil {
+				err = errors.Join(err, fmt.Errorf("put %s up again: %w", s.name, again))
+			}
+		}
+		return err
+	}
+	n.up = nil
+	return nil
+}
+
+// gone ends a life in which everything that this instance put up was taken down. An older driver may still be there: because it was
+// not touched, or because it was put back.
+func (n *Node) gone(cause error) error {
+	loaded, err := n.isLoaded()
+	if err != nil {
+		return errors.Join(cause, err)
+	}
+	if !loaded {
+		err = n.markers.gone()
+		n.board.change(func(st *Status) { st.Up = nil })
+	}
+	n.board.change(func(st *Status) { st.Holders, st.Daemons, st.GPUs = nil, nil, nil })
+	switch {
+	case cause != nil:
+		cause = n.failed(cause)
+		n.lastWords(cause)
+	case loaded:
+		n.board.set(Detached, "stopped before it was replaced")
+		n.say("stopped; the driver that was loaded before is left as it is")
+	default:
+		n.say("driver unloaded, root unmounted")
+		if rm := os.Remove(n.cfg.statusPath()); !errors.Is(rm, fs.ErrNotExist) {
+			err = errors.Join(err, rm)
+		}
+	}
+	return errors.Join(cause, err)
+}
+
+// failed says how a start that failed leaves the node.
+func (n *Node) failed(cause error) error {
+	state := Failed
+	if n.restored != nil {
+		n.restored.New, n.restored.Err = n.want.Driver, cause
+		cause = n.restored
+		if n.restored.Restore == nil {
+			state = Restored
+		}
+	}
+	n.board.set(state, cause.Error())
+	return cause
+}
+
+// leave ends a life in which the driver stays.
+func (n *Node) leave(cause, refusal error) error {
+	n.lastWords(refusal)
+	if loaded, err := n.isLoaded(); err == nil && !loaded {
+		n.board.change(func(st *Status) { st.State, st.Ready, st.Up, st.Reason = Failed, false, nil, refusal.Error() })
+		return errors.Join(cause, refusal)
+	}
+	reason := fmt.Sprintf("left in place: %v", refusal)
+	n.say("%s", reason)
+	n.repairRoot()
+	n.showDriver()
+	n.board.change(func(st *Status) { st.State, st.Ready, st.Reason = Detached, false, reason })
+	var busy *InUseError
+	if cause == nil && errors.As(refusal, &busy) && n.cfg.OnBusy != BusyFail {
+		return nil
+	}
+	return errors.Join(cause, fmt.Errorf("%w: %w", ErrLeft, refusal))
+}
+
+// repairRoot serves the root again where a failure left modules without one: whoever holds them needs it.
+func (n *Node) repairRoot() {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	layers, err := n.roots.Mounted()
+	if loaded, lerr := n.isLoaded(); err != nil || lerr != nil || !loaded || layers > 0 {
+		return
+	}
+	if err := n.mountRoot(ctx); err != nil {
+		n.warn("the driver root could not be served again: %v", err)
+	}
+}
+
+// lastWords go where Kubernetes shows them with the pod. It keeps 4096 bytes.
+func (n *Node) lastWords(err error) {
+	const most = 4096
+	if n.cfg.Termination == "" {
+		return
+	}
+	if _, stat := os.Stat(n.cfg.Termination); stat != nil {
+		return // not in Kubernetes
+	}
+	text := err.Error()
+	if len(text) > most {
+		text = text[:most]
+	}
+	if werr := os.WriteFile(n.cfg.Termination, []byte(text), 0o600); werr != nil {
+		n.say("write %s: %v", n.cfg.Termination, werr)
+	}
+}

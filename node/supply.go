@@ -1,0 +1,177 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/driver-container/driver-container/distros/driverinfo"
+	"github.com/driver-container/driver-container/kmod/build"
+	"github.com/driver-container/driver-container/node/headers"
+)
+
+// Where modules are in an image, and where they are compiled. The scratch folder is the container's own: the result does not depend
+// on it, and the host's storage may not allow programs to run.
+const (
+	imageModules = "/usr/share/nvidia-driver/modules"
+	scratch      = "/var/tmp/nvidia-driver"
+	keepSets     = 6 // of modules in the cache: two drivers on three kernels
+)
+
+// supply is the real supplier.
+type supply struct {
+	cfg  Config
+	info driverinfo.Info
+	say  func(string, ...any)
+}
+
+func (s *supply) cache() build.Cache {
+	return build.Cache{Dir: filepath.Join(s.cfg.StateDir, "modules")}
+}
+
+// Find takes modules of the image before those of the cache. The compiler does not matter for modules that are there already. Sets
+// that were compiled for another machine know their kernel by its headers only; whether the symbols fit the kernel checks itself.
+func (s *supply) Find(ctx context.Context, w Want) (*build.Set, string, error) {
+	id := ""
+	if running, err := kernelRelease(); err == nil && running == w.Release {
+		if id, err = build.KernelID(w.Release, build.Headers{}, "", ""); err != nil {
+			s.say("the kernel does not show its build id (%v): modules are chosen by its release", err)
+		}
+	}
+	match := func(k build.Key) bool {
+		return k.Driver == w.Driver && k.Flavour == w.Flavour && k.Release == w.Release && k.Recipe == build.Recipe &&
+			(id == "" || k.Kernel == id || !strings.HasPrefix(k.Kernel, "build-id "))
+	}
+	for _, place := range []struct {
+		cache  build.Cache
+		source string
+	}{{build.Cache{Dir: imageModules}, "image"}, {s.cache(), "cache"}} {
+		set, err := place.cache.Find(ctx, match)
+		if err == nil || !errors.Is(err, build.ErrMiss) {
+			return set, place.source, err
+		}
+	}
+	return nil, "", build.ErrMiss
+}
+
+// sources is the driver's own folder of the flavour in this image.
+func (s *supply) sources(flavour string) string {
+	dir := "kernel"
+	if flavour == driverinfo.Open {
+		dir = "kernel-open"
+	}
+	return filepath.Join("/usr/src", "nvidia-"+s.info.Driver, dir)
+}
+
+// headers finds headers without changing anything.
+func (s *supply) headers(release string) (build.Headers, error) {
+	roots := []build.Root{{Dir: "/", Name: "image"}, {Dir: "/host", Name: "host"}}
+	if hostVisible() {
+		roots = append(roots, build.Root{Dir: hostRoot, Name: "host"})
+	}
+	return build.FindHeaders(release, roots)
+}
+
+// hostVisible says whether process 1 has another root than we: with hostPID it is the host's init.
+func hostVisible() bool {
+	ours, err := os.Stat("/")
+	if err != nil {
+		return false
+	}
+	theirs, err := os.Stat(hostRoot + "/.")
+	return err == nil && !os.SameFile(ours, theirs)
+}
+
+// prepare brings headers and picks a compiler.
+func (s *supply) prepare(ctx context.Context, release string) (build.Headers, build.Compiler, error) {
+	h, err := s.headers(release)
+	var none *build.NoHeadersError
+	if errors.As(err, &none) && s.cfg.Fetch {
+		s.say("no headers of kernel %s in the image or on the host; asking the system's repositories", release)
+		store := filepath.Join(s.cfg.StateDir, "downloads")
+		installed, ferr := headers.Fetch(ctx, headers.Options{Release: release, Store: store, Say: s.say})
+		if ferr != nil {
+			return h, build.Compiler{}, errors.Join(ferr, err)
+		}
+		s.say("installed %s", strings.Join(installed, ", "))
+		h, err = s.headers(release)
+	}
+	if err != nil {
+		return h, build.Compiler{}, err
+	}
+	if made, err := h.Link("/"); err != nil {
+		return h, build.Compiler{}, err
+	} else if len(made) > 0 {
+		s.say("headers of the %s are used; links made: %s", h.Origin, strings.Join(made, ", "))
+	}
+	cc, err := build.FindCompiler(ctx, h, os.Getenv("PATH"))
+	if err == nil && cc.Mismatch {
+		s.say("warning: the kernel was built with %s, compiling with %s (%s): the nearest there is", cc.Wanted, cc.Version, cc.Path)
+	}
+	return h, cc, err
+}
+
+// Compile compiles the modules; the set stays in the scratch folder.
+func (s *supply) Compile(ctx context.Context, w Want) (*build.Set, error) {
+	h, cc, err := s.prepare(ctx, w.Release)
+	if err != nil {
+		return nil, err
+	}
+	id, err := build.KernelID(w.Release, h, "", "")
+	if err != nil {
+		return nil, err
+	}
+	log, err := s.log(w)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(scratch, 0o700); err != nil {
+		return nil, fmt.Errorf("make the scratch folder: %w", err)
+	}
+	jobs, why := build.Jobs(s.cfg.MaxThreads, build.Limits{})
+	s.say("compiling %s (%s) for %s with %s, %d jobs (%s); the whole output goes to %s", w.Driver, w.Flavour, w.Release, cc.Version, jobs, why, log)
+	return build.Compile(ctx, build.Job{
+		Source: s.sources(w.Flavour), Driver: w.Driver, Flavour: w.Flavour, Kernel: id, Headers: h, Compiler: cc, Jobs: jobs,
+		Modules: append(append([]string(nil), w.Modules...), w.Optional...), Optional: w.Optional,
+		Work: scratch, Log: log, Progress: s.progress(),
+	})
+}
+
+// progress says how far a compile is, every ten seconds.
+func (s *supply) progress() func(done, total int, what string) {
+	const every = 10 * time.Second
+	begin := time.Now()
+	said := begin
+	return func(done, total int, what string) {
+		if time.Since(said) < every {
+			return
+		}
+		said = time.Now()
+		s.say("compiling: %d of about %d steps after %s: %s", done, total, said.Sub(begin).Round(time.Second), what)
+	}
+}
+
+// log is the file for the output of a compile, on the host's storage where there is any.
+func (s *supply) log(w Want) (string, error) {
+	dir := filepath.Join(s.cfg.StateDir, "log")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return "", fmt.Errorf("make the folder for the compile's log: %w", err)
+	}
+	return filepath.Join(dir, fmt.Sprintf("compile-%s-%s-%s.log", w.Driver, w.Flavour, w.Release)), nil
+}
+
+// Keep puts a set into the cache.
+func (s *supply) Keep(ctx context.Context, set *build.Set) (*build.Set, error) {
+	kept, err := s.cache().Put(ctx, set)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.cache().Prune(keepSets); err != nil {
+		s.say("warning: remove old modules from the cache: %v", err)
+	}
+	return kept, nil
+}

@@ -1,0 +1,152 @@
+package node
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"slices"
+
+	"github.com/driver-container/driver-container/kmod"
+	"github.com/driver-container/driver-container/node/devices"
+)
+
+// free returns nil when every module of the driver could be unloaded, and an *InUseError that names the holders when not.
+// Our own daemons do not count: they are stopped first.
+func (n *Node) free(ctx context.Context) error {
+	var ours []int
+	if n.daemons != nil {
+		ours = n.daemons.PIDs()
+	}
+	holders, err := n.kernel.Holders(ctx, func(pid int) bool { return slices.Contains(ours, pid) })
+	if err != nil {
+		return err
+	}
+	if len(holders) > 0 {
+		return &InUseError{Holders: holders}
+	}
+	if len(ours) > 0 { // they raise the counts in ways that cannot be told apart
+		return nil
+	}
+	return n.unreferenced()
+}
+
+// unreferenced compares each module's count with the modules that stand on it: what is above that is a user.
+func (n *Node) unreferenced() error {
+	stack, err := n.kernel.Stack("nvidia")
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for _, m := range stack {
+		if m.Refs > len(m.Holders) {
+			return &InUseError{Module: m.Name}
+		}
+	}
+	return nil
+}
+
+// unload removes everything that stands on nvidia, then nvidia, then what was loaded for it. When a module is refused half
+// way, those that were removed are loaded again: the driver is whole or gone.
+func (n *Node) unload(ctx context.Context, d Driver) error {
+	stack, err := n.kernel.Stack("nvidia")
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := n.unreferenced(); err != nil {
+		return err
+	}
+	var gone []string
+	for _, m := range stack {
+		err := n.kernel.Delete(ctx, m.Name)
+		if err == nil || errors.Is(err, fs.ErrNotExist) {
+			gone = append(gone, m.Name)
+			continue
+		}
+		back := n.putBack(context.WithoutCancel(ctx), d, gone)
+		if errors.Is(err, kmod.ErrInUse) {
+			holders, scan := n.kernel.Holders(ctx, func(int) bool { return false })
+			return errors.Join(&InUseError{Holders: holders, Module: m.Name}, scan, back)
+		}
+		return errors.Join(fmt.Errorf("unload %s: %w", m.Name, err), back)
+	}
+	n.removeInTree(ctx, d.InTree)
+	n.removeNodes(d.Nodes)
+	return nil
+}
+
+// removeNodes does not stop a stop: a device file without a driver harms nobody.
+func (n *Node) removeNodes(nodes []devices.Node) {
+	err := n.hardware.RemoveNodes(nodes)
+	if err != nil {
+		err = n.hardware.RemoveNodes(nodes)
+	}
+	if err != nil {
+		n.warn("remove device files: %v", err)
+	}
+}
+
+// putBack loads again what was removed from a stack, lowest first. Modules that are not ours are told: where their files are
+// is not known.
+func (n *Node) putBack(ctx context.Context, d Driver, gone []string) error {
+	var again []LoadedModule
+	for _, m := range d.Modules {
+		if slices.Contains(gone, m.Name) {
+			again = append(again, m)
+		}
+	}
+	for _, name := range gone {
+		if !slices.ContainsFunc(d.Modules, func(m LoadedModule) bool { return m.Name == name }) {
+			n.warn("module %s, which stood on the driver, was removed before the kernel refused another one; whoever loaded it must load it again", name)
+		}
+	}
+	var errs []error
+	for _, m := range again {
+		if err := n.insertOne(ctx, m); err != nil {
+			errs = append(errs, fmt.Errorf("load %s again: %w", m.Name, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// removeInTree removes modules of the kernel that were loaded for the driver, unless others use them by now.
+func (n *Node) removeInTree(ctx context.Context, names []string) {
+	for _, name := range slices.Backward(names) {
+		err := n.kernel.Delete(ctx, name)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, kmod.ErrInUse) {
+			n.warn("remove %s, which had been loaded for the driver: %v", name, err)
+		}
+	}
+}
+
+// checkFiles makes sure that module files of an earlier instance are still what they were when it loaded them.
+func checkFiles(modules []LoadedModule) error {
+	for _, m := range modules {
+		if err := checkFile(m); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func checkFile(m LoadedModule) (err error) {
+	f, err := os.Open(m.File)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	h := sha256.New()
+	if _, err := io.Copy(h, f); err != nil {
+		return fmt.Errorf("read %s: %w", m.File, err)
+	}
+	if sum := hex.EncodeToString(h.Sum(nil)); sum != m.SHA256 {
+		return fmt.Errorf("%s has sha256 %s, it had %s when it was verified; remove it and start again", m.File, sum, m.SHA256)
+	}
+	return nil
+}

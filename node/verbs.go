@@ -1,0 +1,98 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/driver-container/driver-container/kmod/build"
+	"github.com/driver-container/driver-container/node/preflight"
+)
+
+// Preflight says what a start would find. It changes nothing.
+func (n *Node) Preflight(ctx context.Context) ([]preflight.Check, error) {
+	n.board = n.board.mute()
+	if st, err := ReadStatus(n.cfg.Run); err == nil && st.BootID == n.board.st.BootID {
+		n.prev = st.Up
+	}
+	if err := n.survey(ctx); err != nil {
+		return nil, err
+	}
+	return n.hardware.Preflight(ctx, n.question()), nil
+}
+
+// Compile makes sure that the cache has the modules for a kernel, "" for the running one, and says where they came from. It
+// loads nothing and needs no GPU.
+func (n *Node) Compile(ctx context.Context, release string) (set *build.Set, source string, err error) {
+	n.board = n.board.mute()
+	if release == "" {
+		release = n.release
+	}
+	gpus, err := n.hardware.GPUs()
+	if err != nil {
+		return nil, "", err
+	}
+	flavour, reason, err := n.hardware.Flavour(gpus, n.cfg.ModuleType)
+	if err != nil {
+		return nil, "", fmt.Errorf("%w: %w", ErrConfig, err)
+	}
+	n.say("driver %s, %s modules (%s), kernel %s", n.info.Driver, flavour, reason, release)
+	w := Want{Driver: n.info.Driver, Flavour: flavour, Release: release, Modules: n.cfg.modules(false)}
+	for _, m := range []string{"nvidia-drm", "nvidia-peermem"} {
+		if m != "nvidia-drm" || !n.cfg.DRM {
+			w.Optional = append(w.Optional, m)
+		}
+	}
+	set, source, err = n.supplier.Find(ctx, w)
+	if err == nil || !errors.Is(err, build.ErrMiss) && !errors.As(err, new(*build.CorruptError)) {
+		return set, source, err
+	}
+	if set, err = n.supplier.Compile(ctx, w); err != nil {
+		return nil, "", err
+	}
+	set, err = n.supplier.Keep(ctx, set)
+	return set, compiled, err
+}
+
+// Unload takes down a driver that an instance left in place. The error is lock.ErrHeld while one runs, ErrLeft when it is in use.
+func (n *Node) Unload(ctx context.Context, hurry <-chan struct{}) error {
+	if err := n.takeLock(ctx); err != nil {
+		return err
+	}
+	err := n.unloadLeft(ctx, hurry)
+	return errors.Join(err, n.lock.Release())
+}
+
+func (n *Node) unloadLeft(ctx context.Context, hurry <-chan struct{}) error {
+	if err := n.recover(ctx); err != nil {
+		return err
+	}
+	loaded, err := n.isLoaded()
+	if err != nil {
+		return err
+	}
+	layers, err := n.roots.Mounted()
+	if err != nil {
+		return err
+	}
+	if !loaded && layers == 0 {
+		n.say("no driver is loaded and no root is mounted")
+	}
+	n.driver = n.old()
+	n.up = append(n.up, step{name: "root", down: func(ctx context.Context) error {
+		if n.driver.Firmware {
+			if undo, err := n.roots.Firmware(); err == nil && undo != nil {
+				if err := undo(); err != nil {
+					n.warn("firmware: %v", err)
+				}
+			}
+		}
+		return n.roots.Unmount(ctx)
+	}})
+	if loaded {
+		n.up = append(n.up, n.modulesStep())
+	} else if n.prev != nil {
+		n.removeNodes(n.prev.Nodes)
+	}
+	return n.stop(hurry, nil)
+}

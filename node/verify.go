@@ -1,0 +1,145 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/driver-container/driver-container/node/daemons"
+	"github.com/driver-container/driver-container/node/devices"
+	"github.com/driver-container/driver-container/node/probe"
+)
+
+// verify asks the driver itself. A driver that answers with another version is a failure; a GPU that does not come up keeps the
+// node not ready or is a warning, as configured, and is asked again while the instance runs.
+func (n *Node) verify(ctx context.Context) error {
+	n.dropRestore() // the new driver is in place: from here on a stop means none
+	reason, err := n.examine(ctx)
+	if err != nil {
+		return err
+	}
+	return n.announce(reason)
+}
+
+// examine returns why the driver is not ready ("": it is), or an error when it cannot become so.
+func (n *Node) examine(ctx context.Context) (string, error) {
+	if n.daemons == nil && n.daemonsErr != nil {
+		if err := n.tryDaemons(ctx); err != nil {
+			return err.Error(), ctx.Err()
+		}
+	}
+	if reason := n.daemonsDown(); reason != "" {
+		return reason, nil
+	}
+	answer, err := n.hardware.Ask(ctx)
+	if ctx.Err() != nil {
+		return "", ctx.Err()
+	}
+	var hung *probe.HungError
+	switch {
+	case errors.As(err, &hung):
+		return err.Error(), nil
+	case err != nil:
+		return "", fmt.Errorf("ask the driver: %w", err)
+	case answer.Driver != "" && answer.Driver != n.want.Driver:
+		return "", fmt.Errorf("the driver says that it is version %s, loaded is %s: the libraries in this image and the kernel modules do not belong together",
+			answer.Driver, n.want.Driver)
+	}
+	gpus, broken := n.judge(answer)
+	n.board.change(func(st *Status) { st.GPUs = gpus })
+	if len(broken) == 0 {
+		return "", nil
+	}
+	text := strings.Join(broken, "; ")
+	if n.cfg.GPUInit == GPUWarn {
+		n.warnOnce(text)
+		return "", nil
+	}
+	return text + " (--gpu-init=warn serves the others all the same)", nil
+}
+
+// judge compares the PCI bus with what the driver answered.
+func (n *Node) judge(answer probe.Answer) (gpus []GPU, broken []string) {
+	for _, g := range n.gpus {
+		state := GPU{Address: g.Address, ID: fmt.Sprintf("%04x:%04x", g.Vendor, g.Device)}
+		for _, d := range answer.Devices {
+			if samePCI(d.PCI, g.Address) {
+				state.Works, state.Name, state.UUID = true, d.Name, d.UUID
+			}
+		}
+		if !state.Works {
+			state.Reason = n.reason(g)
+			broken = append(broken, fmt.Sprintf("GPU %s (%s) does not initialise: %s", g.Address, state.ID, state.Reason))
+		}
+		gpus = append(gpus, state)
+	}
+	return gpus, broken
+}
+
+func (n *Node) reason(g devices.GPU) string {
+	if g.Driver != "nvidia" && g.Driver != "" {
+		return "it is bound to " + g.Driver
+	}
+	lines := n.hardware.Reasons(g.Address)
+	if len(lines) == 0 {
+		return "the driver does not list it, and the kernel's log says nothing of it"
+	}
+	return strings.Join(lines, " / ")
+}
+
+// samePCI compares addresses whose domain is written with four or eight digits.
+func samePCI(a, b string) bool {
+	trim := func(s string) string {
+		domain, rest, ok := strings.Cut(strings.ToLower(s), ":")
+		if !ok {
+			return s
+		}
+		return strings.TrimLeft(domain, "0") + ":" + rest
+	}
+	return trim(a) == trim(b)
+}
+
+func (n *Node) daemonsDown() string {
+	if n.daemons == nil {
+		return ""
+	}
+	states := n.daemons.States()
+	n.board.change(func(st *Status) { st.Daemons = states })
+	return daemonReason(states)
+}
+
+func daemonReason(states []daemons.State) string {
+	var down []string
+	for _, s := range states {
+		if !s.Ready {
+			down = append(down, fmt.Sprintf("%s is not running: %s", s.Name, s.Reason))
+		}
+	}
+	return strings.Join(down, "; ")
+}
+
+// announce writes what was found: markers first when it turns bad, last when it turns good.
+func (n *Node) announce(reason string) error {
+	if reason != "" {
+		n.say("not ready: %s", reason)
+		err := n.markers.notReady()
+		n.board.set(Degraded, reason)
+		return err
+	}
+	if err := n.markers.ready(); err != nil {
+		return fmt.Errorf("write the markers of readiness: %w", err)
+	}
+	n.board.change(func(st *Status) { st.State, st.Ready, st.Reason, st.Holders = Serving, true, "", nil })
+	n.say("ready: driver %s (%s) serves kernel %s", n.driver.Version, n.driver.Flavour, n.release)
+	return nil
+}
+
+func (n *Node) warnOnce(text string) {
+	for _, w := range n.board.get().Warnings {
+		if w == text {
+			return
+		}
+	}
+	n.warn("%s", text)
+}

@@ -1,0 +1,98 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"time"
+)
+
+// Every so often the watch looks; a GPU that did not come up is asked after less often, as it costs a process each time.
+const (
+	watchEvery = 5 * time.Second
+	askEvery   = 30 * time.Second
+)
+
+// serve watches until ctx ends. It says what changed and corrects its own readiness; it never repairs behind the back of whoever
+// changed it.
+func (n *Node) serve(ctx context.Context) error {
+	asked := n.now()
+	ticker := time.NewTicker(n.tick * (watchEvery / time.Second))
+	defer ticker.Stop()
+	last := n.board.get().Reason
+	for {
+		var changed <-chan struct{}
+		if n.daemons != nil {
+			changed = n.daemons.Changed()
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-changed:
+		case <-ticker.C:
+		}
+		again := n.board.get().State == Degraded && n.now().Sub(asked) >= askEvery
+		reason := n.look(ctx, last, again)
+		if again {
+			asked = n.now()
+		}
+		if ctx.Err() == nil && reason != last {
+			last = reason
+			if err := n.announce(reason); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// look returns why the driver is not ready. What only asking the driver can tell stays as it was unless again says so.
+func (n *Node) look(ctx context.Context, last string, again bool) string {
+	if reason := n.changes(); reason != "" {
+		return reason
+	}
+	if last == "" {
+		return ""
+	}
+	if !again && !n.recovered(last) {
+		return last
+	}
+	reason, err := n.examine(ctx)
+	if err != nil {
+		return err.Error()
+	}
+	return reason
+}
+
+// recovered says that a reason seen by changes is gone, so that asking the driver is worth it at once.
+func (n *Node) recovered(last string) bool {
+	return n.board.get().State == Degraded && n.lastSeen != "" && n.lastSeen == last
+}
+
+// changes compares modules, mounts, daemons and lock with what was put up.
+func (n *Node) changes() (reason string) {
+	defer func() {
+		if reason != "" {
+			n.lastSeen = reason
+		}
+	}()
+	for _, m := range n.driver.Modules {
+		live, err := n.kernel.Module(m.Name)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			return "module " + m.Name + " was unloaded by somebody else; delete this pod to load it again"
+		case err == nil && live.SrcVersion != m.SrcVersion:
+			return "module " + m.Name + " was replaced by another build by somebody else; delete this pod"
+		}
+	}
+	layers, err := n.roots.Mounted()
+	switch {
+	case err == nil && layers == 0:
+		return "the driver root " + n.cfg.rootPath() + " was unmounted by somebody else; delete this pod to serve it again"
+	case err == nil && layers > 1:
+		return "something was mounted over the driver root " + n.cfg.rootPath() + " by somebody else; delete this pod to clear it"
+	}
+	if err := n.lock.Lost(); err != nil {
+		n.warnOnce(err.Error())
+	}
+	return n.daemonsDown()
+}
