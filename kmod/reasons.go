@@ -11,8 +11,10 @@ type reason struct {
 }
 
 const (
-	fixSign = "use an image whose modules are signed with a key that this machine trusts, enrol the key that they are signed with " +
-		"(mokutil --import CERTIFICATE, then restart), or switch Secure Boot or module.sig_enforce off"
+	fixUnsigned = "use an image with signed modules and enrol their key on this machine (mokutil --import CERTIFICATE, then restart), " +
+		"or switch Secure Boot, lockdown or module.sig_enforce off"
+	fixKey = "enrol the key that the modules are signed with on this machine (mokutil --import CERTIFICATE, then restart), use an image " +
+		"whose modules are signed with one that it trusts, or switch Secure Boot or module.sig_enforce off"
 	fixRebuild = "use modules that were compiled for exactly this kernel, with its own headers"
 	fixParam   = "correct it in /drivers/<module>.conf or modprobe.d"
 )
@@ -21,18 +23,18 @@ const (
 // signature ones were seen on Debian's 6.1 with and without Secure Boot.
 var reasons = []reason{
 	{[]unix.Errno{unix.EKEYREJECTED, unix.ENOKEY}, "unsigned module is rejected", false,
-		"the module is not signed, and this kernel takes only signed ones (Secure Boot or module.sig_enforce)", fixSign},
+		"the module is not signed, and this kernel takes only signed ones (Secure Boot or module.sig_enforce)", fixUnsigned},
 	{[]unix.Errno{unix.EKEYREJECTED, unix.ENOKEY}, "unavailable key is rejected", false,
-		"the module is signed with a key that this kernel does not know", fixSign},
+		"the module is signed with a key that this kernel does not know", fixKey},
 	{[]unix.Errno{unix.EKEYREJECTED, unix.ENOPKG}, "unsupported crypto is rejected", false,
 		"the module is signed with a hash or cipher that this kernel does not have at hand", "sign it with the hash that the kernel " +
 			"names in CONFIG_MODULE_SIG_HASH (sha256 is always a good choice), or load the kernel's module for it (sha512_generic)"},
 	{[]unix.Errno{unix.ENOPKG}, "", false, "the module is signed with a hash or cipher that this kernel does not have", "sign it with sha256"},
-	{[]unix.Errno{unix.ENOKEY}, "", false, "the module is not signed, or with a key that this kernel does not know", fixSign},
+	{[]unix.Errno{unix.ENOKEY}, "", false, "the module is not signed, or with a key that this kernel does not know", fixUnsigned},
 	{[]unix.Errno{unix.EKEYREJECTED}, "", false, "the module's signature does not fit its content: it was changed after it was signed " +
 		"(strip does that) or is damaged", "take the module from its source again, or sign it again"},
 	{[]unix.Errno{unix.EBADMSG}, "", false, "the module's signature is damaged", "take the module from its source again, or sign it again"},
-	{[]unix.Errno{unix.EPERM}, "Lockdown:", true, "the kernel is locked down and takes only modules with a valid signature", fixSign},
+	{[]unix.Errno{unix.EPERM}, "Lockdown:", true, "the kernel is locked down and takes only modules with a valid signature", fixUnsigned},
 	{[]unix.Errno{unix.EPERM, unix.EACCES}, "LoadPin:", true, "this kernel takes modules only from one read-only file system (LoadPin)",
 		"put the modules there, or start the machine with loadpin.enforce=0"},
 	{[]unix.Errno{unix.EPERM, unix.EACCES}, "", false, "this process may not load modules",

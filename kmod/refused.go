@@ -20,7 +20,7 @@ type RefusedError struct {
 // Error implements error: what, why in plain words with the fix, and the end of the kernel's log.
 func (e *RefusedError) Error() string {
 	text := "the kernel refused the module " + e.Module + " (" + e.Path + "): " + e.Errno.Error() + ": " + e.Reason()
-	if tail := e.tail(4); len(tail) > 0 {
+	if tail := e.tail(3); len(tail) > 0 {
 		text += `; kernel log: "` + strings.Join(tail, `" | "`) + `"`
 	}
 	return text

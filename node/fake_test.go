@@ -361,7 +361,9 @@ func (i *instance) Release() error {
 	return nil
 }
 
-func (i *instance) Lost() error { return nil }
+func (i *instance) Lost() error   { return nil }
+func (i *instance) Retake() error { return nil }
+func (i *instance) Prune() error  { return nil }
 
 // kill ends the process where it stands: the kernel frees its lock and its daemons go with its container. Called with the lock.
 func (i *instance) kill() {

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -16,6 +17,7 @@ import (
 	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/kmod"
 	"github.com/driver-container/driver-container/node/lock"
+	"github.com/driver-container/driver-container/node/preflight"
 )
 
 // Host is the machine that New binds an instance to. Its zero value, but for Say, is the one that this program runs on.
@@ -52,7 +54,10 @@ func New(cfg Config, h Host) (*Node, error) {
 	}
 	supply := &supply{cfg: cfg, info: info, say: h.Say}
 	n.kernel, n.supplier = &modules{release: release}, supply
-	n.hardware, n.children = &machine{cfg: cfg, info: info, release: release, supply: supply}, &attendants{cfg: cfg, say: h.Say}
+	n.hardware = &machine{cfg: cfg, info: info, release: release, supply: supply, supported: sync.OnceValues(func() (preflight.Supported, error) {
+		return preflight.ReadSupported(supportedGPUs)
+	})}
+	n.children = &attendants{cfg: cfg, say: h.Say}
 	n.locker = &nodeLock{cfg: cfg, say: h.Say}
 	if n.roots, err = newMountedRoot(cfg, info, h.Say); err != nil {
 		return nil, err

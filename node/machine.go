@@ -28,6 +28,9 @@ type machine struct {
 	info    driverinfo.Info
 	release string
 	supply  *supply
+	prober  probe.Prober
+
+	supported func() (preflight.Supported, error) // the image's list, read once
 
 	mu   sync.Mutex
 	mark *kmod.Mark // in the kernel's log, where this instance began to look
@@ -43,7 +46,7 @@ func (m *machine) Options() (kmod.Options, error) {
 var modprobeDirs = []string{"/usr/lib/modprobe.d", "/lib/modprobe.d", "/run/modprobe.d", "/etc/modprobe.d"}
 
 func (m *machine) Flavour(gpus []devices.GPU, requested string) (flavour, reason string, err error) {
-	supported, err := preflight.ReadSupported(supportedGPUs)
+	supported, err := m.supported()
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return "", "", err
 	}
@@ -57,7 +60,7 @@ func (m *machine) Preflight(ctx context.Context, q Question) []preflight.Check {
 		RDMA: q.RDMA, UnloadNouveau: m.cfg.UnloadNouveau, HaveModules: q.Found, CanCompile: m.canCompile(q.Want.Flavour),
 		FetchHeaders: m.cfg.Fetch, StateDir: m.cfg.StateDir,
 	}
-	in.Supported, in.SupportedErr = preflight.ReadSupported(supportedGPUs)
+	in.Supported, in.SupportedErr = m.supported()
 	if loaded, err := (kmod.System{}).Loaded(); err == nil {
 		in.Modules = loaded
 	}
@@ -126,7 +129,7 @@ func (m *machine) Ask(ctx context.Context) (probe.Answer, error) {
 		m.mark = mark
 		m.mu.Unlock()
 	}
-	return probe.Ask(ctx, probe.Options{})
+	return m.prober.Ask(ctx, probe.Options{})
 }
 
 // Reasons are the driver's lines in the kernel's log about a GPU since it was last asked, at most the last three.

@@ -66,7 +66,14 @@ func (m *mountedRoot) AddModules(ctx context.Context, files []build.File) error 
 func (m *mountedRoot) Mount(ctx context.Context) error { return m.mount(ctx, m.staged) }
 
 func (m *mountedRoot) mount(ctx context.Context, s driverroot.Staged) error {
-	err := s.Mount(ctx)
+	if err := s.Root.RunDirs(); err != nil { // before the daemons: they would make and remove their own
+		return err
+	}
+	return m.shared(s.Mount(ctx))
+}
+
+// shared turns the warning that nobody else sees the root into a line of the log.
+func (m *mountedRoot) shared(err error) error {
 	var private *driverroot.NotSharedError
 	if errors.As(err, &private) {
 		m.say("warning: %v", private)
@@ -105,21 +112,28 @@ func (m *mountedRoot) Mounted() (int, error) {
 }
 
 func (m *mountedRoot) Adopt(ctx context.Context) (bool, string) {
-	if ok, why := m.root.Adoptable(); !ok {
-		return false, why
+	ok, note := m.root.Adoptable()
+	if !ok {
+		return false, note
 	}
-	if err := m.root.Refresh(ctx); err != nil {
+	if note != "" {
+		m.say("the driver root stays: %s", note)
+	}
+	if err := m.shared(m.root.Refresh(ctx)); err != nil {
 		return false, err.Error()
 	}
 	return true, ""
 }
 
-// Firmware points the kernel at the root's firmware, and old staged roots may go now.
+// Firmware points the kernel at the root's firmware.
 func (m *mountedRoot) Firmware() (func() error, error) {
-	if m.root.Storage != "" {
-		if err := m.root.Prune(keepRoots); err != nil {
-			m.say("warning: remove old driver roots: %v", err)
-		}
-	}
 	return driverroot.SetFirmwarePath("/sys", m.root.Target)
+}
+
+// Prune removes old staged roots. That takes seconds each, so it waits until the driver serves.
+func (m *mountedRoot) Prune() error {
+	if m.root.Storage == "" {
+		return nil
+	}
+	return m.root.Prune(keepRoots)
 }

@@ -41,6 +41,7 @@ type roots interface {
 	Mounted() (layers int, err error)
 	Adopt(ctx context.Context) (bool, string) // renews what a dead container left behind, if the one layer is of our driver
 	Firmware() (undo func() error, err error)
+	Prune() error // staged roots that are not served any more
 }
 
 // supplier gets module files.
@@ -83,7 +84,8 @@ type locker interface {
 
 type held interface {
 	Release() error
-	Lost() error
+	Lost() error   // somebody removed or replaced the lock's files
+	Retake() error // makes them anew; an error when somebody else holds them now
 }
 
 // Want is what modules to have: of which driver and for which kernel.

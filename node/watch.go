@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"time"
 )
@@ -16,6 +17,9 @@ const (
 // serve watches until ctx ends. It says what changed and corrects its own readiness; it never repairs behind the back of whoever
 // changed it.
 func (n *Node) serve(ctx context.Context) error {
+	if err := n.roots.Prune(); err != nil {
+		n.warn("remove old driver roots: %v", err)
+	}
 	asked := n.now()
 	ticker := time.NewTicker(n.tick * (watchEvery / time.Second))
 	defer ticker.Stop()
@@ -91,8 +95,19 @@ func (n *Node) changes() (reason string) {
 	case err == nil && layers > 1:
 		return "something was mounted over the driver root " + n.cfg.rootPath() + " by somebody else; delete this pod to clear it"
 	}
-	if err := n.lock.Lost(); err != nil {
-		n.warnOnce(err.Error())
-	}
+	n.keepLock()
 	return n.daemonsDown()
+}
+
+// keepLock makes the lock's files anew where somebody removed them: the GPU Operator's driver manager does that to NVIDIA's file.
+func (n *Node) keepLock() {
+	err := n.lock.Lost()
+	if err == nil {
+		return
+	}
+	if retake := n.lock.Retake(); retake != nil {
+		n.warnOnce(fmt.Sprintf("%v; it cannot be made anew: %v", err, retake))
+		return
+	}
+	n.say("%v; made it anew", err)
 }

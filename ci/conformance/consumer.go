@@ -87,7 +87,7 @@ func (c *copier) outside(from, to string) {
 		c.err = fmt.Errorf("%s: %w", from, err)
 		return
 	}
-	defer f.Close()
+	defer f.Close() //nolint:errcheck // opened for reading
 	needed, err := f.ImportedLibraries()
 	if err != nil {
 		c.err = fmt.Errorf("%s: %w", from, err)

@@ -107,7 +107,7 @@ func TestWhoReachesWhom(t *testing.T) {
 		{[]string{"images/matrix", "images/runfile", "images/rootfs"}, nil, own("images/registry", "images/runner"), "they are plain readers"},
 		{[]string{"images/runfile", "images/rootfs"}, nil, []string{registries, module + "/distros"}, "formats know neither registries nor systems"},
 		{[]string{"node"}, nil, own("images", "cmd", "ci"), "images and node do not know each other"},
-		{[]string{"cmd/driver-entrypoint"}, nil, append(own("images", "ci"), buildkit, registries, cobra, "k8s.io", "github.com/NVIDIA/go-nvml"),
+		{[]string{"cmd/driver-entrypoint"}, nil, append(own("images", "ci"), buildkit, registries, "k8s.io", "github.com/NVIDIA/go-nvml"),
 			"process 1 of a node is small and static"},
 		{[]string{"cmd/driver-probe"}, nil, append(own("images", "node", "distros", "ci"), buildkit, registries, cobra), "the probe asks NVML and nothing else"},
 		{[]string{"."}, []string{}, append(own("images", "distros", "node", "cmd"), buildkit, registries), "the root holds the embedded matrix"},
@@ -141,7 +141,8 @@ func TestDirectImports(t *testing.T) {
 	t.Parallel()
 	only := map[string][]string{
 		"github.com/moby/buildkit":         {"cmd/driver-build", "images/runner/buildkit"},
-		"github.com/spf13/cobra":           {"cmd/driver-build"},
+		"github.com/spf13/cobra":           {"cmd/driver-build", "cmd/driver-entrypoint"},
+		"github.com/u-root/u-root":         {"kmod"},
 		"github.com/NVIDIA/go-nvml":        {"cmd/driver-probe"},
 		"github.com/hashicorp/go-version":  {"images/matrix"},
 		"github.com/ProtonMail/go-crypto":  {"distros/apt", "distros/rpm"},

@@ -36,13 +36,13 @@ type Mount struct {
 	File     bool // a file, and not a folder
 }
 
-// DriverPod is a container with the volumes of a driver DaemonSet.
+// DriverPod is a container with the volumes of a driver DaemonSet. The host's /usr/src is not one of them: it would hide the
+// driver's sources in the image. Through the host's processes the container sees it all the same.
 func DriverPod(image string, env ...string) Container {
 	return Container{Image: image, Env: env, Name: "nvidia-driver-ctr", Mounts: []Mount{
 		{Host: "/run/nvidia", Guest: "/run/nvidia", Shared: true},
-		{Host: "/var/lib/nvidia-driver", Guest: "/var/lib/nvidia-driver", Shared: true},
+		{Host: "/var/lib/nvidia-driver", Guest: "/var/lib/nvidia-driver"},
 		{Host: "/lib/modules", Guest: "/lib/modules", ReadOnly: true},
-		{Host: "/usr/src", Guest: "/usr/src/host", ReadOnly: true},
 		{Host: "/drivers", Guest: "/drivers", ReadOnly: true},
 		{Host: "/etc/os-release", Guest: "/host-etc/os-release", ReadOnly: true, File: true},
 		{Host: "/var/log", Guest: "/var/log"},

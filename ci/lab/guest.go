@@ -84,9 +84,6 @@ func (g *Guest) setup() {
 	for i, path := range sortedKeys(g.config.Disks) {
 		g.call(wire.OpMount, wire.Mount{Serial: fmt.Sprint("disk", i), Path: path, Type: "erofs"}, nil)
 	}
-	if g.config.NoHeaders {
-		g.Sh("rm -rf /usr/src/* /usr/lib/linux-kbuild-* /lib/modules/*/build /lib/modules/*/source")
-	}
 	if g.config.Network {
 		g.Module("virtio_net")
 		g.Sh("i=0; while [ ! -d /sys/class/net/eth0 ] && [ $i -lt 100 ]; do sleep 0.1; i=$((i+1)); done; " +
@@ -172,10 +169,10 @@ func (g *Guest) end() {
 	}
 }
 
-var (
-	bugPattern = regexp.MustCompile(`WARNING:|\bOops\b|BUG:|BUG\b.*at |general protection|Kernel panic|blocked for more than|refcount_t|UBSAN|KASAN|Call Trace`)
-	outOfTune  = 40 // lines after a bug that are shown
-)
+// shown is how many lines from a bug on are shown.
+const shown = 40
+
+var bugPattern = regexp.MustCompile(`WARNING:|\bOops\b|BUG:|BUG\b.*at |general protection|Kernel panic|blocked for more than|refcount_t|UBSAN|KASAN`)
 
 // bugs are the lines of the kernel log from the first bug on.
 func (g *Guest) bugs() ([]string, error) {
@@ -191,7 +188,7 @@ func findBugs(log string, allow []*regexp.Regexp) []string {
 	for i, line := range lines {
 		expected := slices.ContainsFunc(allow, func(re *regexp.Regexp) bool { return re.MatchString(line) })
 		if !expected && bugPattern.MatchString(line) {
-			return lines[i:min(i+outOfTune, len(lines))]
+			return lines[i:min(i+shown, len(lines))]
 		}
 	}
 	return nil

@@ -56,9 +56,9 @@ func ImageDisk(t testing.TB, layout, tag string) Image {
 	image.Disk = cached(t, "images/"+hash+".erofs", func(path string) {
 		bundle := path + ".d"
 		must(t, os.RemoveAll(bundle))
-		defer os.RemoveAll(bundle)
 		tool(t, "umoci", "unpack", "--image", layout+":"+tag, bundle)
 		makeErofs(t, filepath.Join(bundle, "rootfs"), path)
+		must(t, os.RemoveAll(bundle)) // after a failure the next attempt removes it
 	})
 	prune(t, "images/*.erofs", keepImages)
 	return image

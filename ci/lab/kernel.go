@@ -24,7 +24,7 @@ type HostKernel struct {
 	System  string // "debian12"
 	Release string // "6.1.0-56-amd64"
 	Root    string // folder on this machine: usr/lib/modules/RELEASE, usr/src/linux-headers-*, usr/lib/linux-kbuild-*
-	image   string // bzImage
+	image   string // vmlinux, which QEMU starts by its PVH entry
 	disk    string // Root and busybox, as erofs
 }
 
@@ -38,7 +38,7 @@ func Kernel(t testing.TB, system string) *HostKernel {
 	must(t, err)
 	return &HostKernel{
 		System: system, Release: strings.TrimSpace(string(release)),
-		Root: filepath.Join(dir, "root"), image: filepath.Join(dir, "vmlinuz"), disk: filepath.Join(dir, "host.erofs"),
+		Root: filepath.Join(dir, "root"), image: filepath.Join(dir, "vmlinux"), disk: filepath.Join(dir, "host.erofs"),
 	}
 }
 

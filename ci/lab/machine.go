@@ -86,8 +86,12 @@ func socketPair() (net.Conn, *os.File, error) {
 func arguments(c *Config, initramfs, console string) []string {
 	// Warnings go to the console too, for a guest that hangs. The log keeps everything that the driver says.
 	kernel := "console=ttyS0 loglevel=5 panic=-1 log_buf_len=4M mitigations=off " + c.CommandLine
+	if c.NoHeaders {
+		kernel += " " + wire.NoHeaders
+	}
 	args := []string{
-		"-accel", "tcg,thread=multi", "-cpu", "qemu64", "-smp", strconv.Itoa(c.CPUs), "-m", strconv.Itoa(c.MemoryMB),
+		// Vectors wider than SSE are slow to emulate, and libraries use them when they see them.
+		"-accel", "tcg,thread=multi", "-cpu", "Nehalem", "-smp", strconv.Itoa(c.CPUs), "-m", strconv.Itoa(c.MemoryMB),
 		"-object", fmt.Sprintf("memory-backend-memfd,id=ram,size=%dM,share=on", c.MemoryMB), "-machine", "pc,memory-backend=ram",
 		"-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", "-serial", "file:" + console,
 		"-kernel", c.Kernel.image, "-initrd", initramfs, "-append", strings.TrimSpace(kernel),

@@ -17,14 +17,17 @@ import (
 	"github.com/driver-container/driver-container/node/shim"
 )
 
-func main() { os.Exit(run(os.Args, os.Environ(), os.Stdout, os.Stderr)) }
+func main() {
+	worker := shim.IsWorker() // before the environment is read: it takes its marker out
+	os.Exit(run(os.Args, os.Environ(), worker, os.Stdout, os.Stderr))
+}
 
 // run is the program without the process. The shim runs only around verbs that stay: see command.go.
-func run(argv, env []string, stdout, stderr io.Writer) int {
+func run(argv, env []string, worker bool, stdout, stderr io.Writer) int {
 	if code, ok := deleteModule(argv, stderr); ok {
 		return code
 	}
-	if stays(argv[1:]) && !shim.IsWorker() {
+	if stays(argv[1:]) && !worker {
 		return shim.Run(argv, shim.Options{Say: plainLog(stderr, "")})
 	}
 	// Small heaps: the worker is idle for months, and garbage is worth less than the node's memory.

@@ -47,7 +47,7 @@ func TestRun(t *testing.T) {
 		{"unload --grace 1s", nil, exitUsage, "", "--grace"},
 	} {
 		var stdout, stderr bytes.Buffer
-		code := run(append([]string{"nvidia-driver"}, strings.Fields(test.args)...), test.env, &stdout, &stderr)
+		code := run(append([]string{"nvidia-driver"}, strings.Fields(test.args)...), test.env, true, &stdout, &stderr)
 		if code != test.code || !strings.Contains(stdout.String(), test.stdout) || !strings.Contains(stderr.String(), test.stderr) {
 			t.Errorf("%q %q: exit code %d, want %d\nstdout %s\nstderr %s", test.args, test.env, code, test.code, stdout.String(), stderr.String())
 		}

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -25,8 +26,18 @@ func TestInImage(t *testing.T) {
 	if err := json.Unmarshal([]byte(raw), &o); err != nil {
 		t.Fatal(err)
 	}
+	squeeze := func() {}
+	if o.Squeeze != "" { // opened here: from inside the image the file cannot be reached
+		limit, err := os.OpenFile(o.Squeeze, os.O_WRONLY, 0)
+		must(t, err)
+		defer limit.Close()
+		squeeze = sync.OnceFunc(func() {
+			_, err := fmt.Fprintln(limit, 56<<20)
+			t.Logf("less memory from now on: %v", err)
+		})
+	}
 	enter(t, o)
-	r := o.carryOut(t)
+	r := o.carryOut(t, squeeze)
 	text, err := json.Marshal(r)
 	if err != nil {
 		t.Fatal(err)
@@ -60,7 +71,7 @@ func enter(t *testing.T, o order) {
 	must(unix.Chdir("/")) // t.Chdir would go back, to where there is no way from inside
 }
 
-func (o order) carryOut(t *testing.T) (r report) {
+func (o order) carryOut(t *testing.T, squeeze func()) (r report) {
 	t.Helper()
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
@@ -94,7 +105,10 @@ func (o order) carryOut(t *testing.T) (r report) {
 	j := Job{
 		Source: o.Source, Driver: o.Driver, Flavour: "proprietary", Kernel: id, Headers: h, Compiler: c, Jobs: jobs,
 		Modules: append(slices.Clone(o.Modules), "nvidia-nothing"), Optional: []string{"nvidia-nothing"}, Work: o.Work, Log: "/var/compile.log",
-		Progress: func(done, total int, _ string) {
+		Progress: func(done, total int, what string) {
+			if strings.HasPrefix(what, "CC ") {
+				squeeze()
+			}
 			r.Steps, r.Total = done, total
 		},
 	}

@@ -3,7 +3,6 @@ package build
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -36,6 +35,7 @@ type order struct {
 	Work                          string
 	Stop                          time.Duration // cancel after this time; 0: never
 	Jobs                          int
+	Squeeze                       string // file of a memory limit that becomes tight with the first object
 	Modules                       []string
 }
 
@@ -125,7 +125,11 @@ func TestE2E(t *testing.T) {
 		}
 	})
 	t.Run("out of memory", func(t *testing.T) {
-		r := inImage(t, defaultOrder(root), memoryGroup(t, 56<<20))
+		o := defaultOrder(root)
+		o.Jobs = 2
+		group, limit := memoryGroup(t)
+		o.Squeeze = limit
+		r := inImage(t, o, group)
 		if !r.Killed {
 			t.Errorf("the error does not tell of the killed compiler: %+v", r)
 		}
@@ -152,8 +156,8 @@ func TestE2E(t *testing.T) {
 	})
 }
 
-// memoryGroup makes a cgroup of version 1 or 2 with a memory limit.
-func memoryGroup(t *testing.T, limit int) string {
+// memoryGroup makes a cgroup of version 1 or 2, and returns its folder and the file with its memory limit.
+func memoryGroup(t *testing.T) (dir, limit string) {
 	t.Helper()
 	for _, g := range []struct{ base, file string }{{"/sys/fs/cgroup/memory", "memory.limit_in_bytes"}, {"/sys/fs/cgroup", "memory.max"}} {
 		dir := filepath.Join(g.base, "driver-build-test-"+strconv.Itoa(os.Getpid()))
@@ -161,15 +165,10 @@ func memoryGroup(t *testing.T, limit int) string {
 			continue
 		}
 		t.Cleanup(func() { os.Remove(dir) })
-		f, err := os.OpenFile(filepath.Join(dir, g.file), os.O_WRONLY, 0) // without O_CREATE: it may be a folder of a tmpfs
-		if err != nil {
-			continue
-		}
-		_, err = fmt.Fprintln(f, limit)
-		if f.Close() == nil && err == nil {
-			return dir
+		if limit := filepath.Join(dir, g.file); isFile(limit) {
+			return dir, limit
 		}
 	}
 	t.Skip("no memory cgroup can be made here")
-	return ""
+	return "", ""
 }

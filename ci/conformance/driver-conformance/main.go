@@ -50,7 +50,7 @@ func run(ctx context.Context, args []string) (int, error) {
 	hostDev := flags.Bool("host-dev", false, "device nodes are on the host's /dev, so the root must have no dev (for our linter)")
 	entered := flags.Bool("inside", false, "used by the program itself")
 	if err := flags.Parse(args); err != nil {
-		return 2, nil // flag has said what is wrong
+		return 2, nil //nolint:nilerr // flag has said what is wrong
 	}
 	if o.Consumer == "" || o.Version == "" || flags.NArg() > 0 {
 		return 2, errors.New("--consumer and --driver-version are required, and there are no arguments")

@@ -59,7 +59,7 @@ func loaded() string {
 	if err != nil {
 		return ""
 	}
-	for _, word := range strings.Fields(string(text)) {
+	for word := range strings.FieldsSeq(string(text)) {
 		if len(word) > 5 && word[0] >= '0' && word[0] <= '9' && strings.Contains(word, ".") {
 			return word
 		}

@@ -65,7 +65,7 @@ func world(consumer, root, dev string) error {
 
 // nodes makes the standard device nodes in the folder to, and copies of the driver's nodes in the folder from.
 func nodes(to, from string) error {
-	make := func(name string, rdev uint64) error {
+	node := func(name string, rdev uint64) error {
 		path := filepath.Join(to, name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			return err
@@ -76,7 +76,7 @@ func nodes(to, from string) error {
 		return os.Chmod(path, 0o666) // whatever the umask is
 	}
 	for _, n := range standardNodes {
-		if err := make(n.name, unix.Mkdev(n.major, n.minor)); err != nil {
+		if err := node(n.name, unix.Mkdev(n.major, n.minor)); err != nil {
 			return err
 		}
 	}
@@ -90,7 +90,7 @@ func nodes(to, from string) error {
 			if err := unix.Lstat(n, &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFCHR {
 				continue // a folder, or gone
 			}
-			if err := make(strings.TrimPrefix(n, filepath.Clean(from)+"/"), st.Rdev); err != nil {
+			if err := node(strings.TrimPrefix(n, filepath.Clean(from)+"/"), st.Rdev); err != nil {
 				return err
 			}
 		}

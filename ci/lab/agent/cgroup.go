@@ -42,7 +42,7 @@ func makeCgroup(s wire.Spec) (string, error) {
 		return "", err
 	}
 	at := cgroups
-	for _, part := range strings.Split(below, "/") {
+	for part := range strings.SplitSeq(below, "/") {
 		at = filepath.Join(at, part)
 		if err := controllers(at); err != nil {
 			return "", err

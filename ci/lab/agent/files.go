@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -113,8 +114,8 @@ func modprobe(name string) error {
 			continue
 		}
 		order := strings.Fields(needs) // what has to be there last comes first
-		for i := len(order) - 1; i >= 0; i-- {
-			if err := insert(filepath.Join(dir, order[i])); err != nil {
+		for _, needed := range slices.Backward(order) {
+			if err := insert(filepath.Join(dir, needed)); err != nil {
 				return err
 			}
 		}

@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -99,7 +98,7 @@ func bootModules() error {
 	if err != nil {
 		return err
 	}
-	for _, name := range strings.Fields(string(order)) {
+	for name := range strings.FieldsSeq(string(order)) {
 		if err := insert(filepath.Join("/boot", name)); err != nil {
 			return err
 		}
@@ -117,57 +116,6 @@ func insert(path string) error {
 		return fmt.Errorf("insert %s: %w", path, err)
 	}
 	return nil
-}
-
-// hostTree fills the new root: /usr is the kernel's disk, with a layer in memory above so that tests can change it.
-func hostTree() error {
-	lab := newRoot + labDir
-	for _, dir := range []string{lab + "/usr", lab + "/upper", lab + "/work", lab + "/images", newRoot + "/etc/modprobe.d", newRoot + "/root", newRoot + "/opt", newRoot + "/drivers"} {
-		if err := os.MkdirAll(dir, 0o755); err != nil {
-			return err
-		}
-	}
-	if err := mountDisk("host", lab+"/usr", "erofs"); err != nil {
-		return err
-	}
-	layers := fmt.Sprintf("lowerdir=%[1]s/usr/usr,upperdir=%[1]s/upper,workdir=%[1]s/work", lab)
-	if err := (mount{"usr", newRoot + "/usr", "overlay", 0, layers}).do(); err != nil {
-		return err
-	}
-	for _, name := range []string{"bin", "sbin", "lib", "lib64"} {
-		if err := os.MkdirAll(newRoot+"/usr/"+name, 0o755); err != nil {
-			return err
-		}
-		if err := os.Symlink("usr/"+name, newRoot+"/"+name); err != nil {
-			return err
-		}
-	}
-	for name, text := range map[string]string{
-		"hostname": "lab\n", "hosts": "127.0.0.1 localhost lab\n", "passwd": "root:x:0:0:root:/root:/bin/sh\n", "group": "root:x:0:\n",
-	} {
-		if err := os.WriteFile(newRoot+"/etc/"+name, []byte(text), 0o644); err != nil {
-			return err
-		}
-	}
-	release, err := os.ReadFile("/os-release")
-	if err != nil {
-		return err
-	}
-	return errors.Join(os.WriteFile(newRoot+"/etc/os-release", release, 0o644), copyFile("/init", lab+"/agent"))
-}
-
-func copyFile(from, to string) error {
-	src, err := os.Open(from)
-	if err != nil {
-		return err
-	}
-	defer src.Close()
-	dst, err := os.OpenFile(to, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o755)
-	if err != nil {
-		return err
-	}
-	_, err = io.Copy(dst, src)
-	return errors.Join(err, dst.Close())
 }
 
 // hostMounts is what systemd mounts.

@@ -53,7 +53,11 @@ func Serve(m Model) (*GPU, error) {
 		return nil, errors.Join(fmt.Errorf("fake GPU %s: socket", m.Name), err, theirs.Close())
 	}
 	g := &GPU{File: theirs, ours: unixConn, done: make(chan error, 1)}
-	go func() { g.done <- serve(unixConn, newGPU(m)) }()
+	go func() {
+		err := serve(unixConn, newGPU(m))
+		_ = unixConn.Close() // so that QEMU does not wait for an answer
+		g.done <- err
+	}()
 	return g, nil
 }
 

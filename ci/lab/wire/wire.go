@@ -7,6 +7,9 @@ import "encoding/json"
 // Port is the name of the virtio-serial port, as /sys/class/virtio-ports/*/name shows it.
 const Port = "driver-lab"
 
+// NoHeaders on the kernel's command line makes the agent hide the kernel's headers before anything sees them.
+const NoHeaders = "driver_lab.noheaders"
+
 // MaxLine bounds one line of the protocol, and MaxText one line that a process printed; longer ones are cut in two.
 const (
 	MaxLine = 64 << 20

@@ -1,0 +1,234 @@
+package fakegpu
+
+import (
+	"encoding/binary"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// qemu plays QEMU's end of the socket.
+type qemu struct {
+	t    *testing.T
+	conn net.Conn
+}
+
+func connect(t *testing.T, m Model) (*qemu, *GPU) {
+	t.Helper()
+	g, err := Serve(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, err := net.FileConn(g.File)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.File.Close()
+	if err := conn.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close(); g.Close() })
+	return &qemu{t, conn}, g
+}
+
+func message(cmd int32, body ...any) []byte {
+	var data []byte
+	for _, v := range body {
+		data, _ = binary.Append(data, binary.NativeEndian, v)
+	}
+	header, _ := binary.Append(nil, binary.NativeEndian, struct{ Cmd, Pad int32 }{cmd, 0})
+	header = binary.NativeEndian.AppendUint64(header, uint64(len(data)))
+	return append(header, data...)
+}
+
+func (q *qemu) send(cmd int32, body ...any) {
+	q.t.Helper()
+	if _, err := q.conn.Write(message(cmd, body...)); err != nil {
+		q.t.Fatal(err)
+	}
+}
+
+func (q *qemu) ask(cmd int32, body ...any) uint64 {
+	q.t.Helper()
+	q.send(cmd, body...)
+	var answer [24]byte
+	if _, err := io.ReadFull(q.conn, answer[:]); err != nil {
+		q.t.Fatal(err)
+	}
+	if answer[0] != cmdReturn || answer[8] != 8 {
+		q.t.Fatalf("answer %x", answer)
+	}
+	return binary.NativeEndian.Uint64(answer[16:])
+}
+
+func (q *qemu) config(at uint32, n int32) uint64 { return q.ask(cmdConfigRead, at, uint32(0), n) }
+func (q *qemu) setConfig(at, v uint32, n int32)  { q.ask(cmdConfigWrite, at, v, n) }
+func (q *qemu) memory(at uint64, n uint32) uint64 {
+	return q.ask(cmdMemoryRead, at, uint64(0), n, true)
+}
+func (q *qemu) setMemory(at, v uint64, n uint32) { q.ask(cmdMemoryWrite, at, v, n, true) }
+
+func TestIdentity(t *testing.T) {
+	t.Parallel()
+	for _, m := range Models() {
+		t.Run(m.Name, func(t *testing.T) {
+			t.Parallel()
+			q, _ := connect(t, m)
+			if got := q.config(0, 4); got != uint64(m.Device)<<16|0x10de {
+				t.Errorf("id %#x", got)
+			}
+			if got := q.config(8, 4) >> 8; got != uint64(m.Class) {
+				t.Errorf("class %#x", got)
+			}
+			const base = 0xf0000000
+			q.setConfig(0x10, base, 4)
+			q.setMemory(base, 0x12345678, 4) // the identity is read only
+			if got := q.memory(base, 4); got != uint64(m.Boot0) {
+				t.Errorf("BOOT_0 %#x", got)
+			}
+			if got := q.memory(base+0xa00, 4); got != uint64(m.Boot42) {
+				t.Errorf("BOOT_42 %#x", got)
+			}
+		})
+	}
+}
+
+// TestBARs sizes and places them as a BIOS does.
+func TestBARs(t *testing.T) {
+	t.Parallel()
+	q, _ := connect(t, T4)
+	for i, want := range []uint32{16 << 20, 64 << 20, 32 << 20} {
+		at := uint32(0x10 + 4*i)
+		q.setConfig(at, 0xffffffff, 4)
+		if got := ^uint32(q.config(at, 4)&^0xf) + 1; got != want {
+			t.Errorf("BAR %d has %#x bytes, not %#x", i, got, want)
+		}
+		q.setConfig(at, uint32(0xe0000000+i<<27), 4)
+	}
+	q.setMemory(0xe0001000, 0xcafe, 4)
+	if got := q.memory(0xe0001000, 4); got != 0xcafe {
+		t.Errorf("BAR0 is not memory: %#x", got)
+	}
+	if got := q.memory(0xe0001001, 1); got != 0xca {
+		t.Errorf("a byte of it: %#x", got)
+	}
+	if got := q.memory(0xe0000ffc, 8); got != 0xcafe<<32 {
+		t.Errorf("two words of it: %#x", got)
+	}
+	q.setMemory(0xe8000000, 1, 4)
+	if got := q.memory(0xe8000000, 4); got != 0 {
+		t.Errorf("BAR1 keeps %#x", got)
+	}
+	if got := q.memory(0x1000, 4); got != 0 {
+		t.Errorf("no BAR is there: %#x", got)
+	}
+}
+
+// TestCapabilities: the driver refuses a device without MSI-X.
+func TestCapabilities(t *testing.T) {
+	t.Parallel()
+	q, _ := connect(t, T4)
+	found := map[uint64]bool{}
+	for at := q.config(0x34, 1); at != 0 && len(found) < 10; at = q.config(uint32(at)+1, 1) {
+		found[q.config(uint32(at), 1)] = true
+	}
+	for _, id := range []uint64{0x01, 0x05, 0x10, 0x11} {
+		if !found[id] {
+			t.Errorf("capability %#x is not there: %v", id, found)
+		}
+	}
+	q.setConfig(4, 0x0507, 2)
+	if got := q.config(4, 2); got != 0x0507 {
+		t.Errorf("command %#x", got)
+	}
+	q.ask(cmdReset)
+	if got := q.config(4, 2); got != 0 {
+		t.Errorf("command after a reset %#x", got)
+	}
+	if got := q.config(0xfe, 4); got != 0xffffffff {
+		t.Errorf("beyond the end %#x", got)
+	}
+}
+
+// TestDescriptors: those that come with the messages without an answer are closed.
+func TestDescriptors(t *testing.T) {
+	t.Parallel()
+	q, _ := connect(t, T4)
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	conn, ok := q.conn.(*net.UnixConn)
+	if !ok {
+		t.Fatalf("%T", q.conn)
+	}
+	if _, _, err := conn.WriteMsgUnix(message(cmdSync, [100]byte{}), unix.UnixRights(int(w.Fd())), nil); err != nil {
+		t.Fatal(err)
+	}
+	w.Close()
+	q.send(cmdSetIRQ, uint64(0))
+	if got := q.config(0, 2); got != 0x10de {
+		t.Errorf("after messages without an answer: %#x", got)
+	}
+	if err := r.SetReadDeadline(time.Now().Add(5 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+		t.Errorf("the descriptor is still open: %v", err)
+	}
+}
+
+func TestBrokenProtocol(t *testing.T) {
+	t.Parallel()
+	huge := message(cmdConfigRead)
+	huge[14] = 1
+	for name, bytes := range map[string][]byte{
+		"unknown": message(99), "short body": message(cmdMemoryRead, uint32(1)), "huge": huge,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			q, g := connect(t, T4)
+			if _, err := q.conn.Write(bytes); err != nil {
+				t.Fatal(err)
+			}
+			_, _ = q.conn.Read(make([]byte, 1)) // until it hangs up or the other test's end
+			if err := g.Close(); err == nil {
+				t.Error("it was accepted")
+			}
+		})
+	}
+}
+
+func TestQEMUEnds(t *testing.T) {
+	t.Parallel()
+	q, g := connect(t, T4)
+	q.conn.Close()
+	if err := g.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := g.Close(); err != nil {
+		t.Errorf("a second time: %v", err)
+	}
+}
+
+func FuzzHandle(f *testing.F) {
+	f.Add(int32(cmdConfigRead), message(0, uint32(4), uint32(0), int32(4))[16:])
+	f.Add(int32(cmdConfigWrite), message(0, uint32(0xfe), uint32(1), int32(-4))[16:])
+	f.Add(int32(cmdMemoryRead), message(0, uint64(0xffffffffffffffff), uint64(0), uint32(8))[16:])
+	f.Add(int32(cmdMemoryWrite), message(0, uint64(3), uint64(1), uint32(4))[16:])
+	f.Fuzz(func(t *testing.T, cmd int32, data []byte) {
+		g := newGPU(T4)
+		if _, _, err := g.handle(cmd, data); err != nil {
+			return
+		}
+		if got := g.readConfig(0, 4); got != 0x1eb810de {
+			t.Errorf("the guest changed the identity: %#x", got)
+		}
+	})
+}

@@ -1,0 +1,22 @@
+package scenarios
+
+import (
+	"testing"
+
+	"github.com/driver-container/driver-container/ci/lab"
+)
+
+// The modules that the scenarios load, each compiled by its image's own `nvidia-driver compile`, in a chroot. The open modules of 535
+// do not compile for the newest kernels of the 6.1 series; for 5.10 they do, with a newer compiler than the kernel's own.
+func Test00Modules(t *testing.T) {
+	lab.Gate(t)
+	for _, m := range []struct {
+		product product
+		kernel  string
+		flavour string
+	}{{d535, "debian12", closed}, {d470, "debian12", closed}, {d418, "debian11", closed}, {d535, "debian11", open}} {
+		t.Run(m.product.tag()+"-"+m.kernel+"-"+m.flavour, func(t *testing.T) {
+			m.product.modules(t, lab.Kernel(t, m.kernel), m.flavour)
+		})
+	}
+}

@@ -1,0 +1,18 @@
+package scenarios
+
+import "testing"
+
+// Stopped when idle, the driver leaves the node as it found it.
+func Test02StopIdle(t *testing.T) {
+	g := stage{products: map[string]product{"535": d535}, modules: []modules{{d535, closed}}}.start(t)
+	before := look(g)
+	p := ready(t, g, driver("535"))
+	if v, n := driverLoaded(g), roots(g); v != d535.driver || n != 1 {
+		t.Errorf("serving: driver %q is loaded, %d roots are mounted", v, n)
+	}
+	out := stops(t, p, 0)
+	contains(t, out, `driver unloaded, root unmounted`)
+	if after := look(g).withoutLock(); after != before {
+		t.Errorf("the node is not as it was\nbefore %+v\nafter  %+v", before, after)
+	}
+}

@@ -1,0 +1,280 @@
+package scenarios
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/driver-container/driver-container/ci/lab"
+	"github.com/driver-container/driver-container/ci/lab/fakegpu"
+	"github.com/driver-container/driver-container/kmod/build"
+	"github.com/driver-container/driver-container/node"
+)
+
+// product is an image under test.
+type product struct{ driver, system string }
+
+var (
+	d535 = product{"535.261.03", "debian12"}
+	d470 = product{"470.256.02", "debian12"}
+	d418 = product{"418.226.00", "debian11"}
+)
+
+func (p product) tag() string { return p.driver + "-" + p.system }
+
+// making guards what tests share: images, modules. Tests of a package may run in parallel.
+var making sync.Mutex
+
+// layout builds the image with driver-build, or finds that it did, and returns the folder of its OCI layout.
+func (p product) layout(t *testing.T) string {
+	t.Helper()
+	dir := filepath.Join(workspace(t), "debian", p.tag())
+	cmd := exec.CommandContext(t.Context(), "ci/image", "--os", p.system, "--driver", p.driver, "--output", "oci:"+dir, "--progress", "plain")
+	cmd.Dir = "../../.."
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("build %s: %v\n%s", p.tag(), err, out)
+	}
+	return dir
+}
+
+// workspace is the folder that the real tier keeps images in.
+func workspace(t *testing.T) string {
+	t.Helper()
+	dir := os.Getenv("DRIVER_E2E_DIR")
+	if dir == "" {
+		dir = filepath.Join(os.TempDir(), "driver-e2e")
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// image is the disk of the image.
+func (p product) image(t *testing.T) lab.Image {
+	t.Helper()
+	making.Lock()
+	defer making.Unlock()
+	return lab.ImageDisk(t, p.layout(t), "")
+}
+
+// modules is a folder that holds a module cache (build.Cache) with the product's modules for a kernel, compiled by its own image.
+func (p product) modules(t *testing.T, kernel *lab.HostKernel, flavour string) string {
+	t.Helper()
+	making.Lock()
+	defer making.Unlock()
+	state := filepath.Join(cacheDir(t), "state-"+kernel.Release)
+	match := func(k build.Key) bool {
+		return k.Driver == p.driver && k.Flavour == flavour && k.Release == kernel.Release && k.Recipe == build.Recipe
+	}
+	cache := build.Cache{Dir: filepath.Join(state, "modules")}
+	if set, err := cache.Find(t.Context(), match); err == nil {
+		return only(t, set)
+	}
+	begin := time.Now()
+	root := filepath.Join(t.TempDir(), "bundle")
+	run(t, "umoci", "unpack", "--image", p.layout(t)+":"+p.tag(), root)
+	root = filepath.Join(root, "rootfs")
+	for _, m := range []struct{ from, to string }{{kernel.Root, "host"}, {"/proc", "proc"}, {"/dev", "dev"}, {"/sys", "sys"}, {state, "var/lib/nvidia-driver"}} {
+		to := filepath.Join(root, m.to)
+		for _, dir := range []string{m.from, to} {
+			if err := os.MkdirAll(dir, 0o755); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := syscall.Mount(m.from, to, "", syscall.MS_BIND, ""); err != nil {
+			t.Fatalf("bind %s: %v", m.from, err)
+		}
+		defer func() { _ = syscall.Unmount(to, syscall.MNT_DETACH) }()
+	}
+	run(t, "chroot", root, "nvidia-driver", "compile", "--kernel", kernel.Release, "--kernel-module-type", flavour, "--fetch-headers=false")
+	t.Logf("compiled %s (%s) for %s in %s", p.driver, flavour, kernel.Release, time.Since(begin).Round(time.Second))
+	set, err := cache.Find(t.Context(), match)
+	if err != nil {
+		t.Fatalf("the compile left nothing in its cache: %v", err)
+	}
+	return only(t, set)
+}
+
+// only is a folder that shows one set of a cache as a cache of its own, by hard links.
+func only(t *testing.T, set *build.Set) string {
+	t.Helper()
+	dir, err := os.MkdirTemp(cacheDir(t), "only-*") //nolint:usetesting // hard links need the same file system
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	run(t, "cp", "-al", set.Dir, dir)
+	return dir
+}
+
+func cacheDir(t *testing.T) string {
+	t.Helper()
+	dir := os.Getenv("DRIVER_LAB_DIR")
+	if dir == "" {
+		cache, err := os.UserCacheDir()
+		if err != nil {
+			t.Fatal(err)
+		}
+		dir = filepath.Join(cache, "driver-build", "lab")
+	}
+	return dir
+}
+
+func run(t *testing.T, args ...string) {
+	t.Helper()
+	if out, err := exec.CommandContext(t.Context(), args[0], args[1:]...).CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+}
+
+// stage is a guest with everything that a scenario starts from.
+type stage struct {
+	kernel   string // "debian12", the default, or "debian11"
+	gpus     []fakegpu.Model
+	products map[string]product // name of the image in the guest -> product
+	modules  []modules          // that the guest's cache has from the beginning
+	edit     func(*lab.Config)
+}
+
+type modules struct {
+	product product
+	flavour string
+}
+
+const closed, open = "proprietary", "open"
+
+// start boots it. Modules are in /var/lib/nvidia-driver/modules, as an earlier start would have left them.
+func (s stage) start(t *testing.T) *lab.Guest {
+	t.Helper()
+	lab.Gate(t)
+	if s.kernel == "" {
+		s.kernel = "debian12"
+	}
+	if s.gpus == nil {
+		s.gpus = []fakegpu.Model{fakegpu.T4}
+	}
+	cfg := lab.Config{Kernel: lab.Kernel(t, s.kernel), GPUs: s.gpus, Images: map[string]lab.Image{}, Disks: map[string]string{}}
+	for name, p := range s.products {
+		cfg.Images[name] = p.image(t)
+	}
+	for i, m := range s.modules {
+		cfg.Disks["/seed/"+string(rune('a'+i))] = lab.TreeDisk(t, m.product.modules(t, cfg.Kernel, m.flavour))
+	}
+	if s.edit != nil {
+		s.edit(&cfg)
+	}
+	g := lab.Start(t, cfg)
+	if len(s.modules) > 0 {
+		g.Sh("mkdir -p /var/lib/nvidia-driver/modules; for d in /seed/*; do cp -a $d/. /var/lib/nvidia-driver/modules/; done")
+	}
+	return g
+}
+
+// driver is a pod of the driver's DaemonSet with what the lab needs: the fake GPU never initialises, so a GPU that does not come up
+// is a warning, and nvidia-persistenced, which needs one that does, does not run.
+func driver(image string, env ...string) lab.Container {
+	return lab.DriverPod(image, append([]string{"DRIVER_GPU_INIT=warn", "DRIVER_PERSISTENCE=false"}, env...)...)
+}
+
+// ready starts a container and waits until the driver serves.
+func ready(t *testing.T, g *lab.Guest, c lab.Container) *lab.Process {
+	t.Helper()
+	p := g.Start(c)
+	p.WaitLine(`ready: driver`, 3*time.Minute)
+	return p
+}
+
+// stops sends SIGTERM and wants this exit code.
+func stops(t *testing.T, p *lab.Process, code int) string {
+	t.Helper()
+	p.Signal(syscall.SIGTERM)
+	return ends(t, p, code, time.Minute)
+}
+
+// ends waits for the end of a process, which must have this exit code.
+func ends(t *testing.T, p *lab.Process, code int, limit time.Duration) string {
+	t.Helper()
+	got, out := p.Wait(limit)
+	if got != code {
+		t.Errorf("exit code %d, want %d\n%s", got, code, out)
+	}
+	return out
+}
+
+// status reads the status file in the guest; the zero status when there is none.
+func status(t *testing.T, g *lab.Guest) node.Status {
+	t.Helper()
+	var st node.Status
+	const path = "/run/nvidia/driver-status.json"
+	if !g.Exists(path) {
+		return st
+	}
+	if err := json.Unmarshal([]byte(g.Read(path)), &st); err != nil {
+		t.Fatalf("%s: %v", path, err)
+	}
+	return st
+}
+
+// contains is an error for each expression that the text does not match.
+func contains(t *testing.T, text string, expressions ...string) {
+	t.Helper()
+	for _, e := range expressions {
+		if !regexp.MustCompile(e).MatchString(text) {
+			t.Errorf("no match of %q in:\n%s", e, text)
+		}
+	}
+}
+
+// snapshot is what a driver may change on the host.
+type snapshot struct {
+	modules, mounts, run, dev, firmware string
+}
+
+func look(g *lab.Guest) snapshot {
+	var mounts []string
+	for _, m := range g.Mounts() {
+		if strings.HasPrefix(m.Point, "/run/nvidia") {
+			mounts = append(mounts, m.Point)
+		}
+	}
+	return snapshot{
+		modules:  strings.Join(g.Modules(), " "),
+		mounts:   strings.Join(mounts, " "),
+		run:      g.Sh("cd /run/nvidia 2>/dev/null && find . -type f -o -type s | sort || true"),
+		dev:      g.Sh("ls -d /dev/nvidia* /dev/char/19[0-9]:* /dev/char/2[34]*:* 2>/dev/null || true"),
+		firmware: g.Sh("cat /sys/module/firmware_class/parameters/path"),
+	}
+}
+
+// lockFiles stay for ever: a lock whose file is removed locks nothing.
+func (s snapshot) withoutLock() snapshot {
+	s.run = strings.TrimSpace(strings.ReplaceAll(s.run, "./driver-entrypoint.lock", ""))
+	return s
+}
+
+// roots is how many mounts there are at the driver root itself.
+func roots(g *lab.Guest) int {
+	n := 0
+	for _, m := range g.Mounts() {
+		if m.Point == "/run/nvidia/driver" {
+			n++
+		}
+	}
+	return n
+}
+
+// driverLoaded says which version is loaded, "" for none.
+func driverLoaded(g *lab.Guest) string {
+	if !g.Exists("/sys/module/nvidia/version") {
+		return ""
+	}
+	return strings.TrimSpace(g.Read("/sys/module/nvidia/version"))
+}
