@@ -14,7 +14,7 @@ export CGO_CFLAGS += -O2 -Wno-deprecated-declarations
 GO_BUILD = go build -trimpath -buildvcs=auto -ldflags=-s\ -w
 ARCHS    = amd64 arm64
 
-.PHONY: all help build image test e2e bench fuzz lint vet golden clean
+.PHONY: all help build image test e2e lab lab-compile bench fuzz lint vet golden clean
 all: build vet test ## build, vet, fast tests
 
 help: ## this text
@@ -37,6 +37,12 @@ test: ## the fast tier: Go and a C compiler, under two minutes
 e2e: build ## the real tier: real packages, registry, tools; see docs/testing.md
 	ci/e2e/run
 
+lab: build ## scenarios of driver-entrypoint in QEMU guests; SCENARIO=06 for some of them
+	DRIVER_E2E=1 go test -v -count=1 -timeout 60m -run '$(SCENARIO)' ./ci/lab/scenarios
+
+lab-compile: build ## the one scenario that CI leaves out: a whole compile inside of a guest, about half an hour
+	DRIVER_E2E=1 DRIVER_LAB_COMPILE=1 go test -v -count=1 -timeout 120m -run Test01WholeCompile ./ci/lab/scenarios
+
 bench: build ## speed, memory and size against tar and the compressors
 	ci/bench
 
@@ -46,12 +52,13 @@ fuzz: ## every fuzz target for FUZZTIME (default 30s)
 vet: ## gofmt and go vet
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { gofmt -l $$(git ls-files '*.go'); exit 1; }
 	go vet ./...
+	go -C ci/conformance/clients vet ./...
 
 lint: vet ## staticcheck and golangci-lint, installed by go install when missing
 	STATICCHECK_VERSION=$(STATICCHECK_VERSION) GOLANGCI_LINT_VERSION=$(GOLANGCI_LINT_VERSION) ci/lint
 
 golden: ## rewrite the golden files
-	go test ./cmd/driver-build ./images ./images/matrix -update
+	go test ./cmd/driver-build ./images ./images/matrix ./node ./node/preflight -update
 
 clean: ## remove what was built; the cache stays
 	rm -rf bin dist

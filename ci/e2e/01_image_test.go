@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 // The README's command gives an image that standard tools accept, whose programs run and whose sources compile.
@@ -79,7 +80,10 @@ func checkPrograms(t *testing.T, root string) {
 	if !strings.Contains(version.stdout, "driver 535.261.03") {
 		t.Errorf("no driver version\n%s", version)
 	}
-	chroot(root, "nvidia-driver", "init").want(t, 11)
+	status := chroot(root, "nvidia-driver", "status").want(t, 0)
+	if !strings.Contains(status.stdout, "absent") {
+		t.Errorf("nvidia-driver status\n%s", status)
+	}
 	chroot(root, "driver-entrypoint", "version").want(t, 0)
 	for _, name := range []string{"libcuda.so.1", "libnvidia-ml.so.1", "libnvidia-ptxjitcompiler.so.1", "libnvidia-nvvm.so.4", "libnvcuvid.so.1", "libnvidia-cfg.so.1"} {
 		ldd := chroot(root, "ldd", "/usr/lib/x86_64-linux-gnu/"+name).want(t, 0)
@@ -93,17 +97,20 @@ func checkPrograms(t *testing.T, root string) {
 	}
 }
 
-// checkModules compiles the proprietary modules in the image, for the newest kernel of Debian 12.
+// checkModules compiles the proprietary modules in the image, for the newest kernel of Debian 12, as a node would.
 func checkModules(t *testing.T, root string) {
 	release := installHeaders(t, root)
-	source := "/usr/src/nvidia-535.261.03/kernel"
-	made := chroot(root, "make", "-C", source, "KERNEL_UNAME="+release, "-j2", "modules").want(t, 0)
+	made := chroot(root, "nvidia-driver", "compile", "--kernel", release, "--fetch-headers=false").want(t, 0)
 	t.Logf("compiled for %s in %.0f s", release, made.took.Seconds())
 	for _, name := range []string{"nvidia", "nvidia-uvm", "nvidia-modeset", "nvidia-drm"} {
-		info := chroot(root, "modinfo", "-F", "vermagic", source+"/"+name+".ko").want(t, 0)
+		info := chroot(root, "modinfo", "-F", "vermagic", filepath.Join(strings.TrimSpace(made.stdout), name+".ko")).want(t, 0)
 		if !strings.HasPrefix(info.stdout, release+" ") {
 			t.Errorf("%s.ko is for another kernel\n%s", name, info)
 		}
+	}
+	again := chroot(root, "nvidia-driver", "compile", "--kernel", release).want(t, 0)
+	if again.stdout != made.stdout || again.took > 20*time.Second {
+		t.Errorf("the second compile did not come from the cache\n%s", again)
 	}
 }
 

@@ -125,7 +125,8 @@ func FindCompiler(ctx context.Context, h Headers, path string) (Compiler, error)
 			missing.Found = append(missing.Found, candidate+" ("+v.String()+")")
 			continue
 		}
-		if r := distance(wanted, v); rank == nil || slices.Compare(r, rank) < 0 {
+		r := append(distance(wanted, v), nameRank(h.CompilerText, filepath.Base(candidate)))
+		if rank == nil || slices.Compare(r, rank) < 0 {
 			best, rank = Compiler{Path: candidate, Version: v.String(), Wanted: missing.Wanted}, r
 		}
 	}
@@ -149,6 +150,18 @@ func distance(wanted, v version) []int {
 	return d
 }
 
+// nameRank orders names of equal versions: the kernel's own word for its compiler ("gcc-12"), then any other, "cc" last.
+func nameRank(text, name string) int {
+	own, _, _ := strings.Cut(text, " ")
+	switch name {
+	case own:
+		return 0
+	case "cc":
+		return 2
+	}
+	return 1
+}
+
 func btoi(b bool) int {
 	if b {
 		return 1
@@ -156,7 +169,7 @@ func btoi(b bool) int {
 	return 0
 }
 
-// compilers lists programs in path that may be a C compiler. Among equals the first is taken: the shortest name of a folder.
+// compilers lists programs in path that may be a C compiler. Among equals the first is taken.
 func compilers(path string) []string {
 	var all []string
 	for _, dir := range filepath.SplitList(path) {

@@ -54,7 +54,9 @@ func TestFindCompiler(t *testing.T) {
 	}{
 		{"exact", debianText, map[string]string{"gcc-11": gcc("11.4.0"), "gcc-12": gcc("12.2.0"), "gcc-12.sh": gcc("1.0.0")},
 			Compiler{Path: "gcc-12", Version: "gcc 12.2.0", Wanted: "gcc 12.2.0"}, ""},
-		{"plain name among equals", debianText, map[string]string{"gcc": gcc("12.2.0"), "x86_64-linux-gnu-gcc-12": gcc("12.2.0")},
+		{"the kernel's own name among equals", debianText, map[string]string{"cc": gcc("12.2.0"), "gcc": gcc("12.2.0"), "gcc-12": gcc("12.2.0")},
+			Compiler{Path: "gcc-12", Version: "gcc 12.2.0", Wanted: "gcc 12.2.0"}, ""},
+		{"plain name among equals", debianText, map[string]string{"cc": gcc("12.2.0"), "gcc": gcc("12.2.0"), "x86_64-linux-gnu-gcc-12": gcc("12.2.0")},
 			Compiler{Path: "gcc", Version: "gcc 12.2.0", Wanted: "gcc 12.2.0"}, ""},
 		{"other patch level", debianText, map[string]string{"gcc-12": gcc("12.4.0"), "gcc-13": gcc("13.2.0")},
 			Compiler{Path: "gcc-12", Version: "gcc 12.4.0", Wanted: "gcc 12.2.0", Mismatch: true}, ""},

@@ -91,8 +91,8 @@ func inImage(t *testing.T, o order, cgroup string) report {
 	return report{}
 }
 
-// leftovers are processes whose working folder or command line is in the scratch folder.
-func leftovers(t *testing.T) []string {
+// leftovers are processes whose working folder or command line is in the order's scratch folder.
+func leftovers(t *testing.T, o order) []string {
 	t.Helper()
 	var left []string
 	dirs, err := filepath.Glob("/proc/[0-9]*")
@@ -102,7 +102,7 @@ func leftovers(t *testing.T) []string {
 	for _, dir := range dirs {
 		line, _ := os.ReadFile(filepath.Join(dir, "cmdline"))
 		cwd, _ := os.Readlink(filepath.Join(dir, "cwd"))
-		if strings.Contains(string(line), "/"+scratch+"/") || strings.Contains(cwd, "/"+scratch+"/") {
+		if strings.Contains(string(line), o.Work+"/"+scratch) || strings.Contains(cwd, o.Work+"/"+scratch) {
 			left = append(left, strings.ReplaceAll(string(line), "\x00", " "))
 		}
 	}
@@ -119,7 +119,7 @@ func TestE2E(t *testing.T) {
 			if !r.Ended || r.StopTook > 2*time.Second {
 				t.Errorf("stop after %v: took %v, error %s", after, r.StopTook, r.Err)
 			}
-			if left := leftovers(t); len(left) > 0 {
+			if left := leftovers(t, o); len(left) > 0 {
 				t.Errorf("stop after %v left %q", after, left)
 			}
 		}
@@ -133,7 +133,7 @@ func TestE2E(t *testing.T) {
 		if !r.Killed {
 			t.Errorf("the error does not tell of the killed compiler: %+v", r)
 		}
-		if left := leftovers(t); len(left) > 0 {
+		if left := leftovers(t, o); len(left) > 0 {
 			t.Errorf("left %q", left)
 		}
 	})
