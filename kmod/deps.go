@@ -80,6 +80,10 @@ func (s System) there(name string) (bool, error) {
 type moduleTree struct {
 	root, release  string
 	known, builtin map[string]bool // names, with _
+
+	prober *kmodule.Prober // nil until it is asked
+	mu     sync.Mutex
+	answer []string // of the prober: files in the order of loading
 }
 
 // findTree looks for the tree where u-root's prober will, in lib/modules and then usr/lib/modules. Without any, it is an
@@ -194,27 +198,42 @@ func circle(deps map[string][]string) error {
 	return nil
 }
 
-// files asks u-root's prober which files a module needs, in the order to load them. It is only asked, not let to load: an
-// error of Insert says which module it was and why, and it uses finit_module. A prober remembers errors for good: a new one
-// for every name.
+// files asks u-root's prober which files a module needs, in the order to load them; those that an earlier answer had are left
+// out. It is only asked, not let to load: an error of Insert says which module it was and why, and it uses finit_module. Reading
+// the whole tree is most of the work, so one prober answers for all names; but it remembers errors for good, and ends with one.
 func (t *moduleTree) files(name string) ([]string, error) {
-	var mu sync.Mutex // the prober calls from several goroutines
-	var files []string
-	p, err := kmodule.NewProber(kmodule.ProbeOpts{RootDir: t.root, KVer: t.release, IgnoreProcMods: true, DryRunCB: func(path string) {
-		mu.Lock()
-		defer mu.Unlock()
-		files = append(files, path)
-	}})
-	if err == nil {
-		err = p.Probe(name, "")
+	var err error
+	if t.prober == nil {
+		t.prober, err = kmodule.NewProber(kmodule.ProbeOpts{RootDir: t.root, KVer: t.release, IgnoreProcMods: true, DryRunCB: t.found})
 	}
+	if err == nil {
+		err = t.prober.Probe(name, "")
+	}
+	files := t.take()
 	if err != nil {
+		t.prober = nil
 		return nil, fmt.Errorf("find the module %s under %s: %w", name, filepath.Join(t.root, "lib/modules", t.release), err)
 	}
 	for _, f := range files {
 		if _, err := os.Stat(f); errors.Is(err, fs.ErrNotExist) {
+			t.prober = nil // it takes them for loaded
 			return nil, fmt.Errorf("find the module %s: modules.dep names %s: %w; run depmod for this kernel", name, f, err)
 		}
 	}
-	return slices.Clip(files), nil
+	return files, nil
+}
+
+// found is called by the prober, from several goroutines.
+func (t *moduleTree) found(file string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.answer = append(t.answer, file)
+}
+
+func (t *moduleTree) take() []string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	files := slices.Clip(t.answer)
+	t.answer = nil
+	return files
 }

@@ -1,12 +1,12 @@
 package node
 
 import (
-	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -14,364 +14,243 @@ import (
 	"sync"
 	"testing"
 
-	"golang.org/x/sys/unix"
-
-	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/kmod"
 	"github.com/driver-container/driver-container/kmod/build"
-	"github.com/driver-container/driver-container/node/daemons"
 	"github.com/driver-container/driver-container/node/devices"
-	"github.com/driver-container/driver-container/node/preflight"
-	"github.com/driver-container/driver-container/node/probe"
 )
 
 // world is a node that keeps the kernel's rules: a module loads once and only on what it needs, is refused while it has
-// users, and mounts stack. Instances come and go; the world stays.
+// users, and mounts stack. Instances come and go; the world stays. Its time is that of a synctest bubble.
 type world struct {
-	mu      sync.Mutex
-	dir     string // real files: /run/nvidia, module files
-	modules map[string]kmod.Module
-	params  map[string][]string
-	flavour string
-	layers  []string // versions of the mounted roots, lowest first
-	nodes   []devices.Node
-	users   []kmod.Holder // processes that hold nvidia open
-	locked  bool
-	daemons int
-	cache   map[string]bool // versions that need no compiling
-	broken  map[string]bool // versions whose nvidia.ko the kernel refuses
-	sick    bool            // the GPU does not come up
-	ops     []string
-	lives   int
+	mu       sync.Mutex
+	dir      string // real files: markers, modules
+	modules  map[string]kmod.Module
+	params   map[string][]string
+	layers   []string // what is mounted at the driver root, lowest first: versions, or "foreign"
+	nodes    []devices.Node
+	users    []kmod.Holder // processes that have device files open
+	firmware string        // the kernel's search path
+	locked   bool
+	lockFile string // "", "gone" or "stolen"
+	saved    *Status
+	cache    map[string]bool // versions that need no compiling
+	daemons  int             // that run and hold nvidia open
+
+	broken       map[string]bool // versions whose nvidia.ko the kernel refuses
+	sick         bool            // the GPU does not come up
+	noDaemon     bool            // the daemon never starts
+	daemonDown   bool            // it has died
+	preflightBad bool
+
+	leaks []string // what killed instances had put up without a record: nobody can know whose it is
+	wrong []string // broken rules
+	lives int
+	ops   []string
 }
 
-func newWorld(t testing.TB) *world {
+// memory is a temporary folder without a disk below it, where there is one: thousands of lives write their markers.
+func memory(t testing.TB) string {
 	t.Helper()
-	w := &world{dir: t.TempDir(), modules: map[string]kmod.Module{}, params: map[string][]string{}, cache: map[string]bool{}, broken: map[string]bool{}}
+	dir, err := os.MkdirTemp("/dev/shm", "node-*") //nolint:usetesting // t.TempDir is on a disk
+	if err != nil {
+		return t.TempDir()
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return dir
+}
+
+// what a host has before any driver came.
+var hostModules = []string{"i2c_core"}
+
+func newWorld(t testing.TB, dir string) *world {
+	t.Helper()
+	w := &world{dir: dir, modules: map[string]kmod.Module{}, params: map[string][]string{}, cache: map[string]bool{}, broken: map[string]bool{}}
+	for _, name := range hostModules {
+		w.modules[name] = kmod.Module{Name: name, State: "live"}
+	}
 	if err := os.MkdirAll(filepath.Join(w.dir, "nvidia"), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	return w
 }
 
-// stands is what each module stands on.
-var stands = map[string]string{"nvidia_uvm": "nvidia", "nvidia_modeset": "nvidia", "nvidia_drm": "nvidia_modeset"}
-
-// instance is one process in the world. hook sees every operation before it happens: it may fail it, or end the process.
-type instance struct {
-	*world
-	version string
-	hook    func(op string) error
-	dead    bool
-	holds   bool
-	daemon  bool
-}
-
-var errDead = errors.New("the process is dead")
-
-// do runs an operation of the instance under the world's lock.
-func (i *instance) do(op string, f func() error) error {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	if i.dead {
-		return errDead
-	}
-	i.ops = append(i.ops, op)
-	if i.hook != nil {
-		if err := i.hook(op); err != nil {
-			return err
-		}
-	}
-	if i.dead {
-		return errDead
-	}
-	return f()
-}
-
-func (i *instance) Module(name string) (m kmod.Module, err error) {
-	err = i.do("module "+name, func() error {
-		live, ok := i.modules[name]
-		if !ok {
-			return fs.ErrNotExist
-		}
-		m = i.live(live)
-		return nil
-	})
-	return m, err
+// stands is what each module stands on. gdrdrv is somebody else's.
+var stands = map[string][]string{
+	"nvidia": {"ipmi_msghandler", "i2c_core"}, "nvidia_uvm": {"nvidia"}, "nvidia_modeset": {"nvidia"}, "nvidia_drm": {"nvidia_modeset"},
+	"gdrdrv": {"nvidia"}, "ipmi_devintf": {"ipmi_msghandler"},
 }
 
 // live adds what changes: holders and the count.
 func (w *world) live(m kmod.Module) kmod.Module {
 	m.Holders = nil
 	for other, on := range stands {
-		if _, loaded := w.modules[other]; loaded && on == m.Name {
+		if _, loaded := w.modules[other]; loaded && slices.Contains(on, m.Name) {
 			m.Holders = append(m.Holders, other)
 		}
 	}
 	slices.Sort(m.Holders)
 	m.Refs = len(m.Holders)
+	for _, u := range w.users {
+		for _, file := range u.Files {
+			if file == "/dev/nvidiactl" && m.Name == "nvidia" || file == "/dev/nvidia-uvm" && m.Name == "nvidia_uvm" {
+				m.Refs += 3
+			}
+		}
+	}
 	if m.Name == "nvidia" {
-		m.Refs += 3*len(w.users) + w.daemons
+		m.Refs += w.daemons
 	}
 	return m
 }
 
-func (i *instance) Loaded() (all []kmod.Module, err error) {
-	err = i.do("loaded", func() error {
-		for _, m := range i.modules {
-			all = append(all, i.live(m))
+func (w *world) insert(name, version string, params []string) error {
+	if _, ok := w.modules[name]; ok {
+		return kmod.ErrLoaded
+	}
+	for _, on := range stands[name] {
+		under, ok := w.modules[on]
+		if !ok || strings.HasPrefix(on, "nvidia") && strings.HasPrefix(name, "nvidia") && under.Version != version {
+			return fmt.Errorf("%s: unknown symbol of %s", name, on)
 		}
-		return nil
-	})
-	return all, err
+	}
+	w.modules[name] = kmod.Module{Name: name, Version: version, SrcVersion: srcversion(name, version), State: "live"}
+	w.params[name] = params
+	return nil
 }
 
-func (i *instance) Stack(name string) (stack []kmod.Module, err error) {
-	err = i.do("stack", func() error {
-		if _, ok := i.modules[name]; !ok {
-			return fs.ErrNotExist
-		}
-		for _, n := range []string{"nvidia_drm", "nvidia_modeset", "nvidia_uvm", "nvidia"} {
-			if m, ok := i.modules[n]; ok {
-				stack = append(stack, i.live(m))
-			}
-		}
-		return nil
-	})
-	return stack, err
-}
-
-func (i *instance) Flavour() (f string, err error) {
-	err = i.do("flavour", func() error { f = i.flavour; return nil })
-	return f, err
-}
-
-func (i *instance) Params(string) (map[string]string, error) { return map[string]string{}, nil }
-
-func (i *instance) Insert(_ context.Context, path string, params []string) error {
-	name := strings.TrimSuffix(filepath.Base(path), ".ko")
-	version := filepath.Base(filepath.Dir(path))
-	return i.do("insert "+name, func() error {
-		if _, err := os.Stat(path); err != nil {
-			return err
-		}
-		if _, ok := i.modules[name]; ok {
-			return kmod.ErrLoaded
-		}
-		if on := stands[name]; on != "" && i.modules[on].Version != version {
-			return &kmod.RefusedError{Module: name, Errno: unix.EINVAL}
-		}
-		if i.broken[version] && name == "nvidia" {
-			return &kmod.RefusedError{Module: name, Errno: unix.ENODEV}
-		}
-		i.modules[name] = kmod.Module{Name: name, Version: version, SrcVersion: srcversion(name, version), State: "live"}
-		i.params[name] = params
-		i.flavour = driverinfo.Proprietary
-		return nil
-	})
+func (w *world) delete(name string) error {
+	m, ok := w.modules[name]
+	switch {
+	case !ok:
+		return fs.ErrNotExist
+	case w.live(m).Refs > 0:
+		return kmod.ErrInUse
+	}
+	delete(w.modules, name)
+	return nil
 }
 
 func srcversion(name, version string) string { return strings.ToUpper(name) + version }
 
-func (i *instance) InsertInTree(context.Context, ...string) ([]string, error) {
-	return nil, i.do("in-tree", func() error { return nil })
-}
-
-func (i *instance) Delete(_ context.Context, name string) error {
-	return i.do("delete "+name, func() error {
-		m, ok := i.modules[name]
-		switch {
-		case !ok:
-			return fs.ErrNotExist
-		case i.live(m).Refs > 0:
-			return kmod.ErrInUse
-		}
-		delete(i.modules, name)
-		return nil
-	})
-}
-
-func (i *instance) Holders(_ context.Context, except func(int) bool) (out []kmod.Holder, err error) {
-	err = i.do("holders", func() error {
-		for _, h := range i.users {
-			if !except(h.PID) {
-				out = append(out, h)
-			}
-		}
-		return nil
-	})
-	return out, err
-}
-
-func (i *instance) Stage(context.Context) (string, error) {
-	return "/roots/" + i.version, i.do("stage", func() error { return nil })
-}
-
-func (i *instance) AddModules(context.Context, []build.File) error {
-	return i.do("add modules", func() error { return nil })
-}
-
-func (i *instance) Mount(context.Context) error {
-	return i.MountOld(context.Background(), "/roots/"+i.version)
-}
-
-func (i *instance) MountOld(_ context.Context, dir string) error {
-	return i.do("mount", func() error {
-		if len(i.layers) > 0 {
-			return fmt.Errorf("something is mounted there: %v", i.layers)
-		}
-		i.layers = append(i.layers, filepath.Base(dir))
-		return nil
-	})
-}
-
-func (i *instance) Unmount(context.Context) error {
-	return i.do("unmount", func() error { i.layers = nil; return nil })
-}
-
-func (i *instance) Mounted() (n int, err error) {
-	err = i.do("mounted", func() error { n = len(i.layers); return nil })
-	return n, err
-}
-
-func (i *instance) Adopt(context.Context) (ok bool, why string) {
-	err := i.do("adopt", func() error { ok = len(i.layers) == 1 && i.layers[0] == i.version; return nil })
-	return ok && err == nil, "it is another one"
-}
-
-func (i *instance) Firmware() (func() error, error) {
-	return func() error { return i.do("firmware back", func() error { return nil }) }, i.do("firmware", func() error { return nil })
-}
-
-func (i *instance) set() *build.Set {
-	set := &build.Set{}
-	for _, name := range []string{"nvidia", "nvidia-uvm", "nvidia-modeset"} {
-		path := filepath.Join(i.dir, i.version, underscores(name)+".ko")
-		content := []byte(name + i.version)
-		_ = os.MkdirAll(filepath.Dir(path), 0o755)
-		_ = os.WriteFile(path, content, 0o600)
-		sum := sha256.Sum256(content)
-		set.Modules = append(set.Modules, build.File{Name: name, Path: path, SHA256: hex.EncodeToString(sum[:]),
-			Info: kmod.Info{Name: underscores(name), Version: i.version, SrcVersion: srcversion(underscores(name), i.version)}})
-	}
-	return set
-}
-
-func (i *instance) Find(context.Context, Want) (set *build.Set, source string, err error) {
-	err = i.do("find", func() error {
-		if !i.cache[i.version] {
-			return build.ErrMiss
-		}
-		set, source = i.set(), "cache"
-		return nil
-	})
-	return set, source, err
-}
-
-func (i *instance) Ready(context.Context, Want) error {
-	return i.do("ready", func() error { return nil })
-}
-
-func (i *instance) Compile(ctx context.Context, _ Want) (set *build.Set, err error) {
-	err = i.do("compile", func() error { set = i.set(); return nil })
-	if ctx.Err() != nil {
-		return nil, ctx.Err()
-	}
-	return set, err
-}
-
-func (i *instance) Keep(_ context.Context, set *build.Set) (*build.Set, error) {
-	return set, i.do("keep", func() error { i.cache[i.version] = true; return nil })
-}
-
-func (i *instance) Start(context.Context) (running, error) {
-	err := i.do("start daemons", func() error { i.world.daemons, i.daemon = 1, true; return nil })
-	return &fakeDaemons{i}, err
-}
-
-type fakeDaemons struct{ i *instance }
-
-func (d *fakeDaemons) States() []daemons.State {
-	return []daemons.State{{Name: "nvidia-persistenced", PID: 7, Running: true, Ready: true}}
-}
-func (d *fakeDaemons) Changed() <-chan struct{} { return nil }
-func (d *fakeDaemons) PIDs() []int              { return []int{7} }
-func (d *fakeDaemons) Stop(context.Context) error {
-	return d.i.do("stop daemons", func() error { d.i.world.daemons, d.i.daemon = 0, false; return nil })
-}
-
-func (i *instance) GPUs() ([]devices.GPU, error) {
-	return []devices.GPU{{Address: "0000:05:00.0", Vendor: 0x10de, Device: 0x1eb8, Driver: "nvidia"}}, nil
-}
-func (i *instance) Mellanox() (bool, error)                               { return false, nil }
-func (i *instance) Options() (kmod.Options, error)                        { return kmod.Options{}, nil }
-func (i *instance) Reasons(string) []string                               { return []string{"NVRM: RmInitAdapter failed"} }
-func (i *instance) Preflight(context.Context, Question) []preflight.Check { return nil }
-func (i *instance) RemoveNodes([]devices.Node) error {
-	return i.do("remove nodes", func() error { i.nodes = nil; return nil })
-}
-
-// The method of hardware and that of kernel have the same name; the former is this.
-type fakeHardware struct{ *instance }
-
-func (fakeHardware) Flavour([]devices.GPU, string) (string, string, error) {
-	return driverinfo.Proprietary, "the only one", nil
-}
-
-func (i *instance) CreateNodes(context.Context) (made []devices.Node, err error) {
-	err = i.do("create nodes", func() error {
-		made = []devices.Node{{Path: "/dev/nvidiactl", Major: 195, Minor: 255, Made: true}}
-		i.nodes = made
-		return nil
-	})
-	return made, err
-}
-
-func (i *instance) Ask(context.Context) (a probe.Answer, err error) {
-	err = i.do("ask", func() error {
-		a.Driver = i.modules["nvidia"].Version
-		if !i.sick {
-			a.Devices = []probe.Device{{PCI: "00000000:05:00.0", Name: "Tesla T4"}}
-		}
-		return nil
-	})
-	return a, err
-}
-
-func (i *instance) Acquire(context.Context) (held, error) {
-	err := i.do("lock", func() error {
-		if i.locked {
-			return errors.New("held")
-		}
-		i.locked, i.holds = true, true
-		return nil
-	})
-	if err != nil {
+// files are a driver's modules below a folder of the world, as real files.
+func (w *world) files(folder, version string) (*build.Set, error) {
+	set := &build.Set{Dir: filepath.Join(w.dir, folder, version)}
+	if err := os.MkdirAll(set.Dir, 0o755); err != nil {
 		return nil, err
 	}
-	return i, nil
+	for _, name := range []string{"nvidia", "nvidia-uvm", "nvidia-modeset"} {
+		content, module := []byte(name+version), underscores(name)
+		path := filepath.Join(set.Dir, module+".ko")
+		if _, err := os.Stat(path); err != nil {
+			if err := os.WriteFile(path, content, 0o600); err != nil {
+				return nil, err
+			}
+		}
+		sum := sha256.Sum256(content)
+		set.Modules = append(set.Modules, build.File{Name: name, Path: path, SHA256: hex.EncodeToString(sum[:]), Info: kmod.Info{
+			Name: module, Version: version, SrcVersion: srcversion(module, version), Depends: []string{"i2c_core"}, Params: map[string]string{"NVreg_A": "int"},
+		}})
+	}
+	return set, nil
 }
 
-func (i *instance) Release() error {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	if i.holds && !i.dead {
-		i.locked, i.holds = false, false
-	}
-	return nil
+// outcome is where a node is when no instance runs.
+type outcome string
+
+// The allowed ones. A node may also be "half" after a SIGKILL, until the next instance has served.
+const (
+	absent outcome = "absent" // nothing loaded, nothing mounted, no device files, no search path, as before the first driver
+	whole  outcome = "whole"  // one version: all of its modules, exactly its root, device files
+)
+
+// outcome judges the world, not what the instance says of itself.
+func (w *world) outcome() outcome {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.judge()
 }
 
-func (i *instance) Lost() error   { return nil }
-func (i *instance) Retake() error { return nil }
-func (i *instance) Prune() error  { return nil }
-
-// kill ends the process where it stands: the kernel frees its lock and its daemons go with its container. Called with the lock.
-func (i *instance) kill() {
-	i.dead = true
-	if i.holds {
-		i.locked = false
+func (w *world) judge() outcome {
+	var nvidia, others []string
+	for _, name := range slices.Sorted(maps.Keys(w.modules)) {
+		switch {
+		case strings.HasPrefix(name, "nvidia"):
+			nvidia = append(nvidia, name)
+		case !slices.Contains(hostModules, name) && !slices.Contains(w.leaks, name):
+			others = append(others, name)
+		}
 	}
-	if i.daemon {
-		i.world.daemons = 0
+	nodes := len(w.nodes) > 0
+	if len(nvidia) == 0 && len(w.layers) == 0 && (!nodes || slices.Contains(w.leaks, "nodes")) && w.firmware == "" && len(others) == 0 {
+		return absent
+	}
+	version := w.modules["nvidia"].Version
+	for _, name := range []string{"nvidia", "nvidia_uvm", "nvidia_modeset"} {
+		if w.modules[name].Version != version || version == "" {
+			return outcome(fmt.Sprintf("half: modules %v %v, roots %v, nodes %v, firmware %q", nvidia, others, w.layers, w.nodes, w.firmware))
+		}
+	}
+	if !slices.Equal(w.layers, []string{version}) || !nodes {
+		return outcome(fmt.Sprintf("half: %s loaded, roots %v, nodes %v", version, w.layers, w.nodes))
+	}
+	return whole
+}
+
+// forgotten notes, when an instance is killed, what it had put up and had not yet written down.
+func (w *world) forgotten() {
+	var known Driver
+	if w.saved != nil && w.saved.Up != nil {
+		known = *w.saved.Up
+	}
+	for name := range w.modules {
+		if strings.HasPrefix(name, "ipmi") && !slices.Contains(known.InTree, name) {
+			w.leaks = append(w.leaks, name)
+		}
+	}
+	if len(w.nodes) > 0 && len(known.Nodes) == 0 {
+		w.leaks = append(w.leaks, "nodes")
 	}
 }
+
+// transitions are the states that may follow each in the status file. "" is no file. Whoever takes the node over begins with starting.
+var transitions = map[State][]State{
+	"":       {Starting},
+	Starting: {Starting, Waiting, Serving, Degraded, Stopping},
+	Waiting:  {Starting, Waiting, Stopping},
+	Serving:  {Serving, Degraded, Stopping},
+	Degraded: {Serving, Degraded, Stopping},
+	Stopping: {Stopping, Detached, Failed, Restored, ""},
+	Detached: {}, Failed: {}, Restored: {}, // they end a life
+}
+
+// note checks a change of the status against the table and against the world.
+func (w *world) note(st *Status, disturbed bool) {
+	from, to := State(""), State("")
+	if w.saved != nil {
+		from = w.saved.State
+	}
+	if st != nil {
+		to = st.State
+	}
+	successor := w.saved != nil && st != nil && st.Instance != w.saved.Instance
+	if successor && to != Starting || !successor && !slices.Contains(transitions[from], to) {
+		w.wrong = append(w.wrong, fmt.Sprintf("status goes from %q to %q", from, to))
+	}
+	if st == nil {
+		if got := w.judge(); got != absent && !disturbed {
+			w.wrong = append(w.wrong, "the status is removed, the node is "+string(got))
+		}
+		return
+	}
+	if st.Ready != (st.State == Serving) {
+		w.wrong = append(w.wrong, fmt.Sprintf("ready %v in state %s", st.Ready, st.State))
+	}
+	if got := w.judge(); st.Ready && !disturbed && (got != whole || st.Up == nil || st.Up.Version != w.modules["nvidia"].Version) {
+		w.wrong = append(w.wrong, fmt.Sprintf("serving while the node is %s, up %+v", got, st.Up))
+	}
+	if st.Reason == "" && slices.Contains([]State{Waiting, Degraded, Detached, Restored, Failed}, st.State) {
+		w.wrong = append(w.wrong, fmt.Sprintf("state %s without a reason", st.State))
+	}
+}
+
+var errInjected = errors.New("injected failure")

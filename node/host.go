@@ -48,9 +48,9 @@ func New(cfg Config, h Host) (*Node, error) {
 	st := Status{Schema: StatusSchema, BootID: strings.TrimSpace(string(boot)), Instance: newInstance(), PID: os.Getpid(), Pod: cfg.Pod,
 		Image: cfg.Image, Started: time.Now().UTC().Truncate(time.Second), Kernel: release, Wanted: info.Driver}
 	n := &Node{
-		cfg: cfg, info: info, release: release, say: h.Say, now: time.Now, tick: time.Second,
+		cfg: cfg, info: info, release: release, say: h.Say, now: time.Now,
 		markers: markers{run: cfg.Run, digest: cfg.Digest}, instanceFile: InstanceFile,
-		board: &board{path: cfg.statusPath(), now: time.Now, st: st},
+		board: &board{shelf: statusFile(cfg.statusPath()), say: h.Say, now: time.Now, st: st},
 	}
 	supply := &supply{cfg: cfg, info: info, say: h.Say}
 	n.kernel, n.supplier = &modules{release: release}, supply

@@ -81,10 +81,6 @@ func (n *Node) insert(ctx context.Context) error {
 	inserted, err := n.kernel.InsertInTree(ctx, names...)
 	n.driver = Driver{Version: n.want.Driver, Flavour: n.want.Flavour, Source: n.source, Modules: n.files(), InTree: inserted,
 		RootID: n.info.ID, RootDir: n.driver.RootDir, Firmware: n.driver.Firmware}
-	if n.prev != nil { // of an older driver that has gone: they are ours to remove
-		n.driver.InTree = append(slices.Clone(n.prev.InTree), inserted...)
-		n.driver.Nodes = n.prev.Nodes
-	}
 	if err == nil {
 		err = n.insertAll(ctx, n.driver.Modules)
 	}
@@ -144,7 +140,7 @@ func (n *Node) check() error {
 		switch {
 		case err != nil:
 			return fmt.Errorf("verify %s after loading it: %w", m.Name, err)
-		case live.Version != n.want.Driver || live.SrcVersion != m.SrcVersion:
+		case foreign(live, n.want.Driver) || live.SrcVersion != m.SrcVersion:
 			return fmt.Errorf("verify %s after loading it: version %s and srcversion %s are live, %s and %s were loaded",
 				m.Name, live.Version, live.SrcVersion, n.want.Driver, m.SrcVersion)
 		}
@@ -153,6 +149,12 @@ func (n *Node) check() error {
 		}
 	}
 	return nil
+}
+
+// foreign says whether a module that is loaded is of another driver. The nvidia-uvm of 470 and of older
+// drivers names none.
+func foreign(m kmod.Module, driver string) bool {
+	return m.Version != driver && (m.Version != "" || m.Name == "nvidia")
 }
 
 // keep puts freshly compiled modules into the cache, now that they have proved to load, and remembers those files instead.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -132,20 +133,35 @@ func (m *machine) Ask(ctx context.Context) (probe.Answer, error) {
 	return m.prober.Ask(ctx, probe.Options{})
 }
 
-// Reasons are the driver's lines in the kernel's log about a GPU since it was last asked, at most the last three.
+// Reasons are the kernel's lines about a GPU since it was last asked, at most the last three.
 func (m *machine) Reasons(gpu string) []string {
-	const most = 3
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.mark == nil {
 		return nil
 	}
-	var lines []string
-	short := strings.TrimPrefix(gpu, "0000:")
-	for _, l := range m.mark.Lines() {
-		if strings.Contains(l, "NVRM") || strings.Contains(l, short) {
-			lines = append(lines, strings.TrimSpace(l))
+	return about(gpu, m.mark.Lines())
+}
+
+// pciAddress is how the kernel's log names a device; some messages leave the domain out.
+var pciAddress = regexp.MustCompile(`[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]`)
+
+// about picks the lines that name a GPU, and when there are none, the driver's lines that name no other: the last three different ones.
+func about(gpu string, lines []string) []string {
+	const most = 3
+	_, short, _ := strings.Cut(gpu, ":")
+	var named, general []string
+	for _, l := range lines {
+		l = strings.TrimSpace(l)
+		switch {
+		case strings.Contains(l, short):
+			named = append(slices.DeleteFunc(named, func(o string) bool { return o == l }), l)
+		case strings.Contains(l, "NVRM") && !pciAddress.MatchString(l):
+			general = append(slices.DeleteFunc(general, func(o string) bool { return o == l }), l)
 		}
 	}
-	return lines[max(0, len(lines)-most):]
+	if len(named) == 0 {
+		named = general
+	}
+	return named[max(0, len(named)-most):]
 }

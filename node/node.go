@@ -112,7 +112,6 @@ type Node struct {
 	release string // of the running kernel
 	say     func(format string, args ...any)
 	now     func() time.Time
-	tick    time.Duration // of the watch and of waiting; tests have less patience
 
 	kernel       kernel
 	roots        roots

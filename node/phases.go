@@ -83,7 +83,7 @@ func describe(d *Driver) string {
 
 // beat shows the liveness probe that the process runs, however long a phase takes, until end is closed.
 func (n *Node) beat(end <-chan struct{}) {
-	t := time.NewTicker(n.tick * (watchEvery / time.Second))
+	t := time.NewTicker(watchEvery)
 	defer t.Stop()
 	for {
 		select {
@@ -107,9 +107,12 @@ func (n *Node) warn(format string, args ...any) {
 	})
 }
 
+// tick is how often something is looked at again that stands in the way.
+const tick = time.Second
+
 // pause waits a tick; false when ctx ended first.
 func (n *Node) pause(ctx context.Context) bool {
-	t := time.NewTimer(n.tick)
+	t := time.NewTimer(tick)
 	defer t.Stop()
 	select {
 	case <-ctx.Done():

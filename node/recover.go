@@ -11,7 +11,7 @@ import (
 	"github.com/driver-container/driver-container/kmod"
 )
 
-// recover removes mounts that serve nobody: stacked ones, and any while no driver is loaded.
+// recover removes what serves nobody: stacked mounts, and while no driver is loaded any mount and what was made beside the driver.
 func (n *Node) recover(ctx context.Context) error {
 	layers, err := n.roots.Mounted()
 	if err != nil {
@@ -22,8 +22,7 @@ func (n *Node) recover(ctx context.Context) error {
 		return err
 	}
 	if !loaded {
-		n.prev = n.prev.remains()
-		n.board.change(func(st *Status) { st.Up = nil })
+		n.sweep(ctx, layers > 0)
 	}
 	switch {
 	case layers == 0:
@@ -38,12 +37,28 @@ func (n *Node) recover(ctx context.Context) error {
 	return n.roots.Unmount(ctx)
 }
 
-// remains forgets what a status says of modules that are not loaded any more; what was made beside them is still there.
-func (d *Driver) remains() *Driver {
-	if d == nil {
-		return nil
+// sweep removes what a predecessor put up beside modules that are not loaded any more. The status names it until it is gone.
+func (n *Node) sweep(ctx context.Context, mounted bool) {
+	if n.prev != nil || mounted {
+		n.clearFirmware()
 	}
-	return &Driver{InTree: d.InTree, Nodes: d.Nodes, Firmware: d.Firmware}
+	if n.prev != nil {
+		n.removeInTree(ctx, n.prev.InTree)
+		n.removeNodes(n.prev.Nodes)
+	}
+	n.prev = nil
+	n.board.change(func(st *Status) { st.Up = nil })
+}
+
+// clearFirmware takes back the kernel's search path that a predecessor set; one of somebody else stays.
+func (n *Node) clearFirmware() {
+	undo, err := n.roots.Firmware()
+	if err != nil {
+		return // not ours, or this kernel has none
+	}
+	if err := undo(); err != nil {
+		n.warn("firmware: %v", err)
+	}
 }
 
 func (n *Node) isLoaded() (bool, error) {
@@ -71,7 +86,7 @@ func (n *Node) adoptable() (bool, string, error) {
 		if err != nil {
 			return false, "", err
 		}
-		if m.Version != n.want.Driver {
+		if foreign(m, n.want.Driver) {
 			return false, fmt.Sprintf("%s %s is loaded, wanted is %s", file, m.Version, n.want.Driver), nil
 		}
 		if why := n.differs(file, m); why != "" {

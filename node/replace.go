@@ -19,7 +19,10 @@ func (n *Node) replace(ctx context.Context) error {
 	if err != nil || !loaded || n.adopted {
 		return err
 	}
-	old := n.old()
+	old, err := n.old()
+	if err != nil {
+		return err
+	}
 	if err := n.waitUntilFree(ctx, old); err != nil {
 		return err
 	}
@@ -28,6 +31,7 @@ func (n *Node) replace(ctx context.Context) error {
 	if err := n.unload(ctx, old); err != nil {
 		return err
 	}
+	n.clearFirmware()
 	if err := n.roots.Unmount(ctx); err != nil {
 		n.up = append(n.up, n.restoring(old)) // the modules are gone, the rest can be put back
 		return err
@@ -59,16 +63,16 @@ func (n *Node) unloadNouveau(ctx context.Context) error {
 }
 
 // old is the driver that is loaded: what its instance wrote down, or what the kernel tells.
-func (n *Node) old() Driver {
+func (n *Node) old() (Driver, error) {
 	m, err := n.kernel.Module("nvidia")
 	if err != nil {
-		return Driver{}
+		return Driver{}, err
 	}
 	if n.prev != nil && n.prev.Version == m.Version {
-		return *n.prev
+		return *n.prev, nil
 	}
-	flavour, _ := n.kernel.Flavour()
-	return Driver{Version: m.Version, Flavour: flavour}
+	flavour, err := n.kernel.Flavour()
+	return Driver{Version: m.Version, Flavour: flavour}, err
 }
 
 // waitUntilFree returns nil when the old driver could be unloaded at once.
@@ -117,14 +121,15 @@ func (n *Node) restore(ctx context.Context, old Driver) error {
 	if len(old.Modules) == 0 {
 		return fmt.Errorf("driver %s was not loaded by this program, so its files are not known; start its container again", old.Version)
 	}
-	if _, err := n.kernel.InsertInTree(ctx, old.InTree...); err != nil {
-		return fmt.Errorf("put driver %s back: %w", old.Version, err)
+	inserted, err := n.kernel.InsertInTree(ctx, old.InTree...)
+	if err == nil {
+		err = checkFiles(old.Modules)
 	}
-	err := checkFiles(old.Modules)
 	if err == nil {
 		err = n.insertAll(ctx, old.Modules)
 	}
 	if err != nil {
+		n.removeInTree(ctx, inserted)
 		if errors.Is(err, fs.ErrNotExist) {
 			err = fmt.Errorf("%w (modules outlive a container only where %s is mounted from the host)", err, n.cfg.StateDir)
 		}
@@ -132,11 +137,19 @@ func (n *Node) restore(ctx context.Context, old Driver) error {
 	}
 	nodes, err := n.hardware.CreateNodes(ctx)
 	if err != nil {
+		more, again := n.hardware.CreateNodes(ctx)
+		nodes, err = append(nodes, more...), again
+	}
+	if err != nil {
 		n.warn("device files of driver %s: %v", old.Version, err)
 	}
-	old.Nodes = append(old.Nodes, nodes...)
-	if err := n.roots.MountOld(ctx, old.RootDir); err != nil {
-		n.warn("driver %s is loaded again, its root could not be served: %v", old.Version, err)
+	old.Nodes = union(old.Nodes, nodes)
+	if err = n.roots.MountOld(ctx, old.RootDir); err != nil {
+		err = n.roots.MountOld(ctx, old.RootDir)
+	}
+	if err != nil { // modules alone are half a driver
+		err = fmt.Errorf("put driver %s back: its modules loaded, its root could not be served: %w", old.Version, err)
+		return errors.Join(err, n.unload(ctx, old))
 	}
 	n.driver = old
 	n.board.change(func(st *Status) { st.Up = &old })

@@ -16,8 +16,11 @@ func (n *Node) serveRoot(ctx context.Context) error {
 	var firmware func() error
 	n.up = append(n.up, step{name: "root", down: func(ctx context.Context) error {
 		var err error
-		if firmware != nil {
+		switch {
+		case firmware != nil:
 			err = firmware()
+		case n.adopted:
+			n.clearFirmware() // the predecessor's
 		}
 		return errors.Join(err, n.roots.Unmount(ctx))
 	}})

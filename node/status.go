@@ -1,6 +1,7 @@
 package node
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -124,18 +125,48 @@ func ReadStatus(run string) (Status, error) {
 	return st, nil
 }
 
-// board keeps the status file up to date. It may be used by several goroutines.
+// shelf is where a status outlives its instance: statusFile, but for tests.
+type shelf interface {
+	load() (Status, error)
+	save(st Status) error
+	remove() error // fs.ErrNotExist when there is none
+}
+
+// statusFile is the shelf of a node: the path of the file.
+type statusFile string
+
+func (f statusFile) load() (Status, error) { return ReadStatus(filepath.Dir(string(f))) }
+func (f statusFile) remove() error         { return os.Remove(string(f)) }
+
+func (f statusFile) save(st Status) error {
+	data, err := json.MarshalIndent(st, "", "  ")
+	if err != nil {
+		return err
+	}
+	return writeFile(string(f), append(data, '\n'), 0o644)
+}
+
+// board keeps the status up to date. It may be used by several goroutines.
 type board struct {
-	mu   sync.Mutex
-	path string
-	now  func() time.Time
-	st   Status
-	err  error // of the last write: told once by its reader
+	mu    sync.Mutex
+	shelf shelf // nil: nobody is told
+	say   func(format string, args ...any)
+	now   func() time.Time
+	st    Status
+	last  []byte // what was saved, as JSON without the time
+	err   string // why the last save failed, said once
 }
 
 // adoptFile reads what a predecessor of the same boot wrote; nothing when there is none or it cannot be read.
 func (b *board) adoptFile() Status {
-	old, err := ReadStatus(filepath.Dir(b.path))
+	if b.shelf == nil {
+		return Status{}
+	}
+	old, err := b.shelf.load()
+	if err != nil && !errors.Is(err, fs.ErrNotExist) { // what it names can be taken down by nobody else: one more try
+		b.say("warning: what the last instance left is not known: %v", err)
+		old, err = b.shelf.load()
+	}
 	if err != nil || old.BootID != b.st.BootID {
 		return Status{}
 	}
@@ -147,8 +178,34 @@ func (b *board) change(edit func(*Status)) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	edit(&b.st)
+	if b.shelf == nil {
+		return
+	}
+	b.st.Updated = time.Time{}
+	data, err := json.Marshal(b.st)
 	b.st.Updated = b.now().UTC().Truncate(time.Millisecond)
-	b.err = b.write()
+	if err == nil && bytes.Equal(data, b.last) {
+		return
+	}
+	if err == nil {
+		err = b.shelf.save(b.st)
+	}
+	b.told(err)
+	if b.last = data; err != nil {
+		b.last = nil
+	}
+}
+
+// told says once why the status cannot be kept. The driver's life goes on without: who reads it sees by Updated that it is old.
+func (b *board) told(err error) {
+	text := ""
+	if err != nil {
+		text = err.Error()
+	}
+	if text != b.err && text != "" {
+		b.say("warning: the status could not be written: %v", err)
+	}
+	b.err = text
 }
 
 // set is the usual change.
@@ -165,15 +222,15 @@ func (b *board) get() Status {
 	return st
 }
 
-func (b *board) write() error {
-	if b.path == "" {
-		return nil
-	}
-	data, err := json.MarshalIndent(b.st, "", "  ")
-	if err != nil {
+// remove ends the status together with the driver.
+func (b *board) remove() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.last = nil
+	if err := b.shelf.remove(); !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	return writeFile(b.path, append(data, '\n'), 0o644)
+	return nil
 }
 
 // writeFile replaces a file as a whole. /run is memory: there is nothing to sync.

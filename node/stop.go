@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"slices"
 	"time"
@@ -44,7 +43,7 @@ func (n *Node) patience(hurry <-chan struct{}, cause error) (context.Context, co
 	const margin = 5 * time.Second
 	limit := n.cfg.Grace - min(margin, n.cfg.Grace/4)
 	if cause != nil {
-		limit = min(limit, 10*n.tick)
+		limit = min(limit, 10*tick)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	if n.cfg.OnBusy != BusyWait || cause != nil {
@@ -131,7 +130,8 @@ func (n *Node) gone(cause error) error {
 		return errors.Join(cause, err)
 	}
 	if !loaded {
-		err = n.markers.gone()
+		// A signal may have come before a dead predecessor's leavings were removed.
+		err = errors.Join(n.recover(context.Background()), n.markers.gone())
 		n.board.change(func(st *Status) { st.Up = nil })
 	}
 	n.board.change(func(st *Status) { st.Holders, st.Daemons, st.GPUs = nil, nil, nil })
@@ -144,9 +144,7 @@ func (n *Node) gone(cause error) error {
 		n.say("stopped; the driver that was loaded before is left as it is")
 	default:
 		n.say("driver unloaded, root unmounted")
-		if rm := os.Remove(n.cfg.statusPath()); !errors.Is(rm, fs.ErrNotExist) {
-			err = errors.Join(err, rm)
-		}
+		err = errors.Join(err, n.board.remove())
 	}
 	return errors.Join(cause, err)
 }
@@ -176,7 +174,9 @@ func (n *Node) leave(cause, refusal error) error {
 	n.say("%s", reason)
 	n.repairRoot()
 	n.showDriver()
-	n.board.change(func(st *Status) { st.State, st.Ready, st.Reason = Detached, false, reason })
+	n.board.change(func(st *Status) { // the daemons end with this container
+		st.State, st.Ready, st.Reason, st.Daemons = Detached, false, reason, nil
+	})
 	var busy *InUseError
 	if cause == nil && errors.As(refusal, &busy) && n.cfg.OnBusy != BusyFail {
 		return nil

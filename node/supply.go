@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
+	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/kmod/build"
 	"github.com/driver-container/driver-container/node/headers"
@@ -42,8 +44,12 @@ func (s *supply) Find(ctx context.Context, w Want) (*build.Set, string, error) {
 			s.say("the kernel does not show its build id (%v): modules are chosen by its release", err)
 		}
 	}
+	patches, err := s.patches(w.Release)
+	if err != nil {
+		return nil, "", err
+	}
 	match := func(k build.Key) bool {
-		return k.Driver == w.Driver && k.Flavour == w.Flavour && k.Release == w.Release && k.Recipe == build.Recipe &&
+		return slices.Equal(k.Patches, patches) && k.Driver == w.Driver && k.Flavour == w.Flavour && k.Release == w.Release && k.Recipe == build.Recipe &&
 			(id == "" || k.Kernel == id || !strings.HasPrefix(k.Kernel, "build-id "))
 	}
 	for _, place := range []struct {
@@ -56,6 +62,19 @@ func (s *supply) Find(ctx context.Context, w Want) (*build.Set, string, error) {
 		}
 	}
 	return nil, "", build.ErrMiss
+}
+
+// patches are what the modules are compiled with beyond the driver's sources and the kernel's headers.
+func (s *supply) patches(release string) ([]string, error) {
+	arch, ok := distros.LookupArch(s.info.Arch)
+	if !s.cfg.RDMA || !ok {
+		return nil, nil
+	}
+	name, err := ofed("/", arch.Kernel, release)
+	if name == "" || err != nil {
+		return nil, err
+	}
+	return []string{name}, nil
 }
 
 // sources is the driver's own folder of the flavour in this image.
@@ -103,6 +122,11 @@ func (s *supply) prepare(ctx context.Context, release string) (build.Headers, bu
 	if err != nil {
 		return h, build.Compiler{}, err
 	}
+	if strings.HasPrefix(h.Build, hostRoot) {
+		if h, err = s.bring(ctx, h); err != nil {
+			return h, build.Compiler{}, err
+		}
+	}
 	if made, err := h.Link("/"); err != nil {
 		return h, build.Compiler{}, err
 	} else if len(made) > 0 {
@@ -115,6 +139,20 @@ func (s *supply) prepare(ctx context.Context, release string) (build.Headers, bu
 	return h, cc, err
 }
 
+// bring copies headers of the host into this container: make cannot work through process 1's root.
+func (s *supply) bring(ctx context.Context, h build.Headers) (build.Headers, error) {
+	dir := filepath.Join(scratch, "headers")
+	begin := time.Now()
+	if err := errors.Join(os.MkdirAll(scratch, 0o700), os.RemoveAll(dir)); err != nil {
+		return h, fmt.Errorf("make room for the host's headers: %w", err)
+	}
+	copied, err := h.Copy(ctx, dir)
+	if err == nil {
+		s.say("copied the host's headers %s in %s", strings.TrimPrefix(h.Build, hostRoot), time.Since(begin).Round(time.Millisecond))
+	}
+	return copied, err
+}
+
 // Compile compiles the modules; the set stays in the scratch folder.
 func (s *supply) Compile(ctx context.Context, w Want) (*build.Set, error) {
 	h, cc, err := s.prepare(ctx, w.Release)
@@ -122,6 +160,10 @@ func (s *supply) Compile(ctx context.Context, w Want) (*build.Set, error) {
 		return nil, err
 	}
 	id, err := build.KernelID(w.Release, h, "", "")
+	if err != nil {
+		return nil, err
+	}
+	patches, err := s.patches(w.Release)
 	if err != nil {
 		return nil, err
 	}
@@ -135,7 +177,7 @@ func (s *supply) Compile(ctx context.Context, w Want) (*build.Set, error) {
 	jobs, why := build.Jobs(s.cfg.MaxThreads, build.Limits{})
 	s.say("compiling %s (%s) for %s with %s, %d jobs (%s); the whole output goes to %s", w.Driver, w.Flavour, w.Release, cc.Version, jobs, why, log)
 	return build.Compile(ctx, build.Job{
-		Source: s.sources(w.Flavour), Driver: w.Driver, Flavour: w.Flavour, Kernel: id, Headers: h, Compiler: cc, Jobs: jobs,
+		Source: s.sources(w.Flavour), Driver: w.Driver, Flavour: w.Flavour, Patches: patches, Kernel: id, Headers: h, Compiler: cc, Jobs: jobs,
 		Modules: append(append([]string(nil), w.Modules...), w.Optional...), Optional: w.Optional,
 		Work: scratch, Log: log, Progress: s.progress(),
 	})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
 
 	"github.com/driver-container/driver-container/kmod/build"
@@ -24,7 +25,7 @@ func (n *Node) survey(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrConfig, err)
 	}
-	mellanox, err := n.hardware.Mellanox()
+	mellanox, err := n.rdma()
 	if err != nil {
 		return err
 	}
@@ -47,6 +48,23 @@ func (n *Node) survey(ctx context.Context) error {
 		return err
 	}
 	return n.decide()
+}
+
+// rdma says whether nvidia-peermem can be loaded now: it stands on Mellanox's modules.
+func (n *Node) rdma() (bool, error) {
+	if !n.cfg.RDMA {
+		return false, nil
+	}
+	there, err := n.hardware.Mellanox()
+	if err != nil || !there {
+		return false, err
+	}
+	_, err = n.kernel.Module("mlx5_core")
+	if errors.Is(err, fs.ErrNotExist) {
+		n.warn("mlx5_core is not loaded yet, so nvidia-peermem is not loaded: reload_nvidia_peermem does that when it is")
+		return false, nil
+	}
+	return err == nil, err
 }
 
 // decide whether to adopt.

@@ -2,13 +2,9 @@ package node
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
-	"os"
 	"slices"
 
 	"github.com/driver-container/driver-container/kmod"
@@ -78,6 +74,7 @@ func (n *Node) unload(ctx context.Context, d Driver) error {
 	}
 	n.removeInTree(ctx, d.InTree)
 	n.removeNodes(d.Nodes)
+	n.prev = nil // nothing is left of it
 	return nil
 }
 
@@ -135,18 +132,10 @@ func checkFiles(modules []LoadedModule) error {
 	return nil
 }
 
-func checkFile(m LoadedModule) (err error) {
-	f, err := os.Open(m.File)
-	if err != nil {
-		return err
+func checkFile(m LoadedModule) error {
+	sum, err := digestOf(m.File)
+	if err == nil && sum != m.SHA256 {
+		err = fmt.Errorf("%s has sha256 %s, it had %s when it was verified; remove it and start again", m.File, sum, m.SHA256)
 	}
-	defer func() { err = errors.Join(err, f.Close()) }()
-	h := sha256.New()
-	if _, err := io.Copy(h, f); err != nil {
-		return fmt.Errorf("read %s: %w", m.File, err)
-	}
-	if sum := hex.EncodeToString(h.Sum(nil)); sum != m.SHA256 {
-		return fmt.Errorf("%s has sha256 %s, it had %s when it was verified; remove it and start again", m.File, sum, m.SHA256)
-	}
-	return nil
+	return err
 }

@@ -78,21 +78,15 @@ func (n *Node) unloadLeft(ctx context.Context, hurry <-chan struct{}) error {
 	if !loaded && layers == 0 {
 		n.say("no driver is loaded and no root is mounted")
 	}
-	n.driver = n.old()
 	n.up = append(n.up, step{name: "root", down: func(ctx context.Context) error {
-		if n.driver.Firmware {
-			if undo, err := n.roots.Firmware(); err == nil && undo != nil {
-				if err := undo(); err != nil {
-					n.warn("firmware: %v", err)
-				}
-			}
-		}
+		n.clearFirmware()
 		return n.roots.Unmount(ctx)
 	}})
 	if loaded {
+		if n.driver, err = n.old(); err != nil {
+			return err
+		}
 		n.up = append(n.up, n.modulesStep())
-	} else if n.prev != nil {
-		n.removeNodes(n.prev.Nodes)
 	}
 	return n.stop(hurry, nil)
 }

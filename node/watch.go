@@ -21,7 +21,7 @@ func (n *Node) serve(ctx context.Context) error {
 		n.warn("remove old driver roots: %v", err)
 	}
 	asked := n.now()
-	ticker := time.NewTicker(n.tick * (watchEvery / time.Second))
+	ticker := time.NewTicker(watchEvery)
 	defer ticker.Stop()
 	last := n.board.get().Reason
 	for {

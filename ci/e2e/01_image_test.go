@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -111,6 +112,19 @@ func checkModules(t *testing.T, root string) {
 	again := chroot(root, "nvidia-driver", "compile", "--kernel", release).want(t, 0)
 	if again.stdout != made.stdout || again.took > 20*time.Second {
 		t.Errorf("the second compile did not come from the cache\n%s", again)
+	}
+	keepForLab(t, release, filepath.Join(root, strings.TrimSpace(made.stdout)))
+}
+
+// keepForLab puts a compiled set where the scenarios of the lab look for one before they compile.
+func keepForLab(t *testing.T, release, set string) {
+	t.Helper()
+	cache, err := os.UserCacheDir()
+	must(t, err)
+	dir := filepath.Join(cache, "driver-build", "lab", "state-"+release, "modules")
+	must(t, os.MkdirAll(dir, 0o755))
+	if _, err := os.Stat(filepath.Join(dir, filepath.Base(set))); errors.Is(err, os.ErrNotExist) {
+		sh(t, "cp", "-a", set, dir)
 	}
 }
 

@@ -31,6 +31,12 @@ type usageError struct{ err error }
 func (e usageError) Error() string { return e.err.Error() }
 func (e usageError) Unwrap() error { return e.err }
 
+// blockedError is what the verb preflight ends with: always 11, whichever check blocks.
+type blockedError struct{ err error }
+
+func (e blockedError) Error() string { return e.err.Error() }
+func (e blockedError) Unwrap() error { return e.err }
+
 func exitCode(err error) int {
 	is := func(target error) bool { return errors.Is(err, target) }
 	var blocked *preflight.BlockedError
@@ -41,6 +47,8 @@ func exitCode(err error) int {
 		return exitUsage
 	case is(lock.ErrHeld):
 		return exitLocked
+	case as[blockedError](err):
+		return exitUnsupported
 	case as[*build.CompileError](err):
 		return exitCompile
 	case as[*kmod.RefusedError](err):

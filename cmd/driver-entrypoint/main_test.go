@@ -80,6 +80,7 @@ func TestExitCode(t *testing.T) {
 		{&lock.HeldError{}, exitLocked},
 		{&preflight.BlockedError{Checks: []preflight.Check{{Name: preflight.Headers, Status: preflight.Blocked}}}, exitUnsupported},
 		{&preflight.BlockedError{Checks: []preflight.Check{{Name: preflight.Signing, Status: preflight.Blocked}}}, exitRefused},
+		{blockedError{&preflight.BlockedError{Checks: []preflight.Check{{Name: preflight.Signing, Status: preflight.Blocked}}}}, exitUnsupported},
 		{&build.NoHeadersError{}, exitUnsupported},
 		{&build.CompileError{Err: errors.New("x")}, exitCompile},
 		{&kmod.RefusedError{}, exitRefused},

@@ -77,7 +77,10 @@ func (p *program) preflightCommand() *cobra.Command {
 			} else {
 				preflight.Table(p.stdout, checks)
 			}
-			return errors.Join(err, preflight.Blocking(checks))
+			if blocked := preflight.Blocking(checks); err == nil && blocked != nil {
+				return blockedError{blocked}
+			}
+			return err
 		}}
 	outputFlag(cmd, &output)
 	choices(cmd.Flags(), &cfg)

@@ -190,15 +190,17 @@ func (j Job) runMake(ctx context.Context, dir string, names []string) error {
 	cmd.Dir = filepath.Join(dir, scratchSource)
 	cmd.Stdout, cmd.Stderr = out, out
 	before := j.Limits.oomKills()
-	err = run(ctx, cmd)
+	watched, end := j.Limits.untilKill(ctx, before)
+	err = run(watched, cmd)
+	end()
 	if cause := context.Cause(ctx); cause != nil {
 		return fmt.Errorf("compile driver %s for kernel %s: stopped: %w", j.Driver, j.Headers.Release, cause)
 	}
 	out.close()
 	if after := j.Limits.oomKills(); after > before && before >= 0 {
 		out.killed = true
-		if err == nil {
-			err = fmt.Errorf("%d compilers were killed while it tested the kernel's interfaces, so that its results are wrong", after-before)
+		if err == nil || errors.Is(err, errKill) {
+			err = fmt.Errorf("the kernel killed %d of its programs for want of memory", after-before)
 		}
 	}
 	if err != nil {

@@ -32,7 +32,7 @@ func TestInImage(t *testing.T) {
 		must(t, err)
 		defer limit.Close()
 		squeeze = sync.OnceFunc(func() {
-			_, err := fmt.Fprintln(limit, 56<<20)
+			_, err := fmt.Fprintln(limit, 40<<20)
 			t.Logf("less memory from now on: %v", err)
 		})
 	}

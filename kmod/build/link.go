@@ -9,6 +9,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"golang.org/x/sys/unix"
 )
 
 // splitPath finds the other half of a split tree in the Makefile of the first: "include /usr/src/linux-headers-…-common/Makefile"
@@ -57,6 +59,9 @@ func (h Headers) Link(root string) (made []string, err error) {
 	for _, path := range sortedKeys(links) {
 		// The folders are found through root's own links (lib -> usr/lib); the last part is what is made.
 		dir, err := makeInside(root, filepath.Dir(path))
+		if errors.Is(err, unix.EROFS) && strings.HasPrefix(path, "/lib/modules/") {
+			continue
+		}
 		if err != nil {
 			return made, fmt.Errorf("link the headers of kernel %s from %s: %w", h.Release, h.Origin, err)
 		}
@@ -64,6 +69,7 @@ func (h Headers) Link(root string) (made []string, err error) {
 		switch err := os.Symlink(links[path], link); {
 		case err == nil:
 			made = append(made, link)
+		case errors.Is(err, unix.EROFS) && strings.HasPrefix(path, "/lib/modules/"): // the host's, mounted; nothing that is compiled needs it
 		case !errors.Is(err, fs.ErrExist):
 			return made, fmt.Errorf("link the headers of kernel %s from %s: %w", h.Release, h.Origin, err)
 		}

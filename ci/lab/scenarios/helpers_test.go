@@ -79,6 +79,20 @@ func (p product) modules(t *testing.T, kernel *lab.HostKernel, flavour string) s
 		return only(t, set)
 	}
 	begin := time.Now()
+	if out, err := p.compile(t, kernel, state, flavour); err != nil {
+		t.Fatalf("compile %s for %s: %v\n%s", p.tag(), kernel.Release, err, out)
+	}
+	t.Logf("compiled %s (%s) for %s in %s", p.driver, flavour, kernel.Release, time.Since(begin).Round(time.Second))
+	set, err := cache.Find(t.Context(), match)
+	if err != nil {
+		t.Fatalf("the compile left nothing in its cache: %v", err)
+	}
+	return only(t, set)
+}
+
+// compile runs the image's own `nvidia-driver compile` in a chroot on this machine, with a folder for its cache.
+func (p product) compile(t *testing.T, kernel *lab.HostKernel, state, flavour string) ([]byte, error) {
+	t.Helper()
 	root := filepath.Join(t.TempDir(), "bundle")
 	run(t, "umoci", "unpack", "--image", p.layout(t)+":"+p.tag(), root)
 	root = filepath.Join(root, "rootfs")
@@ -94,13 +108,8 @@ func (p product) modules(t *testing.T, kernel *lab.HostKernel, flavour string) s
 		}
 		defer func() { _ = syscall.Unmount(to, syscall.MNT_DETACH) }()
 	}
-	run(t, "chroot", root, "nvidia-driver", "compile", "--kernel", kernel.Release, "--kernel-module-type", flavour, "--fetch-headers=false")
-	t.Logf("compiled %s (%s) for %s in %s", p.driver, flavour, kernel.Release, time.Since(begin).Round(time.Second))
-	set, err := cache.Find(t.Context(), match)
-	if err != nil {
-		t.Fatalf("the compile left nothing in its cache: %v", err)
-	}
-	return only(t, set)
+	return exec.CommandContext(t.Context(), "chroot", root, "nvidia-driver", "compile", "--kernel", kernel.Release,
+		"--kernel-module-type", flavour, "--fetch-headers=false").CombinedOutput()
 }
 
 // only is a folder that shows one set of a cache as a cache of its own, by hard links.

@@ -1,0 +1,163 @@
+package scenarios
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/driver-container/driver-container/ci/lab"
+)
+
+// standIn takes the place of make, and of nothing else. A whole compile takes more than ten minutes in a guest, which is emulated;
+// Test01WholeCompile does it. It checks what it is called with as make would use it, proves that compiler and headers work together in
+// the container with a file of its own, prints what make printed when these modules were compiled natively, by the same image, and
+// leaves the modules where make leaves them. The rest is real: the search for headers and compiler, the copy of the sources, the
+// log, strip, the checks, and all that follows.
+const standIn = `#!/bin/sh
+set -e
+[ "$1" = -C ]
+cd "$2"
+for word; do
+	case $word in *=*) eval "${word%%=*}='${word#*=}'" ;; esac
+done
+test -f Makefile
+test -f nvidia/nvidia.Kbuild
+test -f "$SYSSRC/include/linux/module.h"
+test -f "$SYSOUT/Module.symvers"
+echo '#include <generated/utsrelease.h>
+const char release[] = "=" UTS_RELEASE "=";' >probe.c
+"$CC" $KCFLAGS -I"$SYSOUT/include" -c -o probe.o probe.c
+grep -q "=$KERNEL_UNAME=" probe.o
+half=0
+while read -r line; do
+	echo "$line"
+	half=$((half + 1))
+	[ $half != 300 ] || sleep 11 # progress is told every ten seconds
+done </opt/made/log
+for m in $NV_KERNEL_MODULES; do
+	cp /opt/made/*/$m.ko .
+done
+`
+
+// A node's first start: nothing is cached, the host has the headers. The modules are compiled (see standIn), loaded, kept, and
+// served; log and status say how long each phase took.
+func Test01FirstStart(t *testing.T) {
+	g := stage{products: map[string]product{"535": d535}, edit: func(c *lab.Config) { made(t, c) }}.start(t)
+	g.Write("/opt/make", standIn, 0o755)
+	before := look(g)
+	toolchain(t, g)
+
+	p := g.Start(driver("535").With(lab.Mount{Host: "/opt/make", Guest: "/usr/bin/make", File: true}).
+		With(lab.Mount{Host: "/opt/made", Guest: "/opt/made", ReadOnly: true}))
+	p.WaitLine(`compiling: \d+ of about \d+ steps after 1\ds: `, 3*time.Minute)
+	probes(t, p, 15, 15, 0)
+	if st := status(t, g); st.Phase != "modules" || st.State != "starting" {
+		t.Errorf("while it compiles: %+v", st)
+	}
+	p.WaitLine(`ready: driver 535\.261\.03 \(proprietary\) serves kernel `, 4*time.Minute)
+	contains(t, p.Output(), `compiling 535\.261\.03 \(proprietary\) for \S+ with gcc 12\.2\.0, [12] jobs \(.*\); the whole output goes to /var/lib/`,
+		`driver 535\.261\.03 \(proprietary\) on kernel \S+ is up after `)
+	st := status(t, g)
+	took := phasesOf(t, p, st)
+	t.Logf("from the container's start to ready: %s; phases: %v", since(t, g, p, "ready: driver").Round(10*time.Millisecond), took)
+	if st.Up == nil || st.Up.Source != "compiled" || !st.Ready || took["modules"] < 11*time.Second {
+		t.Errorf("status %+v", st)
+	}
+	probes(t, p, 0, 0, 0)
+	usable(t, g)
+	kept(t, g)
+	if r := p.Exec("find", "/var/tmp/nvidia-driver", "-name", "*.ko"); r.Output != "" {
+		t.Errorf("the scratch folder still has %s", r.Output)
+	}
+	stops(t, p, 0)
+	if after := look(g).withoutLock(); after != before {
+		t.Errorf("the node is not as it was\nbefore %+v\nafter  %+v", before, after)
+	}
+}
+
+// made is a disk with the modules that were compiled natively, and what make printed.
+func made(t *testing.T, c *lab.Config) {
+	t.Helper()
+	dir := d535.modules(t, c.Kernel, closed)
+	name := fmt.Sprintf("compile-%s-%s-%s.log", d535.driver, closed, c.Kernel.Release)
+	printed, err := os.ReadFile(filepath.Join(cacheDir(t), "state-"+c.Kernel.Release, "log", name))
+	if err == nil {
+		err = os.WriteFile(filepath.Join(dir, "log"), printed, 0o644)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Disks["/opt/made"] = lab.TreeDisk(t, dir)
+}
+
+// toolchain wants preflight to find the headers both ways: through the host's processes, and where the host's folders are mounted.
+func toolchain(t *testing.T, g *lab.Guest) {
+	t.Helper()
+	release := g.Sh("uname -r")
+	check := driver("535")
+	check.Command = []string{"nvidia-driver", "preflight"}
+	contains(t, ends(t, g.Start(check), 0, time.Minute), `headers +\S+ +.*host: /proc/1/root/usr/src/linux-headers-`+release)
+	for dir := range strings.FieldsSeq(g.Sh("ls -d /usr/src/linux-headers-* /usr/lib/linux-kbuild-*")) {
+		check = check.With(lab.Mount{Host: dir, Guest: dir, ReadOnly: true})
+	}
+	contains(t, ends(t, g.Start(check), 0, time.Minute), `headers +\S+ +.*image: /usr/src/linux-headers-`+release)
+}
+
+// kept wants the cache on the host to have what is loaded, and the whole output of the compile to be there.
+func kept(t *testing.T, g *lab.Guest) {
+	t.Helper()
+	files := strings.Fields(g.Sh("cd /var/lib/nvidia-driver/modules && ls -d */*"))
+	var names []string
+	for _, f := range files {
+		names = append(names, filepath.Base(f))
+	}
+	want := []string{"manifest.json", "nvidia-drm.ko", "nvidia-modeset.ko", "nvidia-peermem.ko", "nvidia-uvm.ko", "nvidia.ko"}
+	if !slices.Equal(names, want) {
+		t.Errorf("the cache has %v", files)
+	}
+	if g.Sh("cat /var/lib/nvidia-driver/log/compile-535.261.03-proprietary-*.log") != strings.TrimSuffix(g.Read("/opt/made/log"), "\n") {
+		t.Error("the log is not the whole output of the compile")
+	}
+	st := status(t, g)
+	for _, m := range st.Up.Modules {
+		if live := strings.TrimSpace(g.Read("/sys/module/" + m.Name + "/srcversion")); live != m.SrcVersion || !strings.HasPrefix(m.File, "/var/lib/nvidia-driver/modules/535") {
+			t.Errorf("%s: srcversion %s is live, status has %+v", m.Name, live, m)
+		}
+	}
+}
+
+// A whole compile in the guest, by the real make: DRIVER_LAB_COMPILE=1 compiles 418.226.00 on 5.10, DRIVER_LAB_COMPILE=535 compiles
+// 535.261.03 on 6.1 (make lab-compile). It takes a quarter of an hour and more, so it is not part of the other scenarios.
+func Test01WholeCompile(t *testing.T) {
+	p, kernel := d418, "debian11"
+	switch os.Getenv("DRIVER_LAB_COMPILE") {
+	case "":
+		t.Skip("a whole compile in an emulated machine runs with DRIVER_LAB_COMPILE=1 or =535 (make lab-compile); it takes a quarter of an hour and more")
+	case "535":
+		p, kernel = d535, "debian12"
+	}
+	g := stage{kernel: kernel, products: map[string]product{"driver": p}, edit: func(c *lab.Config) { c.MemoryMB = 3000 }}.start(t)
+	before := look(g)
+	d := g.Start(driver("driver"))
+	d.WaitLine(`compiling: \d+ of about \d+ steps after `, 10*time.Minute)
+	d.WaitLine(`ready: driver `+p.driver, 90*time.Minute)
+	st := status(t, g)
+	t.Logf("phases: %v", phasesOf(t, d, st))
+	if st.Up == nil || st.Up.Source != "compiled" || driverLoaded(g) != p.driver {
+		t.Errorf("status %+v", st)
+	}
+	usable(t, g)
+	stops(t, d, 0)
+	again := ready(t, g, driver("driver"))
+	if st := status(t, g); st.Up == nil || st.Up.Source != "cache" {
+		t.Errorf("the second start: %+v", st.Up)
+	}
+	stops(t, again, 0)
+	if after := look(g).withoutLock(); after != before {
+		t.Errorf("the node is not as it was\nbefore %+v\nafter  %+v", before, after)
+	}
+}

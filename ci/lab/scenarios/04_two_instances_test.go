@@ -1,0 +1,132 @@
+package scenarios
+
+import (
+	"fmt"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/driver-container/driver-container/ci/lab"
+)
+
+const legacyLock = "/run/nvidia/nvidia-driver.pid"
+
+// Two driver pods on one node, as when a DaemonSet is replaced by one of another name: the second waits, not ready, and says for
+// whom; it ends at once when it is told to; removing the lock's files by force lets nobody in; and when the first has stopped, the
+// second takes over.
+func Test04TwoInstances(t *testing.T) {
+	g := stage{products: map[string]product{"535": d535}, modules: []modules{{d535, closed}}}.start(t)
+	before := look(g)
+	a := ready(t, g, driver("535", "POD_NAME=gpu/driver-a"))
+	probes(t, a, 0, 0, 0)
+	serving := look(g)
+
+	impatient := g.Start(driver("535", "POD_NAME=gpu/driver-x", "DRIVER_LOCK_TIMEOUT=3s"))
+	b := waits(t, g, a, "gpu/driver-b")
+	contains(t, ends(t, impatient, 10, time.Minute), `locked by pid \d+, pod gpu/driver-a, .*waited 3(\.\d+)?s`)
+
+	asked := time.Now()
+	contains(t, stops(t, b, 0), `stopped while waiting for the lock; nothing was touched`)
+	if took := time.Since(asked); took > 3*time.Second {
+		t.Errorf("an instance that waited took %s to end", took)
+	}
+	if now := look(g); now != serving {
+		t.Errorf("those that waited changed the node\nbefore %+v\nafter  %+v", serving, now)
+	}
+
+	b = waits(t, g, a, "gpu/driver-b")
+	g.Sh("rm -f /run/nvidia/driver-entrypoint.lock " + legacyLock)
+	c := waits(t, g, a, "gpu/driver-c") // the first that finds no files
+	a.WaitLine(`removed the lock file .*; made it anew`, time.Minute)
+	g.Sh("rm -f /run/nvidia/driver-entrypoint.lock " + legacyLock)
+	alone(t, a, b, c)
+	usable(t, g)
+
+	stops(t, a, 0)
+	next, last := firstReady(t, b, c)
+	alone(t, next, last)
+	usable(t, g)
+	stops(t, next, 0)
+	last.WaitLine(`ready: driver`, 3*time.Minute)
+	usable(t, g)
+	if n := loads(g); n != 3 {
+		t.Errorf("the driver was loaded %d times by three instances in turn", n)
+	}
+	stops(t, last, 0)
+	if after := look(g).withoutLock(); after != before {
+		t.Errorf("the node is not as it was\nbefore %+v\nafter  %+v", before, after)
+	}
+	foreign(t, g)
+}
+
+// waits starts one more driver pod beside a holder and wants it to wait, not ready, alive, saying who holds the node.
+func waits(t *testing.T, g *lab.Guest, holder *lab.Process, pod string) *lab.Process {
+	t.Helper()
+	p := g.Start(driver("535", "POD_NAME="+pod))
+	p.WaitLine(`lock: .* is locked by .*; waiting`, time.Minute)
+	said := probes(t, p, 15, 15, 0)
+	contains(t, said, `not ready: waiting for the node's lock, held by `)
+	// Its files were removed: then it is not known who it is until the holder has made them anew.
+	if g.Exists(legacyLock) {
+		contains(t, p.Output(), `locked by pid \d+, pod gpu/driver-a`)
+	}
+	if !holder.Running() {
+		t.Fatalf("the holder ended:\n%s", holder.Output())
+	}
+	return p
+}
+
+// alone wants the first to be ready and the others to be waiting, by all that they said and say.
+func alone(t *testing.T, serving *lab.Process, waiting ...*lab.Process) {
+	t.Helper()
+	if r := serving.Exec("nvidia-driver", "probe", "ready"); r.Code != 0 {
+		t.Errorf("the holder is not ready: %s", r)
+	}
+	for _, w := range waiting {
+		if !w.Running() || strings.Contains(w.Output(), "phase lock") {
+			t.Errorf("%s does not wait:\n%s", w, w.Output())
+		}
+		if r := w.Exec("nvidia-driver", "probe", "ready"); r.Code != 15 {
+			t.Errorf("of one that waits: %s", r)
+		}
+	}
+}
+
+// firstReady is whoever of two takes over, and the other one.
+func firstReady(t *testing.T, a, b *lab.Process) (first, other *lab.Process) {
+	t.Helper()
+	for limit := time.Now().Add(3 * time.Minute); time.Now().Before(limit); time.Sleep(200 * time.Millisecond) {
+		switch {
+		case strings.Contains(a.Output(), "ready: driver"):
+			return a, b
+		case strings.Contains(b.Output(), "ready: driver"):
+			return b, a
+		}
+	}
+	t.Fatalf("nobody took over:\n%s\n%s", a.Output(), b.Output())
+	return nil, nil
+}
+
+// foreign shows that NVIDIA's own container and ours exclude each other: theirs locks its pid file for as long as its shell lives.
+func foreign(t *testing.T, g *lab.Guest) {
+	t.Helper()
+	const theirs = "exec 3>" + legacyLock + "; flock -n 3 || exit 77; echo $$ >&3; echo holding; exec sleep 100000"
+	n := g.Process("sh", "-c", theirs)
+	n.WaitLine("^holding$", time.Minute)
+	p := g.Start(driver("535"))
+	p.WaitLine(fmt.Sprintf(`lock: %s is locked by pid %d; waiting`, legacyLock, n.PID), time.Minute)
+	contains(t, probes(t, p, 15, 15, 0), `not ready`)
+	if loaded := g.Driver(); len(loaded) > 0 {
+		t.Errorf("beside NVIDIA's container %v were loaded", loaded)
+	}
+	n.Signal(syscall.SIGKILL)
+	p.WaitLine(`ready: driver`, 3*time.Minute)
+	if r := g.Run("sh", "-c", theirs); r.Code != 77 {
+		t.Errorf("NVIDIA's script got its lock beside ours: %s", r)
+	}
+	stops(t, p, 0)
+	if r := g.Run("sh", "-c", "exec 3>"+legacyLock+"; flock -n 3"); r.Code != 0 {
+		t.Errorf("NVIDIA's script gets no lock after our end: %s", r)
+	}
+}

@@ -1,0 +1,126 @@
+package scenarios
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/driver-container/driver-container/ci/lab"
+)
+
+// A driver container that is killed leaves modules and mounts. The next one adopts what is as it would have made it, without
+// disturbing whoever works with it, and removes what is in the way, until exactly one root is mounted.
+func Test05Killed(t *testing.T) {
+	g := stage{products: map[string]product{"535": d535}, modules: []modules{{d535, closed}}}.start(t)
+	before := look(g)
+	p := ready(t, g, driver("535"))
+	work := g.Hold("/run/nvidia/driver/dev/nvidiactl") // a workload that lives through all of it
+	live := kernelView(g)
+
+	p.Kill()
+	g.Sh("mount -t tmpfs stacked /run/nvidia/driver && mount -t proc more /run/nvidia/driver")
+	p = adopts(t, g, driver("535"), live)
+	contains(t, p.Output(), `\d driver roots are stacked on /run/nvidia/driver; removing all of them`)
+
+	p.Signal(syscall.SIGKILL) // only process 1, as when memory runs out: the rest of the container goes with it
+	p.Wait(time.Minute)
+	g.Sh("mount --bind /etc /run/nvidia/driver")
+	p.Kill()
+	p = adopts(t, g, driver("535"), live)
+	if !work.Running() {
+		t.Error("the workload ended")
+	}
+	work.Kill()
+	stops(t, p, 0)
+	if after := look(g).withoutLock(); after != before {
+		t.Errorf("the node is not as it was\nbefore %+v\nafter  %+v", before, after)
+	}
+
+	imageRoot(t, g)
+	notOurs(t, g)
+}
+
+// imageRoot: where the host lends no storage, the root is the container's own and stale after its end.
+func imageRoot(t *testing.T, g *lab.Guest) {
+	t.Helper()
+	// Without storage there is no cache either: the image has its modules.
+	c := driver("535").Without("/var/lib/nvidia-driver").With(lab.Mount{
+		Host: "/var/lib/nvidia-driver/modules", Guest: "/usr/share/nvidia-driver/modules", ReadOnly: true})
+	p := ready(t, g, c)
+	usable(t, g)
+	live := kernelView(g)
+	p.Kill()
+	if r := g.Run("sh", "-c", "ls /run/nvidia/driver/usr/bin/nvidia-smi"); r.Code == 0 {
+		t.Errorf("the root of a removed container is not stale: %s", r)
+	}
+	g.Sh("mount -t tmpfs stacked /run/nvidia/driver")
+	p = adopts(t, g, c, live)
+	p.Kill()
+	p = adopts(t, g, c, live)
+	contains(t, p.Output(), `the driver root is served anew: `)
+	stops(t, p, 0)
+}
+
+// notOurs: what is loaded with other parameters, or by somebody else, is replaced and not adopted.
+func notOurs(t *testing.T, g *lab.Guest) {
+	t.Helper()
+	p := ready(t, g, driver("535"))
+	n := loads(g)
+	p.Kill()
+	g.Write("/drivers/nvidia.conf", "NVreg_EnableStreamMemOPs=1\n", 0)
+	p = ready(t, g, driver("535"))
+	contains(t, p.Output(), `a driver is loaded that has to be replaced: nvidia was loaded with parameters \[\], wanted are \["NVreg_EnableStreamMemOPs=1"\]`)
+	contains(t, g.Read("/proc/driver/nvidia/params"), `(?m)^EnableStreamMemOPs: 1$`)
+	usable(t, g)
+
+	p.Kill()
+	path := "/run/nvidia/driver-status.json"
+	st := status(t, g)
+	st.Up.Modules[0].SrcVersion = "0123456789ABCDEF01234567" // what the dead one had loaded was another build
+	text, err := json.Marshal(st)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.Write(path, string(text), 0)
+	p = ready(t, g, driver("535"))
+	contains(t, p.Output(), `has to be replaced: nvidia was loaded by somebody else \(srcversion [0-9A-F]+, ours was 0123456789ABCDEF01234567\)`)
+	usable(t, g)
+	if got := loads(g); got != n+2 {
+		t.Errorf("loaded %d times, want %d: each of the two had to be replaced", got, n+2)
+	}
+	stops(t, p, 0)
+}
+
+// kernelView is what changes when a module of the driver is loaded again.
+func kernelView(g *lab.Guest) string {
+	return g.Sh(`cd /sys/module; for m in nvidia nvidia_uvm nvidia_modeset; do
+		echo $m $(cat $m/initstate $m/srcversion $m/sections/.text); done; dmesg | grep -c 'loading NVIDIA UNIX'`)
+}
+
+// adopts starts a container that must keep the modules and serve one root.
+func adopts(t *testing.T, g *lab.Guest, c lab.Container, live string) *lab.Process {
+	t.Helper()
+	p := ready(t, g, c)
+	contains(t, p.Output(), `driver 535\.261\.03 is loaded as wanted: adopting it`)
+	if now := kernelView(g); now != live {
+		t.Errorf("the modules were loaded again\nbefore %s\nafter  %s", live, now)
+	}
+	usable(t, g)
+	probes(t, p, 0, 0, 0)
+	points := map[string]int{}
+	for _, m := range g.MountsBelow("/run/nvidia/driver") {
+		points[m.Point]++
+	}
+	for point, n := range points {
+		if n > 1 {
+			t.Errorf("%d mounts at %s", n, point)
+		}
+	}
+	if got := g.Driver(); !slices.Equal(got, []string{"nvidia", "nvidia_modeset", "nvidia_uvm"}) {
+		t.Errorf("loaded: %s", strings.Join(got, " "))
+	}
+	return p
+}

@@ -1,0 +1,168 @@
+package scenarios
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/driver-container/driver-container/ci/lab"
+	"github.com/driver-container/driver-container/node"
+)
+
+const workPod = "5f2a7c10-aaaa-bbbb-cccc-000000000001"
+
+// Told to stop while a process on the host and one in a pod use the driver, an instance names both, waits as long as it may and
+// leaves everything whole; its successor adopts it; and when the holders are gone, everything goes.
+func Test06InUse(t *testing.T) {
+	g := stage{products: map[string]product{"535": d535}, modules: []modules{{d535, closed}}}.start(t)
+	before := look(g)
+	busy := func(env ...string) lab.Container { // device files on the host's /dev: the holders' way to them does not end with us
+		c := driver("535", append([]string{"DRIVER_GRACE=8s"}, env...)...)
+		c.HostDev = true
+		return c
+	}
+	p := ready(t, g, busy())
+	host, inPod := hold(t, g)
+	serving := look(g)
+	p.Signal(syscall.SIGTERM)
+	p.WaitLine(`driver is in use by `, time.Minute)
+	named(t, host, inPod, p.Output())
+	if st := status(t, g); st.State != node.Stopping || st.Ready || len(st.Holders) != 2 {
+		t.Errorf("while it waits: %+v", st)
+	}
+	probes(t, p, 15, 15, 0)
+	out := ends(t, p, 0, time.Minute)
+	contains(t, out, `left in place: Could not unload NVIDIA driver kernel modules, driver is in use by `)
+	left(t, g, p, host, inPod, serving)
+
+	p = ready(t, g, busy("DRIVER_GRACE=100s"))
+	adopted(t, g, p)
+	p.Signal(syscall.SIGTERM)
+	p.WaitLine(`driver is in use by `, time.Minute)
+	asked := time.Now()
+	p.Signal(syscall.SIGTERM)
+	ends(t, p, 0, time.Minute)
+	if took := time.Since(asked); took > 3*time.Second {
+		t.Errorf("after the second SIGTERM it still took %s", took)
+	}
+	left(t, g, p, host, inPod, serving)
+
+	contains(t, ends(t, g.Start(unloading()), 14, time.Minute), `driver is in use by `)
+	left(t, g, p, host, inPod, serving)
+
+	p = ready(t, g, busy("DRIVER_ON_BUSY=fail"))
+	adopted(t, g, p)
+	stops(t, p, 14)
+	left(t, g, p, host, inPod, serving)
+	host.Kill()
+	inPod.Kill()
+	contains(t, ends(t, g.Start(unloading()), 0, time.Minute), `driver unloaded, root unmounted`)
+	if after := look(g).withoutLock(); after != before {
+		t.Errorf("the node is not as it was\nbefore %+v\nafter  %+v", before, after)
+	}
+	freed(t, g, before)
+}
+
+// freed: the holders end while an instance waits for them.
+func freed(t *testing.T, g *lab.Guest, before snapshot) {
+	t.Helper()
+	c := driver("535")
+	c.HostDev = true
+	p := ready(t, g, c)
+	host, inPod := hold(t, g)
+	r := p.Exec("nvidia-driver", "holders")
+	named(t, host, inPod, r.Output)
+	if r.Code != 0 || strings.Count(r.Output, "\n") != 2 {
+		t.Error(r)
+	}
+	contains(t, ends(t, g.Start(unloading()), 10, time.Minute), `locked by pid`)
+	p.Signal(syscall.SIGTERM)
+	p.WaitLine(`driver is in use by `, time.Minute)
+	host.Kill()
+	inPod.Kill()
+	asked := time.Now()
+	contains(t, ends(t, p, 0, time.Minute), `driver unloaded, root unmounted`)
+	if took := time.Since(asked); took > 10*time.Second {
+		t.Errorf("after the last holder's end it took %s", took)
+	}
+	if after := look(g).withoutLock(); after != before {
+		t.Errorf("the node is not as it was\nbefore %+v\nafter  %+v", before, after)
+	}
+}
+
+// unloading is what an administrator runs to get rid of a driver that was left: it refuses while an instance runs, or somebody
+// uses the driver.
+func unloading() lab.Container {
+	c := driver("535", "DRIVER_LOCK_TIMEOUT=1s", "DRIVER_GRACE=5s")
+	c.Command, c.HostDev = []string{"nvidia-driver", "unload"}, true
+	return c
+}
+
+// hold opens device files on the host, and in a pod that has nothing to do with ours.
+func hold(t *testing.T, g *lab.Guest) (host, inPod *lab.Process) {
+	t.Helper()
+	host = g.Hold("/dev/nvidiactl")
+	pod := g.Start(lab.Container{Image: "535", Name: "cuda", PodUID: workPod, Command: []string{"sleep", "100000"}, HostDev: true})
+	t.Cleanup(pod.Kill)
+	return host, pod.Hold("/dev/nvidia-uvm")
+}
+
+// named wants a text to name both holders as people need it.
+func named(t *testing.T, host, inPod *lab.Process, text string) {
+	t.Helper()
+	contains(t, text, fmt.Sprintf(`pid %d \(sleep\): /dev/nvidiactl`, host.PID),
+		fmt.Sprintf(`pid %d \(sleep\) in container [0-9a-f]{12,64} pod %s: /dev/nvidia-uvm`, inPod.PID, regexp.QuoteMeta(workPod)))
+}
+
+// left wants everything to be as it was while it served, but nobody to be ready, and the holders in all the places.
+func left(t *testing.T, g *lab.Guest, p, host, inPod *lab.Process, serving snapshot) {
+	t.Helper()
+	named(t, host, inPod, p.Output())
+	named(t, host, inPod, p.Termination())
+	st := status(t, g)
+	named(t, host, inPod, st.Reason)
+	pids := []int{}
+	for _, h := range st.Holders {
+		pids = append(pids, h.PID)
+	}
+	slices.Sort(pids)
+	want := []int{host.PID, inPod.PID}
+	slices.Sort(want)
+	if st.State != node.Detached || st.Ready || st.Up == nil || st.Up.Version != d535.driver || !slices.Equal(pids, want) {
+		t.Errorf("left in place: %+v", st)
+	}
+	now := look(g)
+	if now.modules != serving.modules || now.mounts != serving.mounts || now.dev != serving.dev {
+		t.Errorf("not left whole\nserving %+v\nleft    %+v", serving, now)
+	}
+	contains(t, now.run, `driver-status\.json`)
+	if marker := "/run/nvidia/validations/.driver-ctr-ready"; g.Exists(marker) {
+		t.Errorf("%s says that the driver is ready", marker)
+	}
+	if g.Exists(legacyLock) {
+		t.Errorf("%s is left", legacyLock)
+	}
+	readable(t, g)
+}
+
+// readable wants the one driver root to show the driver to the host, after the container is gone, too.
+func readable(t *testing.T, g *lab.Guest) {
+	t.Helper()
+	if n := roots(g); n != 1 {
+		t.Errorf("%d roots are mounted", n)
+	}
+	g.Sh(`cd /run/nvidia/driver && ls usr/bin/nvidia-smi && cat usr/lib/x86_64-linux-gnu/libcuda.so.535.261.03 >/dev/null`)
+}
+
+func adopted(t *testing.T, g *lab.Guest, p *lab.Process) {
+	t.Helper()
+	contains(t, p.Output(), `driver 535\.261\.03 is loaded as wanted: adopting it`)
+	if n := loads(g); n != 1 {
+		t.Errorf("the driver was loaded %d times", n)
+	}
+	probes(t, p, 0, 0, 0)
+}

@@ -1,0 +1,128 @@
+package scenarios
+
+import (
+	"fmt"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/driver-container/driver-container/ci/lab"
+	"github.com/driver-container/driver-container/node"
+)
+
+// An upgrade in one boot, from 470 to 535: idle, in use, and with a 535 that the kernel refuses.
+func Test07Upgrade(t *testing.T) {
+	g := stage{products: map[string]product{"470": d470, "535": d535}, modules: []modules{{d470, closed}, {d535, closed}}}.start(t)
+	empty := look(g).withoutLock()
+	killed(t, g)
+	t.Run("disk full", func(t *testing.T) { fullDisk(t, g) })
+	t.Run("idle", func(t *testing.T) { upgradeIdle(t, g) })
+	t.Run("busy", func(t *testing.T) { upgradeBusy(t, g) })
+	t.Run("stopped while it waits", func(t *testing.T) { upgradeStopped(t, g) })
+	for _, c := range []struct{ module, param string }{
+		{"nvidia", "NVreg_EnableMSI=nonsense"},              // nothing of the new driver loads
+		{"nvidia-uvm", "uvm_perf_prefetch_enable=nonsense"}, // half of it loads
+	} {
+		t.Run("refused "+c.module, func(t *testing.T) { upgradeRefused(t, g, c.module, c.param) })
+	}
+	servesAgain(t, g, driver("470"), d470.driver)
+	if after := look(g).withoutLock(); after != empty {
+		t.Errorf("the node is not as it was\nbefore %+v\nafter  %+v", empty, after)
+	}
+}
+
+// killed is a 470 that serves and whose container is killed: modules and root stay.
+func killed(t *testing.T, g *lab.Guest) {
+	t.Helper()
+	p := ready(t, g, driver("470"))
+	serving(t, g, d470.driver)
+	p.Signal(syscall.SIGKILL)
+	p.Kill()
+}
+
+func upgradeIdle(t *testing.T, g *lab.Guest) {
+	p := ready(t, g, driver("535"))
+	serving(t, g, d535.driver)
+	contains(t, p.Output(), `unloading driver 470\.256\.02`)
+	t.Logf("phases: %v", status(t, g).Phases)
+	stops(t, p, 0)
+}
+
+// upgradeBusy detaches 470 by a holder and lets 535 wait for it.
+func upgradeBusy(t *testing.T, g *lab.Guest) {
+	p := ready(t, g, driver("470", "DRIVER_GRACE=8s"))
+	holder := g.Hold("/run/nvidia/driver/dev/nvidiactl")
+	out := stops(t, p, 0)
+	p.Kill()
+	contains(t, out, fmt.Sprintf(`left in place: .*driver is in use by pid %d \(`, holder.PID))
+
+	p = g.Start(driver("535"))
+	p.WaitLine(fmt.Sprintf(`waiting to replace driver 470\.256\.02: .*in use by pid %d \(.*nvidiactl`, holder.PID), 2*time.Minute)
+	st := status(t, g)
+	if st.State != node.Waiting || st.Ready || len(st.Holders) != 1 || st.Holders[0].PID != holder.PID {
+		t.Errorf("status %s, ready %v, holders %v; want it to wait for %d", st.State, st.Ready, st.Holders, holder.PID)
+	}
+	if r := p.Exec("nvidia-driver", "probe", "ready"); r.Code != 15 || !strings.Contains(r.Output, "must go before 535.261.03 can be loaded") {
+		t.Errorf("probe ready: %v", r)
+	}
+	if r := p.Exec("nvidia-driver", "probe", "live"); r.Code != 0 {
+		t.Errorf("probe live: %v", r)
+	}
+	serving(t, g, d470.driver) // whoever holds it can go on working with it
+	if !p.Running() {
+		t.Fatal("it ended instead of waiting")
+	}
+	holder.Kill()
+	begin := time.Now()
+	p.WaitLine(`ready: driver 535`, time.Minute)
+	t.Logf("535 is ready %s after the holder left", time.Since(begin).Round(10*time.Millisecond))
+	serving(t, g, d535.driver)
+	if st := status(t, g); len(st.Holders) != 0 || st.Reason != "" {
+		t.Errorf("holders %v and reason %q are still in the status", st.Holders, st.Reason)
+	}
+	stops(t, p, 0)
+}
+
+// upgradeStopped ends a 535 that waits: 470 is not touched, and the next 470 adopts it.
+func upgradeStopped(t *testing.T, g *lab.Guest) {
+	killed(t, g)
+	holder := g.Hold("/run/nvidia/driver/dev/nvidia-uvm")
+	p := g.Start(driver("535"))
+	p.WaitLine(`waiting to replace driver 470`, 2*time.Minute)
+	begin := time.Now()
+	stops(t, p, 0)
+	if took := time.Since(begin); took > 3*time.Second {
+		t.Errorf("it stopped after %s", took)
+	}
+	p.Kill()
+	serving(t, g, d470.driver)
+	p = ready(t, g, driver("470"))
+	contains(t, p.Output(), `driver 470\.256\.02 is loaded as wanted: adopting it`)
+	holder.Kill()
+	stops(t, p, 0)
+	if v := driverLoaded(g); v != "" {
+		t.Errorf("driver %s is still loaded", v)
+	}
+}
+
+// upgradeRefused gives a parameter a value that the new module refuses: the old driver is loaded and served again.
+func upgradeRefused(t *testing.T, g *lab.Guest, module, param string) {
+	killed(t, g)
+	conf := "/drivers/" + module + ".conf"
+	g.Write(conf, param+"\n", 0)
+	defer g.Remove(conf)
+	p := g.Start(driver("535"))
+	out := ends(t, p, 13, 2*time.Minute)
+	p.Kill()
+	name, _, _ := strings.Cut(param, "=")
+	contains(t, out, `driver 535\.261\.03 failed to start, 470\.256\.02 is loaded again: .*invalid for parameter .`+name, `/drivers/<module>\.conf`)
+	serving(t, g, d470.driver)
+	if st := status(t, g); st.State != node.Restored || st.Ready || st.Up == nil || st.Up.Version != d470.driver || !strings.Contains(st.Reason, name) {
+		t.Errorf("status %s, up %+v, reason %q; want 470 restored", st.State, st.Up, st.Reason)
+	}
+	g.Remove(conf)
+	p = ready(t, g, driver("470")) // the old image again: it takes over what was put back
+	contains(t, p.Output(), `adopting it`)
+	stops(t, p, 0)
+}

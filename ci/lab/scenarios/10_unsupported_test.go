@@ -1,0 +1,63 @@
+package scenarios
+
+import (
+	"errors"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/driver-container/driver-container/ci/lab"
+)
+
+// Without headers anywhere the start ends with 11, names every place where it looked, and says what to do.
+func Test10NoHeaders(t *testing.T) {
+	g := stage{products: map[string]product{"535": d535}, edit: func(c *lab.Config) { c.NoHeaders = true }}.start(t)
+	release := g.Sh("uname -r")
+	fails(t, g, driver("535", "DRIVER_FETCH_HEADERS=false"), 11, 20*time.Second,
+		`no headers for kernel `+release+`: image: /lib/modules/`+release+`/build: .*; image: /usr/src/linux-headers-`+release+`: .*host: /usr/src/linux-headers-`+release,
+		`Install linux-headers-`+release+` on the host and mount its /lib/modules and /usr/src`)
+	// The repositories of the image cannot be reached: no network at all.
+	fails(t, g, driver("535"), 11, 2*time.Minute,
+		`asking the system's repositories`, `no headers for kernel `+release+` from the package repositories`, `could not be used: .*`,
+		`Mount the host's /usr/src and /lib/modules, or use an image with modules for this kernel`)
+	if left := g.Sh("ls -A /var/lib/nvidia-driver/downloads /var/lib/nvidia-driver/modules 2>/dev/null || true"); left != "" {
+		t.Logf("left on the host's storage:\n%s", left)
+	}
+}
+
+// The sources of 418 do not compile for kernel 6.1: the image's own compile, on this machine, shows the compiler's words.
+func Test10CompileFails(t *testing.T) {
+	lab.Gate(t)
+	making.Lock()
+	defer making.Unlock()
+	state := t.TempDir()
+	out, err := d418.compile(t, lab.Kernel(t, "debian12"), state, closed)
+	if exit, ok := errors.AsType[*exec.ExitError](err); !ok || exit.ExitCode() != 12 {
+		t.Errorf("%v; want exit code 12", err)
+	}
+	contains(t, string(out), `compile driver 418\.226\.00 for kernel 6\.1.*make failed: .*nv.*fatal error: stdarg\.h: No such file`,
+		`does this driver support this kernel and compiler\? whole output in /var/lib/nvidia-driver/log/compile-418`)
+	t.Logf("it said:\n%s", out)
+	if left, err := filepath.Glob(state + "/modules/*"); err != nil || len(left) != 0 {
+		t.Errorf("the cache has %v %v", left, err)
+	}
+}
+
+// The rule that is baked into the image of 418 refuses kernel 6.1 before anything is compiled. Overridden, the compiler speaks for
+// itself. A test of the kernel's interfaces takes seconds here, and NVIDIA's script makes 150 of them, so that it is replaced by one
+// that finds nothing; make, the compiler, the sources and the kernel's headers are the real ones.
+func Test10KernelTooNew(t *testing.T) {
+	g := stage{products: map[string]product{"418": d418}}.start(t)
+	fails(t, g, driver("418"), 11, 20*time.Second,
+		`kernel-limit: kernel 6\.1\.0-\d+-amd64 is newer than 5\.15, the newest .*418\.226\.00.*does not build on 6\.1`,
+		`--skip-preflight kernel-limit tries it all the same`)
+	g.Write("/lab/conftest.sh", "#!/bin/sh\nexit 0\n", 0o755)
+	c := driver("418", "DRIVER_SKIP_PREFLIGHT=kernel-limit").With(lab.Mount{
+		Host: "/lab/conftest.sh", Guest: "/usr/src/nvidia-418.226.00/kernel/conftest.sh", ReadOnly: true, File: true})
+	out := fails(t, g, c, 12, 5*time.Minute, `warning: preflight: kernel-limit`, `compile driver 418\.226\.00 for kernel 6\.1`,
+		`stdarg\.h: No such file or directory`, `whole output in /var/lib/nvidia-driver/log/compile-418\.226\.00`)
+	t.Logf("it said:\n%s", out)
+	log := g.Sh("cat /var/lib/nvidia-driver/log/compile-418.226.00-*.log")
+	contains(t, log, `fatal error: stdarg\.h`)
+}

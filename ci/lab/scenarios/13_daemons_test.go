@@ -1,0 +1,157 @@
+package scenarios
+
+import (
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/driver-container/driver-container/ci/lab"
+	"github.com/driver-container/driver-container/node"
+)
+
+const (
+	daemonStatus = "/run/nvidia/validations/.driver-daemons-status"
+	standinMode  = "/drivers/standin"
+)
+
+// withStandin is a guest that has a stand-in for nvidia-persistenced, and the pod that runs it. The real one refuses to go to the
+// background without a GPU that initialises, which the lab cannot have; see Test13RealPersistenced for what it does.
+func withStandin(t *testing.T) (*lab.Guest, lab.Container) {
+	t.Helper()
+	lab.Gate(t)
+	dir := t.TempDir()
+	run(t, "env", "CGO_ENABLED=0", "go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", filepath.Join(dir, "nvidia-persistenced"), "./standin")
+	disk := lab.TreeDisk(t, dir)
+	g := stage{products: map[string]product{"535": d535}, modules: []modules{{d535, closed}},
+		edit: func(c *lab.Config) { c.Disks["/standin"] = disk }}.start(t)
+	pod := driver("535", "DRIVER_PERSISTENCE=true").
+		With(lab.Mount{Host: "/standin/nvidia-persistenced", Guest: "/usr/bin/nvidia-persistenced", ReadOnly: true, File: true})
+	return g, pod
+}
+
+// A daemon that is killed is started again after 1, 2, 4, 8 and 16 s. While it is down the node is not ready and says why, in the
+// status, in the operator's marker and to its probe; then it is ready again. The daemon holds the driver; that does not keep a
+// stop from being clean.
+func Test13DaemonKilledFiveTimes(t *testing.T) {
+	g, pod := withStandin(t)
+	before := look(g)
+	p := ready(t, g, pod)
+	for i, pause := range []string{"1s", "2s", "4s", "8s", "16s"} {
+		st := status(t, g)
+		if len(st.Daemons) != 1 || !st.Daemons[0].Ready || st.Daemons[0].Restarts != i || !st.Ready {
+			t.Fatalf("before kill %d: %+v", i+1, st)
+		}
+		if g.Exists("/run/nvidia/driver/run/nvidia-persistenced/socket") == false {
+			t.Errorf("before kill %d: the socket does not show in the driver root", i+1)
+		}
+		killed := time.Now()
+		g.Sh("kill -9 " + g.Sh("cat /run/nvidia/driver/run/nvidia-persistenced/nvidia-persistenced.pid"))
+		p.WaitLine(`nvidia-persistenced is down: process \d+: .*; starting it again in `+pause+`$`, 20*time.Second)
+		if i > 0 { // the first pause is about as long as the question
+			wantDown(t, g, `nvidia-persistenced is not running: process \d+: `)
+			if r := p.Exec("nvidia-driver", "probe", "ready"); r.Code != 15 {
+				t.Errorf("kill %d: the readiness probe says: %s", i+1, r)
+			}
+		}
+		p.WaitLine(`ready: driver`, time.Minute)
+		t.Logf("kill %d: ready again after %s", i+1, time.Since(killed).Round(100*time.Millisecond))
+		if text := g.Read(daemonStatus); text != "Ready\n" {
+			t.Errorf("kill %d: the operator's marker says %q", i+1, text)
+		}
+	}
+	if n := strings.Count(p.Output(), "not ready: nvidia-persistenced"); n != 5 {
+		t.Errorf("it said %d times that it is not ready, want 5:\n%s", n, p.Output())
+	}
+	if v, n := driverLoaded(g), roots(g); v != d535.driver || n != 1 {
+		t.Errorf("driver %q is loaded, %d roots are mounted", v, n)
+	}
+	stops(t, p, 0)
+	if after := look(g).withoutLock(); after != before {
+		t.Errorf("the node is not as it was\nbefore %+v\nafter  %+v", before, after)
+	}
+}
+
+// wantDown wants a node that is not ready, for this reason.
+func wantDown(t *testing.T, g *lab.Guest, reason string) {
+	t.Helper()
+	var st node.Status
+	eventually(t, 20*time.Second, "not ready", func() bool { st = status(t, g); return st.State == node.Degraded })
+	contains(t, st.Reason, reason)
+	if st.Ready {
+		t.Errorf("ready while a daemon is down: %+v", st)
+	}
+	if text := g.Read(daemonStatus); text != "NotReady\n" {
+		t.Errorf("the operator's marker says %q", text)
+	}
+}
+
+// A daemon that never starts does not end the container, which would only begin again: the node is not ready, with what the daemon
+// printed as the reason, and becomes ready when the daemon starts at last. SIGTERM stops it as always, also when the daemon
+// neither starts nor fails.
+func Test13DaemonNeverStarts(t *testing.T) {
+	g, pod := withStandin(t)
+	before := look(g)
+	g.Write(standinMode, "fails\n", 0)
+	p := g.Start(pod)
+	p.WaitLine(`not ready: nvidia-persistenced is not running: .*it was told to fail`, 2*time.Minute)
+	wantDown(t, g, `it was told to fail`)
+	eventually(t, 30*time.Second, "three more attempts", func() bool { return status(t, g).Daemons[0].Restarts >= 3 })
+	if !p.Running() || driverLoaded(g) != d535.driver || roots(g) != 1 {
+		t.Errorf("it did not stay as it was: driver %q, %d roots\n%s", driverLoaded(g), roots(g), p.Output())
+	}
+	for _, probe := range []struct {
+		name string
+		code int
+	}{{"startup", 15}, {"ready", 15}, {"live", 0}} {
+		if r := p.Exec("nvidia-driver", "probe", probe.name); r.Code != probe.code {
+			t.Errorf("probe %s: want exit code %d: %s", probe.name, probe.code, r)
+		}
+	}
+	g.Remove(standinMode)
+	p.WaitLine(`ready: driver`, time.Minute)
+	if st := status(t, g); !st.Ready || st.Reason != "" {
+		t.Errorf("it starts by now, but: %+v", st)
+	}
+	stops(t, p, 0)
+	p.Kill()
+
+	g.Write(standinMode, "fails\n", 0)
+	p = g.Start(pod)
+	p.WaitLine(`not ready: nvidia-persistenced`, 2*time.Minute)
+	stops(t, p, 0)
+	p.Kill()
+
+	g.Write(standinMode, "hangs\n", 0)
+	p = g.Start(pod)
+	eventually(t, time.Minute, "the start of the daemons", func() bool { return status(t, g).Phase == "daemons" && driverLoaded(g) != "" })
+	begin := time.Now()
+	p.Signal(syscall.SIGTERM)
+	ends(t, p, 0, time.Minute)
+	if took := time.Since(begin); took > 15*time.Second {
+		t.Errorf("SIGTERM while a daemon hung in its start took %s", took)
+	}
+	if after := look(g).withoutLock(); after != before {
+		t.Errorf("the node is not as it was\nbefore %+v\nafter  %+v", before, after)
+	}
+}
+
+// The real nvidia-persistenced does not start on the lab's GPU, which never initialises: not ready, with the reason, and no restarts of
+// the container. A stop is clean.
+func Test13RealPersistenced(t *testing.T) {
+	g := stage{products: map[string]product{"535": d535}, modules: []modules{{d535, closed}}}.start(t)
+	before := look(g)
+	p := g.Start(driver("535", "DRIVER_PERSISTENCE=true"))
+	p.WaitLine(`not ready: nvidia-persistenced is not running: `, 3*time.Minute)
+	wantDown(t, g, `nvidia-persistenced is not running: .`)
+	t.Logf("its reason: %s", status(t, g).Reason)
+	eventually(t, 30*time.Second, "another attempt", func() bool { return status(t, g).Daemons[0].Restarts >= 2 })
+	if !p.Running() {
+		t.Errorf("it ended:\n%s", p.Output())
+	}
+	stops(t, p, 0)
+	if after := look(g).withoutLock(); after != before {
+		t.Errorf("the node is not as it was\nbefore %+v\nafter  %+v", before, after)
+	}
+}

@@ -1,0 +1,195 @@
+package scenarios
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/driver-container/driver-container/ci/conformance"
+	"github.com/driver-container/driver-container/ci/lab"
+	"github.com/driver-container/driver-container/node"
+)
+
+const (
+	validations = "/run/nvidia/validations/"
+	digestFile  = "/run/nvidia/nvidia-driver.state"
+	pidFile     = "/run/nvidia/nvidia-driver.pid"
+	probeScript = "/usr/local/bin/startup-probe.sh"
+	digest      = "2557654321"
+)
+
+// operated is the pod as the GPU Operator makes it from its DaemonSet: its command, its environment, its probe from a ConfigMap, and
+// its volume over /lib/firmware, which kubelet makes in the folder where the driver root is going to be.
+func operated(g *lab.Guest, digest string) lab.Container {
+	g.Write("/configmap/startup-probe.sh", conformance.StartupProbe, 0o755)
+	pod := driver("535", "NODE_NAME=gpu-node-1", "NODE_IP=10.0.0.7", "NVIDIA_VISIBLE_DEVICES=void", "DRIVER_CONFIG_DIGEST="+digest,
+		"KERNEL_MODULE_TYPE=auto", "OPEN_KERNEL_MODULES_ENABLED=false", "GPU_DIRECT_RDMA_ENABLED=false", "USE_HOST_MOFED=false",
+		"GDS_ENABLED=true", "GDRCOPY_ENABLED=false", "DRIVER_GRACE=25s").
+		With(lab.Mount{Host: "/configmap/startup-probe.sh", Guest: probeScript, ReadOnly: true, File: true}).
+		With(lab.Mount{Host: "/run/nvidia/driver/lib/firmware", Guest: "/lib/firmware"}).
+		With(lab.Mount{Host: "/sys/module/firmware_class/parameters/path", Guest: "/sys/module/firmware_class/parameters/path", File: true})
+	pod.Command, pod.Args = []string{"nvidia-driver"}, []string{"init"}
+	return pod
+}
+
+// probe runs the operator's startup probe. The lab's GPU never initialises, so the real nvidia-smi says 6, "No devices were found"; with
+// one that says 0 in front of it on the PATH the rest of the probe is seen too.
+func probe(p *lab.Process, smi bool) lab.Result {
+	script := "sh " + probeScript
+	if smi {
+		script = "mkdir -p /tmp/bin && ln -sf /bin/true /tmp/bin/nvidia-smi && PATH=/tmp/bin:$PATH " + script
+	}
+	return p.Exec("sh", "-c", script)
+}
+
+// What the GPU Operator does with a driver's image, from the start to the end of its pod: it gives command, environment, firmware volume,
+// startup probe and preStop, and finds its markers, its digest and the kernel's firmware. Another container that has nothing but
+// /run/nvidia waits for the driver with wait-ready.
+func Test16Operator(t *testing.T) {
+	g := stage{products: map[string]product{"535": d535}, modules: []modules{{d535, closed}}}.start(t)
+	before := look(g)
+	waiting := lab.Container{Image: "535", Name: "wait", Mounts: []lab.Mount{{Host: "/run/nvidia", Guest: "/run/nvidia", ReadOnly: true}}}
+	waiting.Command = []string{"nvidia-driver", "wait-ready", "--timeout", "1s"}
+	contains(t, ends(t, g.Start(waiting), 15, time.Minute), `no driver container has run on this node`)
+	waiting.Command = []string{"nvidia-driver", "wait-ready"}
+	dependant := g.Start(waiting)
+	dependant.WaitLine(`waiting: `, time.Minute)
+
+	g.Write(validations+".driver-ctr-ready", "GDS_ENABLED: true\n", 0) // of a pod that was killed before the node booted
+	p := g.Start(operated(g, digest))
+	p.WaitLine(`phase lock`, time.Minute)
+	if g.Exists(validations + ".driver-ctr-ready") {
+		t.Error("the marker of an earlier driver is still there while this one starts")
+	}
+	if text := g.Read(daemonStatus); text != "NotReady\n" {
+		t.Errorf("while it starts the operator's marker says %q", text)
+	}
+	if r := probe(p, true); r.Code == 0 {
+		t.Errorf("the startup probe passes before the driver is up: %s", r)
+	}
+	p.WaitLine(`ready: driver`, 3*time.Minute)
+	ends(t, dependant, 0, 30*time.Second)
+	if g.Read(daemonStatus) != "Ready\n" || strings.TrimSpace(g.Read(digestFile)) != digest {
+		t.Errorf("markers: daemons %q, digest %q", g.Read(daemonStatus), g.Read(digestFile))
+	}
+	contains(t, g.Read(pidFile), `^\d+\n?$`)
+	firmware(t, g)
+	if r := probe(p, false); r.Code != 1 || !strings.Contains(r.Output, "No devices were found") {
+		t.Errorf("the startup probe does not get to the real nvidia-smi: %s", r)
+	}
+	if r := probe(p, true); r.Code != 0 {
+		t.Errorf("startup probe: %s", r)
+	}
+	if text := g.Read(validations + ".driver-ctr-ready"); text != "GDRCOPY_ENABLED: false\nGDS_ENABLED: true\nGPU_DIRECT_RDMA_ENABLED: false\n" {
+		t.Errorf("the startup probe's marker: %q", text)
+	}
+	if r := p.Exec("sh", "-c", "chroot /run/nvidia/driver modprobe -n nvidia-peermem"); r.Code != 0 {
+		t.Errorf("the sidecar of GPUDirect RDMA: %s", r)
+	}
+
+	if r := p.Exec("/bin/sh", "-c", conformance.PreStop); r.Code != 0 {
+		t.Errorf("preStop: %s", r)
+	}
+	stops(t, p, 0)
+	if after := look(g).withoutLock(); after != before {
+		t.Errorf("the node is not as it was\nbefore %+v\nafter  %+v", before, after)
+	}
+}
+
+// firmware wants the kernel to be able to find the driver's.
+func firmware(t *testing.T, g *lab.Guest) {
+	t.Helper()
+	path := g.Read("/sys/module/firmware_class/parameters/path")
+	if strings.TrimSuffix(path, "\n") != "/run/nvidia/driver/lib/firmware" { // sysfs adds one newline of its own
+		t.Fatalf("the kernel looks for firmware in %q", path)
+	}
+	dir := strings.TrimSpace(path) + "/nvidia/" + d535.driver
+	if n := g.Sh("find -L " + dir + " -name 'gsp*.bin' -size +1000k | wc -l"); strings.TrimSpace(n) != "2" {
+		t.Errorf("%s GSP files in %s, want 2", n, dir)
+	}
+}
+
+// The operator's driver manager, the init container of the next pod, removes NVIDIA's pid file and unmounts the driver root, also
+// under a driver that runs. We say so and are not ready, and mount nothing behind its back. The next pod, with the same digest,
+// adopts the modules, also while they are in use, and serves the root again.
+func Test16DriverManager(t *testing.T) {
+	g := stage{products: map[string]product{"535": d535}, modules: []modules{{d535, closed}}}.start(t)
+	before := look(g)
+	p := ready(t, g, operated(g, digest))
+
+	g.Remove(pidFile)
+	p.WaitLine(`nvidia-driver\.pid.*made it anew`, 30*time.Second)
+	eventually(t, 10*time.Second, "NVIDIA's pid file is back", func() bool { return g.Exists(pidFile) })
+	if st := status(t, g); !st.Ready {
+		t.Errorf("not ready for want of a pid file: %+v", st)
+	}
+
+	holder := g.Hold("/run/nvidia/driver/dev/nvidiactl")
+	driverManager(g)
+	p.WaitLine(`not ready: the driver root /run/nvidia/driver was unmounted by somebody else; delete this pod`, 30*time.Second)
+	wantDown(t, g, `unmounted by somebody else`)
+	if r := p.Exec("nvidia-driver", "probe", "ready"); r.Code != 15 {
+		t.Errorf("the readiness probe of a driver without root: %s", r)
+	}
+	heartbeat := func() int {
+		at, _ := strconv.Atoi(strings.TrimSpace(p.Exec("stat", "-c", "%Y", node.InstanceFile).Output))
+		return at
+	}
+	first := heartbeat()
+	eventually(t, time.Minute, "two more looks of the watch", func() bool { return heartbeat() >= first+10 })
+	if n := roots(g); n != 0 {
+		t.Errorf("the root was mounted behind the manager's back: %d", n)
+	}
+	begin := time.Now()
+	out := stops(t, p, 0) // in use: it stays
+	contains(t, out, fmt.Sprintf(`pid %d \(`, holder.PID), `left in place`)
+	if took := time.Since(begin); took > 30*time.Second {
+		t.Errorf("the stop took %s, more than the operator's terminationGracePeriodSeconds of 30", took)
+	}
+	p.Kill()
+	if v := driverLoaded(g); v != d535.driver || strings.TrimSpace(g.Read(digestFile)) != digest {
+		t.Fatalf("after a stop in use: driver %q, digest %q", v, g.Read(digestFile))
+	}
+
+	driverManager(g) // digest equal: no eviction, no unload
+	p = ready(t, g, operated(g, digest))
+	contains(t, p.Output(), `is loaded as wanted: adopting it`)
+	if n := roots(g); n != 1 || g.Read(daemonStatus) != "Ready\n" {
+		t.Errorf("adopted: %d roots, the operator's marker says %q", n, g.Read(daemonStatus))
+	}
+	firmware(t, g)
+	holder.Kill()
+	stops(t, p, 0)
+	if after := look(g).withoutLock(); after != before {
+		t.Errorf("the node is not as it was\nbefore %+v\nafter  %+v", before, after)
+	}
+}
+
+// driverManager does to a node what the operator's driver manager does when the digest is equal.
+func driverManager(g *lab.Guest) {
+	for _, m := range slices.Backward(g.MountsBelow("/run/nvidia/driver")) {
+		g.Sh("umount -l " + m.Point)
+	}
+	g.Remove(pidFile)
+}
+
+// Older platforms (Konvoy) give the image nothing but --accept-license, and NVIDIA's own images know -a and --max-threads.
+func Test16OlderCommands(t *testing.T) {
+	g := stage{products: map[string]product{"535": d535}, modules: []modules{{d535, closed}}}.start(t)
+	for _, command := range [][]string{{"nvidia-driver", "--accept-license"}, {"nvidia-driver", "init", "-a", "--max-threads", "1"}} {
+		pod := driver("535")
+		pod.Command = command
+		p := ready(t, g, pod)
+		if v, n := driverLoaded(g), roots(g); v != d535.driver || n != 1 {
+			t.Errorf("%q: driver %q is loaded, %d roots are mounted", command, v, n)
+		}
+		if strings.Contains(p.Output(), "means accepting its license") {
+			t.Errorf("%q: the license was accepted, but it says:\n%s", command, p.Output())
+		}
+		stops(t, p, 0)
+		p.Kill()
+	}
+}

@@ -1,0 +1,96 @@
+package scenarios
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/driver-container/driver-container/ci/lab"
+	"github.com/driver-container/driver-container/node"
+)
+
+// Helpers of the scenarios about one driver's life and its successors'.
+
+// loads is how often the driver was loaded since boot, by the kernel's own log.
+func loads(g *lab.Guest) int { return strings.Count(g.Dmesg(), "loading NVIDIA UNIX") }
+
+// usable wants one driver root that the host can use: it shows in the host's mounts once, and NVIDIA's own program and libraries
+// out of it reach the modules (a fake GPU never initialises, so that nvidia-smi ends with 6, "No devices were found"; with
+// modules of another version it would be 18, and 9 without any).
+func usable(t *testing.T, g *lab.Guest) {
+	t.Helper()
+	if n := roots(g); n != 1 {
+		t.Errorf("%d driver roots are mounted, want 1: %+v", n, g.MountsBelow("/run/nvidia/driver"))
+	}
+	if r := g.Run("chroot", "/run/nvidia/driver", "nvidia-smi"); r.Code != 6 {
+		t.Errorf("the driver root does not work from the host: %s", r)
+	}
+}
+
+// probes wants these exit codes of the probes of a container, and returns what the readiness probe said.
+func probes(t *testing.T, p *lab.Process, startup, ready, live int) string {
+	t.Helper()
+	said := ""
+	for _, probe := range []struct {
+		name string
+		code int
+	}{{"startup", startup}, {"live", live}, {"ready", ready}} {
+		r := p.Exec("nvidia-driver", "probe", probe.name)
+		if r.Code != probe.code {
+			t.Errorf("want exit code %d of %s", probe.code, r)
+		}
+		said = r.Output
+	}
+	return said
+}
+
+// phasesOf wants all phases of a start in their order, in the log and in the status, and returns what the status says of each.
+func phasesOf(t *testing.T, p *lab.Process, st node.Status) map[string]time.Duration {
+	t.Helper()
+	want := []string{"lock", "recover", "survey", "preflight", "modules", "stage", "replace", "root", "load", "nodes", "daemons", "verify"}
+	var logged, kept []string
+	for _, l := range p.Lines() {
+		if _, rest, ok := strings.Cut(l.Text, " phase "); ok {
+			name, took, _ := strings.Cut(rest, ": ")
+			if _, err := time.ParseDuration(took); err != nil {
+				t.Errorf("no time in %q", l.Text)
+			}
+			logged = append(logged, name)
+		}
+	}
+	took := map[string]time.Duration{}
+	for _, p := range st.Phases {
+		kept = append(kept, p.Phase)
+		took[p.Phase] = time.Duration(p.Seconds * float64(time.Second)).Round(time.Millisecond)
+	}
+	if !slices.Equal(logged, want) || !slices.Equal(kept, want) {
+		t.Errorf("phases in the log %v, in the status %v, want %v", logged, kept, want)
+	}
+	return took
+}
+
+// since is the time from the fork of a container's first process to one of its lines, by the guest's clocks.
+func since(t *testing.T, g *lab.Guest, p *lab.Process, text string) time.Duration {
+	t.Helper()
+	clock := g.Process("cat", "/proc/uptime")
+	clock.Wait(time.Minute)
+	uptime, _, _ := strings.Cut(clock.Output(), " ")
+	stat := g.Read(fmt.Sprintf("/proc/%d/stat", p.PID))
+	fields := strings.Fields(stat[strings.LastIndex(stat, ")")+1:])
+	now, err := strconv.ParseFloat(uptime, 64)
+	ticks, err2 := strconv.ParseFloat(fields[19], 64) // field 22, starttime, in hundredths of a second since boot
+	if err != nil || err2 != nil {
+		t.Fatal(err, err2)
+	}
+	begin := clock.Lines()[0].At.Add(-time.Duration((now - ticks/100) * float64(time.Second)))
+	for _, l := range p.Lines() {
+		if strings.Contains(l.Text, text) {
+			return l.At.Sub(begin)
+		}
+	}
+	t.Fatalf("%s has no line %q", p, text)
+	return 0
+}

@@ -1,0 +1,78 @@
+package scenarios
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/driver-container/driver-container/ci/lab"
+	"github.com/driver-container/driver-container/node"
+)
+
+const (
+	statusFile = "./driver-status.json"
+	smi        = "nvidia-smi" // of the root that is served; 6: it reached the driver, and no GPU came up
+)
+
+// light is a driver's pod that has only the module cache of the host's storage: the root of the image itself is served, which saves
+// the minute in which it would be copied.
+func light(image string, env ...string) lab.Container {
+	return driver(image, env...).Without("/var/lib/nvidia-driver").With(lab.Mount{Host: modulesDir, Guest: modulesDir})
+}
+
+// fails starts a container whose start must end by itself with this exit code, say these things, and leave the node as it was, but
+// for the status file that tells of it. It returns what was printed.
+func fails(t *testing.T, g *lab.Guest, c lab.Container, code int, limit time.Duration, expressions ...string) string {
+	t.Helper()
+	before := look(g).withoutStatus()
+	begin := time.Now()
+	p := g.Start(c)
+	out := ends(t, p, code, limit)
+	t.Logf("exit code %d after %s", code, time.Since(begin).Round(10*time.Millisecond))
+	contains(t, out, expressions...)
+	contains(t, p.Termination(), `.`)
+	if st := status(t, g); st.State != node.Failed || st.Ready || st.Reason == "" {
+		t.Errorf("status is %s, ready %v, reason %q; want failed with a reason", st.State, st.Ready, st.Reason)
+	}
+	if after := look(g).withoutStatus(); after != before {
+		t.Errorf("the node is not as it was\nbefore %+v\nafter  %+v", before, after)
+	}
+	p.Kill()
+	return out
+}
+
+// withoutStatus forgets the lock's file and the status file of a start that failed.
+func (s snapshot) withoutStatus() snapshot {
+	s = s.withoutLock()
+	s.run = strings.TrimSpace(strings.ReplaceAll(s.run, statusFile, ""))
+	return s
+}
+
+// servesAgain is the second instance after a failure: it must come up and go as if nothing had been.
+func servesAgain(t *testing.T, g *lab.Guest, c lab.Container, version string) {
+	t.Helper()
+	p := ready(t, g, c)
+	serving(t, g, version)
+	stops(t, p, 0)
+	if v, n := driverLoaded(g), roots(g); v != "" || n != 0 {
+		t.Errorf("after the stop: driver %q is loaded, %d roots are mounted", v, n)
+	}
+	p.Kill()
+}
+
+// serving wants one driver, loaded and with one root, whose own programs agree with the kernel about its version.
+func serving(t *testing.T, g *lab.Guest, version string) {
+	t.Helper()
+	if v, n := driverLoaded(g), roots(g); v != version || n != 1 {
+		t.Errorf("driver %q is loaded, %d roots are mounted; want %s and one", v, n, version)
+	}
+	if got := strings.Join(g.Driver(), " "); got != "nvidia nvidia_modeset nvidia_uvm" {
+		t.Errorf("modules %s", got)
+	}
+	if !g.Exists("/run/nvidia/driver/usr/lib/x86_64-linux-gnu/libnvidia-ml.so." + version) {
+		t.Errorf("the root has no libnvidia-ml.so.%s", version)
+	}
+	if r := g.Run("chroot", "/run/nvidia/driver", smi); r.Code != 6 {
+		t.Errorf("nvidia-smi in the root: %v; want exit code 6 (no devices)", r)
+	}
+}

@@ -1,0 +1,26 @@
+package node
+
+import (
+	"testing"
+
+	"github.com/driver-container/driver-container/kmod"
+)
+
+func TestForeign(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		module, version string
+		want            bool
+	}{
+		{"nvidia", "470.256.02", false},
+		{"nvidia", "535.261.03", true},
+		{"nvidia", "", true},
+		{"nvidia_uvm", "", false}, // as those of 470 are
+		{"nvidia_uvm", "470.256.02", false},
+		{"nvidia_uvm", "535.261.03", true},
+	} {
+		if got := foreign(kmod.Module{Name: c.module, Version: c.version}, "470.256.02"); got != c.want {
+			t.Errorf("foreign(%s %q) is %v", c.module, c.version, got)
+		}
+	}
+}
