@@ -43,7 +43,7 @@ func (s System) insertDeps(ctx context.Context, release string, roots, names []s
 		switch {
 		case tree.builtin[ModuleName(name)]:
 			continue
-		case !tree.known[ModuleName(name)]:
+		case tree.known[ModuleName(name)] == "":
 			missing = append(missing, name)
 			continue
 		}
@@ -78,8 +78,10 @@ func (s System) there(name string) (bool, error) {
 
 // moduleTree is a folder /lib/modules/<release> of one root.
 type moduleTree struct {
-	root, release  string
-	known, builtin map[string]bool // names, with _
+	root, release string
+	deps          map[string]string // file -> files that it needs, as in modules.dep
+	known         map[string]string // name, with _ -> file
+	builtin       map[string]bool   // names, with _
 
 	prober *kmodule.Prober // nil until it is asked
 	mu     sync.Mutex
@@ -87,10 +89,10 @@ type moduleTree struct {
 }
 
 // findTree looks for the tree where u-root's prober will, in lib/modules and then usr/lib/modules. Without any, it is an
-// empty one: then everything that is not in the kernel is missing. The prober cannot cope with lines without a colon and
-// waits for ever on a circle: both are refused here.
+// empty one: then everything that is not in the kernel is missing. The prober cannot cope with lines without a colon: they are
+// refused here.
 func findTree(release string, roots []string) (*moduleTree, error) {
-	t := &moduleTree{release: release, known: map[string]bool{}, builtin: map[string]bool{}}
+	t := &moduleTree{release: release, known: map[string]string{}, builtin: map[string]bool{}}
 	if release == "" || strings.ContainsAny(release, "/\x00 \t\n") || release == "." || release == ".." {
 		return nil, fmt.Errorf("look for the kernel's modules: %q is not a kernel release", release)
 	}
@@ -104,15 +106,12 @@ func findTree(release string, roots []string) (*moduleTree, error) {
 			if notThere(err) {
 				break // as the prober, which takes the first folder
 			}
-			if err == nil {
-				err = circle(deps)
-			}
 			if err != nil {
 				return nil, fmt.Errorf("read %s/modules.dep: %w; run depmod for this kernel", dir, err)
 			}
-			t.root = root
+			t.root, t.deps = root, deps
 			for file := range deps {
-				t.known[nameOfFile(file)] = true
+				t.known[nameOfFile(file)] = file
 			}
 			return t, t.readBuiltin(filepath.Join(dir, "modules.builtin"))
 		}
@@ -140,19 +139,14 @@ func eachLine(path string, f func(line string) error) error {
 }
 
 // readDeps reads "file: file file" lines.
-func readDeps(path string) (map[string][]string, error) {
-	deps := map[string][]string{}
+func readDeps(path string) (map[string]string, error) {
+	deps := map[string]string{}
 	err := eachLine(path, func(line string) error {
 		file, needs, ok := strings.Cut(line, ":")
 		if !ok {
 			return fmt.Errorf("the line %.80q has no colon", line)
 		}
-		for _, path := range append(strings.Fields(needs), file) {
-			if !filepath.IsLocal(path) {
-				return fmt.Errorf("%.80q leads out of the folder", path)
-			}
-		}
-		deps[file] = strings.Fields(needs)
+		deps[file] = needs
 		return nil
 	})
 	return deps, err
@@ -169,20 +163,23 @@ func (t *moduleTree) readBuiltin(path string) error {
 	return nil
 }
 
-// circle finds modules that depend on each other.
-func circle(deps map[string][]string) error {
+// check looks at what the prober will follow from a file: it waits for ever on modules that need each other, and would leave the
+// folder where a path leads out of it.
+func (t *moduleTree) check(file string) error {
 	const open, closed = 1, 2
-	state := make(map[string]int, len(deps))
+	state := map[string]int{}
 	var visit func(file string, depth int) error
 	visit = func(file string, depth int) error {
-		if state[file] == closed {
+		switch {
+		case state[file] == closed:
 			return nil
-		}
-		if state[file] == open || depth > 256 {
+		case state[file] == open || depth > 256:
 			return fmt.Errorf("%.80q depends on itself", file)
+		case !filepath.IsLocal(file):
+			return fmt.Errorf("%.80q leads out of the folder", file)
 		}
 		state[file] = open
-		for _, d := range deps[file] {
+		for d := range strings.FieldsSeq(t.deps[file]) {
 			if err := visit(d, depth+1); err != nil {
 				return err
 			}
@@ -190,20 +187,18 @@ func circle(deps map[string][]string) error {
 		state[file] = closed
 		return nil
 	}
-	for file := range deps {
-		if err := visit(file, 0); err != nil {
-			return err
-		}
-	}
-	return nil
+	return visit(file, 0)
 }
 
 // files asks u-root's prober which files a module needs, in the order to load them; those that an earlier answer had are left
 // out. It is only asked, not let to load: an error of Insert says which module it was and why, and it uses finit_module. Reading
 // the whole tree is most of the work, so one prober answers for all names; but it remembers errors for good, and ends with one.
 func (t *moduleTree) files(name string) ([]string, error) {
-	var err error
-	if t.prober == nil {
+	err := t.check(t.known[ModuleName(name)])
+	if err != nil {
+		err = fmt.Errorf("modules.dep: %w; run depmod for this kernel", err)
+	}
+	if err == nil && t.prober == nil {
 		t.prober, err = kmodule.NewProber(kmodule.ProbeOpts{RootDir: t.root, KVer: t.release, IgnoreProcMods: true, DryRunCB: t.found})
 	}
 	if err == nil {

@@ -101,7 +101,9 @@ func (c Config) modules(mellanox bool) []string {
 	return modules
 }
 
-func (c Config) statusPath() string { return filepath.Join(c.Run, "driver-status.json") }
+const statusName = "driver-status.json"
+
+func (c Config) statusPath() string { return filepath.Join(c.Run, statusName) }
 func (c Config) lockPath() string   { return filepath.Join(c.Run, "driver-entrypoint.lock") }
 func (c Config) legacyLock() string { return filepath.Join(c.Run, "nvidia-driver.pid") }
 func (c Config) rootPath() string   { return filepath.Join(c.Run, "driver") }

@@ -3,6 +3,7 @@ package node
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -42,6 +43,10 @@ type world struct {
 	daemonDown   bool            // it has died
 	preflightBad bool
 
+	faster  string // srcversion of the nvidia that somebody loads just before an instance does
+	ignores bool   // the kernel ignores parameters
+	fewer   bool   // sets lack nvidia-modeset
+
 	leaks []string // what killed instances had put up without a record: nobody can know whose it is
 	wrong []string // broken rules
 	lives int
@@ -74,10 +79,34 @@ func newWorld(t testing.TB, dir string) *world {
 	return w
 }
 
+// clone is a world in the same state. Its files are the same ones: only markers change, and every life writes them anew.
+func (w *world) clone(t testing.TB) *world {
+	t.Helper()
+	c := newWorld(t, w.dir)
+	c.modules, c.params, c.cache, c.broken = maps.Clone(w.modules), maps.Clone(w.params), maps.Clone(w.cache), maps.Clone(w.broken)
+	c.layers, c.nodes, c.users, c.leaks = slices.Clone(w.layers), slices.Clone(w.nodes), slices.Clone(w.users), slices.Clone(w.leaks)
+	c.firmware, c.lives = w.firmware, w.lives
+	if w.saved != nil {
+		st := *w.saved
+		c.saved = &st
+	}
+	return c
+}
+
+// left is everything that a successor can find, as text.
+func (w *world) left() string {
+	var up *Driver
+	if w.saved != nil {
+		up = w.saved.Up
+	}
+	record, err := json.Marshal(up)
+	return fmt.Sprint(slices.Sorted(maps.Keys(w.modules)), w.modules["nvidia"].Version, w.params, w.layers, w.nodes, w.cache, w.firmware, w.lockFile, w.leaks, string(record), err)
+}
+
 // stands is what each module stands on. gdrdrv is somebody else's.
 var stands = map[string][]string{
 	"nvidia": {"ipmi_msghandler", "i2c_core"}, "nvidia_uvm": {"nvidia"}, "nvidia_modeset": {"nvidia"}, "nvidia_drm": {"nvidia_modeset"},
-	"gdrdrv": {"nvidia"}, "ipmi_devintf": {"ipmi_msghandler"},
+	"gdrdrv": {"nvidia"}, "nvidia_peermem": {"nvidia"}, "ipmi_devintf": {"ipmi_msghandler"},
 }
 
 // live adds what changes: holders and the count.
@@ -96,6 +125,9 @@ func (w *world) live(m kmod.Module) kmod.Module {
 				m.Refs += 3
 			}
 		}
+	}
+	if m.Name == "nouveau" {
+		m.Refs = len(w.users)
 	}
 	if m.Name == "nvidia" {
 		m.Refs += w.daemons
@@ -133,12 +165,16 @@ func (w *world) delete(name string) error {
 func srcversion(name, version string) string { return strings.ToUpper(name) + version }
 
 // files are a driver's modules below a folder of the world, as real files.
-func (w *world) files(folder, version string) (*build.Set, error) {
+func (w *world) files(folder, version string, extra ...string) (*build.Set, error) {
 	set := &build.Set{Dir: filepath.Join(w.dir, folder, version)}
 	if err := os.MkdirAll(set.Dir, 0o755); err != nil {
 		return nil, err
 	}
-	for _, name := range []string{"nvidia", "nvidia-uvm", "nvidia-modeset"} {
+	names := []string{"nvidia", "nvidia-uvm", "nvidia-modeset"}
+	if w.fewer {
+		names = names[:2]
+	}
+	for _, name := range append(names, extra...) {
 		content, module := []byte(name+version), underscores(name)
 		path := filepath.Join(set.Dir, module+".ko")
 		if _, err := os.Stat(path); err != nil {

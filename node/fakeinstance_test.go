@@ -32,7 +32,9 @@ type instance struct {
 	before    func(op string) error
 	disturbed bool // by a failure or by somebody else: what it finds need not be what it put up
 	meddled   bool // by somebody else
-	holds     bool // the lock
+	mellanox  bool
+	extra     []string // files that a set has besides the usual ones
+	holds     bool     // the lock
 	daemon    bool
 	killed    bool
 	served    bool
@@ -99,10 +101,11 @@ func (i *instance) Loaded() (all []kmod.Module, err error) {
 }
 
 func (i *instance) Stack(name string) (stack []kmod.Module, err error) {
-	if name != "nvidia" {
-		return nil, fs.ErrNotExist
-	}
 	err = i.do("stack", func() error {
+		if m, ok := i.modules["nouveau"]; ok && name == "nouveau" {
+			stack = append(stack, m)
+			return nil
+		}
 		if _, ok := i.modules[name]; !ok {
 			return fs.ErrNotExist
 		}
@@ -146,6 +149,16 @@ func (i *instance) Insert(ctx context.Context, path string, params []string) err
 		}
 		if i.broken[version] && name == "nvidia" {
 			return &kmod.RefusedError{Module: name, Errno: unix.ENODEV}
+		}
+		if i.faster != "" && name == "nvidia" {
+			err := i.insert(name, version, nil)
+			m := i.modules[name]
+			m.SrcVersion = i.faster
+			i.modules[name] = m
+			return errors.Join(err, kmod.ErrLoaded)
+		}
+		if i.ignores {
+			params = nil
 		}
 		return i.insert(name, version, params)
 	})
@@ -244,7 +257,7 @@ func (i *instance) Find(context.Context, Want) (set *build.Set, source string, e
 		if !i.cache[i.life.version] {
 			return build.ErrMiss
 		}
-		set, err = i.files("cache", i.life.version)
+		set, err = i.files("cache", i.life.version, i.extra...)
 		return err
 	})
 	return set, "cache", err
@@ -260,14 +273,14 @@ func (i *instance) Compile(ctx context.Context, _ Want) (set *build.Set, err err
 		return nil, ctx.Err()
 	case <-time.After(time.Second):
 	}
-	err = i.do("compiled", func() (err error) { set, err = i.files(i.scratch(), i.life.version); return err })
+	err = i.do("compiled", func() (err error) { set, err = i.files(i.scratch(), i.life.version, i.extra...); return err })
 	return set, err
 }
 
 func (i *instance) Keep(context.Context, *build.Set) (set *build.Set, err error) {
 	err = i.do("keep", func() (err error) {
 		i.cache[i.life.version] = true
-		set, err = i.files("cache", i.life.version)
+		set, err = i.files("cache", i.life.version, i.extra...)
 		return err
 	})
 	return set, err
@@ -310,7 +323,7 @@ func (d *fakeDaemons) Stop(context.Context) error {
 func (i *instance) GPUs() ([]devices.GPU, error) {
 	return []devices.GPU{{Address: "0000:05:00.0", Vendor: 0x10de, Device: 0x1eb8, Driver: "nvidia"}}, nil
 }
-func (i *instance) Mellanox() (bool, error) { return false, nil }
+func (i *instance) Mellanox() (bool, error) { return i.mellanox, nil }
 func (i *instance) Options() (kmod.Options, error) {
 	if i.life.param == "" {
 		return kmod.Options{}, nil

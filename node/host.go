@@ -22,7 +22,8 @@ import (
 
 // Host is the machine that New binds an instance to. Its zero value, but for Say, is the one that this program runs on.
 type Host struct {
-	Say func(format string, args ...any) // a line of the log; required
+	Say  func(format string, args ...any) // a line of the log; required
+	Rest func()                           // called when the start is over and the long wait begins; may be nil
 }
 
 // hostRoot is the host's own root, visible where the pod has hostPID.
@@ -51,6 +52,9 @@ func New(cfg Config, h Host) (*Node, error) {
 		cfg: cfg, info: info, release: release, say: h.Say, now: time.Now,
 		markers: markers{run: cfg.Run, digest: cfg.Digest}, instanceFile: InstanceFile,
 		board: &board{shelf: statusFile(cfg.statusPath()), say: h.Say, now: time.Now, st: st},
+	}
+	if n.rest = h.Rest; n.rest == nil {
+		n.rest = func() {}
 	}
 	supply := &supply{cfg: cfg, info: info, say: h.Say}
 	n.kernel, n.supplier = &modules{release: release}, supply

@@ -66,6 +66,19 @@ func (m markers) gone() error {
 	return errors.Join(append(errs, m.forget())...)
 }
 
+// leftovers removes unfinished files of an instance that was killed. Only the holder of the lock may: nobody else writes then.
+func (m markers) leftovers() error {
+	var errs []error
+	for _, name := range []string{daemonsMarker, startupMarker, digestFile, statusName} {
+		found, err := filepath.Glob(unfinished(filepath.Join(m.run, name)))
+		errs = append(errs, err)
+		for _, f := range found {
+			errs = append(errs, os.Remove(f))
+		}
+	}
+	return errors.Join(errs...)
+}
+
 // MarkStarted writes the marker that the GPU Operator's validator waits for. It is what `nvidia-driver probe startup` does in
 // place of the operator's startup-probe.sh, with the same content.
 func MarkStarted(run string, getenv func(string) string) error {

@@ -112,6 +112,7 @@ type Node struct {
 	release string // of the running kernel
 	say     func(format string, args ...any)
 	now     func() time.Time
+	rest    func() // the start is over: give back what it took
 
 	kernel       kernel
 	roots        roots

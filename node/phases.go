@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"time"
@@ -33,12 +34,9 @@ var phases = []phase{
 // start runs the phases until one fails or ctx ends.
 func (n *Node) start(ctx context.Context) error {
 	begin := n.now()
-	for _, p := range phases {
+	for i, p := range phases {
 		if err := ctx.Err(); err != nil {
 			return err
-		}
-		if n.lock != nil {
-			n.board.change(func(st *Status) { st.Phase = p.name })
 		}
 		since := n.now()
 		err := p.run(n, ctx)
@@ -46,6 +44,9 @@ func (n *Node) start(ctx context.Context) error {
 		if n.lock != nil {
 			n.board.change(func(st *Status) {
 				st.Phases = append(st.Phases, Timing{p.name, took.Round(time.Millisecond).Seconds()})
+				if err == nil && i+1 < len(phases) {
+					st.Phase = phases[i+1].name
+				}
 			})
 		}
 		if err != nil {
@@ -71,7 +72,7 @@ func (n *Node) takeLock(ctx context.Context) error {
 		n.say("predecessor: %s, state %s, %s", describe(old.Up), old.State, old.Reason)
 	}
 	n.board.change(func(st *Status) { st.State, st.Up = Starting, old.Up })
-	return n.markers.notReady()
+	return errors.Join(n.markers.notReady(), n.markers.leftovers())
 }
 
 func describe(d *Driver) string {
@@ -83,11 +84,11 @@ func describe(d *Driver) string {
 
 // beat shows the liveness probe that the process runs, however long a phase takes, until end is closed.
 func (n *Node) beat(end <-chan struct{}) {
-	t := time.NewTicker(watchEvery)
-	defer t.Stop()
 	for {
+		t := time.NewTimer(untilNext(n.now()))
 		select {
 		case <-end:
+			t.Stop()
 			return
 		case now := <-t.C:
 			_ = os.Chtimes(n.instanceFile, now, now)

@@ -235,7 +235,7 @@ func (b *board) remove() error {
 
 // writeFile replaces a file as a whole. /run is memory: there is nothing to sync.
 func writeFile(path string, data []byte, mode fs.FileMode) (err error) {
-	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".tmp-*")
+	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(unfinished(path)))
 	if err != nil {
 		return err
 	}
@@ -249,6 +249,11 @@ func writeFile(path string, data []byte, mode fs.FileMode) (err error) {
 		return err
 	}
 	return os.Rename(f.Name(), path)
+}
+
+// unfinished is the pattern of the names that writeFile gives a file first.
+func unfinished(path string) string {
+	return filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".tmp-*")
 }
 
 // mute returns a board that keeps its status to itself: for verbs that do not have the node.

@@ -13,7 +13,7 @@ import (
 func WriteStatus(out io.Writer, st Status, cfg Config) error {
 	w := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
 	row := func(name, format string, args ...any) {
-		if text := fmt.Sprintf(format, args...); text != "" {
+		if text := strings.TrimSpace(fmt.Sprintf(format, args...)); text != "" {
 			fmt.Fprintf(w, "%s\t%s\n", name, text)
 		}
 	}

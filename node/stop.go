@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -208,7 +209,7 @@ func (n *Node) lastWords(err error) {
 	}
 	text := err.Error()
 	if len(text) > most {
-		text = text[:most]
+		text = strings.ToValidUTF8(text[:most], "")
 	}
 	if werr := os.WriteFile(n.cfg.Termination, []byte(text), 0o600); werr != nil {
 		n.say("write %s: %v", n.cfg.Termination, werr)

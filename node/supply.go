@@ -212,8 +212,8 @@ func (s *supply) Keep(ctx context.Context, set *build.Set) (*build.Set, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := s.cache().Prune(keepSets); err != nil {
-		s.say("warning: remove old modules from the cache: %v", err)
+	if err := errors.Join(s.cache().Prune(keepSets), os.RemoveAll(scratch)); err != nil {
+		s.say("warning: remove old modules and the scratch folder: %v", err)
 	}
 	return kept, nil
 }

@@ -21,8 +21,9 @@ func (n *Node) serve(ctx context.Context) error {
 		n.warn("remove old driver roots: %v", err)
 	}
 	asked := n.now()
-	ticker := time.NewTicker(watchEvery)
-	defer ticker.Stop()
+	n.rest()
+	next := time.NewTimer(untilNext(n.now()))
+	defer next.Stop()
 	last := n.board.get().Reason
 	for {
 		var changed <-chan struct{}
@@ -33,7 +34,8 @@ func (n *Node) serve(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-changed:
-		case <-ticker.C:
+		case <-next.C:
+			next.Reset(untilNext(n.now()))
 		}
 		again := n.board.get().State == Degraded && n.now().Sub(asked) >= askEvery
 		reason := n.look(ctx, last, again)
@@ -48,6 +50,10 @@ func (n *Node) serve(ctx context.Context) error {
 		}
 	}
 }
+
+// untilNext is the time until the clock shows a multiple of watchEvery. Whatever looks regularly does so at the same moment: an idle
+// processor is woken once.
+func untilNext(now time.Time) time.Duration { return watchEvery - now.Sub(now.Truncate(watchEvery)) }
 
 // look returns why the driver is not ready. What only asking the driver can tell stays as it was unless again says so.
 func (n *Node) look(ctx context.Context, last string, again bool) string {

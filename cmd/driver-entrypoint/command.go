@@ -135,5 +135,5 @@ func (p *program) node(cfg node.Config) (*node.Node, error) {
 	if err := cfg.Check(); err != nil {
 		return nil, err
 	}
-	return node.New(cfg, node.Host{Say: p.log()})
+	return node.New(cfg, node.Host{Say: p.log(), Rest: settle})
 }

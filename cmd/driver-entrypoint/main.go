@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"runtime"
 	"runtime/debug"
 
 	"golang.org/x/sys/unix"
@@ -30,8 +31,9 @@ func run(argv, env []string, worker bool, stdout, stderr io.Writer) int {
 	if stays(argv[1:]) && !worker {
 		return shim.Run(argv, shim.Options{Say: plainLog(stderr, "")})
 	}
-	// Small heaps: the worker is idle for months, and garbage is worth less than the node's memory.
+	// Small heaps: the worker is idle for months, and garbage is worth less than the node's memory. What it computes itself is little.
 	debug.SetGCPercent(40)
+	runtime.GOMAXPROCS(min(4, runtime.GOMAXPROCS(0)))
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGQUIT)
 	defer stop()
 	p := &program{stdout: stdout, stderr: stderr, env: env, hurry: secondSignal(ctx)}
@@ -49,6 +51,12 @@ func run(argv, env []string, worker bool, stdout, stderr io.Writer) int {
 		}
 	}
 	return code
+}
+
+// settle is for an instance that serves: one processor wakes fewer threads, and what the start needed goes back to the node.
+func settle() {
+	runtime.GOMAXPROCS(1)
+	debug.FreeOSMemory()
 }
 
 // secondSignal is closed by a signal that comes after the one that ended ctx: whoever sends it does not want to wait.

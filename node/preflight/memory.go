@@ -20,16 +20,12 @@ func (in *Input) freeMemory() (bytes uint64, what string, found bool) {
 			bytes, found = kb<<10, true
 		}
 	}
-	for _, files := range [][2]string{
-		{"memory.max", "memory.current"},                                 // version 2
-		{"memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes"}, // version 1
-	} {
-		dir := filepath.Join(in.Sys, "fs/cgroup")
-		limit, err := strconv.ParseUint(value(dir, files[0]), 10, 64)
+	for _, dir := range in.memoryGroups() {
+		limit, err := strconv.ParseUint(first(dir, "memory.max", "memory.limit_in_bytes"), 10, 64)
 		if err != nil || limit > 1<<60 { // "max", and what version 1 has for it
 			continue
 		}
-		used, err := strconv.ParseUint(value(dir, files[1]), 10, 64)
+		used, err := strconv.ParseUint(first(dir, "memory.current", "memory.usage_in_bytes"), 10, 64)
 		if err != nil {
 			used = 0
 		}
@@ -38,6 +34,32 @@ func (in *Input) freeMemory() (bytes uint64, what string, found bool) {
 		}
 	}
 	return bytes, what, found
+}
+
+// memoryGroups are the folders of the memory cgroups that hold for this process, its own first. A container that has the host's /sys
+// sees the whole tree, and finds its own place in /proc/self/cgroup.
+func (in *Input) memoryGroups() (dirs []string) {
+	for line := range strings.Lines(value(in.Proc, "self/cgroup")) {
+		fields := strings.SplitN(strings.TrimSpace(line), ":", 3)
+		if len(fields) != 3 || fields[1] != "" && fields[1] != "memory" {
+			continue
+		}
+		base := filepath.Join(in.Sys, "fs/cgroup", fields[1])
+		for path := filepath.Clean("/" + fields[2]); path != "/"; path = filepath.Dir(path) {
+			dirs = append(dirs, filepath.Join(base, path))
+		}
+	}
+	return append(dirs, filepath.Join(in.Sys, "fs/cgroup"), filepath.Join(in.Sys, "fs/cgroup/memory"))
+}
+
+// first is the content of the first of some files of a folder that says anything.
+func first(dir string, names ...string) string {
+	for _, name := range names {
+		if v := value(dir, name); v != "" {
+			return v
+		}
+	}
+	return ""
 }
 
 // size is a number of bytes for people.

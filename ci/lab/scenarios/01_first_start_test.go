@@ -33,7 +33,7 @@ const char release[] = "=" UTS_RELEASE "=";' >probe.c
 "$CC" $KCFLAGS -I"$SYSOUT/include" -c -o probe.o probe.c
 grep -q "=$KERNEL_UNAME=" probe.o
 half=0
-while read -r line; do
+while IFS= read -r line; do
 	echo "$line"
 	half=$((half + 1))
 	[ $half != 300 ] || sleep 11 # progress is told every ten seconds
@@ -59,10 +59,9 @@ func Test01FirstStart(t *testing.T) {
 		t.Errorf("while it compiles: %+v", st)
 	}
 	p.WaitLine(`ready: driver 535\.261\.03 \(proprietary\) serves kernel `, 4*time.Minute)
-	contains(t, p.Output(), `compiling 535\.261\.03 \(proprietary\) for \S+ with gcc 12\.2\.0, [12] jobs \(.*\); the whole output goes to /var/lib/`,
-		`driver 535\.261\.03 \(proprietary\) on kernel \S+ is up after `)
+	contains(t, p.Output(), `compiling 535\.261\.03 \(proprietary\) for \S+ with gcc 12\.2\.0, [12] jobs \(.*\); the whole output goes to /var/lib/`)
+	took := phasesOf(t, g, p)
 	st := status(t, g)
-	took := phasesOf(t, p, st)
 	t.Logf("from the container's start to ready: %s; phases: %v", since(t, g, p, "ready: driver").Round(10*time.Millisecond), took)
 	if st.Up == nil || st.Up.Source != "compiled" || !st.Ready || took["modules"] < 11*time.Second {
 		t.Errorf("status %+v", st)
@@ -70,7 +69,7 @@ func Test01FirstStart(t *testing.T) {
 	probes(t, p, 0, 0, 0)
 	usable(t, g)
 	kept(t, g)
-	if r := p.Exec("find", "/var/tmp/nvidia-driver", "-name", "*.ko"); r.Output != "" {
+	if r := p.Exec("find", "/var/tmp", "-name", "*.ko"); r.Output != "" {
 		t.Errorf("the scratch folder still has %s", r.Output)
 	}
 	stops(t, p, 0)
@@ -146,7 +145,7 @@ func Test01WholeCompile(t *testing.T) {
 	d.WaitLine(`compiling: \d+ of about \d+ steps after `, 10*time.Minute)
 	d.WaitLine(`ready: driver `+p.driver, 90*time.Minute)
 	st := status(t, g)
-	t.Logf("phases: %v", phasesOf(t, d, st))
+	t.Logf("phases: %v", phasesOf(t, g, d))
 	if st.Up == nil || st.Up.Source != "compiled" || driverLoaded(g) != p.driver {
 		t.Errorf("status %+v", st)
 	}

@@ -10,19 +10,18 @@ import (
 )
 
 // The second start on a node compiles nothing and copies nothing, and the driver is ready at most a second after the time that the
-// kernel itself needs for the modules: what insmod of the same files takes in the same guest. Both are measured three times, and
-// the best of each counts: other programs of the machine that emulates the guest only ever make them slower.
+// kernel itself needs for the modules: what insmod of the same files takes in the same guest. Of several measurements the best of
+// each counts, as what else the emulating machine does only ever makes them slower.
 func Test03SecondStart(t *testing.T) {
-	const attempts = 3
+	const least, most = 3, 6 // measurements
 	g := stage{products: map[string]product{"535": d535}, modules: []modules{{d535, closed}}}.start(t)
 	first := ready(t, g, driver("535"))
 	contains(t, first.Output(), `driver root staged in /var/lib/nvidia-driver/roots/535\.261\.03-`)
 	stops(t, first, 0)
 
-	measure(t, g)
 	cached := g.Sh("ls -la /var/lib/nvidia-driver/modules/* /var/lib/nvidia-driver/roots")
 	kernel, start := time.Hour, time.Hour
-	for range attempts {
+	for n := 0; n < least || n < most && start > kernel+time.Second; n++ {
 		kernel = min(kernel, insmod(t, g))
 		start = min(start, secondStart(t, g))
 	}
@@ -39,11 +38,10 @@ func Test03SecondStart(t *testing.T) {
 func secondStart(t *testing.T, g *lab.Guest) time.Duration {
 	t.Helper()
 	p := ready(t, g, driver("535"))
-	took := since(t, g, p, "ready: driver")
-	st := status(t, g)
-	t.Logf("%s; first line after %s; phases %v", took, p.Lines()[0].At.Sub(p.Lines()[len(p.Lines())-1].At)+took, phasesOf(t, p, st))
-	if st.Up == nil || st.Up.Source != "cache" {
-		t.Errorf("the modules did not come from the cache: %+v", st.Up)
+	took := since(t, g, p, "ready: driver").Round(time.Millisecond)
+	t.Logf("ready after %s, its first line after %s; phases %v", took, since(t, g, p, "accepting its license"), phasesOf(t, g, p))
+	if up := status(t, g).Up; up == nil || up.Source != "cache" {
+		t.Errorf("the modules did not come from the cache: %+v", up)
 	}
 	if out := p.Output(); strings.Contains(out, "compil") || strings.Contains(out, "staged in") {
 		t.Errorf("it compiled or copied:\n%s", out)
@@ -60,12 +58,15 @@ func insmod(t *testing.T, g *lab.Guest) time.Duration {
 	t.Helper()
 	out := g.Sh(`cd /var/lib/nvidia-driver/modules/535*/
 		now() { cut -d' ' -f1 /proc/uptime; }
+		before=$(cut -d' ' -f1 /proc/modules)
+		needs=$(for m in drm video ipmi_devintf; do modprobe -D $m; done | cut -d' ' -f2)
 		begin=$(now)
-		for m in drm video ipmi_devintf; do modprobe $m; done
+		for m in $needs; do insmod $m; done 2>/dev/null
 		for m in nvidia nvidia-uvm nvidia-modeset; do insmod ./$m.ko || exit 1; done
 		end=$(now)
-		rmmod nvidia_modeset && rmmod nvidia_uvm && rmmod nvidia || exit 1
-		modprobe -r video drm ipmi_devintf 2>/dev/null
+		for m in $(cut -d' ' -f1 /proc/modules); do # the newest is the first
+			case " $(echo $before) " in *" $m "*) ;; *) rmmod $m || exit 1 ;; esac
+		done
 		echo $begin $end`)
 	fields := strings.Fields(out)
 	if len(fields) != 2 {
@@ -77,19 +78,4 @@ func insmod(t *testing.T, g *lab.Guest) time.Duration {
 		t.Fatal(err1, err2)
 	}
 	return time.Duration((end - begin) * float64(time.Second)).Round(10 * time.Millisecond)
-}
-
-func measure(t *testing.T, g *lab.Guest) {
-	p := ready(t, g, driver("535"))
-	for _, args := range [][]string{{"true"}, {"nvidia-driver", "version"}, {"driver-probe"}, {"nvidia-smi"}, {"env", "GODEBUG=inittrace=1", "nvidia-driver", "version"}, {"nvidia-driver", "preflight"}, {"nvidia-driver", "compile"}} {
-		for range 3 {
-			r := p.Exec(args...)
-			t.Logf("MEASURE %s: %s", strings.Join(args, " "), r.Took)
-			if args[0] == "env" {
-				t.Log(r.Output)
-			}
-		}
-	}
-	t.Log(p.Output())
-	stops(t, p, 0)
 }

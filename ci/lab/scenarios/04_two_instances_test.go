@@ -3,7 +3,6 @@ package scenarios
 import (
 	"fmt"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -23,7 +22,7 @@ func Test04TwoInstances(t *testing.T) {
 	serving := look(g)
 
 	impatient := g.Start(driver("535", "POD_NAME=gpu/driver-x", "DRIVER_LOCK_TIMEOUT=3s"))
-	b := waits(t, g, a, "gpu/driver-b")
+	b := waits(t, g, a, "gpu/driver-b", true)
 	contains(t, ends(t, impatient, 10, time.Minute), `locked by pid \d+, pod gpu/driver-a, .*waited 3(\.\d+)?s`)
 
 	asked := time.Now()
@@ -35,9 +34,9 @@ func Test04TwoInstances(t *testing.T) {
 		t.Errorf("those that waited changed the node\nbefore %+v\nafter  %+v", serving, now)
 	}
 
-	b = waits(t, g, a, "gpu/driver-b")
+	b = waits(t, g, a, "gpu/driver-b", true)
 	g.Sh("rm -f /run/nvidia/driver-entrypoint.lock " + legacyLock)
-	c := waits(t, g, a, "gpu/driver-c") // the first that finds no files
+	c := waits(t, g, a, "gpu/driver-c", false) // the first that finds no files
 	a.WaitLine(`removed the lock file .*; made it anew`, time.Minute)
 	g.Sh("rm -f /run/nvidia/driver-entrypoint.lock " + legacyLock)
 	alone(t, a, b, c)
@@ -60,16 +59,16 @@ func Test04TwoInstances(t *testing.T) {
 	foreign(t, g)
 }
 
-// waits starts one more driver pod beside a holder and wants it to wait, not ready, alive, saying who holds the node.
-func waits(t *testing.T, g *lab.Guest, holder *lab.Process, pod string) *lab.Process {
+// waits starts one more driver pod beside a holder and wants it to wait, not ready, alive, saying who holds the node; known: the
+// lock's files are there, which name the holder.
+func waits(t *testing.T, g *lab.Guest, holder *lab.Process, pod string, known bool) *lab.Process {
 	t.Helper()
 	p := g.Start(driver("535", "POD_NAME="+pod))
 	p.WaitLine(`lock: .* is locked by .*; waiting`, time.Minute)
 	said := probes(t, p, 15, 15, 0)
-	contains(t, said, `not ready: waiting for the node's lock, held by `)
-	// Its files were removed: then it is not known who it is until the holder has made them anew.
-	if g.Exists(legacyLock) {
+	if known {
 		contains(t, p.Output(), `locked by pid \d+, pod gpu/driver-a`)
+		contains(t, said, `not ready: waiting for the node's lock, held by pid \d+, pod gpu/driver-a`)
 	}
 	if !holder.Running() {
 		t.Fatalf("the holder ended:\n%s", holder.Output())
@@ -108,25 +107,26 @@ func firstReady(t *testing.T, a, b *lab.Process) (first, other *lab.Process) {
 	return nil, nil
 }
 
-// foreign shows that NVIDIA's own container and ours exclude each other: theirs locks its pid file for as long as its shell lives.
+// foreign shows that NVIDIA's own container and ours exclude each other: theirs locks its pid file with flock(1), for as long as its
+// shell lives.
 func foreign(t *testing.T, g *lab.Guest) {
 	t.Helper()
-	const theirs = "exec 3>" + legacyLock + "; flock -n 3 || exit 77; echo $$ >&3; echo holding; exec sleep 100000"
-	n := g.Process("sh", "-c", theirs)
+	script := func(text string) lab.Container {
+		return lab.Container{Image: "535", Name: "nvidia-driver-ctr", Command: []string{"sh", "-c", text},
+			Mounts: []lab.Mount{{Host: "/run/nvidia", Guest: "/run/nvidia", Shared: true}}}
+	}
+	theirs := script("exec 3>" + legacyLock + "; flock -n 3 || exit 77; echo $$ >&3; echo holding; sleep 100000")
+	n := g.Start(theirs)
 	n.WaitLine("^holding$", time.Minute)
 	p := g.Start(driver("535"))
 	p.WaitLine(fmt.Sprintf(`lock: %s is locked by pid %d; waiting`, legacyLock, n.PID), time.Minute)
-	contains(t, probes(t, p, 15, 15, 0), `not ready`)
+	probes(t, p, 15, 15, 0)
 	if loaded := g.Driver(); len(loaded) > 0 {
 		t.Errorf("beside NVIDIA's container %v were loaded", loaded)
 	}
-	n.Signal(syscall.SIGKILL)
+	n.Kill()
 	p.WaitLine(`ready: driver`, 3*time.Minute)
-	if r := g.Run("sh", "-c", theirs); r.Code != 77 {
-		t.Errorf("NVIDIA's script got its lock beside ours: %s", r)
-	}
+	ends(t, g.Start(theirs), 77, time.Minute)
 	stops(t, p, 0)
-	if r := g.Run("sh", "-c", "exec 3>"+legacyLock+"; flock -n 3"); r.Code != 0 {
-		t.Errorf("NVIDIA's script gets no lock after our end: %s", r)
-	}
+	ends(t, g.Start(script("exec 3>"+legacyLock+"; flock -n 3 || exit 77")), 0, time.Minute)
 }

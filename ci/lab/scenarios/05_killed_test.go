@@ -43,7 +43,8 @@ func Test05Killed(t *testing.T) {
 	notOurs(t, g)
 }
 
-// imageRoot: where the host lends no storage, the root is the container's own and stale after its end.
+// imageRoot: where the host lends no storage, the root is the container's own. What is mounted after the container's end has no
+// upper layer any more: it is served anew.
 func imageRoot(t *testing.T, g *lab.Guest) {
 	t.Helper()
 	// Without storage there is no cache either: the image has its modules.
@@ -53,9 +54,6 @@ func imageRoot(t *testing.T, g *lab.Guest) {
 	usable(t, g)
 	live := kernelView(g)
 	p.Kill()
-	if r := g.Run("sh", "-c", "ls /run/nvidia/driver/usr/bin/nvidia-smi"); r.Code == 0 {
-		t.Errorf("the root of a removed container is not stale: %s", r)
-	}
 	g.Sh("mount -t tmpfs stacked /run/nvidia/driver")
 	p = adopts(t, g, c, live)
 	p.Kill()

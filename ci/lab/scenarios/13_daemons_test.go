@@ -16,6 +16,11 @@ const (
 	standinMode  = "/drivers/standin"
 )
 
+// persisting is a pod that runs nvidia-persistenced. Its own root is served, as a copy on the host's storage would only take time here.
+func persisting() lab.Container {
+	return unstaged(lab.DriverPod("535", "DRIVER_GPU_INIT=warn"))
+}
+
 // withStandin is a guest that has a stand-in for nvidia-persistenced, and the pod that runs it. The real one refuses to go to the
 // background without a GPU that initialises, which the lab cannot have; see Test13RealPersistenced for what it does.
 func withStandin(t *testing.T) (*lab.Guest, lab.Container) {
@@ -26,7 +31,7 @@ func withStandin(t *testing.T) (*lab.Guest, lab.Container) {
 	disk := lab.TreeDisk(t, dir)
 	g := stage{products: map[string]product{"535": d535}, modules: []modules{{d535, closed}},
 		edit: func(c *lab.Config) { c.Disks["/standin"] = disk }}.start(t)
-	pod := driver("535", "DRIVER_PERSISTENCE=true").
+	pod := persisting().
 		With(lab.Mount{Host: "/standin/nvidia-persistenced", Guest: "/usr/bin/nvidia-persistenced", ReadOnly: true, File: true})
 	return g, pod
 }
@@ -43,7 +48,7 @@ func Test13DaemonKilledFiveTimes(t *testing.T) {
 		if len(st.Daemons) != 1 || !st.Daemons[0].Ready || st.Daemons[0].Restarts != i || !st.Ready {
 			t.Fatalf("before kill %d: %+v", i+1, st)
 		}
-		if g.Exists("/run/nvidia/driver/run/nvidia-persistenced/socket") == false {
+		if !g.Exists("/run/nvidia/driver/run/nvidia-persistenced/socket") {
 			t.Errorf("before kill %d: the socket does not show in the driver root", i+1)
 		}
 		killed := time.Now()
@@ -142,7 +147,7 @@ func Test13DaemonNeverStarts(t *testing.T) {
 func Test13RealPersistenced(t *testing.T) {
 	g := stage{products: map[string]product{"535": d535}, modules: []modules{{d535, closed}}}.start(t)
 	before := look(g)
-	p := g.Start(driver("535", "DRIVER_PERSISTENCE=true"))
+	p := g.Start(persisting())
 	p.WaitLine(`not ready: nvidia-persistenced is not running: `, 3*time.Minute)
 	wantDown(t, g, `nvidia-persistenced is not running: .`)
 	t.Logf("its reason: %s", status(t, g).Reason)

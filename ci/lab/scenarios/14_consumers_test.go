@@ -39,16 +39,19 @@ func Test14Consumers(t *testing.T) {
 	stops(t, p, 0)
 	p.Kill()
 
-	// Only the cache is the host's: modules come from it, the root is the image's.
-	image := driver("535").Without("/var/lib/nvidia-driver").
-		With(lab.Mount{Host: "/var/lib/nvidia-driver/modules", Guest: "/var/lib/nvidia-driver/modules"})
-	p = ready(t, g, image)
+	p = ready(t, g, unstaged(driver("535")))
 	contains(t, p.Output(), `no storage of the host is mounted`)
 	consume(t, g, false, "/run/nvidia/driver")
 	stops(t, p, 0)
 	if after := look(g).withoutLock(); after != before {
 		t.Errorf("the node is not as it was\nbefore %+v\nafter  %+v", before, after)
 	}
+}
+
+// unstaged is a pod for which only the cache of modules is the host's storage: the root that is served is the container's own.
+func unstaged(pod lab.Container) lab.Container {
+	return pod.Without("/var/lib/nvidia-driver").
+		With(lab.Mount{Host: "/var/lib/nvidia-driver/modules", Guest: "/var/lib/nvidia-driver/modules"})
 }
 
 // consume asks the clients about the root that is served now.

@@ -180,7 +180,7 @@ func driverManager(g *lab.Guest) {
 func Test16OlderCommands(t *testing.T) {
 	g := stage{products: map[string]product{"535": d535}, modules: []modules{{d535, closed}}}.start(t)
 	for _, command := range [][]string{{"nvidia-driver", "--accept-license"}, {"nvidia-driver", "init", "-a", "--max-threads", "1"}} {
-		pod := driver("535")
+		pod := unstaged(driver("535"))
 		pod.Command = command
 		p := ready(t, g, pod)
 		if v, n := driverLoaded(g), roots(g); v != d535.driver || n != 1 {

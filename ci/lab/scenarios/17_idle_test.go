@@ -25,6 +25,7 @@ func Test17Idle(t *testing.T) {
 	g.Sh("sleep 20") // what the start left is swept away
 	before := map[string]usage{"shim": usageOf(t, g, p.PID), "worker": usageOf(t, g, worker)}
 	g.Sh(fmt.Sprintf("sleep %d", idleSeconds))
+	t.Log(g.Sh(fmt.Sprintf("cat /sys/kernel/mm/transparent_hugepage/enabled; for p in %d %d; do grep -H ^voluntary /proc/$p/task/*/status; cat /proc/$p/smaps | grep -E '^[0-9a-f]+-|^Anonymous|^AnonHuge' | paste - - - | awk '$(NF-4)>64'; done", p.PID, worker)))
 	own, wakeups := 0, 0
 	for name, pid := range map[string]int{"shim": p.PID, "worker": worker} {
 		u := usageOf(t, g, pid)

@@ -257,7 +257,7 @@ func look(g *lab.Guest) snapshot {
 	return snapshot{
 		modules:  strings.Join(g.Modules(), " "),
 		mounts:   strings.Join(mounts, " "),
-		run:      g.Sh("cd /run/nvidia 2>/dev/null && find . -type f -o -type s | sort || true"),
+		run:      g.Sh("cd /run/nvidia 2>/dev/null && find . -xdev -type f -o -xdev -type s | sort || true"),
 		dev:      g.Sh("ls -d /dev/nvidia* /dev/char/19[0-9]:* /dev/char/2[34]*:* 2>/dev/null || true"),
 		firmware: g.Sh("cat /sys/module/firmware_class/parameters/path"),
 	}

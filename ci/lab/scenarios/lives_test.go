@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/driver-container/driver-container/ci/lab"
-	"github.com/driver-container/driver-container/node"
 )
 
 // Helpers of the scenarios about one driver's life and its successors'.
@@ -47,9 +46,11 @@ func probes(t *testing.T, p *lab.Process, startup, ready, live int) string {
 	return said
 }
 
-// phasesOf wants all phases of a start in their order, in the log and in the status, and returns what the status says of each.
-func phasesOf(t *testing.T, p *lab.Process, st node.Status) map[string]time.Duration {
+// phasesOf waits for the end of a start and wants all its phases in their order, in the log and in the status, and returns what
+// the status says of each.
+func phasesOf(t *testing.T, g *lab.Guest, p *lab.Process) map[string]time.Duration {
 	t.Helper()
+	p.WaitLine(`driver \S+ \(proprietary\) on kernel \S+ is up after `, time.Minute)
 	want := []string{"lock", "recover", "survey", "preflight", "modules", "stage", "replace", "root", "load", "nodes", "daemons", "verify"}
 	var logged, kept []string
 	for _, l := range p.Lines() {
@@ -62,7 +63,7 @@ func phasesOf(t *testing.T, p *lab.Process, st node.Status) map[string]time.Dura
 		}
 	}
 	took := map[string]time.Duration{}
-	for _, p := range st.Phases {
+	for _, p := range status(t, g).Phases {
 		kept = append(kept, p.Phase)
 		took[p.Phase] = time.Duration(p.Seconds * float64(time.Second)).Round(time.Millisecond)
 	}

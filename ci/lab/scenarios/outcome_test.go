@@ -20,6 +20,15 @@ func light(image string, env ...string) lab.Container {
 	return driver(image, env...).Without("/var/lib/nvidia-driver").With(lab.Mount{Host: modulesDir, Guest: modulesDir})
 }
 
+// withHeaders mounts the host's kernel headers where they belong. Without that they are copied from process 1's root, ten thousand
+// files, which takes a minute here.
+func withHeaders(g *lab.Guest, c lab.Container) lab.Container {
+	for dir := range strings.FieldsSeq(g.Sh("ls -d /usr/src/linux-headers-* /usr/lib/linux-kbuild-*")) {
+		c = c.With(lab.Mount{Host: dir, Guest: dir, ReadOnly: true})
+	}
+	return c
+}
+
 // fails starts a container whose start must end by itself with this exit code, say these things, and leave the node as it was, but
 // for the status file that tells of it. It returns what was printed.
 func fails(t *testing.T, g *lab.Guest, c lab.Container, code int, limit time.Duration, expressions ...string) string {
@@ -45,6 +54,15 @@ func fails(t *testing.T, g *lab.Guest, c lab.Container, code int, limit time.Dur
 func (s snapshot) withoutStatus() snapshot {
 	s = s.withoutLock()
 	s.run = strings.TrimSpace(strings.ReplaceAll(s.run, statusFile, ""))
+	return s
+}
+
+// withoutKilled forgets also what a start that was killed in its first phases leaves: it holds nobody up, and the next start takes it over.
+func (s snapshot) withoutKilled() snapshot {
+	s = s.withoutStatus()
+	for _, name := range []string{"./nvidia-driver.pid", "./validations/.driver-daemons-status"} {
+		s.run = strings.TrimSpace(strings.ReplaceAll(s.run, name, ""))
+	}
 	return s
 }
 

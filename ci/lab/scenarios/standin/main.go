@@ -47,7 +47,7 @@ func start() error {
 	case "fails":
 		return errors.New("it was told to fail")
 	case "hangs":
-		time.Sleep(time.Hour)
+		<-time.After(time.Hour)
 	}
 	cmd := exec.Command("/proc/self/exe")
 	cmd.Env = append(os.Environ(), "STANDIN_BACKGROUND=1")

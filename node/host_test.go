@@ -1,0 +1,200 @@
+package node
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/driver-container/driver-container/distros/driverinfo"
+	"github.com/driver-container/driver-container/kmod"
+	"github.com/driver-container/driver-container/node/devices"
+	"github.com/driver-container/driver-container/node/lock"
+	"github.com/driver-container/driver-container/node/preflight"
+)
+
+// What binds the phases to the machine, as far as any machine has it: the lab does the rest on a kernel with GPUs.
+
+func TestDeleteInChild(t *testing.T) {
+	t.Parallel()
+	m := &modules{release: "r"}
+	for name, want := range map[string]error{"nvidia_uvm": nil, "busy": kmod.ErrInUse, "absent": fs.ErrNotExist} {
+		if err := m.Delete(t.Context(), name); !errors.Is(err, want) {
+			t.Errorf("%s: %v, want %v", name, err, want)
+		}
+	}
+	if err := m.Delete(t.Context(), "broken"); err == nil || !strings.Contains(err.Error(), "unload broken: child") {
+		t.Errorf("broken: %v", err)
+	}
+	if got := m.state("no_such_module"); got != "unknown" {
+		t.Error(got)
+	}
+	if _, err := os.Stat("/proc/driver/nvidia/version"); err != nil {
+		if _, err := m.Flavour(); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("no driver: %v", err)
+		}
+	}
+	if inserted, err := m.InsertInTree(t.Context()); err != nil || len(inserted) > 0 {
+		t.Errorf("nothing to insert: %v, %v", inserted, err)
+	}
+}
+
+func TestNodeLock(t *testing.T) {
+	t.Parallel()
+	cfg := Defaults()
+	cfg.Run, cfg.Pod = t.TempDir(), "pod"
+	l := &nodeLock{cfg: cfg, say: t.Logf}
+	held, err := l.Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if who, yes, err := lock.Peek(cfg.lockPath()); !yes || who.Pod != "pod" || err != nil {
+		t.Errorf("%v, %v, %v", who, yes, err)
+	}
+	if err := held.Release(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestMachine(t *testing.T) {
+	t.Parallel()
+	cfg := Defaults()
+	cfg.Run, cfg.StateDir, cfg.Drivers = t.TempDir(), t.TempDir(), t.TempDir()
+	if err := os.WriteFile(filepath.Join(cfg.Drivers, "nvidia.conf"), []byte("NVreg_A=1\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	info := driverinfo.Info{Driver: v535, Branch: "R535", OS: "debian12", Arch: "amd64", Flavours: []string{driverinfo.Proprietary}}
+	m := &machine{cfg: cfg, info: info, release: "0.0.0-none", supply: &supply{cfg: cfg, info: info, say: t.Logf},
+		supported: func() (preflight.Supported, error) { return preflight.Supported{}, fs.ErrNotExist }}
+	gpus, err := m.GPUs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := m.Mellanox(); err != nil {
+		t.Error(err)
+	}
+	options, err := m.Options()
+	if got := options.For("nvidia"); err != nil || len(got) == 0 || got[len(got)-1] != "NVreg_A=1" {
+		t.Errorf("%v, %v", options, err)
+	}
+	flavour, reason, err := m.Flavour(gpus, "auto")
+	if err != nil || flavour != driverinfo.Proprietary || reason == "" {
+		t.Errorf("%s, %s, %v", flavour, reason, err)
+	}
+	signed := false
+	checks := m.Preflight(t.Context(), Question{Want: Want{Driver: v535, Flavour: flavour, Release: "0.0.0-none"}, GPUs: gpus, Signed: &signed})
+	found := map[string]preflight.Status{}
+	for _, c := range checks {
+		found[c.Name] = c.Status
+	}
+	if found[preflight.Headers] != preflight.Blocked {
+		t.Errorf("headers of a kernel that does not exist: %v", found)
+	}
+	if m.Reasons("0000:05:00.0") != nil {
+		t.Error("nothing was asked, there are reasons")
+	}
+	if err := m.RemoveNodes(nil); err != nil {
+		t.Error(err)
+	}
+	m.supported = func() (preflight.Supported, error) { return preflight.Supported{}, errors.New("damaged") }
+	if _, _, err := m.Flavour([]devices.GPU{{}}, "auto"); err == nil {
+		t.Error("a damaged list of GPUs, no error")
+	}
+}
+
+// A root that nobody serves, on a folder of its own: nothing is mounted here.
+func TestMountedRootWithoutStorage(t *testing.T) {
+	t.Parallel()
+	cfg := Defaults()
+	cfg.Run, cfg.StateDir = t.TempDir(), t.TempDir()
+	said := 0
+	m, err := newMountedRoot(cfg, driverinfo.Info{Driver: v535, ID: strings.Repeat("0", 64)}, func(string, ...any) { said++ })
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx := t.Context()
+	if dir, err := m.Stage(ctx); dir != "" || err != nil || said != 1 {
+		t.Errorf("staged %q, %v, said %d", dir, err, said)
+	}
+	if n, err := m.Mounted(); n != 0 || err != nil {
+		t.Errorf("%d mounts, %v", n, err)
+	}
+	if ok, why := m.Adopt(ctx); ok || why == "" {
+		t.Errorf("adopted nothing: %q", why)
+	}
+	if err := m.MountOld(ctx, "/var/lib/nvidia-driver/roots/x"); err == nil {
+		t.Error("a root that was not staged here, no error")
+	}
+	if err := errors.Join(m.Unmount(ctx), m.Prune()); err != nil {
+		t.Error(err)
+	}
+	if err := m.shared(fs.ErrInvalid); !errors.Is(err, fs.ErrInvalid) {
+		t.Error(err)
+	}
+}
+
+// A machine without the daemons' programs has none.
+func TestAttendants(t *testing.T) {
+	t.Parallel()
+	for _, program := range []string{"/usr/bin/nvidia-persistenced", "/usr/bin/nvidia-gridd"} {
+		if _, err := os.Stat(program); err == nil {
+			t.Skipf("%s is here", program)
+		}
+	}
+	cfg := Defaults()
+	cfg.VGPU, cfg.Drivers = true, t.TempDir()
+	d, err := (&attendants{cfg: cfg, say: t.Logf}).Start(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := d.PIDs(); len(got) > 0 {
+		t.Errorf("%v", got)
+	}
+	if err := d.Stop(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// nvidia-peermem is loaded with the others when Mellanox's module is there, and left to reload_nvidia_peermem when not.
+func TestRDMA(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		rdma := func(n *Node) {
+			n.cfg.RDMA = true
+			k := n.kernel.(*instance)
+			k.extra, k.mellanox = []string{"nvidia-peermem"}, true
+		}
+		e := w.run(life{version: v535}, rdma)
+		if e.err != nil || !e.served || w.outcome() != absent || strings.Contains(strings.Join(e.ops, " "), "insert nvidia_peermem") {
+			t.Errorf("without mlx5_core: %v, %s", e.err, w.outcome())
+		}
+		w.modules["mlx5_core"] = kmod.Module{Name: "mlx5_core"}
+		e = w.run(life{version: v535}, rdma)
+		delete(w.modules, "mlx5_core")
+		if e.err != nil || !e.served || w.outcome() != absent || !strings.Contains(strings.Join(e.ops, " "), "insert nvidia_peermem") {
+			t.Errorf("with mlx5_core: %v, %s, %v", e.err, w.outcome(), e.ops)
+		}
+	})
+}
+
+// What a kernel shows after a load must be what was loaded.
+func TestVerifyAfterLoad(t *testing.T) {
+	t.Parallel()
+	for want, edit := range map[string]func(w *world){
+		"another build of it is loaded already": func(w *world) { w.faster = "OTHER" },
+		"parameters are not as they were given": func(w *world) { w.ignores = true },
+		"has no nvidia-modeset":                 func(w *world) { w.fewer = true },
+	} {
+		t.Run(want, func(t *testing.T) {
+			bubble(t, func(t *testing.T, w *world) {
+				edit(w)
+				e := w.run(life{version: v535, param: "NVreg_A=1"})
+				w.faster = ""
+				if e.err == nil || !strings.Contains(e.err.Error(), want) || e.served || e.status.State != Failed {
+					t.Errorf("%v, state %s, %s", e.err, e.status.State, w.outcome())
+				}
+			})
+		})
+	}
+}
