@@ -43,7 +43,7 @@ lab: build ## scenarios of driver-entrypoint in QEMU guests; SCENARIO=06 for som
 lab-compile: build ## the one scenario that CI leaves out: a whole compile inside of a guest, about half an hour
 	DRIVER_E2E=1 DRIVER_LAB_COMPILE=1 go test -v -count=1 -timeout 120m -run Test01WholeCompile ./ci/lab/scenarios
 
-bench: build ## speed, memory and size against tar and the compressors
+bench: build ## speed, memory and size against tar and the compressors; what the entrypoint costs a node
 	ci/bench
 
 fuzz: ## every fuzz target for FUZZTIME (default 30s)

@@ -35,7 +35,7 @@ type world struct {
 	lockFile string // "", "gone" or "stolen"
 	saved    *Status
 	cache    map[string]bool // versions that need no compiling
-	daemons  int             // that run and hold nvidia open
+	running  int             // daemons that run and hold nvidia open
 
 	broken       map[string]bool // versions whose nvidia.ko the kernel refuses
 	sick         bool            // the GPU does not come up
@@ -130,7 +130,7 @@ func (w *world) live(m kmod.Module) kmod.Module {
 		m.Refs = len(w.users)
 	}
 	if m.Name == "nvidia" {
-		m.Refs += w.daemons
+		m.Refs += w.running
 	}
 	return m
 }

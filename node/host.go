@@ -155,12 +155,12 @@ var errHung = errors.New("no answer from the kernel")
 
 // mounted says whether a path is a mount point in this container.
 func mounted(path string) (bool, error) {
-	real, err := filepath.EvalSymlinks(path)
+	target, err := filepath.EvalSymlinks(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}
 	if err != nil {
 		return false, err
 	}
-	return isMount(real)
+	return isMount(target)
 }

@@ -70,7 +70,7 @@ func (n *Node) insert(ctx context.Context) error {
 	for _, name := range n.want.Modules {
 		f, ok := n.found.File(name)
 		if !ok {
-			return fmt.Errorf("the modules from the %s have no %s", n.source, name)
+			return fmt.Errorf("the set of modules (%s) has no %s", n.source, name)
 		}
 		for _, dep := range f.Info.Depends {
 			if !strings.HasPrefix(dep, "nvidia") {

@@ -57,8 +57,8 @@ func (m *machine) Flavour(gpus []devices.GPU, requested string) (flavour, reason
 // Preflight asks everything about this machine. Headers and compiler matter only when there is something to compile.
 func (m *machine) Preflight(ctx context.Context, q Question) []preflight.Check {
 	in := preflight.Input{
-		RunDir: m.cfg.Run, Info: m.info, Release: q.Release, Previous: q.Previous, GPUs: q.GPUs, Flavour: q.Want.Flavour,
-		RDMA: q.RDMA, UnloadNouveau: m.cfg.UnloadNouveau, HaveModules: q.Found, CanCompile: m.canCompile(q.Want.Flavour),
+		RunDir: m.cfg.Run, Info: m.info, Release: q.Release, Previous: q.Previous, GPUs: q.GPUs, Flavour: q.Flavour,
+		RDMA: q.RDMA, UnloadNouveau: m.cfg.UnloadNouveau, HaveModules: q.Found, CanCompile: m.canCompile(q.Flavour),
 		FetchHeaders: m.cfg.Fetch, StateDir: m.cfg.StateDir,
 	}
 	in.Supported, in.SupportedErr = m.supported()
@@ -154,6 +154,7 @@ func about(gpu string, lines []string) []string {
 	for _, l := range lines {
 		l = strings.TrimSpace(l)
 		switch {
+		case strings.Contains(l, "direct-loading firmware"): // Debian's kernel says so when all is well
 		case strings.Contains(l, short):
 			named = append(slices.DeleteFunc(named, func(o string) bool { return o == l }), l)
 		case strings.Contains(l, "NVRM") && !pciAddress.MatchString(l):

@@ -15,6 +15,7 @@ func TestLinesAboutAGPU(t *testing.T) {
 		lines, want []string
 	}{
 		{"another GPU is not this one", []string{general, b, a, b, other}, []string{a}},
+		{"no success", []string{"nvidia 0000:00:05.0: firmware: direct-loading firmware nvidia/535.261.03/gsp_tu10x.bin", a}, []string{a}},
 		{"each line once", []string{a, a, b}, []string{a}},
 		{"without the domain", []string{"nvidia 00:05.0: firmware missing"}, []string{"nvidia 00:05.0: firmware missing"}},
 		{"the last ones", []string{a + "1", a + "2", a + "3", a + "4"}, []string{a + "2", a + "3", a + "4"}},

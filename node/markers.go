@@ -31,19 +31,19 @@ func (m markers) notReady() error {
 	if errors.Is(err, fs.ErrNotExist) {
 		err = nil
 	}
-	return errors.Join(err, writeFile(filepath.Join(m.run, daemonsMarker), []byte("NotReady\n"), 0o644))
+	return errors.Join(err, writeFile(filepath.Join(m.run, daemonsMarker), []byte("NotReady\n")))
 }
 
 // ready is written when everything else is up: the daemons' word, then the digest that lets the driver manager of a
 // later pod keep the driver.
 func (m markers) ready() error {
-	if err := writeFile(filepath.Join(m.run, daemonsMarker), []byte("Ready\n"), 0o644); err != nil {
+	if err := writeFile(filepath.Join(m.run, daemonsMarker), []byte("Ready\n")); err != nil {
 		return err
 	}
 	if m.digest == "" {
 		return m.forget()
 	}
-	return writeFile(filepath.Join(m.run, digestFile), []byte(m.digest+"\n"), 0o644)
+	return writeFile(filepath.Join(m.run, digestFile), []byte(m.digest+"\n"))
 }
 
 // forget removes the digest: what it stands for is not loaded.
@@ -97,5 +97,5 @@ func MarkStarted(run string, getenv func(string) string) error {
 	if old, err := os.ReadFile(path); err == nil && string(old) == text.String() {
 		return nil
 	}
-	return writeFile(path, []byte(text.String()), 0o644)
+	return writeFile(path, []byte(text.String()))
 }

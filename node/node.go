@@ -137,9 +137,8 @@ type Node struct {
 	daemons    running
 	daemonsErr error // why they could not be started
 	up         []step
-	restored   *RollbackError  // set when an older driver was put back, or could not be
-	alive      <-chan struct{} // closed at the end of Run
-	lastSeen   string          // the last reason that the watch itself found
+	restored   *RollbackError // set when an older driver was put back, or could not be
+	lastSeen   string         // the last reason that the watch itself found
 }
 
 // step is something that is up: how to take it down, and how to put it up again when a later step of taking down is refused.
@@ -163,7 +162,7 @@ func newInstance() string {
 // *build.NoHeadersError, *build.CompileError, *kmod.RefusedError, *RollbackError, ErrLeft.
 func (n *Node) Run(ctx context.Context, hurry <-chan struct{}) error {
 	if n.instanceFile != "" {
-		if err := writeFile(n.instanceFile, []byte(n.board.st.Instance+"\n"), 0o644); err != nil {
+		if err := writeFile(n.instanceFile, []byte(n.board.st.Instance+"\n")); err != nil {
 			return fmt.Errorf("write the name of this instance: %w", err)
 		}
 		end := make(chan struct{})
@@ -184,6 +183,6 @@ func (n *Node) Run(ctx context.Context, hurry <-chan struct{}) error {
 	if ctx.Err() != nil {
 		err = ErrStopped // what a signal broke off is no failure
 	}
-	err = n.stop(hurry, err)
+	err = n.stop(hurry, err) //nolint:contextcheck // it outlives the context that ended the service: it has its own deadline
 	return errors.Join(err, n.lock.Release())
 }

@@ -99,9 +99,10 @@ func TestBeat(t *testing.T) {
 		if err := n.Run(ctx, nil); err != nil {
 			t.Error(err)
 		}
-		if len(n.board.st.Instance) != 16 || newInstance() == newInstance() {
+		if another := newInstance(); len(another) != 16 || another == n.board.st.Instance {
 			t.Error("names of instances are not unique")
 		}
+		_, n = w.begin(life{version: v535})
 		n.instanceFile = "/nonexistent/instance"
 		if err := n.Run(ctx, nil); err == nil {
 			t.Error("no name of the instance, no error")

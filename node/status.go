@@ -143,7 +143,7 @@ func (f statusFile) save(st Status) error {
 	if err != nil {
 		return err
 	}
-	return writeFile(string(f), append(data, '\n'), 0o644)
+	return writeFile(string(f), append(data, '\n'))
 }
 
 // board keeps the status up to date. It may be used by several goroutines.
@@ -234,7 +234,7 @@ func (b *board) remove() error {
 }
 
 // writeFile replaces a file as a whole. /run is memory: there is nothing to sync.
-func writeFile(path string, data []byte, mode fs.FileMode) (err error) {
+func writeFile(path string, data []byte) (err error) {
 	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(unfinished(path)))
 	if err != nil {
 		return err
@@ -245,7 +245,7 @@ func writeFile(path string, data []byte, mode fs.FileMode) (err error) {
 		}
 	}()
 	_, err = f.Write(data)
-	if err = errors.Join(err, f.Chmod(mode), f.Close()); err != nil {
+	if err = errors.Join(err, f.Chmod(0o644), f.Close()); err != nil {
 		return err
 	}
 	return os.Rename(f.Name(), path)

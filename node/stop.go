@@ -69,7 +69,7 @@ func (n *Node) takeDown(ctx context.Context) error {
 	const enough = 3 // attempts at what is not a matter of waiting, even when there is no time left
 	var said time.Time
 	for failures := 0; ; {
-		err := n.tryDown()
+		err := n.tryDown() //nolint:contextcheck // ctx bounds the waiting, not a step that has begun
 		if err == nil {
 			return nil
 		}

@@ -52,6 +52,7 @@ func (s *supply) Find(ctx context.Context, w Want) (*build.Set, string, error) {
 		return slices.Equal(k.Patches, patches) && k.Driver == w.Driver && k.Flavour == w.Flavour && k.Release == w.Release && k.Recipe == build.Recipe &&
 			(id == "" || k.Kernel == id || !strings.HasPrefix(k.Kernel, "build-id "))
 	}
+	miss := build.ErrMiss // or it with what was found damaged
 	for _, place := range []struct {
 		cache  build.Cache
 		source string
@@ -60,8 +61,11 @@ func (s *supply) Find(ctx context.Context, w Want) (*build.Set, string, error) {
 		if err == nil || !errors.Is(err, build.ErrMiss) {
 			return set, place.source, err
 		}
+		if errors.As(err, new(*build.CorruptError)) {
+			miss = err
+		}
 	}
-	return nil, "", build.ErrMiss
+	return nil, "", miss
 }
 
 // patches are what the modules are compiled with beyond the driver's sources and the kernel's headers.
@@ -176,11 +180,18 @@ func (s *supply) Compile(ctx context.Context, w Want) (*build.Set, error) {
 	}
 	jobs, why := build.Jobs(s.cfg.MaxThreads, build.Limits{})
 	s.say("compiling %s (%s) for %s with %s, %d jobs (%s); the whole output goes to %s", w.Driver, w.Flavour, w.Release, cc.Version, jobs, why, log)
-	return build.Compile(ctx, build.Job{
+	set, err := build.Compile(ctx, build.Job{
 		Source: s.sources(w.Flavour), Driver: w.Driver, Flavour: w.Flavour, Patches: patches, Kernel: id, Headers: h, Compiler: cc, Jobs: jobs,
 		Modules: append(append([]string(nil), w.Modules...), w.Optional...), Optional: w.Optional,
 		Work: scratch, Log: log, Progress: s.progress(),
 	})
+	if failed, ok := errors.AsType[*build.CompileError](err); ok {
+		s.say("the last %d lines that the compile printed:", len(failed.Tail))
+		for _, line := range failed.Tail {
+			s.say("| %s", line)
+		}
+	}
+	return set, err
 }
 
 // progress says how far a compile is, every ten seconds.

@@ -40,7 +40,7 @@ func (n *Node) survey(ctx context.Context) error {
 	var corrupt *build.CorruptError
 	switch {
 	case errors.As(err, &corrupt):
-		n.warn("%v; compiling again", err)
+		n.warn("%v", corrupt)
 	case err != nil && !errors.Is(err, build.ErrMiss):
 		return err
 	}
@@ -94,7 +94,7 @@ func (n *Node) checkParams() error {
 	for _, name := range n.want.Modules {
 		f, ok := n.found.File(name)
 		if !ok {
-			return fmt.Errorf("the modules from the %s have no %s", n.source, name)
+			return fmt.Errorf("the set of modules (%s) has no %s", n.source, name)
 		}
 		if err := f.Info.CheckParams(n.options.For(underscores(name))); err != nil {
 			return fmt.Errorf("%w: %w; correct %s/%s.conf or /etc/modprobe.d", ErrConfig, err, n.cfg.Drivers, name)

@@ -88,5 +88,5 @@ func (n *Node) unloadLeft(ctx context.Context, hurry <-chan struct{}) error {
 		}
 		n.up = append(n.up, n.modulesStep())
 	}
-	return n.stop(hurry, nil)
+	return n.stop(hurry, nil) //nolint:contextcheck // it outlives the context that ended the service: it has its own deadline
 }

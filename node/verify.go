@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/driver-container/driver-container/node/daemons"
@@ -136,10 +137,7 @@ func (n *Node) announce(reason string) error {
 }
 
 func (n *Node) warnOnce(text string) {
-	for _, w := range n.board.get().Warnings {
-		if w == text {
-			return
-		}
+	if !slices.Contains(n.board.get().Warnings, text) {
+		n.warn("%s", text)
 	}
-	n.warn("%s", text)
 }

@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"slices"
+	"strings"
 
 	"github.com/driver-container/driver-container/ci/lab/wire"
 )
@@ -77,7 +78,7 @@ func (c Container) spec(images map[string]Image) wire.Spec {
 		s.Args = append(slices.Clone(image.Command), c.Args...)
 	}
 	s.Image = imageDir(c.Image)
-	s.Env = append(append(slices.Clone(image.Env), "HOME=/root"), c.Env...)
+	s.Env = lastOfEach(append(append(slices.Clone(image.Env), "HOME=/root"), c.Env...))
 	if s.PodUID == "" {
 		s.PodUID = newPodUID()
 	}
@@ -89,6 +90,18 @@ func (c Container) spec(images map[string]Image) wire.Spec {
 	}
 	s.Binds = append(s.Binds, wire.Bind{Host: terminationLog(s.PodUID, s.ID), Guest: "/dev/termination-log", File: true})
 	return s
+}
+
+// lastOfEach keeps the last value of each variable, as container runtimes do: of two, a process would see the first.
+func lastOfEach(env []string) []string {
+	var kept []string
+	for i, e := range env {
+		name, _, _ := strings.Cut(e, "=")
+		if !slices.ContainsFunc(env[i+1:], func(later string) bool { return strings.HasPrefix(later, name+"=") }) {
+			kept = append(kept, e)
+		}
+	}
+	return kept
 }
 
 func hostEnv() []string { return []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root"} }

@@ -2,6 +2,7 @@ package lab
 
 import (
 	"regexp"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -74,5 +75,12 @@ func TestFindBugs(t *testing.T) {
 				t.Errorf("got %q", got)
 			}
 		})
+	}
+}
+
+func TestLastOfEach(t *testing.T) {
+	got := lastOfEach([]string{"A=1", "B=2", "AB=3", "A=4=5", "B="})
+	if want := []string{"AB=3", "A=4=5", "B="}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
 	}
 }

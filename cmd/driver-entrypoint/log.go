@@ -14,7 +14,7 @@ func (p *program) log() func(format string, args ...any) { return plainLog(p.std
 func plainLog(w io.Writer, format string) func(format string, args ...any) {
 	if format == "json" {
 		logger := slog.New(slog.NewJSONHandler(w, nil))
-		return func(format string, args ...any) { logger.Info(fmt.Sprintf(format, args...)) }
+		return func(format string, args ...any) { logger.Info(fmt.Sprintf(format, args...)) } //nolint:sloglint // the text is the message, there is nothing else
 	}
 	var mu sync.Mutex
 	return func(format string, args ...any) {

@@ -75,7 +75,7 @@ func (p *program) preflightCommand() *cobra.Command {
 			if output == "json" {
 				err = writeJSON(p.stdout, checks)
 			} else {
-				preflight.Table(p.stdout, checks)
+				err = preflight.Table(p.stdout, checks)
 			}
 			if blocked := preflight.Blocking(checks); err == nil && blocked != nil {
 				return blockedError{blocked}
@@ -187,10 +187,8 @@ func (p *program) reloadPeermemCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := n.LoadPeermem(cmd.Context(), timeout, lookup(p.env, "USE_HOST_MOFED") == "true"); err != nil {
-				if cmd.Context().Err() != nil {
-					return nil
-				}
+			err = n.LoadPeermem(cmd.Context(), timeout, lookup(p.env, "USE_HOST_MOFED") == "true")
+			if err != nil && cmd.Context().Err() == nil { // else a signal ended the waiting
 				return err
 			}
 			<-cmd.Context().Done()

@@ -29,7 +29,7 @@ type CorruptError struct {
 }
 
 func (e *CorruptError) Error() string {
-	return fmt.Sprintf("the cached modules in %s are damaged: %s; they are not used, and will be compiled again", e.Dir, e.Why)
+	return fmt.Sprintf("the cached modules in %s are damaged: %s; they are not used", e.Dir, e.Why)
 }
 
 // prefixes of what is not an entry: of folders that are being written, and of those that were found damaged.

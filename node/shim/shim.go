@@ -94,6 +94,9 @@ func Run(argv []string, o Options) (exitCode int) {
 			o.Say("become the reaper of orphans: prctl: %v; orphans of this container go to process 1 of the node", err)
 		}
 	}
+	// The worker inherits this. With transparent huge pages each of the few small areas of an idle Go program takes 2 MB: 20 MB of
+	// memory instead of 12. No more than a saving, so an error is none.
+	_ = unix.Prctl(unix.PR_SET_THP_DISABLE, 1, 0, 0, 0)
 	worker, err := start(argv, o)
 	if err != nil {
 		o.Say("start the worker %s: %v; nothing was done", o.Exe, err)

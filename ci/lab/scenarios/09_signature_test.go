@@ -20,5 +20,5 @@ func Test09Signature(t *testing.T) {
 		`kernel log: ".*unsigned module is rejected`)
 	table := light("535")
 	table.Command = []string{"nvidia-driver", "preflight"}
-	contains(t, ends(t, g.Start(table), 11, time.Minute), `module-signing +blocking`)
+	contains(t, ends(t, g.Start(table), 11, time.Minute), `module-signing +FAIL`)
 }

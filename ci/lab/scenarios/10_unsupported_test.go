@@ -10,6 +10,9 @@ import (
 	"github.com/driver-container/driver-container/ci/lab"
 )
 
+// tooOld is what gcc 10 says to the options of kernel 6.1.
+const tooOld = `gcc: error: unrecognized command-line option '-mharden-sls=all'`
+
 // Without headers anywhere the start ends with 11, names every place where it looked, and says what to do.
 func Test10NoHeaders(t *testing.T) {
 	g := stage{products: map[string]product{"535": d535}, edit: func(c *lab.Config) { c.NoHeaders = true }}.start(t)
@@ -21,12 +24,13 @@ func Test10NoHeaders(t *testing.T) {
 	fails(t, g, driver("535"), 11, 2*time.Minute,
 		`asking the system's repositories`, `no headers for kernel `+release+` from the package repositories`, `could not be used: .*`,
 		`Mount the host's /usr/src and /lib/modules, or use an image with modules for this kernel`)
-	if left := g.Sh("ls -A /var/lib/nvidia-driver/downloads /var/lib/nvidia-driver/modules 2>/dev/null || true"); left != "" {
-		t.Logf("left on the host's storage:\n%s", left)
+	if left := g.Sh("find /var/lib/nvidia-driver -type f"); left != "" {
+		t.Errorf("left on the host's storage:\n%s", left)
 	}
 }
 
-// The sources of 418 do not compile for kernel 6.1: the image's own compile, on this machine, shows the compiler's words.
+// What 418 cannot do on kernel 6.1 the compiler says itself: that of the image is too old for an option that this kernel is built with
+// (and newer ones stop at stdarg.h, which is gone). It is the image's own compile, on this machine, from its first test to its error.
 func Test10CompileFails(t *testing.T) {
 	lab.Gate(t)
 	making.Lock()
@@ -36,9 +40,8 @@ func Test10CompileFails(t *testing.T) {
 	if exit, ok := errors.AsType[*exec.ExitError](err); !ok || exit.ExitCode() != 12 {
 		t.Errorf("%v; want exit code 12", err)
 	}
-	contains(t, string(out), `compile driver 418\.226\.00 for kernel 6\.1.*make failed: .*nv.*fatal error: stdarg\.h: No such file`,
+	contains(t, string(out), `compile driver 418\.226\.00 for kernel 6\.1.*: make failed: .*`+tooOld, `the last 40 lines that the compile printed:\n.*\| `,
 		`does this driver support this kernel and compiler\? whole output in /var/lib/nvidia-driver/log/compile-418`)
-	t.Logf("it said:\n%s", out)
 	if left, err := filepath.Glob(state + "/modules/*"); err != nil || len(left) != 0 {
 		t.Errorf("the cache has %v %v", left, err)
 	}
@@ -55,9 +58,8 @@ func Test10KernelTooNew(t *testing.T) {
 	g.Write("/lab/conftest.sh", "#!/bin/sh\nexit 0\n", 0o755)
 	c := withHeaders(g, driver("418", "DRIVER_SKIP_PREFLIGHT=kernel-limit")).With(lab.Mount{
 		Host: "/lab/conftest.sh", Guest: "/usr/src/nvidia-418.226.00/kernel/conftest.sh", ReadOnly: true, File: true})
-	out := fails(t, g, c, 12, 5*time.Minute, `warning: preflight: kernel-limit`, `compile driver 418\.226\.00 for kernel 6\.1`,
-		`stdarg\.h: No such file or directory`, `whole output in /var/lib/nvidia-driver/log/compile-418\.226\.00`)
-	t.Logf("it said:\n%s", out)
+	fails(t, g, c, 12, 5*time.Minute, `warning: preflight: kernel-limit`, `compile driver 418\.226\.00 for kernel 6\.1`,
+		tooOld, `the last \d+ lines that the compile printed:\n.*\| `, `whole output in /var/lib/nvidia-driver/log/compile-418\.226\.00`)
 	log := g.Sh("cat /var/lib/nvidia-driver/log/compile-418.226.00-*.log")
-	contains(t, log, `fatal error: stdarg\.h`)
+	contains(t, log, tooOld)
 }

@@ -100,11 +100,11 @@ func waitFor(t *testing.T, limit time.Duration, what string, done func() bool) {
 }
 
 // hog takes the place of NVIDIA's script that tests the kernel's interfaces: as that does, it hides what the compiler prints and goes
-// on when it fails. The compiler takes 400 MB for it.
+// on when it fails. The compiler takes 1.2 GB for it.
 const hog = `#!/bin/sh
-{ echo '#define A "0123456789012345678901234567890123456789"'
-p=A; for n in B C D E F G; do echo "#define $n $p $p $p $p $p $p $p $p $p $p"; p=$n; done
-echo 'const char *s = G;'; } | "$1" -S -o /dev/null -x c - >/dev/null 2>&1
+{ printf '#define A "%04000d"\n' 0
+p=A; for n in B C D E F; do echo "#define $n $p $p $p $p $p $p $p $p $p $p"; p=$n; done
+echo 'const char *s = F;'; } | "$1" -S -o /dev/null -x c - >/dev/null 2>&1
 exit 0
 `
 
@@ -116,14 +116,16 @@ func Test11OutOfMemoryAndSpace(t *testing.T) {
 	g.Write("/lab/conftest.sh", hog, 0o755)
 	c := withHeaders(g, light("535")).With(lab.Mount{
 		Host: "/lab/conftest.sh", Guest: "/usr/src/nvidia-535.261.03/kernel/conftest.sh", ReadOnly: true, File: true})
-	c.MemoryMB = 192
-	fails(t, g, c, 12, 3*time.Minute, `warning: preflight: memory: .* \(of the container.s limit of 192 MiB\)`, `1 jobs \(the container's memory limit of 192 MiB\)`,
+	c.MemoryMB = 128
+	fails(t, g, c, 12, 5*time.Minute, `warning: preflight: memory: .* \(of the container.s limit of 128 MiB\)`, `1 jobs \(the container's memory limit of 128 MiB\)`,
 		`compile driver 535\.261\.03 for kernel 6\.1.*: make failed: the kernel killed \d+ of its programs for want of memory`,
 		`out of memory: raise the container's memory limit above 1 GiB; whole output in`)
 	contains(t, g.Dmesg(), `Memory cgroup out of memory: Killed process \d+ \(cc1\)`)
 	c = withHeaders(g, light("535"))
 	c.UpperMB = 48 // where a compile works
-	fails(t, g, c, 1, 3*time.Minute, `no space left on device`, `/var/tmp/nvidia-driver`)
+	fails(t, g, c, 11, 30*time.Second, `disk: \d+ MiB are free in /var/lib/nvidia-driver, 1\.0 GiB are needed\. Free space there`)
+	c.Env = append(c.Env, "DRIVER_SKIP_PREFLIGHT=disk")
+	fails(t, g, c, 1, 3*time.Minute, `no space left on device`, `copy the driver's sources from /usr/src/nvidia-535\.261\.03/kernel to /var/tmp/nvidia-driver`)
 	g.Sh("rm -rf " + modulesDir + "; mv " + awayDir + " " + modulesDir)
 	servesAgain(t, g, light("535"), d535.driver)
 }
@@ -132,6 +134,7 @@ func Test11OutOfMemoryAndSpace(t *testing.T) {
 // Test07Upgrade, whose guest has what it needs.
 func fullDisk(t *testing.T, g *lab.Guest) {
 	roots := g.Sh("ls -A /var/lib/nvidia-driver/roots")
+	g.Sh("rm -f /run/nvidia/nvidia-driver.pid /run/nvidia/validations/..driver*") // what the killed one left is not the question here
 	g.Sh("fallocate -l $(df -k /var/lib | awk 'END{print ($4-200*1024)*1024}') /var/lib/fill")
 	out := fails(t, g, driver("535"), 1, 3*time.Minute, `stage the driver root in /var/lib/nvidia-driver/roots: .*no space left on device: make room`)
 	if strings.Contains(out, "unloading") {
@@ -171,8 +174,9 @@ case "$2" in */driver-modules/source) cp /seed/*/*.ko "$2" ;; *) echo "unexpecte
 		t.Errorf("modules are from %q, state %s", st.Up.Source, st.State)
 	}
 	stops(t, p, 0)
-	if got := g.Sh("ls -A " + modulesDir); got != entry {
-		t.Errorf("the cache has %q, want %q anew and nothing else", got, entry)
+	// Its name ends differently: compiled on the node itself, it knows the kernel by its build id.
+	if got := g.Sh("ls -A " + modulesDir); strings.ContainsAny(got, "\n") || got[:strings.LastIndex(got, "-")] != entry[:strings.LastIndex(entry, "-")] {
+		t.Errorf("the cache has %q, want the set anew and nothing else", got)
 	}
 	servesAgain(t, g, light("535", "DRIVER_NO_COMPILE=true"), d535.driver)
 }

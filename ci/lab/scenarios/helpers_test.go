@@ -188,7 +188,7 @@ func (s stage) start(t *testing.T) *lab.Guest {
 }
 
 // driver is a pod of the driver's DaemonSet with what the lab needs: the fake GPU never initialises, so a GPU that does not come up
-// is a warning, and nvidia-persistenced, which needs one that does, does not run.
+// is a warning, and nvidia-persistenced, which would have nothing to keep, does not run (Test13 has it).
 func driver(image string, env ...string) lab.Container {
 	return lab.DriverPod(image, append([]string{"DRIVER_GPU_INIT=warn", "DRIVER_PERSISTENCE=false"}, env...)...)
 }

@@ -1,6 +1,6 @@
-// Command standin plays nvidia-persistenced in the scenarios, as the real one needs a GPU that initialises: a program that goes to the
-// background, holds the driver, writes the pid file, answers on the socket, and ends on SIGTERM. The file /drivers/standin makes
-// it misbehave: "fails" ends at once with an error, "hangs" never goes to the background.
+// Command standin plays nvidia-persistenced in the scenarios, where it has to misbehave: a program that goes to the background, holds
+// the driver, writes the pid file, answers on the socket, and ends on SIGTERM. With "fails" in the file /drivers/standin it ends at
+// once with an error, with "hangs" it never goes to the background.
 package main
 
 import (

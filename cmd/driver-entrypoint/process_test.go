@@ -1,0 +1,122 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/driver-container/driver-container/node"
+)
+
+// The child that unloads a module is no verb, and does nothing but that.
+func TestDeleteModule(t *testing.T) {
+	t.Parallel()
+	var stderr bytes.Buffer
+	for _, argv := range [][]string{{"x"}, {"x", "init"}, {"x", node.DeleteVerb}, {"x", node.DeleteVerb, "a", "b"}} {
+		if code, ok := deleteModule(argv, &stderr); ok {
+			t.Errorf("%q: %d", argv, code)
+		}
+	}
+	if os.Geteuid() != 0 {
+		t.Skip("delete_module needs root")
+	}
+	code, ok := deleteModule([]string{"x", node.DeleteVerb, "no_such_module_here"}, &stderr)
+	if !ok || code != node.DeleteAbsent && code != exitFailure { // a container may not unload at all
+		t.Errorf("code %d, %v, %s", code, ok, stderr.String())
+	}
+}
+
+func TestLog(t *testing.T) {
+	t.Parallel()
+	var text, lines bytes.Buffer
+	plainLog(&text, "text")("phase %s: %d", "lock", 1)
+	if got := text.String(); !strings.HasSuffix(got, "Z phase lock: 1\n") {
+		t.Errorf("%q", got)
+	}
+	plainLog(&lines, "json")("phase %s: %d", "lock", 1)
+	var line struct{ Msg, Time string }
+	if err := json.Unmarshal(lines.Bytes(), &line); err != nil || line.Msg != "phase lock: 1" || line.Time == "" {
+		t.Errorf("%s, %v", lines.String(), err)
+	}
+}
+
+func TestRest(t *testing.T) {
+	t.Parallel()
+	c := node.Defaults()
+	rest(&c, []string{"OPEN_KERNEL_MODULES_ENABLED=true", "DRIVER_TYPE=vgpu", "NVFM_CONFIG_A=1", "NVFM_CONFIG_B=x=y", "OTHER=1"})
+	if c.ModuleType != "open" || !c.VGPU || len(c.Fabric) != 2 || c.Fabric["B"] != "x=y" || c.Host == "" {
+		t.Errorf("%+v", c)
+	}
+	c = node.Defaults()
+	c.ModuleType, c.Host = "proprietary", "n1"
+	if rest(&c, []string{"OPEN_KERNEL_MODULES_ENABLED=true"}); c.ModuleType != "proprietary" || c.Host != "n1" {
+		t.Errorf("a flag counts more: %+v", c)
+	}
+	if got := lookup([]string{"A=1", "AB=3", "A=2"}, "A"); got != "2" {
+		t.Error(got)
+	}
+}
+
+// A second signal ends the patience, the first one does not.
+func TestSecondSignal(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	again := secondSignal(ctx)
+	send := func() {
+		if err := syscall.Kill(os.Getpid(), syscall.SIGQUIT); err != nil {
+			t.Fatal(err)
+		}
+	}
+	send()
+	cancel()
+	select {
+	case <-again:
+		t.Error("one signal is enough")
+	case <-time.After(100 * time.Millisecond):
+	}
+	send()
+	select {
+	case <-again:
+	case <-time.After(5 * time.Second):
+		t.Error("the second signal is not heard")
+	}
+}
+
+// Probes and status of a node whose files say that its driver serves.
+func TestProbes(t *testing.T) {
+	t.Parallel()
+	run1 := func(want int, text string, args ...string) {
+		t.Helper()
+		var stdout, stderr bytes.Buffer
+		if code := run(append([]string{"nvidia-driver"}, args...), nil, true, &stdout, &stderr); code != want || !strings.Contains(stdout.String()+stderr.String(), text) {
+			t.Errorf("%q: %d\n%s%s", args, code, stdout.String(), stderr.String())
+		}
+	}
+	dir := t.TempDir()
+	st, err := json.Marshal(node.Status{Schema: node.StatusSchema, State: node.Serving, Ready: true, Kernel: "6.1.0-1-amd64"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "driver-status.json"), st, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	run1(0, "6.1.0-1-amd64", "status", "--run-dir", dir)
+	run1(0, "", "wait-ready", "--run-dir", dir)
+	run1(0, "", "probe_nvidia_peermem")
+	run1(0, "", "holders")
+	run1(0, "", "holders", "-o", "json")
+	run1(exitUsage, "driver-build made", "preflight", "--run-dir", dir)
+	run1(exitUsage, "driver-build made", "compile", "--run-dir", dir)
+	run1(exitUsage, "driver-build made", "init", "--accept-license", "--run-dir", dir)
+	run1(exitUsage, "driver-build made", "--accept-license", "--run-dir", dir)
+	run1(exitUsage, "driver-build made", "reload_nvidia_peermem", "--run-dir", dir)
+	if err := os.WriteFile(filepath.Join(dir, "driver-status.json"), []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	run1(exitFailure, "read the driver's status", "status", "--run-dir", dir)
+}

@@ -1,0 +1,138 @@
+package node
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+// Any interleaving of signals, kills, failures, users and meddlers, over any number of instances of two versions, ends in an allowed
+// state; and whatever happened, the next undisturbed life serves and leaves nothing.
+func TestAnyLifeEndsWhole(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		dir, number := memory(t), 0
+		rapid.Check(struct{ rapid.TB }{t}, func(rt *rapid.T) { // without t's Deadline, which a bubble does not have
+			number++
+			w := newWorld(t, filepath.Join(dir, fmt.Sprint(number)))
+			draw := func(name string) bool { return rapid.IntRange(0, 4).Draw(rt, name) == 0 }
+			dirty := false
+			if draw("stacked") {
+				w.layers, dirty = []string{v470, v470}, true
+			}
+			var told []string
+			for range rapid.IntRange(1, 4).Draw(rt, "lives") {
+				w.calm()
+				w.broken[v535], w.broken[v470] = draw("535 broken"), draw("470 broken")
+				w.sick, w.noDaemon, w.preflightBad = draw("sick"), draw("no daemon"), draw("preflight")
+				l := drawLife(rt)
+				if draw("used") {
+					w.meddle("holder comes")
+				}
+				e := w.run(l)
+				got := w.outcome()
+				told = append(told, l.tale(e, got))
+				if err := w.check(l, e, dirty); err != nil {
+					rt.Fatalf("%v\n%s", err, strings.Join(told, "\n"))
+				}
+				dirty = got != absent && got != whole
+			}
+			w.calm()
+			l := life{version: v535}
+			e := w.run(l)
+			told = append(told, l.tale(e, w.outcome()))
+			if err := w.check(l, e, false); err != nil || !e.served {
+				rt.Fatalf("after all that, served %v, %v\n%s", e.served, err, strings.Join(told, "\n"))
+			}
+		})
+	})
+}
+
+func drawLife(rt *rapid.T) life {
+	l := life{
+		version: rapid.SampledFrom([]string{v470, v535}).Draw(rt, "version"),
+		param:   rapid.SampledFrom([]string{"", "NVreg_A=1", "NVreg_A=0", "NVreg_Unknown=1"}).Draw(rt, "parameter"),
+		onBusy:  rapid.SampledFrom([]string{BusyDetach, BusyFail, BusyWait}).Draw(rt, "on busy"),
+	}
+	fails := 0
+	for range rapid.IntRange(0, 3).Draw(rt, "events") {
+		e := event{rapid.IntRange(1, 110).Draw(rt, "at"), rapid.SampledFrom(happenings).Draw(rt, "what")}
+		if e.what == "fail" {
+			fails++ // what fails for good is somebody else's test: a second try must be possible
+		}
+		if e.what != "fail" || fails == 1 {
+			l.events = append(l.events, e)
+		}
+	}
+	return l
+}
+
+// Every operation of every kind of life fails once, is the moment of a signal, or the last one of its process.
+func TestEveryOperation(t *testing.T) {
+	t.Parallel()
+	for name, before := range map[string]func(w *world){
+		"first start":  func(*world) {},
+		"second start": func(w *world) { w.run(life{version: v535}) },
+		"adopt":        func(w *world) { w.leave(v535) },
+		"upgrade":      func(w *world) { w.leave(v470) },
+		"in use":       func(w *world) { w.leave(v535); w.meddle("uvm holder comes") },
+		"new load fails": func(w *world) {
+			w.leave(v470)
+			w.broken[v535] = true
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				everyOperation(t, before)
+			})
+		})
+	}
+}
+
+// leave lets an instance serve and be killed.
+func (w *world) leave(version string) {
+	w.run(life{version: version})
+	w.run(life{version: version, asks: time.Hour}, func(n *Node) {
+		k := n.kernel.(*instance)
+		w.at(7*time.Second, func() { k.before = func(string) error { k.die(); return nil } })
+	})
+}
+
+func everyOperation(t *testing.T, before func(w *world)) {
+	dir := memory(t)
+	begin := newWorld(t, filepath.Join(dir, "before"))
+	before(begin)
+	start, known := begin.outcome(), map[string]bool{}
+	for at, last := 1, 2; at <= last; at++ {
+		for _, what := range []string{"fail", "signal", "kill", "holder comes"} {
+			w := begin.clone(t)
+			l := life{version: v535, asks: 6 * time.Second, events: []event{{at, what}}}
+			e := w.run(l)
+			last = max(last, min(len(e.ops), 150))
+			got := w.outcome()
+			if err := w.check(l, e, start != absent && start != whole); err != nil {
+				t.Errorf("%v\n%s", err, l.tale(e, got))
+			}
+			w.calm()
+			left := w.left()
+			if known[left] { // another fault left the same
+				continue
+			}
+			known[left] = true
+			l = life{version: v535}
+			next := w.run(l)
+			if err := w.check(l, next, false); err != nil || !next.served {
+				t.Errorf("the next one after %s at operation %d (%s, %s): served %v, %v\n%s", what, at, e.ops[min(at, len(e.ops))-1], got, next.served, err, l.tale(next, w.outcome()))
+			}
+		}
+		if t.Failed() {
+			return
+		}
+	}
+}

@@ -1,0 +1,277 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/driver-container/driver-container/distros/driverinfo"
+	"github.com/driver-container/driver-container/kmod"
+	"github.com/driver-container/driver-container/kmod/build"
+	"github.com/driver-container/driver-container/node/daemons"
+	"github.com/driver-container/driver-container/node/devices"
+	"github.com/driver-container/driver-container/node/lock"
+	"github.com/driver-container/driver-container/node/preflight"
+	"github.com/driver-container/driver-container/node/probe"
+)
+
+func (i *instance) Stage(context.Context) (string, error) {
+	return "/roots/" + i.life.version, i.do("stage", func() error { return nil })
+}
+
+func (i *instance) AddModules(context.Context, []build.File) error {
+	return i.do("add modules", func() error { return nil })
+}
+
+func (i *instance) Mount(context.Context) error { return i.mount("/roots/" + i.life.version) }
+
+func (i *instance) MountOld(_ context.Context, dir string) error { return i.mount(dir) }
+
+func (i *instance) mount(dir string) error {
+	return i.do("mount", func() error {
+		if len(i.layers) > 0 {
+			return fmt.Errorf("something is mounted there: %v", i.layers)
+		}
+		i.layers = append(i.layers, filepath.Base(dir))
+		return nil
+	})
+}
+
+// Unmount goes layer by layer: it may be stopped half way.
+func (i *instance) Unmount(context.Context) error {
+	for left := 1; left > 0; {
+		err := i.do("unmount", func() error {
+			if left = len(i.layers); left > 0 {
+				left--
+				i.layers = i.layers[:left]
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (i *instance) Mounted() (n int, err error) {
+	err = i.do("mounted", func() error { n = len(i.layers); return nil })
+	return n, err
+}
+
+func (i *instance) Adopt(context.Context) (ok bool, why string) {
+	err := i.do("adopt", func() error { ok = len(i.layers) == 1 && i.layers[0] == i.life.version; return nil })
+	return ok && err == nil, "it is another one"
+}
+
+func (i *instance) Firmware() (func() error, error) {
+	const ours = "/run/nvidia/driver/lib/firmware"
+	undo := func() error { return i.do("firmware back", func() error { i.firmware = ""; return nil }) }
+	return undo, i.do("firmware", func() error { i.firmware = ours; return nil })
+}
+
+func (i *instance) Prune() error { return i.do("prune", func() error { return nil }) }
+
+func (i *instance) Find(context.Context, Want) (set *build.Set, source string, err error) {
+	err = i.do("find", func() (err error) {
+		if !i.cache[i.life.version] {
+			return build.ErrMiss
+		}
+		set, err = i.files("cache", i.life.version, i.extra...)
+		return err
+	})
+	return set, "cache", err
+}
+
+// Compile takes a while, which a signal ends.
+func (i *instance) Compile(ctx context.Context, _ Want) (set *build.Set, err error) {
+	if err := i.do("compile", func() error { return nil }); err != nil {
+		return nil, err
+	}
+	select {
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case <-time.After(time.Second):
+	}
+	err = i.do("compiled", func() (err error) { set, err = i.files(i.scratch(), i.life.version, i.extra...); return err })
+	return set, err
+}
+
+func (i *instance) Keep(context.Context, *build.Set) (set *build.Set, err error) {
+	err = i.do("keep", func() (err error) {
+		i.cache[i.life.version] = true
+		set, err = i.files("cache", i.life.version, i.extra...)
+		return err
+	})
+	return set, err
+}
+
+const daemonPID = 7
+
+func (i *instance) Start(context.Context) (running, error) {
+	err := i.do("start daemons", func() error {
+		if i.noDaemon {
+			return errors.New("nvidia-persistenced ended at once")
+		}
+		i.running, i.daemon = 1, true
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &fakeDaemons{i}, nil
+}
+
+type fakeDaemons struct{ i *instance }
+
+func (d *fakeDaemons) States() []daemons.State {
+	d.i.mu.Lock()
+	defer d.i.mu.Unlock()
+	s := daemons.State{Name: "nvidia-persistenced", PID: daemonPID, Running: true, Ready: true}
+	if d.i.daemonDown {
+		s = daemons.State{Name: s.Name, Reason: "it ended with code 1"}
+	}
+	return []daemons.State{s}
+}
+
+func (d *fakeDaemons) Changed() <-chan struct{} { return nil }
+func (d *fakeDaemons) PIDs() []int              { return []int{daemonPID} }
+func (d *fakeDaemons) Stop(context.Context) error {
+	return d.i.do("stop daemons", func() error { d.i.running, d.i.daemon = 0, false; return nil })
+}
+
+func (i *instance) GPUs() ([]devices.GPU, error) {
+	return []devices.GPU{{Address: "0000:05:00.0", Vendor: 0x10de, Device: 0x1eb8, Driver: "nvidia"}}, nil
+}
+func (i *instance) Mellanox() (bool, error) { return i.mellanox, nil }
+func (i *instance) Options() (kmod.Options, error) {
+	if i.life.param == "" {
+		return kmod.Options{}, nil
+	}
+	return kmod.Options{"nvidia": {i.life.param}}, nil
+}
+func (i *instance) Reasons(string) []string { return []string{"NVRM: RmInitAdapter failed"} }
+
+func (i *instance) Preflight(context.Context, Question) []preflight.Check {
+	if i.preflightBad {
+		return []preflight.Check{{Name: preflight.Headers, Status: preflight.Blocked, Finding: "no headers"}}
+	}
+	return []preflight.Check{{Name: preflight.Headers, Status: preflight.Warning, Finding: "another compiler"}}
+}
+
+// CreateNodes returns what it made: nodes that are there stay as they are.
+func (i *instance) CreateNodes(context.Context) (made []devices.Node, err error) {
+	err = i.do("create nodes", func() error {
+		if len(i.nodes) == 0 {
+			made = []devices.Node{{Path: "/dev/nvidiactl", Major: 195, Minor: 255, Made: true}}
+			i.nodes = made
+		}
+		return nil
+	})
+	return made, err
+}
+
+func (i *instance) RemoveNodes(nodes []devices.Node) error {
+	return i.do("remove nodes", func() error {
+		i.nodes = slices.DeleteFunc(slices.Clone(i.nodes), func(n devices.Node) bool { return slices.Contains(nodes, n) })
+		return nil
+	})
+}
+
+func (i *instance) Ask(context.Context) (a probe.Answer, err error) {
+	err = i.do("ask", func() error {
+		a.Driver = i.modules["nvidia"].Version
+		if !i.sick {
+			a.Devices = []probe.Device{{PCI: "00000000:05:00.0", Name: "Tesla T4"}}
+		}
+		return nil
+	})
+	return a, err
+}
+
+// fakeHardware has the hardware's Flavour: the kernel has a method of the same name.
+type fakeHardware struct{ *instance }
+
+func (fakeHardware) Flavour([]devices.GPU, string) (string, string, error) {
+	return driverinfo.Proprietary, "the only one", nil
+}
+
+// Acquire waits for the other instance, or for ctx.
+func (i *instance) Acquire(ctx context.Context) (held, error) {
+	for begin := time.Now(); ; {
+		err := i.do("lock", func() error {
+			if i.locked {
+				return lock.ErrHeld
+			}
+			i.locked, i.holds, i.lockFile = true, true, ""
+			return nil
+		})
+		if err == nil {
+			return i, nil
+		}
+		if !errors.Is(err, lock.ErrHeld) || time.Since(begin) > 20*time.Minute {
+			return nil, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(time.Second):
+		}
+	}
+}
+
+func (i *instance) Release() error {
+	return i.do("release", func() error { i.locked, i.holds = false, false; return nil })
+}
+
+func (i *instance) Lost() (err error) {
+	return i.do("lost", func() error {
+		if i.lockFile == "" {
+			return nil
+		}
+		return &lock.LostError{Path: "/run/nvidia/nvidia-driver.pid", Gone: i.lockFile == "gone"}
+	})
+}
+
+func (i *instance) Retake() error {
+	return i.do("retake", func() error {
+		if i.lockFile == "stolen" {
+			return &lock.HeldError{Path: "/run/nvidia/nvidia-driver.pid"}
+		}
+		i.lockFile = ""
+		return nil
+	})
+}
+
+// The shelf: what a status file is, with each change checked.
+func (i *instance) load() (st Status, err error) {
+	err = i.do("read status", func() error {
+		if i.saved == nil {
+			return fs.ErrNotExist
+		}
+		st = *i.saved
+		return nil
+	})
+	return st, err
+}
+
+func (i *instance) save(st Status) error {
+	return i.do("write "+string(st.State), func() error {
+		i.note(&st, i.disturbed)
+		i.served = i.served || st.Ready
+		i.saved = &st
+		return nil
+	})
+}
+
+func (i *instance) remove() error {
+	return i.do("remove status", func() error {
+		i.note(nil, i.disturbed)
+		i.saved = nil
+		return nil
+	})
+}

@@ -1,0 +1,141 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// at does something to the world after a while.
+func (w *world) at(after time.Duration, f func()) {
+	time.AfterFunc(after, func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		f()
+	})
+}
+
+func bubble(t *testing.T, f func(t *testing.T, w *world)) {
+	t.Helper()
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) { f(t, newWorld(t, memory(t))) })
+}
+
+// Scenarios 1 to 3 of the lab.
+func TestFirstAndSecondStart(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		e := w.run(life{version: v535})
+		if e.err != nil || !e.served || w.outcome() != absent || !slices.Contains(e.ops, "compile") || w.saved != nil {
+			t.Errorf("served %v, error %v, %s, status %v; %v", e.served, e.err, w.outcome(), w.saved, e.ops)
+		}
+		e = w.run(life{version: v535})
+		if e.err != nil || !e.served || slices.Contains(e.ops, "compile") {
+			t.Errorf("second start: served %v, error %v; %v", e.served, e.err, e.ops)
+		}
+	})
+}
+
+// Scenario 4: the second instance waits and takes over; stopped while it waits it touches nothing.
+func TestTwoInstances(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		first, n1 := w.begin(life{version: v535})
+		ctx, stop := context.WithCancel(context.Background())
+		ended := make(chan error)
+		go func() { ended <- n1.Run(ctx, nil) }()
+		time.Sleep(3 * time.Second)
+		i, waiting := w.begin(life{version: v535})
+		patience, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		saved := *w.saved
+		if err := waiting.Run(patience, nil); err != nil || !first.served || w.saved.Instance != saved.Instance || !w.saved.Updated.Equal(saved.Updated) || i.holds {
+			t.Errorf("stopped while waiting: %v, status %+v", err, w.saved)
+		}
+		second := make(chan end)
+		go func() { second <- w.run(life{version: v535, asks: time.Minute}) }()
+		time.Sleep(5 * time.Second)
+		stop()
+		if err := <-ended; err != nil {
+			t.Errorf("the first one: %v", err)
+		}
+		first.over()
+		if e := <-second; e.err != nil || !e.served || w.outcome() != absent {
+			t.Errorf("the second one: served %v, error %v, %s", e.served, e.err, w.outcome())
+		}
+		if len(w.wrong) > 0 {
+			t.Error(w.wrong)
+		}
+	})
+}
+
+// Scenario 5: what two killed ones left is adopted, and one mount remains.
+func TestKilledTwice(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		w.leave(v535)
+		w.layers = append(w.layers, v535)
+		e := w.run(life{version: v535})
+		if e.err != nil || !e.served || slices.Contains(e.ops, "insert nvidia") || w.outcome() != absent {
+			t.Errorf("served %v, error %v, %s; %v", e.served, e.err, w.outcome(), e.ops)
+		}
+	})
+}
+
+// Scenario 6.
+func TestInUseAtStop(t *testing.T) {
+	for policy, want := range map[string]error{BusyDetach: nil, BusyFail: ErrLeft, BusyWait: nil} {
+		t.Run(policy, func(t *testing.T) {
+			bubble(t, func(t *testing.T, w *world) {
+				e := w.run(life{version: v535, onBusy: policy}, func(*Node) {
+					w.at(10*time.Second, func() { w.meddle("holder comes") })
+				})
+				if !errors.Is(e.err, want) || w.outcome() != whole || e.status.State != Detached || len(e.status.Holders) != 1 {
+					t.Errorf("error %v, %s, status %+v", e.err, w.outcome(), e.status)
+				}
+				took, most := e.took-12*time.Second, 16*time.Second // grace 20 s less its margin of 5 s
+				if policy == BusyWait {
+					most = 31 * time.Second // the second signal
+				}
+				if took > most || took < most-2*time.Second {
+					t.Errorf("the stop took %s, want %s", took, most)
+				}
+				if !strings.Contains(e.status.Reason, "pid 4711") {
+					t.Errorf("the holder is not named: %s", e.status.Reason)
+				}
+				w.calm()
+				e = w.run(life{version: v535})
+				if e.err != nil || !e.served || w.outcome() != absent || slices.Contains(e.ops, "insert nvidia") {
+					t.Errorf("the successor: served %v, error %v, %s; operations %v", e.served, e.err, w.outcome(), e.ops)
+				}
+			})
+		})
+	}
+}
+
+// A holder that comes between the check and the unload: what was unloaded is loaded again, or the driver is gone.
+func TestHolderComesDuringUnload(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		w.cache[v535] = true
+		first := w.run(life{version: v535})
+		at := slices.Index(first.ops, "delete nvidia_uvm") + 1 // nvidia_modeset has gone
+		w.run(life{version: v470})
+		e := w.run(life{version: v535, events: []event{{at, "holder comes"}}})
+		if w.outcome() != whole || e.status.State != Detached || !slices.Contains(e.ops, "delete nvidia_modeset") {
+			t.Errorf("error %v, %s, state %s; %v", e.err, w.outcome(), e.status.State, e.ops)
+		}
+	})
+}
+
+// Somebody else's module on top is unloaded with the driver; told when it is not there any more after a refusal.
+func TestForeignModuleOnTop(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		e := w.run(life{version: v535}, func(*Node) {
+			w.at(6*time.Second, func() { w.meddle("gdrdrv comes") })
+		})
+		if e.err != nil || w.outcome() != absent || w.modules["gdrdrv"].Name != "" {
+			t.Errorf("error %v, %s, modules %v", e.err, w.outcome(), w.modules)
+		}
+	})
+}
