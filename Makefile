@@ -38,7 +38,7 @@ e2e: build ## the real tier: real packages, registry, tools; see docs/testing.md
 	ci/e2e/run
 
 lab: build ## scenarios of driver-entrypoint in QEMU guests; SCENARIO=06 for some of them
-	DRIVER_E2E=1 go test -v -count=1 -timeout 60m -run '$(SCENARIO)' ./ci/lab/scenarios
+	DRIVER_E2E=1 go test -v -count=1 -timeout 60m -parallel 2 -run '$(SCENARIO)' ./ci/lab/scenarios
 
 lab-compile: build ## the one scenario that CI leaves out: a whole compile inside of a guest, about half an hour
 	DRIVER_E2E=1 DRIVER_LAB_COMPILE=1 go test -v -count=1 -timeout 120m -run Test01WholeCompile ./ci/lab/scenarios

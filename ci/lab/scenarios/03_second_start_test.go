@@ -14,7 +14,7 @@ import (
 // each counts, as what else the emulating machine does only ever makes them slower.
 func Test03SecondStart(t *testing.T) {
 	const least, most = 3, 10 // measurements
-	g := stage{products: map[string]product{"535": d535}, modules: []modules{{d535, closed}}}.start(t)
+	g := stage{alone: true, products: map[string]product{"535": d535}, modules: []modules{{d535, closed}}}.start(t)
 	first := ready(t, g, driver("535"))
 	contains(t, first.Output(), `driver root staged in /var/lib/nvidia-driver/roots/535\.261\.03-`)
 	stops(t, first, 0)

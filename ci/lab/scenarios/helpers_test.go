@@ -151,6 +151,7 @@ type stage struct {
 	products map[string]product // name of the image in the guest -> product
 	modules  []modules          // that the guest's cache has from the beginning
 	edit     func(*lab.Config)
+	alone    bool // it measures: no other guest runs meanwhile
 }
 
 type modules struct {
@@ -164,6 +165,9 @@ const closed, open = "proprietary", "open"
 func (s stage) start(t *testing.T) *lab.Guest {
 	t.Helper()
 	lab.Gate(t)
+	if !s.alone {
+		t.Parallel()
+	}
 	if s.kernel == "" {
 		s.kernel = "debian12"
 	}
