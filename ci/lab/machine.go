@@ -85,7 +85,7 @@ func socketPair() (net.Conn, *os.File, error) {
 // arguments are QEMU's, but for the disks. Software emulation is asked for, because KVM is often there and broken.
 func arguments(c *Config, initramfs, console string) []string {
 	// Warnings go to the console too, for a guest that hangs. The log keeps everything that the driver says.
-	kernel := "console=ttyS0 loglevel=5 panic=-1 log_buf_len=4M mitigations=off " + c.CommandLine
+	kernel := "console=ttyS0 loglevel=5 panic=-1 log_buf_len=4M mitigations=off nosoftlockup " + c.CommandLine
 	if c.NoHeaders {
 		kernel += " " + wire.NoHeaders
 	}
