@@ -89,11 +89,13 @@ func (n *Node) insert(ctx context.Context) error {
 			err = errors.Join(err, n.deleteAll(context.WithoutCancel(ctx), n.driver.Modules))
 		}
 	}
-	if err != nil {
+	switch {
+	case errors.Is(err, errRemains): // the stop goes on trying, with all that stands on them
+		n.up = append(n.up, n.modulesStep())
+	case err != nil:
 		n.removeInTree(ctx, n.driver.InTree)
-		return err
 	}
-	return nil
+	return err
 }
 
 // insertAll loads modules in order; when one is refused, those before it are removed again.
@@ -122,12 +124,15 @@ func (n *Node) insertOne(ctx context.Context, m LoadedModule) error {
 	return err
 }
 
+// errRemains marks a load that could not be undone, because somebody was quick to use what had been loaded.
+var errRemains = errors.New("half of the modules remain")
+
 // deleteAll removes modules, last first; what is not loaded is fine.
 func (n *Node) deleteAll(ctx context.Context, modules []LoadedModule) error {
 	var errs []error
 	for _, m := range slices.Backward(modules) {
 		if err := n.kernel.Delete(ctx, m.Name); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			errs = append(errs, fmt.Errorf("remove %s again: %w", m.Name, err))
+			errs = append(errs, fmt.Errorf("%w: remove %s again: %w", errRemains, m.Name, err))
 		}
 	}
 	return errors.Join(errs...)

@@ -128,6 +128,9 @@ func (n *Node) restore(ctx context.Context, old Driver) error {
 	if err == nil {
 		err = n.insertAll(ctx, old.Modules)
 	}
+	if errors.Is(err, errRemains) {
+		err = errors.Join(err, n.unload(ctx, old))
+	}
 	if err != nil {
 		n.removeInTree(ctx, inserted)
 		if errors.Is(err, fs.ErrNotExist) {

@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"hash/crc64"
 	"io"
 	"io/fs"
 	"os"
@@ -137,13 +136,12 @@ func (m *manifest) verify(ctx context.Context, dir string) error {
 		if err != nil {
 			return err
 		}
-		sum := crc64.New(crc64.MakeTable(crc64.ECMA))
-		size, err := copyContext(ctx, sum, io.LimitReader(file, f.Size+1))
+		crc, whole, err := fileCRC(ctx, file, f.Size)
 		file.Close()
 		if err != nil {
 			return err
 		}
-		if size != f.Size || crcText(sum.Sum64()) != f.CRC64 {
+		if !whole || crcText(crc) != f.CRC64 {
 			return &damage{f.Name + ".ko has changed since it was stored"}
 		}
 	}

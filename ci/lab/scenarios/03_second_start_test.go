@@ -29,8 +29,10 @@ func Test03SecondStart(t *testing.T) {
 		start = min(start, secondStart(t, g))
 	}
 	t.Logf("insmod takes %s, from the container's start to ready takes %s: %s more", kernel, start, start-kernel)
-	if start > kernel+time.Second {
-		t.Errorf("ready %s after the modules' own load time, want at most 1s", start-kernel)
+	// insmod takes 0.8 s where nothing else runs; where it takes more than 1.1 s the machine is busy, and the limit grows with it.
+	limit := time.Duration(float64(time.Second) * max(1, 2*(kernel.Seconds()-0.6)))
+	if start > kernel+limit {
+		t.Errorf("ready %s after the modules' own load time, want at most %s", start-kernel, limit)
 	}
 	if after := kept(); after != cached {
 		t.Errorf("cache and staged roots changed\nbefore\n%s\nafter\n%s", cached, after)

@@ -116,8 +116,8 @@ func Test11OutOfMemoryAndSpace(t *testing.T) {
 	g.Write("/lab/conftest.sh", hog, 0o755)
 	c := withHeaders(g, light("535")).With(lab.Mount{
 		Host: "/lab/conftest.sh", Guest: "/usr/src/nvidia-535.261.03/kernel/conftest.sh", ReadOnly: true, File: true})
-	c.MemoryMB = 128
-	fails(t, g, c, 12, 5*time.Minute, `warning: preflight: memory: .* \(of the container.s limit of 128 MiB\)`, `1 jobs \(the container's memory limit of 128 MiB\)`,
+	c.MemoryMB = 256
+	fails(t, g, c, 12, 5*time.Minute, `warning: preflight: memory: .* \(of the container.s limit of 256 MiB\)`, `1 jobs \(the container's memory limit of 256 MiB\)`,
 		`compile driver 535\.261\.03 for kernel 6\.1.*: make failed: the kernel killed \d+ of its programs for want of memory`,
 		`out of memory: raise the container's memory limit above 1 GiB; whole output in`)
 	contains(t, g.Dmesg(), `Memory cgroup out of memory: Killed process \d+ \(cc1\)`)
