@@ -46,10 +46,10 @@ func (n *Node) patience(hurry <-chan struct{}, cause error) (context.Context, co
 	if cause != nil {
 		limit = min(limit, 10*tick)
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	if n.cfg.OnBusy != BusyWait || cause != nil {
-		ctx, cancel = context.WithTimeout(context.Background(), limit)
+	if n.cfg.OnBusy == BusyWait && cause == nil {
+		limit = forever
 	}
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	if hurry == nil {
 		return ctx, cancel
 	}
@@ -63,6 +63,9 @@ func (n *Node) patience(hurry <-chan struct{}, cause error) (context.Context, co
 	}()
 	return ctx, func() { close(stop); cancel() }
 }
+
+// forever is how long BusyWait waits: until SIGKILL, for all practical purposes.
+const forever = 100 * 365 * 24 * time.Hour
 
 // takeDown tries until it succeeds or ctx ends; then it returns the last refusal.
 func (n *Node) takeDown(ctx context.Context) error {

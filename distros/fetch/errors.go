@@ -72,7 +72,7 @@ func (e *MismatchError) Error() string {
 // diskFull adds what to do to an error that says that a disk is full; other errors pass unchanged.
 func diskFull(path string, err error) error {
 	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
-		return fmt.Errorf("the disk that holds %s is full: free some space or name another folder with --cache: %w", path, err)
+		return fmt.Errorf("the disk that holds %s is full: free some space or name another folder (driver-build: --cache, driver-entrypoint: --state-dir): %w", path, err)
 	}
 	return err
 }

@@ -38,7 +38,7 @@ func OpenStore(dir string) (*Store, error) {
 	}
 	for _, sub := range []string{blobsDir, tmpDir, partialDir, rejectedDir, documentsDir} {
 		if err := os.MkdirAll(filepath.Join(abs, sub), 0o755); err != nil { //nolint:gosec // holds nothing secret, and several users may share it
-			return nil, fmt.Errorf("open cache %s: %w; name another folder with --cache", abs, diskFull(abs, err))
+			return nil, fmt.Errorf("open cache %s: %w; name another folder (driver-build: --cache, driver-entrypoint: --state-dir)", abs, diskFull(abs, err))
 		}
 	}
 	s := &Store{dir: abs}
