@@ -147,7 +147,9 @@ func (w *world) run(l life, edit ...func(*Node)) end {
 	for _, after := range []time.Duration{l.asks, l.asks + 30*time.Second} {
 		defer time.AfterFunc(after, lock(signal)).Stop()
 	}
+	w.mu.Lock()
 	first := len(w.ops)
+	w.mu.Unlock()
 	i.before = func(op string) error {
 		var err error
 		for _, e := range l.events {
