@@ -4,7 +4,7 @@
 //
 // It acts only where a name says so: Insert, InsertDeps and Delete change the kernel, everything else reads. It takes no
 // decisions (what to load, when to unload, whom to wait for), stops no process, makes no device node, never forces an unload or
-// a version, and starts no program. Compiling modules is package kmod/build.
+// a version, and starts no program. Compiling modules is package kmod/kbuild.
 package kmod
 
 import (

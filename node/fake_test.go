@@ -16,7 +16,7 @@ import (
 	"testing"
 
 	"github.com/driver-container/driver-container/kmod"
-	"github.com/driver-container/driver-container/kmod/build"
+	"github.com/driver-container/driver-container/kmod/kbuild"
 	"github.com/driver-container/driver-container/node/devices"
 )
 
@@ -165,8 +165,8 @@ func (w *world) delete(name string) error {
 func srcversion(name, version string) string { return strings.ToUpper(name) + version }
 
 // files are a driver's modules below a folder of the world, as real files.
-func (w *world) files(folder, version string, extra ...string) (*build.Set, error) {
-	set := &build.Set{Dir: filepath.Join(w.dir, folder, version)}
+func (w *world) files(folder, version string, extra ...string) (*kbuild.Set, error) {
+	set := &kbuild.Set{Dir: filepath.Join(w.dir, folder, version)}
 	if err := os.MkdirAll(set.Dir, 0o755); err != nil {
 		return nil, err
 	}
@@ -183,7 +183,7 @@ func (w *world) files(folder, version string, extra ...string) (*build.Set, erro
 			}
 		}
 		sum := sha256.Sum256(content)
-		set.Modules = append(set.Modules, build.File{Name: name, Path: path, SHA256: hex.EncodeToString(sum[:]), Info: kmod.Info{
+		set.Modules = append(set.Modules, kbuild.File{Name: name, Path: path, SHA256: hex.EncodeToString(sum[:]), Info: kmod.Info{
 			Name: module, Version: version, SrcVersion: srcversion(module, version), Depends: []string{"i2c_core"}, Params: map[string]string{"NVreg_A": "int"},
 		}})
 	}

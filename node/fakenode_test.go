@@ -11,7 +11,7 @@ import (
 
 	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/kmod"
-	"github.com/driver-container/driver-container/kmod/build"
+	"github.com/driver-container/driver-container/kmod/kbuild"
 	"github.com/driver-container/driver-container/node/daemons"
 	"github.com/driver-container/driver-container/node/devices"
 	"github.com/driver-container/driver-container/node/lock"
@@ -23,7 +23,7 @@ func (i *instance) Stage(context.Context) (string, error) {
 	return "/roots/" + i.life.version, i.do("stage", func() error { return nil })
 }
 
-func (i *instance) AddModules(context.Context, []build.File) error {
+func (i *instance) AddModules(context.Context, []kbuild.File) error {
 	return i.do("add modules", func() error { return nil })
 }
 
@@ -76,10 +76,10 @@ func (i *instance) Firmware() (func() error, error) {
 
 func (i *instance) Prune() error { return i.do("prune", func() error { return nil }) }
 
-func (i *instance) Find(context.Context, Want) (set *build.Set, source string, err error) {
+func (i *instance) Find(context.Context, Want) (set *kbuild.Set, source string, err error) {
 	err = i.do("find", func() (err error) {
 		if !i.cache[i.life.version] {
-			return build.ErrMiss
+			return kbuild.ErrMiss
 		}
 		set, err = i.files("cache", i.life.version, i.extra...)
 		return err
@@ -88,7 +88,7 @@ func (i *instance) Find(context.Context, Want) (set *build.Set, source string, e
 }
 
 // Compile takes a while, which a signal ends.
-func (i *instance) Compile(ctx context.Context, _ Want) (set *build.Set, err error) {
+func (i *instance) Compile(ctx context.Context, _ Want) (set *kbuild.Set, err error) {
 	if err := i.do("compile", func() error { return nil }); err != nil {
 		return nil, err
 	}
@@ -101,7 +101,7 @@ func (i *instance) Compile(ctx context.Context, _ Want) (set *build.Set, err err
 	return set, err
 }
 
-func (i *instance) Keep(context.Context, *build.Set) (set *build.Set, err error) {
+func (i *instance) Keep(context.Context, *kbuild.Set) (set *kbuild.Set, err error) {
 	err = i.do("keep", func() (err error) {
 		i.cache[i.life.version] = true
 		set, err = i.files("cache", i.life.version, i.extra...)

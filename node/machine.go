@@ -12,7 +12,7 @@ import (
 
 	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/kmod"
-	"github.com/driver-container/driver-container/kmod/build"
+	"github.com/driver-container/driver-container/kmod/kbuild"
 	"github.com/driver-container/driver-container/node/devices"
 	"github.com/driver-container/driver-container/node/preflight"
 	"github.com/driver-container/driver-container/node/probe"
@@ -100,7 +100,7 @@ func (m *machine) toolchain(ctx context.Context, in *preflight.Input) {
 		return
 	}
 	in.Headers = h.Origin + ": " + h.Build
-	cc, err := build.FindCompiler(ctx, h, os.Getenv("PATH"))
+	cc, err := kbuild.FindCompiler(ctx, h, os.Getenv("PATH"))
 	if err != nil {
 		in.CompilerErr = err
 		return

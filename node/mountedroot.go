@@ -8,7 +8,7 @@ import (
 	"slices"
 
 	"github.com/driver-container/driver-container/distros/driverinfo"
-	"github.com/driver-container/driver-container/kmod/build"
+	"github.com/driver-container/driver-container/kmod/kbuild"
 	"github.com/driver-container/driver-container/node/devices"
 	"github.com/driver-container/driver-container/node/driverroot"
 )
@@ -55,7 +55,7 @@ func (m *mountedRoot) Stage(ctx context.Context) (string, error) {
 }
 
 // AddModules makes modprobe inside of the root find the modules.
-func (m *mountedRoot) AddModules(ctx context.Context, files []build.File) error {
+func (m *mountedRoot) AddModules(ctx context.Context, files []kbuild.File) error {
 	list := make([]driverroot.Module, 0, len(files))
 	for _, f := range files {
 		list = append(list, driverroot.Module{Path: f.Path, SHA256: f.SHA256})

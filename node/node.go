@@ -11,7 +11,7 @@ import (
 
 	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/kmod"
-	"github.com/driver-container/driver-container/kmod/build"
+	"github.com/driver-container/driver-container/kmod/kbuild"
 	"github.com/driver-container/driver-container/node/daemons"
 	"github.com/driver-container/driver-container/node/devices"
 	"github.com/driver-container/driver-container/node/preflight"
@@ -34,7 +34,7 @@ type kernel interface {
 // roots is the driver root; node/driverroot does it with real mounts. A root is one layer, or none.
 type roots interface {
 	Stage(ctx context.Context) (dir string, err error) // dir: on the host's storage; "": the image itself is bound
-	AddModules(ctx context.Context, files []build.File) error
+	AddModules(ctx context.Context, files []kbuild.File) error
 	Mount(ctx context.Context) error
 	MountOld(ctx context.Context, dir string) error // serves the staged root of another driver again; an error when dir is "" or gone
 	Unmount(ctx context.Context) error              // every layer, whoever's
@@ -46,9 +46,9 @@ type roots interface {
 
 // supplier gets module files.
 type supplier interface {
-	Find(ctx context.Context, w Want) (set *build.Set, source string, err error) // of the image or the cache; build.ErrMiss
-	Compile(ctx context.Context, w Want) (*build.Set, error)
-	Keep(ctx context.Context, set *build.Set) (*build.Set, error) // in the cache, after it has been loaded
+	Find(ctx context.Context, w Want) (set *kbuild.Set, source string, err error) // of the image or the cache; kbuild.ErrMiss
+	Compile(ctx context.Context, w Want) (*kbuild.Set, error)
+	Keep(ctx context.Context, set *kbuild.Set) (*kbuild.Set, error) // in the cache, after it has been loaded
 }
 
 // children are the daemons.
@@ -129,7 +129,7 @@ type Node struct {
 	want       Want
 	options    kmod.Options
 	gpus       []devices.GPU
-	found      *build.Set
+	found      *kbuild.Set
 	source     string // of found
 	adopted    bool   // what is loaded is what we would load
 	staged     string // root on the host's storage
@@ -159,7 +159,7 @@ func newInstance() string {
 
 // Run is a whole life: start, serve until ctx ends, stop. hurry is closed by a second signal and ends any waiting of the stop.
 // nil means stopped or left in place as configured. Errors: ErrConfig, lock.ErrHeld, *preflight.BlockedError,
-// *build.NoHeadersError, *build.CompileError, *kmod.RefusedError, *RollbackError, ErrLeft.
+// *kbuild.NoHeadersError, *kbuild.CompileError, *kmod.RefusedError, *RollbackError, ErrLeft.
 func (n *Node) Run(ctx context.Context, hurry <-chan struct{}) error {
 	if n.instanceFile != "" {
 		if err := writeFile(n.instanceFile, []byte(n.board.st.Instance+"\n")); err != nil {

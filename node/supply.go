@@ -12,7 +12,7 @@ import (
 
 	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/driverinfo"
-	"github.com/driver-container/driver-container/kmod/build"
+	"github.com/driver-container/driver-container/kmod/kbuild"
 	"github.com/driver-container/driver-container/node/headers"
 )
 
@@ -31,16 +31,16 @@ type supply struct {
 	say  func(string, ...any)
 }
 
-func (s *supply) cache() build.Cache {
-	return build.Cache{Dir: filepath.Join(s.cfg.StateDir, "modules")}
+func (s *supply) cache() kbuild.Cache {
+	return kbuild.Cache{Dir: filepath.Join(s.cfg.StateDir, "modules")}
 }
 
 // Find takes modules of the image before those of the cache. The compiler does not matter for modules that are there already. Sets
 // that were compiled for another machine know their kernel by its headers only; whether the symbols fit the kernel checks itself.
-func (s *supply) Find(ctx context.Context, w Want) (*build.Set, string, error) {
+func (s *supply) Find(ctx context.Context, w Want) (*kbuild.Set, string, error) {
 	id := ""
 	if running, err := kernelRelease(); err == nil && running == w.Release {
-		if id, err = build.KernelID(w.Release, build.Headers{}, "", ""); err != nil {
+		if id, err = kbuild.KernelID(w.Release, kbuild.Headers{}, "", ""); err != nil {
 			s.say("the kernel does not show its build id (%v): modules are chosen by its release", err)
 		}
 	}
@@ -48,20 +48,20 @@ func (s *supply) Find(ctx context.Context, w Want) (*build.Set, string, error) {
 	if err != nil {
 		return nil, "", err
 	}
-	match := func(k build.Key) bool {
-		return slices.Equal(k.Patches, patches) && k.Driver == w.Driver && k.Flavour == w.Flavour && k.Release == w.Release && k.Recipe == build.Recipe &&
+	match := func(k kbuild.Key) bool {
+		return slices.Equal(k.Patches, patches) && k.Driver == w.Driver && k.Flavour == w.Flavour && k.Release == w.Release && k.Recipe == kbuild.Recipe &&
 			(id == "" || k.Kernel == id || !strings.HasPrefix(k.Kernel, "build-id "))
 	}
-	miss := build.ErrMiss // or it with what was found damaged
+	miss := kbuild.ErrMiss // or it with what was found damaged
 	for _, place := range []struct {
-		cache  build.Cache
+		cache  kbuild.Cache
 		source string
-	}{{build.Cache{Dir: imageModules}, "image"}, {s.cache(), "cache"}} {
+	}{{kbuild.Cache{Dir: imageModules}, "image"}, {s.cache(), "cache"}} {
 		set, err := place.cache.Find(ctx, match)
-		if err == nil || !errors.Is(err, build.ErrMiss) {
+		if err == nil || !errors.Is(err, kbuild.ErrMiss) {
 			return set, place.source, err
 		}
-		if errors.As(err, new(*build.CorruptError)) {
+		if errors.As(err, new(*kbuild.CorruptError)) {
 			miss = err
 		}
 	}
@@ -91,12 +91,12 @@ func (s *supply) sources(flavour string) string {
 }
 
 // headers finds headers without changing anything.
-func (s *supply) headers(release string) (build.Headers, error) {
-	roots := []build.Root{{Dir: "/", Name: "image"}, {Dir: "/host", Name: "host"}}
+func (s *supply) headers(release string) (kbuild.Headers, error) {
+	roots := []kbuild.Root{{Dir: "/", Name: "image"}, {Dir: "/host", Name: "host"}}
 	if hostVisible() {
-		roots = append(roots, build.Root{Dir: hostRoot, Name: "host"})
+		roots = append(roots, kbuild.Root{Dir: hostRoot, Name: "host"})
 	}
-	return build.FindHeaders(release, roots)
+	return kbuild.FindHeaders(release, roots)
 }
 
 // hostVisible says whether process 1 has another root than we: with hostPID it is the host's init.
@@ -110,33 +110,33 @@ func hostVisible() bool {
 }
 
 // prepare brings headers and picks a compiler.
-func (s *supply) prepare(ctx context.Context, release string) (build.Headers, build.Compiler, error) {
+func (s *supply) prepare(ctx context.Context, release string) (kbuild.Headers, kbuild.Compiler, error) {
 	h, err := s.headers(release)
-	var none *build.NoHeadersError
+	var none *kbuild.NoHeadersError
 	if errors.As(err, &none) && s.cfg.Fetch {
 		s.say("no headers of kernel %s in the image or on the host; asking the system's repositories", release)
 		store := filepath.Join(s.cfg.StateDir, "downloads")
 		installed, ferr := headers.Fetch(ctx, headers.Options{Release: release, Store: store, Say: s.say})
 		if ferr != nil {
-			return h, build.Compiler{}, errors.Join(ferr, err)
+			return h, kbuild.Compiler{}, errors.Join(ferr, err)
 		}
 		s.say("installed %s", strings.Join(installed, ", "))
 		h, err = s.headers(release)
 	}
 	if err != nil {
-		return h, build.Compiler{}, err
+		return h, kbuild.Compiler{}, err
 	}
 	if strings.HasPrefix(h.Build, hostRoot) {
 		if h, err = s.bring(ctx, h); err != nil {
-			return h, build.Compiler{}, err
+			return h, kbuild.Compiler{}, err
 		}
 	}
 	if made, err := h.Link("/"); err != nil {
-		return h, build.Compiler{}, err
+		return h, kbuild.Compiler{}, err
 	} else if len(made) > 0 {
 		s.say("headers of the %s are used; links made: %s", h.Origin, strings.Join(made, ", "))
 	}
-	cc, err := build.FindCompiler(ctx, h, os.Getenv("PATH"))
+	cc, err := kbuild.FindCompiler(ctx, h, os.Getenv("PATH"))
 	if err == nil && cc.Mismatch {
 		s.say("warning: the kernel was built with %s, compiling with %s (%s): the nearest there is", cc.Wanted, cc.Version, cc.Path)
 	}
@@ -144,7 +144,7 @@ func (s *supply) prepare(ctx context.Context, release string) (build.Headers, bu
 }
 
 // bring copies headers of the host into this container: make cannot work through process 1's root.
-func (s *supply) bring(ctx context.Context, h build.Headers) (build.Headers, error) {
+func (s *supply) bring(ctx context.Context, h kbuild.Headers) (kbuild.Headers, error) {
 	dir := filepath.Join(scratch, "headers")
 	begin := time.Now()
 	if err := errors.Join(os.MkdirAll(scratch, 0o700), os.RemoveAll(dir)); err != nil {
@@ -158,12 +158,12 @@ func (s *supply) bring(ctx context.Context, h build.Headers) (build.Headers, err
 }
 
 // Compile compiles the modules; the set stays in the scratch folder.
-func (s *supply) Compile(ctx context.Context, w Want) (*build.Set, error) {
+func (s *supply) Compile(ctx context.Context, w Want) (*kbuild.Set, error) {
 	h, cc, err := s.prepare(ctx, w.Release)
 	if err != nil {
 		return nil, err
 	}
-	id, err := build.KernelID(w.Release, h, "", "")
+	id, err := kbuild.KernelID(w.Release, h, "", "")
 	if err != nil {
 		return nil, err
 	}
@@ -178,14 +178,14 @@ func (s *supply) Compile(ctx context.Context, w Want) (*build.Set, error) {
 	if err := os.MkdirAll(scratch, 0o700); err != nil {
 		return nil, fmt.Errorf("make the scratch folder: %w", err)
 	}
-	jobs, why := build.Jobs(s.cfg.MaxThreads, build.Limits{})
+	jobs, why := kbuild.Jobs(s.cfg.MaxThreads, kbuild.Limits{})
 	s.say("compiling %s (%s) for %s with %s, %d jobs (%s); the whole output goes to %s", w.Driver, w.Flavour, w.Release, cc.Version, jobs, why, log)
-	set, err := build.Compile(ctx, build.Job{
+	set, err := kbuild.Compile(ctx, kbuild.Job{
 		Source: s.sources(w.Flavour), Driver: w.Driver, Flavour: w.Flavour, Patches: patches, Kernel: id, Headers: h, Compiler: cc, Jobs: jobs,
 		Modules: append(append([]string(nil), w.Modules...), w.Optional...), Optional: w.Optional,
 		Work: scratch, Log: log, Progress: s.progress(),
 	})
-	if failed, ok := errors.AsType[*build.CompileError](err); ok {
+	if failed, ok := errors.AsType[*kbuild.CompileError](err); ok {
 		s.say("the last %d lines that the compile printed:", len(failed.Tail))
 		for _, line := range failed.Tail {
 			s.say("| %s", line)
@@ -218,7 +218,7 @@ func (s *supply) log(w Want) (string, error) {
 }
 
 // Keep puts a set into the cache.
-func (s *supply) Keep(ctx context.Context, set *build.Set) (*build.Set, error) {
+func (s *supply) Keep(ctx context.Context, set *kbuild.Set) (*kbuild.Set, error) {
 	kept, err := s.cache().Put(ctx, set)
 	if err != nil {
 		return nil, err

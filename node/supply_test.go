@@ -10,7 +10,7 @@ import (
 
 	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/kmod"
-	"github.com/driver-container/driver-container/kmod/build"
+	"github.com/driver-container/driver-container/kmod/kbuild"
 	"github.com/driver-container/driver-container/node/preflight"
 )
 
@@ -22,25 +22,25 @@ func TestFindInTheCache(t *testing.T) {
 		t.Fatal(err)
 	}
 	const elsewhere = "6.1.0-99-elsewhere"
-	ours, err := build.KernelID(running, build.Headers{}, "", "")
+	ours, err := kbuild.KernelID(running, kbuild.Headers{}, "", "")
 	hasID := err == nil
-	good := build.Key{Driver: v535, Flavour: "open", Release: running, Arch: "amd64", Kernel: ours, Compiler: "gcc 12.2.0", Recipe: build.Recipe}
+	good := kbuild.Key{Driver: v535, Flavour: "open", Release: running, Arch: "amd64", Kernel: ours, Compiler: "gcc 12.2.0", Recipe: kbuild.Recipe}
 	for _, test := range []struct {
 		name    string
 		release string
-		edit    func(k *build.Key)
+		edit    func(k *kbuild.Key)
 		found   bool
 	}{
-		{"this kernel", running, func(*build.Key) {}, true},
-		{"another compiler", running, func(k *build.Key) { k.Compiler = "gcc 14.2.0" }, true},
-		{"known by headers only", running, func(k *build.Key) { k.Kernel = "headers 12" }, true},
-		{"another build of the release", running, func(k *build.Key) { k.Kernel = "build-id 00" }, !hasID},
-		{"another kernel's set, asked for by that kernel", elsewhere, func(k *build.Key) { k.Release, k.Kernel = elsewhere, "build-id 00" }, true},
-		{"another release", running, func(k *build.Key) { k.Release = elsewhere }, false},
-		{"another driver", running, func(k *build.Key) { k.Driver = v470 }, false},
-		{"another flavour", running, func(k *build.Key) { k.Flavour = "proprietary" }, false},
-		{"another recipe", running, func(k *build.Key) { k.Recipe++ }, false},
-		{"other patches", running, func(k *build.Key) { k.Patches = []string{"ofa_kernel-12"} }, false},
+		{"this kernel", running, func(*kbuild.Key) {}, true},
+		{"another compiler", running, func(k *kbuild.Key) { k.Compiler = "gcc 14.2.0" }, true},
+		{"known by headers only", running, func(k *kbuild.Key) { k.Kernel = "headers 12" }, true},
+		{"another build of the release", running, func(k *kbuild.Key) { k.Kernel = "build-id 00" }, !hasID},
+		{"another kernel's set, asked for by that kernel", elsewhere, func(k *kbuild.Key) { k.Release, k.Kernel = elsewhere, "build-id 00" }, true},
+		{"another release", running, func(k *kbuild.Key) { k.Release = elsewhere }, false},
+		{"another driver", running, func(k *kbuild.Key) { k.Driver = v470 }, false},
+		{"another flavour", running, func(k *kbuild.Key) { k.Flavour = "proprietary" }, false},
+		{"another recipe", running, func(k *kbuild.Key) { k.Recipe++ }, false},
+		{"other patches", running, func(k *kbuild.Key) { k.Patches = []string{"ofa_kernel-12"} }, false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
@@ -57,14 +57,14 @@ func TestFindInTheCache(t *testing.T) {
 			switch {
 			case test.found && (err != nil || source != "cache" || len(got.Modules) != 1):
 				t.Errorf("%v, from %q, %v", got, source, err)
-			case !test.found && !errors.Is(err, build.ErrMiss):
+			case !test.found && !errors.Is(err, kbuild.ErrMiss):
 				t.Errorf("found %v, %v", got, err)
 			}
 		})
 	}
 }
 
-func fakeSet(t *testing.T, k build.Key) *build.Set {
+func fakeSet(t *testing.T, k kbuild.Key) *kbuild.Set {
 	t.Helper()
 	set, err := (&world{dir: t.TempDir()}).files("scratch", v535)
 	if err != nil {
@@ -83,7 +83,7 @@ func fakeSet(t *testing.T, k build.Key) *build.Set {
 func TestFindCorrupt(t *testing.T) {
 	t.Parallel()
 	s := &supply{cfg: Config{StateDir: t.TempDir()}, info: driverinfo.Info{Driver: v535}, say: t.Logf}
-	set, err := s.Keep(t.Context(), fakeSet(t, build.Key{Driver: v535, Flavour: "open", Release: "r", Arch: "amd64", Kernel: "headers 1", Recipe: build.Recipe}))
+	set, err := s.Keep(t.Context(), fakeSet(t, kbuild.Key{Driver: v535, Flavour: "open", Release: "r", Arch: "amd64", Kernel: "headers 1", Recipe: kbuild.Recipe}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,7 +92,7 @@ func TestFindCorrupt(t *testing.T) {
 	}
 	want := Want{Driver: v535, Flavour: "open", Release: "r"}
 	for range 2 {
-		if found, _, err := s.Find(t.Context(), want); !errors.Is(err, build.ErrMiss) && !errors.As(err, new(*build.CorruptError)) {
+		if found, _, err := s.Find(t.Context(), want); !errors.Is(err, kbuild.ErrMiss) && !errors.As(err, new(*kbuild.CorruptError)) {
 			t.Errorf("%v, %v", found, err)
 		}
 	}
@@ -109,7 +109,7 @@ func TestSupplyPlaces(t *testing.T) {
 		t.Errorf("%s, %v", log, err)
 	}
 	s.progress()(1, 2, "x")
-	var none *build.NoHeadersError
+	var none *kbuild.NoHeadersError
 	if _, err := s.Compile(t.Context(), Want{Driver: v535, Flavour: "open", Release: "0.0.0-none"}); !errors.As(err, &none) {
 		t.Errorf("no headers: %v", err)
 	}
@@ -117,7 +117,7 @@ func TestSupplyPlaces(t *testing.T) {
 
 func TestCheckFiles(t *testing.T) {
 	t.Parallel()
-	set := fakeSet(t, build.Key{})
+	set := fakeSet(t, kbuild.Key{})
 	m := []LoadedModule{{Name: "nvidia", File: set.Modules[0].Path, SHA256: set.Modules[0].SHA256}}
 	if err := checkFiles(m); err != nil {
 		t.Error(err)

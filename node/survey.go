@@ -7,7 +7,7 @@ import (
 	"io/fs"
 	"slices"
 
-	"github.com/driver-container/driver-container/kmod/build"
+	"github.com/driver-container/driver-container/kmod/kbuild"
 	"github.com/driver-container/driver-container/node/preflight"
 )
 
@@ -37,11 +37,11 @@ func (n *Node) survey(ctx context.Context) error {
 	}
 	n.say("driver %s, %s modules (%s), kernel %s, %d GPUs", n.want.Driver, flavour, reason, n.release, len(n.gpus))
 	n.found, n.source, err = n.supplier.Find(ctx, n.want)
-	var corrupt *build.CorruptError
+	var corrupt *kbuild.CorruptError
 	switch {
 	case errors.As(err, &corrupt):
 		n.warn("%v", corrupt)
-	case err != nil && !errors.Is(err, build.ErrMiss):
+	case err != nil && !errors.Is(err, kbuild.ErrMiss):
 		return err
 	}
 	if err := n.checkParams(); err != nil {

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/driver-container/driver-container/kmod/build"
+	"github.com/driver-container/driver-container/kmod/kbuild"
 	"github.com/driver-container/driver-container/node/preflight"
 )
 
@@ -23,7 +23,7 @@ func (n *Node) Preflight(ctx context.Context) ([]preflight.Check, error) {
 
 // Compile makes sure that the cache has the modules for a kernel, "" for the running one, and says where they came from. It
 // loads nothing and needs no GPU.
-func (n *Node) Compile(ctx context.Context, release string) (set *build.Set, source string, err error) {
+func (n *Node) Compile(ctx context.Context, release string) (set *kbuild.Set, source string, err error) {
 	n.board = n.board.mute()
 	if release == "" {
 		release = n.release
@@ -44,7 +44,7 @@ func (n *Node) Compile(ctx context.Context, release string) (set *build.Set, sou
 		}
 	}
 	set, source, err = n.supplier.Find(ctx, w)
-	if err == nil || !errors.Is(err, build.ErrMiss) && !errors.As(err, new(*build.CorruptError)) {
+	if err == nil || !errors.Is(err, kbuild.ErrMiss) && !errors.As(err, new(*kbuild.CorruptError)) {
 		return set, source, err
 	}
 	if set, err = n.supplier.Compile(ctx, w); err != nil {

@@ -4,7 +4,7 @@ import (
 	"errors"
 
 	"github.com/driver-container/driver-container/kmod"
-	"github.com/driver-container/driver-container/kmod/build"
+	"github.com/driver-container/driver-container/kmod/kbuild"
 	"github.com/driver-container/driver-container/node"
 	"github.com/driver-container/driver-container/node/headers"
 	"github.com/driver-container/driver-container/node/lock"
@@ -49,13 +49,13 @@ func exitCode(err error) int {
 		return exitLocked
 	case as[blockedError](err):
 		return exitUnsupported
-	case as[*build.CompileError](err):
+	case as[*kbuild.CompileError](err):
 		return exitCompile
 	case as[*kmod.RefusedError](err):
 		return exitRefused
 	case errors.As(err, &blocked) && blocked.Has(preflight.Signing) && len(blocked.Checks) == 1:
 		return exitRefused
-	case blocked != nil, as[*build.NoHeadersError](err), as[*build.NoCompilerError](err), as[*headers.UnavailableError](err):
+	case blocked != nil, as[*kbuild.NoHeadersError](err), as[*kbuild.NoCompilerError](err), as[*headers.UnavailableError](err):
 		return exitUnsupported
 	case is(node.ErrLeft), as[*node.InUseError](err):
 		return exitInUse

@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/driver-container/driver-container/kmod"
-	"github.com/driver-container/driver-container/kmod/build"
+	"github.com/driver-container/driver-container/kmod/kbuild"
 	"github.com/driver-container/driver-container/node"
 	"github.com/driver-container/driver-container/node/lock"
 	"github.com/driver-container/driver-container/node/preflight"
@@ -81,8 +81,8 @@ func TestExitCode(t *testing.T) {
 		{&preflight.BlockedError{Checks: []preflight.Check{{Name: preflight.Headers, Status: preflight.Blocked}}}, exitUnsupported},
 		{&preflight.BlockedError{Checks: []preflight.Check{{Name: preflight.Signing, Status: preflight.Blocked}}}, exitRefused},
 		{blockedError{&preflight.BlockedError{Checks: []preflight.Check{{Name: preflight.Signing, Status: preflight.Blocked}}}}, exitUnsupported},
-		{&build.NoHeadersError{}, exitUnsupported},
-		{&build.CompileError{Err: errors.New("x")}, exitCompile},
+		{&kbuild.NoHeadersError{}, exitUnsupported},
+		{&kbuild.CompileError{Err: errors.New("x")}, exitCompile},
 		{&kmod.RefusedError{}, exitRefused},
 		{&node.RollbackError{Err: &kmod.RefusedError{}}, exitRefused},
 		{node.ErrLeft, exitInUse},

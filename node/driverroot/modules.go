@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// Module is the file of a kernel module, as package kmod/build knows it.
+// Module is the file of a kernel module, as package kmod/kbuild knows it.
 type Module struct {
 	Path   string // .ko file
 	SHA256 string // hex

@@ -12,8 +12,8 @@
 // headers that cannot run on them is an error before anything is downloaded.
 //
 // Packages are data here: no script runs, nothing is entered in dpkg's database. The tree goes away with the container, a
-// package recorded without its documentation and its dependencies would be a lie to dpkg, and FindHeaders of kmod/build
+// package recorded without its documentation and its dependencies would be a lie to dpkg, and FindHeaders of kmod/kbuild
 // looks at files, not at records.
 //
-// It does not look for headers on the host or in the image, choose a compiler or compile: that is kmod/build.
+// It does not look for headers on the host or in the image, choose a compiler or compile: that is kmod/kbuild.
 package headers

@@ -15,7 +15,7 @@ import (
 	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/apt"
 	"github.com/driver-container/driver-container/distros/fetch"
-	"github.com/driver-container/driver-container/kmod/build"
+	"github.com/driver-container/driver-container/kmod/kbuild"
 )
 
 // TestReal fetches the headers of Debian's newest kernel into a real base system, through the mirrors that it is
@@ -54,11 +54,11 @@ func TestReal(t *testing.T) {
 	if err != nil || strings.TrimSpace(string(got)) != `#define UTS_RELEASE "`+release+`"` {
 		t.Errorf("utsrelease.h is %q, %v", got, err)
 	}
-	found, err := build.FindHeaders(release, []build.Root{{Dir: root, Name: "image"}})
+	found, err := kbuild.FindHeaders(release, []kbuild.Root{{Dir: root, Name: "image"}})
 	if err != nil {
-		t.Errorf("kmod/build does not take them: %v", err)
+		t.Errorf("kmod/kbuild does not take them: %v", err)
 	}
-	t.Logf("kmod/build found %+v", found)
+	t.Logf("kmod/kbuild found %+v", found)
 	resolves(t, root, "lib/modules/"+release+"/build", "usr/src/linux-headers-"+release+"/scripts", "usr/src/linux-headers-"+release+"/tools")
 
 	begin = time.Now()

@@ -14,7 +14,7 @@ import (
 
 	"github.com/driver-container/driver-container/ci/lab"
 	"github.com/driver-container/driver-container/ci/lab/fakegpu"
-	"github.com/driver-container/driver-container/kmod/build"
+	"github.com/driver-container/driver-container/kmod/kbuild"
 	"github.com/driver-container/driver-container/node"
 )
 
@@ -65,16 +65,16 @@ func (p product) image(t *testing.T) lab.Image {
 	return lab.ImageDisk(t, p.layout(t), "")
 }
 
-// modules is a folder that holds a module cache (build.Cache) with the product's modules for a kernel, compiled by its own image.
+// modules is a folder that holds a module cache (kbuild.Cache) with the product's modules for a kernel, compiled by its own image.
 func (p product) modules(t *testing.T, kernel *lab.HostKernel, flavour string) string {
 	t.Helper()
 	making.Lock()
 	defer making.Unlock()
 	state := filepath.Join(cacheDir(t), "state-"+kernel.Release)
-	match := func(k build.Key) bool {
-		return k.Driver == p.driver && k.Flavour == flavour && k.Release == kernel.Release && k.Recipe == build.Recipe
+	match := func(k kbuild.Key) bool {
+		return k.Driver == p.driver && k.Flavour == flavour && k.Release == kernel.Release && k.Recipe == kbuild.Recipe
 	}
-	cache := build.Cache{Dir: filepath.Join(state, "modules")}
+	cache := kbuild.Cache{Dir: filepath.Join(state, "modules")}
 	if set, err := cache.Find(t.Context(), match); err == nil {
 		return only(t, set)
 	}
@@ -113,7 +113,7 @@ func (p product) compile(t *testing.T, kernel *lab.HostKernel, state, flavour st
 }
 
 // only is a folder that shows one set of a cache as a cache of its own, by hard links.
-func only(t *testing.T, set *build.Set) string {
+func only(t *testing.T, set *kbuild.Set) string {
 	t.Helper()
 	dir, err := os.MkdirTemp(cacheDir(t), "only-*") //nolint:usetesting // hard links need the same file system
 	if err != nil {

@@ -1,0 +1,100 @@
+package kbuild
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+
+	"github.com/driver-container/driver-container/kmod"
+)
+
+// collect takes the modules out of the finished tree, without debug information, and checks them.
+func (j Job) collect(ctx context.Context, dir string, names []string) (*Set, error) {
+	set := &Set{Dir: filepath.Join(dir, scratchModules), Key: j.Key()}
+	for _, name := range names {
+		made := filepath.Join(dir, scratchSource, name+".ko")
+		if !isFile(made) {
+			return nil, &SourceError{j.Source, fmt.Errorf("make succeeded, but made no %s.ko", name)}
+		}
+		to := filepath.Join(set.Dir, name+".ko")
+		if err := j.strip(ctx, dir, made, to); err != nil {
+			return nil, err
+		}
+		file, err := readFile(name, to)
+		if err != nil {
+			return nil, err
+		}
+		if err := j.accept(file); err != nil {
+			return nil, err
+		}
+		set.Modules = append(set.Modules, file)
+	}
+	if total := steps(j.Source, names); j.Progress != nil && total > 0 {
+		j.Progress(total, total, "done")
+	}
+	return set, nil
+}
+
+func (j Job) strip(ctx context.Context, dir, from, to string) error {
+	path := searchPath(filepath.Dir(j.Compiler.Path))
+	program, err := find("strip", path)
+	if err != nil {
+		if program, err = find("llvm-strip", path); err != nil {
+			return fmt.Errorf("strip %s: %w", from, err)
+		}
+	}
+	out := &output{log: io.Discard}
+	cmd := exec.Command(program, "-g", "-o", to, from)
+	cmd.Env = j.environment(dir)
+	cmd.Dir = filepath.Join(dir, scratchTemp)
+	cmd.Stdout, cmd.Stderr = out, out
+	err = run(ctx, cmd)
+	if cause := context.Cause(ctx); cause != nil {
+		return fmt.Errorf("compile driver %s for kernel %s: stopped: %w", j.Driver, j.Headers.Release, cause)
+	}
+	out.close()
+	if err != nil {
+		return j.failed("strip of "+filepath.Base(from), err, out)
+	}
+	return nil
+}
+
+// accept compares what a module says of itself with what was to be made. Some modules of old drivers carry no version.
+func (j Job) accept(f File) error {
+	wrong := ""
+	switch {
+	case f.Info.Name != kmod.ModuleName(f.Name):
+		wrong = fmt.Sprintf("calls itself %q", f.Info.Name)
+	case f.Info.Release() != j.Headers.Release:
+		wrong = fmt.Sprintf("is for kernel %q, not %s", f.Info.Release(), j.Headers.Release)
+	case f.Info.Version != j.Driver && (f.Info.Version != "" || f.Name == "nvidia"):
+		wrong = fmt.Sprintf("has version %q, not %s", f.Info.Version, j.Driver)
+	default:
+		return nil
+	}
+	return &SourceError{j.Source, fmt.Errorf("the module %s that was made from them %s", f.Name, wrong)}
+}
+
+// readFile describes a finished module.
+func readFile(name, path string) (File, error) {
+	info, err := kmod.ReadInfo(path)
+	if err != nil {
+		return File{}, fmt.Errorf("check the module that was made: %w", err)
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return File{}, fmt.Errorf("check the module that was made: %w", err)
+	}
+	defer f.Close()
+	sum := sha256.New()
+	size, err := io.Copy(sum, f)
+	if err != nil {
+		return File{}, fmt.Errorf("check the module that was made: %w", err)
+	}
+	return File{Name: name, Path: path, SHA256: hex.EncodeToString(sum.Sum(nil)), Size: size, Info: info}, nil
+}

@@ -1,0 +1,317 @@
+package kbuild
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+)
+
+// make prints as the real one does and takes finished modules.
+const goodMake = `
+echo " CONFTEST: one"; echo " CONFTEST: functions.h:"; echo "  CC [M]  $PWD/nvidia/nv.o"; echo "  CC [M]  $PWD/nvidia/nv-pci.o"
+echo "warning: something" >&2
+echo "$@" >"$kos/args"; env >"$kos/env"; pwd >"$kos/pwd"
+echo object >nvidia/nv.o; echo changed >nvidia/nv-kernel.o_binary
+cp "$kos"/*.ko .`
+
+func TestCompile(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, goodMake)
+	b.job.Modules = append(b.job.Modules, "nvidia-peermem")
+	b.job.Optional = []string{"nvidia-peermem"}
+	var steps []string
+	b.job.Progress = func(done, total int, what string) { steps = append(steps, fmt.Sprint(done, "/", total, " ", what)) }
+	before := snapshot(t, b.job.Source)
+	set, err := Compile(context.Background(), b.job)
+	must(t, err)
+	if d := cmp.Diff(before, snapshot(t, b.job.Source)); d != "" {
+		t.Errorf("the sources changed: %s", d)
+	}
+	if d := cmp.Diff([]string{"1/11 CONFTEST one", "2/11 CC nvidia/nv.o", "3/11 CC nvidia/nv-pci.o", "11/11 done"}, steps); d != "" {
+		t.Error(d)
+	}
+	var names []string
+	for _, f := range set.Modules {
+		names = append(names, f.Name+" "+f.Info.Name+" "+f.Info.Version+" "+f.Info.Release())
+		if raw, err := os.ReadFile(f.Path); err != nil || int64(len(raw)) != f.Size || filepath.Dir(f.Path) != set.Dir {
+			t.Errorf("%+v: %v", f, err)
+		}
+	}
+	if d := cmp.Diff([]string{"nvidia nvidia 535.261.03 " + release, "nvidia-uvm nvidia_uvm 535.261.03 " + release}, names); d != "" {
+		t.Error(d)
+	}
+	if _, ok := set.File("nvidia_uvm"); !ok {
+		t.Error("no nvidia_uvm in the set")
+	}
+	if _, ok := set.File("nvidia-drm"); ok {
+		t.Error("nvidia-drm in the set")
+	}
+	log, err := os.ReadFile(b.job.Log)
+	if err != nil || !strings.Contains(string(log), "warning: something") {
+		t.Errorf("log %q, %v", log, err)
+	}
+	left, err := os.ReadDir(filepath.Join(b.job.Work, scratch))
+	if err != nil || len(left) != 1 || left[0].Name() != scratchModules {
+		t.Errorf("left in the scratch folder: %v, %v", left, err)
+	}
+	checkCall(t, b, set)
+}
+
+// checkCall looks at what make was started with.
+func checkCall(t *testing.T, b bench, set *Set) {
+	t.Helper()
+	source := filepath.Join(b.job.Work, scratch, scratchSource)
+	args, err := os.ReadFile(filepath.Join(b.kos, "args"))
+	must(t, err)
+	want := "-C " + source + " -j2 modules KERNEL_UNAME=" + release + " SYSSRC=" + b.job.Headers.Source + " SYSOUT=" + b.job.Headers.Build +
+		" CC=" + b.tools + "/gcc-12 IGNORE_CC_MISMATCH=1 NV_KERNEL_MODULES=nvidia nvidia-uvm\n"
+	if d := cmp.Diff(want, string(args)); d != "" {
+		t.Error(d)
+	}
+	raw, err := os.ReadFile(filepath.Join(b.kos, "env"))
+	must(t, err)
+	env := strings.Split(strings.TrimSpace(string(raw)), "\n")
+	env = slices.DeleteFunc(env, func(v string) bool { // the shell's own
+		return strings.HasPrefix(v, "PWD=") || strings.HasPrefix(v, "OLDPWD=") || strings.HasPrefix(v, "_=") || strings.HasPrefix(v, "SHLVL=")
+	})
+	wantEnv := b.job.environment(filepath.Join(b.job.Work, scratch))
+	slices.Sort(env)
+	slices.Sort(wantEnv)
+	if d := cmp.Diff(wantEnv, env); d != "" {
+		t.Error(d)
+	}
+	if key := set.Key.String(); !strings.HasPrefix(key, "535.261.03-proprietary-"+release+"-") {
+		t.Errorf("key %s", key)
+	}
+}
+
+func TestCompileErrors(t *testing.T) {
+	t.Parallel()
+	compileError := func(t *testing.T, err error) *CompileError {
+		t.Helper()
+		failed, ok := errors.AsType[*CompileError](err)
+		if !ok {
+			t.Fatalf("error %v, want a CompileError", err)
+		}
+		return failed
+	}
+	tests := []struct {
+		name, script string
+		change       func(t *testing.T, b *bench)
+		check        func(t *testing.T, err error)
+		want         string
+	}{
+		{"the compiler fails", "for i in $(seq 100); do echo line $i; done; echo 'nvidia/nv.c:7:1: error: no such thing'; echo 'make: *** [nv.o] Error 1'; exit 2", nil,
+			func(t *testing.T, err error) {
+				e := compileError(t, err)
+				if len(e.Tail) != tailLines || e.Tail[0] != "line 63" || e.Tail[39] != "make: *** [nv.o] Error 1" || e.Killed || e.Errors[0] != "nvidia/nv.c:7:1: error: no such thing" {
+					t.Errorf("%+v", e)
+				}
+			}, "make failed: exit status 2: nvidia/nv.c:7:1: error: no such thing; does this driver support"},
+		{"a compiler is killed", "echo 'gcc: fatal error: Killed signal terminated program cc1' >&2; exit 2", nil,
+			func(t *testing.T, err error) {
+				if !compileError(t, err).Killed {
+					t.Error("not killed")
+				}
+			}, "out of memory with 2 jobs"},
+		{"make itself is killed", "kill -9 $$", func(_ *testing.T, b *bench) { b.job.Jobs = 1 },
+			func(t *testing.T, err error) {
+				if !compileError(t, err).Killed {
+					t.Error("not killed")
+				}
+			}, "raise the container's memory limit above 1 GiB"},
+		{"a test's compiler is killed and nobody says so", goodMake + "\necho oom_kill 5 >\"$kos/../memory.events\"", func(t *testing.T, b *bench) {
+			write(t, b.job.Limits.Proc, "self/cgroup", "0::/\n")
+			write(t, b.job.Limits.Cgroup, "memory.events", "oom_kill 4\n")
+		}, func(t *testing.T, err error) {
+			if !compileError(t, err).Killed {
+				t.Error("not killed")
+			}
+		}, "killed 1 of its programs for want of memory; out of memory"},
+		{"a test's compiler is killed and make goes on", "echo oom_kill 6 >\"$kos/../memory.events\"\nsleep 60", func(t *testing.T, b *bench) {
+			write(t, b.job.Limits.Proc, "self/cgroup", "0::/\n")
+			write(t, b.job.Limits.Cgroup, "memory.events", "oom_kill 4\n")
+		}, func(t *testing.T, err error) {
+			if !compileError(t, err).Killed {
+				t.Error("not killed")
+			}
+		}, "killed 2 of its programs for want of memory; out of memory"},
+		{"the disk is full", "echo 'x.s: Fatal error: write failed: No space left on device'; exit 1", nil,
+			func(t *testing.T, err error) {
+				if !errors.Is(compileError(t, err), unix.ENOSPC) {
+					t.Error("not ENOSPC")
+				}
+			}, "free some space"},
+		{"strip fails", goodMake, func(t *testing.T, b *bench) {
+			write(t, b.tools, "strip", "#!/bin/sh\necho bad file\nexit 1\n")
+		}, func(t *testing.T, err error) {
+			if e := compileError(t, err); !slices.Equal(e.Tail, []string{"bad file"}) {
+				t.Errorf("%+v", e)
+			}
+		}, "strip of nvidia.ko failed"},
+		{"a module is not made", "cp $kos/nvidia.ko .", nil, nil, "make succeeded, but made no nvidia-uvm.ko"},
+		{"a module of another version", goodMake, func(t *testing.T, b *bench) {
+			write(t, b.kos, "nvidia.ko", string(module("nvidia", "470.256.02", release)))
+		}, nil, `nvidia that was made from them has version "470.256.02", not 535.261.03`},
+		{"a module for another kernel", goodMake, func(t *testing.T, b *bench) {
+			write(t, b.kos, "nvidia-uvm.ko", string(module("nvidia_uvm", driver, "5.10.0")))
+		}, nil, `is for kernel "5.10.0"`},
+		{"a module that is none", goodMake, func(t *testing.T, b *bench) { write(t, b.kos, "nvidia.ko", "text") }, nil, "not a kernel module"},
+		{"a wanted module is not in the sources", goodMake, func(_ *testing.T, b *bench) { b.job.Modules = []string{"nvidia", "nvidia-drm"} },
+			func(t *testing.T, err error) {
+				if _, ok := errors.AsType[*SourceError](err); !ok || !errors.Is(err, fs.ErrNotExist) {
+					t.Errorf("%T", err)
+				}
+			}, "no folder for the module nvidia-drm"},
+		{"no sources", goodMake, func(_ *testing.T, b *bench) { b.job.Source = "/nowhere" }, nil, "the driver's sources in /nowhere: Makefile"},
+		{"a name that is a path", goodMake, func(_ *testing.T, b *bench) { b.job.Modules = []string{"../x"} }, nil, "is no name of a module"},
+		{"a path with a blank", goodMake, func(_ *testing.T, b *bench) { b.job.Work = "/a b" }, nil, "without blanks"},
+		{"a link out of the sources", goodMake, func(t *testing.T, b *bench) { write(t, b.job.Source, "nvidia/out.h", "-> /etc/passwd") }, nil, "copy the driver's sources"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t, tt.script)
+			if tt.change != nil {
+				tt.change(t, &b)
+			}
+			_, err := Compile(context.Background(), b.job)
+			if err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Fatalf("error %v, want %q", err, tt.want)
+			}
+			if tt.check != nil {
+				tt.check(t, err)
+			}
+			if left, _ := filepath.Glob(filepath.Join(b.job.Work, scratch, "*")); len(left) > 0 {
+				t.Errorf("left: %q", left)
+			}
+		})
+	}
+}
+
+// A stop reaches processes that ignore SIGTERM, and those that make has left.
+func TestCompileStop(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, `trap '' TERM; (trap '' TERM; echo $$ >"$kos/child"; exec sleep 100) & echo started; sleep 100`)
+	ctx, cancel := context.WithCancelCause(context.Background())
+	defer cancel(nil)
+	cause := errors.New("SIGTERM")
+	go func() {
+		for !isFile(filepath.Join(b.kos, "child")) {
+			time.Sleep(5 * time.Millisecond)
+		}
+		cancel(cause)
+	}()
+	var begin time.Time
+	context.AfterFunc(ctx, func() { begin = time.Now() })
+	_, err := Compile(ctx, b.job)
+	if !errors.Is(err, cause) {
+		t.Fatalf("error %v", err)
+	}
+	if took := time.Since(begin); took > 2*time.Second {
+		t.Errorf("took %v", took)
+	}
+	for _, process := range running(t, b.kos) {
+		t.Errorf("left: %s", process)
+	}
+}
+
+// running lists processes, but not zombies, that work in a folder.
+func running(t *testing.T, dir string) []string {
+	t.Helper()
+	all, err := filepath.Glob("/proc/[0-9]*/cwd")
+	must(t, err)
+	var found []string
+	for _, link := range all {
+		if cwd, err := os.Readlink(link); err == nil && strings.HasPrefix(cwd, filepath.Dir(dir)) {
+			found = append(found, link+" "+cwd)
+		}
+	}
+	return found
+}
+
+func TestCompileTwiceAtOnce(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, goodMake)
+	_, unlock, err := prepare(b.job.Work)
+	must(t, err)
+	if _, err := Compile(context.Background(), b.job); !errors.Is(err, ErrBusy) {
+		t.Errorf("error %v", err)
+	}
+	unlock()
+	write(t, b.job.Work, scratch+"/source/left", "by a killed one")
+	if _, err := Compile(context.Background(), b.job); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestPrefixMaps(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ compiler, root, want string }{
+		{"gcc 12.2.0", "/", "-ffile-prefix-map=/w/source=/usr/src/nvidia-1.2"},
+		{"gcc 12.2.0", "/proc/1/root", "-ffile-prefix-map=/w/source=/usr/src/nvidia-1.2 -fdebug-prefix-map=/proc/1/root="},
+		{"gcc 4.8.5", "/", ""}, {"clang 9.0.0", "/", ""}, {"", "/", ""},
+	} {
+		j := Job{Driver: "1.2", Compiler: Compiler{Version: tt.compiler}, Headers: Headers{root: tt.root}}
+		if got := j.prefixMaps("/w"); got != tt.want {
+			t.Errorf("%s: %q", tt.compiler, got)
+		}
+	}
+}
+
+func TestKilledWords(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]bool{
+		"gcc: fatal error: Killed signal terminated program cc1":           true,
+		"collect2: fatal error: ld terminated with signal 9 [Killed]":      true,
+		"x86_64-linux-gnu-gcc-12: internal compiler error: Killed (cc1)":   true,
+		"make[2]: *** [scripts/Makefile.build:250: /w/nvidia/nv.o] Killed": true,
+		"Killed": true,
+		"/bin/sh: line 1: 4711 Killed                  ld -r -o nvidia.o": true,
+		"make[2]: *** [/w/nvidia.o] Error 137":                            true,
+		"make[2]: *** [/w/nvidia.o] Terminated":                           false,
+		" CONFTEST: oom_Killed":                                           false,
+		"nvidia/nv.c:1: error: 'isKilled' undeclared":                     false,
+		"nvidia/nv.c:1: note: a task that is Killed":                      false,
+	} {
+		if got := killed.MatchString(text); got != want {
+			t.Errorf("%q: %v", text, got)
+		}
+	}
+}
+
+func TestSpace(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, "")
+	if n, err := Space(b.job.Source); err != nil || n < 300<<20 {
+		t.Errorf("%d, %v", n, err)
+	}
+	if _, err := Space("/nowhere"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("error %v", err)
+	}
+}
+
+// snapshot is the content of a tree.
+func snapshot(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	must(t, filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+		if err == nil && e.Type().IsRegular() {
+			raw, err := os.ReadFile(path)
+			all[path] = string(raw)
+			return err
+		}
+		return err
+	}))
+	return all
+}

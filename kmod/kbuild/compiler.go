@@ -1,0 +1,207 @@
+package kbuild
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Compiler is the C compiler for a kernel's modules.
+type Compiler struct {
+	Path     string // "/usr/bin/gcc-12"
+	Version  string // "gcc 12.2.0"
+	Mismatch bool   // it is not the version that built the kernel: worth a warning
+	Wanted   string // the version that built the kernel, "gcc 12.3.0"; "" when the headers do not say
+}
+
+// NoCompilerError says that no compiler of the right family is there.
+type NoCompilerError struct {
+	Wanted string // "gcc 12.2.0", "clang 16.0.6"; "" when the headers do not say
+	Looked string // the search path
+	Found  []string
+}
+
+func (e *NoCompilerError) Error() string {
+	wanted := e.Wanted
+	if wanted == "" {
+		wanted = "gcc"
+	}
+	found := "there is no other one"
+	if len(e.Found) > 0 {
+		found = "there is only " + strings.Join(e.Found, ", ")
+	}
+	return fmt.Sprintf("no compiler for this kernel: it was built with %s, and in %s %s; use an image that has this compiler, "+
+		"or one with precompiled modules", wanted, e.Looked, found)
+}
+
+// version is a compiler's family and its version, field by field.
+type version struct {
+	family string // gcc or clang
+	fields []int
+}
+
+func (v version) String() string {
+	fields := make([]string, len(v.fields))
+	for i, f := range v.fields {
+		fields[i] = strconv.Itoa(f)
+	}
+	return v.family + " " + strings.Join(fields, ".")
+}
+
+func (v version) field(i int) int {
+	if i < len(v.fields) {
+		return v.fields[i]
+	}
+	return 0
+}
+
+var versionNumber = regexp.MustCompile(`(?:^|\s)v?(\d{1,3}(?:\.\d{1,3}){0,3})(?:[-+~\s,]|$)`)
+
+// parenthesis removes what distributors add about their own version: "(Debian 12.2.0-14+deb12u1)", "(Red Hat 4.8.5-44)".
+var parenthesis = regexp.MustCompile(`\([^()]*\)`)
+
+// parseVersion reads what compilers say of themselves and what kernels remember of that:
+//
+//	gcc-12 (Debian 12.2.0-14+deb12u1) 12.2.0
+//	gcc version 4.8.5 20150623 (Red Hat 4.8.5-44) (GCC)
+//	x86_64-linux-gnu-gcc-13 (Ubuntu 13.2.0-23ubuntu4) 13.2.0, GNU ld (GNU Binutils for Ubuntu) 2.42
+//	Debian clang version 16.0.6 (15~deb12u1)
+func parseVersion(text string) (version, bool) {
+	v := version{family: "gcc"}
+	if strings.Contains(text, "clang") {
+		v.family = "clang"
+	}
+	text, _, _ = strings.Cut(text, ", ") // the linker follows
+	m := versionNumber.FindStringSubmatch(parenthesis.ReplaceAllString(text, " "))
+	if m == nil {
+		return version{}, false
+	}
+	for field := range strings.SplitSeq(m[1], ".") {
+		n, err := strconv.Atoi(field)
+		if err != nil {
+			return version{}, false
+		}
+		v.fields = append(v.fields, n)
+	}
+	return v, true
+}
+
+// compilerName matches programs that may be a C compiler: gcc, gcc-12, gcc-4.8, x86_64-linux-gnu-gcc-13, clang-16, cc.
+var compilerName = regexp.MustCompile(`^(?:[a-z0-9_]+-[a-z0-9-]+-)?(?:gcc|clang)(?:-[0-9.]{1,8})?$|^cc$`)
+
+// maxCandidates bounds how many programs are asked for their version.
+const maxCandidates = 32
+
+// FindCompiler picks the compiler for modules of the kernel among those in path (as in $PATH): the version that built the
+// kernel, else the one nearest to it, newer rather than older. A kernel of clang needs clang. The error is a *NoCompilerError.
+func FindCompiler(ctx context.Context, h Headers, path string) (Compiler, error) {
+	wanted, known := parseVersion(h.CompilerText)
+	if !known {
+		wanted = version{family: "gcc"}
+	}
+	best, rank := Compiler{}, []int(nil)
+	missing := &NoCompilerError{Looked: path}
+	if known {
+		missing.Wanted = wanted.String()
+	}
+	for _, candidate := range compilers(path) {
+		v, err := askVersion(ctx, candidate)
+		if cause := context.Cause(ctx); cause != nil {
+			return Compiler{}, fmt.Errorf("look for a compiler: %w", cause)
+		}
+		if err != nil {
+			continue // a broken link, a program of another architecture: there may be a better one
+		}
+		if v.family != wanted.family {
+			missing.Found = append(missing.Found, candidate+" ("+v.String()+")")
+			continue
+		}
+		r := append(distance(wanted, v), nameRank(h.CompilerText, filepath.Base(candidate)))
+		if rank == nil || slices.Compare(r, rank) < 0 {
+			best, rank = Compiler{Path: candidate, Version: v.String(), Wanted: missing.Wanted}, r
+		}
+	}
+	if rank == nil {
+		return Compiler{}, missing
+	}
+	best.Mismatch = known && best.Version != wanted.String()
+	return best, nil
+}
+
+// distance orders candidates: by how far the major version is away, older ones after newer ones, then minor and patch level.
+func distance(wanted, v version) []int {
+	var d []int
+	for i := range 3 {
+		n := v.field(i) - wanted.field(i)
+		d = append(d, 2*max(n, -n)+btoi(n < 0))
+	}
+	if len(wanted.fields) == 0 { // anything: the newest
+		return []int{-v.field(0), -v.field(1), -v.field(2)}
+	}
+	return d
+}
+
+// nameRank orders names of equal versions: the kernel's own word for its compiler ("gcc-12"), then any other, "cc" last.
+func nameRank(text, name string) int {
+	own, _, _ := strings.Cut(text, " ")
+	switch name {
+	case own:
+		return 0
+	case "cc":
+		return 2
+	}
+	return 1
+}
+
+func btoi(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// compilers lists programs in path that may be a C compiler. Among equals the first is taken.
+func compilers(path string) []string {
+	var all []string
+	for _, dir := range filepath.SplitList(path) {
+		entries, err := os.ReadDir(dir)
+		if err != nil || !filepath.IsAbs(dir) {
+			continue
+		}
+		for _, e := range entries {
+			if compilerName.MatchString(e.Name()) && len(all) < maxCandidates {
+				all = append(all, filepath.Join(dir, e.Name()))
+			}
+		}
+	}
+	return all
+}
+
+// askVersion runs the compiler. Its --version is the text that kernels remember, so that both are read alike.
+func askVersion(ctx context.Context, path string) (version, error) {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, path, "--version")
+	cmd.Env = []string{"PATH=" + searchPath(filepath.Dir(path)), "LC_ALL=C"}
+	cmd.WaitDelay = time.Second
+	var out bytes.Buffer
+	cmd.Stdout = &limitedWriter{w: &out, left: 64 << 10}
+	if err := cmd.Run(); err != nil {
+		return version{}, fmt.Errorf("ask %s for its version: %w", path, err)
+	}
+	line, _, _ := strings.Cut(out.String(), "\n")
+	v, ok := parseVersion(line)
+	if !ok {
+		return version{}, fmt.Errorf("ask %s for its version: %w", path, errors.New("it answers "+strconv.Quote(line)))
+	}
+	return v, nil
+}

@@ -1,0 +1,142 @@
+package kbuild
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// maxTrees bounds how many folders a tree of headers may lead to: Debian's has three.
+const maxTrees = 16
+
+// Copy copies the headers, with every folder that they link to, into a root of its own at dir, which must not exist, and returns
+// them as found there. That is for a root outside of the container's own, such as the host's below /proc/1/root: make cannot work
+// in a folder whose path does not begin at its root, and such a folder cannot be bound into another mount namespace.
+// The headers of one kernel are about 60 MB. After an error nothing is left.
+func (h Headers) Copy(ctx context.Context, dir string) (_ Headers, err error) {
+	defer func() {
+		if err != nil {
+			err = errors.Join(fmt.Errorf("copy the headers of kernel %s from the %s: %w", h.Release, h.Origin, err), os.RemoveAll(dir))
+		}
+	}()
+	todo := []string{h.inRoot(h.Build), h.inRoot(h.Source)}
+	done := map[string]bool{}
+	for len(todo) > 0 {
+		tree := todo[0]
+		todo = todo[1:]
+		if covered(done, tree) {
+			continue
+		}
+		if len(done) == maxTrees {
+			return Headers{}, fmt.Errorf("they lead to more than %d other folders", maxTrees)
+		}
+		done[tree] = true
+		links, err := h.copyTree(ctx, tree, dir)
+		if err != nil {
+			return Headers{}, err
+		}
+		todo = append(todo, links...)
+	}
+	if err := h.linkBuild(dir); err != nil {
+		return Headers{}, err
+	}
+	return FindHeaders(h.Release, []Root{{Dir: dir, Name: h.Origin}})
+}
+
+// inRoot is a path of ours as seen from the headers' root, without a slash in front.
+func (h Headers) inRoot(path string) string {
+	return strings.Trim(strings.TrimPrefix(path, strings.TrimSuffix(h.root, "/")), "/")
+}
+
+func covered(done map[string]bool, path string) bool {
+	for ; path != "." && path != "/"; path = filepath.Dir(path) {
+		if done[path] {
+			return true
+		}
+	}
+	return false
+}
+
+// copyTree copies one folder to the same place below dir. Links are kept as they are; the folders outside that they lead to, as
+// far as they exist, are returned.
+func (h Headers) copyTree(ctx context.Context, tree, dir string) (links []string, err error) {
+	root, err := os.OpenRoot(filepath.Join(h.root, tree))
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	to := filepath.Join(dir, tree)
+	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+		return nil, err
+	}
+	return links, fs.WalkDir(root.FS(), ".", func(path string, e fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if err := context.Cause(ctx); err != nil {
+			return err
+		}
+		target := filepath.Join(to, path)
+		switch e.Type() {
+		case fs.ModeDir:
+			err = os.Mkdir(target, 0o755)
+			if errors.Is(err, fs.ErrExist) { // a tree inside of this one was copied before
+				err = nil
+			}
+			return err
+		case 0:
+			err = copyFile(root, path, target)
+			if errors.Is(err, fs.ErrExist) {
+				err = nil
+			}
+			return err
+		case fs.ModeSymlink:
+			if outside := h.leads(tree, path); outside != "" {
+				links = append(links, outside)
+			}
+			text, err := root.Readlink(path)
+			if err == nil {
+				err = os.Symlink(text, target)
+			}
+			if errors.Is(err, fs.ErrExist) {
+				err = nil
+			}
+			return err
+		}
+		return nil // sockets and the like are no headers
+	})
+}
+
+// leads is the folder outside of tree that a link in it leads to; for a link to a file, the folder of the file.
+func (h Headers) leads(tree, link string) string {
+	path, err := resolve(h.root, filepath.Join(tree, link))
+	if err != nil {
+		return ""
+	}
+	if info, err := os.Stat(path); err == nil && !info.IsDir() {
+		path = filepath.Dir(path)
+	}
+	path = h.inRoot(path)
+	if path == tree || strings.HasPrefix(path, tree+"/") || !strings.HasPrefix(path, "usr/") || strings.Count(path, "/") < 2 {
+		return "" // inside, or no folder of headers: never all of /usr/lib
+	}
+	return path
+}
+
+// linkBuild makes lib/modules/<release>/build and source, which the copied trees may be found by.
+func (h Headers) linkBuild(dir string) error {
+	place := filepath.Join(dir, "lib/modules", h.Release)
+	if err := os.MkdirAll(place, 0o755); err != nil {
+		return err
+	}
+	for name, path := range map[string]string{"build": h.Build, "source": h.Source} {
+		if err := os.Symlink("/"+h.inRoot(path), filepath.Join(place, name)); err != nil && !errors.Is(err, fs.ErrExist) {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,84 @@
+package kbuild
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// splitHost is a host with headers as Debian lays them out: three folders that lead to each other.
+func splitHost(t *testing.T) string {
+	t.Helper()
+	host := t.TempDir()
+	for path, text := range map[string]string{
+		"usr/src/linux-headers-6.1.0-1-amd64/include/generated/utsrelease.h": `#define UTS_RELEASE "6.1.0-1-amd64"` + "\n",
+		"usr/src/linux-headers-6.1.0-1-amd64/include/generated/autoconf.h":   "",
+		"usr/src/linux-headers-6.1.0-1-amd64/include/config/auto.conf":       "CONFIG_CC_VERSION_TEXT=\"gcc-12 (Debian 12.2.0-14) 12.2.0\"\n",
+		"usr/src/linux-headers-6.1.0-1-amd64/Module.symvers":                 "",
+		"usr/src/linux-headers-6.1.0-1-amd64/Makefile":                       "include /usr/src/linux-headers-6.1.0-1-common/Makefile\n",
+		"usr/src/linux-headers-6.1.0-1-common/Makefile":                      "",
+		"usr/src/linux-headers-6.1.0-1-common/include/linux/module.h":        "",
+		"usr/lib/linux-kbuild-6.1/scripts/mod/modpost":                       "ELF",
+		"usr/lib/elsewhere": "not a header",
+	} {
+		to := filepath.Join(host, path)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(to), 0o755), os.WriteFile(to, []byte(text), 0o755)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for link, target := range map[string]string{
+		"lib": "usr/lib",
+		"usr/src/linux-headers-6.1.0-1-common/scripts": "../../lib/linux-kbuild-6.1/scripts",
+		"usr/src/linux-headers-6.1.0-1-amd64/scripts":  "../../lib/linux-kbuild-6.1/scripts",
+		"usr/lib/modules/6.1.0-1-amd64/build":          "/usr/src/linux-headers-6.1.0-1-amd64",
+		"usr/lib/modules/6.1.0-1-amd64/source":         "/usr/src/linux-headers-6.1.0-1-common",
+	} {
+		to := filepath.Join(host, link)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(to), 0o755), os.Symlink(target, to)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return host
+}
+
+func TestCopyHeaders(t *testing.T) {
+	t.Parallel()
+	h, err := FindHeaders("6.1.0-1-amd64", []Root{{Dir: splitHost(t), Name: "host"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(t.TempDir(), "headers")
+	copied, err := h.Copy(context.Background(), dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if copied.Release != h.Release || copied.Origin != "host" || copied.CompilerText != h.CompilerText ||
+		copied.Build != filepath.Join(dir, "usr/src/linux-headers-6.1.0-1-amd64") || copied.Source != filepath.Join(dir, "usr/src/linux-headers-6.1.0-1-common") {
+		t.Errorf("copied %+v", copied)
+	}
+	if text, err := os.ReadFile(filepath.Join(copied.Build, "scripts/mod/modpost")); err != nil || string(text) != "ELF" {
+		t.Errorf("modpost: %q, %v", text, err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "usr/lib/elsewhere")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("more was copied than the headers: %v", err)
+	}
+}
+
+func TestCopyHeadersStops(t *testing.T) {
+	t.Parallel()
+	h, err := FindHeaders("6.1.0-1-amd64", []Root{{Dir: splitHost(t), Name: "host"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	dir := filepath.Join(t.TempDir(), "headers")
+	if _, err := h.Copy(ctx, dir); !errors.Is(err, context.Canceled) {
+		t.Errorf("error %v", err)
+	}
+	if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("something is left: %v", err)
+	}
+}

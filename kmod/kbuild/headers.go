@@ -1,0 +1,200 @@
+package kbuild
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+)
+
+// Root is a file system in which headers may be, such as the image ("/") or the host ("/proc/1/root").
+type Root struct {
+	Dir  string
+	Name string // for people: "image", "host"
+}
+
+// Headers is a prepared kernel tree: what a module for the kernel is compiled against. Folders are real ones (no links are
+// left in them), as seen by this process.
+type Headers struct {
+	Release      string // as uname -r has it: "6.1.0-38-amd64"
+	Build        string // the folder with .config, Module.symvers and the generated headers
+	Source       string // the folder with the top Makefile and the plain headers; equal to Build unless the tree is split (Debian, SUSE)
+	CompilerText string // first line of the kernel's compiler as its configuration has it: "gcc-12 (Debian 12.2.0-14) 12.2.0"; "" when unknown
+	Origin       string // where they were found: Root.Name
+	root         string // Root.Dir
+}
+
+// NoHeadersError says that no tree for the release was found, and why each place that was looked at would not do.
+type NoHeadersError struct {
+	Release string
+	Looked  []string // "image: /usr/src/linux-headers-6.1.0-38-amd64: does not exist"
+}
+
+func (e *NoHeadersError) Error() string {
+	return fmt.Sprintf("no headers for kernel %s: %s; install the package with the headers of exactly this kernel on the host, "+
+		"or put it into the image", e.Release, strings.Join(e.Looked, "; "))
+}
+
+// placeNames are the folders, relative to a root, where distributions keep a kernel's tree, best first: the link that every
+// distribution makes, then what Debian and Ubuntu, Red Hat, and plain source installations name it.
+func placeNames(release string) []string {
+	return []string{
+		"lib/modules/" + release + "/build",
+		"usr/lib/modules/" + release + "/build",
+		"usr/src/linux-headers-" + release,
+		"usr/src/kernels/" + release,
+		"usr/src/linux-" + release,
+	}
+}
+
+// releaseName is what a kernel release may look like; it becomes part of paths.
+var releaseName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._+~-]{0,127}$`)
+
+// FindHeaders looks for the tree of the release in roots, in their order. Links are followed inside each root, as they would
+// be after chroot(2). A tree for another kernel, an unprepared one and one with parts missing do not count. The error is a
+// *NoHeadersError.
+func FindHeaders(release string, roots []Root) (Headers, error) {
+	missing := &NoHeadersError{Release: release}
+	if !releaseName.MatchString(release) {
+		missing.Looked = []string{"this is no kernel release"}
+		return Headers{}, missing
+	}
+	for _, root := range roots {
+		root.Dir = filepath.Join("/", root.Dir) // "" is "/"
+		seen := map[string]bool{}
+		for _, place := range placeNames(release) {
+			h, err := headersAt(root, place, release)
+			if err == nil {
+				return h, nil
+			}
+			// The same tree is reached in several ways (lib is a link to usr/lib): say it once.
+			if text := err.Error(); !seen[text] {
+				seen[text] = true
+				missing.Looked = append(missing.Looked, root.Name+": "+text)
+			}
+		}
+	}
+	if len(roots) == 0 {
+		missing.Looked = []string{"there is no place to look in"}
+	}
+	return Headers{}, missing
+}
+
+func headersAt(root Root, place, release string) (Headers, error) {
+	dir, err := resolve(root.Dir, place)
+	if err != nil {
+		return Headers{}, fmt.Errorf("/%s: %w", place, plain(err))
+	}
+	h := Headers{Release: release, Build: dir, Origin: root.Name, root: root.Dir}
+	inside := "/" + strings.TrimPrefix(strings.TrimPrefix(dir, strings.TrimSuffix(root.Dir, "/")), "/")
+	if err := h.check(); err != nil {
+		return Headers{}, fmt.Errorf("%s: %w", inside, err)
+	}
+	if h.Source, err = h.findSource(place); err != nil {
+		return Headers{}, fmt.Errorf("%s: %w", inside, err)
+	}
+	h.CompilerText = h.compilerText()
+	return h, nil
+}
+
+// plain drops the path from a file error: the caller names the place better.
+func plain(err error) error {
+	if path, ok := errors.AsType[*fs.PathError](err); ok {
+		if errors.Is(path.Err, fs.ErrNotExist) {
+			return errors.New("does not exist")
+		}
+		return path.Err
+	}
+	return err
+}
+
+// check says whether the build folder is complete and for this release.
+func (h Headers) check() error {
+	found := h.release()
+	switch {
+	case found == "":
+		return errors.New("is not a prepared kernel tree (no include/generated/utsrelease.h)")
+	case found != h.Release:
+		return fmt.Errorf("is for kernel %s", found)
+	}
+	for _, name := range []string{"include/generated/autoconf.h", "include/config/auto.conf", "Module.symvers", "scripts/mod/modpost"} {
+		if path, err := resolve(h.root, strings.TrimPrefix(h.Build, h.root)+"/"+name); err != nil || !isFile(path) {
+			return fmt.Errorf("%s is missing: the headers are installed only in part (Debian and Ubuntu: is the linux-kbuild package there?)", name)
+		}
+	}
+	return nil
+}
+
+var utsRelease = regexp.MustCompile(`(?m)^#define UTS_RELEASE "([^"]*)"`)
+
+// release is the release that modules of this tree will carry. utsrelease.h decides, because vermagic is made from it:
+// Debian's kernel.release names the upstream version only ("6.1.192" for 6.1.0-56-amd64).
+func (h Headers) release() string {
+	for _, name := range []string{"include/generated/utsrelease.h", "include/linux/utsrelease.h"} {
+		if m := utsRelease.FindSubmatch(head(filepath.Join(h.Build, name), 64<<10)); m != nil {
+			return string(m[1])
+		}
+	}
+	return strings.TrimSpace(string(head(filepath.Join(h.Build, "include/config/kernel.release"), 1<<10)))
+}
+
+var linuxCompiler = regexp.MustCompile(`(?m)^#define LINUX_COMPILER "([^"]*)"`)
+
+// compilerText reads CONFIG_CC_VERSION_TEXT (since 5.8), else LINUX_COMPILER of compile.h.
+func (h Headers) compilerText() string {
+	if c, err := h.Config("CONFIG_CC_VERSION_TEXT"); err == nil && c["CONFIG_CC_VERSION_TEXT"] != "" {
+		return c["CONFIG_CC_VERSION_TEXT"]
+	}
+	if m := linuxCompiler.FindSubmatch(head(filepath.Join(h.Build, "include/generated/compile.h"), 64<<10)); m != nil {
+		return string(m[1])
+	}
+	return ""
+}
+
+// Config returns those of the named options that are set in the kernel's configuration, without quotes: "y", "sha256".
+func (h Headers) Config(names ...string) (map[string]string, error) {
+	f, err := os.Open(filepath.Join(h.Build, "include/config/auto.conf"))
+	if err != nil {
+		return nil, fmt.Errorf("read the configuration of kernel %s: %w", h.Release, err)
+	}
+	defer f.Close()
+	wanted := map[string]bool{}
+	for _, name := range names {
+		wanted[name] = true
+	}
+	values := map[string]string{}
+	lines := bufio.NewScanner(io.LimitReader(f, 8<<20))
+	for lines.Scan() {
+		if name, value, ok := strings.Cut(lines.Text(), "="); ok && wanted[name] {
+			values[name] = strings.Trim(value, `"`)
+		}
+	}
+	if err := lines.Err(); err != nil {
+		return nil, fmt.Errorf("read the configuration of kernel %s: %w", h.Release, err)
+	}
+	return values, nil
+}
+
+func isFile(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.Mode().IsRegular()
+}
+
+// head returns up to limit bytes of a file, nothing when it cannot be read: the caller has another source or a better message.
+func head(path string, limit int64) []byte {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, limit))
+	if err != nil {
+		return nil
+	}
+	return b
+}

@@ -1,0 +1,161 @@
+package kbuild
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"slices"
+	"strings"
+
+	"github.com/driver-container/driver-container/kmod"
+)
+
+// Job is one compile: the modules of one driver for one kernel.
+type Job struct {
+	Source   string   // the driver's own folder: "/usr/src/nvidia-535.261.03/kernel"; it is never written
+	Driver   string   // the version that the modules must have
+	Flavour  string   // "proprietary" or "open", for the key
+	Patches  []string // names of the changes that Source has already, for the key
+	Kernel   string   // KernelID, for the key
+	Headers  Headers
+	Compiler Compiler
+	Jobs     int      // compilers at once, at least 1 (see Jobs)
+	Limits   Limits   // where the kernel counts killed compilers; the zero value is right
+	Modules  []string // wanted, by file name without ".ko": "nvidia", "nvidia-uvm"
+	Optional []string // those of Modules that Source may lack
+	// Work is the parent of the scratch folder: an existing folder with room for Space(Source) bytes on a file system that may
+	// run programs. Equal inputs give equal modules wherever it is with gcc 8 or newer, else only if it is the same too.
+	Work string
+	Log  string // file that gets everything that the compile prints; replaced
+	// Progress hears of every step that is done, from one goroutine; may be nil. total is an estimate from the driver's own
+	// lists of sources and tests, 0 when they cannot be read; done never exceeds it.
+	Progress func(done, total int, what string)
+}
+
+// Key is the key of the set that the job makes.
+func (j Job) Key() Key {
+	return Key{
+		Driver: j.Driver, Flavour: j.Flavour, Release: j.Headers.Release, Arch: runtime.GOARCH, Kernel: j.Kernel,
+		Compiler: j.Compiler.Version, Patches: j.Patches, Recipe: Recipe,
+	}
+}
+
+// SourceError says that the sources cannot give what is wanted of them.
+type SourceError struct {
+	Source string
+	Err    error
+}
+
+func (e *SourceError) Error() string {
+	return fmt.Sprintf("the driver's sources in %s: %v; the image is not complete: build it again", e.Source, e.Err)
+}
+
+func (e *SourceError) Unwrap() error { return e.Err }
+
+// moduleName is what a module may be called; it becomes part of a path and of an argument of make.
+var moduleName = regexp.MustCompile(`^[a-z][a-z0-9_-]{0,63}$`)
+
+// check returns the modules to make, in the order of Modules.
+func (j Job) check() ([]string, error) {
+	for _, path := range []string{j.Source, j.Work, j.Log, j.Compiler.Path, j.Headers.Build, j.Headers.Source} {
+		// make's variables are split at blanks.
+		if !filepath.IsAbs(path) || strings.ContainsAny(path, " \t\n$#:'\"") {
+			return nil, fmt.Errorf("compile: %q must be an absolute path without blanks and quotes", path)
+		}
+	}
+	if err := j.Key().check(); err != nil {
+		return nil, fmt.Errorf("compile: %w", err)
+	}
+	for _, name := range []string{"Makefile", "Kbuild", "conftest.sh"} {
+		if !isFile(filepath.Join(j.Source, name)) {
+			return nil, &SourceError{j.Source, fmt.Errorf("%s: %w", name, fs.ErrNotExist)}
+		}
+	}
+	var names []string
+	for _, name := range j.Modules {
+		if !moduleName.MatchString(name) {
+			return nil, fmt.Errorf("compile: %q is no name of a module", name)
+		}
+		switch {
+		case isDir(filepath.Join(j.Source, name)):
+			names = append(names, name)
+		case !slices.Contains(j.Optional, name):
+			return nil, &SourceError{j.Source, fmt.Errorf("no folder for the module %s: %w", name, fs.ErrNotExist)}
+		}
+	}
+	if len(names) == 0 {
+		return nil, errors.New("compile: no module is wanted")
+	}
+	return names, nil
+}
+
+// Space is how many bytes a compile needs in its scratch folder, at most: the sources' blobs are there three times, then in
+// the stripped modules, beside a constant for the objects. Measured with 535.261.03: 500 MB for 70 MB of closed sources.
+func Space(source string) (int64, error) {
+	var size int64
+	err := filepath.WalkDir(source, func(_ string, e fs.DirEntry, err error) error {
+		if err != nil || !e.Type().IsRegular() {
+			return err
+		}
+		info, err := e.Info()
+		if err == nil {
+			size += info.Size()
+		}
+		return err
+	})
+	if err != nil {
+		return 0, fmt.Errorf("measure the driver's sources: %w", err)
+	}
+	return 4*size + 300<<20, nil
+}
+
+// Set is the modules of one driver for one kernel.
+type Set struct {
+	Dir     string
+	Key     Key
+	Modules []File // in the order in which they were asked for
+}
+
+// File is one module of a set: uncompressed, without debug information, unsigned.
+type File struct {
+	Name   string // of the file, without ".ko": "nvidia-uvm"
+	Path   string
+	SHA256 string // 64 hex digits
+	Size   int64
+	Info   kmod.Info
+}
+
+// File finds a module by its name, written with - or _.
+func (s *Set) File(name string) (File, bool) {
+	i := slices.IndexFunc(s.Modules, func(f File) bool { return kmod.ModuleName(f.Name) == kmod.ModuleName(name) })
+	if i < 0 {
+		return File{}, false
+	}
+	return s.Modules[i], true
+}
+
+// searchPath is the fixed PATH of everything that runs here: the compiler's folder, then the usual ones.
+func searchPath(first string) string {
+	dirs := []string{first}
+	for _, dir := range []string{"/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"} {
+		if dir != first {
+			dirs = append(dirs, dir)
+		}
+	}
+	return strings.Join(dirs, string(os.PathListSeparator))
+}
+
+// find looks a program up in a search path; exec.LookPath knows only this process's own.
+func find(program, path string) (string, error) {
+	for _, dir := range filepath.SplitList(path) {
+		file := filepath.Join(dir, program)
+		if info, err := os.Stat(file); err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {
+			return file, nil
+		}
+	}
+	return "", fmt.Errorf("look for %s in %s: %w; use an image that has it, or one with precompiled modules", program, path, fs.ErrNotExist)
+}

@@ -1,0 +1,80 @@
+package kbuild
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestJobs(t *testing.T) {
+	t.Parallel()
+	const plenty = "MemTotal: 99\nMemAvailable:   67108864 kB\n"
+	tests := []struct {
+		name    string
+		files   map[string]string // below the folder that stands for both /proc and /sys/fs/cgroup
+		max     int
+		want    int
+		wantWhy string
+	}{
+		{"nothing known", nil, 0, 16, "16 processors"},
+		{"asked for", nil, 3, 3, "requested limit of 3"},
+		{"version 2, own namespace", map[string]string{"self/cgroup": "0::/\n", "cpu.max": "250000 100000\n", "memory.max": "max\n"}, 0, 3, "limit of 2.5 processors"},
+		{"version 2, a limit above ours", map[string]string{
+			"self/cgroup": "0::/kubepods.slice/pod1/c1\n", "kubepods.slice/pod1/c1/cpu.max": "max 100000\n", "kubepods.slice/pod1/cpu.max": "50000 100000\n",
+		}, 0, 1, "limit of 0.5 processors"},
+		{"version 2, memory", map[string]string{"self/cgroup": "0::/\n", "memory.max": "2147483648\n", "meminfo": plenty}, 0, 4, "memory limit of 2048 MiB"},
+		{"version 2, little memory", map[string]string{"self/cgroup": "0::/\n", "memory.max": "268435456\n"}, 0, 1, "memory limit of 256 MiB"},
+		{"version 1, path of the host", map[string]string{
+			"self/cgroup":                      "9:memory:/docker/abc\n4:cpu,cpuacct:/docker/abc\n1:name=systemd:/docker/abc\n",
+			"memory/memory.limit_in_bytes":     "1610612736\n",
+			"cpu,cpuacct/cpu.cfs_quota_us":     "800000\n",
+			"cpu,cpuacct/cpu.cfs_period_us":    "100000\n",
+			"memory/docker/memory.high":        "garbage",
+			"systemd/memory.limit_in_bytes":    "1",
+			"cpu,cpuacct/docker/cpu.cfs_quota": "1",
+		}, 0, 2, "memory limit of 1536 MiB"},
+		{"version 1, no limit", map[string]string{
+			"self/cgroup": "9:memory:/\n4:cpu:/\n", "memory/memory.limit_in_bytes": "9223372036854771712\n", "cpu/cpu.cfs_quota_us": "-1\n", "cpu/cpu.cfs_period_us": "100000\n",
+		}, 0, 16, "16 processors"},
+		{"little available", map[string]string{"meminfo": "MemAvailable: 1572864 kB\n"}, 0, 2, "1536 MiB of memory available"},
+		{"a path that climbs out", map[string]string{"self/cgroup": "0::/../../..\n"}, 0, 16, "16 processors"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			for name, text := range tt.files {
+				write(t, dir, name, text)
+			}
+			n, why := Jobs(tt.max, Limits{Proc: dir, Cgroup: dir, CPUs: 16})
+			if n != tt.want || !strings.Contains(why, tt.wantWhy) {
+				t.Errorf("%d, %q; want %d, %q", n, why, tt.want, tt.wantWhy)
+			}
+		})
+	}
+}
+
+func TestJobsHere(t *testing.T) {
+	t.Parallel()
+	if n, why := Jobs(0, Limits{}); n < 1 || why == "" {
+		t.Errorf("%d, %q", n, why)
+	}
+}
+
+func TestOOMKills(t *testing.T) {
+	t.Parallel()
+	for name, files := range map[string]map[string]string{
+		"version 2": {"self/cgroup": "0::/a\n", "a/memory.events": "low 0\noom 3\noom_kill 2\noom_group_kill 0\n", "memory.events": "oom_kill 9\n"},
+		"version 1": {"self/cgroup": "9:memory:/docker/abc\n", "memory/memory.oom_control": "oom_kill_disable 0\nunder_oom 0\noom_kill 2\n"},
+	} {
+		dir := t.TempDir()
+		for file, text := range files {
+			write(t, dir, file, text)
+		}
+		if n := (Limits{Proc: dir, Cgroup: dir}).oomKills(); n != 2 {
+			t.Errorf("%s: %d", name, n)
+		}
+	}
+	if n := (Limits{Proc: t.TempDir()}).oomKills(); n != -1 {
+		t.Errorf("unknown: %d", n)
+	}
+}

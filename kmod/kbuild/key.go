@@ -1,0 +1,130 @@
+package kbuild
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// Recipe is the version of how this package compiles; it is part of the key, and changes with what Compile makes of equal
+// inputs.
+const Recipe = 1
+
+// Key names everything that a set of modules was made from. Equal keys mean interchangeable sets.
+type Key struct {
+	Driver   string   `json:"driver"`            // "535.261.03"
+	Flavour  string   `json:"flavour"`           // "proprietary" or "open"
+	Release  string   `json:"release"`           // of the kernel, as uname -r has it
+	Arch     string   `json:"arch"`              // as Go names it: "amd64"
+	Kernel   string   `json:"kernel"`            // identity of the kernel, from KernelID
+	Compiler string   `json:"compiler"`          // Compiler.Version: "gcc 12.2.0"
+	Patches  []string `json:"patches,omitempty"` // names of the changes to NVIDIA's sources, in their order
+	Recipe   int      `json:"recipe"`            // Recipe of the program that made the set
+}
+
+// String is the name of the set's folder in a cache: "535.261.03-proprietary-6.1.0-38-amd64-<12 hex digits of all fields>".
+func (k Key) String() string {
+	raw, err := json.Marshal(k)
+	if err != nil { // cannot happen for strings and numbers; the name stays well formed
+		raw = fmt.Appendf(nil, "%#v", k)
+	}
+	sum := sha256.Sum256(raw)
+	return k.Driver + "-" + k.Flavour + "-" + k.Release + "-" + hex.EncodeToString(sum[:6])
+}
+
+func (k Key) equal(other Key) bool {
+	a, b := k, other
+	a.Patches, b.Patches = nil, nil
+	return reflect.DeepEqual(a, b) && slices.Equal(k.Patches, other.Patches)
+}
+
+// keyPart is what may become part of a folder's name.
+var keyPart = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._+~-]{0,79}$`)
+
+// check says whether the key can name a folder.
+func (k Key) check() error {
+	for name, part := range map[string]string{"driver": k.Driver, "flavour": k.Flavour, "kernel release": k.Release} {
+		if !keyPart.MatchString(part) {
+			return fmt.Errorf("the key of a set of modules: %q is no %s", part, name)
+		}
+	}
+	return nil
+}
+
+// KernelID tells kernels of the same release apart (a rebuild, a security update that kept its ABI name). For the running
+// kernel it is the build id that the kernel shows, which needs no headers: "build-id 4a5a9b…". For any other kernel it is a
+// digest of the headers' configuration and symbol versions: "headers 77b0…". h may be empty for the running kernel. proc and
+// sys are "" for the real /proc and /sys.
+func KernelID(release string, h Headers, proc, sys string) (string, error) {
+	if proc == "" {
+		proc = "/proc"
+	}
+	if sys == "" {
+		sys = "/sys"
+	}
+	if running := string(head(filepath.Join(proc, "sys/kernel/osrelease"), 256)); strings.TrimSpace(running) == release {
+		if id, ok := buildID(head(filepath.Join(sys, "kernel/notes"), 64<<10)); ok {
+			return "build-id " + id, nil
+		}
+	}
+	if h.Build == "" {
+		return "", fmt.Errorf("identify kernel %s: %w", release, errors.New("it is not the running one and there are no headers for it"))
+	}
+	sum := sha256.New()
+	for _, name := range []string{"include/config/auto.conf", "Module.symvers"} {
+		if err := hashFile(sum, filepath.Join(h.Build, name)); err != nil {
+			return "", fmt.Errorf("identify kernel %s by its headers: %w", release, err)
+		}
+	}
+	return "headers " + hex.EncodeToString(sum.Sum(nil)[:20]), nil
+}
+
+// hashFile adds a file's length and bytes to w.
+func hashFile(w io.Writer, path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(w, "%d\n", info.Size())
+	_, err = io.Copy(w, io.LimitReader(f, 64<<20))
+	return err
+}
+
+// buildID finds NT_GNU_BUILD_ID among ELF notes: name size, description size, type, then both padded to 4 bytes. Linux shows
+// them in the machine's own byte order, which is little endian wherever NVIDIA's driver runs.
+func buildID(notes []byte) (string, bool) {
+	const ntGNUBuildID = 3
+	u32 := func(at int) int {
+		return int(notes[at]) | int(notes[at+1])<<8 | int(notes[at+2])<<16 | int(notes[at+3])<<24
+	}
+	for at := 0; at+12 <= len(notes); {
+		name, desc, kind := u32(at), u32(at+4), u32(at+8)
+		nameAt := at + 12
+		if name > len(notes) || desc > len(notes) {
+			return "", false
+		}
+		descAt := nameAt + (name+3)&^3
+		if descAt+desc > len(notes) {
+			return "", false
+		}
+		if kind == ntGNUBuildID && string(notes[nameAt:nameAt+name]) == "GNU\x00" && desc >= 8 && desc <= 64 {
+			return hex.EncodeToString(notes[descAt : descAt+desc]), true
+		}
+		at = descAt + (desc+3)&^3
+	}
+	return "", false
+}
