@@ -63,3 +63,10 @@ func Test10KernelTooNew(t *testing.T) {
 	log := g.Sh("cat /var/lib/nvidia-driver/log/compile-418.226.00-*.log")
 	contains(t, log, tooOld)
 }
+
+// A driver can compile for a kernel and not load on it: 418 on Debian 11's 5.10. nvidia has loaded when nvidia-uvm is refused; nothing
+// of it stays, and the message names the symbol.
+func Test10LoadsInPart(t *testing.T) {
+	g := stage{kernel: "debian11", products: map[string]product{"418": d418}, modules: []modules{{d418, closed}}}.start(t)
+	fails(t, g, light("418"), 13, 30*time.Second, `the kernel refused the module nvidia_uvm`, `radix_tree_preloads`)
+}
