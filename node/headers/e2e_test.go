@@ -20,7 +20,7 @@ import (
 
 // TestReal fetches the headers of Debian's newest kernel into a real base system, through the mirrors that it is
 // configured with.
-func TestReal(t *testing.T) {
+func TestRealArchive(t *testing.T) {
 	if os.Getenv("DRIVER_E2E") != "1" {
 		t.Skip("needs the network and ci/base: set DRIVER_E2E=1")
 	}
