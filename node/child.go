@@ -9,7 +9,6 @@ import (
 	"os/exec"
 	"time"
 
-	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
 )
 
@@ -49,5 +48,3 @@ func runChild(ctx context.Context, limit time.Duration, args ...string) (code in
 	}
 	return 0, out.String(), err
 }
-
-func isMount(path string) (bool, error) { return mountinfo.Mounted(path) }

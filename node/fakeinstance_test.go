@@ -82,16 +82,6 @@ func (i *instance) Module(name string) (m kmod.Module, err error) {
 	return m, err
 }
 
-func (i *instance) Loaded() (all []kmod.Module, err error) {
-	err = i.do("loaded", func() error {
-		for _, m := range i.modules {
-			all = append(all, i.live(m))
-		}
-		return nil
-	})
-	return all, err
-}
-
 func (i *instance) Stack(name string) (stack []kmod.Module, err error) {
 	err = i.do("stack", func() error {
 		if m, ok := i.modules["nouveau"]; ok && name == "nouveau" {

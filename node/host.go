@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
 
 	"github.com/driver-container/driver-container/distros/driverinfo"
@@ -162,5 +163,5 @@ func mounted(path string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	return isMount(target)
+	return mountinfo.Mounted(target)
 }

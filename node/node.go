@@ -21,7 +21,6 @@ import (
 // kernel is what the phases ask of the kernel's modules; kmod does it on a real one. Names are those of /proc/modules.
 type kernel interface {
 	Module(name string) (kmod.Module, error)
-	Loaded() ([]kmod.Module, error)
 	Stack(name string) ([]kmod.Module, error)
 	Flavour() (string, error) // of the nvidia module that is loaded
 	Params(name string) (map[string]string, error)

@@ -63,7 +63,7 @@ func settle() {
 func secondSignal(ctx context.Context) <-chan struct{} {
 	again := make(chan struct{})
 	signals := make(chan os.Signal, 2)
-	signal.Notify(signals, unix.SIGTERM, unix.SIGINT, unix.SIGQUIT)
+	signal.Notify(signals, unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGQUIT)
 	go func() {
 		<-ctx.Done()
 		<-signals // the first one is delivered here, too

@@ -39,7 +39,7 @@ func (e *UnavailableError) Error() string {
 	if len(e.Nearest) > 0 {
 		fmt.Fprintf(&b, "; there are headers for %s", strings.Join(e.Nearest, ", "))
 	}
-	b.WriteString(". Mount the host's /usr/src and /lib/modules, or use an image with modules for this kernel, or mount a file into " +
+	b.WriteString(". Install them on the host and run with hostPID or mount its /usr at /host/usr, or use an image with modules for this kernel, or mount a file into " +
 		"/etc/apt/sources.list.d that adds a repository which has them (distributions keep replaced kernels in their snapshot archives)")
 	if len(e.Nearest) > 0 {
 		b.WriteString(", or boot a kernel that has headers")

@@ -123,7 +123,7 @@ func TestUnavailable(t *testing.T) {
 	if diff := cmp.Diff(want, e); diff != "" {
 		t.Error(diff)
 	}
-	for _, part := range []string{"6.1.0-38-amd64", "snapshot archives", "/usr/src and /lib/modules", "image with modules", "there are headers for 6.1.0-37-amd64"} {
+	for _, part := range []string{"6.1.0-38-amd64", "snapshot archives", "its /usr at /host/usr", "image with modules", "there are headers for 6.1.0-37-amd64"} {
 		if !strings.Contains(err.Error(), part) {
 			t.Errorf("%q is not in %v", part, err)
 		}

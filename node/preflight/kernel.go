@@ -88,10 +88,10 @@ func checkHeaders(in *Input) result {
 	case in.HeadersErr == nil:
 		return ok("%s", in.Headers)
 	case in.FetchHeaders:
-		return warn("To be independent of the network, install the headers of the kernel on the host and mount its /lib/modules and /usr/src.",
+		return warn("To be independent of the network, install the headers of the kernel on the host and run with hostPID, or mount its /usr at /host/usr.",
 			"the headers of kernel %s are not on this node and will be fetched from the package repository", in.Release)
 	default:
-		return block("Install linux-headers-"+in.Release+" on the host and mount its /lib/modules and /usr/src into the container, or allow the package repository.",
+		return block("Install linux-headers-"+in.Release+" on the host and run with hostPID or mount its /usr at /host/usr, or allow the package repository.",
 			"%v", in.HeadersErr)
 	}
 }

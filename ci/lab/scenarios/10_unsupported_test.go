@@ -19,11 +19,11 @@ func Test10NoHeaders(t *testing.T) {
 	release := g.Sh("uname -r")
 	fails(t, g, driver("535", "DRIVER_FETCH_HEADERS=false"), 11, 20*time.Second,
 		`no headers for kernel `+release+`: image: /lib/modules/`+release+`/build: .*; image: /usr/src/linux-headers-`+release+`: .*host: /usr/src/linux-headers-`+release,
-		`Install linux-headers-`+release+` on the host and mount its /lib/modules and /usr/src`)
+		`Install linux-headers-`+release+` on the host and run with hostPID or mount its /usr at /host/usr`)
 	// The repositories of the image cannot be reached: no network at all.
 	fails(t, g, driver("535"), 11, 2*time.Minute,
 		`asking the system's repositories`, `no headers for kernel `+release+` from the package repositories`, `could not be used: .*`,
-		`Mount the host's /usr/src and /lib/modules, or use an image with modules for this kernel`)
+		`run with hostPID or mount its /usr at /host/usr, or use an image with modules for this kernel`)
 	if left := g.Sh("find /var/lib/nvidia-driver -type f"); left != "" {
 		t.Errorf("left on the host's storage:\n%s", left)
 	}
