@@ -220,8 +220,11 @@ func TestUnmountBusy(t *testing.T) {
 	r := testRoot(t)
 	mounted(t, r)
 	release := holdFile(t, filepath.Join(r.Target, "usr/bin/nvidia-smi"))
-	go func() { time.Sleep(300 * time.Millisecond); release() }()
-	if lazy, err := r.Unmount(t.Context()); err != nil || len(lazy) > 0 {
+	released := make(chan struct{})
+	go func() { defer close(released); time.Sleep(300 * time.Millisecond); release() }()
+	lazy, err := r.Unmount(t.Context())
+	<-released
+	if err != nil || len(lazy) > 0 {
 		t.Fatalf("free after a moment: %v, lazy %q", err, lazy)
 	}
 
@@ -233,7 +236,7 @@ func TestUnmountBusy(t *testing.T) {
 		t.Fatalf("cancelled: %v", err)
 	}
 	started := time.Now()
-	lazy, err := r.Unmount(t.Context())
+	lazy, err = r.Unmount(t.Context())
 	if took := time.Since(started); err != nil || took < busyFor {
 		t.Errorf("after %v: %v", took, err)
 	}
