@@ -35,6 +35,14 @@ func (d deb) LibDir32(arch string) string {
 	return "usr/lib/" + a.Compat
 }
 
+// Runtime is kmod: modprobe serves the programs of others that look for it in the driver root.
+func (d deb) Runtime(arch string) []string {
+	if _, ok := LookupArch(arch); !ok {
+		return nil
+	}
+	return []string{"kmod"}
+}
+
 // Toolchain names versioned compilers instead of the package gcc: kernels name the version they want, and Links makes the
 // short names. binutils and linux-libc-dev come as dependencies; perl, awk, sed, grep, diff and find, which the kernel's
 // and NVIDIA's scripts use, are in every base (essential packages, or dependencies of those). sign-file and
@@ -43,8 +51,8 @@ func (d deb) Toolchain(arch string) []string {
 	if _, ok := LookupArch(arch); !ok {
 		return nil
 	}
-	packages := append([]string(nil), d.compilers...)
-	packages = append(packages, "kmod", "libc6-dev", d.elf, "make")
+	packages := append(d.Runtime(arch), d.compilers...)
+	packages = append(packages, "libc6-dev", d.elf, "make")
 	if d.elfHeaders && arch == "amd64" {
 		packages = append(packages, elfProbe)
 	}
@@ -58,11 +66,47 @@ func (d deb) Headers(release string) []string {
 	if release == "" || len(release) > maxRelease || strings.Trim(release, letters) != "" || release[0] < '0' || release[0] > '9' {
 		return nil
 	}
-	return []string{"linux-headers-" + release}
+	return []string{headersPrefix + release}
 }
+
+// KernelOf leaves out what Debian's flavours of a release share (-common, -common-rt), its old metapackages for all flavours
+// (-all, -all-amd64) and, on Ubuntu, what has a number of the package but no flavour: there that is the shared part.
+func (d deb) KernelOf(headersPackage string) (release, flavour string, ok bool) {
+	release, ok = strings.CutPrefix(headersPackage, headersPrefix)
+	if !ok || d.Headers(release) == nil {
+		return "", "", false
+	}
+	flavour, numbered, ok := splitRelease(release)
+	first, _, _ := strings.Cut(flavour, "-")
+	if !ok || first == "common" || first == "all" || flavour == "" && numbered && d.family == "ubuntu" {
+		return "", "", false
+	}
+	return release, flavour, true
+}
+
+// KernelFlavour is named after the architecture in Debian.
+func (d deb) KernelFlavour(arch string) string {
+	if _, ok := LookupArch(arch); !ok {
+		return ""
+	}
+	if d.family == "ubuntu" {
+		return "generic"
+	}
+	return arch
+}
+
+// KernelImages are the signed and the unsigned kernel; Ubuntu puts the word in front of the release, Debian behind it.
+func (d deb) KernelImages(release string) []string {
+	return []string{"linux-image-" + release, "linux-image-unsigned-" + release, "linux-image-" + release + "-unsigned"}
+}
+
+// KernelMeta is the same in both families: "linux-headers-amd64", "linux-headers-generic", "linux-headers-aws".
+func (d deb) KernelMeta(flavour string) string { return headersPrefix + flavour }
 
 // maxRelease is the kernel's own bound on uname -r, __NEW_UTS_LEN.
 const maxRelease = 64
+
+const headersPrefix = "linux-headers-"
 
 // Links makes cc (by alternatives in a system that ran package scripts) and gcc (of the package gcc).
 func (d deb) Links() map[string]string {

@@ -23,7 +23,9 @@ type Distro interface {
 	LibDir(arch string) string
 	// LibDir32 is the same for 32-bit programs; "" where there are none.
 	LibDir32(arch string) string
-	// Toolchain lists the packages that compile and load a kernel module, given a slim base image. The first compiler is
+	// Runtime lists the packages that loading a kernel module takes, given a slim base image.
+	Runtime(arch string) []string
+	// Toolchain lists the packages that compile and load a kernel module, those of Runtime included. The first compiler is
 	// the one to use where the kernel's headers do not name another.
 	Toolchain(arch string) []string
 	// Links are the symbolic links that the packages' own scripts would have made (alternatives) or that a package would
@@ -34,6 +36,16 @@ type Distro interface {
 	// headers that all flavours of a release share, under whatever name (linux-hwe-6.8-headers-...). Releases of kernels that
 	// people built themselves are taken as they are. It is nil for text that is no kernel's release.
 	Headers(release string) []string
+	// KernelOf reads the name of a headers package, "linux-headers-6.1.0-38-cloud-amd64": the kernel's release and its flavour,
+	// which may be "". It is not ok for other packages, for those that several kernels share, and for metapackages.
+	KernelOf(headersPackage string) (release, flavour string, ok bool)
+	// KernelFlavour is the flavour that machines run unless somebody chose another one: "amd64", "generic"; "" for an
+	// architecture that the system does not have.
+	KernelFlavour(arch string) string
+	// KernelImages are the names that the package of the kernel itself may have.
+	KernelImages(release string) []string
+	// KernelMeta is the package that depends on the headers of the kernel that the system installs for a flavour.
+	KernelMeta(flavour string) string
 	// PackageManager is the kind of the system's packages and repositories: "apt".
 	PackageManager() string
 }

@@ -20,6 +20,8 @@ const (
 	LabelProfile    = labelPrefix + "profile"
 	LabelFlavours   = labelPrefix + "flavours"
 	LabelOverridden = labelPrefix + "overridden"
+	LabelKernels    = labelPrefix + "kernels" // with modules compiled ahead of time
+	LabelSigner     = labelPrefix + "signer"  // SHA-256 of the certificate whose key signed those modules
 	projectURL      = "https://github.com/driver-container/driver-container"
 	ociPrefix       = "org.opencontainers.image."
 	defaultPath     = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -152,6 +154,7 @@ func labels(r *Recipe) map[string]string {
 	}
 	for name, value := range map[string]string{
 		ociPrefix + "base.name": r.Base.Name, ociPrefix + "revision": r.Builder.Revision, LabelOverridden: strings.Join(r.Overridden, "; "),
+		LabelKernels: strings.Join(r.releases(), ","), LabelSigner: r.Signer,
 	} {
 		if value != "" {
 			l[name] = value

@@ -3,21 +3,26 @@
 // Plan pins everything that goes into an image and returns a Recipe; Build makes layers from it, each a pure function of its
 // inputs and kept in a cache by their digest, and assembles them on the base. Verify checks any image against what the rest
 // of the stack expects of a driver container, Inspect says what an image holds. Nothing is executed and nothing is unpacked
-// onto the machine, so no step needs root or a daemon. Where images come from and go to is package registry's.
+// onto the machine, so no step needs root or a daemon, but one: modules that are compiled ahead of time are a step of a
+// runner (package runner). Where images come from and go to is package registry's.
 package images
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/sync/semaphore"
 	"golang.org/x/sync/singleflight"
 
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/images/registry"
 	"github.com/driver-container/driver-container/images/rootfs"
+	"github.com/driver-container/driver-container/images/runner"
+	"github.com/driver-container/driver-container/kmod/sign"
 )
 
 // Builder makes images. All fields but Observe are needed. It is safe for concurrent use: targets that share a layer make it
@@ -31,7 +36,14 @@ type Builder struct {
 	Jobs     int // downloads and packages unpacked at a time; 0: 4
 	Observe  Observer
 
-	running singleflight.Group // layers in the making, by key
+	// Runner gives what compiles modules ahead of time. It is asked when there is something to compile; nil: nothing can be compiled.
+	Runner   func(context.Context) (runner.Runner, error)
+	Compiles int          // compiles at a time; 0: 1
+	Signer   *sign.Signer // of modules that are compiled ahead of time; nil: they stay unsigned
+
+	running   singleflight.Group // layers in the making, by key
+	compiling sync.Once          // makes slots
+	slots     *semaphore.Weighted
 }
 
 func (b *Builder) jobs() int {
@@ -49,18 +61,22 @@ func (b *Builder) Build(ctx context.Context, r *Recipe) (v1.Image, error) {
 	}
 	var packages, entrypoint, description v1.Layer
 	var driver driverLayers
+	var modules []namedLayer
 	eg, ectx := errgroup.WithContext(ctx)
 	eg.Go(func() (err error) { packages, err = b.packagesLayer(ectx, r, base); return err })
 	eg.Go(func() (err error) { driver, err = b.driverLayers(ectx, r); return err })
 	eg.Go(func() (err error) { entrypoint, err = b.entrypointLayer(ectx, r); return err })
 	eg.Go(func() (err error) { description, err = b.descriptionLayer(ectx, r); return err })
+	eg.Go(func() (err error) { modules, err = b.modulesLayers(ectx, r, base); return err })
 	if err := eg.Wait(); err != nil {
 		return nil, fmt.Errorf("build %s: %w", r.Target(), err)
 	}
-	return assemble(r, base, []namedLayer{
-		{"packages", packages}, {"user-mode driver", driver.user}, {"kernel sources", driver.kernel}, {"entrypoint", entrypoint},
-		{"description", description},
-	})
+	layers := []namedLayer{{"packages", packages}, {"user-mode driver", driver.user}}
+	if r.Sources {
+		layers = append(layers, namedLayer{"kernel sources", driver.kernel})
+	}
+	layers = append(layers, modules...)
+	return assemble(r, base, append(layers, namedLayer{"entrypoint", entrypoint}, namedLayer{"description", description}))
 }
 
 // base reads the base image and makes sure that it is the one that was planned.

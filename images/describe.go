@@ -30,6 +30,7 @@ func (r *Recipe) Describe() (driverinfo.Info, error) {
 	return driverinfo.Info{
 		Schema: driverinfo.Schema, Driver: r.Driver, Branch: r.Branch, OS: r.System, Arch: r.Arch, Profile: string(r.Profile),
 		Flavours: preferred(r.Flavours, r.Driver), Kernel: r.Kernel, Overridden: ruleNames(r.Overridden), ID: id,
+		Toolchain: r.Toolchain, Precompiled: r.sets(),
 	}, nil
 }
 
@@ -38,7 +39,7 @@ func (r *Recipe) Describe() (driverinfo.Info, error) {
 func (r *Recipe) contentID() (string, error) {
 	b, err := json.Marshal([]any{
 		recipeVersion, r.System, r.Driver, r.Branch, r.Arch, r.Profile, r.Flavours, r.Base.Digest, pins(r.Packages), r.Links,
-		r.Source.pins(), r.LibDir, r.LibDir32, r.Entrypoint, r.Kernel, r.Overridden,
+		r.Source.pins(), r.LibDir, r.LibDir32, r.Entrypoint, r.Kernel, r.Overridden, r.Toolchain, r.Sources, r.precompiledInputs(),
 	})
 	if err != nil {
 		return "", fmt.Errorf("identity of %s: %w", r.Target(), err)
@@ -83,6 +84,10 @@ func (b *Builder) descriptionLayer(ctx context.Context, r *Recipe) (v1.Layer, er
 	if err != nil {
 		return nil, err
 	}
+	return b.describedLayer(ctx, r, info)
+}
+
+func (b *Builder) describedLayer(ctx context.Context, r *Recipe, info driverinfo.Info) (v1.Layer, error) {
 	text, err := info.Encode()
 	if err != nil {
 		return nil, fmt.Errorf("describe %s: %w", r.Target(), err)

@@ -93,27 +93,46 @@ func unpackDeb(ctx context.Context, file string, spool *rootfs.Spool) (u unpacke
 	})
 }
 
+// packagesLayer holds what the image has beside the driver.
 func (b *Builder) packagesLayer(ctx context.Context, r *Recipe, base v1.Image) (v1.Layer, error) {
-	k, err := key("packages", r.Base.Digest, pins(r.Packages), r.Links, r.Compression, r.Epoch)
+	if !r.Toolchain {
+		return b.installedLayer(ctx, r, base, "packages", r.Packages, nil)
+	}
+	return b.installedLayer(ctx, r, base, "packages", r.Packages, r.Links)
+}
+
+// installedLayer is packages on the base, recorded as installed.
+func (b *Builder) installedLayer(ctx context.Context, r *Recipe, base v1.Image, name string, pkgs []apt.Package, links map[string]string) (v1.Layer, error) {
+	k, err := key("packages", r.Base.Digest, pins(pkgs), links, r.Compression, r.Epoch)
 	if err != nil {
 		return nil, err
 	}
-	return b.layer(ctx, r, "packages", k, func(ctx context.Context, spool *rootfs.Spool, step *Step) (*rootfs.Tree, error) {
+	return b.debsLayer(ctx, r, base, name, k, pkgs, func(tree, lower *rootfs.Tree, debs []unpacked) error {
+		if err := installDebs(tree, lower, debs); err != nil {
+			return err
+		}
+		return addLinks(tree, links)
+	})
+}
+
+// debsLayer gives packages to install, which lays them over the base.
+func (b *Builder) debsLayer(ctx context.Context, r *Recipe, base v1.Image, name, key string, pkgs []apt.Package, install func(tree, lower *rootfs.Tree, debs []unpacked) error) (v1.Layer, error) {
+	return b.layer(ctx, r, name, key, func(ctx context.Context, spool *rootfs.Spool, step *Step) (*rootfs.Tree, error) {
 		lower, err := b.baseTree(ctx, base, r.Base.Digest, spool, step)
 		if err != nil {
 			return nil, err
 		}
-		debs, err := b.unpackDebs(ctx, r.Packages, spool, step)
+		debs, err := b.unpackDebs(ctx, pkgs, spool, step)
 		if err != nil {
 			return nil, err
 		}
-		return installDebs(spool, lower, debs, r.Links)
+		tree := rootfs.New(spool, lower)
+		return tree, install(tree, lower, debs)
 	})
 }
 
-// installDebs lays packages over a base as dpkg would without running their scripts, and records them in dpkg's database.
-func installDebs(spool *rootfs.Spool, lower *rootfs.Tree, debs []unpacked, links map[string]string) (*rootfs.Tree, error) {
-	tree := rootfs.New(spool, lower)
+// placeDebs lays packages over a base as dpkg would without running their scripts, and returns the paths of each package.
+func placeDebs(tree *rootfs.Tree, debs []unpacked) ([][]string, error) {
 	lists := make([][]string, len(debs))
 	for i, u := range debs {
 		name := u.deb.Control.Get("Package")
@@ -127,19 +146,33 @@ func installDebs(spool *rootfs.Spool, lower *rootfs.Tree, debs []unpacked, links
 			}
 		}
 	}
+	return lists, nil
+}
+
+// installDebs places packages and records them in dpkg's database.
+func installDebs(tree, lower *rootfs.Tree, debs []unpacked) error {
+	lists, err := placeDebs(tree, debs)
+	if err != nil {
+		return err
+	}
 	for i, u := range debs {
 		if err := recordDeb(tree, lower, u, lists[i]); err != nil {
-			return nil, fmt.Errorf("record %s: %w", u.deb.Control.Get("Package"), err)
+			return fmt.Errorf("record %s: %w", u.deb.Control.Get("Package"), err)
 		}
 	}
+	return recordStatus(tree, lower, debs)
+}
+
+// addLinks makes the links that are not there yet.
+func addLinks(tree *rootfs.Tree, links map[string]string) error {
 	for _, name := range slices.Sorted(maps.Keys(links)) {
 		if !tree.Exists(name) {
 			if err := tree.AddLink(name, links[name]); err != nil {
-				return nil, err
+				return err
 			}
 		}
 	}
-	return tree, recordStatus(tree, lower, debs)
+	return nil
 }
 
 // install puts one packaged entry into the tree, through the links of the base.

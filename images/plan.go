@@ -1,20 +1,13 @@
 package images
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
-	"path/filepath"
-	"slices"
-	"strings"
 
 	"github.com/driver-container/driver-container/distros"
-	"github.com/driver-container/driver-container/distros/apt"
-	"github.com/driver-container/driver-container/distros/dpkg"
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/registry"
@@ -29,6 +22,14 @@ type PlanOptions struct {
 	Profile     Profile     // "": full
 	Compression Compression // "": gzip
 	Epoch       int64       // SOURCE_DATE_EPOCH
+
+	Kernels   []string          // releases to compile modules for ahead of time
+	Together  bool              // all kernels in one image, <driver>-<os>; without it there must be one kernel, and the tag names it
+	Toolchain bool              // with Kernels: compiler and sources are in the image all the same, for other kernels
+	Sources   bool              // with Kernels: the sources of the modules are in the image
+	Flavours  []string          // with Kernels: of those modules; empty: the one that the driver's own installer would take
+	Modules   []string          // with Kernels: names of the modules; empty: all that the sources offer
+	Signer    *x509.Certificate // with Kernels: of Builder.Signer; nil: unsigned
 }
 
 // Plan pins what goes into the image of a target. It reads the base and the signed package indexes and downloads no package
@@ -48,6 +49,10 @@ func (b *Builder) Plan(ctx context.Context, t matrix.Target, o PlanOptions) (*Re
 	}
 	if r.Compression == "" {
 		r.Compression = Gzip
+	}
+	r.Toolchain, r.Sources = true, true
+	if len(o.Kernels) > 0 {
+		r.precompiled(t, o)
 	}
 	step := b.Observe.Begin(r.Target(), "plan")
 	return r, step.End(false, b.plan(ctx, r, t, d, o, step))
@@ -84,7 +89,7 @@ func (b *Builder) plan(ctx context.Context, r *Recipe, t matrix.Target, d distro
 	if err := checkSystem(tree, d); err != nil {
 		return fmt.Errorf("base %s: %w", ref, err)
 	}
-	w, err := wants(t, d, o)
+	w, err := wants(t, d, o, r)
 	if err != nil {
 		return err
 	}
@@ -94,142 +99,52 @@ func (b *Builder) plan(ctx context.Context, r *Recipe, t matrix.Target, d distro
 
 // wanted is what a target asks of the package repositories, in apt's notation, or else of NVIDIA.
 type wanted struct {
-	Toolchain []string
-	Driver    []string
-	runfile   *fetch.File
+	Image    []string            // what the image has beside the driver
+	Compiler []string            // what compiles ahead of time: nothing else, so that it is the same for all images
+	Headers  map[string][]string // by kernel
+	Driver   []string
+	runfile  *fetch.File
 }
 
-// wants decides where the driver comes from: the archive of the command line, the system's own packages where the row names
+// wants decides what goes in: a toolchain or only what loading takes, headers for the kernels to compile for, and the driver.
+func wants(t matrix.Target, d distros.Distro, o PlanOptions, r *Recipe) (wanted, error) {
+	w := wanted{Image: d.Toolchain(t.Arch), Headers: map[string][]string{}}
+	if !r.Toolchain {
+		w.Image = d.Runtime(t.Arch)
+	}
+	if len(r.Kernels) > 0 {
+		w.Compiler = d.Toolchain(t.Arch)
+	}
+	for _, k := range r.Kernels {
+		if w.Headers[k.Release] = d.Headers(k.Release); w.Headers[k.Release] == nil {
+			return w, fmt.Errorf("--kernel %q: this is no release of a kernel of %s: driver-build kernels --os %s lists them", k.Release, d.ID(), d.ID())
+		}
+	}
+	return w, w.driver(t, o, r.Flavours)
+}
+
+// driver decides where the driver comes from: the archive of the command line, the system's own packages where the row names
 // them, and else the row's .run archive.
-func wants(t matrix.Target, d distros.Distro, o PlanOptions) (wanted, error) {
-	w := wanted{Toolchain: d.Toolchain(t.Arch)}
+func (w *wanted) driver(t matrix.Target, o PlanOptions, flavours []string) error {
 	archive, ok := t.Driver.Archives[t.Arch]
 	if o.Source != "" {
 		if !ok {
-			return w, fmt.Errorf("--source %s: the matrix has no checksum of the %s archive of driver %s to check it against: add archives.%s to the driver",
+			return fmt.Errorf("--source %s: the matrix has no checksum of the %s archive of driver %s to check it against: add archives.%s to the driver",
 				o.Source, t.Arch, t.Driver.Version, t.Arch)
 		}
 		w.runfile = &fetch.File{URL: o.Source, SHA256: archive.SHA256, Size: archive.Size}
-		return w, nil
+		return nil
 	}
 	if t.Driver.Debian != nil {
 		if user, kernel, ok := t.Driver.Debian.Wants(t.System.ID, t.Arch); ok {
-			w.Driver = append(user, kernelPackages(kernel, t.Flavours)...)
-			w.Toolchain = append(w.Toolchain, t.Driver.Debian.Depends...)
-			return w, nil
+			w.Driver = append(user, kernelPackages(kernel, flavours)...)
+			w.Image = append(w.Image, t.Driver.Debian.Depends...)
+			return nil
 		}
 	}
 	if !ok {
-		return w, fmt.Errorf("driver %s has no archive for %s", t.Driver.Version, t.Arch)
+		return fmt.Errorf("driver %s has no archive for %s", t.Driver.Version, t.Arch)
 	}
 	w.runfile = &fetch.File{URL: archive.URL, SHA256: archive.SHA256, Size: archive.Size}
-	return w, nil
-}
-
-// resolved is the part of a plan that follows from base, repositories and wants alone. It is cached by their digests.
-type resolved struct {
-	Packages []apt.Package `json:"packages"`
-	Driver   []apt.Package `json:"driver"`
-}
-
-func (b *Builder) planPackages(ctx context.Context, r *Recipe, t matrix.Target, o PlanOptions, tree *rootfs.Tree, w wanted, step *Step) error {
-	options, err := b.aptOptions(t, o, tree)
-	if err != nil {
-		return err
-	}
-	releases, err := apt.OpenReleases(ctx, options)
-	if err != nil {
-		return fmt.Errorf("package repositories of %s: %w", t.System.ID, err)
-	}
-	k, err := key("plan", r.Base.Digest, releases.Digest(), r.Driver, w)
-	if err != nil {
-		return err
-	}
-	path := filepath.Join(b.Store.Dir(), "plans", k+".json")
-	var res resolved
-	if data, err := os.ReadFile(path); err != nil || json.Unmarshal(data, &res) != nil {
-		if res, err = resolve(ctx, releases, tree, w, r.Driver, step); err != nil {
-			return fmt.Errorf("packages for %s: %w", r.Target(), err)
-		}
-		data, err := json.Marshal(res)
-		if err != nil {
-			return err
-		}
-		if err := writeFile(path, data); err != nil {
-			return fmt.Errorf("remember the plan: %w", err)
-		}
-	}
-	r.Packages, r.Source.Packages = res.Packages, res.Driver
 	return nil
-}
-
-func resolve(ctx context.Context, releases *apt.Releases, tree *rootfs.Tree, w wanted, driver string, step *Step) (resolved, error) {
-	index, err := releases.Load(ctx)
-	if err != nil {
-		return resolved{}, err
-	}
-	for _, note := range index.Notes() {
-		step.Note(note)
-	}
-	text, err := tree.ReadFile("var/lib/dpkg/status")
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return resolved{}, err
-	}
-	status, err := dpkg.ReadStatus(bytes.NewReader(text))
-	if err != nil {
-		return resolved{}, fmt.Errorf("the base's var/lib/dpkg/status: %w", err)
-	}
-	packages, err := index.Resolve(status, w.Toolchain)
-	if err != nil {
-		return resolved{}, err
-	}
-	res := resolved{Packages: packages}
-	for _, want := range w.Driver {
-		p, err := driverPackage(index, want, driver)
-		if err != nil {
-			return resolved{}, err
-		}
-		res.Driver = append(res.Driver, *p)
-	}
-	slices.SortFunc(res.Driver, func(a, b apt.Package) int { return strings.Compare(a.Name, b.Name) })
-	return res, nil
-}
-
-// driverPackage finds a pinned package ("libcuda1=535.261.03-1") or, of one that Debian builds at versions of its own, the
-// version of the driver's own time: the newest that is not newer than the driver, else the oldest there is.
-func driverPackage(index *apt.Index, want, driver string) (*apt.Package, error) {
-	if strings.Contains(want, "=") {
-		return index.Find(want)
-	}
-	all := index.Versions(want)
-	if len(all) == 0 {
-		return index.Find(want) // for its error
-	}
-	for i := range all {
-		if dpkg.Compare(dpkg.Version(dpkg.Version(all[i].Version).Upstream()), dpkg.Version(driver)) <= 0 {
-			return &all[i], nil
-		}
-	}
-	return &all[len(all)-1], nil
-}
-
-func (b *Builder) aptOptions(t matrix.Target, o PlanOptions, tree *rootfs.Tree) (apt.Options, error) {
-	root := tree.OpenFS()
-	sources, err := apt.ReadSources(root)
-	if err != nil {
-		return apt.Options{}, fmt.Errorf("apt configuration of the base: %w", err)
-	}
-	if o.Mirror != "" {
-		if sources, err = apt.WithMirror(sources, o.Mirror); err != nil {
-			return apt.Options{}, err
-		}
-	}
-	for _, rep := range t.System.Repositories {
-		sources = append(sources, apt.Source{
-			Origin: "matrix", URIs: rep.URIs, Suites: rep.Suites, Components: rep.Components, Key: rep.Key,
-		})
-	}
-	return apt.Options{
-		Fetch: b.Fetch, Root: root, Sources: sources, Arch: t.Arch, Components: t.System.Components, AllowExpired: t.System.AllowExpired,
-	}, nil
 }

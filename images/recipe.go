@@ -35,11 +35,25 @@ type Recipe struct {
 	LibDir      string                `json:"libDir"`
 	LibDir32    string                `json:"libDir32,omitempty"`
 	Entrypoint  []Binary              `json:"entrypoint"`
+	Aliases     []string              `json:"aliases,omitempty"`    // further tags: the GPU Operator's, with the branch
+	Toolchain   bool                  `json:"toolchain"`            // the image can compile: it has compiler and sources
+	Sources     bool                  `json:"sources"`              // the image has the sources of the kernel modules
+	Compiler    []apt.Package         `json:"compiler,omitempty"`   // what compiles ahead of time
+	Kernels     []Kernel              `json:"kernels,omitempty"`    // that modules are compiled for ahead of time, newest first
+	Precompile  []string              `json:"precompile,omitempty"` // flavours of those modules
+	Modules     []string              `json:"modules,omitempty"`    // of those; empty: all that the sources offer
+	Signer      string                `json:"signer,omitempty"`     // SHA-256 of the certificate whose key signs those modules
 	Compression Compression           `json:"compression"`
 	Epoch       int64                 `json:"epoch"`                // SOURCE_DATE_EPOCH, seconds
 	Kernel      driverinfo.KernelRule `json:"kernel,omitzero"`      // kernels that the modules compile on
 	Overridden  []string              `json:"overridden,omitempty"` // compatibility rules that --allow-incompatible set aside
 	Builder     BuilderInfo           `json:"builder"`
+}
+
+// Kernel is a kernel that modules are compiled for ahead of time.
+type Kernel struct {
+	Release string        `json:"release"`
+	Headers []apt.Package `json:"headers"` // what comes on top of the compiler
 }
 
 // Base is the image below, by digest. Location is where this build reads it from and no part of the result.
@@ -103,6 +117,11 @@ func (s Source) pins() []string {
 func (r *Recipe) Public() *Recipe {
 	public := *r
 	public.Packages, public.Source.Packages = publicPackages(r.Packages), publicPackages(r.Source.Packages)
+	public.Compiler = publicPackages(r.Compiler)
+	public.Kernels = slices.Clone(r.Kernels)
+	for i := range public.Kernels {
+		public.Kernels[i].Headers = publicPackages(public.Kernels[i].Headers)
+	}
 	if r.Source.Runfile != nil {
 		run := *r.Source.Runfile
 		run.URL = publicURL(run.URL)

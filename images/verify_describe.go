@@ -37,6 +37,9 @@ func checkDescription(s *subject, find func(Severity, string, string, ...any)) {
 		}
 	}
 	checkOverridden(info.Overridden, labels[LabelOverridden], find)
+	if !info.Toolchain && len(info.Precompiled) == 0 {
+		find(Error, driverinfo.Path, "says that the image has neither modules nor a toolchain to compile them: no node can use it")
+	}
 	for _, flavour := range info.Flavours {
 		if dir := kernelDir(info.Driver, flavour); !s.tree.Exists(dir) && s.tree.Exists("usr/src/nvidia-"+info.Driver) {
 			find(Error, driverinfo.Path, "names the flavour %s, whose sources (%s) are not there", flavour, dir)

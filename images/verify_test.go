@@ -56,7 +56,7 @@ func described(t *testing.T, change func(*driverinfo.Info)) string {
 	t.Helper()
 	info := driverinfo.Info{
 		Driver: newDriver, Branch: "R535", OS: "debian12", Arch: "amd64", Profile: "full", Flavours: []string{"proprietary", "open"},
-		ID: strings.Repeat("0", 64),
+		ID: strings.Repeat("0", 64), Toolchain: true,
 	}
 	change(&info)
 	text, err := info.Encode()

@@ -39,6 +39,11 @@ type Config struct {
 	NoCompile     bool     // never compile: modules of the image or the cache only
 	Fetch         bool     // fetch headers from repositories when they are nowhere else
 
+	SigningKey            string                 // file with the private key for modules that are compiled here; "": they stay unsigned
+	SigningCert           string                 // file with its certificate; "": it is in the key's file
+	SigningPassphraseFile string                 // file with the key's passphrase
+	SigningPassphrase     func() ([]byte, error) // the passphrase where no file has it; nil: there is none
+
 	LockTimeout time.Duration     // how long to wait for the node's lock
 	Grace       time.Duration     // how long a stop may take
 	OnBusy      string            // BusyDetach, BusyFail or BusyWait
@@ -74,6 +79,9 @@ func (c Config) Check() error {
 	oneOf("--gpu-init (DRIVER_GPU_INIT)", c.GPUInit, GPURequire, GPUWarn)
 	if c.MaxThreads < 0 {
 		errs = append(errs, fmt.Errorf("--max-threads (MAX_THREADS) is %d; it must not be negative", c.MaxThreads))
+	}
+	if c.SigningKey == "" && (c.SigningCert != "" || c.SigningPassphraseFile != "") {
+		errs = append(errs, errors.New("--module-signing-cert or --module-signing-passphrase-file is given without --module-signing-key"))
 	}
 	if c.LockTimeout <= 0 || c.Grace < 5*time.Second {
 		errs = append(errs, fmt.Errorf("--lock-timeout is %s and --grace is %s; the first must be positive, the second at least 5s", c.LockTimeout, c.Grace))

@@ -58,6 +58,9 @@ func New(cfg Config, h Host) (*Node, error) {
 		n.rest = func() {}
 	}
 	supply := &supply{cfg: cfg, info: info, say: h.Say}
+	if supply.signer, err = loadSigner(cfg, h.Say); err != nil {
+		return nil, err
+	}
 	n.kernel, n.supplier = &modules{release: release}, supply
 	n.hardware = &machine{cfg: cfg, info: info, release: release, supply: supply, supported: sync.OnceValues(func() (preflight.Supported, error) {
 		return preflight.ReadSupported(supportedGPUs)

@@ -23,7 +23,7 @@ func (n *Node) load(ctx context.Context) error {
 		n.up = append(n.up, n.modulesStep())
 	}
 	n.showDriver()
-	if n.adopted || n.source != compiled {
+	if n.adopted || !n.fresh {
 		return nil
 	}
 	return n.keep(ctx)
@@ -44,7 +44,7 @@ func (n *Node) takeOver() {
 	if n.prev != nil && n.prev.Version != "" {
 		n.driver = *n.prev
 	} else { // loaded by somebody else, the same build: found says what
-		n.driver = Driver{Modules: n.files()}
+		n.driver = Driver{Modules: n.files(), Signer: signerOf(n.found)}
 	}
 	n.driver.Version, n.driver.Flavour, n.driver.RootID = n.want.Driver, n.want.Flavour, n.info.ID
 	n.driver.RootDir, n.driver.Firmware = root, firmware
@@ -79,7 +79,7 @@ func (n *Node) insert(ctx context.Context) error {
 		}
 	}
 	inserted, err := n.kernel.InsertInTree(ctx, names...)
-	n.driver = Driver{Version: n.want.Driver, Flavour: n.want.Flavour, Source: n.source, Modules: n.files(), InTree: inserted,
+	n.driver = Driver{Version: n.want.Driver, Flavour: n.want.Flavour, Source: n.source, Signer: signerOf(n.found), Modules: n.files(), InTree: inserted,
 		RootID: n.info.ID, RootDir: n.driver.RootDir, Firmware: n.driver.Firmware}
 	if err == nil {
 		err = n.insertAll(ctx, n.driver.Modules)
@@ -162,17 +162,17 @@ func foreign(m kmod.Module, driver string) bool {
 	return m.Version != driver && (m.Version != "" || m.Name == "nvidia")
 }
 
-// keep puts freshly compiled modules into the cache, now that they have proved to load, and remembers those files instead.
+// keep puts modules that were compiled or signed here into the cache, now that they have proved to load, and remembers those files instead.
 func (n *Node) keep(ctx context.Context) error {
 	set, err := n.supplier.Keep(ctx, n.found)
 	if err != nil {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		n.warn("the modules were compiled and loaded but could not be kept, the next start compiles again: %v", err)
+		n.warn("the modules were made here and loaded but could not be kept, the next start makes them again: %v", err)
 		return nil
 	}
-	n.found = set
+	n.found, n.fresh = set, false
 	n.driver.Modules = n.files()
 	n.showDriver()
 	return nil

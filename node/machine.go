@@ -46,33 +46,47 @@ func (m *machine) Options() (kmod.Options, error) {
 // modprobeDirs are the folders of modprobe.d(5), in its order.
 var modprobeDirs = []string{"/usr/lib/modprobe.d", "/lib/modprobe.d", "/run/modprobe.d", "/etc/modprobe.d"}
 
-func (m *machine) Flavour(gpus []devices.GPU, requested string) (flavour, reason string, err error) {
+func (m *machine) Flavour(gpus []devices.GPU, release, requested string) (flavour, reason string, err error) {
 	supported, err := m.supported()
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return "", "", err
 	}
-	return preflight.Flavour(m.info, supported, gpus, requested)
+	return preflight.Flavour(m.info, release, m.serves(release), supported, gpus, requested)
+}
+
+// serves lists the flavours that can be had for a kernel: modules of the image, what can be compiled, and where it cannot, modules of
+// the cache.
+func (m *machine) serves(release string) (flavours []string) {
+	precompiled := preflight.Serves(m.info, release)
+	for _, f := range m.info.Flavours {
+		if slices.Contains(precompiled, f) || m.canCompile(f) || m.supply.cached(f, release) {
+			flavours = append(flavours, f)
+		}
+	}
+	return flavours
 }
 
 // Preflight asks everything about this machine. Headers and compiler matter only when there is something to compile.
 func (m *machine) Preflight(ctx context.Context, q Question) []preflight.Check {
 	in := preflight.Input{
 		RunDir: m.cfg.Run, Info: m.info, Release: q.Release, Previous: q.Previous, GPUs: q.GPUs, Flavour: q.Flavour,
-		RDMA: q.RDMA, UnloadNouveau: m.cfg.UnloadNouveau, HaveModules: q.Found, CanCompile: m.canCompile(q.Flavour),
+		RDMA: q.RDMA, UnloadNouveau: m.cfg.UnloadNouveau, HaveModules: q.Set != nil || q.Adopted, Source: q.Source, Stays: q.Adopted,
+		Damaged: q.Damaged, SignWith: q.SignWith, CanCompile: m.canCompile(q.Flavour), Serves: m.serves(q.Release),
 		FetchHeaders: m.cfg.Fetch, StateDir: m.cfg.StateDir,
 	}
 	in.Supported, in.SupportedErr = m.supported()
 	if loaded, err := (kmod.System{}).Loaded(); err == nil {
 		in.Modules = loaded
 	}
-	if q.Signed != nil {
-		in.Signed = preflight.SignedNo
-		if *q.Signed {
-			in.Signed = preflight.SignedYes
+	if q.Set != nil {
+		in.Certificate, in.SignHash, in.Resign = certificateOf(q.Set), q.Set.SigHash, q.SignWith != nil
+		for _, name := range q.Modules {
+			if f, ok := q.Set.File(name); ok {
+				in.Load = append(in.Load, preflight.Loading{Name: name, Path: f.Path})
+			}
 		}
 	}
-	if !q.Found {
-		in.Signed = preflight.SignedNo
+	if !in.HaveModules && in.CanCompile {
 		m.toolchain(ctx, &in)
 	}
 	return waive(preflight.Run(ctx, in), m.cfg.SkipPreflight)
@@ -90,7 +104,7 @@ func waive(checks []preflight.Check, names []string) []preflight.Check {
 
 func (m *machine) canCompile(flavour string) bool {
 	_, err := os.Stat(m.supply.sources(flavour))
-	return err == nil && !m.cfg.NoCompile
+	return err == nil && !m.cfg.NoCompile && m.info.Toolchain
 }
 
 func (m *machine) toolchain(ctx context.Context, in *preflight.Input) {
@@ -100,6 +114,9 @@ func (m *machine) toolchain(ctx context.Context, in *preflight.Input) {
 		return
 	}
 	in.Headers = h.Origin + ": " + h.Build
+	if config, err := h.Config(sigHash); err == nil {
+		in.SignHash = config[sigHash]
+	}
 	cc, err := kbuild.FindCompiler(ctx, h, os.Getenv("PATH"))
 	if err != nil {
 		in.CompilerErr = err

@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"crypto/rand"
+	"crypto/x509"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -47,6 +48,9 @@ type roots interface {
 type supplier interface {
 	Find(ctx context.Context, w Want) (set *kbuild.Set, source string, err error) // of the image or the cache; kbuild.ErrMiss
 	Compile(ctx context.Context, w Want) (*kbuild.Set, error)
+	// Signer is whose key is to sign the set before it is loaded, or what will be compiled where set is nil; nil: it stays as it is.
+	Signer(set *kbuild.Set, source string) *x509.Certificate
+	Sign(ctx context.Context, set *kbuild.Set) (*kbuild.Set, error)
 	Keep(ctx context.Context, set *kbuild.Set) (*kbuild.Set, error) // in the cache, after it has been loaded
 }
 
@@ -68,7 +72,7 @@ type hardware interface {
 	GPUs() ([]devices.GPU, error)
 	Mellanox() (bool, error)
 	Options() (kmod.Options, error)
-	Flavour(gpus []devices.GPU, requested string) (flavour, reason string, err error)
+	Flavour(gpus []devices.GPU, release, requested string) (flavour, reason string, err error) // for a kernel
 	Preflight(ctx context.Context, q Question) []preflight.Check
 	CreateNodes(ctx context.Context) (created []devices.Node, err error)
 	RemoveNodes(created []devices.Node) error
@@ -98,9 +102,12 @@ type Want struct {
 type Question struct {
 	Want
 	GPUs     []devices.GPU
-	Previous string // version of the driver that a predecessor of this program loaded; "" none
-	Found    bool   // modules are there or the loaded ones stay: nothing has to be compiled
-	Signed   *bool  // nil: not known before they are compiled
+	Previous string            // version of the driver that a predecessor of this program loaded; "" none
+	Set      *kbuild.Set       // modules that are there; nil: they have to be compiled, unless Adopted
+	Source   string            // of Set
+	Adopted  bool              // the driver that is loaded stays
+	SignWith *x509.Certificate // whose key will sign the modules before they are loaded; nil: they stay as they are
+	Damaged  string            // what was found damaged while looking for modules
 	RDMA     bool
 }
 
@@ -130,6 +137,8 @@ type Node struct {
 	gpus       []devices.GPU
 	found      *kbuild.Set
 	source     string // of found
+	fresh      bool   // found was compiled or signed here and is not in the cache
+	damaged    string // what was found damaged while looking for modules
 	adopted    bool   // what is loaded is what we would load
 	staged     string // root on the host's storage
 	driver     Driver // what is up now

@@ -72,7 +72,8 @@ type Timing struct {
 type Driver struct {
 	Version  string         `json:"version"`
 	Flavour  string         `json:"flavour"`
-	Source   string         `json:"source"` // image, cache, compiled
+	Source   string         `json:"source"`           // where the modules came from: image, cache, compiled
+	Signer   string         `json:"signer,omitempty"` // who signed them, and how: "ACME modules (sha256, key 1AAE…)"; empty: nobody
 	Modules  []LoadedModule `json:"modules"`
 	InTree   []string       `json:"inTree,omitempty"` // modules of the kernel that were loaded for it
 	RootID   string         `json:"rootID"`
@@ -234,7 +235,10 @@ func (b *board) remove() error {
 }
 
 // writeFile replaces a file as a whole. /run is memory: there is nothing to sync.
-func writeFile(path string, data []byte) (err error) {
+func writeFile(path string, data []byte) error { return replaceFile(path, data, func(*os.File) error { return nil }) }
+
+// replaceFile replaces a file as a whole; sync brings it to the disk first.
+func replaceFile(path string, data []byte, sync func(*os.File) error) (err error) {
 	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(unfinished(path)))
 	if err != nil {
 		return err
@@ -245,7 +249,7 @@ func writeFile(path string, data []byte) (err error) {
 		}
 	}()
 	_, err = f.Write(data)
-	if err = errors.Join(err, f.Chmod(0o644), f.Close()); err != nil {
+	if err = errors.Join(err, f.Chmod(0o644), sync(f), f.Close()); err != nil {
 		return err
 	}
 	return os.Rename(f.Name(), path)

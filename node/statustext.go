@@ -30,6 +30,7 @@ func WriteStatus(out io.Writer, st Status, cfg Config) error {
 	row("image has", "%s", st.Wanted)
 	if d := st.Up; d != nil {
 		row("driver", "%s, %s modules, from %s", d.Version, d.Flavour, d.Source)
+		row("signed by", "%s", d.Signer)
 		for _, m := range d.Modules {
 			row("module", "%s %s %s", m.Name, m.SrcVersion, strings.Join(m.Params, " "))
 		}

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/kmod/kbuild"
+	"github.com/driver-container/driver-container/kmod/sign"
 	"github.com/driver-container/driver-container/node/headers"
 )
 
@@ -20,16 +22,27 @@ import (
 // on it, and the host's storage may not allow programs to run.
 const (
 	imageModules = "/usr/share/nvidia-driver/modules"
-	scratch      = "/var/tmp/nvidia-driver"
+	scratchDir   = "/var/tmp/nvidia-driver"
 	keepSets     = 6 // of modules in the cache: two drivers on three kernels
+)
+
+// Where modules come from, beside compiled.
+const (
+	fromImage = "image"
+	fromCache = "cache"
 )
 
 // supply is the real supplier.
 type supply struct {
-	cfg  Config
-	info driverinfo.Info
-	say  func(string, ...any)
+	cfg     Config
+	info    driverinfo.Info
+	say     func(string, ...any)
+	signer  *sign.Signer // of modules that are compiled here; nil: they stay unsigned
+	image   string       // folder of the image's modules; "": imageModules
+	scratch string       // "": scratchDir
 }
+
+func (s *supply) work() string { return cmp.Or(s.scratch, scratchDir) }
 
 func (s *supply) cache() kbuild.Cache {
 	return kbuild.Cache{Dir: filepath.Join(s.cfg.StateDir, "modules")}
@@ -49,23 +62,37 @@ func (s *supply) Find(ctx context.Context, w Want) (*kbuild.Set, string, error) 
 		return nil, "", err
 	}
 	match := func(k kbuild.Key) bool {
-		return slices.Equal(k.Patches, patches) && k.Driver == w.Driver && k.Flavour == w.Flavour && k.Release == w.Release && k.Recipe == kbuild.Recipe &&
-			(id == "" || k.Kernel == id || !strings.HasPrefix(k.Kernel, "build-id "))
+		return slices.Equal(k.Patches, patches) && w.match(k) && (id == "" || k.Kernel == id || !strings.HasPrefix(k.Kernel, "build-id "))
 	}
 	miss := kbuild.ErrMiss // or it with what was found damaged
 	for _, place := range []struct {
 		cache  kbuild.Cache
 		source string
-	}{{kbuild.Cache{Dir: imageModules}, "image"}, {s.cache(), "cache"}} {
+	}{{kbuild.Cache{Dir: cmp.Or(s.image, imageModules)}, fromImage}, {s.cache(), fromCache}} {
 		set, err := place.cache.Find(ctx, match)
-		if err == nil || !errors.Is(err, kbuild.ErrMiss) {
-			return set, place.source, err
+		if err == nil {
+			set, source := s.signedBefore(ctx, set, place.source)
+			return set, source, nil
+		}
+		if !errors.Is(err, kbuild.ErrMiss) {
+			return nil, "", err
 		}
 		if errors.As(err, new(*kbuild.CorruptError)) {
 			miss = err
 		}
 	}
 	return nil, "", miss
+}
+
+// match says whether a set is what is wanted, as far as the kernel's name tells.
+func (w Want) match(k kbuild.Key) bool {
+	return k.Driver == w.Driver && k.Flavour == w.Flavour && k.Release == w.Release && k.Recipe == kbuild.Recipe
+}
+
+// cached says whether the cache has a set for a kernel.
+func (s *supply) cached(flavour, release string) bool {
+	_, err := s.cache().Find(context.Background(), Want{Driver: s.info.Driver, Flavour: flavour, Release: release}.match)
+	return err == nil
 }
 
 // patches are what the modules are compiled with beyond the driver's sources and the kernel's headers.
@@ -145,9 +172,9 @@ func (s *supply) prepare(ctx context.Context, release string) (kbuild.Headers, k
 
 // bring copies headers of the host into this container: make cannot work through process 1's root.
 func (s *supply) bring(ctx context.Context, h kbuild.Headers) (kbuild.Headers, error) {
-	dir := filepath.Join(scratch, "headers")
+	dir := filepath.Join(s.work(), "headers")
 	begin := time.Now()
-	if err := errors.Join(os.MkdirAll(scratch, 0o700), os.RemoveAll(dir)); err != nil {
+	if err := errors.Join(os.MkdirAll(s.work(), 0o700), os.RemoveAll(dir)); err != nil {
 		return h, fmt.Errorf("make room for the host's headers: %w", err)
 	}
 	copied, err := h.Copy(ctx, dir)
@@ -159,6 +186,9 @@ func (s *supply) bring(ctx context.Context, h kbuild.Headers) (kbuild.Headers, e
 
 // Compile compiles the modules; the set stays in the scratch folder.
 func (s *supply) Compile(ctx context.Context, w Want) (*kbuild.Set, error) {
+	if !s.info.Toolchain {
+		return nil, &NoModulesError{Info: s.info, Release: w.Release, Flavour: w.Flavour}
+	}
 	h, cc, err := s.prepare(ctx, w.Release)
 	if err != nil {
 		return nil, err
@@ -175,7 +205,7 @@ func (s *supply) Compile(ctx context.Context, w Want) (*kbuild.Set, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := os.MkdirAll(scratch, 0o700); err != nil {
+	if err := os.MkdirAll(s.work(), 0o700); err != nil {
 		return nil, fmt.Errorf("make the scratch folder: %w", err)
 	}
 	jobs, why := kbuild.Jobs(s.cfg.MaxThreads, kbuild.Limits{})
@@ -183,19 +213,24 @@ func (s *supply) Compile(ctx context.Context, w Want) (*kbuild.Set, error) {
 	set, err := kbuild.Compile(ctx, kbuild.Job{
 		Source: s.sources(w.Flavour), Driver: w.Driver, Flavour: w.Flavour, Patches: patches, Kernel: id, Headers: h, Compiler: cc, Jobs: jobs,
 		Modules: append(append([]string(nil), w.Modules...), w.Optional...), Optional: w.Optional,
-		Work: scratch, Log: log, Progress: s.progress(),
+		Work: s.work(), Log: log, Progress: progress(s.say),
 	})
-	if failed, ok := errors.AsType[*kbuild.CompileError](err); ok {
-		s.say("the last %d lines that the compile printed:", len(failed.Tail))
-		for _, line := range failed.Tail {
-			s.say("| %s", line)
-		}
-	}
+	tell(s.say, err)
 	return set, err
 }
 
+// tell says what a compile that failed printed.
+func tell(say func(string, ...any), err error) {
+	if failed, ok := errors.AsType[*kbuild.CompileError](err); ok {
+		say("the last %d lines that the compile printed:", len(failed.Tail))
+		for _, line := range failed.Tail {
+			say("| %s", line)
+		}
+	}
+}
+
 // progress says how far a compile is, every ten seconds.
-func (s *supply) progress() func(done, total int, what string) {
+func progress(say func(string, ...any)) func(done, total int, what string) {
 	const every = 10 * time.Second
 	begin := time.Now()
 	said := begin
@@ -204,7 +239,7 @@ func (s *supply) progress() func(done, total int, what string) {
 			return
 		}
 		said = time.Now()
-		s.say("compiling: %d of about %d steps after %s: %s", done, total, said.Sub(begin).Round(time.Second), what)
+		say("compiling: %d of about %d steps after %s: %s", done, total, said.Sub(begin).Round(time.Second), what)
 	}
 }
 
@@ -223,7 +258,7 @@ func (s *supply) Keep(ctx context.Context, set *kbuild.Set) (*kbuild.Set, error)
 	if err != nil {
 		return nil, err
 	}
-	if err := errors.Join(s.cache().Prune(keepSets), os.RemoveAll(scratch)); err != nil {
+	if err := errors.Join(s.cache().Prune(keepSets), os.RemoveAll(s.work())); err != nil {
 		s.say("warning: remove old modules and the scratch folder: %v", err)
 	}
 	return kept, nil

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"slices"
+	"strings"
 
 	"github.com/driver-container/driver-container/kmod/kbuild"
 	"github.com/driver-container/driver-container/node/preflight"
@@ -21,7 +22,7 @@ func (n *Node) survey(ctx context.Context) error {
 	if n.options, err = n.hardware.Options(); err != nil {
 		return fmt.Errorf("%w: module parameters: %w", ErrConfig, err)
 	}
-	flavour, reason, err := n.hardware.Flavour(n.gpus, n.cfg.ModuleType)
+	flavour, reason, err := n.hardware.Flavour(n.gpus, n.release, n.cfg.ModuleType)
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrConfig, err)
 	}
@@ -36,18 +37,54 @@ func (n *Node) survey(ctx context.Context) error {
 		}
 	}
 	n.say("driver %s, %s modules (%s), kernel %s, %d GPUs", n.want.Driver, flavour, reason, n.release, len(n.gpus))
-	n.found, n.source, err = n.supplier.Find(ctx, n.want)
-	var corrupt *kbuild.CorruptError
-	switch {
-	case errors.As(err, &corrupt):
-		n.warn("%v", corrupt)
-	case err != nil && !errors.Is(err, kbuild.ErrMiss):
+	if err := n.find(ctx); err != nil {
 		return err
 	}
 	if err := n.checkParams(); err != nil {
 		return err
 	}
 	return n.decide()
+}
+
+// find looks for modules that are there already.
+func (n *Node) find(ctx context.Context) (err error) {
+	n.found, n.source, err = n.supplier.Find(ctx, n.want)
+	var corrupt *kbuild.CorruptError
+	switch {
+	case errors.As(err, &corrupt):
+		n.damaged = corrupt.Error()
+		if strings.HasPrefix(corrupt.Dir, imageModules) {
+			n.damaged = "the image is damaged, pull it again: " + n.damaged
+		}
+		n.warn("%s", n.damaged)
+	case err != nil && !errors.Is(err, kbuild.ErrMiss):
+		return err
+	}
+	return n.narrow()
+}
+
+// narrow leaves out what a set lacks that its builder left out (driver-build --modules) and that can be done without.
+func (n *Node) narrow() error {
+	if n.found == nil {
+		return nil
+	}
+	var modules []string
+	for _, name := range n.want.Modules {
+		_, there := n.found.File(name)
+		switch {
+		case there || name == "nvidia" || name == "nvidia-uvm": // those are required: see checkParams
+			modules = append(modules, name)
+		case n.cfg.DRM && (name == "nvidia-drm" || name == "nvidia-modeset"):
+			return fmt.Errorf("%w: --drm (DRIVER_DRM) asks for nvidia-drm, but the modules for kernel %s (%s) have no %s: use an image that was built with it (driver-build --modules), or leave --drm out",
+				ErrConfig, n.want.Release, n.source, name)
+		case name == "nvidia-peermem":
+			n.warn("GPUDirect RDMA is asked for, but the modules for kernel %s (%s) have no nvidia-peermem: use an image that was built with it", n.want.Release, n.source)
+		default:
+			n.say("the modules for kernel %s (%s) have no %s: it is not loaded", n.want.Release, n.source, name)
+		}
+	}
+	n.want.Modules = modules
+	return nil
 }
 
 // rdma says whether nvidia-peermem can be loaded now: it stands on Mellanox's modules.
@@ -111,32 +148,41 @@ func (n *Node) preflight(ctx context.Context) error {
 			n.warn("preflight: %s: %s. %s", c.Name, c.Finding, c.Fix)
 		}
 	}
-	return preflight.Blocking(checks)
+	err := preflight.Blocking(checks)
+	if err != nil {
+		n.leaveCertificate(checks)
+	}
+	return err
 }
 
 func (n *Node) question() Question {
-	q := Question{Want: n.want, GPUs: n.gpus, Found: n.found != nil || n.adopted, RDMA: slices.Contains(n.want.Modules, "nvidia-peermem")}
+	q := Question{Want: n.want, GPUs: n.gpus, Set: n.found, Source: n.source, Adopted: n.adopted, Damaged: n.damaged,
+		SignWith: n.supplier.Signer(n.found, n.source), RDMA: slices.Contains(n.want.Modules, "nvidia-peermem")}
 	if n.prev != nil {
 		q.Previous = n.prev.Version
-	}
-	if n.found != nil {
-		if f, ok := n.found.File("nvidia"); ok {
-			q.Signed = &f.Info.Signed
-		}
 	}
 	return q
 }
 
-// getModules compiles what was not found.
+// getModules compiles what was not found, and signs what a key was mounted for.
 func (n *Node) getModules(ctx context.Context) error {
-	if n.found != nil || n.adopted {
+	if n.adopted {
 		return nil
 	}
-	set, err := n.supplier.Compile(ctx, n.want)
-	if err != nil {
-		return err
+	if n.found == nil {
+		set, err := n.supplier.Compile(ctx, n.want)
+		if err != nil {
+			return err
+		}
+		n.found, n.source, n.fresh = set, compiled, true
 	}
-	n.found, n.source = set, compiled
+	if n.supplier.Signer(n.found, n.source) != nil {
+		set, err := n.supplier.Sign(ctx, n.found)
+		if err != nil {
+			return err
+		}
+		n.found, n.fresh = set, true
+	}
 	return n.checkParams()
 }
 

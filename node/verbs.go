@@ -32,7 +32,7 @@ func (n *Node) Compile(ctx context.Context, release string) (set *kbuild.Set, so
 	if err != nil {
 		return nil, "", err
 	}
-	flavour, reason, err := n.hardware.Flavour(gpus, n.cfg.ModuleType)
+	flavour, reason, err := n.hardware.Flavour(gpus, release, n.cfg.ModuleType)
 	if err != nil {
 		return nil, "", fmt.Errorf("%w: %w", ErrConfig, err)
 	}
@@ -44,14 +44,22 @@ func (n *Node) Compile(ctx context.Context, release string) (set *kbuild.Set, so
 		}
 	}
 	set, source, err = n.supplier.Find(ctx, w)
-	if err == nil || !errors.Is(err, kbuild.ErrMiss) && !errors.As(err, new(*kbuild.CorruptError)) {
-		return set, source, err
+	fresh := false
+	if errors.Is(err, kbuild.ErrMiss) || errors.As(err, new(*kbuild.CorruptError)) {
+		set, err = n.supplier.Compile(ctx, w)
+		source, fresh = compiled, true
 	}
-	if set, err = n.supplier.Compile(ctx, w); err != nil {
+	if err == nil && n.supplier.Signer(set, source) != nil {
+		set, err = n.supplier.Sign(ctx, set)
+		fresh = true
+	}
+	if err == nil && fresh {
+		set, err = n.supplier.Keep(ctx, set)
+	}
+	if err != nil {
 		return nil, "", err
 	}
-	set, err = n.supplier.Keep(ctx, set)
-	return set, compiled, err
+	return set, source, nil
 }
 
 // Unload takes down a driver that an instance left in place. The error is lock.ErrHeld while one runs, ErrLeft when it is in use.

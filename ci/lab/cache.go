@@ -16,6 +16,7 @@ import (
 var tools = []struct{ name, from string }{
 	{"qemu-system-x86_64", "qemu-system-x86"}, {"busybox", "busybox-static"}, {"depmod", "kmod"}, {"mke2fs", "e2fsprogs"},
 	{"mkfs.erofs", "erofs-utils"}, {"umoci", "umoci"}, {"dpkg-deb", "dpkg"},
+	{"mkfs.vfat", "dosfstools"}, {"mcopy", "mtools"},
 }
 
 // Gate skips a test unless the real tier is asked for with DRIVER_E2E=1; then, whatever is missing is a failure.

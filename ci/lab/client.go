@@ -158,3 +158,14 @@ func (c *client) add(p *Process) {
 	defer c.mu.Unlock()
 	c.processes[p.ID] = p
 }
+
+// forget tells everybody who waits for a process that it is lost: the guest restarts.
+func (c *client) forget() {
+	c.mu.Lock()
+	processes := c.processes
+	c.processes = map[string]*Process{}
+	c.mu.Unlock()
+	for _, p := range processes {
+		p.lost()
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -31,16 +32,18 @@ type Config struct {
 	NoHeaders   bool              // the host has neither /usr/src nor the modules' build links
 	Network     bool              // the guest has a network, on which 10.0.2.2 is this machine's loopback
 	PCIStub     bool              // the GPUs are bound to pci-stub before anything else runs
+	Firmware    *Firmware         // UEFI; nil: QEMU starts the kernel itself
 }
 
 // Guest is a running guest. Its methods end the test when they fail, so they belong in the test's own goroutine.
 type Guest struct {
-	t      testing.TB
-	config Config
-	qemu   *machine
-	client *client
-	boot   time.Duration
-	allow  []*regexp.Regexp // lines of the kernel log that are expected
+	t       testing.TB
+	config  Config
+	qemu    *machine
+	client  *client
+	console *Console
+	boot    time.Duration
+	allow   []*regexp.Regexp // lines of the kernel log that are expected
 }
 
 // Start boots a guest and makes it end with the test, which fails if the kernel log shows a bug.
@@ -59,17 +62,43 @@ func Start(t testing.TB, config Config) *Guest {
 	m := startMachine(t, &config)
 	g := &Guest{t: t, config: config, qemu: m, client: newClient(m.port)}
 	t.Cleanup(g.end)
+	if m.serial != nil {
+		g.console = newConsole(t, m.serial)
+	}
+	g.up(begin)
+	return g
+}
+
+// up waits for the agent and sets the guest up.
+func (g *Guest) up(begin time.Time) {
+	g.t.Helper()
 	select {
 	case release := <-g.client.ready:
 		g.boot = time.Since(begin)
-		t.Logf("guest: Linux %s ready after %s", release, g.boot.Round(10*time.Millisecond))
+		g.t.Logf("guest: Linux %s ready after %s", release, g.boot.Round(10*time.Millisecond))
 	case <-g.client.gone:
-		t.Fatalf("the guest ended while it booted: %v", m.end())
+		g.t.Fatalf("the guest ended while it booted: %v", g.qemu.end())
 	case <-time.After(bootLimit):
-		t.Fatalf("the guest's agent did not come within %s", bootLimit)
+		g.t.Fatalf("the guest's agent did not come within %s; the console:\n%s", bootLimit, tail(g.qemu.consoleText()))
 	}
 	g.setup()
-	return g
+}
+
+// Reboot restarts a guest with Firmware.Debian. Its processes are lost; /var/lib and the firmware's variables stay. during, which
+// may be nil, sits at the console until the kernel starts.
+func (g *Guest) Reboot(during func(*Console)) {
+	g.t.Helper()
+	if g.console == nil {
+		g.t.Fatal("only a guest with Firmware.Debian can restart")
+	}
+	g.checkLog()
+	begin := time.Now()
+	g.client.forget()
+	g.call(wire.OpReboot, wire.File{}, nil)
+	if during != nil {
+		during(g.console)
+	}
+	g.up(begin)
 }
 
 // BootTime is how long it took from the start of QEMU to the agent's first word.
@@ -147,17 +176,21 @@ func (g *Guest) Module(name string) {
 	g.call(wire.OpModule, wire.File{Path: name}, nil)
 }
 
+// Insert inserts a module file of the guest's host and says what the kernel answered: 0, or why not.
+func (g *Guest) Insert(path string) syscall.Errno {
+	g.t.Helper()
+	var answer wire.Inserted
+	g.call(wire.OpInsert, wire.File{Path: path}, &answer)
+	return syscall.Errno(answer.Errno)
+}
+
 // AllowDmesg says which line of the kernel log is expected although it looks like a bug.
 func (g *Guest) AllowDmesg(pattern string) { g.allow = append(g.allow, regexp.MustCompile(pattern)) }
 
 // end checks the kernel log and powers off; QEMU is gone afterwards whatever happens.
 func (g *Guest) end() {
 	g.t.Helper()
-	if bugs, err := g.bugs(); err != nil {
-		g.t.Errorf("the guest's kernel log cannot be read at the end: %v", err)
-	} else if len(bugs) > 0 {
-		g.t.Errorf("the guest's kernel log shows a bug:\n%s", strings.Join(bugs, "\n"))
-	}
+	g.checkLog()
 	// No answer comes: the port is closed.
 	_ = g.client.call(wire.OpPowerOff, wire.File{}, nil, powerLimit)
 	err := g.qemu.stop(powerLimit)
@@ -166,6 +199,15 @@ func (g *Guest) end() {
 	}
 	if g.t.Failed() {
 		g.t.Logf("the guest's console (%s):\n%s", g.qemu.keepConsole(), tail(g.qemu.consoleText()))
+	}
+}
+
+func (g *Guest) checkLog() {
+	g.t.Helper()
+	if bugs, err := g.bugs(); err != nil {
+		g.t.Errorf("the guest's kernel log cannot be read at the end: %v", err)
+	} else if len(bugs) > 0 {
+		g.t.Errorf("the guest's kernel log shows a bug:\n%s", strings.Join(bugs, "\n"))
 	}
 }
 

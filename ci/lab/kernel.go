@@ -13,7 +13,7 @@ import (
 )
 
 // kernelRecipe is part of the cache's names: it grows when ci/lab/kernel makes something else.
-const kernelRecipe = "1"
+const kernelRecipe = "2"
 
 // bootModules reach the disks, the port and their file systems. Whatever is built in is not missed. The checksum comes first:
 // libcrc32c asks for it through modprobe, which the initramfs lacks.
@@ -25,6 +25,7 @@ type HostKernel struct {
 	Release string // "6.1.0-56-amd64"
 	Root    string // folder on this machine: usr/lib/modules/RELEASE, usr/src/linux-headers-*, usr/lib/linux-kbuild-*
 	image   string // vmlinux, which QEMU starts by its PVH entry
+	signed  string // vmlinuz, which firmware starts
 	disk    string // Root and busybox, as erofs
 }
 
@@ -38,7 +39,7 @@ func Kernel(t testing.TB, system string) *HostKernel {
 	must(t, err)
 	return &HostKernel{
 		System: system, Release: strings.TrimSpace(string(release)),
-		Root: filepath.Join(dir, "root"), image: filepath.Join(dir, "vmlinux"), disk: filepath.Join(dir, "host.erofs"),
+		Root: filepath.Join(dir, "root"), image: filepath.Join(dir, "vmlinux"), signed: filepath.Join(dir, "vmlinuz"), disk: filepath.Join(dir, "host.erofs"),
 	}
 }
 

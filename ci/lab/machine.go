@@ -26,7 +26,8 @@ type machine struct {
 	port    net.Conn
 	cmd     *exec.Cmd
 	gpus    []*fakegpu.GPU
-	console string // file
+	console string   // file
+	serial  net.Conn // the console, when somebody types on it
 	done    chan struct{}
 	err     error // of its end, after done
 	said    strings.Builder
@@ -51,7 +52,21 @@ func startMachine(t testing.TB, c *Config) *machine {
 		must(t, err)
 		m.gpus, files = append(m.gpus, g), append(files, g.File)
 	}
-	m.cmd = exec.Command("qemu-system-x86_64", append(arguments(c, initramfs, m.console), disks(t, c)...)...)
+	args := append(arguments(c), disks(t, c)...)
+	if c.Firmware != nil {
+		args = append(args, c.Firmware.arguments(t, c, dir, initramfs, commandLine(c))...)
+	} else {
+		args = append(args, "-machine", "pc,memory-backend=ram", "-no-reboot", "-kernel", c.Kernel.image, "-initrd", initramfs, "-append", commandLine(c))
+	}
+	if c.Firmware != nil && c.Firmware.Debian {
+		serial, end, err := socketPair()
+		must(t, err)
+		m.serial, files = serial, append(files, end)
+		args = append(args, "-chardev", fmt.Sprintf("socket,id=console,fd=%d,logfile=%s", firstFD+len(files)-1, m.console), "-serial", "chardev:console")
+	} else {
+		args = append(args, "-serial", "file:"+m.console)
+	}
+	m.cmd = exec.Command("qemu-system-x86_64", args...)
 	m.cmd.ExtraFiles = files
 	m.cmd.Stdout, m.cmd.Stderr = &m.said, &m.said
 	m.cmd.WaitDelay = time.Second
@@ -82,19 +97,24 @@ func socketPair() (net.Conn, *os.File, error) {
 	return conn, theirs, nil
 }
 
-// arguments are QEMU's, but for the disks. Software emulation is asked for, because KVM is often there and broken.
-func arguments(c *Config, initramfs, console string) []string {
+// commandLine is the kernel's.
+func commandLine(c *Config) string {
 	// Warnings go to the console too, for a guest that hangs. The log keeps everything that the driver says.
 	kernel := "console=ttyS0 loglevel=5 panic=-1 log_buf_len=4M mitigations=off nosoftlockup " + c.CommandLine
 	if c.NoHeaders {
 		kernel += " " + wire.NoHeaders
 	}
+	return strings.TrimSpace(kernel)
+}
+
+// arguments are QEMU's, but for what the guest starts from, its console and its disks. Software emulation is asked for, because KVM
+// is often there and broken.
+func arguments(c *Config) []string {
 	args := []string{
 		// Vectors wider than SSE are slow to emulate, and libraries use them when they see them.
 		"-accel", "tcg,thread=multi", "-cpu", "Nehalem", "-smp", strconv.Itoa(c.CPUs), "-m", strconv.Itoa(c.MemoryMB),
-		"-object", fmt.Sprintf("memory-backend-memfd,id=ram,size=%dM,share=on", c.MemoryMB), "-machine", "pc,memory-backend=ram",
-		"-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", "-serial", "file:" + console,
-		"-kernel", c.Kernel.image, "-initrd", initramfs, "-append", strings.TrimSpace(kernel),
+		"-object", fmt.Sprintf("memory-backend-memfd,id=ram,size=%dM,share=on", c.MemoryMB),
+		"-nodefaults", "-no-user-config", "-display", "none",
 		"-chardev", fmt.Sprintf("socket,id=port,fd=%d", firstFD), "-device", "virtio-serial-pci,addr=0x10",
 		"-device", "virtserialport,chardev=port,name=" + wire.Port,
 	}
@@ -138,6 +158,9 @@ func (m *machine) stop(limit time.Duration) error {
 		<-m.done
 	}
 	_ = m.port.Close()
+	if m.serial != nil {
+		_ = m.serial.Close()
+	}
 	for _, g := range m.gpus {
 		err = errors.Join(err, g.Close())
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/images"
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/registry"
@@ -30,6 +31,9 @@ type buildOptions struct {
 	compression string
 	entrypoint  string
 	dryRun      bool
+	ahead       precompile
+	builders    builders
+	signer      signerFlags
 }
 
 func (o *buildOptions) flags(f *pflag.FlagSet) {
@@ -43,30 +47,44 @@ func (o *buildOptions) flags(f *pflag.FlagSet) {
 	f.StringVar(&o.compression, "compression", "gzip", "of the layers: gzip or zstd")
 	f.StringVar(&o.entrypoint, "entrypoint", "", "driver-entrypoint to put in (default: the one beside this program)")
 	f.BoolVar(&o.dryRun, "dry-run", false, "print the recipes as JSON and build nothing")
+	o.ahead.flags(f)
+	o.builders.flags(f)
+	o.signer.flags(f)
 }
 
-// group is the targets that share a tag: one image, or an index of one image an architecture.
+// item is one image to build.
+type item struct {
+	target matrix.Target
+	plan   images.PlanOptions
+}
+
+// group is the images that share a tag: one, or an index of one an architecture.
 type group struct {
 	tag     string
-	targets []matrix.Target
+	aliases []string // further tags of the same
+	items   []item
 }
 
-func grouped(targets []matrix.Target) []group {
+func grouped(items []item) []group {
 	var groups []group
 	at := map[string]int{}
-	for _, t := range targets {
-		i, ok := at[t.Tag()]
+	for _, it := range items {
+		tag, aliases := it.target.Tag(), []string(nil)
+		if len(it.plan.Kernels) > 0 && !it.plan.Together {
+			tag, aliases = images.KernelTags(it.target, it.plan.Kernels[0])
+		}
+		i, ok := at[tag]
 		if !ok {
 			i = len(groups)
-			at[t.Tag()] = i
-			groups = append(groups, group{tag: t.Tag()})
+			at[tag] = i
+			groups = append(groups, group{tag: tag, aliases: aliases})
 		}
-		groups[i].targets = append(groups[i].targets, t)
+		groups[i].items = append(groups[i].items, it)
 	}
 	return groups
 }
 
-func (a *app) build(ctx context.Context, o buildOptions) error {
+func (a *app) build(ctx context.Context, o buildOptions) (err error) {
 	m, err := o.selection.load()
 	if err != nil {
 		return err
@@ -80,17 +98,30 @@ func (a *app) build(ctx context.Context, o buildOptions) error {
 			fmt.Fprintf(a.stderr, "warning: %s %s: built although %s\n", t.Tag(), t.Arch, rule)
 		}
 	}
-	j := &job{app: a, options: o, groups: grouped(targets)}
+	j := &job{app: a, options: o, targets: targets}
 	if err := j.check(m.Defaults); err != nil {
 		return err
 	}
-	return a.with(ctx, m.Defaults.Mirrors, o.entrypoint, j.run)
+	signer, closer, err := o.signer.load(a.getenv)
+	if err != nil {
+		return usageError{err}
+	}
+	defer func() { err = errors.Join(err, closer.Close()) }()
+	if signer != nil {
+		j.plan.Signer = signer.Certificate
+	}
+	return a.with(ctx, m.Defaults.Mirrors, o.entrypoint, func(ctx context.Context, s *session) error {
+		s.builder.Signer = signer
+		closeRunner := o.builders.use(s.builder, func(line string) { _ = s.display.stepFor("builder", line).End(false, nil) })
+		return errors.Join(j.run(ctx, s), closeRunner())
+	})
 }
 
 // job is one call of the main command, its flags checked.
 type job struct {
 	app     *app
 	options buildOptions
+	targets []matrix.Target
 	groups  []group
 	plan    images.PlanOptions
 	outputs []output
@@ -118,12 +149,28 @@ func (j *job) check(d matrix.Defaults) (err error) {
 	if j.plan, err = o.planOptions(j.app.getenv("SOURCE_DATE_EPOCH")); err != nil {
 		return usageError{err}
 	}
+	if err := errors.Join(o.ahead.check(), o.builders.check(j.app.getenv), o.signer.check(len(o.ahead.kernels) > 0)); err != nil {
+		return usageError{err}
+	}
+	if o.ahead.listed() {
+		return nil // which images these are the repositories say
+	}
+	items, err := o.ahead.items(j.targets, j.plan, o.selection, nil)
+	if err != nil {
+		return err
+	}
+	return j.group(items)
+}
+
+// group sorts images by tag and refuses what the outputs cannot hold.
+func (j *job) group(items []item) error {
+	j.groups = grouped(items)
 	for _, out := range j.outputs {
 		if err := out.check(j.groups, j.plan.Compression == images.Zstd); err != nil {
 			return err
 		}
 	}
-	if o.source != "" && len(j.groups) > 1 {
+	if j.options.source != "" && len(j.targets) > 1 {
 		return usageError{errors.New("--source is one archive: it needs one driver and one architecture")}
 	}
 	return nil
@@ -150,6 +197,17 @@ func (o *buildOptions) planOptions(epoch string) (p images.PlanOptions, err erro
 
 // run builds all groups. One that fails does not stop the others.
 func (j *job) run(ctx context.Context, s *session) error {
+	if j.options.ahead.listed() {
+		items, err := j.options.ahead.items(j.targets, j.plan, j.options.selection, func(t matrix.Target) ([]distros.Kernel, error) {
+			return s.builder.Kernels(ctx, t, j.plan)
+		})
+		if err != nil {
+			return err
+		}
+		if err := j.group(items); err != nil {
+			return err
+		}
+	}
 	errs := make([]error, len(j.groups))
 	var eg errgroup.Group
 	eg.SetLimit(max(1, j.app.jobs/2))
@@ -176,11 +234,11 @@ func (j *job) run(ctx context.Context, s *session) error {
 
 // one builds and publishes what belongs to one tag.
 func (j *job) one(ctx context.Context, s *session, g group) error {
-	built := make([]v1.Image, len(g.targets))
+	built := make([]v1.Image, len(g.items))
 	eg, ectx := errgroup.WithContext(ctx)
-	for i, t := range g.targets {
+	for i, it := range g.items {
 		eg.Go(func() error {
-			r, err := s.builder.Plan(ectx, t, j.plan)
+			r, err := s.builder.Plan(ectx, it.target, it.plan)
 			if err != nil {
 				return err
 			}
@@ -201,8 +259,10 @@ func (j *job) one(ctx context.Context, s *session, g group) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", g.tag, err)
 	}
-	if err := j.publish(ctx, s, g.tag, artifact); err != nil {
-		return fmt.Errorf("%s: %w", g.tag, err)
+	for _, tag := range append([]string{g.tag}, g.aliases...) {
+		if err := j.publish(ctx, s, tag, artifact); err != nil {
+			return fmt.Errorf("%s: %w", g.tag, err)
+		}
 	}
 	return nil
 }

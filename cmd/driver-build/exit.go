@@ -12,6 +12,8 @@ import (
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/registry"
 	"github.com/driver-container/driver-container/images/runfile"
+	"github.com/driver-container/driver-container/images/runner"
+	"github.com/driver-container/driver-container/kmod/sign"
 )
 
 // The exit codes, as docs/driver-build.md lists them.
@@ -46,14 +48,16 @@ func exitCode(err error) int {
 	case errors.Is(err, errSomeFailed):
 		return exitSome
 	case is[usageError](err) || is[matrix.Errors](err) || is[*matrix.UnknownError](err) || is[*matrix.IncompatibleError](err) ||
-		is[*distros.UnknownError](err) || errors.Is(err, images.ErrBase):
+		is[*distros.UnknownError](err) || errors.Is(err, images.ErrBase) || errors.Is(err, images.ErrKernel):
 		return exitUsage
 	case untrusted(err):
 		return exitMismatch
 	case errors.Is(err, fetch.ErrUnreachable) || errors.Is(err, fetch.ErrOffline) || is[*registry.PlatformError](err):
 		return exitNetwork
-	case is[*apt.UnresolvableError](err) || errors.Is(err, apt.ErrSources):
+	case is[*apt.UnresolvableError](err) || errors.Is(err, apt.ErrSources) || is[*runner.FailedError](err) || errors.Is(err, errNoRunner):
 		return exitStep
+	case errors.Is(err, runner.ErrUnavailable):
+		return exitNetwork
 	default:
 		return exitUnexpected
 	}
@@ -67,6 +71,7 @@ func untrusted(err error) bool {
 	for _, e := range []error{
 		apt.ErrSignature, apt.ErrExpired, apt.ErrIndex, dpkg.ErrFormat, dpkg.ErrUnsafePath, images.ErrUnfit,
 		runfile.ErrHeader, runfile.ErrChecksum, runfile.ErrPayload, runfile.ErrUnsafe, runfile.ErrTooLarge, runfile.ErrManifest,
+		sign.ErrUnsigned, sign.ErrMalformed, sign.ErrForeign, sign.ErrMismatch,
 	} {
 		if errors.Is(err, e) {
 			return true

@@ -8,6 +8,8 @@ import (
 	"os/signal"
 	"runtime/debug"
 	"syscall"
+
+	"github.com/driver-container/driver-container/images/runner/chroot"
 )
 
 // interrupted is the cause of a context that a signal ended.
@@ -20,6 +22,7 @@ func (i interrupted) Error() string { return "stopped by signal: " + i.signal.St
 const memoryLimit = 200 << 20
 
 func main() {
+	chroot.Init() // this process may be the inside of a compile
 	if os.Getenv("GOMEMLIMIT") == "" {
 		debug.SetMemoryLimit(memoryLimit)
 	}

@@ -34,7 +34,7 @@ func (o output) check(groups []group, zstd bool) error {
 	switch {
 	case o.kind != "oci" && len(groups) > 1:
 		return usageError{fmt.Errorf("--output %s:%s: an archive holds one image, %d are to be built: use oci:DIR", o.kind, o.path, len(groups))}
-	case o.kind == "docker-archive" && len(groups[0].targets) > 1:
+	case o.kind == "docker-archive" && len(groups[0].items) > 1:
 		return usageError{fmt.Errorf("--output %s:%s: docker load knows one architecture: use oci:DIR or oci-archive:FILE", o.kind, o.path)}
 	case o.kind == "docker-archive" && zstd:
 		return usageError{fmt.Errorf("--output %s:%s: docker load cannot read zstd layers: use --compression gzip", o.kind, o.path)}

@@ -2,6 +2,8 @@ package apt
 
 import (
 	"fmt"
+	"sort"
+	"strings"
 
 	"github.com/driver-container/driver-container/distros/dpkg"
 )
@@ -39,4 +41,19 @@ func (x *Index) Versions(name string) []Package {
 		}
 	}
 	return all
+}
+
+// Names lists the names of packages that begin with a prefix, in order, each once.
+func (x *Index) Names(prefix string) []string {
+	var names []string
+	from := sort.Search(len(x.entries), func(i int) bool { return x.entries[i].name >= prefix })
+	for _, e := range x.entries[from:] {
+		if !strings.HasPrefix(e.name, prefix) {
+			break
+		}
+		if n := len(names); n == 0 || names[n-1] != e.name {
+			names = append(names, e.name)
+		}
+	}
+	return names
 }

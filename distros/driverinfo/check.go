@@ -13,11 +13,15 @@ var (
 	wordShape   = regexp.MustCompile(`^[a-z0-9][a-z0-9.-]{0,63}$`)
 	seriesShape = regexp.MustCompile(`^[0-9]{1,3}(\.[0-9]{1,4}){1,2}$`)
 	idShape     = regexp.MustCompile(`^[0-9a-f]{64}$`)
+	// The kernel bounds a release to 64 bytes (__NEW_UTS_LEN).
+	releaseShape = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._+~-]{0,63}$`)
 )
 
 const (
 	maxReason     = 1024 // bytes
 	maxOverridden = 32
+
+	maxPrecompiled = 512
 )
 
 func (i Info) check() error {
@@ -65,6 +69,23 @@ func (i Info) checkLists() error {
 	for _, rule := range i.Overridden {
 		if !wordShape.MatchString(rule) {
 			return fmt.Errorf("%w: overridden rule %.80q is not a name", ErrFormat, rule)
+		}
+	}
+	return i.checkPrecompiled()
+}
+
+func (i Info) checkPrecompiled() error {
+	if len(i.Precompiled) > maxPrecompiled {
+		return fmt.Errorf("%w: more than %d sets of modules", ErrFormat, maxPrecompiled)
+	}
+	for n, p := range i.Precompiled {
+		switch {
+		case !releaseShape.MatchString(p.Kernel):
+			return fmt.Errorf("%w: modules for %.80q: this is no kernel release", ErrFormat, p.Kernel)
+		case !slices.Contains(i.Flavours, p.Flavour):
+			return fmt.Errorf("%w: %.80q modules for %s: the image has no such flavour", ErrFormat, p.Flavour, p.Kernel)
+		case slices.Contains(i.Precompiled[:n], p):
+			return fmt.Errorf("%w: %s modules for %s are named twice", ErrFormat, p.Flavour, p.Kernel)
 		}
 	}
 	return nil

@@ -46,10 +46,19 @@ type Info struct {
 	OS         string     `json:"os"`                   // id of the system in package distros: "debian12"
 	Arch       string     `json:"arch"`                 // Go name: "amd64"
 	Profile    string     `json:"profile"`              // "full" or "compute"
-	Flavours   []string   `json:"flavours"`             // kernel sources that are there: Proprietary, Open
+	Flavours   []string   `json:"flavours"`             // of the kernel modules that it can serve, the preferred one first
 	Kernel     KernelRule `json:"kernel,omitzero"`      // kernels that the modules compile on
 	Overridden []string   `json:"overridden,omitempty"` // names of the rules that were set aside, sorted
 	ID         string     `json:"id"`                   // 64 hex digits: equal for images of equal content
+
+	Toolchain   bool          `json:"toolchain"`             // compiler and sources are there: it can compile for other kernels
+	Precompiled []Precompiled `json:"precompiled,omitempty"` // modules that are there, sorted
+}
+
+// Precompiled is one set of modules in an image.
+type Precompiled struct {
+	Kernel  string `json:"kernel"`  // as uname -r says it: "6.1.0-38-amd64"
+	Flavour string `json:"flavour"` // Proprietary or Open
 }
 
 // ErrFormat says that a note is there but cannot be used. The image has to be built again.
@@ -102,6 +111,8 @@ func Decode(data []byte) (Info, error) {
 func (i Info) Encode() ([]byte, error) {
 	i.Schema = Schema
 	i.Overridden = slices.Compact(slices.Sorted(slices.Values(i.Overridden)))
+	i.Precompiled = slices.Clone(i.Precompiled)
+	slices.SortFunc(i.Precompiled, comparePrecompiled)
 	if err := i.check(); err != nil {
 		return nil, err
 	}
@@ -110,6 +121,17 @@ func (i Info) Encode() ([]byte, error) {
 		return nil, fmt.Errorf("write what the image says of its driver: %w", err)
 	}
 	return append(b, '\n'), nil
+}
+
+// Kernels are the releases that the image has modules for, each once, in the order of the note.
+func (i Info) Kernels() []string {
+	var releases []string
+	for _, p := range i.Precompiled {
+		if !slices.Contains(releases, p.Kernel) {
+			releases = append(releases, p.Kernel)
+		}
+	}
+	return releases
 }
 
 // Overrides says whether a rule was set aside.

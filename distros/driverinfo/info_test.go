@@ -15,7 +15,8 @@ func example() Info {
 	return Info{
 		Schema: Schema, Driver: "418.226.00", Branch: "R418", OS: "debian11", Arch: "amd64", Profile: "full",
 		Flavours: []string{Proprietary}, Kernel: KernelRule{Min: "2.6.32", Max: "5.15", Reason: "unpatched"},
-		Overridden: []string{"excluded"}, ID: strings.Repeat("0a", 32),
+		Overridden: []string{"excluded"}, ID: strings.Repeat("0a", 32), Toolchain: true,
+		Precompiled: []Precompiled{{"5.10.0-9-amd64", Proprietary}, {"5.10.0-32-amd64", Proprietary}},
 	}
 }
 
@@ -37,7 +38,18 @@ const exampleText = `{
   "overridden": [
     "excluded"
   ],
-  "id": "0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a"
+  "id": "0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a",
+  "toolchain": true,
+  "precompiled": [
+    {
+      "kernel": "5.10.0-9-amd64",
+      "flavour": "proprietary"
+    },
+    {
+      "kernel": "5.10.0-32-amd64",
+      "flavour": "proprietary"
+    }
+  ]
 }
 `
 
@@ -55,12 +67,16 @@ func TestEncodeRead(t *testing.T) {
 		t.Error(d)
 	}
 	unordered := example()
-	unordered.Schema, unordered.Overridden = 0, []string{"excluded", "a", "excluded"}
-	if text, err = unordered.Encode(); err != nil || !strings.Contains(string(text), `"a",`) {
+	unordered.Schema, unordered.Overridden = 0, []string{"excluded", "excluded"}
+	unordered.Precompiled = []Precompiled{example().Precompiled[1], example().Precompiled[0]}
+	if text, err = unordered.Encode(); err != nil || string(text) != exampleText {
 		t.Errorf("%s, %v", text, err)
 	}
 	if _, err := (Info{}).Encode(); !errors.Is(err, ErrFormat) {
 		t.Errorf("an empty note was written: %v", err)
+	}
+	if d := cmp.Diff([]string{"5.10.0-9-amd64", "5.10.0-32-amd64"}, got.Kernels()); d != "" {
+		t.Error(d)
 	}
 	if _, err := Read(fstest.MapFS{}); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("missing: %v", err)
@@ -78,13 +94,16 @@ func TestDecodeRefuses(t *testing.T) {
 	for what, c := range map[string]struct{ old, with, want string }{
 		"newer":           {`"schema": 1`, `"schema": 2`, "schema 2, this program reads 1"},
 		"unknown field":   {`"os":`, `"extra": 1, "os":`, "unknown field"},
-		"tail":            {"0a0a\"\n}\n", "0a0a\"\n}\n{}", "something follows"},
+		"tail":            {"  ]\n}\n", "  ]\n}\n{}", "something follows"},
+		"release":         {`"5.10.0-9-amd64"`, `"../5.10"`, "no kernel release"},
+		"set's flavour":   {`"flavour": "proprietary"`, `"flavour": "open"`, "no such flavour"},
+		"set twice":       {`"5.10.0-9-amd64"`, `"5.10.0-32-amd64"`, "named twice"},
 		"driver":          {`"418.226.00"`, `"../../etc"`, "is not a driver version"},
 		"branch":          {`"R418"`, `"418"`, "is not a driver branch"},
 		"os":              {`"debian11"`, `"Debian 11"`, "is not a system"},
 		"arch":            {`"amd64"`, `""`, "is not an architecture"},
 		"profile":         {`"full"`, `"a/b"`, "is not a profile"},
-		"id":              {`0a0a"`, `0a0A"`, "is not 64 hex digits"},
+		"id":              {`0a0a",`, `0a0A",`, "is not 64 hex digits"},
 		"kernel":          {`"5.15"`, `"5"`, "is not a kernel series"},
 		"reason":          {`"unpatched"`, `"` + strings.Repeat("x", 2000) + `"`, "longer than"},
 		"no flavour":      {"\n    \"proprietary\"\n", "", "names no flavour"},

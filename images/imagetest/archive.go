@@ -32,6 +32,9 @@ func (w *World) newArchive(s system) *Archive {
 		a.Packages = append(a.Packages, s.toolchain(arch)...)
 		if s.id == "debian12" {
 			a.Packages = append(a.Packages, debianDriver(w.t, NewDriver, arch)...)
+			if arch == "amd64" {
+				a.Packages = append(a.Packages, kernels()...)
+			}
 		}
 	}
 	return a

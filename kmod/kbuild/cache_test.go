@@ -108,16 +108,16 @@ func TestCacheDamage(t *testing.T) {
 		"longer":           edit("nvidia.ko", func(b []byte) []byte { return append(b, 0) }),
 		"empty":            edit("nvidia.ko", func([]byte) []byte { return nil }),
 		"a module is gone": func(t *testing.T, dir string) { t.Helper(); must(t, os.Remove(filepath.Join(dir, "nvidia.ko"))) },
-		"manifest cut":     edit(manifestName, func(b []byte) []byte { return b[:len(b)/2] }),
-		"manifest empty":   edit(manifestName, func([]byte) []byte { return nil }),
-		"manifest changed": edit(manifestName, func(b []byte) []byte { return []byte(strings.Replace(string(b), driver, "535.261.04", 1)) }),
-		"manifest is gone": func(t *testing.T, dir string) { t.Helper(); must(t, os.Remove(filepath.Join(dir, manifestName))) },
+		"manifest cut":     edit(ManifestName, func(b []byte) []byte { return b[:len(b)/2] }),
+		"manifest empty":   edit(ManifestName, func([]byte) []byte { return nil }),
+		"manifest changed": edit(ManifestName, func(b []byte) []byte { return []byte(strings.Replace(string(b), driver, "535.261.04", 1)) }),
+		"manifest is gone": func(t *testing.T, dir string) { t.Helper(); must(t, os.Remove(filepath.Join(dir, ManifestName))) },
 		"manifest of others": func(t *testing.T, dir string) {
 			t.Helper()
 			c := Cache{Dir: t.TempDir()}
 			s, err := c.Put(context.Background(), newSet(t, "470.256.02", "nvidia"))
 			must(t, err)
-			must(t, os.Rename(filepath.Join(s.Dir, manifestName), filepath.Join(dir, manifestName)))
+			must(t, os.Rename(filepath.Join(s.Dir, ManifestName), filepath.Join(dir, ManifestName)))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -15,7 +15,11 @@ import (
 
 // collect takes the modules out of the finished tree, without debug information, and checks them.
 func (j Job) collect(ctx context.Context, dir string, names []string) (*Set, error) {
-	set := &Set{Dir: filepath.Join(dir, scratchModules), Key: j.Key()}
+	config, err := j.Headers.Config("CONFIG_MODULE_SIG_HASH")
+	if err != nil {
+		return nil, err
+	}
+	set := &Set{Dir: filepath.Join(dir, scratchModules), Key: j.Key(), SigHash: config["CONFIG_MODULE_SIG_HASH"]}
 	for _, name := range names {
 		made := filepath.Join(dir, scratchSource, name+".ko")
 		if !isFile(made) {

@@ -115,12 +115,14 @@ func Space(source string) (int64, error) {
 
 // Set is the modules of one driver for one kernel.
 type Set struct {
-	Dir     string
-	Key     Key
-	Modules []File // in the order in which they were asked for
+	Dir         string
+	Key         Key
+	Modules     []File // in the order in which they were asked for
+	SigHash     string // that the kernel signs its own modules with (CONFIG_MODULE_SIG_HASH): "sha256"; "" when it knows no signatures
+	Certificate []byte // DER, of the key that signed all the modules; nil: they are unsigned
 }
 
-// File is one module of a set: uncompressed, without debug information, unsigned.
+// File is one module of a set: uncompressed, without debug information.
 type File struct {
 	Name   string // of the file, without ".ko": "nvidia-uvm"
 	Path   string

@@ -79,10 +79,15 @@ func KernelID(release string, h Headers, proc, sys string) (string, error) {
 	if h.Build == "" {
 		return "", fmt.Errorf("identify kernel %s: %w", release, errors.New("it is not the running one and there are no headers for it"))
 	}
+	return HeadersID(h)
+}
+
+// HeadersID identifies a kernel by its headers alone, also when it is the running one: the same on every machine.
+func HeadersID(h Headers) (string, error) {
 	sum := sha256.New()
 	for _, name := range []string{"include/config/auto.conf", "Module.symvers"} {
 		if err := hashFile(sum, filepath.Join(h.Build, name)); err != nil {
-			return "", fmt.Errorf("identify kernel %s by its headers: %w", release, err)
+			return "", fmt.Errorf("identify kernel %s by its headers: %w", h.Release, err)
 		}
 	}
 	return "headers " + hex.EncodeToString(sum.Sum(nil)[:20]), nil

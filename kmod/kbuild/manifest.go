@@ -17,8 +17,10 @@ import (
 	"github.com/driver-container/driver-container/kmod"
 )
 
+// ManifestName is the file of an entry that describes its modules.
+const ManifestName = "manifest.json"
+
 const (
-	manifestName   = "manifest.json"
 	manifestSchema = 1
 	maxManifest    = 4 << 20
 	maxSetModules  = 32
@@ -27,9 +29,11 @@ const (
 
 // manifest is the file that makes a folder an entry. It is written last.
 type manifest struct {
-	Schema  int              `json:"schema"`
-	Key     Key              `json:"key"`
-	Modules []manifestModule `json:"modules"`
+	Schema      int              `json:"schema"`
+	Key         Key              `json:"key"`
+	Modules     []manifestModule `json:"modules"`
+	SigHash     string           `json:"sigHash,omitempty"`
+	Certificate []byte           `json:"certificate,omitempty"`
 }
 
 // manifestModule has two digests. SHA256 names the module to others. CRC64 is what each use compares: it finds every damage
@@ -58,7 +62,7 @@ var sha256Text = regexp.MustCompile(`^[0-9a-f]{64}$`)
 
 // readManifest reads dir's manifest; errors are *damage, or those of files.
 func readManifest(dir string) (*manifest, error) {
-	f, err := os.Open(filepath.Join(dir, manifestName))
+	f, err := os.Open(filepath.Join(dir, ManifestName))
 	if err != nil {
 		return nil, err
 	}
@@ -73,24 +77,24 @@ func readManifest(dir string) (*manifest, error) {
 func parseManifest(raw []byte) (*manifest, error) {
 	var s sealed
 	if err := strict(raw, &s); err != nil {
-		return nil, &damage{fmt.Sprintf("%s: %v", manifestName, err)}
+		return nil, &damage{fmt.Sprintf("%s: %v", ManifestName, err)}
 	}
 	if sum := sha256.Sum256(s.Manifest); hex.EncodeToString(sum[:]) != s.SHA256 {
-		return nil, &damage{manifestName + " does not match its own digest"}
+		return nil, &damage{ManifestName + " does not match its own digest"}
 	}
 	var m manifest
 	if err := strict(s.Manifest, &m); err != nil {
-		return nil, &damage{fmt.Sprintf("%s: %v", manifestName, err)}
+		return nil, &damage{fmt.Sprintf("%s: %v", ManifestName, err)}
 	}
 	if m.Schema != manifestSchema || len(m.Modules) == 0 || len(m.Modules) > maxSetModules {
-		return nil, &damage{fmt.Sprintf("%s has schema %d and %d modules", manifestName, m.Schema, len(m.Modules))}
+		return nil, &damage{fmt.Sprintf("%s has schema %d and %d modules", ManifestName, m.Schema, len(m.Modules))}
 	}
 	if err := m.Key.check(); err != nil {
-		return nil, &damage{fmt.Sprintf("%s: %v", manifestName, err)}
+		return nil, &damage{fmt.Sprintf("%s: %v", ManifestName, err)}
 	}
 	for _, f := range m.Modules {
 		if !moduleName.MatchString(f.Name) || f.Size <= 0 || f.Size > maxModule || !sha256Text.MatchString(f.SHA256) {
-			return nil, &damage{fmt.Sprintf("%s has a bad entry for %q", manifestName, f.Name)}
+			return nil, &damage{fmt.Sprintf("%s has a bad entry for %q", ManifestName, f.Name)}
 		}
 	}
 	return &m, nil
@@ -151,7 +155,7 @@ func (m *manifest) verify(ctx context.Context, dir string) error {
 func crcText(sum uint64) string { return fmt.Sprintf("%016x", sum) }
 
 func (m *manifest) set(dir string) *Set {
-	s := &Set{Dir: dir, Key: m.Key}
+	s := &Set{Dir: dir, Key: m.Key, SigHash: m.SigHash, Certificate: m.Certificate}
 	for _, f := range m.Modules {
 		s.Modules = append(s.Modules, File{
 			Name: f.Name, Path: filepath.Join(dir, f.Name+".ko"), SHA256: f.SHA256, Size: f.Size, Info: f.Info,

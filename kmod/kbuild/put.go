@@ -17,7 +17,8 @@ import (
 )
 
 // Put copies a set into the cache and returns the copy. The entry appears whole, or not at all: it is written under another
-// name, synced and renamed. A set of the same key that is there and whole is kept and returned; a damaged one is moved aside.
+// name, synced and renamed. A set of the same key and signer that is there and whole is kept and returned; a damaged one is
+// moved aside.
 // After an error (unix.ENOSPC, ctx's cause) nothing of it is left.
 func (c Cache) Put(ctx context.Context, s *Set) (*Set, error) {
 	fail := func(err error) (*Set, error) {
@@ -27,10 +28,10 @@ func (c Cache) Put(ctx context.Context, s *Set) (*Set, error) {
 		return fail(fmt.Errorf("a set of %d modules", len(s.Modules)))
 	}
 	switch there, err := c.Get(ctx, s.Key); {
-	case err == nil && sameNames(there, s):
+	case err == nil && sameNames(there, s) && bytes.Equal(there.Certificate, s.Certificate):
 		return there, nil
 	case err == nil:
-		// The same inputs, but fewer modules were wanted of them then: the new set takes its place below.
+		// The same inputs, but fewer modules were wanted of them then, or another key signed them: the new set takes its place.
 	case errors.Is(err, ErrMiss):
 	default:
 		if _, damaged := errors.AsType[*CorruptError](err); !damaged {
@@ -86,7 +87,7 @@ func writeEntry(ctx context.Context, dir string, s *Set) (*manifest, error) {
 	if err := os.Chmod(dir, 0o755); err != nil { // MkdirTemp makes it private
 		return nil, err
 	}
-	m := &manifest{Schema: manifestSchema, Key: s.Key}
+	m := &manifest{Schema: manifestSchema, Key: s.Key, SigHash: s.SigHash, Certificate: s.Certificate}
 	for _, f := range s.Modules {
 		if !moduleName.MatchString(f.Name) {
 			return nil, fmt.Errorf("%q is no name of a module", f.Name)
@@ -101,7 +102,7 @@ func writeEntry(ctx context.Context, dir string, s *Set) (*manifest, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err := writeSynced(ctx, filepath.Join(dir, manifestName), bytes.NewReader(raw), io.Discard); err != nil {
+	if _, err := writeSynced(ctx, filepath.Join(dir, ManifestName), bytes.NewReader(raw), io.Discard); err != nil {
 		return nil, err
 	}
 	return m, syncDir(dir)

@@ -37,6 +37,7 @@ const (
 	GPUFlavour   = "gpu-flavour"
 	Modules      = "modules"
 	HostDriver   = "host-driver"
+	Available    = "modules-at-hand"
 	Signing      = "module-signing"
 	Dependencies = "kernel-modules"
 	RDMADevices  = "rdma"
@@ -54,56 +55,67 @@ type Check struct {
 	Status  Status `json:"status"`
 	Finding string `json:"finding"`
 	Fix     string `json:"fix,omitempty"`
+
+	Signatures *Signatures `json:"signatures,omitempty"` // of the check Signing
 }
 
 // result is what a check function says; its name is the table's.
 type result struct {
 	status       Status
 	finding, fix string
+	detail       *Signatures
 }
 
-func ok(format string, args ...any) result { return result{OK, fmt.Sprintf(format, args...), ""} }
+func ok(format string, args ...any) result {
+	return result{status: OK, finding: fmt.Sprintf(format, args...)}
+}
 
 func skip(format string, args ...any) result {
-	return result{Skipped, fmt.Sprintf(format, args...), ""}
+	return result{status: Skipped, finding: fmt.Sprintf(format, args...)}
 }
 
 func warn(fix, format string, args ...any) result {
-	return result{Warning, fmt.Sprintf(format, args...), fix}
+	return result{status: Warning, finding: fmt.Sprintf(format, args...), fix: fix}
 }
 
 func block(fix, format string, args ...any) result {
-	return result{Blocked, fmt.Sprintf(format, args...), fix}
+	return result{status: Blocked, finding: fmt.Sprintf(format, args...), fix: fix}
 }
 
 // step is a row of the table of checks.
 type step struct {
 	name string
-	look func(*Input) result
+	look func(context.Context, *Input) result
+}
+
+// quick is for checks that are over at once.
+func quick(look func(*Input) result) func(context.Context, *Input) result {
+	return func(_ context.Context, in *Input) result { return look(in) }
 }
 
 func steps() []step {
 	return []step{
-		{Kernel, checkKernel},
-		{System, checkSystem},
-		{Privileges, checkPrivileges},
-		{HostPID, checkHostPID},
-		{RunShared, checkRunShared},
-		{GPUPresent, checkPresent},
-		{GPUDriver, checkBound},
-		{GPUHealth, checkHealth},
-		{GPUSupported, checkSupported},
-		{GPUFlavour, checkFlavour},
-		{Modules, checkModules},
-		{HostDriver, checkHostDriver},
+		{Kernel, quick(checkKernel)},
+		{System, quick(checkSystem)},
+		{Privileges, quick(checkPrivileges)},
+		{HostPID, quick(checkHostPID)},
+		{RunShared, quick(checkRunShared)},
+		{GPUPresent, quick(checkPresent)},
+		{GPUDriver, quick(checkBound)},
+		{GPUHealth, quick(checkHealth)},
+		{GPUSupported, quick(checkSupported)},
+		{GPUFlavour, quick(checkFlavour)},
+		{Modules, quick(checkModules)},
+		{HostDriver, quick(checkHostDriver)},
+		{Available, quick(checkAvailable)},
 		{Signing, checkSigning},
-		{Dependencies, checkDependencies},
-		{RDMADevices, checkRDMA},
-		{KernelRule, checkKernelRule},
-		{Headers, checkHeaders},
-		{Compiler, checkCompiler},
-		{Memory, checkMemory},
-		{Disk, checkDisk},
+		{Dependencies, quick(checkDependencies)},
+		{RDMADevices, quick(checkRDMA)},
+		{KernelRule, quick(checkKernelRule)},
+		{Headers, quick(checkHeaders)},
+		{Compiler, quick(checkCompiler)},
+		{Memory, quick(checkMemory)},
+		{Disk, quick(checkDisk)},
 	}
 }
 
@@ -124,8 +136,8 @@ func Run(ctx context.Context, in Input) []Check {
 		if ctx.Err() != nil {
 			break
 		}
-		r := s.look(&in)
-		checks = append(checks, Check{s.name, r.status, r.finding, r.fix})
+		r := s.look(ctx, &in)
+		checks = append(checks, Check{Name: s.name, Status: r.status, Finding: r.finding, Fix: r.fix, Signatures: r.detail})
 	}
 	return checks
 }

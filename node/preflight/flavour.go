@@ -17,6 +17,7 @@ const firstOpenDefault = 560
 type FlavourError struct {
 	Requested string
 	Have      []string // what the image has
+	Kernel    string   // for which it has no more than that; "" for any
 }
 
 // Error says what to ask for instead.
@@ -24,28 +25,39 @@ func (e *FlavourError) Error() string {
 	if !slices.Contains(requests(), e.Requested) {
 		return fmt.Sprintf("kernel module type %.40q is not known: use %s", e.Requested, strings.Join(requests(), ", "))
 	}
+	if e.Kernel != "" {
+		return fmt.Sprintf("for kernel %s the image has no %s kernel modules, only %s: ask for auto, or use an image that has them (driver-build --flavour %s --kernel %s)",
+			e.Kernel, e.Requested, strings.Join(e.Have, " and "), e.Requested, e.Kernel)
+	}
 	return fmt.Sprintf("the image has no %s kernel modules, only %s: ask for auto, or use an image that was built with --flavour %s",
 		e.Requested, strings.Join(e.Have, " and "), e.Requested)
 }
 
 func requests() []string { return []string{"auto", driverinfo.Open, driverinfo.Proprietary} }
 
-// Flavour chooses the kernel modules. requested is "auto" (or ""), "open" or "proprietary"; the reason is for the log. What was
+// Flavour chooses the kernel modules for a kernel among those that can be had for it: serves, or where that is empty, those of the
+// image. requested is "auto" (or ""), "open" or "proprietary"; the reason is for the log. What was
 // asked for is taken whatever the GPUs are: the check GPUFlavour says whether that can work. The error is a *FlavourError.
 //
 // auto takes what a GPU needs, and else follows NVIDIA's installer: open modules from 560 on where all GPUs can be driven by
 // them, proprietary ones before. A GPU that is not in the list has no vote.
-func Flavour(info driverinfo.Info, supported Supported, gpus []devices.GPU, requested string) (flavour, reason string, err error) {
-	open, proprietary := slices.Contains(info.Flavours, driverinfo.Open), slices.Contains(info.Flavours, driverinfo.Proprietary)
+func Flavour(info driverinfo.Info, release string, serves []string, supported Supported, gpus []devices.GPU, requested string) (flavour, reason string, err error) {
+	only := "the image has no other"
+	have, kernel := info.Flavours, ""
+	if len(serves) > 0 && len(serves) < len(have) {
+		have, kernel = serves, release
+		only = "the image has no other for this kernel"
+	}
+	open, proprietary := slices.Contains(have, driverinfo.Open), slices.Contains(have, driverinfo.Proprietary)
 	switch {
 	case requested == driverinfo.Open && open, requested == driverinfo.Proprietary && proprietary:
 		return requested, "asked for", nil
 	case requested != "" && requested != "auto":
-		return "", "", &FlavourError{Requested: requested, Have: info.Flavours}
+		return "", "", &FlavourError{Requested: requested, Have: have, Kernel: kernel}
 	case !open:
-		return driverinfo.Proprietary, "the image has no other", nil
+		return driverinfo.Proprietary, only, nil
 	case !proprietary:
-		return driverinfo.Open, "the image has no other", nil
+		return driverinfo.Open, only, nil
 	}
 	for _, g := range gpus {
 		if c, known := supported.Lookup(g); known && !c.Open {
@@ -99,6 +111,9 @@ func checkFlavour(in *Input) result {
 	case !slices.Contains(in.Info.Flavours, other):
 		return block(fmt.Sprintf("Use an image that was built with --flavour %s.", other),
 			"the %s modules do not drive %s, and the image has no others", in.Flavour, strings.Join(cannot, ", "))
+	case len(in.Serves) > 0 && !slices.Contains(in.Serves, other):
+		return block(fmt.Sprintf("Use an image that was built with --flavour %s for this kernel.", other),
+			"the %s modules do not drive %s, and the image has no others for kernel %s", in.Flavour, strings.Join(cannot, ", "), in.Release)
 	default:
 		return block(fmt.Sprintf("Set KERNEL_MODULE_TYPE=%s, or auto.", other),
 			"the %s modules do not drive %s", in.Flavour, strings.Join(cannot, ", "))

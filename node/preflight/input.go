@@ -1,6 +1,8 @@
 package preflight
 
 import (
+	"crypto/x509"
+
 	"golang.org/x/sys/unix"
 
 	"github.com/driver-container/driver-container/distros/driverinfo"
@@ -8,15 +10,11 @@ import (
 	"github.com/driver-container/driver-container/node/devices"
 )
 
-// Signed says what is known of the signature of the modules that would be loaded.
-type Signed int
-
-// The states of a signature.
-const (
-	SignedUnknown Signed = iota // the modules are not chosen yet
-	SignedNo                    // they have none, or will be compiled here without a key
-	SignedYes                   // they have one; whether the kernel knows its key is seen when they load
-)
+// Loading is a module that would be loaded.
+type Loading struct {
+	Name string // of the file, without ".ko": "nvidia-uvm"
+	Path string
+}
 
 // What a compile of the modules takes, where Input says nothing else. The closed 535 links nvidia.ko out of 60 MB of objects.
 const (
@@ -42,11 +40,20 @@ type Input struct {
 	SupportedErr error     // why there is no list
 
 	RDMA          bool
-	UnloadNouveau bool   // somebody will unload an unused nouveau
-	Signed        Signed // of the modules that would be loaded
+	UnloadNouveau bool // somebody will unload an unused nouveau
 
-	HaveModules  bool   // modules for this kernel are in the image or in the cache: nothing is compiled
-	CanCompile   bool   // compiling is allowed and the image has the sources
+	HaveModules bool              // modules for this kernel are in the image or in the cache: nothing is compiled
+	Source      string            // where: "image", "cache"
+	Stays       bool              // the driver that is loaded is the one to have: nothing is loaded
+	Damaged     string            // what was found damaged while looking for them
+	Load        []Loading         // of them, in order
+	Certificate *x509.Certificate // whose key signed them; nil: nobody's, or not known
+	SignWith    *x509.Certificate // whose key will sign what is compiled here, or Resign; nil: nobody signs
+	Resign      bool              // those modules will be signed with that key before they are loaded
+	SignHash    string            // that it will be signed with: "sha256"
+
+	CanCompile   bool     // compiling is allowed and the image has compiler and sources
+	Serves       []string // flavours that can be had for this kernel; empty: those of Info
 	FetchHeaders bool   // headers that are not here will be asked of the system's repository
 	Headers      string // where headers were found
 	HeadersErr   error  // why none were
@@ -57,7 +64,8 @@ type Input struct {
 	NeedMemory, NeedDisk uint64 // bytes; 0: what a compile needs
 	StateDir             string // where cache, logs and staged roots go: "/var/lib/nvidia-driver"
 
-	Free func(dir string) (uint64, error) // free bytes of a file system; nil: statfs
+	Free    func(dir string) (uint64, error)     // free bytes of a file system; nil: statfs
+	Members func(keyring int32) ([]int32, error) // serial numbers of the keys in a keyring; nil: the kernel's own answer
 }
 
 // defaults fills what was left out.
@@ -75,11 +83,14 @@ func (in *Input) defaults() {
 	if in.NeedMemory == 0 {
 		in.NeedMemory = defaultNeedMemory
 	}
-	if in.NeedDisk == 0 && !in.HaveModules {
+	if in.NeedDisk == 0 && !in.HaveModules && in.CanCompile {
 		in.NeedDisk = defaultNeedDisk
 	}
 	if in.Free == nil {
 		in.Free = freeBytes
+	}
+	if in.Members == nil {
+		in.Members = members
 	}
 }
 

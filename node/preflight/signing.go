@@ -1,112 +1,200 @@
 package preflight
 
 import (
+	"context"
+	"fmt"
 	"path/filepath"
 	"slices"
 	"strings"
 )
 
-// trust is what the kernel demands of a module.
-type trust struct {
-	enforced   bool   // only modules with a signature by a key that it knows
-	lockdown   string // "none", "integrity", "confidentiality"; "" when it cannot be read
-	secureBoot bool   // as the firmware says; a shim can switch the validation off all the same
-	known      bool   // the kernel itself told: enforced and lockdown count, whatever the firmware says
+// CertificateFile is where a start that a key blocks leaves the certificate of that key, below the state folder: mokutil on the
+// host takes it from there.
+const CertificateFile = "module-signing.der"
+
+// Signatures is all that the check Signing saw.
+type Signatures struct {
+	Enforced      bool        `json:"enforced"`           // module.sig_enforce, which Secure Boot switches on
+	Lockdown      string      `json:"lockdown,omitempty"` // none, integrity, confidentiality
+	SecureBoot    bool        `json:"secureBoot"`         // the firmware's word; the kernel's are the two above
+	ValidationOff bool        `json:"validationOff"`      // in shim, by mokutil --disable-validation
+	KernelSeen    bool        `json:"kernelSeen"`         // the kernel itself told whether it enforces
+	KeysSeen      bool        `json:"keysSeen"`
+	Keys          []Key       `json:"keys"`
+	Modules       []Signature `json:"modules"`
+	Enrol         string      `json:"enrol,omitempty"` // the command that enrols the key, where that is what is missing
 }
 
-// strict says whether a module without a signature is refused. Lockdown refuses it with EPERM, enforcement with EKEYREJECTED.
-func (t trust) strict() bool {
-	return t.enforced || t.lockdown == "integrity" || t.lockdown == "confidentiality"
+// checkSigning foretells what the kernel will say to the modules, before anything is loaded, or compiled for minutes.
+func checkSigning(ctx context.Context, in *Input) result {
+	if in.Stays {
+		return skip("the driver that is loaded stays: no module is loaded")
+	}
+	t, keys := in.readTrust(), in.readKeys()
+	s := &Signatures{Enforced: t.enforced, Lockdown: t.lockdown, SecureBoot: t.secureBoot, ValidationOff: t.shimOff, KernelSeen: t.known,
+		KeysSeen: keys.seen && keys.exact, Keys: keys.keys, Modules: in.signatures(ctx, keys, t)}
+	if len(s.Modules) == 0 {
+		return skip("there are no modules to judge")
+	}
+	r := s.judge(in, t)
+	r.detail = s
+	return r
 }
 
-// readTrust asks the kernel, and where its files are not to be seen, the kernel command line and the firmware. securityfs and
-// efivarfs are mounts of their own, which a container has only when it sees the host's.
-func (in *Input) readTrust() trust {
-	roots := []string{in.Sys}
-	if host, err := in.host(); err == nil {
-		roots = append(roots, filepath.Join(host, "sys"))
-	}
-	var t trust
-	for _, sys := range roots {
-		if v := value(sys, "module/module/parameters/sig_enforce"); v != "" {
-			t.enforced, t.known = v == "Y" || v == "1", true
-			break
-		}
-	}
-	for _, sys := range roots {
-		if t.lockdown = chosen(value(sys, "kernel/security/lockdown")); t.lockdown != "" {
-			break
-		}
-	}
-	for _, sys := range roots {
-		vars, err := filepath.Glob(filepath.Join(sys, "firmware/efi/efivars/SecureBoot-*"))
-		if err != nil || len(vars) == 0 {
-			continue
-		}
-		// Four bytes of attributes, one of value.
-		data, err := readSmall(vars[0], maxSmall)
-		t.secureBoot = err == nil && len(data) == 5 && data[4] == 1
-		break
-	}
-	t.fromCommandLine(value(in.Proc, "cmdline"))
-	return t
-}
-
-func (t *trust) fromCommandLine(line string) {
-	for word := range strings.FieldsSeq(line) {
-		name, v, _ := strings.Cut(word, "=")
-		switch strings.ReplaceAll(name, "-", "_") {
-		case "module.sig_enforce":
-			// Without a value it means yes; the kernel that was built with enforcement ignores a no.
-			t.enforced = t.enforced || slices.Contains([]string{"", "1", "y", "Y", "on"}, v)
-		case "lockdown":
-			if t.lockdown == "" {
-				t.lockdown = v
-			}
-		}
-	}
-}
-
-// chosen is the word in brackets: "none [integrity] confidentiality".
-func chosen(s string) string {
-	_, s, found := strings.Cut(s, "[")
-	word, _, closed := strings.Cut(s, "]")
-	if !found || !closed {
-		return ""
-	}
-	return word
-}
-
-// checkSigning says before a compile of minutes that the kernel will refuse its result. Of a signature that is there, only the
-// kernel can say whether it knows the key.
-func checkSigning(in *Input) result {
-	t := in.readTrust()
-	const sign = "Sign the modules with a key that the kernel trusts (enrolled with mokutil --import, or in the firmware's db), or switch %s off on this node."
-	reason, what := "", ""
+// signatures judges every module that would be loaded; of those that do not exist yet, the one signature that they will get.
+func (in *Input) signatures(ctx context.Context, keys keyrings, t trust) (list []Signature) {
 	switch {
-	case t.enforced && t.secureBoot:
-		reason, what = "Secure Boot is on and the kernel loads signed modules only", "Secure Boot"
-	case t.enforced:
-		reason, what = "the kernel loads signed modules only (module.sig_enforce)", "module.sig_enforce"
-	case t.strict():
-		reason, what = "the kernel is locked down ("+t.lockdown+") and loads signed modules only", "lockdown"
-	case t.secureBoot && !t.known:
-		return warn("Give the container the host's /sys, or run `mokutil --sb-state` on the host; with enforcement, the modules must be signed.",
-			"Secure Boot is on; whether the kernel asks for signatures cannot be seen from here")
-	case t.secureBoot:
-		return ok("the kernel takes modules without a signature, although Secure Boot is on in the firmware")
+	case in.HaveModules && !in.Resign:
+		for _, m := range in.Load {
+			list = append(list, in.signatureOf(ctx, m, keys, t))
+		}
+	case in.SignWith != nil:
+		list = append(list, in.signatureBy(in.SignWith, in.SignHash, keys))
+	case in.CanCompile:
+		list = append(list, Signature{Verdict: Unsigned})
+	}
+	return list
+}
+
+// judge says what the worst of the signatures mean.
+func (s *Signatures) judge(in *Input, t trust) result {
+	order := []Status{OK, Warning, Blocked}
+	worst := OK
+	for _, m := range s.Modules {
+		if e := m.Verdict.effect(t); slices.Index(order, e) > slices.Index(order, worst) {
+			worst = e
+		}
+	}
+	var findings, fixes []string
+	for _, g := range s.groups(t, worst) {
+		findings = append(findings, g.text(len(g.names) == len(s.Modules)))
+		if fix := s.fix(in, t, g.Signature); !slices.Contains(fixes, fix) {
+			fixes = append(fixes, fix)
+		}
+	}
+	reason, _ := t.demand()
+	finding, fix := reason+"; "+strings.Join(findings, "; "), strings.Join(fixes, " ")
+	switch {
+	case worst == Blocked:
+		return block(fix, "%s", finding)
+	case worst == Warning && !t.strict() && t.secureBoot && !t.known:
+		return warn("Give the container the host's /sys, or run `mokutil --sb-state` on the host; with enforcement, the modules must be signed with a key that the kernel knows.", "%s", finding)
+	case worst == Warning:
+		return warn(fix, "%s", finding)
 	case !t.known && t.lockdown == "":
 		return skip("whether the kernel asks for signed modules cannot be seen: %s has neither sig_enforce nor lockdown", in.Sys)
 	default:
-		return ok("the kernel takes modules without a signature")
+		return ok("%s", finding)
 	}
-	fix := strings.Replace(sign, "%s", what, 1)
-	switch in.Signed {
-	case SignedYes:
-		return ok("%s; the modules are signed", reason)
-	case SignedNo:
-		return block(fix, "%s; the modules have no signature", reason)
+}
+
+// group is modules of which the same is to be said.
+type group struct {
+	Signature
+	names []string
+}
+
+func (s *Signatures) groups(t trust, effect Status) (all []group) {
+	for _, m := range s.Modules {
+		if m.Verdict.effect(t) != effect {
+			continue
+		}
+		i := slices.IndexFunc(all, func(g group) bool {
+			return g.Verdict == m.Verdict && g.Signer == m.Signer && g.KeyID == m.KeyID && g.Hash == m.Hash
+		})
+		if i < 0 {
+			all, i = append(all, group{Signature: m}), len(all)
+		}
+		all[i].names = append(all[i].names, m.Module)
+	}
+	return all
+}
+
+// text says what is known of the modules. whole: it holds for all of them.
+func (g group) text(whole bool) string {
+	subject, have, are := "the modules", "have", "are"
+	if !whole {
+		subject = strings.Join(g.names, ", ")
+		if len(g.names) == 1 {
+			have, are = "has", "is"
+		}
+	}
+	by := fmt.Sprintf("%s %s signed by %q (key %s, %s)", subject, are, g.Signer, g.KeyID, g.Hash)
+	switch g.Verdict {
+	case Unsigned:
+		return fmt.Sprintf("%s %s no signature", subject, have)
+	case Trusted:
+		text := by + ", which the kernel knows (keyring " + g.Keyring + ")"
+		if g.Keyring == platformKeyring {
+			text += "; a kernel without a distribution's changes does not use that keyring for modules"
+		}
+		return joined(text, g.Detail)
+	case ProbablyTrusted:
+		return joined(by+", which the kernel probably knows", g.Detail)
+	case ForeignKey:
+		return by + ", a key that the kernel does not know"
+	case ProbablyForeign:
+		return by + ", and the kernel knows no key of that name"
+	case KeysUnseen:
+		return by + ", and the keys of the kernel cannot be seen from here"
+	case NoHash:
+		return by + ", and the kernel neither has " + g.Hash + " nor can load it"
+	case HashUnseen:
+		return by + ", and whether the kernel has " + g.Hash + " at hand cannot be seen from here"
+	case Unsupported:
+		return joined(fmt.Sprintf("%s %s signed in a way that the kernel does not know", subject, are), g.Detail)
+	case Malformed:
+		return joined(fmt.Sprintf("%s %s a broken signature, which kernels always refuse", subject, have), g.Detail)
+	case Changed:
+		return joined(by+", but the signature does not hold, which kernels always refuse where they know the key", g.Detail)
 	default:
-		return warn(fix, "%s", reason)
+		return joined("the signature of "+subject+" cannot be read", g.Detail)
 	}
+}
+
+func joined(text, detail string) string {
+	if detail == "" {
+		return text
+	}
+	return text + " (" + detail + ")"
+}
+
+// fix says what to do about it.
+func (s *Signatures) fix(in *Input, t trust, g Signature) string {
+	_, what := t.demand()
+	off := ", or switch " + what + " off on this node."
+	switch g.Verdict {
+	case Unsigned:
+		return "Sign the modules with a key that the kernel trusts (enrolled with mokutil --import, or in the firmware's db): driver-build --sign-key, or a key mounted into the container with --module-signing-key" + off
+	case ForeignKey:
+		return s.enrol(in, t) + off
+	case ProbablyForeign, KeysUnseen:
+		return "If the kernel refuses them, enrol the signer's certificate on the host (mokutil --import CERTIFICATE, then restart the machine)" + off
+	case NoHash, HashUnseen:
+		return fmt.Sprintf("Load the kernel's module for it on the host (modprobe %s_generic), or sign with the hash that the kernel uses itself, sha256 nearly everywhere.", g.Hash)
+	case Unsupported:
+		return "Sign the modules with driver-build sign, or the kernel's scripts/sign-file" + off
+	case Malformed, Changed:
+		where := "pull the image again, or build it again"
+		if in.Source == "cache" {
+			where = "remove the modules from " + filepath.Join(in.StateDir, "modules")
+		}
+		return "Take the modules as they were signed: " + where + ". Who strips modules must do so before they are signed."
+	default:
+		return "See why the file cannot be read."
+	}
+}
+
+// enrol says how the key gets into the kernel. Without UEFI no key does: the kernel's own are built in.
+func (s *Signatures) enrol(in *Input, t trust) string {
+	if !t.efi {
+		return "Sign the modules with a key that the kernel has built in: this machine was not started by UEFI, so that no other can be enrolled"
+	}
+	s.Enrol = "mokutil --import " + filepath.Join(in.StateDir, CertificateFile)
+	pending := ""
+	if t.waiting {
+		pending = " A key is waiting to be confirmed already: if it is this one, restarting is all that is left."
+	}
+	return "Enrol the key: on the host run `" + s.Enrol + "` (nvidia-driver init writes that file when this stops it), give a password, then restart the machine and confirm with the password in MokManager (Enroll MOK)." +
+		pending + " Else use an image that is signed with a key of this machine's"
 }

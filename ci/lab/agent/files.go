@@ -29,6 +29,8 @@ func fileOp(r wire.Request) (any, error) {
 			err = os.RemoveAll(f.Path)
 		case wire.OpList:
 			answer, err = list(f.Path)
+		case wire.OpInsert:
+			answer, err = insertFile(f.Path)
 		case wire.OpModule:
 			err = modprobe(f.Path)
 		default:
@@ -95,6 +97,20 @@ func entry(path string, d fs.DirEntry, st unix.Stat_t) wire.Entry {
 		e.Size = st.Size
 	}
 	return e
+}
+
+// insertFile inserts any module file. The kernel's refusal is an answer, not an error.
+func insertFile(path string) (wire.Inserted, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return wire.Inserted{}, err
+	}
+	defer f.Close()
+	var errno unix.Errno
+	if err := unix.FinitModule(int(f.Fd()), "", 0); err != nil && !errors.As(err, &errno) {
+		return wire.Inserted{}, err
+	}
+	return wire.Inserted{Errno: int(errno)}, nil
 }
 
 // modprobe inserts a module of the running kernel after those it needs, by modules.dep.

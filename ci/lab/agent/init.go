@@ -146,6 +146,9 @@ func hostMounts() error {
 	if err := os.Symlink("/run", "/var/run"); err != nil {
 		return err
 	}
+	if err := firmwareVariables(); err != nil {
+		return err
+	}
 	if err := unix.Mount("", "/", "", unix.MS_SHARED|unix.MS_REC, ""); err != nil {
 		return fmt.Errorf("make / shared: %w", err)
 	}
@@ -154,6 +157,17 @@ func hostMounts() error {
 		return fmt.Errorf("loopback: %w: %s", err, out)
 	}
 	return controllers("/sys/fs/cgroup")
+}
+
+// firmwareVariables mounts UEFI's variables where there is UEFI, as systemd does.
+func firmwareVariables() error {
+	if _, err := os.Stat("/sys/firmware/efi"); err != nil {
+		return nil //nolint:nilerr // no UEFI
+	}
+	if err := modprobe("efivarfs"); err != nil {
+		return err
+	}
+	return mount{"efivarfs", "/sys/firmware/efi/efivars", "efivarfs", unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC, ""}.do()
 }
 
 // mountDisk mounts the virtio disk with this serial.

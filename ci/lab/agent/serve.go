@@ -25,6 +25,9 @@ type server struct {
 	processes map[string]*process
 }
 
+// rebootPause is time for the answer to reach the host.
+const rebootPause = 100 * time.Millisecond
+
 func serve() error {
 	port, err := openPort()
 	if err != nil {
@@ -116,6 +119,10 @@ func (s *server) answer(r wire.Request) (any, error) {
 			}
 			return p.destroy()
 		})
+	case wire.OpReboot:
+		unix.Sync()
+		time.AfterFunc(rebootPause, func() { _ = unix.Reboot(unix.LINUX_REBOOT_CMD_RESTART) })
+		return nil, nil
 	case wire.OpPowerOff:
 		unix.Sync()
 		return nil, unix.Reboot(unix.LINUX_REBOOT_CMD_POWER_OFF)

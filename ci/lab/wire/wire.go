@@ -34,6 +34,8 @@ const (
 	OpRemove   = "remove"   // File, nothing: with all below it
 	OpList     = "list"     // File, []Entry: everything below Path on the same file system
 	OpModule   = "module"   // File, nothing: insert kernel modules by name, dependencies first
+	OpInsert   = "insert"   // File, Inserted: insert a module file as insmod does; a refusal is an answer
+	OpReboot   = "reboot"   // nothing, nothing: restart right after the answer
 	OpPowerOff = "poweroff" // nothing, no answer
 )
 
@@ -117,3 +119,6 @@ type Bind struct {
 
 // Started is the answer to OpStart.
 type Started struct{ PID int }
+
+// Inserted is the answer to OpInsert: the kernel's error number, 0 for none.
+type Inserted struct{ Errno int }

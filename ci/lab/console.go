@@ -1,0 +1,91 @@
+package lab
+
+import (
+	"net"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// Console is a guest's serial line with somebody at its keyboard: of a guest with Firmware.Debian. Its methods end the test when they fail.
+type Console struct {
+	t    testing.TB
+	conn net.Conn
+	mu   sync.Mutex
+	text strings.Builder // all that came
+	seen int             // of what words returned, what Wait has matched
+	news chan struct{}
+}
+
+// Keys that are not characters, as a terminal sends them.
+const (
+	KeyEnter = "\r"
+	KeyDown  = "\x1b[B"
+)
+
+// keyPause is what programs of the firmware need between keys: they read an escape sequence by its time.
+const keyPause = 700 * time.Millisecond
+
+func newConsole(t testing.TB, conn net.Conn) *Console {
+	c := &Console{t: t, conn: conn, news: make(chan struct{})}
+	go c.receive() // until QEMU is gone
+	return c
+}
+
+func (c *Console) receive() {
+	part := make([]byte, 16<<10)
+	for {
+		n, err := c.conn.Read(part)
+		c.mu.Lock()
+		c.text.Write(part[:n])
+		close(c.news)
+		c.news = make(chan struct{})
+		c.mu.Unlock()
+		if err != nil {
+			return
+		}
+	}
+}
+
+var escapes = regexp.MustCompile(`\x1b\[[0-9;?]*[A-Za-z]`)
+
+// words is the text without the colours and the places where it stands.
+func (c *Console) words() (text string, news chan struct{}) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return escapes.ReplaceAllString(c.text.String(), ""), c.news
+}
+
+// Wait waits for text that matches, after what Wait found the last time.
+func (c *Console) Wait(pattern string, limit time.Duration) string {
+	c.t.Helper()
+	re := regexp.MustCompile(pattern)
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	for {
+		text, news := c.words()
+		if at := re.FindStringIndex(text[min(c.seen, len(text)):]); at != nil {
+			found := text[c.seen:][at[0]:at[1]]
+			c.seen += at[1]
+			return found
+		}
+		select {
+		case <-news:
+		case <-timer.C:
+			c.t.Fatalf("the console has nothing like %q after %s; it says:\n%s", pattern, limit, tail(text))
+		}
+	}
+}
+
+// Type presses keys, one after the other.
+func (c *Console) Type(keys ...string) {
+	c.t.Helper()
+	for _, k := range keys {
+		time.Sleep(keyPause)
+		if _, err := c.conn.Write([]byte(k)); err != nil {
+			c.t.Fatalf("type on the console: %v", err)
+		}
+	}
+}

@@ -1,0 +1,56 @@
+package lab
+
+import (
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/driver-container/driver-container/ci/lab/fakegpu"
+	"github.com/driver-container/driver-container/ci/lab/uefi"
+)
+
+// secureBoot is what /sys says of it: the firmware's variable, whose first 4 bytes are attributes, and the kernel's own state.
+const secureBoot = `tail -c 1 /sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c | od -An -tx1
+cat /sys/kernel/security/lockdown /sys/module/module/parameters/sig_enforce`
+
+// unsigned makes a copy of one of the kernel's own modules without its signature, whose last line is part of that.
+const unsigned = `f=/lib/modules/$(uname -r)/kernel/drivers/net/dummy.ko; head -c $(($(stat -c %s $f) - 40)) $f >/tmp/unsigned.ko; cp $f /tmp/signed.ko`
+
+// TestFirmware: Secure Boot with a key of ours.
+func TestFirmware(t *testing.T) {
+	Gate(t)
+	key, err := uefi.NewKey("lab's own key")
+	must(t, err)
+	g := Start(t, Config{
+		Kernel: Kernel(t, "debian12"), GPUs: []fakegpu.Model{fakegpu.T4},
+		Firmware: &Firmware{Variables: []uefi.Variable{uefi.PK(key.Certificate), uefi.KEK(key.Certificate), uefi.DB(key.Certificate)}},
+	})
+	equal(t, "Secure Boot", g.Sh(secureBoot), " 01\nnone [integrity] confidentiality\nY")
+	equal(t, "GPU", g.Sh("cat /sys/bus/pci/devices/0000:00:05.0/device"), "0x1eb8")
+	if keys := g.Read("/proc/keys"); !strings.Contains(keys, "lab's own key") || !strings.Contains(keys, ".platform: 1") {
+		t.Errorf("keys:\n%s", keys)
+	}
+	g.Sh(unsigned)
+	if errno := g.Insert("/tmp/unsigned.ko"); errno != syscall.EKEYREJECTED {
+		t.Errorf("unsigned: %v", errno)
+	}
+	if errno := g.Insert("/tmp/signed.ko"); errno != 0 {
+		t.Errorf("signed by Debian: %v", errno)
+	}
+}
+
+// TestRestart: an installed Debian, which restarts and keeps its disk.
+func TestRestart(t *testing.T) {
+	Gate(t)
+	g := Start(t, Config{Kernel: Kernel(t, "debian12"), CPUs: 1, GPUs: []fakegpu.Model{fakegpu.T4}, Firmware: &Firmware{Debian: true}})
+	equal(t, "Secure Boot", g.Sh(secureBoot), " 01\nnone [integrity] confidentiality\nY")
+	g.Write("/var/lib/kept", "x", 0)
+	left := g.Hold("/dev/null")
+	g.Reboot(func(c *Console) { c.Wait("Loading Linux|Secure Boot is enabled", time.Minute) })
+	if left.Running() {
+		t.Error("a process is said to run on after a restart")
+	}
+	equal(t, "file", g.Read("/var/lib/kept"), "x")
+	equal(t, "GPU", g.Sh("cat /sys/bus/pci/devices/0000:00:05.0/device"), "0x1eb8")
+}

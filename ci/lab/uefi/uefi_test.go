@@ -1,0 +1,192 @@
+package uefi
+
+import (
+	"bytes"
+	"crypto/x509"
+	"encoding/binary"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// empty is a flash with a store of this many bytes and nothing in it.
+func empty(size int) []byte {
+	const volume = 72 // length of OVMF's volume header
+	flash := bytes.Repeat([]byte{0xff}, volume+size+100)
+	binary.LittleEndian.PutUint16(flash[volumeLength:], volume)
+	copy(flash[volume:], storeType[:])
+	binary.LittleEndian.PutUint32(flash[volume+16:], uint32(size))
+	flash[volume+20], flash[volume+21] = formatted, healthy
+	return flash
+}
+
+func newKey(t testing.TB, name string) *Key {
+	t.Helper()
+	k, err := NewKey(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return k
+}
+
+func TestAppendAndRead(t *testing.T) {
+	t.Parallel()
+	a, b := newKey(t, "a").Certificate, newKey(t, "b").Certificate
+	first, err := Append(empty(8000), PK(a), DB(a, b))
+	if err != nil {
+		t.Fatal(err)
+	}
+	flash, err := Append(first, MokList(b), MokSBState())
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := Read(flash)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]Variable{PK(a), DB(a, b), MokList(b), MokSBState()}, got); diff != "" {
+		t.Error(diff)
+	}
+	certs, err := Certificates(got[1].Data)
+	if diff := cmp.Diff([][]byte{a.Raw, b.Raw}, certs); diff != "" || err != nil {
+		t.Error(err, diff)
+	}
+	if _, err := Append(flash, PK(b)); err == nil || !strings.Contains(err.Error(), "there already") {
+		t.Errorf("a second PK: %v", err)
+	}
+	if _, err := Append(empty(500), PK(b)); err == nil || !strings.Contains(err.Error(), "are free") {
+		t.Errorf("a store that is too small: %v", err)
+	}
+	if got, want := Global.String(), "8be4df61-93ca-11d2-aa0d-00e098032b8c"; got != want {
+		t.Errorf("%s, not %s", got, want)
+	}
+}
+
+func TestMalformed(t *testing.T) {
+	t.Parallel()
+	good, err := Append(empty(1000), Variable{Name: "x", Data: []byte("value")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, damage := range map[string]func(b []byte) []byte{
+		"empty":     func([]byte) []byte { return nil },
+		"cut":       func(b []byte) []byte { return b[:500] },
+		"type":      func(b []byte) []byte { b[72] ^= 1; return b },
+		"state":     func(b []byte) []byte { b[72+21] = 0; return b },
+		"name size": func(b []byte) []byte { b[100+36] = 3; return b },
+		"data size": func(b []byte) []byte { b[100+43] = 0x7f; return b },
+	} {
+		if _, err := Read(damage(bytes.Clone(good))); !errors.Is(err, ErrFormat) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	deleted := bytes.Clone(good)
+	deleted[100+2] = 0x3d
+	if all, err := Read(deleted); err != nil || len(all) != 0 {
+		t.Errorf("deleted: %v %v", all, err)
+	}
+	list := signatureList([]*x509.Certificate{newKey(t, "c").Certificate})
+	for _, bad := range [][]byte{list[:20], list[:len(list)-1], append(bytes.Clone(list), 1)} {
+		if _, err := Certificates(bad); !errors.Is(err, ErrFormat) {
+			t.Errorf("a list of %d bytes: %v", len(bad), err)
+		}
+	}
+}
+
+// TestOVMF looks at the real stores: the empty one, and the one with Microsoft's keys.
+func TestOVMF(t *testing.T) {
+	t.Parallel()
+	const dir = "/usr/share/OVMF/"
+	blank, err := os.ReadFile(dir + "OVMF_VARS_4M.fd")
+	if err != nil {
+		t.Skip("the package ovmf is not installed")
+	}
+	cert := newKey(t, "site").Certificate
+	flash, err := Append(blank, PK(cert), KEK(cert), DB(cert), DBX(cert))
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := Read(flash)
+	if err != nil || len(all) != 4 || len(flash) != len(blank) {
+		t.Fatalf("%d variables: %v", len(all), err)
+	}
+	microsoft, err := os.ReadFile(dir + "OVMF_VARS_4M.ms.fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err = Read(microsoft)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, v := range all {
+		if v.Name == "db" && v.Vendor == ImageSecurity {
+			certs, err := Certificates(v.Data)
+			if err != nil || len(certs) < 2 {
+				t.Fatalf("Microsoft's db: %d certificates, %v", len(certs), err)
+			}
+			if c, err := x509.ParseCertificate(certs[0]); err != nil || !strings.Contains(c.Subject.String(), "Microsoft") {
+				t.Errorf("Microsoft's db: %v, %v", c, err)
+			}
+			return
+		}
+	}
+	t.Error("no db in the store with Microsoft's keys")
+}
+
+// TestSignatureList compares with the program of efitools.
+func TestSignatureList(t *testing.T) {
+	t.Parallel()
+	if os.Getenv("DRIVER_E2E") == "" {
+		t.Skip("the comparison with efitools runs with DRIVER_E2E=1")
+	}
+	if _, err := exec.LookPath("cert-to-efi-sig-list"); err != nil {
+		t.Skip("the package efitools is not installed")
+	}
+	dir := t.TempDir()
+	k := newKey(t, "compared")
+	_, cert, err := k.Write(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := filepath.Join(dir, "list")
+	if text, err := exec.CommandContext(t.Context(), "cert-to-efi-sig-list", "-g", owner.String(), cert, out).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, text)
+	}
+	want, err := os.ReadFile(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, signatureList([]*x509.Certificate{k.Certificate})); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// FuzzRead: no bytes make the readers panic, and what was read can be written and read again.
+func FuzzRead(f *testing.F) {
+	good, err := Append(empty(300), Variable{Name: "db", Vendor: ImageSecurity, Attributes: 0x27, Data: []byte("some value")}, MokSBState())
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(good)
+	f.Add(signatureList([]*x509.Certificate{{Raw: []byte("a")}, {Raw: []byte("certificate")}}))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		_, _ = Certificates(b)
+		all, err := Read(b)
+		if err != nil {
+			return
+		}
+		for _, v := range all {
+			_, _ = Certificates(v.Data)
+		}
+		if _, err := Append(b, Variable{Name: "new in every store"}); err == nil {
+			if again, err := Read(b); err != nil || len(again) != len(all) {
+				t.Errorf("%d variables, then %d: %v", len(all), len(again), err)
+			}
+		}
+	})
+}

@@ -1,0 +1,90 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"github.com/driver-container/driver-container/kmod/sign"
+	"github.com/driver-container/driver-container/kmod/sign/pkcs11"
+)
+
+// passphraseVariable and --sign-passphrase-file are the ways to give a passphrase or PIN: an argument would be seen by everybody on
+// the machine.
+const (
+	passphraseVariable = "DRIVER_SIGN_PASSPHRASE"
+	maxPassphrase      = 4 << 10
+)
+
+// signerFlags say whose key signs modules.
+type signerFlags struct{ key, cert, passphraseFile string }
+
+func (s *signerFlags) flags(f *pflag.FlagSet) {
+	f.StringVar(&s.key, "sign-key", "", "sign the modules with this key: FILE (PEM, DER or PKCS#12) or a pkcs11: URI")
+	f.StringVar(&s.cert, "sign-cert", "", "certificate of that key: FILE (PEM or DER); not needed where the key's file or token has it")
+	f.StringVar(&s.passphraseFile, "sign-passphrase-file", "", "FILE with the key's passphrase or PIN (or "+passphraseVariable+" in the environment)")
+}
+
+// check finds flags that go nowhere. wanted says whether there is anything to sign.
+func (s *signerFlags) check(wanted bool) error {
+	switch {
+	case s.key == "" && (s.cert != "" || s.passphraseFile != ""):
+		return errors.New("--sign-cert and --sign-passphrase-file belong to a key: give --sign-key too")
+	case s.key != "" && !wanted:
+		return errors.New("--sign-key signs modules that are compiled ahead of time: give --kernel too")
+	}
+	return nil
+}
+
+type nothing struct{}
+
+func (nothing) Close() error { return nil }
+
+// load reads the key; the signer is nil when there is none. The closer ends the session with a token.
+func (s *signerFlags) load(getenv func(string) string) (*sign.Signer, io.Closer, error) {
+	if s.key == "" {
+		return nil, nothing{}, nil
+	}
+	if strings.HasPrefix(s.key, "pkcs11:") {
+		signer, token, err := pkcs11.Open(s.key, s.cert, s.passphrase(getenv))
+		if err != nil {
+			return nil, nothing{}, fmt.Errorf("--sign-key: %w", err)
+		}
+		return signer, token, nil
+	}
+	signer, err := sign.LoadSigner(s.key, s.cert, s.passphrase(getenv))
+	if err != nil {
+		return nil, nothing{}, fmt.Errorf("--sign-key: %w", err)
+	}
+	return signer, nothing{}, nil
+}
+
+// passphrase is nil when none was given.
+func (s *signerFlags) passphrase(getenv func(string) string) sign.Passphrase {
+	if s.passphraseFile == "" {
+		text := getenv(passphraseVariable)
+		if text == "" {
+			return nil
+		}
+		return func() ([]byte, error) { return []byte(text), nil }
+	}
+	return func() ([]byte, error) {
+		f, err := os.Open(s.passphraseFile)
+		if err != nil {
+			return nil, fmt.Errorf("--sign-passphrase-file: %w", err)
+		}
+		data, err := io.ReadAll(io.LimitReader(f, maxPassphrase+1))
+		if err := errors.Join(err, f.Close()); err != nil {
+			return nil, fmt.Errorf("--sign-passphrase-file: %w", err)
+		}
+		if len(data) > maxPassphrase {
+			return nil, fmt.Errorf("--sign-passphrase-file %s: longer than %d bytes: this is no passphrase", s.passphraseFile, maxPassphrase)
+		}
+		return bytes.TrimRight(data, "\r\n"), nil
+	}
+}

@@ -1,0 +1,79 @@
+package fetch
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestModified(t *testing.T) {
+	t.Parallel()
+	const date = "Sat, 20 Jun 2026 10:00:00 GMT"
+	busy := false
+	s := serve(t, func(_ int, w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/busy":
+			if busy = !busy; busy {
+				w.WriteHeader(http.StatusServiceUnavailable)
+				return
+			}
+			w.Header().Set("Last-Modified", date)
+		case "/dated":
+			w.Header().Set("Last-Modified", date)
+		case "/odd":
+			w.Header().Set("Last-Modified", "yesterday")
+		case "/silent":
+		default:
+			http.NotFound(w, r)
+		}
+	})
+	c := newClient(t)
+	want := time.Date(2026, 6, 20, 10, 0, 0, 0, time.UTC)
+	for path, want := range map[string]time.Time{"/busy": want, "/dated": want, "/odd": {}, "/silent": {}} {
+		if got, err := c.Modified(t.Context(), s.URL+path); err != nil || !got.Equal(want) {
+			t.Errorf("%s: %v, %v; want %v", path, got, err, want)
+		}
+	}
+	for i := range s.count() {
+		if m := s.request(i).Method; m != http.MethodHead {
+			t.Errorf("request %d is %s", i, m)
+		}
+	}
+	if _, err := c.Modified(t.Context(), strings.Replace(s.URL, "http://", "http://me:secret@", 1)+"/missing"); !errors.Is(err, fs.ErrNotExist) || !errors.Is(err, ErrUnreachable) || strings.Contains(err.Error(), "secret") {
+		t.Errorf("missing: %v", err)
+	}
+	if _, err := c.Modified(t.Context(), "ftp://x/y"); err == nil {
+		t.Error("an address of another kind was taken")
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := c.Modified(ctx, s.URL+"/dated"); !errors.Is(err, context.Canceled) {
+		t.Errorf("cancelled: %v", err)
+	}
+	c.Offline = true
+	if _, err := c.Modified(t.Context(), s.URL+"/dated"); !errors.Is(err, ErrOffline) {
+		t.Errorf("offline: %v", err)
+	}
+}
+
+func TestModifiedFile(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "x.deb")
+	when := time.Date(2026, 6, 20, 10, 0, 0, 0, time.UTC)
+	if err := errors.Join(os.WriteFile(file, nil, 0o600), os.Chtimes(file, when, when)); err != nil {
+		t.Fatal(err)
+	}
+	c := newClient(t)
+	if got, err := c.Modified(t.Context(), "file://"+file); err != nil || !got.Equal(when) {
+		t.Errorf("%v, %v", got, err)
+	}
+	if _, err := c.Modified(t.Context(), "file://"+file+"x"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("missing: %v", err)
+	}
+}

@@ -1,0 +1,228 @@
+package images
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/driver-container/driver-container/distros"
+	"github.com/driver-container/driver-container/distros/apt"
+	"github.com/driver-container/driver-container/distros/dpkg"
+	"github.com/driver-container/driver-container/distros/driverinfo"
+	"github.com/driver-container/driver-container/images/matrix"
+	"github.com/driver-container/driver-container/images/registry"
+	"github.com/driver-container/driver-container/images/rootfs"
+)
+
+// DatedKernel is a kernel that the repositories of a system offer, and when the package with its headers was published.
+type DatedKernel struct {
+	distros.Kernel
+	Date time.Time // as the mirror has it; zero: it does not say
+}
+
+// offeredKernel is a kernel with the address of its headers.
+type offeredKernel struct {
+	distros.Kernel
+	URL string
+}
+
+// Kernels lists the kernels that the package repositories of a target's base offer headers for, the newest first and of one
+// version the usual flavour first. The driver of the target does not matter. Where the repositories have kernels as well as
+// headers, headers without their kernel (old ones that were left behind) do not count. It downloads no package. Errors are
+// those of Plan.
+func (b *Builder) Kernels(ctx context.Context, t matrix.Target, o PlanOptions) ([]distros.Kernel, error) {
+	offered, err := b.offeredKernels(ctx, t, o)
+	var list []distros.Kernel
+	for _, k := range offered {
+		list = append(list, k.Kernel)
+	}
+	return list, err
+}
+
+// DatedKernels is Kernels with one more request for each, for its date. A date that cannot be had is left out, and a note
+// says so.
+func (b *Builder) DatedKernels(ctx context.Context, t matrix.Target, o PlanOptions) ([]DatedKernel, error) {
+	offered, err := b.offeredKernels(ctx, t, o)
+	if err != nil {
+		return nil, err
+	}
+	step := b.Observe.Begin(t.System.ID+" "+t.Arch, "dates of the kernels")
+	list := make([]DatedKernel, len(offered))
+	missing := make([]error, len(offered))
+	var eg errgroup.Group
+	eg.SetLimit(b.jobs())
+	for i, k := range offered {
+		list[i].Kernel = k.Kernel
+		eg.Go(func() error {
+			list[i].Date, missing[i] = b.Fetch.Modified(ctx, k.URL)
+			return nil
+		})
+	}
+	_ = eg.Wait() // the errors are in missing
+	if err := context.Cause(ctx); err != nil {
+		return nil, step.End(false, err)
+	}
+	if i := slices.IndexFunc(missing, func(err error) bool { return err != nil }); i >= 0 {
+		step.Note(fmt.Sprintf("some dates are not known: %v", missing[i]))
+	} else if slices.ContainsFunc(list, func(k DatedKernel) bool { return k.Date.IsZero() }) {
+		step.Note("some dates are not known: the mirror sends no Last-Modified with its packages")
+	}
+	return list, step.End(false, nil)
+}
+
+func (b *Builder) offeredKernels(ctx context.Context, t matrix.Target, o PlanOptions) ([]offeredKernel, error) {
+	d, err := distros.Lookup(t.System.ID)
+	if err != nil {
+		return nil, err
+	}
+	step := b.Observe.Begin(t.System.ID+" "+t.Arch, "kernels")
+	list, cached, err := b.readKernels(ctx, t, d, o, step)
+	return list, step.End(cached, err)
+}
+
+// readKernels reads the base's list of repositories and then those, as Plan does.
+func (b *Builder) readKernels(ctx context.Context, t matrix.Target, d distros.Distro, o PlanOptions, step *Step) (list []offeredKernel, cached bool, err error) {
+	ref := cmp.Or(o.Base, t.System.Base)
+	base, err := b.Registry.Base(ctx, ref, t.Arch)
+	if registry.IsLocal(ref) && errors.Is(err, fs.ErrNotExist) {
+		return nil, false, fmt.Errorf("%w: %w", ErrBase, err)
+	}
+	if err != nil {
+		return nil, false, fmt.Errorf("base image of %s: %w", t.System.ID, err)
+	}
+	spool, err := rootfs.NewSpool(b.Store.Dir())
+	if err != nil {
+		return nil, false, err
+	}
+	defer func() { err = errors.Join(err, spool.Close()) }()
+	tree, err := b.baseTree(ctx, base.Image, base.Digest.String(), spool, step)
+	if err != nil {
+		return nil, false, err
+	}
+	if err := checkSystem(tree, d); err != nil {
+		return nil, false, fmt.Errorf("base %s: %w", ref, err)
+	}
+	options, err := b.aptOptions(t, o, tree)
+	if err != nil {
+		return nil, false, err
+	}
+	releases, err := apt.OpenReleases(ctx, options)
+	if err != nil {
+		return nil, false, fmt.Errorf("package repositories of %s: %w", t.System.ID, err)
+	}
+	return b.indexedKernels(ctx, t, d, releases, step)
+}
+
+// indexedKernels reads the indexes, which takes most of the time, unless they are the ones it read last time.
+func (b *Builder) indexedKernels(ctx context.Context, t matrix.Target, d distros.Distro, releases *apt.Releases, step *Step) (list []offeredKernel, cached bool, err error) {
+	k, err := key("kernels", d.ID(), t.Arch, releases.Digest())
+	if err != nil {
+		return nil, false, err
+	}
+	path := filepath.Join(b.Store.Dir(), "plans", k+".json")
+	if data, err := os.ReadFile(path); err == nil && json.Unmarshal(data, &list) == nil {
+		return list, true, nil
+	}
+	index, err := releases.Load(ctx)
+	if err != nil {
+		return nil, false, fmt.Errorf("package repositories of %s: %w", t.System.ID, err)
+	}
+	for _, note := range index.Notes() {
+		step.Note(note)
+	}
+	list = kernelsOf(index, d, t.Arch)
+	data, err := json.Marshal(list)
+	if err != nil {
+		return nil, false, err
+	}
+	if err := writeFile(path, data); err != nil {
+		return nil, false, fmt.Errorf("remember the kernels: %w", err)
+	}
+	return list, false, nil
+}
+
+// kernelsOf picks the kernels out of an index.
+func kernelsOf(index *apt.Index, d distros.Distro, arch string) []offeredKernel {
+	var with, without []offeredKernel
+	series := map[string]string{} // flavour -> "6.1"
+	for _, name := range index.Names("linux-headers-") {
+		release, flavour, ok := d.KernelOf(name)
+		if !ok {
+			continue
+		}
+		p, ok := index.Candidate(name)
+		if !ok || p.Arch == "all" { // shared by the flavours of a release, under a name that KernelOf did not know
+			continue
+		}
+		if _, ok := series[flavour]; !ok {
+			series[flavour] = defaultSeries(index, d, flavour, arch)
+		}
+		k := offeredKernel{distros.Kernel{Release: release, Flavour: flavour, Headers: name, Version: p.Version}, p.URL}
+		k.Default = series[flavour] != "" && seriesOf(release) == series[flavour]
+		if slices.ContainsFunc(d.KernelImages(release), func(image string) bool { _, ok := index.Candidate(image); return ok }) {
+			with = append(with, k)
+		} else {
+			without = append(without, k)
+		}
+	}
+	if len(with) == 0 { // a site's repository of headers
+		with = without
+	}
+	usual := d.KernelFlavour(arch)
+	slices.SortFunc(with, func(a, b offeredKernel) int {
+		switch {
+		case version(a.Kernel) != version(b.Kernel):
+			return distros.CompareReleases(version(b.Kernel), version(a.Kernel))
+		case a.Flavour == usual:
+			return -1
+		case b.Flavour == usual:
+			return 1
+		}
+		return cmp.Compare(a.Flavour, b.Flavour) // version and flavour make the release: never equal
+	})
+	return with
+}
+
+// defaultSeries is the series of the kernel that the metapackage of a flavour installs, "" when there is none.
+func defaultSeries(index *apt.Index, d distros.Distro, flavour, arch string) string {
+	meta, ok := index.Candidate(d.KernelMeta(flavour))
+	if !ok {
+		return ""
+	}
+	depends, err := dpkg.ParseRelations(meta.Paragraph.Get("Depends"), arch)
+	if err != nil {
+		return ""
+	}
+	for _, group := range depends {
+		for _, r := range group {
+			if release, f, ok := d.KernelOf(r.Name); ok && f == flavour {
+				return seriesOf(release)
+			}
+		}
+	}
+	return ""
+}
+
+// seriesOf is "6.1" of "6.1.0-38-amd64".
+func seriesOf(release string) string {
+	major, minor, ok := driverinfo.Series(release)
+	if !ok {
+		return ""
+	}
+	return fmt.Sprintf("%d.%d", major, minor)
+}
+
+// version is a kernel's release without its flavour.
+func version(k distros.Kernel) string {
+	return strings.TrimSuffix(strings.TrimSuffix(k.Release, k.Flavour), "-")
+}

@@ -1,0 +1,252 @@
+package images
+
+import (
+	"archive/tar"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/driver-container/driver-container/distros/driverinfo"
+	"github.com/driver-container/driver-container/images/imagetest"
+	"github.com/driver-container/driver-container/images/rootfs"
+	"github.com/driver-container/driver-container/images/runner"
+	"github.com/driver-container/driver-container/kmod/kbuild"
+)
+
+// fakeRunner is strict about what it gets and leaves modules as the entrypoint would.
+type fakeRunner struct {
+	t     *testing.T
+	runs  atomic.Int32
+	fails error
+}
+
+func (f *fakeRunner) String() string { return "fake" }
+
+func (f *fakeRunner) Run(ctx context.Context, s runner.Step, dir string, say func(string)) error {
+	f.runs.Add(1)
+	if err := s.Check(); err != nil {
+		f.t.Errorf("step: %v", err)
+	}
+	if f.fails != nil {
+		return f.fails
+	}
+	arg := func(name string) string {
+		i := slices.Index(s.Args, name)
+		if i < 0 || i+1 == len(s.Args) {
+			return ""
+		}
+		return s.Args[i+1]
+	}
+	release, flavour := arg("--kernel"), arg("--kernel-module-type")
+	root := f.root(ctx, s)
+	for _, want := range []string{
+		strings.TrimPrefix(s.Args[0], "/"), "usr/bin/gcc", "usr/bin/make", "lib/modules/" + release + "/build", "usr/src/linux-headers-" + release,
+		"usr/lib/linux-kbuild-6.1/scripts/mod/modpost", kernelDir(newDriver, flavour) + "/Kbuild",
+	} {
+		if _, ok := root.Lstat(want); !ok && !root.Exists(want) {
+			f.t.Errorf("the root to compile in has no %s", want)
+		}
+	}
+	info, err := driverinfo.Read(root.OpenFS())
+	if err != nil || !info.Toolchain || info.Driver != newDriver || len(info.Precompiled) > 0 {
+		f.t.Errorf("the root's description: %+v, %v", info, err)
+	}
+	say("compiling")
+	return leaveSet(ctx, dir, release, flavour, strings.Split(arg("--modules"), ","))
+}
+
+func (f *fakeRunner) root(ctx context.Context, s runner.Step) *rootfs.Tree {
+	spool, err := rootfs.NewSpool(f.t.TempDir())
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	f.t.Cleanup(func() { _ = spool.Close() })
+	tree := rootfs.New(spool, nil)
+	for _, l := range s.Layers {
+		if err := applyLayer(ctx, tree, l, nil, Observer(nil).Begin("", "")); err != nil {
+			f.t.Errorf("layer: %v", err)
+		}
+	}
+	return tree
+}
+
+// leaveSet does what driver-entrypoint compile --into does.
+func leaveSet(ctx context.Context, dir, release, flavour string, names []string) error {
+	work, err := os.MkdirTemp("", "set")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(work)
+	if names[0] == "" {
+		names = []string{"nvidia", "nvidia-uvm", "nvidia-modeset"}
+	}
+	set := &kbuild.Set{Dir: work, SigHash: "sha256", Key: kbuild.Key{
+		Driver: newDriver, Flavour: flavour, Release: release, Arch: "amd64", Kernel: "headers 00", Compiler: "gcc 12.2.0", Recipe: kbuild.Recipe,
+	}}
+	for _, name := range names {
+		data := imagetest.Module(strings.ReplaceAll(name, "-", "_"), newDriver, release)
+		file := filepath.Join(work, name+".ko")
+		if err := os.WriteFile(file, data, 0o600); err != nil {
+			return err
+		}
+		sum := sha256.Sum256(data)
+		set.Modules = append(set.Modules, kbuild.File{Name: name, Path: file, SHA256: hex.EncodeToString(sum[:]), Size: int64(len(data))})
+	}
+	_, err = kbuild.Cache{Dir: dir}.Put(ctx, set)
+	return err
+}
+
+func precompiledRig(t *testing.T) (*rig, *fakeRunner) {
+	t.Helper()
+	r := newRig(t)
+	f := &fakeRunner{t: t}
+	r.b.Runner = func(context.Context) (runner.Runner, error) { return f, nil }
+	return r, f
+}
+
+// TestThin: a thin image has modules and nothing to compile with, its tags name the kernel, and it is fit.
+func TestThin(t *testing.T) {
+	t.Parallel()
+	r, f := precompiledRig(t)
+	o := PlanOptions{Kernels: []string{imagetest.Kernel}}
+	recipe := r.plan(t, pair("debian12", newDriver), o)
+	if recipe.Tag != newDriver+"-6.1.0-56-amd64-debian12" || cmp.Diff(recipe.Aliases, []string{"535-6.1.0-56-amd64-debian12"}) != "" {
+		t.Errorf("tags %s %s", recipe.Tag, recipe.Aliases)
+	}
+	img, err := r.b.Build(t.Context(), recipe)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tree := treeOf(t, img)
+	for _, absent := range []string{"usr/bin/gcc", "usr/bin/make", "usr/src", "usr/lib/linux-kbuild-6.1", "lib/modules/" + imagetest.Kernel} {
+		if tree.Exists(absent) {
+			t.Errorf("a thin image has %s", absent)
+		}
+	}
+	info, err := driverinfo.Read(tree.OpenFS())
+	if err != nil || info.Toolchain || cmp.Diff(info.Precompiled, []driverinfo.Precompiled{{Kernel: imagetest.Kernel, Flavour: "proprietary"}}) != "" {
+		t.Errorf("%+v, %v", info, err)
+	}
+	findings, err := r.b.Verify(t.Context(), "x", img)
+	if err != nil || Unfit(findings) != nil {
+		t.Errorf("%v, %v", findings, err)
+	}
+	if again := r.build(t, pair("debian12", newDriver), o); digestOf(t, again) != digestOf(t, img) || f.runs.Load() != 1 {
+		t.Errorf("built again: %s, then %s; %d compiles", digestOf(t, img), digestOf(t, again), f.runs.Load())
+	}
+}
+
+// TestModulesLayerShared: one layer for a driver, flavour and kernel, whatever image it is in.
+func TestModulesLayerShared(t *testing.T) {
+	t.Parallel()
+	r, f := precompiledRig(t)
+	s := pair("debian12", newDriver)
+	layers := func(o PlanOptions) map[string]string {
+		t.Helper()
+		img := r.build(t, s, o)
+		config, err := img.ConfigFile()
+		if err != nil {
+			t.Fatal(err)
+		}
+		all := map[string]string{}
+		for i, l := range layersOf(t, img) {
+			if _, name, ok := strings.Cut(config.History[i].CreatedBy, ": modules "); ok {
+				all[name] = digestOf(t, l)
+				members(t, l, func(h *tar.Header) {
+					if h.Typeflag == tar.TypeReg && !strings.HasPrefix(h.Name, ModulesDir+"/"+newDriver+"-") {
+						t.Errorf("the layer of modules has %s", h.Name)
+					}
+				})
+			}
+		}
+		return all
+	}
+	thin := layers(PlanOptions{Kernels: []string{imagetest.Kernel}})
+	for what, o := range map[string]PlanOptions{
+		"together":  {Kernels: []string{imagetest.OldKernel, imagetest.Kernel}, Together: true},
+		"toolchain": {Kernels: []string{imagetest.Kernel}, Toolchain: true},
+		"sources":   {Kernels: []string{imagetest.Kernel}, Sources: true},
+		"flavours":  {Kernels: []string{imagetest.Kernel}, Flavours: []string{"proprietary", "open"}},
+	} {
+		for name, digest := range layers(o) {
+			if want, ok := thin[name]; ok && want != digest {
+				t.Errorf("%s: the layer %s is another one", what, name)
+			}
+		}
+	}
+	if f.runs.Load() != 3 { // kernel, old kernel, open
+		t.Errorf("%d compiles, want 3", f.runs.Load())
+	}
+	if other := layers(PlanOptions{Kernels: []string{imagetest.Kernel}, Modules: []string{"nvidia", "nvidia-uvm"}}); other["proprietary "+imagetest.Kernel] == thin["proprietary "+imagetest.Kernel] {
+		t.Error("fewer modules are the same layer")
+	}
+}
+
+// TestContentIDOfModules: the identity of an image covers its modules.
+func TestContentIDOfModules(t *testing.T) {
+	t.Parallel()
+	r, _ := precompiledRig(t)
+	seen := map[string]string{}
+	for what, o := range map[string]PlanOptions{
+		"none": {}, "one": {Kernels: []string{imagetest.Kernel}}, "another": {Kernels: []string{imagetest.OldKernel}},
+		"both":    {Kernels: []string{imagetest.Kernel, imagetest.OldKernel}, Together: true},
+		"sources": {Kernels: []string{imagetest.Kernel}, Sources: true}, "toolchain": {Kernels: []string{imagetest.Kernel}, Toolchain: true},
+		"modules": {Kernels: []string{imagetest.Kernel}, Modules: []string{"nvidia", "nvidia-uvm"}},
+	} {
+		info, err := r.plan(t, pair("debian12", newDriver), o).Describe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if other, twice := seen[info.ID]; twice {
+			t.Errorf("%s and %s have the same identity", what, other)
+		}
+		seen[info.ID] = what
+	}
+}
+
+// TestCompileFails: what the runner says comes through, nothing is cached, and it works the next time.
+func TestCompileFails(t *testing.T) {
+	t.Parallel()
+	r, f := precompiledRig(t)
+	f.fails = &runner.FailedError{Step: "modules", Runner: "fake", Code: 12, Tail: []string{"error: too few arguments"}}
+	recipe := r.plan(t, pair("debian12", newDriver), PlanOptions{Kernels: []string{imagetest.Kernel}})
+	var failed *runner.FailedError
+	if _, err := r.b.Build(t.Context(), recipe); !errors.As(err, &failed) || failed.Code != 12 {
+		t.Errorf("%v", err)
+	}
+	f.fails = nil
+	if _, err := r.b.Build(t.Context(), recipe); err != nil {
+		t.Error(err)
+	}
+	if list, err := os.ReadDir(filepath.Join(r.b.Store.Dir(), "work")); err != nil || len(list) > 0 {
+		t.Errorf("left behind: %v, %v", list, err)
+	}
+	r.b.Runner = nil
+	recipe = r.plan(t, pair("debian12", newDriver), PlanOptions{Kernels: []string{imagetest.OldKernel}})
+	if _, err := r.b.Build(t.Context(), recipe); err == nil || !strings.Contains(err.Error(), "no runner") {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestHeadersMissing(t *testing.T) {
+	t.Parallel()
+	r, _ := precompiledRig(t)
+	for release, want := range map[string]string{
+		"6.1.0-99-amd64": "headers of kernel 6.1.0-99-amd64", "Six": "no release of a kernel",
+	} {
+		_, err := r.b.Plan(t.Context(), r.target(t, pair("debian12", newDriver)), PlanOptions{Kernels: []string{release}})
+		if err == nil || !strings.Contains(fmt.Sprint(err), want) {
+			t.Errorf("%s: %v", release, err)
+		}
+	}
+}

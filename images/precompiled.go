@@ -1,0 +1,92 @@
+package images
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/driver-container/driver-container/distros"
+	"github.com/driver-container/driver-container/distros/driverinfo"
+	"github.com/driver-container/driver-container/images/matrix"
+)
+
+// ModulesDir is where an image has modules that were compiled ahead of time: a kbuild.Cache, one folder a set.
+const ModulesDir = ShareDir + "/modules"
+
+// precompiled makes the recipe one of an image that brings modules for some kernels. Without a toolchain the image is thin: it
+// serves these kernels and flavours and no others.
+func (r *Recipe) precompiled(t matrix.Target, o PlanOptions) {
+	r.Toolchain, r.Sources = o.Toolchain, o.Toolchain || o.Sources
+	if r.Precompile = slices.Clone(o.Flavours); len(r.Precompile) == 0 {
+		r.Precompile = preferred(t.Flavours, t.Driver.Version)[:1]
+	}
+	if !r.Toolchain {
+		r.Flavours = r.Precompile
+	}
+	r.Modules = slices.Sorted(slices.Values(o.Modules))
+	for _, release := range o.Kernels {
+		r.Kernels = append(r.Kernels, Kernel{Release: release})
+	}
+	slices.SortStableFunc(r.Kernels, func(a, b Kernel) int { return distros.CompareReleases(b.Release, a.Release) })
+	if o.Signer != nil {
+		r.Signer = fingerprint(o.Signer)
+	}
+	if !o.Together {
+		r.Tag, r.Aliases = KernelTags(t, o.Kernels[0])
+	}
+}
+
+// KernelTags are the tags of an image with modules for one kernel: "535.261.03-6.1.0-38-amd64-debian12", and the same with the
+// branch, under which the GPU Operator asks for it.
+func KernelTags(t matrix.Target, release string) (tag string, aliases []string) {
+	rest := "-" + distros.KernelTag(release) + "-" + t.System.ID
+	return t.Driver.Version + rest, []string{strings.TrimPrefix(t.Driver.Branch, "R") + rest}
+}
+
+// CheckKernel says whether a driver's modules compile on a kernel, as far as the matrix knows; the error is a *driverinfo.KernelError.
+func CheckKernel(d matrix.Driver, release string) error {
+	if err := kernelRule(d.Kernel).Check(release); err != nil {
+		return fmt.Errorf("driver %s: %w", d.Version, err)
+	}
+	return nil
+}
+
+func (r *Recipe) releases() (all []string) {
+	for _, k := range r.Kernels {
+		all = append(all, k.Release)
+	}
+	return all
+}
+
+// sets lists the sets of modules that the image has.
+func (r *Recipe) sets() []driverinfo.Precompiled {
+	var all []driverinfo.Precompiled
+	for _, k := range r.Kernels {
+		for _, flavour := range r.Precompile {
+			all = append(all, driverinfo.Precompiled{Kernel: k.Release, Flavour: flavour})
+		}
+	}
+	return all
+}
+
+// kernelPins are the digests of what the sources of a flavour come from.
+func (s Source) kernelPins(flavour string) []string {
+	if s.Runfile != nil {
+		return []string{s.Runfile.SHA256}
+	}
+	var sums []string
+	for _, p := range s.Packages {
+		if strings.HasSuffix(p.Name, "kernel-source") && packageFlavour(p.Name) == flavour {
+			sums = append(sums, p.SHA256)
+		}
+	}
+	return sums
+}
+
+// moduleOf is the folder of a set and the file in it of a path below ModulesDir: "535.261.03-proprietary-...", "nvidia.ko".
+func moduleOf(name string) (set, file string, ok bool) {
+	rest, below := strings.CutPrefix(name, ModulesDir+"/")
+	set, file = path.Split(rest)
+	return strings.TrimSuffix(set, "/"), file, below && strings.Count(rest, "/") == 1
+}

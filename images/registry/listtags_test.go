@@ -1,0 +1,129 @@
+package registry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/driver-container/driver-container/distros/fetch"
+)
+
+func TestListTags(t *testing.T) {
+	t.Parallel()
+	f := newFake(t)
+	img := testImage(t, 1)
+	c := client(t)
+	for _, tag := range []string{"535-debian12", "535.261.03-debian12", "latest"} {
+		if _, _, err := c.Push(t.Context(), f.host()+"/team/driver:"+tag, img); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := c.ListTags(t.Context(), f.host()+"/team/driver")
+	if diff := cmp.Diff([]string{"535-debian12", "535.261.03-debian12", "latest"}, got); err != nil || diff != "" {
+		t.Errorf("%v %s", err, diff)
+	}
+	var remote *Error
+	if _, err = c.ListTags(t.Context(), f.host()+"/team/other"); !errors.As(err, &remote) || !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("missing: %v", err)
+	}
+	for _, bad := range []string{"", f.host() + "/x:1", f.host() + "/x@sha256:" + strings.Repeat("0", 64), "UPPER/x"} {
+		if _, err := c.ListTags(t.Context(), bad); err == nil || errors.As(err, &remote) || !strings.Contains(err.Error(), "REGISTRY/PATH") {
+			t.Errorf("%q: %v", bad, err)
+		}
+	}
+	off := client(t, func(o *Options) { o.Offline = true })
+	if _, err := off.ListTags(t.Context(), f.host()+"/team/driver"); !errors.Is(err, fetch.ErrOffline) {
+		t.Errorf("offline: %v", err)
+	}
+}
+
+// TestListTagsPages: the pages are as the distribution specification has them, with an address relative to the server.
+func TestListTagsPages(t *testing.T) {
+	t.Parallel()
+	f := newFake(t)
+	failed := false
+	f.failing(func(w http.ResponseWriter, r *http.Request) bool {
+		if !strings.HasSuffix(r.URL.Path, "/tags/list") {
+			return false
+		}
+		last := r.URL.Query().Get("last")
+		if last == "b" && !failed {
+			failed = true
+			w.WriteHeader(http.StatusBadGateway)
+			return true
+		}
+		next := map[string]string{"": "b", "b": "d"}[last]
+		if next != "" {
+			w.Header().Add("Link", `</elsewhere>; rel="other"`)
+			w.Header().Add("Link", fmt.Sprintf(`<%s?n=2&last=%s>; rel="next"`, r.URL.Path, next))
+		}
+		fmt.Fprintf(w, `{"name":"x","tags":%s}`, map[string]string{"": `["b","a"]`, "b": `["d","c","a"]`, "d": "null"}[last])
+		return true
+	})
+	got, err := client(t).ListTags(t.Context(), f.host()+"/x")
+	if diff := cmp.Diff([]string{"a", "b", "c", "d"}, got); err != nil || diff != "" {
+		t.Errorf("%v %s", err, diff)
+	}
+}
+
+func TestListTagsRefuses(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		answer func(w http.ResponseWriter, r *http.Request)
+		want   string
+	}{
+		"no listing":    {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusMethodNotAllowed) }, "405"},
+		"no login":      {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) }, "docker login"},
+		"other text":    {func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "<html>") }, "no list of tags"},
+		"other server":  {func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Link", `<http://evil.test/x>; rel="next"`) }, "another server"},
+		"the same page": {func(w http.ResponseWriter, r *http.Request) { w.Header().Set("Link", `<`+r.URL.String()+`>; rel=next`) }, "same page"},
+		"no end": {func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Link", fmt.Sprintf(`<%s?last=%sx>; rel="next"`, r.URL.Path, r.URL.Query().Get("last")))
+		}, "more than"},
+		"a huge page": {func(w http.ResponseWriter, _ *http.Request) {
+			for range 9 {
+				_, _ = w.Write([]byte(`{"tags":["` + strings.Repeat("x", 1<<20)))
+			}
+		}, "more than"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFake(t)
+			f.failing(func(w http.ResponseWriter, r *http.Request) bool {
+				if !strings.HasSuffix(r.URL.Path, "/tags/list") {
+					return false
+				}
+				tt.answer(w, r)
+				if !slices.Contains([]string{"no listing", "no login", "other text", "a huge page"}, name) {
+					fmt.Fprint(w, `{"tags":["a"]}`)
+				}
+				return true
+			})
+			_, err := client(t).ListTags(t.Context(), f.host()+"/x")
+			var remote *Error
+			if !errors.As(err, &remote) || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("%v; want %q", err, tt.want)
+			}
+		})
+	}
+}
+
+func TestListTagsStops(t *testing.T) {
+	t.Parallel()
+	f := newFake(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	f.failing(func(http.ResponseWriter, *http.Request) bool {
+		cancel()
+		return false
+	})
+	if _, err := client(t).ListTags(ctx, f.host()+"/x"); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,158 @@
+package buildkit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/moby/buildkit/client"
+	_ "github.com/moby/buildkit/client/connhelper/dockercontainer"  // docker-container://
+	_ "github.com/moby/buildkit/client/connhelper/kubepod"          // kube-pod://
+	_ "github.com/moby/buildkit/client/connhelper/nerdctlcontainer" // nerdctl-container://
+	_ "github.com/moby/buildkit/client/connhelper/podmancontainer"  // podman-container://
+	_ "github.com/moby/buildkit/client/connhelper/ssh"              // ssh://
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+)
+
+// TLS says how to speak with daemons at tcp:// addresses. The zero value is plain TCP.
+type TLS struct {
+	CA         string // file, PEM: who may have signed the daemon's certificate; "": those that this machine trusts
+	Cert, Key  string // files, PEM: who we are; the daemon asks for it when it runs with --tlscacert
+	ServerName string // the name in the daemon's certificate; "": the host of the address
+	Dir        string // folder with ca.pem, cert.pem, key.pem or ca.crt, tls.crt, tls.key; instead of CA, Cert and Key
+}
+
+// DefaultTLS is what the environment says: BUILDKIT_TLS_CACERT, BUILDKIT_TLS_CERT, BUILDKIT_TLS_KEY,
+// BUILDKIT_TLS_SERVERNAME and BUILDKIT_TLS_DIR, named after the options of buildctl.
+func DefaultTLS() TLS {
+	return TLS{
+		CA: os.Getenv("BUILDKIT_TLS_CACERT"), Cert: os.Getenv("BUILDKIT_TLS_CERT"), Key: os.Getenv("BUILDKIT_TLS_KEY"),
+		ServerName: os.Getenv("BUILDKIT_TLS_SERVERNAME"), Dir: os.Getenv("BUILDKIT_TLS_DIR"),
+	}
+}
+
+// schemes are the forms of addresses, and what each must have behind the slashes.
+var schemes = map[string]struct{ needsHost, needsPath bool }{
+	"unix":              {needsPath: true},
+	"tcp":               {needsHost: true},
+	"docker-container":  {needsHost: true},
+	"podman-container":  {needsHost: true},
+	"nerdctl-container": {needsHost: true},
+	"kube-pod":          {needsHost: true},
+	"ssh":               {needsHost: true},
+}
+
+// dial prepares a connection, which is made in the background. It fails only for addresses and files that are wrong.
+func dial(ctx context.Context, address string, t TLS) (*remote, error) {
+	u, err := checkAddress(address)
+	if err != nil {
+		return nil, err
+	}
+	opts := []client.ClientOpt{client.WithGRPCDialOption(grpc.WithConnectParams(connectParams()))}
+	if u.Scheme == "tcp" {
+		o, err := t.options(u.Hostname())
+		if err != nil {
+			return nil, fmt.Errorf("connect to buildkitd at %s: %w", address, err)
+		}
+		opts = append(opts, o...)
+	}
+	c, err := client.New(ctx, address, opts...)
+	if err != nil {
+		return nil, fmt.Errorf("connect to buildkitd at %s: %w", address, err)
+	}
+	return &remote{address: address, client: c}, nil
+}
+
+// connectParams make a daemon that was started again known within seconds: gRPC itself would wait up to two minutes.
+func connectParams() grpc.ConnectParams {
+	b := backoff.DefaultConfig
+	b.BaseDelay, b.MaxDelay = 200*time.Millisecond, 5*time.Second
+	return grpc.ConnectParams{Backoff: b, MinConnectTimeout: answerTime}
+}
+
+func checkAddress(address string) (*url.URL, error) {
+	u, err := url.Parse(address)
+	if err != nil {
+		return nil, fmt.Errorf("the address %q of a buildkitd cannot be read: %w", address, errors.Unwrap(err))
+	}
+	s, ok := schemes[u.Scheme]
+	if !ok {
+		return nil, fmt.Errorf("the address %q of a buildkitd is of no known form: use unix:///SOCKET, tcp://HOST:PORT, docker-container://NAME, kube-pod://POD or ssh://USER@HOST", address)
+	}
+	switch {
+	case s.needsPath && !filepath.IsAbs(u.Path):
+		return nil, fmt.Errorf("the address %q of a buildkitd has no absolute path: write unix:///run/buildkit/buildkitd.sock", address)
+	case s.needsHost && u.Hostname() == "":
+		return nil, fmt.Errorf("the address %q of a buildkitd names nobody behind %s://", address, u.Scheme)
+	case u.Scheme == "tcp" && u.Port() == "":
+		return nil, fmt.Errorf("the address %q of a buildkitd has no port: 1234 is the usual one", address)
+	}
+	return u, nil
+}
+
+func (t TLS) options(host string) ([]client.ClientOpt, error) {
+	if t == (TLS{}) {
+		return nil, nil
+	}
+	t, err := t.resolve()
+	if err != nil {
+		return nil, err
+	}
+	if t.ServerName == "" {
+		t.ServerName = host
+	}
+	var opts []client.ClientOpt
+	if t.CA != "" {
+		opts = append(opts, client.WithServerConfig(t.ServerName, t.CA))
+	} else {
+		opts = append(opts, client.WithServerConfigSystem(t.ServerName))
+	}
+	if t.Cert != "" || t.Key != "" {
+		opts = append(opts, client.WithCredentials(t.Cert, t.Key))
+	}
+	return opts, nil
+}
+
+// resolve finds the files of Dir.
+func (t TLS) resolve() (TLS, error) {
+	if t.Dir == "" {
+		if (t.Cert == "") != (t.Key == "") {
+			return t, errors.New("a client certificate and its key are needed together: only one of them is given")
+		}
+		return t, nil
+	}
+	if t.CA != "" || t.Cert != "" || t.Key != "" {
+		return t, errors.New("give either a folder of TLS files or the files themselves, not both")
+	}
+	var err error
+	for _, f := range []struct {
+		to    *string
+		names [2]string
+	}{{&t.CA, [2]string{"ca.pem", "ca.crt"}}, {&t.Cert, [2]string{"cert.pem", "tls.crt"}}, {&t.Key, [2]string{"key.pem", "tls.key"}}} {
+		if *f.to, err = oneOf(t.Dir, f.names); err != nil {
+			return t, err
+		}
+	}
+	return t, nil
+}
+
+func oneOf(dir string, names [2]string) (string, error) {
+	for _, name := range names {
+		path := filepath.Join(dir, name)
+		_, err := os.Stat(path)
+		if err == nil {
+			return path, nil
+		}
+		if !errors.Is(err, fs.ErrNotExist) {
+			return "", err
+		}
+	}
+	return "", fmt.Errorf("the TLS folder %s has neither of %s", dir, strings.Join(names[:], " and "))
+}

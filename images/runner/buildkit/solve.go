@@ -1,0 +1,122 @@
+package buildkit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/containerd/containerd/v2/core/content"
+	"github.com/moby/buildkit/client"
+	"github.com/moby/buildkit/client/llb"
+	"github.com/moby/buildkit/solver/pb"
+	"github.com/opencontainers/go-digest"
+
+	"github.com/driver-container/driver-container/images/runner"
+)
+
+// storeID is the name of our content store in a session. It goes into BuildKit's cache key by way of the source's digest, so
+// it is the same for ever.
+const storeID = "driver-root"
+
+// definition is a step as LLB: what is made is the content of the output folder. exec is the digest of the vertex that runs
+// the command. A limit on memory does not change the digests, so a cached result serves any limit.
+func definition(ctx context.Context, s runner.Step, r *root, limit bool) (def *llb.Definition, exec digest.Digest, err error) {
+	name := llb.WithCustomName(s.Name)
+	base := llb.OCILayout("driver/root@"+r.manifest.String(), llb.OCIStore("", storeID), llb.WithCustomName("root of "+s.Name))
+	opts := []llb.RunOption{llb.Args(s.Args), llb.Dir("/"), llb.Network(llb.NetModeNone), llb.Security(llb.SecurityModeSandbox), name}
+	for _, v := range s.Env {
+		k, value, _ := strings.Cut(v, "=")
+		opts = append(opts, llb.AddEnv(k, value))
+	}
+	if limit && s.Memory > 0 { // of memory and swap together: there is no swap for a step
+		opts = append(opts, llb.MemoryLimit(s.Memory), llb.MemorySwapLimit(s.Memory))
+	}
+	out := base.Run(opts...).AddMount(s.Output, llb.Scratch())
+	if def, err = out.Marshal(ctx, llb.Platform(r.platform)); err != nil {
+		return nil, "", fmt.Errorf("describe the step to BuildKit: %w", err)
+	}
+	for _, b := range def.Def {
+		var op pb.Op
+		if err := op.UnmarshalVT(b); err != nil {
+			return nil, "", fmt.Errorf("describe the step to BuildKit: %w", err)
+		}
+		if op.GetExec() != nil {
+			exec = digest.FromBytes(b)
+		}
+	}
+	return def, exec, nil
+}
+
+// solve implements daemon.
+func (r *remote) solve(ctx context.Context, j job) error {
+	err := r.attempt(ctx, j, true)
+	if err != nil && j.step.Memory > 0 && refusesLimits(err) && context.Cause(ctx) == nil {
+		j.say(fmt.Sprintf("buildkitd at %s cannot limit the memory of a step (v0.33 is the first that can): it runs without the limit", r.address))
+		err = r.attempt(ctx, j, false)
+	}
+	return err
+}
+
+// refusesLimits tells whether a daemon older than the limits of LLB refused them, which it does before it runs anything.
+func refusesLimits(err error) bool {
+	return strings.Contains(err.Error(), string(pb.CapExecMetaLinuxResources))
+}
+
+func (r *remote) attempt(ctx context.Context, j job, limit bool) error {
+	def, exec, err := definition(ctx, j.step, j.root, limit)
+	if err != nil {
+		return err
+	}
+	blobs := &store{root: j.root, spool: j.spool, say: j.say, told: map[digest.Digest]bool{}}
+	result := newResult(j.dir)
+	out := &output{vertex: exec, lines: runner.NewLines(j.say), say: j.say}
+	// The channel is drained until Solve closes it, whatever becomes of ctx: a Solve that cannot write to it never returns.
+	status := make(chan *client.SolveStatus)
+	drained := make(chan struct{})
+	go func() {
+		defer close(drained)
+		for s := range status {
+			out.take(s)
+		}
+	}()
+	ended := make(chan error, 1)
+	r.solving.Go(func() {
+		_, err := r.client.Solve(ctx, def, client.SolveOpt{
+			OCIStores: map[string]content.Store{storeID: blobs},
+			Exports: []client.ExportEntry{{Type: client.ExporterTar, Output: func(map[string]string) (io.WriteCloser, error) {
+				return result.open()
+			}}},
+		}, status)
+		<-drained
+		ended <- err
+	})
+	err = await(ctx, ended)
+	received := result.close()
+	if cause := context.Cause(ctx); cause != nil {
+		return fmt.Errorf("step %s: %w", j.step.Name, cause)
+	}
+	if ours := errors.Join(blobs.failure(), received); ours != nil && (err != nil || received != nil) {
+		return fmt.Errorf("step %s on %s: %w", j.step.Name, r.address, ours)
+	}
+	return r.explain(j.step, out, err)
+}
+
+// await waits for the end of a solve. A solve that was cancelled ends when the daemon has ended the command; a daemon that
+// does not say so in time is left alone: it sees the cancelled call, or that we are gone.
+func await(ctx context.Context, ended <-chan error) error {
+	select {
+	case err := <-ended:
+		return err
+	case <-ctx.Done():
+	}
+	late, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+	defer cancel()
+	select {
+	case err := <-ended:
+		return err
+	case <-late.Done():
+		return context.Cause(ctx)
+	}
+}

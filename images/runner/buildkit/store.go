@@ -1,0 +1,154 @@
+package buildkit
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"sync/atomic"
+
+	"github.com/containerd/containerd/v2/core/content"
+	"github.com/containerd/errdefs"
+	"github.com/opencontainers/go-digest"
+	ocispecs "github.com/opencontainers/image-spec/specs-go/v1"
+)
+
+// store gives a daemon, through its session with us, the blobs of a root that it asks for, and nothing else of this machine.
+// It is a containerd content store that cannot be written.
+type store struct {
+	root  *root
+	spool *spool
+	say   func(string)
+	sent  atomic.Int64 // bytes that were read for the daemon
+
+	mu   sync.Mutex
+	told map[digest.Digest]bool // layers that say knows of
+	err  error                  // the first failure of ours: what comes back through the daemon is a bare text
+}
+
+func (s *store) fail(err error) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.err == nil {
+		s.err = err
+	}
+	return err
+}
+
+func (s *store) failure() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.err
+}
+
+// Info implements content.InfoProvider.
+func (s *store) Info(_ context.Context, dgst digest.Digest) (content.Info, error) {
+	if b, ok := s.root.small[dgst]; ok {
+		return content.Info{Digest: dgst, Size: int64(len(b))}, nil
+	}
+	if size, ok := s.root.sizes[dgst]; ok {
+		return content.Info{Digest: dgst, Size: size}, nil
+	}
+	return content.Info{}, fmt.Errorf("blob %s of the step's root: %w", dgst, errdefs.ErrNotFound)
+}
+
+// ReaderAt implements content.Provider.
+func (s *store) ReaderAt(ctx context.Context, desc ocispecs.Descriptor) (content.ReaderAt, error) {
+	if b, ok := s.root.small[desc.Digest]; ok {
+		return &counted{nopCloser{bytes.NewReader(b)}, int64(len(b)), &s.sent}, nil
+	}
+	l, ok := s.root.layers[desc.Digest]
+	if !ok {
+		return nil, fmt.Errorf("blob %s of the step's root: %w", desc.Digest, errdefs.ErrNotFound)
+	}
+	size := s.root.sizes[desc.Digest]
+	s.tell(desc.Digest, size)
+	r, err := s.spool.open(ctx, desc.Digest, l)
+	if err != nil {
+		return nil, s.fail(fmt.Errorf("send layer %s: %w", desc.Digest, err))
+	}
+	return &counted{r, size, &s.sent}, nil
+}
+
+// tell says, once, that a layer is on its way: the first step on a daemon far away may take minutes before its command runs.
+func (s *store) tell(dgst digest.Digest, size int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.told[dgst] {
+		s.told[dgst] = true
+		s.say(fmt.Sprintf("sending layer %s, %.1f MB", dgst, float64(size)/1e6))
+	}
+}
+
+// Update, Walk, Delete, Status, ListStatuses, Abort and Writer make it a content.Store; a daemon has no business with them.
+
+// Update refuses.
+func (s *store) Update(context.Context, content.Info, ...string) (content.Info, error) {
+	return content.Info{}, errReadOnly()
+}
+
+// Walk refuses.
+func (s *store) Walk(context.Context, content.WalkFunc, ...string) error { return errReadOnly() }
+
+// Delete refuses.
+func (s *store) Delete(context.Context, digest.Digest) error { return errReadOnly() }
+
+// Status refuses.
+func (s *store) Status(context.Context, string) (content.Status, error) {
+	return content.Status{}, errReadOnly()
+}
+
+// ListStatuses refuses.
+func (s *store) ListStatuses(context.Context, ...string) ([]content.Status, error) {
+	return nil, errReadOnly()
+}
+
+// Abort refuses.
+func (s *store) Abort(context.Context, string) error { return errReadOnly() }
+
+// Writer refuses.
+func (s *store) Writer(context.Context, ...content.WriterOpt) (content.Writer, error) {
+	return nil, errReadOnly()
+}
+
+func errReadOnly() error {
+	return fmt.Errorf("the layers of a step are read only: %w", errdefs.ErrPermissionDenied)
+}
+
+// readerAtCloser is a blob that can be read at any offset.
+type readerAtCloser interface {
+	io.ReaderAt
+	io.Closer
+}
+
+type nopCloser struct{ io.ReaderAt }
+
+func (nopCloser) Close() error { return nil }
+
+// counted is a content.ReaderAt that counts what is read.
+type counted struct {
+	readerAtCloser
+	size int64
+	sent *atomic.Int64
+}
+
+// Size is the blob's, in bytes.
+func (c *counted) Size() int64 { return c.size }
+
+// ReadAt never gives more than the size that was announced.
+func (c *counted) ReadAt(p []byte, off int64) (int, error) {
+	if off >= c.size {
+		return 0, io.EOF
+	}
+	n, err := c.readerAtCloser.ReadAt(p[:min(int64(len(p)), c.size-off)], off)
+	c.sent.Add(int64(n))
+	if errors.Is(err, io.EOF) && off+int64(n) < c.size {
+		err = io.ErrUnexpectedEOF
+	}
+	if err == nil && n < len(p) {
+		err = io.EOF
+	}
+	return n, err
+}

@@ -1,0 +1,191 @@
+package chroot
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// groupFile in a step's folder names its cgroup, so that whoever cleans up after a dead owner finds it.
+const (
+	groupFile   = "cgroup"
+	groupPrefix = "driver-build-"
+)
+
+// cgroups is where cgroups for steps can be made.
+type cgroups struct {
+	parent string // folder of a cgroup v2 that gives its children memory and pids; "": there is none
+	why    string // that there is none
+	pids   int    // processes that a step may have
+}
+
+// cgroup bounds one step. A nil one bounds nothing; its methods do nothing.
+type cgroup struct{ dir string }
+
+// findCgroups looks for the nearest cgroup around this process that lets it make children with limits. A cgroup that holds
+// processes cannot have any, so it is mostly the one above the own. It never goes above one with a limit of memory: the step
+// would be outside of it. A limit of processes on the way is taken over.
+func findCgroups() cgroups {
+	mount, err := cgroupMount("/proc/self/mountinfo")
+	if err != nil {
+		return cgroups{why: err.Error()}
+	}
+	own, err := ownCgroup("/proc/self/cgroup")
+	if err != nil {
+		return cgroups{why: err.Error()}
+	}
+	return searchCgroups(mount, own)
+}
+
+func searchCgroups(mount, own string) cgroups {
+	found := cgroups{pids: maxProcesses}
+	for at := filepath.Clean("/" + own); ; at = filepath.Dir(at) {
+		dir := filepath.Join(mount, at)
+		given, err := os.ReadFile(filepath.Join(dir, "cgroup.subtree_control"))
+		if err != nil {
+			return cgroups{why: err.Error()}
+		}
+		has := strings.Fields(string(given))
+		if slices.Contains(has, "memory") && slices.Contains(has, "pids") && unix.Access(dir, unix.W_OK) == nil {
+			found.parent = dir
+			return found
+		}
+		if _, ok := readLimit(filepath.Join(dir, "memory.max")); ok {
+			return cgroups{why: "the own cgroup " + at + " has a limit of memory itself, which holds"}
+		}
+		if n, ok := readLimit(filepath.Join(dir, "pids.max")); ok {
+			found.pids = min(found.pids, n)
+		}
+		if at == "/" {
+			return cgroups{why: "none that this user may write gives its children memory and pids"}
+		}
+	}
+}
+
+// readLimit reads a limit of a cgroup; !ok: there is none.
+func readLimit(file string) (int, bool) {
+	b, err := os.ReadFile(file)
+	if err != nil {
+		return 0, false
+	}
+	n, err := strconv.Atoi(strings.TrimSpace(string(b)))
+	return n, err == nil
+}
+
+// cgroupMount gives the folder where the cgroup v2 hierarchy is mounted. See proc_pid_mountinfo(5).
+func cgroupMount(mountinfo string) (string, error) {
+	f, err := os.Open(mountinfo)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	for s := bufio.NewScanner(io.LimitReader(f, 16<<20)); s.Scan(); {
+		before, after, _ := strings.Cut(s.Text(), " - ")
+		fields := strings.Fields(before)
+		if strings.HasPrefix(after, "cgroup2 ") && len(fields) > 4 && fields[3] == "/" {
+			return fields[4], nil
+		}
+	}
+	return "", errors.New("no cgroup v2 is mounted")
+}
+
+// ownCgroup gives the path of this process in that hierarchy. See cgroups(7).
+func ownCgroup(file string) (string, error) {
+	b, err := os.ReadFile(file)
+	if err != nil {
+		return "", err
+	}
+	for line := range strings.Lines(string(b)) {
+		if p, ok := strings.CutPrefix(strings.TrimSpace(line), "0::"); ok && !strings.HasPrefix(p, "/..") {
+			return p, nil
+		}
+	}
+	return "", errors.New("this process is in no cgroup v2")
+}
+
+// make makes the cgroup of a step; nil where none can be made.
+func (c cgroups) make(f *folder, memory int64) (*cgroup, error) {
+	if c.parent == "" {
+		return nil, nil //nolint:nilnil // a nil group is one that does nothing
+	}
+	g := &cgroup{dir: filepath.Join(c.parent, groupPrefix+strconv.Itoa(os.Getpid())+"-"+f.name)}
+	if err := os.WriteFile(filepath.Join(f.path, groupFile), []byte(g.dir), 0o600); err != nil {
+		return nil, err
+	}
+	if err := os.Mkdir(g.dir, 0o755); err != nil {
+		return nil, fmt.Errorf("make a cgroup for the step: %w", err)
+	}
+	values := map[string]string{"pids.max": strconv.Itoa(c.pids)}
+	if memory > 0 {
+		values["memory.max"], values["memory.swap.max"] = strconv.FormatInt(memory, 10), "0"
+	}
+	for name, value := range values {
+		err := os.WriteFile(filepath.Join(g.dir, name), []byte(value), 0)
+		if err != nil && (name != "memory.swap.max" || !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrPermission)) {
+			return nil, errors.Join(fmt.Errorf("limit the step: %w", err), g.remove())
+		}
+	}
+	return g, nil
+}
+
+func (g *cgroup) add(pid int) error {
+	if g == nil {
+		return nil
+	}
+	if err := os.WriteFile(filepath.Join(g.dir, "cgroup.procs"), []byte(strconv.Itoa(pid)), 0); err != nil {
+		return fmt.Errorf("put the step into its cgroup: %w", err)
+	}
+	return nil
+}
+
+// killed says whether the kernel killed a process of the group because of its limit of memory.
+func (g *cgroup) killed() bool {
+	if g == nil {
+		return false
+	}
+	b, err := os.ReadFile(filepath.Join(g.dir, "memory.events"))
+	if err != nil {
+		return false
+	}
+	for line := range strings.Lines(string(b)) {
+		if n, ok := strings.CutPrefix(strings.TrimSpace(line), "oom_kill "); ok {
+			return n != "0"
+		}
+	}
+	return false
+}
+
+func (g *cgroup) remove() error {
+	if g == nil {
+		return nil
+	}
+	return removeCgroup(g.dir)
+}
+
+// removeCgroup removes a group of ours whose processes are dead; the kernel may take a moment to let go of the last one.
+func removeCgroup(dir string) error {
+	if !strings.HasPrefix(filepath.Base(dir), groupPrefix) {
+		return fmt.Errorf("remove cgroup %.200q: that is none of ours", dir)
+	}
+	for range 100 {
+		err := unix.Rmdir(dir)
+		if err == nil || errors.Is(err, unix.ENOENT) {
+			return nil
+		}
+		if !errors.Is(err, unix.EBUSY) {
+			return &os.PathError{Op: "remove cgroup", Path: dir, Err: err}
+		}
+		<-time.After(10 * time.Millisecond)
+	}
+	return fmt.Errorf("remove cgroup %s: it still has processes", dir)
+}

@@ -1,0 +1,148 @@
+// Package chroot runs steps on this machine: the layers are unpacked into a private folder, and the command gets that folder
+// as its root in namespaces of its own, without network, devices, capabilities or new privileges. Linux only, for the
+// architecture of the machine only.
+//
+// The process that sets up the namespaces is this same program, started again (Init). It is process 1 of the step's pid
+// namespace and dies with the program that started it, so that whatever happens nothing keeps running or stays mounted.
+//
+// Root runs steps as root; anybody else in a user namespace in which the own id is 0. More ids are never mapped: owners of
+// files are not unpacked and a command without capabilities cannot change ids, so a range would only leave files behind that
+// the user cannot remove. This is not a sandbox for hostile programs of unknown origin: the kernel is shared.
+package chroot
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/driver-container/driver-container/images/runner"
+)
+
+// Options say where a Runner works.
+type Options struct {
+	Work string // folder for roots, made when missing; a gigabyte or so for each step that runs, gone when it ends
+}
+
+// Runner executes steps on this machine. It is safe for concurrent use.
+type Runner struct {
+	work   string
+	groups cgroups
+}
+
+var _ runner.Runner = (*Runner)(nil)
+
+// New prepares the folder and removes what owners that died left in it. It does not say whether this machine lets it run
+// anything: see Supported.
+func New(o Options) (*Runner, error) {
+	if o.Work == "" {
+		return nil, errors.New("the chroot runner needs a folder to work in")
+	}
+	work, err := filepath.Abs(o.Work)
+	if err == nil {
+		err = os.MkdirAll(work, 0o755)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("make the folder for the roots of steps: %w", err)
+	}
+	if err := sweep(work); err != nil {
+		return nil, fmt.Errorf("remove what an earlier run left in %s: %w", work, err)
+	}
+	return &Runner{work: work, groups: findCgroups()}, nil
+}
+
+// String is "chroot".
+func (r *Runner) String() string { return "chroot" }
+
+// Limits says in words what bounds a step on this machine, for a person to read once.
+func (r *Runner) Limits() string {
+	if r.groups.parent == "" {
+		return "no cgroup can be made (" + r.groups.why + "): the memory of a step bounds each of its processes by itself, their number is not bounded"
+	}
+	return fmt.Sprintf("a cgroup below %s bounds a step's memory and its processes (%d)", r.groups.parent, r.groups.pids)
+}
+
+// Supported says why steps cannot be run on this machine by this user, nil when they can: it sets up an empty root the way a
+// step's is and takes it down. The error wraps runner.ErrUnavailable.
+func Supported() (err error) {
+	work, err := os.MkdirTemp("", "chroot-probe-")
+	if err != nil {
+		return fmt.Errorf("%w: make a folder to try it in: %w", runner.ErrUnavailable, err)
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(work)) }()
+	for _, d := range mountPoints {
+		if err := os.Mkdir(filepath.Join(work, d), 0o755); err != nil {
+			return fmt.Errorf("%w: %w", runner.ErrUnavailable, err)
+		}
+	}
+	in := inner{config: config{Root: work}, lines: runner.NewLines(nil)}
+	_, err = in.run(context.Background())
+	return err
+}
+
+// Run executes a step: see runner.Runner.
+func (r *Runner) Run(ctx context.Context, s runner.Step, dir string, say func(line string)) (err error) {
+	if err := s.Check(); err != nil {
+		return err
+	}
+	if s.Arch != runtime.GOARCH {
+		return fmt.Errorf("%s: %w: the chroot runner of this %s machine cannot run programs for %s: use BuildKit with a builder that can",
+			s.Name, runner.ErrUnavailable, runtime.GOARCH, s.Arch)
+	}
+	f, err := newFolder(r.work)
+	if err != nil {
+		return fmt.Errorf("%s: make a root for it in %s: %w", s.Name, r.work, err)
+	}
+	defer func() { err = errors.Join(err, f.remove()) }()
+	if err := r.step(ctx, s, f, dir, say); err != nil {
+		if ctx.Err() != nil {
+			return fmt.Errorf("%s: %w", s.Name, context.Cause(ctx))
+		}
+		return err
+	}
+	return nil
+}
+
+func (r *Runner) step(ctx context.Context, s runner.Step, f *folder, dir string, say func(string)) error {
+	root, err := f.root()
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	if err := runnable(root.Name()); err != nil {
+		return fmt.Errorf("%s: %w", s.Name, err)
+	}
+	output, err := unpack(ctx, root, s)
+	if err != nil {
+		return fmt.Errorf("%s: unpack its root: %w", s.Name, err)
+	}
+	if err := r.execute(ctx, s, f, say); err != nil {
+		return err
+	}
+	from, err := root.OpenRoot(output)
+	if err != nil {
+		return fmt.Errorf("%s: open what the command left in %s: %w", s.Name, s.Output, err)
+	}
+	defer from.Close()
+	if err := runner.Collect(ctx, from, dir); err != nil {
+		return fmt.Errorf("%s: %w", s.Name, err)
+	}
+	return nil
+}
+
+// runnable refuses a file system from which the kernel would not start the command, which otherwise reads as if the command
+// itself had no permission.
+func runnable(dir string) error {
+	var fs unix.Statfs_t
+	if err := unix.Statfs(dir, &fs); err != nil {
+		return &os.PathError{Op: "statfs", Path: dir, Err: err}
+	}
+	if fs.Flags&unix.ST_NOEXEC != 0 {
+		return fmt.Errorf("%w: %s is mounted noexec, so no program starts from it: name another folder, or use BuildKit", runner.ErrUnavailable, dir)
+	}
+	return nil
+}

@@ -1,0 +1,261 @@
+package chroot_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+
+	"github.com/driver-container/driver-container/images/runner"
+	"github.com/driver-container/driver-container/images/runner/chroot"
+	"github.com/driver-container/driver-container/images/runner/runnertest"
+)
+
+func TestMain(m *testing.M) {
+	chroot.Init()
+	os.Exit(m.Run())
+}
+
+func open(t *testing.T) (*chroot.Runner, string) {
+	t.Helper()
+	if err := chroot.Supported(); err != nil {
+		t.Skip(err)
+	}
+	work := t.TempDir()
+	return openIn(t, work), work
+}
+
+func openIn(t *testing.T, work string) *chroot.Runner {
+	t.Helper()
+	r, err := chroot.New(chroot.Options{Work: work})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func TestConformance(t *testing.T) {
+	t.Parallel()
+	runnertest.Conform(t, func(t *testing.T) runner.Runner {
+		r, _ := open(t)
+		t.Log(r.Limits())
+		return r
+	})
+}
+
+// leftovers lists what of steps is left in a work folder.
+func leftovers(t *testing.T, work string) []string {
+	t.Helper()
+	list, err := filepath.Glob(filepath.Join(work, "*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return list
+}
+
+// TestWorld: what a step sees in a chroot in particular.
+func TestWorld(t *testing.T) {
+	t.Parallel()
+	r, work := open(t)
+	// Whoever starts driver-build may have left files open in it.
+	leak, err := syscall.Open("/etc/passwd", syscall.O_RDONLY, 0) // without close-on-exec
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer syscall.Close(leak)
+	dir := t.TempDir()
+	if err := r.Run(t.Context(), runnertest.Step(t, runnertest.ProgramLayer(t), nil, "report"), dir, nil); err != nil {
+		t.Fatal(err)
+	}
+	var got map[string]any
+	if err := json.Unmarshal([]byte(runnertest.Files(t, dir)["report.json"]), &got); err != nil {
+		t.Fatal(err)
+	}
+	for k, want := range map[string]string{"NoNewPrivs": "1", "CapEff": "0000000000000000", "CapBnd": "0000000000000000"} {
+		if got[k] != want {
+			t.Errorf("%s: %v", k, got[k])
+		}
+	}
+	if os.Getuid() == 0 && got["Groups"] != "" {
+		t.Errorf("groups: %v", got["Groups"])
+	}
+	for _, fd := range got["open"].([]any) {
+		if name, to, _ := strings.Cut(fd.(string), " "); name > "2" && !strings.HasPrefix(to, "/proc/") {
+			t.Errorf("the command has %s open", fd)
+		}
+	}
+	limits := strings.Join(strings.Fields(got["limits"].(string)), " ")
+	var files syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &files); err != nil {
+		t.Fatal(err)
+	}
+	n := min(files.Max, 65536)
+	for _, want := range []string{"Max core file size 0 0", fmt.Sprintf("Max open files %d %d", n, n)} {
+		if !strings.Contains(limits, want) {
+			t.Errorf("no %q in %s", want, limits)
+		}
+	}
+	if left := leftovers(t, work); len(left) > 0 {
+		t.Errorf("left behind: %q", left)
+	}
+}
+
+// TestMounts: what is mounted in a step, and that it cannot change the kernel's settings, which user 0 owns.
+func TestMounts(t *testing.T) {
+	t.Parallel()
+	r, _ := open(t)
+	program := runnertest.ProgramLayer(t)
+	dir := t.TempDir()
+	links := runnertest.Layer(t, "proc -> /etc", "dev -> ../../../../dev", "tmp = a file", "etc/", "etc/hostname = x")
+	if err := r.Run(t.Context(), runnertest.Step(t, program, []v1.Layer{links}, "mounts"), dir, nil); err != nil {
+		t.Fatal(err)
+	}
+	want := "/\n/tmp\n/dev\n/dev/null\n/dev/zero\n/dev/full\n/dev/random\n/dev/urandom\n/proc\n"
+	if d := cmp.Diff(want, runnertest.Files(t, dir)["mounts"]); d != "" {
+		t.Error(d)
+	}
+	for _, file := range []string{"/proc/sys/kernel/domainname", "/proc/sysrq-trigger", "/proc/sys/vm/drop_caches", "/proc/self/oom_score_adj"} {
+		err := r.Run(t.Context(), runnertest.Step(t, program, nil, "write", file+"=0"), t.TempDir(), nil)
+		var f *runner.FailedError
+		if !errors.As(err, &f) || f.Code != 125 || !strings.Contains(strings.Join(f.Tail, ""), "read-only") {
+			t.Errorf("write %s: %v", file, err)
+		}
+	}
+	// Process 1 is a program of the machine with files of the machine open.
+	for _, file := range []string{"/proc/1/exe", "/proc/1/root", "/proc/1/fd", "/proc/1/environ"} {
+		err := r.Run(t.Context(), runnertest.Step(t, program, nil, "tree", file+"/."), t.TempDir(), nil)
+		if err == nil || !strings.Contains(err.Error(), "permission denied") && !strings.Contains(err.Error(), "not a directory") {
+			t.Errorf("read %s: %v", file, err)
+		}
+	}
+}
+
+func TestRefusedOutput(t *testing.T) {
+	t.Parallel()
+	r, work := open(t)
+	program := runnertest.ProgramLayer(t)
+	for what, args := range map[string][]string{
+		"setuid": {"chmod", "4755", "/out/x"},
+		"link":   {"symlink", "/out", "/out/y"},
+		"FIFO":   {"fifo", "/out/fifo"},
+		"gone":   {"rename", "/out", "/other"},
+		"no dir": {"swap", "/out", "/etc"},
+	} {
+		dir := t.TempDir()
+		err := r.Run(t.Context(), runnertest.Step(t, program, nil, append([]string{"then"}, args...)...), dir, nil)
+		if err == nil || len(runnertest.Files(t, dir)) > 0 {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if left := leftovers(t, work); len(left) > 0 {
+		t.Errorf("left behind: %q", left)
+	}
+}
+
+func TestUnavailable(t *testing.T) {
+	t.Parallel()
+	r, _ := open(t)
+	step := runnertest.Step(t, runnertest.Layer(t, "x = 1"), nil)
+	step.Arch = "s390x"
+	err := r.Run(t.Context(), step, t.TempDir(), nil)
+	if !errors.Is(err, runner.ErrUnavailable) || !strings.Contains(err.Error(), "BuildKit") {
+		t.Errorf("another architecture: %v", err)
+	}
+	if _, err := chroot.New(chroot.Options{}); err == nil {
+		t.Error("no folder to work in")
+	}
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := chroot.New(chroot.Options{Work: file}); err == nil {
+		t.Error("a file to work in")
+	}
+}
+
+// TestMemory: without a cgroup each process is bounded by itself, with one all together.
+func TestMemory(t *testing.T) {
+	t.Parallel()
+	r, _ := open(t)
+	step := runnertest.Step(t, runnertest.ProgramLayer(t), nil, "eat", fmt.Sprint(600<<20))
+	step.Memory, step.Env = 300<<20, append(step.Env, "GOTRACEBACK=none")
+	err := r.Run(t.Context(), step, t.TempDir(), nil)
+	var f *runner.FailedError
+	if !errors.As(err, &f) || !strings.Contains(err.Error(), "memory") {
+		t.Errorf("%v", err)
+	}
+	t.Log(r.Limits(), "\n", err)
+	step.Args[2] = fmt.Sprint(20 << 20)
+	if err := r.Run(t.Context(), step, t.TempDir(), nil); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestCancelLeavesNothing: after a cancel no process of the step runs, nothing is mounted, the folder is gone.
+func TestCancelLeavesNothing(t *testing.T) {
+	t.Parallel()
+	r, work := open(t)
+	layers := []v1.Layer{runnertest.Layer(t, "marker = 1")}
+	step := runnertest.Step(t, runnertest.ProgramLayer(t), layers, "sleep")
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var at time.Time
+	err := r.Run(ctx, step, t.TempDir(), func(string) {
+		if n := len(processes(t, work)); n < 3 { // process 1, the command and its child
+			t.Errorf("%d processes of the step", n)
+		}
+		at = time.Now()
+		cancel()
+	})
+	if !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	t.Logf("cancelled in %v", time.Since(at))
+	checkNothing(t, work)
+	if left := leftovers(t, work); len(left) > 0 {
+		t.Errorf("left behind: %q", left)
+	}
+}
+
+func checkNothing(t *testing.T, work string) {
+	t.Helper()
+	if p := processes(t, work); len(p) > 0 {
+		t.Errorf("still running: %q", p)
+	}
+	b, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(string(b), work) {
+		t.Errorf("still mounted: %s", b)
+	}
+}
+
+// processes lists those that have a mount of the work folder in their namespace: all of a step have, whatever they are
+// called, since their root is one.
+func processes(t *testing.T, work string) []string {
+	t.Helper()
+	all, err := filepath.Glob("/proc/[0-9]*/mountinfo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var found []string
+	for _, file := range all {
+		b, err := os.ReadFile(file)
+		if err != nil || !strings.Contains(string(b), work) {
+			continue
+		}
+		cmdline, _ := os.ReadFile(filepath.Join(filepath.Dir(file), "cmdline"))
+		found = append(found, filepath.Base(filepath.Dir(file))+" "+strings.ReplaceAll(string(cmdline), "\x00", " "))
+	}
+	return found
+}

@@ -1,0 +1,227 @@
+package chroot
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	folderPrefix = "step-"
+	lifted       = "gone-" // name of a folder that is being removed
+)
+
+// folder is the private place of one step, below Options.Work. Its owner holds a flock on it: a folder without is nobody's.
+type folder struct {
+	work *os.Root
+	name string // below work
+	path string // absolute
+	lock *os.File
+}
+
+// newFolder makes a folder and takes its lock. Between the two another process may sweep it away: then it makes another one.
+func newFolder(work string) (*folder, error) {
+	top, err := os.OpenRoot(work)
+	if err != nil {
+		return nil, err
+	}
+	for range 100 {
+		dir, err := os.MkdirTemp(work, folderPrefix) // mode 0700: nobody else reaches the programs in the root
+		if err != nil {
+			return nil, errors.Join(err, top.Close())
+		}
+		f := &folder{work: top, name: path.Base(dir), path: dir}
+		if f.lock, err = takeLock(top, f.name); err == nil {
+			return f, nil
+		}
+		if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.EWOULDBLOCK) {
+			return nil, errors.Join(err, top.Close())
+		}
+	}
+	return nil, errors.Join(errors.New("every new folder was taken away at once: is another program cleaning up here?"), top.Close())
+}
+
+// takeLock locks a folder that is really there: fs.ErrNotExist when it went, EWOULDBLOCK when it has an owner.
+func takeLock(top *os.Root, name string) (*os.File, error) {
+	d, err := top.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Flock(int(d.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		return nil, errors.Join(fmt.Errorf("lock %s: %w", d.Name(), err), d.Close())
+	}
+	here, err := d.Stat()
+	if err != nil {
+		return nil, errors.Join(err, d.Close())
+	}
+	there, err := top.Lstat(name)
+	if err != nil {
+		return nil, errors.Join(err, d.Close())
+	}
+	if !os.SameFile(here, there) {
+		return nil, errors.Join(fs.ErrNotExist, d.Close())
+	}
+	return d, nil
+}
+
+// root makes the folder that becomes the root of the step.
+func (f *folder) root() (*os.Root, error) {
+	name := path.Join(f.name, "root")
+	if err := f.work.Mkdir(name, 0o755); err != nil {
+		return nil, err
+	}
+	if err := f.work.Chmod(name, 0o755); err != nil { // whatever the umask is
+		return nil, err
+	}
+	return f.work.OpenRoot(name)
+}
+
+// remove deletes the folder and gives up the lock. It is not cancelled: what a step left has to go.
+func (f *folder) remove() error {
+	err := removeFolder(f.work, f.name)
+	return errors.Join(err, f.lock.Close(), f.work.Close())
+}
+
+// sweep removes the folders whose owners are dead, and their cgroups.
+func sweep(work string) error {
+	top, err := os.OpenRoot(work)
+	if err != nil {
+		return err
+	}
+	defer top.Close()
+	list, err := fs.ReadDir(top.FS(), ".")
+	if err != nil {
+		return err
+	}
+	for _, d := range list {
+		if !d.IsDir() || !strings.HasPrefix(d.Name(), folderPrefix) {
+			continue
+		}
+		lock, err := takeLock(top, d.Name())
+		if errors.Is(err, unix.EWOULDBLOCK) || errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if errors.Is(err, fs.ErrPermission) {
+			continue // another user's
+		}
+		if err != nil {
+			return err
+		}
+		if name, err := top.ReadFile(path.Join(d.Name(), groupFile)); err == nil {
+			if err := removeCgroup(string(name)); err != nil {
+				return errors.Join(err, lock.Close())
+			}
+		}
+		if err := errors.Join(removeFolder(top, d.Name()), lock.Close()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// removeFolder deletes a folder of top with everything in it. Folders below it are moved up into it before they are looked
+// into, so no path is ever longer than two names, however deep the tree is, and no link is ever followed. The kernel refuses
+// to move or remove a mount point: the removal fails there and touches nothing that is mounted.
+func removeFolder(top *os.Root, name string) error {
+	if err := top.Chmod(name, 0o700); err != nil {
+		return err
+	}
+	dir, err := top.OpenRoot(name)
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	r := remover{dir: dir}
+	for {
+		list, err := r.list(".")
+		if err != nil {
+			return err
+		}
+		if len(list) == 0 {
+			return top.Remove(name)
+		}
+		for _, d := range list {
+			if d.IsDir() && !strings.HasPrefix(d.Name(), lifted) {
+				err = r.lift(d.Name())
+			} else {
+				err = r.take(d)
+			}
+			if err != nil {
+				return fmt.Errorf("remove %s: %w", path.Join(name, d.Name()), err)
+			}
+		}
+	}
+}
+
+type remover struct {
+	dir  *os.Root
+	next int
+}
+
+// take removes an entry of the folder itself; folders in it end up beside it.
+func (r *remover) take(d fs.DirEntry) error {
+	if !d.IsDir() {
+		return r.dir.Remove(d.Name())
+	}
+	if err := r.dir.Chmod(d.Name(), 0o700); err != nil { // a step may have made it unreadable
+		return err
+	}
+	for {
+		list, err := r.list(d.Name())
+		if err != nil {
+			return err
+		}
+		if len(list) == 0 {
+			return r.dir.Remove(d.Name())
+		}
+		for _, below := range list {
+			p := path.Join(d.Name(), below.Name())
+			if !below.IsDir() {
+				err = r.dir.Remove(p)
+			} else {
+				err = r.lift(p)
+			}
+			if err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// lift moves a folder up, or removes it when it is empty. Whoever is not root has to own and write a folder to move it.
+func (r *remover) lift(p string) error {
+	if r.dir.Remove(p) == nil {
+		return nil
+	}
+	if err := r.dir.Chmod(p, 0o700); err != nil {
+		return err
+	}
+	for {
+		r.next++
+		err := r.dir.Rename(p, lifted+strconv.Itoa(r.next))
+		if !errors.Is(err, fs.ErrExist) && !errors.Is(err, unix.ENOTEMPTY) {
+			return err
+		}
+	}
+}
+
+// list gives some of a folder's entries, none when it is empty.
+func (r *remover) list(name string) ([]fs.DirEntry, error) {
+	f, err := r.dir.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	list, err := f.ReadDir(4096)
+	if errors.Is(err, io.EOF) {
+		err = nil
+	}
+	return list, err
+}

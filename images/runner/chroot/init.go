@@ -1,0 +1,123 @@
+package chroot
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"strconv"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	innerName = "driver-build-step" // argv[0] of the inner process: the name that ps shows
+	configFD  = 3
+	statusFD  = 4
+	maxConfig = 16 << 20
+)
+
+// Init has to be the first call of main, and of TestMain, in a program that uses a Runner. It returns at once, except in the
+// process that a Runner starts: there it sets up the root, runs the command, and never returns.
+func Init() {
+	if os.Args[0] != innerName {
+		return
+	}
+	os.Exit(innerMain()) //nolint:forbidigo // this process is not the program it looks like: nothing of that may run
+}
+
+// innerMain is process 1 of the step's pid namespace. Its exit code means nothing: the status tells all.
+func innerMain() int {
+	runtime.LockOSThread() // capabilities and the like belong to a thread: the one that starts the command
+	report := os.NewFile(statusFD, "status")
+	st, err := innerStep()
+	if err != nil {
+		st = status{Setup: err.Error()}
+	}
+	b, err := json.Marshal(st)
+	if err == nil {
+		_, err = report.Write(b)
+	}
+	if err != nil {
+		return 1
+	}
+	return 0
+}
+
+func innerStep() (status, error) {
+	if os.Getpid() != 1 {
+		return status{}, errors.New("this is not process 1 of a pid namespace")
+	}
+	if err := closeOnExec(); err != nil {
+		return status{}, err
+	}
+	var c config
+	b, err := io.ReadAll(io.LimitReader(os.NewFile(configFD, "configuration"), maxConfig))
+	if err == nil {
+		err = json.Unmarshal(b, &c)
+	}
+	if err != nil {
+		return status{}, fmt.Errorf("read the configuration: %w", err)
+	}
+	if err := setUp(c); err != nil {
+		return status{}, err
+	}
+	if len(c.Args) == 0 {
+		return status{Ready: true}, nil
+	}
+	pid, err := syscall.ForkExec(c.Args[0], c.Args, &syscall.ProcAttr{Dir: "/", Env: c.Env, Files: []uintptr{0, 1, 2}})
+	if err != nil {
+		return status{Ready: true, Start: fmt.Sprintf("start %s: %s", c.Args[0], explainStart(err))}, nil
+	}
+	return reap(pid)
+}
+
+func explainStart(err error) string {
+	switch {
+	case errors.Is(err, unix.ENOENT):
+		return "no such file in the root, or the loader it needs is not there"
+	case errors.Is(err, unix.ENOEXEC):
+		return "the kernel does not know its format: is it for this architecture?"
+	default:
+		return err.Error()
+	}
+}
+
+// closeOnExec keeps every descriptor from the command that this process inherited, also those that whoever started
+// driver-build left open in it.
+func closeOnExec() error {
+	list, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		return fmt.Errorf("list the open files: %w", err)
+	}
+	for _, d := range list {
+		if fd, err := strconv.Atoi(d.Name()); err == nil && fd > 2 {
+			unix.CloseOnExec(fd)
+		}
+	}
+	return nil
+}
+
+// reap waits for the command and, as process 1 must, for every orphan until then. What still runs in the background when the
+// command ends is killed by the kernel when this process does.
+func reap(command int) (status, error) {
+	for {
+		var ws unix.WaitStatus
+		pid, err := unix.Wait4(-1, &ws, 0, nil)
+		switch {
+		case errors.Is(err, unix.EINTR):
+			continue
+		case err != nil:
+			return status{}, fmt.Errorf("wait for the command: %w", err)
+		case pid != command:
+			continue
+		case ws.Signaled():
+			return status{Ready: true, Signal: int(ws.Signal())}, nil
+		default:
+			return status{Ready: true, Code: ws.ExitStatus()}, nil
+		}
+	}
+}

@@ -1,0 +1,98 @@
+package chroot
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+)
+
+// devices are all that a step has of /dev. A compiler needs no other.
+var devices = []string{"null", "zero", "full", "random", "urandom"}
+
+// setUp turns the unpacked folder into the root of this process and takes away what a step may not do. It runs in fresh
+// namespaces: nothing here changes the machine.
+func setUp(c config) error {
+	// When the machine runs out of memory the step goes before the program that can tell about it.
+	if err := os.WriteFile("/proc/self/oom_score_adj", []byte("500"), 0); err != nil {
+		return err
+	}
+	for _, s := range []struct {
+		what string
+		do   func() error
+	}{
+		{"name the machine", func() error { return unix.Sethostname([]byte("localhost")) }}, // the same wherever a step runs
+		{"start the loopback interface", loopback},
+		{"keep mounts private", func() error { return unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, "") }},
+		{"mount the root", func() error { return unix.Mount(c.Root, c.Root, "", unix.MS_BIND, "") }},
+		{"mount /tmp", func() error {
+			return unix.Mount("tmpfs", filepath.Join(c.Root, "tmp"), "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=1777")
+		}},
+		{"make /dev", func() error { return makeDev(filepath.Join(c.Root, "dev")) }},
+		// Read-only: user 0 owns the kernel's settings and may write them without any capability.
+		{"mount /proc", func() error {
+			return unix.Mount("proc", filepath.Join(c.Root, "proc"), "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC|unix.MS_RDONLY, "")
+		}},
+		{"change the root", func() error { return pivot(c.Root) }},
+		{"limit resources", func() error { return limit(c.Memory) }},
+		{"drop privileges", dropPrivileges},
+	} {
+		if err := s.do(); err != nil {
+			return fmt.Errorf("%s: %w", s.what, err)
+		}
+	}
+	return nil
+}
+
+// loopback brings up lo, the one interface of the new network namespace, as container runtimes do: programs that talk to
+// themselves work, nothing else is reachable.
+func loopback() error {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	req, err := unix.NewIfreq("lo")
+	if err != nil {
+		return err
+	}
+	req.SetUint16(unix.IFF_UP | unix.IFF_RUNNING)
+	return unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, req)
+}
+
+func makeDev(dev string) error {
+	if err := unix.Mount("tmpfs", dev, "tmpfs", unix.MS_NOSUID|unix.MS_NOEXEC, "mode=0755,size=1m"); err != nil {
+		return err
+	}
+	for _, name := range devices {
+		at := filepath.Join(dev, name)
+		if err := os.WriteFile(at, nil, 0o666); err != nil {
+			return err
+		}
+		if err := unix.Mount("/dev/"+name, at, "", unix.MS_BIND, ""); err != nil {
+			return fmt.Errorf("/dev/%s: %w", name, err)
+		}
+	}
+	for name, to := range map[string]string{"fd": "fd", "stdin": "fd/0", "stdout": "fd/1", "stderr": "fd/2"} {
+		if err := os.Symlink("/proc/self/"+to, filepath.Join(dev, name)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// pivot makes a folder, which is a mount, the root of this mount namespace and lets go of the old one, all mounts included.
+func pivot(root string) error {
+	if err := unix.Chdir(root); err != nil {
+		return err
+	}
+	if err := unix.PivotRoot(".", "."); err != nil {
+		return fmt.Errorf("%w (it cannot work when the machine's own root is an initramfs)", err)
+	}
+	// The old root now lies over the new one: what is unmounted is the upper of the two.
+	if err := unix.Unmount(".", unix.MNT_DETACH); err != nil {
+		return err
+	}
+	return unix.Chdir("/")
+}

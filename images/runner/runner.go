@@ -1,0 +1,123 @@
+// Package runner executes one command in an assembled root: the only thing in driver-build that executes anything.
+//
+// This package has what every runner has in common: the step, the interface, the errors and the treatment of a command's
+// output. Package chroot runs a step on this machine, package buildkit in a BuildKit daemon; package runnertest holds the
+// behaviour that both must show. Nothing here knows what a step is for.
+package runner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+)
+
+// ErrUnavailable says that a runner cannot run anything here and now: there is no daemon, there are no privileges, or the
+// step is for another architecture. It is wrapped in an error that says what to do.
+var ErrUnavailable = errors.New("the runner is not available")
+
+// Step is one command in one root. Nothing else reaches the command: no network, no stdin, no file or variable of the
+// machine that runs it. It runs as user 0 of its root with / as its working directory.
+type Step struct {
+	Name   string     // for people: "modules 535.261.03 proprietary 6.1.0-56-amd64"
+	Arch   string     // Go name: "amd64"
+	Layers []v1.Layer // of the root, from the bottom up
+	Args   []string   // the program by its absolute path in the root, and its arguments
+	Env    []string   // all that it sees; PATH and HOME have to be in it
+	Output string     // folder in the root, absolute; made empty and writable before; its content is the result
+	Memory int64      // bytes that all its processes may use together; 0: no limit of ours
+}
+
+// Runner executes steps. It is safe for concurrent use.
+type Runner interface {
+	// Run executes the step and puts what it left in Step.Output below dir, an empty folder of this machine: regular files
+	// with mode 0644 and folders with mode 0755; anything else in it is an error. say gets every line that the command prints, in order, from one goroutine at a time;
+	// it may be nil. Errors: *FailedError, ErrUnavailable (wrapped), ctx's cause.
+	Run(ctx context.Context, s Step, dir string, say func(line string)) error
+	String() string // for messages: "chroot", "buildkit unix:///run/buildkit/buildkitd.sock"
+}
+
+// FailedError says that the command of a step did not succeed.
+type FailedError struct {
+	Step, Runner string
+	Code         int      // what the command exited with; -1: killed, or not started
+	Tail         []string // the last 40 lines that it printed
+	Err          error    // why, in words; may be nil where Code says all
+}
+
+func (e *FailedError) Error() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s: the command in the runner %s ", e.Step, e.Runner)
+	switch {
+	case e.Code >= 0:
+		fmt.Fprintf(&b, "exited with code %d", e.Code)
+	default:
+		b.WriteString("was killed or not started")
+	}
+	if e.Err != nil {
+		fmt.Fprintf(&b, ": %v", e.Err)
+	}
+	if n := len(e.Tail); n > 0 {
+		fmt.Fprintf(&b, "; its last %d lines:\n  %s", n, strings.Join(e.Tail, "\n  "))
+	}
+	return b.String()
+}
+
+// Unwrap gives the reason.
+func (e *FailedError) Unwrap() error { return e.Err }
+
+// Check says what is wrong with a step before anything is done for it. Runners call it first.
+func (s Step) Check() error {
+	switch {
+	case s.Name == "":
+		return errors.New("a step needs a name")
+	case s.Arch == "":
+		return fmt.Errorf("step %s: no architecture", s.Name)
+	case len(s.Layers) == 0:
+		return fmt.Errorf("step %s: a root of no layers", s.Name)
+	case len(s.Args) == 0 || !path.IsAbs(s.Args[0]):
+		return fmt.Errorf("step %s: the program of %q is no absolute path", s.Name, s.Args)
+	case !path.IsAbs(s.Output) || path.Clean(s.Output) != s.Output || s.Output == "/":
+		return fmt.Errorf("step %s: output %q is no clean absolute path of a folder below /", s.Name, s.Output)
+	case Covered(s.Output):
+		return fmt.Errorf("step %s: output %s lies where runners mount something: name another folder", s.Name, s.Output)
+	case s.Memory < 0:
+		return fmt.Errorf("step %s: a limit of %d bytes of memory", s.Name, s.Memory)
+	}
+	if i := slices.IndexFunc(s.Args, hasNul); i >= 0 {
+		return fmt.Errorf("step %s: a zero byte in argument %q", s.Name, s.Args[i])
+	}
+	return s.checkEnv()
+}
+
+// checkEnv demands PATH and HOME because container runtimes add them to a step that does not have them: then it would see
+// one environment in a chroot and another one in BuildKit.
+func (s Step) checkEnv() error {
+	seen := map[string]bool{}
+	for _, v := range s.Env {
+		k, _, ok := strings.Cut(v, "=")
+		if !ok || k == "" || hasNul(v) {
+			return fmt.Errorf("step %s: %q is no NAME=VALUE", s.Name, v)
+		}
+		if seen[k] {
+			return fmt.Errorf("step %s: variable %s is given twice", s.Name, k)
+		}
+		seen[k] = true
+	}
+	if !seen["PATH"] || !seen["HOME"] {
+		return fmt.Errorf("step %s: its environment needs PATH and HOME, which runners add otherwise", s.Name)
+	}
+	return nil
+}
+
+// Covered says whether an absolute path lies where a runner may mount something over what the layers have.
+func Covered(p string) bool {
+	top, _, _ := strings.Cut(strings.TrimPrefix(p, "/"), "/")
+	return slices.Contains([]string{"proc", "sys", "dev", "tmp"}, top)
+}
+
+func hasNul(s string) bool { return strings.ContainsRune(s, 0) }

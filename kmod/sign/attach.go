@@ -1,0 +1,79 @@
+package sign
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+)
+
+// Attach writes the module of the file from, without the signatures that it may have, with this one to the file to, which may
+// be the same. to has the mode of from and appears, or is replaced, only when it is complete and on the disk. Whether the
+// signature is right is not looked at (see VerifyFile), but ErrMalformed is returned for one that no kernel could read.
+func Attach(ctx context.Context, from, to string, der []byte) error {
+	if _, err := decode(der); err != nil {
+		return fmt.Errorf("attach a signature to %s: %w", from, err)
+	}
+	f, size, err := open(from)
+	if err != nil {
+		return fmt.Errorf("attach a signature: %w", err)
+	}
+	defer f.Close()
+	length, err := bare(f, size)
+	if err != nil {
+		return fmt.Errorf("attach a signature to %s: %w", from, err)
+	}
+	st, err := f.Stat()
+	if err != nil {
+		return fmt.Errorf("attach a signature to %s: %w", from, err)
+	}
+	err = replace(to, st.Mode().Perm(), func(w io.Writer) error {
+		if err := transfer(ctx, w, io.NewSectionReader(f, 0, length)); err != nil {
+			return err
+		}
+		_, err := w.Write(tail(der))
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("attach a signature: write %s: %w", to, err)
+	}
+	return nil
+}
+
+// tail is all that follows the module.
+func tail(der []byte) []byte {
+	b := append(make([]byte, 0, len(der)+trailerSize+len(magic)), der...)
+	b = append(b, 0, 0, idPKCS7, 0, 0, 0, 0, 0)
+	b = binary.BigEndian.AppendUint32(b, uint32(len(der)))
+	return append(b, magic...)
+}
+
+// replace writes a file under another name, and gives it its own when it is complete and on the disk.
+func replace(path string, mode os.FileMode, write func(io.Writer) error) (err error) {
+	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, os.Remove(f.Name()))
+		}
+	}()
+	err = errors.Join(write(f), f.Chmod(mode), f.Sync())
+	if err = errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	if err := os.Rename(f.Name(), path); err != nil {
+		return err
+	}
+	dir, err := os.Open(filepath.Dir(path))
+	if err != nil {
+		return nil //nolint:nilerr // a folder that can be written but not read: the file is there
+	}
+	defer dir.Close()
+	_ = dir.Sync() // not every file system can; the content of the file is on the disk
+	return nil
+}

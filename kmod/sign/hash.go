@@ -1,0 +1,73 @@
+package sign
+
+import (
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/rsa"
+	_ "crypto/sha1" //nolint:gosec // verified only, as kernels do: see ParseHash
+	_ "crypto/sha256"
+	_ "crypto/sha3"
+	_ "crypto/sha512"
+	"encoding/asn1"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// algorithm is a hash, and what PKCS#7 calls it alone and together with ECDSA (kernel: include/linux/oid_registry.h).
+type algorithm struct {
+	name  string // in CONFIG_MODULE_SIG_HASH
+	hash  crypto.Hash
+	oid   asn1.ObjectIdentifier
+	ecdsa asn1.ObjectIdentifier
+	weak  bool // never signed with
+}
+
+// algorithms in the order in which messages name them.
+var algorithms = []algorithm{
+	{"sha256", crypto.SHA256, asn1.ObjectIdentifier{2, 16, 840, 1, 101, 3, 4, 2, 1}, asn1.ObjectIdentifier{1, 2, 840, 10045, 4, 3, 2}, false},
+	{"sha384", crypto.SHA384, asn1.ObjectIdentifier{2, 16, 840, 1, 101, 3, 4, 2, 2}, asn1.ObjectIdentifier{1, 2, 840, 10045, 4, 3, 3}, false},
+	{"sha512", crypto.SHA512, asn1.ObjectIdentifier{2, 16, 840, 1, 101, 3, 4, 2, 3}, asn1.ObjectIdentifier{1, 2, 840, 10045, 4, 3, 4}, false},
+	{"sha224", crypto.SHA224, asn1.ObjectIdentifier{2, 16, 840, 1, 101, 3, 4, 2, 4}, asn1.ObjectIdentifier{1, 2, 840, 10045, 4, 3, 1}, false},
+	{"sha3-256", crypto.SHA3_256, asn1.ObjectIdentifier{2, 16, 840, 1, 101, 3, 4, 2, 8}, asn1.ObjectIdentifier{2, 16, 840, 1, 101, 3, 4, 3, 10}, false},
+	{"sha3-384", crypto.SHA3_384, asn1.ObjectIdentifier{2, 16, 840, 1, 101, 3, 4, 2, 9}, asn1.ObjectIdentifier{2, 16, 840, 1, 101, 3, 4, 3, 11}, false},
+	{"sha3-512", crypto.SHA3_512, asn1.ObjectIdentifier{2, 16, 840, 1, 101, 3, 4, 2, 10}, asn1.ObjectIdentifier{2, 16, 840, 1, 101, 3, 4, 3, 12}, false},
+	{"sha1", crypto.SHA1, asn1.ObjectIdentifier{1, 3, 14, 3, 2, 26}, asn1.ObjectIdentifier{1, 2, 840, 10045, 4, 1}, true},
+}
+
+// ParseHash takes a hash as the kernel's CONFIG_MODULE_SIG_HASH names it: sha256, sha384, sha512, sha224, sha3-256, sha3-384,
+// sha3-512 (Linux 6.7 and later). SHA-1 can be forged and is refused: a kernel that names it takes sha256 as well, as long as that is built in.
+func ParseHash(name string) (crypto.Hash, error) {
+	var names []string
+	for _, a := range algorithms {
+		switch {
+		case a.name == name && a.weak:
+			return 0, fmt.Errorf("sign modules with %s: it can be forged, and newer kernels refuse it: use sha256", name)
+		case a.name == name:
+			return a.hash, nil
+		case !a.weak:
+			names = append(names, a.name)
+		}
+	}
+	return 0, fmt.Errorf("sign modules with the hash %q: not known: there are %s", printable(name), strings.Join(names, ", "))
+}
+
+// algorithmOf finds what to sign with.
+func algorithmOf(hash crypto.Hash) (algorithm, error) {
+	i := slices.IndexFunc(algorithms, func(a algorithm) bool { return a.hash == hash && !a.weak })
+	if i < 0 {
+		return algorithm{}, fmt.Errorf("the hash %s cannot sign modules: use sha256", hash)
+	}
+	return algorithms[i], nil
+}
+
+// check says whether a signature over a digest is this key's.
+func check(key crypto.PublicKey, hash crypto.Hash, digest, signature []byte) bool {
+	switch k := key.(type) {
+	case *rsa.PublicKey:
+		return rsa.VerifyPKCS1v15(k, hash, digest, signature) == nil
+	case *ecdsa.PublicKey:
+		return ecdsa.VerifyASN1(k, digest, signature)
+	}
+	return false
+}

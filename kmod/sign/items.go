@@ -1,0 +1,120 @@
+package sign
+
+import (
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"golang.org/x/crypto/cryptobyte"
+	"golang.org/x/crypto/cryptobyte/asn1"
+	"golang.org/x/sys/unix"
+)
+
+// maxKeyFile bounds files of keys and certificates.
+const maxKeyFile = 1 << 20
+
+// kind is what a piece of DER is.
+type kind string
+
+const (
+	kindCertificate kind = "certificate"
+	kindPKCS1       kind = "PKCS#1"
+	kindSEC1        kind = "SEC1"
+	kindPKCS8       kind = "PKCS#8"
+	kindEncrypted   kind = "encrypted PKCS#8"
+	kindPKCS12      kind = "PKCS#12"
+)
+
+// pemKinds of PEM's labels; others are passed over.
+var pemKinds = map[string]kind{"CERTIFICATE": kindCertificate, "X509 CERTIFICATE": kindCertificate, "RSA PRIVATE KEY": kindPKCS1,
+	"EC PRIVATE KEY": kindSEC1, "PRIVATE KEY": kindPKCS8, "ENCRYPTED PRIVATE KEY": kindEncrypted}
+
+// item is one key or certificate of a file.
+type item struct {
+	kind kind
+	der  []byte
+}
+
+// readItems reads a file of keys and certificates, at least one.
+func readItems(path string) ([]item, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	st, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if !st.Mode().IsRegular() {
+		return nil, fmt.Errorf("it is not a regular file (%s)", st.Mode())
+	}
+	data, err := io.ReadAll(io.LimitReader(f, maxKeyFile+1))
+	if err != nil {
+		return nil, err
+	}
+	if len(data) > maxKeyFile {
+		return nil, fmt.Errorf("it has more than %d bytes: it holds no key or certificate", maxKeyFile)
+	}
+	return parseItems(data)
+}
+
+func parseItems(data []byte) ([]item, error) {
+	if k := sniff(data); k != "" {
+		return []item{{k, data}}, nil
+	}
+	var items []item
+	for {
+		block, rest := pem.Decode(data)
+		if block == nil {
+			break
+		}
+		data = rest
+		if strings.Contains(block.Headers["Proc-Type"], "ENCRYPTED") {
+			return nil, errors.New("its private key is encrypted in the old PEM way, which protects it badly: convert it with: openssl pkcs8 -topk8 -v2 aes-256-cbc -in OLD -out NEW")
+		}
+		if k := pemKinds[block.Type]; k != "" {
+			items = append(items, item{k, block.Bytes})
+		}
+	}
+	if len(items) > 0 {
+		return items, nil
+	}
+	if len(data) > 1 && data[0] == 0x30 && data[1] == 0x80 {
+		return nil, errors.New("it is BER of indefinite length: convert it with openssl, for PKCS#12: openssl pkcs12 -in OLD -out NEW.pem")
+	}
+	return nil, errors.New("it holds no private key or certificate: neither PEM nor DER of PKCS#8, PKCS#1, SEC1, PKCS#12 or X.509")
+}
+
+// sniff says what DER is by the types of its first fields; "" is something else, as text.
+func sniff(der []byte) kind {
+	in := cryptobyte.String(der)
+	var fields cryptobyte.String
+	var version int64
+	if !in.ReadASN1(&fields, asn1.SEQUENCE) {
+		return ""
+	}
+	if fields.SkipASN1(asn1.SEQUENCE) { // algorithm and ciphertext, or the signed part and the rest
+		if fields.PeekASN1Tag(asn1.OCTET_STRING) {
+			return kindEncrypted
+		}
+		return kindCertificate
+	}
+	if !fields.ReadASN1Integer(&version) {
+		return ""
+	}
+	switch {
+	case fields.PeekASN1Tag(asn1.INTEGER):
+		return kindPKCS1
+	case fields.PeekASN1Tag(asn1.OCTET_STRING):
+		return kindSEC1
+	case !fields.SkipASN1(asn1.SEQUENCE):
+		return ""
+	case version == 3:
+		return kindPKCS12
+	}
+	return kindPKCS8
+}

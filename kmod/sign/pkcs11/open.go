@@ -1,0 +1,152 @@
+//go:build cgo
+
+package pkcs11
+
+import (
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/ThalesGroup/crypto11"
+	"github.com/miekg/pkcs11"
+
+	"github.com/driver-container/driver-container/kmod/sign"
+)
+
+// Open finds the private key that the URI names, and its certificate: of certFile, as sign.LoadCertificates reads it, or of the
+// token when certFile is "" (the one with the key's id). The PIN is that of the URI's pin-source, else pass gives it. Close ends
+// the session with the token, after the last signature.
+//
+// The URI names the token by token, serial or slot-id (and model, manufacturer), the key by object or id, and the token's library
+// by module-path; all that is given must match, and exactly one token and one key may.
+func Open(text, certFile string, pass sign.Passphrase) (*sign.Signer, io.Closer, error) {
+	u, err := parse(text)
+	if err != nil {
+		return nil, nil, fmt.Errorf("open the PKCS#11 key: the URI is wrong: %w", err)
+	}
+	signer, ctx, err := u.open(certFile, pass)
+	if err != nil {
+		return nil, nil, fmt.Errorf("open the PKCS#11 key by %s: %w", u.module, err)
+	}
+	return signer, ctx, nil
+}
+
+func (u uri) open(certFile string, pass sign.Passphrase) (_ *sign.Signer, _ *crypto11.Context, err error) {
+	slot, err := u.findSlot()
+	if err != nil {
+		return nil, nil, err
+	}
+	pin, err := u.pin(pass)
+	if err != nil {
+		return nil, nil, err
+	}
+	// Modules are signed one after the other: a few sessions do.
+	ctx, err := crypto11.Configure(&crypto11.Config{Path: u.module, SlotNumber: &slot, Pin: pin, MaxSessions: 4})
+	switch code := pkcs11.Error(0); {
+	case errors.As(err, &code) && slices.Contains([]pkcs11.Error{pkcs11.CKR_PIN_INCORRECT, pkcs11.CKR_PIN_INVALID, pkcs11.CKR_PIN_LEN_RANGE}, code):
+		return nil, nil, fmt.Errorf("%w (tried once)", ErrPIN)
+	case errors.As(err, &code) && code == pkcs11.CKR_PIN_LOCKED:
+		return nil, nil, fmt.Errorf("%w: it is locked after too many wrong ones", ErrPIN)
+	case err != nil:
+		return nil, nil, fmt.Errorf("log in to the token: %w", err)
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, ctx.Close())
+		}
+	}()
+	keys, err := ctx.FindKeyPairs(u.id, []byte(u.object))
+	if err != nil {
+		return nil, nil, fmt.Errorf("look for the key: %w", err)
+	}
+	if len(keys) != 1 {
+		return nil, nil, fmt.Errorf("%d private keys match: the URI must name one, by object, id or both, whose public key or certificate is in the token as well (pkcs11-tool --list-objects --login shows them)", len(keys))
+	}
+	certs, err := u.certificates(ctx, keys[0], certFile)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, cert := range certs {
+		var signer *sign.Signer
+		if signer, err = sign.NewSigner(keys[0], cert); err == nil {
+			return signer, ctx, nil
+		}
+	}
+	return nil, nil, err
+}
+
+// certificates gives at least one when there is no error.
+func (u uri) certificates(ctx *crypto11.Context, key crypto11.Signer, certFile string) ([]*x509.Certificate, error) {
+	if certFile != "" {
+		return sign.LoadCertificates(certFile)
+	}
+	id, err := ctx.GetAttribute(key, crypto11.CkaId)
+	if err != nil {
+		return nil, fmt.Errorf("ask for the key's id: %w", err)
+	}
+	var cert *x509.Certificate
+	if id != nil && len(id.Value) > 0 {
+		cert, err = ctx.FindCertificate(id.Value, nil, nil)
+	}
+	if cert == nil && err == nil && u.object != "" {
+		cert, err = ctx.FindCertificate(nil, []byte(u.object), nil)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("look for the key's certificate: %w", err)
+	}
+	if cert == nil {
+		return nil, errors.New("the token has no certificate with the key's id: give the certificate's file, or write it into the token (pkcs11-tool --write-object)")
+	}
+	return []*x509.Certificate{cert}, nil
+}
+
+// findSlot asks the library which tokens there are. crypto11 finds a token by one property only, and the URIs that tools
+// print name several.
+func (u uri) findSlot() (slot int, err error) {
+	if st, err := os.Stat(u.module); err != nil {
+		return 0, fmt.Errorf("the token's library: %w", err)
+	} else if !st.Mode().IsRegular() {
+		return 0, errors.New("the token's library is not a file")
+	}
+	lib := pkcs11.New(u.module)
+	if lib == nil {
+		return 0, errors.New("the token's library cannot be loaded: is it a PKCS#11 library for this machine?")
+	}
+	defer lib.Destroy()
+	switch started := lib.Initialize(); {
+	case started == nil:
+		defer func() { err = errors.Join(err, lib.Finalize()) }()
+	case !errors.Is(started, pkcs11.Error(pkcs11.CKR_CRYPTOKI_ALREADY_INITIALIZED)): // another key is open: that one ends it
+		return 0, fmt.Errorf("start the token's library: %w", started)
+	}
+	slots, err := lib.GetSlotList(true)
+	if err != nil {
+		return 0, fmt.Errorf("list the tokens: %w", err)
+	}
+	var found []uint
+	var names []string
+	for _, s := range slots {
+		info, err := lib.GetTokenInfo(s)
+		if err != nil || info.Flags&pkcs11.CKF_TOKEN_INITIALIZED == 0 {
+			continue // an empty or broken one is not what was asked for
+		}
+		names = append(names, fmt.Sprintf("%q (serial %s, slot-id %d)", info.Label, info.SerialNumber, s))
+		if (u.slot == nil || *u.slot == s) && matches(u.token, info.Label) && matches(u.serial, info.SerialNumber) &&
+			matches(u.model, info.Model) && matches(u.manufacturer, info.ManufacturerID) {
+			found = append(found, s)
+		}
+	}
+	switch {
+	case len(found) == 1:
+		return int(found[0]), nil
+	case len(names) == 0:
+		return 0, errors.New("the library has no token: is it plugged in, and may this user use it?")
+	}
+	return 0, fmt.Errorf("%d tokens match, one must: the library has %s", len(found), strings.Join(names, ", "))
+}
+
+func matches(want, have string) bool { return want == "" || want == have }

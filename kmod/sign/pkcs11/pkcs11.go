@@ -1,0 +1,68 @@
+// Package pkcs11 signs modules with a key that lives in a token: a hardware security module, a smart card, or SoftHSM. The key
+// is named by a PKCS#11 URI (RFC 7512) and never leaves the token; the PIN comes from a file or from a function, never from the URI.
+//
+// It does not make or change keys. Keys that ask for the PIN at every signature (CKA_ALWAYS_AUTHENTICATE, as slot 9c of a
+// YubiKey) do not work. It needs cgo, since the tokens' libraries are shared objects: without cgo Open returns an error.
+package pkcs11
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/driver-container/driver-container/kmod/sign"
+)
+
+// ErrPIN says that the token refused the PIN. It was tried once only: tokens lock themselves after a few wrong ones.
+var ErrPIN = errors.New("the token refused the PIN")
+
+// maxPIN bounds a file that has one; longer than any token takes.
+const maxPIN = 4096
+
+// pin reads what the URI's pin-source names, else asks.
+func (u uri) pin(pass sign.Passphrase) (string, error) {
+	if u.pinFile != "" {
+		return readPIN(u.pinFile)
+	}
+	if pass == nil {
+		return "", errors.New("no PIN: name a file that has it with ?pin-source=file:/PATH in the URI, or give the passphrase")
+	}
+	b, err := pass()
+	if err != nil {
+		return "", fmt.Errorf("get the PIN: %w", err)
+	}
+	defer clear(b)
+	return string(b), nil
+}
+
+func readPIN(path string) (string, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return "", fmt.Errorf("read the PIN: %w", err)
+	}
+	defer f.Close()
+	st, err := f.Stat()
+	if err != nil {
+		return "", fmt.Errorf("read the PIN: %w", err)
+	}
+	if !st.Mode().IsRegular() {
+		return "", fmt.Errorf("read the PIN: %s is not a regular file (%s)", path, st.Mode())
+	}
+	b, err := io.ReadAll(io.LimitReader(f, maxPIN+1))
+	if err != nil {
+		return "", fmt.Errorf("read the PIN: %w", err)
+	}
+	defer clear(b)
+	if len(b) > maxPIN {
+		return "", fmt.Errorf("read the PIN: %s has more than %d bytes", path, maxPIN)
+	}
+	pin := strings.TrimRight(string(b), "\r\n")
+	if pin == "" {
+		return "", fmt.Errorf("read the PIN: %s is empty", path)
+	}
+	return pin, nil
+}

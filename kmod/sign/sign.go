@@ -1,0 +1,156 @@
+// Package sign makes, attaches, removes and verifies the signatures that Linux expects at the end of a module: a detached
+// PKCS#7 SignedData without attributes and certificates, then twelve bytes that say how long it is, then a line of text. What it
+// makes is, byte for byte, what the kernel's own scripts/sign-file makes.
+//
+// It does not decide whom to trust (the caller gives the certificates), looks at no certificate's dates, usage or chain (nor do
+// kernels, for modules), and neither strips nor compresses modules: strip first, then sign, then compress.
+package sign
+
+import (
+	"context"
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+)
+
+// What can be wrong with a signature, and what the kernel does about it with module.sig_enforce (or Secure Boot) and without
+// (kernel/module/signing.c, crypto/asymmetric_keys/pkcs7_*.c; measured on Linux 6.1).
+var (
+	// ErrUnsigned: there is none. The kernel refuses with EKEYREJECTED when it enforces, else it loads with taint E.
+	ErrUnsigned = errors.New("no signature is appended")
+	// ErrMalformed: it cannot be read. The kernel refuses always, with EBADMSG (EINVAL for versions and types that it does not know).
+	ErrMalformed = errors.New("the signature is malformed")
+	// ErrForeign: none of the given certificates made it. The kernel refuses with EKEYREJECTED when it enforces.
+	ErrForeign = errors.New("the signature was made with another key")
+	// ErrMismatch: made for other bytes, or damaged. The kernel refuses always, with EKEYREJECTED and no line in its log.
+	ErrMismatch = errors.New("the signature does not fit the module: the module or the signature was changed after signing")
+	// ErrAttributes: it has signed attributes. The kernel refuses them for modules always, with EKEYREJECTED.
+	ErrAttributes = errors.New("the signature has signed attributes, which kernels refuse for modules: sign with openssl cms -noattr, or scripts/sign-file")
+	// ErrUnsupported: not PKCS#7, or an algorithm that is not known here. The kernel calls it "unsupported crypto" and refuses with
+	// EKEYREJECTED when it enforces.
+	ErrUnsupported = errors.New("the signature is of a kind that is not supported")
+)
+
+// Signer is a private key and the certificate that kernels know it by.
+type Signer struct {
+	Key         crypto.Signer // RSA or ECDSA; may live in a token
+	Certificate *x509.Certificate
+}
+
+// NewSigner checks that kernels can use the key and that the certificate is the key's. A certificate that has expired is no
+// error: kernels do not look at the dates.
+func NewSigner(key crypto.Signer, cert *x509.Certificate) (*Signer, error) {
+	if key == nil || cert == nil {
+		return nil, errors.New("sign modules: a key and its certificate are needed")
+	}
+	if err := usable(key.Public()); err != nil {
+		return nil, fmt.Errorf("sign modules: %w", err)
+	}
+	if !sameKey(key.Public(), cert.PublicKey) {
+		return nil, fmt.Errorf("sign modules: the certificate of %q (serial number %s) is not that of the private key: give the two that were made together",
+			printable(cert.Subject.String()), Colons(serialOf(cert)))
+	}
+	return &Signer{Key: key, Certificate: cert}, nil
+}
+
+// usable says whether kernels can check signatures of this key (crypto/rsa_helper.c and ecdsa.c: others are refused there).
+func usable(key crypto.PublicKey) error {
+	switch k := key.(type) {
+	case *rsa.PublicKey:
+		if bits := k.N.BitLen(); bits != 2048 && bits != 3072 && bits != 4096 {
+			return fmt.Errorf("an RSA key of %d bits: kernels check keys of 2048, 3072 and 4096 bits only", bits)
+		}
+		return nil
+	case *ecdsa.PublicKey:
+		if k.Curve != elliptic.P256() && k.Curve != elliptic.P384() {
+			return fmt.Errorf("an ECDSA key on %s: use P-256 or P-384", k.Curve.Params().Name)
+		}
+		return nil
+	}
+	return fmt.Errorf("a key of type %T: kernels know RSA, and from 5.13 on ECDSA", key)
+}
+
+func sameKey(a, b crypto.PublicKey) bool {
+	k, ok := a.(interface{ Equal(crypto.PublicKey) bool })
+	return ok && k.Equal(b)
+}
+
+// Sign reads the module, without any older signature, to its end and returns the PKCS#7 signature over it. An RSA key gives the
+// same bytes every time. hash is one that ParseHash knows: that of the kernel's CONFIG_MODULE_SIG_HASH, which is always built in.
+func (s *Signer) Sign(ctx context.Context, module io.Reader, hash crypto.Hash) ([]byte, error) {
+	if s == nil || s.Key == nil || s.Certificate == nil {
+		return nil, errors.New("sign a module: there is no key")
+	}
+	algorithm, err := algorithmOf(hash)
+	if err != nil {
+		return nil, fmt.Errorf("sign a module: %w", err)
+	}
+	if err := usable(s.Key.Public()); err != nil {
+		return nil, fmt.Errorf("sign a module: %w", err)
+	}
+	h := hash.New()
+	if err := transfer(ctx, h, module); err != nil {
+		return nil, fmt.Errorf("sign a module: %w", err)
+	}
+	digest := h.Sum(nil)
+	signature, err := s.Key.Sign(rand.Reader, digest, hash)
+	if err != nil {
+		return nil, fmt.Errorf("sign a module with the key of %q: %w", printable(s.Certificate.Subject.String()), err)
+	}
+	// A token that signs with another key than it shows, or with a fault, is found here and not on a node.
+	if !check(s.Certificate.PublicKey, hash, digest, signature) {
+		return nil, fmt.Errorf("sign a module: what the key made does not fit the certificate of %q: the key or its token is faulty, or the certificate is another key's",
+			printable(s.Certificate.Subject.String()))
+	}
+	der, err := encode(s.Certificate, algorithm, signature)
+	if err != nil {
+		return nil, fmt.Errorf("sign a module: encode the signature: %w", err)
+	}
+	return der, nil
+}
+
+// SignFile signs the module in a file, without the signatures that it may have already; the file is not changed.
+func (s *Signer) SignFile(ctx context.Context, path string, hash crypto.Hash) ([]byte, error) {
+	f, size, err := open(path)
+	if err != nil {
+		return nil, fmt.Errorf("sign the module: %w", err)
+	}
+	defer f.Close()
+	length, err := bare(f, size)
+	if err != nil {
+		return nil, fmt.Errorf("sign the module %s: %w", path, err)
+	}
+	der, err := s.Sign(ctx, io.NewSectionReader(f, 0, length), hash)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return der, nil
+}
+
+// transfer copies in parts that are small enough for the context's end to be seen in time.
+func transfer(ctx context.Context, to io.Writer, from io.Reader) error {
+	buf := make([]byte, 1<<20)
+	for {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		n, err := from.Read(buf)
+		if n > 0 {
+			if _, werr := to.Write(buf[:n]); werr != nil {
+				return werr
+			}
+		}
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return err
+		}
+	}
+}

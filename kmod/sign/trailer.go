@@ -1,0 +1,131 @@
+package sign
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// A signed module ends with: PKCS#7, trailer, magic (kernel: include/linux/module_signature.h). The trailer is
+//
+//	{algo, hash, id_type, signer_len, key_id_len, 3 unused, sig_len uint32 big endian}
+//
+// of which all but id_type and sig_len are zero.
+const (
+	magic       = "~Module signature appended~\n"
+	trailerSize = 12
+	idPKCS7     = 2
+
+	maxModule = 1<<31 - 1 // what the kernel reads of a file (INT_MAX)
+	maxNested = 16        // signatures over signatures; twice happens, by signing again without removing
+)
+
+// Split finds the signature that is appended last, as kernels do: content is the length of what it signs, der the PKCS#7 itself,
+// which is not looked at; nil when there is none. Errors wrap ErrMalformed when the length cannot be right (EBADMSG), or
+// ErrUnsupported when it is not PKCS#7, as that of kernels before 4.3; others are of reading.
+func Split(f io.ReaderAt, size int64) (content int64, der []byte, err error) {
+	if size < int64(len(magic)) {
+		return size, nil, nil
+	}
+	mark := make([]byte, len(magic))
+	if err := readAt(f, mark, size-int64(len(magic))); err != nil {
+		return 0, nil, err
+	}
+	if string(mark) != magic {
+		return size, nil, nil
+	}
+	size -= int64(len(magic))
+	if size <= trailerSize {
+		return 0, nil, malformed("there is nothing before its last line")
+	}
+	size -= trailerSize
+	trailer := make([]byte, trailerSize)
+	if err := readAt(f, trailer, size); err != nil {
+		return 0, nil, err
+	}
+	length := int64(binary.BigEndian.Uint32(trailer[8:]))
+	switch {
+	case length >= size:
+		return 0, nil, malformed("its trailer says %d bytes, and there are %d before it", length, size)
+	case trailer[2] != idPKCS7:
+		return 0, nil, fmt.Errorf("%w: its trailer says type %d, not PKCS#7 (%d)", ErrUnsupported, trailer[2], idPKCS7)
+	case !bytes.Equal(trailer[:8], []byte{0, 0, idPKCS7, 0, 0, 0, 0, 0}):
+		return 0, nil, malformed("its trailer has numbers where zeros belong")
+	case length > maxSignature:
+		return 0, nil, malformed("%d bytes, kernels take %d", length, maxSignature)
+	}
+	der = make([]byte, length)
+	if err := readAt(f, der, size-length); err != nil {
+		return 0, nil, err
+	}
+	return size - length, der, nil
+}
+
+// bare is the length of the module without any signature.
+func bare(f io.ReaderAt, size int64) (int64, error) {
+	for range maxNested {
+		length, der, err := Split(f, size)
+		if err != nil {
+			return 0, fmt.Errorf("find where the module ends and its old signature begins: %w: take the module as it was before it was signed", err)
+		}
+		if der == nil {
+			return length, nil
+		}
+		size = length
+	}
+	return 0, malformed("more than %d signatures, one over the other", maxNested)
+}
+
+func readAt(f io.ReaderAt, b []byte, at int64) error {
+	if len(b) == 0 {
+		return nil
+	}
+	n, err := f.ReadAt(b, at)
+	if n == len(b) {
+		return nil
+	}
+	if err == nil || errors.Is(err, io.EOF) {
+		err = io.ErrUnexpectedEOF
+	}
+	return fmt.Errorf("read the signature: %w", err)
+}
+
+// open opens a module; a pipe or device of that name is refused and never waited for. A compressed module carries its
+// signature inside, so that what is appended to it would be lost.
+func open(path string) (_ *os.File, size int64, err error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer func() {
+		if err != nil {
+			f.Close()
+		}
+	}()
+	st, err := f.Stat()
+	if err != nil {
+		return nil, 0, err
+	}
+	if !st.Mode().IsRegular() {
+		return nil, 0, fmt.Errorf("%s is not a regular file (%s)", path, st.Mode())
+	}
+	if st.Size() == 0 || st.Size() > maxModule {
+		return nil, 0, fmt.Errorf("%s has %d bytes: kernels load modules of 1 to %d", path, st.Size(), maxModule)
+	}
+	start := make([]byte, 6)
+	n, err := f.ReadAt(start, 0)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, 0, err
+	}
+	for format, mark := range map[string]string{"gzip": "\x1f\x8b", "xz": "\xfd7zXZ\x00", "zstd": "\x28\xb5\x2f\xfd"} {
+		if bytes.HasPrefix(start[:n], []byte(mark)) {
+			return nil, 0, fmt.Errorf("%s is compressed (%s): a signature belongs inside: unpack the module first, compress it after signing", path, format)
+		}
+	}
+	return f, st.Size(), nil
+}

@@ -1,0 +1,60 @@
+package preflight
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/driver-container/driver-container/distros/driverinfo"
+)
+
+// Missing says that an image without a toolchain has no modules for a kernel, and what to do.
+func Missing(info driverinfo.Info, release, flavour string) (finding, fix string) {
+	fix = fmt.Sprintf("Use an image for this kernel, or one with a toolchain (driver-build --kernel %s ...).", release)
+	kernels := info.Kernels()
+	switch {
+	case len(kernels) == 0:
+		return "this image has neither modules nor a toolchain: it was not made as it should be", "Build the image again."
+	case slices.Contains(info.Precompiled, driverinfo.Precompiled{Kernel: release, Flavour: flavour}):
+		return fmt.Sprintf("this image should have %s modules for kernel %s, but they are damaged, or were made by another version of driver-build", flavour, release),
+			"Pull the image again, or build it again."
+	case slices.Contains(kernels, release):
+		return fmt.Sprintf("this image has no %s modules for kernel %s, only %s ones", flavour, release, strings.Join(Serves(info, release), " and ")), fix
+	}
+	return fmt.Sprintf("this image has modules for kernels %s; this node runs %s", strings.Join(kernels, ", "), release), fix
+}
+
+// Serves lists the flavours that an image has modules of for a kernel, the preferred one first.
+func Serves(info driverinfo.Info, release string) (flavours []string) {
+	for _, f := range info.Flavours {
+		if slices.Contains(info.Precompiled, driverinfo.Precompiled{Kernel: release, Flavour: f}) {
+			flavours = append(flavours, f)
+		}
+	}
+	return flavours
+}
+
+// checkAvailable: there are modules for this kernel, or what it takes to make them.
+func checkAvailable(in *Input) result {
+	switch {
+	case in.Stays:
+		return ok("the driver that is loaded stays")
+	case in.HaveModules && in.Source == "image":
+		return ok("the image has modules for kernel %s", in.Release)
+	case in.HaveModules:
+		return ok("there are modules for kernel %s (%s)", in.Release, in.Source)
+	case in.CanCompile && in.Damaged != "":
+		return warn("Pull the image again if they are the image's; the modules are compiled on this node meanwhile.", "%s", in.Damaged)
+	case in.CanCompile:
+		return ok("modules for kernel %s will be compiled on this node", in.Release)
+	case in.Info.Toolchain:
+		return block("Use an image with modules for this kernel, or with the driver's sources, and allow it to compile (--no-compile=false).",
+			"there are no modules for kernel %s, and they cannot be compiled here", in.Release)
+	default:
+		finding, fix := Missing(in.Info, in.Release, in.Flavour)
+		if in.Damaged != "" {
+			finding += " (" + in.Damaged + ")"
+		}
+		return block(fix, "%s", finding)
+	}
+}

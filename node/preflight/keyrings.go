@@ -1,0 +1,202 @@
+package preflight
+
+import (
+	"crypto/x509"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	platformKeyring = ".platform" // the firmware's db
+	maxKeys         = 4 << 20     // bytes of /proc/keys: shim's list of what it forbids has 250 lines
+	maxMembers      = 64 << 10    // bytes of a keyring's content: 16 Ki keys
+	maxNested       = 4           // .secondary_trusted_keys holds .builtin_trusted_keys and .machine
+)
+
+// trustedKeyrings are where kernels look for the keys of modules; the last but one is the name before 4.5. The platform keyring is
+// used by the kernels of distributions (Debian, Ubuntu, Red Hat, SUSE), not by those of kernel.org.
+func trustedKeyrings() []string {
+	return []string{".builtin_trusted_keys", ".secondary_trusted_keys", ".machine", ".system_keyring", platformKeyring}
+}
+
+// Key is a key that the kernel trusts for modules.
+type Key struct {
+	Keyring string `json:"keyring,omitempty"` // "" where the kernel does not let us see what its keyrings hold
+	Name    string `json:"name"`              // "SB test db: 1aae…": subject, and subject key id or else serial number
+}
+
+// keyrings are the keys that the kernel trusts, as far as they can be seen.
+type keyrings struct {
+	keys  []Key
+	seen  bool // there are keyrings
+	exact bool // which key is in which is known; else keys are all of the certificates that the kernel has
+}
+
+// procKey is a line of /proc/keys.
+type procKey struct {
+	serial     int32
+	kind, text string
+}
+
+// readKeys reads /proc/keys for names, and asks the kernel which key is in which keyring.
+func (in *Input) readKeys() keyrings {
+	text, err := readSmall(filepath.Join(in.Proc, "keys"), maxKeys)
+	if err != nil {
+		return keyrings{}
+	}
+	all := map[int32]procKey{}
+	for line := range strings.Lines(text) {
+		if k, ok := parseKey(line); ok {
+			all[k.serial] = k
+		}
+	}
+	k := keyrings{exact: true}
+	for _, name := range trustedKeyrings() {
+		for serial, key := range all {
+			if key.kind == "keyring" && key.text == name {
+				k.seen = true
+				k.walk(in, all, serial, name, 0)
+			}
+		}
+	}
+	if k.seen && !k.exact { // every certificate may be trusted
+		for _, key := range all {
+			if key.kind == "asymmetri" {
+				k.add(Key{Name: key.text})
+			}
+		}
+	}
+	slices.SortStableFunc(k.keys, func(a, b Key) int { return strings.Compare(a.Name, b.Name) })
+	return k
+}
+
+// walk adds the keys of a keyring and of those that are in it.
+func (k *keyrings) walk(in *Input, all map[int32]procKey, keyring int32, name string, depth int) {
+	members, err := in.Members(keyring)
+	if err != nil {
+		k.exact = false
+		return
+	}
+	for _, serial := range members {
+		switch m := all[serial]; {
+		case m.kind == "asymmetri":
+			k.add(Key{Keyring: name, Name: m.text})
+		case m.kind == "keyring" && depth < maxNested:
+			k.walk(in, all, serial, m.text, depth+1)
+		}
+	}
+}
+
+func (k *keyrings) add(key Key) {
+	if !slices.ContainsFunc(k.keys, func(have Key) bool { return have.Name == key.Name && (have.Keyring == key.Keyring || key.Keyring == "") }) {
+		k.keys = append(k.keys, key)
+	}
+}
+
+// parseKey reads a line of /proc/keys: "0fbf75c3 I------ 1 perm 1f030000 0 0 asymmetri SB test db: 1aae: X509.rsa 1aae []". The
+// type is cut to nine letters. What follows a certificate's name is its algorithm and the end of its id; what follows a
+// keyring's, how many keys it has.
+func parseKey(line string) (procKey, bool) {
+	fields := strings.Fields(line)
+	if len(fields) < 9 {
+		return procKey{}, false
+	}
+	serial, err := strconv.ParseUint(fields[0], 16, 32)
+	if err != nil {
+		return procKey{}, false
+	}
+	k := procKey{serial: int32(uint32(serial)), kind: fields[7]} //nolint:gosec // the kernel prints the bits of an int32
+	_, text, found := strings.Cut(line, " "+k.kind+" ")
+	if !found {
+		return procKey{}, false
+	}
+	text = strings.TrimSpace(text)
+	end := ": "
+	if k.kind == "asymmetri" {
+		end = ": X509."
+	}
+	if i := strings.LastIndex(text, end); i >= 0 {
+		text = text[:i]
+	}
+	k.text = strings.Map(func(r rune) rune { // not shortened: the id is at the end
+		if !unicode.IsPrint(r) {
+			return -1
+		}
+		return r
+	}, text)
+	return k, true
+}
+
+// members asks the kernel for the keys of a keyring: KEYCTL_READ, which root may ask of the system's keyrings.
+func members(keyring int32) ([]int32, error) {
+	buf := make([]byte, 1<<10)
+	for {
+		n, err := unix.KeyctlBuffer(unix.KEYCTL_READ, int(keyring), buf, 0)
+		if err != nil {
+			return nil, fmt.Errorf("read the keyring %08x: %w", uint32(keyring), err) //nolint:gosec // as /proc/keys prints it
+		}
+		if n > maxMembers {
+			return nil, errors.New("the keyring is too large")
+		}
+		if n <= len(buf) {
+			buf = buf[:n]
+			break
+		}
+		buf = make([]byte, n)
+	}
+	var serials []int32
+	for ; len(buf) >= 4; buf = buf[4:] {
+		serials = append(serials, int32(binary.NativeEndian.Uint32(buf))) //nolint:gosec // it is one
+	}
+	return serials, nil
+}
+
+// keyID is how the kernel ends the name of a certificate's key: its subject key id, else its serial number as in the certificate.
+func keyID(cert *x509.Certificate) string {
+	if len(cert.SubjectKeyId) > 0 {
+		return hex.EncodeToString(cert.SubjectKeyId)
+	}
+	return hex.EncodeToString(serialBytes(cert))
+}
+
+// serialBytes is the content of the serial number in DER: never negative.
+func serialBytes(cert *x509.Certificate) []byte {
+	b := cert.SerialNumber.Bytes()
+	if len(b) == 0 || b[0]&0x80 != 0 {
+		b = append([]byte{0}, b...)
+	}
+	return b
+}
+
+// byID finds a key by the hexadecimal digits that its name ends with.
+func (k keyrings) byID(id string) (Key, bool) {
+	i := slices.IndexFunc(k.keys, func(key Key) bool { return id != "" && strings.HasSuffix(key.Name, ": "+id) })
+	if i < 0 {
+		return Key{}, false
+	}
+	return k.keys[i], true
+}
+
+// byName finds a key of a subject: the kernel writes its organisation before its common name, unless they begin alike.
+func (k keyrings) byName(name string) (Key, bool) {
+	i := slices.IndexFunc(k.keys, func(key Key) bool {
+		subject := key.Name
+		if end := strings.LastIndex(subject, ": "); end >= 0 {
+			subject = subject[:end]
+		}
+		return name != "" && (subject == name || strings.HasSuffix(subject, ": "+name))
+	})
+	if i < 0 {
+		return Key{}, false
+	}
+	return k.keys[i], true
+}

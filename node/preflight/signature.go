@@ -1,0 +1,203 @@
+package preflight
+
+import (
+	"bytes"
+	"context"
+	"crypto/x509"
+	"encoding/hex"
+	"errors"
+	"os"
+
+	"github.com/driver-container/driver-container/kmod/sign"
+)
+
+// Verdict is what the kernel will find out about a module's signature.
+type Verdict string
+
+// The verdicts. What the kernel does with each depends on whether it enforces signatures (kernel/module/signing.c of 6.1, and
+// every row was seen there): see effect.
+const (
+	Trusted         Verdict = "trusted"              // by a key of the kernel's
+	ProbablyTrusted Verdict = "probably-trusted"     // by a key of such a name
+	Unsigned        Verdict = "unsigned"             //
+	ForeignKey      Verdict = "foreign-key"          // a certificate that the kernel has not
+	ProbablyForeign Verdict = "probably-foreign-key" // the certificate is not known here, and no key of the kernel's is called so
+	KeysUnseen      Verdict = "keyrings-not-seen"    // the keys of the kernel cannot be seen
+	NoHash          Verdict = "hash-not-available"   // the kernel cannot compute the hash
+	HashUnseen      Verdict = "hash-not-seen"        // whether it can cannot be seen
+	Unsupported     Verdict = "not-supported"        // no PKCS#7, or an algorithm that nobody knows
+	Malformed       Verdict = "malformed"            // EBADMSG
+	Changed         Verdict = "changed"              // by a key that the kernel knows, over other bytes
+	Unread          Verdict = "not-read"             // the file cannot be read
+)
+
+// effect is what a verdict means for a start.
+func (v Verdict) effect(t trust) Status {
+	unsure := !t.strict() && t.secureBoot && !t.known
+	switch v {
+	case Trusted, ProbablyTrusted:
+		return OK
+	case Malformed, Changed: // refused whether signatures are asked for or not, where the kernel knows of signatures at all
+		if t.known || t.strict() {
+			return Blocked
+		}
+		return Warning
+	case Unsigned, ForeignKey, NoHash, Unsupported:
+		if t.strict() {
+			return Blocked
+		}
+	case Unread:
+		return Warning
+	case ProbablyForeign, KeysUnseen, HashUnseen:
+		if t.strict() {
+			return Warning
+		}
+	}
+	if unsure {
+		return Warning
+	}
+	return OK
+}
+
+// Signature is what is known of one module's signature.
+type Signature struct {
+	Module  string  `json:"module"`
+	Signer  string  `json:"signer,omitempty"` // the certificate's name, or its issuer's where only that is known
+	KeyID   string  `json:"keyID,omitempty"`  // as the kernel shows it
+	Hash    string  `json:"hash,omitempty"`
+	Verdict Verdict `json:"verdict"`
+	Keyring string  `json:"keyring,omitempty"` // that has the key
+	Detail  string  `json:"detail,omitempty"`
+}
+
+// signatureOf judges a module's file.
+func (in *Input) signatureOf(ctx context.Context, m Loading, keys keyrings, t trust) Signature {
+	s := Signature{Module: m.Name}
+	der, err := readSignature(m.Path)
+	var d sign.Description
+	if err == nil && der != nil {
+		d, err = sign.Describe(der)
+	}
+	switch {
+	case err != nil:
+		s.Verdict, s.Detail = unreadable(err), err.Error()
+		return s
+	case der == nil:
+		s.Verdict = Unsigned
+		return s
+	}
+	cert := in.Certificate
+	if cert != nil && !names(d, cert) {
+		cert = nil
+	}
+	s.Hash = d.Hash
+	s.byKey(keys, cert, d)
+	s.byHash(in.hash(d.Hash))
+	// A signature that does not hold is refused always, where the key is known; it takes reading the whole module to see.
+	if cert != nil && (s.Verdict == Trusted || s.Verdict == HashUnseen && t.strict()) {
+		if _, err := sign.VerifyFile(ctx, m.Path, []*x509.Certificate{cert}); err != nil {
+			s.Verdict, s.Detail = unreadable(err), err.Error()
+		}
+	}
+	return s
+}
+
+// signatureBy judges the signature that a certificate's key will make here.
+func (in *Input) signatureBy(cert *x509.Certificate, hash string, keys keyrings) Signature {
+	s := Signature{Hash: hash}
+	s.byKey(keys, cert, sign.Description{})
+	if hash != "" {
+		s.byHash(in.hash(hash))
+	}
+	return s
+}
+
+// byKey looks the signer up among the kernel's keys.
+func (s *Signature) byKey(keys keyrings, cert *x509.Certificate, d sign.Description) {
+	var found Key
+	var known bool
+	switch {
+	case cert != nil:
+		s.Signer, s.KeyID = printable(cert.Subject.CommonName), keyID(cert)
+		if s.Signer == "" {
+			s.Signer = printable(cert.Subject.String())
+		}
+		found, known = keys.byID(s.KeyID)
+		s.Verdict = Trusted
+	case d.KeyID != nil:
+		s.KeyID = hex.EncodeToString(d.KeyID)
+		found, known = keys.byID(s.KeyID)
+		s.Verdict = Trusted
+	default: // of a certificate that signed itself, the issuer's name is its own
+		s.Signer, s.KeyID = printable(d.Issuer), hex.EncodeToString(d.Serial)
+		found, known = keys.byName(d.Issuer)
+		s.Verdict = ProbablyTrusted
+	}
+	switch {
+	case known && !keys.exact:
+		s.Verdict = ProbablyTrusted
+	case known:
+		s.Keyring = found.Keyring
+	case !keys.seen:
+		s.Verdict = KeysUnseen
+	case cert != nil || d.KeyID != nil:
+		s.Verdict = ForeignKey
+	default:
+		s.Verdict = ProbablyForeign
+	}
+}
+
+// byHash is looked at after the key here and before it in the kernel, which computes the hash first.
+func (s *Signature) byHash(p presence) {
+	switch p {
+	case absent:
+		s.Verdict = NoHash
+	case unknown:
+		if s.Verdict == Trusted || s.Verdict == ProbablyTrusted {
+			s.Verdict = HashUnseen
+		}
+	case loadable:
+		s.Detail = "the kernel loads " + s.Hash + " when it is asked for it"
+	case present:
+	}
+}
+
+// readSignature is the last signature of a module's file; nil when there is none.
+func readSignature(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	_, der, err := sign.Split(f, info.Size())
+	return der, err
+}
+
+func unreadable(err error) Verdict {
+	switch {
+	case errors.Is(err, sign.ErrUnsigned):
+		return Unsigned
+	case errors.Is(err, sign.ErrMalformed):
+		return Malformed
+	case errors.Is(err, sign.ErrUnsupported):
+		return Unsupported
+	case errors.Is(err, sign.ErrMismatch), errors.Is(err, sign.ErrAttributes):
+		return Changed
+	case errors.Is(err, sign.ErrForeign):
+		return ForeignKey
+	default:
+		return Unread
+	}
+}
+
+// names says whether a signature says that it is of a certificate's key.
+func names(d sign.Description, cert *x509.Certificate) bool {
+	if d.KeyID != nil {
+		return bytes.Equal(d.KeyID, cert.SubjectKeyId)
+	}
+	return bytes.Equal(d.Serial, serialBytes(cert)) && (d.Issuer == "" || cert.Issuer.CommonName == "" || d.Issuer == cert.Issuer.CommonName)
+}

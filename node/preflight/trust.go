@@ -1,0 +1,122 @@
+package preflight
+
+import (
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// trust is what the kernel demands of a module.
+type trust struct {
+	enforced   bool   // only modules with a signature by a key that it knows
+	lockdown   string // "none", "integrity", "confidentiality"; "" when it cannot be read
+	secureBoot bool   // as the firmware says; a shim can switch the validation off all the same
+	known      bool   // the kernel itself told: enforced and lockdown count, whatever the firmware says
+
+	efi     bool // started by UEFI: keys can be enrolled
+	shimOff bool // mokutil --disable-validation: shim says so by MokSBStateRT
+	waiting bool // mokutil --import was called and the machine has not been restarted since
+}
+
+// strict says whether a module without a signature is refused. Lockdown refuses it with EPERM, enforcement with EKEYREJECTED.
+func (t trust) strict() bool {
+	return t.enforced || t.lockdown == "integrity" || t.lockdown == "confidentiality"
+}
+
+// sysRoots are the places of sysfs. securityfs and efivarfs are mounts of their own, which a container has only when it sees the
+// host's.
+func (in *Input) sysRoots() []string {
+	roots := []string{in.Sys}
+	if host, err := in.host(); err == nil {
+		roots = append(roots, filepath.Join(host, "sys"))
+	}
+	return roots
+}
+
+// readTrust asks the kernel, and where its files are not to be seen, the kernel command line and the firmware.
+func (in *Input) readTrust() trust {
+	roots := in.sysRoots()
+	var t trust
+	for _, sys := range roots {
+		if v := value(sys, "module/module/parameters/sig_enforce"); v != "" {
+			t.enforced, t.known = v == "Y" || v == "1", true
+			break
+		}
+	}
+	for _, sys := range roots {
+		if t.lockdown = chosen(value(sys, "kernel/security/lockdown")); t.lockdown != "" {
+			break
+		}
+	}
+	t.secureBoot = efiFlag(roots, "SecureBoot") == 1
+	t.shimOff = efiFlag(roots, "MokSBStateRT") == 1 || efiFlag(roots, "MokSBState") == 1
+	t.waiting = efiVariable(roots, "MokNew") != ""
+	t.efi = slices.ContainsFunc(roots, func(sys string) bool { return exists(sys, "firmware/efi") })
+	t.fromCommandLine(value(in.Proc, "cmdline"))
+	return t
+}
+
+// efiVariable is the file of a variable of the firmware, "" when there is none to be seen.
+func efiVariable(roots []string, name string) string {
+	for _, sys := range roots {
+		files, err := filepath.Glob(filepath.Join(sys, "firmware/efi/efivars", name+"-*"))
+		if err == nil && len(files) > 0 {
+			return files[0]
+		}
+	}
+	return ""
+}
+
+// efiFlag is a variable of one byte, behind the four of its attributes; -1 when there is none.
+func efiFlag(roots []string, name string) int {
+	data, err := readSmall(efiVariable(roots, name), maxSmall)
+	if err != nil || len(data) != 5 {
+		return -1
+	}
+	return int(data[4])
+}
+
+func (t *trust) fromCommandLine(line string) {
+	for word := range strings.FieldsSeq(line) {
+		name, v, _ := strings.Cut(word, "=")
+		switch strings.ReplaceAll(name, "-", "_") {
+		case "module.sig_enforce":
+			// Without a value it means yes; the kernel that was built with enforcement ignores a no.
+			t.enforced = t.enforced || slices.Contains([]string{"", "1", "y", "Y", "on"}, v)
+		case "lockdown":
+			if t.lockdown == "" {
+				t.lockdown = v
+			}
+		}
+	}
+}
+
+// chosen is the word in brackets: "none [integrity] confidentiality".
+func chosen(s string) string {
+	_, s, found := strings.Cut(s, "[")
+	word, _, closed := strings.Cut(s, "]")
+	if !found || !closed {
+		return ""
+	}
+	return word
+}
+
+// demand says why modules have to be signed, and what one would switch off to load others.
+func (t trust) demand() (reason, what string) {
+	switch {
+	case t.enforced && t.secureBoot:
+		return "Secure Boot is on and the kernel loads signed modules only", "Secure Boot"
+	case t.enforced:
+		return "the kernel loads signed modules only (module.sig_enforce)", "module.sig_enforce"
+	case t.strict():
+		return "the kernel is locked down (" + t.lockdown + ") and loads signed modules only", "lockdown"
+	case t.secureBoot && !t.known:
+		return "Secure Boot is on; whether the kernel asks for signatures cannot be seen from here", "Secure Boot"
+	case t.secureBoot && t.shimOff:
+		return "the kernel takes modules without a signature, although Secure Boot is on in the firmware: the validation is switched off in shim (mokutil --disable-validation)", ""
+	case t.secureBoot:
+		return "the kernel takes modules without a signature, although Secure Boot is on in the firmware", ""
+	default:
+		return "the kernel takes modules without a signature", ""
+	}
+}
