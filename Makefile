@@ -14,7 +14,7 @@ export CGO_CFLAGS += -O2 -Wno-deprecated-declarations
 GO_BUILD = go build -trimpath -buildvcs=auto -ldflags=-s\ -w
 ARCHS    = amd64 arm64
 
-.PHONY: all help build image test e2e lab lab-compile bench fuzz lint vet golden clean
+.PHONY: all help build image test e2e lab lab-compile buildkitd compat bench fuzz lint vet golden clean
 all: build vet test ## build, vet, fast tests
 
 help: ## this text
@@ -42,6 +42,12 @@ lab: build ## scenarios of driver-entrypoint in QEMU guests; SCENARIO=06 for som
 
 lab-compile: build ## the one scenario that CI leaves out: a whole compile inside of a guest, about half an hour
 	DRIVER_E2E=1 DRIVER_LAB_COMPILE=1 go test -v -count=1 -timeout 120m -run Test01WholeCompile ./ci/lab/scenarios
+
+buildkitd: ## a BuildKit daemon of the tested version, for --builder buildkit; needs root and runc
+	ci/buildkitd start
+
+compat: build ## every driver and kernel that Debian's packages allow, compiled; writes docs/compat.md; an hour and more
+	ci/compat/run
 
 bench: build ## speed, memory and size against tar and the compressors; what the entrypoint costs a node
 	ci/bench

@@ -10,11 +10,19 @@ import (
 	"github.com/driver-container/driver-container/distros/fetch"
 )
 
-// Files lists what a recipe downloads, besides the base.
+// Files lists what a recipe downloads, besides the base, each once.
 func (r *Recipe) Files() []fetch.File {
 	var files []fetch.File
-	for _, p := range slices.Concat(r.Packages, r.Source.Packages) {
-		files = append(files, fetch.File{URL: p.URL, SHA256: p.SHA256, Size: p.Size})
+	all := slices.Concat(r.Packages, r.Source.Packages, r.Compiler)
+	for _, k := range r.Kernels {
+		all = append(all, k.Headers...)
+	}
+	seen := map[string]bool{}
+	for _, p := range all {
+		if !seen[p.SHA256] {
+			seen[p.SHA256] = true
+			files = append(files, fetch.File{URL: p.URL, SHA256: p.SHA256, Size: p.Size})
+		}
 	}
 	if r.Source.Runfile != nil {
 		files = append(files, *r.Source.Runfile)

@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -26,6 +27,7 @@ type instance struct {
 	meddled   bool // by somebody else
 	mellanox  bool
 	extra     []string // files that a set has besides the usual ones
+	signer    *x509.Certificate
 	holds     bool     // the lock
 	daemon    bool
 	killed    bool

@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -101,6 +102,13 @@ func (i *instance) Compile(ctx context.Context, _ Want) (set *kbuild.Set, err er
 	return set, err
 }
 
+func (i *instance) Signer(*kbuild.Set, string) *x509.Certificate { return i.signer }
+
+func (i *instance) Sign(_ context.Context, set *kbuild.Set) (signed *kbuild.Set, err error) {
+	err = i.do("sign", func() error { i.signer = nil; signed = set; return nil })
+	return signed, err
+}
+
 func (i *instance) Keep(context.Context, *kbuild.Set) (set *kbuild.Set, err error) {
 	err = i.do("keep", func() (err error) {
 		i.cache[i.life.version] = true
@@ -196,7 +204,7 @@ func (i *instance) Ask(context.Context) (a probe.Answer, err error) {
 // fakeHardware has the hardware's Flavour: the kernel has a method of the same name.
 type fakeHardware struct{ *instance }
 
-func (fakeHardware) Flavour([]devices.GPU, string) (string, string, error) {
+func (fakeHardware) Flavour([]devices.GPU, string, string) (string, string, error) {
 	return driverinfo.Proprietary, "the only one", nil
 }
 

@@ -79,18 +79,17 @@ func TestMachine(t *testing.T) {
 	if got := options.For("nvidia"); err != nil || len(got) == 0 || got[len(got)-1] != "NVreg_A=1" {
 		t.Errorf("%v, %v", options, err)
 	}
-	flavour, reason, err := m.Flavour(gpus, "auto")
+	flavour, reason, err := m.Flavour(gpus, m.release, "auto")
 	if err != nil || flavour != driverinfo.Proprietary || reason == "" {
 		t.Errorf("%s, %s, %v", flavour, reason, err)
 	}
-	signed := false
-	checks := m.Preflight(t.Context(), Question{Want: Want{Driver: v535, Flavour: flavour, Release: "0.0.0-none"}, GPUs: gpus, Signed: &signed})
+	checks := m.Preflight(t.Context(), Question{Want: Want{Driver: v535, Flavour: flavour, Release: "0.0.0-none"}, GPUs: gpus})
 	found := map[string]preflight.Status{}
 	for _, c := range checks {
 		found[c.Name] = c.Status
 	}
-	if found[preflight.Headers] != preflight.Blocked {
-		t.Errorf("headers of a kernel that does not exist: %v", found)
+	if found[preflight.Available] != preflight.Blocked || found[preflight.Headers] != preflight.Skipped {
+		t.Errorf("an image with nothing: %v", found)
 	}
 	if m.Reasons("0000:05:00.0") != nil {
 		t.Error("nothing was asked, there are reasons")
@@ -99,7 +98,7 @@ func TestMachine(t *testing.T) {
 		t.Error(err)
 	}
 	m.supported = func() (preflight.Supported, error) { return preflight.Supported{}, errors.New("damaged") }
-	if _, _, err := m.Flavour([]devices.GPU{{}}, "auto"); err == nil {
+	if _, _, err := m.Flavour([]devices.GPU{{}}, m.release, "auto"); err == nil {
 		t.Error("a damaged list of GPUs, no error")
 	}
 }

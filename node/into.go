@@ -2,9 +2,7 @@ package node
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -42,20 +40,20 @@ func CompileInto(ctx context.Context, c Into, say func(string, ...any)) (*kbuild
 	if c.scratch == "" {
 		c.scratch = scratchDir
 	}
-	driver, err := c.driver()
+	info, err := driverinfo.Read(os.DirFS(c.root))
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w: %w; this program only works in an image that driver-build made", ErrConfig, err)
 	}
-	source := filepath.Join(c.root, (&supply{info: driverinfo.Info{Driver: driver}}).sources(c.Flavour))
+	source := filepath.Join(c.root, (&supply{info: info}).sources(c.Flavour))
 	modules, err := choose(offered(source), c.Modules)
 	if err != nil {
-		return nil, fmt.Errorf("%s modules of driver %s: %w", c.Flavour, driver, err)
+		return nil, fmt.Errorf("%s modules of driver %s: %w", c.Flavour, info.Driver, err)
 	}
-	job, err := c.job(ctx, driver, source, modules, say)
+	job, err := c.job(ctx, info.Driver, source, modules, say)
 	if err != nil {
 		return nil, err
 	}
-	say("compiling %s of %s (%s) for %s with %s, %d jobs", strings.Join(modules, ", "), driver, c.Flavour, c.Release, job.Compiler.Version, job.Jobs)
+	say("compiling %s of %s (%s) for %s with %s, %d jobs", strings.Join(modules, ", "), info.Driver, c.Flavour, c.Release, job.Compiler.Version, job.Jobs)
 	set, err := kbuild.Compile(ctx, job)
 	if err != nil {
 		tell(say, err)
@@ -93,23 +91,6 @@ func (c Into) job(ctx context.Context, driver, source string, modules []string, 
 		Source: source, Driver: driver, Flavour: c.Flavour, Kernel: id, Headers: h, Compiler: cc, Jobs: jobs, Modules: modules,
 		Work: c.scratch, Log: filepath.Join(c.scratch, "compile.log"), Progress: progress(say),
 	}, nil
-}
-
-// driver is the version of the image's driver: by its note, or before that is written, by the only sources there are.
-func (c Into) driver() (string, error) {
-	info, err := driverinfo.Read(os.DirFS(c.root))
-	if err == nil {
-		return info.Driver, nil
-	}
-	if !errors.Is(err, fs.ErrNotExist) {
-		return "", fmt.Errorf("%w: %w", ErrConfig, err)
-	}
-	dirs, globErr := filepath.Glob(filepath.Join(c.root, "usr/src/nvidia-[1-9]*"))
-	if globErr != nil || len(dirs) != 1 {
-		return "", fmt.Errorf("%w: which driver is in this image: %w, and /usr/src has %d folders nvidia-VERSION; this works in an image that driver-build made",
-			ErrConfig, err, len(dirs))
-	}
-	return strings.TrimPrefix(filepath.Base(dirs[0]), "nvidia-"), nil
 }
 
 // loadOrder is that of all modules that a driver may have.

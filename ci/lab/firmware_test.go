@@ -43,7 +43,7 @@ func TestFirmware(t *testing.T) {
 // TestRestart: an installed Debian, which restarts and keeps its disk.
 func TestRestart(t *testing.T) {
 	Gate(t)
-	g := Start(t, Config{Kernel: Kernel(t, "debian12"), CPUs: 1, GPUs: []fakegpu.Model{fakegpu.T4}, Firmware: &Firmware{Debian: true}})
+	g := Start(t, Config{Kernel: Kernel(t, "debian12"), GPUs: []fakegpu.Model{fakegpu.T4}, Firmware: &Firmware{Debian: true}})
 	equal(t, "Secure Boot", g.Sh(secureBoot), " 01\nnone [integrity] confidentiality\nY")
 	g.Write("/var/lib/kept", "x", 0)
 	left := g.Hold("/dev/null")

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -32,8 +33,18 @@ type HostKernel struct {
 // Kernel downloads the kernel of a system, "debian11" or "debian12", or takes it from the cache.
 func Kernel(t testing.TB, system string) *HostKernel {
 	t.Helper()
-	dir := cached(t, system+"-kernel-"+kernelRecipe, func(path string) {
-		tool(t, filepath.Join(sourceDir(t), "kernel"), system, path)
+	return OlderKernel(t, system, 1)
+}
+
+// OlderKernel is the nth newest kernel of a system, 2 being the one before the newest.
+func OlderKernel(t testing.TB, system string, nth int) *HostKernel {
+	t.Helper()
+	name := system + "-kernel-" + kernelRecipe
+	if nth > 1 {
+		name += "-" + strconv.Itoa(nth)
+	}
+	dir := cached(t, name, func(path string) {
+		tool(t, filepath.Join(sourceDir(t), "kernel"), system, path, strconv.Itoa(nth))
 	})
 	release, err := os.ReadFile(filepath.Join(dir, "release"))
 	must(t, err)

@@ -195,18 +195,24 @@ func (o *buildOptions) planOptions(epoch string) (p images.PlanOptions, err erro
 	return p, err
 }
 
+// resolve asks the repositories for the kernels where only they know which are meant.
+func (j *job) resolve(ctx context.Context, s *session) error {
+	if !j.options.ahead.listed() {
+		return nil
+	}
+	items, err := j.options.ahead.items(j.targets, j.plan, j.options.selection, func(t matrix.Target) ([]distros.Kernel, error) {
+		return s.builder.Kernels(ctx, t, j.plan)
+	})
+	if err != nil {
+		return err
+	}
+	return j.group(items)
+}
+
 // run builds all groups. One that fails does not stop the others.
 func (j *job) run(ctx context.Context, s *session) error {
-	if j.options.ahead.listed() {
-		items, err := j.options.ahead.items(j.targets, j.plan, j.options.selection, func(t matrix.Target) ([]distros.Kernel, error) {
-			return s.builder.Kernels(ctx, t, j.plan)
-		})
-		if err != nil {
-			return err
-		}
-		if err := j.group(items); err != nil {
-			return err
-		}
+	if err := j.resolve(ctx, s); err != nil {
+		return err
 	}
 	errs := make([]error, len(j.groups))
 	var eg errgroup.Group

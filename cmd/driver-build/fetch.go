@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -29,18 +30,19 @@ func newFetchCmd(a *app) *cobra.Command {
 			if only != "" && only != "base" {
 				return usageError{fmt.Errorf("--only %q is not known: use base", only)}
 			}
-			j := &job{app: a, options: o, groups: grouped(targets)}
+			j := &job{app: a, options: o, targets: targets}
 			j.options.dryRun = true
 			if err := j.check(m.Defaults); err != nil {
 				return err
 			}
 			return a.with(cmd.Context(), m.Defaults.Mirrors, o.entrypoint, func(ctx context.Context, s *session) error {
-				for _, t := range targets {
-					if err := a.fetch(ctx, s, t, j.plan, only == "base"); err != nil {
-						return err
-					}
+				if only == "base" {
+					return a.fetchBases(ctx, s, targets, o.base)
 				}
-				return nil
+				if err := j.resolve(ctx, s); err != nil {
+					return err
+				}
+				return j.fetch(ctx, s)
 			})
 		},
 	}
@@ -49,33 +51,47 @@ func newFetchCmd(a *app) *cobra.Command {
 	f.StringVar(&o.base, "base", "", "base image instead of the row's")
 	f.StringVar(&o.source, "source", "", "URL or FILE of the driver's .run archive; the row's checksum still applies")
 	f.StringVar(&o.mirror, "mirror", "", "package mirror instead of the addresses in the base's apt configuration")
+	o.ahead.flags(f)
 	f.StringVar(&only, "only", "", "base: nothing but the base images")
 	o.profile, o.compression = string(images.Full), string(images.Gzip)
 	return cmd
 }
 
-func (a *app) fetch(ctx context.Context, s *session, t matrix.Target, o images.PlanOptions, baseOnly bool) error {
-	ref := t.System.Base
-	if o.Base != "" {
-		ref = o.Base
+// fetchBases brings the base images alone.
+func (a *app) fetchBases(ctx context.Context, s *session, targets []matrix.Target, instead string) error {
+	for _, t := range targets {
+		base, err := s.registry.Base(ctx, cmp.Or(instead, t.System.Base), t.Arch)
+		if err != nil {
+			return fmt.Errorf("base image of %s: %w", t.System.ID, err)
+		}
+		fmt.Fprintf(a.stdout, "%s %s\n", base.Digest, base.Name)
 	}
-	base, err := s.registry.Base(ctx, ref, t.Arch)
-	if err != nil {
-		return fmt.Errorf("base image of %s: %w", t.System.ID, err)
+	return nil
+}
+
+// fetch brings everything that the images need. A file that several of them need is printed once.
+func (j *job) fetch(ctx context.Context, s *session) error {
+	printed := map[string]bool{}
+	once := func(key, line string) {
+		if !printed[key] {
+			printed[key] = true
+			j.result(line)
+		}
 	}
-	fmt.Fprintf(a.stdout, "%s %s\n", base.Digest, base.Name)
-	if baseOnly {
-		return nil
-	}
-	r, err := s.builder.Plan(ctx, t, o)
-	if err != nil {
-		return err
-	}
-	if err := s.builder.Download(ctx, r); err != nil {
-		return err
-	}
-	for _, f := range r.Public().Files() {
-		fmt.Fprintf(a.stdout, "sha256:%s %s %s\n", f.SHA256, s.builder.Store.Path(f.SHA256), f.URL)
+	for _, g := range j.groups {
+		for _, it := range g.items {
+			r, err := s.builder.Plan(ctx, it.target, it.plan)
+			if err != nil {
+				return err
+			}
+			once(r.Base.Digest, r.Base.Digest+" "+r.Base.Name)
+			if err := s.builder.Download(ctx, r); err != nil {
+				return err
+			}
+			for _, f := range r.Public().Files() {
+				once(f.SHA256, fmt.Sprintf("sha256:%s %s %s", f.SHA256, s.builder.Store.Path(f.SHA256), f.URL))
+			}
+		}
 	}
 	return nil
 }

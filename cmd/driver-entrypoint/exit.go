@@ -55,7 +55,8 @@ func exitCode(err error) int {
 		return exitRefused
 	case errors.As(err, &blocked) && blocked.Has(preflight.Signing) && len(blocked.Checks) == 1:
 		return exitRefused
-	case blocked != nil, as[*kbuild.NoHeadersError](err), as[*kbuild.NoCompilerError](err), as[*headers.UnavailableError](err):
+	case blocked != nil, as[*kbuild.NoHeadersError](err), as[*kbuild.NoCompilerError](err), as[*headers.UnavailableError](err),
+		as[*node.NoModulesError](err):
 		return exitUnsupported
 	case is(node.ErrLeft), as[*node.InUseError](err):
 		return exitInUse

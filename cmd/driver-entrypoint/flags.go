@@ -15,31 +15,36 @@ import (
 // twins are the environment variables of flags, the first one that is set counts. Those without the prefix DRIVER_ are what the GPU
 // Operator and NVIDIA's own containers use.
 var twins = map[string][]string{
-	"accept-license":     {"ACCEPT_LICENSE"},
-	"config-digest":      {"DRIVER_CONFIG_DIGEST"},
-	"drivers-dir":        {"DRIVER_DRIVERS_DIR"},
-	"drm":                {"DRIVER_DRM"},
-	"fetch-headers":      {"DRIVER_FETCH_HEADERS"},
-	"gpu-init":           {"DRIVER_GPU_INIT"},
-	"grace":              {"DRIVER_GRACE"},
-	"image":              {"DRIVER_IMAGE"},
-	"kernel":             {"DRIVER_KERNEL"},
-	"kernel-module-type": {"KERNEL_MODULE_TYPE"},
-	"lock-timeout":       {"DRIVER_LOCK_TIMEOUT"},
-	"log-format":         {"DRIVER_LOG_FORMAT"},
-	"max-threads":        {"MAX_THREADS", "DRIVER_MAX_THREADS"},
-	"no-compile":         {"DRIVER_NO_COMPILE"},
-	"node-name":          {"NODE_NAME"},
-	"on-busy":            {"DRIVER_ON_BUSY"},
-	"output":             {"DRIVER_OUTPUT"},
-	"persistence":        {"DRIVER_PERSISTENCE"},
-	"pod":                {"POD_NAME", "HOSTNAME"},
-	"rdma":               {"GPU_DIRECT_RDMA_ENABLED"},
-	"run-dir":            {"DRIVER_RUN_DIR"},
-	"skip-preflight":     {"DRIVER_SKIP_PREFLIGHT"},
-	"state-dir":          {"DRIVER_STATE_DIR"},
-	"timeout":            {"DRIVER_TIMEOUT"},
-	"unload-nouveau":     {"DRIVER_UNLOAD_NOUVEAU"},
+	"accept-license":                 {"ACCEPT_LICENSE"},
+	"config-digest":                  {"DRIVER_CONFIG_DIGEST"},
+	"drivers-dir":                    {"DRIVER_DRIVERS_DIR"},
+	"drm":                            {"DRIVER_DRM"},
+	"fetch-headers":                  {"DRIVER_FETCH_HEADERS"},
+	"gpu-init":                       {"DRIVER_GPU_INIT"},
+	"grace":                          {"DRIVER_GRACE"},
+	"image":                          {"DRIVER_IMAGE"},
+	"into":                           {"DRIVER_INTO"},
+	"kernel":                         {"DRIVER_KERNEL"},
+	"kernel-module-type":             {"KERNEL_MODULE_TYPE"},
+	"lock-timeout":                   {"DRIVER_LOCK_TIMEOUT"},
+	"log-format":                     {"DRIVER_LOG_FORMAT"},
+	"max-threads":                    {"MAX_THREADS", "DRIVER_MAX_THREADS"},
+	"modules":                        {"DRIVER_MODULES"},
+	"module-signing-cert":            {"DRIVER_MODULE_SIGNING_CERT", "MODULE_SIGNING_CERT_FILE"},
+	"module-signing-key":             {"DRIVER_MODULE_SIGNING_KEY", "MODULE_SIGNING_KEY_FILE"},
+	"module-signing-passphrase-file": {"DRIVER_MODULE_SIGNING_PASSPHRASE_FILE"},
+	"no-compile":                     {"DRIVER_NO_COMPILE"},
+	"node-name":                      {"NODE_NAME"},
+	"on-busy":                        {"DRIVER_ON_BUSY"},
+	"output":                         {"DRIVER_OUTPUT"},
+	"persistence":                    {"DRIVER_PERSISTENCE"},
+	"pod":                            {"POD_NAME", "HOSTNAME"},
+	"rdma":                           {"GPU_DIRECT_RDMA_ENABLED"},
+	"run-dir":                        {"DRIVER_RUN_DIR"},
+	"skip-preflight":                 {"DRIVER_SKIP_PREFLIGHT"},
+	"state-dir":                      {"DRIVER_STATE_DIR"},
+	"timeout":                        {"DRIVER_TIMEOUT"},
+	"unload-nouveau":                 {"DRIVER_UNLOAD_NOUVEAU"},
 }
 
 // fromEnvironment sets flags that were not given from their twins, and writes the twins into the help.
@@ -103,9 +108,15 @@ func choices(flags *pflag.FlagSet, c *node.Config) {
 	flags.BoolVar(&c.NoCompile, "no-compile", false, "only use modules that the image or the cache has")
 	flags.BoolVar(&c.NoCompile, "nocompile", false, "the same, as older images spell it")
 	_ = flags.MarkHidden("nocompile")
+	flags.StringVar(&c.SigningKey, "module-signing-key", "", "file with the private key that signs modules which are compiled here (PEM, DER, PKCS#12)")
+	flags.StringVar(&c.SigningCert, "module-signing-cert", "", "file with that key's certificate, where the key's file does not have it (PEM, DER)")
+	flags.StringVar(&c.SigningPassphraseFile, "module-signing-passphrase-file", "", "file with that key's passphrase; or set "+passphraseEnv)
 	flags.StringSliceVar(&c.SkipPreflight, "skip-preflight", nil, "names of checks that may not stop a start (see preflight)")
 	flags.BoolVar(&c.UnloadNouveau, "unload-nouveau", false, "unload nouveau when it is loaded and nobody uses it")
 }
+
+// passphraseEnv is the passphrase of the key for modules. It has no flag: arguments can be read by everybody on the node.
+const passphraseEnv = "DRIVER_MODULE_SIGNING_PASSPHRASE"
 
 // stopping are the flags about the end.
 func stopping(flags *pflag.FlagSet, c *node.Config) {
@@ -125,6 +136,9 @@ func identity(flags *pflag.FlagSet, c *node.Config) {
 func rest(c *node.Config, env []string) {
 	if c.ModuleType == "auto" && lookup(env, "OPEN_KERNEL_MODULES_ENABLED") == "true" {
 		c.ModuleType = "open"
+	}
+	if pass := lookup(env, passphraseEnv); pass != "" {
+		c.SigningPassphrase = func() ([]byte, error) { return []byte(pass), nil }
 	}
 	c.VGPU = lookup(env, "DRIVER_TYPE") == "vgpu"
 	c.Fabric = map[string]string{}

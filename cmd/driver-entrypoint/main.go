@@ -20,7 +20,11 @@ import (
 
 func main() {
 	worker := shim.IsWorker() // before the environment is read: it takes its marker out
-	os.Exit(run(os.Args, os.Environ(), worker, os.Stdout, os.Stderr))
+	env := os.Environ()
+	if worker { // what it starts must not inherit a secret
+		_ = os.Unsetenv(passphraseEnv)
+	}
+	os.Exit(run(os.Args, env, worker, os.Stdout, os.Stderr))
 }
 
 // run is the program without the process. The shim runs only around verbs that stay: see command.go.

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/driver-container/driver-container/kmod"
+	"github.com/driver-container/driver-container/kmod/kbuild"
 	"github.com/driver-container/driver-container/node"
 	"github.com/driver-container/driver-container/node/preflight"
 )
@@ -90,15 +91,15 @@ func (p *program) preflightCommand() *cobra.Command {
 
 func (p *program) compileCommand() *cobra.Command {
 	cfg := node.Defaults()
-	var kernel, output string
+	var into node.Into
+	var output string
 	cmd := &cobra.Command{Use: "compile", Short: "compile the kernel modules and keep them in the cache; load nothing", Args: noArgs,
-		Long: `compile prints the folder of the modules. What the image or the cache has already is not compiled again.`,
+		Long: `compile prints the folder of the modules. What the image or the cache has already is not compiled again.
+
+With --into it is a part of building an image: it compiles with what this image has, whatever machine that is on, and puts the
+modules below that folder instead of the cache.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			n, err := p.node(cfg)
-			if err != nil {
-				return err
-			}
-			set, source, err := n.Compile(cmd.Context(), kernel)
+			set, source, err := p.compile(cmd.Context(), cfg, into)
 			if err != nil {
 				return err
 			}
@@ -110,10 +111,30 @@ func (p *program) compileCommand() *cobra.Command {
 			return err
 		}}
 	outputFlag(cmd, &output)
-	cmd.Flags().StringVar(&kernel, "kernel", "", "release to compile for; default: the running kernel's")
+	cmd.Flags().StringVar(&into.Release, "kernel", "", "release to compile for; default: the running kernel's")
+	cmd.Flags().StringVar(&into.Dir, "into", "", "put the modules below this folder, and take nothing from this machine: no cache, no host, no network")
+	cmd.Flags().StringSliceVar(&into.Modules, "modules", nil, "with --into: names of the modules to compile; default: all that the sources offer")
 	choices(cmd.Flags(), &cfg)
 	places(cmd.Flags(), &cfg)
 	return cmd
+}
+
+// compile is for this node's cache, or into a folder for an image.
+func (p *program) compile(ctx context.Context, cfg node.Config, into node.Into) (*kbuild.Set, string, error) {
+	if into.Dir != "" {
+		rest(&cfg, p.env)
+		into.Flavour, into.MaxThreads = cfg.ModuleType, cfg.MaxThreads
+		set, err := node.CompileInto(ctx, into, p.log())
+		return set, "compiled", err
+	}
+	if len(into.Modules) > 0 {
+		return nil, "", usageError{errors.New("--modules is for --into: on a node all modules are compiled")}
+	}
+	n, err := p.node(cfg)
+	if err != nil {
+		return nil, "", err
+	}
+	return n.Compile(ctx, into.Release)
 }
 
 func (p *program) unloadCommand() *cobra.Command {

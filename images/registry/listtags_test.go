@@ -18,7 +18,7 @@ import (
 func TestListTags(t *testing.T) {
 	t.Parallel()
 	f := newFake(t)
-	img := testImage(t, 1)
+	img := makeImage(t, "amd64", 100)
 	c := client(t)
 	for _, tag := range []string{"535-debian12", "535.261.03-debian12", "latest"} {
 		if _, _, err := c.Push(t.Context(), f.host()+"/team/driver:"+tag, img); err != nil {
@@ -79,10 +79,12 @@ func TestListTagsRefuses(t *testing.T) {
 		answer func(w http.ResponseWriter, r *http.Request)
 		want   string
 	}{
-		"no listing":    {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusMethodNotAllowed) }, "405"},
-		"no login":      {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) }, "docker login"},
-		"other text":    {func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "<html>") }, "no list of tags"},
-		"other server":  {func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Link", `<http://evil.test/x>; rel="next"`) }, "another server"},
+		"no listing": {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusMethodNotAllowed) }, "405"},
+		"no login":   {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) }, "docker login"},
+		"other text": {func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "<html>") }, "no list of tags"},
+		"other server": {func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Link", `<http://evil.test/x>; rel="next"`)
+		}, "another server"},
 		"the same page": {func(w http.ResponseWriter, r *http.Request) { w.Header().Set("Link", `<`+r.URL.String()+`>; rel=next`) }, "same page"},
 		"no end": {func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Link", fmt.Sprintf(`<%s?last=%sx>; rel="next"`, r.URL.Path, r.URL.Query().Get("last")))

@@ -97,8 +97,8 @@ func sniff(der []byte) kind {
 	if !in.ReadASN1(&fields, asn1.SEQUENCE) {
 		return ""
 	}
-	if fields.SkipASN1(asn1.SEQUENCE) { // algorithm and ciphertext, or the signed part and the rest
-		if fields.PeekASN1Tag(asn1.OCTET_STRING) {
+	if fields.PeekASN1Tag(asn1.SEQUENCE) { // algorithm and ciphertext, or the signed part and the rest
+		if fields.SkipASN1(asn1.SEQUENCE) && fields.PeekASN1Tag(asn1.OCTET_STRING) {
 			return kindEncrypted
 		}
 		return kindCertificate

@@ -115,6 +115,22 @@ func (s *Signer) Sign(ctx context.Context, module io.Reader, hash crypto.Hash) (
 	return der, nil
 }
 
+// Wrap makes the PKCS#7 of a plain signature that was made elsewhere, over the module's digest: RSA PKCS#1 v1.5, or ECDSA in DER.
+// The error wraps ErrMismatch when the certificate's key did not make it over this digest.
+func Wrap(cert *x509.Certificate, hash crypto.Hash, digest, signature []byte) ([]byte, error) {
+	algorithm, err := algorithmOf(hash)
+	if err != nil {
+		return nil, fmt.Errorf("wrap a signature: %w", err)
+	}
+	if err := usable(cert.PublicKey); err != nil {
+		return nil, fmt.Errorf("wrap a signature: %w", err)
+	}
+	if !check(cert.PublicKey, hash, digest, signature) {
+		return nil, fmt.Errorf("wrap a signature by the key of %q: %w", printable(cert.Subject.String()), ErrMismatch)
+	}
+	return encode(cert, algorithm, signature)
+}
+
 // SignFile signs the module in a file, without the signatures that it may have already; the file is not changed.
 func (s *Signer) SignFile(ctx context.Context, path string, hash crypto.Hash) ([]byte, error) {
 	f, size, err := open(path)

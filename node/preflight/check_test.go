@@ -111,6 +111,7 @@ var cases = []struct {
 	{"mixed", GPUFlavour, nil, func(i *Input) {
 		i.GPUs, i.Flavour = []devices.GPU{gpu(p100, ""), at("0000:06:00.0", gpu(a100, ""))}, driverinfo.Open
 	}, Warning, "will not come up", "different nodes"},
+	{"GH200, and only proprietary ones for this kernel", GPUFlavour, nil, func(i *Input) { gpus(gh200)(i); i.Serves = []string{driverinfo.Proprietary} }, Blocked, "the image has no others for kernel " + release, "--flavour open for this kernel"},
 	{"no flavour", GPUFlavour, nil, func(i *Input) { i.Flavour = "" }, Skipped, "no flavour", ""},
 
 	{"nvidiafb loaded", Modules, nil, loaded(kmod.Module{Name: "nvidiafb", State: "live"}), Blocked, "nvidiafb", "Blacklist nvidiafb"},
@@ -135,8 +136,6 @@ var cases = []struct {
 	{"host not seen", HostDriver, nil, func(i *Input) { i.Host = i.Root }, Skipped, "not known", ""},
 
 	{"secure boot", Signing, secureBoot("Y\n", "none [integrity] confidentiality\n"), nil, Blocked, "Secure Boot is on and the kernel loads signed modules only; the modules have no signature", "mokutil --import"},
-	{"secure boot, signed", Signing, secureBoot("Y\n", "none [integrity] confidentiality\n"), func(i *Input) { i.Signed = SignedYes }, OK, "the modules are signed", ""},
-	{"secure boot, not chosen", Signing, secureBoot("Y\n", "none [integrity] confidentiality\n"), func(i *Input) { i.Signed = SignedUnknown }, Warning, "Secure Boot is on", "Sign the modules"},
 	{"validation off in the shim", Signing, secureBoot("N\n", "[none] integrity confidentiality\n"), nil, OK, "although Secure Boot is on", ""},
 	{"secure boot, kernel not seen", Signing, secureBoot("gone", "gone"), nil, Warning, "cannot be seen from here", "mokutil --sb-state"},
 	{"secure boot, through the host", Signing, map[string]string{
@@ -148,6 +147,20 @@ var cases = []struct {
 	{"lockdown by the command line", Signing, map[string]string{"sys/kernel/security/lockdown": "gone", "proc/cmdline": "quiet lockdown=confidentiality\n"}, nil, Blocked, "locked down (confidentiality)", "lockdown"},
 	{"sig_enforce by the command line", Signing, map[string]string{"proc/cmdline": "module.sig-enforce quiet"}, nil, Blocked, "module.sig_enforce", "Sign"},
 	{"nothing to be seen", Signing, map[string]string{"sys/module/module/parameters/sig_enforce": "gone", "sys/kernel/security/lockdown": "gone"}, nil, Skipped, "cannot be seen", ""},
+	{"nothing to load", Signing, secureBoot("Y", ""), func(i *Input) { i.HaveModules, i.Stays = true, true }, Skipped, "stays", ""},
+	{"nothing there", Signing, secureBoot("Y", ""), func(i *Input) { i.CanCompile = false }, Skipped, "no modules to judge", ""},
+
+	{"to be compiled", Available, nil, nil, OK, "will be compiled on this node", ""},
+	{"in the image", Available, nil, func(i *Input) { i.HaveModules, i.Source = true, "image" }, OK, "the image has modules for kernel " + release, ""},
+	{"in the cache", Available, nil, func(i *Input) { i.HaveModules, i.Source = true, "cache" }, OK, "(cache)", ""},
+	{"loaded", Available, nil, func(i *Input) { i.HaveModules, i.Stays = true, true }, OK, "stays", ""},
+	{"no compiling", Available, nil, func(i *Input) { i.CanCompile = false }, Blocked, "there are no modules for kernel " + release + ", and they cannot be compiled here", "--no-compile"},
+	{"damaged", Available, nil, func(i *Input) { i.Damaged = "the image is damaged" }, Warning, "the image is damaged", "Pull the image again"},
+	{"other kernels", Available, nil, thin("6.1.0-37-amd64", "6.1.0-9-amd64", "6.1.0-9-amd64"), Blocked,
+		"this image has modules for kernels 6.1.0-37-amd64, 6.1.0-9-amd64; this node runs " + release, "Use an image for this kernel, or one with a toolchain (driver-build --kernel " + release + " ...)."},
+	{"the image was made wrongly", Available, nil, thin(), Blocked, "neither modules nor a toolchain", "Build the image again."},
+	{"the image is damaged", Available, nil, func(i *Input) { thin(release)(i); i.Damaged = "nvidia.ko has changed" }, Blocked, "should have proprietary modules for kernel " + release + ", but they are damaged, or were made by another version of driver-build (nvidia.ko has changed)", "Pull the image again"},
+	{"the other flavour", Available, nil, func(i *Input) { thin(release)(i); i.Flavour = driverinfo.Open }, Blocked, "no open modules for kernel " + release + ", only proprietary ones", "Use an image for this kernel"},
 
 	{"no ipmi", Dependencies, map[string]string{"host/usr/lib/modules/" + release + "/modules.dep": "a.ko:\n"}, nil, Warning, "the kernel has no ipmi_msghandler", "linux-modules-extra"},
 	{"no modules", Dependencies, map[string]string{"host/usr/lib/modules/" + release + "/modules.dep": "gone"}, nil, Warning, "there is no /lib/modules/6.1.0-38-amd64", "/lib/modules"},
@@ -162,11 +175,12 @@ var cases = []struct {
 	{"overridden", KernelRule, nil, func(i *Input) {
 		i.Info.Kernel.Max, i.Info.Overridden = "5.15", []string{driverinfo.KernelTooNew}
 	}, Warning, "the rule was overridden", "newer driver"},
+	{"no toolchain", KernelRule, nil, func(i *Input) { thin(release)(i); i.Info.Kernel.Max = "5.15" }, Skipped, "nothing can be compiled", ""},
 	{"modules for it", KernelRule, nil, func(i *Input) { i.Info.Kernel.Max, i.HaveModules = "5.15", true }, OK, "at hand", ""},
 
 	{"no headers", Headers, nil, func(i *Input) { i.HeadersErr = errors.New("no headers of " + release + " in image, host") }, Blocked, "no headers of", "linux-headers-" + release},
 	{"headers to fetch", Headers, nil, func(i *Input) { i.HeadersErr, i.FetchHeaders = errors.New("none"), true }, Warning, "will be fetched", "install the headers"},
-	{"no sources", Headers, nil, func(i *Input) { i.CanCompile = false }, Blocked, "cannot be compiled here", "Use an image"},
+	{"no sources", Headers, nil, func(i *Input) { i.CanCompile = false }, Skipped, "nothing can be compiled", ""},
 	{"nothing to compile", Headers, nil, func(i *Input) { i.HaveModules = true }, Skipped, "nothing has to be compiled", ""},
 
 	{"no compiler", Compiler, nil, func(i *Input) { i.CompilerErr = errors.New("no gcc on PATH") }, Blocked, "no gcc on PATH", "gcc"},
@@ -188,6 +202,7 @@ var cases = []struct {
 	{"disk full", Disk, nil, func(i *Input) { i.Free = func(string) (uint64, error) { return 5 << 20, nil } }, Blocked, "5 MiB are free in /state/nvidia-driver, 1.0 GiB are needed", "Free space"},
 	{"disk unknown", Disk, nil, func(i *Input) { i.Free = func(string) (uint64, error) { return 0, os.ErrPermission } }, Skipped, "not known", ""},
 	{"disk of this machine", Disk, nil, func(i *Input) { i.Free, i.NeedDisk = nil, 1 }, OK, "free in /state/nvidia-driver", ""},
+	{"nothing to compile", Disk, nil, func(i *Input) { i.CanCompile = false }, Skipped, "nothing", ""},
 	{"no disk needed", Disk, nil, func(i *Input) { i.StateDir = "" }, Skipped, "nothing", ""},
 }
 
@@ -204,6 +219,20 @@ func gpus(device uint16) func(*Input) {
 
 func loaded(modules ...kmod.Module) func(*Input) {
 	return func(i *Input) { i.Modules = append(i.Modules, modules...) }
+}
+
+// thin is an image without a toolchain, with proprietary modules for some kernels.
+func thin(kernels ...string) func(*Input) {
+	return func(i *Input) {
+		i.CanCompile, i.Info.Toolchain = false, false
+		for n, k := range kernels {
+			flavour := driverinfo.Proprietary
+			if slices.Contains(kernels[:n], k) {
+				flavour = driverinfo.Open
+			}
+			i.Info.Precompiled = append(i.Info.Precompiled, driverinfo.Precompiled{Kernel: k, Flavour: flavour})
+		}
+	}
 }
 
 func secureBoot(enforce, lockdown string) map[string]string {
@@ -289,7 +318,7 @@ func TestBad(t *testing.T) {
 		t.Errorf("%#v", err)
 	}
 	b.Reset()
-	if err := Table(&b, []Check{{"gpu", Warning, "a\x1b[31m\nb", "do it"}}); err != nil {
+	if err := Table(&b, []Check{{Name: "gpu", Status: Warning, Finding: "a\x1b[31m\nb", Fix: "do it"}}); err != nil {
 		t.Fatal(err)
 	}
 	golden(t, "warning.txt", b.String())

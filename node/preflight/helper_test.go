@@ -52,6 +52,7 @@ func goodFiles() map[string]string {
 		"sys/bus/pci/devices/0000:05:00.0/config":              "\xde\x10\xb8\x1e rest",
 		"sys/bus/pci/devices/0000:05:00.0/resource":            "0x00000000fb000000 0x00000000fbffffff 0x0000000000040200\n0x0 0x0 0x0\n",
 		"proc/sys/kernel/tainted":                              "4097\n",
+		"proc/crypto":                                          "name         : sha256\ndriver       : sha256-generic\nmodule       : kernel\n\nname         : sha1\ndriver       : sha1-generic\n",
 		"proc/sys/kernel/modules_disabled":                     "0\n",
 		"proc/cmdline":                                         "BOOT_IMAGE=/vmlinuz root=/dev/vda1 ro quiet\n",
 		"proc/meminfo":                                         "MemTotal:       16000000 kB\nMemFree:         100 kB\nMemAvailable:   12000000 kB\n",
@@ -149,7 +150,7 @@ func list(t *testing.T, text string) Supported {
 
 func image() driverinfo.Info {
 	return driverinfo.Info{
-		Schema: 1, Driver: "535.261.03", Branch: "R535", OS: "debian12", Arch: "amd64", Profile: "full",
+		Schema: 1, Driver: "535.261.03", Branch: "R535", OS: "debian12", Arch: "amd64", Profile: "full", Toolchain: true,
 		Flavours: []string{driverinfo.Proprietary, driverinfo.Open}, Kernel: driverinfo.KernelRule{Min: "3.10", Max: "6.16", Reason: "Gentoo"},
 	}
 }
@@ -160,7 +161,7 @@ func (m *machine) input() Input {
 		Sys: m.dir + "/sys", Proc: m.dir + "/proc", Root: m.dir + "/root", Host: m.dir + "/host", RunDir: "/run/nvidia",
 		Info: image(), Release: release, GPUs: []devices.GPU{gpu(a100, "")}, Flavour: driverinfo.Proprietary,
 		Modules:   []kmod.Module{{Name: "drm", State: "live"}},
-		Supported: list(m.t, listText), Signed: SignedNo,
+		Supported: list(m.t, listText),
 		CanCompile: true, Headers: "image: /usr/src/linux-headers-" + release, Compiler: "gcc-12 12.2.0", WantedGCC: "gcc-12 12.2.0",
 		StateDir: m.dir + "/state/nvidia-driver",
 		Free:     func(string) (uint64, error) { return 40 << 30, nil },

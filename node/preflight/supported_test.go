@@ -102,13 +102,41 @@ func TestFlavour(t *testing.T) {
 	} {
 		info := image()
 		info.Driver, info.Flavours = c.driver, c.have
-		got, reason, err := Flavour(info, list(t, c.list), c.gpus, c.requested)
+		got, reason, err := Flavour(info, release, nil, list(t, c.list), c.gpus, c.requested)
 		if err != nil {
 			reason = err.Error()
 			var wrong *FlavourError
 			if !errors.As(err, &wrong) {
 				t.Errorf("%s: %v", c.what, err)
 			}
+		}
+		if got != c.want || !strings.Contains(reason, c.reason) {
+			t.Errorf("%s: %q (%s), want %q (%s)", c.what, got, reason, c.want, c.reason)
+		}
+	}
+}
+
+// TestFlavourOfKernel: what an image can serve for a kernel counts, not what it has for others.
+func TestFlavourOfKernel(t *testing.T) {
+	t.Parallel()
+	const p, o = driverinfo.Proprietary, driverinfo.Open
+	for _, c := range []struct {
+		what            string
+		serves          []string
+		gpu             uint16
+		requested, want string
+		reason          string
+	}{
+		{"both", []string{o, p}, a100, "auto", p, "the default of drivers before 560"},
+		{"only proprietary", []string{p}, a100, "auto", p, "the image has no other for this kernel"},
+		{"only open", []string{o}, a100, "auto", o, "the image has no other for this kernel"},
+		{"only proprietary, open is needed", []string{p}, gh200, "auto", p, "no other for this kernel"}, // the check of flavours blocks
+		{"open is asked for", []string{p}, a100, "open", "", "for kernel " + release + " the image has no open kernel modules, only proprietary"},
+		{"nothing for this kernel", nil, a100, "open", o, "asked for"}, // the check of modules blocks
+	} {
+		got, reason, err := Flavour(image(), release, c.serves, list(t, listText), []devices.GPU{gpu(c.gpu, "")}, c.requested)
+		if err != nil {
+			reason = err.Error()
 		}
 		if got != c.want || !strings.Contains(reason, c.reason) {
 			t.Errorf("%s: %q (%s), want %q (%s)", c.what, got, reason, c.want, c.reason)
@@ -158,7 +186,7 @@ func FuzzReadSupported(f *testing.F) {
 			if _, ok := s.Lookup(g); !ok {
 				t.Errorf("%+v is not found", id)
 			}
-			if _, _, err := Flavour(image(), s, []devices.GPU{g}, ""); err != nil {
+			if _, _, err := Flavour(image(), release, nil, s, []devices.GPU{g}, ""); err != nil {
 				t.Error(err)
 			}
 		}

@@ -2,6 +2,7 @@ package scenarios
 
 import (
 	"encoding/json"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -21,6 +22,19 @@ import (
 // product is an image under test.
 type product struct{ driver, system string }
 
+// layoutOf runs driver-build for the product with further flags and returns the folder of the OCI layout, one for each name.
+func (p product) layoutOf(t *testing.T, name string, flags ...string) string {
+	t.Helper()
+	dir := filepath.Join(workspace(t), "debian", name)
+	args := []string{"--os", p.system, "--driver", p.driver, "--output", "oci:" + dir, "--progress", "plain"}
+	cmd := exec.CommandContext(t.Context(), "ci/image", append(args, flags...)...)
+	cmd.Dir = "../../.."
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("build %s: %v\n%s", name, err, out)
+	}
+	return dir
+}
+
 var (
 	d535 = product{"535.261.03", "debian12"}
 	d470 = product{"470.256.02", "debian12"}
@@ -35,13 +49,7 @@ var making sync.Mutex
 // layout builds the image with driver-build, or finds that it did, and returns the folder of its OCI layout.
 func (p product) layout(t *testing.T) string {
 	t.Helper()
-	dir := filepath.Join(workspace(t), "debian", p.tag())
-	cmd := exec.CommandContext(t.Context(), "ci/image", "--os", p.system, "--driver", p.driver, "--output", "oci:"+dir, "--progress", "plain")
-	cmd.Dir = "../../.."
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("build %s: %v\n%s", p.tag(), err, out)
-	}
-	return dir
+	return p.layoutOf(t, p.tag())
 }
 
 // workspace is the folder that the real tier keeps images in.
@@ -151,7 +159,9 @@ type stage struct {
 	products map[string]product // name of the image in the guest -> product
 	modules  []modules          // that the guest's cache has from the beginning
 	edit     func(*lab.Config)
-	alone    bool // it measures: no other guest runs meanwhile
+	disks    map[string]lab.Image // further images, by their names in the guest
+	boot     *lab.HostKernel      // instead of the newest of the kernel's system
+	alone    bool                 // it measures: no other guest runs meanwhile
 }
 
 type modules struct {
@@ -177,6 +187,10 @@ func (s stage) start(t *testing.T) *lab.Guest {
 	cfg := lab.Config{Kernel: lab.Kernel(t, s.kernel), GPUs: s.gpus, Images: map[string]lab.Image{}, Disks: map[string]string{}}
 	for name, p := range s.products {
 		cfg.Images[name] = p.image(t)
+	}
+	maps.Copy(cfg.Images, s.disks)
+	if s.boot != nil {
+		cfg.Kernel = s.boot
 	}
 	for i, m := range s.modules {
 		cfg.Disks["/seed/"+string(rune('a'+i))] = lab.TreeDisk(t, m.product.modules(t, cfg.Kernel, m.flavour))

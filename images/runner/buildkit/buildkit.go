@@ -14,6 +14,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 
@@ -33,7 +34,7 @@ type Options struct {
 	Addresses []string          // none: DefaultAddress alone
 	TLS       TLS               // for tcp:// addresses; DefaultTLS gives the environment's
 	Work      string            // folder for temporary copies of layers that are no files of this machine; "": the system's
-	Say       func(line string) // what concerns the pool and no step, such as a daemon that does not answer; may be nil
+	Say       func(line string) // what is no line of a command: a daemon that does not answer, layers on their way; may be nil
 }
 
 // Pool is a runner.Runner over one or more daemons. It is safe for concurrent use.
@@ -57,8 +58,11 @@ func New(ctx context.Context, o Options) (*Pool, error) {
 		o.Addresses = []string{DefaultAddress()}
 	}
 	p := newPool(o)
-	for _, address := range o.Addresses {
-		d, err := dial(ctx, address, o.TLS)
+	for i, address := range o.Addresses {
+		if slices.Contains(o.Addresses[:i], address) {
+			continue // given twice, it is still one machine
+		}
+		d, err := dial(ctx, address, o.TLS, p.say)
 		if err != nil {
 			return nil, errors.Join(err, p.Close())
 		}
@@ -71,14 +75,10 @@ func New(ctx context.Context, o Options) (*Pool, error) {
 }
 
 func newPool(o Options) *Pool {
-	say := o.Say
-	if say == nil {
-		say = func(string) {}
-	}
-	return &Pool{say: say, spool: &spool{dir: o.Work}, closing: make(chan struct{})}
+	v := &voice{say: o.Say}
+	return &Pool{say: v.line, spool: &spool{dir: o.Work}, closing: make(chan struct{})}
 }
 
-// add takes a daemon in, once: an address given twice is still one machine.
 func (p *Pool) add(address string, d daemon) {
 	p.members = append(p.members, &member{address: address, daemon: d})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/moby/buildkit/client"
@@ -50,10 +51,15 @@ type job struct {
 type remote struct {
 	address string
 	client  *client.Client
+	tell    func(string)   // what a person wants to know and the command does not say
+	solving sync.WaitGroup // solves that may outlive their step by a moment
 }
 
+// close ends the connection, and with it every call.
 func (r *remote) close() error {
-	if err := r.client.Close(); err != nil {
+	err := r.client.Close()
+	r.solving.Wait()
+	if err != nil {
 		return fmt.Errorf("end the connection to buildkitd at %s: %w", r.address, err)
 	}
 	return nil

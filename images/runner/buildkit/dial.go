@@ -50,7 +50,7 @@ var schemes = map[string]struct{ needsHost, needsPath bool }{
 }
 
 // dial prepares a connection, which is made in the background. It fails only for addresses and files that are wrong.
-func dial(ctx context.Context, address string, t TLS) (*remote, error) {
+func dial(ctx context.Context, address string, t TLS, tell func(string)) (*remote, error) {
 	u, err := checkAddress(address)
 	if err != nil {
 		return nil, err
@@ -67,7 +67,7 @@ func dial(ctx context.Context, address string, t TLS) (*remote, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connect to buildkitd at %s: %w", address, err)
 	}
-	return &remote{address: address, client: c}, nil
+	return &remote{address: address, client: c, tell: tell}, nil
 }
 
 // connectParams make a daemon that was started again known within seconds: gRPC itself would wait up to two minutes.

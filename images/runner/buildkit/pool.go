@@ -78,7 +78,7 @@ func (p *Pool) probe(ctx context.Context, members []*member) []error {
 // Run implements runner.Runner. A step that a daemon could not finish, because it died or its disk is full, is done again
 // by the next one; a command that failed is not. The error says what became of it on each daemon.
 func (p *Pool) Run(ctx context.Context, s runner.Step, dir string, say func(line string)) error {
-	if err := check(s); err != nil {
+	if err := s.Check(); err != nil {
 		return err
 	}
 	ctx, leave, err := p.enter(ctx)
@@ -114,19 +114,6 @@ func (p *Pool) Run(ctx context.Context, s runner.Step, dir string, say func(line
 			say(err.Error())
 		}
 	}
-}
-
-// check is runner.Step's, and what BuildKit cannot do exactly.
-func check(s runner.Step) error {
-	if err := s.Check(); err != nil {
-		return err
-	}
-	for _, name := range []string{"PATH", "HOME"} {
-		if !slices.ContainsFunc(s.Env, func(v string) bool { return strings.HasPrefix(v, name+"=") }) {
-			return fmt.Errorf("step %s: the environment has no %s, and BuildKit would add one of its own: name it", s.Name, name)
-		}
-	}
-	return nil
 }
 
 // enter counts a step in, and makes it end when the pool is closed.

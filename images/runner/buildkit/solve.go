@@ -69,7 +69,8 @@ func (r *remote) attempt(ctx context.Context, j job, limit bool) error {
 	if err != nil {
 		return err
 	}
-	blobs := &store{root: j.root, spool: j.spool, say: j.say, told: map[digest.Digest]bool{}}
+	tell := func(line string) { r.tell(r.address + ": " + j.step.Name + ": " + line) }
+	blobs := &store{root: j.root, spool: j.spool, tell: tell, told: map[digest.Digest]bool{}}
 	result := newResult(j.dir)
 	out := &output{vertex: exec, lines: runner.NewLines(j.say), say: j.say}
 	// The channel is drained until Solve closes it, whatever becomes of ctx: a Solve that cannot write to it never returns.
@@ -97,10 +98,15 @@ func (r *remote) attempt(ctx context.Context, j job, limit bool) error {
 	if cause := context.Cause(ctx); cause != nil {
 		return fmt.Errorf("step %s: %w", j.step.Name, cause)
 	}
-	if ours := errors.Join(blobs.failure(), received); ours != nil && (err != nil || received != nil) {
-		return fmt.Errorf("step %s on %s: %w", j.step.Name, r.address, ours)
+	switch {
+	case err != nil && blobs.failure() != nil:
+		err = blobs.failure()
+	case received != nil && (err == nil || !errors.Is(received, errCut)):
+		err = received
+	default:
+		return r.explain(ctx, j.step, out, err)
 	}
-	return r.explain(j.step, out, err)
+	return fmt.Errorf("step %s on buildkitd at %s: %w", j.step.Name, r.address, err)
 }
 
 // await waits for the end of a solve. A solve that was cancelled ends when the daemon has ended the command; a daemon that

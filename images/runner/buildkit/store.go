@@ -20,11 +20,11 @@ import (
 type store struct {
 	root  *root
 	spool *spool
-	say   func(string)
+	tell  func(string) // of layers on their way
 	sent  atomic.Int64 // bytes that were read for the daemon
 
 	mu   sync.Mutex
-	told map[digest.Digest]bool // layers that say knows of
+	told map[digest.Digest]bool
 	err  error                  // the first failure of ours: what comes back through the daemon is a bare text
 }
 
@@ -64,7 +64,7 @@ func (s *store) ReaderAt(ctx context.Context, desc ocispecs.Descriptor) (content
 		return nil, fmt.Errorf("blob %s of the step's root: %w", desc.Digest, errdefs.ErrNotFound)
 	}
 	size := s.root.sizes[desc.Digest]
-	s.tell(desc.Digest, size)
+	s.announce(desc.Digest, size)
 	r, err := s.spool.open(ctx, desc.Digest, l)
 	if err != nil {
 		return nil, s.fail(fmt.Errorf("send layer %s: %w", desc.Digest, err))
@@ -72,13 +72,13 @@ func (s *store) ReaderAt(ctx context.Context, desc ocispecs.Descriptor) (content
 	return &counted{r, size, &s.sent}, nil
 }
 
-// tell says, once, that a layer is on its way: the first step on a daemon far away may take minutes before its command runs.
-func (s *store) tell(dgst digest.Digest, size int64) {
+// announce says, once, that a layer is on its way: the first step on a daemon far away may take minutes before its command runs.
+func (s *store) announce(dgst digest.Digest, size int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.told[dgst] {
 		s.told[dgst] = true
-		s.say(fmt.Sprintf("sending layer %s, %.1f MB", dgst, float64(size)/1e6))
+		s.tell(fmt.Sprintf("sending layer %s, %.1f MB", dgst, float64(size)/1e6))
 	}
 }
 

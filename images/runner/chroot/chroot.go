@@ -120,6 +120,7 @@ func (r *Runner) step(ctx context.Context, s runner.Step, f *folder, dir string,
 	if err != nil {
 		return fmt.Errorf("%s: unpack its root: %w", s.Name, err)
 	}
+	settle()
 	if err := r.execute(ctx, s, f, say); err != nil {
 		return err
 	}

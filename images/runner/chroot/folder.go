@@ -219,7 +219,7 @@ func (r *remover) list(name string) ([]fs.DirEntry, error) {
 		return nil, err
 	}
 	defer f.Close()
-	list, err := f.ReadDir(4096)
+	list, err := f.ReadDir(512)
 	if errors.Is(err, io.EOF) {
 		err = nil
 	}

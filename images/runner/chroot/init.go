@@ -26,7 +26,7 @@ func Init() {
 	if os.Args[0] != innerName {
 		return
 	}
-	os.Exit(innerMain()) //nolint:forbidigo // this process is not the program it looks like: nothing of that may run
+	syscall.Exit(innerMain()) // at once: this process is not the program it looks like, nothing of that may run
 }
 
 // innerMain is process 1 of the step's pid namespace. Its exit code means nothing: the status tells all.
@@ -71,6 +71,9 @@ func innerStep() (status, error) {
 	pid, err := syscall.ForkExec(c.Args[0], c.Args, &syscall.ProcAttr{Dir: "/", Env: c.Env, Files: []uintptr{0, 1, 2}})
 	if err != nil {
 		return status{Ready: true, Start: fmt.Sprintf("start %s: %s", c.Args[0], explainStart(err))}, nil
+	}
+	if err := limitMemory(pid, c.Memory); err != nil {
+		return status{}, fmt.Errorf("limit memory: %w", err)
 	}
 	return reap(pid)
 }

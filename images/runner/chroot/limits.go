@@ -14,12 +14,8 @@ const (
 
 // limit sets the resource limits of this process, which the command inherits. The number of processes is not among them:
 // that limit counts all processes of a user on the machine, and does not hold for root.
-func limit(memory int64) error {
-	limits := map[int]uint64{unix.RLIMIT_CORE: 0, unix.RLIMIT_NOFILE: maxFiles}
-	if memory > 0 {
-		limits[unix.RLIMIT_DATA] = uint64(memory)
-	}
-	for which, most := range limits {
+func limit() error {
+	for which, most := range map[int]uint64{unix.RLIMIT_CORE: 0, unix.RLIMIT_NOFILE: maxFiles} {
 		var now unix.Rlimit
 		if err := unix.Getrlimit(which, &now); err != nil {
 			return err
@@ -32,6 +28,19 @@ func limit(memory int64) error {
 	return nil
 }
 
+// limitMemory bounds the memory of a process that has just started, and of its children, each by itself. It is not a limit of
+// this process, which would end for it.
+func limitMemory(pid int, memory int64) error {
+	if memory == 0 {
+		return nil
+	}
+	err := unix.Prlimit(pid, unix.RLIMIT_DATA, &unix.Rlimit{Cur: uint64(memory), Max: uint64(memory)}, nil)
+	if errors.Is(err, unix.ESRCH) {
+		return nil // it has ended
+	}
+	return err
+}
+
 // dropPrivileges takes every capability from this thread, for good, and so from the command that it starts.
 func dropPrivileges() error {
 	// No process of the step, though it may have the same user, can look into this one, which has files of the machine open.
@@ -41,7 +50,7 @@ func dropPrivileges() error {
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return err
 	}
-	for c := uintptr(0); c < 64; c++ {
+	for c := range uintptr(64) {
 		err := unix.Prctl(unix.PR_CAPBSET_DROP, c, 0, 0, 0)
 		if errors.Is(err, unix.EINVAL) {
 			break // the kernel knows no more

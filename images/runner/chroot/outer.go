@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"sync"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -111,7 +112,9 @@ func (in *inner) run(ctx context.Context) (status, error) {
 	}
 	defer statusRead.Close()
 	cmd := in.command(ctx, configRead, statusWrite)
+	starting.RLock()
 	err = cmd.Start()
+	starting.RUnlock()
 	err = errors.Join(err, configRead.Close(), statusWrite.Close())
 	if err != nil {
 		if ctx.Err() != nil {
@@ -134,6 +137,20 @@ func (in *inner) run(ctx context.Context) (status, error) {
 	return in.judge(raw, waitErr)
 }
 
+// starting is held while this program starts an inner process. Like syscall.ForkLock it belongs to the process as a whole.
+var starting sync.RWMutex
+
+// settle waits until no process that is being started, by this package or another one, still has the files open that have
+// just been unpacked: between fork and exec it has, and the kernel runs no program that somebody has open for writing
+// (ETXTBSY, "text file busy"; https://go.dev/issue/22315). The fork lock alone is not enough: Go lets go of it before exec
+// where there is a user namespace.
+func settle() {
+	starting.Lock()
+	defer starting.Unlock()
+	syscall.ForkLock.Lock()
+	defer syscall.ForkLock.Unlock()
+}
+
 // advice ends every error about what this machine does not allow.
 const advice = "run driver-build as root, allow user namespaces (user.max_user_namespaces, and on Ubuntu kernel.apparmor_restrict_unprivileged_userns=0), or use BuildKit"
 
@@ -152,7 +169,10 @@ func (in *inner) judge(raw []byte, waitErr error) (status, error) {
 			return status{Ready: true, Signal: int(ws.Signal())}, nil
 		}
 	}
-	return st, fmt.Errorf("the process that sets up the root ended without a word (%v): a program that uses this package calls chroot.Init first", waitErr)
+	if waitErr == nil {
+		waitErr = errors.New("exit code 0")
+	}
+	return st, fmt.Errorf("the process that sets up the root ended without a word: %w: a program that uses this package calls chroot.Init first", waitErr)
 }
 
 // command describes the inner process: this program in new namespaces. It has no environment and gets no terminal, so that

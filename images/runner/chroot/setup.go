@@ -1,6 +1,7 @@
 package chroot
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -35,7 +36,7 @@ func setUp(c config) error {
 			return unix.Mount("proc", filepath.Join(c.Root, "proc"), "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC|unix.MS_RDONLY, "")
 		}},
 		{"change the root", func() error { return pivot(c.Root) }},
-		{"limit resources", func() error { return limit(c.Memory) }},
+		{"limit resources", limit},
 		{"drop privileges", dropPrivileges},
 	} {
 		if err := s.do(); err != nil {
@@ -52,13 +53,12 @@ func loopback() error {
 	if err != nil {
 		return err
 	}
-	defer unix.Close(fd)
 	req, err := unix.NewIfreq("lo")
-	if err != nil {
-		return err
+	if err == nil {
+		req.SetUint16(unix.IFF_UP | unix.IFF_RUNNING)
+		err = unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, req)
 	}
-	req.SetUint16(unix.IFF_UP | unix.IFF_RUNNING)
-	return unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, req)
+	return errors.Join(err, unix.Close(fd))
 }
 
 func makeDev(dev string) error {

@@ -1,0 +1,119 @@
+package scenarios
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/driver-container/driver-container/ci/lab"
+)
+
+// thin is the image with modules for a kernel and nothing to compile with. driver-build compiles them in a chroot, once.
+func thin(t *testing.T, kernels ...*lab.HostKernel) lab.Image {
+	t.Helper()
+	making.Lock()
+	defer making.Unlock()
+	var flags []string
+	names := []string{"thin", d535.tag()}
+	for _, k := range kernels {
+		flags, names = append(flags, "--kernel", k.Release), append(names, k.Release)
+	}
+	flags = append(flags, "--builder", "chroot", "--modules", "nvidia,nvidia-uvm,nvidia-modeset")
+	tag := "535.261.03-" + kernels[0].Release + "-debian12"
+	if len(kernels) > 1 {
+		flags, tag = append(flags, "--one-image"), d535.tag()
+	}
+	return lab.ImageDisk(t, d535.layoutOf(t, strings.Join(names, "-"), flags...), tag)
+}
+
+// The first start of a thin image on a node without compiler, headers or network: nothing is compiled, the driver is ready at most a second
+// after the time that the kernel itself needs for the modules and the copy of the driver root takes, and nothing is written
+// outside of the folders that are for it.
+func Test18Precompiled(t *testing.T) {
+	lab.Gate(t)
+	kernel := lab.Kernel(t, "debian12")
+	g := stage{alone: true, disks: map[string]lab.Image{"thin": thin(t, kernel)}, edit: func(c *lab.Config) { c.NoHeaders = true }}.start(t)
+	for _, absent := range []string{"usr/bin/gcc", "usr/bin/make", "usr/bin/gcc-12", "usr/src/nvidia-535.261.03", "usr/src/linux-headers-" + kernel.Release} {
+		if g.Exists("/lab/images/thin/" + absent) {
+			t.Errorf("the thin image has %s", absent)
+		}
+	}
+	before := written(g)
+	p := ready(t, g, driver("thin"))
+	took := since(t, g, p, "ready: driver").Round(time.Millisecond)
+	phases := phasesOf(t, g, p)
+	if up := status(t, g).Up; up == nil || up.Source != "image" {
+		t.Errorf("the modules did not come from the image: %+v", up)
+	}
+	if made := strings.Fields(newer(before, written(g))); len(made) > 0 {
+		t.Errorf("written outside of its folders: %q", made)
+	}
+	if found := g.Sh("ls /var/lib/nvidia-driver"); found != "roots" {
+		t.Errorf("on the host's storage: %s", found)
+	}
+	stops(t, p, 0)
+	t.Logf("first start: ready after %s; phases %v", took, phases)
+
+	// What the image saves shows at the second start, when the root is staged too.
+	g.Sh("mkdir -p /var/lib/nvidia-driver/modules; cp -a /lab/images/thin/usr/share/nvidia-driver/modules/535* /var/lib/nvidia-driver/modules/")
+	load, start := time.Hour, time.Hour
+	for n := 0; n < 3 || n < 10 && start > load+time.Second; n++ {
+		load = min(load, insmod(t, g))
+		p := ready(t, g, driver("thin"))
+		start = min(start, since(t, g, p, "ready: driver").Round(time.Millisecond))
+		stops(t, p, 0)
+	}
+	t.Logf("insmod takes %s, from the container's start to ready takes %s: %s more", load, start, start-load)
+	limit := time.Duration(float64(time.Second) * max(1, 2*(load.Seconds()-0.6)))
+	if start > load+limit {
+		t.Errorf("ready %s after the modules' own load time, want at most %s", start-load, limit)
+	}
+}
+
+// written lists what is in the writable layers of containers and on the host's storage, but for the folders that are the driver's and
+// for what the runtime makes to mount on.
+func written(g *lab.Guest) string {
+	return g.Sh(`find /var/lib/containerd -path '*/fs/*' \( -type f -o -type l \) | sed 's|.*/fs/|image:|' | grep -v -e '^image:run/' -e '^image:host-etc/'
+		find /var/lib /etc /root /opt /tmp -xdev -type f -not -path '/var/lib/nvidia-driver/*' -not -path '/var/lib/containerd/*' -not -path '/var/lib/kubelet/*'`)
+}
+
+func newer(before, after string) string {
+	there := map[string]bool{}
+	for line := range strings.Lines(before) {
+		there[strings.TrimSpace(line)] = true
+	}
+	var made []string
+	for line := range strings.Lines(after) {
+		if line = strings.TrimSpace(line); !there[line] {
+			made = append(made, line)
+		}
+	}
+	return strings.Join(made, "\n")
+}
+
+// One image with modules for several kernels serves each of them; on another kernel it says which ones it has and ends with 11.
+func Test19SeveralKernels(t *testing.T) {
+	lab.Gate(t)
+	newest, second, third := lab.Kernel(t, "debian12"), lab.OlderKernel(t, "debian12", 2), lab.OlderKernel(t, "debian12", 3)
+	image := thin(t, newest, second, third)
+	for _, kernel := range []*lab.HostKernel{newest, second} {
+		t.Run(kernel.Release, func(t *testing.T) {
+			g := stage{boot: kernel, disks: map[string]lab.Image{"all": image}, edit: func(c *lab.Config) { c.NoHeaders = true }}.start(t)
+			p := ready(t, g, driver("all"))
+			up := status(t, g).Up
+			if up == nil || up.Source != "image" || driverLoaded(g) != d535.driver {
+				t.Errorf("%+v, loaded %q", up, driverLoaded(g))
+			}
+			stops(t, p, 0)
+		})
+	}
+	t.Run("another", func(t *testing.T) {
+		g := stage{kernel: "debian11", disks: map[string]lab.Image{"all": image}}.start(t)
+		fails(t, g, driver("all"), 11, 30*time.Second, `this node runs 5\.10\.0-32-amd64`,
+			third.Release+`, `+second.Release+`, `+newest.Release, `driver-build .*--kernel 5\.10\.0-32-amd64`)
+		if out := filepath.Clean(g.Sh("ls /var/lib/nvidia-driver")); strings.Contains(out, "roots") {
+			t.Errorf("something was staged: %s", out)
+		}
+	})
+}

@@ -1,0 +1,216 @@
+package scenarios
+
+import (
+	"bytes"
+	"context"
+	"crypto"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"testing"
+	"time"
+
+	"github.com/driver-container/driver-container/ci/lab"
+	"github.com/driver-container/driver-container/ci/lab/uefi"
+	"github.com/driver-container/driver-container/kmod/kbuild"
+	"github.com/driver-container/driver-container/kmod/sign"
+)
+
+// forged is a set of the driver's modules: signed, and then damaged in one of them.
+type forged struct {
+	name   string
+	key    *uefi.Key   // nil: unsigned
+	hash   crypto.Hash // 0: SHA-256
+	module string      // that is damaged; "": nvidia
+	damage func(t *testing.T, path string)
+}
+
+const forgedDir = "/forged" // in the guest, a folder with a module cache for each
+
+// forge makes a disk with a module cache for each of the sets.
+func forge(t *testing.T, p product, kernel *lab.HostKernel, sets ...forged) string {
+	t.Helper()
+	cache := kbuild.Cache{Dir: p.modules(t, kernel, closed)}
+	unsigned, err := cache.Find(t.Context(), func(kbuild.Key) bool { return true })
+	if err != nil {
+		t.Fatal(err)
+	}
+	disk := t.TempDir()
+	for _, f := range sets {
+		set := unsigned
+		if f.key != nil {
+			set = f.signed(t, unsigned)
+		}
+		// The cache's own digests are right, whatever is wrong with the signatures.
+		if _, err := (kbuild.Cache{Dir: filepath.Join(disk, f.name)}).Put(t.Context(), set); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return lab.TreeDisk(t, disk)
+}
+
+func (f forged) signed(t *testing.T, unsigned *kbuild.Set) *kbuild.Set {
+	t.Helper()
+	signer, err := sign.NewSigner(f.key.Private, f.key.Certificate)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f.hash == 0 {
+		f.hash = crypto.SHA256
+	}
+	set, err := unsigned.Sign(t.Context(), t.TempDir(), f.key.Certificate, func(ctx context.Context, m kbuild.File) ([]byte, error) {
+		return signer.SignFile(ctx, m.Path, f.hash)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f.damage == nil {
+		return set
+	}
+	if f.module == "" {
+		f.module = "nvidia"
+	}
+	for i, m := range set.Modules {
+		if m.Name == f.module {
+			f.damage(t, m.Path)
+			set.Modules[i].Size, set.Modules[i].SHA256 = fileDigest(t, m.Path)
+		}
+	}
+	return set
+}
+
+func fileDigest(t *testing.T, path string) (int64, string) {
+	t.Helper()
+	file, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	h := sha256.New()
+	n, err := io.Copy(h, file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n, hex.EncodeToString(h.Sum(nil))
+}
+
+// edit opens a signed module and hands its signature over, and where that begins.
+func edit(t *testing.T, path string, do func(f *os.File, content int64, der []byte) error) {
+	t.Helper()
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	info, err := f.Stat()
+	if err != nil {
+		t.Fatal(err)
+	}
+	content, der, err := sign.Split(f, info.Size())
+	if err == nil {
+		err = do(f, content, der)
+	}
+	if err := errors.Join(err, f.Close()); err != nil {
+		t.Fatalf("%s: %v", path, err)
+	}
+}
+
+// flip changes one bit.
+func flip(f *os.File, at int64) error {
+	b := make([]byte, 1)
+	if _, err := f.ReadAt(b, at); err != nil {
+		return err
+	}
+	_, err := f.WriteAt([]byte{b[0] ^ 1}, at)
+	return err
+}
+
+func payloadBit(t *testing.T, path string) {
+	t.Helper()
+	edit(t, path, func(f *os.File, content int64, _ []byte) error { return flip(f, content/2) })
+}
+
+// signatureBit changes what the key made: the last bytes of a PKCS#7 without attributes.
+func signatureBit(t *testing.T, path string) {
+	t.Helper()
+	edit(t, path, func(f *os.File, content int64, der []byte) error { return flip(f, content+int64(len(der))-10) })
+}
+
+// brokenDER changes the outermost tag.
+func brokenDER(t *testing.T, path string) {
+	t.Helper()
+	edit(t, path, func(f *os.File, content int64, _ []byte) error { return flip(f, content) })
+}
+
+// truncatedDER leaves half of the signature, and says so in the trailer.
+func truncatedDER(t *testing.T, path string) {
+	t.Helper()
+	edit(t, path, func(f *os.File, content int64, der []byte) error {
+		half := der[:len(der)/2]
+		trailer := []byte{0, 0, 2, 0, 0, 0, 0, 0} // PKCS#7, and zeros (kernel: scripts/sign-file.c)
+		trailer = binary.BigEndian.AppendUint32(trailer, uint32(len(half)))
+		end := bytes.Join([][]byte{half, trailer, []byte("~Module signature appended~\n")}, nil)
+		if _, err := f.WriteAt(end, content); err != nil {
+			return err
+		}
+		return f.Truncate(content + int64(len(end)))
+	})
+}
+
+// stripped is what a packager does who strips modules after they were signed.
+func stripped(t *testing.T, path string) { t.Helper(); run(t, "strip", "-g", path) }
+
+// newKey makes a key whose certificate has this name.
+func newKey(t *testing.T, name string) *uefi.Key {
+	t.Helper()
+	k, err := uefi.NewKey(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return k
+}
+
+// with is a driver's pod whose module cache is one of the forged ones; the root of the image itself is served (light).
+func with(image, set string, env ...string) lab.Container {
+	return light(image, env...).Without(modulesDir).With(lab.Mount{Host: forgedDir + "/" + set, Guest: modulesDir, ReadOnly: true})
+}
+
+// inserts asks the kernel itself about one module of a forged set.
+func inserts(g *lab.Guest, set, module string) error {
+	if errno := g.Insert(g.Sh("ls " + forgedDir + "/" + set + "/*/" + module + ".ko")); errno != 0 {
+		return errno
+	}
+	return nil
+}
+
+// foretells runs preflight, which must end with this exit code and say these things.
+func foretells(t *testing.T, g *lab.Guest, c lab.Container, code int, expressions ...string) {
+	t.Helper()
+	c.Command = []string{"nvidia-driver", "preflight"}
+	p := g.Start(c)
+	contains(t, ends(t, p, code, time.Minute), expressions...)
+	p.Kill()
+}
+
+// cleanTaint wants a kernel that took no unsigned module (taint E, bit 13; kernel: Documentation/admin-guide/tainted-kernels.rst).
+func cleanTaint(t *testing.T, g *lab.Guest) {
+	t.Helper()
+	if g.Sh("echo $(($(cat /proc/sys/kernel/tainted) >> 13 & 1))") != "0" {
+		t.Errorf("the kernel is tainted E: it has loaded a module without a good signature\n%s", g.Dmesg())
+	}
+}
+
+func contained(text, expression string) bool { return regexp.MustCompile(expression).MatchString(text) }
+
+func read(t *testing.T, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}

@@ -1,0 +1,137 @@
+package scenarios
+
+import (
+	"crypto"
+	"errors"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/driver-container/driver-container/ci/lab"
+	"github.com/driver-container/driver-container/ci/lab/uefi"
+)
+
+const (
+	demanded = `Secure Boot is on and the kernel loads signed modules only; ` // how preflight's finding begins
+	byTest   = ` signed by "The site's modules" \(key [0-9a-f]{40}, sha256\)`
+)
+
+// refusal is a set of modules that a kernel refuses.
+type refusal struct {
+	forged
+	errno    syscall.Errno // the kernel's own word
+	finding  string        // preflight's
+	loading  string        // what a start says that was told not to look before; "": not tried
+	prepares func(t *testing.T, g *lab.Guest)
+}
+
+func refusals(site, stranger *uefi.Key) []refusal {
+	const rejected, badMessage = syscall.EKEYREJECTED, syscall.EBADMSG
+	return []refusal{
+		{forged: forged{name: "unsigned"}, errno: rejected, finding: `the modules have no signature`},
+		{forged: forged{name: "foreign", key: stranger}, errno: rejected,
+			finding: `the modules are signed by "A stranger's modules" .* a key that the kernel does not know`,
+			loading: `the kernel refused the module nvidia .*signed with a key that this kernel does not know`},
+		{forged: forged{name: "payload", key: site, damage: payloadBit}, errno: rejected,
+			finding: `nvidia is` + byTest + `, but the signature does not hold`,
+			loading: `the kernel refused the module nvidia .*signature does not fit its content`},
+		{forged: forged{name: "signature", key: site, module: "nvidia-uvm", damage: signatureBit}, errno: rejected,
+			finding: `nvidia-uvm is` + byTest + `, but the signature does not hold`,
+			// nvidia is loaded by then, and unloaded again.
+			loading: `the kernel refused the module nvidia.uvm .*signature does not fit its content`},
+		{forged: forged{name: "broken", key: site, damage: brokenDER}, errno: badMessage,
+			finding: `nvidia has a broken signature, which kernels always refuse`,
+			loading: `the kernel refused the module nvidia .*signature is damaged`},
+		{forged: forged{name: "truncated", key: site, damage: truncatedDER}, errno: badMessage,
+			finding: `nvidia has a broken signature, which kernels always refuse`},
+		{forged: forged{name: "stripped", key: site, damage: stripped}, errno: rejected, finding: `nvidia has no signature`},
+		{forged: forged{name: "sha512", key: site, hash: crypto.SHA512}, errno: rejected,
+			finding: `the modules are signed by .* sha512\), and the kernel neither has sha512 nor can load it`, prepares: withoutSHA512},
+	}
+}
+
+// withoutSHA512 makes a host of this one that has no module for the hash. With it, the kernel loads that by itself.
+func withoutSHA512(t *testing.T, g *lab.Guest) {
+	t.Helper()
+	g.Sh("cd /lib/modules/$(uname -r) && rm $(find . -name 'sha512*') && sed -i /sha512/d modules.dep modules.alias")
+}
+
+// Secure Boot with the site's own key in the firmware's db. Whatever is wrong with a signature, the kernel refuses the module, preflight
+// has said so before, the start ends with 13 and tells why, and nothing stays. Modules that the site has signed load.
+func Test20SecureBoot(t *testing.T) {
+	var site, stranger *uefi.Key
+	var rows []refusal
+	g := stage{products: map[string]product{"535": d535}, edit: func(c *lab.Config) {
+		site, stranger = newKey(t, "The site's modules"), newKey(t, "A stranger's modules")
+		rows = refusals(site, stranger)
+		c.Firmware = &lab.Firmware{Variables: []uefi.Variable{uefi.PK(site.Certificate), uefi.KEK(site.Certificate), uefi.DB(site.Certificate)}}
+		sets := []forged{{name: "signed", key: site}}
+		for _, r := range rows {
+			sets = append(sets, r.forged)
+		}
+		begin := time.Now()
+		c.Disks[forgedDir] = forge(t, d535, c.Kernel, sets...)
+		t.Logf("%d sets of modules made in %s", len(sets), time.Since(begin).Round(time.Millisecond))
+	}}.start(t)
+	g.Module("drm")
+	for _, r := range rows {
+		t.Logf("%s", r.name)
+		refused(t, g, r, demanded)
+	}
+	t.Log("signed")
+	foretells(t, g, with("535", "signed"), 0, `module-signing +ok +`+demanded+`the modules are`+byTest+`, which the kernel knows \(keyring \.platform\)`)
+	loadsSigned(t, g, with("535", "signed"))
+	t.Log("signed here")
+	signsHere(t, g, site)
+}
+
+// refused wants a set of modules refused by everybody.
+func refused(t *testing.T, g *lab.Guest, r refusal, demand string) {
+	t.Helper()
+	if r.prepares != nil {
+		r.prepares(t, g)
+	}
+	module := r.module
+	if module == "" {
+		module = "nvidia"
+	}
+	if err := inserts(g, r.name, module); !errors.Is(err, r.errno) {
+		t.Errorf("%s: the kernel said %v, not %v", r.name, err, r.errno)
+	}
+	foretells(t, g, with("535", r.name), 11, `module-signing +FAIL +`+demand+r.finding)
+	fails(t, g, with("535", r.name), 13, 30*time.Second, `module-signing: `+demand+r.finding)
+	if r.loading != "" {
+		fails(t, g, with("535", r.name, "DRIVER_SKIP_PREFLIGHT=module-signing"), 13, time.Minute, `warning: preflight: module-signing`, r.loading)
+	}
+	cleanTaint(t, g)
+}
+
+// loadsSigned starts a driver whose modules the kernel knows, and stops it.
+func loadsSigned(t *testing.T, g *lab.Guest, c lab.Container) string {
+	t.Helper()
+	p := ready(t, g, c)
+	serving(t, g, d535.driver)
+	cleanTaint(t, g)
+	out := stops(t, p, 0)
+	p.Kill()
+	return out
+}
+
+// signsHere mounts the site's key: modules of the cache, which have no signature, are signed on the node.
+func signsHere(t *testing.T, g *lab.Guest, site *uefi.Key) {
+	t.Helper()
+	dir := t.TempDir()
+	if _, _, err := site.Write(dir); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"key.pem", "cert.pem"} {
+		g.Write("/keys/"+name, read(t, dir+"/"+name), 0o400)
+	}
+	g.Sh("mkdir -p " + modulesDir + " && cp -a " + forgedDir + "/unsigned/. " + modulesDir)
+	c := light("535", "DRIVER_MODULE_SIGNING_KEY=/keys/key.pem", "DRIVER_MODULE_SIGNING_CERT=/keys/cert.pem").
+		With(lab.Mount{Host: "/keys", Guest: "/keys", ReadOnly: true})
+	contains(t, loadsSigned(t, g, c), `signing the modules with the key of The site's modules \(sha256\)`)
+	if again := loadsSigned(t, g, c); contained(again, `signing the modules`) {
+		t.Errorf("the second start signed again:\n%s", again)
+	}
+}

@@ -1,0 +1,66 @@
+package scenarios
+
+import (
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/driver-container/driver-container/ci/lab"
+	"github.com/driver-container/driver-container/ci/lab/uefi"
+)
+
+// module.sig_enforce without UEFI: the refusals are those of Secure Boot, but no key can be enrolled, and a signature that does not hold
+// is one more of a key that the kernel does not know. Test09 has the modules without signature.
+func Test22Enforced(t *testing.T) {
+	const demand = `the kernel loads signed modules only \(module\.sig_enforce\); `
+	var rows []refusal
+	g := stage{products: map[string]product{"535": d535}, edit: func(c *lab.Config) {
+		site := newKey(t, "The site's modules")
+		c.CommandLine = "module.sig_enforce=1"
+		rows = []refusal{
+			{forged: forged{name: "foreign", key: site}, errno: syscall.EKEYREJECTED, finding: `the modules are` + byTest + `, a key that the kernel does not know`,
+				loading: `the kernel refused the module nvidia .*signed with a key that this kernel does not know`},
+			{forged: forged{name: "payload", key: site, damage: payloadBit}, errno: syscall.EKEYREJECTED, finding: `the modules are` + byTest + `, a key that the kernel does not know`},
+			{forged: forged{name: "broken", key: site, damage: brokenDER}, errno: syscall.EBADMSG, finding: `.*nvidia has a broken signature, which kernels always refuse`},
+		}
+		c.Disks[forgedDir] = forge(t, d535, c.Kernel, rows[0].forged, rows[1].forged, rows[2].forged)
+	}}.start(t)
+	for _, r := range rows {
+		t.Log(r.name)
+		refused(t, g, r, demand)
+	}
+	fails(t, g, with("535", "foreign"), 13, 30*time.Second, `this machine was not started by UEFI, so that no other can be enrolled`)
+}
+
+// The validation is switched off in shim, as mokutil --disable-validation does: the firmware still says that Secure Boot is on, and
+// the kernel takes modules without a signature. Preflight is not misled.
+func Test22ValidationOff(t *testing.T) {
+	g := stage{products: map[string]product{"535": d535}, modules: []modules{{d535, closed}},
+		edit: func(c *lab.Config) {
+			c.Firmware = &lab.Firmware{Debian: true, Variables: []uefi.Variable{uefi.MokSBState()}}
+		}}.start(t)
+	foretells(t, g, light("535"), 0, `module-signing +ok +the kernel takes modules without a signature, although Secure Boot is on in the firmware`,
+		`the validation is switched off in shim \(mokutil --disable-validation\)`)
+	servesAgain(t, g, light("535"), d535.driver)
+}
+
+// Setup Mode, and a key in db: signatures are not asked for, but one by a key that the kernel knows has to hold.
+func Test22SetupMode(t *testing.T) {
+	var row refusal
+	g := stage{products: map[string]product{"535": d535}, edit: func(c *lab.Config) {
+		site := newKey(t, "The site's modules")
+		row = refusal{forged: forged{name: "payload", key: site, damage: payloadBit}, errno: syscall.EKEYREJECTED,
+			finding: `nvidia is` + byTest + `, but the signature does not hold`,
+			loading: `the kernel refused the module nvidia .*signature does not fit its content`}
+		c.Firmware = &lab.Firmware{Variables: []uefi.Variable{uefi.DB(site.Certificate)}}
+		c.Disks[forgedDir] = forge(t, d535, c.Kernel, row.forged, forged{name: "unsigned"}, forged{name: "foreign", key: newKey(t, "A stranger's modules")})
+	}}.start(t)
+	const demand = `the kernel takes modules without a signature; `
+	refused(t, g, row, demand)
+	foretells(t, g, with("535", "foreign"), 0, `module-signing +ok +`+demand+`the modules are signed by "A stranger's modules"`)
+	foretells(t, g, with("535", "unsigned"), 0, `module-signing +ok +`+demand+`the modules have no signature`)
+	g.Module("drm")
+	if err := inserts(g, "foreign", "nvidia"); err != nil {
+		t.Errorf("signed by a stranger: %v", err)
+	}
+}

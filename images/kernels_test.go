@@ -1,0 +1,203 @@
+package images
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/driver-container/driver-container/distros"
+	"github.com/driver-container/driver-container/distros/apt"
+	"github.com/driver-container/driver-container/distros/fetch"
+	"github.com/driver-container/driver-container/images/imagetest"
+	"github.com/driver-container/driver-container/images/matrix"
+)
+
+// offers replaces the kernels of a system's archive: "name version[ dependency]" for amd64.
+func (r *rig) offers(system string, packages ...string) {
+	a := r.Archives[system]
+	a.Packages = slices.DeleteFunc(a.Packages, func(p imagetest.Package) bool { return strings.HasPrefix(p.Control, "Package: linux-") })
+	for _, text := range packages {
+		name, rest, _ := strings.Cut(text, " ")
+		version, depends, _ := strings.Cut(rest, " ")
+		control := fmt.Sprintf("Package: %s\nVersion: %s\nArchitecture: amd64\nMaintainer: Test <test@example.com>\n", name, version)
+		if depends != "" {
+			control += "Depends: " + depends + "\n"
+		}
+		a.Packages = append(a.Packages, imagetest.Package{Control: control + "Description: for tests"})
+	}
+	a.Publish()
+}
+
+func (r *rig) place(t *testing.T, system string) matrix.Target {
+	t.Helper()
+	driver := newDriver
+	if system != "debian12" {
+		driver = oldDriver
+	}
+	target := r.target(t, pair(system, driver))
+	target.Driver = matrix.Driver{}
+	return target
+}
+
+var debianKernels = []string{
+	"linux-headers-6.1.0-9-amd64 6.1.27-1", "linux-headers-6.1.0-38-amd64 6.1.147-1", "linux-headers-6.1.0-38-rt-amd64 6.1.147-1",
+	"linux-headers-6.1.0-38-cloud-amd64 6.1.147-1", "linux-headers-6.1.0-38-common 6.1.147-1", "linux-headers-6.1.0-37-amd64 6.1.140-1",
+	"linux-headers-6.12.43+deb12-amd64 6.12.43-1~deb12u1", "linux-headers-6.12.43+deb12-cloud-amd64 6.12.43-1~deb12u1",
+	"linux-headers-amd64 6.1.147-1 linux-headers-6.1.0-38-amd64 (= 6.1.147-1)", "linux-headers-6.12-amd64 6.12.43-1~deb12u1 linux-headers-6.12.43+deb12-amd64",
+	"linux-headers-cloud-amd64 6.1.147-1 linux-compiler-gcc-12-x86, linux-headers-6.1.0-38-cloud-amd64 (= 6.1.147-1)",
+	"linux-image-6.1.0-9-amd64 6.1.27-1", "linux-image-6.1.0-38-amd64 6.1.147-1", "linux-image-6.1.0-38-rt-amd64 6.1.147-1",
+	"linux-image-6.1.0-38-cloud-amd64-unsigned 6.1.147-1", "linux-image-6.12.43+deb12-amd64 6.12.43-1~deb12u1",
+	"linux-image-6.12.43+deb12-cloud-amd64 6.12.43-1~deb12u1",
+}
+
+func TestKernels(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.offers("debian12", debianKernels...)
+	kernel := func(release, flavour, version string, def bool) distros.Kernel {
+		return distros.Kernel{Release: release, Flavour: flavour, Headers: "linux-headers-" + release, Version: version, Default: def}
+	}
+	want := []distros.Kernel{ // 6.1.0-37 has no kernel any more
+		kernel("6.12.43+deb12-amd64", "amd64", "6.12.43-1~deb12u1", false),
+		kernel("6.12.43+deb12-cloud-amd64", "cloud-amd64", "6.12.43-1~deb12u1", false),
+		kernel("6.1.0-38-amd64", "amd64", "6.1.147-1", true),
+		kernel("6.1.0-38-cloud-amd64", "cloud-amd64", "6.1.147-1", true),
+		kernel("6.1.0-38-rt-amd64", "rt-amd64", "6.1.147-1", false), // no metapackage
+		kernel("6.1.0-9-amd64", "amd64", "6.1.27-1", true),
+	}
+	got, err := r.b.Kernels(t.Context(), r.place(t, "debian12"), PlanOptions{})
+	if diff := cmp.Diff(want, got); err != nil || diff != "" {
+		t.Errorf("%v %s", err, diff)
+	}
+	if n := r.Requests("/pool/"); n != 0 {
+		t.Errorf("%d packages were asked for", n)
+	}
+
+	// The second time and offline the answer is the one that was remembered; what is published anew is not missed.
+	before := r.Requests("Packages")
+	r.b.Fetch.Offline = true
+	if got, err = r.b.Kernels(t.Context(), r.place(t, "debian12"), PlanOptions{}); err != nil || len(got) != len(want) || r.Requests("Packages") != before {
+		t.Errorf("again: %d, %v", len(got), err)
+	}
+	r.b.Fetch.Offline = false
+	r.offers("debian12", debianKernels[1], "linux-image-6.1.0-38-amd64 6.1.147-1", "linux-headers-6.1.0-38-amd64 6.1.147-2")
+	got, err = r.b.Kernels(t.Context(), r.place(t, "debian12"), PlanOptions{})
+	if diff := cmp.Diff([]distros.Kernel{kernel("6.1.0-38-amd64", "amd64", "6.1.147-2", false)}, got); err != nil || diff != "" {
+		t.Errorf("%v %s", err, diff)
+	}
+}
+
+// TestKernelsOfASite: a repository that has headers alone.
+func TestKernelsOfASite(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.offers("ubuntu16.04", "linux-headers-4.4.0-1092-aws 4.4.0-1092.97", "linux-headers-4.4.0-1092 4.4.0-1092.97", "linux-headers-4.9.300-site1 1")
+	got, err := r.b.Kernels(t.Context(), r.place(t, "ubuntu16.04"), PlanOptions{})
+	want := []distros.Kernel{
+		{Release: "4.9.300-site1", Flavour: "site1", Headers: "linux-headers-4.9.300-site1", Version: "1"},
+		{Release: "4.4.0-1092-aws", Flavour: "aws", Headers: "linux-headers-4.4.0-1092-aws", Version: "4.4.0-1092.97"},
+	}
+	if diff := cmp.Diff(want, got); err != nil || diff != "" {
+		t.Errorf("%v %s", err, diff)
+	}
+	r.offers("ubuntu16.04")
+	if got, err := r.b.Kernels(t.Context(), r.place(t, "ubuntu16.04"), PlanOptions{}); err != nil || len(got) != 0 {
+		t.Errorf("nothing is offered, but: %v, %v", got, err)
+	}
+}
+
+func TestKernelsErrors(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	place := r.place(t, "debian12")
+	_, err := r.b.Kernels(t.Context(), place, PlanOptions{Base: "oci:" + t.TempDir() + "/none"})
+	if !errors.Is(err, ErrBase) {
+		t.Errorf("no base: %v", err)
+	}
+	if _, err = r.b.Kernels(t.Context(), place, PlanOptions{Base: r.Base("ubuntu16.04")}); !errors.Is(err, ErrBase) {
+		t.Errorf("another system's base: %v", err)
+	}
+	if _, err = r.b.Kernels(t.Context(), place, PlanOptions{Base: r.Host + "/base/none:1"}); !errors.Is(err, fetch.ErrUnreachable) {
+		t.Errorf("missing base: %v", err)
+	}
+	if _, err = r.b.Kernels(t.Context(), place, PlanOptions{Mirror: "ftp://x"}); !errors.Is(err, apt.ErrSources) {
+		t.Errorf("bad mirror: %v", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err = r.b.Kernels(ctx, place, PlanOptions{}); !errors.Is(err, context.Canceled) {
+		t.Errorf("cancelled: %v", err)
+	}
+	r.Archives["debian12"].Signer = imagetest.NewKey(t)
+	r.Archives["debian12"].Publish()
+	if _, err = r.b.Kernels(t.Context(), place, PlanOptions{}); !errors.Is(err, apt.ErrSignature) {
+		t.Errorf("foreign signature: %v", err)
+	}
+	place.System.ID = "plan9"
+	var unknown *distros.UnknownError
+	if _, err = r.b.DatedKernels(t.Context(), place, PlanOptions{}); !errors.As(err, &unknown) {
+		t.Errorf("unknown system: %v", err)
+	}
+}
+
+func TestDatedKernels(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.offers("debian12", debianKernels...)
+	place := r.place(t, "debian12")
+	var notes []string
+	r.b.Observe = func(e Event) {
+		if e.Note != "" {
+			notes = append(notes, e.Note)
+		}
+	}
+	dates := func() (text string) {
+		t.Helper()
+		list, err := r.b.DatedKernels(t.Context(), place, PlanOptions{})
+		if err != nil || len(list) != 6 {
+			t.Fatalf("%v, %v", list, err)
+		}
+		for _, k := range list {
+			if !k.Date.IsZero() {
+				text += k.Release + " " + k.Date.Format("2006-01-02") + "\n"
+			}
+		}
+		return text
+	}
+	if got := dates(); got != "" || len(notes) != 1 || !strings.Contains(notes[0], "Last-Modified") {
+		t.Errorf("a mirror without dates: %q, notes %q", got, notes)
+	}
+	r.Fault(func(w http.ResponseWriter, req *http.Request) bool {
+		switch {
+		case !strings.Contains(req.URL.Path, "/pool/"):
+			return false
+		case strings.Contains(req.URL.Path, "cloud"):
+			http.NotFound(w, req)
+		default:
+			w.Header().Set("Last-Modified", "Sat, 20 Jun 2026 10:00:00 GMT")
+		}
+		return true
+	})
+	notes = nil
+	want := "6.12.43+deb12-amd64 2026-06-20\n6.1.0-38-amd64 2026-06-20\n6.1.0-38-rt-amd64 2026-06-20\n6.1.0-9-amd64 2026-06-20\n"
+	if diff := cmp.Diff(want, dates()); diff != "" || len(notes) != 1 || !strings.Contains(notes[0], "404") {
+		t.Errorf("%s, notes %q", diff, notes)
+	}
+	r.b.Fetch.Offline = true
+	if got := dates(); got != "" {
+		t.Errorf("offline: %q", got)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	r.b.Fetch.Offline = false
+	r.Fault(func(http.ResponseWriter, *http.Request) bool { cancel(); return false })
+	if _, err := r.b.DatedKernels(ctx, place, PlanOptions{}); !errors.Is(err, context.Canceled) {
+		t.Errorf("cancelled: %v", err)
+	}
+}

@@ -1,0 +1,111 @@
+package buildkit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	gateway "github.com/moby/buildkit/frontend/gateway/pb"
+	"github.com/moby/buildkit/util/grpcerrors"
+	"golang.org/x/sys/unix"
+	"google.golang.org/grpc/codes"
+
+	"github.com/driver-container/driver-container/images/runner"
+)
+
+// troubleError says that a daemon, and not the step, is to blame: another daemon may do better.
+type troubleError struct {
+	address string
+	full    bool // its disk: trying the same one again is of no use
+	err     error
+}
+
+func (e *troubleError) Error() string {
+	if e.full {
+		return fmt.Sprintf("the disk of buildkitd at %s is full: %v: free it there with buildctl prune, or give the daemon a larger one (--root)", e.address, e.err)
+	}
+	return fmt.Sprintf("buildkitd at %s was lost while it worked: %v", e.address, e.err)
+}
+
+func (e *troubleError) Unwrap() error { return e.err }
+
+// explain tells what a solve's error means: the command's failure, trouble of the daemon, or something else. ctx is alive.
+func (r *remote) explain(ctx context.Context, s runner.Step, out *output, err error) error {
+	if err == nil {
+		return nil
+	}
+	var exit *gateway.ExitError
+	code := grpcerrors.Code(err)
+	ended := strings.Contains(err.Error(), context.Canceled.Error()) // not by us: a daemon that is stopped ends what it runs
+	switch {
+	case errors.As(err, &exit) && !ended:
+		return r.failed(s, out, exit)
+	case strings.Contains(err.Error(), unix.ENOSPC.Error()), strings.Contains(err.Error(), unix.EDQUOT.Error()):
+		return &troubleError{address: r.address, full: true, err: err}
+	case ended, code == codes.Unavailable, code == codes.Canceled:
+		return &troubleError{address: r.address, err: err}
+	}
+	// Whatever else it is, a daemon that does not answer any more is the first thing to know.
+	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
+	defer cancel()
+	if _, gone := r.worker(ctx); gone != nil {
+		return &troubleError{address: r.address, err: errors.Join(err, gone)}
+	}
+	return fmt.Errorf("step %s: buildkitd at %s could not run it: %w", s.Name, r.address, err)
+}
+
+// failed makes the error of a command that did not succeed. Runc reports a signal as 128 more than its number, which a shell
+// does as well; that it could not start a command it says in a line of its own, with code 1.
+func (r *remote) failed(s runner.Step, out *output, exit *gateway.ExitError) *runner.FailedError {
+	f := &runner.FailedError{Step: s.Name, Runner: "buildkit " + r.address, Code: int(exit.ExitCode), Tail: out.tail()}
+	last := ""
+	if n := len(f.Tail); n > 0 {
+		last = f.Tail[n-1]
+	}
+	switch {
+	case exit.ExitCode == gateway.UnknownExitStatus && exit.Err != nil:
+		f.Code, f.Err = -1, exit.Err
+	case exit.ExitCode == 1 && strings.HasPrefix(last, "runc run failed: "):
+		f.Code, f.Err = -1, errors.New(last)
+	case exit.ExitCode == 128+uint32(unix.SIGKILL):
+		f.Code, f.Err = -1, fmt.Errorf("signal 9 (killed): most likely its memory was at an end%s", limitText(s))
+	case exit.ExitCode > 128 && exit.ExitCode <= 128+64:
+		f.Code, f.Err = -1, fmt.Errorf("signal %d (%v)", exit.ExitCode-128, unix.Signal(exit.ExitCode-128))
+	}
+	return f
+}
+
+func limitText(s runner.Step) string {
+	if s.Memory == 0 {
+		return " on the daemon's machine"
+	}
+	return fmt.Sprintf(": the step may use %d MB", s.Memory/1e6)
+}
+
+// advice is what to do about a daemon that does not answer. The texts on the left are those of gRPC, the kernel and
+// crypto/tls; they come as text only.
+func advice(err error) string {
+	text := err.Error()
+	for _, a := range []struct{ sign, do string }{
+		{"certificate signed by unknown authority", "give the CA that signed the daemon's certificate (BUILDKIT_TLS_CACERT)"},
+		{"certificate is valid for", "name the daemon as its certificate does (BUILDKIT_TLS_SERVERNAME)"},
+		{"certificate is not valid for", "name the daemon as its certificate does (BUILDKIT_TLS_SERVERNAME)"},
+		{"certificate has expired", "the daemon needs a new certificate, or a clock is wrong"},
+		{"tls: certificate required", "the daemon wants to know who we are: give a client certificate (BUILDKIT_TLS_CERT, BUILDKIT_TLS_KEY)"},
+		{"remote error: tls", "the daemon refuses our certificate: it has to be signed by the daemon's --tlscacert"},
+		{"first record does not look like a TLS handshake", "the daemon speaks without TLS: leave the TLS options away"},
+		{"error reading server preface", "what listens there is no buildkitd, or wants TLS: give its CA (BUILDKIT_TLS_CACERT)"},
+		{"no such host", "the host of the address is not known: check its name"},
+		{"permission denied", "the socket belongs to another user or group: run as root, or start buildkitd with --group"},
+		{"connection refused", "nothing listens there: start buildkitd, or give the address of one that runs"},
+		{"no such file or directory", "nothing listens there: start buildkitd, or give the address of one that runs"},
+		{"executable file not found", "this form of address needs that program here"},
+	} {
+		if strings.Contains(text, a.sign) {
+			return ": " + a.do
+		}
+	}
+	return ": is buildkitd running there, and does a firewall let us through?"
+}

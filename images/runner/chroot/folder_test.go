@@ -1,0 +1,156 @@
+package chroot
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// TestRemove: folders that a step made unreadable, deeper than a path can name, with links out of them.
+func TestRemove(t *testing.T) {
+	t.Parallel()
+	work, outside := t.TempDir(), filepath.Join(t.TempDir(), "precious")
+	if err := os.WriteFile(outside, []byte("x"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f, err := newFolder(work)
+	if err != nil {
+		t.Fatal(err)
+	}
+	root, err := f.root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range []string{"a/b/c", "locked/inner/more", "gone-1/x"} {
+		if err := root.MkdirAll(d, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	err = errors.Join(root.Symlink(filepath.Dir(outside), "a/out"), root.Symlink("../../../..", "a/up"), root.Symlink("/", "gone-2"),
+		root.Link("a/out", "hard"), unix.Mkfifo(filepath.Join(root.Name(), "fifo"), 0o600),
+		root.WriteFile("locked/inner/file", nil, 0), root.Chmod("locked/inner", 0), root.Chmod("locked", 0o100))
+	if err != nil {
+		t.Fatal(err)
+	}
+	deep(t, root, 700)
+	for i := range 1100 {
+		if err := root.WriteFile(fmt.Sprint("a/b/", i), nil, 0o400); err != nil {
+			t.Fatal(err)
+		}
+	}
+	root.Close()
+	if err := f.remove(); err != nil {
+		t.Fatal(err)
+	}
+	if list, _ := os.ReadDir(work); len(list) > 0 {
+		t.Errorf("left: %v", list)
+	}
+	if _, err := os.Stat(outside); err != nil {
+		t.Errorf("outside of the root: %v", err)
+	}
+}
+
+// deep makes folders in each other until no path can name the last.
+func deep(t *testing.T, root *os.Root, levels int) {
+	t.Helper()
+	at, err := root.OpenRoot(".")
+	for range levels {
+		if err == nil {
+			err = at.Mkdir("deeper", 0o755)
+		}
+		if err != nil {
+			break
+		}
+		var next *os.Root
+		next, err = at.OpenRoot("deeper")
+		at.Close()
+		at = next
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	at.Close()
+}
+
+// TestRemoveInterrupted: what a removal left that was killed is removed by the next.
+func TestRemoveInterrupted(t *testing.T) {
+	t.Parallel()
+	work := t.TempDir()
+	for _, d := range []string{"step-1/gone-1/x/y", "step-1/gone-2/z", "step-1/root/a/b/c", "step-1/root/gone-1/w", "other/kept"} {
+		if err := os.MkdirAll(filepath.Join(work, d), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(work, "step-file"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := sweep(work); err != nil {
+		t.Fatal(err)
+	}
+	list, err := filepath.Glob(filepath.Join(work, "*"))
+	if err != nil || strings.Join(list, " ") != filepath.Join(work, "other")+" "+filepath.Join(work, "step-file") {
+		t.Errorf("%q, %v", list, err)
+	}
+}
+
+// TestRemoveStopsAtMounts: somebody mounted something in a root that was left behind. It is not ours.
+func TestRemoveStopsAtMounts(t *testing.T) {
+	t.Parallel()
+	if os.Getuid() != 0 {
+		t.Skip("only root can mount")
+	}
+	work, other := t.TempDir(), t.TempDir()
+	precious := filepath.Join(other, "precious")
+	at := filepath.Join(work, "step-1/root/a/mnt")
+	if err := errors.Join(os.MkdirAll(at, 0o755), os.WriteFile(precious, nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Mount(other, at, "", unix.MS_BIND, ""); err != nil {
+		t.Skip("mount: ", err)
+	}
+	// By now the mount may have moved with the folder that it is in.
+	err := sweep(work)
+	points, globErr := filepath.Glob(filepath.Join(work, "step-1/*/mnt"))
+	more, _ := filepath.Glob(filepath.Join(work, "step-1/*/*/mnt"))
+	for _, p := range append(points, more...) {
+		if err := unix.Unmount(p, 0); err != nil {
+			t.Error(err)
+		}
+	}
+	if err == nil || globErr != nil {
+		t.Error("a mount point was removed")
+	}
+	if _, err := os.Stat(precious); err != nil {
+		t.Error(err)
+	}
+	if err := sweep(work); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestLocks: a folder that has an owner stays.
+func TestLocks(t *testing.T) {
+	t.Parallel()
+	work := t.TempDir()
+	f, err := newFolder(work)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := sweep(work); err != nil {
+		t.Fatal(err)
+	}
+	if info, err := os.Stat(f.path); err != nil || info.Mode().Perm() != 0o700 {
+		t.Errorf("%v, %v", info, err)
+	}
+	if err := f.remove(); err != nil {
+		t.Error(err)
+	}
+	if _, err := takeLock(f.work, f.name); err == nil {
+		t.Error("a lock on nothing")
+	}
+}

@@ -1,0 +1,153 @@
+package chroot_test
+
+import (
+	"bufio"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/driver-container/driver-container/images/runner/chroot"
+	"github.com/driver-container/driver-container/images/runner/runnertest"
+)
+
+const victimEnv = "CHROOT_TEST_VICTIM" // work folder of the process that is killed
+
+// TestVictim is the process that TestKilledOwner kills.
+func TestVictim(t *testing.T) {
+	work := os.Getenv(victimEnv)
+	if work == "" {
+		t.Skip("it is run by TestKilledOwner")
+	}
+	r := openIn(t, work)
+	step := runnertest.Step(t, programLayer(t), nil, "sleep")
+	t.Error(r.Run(t.Context(), step, t.TempDir(), func(line string) { os.Stdout.WriteString(line + "\n") }))
+}
+
+// victim starts a process that runs a step, and returns when the step's command runs.
+func victim(t *testing.T, work, program string) *exec.Cmd {
+	t.Helper()
+	cmd := exec.Command("/proc/self/exe", "-test.run=^TestVictim$", "-test.timeout=1m")
+	cmd.Env = append(os.Environ(), victimEnv+"="+work, runnertest.ProgramEnv+"="+program, "TMPDIR="+t.TempDir())
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil || line != "started\n" {
+		t.Fatalf("%q, %v", line, err)
+	}
+	return cmd
+}
+
+func programFile(t *testing.T) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "step")
+	if err := os.WriteFile(file, program(t), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// TestKilledOwner: when driver-build is killed without warning nothing of the step runs or stays mounted, and the folder goes
+// when the next one starts; not before, while its owner lives.
+func TestKilledOwner(t *testing.T) {
+	t.Parallel()
+	_, work := open(t)
+	cmd := victim(t, work, programFile(t))
+	if n := len(processes(t, work)); n < 3 {
+		t.Errorf("%d processes of the step", n)
+	}
+	openIn(t, work)
+	if left := leftovers(t, work); len(left) != 1 {
+		t.Errorf("folders of a living owner: %q", left)
+	}
+	if err := cmd.Process.Signal(syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait()
+	at := time.Now()
+	for len(processes(t, work)) > 0 && time.Since(at) < 2*time.Second {
+		time.Sleep(5 * time.Millisecond)
+	}
+	t.Logf("nothing runs %v after the kill", time.Since(at))
+	checkNothing(t, work)
+	if left := leftovers(t, work); len(left) != 1 {
+		t.Errorf("folders of a dead owner, before another one starts: %q", left)
+	}
+	openIn(t, work)
+	if left := leftovers(t, work); len(left) > 0 {
+		t.Errorf("left behind: %q", left)
+	}
+}
+
+// TestUnprivileged runs tests of this package as a user without any privilege, in a user namespace.
+func TestUnprivileged(t *testing.T) {
+	t.Parallel()
+	if os.Getuid() != 0 {
+		t.Skip("only root can become somebody else")
+	}
+	const nobody = 65534
+	dir, err := os.MkdirTemp("", "chroot-nobody-") //nolint:usetesting // t.TempDir lies in a folder that only we can enter
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	binary, step, tmp := filepath.Join(dir, "tests"), filepath.Join(dir, "step"), filepath.Join(dir, "tmp")
+	if err := errors.Join(copyFile("/proc/self/exe", binary), os.WriteFile(step, program(t), 0o755),
+		os.Mkdir(tmp, 0o755), os.Chown(tmp, nobody, nobody), os.Chmod(dir, 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(binary, "-test.v", "-test.timeout=1m",
+		"-test.run=^(TestConformance|TestWorld|TestMounts|TestCancelLeavesNothing|TestRemove)$")
+	cmd.Dir = tmp
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "TMPDIR=" + tmp, runnertest.ProgramEnv + "=" + step}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+	if strings.Contains(string(out), "--- SKIP: TestConformance") {
+		t.Skipf("this machine gives ordinary users no namespaces:\n%s", out)
+	}
+	if left, _ := filepath.Glob(filepath.Join(tmp, "*")); len(left) > 0 {
+		t.Errorf("left behind: %q", left)
+	}
+}
+
+func copyFile(from, to string) error {
+	in, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o755)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(out, in)
+	return errors.Join(err, out.Close())
+}
+
+// TestSupported: the probe costs little and leaves nothing.
+func TestSupported(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	start := time.Now()
+	if err := chroot.Supported(); err != nil {
+		t.Skip(err)
+	}
+	t.Logf("it took %v", time.Since(start))
+	if left := leftovers(t, os.TempDir()); len(left) > 0 {
+		t.Errorf("left behind: %q", left)
+	}
+}

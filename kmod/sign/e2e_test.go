@@ -1,0 +1,205 @@
+package sign
+
+import (
+	"bytes"
+	"crypto"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// real skips unless the real tier is asked for.
+func real(t *testing.T) {
+	t.Helper()
+	if os.Getenv("DRIVER_E2E") != "1" {
+		t.Skip("compares with openssl and the kernel's sign-file: set DRIVER_E2E=1")
+	}
+}
+
+func run(t *testing.T, name string, args ...string) {
+	t.Helper()
+	if out, err := exec.CommandContext(t.Context(), name, args...).CombinedOutput(); err != nil {
+		t.Fatalf("%s %s: %v\n%s", name, strings.Join(args, " "), err, out)
+	}
+}
+
+// newKeys makes keys and certificates with openssl, of each kind: name -> key file; the certificate is beside it.
+func newKeys(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	kinds := map[string][]string{"rsa2048": {"-newkey", "rsa:2048"}, "rsa4096": {"-newkey", "rsa:4096"},
+		"p256": {"-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"}, "p384": {"-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-384"}}
+	out := map[string]string{}
+	for name, args := range kinds {
+		out[name] = filepath.Join(dir, name+".key")
+		run(t, "openssl", append([]string{"req", "-x509", "-nodes", "-days", "2", "-subj", "/C=XX/O=Example/CN=Modülbauer " + name, "-utf8",
+			"-keyout", out[name], "-out", out[name] + ".crt"}, args...)...)
+	}
+	return out
+}
+
+// signFile finds the newest one of Debian's kernels.
+func signFile(t *testing.T) string {
+	t.Helper()
+	all, err := filepath.Glob("/usr/lib/linux-kbuild-*/scripts/sign-file")
+	if err != nil || len(all) == 0 {
+		t.Fatalf("no /usr/lib/linux-kbuild-*/scripts/sign-file (%v): install linux-kbuild-6.1", err)
+	}
+	return all[len(all)-1]
+}
+
+// sameSignature compares two messages. ECDSA signatures are made with random numbers: there, all but the number itself is compared, and
+// that it verifies.
+func sameSignature(t *testing.T, what string, got, want []byte, s *Signer, hash crypto.Hash) {
+	t.Helper()
+	if strings.Contains(what, "rsa") {
+		if !bytes.Equal(got, want) {
+			t.Errorf("%s: the signature differs:\n got %x\nwant %x", what, got, want)
+		}
+		return
+	}
+	if _, err := Verify(t.Context(), bytes.NewReader(testModule), want, []*x509.Certificate{s.Certificate}); err != nil {
+		t.Errorf("%s: %v", what, err)
+	}
+	infos, err := decode(want)
+	if err != nil {
+		t.Fatalf("%s: %v", what, err)
+	}
+	a, err := algorithmOf(hash)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := encode(s.Certificate, a, infos[0].signature)
+	if err != nil || !bytes.Equal(again, want) {
+		t.Errorf("%s: the message around the signature differs: %v\n got %x\nwant %x", what, err, again, want)
+	}
+}
+
+func TestRealTools(t *testing.T) {
+	real(t)
+	tool, dir := signFile(t), t.TempDir()
+	for kind, key := range newKeys(t, dir) {
+		s, err := LoadSigner(key, key+".crt", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range []string{"sha224", "sha256", "sha384", "sha512", "sha3-256", "sha3-384", "sha3-512"} {
+			hash, err := ParseHash(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			what := kind + " " + name
+			module := write(t, "x.ko", testModule)
+			mine, err := s.SignFile(t.Context(), module, hash)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !strings.HasPrefix(name, "sha3") || strings.HasPrefix(kind, "rsa") { // openssl 3.0 has no ECDSA with SHA-3 in CMS
+				run(t, "openssl", "cms", "-sign", "-binary", "-noattr", "-nocerts", "-md", name, "-in", module, "-inkey", key, "-signer", key+".crt",
+					"-outform", "DER", "-out", module+".cms")
+				sameSignature(t, what+" openssl", mine, read(t, module+".cms"), s, hash)
+				run(t, tool, name, key, key+".crt", module, module+".theirs")
+				if err := Attach(t.Context(), module, module+".ours", mine); err != nil {
+					t.Fatal(err)
+				}
+				if theirs := read(t, module+".theirs"); strings.HasPrefix(kind, "rsa") && !bytes.Equal(theirs, read(t, module+".ours")) {
+					t.Errorf("%s: the file differs from sign-file's", what)
+				}
+				if _, err := VerifyFile(t.Context(), module+".theirs", []*x509.Certificate{s.Certificate}); err != nil {
+					t.Errorf("%s: %v", what, err)
+				}
+				// What we make, openssl takes.
+				if err := os.WriteFile(module+".p7s", mine, 0o600); err != nil {
+					t.Fatal(err)
+				}
+				run(t, "openssl", "cms", "-verify", "-binary", "-content", module, "-inform", "DER", "-in", module+".p7s", "-certfile", key+".crt",
+					"-noverify", "-purpose", "any", "-out", "/dev/null")
+			}
+		}
+	}
+}
+
+// Other forms that openssl writes: by key id, with attributes, with the certificate inside, with the content inside.
+func TestRealForms(t *testing.T) {
+	real(t)
+	key := newKeys(t, t.TempDir())["rsa2048"]
+	certs, err := LoadCertificates(key + ".crt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		args []string
+		want error
+	}{
+		"key id":           {[]string{"-noattr", "-nocerts", "-keyid"}, nil},
+		"with certificate": {[]string{"-noattr"}, nil},
+		"attributes":       {[]string{"-nocerts"}, ErrAttributes},
+		"content":          {[]string{"-noattr", "-nodetach"}, ErrMalformed},
+		"sha1":             {[]string{"-noattr", "-md", "sha1"}, nil},
+		"pss":              {[]string{"-noattr", "-keyopt", "rsa_padding_mode:pss"}, ErrUnsupported},
+		"md5":              {[]string{"-noattr", "-md", "md5"}, ErrUnsupported},
+	} {
+		module := write(t, "x.ko", testModule)
+		run(t, "openssl", append([]string{"cms", "-sign", "-binary", "-in", module, "-signer", key + ".crt", "-inkey", key, "-outform", "DER", "-out", module + ".p7s"}, c.args...)...)
+		der := read(t, module+".p7s")
+		if _, err := Verify(t.Context(), bytes.NewReader(testModule), der, certs); !errors.Is(err, c.want) {
+			t.Errorf("%s: %v; want %v", name, err, c.want)
+		}
+	}
+}
+
+// TestRealKeys loads what openssl makes of one key.
+func TestRealKeys(t *testing.T) {
+	real(t)
+	dir := t.TempDir()
+	for kind, key := range newKeys(t, dir) {
+		for i, args := range [][]string{{"pkcs8", "-topk8", "-in", key}, {"pkcs8", "-topk8", "-in", key, "-outform", "DER", "-scrypt"}, {"pkcs8", "-topk8", "-in", key, "-v2", "aes-192-cbc", "-v2prf", "hmacWithSHA512"},
+			{"pkcs12", "-export", "-inkey", key, "-in", key + ".crt"}, {"pkcs12", "-export", "-inkey", key, "-in", key + ".crt", "-legacy"},
+			{"pkcs12", "-export", "-inkey", key, "-in", key + ".crt", "-keypbe", "NONE", "-certpbe", "NONE"}} {
+			out := filepath.Join(dir, fmt.Sprint(kind, i))
+			run(t, "openssl", append(args, "-out", out, "-passout", "pass:secret")...)
+			if _, err := LoadSigner(out, key+".crt", phrase("secret")); err != nil {
+				t.Errorf("%s: %v", strings.Join(args, " "), err)
+			}
+			if _, err := LoadSigner(out, key+".crt", phrase("Secret")); !errors.Is(err, ErrPassphrase) {
+				t.Errorf("%s, wrong passphrase: %v", strings.Join(args, " "), err)
+			}
+		}
+	}
+}
+
+// TestRealDebianModule describes a module that Debian signed, where the lab has left one.
+func TestRealDebianModule(t *testing.T) {
+	real(t)
+	home, err := os.UserHomeDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := filepath.Glob(filepath.Join(home, ".cache/driver-build/lab/*/root/usr/lib/modules/*/kernel/net/key/af_key.ko"))
+	if err != nil || len(all) == 0 {
+		t.Skipf("the lab has no kernel in its cache (%v)", err)
+	}
+	for _, path := range all {
+		f, size, err := open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, der, err := Split(f, size)
+		f.Close()
+		if err != nil || der == nil {
+			t.Fatalf("%s: %v, or no signature", path, err)
+		}
+		d, err := Describe(der)
+		if err != nil || d.Hash != "sha256" || d.Algorithm != "rsa" || d.Issuer == "" || len(d.Serial)+len(d.KeyID) == 0 {
+			t.Errorf("%s: %+v, %v", path, d, err)
+		}
+		t.Logf("%s: %+v", path, d)
+		if _, err := VerifyFile(t.Context(), path, []*x509.Certificate{keys()["rsa"].Certificate}); !errors.Is(err, ErrForeign) {
+			t.Errorf("%s: %v; want ErrForeign", path, err)
+		}
+	}
+}

@@ -1,0 +1,81 @@
+package sign
+
+import (
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"math/big"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+)
+
+// keys of the tests; RSA takes long to make, so there is one.
+var keys = sync.OnceValue(func() map[string]*Signer {
+	out := map[string]*Signer{}
+	r, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		panic(err)
+	}
+	out["rsa"] = newTestSigner(r, 0x7f01)
+	for name, curve := range map[string]elliptic.Curve{"p256": elliptic.P256(), "p384": elliptic.P384(), "other": elliptic.P256()} {
+		k, err := ecdsa.GenerateKey(curve, rand.Reader)
+		if err != nil {
+			panic(err)
+		}
+		out[name] = newTestSigner(k, 0x80ff) // whose DER has a leading zero
+	}
+	return out
+})
+
+func newTestSigner(key crypto.Signer, serial int64) *Signer {
+	return &Signer{Key: key, Certificate: newCert(key, serial)}
+}
+
+// newCert makes a certificate that has expired: nobody minds.
+func newCert(key crypto.Signer, serial int64) *x509.Certificate {
+	template := &x509.Certificate{SerialNumber: big.NewInt(serial), NotBefore: time.Unix(1e9, 0), NotAfter: time.Unix(11e8, 0),
+		Subject: pkix.Name{CommonName: "Builder of modules", Organization: []string{"Example"}}, SubjectKeyId: []byte{1, 2, 3, byte(serial)}}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		panic(err)
+	}
+	cert, err := x509.ParseCertificate(der)
+	if err != nil {
+		panic(err)
+	}
+	return cert
+}
+
+func write(t testing.TB, name string, content []byte) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(path, content, 0o640); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func read(t testing.TB, path string) []byte {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func pemOf(label string, der []byte) []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: label, Bytes: der})
+}
+
+func signed(module, der []byte) []byte {
+	return append(append([]byte{}, module...), tail(der)...)
+}

@@ -1,0 +1,223 @@
+package sign
+
+import (
+	"bytes"
+	"context"
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/x509"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+var testModule = bytes.Repeat([]byte("\x7fELF a module "), 1000)
+
+func mustSign(t testing.TB, s *Signer, module []byte, hash crypto.Hash) []byte {
+	t.Helper()
+	der, err := s.Sign(t.Context(), bytes.NewReader(module), hash)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return der
+}
+
+func TestSignAndVerify(t *testing.T) {
+	t.Parallel()
+	other := keys()["other"].Certificate
+	for name, s := range keys() {
+		for _, h := range []string{"sha224", "sha256", "sha384", "sha512", "sha3-256", "sha3-384", "sha3-512"} {
+			hash, err := ParseHash(h)
+			if err != nil {
+				t.Fatal(err)
+			}
+			der := mustSign(t, s, testModule, hash)
+			got, err := Verify(t.Context(), bytes.NewReader(testModule), der, []*x509.Certificate{newCert(keys()["rsa"].Key, 5), s.Certificate})
+			if err != nil || got != s.Certificate {
+				t.Errorf("%s %s: Verify = %v, %v; want the signer's certificate", name, h, got, err)
+			}
+			want := Description{Issuer: "Builder of modules", Serial: serialOf(s.Certificate), Hash: h, Algorithm: "ecdsa"}
+			if name == "rsa" {
+				want.Algorithm = "rsa"
+			}
+			if d, err := Describe(der); err != nil || !cmp.Equal(d, want) {
+				t.Errorf("%s %s: Describe = %+v, %v; want %+v", name, h, d, err, want)
+			}
+			if name == "rsa" && !bytes.Equal(der, mustSign(t, s, testModule, hash)) {
+				t.Errorf("%s %s: two signatures over the same bytes differ", name, h)
+			}
+			if name == "rsa" {
+				if _, err := Verify(t.Context(), nil, der, []*x509.Certificate{other}); !errors.Is(err, ErrForeign) || !strings.Contains(err.Error(), "7F:01") {
+					t.Errorf("%s: Verify with another certificate: %v; want ErrForeign that names the serial number", h, err)
+				}
+			}
+		}
+	}
+}
+
+func TestVerifyRefuses(t *testing.T) {
+	t.Parallel()
+	s, other := keys()["rsa"], keys()["p256"]
+	der := mustSign(t, s, testModule, crypto.SHA256)
+	flipped := bytes.Clone(der)
+	flipped[len(flipped)-1] ^= 1
+	changed := bytes.Clone(testModule)
+	changed[100] ^= 1
+	replace := func(old, new string) []byte {
+		b := bytes.Replace(der, []byte(old), []byte(new), -1)
+		if bytes.Equal(b, der) {
+			t.Fatalf("%x is not there", old)
+		}
+		return b
+	}
+	// Another certificate with the same name and number: its key decides.
+	twin := newCert(other.Key, 0x7f01)
+	for name, c := range map[string]struct {
+		module, der []byte
+		certs       []*x509.Certificate
+		want        error
+	}{
+		"no certificate":      {testModule, der, nil, ErrForeign},
+		"another key":         {testModule, der, []*x509.Certificate{other.Certificate}, ErrForeign},
+		"a twin":              {testModule, der, []*x509.Certificate{twin}, ErrMismatch},
+		"a twin and its own":  {testModule, der, []*x509.Certificate{twin, s.Certificate}, nil},
+		"a flipped signature": {testModule, flipped, []*x509.Certificate{s.Certificate}, ErrMismatch},
+		"another module":      {changed, der, []*x509.Certificate{s.Certificate}, ErrMismatch},
+		"a longer module":     {append(bytes.Clone(testModule), 0), der, []*x509.Certificate{s.Certificate}, ErrMismatch},
+		"cut":                 {testModule, der[:len(der)-1], []*x509.Certificate{s.Certificate}, ErrMalformed},
+		"empty":               {testModule, nil, []*x509.Certificate{s.Certificate}, ErrMalformed},
+		"bytes after it":      {testModule, append(bytes.Clone(der), 0, 0), []*x509.Certificate{s.Certificate}, nil}, // as the kernel
+		"an unknown hash":     {testModule, replace("\x60\x86\x48\x01\x65\x03\x04\x02\x01", "\x60\x86\x48\x01\x65\x03\x04\x02\x7f"), []*x509.Certificate{s.Certificate}, ErrUnsupported},
+		"an unknown key":      {testModule, replace("\x2a\x86\x48\x86\xf7\x0d\x01\x01\x01", "\x2a\x86\x48\x86\xf7\x0d\x01\x01\x7f"), []*x509.Certificate{s.Certificate}, ErrUnsupported},
+		"encrypted data":      {testModule, replace("\x2a\x86\x48\x86\xf7\x0d\x01\x07\x02", "\x2a\x86\x48\x86\xf7\x0d\x01\x07\x03"), []*x509.Certificate{s.Certificate}, ErrMalformed},
+		"other content":       {testModule, replace("\x2a\x86\x48\x86\xf7\x0d\x01\x07\x01", "\x2a\x86\x48\x86\xf7\x0d\x01\x07\x03"), []*x509.Certificate{s.Certificate}, ErrMalformed},
+		"version 2":           {testModule, replace("\x02\x01\x01", "\x02\x01\x02"), []*x509.Certificate{s.Certificate}, ErrMalformed},
+		"too large":           {testModule, make([]byte, maxSignature+1), []*x509.Certificate{s.Certificate}, ErrMalformed},
+	} {
+		cert, err := Verify(t.Context(), bytes.NewReader(c.module), c.der, c.certs)
+		if !errors.Is(err, c.want) || (err == nil) != (cert == s.Certificate) {
+			t.Errorf("%s: Verify = %v; want %v", name, err, c.want)
+		}
+		path := write(t, "x.ko", signed(c.module, c.der))
+		if _, err := VerifyFile(t.Context(), path, c.certs); !errors.Is(err, c.want) || err != nil && !strings.Contains(err.Error(), path) {
+			t.Errorf("%s: VerifyFile = %v; want %v with the path", name, err, c.want)
+		}
+	}
+}
+
+func TestVerifyFileUnsigned(t *testing.T) {
+	t.Parallel()
+	s := keys()["p256"]
+	der := mustSign(t, s, testModule, crypto.SHA256)
+	for name, content := range map[string][]byte{"unsigned": testModule, "cut": signed(testModule, der)[:len(testModule)+len(der)+20],
+		"bytes after the magic": append(signed(testModule, der), 0)} {
+		if _, err := VerifyFile(t.Context(), write(t, "x.ko", content), []*x509.Certificate{s.Certificate}); !errors.Is(err, ErrUnsigned) {
+			t.Errorf("%s: %v; want ErrUnsigned", name, err)
+		}
+	}
+}
+
+func TestWrap(t *testing.T) {
+	t.Parallel()
+	digest := crypto.SHA512.New()
+	digest.Write(testModule)
+	for name, s := range keys() {
+		raw, err := s.Key.Sign(rand.Reader, digest.Sum(nil), crypto.SHA512)
+		if err != nil {
+			t.Fatal(err)
+		}
+		der, err := Wrap(s.Certificate, crypto.SHA512, digest.Sum(nil), raw)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if name == "rsa" && !bytes.Equal(der, mustSign(t, s, testModule, crypto.SHA512)) {
+			t.Error("Wrap and Sign differ")
+		}
+		if _, err := Verify(t.Context(), bytes.NewReader(testModule), der, []*x509.Certificate{s.Certificate}); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if _, err := Wrap(s.Certificate, crypto.SHA256, make([]byte, 32), raw); !errors.Is(err, ErrMismatch) {
+			t.Errorf("%s: Wrap of a signature over something else: %v; want ErrMismatch", name, err)
+		}
+	}
+}
+
+func TestNewSigner(t *testing.T) {
+	t.Parallel()
+	p224, _ := ecdsa.GenerateKey(elliptic.P224(), rand.Reader)
+	_, ed, _ := ed25519.GenerateKey(rand.Reader)
+	odd, _ := rsa.GenerateKey(rand.Reader, 1024)
+	s := keys()["p256"]
+	for _, c := range []struct {
+		key  crypto.Signer
+		cert *x509.Certificate
+		want string
+	}{
+		{s.Key, s.Certificate, ""},
+		{nil, s.Certificate, "are needed"},
+		{s.Key, nil, "are needed"},
+		{s.Key, keys()["other"].Certificate, "is not that of the private key"},
+		{p224, newCert(p224, 1), "P-256 or P-384"},
+		{ed, newCert(ed, 1), "kernels know RSA"},
+		{odd, newCert(odd, 1), "1024 bits"},
+	} {
+		_, err := NewSigner(c.key, c.cert)
+		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("NewSigner(%T) = %v; want %q", c.key, err, c.want)
+		}
+	}
+}
+
+func TestParseHash(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"", "sha1", "md5", "SHA256", "sha-256"} {
+		if _, err := ParseHash(name); err == nil || !strings.Contains(err.Error(), "sha256") {
+			t.Errorf("ParseHash(%q) = %v; want an error that says what there is", name, err)
+		}
+	}
+	if _, err := keys()["p256"].Sign(t.Context(), bytes.NewReader(nil), crypto.SHA1); err == nil {
+		t.Error("Sign with SHA-1 works")
+	}
+	// Old kernels' own modules are signed with it: it can be checked.
+	if der, err := encode(keys()["p256"].Certificate, algorithms[len(algorithms)-1], []byte{1}); err != nil {
+		t.Error(err)
+	} else if d, err := Describe(der); err != nil || d.Hash != "sha1" || d.Algorithm != "ecdsa" {
+		t.Errorf("Describe = %+v, %v; want sha1", d, err)
+	}
+}
+
+type badKey struct{ crypto.Signer }
+
+func (badKey) Sign(io.Reader, []byte, crypto.SignerOpts) ([]byte, error) { return []byte{1, 2, 3}, nil }
+
+type endless struct{}
+
+func (endless) Read(b []byte) (int, error) { return len(b), nil }
+
+func TestSignFails(t *testing.T) {
+	t.Parallel()
+	s := keys()["rsa"]
+	if _, err := (&Signer{Key: badKey{s.Key}, Certificate: s.Certificate}).Sign(t.Context(), bytes.NewReader(testModule), crypto.SHA256); err == nil || !strings.Contains(err.Error(), "faulty") {
+		t.Errorf("a faulty token: %v", err)
+	}
+	ctx, cancel := context.WithCancelCause(t.Context())
+	enough := errors.New("enough")
+	cancel(enough)
+	if _, err := s.Sign(ctx, endless{}, crypto.SHA256); !errors.Is(err, enough) {
+		t.Errorf("Sign after the context's end: %v", err)
+	}
+	if _, err := Verify(ctx, endless{}, mustSign(t, s, testModule, crypto.SHA256), []*x509.Certificate{s.Certificate}); !errors.Is(err, enough) {
+		t.Errorf("Verify after the context's end: %v", err)
+	}
+	var none *Signer
+	if _, err := none.Sign(t.Context(), endless{}, crypto.SHA256); err == nil {
+		t.Error("a nil Signer signs")
+	}
+}

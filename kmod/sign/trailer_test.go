@@ -1,0 +1,140 @@
+package sign
+
+import (
+	"bytes"
+	"context"
+	"crypto"
+	"crypto/x509"
+	"encoding/binary"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+func TestSplit(t *testing.T) {
+	t.Parallel()
+	der := mustSign(t, keys()["rsa"], testModule, crypto.SHA256)
+	edit := func(back int, value ...byte) []byte {
+		b := signed(testModule, der)
+		copy(b[len(b)-len(magic)-back:], value)
+		return b
+	}
+	exact := signed(testModule, der)
+	binary.BigEndian.PutUint32(exact[len(exact)-len(magic)-4:], uint32(len(testModule)+len(der)))
+	for name, c := range map[string]struct {
+		file    []byte
+		content int
+		der     []byte
+		err     error
+	}{
+		"unsigned":         {testModule, len(testModule), nil, nil},
+		"empty":            {nil, 0, nil, nil},
+		"short":            {[]byte("~"), 1, nil, nil},
+		"signed":           {signed(testModule, der), len(testModule), der, nil},
+		"twice":            {signed(signed(testModule, der), der), len(signed(testModule, der)), der, nil},
+		"empty signature":  {signed(testModule, nil), len(testModule), []byte{}, nil},
+		"magic only":       {[]byte(magic), 0, nil, ErrMalformed},
+		"trailer only":     {append(make([]byte, trailerSize), magic...), 0, nil, ErrMalformed},
+		"all is signature": {exact, 0, nil, ErrMalformed}, // at least one byte must be signed
+		"too long":         {edit(4, 0xff, 0xff, 0xff, 0xff), 0, nil, ErrMalformed},
+		"old format":       {edit(10, 1), 0, nil, ErrUnsupported},
+		"other numbers":    {edit(12, 1), 0, nil, ErrMalformed},
+	} {
+		content, got, err := Split(bytes.NewReader(c.file), int64(len(c.file)))
+		if !errors.Is(err, c.err) || err == nil && (content != int64(c.content) || !bytes.Equal(got, c.der) || (got == nil) != (c.der == nil)) {
+			t.Errorf("%s: Split = %d, %d bytes, %v; want %d, %d bytes, %v", name, content, len(got), err, c.content, len(c.der), c.err)
+		}
+	}
+	if _, _, err := Split(bytes.NewReader(testModule), int64(len(testModule))+100); err == nil || errors.Is(err, ErrMalformed) {
+		t.Errorf("a file that became shorter: %v; want an error of reading", err)
+	}
+}
+
+func TestAttach(t *testing.T) {
+	t.Parallel()
+	s, other := keys()["rsa"], keys()["p384"]
+	der := mustSign(t, s, testModule, crypto.SHA256)
+	foreign := mustSign(t, other, testModule, crypto.SHA512)
+	want := signed(testModule, der)
+	for name, content := range map[string][]byte{"unsigned": testModule, "signed": signed(testModule, foreign),
+		"twice": signed(signed(testModule, foreign), foreign), "broken": signed(testModule, []byte("broken"))} {
+		from := write(t, "x.ko", content)
+		if got, err := s.SignFile(t.Context(), from, crypto.SHA256); err != nil || !bytes.Equal(got, der) {
+			t.Errorf("%s: SignFile: %v, or another signature", name, err)
+		}
+		for _, to := range []string{filepath.Join(t.TempDir(), "y.ko"), from} {
+			if err := Attach(t.Context(), from, to, der); err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			if !bytes.Equal(read(t, to), want) {
+				t.Errorf("%s: Attach did not write the module and one signature", name)
+			}
+			if _, err := VerifyFile(t.Context(), to, []*x509.Certificate{s.Certificate}); err != nil {
+				t.Error(err)
+			}
+			if st, err := os.Stat(to); err != nil || st.Mode().Perm() != 0o640 {
+				t.Errorf("%s: mode %v, %v; want that of the original", name, st.Mode(), err)
+			}
+			if names, _ := filepath.Glob(filepath.Join(filepath.Dir(to), "*")); len(names) != 1 {
+				t.Errorf("left over: %v", names)
+			}
+		}
+	}
+}
+
+func TestAttachRefuses(t *testing.T) {
+	t.Parallel()
+	der := mustSign(t, keys()["rsa"], testModule, crypto.SHA256)
+	nested := testModule
+	for range maxNested + 1 {
+		nested = signed(nested, der)
+	}
+	old := signed(testModule, der)
+	old[len(old)-len(magic)-10] = 1
+	for name, c := range map[string]struct {
+		content, der []byte
+		want         string
+	}{
+		"no signature":     {testModule, nil, "malformed"},
+		"broken signature": {testModule, der[1:], "malformed"},
+		"compressed":       {append([]byte("\xfd7zXZ\x00"), testModule...), der, "compressed (xz)"},
+		"empty":            {nil, der, "0 bytes"},
+		"old format":       {old, der, "before it was signed"},
+		"many signatures":  {nested, der, "one over the other"},
+	} {
+		from := write(t, "x.ko", c.content)
+		to := filepath.Join(t.TempDir(), "y.ko")
+		if err := Attach(t.Context(), from, to, c.der); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v; want %q", name, err, c.want)
+		}
+		if _, err := os.Stat(to); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("%s: the file is there: %v", name, err)
+		}
+	}
+	pipe := filepath.Join(t.TempDir(), "pipe.ko")
+	if err := unix.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := Attach(t.Context(), pipe, pipe, der); err == nil || !strings.Contains(err.Error(), "regular") {
+		t.Errorf("a pipe: %v", err)
+	}
+}
+
+func TestAttachCancelled(t *testing.T) {
+	t.Parallel()
+	der := mustSign(t, keys()["rsa"], testModule, crypto.SHA256)
+	path := write(t, "x.ko", testModule)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := Attach(ctx, path, path, der); !errors.Is(err, context.Canceled) {
+		t.Errorf("Attach = %v; want context.Canceled", err)
+	}
+	names, err := os.ReadDir(filepath.Dir(path))
+	if err != nil || len(names) != 1 || !bytes.Equal(read(t, path), testModule) {
+		t.Errorf("the file was changed, or something is left over: %v, %v", names, err)
+	}
+}
