@@ -1,6 +1,9 @@
 package distros
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // deb is a system made of .deb packages. Its zero values are those of a current Debian.
 type deb struct {
@@ -51,7 +54,7 @@ func (d deb) Toolchain(arch string) []string {
 	if _, ok := LookupArch(arch); !ok {
 		return nil
 	}
-	packages := append(d.Runtime(arch), d.compilers...)
+	packages := append(slices.Clone(d.compilers), d.Runtime(arch)...)
 	packages = append(packages, "libc6-dev", d.elf, "make")
 	if d.elfHeaders && arch == "amd64" {
 		packages = append(packages, elfProbe)

@@ -29,6 +29,7 @@ type Inspection struct {
 	Libraries   []string          `json:"libraries"`
 	Programs    []string          `json:"programs"`
 	Firmware    []string          `json:"firmware"`
+	Modules     []ModuleSet       `json:"modules,omitempty"` // compiled ahead of time
 	Packages    []PackageInfo     `json:"packages"`
 	Env         []string          `json:"env"`
 	Description *driverinfo.Info  `json:"description,omitempty"` // what an image of ours says of itself
@@ -63,10 +64,13 @@ func (b *Builder) Inspect(ctx context.Context, name string, img v1.Image) (i *In
 		return nil, err
 	}
 	keep := func(p string) bool {
-		return p == dpkgStatus || p == driverinfo.Path || strings.HasSuffix(p, "/os-release") || driverName.MatchString(path.Base(p))
+		return p == dpkgStatus || p == driverinfo.Path || strings.HasPrefix(p, ModulesDir+"/") || strings.HasSuffix(p, "/os-release") || driverName.MatchString(path.Base(p))
 	}
 	tree, err := flatten(ctx, img, spool, keep, step)
 	if err != nil {
+		return nil, err
+	}
+	if i.Modules, err = b.moduleSets(ctx, tree, nil); err != nil {
 		return nil, err
 	}
 	return i, inspectTree(i, tree)

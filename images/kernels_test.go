@@ -126,7 +126,7 @@ func TestKernelsErrors(t *testing.T) {
 	if _, err = r.b.Kernels(t.Context(), place, PlanOptions{Base: r.Host + "/base/none:1"}); !errors.Is(err, fetch.ErrUnreachable) {
 		t.Errorf("missing base: %v", err)
 	}
-	if _, err = r.b.Kernels(t.Context(), place, PlanOptions{Mirror: "ftp://x"}); !errors.Is(err, apt.ErrSources) {
+	if _, err = r.b.Kernels(t.Context(), place, PlanOptions{Mirror: "mirror"}); !errors.Is(err, apt.ErrSources) {
 		t.Errorf("bad mirror: %v", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())

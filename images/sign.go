@@ -4,6 +4,7 @@ import (
 	"archive/tar"
 	"bufio"
 	"context"
+	"crypto"
 	"crypto/sha256"
 	"crypto/x509"
 	"encoding/hex"
@@ -37,29 +38,51 @@ func (b *Builder) signedLayer(ctx context.Context, r *Recipe, name, unsignedKey 
 	}
 	return b.layer(ctx, r, name+", signed", k, func(ctx context.Context, spool *rootfs.Spool, _ *Step) (*rootfs.Tree, error) {
 		tree := rootfs.New(spool, nil)
-		return tree, b.changeSets(ctx, unsigned, tree, func(set *kbuild.Set, work string) (*kbuild.Set, error) {
-			return signSet(ctx, set, work, b.Signer)
-		})
+		return tree, b.signSets(ctx, unsigned, tree, SignWith(b.Signer))
 	})
 }
 
-// signSet signs with the hash that the set's kernel signs its own modules with.
-func signSet(ctx context.Context, set *kbuild.Set, work string, signer *sign.Signer) (*kbuild.Set, error) {
+// Signatures says who signs the modules of an image, and how.
+type Signatures struct {
+	Certificate *x509.Certificate // of the key; everything is checked against it
+	made        string            // what they are made from, for the cache; "" by the key, here and now
+	of          func(ctx context.Context, set *kbuild.Set, f kbuild.File) (der []byte, err error)
+}
+
+// SignWith makes the signatures with a key.
+func SignWith(signer *sign.Signer) Signatures {
+	return Signatures{Certificate: signer.Certificate, of: func(ctx context.Context, set *kbuild.Set, f kbuild.File) ([]byte, error) {
+		hash, err := hashOf(set)
+		if err != nil {
+			return nil, err
+		}
+		return signer.SignFile(ctx, f.Path, hash)
+	}}
+}
+
+// sign makes the signed set, in work.
+func (s Signatures) sign(ctx context.Context, set *kbuild.Set, work string) (*kbuild.Set, error) {
+	if _, err := hashOf(set); err != nil {
+		return nil, err
+	}
+	return set.Sign(ctx, work, s.Certificate, func(ctx context.Context, f kbuild.File) ([]byte, error) { return s.of(ctx, set, f) })
+}
+
+// hashOf is the hash that the set's kernel signs its own modules with: the one that it has at any time.
+func hashOf(set *kbuild.Set) (crypto.Hash, error) {
 	if set.SigHash == "" {
-		return nil, fmt.Errorf("sign the modules %s: kernel %s was built without module signatures (CONFIG_MODULE_SIG)", set.Key, set.Key.Release)
+		return 0, fmt.Errorf("sign the modules %s: kernel %s was built without module signatures (CONFIG_MODULE_SIG)", set.Key, set.Key.Release)
 	}
 	hash, err := sign.ParseHash(set.SigHash)
 	if err != nil {
-		return nil, fmt.Errorf("sign the modules %s: %w", set.Key, err)
+		return 0, fmt.Errorf("sign the modules %s: %w", set.Key, err)
 	}
-	return set.Sign(ctx, work, signer.Certificate, func(ctx context.Context, f kbuild.File) ([]byte, error) {
-		return signer.SignFile(ctx, f.Path, hash)
-	})
+	return hash, nil
 }
 
-// changeSets adds to tree what change makes of the sets of a layer. work is an empty folder that is there until the set that
-// change returned has been added.
-func (b *Builder) changeSets(ctx context.Context, l v1.Layer, tree *rootfs.Tree, change func(set *kbuild.Set, work string) (*kbuild.Set, error)) (err error) {
+// eachSet calls f for each set of modules of a layer, which is checked and lies on this machine until f returns. work is an empty
+// folder for f.
+func (b *Builder) eachSet(ctx context.Context, l v1.Layer, f func(set *kbuild.Set, work string) error) (err error) {
 	dir, remove, err := b.workFolder()
 	if err != nil {
 		return err
@@ -70,7 +93,6 @@ func (b *Builder) changeSets(ctx context.Context, l v1.Layer, tree *rootfs.Tree,
 	if err != nil {
 		return err
 	}
-	changed := kbuild.Cache{Dir: filepath.Join(dir, "changed")}
 	for _, name := range names {
 		set, err := there.Find(ctx, func(k kbuild.Key) bool { return k.String() == name })
 		if err != nil {
@@ -80,18 +102,29 @@ func (b *Builder) changeSets(ctx context.Context, l v1.Layer, tree *rootfs.Tree,
 		if err := os.Mkdir(work, 0o755); err != nil {
 			return err
 		}
-		made, err := change(set, work)
-		if err != nil {
-			return err
-		}
-		if made, err = changed.Put(ctx, made); err != nil {
-			return err
-		}
-		if err := errors.Join(addSet(tree, made), os.RemoveAll(work), os.RemoveAll(changed.Dir)); err != nil {
+		if err := errors.Join(f(set, work), os.RemoveAll(work)); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// signSets adds to tree the sets of a layer with signatures.
+func (b *Builder) signSets(ctx context.Context, l v1.Layer, tree *rootfs.Tree, s Signatures) error {
+	return b.eachSet(ctx, l, func(set *kbuild.Set, work string) error {
+		signed := filepath.Join(work, "signed")
+		if err := os.Mkdir(signed, 0o755); err != nil {
+			return err
+		}
+		made, err := s.sign(ctx, set, signed)
+		if err != nil {
+			return err
+		}
+		if made, err = (kbuild.Cache{Dir: filepath.Join(work, "changed")}).Put(ctx, made); err != nil {
+			return err
+		}
+		return addSet(tree, made)
+	})
 }
 
 // extractSets copies the sets of modules of a layer to a folder and names them, in their order. Other files are passed over.

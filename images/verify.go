@@ -2,6 +2,7 @@ package images
 
 import (
 	"context"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"slices"
@@ -46,6 +47,9 @@ type subject struct {
 	config  *v1.ConfigFile
 	version string    // the driver's, once a rule has found it
 	drivers []library // the driver's libraries and programs
+	sets    []ModuleSet
+
+	wantSigned bool // each module must be signed by somebody whom the caller named
 }
 
 // rule is one check. Rules run in the order of the table; a later one may rely on what an earlier one found.
@@ -71,12 +75,15 @@ func rules() []rule {
 		{"environment", checkEnvironment},
 		{"licence", checkLicence},
 		{"description", checkDescription},
+		{"modules", checkModules},
+		{"module-signature", checkModuleSignatures},
 	}
 }
 
 // Verify checks an image, ours or not, against what the rest of the stack expects of a driver container. It returns all
-// findings; errors are only about reading the image. The spool's folder needs room for the unpacked image.
-func (b *Builder) Verify(ctx context.Context, name string, img v1.Image) (findings []Finding, err error) {
+// findings; errors are only about reading the image. The spool's folder needs room for the unpacked image. With signers, the modules
+// that were compiled ahead of time must all be signed by one of them.
+func (b *Builder) Verify(ctx context.Context, name string, img v1.Image, signers ...*x509.Certificate) (findings []Finding, err error) {
 	step := b.Observe.Begin(name, "verify")
 	defer func() { _ = step.End(false, err) }() // the error goes to the caller as well
 	spool, err := rootfs.NewSpool(b.Store.Dir())
@@ -94,6 +101,10 @@ func (b *Builder) Verify(ctx context.Context, name string, img v1.Image) (findin
 	}
 	s := &subject{tree: tree, config: config}
 	if s.drivers, err = driverFiles(tree); err != nil {
+		return nil, err
+	}
+	s.wantSigned = len(signers) > 0
+	if s.sets, err = b.moduleSets(ctx, tree, signers); err != nil {
 		return nil, err
 	}
 	for _, r := range rules() {

@@ -71,11 +71,17 @@ func der(t testing.TB, b64 string) []byte {
 	return b
 }
 
+// What follows a signature: see kmod/sign.
+const (
+	sigMagic   = "~Module signature appended~\n"
+	sigTrailer = 12
+)
+
 // signed appends a signature as scripts/sign-file does.
 func signed(module, sig []byte) []byte {
 	b := append(bytes.Clone(module), sig...)
 	trailer := make([]byte, sigTrailer)
-	trailer[2] = sigPKCS7
+	trailer[2] = 2 // PKCS#7
 	binary.BigEndian.PutUint32(trailer[8:], uint32(len(sig)))
 	return append(append(b, trailer...), sigMagic...)
 }

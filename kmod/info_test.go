@@ -153,7 +153,7 @@ func TestSignatures(t *testing.T) {
 	module := moduleOf("name=x", "vermagic="+testVermagic)
 	old := append(append(bytes.Clone(module), "CentOS Linux kernel signing key"...), 1, 2, 0xab)
 	old = append(old, make([]byte, 258)...)
-	old = append(append(old, 1, 4, sigX509, 31, 3, 0, 0, 0, 0, 0, 1, 2), sigMagic...)
+	old = append(append(old, 1, 4, 1, 31, 3, 0, 0, 0, 0, 0, 1, 2), sigMagic...)
 	cut := der(t, cmsByIssuer)[:80]
 	long := signed(module, cut)
 	binary.BigEndian.PutUint32(long[len(long)-len(sigMagic)-4:], 1<<31)
@@ -165,7 +165,7 @@ func TestSignatures(t *testing.T) {
 		"magic cut":      {signed(module, der(t, cmsByIssuer))[:len(module)+240], signature{}},
 		"issuer":         {signed(module, der(t, cmsByIssuer)), signature{true, "Builder of modules", "sha256", "4A:0F:11"}},
 		"key id":         {signed(module, der(t, cmsByKeyID)), signature{true, "", "sha512", "5D:D9:1D:1B:27:F0:CC:F6:3A:BE:56:D4:5A:6F:0F:48:42:91:56:B9"}},
-		"before 4.3":     {old, signature{true, "CentOS Linux kernel signing key", "sha256", "01:02:AB"}},
+		"before 4.3":     {old, signature{present: true}},
 		"twice":          {signed(signed(module, der(t, cmsByIssuer)), der(t, cmsByKeyID)), signature{true, "", "sha512", "5D:D9:1D:1B:27:F0:CC:F6:3A:BE:56:D4:5A:6F:0F:48:42:91:56:B9"}},
 		"damaged":        {signed(module, cut), signature{present: true}},
 		"length too big": {long, signature{present: true}},

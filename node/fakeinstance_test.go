@@ -28,7 +28,7 @@ type instance struct {
 	mellanox  bool
 	extra     []string // files that a set has besides the usual ones
 	signer    *x509.Certificate
-	holds     bool     // the lock
+	holds     bool // the lock
 	daemon    bool
 	killed    bool
 	served    bool

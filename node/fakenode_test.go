@@ -204,7 +204,7 @@ func (i *instance) Ask(context.Context) (a probe.Answer, err error) {
 // fakeHardware has the hardware's Flavour: the kernel has a method of the same name.
 type fakeHardware struct{ *instance }
 
-func (fakeHardware) Flavour([]devices.GPU, string, string) (string, string, error) {
+func (fakeHardware) Flavour(context.Context, []devices.GPU, string, string) (string, string, error) {
 	return driverinfo.Proprietary, "the only one", nil
 }
 

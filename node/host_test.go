@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -79,7 +80,7 @@ func TestMachine(t *testing.T) {
 	if got := options.For("nvidia"); err != nil || len(got) == 0 || got[len(got)-1] != "NVreg_A=1" {
 		t.Errorf("%v, %v", options, err)
 	}
-	flavour, reason, err := m.Flavour(gpus, m.release, "auto")
+	flavour, reason, err := m.Flavour(t.Context(), gpus, m.release, "auto")
 	if err != nil || flavour != driverinfo.Proprietary || reason == "" {
 		t.Errorf("%s, %s, %v", flavour, reason, err)
 	}
@@ -98,8 +99,43 @@ func TestMachine(t *testing.T) {
 		t.Error(err)
 	}
 	m.supported = func() (preflight.Supported, error) { return preflight.Supported{}, errors.New("damaged") }
-	if _, _, err := m.Flavour([]devices.GPU{{}}, m.release, "auto"); err == nil {
+	if _, _, err := m.Flavour(t.Context(), []devices.GPU{{}}, m.release, "auto"); err == nil {
 		t.Error("a damaged list of GPUs, no error")
+	}
+}
+
+// An image without a toolchain serves what it has modules of, and what the cache has.
+func TestServes(t *testing.T) {
+	t.Parallel()
+	s := signing(t, "")
+	info := driverinfo.Info{Driver: v535, Flavours: []string{driverinfo.Open, driverinfo.Proprietary},
+		Precompiled: []driverinfo.Precompiled{{Kernel: imageKernel, Flavour: driverinfo.Open}}}
+	m := &machine{info: info, supply: s, supported: func() (preflight.Supported, error) { return preflight.Supported{}, nil }}
+	see := func(release string, want ...string) {
+		t.Helper()
+		if got := m.serves(t.Context(), release); !slices.Equal(got, want) {
+			t.Errorf("%s: %q, want %q", release, got, want)
+		}
+	}
+	see(imageKernel, driverinfo.Open)
+	see("6.1.0-1-amd64")
+	if _, err := s.Keep(t.Context(), made(t, imageKernel)); err != nil {
+		t.Fatal(err)
+	}
+	see(imageKernel, driverinfo.Open, driverinfo.Proprietary)
+	if got, _, err := m.Flavour(t.Context(), nil, imageKernel, "auto"); err != nil || got != driverinfo.Proprietary {
+		t.Errorf("%s, %v", got, err)
+	}
+	set, _, err := s.Find(t.Context(), Want{Driver: v535, Flavour: driverinfo.Proprietary, Release: imageKernel})
+	if err != nil {
+		t.Fatal(err)
+	}
+	q := Question{Want: Want{Driver: v535, Flavour: driverinfo.Proprietary, Release: imageKernel, Modules: []string{"nvidia", "nvidia-uvm"}}, Set: set, Source: fromCache}
+	for _, c := range m.Preflight(t.Context(), q) {
+		if c.Name == preflight.Available && (c.Status != preflight.OK || !strings.Contains(c.Finding, "cache")) ||
+			(c.Name == preflight.Headers || c.Name == preflight.Compiler || c.Name == preflight.Memory || c.Name == preflight.Disk) && c.Status != preflight.Skipped {
+			t.Errorf("%+v", c)
+		}
 	}
 }
 

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -22,6 +23,7 @@ type Into struct {
 
 	root    string // for tests; "": "/"
 	scratch string // "": scratchDir
+	path    string // of programs; "": PATH
 }
 
 // CompileInto compiles modules with what the image has: its compiler, its headers, its sources. The result depends on nothing else:
@@ -34,12 +36,7 @@ func CompileInto(ctx context.Context, c Into, say func(string, ...any)) (*kbuild
 	if c.Release == "" || c.MaxThreads < 0 {
 		return nil, fmt.Errorf("%w: --into needs --kernel RELEASE, and --max-threads must not be negative", ErrConfig)
 	}
-	if c.root == "" {
-		c.root = "/"
-	}
-	if c.scratch == "" {
-		c.scratch = scratchDir
-	}
+	c.root, c.scratch = cmp.Or(c.root, "/"), cmp.Or(c.scratch, scratchDir)
 	info, err := driverinfo.Read(os.DirFS(c.root))
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w; this program only works in an image that driver-build made", ErrConfig, err)
@@ -76,7 +73,7 @@ func (c Into) job(ctx context.Context, driver, source string, modules []string, 
 	if err != nil {
 		return kbuild.Job{}, err
 	}
-	cc, err := kbuild.FindCompiler(ctx, h, os.Getenv("PATH"))
+	cc, err := kbuild.FindCompiler(ctx, h, cmp.Or(c.path, os.Getenv("PATH")))
 	if err != nil {
 		return kbuild.Job{}, err
 	}

@@ -72,7 +72,7 @@ type hardware interface {
 	GPUs() ([]devices.GPU, error)
 	Mellanox() (bool, error)
 	Options() (kmod.Options, error)
-	Flavour(gpus []devices.GPU, release, requested string) (flavour, reason string, err error) // for a kernel
+	Flavour(ctx context.Context, gpus []devices.GPU, release, requested string) (flavour, reason string, err error) // for a kernel
 	Preflight(ctx context.Context, q Question) []preflight.Check
 	CreateNodes(ctx context.Context) (created []devices.Node, err error)
 	RemoveNodes(created []devices.Node) error

@@ -94,17 +94,6 @@ func (s *supply) Sign(ctx context.Context, set *kbuild.Set) (*kbuild.Set, error)
 	})
 }
 
-// signedBefore takes the cache's copy of the image's modules where an earlier start signed it with the mounted key.
-func (s *supply) signedBefore(ctx context.Context, set *kbuild.Set, source string) (*kbuild.Set, string) {
-	if source != fromImage || s.Signer(set, source) == nil {
-		return set, source
-	}
-	if kept, err := s.cache().Get(ctx, set.Key); err == nil && bytes.Equal(kept.Certificate, s.signer.Certificate.Raw) {
-		return kept, fromCache
-	}
-	return set, source
-}
-
 // certificateOf is the certificate of a set's signatures, nil when there is none or it cannot be read.
 func certificateOf(set *kbuild.Set) *x509.Certificate {
 	if set == nil || len(set.Certificate) == 0 {

@@ -235,7 +235,9 @@ func (b *board) remove() error {
 }
 
 // writeFile replaces a file as a whole. /run is memory: there is nothing to sync.
-func writeFile(path string, data []byte) error { return replaceFile(path, data, func(*os.File) error { return nil }) }
+func writeFile(path string, data []byte) error {
+	return replaceFile(path, data, func(*os.File) error { return nil })
+}
 
 // replaceFile replaces a file as a whole; sync brings it to the disk first.
 func replaceFile(path string, data []byte, sync func(*os.File) error) (err error) {

@@ -25,7 +25,7 @@ func sample() Status {
 		Schema: StatusSchema, BootID: "b", State: Degraded, Reason: "GPU 0000:06:00.0 (10de:1eb8) does not initialise", Phase: "verify",
 		Instance: "i", PID: 12, Pod: "driver-x", Image: "driver:535", Started: noon, Updated: noon.Add(time.Minute), Kernel: "6.1.0-38-amd64", Wanted: v535,
 		Phases: []Timing{{"lock", 0.001}, {"load", 1.25}}, Warnings: []string{"preflight: memory: little"},
-		Up: &Driver{Version: v535, Flavour: "proprietary", Source: "cache", RootID: "id", RootDir: "/var/lib/nvidia-driver/roots/535", Firmware: true,
+		Up: &Driver{Version: v535, Flavour: "proprietary", Source: "cache", Signer: "ACME (sha256, key 1A:AE)", RootID: "id", RootDir: "/var/lib/nvidia-driver/roots/535", Firmware: true,
 			Modules: []LoadedModule{{Name: "nvidia", SrcVersion: "ABC", File: "/f", SHA256: "00", Params: []string{"NVreg_A=1"}}},
 			InTree:  []string{"ipmi_msghandler"}, Nodes: []devices.Node{{Path: "/dev/nvidia0", Major: 195, Made: true}}},
 		Daemons: []daemons.State{{Name: "nvidia-persistenced", PID: 7, Running: true, Ready: true, Restarts: 2, Since: noon}},

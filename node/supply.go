@@ -7,11 +7,9 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
-	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/kmod/kbuild"
 	"github.com/driver-container/driver-container/kmod/sign"
@@ -46,66 +44,6 @@ func (s *supply) work() string { return cmp.Or(s.scratch, scratchDir) }
 
 func (s *supply) cache() kbuild.Cache {
 	return kbuild.Cache{Dir: filepath.Join(s.cfg.StateDir, "modules")}
-}
-
-// Find takes modules of the image before those of the cache. The compiler does not matter for modules that are there already. Sets
-// that were compiled for another machine know their kernel by its headers only; whether the symbols fit the kernel checks itself.
-func (s *supply) Find(ctx context.Context, w Want) (*kbuild.Set, string, error) {
-	id := ""
-	if running, err := kernelRelease(); err == nil && running == w.Release {
-		if id, err = kbuild.KernelID(w.Release, kbuild.Headers{}, "", ""); err != nil {
-			s.say("the kernel does not show its build id (%v): modules are chosen by its release", err)
-		}
-	}
-	patches, err := s.patches(w.Release)
-	if err != nil {
-		return nil, "", err
-	}
-	match := func(k kbuild.Key) bool {
-		return slices.Equal(k.Patches, patches) && w.match(k) && (id == "" || k.Kernel == id || !strings.HasPrefix(k.Kernel, "build-id "))
-	}
-	miss := kbuild.ErrMiss // or it with what was found damaged
-	for _, place := range []struct {
-		cache  kbuild.Cache
-		source string
-	}{{kbuild.Cache{Dir: cmp.Or(s.image, imageModules)}, fromImage}, {s.cache(), fromCache}} {
-		set, err := place.cache.Find(ctx, match)
-		if err == nil {
-			set, source := s.signedBefore(ctx, set, place.source)
-			return set, source, nil
-		}
-		if !errors.Is(err, kbuild.ErrMiss) {
-			return nil, "", err
-		}
-		if errors.As(err, new(*kbuild.CorruptError)) {
-			miss = err
-		}
-	}
-	return nil, "", miss
-}
-
-// match says whether a set is what is wanted, as far as the kernel's name tells.
-func (w Want) match(k kbuild.Key) bool {
-	return k.Driver == w.Driver && k.Flavour == w.Flavour && k.Release == w.Release && k.Recipe == kbuild.Recipe
-}
-
-// cached says whether the cache has a set for a kernel.
-func (s *supply) cached(flavour, release string) bool {
-	_, err := s.cache().Find(context.Background(), Want{Driver: s.info.Driver, Flavour: flavour, Release: release}.match)
-	return err == nil
-}
-
-// patches are what the modules are compiled with beyond the driver's sources and the kernel's headers.
-func (s *supply) patches(release string) ([]string, error) {
-	arch, ok := distros.LookupArch(s.info.Arch)
-	if !s.cfg.RDMA || !ok {
-		return nil, nil
-	}
-	name, err := ofed("/", arch.Kernel, release)
-	if name == "" || err != nil {
-		return nil, err
-	}
-	return []string{name}, nil
 }
 
 // sources is the driver's own folder of the flavour in this image.

@@ -112,7 +112,7 @@ func (a *app) build(ctx context.Context, o buildOptions) (err error) {
 	}
 	return a.with(ctx, m.Defaults.Mirrors, o.entrypoint, func(ctx context.Context, s *session) error {
 		s.builder.Signer = signer
-		closeRunner := o.builders.use(s.builder, func(line string) { _ = s.display.stepFor("builder", line).End(false, nil) })
+		closeRunner := j.options.builders.use(s.builder, func(line string) { _ = s.display.stepFor("builder", line).End(false, nil) })
 		return errors.Join(j.run(ctx, s), closeRunner())
 	})
 }

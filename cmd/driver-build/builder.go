@@ -106,7 +106,7 @@ func (b *builders) open(ctx context.Context, work string, say func(string)) (run
 		}
 		reasons = append(reasons, err)
 	}
-	err := chroot.Supported()
+	err := chroot.Supported() //nolint:contextcheck // it tries for a moment whether a root can be set up, and takes it down again
 	if err == nil {
 		var local *chroot.Runner
 		if local, err = chroot.New(chroot.Options{Work: filepath.Join(work, "roots")}); err == nil {

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -87,7 +88,7 @@ func (u *user) runContext(ctx context.Context, t *testing.T, args ...string) res
 		t.Fatal(err)
 	}
 	all := append([]string{}, args...)
-	if len(args) == 0 || strings.HasPrefix(args[0], "-") || args[0] == "list" || args[0] == "fetch" {
+	if len(args) == 0 || strings.HasPrefix(args[0], "-") || slices.Contains([]string{"list", "fetch", "kernels"}, args[0]) {
 		if !strings.Contains(strings.Join(args, " "), "--matrix") {
 			all = append(all, "--matrix", u.path("matrix.yaml"))
 		}

@@ -44,16 +44,21 @@ func newInspectCmd(a *app) *cobra.Command {
 
 func newVerifyCmd(a *app) *cobra.Command {
 	var arch, format string
+	var certs []string
 	cmd := &cobra.Command{
 		Use: "verify IMAGE", Short: "Check an image against what a node's GPU stack expects of it", Args: exactArgs(1),
 		Long: "Check any driver image, ours or not: one driver version, relative links, library folder, sonames, dependencies,\n" +
-			"firmware, entrypoint, licence. Prints each finding; exit code 5 when one is an error.\n" + imageArgument,
+			"firmware, entrypoint, licence; that modules compiled ahead of time are whole, and signed by whom --sign-cert says. Prints each finding; exit code 5 when one is an error.\n" + imageArgument,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if format != "table" && format != "json" {
 				return usageError{fmt.Errorf("-o %q is not known: use table or json", format)}
 			}
+			signers, err := certificates(certs)
+			if err != nil {
+				return usageError{err}
+			}
 			return a.withImage(cmd.Context(), args[0], arch, func(ctx context.Context, s *session, base *registry.Base) error {
-				findings, err := s.builder.Verify(ctx, args[0], base.Image)
+				findings, err := s.builder.Verify(ctx, args[0], base.Image, signers...)
 				if err != nil {
 					return err
 				}
@@ -65,6 +70,7 @@ func newVerifyCmd(a *app) *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&arch, "arch", "amd64", "which image of an index")
+	cmd.Flags().StringArrayVar(&certs, "sign-cert", nil, "FILE (PEM or DER): modules compiled ahead of time must be signed by one of these certificates' keys (repeatable)")
 	cmd.Flags().StringVarP(&format, "format", "o", "table", "table or json")
 	return cmd
 }
@@ -110,6 +116,9 @@ func (a *app) printInspection(i *images.Inspection) error {
 		len(i.Libraries), strings.Join(i.Programs, " "), strings.Join(i.Firmware, " "), len(i.Packages))
 	if d := i.Description; d != nil {
 		fmt.Fprintf(w, "Kernels\t%s\nContent\t%s\n", kernels(d), d.ID)
+	}
+	for _, m := range i.Modules {
+		fmt.Fprintf(w, "Modules\t%s %s\t%s\n", m.Kernel, m.Flavour, signedBy(m))
 	}
 	for n, l := range i.Layers {
 		fmt.Fprintf(w, "Layer %d\t%s\t%s\t%s\n", n, l.Digest, megabytes(l.Size), l.CreatedBy)

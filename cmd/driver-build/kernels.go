@@ -7,7 +7,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -167,6 +166,9 @@ func (l *listing) run(ctx context.Context, s *session) error {
 		return err
 	}
 	for i, t := range l.places {
+		if errs[i] == nil && len(found[i]) == 0 {
+			l.notes = append(l.notes, fmt.Sprintf("the package repositories of %s offer no kernel headers", place(t)))
+		}
 		for _, k := range found[i] {
 			l.flavours[k.Flavour] = true
 			if wantedIn(l.options.flavours, k.Flavour) {
@@ -266,44 +268,4 @@ func (l *listing) row(t matrix.Target, k images.DatedKernel) kernelRow {
 		r.Images = append([]string{}, slices.Compact(r.Images)...)
 	}
 	return r
-}
-
-func (a *app) printKernels(rows []kernelRow, o kernelsOptions) error {
-	if o.format == "json" {
-		return a.printJSON(append([]kernelRow{}, rows...))
-	}
-	columns := []string{"OS", "ARCH", "KERNEL", "FLAVOUR", "DEFAULT", "VERSION", "DATE", "DRIVERS", "IMAGES"}
-	shown := func(c string) bool {
-		return c != "DATE" && c != "IMAGES" || c == "DATE" && o.dates || c == "IMAGES" && o.repository != ""
-	}
-	w := tabwriter.NewWriter(a.stdout, 0, 8, 2, ' ', 0)
-	fmt.Fprintln(w, strings.Join(slices.DeleteFunc(slices.Clone(columns), func(c string) bool { return !shown(c) }), "\t"))
-	for _, r := range rows {
-		cells := map[string]string{
-			"OS": r.System, "ARCH": r.Arch, "KERNEL": r.Kernel, "FLAVOUR": r.Flavour, "VERSION": r.Version, "DATE": r.Date,
-			"DRIVERS": strings.Join(r.Drivers, ","), "IMAGES": strings.Join(r.Images, ","),
-		}
-		if r.Default {
-			cells["DEFAULT"] = "yes"
-		}
-		if r.Images == nil {
-			cells["IMAGES"] = "unknown"
-		}
-		var line []string
-		for _, c := range columns {
-			if shown(c) {
-				line = append(line, dash(cells[c]))
-			}
-		}
-		fmt.Fprintln(w, strings.Join(line, "\t"))
-	}
-	return w.Flush()
-}
-
-// dash stands for an empty cell, so that columns can be told apart by programs too.
-func dash(s string) string {
-	if s == "" {
-		return "-"
-	}
-	return s
 }

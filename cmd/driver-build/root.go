@@ -34,7 +34,7 @@ func newRootCmd(a *app) *cobra.Command {
 	a.globalFlags(cmd.PersistentFlags())
 	o.selection.flags(cmd.Flags())
 	o.flags(cmd.Flags())
-	cmd.AddCommand(newListCmd(a), newKernelsCmd(a), newFetchCmd(a), newInspectCmd(a), newVerifyCmd(a), newPushCmd(a), newVersionCmd(a))
+	cmd.AddCommand(newListCmd(a), newKernelsCmd(a), newFetchCmd(a), newInspectCmd(a), newVerifyCmd(a), newSignCmd(a), newPushCmd(a), newVersionCmd(a))
 	return cmd
 }
 

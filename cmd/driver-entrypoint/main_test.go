@@ -45,6 +45,12 @@ func TestRun(t *testing.T) {
 		{"preflight", []string{"KERNEL_MODULE_TYPE=closed"}, exitUsage, "", "KERNEL_MODULE_TYPE"},
 		{"preflight --grace 1s", nil, exitUsage, "", "unknown flag"},
 		{"unload --grace 1s", nil, exitUsage, "", "--grace"},
+		{"compile --into /nowhere --kernel 6.1.0", nil, exitUsage, "", "must be open or proprietary"},
+		{"compile --into /nowhere", []string{"KERNEL_MODULE_TYPE=open"}, exitUsage, "", "--kernel RELEASE"},
+		{"compile --into /nowhere --kernel 6.1.0 --kernel-module-type open", nil, exitUsage, "", "driver-build made"},
+		{"compile --modules nvidia", nil, exitUsage, "", "--modules is for --into"},
+		{"preflight", []string{"DRIVER_MODULE_SIGNING_CERT=/cert.pem"}, exitUsage, "", "without --module-signing-key"},
+		{"init --module-signing-passphrase x", nil, exitUsage, "", "unknown flag"}, // everybody can read arguments
 	} {
 		var stdout, stderr bytes.Buffer
 		code := run(append([]string{"nvidia-driver"}, strings.Fields(test.args)...), test.env, true, &stdout, &stderr)
@@ -82,6 +88,7 @@ func TestExitCode(t *testing.T) {
 		{&preflight.BlockedError{Checks: []preflight.Check{{Name: preflight.Signing, Status: preflight.Blocked}}}, exitRefused},
 		{blockedError{&preflight.BlockedError{Checks: []preflight.Check{{Name: preflight.Signing, Status: preflight.Blocked}}}}, exitUnsupported},
 		{&kbuild.NoHeadersError{}, exitUnsupported},
+		{&node.NoModulesError{}, exitUnsupported},
 		{&kbuild.CompileError{Err: errors.New("x")}, exitCompile},
 		{&kmod.RefusedError{}, exitRefused},
 		{&node.RollbackError{Err: &kmod.RefusedError{}}, exitRefused},

@@ -53,6 +53,13 @@ func TestRest(t *testing.T) {
 	if c.ModuleType != "open" || !c.VGPU || len(c.Fabric) != 2 || c.Fabric["B"] != "x=y" || c.Host == "" {
 		t.Errorf("%+v", c)
 	}
+	if c.SigningPassphrase != nil {
+		t.Error("a passphrase from nowhere")
+	}
+	rest(&c, []string{passphraseEnv + "= secret "})
+	if pass, err := c.SigningPassphrase(); err != nil || string(pass) != " secret " {
+		t.Errorf("%q, %v", pass, err)
+	}
 	c = node.Defaults()
 	c.ModuleType, c.Host = "proprietary", "n1"
 	if rest(&c, []string{"OPEN_KERNEL_MODULES_ENABLED=true"}); c.ModuleType != "proprietary" || c.Host != "n1" {

@@ -2,6 +2,7 @@ package sign
 
 import (
 	"context"
+	"crypto"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -76,4 +77,44 @@ func replace(path string, mode os.FileMode, write func(io.Writer) error) (err er
 	defer dir.Close()
 	_ = dir.Sync() // not every file system can; the content of the file is on the disk
 	return nil
+}
+
+// Detach writes the module of the file from, without the signatures that it may have, to the file to: what is to be signed.
+func Detach(ctx context.Context, from, to string) error {
+	f, size, err := open(from)
+	if err != nil {
+		return fmt.Errorf("remove the signature: %w", err)
+	}
+	defer f.Close()
+	length, err := bare(f, size)
+	if err != nil {
+		return fmt.Errorf("remove the signature of %s: %w", from, err)
+	}
+	st, err := f.Stat()
+	if err != nil {
+		return fmt.Errorf("remove the signature of %s: %w", from, err)
+	}
+	err = replace(to, st.Mode().Perm(), func(w io.Writer) error { return transfer(ctx, w, io.NewSectionReader(f, 0, length)) })
+	if err != nil {
+		return fmt.Errorf("remove the signature: write %s: %w", to, err)
+	}
+	return nil
+}
+
+// Digest is that of the module in a file without the signatures that it may have, and the number of bytes it is of: what a key
+// elsewhere signs (see Wrap).
+func Digest(ctx context.Context, path string, hash crypto.Hash) (digest []byte, length int64, err error) {
+	f, size, err := open(path)
+	if err != nil {
+		return nil, 0, fmt.Errorf("digest of the module: %w", err)
+	}
+	defer f.Close()
+	if length, err = bare(f, size); err != nil {
+		return nil, 0, fmt.Errorf("digest of the module %s: %w", path, err)
+	}
+	h := hash.New()
+	if err := transfer(ctx, h, io.NewSectionReader(f, 0, length)); err != nil {
+		return nil, 0, fmt.Errorf("digest of the module %s: %w", path, err)
+	}
+	return h.Sum(nil), length, nil
 }

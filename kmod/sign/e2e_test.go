@@ -13,8 +13,8 @@ import (
 	"testing"
 )
 
-// real skips unless the real tier is asked for.
-func real(t *testing.T) {
+// realTier skips unless the real tier is asked for.
+func realTier(t *testing.T) {
 	t.Helper()
 	if os.Getenv("DRIVER_E2E") != "1" {
 		t.Skip("compares with openssl and the kernel's sign-file: set DRIVER_E2E=1")
@@ -80,7 +80,7 @@ func sameSignature(t *testing.T, what string, got, want []byte, s *Signer, hash 
 }
 
 func TestRealTools(t *testing.T) {
-	real(t)
+	realTier(t)
 	tool, dir := signFile(t), t.TempDir()
 	for kind, key := range newKeys(t, dir) {
 		s, err := LoadSigner(key, key+".crt", nil)
@@ -125,7 +125,7 @@ func TestRealTools(t *testing.T) {
 
 // Other forms that openssl writes: by key id, with attributes, with the certificate inside, with the content inside.
 func TestRealForms(t *testing.T) {
-	real(t)
+	realTier(t)
 	key := newKeys(t, t.TempDir())["rsa2048"]
 	certs, err := LoadCertificates(key + ".crt")
 	if err != nil {
@@ -154,7 +154,7 @@ func TestRealForms(t *testing.T) {
 
 // TestRealKeys loads what openssl makes of one key.
 func TestRealKeys(t *testing.T) {
-	real(t)
+	realTier(t)
 	dir := t.TempDir()
 	for kind, key := range newKeys(t, dir) {
 		for i, args := range [][]string{{"pkcs8", "-topk8", "-in", key}, {"pkcs8", "-topk8", "-in", key, "-outform", "DER", "-scrypt"}, {"pkcs8", "-topk8", "-in", key, "-v2", "aes-192-cbc", "-v2prf", "hmacWithSHA512"},
@@ -174,7 +174,7 @@ func TestRealKeys(t *testing.T) {
 
 // TestRealDebianModule describes a module that Debian signed, where the lab has left one.
 func TestRealDebianModule(t *testing.T) {
-	real(t)
+	realTier(t)
 	home, err := os.UserHomeDir()
 	if err != nil {
 		t.Fatal(err)

@@ -70,10 +70,10 @@ func TestVerifyRefuses(t *testing.T) {
 	flipped[len(flipped)-1] ^= 1
 	changed := bytes.Clone(testModule)
 	changed[100] ^= 1
-	replace := func(old, new string) []byte {
-		b := bytes.Replace(der, []byte(old), []byte(new), -1)
+	replace := func(from, to string) []byte {
+		b := bytes.ReplaceAll(der, []byte(from), []byte(to))
 		if bytes.Equal(b, der) {
-			t.Fatalf("%x is not there", old)
+			t.Fatalf("%x is not there", from)
 		}
 		return b
 	}

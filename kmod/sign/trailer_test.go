@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto"
+	"crypto/sha256"
 	"crypto/x509"
 	"encoding/binary"
 	"errors"
@@ -83,6 +84,29 @@ func TestAttach(t *testing.T) {
 				t.Errorf("left over: %v", names)
 			}
 		}
+	}
+}
+
+func TestDetachAndDigest(t *testing.T) {
+	t.Parallel()
+	der := mustSign(t, keys()["rsa"], testModule, crypto.SHA256)
+	sum := sha256.Sum256(testModule)
+	for name, content := range map[string][]byte{"unsigned": testModule, "signed": signed(testModule, der), "twice": signed(signed(testModule, der), der)} {
+		from := write(t, "x.ko", content)
+		to := filepath.Join(t.TempDir(), "y.ko")
+		if err := Detach(t.Context(), from, to); err != nil || !bytes.Equal(read(t, to), testModule) {
+			t.Errorf("%s: Detach: %v, or other bytes", name, err)
+		}
+		if digest, n, err := Digest(t.Context(), from, crypto.SHA256); err != nil || n != int64(len(testModule)) || !bytes.Equal(digest, sum[:]) {
+			t.Errorf("%s: Digest = %x of %d bytes, %v", name, digest, n, err)
+		}
+	}
+	none := filepath.Join(t.TempDir(), "none")
+	if _, _, err := Digest(t.Context(), none, crypto.SHA256); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("Digest of nothing: %v", err)
+	}
+	if err := Detach(t.Context(), none, none); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("Detach of nothing: %v", err)
 	}
 }
 

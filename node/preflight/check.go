@@ -37,7 +37,7 @@ const (
 	GPUFlavour   = "gpu-flavour"
 	Modules      = "modules"
 	HostDriver   = "host-driver"
-	Available    = "modules-at-hand"
+	Available    = "modules-found"
 	Signing      = "module-signing"
 	Dependencies = "kernel-modules"
 	RDMADevices  = "rdma"

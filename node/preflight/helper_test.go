@@ -160,8 +160,8 @@ func (m *machine) input() Input {
 	return Input{
 		Sys: m.dir + "/sys", Proc: m.dir + "/proc", Root: m.dir + "/root", Host: m.dir + "/host", RunDir: "/run/nvidia",
 		Info: image(), Release: release, GPUs: []devices.GPU{gpu(a100, "")}, Flavour: driverinfo.Proprietary,
-		Modules:   []kmod.Module{{Name: "drm", State: "live"}},
-		Supported: list(m.t, listText),
+		Modules:    []kmod.Module{{Name: "drm", State: "live"}},
+		Supported:  list(m.t, listText),
 		CanCompile: true, Headers: "image: /usr/src/linux-headers-" + release, Compiler: "gcc-12 12.2.0", WantedGCC: "gcc-12 12.2.0",
 		StateDir: m.dir + "/state/nvidia-driver",
 		Free:     func(string) (uint64, error) { return 40 << 30, nil },

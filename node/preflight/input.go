@@ -54,12 +54,12 @@ type Input struct {
 
 	CanCompile   bool     // compiling is allowed and the image has compiler and sources
 	Serves       []string // flavours that can be had for this kernel; empty: those of Info
-	FetchHeaders bool   // headers that are not here will be asked of the system's repository
-	Headers      string // where headers were found
-	HeadersErr   error  // why none were
-	Compiler     string // the one to use: "gcc-12 12.2.0"
-	CompilerErr  error  // why there is none
-	WantedGCC    string // the compiler that made the kernel, where it is another one than Compiler
+	FetchHeaders bool     // headers that are not here will be asked of the system's repository
+	Headers      string   // where headers were found
+	HeadersErr   error    // why none were
+	Compiler     string   // the one to use: "gcc-12 12.2.0"
+	CompilerErr  error    // why there is none
+	WantedGCC    string   // the compiler that made the kernel, where it is another one than Compiler
 
 	NeedMemory, NeedDisk uint64 // bytes; 0: what a compile needs
 	StateDir             string // where cache, logs and staged roots go: "/var/lib/nvidia-driver"

@@ -97,7 +97,9 @@ func (k *keyrings) walk(in *Input, all map[int32]procKey, keyring int32, name st
 }
 
 func (k *keyrings) add(key Key) {
-	if !slices.ContainsFunc(k.keys, func(have Key) bool { return have.Name == key.Name && (have.Keyring == key.Keyring || key.Keyring == "") }) {
+	if !slices.ContainsFunc(k.keys, func(have Key) bool {
+		return have.Name == key.Name && (have.Keyring == key.Keyring || key.Keyring == "")
+	}) {
 		k.keys = append(k.keys, key)
 	}
 }

@@ -90,7 +90,7 @@ func (p *Pool) Run(ctx context.Context, s runner.Step, dir string, say func(line
 	if err != nil {
 		return fmt.Errorf("step %s: %w", s.Name, err)
 	}
-	tried := map[*member]error{}
+	tried := map[*member]*attempts{}
 	for {
 		m, err := p.take(ctx, s, tried)
 		if err != nil {
@@ -109,12 +109,28 @@ func (p *Pool) Run(ctx context.Context, s runner.Step, dir string, say func(line
 			return err
 		}
 		p.leaveOut(m, err)
-		tried[m] = err
+		if tried[m] == nil {
+			tried[m] = &attempts{}
+		}
+		tried[m].add(err, trouble.full)
 		if say != nil {
 			say(err.Error())
 		}
 	}
 }
+
+// attempts are what became of a step on one daemon.
+type attempts struct {
+	lost int
+	full bool
+	err  error // the last one's
+}
+
+func (a *attempts) add(err error, full bool) { a.lost, a.full, a.err = a.lost+1, full, err }
+
+// spent: a daemon that was lost gets the step once more when nobody else can have it and it answers again; one whose disk is
+// full does not.
+func (a *attempts) spent() bool { return a != nil && (a.full || a.lost > 1) }
 
 // enter counts a step in, and makes it end when the pool is closed.
 func (p *Pool) enter(ctx context.Context) (context.Context, func(), error) {
@@ -141,10 +157,10 @@ func (p *Pool) enter(ctx context.Context) (context.Context, func(), error) {
 	}, nil
 }
 
-// take chooses the daemon for a step: of those that can run it and were not tried, one whose machine is of the architecture
+// take chooses the daemon for a step: of those that can run it and have not failed it, one whose machine is of the architecture
 // before one that emulates it, then the least loaded, then the one named first. When all of them are left out they are
 // asked again: one that was started anew is of use at once.
-func (p *Pool) take(ctx context.Context, s runner.Step, tried map[*member]error) (*member, error) {
+func (p *Pool) take(ctx context.Context, s runner.Step, tried map[*member]*attempts) (*member, error) {
 	for range 2 {
 		if cause := context.Cause(ctx); cause != nil {
 			return nil, cause
@@ -165,7 +181,7 @@ func (p *Pool) take(ctx context.Context, s runner.Step, tried map[*member]error)
 }
 
 // choose returns the best daemon, its step already counted, or else those that might do but are left out.
-func (p *Pool) choose(arch string, tried map[*member]error) (best *member, resting []*member) {
+func (p *Pool) choose(arch string, tried map[*member]*attempts) (best *member, resting []*member) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := time.Now()
@@ -173,7 +189,7 @@ func (p *Pool) choose(arch string, tried map[*member]error) (best *member, resti
 	for _, m := range p.members {
 		ok, _ := m.runs(arch)
 		switch {
-		case tried[m] != nil:
+		case tried[m].spent():
 		case now.Before(m.out):
 			resting = append(resting, m)
 		case ok:
@@ -211,18 +227,20 @@ func (p *Pool) leaveOut(m *member, why error) {
 }
 
 // nobody says why no daemon is left for a step.
-func (p *Pool) nobody(s runner.Step, tried map[*member]error) error {
+func (p *Pool) nobody(s runner.Step, tried map[*member]*attempts) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	var reasons []error
 	for _, m := range p.members {
 		ok, _ := m.runs(s.Arch)
+		a := tried[m]
+		if a != nil {
+			reasons = append(reasons, a.err)
+		}
 		switch {
-		case tried[m] != nil:
-			reasons = append(reasons, tried[m])
-		case m.last != nil:
+		case m.last != nil && (a == nil || m.last != a.err): //nolint:errorlint // is it the same value, not the same kind
 			reasons = append(reasons, m.last)
-		case !ok:
+		case a == nil && !ok:
 			reasons = append(reasons, fmt.Errorf("buildkitd at %s runs %s only: add a daemon on a machine of linux/%s, or let this one emulate it (binfmt_misc)",
 				m.address, strings.Join(slices.Compact(slices.Clone(m.worker.platforms)), ", "), s.Arch))
 		}

@@ -3,11 +3,9 @@ package buildkit
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"sync"
-	"sync/atomic"
 
 	"github.com/containerd/containerd/v2/core/content"
 	"github.com/containerd/errdefs"
@@ -21,11 +19,10 @@ type store struct {
 	root  *root
 	spool *spool
 	tell  func(string) // of layers on their way
-	sent  atomic.Int64 // bytes that were read for the daemon
 
 	mu   sync.Mutex
 	told map[digest.Digest]bool
-	err  error                  // the first failure of ours: what comes back through the daemon is a bare text
+	err  error // the first failure of ours: what comes back through the daemon is a bare text
 }
 
 func (s *store) fail(err error) error {
@@ -57,7 +54,7 @@ func (s *store) Info(_ context.Context, dgst digest.Digest) (content.Info, error
 // ReaderAt implements content.Provider.
 func (s *store) ReaderAt(ctx context.Context, desc ocispecs.Descriptor) (content.ReaderAt, error) {
 	if b, ok := s.root.small[desc.Digest]; ok {
-		return &counted{nopCloser{bytes.NewReader(b)}, int64(len(b)), &s.sent}, nil
+		return &blob{nopCloser{bytes.NewReader(b)}, int64(len(b))}, nil
 	}
 	l, ok := s.root.layers[desc.Digest]
 	if !ok {
@@ -69,7 +66,7 @@ func (s *store) ReaderAt(ctx context.Context, desc ocispecs.Descriptor) (content
 	if err != nil {
 		return nil, s.fail(fmt.Errorf("send layer %s: %w", desc.Digest, err))
 	}
-	return &counted{r, size, &s.sent}, nil
+	return &blob{r, size}, nil
 }
 
 // announce says, once, that a layer is on its way: the first step on a daemon far away may take minutes before its command runs.
@@ -127,28 +124,11 @@ type nopCloser struct{ io.ReaderAt }
 
 func (nopCloser) Close() error { return nil }
 
-// counted is a content.ReaderAt that counts what is read.
-type counted struct {
+// blob is a content.ReaderAt.
+type blob struct {
 	readerAtCloser
 	size int64
-	sent *atomic.Int64
 }
 
-// Size is the blob's, in bytes.
-func (c *counted) Size() int64 { return c.size }
-
-// ReadAt never gives more than the size that was announced.
-func (c *counted) ReadAt(p []byte, off int64) (int, error) {
-	if off >= c.size {
-		return 0, io.EOF
-	}
-	n, err := c.readerAtCloser.ReadAt(p[:min(int64(len(p)), c.size-off)], off)
-	c.sent.Add(int64(n))
-	if errors.Is(err, io.EOF) && off+int64(n) < c.size {
-		err = io.ErrUnexpectedEOF
-	}
-	if err == nil && n < len(p) {
-		err = io.EOF
-	}
-	return n, err
-}
+// Size is what the manifest says, in bytes: a file that is shorter ends too early for the daemon, which says so.
+func (b *blob) Size() int64 { return b.size }

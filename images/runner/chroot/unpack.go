@@ -2,7 +2,6 @@ package chroot
 
 import (
 	"archive/tar"
-	"bufio"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -75,18 +74,28 @@ func (t *tree) layer(ctx context.Context, l v1.Layer) (err error) {
 	}
 	defer func() { err = errors.Join(err, r.Close()) }()
 	sum := sha256.New()
-	hashed := bufio.NewReaderSize(io.TeeReader(r, sum), 256<<10)
 	t.fresh = map[string]bool{}
-	if err := t.entries(ctx, hashed); err != nil {
-		return err
-	}
-	if n, err := io.CopyN(io.Discard, hashed, maxBytes); err == nil {
-		return fmt.Errorf("more than %d bytes after the end of the archive", n)
-	} else if !errors.Is(err, io.EOF) {
+	if err := t.archive(ctx, newAhead(io.TeeReader(r, sum))); err != nil {
 		return err
 	}
 	if got := hex.EncodeToString(sum.Sum(nil)); want.Algorithm != "sha256" || got != want.Hex {
 		return fmt.Errorf("its content is sha256:%s, not %s as its image says: it is damaged, remove it from the cache or pull it again", got, want)
+	}
+	return nil
+}
+
+// archive reads the layer's archive to the end of its content, not only of the archive.
+func (t *tree) archive(ctx context.Context, a *ahead) error {
+	defer a.wait()
+	if err := t.entries(ctx, a); err != nil {
+		return err
+	}
+	n, err := io.CopyN(io.Discard, a, maxBytes)
+	if err == nil {
+		return fmt.Errorf("more than %d bytes after the end of the archive", n)
+	}
+	if !errors.Is(err, io.EOF) {
+		return err
 	}
 	return nil
 }

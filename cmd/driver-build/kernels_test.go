@@ -1,0 +1,177 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+
+	"github.com/driver-container/driver-container/images/imagetest"
+)
+
+// offers replaces the kernels of an archive: "release" with headers and kernel, or "name dependency" for other packages.
+func (u *user) offers(system string, list ...string) {
+	a := u.Archives[system]
+	a.Packages = slices.DeleteFunc(a.Packages, func(p imagetest.Package) bool { return strings.HasPrefix(p.Control, "Package: linux-") })
+	add := func(name, fields string) {
+		a.Packages = append(a.Packages, imagetest.Package{Control: fmt.Sprintf(
+			"Package: %s\nVersion: 7.1-1\nArchitecture: amd64\nMaintainer: Test <test@example.com>\n%sDescription: for tests", name, fields)})
+	}
+	for _, text := range list {
+		if name, depends, ok := strings.Cut(text, " "); ok {
+			add(name, "Depends: "+depends+"\n")
+			continue
+		}
+		add("linux-headers-"+text, "")
+		add("linux-image-"+text, "")
+	}
+	a.Publish()
+}
+
+// kernelUser has kernels in two systems and images in a repository.
+func kernelUser(t *testing.T) *user {
+	t.Helper()
+	u := newUser(t)
+	u.offers("debian12", "6.1.0-9-amd64", "6.1.0-38-amd64", "6.1.0-38-cloud-amd64", "6.12.43+deb12-amd64",
+		"linux-headers-amd64 linux-headers-6.1.0-38-amd64 (= 7.1-1)", "linux-headers-cloud-amd64 linux-headers-6.1.0-38-cloud-amd64")
+	u.offers("ubuntu16.04", "4.4.0-1092-aws", "5.2.0-1-generic")
+	for _, tag := range []string{
+		"535.261.03-6.12.43_deb12-amd64-debian12", "535-6.1.0-38-amd64-debian12", "535.261.03-debian12", "418.87.01-ubuntu16.04",
+		"418.87.01-6.1.0-9-amd64-debian12", "latest",
+	} {
+		ref, err := name.ParseReference(u.Host + "/gpu/driver:" + tag)
+		if err == nil {
+			err = remote.Write(ref, empty.Image)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return u
+}
+
+func (u *user) kernels(t *testing.T, args string) result {
+	t.Helper()
+	return u.run(t, append([]string{"kernels", "--matrix", u.path("matrix.yaml")}, strings.Fields(args)...)...)
+}
+
+func TestKernelsHelp(t *testing.T) {
+	t.Parallel()
+	r := call(t.Context(), t, nil, "kernels", "--help")
+	r.want(t, 0)
+	golden(t, "help-kernels.txt", r.stdout)
+}
+
+func TestKernels(t *testing.T) {
+	t.Parallel()
+	u := kernelUser(t)
+	repository := " --repository " + u.Host + "/gpu/driver"
+	var text strings.Builder
+	for _, args := range []string{
+		"--os debian12", "--os ubuntu16.04 --os debian12" + repository, "--os debian12 --kernel-flavour cloud-amd64 --driver 535.261.03",
+		"--os debian12 --kernel-flavour amd64 --driver 418.87.01" + repository, "--os ubuntu18.04",
+	} {
+		r := u.kernels(t, args)
+		r.want(t, 0)
+		fmt.Fprintf(&text, "$ driver-build kernels %s\n%s\n", args, r.stdout)
+	}
+	golden(t, "kernels.table", u.normal(text.String()))
+	if n := u.Requests("/tags/list"); n != 2 {
+		t.Errorf("the tags were listed %d times by 2 calls", n)
+	}
+	if n := u.Requests("/pool/"); n != 0 {
+		t.Errorf("%d packages were asked for", n)
+	}
+	u.Fault(func(w http.ResponseWriter, r *http.Request) bool {
+		if strings.Contains(r.URL.Path, "/pool/") && !strings.Contains(r.URL.Path, "cloud") {
+			w.Header().Set("Last-Modified", "Sat, 20 Jun 2026 10:00:00 GMT")
+		}
+		return strings.Contains(r.URL.Path, "/pool/")
+	})
+	r := u.kernels(t, "--os debian12 --dates -o json"+repository)
+	r.want(t, 0, "Last-Modified")
+	golden(t, "kernels.json", r.stdout)
+	if r = u.kernels(t, "--os debian12 --dates"); !strings.Contains(r.stdout, "2026-06-20T10:00:00Z") || !strings.Contains(r.stdout, "DATE") {
+		t.Error(r.stdout)
+	}
+	u.kernels(t, "--os ubuntu18.04").want(t, 0, "note: the package repositories of ubuntu18.04 amd64 offer no kernel headers")
+	r = u.kernels(t, "--os debian12 --driver 418.87.01")
+	r.want(t, 0, "note: driver 418.87.01 on debian12 amd64", "kernel-too-new")
+}
+
+// TestKernelsWithoutRegistry: what the registry does not say is unknown and no failure.
+func TestKernelsWithoutRegistry(t *testing.T) {
+	t.Parallel()
+	u := kernelUser(t)
+	for repository, part := range map[string]string{u.Host + "/gpu/none": "404", "localhost:1/x": "connection refused"} {
+		r := u.kernels(t, "--os debian12 -o json --repository "+repository)
+		r.want(t, 0, "note: which images exist is not known", part)
+		var rows []map[string]any
+		if err := json.Unmarshal([]byte(r.stdout), &rows); err != nil || len(rows) != 4 || rows[0]["images"] != nil {
+			t.Errorf("%v, %s", err, r.stdout)
+		}
+	}
+	r := u.kernels(t, "--os debian12 --progress quiet --repository "+u.Host+"/gpu/none")
+	r.want(t, 0, "note: ")
+	if !strings.Contains(r.stdout, "unknown") {
+		t.Error(r.stdout)
+	}
+	if lines := strings.Count(r.stderr, "\n"); lines != 1 {
+		t.Errorf("quiet: %q", r.stderr)
+	}
+	online := u.kernels(t, "--os debian12")
+	r = u.kernels(t, "--os debian12 --offline")
+	r.want(t, 0)
+	if r.stdout != online.stdout {
+		t.Errorf("offline: %s", r.stdout)
+	}
+	u.kernels(t, "--os debian12 --offline --repository "+u.Host+"/gpu/driver").want(t, 0, "which images exist is not known", "--offline")
+}
+
+func TestKernelsFailures(t *testing.T) {
+	t.Parallel()
+	u := kernelUser(t)
+	for args, tt := range map[string]struct {
+		code int
+		part string
+	}{
+		"":                                                          {2, "give --os"},
+		"--os debian":                                               {2, "debian12"},
+		"--os debian12 --driver 535":                                {2, newDriver},
+		"--os debian12 --arch sparc":                                {2, "sparc"},
+		"--os ubuntu16.04 --arch arm64":                             {2, "amd64 only"},
+		"--os debian12 -o yaml":                                     {2, "table or json"},
+		"--os debian12 x":                                           {2, "unexpected argument"},
+		"--os debian12 --kernel-flavour amd":                        {2, "did you mean amd64"},
+		"--os debian12 --kernel-flavour generic":                    {2, "there are amd64, cloud-amd64"},
+		"--os debian12 --repository x:y:z":                          {2, "--repository"},
+		"--os debian12 --os ubuntu16.04 --base oci:x":               {2, "--base"},
+		"--os debian12 --base oci:/none":                            {2, "/none"},
+		"--os debian12 --base " + u.Base("ubuntu16.04"):             {2, "target system is debian12"},
+		"--os debian12 --mirror http://localhost:1":                 {4, "connection refused"},
+		"--os debian12 --offline --base " + u.Host + "/base/none:1": {4, "--offline"},
+	} {
+		r := u.kernels(t, args)
+		r.want(t, tt.code, tt.part)
+		if r.stdout != "" {
+			t.Errorf("%s: %s", args, r.stdout)
+		}
+		if t.Failed() {
+			t.Fatalf("driver-build kernels %s", args)
+		}
+	}
+	// One system of two fails: the other is listed.
+	u.Archives["ubuntu16.04"].Lie = true
+	u.Archives["ubuntu16.04"].Publish()
+	r := u.kernels(t, "--os debian12 --os ubuntu16.04")
+	r.want(t, 3, "1 of 2 systems", "inconsistent repository")
+	if !strings.Contains(r.stdout, "6.1.0-38-amd64") || strings.Contains(r.stdout, "ubuntu16.04") {
+		t.Error(r.stdout)
+	}
+}

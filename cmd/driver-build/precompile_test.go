@@ -1,0 +1,99 @@
+package main
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/driver-container/driver-container/images/imagetest"
+)
+
+// TestKernelTags: which images --kernel means, by the tags of their recipes. Nothing is compiled.
+func TestKernelTags(t *testing.T) {
+	t.Parallel()
+	u := newUser(t)
+	thin := func(release string) string {
+		return newDriver + "-" + release + "-debian12 535-" + release + "-debian12"
+	}
+	for _, c := range []struct {
+		flags string
+		want  []string
+	}{
+		{"--kernel " + imagetest.Kernel, []string{thin(imagetest.Kernel)}},
+		{"--kernel latest", []string{thin(imagetest.Kernel)}},
+		{"--kernel latest:2", []string{thin(imagetest.Kernel), thin(imagetest.OldKernel)}},
+		{"--kernel latest --kernel-flavour cloud-amd64", []string{thin(imagetest.CloudKernel)}},
+		{"--kernel latest --kernel " + imagetest.OldKernel, []string{thin(imagetest.Kernel), thin(imagetest.OldKernel)}},
+		{"--kernel all --one-image", []string{newDriver + "-debian12"}},
+		{"--kernel latest --with-toolchain --one-image", []string{newDriver + "-debian12"}},
+	} {
+		r := u.run(t, append([]string{"--os", "debian12", "--driver", newDriver, "--dry-run"}, strings.Fields(c.flags)...)...)
+		r.want(t, 0)
+		got := map[string]bool{}
+		for d := json.NewDecoder(strings.NewReader(r.stdout)); d.More(); {
+			var recipe struct {
+				Tag     string
+				Aliases []string
+			}
+			if err := d.Decode(&recipe); err != nil {
+				t.Fatal(err)
+			}
+			got[strings.Join(append([]string{recipe.Tag}, recipe.Aliases...), " ")] = true
+		}
+		want := map[string]bool{}
+		for _, tags := range c.want {
+			want[tags] = true
+		}
+		if d := cmp.Diff(want, got); d != "" {
+			t.Errorf("%s: %s", c.flags, d)
+		}
+	}
+}
+
+// TestKernelUsage: mistakes are found before anything is read, or as soon as the repositories are known.
+func TestKernelUsage(t *testing.T) {
+	t.Parallel()
+	u := newUser(t)
+	for _, c := range []struct {
+		flags string
+		code  int
+		want  string
+	}{
+		{"--modules nvidia,nvidia-uvm", 2, "give --kernel too"},
+		{"--with-sources", 2, "give --kernel too"},
+		{"--sign-key key.pem", 2, "give --kernel too"},
+		{"--sign-cert cert.pem --kernel latest", 2, "give --sign-key too"},
+		{"--sign-key no-such-file --kernel latest", 2, "no-such-file"},
+		{"--kernel 6.1.0-56-amd64 --kernel-flavour cloud-amd64", 2, "has its flavour in its name"},
+		{"--kernel latest --modules nvidia", 2, "nvidia-uvm must be among them"},
+		{"--kernel latest --modules nvidia,nvidia-uvm,../x", 2, "no name of a module"},
+		{"--kernel latest --builder docker", 2, "give buildkit, buildkit=ADDRESS, chroot or auto"},
+		{"--kernel latest --builder buildkit=", 2, "give buildkit, buildkit=ADDRESS, chroot or auto"},
+		{"--kernel latest --builder chroot --builder buildkit", 2, "one kind of builder"},
+		{"--kernel latest --compiles 100", 2, "from 1 to 64"},
+		{"--kernel latest:0", 2, "latest:0"},
+		{"--kernel latest --kernel-flavour aws", 2, "aws"},
+		{"--kernel 6.1.0-99-amd64", 6, "headers of kernel 6.1.0-99-amd64"},
+		{"--kernel latest:2 --output oci-archive:x.tar", 2, "an archive holds one image"},
+	} {
+		u.run(t, append([]string{"--os", "debian12", "--driver", newDriver, "--dry-run"}, strings.Fields(c.flags)...)...).want(t, c.code, c.want)
+	}
+	u.run(t, "--os", "ubuntu16.04", "--driver", oldDriver, "--kernel", "6.99.0-1-generic", "--dry-run").want(t, 2, "is newer than", "--allow-incompatible")
+	r := u.run(t, "--os", "debian12", "--driver", newDriver, "--kernel", imagetest.Kernel, "--builder", "buildkit=unix:///nonexistent/buildkitd.sock")
+	r.want(t, 4, "unix:///nonexistent/buildkitd.sock")
+}
+
+// TestFetchKernels: what a compile needs comes along.
+func TestFetchKernels(t *testing.T) {
+	t.Parallel()
+	u := newUser(t)
+	r := u.run(t, "fetch", "--os", "debian12", "--driver", newDriver, "--kernel", "latest:2")
+	r.want(t, 0)
+	for _, name := range []string{"linux-headers-" + imagetest.Kernel, "linux-headers-" + imagetest.OldKernel, "linux-kbuild-6.1", "gcc-12", "libcuda1"} {
+		if n := strings.Count(r.stdout, "/"+name+"_"); n != 1 {
+			t.Errorf("%s is listed %d times in:\n%s", name, n, r.stdout)
+		}
+	}
+}

@@ -1,0 +1,217 @@
+package buildkit
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"go.uber.org/goleak"
+
+	"github.com/driver-container/driver-container/images/runner"
+	"github.com/driver-container/driver-container/images/runner/runnertest"
+)
+
+// real skips a test of the real tier where it was not asked for, or cannot be run.
+func real(t *testing.T) {
+	t.Helper()
+	if os.Getenv("DRIVER_E2E") != "1" {
+		t.Skip("starts real BuildKit daemons: set DRIVER_E2E=1 (root and runc are needed)")
+	}
+	if os.Getuid() != 0 {
+		t.Skip("buildkitd with runc needs root")
+	}
+	if _, err := exec.LookPath("runc"); err != nil {
+		t.Skip("there is no runc: ", err)
+	}
+}
+
+// built makes bin/buildkitd, once.
+var built = sync.OnceValues(func() (string, error) {
+	top, err := filepath.Abs("../../..")
+	if err != nil {
+		return "", err
+	}
+	if out, err := exec.Command(filepath.Join(top, "ci/buildkitd"), "build").CombinedOutput(); err != nil {
+		return "", fmt.Errorf("ci/buildkitd build: %w\n%s", err, out)
+	}
+	return filepath.Join(top, "bin/buildkitd"), nil
+})
+
+// testDaemon is a real buildkitd that a test started.
+type testDaemon struct {
+	address, dir, marker string
+	cmd                  *exec.Cmd
+	once                 sync.Once
+}
+
+// startDaemon starts a buildkitd with a root of its own, and ends it with the test: it must leave nothing.
+func startDaemon(t *testing.T, dir string, flags ...string) *testDaemon {
+	t.Helper()
+	program, err := built()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if dir == "" {
+		dir = shortDir(t)
+	}
+	d := &testDaemon{dir: dir, address: "unix://" + dir + "/s"}
+	for i, f := range flags {
+		if f == "--addr" {
+			d.address = flags[i+1]
+		}
+	}
+	args := append([]string{"--config", os.DevNull, "--root", dir + "/root", "--addr", "unix://" + dir + "/s", "--otel-socket-path", dir + "/otel", "--cdi-disabled", "--containerd-worker=false",
+		"--oci-worker-binary=runc", "--oci-worker-net=host", "--oci-worker-snapshotter=" + snapshotter()}, flags...)
+	d.cmd = exec.Command(program, args...)
+	d.cmd.Env = append(os.Environ(), "BUILDKIT_STEP_LOG_MAX_SIZE=-1", "BUILDKIT_STEP_LOG_MAX_SPEED=-1")
+	log, err := os.Create(dir + "/log")
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.cmd.Stdout, d.cmd.Stderr = log, log
+	if err := errors.Join(d.cmd.Start(), log.Close()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { d.end(t) })
+	for end := time.Now().Add(30 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+		if err := Reachable(t.Context(), "unix://"+dir+"/s"); err == nil {
+			return d
+		} else if time.Now().After(end) {
+			text, _ := os.ReadFile(dir + "/log")
+			t.Fatalf("buildkitd did not start: %v\n%s", err, text)
+		}
+	}
+}
+
+func snapshotter() string {
+	if s := os.Getenv("BUILDKITD_SNAPSHOTTER"); s != "" {
+		return s
+	}
+	return "auto"
+}
+
+// shortDir is a temporary folder with a path short enough for a socket.
+func shortDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "bk")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	return dir
+}
+
+// kill ends the daemon as a crash does.
+func (d *testDaemon) kill() {
+	d.once.Do(func() {
+		d.cmd.Process.Kill()
+		d.cmd.Wait()
+	})
+}
+
+func (d *testDaemon) end(t *testing.T) {
+	t.Helper()
+	d.once.Do(func() {
+		d.cmd.Process.Signal(syscall.SIGTERM)
+		timer := time.AfterFunc(20*time.Second, func() {
+			t.Error("buildkitd did not end by SIGTERM")
+			d.cmd.Process.Kill()
+		})
+		defer timer.Stop()
+		d.cmd.Wait()
+	})
+	if t.Failed() {
+		text, _ := os.ReadFile(d.dir + "/log")
+		t.Logf("log of %s:\n%s", d.address, text[max(0, len(text)-8000):])
+	}
+	// What a killed daemon leaves on the machine, which is no business of its client: containers and mounts.
+	for _, pid := range d.processes(t) {
+		syscall.Kill(pid, syscall.SIGKILL)
+	}
+	mounts, _ := os.ReadFile("/proc/self/mountinfo")
+	for line := range strings.Lines(string(mounts)) {
+		if f := strings.Fields(line); strings.HasPrefix(f[4], d.dir+"/root/") {
+			syscall.Unmount(f[4], syscall.MNT_DETACH)
+		}
+	}
+	ids, _ := filepath.Glob("/run/runc/*/state.json")
+	for _, state := range ids {
+		if b, _ := os.ReadFile(state); bytes.Contains(b, []byte(d.dir+"/root/")) {
+			exec.Command("runc", "delete", "--force", filepath.Base(filepath.Dir(state))).Run()
+		}
+	}
+}
+
+// processes are those that a step of this daemon runs in: their root is one of its bundles.
+func (d *testDaemon) processes(t *testing.T) []int {
+	t.Helper()
+	var list []int
+	files, err := filepath.Glob("/proc/[0-9]*/mountinfo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	self, _ := os.ReadFile("/proc/self/mountinfo")
+	for _, f := range files {
+		b, err := os.ReadFile(f)
+		if err != nil || len(b) == 0 || bytes.Equal(b, self) || !bytes.Contains(b, []byte(d.dir+"/root/")) {
+			continue
+		}
+		if pid, err := strconv.Atoi(strings.Split(f, "/")[2]); err == nil {
+			list = append(list, pid)
+		}
+	}
+	return list
+}
+
+// pool opens a pool and closes it with the test.
+func pool(t *testing.T, addresses ...string) *Pool {
+	t.Helper()
+	p, err := New(t.Context(), Options{Addresses: addresses, Work: t.TempDir(), Say: func(line string) { t.Log(line) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := p.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return p
+}
+
+// noLeaks checks at the end of a test that no goroutine of it is left.
+func noLeaks(t *testing.T) {
+	t.Helper()
+	before := goleak.IgnoreCurrent()
+	t.Cleanup(func() { goleak.VerifyNone(t, before) })
+}
+
+// run executes a step and returns the lines it said.
+func run(t *testing.T, p *Pool, s runner.Step) ([]string, error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	var lines []string
+	err := p.Run(ctx, s, t.TempDir(), func(line string) { lines = append(lines, line) })
+	return lines, err
+}
+
+// step is one of the conformance suite's program.
+func step(t *testing.T, program v1.Layer, args ...string) runner.Step {
+	t.Helper()
+	return runnertest.Step(t, program, nil, args...)
+}

@@ -1,0 +1,329 @@
+package buildkit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+
+	"github.com/driver-container/driver-container/images/runner"
+	"github.com/driver-container/driver-container/images/runner/runnertest"
+)
+
+func TestRealConformance(t *testing.T) {
+	real(t)
+	noLeaks(t)
+	d := startDaemon(t, "")
+	runnertest.Conform(t, func(t *testing.T) runner.Runner { return pool(t, d.address) })
+}
+
+// randomLayer holds a file that does not compress.
+func randomLayer(t *testing.T, size int) v1.Layer {
+	t.Helper()
+	b := make([]byte, size)
+	r := rand.NewChaCha8([32]byte{1})
+	r.Read(b)
+	return runnertest.Layer(t, "random * "+string(b))
+}
+
+// proxy counts what passes between a client and a daemon.
+func proxy(t *testing.T, d *testDaemon) (address string, toDaemon *atomic.Int64) {
+	t.Helper()
+	toDaemon = &atomic.Int64{}
+	socket := filepath.Join(shortDir(t), "p")
+	l, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all sync.WaitGroup
+	all.Go(func() {
+		for {
+			in, err := l.Accept()
+			if err != nil {
+				return
+			}
+			out, err := net.Dial("unix", strings.TrimPrefix(d.address, "unix://"))
+			if err != nil {
+				in.Close()
+				continue
+			}
+			all.Go(func() {
+				io.Copy(out, io.TeeReader(in, counter{toDaemon}))
+				out.Close()
+			})
+			all.Go(func() {
+				io.Copy(in, out)
+				in.Close()
+			})
+		}
+	})
+	t.Cleanup(func() {
+		l.Close()
+		all.Wait()
+	})
+	return "unix://" + socket, toDaemon
+}
+
+type counter struct{ n *atomic.Int64 }
+
+func (c counter) Write(p []byte) (int, error) {
+	c.n.Add(int64(len(p)))
+	return len(p), nil
+}
+
+// TestRealCache: a step is not run twice, and a layer is not sent twice: neither by another process nor for another step.
+func TestRealCache(t *testing.T) {
+	real(t)
+	noLeaks(t)
+	d := startDaemon(t, "")
+	address, sent := proxy(t, d)
+	const size = 32 << 20
+	program, big := runnertest.ProgramLayer(t), randomLayer(t, size)
+	for _, c := range []struct {
+		name     string
+		args     []string
+		min, max int64
+		cached   bool
+	}{
+		{"first", []string{"write", "/out/x=1"}, size, size + 4<<20, false},
+		{"again", []string{"write", "/out/x=1"}, 0, 64 << 10, true},
+		{"another step", []string{"write", "/out/x=2"}, 0, 64 << 10, false},
+	} {
+		p := pool(t, address)
+		before, begin := sent.Load(), time.Now()
+		s := runnertest.Step(t, program, []v1.Layer{big}, c.args...)
+		s.Memory = 1 << 30
+		dir := t.TempDir()
+		var lines []string
+		if err := p.Run(t.Context(), s, dir, func(line string) { lines = append(lines, line) }); err != nil {
+			t.Fatal(err)
+		}
+		took, n := time.Since(begin), sent.Load()-before
+		t.Logf("%s: %v, %d bytes sent", c.name, took, n)
+		if n < c.min || n > c.max {
+			t.Errorf("%s: %d bytes sent, want %d to %d", c.name, n, c.min, c.max)
+		}
+		want := []string(nil)
+		if c.cached {
+			want = []string{"cached"}
+		}
+		if d := cmp.Diff(want, lines); d != "" {
+			t.Errorf("%s: lines (-want +got):\n%s", c.name, d)
+		}
+		if d := cmp.Diff(map[string]string{"x": strings.TrimPrefix(c.args[1], "/out/x=")}, runnertest.Files(t, dir)); d != "" {
+			t.Errorf("%s: result (-want +got):\n%s", c.name, d)
+		}
+		if err := p.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestRealOverhead says what a step that does nothing costs.
+func TestRealOverhead(t *testing.T) {
+	real(t)
+	noLeaks(t)
+	d := startDaemon(t, "")
+	program := runnertest.ProgramLayer(t)
+	p := pool(t, d.address)
+	for i := range 5 {
+		begin := time.Now()
+		if _, err := run(t, p, step(t, program, "write", fmt.Sprintf("/out/x=%d", i))); err != nil {
+			t.Fatal(err)
+		}
+		t.Logf("step %d: %v", i, time.Since(begin))
+	}
+	begin := time.Now()
+	if _, err := run(t, p, step(t, program, "write", "/out/x=0")); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("cached: %v", time.Since(begin))
+}
+
+// TestRealDeath: the work of a daemon that ends in the middle of a step is done by another one, or the error is clear.
+func TestRealDeath(t *testing.T) {
+	real(t)
+	program := runnertest.ProgramLayer(t)
+	for name, end := range map[string]func(*testDaemon){
+		"killed":     (*testDaemon).kill,
+		"terminated": func(d *testDaemon) { d.cmd.Process.Signal(syscall.SIGTERM) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			noLeaks(t)
+			first, second := startDaemon(t, ""), startDaemon(t, "")
+			p := pool(t, first.address, second.address)
+			var once sync.Once
+			var lines []string
+			dir := t.TempDir()
+			err := p.Run(t.Context(), step(t, program, "meet", "x"), dir, func(line string) {
+				lines = append(lines, line)
+				if line == "started" {
+					once.Do(func() { end(first) })
+				}
+			})
+			if err != nil {
+				t.Fatalf("%v, having said %q", err, lines)
+			}
+			if d := cmp.Diff(map[string]string{"name": "x"}, runnertest.Files(t, dir)); d != "" {
+				t.Errorf("result (-want +got):\n%s", d)
+			}
+			if text := strings.Join(lines, "\n"); strings.Count(text, "started") != 2 || !strings.Contains(text, first.address+" was lost") {
+				t.Errorf("lines: %q", lines)
+			}
+		})
+		t.Run(name+" alone", func(t *testing.T) {
+			noLeaks(t)
+			d := startDaemon(t, "")
+			p := pool(t, d.address)
+			var once sync.Once
+			begin := time.Now()
+			dir := t.TempDir()
+			err := p.Run(t.Context(), step(t, program, "meet", "x"), dir, func(string) { once.Do(func() { end(d) }) })
+			var failed *runner.FailedError
+			if !errors.Is(err, runner.ErrUnavailable) || errors.As(err, &failed) || !strings.Contains(err.Error(), d.address) || !strings.Contains(err.Error(), "start buildkitd") {
+				t.Errorf("error: %v", err)
+			}
+			if took := time.Since(begin); took > 15*time.Second {
+				t.Errorf("it took %v", took)
+			}
+			t.Log(err)
+			if got := runnertest.Files(t, dir); len(got) > 0 {
+				t.Errorf("left: %v", got)
+			}
+		})
+	}
+}
+
+// TestRealFullDisk: a step that does not fit goes to another daemon, and alone fails with words.
+func TestRealFullDisk(t *testing.T) {
+	real(t)
+	noLeaks(t)
+	dir := shortDir(t)
+	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=16m"); err != nil {
+		t.Skip("mount a small tmpfs: ", err)
+	}
+	t.Cleanup(func() {
+		if err := syscall.Unmount(dir, 0); err != nil {
+			t.Errorf("unmount %s: %v", dir, err)
+		}
+	})
+	small, large := startDaemon(t, dir), startDaemon(t, "")
+	program, big := runnertest.ProgramLayer(t), randomLayer(t, 40<<20)
+	s := runnertest.Step(t, program, []v1.Layer{big}, "write", "/out/x=1")
+
+	lines, err := run(t, pool(t, small.address), s)
+	if !errors.Is(err, runner.ErrUnavailable) || !strings.Contains(err.Error(), "the disk of buildkitd at "+small.address+" is full") {
+		t.Errorf("alone: %v", err)
+	}
+	t.Log(err)
+	if len(lines) != 1 {
+		t.Errorf("alone: tried more than once: %q", lines)
+	}
+	lines, err = run(t, pool(t, small.address, large.address), s)
+	if err != nil || len(lines) != 1 || !strings.Contains(lines[0], "is full") {
+		t.Errorf("with another one: %v, %q", err, lines)
+	}
+}
+
+// TestRealCancel: what a cancelled step started does not run any more when Run returns.
+func TestRealCancel(t *testing.T) {
+	real(t)
+	noLeaks(t)
+	d := startDaemon(t, "")
+	p := pool(t, d.address)
+	program := runnertest.ProgramLayer(t)
+	because := errors.New("the user pressed Ctrl-C")
+	for range 3 {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		var once sync.Once
+		var at time.Time
+		err := p.Run(ctx, step(t, program, "sleep"), t.TempDir(), func(string) {
+			once.Do(func() {
+				if n := len(d.processes(t)); n < 2 {
+					t.Errorf("%d processes while the step runs: the test does not see them", n)
+				}
+				at = time.Now()
+				cancel(because)
+			})
+		})
+		took := time.Since(at)
+		left := d.processes(t)
+		if !errors.Is(err, because) || took > 2*time.Second || len(left) > 0 {
+			t.Errorf("%v after %v; processes %v", err, took, left)
+		}
+		t.Logf("cancelled after %v", took)
+		cancel(nil)
+	}
+}
+
+// TestRealShare: two daemons get about as many steps.
+func TestRealShare(t *testing.T) {
+	real(t)
+	noLeaks(t)
+	one, two := startDaemon(t, ""), startDaemon(t, "")
+	p := pool(t, one.address, two.address)
+	counts := make([]counting, 2)
+	for i, m := range p.members {
+		counts[i].daemon = m.daemon
+		m.daemon = &counts[i]
+	}
+	program := runnertest.ProgramLayer(t)
+	var all sync.WaitGroup
+	turn := make(chan struct{}, 4) // as many at once as a build of several images does
+	for i := range 12 {
+		all.Go(func() {
+			turn <- struct{}{}
+			defer func() { <-turn }()
+			name := fmt.Sprint(i)
+			dir := t.TempDir()
+			if err := p.Run(t.Context(), step(t, program, "meet", name), dir, nil); err != nil {
+				t.Error(err)
+			}
+			if got := runnertest.Files(t, dir); got["name"] != name {
+				t.Errorf("result of %d: %v", i, got)
+			}
+		})
+	}
+	all.Wait()
+	a, b := counts[0].n.Load(), counts[1].n.Load()
+	if a+b != 12 || a < 4 || b < 4 {
+		t.Errorf("shared as %d and %d", a, b)
+	}
+	t.Logf("shared as %d and %d", a, b)
+}
+
+type counting struct {
+	daemon
+	n atomic.Int64
+}
+
+func (c *counting) solve(ctx context.Context, j job) error {
+	c.n.Add(1)
+	return c.daemon.solve(ctx, j)
+}
+
+// TestRealMemory: the limit is the kernel's.
+func TestRealMemory(t *testing.T) {
+	real(t)
+	noLeaks(t)
+	d := startDaemon(t, "")
+	s := step(t, runnertest.ProgramLayer(t), "eat", fmt.Sprint(256<<20))
+	s.Memory = 64 << 20
+	_, err := run(t, pool(t, d.address), s)
+	var failed *runner.FailedError
+	if !errors.As(err, &failed) || failed.Code != -1 || !strings.Contains(err.Error(), "67 MB") {
+		t.Errorf("more memory than allowed: %v", err)
+	}
+}

@@ -1,0 +1,198 @@
+package runner_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/static"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+	"golang.org/x/sys/unix"
+
+	"github.com/driver-container/driver-container/images/runner"
+	"github.com/driver-container/driver-container/images/runner/chroot"
+)
+
+func TestCheck(t *testing.T) {
+	t.Parallel()
+	good := func() runner.Step {
+		return runner.Step{Name: "x", Arch: "amd64", Layers: []v1.Layer{static.NewLayer(nil, types.OCILayer)}, Args: []string{"/bin/x", ""},
+			Env: []string{"PATH=/bin", "HOME=/"}, Output: "/out"}
+	}
+	if err := good().Check(); err != nil {
+		t.Error(err)
+	}
+	for why, change := range map[string]func(*runner.Step){
+		"needs a name":      func(s *runner.Step) { s.Name = "" },
+		"no architecture":   func(s *runner.Step) { s.Arch = "" },
+		"no layers":         func(s *runner.Step) { s.Layers = nil },
+		"no absolute path":  func(s *runner.Step) { s.Args[0] = "x" },
+		"argument":          func(s *runner.Step) { s.Args[1] = "a\x00b" },
+		"no clean":          func(s *runner.Step) { s.Output = "/out/" },
+		"below /":           func(s *runner.Step) { s.Output = "/" },
+		"lies where":        func(s *runner.Step) { s.Output = "/dev/shm" },
+		"-1 bytes":          func(s *runner.Step) { s.Memory = -1 },
+		"no NAME=VALUE":     func(s *runner.Step) { s.Env = append(s.Env, "x") },
+		"is given twice":    func(s *runner.Step) { s.Env = append(s.Env, "PATH=/usr/bin") },
+		"PATH and HOME":     func(s *runner.Step) { s.Env = s.Env[1:] },
+		`"=x" is no NAME`:   func(s *runner.Step) { s.Env = append(s.Env, "=x") },
+		`"A=\x00" is no`:    func(s *runner.Step) { s.Env = append(s.Env, "A=\x00") },
+		"the program of []": func(s *runner.Step) { s.Args = nil },
+	} {
+		s := good()
+		change(&s)
+		if err := s.Check(); err == nil || !strings.Contains(err.Error(), why) {
+			t.Errorf("%v, want %q", err, why)
+		}
+	}
+}
+
+func TestLines(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("y", 16<<10)
+	for what, c := range map[string]struct{ in, want []string }{
+		"whole":      {[]string{"a\nb\n"}, []string{"a", "b"}},
+		"in pieces":  {[]string{"a", "b\nc", "", "\n\nd"}, []string{"ab", "c", "", "d"}},
+		"CRLF":       {[]string{"a\r\nb\r"}, []string{"a", "b"}},
+		"no UTF-8":   {[]string{"a\xffb\n"}, []string{"a�b"}},
+		"too long":   {[]string{long + "z\n", "q\n"}, []string{long, "z", "q"}},
+		"just long":  {[]string{long + "\nq\n"}, []string{long, "q"}},
+		"long pause": {[]string{long[:5000], long[:5000], long[:5000], long[:5000]}, []string{long, long[:20000-len(long)]}},
+	} {
+		var said []string
+		l := runner.NewLines(func(s string) { said = append(said, s) })
+		for _, p := range c.in {
+			if n, err := l.Write([]byte(p)); n != len(p) || err != nil {
+				t.Errorf("%s: %d, %v", what, n, err)
+			}
+		}
+		tail := l.Tail()
+		if d := cmp.Diff(c.want, said); d != "" {
+			t.Errorf("%s: said\n%s", what, d)
+		}
+		if d := cmp.Diff(c.want, tail); d != "" {
+			t.Errorf("%s: tail\n%s", what, d)
+		}
+	}
+	l := runner.NewLines(nil)
+	for i := range 95 {
+		fmt.Fprintln(l, i)
+	}
+	if tail := l.Tail(); len(tail) != 40 || tail[0] != "55" || tail[39] != "94" {
+		t.Errorf("tail: %q", tail)
+	}
+}
+
+func FuzzLines(f *testing.F) {
+	f.Add([]byte("a\nb\r\n\nc"), 3)
+	f.Fuzz(func(t *testing.T, b []byte, cut int) {
+		var one, two []string
+		l := runner.NewLines(func(s string) { one = append(one, s) })
+		_, _ = l.Write(b)
+		l.Tail()
+		l = runner.NewLines(func(s string) { two = append(two, s) })
+		cut = min(max(cut, 0), len(b))
+		_, _ = l.Write(b[:cut])
+		_, _ = l.Write(b[cut:])
+		l.Tail()
+		if d := cmp.Diff(one, two); d != "" {
+			t.Errorf("cut at %d of %q:\n%s", cut, b, d)
+		}
+	})
+}
+
+func TestFailedError(t *testing.T) {
+	t.Parallel()
+	why := errors.New("no such file")
+	err := error(&runner.FailedError{Step: "modules", Runner: "chroot", Code: -1, Err: why, Tail: []string{"a", "b"}})
+	if !errors.Is(err, why) {
+		t.Error("the reason is lost")
+	}
+	const want = "modules: the command in the runner chroot was killed or not started: no such file; its last 2 lines:\n  a\n  b"
+	if err.Error() != want {
+		t.Errorf("%q", err)
+	}
+	err = &runner.FailedError{Step: "modules", Runner: "chroot", Code: 2}
+	if err.Error() != "modules: the command in the runner chroot exited with code 2" {
+		t.Errorf("%q", err)
+	}
+}
+
+func TestCollect(t *testing.T) {
+	t.Parallel()
+	for what, c := range map[string]struct {
+		make func(r *os.Root) error
+		why  string // "": it is fine
+	}{
+		"nothing": {func(*os.Root) error { return nil }, ""},
+		"files": {func(r *os.Root) error {
+			return errors.Join(r.MkdirAll("a/b", 0o700), r.WriteFile("a/b/c", []byte("x"), 0))
+		}, ""},
+		"locked": {func(r *os.Root) error { return errors.Join(r.Mkdir("a", 0o700), r.Chmod("a", 0)) }, ""},
+		"hard":   {func(r *os.Root) error { return errors.Join(r.WriteFile("a", nil, 0o600), r.Link("a", "b")) }, ""},
+		"link":   {func(r *os.Root) error { return r.Symlink("/etc/passwd", "a") }, "a is neither"},
+		"deep":   {func(r *os.Root) error { return errors.Join(r.Mkdir("a", 0o700), r.Symlink("..", "a/up")) }, "a/up is neither"},
+		"FIFO":   {func(r *os.Root) error { return unix.Mkfifo(filepath.Join(r.Name(), "p"), 0o600) }, "p is neither"},
+		"setuid": {func(r *os.Root) error {
+			return errors.Join(r.WriteFile("s", nil, 0o600), r.Chmod("s", 0o755|os.ModeSetuid))
+		}, "s is setuid"},
+		"setgid": {func(r *os.Root) error {
+			return errors.Join(r.WriteFile("s", nil, 0o600), r.Chmod("s", 0o755|os.ModeSetgid))
+		}, "s is setuid"},
+		"endless":  {func(r *os.Root) error { return r.MkdirAll(strings.Repeat("d/", 600), 0o700) }, "a path of"},
+		"too much": {func(r *os.Root) error { return os.Truncate(touch(r, "big"), 17<<30) }, "more than"},
+	} {
+		from, err := os.OpenRoot(t.TempDir())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := c.make(from); err != nil {
+			t.Fatal(what, err)
+		}
+		dir := t.TempDir()
+		err = runner.Collect(t.Context(), from, dir)
+		if c.why == "" && err != nil || c.why != "" && (err == nil || !strings.Contains(err.Error(), c.why)) {
+			t.Errorf("%s: %v, want %q", what, err, c.why)
+		}
+		if list, _ := os.ReadDir(dir); c.why != "" && len(list) > 0 {
+			t.Errorf("%s: it left %v", what, list)
+		}
+		from.Close()
+	}
+	ctx, cancel := context.WithCancelCause(t.Context())
+	because := errors.New("enough")
+	cancel(because)
+	from, err := os.OpenRoot(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer from.Close()
+	if err := runner.Collect(ctx, from, t.TempDir()); !errors.Is(err, because) {
+		t.Error(err)
+	}
+}
+
+func touch(r *os.Root, name string) string {
+	_ = r.WriteFile(name, nil, 0o600)
+	return filepath.Join(r.Name(), name)
+}
+
+// TestWithoutInit: this test program does not call chroot.Init. It fails with a word about it instead of running all tests
+// again, and again.
+func TestWithoutInit(t *testing.T) {
+	t.Parallel()
+	start := time.Now()
+	if err := chroot.Supported(); err == nil || !errors.Is(err, runner.ErrUnavailable) && !strings.Contains(err.Error(), "chroot.Init") {
+		t.Error(err)
+	}
+	if d := time.Since(start); d > 20*time.Second {
+		t.Errorf("it took %v", d)
+	}
+}

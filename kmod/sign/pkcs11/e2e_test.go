@@ -1,0 +1,134 @@
+//go:build cgo
+
+package pkcs11
+
+import (
+	"bytes"
+	"crypto"
+	"crypto/x509"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/driver-container/driver-container/kmod/sign"
+)
+
+const library = "/usr/lib/softhsm/libsofthsm2.so"
+
+func run(t *testing.T, name string, args ...string) string {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), name, args...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s %s: %v\n%s", name, strings.Join(args, " "), err, out)
+	}
+	return string(out)
+}
+
+// token makes a SoftHSM token with a key of each kind, made in the token, and certificates that openssl made for keys that were
+// written into it.
+func token(t *testing.T) (dir string) {
+	t.Helper()
+	dir = t.TempDir()
+	conf := "directories.tokendir = " + filepath.Join(dir, "tokens") + "\nobjectstore.backend = file\nlog.level = ERROR\n"
+	if err := errors.Join(os.Mkdir(filepath.Join(dir, "tokens"), 0o700), os.WriteFile(filepath.Join(dir, "conf"), []byte(conf), 0o600),
+		os.WriteFile(filepath.Join(dir, "pin"), []byte("1234\n"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("SOFTHSM2_CONF", filepath.Join(dir, "conf"))
+	for _, label := range []string{"site", "other"} {
+		run(t, "softhsm2-util", "--init-token", "--free", "--label", label, "--pin", "1234", "--so-pin", "123456")
+	}
+	tool := func(args ...string) {
+		run(t, "pkcs11-tool", append([]string{"--module", library, "--token-label", "site", "--login", "--pin", "1234"}, args...)...)
+	}
+	for i, kind := range [][]string{{"-newkey", "rsa:2048"}, {"-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"}, {"-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-384"}} {
+		name := []string{"modules", "p256", "p384"}[i]
+		id := string(rune('1' + i))
+		file := filepath.Join(dir, name)
+		run(t, "openssl", append([]string{"req", "-x509", "-nodes", "-days", "2", "-subj", "/CN=" + name, "-keyout", file + ".key", "-out", file + ".crt"}, kind...)...)
+		run(t, "openssl", "x509", "-in", file+".crt", "-outform", "DER", "-out", file+".der")
+		run(t, "openssl", "pkey", "-in", file+".key", "-outform", "DER", "-out", file+".keyder")
+		run(t, "openssl", "pkey", "-in", file+".key", "-pubout", "-outform", "DER", "-out", file+".pub")
+		tool("--write-object", file+".keyder", "--type", "privkey", "--id", "0"+id, "--label", name)
+		if name != "p384" { // which has its certificate only
+			tool("--write-object", file+".pub", "--type", "pubkey", "--id", "0"+id, "--label", name)
+		}
+		tool("--write-object", file+".der", "--type", "cert", "--id", "0"+id, "--label", name)
+	}
+	tool("--keypairgen", "--key-type", "rsa:2048", "--id", "09", "--label", "alone")
+	tool("--keypairgen", "--key-type", "rsa:2048", "--id", "0a", "--label", "double")
+	tool("--keypairgen", "--key-type", "rsa:2048", "--id", "0b", "--label", "double")
+	return dir
+}
+
+func TestRealToken(t *testing.T) {
+	if os.Getenv("DRIVER_E2E") != "1" {
+		t.Skip("needs softhsm2, pkcs11-tool (opensc) and openssl: set DRIVER_E2E=1")
+	}
+	dir := token(t)
+	pin := func() ([]byte, error) { return []byte("1234"), nil }
+	module := bytes.Repeat([]byte("a module"), 10_000)
+	query := "?module-path=" + library
+	for name, c := range map[string]struct{ uri, cert, key string }{
+		"RSA, file with the PIN":      {"pkcs11:token=site;object=modules" + query + "&pin-source=file:" + dir + "/pin", "", "modules"},
+		"RSA, all properties":         {"pkcs11:model=SoftHSM%20v2;manufacturer=SoftHSM%20project;token=site;id=%01;object=modules;type=private" + query, "", "modules"},
+		"RSA, certificate in a file":  {"pkcs11:token=site;id=%01" + query, dir + "/modules.crt", "modules"},
+		"ECDSA P-256":                 {"pkcs11:token=site;object=p256" + query, "", "p256"},
+		"ECDSA P-384, no public half": {"pkcs11:token=site;object=p384" + query, "", "p384"},
+	} {
+		s, closer, err := Open(c.uri, c.cert, pin)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		own, err := sign.LoadSigner(filepath.Join(dir, c.key+".key"), filepath.Join(dir, c.key+".crt"), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, hash := range []crypto.Hash{crypto.SHA256, crypto.SHA512} {
+			der, err := s.Sign(t.Context(), bytes.NewReader(module), hash)
+			if err != nil {
+				t.Errorf("%s: %v", name, err)
+				continue
+			}
+			if _, err := sign.Verify(t.Context(), bytes.NewReader(module), der, []*x509.Certificate{own.Certificate}); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+			if soft, err := own.Sign(t.Context(), bytes.NewReader(module), hash); c.key == "modules" && !bytes.Equal(soft, der) {
+				t.Errorf("%s: token and file sign differently (%v)", name, err)
+			}
+		}
+		// A second session with the same library, while the first is open, ends alone.
+		second, closeSecond, err := Open(c.uri, c.cert, pin)
+		if err == nil {
+			_, err = second.Sign(t.Context(), bytes.NewReader(module), crypto.SHA256)
+			err = errors.Join(err, closeSecond.Close())
+		}
+		if err == nil {
+			_, err = s.Sign(t.Context(), bytes.NewReader(module), crypto.SHA256)
+		}
+		if err := errors.Join(err, closer.Close()); err != nil {
+			t.Errorf("%s, twice: %v", name, err)
+		}
+	}
+	for name, c := range map[string]struct{ uri, cert, pin, want string }{
+		"wrong PIN":           {"pkcs11:token=site;object=modules" + query, "", "9999", "refused the PIN"},
+		"no such token":       {"pkcs11:token=nowhere;object=modules" + query, "", "1234", "\"site\""},
+		"another model":       {"pkcs11:token=site;model=X;object=modules" + query, "", "1234", "0 tokens match"},
+		"no such key":         {"pkcs11:token=site;object=none" + query, "", "1234", "0 private keys match"},
+		"two keys":            {"pkcs11:token=site;object=double" + query, "", "1234", "2 private keys match"},
+		"key without cert":    {"pkcs11:token=site;object=alone" + query, "", "1234", "no certificate"},
+		"another certificate": {"pkcs11:token=site;object=alone" + query, dir + "/modules.crt", "1234", "is not that of the private key"},
+	} {
+		_, _, err := Open(c.uri, c.cert, func() ([]byte, error) { return []byte(c.pin), nil })
+		if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), c.pin) {
+			t.Errorf("%s: %v; want %q", name, err, c.want)
+		}
+	}
+	if _, _, err := Open("pkcs11:token=site;object=modules"+query, "", func() ([]byte, error) { return []byte("9999"), nil }); !errors.Is(err, ErrPIN) {
+		t.Errorf("wrong PIN: %v; want ErrPIN", err)
+	}
+}
