@@ -1,7 +1,6 @@
 package images
 
 import (
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"crypto/x509"
@@ -118,7 +117,7 @@ func moduleInfo(ctx context.Context, f kbuild.File, signers []*x509.Certificate)
 		return i, err
 	}
 	defer file.Close()
-	_, der, err := sign.Split(file, f.Size)
+	length, der, err := sign.Split(file, f.Size)
 	var d sign.Description
 	if err == nil && der != nil {
 		d, err = sign.Describe(der)
@@ -132,15 +131,19 @@ func moduleInfo(ctx context.Context, f kbuild.File, signers []*x509.Certificate)
 		return i, err
 	}
 	if i.signed {
-		i.Signer, i.Hash, i.KeyID = d.Issuer, d.Hash, sign.Colons(cmp.Or(string(d.KeyID), string(d.Serial)))
+		i.Signer, i.Hash, i.KeyID = d.Issuer, d.Hash, sign.Colons(slices.Concat(d.KeyID, d.Serial))
 	}
-	if signers == nil {
+	switch {
+	case signers == nil:
+		return i, nil
+	case der == nil:
+		i.wrong = sign.ErrUnsigned
 		return i, nil
 	}
-	_, err = sign.VerifyFile(ctx, f.Path, signers)
-	for _, known := range []error{sign.ErrUnsigned, sign.ErrMalformed, sign.ErrForeign, sign.ErrMismatch, sign.ErrAttributes, sign.ErrUnsupported} {
+	_, err = sign.Verify(ctx, io.NewSectionReader(file, 0, length), der, signers)
+	for _, known := range []error{sign.ErrForeign, sign.ErrMismatch, sign.ErrAttributes, sign.ErrUnsupported} {
 		if errors.Is(err, known) {
-			i.wrong = known
+			i.wrong = err
 			return i, nil
 		}
 	}

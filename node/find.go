@@ -15,15 +15,29 @@ import (
 // Find takes modules of the image before those of the cache. The compiler does not matter for modules that are there already. Sets
 // that were compiled for another machine know their kernel by its headers only; whether the symbols fit the kernel checks itself.
 func (s *supply) Find(ctx context.Context, w Want) (*kbuild.Set, string, error) {
+	patches, err := s.patches(w.Release)
+	if err != nil {
+		return nil, "", err
+	}
+	set, source, err := s.findWith(ctx, w, patches)
+	if len(patches) == 0 || s.info.Toolchain || !errors.Is(err, kbuild.ErrMiss) {
+		return set, source, err
+	}
+	// Nothing can be compiled against the node's RDMA driver here: the driver goes without what needs it.
+	if set, source, err = s.findWith(ctx, w, nil); err == nil {
+		s.say("warning: the modules were compiled without this node's RDMA driver (%s): nvidia-peermem is left out; an image with a toolchain compiles it", patches[0])
+		set.Modules = slices.DeleteFunc(set.Modules, func(f kbuild.File) bool { return f.Name == "nvidia-peermem" })
+	}
+	return set, source, err
+}
+
+// findWith finds modules that were compiled with the patches and no others.
+func (s *supply) findWith(ctx context.Context, w Want, patches []string) (*kbuild.Set, string, error) {
 	id := ""
 	if running, err := kernelRelease(); err == nil && running == w.Release {
 		if id, err = kbuild.KernelID(w.Release, kbuild.Headers{}, "", ""); err != nil {
 			s.say("the kernel does not show its build id (%v): modules are chosen by its release", err)
 		}
-	}
-	patches, err := s.patches(w.Release)
-	if err != nil {
-		return nil, "", err
 	}
 	match := func(k kbuild.Key) bool {
 		return slices.Equal(k.Patches, patches) && w.match(k) && (id == "" || k.Kernel == id || !strings.HasPrefix(k.Kernel, "build-id "))

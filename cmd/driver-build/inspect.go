@@ -48,7 +48,8 @@ func newVerifyCmd(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "verify IMAGE", Short: "Check an image against what a node's GPU stack expects of it", Args: exactArgs(1),
 		Long: "Check any driver image, ours or not: one driver version, relative links, library folder, sonames, dependencies,\n" +
-			"firmware, entrypoint, licence; that modules compiled ahead of time are whole, and signed by whom --sign-cert says. Prints each finding; exit code 5 when one is an error.\n" + imageArgument,
+			"firmware, entrypoint, licence; that modules compiled ahead of time are whole, their signatures right, and made by whom\n" +
+			"--sign-cert says. Prints each finding; exit code 5 when one is an error.\n" + imageArgument,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if format != "table" && format != "json" {
 				return usageError{fmt.Errorf("-o %q is not known: use table or json", format)}
@@ -118,7 +119,7 @@ func (a *app) printInspection(i *images.Inspection) error {
 		fmt.Fprintf(w, "Kernels\t%s\nContent\t%s\n", kernels(d), d.ID)
 	}
 	for _, m := range i.Modules {
-		fmt.Fprintf(w, "Modules\t%s %s\t%s\n", m.Kernel, m.Flavour, signedBy(m))
+		fmt.Fprintf(w, "Modules\t%s %s: %s\n", m.Kernel, m.Flavour, signedBy(m))
 	}
 	for n, l := range i.Layers {
 		fmt.Fprintf(w, "Layer %d\t%s\t%s\t%s\n", n, l.Digest, megabytes(l.Size), l.CreatedBy)

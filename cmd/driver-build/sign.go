@@ -83,6 +83,11 @@ func (o *signOptions) check() (outs []output, err error) {
 	case o.push && o.repository == "":
 		return nil, errors.New("--push: give --repository REGISTRY/PATH")
 	}
+	for _, arch := range o.arches {
+		if !slices.Contains(arches(), arch) {
+			return nil, fmt.Errorf("--arch %q: there are %s", arch, strings.Join(arches(), ", "))
+		}
+	}
 	if outs, err = parseOutputs(o.outputs); err != nil {
 		return nil, err
 	}

@@ -167,6 +167,17 @@ func TestSome(t *testing.T) {
 	}
 }
 
+// TestOtherCertificate: a certificate that does not belong to a signature tells nothing of it.
+func TestOtherCertificate(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	_, in := b.machine(secure)
+	in.Load, in.Certificate = []Loading{{"nvidia", b.signed(b.other, crypto.SHA256, nil)}}, b.db.Certificate
+	if got := judged(t, in); got.Status != Warning || got.Signatures.Modules[0].Verdict != ProbablyForeign || got.Signatures.Modules[0].Signer != "Somebody else" {
+		t.Errorf("%+v, %+v", got, got.Signatures)
+	}
+}
+
 // TestKeysUnseen: the kernel's keys are hidden, wholly or in part, and so is what it can compute.
 func TestKeysUnseen(t *testing.T) {
 	t.Parallel()

@@ -6,7 +6,8 @@ import (
 	"github.com/driver-container/driver-container/ci/lab"
 )
 
-// The modules that the scenarios load, each compiled by its image's own `nvidia-driver compile`, in a chroot. The open modules of 535
+// The modules that the scenarios load: those of 535 for 6.1 come from its thin image, the others are compiled by their image's own
+// `nvidia-driver compile`, with the host's headers, as on a node. The open modules of 535
 // do not compile for the newest kernels of the 6.1 series; for 5.10 they do, with a newer compiler than the kernel's own.
 func Test00Modules(t *testing.T) {
 	lab.Gate(t)

@@ -9,22 +9,38 @@ import (
 	"github.com/driver-container/driver-container/ci/lab"
 )
 
-// thin is the image with modules for a kernel and nothing to compile with. driver-build compiles them in a chroot, once.
+// thin is the image with modules for a kernel and nothing to compile with, or with a layer for each of several kernels. driver-build
+// compiles them in a chroot, once.
 func thin(t *testing.T, kernels ...*lab.HostKernel) lab.Image {
 	t.Helper()
 	making.Lock()
 	defer making.Unlock()
-	var flags []string
-	names := []string{"thin", d535.tag()}
+	return lab.ImageDisk(t, thinLayout(t, kernels...))
+}
+
+// thinLayout is its OCI layout and tag.
+func thinLayout(t *testing.T, kernels ...*lab.HostKernel) (dir, tag string) {
+	t.Helper()
+	flags, names := []string{"--builder", "chroot"}, []string{"thin", d535.tag()}
 	for _, k := range kernels {
 		flags, names = append(flags, "--kernel", k.Release), append(names, k.Release)
 	}
-	flags = append(flags, "--builder", "chroot", "--modules", "nvidia,nvidia-uvm,nvidia-modeset")
-	tag := "535.261.03-" + kernels[0].Release + "-debian12"
+	tag = d535.driver + "-" + kernels[0].Release + "-" + d535.system
 	if len(kernels) > 1 {
 		flags, tag = append(flags, "--one-image"), d535.tag()
 	}
-	return lab.ImageDisk(t, d535.layoutOf(t, strings.Join(names, "-"), flags...), tag)
+	return d535.layoutOf(t, strings.Join(names, "-"), flags...), tag
+}
+
+// takeModules copies the modules out of the thin image into a cache, as a node would have compiled them.
+func takeModules(t *testing.T, kernel *lab.HostKernel, state string) {
+	t.Helper()
+	dir, tag := thinLayout(t, kernel)
+	bundle := filepath.Join(t.TempDir(), "bundle")
+	run(t, "umoci", "unpack", "--image", dir+":"+tag, bundle)
+	to := filepath.Join(state, "modules")
+	run(t, "mkdir", "-p", to)
+	run(t, "cp", "-a", filepath.Join(bundle, "rootfs/usr/share/nvidia-driver/modules")+"/.", to)
 }
 
 // The first start of a thin image on a node without compiler, headers or network: nothing is compiled, the driver is ready at most a second

@@ -156,54 +156,49 @@ func TestRealOverhead(t *testing.T) {
 func TestRealDeath(t *testing.T) {
 	real(t)
 	program := runnertest.ProgramLayer(t)
-	for name, end := range map[string]func(*testDaemon){
-		"killed":     (*testDaemon).kill,
-		"terminated": func(d *testDaemon) { d.cmd.Process.Signal(syscall.SIGTERM) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			noLeaks(t)
-			first, second := startDaemon(t, ""), startDaemon(t, "")
-			p := pool(t, first.address, second.address)
-			var once sync.Once
-			var lines []string
-			dir := t.TempDir()
-			err := p.Run(t.Context(), step(t, program, "meet", "x"), dir, func(line string) {
-				lines = append(lines, line)
-				if line == "started" {
-					once.Do(func() { end(first) })
-				}
-			})
-			if err != nil {
-				t.Fatalf("%v, having said %q", err, lines)
-			}
-			if d := cmp.Diff(map[string]string{"name": "x"}, runnertest.Files(t, dir)); d != "" {
-				t.Errorf("result (-want +got):\n%s", d)
-			}
-			if text := strings.Join(lines, "\n"); strings.Count(text, "started") != 2 || !strings.Contains(text, first.address+" was lost") {
-				t.Errorf("lines: %q", lines)
+	t.Run("two", func(t *testing.T) {
+		noLeaks(t)
+		first, second := startDaemon(t, ""), startDaemon(t, "")
+		p := pool(t, first.address, second.address)
+		var once sync.Once
+		var lines []string
+		dir := t.TempDir()
+		err := p.Run(t.Context(), step(t, program, "meet", "x"), dir, func(line string) {
+			lines = append(lines, line)
+			if line == "started" {
+				once.Do(func() { first.kill() })
 			}
 		})
-		t.Run(name+" alone", func(t *testing.T) {
-			noLeaks(t)
-			d := startDaemon(t, "")
-			p := pool(t, d.address)
-			var once sync.Once
-			begin := time.Now()
-			dir := t.TempDir()
-			err := p.Run(t.Context(), step(t, program, "meet", "x"), dir, func(string) { once.Do(func() { end(d) }) })
-			var failed *runner.FailedError
-			if !errors.Is(err, runner.ErrUnavailable) || errors.As(err, &failed) || !strings.Contains(err.Error(), d.address) || !strings.Contains(err.Error(), "start buildkitd") {
-				t.Errorf("error: %v", err)
-			}
-			if took := time.Since(begin); took > 15*time.Second {
-				t.Errorf("it took %v", took)
-			}
-			t.Log(err)
-			if got := runnertest.Files(t, dir); len(got) > 0 {
-				t.Errorf("left: %v", got)
-			}
-		})
-	}
+		if err != nil {
+			t.Fatalf("%v, having said %q", err, lines)
+		}
+		if d := cmp.Diff(map[string]string{"name": "x"}, runnertest.Files(t, dir)); d != "" {
+			t.Errorf("result (-want +got):\n%s", d)
+		}
+		if text := strings.Join(lines, "\n"); strings.Count(text, "started") != 2 || !strings.Contains(text, first.address+" was lost") {
+			t.Errorf("lines: %q", lines)
+		}
+	})
+	t.Run("one", func(t *testing.T) {
+		noLeaks(t)
+		d := startDaemon(t, "")
+		p := pool(t, d.address)
+		var once sync.Once
+		begin := time.Now()
+		dir := t.TempDir()
+		err := p.Run(t.Context(), step(t, program, "meet", "x"), dir, func(string) { once.Do(func() { d.kill() }) })
+		var failed *runner.FailedError
+		if !errors.Is(err, runner.ErrUnavailable) || errors.As(err, &failed) || !strings.Contains(err.Error(), d.address) || !strings.Contains(err.Error(), "start buildkitd") {
+			t.Errorf("error: %v", err)
+		}
+		if took := time.Since(begin); took > 15*time.Second {
+			t.Errorf("it took %v", took)
+		}
+		t.Log(err)
+		if got := runnertest.Files(t, dir); len(got) > 0 {
+			t.Errorf("left: %v", got)
+		}
+	})
 }
 
 // TestRealFullDisk: a step that does not fit goes to another daemon, and alone fails with words.
@@ -245,14 +240,14 @@ func TestRealCancel(t *testing.T) {
 	p := pool(t, d.address)
 	program := runnertest.ProgramLayer(t)
 	because := errors.New("the user pressed Ctrl-C")
-	for range 3 {
+	for i := range 3 {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		var once sync.Once
 		var at time.Time
-		err := p.Run(ctx, step(t, program, "sleep"), t.TempDir(), func(string) {
+		err := p.Run(ctx, step(t, program, "sleep", fmt.Sprint(i)), t.TempDir(), func(string) {
 			once.Do(func() {
-				if n := len(d.processes(t)); n < 2 {
-					t.Errorf("%d processes while the step runs: the test does not see them", n)
+				if n := len(d.processes(t)); n == 0 {
+					t.Error("the test does not see the processes of the step")
 				}
 				at = time.Now()
 				cancel(because)
@@ -302,6 +297,52 @@ func TestRealShare(t *testing.T) {
 		t.Errorf("shared as %d and %d", a, b)
 	}
 	t.Logf("shared as %d and %d", a, b)
+}
+
+// TestRealInterrupted: a step whose layers were on their way when it was cancelled can be run again.
+func TestRealInterrupted(t *testing.T) {
+	real(t)
+	noLeaks(t)
+	d := startDaemon(t, "")
+	address, sent := proxy(t, d)
+	p := pool(t, address)
+	s := runnertest.Step(t, runnertest.ProgramLayer(t), []v1.Layer{randomLayer(t, 64<<20)}, "write", "/out/x=1")
+	// Another step keeps the daemon at work meanwhile: what it holds must not be in the way.
+	busy, idle := context.WithCancel(t.Context())
+	started := make(chan struct{})
+	var all sync.WaitGroup
+	defer all.Wait()
+	defer idle()
+	all.Go(func() {
+		err := p.Run(busy, step(t, runnertest.ProgramLayer(t), "sleep"), t.TempDir(), func(string) { close(started) })
+		if !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+	})
+	<-started
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	stop := make(chan struct{})
+	var watch sync.WaitGroup
+	watch.Go(func() {
+		for sent.Load() < 16<<20 {
+			select {
+			case <-stop:
+				return
+			case <-time.After(time.Millisecond):
+			}
+		}
+		cancel()
+	})
+	err := p.Run(ctx, s, t.TempDir(), nil)
+	close(stop)
+	watch.Wait()
+	if !errors.Is(err, context.Canceled) {
+		t.Fatalf("cancelled after %d bytes: %v", sent.Load(), err)
+	}
+	if lines, err := run(t, p, s); err != nil {
+		t.Errorf("again: %v, %q", err, lines)
+	}
 }
 
 type counting struct {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"time"
 
 	"github.com/containerd/containerd/v2/core/content"
 	"github.com/moby/buildkit/client"
@@ -51,12 +52,35 @@ func definition(ctx context.Context, s runner.Step, r *root, limit bool) (def *l
 
 // solve implements daemon.
 func (r *remote) solve(ctx context.Context, j job) error {
-	err := r.attempt(ctx, j, true)
+	limit := true
+	err := r.attempt(ctx, j, limit)
 	if err != nil && j.step.Memory > 0 && refusesLimits(err) && context.Cause(ctx) == nil {
 		j.say(fmt.Sprintf("buildkitd at %s cannot limit the memory of a step (v0.33 is the first that can): it runs without the limit", r.address))
-		err = r.attempt(ctx, j, false)
+		limit = false
+		err = r.attempt(ctx, j, limit)
+	}
+	if err != nil && halfReceived(err) && context.Cause(ctx) == nil {
+		if err := r.collect(ctx); err != nil {
+			return err
+		}
+		err = r.attempt(ctx, j, limit)
 	}
 	return err
+}
+
+// halfReceived tells whether a daemon has a part of a layer from an earlier step, which was cancelled, and cannot go on from
+// there: its fetcher hides that our side could (contentutil.FromFetcher in v0.33.1, and a test here shows it).
+func halfReceived(err error) bool { return strings.Contains(err.Error(), "unsupported offset") }
+
+// collect lets a daemon throw away what nothing refers to, such as half a layer. The filter matches no cache record: none is
+// removed.
+func (r *remote) collect(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	if err := r.client.Prune(ctx, nil, client.WithFilter([]string{"id==none"})); err != nil {
+		return fmt.Errorf("let buildkitd at %s remove a layer that it has a part of: %w", r.address, err)
+	}
+	return nil
 }
 
 // refusesLimits tells whether a daemon older than the limits of LLB refused them, which it does before it runs anything.

@@ -5,6 +5,7 @@ package pkcs11
 import (
 	"bytes"
 	"crypto"
+	"crypto/sha256"
 	"crypto/x509"
 	"errors"
 	"os"
@@ -114,6 +115,8 @@ func TestRealToken(t *testing.T) {
 			t.Errorf("%s, twice: %v", name, err)
 		}
 	}
+	t.Setenv("PIN", "1234")
+	toolSigns(t, dir, module)
 	for name, c := range map[string]struct{ uri, cert, pin, want string }{
 		"wrong PIN":           {"pkcs11:token=site;object=modules" + query, "", "9999", "refused the PIN"},
 		"no such token":       {"pkcs11:token=nowhere;object=modules" + query, "", "1234", "\"site\""},
@@ -130,5 +133,35 @@ func TestRealToken(t *testing.T) {
 	}
 	if _, _, err := Open("pkcs11:token=site;object=modules"+query, "", func() ([]byte, error) { return []byte("9999"), nil }); !errors.Is(err, ErrPIN) {
 		t.Errorf("wrong PIN: %v; want ErrPIN", err)
+	}
+}
+
+// toolSigns makes plain signatures with pkcs11-tool, as docs/signing.md says, and wraps them.
+func toolSigns(t *testing.T, dir string, module []byte) {
+	t.Helper()
+	digest := sha256.Sum256(module)
+	input := map[string][]byte{"ko": module, "digest": digest[:]}
+	for key, args := range map[string][]string{
+		"modules": {"--id", "01", "--mechanism", "SHA256-RSA-PKCS", "--input-file", filepath.Join(dir, "x.ko")},
+		"p256":    {"--id", "02", "--mechanism", "ECDSA", "--signature-format", "openssl", "--input-file", filepath.Join(dir, "x.digest")},
+	} {
+		for suffix, content := range input {
+			if err := os.WriteFile(filepath.Join(dir, "x."+suffix), content, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		out := filepath.Join(dir, key+".sig")
+		run(t, "pkcs11-tool", append([]string{"--module", library, "--token-label", "site", "--login", "--pin", "env:PIN", "--sign", "--output-file", out}, args...)...)
+		certs, err := sign.LoadCertificates(filepath.Join(dir, key+".crt"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		plain, err := os.ReadFile(out)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := sign.Wrap(certs[0], crypto.SHA256, digest[:], plain); err != nil {
+			t.Errorf("%s by pkcs11-tool: %v", key, err)
+		}
 	}
 }

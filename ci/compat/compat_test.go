@@ -1,0 +1,259 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/driver-container/driver-container/images/matrix"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+func TestCompileError(t *testing.T) {
+	t.Parallel()
+	const begin = "#9 318.9 nvidia-driver: compile driver 535.261.03 for kernel 6.1.0-56-amd64: make failed: exit status 2"
+	const end = "; does this driver support this kernel and compiler? whole output in /var/tmp/nvidia-driver/compile.log\n"
+	for name, tt := range map[string]struct {
+		log, want string
+		ok        bool
+	}{
+		"source": {begin + ": /var/tmp/nvidia-driver/driver-modules/source/nvidia/nv-pci.c:223:9: error: too few arguments to function 'pci_resize_resource'" + end,
+			"nvidia/nv-pci.c:223:9: error: too few arguments to function 'pci_resize_resource'", true},
+		"header": {begin + ": /usr/src/linux-headers-6.1.0-56-common/include/linux/mm.h:7:1: error: no; such thing" + end,
+			"include/linux/mm.h:7:1: error: no; such thing", true},
+		"signal":     {"compile driver 1.2 for kernel 6.1: make failed: signal: killed: gcc: error: x" + end, "gcc: error: x", true},
+		"no error":   {begin + end, "make says no reason", true},
+		"twice":      {begin + ": a: error: x" + end + "  " + begin + ": a: error: x" + end, "a: error: x", true},
+		"memory":     {begin + ": x; out of memory: raise the container's memory limit above 1 GiB; whole output in /x\n", "", false},
+		"disk":       {begin + ": no space left on device; free some space on the disk; whole output in /x\n", "", false},
+		"no compile": {"package nvidia-kernel-source: no such package\n", "", false},
+		"empty":      {"", "", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if got, ok := compileError(tt.log); got != tt.want || ok != tt.ok {
+				t.Errorf("%q %v, want %q %v", got, ok, tt.want, tt.ok)
+			}
+		})
+	}
+}
+
+func TestCompilerOf(t *testing.T) {
+	t.Parallel()
+	const line = "#9 120.0 2026-11-21T04:44:58.121Z compiling nvidia, nvidia-uvm of 535.261.03 (open) for 6.1.0-56-amd64 with gcc 12.2.0, 2 jobs\n"
+	for log, want := range map[string]string{
+		line: "gcc 12.2.0", "#9 106.9 compiling with chroot\n" + line: "gcc 12.2.0", "#9 106.9 compiling with chroot\n": "", "": "",
+	} {
+		if got := compilerOf(log); got != want {
+			t.Errorf("%q: %q, want %q", log, got, want)
+		}
+	}
+}
+
+func TestEssential(t *testing.T) {
+	t.Parallel()
+	for message, want := range map[string]bool{
+		"nvidia/nv-pci.c:223:9: error: x":        true,
+		"nvidia-uvm/uvm_mmu.c:1:1: error: x":     true,
+		"nvidia-drm/nvidia-drm-drv.c:7: error":   false,
+		"nvidia-peermem/nvidia-peermem.c:9: err": false,
+		"include/linux/mm.h:7:1: error: no":      true,
+		"gcc: error: unrecognized option '-x'":   true,
+		`ERROR: modpost: "x" [nvidia-modeset/nvidia-modeset.ko] undefined!`:               false,
+		`ERROR: modpost: GPL-incompatible module nvidia.ko uses GPL-only symbol 'x'`:      true,
+		`ERROR: modpost: GPL-incompatible module nvidia-drm.ko uses GPL-only symbol 'x'`:  false,
+		`ERROR: modpost: "x" [/var/tmp/driver-modules/source/nvidia-uvm.ko] undefined!`:   true,
+		`FATAL: modpost: GPL-incompatible module nvidia-drm.ko uses GPL-only symbol 'xy'`: false,
+	} {
+		if got := essential(message); got != want {
+			t.Errorf("%q: %v, want %v", message, got, want)
+		}
+	}
+}
+
+// examples has one cell of every kind.
+func examples() []*cell {
+	old, mid, fresh := kernel{Release: "5.10.0-46-amd64", Version: "5.10.262-1"}, kernel{Release: "6.1.0-56-amd64", Version: "6.1.192-2"},
+		kernel{Release: "6.12.117+deb13-amd64", Version: "6.12.117-1"}
+	const closed, open = matrix.Proprietary, matrix.Open
+	return []*cell{
+		{"debian11", old, drivers[0], closed, "", &result{Outcome: compiles, Compiler: "gcc 10.2.1", Source: "packages", Date: "2026-11-20"}},
+		{"debian11", old, drivers[1], closed, "", &result{Outcome: trouble, Error: "exit status 4: network", Date: "2026-11-20"}},
+		{"debian12", mid, drivers[0], closed, "kernel-too-new: 6.1 | 5.15", &result{Outcome: fails, Error: "gcc: error: a | `b`", Source: "archive", Date: "2026-11-20"}},
+		{"debian12", mid, drivers[2], closed, "", &result{Outcome: fails, Error: "nvidia-drm/x.c:1: error: y", Compute: compiles, Source: "packages", Date: "2026-11-21"}},
+		{"debian12", mid, drivers[3], open, "kernel-too-new: z", &result{Outcome: compiles, Compiler: "gcc 12.2.0", Source: "packages", Date: "2026-11-21"}},
+		{"debian13", fresh, drivers[4], open, "", nil},
+	}
+}
+
+func TestRender(t *testing.T) {
+	t.Parallel()
+	text, differs := render(examples())
+	if !differs {
+		t.Error("nobody has said why 470 fails on 6.1 here, but nothing differs")
+	}
+	name := filepath.Join("testdata", "compat.md")
+	if *update {
+		if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), text); diff != "" {
+		t.Errorf("-golden +rendered\n%s", diff)
+	}
+	if _, differs := render(examples()[:3]); differs {
+		t.Error("these agree, or are not known")
+	}
+}
+
+// The real matrix has all that the table is about, and the matrices made from it are valid.
+func TestMatrices(t *testing.T) {
+	t.Parallel()
+	data, err := os.ReadFile("../../matrix.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := matrix.Parse("matrix.yaml", data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := &laboratory{work: t.TempDir(), matrix: m}
+	run := filepath.Join(l.work, "x.run")
+	if err := os.WriteFile(run, []byte("x"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range drivers {
+		if _, err := against(m, &cell{System: d.home, Driver: d, Flavour: matrix.Proprietary, Kernel: kernel{Release: "6.1.0-1-amd64"}}); err != nil {
+			t.Error(err)
+		}
+		packages, err := l.minimalMatrix(d)
+		if err != nil {
+			t.Fatal(err)
+		}
+		archive, err := l.archiveMatrix(d, run)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range []string{packages, archive} {
+			data, err := os.ReadFile(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := matrix.Parse(name, data); err != nil {
+				t.Errorf("%s: %v\n%s", name, err, data)
+			}
+		}
+	}
+}
+
+// What one run keeps the next one finds; trouble is tried again.
+func TestResume(t *testing.T) {
+	t.Parallel()
+	l := &laboratory{work: t.TempDir()}
+	for _, want := range examples()[:3] {
+		if err := l.save(want); err != nil {
+			t.Fatal(err)
+		}
+		got := *want
+		got.Result = nil
+		if err := l.load(&got); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want.Result, got.Result); diff != "" {
+			t.Errorf("%s: -saved +loaded\n%s", want, diff)
+		}
+	}
+	c := examples()[5]
+	if err := l.load(c); err != nil || c.Result != nil {
+		t.Errorf("%+v %v; want nothing", c.Result, err)
+	}
+	if err := os.WriteFile(l.file(c), []byte("{"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.load(c); err == nil {
+		t.Error("a result that is cut off was taken")
+	}
+}
+
+func TestUsage(t *testing.T) {
+	t.Parallel()
+	var stderr bytes.Buffer
+	if err := run(t.Context(), []string{"--no-such-flag"}, &stderr); err == nil {
+		t.Error("an unknown flag was taken")
+	}
+	if err := run(t.Context(), []string{"--matrix", filepath.Join(t.TempDir(), "x")}, &stderr); err == nil {
+		t.Error("a matrix that is not there was taken")
+	}
+}
+
+// standIn is a driver-build of a few lines, for the order of things: what it says is what the real one says.
+const standIn = `#!/bin/sh
+case " $* " in
+*" kernels "*) echo '[{"kernel":"6.1.0-57-cloud-amd64","flavour":"cloud-amd64","default":true},{"kernel":"6.12.1-amd64","flavour":"amd64"},{"kernel":"6.1.0-57-amd64","flavour":"amd64","default":true,"version":"6.1.200-1"}]' ;;
+*" --modules "*) echo 'compiling nvidia of 1 (open) for 6.1 with gcc 12.2.0, 2 jobs' >&2 ;;
+*" open "*)
+  echo 'compiling nvidia of 1 (open) for 6.1 with gcc 12.2.0, 2 jobs' >&2
+  echo 'compile driver 1 for kernel 6.1: make failed: exit status 2: nvidia-drm/x.c:1: error: y; does this driver support this kernel' >&2
+  exit 6 ;;
+*) echo 'network' >&2; exit 4 ;;
+esac
+`
+
+func TestOneCell(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	l := &laboratory{
+		program: filepath.Join(dir, "driver-build"), work: dir, bases: map[string]string{"debian12": "oci:x"}, matrixFile: "../../matrix.yaml",
+		say: func(string, ...any) {}, only: "535.261.03",
+	}
+	if err := os.WriteFile(l.program, []byte(standIn), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	data, err := os.ReadFile(l.matrixFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if l.matrix, err = matrix.Parse(l.matrixFile, data); err != nil {
+		t.Fatal(err)
+	}
+	k, err := l.newest(t.Context(), "debian12")
+	if want := (kernel{Release: "6.1.0-57-amd64", Flavour: "amd64", Default: true, Version: "6.1.200-1"}); err != nil || k != want {
+		t.Fatalf("%+v %v, want %+v", k, err, want)
+	}
+	cells := []*cell{
+		{System: "debian12", Kernel: k, Driver: drivers[3], Flavour: matrix.Proprietary},
+		{System: "debian12", Kernel: k, Driver: drivers[3], Flavour: matrix.Open},
+		{System: "debian12", Kernel: k, Driver: drivers[0], Flavour: matrix.Proprietary},
+	}
+	if err := l.fill(t.Context(), cells, true); err == nil {
+		t.Error("the trouble of the first cell is not told")
+	}
+	for i, want := range []*result{
+		{Outcome: trouble, Error: "exit status 4: network", Source: "packages"},
+		{Outcome: fails, Error: "nvidia-drm/x.c:1: error: y", Compute: compiles, Compiler: "gcc 12.2.0", Source: "packages"},
+		nil,
+	} {
+		got := cells[i].Result
+		if got != nil {
+			got.Date, got.Seconds = "", 0
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s: -want +got\n%s", cells[i], diff)
+		}
+	}
+	var kept result
+	data, err = os.ReadFile(l.file(cells[1]))
+	if err != nil || json.Unmarshal(data, &kept) != nil || kept.Outcome != fails {
+		t.Errorf("kept %s %v", data, err)
+	}
+}

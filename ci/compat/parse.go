@@ -1,0 +1,45 @@
+package main
+
+import (
+	"regexp"
+	"strings"
+)
+
+var (
+	// failure is what the entrypoint says when make or strip fails; see kbuild.CompileError.
+	failure = regexp.MustCompile(`compile driver \S+ for kernel \S+: (?:make|strip) failed: (?:exit status \d+|signal: \w+)(?:: (.*?))?; does this driver support this kernel`)
+	// compiler is what it says when it begins.
+	compiler = regexp.MustCompile(`compiling \S.* for \S+ with (\S+ \d[^\s,]*), \d+ jobs?`)
+	// places are folders that do not matter to people: the scratch folder, and the two of the headers.
+	places = regexp.MustCompile(`/\S*?/driver-modules/source/|/usr/src/linux-headers-[^/\s]+/`)
+	// module is the one that an error is in, by the folder of the source or the name of the object.
+	module = regexp.MustCompile(`(?:^|\s|/)(nvidia(?:-[a-z]+)?)(?:/|\.ko\b|\.o\b)`)
+)
+
+// compileError finds what the compiler said first. ok is false when what driver-build failed of is not a compiler's word:
+// memory, disk, network, packages.
+func compileError(log string) (message string, ok bool) {
+	all := failure.FindAllStringSubmatch(log, -1)
+	if len(all) == 0 {
+		return "", false
+	}
+	message = places.ReplaceAllString(all[len(all)-1][1], "")
+	if message = strings.TrimSpace(message); message == "" {
+		message = "make says no reason"
+	}
+	return message, true
+}
+
+// compilerOf finds the compiler: "gcc 12.2.0"; "" when nothing was compiled.
+func compilerOf(log string) string {
+	if m := compiler.FindStringSubmatch(log); m != nil {
+		return m[1]
+	}
+	return ""
+}
+
+// essential says whether an error is in a module that every node needs, or in something that belongs to none, such as a header.
+func essential(message string) bool {
+	m := module.FindStringSubmatch(message)
+	return m == nil || m[1] == "nvidia" || m[1] == "nvidia-uvm"
+}

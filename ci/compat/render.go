@@ -1,0 +1,114 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+const head = `# Drivers and kernels, compiled
+
+Written by ` + "`make compat`" + `; do not edit. driver-build compiled every driver that Debian packages for the newest kernel of each Debian release,
+with the release's own compiler. Where that Debian has packages of the driver, they are the source; elsewhere it is an archive made from
+them. Both hold NVIDIA's sources as they are: Debian keeps its patches beside them and applies them only in its DKMS packages.
+`
+
+// render writes the page. differs: the matrix and the compiler do not agree somewhere, and nobody has said why.
+func render(cells []*cell) (text string, differs bool) {
+	var b strings.Builder
+	b.WriteString(head)
+	fmt.Fprintf(&b, "\nCompiled %s, for amd64.\n\n", dates(cells))
+	b.WriteString("| system | kernel | package | compiler |\n|---|---|---|---|\n")
+	for i, c := range cells {
+		if i == 0 || cells[i-1].System != c.System {
+			fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", c.System, c.Kernel.Release, c.Kernel.Version, cmp.Or(compilerUsed(cells, c.System), "not known"))
+		}
+	}
+	b.WriteString("\n## What the compiler says\n\n" +
+		"The error is the first one of the compile. *Loads* is not asked here: what compiles can still be refused, and where the lab has seen that, it says so.\n\n" +
+		"| kernel | driver | flavour | source | result | first error |\n|---|---|---|---|---|---|\n")
+	for _, c := range cells {
+		source, outcome, detail := "", "not run", ""
+		if c.Result != nil {
+			source, outcome, detail = c.Result.Source, outcomeOf(c), c.Result.Error
+		}
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s |\n", c.series(), c.Driver.version, c.Flavour, source, outcome, code(detail))
+	}
+	b.WriteString("\n## What the matrix says\n\n" +
+		"`matrix.yaml` may be stricter than the compiler, where a module that compiles is of no use, and must not be laxer. Where the two differ, this table says why.\n\n" +
+		"| kernel | driver | flavour | matrix | agrees | why |\n|---|---|---|---|---|---|\n")
+	for _, c := range cells {
+		agrees, why := agreement(c)
+		differs = differs || agrees == "no" && why == ""
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s |\n", c.series(), c.Driver.version, c.Flavour, cmp.Or(escape(c.Rules), "works"), agrees, escape(why))
+	}
+	return b.String(), differs
+}
+
+// outcomeOf is the result for people.
+func outcomeOf(c *cell) string {
+	r := c.Result
+	switch {
+	case r.Outcome == compiles && find(refused, c) != "":
+		return "compiles, but " + find(refused, c)
+	case r.Outcome == trouble:
+		return "not known: driver-build failed of something else"
+	case r.Compute == compiles:
+		return "fails; nvidia and nvidia-uvm alone (`--modules nvidia,nvidia-uvm`) compile"
+	}
+	return r.Outcome
+}
+
+// agreement compares the matrix with the result.
+func agreement(c *cell) (agrees, why string) {
+	why = find(reasons, c)
+	switch {
+	case c.Result == nil || c.Result.Outcome == trouble:
+		return "not known", why
+	case (c.Result.Outcome == compiles) == (c.Rules == ""):
+		return "yes", why
+	case why == "" && c.Result.Outcome == compiles && find(refused, c) != "":
+		why = find(refused, c)
+	}
+	return "no", why
+}
+
+// compilerUsed is the compiler of a system, as any of its compiles named it.
+func compilerUsed(cells []*cell, system string) string {
+	for _, c := range cells {
+		if c.System == system && c.Result != nil && c.Result.Compiler != "" {
+			return c.Result.Compiler
+		}
+	}
+	return ""
+}
+
+// dates is the day, or the first and the last one, on which cells were compiled.
+func dates(cells []*cell) string {
+	var days []string
+	for _, c := range cells {
+		if c.Result != nil {
+			days = append(days, c.Result.Date)
+		}
+	}
+	if len(days) == 0 {
+		return "never"
+	}
+	first, last := slices.Min(days), slices.Max(days)
+	if first == last {
+		return "on " + first
+	}
+	return "from " + first + " to " + last
+}
+
+// escape makes text fit into a cell of a table.
+func escape(text string) string { return strings.ReplaceAll(text, "|", `\|`) }
+
+// code is text of a program in a cell of a table.
+func code(text string) string {
+	if text == "" {
+		return ""
+	}
+	return "`" + escape(strings.ReplaceAll(text, "`", "'")) + "`"
+}

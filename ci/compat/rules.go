@@ -1,0 +1,31 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/driver-container/driver-container/images"
+	"github.com/driver-container/driver-container/images/matrix"
+)
+
+// against is what the matrix says against a cell, "" when it says that it works: the rules for pairs, and the limits for the
+// very kernel.
+func against(m *matrix.Matrix, c *cell) (string, error) {
+	_, err := m.Select(matrix.Selection{
+		Systems: []string{c.System}, Drivers: []string{c.Driver.version}, Archs: []string{arch}, Flavours: []string{c.Flavour},
+	})
+	no, ok := errors.AsType[*matrix.IncompatibleError](err)
+	switch {
+	case ok:
+		return no.Rule + ": " + no.Reason, nil
+	case err != nil:
+		return "", err
+	}
+	at := slices.IndexFunc(m.Drivers, func(d matrix.Driver) bool { return d.Version == c.Driver.version })
+	if err := images.CheckKernel(m.Drivers[at], c.Kernel.Release); err != nil {
+		return fmt.Sprintf("kernel limit: %s", strings.TrimPrefix(err.Error(), "driver "+c.Driver.version+": ")), nil
+	}
+	return "", nil
+}

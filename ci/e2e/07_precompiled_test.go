@@ -1,0 +1,124 @@
+package e2e
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+const thinDriver = "535.261.03"
+
+// precompiled builds the thin image for the newest kernel of debian12, with these flags, and returns it under its first tag.
+func precompiled(t *testing.T, dir string, flags ...string) (image, result) {
+	t.Helper()
+	args := []string{program(t), "--progress", "plain", "--os", "debian12", "--driver", thinDriver, "--kernel", "latest", "--base", base(t, "debian12", "amd64"),
+		"--matrix", filepath.Join(repository(t), "matrix.yaml"), "--output", "oci:" + dir}
+	r := command{args: append(args, flags...)}.want(t, 0)
+	lines := strings.Split(strings.TrimSpace(r.stdout), "\n")
+	if len(lines) != 2 {
+		t.Fatalf("want two lines, one a tag:\n%s", r)
+	}
+	var images []image
+	for _, line := range lines {
+		ref, d, _ := strings.Cut(line, "@")
+		images = append(images, image{dir: dir, tag: ref[strings.LastIndex(ref, ":")+1:], digest: d})
+	}
+	release := newestKernel(t)
+	if images[0].tag != thinDriver+"-"+release+"-debian12" || images[1].tag != "535-"+release+"-debian12" || images[0].digest != images[1].digest {
+		t.Errorf("tags and digests: %+v", images)
+	}
+	return images[0], r
+}
+
+// newestKernel is what driver-build kernels names first of the system's usual kernels.
+func newestKernel(t *testing.T) string {
+	t.Helper()
+	var list []struct {
+		Kernel, Flavour string
+		Default         bool
+	}
+	out := sh(t, program(t), "kernels", "--os", "debian12", "--base", base(t, "debian12", "amd64"), "-o", "json", "--progress", "quiet")
+	must(t, json.Unmarshal([]byte(out), &list))
+	for _, k := range list {
+		if k.Default && k.Flavour == "amd64" {
+			return k.Kernel
+		}
+	}
+	t.Fatalf("driver-build kernels lists no kernel of the usual series:\n%s", out)
+	return ""
+}
+
+// Modules compiled by both runners are the same, byte for byte: in a chroot in one folder, and in a BuildKit daemon. A second image
+// takes them from our cache, and where that is gone from the daemon's.
+func TestPrecompiled(t *testing.T) {
+	root := journey(t)
+	local, _ := precompiled(t, filepath.Join(workspace(t), "debian", "thin"), "--builder", "chroot")
+	layer := "modules proprietary " + newestKernel(t)
+
+	daemon := filepath.Join(scratch(t), "daemon")
+	address := sh(t, filepath.Join(root, "ci", "buildkitd"), "start", daemon)
+	t.Cleanup(func() { sh(t, filepath.Join(root, "ci", "buildkitd"), "stop", daemon) })
+	cache := cacheWithout(t, local, layer)
+	remote, first := precompiled(t, filepath.Join(scratch(t), "remote"), "--builder", "buildkit="+address, "--cache", cache)
+	if !strings.Contains(first.stderr, "compiling with buildkit "+address) {
+		t.Errorf("it was not the daemon that compiled\n%s", first)
+	}
+	here, there := local.contents(t, layer), remote.contents(t, layer)
+	for name, sum := range here {
+		if there[name] != sum {
+			t.Errorf("%s is %s by the chroot and %s by BuildKit", name, sum, there[name])
+		}
+	}
+	if len(here) != len(there) || local.digest != remote.digest {
+		t.Errorf("%d and %d files, images %s and %s", len(here), len(there), local.digest, remote.digest)
+	}
+	t.Logf("both runners gave the same %d files; chroot image %s, BuildKit took %s", len(here), local.digest, first.took)
+
+	forget(t, cache, remote, layer)
+	again, second := precompiled(t, filepath.Join(scratch(t), "again"), "--builder", "buildkit="+address, "--cache", cache)
+	if again.digest != local.digest || !strings.Contains(second.stderr, "cached") {
+		t.Errorf("the daemon's cache was not hit\n%s", second)
+	}
+	t.Logf("from the daemon's cache: %s", second.took)
+	if _, warm := precompiled(t, filepath.Join(scratch(t), "warm"), "--builder", "buildkit=unix:///nonexistent", "--cache", cache); strings.Contains(warm.stderr, "compiling") {
+		t.Errorf("it compiled what it had\n%s", warm)
+	}
+}
+
+// cacheWithout is a copy of driver-build's cache, by hard links, that lacks a layer of an image.
+func cacheWithout(t *testing.T, i image, layer string) string {
+	t.Helper()
+	own, err := os.UserCacheDir()
+	must(t, err)
+	dir, err := os.MkdirTemp(own, "driver-build-e2e-*") //nolint:usetesting // hard links need the same file system
+	must(t, err)
+	t.Cleanup(func() { must(t, os.RemoveAll(dir)) })
+	for _, part := range []string{"bases", "blobs", "documents", "layers", "plans", "tags"} {
+		sh(t, "cp", "-al", filepath.Join(own, "driver-build", part), dir)
+	}
+	forget(t, dir, i, layer)
+	return dir
+}
+
+// forget removes what a cache knows of a layer.
+func forget(t *testing.T, cache string, i image, layer string) {
+	t.Helper()
+	hash, err := i.layer(t, layer).Digest()
+	must(t, err)
+	records, err := filepath.Glob(filepath.Join(cache, "layers", "*.json"))
+	must(t, err)
+	found := 0
+	for _, record := range records {
+		text, err := os.ReadFile(record)
+		must(t, err)
+		if strings.Contains(string(text), hash.String()) {
+			must(t, os.Remove(record))
+			found++
+		}
+	}
+	if found == 0 {
+		t.Fatalf("the cache in %s knows no layer %s", cache, hash)
+	}
+}

@@ -1,0 +1,387 @@
+package images
+
+import (
+	"bytes"
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/hex"
+	"errors"
+	"math/big"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+
+	"github.com/driver-container/driver-container/images/imagetest"
+	"github.com/driver-container/driver-container/kmod/kbuild"
+	"github.com/driver-container/driver-container/kmod/sign"
+)
+
+// signers are an RSA key, which signs equally each time, and another one.
+var signers = sync.OnceValue(func() [2]*sign.Signer {
+	r, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		panic(err)
+	}
+	e, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		panic(err)
+	}
+	var out [2]*sign.Signer
+	for n, key := range []crypto.Signer{r, e} {
+		template := &x509.Certificate{SerialNumber: big.NewInt(int64(n + 1)), Subject: pkix.Name{CommonName: "Site"}, NotAfter: time.Unix(4e9, 0)}
+		der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+		if err != nil {
+			panic(err)
+		}
+		cert, err := x509.ParseCertificate(der)
+		if err != nil {
+			panic(err)
+		}
+		if out[n], err = sign.NewSigner(key, cert); err != nil {
+			panic(err)
+		}
+	}
+	return out
+})
+
+// thin builds an image with modules for two kernels.
+func thin(t *testing.T, r *rig) v1.Image {
+	t.Helper()
+	return r.build(t, pair("debian12", newDriver), PlanOptions{Kernels: []string{imagetest.Kernel, imagetest.OldKernel}, Together: true})
+}
+
+// findings are the errors and notes of a rule.
+func findingsOf(t *testing.T, r *rig, img v1.Image, rule string, certs ...*x509.Certificate) (all []Finding) {
+	t.Helper()
+	found, err := r.b.Verify(t.Context(), "x", img, certs...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range found {
+		if f.Rule == rule {
+			all = append(all, f)
+		}
+	}
+	return all
+}
+
+// TestSignImage: the layers with modules are those that a build with the key makes, and nothing else changes but a label.
+func TestSignImage(t *testing.T) {
+	t.Parallel()
+	r, _ := precompiledRig(t)
+	own, other := signers()[0], signers()[1]
+	unsigned := thin(t, r)
+	if found := findingsOf(t, r, unsigned, "module-signature"); len(found) != 2 || found[0].Severity != Note {
+		t.Errorf("an unsigned image: %v", found)
+	}
+	signed, err := r.b.SignImage(t.Context(), "x", unsigned, SignWith(own))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.b.Signer = own
+	o := PlanOptions{Kernels: []string{imagetest.Kernel, imagetest.OldKernel}, Together: true, Signer: own.Certificate}
+	built := r.build(t, pair("debian12", newDriver), o)
+	before, after, want := layersOf(t, unsigned), layersOf(t, signed), layersOf(t, built)
+	changed := 0
+	for i := range before {
+		if digestOf(t, before[i]) != digestOf(t, after[i]) {
+			changed++
+			if digestOf(t, after[i]) != digestOf(t, want[i]) {
+				t.Errorf("layer %d is not the one that a build with the key makes", i)
+			}
+		}
+	}
+	if changed != 2 || len(before) != len(after) {
+		t.Errorf("%d of %d layers changed, %d after", changed, len(before), len(after))
+	}
+	a, _ := unsigned.ConfigFile()
+	b, _ := signed.ConfigFile()
+	a, b = a.DeepCopy(), b.DeepCopy()
+	if b.Config.Labels[LabelSigner] != fingerprint(own.Certificate) {
+		t.Errorf("label: %q", b.Config.Labels[LabelSigner])
+	}
+	delete(b.Config.Labels, LabelSigner)
+	a.RootFS.DiffIDs, b.RootFS.DiffIDs = nil, nil
+	if d := cmp.Diff(a, b); d != "" {
+		t.Errorf("the configuration changed: %s", d)
+	}
+	if m, err := signed.Manifest(); err != nil || m.Annotations[LabelSigner] != fingerprint(own.Certificate) || m.Annotations[LabelDriver] != newDriver {
+		t.Errorf("annotations: %v, %v", m.Annotations, err)
+	}
+	if found := append(findingsOf(t, r, signed, "module-signature", own.Certificate), findingsOf(t, r, signed, "module-signature")...); len(found) > 0 {
+		t.Error(found)
+	}
+	if found := findingsOf(t, r, signed, "module-signature", other.Certificate); len(found) != 6 || found[0].Severity != Error || !strings.Contains(found[0].Message, "another key") {
+		t.Errorf("verify with another certificate: %v", found)
+	}
+	i, err := r.b.Inspect(t.Context(), "x", signed)
+	if err != nil || len(i.Modules) != 2 || i.Modules[0].Certificate != fingerprint(own.Certificate) || i.Modules[0].Kernel != imagetest.Kernel {
+		t.Fatalf("inspect: %+v, %v", i.Modules, err)
+	}
+	if d := cmp.Diff(ModuleInfo{Name: "nvidia", Signer: "Site", Hash: "sha256", KeyID: "01"}, i.Modules[0].Modules[0], cmp.FilterPath(func(p cmp.Path) bool {
+		return p.String() == "signed" || p.String() == "wrong"
+	}, cmp.Ignore())); d != "" {
+		t.Error(d)
+	}
+	again, err := r.b.SignImage(t.Context(), "x", signed, SignWith(own))
+	if err != nil || digestOf(t, again) != digestOf(t, signed) {
+		t.Errorf("signed again: %v, or another digest", err)
+	}
+	replaced, err := r.b.SignImage(t.Context(), "x", signed, SignWith(other))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if found := findingsOf(t, r, replaced, "module-signature", other.Certificate); len(found) > 0 {
+		t.Errorf("signed by another: %v", found)
+	}
+}
+
+// answered signs what a request asks for, as an offline signer does.
+func answered(t *testing.T, dir string, q *SigningRequest, s *sign.Signer, plain bool) {
+	t.Helper()
+	for _, m := range q.Modules {
+		name := filepath.Join(dir, m.SHA256)
+		var out []byte
+		var err error
+		if plain {
+			digest, derr := os.ReadFile(name + ".digest")
+			if derr != nil || hex.EncodeToString(digest) != m.Digest {
+				t.Fatalf("digest of %s: %x, %v", m.Name, digest, derr)
+			}
+			out, err = s.Key.Sign(rand.Reader, digest, crypto.SHA256)
+			name += ".sig"
+		} else {
+			out, err = s.SignFile(t.Context(), name+".ko", crypto.SHA256)
+			name += ".p7s"
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(name, out, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestOfflineSigning: the round trip gives what signing with the key gives.
+func TestOfflineSigning(t *testing.T) {
+	t.Parallel()
+	r, _ := precompiledRig(t)
+	own := signers()[0]
+	img := thin(t, r)
+	want, err := r.b.SignImage(t.Context(), "x", img, SignWith(own))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, whole := range []bool{false, true} {
+		dir := filepath.Join(t.TempDir(), "request")
+		q, err := r.b.RequestSignatures(t.Context(), dir, map[string]v1.Image{"amd64": img}, whole)
+		if err != nil || len(q.Modules) != 6 {
+			t.Fatalf("%+v, %v", q, err)
+		}
+		if _, err := r.b.RequestSignatures(t.Context(), dir, map[string]v1.Image{"amd64": img}, whole); err == nil || !strings.Contains(err.Error(), "not empty") {
+			t.Errorf("a request over another: %v", err)
+		}
+		answered(t, dir, q, own, !whole)
+		how, err := ImportSignatures(dir, map[string]v1.Image{"amd64": img}, own.Certificate)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := r.b.SignImage(t.Context(), "x", img, how)
+		if err != nil || digestOf(t, got) != digestOf(t, want) {
+			t.Errorf("whole modules %v: %v, or not the image that signing with the key gives", whole, err)
+		}
+	}
+}
+
+func TestOfflineSigningRefuses(t *testing.T) {
+	t.Parallel()
+	r, _ := precompiledRig(t)
+	own, other := signers()[0], signers()[1]
+	img := r.build(t, pair("debian12", newDriver), PlanOptions{Kernels: []string{imagetest.Kernel}})
+	all := map[string]v1.Image{"amd64": img}
+	for name, c := range map[string]struct {
+		change func(dir string, q *SigningRequest) // of right answers
+		want   error
+		text   string
+	}{
+		"over other bytes": {func(dir string, q *SigningRequest) {
+			copyFile(t, filepath.Join(dir, q.Modules[1].SHA256+".p7s"), filepath.Join(dir, q.Modules[0].SHA256+".p7s"))
+		}, sign.ErrMismatch, "nvidia"},
+		"by another key": {func(dir string, q *SigningRequest) { answered(t, dir, q, other, false) }, sign.ErrForeign, "nvidia"},
+		"plain, by another key": {func(dir string, q *SigningRequest) {
+			must(t, os.Remove(filepath.Join(dir, q.Modules[0].SHA256+".p7s")))
+			must(t, os.WriteFile(filepath.Join(dir, q.Modules[0].SHA256+".sig"), []byte{1, 2, 3}, 0o600))
+		}, sign.ErrMismatch, ".sig"},
+		"missing": {func(dir string, q *SigningRequest) {
+			must(t, os.Remove(filepath.Join(dir, q.Modules[2].SHA256+".p7s")))
+		}, sign.ErrUnsigned, "nvidia-modeset"},
+		"no PKCS#7": {func(dir string, q *SigningRequest) {
+			must(t, os.WriteFile(filepath.Join(dir, q.Modules[0].SHA256+".p7s"), []byte("x"), 0o600))
+		}, sign.ErrMalformed, ".p7s"},
+		"other hash": {func(dir string, q *SigningRequest) {
+			der, err := own.SignFile(t.Context(), filepath.Join(dir, q.Modules[0].File), crypto.SHA512)
+			must(t, err)
+			must(t, os.WriteFile(filepath.Join(dir, q.Modules[0].SHA256+".p7s"), der, 0o600))
+		}, sign.ErrUnsupported, "sha512"},
+		"another image": {func(dir string, q *SigningRequest) {
+			text, err := os.ReadFile(filepath.Join(dir, RequestName))
+			must(t, err)
+			must(t, os.WriteFile(filepath.Join(dir, RequestName), bytes.ReplaceAll(text, []byte(q.Images["amd64"]), []byte("sha256:"+strings.Repeat("0", 64))), 0o600))
+		}, ErrRequest, "sha256:000"},
+		"no request": {func(dir string, _ *SigningRequest) { must(t, os.Remove(filepath.Join(dir, RequestName))) }, os.ErrNotExist, RequestName},
+		"large": {func(dir string, q *SigningRequest) {
+			must(t, os.WriteFile(filepath.Join(dir, q.Modules[0].SHA256+".p7s"), make([]byte, maxAnswer+1), 0o600))
+		}, nil, "at most"},
+	} {
+		dir := filepath.Join(t.TempDir(), "request")
+		q, err := r.b.RequestSignatures(t.Context(), dir, all, true)
+		must(t, err)
+		answered(t, dir, q, own, false)
+		c.change(dir, q)
+		how, err := ImportSignatures(dir, all, own.Certificate)
+		if err == nil {
+			_, err = r.b.SignImage(t.Context(), "x", img, how)
+		}
+		if err == nil || c.want != nil && !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.text) {
+			t.Errorf("%s: %v; want %v with %q", name, err, c.want, c.text)
+		}
+	}
+}
+
+func TestSignImageRefuses(t *testing.T) {
+	t.Parallel()
+	r, _ := precompiledRig(t)
+	own := signers()[0]
+	plain := r.build(t, pair("debian12", newDriver), PlanOptions{})
+	if _, err := r.b.SignImage(t.Context(), "x", plain, SignWith(own)); !errors.Is(err, ErrNoModules) {
+		t.Errorf("an image without modules: %v", err)
+	}
+	if _, err := r.b.RequestSignatures(t.Context(), t.TempDir(), map[string]v1.Image{"amd64": plain}, false); !errors.Is(err, ErrNoModules) {
+		t.Errorf("a request for an image without modules: %v", err)
+	}
+	mixed := changed(t, plain, []imagetest.File{{Name: ModulesDir + "/x/nvidia.ko", Body: "x"}, {Name: "etc/x", Body: "x"}}, nil)
+	if _, err := r.b.SignImage(t.Context(), "x", mixed, SignWith(own)); err == nil || !strings.Contains(err.Error(), "other files too") {
+		t.Errorf("a layer with other files: %v", err)
+	}
+	part := changed(t, plain, []imagetest.File{{Name: ModulesDir + "/x/nvidia.ko", Body: "x"}}, nil)
+	if _, err := r.b.SignImage(t.Context(), "x", part, SignWith(own)); !errors.Is(err, kbuild.ErrMiss) {
+		t.Errorf("half a set: %v", err)
+	}
+}
+
+// TestVerifyModules: what somebody puts over the modules afterwards is found.
+func TestVerifyModules(t *testing.T) {
+	t.Parallel()
+	r, _ := precompiledRig(t)
+	own := signers()[0]
+	unsigned := r.build(t, pair("debian12", newDriver), PlanOptions{Kernels: []string{imagetest.Kernel}})
+	img, err := r.b.SignImage(t.Context(), "x", unsigned, SignWith(own))
+	must(t, err)
+	tree := treeOf(t, img)
+	list, err := tree.ReadDir(ModulesDir)
+	if err != nil || len(list) != 1 {
+		t.Fatal(list, err)
+	}
+	folder := path.Join(ModulesDir, list[0].Name())
+	module := []byte(read(t, tree, folder+"/nvidia.ko"))
+	flipped := bytes.Clone(module)
+	flipped[100] ^= 1
+	over := func(data []byte) v1.Image {
+		return changed(t, img, []imagetest.File{{Name: folder + "/nvidia.ko", Body: string(data)}}, nil)
+	}
+	// A set of the same name, whole, but not signed by its own certificate.
+	forged := func(change func(*kbuild.Set)) v1.Image {
+		var files []imagetest.File
+		must(t, r.b.eachSet(t.Context(), layerOf(t, img), func(set *kbuild.Set, work string) error {
+			change(set)
+			made, err := kbuild.Cache{Dir: filepath.Join(work, "c")}.Put(t.Context(), set)
+			must(t, err)
+			for _, name := range []string{"nvidia.ko", "nvidia-uvm.ko", "nvidia-modeset.ko", kbuild.ManifestName} {
+				data, err := os.ReadFile(filepath.Join(made.Dir, name))
+				must(t, err)
+				files = append(files, imagetest.File{Name: folder + "/" + name, Body: string(data)})
+			}
+			return nil
+		}))
+		return changed(t, img, files, nil)
+	}
+	for name, c := range map[string]struct {
+		img        v1.Image
+		rule, text string
+	}{
+		"a changed module":   {over(flipped), "modules", "has changed since it was stored"},
+		"a stripped module":  {over(module[:len(module)-100]), "modules", "has changed since it was stored"},
+		"described, missing": {over(flipped), "modules", "are not in /usr/share/nvidia-driver/modules or are damaged"},
+		"foreign certificate": {forged(func(s *kbuild.Set) { s.Certificate = signers()[1].Certificate.Raw }),
+			"module-signature", "another key"},
+		"bad certificate": {forged(func(s *kbuild.Set) { s.Certificate = []byte("x") }), "modules", "its certificate"},
+	} {
+		found := findingsOf(t, r, c.img, c.rule)
+		text := ""
+		for _, f := range found {
+			if f.Severity == Error {
+				text += f.String() + "\n"
+			}
+		}
+		if !strings.Contains(text, c.text) {
+			t.Errorf("%s: %v; want %q", name, found, c.text)
+		}
+	}
+	if found := findingsOf(t, r, unsigned, "module-signature", own.Certificate); len(found) != 3 || found[0].Severity != Error {
+		t.Errorf("unsigned where signatures are wanted: %v", found)
+	}
+}
+
+// layerOf is the layer with modules.
+func layerOf(t *testing.T, img v1.Image) v1.Layer {
+	t.Helper()
+	layers, err := moduleLayers(t.Context(), img)
+	must(t, err)
+	for _, l := range layers {
+		if l.modules {
+			return l.Layer
+		}
+	}
+	t.Fatal("no layer with modules")
+	return nil
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func copyFile(t *testing.T, from, to string) {
+	t.Helper()
+	data, err := os.ReadFile(from)
+	must(t, err)
+	must(t, os.WriteFile(to, data, 0o600))
+}
+
+func FuzzParseRequest(f *testing.F) {
+	f.Add([]byte(`{"schema":1,"images":{"amd64":"sha256:0"},"modules":[{"arch":"amd64","set":"s","name":"nvidia","kernel":"6.1","file":"f","hash":"sha256","digest":"00","sha256":"` + strings.Repeat("0", 64) + `","size":1}]}`))
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		q, err := parseRequest(raw)
+		if err != nil && !errors.Is(err, ErrRequest) {
+			t.Errorf("%v", err)
+		}
+		if err == nil && (len(q.Modules) == 0 || strings.ContainsAny(q.Modules[0].SHA256, "/.")) {
+			t.Errorf("%+v", q)
+		}
+	})
+}
