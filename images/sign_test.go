@@ -330,13 +330,13 @@ func TestVerifyModules(t *testing.T) {
 		"bad certificate": {forged(func(s *kbuild.Set) { s.Certificate = []byte("x") }), "modules", "its certificate"},
 	} {
 		found := findingsOf(t, r, c.img, c.rule)
-		text := ""
+		var errs []string
 		for _, f := range found {
 			if f.Severity == Error {
-				text += f.String() + "\n"
+				errs = append(errs, f.String())
 			}
 		}
-		if !strings.Contains(text, c.text) {
+		if !strings.Contains(strings.Join(errs, "\n"), c.text) {
 			t.Errorf("%s: %v; want %q", name, found, c.text)
 		}
 	}

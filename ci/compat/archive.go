@@ -47,12 +47,12 @@ func (l *laboratory) archive(ctx context.Context, d driver) (a archive, err erro
 	return a, nil
 }
 
-func (l *laboratory) makeArchive(ctx context.Context, d driver, file string) error {
+func (l *laboratory) makeArchive(ctx context.Context, d driver, file string) (err error) {
 	dir, err := os.MkdirTemp(l.work, "tree-")
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(dir)
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	names, err := l.minimalMatrix(d)
 	if err != nil {
 		return err

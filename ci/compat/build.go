@@ -123,7 +123,7 @@ func (l *laboratory) try(ctx context.Context, c *cell) (*result, error) {
 }
 
 // compile builds the image of a cell and drops it.
-func (l *laboratory) compile(ctx context.Context, c *cell, flags []string, modules string) (*result, error) {
+func (l *laboratory) compile(ctx context.Context, c *cell, flags []string, modules string) (r *result, err error) {
 	base, err := l.base(ctx, c.System)
 	if err != nil {
 		return nil, err
@@ -132,7 +132,7 @@ func (l *laboratory) compile(ctx context.Context, c *cell, flags []string, modul
 	if err != nil {
 		return nil, err
 	}
-	defer os.RemoveAll(dir)
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	args := append([]string{
 		"--os", c.System, "--driver", c.Driver.version, "--kernel", c.Kernel.Release, "--flavour", c.Flavour, "--allow-incompatible",
 		"--builder", l.builder, "--base", base, "--profile", matrix.ProfileCompute, "--progress", "plain", "--output", "oci:" + filepath.Join(dir, "oci"),
@@ -145,7 +145,7 @@ func (l *laboratory) compile(ctx context.Context, c *cell, flags []string, modul
 	if err := errors.Join(os.MkdirAll(filepath.Dir(log), 0o755), write(log, out.stderr)); err != nil {
 		return nil, err
 	}
-	r := &result{Outcome: compiles, Compiler: compilerOf(out.stderr)}
+	r = &result{Outcome: compiles, Compiler: compilerOf(out.stderr)}
 	if err == nil {
 		return r, nil
 	}

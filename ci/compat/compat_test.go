@@ -59,12 +59,12 @@ func TestCompilerOf(t *testing.T) {
 func TestEssential(t *testing.T) {
 	t.Parallel()
 	for message, want := range map[string]bool{
-		"nvidia/nv-pci.c:223:9: error: x":        true,
-		"nvidia-uvm/uvm_mmu.c:1:1: error: x":     true,
-		"nvidia-drm/nvidia-drm-drv.c:7: error":   false,
-		"nvidia-peermem/nvidia-peermem.c:9: err": false,
-		"include/linux/mm.h:7:1: error: no":      true,
-		"gcc: error: unrecognized option '-x'":   true,
+		"nvidia/nv-pci.c:223:9: error: x":                                                 true,
+		"nvidia-uvm/uvm_mmu.c:1:1: error: x":                                              true,
+		"nvidia-drm/nvidia-drm-drv.c:7: error":                                            false,
+		"nvidia-peermem/nvidia-peermem.c:9: err":                                          false,
+		"include/linux/mm.h:7:1: error: no":                                               true,
+		"gcc: error: unrecognized option '-x'":                                            true,
 		`ERROR: modpost: "x" [nvidia-modeset/nvidia-modeset.ko] undefined!`:               false,
 		`ERROR: modpost: GPL-incompatible module nvidia.ko uses GPL-only symbol 'x'`:      true,
 		`ERROR: modpost: GPL-incompatible module nvidia-drm.ko uses GPL-only symbol 'x'`:  false,

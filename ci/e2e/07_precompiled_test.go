@@ -3,6 +3,7 @@ package e2e
 import (
 	"encoding/json"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -59,7 +60,11 @@ func TestPrecompiled(t *testing.T) {
 
 	daemon := filepath.Join(scratch(t), "daemon")
 	address := sh(t, filepath.Join(root, "ci", "buildkitd"), "start", daemon)
-	t.Cleanup(func() { sh(t, filepath.Join(root, "ci", "buildkitd"), "stop", daemon) })
+	t.Cleanup(func() { // not with the test's context, which has ended then
+		if out, err := exec.Command(filepath.Join(root, "ci", "buildkitd"), "stop", daemon).CombinedOutput(); err != nil {
+			t.Errorf("stop the daemon: %v\n%s", err, out)
+		}
+	})
 	cache := cacheWithout(t, local, layer)
 	remote, first := precompiled(t, filepath.Join(scratch(t), "remote"), "--builder", "buildkit="+address, "--cache", cache)
 	if !strings.Contains(first.stderr, "compiling with buildkit "+address) {
