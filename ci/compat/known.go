@@ -16,8 +16,8 @@ var refused = []known{
 
 // reasons say why the matrix does not say what the compiler says.
 var reasons = []known{
-	{driver: "418.226.00", series: "5.10", text: "kernel.max is where the compiler ends: with modules for an older kernel, such as 5.4, the image of " +
-		"debian11 works. On 5.10 a start ends with exit code 13 and names the symbol"},
+	{driver: "418.226.00", series: "5.10", text: "kernel.max is where the compiler ends, and the kernel refuses nvidia-uvm from 5.9 on only: a node may have an older kernel than " +
+		"the system of its image. On 5.10 a start ends with exit code 13 and names the symbol"},
 }
 
 // find is the text for a cell, "" when there is none.

@@ -35,6 +35,9 @@ func newFetchCmd(a *app) *cobra.Command {
 			if err := j.check(m.Defaults); err != nil {
 				return err
 			}
+			if err := j.named(); err != nil {
+				return err
+			}
 			return a.with(cmd.Context(), m.Defaults.Mirrors, o.entrypoint, func(ctx context.Context, s *session) error {
 				if only == "base" {
 					return a.fetchBases(ctx, s, targets, o.base)

@@ -87,7 +87,7 @@ func checkAddress(address string) (*url.URL, error) {
 		return nil, fmt.Errorf("the address %q of a buildkitd is of no known form: use unix:///SOCKET, tcp://HOST:PORT, docker-container://NAME, kube-pod://POD or ssh://USER@HOST", address)
 	}
 	switch {
-	case s.needsPath && !filepath.IsAbs(u.Path):
+	case s.needsPath && (u.Host != "" || len(u.Path) < 2):
 		return nil, fmt.Errorf("the address %q of a buildkitd has no absolute path: write unix:///run/buildkit/buildkitd.sock", address)
 	case s.needsHost && u.Hostname() == "":
 		return nil, fmt.Errorf("the address %q of a buildkitd names nobody behind %s://", address, u.Scheme)

@@ -84,6 +84,8 @@ func limitText(s runner.Step) string {
 	return fmt.Sprintf(": the step may use %d MB", s.Memory/1e6)
 }
 
+const hungUp = "the other side hung up: a daemon with --tlscacert wants a client certificate of that CA (BUILDKIT_TLS_CERT, BUILDKIT_TLS_KEY)"
+
 // advice is what to do about a daemon that does not answer. The texts on the left are those of gRPC, the kernel and
 // crypto/tls; they come as text only.
 func advice(err error) string {
@@ -94,9 +96,11 @@ func advice(err error) string {
 		{"certificate is not valid for", "name the daemon as its certificate does (BUILDKIT_TLS_SERVERNAME)"},
 		{"certificate has expired", "the daemon needs a new certificate, or a clock is wrong"},
 		{"tls: certificate required", "the daemon wants to know who we are: give a client certificate (BUILDKIT_TLS_CERT, BUILDKIT_TLS_KEY)"},
-		{"remote error: tls", "the daemon refuses our certificate: it has to be signed by the daemon's --tlscacert"},
+		{"remote error: tls", "the daemon refuses our client certificate: it has to be signed by the daemon's --tlscacert"},
 		{"first record does not look like a TLS handshake", "the daemon speaks without TLS: leave the TLS options away"},
 		{"error reading server preface", "what listens there is no buildkitd, or wants TLS: give its CA (BUILDKIT_TLS_CACERT)"},
+		{"broken pipe", hungUp}, // TLS 1.3 tells a client only later what was wrong with it
+		{"connection reset by peer", hungUp},
 		{"no such host", "the host of the address is not known: check its name"},
 		{"permission denied", "the socket belongs to another user or group: run as root, or start buildkitd with --group"},
 		{"connection refused", "nothing listens there: start buildkitd, or give the address of one that runs"},

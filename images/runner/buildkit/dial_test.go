@@ -1,0 +1,115 @@
+package buildkit
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/driver-container/driver-container/images/runner"
+)
+
+func TestAddresses(t *testing.T) {
+	t.Parallel()
+	for address, says := range map[string]string{
+		"unix:///run/buildkit/buildkitd.sock":                    "",
+		"tcp://builder:1234":                                     "",
+		"tcp://[::1]:1234":                                       "",
+		"docker-container://buildkitd?context=far":               "",
+		"podman-container://buildkitd":                           "",
+		"nerdctl-container://buildkitd":                          "",
+		"kube-pod://buildkitd-0?namespace=ci&container=buildkit": "",
+		"ssh://me@builder:22/run/buildkit/buildkitd.sock":        "",
+		"":                           "no known form",
+		"/run/buildkit.sock":         "no known form",
+		"https://builder:1234":       "no known form",
+		"npipe:////./pipe/buildkitd": "no known form",
+		"unix://run/buildkit.sock":   "no absolute path",
+		"unix://":                    "no absolute path",
+		"tcp://builder":              "no port",
+		"tcp://:1234":                "names nobody",
+		"kube-pod://":                "names nobody",
+		"tcp://builder:12%34":        "cannot be read",
+	} {
+		_, err := checkAddress(address)
+		if says == "" != (err == nil) || err != nil && !strings.Contains(err.Error(), says) {
+			t.Errorf("checkAddress(%q) = %v, want %q", address, err, says)
+		}
+	}
+}
+
+func TestTLSFiles(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for _, name := range []string{"ca.pem", "cert.pem", "key.pem"} {
+		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := TLS{Dir: dir, ServerName: "x"}.resolve()
+	want := TLS{CA: dir + "/ca.pem", Cert: dir + "/cert.pem", Key: dir + "/key.pem", ServerName: "x", Dir: dir}
+	if d := cmp.Diff(want, got); d != "" || err != nil {
+		t.Errorf("%v (-want +got):\n%s", err, d)
+	}
+	for _, bad := range []TLS{{Dir: dir, CA: "x"}, {Cert: "x"}, {Key: "x"}, {Dir: t.TempDir()}} {
+		if _, err := bad.resolve(); err == nil {
+			t.Errorf("%+v was accepted", bad)
+		}
+	}
+	if _, err := New(t.Context(), Options{Addresses: []string{"tcp://127.0.0.1:1"}, TLS: TLS{CA: dir + "/none"}}); err == nil || errors.Is(err, runner.ErrUnavailable) {
+		t.Errorf("a CA that is not there: %v", err)
+	}
+}
+
+// TestUnreachable: what is said when nothing, or something else, is at an address.
+func TestUnreachable(t *testing.T) {
+	noLeaks(t)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	closed := l.Addr().String()
+	l.Close()
+	for address, says := range map[string]string{
+		"unix://" + t.TempDir() + "/none": "start buildkitd",
+		"tcp://" + closed:                 "start buildkitd",
+	} {
+		begin := time.Now()
+		err := Reachable(t.Context(), address)
+		if !errors.Is(err, runner.ErrUnavailable) || !strings.Contains(err.Error(), address) || !strings.Contains(err.Error(), says) {
+			t.Errorf("%v", err)
+		}
+		if d := time.Since(begin); d > 2*time.Second {
+			t.Errorf("%s: it took %v", address, d)
+		}
+	}
+	ctx, cancel := context.WithCancelCause(t.Context())
+	because := errors.New("because")
+	cancel(because)
+	if err := Reachable(ctx, "unix:///none"); !errors.Is(err, because) {
+		t.Errorf("cancelled: %v", err)
+	}
+}
+
+func TestDefaults(t *testing.T) {
+	t.Setenv("BUILDKIT_HOST", "")
+	if got := DefaultAddress(); got != "unix:///run/buildkit/buildkitd.sock" {
+		t.Error(got)
+	}
+	t.Setenv("BUILDKIT_HOST", "tcp://x:1")
+	if got := DefaultAddress(); got != "tcp://x:1" {
+		t.Error(got)
+	}
+	for _, name := range []string{"CACERT", "CERT", "KEY", "SERVERNAME", "DIR"} {
+		t.Setenv("BUILDKIT_TLS_"+name, strings.ToLower(name))
+	}
+	if d := cmp.Diff(TLS{CA: "cacert", Cert: "cert", Key: "key", ServerName: "servername", Dir: "dir"}, DefaultTLS()); d != "" {
+		t.Error(d)
+	}
+}
