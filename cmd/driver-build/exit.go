@@ -71,7 +71,7 @@ func untrusted(err error) bool {
 	for _, e := range []error{
 		apt.ErrSignature, apt.ErrExpired, apt.ErrIndex, dpkg.ErrFormat, dpkg.ErrUnsafePath, images.ErrUnfit,
 		runfile.ErrHeader, runfile.ErrChecksum, runfile.ErrPayload, runfile.ErrUnsafe, runfile.ErrTooLarge, runfile.ErrManifest,
-		sign.ErrUnsigned, sign.ErrMalformed, sign.ErrForeign, sign.ErrMismatch,
+		sign.ErrUnsigned, sign.ErrMalformed, sign.ErrForeign, sign.ErrMismatch, sign.ErrAttributes, sign.ErrUnsupported, images.ErrRequest,
 	} {
 		if errors.Is(err, e) {
 			return true

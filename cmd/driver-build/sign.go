@@ -97,20 +97,6 @@ func (o *signOptions) check() (outs []output, err error) {
 	return outs, nil
 }
 
-// refused makes of an error about signatures one that ends with the exit code of content that is not what it should be.
-type refused struct{ error }
-
-func (r refused) Unwrap() []error { return []error{r.error, images.ErrUnfit} }
-
-func asRefused(err error) error {
-	for _, e := range []error{images.ErrRequest, sign.ErrAttributes, sign.ErrUnsupported} {
-		if errors.Is(err, e) {
-			return refused{err}
-		}
-	}
-	return err
-}
-
 func (a *app) sign(ctx context.Context, ref string, o signOptions) (err error) {
 	outs, err := o.check()
 	if err != nil {
@@ -127,13 +113,13 @@ func (a *app) sign(ctx context.Context, ref string, o signOptions) (err error) {
 			return err
 		}
 		if o.export != "" {
-			return asRefused(a.export(ctx, s, all, o))
+			return a.export(ctx, s, all, o)
 		}
 		var how images.Signatures
 		if signer != nil {
 			how = images.SignWith(signer)
 		} else if how, err = o.read(all); err != nil {
-			return asRefused(err)
+			return err
 		}
 		signed := make([]v1.Image, 0, len(all))
 		for _, arch := range arches() {
@@ -142,7 +128,7 @@ func (a *app) sign(ctx context.Context, ref string, o signOptions) (err error) {
 			}
 			img, err := s.builder.SignImage(ctx, ref+" "+arch, all[arch], how)
 			if err != nil {
-				return asRefused(err)
+				return err
 			}
 			signed = append(signed, img)
 		}

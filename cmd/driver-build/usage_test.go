@@ -8,7 +8,7 @@ import (
 
 func TestHelp(t *testing.T) {
 	t.Parallel()
-	for _, command := range []string{"", "list", "fetch", "inspect", "kernels", "verify", "push", "version"} {
+	for _, command := range []string{"", "list", "fetch", "inspect", "kernels", "sign", "verify", "push", "version"} {
 		args := append(strings.Fields(command), "--help")
 		r := call(t.Context(), t, nil, args...)
 		r.want(t, 0)

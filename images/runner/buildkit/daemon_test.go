@@ -22,8 +22,8 @@ import (
 	"github.com/driver-container/driver-container/images/runner/runnertest"
 )
 
-// real skips a test of the real tier where it was not asked for, or cannot be run.
-func real(t *testing.T) {
+// realTier skips a test of the real tier where it was not asked for, or cannot be run.
+func realTier(t *testing.T) {
 	t.Helper()
 	if os.Getenv("DRIVER_E2E") != "1" {
 		t.Skip("starts real BuildKit daemons: set DRIVER_E2E=1 (root and runc are needed)")
@@ -50,9 +50,9 @@ var built = sync.OnceValues(func() (string, error) {
 
 // testDaemon is a real buildkitd that a test started.
 type testDaemon struct {
-	address, dir, marker string
-	cmd                  *exec.Cmd
-	once                 sync.Once
+	address, dir string
+	cmd          *exec.Cmd
+	once         sync.Once
 }
 
 // startDaemon starts a buildkitd with a root of its own, and ends it with the test: it must leave nothing.
@@ -63,7 +63,7 @@ func startDaemon(t *testing.T, dir string, flags ...string) *testDaemon {
 		t.Fatal(err)
 	}
 	if dir == "" {
-		dir = shortDir(t)
+		dir = t.TempDir() // short enough for a socket: 107 bytes
 	}
 	d := &testDaemon{dir: dir, address: "unix://" + dir + "/s"}
 	for i, f := range flags {
@@ -99,21 +99,6 @@ func snapshotter() string {
 		return s
 	}
 	return "auto"
-}
-
-// shortDir is a temporary folder with a path short enough for a socket.
-func shortDir(t *testing.T) string {
-	t.Helper()
-	dir, err := os.MkdirTemp("", "bk")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := os.RemoveAll(dir); err != nil {
-			t.Error(err)
-		}
-	})
-	return dir
 }
 
 // kill ends the daemon as a crash does.

@@ -21,9 +21,9 @@ import (
 
 // fake is a daemon that does what it is told. Like a real one it answers nothing once it is closed.
 type fake struct {
-	worker_ worker
-	down    error                       // it does not answer
-	do      func(context.Context) error // what a step does; nil: it succeeds
+	is   worker
+	down error                       // it does not answer
+	do   func(context.Context) error // what a step does; nil: it succeeds
 
 	mu     sync.Mutex
 	solves int
@@ -39,7 +39,7 @@ func (f *fake) worker(ctx context.Context) (worker, error) {
 	if f.down != nil {
 		return worker{}, f.down
 	}
-	return f.worker_, context.Cause(ctx)
+	return f.is, context.Cause(ctx)
 }
 
 func (f *fake) solve(ctx context.Context, j job) error {
@@ -77,11 +77,11 @@ func (f *fake) count() int {
 }
 
 func amd64() *fake {
-	return &fake{worker_: worker{native: "amd64", platforms: []string{"linux/amd64", "linux/arm64"}, parallelism: 1}}
+	return &fake{is: worker{native: "amd64", platforms: []string{"linux/amd64", "linux/arm64"}, parallelism: 1}}
 }
 
 func arm64() *fake {
-	return &fake{worker_: worker{native: "arm64", platforms: []string{"linux/arm64"}, parallelism: 1}}
+	return &fake{is: worker{native: "arm64", platforms: []string{"linux/arm64"}, parallelism: 1}}
 }
 
 // fakes makes a pool of fakes, named a, b, c.
@@ -154,7 +154,7 @@ func TestPoolOutcomes(t *testing.T) {
 			if d := cmp.Diff(c.solves, []int{c.a.count(), c.b.count()}); d != "" {
 				t.Errorf("attempts (-want +got):\n%s", d)
 			}
-			left := len(runnertestNames(t, dir))
+			left := len(names(t, dir))
 			if c.says == nil {
 				if err != nil || left != 1 {
 					t.Errorf("%v, %d files", err, left)
@@ -173,7 +173,7 @@ func TestPoolOutcomes(t *testing.T) {
 	}
 }
 
-func runnertestNames(t *testing.T, dir string) []os.DirEntry {
+func names(t *testing.T, dir string) []os.DirEntry {
 	t.Helper()
 	list, err := os.ReadDir(dir)
 	if err != nil {
@@ -231,7 +231,7 @@ func TestPoolLoad(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		small, large := amd64(), amd64()
-		large.worker_.parallelism = 3
+		large.is.parallelism = 3
 		release := make(chan struct{})
 		wait := func(context.Context) error { <-release; return nil }
 		small.do, large.do = wait, wait

@@ -23,7 +23,7 @@ import (
 )
 
 func TestRealConformance(t *testing.T) {
-	real(t)
+	realTier(t)
 	noLeaks(t)
 	d := startDaemon(t, "")
 	runnertest.Conform(t, func(t *testing.T) runner.Runner { return pool(t, d.address) })
@@ -42,7 +42,7 @@ func randomLayer(t *testing.T, size int) v1.Layer {
 func proxy(t *testing.T, d *testDaemon) (address string, toDaemon *atomic.Int64) {
 	t.Helper()
 	toDaemon = &atomic.Int64{}
-	socket := filepath.Join(shortDir(t), "p")
+	socket := filepath.Join(t.TempDir(), "p")
 	l, err := net.Listen("unix", socket)
 	if err != nil {
 		t.Fatal(err)
@@ -85,7 +85,7 @@ func (c counter) Write(p []byte) (int, error) {
 
 // TestRealCache: a step is not run twice, and a layer is not sent twice: neither by another process nor for another step.
 func TestRealCache(t *testing.T) {
-	real(t)
+	realTier(t)
 	noLeaks(t)
 	d := startDaemon(t, "")
 	address, sent := proxy(t, d)
@@ -133,7 +133,7 @@ func TestRealCache(t *testing.T) {
 
 // TestRealOverhead says what a step that does nothing costs.
 func TestRealOverhead(t *testing.T) {
-	real(t)
+	realTier(t)
 	noLeaks(t)
 	d := startDaemon(t, "")
 	program := runnertest.ProgramLayer(t)
@@ -154,7 +154,7 @@ func TestRealOverhead(t *testing.T) {
 
 // TestRealDeath: the work of a daemon that ends in the middle of a step is done by another one, or the error is clear.
 func TestRealDeath(t *testing.T) {
-	real(t)
+	realTier(t)
 	program := runnertest.ProgramLayer(t)
 	t.Run("two", func(t *testing.T) {
 		noLeaks(t)
@@ -203,9 +203,9 @@ func TestRealDeath(t *testing.T) {
 
 // TestRealFullDisk: a step that does not fit goes to another daemon, and alone fails with words.
 func TestRealFullDisk(t *testing.T) {
-	real(t)
+	realTier(t)
 	noLeaks(t)
-	dir := shortDir(t)
+	dir := t.TempDir()
 	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=16m"); err != nil {
 		t.Skip("mount a small tmpfs: ", err)
 	}
@@ -234,7 +234,7 @@ func TestRealFullDisk(t *testing.T) {
 
 // TestRealCancel: what a cancelled step started does not run any more when Run returns.
 func TestRealCancel(t *testing.T) {
-	real(t)
+	realTier(t)
 	noLeaks(t)
 	d := startDaemon(t, "")
 	p := pool(t, d.address)
@@ -265,7 +265,7 @@ func TestRealCancel(t *testing.T) {
 
 // TestRealShare: two daemons get about as many steps.
 func TestRealShare(t *testing.T) {
-	real(t)
+	realTier(t)
 	noLeaks(t)
 	one, two := startDaemon(t, ""), startDaemon(t, "")
 	p := pool(t, one.address, two.address)
@@ -301,7 +301,7 @@ func TestRealShare(t *testing.T) {
 
 // TestRealInterrupted: a step whose layers were on their way when it was cancelled can be run again.
 func TestRealInterrupted(t *testing.T) {
-	real(t)
+	realTier(t)
 	noLeaks(t)
 	d := startDaemon(t, "")
 	address, sent := proxy(t, d)
@@ -357,7 +357,7 @@ func (c *counting) solve(ctx context.Context, j job) error {
 
 // TestRealMemory: the limit is the kernel's.
 func TestRealMemory(t *testing.T) {
-	real(t)
+	realTier(t)
 	noLeaks(t)
 	d := startDaemon(t, "")
 	s := step(t, runnertest.ProgramLayer(t), "eat", fmt.Sprint(256<<20))

@@ -84,7 +84,7 @@ func write(t *testing.T, file string, b []byte) {
 
 // TestRealTLS: a daemon with certificates of both sides, and what is said about every mistake.
 func TestRealTLS(t *testing.T) {
-	real(t)
+	realTier(t)
 	noLeaks(t)
 	dir := t.TempDir()
 	ours, theirs := newAuthority(t, dir, "ca.crt"), newAuthority(t, dir, "other.crt")

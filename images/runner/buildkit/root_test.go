@@ -1,0 +1,254 @@
+package buildkit
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/containerd/errdefs"
+	"github.com/google/go-cmp/cmp"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+	"github.com/moby/buildkit/solver/pb"
+	"github.com/opencontainers/go-digest"
+	ocispecs "github.com/opencontainers/image-spec/specs-go/v1"
+
+	"github.com/driver-container/driver-container/images/runner"
+	"github.com/driver-container/driver-container/images/runner/runnertest"
+)
+
+// streamed is a layer whose bytes come as a stream; it counts how often they were asked for.
+type streamed struct {
+	v1.Layer
+	opened atomic.Int64
+	bytes  []byte // instead of the layer's own
+}
+
+func (l *streamed) Compressed() (io.ReadCloser, error) {
+	l.opened.Add(1)
+	if l.bytes != nil {
+		return io.NopCloser(bytes.NewReader(l.bytes)), nil
+	}
+	return l.Layer.Compressed()
+}
+
+// filed is a layer whose bytes are a file.
+type filed struct {
+	v1.Layer
+	path string
+}
+
+func (l *filed) Compressed() (io.ReadCloser, error) { return os.Open(l.path) }
+
+func compressed(t *testing.T, l v1.Layer) []byte {
+	t.Helper()
+	rc, err := l.Compressed()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rc.Close()
+	b, err := io.ReadAll(rc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func mustRoot(t *testing.T, arch string, layers ...v1.Layer) *root {
+	t.Helper()
+	r, err := newRoot(arch, layers)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// TestRoot: the same layers are the same root, and the manifest is a valid one.
+func TestRoot(t *testing.T) {
+	t.Parallel()
+	a, b := runnertest.Layer(t, "a = 1"), runnertest.Layer(t, "b = 1")
+	one := mustRoot(t, "amd64", a, b)
+	if again := mustRoot(t, "amd64", runnertest.Layer(t, "a = 1"), b); again.manifest != one.manifest {
+		t.Errorf("%s and %s for the same layers", one.manifest, again.manifest)
+	}
+	for what, other := range map[string]*root{"order": mustRoot(t, "amd64", b, a), "architecture": mustRoot(t, "arm64", a, b), "fewer": mustRoot(t, "amd64", a)} {
+		if other.manifest == one.manifest {
+			t.Errorf("another %s has the same digest", what)
+		}
+	}
+	var m ocispecs.Manifest
+	if err := json.Unmarshal(one.small[one.manifest], &m); err != nil {
+		t.Fatal(err)
+	}
+	var c ocispecs.Image
+	if err := json.Unmarshal(one.small[m.Config.Digest], &c); err != nil {
+		t.Fatal(err)
+	}
+	sum, _ := b.Digest()
+	diff, _ := b.DiffID()
+	if len(m.Layers) != 2 || string(m.Layers[1].Digest) != sum.String() || string(c.RootFS.DiffIDs[1]) != diff.String() || c.OS != "linux" || c.Architecture != "amd64" {
+		t.Errorf("manifest %+v, config %+v", m, c)
+	}
+}
+
+func TestFormats(t *testing.T) {
+	t.Parallel()
+	for mt, want := range map[types.MediaType]string{
+		types.DockerLayer:             ocispecs.MediaTypeImageLayerGzip,
+		types.OCILayerZStd:            ocispecs.MediaTypeImageLayerZstd,
+		types.DockerUncompressedLayer: ocispecs.MediaTypeImageLayer,
+		types.OCIManifestSchema1:      "",
+	} {
+		if got, err := ociType(mt); got != want || (err == nil) != (want != "") {
+			t.Errorf("ociType(%s) = %q, %v", mt, got, err)
+		}
+	}
+}
+
+// TestStore: a daemon reads the blobs of the root, at any offset, and nothing else.
+func TestStore(t *testing.T) {
+	t.Parallel()
+	l := &streamed{Layer: runnertest.Layer(t, "a = 1")}
+	f := &filed{Layer: runnertest.Layer(t, "b = 1"), path: filepath.Join(t.TempDir(), "blob")}
+	if err := os.WriteFile(f.path, compressed(t, f.Layer), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var told []string
+	sp := &spool{dir: t.TempDir()}
+	s := &store{root: mustRoot(t, "amd64", l, f), spool: sp, tell: func(line string) { told = append(told, line) }, told: map[digest.Digest]bool{}}
+	want := map[digest.Digest][]byte{}
+	for _, layer := range []v1.Layer{l.Layer, f.Layer} {
+		sum, _ := layer.Digest()
+		want[digest.Digest(sum.String())] = compressed(t, layer)
+	}
+	maps.Copy(want, s.root.small)
+	var all sync.WaitGroup
+	for d, b := range want {
+		for range 4 {
+			all.Go(func() {
+				info, err := s.Info(t.Context(), d)
+				if err != nil || info.Size != int64(len(b)) {
+					t.Errorf("%s: %+v, %v", d, info, err)
+				}
+				r, err := s.ReaderAt(t.Context(), ocispecs.Descriptor{Digest: d})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				defer r.Close()
+				got, err := io.ReadAll(io.NewSectionReader(r, 7, r.Size()-7))
+				if err != nil || !bytes.Equal(got, b[7:]) {
+					t.Errorf("%s from offset 7: %d bytes, %v", d, len(got), err)
+				}
+			})
+		}
+	}
+	all.Wait()
+	if len(told) != 2 {
+		t.Errorf("told %q", told)
+	}
+	if left, _ := os.ReadDir(sp.dir); len(left) > 0 {
+		t.Errorf("files with names in the spool: %v", left)
+	}
+	other := digest.FromString("something else of this machine")
+	if _, err := s.Info(t.Context(), other); !errdefs.IsNotFound(err) {
+		t.Errorf("Info of another blob: %v", err)
+	}
+	if _, err := s.ReaderAt(t.Context(), ocispecs.Descriptor{Digest: other}); !errdefs.IsNotFound(err) {
+		t.Errorf("ReaderAt of another blob: %v", err)
+	}
+	if _, err := s.Writer(t.Context()); !errdefs.IsPermissionDenied(err) {
+		t.Errorf("Writer: %v", err)
+	}
+	if err := sp.close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestSpoolDamaged: a layer that is not what it says it is stops here, with words; the next attempt reads it anew.
+func TestSpoolDamaged(t *testing.T) {
+	t.Parallel()
+	l := &streamed{Layer: runnertest.Layer(t, "a = 1"), bytes: []byte("something else")}
+	s := &store{root: mustRoot(t, "amd64", l), spool: &spool{dir: t.TempDir()}, tell: func(string) {}, told: map[digest.Digest]bool{}}
+	sum, _ := l.Digest()
+	desc := ocispecs.Descriptor{Digest: digest.Digest(sum.String())}
+	if _, err := s.ReaderAt(t.Context(), desc); err == nil || !strings.Contains(err.Error(), sum.String()) {
+		t.Errorf("damaged: %v", err)
+	}
+	if s.failure() == nil {
+		t.Error("the failure was not kept for the step's error")
+	}
+	ctx, cancel := context.WithCancelCause(t.Context())
+	because := errors.New("because")
+	cancel(because)
+	l.bytes = nil
+	if _, err := s.ReaderAt(ctx, desc); !errors.Is(err, because) {
+		t.Errorf("cancelled: %v", err)
+	}
+	r, err := s.ReaderAt(t.Context(), desc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(r.Close(), s.spool.close()); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestDefinition: what a step asks a daemon for.
+func TestDefinition(t *testing.T) {
+	t.Parallel()
+	r := mustRoot(t, "arm64", runnertest.Layer(t, "a = 1"))
+	s := runner.Step{Name: "some step", Arch: "arm64", Args: []string{"/bin/x", "", "a b"}, Env: []string{"PATH=/p", "HOME=/", "ODD= a=b ü"}, Output: "/out/put", Memory: 1 << 30}
+	def, exec, err := definition(t.Context(), s, r, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var sources []string
+	var seen bool
+	for _, b := range def.Def {
+		var op pb.Op
+		if err := op.UnmarshalVT(b); err != nil {
+			t.Fatal(err)
+		}
+		if src := op.GetSource(); src != nil {
+			sources = append(sources, src.Identifier)
+			if src.Attrs[pb.AttrOCILayoutStoreID] != storeID || src.Attrs[pb.AttrOCILayoutSessionID] != "" {
+				t.Errorf("source attributes %v", src.Attrs)
+			}
+		}
+		e := op.GetExec()
+		if e == nil {
+			continue
+		}
+		seen = digest.FromBytes(b) == exec
+		if !slices.Equal(e.Meta.Args, s.Args) || !slices.Equal(e.Meta.Env, s.Env) || e.Meta.Cwd != "/" || e.Meta.User != "" || e.Meta.ProxyEnv != nil {
+			t.Errorf("command %v", e.Meta)
+		}
+		if e.Network != pb.NetMode_NONE || e.Security != pb.SecurityMode_SANDBOX || len(e.Mounts) != 2 || op.Platform.Architecture != "arm64" {
+			t.Errorf("network %v, security %v, mounts %v, platform %v", e.Network, e.Security, e.Mounts, op.Platform)
+		}
+		if m := e.Mounts[1]; m.Dest != "/out/put" || m.Input != -1 || m.Readonly {
+			t.Errorf("output %v", m)
+		}
+		if got := def.Metadata[exec].LinuxResources; got == nil || got.Memory != 1<<30 || got.MemorySwap != 1<<30 {
+			t.Errorf("limits %v", got)
+		}
+	}
+	if d := cmp.Diff([]string{"oci-layout://driver/root@" + r.manifest.String()}, sources); d != "" || !seen {
+		t.Errorf("command seen: %v; sources (-want +got):\n%s", seen, d)
+	}
+	s.Memory, s.Name = 0, "another name"
+	if _, other, err := definition(t.Context(), s, r, false); err != nil || other != exec {
+		t.Errorf("without a limit and with another name: %s and %s, %v", exec, other, err)
+	}
+}
