@@ -26,6 +26,7 @@ type driver struct {
 	debian  string // their version there
 	infix   string // in the names of its packages: "tesla-418-"
 	open    bool   // Debian packages the open modules too
+	patched bool   // the sources in the packages have Debian's patches; else these lie beside them and nobody here applies them
 }
 
 // drivers are those that the archives of these systems hold for data centre GPUs, and the matrix has.
@@ -33,8 +34,8 @@ var drivers = []driver{
 	{version: "418.226.00", home: "debian11", debian: "418.226.00-6~deb11u2", infix: "tesla-418-"},
 	{version: "450.248.02", home: "debian11", debian: "450.248.02-7~deb11u1", infix: "tesla-450-"},
 	{version: "470.256.02", home: "debian11", debian: "470.256.02-1~deb11u2", infix: "tesla-470-"},
-	{version: "535.261.03", home: "debian12", debian: "535.261.03-1", open: true},
-	{version: "550.163.01", home: "debian13", debian: "550.163.01-2", open: true},
+	{version: "535.261.03", home: "debian12", debian: "535.261.03-1", open: true, patched: true},
+	{version: "550.163.01", home: "debian13", debian: "550.163.01-2", open: true, patched: true},
 }
 
 // kernel is a row of driver-build kernels -o json.

@@ -11,7 +11,8 @@ const head = `# Drivers and kernels, compiled
 
 Written by ` + "`make compat`" + `; do not edit. driver-build compiled every driver that Debian packages for the newest kernel of each Debian release,
 with the release's own compiler. Where that Debian has packages of the driver, they are the source; elsewhere it is an archive made from
-them. Both hold NVIDIA's sources as they are: Debian keeps its patches beside them and applies them only in its DKMS packages.
+the same packages. In those of 535 and 550 the sources have Debian's patches; the older ones are NVIDIA's as they are, with the patches
+beside them, which only Debian's DKMS packages apply.
 `
 
 // render writes the page. differs: the matrix and the compiler do not agree somewhere, and nobody has said why.
@@ -26,14 +27,14 @@ func render(cells []*cell) (text string, differs bool) {
 		}
 	}
 	b.WriteString("\n## What the compiler says\n\n" +
-		"The error is the first one of the compile. *Loads* is not asked here: what compiles can still be refused, and where the lab has seen that, it says so.\n\n" +
-		"| kernel | driver | flavour | source | result | first error |\n|---|---|---|---|---|---|\n")
+		"The error is the first one of the compile. Nothing is loaded here: what compiles can still be refused by the kernel, and where the lab has seen that, this says so.\n\n" +
+		"| kernel | driver | flavour | source | patched | result | first error |\n|---|---|---|---|---|---|---|\n")
 	for _, c := range cells {
 		source, outcome, detail := "", "not run", ""
 		if c.Result != nil {
 			source, outcome, detail = c.Result.Source, outcomeOf(c), c.Result.Error
 		}
-		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s |\n", c.series(), c.Driver.version, c.Flavour, source, outcome, code(detail))
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s | %s |\n", c.series(), c.Driver.version, c.Flavour, source, yes(c.Driver.patched), outcome, code(detail))
 	}
 	b.WriteString("\n## What the matrix says\n\n" +
 		"`matrix.yaml` is right where it lets through what compiles and is not refused, and nothing else. Where it is not, this table says why.\n\n" +
@@ -99,6 +100,13 @@ func dates(cells []*cell) string {
 		return "on " + first
 	}
 	return "from " + first + " to " + last
+}
+
+func yes(b bool) string {
+	if b {
+		return "yes"
+	}
+	return "no"
 }
 
 // escape makes text fit into a cell of a table.

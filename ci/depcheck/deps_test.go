@@ -103,12 +103,13 @@ func TestWhoReachesWhom(t *testing.T) {
 		{[]string{"distros", "kmod"}, nil, own("images", "node", "cmd", "ci"), "the ground floor: the builder and the node both stand on it"},
 		{[]string{"distros", "kmod"}, nil, []string{registries, buildkit, cobra}, "the node's program links it and stays small"},
 		{[]string{"images"}, nil, own("node", "cmd", "ci"), "arrows point downwards"},
-		{[]string{"images"}, []string{"images/runner"}, []string{buildkit, cobra}, "images is a library; only its runner talks to BuildKit"},
+		{[]string{"images"}, []string{"images/runner/buildkit"}, []string{buildkit, cobra}, "images is a library; only one runner talks to BuildKit"},
 		{[]string{"images/matrix", "images/runfile", "images/rootfs"}, nil, own("images/registry", "images/runner"), "they are plain readers"},
 		{[]string{"images/runfile", "images/rootfs"}, nil, []string{registries, module + "/distros"}, "formats know neither registries nor systems"},
 		{[]string{"node"}, nil, own("images", "cmd", "ci"), "images and node do not know each other"},
 		{[]string{"cmd/driver-entrypoint"}, nil, append(own("images", "ci"), buildkit, registries, "k8s.io", "github.com/NVIDIA/go-nvml"),
 			"process 1 of a node is small and static"},
+		{[]string{"cmd/driver-entrypoint", "images", "node"}, nil, []string{"github.com/ThalesGroup/crypto11", "github.com/miekg/pkcs11"}, "tokens need cgo, and are for driver-build alone"},
 		{[]string{"cmd/driver-probe"}, nil, append(own("images", "node", "distros", "ci"), buildkit, registries, cobra), "the probe asks NVML and nothing else"},
 		{[]string{"."}, []string{}, append(own("images", "distros", "node", "cmd"), buildkit, registries), "the root holds the embedded matrix"},
 	}
@@ -130,7 +131,7 @@ func TestWhoReachesWhom(t *testing.T) {
 func TestImages(t *testing.T) {
 	t.Parallel()
 	for _, p := range packages(t) {
-		if under(p.name(), "images/matrix", "images/runfile", "images/rootfs", "images/registry") && slices.Contains(p.Deps, module+"/images") {
+		if under(p.name(), "images/matrix", "images/runfile", "images/rootfs", "images/registry", "images/runner") && slices.Contains(p.Deps, module+"/images") {
 			t.Errorf("%s reaches images, which is made of it", p.name())
 		}
 	}
@@ -150,7 +151,7 @@ func TestDirectImports(t *testing.T) {
 		"github.com/stretchr/testify":      {},
 		"github.com/docker/docker/client":  {},
 		"github.com/google/go-cmp":         {},
-		"github.com/containerd/containerd": {},
+		"github.com/containerd/containerd": {"images/runner/buildkit"},
 		"github.com/hashicorp/go-getter":   {},
 		"github.com/sirupsen/logrus":       {},
 		"github.com/containers/image/v5":   {},

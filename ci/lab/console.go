@@ -83,7 +83,7 @@ func (c *Console) Wait(pattern string, limit time.Duration) string {
 func (c *Console) Type(keys ...string) {
 	c.t.Helper()
 	for _, k := range keys {
-		time.Sleep(keyPause)
+		<-time.After(keyPause)
 		if _, err := c.conn.Write([]byte(k)); err != nil {
 			c.t.Fatalf("type on the console: %v", err)
 		}

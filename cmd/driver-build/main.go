@@ -4,6 +4,8 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
+	"log" //nolint:depguard // to silence it
 	"os"
 	"os/signal"
 	"runtime/debug"
@@ -22,7 +24,8 @@ func (i interrupted) Error() string { return "stopped by signal: " + i.signal.St
 const memoryLimit = 200 << 20
 
 func main() {
-	chroot.Init() // this process may be the inside of a compile
+	chroot.Init()             // this process may be the inside of a compile
+	log.SetOutput(io.Discard) // libraries write to it: HTTP/2 a line for each transfer to a BuildKit daemon that is cut off
 	if os.Getenv("GOMEMLIMIT") == "" {
 		debug.SetMemoryLimit(memoryLimit)
 	}

@@ -18,6 +18,7 @@ type Mount struct {
 	Root       string // the folder of the file system that shows at Point; ends in "//deleted" when that was removed
 	Shared     bool   // mounts below it are seen by its peers
 	device     [2]int // major and minor of the file system
+	options    string // of the file system: "rw,lowerdir=..."
 }
 
 // Deleted says that the folder which the mount shows was removed where it came from.
@@ -41,7 +42,11 @@ func atOrBelow(point, dir string) bool {
 }
 
 func readMounts(keep func(point string) bool) ([]Mount, error) {
-	f, err := os.Open("/proc/self/mountinfo")
+	return readMountsOf("/proc/self/mountinfo", keep)
+}
+
+func readMountsOf(file string, keep func(point string) bool) ([]Mount, error) {
+	f, err := os.Open(file)
 	if err != nil {
 		return nil, err
 	}
@@ -53,7 +58,7 @@ func readMounts(keep func(point string) bool) ([]Mount, error) {
 	mounts := make([]Mount, 0, len(infos))
 	for _, m := range infos {
 		mounts = append(mounts, Mount{ID: m.ID, Parent: m.Parent, Point: m.Mountpoint, Source: m.Source, FSType: m.FSType, Root: m.Root,
-			Shared: strings.Contains(" "+m.Optional, " shared:"), device: [2]int{m.Major, m.Minor}})
+			Shared: strings.Contains(" "+m.Optional, " shared:"), device: [2]int{m.Major, m.Minor}, options: m.VFSOptions})
 	}
 	return mounts, nil
 }

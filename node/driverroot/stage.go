@@ -144,6 +144,14 @@ func identity(dir string) inode {
 	return inode{st.Dev, st.Ino}
 }
 
+func identityOf(f *os.File) inode {
+	var st unix.Stat_t
+	if unix.Fstat(int(f.Fd()), &st) != nil {
+		return inode{}
+	}
+	return inode{st.Dev, st.Ino}
+}
+
 // syncFS waits until all of the copy is on the disk: one wait for the file system instead of ten thousand for files. The kernel
 // does not let itself be interrupted in it, so a caller who gives up leaves it to end by itself.
 func syncFS(ctx context.Context, f *os.File) error {

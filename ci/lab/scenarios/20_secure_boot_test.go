@@ -46,14 +46,29 @@ func refusals(site, stranger *uefi.Key) []refusal {
 			finding: `nvidia has a broken signature, which kernels always refuse`},
 		{forged: forged{name: "stripped", key: site, damage: stripped}, errno: rejected, finding: `nvidia has no signature`},
 		{forged: forged{name: "sha512", key: site, hash: crypto.SHA512}, errno: rejected,
-			finding: `the modules are signed by .* sha512\), and the kernel neither has sha512 nor can load it`, prepares: withoutSHA512},
+			finding: `the modules are signed by .* sha512\), and the kernel neither has sha512 nor can load it`,
+			loading: `the kernel refused the module nvidia .*signed with a hash or cipher that this kernel does not have at hand`, prepares: withoutSHA512},
 	}
 }
 
-// withoutSHA512 makes a host of this one that has no module for the hash. With it, the kernel loads that by itself.
+// withoutSHA512 makes a host of this one that has no module for the hash.
 func withoutSHA512(t *testing.T, g *lab.Guest) {
 	t.Helper()
-	g.Sh("cd /lib/modules/$(uname -r) && rm $(find . -name 'sha512*') && sed -i /sha512/d modules.dep modules.alias")
+	g.Sh(`cd /lib/modules/$(uname -r) && gone=$(find . -name 'sha512*') && tar cf /tmp/sha512.tar $gone modules.dep modules.alias &&
+rm $gone && sed -i /sha512/d modules.dep modules.alias`)
+}
+
+// withSHA512 undoes that: the kernel loads the module by itself when it meets such a signature, and preflight knows.
+func withSHA512(t *testing.T, g *lab.Guest) {
+	t.Helper()
+	g.Sh("cd /lib/modules/$(uname -r) && tar xf /tmp/sha512.tar")
+	foretells(t, g, with("535", "sha512"), 0, `module-signing +ok +`+demanded+`.* sha512\), which the kernel knows .*the kernel loads sha512 when it is asked`)
+	if err := inserts(g, "sha512", "nvidia"); err != nil {
+		t.Errorf("sha512 with its module: %v", err)
+		return
+	}
+	cleanTaint(t, g)
+	g.Sh("rmmod nvidia")
 }
 
 // Secure Boot with the site's own key in the firmware's db. Whatever is wrong with a signature, the kernel refuses the module, preflight
@@ -78,6 +93,7 @@ func Test20SecureBoot(t *testing.T) {
 		t.Logf("%s", r.name)
 		refused(t, g, r, demanded)
 	}
+	withSHA512(t, g)
 	t.Log("signed")
 	foretells(t, g, with("535", "signed"), 0, `module-signing +ok +`+demanded+`the modules are`+byTest+`, which the kernel knows \(keyring \.platform\)`)
 	loadsSigned(t, g, with("535", "signed"))

@@ -7,6 +7,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"net"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -366,5 +367,42 @@ func TestRealMemory(t *testing.T) {
 	var failed *runner.FailedError
 	if !errors.As(err, &failed) || failed.Code != -1 || !strings.Contains(err.Error(), "67 MB") {
 		t.Errorf("more memory than allowed: %v", err)
+	}
+}
+
+// TestRealCommand: the addresses that are a command's stdin and stdout (docker-container, kube-pod, ssh) work, and the
+// command ends with the pool. Another program stands in for ssh.
+func TestRealCommand(t *testing.T) {
+	realTier(t)
+	noLeaks(t)
+	d := startDaemon(t, "")
+	program, err := built()
+	if err != nil {
+		t.Fatal(err)
+	}
+	bin := t.TempDir()
+	pid := filepath.Join(bin, "pid")
+	script := fmt.Sprintf("#!/bin/sh\nset -e\n[ \"$1 $2 $3 $4 $5\" = '-l me -- builder buildctl' ]\nshift 5\necho $$ >%s\nexec %s \"$@\"\n", pid, filepath.Join(filepath.Dir(program), "buildctl"))
+	if err := os.WriteFile(filepath.Join(bin, "ssh"), []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
+	p := pool(t, "ssh://me@builder"+strings.TrimPrefix(d.address, "unix://"))
+	if lines, err := run(t, p, step(t, runnertest.ProgramLayer(t), "exit", "0", "hello")); err != nil || len(lines) != 1 {
+		t.Errorf("%v, %q", err, lines)
+	}
+	if err := p.Close(); err != nil {
+		t.Error(err)
+	}
+	b, err := os.ReadFile(pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for end := time.Now().Add(5 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+		if _, err := os.Stat("/proc/" + strings.TrimSpace(string(b))); err != nil {
+			break
+		} else if time.Now().After(end) {
+			t.Fatalf("process %s is left", b)
+		}
 	}
 }

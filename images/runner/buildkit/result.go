@@ -140,6 +140,8 @@ func (u *unpacker) member(hdr *tar.Header) error {
 		return fmt.Errorf("the command's output: %.80s...: a path of %d bytes", name, len(name))
 	case !filepath.IsLocal(name) || strings.ContainsRune(name, 0):
 		return fmt.Errorf("the command's output: %q leads out of the result's folder", hdr.Name)
+	case hdr.PAXRecords["GNU.sparse.realsize"] != "" || hdr.PAXRecords["GNU.sparse.size"] != "":
+		return fmt.Errorf("the command's output: %s is a sparse file, which BuildKit does not send: a few bytes could fill this disk", name)
 	case hdr.Typeflag != tar.TypeDir && hdr.Mode&0o6000 != 0:
 		return fmt.Errorf("the command's output: %s is setuid or setgid: a result has no place for it", name)
 	}

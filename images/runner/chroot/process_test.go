@@ -108,7 +108,7 @@ func TestUnprivileged(t *testing.T) {
 		os.Mkdir(tmp, 0o755), os.Chown(tmp, nobody, nobody), os.Chmod(dir, 0o755)); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(binary, "-test.v", "-test.timeout=1m",
+	cmd := exec.Command(binary, "-test.v", "-test.timeout=4m",
 		"-test.run=^(TestConformance|TestWorld|TestMounts|TestCancelLeavesNothing|TestRemove)$")
 	cmd.Dir = tmp
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "TMPDIR=" + tmp, runnertest.ProgramEnv + "=" + step}
