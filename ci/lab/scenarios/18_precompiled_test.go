@@ -15,7 +15,8 @@ func thin(t *testing.T, kernels ...*lab.HostKernel) lab.Image {
 	t.Helper()
 	making.Lock()
 	defer making.Unlock()
-	return lab.ImageDisk(t, thinLayout(t, kernels...))
+	dir, tag := thinLayout(t, kernels...)
+	return lab.ImageDisk(t, dir, tag)
 }
 
 // thinLayout is its OCI layout and tag.
