@@ -67,10 +67,9 @@ func (w Want) match(k kbuild.Key) bool {
 	return k.Driver == w.Driver && k.Flavour == w.Flavour && k.Release == w.Release && k.Recipe == kbuild.Recipe
 }
 
-// cached says whether the cache has a set for a kernel.
-func (s *supply) cached(ctx context.Context, flavour, release string) bool {
-	_, err := s.cache().Find(ctx, Want{Driver: s.info.Driver, Flavour: flavour, Release: release}.match)
-	return err == nil
+// cached says whether the cache has a set for a kernel. Whether it is whole is Find's business, which tells of damage.
+func (s *supply) cached(flavour, release string) bool {
+	return s.cache().Has(Want{Driver: s.info.Driver, Flavour: flavour, Release: release}.match)
 }
 
 // patches are what the modules are compiled with beyond the driver's sources and the kernel's headers.

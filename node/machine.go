@@ -46,20 +46,20 @@ func (m *machine) Options() (kmod.Options, error) {
 // modprobeDirs are the folders of modprobe.d(5), in its order.
 var modprobeDirs = []string{"/usr/lib/modprobe.d", "/lib/modprobe.d", "/run/modprobe.d", "/etc/modprobe.d"}
 
-func (m *machine) Flavour(ctx context.Context, gpus []devices.GPU, release, requested string) (flavour, reason string, err error) {
+func (m *machine) Flavour(gpus []devices.GPU, release, requested string) (flavour, reason string, err error) {
 	supported, err := m.supported()
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return "", "", err
 	}
-	return preflight.Flavour(m.info, release, m.serves(ctx, release), supported, gpus, requested)
+	return preflight.Flavour(m.info, release, m.serves(release), supported, gpus, requested)
 }
 
 // serves lists the flavours that can be had for a kernel: modules of the image, what can be compiled, and where it cannot, modules of
 // the cache.
-func (m *machine) serves(ctx context.Context, release string) (flavours []string) {
+func (m *machine) serves(release string) (flavours []string) {
 	precompiled := preflight.Serves(m.info, release)
 	for _, f := range m.info.Flavours {
-		if slices.Contains(precompiled, f) || m.canCompile(f) || m.supply.cached(ctx, f, release) {
+		if slices.Contains(precompiled, f) || m.canCompile(f) || m.supply.cached(f, release) {
 			flavours = append(flavours, f)
 		}
 	}
@@ -71,7 +71,7 @@ func (m *machine) Preflight(ctx context.Context, q Question) []preflight.Check {
 	in := preflight.Input{
 		RunDir: m.cfg.Run, Info: m.info, Release: q.Release, Previous: q.Previous, GPUs: q.GPUs, Flavour: q.Flavour,
 		RDMA: q.RDMA, UnloadNouveau: m.cfg.UnloadNouveau, HaveModules: q.Set != nil || q.Adopted, Source: q.Source, Stays: q.Adopted,
-		Damaged: q.Damaged, SignWith: q.SignWith, CanCompile: m.canCompile(q.Flavour), Serves: m.serves(ctx, q.Release),
+		Damaged: q.Damaged, SignWith: q.SignWith, CanCompile: m.canCompile(q.Flavour), Serves: m.serves(q.Release),
 		FetchHeaders: m.cfg.Fetch, StateDir: m.cfg.StateDir,
 	}
 	in.Supported, in.SupportedErr = m.supported()

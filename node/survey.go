@@ -22,7 +22,7 @@ func (n *Node) survey(ctx context.Context) error {
 	if n.options, err = n.hardware.Options(); err != nil {
 		return fmt.Errorf("%w: module parameters: %w", ErrConfig, err)
 	}
-	flavour, reason, err := n.hardware.Flavour(ctx, n.gpus, n.release, n.cfg.ModuleType)
+	flavour, reason, err := n.hardware.Flavour(n.gpus, n.release, n.cfg.ModuleType)
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrConfig, err)
 	}

@@ -32,7 +32,7 @@ func (n *Node) Compile(ctx context.Context, release string) (set *kbuild.Set, so
 	if err != nil {
 		return nil, "", err
 	}
-	flavour, reason, err := n.hardware.Flavour(ctx, gpus, release, n.cfg.ModuleType)
+	flavour, reason, err := n.hardware.Flavour(gpus, release, n.cfg.ModuleType)
 	if err != nil {
 		return nil, "", fmt.Errorf("%w: %w", ErrConfig, err)
 	}

@@ -82,6 +82,18 @@ func (c Cache) Find(ctx context.Context, match func(Key) bool) (*Set, error) {
 	return nil, ErrMiss
 }
 
+// Has says whether there is a set whose key matches, as far as its manifest goes: the modules are not read, and nothing is moved.
+func (c Cache) Has(match func(Key) bool) bool {
+	entries, err := c.entries()
+	if err != nil {
+		return false
+	}
+	return slices.ContainsFunc(entries, func(e entry) bool {
+		m, err := readManifest(filepath.Join(c.Dir, e.name))
+		return err == nil && match(m.Key)
+	})
+}
+
 // verified finishes what readManifest began: bytes are compared, what is damaged goes aside, what is whole counts as used now.
 func (c Cache) verified(ctx context.Context, name string, m *manifest, err error) (*Set, error) {
 	dir := filepath.Join(c.Dir, name)

@@ -338,3 +338,21 @@ func BenchmarkGet(b *testing.B) {
 	}
 	fmt.Fprintln(b.Output(), s.Dir)
 }
+
+// TestCacheHas: a look at the manifests, which moves nothing aside.
+func TestCacheHas(t *testing.T) {
+	t.Parallel()
+	c := Cache{Dir: t.TempDir()}
+	if c.Has(func(Key) bool { return true }) {
+		t.Error("an empty cache has something")
+	}
+	s, err := c.Put(t.Context(), newSet(t, driver, "nvidia"))
+	must(t, err)
+	must(t, os.WriteFile(filepath.Join(s.Dir, "nvidia.ko"), []byte("damaged"), 0o600))
+	if !c.Has(func(k Key) bool { return k.Driver == driver }) || c.Has(func(k Key) bool { return k.Driver == "1" }) {
+		t.Error("it has what it has not, or the reverse")
+	}
+	if _, err := os.Stat(s.Dir); err != nil {
+		t.Errorf("the entry was moved: %v", err)
+	}
+}
