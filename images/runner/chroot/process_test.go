@@ -94,6 +94,9 @@ func TestKilledOwner(t *testing.T) {
 // TestUnprivileged runs tests of this package as a user without any privilege, in a user namespace.
 func TestUnprivileged(t *testing.T) {
 	t.Parallel()
+	if os.Getenv("DRIVER_E2E") == "" {
+		t.Skip("it takes some seconds: set DRIVER_E2E=1")
+	}
 	if os.Getuid() != 0 {
 		t.Skip("only root can become somebody else")
 	}
