@@ -26,13 +26,13 @@ const compileOutput = "/modules"
 
 // modulesLayers makes the layers with modules: one for each kernel and flavour, in the order of the recipe.
 func (b *Builder) modulesLayers(ctx context.Context, r *Recipe, base v1.Image) ([]namedLayer, error) {
-	layers := make([]namedLayer, 0, len(r.Kernels)*len(r.Precompile))
+	layers := make([]namedLayer, len(r.Kernels)*len(r.Precompile))
 	eg, ctx := errgroup.WithContext(ctx)
-	for _, k := range r.Kernels {
-		for _, flavour := range r.Precompile {
-			i := len(layers)
-			layers = append(layers, namedLayer{name: "modules " + flavour + " " + k.Release})
-			eg.Go(func() (err error) { layers[i].layer, err = b.modulesLayer(ctx, r, base, k, flavour); return err })
+	for i, k := range r.Kernels {
+		for j, flavour := range r.Precompile {
+			l := &layers[i*len(r.Precompile)+j]
+			l.name = "modules " + flavour + " " + k.Release
+			eg.Go(func() (err error) { l.layer, err = b.modulesLayer(ctx, r, base, k, flavour); return err })
 		}
 	}
 	return layers, eg.Wait()
