@@ -75,7 +75,7 @@ func (i *instance) Firmware() (func() error, error) {
 	return undo, i.do("firmware", func() error { i.firmware = ours; return nil })
 }
 
-func (i *instance) Prune() error { return i.do("prune", func() error { return nil }) }
+func (i *instance) Prune(context.Context) error { return i.do("prune", func() error { return nil }) }
 
 func (i *instance) Find(context.Context, Want) (set *kbuild.Set, source string, err error) {
 	err = i.do("find", func() (err error) {
@@ -204,7 +204,7 @@ func (i *instance) Ask(context.Context) (a probe.Answer, err error) {
 // fakeHardware has the hardware's Flavour: the kernel has a method of the same name.
 type fakeHardware struct{ *instance }
 
-func (fakeHardware) Flavour(context.Context, []devices.GPU, string, string) (string, string, error) {
+func (fakeHardware) Flavour([]devices.GPU, string, string) (string, string, error) {
 	return driverinfo.Proprietary, "the only one", nil
 }
 

@@ -80,7 +80,7 @@ func TestMachine(t *testing.T) {
 	if got := options.For("nvidia"); err != nil || len(got) == 0 || got[len(got)-1] != "NVreg_A=1" {
 		t.Errorf("%v, %v", options, err)
 	}
-	flavour, reason, err := m.Flavour(t.Context(), gpus, m.release, "auto")
+	flavour, reason, err := m.Flavour(gpus, m.release, "auto")
 	if err != nil || flavour != driverinfo.Proprietary || reason == "" {
 		t.Errorf("%s, %s, %v", flavour, reason, err)
 	}
@@ -99,7 +99,7 @@ func TestMachine(t *testing.T) {
 		t.Error(err)
 	}
 	m.supported = func() (preflight.Supported, error) { return preflight.Supported{}, errors.New("damaged") }
-	if _, _, err := m.Flavour(t.Context(), []devices.GPU{{}}, m.release, "auto"); err == nil {
+	if _, _, err := m.Flavour([]devices.GPU{{}}, m.release, "auto"); err == nil {
 		t.Error("a damaged list of GPUs, no error")
 	}
 }
@@ -113,7 +113,7 @@ func TestServes(t *testing.T) {
 	m := &machine{info: info, supply: s, supported: func() (preflight.Supported, error) { return preflight.Supported{}, nil }}
 	see := func(release string, want ...string) {
 		t.Helper()
-		if got := m.serves(t.Context(), release); !slices.Equal(got, want) {
+		if got := m.serves(release); !slices.Equal(got, want) {
 			t.Errorf("%s: %q, want %q", release, got, want)
 		}
 	}
@@ -123,7 +123,7 @@ func TestServes(t *testing.T) {
 		t.Fatal(err)
 	}
 	see(imageKernel, driverinfo.Open, driverinfo.Proprietary)
-	if got, _, err := m.Flavour(t.Context(), nil, imageKernel, "auto"); err != nil || got != driverinfo.Proprietary {
+	if got, _, err := m.Flavour(nil, imageKernel, "auto"); err != nil || got != driverinfo.Proprietary {
 		t.Errorf("%s, %v", got, err)
 	}
 	set, _, err := s.Find(t.Context(), Want{Driver: v535, Flavour: driverinfo.Proprietary, Release: imageKernel})
@@ -162,7 +162,7 @@ func TestMountedRootWithoutStorage(t *testing.T) {
 	if err := m.MountOld(ctx, "/var/lib/nvidia-driver/roots/x"); err == nil {
 		t.Error("a root that was not staged here, no error")
 	}
-	if err := errors.Join(m.Unmount(ctx), m.Prune()); err != nil {
+	if err := errors.Join(m.Unmount(ctx), m.Prune(ctx)); err != nil {
 		t.Error(err)
 	}
 	if err := m.shared(fs.ErrInvalid); !errors.Is(err, fs.ErrInvalid) {

@@ -130,10 +130,13 @@ func (m *mountedRoot) Firmware() (func() error, error) {
 	return driverroot.SetFirmwarePath("/sys", m.root.Target)
 }
 
-// Prune removes old staged roots. That takes seconds each, so it waits until the driver serves.
-func (m *mountedRoot) Prune() error {
+// Prune waits until the root is on the disk, and removes old ones. That takes seconds each, so it waits until the driver serves.
+func (m *mountedRoot) Prune(ctx context.Context) error {
 	if m.root.Storage == "" {
 		return nil
+	}
+	if err := m.root.Settle(ctx); err != nil && ctx.Err() == nil { // else it stops, and the next start does it
+		m.say("warning: %v", err)
 	}
 	return m.root.Prune(keepRoots)
 }

@@ -41,7 +41,7 @@ type roots interface {
 	Mounted() (layers int, err error)
 	Adopt(ctx context.Context) (bool, string) // renews what a dead container left behind, if the one layer is of our driver
 	Firmware() (undo func() error, err error)
-	Prune() error // staged roots that are not served any more
+	Prune(ctx context.Context) error // staged roots that are not served any more
 }
 
 // supplier gets module files.
@@ -72,7 +72,7 @@ type hardware interface {
 	GPUs() ([]devices.GPU, error)
 	Mellanox() (bool, error)
 	Options() (kmod.Options, error)
-	Flavour(ctx context.Context, gpus []devices.GPU, release, requested string) (flavour, reason string, err error) // for a kernel
+	Flavour(gpus []devices.GPU, release, requested string) (flavour, reason string, err error) // for a kernel
 	Preflight(ctx context.Context, q Question) []preflight.Check
 	CreateNodes(ctx context.Context) (created []devices.Node, err error)
 	RemoveNodes(created []devices.Node) error

@@ -77,13 +77,13 @@ func TestDamagedImage(t *testing.T) {
 	if !errors.As(err, &none) || !strings.Contains(err.Error(), "neither modules nor a toolchain") {
 		t.Errorf("%v", err)
 	}
-	if s.cached(t.Context(), w.Flavour, w.Release) {
+	if s.cached(w.Flavour, w.Release) {
 		t.Error("the cache is empty")
 	}
 	if _, err := s.Keep(t.Context(), made(t, imageKernel)); err != nil {
 		t.Fatal(err)
 	}
-	if _, source, err := s.Find(t.Context(), w); err != nil || source != fromCache || !s.cached(t.Context(), w.Flavour, w.Release) {
+	if _, source, err := s.Find(t.Context(), w); err != nil || source != fromCache || !s.cached(w.Flavour, w.Release) {
 		t.Errorf("from %s, %v", source, err)
 	}
 }

@@ -17,8 +17,8 @@ const (
 // serve watches until ctx ends. It says what changed and corrects its own readiness; it never repairs behind the back of whoever
 // changed it.
 func (n *Node) serve(ctx context.Context) error {
-	if err := n.roots.Prune(); err != nil {
-		n.warn("remove old driver roots: %v", err)
+	if err := n.roots.Prune(ctx); err != nil {
+		n.warn("%v", err)
 	}
 	asked := n.now()
 	n.rest()

@@ -63,15 +63,14 @@ func outcomeOf(c *cell) string {
 
 // agreement compares the matrix with what can be used: what compiles and is not refused.
 func agreement(c *cell) (agrees, why string) {
-	why = find(reasons, c)
 	if c.Result == nil || c.Result.Outcome == trouble {
-		return "not known", why
+		return "not known", ""
 	}
 	usable := c.Result.Outcome == compiles && find(refused, c) == ""
 	if usable == (c.Rules == "") {
-		return "yes", why
+		return "yes", ""
 	}
-	return "no", why
+	return "no", find(reasons, c)
 }
 
 // compilerUsed is the compiler of a system, as any of its compiles named it.

@@ -77,7 +77,7 @@ func (c Container) spec(images map[string]Image) wire.Spec {
 	if len(c.Command) == 0 {
 		s.Args = append(slices.Clone(image.Command), c.Args...)
 	}
-	s.Image = imageDir(c.Image)
+	s.Image = image.lowerdir(c.Image)
 	s.Env = lastOfEach(append(append(slices.Clone(image.Env), "HOME=/root"), c.Env...))
 	if s.PodUID == "" {
 		s.PodUID = newPodUID()

@@ -14,6 +14,7 @@ type Image struct {
 	Digest  string   // of its manifest: "sha256:..."
 	Env     []string // of its configuration
 	Command []string // Entrypoint and Cmd
+	layers  string   // on the guest's disk, see Unpack
 }
 
 const keepImages = 8

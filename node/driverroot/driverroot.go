@@ -28,6 +28,8 @@ type Root struct {
 	// know that they have to look at the host's. A bound image always has both.
 	HostDev bool
 	Say     func(format string, args ...any) // a line for the log; nil for none
+
+	init string // process 1 in procfs, through which the image's layers are found; "" is "/proc/1"
 }
 
 // Staged is a root that is complete and can be mounted.
@@ -66,8 +68,15 @@ func (e *NotSharedError) Error() string {
 var emptied = map[string]bool{"proc": true, "run": true, "tmp": true, "var/tmp": true, "var/run": true, "var/lock": true, "var/cache": true, "var/lib/apt/lists": true}
 
 // leftOut is what only compiling or reading needs. Compiling happens in the container, never in the served root; usr/src stays,
-// since containers for GPUDirect Storage and GDRCopy compile against it with compilers of their own.
-var leftOut = map[string]bool{"dev": true, "sys": true, "usr/lib/gcc": true, "usr/libexec/gcc": true, "usr/share/doc": true, "usr/share/man": true, "usr/share/info": true}
+// since containers for GPUDirect Storage and GDRCopy compile against it with compilers of their own. Most of an image's files are
+// Perl's, which compiling needs, time zones and descriptions of packages; a Perl without them works (perl-base), as does dpkg -l.
+var leftOut = map[string]bool{
+	"dev": true, "sys": true,
+	"usr/lib/gcc": true, "usr/libexec/gcc": true,
+	"usr/share/doc": true, "usr/share/man": true, "usr/share/info": true, "usr/share/bug": true, "usr/share/lintian": true,
+	"usr/share/bash-completion": true, "usr/share/zoneinfo": true, "var/lib/dpkg/info": true,
+	"usr/share/perl": true, "usr/share/perl5": true, "usr/lib/x86_64-linux-gnu/perl": true, "usr/lib/aarch64-linux-gnu/perl": true,
+}
 
 // runDirs are the folders of the daemons' sockets, which clients look up below the driver root.
 var runDirs = []string{"run/nvidia-persistenced", "run/nvidia-fabricmanager", "run/nvidia-topologyd"}

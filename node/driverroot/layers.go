@@ -16,13 +16,17 @@ import (
 // layers are the folders that the image's files really lie in: the lower folders of the container's overlay, as the host has
 // them. A file of a staged root that is the same as one of those need not be copied: see share.go.
 type layers struct {
-	lowers []*os.File // the topmost first
-	clones bool       // the file system of the storage shares blocks between files (btrfs, XFS)
+	lowers   []*os.File // the topmost first
+	upper    *os.File   // what the container itself wrote; nil when this or one of the lowers was not found
+	metacopy bool       // a file in them may be without its data
+	clones   bool       // the file system of the storage shares blocks between files (btrfs, XFS)
 }
 
 func (l *layers) close() {
-	for _, f := range l.lowers {
-		f.Close()
+	for _, f := range append(l.lowers, l.upper) {
+		if f != nil {
+			f.Close()
+		}
 	}
 }
 
@@ -50,11 +54,11 @@ func openLayers(init, dir string) (*layers, error) {
 		return nil, err
 	}
 	defer host.Close()
-	l := &layers{}
-	for _, candidates := range overlayLowers(m.options) {
+	l := &layers{metacopy: metacopy(m.options)}
+	lowers, upper := overlayLowers(m.options)
+	for _, candidates := range lowers {
 		for _, c := range candidates {
-			f, err := openIn(host, filepath.Join(c, m.Root, inside))
-			if err == nil {
+			if f, err := openIn(host, filepath.Join(c, m.Root, inside)); err == nil {
 				l.lowers = append(l.lowers, f)
 				break
 			}
@@ -62,6 +66,11 @@ func openLayers(init, dir string) (*layers, error) {
 	}
 	if len(l.lowers) == 0 {
 		return nil, errors.New("none of the image's layers is to be found on the host")
+	}
+	if len(l.lowers) == len(lowers) && filepath.IsAbs(upper) {
+		if f, err := openIn(host, filepath.Join(upper, m.Root, inside)); err == nil {
+			l.upper = f
+		}
 	}
 	return l, nil
 }
@@ -121,6 +130,10 @@ func (l *layers) beside(init, dir string) (*os.File, error) {
 	if identityOf(f) != identity(dir) || identity(dir) == (inode{}) {
 		f.Close()
 		return nil, fmt.Errorf("%s on the host is not %s", f.Name(), dir)
+	}
+	if err := unix.Faccessat(int(f.Fd()), ".", unix.W_OK, 0); err != nil {
+		f.Close()
+		return nil, fmt.Errorf("%s on the host: %w", f.Name(), err)
 	}
 	return f, nil
 }

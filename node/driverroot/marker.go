@@ -23,7 +23,7 @@ const (
 )
 
 // marker describes a staged root. Checked are the files that a reuse looks at: what clients load, by size. Digests of
-// everything would cost the whole advantage of a second start; what was written was synced before the root got its name.
+// everything would cost the whole advantage of a second start; what was written in an earlier boot was waited for, see Settle.
 type marker struct {
 	Schema  int              `json:"schema"`
 	Version string           `json:"version"`
@@ -75,6 +75,9 @@ func intact(root *os.Root, version, id string) error {
 	}
 	if m.Version != version || m.ID != id {
 		return fmt.Errorf("it is of driver %s, identity %.12s", m.Version, m.ID)
+	}
+	if _, err := unsettled(root); err != nil {
+		return err
 	}
 	for name, size := range m.Checked {
 		st, err := root.Lstat(name)

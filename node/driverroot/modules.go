@@ -75,7 +75,7 @@ func (s Staged) addModules(ctx context.Context, release string, files []Module) 
 	if err := index(ctx, view, root, release, files); err != nil {
 		return err
 	}
-	return root.WriteFile(path.Join(dir, listName), []byte(list), 0o644)
+	return newFile(root, path.Join(dir, listName), []byte(list))
 }
 
 func listOf(files []Module) string {
@@ -108,16 +108,26 @@ func allThere(root *os.Root, dir string, files []Module) bool {
 	})
 }
 
-// addFile copies under a temporary name: modprobe must never read half a module.
+// addFile links or copies under a temporary name: modprobe must never read half a module. What is left under that name is removed and
+// not written to, as it may be a link.
 func addFile(root *os.Root, dir, from string) (err error) {
+	name := path.Join(dir, filepath.Base(from))
+	tmp := name + ".tmp"
+	if err := removed(root, tmp); err != nil {
+		return err
+	}
+	if linkModule(root, from, tmp) {
+		if err := removed(root, name); err != nil { // a rename of a file to its own other name does nothing
+			return err
+		}
+		return root.Rename(tmp, name)
+	}
 	src, err := os.Open(from)
 	if err != nil {
 		return err
 	}
 	defer src.Close()
-	name := path.Join(dir, filepath.Base(from))
-	tmp := name + ".tmp"
-	dst, err := root.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o644)
+	dst, err := root.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 	if err != nil {
 		return err
 	}
@@ -131,6 +141,28 @@ func addFile(root *os.Root, dir, from string) (err error) {
 	}
 	if err != nil {
 		return errors.Join(err, root.Remove(tmp))
+	}
+	return nil
+}
+
+// linkModule gives a module a further name where the root itself has it: a module of the image is at the same place in a staged root,
+// of the same size and age.
+func linkModule(root *os.Root, from, name string) bool {
+	want, err := os.Stat(from)
+	if err != nil {
+		return false
+	}
+	inRoot := strings.TrimPrefix(filepath.Clean(from), "/")
+	have, err := root.Lstat(inRoot)
+	if err != nil || !have.Mode().IsRegular() || have.Size() != want.Size() || !have.ModTime().Equal(want.ModTime()) {
+		return false
+	}
+	return root.Link(inRoot, name) == nil
+}
+
+func removed(root *os.Root, name string) error {
+	if err := root.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
 	}
 	return nil
 }
@@ -192,7 +224,7 @@ func writeDep(root *os.Root, release string, files []Module) error {
 	}
 	slices.Sort(lines)
 	name := path.Join("lib/modules", release, "modules.dep")
-	if err := root.WriteFile(name+".tmp", []byte(strings.Join(lines, "")), fs.FileMode(0o644)); err != nil {
+	if err := newFile(root, name+".tmp", []byte(strings.Join(lines, ""))); err != nil {
 		return err
 	}
 	return root.Rename(name+".tmp", name)

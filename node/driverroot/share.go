@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -13,55 +14,50 @@ import (
 // file system has clones, else by a hard link, else not. A layer is never written to by anybody, and it must stay so:
 //
 //   - a clone is a file of its own, so any file of a size may be one;
-//   - a hard link is the same file under a further name. Nobody can change it by one name and not by the other. So only files are
-//     linked that nobody changes in place, though the root is mounted writable, as its consumers are used to: below usr, where
-//     packages put what they replace but never write to, and large, which leaves libraries, programs, firmware and modules, but no
-//     script that a person may edit and no list that a tool brings up to date. Not setuid programs, whose mode somebody may want to
-//     change, nor what others may write to. What AddModules and finish write they write under new names.
+//   - a hard link is the same file under a further name: who writes to the one changes the other, for all containers of the image.
+//     So only files are linked that are replaced and never written to, though the root is mounted writable, as its consumers are
+//     used to (modules are added to it, sidecars write into its usr/src): libraries, firmware and data of packages, below usr/lib
+//     and usr/share, and large ones below usr, which are programs. No script that a person may edit, no list that a tool brings up to
+//     date, no setuid program, whose mode somebody may want to change, nothing that others may write to. What this package writes
+//     to a root it writes to new files.
 //
-// Removing a name harms no other, so Prune, and the runtime's removal of the image, are as harmless as with copies. An owner, a mode,
-// times or attributes that are set differ from the image's in no link; SELinux labels are those of the layer, which containers may read.
+// Removing a name harms no other, so Prune, and the runtime's removal of the image, are as harmless as with copies. Owner, mode,
+// times and attributes are the layer's own, so a link never needs a change of them; SELinux labels are those that the runtime
+// gave the layer.
 const (
 	smallestClone = 64 << 10
-	smallestLink  = 256 << 10
+	largeFile     = 256 << 10
 )
+
+// neverLinked are folders in which files are made, compiled or brought up to date in place.
+var neverLinked = []string{"usr/src/", "usr/lib/modules/", "usr/lib/locale/"}
+
+// alwaysLinked are folders whose small files are linked too: there are thousands of them.
+var alwaysLinked = []string{"usr/lib/", "usr/lib64/", "usr/share/"}
 
 // linkable says whether a file of the image, at in its tree, may be the same file in a root.
 func linkable(at string, st *unix.Stat_t) bool {
-	if st.Size < smallestLink || st.Mode&(unix.S_ISUID|unix.S_ISGID|unix.S_ISVTX|0o022) != 0 {
+	within := func(dir string) bool { return strings.HasPrefix(at, dir) }
+	if st.Mode&(unix.S_ISUID|unix.S_ISGID|unix.S_ISVTX|0o022) != 0 || slices.ContainsFunc(neverLinked, within) {
 		return false
 	}
-	for _, dir := range []string{"usr/src/", "usr/local/", "usr/lib/modules/", "usr/lib/locale/"} { // made or compiled in place
-		if strings.HasPrefix(at, dir) {
-			return false
-		}
-	}
-	return strings.HasPrefix(at, "usr/")
-}
-
-// below are those of the layers that have a folder at this place.
-func (l *layers) below(lowers []*os.File, at string) []*os.File {
-	var have []*os.File
-	for _, lower := range lowers {
-		var st unix.Stat_t
-		if unix.Fstatat(int(lower.Fd()), at, &st, unix.AT_SYMLINK_NOFOLLOW) == nil && st.Mode&unix.S_IFMT == unix.S_IFDIR {
-			have = append(have, lower)
-		}
-	}
-	return have
+	return slices.ContainsFunc(alwaysLinked, within) || st.Size >= largeFile && within("usr/")
 }
 
 // find is the layer that has what the overlay shows at a place, nil for none. It is the same file when inode number and all that
 // stat says are equal: times of change can be set by nobody, so a file of the writable layer, which keeps the inode number of
 // what it was made of, never passes for that, nor does one that is hidden below it. A file of a layer whose data are in another
-// layer (metacopy) has as many bytes, but not as many blocks, and is marked.
-func find(lowers []*os.File, at string, shown *unix.Stat_t) *os.File {
+// layer (metacopy) has as many bytes, but not as many blocks, and is marked; an overlay without that feature refuses to show such a file.
+func (l *layers) find(lowers []*os.File, at string, shown *unix.Stat_t) *os.File {
 	for _, lower := range lowers {
 		var st unix.Stat_t
 		if err := unix.Fstatat(int(lower.Fd()), at, &st, unix.AT_SYMLINK_NOFOLLOW); errors.Is(err, unix.ENOENT) {
 			continue
 		} else if err != nil || !same(shown, &st) || shown.Ctim != st.Ctim || shown.Nlink != st.Nlink {
 			return nil
+		}
+		if !l.metacopy {
+			return lower
 		}
 		_, err := unix.Lgetxattr(fmt.Sprintf("/proc/self/fd/%d/%s", lower.Fd(), at), "trusted.overlay.metacopy", nil)
 		if !errors.Is(err, unix.ENODATA) && !errors.Is(err, unix.ENOTSUP) {
@@ -77,9 +73,9 @@ func same(a, b *unix.Stat_t) bool {
 	return a.Ino == b.Ino && a.Mode == b.Mode && a.Size == b.Size && a.Blocks == b.Blocks && a.Mtim == b.Mtim && a.Uid == b.Uid && a.Gid == b.Gid
 }
 
-// link makes name in dst the same file as the layer's, and says whether it is there. What was changed or replaced while this went on
+// linkFile makes name in dst the same file as the layer's, and says whether it is there. What was changed or replaced while this went on
 // is not what the image had, and gets copied.
-func link(lower *os.File, at string, dst *os.File, name string, shown *unix.Stat_t) bool {
+func linkFile(lower *os.File, at string, dst *os.File, name string, shown *unix.Stat_t) bool {
 	if unix.Linkat(int(lower.Fd()), at, int(dst.Fd()), name, 0) != nil { // EXDEV, EPERM, EMLINK: copy it
 		return false
 	}
@@ -91,21 +87,21 @@ func link(lower *os.File, at string, dst *os.File, name string, shown *unix.Stat
 	return false
 }
 
-// clone fills an empty file with the blocks of the layer's file, and says whether it did; if not, it is empty still.
-func clone(lower *os.File, at string, to *os.File, shown *unix.Stat_t) bool {
+// cloneFile fills an empty file with the blocks of the layer's file, and says whether it did; if not, it is empty still.
+func cloneFile(lower *os.File, at string, to *os.File, shown *unix.Stat_t) (bool, error) {
 	from, err := openAt(lower, at, unix.O_RDONLY, 0)
 	if err != nil {
-		return false
+		return false, nil //nolint:nilerr // it gets copied from where it can be read
 	}
 	defer from.Close()
 	if unix.IoctlFileClone(int(to.Fd()), int(from.Fd())) != nil {
-		return false
+		return false, nil
 	}
 	var st unix.Stat_t
 	if unix.Fstat(int(from.Fd()), &st) == nil && same(shown, &st) && shown.Ctim == st.Ctim {
-		return true
+		return true, nil
 	}
-	return unix.Ftruncate(int(to.Fd()), 0) != nil // if that fails, the copy's length is found to be wrong
+	return false, unix.Ftruncate(int(to.Fd()), 0)
 }
 
 // canClone tries it with two files that have no name.

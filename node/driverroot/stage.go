@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"strings"
 	"time"
@@ -15,9 +16,10 @@ import (
 )
 
 // Stage makes the root ready to be mounted. With Storage it copies the image to Storage/roots/<version>-<identity>, under a
-// temporary name until all of it is on the disk; a root that is there is used again after a look at its libraries. What a killed
-// predecessor left half done is removed. Any failure, a full disk too (errors.Is unix.ENOSPC), leaves nothing behind. Nothing is
-// mounted, so it may run while another driver serves. Without Storage there is nothing to do.
+// temporary name until it is complete; files that the storage can share with the image's layers take neither time nor room. A root
+// that is there is used again after a look at its libraries. What a killed predecessor left half done is removed. Any failure, a full
+// disk too (errors.Is unix.ENOSPC), leaves nothing behind. Nothing is mounted, so it may run while another driver serves. Settle has
+// to be called at some time after it. Without Storage there is nothing to do.
 func (r Root) Stage(ctx context.Context) (Staged, error) {
 	if !versionFormat.MatchString(r.Version) {
 		return Staged{}, fmt.Errorf("stage the driver root: driver version %q: want numbers and dots, as 535.261.03", r.Version)
@@ -41,14 +43,15 @@ func (r Root) Stage(ctx context.Context) (Staged, error) {
 		return s, err
 	}
 	started := time.Now()
-	m, err := r.stage(ctx, roots, s.Dir)
+	sum, err := r.stage(ctx, roots, s.Dir)
 	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
 		return Staged{}, fmt.Errorf("stage the driver root in %s: %w: make room (a driver needs up to 2 GB) or do not mount a folder there, then the image itself is served", roots, err)
 	}
 	if err != nil {
 		return Staged{}, fmt.Errorf("stage the driver root in %s: %w", roots, err)
 	}
-	r.say("driver root staged in %s: %d files, %d MB, %v", s.Dir, m.Files, m.Bytes>>20, time.Since(started).Round(10*time.Millisecond))
+	r.say("driver root staged in %s: %d files, %d MB, %d MB of them shared with the image, %v",
+		s.Dir, sum.files, sum.bytes>>20, sum.shared>>20, time.Since(started).Round(10*time.Millisecond))
 	return s, nil
 }
 
@@ -76,44 +79,69 @@ func (r Root) reuse(dir string) (bool, error) {
 	return false, nil
 }
 
-func (r Root) stage(ctx context.Context, roots, dir string) (m marker, err error) {
+func (r Root) stage(ctx context.Context, roots, dir string) (sum copied, err error) {
 	src, err := bareView(r.Image)
 	if err != nil {
-		return m, err
+		return sum, err
 	}
 	defer src.Close()
 	tmp, err := os.MkdirTemp(roots, tmpPrefix)
 	if err != nil {
-		return m, err
+		return sum, err
 	}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, os.RemoveAll(tmp))
 		}
 	}()
-	dst, err := os.Open(tmp)
+	dst, image, err := r.share(tmp)
 	if err != nil {
-		return m, err
+		return sum, err
 	}
 	defer dst.Close()
-	m = marker{Schema: markerSchema, Version: r.Version, ID: r.ID}
-	if m.Files, m.Bytes, err = copyTree(ctx, src, dst, identity(r.Storage)); err != nil {
-		return m, err
+	defer image.close()
+	if sum, err = copyTree(ctx, src, dst, identity(r.Storage), image); err != nil {
+		return sum, err
 	}
-	if err := r.finish(dst, &m); err != nil {
-		return m, err
+	if err := r.finish(dst, sum); err != nil {
+		return sum, err
 	}
-	if err := syncFS(ctx, dst); err != nil {
-		return m, err
-	}
-	if err := os.Rename(tmp, dir); err != nil {
-		return m, err
-	}
-	return m, syncDir(roots)
+	return sum, os.Rename(tmp, dir)
 }
 
-// finish adds what a root has more than the image: the way to the firmware, and the marker.
-func (r Root) finish(dst *os.File, m *marker) error {
+// share opens the folder that the root is made in, and the image's layers where the root can share files with them; else it says why
+// it cannot, and there are none.
+func (r Root) share(tmp string) (*os.File, *layers, error) {
+	dst, err := os.Open(tmp)
+	if err != nil {
+		return nil, nil, err
+	}
+	image, err := openLayers(r.initProc(), r.Image)
+	if err == nil {
+		if image.clones = canClone(dst); image.clones {
+			return dst, image, nil
+		}
+		var beside *os.File
+		if beside, err = image.beside(r.initProc(), tmp); err == nil {
+			dst.Close()
+			return beside, image, nil
+		}
+		image.close()
+	}
+	r.say("the driver root is a whole copy of the image: %v", err)
+	return dst, &layers{}, nil
+}
+
+func (r Root) initProc() string {
+	if r.init != "" {
+		return r.init
+	}
+	return "/proc/1"
+}
+
+// finish adds what a root has more than the image: the way to the firmware, and the files of our own. Those are new files: what is
+// there may be shared with the image.
+func (r Root) finish(dst *os.File, sum copied) error {
 	root, err := rootAt(dst)
 	if err != nil {
 		return err
@@ -122,18 +150,32 @@ func (r Root) finish(dst *os.File, m *marker) error {
 	if err := serveFirmware(root, r.Version); err != nil {
 		return err
 	}
+	m := marker{Schema: markerSchema, Version: r.Version, ID: r.ID, Files: sum.files, Bytes: sum.bytes, Staged: time.Now().UTC().Truncate(time.Second)}
 	if m.Checked, err = toCheck(root, r.Version); err != nil {
 		return err
 	}
-	m.Staged = time.Now().UTC().Truncate(time.Second)
 	text, err := json.MarshalIndent(m, "", " ")
 	if err != nil {
 		return err
 	}
-	if err := root.MkdirAll(filepath.Dir(markerPath), 0o755); err != nil {
+	boot, err := bootID()
+	if err != nil {
 		return err
 	}
-	return root.WriteFile(markerPath, append(text, '\n'), 0o644)
+	if err := root.MkdirAll(path.Dir(markerPath), 0o755); err != nil {
+		return err
+	}
+	if err := newFile(root, unsettledPath, []byte(boot)); err != nil {
+		return err
+	}
+	return newFile(root, markerPath, append(text, '\n'))
+}
+
+func newFile(root *os.Root, name string, text []byte) error {
+	if err := removed(root, name); err != nil {
+		return err
+	}
+	return root.WriteFile(name, text, 0o644)
 }
 
 func identity(dir string) inode {
@@ -152,7 +194,7 @@ func identityOf(f *os.File) inode {
 	return inode{st.Dev, st.Ino}
 }
 
-// syncFS waits until all of the copy is on the disk: one wait for the file system instead of ten thousand for files. The kernel
+// syncFS waits until all of a file system is on the disk: one wait instead of ten thousand for files. The kernel
 // does not let itself be interrupted in it, so a caller who gives up leaves it to end by itself.
 func syncFS(ctx context.Context, f *os.File) error {
 	fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 0)
@@ -174,15 +216,6 @@ func syncFS(ctx context.Context, f *os.File) error {
 	case <-ctx.Done():
 		return fmt.Errorf("write everything to the disk: %w", context.Cause(ctx))
 	}
-}
-
-func syncDir(dir string) error {
-	f, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	return f.Sync()
 }
 
 // removeLeftovers removes what starts that were killed left, which nobody can be using: it never had its name.

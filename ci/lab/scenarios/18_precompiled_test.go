@@ -1,7 +1,9 @@
 package scenarios
 
 import (
+	"fmt"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -44,24 +46,36 @@ func takeModules(t *testing.T, kernel *lab.HostKernel, state string) {
 	run(t, "cp", "-a", filepath.Join(bundle, "rootfs/usr/share/nvidia-driver/modules")+"/.", to)
 }
 
-// The first start of a thin image on a node without compiler, headers or network: nothing is compiled, the driver is ready at most a second
-// after the time that the kernel itself needs for the modules and the copy of the driver root takes, and nothing is written
-// outside of the folders that are for it.
+// The first start of a thin image on a node without compiler, headers or network, as soon as the runtime has unpacked the image: nothing is
+// compiled, the driver root takes next to no room, nothing is written outside of the folders that are for it, and the driver is ready
+// at most a second after the time that the kernel itself needs: for the modules, and for a tree of as many names as the driver root
+// has, which natively is 0.1 s, but seconds where each call into the kernel is emulated. Of several measurements the best of each
+// counts, as what else the emulating machine does only ever makes them slower; each is a first start, without a staged root.
 func Test18Precompiled(t *testing.T) {
 	lab.Gate(t)
 	kernel := lab.Kernel(t, "debian12")
-	g := stage{alone: true, disks: map[string]lab.Image{"thin": thin(t, kernel)}, edit: func(c *lab.Config) { c.NoHeaders = true }}.start(t)
+	g := stage{alone: true, disks: map[string]lab.Image{"thin": thin(t, kernel)}, edit: func(c *lab.Config) {
+		c.NoHeaders, c.MemoryMB = true, 3000 // what was unpacked just now is in memory on a node
+	}}.start(t)
 	for _, absent := range []string{"usr/bin/gcc", "usr/bin/make", "usr/bin/gcc-12", "usr/src/nvidia-535.261.03", "usr/src/linux-headers-" + kernel.Release} {
 		if g.Exists("/lab/images/thin/" + absent) {
 			t.Errorf("the thin image has %s", absent)
 		}
 	}
-	before := written(g)
+	g.Unpack("thin")
+	before, used := written(g), usedMB(t, g)
 	p := ready(t, g, driver("thin"))
-	took := since(t, g, p, "ready: driver").Round(time.Millisecond)
-	phases := phasesOf(t, g, p)
+	start := since(t, g, p, "ready: driver").Round(time.Millisecond)
+	t.Logf("the first start: ready after %s; phases %v", start, phasesOf(t, g, p))
 	if up := status(t, g).Up; up == nil || up.Source != "image" {
 		t.Errorf("the modules did not come from the image: %+v", up)
+	}
+	usable(t, g)
+	eventually(t, time.Minute, "the root is on the disk", func() bool { return g.Sh("find /var/lib/nvidia-driver -name staged.boot") == "" })
+	if more := usedMB(t, g) - used; more > 100 {
+		t.Errorf("the driver root takes %d MB", more)
+	} else {
+		t.Logf("the driver root takes %d MB", more)
 	}
 	if made := strings.Fields(newer(before, written(g))); len(made) > 0 {
 		t.Errorf("written outside of its folders: %q", made)
@@ -70,22 +84,47 @@ func Test18Precompiled(t *testing.T) {
 		t.Errorf("on the host's storage: %s", found)
 	}
 	stops(t, p, 0)
-	t.Logf("first start: ready after %s; phases %v", took, phases)
 
-	// What the image saves shows at the second start, when the root is staged too.
 	g.Sh("mkdir -p /var/lib/nvidia-driver/modules; cp -a /lab/images/thin/usr/share/nvidia-driver/modules/535* /var/lib/nvidia-driver/modules/")
-	load, start := time.Hour, time.Hour
-	for n := 0; n < 3 || n < 10 && start > load+time.Second; n++ {
-		load = min(load, insmod(t, g))
+	load, tree := time.Hour, time.Hour
+	for n := 0; n < 3 || n < 6 && start > load+tree+time.Second; n++ {
+		load, tree = min(load, insmod(t, g)), min(tree, linkTree(t, g, n))
+		g.Sh(fmt.Sprintf("mv /var/lib/nvidia-driver/roots /var/lib/roots-%d", n)) // ext4 looks long for inodes after many were freed
 		p := ready(t, g, driver("thin"))
-		start = min(start, since(t, g, p, "ready: driver").Round(time.Millisecond))
+		took := since(t, g, p, "ready: driver").Round(time.Millisecond)
+		t.Logf("ready after %s; phases %v", took, phasesOf(t, g, p))
+		start = min(start, took)
 		stops(t, p, 0)
 	}
-	t.Logf("insmod takes %s, from the container's start to ready takes %s: %s more", load, start, start-load)
+	t.Logf("insmod takes %s, cp -al of the image %s, from the container's start to ready takes %s: %s more", load, tree, start, start-load-tree)
 	limit := time.Duration(float64(time.Second) * max(1, 2*(load.Seconds()-0.6)))
-	if start > load+limit {
-		t.Errorf("ready %s after the modules' own load time, want at most %s", start-load, limit)
+	if start > load+tree+limit {
+		t.Errorf("ready %s after the kernel's own time for modules and links, want at most %s", start-load-tree, limit)
 	}
+}
+
+// linkTree makes the image's folders and a link to each file, without any of our programs.
+func linkTree(t *testing.T, g *lab.Guest, n int) time.Duration {
+	t.Helper()
+	begin, end, _ := strings.Cut(g.Sh(fmt.Sprintf(`cd /var/lib/containerd/*/snapshots; mkdir -p /var/lib/links-%[1]d
+		cut -d' ' -f1 /proc/uptime; cp -al thin-1/fs /var/lib/links-%[1]d
+		cut -d' ' -f1 /proc/uptime`, n)), "\n")
+	from, err1 := strconv.ParseFloat(begin, 64)
+	to, err2 := strconv.ParseFloat(end, 64)
+	if err1 != nil || err2 != nil {
+		t.Fatal(err1, err2)
+	}
+	return time.Duration((to - from) * float64(time.Second)).Round(10 * time.Millisecond)
+}
+
+// usedMB is how much of the disk is in use that images, roots and caches are on.
+func usedMB(t *testing.T, g *lab.Guest) int {
+	t.Helper()
+	mb, err := strconv.Atoi(g.Sh("df -m /var/lib | tail -n1 | awk '{print $3}'"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return mb
 }
 
 // written lists what is in the writable layers of containers and on the host's storage, but for the folders that are the driver's and

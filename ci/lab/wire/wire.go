@@ -96,7 +96,7 @@ type Spec struct {
 	Args    []string
 	Env     []string
 	Dir     string `json:",omitempty"`
-	Image   string `json:",omitempty"` // folder with the image's root file system, read only
+	Image   string `json:",omitempty"` // folder with the image's root file system, read only; several: the upper layer first, A:B
 	Join    string `json:",omitempty"` // ID of a running container
 	PodUID  string `json:",omitempty"`
 	Name    string `json:",omitempty"` // of the container in its pod, and its host name

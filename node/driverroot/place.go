@@ -1,0 +1,93 @@
+package driverroot
+
+import (
+	"errors"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// place is a folder of the tree.
+type place struct {
+	at     string
+	depth  int
+	lowers []*os.File // the layers that have it
+	only   bool       // it is read in the one layer that has it, and not through the overlay
+}
+
+// enter opens a folder where it is read best: in the one layer that has it, or as the overlay shows it.
+func (c *copier) enter(src *os.File, name, at string, st *unix.Stat_t, parent place) (*os.File, place, error) {
+	p := place{at: at, depth: parent.depth + 1, lowers: parent.lowers, only: parent.only}
+	if !parent.only {
+		p.lowers = below(parent.lowers, at)
+		if from := c.image.only(p.lowers, at, st); from != nil {
+			p.only = true
+			return from, p, nil
+		}
+	}
+	from, err := openAt(src, name, unix.O_RDONLY|unix.O_DIRECTORY, 0)
+	if err != nil || !p.only || !special(from) {
+		return from, p, err
+	}
+	from.Close()
+	p.only, p.lowers = false, nil
+	from, err = openIn(c.src, at)
+	return from, p, err
+}
+
+// shareable is the layer whose file a file of the copy may share, nil for none.
+func (c *copier) shareable(at string, st *unix.Stat_t, p place) *os.File {
+	switch {
+	case len(p.lowers) == 0, c.image.clones && st.Size < smallestClone, !c.image.clones && !linkable(at, st):
+		return nil
+	case p.only:
+		return p.lowers[0]
+	}
+	return c.image.find(p.lowers, at, st)
+}
+
+// below are those of the layers that have a folder at this place.
+func below(lowers []*os.File, at string) []*os.File {
+	var have []*os.File
+	for _, lower := range lowers {
+		var st unix.Stat_t
+		if unix.Fstatat(int(lower.Fd()), at, &st, unix.AT_SYMLINK_NOFOLLOW) == nil && st.Mode&unix.S_IFMT == unix.S_IFDIR {
+			have = append(have, lower)
+		}
+	}
+	return have
+}
+
+// only opens a folder in the layer that alone has it, and with it all that is in it: what the overlay shows there is what this layer
+// has, so neither has to be compared, which is most of the work. nil when another layer or the container has the folder too, or when
+// the overlay may show something else there than the layer has. shown is the overlay's folder.
+func (l *layers) only(lowers []*os.File, at string, shown *unix.Stat_t) *os.File {
+	if l.upper == nil || len(lowers) != 1 || l.metacopy {
+		return nil
+	}
+	var st unix.Stat_t
+	if err := unix.Fstatat(int(l.upper.Fd()), at, &st, unix.AT_SYMLINK_NOFOLLOW); !errors.Is(err, unix.ENOENT) {
+		return nil
+	}
+	f, err := openAt(lowers[0], at, unix.O_RDONLY|unix.O_DIRECTORY, 0)
+	if err != nil {
+		return nil
+	}
+	if unix.Fstat(int(f.Fd()), &st) != nil || !same(shown, &st) || shown.Ctim != st.Ctim || special(f) {
+		f.Close()
+		return nil
+	}
+	return f
+}
+
+// special says whether an overlay shows in a layer's folder more or less than there is: what is in another one elsewhere (redirect), or
+// not the files that are marked as removed (opaque).
+func special(dir *os.File) bool {
+	for _, name := range []string{"trusted.overlay.redirect", "trusted.overlay.opaque"} {
+		_, err := unix.Fgetxattr(int(dir.Fd()), name, nil)
+		if !errors.Is(err, unix.ENODATA) && !errors.Is(err, unix.ENOTSUP) {
+			return true
+		}
+	}
+	return false
+}

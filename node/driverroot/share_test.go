@@ -1,0 +1,331 @@
+package driverroot
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+)
+
+const (
+	capability = "\x01\x00\x00\x02\x00\x20\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00"
+	testLib    = "usr/lib/x86_64-linux-gnu/"
+)
+
+var big = strings.Repeat("0123456789abcdef", largeFile/16)
+
+// layered is a Root whose image is an overlay of two layers below dir, with the storage in the same file system. The test's own
+// process stands for process 1 of the host.
+func layered(t *testing.T, dir string) (r Root, base, upper string) {
+	t.Helper()
+	at := func(name string) string { return filepath.Join(dir, name) }
+	for _, name := range []string{"base", "driver", "upper", "work", "merged"} {
+		check(t, os.MkdirAll(at(name), 0o755))
+	}
+	image(t, at("base"))
+	write(t, at("base"), "usr/bin/big", big, 0o755)
+	write(t, at("base"), "usr/bin/script", "#!/bin/sh", 0o755)
+	write(t, at("base"), "usr/bin/su", big, 0o4755)
+	check(t, unix.Chmod(at("base/usr/bin/su"), 0o4755))
+	write(t, at("base"), "usr/bin/ping", big, 0o755)
+	check(t, unix.Setxattr(at("base/usr/bin/ping"), "security.capability", []byte(capability), 0))
+	write(t, at("base"), "etc/big", big, 0o644)
+	write(t, at("base"), "usr/src/big", big, 0o644)
+	for _, name := range []string{"usr/share/one/a", "usr/share/one/sub/b", "usr/share/one/odd/c"} { // usr/share/one: in this layer only
+		write(t, at("base"), name, name, 0o644)
+	}
+	check(t, unix.Setxattr(at("base/usr/share/one/odd"), "trusted.overlay.opaque", []byte("y"), 0))
+	check(t, unix.Mknod(at("base/usr/share/one/null"), unix.S_IFCHR|0o666, int(unix.Mkdev(1, 3))))
+	for _, name := range []string{"open", "hidden", "edited", "removed", "touched"} {
+		write(t, at("base"), testLib+name, "base "+big, 0o644)
+	}
+	write(t, at("driver"), testLib+"hidden", "driver "+big, 0o644)
+	options := fmt.Sprintf("lowerdir=%s:%s,upperdir=%s,workdir=%s", at("driver"), at("base"), at("upper"), at("work"))
+	check(t, unix.Mount("overlay", at("merged"), "overlay", 0, options))
+	t.Cleanup(func() { _ = unix.Unmount(at("merged"), unix.MNT_DETACH) })
+	r = Root{Image: at("merged"), Storage: at("storage"), ID: testID, Version: testVersion, HostDev: true, init: "/proc/self",
+		Target: filepath.Join(sharedRun(t), "driver")}
+	return r, at("base"), at("upper")
+}
+
+// said stages and returns the log.
+func said(t *testing.T, r Root) (Staged, string) {
+	t.Helper()
+	var log strings.Builder
+	r.Say = func(format string, args ...any) { fmt.Fprintf(&log, format+"\n", args...) }
+	s, err := r.Stage(t.Context())
+	check(t, err)
+	t.Log(strings.TrimSpace(log.String()))
+	return s, log.String()
+}
+
+func sameFile(t *testing.T, a, b string) bool {
+	t.Helper()
+	return identity(a) == identity(b) && identity(a) != (inode{})
+}
+
+func TestStageLinks(t *testing.T) {
+	needRoot(t)
+	r, base, upper := layered(t, t.TempDir())
+	edited := filepath.Join(r.Image, testLib, "edited")
+	st, err := os.Stat(edited)
+	check(t, err)
+	check(t, os.WriteFile(edited, []byte("EDIT "+big), 0o644)) // the inode's number, size and age stay
+	check(t, os.Chtimes(edited, st.ModTime(), st.ModTime()))
+	check(t, os.Remove(filepath.Join(r.Image, testLib, "removed")))
+	check(t, os.Chmod(filepath.Join(r.Image, testLib, "touched"), 0o600))
+	if _, err := os.Lstat(filepath.Join(upper, testLib, "removed")); err != nil {
+		t.Fatal(err) // the whiteout
+	}
+	s, log := said(t, r)
+	contains(t, log, "1 MB of them shared")
+
+	want, got := describe(t, r.Image), describe(t, s.Dir)
+	for _, name := range []string{"usr/share/one", "usr/share/one/a", "usr/share/one/sub", "usr/share/one/sub/b", "usr/share/one/odd",
+		"usr/share/one/odd/c", "usr/share/one/null", "usr/bin/big", "usr/bin/ping", testLib + "open", testLib + "hidden", testLib + "edited", testLib + "touched", "usr/bin/su", "etc/big"} {
+		if diff := cmp.Diff(want[name], got[name]); diff != "" {
+			t.Errorf("%s: %.300s", name, diff)
+		}
+	}
+	if got[testLib+"removed"] != "" {
+		t.Error("a removed file is there")
+	}
+	for name, linked := range map[string]bool{
+		"usr/bin/big": true, "usr/bin/ping": true, testLib + "open": true, testLib + "libcuda.so." + testVersion: true,
+		"usr/share/one/sub/b": true, "usr/share/one/odd/c": false,
+		"usr/bin/script": false, "usr/bin/su": false, "etc/big": false, "usr/src/big": false,
+		testLib + "hidden": false, testLib + "edited": false, testLib + "touched": false,
+	} {
+		if is := sameFile(t, filepath.Join(base, name), filepath.Join(s.Dir, name)); is != linked {
+			t.Errorf("%s is linked: %v", name, is)
+		}
+	}
+	if !sameFile(t, filepath.Join(filepath.Dir(base), "driver", testLib, "hidden"), filepath.Join(s.Dir, testLib, "hidden")) {
+		t.Error("the upper layer's file is not linked")
+	}
+
+	// A linked root serves, is used again, outlives its image, and its end harms no layer.
+	check(t, s.Mount(t.Context()))
+	if ok, why := r.Adoptable(); !ok {
+		t.Error(why)
+	}
+	_, err = r.Unmount(t.Context())
+	check(t, err)
+	before := describe(t, base)[testLib+"hidden"]
+	again, err := r.Stage(t.Context())
+	if err != nil || !again.Reused {
+		t.Errorf("second: %+v, %v", again, err)
+	}
+	check(t, r.removeTree(s.Dir))
+	if after := describe(t, base)[testLib+"hidden"]; after != before {
+		t.Error("the layer changed")
+	}
+	if n := describe(t, base); strings.Contains(n[testLib+"open"], "linked with") {
+		t.Error("a link is left")
+	}
+}
+
+// What is known of the image's layers may be nothing, or of no use: then everything is copied.
+func TestStageCopiesWhereItCannotLink(t *testing.T) {
+	needRoot(t)
+	for name, c := range map[string]struct {
+		edit func(t *testing.T, r *Root)
+		why  string
+	}{
+		"no process of the host": {func(_ *testing.T, r *Root) { r.init = "/nowhere" }, "open the host's root"},
+		"a host without the layers": {func(t *testing.T, r *Root) {
+			r.init = t.TempDir()
+			check(t, os.Mkdir(filepath.Join(r.init, "root"), 0o755))
+		}, "none of the image's layers"},
+		"another file system": {func(t *testing.T, r *Root) {
+			check(t, os.MkdirAll(r.Storage, 0o755))
+			check(t, unix.Mount("storage", r.Storage, "tmpfs", 0, ""))
+			t.Cleanup(func() { _ = unix.Unmount(r.Storage, unix.MNT_DETACH) })
+		}, "another file system"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			needRoot(t)
+			r, base, _ := layered(t, t.TempDir())
+			c.edit(t, &r)
+			s, log := said(t, r)
+			contains(t, log, c.why)
+			contains(t, log, "0 MB of them shared")
+			if text, err := os.ReadFile(filepath.Join(s.Dir, "usr/bin/big")); err != nil || string(text) != big {
+				t.Errorf("the copy: %v", err)
+			}
+			if sameFile(t, filepath.Join(base, "usr/bin/big"), filepath.Join(s.Dir, "usr/bin/big")) {
+				t.Error("it is linked")
+			}
+		})
+	}
+}
+
+// The storage is a volume of the pod, a mount of its own of the layers' file system: the same folder is found beside the layers.
+func TestStageLinksThroughAVolume(t *testing.T) {
+	needRoot(t)
+	r, base, _ := layered(t, t.TempDir())
+	volume := t.TempDir()
+	check(t, os.MkdirAll(r.Storage, 0o755))
+	check(t, unix.Mount(r.Storage, volume, "", unix.MS_BIND, ""))
+	t.Cleanup(func() { _ = unix.Unmount(volume, unix.MNT_DETACH) })
+	r.Storage = volume
+	s, _ := said(t, r)
+	if !sameFile(t, filepath.Join(base, "usr/bin/big"), filepath.Join(s.Dir, "usr/bin/big")) {
+		t.Error("it is not linked")
+	}
+}
+
+// Where the file system has clones, nothing is linked.
+func TestStageClones(t *testing.T) {
+	needRoot(t)
+	for _, c := range []struct{ fs, size string }{{"btrfs", "160M"}, {"xfs", "320M"}} {
+		t.Run(c.fs, func(t *testing.T) {
+			needRoot(t)
+			mkfs, err := exec.LookPath("mkfs." + c.fs)
+			if err != nil {
+				t.Skipf("no mkfs.%s here (btrfs-progs, xfsprogs)", c.fs)
+			}
+			disk, dir := filepath.Join(t.TempDir(), "disk"), t.TempDir()
+			for _, args := range [][]string{{"truncate", "-s", c.size, disk}, {mkfs, "-q", disk}, {"mount", "-o", "loop", disk, dir}} {
+				if out, err := exec.CommandContext(t.Context(), args[0], args[1:]...).CombinedOutput(); err != nil {
+					if args[0] == "mount" {
+						t.Skipf("this machine mounts no %s: %s", c.fs, out)
+					}
+					t.Fatalf("%v: %v: %s", args, err, out)
+				}
+			}
+			t.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) })
+			r, base, _ := layered(t, dir)
+			edited := filepath.Join(r.Image, testLib, "edited")
+			check(t, os.WriteFile(edited, []byte("EDIT "+big), 0o644))
+			s, log := said(t, r)
+			contains(t, log, "2 MB of them shared") // also what must not be linked
+			for name, want := range map[string]string{"usr/bin/su": big, testLib + "hidden": "driver " + big, testLib + "edited": "EDIT " + big} {
+				if text, err := os.ReadFile(filepath.Join(s.Dir, name)); err != nil || string(text) != want {
+					t.Errorf("%s differs, %v", name, err)
+				}
+			}
+			if diff := cmp.Diff(describe(t, r.Image)["usr/bin/ping"], describe(t, s.Dir)["usr/bin/ping"]); diff != "" {
+				t.Error(diff)
+			}
+			write(t, s.Dir, "usr/bin/big", "changed", 0o755)
+			if text, err := os.ReadFile(filepath.Join(base, "usr/bin/big")); err != nil || string(text) != big {
+				t.Error("a change of the root changed the layer")
+			}
+		})
+	}
+}
+
+// A layer that somebody writes to meanwhile: what is not what the overlay showed is not taken.
+func TestLinkOfWhatChanges(t *testing.T) {
+	needRoot(t)
+	dir := t.TempDir()
+	lower, dst := open(t, dir), open(t, t.TempDir())
+	var shown unix.Stat_t
+	for name, change := range map[string]func(file string){
+		"written": func(file string) { // of the same size and age
+			st, err := os.Stat(file)
+			check(t, err)
+			check(t, os.WriteFile(file, []byte("changed!"), 0o644))
+			check(t, os.Chtimes(file, st.ModTime(), st.ModTime()))
+		},
+		"grown":    func(file string) { check(t, os.Truncate(file, 1<<20)) },
+		"replaced": func(file string) { write(t, dir, "new", "original", 0o644); check(t, os.Rename(dir+"/new", file)) },
+		"mode":     func(file string) { check(t, os.Chmod(file, 0o600)) },
+		"a link":   func(file string) { check(t, os.Remove(file)); check(t, os.Symlink("/etc/passwd", file)) },
+		"gone":     func(file string) { check(t, os.Remove(file)) },
+	} {
+		write(t, dir, name, "original", 0o644)
+		check(t, unix.Stat(filepath.Join(dir, name), &shown))
+		l := &layers{metacopy: true}
+		if l.find([]*os.File{lower}, name, &shown) == nil {
+			t.Fatalf("%s: not found as it is", name)
+		}
+		time.Sleep(10 * time.Millisecond) // the clock of file systems has ticks
+		change(filepath.Join(dir, name))
+		if l.find([]*os.File{lower}, name, &shown) != nil {
+			t.Errorf("%s: found", name)
+		}
+		// Changed after it was found. Data of the same size and age cannot be told then: nobody could tell a moment later either.
+		if name != "written" && linkFile(lower, name, dst, name, &shown) {
+			t.Errorf("%s: linked", name)
+		}
+		if _, err := os.Lstat(filepath.Join(dst.Name(), name)); name != "written" && err == nil {
+			t.Errorf("%s: a name is left", name)
+		}
+	}
+}
+
+func TestMetacopyIsNotTaken(t *testing.T) {
+	needRoot(t)
+	dir := t.TempDir()
+	write(t, dir, "lib", "data", 0o644)
+	check(t, unix.Setxattr(filepath.Join(dir, "lib"), "trusted.overlay.metacopy", nil, 0))
+	var shown unix.Stat_t
+	check(t, unix.Stat(filepath.Join(dir, "lib"), &shown))
+	lowers := []*os.File{open(t, dir)}
+	if (&layers{metacopy: true}).find(lowers, "lib", &shown) != nil || (&layers{}).find(lowers, "lib", &shown) == nil {
+		t.Error("a file without its data was taken")
+	}
+}
+
+func open(t *testing.T, dir string) *os.File {
+	t.Helper()
+	f, err := os.Open(dir)
+	check(t, err)
+	t.Cleanup(func() { f.Close() })
+	return f
+}
+
+// A mark for a removed file where there is no file: an overlay lists it and has nothing there.
+func TestWhiteoutOfNothing(t *testing.T) {
+	needRoot(t)
+	for _, init := range []string{"/proc/self", "/nowhere"} {
+		r, base, _ := layered(t, t.TempDir())
+		check(t, unix.Mknod(filepath.Join(base, "usr/share/one/gone"), unix.S_IFCHR, 0))
+		r.init = init
+		s, _ := said(t, r)
+		if diff := cmp.Diff([]string{"a", "null", "odd", "sub"}, list(t, filepath.Join(s.Dir, "usr/share/one"))); diff != "" {
+			t.Errorf("%s: %s", init, diff)
+		}
+	}
+}
+
+// A folder is read in its layer where that alone has it.
+func TestOnly(t *testing.T) {
+	needRoot(t)
+	r, base, upper := layered(t, t.TempDir())
+	l, err := openLayers(r.init, r.Image)
+	check(t, err)
+	defer l.close()
+	ask := func(at string) bool {
+		var st unix.Stat_t
+		check(t, unix.Lstat(filepath.Join(r.Image, at), &st))
+		f := l.only(below(l.lowers, at), at, &st)
+		if f != nil {
+			f.Close()
+		}
+		return f != nil
+	}
+	for at, want := range map[string]bool{"usr": false, strings.TrimSuffix(testLib, "/"): false, "usr/share/one": true, "usr/share/one/odd": false} {
+		if ask(at) != want {
+			t.Errorf("%s is in one layer only: %v", at, !want)
+		}
+	}
+	check(t, os.Chmod(filepath.Join(base, "usr/share/one"), 0o700)) // not what the overlay showed a moment ago
+	var st unix.Stat_t
+	check(t, unix.Lstat(filepath.Join(base, "usr/bin"), &st))
+	if l.only(below(l.lowers, "usr/share/one"), "usr/share/one", &st) != nil {
+		t.Error("another folder than the overlay's was taken")
+	}
+	check(t, os.Remove(filepath.Join(r.Image, "usr/share/one/sub/b")))
+	if ask("usr/share/one") {
+		t.Errorf("the container changed it: %v", list(t, filepath.Join(upper, "usr/share/one")))
+	}
+}
