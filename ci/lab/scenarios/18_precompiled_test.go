@@ -48,9 +48,9 @@ func takeModules(t *testing.T, kernel *lab.HostKernel, state string) {
 
 // The first start of a thin image on a node without compiler, headers or network, as soon as the runtime has unpacked the image: nothing is
 // compiled, the driver root takes next to no room, nothing is written outside of the folders that are for it, and the driver is ready
-// at most a second after the time that the kernel itself needs: for the modules, and for a tree of as many names as the driver root
-// has, which natively is 0.1 s, but seconds where each call into the kernel is emulated. Of several measurements the best of each
-// counts, as what else the emulating machine does only ever makes them slower; each is a first start, without a staged root.
+// at most a second after the time that the kernel itself needs: for the modules, and for links to the image's files. Those take 0.2 s
+// natively, but seconds where each call into the kernel is emulated. Of several measurements the best of each counts, as what else
+// the emulating machine does only ever makes them slower; each is a first start, without a staged root.
 func Test18Precompiled(t *testing.T) {
 	lab.Gate(t)
 	kernel := lab.Kernel(t, "debian12")
@@ -103,7 +103,7 @@ func Test18Precompiled(t *testing.T) {
 	}
 }
 
-// linkTree makes the image's folders and a link to each file, without any of our programs.
+// linkTree makes links to all files of the image's lower layer, in folders like there, without any of our programs.
 func linkTree(t *testing.T, g *lab.Guest, n int) time.Duration {
 	t.Helper()
 	begin, end, _ := strings.Cut(g.Sh(fmt.Sprintf(`cd /var/lib/containerd/*/snapshots; mkdir -p /var/lib/links-%[1]d
