@@ -64,7 +64,7 @@ lint: vet ## staticcheck and golangci-lint, installed by go install when missing
 	STATICCHECK_VERSION=$(STATICCHECK_VERSION) GOLANGCI_LINT_VERSION=$(GOLANGCI_LINT_VERSION) ci/lint
 
 golden: ## rewrite the golden files
-	go test ./cmd/driver-build ./images ./images/matrix ./node ./node/preflight -update
+	go test ./cmd/driver-build ./images ./images/matrix ./node ./node/preflight ./ci/compat -update
 
 clean: ## remove what was built; the cache stays
 	rm -rf bin dist
