@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"github.com/driver-container/driver-container/distros"
 )
 
 // KernelRule is the range of kernel series that a driver compiles on. Both ends belong to it; "" is no limit.
@@ -109,18 +111,5 @@ func compare(a, b []int) int {
 
 // comparePrecompiled orders by the version of the kernel, then by name: 6.1.0-9-amd64 before 6.1.0-38-amd64.
 func comparePrecompiled(a, b Precompiled) int {
-	return cmp.Or(compareReleases(a.Kernel, b.Kernel), cmp.Compare(a.Kernel, b.Kernel), cmp.Compare(a.Flavour, b.Flavour))
-}
-
-// compareReleases orders releases by the numbers in them, from the left.
-func compareReleases(a, b string) int {
-	notDigit := func(r rune) bool { return r < '0' || r > '9' }
-	x, y := strings.FieldsFunc(a, notDigit), strings.FieldsFunc(b, notDigit)
-	for i := range min(len(x), len(y)) {
-		m, n := strings.TrimLeft(x[i], "0"), strings.TrimLeft(y[i], "0")
-		if c := cmp.Or(cmp.Compare(len(m), len(n)), cmp.Compare(m, n)); c != 0 {
-			return c
-		}
-	}
-	return cmp.Compare(len(x), len(y))
+	return cmp.Or(distros.CompareReleases(a.Kernel, b.Kernel), cmp.Compare(a.Flavour, b.Flavour))
 }
