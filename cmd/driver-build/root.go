@@ -9,7 +9,7 @@ import (
 
 const rootLong = `driver-build turns rows of a version matrix into NVIDIA driver images: the user-mode driver, the kernel module
 sources, a compiler, and driver-entrypoint to bring them up on a node. It needs no container daemon, no root and no
-Dockerfile; the same inputs give the same digest on any machine.
+Dockerfile; the same inputs give the same digest on any machine. With --kernel, BuildKit or a chroot compiles the modules ahead of time.
 
 Results go to stdout, one reference@sha256:... a line; everything else goes to stderr.
 
