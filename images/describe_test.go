@@ -7,7 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/driver-container/driver-container/distros/apt"
+	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/images/matrix"
 )
@@ -82,7 +82,7 @@ func TestContentID(t *testing.T) {
 	for what, other := range map[string]string{
 		"profile":    id(PlanOptions{Profile: Compute}, nil),
 		"entrypoint": id(PlanOptions{}, func(r *Recipe) { r.Entrypoint[0].SHA256 = strings.Repeat("1", 64) }),
-		"package":    id(PlanOptions{}, func(r *Recipe) { r.Packages[0] = apt.Package{SHA256: strings.Repeat("1", 64)} }),
+		"package":    id(PlanOptions{}, func(r *Recipe) { r.Packages[0] = distros.Package{SHA256: strings.Repeat("1", 64)} }),
 		"base":       id(PlanOptions{}, func(r *Recipe) { r.Base.Digest = "sha256:1" }),
 		"rule":       id(PlanOptions{}, func(r *Recipe) { r.Kernel.Max = "1.0" }),
 	} {

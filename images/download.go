@@ -3,6 +3,7 @@ package images
 import (
 	"context"
 	"fmt"
+	"path"
 	"slices"
 
 	"golang.org/x/sync/errgroup"
@@ -19,9 +20,9 @@ func (r *Recipe) Files() []fetch.File {
 	}
 	seen := map[string]bool{}
 	for _, p := range all {
-		if !seen[p.SHA256] {
-			seen[p.SHA256] = true
-			files = append(files, fetch.File{URL: p.URL, SHA256: p.SHA256, Size: p.Size})
+		if !seen[p.Digest()] {
+			seen[p.Digest()] = true
+			files = append(files, packageFile(p))
 		}
 	}
 	if r.Source.Runfile != nil {
@@ -38,7 +39,7 @@ func (b *Builder) Download(ctx context.Context, r *Recipe) error {
 	eg.SetLimit(b.jobs())
 	for _, f := range r.Files() {
 		eg.Go(func() error {
-			_, _, err := b.Fetch.Get(ctx, f, func(done, total int64) { step.Progress(f.SHA256[:12], done, total) })
+			_, _, err := b.Fetch.Get(ctx, f, func(done, total int64) { step.Progress(path.Base(f.URL), done, total) })
 			return err
 		})
 	}

@@ -1,7 +1,6 @@
 package images
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -11,7 +10,6 @@ import (
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
-	"github.com/driver-container/driver-container/distros/dpkg"
 	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/images/rootfs"
 )
@@ -149,17 +147,14 @@ func inspectTree(i *Inspection, tree *rootfs.Tree) error {
 	return inspectPackages(i, tree)
 }
 
+// inspectPackages asks every family: an image need not say which system it is of.
 func inspectPackages(i *Inspection, tree *rootfs.Tree) error {
-	text, err := tree.ReadFile(dpkgStatus)
-	if err != nil {
-		return nil //nolint:nilerr // an image of a system without dpkg
-	}
-	status, err := dpkg.ReadStatus(bytes.NewReader(text))
-	if err != nil {
-		return fmt.Errorf("%s: %w", dpkgStatus, err)
-	}
-	for _, p := range status.Packages() {
-		i.Packages = append(i.Packages, PackageInfo{p.Get("Package"), p.Get("Version"), p.Get("Architecture")})
+	for _, f := range []family{debFamily{}} {
+		all, err := f.installed(tree)
+		if err != nil {
+			return fmt.Errorf("packages of the image: %w", err)
+		}
+		i.Packages = append(i.Packages, all...)
 	}
 	return nil
 }

@@ -16,8 +16,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/driver-container/driver-container/distros"
-	"github.com/driver-container/driver-container/distros/apt"
-	"github.com/driver-container/driver-container/distros/dpkg"
 	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/registry"
@@ -112,20 +110,20 @@ func (b *Builder) readKernels(ctx context.Context, t matrix.Target, d distros.Di
 	if err := checkSystem(tree, d); err != nil {
 		return nil, false, fmt.Errorf("base %s: %w", ref, err)
 	}
-	options, err := b.aptOptions(t, o, tree)
+	f, err := familyOf(d)
 	if err != nil {
 		return nil, false, err
 	}
-	releases, err := apt.OpenReleases(ctx, options)
+	repos, err := f.open(ctx, b, t, o, tree)
 	if err != nil {
 		return nil, false, fmt.Errorf("package repositories of %s: %w", t.System.ID, err)
 	}
-	return b.indexedKernels(ctx, t, d, releases, step)
+	return b.indexedKernels(ctx, t, d, repos, step)
 }
 
 // indexedKernels reads the indexes, which takes most of the time, unless they are the ones it read last time.
-func (b *Builder) indexedKernels(ctx context.Context, t matrix.Target, d distros.Distro, releases *apt.Releases, step *Step) (list []offeredKernel, cached bool, err error) {
-	k, err := key("kernels", d.ID(), t.Arch, releases.Digest())
+func (b *Builder) indexedKernels(ctx context.Context, t matrix.Target, d distros.Distro, repos repositories, step *Step) (list []offeredKernel, cached bool, err error) {
+	k, err := key("kernels", d.ID(), t.Arch, repos.Digest())
 	if err != nil {
 		return nil, false, err
 	}
@@ -133,14 +131,15 @@ func (b *Builder) indexedKernels(ctx context.Context, t matrix.Target, d distros
 	if data, err := os.ReadFile(path); err == nil && json.Unmarshal(data, &list) == nil {
 		return list, true, nil
 	}
-	index, err := releases.Load(ctx)
+	index, err := repos.load(ctx)
 	if err != nil {
 		return nil, false, fmt.Errorf("package repositories of %s: %w", t.System.ID, err)
 	}
 	for _, note := range index.Notes() {
 		step.Note(note)
 	}
-	list = kernelsOf(index, d, t.Arch)
+	list = index.kernels(d, t.Arch)
+	orderKernels(list, d.KernelFlavour(t.Arch))
 	data, err := json.Marshal(list)
 	if err != nil {
 		return nil, false, err
@@ -151,35 +150,9 @@ func (b *Builder) indexedKernels(ctx context.Context, t matrix.Target, d distros
 	return list, false, nil
 }
 
-// kernelsOf picks the kernels out of an index.
-func kernelsOf(index *apt.Index, d distros.Distro, arch string) []offeredKernel {
-	var with, without []offeredKernel
-	series := map[string]string{} // flavour -> "6.1"
-	for _, name := range index.Names("linux-headers-") {
-		release, flavour, ok := d.KernelOf(name)
-		if !ok {
-			continue
-		}
-		p, ok := index.Candidate(name)
-		if !ok || p.Arch == "all" { // shared by the flavours of a release, under a name that KernelOf did not know
-			continue
-		}
-		if _, ok := series[flavour]; !ok {
-			series[flavour] = defaultSeries(index, d, flavour, arch)
-		}
-		k := offeredKernel{distros.Kernel{Release: release, Flavour: flavour, Headers: name, Version: p.Version}, p.URL}
-		k.Default = series[flavour] != "" && seriesOf(release) == series[flavour]
-		if slices.ContainsFunc(d.KernelImages(release), func(image string) bool { _, ok := index.Candidate(image); return ok }) {
-			with = append(with, k)
-		} else {
-			without = append(without, k)
-		}
-	}
-	if len(with) == 0 { // a site's repository of headers
-		with = without
-	}
-	usual := d.KernelFlavour(arch)
-	slices.SortFunc(with, func(a, b offeredKernel) int {
+// orderKernels puts the newest first and of one version the usual flavour first.
+func orderKernels(list []offeredKernel, usual string) {
+	slices.SortFunc(list, func(a, b offeredKernel) int {
 		switch {
 		case version(a.Kernel) != version(b.Kernel):
 			return distros.CompareReleases(version(b.Kernel), version(a.Kernel))
@@ -190,27 +163,6 @@ func kernelsOf(index *apt.Index, d distros.Distro, arch string) []offeredKernel 
 		}
 		return cmp.Compare(a.Flavour, b.Flavour) // version and flavour make the release: never equal
 	})
-	return with
-}
-
-// defaultSeries is the series of the kernel that the metapackage of a flavour installs, "" when there is none.
-func defaultSeries(index *apt.Index, d distros.Distro, flavour, arch string) string {
-	meta, ok := index.Candidate(d.KernelMeta(flavour))
-	if !ok {
-		return ""
-	}
-	depends, err := dpkg.ParseRelations(meta.Paragraph.Get("Depends"), arch)
-	if err != nil {
-		return ""
-	}
-	for _, group := range depends {
-		for _, r := range group {
-			if release, f, ok := d.KernelOf(r.Name); ok && f == flavour {
-				return seriesOf(release)
-			}
-		}
-	}
-	return ""
 }
 
 // seriesOf is "6.1" of "6.1.0-38-amd64".

@@ -167,9 +167,8 @@ func (b *Builder) headersLayer(ctx context.Context, r *Recipe, base v1.Image, k 
 	if err != nil {
 		return nil, err
 	}
-	return b.debsLayer(ctx, r, base, "headers "+k.Release, ck, k.Headers, func(tree, _ *rootfs.Tree, debs []unpacked) error {
-		_, err := placeDebs(tree, debs)
-		return err
+	return b.unpackedLayer(ctx, r, base, "headers "+k.Release, ck, k.Headers, func(_ family, tree, _ *rootfs.Tree, all []unpacked) error {
+		return place(tree, all)
 	})
 }
 

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/driver-container/driver-container/distros/apt"
+	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/distros/fetch"
 )
@@ -29,7 +29,8 @@ type Recipe struct {
 	Profile     Profile               `json:"profile"`
 	Flavours    []string              `json:"flavours"`
 	Base        Base                  `json:"base"`
-	Packages    []apt.Package         `json:"packages"`
+	Packages    []distros.Package     `json:"packages"`
+	Keys        []string              `json:"keys,omitempty"`  // armoured, of the matrix: they count beside the base's for what is Packages' Keys
 	Links       map[string]string     `json:"links,omitempty"` // what update-alternatives would have made, path to target
 	Source      Source                `json:"source"`
 	LibDir      string                `json:"libDir"`
@@ -38,7 +39,7 @@ type Recipe struct {
 	Aliases     []string              `json:"aliases,omitempty"`    // further tags: the GPU Operator's, with the branch
 	Toolchain   bool                  `json:"toolchain"`            // the image can compile: it has compiler and sources
 	Sources     bool                  `json:"sources"`              // the image has the sources of the kernel modules
-	Compiler    []apt.Package         `json:"compiler,omitempty"`   // what compiles ahead of time
+	Compiler    []distros.Package     `json:"compiler,omitempty"`   // what compiles ahead of time
 	Kernels     []Kernel              `json:"kernels,omitempty"`    // that modules are compiled for ahead of time, newest first
 	Precompile  []string              `json:"precompile,omitempty"` // flavours of those modules
 	Modules     []string              `json:"modules,omitempty"`    // of those; empty: all that the sources offer
@@ -52,8 +53,8 @@ type Recipe struct {
 
 // Kernel is a kernel that modules are compiled for ahead of time.
 type Kernel struct {
-	Release string        `json:"release"`
-	Headers []apt.Package `json:"headers"` // what comes on top of the compiler
+	Release string            `json:"release"`
+	Headers []distros.Package `json:"headers"` // what comes on top of the compiler
 }
 
 // Base is the image below, by digest. Location is where this build reads it from and no part of the result.
@@ -65,8 +66,8 @@ type Base struct {
 
 // Source is where the driver comes from: one .run archive or a set of Debian packages.
 type Source struct {
-	Runfile  *fetch.File   `json:"runfile,omitempty"`
-	Packages []apt.Package `json:"packages,omitempty"`
+	Runfile  *fetch.File       `json:"runfile,omitempty"`
+	Packages []distros.Package `json:"packages,omitempty"`
 }
 
 // Binary is one of our own programs, as it goes into usr/local/bin.
@@ -98,10 +99,10 @@ func key(kind string, inputs ...any) (string, error) {
 }
 
 // pins are the digests of packages: what a layer depends on. The addresses are left out, for any mirror serves the same bytes.
-func pins(pkgs []apt.Package) []string {
+func pins(pkgs []distros.Package) []string {
 	sums := make([]string, len(pkgs))
 	for i, p := range pkgs {
-		sums[i] = p.SHA256
+		sums[i] = p.Digest()
 	}
 	return sums
 }
@@ -130,7 +131,7 @@ func (r *Recipe) Public() *Recipe {
 	return &public
 }
 
-func publicPackages(pkgs []apt.Package) []apt.Package {
+func publicPackages(pkgs []distros.Package) []distros.Package {
 	public := slices.Clone(pkgs)
 	for i := range public {
 		public[i].URL = publicURL(public[i].URL)

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/dpkg"
 )
 
@@ -30,14 +31,7 @@ type entry struct {
 
 // Package is a package to add, pinned by its digest.
 type Package struct {
-	Name     string `json:"name"`
-	Version  string `json:"version"`
-	Arch     string `json:"arch"` // Debian's name, or "all"
-	URL      string `json:"url"`
-	SHA256   string `json:"sha256"` // hex
-	Size     int64  `json:"size"`   // bytes
-	Replaces string `json:"replaces,omitempty"`
-	// Replaces is the version that the base has installed and this package upgrades; "" when it is new.
+	distros.Package // Arch is Debian's name, or "all"; Replaces is "" when the package is new
 
 	Origin    string         `json:"-"` // "bookworm/main", for people
 	Paragraph dpkg.Paragraph `json:"-"` // its entry in the index
@@ -163,8 +157,11 @@ func (e *entry) pkg() (Package, error) {
 		return bad("Version", e.version)
 	}
 	return Package{
-		Name: e.name, Version: e.version, Arch: e.arch, SHA256: digest, Size: size, Origin: e.origin(), Paragraph: p,
-		URL: e.repo.base + "/" + (&url.URL{Path: file}).EscapedPath(),
+		Package: distros.Package{
+			Name: e.name, Version: e.version, Arch: e.arch, SHA256: digest, Size: size,
+			URL: e.repo.base + "/" + (&url.URL{Path: file}).EscapedPath(),
+		},
+		Origin: e.origin(), Paragraph: p,
 	}, nil
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/ProtonMail/go-crypto/openpgp/packet"
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/dpkg"
 	"github.com/driver-container/driver-container/distros/fetch"
 )
@@ -75,10 +76,10 @@ func TestOpen(t *testing.T) {
 			if err != nil || short(got) != "a 1, b 1" || x.Len() != 2 {
 				t.Fatalf("Resolve = %q, %v, of %d packages", short(got), err, x.Len())
 			}
-			want := Package{
+			want := Package{Package: distros.Package{
 				Name: "b", Version: "1", Arch: "amd64", URL: a.url + "/debian/pool/b_1_amd64.deb", Size: 10,
 				SHA256: strings.Repeat("0", 63) + "1",
-			}
+			}}
 			got[1].Paragraph, got[1].Origin = want.Paragraph, ""
 			if diff := cmp.Diff(want, got[1], cmp.Comparer(func(a, b dpkg.Paragraph) bool { return a.String() == b.String() })); diff != "" {
 				t.Errorf("package (-want +got):\n%s", diff)

@@ -14,6 +14,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"time"
 )
 
 // ErrUnsafePath is returned for a name that is absolute, leaves the tree or goes through something that is no directory.
@@ -39,6 +40,10 @@ type Entry struct {
 	UID, GID int
 	Size     int64 // of a File
 	Elided   bool  // the content of this File was not kept (a base of which only the facts are needed)
+	// Time is when the content was made; zero: whatever WriteTar is given. rpm -V compares it.
+	Time time.Time
+	// Capability is the extended attribute security.capability of a File, as the kernel reads it; "": none.
+	Capability string
 
 	content *section // shared by hard links
 }

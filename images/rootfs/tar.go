@@ -16,14 +16,15 @@ import (
 
 // Names and limits of the layer format: https://github.com/opencontainers/image-spec/blob/main/layer.md
 const (
-	whiteout   = ".wh."
-	opaque     = ".wh..wh..opq"
-	paxElided  = "DRIVERBUILD.elided"
-	maxEntries = 2 << 20
+	whiteout      = ".wh."
+	opaque        = ".wh..wh..opq"
+	paxElided     = "DRIVERBUILD.elided"
+	paxCapability = "SCHILY.xattr.security.capability"
+	maxEntries    = 2 << 20
 )
 
-// WriteTar writes the entries of this tree, not those of the lower one, as an image layer: sorted, every time equal to
-// mtime, numeric owners, parents that neither tree has as directories with mode 0755. The same tree gives the same bytes.
+// WriteTar writes the entries of this tree, not those of the lower one, as an image layer: sorted, times equal to mtime where
+// an entry has none of its own, numeric owners, parents that neither tree has as directories with mode 0755. The same tree gives the same bytes.
 func (t *Tree) WriteTar(ctx context.Context, w io.Writer, mtime time.Time) error {
 	tw := tar.NewWriter(w)
 	first := map[*section]string{}
@@ -55,6 +56,9 @@ func (t *Tree) WriteTar(ctx context.Context, w io.Writer, mtime time.Time) error
 
 func header(e *Entry, mtime time.Time) *tar.Header {
 	hdr := &tar.Header{Name: e.Path, Mode: unixMode(e.Mode), ModTime: mtime, Uid: e.UID, Gid: e.GID, Format: tar.FormatPAX}
+	if !e.Time.IsZero() {
+		hdr.ModTime = e.Time
+	}
 	switch e.Kind {
 	case Dir:
 		hdr.Typeflag, hdr.Name = tar.TypeDir, e.Path+"/"
@@ -66,6 +70,9 @@ func header(e *Entry, mtime time.Time) *tar.Header {
 		hdr.Typeflag, hdr.Size = tar.TypeReg, e.Size
 		if e.Elided {
 			hdr.Size, hdr.PAXRecords = 0, map[string]string{paxElided: "1"}
+		}
+		if e.Capability != "" {
+			hdr.PAXRecords = map[string]string{paxCapability: e.Capability}
 		}
 	}
 	return hdr
@@ -193,7 +200,7 @@ func sparse(hdr *tar.Header) bool {
 }
 
 // Add adds a member of an archive: a file, directory, link or hard link, with its mode and numeric owner. Names are
-// resolved through the links of the tree and the one below; anything else, such as a device, is refused.
+// resolved through the links of the tree and the one below; the archive's times are left out; anything else, such as a device, is refused.
 func (t *Tree) Add(hdr *tar.Header, r io.Reader) error {
 	mode := fileMode(hdr.Mode)
 	switch hdr.Typeflag {
@@ -214,7 +221,8 @@ func (t *Tree) Add(hdr *tar.Header, r io.Reader) error {
 		if err != nil {
 			return err
 		}
-		t.entries[p].UID, t.entries[p].GID = hdr.Uid, hdr.Gid
+		e := t.entries[p]
+		e.UID, e.GID, e.Capability = hdr.Uid, hdr.Gid, hdr.PAXRecords[paxCapability]
 		return nil
 	default:
 		return fmt.Errorf("%s: %w: type %q has no place in an image", hdr.Name, ErrUnsafePath, hdr.Typeflag)

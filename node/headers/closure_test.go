@@ -23,7 +23,7 @@ func (s shelf) Versions(name string) []apt.Package {
 			continue
 		}
 		p := dpkg.Paragraph{}.Set("Package", n).Set("Depends", strings.TrimSpace(depends))
-		out = append(out, apt.Package{Name: n, Version: v, Arch: "amd64", Paragraph: p})
+		out = append(out, apt.Package{Package: distros.Package{Name: n, Version: v, Arch: "amd64"}, Paragraph: p})
 	}
 	return out
 }
