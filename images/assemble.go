@@ -22,9 +22,12 @@ const (
 	LabelOverridden = labelPrefix + "overridden"
 	LabelKernels    = labelPrefix + "kernels" // with modules compiled ahead of time
 	LabelSigner     = labelPrefix + "signer"  // SHA-256 of the certificate whose key signed those modules
-	projectURL      = "https://github.com/driver-container/driver-container"
-	ociPrefix       = "org.opencontainers.image."
-	defaultPath     = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+	// LabelContent tells images of different content apart: driverinfo.Info.ID of the image. It is on the manifest too, so that
+	// whether an image is out of date can be seen without pulling it.
+	LabelContent = labelPrefix + "content"
+	projectURL   = "https://github.com/driver-container/driver-container"
+	ociPrefix    = "org.opencontainers.image."
+	defaultPath  = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 )
 
 type namedLayer struct {
@@ -52,7 +55,10 @@ func assemble(r *Recipe, base v1.Image, layers []namedLayer) (v1.Image, error) {
 		return nil, err
 	}
 	config = config.DeepCopy()
-	labels := labels(r)
+	labels, err := labels(r)
+	if err != nil {
+		return nil, err
+	}
 	config.Architecture, config.OS, config.Variant = r.Arch, "linux", baseConfig.Variant
 	config.Created = v1.Time{Time: r.time()}
 	config.Config = v1.Config{
@@ -140,7 +146,11 @@ func environment(r *Recipe, base []string) []string {
 	return env
 }
 
-func labels(r *Recipe) map[string]string {
+func labels(r *Recipe) (map[string]string, error) {
+	id, err := r.contentID()
+	if err != nil {
+		return nil, err
+	}
 	l := map[string]string{
 		ociPrefix + "title":       "NVIDIA driver " + r.Driver + " for " + r.System,
 		ociPrefix + "version":     r.Tag,
@@ -151,6 +161,7 @@ func labels(r *Recipe) map[string]string {
 		LabelSystem:               r.System,
 		LabelProfile:              string(r.Profile),
 		LabelFlavours:             strings.Join(r.Flavours, ","),
+		LabelContent:              id,
 	}
 	for name, value := range map[string]string{
 		ociPrefix + "base.name": r.Base.Name, ociPrefix + "revision": r.Builder.Revision, LabelOverridden: strings.Join(r.Overridden, "; "),
@@ -160,5 +171,5 @@ func labels(r *Recipe) map[string]string {
 			l[name] = value
 		}
 	}
-	return l
+	return l, nil
 }

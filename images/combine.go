@@ -30,7 +30,7 @@ func Combine(built []v1.Image) (registry.Artifact, error) {
 	}
 	shared := map[string]string{}
 	for name, value := range annotations {
-		if name != ociPrefix+"base.digest" { // another one for each architecture
+		if name != ociPrefix+"base.digest" && name != LabelContent { // another one for each architecture
 			shared[name] = value
 		}
 	}

@@ -43,7 +43,7 @@ type debIndex struct {
 	status *dpkg.Status
 }
 
-func (x debIndex) resolve(want []string) ([]distros.Package, error) {
+func (x debIndex) resolve(_ context.Context, want []string) ([]distros.Package, error) {
 	found, err := x.Resolve(x.status, want)
 	all := make([]distros.Package, len(found))
 	for i, p := range found {

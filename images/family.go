@@ -47,7 +47,7 @@ type repositories interface {
 type packageIndex interface {
 	Notes() []string
 	// resolve is the closure over what the base has; wants in the family's own words.
-	resolve(want []string) ([]distros.Package, error)
+	resolve(ctx context.Context, want []string) ([]distros.Package, error)
 	// find gives one package alone. A want without a version means the one of a driver's time.
 	find(want, driver string) (*distros.Package, error)
 	// kernels lists the kernels with headers, in any order.

@@ -39,21 +39,8 @@ func (b *Builder) Plan(ctx context.Context, t matrix.Target, o PlanOptions) (*Re
 	if err != nil {
 		return nil, err
 	}
-	r := &Recipe{
-		Schema: recipeVersion, System: t.System.ID, Driver: t.Driver.Version, Branch: t.Driver.Branch, Arch: t.Arch, Tag: t.Tag(),
-		Profile: o.Profile, Flavours: t.Flavours, Links: d.Links(), LibDir: d.LibDir(t.Arch), LibDir32: d.LibDir32(t.Arch),
-		Compression: o.Compression, Epoch: o.Epoch, Kernel: kernelRule(t.Driver.Kernel), Overridden: t.Overridden, Builder: b.Info,
-	}
-	if r.Profile == "" {
-		r.Profile = Full
-	}
-	if r.Compression == "" {
-		r.Compression = Gzip
-	}
-	r.Toolchain, r.Sources = true, true
-	if len(o.Kernels) > 0 {
-		r.precompiled(t, o)
-	}
+	r := newRecipe(t, d, o)
+	r.Builder = b.Info
 	step := b.Observe.Begin(r.Target(), "plan")
 	return r, step.End(false, b.plan(ctx, r, t, d, o, step))
 }

@@ -64,10 +64,10 @@ func resolve(ctx context.Context, repos repositories, w wanted, driver string, s
 	for _, note := range index.Notes() {
 		step.Note(note)
 	}
-	if res.Packages, err = index.resolve(w.Image); err != nil {
+	if res.Packages, err = index.resolve(ctx, w.Image); err != nil {
 		return resolved{}, err
 	}
-	if err := res.ahead(index, w); err != nil {
+	if err := res.ahead(ctx, index, w); err != nil {
 		return resolved{}, err
 	}
 	for _, want := range w.Driver {
@@ -83,11 +83,11 @@ func resolve(ctx context.Context, repos repositories, w wanted, driver string, s
 
 // ahead resolves what compiling ahead of time takes: a compiler, and the headers of each kernel, which come with what they need
 // beyond the compiler.
-func (res *resolved) ahead(index packageIndex, w wanted) (err error) {
+func (res *resolved) ahead(ctx context.Context, index packageIndex, w wanted) (err error) {
 	if len(w.Compiler) == 0 {
 		return nil
 	}
-	if res.Compiler, err = index.resolve(w.Compiler); err != nil {
+	if res.Compiler, err = index.resolve(ctx, w.Compiler); err != nil {
 		return err
 	}
 	there := map[string]bool{}
@@ -96,7 +96,7 @@ func (res *resolved) ahead(index packageIndex, w wanted) (err error) {
 	}
 	res.Headers = map[string][]distros.Package{}
 	for release, headers := range w.Headers {
-		all, err := index.resolve(slices.Concat(w.Compiler, headers))
+		all, err := index.resolve(ctx, slices.Concat(w.Compiler, headers))
 		if err != nil {
 			return fmt.Errorf("headers of kernel %s: %w; driver-build kernels lists the kernels that the repositories have", release, err)
 		}
