@@ -22,6 +22,9 @@ func (d deb) ID() string                        { return d.family + d.version }
 func (d deb) OSRelease() (id, versionID string) { return d.family, d.version }
 func (d deb) PackageManager() string            { return "apt" }
 
+// Matches wants both: neither family has minor versions.
+func (d deb) Matches(id, versionID string) bool { return id == d.family && versionID == d.version }
+
 func (d deb) LibDir(arch string) string {
 	a, ok := LookupArch(arch)
 	if !ok {
@@ -105,6 +108,22 @@ func (d deb) KernelImages(release string) []string {
 
 // KernelMeta is the same in both families: "linux-headers-amd64", "linux-headers-generic", "linux-headers-aws".
 func (d deb) KernelMeta(flavour string) string { return headersPrefix + flavour }
+
+// BuildDirs is one, whatever the flavour; its Makefile leads to what it shares with others.
+func (d deb) BuildDirs(release string) []string {
+	if d.Headers(release) == nil {
+		return nil
+	}
+	return []string{"usr/src/" + headersPrefix + release}
+}
+
+// ModulePackages is Ubuntu's second half of a kernel. Debian's kernels come in one piece; its flavour cloud lacks modules for good.
+func (d deb) ModulePackages(release string) []string {
+	if d.family != "ubuntu" || d.Headers(release) == nil {
+		return nil
+	}
+	return []string{"linux-modules-extra-" + release}
+}
 
 // maxRelease is the kernel's own bound on uname -r, __NEW_UTS_LEN.
 const maxRelease = 64

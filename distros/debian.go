@@ -2,10 +2,10 @@ package distros
 
 // debian lists Debian's releases. Their header packages name the compiler of the kernel (linux-compiler-gcc-12-x86 and
 // .kernelvariables), one per release; kernels of backports keep to it.
-func debian() []deb {
-	return []deb{
-		{family: "debian", version: "11", compilers: []string{"gcc-10"}, elf: "libelf1", elfHeaders: true}, // 5.10
-		{family: "debian", version: "12", compilers: []string{"gcc-12"}, elf: "libelf1"},                   // 6.1
-		{family: "debian", version: "13", compilers: []string{"gcc-14"}, elf: "libelf1t64"},                // 6.12
+func debian() []Distro {
+	return []Distro{
+		deb{family: "debian", version: "11", compilers: []string{"gcc-10"}, elf: "libelf1", elfHeaders: true}, // 5.10
+		deb{family: "debian", version: "12", compilers: []string{"gcc-12"}, elf: "libelf1"},                   // 6.1
+		deb{family: "debian", version: "13", compilers: []string{"gcc-14"}, elf: "libelf1t64"},                // 6.12
 	}
 }

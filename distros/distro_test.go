@@ -22,6 +22,19 @@ func TestToolchains(t *testing.T) {
 		"ubuntu20.04": "gcc-9 kmod libc6-dev libelf1 make libelf-dev",
 		"ubuntu22.04": "gcc-11 gcc-12 kmod libc6-dev libelf1 make libelf-dev",
 		"ubuntu24.04": "gcc-13 kmod libc6-dev libelf1t64 make",
+		"ubuntu26.04": "gcc-15 kmod libc6-dev libelf1t64 make",
+		"flatcar":     "gcc-14 kmod libc6-dev libelf1t64 make",
+	}
+	tools := " make diffutils findutils gawk"
+	for _, d := range All() {
+		id, version := d.OSRelease()
+		switch {
+		case id == "sles" || id == "opensuse-leap":
+			want[d.ID()] = "gcc7 kmod libelf-devel" + tools
+		case d.PackageManager() == "rpm":
+			extra := map[string]string{"amzn2": " gcc10", "ol8": " gcc-toolset-11-gcc", "ol9": " gcc-toolset-13-gcc"}[id+version]
+			want[d.ID()] = "gcc" + extra + " kmod elfutils-libelf-devel" + tools
+		}
 	}
 	got := map[string]string{}
 	for _, d := range All() {
@@ -41,7 +54,7 @@ func TestAll(t *testing.T) {
 	seen := map[string]bool{}
 	for _, d := range All() {
 		id, version := d.OSRelease()
-		if seen[d.ID()] || d.ID() != id+version {
+		if seen[d.ID()] || d.ID() != id+version || !d.Matches(id, version) || d.Matches(id+"x", version) {
 			t.Errorf("ID %q of %s %s is taken or made otherwise", d.ID(), id, version)
 		}
 		seen[d.ID()] = true
@@ -49,13 +62,17 @@ func TestAll(t *testing.T) {
 			t.Errorf("Lookup(%q) = %v, %v", d.ID(), got, err)
 		}
 		dirs := []string{d.LibDir("amd64"), d.LibDir32("amd64"), d.LibDir("arm64"), d.LibDir32("arm64")}
-		if diff := cmp.Diff([]string{"usr/lib/x86_64-linux-gnu", "usr/lib/i386-linux-gnu", "usr/lib/aarch64-linux-gnu", ""}, dirs); diff != "" {
+		want := []string{"usr/lib/x86_64-linux-gnu", "usr/lib/i386-linux-gnu", "usr/lib/aarch64-linux-gnu", ""}
+		if d.PackageManager() == "rpm" {
+			want = []string{"usr/lib64", "usr/lib", "usr/lib64", ""}
+		}
+		if diff := cmp.Diff(want, dirs); diff != "" {
 			t.Errorf("%s: %s", d.ID(), diff)
 		}
 		if d.LibDir("sparc") != "" || d.LibDir32("sparc") != "" || d.Toolchain("sparc") != nil {
 			t.Errorf("%s knows an architecture that does not exist", d.ID())
 		}
-		if d.PackageManager() != "apt" {
+		if _, ok := d.(RPM); ok != (d.PackageManager() == "rpm") || Userland(d).PackageManager() == "" {
 			t.Errorf("%s: package manager %q", d.ID(), d.PackageManager())
 		}
 	}
@@ -77,11 +94,11 @@ func TestLinks(t *testing.T) {
 				name = path.Join(path.Dir(name), target)
 			}
 		}
-		if want := d.Toolchain("amd64")[0]; path.Base(name) != want {
+		if want := d.Toolchain("amd64")[0]; d.PackageManager() != "rpm" && path.Base(name) != want {
 			t.Errorf("%s: cc leads to %s; want %s", d.ID(), name, want)
 		}
 		links["usr/bin/cc"] = "changed"
-		if d.Links()["usr/bin/cc"] != "gcc" {
+		if d.Links()["usr/bin/cc"] == "changed" {
 			t.Errorf("%s: callers share a map", d.ID())
 		}
 		d.Toolchain("amd64")[0] = "changed"

@@ -47,6 +47,25 @@ func TestKernelOf(t *testing.T) {
 		{"ubuntu24.04", "linux-headers-6.8.0-106-generic", "6.8.0-106-generic", "generic"},
 		{"ubuntu24.04", "linux-headers-6.8.0-31-generic-64k", "6.8.0-31-generic-64k", "generic-64k"},
 		{"ubuntu24.04", "linux-headers-6.8.0-1010-nvidia-lowlatency", "6.8.0-1010-nvidia-lowlatency", "nvidia-lowlatency"},
+		{"ubuntu18.04", "linux-headers-5.4.0-1109-azure", "5.4.0-1109-azure", "azure"},
+		{"ubuntu18.04", "linux-headers-4.15.0-1179-azure", "4.15.0-1179-azure", "azure"},
+		{"ubuntu18.04", "linux-headers-5.4.0-150-lowlatency", "5.4.0-150-lowlatency", "lowlatency"},
+		{"ubuntu20.04", "linux-headers-5.4.0-1113-kvm", "5.4.0-1113-kvm", "kvm"},
+		{"ubuntu20.04", "linux-headers-5.15.0-1053-gke", "5.15.0-1053-gke", "gke"},
+		{"ubuntu20.04", "linux-headers-5.4.0-1103-raspi", "5.4.0-1103-raspi", "raspi"},
+		{"ubuntu22.04", "linux-headers-6.8.0-1015-gcp", "6.8.0-1015-gcp", "gcp"},
+		{"ubuntu22.04", "linux-headers-5.15.0-1066-oracle", "5.15.0-1066-oracle", "oracle"},
+		{"ubuntu22.04", "linux-headers-6.5.0-1024-nvidia-64k", "6.5.0-1024-nvidia-64k", "nvidia-64k"},
+		{"ubuntu22.04", "linux-headers-5.15.0-1044-intel-iotg", "5.15.0-1044-intel-iotg", "intel-iotg"},
+		{"ubuntu22.04", "linux-headers-5.15.0-1065-azure-fde", "5.15.0-1065-azure-fde", "azure-fde"},
+		{"ubuntu22.04", "linux-headers-5.15.0-134-fips", "5.15.0-134-fips", "fips"},
+		{"ubuntu24.04", "linux-headers-6.8.0-1021-ibm", "6.8.0-1021-ibm", "ibm"},
+		{"ubuntu24.04", "linux-headers-6.11.0-1009-nvidia", "6.11.0-1009-nvidia", "nvidia"},
+		{"ubuntu24.04", "linux-headers-6.8.1-1015-realtime", "6.8.1-1015-realtime", "realtime"},
+		{"ubuntu24.04", "linux-headers-6.17.0-1011-azure", "6.17.0-1011-azure", "azure"},
+		{"ubuntu26.04", "linux-headers-7.0.0-29-generic", "7.0.0-29-generic", "generic"},
+		{"ubuntu24.04", "linux-headers-azure-lts-24.04", "", ""},
+		{"ubuntu24.04", "linux-headers-nvidia-hwe-24.04", "", ""},
 		{"ubuntu22.04", "linux-headers-6.1.99-060199-generic", "6.1.99-060199-generic", "generic"},
 		{"ubuntu22.04", "linux-headers-6.1.99-site1", "6.1.99-site1", "site1"},
 		{"ubuntu22.04", "linux-headers-6.1.99", "6.1.99", ""},
@@ -76,6 +95,9 @@ func TestKernelOf(t *testing.T) {
 func TestKernelNames(t *testing.T) {
 	t.Parallel()
 	for _, d := range All() {
+		if d.PackageManager() != "apt" {
+			continue // TestRPMKernelNames, TestFlatcar
+		}
 		want := []string{"amd64", "arm64", ""}
 		if strings.HasPrefix(d.ID(), "ubuntu") {
 			want = []string{"generic", "generic", ""}
@@ -102,12 +124,27 @@ var inOrder = []string{
 	"6.12.43+deb13-amd64", "6.12.43-1-amd64", "10.0.0-1-amd64",
 }
 
+// inRPMOrder are those of systems that inOrder has none of.
+var inRPMOrder = []string{
+	"3.10.0-1160.el7.x86_64", "3.10.0-1160.9.1.el7.x86_64", "3.10.0-1160.119.1.el7.x86_64", "3.10.0-1160.119.1.el7.x86_64.debug",
+	"4.14.355-275.570.amzn2.x86_64", "4.14.355-276.639.amzn2.x86_64", "4.18.0-477.10.1.el8_8.x86_64", "4.18.0-477.27.1.el8_8.x86_64",
+	"4.18.0-477.27.1.el8_8.x86_64+debug", "4.18.0-553.el8_10.x86_64", "4.18.0-553.9.1.el8_10.x86_64", "4.18.0-553.16.1.el8_10.x86_64",
+	"5.3.18-57-default", "5.3.18-150300.59.9-default", "5.3.18-150300.59.170-default", "5.14.0-427.el9.x86_64", "5.14.0-427.13.1.el9_4.x86_64",
+	"5.14.0-427.13.1.el9_4.x86_64+rt", "5.14.0-427.50.1.el9_4.x86_64", "5.14.0-503.el9_5.x86_64", "5.14.21-150500.55.19-default",
+	"5.15.0-9.96.32.el8uek.x86_64", "5.15.0-206.153.7.el8uek.x86_64", "5.15.0-206.153.7.1.el8uek.x86_64", "6.1.112-122.189.amzn2023.x86_64",
+	"6.4.0-150600.21-default", "6.4.0-150600.23.7-default", "6.4.0-150600.23.25-default", "6.6.54-flatcar", "6.11.4-301.fc41.x86_64",
+	"6.12.0-0.rc6.51.fc42.x86_64", "6.12.0-55.9.1.el10_0.x86_64", "6.12.29-33.102.amzn2023.aarch64", "6.12.102-flatcar",
+	"7.2.7-200.fc44.x86_64", "7.2.10-300.fc45.x86_64",
+}
+
 func TestCompareReleases(t *testing.T) {
 	t.Parallel()
-	for i, a := range inOrder {
-		for j, b := range inOrder {
-			if got := CompareReleases(a, b); got != cmp.Compare(i, j) {
-				t.Errorf("CompareReleases(%q, %q) = %d", a, b, got)
+	for _, list := range [][]string{inOrder, inRPMOrder} {
+		for i, a := range list {
+			for j, b := range list {
+				if got := CompareReleases(a, b); got != cmp.Compare(i, j) {
+					t.Errorf("CompareReleases(%q, %q) = %d", a, b, got)
+				}
 			}
 		}
 	}
@@ -160,11 +197,26 @@ func TestKernelTag(t *testing.T) {
 }
 
 func FuzzKernelOf(f *testing.F) {
-	for _, seed := range inOrder {
+	for _, seed := range append(inRPMOrder, inOrder...) {
 		f.Add("linux-headers-" + seed)
 	}
 	f.Fuzz(func(t *testing.T, name string) {
 		for _, d := range All() {
+			rest := strings.TrimPrefix(name, headersPrefix)
+			if r := ParseRelease(rest); r.Text != rest || r.WithoutFlavour() != rest[:len(r.WithoutFlavour())] {
+				t.Fatalf("%q: %+v", rest, r)
+			}
+			d.BuildDirs(rest)
+			d.ModulePackages(rest)
+			if p, ok := d.(RPM); ok {
+				p.ReleaseVers(rest)
+				p.ExtraRepositories(rest, "amd64")
+				for _, provide := range p.KernelProvides() {
+					if release, _, ok := p.KernelOfProvide(provide, rest, "1-1"); ok && (p.Headers(release) == nil || KernelTag(release) == "" || p.BuildDirs(release) == nil) {
+						t.Fatalf("%s: %q", d.ID(), release)
+					}
+				}
+			}
 			release, flavour, ok := d.KernelOf(name)
 			if !ok {
 				continue

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"slices"
 	"strings"
 )
 
@@ -51,9 +52,30 @@ func fromOSRelease(name, text string) (Distro, error) {
 		return nil, fmt.Errorf("find out which operating system this is: %s has no line ID=", name)
 	}
 	for _, d := range All() {
-		if i, v := d.OSRelease(); i == id && v == version {
+		if d.Matches(id, version) {
 			return d, nil
 		}
 	}
 	return nil, &UnknownError{ID: id + version, Nearest: Nearest(id+version, ids())}
+}
+
+// minorDropped are the systems whose tags have the major version only: nodepool.go of the GPU operator.
+var minorDropped = []string{"rhel", "rocky", "ol"}
+
+// OSTag is what the GPU operator appends to the tags of driver images for nodes with that ID and VERSION_ID in their
+// os-release: "rhel9" for 9.4, "almalinux9.4", "ubuntu24.04". Where it is not the ID of the system, the image needs it as one more tag.
+func OSTag(id, versionID string) string {
+	if slices.Contains(minorDropped, id) {
+		versionID, _, _ = strings.Cut(versionID, ".")
+	}
+	return id + versionID
+}
+
+// Userland is the system that the images of a system are made of: its base, its packages, its folders. It is the system itself
+// unless that has no packages (Flatcar), where images stand on another one and have the kernel in common only.
+func Userland(d Distro) Distro {
+	if h, ok := d.(hosted); ok {
+		return h.Distro
+	}
+	return d
 }

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/empty"
@@ -162,6 +163,9 @@ func labels(r *Recipe) (map[string]string, error) {
 		LabelProfile:              string(r.Profile),
 		LabelFlavours:             strings.Join(r.Flavours, ","),
 		LabelContent:              id,
+	}
+	if r.Epoch > 0 {
+		l[ociPrefix+"created"] = r.time().Format(time.RFC3339)
 	}
 	for name, value := range map[string]string{
 		ociPrefix + "base.name": r.Base.Name, ociPrefix + "revision": r.Builder.Revision, LabelOverridden: strings.Join(r.Overridden, "; "),

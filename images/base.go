@@ -19,11 +19,24 @@ import (
 
 // baseFacts are the files of a base whose content planning and layering need; of all others only name, mode and link count.
 var baseFacts = []string{
-	"etc/apt/", "etc/os-release", "usr/lib/os-release", "usr/share/keyrings/", "var/lib/dpkg/status", "var/lib/dpkg/info/",
-	"usr/share/gnupg/", "etc/ld.so.conf",
+	"etc/os-release", "usr/lib/os-release", "etc/ld.so.conf",
+	"etc/apt/", "usr/share/keyrings/", "usr/share/gnupg/", "var/lib/dpkg/status", "var/lib/dpkg/info/",
+	"etc/yum", "etc/distro.repos.d/", "etc/dnf/", "etc/zypp/", "etc/products.d/", "etc/pki/rpm-gpg", "etc/pki/tls/certs/", "etc/rhsm/",
+	"usr/lib/rpm/gnupg/", "usr/share/distribution-gpg-keys/", "run/secrets/redhat.repo",
+}
+
+// factsVersion is part of the name under which facts are kept: raise it when more of a base is to be kept.
+const factsVersion = "2"
+
+// rpmDatabase says whether a file is part of rpm's record of what is installed.
+func rpmDatabase(path string) bool {
+	return strings.HasPrefix(path, "var/lib/rpm/") || strings.HasPrefix(path, "usr/lib/sysimage/rpm/")
 }
 
 func isBaseFact(path string) bool {
+	if rpmDatabase(path) {
+		return true
+	}
 	for _, p := range baseFacts {
 		if strings.HasPrefix(path, p) {
 			return !strings.HasPrefix(path, "var/lib/dpkg/info/") || strings.HasSuffix(path, ".list")
@@ -68,7 +81,7 @@ func applyLayer(ctx context.Context, tree *rootfs.Tree, l v1.Layer, keep func(st
 // baseTree gives the facts of a base. They are kept in the cache as a small tar, by the base's digest, so that a build that
 // finds everything else cached does not read the base again.
 func (b *Builder) baseTree(ctx context.Context, img v1.Image, digest string, spool *rootfs.Spool, step *Step) (*rootfs.Tree, error) {
-	path := filepath.Join(b.Store.Dir(), "bases", strings.TrimPrefix(digest, "sha256:")+".tar")
+	path := filepath.Join(b.Store.Dir(), "bases", strings.TrimPrefix(digest, "sha256:")+"-"+factsVersion+".tar")
 	if tree, err := readFacts(ctx, path, spool); err == nil {
 		return tree, nil
 	}
@@ -102,9 +115,7 @@ func checkSystem(tree *rootfs.Tree, d distros.Distro) error {
 	if err != nil {
 		return fmt.Errorf("%w: it has no os-release, so it cannot be checked to be %s: %w", ErrBase, d.ID(), err)
 	}
-	wantID, wantVersion := d.OSRelease()
-	id, version := osRelease(string(b))
-	if id != wantID || version != wantVersion {
+	if id, version := osRelease(string(b)); !d.Matches(id, version) {
 		return fmt.Errorf("%w: it is %s %s, but the target system is %s: give a base of that system", ErrBase, id, version, d.ID())
 	}
 	return nil

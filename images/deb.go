@@ -17,6 +17,7 @@ import (
 	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/apt"
 	"github.com/driver-container/driver-container/distros/dpkg"
+	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/rootfs"
 )
@@ -46,15 +47,20 @@ func (debFamily) open(ctx context.Context, b *Builder, t matrix.Target, o PlanOp
 }
 
 func (b *Builder) aptOptions(t matrix.Target, o PlanOptions, tree *rootfs.Tree) (apt.Options, error) {
-	root := tree.OpenFS()
-	sources, err := apt.ReadSources(root)
-	if err != nil {
-		return apt.Options{}, fmt.Errorf("apt configuration of the base: %w", err)
+	root, sources := tree.OpenFS(), []apt.Source{}
+	if !t.System.OnlyThese {
+		read, err := apt.ReadSources(root)
+		if err != nil {
+			return apt.Options{}, fmt.Errorf("apt configuration of the base: %w", err)
+		}
+		sources = append(sources, read...)
 	}
 	if o.Mirror != "" {
-		if sources, err = apt.WithMirror(sources, o.Mirror); err != nil {
+		replaced, err := apt.WithMirror(sources, o.Mirror)
+		if err != nil {
 			return apt.Options{}, err
 		}
+		sources = replaced
 	}
 	for _, rep := range t.System.Repositories {
 		sources = append(sources, apt.Source{
@@ -66,22 +72,24 @@ func (b *Builder) aptOptions(t matrix.Target, o PlanOptions, tree *rootfs.Tree) 
 	}, nil
 }
 
-// unpacker needs nothing of the base: the digest of a .deb comes from a signed index.
-func (debFamily) unpacker(*rootfs.Tree, []string) (unpack, error) {
-	return func(ctx context.Context, file string, _ distros.Package, spool *rootfs.Spool) (u unpacked, err error) {
-		f, err := os.Open(file)
-		if err != nil {
-			return u, err
-		}
-		defer func() { err = errors.Join(err, f.Close()) }()
-		if u.deb, err = dpkg.OpenDeb(cancelled(ctx, f)); err != nil {
-			return u, err
-		}
-		u.name, u.tree = u.deb.Control.Get("Package"), rootfs.New(spool, nil)
-		return u, u.deb.Data(func(hdr *tar.Header, r io.Reader) error {
-			return u.tree.Add(hdr, cancelled(ctx, r))
-		})
-	}, nil
+// reader needs nothing of the base: the digest of a .deb comes from a signed index, and no repository asks for more than a URL has.
+func (debFamily) reader(b *Builder, _ *Recipe, _ *rootfs.Tree) (packageReader, error) {
+	return packageReader{client: func(string) (*fetch.Client, error) { return b.Fetch, nil }, unpack: unpackDeb}, nil
+}
+
+func unpackDeb(ctx context.Context, file string, _ distros.Package, spool *rootfs.Spool) (u unpacked, err error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return u, err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	if u.deb, err = dpkg.OpenDeb(cancelled(ctx, f)); err != nil {
+		return u, err
+	}
+	u.name, u.tree = u.deb.Control.Get("Package"), rootfs.New(spool, nil)
+	return u, u.deb.Data(func(hdr *tar.Header, r io.Reader) error {
+		return u.tree.Add(hdr, cancelled(ctx, r))
+	})
 }
 
 // record writes dpkg's database. What it says of a package is the same whenever that is installed.

@@ -36,11 +36,11 @@ func packageFlavour(name string) string {
 // debianDriver reads a driver from Debian's packages into the layout that the .run archive installs: libraries and programs
 // out of the folders that Debian's alternatives lead to, firmware and documents to their places in the image.
 func (b *Builder) debianDriver(ctx context.Context, r *Recipe, spool *rootfs.Spool, step *Step) (*Driver, error) {
-	one, err := debFamily{}.unpacker(nil, nil)
+	by, err := debFamily{}.reader(b, r, nil)
 	if err != nil {
 		return nil, err
 	}
-	debs, err := b.unpackAll(ctx, r.Source.Packages, one, spool, step)
+	debs, err := b.unpackAll(ctx, r.Source.Packages, by, spool, step)
 	if err != nil {
 		return nil, err
 	}

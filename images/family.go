@@ -8,6 +8,7 @@ import (
 	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/dpkg"
 	"github.com/driver-container/driver-container/distros/fetch"
+	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/rootfs"
 )
@@ -17,8 +18,8 @@ import (
 type family interface {
 	// open reads the base's configuration and, verified, the heads of the repositories that it names.
 	open(ctx context.Context, b *Builder, t matrix.Target, o PlanOptions, tree *rootfs.Tree) (repositories, error)
-	// unpacker gives what reads packages. keys are armoured public keys that count beside those of the base.
-	unpacker(lower *rootfs.Tree, keys []string) (unpack, error)
+	// reader gives what brings and reads the packages of a recipe. lower is the tree of its base.
+	reader(b *Builder, r *Recipe, lower *rootfs.Tree) (packageReader, error)
 	// record writes into tree, which lies over lower, that the packages are installed, and removes what older versions of them
 	// left there.
 	record(tree, lower *rootfs.Tree, all []unpacked, when time.Time) error
@@ -26,15 +27,21 @@ type family interface {
 	installed(tree *rootfs.Tree) ([]PackageInfo, error)
 }
 
-// unpack reads a package from a downloaded file, verified as far as its digest has not done that.
-type unpack func(ctx context.Context, file string, p distros.Package, spool *rootfs.Spool) (unpacked, error)
+// packageReader is how packages are brought and taken apart.
+type packageReader struct {
+	// client downloads from a URL: repositories can ask for certificates and credentials.
+	client func(url string) (*fetch.Client, error)
+	// unpack reads a package from a downloaded file, verified as far as its digest has not done that.
+	unpack func(ctx context.Context, file string, p distros.Package, spool *rootfs.Spool) (unpacked, error)
+}
 
 // unpacked is a package: its files as they are in the archive, and what describes it.
 type unpacked struct {
 	name string
 	tree *rootfs.Tree
-	list []string  // absolute paths of what went into the image, once it is there
-	deb  *dpkg.Deb // of debFamily
+	list []string      // absolute paths of what went into the image, once it is there
+	deb  *dpkg.Deb     // of debFamily
+	rpm  *rpmfile.File // of rpmFamily
 }
 
 // repositories are those of a base, verified but not yet read.
@@ -59,18 +66,20 @@ func (r *Recipe) family() (family, error) {
 	if err != nil {
 		return nil, err
 	}
-	return familyOf(d)
+	return familyOf(distros.Userland(d))
 }
 
 func familyOf(d distros.Distro) (family, error) {
 	switch kind := d.PackageManager(); kind {
 	case "apt":
 		return debFamily{}, nil
+	case "rpm":
+		return rpmFamily{}, nil
 	default:
 		return nil, fmt.Errorf("%s has packages of a kind that is not known: %q", d.ID(), kind)
 	}
 }
 
 func packageFile(p distros.Package) fetch.File {
-	return fetch.File{URL: p.URL, SHA256: p.SHA256, Size: p.Size}
+	return fetch.File{URL: p.URL, SHA256: p.SHA256, SHA512: p.SHA512, Size: p.Size}
 }

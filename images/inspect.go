@@ -62,7 +62,7 @@ func (b *Builder) Inspect(ctx context.Context, name string, img v1.Image) (i *In
 		return nil, err
 	}
 	keep := func(p string) bool {
-		return p == dpkgStatus || p == driverinfo.Path || strings.HasPrefix(p, ModulesDir+"/") || strings.HasSuffix(p, "/os-release") || driverName.MatchString(path.Base(p))
+		return p == dpkgStatus || rpmDatabase(p) || p == driverinfo.Path || strings.HasPrefix(p, ModulesDir+"/") || strings.HasSuffix(p, "/os-release") || driverName.MatchString(path.Base(p))
 	}
 	tree, err := flatten(ctx, img, spool, keep, step)
 	if err != nil {
@@ -149,7 +149,7 @@ func inspectTree(i *Inspection, tree *rootfs.Tree) error {
 
 // inspectPackages asks every family: an image need not say which system it is of.
 func inspectPackages(i *Inspection, tree *rootfs.Tree) error {
-	for _, f := range []family{debFamily{}} {
+	for _, f := range []family{debFamily{}, rpmFamily{}} {
 		all, err := f.installed(tree)
 		if err != nil {
 			return fmt.Errorf("packages of the image: %w", err)

@@ -107,10 +107,10 @@ func (b *Builder) readKernels(ctx context.Context, t matrix.Target, d distros.Di
 	if err != nil {
 		return nil, false, err
 	}
-	if err := checkSystem(tree, d); err != nil {
+	if err := checkSystem(tree, distros.Userland(d)); err != nil {
 		return nil, false, fmt.Errorf("base %s: %w", ref, err)
 	}
-	f, err := familyOf(d)
+	f, err := familyOf(distros.Userland(d))
 	if err != nil {
 		return nil, false, err
 	}

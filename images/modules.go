@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sync/semaphore"
 
+	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/images/rootfs"
 	"github.com/driver-container/driver-container/images/runner"
@@ -168,8 +169,30 @@ func (b *Builder) headersLayer(ctx context.Context, r *Recipe, base v1.Image, k 
 		return nil, err
 	}
 	return b.unpackedLayer(ctx, r, base, "headers "+k.Release, ck, k.Headers, func(_ family, tree, _ *rootfs.Tree, all []unpacked) error {
-		return place(tree, all)
+		if err := place(tree, all); err != nil {
+			return err
+		}
+		return r.linkBuild(tree, k.Release)
 	})
+}
+
+// linkBuild makes the link by which modules are built, where the package that has it is the kernel's own and not there: that of
+// all rpm kernels.
+func (r *Recipe) linkBuild(tree *rootfs.Tree, release string) error {
+	d, err := distros.Lookup(r.System)
+	if err != nil {
+		return err
+	}
+	link := "lib/modules/" + release + "/build"
+	if tree.Exists(link) {
+		return nil
+	}
+	for _, dir := range d.BuildDirs(release) {
+		if tree.Exists(dir) {
+			return tree.AddLink(link, "/"+dir)
+		}
+	}
+	return nil
 }
 
 // soleSet reads what a compile left, which must be what was asked for.

@@ -30,14 +30,18 @@ func unwanted(p string) bool {
 }
 
 // unpackAll downloads packages and reads them into the spool, several at a time; results in the order of pkgs.
-func (b *Builder) unpackAll(ctx context.Context, pkgs []distros.Package, one unpack, spool *rootfs.Spool, step *Step) ([]unpacked, error) {
+func (b *Builder) unpackAll(ctx context.Context, pkgs []distros.Package, by packageReader, spool *rootfs.Spool, step *Step) ([]unpacked, error) {
 	out := make([]unpacked, len(pkgs))
 	eg, ctx := errgroup.WithContext(ctx)
 	eg.SetLimit(b.jobs())
 	unpacking := semaphore.NewWeighted(int64(min(b.jobs(), runtime.GOMAXPROCS(0)))) // more would cost memory and gain nothing
 	for i, p := range pkgs {
 		eg.Go(func() error {
-			file, _, err := b.Fetch.Get(ctx, packageFile(p), func(done, total int64) { step.Progress(p.Name+" "+p.Version, done, total) })
+			client, err := by.client(p.URL)
+			if err != nil {
+				return fmt.Errorf("package %s: %w", p.Name, err)
+			}
+			file, _, err := client.Get(ctx, packageFile(p), func(done, total int64) { step.Progress(p.Name+" "+p.Version, done, total) })
 			if err != nil {
 				return fmt.Errorf("package %s: %w", p.Name, err)
 			}
@@ -45,7 +49,7 @@ func (b *Builder) unpackAll(ctx context.Context, pkgs []distros.Package, one unp
 				return err
 			}
 			defer unpacking.Release(1)
-			if out[i], err = one(ctx, file, p, spool); err != nil {
+			if out[i], err = by.unpack(ctx, file, p, spool); err != nil {
 				return fmt.Errorf("package %s %s: %w", p.Name, p.Version, err)
 			}
 			return nil
@@ -94,11 +98,11 @@ func (b *Builder) unpackedLayer(ctx context.Context, r *Recipe, base v1.Image, n
 		if len(pkgs) == 0 {
 			return tree, install(f, tree, lower, nil)
 		}
-		one, err := f.unpacker(lower, r.Keys)
+		by, err := f.reader(b, r, lower)
 		if err != nil {
 			return nil, err
 		}
-		all, err := b.unpackAll(ctx, pkgs, one, spool, step)
+		all, err := b.unpackAll(ctx, pkgs, by, spool, step)
 		if err != nil {
 			return nil, err
 		}

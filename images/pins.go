@@ -59,11 +59,7 @@ func Ask(t matrix.Target, o PlanOptions) (Request, error) {
 		a := t.Driver.Archives[t.Arch]
 		q.Archive = &fetch.File{URL: a.URL, SHA256: a.SHA256, Size: a.Size}
 	}
-	words := strings.FieldsFunc(o.Mirror, func(r rune) bool { return strings.ContainsRune(", \t\n", r) })
-	for i, word := range words {
-		words[i] = publicMirror(word)
-	}
-	q.Mirror = strings.Join(words, " ")
+	q.Mirror = PublicMirror(o.Mirror)
 	return q, nil
 }
 
@@ -78,13 +74,18 @@ func publicRepositories(all []matrix.Repository) []matrix.Repository {
 	return public
 }
 
-// publicMirror is one word of a mirror, URL or PREFIX=URL, without the credentials in the URL.
-func publicMirror(word string) string {
-	prefix, address, pair := strings.Cut(word, "=")
-	if !pair || strings.Contains(prefix, "?") {
-		return publicURL(word)
+// PublicMirror is a mirror, as PlanOptions has it, without the credentials in its URLs.
+func PublicMirror(mirror string) string {
+	words := strings.FieldsFunc(mirror, func(r rune) bool { return strings.ContainsRune(", \t\n", r) })
+	for i, word := range words {
+		prefix, address, pair := strings.Cut(word, "=")
+		if !pair || strings.Contains(prefix, "?") {
+			words[i] = publicURL(word)
+		} else {
+			words[i] = prefix + "=" + publicURL(address)
+		}
 	}
-	return prefix + "=" + publicURL(address)
+	return strings.Join(words, " ")
 }
 
 // newRecipe is the part of a recipe that follows from the matrix and the options alone.
@@ -93,7 +94,7 @@ func newRecipe(t matrix.Target, d distros.Distro, o PlanOptions) *Recipe {
 		Schema: recipeVersion, System: t.System.ID, Driver: t.Driver.Version, Branch: t.Driver.Branch, Arch: t.Arch, Tag: t.Tag(),
 		Profile: cmp.Or(o.Profile, Full), Flavours: t.Flavours, Links: d.Links(), LibDir: d.LibDir(t.Arch), LibDir32: d.LibDir32(t.Arch),
 		Compression: cmp.Or(o.Compression, Gzip), Epoch: o.Epoch, Kernel: kernelRule(t.Driver.Kernel), Overridden: t.Overridden,
-		Toolchain: true, Sources: true,
+		Toolchain: true, Sources: true, Aliases: AliasTags(t),
 	}
 	for _, rep := range t.System.Repositories {
 		r.Keys = append(r.Keys, rep.Key)

@@ -23,6 +23,8 @@ type PlanOptions struct {
 	Compression Compression // "": gzip
 	Epoch       int64       // SOURCE_DATE_EPOCH
 
+	AllowRollback bool // accept an index of rpm packages that is older than one seen before
+
 	Kernels   []string          // releases to compile modules for ahead of time
 	Together  bool              // all kernels in one image, <driver>-<os>; without it there must be one kernel, and the tag names it
 	Toolchain bool              // with Kernels: compiler and sources are in the image all the same, for other kernels
@@ -73,7 +75,7 @@ func (b *Builder) plan(ctx context.Context, r *Recipe, t matrix.Target, d distro
 	if err != nil {
 		return err
 	}
-	if err := checkSystem(tree, d); err != nil {
+	if err := checkSystem(tree, distros.Userland(d)); err != nil {
 		return fmt.Errorf("base %s: %w", ref, err)
 	}
 	w, err := wants(t, d, o, r)

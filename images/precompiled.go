@@ -38,10 +38,21 @@ func (r *Recipe) precompiled(t matrix.Target, o PlanOptions) {
 }
 
 // KernelTags are the tags of an image with modules for one kernel: "535.261.03-6.1.0-38-amd64-debian12", and the same with the
-// branch, under which the GPU Operator asks for it.
+// branch, under which the GPU Operator asks for it; and both for each other name of the system.
 func KernelTags(t matrix.Target, release string) (tag string, aliases []string) {
-	rest := "-" + distros.KernelTag(release) + "-" + t.System.ID
-	return t.Driver.Version + rest, []string{strings.TrimPrefix(t.Driver.Branch, "R") + rest}
+	kernel := "-" + distros.KernelTag(release) + "-"
+	for _, system := range append([]string{t.System.ID}, t.System.Aliases...) {
+		aliases = append(aliases, t.Driver.Version+kernel+system, strings.TrimPrefix(t.Driver.Branch, "R")+kernel+system)
+	}
+	return aliases[0], aliases[1:]
+}
+
+// AliasTags are the tags of an image for any kernel, under the other names of its system.
+func AliasTags(t matrix.Target) (aliases []string) {
+	for _, system := range t.System.Aliases {
+		aliases = append(aliases, t.Driver.Version+"-"+system)
+	}
+	return aliases
 }
 
 // CheckKernel says whether a driver's modules compile on a kernel, as far as the matrix knows; the error is a *driverinfo.KernelError.

@@ -110,6 +110,7 @@ func TestWhoReachesWhom(t *testing.T) {
 		{[]string{"cmd/driver-entrypoint"}, nil, append(own("images", "ci"), buildkit, registries, "k8s.io", "github.com/NVIDIA/go-nvml"),
 			"process 1 of a node is small and static"},
 		{[]string{"cmd/driver-entrypoint", "images", "node"}, nil, []string{"github.com/ThalesGroup/crypto11", "github.com/miekg/pkcs11"}, "tokens need cgo, and are for driver-build alone"},
+		{[]string{"cmd/driver-entrypoint", "node"}, nil, []string{"modernc.org/sqlite"}, "a database engine is for driver-build: a node reads package lists as XML, and no package database"},
 		{[]string{"cmd/driver-probe"}, nil, append(own("images", "node", "distros", "ci"), buildkit, registries, cobra), "the probe asks NVML and nothing else"},
 		{[]string{"."}, []string{}, append(own("images", "distros", "node", "cmd"), buildkit, registries), "the root holds the embedded matrix"},
 	}
@@ -146,7 +147,8 @@ func TestDirectImports(t *testing.T) {
 		"github.com/u-root/u-root":         {"kmod"},
 		"github.com/NVIDIA/go-nvml":        {"cmd/driver-probe"},
 		"github.com/hashicorp/go-version":  {"images/matrix"},
-		"github.com/ProtonMail/go-crypto":  {"distros/apt", "distros/rpm"},
+		"github.com/ProtonMail/go-crypto":  {"distros/apt", "distros/rpm", "distros/rpm/rpmfile"},
+		"modernc.org/sqlite":               {"distros/rpm/rpmdb", "distros/rpm/sqlite"},
 		"golang.org/x/crypto/openpgp":      {},
 		"github.com/stretchr/testify":      {},
 		"github.com/docker/docker/client":  {},

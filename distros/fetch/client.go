@@ -1,4 +1,4 @@
-// Package fetch downloads files whose sha256 is known and keeps them in a content-addressed store. Downloads are
+// Package fetch downloads files whose sha256 or sha512 is known and keeps them in a content-addressed store. Downloads are
 // verified before anybody sees them, resumed where they broke off (also by a later process), retried with growing
 // pauses, and safe when several processes want the same file at once.
 //
@@ -15,9 +15,10 @@ import (
 
 // File names content: where it is said to be and what it must be.
 type File struct {
-	URL    string `json:"url"`            // http, https or file
-	SHA256 string `json:"sha256"`         // 64 lower-case hex digits, mandatory
-	Size   int64  `json:"size,omitempty"` // bytes; 0: unknown
+	URL    string `json:"url"`              // http, https or file
+	SHA256 string `json:"sha256,omitempty"` // 64 lower-case hex digits; mandatory without SHA512
+	SHA512 string `json:"sha512,omitempty"` // 128 lower-case hex digits, for content of which no SHA256 is known; both: both must be right
+	Size   int64  `json:"size,omitempty"`   // bytes; 0: unknown
 }
 
 // Progress is told how many bytes of how many are there; total is 0 when unknown. It is called from the goroutine that
@@ -52,35 +53,35 @@ func (c *Client) Get(ctx context.Context, f File, p Progress) (path string, cach
 	if err != nil {
 		return "", false, err
 	}
-	if !isDigest(f.SHA256) {
-		return "", false, fmt.Errorf("download %s: %q is not a sha256 in lower-case hex", display(u), f.SHA256)
+	if err := f.check(); err != nil {
+		return "", false, fmt.Errorf("download %s: %w", display(u), err)
 	}
 	if p == nil {
 		p = func(int64, int64) {}
 	}
 	if c.have(f) {
-		return c.Store.Path(f.SHA256), true, nil
+		return c.Store.Path(f.key()), true, nil
 	}
 	if u.Scheme == "file" {
 		if err := c.copyLocal(ctx, u, f, p); err != nil {
 			return "", false, fmt.Errorf("copy %s: %w", display(u), err)
 		}
-		return c.Store.Path(f.SHA256), false, nil
+		return c.Store.Path(f.key()), false, nil
 	}
 	if c.Offline {
-		return "", false, fmt.Errorf("%s (sha256 %s): %w", display(u), f.SHA256, ErrOffline)
+		return "", false, fmt.Errorf("%s (%s %s): %w", display(u), kind(f.key()), f.key(), ErrOffline)
 	}
 	cached, err = c.download(ctx, u, f, p)
 	if err != nil {
 		return "", false, fmt.Errorf("download %s: %w", display(u), err)
 	}
-	return c.Store.Path(f.SHA256), cached, nil
+	return c.Store.Path(f.key()), cached, nil
 }
 
 // have tells whether the store holds the file. A blob of another size than the file's is damaged (somebody truncated
 // it): it counts as missing and the new download replaces it.
 func (c *Client) have(f File) bool {
-	size, ok := c.Store.size(f.SHA256)
+	size, ok := c.Store.size(f.key())
 	return ok && (f.Size == 0 || size == f.Size)
 }
 

@@ -37,7 +37,7 @@ func (c *Client) download(ctx context.Context, u *url.URL, f File, progress Prog
 			// The bytes stay for the next try, of this process or of another one.
 			return false, errors.Join(err, part.file.Close())
 		}
-		if part.sum() == f.SHA256 && (f.Size == 0 || part.size == f.Size) {
+		if part.sums.match(f) && (f.Size == 0 || part.size == f.Size) {
 			return false, part.finish(c.Store)
 		}
 		if !resumed {
@@ -53,8 +53,9 @@ func (c *Client) download(ctx context.Context, u *url.URL, f File, progress Prog
 }
 
 func (c *Client) mismatch(u *url.URL, f File, part *partial, announced int64) error {
+	want, got := part.sums.compare(f)
 	e := &MismatchError{
-		URL: display(u), Want: f.SHA256, Got: part.sum(),
+		URL: display(u), Want: want, Got: got,
 		WantSize: f.Size, GotSize: max(part.size, announced),
 	}
 	e.Kept = part.reject(c.Store, u.Path)
@@ -76,19 +77,20 @@ func (c *Client) copyLocal(ctx context.Context, u *url.URL, f File, progress Pro
 		return fmt.Errorf("not a regular file: %w", fs.ErrInvalid)
 	}
 	if f.Size > 0 && fi.Size() != f.Size {
-		return &MismatchError{URL: display(u), Want: f.SHA256, Got: "not read", WantSize: f.Size, GotSize: fi.Size()}
+		return &MismatchError{URL: display(u), Want: f.key(), Got: "not read", WantSize: f.Size, GotSize: fi.Size()}
 	}
 	w, err := c.Store.Create()
 	if err != nil {
 		return err
 	}
 	defer w.Close() //nolint:errcheck // discards; after Commit a no-op
+	w.sums = newSums(f)
 	if err := copyCtx(ctx, w, src, func(n int64) { progress(n, fi.Size()) }); err != nil {
 		return err
 	}
-	if got := w.sumSoFar(); got != f.SHA256 {
+	if want, got := w.sums.compare(f); want != got {
 		// Not copied aside: the file is on this machine, where people can look at it.
-		return &MismatchError{URL: display(u), Want: f.SHA256, Got: got, WantSize: f.Size, GotSize: w.size}
+		return &MismatchError{URL: display(u), Want: want, Got: got, WantSize: f.Size, GotSize: w.size}
 	}
 	_, _, err = w.Commit()
 	return err

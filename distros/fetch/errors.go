@@ -53,15 +53,15 @@ func (e *StatusError) Is(target error) bool {
 // MismatchError says that what arrived is not what was asked for. The bytes were never used.
 type MismatchError struct {
 	URL               string // without credentials
-	Want, Got         string // sha256 in hex; Got is of the bytes that were read
+	Want, Got         string // sha256 in hex, or sha512 where that was asked for; Got is of the bytes that were read
 	WantSize, GotSize int64  // bytes; WantSize 0 when unknown; GotSize as announced when reading was stopped early
 	Kept              string // where the bytes are, for inspection; "" when they could not be kept
 }
 
 func (e *MismatchError) Error() string {
-	text := fmt.Sprintf("%s is not what was asked for: sha256 is %s, expected %s", e.URL, e.Got, e.Want)
+	text := fmt.Sprintf("%s is not what was asked for: %s is %s, expected %s", e.URL, kind(e.Want), e.Got, e.Want)
 	if e.WantSize > 0 && e.WantSize != e.GotSize {
-		text = fmt.Sprintf("%s is not what was asked for: size is %d bytes, expected %d with sha256 %s", e.URL, e.GotSize, e.WantSize, e.Want)
+		text = fmt.Sprintf("%s is not what was asked for: size is %d bytes, expected %d with %s %s", e.URL, e.GotSize, e.WantSize, kind(e.Want), e.Want)
 	}
 	if e.Kept != "" {
 		text += "; it was not used, what arrived is kept for inspection in " + e.Kept

@@ -2,12 +2,9 @@ package fetch
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"hash"
 	"io"
 	"io/fs"
 	"os"
@@ -33,7 +30,7 @@ type origin struct {
 // partial is a download in progress: a locked file with the bytes so far, and beside it where they came from.
 type partial struct {
 	file   *os.File
-	hash   hash.Hash
+	sums   sums
 	size   int64
 	origin origin
 }
@@ -48,7 +45,7 @@ func (c *Client) lockPartial(ctx context.Context, f File) (*partial, error) {
 		if c.have(f) { // looked at first, so that those who waited do not make a new file only to remove it
 			return nil, nil
 		}
-		path := filepath.Join(c.Store.dir, partialDir, f.SHA256)
+		path := filepath.Join(c.Store.dir, partialDir, f.key())
 		if slot > 0 {
 			path += "." + strconv.Itoa(slot)
 		}
@@ -63,7 +60,7 @@ func (c *Client) lockPartial(ctx context.Context, f File) (*partial, error) {
 			return nil, nil
 		}
 		if file != nil {
-			return loadPartial(ctx, file)
+			return loadPartial(ctx, file, f)
 		}
 		if fi, err := os.Stat(path); err == nil && fi.Size() != lastSize {
 			lastSize, lastGrowth = fi.Size(), time.Now()
@@ -84,8 +81,8 @@ func (c *Client) lockPartial(ctx context.Context, f File) (*partial, error) {
 }
 
 // loadPartial continues with what the file holds. Without a readable note of its origin the bytes are worth nothing.
-func loadPartial(ctx context.Context, file *os.File) (*partial, error) {
-	p := &partial{file: file, hash: sha256.New()}
+func loadPartial(ctx context.Context, file *os.File, f File) (*partial, error) {
+	p := &partial{file: file, sums: newSums(f)}
 	note, err := os.ReadFile(p.notePath())
 	if err == nil {
 		err = json.Unmarshal(note, &p.origin)
@@ -94,7 +91,7 @@ func loadPartial(ctx context.Context, file *os.File) (*partial, error) {
 		p.origin = origin{}
 		return p, closeOn(p.restart(origin{}), file)
 	}
-	err = copyCtx(ctx, p.hash, file, func(n int64) { p.size = n })
+	err = copyCtx(ctx, p.sums, file, func(n int64) { p.size = n })
 	return p, closeOn(err, file)
 }
 
@@ -110,7 +107,7 @@ func (p *partial) notePath() string { return p.file.Name() + ".json" }
 // Write appends to the download.
 func (p *partial) Write(b []byte) (int, error) {
 	n, err := p.file.Write(b)
-	p.hash.Write(b[:n])
+	_, _ = p.sums.Write(b[:n]) // a hash never fails
 	p.size += int64(n)
 	if err != nil {
 		return n, &localError{diskFull(p.file.Name(), err)}
@@ -127,7 +124,7 @@ func (p *partial) restart(from origin) error {
 	if _, err := p.file.Seek(0, io.SeekStart); err != nil {
 		return &localError{fmt.Errorf("restart download: %w", err)}
 	}
-	p.hash.Reset()
+	p.sums.reset()
 	p.size, p.origin = 0, from
 	if from == (origin{}) {
 		return nil
@@ -142,8 +139,6 @@ func (p *partial) restart(from origin) error {
 	return nil
 }
 
-func (p *partial) sum() string { return hex.EncodeToString(p.hash.Sum(nil)) }
-
 // discard removes the download and its note, and unlocks.
 func (p *partial) discard() error {
 	path := p.file.Name()
@@ -157,7 +152,7 @@ func (p *partial) discard() error {
 // finish publishes the verified bytes.
 func (p *partial) finish(s *Store) error {
 	note := p.notePath()
-	if err := s.publish(p.file, p.sum()); err != nil {
+	if err := s.publish(p.file, p.sums); err != nil {
 		return errors.Join(&localError{err}, p.file.Close())
 	}
 	if err := errors.Join(ignoreMissing(os.Remove(note)), p.file.Close()); err != nil {
@@ -168,7 +163,7 @@ func (p *partial) finish(s *Store) error {
 
 // reject moves the bytes to where people can look at them and returns that path, "" if it cannot.
 func (p *partial) reject(s *Store, url string) string {
-	to := filepath.Join(s.dir, rejectedDir, safeName(url)+"-"+p.sum()[:12])
+	to := filepath.Join(s.dir, rejectedDir, safeName(url)+"-"+p.sums.sha256()[:12])
 	if err := os.Rename(p.file.Name(), to); err != nil { //nolint:gosec // safeName leaves no way out of the folder
 		to = ""
 	}

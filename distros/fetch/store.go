@@ -1,12 +1,12 @@
 package fetch
 
 import (
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -15,6 +15,7 @@ import (
 // Names of the folders inside a store.
 const (
 	blobsDir     = "blobs/sha256" // finished content, named by its digest, mode 0444
+	namesDir     = "blobs/sha512" // for content that was asked for by its sha512: links to the blob
 	tmpDir       = "tmp"          // content being written by a Writer, flocked while its writer lives
 	partialDir   = "partial"      // downloads not yet complete, resumed by whoever comes next
 	rejectedDir  = "rejected"     // downloads that were not what they should be, for people to look at
@@ -36,7 +37,7 @@ func OpenStore(dir string) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open cache %s: %w", dir, err)
 	}
-	for _, sub := range []string{blobsDir, tmpDir, partialDir, rejectedDir, documentsDir} {
+	for _, sub := range []string{blobsDir, namesDir, tmpDir, partialDir, rejectedDir, documentsDir} {
 		if err := os.MkdirAll(filepath.Join(abs, sub), 0o755); err != nil { //nolint:gosec // holds nothing secret, and several users may share it
 			return nil, fmt.Errorf("open cache %s: %w; name another folder (driver-build: --cache, driver-entrypoint: --state-dir)", abs, diskFull(abs, err))
 		}
@@ -50,24 +51,34 @@ func OpenStore(dir string) (*Store, error) {
 // Dir is the absolute path of the store.
 func (s *Store) Dir() string { return s.dir }
 
-// Path is where content with this digest (64 lower-case hex digits) is, or would be. It is "" for anything that is not
-// such a digest, so that no caller can be led outside of the store.
-func (s *Store) Path(sha256hex string) string {
-	if !isDigest(sha256hex) {
-		return ""
+// Path is where content with this digest is, or would be: a sha256 of 64 or a sha512 of 128 lower-case hex digits. It is ""
+// for anything that is neither, so that no caller can be led outside of the store.
+func (s *Store) Path(digest string) string {
+	switch kind(digest) {
+	case "sha256":
+		return filepath.Join(s.dir, blobsDir, digest)
+	case "sha512":
+		return filepath.Join(s.dir, namesDir, digest)
 	}
-	return filepath.Join(s.dir, blobsDir, sha256hex)
+	return ""
 }
 
-// Has tells whether the store holds that content.
-func (s *Store) Has(sha256hex string) bool {
-	_, ok := s.size(sha256hex)
+// Has tells whether the store holds content with this sha256, or got content with this sha512 for somebody who asked by it.
+func (s *Store) Has(digest string) bool {
+	_, ok := s.size(digest)
 	return ok
 }
 
 // size is the length of stored content, in bytes, and whether it is there at all.
-func (s *Store) size(sha256hex string) (int64, bool) {
-	path := s.Path(sha256hex)
+func (s *Store) size(digest string) (int64, bool) {
+	path := s.Path(digest)
+	if kind(digest) == "sha512" {
+		to, err := os.Readlink(path)
+		if err != nil {
+			return 0, false
+		}
+		path = s.Path(filepath.Base(to))
+	}
 	if path == "" {
 		return 0, false
 	}
@@ -79,12 +90,12 @@ func (s *Store) size(sha256hex string) (int64, bool) {
 }
 
 // Open opens stored content for reading; the error is fs.ErrNotExist when the store does not have it.
-func (s *Store) Open(sha256hex string) (*os.File, error) {
-	path := s.Path(sha256hex)
+func (s *Store) Open(digest string) (*os.File, error) {
+	path := s.Path(digest)
 	if path == "" {
-		return nil, fmt.Errorf("open %q in cache %s: not a sha256 in lower-case hex: %w", sha256hex, s.dir, fs.ErrInvalid)
+		return nil, fmt.Errorf("open %q in cache %s: not a sha256 or sha512 in lower-case hex: %w", digest, s.dir, fs.ErrInvalid)
 	}
-	f, err := os.Open(path) //nolint:gosec // the name was checked to be 64 hex digits
+	f, err := os.Open(path) //nolint:gosec // the name was checked to be hex digits
 	if err != nil {
 		return nil, fmt.Errorf("open cached content: %w", err)
 	}
@@ -92,12 +103,36 @@ func (s *Store) Open(sha256hex string) (*os.File, error) {
 }
 
 // publish moves a complete file to its place among the blobs. Another process may have been faster: both hold the same
-// bytes, so the one that is there stays, unless its size shows that it was damaged since.
-func (s *Store) publish(f *os.File, sha256hex string) error {
-	to := s.Path(sha256hex)
-	if to == "" {
-		return fmt.Errorf("store %q: not a sha256 in lower-case hex: %w", sha256hex, fs.ErrInvalid)
+// bytes, so the one that is there stays, unless its size shows that it was damaged since. The blob comes before a link to it.
+func (s *Store) publish(f *os.File, of sums) error {
+	if err := s.place(f, of.sha256()); err != nil {
+		return err
 	}
+	if of.long == nil {
+		return nil
+	}
+	return s.link(of.sha512(), of.sha256())
+}
+
+// link makes a blob known by its sha512 too. What was there led to a blob that is gone or damaged.
+func (s *Store) link(sha512hex, sha256hex string) error {
+	to := s.Path(sha512hex)
+	target := filepath.Join("..", filepath.Base(blobsDir), sha256hex)
+	if have, err := os.Readlink(to); err == nil && have == target {
+		return nil
+	}
+	tmp := filepath.Join(s.dir, namesDir, "."+rand.Text())
+	if err := os.Symlink(target, tmp); err != nil {
+		return fmt.Errorf("store %s: %w", sha512hex, diskFull(tmp, err))
+	}
+	if err := os.Rename(tmp, to); err != nil {
+		return errors.Join(fmt.Errorf("store %s: %w", sha512hex, diskFull(to, err)), os.Remove(tmp))
+	}
+	return syncDir(filepath.Dir(to))
+}
+
+func (s *Store) place(f *os.File, sha256hex string) error {
+	to := s.Path(sha256hex)
 	fi, err := f.Stat()
 	if err != nil {
 		return fmt.Errorf("store %s: %w", sha256hex, err)
@@ -132,8 +167,4 @@ func syncDir(dir string) error {
 		return fmt.Errorf("sync %s: %w", dir, diskFull(dir, err))
 	}
 	return nil
-}
-
-func isDigest(s string) bool {
-	return len(s) == 64 && strings.Trim(s, "0123456789abcdef") == ""
 }

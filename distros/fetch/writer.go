@@ -2,11 +2,8 @@ package fetch
 
 import (
 	"crypto/rand"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"hash"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -16,7 +13,7 @@ import (
 type Writer struct {
 	store *Store
 	file  *os.File
-	hash  hash.Hash
+	sums  sums
 	size  int64
 	sum   string // set by Commit
 }
@@ -30,7 +27,7 @@ func (s *Store) Create() (*Writer, error) {
 			return nil, fmt.Errorf("create a file in cache %s: %w", s.dir, err)
 		}
 		if f != nil {
-			return &Writer{store: s, file: f, hash: sha256.New()}, nil
+			return &Writer{store: s, file: f, sums: newSums(File{})}, nil
 		}
 	}
 	return nil, fmt.Errorf("create a file in cache %s: another process removes new files at once", s.dir)
@@ -42,7 +39,7 @@ func (w *Writer) Write(p []byte) (int, error) {
 		return 0, fmt.Errorf("write to cache: %w", fs.ErrClosed)
 	}
 	n, err := w.file.Write(p)
-	w.hash.Write(p[:n])
+	_, _ = w.sums.Write(p[:n]) // a hash never fails
 	w.size += int64(n)
 	if err != nil {
 		return n, fmt.Errorf("write to cache: %w", diskFull(w.file.Name(), err))
@@ -59,17 +56,16 @@ func (w *Writer) Commit() (sha256hex string, size int64, err error) {
 	if w.file == nil {
 		return "", 0, fmt.Errorf("commit to cache: %w", fs.ErrClosed)
 	}
-	sum := hex.EncodeToString(w.hash.Sum(nil))
-	if err := w.store.publish(w.file, sum); err != nil {
+	if err := w.store.publish(w.file, w.sums); err != nil {
 		return "", 0, errors.Join(err, w.Close())
 	}
-	w.sum = sum
+	w.sum = w.sums.sha256()
 	err = w.file.Close()
 	w.file = nil
 	if err != nil {
 		return "", 0, fmt.Errorf("commit to cache: %w", err)
 	}
-	return sum, w.size, nil
+	return w.sum, w.size, nil
 }
 
 // Close discards what was not committed; after Commit it does nothing.
@@ -89,5 +85,3 @@ func (w *Writer) Close() error {
 	}
 	return nil
 }
-
-func (w *Writer) sumSoFar() string { return hex.EncodeToString(w.hash.Sum(nil)) }

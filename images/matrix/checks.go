@@ -2,6 +2,7 @@ package matrix
 
 import (
 	"net/url"
+	"path"
 	"regexp"
 	"slices"
 	"strings"
@@ -19,6 +20,7 @@ var (
 	componentShape = regexp.MustCompile(`^[a-z0-9][a-z0-9./-]{0,63}$`)
 	debianShape    = regexp.MustCompile(`^[A-Za-z0-9.+~:-]{1,128}$`) // Debian policy 5.6.12
 	suiteShape     = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9./_-]{0,127}$`)
+	aliasShape     = regexp.MustCompile(`^[a-z][a-z0-9]*(-[a-z0-9]+)*[0-9]+(\.[0-9]+)*$`) // as package driverinfo bounds it
 	patternShape   = regexp.MustCompile(`^[0-9]+(\.[0-9]+)*(\.\*)?$`)
 )
 
@@ -82,6 +84,15 @@ func webURL(s string) string {
 		return "must hold no user name or password"
 	case u.RawQuery != "" || u.Fragment != "":
 		return "must have no query and no fragment"
+	}
+	return ""
+}
+
+// keyPath accepts the place of a key in the base, as .repo files name it. What is on the web is vouched for by nobody.
+func keyPath(s string) string {
+	file := strings.TrimPrefix(s, "file://")
+	if !path.IsAbs(file) || path.Clean(file) != file || len(file) > 256 {
+		return "is no absolute path in the base, such as /etc/pki/rpm-gpg/RPM-GPG-KEY-CentOS-7"
 	}
 	return ""
 }

@@ -41,15 +41,20 @@ type System struct {
 	Base         string       // reference of the base image
 	Archs        []string     // Go names: "amd64", "arm64"
 	Kernels      []string     // the kernel series it runs, lowest first: "4.4", "4.15"
+	Aliases      []string     // more names for the second half of the tag: "almalinux9.4" of almalinux9
 	Components   []string     // added to the repositories of the base: "non-free"
-	Repositories []Repository // only for a system whose base has none of its own
+	Repositories []Repository // beside those of the base
+	OnlyThese    bool         // Repositories instead of those of the base, which are not asked at all
 	AllowExpired bool         // accept repository indexes past their Valid-Until: frozen archives
 }
 
-// Repository is a package repository that the matrix adds to a base.
+// Repository is a package repository that the matrix adds to a base: URIs, Suites and Components of .deb packages, or
+// BaseURLs of .rpm packages. Nothing is taken from one without a key.
 type Repository struct {
 	URIs, Suites, Components []string
-	Key                      string // armoured public key, or the path of a file that holds it
+	BaseURLs                 []string // of one repository; with $releasever and $basearch as they are
+	Key                      string   // armoured public key, or the path of a file that holds it; "" where GPGKeys say it
+	GPGKeys                  []string // paths of keys in the base; only beside BaseURLs
 }
 
 // Driver is one release of the driver.

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	drivercontainer "github.com/driver-container/driver-container"
 )
 
@@ -27,6 +29,7 @@ func TestParseMistakes(t *testing.T) {
 	t.Parallel()
 	good := driverYAML("535.261.03", "")
 	system := func(more string) string { return strings.TrimSuffix(goodSystem, "}") + more + "}" }
+	rocky := func(more string) string { return strings.Replace(system(more), "debian12", "rocky9", 1) }
 	archive := func(a string) string { return `{version: 535.261.03, archives: {amd64: ` + a + `}}` }
 	debian := func(d string) string { return driverYAML("535.261.03", ", debian: "+d) }
 	const deb = `systems: {debian12: 535.261.03-1}, packages: [libcuda1], kernel: [nvidia-kernel-source]`
@@ -77,6 +80,21 @@ func TestParseMistakes(t *testing.T) {
 		{"base without tag", file(strings.Replace(goodSystem, "debian:12\"", "debian\"", 1), good, ""), "names neither a tag nor a digest"},
 		{"allow-expired", file(system(", allow-expired: maybe"), good, ""), "must be true or false"},
 		{"repository without key", file(system(`, repositories: [{uris: ["https://example.com/r"], suites: [s], components: [main]}]`), good, ""), "a repository has no key key"},
+		{"repository of neither kind", file(system(`, repositories: [{suites: [s], components: [main], key: k}]`), good, ""), "a repository has no key uris"},
+		{"repository of both kinds", file(system(`, repositories: [{baseurl: ["https://example.com/r"], uris: ["https://example.com/r"], key: k}]`), good, ""), "both baseurl and uris"},
+		{"repository of the other kind", file(system(`, repositories: [{baseurl: ["https://example.com/r"], key: k}]`), good, ""), "its packages are .deb"},
+		{"repository of the other kind, rpm", file(rocky(`, repositories: [{uris: ["https://example.com/r"], suites: [s], components: [main], key: k}]`), good, ""), "its packages are .rpm"},
+		{"rpm repository without key", file(rocky(`, repositories: [{baseurl: ["https://example.com/r"]}]`), good, ""), "needs either gpgkey or key"},
+		{"rpm repository with two keys", file(rocky(`, repositories: [{baseurl: ["https://example.com/r"], key: k, gpgkey: [/k]}]`), good, ""), "needs either gpgkey or key"},
+		{"gpgkey on the web", file(rocky(`, repositories: [{baseurl: ["https://example.com/r"], gpgkey: ["https://example.com/k"]}]`), good, ""), "is no absolute path in the base"},
+		{"gpgkey beside", file(rocky(`, repositories: [{baseurl: ["https://example.com/r"], gpgkey: [/etc/../k]}]`), good, ""), "is no absolute path in the base"},
+		{"gpgkey of deb", file(system(`, repositories: [{uris: ["https://example.com/r"], suites: [s], components: [main], key: k, gpgkey: [/k]}]`), good, ""), "both uris and gpgkey"},
+		{"repository a word", file(system(`, repositories: [word]`), good, ""), "a repository must be a mapping"},
+		{"only none", file(system(`, only-these-repositories: true`), good, ""), "there would be none"},
+		{"components of rpm", file(rocky(`, components: [main]`), good, ""), "repositories of rpm packages have none"},
+		{"alias", file(rocky(`, aliases: [Rocky]`), good, ""), "is no name of a system"},
+		{"alias of a system", file(rocky(`, aliases: [rocky8]`), good, ""), `alias "rocky8" is the id of a system`},
+		{"alias twice", file(rocky(`, aliases: [rocky9.4, rocky9.4]`), good, ""), `alias "rocky9.4" appears twice`},
 		{"profile", file(goodSystem, good, "defaults: {profile: ful}\n"), "(did you mean full?)"},
 		{"default repository", file(goodSystem, good, "defaults: {repository: 'Not A Repo'}\n"), "is no repository"},
 		{"mirrors", file(goodSystem, good, "defaults: {mirrors: {'a b': [x]}}\n"), "is no registry host"},
@@ -179,4 +197,33 @@ func FuzzParse(f *testing.F) {
 			}
 		}
 	})
+}
+
+func TestRepositories(t *testing.T) {
+	t.Parallel()
+	systems := `{id: rocky9, base: "example.com/rocky:9", archs: [amd64], kernels: [5.14], aliases: [rocky9.4, rhcos4.18], only-these-repositories: true,
+  repositories: [{baseurl: ["https://example.com/$releasever/$basearch/os/"], gpgkey: ["file:///etc/pki/rpm-gpg/KEY", /etc/pki/rpm-gpg/OLD]},
+    {baseurl: ["https://example.com/a/", "https://example.org/a/"], key: site.asc}]},
+  {id: flatcar, base: "example.com/debian:13", archs: [amd64], kernels: [6.6], aliases: [flatcar4081.2.0], components: [contrib],
+  repositories: [{uris: ["https://example.com/"], suites: [s], components: [main], key: site.asc}]}`
+	m, err := Parse("m", []byte(file(systems, driverYAML("535.261.03", ""), "")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []System{
+		{
+			ID: "rocky9", Base: "example.com/rocky:9", Archs: []string{"amd64"}, Kernels: []string{"5.14"}, Aliases: []string{"rocky9.4", "rhcos4.18"}, OnlyThese: true,
+			Repositories: []Repository{
+				{BaseURLs: []string{"https://example.com/$releasever/$basearch/os/"}, GPGKeys: []string{"file:///etc/pki/rpm-gpg/KEY", "/etc/pki/rpm-gpg/OLD"}},
+				{BaseURLs: []string{"https://example.com/a/", "https://example.org/a/"}, Key: "site.asc"},
+			},
+		},
+		{
+			ID: "flatcar", Base: "example.com/debian:13", Archs: []string{"amd64"}, Kernels: []string{"6.6"}, Aliases: []string{"flatcar4081.2.0"}, Components: []string{"contrib"},
+			Repositories: []Repository{{URIs: []string{"https://example.com/"}, Suites: []string{"s"}, Components: []string{"main"}, Key: "site.asc"}},
+		},
+	}
+	if diff := cmp.Diff(want, m.Systems); diff != "" {
+		t.Error(diff)
+	}
 }

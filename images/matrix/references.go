@@ -14,6 +14,7 @@ import (
 // The kinds of words that refer to another place of the file, or define what others refer to.
 const (
 	kindSystem   = "system"
+	kindAlias    = "alias"
 	kindDriver   = "driver"
 	kindPattern  = "driver pattern"
 	kindUpstream = "Debian version"
@@ -66,6 +67,12 @@ func (d *decoder) references(m *Matrix) {
 			if !slices.Contains(known, r.word) {
 				d.errorf(r.at, "unknown system %s%s", quoted(r.word), suggest(r.word, known))
 			}
+		case r.defines && r.kind == kindAlias:
+			if slices.Contains(known, r.word) {
+				d.errorf(r.at, "alias %s is the id of a system", quoted(r.word))
+				continue
+			}
+			d.unique(places, r, kindSystem+" "+r.word)
 		case r.defines:
 			d.unique(places, r, kindDriver+" "+canonical(r.word))
 		case r.kind == kindSystem && !slices.Contains(systems, r.word):

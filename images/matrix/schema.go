@@ -48,52 +48,6 @@ func (d *decoder) defaults(to *Defaults, n *yaml.Node) {
 	)
 }
 
-func (d *decoder) system(to *System, n *yaml.Node) {
-	d.mapping(n, "a system",
-		key{name: "id", required: true, read: d.defines(kindSystem, &to.ID)},
-		key{name: "base", required: true, read: d.text("base", &to.Base, baseReference)},
-		key{name: "archs", required: true, read: d.texts("archs", &to.Archs, oneOf(knownArchs))},
-		key{name: "kernels", required: true, read: func(n *yaml.Node) { d.kernels(&to.Kernels, n) }},
-		key{name: "components", read: d.texts("components", &to.Components,
-			shape(componentShape, "is no name of a repository component"))},
-		key{name: "repositories", read: d.list("repositories", func(n *yaml.Node) {
-			var r Repository
-			d.repository(&r, n)
-			to.Repositories = append(to.Repositories, r)
-		})},
-		key{name: "allow-expired", read: d.flag("allow-expired", &to.AllowExpired)},
-	)
-}
-
-// kernels reads series in rising order. The rules compare the first and the last.
-func (d *decoder) kernels(to *[]string, n *yaml.Node) {
-	var last string
-	d.list("kernels", func(n *yaml.Node) {
-		var k string
-		d.text("an entry of kernels", &k, kernelSeries)(n)
-		if k == "" {
-			return
-		}
-		if last != "" && compareKernels(last, k) >= 0 {
-			d.errorf(n, "kernel %s after %s: list the kernels from the lowest to the highest", k, last)
-			return
-		}
-		last = k
-		*to = append(*to, k)
-	})(n)
-}
-
-func (d *decoder) repository(to *Repository, n *yaml.Node) {
-	d.mapping(n, "a repository",
-		key{name: "uris", required: true, read: d.texts("uris", &to.URIs, webURL)},
-		key{name: "suites", required: true, read: d.texts("suites", &to.Suites, shape(suiteShape, "is no suite"))},
-		key{name: "components", required: true, read: d.texts("components", &to.Components,
-			shape(componentShape, "is no name of a repository component"))},
-		// Without a key nothing could be verified, so there is no such repository.
-		key{name: "key", required: true, read: d.text("key", &to.Key)},
-	)
-}
-
 func (d *decoder) driver(to *Driver, n *yaml.Node) {
 	var branchAt *yaml.Node
 	d.mapping(n, "a driver",

@@ -12,8 +12,15 @@ import (
 
 const maxCertFiles = 2000
 
-// authorities is the pool of trusted certificates: the system's, those in /usr/local/share/ca-certificates, where operators
-// mount theirs and update-ca-certificates would take them from, and apt's CaInfo. own says that root is this process's.
+// anchors are where operators mount certificates of their own, and where the system's tools would take them from
+// (update-ca-certificates, update-ca-trust). The GPU operator mounts over the folder of what those tools make as well.
+var anchors = []string{
+	"usr/local/share/ca-certificates", "etc/pki/ca-trust/source/anchors", "usr/share/pki/ca-trust-source/anchors",
+	"etc/pki/trust/anchors", "etc/pki/ca-trust/extracted/pem",
+}
+
+// authorities is the pool of trusted certificates: the system's, those in anchors, and apt's CaInfo. own says that root is
+// this process's.
 func authorities(root fs.FS, own bool, c conf, say func(string, ...any)) (*x509.CertPool, error) {
 	pool := x509.NewCertPool()
 	if own { // honours SSL_CERT_FILE and SSL_CERT_DIR
@@ -57,8 +64,11 @@ func authorities(root fs.FS, own bool, c conf, say func(string, ...any)) (*x509.
 	}
 	if !own {
 		walk("etc/ssl/certs", false)
+		walk("etc/pki/tls/certs", false)
 	}
-	walk("usr/local/share/ca-certificates", true)
+	for _, dir := range anchors {
+		walk(dir, !strings.HasPrefix(dir, "etc/pki/ca-trust/extracted")) // where other files than certificates are usual
+	}
 	for name, value := range c {
 		if name == "acquire::https::cainfo" || strings.HasPrefix(name, "acquire::https::cainfo::") {
 			add(strings.TrimPrefix(path.Clean(value), "/"), true)

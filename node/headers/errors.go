@@ -1,9 +1,11 @@
 package headers
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
+	"syscall"
 )
 
 // ErrConflict says that something in the way of a header package is not the package's: a file that differs, a link where
@@ -21,6 +23,7 @@ type UnavailableError struct {
 	Looked  []string // repositories that were searched, as "URI suite components"
 	Failed  []string // repositories that could not be used, with the reason
 	Nearest []string // releases that the repositories do have headers of, the nearest first
+	Folder  string   // where the image's configuration of repositories is; "": apt's
 	Err     error    // why, beyond "no such package"; may be nil
 }
 
@@ -40,7 +43,7 @@ func (e *UnavailableError) Error() string {
 		fmt.Fprintf(&b, "; there are headers for %s", strings.Join(e.Nearest, ", "))
 	}
 	b.WriteString(". Install them on the host and run with hostPID or mount its /usr at /host/usr, or use an image with modules for this kernel, or mount a file into " +
-		"/etc/apt/sources.list.d that adds a repository which has them (distributions keep replaced kernels in their snapshot archives)")
+		cmp.Or(e.Folder, "/etc/apt/sources.list.d") + " that adds a repository which has them (distributions keep replaced kernels in their snapshot archives and vaults)")
 	if len(e.Nearest) > 0 {
 		b.WriteString(", or boot a kernel that has headers")
 	}
@@ -58,4 +61,9 @@ type SpaceError struct {
 func (e *SpaceError) Error() string {
 	return fmt.Sprintf("kernel headers need %d MiB in %s, and only %d MiB are free: free some space on the disk that holds it",
 		e.Need>>20, e.Dir, e.Free>>20)
+}
+
+// local tells whether an error is this machine's and not the repository's.
+func local(err error) bool {
+	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) || errors.Is(err, syscall.EROFS)
 }

@@ -13,8 +13,6 @@ import (
 	"time"
 
 	"github.com/driver-container/driver-container/distros"
-	"github.com/driver-container/driver-container/distros/apt"
-	"github.com/driver-container/driver-container/distros/dpkg"
 	"github.com/driver-container/driver-container/distros/fetch"
 )
 
@@ -25,7 +23,7 @@ type Options struct {
 	Distro  distros.Distro                   // nil: what os-release of Root says
 	Arch    string                           // of Go: "amd64"; "": this program's
 	Store   string                           // folder for what is downloaded, kept; "": a temporary one
-	Getenv  func(string) string              // nil: os.Getenv; for proxies
+	Getenv  func(string) string              // nil: os.Getenv; for proxies, and DNF_RELEASEVER
 	Say     func(format string, args ...any) // progress and warnings, a line each; nil: nobody listens
 }
 
@@ -42,7 +40,7 @@ func Fetch(ctx context.Context, o Options) (installed []string, err error) {
 		return nil, fmt.Errorf("fetch kernel headers: %w", err)
 	}
 	defer root.Close() //nolint:errcheck // opened for reading folders
-	f := fetcher{Options: o, root: root, files: root.FS()}
+	f := &fetcher{Options: o, root: root, files: root.FS()}
 	if path.Clean(o.Root) == "/" {
 		f.files = os.DirFS("/") // follows absolute links too, which os.Root never does
 	}
@@ -78,10 +76,9 @@ func (o Options) withDefaults() Options {
 // fetcher is one call of Fetch.
 type fetcher struct {
 	Options
-	root   *os.Root
-	files  fs.FS // of the root
-	conf   conf
-	client *fetch.Client
+	root  *os.Root
+	files fs.FS // of the root
+	store *fetch.Store
 }
 
 func (f *fetcher) run(ctx context.Context) ([]string, error) {
@@ -92,20 +89,24 @@ func (f *fetcher) run(ctx context.Context) ([]string, error) {
 		}
 		f.Distro = d
 	}
-	arch, ok := distros.LookupArch(f.Arch)
-	if !ok {
+	if _, ok := distros.LookupArch(f.Arch); !ok {
 		return nil, &UnavailableError{Release: f.Release, Err: fmt.Errorf("there are no drivers for architecture %q", f.Arch)}
 	}
 	wants := f.Distro.Headers(f.Release)
 	if len(wants) == 0 {
-		return nil, &UnavailableError{Release: f.Release, Err: fmt.Errorf("%q cannot be part of a package's name in %s", f.Release, f.Distro.ID())}
+		return nil, &UnavailableError{Release: f.Release, Err: f.nothing()}
 	}
-	closed, err := f.connect()
+	closed, err := f.openStore()
 	if err != nil {
 		return nil, err
 	}
 	defer closed()
-	plan, err := f.plan(ctx, wants, arch.Debian)
+	family, done, err := f.family()
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	plan, err := family.find(ctx, wants)
 	if err != nil {
 		return nil, err
 	}
@@ -114,39 +115,34 @@ func (f *fetcher) run(ctx context.Context) ([]string, error) {
 	if err := f.room(plan); err != nil {
 		return nil, err
 	}
-	debs, err := f.download(ctx, plan)
+	files, err := f.download(ctx, family, plan)
 	if err != nil {
 		return nil, err
 	}
-	return f.unpack(ctx, plan, debs)
+	return f.unpack(ctx, family, plan, files)
 }
 
-// connect makes the client. closed gives back what it holds.
-func (f *fetcher) connect() (closed func(), err error) {
-	f.conf = readConf(f.files, f.Say)
-	transport, err := newTransport(f.files, path.Clean(f.Root) == "/", f.conf, f.Getenv, f.Say)
-	if err != nil {
-		return nil, err
+// nothing says why a system has no package for the kernel.
+func (f *fetcher) nothing() error {
+	if f.Distro.PackageManager() == "" {
+		return fmt.Errorf("%s has no packages of headers; the host itself has them, in /lib/modules/%s/build", f.Distro.ID(), f.Release)
 	}
-	dir, temporary := f.Store, ""
+	return fmt.Errorf("%q cannot be the name of a kernel of %s", f.Release, f.Distro.ID())
+}
+
+// openStore finds a place for downloads. closed gives it back if it was made for this call.
+func (f *fetcher) openStore() (closed func(), err error) {
+	dir, closed := f.Store, func() {}
 	if dir == "" {
-		if temporary, err = os.MkdirTemp("", "kernel-headers-"); err != nil {
+		if dir, err = os.MkdirTemp("", "kernel-headers-"); err != nil {
 			return nil, err
 		}
-		dir = temporary
+		closed = func() { _ = os.RemoveAll(dir) } // in the container's temporary folder: it goes with the container
 	}
-	closed = func() {
-		transport.CloseIdleConnections()
-		if temporary != "" {
-			_ = os.RemoveAll(temporary) // in the container's temporary folder: it goes with the container
-		}
-	}
-	store, err := fetch.OpenStore(dir)
-	if err != nil {
+	if f.store, err = fetch.OpenStore(dir); err != nil {
 		closed()
 		return nil, err
 	}
-	f.client = &fetch.Client{Store: store, HTTP: transport.client(), Attempts: attempts, UserAgent: "driver-entrypoint"}
 	return closed, nil
 }
 
@@ -154,66 +150,39 @@ func (f *fetcher) connect() (closed func(), err error) {
 // and the container is started again anyway.
 const attempts = 3
 
-// plan finds out which packages to bring.
-func (f *fetcher) plan(ctx context.Context, wants []string, arch string) (*plan, error) {
-	e := &UnavailableError{Release: f.Release, Package: wants[0]}
-	releases, err := f.open(ctx, arch, e)
-	if err != nil {
-		return nil, err
-	}
-	begin := time.Now()
-	index, err := releases.Load(ctx)
-	if err != nil {
-		if local(err) || ctx.Err() != nil {
-			return nil, err
-		}
-		e.Err = err
-		return nil, e
-	}
-	f.Say("package repositories read: %d packages in %s", index.Len(), time.Since(begin).Round(time.Millisecond))
-	status, err := f.status()
-	if err != nil {
-		return nil, err
-	}
-	return f.closure(index, status, wants, arch, e)
-}
-
-// status reads what is installed in the image; nil where it does not say.
-func (f *fetcher) status() (*dpkg.Status, error) {
-	file, err := f.files.Open("var/lib/dpkg/status")
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read what is installed in the image: %w", err)
-	}
-	defer file.Close() //nolint:errcheck // opened for reading
-	return dpkg.ReadStatus(file)
-}
+// own says whether the root is this process's.
+func (f *fetcher) own() bool { return path.Clean(f.Root) == "/" }
 
 // download brings the packages into the store and returns their paths.
-func (f *fetcher) download(ctx context.Context, p *plan) ([]string, error) {
+func (f *fetcher) download(ctx context.Context, from family, p *plan) ([]string, error) {
 	var out []string
 	for _, pkg := range p.packages {
 		begin := time.Now()
-		file, cached, err := f.client.Get(ctx, fetch.File{URL: pkg.URL, SHA256: pkg.SHA256, Size: pkg.Size}, nil)
+		client, err := from.client(pkg.URL)
+		var file string
+		var cached bool
+		if err == nil {
+			file, cached, err = client.Get(ctx, fetch.File{URL: pkg.URL, SHA256: pkg.SHA256, SHA512: pkg.SHA512, Size: pkg.Size}, nil)
+		}
 		if err != nil {
 			if local(err) || ctx.Err() != nil {
 				return nil, err
 			}
-			return nil, &UnavailableError{Release: f.Release, Package: pkg.Name, Err: fmt.Errorf("package %s %s: %w", pkg.Name, pkg.Version, err)}
+			return nil, &UnavailableError{
+				Release: f.Release, Package: pkg.Name, Folder: p.folder, Err: fmt.Errorf("package %s: %w", label(pkg.Package), err),
+			}
 		}
 		how := "downloaded in " + time.Since(begin).Round(10*time.Millisecond).String()
 		if cached {
 			how = "is in the cache"
 		}
-		f.Say("%s %s (%.1f MB) %s", pkg.Name, pkg.Version, float64(pkg.Size)/1e6, how)
+		f.Say("%s (%.1f MB) %s", label(pkg.Package), float64(pkg.Size)/1e6, how)
 		out = append(out, file)
 	}
 	return out, nil
 }
 
-func label(p apt.Package) string { return p.Name + " " + p.Version }
+func label(p distros.Package) string { return p.Name + " " + p.Version }
 
 // at is a path in the root, for messages and for system calls that os.Root has not.
 func (f *fetcher) at(name string) string { return filepath.Join(f.Root, filepath.FromSlash(name)) }

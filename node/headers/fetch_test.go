@@ -137,7 +137,7 @@ func TestUnavailableBeforeAsking(t *testing.T) {
 		change func(*image, *Options)
 		want   string
 	}{
-		{"release with a slash", func(_ *image, o *Options) { o.Release = "../../x" }, "cannot be part of a package's name in debian12"},
+		{"release with a slash", func(_ *image, o *Options) { o.Release = "../../x" }, "cannot be the name of a kernel of debian12"},
 		{"architecture", func(_ *image, o *Options) { o.Arch = "riscv64" }, "no drivers for architecture"},
 		{"no sources", func(i *image, _ *Options) { i.write("etc/apt/sources.list", "") }, "0 package repositories are configured for amd64"},
 		{"bad sources", func(i *image, _ *Options) { i.write("etc/apt/sources.list", "debian http://x y z\n") }, "etc/apt/sources.list:1"},

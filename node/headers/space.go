@@ -1,6 +1,7 @@
 package headers
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -15,25 +16,21 @@ const margin = 32 << 20
 func (f *fetcher) room(p *plan) error {
 	var tree, store uint64
 	for _, pkg := range p.packages {
-		size, err := installedSize(pkg)
-		if err != nil {
-			return fmt.Errorf("%w: %w", ErrPackage, err)
-		}
-		// Installed-Size counts blocks of 1 KiB. A header is 3 KiB on average, and most disks give it 4 or 8.
-		tree += 2*size + uint64(pkg.Size) //nolint:gosec // checked to be positive when the index was read
-		if !f.client.Store.Has(pkg.SHA256) {
+		// Sizes are of the files, or in blocks of 1 KiB. A header is 3 KiB on average, and most disks give it 4 or 8.
+		tree += 2*pkg.unpacked + uint64(pkg.Size) //nolint:gosec // checked to be positive when the index was read
+		if !f.store.Has(cmp.Or(pkg.SHA256, pkg.SHA512)) {
 			store += uint64(pkg.Size) //nolint:gosec // as above
 		}
 	}
 	src := existing(f.at("usr/src"))
-	sameDisk, err := sameDisk(src, f.client.Store.Dir())
+	sameDisk, err := sameDisk(src, f.store.Dir())
 	if err != nil {
 		return err
 	}
 	if sameDisk {
 		return enough(src, tree+store+margin)
 	}
-	if err := enough(f.client.Store.Dir(), store+margin); err != nil {
+	if err := enough(f.store.Dir(), store+margin); err != nil {
 		return err
 	}
 	return enough(src, tree+margin)

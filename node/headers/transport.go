@@ -2,6 +2,7 @@ package headers
 
 import (
 	"crypto/tls"
+	"crypto/x509"
 	"fmt"
 	"io/fs"
 	"net"
@@ -31,8 +32,14 @@ func newTransport(root fs.FS, own bool, c conf, getenv func(string) string, say 
 	}
 	t := &transport{logins: readLogins(root, say)}
 	proxies := proxies{conf: c, env: environment(getenv), logins: t.logins}
-	t.Transport = &http.Transport{
-		Proxy:                 proxies.choose,
+	t.Transport = plainTransport(pool, proxies.choose)
+	return t, nil
+}
+
+// plainTransport has no logins.
+func plainTransport(pool *x509.CertPool, proxy func(*http.Request) (*url.URL, error)) *http.Transport {
+	return &http.Transport{
+		Proxy:                 proxy,
 		DialContext:           (&net.Dialer{Timeout: dialLimit, KeepAlive: 30 * time.Second}).DialContext,
 		TLSClientConfig:       &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12},
 		TLSHandshakeTimeout:   dialLimit,
@@ -41,7 +48,6 @@ func newTransport(root fs.FS, own bool, c conf, getenv func(string) string, say 
 		IdleConnTimeout:       time.Minute,
 		ForceAttemptHTTP2:     true,
 	}
-	return t, nil
 }
 
 // environment reads HTTP_PROXY, HTTPS_PROXY and NO_PROXY in both cases, the lower one first as curl and apt do.

@@ -141,6 +141,22 @@ func (t *tree) link(a *area, h *tar.Header, name string) error {
 	return nil
 }
 
+// linkBuild makes the link that leads from the kernel's modules to the first of the trees that is there, as Red Hat's package of
+// the kernel itself has it, which nobody needs here. One that is there stays.
+func (t *tree) linkBuild(dirs []string) error {
+	for _, dir := range dirs {
+		if fi, err := t.root.Stat(dir); err != nil || !fi.IsDir() {
+			continue
+		}
+		name := "lib/modules/" + t.release + "/build"
+		if _, err := t.root.Lstat(name); err == nil {
+			return nil
+		}
+		return t.member(&tar.Header{Typeflag: tar.TypeSymlink, Name: name, Linkname: "/" + dir}, strings.NewReader(""), map[string]bool{})
+	}
+	return nil
+}
+
 // hardLink gives a file that was unpacked before a second name.
 func (t *tree) hardLink(a *area, h *tar.Header, name string) error {
 	dir, target, ok := t.place(h.Linkname)

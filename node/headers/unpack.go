@@ -14,9 +14,6 @@ import (
 	"strings"
 	"syscall"
 	"time"
-
-	"github.com/driver-container/driver-container/distros/apt"
-	"github.com/driver-container/driver-container/distros/dpkg"
 )
 
 // Bounds on all packages of one kernel together. Ubuntu's largest are 150 MB in 30000 files.
@@ -26,16 +23,19 @@ const (
 )
 
 // unpack writes the packages' headers into the root.
-func (f *fetcher) unpack(ctx context.Context, p *plan, debs []string) (installed []string, err error) {
+func (f *fetcher) unpack(ctx context.Context, from family, p *plan, files []string) (installed []string, err error) {
 	begin := time.Now()
 	t := &tree{root: f.root, release: f.Release, say: f.Say}
 	defer func() { err = errors.Join(err, t.close(err != nil)) }()
 	for i, pkg := range p.packages {
-		t.replace = p.upgrades[pkg.Name]
-		if err := t.deb(ctx, debs[i], pkg); err != nil {
-			return nil, fmt.Errorf("unpack %s: %w", label(pkg), err)
+		t.replace = pkg.upgrade
+		if err := t.unpack(ctx, from, files[i], pkg); err != nil {
+			return nil, fmt.Errorf("unpack %s: %w", label(pkg.Package), err)
 		}
-		installed = append(installed, label(pkg))
+		installed = append(installed, label(pkg.Package))
+	}
+	if err := t.linkBuild(f.Distro.BuildDirs(f.Release)); err != nil {
+		return nil, err
 	}
 	if !t.complete() {
 		return nil, fmt.Errorf("%w: %s says nowhere that it is for kernel %s", ErrPackage, installed[len(installed)-1], f.Release)
@@ -51,29 +51,22 @@ func (f *fetcher) unpack(ctx context.Context, p *plan, debs []string) (installed
 	return installed, nil
 }
 
-// deb writes one package.
-func (t *tree) deb(ctx context.Context, file string, p apt.Package) error {
+// unpack writes one package.
+func (t *tree) unpack(ctx context.Context, from family, file string, p item) error {
 	in, err := os.Open(file) //nolint:gosec // a path in the store
 	if err != nil {
 		return err
 	}
 	defer in.Close() //nolint:errcheck // opened for reading
-	d, err := dpkg.OpenDeb(in)
-	if err != nil {
-		return err
-	}
-	if d.Control.Get("Package") != p.Name {
-		return fmt.Errorf("%w: it calls itself %q", ErrPackage, d.Control.Get("Package"))
-	}
 	skipped := map[string]bool{}
-	err = d.Data(func(h *tar.Header, r io.Reader) error {
+	err = from.members(in, p, func(h *tar.Header, r io.Reader) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
 		return t.member(h, r, skipped)
 	})
 	if len(skipped) > 0 {
-		t.say("warning: %s also has files that are no headers; they were left out: %s", label(p), some(skipped))
+		t.say("warning: %s also has files that are no headers; they were left out: %s", label(p.Package), some(skipped))
 	}
 	return err
 }
@@ -135,6 +128,7 @@ func (t *tree) add(a *area, name string, h *tar.Header, r io.Reader) error {
 func (t *tree) place(name string) (dir, rest string, ok bool) {
 	for _, a := range []struct{ dir, prefix string }{
 		{"usr/src", "linux"},
+		{"usr/src/kernels", t.release},
 		{"usr/lib", "linux-kbuild-"},
 		{"lib/modules", t.release},
 		{"usr/lib/modules", t.release},

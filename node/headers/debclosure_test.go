@@ -91,7 +91,7 @@ func TestClosure(t *testing.T) {
 				must(t, err)
 			}
 			i := newImage(t)
-			f := fetcher{Options: i.options()}
+			f := debFamily{fetcher: &fetcher{Options: i.options()}}
 			f.Distro, f.Release = d, test.release
 			p, err := f.closure(test.x, st, d.Headers(test.release), "amd64", &UnavailableError{Release: test.release})
 			if test.err != "" {
@@ -102,8 +102,12 @@ func TestClosure(t *testing.T) {
 			}
 			must(t, err)
 			var got []string
+			upgrades := map[string]bool{}
 			for _, pkg := range p.packages {
-				got = append(got, label(pkg))
+				got = append(got, label(pkg.Package))
+				if pkg.upgrade {
+					upgrades[pkg.Name] = true
+				}
 			}
 			if diff := cmp.Diff(test.want, strings.Join(got, ",")); diff != "" {
 				t.Error(diff)
@@ -111,8 +115,8 @@ func TestClosure(t *testing.T) {
 			if !strings.Contains(i.log(), test.missing) || test.missing == "" && i.log() != "" {
 				t.Errorf("it said %q; want %q", i.log(), test.missing)
 			}
-			if len(p.upgrades) > 1 || test.upgrades != "" && !p.upgrades[test.upgrades] {
-				t.Errorf("upgrades %v; want %q", p.upgrades, test.upgrades)
+			if len(upgrades) > 1 || test.upgrades != "" && !upgrades[test.upgrades] {
+				t.Errorf("upgrades %v; want %q", upgrades, test.upgrades)
 			}
 		})
 	}
@@ -126,7 +130,7 @@ func TestClosureIsBounded(t *testing.T) {
 		s = append(s, strings.Repeat("x", n)+"linux-headers-1 1: "+strings.Repeat("x", n+1)+"linux-headers-1")
 	}
 	i := newImage(t)
-	f := fetcher{Options: i.options()}
+	f := debFamily{fetcher: &fetcher{Options: i.options()}}
 	if _, err := f.closure(s, nil, []string{"linux-headers-1"}, "amd64", &UnavailableError{}); err == nil || !strings.Contains(err.Error(), "more than 50 packages") {
 		t.Error(err)
 	}

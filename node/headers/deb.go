@@ -1,18 +1,94 @@
 package headers
 
 import (
+	"archive/tar"
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"io/fs"
 	"net/url"
 	"slices"
 	"strings"
-	"syscall"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/apt"
+	"github.com/driver-container/driver-container/distros/dpkg"
+	"github.com/driver-container/driver-container/distros/fetch"
 )
+
+// debFamily is Debian's packages and apt's repositories.
+type debFamily struct {
+	*fetcher
+	conf conf
+	http *fetch.Client
+}
+
+// deb reads apt's configuration of the image.
+func (f *fetcher) deb() (fam family, done func(), err error) {
+	d := &debFamily{fetcher: f, conf: readConf(f.files, f.Say)}
+	transport, err := newTransport(f.files, f.own(), d.conf, f.Getenv, f.Say)
+	if err != nil {
+		return nil, nil, err
+	}
+	d.http = &fetch.Client{Store: f.store, HTTP: transport.client(), Attempts: attempts, UserAgent: "driver-entrypoint"}
+	return d, transport.CloseIdleConnections, nil
+}
+
+// find looks for one package by its name, and for the header packages that it depends on.
+func (f *debFamily) find(ctx context.Context, wants []string) (*plan, error) {
+	e := &UnavailableError{Release: f.Release, Package: wants[0]}
+	arch, _ := distros.LookupArch(f.Arch) // checked before
+	releases, err := f.open(ctx, arch.Debian, e)
+	if err != nil {
+		return nil, err
+	}
+	begin := time.Now()
+	index, err := releases.Load(ctx)
+	if err != nil {
+		if local(err) || ctx.Err() != nil {
+			return nil, err
+		}
+		e.Err = err
+		return nil, e
+	}
+	f.Say("package repositories read: %d packages in %s", index.Len(), time.Since(begin).Round(time.Millisecond))
+	status, err := f.status()
+	if err != nil {
+		return nil, err
+	}
+	return f.closure(index, status, wants, arch.Debian, e)
+}
+
+// status reads what is installed in the image; nil where it does not say.
+func (f *debFamily) status() (*dpkg.Status, error) {
+	file, err := f.files.Open("var/lib/dpkg/status")
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read what is installed in the image: %w", err)
+	}
+	defer file.Close() //nolint:errcheck // opened for reading
+	return dpkg.ReadStatus(file)
+}
+
+func (f *debFamily) client(string) (*fetch.Client, error) { return f.http, nil }
+
+// members has no signature to check: the digest of the package came from a signed index.
+func (f *debFamily) members(in io.Reader, p item, add func(h *tar.Header, r io.Reader) error) error {
+	d, err := dpkg.OpenDeb(in)
+	if err != nil {
+		return err
+	}
+	if d.Control.Get("Package") != p.Name {
+		return fmt.Errorf("%w: it calls itself %q", ErrPackage, d.Control.Get("Package"))
+	}
+	return d.Data(add)
+}
 
 const (
 	parallel   = 4   // repositories asked at once
@@ -22,7 +98,7 @@ const (
 // open asks every repository that the image is configured with and opens those that answer with a trusted signature. Each
 // is asked by itself, because one that cannot be reached (an image with its distribution's own sources, in a network that
 // has a mirror only) must not hide the others. e learns which were searched and which were not.
-func (f *fetcher) open(ctx context.Context, arch string, e *UnavailableError) (*apt.Releases, error) {
+func (f *debFamily) open(ctx context.Context, arch string, e *UnavailableError) (*apt.Releases, error) {
 	sources, err := apt.ReadSources(f.files)
 	if err != nil {
 		e.Err = err
@@ -34,7 +110,7 @@ func (f *fetcher) open(ctx context.Context, arch string, e *UnavailableError) (*
 		return nil, e
 	}
 	unchecked := f.conf.is("acquire::check-valid-until", false)
-	o := apt.Options{Fetch: f.client, Root: f.files, Arch: arch}
+	o := apt.Options{Fetch: f.http, Root: f.files, Arch: arch}
 	f.Say("looking for %s in %d package repositories", e.Package, len(sources))
 	failed := make([]error, len(sources))
 	g := errgroup.Group{}
@@ -99,9 +175,4 @@ func describe(s apt.Source) string {
 		uri = u.String()
 	}
 	return strings.Join(append([]string{uri, s.Suites[0]}, s.Components...), " ")
-}
-
-// local tells whether an error is this machine's and not the repository's.
-func local(err error) bool {
-	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) || errors.Is(err, syscall.EROFS)
 }

@@ -11,15 +11,6 @@ import (
 	"github.com/driver-container/driver-container/distros/dpkg"
 )
 
-// plan is what to bring.
-type plan struct {
-	packages []apt.Package // what others need first, the kernel's own headers last
-	upgrades map[string]bool
-	// upgrades are those that the image has in another version: they may replace its files.
-}
-
-const maxPackages = 50 // of one kernel; real ones have one to three
-
 // catalogue is what is asked of an *apt.Index.
 type catalogue interface {
 	Candidate(name string) (*apt.Package, bool)
@@ -28,7 +19,7 @@ type catalogue interface {
 
 // closure follows the dependencies among header packages. apt's own resolution would not do: it installs all that is
 // depended on, and see the package comment for what that is.
-func (f *fetcher) closure(x catalogue, st *dpkg.Status, wants []string, arch string, e *UnavailableError) (*plan, error) {
+func (f *debFamily) closure(x catalogue, st *dpkg.Status, wants []string, arch string, e *UnavailableError) (*plan, error) {
 	w := walk{x: x, st: st, arch: arch, chosen: map[string]*apt.Package{}}
 	for _, name := range wants {
 		p, ok := x.Candidate(name)
@@ -48,12 +39,14 @@ func (f *fetcher) closure(x catalogue, st *dpkg.Status, wants []string, arch str
 		slices.Sort(w.missing)
 		f.Say("not fetched, because compiling modules does not need it or the image should have brought it: %s", strings.Join(slices.Compact(w.missing), ", "))
 	}
-	out := &plan{upgrades: map[string]bool{}}
+	out := &plan{}
 	for _, p := range slices.Backward(w.order) {
-		out.packages = append(out.packages, *p)
-		if have, ok := w.installed(p.Name); ok && have.Get("Version") != p.Version {
-			out.upgrades[p.Name] = true
+		size, err := installedSize(*p)
+		if err != nil {
+			return nil, fmt.Errorf("%w: %w", ErrPackage, err)
 		}
+		have, ok := w.installed(p.Name)
+		out.packages = append(out.packages, item{p.Package, size, ok && have.Get("Version") != p.Version})
 	}
 	return out, nil
 }
@@ -83,7 +76,7 @@ func (w *walk) settle(p *apt.Package) error {
 	for _, field := range []string{"Pre-Depends", "Depends"} {
 		groups, err := dpkg.ParseRelations(p.Paragraph.Get(field), w.arch)
 		if err != nil {
-			return fmt.Errorf("package %s: %s: %w", label(*p), field, err)
+			return fmt.Errorf("package %s: %s: %w", label(p.Package), field, err)
 		}
 		for _, group := range groups {
 			if err := w.meet(p, group); err != nil {
@@ -114,13 +107,13 @@ func (w *walk) meet(p *apt.Package, group []dpkg.Relation) error {
 	}
 	text := dpkg.Relations{group}.String()
 	if wanted {
-		return fmt.Errorf("package %s needs %s, which the repositories do not have (a mirror in the middle of an update? then try again in some minutes)", label(*p), text)
+		return fmt.Errorf("package %s needs %s, which the repositories do not have (a mirror in the middle of an update? then try again in some minutes)", label(p.Package), text)
 	}
 	for _, r := range group {
 		// All programs stand on the C library: without it fixdep and modpost, which every module needs, do not start.
 		if have, ok := w.installed(r.Name); ok && r.Name == "libc6" {
 			return fmt.Errorf("the tools in package %s need %s, and the image has %s: use an image of the system that the node's kernel was made for",
-				label(*p), text, have.Get("Version"))
+				label(p.Package), text, have.Get("Version"))
 		}
 	}
 	if !strings.HasPrefix(group[0].Name, "linux-") {
@@ -177,7 +170,7 @@ func installedSize(p apt.Package) (uint64, error) {
 	}
 	kib, err := strconv.ParseUint(text, 10, 40)
 	if err != nil {
-		return 0, errors.New("package " + label(p) + ": bad Installed-Size " + strconv.Quote(text))
+		return 0, errors.New("package " + label(p.Package) + ": bad Installed-Size " + strconv.Quote(text))
 	}
 	return kib << 10, nil
 }

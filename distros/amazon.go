@@ -1,0 +1,15 @@
+package distros
+
+// amazon lists Amazon Linux. 2 has 4.14 of gcc 7.3 and, in repositories that are switched on one by one, 5.4 of the same and 5.10
+// and 5.15 of gcc 10 ("gcc10-gcc (GCC) 10.5.0"), whose programs have names that nobody looks for. 2023 has 6.1, and 6.12 and
+// 6.18 in packages with the series in their names; its repositories have a state for each release of the system, and one that
+// is always the newest and has all kernels.
+func amazon() []Distro {
+	return []Distro{
+		el{rpm: rpm{
+			family: "amzn", version: "2", compilers: []string{"gcc", "gcc10"}, elf: elfDevel,
+			links: map[string]string{"usr/bin/gcc-10": "gcc10-gcc"},
+		}, versions: []string{"2"}, whole: true},
+		el{rpm: rpm{family: "amzn", version: "2023", compilers: []string{"gcc"}, elf: elfDevel}, versions: []string{"latest"}, series: "6.1"},
+	}
+}

@@ -1,0 +1,86 @@
+package fetch
+
+import (
+	"crypto/sha256"
+	"crypto/sha512"
+	"encoding/hex"
+	"fmt"
+	"hash"
+	"strings"
+)
+
+// kind tells which digest a text is: "sha256", "sha512", or "" for anything else.
+func kind(digest string) string {
+	if strings.Trim(digest, "0123456789abcdef") != "" {
+		return ""
+	}
+	switch len(digest) {
+	case 2 * sha256.Size:
+		return "sha256"
+	case 2 * sha512.Size:
+		return "sha512"
+	}
+	return ""
+}
+
+// key is the digest that the store is asked for.
+func (f File) key() string {
+	if f.SHA256 != "" {
+		return f.SHA256
+	}
+	return f.SHA512
+}
+
+func (f File) check() error {
+	switch {
+	case f.SHA256 == "" && f.SHA512 == "":
+		return fmt.Errorf("%q is not a sha256 in lower-case hex, and there is no sha512", f.SHA256)
+	case f.SHA256 != "" && kind(f.SHA256) != "sha256":
+		return fmt.Errorf("%q is not a sha256 in lower-case hex", f.SHA256)
+	case f.SHA512 != "" && kind(f.SHA512) != "sha512":
+		return fmt.Errorf("%q is not a sha512 in lower-case hex", f.SHA512)
+	}
+	return nil
+}
+
+// sums are the digests of content on its way: always the sha256, which names it in the store, and the sha512 for those who
+// know nothing else of it.
+type sums struct{ short, long hash.Hash }
+
+func newSums(f File) sums {
+	s := sums{short: sha256.New()}
+	if f.SHA512 != "" {
+		s.long = sha512.New()
+	}
+	return s
+}
+
+func (s sums) Write(p []byte) (int, error) {
+	if s.long != nil {
+		_, _ = s.long.Write(p) // a hash never fails
+	}
+	return s.short.Write(p)
+}
+
+func (s sums) reset() {
+	s.short.Reset()
+	if s.long != nil {
+		s.long.Reset()
+	}
+}
+
+func (s sums) sha256() string { return hex.EncodeToString(s.short.Sum(nil)) }
+func (s sums) sha512() string { return hex.EncodeToString(s.long.Sum(nil)) }
+
+func (s sums) match(f File) bool {
+	want, got := s.compare(f)
+	return want == got
+}
+
+// compare is a digest that was asked for and what it is, of two digests one that differs.
+func (s sums) compare(f File) (want, got string) {
+	if got := s.sha256(); f.SHA512 == "" || f.SHA256 != "" && f.SHA256 != got {
+		return f.SHA256, got
+	}
+	return f.SHA512, s.sha512()
+}

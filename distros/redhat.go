@@ -1,0 +1,185 @@
+package distros
+
+import (
+	"slices"
+	"strings"
+)
+
+// el is Red Hat's Linux and all that is built like it: its kernels are named <version>-<build>.<arch>, and their headers
+// packages say so in what they provide. The text is that of uname -r since el6, all flavours included.
+type el struct {
+	rpm
+	provides []string // beside kernel-devel-uname-r
+	usual    string   // flavour
+	versions []string // values of $releasever that are the same for all kernels
+	whole    bool     // the kernel comes with all of its modules in one package
+	series   string   // of the packages that have no series in their name, where those of later ones do: kernel6.12
+}
+
+// redhat lists them. What built their kernels is the system's own compiler, but for Oracle's (UEK): UEK 7 on el8 needs
+// -ftrivial-auto-var-init, which gcc 8 has not, and the headers package of UEK 8 depends on gcc-toolset-13 on el9.
+// RHEL and its rebuilds say VERSION_ID=9.4; the operator's tag has the minor version for AlmaLinux only (see OSTag).
+func redhat() []Distro {
+	all := []Distro{
+		el{rpm: rpm{family: "centos", version: "7", compilers: []string{"gcc"}, elf: elfDevel}, versions: []string{"7"}, whole: true}, // 3.10, gcc 4.8
+	}
+	for _, version := range []string{"8", "9", "10"} { // 4.18 and gcc 8.5, 5.14 and gcc 11, 6.12 and gcc 14
+		for _, family := range []string{"rhel", "rocky", "almalinux"} {
+			all = append(all, el{rpm: rpm{family: family, version: version, minors: true, compilers: []string{"gcc"}, elf: elfDevel}})
+		}
+	}
+	for _, version := range []string{"8", "9", "10"} {
+		d := el{rpm: rpm{family: "ol", version: version, minors: true, compilers: []string{"gcc"}, elf: elfDevel}, provides: []string{"kernel-uek-devel-uname-r"}, usual: "uek"}
+		if set := map[string]string{"8": "gcc-toolset-11", "9": "gcc-toolset-13"}[version]; set != "" {
+			d.compilers = append(d.compilers, set+"-gcc")
+			d.dirs = []string{"opt/rh/" + set + "/root/usr/bin"}
+		}
+		all = append(all, d)
+	}
+	return all
+}
+
+const (
+	elfDevel  = "elfutils-libelf-devel"
+	develName = "kernel-devel-uname-r"
+	rtName    = "kernel-rt-devel-uname-r" // of the real-time kernels up to el8, which were a package of their own
+	uekName   = "kernel-uek-devel-uname-r"
+)
+
+// provide is the name under which the headers of a kernel are found.
+func (d el) provide(r Release) string {
+	if strings.HasSuffix(r.Dist, "uek") && slices.Contains(d.provides, uekName) {
+		return uekName
+	}
+	return develName
+}
+
+// Headers is one dependency. Real-time kernels of el7 and el8 are found under one of two names.
+func (d el) Headers(release string) []string {
+	if !isRelease(release) {
+		return nil
+	}
+	r := ParseRelease(release)
+	if strings.HasPrefix(r.Flavour, "rt") && releaseRT.MatchString(r.Build) {
+		return []string{"(" + develName + " = " + release + " or " + rtName + " = " + release + ")"}
+	}
+	return []string{d.provide(r) + " = " + release}
+}
+
+// KernelProvides is kernel-devel-uname-r, and what kernels of their own have instead.
+func (d el) KernelProvides() []string {
+	return append([]string{develName, rtName}, d.provides...)
+}
+
+// KernelOfProvide takes the version as it is.
+func (d el) KernelOfProvide(name, version, _ string) (release, flavour string, ok bool) {
+	if !slices.Contains(d.KernelProvides(), name) || !isRelease(version) {
+		return "", "", false
+	}
+	r := ParseRelease(version)
+	if r.Version == "" {
+		return "", "", false
+	}
+	return version, r.Flavour, true
+}
+
+// KernelFlavour is "" but for Oracle, whose machines boot its own kernel.
+func (d el) KernelFlavour(arch string) string {
+	if _, ok := LookupArch(arch); !ok {
+		return ""
+	}
+	return d.usual
+}
+
+// KernelImages is what kernel-core provides, or kernel where that is in one piece.
+func (d el) KernelImages(release string) []string {
+	if !isRelease(release) {
+		return nil
+	}
+	names := []string{"kernel-uname-r = " + release}
+	if r := ParseRelease(release); r.Flavour != "" { // kernels that are a package of their own: kernel-rt of el8, kernel-uek
+		names = append(names, "kernel-"+r.Flavour+"-uname-r = "+release)
+	}
+	return names
+}
+
+// KernelMeta is the headers package of the flavour: the series of its newest version is what the system installs.
+func (d el) KernelMeta(flavour string) string {
+	if flavour == "" {
+		return "kernel-devel"
+	}
+	return "kernel-" + flavour + "-devel"
+}
+
+// BuildDirs is one.
+func (d el) BuildDirs(release string) []string {
+	if !isRelease(release) {
+		return nil
+	}
+	return []string{"usr/src/kernels/" + release}
+}
+
+// ModulePackages are those that kernel-core does without. Their names have neither the flavour's "+" nor what it stands for:
+// kernel-rt-modules-5.14.0-427.13.1.el9_4.x86_64.
+func (d el) ModulePackages(release string) []string {
+	r := ParseRelease(release)
+	if d.whole || !isRelease(release) || r.Arch == "" {
+		return nil
+	}
+	name, rest := "kernel", r.Version+"-"+r.Build+"."+r.Arch
+	if d.series != "" {
+		if r.Series() != d.series {
+			name += r.Series()
+		}
+		return []string{name + "-modules-extra-" + rest}
+	}
+	if r.Flavour != "" {
+		name += "-" + r.Flavour
+	}
+	return []string{name + "-modules-" + rest, name + "-modules-extra-" + rest}
+}
+
+// ReleaseVers is the minor version that the kernel was made for and the major one, for systems that keep both.
+func (d el) ReleaseVers(release string) []string {
+	if d.versions != nil {
+		return slices.Clone(d.versions)
+	}
+	minor, major, ok := elMinor(ParseRelease(release).Dist)
+	switch {
+	case !ok || major != d.version:
+		return nil
+	case minor == "" || !d.minors:
+		return []string{major}
+	}
+	return []string{minor, major}
+}
+
+// ExtraRepositories are RHEL's for a minor version that the main ones have left behind (extended update support), and those of
+// CentOS 7 for each minor version, which its base has the configuration of (CentOS-Vault.repo).
+func (d el) ExtraRepositories(release, arch string) []string {
+	r := ParseRelease(release)
+	minor, major, ok := elMinor(r.Dist)
+	a, known := LookupArch(arch)
+	if !ok || major != d.version || !known {
+		return nil
+	}
+	var ids []string
+	switch {
+	case d.family == "rhel" && minor != "":
+		for _, part := range []string{"baseos", "appstream"} {
+			ids = append(ids, "rhel-"+major+"-for-"+a.Kernel+"-"+part+"-eus-rpms")
+		}
+	case d.family == "centos":
+		build, _, _ := strings.Cut(r.Build, ".")
+		if dated := centos7[build]; dated != "" {
+			ids = append(ids, "C"+dated+"-base", "C"+dated+"-updates")
+		}
+	}
+	return ids
+}
+
+// centos7 are CentOS's names of its minor versions by the first number of their kernels' builds.
+var centos7 = map[string]string{
+	"123": "7.0.1406", "229": "7.1.1503", "327": "7.2.1511", "514": "7.3.1611", "693": "7.4.1708",
+	"862": "7.5.1804", "957": "7.6.1810", "1062": "7.7.1908", "1127": "7.8.2003", "1160": "7.9.2009",
+}

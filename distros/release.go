@@ -1,0 +1,105 @@
+package distros
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// Release is the release of a kernel taken apart, whatever system it is of. Names that people made up are taken apart as far
+// as they follow one of the schemes; Text is always the whole.
+type Release struct {
+	Text    string // as uname -r says it
+	Version string // of the kernel: "5.14.0"; "" when the text begins otherwise
+	Build   string // what the system counts: "427.13.1.el9_4", "106", "150600.23.25"; may be ""
+	Flavour string // "generic", "cloud-amd64", "default", "rt", "64k", "uek"; "" for the plain one
+	Arch    string // of uname -m where the name has it: "x86_64"
+	Dist    string // the system's own mark in Build: "el9_4", "amzn2", "fc41"; only where the name has Arch
+}
+
+var (
+	releaseVersion = regexp.MustCompile(`^[0-9]+\.[0-9]+(?:\.[0-9]+)?`)
+	// Red Hat and all that came of it: build, architecture, and a flavour behind "+" or, up to el7 and in Oracle's kernels, ".".
+	releaseArch = regexp.MustCompile(`^([0-9][^-]*)\.(` + kernelArchs() + `)(?:[.+]([a-z0-9][a-z0-9_-]*))?$`)
+	releaseDist = regexp.MustCompile(`(?:^|\.)((?:el|fc|amzn)[0-9]+(?:_[0-9]+)*(?:uek)?)(?:\.|$)`)
+	// In the build: the patch level of the real-time kernels of el7 and el8, which have no flavour behind the architecture.
+	releaseRT = regexp.MustCompile(`(?:^|\.)rt[0-9]+(?:\.|$)`)
+)
+
+func kernelArchs() string {
+	var names []string
+	for _, a := range Archs() {
+		names = append(names, a.Kernel)
+	}
+	return strings.Join(names, "|")
+}
+
+// ParseRelease takes the release of a kernel apart.
+func ParseRelease(release string) Release {
+	r := Release{Text: release, Version: releaseVersion.FindString(release)}
+	rest := strings.TrimPrefix(release, r.Version)
+	if m := releaseArch.FindStringSubmatch(strings.TrimPrefix(rest, "-")); m != nil && strings.HasPrefix(rest, "-") {
+		r.Build, r.Arch = m[1], m[2]
+		if d := releaseDist.FindStringSubmatch(r.Build); d != nil {
+			r.Dist = d[1]
+		}
+		r.Flavour = r.variant(m[3])
+		return r
+	}
+	r.Flavour, _, _ = splitRelease(release)
+	if large := "64kb"; strings.HasSuffix(release, "-"+large) { // SUSE's, the only flavour that begins with a digit
+		r.Flavour = large
+	}
+	r.Build = strings.Trim(strings.TrimSuffix(rest, r.Flavour), "-.+")
+	return r
+}
+
+// variant is the flavour as the packages call it: what stands behind the architecture, and what the build says.
+func (r Release) variant(suffix string) string {
+	before := ""
+	switch {
+	case strings.HasSuffix(r.Dist, "uek") && suffix != "" && suffix != "debug":
+		return "uek" + suffix // kernel-uek64k
+	case strings.HasSuffix(r.Dist, "uek"):
+		before = "uek"
+	case releaseRT.MatchString(r.Build):
+		before = "rt"
+	}
+	if before != "" && suffix != "" {
+		return before + "-" + suffix
+	}
+	return before + suffix
+}
+
+// Series is the part of the version that drivers are limited by: "5.14".
+func (r Release) Series() string {
+	fields := strings.SplitN(r.Version, ".", 3)
+	return strings.Join(fields[:min(len(fields), 2)], ".")
+}
+
+// WithoutFlavour is the text without the flavour that it ends with: what flavours of one kernel have in common.
+func (r Release) WithoutFlavour() string {
+	if i := strings.LastIndexAny(r.Text, "+."); r.Arch != "" {
+		if strings.HasSuffix(r.Text, "."+r.Arch) {
+			return r.Text
+		}
+		return r.Text[:i]
+	}
+	return strings.TrimSuffix(strings.TrimSuffix(r.Text, r.Flavour), "-")
+}
+
+// elMinor is the minor version of the system that a kernel was made for, "9.4" of "el9_4", and its major version.
+func elMinor(dist string) (minor, major string, ok bool) {
+	rest, ok := strings.CutPrefix(strings.TrimSuffix(dist, "uek"), "el")
+	if !ok || rest == "" || strings.Trim(rest, "0123456789_") != "" {
+		return "", "", false
+	}
+	fields := strings.Split(rest, "_")
+	if slices.Contains(fields, "") {
+		return "", "", false
+	}
+	if len(fields) > 1 {
+		minor = fields[0] + "." + fields[1]
+	}
+	return minor, fields[0], true
+}

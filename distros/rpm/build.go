@@ -1,0 +1,217 @@
+package rpm
+
+import (
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
+)
+
+const (
+	maxPackages  = 1 << 20 // of one list; Fedora has 75000
+	maxRelations = 1 << 24 // of one list, and as many files; Fedora has 2 million
+)
+
+// Record is a package as a database lists it, for Options.SQLite.
+type Record struct {
+	Name, Arch, Epoch, Version, Release string
+	ChecksumType, Checksum              string // of the package: "sha256" and hex
+	Location, Base                      string // as in location and xml:base
+	Size, Installed, Built              int64  // bytes, bytes, seconds since 1970
+
+	Provides, Requires, Conflicts, Obsoletes []RecordRelation
+	Files                                    []string // those of the primary list
+}
+
+// RecordRelation is a relation as a database has it: Flags is EQ, LT, LE, GT, GE or nothing.
+type RecordRelation struct{ Name, Flags, Epoch, Version, Release string }
+
+// builder gathers the packages of one list.
+type builder struct {
+	repo    *repo
+	base    string // the folder that the list came from
+	wanted  []string
+	table   *table
+	entries []entry
+
+	e                  entry // the package being read
+	digestType, digest string
+	href, xmlBase      string
+	list               kind // of relations, being read
+}
+
+// kind is a list of relations of a package.
+type kind int
+
+const (
+	requires kind = iota
+	provides
+	conflicts
+	obsoletes
+	kinds
+)
+
+func newBuilder(r *repo, base, arch string) *builder {
+	return &builder{repo: r, base: base, wanted: archs[arch], table: newTable()}
+}
+
+func (b *builder) begin() {
+	s := b.repo.source
+	b.e = entry{
+		table: b.table, origin: s.ID, keys: b.repo.keys, hotfix: s.ModuleHotfixes,
+		priority: s.Priority, cost: s.Cost,
+	}
+	if b.e.priority == 0 {
+		b.e.priority = defaultPriority
+	}
+	if b.e.cost == 0 {
+		b.e.cost = defaultCost
+	}
+	n := uint32(len(b.table.files)) //nolint:gosec // bounded by maxRelations
+	b.e.files = span{n, n}
+	b.digestType, b.digest, b.href, b.xmlBase = "", "", "", ""
+}
+
+func (b *builder) text(p []byte) string { return b.table.texts.keep(p) }
+
+// skip tells whether the package being read is for another architecture, so that the rest of it does not matter.
+func (b *builder) skip() bool {
+	for _, a := range b.wanted {
+		if a == b.e.arch {
+			return false
+		}
+	}
+	return b.e.arch != ""
+}
+
+// span is where the relations of a kind are; lists of one kind must be in one piece.
+func (b *builder) span(k kind) *span {
+	return [kinds]*span{&b.e.requires, &b.e.provides, &b.e.conflicts, &b.e.obsoletes}[k]
+}
+
+func (b *builder) evr(epoch, version, release []byte) rpmfile.EVR {
+	if len(epoch) == 1 && epoch[0] == '0' {
+		epoch = nil
+	}
+	return rpmfile.EVR{Epoch: b.text(epoch), Version: b.text(version), Release: b.text(release)}
+}
+
+// relations begins a list of relations of a kind.
+func (b *builder) relations(k kind) {
+	n := uint32(len(b.table.relations)) //nolint:gosec // bounded by maxRelations
+	*b.span(k) = span{n, n}
+}
+
+func (b *builder) relation(k kind, name, flags, epoch, version, release []byte) error {
+	if len(name) == 0 {
+		return errors.New("a relation without a name")
+	}
+	if k == requires && strings.HasPrefix(string(name[:min(len(name), 7)]), "rpmlib(") {
+		return nil // what rpm itself must know
+	}
+	if len(b.table.relations) == maxRelations {
+		return fmt.Errorf("more than %d relations", maxRelations)
+	}
+	r := relation{name: b.text(name)}
+	if len(flags) > 0 && len(version) > 0 {
+		switch string(flags) {
+		case "LT":
+			r.op = 1
+		case "LE":
+			r.op = 2
+		case "EQ":
+			r.op = 3
+		case "GE":
+			r.op = 4
+		case "GT":
+			r.op = 5
+		default:
+			return fmt.Errorf("unknown flags %.20q of a relation", flags)
+		}
+		r.evr = b.table.evr(b.evr(epoch, version, release))
+	}
+	if name[0] == '(' {
+		if _, err := b.table.requirement(r); err != nil || k != requires {
+			b.hide(fmt.Sprintf("it has a rich dependency that cannot be understood: %.120s", r.name))
+			return nil
+		}
+	}
+	b.table.relations = append(b.table.relations, r)
+	b.span(k).to++
+	return nil
+}
+
+func (b *builder) file(name []byte) error {
+	if len(b.table.files) == maxRelations {
+		return fmt.Errorf("more than %d files", maxRelations)
+	}
+	b.table.files = append(b.table.files, b.table.texts.copy(name))
+	b.e.files.to++
+	return nil
+}
+
+// hide says why the package cannot be used; the first reason stays.
+func (b *builder) hide(why string) {
+	if b.e.hidden == "" {
+		b.e.hidden = why
+	}
+}
+
+// end checks the package and adds it. What is wrong with the list is an error; what only makes a package useless hides it.
+func (b *builder) end() error {
+	e := &b.e
+	if e.name == "" || e.arch == "" || e.evr.Version == "" || e.evr.Release == "" {
+		return fmt.Errorf("package %.80q without name, version or architecture", e.name)
+	}
+	if b.skip() {
+		return nil
+	}
+	if len(b.entries) == maxPackages {
+		return fmt.Errorf("more than %d packages", maxPackages)
+	}
+	if s, err := newSum(b.digestType, b.digest, e.size); err != nil {
+		b.hide(err.Error())
+	} else if raw, err := hex.DecodeString(s.digest()); err == nil {
+		e.digest = b.table.texts.copy(raw)
+	}
+	var err error
+	if e.url, err = join(b.base, b.xmlBase, b.href); err != nil {
+		b.hide(fmt.Sprintf("location %.80q: %v", b.href, err))
+	}
+	if e.size <= 0 {
+		b.hide("the list does not tell its size")
+	}
+	if why := b.repo.source.excludes(e); why != "" {
+		b.hide(why)
+	}
+	b.entries = append(b.entries, *e)
+	return nil
+}
+
+// record adds a package of a database.
+func (b *builder) record(r Record) error {
+	b.begin()
+	b.e.name, b.e.arch = b.text([]byte(r.Name)), b.text([]byte(r.Arch))
+	if b.skip() {
+		return nil
+	}
+	b.e.evr = b.evr([]byte(r.Epoch), []byte(r.Version), []byte(r.Release))
+	b.digestType, b.digest, b.href, b.xmlBase = r.ChecksumType, r.Checksum, r.Location, r.Base
+	b.e.size, b.e.installed, b.e.built = r.Size, r.Installed, r.Built
+	for k, list := range [kinds][]RecordRelation{r.Requires, r.Provides, r.Conflicts, r.Obsoletes} {
+		b.relations(kind(k))
+		for _, l := range list {
+			if err := b.relation(kind(k), []byte(l.Name), []byte(l.Flags), []byte(l.Epoch), []byte(l.Version), []byte(l.Release)); err != nil {
+				return fmt.Errorf("package %.80q: %w", r.Name, err)
+			}
+		}
+	}
+	for _, f := range r.Files {
+		if err := b.file([]byte(f)); err != nil {
+			return err
+		}
+	}
+	return b.end()
+}

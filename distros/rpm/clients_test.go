@@ -1,0 +1,273 @@
+package rpm
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"math/big"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/driver-container/driver-container/distros/fetch"
+)
+
+// certificate makes a client certificate and its key, in PEM.
+func certificate(t *testing.T) (cert, key string, parsed *x509.Certificate) {
+	t.Helper()
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "entitlement"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}, IsCA: true, BasicConstraintsValid: true,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if parsed, err = x509.ParseCertificate(der); err != nil {
+		t.Fatal(err)
+	}
+	raw, err := x509.MarshalPKCS8PrivateKey(private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})), string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: raw})), parsed
+}
+
+// subscribed is a repository that wants a client certificate, and the options to use it by redhat.repo of a machine.
+func subscribed(t *testing.T) (r *repository, o Options, cert, key string) {
+	t.Helper()
+	r = newRepository(t, basics()...)
+	r.publish(t)
+	cert, key, parsed := certificate(t)
+	server := httptest.NewUnstartedServer(r)
+	pool := x509.NewCertPool()
+	pool.AddCert(parsed)
+	server.TLS = &tls.Config{ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: pool, MinVersion: tls.VersionTLS12}
+	server.Config.ErrorLog = nil
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	r.url = server.URL + "/os"
+	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+	o = r.options(t)
+	o.Sources = nil
+	o.Root = textFS(map[string]string{"etc/pki/rpm-gpg/KEY": armoured(t, testKeys().good), "etc/os-release": "VERSION_ID=9.4\n"})
+	o.Machine = textFS(map[string]string{
+		"run/secrets/rhsm/ca/ca.pem":                    string(ca),
+		"run/secrets/etc-pki-entitlement/1.pem":         cert,
+		"run/secrets/etc-pki-entitlement/1-key.pem":     key,
+		"run/secrets/etc-pki-entitlement/note-key.text": "",
+		"run/secrets/redhat.repo": "[rhel]\nname=x\nbaseurl=" + r.url + "\ngpgcheck=1\ngpgkey=file:///etc/pki/rpm-gpg/KEY\nsslcacert=/etc/rhsm/ca/ca.pem\n" +
+			"sslclientcert=/etc/pki/entitlement/1.pem\nsslclientkey=/etc/pki/entitlement/1-key.pem\n",
+	})
+	return r, o, cert, key
+}
+
+func TestSubscription(t *testing.T) {
+	t.Parallel()
+	r, o, _, _ := subscribed(t)
+	rel, err := OpenReleases(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	x, err := rel.Load(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkBasicsSigned(t, x, r.url)
+	p, _ := x.Candidate("gcc")
+	clients, err := OpenClients(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]*Clients{"of the releases": rel.Clients(), "without asking": clients} {
+		client, err := c.For(p.URL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var status *fetch.StatusError
+		if _, err := client.Latest(t.Context(), p.URL, 100); !errors.As(err, &status) || status.Code != http.StatusNotFound {
+			t.Errorf("clients %s: download = %v; want 404, which a client without a certificate does not get", name, err)
+		}
+		if other, err := c.For("https://example.com/x"); err != nil || other != o.Fetch {
+			t.Errorf("clients %s: For(elsewhere) = %v, %v; want the client of the options", name, other, err)
+		}
+	}
+	if _, err := o.Fetch.Latest(t.Context(), p.URL, 100); err == nil {
+		t.Error("a client without a certificate got an answer")
+	}
+}
+
+func checkBasicsSigned(t *testing.T, x *Index, url string) {
+	t.Helper()
+	p, ok := x.Candidate("cpp")
+	if !ok || !strings.HasPrefix(p.URL, url+"/") || len(p.Keys) != 1 || p.Keys[0] != fingerprintOf(testKeys().good) {
+		t.Errorf("Candidate(cpp) = %+v", p)
+	}
+}
+
+// TestSubscriptionFiles: names in redhat.repo may be those of an older pair; without any, the error says what to mount.
+func TestSubscriptionFiles(t *testing.T) {
+	t.Parallel()
+	r, o, cert, key := subscribed(t)
+	machine := o.Machine.(interface { //nolint:errcheck // it is
+		ReadFile(string) ([]byte, error)
+	})
+	read := func(name string) string {
+		data, err := machine.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(data)
+	}
+	repo, ca := read("run/secrets/redhat.repo"), read("run/secrets/rhsm/ca/ca.pem")
+	for _, c := range []struct {
+		name  string
+		files map[string]string
+		want  string // of the error
+	}{
+		{"another pair", map[string]string{"run/secrets/etc-pki-entitlement/2.pem": cert, "run/secrets/etc-pki-entitlement/2-key.pem": key}, ""},
+		{"on the host", map[string]string{"etc/pki/entitlement/1.pem": cert, "etc/pki/entitlement/1-key.pem": key}, ""},
+		{"two pairs", map[string]string{
+			"run/secrets/etc-pki-entitlement/2.pem": cert, "run/secrets/etc-pki-entitlement/2-key.pem": key, "run/secrets/etc-pki-entitlement/3-key.pem": key,
+		}, "run/secrets/etc-pki-entitlement"},
+		{"none", nil, "mount /etc/pki/entitlement"},
+		{"not a pair", map[string]string{"etc/pki/entitlement/1.pem": cert, "etc/pki/entitlement/1-key.pem": "hello"}, "sslclientcert"},
+	} {
+		o := o
+		files := map[string]string{"run/secrets/redhat.repo": repo, "run/secrets/rhsm/ca/ca.pem": ca}
+		for name, text := range c.files {
+			files[name] = text
+		}
+		o.Machine = textFS(files)
+		_, err := OpenReleases(t.Context(), o)
+		if c.want == "" && err != nil || c.want != "" && (!errors.Is(err, ErrSources) || !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("%s: OpenReleases = %v; want %q", c.name, err, c.want)
+		}
+		if c.want == "" {
+			continue
+		}
+		clients, err := OpenClients(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := clients.For(r.url + "/x"); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: For = %v; want %q", c.name, err, c.want)
+		}
+	}
+}
+
+// TestSecrets: user, password and query reach the host of the source, no other host, no URL and no message.
+func TestSecrets(t *testing.T) {
+	t.Parallel()
+	r := newRepository(t, basics()...)
+	r.publish(t, testKeys().good)
+	var strange []string
+	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		if _, _, ok := req.BasicAuth(); ok || req.URL.RawQuery != "" {
+			strange = append(strange, req.URL.String())
+		}
+		r.ServeHTTP(w, req)
+	}))
+	defer other.Close()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		if user, password, _ := req.BasicAuth(); user != "me" || password != "s3cret" || req.URL.RawQuery != "t0ken" {
+			http.Error(w, "no", http.StatusForbidden)
+			return
+		}
+		if strings.Contains(req.URL.Path, "primary") {
+			http.Redirect(w, req, other.URL+req.URL.Path, http.StatusFound)
+			return
+		}
+		r.ServeHTTP(w, req)
+	}))
+	defer server.Close()
+	o := r.options(t)
+	u, err := url.Parse(server.URL + "/os?t0ken")
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.User = url.UserPassword("me", "s3cret")
+	o.Sources[0].BaseURLs = []string{u.String()}
+	x, err := Open(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkBasics(t, x, server.URL+"/os")
+	if len(strange) > 0 {
+		t.Errorf("secrets went to another host: %q", strange)
+	}
+	r.files["/os/repodata/repomd.xml.asc"] = nil
+	u.User = url.UserPassword("me", "s3crets")
+	o.Sources[0].BaseURLs = []string{u.String()}
+	if _, err := Open(t.Context(), o); err == nil || strings.Contains(err.Error(), "s3cret") || strings.Contains(err.Error(), "t0ken") {
+		t.Errorf("Open(wrong password) = %v", err)
+	}
+}
+
+func TestProxy(t *testing.T) {
+	t.Parallel()
+	r := newRepository(t, basics()...)
+	r.publish(t, testKeys().good)
+	used := ""
+	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		used = req.Header.Get("Proxy-Authorization")
+		req.URL.Path = strings.TrimPrefix(req.URL.Path, "/far")
+		r.ServeHTTP(w, req)
+	}))
+	defer proxy.Close()
+	o := r.options(t)
+	o.Sources[0].BaseURLs = []string{"http://repository.example.com/far/os"}
+	o.Sources[0].Proxy = strings.Replace(proxy.URL, "//", "//me:pw@", 1)
+	x, err := Open(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkBasics(t, x, "http://repository.example.com/far/os")
+	if !strings.HasPrefix(used, "Basic ") {
+		t.Errorf("the proxy was told %q", used)
+	}
+	o.Sources[0].Proxy, o.Sources[0].BaseURLs = "none", []string{r.url}
+	if _, err := Open(t.Context(), o); err != nil {
+		t.Error(err)
+	}
+	o.Fetch.HTTP = &http.Client{Transport: failing{}}
+	if _, err := Open(t.Context(), o); !errors.Is(err, ErrSources) {
+		t.Errorf("Open(proxy with a foreign transport) = %v", err)
+	}
+}
+
+func TestNoVerify(t *testing.T) {
+	t.Parallel()
+	r := newRepository(t, basics()...)
+	r.publish(t, testKeys().good)
+	server := httptest.NewUnstartedServer(r)
+	server.Config.ErrorLog = nil
+	server.StartTLS()
+	defer server.Close()
+	o := r.options(t)
+	o.Sources[0].BaseURLs = []string{server.URL + "/os"}
+	if _, err := Open(t.Context(), o); !errors.Is(err, fetch.ErrUnreachable) && err == nil {
+		t.Errorf("Open(unknown authority) = %v", err)
+	}
+	o.Sources[0].SSL.NoVerify = true
+	if _, err := Open(t.Context(), o); err != nil {
+		t.Error(err)
+	}
+	o.Sources[0].SSL = SSL{CA: "/etc/ca.pem"}
+	o.Root = textFS(map[string]string{"etc/ca.pem": "no certificate"})
+	if _, err := Open(t.Context(), o); !errors.Is(err, ErrSources) {
+		t.Errorf("Open(no CA in PEM) = %v", err)
+	}
+}

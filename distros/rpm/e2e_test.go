@@ -1,0 +1,179 @@
+package rpm_test
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/driver-container/driver-container/distros/fetch"
+	"github.com/driver-container/driver-container/distros/rpm"
+	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
+	"github.com/driver-container/driver-container/distros/rpm/rpmtest"
+	"github.com/driver-container/driver-container/distros/rpm/sqlite"
+)
+
+// style is how a distribution publishes.
+type style struct {
+	name       string
+	repository rpmtest.Repository
+	onlySQLite bool
+	zypp       bool
+}
+
+func styles(key *rpmtest.Key) []style {
+	return []style{
+		{name: "el7", repository: rpmtest.Repository{Compression: "gz", Database: true, Simple: true}},
+		{name: "el7 database only", repository: rpmtest.Repository{Compression: "bz2", Database: true}, onlySQLite: true},
+		{name: "el8", repository: rpmtest.Repository{Compression: "xz"}},
+		{name: "el9", repository: rpmtest.Repository{Compression: "gz", Checksum: "sha256"}},
+		{name: "fedora", repository: rpmtest.Repository{Compression: "zstd"}},
+		{name: "amzn2", repository: rpmtest.Repository{Compression: "bz2"}},
+		{name: "leap15", repository: rpmtest.Repository{Compression: "gz", Checksum: "sha512", Key: key, PublishKey: true}, zypp: true},
+	}
+}
+
+// TestCreaterepo reads repositories that createrepo_c made, in the style of each family, and compares what the index says of
+// each package with what is in the package.
+func TestCreaterepo(t *testing.T) {
+	t.Parallel()
+	rpmtest.Need(t)
+	key := rpmtest.NewKey(t, rpmtest.KeyOptions{})
+	packages := rpmtest.Build(t,
+		rpmtest.Package{Name: "gcc", Version: "11.4.1-3.el9", Requires: []string{"cpp = 11.4.1-3.el9", "glibc-devel >= 2.2.90-12", "/usr/bin/as", "(a or (b and c >= 1:2~rc1))"},
+			Provides: []string{"gcc(major) = 11", "compiler"}, Files: []rpmtest.File{{Path: "/usr/bin/gcc", Body: "x", Mode: 0o755}, {Path: "/usr/lib/gcc/specs", Body: "y"}}},
+		rpmtest.Package{Name: "cpp", Version: "3:11.4.1-3.el9", Obsoletes: []string{"old-cpp < 3"}, Conflicts: []string{"tcc <= 1.0", "lcc"}},
+		rpmtest.Package{Name: "tzdata", Version: "2024a^git1-1", Arch: "noarch", Files: []rpmtest.File{{Path: "/etc/tz&co.conf", Body: "z", Config: true}, {Path: "/usr/share/zoneinfo/ghost", Ghost: true}}},
+		rpmtest.Package{Name: "libstdc++", Version: "11~rc1-2", Arch: "i686"},
+	)
+	key.Sign(t, packages...)
+	for _, s := range styles(key) {
+		t.Run(s.name, func(t *testing.T) {
+			t.Parallel()
+			s.repository.Packages = packages
+			dir := s.repository.Create(t, t.TempDir())
+			if s.onlySQLite {
+				dropXML(t, dir)
+			}
+			url := rpmtest.Serve(t, dir)
+			store, err := fetch.OpenStore(t.TempDir())
+			if err != nil {
+				t.Fatal(err)
+			}
+			root := t.TempDir()
+			key.Write(t, filepath.Join(root, "etc/pki/rpm-gpg"))
+			keyFile := "RPM-GPG-KEY-" + key.Fingerprint[len(key.Fingerprint)-8:]
+			config, text := "etc/yum.repos.d", "[r]\nname=r\nbaseurl="+url+"/\ngpgcheck=1\ngpgkey=file:///etc/pki/rpm-gpg/"+keyFile+"\n"
+			if s.zypp {
+				config, text = "etc/zypp/repos.d", "[r]\nname=r\nbaseurl="+url+"/\ntype=rpm-md\n"
+			}
+			writeFile(t, filepath.Join(root, config, "r.repo"), text)
+			x, err := rpm.Open(t.Context(), rpm.Options{
+				Fetch: &fetch.Client{Store: store}, Root: os.DirFS(root), Arch: "x86_64", Remember: t.TempDir(), SQLite: sqlite.Read,
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if x.Len() != len(packages) {
+				t.Errorf("Len = %d; want %d", x.Len(), len(packages))
+			}
+			for _, file := range packages {
+				compare(t, x, s, file, key.Fingerprint)
+			}
+		})
+	}
+}
+
+// compare opens a package and checks that the index says the same.
+func compare(t *testing.T, x *rpm.Index, s style, file, fingerprint string) {
+	t.Helper()
+	in, err := os.Open(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close() //nolint:errcheck // read only
+	f, err := rpmfile.Open(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := f.Header.Metadata()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, ok := x.Candidate(want.Name)
+	if !ok {
+		t.Fatalf("no %s in the index", want.Name)
+	}
+	want.Files = slices.DeleteFunc(want.Files, func(f string) bool { return !strings.HasPrefix(f, "/etc/") && !strings.Contains(f, "bin/") })
+	byText := cmp.Transformer("sorted", func(m rpmfile.Metadata) map[string][]string {
+		out := map[string][]string{"version": {m.EVR.String()}, "arch": {m.Arch}, "files": slices.Sorted(slices.Values(m.Files))}
+		for name, list := range map[string][]rpmfile.Relation{"provides": m.Provides, "conflicts": m.Conflicts, "obsoletes": m.Obsoletes} {
+			for _, r := range list {
+				out[name] = append(out[name], r.String())
+			}
+			slices.Sort(out[name])
+		}
+		for _, r := range m.Requires {
+			out["requires"] = append(out["requires"], r.String())
+		}
+		slices.Sort(out["requires"])
+		return out
+	})
+	if diff := cmp.Diff(want, got.Metadata, byText); diff != "" {
+		t.Errorf("%s: package (-) and index (+) differ:\n%s", want.Name, diff)
+	}
+	if s.zypp != (len(got.Keys) == 0) || len(got.Keys) > 0 && got.Keys[0] != fingerprint {
+		t.Errorf("%s: Keys = %q", want.Name, got.Keys)
+	}
+	client := fetch.Client{Store: mustStore(t)}
+	path, _, err := client.Get(t.Context(), fetch.File{URL: got.URL, SHA256: got.SHA256, SHA512: got.SHA512, Size: got.Size}, nil)
+	if err != nil {
+		t.Errorf("%s: %v", want.Name, err)
+	} else if have, err := os.ReadFile(path); err != nil || len(have) != int(got.Size) {
+		t.Errorf("%s: downloaded %d bytes, %v", want.Name, len(have), err)
+	}
+	if built := got.BuildTime; built.After(time.Now()) || built.Year() < 2023 {
+		t.Errorf("%s: built %v", want.Name, built)
+	}
+}
+
+func mustStore(t *testing.T) *fetch.Store {
+	t.Helper()
+	store, err := fetch.OpenStore(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return store
+}
+
+func writeFile(t *testing.T, name, text string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// dropXML leaves a repository its databases only.
+func dropXML(t *testing.T, dir string) {
+	t.Helper()
+	name := filepath.Join(dir, "repodata/repomd.xml")
+	data, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	parts := strings.Split(string(data), "<data ")
+	kept := parts[:1]
+	for _, p := range parts[1:] {
+		if strings.HasPrefix(p, `type="primary_db"`) || strings.HasPrefix(p, `type="filelists_db"`) {
+			kept = append(kept, p)
+		}
+	}
+	writeFile(t, name, strings.TrimSuffix(strings.Join(kept, "<data "), "</repomd>\n")+"</repomd>\n")
+}

@@ -1,0 +1,209 @@
+package rpm
+
+import (
+	"encoding/hex"
+	"strings"
+	"time"
+
+	"github.com/driver-container/driver-container/distros"
+	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
+)
+
+// entry is one package of a list. 75000 of them as whole Packages would take some hundred megabytes, so it is made one only
+// when somebody asks: relations and files are ranges of its table until then.
+type entry struct {
+	name, arch string
+	evr        rpmfile.EVR
+	priority   int // of the source
+	cost       int // of the source
+	hidden     string
+	origin     string // id of the source
+	url        string
+	digest     string   // the bytes of a sha256 or a sha512
+	keys       []string // see distros.Package.Keys
+	hotfix     bool     // of a source that modules do not hide from
+
+	size, installed, built int64
+
+	table                                    *table
+	requires, provides, conflicts, obsoletes span // of table.relations
+	files                                    span // of table.files
+	whole                                    *Package
+}
+
+type span struct{ from, to uint32 }
+
+// table holds what the entries of one list have in common.
+type table struct {
+	texts     *texts
+	evrs      []rpmfile.EVR
+	evrIDs    map[rpmfile.EVR]uint32
+	relations []relation
+	files     []string
+}
+
+// relation is an rpmfile.Relation, or a rich dependency as its text.
+type relation struct {
+	name string
+	evr  uint32 // of table.evrs
+	op   uint8  // of operators
+}
+
+var operators = [...]string{"", "<", "<=", "=", ">=", ">"}
+
+func (t *table) relation(r relation) rpmfile.Relation {
+	return rpmfile.Relation{Name: r.name, Op: operators[r.op], EVR: t.evrs[r.evr]}
+}
+
+// evr keeps an EVR once.
+func (t *table) evr(v rpmfile.EVR) uint32 {
+	id, ok := t.evrIDs[v]
+	if !ok {
+		id = uint32(len(t.evrs)) //nolint:gosec // bounded by maxRelations
+		t.evrs = append(t.evrs, v)
+		t.evrIDs[v] = id
+	}
+	return id
+}
+
+func newTable() *table {
+	t := &table{texts: newTexts(), evrIDs: map[rpmfile.EVR]uint32{}}
+	t.evr(rpmfile.EVR{})
+	return t
+}
+
+// texts keeps strings once, in blocks: a million small strings cost the collector more than ten large ones.
+type texts struct {
+	block strings.Builder
+	known map[string]string
+}
+
+const textBlock = 1 << 18 // bytes
+
+func newTexts() *texts { return &texts{known: map[string]string{}} }
+
+// keep returns the text as a string that does not refer to b.
+func (t *texts) keep(b []byte) string {
+	if len(b) == 0 {
+		return ""
+	}
+	if s, ok := t.known[string(b)]; ok {
+		return s
+	}
+	s := t.copy(b)
+	t.known[s] = s
+	return s
+}
+
+// copy is keep for texts that are unlikely to come twice.
+func (t *texts) copy(b []byte) string {
+	if t.block.Cap()-t.block.Len() < len(b) {
+		t.block = strings.Builder{}
+		t.block.Grow(max(textBlock, len(b)))
+	}
+	start := t.block.Len()
+	t.block.Write(b)
+	return t.block.String()[start:]
+}
+
+// providedNames yields the names by which an entry can be found: its own, those it provides, its files. A name may come twice.
+func (e *entry) providedNames(yield func(string) bool) {
+	if !yield(e.name) {
+		return
+	}
+	if e.whole != nil {
+		for _, r := range e.whole.Metadata.Provides {
+			if !yield(r.Name) {
+				return
+			}
+		}
+		for _, f := range e.whole.Metadata.Files {
+			if !yield(f) {
+				return
+			}
+		}
+		return
+	}
+	for _, r := range e.relationsOf(e.provides) {
+		if !yield(r.name) {
+			return
+		}
+	}
+	for _, f := range e.filesOf() {
+		if !yield(f) {
+			return
+		}
+	}
+}
+
+func (e *entry) obsoletedNames(yield func(string) bool) {
+	if e.whole != nil {
+		for _, r := range e.whole.Metadata.Obsoletes {
+			if !yield(r.Name) {
+				return
+			}
+		}
+		return
+	}
+	for _, r := range e.relationsOf(e.obsoletes) {
+		if !yield(r.name) {
+			return
+		}
+	}
+}
+
+func (e *entry) relationsOf(s span) []relation {
+	if e.table == nil {
+		return nil
+	}
+	return e.table.relations[s.from:s.to]
+}
+
+func (e *entry) filesOf() []string {
+	if e.table == nil || e.files.from == e.files.to {
+		return nil
+	}
+	return e.table.files[e.files.from:e.files.to:e.files.to]
+}
+
+// make is the whole package. Its rich dependencies parsed when the list was read, so they parse now.
+func (e *entry) make() *Package {
+	if e.whole != nil {
+		return e.whole
+	}
+	p := &Package{
+		Package: distros.Package{Name: e.name, Version: e.evr.String(), Arch: e.arch, URL: e.url, Size: e.size, Keys: e.keys},
+		Metadata: rpmfile.Metadata{
+			Name: e.name, EVR: e.evr, Arch: e.arch, Files: e.filesOf(),
+			Provides: e.relations(e.provides), Conflicts: e.relations(e.conflicts), Obsoletes: e.relations(e.obsoletes),
+		},
+		Origin: e.origin, Priority: e.priority, InstalledSize: e.installed, BuildTime: time.Unix(e.built, 0).UTC(), Hidden: e.hidden,
+	}
+	if digest := hex.EncodeToString([]byte(e.digest)); len(e.digest) == 64 {
+		p.SHA512 = digest
+	} else {
+		p.SHA256 = digest
+	}
+	for _, r := range e.relationsOf(e.requires) {
+		if q, err := e.table.requirement(r); err == nil {
+			p.Metadata.Requires = append(p.Metadata.Requires, q)
+		}
+	}
+	return p
+}
+
+func (e *entry) relations(s span) []rpmfile.Relation {
+	var out []rpmfile.Relation
+	for _, r := range e.relationsOf(s) {
+		out = append(out, e.table.relation(r))
+	}
+	return out
+}
+
+// requirement is a relation as what is required. Only rich dependencies need parsing.
+func (t *table) requirement(r relation) (rpmfile.Requirement, error) {
+	if strings.HasPrefix(r.name, "(") {
+		return rpmfile.ParseRequirement(r.name)
+	}
+	return rpmfile.Requirement{Relation: t.relation(r)}, nil
+}

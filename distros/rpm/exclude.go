@@ -1,0 +1,42 @@
+package rpm
+
+import (
+	"path"
+	"strings"
+)
+
+// excludes tells why a source does not want a package to be had; "" if it does not say so. Patterns are shell globs over
+// name, name.arch, name-version, name-version-release, each with .arch or without, and with the epoch before the version.
+func (s *Source) excludes(e *entry) string {
+	if len(s.Exclude) == 0 && len(s.Include) == 0 {
+		return ""
+	}
+	for _, p := range s.Exclude {
+		if e.matches(p) {
+			return "source " + s.ID + " excludes it (exclude=" + p + ")"
+		}
+	}
+	if len(s.Include) == 0 {
+		return ""
+	}
+	for _, p := range s.Include {
+		if e.matches(p) {
+			return ""
+		}
+	}
+	return "source " + s.ID + " does not include it (includepkgs=" + strings.Join(s.Include, " ") + ")"
+}
+
+func (e *entry) matches(pattern string) bool {
+	version := e.evr.Version
+	plain := e.evr
+	plain.Epoch = ""
+	for _, v := range []string{"", "-" + version, "-" + plain.String(), "-" + e.evr.String()} {
+		for _, arch := range []string{"", "." + e.arch} {
+			if ok, err := path.Match(pattern, e.name+v+arch); ok && err == nil {
+				return true
+			}
+		}
+	}
+	return false
+}

@@ -1,0 +1,133 @@
+package rpm
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+
+	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
+)
+
+// fileTable knows who owns files that no primary list names. It is filled on demand: Fedora's lists of files have 800 MB.
+type fileTable struct {
+	mu    sync.Mutex
+	known map[string][]int // entries by path; none: looked for in all lists of files, and nobody has it
+}
+
+// owners lists the packages that are to be had and own a file: by the primary lists, or, where those do not name it, by the
+// lists of files, which are fetched and read then. The order is that of WhatProvides. A context that ends, or a list that
+// cannot be had, is an error.
+func (x *Index) owners(ctx context.Context, file string) ([]*Package, error) {
+	if found := x.WhatProvides(rpmfile.Relation{Name: file}); len(found) > 0 || x.releases == nil {
+		return found, nil
+	}
+	x.files.mu.Lock()
+	defer x.files.mu.Unlock()
+	if _, ok := x.files.known[file]; !ok {
+		if err := x.lookFor(ctx, file); err != nil {
+			return nil, err
+		}
+	}
+	var out []*Package
+	for _, i := range x.files.known[file] {
+		if x.entries[i].hidden == "" {
+			out = append(out, x.at(i))
+		}
+	}
+	return out, nil
+}
+
+// owns tells whether a package owns a file, as far as is known: by the primary list, or because owners was asked.
+func (x *Index) owns(p *Package, file string) bool {
+	if p.meets(rpmfile.Relation{Name: file}) {
+		return true
+	}
+	x.files.mu.Lock()
+	defer x.files.mu.Unlock()
+	for _, i := range x.files.known[file] {
+		if x.at(i) == p {
+			return true
+		}
+	}
+	return false
+}
+
+// lookFor reads the lists of files for one file; the first time also for all others that some package requires, because
+// reading takes seconds and more questions follow.
+func (x *Index) lookFor(ctx context.Context, file string) error {
+	wanted := map[string]bool{file: true}
+	if x.files.known == nil {
+		x.files.known = map[string][]int{}
+		x.requiredFiles(wanted)
+	}
+	found := map[string][]string{} // paths by digest of the package
+	for _, repo := range x.releases.repos {
+		list, ok := repo.md.lists["filelists"]
+		if !ok {
+			continue
+		}
+		err := repo.read(ctx, x.releases.options, "filelists", list, maxFilelists, func(in io.Reader) error {
+			return readFilelists(in, wanted, found)
+		})
+		if err != nil {
+			x.files.known = nil // asked again, all are looked for again
+			return fmt.Errorf("look for who owns %s: package repository %s: %w", file, repo.name(), err)
+		}
+	}
+	for name := range wanted {
+		x.files.known[name] = nil
+	}
+	for i := range x.entries {
+		if x.entries[i].table == nil {
+			continue
+		}
+		for _, name := range found[hex.EncodeToString([]byte(x.entries[i].digest))] {
+			x.files.known[name] = append(x.files.known[name], i)
+		}
+	}
+	return nil
+}
+
+// requiredFiles adds the files that packages require and no primary list names.
+func (x *Index) requiredFiles(wanted map[string]bool) {
+	for i := range x.entries {
+		for _, r := range x.entries[i].relationsOf(x.entries[i].requires) {
+			if strings.HasPrefix(r.name, "/") && x.provides.heads[r.name] == 0 {
+				wanted[r.name] = true
+			}
+		}
+	}
+}
+
+// readFilelists looks for files in a filelists.xml and notes them by the digest of their package.
+func readFilelists(in io.Reader, wanted map[string]bool, found map[string][]string) error {
+	x := newXML(in)
+	var pkgid string
+	for {
+		token, err := x.next()
+		if errors.Is(err, io.EOF) {
+			return nil
+		} else if err != nil {
+			return err
+		}
+		switch {
+		case token != xmlStart:
+		case x.depth == 1 && string(x.name) != "filelists":
+			return fmt.Errorf("it begins with <%.40s>, want <filelists>", x.name)
+		case x.depth == 2:
+			pkgid = strings.ToLower(string(x.attr("pkgid")))
+		case x.depth == 3 && string(x.name) == "file":
+			token, err := x.next()
+			if err != nil {
+				return err
+			}
+			if token == xmlText && wanted[string(x.text)] {
+				found[pkgid] = append(found[pkgid], string(x.text))
+			}
+		}
+	}
+}

@@ -1,0 +1,277 @@
+package rpm
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"sort"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/driver-container/driver-container/distros"
+	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
+)
+
+// Package is a package of a repository. Its Metadata holds the files that the repository's primary list names (those in /etc
+// and in the bin folders) and those that were looked for since; never assume it to be all.
+type Package struct {
+	distros.Package
+	Metadata rpmfile.Metadata `json:"-"` // not embedded: both have a Name and an Arch
+
+	Origin        string    `json:"-"` // id of its source, "baseos", for people
+	Priority      int       `json:"-"` // of its source; the lower number wins
+	InstalledSize int64     `json:"-"` // bytes
+	BuildTime     time.Time `json:"-"`
+	// Hidden says why the package is not to be had although the repository holds it: it belongs to a stream of a module that
+	// is not active, an active stream shadows it, or the source excludes it. Empty for all packages but those of Index.hidden.
+	Hidden string `json:"-"`
+}
+
+// String is "name version", as messages name packages.
+func (p *Package) String() string { return p.Name + " " + p.Version }
+
+// Index is what all repositories together offer for one architecture. It does not change and may be shared: packages that
+// are asked for twice are the same pointer, and callers must not write to them.
+type Index struct {
+	releases *Releases
+	arch     string
+	entries  []entry // see less; hidden ones too
+	provides links   // names that packages provide, and paths of primary's files
+	obsolete links   // names that packages obsolete
+	notes    []string
+
+	mu    sync.Mutex
+	made  []*Package // by entry
+	files fileTable
+}
+
+// newIndex makes an index of packages that are given whole, in the order of the sources.
+func newIndex(arch string, packages []Package) *Index {
+	x := &Index{arch: arch}
+	for i := range packages {
+		p := &packages[i]
+		x.entries = append(x.entries, entry{name: p.Name, arch: p.Arch, evr: p.Metadata.EVR, priority: p.Priority, whole: p, hidden: p.Hidden})
+	}
+	x.build()
+	return x
+}
+
+// build brings the entries into order and makes the tables. The same package from several repositories counts once, from
+// the first of them in that order.
+func (x *Index) build() {
+	slices.SortStableFunc(x.entries, less)
+	x.entries = slices.CompactFunc(x.entries, func(a, b entry) bool {
+		return a.name == b.name && a.arch == b.arch && (a.hidden == "") == (b.hidden == "") && rpmfile.Compare(a.evr, b.evr) == 0
+	})
+	x.made = make([]*Package, len(x.entries))
+	x.provides, x.obsolete = newLinks(), newLinks()
+	for i := len(x.entries) - 1; i >= 0; i-- { // backwards, so that each list of links is forwards
+		e := &x.entries[i]
+		for name := range e.providedNames {
+			x.provides.add(name, i)
+		}
+		for name := range e.obsoletedNames {
+			x.obsolete.add(name, i)
+		}
+	}
+}
+
+// less orders by name, then priority of the source, newest first, best architecture first, cheapest source first; what is
+// hidden comes after all that is not.
+func less(a, b entry) int {
+	return cmp.Or(
+		strings.Compare(a.name, b.name),
+		cmp.Compare(min(len(a.hidden), 1), min(len(b.hidden), 1)),
+		cmp.Compare(a.priority, b.priority),
+		rpmfile.Compare(b.evr, a.evr),
+		cmp.Compare(archRank(a.arch), archRank(b.arch)),
+		cmp.Compare(a.cost, b.cost),
+	)
+}
+
+// span is the range of entries of one name.
+func (x *Index) span(name string) (from, to int) {
+	from = sort.Search(len(x.entries), func(i int) bool { return x.entries[i].name >= name })
+	for to = from; to < len(x.entries) && x.entries[to].name == name; {
+		to++
+	}
+	return from, to
+}
+
+// named lists the packages of a name that are to be had: by priority of their sources, then newest first, then best
+// architecture first.
+func (x *Index) named(name string) []*Package {
+	var out []*Package
+	for i, to := x.span(name); i < to; i++ {
+		if x.entries[i].hidden == "" {
+			out = append(out, x.at(i))
+		}
+	}
+	return out
+}
+
+// at is the package of an entry, always the same pointer.
+func (x *Index) at(i int) *Package {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.made[i] == nil {
+		x.made[i] = x.entries[i].make()
+	}
+	return x.made[i]
+}
+
+// Candidate returns the package that would be installed for a name: from the sources of the best priority the newest, of the
+// best architecture; false when there is none.
+func (x *Index) Candidate(name string) (*Package, bool) {
+	for i, to := x.span(name); i < to; i++ {
+		if x.entries[i].hidden == "" {
+			return x.at(i), true
+		}
+	}
+	return nil, false
+}
+
+// Versions lists all packages of a name that are to be had, every architecture counted: by priority of their sources, then
+// newest first.
+func (x *Index) Versions(name string) []*Package { return x.named(name) }
+
+// Names lists the names of packages that begin with a prefix, in order, each once.
+func (x *Index) Names(prefix string) []string {
+	var names []string
+	from := sort.Search(len(x.entries), func(i int) bool { return x.entries[i].name >= prefix })
+	for i := from; i < len(x.entries) && strings.HasPrefix(x.entries[i].name, prefix); i++ {
+		if name := x.entries[i].name; x.entries[i].hidden == "" && (len(names) == 0 || names[len(names)-1] != name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// WhatProvides lists the packages that meet a relation, by their name, by what they provide, or by a file of the primary
+// list; in the order of their names, then as Versions.
+func (x *Index) WhatProvides(want rpmfile.Relation) []*Package { return x.providers(want, false) }
+
+// hidden lists the packages that would meet a relation were they not hidden, for messages; see Package.Hidden.
+func (x *Index) hidden(want rpmfile.Relation) []*Package { return x.providers(want, true) }
+
+func (x *Index) providers(want rpmfile.Relation, hidden bool) []*Package {
+	var out []*Package
+	for i := range x.provides.all(want.Name) {
+		if (x.entries[i].hidden != "") != hidden {
+			continue
+		}
+		if p := x.at(i); p.meets(want) {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// meets tells whether a package meets a relation by its name, by what it provides, or by a file known of it.
+func (p *Package) meets(want rpmfile.Relation) bool {
+	self := rpmfile.Relation{Name: p.Name, Op: "=", EVR: p.Metadata.EVR}
+	if want.Name == p.Name && want.Matches(self) {
+		return true
+	}
+	for _, r := range p.Metadata.Provides {
+		if r.Name == want.Name && want.Matches(r) {
+			return true
+		}
+	}
+	return want.Op == "" && strings.HasPrefix(want.Name, "/") && slices.Contains(p.Metadata.Files, want.Name)
+}
+
+// obsoleting lists the packages that are to be had and obsolete something of that name, whatever the version.
+func (x *Index) obsoleting(name string) []*Package {
+	var out []*Package
+	for i := range x.obsolete.all(name) {
+		if x.entries[i].hidden == "" {
+			out = append(out, x.at(i))
+		}
+	}
+	return out
+}
+
+// Find returns one package by itself, without what it depends on: "name" for the candidate, "name.arch", "name-version",
+// "name-version-release" or "name = version" for exactly that. The error is *UnresolvableError, with the versions there are.
+func (x *Index) Find(want string) (*Package, error) {
+	if p, ok := x.Candidate(want); ok {
+		return p, nil
+	}
+	if req, err := rpmfile.ParseRequirement(want); err == nil && req.Kind == "" && req.Relation.Op != "" {
+		rel := req.Relation
+		if found := x.WhatProvides(rel); len(found) > 0 {
+			return found[0], nil
+		}
+		return nil, x.missing(want, rel.Name)
+	}
+	for _, name := range prefixes(want) {
+		for _, p := range x.named(name) {
+			if p.called(want) {
+				return p, nil
+			}
+		}
+	}
+	return nil, x.missing(want, prefixes(want)...)
+}
+
+// prefixes lists what of a text may be the name of a package, the longest first: "a-1-2.x" may be "a-1-2", "a-1" or "a".
+func prefixes(want string) []string {
+	out := []string{want}
+	if i := strings.LastIndexByte(want, '.'); i > 0 {
+		out = append(out, want[:i])
+	}
+	for range 2 {
+		i := strings.LastIndexByte(want, '-')
+		if i <= 0 {
+			break
+		}
+		want = want[:i]
+		out = append(out, want)
+	}
+	return out
+}
+
+// called tells whether a text names this package.
+func (p *Package) called(want string) bool {
+	e := p.Metadata.EVR
+	for _, version := range []string{"", "-" + e.Version, "-" + e.Version + "-" + e.Release, "-" + p.Version} {
+		if want == p.Name+version || want == p.Name+version+"."+p.Arch {
+			return true
+		}
+	}
+	return false
+}
+
+// missing explains why a package cannot be found.
+func (x *Index) missing(want string, names ...string) error {
+	e := &UnresolvableError{Relation: want, Reason: "no repository has a package of that name"}
+	for _, name := range names {
+		for _, p := range x.named(name) {
+			e.Versions = append(e.Versions, fmt.Sprintf("%s.%s (%s)", p, p.Arch, p.Origin))
+			e.Reason = "no repository has this version"
+		}
+		for _, p := range x.hidden(rpmfile.Relation{Name: name}) {
+			e.Versions = append(e.Versions, fmt.Sprintf("%s.%s (%s), but %s", p, p.Arch, p.Origin, p.Hidden))
+		}
+	}
+	return e
+}
+
+// Digest is that of Releases.Digest.
+func (x *Index) Digest() string { return x.releases.Digest() }
+
+// Notes are things people may want to know, such as repositories left out because they cannot be reached.
+func (x *Index) Notes() []string { return slices.Clone(x.notes) }
+
+// Len is the number of packages, every version counted, without the hidden ones.
+func (x *Index) Len() int {
+	n := 0
+	for i := range x.entries {
+		if x.entries[i].hidden == "" {
+			n++
+		}
+	}
+	return n
+}

@@ -1,0 +1,151 @@
+package rpm
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/ProtonMail/go-crypto/openpgp"
+	"github.com/ProtonMail/go-crypto/openpgp/armor"
+
+	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
+)
+
+const maxKeyring = 4 << 20 // bytes of one file; SUSE's largest is below 10 KiB
+
+// keyFolders are where bases keep the keys that they trust.
+var keyFolders = []string{"etc/pki/rpm-gpg", "usr/lib/rpm/gnupg/keys", "etc/pki/rpm-gpg-keys"}
+
+// Keyring returns all keys that a base trusts: those in its folders for them (etc/pki/rpm-gpg, usr/lib/rpm/gnupg/keys), those
+// that its rpm database holds, which the caller gives, and extra ones of the caller, which must be readable. The notes say
+// which files hold no usable key.
+func Keyring(root fs.FS, installedKeys [][]byte, extra ...[]byte) (rpmfile.Keyring, []string, error) {
+	files, notes, err := trustedKeys(root, installedKeys)
+	if err != nil {
+		return rpmfile.Keyring{}, nil, err
+	}
+	all, err := rpmfile.ReadKeyring(extra...)
+	if err != nil {
+		return rpmfile.Keyring{}, nil, fmt.Errorf("additional keyrings: %w: %w", ErrSources, err)
+	}
+	for _, data := range files {
+		more, err := rpmfile.ReadKeyring(data)
+		if err != nil {
+			notes = append(notes, err.Error())
+			continue
+		}
+		all = all.Add(more)
+	}
+	return all, notes, nil
+}
+
+// trustedKeys reads the files of keys that a base trusts.
+func trustedKeys(root fs.FS, installed [][]byte) (files [][]byte, notes []string, err error) {
+	files = append(files, installed...)
+	if root == nil {
+		return files, nil, nil
+	}
+	for _, dir := range keyFolders {
+		names, err := folder(root, dir)
+		if err != nil {
+			return nil, nil, fmt.Errorf("read trusted keys: %w", err)
+		}
+		for _, name := range names {
+			data, err := readFile(root, path.Join(dir, name), maxKeyring)
+			switch {
+			case err != nil:
+				notes = append(notes, fmt.Sprintf("%s: %v", path.Join(dir, name), err)) // one file does not take the others' trust away
+			case bytes.Contains(data, []byte("PRIVATE KEY BLOCK")) || len(data) == 0:
+				notes = append(notes, path.Join(dir, name)+" holds no public key")
+			default:
+				files = append(files, data)
+			}
+		}
+	}
+	return files, notes, nil
+}
+
+// keysFor returns the files of keys that count for a source, and notes on those that cannot be had: its Key, or else those it
+// names, or else all that the base trusts; and in any case those of the options.
+func (o Options) keysFor(s Source) (files [][]byte, notes []string, err error) {
+	files = slices.Clone(o.Keyrings)
+	if s.Key != "" {
+		return append(files, []byte(s.Key)), nil, nil
+	}
+	for _, name := range s.GPGKeys {
+		if remote(name) || !strings.HasPrefix(name, "file:") && !strings.HasPrefix(name, "/") {
+			notes = append(notes, fmt.Sprintf("gpgkey %s is not fetched, because nothing vouches for it: put that key into the base's "+
+				"etc/pki/rpm-gpg and name it in gpgkey, or give it in the matrix", hideSecrets(name)))
+			continue
+		}
+		data, err := o.keyFile(name)
+		if err != nil {
+			notes = append(notes, err.Error())
+			continue
+		}
+		files = append(files, data)
+	}
+	if len(s.GPGKeys) > 0 {
+		return files, notes, nil
+	}
+	trusted, more, err := trustedKeys(o.Root, nil)
+	return append(files, trusted...), append(notes, more...), err
+}
+
+// keyFile reads a key of the base by its absolute path.
+func (o Options) keyFile(name string) ([]byte, error) {
+	clean := strings.TrimPrefix(path.Clean("/"+strings.TrimPrefix(strings.TrimPrefix(name, "file:"), "//")), "/")
+	if o.Root == nil {
+		return nil, fmt.Errorf("gpgkey %s: no root file system to find it in", name)
+	}
+	data, err := readFile(o.Root, clean, maxKeyring)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("gpgkey %s does not exist in the base", name)
+	}
+	return data, err
+}
+
+// fingerprints lists the keys of a source, for packages that must be signed by one of them.
+func fingerprints(files [][]byte, notes []string) ([]string, []string) {
+	var all rpmfile.Keyring
+	for _, data := range files {
+		more, err := rpmfile.ReadKeyring(data)
+		if err != nil {
+			notes = append(notes, err.Error())
+			continue
+		}
+		all = all.Add(more)
+	}
+	return all.Fingerprints(), notes
+}
+
+// parseKeys reads a binary keyring or any number of armoured ones.
+func parseKeys(data []byte) (openpgp.EntityList, error) {
+	if !bytes.Contains(data, []byte("-----BEGIN PGP")) {
+		return openpgp.ReadKeyRing(bytes.NewReader(data))
+	}
+	var keys openpgp.EntityList
+	in := bufio.NewReader(bytes.NewReader(data)) // armor.Decode goes on reading from a bufio.Reader, so that several blocks work
+	for {
+		block, err := armor.Decode(in)
+		if errors.Is(err, io.EOF) && len(keys) > 0 {
+			return keys, nil
+		} else if err != nil {
+			return keys, fmt.Errorf("armoured key: %w", err)
+		}
+		if block.Type != openpgp.PublicKeyType {
+			return keys, fmt.Errorf("armoured %q, want %q", block.Type, openpgp.PublicKeyType)
+		}
+		more, err := openpgp.ReadKeyRing(block.Body)
+		if err != nil {
+			return keys, fmt.Errorf("armoured key: %w", err)
+		}
+		keys = append(keys, more...)
+	}
+}

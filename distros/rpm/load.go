@@ -1,0 +1,186 @@
+package rpm
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"slices"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/driver-container/driver-container/distros/fetch"
+)
+
+// Bounds on unpacked lists.
+const (
+	maxPrimary   = 1 << 30 // bytes; Fedora's has 180 MB
+	maxFilelists = 4 << 30 // bytes; Fedora's has 800 MB
+	maxModules   = 64 << 20
+)
+
+// loaded is what the lists of one repository hold.
+type loaded struct {
+	entries []entry
+	modules []moduleDoc
+}
+
+// Load fetches, verifies and reads the lists of packages and modules. Content that differs from what repomd.xml says is
+// ErrIndex.
+func (r *Releases) Load(ctx context.Context) (*Index, error) {
+	found := make([]loaded, len(r.repos))
+	g, gctx := errgroup.WithContext(ctx)
+	g.SetLimit(parallel)
+	for i, repo := range r.repos {
+		g.Go(func() (err error) {
+			if found[i], err = repo.load(gctx, r.options); err != nil {
+				return fmt.Errorf("package repository %s: %w", repo.name(), err)
+			}
+			return nil
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return nil, err
+	}
+	x := &Index{releases: r, arch: r.options.Arch, notes: slices.Clone(r.notes)}
+	total := 0
+	for _, f := range found {
+		total += len(f.entries)
+	}
+	x.entries = make([]entry, 0, total)
+	var modules []moduleDoc
+	for i := range found {
+		x.entries = append(x.entries, found[i].entries...)
+		modules = append(modules, found[i].modules...)
+		found[i] = loaded{}
+	}
+	state, err := readModuleState(r.options.Root)
+	if err != nil {
+		return nil, err
+	}
+	x.notes = append(x.notes, hideByModules(x.entries, modules, state)...)
+	x.build()
+	return x, nil
+}
+
+func (r *repo) load(ctx context.Context, o Options) (l loaded, err error) {
+	primary, xml := r.md.lists["primary"], true
+	if primary.href == "" {
+		primary, xml = r.md.lists["primary_db"], false
+	}
+	b := newBuilder(r, r.base, o.Arch)
+	read := b.readPrimary
+	if !xml {
+		if o.SQLite == nil {
+			return l, fmt.Errorf("%w: it lists its packages as a database only, which cannot be read here", ErrIndex)
+		}
+		read = func(in io.Reader) error { return b.readDatabase(ctx, in, o) }
+	}
+	if err := r.read(ctx, o, "primary", primary, maxPrimary, read); err != nil {
+		return l, err
+	}
+	l.entries = b.entries
+	if list, ok := r.md.lists["modules"]; ok {
+		err = r.read(ctx, o, "modules", list, maxModules, func(in io.Reader) (err error) {
+			l.modules, err = parseModules(in)
+			return err
+		})
+	}
+	return l, err
+}
+
+// read fetches a list, checks it and has it read.
+func (r *repo) read(ctx context.Context, o Options, name string, l list, limit int64, read func(io.Reader) error) error {
+	file, err := r.fetch(ctx, l)
+	if err == nil {
+		if err = unpack(ctx.Err, file, l.open, limit, read); err != nil && ctx.Err() == nil {
+			err = fmt.Errorf("%w: %w", ErrIndex, err)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("list %s: %w", name, err)
+	}
+	return nil
+}
+
+// fetch gets a list from the folder that served repomd.xml, or from another mirror that has the same.
+func (r *repo) fetch(ctx context.Context, l list) (file string, err error) {
+	folders := append([]string{r.base}, slices.DeleteFunc(slices.Clone(r.folders), func(f string) bool { return f == r.base })...)
+	var failures []error
+	var previous string
+	for _, folder := range folders[:min(len(folders), tryMirrors)] {
+		url, err := join(folder, l.base, l.href)
+		if err != nil {
+			return "", fmt.Errorf("%w: location %.80q: %w", ErrIndex, l.href, err)
+		}
+		if url == previous {
+			break // its location does not depend on the mirror
+		}
+		previous = url
+		file, _, err = r.client.Get(ctx, fetch.File{URL: url, SHA256: l.sum.sha256, SHA512: l.sum.sha512, Size: l.sum.size}, nil)
+		var lie *fetch.MismatchError
+		switch {
+		case err == nil:
+			return file, nil
+		case ctx.Err() != nil:
+			return "", err
+		case errors.As(err, &lie):
+			err = fmt.Errorf("%w (a mirror in the middle of an update? then try again in some minutes): %w", ErrIndex, err)
+		case !errors.Is(err, fetch.ErrUnreachable) && !errors.Is(err, fs.ErrNotExist):
+			return "", err
+		}
+		failures = append(failures, err)
+	}
+	return "", errors.Join(failures...)
+}
+
+// Digest identifies what resolving can depend on: the repomd.xml of all repositories, in order, and what of the options and
+// of the base counts. It is a key for cached plans, 64 hex digits.
+func (r *Releases) Digest() string {
+	type line struct {
+		ID, Repomd             string
+		Priority, Cost         int
+		Exclude, Include, Keys []string
+		Hotfixes               bool
+	}
+	state := struct {
+		Format  int
+		Arch    string
+		Modules moduleState
+		Repos   []line
+	}{1, r.options.Arch, moduleState{}, nil}
+	if modules, err := readModuleState(r.options.Root); err == nil { // else Load says so
+		state.Modules = modules
+	}
+	for _, repo := range r.repos {
+		s := repo.source
+		state.Repos = append(state.Repos, line{s.ID, repo.digest, s.Priority, s.Cost, s.Exclude, s.Include, repo.keys, s.ModuleHotfixes})
+	}
+	data, err := json.Marshal(state)
+	if err != nil { // strings and numbers only: cannot happen, and a constant digest would be a lie
+		data = fmt.Append(nil, state)
+	}
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:])
+}
+
+// readDatabase hands an unpacked database to whoever can read it.
+func (b *builder) readDatabase(ctx context.Context, in io.Reader, o Options) error {
+	w, err := o.Fetch.Store.Create()
+	if err != nil {
+		return err
+	}
+	defer w.Close() //nolint:errcheck // after Commit a no-op
+	if _, err := io.Copy(w, in); err != nil {
+		return err
+	}
+	digest, _, err := w.Commit()
+	if err != nil {
+		return err
+	}
+	return o.SQLite(ctx, o.Fetch.Store.Path(digest), b.record)
+}

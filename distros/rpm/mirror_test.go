@@ -1,0 +1,147 @@
+package rpm
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestWithMirror(t *testing.T) {
+	t.Parallel()
+	sources := []Source{
+		{ID: "a", BaseURLs: []string{"https://dl.example.com/pub/rocky/9/BaseOS/x86_64/os"}},
+		{ID: "b", MirrorList: "https://mirrors.example.com/mirrorlist?repo=AppStream-9", Unused: "http://dl.example.com/pub/rocky/9/AppStream/x86_64/os"},
+		{ID: "c", MirrorList: "https://cdn.example.com/al2023/mirror.list"},
+		{ID: "d", BaseURLs: []string{"file:///srv/repo"}},
+	}
+	for mirror, want := range map[string][]string{
+		"":                        {"https://dl.example.com/pub/rocky/9/BaseOS/x86_64/os", "https://mirrors.example.com/mirrorlist?repo=AppStream-9", "https://cdn.example.com/al2023/mirror.list", "file:///srv/repo"},
+		"http://m.example":        {"http://m.example/pub/rocky/9/BaseOS/x86_64/os", "http://m.example/pub/rocky/9/AppStream/x86_64/os", "http://m.example/al2023/mirror.list", "file:///srv/repo"},
+		"http://m.example/rocky/": {"http://m.example/rocky/9/BaseOS/x86_64/os", "http://m.example/rocky/9/AppStream/x86_64/os", "http://m.example/rocky/al2023/mirror.list", "file:///srv/repo"},
+		"dl.example.com/pub=https://u:p@m.example/x, https://cdn.example.com=http://n.example": {
+			"https://u:p@m.example/x/rocky/9/BaseOS/x86_64/os", "https://u:p@m.example/x/rocky/9/AppStream/x86_64/os", "http://n.example/al2023/mirror.list", "file:///srv/repo",
+		},
+		"nowhere=http://m": nil, "http://a http://b": nil, "x": nil,
+	} {
+		got, err := WithMirror(sources, mirror)
+		if want == nil {
+			if !errors.Is(err, ErrSources) {
+				t.Errorf("WithMirror(%q) = %v; want ErrSources", mirror, err)
+			}
+			continue
+		}
+		var urls []string
+		for _, s := range got {
+			urls = append(urls, strings.Join(append(s.BaseURLs, s.MirrorList), ""))
+		}
+		if err != nil || !slices.Equal(urls, want) {
+			t.Errorf("WithMirror(%q) = %q, %v; want %q", mirror, urls, err, want)
+		}
+	}
+	if sources[0].BaseURLs[0] != "https://dl.example.com/pub/rocky/9/BaseOS/x86_64/os" {
+		t.Error("WithMirror changed its input")
+	}
+}
+
+const metalinkHead = `<?xml version="1.0" encoding="utf-8"?>
+<metalink version="3.0" xmlns="http://www.metalinker.org/" type="dynamic" xmlns:mm0="http://fedorahosted.org/mirrormanager">
+ <files><file name="repomd.xml"><mm0:timestamp>1729000000</mm0:timestamp><size>%d</size>
+  <verification><hash type="md5">x</hash><hash type="sha256">%s</hash></verification>
+  <mm0:alternates><mm0:alternate><size>5</size><verification><hash type="sha512">%s</hash></verification></mm0:alternate></mm0:alternates>
+  <resources maxconnections="1">`
+
+func metalink(repomd []byte, urls ...string) []byte {
+	text := fmt.Sprintf(metalinkHead, len(repomd), fmt.Sprintf("%x", sha256.Sum256(repomd)), strings.Repeat("0a", 64))
+	for i, u := range urls {
+		text += fmt.Sprintf(`<url protocol="http" type="http" location="DE" preference="%d">%s/repodata/repomd.xml</url>`, 10+i, u)
+	}
+	return []byte(text + `<url protocol="rsync" type="rsync" preference="100">rsync://x/repodata/repomd.xml</url></resources></file></files></metalink>`)
+}
+
+// TestMirrors: mirrors that are gone, behind or forged are passed over; only what the metalink names is taken.
+func TestMirrors(t *testing.T) {
+	t.Parallel()
+	r := newRepository(t, basics()...)
+	base := strings.TrimSuffix(r.url, "/os")
+	r.publish(t, testKeys().good)
+	current := r.files["/os/repodata/repomd.xml"]
+	r.revision = "1"
+	r.publishAt(t, "/old", testNow, testKeys().good)
+	r.publishAt(t, "/forged", testNow, testKeys().stranger)
+	r.files["/list"] = []byte("# mirrors\n\nftp://x/\n" + base + "/gone/\n" + base + "/forged\n" + base + "/$way\n")
+	r.files["/metalink"] = metalink(current, base+"/os", base+"/old", base+"/gone")
+	r.files["/metalink-old"] = metalink(current, base+"/old")
+	r.files["/metalink-weak"] = []byte(strings.ReplaceAll(string(r.files["/metalink"]), `type="sha`, `type="x`))
+	r.files["/empty"] = []byte("# nothing\n")
+	for _, c := range []struct {
+		name   string
+		source Source
+		vars   Vars
+		want   error
+	}{
+		{"list", Source{MirrorList: base + "/list"}, Vars{"way": "os"}, nil},
+		{"forged only", Source{MirrorList: base + "/list"}, nil, ErrSignature},
+		{"metalink", Source{Metalink: base + "/metalink"}, nil, nil},
+		{"metalink named as a list", Source{MirrorList: base + "/metalink"}, nil, nil},
+		{"metalink and an old base URL", Source{Metalink: base + "/metalink", BaseURLs: []string{base + "/old"}}, nil, nil},
+		{"old only", Source{Metalink: base + "/metalink-old"}, nil, ErrIndex},
+		{"weak metalink", Source{Metalink: base + "/metalink-weak"}, nil, ErrIndex},
+		{"empty", Source{MirrorList: base + "/empty"}, nil, ErrIndex},
+		{"several base URLs", Source{BaseURLs: []string{base + "/gone", base + "/forged", base + "/os"}}, nil, nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			o := r.options(t)
+			s := c.source
+			s.ID, s.RepoGPGCheck, s.Key = "os", true, o.Sources[0].Key
+			o.Sources, o.Vars = []Source{s}, c.vars
+			x, err := Open(t.Context(), o)
+			if !errors.Is(err, c.want) {
+				t.Fatalf("Open = %v; want %v", err, c.want)
+			}
+			if err == nil {
+				checkBasics(t, x, r.url)
+			}
+		})
+	}
+}
+
+// TestOtherMirrorForLists: the folder that served repomd.xml may lack what another one has.
+func TestOtherMirrorForLists(t *testing.T) {
+	t.Parallel()
+	r := newRepository(t, basics()...)
+	base := strings.TrimSuffix(r.url, "/os")
+	r.publish(t, testKeys().good)
+	r.publishAt(t, "/half", testNow, testKeys().good)
+	r.files["/half/repodata/primary.xml.gz"][40] ^= 1
+	o := r.options(t)
+	o.Sources[0].BaseURLs = []string{base + "/half", r.url}
+	x, err := Open(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkBasics(t, x, base+"/half")
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.requests["/os/repodata/primary.xml.gz"] != 1 {
+		t.Error("the second mirror was not asked")
+	}
+}
+
+func TestMirrorOfMirrorList(t *testing.T) {
+	t.Parallel()
+	r := newRepository(t, basics()...)
+	r.publish(t, testKeys().good)
+	base := strings.TrimSuffix(r.url, "/os")
+	r.files["/core/mirror.list"] = []byte("https://cdn.example.com/os\n")
+	o := r.options(t)
+	o.Sources[0].BaseURLs, o.Sources[0].MirrorList, o.Mirror = nil, "https://cdn.example.com/core/mirror.list", base
+	x, err := Open(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkBasics(t, x, r.url)
+}

@@ -1,0 +1,108 @@
+package rpm
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+const (
+	maxMirrorList = 4 << 20 // bytes; Fedora's metalink has 60 KiB
+	maxMirrors    = 1000    // of one list
+	tryMirrors    = 8       // of them are asked before a repository counts as unreachable
+)
+
+// mirrors is what a mirror list or a metalink says.
+type mirrors struct {
+	folders []string // that hold repodata, best first
+	sums    []sum    // that repomd.xml may have: the current one and the last ones; none for a mirror list
+}
+
+// parseMirrors reads a mirror list, which is a URL a line, or a metalink, which is XML. Mistakes are ErrIndex.
+func parseMirrors(data []byte, v Vars) (m mirrors, err error) {
+	if bytes.HasPrefix(bytes.TrimSpace(data), []byte("<")) {
+		m, err = parseMetalink(data)
+	} else {
+		m = parseMirrorList(data, v)
+	}
+	if err == nil && len(m.folders) == 0 {
+		err = errors.New("it names no mirror of http or https")
+	}
+	if err != nil {
+		return m, fmt.Errorf("%w: %w", ErrIndex, err)
+	}
+	return m, nil
+}
+
+func parseMirrorList(data []byte, v Vars) (m mirrors) {
+	for line := range strings.Lines(string(data)) {
+		folder := strings.TrimRight(strings.TrimSpace(v.Expand(strings.TrimSpace(line))), "/")
+		if remote(folder) && len(m.folders) < maxMirrors {
+			m.folders = append(m.folders, folder)
+		}
+	}
+	return m
+}
+
+// parseMetalink reads what MirrorManager serves: mirrors with their preference (100 is best) and the digests of repomd.xml.
+func parseMetalink(data []byte) (m mirrors, err error) {
+	const file = "repodata/repomd.xml"
+	type mirror struct {
+		folder     string
+		preference int
+	}
+	var found []mirror
+	var size int64
+	x := newXML(bytes.NewReader(data))
+	for {
+		token, err := x.next()
+		if errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			return m, fmt.Errorf("metalink: %w", err)
+		}
+		if token != xmlStart {
+			continue
+		}
+		switch string(x.name) {
+		case "size":
+			size, err = x.readNumber()
+		case "hash":
+			kind := string(x.attr("type"))
+			var value string
+			if value, err = x.readString(); err == nil {
+				if s, err := newSum(kind, value, size); err == nil && len(m.sums) < maxMirrors { // MD5 and SHA-1 are there as well
+					m.sums = append(m.sums, s)
+				}
+			}
+		case "url":
+			preference, _ := strconv.Atoi(string(x.attr("preference"))) // without one it is the last
+			var raw string
+			raw, err = x.readString()
+			if folder, ok := strings.CutSuffix(raw, "/"+file); ok && remote(folder) && len(found) < maxMirrors {
+				found = append(found, mirror{folder, preference})
+			}
+		}
+		if err != nil {
+			return m, fmt.Errorf("metalink: %w", err)
+		}
+	}
+	if len(m.sums) == 0 {
+		return m, errors.New("metalink: it gives no sha256 or sha512 of repomd.xml")
+	}
+	slices.SortStableFunc(found, func(a, b mirror) int { return cmp.Compare(b.preference, a.preference) })
+	for _, f := range found {
+		m.folders = append(m.folders, f.folder)
+	}
+	return m, nil
+}
+
+// permits tells whether a repomd.xml is one of those that the metalink names.
+func (m mirrors) permits(repomd []byte) bool {
+	return len(m.sums) == 0 || slices.ContainsFunc(m.sums, func(s sum) bool { return s.of(repomd) })
+}

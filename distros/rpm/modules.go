@@ -1,0 +1,211 @@
+package rpm
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// moduleDoc is one document of a modules list: a build of a stream, or which stream of a module is the default.
+type moduleDoc struct {
+	isDefault bool
+	name      string
+	stream    string
+	version   uint64
+	context   string
+	arch      string
+	requires  []map[string][]string // alternatives; of each, by module the streams that will do; none: any
+	artifacts []string              // name-epoch:version-release.arch
+}
+
+// moduleState is what the base says about modules.
+type moduleState struct {
+	Streams  map[string]string // enabled stream by module; "" where the module is disabled
+	Defaults map[string]string // that override those of the repositories
+	Platform string            // "el8"; "" where the base does not say
+}
+
+// hideByModules hides the packages of streams that are not active, and those that an active stream shadows, as dnf does: a
+// stream is active if the base has it enabled, or if it is the default and nothing says otherwise, or if an active one needs
+// it. A package that is in no stream is hidden if a package of an active stream has its name, or if it provides that name;
+// but never one of a source with module_hotfixes.
+func hideByModules(entries []entry, docs []moduleDoc, state moduleState) (notes []string) {
+	if len(docs) == 0 {
+		return nil
+	}
+	active, notes := activeBuilds(docs, state)
+	in, out := map[string]bool{}, map[string]string{}
+	names := map[string]string{} // of packages of active streams -> the stream
+	for i, d := range docs {
+		if d.isDefault {
+			continue
+		}
+		stream := d.name + ":" + d.stream
+		for _, artifact := range d.artifacts {
+			name, arch, ok := artifactName(artifact)
+			switch {
+			case !ok:
+			case !active[i]:
+				out[artifact] = stream
+			default:
+				in[artifact] = true
+				if arch != "src" && arch != "nosrc" {
+					names[name] = stream
+				}
+			}
+		}
+	}
+	for i := range entries {
+		e := &entries[i]
+		if e.hotfix || e.hidden != "" {
+			continue
+		}
+		id := e.artifact()
+		if in[id] {
+			continue
+		}
+		if stream := out[id]; stream != "" {
+			e.hidden = "it belongs to the stream " + stream + " of a module, which is not active in the base (etc/dnf/modules.d)"
+			continue
+		}
+		for name := range e.providedNames {
+			if stream := names[name]; stream != "" && !strings.HasPrefix(name, "/") {
+				e.hidden = "the active stream " + stream + " of a module has its own " + name
+				break
+			}
+		}
+	}
+	return notes
+}
+
+// artifact is how a modules list names a package.
+func (e *entry) artifact() string {
+	return e.name + "-" + cmp.Or(e.evr.Epoch, "0") + ":" + e.evr.Version + "-" + e.evr.Release + "." + e.arch
+}
+
+// artifactName cuts name and architecture out of name-epoch:version-release.arch.
+func artifactName(artifact string) (name, arch string, ok bool) {
+	dot := strings.LastIndexByte(artifact, '.')
+	if dot < 0 {
+		return "", "", false
+	}
+	name, arch = artifact[:dot], artifact[dot+1:]
+	for range 2 {
+		i := strings.LastIndexByte(name, '-')
+		if i <= 0 {
+			return "", "", false
+		}
+		name = name[:i]
+	}
+	return name, arch, true
+}
+
+// activeBuilds chooses by document which builds are active: of each active stream the newest version whose own needs can be met.
+func activeBuilds(docs []moduleDoc, state moduleState) (active map[int]bool, notes []string) {
+	streams := map[string]string{}
+	for _, d := range docs {
+		if d.isDefault && d.stream != "" {
+			streams[d.name] = d.stream // several repositories say the same; if not, the last counts
+		}
+	}
+	maps.Copy(streams, state.Defaults)
+	builds := map[string][]int{}
+	for i, d := range docs {
+		if !d.isDefault {
+			builds[d.name+":"+d.stream] = append(builds[d.name+":"+d.stream], i)
+		}
+	}
+	for name, stream := range state.Streams {
+		if delete(streams, name); stream != "" {
+			streams[name] = stream
+		}
+	}
+	active = map[int]bool{}
+	queue := slices.Sorted(maps.Keys(streams))
+	for len(queue) > 0 {
+		name := queue[0]
+		queue = queue[1:]
+		stream := streams[name]
+		best, needs := pick(docs, builds[name+":"+stream], streams, state)
+		if len(best) == 0 {
+			if _, said := state.Streams[name]; said {
+				notes = append(notes, "stream "+name+":"+stream+" of a module is enabled in the base, but no repository has a build of it that can be used")
+			}
+			continue
+		}
+		for _, i := range best {
+			active[i] = true
+		}
+		for _, dep := range slices.Sorted(maps.Keys(needs)) { // an active stream brings the streams that it needs
+			streams[dep] = needs[dep]
+			queue = append(queue, dep)
+		}
+	}
+	return active, notes
+}
+
+// pick chooses among the builds of a stream: those of the newest version (one a repository and context) that fit what is
+// active. needs are the streams it takes on top, by module.
+func pick(docs []moduleDoc, builds []int, streams map[string]string, state moduleState) (best []int, needs map[string]string) {
+	builds = slices.Clone(builds)
+	slices.SortStableFunc(builds, func(a, b int) int {
+		return cmp.Or(cmp.Compare(docs[b].version, docs[a].version), strings.Compare(docs[a].context, docs[b].context))
+	})
+	for _, i := range builds {
+		if len(best) > 0 && (docs[i].version != docs[best[0]].version || docs[i].context != docs[best[0]].context) {
+			break
+		}
+		if len(best) > 0 {
+			best = append(best, i) // the same build from another repository
+			continue
+		}
+		if more, ok := docs[i].fits(streams, state); ok {
+			best, needs = append(best, i), more
+		}
+	}
+	return best, needs
+}
+
+// fits tells whether one of the alternatives of what a build needs can be met, and which streams would have to become active.
+func (d moduleDoc) fits(streams map[string]string, state moduleState) (needs map[string]string, ok bool) {
+	if len(d.requires) == 0 {
+		return nil, true
+	}
+	for _, alternative := range d.requires {
+		needs, ok = map[string]string{}, true
+		for _, name := range slices.Sorted(maps.Keys(alternative)) {
+			want := alternative[name]
+			have, known := streams[name]
+			if name == "platform" {
+				have, known = state.Platform, true
+				if have == "" {
+					continue
+				}
+			}
+			_, disabled := state.Streams[name]
+			switch {
+			case known && accepts(want, have):
+			case known || disabled || len(want) == 0 || strings.HasPrefix(want[0], "-"):
+				ok = false
+			default:
+				needs[name] = want[0]
+			}
+		}
+		if ok {
+			return needs, true
+		}
+	}
+	return nil, false
+}
+
+// accepts tells whether a stream is among those wanted; "-x" is all but x, no streams are any.
+func accepts(want []string, have string) bool {
+	if len(want) == 0 {
+		return true
+	}
+	if strings.HasPrefix(want[0], "-") {
+		return !slices.Contains(want, "-"+have)
+	}
+	return slices.Contains(want, have)
+}

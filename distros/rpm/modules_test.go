@@ -1,0 +1,180 @@
+package rpm
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
+)
+
+// moduleDocument writes a build of a stream in the form of those of RHEL.
+func moduleDocument(stream, version, context string, requires string, artifacts ...string) string {
+	name, stream, _ := strings.Cut(stream, ":")
+	var b strings.Builder
+	fmt.Fprintf(&b, "---\ndocument: modulemd\nversion: 2\ndata:\n  name: %s\n  stream: %s\n  version: %s\n  context: %s\n  arch: x86_64\n  summary: About it\n"+
+		"  description: >-\n    Words.\n    ---\n  license:\n    module: [MIT]\n  dependencies:\n  - buildrequires:\n      platform: [el8]\n    requires:\n      %s\n"+
+		"  profiles:\n    common:\n      rpms:\n      - x\n  artifacts:\n    rpms:\n", name, stream, version, context, requires)
+	for _, a := range artifacts {
+		fmt.Fprintf(&b, "    - %s\n", a)
+	}
+	return b.String() + "...\n"
+}
+
+func moduleDefault(name, stream string) string {
+	return fmt.Sprintf("---\ndocument: modulemd-defaults\nversion: 1\ndata:\n  module: %s\n  stream: %s\n  profiles:\n    %s: [common]\n...\n", name, stream, stream)
+}
+
+func moduleRepository(t *testing.T) *repository {
+	t.Helper()
+	r := newRepository(t,
+		testPackage{name: "nodejs", evr: "10.1 1.module_el8 1"}, testPackage{name: "nodejs", evr: "18.1 1.module_el8 1"}, testPackage{name: "nodejs", evr: "18.2 1.module_el8 1"},
+		testPackage{name: "nodejs", evr: "20.0 1"}, testPackage{name: "npm", evr: "1 1.module_el8"}, testPackage{name: "nodejs-compat", provides: []string{"nodejs"}},
+		testPackage{name: "perl", evr: "5.26 1"}, testPackage{name: "perl", evr: "5.30 1.module"}, testPackage{name: "perl-DBI", evr: "1 1.module"},
+		testPackage{name: "virt", evr: "6 1.module"}, testPackage{name: "plain"},
+	)
+	r.modules = moduleDocument("nodejs:10", "1", "c1", "platform: [el8]", "nodejs-1:10.1-1.module_el8.x86_64", "nodejs-1:10.1-1.module_el8.src", "npm-0:1-1.module_el8.x86_64") +
+		moduleDocument("nodejs:18", "1", "c1", "platform: [el8]", "nodejs-1:18.1-1.module_el8.x86_64") +
+		moduleDocument("nodejs:18", "2", "c1", "platform: [el8]", "nodejs-1:18.2-1.module_el8.x86_64") +
+		moduleDocument("nodejs:18", "3", "c9", "platform: [el9]", "nodejs-1:18.3-1.module_el9.x86_64") +
+		moduleDocument(`perl:"5.30"`, "1", "c", "platform: [el8]", "perl-0:5.30-1.module.x86_64") +
+		moduleDocument("perl-DBI:1", "1", "c", `{perl: ["5.30"], platform: []}`, "perl-DBI-0:1-1.module.x86_64") +
+		moduleDocument("virt:rhel", "1", "c", "platform: [el8]", "virt-0:6-1.module.x86_64") +
+		"---\ndocument: modulemd-obsoletes\nversion: 1\ndata: {module: nodejs, stream: \"10\"}\n" + moduleDefault("nodejs", `"10"`) + moduleDefault("virt", "rhel")
+	return r
+}
+
+func TestModules(t *testing.T) {
+	t.Parallel()
+	r := moduleRepository(t)
+	r.publish(t, testKeys().good)
+	const system = "PLATFORM_ID=\"platform:el8\"\n"
+	for _, c := range []struct {
+		name  string
+		files map[string]string
+		want  string
+		note  string
+	}{
+		{"defaults", nil, "nodejs 1:10.1-1.module_el8, npm 1-1.module_el8, perl 5.26-1, plain 1-1, virt 6-1.module", ""},
+		{"enabled", map[string]string{"etc/dnf/modules.d/nodejs.module": "[nodejs]\nname=nodejs\nstream=18\nprofiles=\nstate=enabled\n"},
+			"nodejs 1:18.2-1.module_el8, perl 5.26-1, plain 1-1, virt 6-1.module", ""},
+		{"disabled", map[string]string{"etc/dnf/modules.d/nodejs.module": "[nodejs]\nstate=disabled\n", "etc/dnf/modules.d/virt.module": "[virt]\nstream=\nstate=disabled\n"},
+			"nodejs 20.0-1, nodejs-compat 1-1, perl 5.26-1, plain 1-1", ""},
+		{"brings another", map[string]string{"etc/dnf/modules.d/perl-DBI.module": "[perl-DBI]\nstream=1\nstate=enabled\n"},
+			"nodejs 1:10.1-1.module_el8, npm 1-1.module_el8, perl 5.30-1.module, perl-DBI 1-1.module, plain 1-1, virt 6-1.module", ""},
+		{"site's default", map[string]string{"etc/dnf/modules.defaults.d/nodejs.yaml": moduleDefault("nodejs", `"18"`)},
+			"nodejs 1:18.2-1.module_el8, perl 5.26-1, plain 1-1, virt 6-1.module", ""},
+		{"no such stream", map[string]string{"etc/dnf/modules.d/nodejs.module": "[nodejs]\nstream=99\nstate=enabled\n"},
+			"nodejs 20.0-1, nodejs-compat 1-1, perl 5.26-1, plain 1-1, virt 6-1.module", "nodejs:99"},
+		{"another platform", map[string]string{"etc/os-release": "PLATFORM_ID=platform:el9\n", "etc/dnf/modules.d/nodejs.module": "[nodejs]\nstream=18\nstate=enabled\n"},
+			"perl 5.26-1, plain 1-1", ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			files := map[string]string{"etc/os-release": system}
+			for name, text := range c.files {
+				files[name] = text
+			}
+			o := r.options(t)
+			o.Root = textFS(files)
+			x, err := Open(t.Context(), o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for _, name := range x.Names("") {
+				for _, p := range x.Versions(name) {
+					got = append(got, p.String())
+				}
+			}
+			if strings.Join(got, ", ") != c.want {
+				t.Errorf("there are %s\nwant      %s", strings.Join(got, ", "), c.want)
+			}
+			if notes := strings.Join(x.Notes(), "\n"); c.note == "" && notes != "" || !strings.Contains(notes, c.note) {
+				t.Errorf("Notes = %q; want %q", notes, c.note)
+			}
+			for _, p := range x.hidden(rpmfile.Relation{Name: "nodejs"}) {
+				if !strings.Contains(p.Hidden, "module") || !strings.Contains(p.Hidden, "nodejs") {
+					t.Errorf("%s is hidden because %q", p, p.Hidden)
+				}
+			}
+		})
+	}
+	o := r.options(t)
+	o.Sources[0].ModuleHotfixes = true
+	if x, err := Open(t.Context(), o); err != nil || len(x.Versions("nodejs")) != 4 {
+		t.Errorf("Open(module_hotfixes) = %v, %v", x, err)
+	}
+}
+
+func TestModuleMistakes(t *testing.T) {
+	t.Parallel()
+	bomb := "---\ndocument: modulemd\nversion: 2\na: &a [x,x,x,x,x,x,x,x,x]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a]\nc: &c [*b,*b,*b,*b,*b,*b,*b,*b]\ndata: {name: x, stream: y, artifacts: {rpms: [*c, *c]}}\n"
+	for name, text := range map[string]string{
+		"bomb": bomb, "not YAML": "---\ndocument: modulemd\n\t- {", "deep": "---\ndocument: modulemd\ndata: " + strings.Repeat("[", 100), "other shape": "---\ndocument: modulemd\nversion: 2\ndata: [1, 2]\n",
+		"long": "---\nmodulemd: " + strings.Repeat("x", maxModuleDoc), "version": "---\ndocument: modulemd\nversion: 2\ndata: {name: a, stream: b, version: -1}\n",
+	} {
+		r := newRepository(t, basics()...)
+		r.modules = text
+		r.publish(t, testKeys().good)
+		if _, err := Open(t.Context(), r.options(t)); !errors.Is(err, ErrIndex) {
+			t.Errorf("%s: Open = %v; want ErrIndex", name, err)
+		}
+	}
+	for _, text := range []string{"", "\n", "---\n", "# nothing\n", "---\ndocument: modulemd\nversion: 1\ndata: {name: 3}\n", "---\nhello: world\n"} {
+		if docs, err := parseModules(strings.NewReader(text)); err != nil || len(docs) != 0 {
+			t.Errorf("parseModules(%q) = %v, %v", text, docs, err)
+		}
+	}
+	root := textFS(map[string]string{"etc/dnf/modules.d/a.module": "nonsense"})
+	if _, err := readModuleState(root); !errors.Is(err, ErrSources) {
+		t.Errorf("readModuleState = %v", err)
+	}
+}
+
+func TestArtifactName(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{"nodejs-1:10.1-1.module_el8.x86_64": "nodejs x86_64", "a-b-0:1-1.noarch": "a-b noarch", "x": "", "x.y": "", "a-1.y": "", "-1-1.y": ""} {
+		name, arch, ok := artifactName(text)
+		if got := name + " " + arch; ok != (want != "") || ok && got != want {
+			t.Errorf("artifactName(%q) = %q, %v; want %q", text, got, ok, want)
+		}
+	}
+}
+
+// BenchmarkModules reads a list of the size of RHEL 8's AppStream.
+func BenchmarkModules(b *testing.B) {
+	var text bytes.Buffer
+	for i := range 900 {
+		var artifacts []string
+		for j := range 60 {
+			artifacts = append(artifacts, fmt.Sprintf("package-%d-%d-0:1.2.3-4.module_el8.9.0+1234+abcdef01.x86_64", i, j))
+		}
+		text.WriteString(moduleDocument(fmt.Sprintf("m%d:1", i), "1", "c", "platform: [el8]", artifacts...))
+	}
+	b.SetBytes(int64(text.Len()))
+	start := time.Now()
+	for b.Loop() {
+		if _, err := parseModules(bytes.NewReader(text.Bytes())); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(time.Since(start).Seconds()/float64(b.N), "s/list")
+}
+
+func TestAccepts(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		want []string
+		have string
+		ok   bool
+	}{{nil, "x", true}, {[]string{"a", "b"}, "b", true}, {[]string{"a"}, "b", false}, {[]string{"-a"}, "b", true}, {[]string{"-a", "-b"}, "b", false}} {
+		if got := accepts(slices.Clone(c.want), c.have); got != c.ok {
+			t.Errorf("accepts(%q, %q) = %v", c.want, c.have, got)
+		}
+	}
+}

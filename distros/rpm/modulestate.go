@@ -1,0 +1,83 @@
+package rpm
+
+import (
+	"bytes"
+	"fmt"
+	"io/fs"
+	"path"
+	"strings"
+)
+
+// readModuleState reads what the base says about modules: etc/dnf/modules.d (which streams are enabled or disabled),
+// etc/dnf/modules.defaults.d, and the platform of os-release.
+func readModuleState(root fs.FS) (moduleState, error) {
+	s := moduleState{Streams: map[string]string{}, Defaults: map[string]string{}}
+	if root == nil {
+		return s, nil
+	}
+	err := eachFile(root, "etc/dnf/modules.d", ".module", func(name string, data []byte) error {
+		sections, err := parseINI(name, data)
+		if err != nil {
+			return err
+		}
+		for _, sec := range sections {
+			switch strings.ToLower(sec.values["state"]) {
+			case "enabled", "1", "true":
+				s.Streams[sec.name] = sec.values["stream"]
+			case "disabled":
+				s.Streams[sec.name] = ""
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return s, err
+	}
+	err = eachFile(root, "etc/dnf/modules.defaults.d", ".yaml", func(name string, data []byte) error {
+		docs, err := parseModules(bytes.NewReader(data))
+		if err != nil {
+			return fmt.Errorf("%s: %w: %w", name, ErrSources, err)
+		}
+		for _, d := range docs {
+			if d.isDefault {
+				s.Defaults[d.name] = d.stream
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return s, err
+	}
+	for _, name := range []string{"etc/os-release", "usr/lib/os-release"} {
+		data, err := optional(root, name, maxConfig)
+		if err != nil {
+			return s, fmt.Errorf("read the platform of modules: %w", err)
+		}
+		if _, platform, ok := strings.Cut(osReleaseField(data, "PLATFORM_ID"), ":"); ok {
+			s.Platform = platform
+			break
+		}
+	}
+	return s, nil
+}
+
+func eachFile(root fs.FS, dir, ending string, do func(name string, data []byte) error) error {
+	names, err := folder(root, dir)
+	if err != nil {
+		return fmt.Errorf("read the state of modules: %w", err)
+	}
+	for _, name := range names {
+		if path.Ext(name) != ending {
+			continue
+		}
+		name = path.Join(dir, name)
+		data, err := readFile(root, name, maxConfig)
+		if err == nil {
+			err = do(name, data)
+		}
+		if err != nil {
+			return fmt.Errorf("read the state of modules: %w", err)
+		}
+	}
+	return nil
+}

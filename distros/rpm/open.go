@@ -1,0 +1,202 @@
+package rpm
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/driver-container/driver-container/distros/fetch"
+)
+
+const parallel = 4 // repositories fetched or parsed at once
+
+// Options says which repositories to open and whom to trust.
+type Options struct {
+	Fetch   *fetch.Client // mandatory
+	Root    fs.FS         // the base's root file system: sources (unless given below), keys, modules; may be nil if sources and keys are given
+	Machine fs.FS         // the root of this machine, for what is mounted of a subscription and for certificates; may be nil
+	Sources []Source      // nil: those of Root, and of a subscription those of Machine
+	Arch    string        // rpm's name: "x86_64", "aarch64"; mandatory
+	Vars    Vars          // for sources of Root and for mirror lists; nil: ReadVars without installed packages
+	Mirror  string        // replaces URLs, see WithMirror; "": none
+
+	Keyrings      [][]byte // more trusted keys, for every source, binary or armoured
+	AllowExpired  bool     // accept signatures of keys that have expired
+	AllowRollback bool     // accept an older index than one seen before
+	// Remember is a folder for the newest revision seen of each repository; "": nothing is remembered, and no rollback noticed.
+	Remember string
+	Now      time.Time // zero: now
+
+	// SQLite reads the packages of a repository that lists them as a database only, as some of CentOS 5 to 7's time do; nil:
+	// such a repository is an error. It is distros/rpm/sqlite.Read, which is apart because few programs need it.
+	SQLite func(ctx context.Context, file string, add func(Record) error) error
+}
+
+// Releases are repositories whose repomd.xml has been fetched and verified, and whose lists have not yet.
+type Releases struct {
+	options Options
+	repos   []*repo
+	notes   []string
+	clients *Clients
+}
+
+// repo is one source that is open.
+type repo struct {
+	source   Source
+	identity string // of the repository, whatever the mirror
+	mirrors  mirrors
+	folders  []string
+	base     string // the folder that served repomd.xml, without trailing slash
+	client   *fetch.Client
+	md       *repomd
+	digest   string   // sha256 of repomd.xml
+	keys     []string // that packages must be signed by
+	notes    []string
+	err      error // why it was skipped
+}
+
+// Open is OpenReleases and Load in one.
+func Open(ctx context.Context, o Options) (*Index, error) {
+	r, err := OpenReleases(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	return r.Load(ctx)
+}
+
+// sources are the sources to use, checked, with the mirror's URLs; and by id what each repository is called whatever the
+// mirror.
+func (o *Options) sources() (sources []Source, identities map[string]string, err error) {
+	if sources, err = o.configured(); err != nil {
+		return nil, nil, err
+	}
+	identities = map[string]string{}
+	for _, s := range sources {
+		if _, ok := identities[s.ID]; ok {
+			return nil, nil, fmt.Errorf("%s: %w: there is another source %s", s.Origin, ErrSources, s.ID)
+		}
+		identities[s.ID] = cmp.Or(s.Metalink, s.MirrorList, strings.Join(s.BaseURLs[:min(1, len(s.BaseURLs))], ""))
+	}
+	if sources, err = WithMirror(sources, o.Mirror); err != nil {
+		return nil, nil, err
+	}
+	for i := range sources {
+		sources[i].separate()
+		if err := sources[i].check(); err != nil {
+			return nil, nil, err
+		}
+	}
+	return sources, identities, nil
+}
+
+// configured are the sources as the options or the base have them.
+func (o *Options) configured() ([]Source, error) {
+	sources := slices.Clone(o.Sources)
+	if o.Vars == nil && o.Root != nil {
+		v, err := ReadVars(o.Root, nil, o.Arch)
+		if err != nil {
+			return nil, err
+		}
+		o.Vars = v
+	}
+	if o.Sources == nil {
+		if o.Root != nil {
+			var err error
+			if sources, err = ReadSources(o.Root, o.Vars); err != nil {
+				return nil, err
+			}
+		}
+		if o.Machine != nil {
+			entitled, err := readEntitled(o.Machine, o.Vars)
+			if err != nil {
+				return nil, fmt.Errorf("read package sources of this machine: %w", err)
+			}
+			sources = merge(sources, entitled)
+		}
+	}
+	return sources, nil
+}
+
+// OpenReleases fetches and verifies the repomd.xml of every repository, which is cheap, so that a caller can ask for their
+// Digest before it loads the lists. Errors: ErrSources, ErrSignature, ErrExpired, ErrIndex, ErrRollback, and those of fetch.
+func OpenReleases(ctx context.Context, o Options) (*Releases, error) {
+	if o.Fetch == nil || o.Arch == "" {
+		return nil, fmt.Errorf("open package repositories: %w: a fetch client and an architecture are needed", ErrSources)
+	}
+	if archs[o.Arch] == nil {
+		return nil, fmt.Errorf("open package repositories: %w: architecture %q is not known", ErrSources, o.Arch)
+	}
+	if o.Now.IsZero() {
+		o.Now = time.Now()
+	}
+	sources, identities, err := o.sources()
+	if err != nil {
+		return nil, err
+	}
+	if len(sources) == 0 {
+		return nil, fmt.Errorf("open package repositories: %w: none is configured and enabled", ErrSources)
+	}
+	r := &Releases{options: o, clients: &Clients{base: o.Fetch}}
+	rules, err := parseMirror(o.Mirror)
+	if err != nil {
+		return nil, err
+	}
+	r.repos = make([]*repo, len(sources))
+	g, gctx := errgroup.WithContext(ctx)
+	g.SetLimit(parallel)
+	for i, s := range sources {
+		r.repos[i] = &repo{source: s, identity: identities[s.ID], folders: s.BaseURLs}
+		g.Go(func() error {
+			err := r.repos[i].open(gctx, o, rules)
+			if err != nil && s.SkipUnavailable && gctx.Err() == nil && errors.Is(err, fetch.ErrUnreachable) {
+				r.repos[i].err, err = err, nil
+			}
+			if err != nil {
+				return fmt.Errorf("package repository %s: %w", r.repos[i].name(), err)
+			}
+			return nil
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return nil, err
+	}
+	return r, r.settle()
+}
+
+// settle leaves out what was skipped, and makes the clients.
+func (r *Releases) settle() error {
+	var open []*repo
+	for _, repo := range r.repos {
+		if repo.err != nil {
+			r.notes = append(r.notes, fmt.Sprintf("repository %s is left out, it cannot be had: %v", repo.name(), repo.err))
+			continue
+		}
+		for _, note := range repo.notes {
+			r.notes = append(r.notes, fmt.Sprintf("repository %s: %s", repo.name(), note))
+		}
+		open = append(open, repo)
+		r.clients.own = append(r.clients.own, ownClient{repo.folders, repo.client, nil})
+	}
+	if r.repos = open; len(open) == 0 {
+		return fmt.Errorf("open package repositories: %w: %s", fetch.ErrUnreachable, strings.Join(r.notes, "; "))
+	}
+	return nil
+}
+
+// Clients are those for the packages of these repositories, those of mirrors included.
+func (r *Releases) Clients() *Clients { return r.clients }
+
+// name is for messages: no secret is ever in a URL of a source.
+func (r *repo) name() string {
+	if r.base != "" {
+		return r.source.ID + " (" + hideSecrets(r.base) + ")"
+	}
+	return r.source.ID + " (" + hideSecrets(r.identity) + ")"
+}

@@ -1,0 +1,529 @@
+package rpm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/driver-container/driver-container/distros"
+	"github.com/driver-container/driver-container/distros/fetch"
+	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
+)
+
+func basics() []testPackage {
+	return []testPackage{
+		{name: "gcc", evr: "11.4.1 3.el9", requires: []string{"cpp EQ 0 11.4.1 3.el9", "rpmlib(PayloadIsZstd)", "/usr/bin/as"}, files: []string{"/usr/bin/gcc"}},
+		{name: "gcc", evr: "11.3.1 4.el9"},
+		{name: "cpp", evr: "11.4.1 3.el9 2", provides: []string{"cpp(x86-64) EQ 2 11.4.1"}, obsoletes: []string{"old-cpp LT 0 3"}, conflicts: []string{"tcc"}},
+		{name: "cpp", evr: "11.4.1 3.el9", arch: "i686"},
+		{name: "data", arch: "noarch", requires: []string{"(gcc >= 11 if cpp)"}, allFiles: []string{"/usr/share/data & more/x"}},
+		{name: "other", arch: "aarch64"},
+		{name: "gcc", evr: "11.4.1 3.el9", arch: "src"},
+	}
+}
+
+func TestOpen(t *testing.T) {
+	t.Parallel()
+	for _, ending := range []string{"gz", "xz", "zst", ""} {
+		for _, long := range []bool{false, true} {
+			t.Run(fmt.Sprint(ending, long), func(t *testing.T) {
+				t.Parallel()
+				r := newRepository(t, basics()...)
+				r.ending, r.sha512 = ending, long
+				r.publish(t, testKeys().stranger, testKeys().good)
+				x, err := Open(t.Context(), r.options(t))
+				if err != nil {
+					t.Fatal(err)
+				}
+				if x.Len() != 5 || len(x.Notes()) != 0 || len(x.Digest()) != 64 {
+					t.Errorf("Len, Notes, Digest = %d, %q, %q", x.Len(), x.Notes(), x.Digest())
+				}
+				checkBasics(t, x, r.url)
+			})
+		}
+	}
+}
+
+func checkBasics(t *testing.T, x *Index, url string) {
+	t.Helper()
+	p, ok := x.Candidate("cpp")
+	if !ok {
+		t.Fatal("no candidate for cpp")
+	}
+	want := distros.Package{
+		Name: "cpp", Version: "2:11.4.1-3.el9", Arch: "x86_64", URL: url + "/Packages/cpp-11.4.1-3.el9.x86_64.rpm",
+		SHA256: basics()[2].filled().digest, Size: 1234,
+	}
+	if diff := cmp.Diff(want, p.Package); diff != "" {
+		t.Errorf("Candidate(cpp):\n%s", diff)
+	}
+	evr := rpmfile.EVR{Epoch: "2", Version: "11.4.1"}
+	meta := rpmfile.Metadata{
+		Name: "cpp", EVR: rpmfile.EVR{Epoch: "2", Version: "11.4.1", Release: "3.el9"}, Arch: "x86_64",
+		Provides: []rpmfile.Relation{
+			{Name: "cpp(x86-64)", Op: "=", EVR: evr}, {Name: "cpp", Op: "=", EVR: rpmfile.EVR{Epoch: "2", Version: "11.4.1", Release: "3.el9"}},
+		},
+		Conflicts: []rpmfile.Relation{{Name: "tcc"}}, Obsoletes: []rpmfile.Relation{{Name: "old-cpp", Op: "<", EVR: rpmfile.EVR{Version: "3"}}},
+	}
+	if diff := cmp.Diff(meta, p.Metadata); diff != "" {
+		t.Errorf("Metadata of cpp:\n%s", diff)
+	}
+	if p.InstalledSize != 5678 || p.BuildTime.Unix() != 1700000000 || p.Origin != "os" || p.Priority != 99 {
+		t.Errorf("cpp = %+v", p)
+	}
+	data, _ := x.Candidate("data")
+	if len(data.Metadata.Requires) != 1 || data.Metadata.Requires[0].String() != "(gcc >= 11 if cpp)" {
+		t.Errorf("requires of data = %v", data.Metadata.Requires)
+	}
+	var versions []string
+	for _, p := range append(x.Versions("gcc"), x.Versions("cpp")...) {
+		versions = append(versions, p.String()+"."+p.Arch)
+	}
+	if want := []string{"gcc 11.4.1-3.el9.x86_64", "gcc 11.3.1-4.el9.x86_64", "cpp 2:11.4.1-3.el9.x86_64", "cpp 11.4.1-3.el9.i686"}; !slices.Equal(versions, want) {
+		t.Errorf("Versions = %q; want %q", versions, want)
+	}
+	for want, names := range map[string]string{"/usr/bin/gcc": "gcc", "cpp(x86-64) = 2:11.4.1": "cpp", "cpp < 1": "", "cpp >= 11": "cpp cpp"} {
+		req, err := rpmfile.ParseRequirement(want)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, p := range x.WhatProvides(req.Relation) {
+			got = append(got, p.Name)
+		}
+		if strings.Join(got, " ") != names {
+			t.Errorf("WhatProvides(%s) = %q; want %q", want, got, names)
+		}
+	}
+	if again, _ := x.Candidate("cpp"); again != p {
+		t.Error("a package is not the same pointer twice")
+	}
+}
+
+func TestFind(t *testing.T) {
+	t.Parallel()
+	r := newRepository(t, basics()...)
+	r.publish(t, testKeys().good)
+	x, err := Open(t.Context(), r.options(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for want, have := range map[string]string{
+		"gcc": "gcc 11.4.1-3.el9 x86_64", "cpp.i686": "cpp 11.4.1-3.el9 i686", "gcc-11.3.1": "gcc 11.3.1-4.el9 x86_64", "gcc = 11.3.1": "gcc 11.3.1-4.el9 x86_64",
+		"gcc-11.3.1-4.el9.x86_64": "gcc 11.3.1-4.el9 x86_64", "cpp-2:11.4.1-3.el9": "cpp 2:11.4.1-3.el9 x86_64", "data.noarch": "data 1-1 noarch",
+	} {
+		p, err := x.Find(want)
+		if err != nil || p.String()+" "+p.Arch != have {
+			t.Errorf("Find(%s) = %v, %v; want %s", want, p, err, have)
+		}
+	}
+	for _, want := range []string{"nothing", "gcc = 12", "gcc-12", "cpp.s390x"} {
+		var e *UnresolvableError
+		if p, err := x.Find(want); !errors.As(err, &e) {
+			t.Errorf("Find(%s) = %v, %v; want an *UnresolvableError", want, p, err)
+		}
+	}
+	if got := x.Names("c"); !slices.Equal(got, []string{"cpp"}) {
+		t.Errorf("Names(c) = %q", got)
+	}
+}
+
+func TestFiles(t *testing.T) {
+	t.Parallel()
+	packages := basics()
+	packages[1].allFiles = []string{"/usr/bin/as", "/opt/x"}
+	r := newRepository(t, packages...)
+	r.publish(t, testKeys().good)
+	x, err := Open(t.Context(), r.options(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const list = "/os/repodata/filelists.xml.gz"
+	for _, c := range []struct {
+		file, owner string
+		requests    int
+	}{{"/usr/bin/gcc", "gcc 11.4.1-3.el9", 0}, {"/opt/x", "gcc 11.3.1-4.el9", 1}, {"/usr/bin/as", "gcc 11.3.1-4.el9", 1}, {"/usr/share/data & more/x", "data 1-1", 1}, {"/nowhere", "", 1}} {
+		got, err := x.owners(t.Context(), c.file)
+		name := ""
+		if len(got) > 0 {
+			name = got[0].String()
+		}
+		if err != nil || name != c.owner || r.requests[list] != c.requests {
+			t.Errorf("owners(%s) = %v, %v after %d requests; want %q after %d", c.file, got, err, r.requests[list], c.owner, c.requests)
+		}
+		if len(got) > 0 && !x.owns(got[0], c.file) {
+			t.Errorf("owns(%s, %s) = false", got[0], c.file)
+		}
+	}
+	if p, _ := x.Candidate("cpp"); x.owns(p, "/opt/x") {
+		t.Error("cpp owns a file of gcc")
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := x.owners(ctx, "/another"); !errors.Is(err, context.Canceled) {
+		t.Errorf("owners after cancel = %v", err)
+	}
+}
+
+// TestRefused: what must not be accepted, and with which error.
+func TestRefused(t *testing.T) {
+	t.Parallel()
+	k := testKeys()
+	flip := func(name string) func(*repository) {
+		return func(r *repository) { r.files["/os/repodata/"+name][30] ^= 1 }
+	}
+	for _, c := range []struct {
+		name   string
+		before func(*repository)
+		after  func(*repository)
+		option func(*Options)
+		want   error
+		text   string
+	}{
+		{name: "stranger", after: func(r *repository) {
+			r.files["/os/repodata/repomd.xml.asc"] = detachedBy(t, string(r.files["/os/repodata/repomd.xml"]), testNow, k.stranger)
+		}, want: ErrSignature, text: "not trusted here"},
+		{name: "changed", after: flip("repomd.xml"), want: ErrSignature},
+		{name: "unsigned", after: func(r *repository) { delete(r.files, "/os/repodata/repomd.xml.asc") }, want: ErrSignature, text: "repo_gpgcheck=0"},
+		{name: "no signature in it", after: func(r *repository) { r.files["/os/repodata/repomd.xml.asc"] = []byte("hello") }, want: ErrSignature},
+		{name: "expired key", option: func(o *Options) { o.Sources[0].Key = armoured(t, k.expired) }, after: func(r *repository) {
+			r.files["/os/repodata/repomd.xml.asc"] = detachedBy(t, string(r.files["/os/repodata/repomd.xml"]), testNow.AddDate(-2, -6, 0), k.expired)
+		}, want: ErrExpired},
+		{name: "list changed", after: flip("primary.xml.gz"), want: ErrIndex, text: "mirror in the middle of an update"},
+		{name: "list gone", after: func(r *repository) { delete(r.files, "/os/repodata/primary.xml.gz") }, want: fs.ErrNotExist},
+		{name: "larger than said", before: func(r *repository) { r.plus = -1 }, want: ErrIndex, text: "more bytes"},
+		{name: "smaller than said", before: func(r *repository) { r.plus = 1 }, want: ErrIndex, text: "unpacks to"},
+		{name: "larger than allowed", before: func(r *repository) { r.plus = maxPrimary }, want: ErrIndex, text: "more than"},
+		{name: "weak digest", before: func(r *repository) {
+			r.mangle = func(s string) string { return strings.ReplaceAll(s, `"sha256"`, `"sha"`) }
+		}, want: ErrIndex, text: "does not count"},
+		{name: "other open digest", before: func(r *repository) {
+			r.mangle = func(s string) string {
+				return strings.Replace(s, `<open-checksum type="sha256">`, `<open-checksum type="sha256">`+strings.Repeat("0", 64)+`</open-checksum><open-checksum type="sha256">`, 1)
+			}
+		}},
+		{name: "location climbs", before: func(r *repository) {
+			r.mangle = func(s string) string { return strings.Replace(s, `"repodata/primary`, `"../primary`, 1) }
+		}, want: ErrIndex, text: "below the repository"},
+		{name: "no primary", before: func(r *repository) { r.omit = []string{"primary"} }, want: ErrIndex, text: "no list primary"},
+		{name: "not a repomd", before: func(r *repository) { r.mangle = func(string) string { return "<html><body/></html>" } }, want: ErrIndex},
+		{name: "entities", before: func(r *repository) {
+			r.mangle = func(s string) string { return `<!DOCTYPE x [<!ENTITY a "aaaa">]>` + s }
+		}, want: ErrIndex, text: "document types"},
+		{name: "empty package", before: func(r *repository) { r.packages[0].name = "" }, want: ErrIndex},
+		{name: "nothing vouches", option: func(o *Options) { o.Sources[0].Key, o.Sources[0].RepoGPGCheck = "", false }, want: ErrSources, text: "gpgcheck=1"},
+		{name: "no key", option: func(o *Options) {
+			o.Sources[0].Key, o.Sources[0].RepoGPGCheck, o.Sources[0].GPGCheck = "", false, true
+			o.Sources[0].GPGKeys = []string{"https://example.com/key"}
+		}, want: ErrSources, text: "is not fetched"},
+		{name: "no key for repomd", option: func(o *Options) {
+			o.Sources[0].Key = ""
+			o.Sources[0].GPGKeys = []string{"file:///etc/pki/rpm-gpg/KEY"}
+		}, want: ErrSignature, text: "no root file system"},
+		{name: "no such host", option: func(o *Options) { o.Sources[0].BaseURLs[0] = "http://127.0.0.1:1/os" }, want: fetch.ErrUnreachable},
+		{name: "unknown variable", option: func(o *Options) { o.Sources[0].BaseURLs[0] += "/$releasever/x" }, want: ErrSources, text: "$releasever stands for"},
+		{name: "not a URL", option: func(o *Options) { o.Sources[0].BaseURLs[0] = "ftp://user:pass@example.com" }, want: ErrSources, text: "ftp://example.com"},
+		{name: "twice", option: func(o *Options) { o.Sources = append(o.Sources, o.Sources[0]) }, want: ErrSources},
+		{name: "none", option: func(o *Options) { o.Sources = []Source{} }, want: ErrSources},
+		{name: "architecture", option: func(o *Options) { o.Arch = "amd64" }, want: ErrSources},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			r := newRepository(t, basics()...)
+			if c.before != nil {
+				c.before(r)
+			}
+			r.publish(t, k.good)
+			if c.after != nil {
+				c.after(r)
+			}
+			o := r.options(t)
+			if c.option != nil {
+				c.option(&o)
+			}
+			_, err := Open(t.Context(), o)
+			if c.want == nil && err != nil || c.want != nil && (!errors.Is(err, c.want) || !strings.Contains(err.Error(), c.text)) {
+				t.Errorf("Open = %v; want %v with %q", err, c.want, c.text)
+			}
+			if err != nil && strings.Contains(err.Error(), "pass@") {
+				t.Errorf("a password in %v", err)
+			}
+		})
+	}
+}
+
+func TestExpiredAllowed(t *testing.T) {
+	t.Parallel()
+	r := newRepository(t, basics()...)
+	r.publishAt(t, "/os", testNow.AddDate(-2, -6, 0), testKeys().expired)
+	o := r.options(t)
+	o.Sources[0].Key = armoured(t, testKeys().expired)
+	o.AllowExpired = true
+	if _, err := Open(t.Context(), o); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestSignedPackages: the index is not signed, so that the packages must be.
+func TestSignedPackages(t *testing.T) {
+	t.Parallel()
+	r := newRepository(t, basics()...)
+	r.publish(t)
+	o := r.options(t)
+	k := testKeys()
+	o.Root = textFS(map[string]string{
+		"etc/pki/rpm-gpg/GOOD": armoured(t, k.good), "etc/pki/rpm-gpg/OTHER": armoured(t, k.stranger), "etc/pki/rpm-gpg/note": "hello",
+	})
+	for _, c := range []struct {
+		name   string
+		source Source
+		extra  bool
+		want   []string
+	}{
+		{"named", Source{GPGCheck: true, GPGKeys: []string{"file:///etc/pki/rpm-gpg/GOOD"}}, false, []string{fingerprintOf(k.good)}},
+		{"path", Source{GPGCheck: true, GPGKeys: []string{"https://example.com/x", "/etc/pki/rpm-gpg/GOOD"}}, false, []string{fingerprintOf(k.good)}},
+		{"all of the base", Source{GPGCheck: true}, false, []string{fingerprintOf(k.good), fingerprintOf(k.stranger)}},
+		{"of the matrix", Source{GPGCheck: true, Key: armoured(t, k.expired)}, false, []string{fingerprintOf(k.expired)}},
+		{"of the matrix alone", Source{Key: armoured(t, k.expired)}, false, []string{fingerprintOf(k.expired)}},
+		{"of the options", Source{GPGCheck: true, GPGKeys: []string{"https://example.com/x"}}, true, []string{fingerprintOf(k.expired)}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			o := o
+			s := c.source
+			s.ID, s.BaseURLs = "os", []string{r.url}
+			o.Sources = []Source{s}
+			if c.extra {
+				o.Keyrings = [][]byte{[]byte(armoured(t, k.expired))}
+			}
+			x, err := Open(t.Context(), o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			slices.Sort(c.want)
+			if p, _ := x.Candidate("gcc"); !slices.Equal(p.Keys, c.want) {
+				t.Errorf("Keys = %q; want %q", p.Keys, c.want)
+			}
+		})
+	}
+}
+
+func TestKeyring(t *testing.T) {
+	t.Parallel()
+	k := testKeys()
+	root := textFS(map[string]string{"etc/pki/rpm-gpg/GOOD": armoured(t, k.good), "usr/lib/rpm/gnupg/keys/bad.asc": "hello", "usr/lib/rpm/gnupg/keys/empty.asc": ""})
+	ring, notes, err := Keyring(root, [][]byte{[]byte(armoured(t, k.stranger))}, []byte(armoured(t, k.expired)))
+	want := []string{fingerprintOf(k.good), fingerprintOf(k.stranger), fingerprintOf(k.expired)}
+	slices.Sort(want)
+	if got := ring.Fingerprints(); err != nil || !slices.Equal(got, want) || len(notes) != 2 {
+		t.Errorf("Keyring = %q, %q, %v; want %q and two notes", got, notes, err, want)
+	}
+	if _, _, err := Keyring(nil, nil, []byte("hello")); !errors.Is(err, ErrSources) {
+		t.Errorf("Keyring(unreadable extra) = %v", err)
+	}
+}
+
+func TestSkipUnavailable(t *testing.T) {
+	t.Parallel()
+	r := newRepository(t, basics()...)
+	r.publish(t, testKeys().good)
+	o := r.options(t)
+	gone := o.Sources[0]
+	gone.ID, gone.BaseURLs = "gone", []string{"http://127.0.0.1:1/os"}
+	o.Sources = append(o.Sources, gone)
+	if _, err := Open(t.Context(), o); !errors.Is(err, fetch.ErrUnreachable) {
+		t.Errorf("Open = %v; want ErrUnreachable", err)
+	}
+	o.Sources[1].SkipUnavailable = true
+	x, err := Open(t.Context(), o)
+	if err != nil || len(x.Notes()) != 1 || !strings.Contains(x.Notes()[0], "gone") {
+		t.Fatalf("Open = %v, %v; want a note", x, err)
+	}
+	o.Sources = o.Sources[1:]
+	if _, err := Open(t.Context(), o); !errors.Is(err, fetch.ErrUnreachable) {
+		t.Errorf("Open(nothing left) = %v", err)
+	}
+	r.files["/os/repodata/repomd.xml"] = []byte("<repomd/>")
+	o = r.options(t)
+	o.Sources[0].SkipUnavailable = true
+	if _, err := Open(t.Context(), o); !errors.Is(err, ErrSignature) {
+		t.Errorf("Open(forged, skip) = %v; want ErrSignature", err)
+	}
+}
+
+func TestOffline(t *testing.T) {
+	t.Parallel()
+	r := newRepository(t, basics()...)
+	r.publish(t, testKeys().good)
+	o := r.options(t)
+	if _, err := Open(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	r.files = map[string][]byte{}
+	o.Fetch.Offline = true
+	x, err := Open(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkBasics(t, x, r.url)
+	if _, err := x.owners(t.Context(), "/opt/x"); !errors.Is(err, fetch.ErrOffline) {
+		t.Errorf("owners offline = %v; want ErrOffline", err)
+	}
+}
+
+func TestRollback(t *testing.T) {
+	t.Parallel()
+	r := newRepository(t, basics()...)
+	o := r.options(t)
+	o.Remember = t.TempDir() + "/new/folder"
+	for i, c := range []struct {
+		revision  string
+		timestamp int64
+		allow     bool
+		want      error
+	}{
+		{"100", 1000, false, nil}, {"100", 1000, false, nil}, {"99", 999, false, ErrRollback}, {"99", 999, true, nil}, {"99", 999, false, ErrRollback},
+		{"100", 999, false, ErrRollback}, {"101", 1001, false, nil}, {"5", 2000, false, nil}, {"9.4", 999, false, ErrRollback}, {"9.4", 3000, false, nil},
+	} {
+		r.revision, r.timestamp = c.revision, c.timestamp
+		r.publish(t, testKeys().good)
+		o.AllowRollback = c.allow
+		if _, err := OpenReleases(t.Context(), o); !errors.Is(err, c.want) {
+			t.Errorf("step %d: OpenReleases(revision %s of %d) = %v; want %v", i, c.revision, c.timestamp, err, c.want)
+		}
+	}
+}
+
+func TestDigest(t *testing.T) {
+	t.Parallel()
+	r := newRepository(t, basics()...)
+	r.publish(t, testKeys().good)
+	digest := func(change func(*Options)) string {
+		o := r.options(t)
+		change(&o)
+		rel, err := OpenReleases(t.Context(), o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return rel.Digest()
+	}
+	first := digest(func(*Options) {})
+	if again := digest(func(*Options) {}); again != first {
+		t.Errorf("Digest = %s, then %s", first, again)
+	}
+	for name, change := range map[string]func(*Options){
+		"exclude":  func(o *Options) { o.Sources[0].Exclude = []string{"x"} },
+		"priority": func(o *Options) { o.Sources[0].Priority = 1 },
+		"arch":     func(o *Options) { o.Arch = "aarch64" },
+		"modules": func(o *Options) {
+			o.Root = textFS(map[string]string{"etc/dnf/modules.d/a.module": "[a]\nstream=1\nstate=enabled\n"})
+		},
+	} {
+		if digest(change) == first {
+			t.Errorf("Digest does not depend on %s", name)
+		}
+	}
+	r.revision = "1750000001"
+	r.publish(t, testKeys().good)
+	if digest(func(*Options) {}) == first {
+		t.Error("Digest does not depend on repomd.xml")
+	}
+}
+
+func TestPackagesThatCannotBeUsed(t *testing.T) {
+	t.Parallel()
+	r := newRepository(t,
+		testPackage{name: "climbs", href: "../../etc/x.rpm"}, testPackage{name: "weak", digestType: "sha", digest: strings.Repeat("0", 40)},
+		testPackage{name: "media", base: "media://1234#1"}, testPackage{name: "rich", requires: []string{"(a or"}},
+		testPackage{name: "elsewhere", base: "https://example.com/pool/", href: "a/b+c~1^2.rpm"}, testPackage{name: "escaped", href: "a/b%5E1.rpm"},
+		testPackage{name: "excluded"}, testPackage{name: "long", digestType: "sha512", digest: strings.Repeat("0a", 64)},
+	)
+	r.publish(t, testKeys().good)
+	o := r.options(t)
+	o.Sources[0].Exclude = []string{"excl*.x86_64"}
+	x, err := Open(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, why := range map[string]string{"climbs": "below the repository", "weak": "does not count", "media": "media", "rich": "rich dependency", "excluded": "exclude=excl*.x86_64"} {
+		if p, ok := x.Candidate(name); ok {
+			t.Errorf("Candidate(%s) = %v", name, p)
+		}
+		if h := x.hidden(rpmfile.Relation{Name: name}); len(h) != 1 || !strings.Contains(h[0].Hidden, why) {
+			t.Errorf("hidden(%s) = %v; want one because of %q", name, h, why)
+		}
+		if _, err := x.Find(name); err == nil || !strings.Contains(err.Error(), why) {
+			t.Errorf("Find(%s) = %v; want %q", name, err, why)
+		}
+	}
+	for name, url := range map[string]string{"elsewhere": "https://example.com/pool/a/b+c~1%5E2.rpm", "escaped": r.url + "/a/b%5E1.rpm"} {
+		if p, ok := x.Candidate(name); !ok || p.URL != url {
+			t.Errorf("URL of %s = %+v; want %s", name, p, url)
+		}
+	}
+	if p, ok := x.Candidate("long"); !ok || p.SHA512 != strings.Repeat("0a", 64) || p.SHA256 != "" {
+		t.Errorf("Candidate(long) = %+v", p)
+	}
+}
+
+// TestPriorities: the lower number wins over the newer version, then the newer version, then the cheaper source.
+func TestPriorities(t *testing.T) {
+	t.Parallel()
+	r := newRepository(t)
+	for dir, evr := range map[string]string{"/a": "1 1", "/b": "2 1", "/c": "2 1"} {
+		r.packages = []testPackage{{name: "x", evr: evr}}
+		r.publishAt(t, dir, testNow, testKeys().good)
+	}
+	base := strings.TrimSuffix(r.url, "/os")
+	candidate := func(change func(a, b, c *Source)) string {
+		o := r.options(t)
+		var all []Source
+		for _, id := range []string{"a", "b", "c"} {
+			s := o.Sources[0]
+			s.ID, s.BaseURLs = id, []string{base + "/" + id}
+			all = append(all, s)
+		}
+		change(&all[0], &all[1], &all[2])
+		o.Sources = all
+		x, err := Open(t.Context(), o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, _ := x.Candidate("x")
+		return p.Version + " " + p.Origin
+	}
+	if got := candidate(func(_, _, _ *Source) {}); got != "2-1 b" {
+		t.Errorf("no priorities: %s", got)
+	}
+	if got := candidate(func(a, _, _ *Source) { a.Priority = 10 }); got != "1-1 a" {
+		t.Errorf("a has 10: %s", got)
+	}
+	if got := candidate(func(_, _, c *Source) { c.Cost = 10 }); got != "2-1 c" {
+		t.Errorf("c is cheaper: %s", got)
+	}
+	if got := candidate(func(_, _, c *Source) { c.Include = []string{"y"} }); got != "2-1 b" {
+		t.Errorf("c includes y only: %s", got)
+	}
+}
+
+func TestBadStatusOfList(t *testing.T) {
+	t.Parallel()
+	r := newRepository(t, basics()...)
+	r.publish(t, testKeys().good)
+	o := r.options(t)
+	o.Fetch.HTTP = &http.Client{Transport: failing{}}
+	if _, err := Open(t.Context(), o); !errors.Is(err, fetch.ErrUnreachable) {
+		t.Errorf("Open = %v; want ErrUnreachable", err)
+	}
+}
+
+type failing struct{}
+
+func (failing) RoundTrip(*http.Request) (*http.Response, error) { return nil, errors.New("no route") }

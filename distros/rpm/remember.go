@@ -1,0 +1,112 @@
+package rpm
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+)
+
+// seen is the newest index seen of a repository. Repositories carry no expiry; this is what notices a mirror that withholds
+// updates by serving an old index with its good signature.
+type seen struct {
+	Repository string `json:"repository"` // identity, without secrets
+	Revision   string `json:"revision"`
+	Newest     int64  `json:"newest"` // seconds since 1970, of the lists
+}
+
+// file is where a repository is remembered.
+func (o Options) file(r *repo) string {
+	key := sha256.Sum256([]byte(r.source.ID + "\x00" + r.identity))
+	return filepath.Join(o.Remember, hex.EncodeToString(key[:16])+".json")
+}
+
+// recall is what was seen; nil if nothing. A note that cannot be read counts as none: it is not worth a failed build.
+func (o Options) recall(r *repo) *seen {
+	if o.Remember == "" {
+		return nil
+	}
+	data, err := os.ReadFile(o.file(r))
+	var s seen
+	if err != nil || json.Unmarshal(data, &s) != nil || s.Repository != hideSecrets(r.identity) {
+		return nil
+	}
+	return &s
+}
+
+// notOlder refuses an index older than one that was seen.
+func (o Options) notOlder(r *repo, md *repomd) error {
+	s := o.recall(r)
+	if s == nil || o.AllowRollback || md.compare(s) >= 0 {
+		return nil
+	}
+	return fmt.Errorf("%w: this mirror serves revision %s, and %s was seen before; use another mirror, or allow older indexes",
+		ErrRollback, describe(md.revision, md.newest), describe(s.Revision, s.Newest))
+}
+
+// compare is negative if an index is older than what was seen. Revisions are times mostly, but need not be numbers, nor
+// stay of one kind: so a list that is newer than all before speaks against "older".
+func (r *repomd) compare(s *seen) int {
+	a, err1 := strconv.ParseInt(r.revision, 10, 64)
+	b, err2 := strconv.ParseInt(s.Revision, 10, 64)
+	times := cmp.Compare(r.newest, s.Newest)
+	if err1 != nil || err2 != nil || a == b {
+		return times
+	}
+	if a < b && times > 0 {
+		return 0
+	}
+	return cmp.Compare(a, b)
+}
+
+func describe(revision string, newest int64) string {
+	return fmt.Sprintf("%.40q of %s", revision, time.Unix(newest, 0).UTC().Format("2006-01-02 15:04"))
+}
+
+// remember notes an index, if it is newer than what was seen.
+func (o Options) remember(r *repo) error {
+	if s := o.recall(r); o.Remember == "" || s != nil && r.md.compare(s) <= 0 {
+		return nil
+	}
+	text, err := json.Marshal(seen{hideSecrets(r.identity), r.md.revision, r.md.newest})
+	if err == nil {
+		err = replaceFile(o.file(r), append(text, '\n'))
+	}
+	if err != nil {
+		return fmt.Errorf("remember the revision of the repository: %w", err)
+	}
+	return nil
+}
+
+// replaceFile writes a small file by way of a temporary name, and its folder where that is missing.
+func replaceFile(name string, data []byte) (err error) {
+	dir := filepath.Dir(name)
+	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // nothing in it is secret
+		return err
+	}
+	tmp, err := os.CreateTemp(dir, ".tmp-*")
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			if rm := os.Remove(tmp.Name()); !errors.Is(rm, fs.ErrNotExist) {
+				err = errors.Join(err, rm)
+			}
+		}
+	}()
+	if _, err := tmp.Write(data); err != nil {
+		return errors.Join(err, tmp.Close())
+	}
+	if err := errors.Join(tmp.Sync(), tmp.Close()); err != nil {
+		return err
+	}
+	return os.Rename(tmp.Name(), name)
+}

@@ -1,0 +1,140 @@
+package rpm
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+
+	"github.com/driver-container/driver-container/distros/fetch"
+)
+
+// open finds the folders of a repository and takes the repomd.xml of the first that has a good one. A mirror that is
+// behind, broken or forged costs no more than the next try.
+func (r *repo) open(ctx context.Context, o Options, rules mirrorRules) error {
+	files, notes, err := o.keysFor(r.source)
+	if err != nil {
+		return err
+	}
+	if err := r.prepareKeys(files, notes); err != nil {
+		return err
+	}
+	if err := r.findFolders(ctx, o, rules); err != nil {
+		return err
+	}
+	if r.client, err = r.source.client(o, r.folders); err != nil {
+		return err
+	}
+	quick := *r.client
+	if len(r.folders) > 1 && quick.Attempts == 0 {
+		quick.Attempts = 2
+	}
+	t := newTrust(files, notes, o)
+	var first, bad error
+	for _, folder := range r.folders[:min(len(r.folders), tryMirrors)] {
+		err := r.openAt(ctx, &quick, folder, o, t)
+		if err == nil {
+			return o.remember(r)
+		}
+		if ctx.Err() != nil {
+			return err
+		}
+		if first == nil {
+			first = err
+		}
+		if bad == nil && !errors.Is(err, fetch.ErrUnreachable) {
+			bad = err
+		}
+	}
+	if bad != nil {
+		return bad
+	}
+	return first
+}
+
+// prepareKeys decides what vouches for the packages: repomd.xml, or each its own signature by one of the source's keys.
+func (r *repo) prepareKeys(files [][]byte, notes []string) error {
+	s := r.source
+	if s.RepoGPGCheck {
+		return nil
+	}
+	if !s.GPGCheck && s.Key == "" {
+		r.notes = append(r.notes, "nothing vouches for what it holds but the file system it is on")
+		return nil
+	}
+	r.keys, notes = fingerprints(files, notes)
+	if len(r.keys) > 0 {
+		return nil
+	}
+	err := fmt.Errorf("%w: its packages must be signed (gpgcheck=1), and there is no key to check that with; name one of the base with "+
+		"gpgkey, or give it in the matrix", ErrSources)
+	for _, note := range notes {
+		err = fmt.Errorf("%w; %s", err, note)
+	}
+	return err
+}
+
+// findFolders asks the mirror list or the metalink. Base URLs of the source come first.
+func (r *repo) findFolders(ctx context.Context, o Options, rules mirrorRules) error {
+	from := r.source.Metalink
+	if from == "" {
+		from = r.source.MirrorList
+	}
+	if from == "" || len(r.folders) > 0 && r.source.Metalink == "" {
+		return nil
+	}
+	client, err := r.source.client(o, []string{from})
+	if err != nil {
+		return err
+	}
+	data, err := client.Latest(ctx, from, maxMirrorList)
+	if err != nil {
+		return fmt.Errorf("mirror list: %w", err)
+	}
+	if r.mirrors, err = parseMirrors(data, o.Vars); err != nil {
+		return fmt.Errorf("mirror list %s: %w", hideSecrets(from), err)
+	}
+	r.folders = slices.Clone(r.folders)
+	for _, folder := range r.mirrors.folders {
+		r.folders = append(r.folders, rules.replace(folder))
+	}
+	return nil
+}
+
+// openAt fetches, verifies and reads the repomd.xml of one folder.
+func (r *repo) openAt(ctx context.Context, client *fetch.Client, folder string, o Options, t trust) error {
+	const name = "/repodata/repomd.xml"
+	text, err := client.Latest(ctx, folder+name, maxRepomd)
+	if err != nil {
+		return err
+	}
+	if !r.mirrors.permits(text) {
+		return fmt.Errorf("%w: %s%s is not one that its metalink names (a mirror in the middle of an update? then try again in some minutes)",
+			ErrIndex, hideSecrets(folder), name)
+	}
+	if r.source.RepoGPGCheck {
+		sig, err := client.Latest(ctx, folder+name+".asc", 1<<20)
+		if errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("%w: it has no repomd.xml.asc, and its source says to check that (repo_gpgcheck, or gpgcheck of zypper); "+
+				"if its packages are signed, set repo_gpgcheck=0, gpgcheck=1 and gpgkey", ErrSignature)
+		} else if err != nil {
+			return err
+		}
+		if err := t.detached(text, sig); err != nil {
+			return fmt.Errorf("file repomd.xml.asc: %w", err)
+		}
+	}
+	md, err := parseRepomd(text)
+	if err != nil {
+		return err
+	}
+	if err := o.notOlder(r, md); err != nil {
+		return err
+	}
+	sum := sha256.Sum256(text)
+	r.md, r.digest, r.base = md, hex.EncodeToString(sum[:]), folder
+	return nil
+}

@@ -1,0 +1,90 @@
+package rpmdb
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math/bits"
+)
+
+// The layout of Berkeley DB's hash files, versions 8 to 10, as far as rpm uses it. All numbers are in the byte order of the
+// machine that made the file. A page begins with
+//
+//	0 log position (8)   8 its number (4)   12 previous (4)   16 next (4)   20 entries (2)   22 first used byte (2)   24 level (1)   25 type (1)
+//
+// followed in hash pages by the offsets of entries, 2 bytes each; entries lie from the end of the page downwards, keys at
+// even and values at odd indexes. Overflow pages carry the number of their bytes at 22 and the bytes from 26.
+const (
+	bdbMagic      = 0x061561
+	bdbMetaBytes  = 512
+	bdbPageHeader = 26
+
+	bdbPageHashUnsorted = 2 // of version 8
+	bdbPageOverflow     = 7
+	bdbPageMeta         = 8
+	bdbPageHash         = 13
+
+	bdbEntryInline   = 1 // type, bytes
+	bdbEntryOverflow = 3 // type, 3 unused, page (4), length (4)
+	bdbOverflowBytes = 12
+
+	bdbSpares = 32 // each tells where the pages of one doubling of the buckets begin
+)
+
+// bdbMeta is the first page of a hash file.
+type bdbMeta struct {
+	order     binary.ByteOrder
+	version   uint32
+	pageSize  int
+	lastPage  uint32
+	maxBucket uint32
+	spares    [bdbSpares]uint32
+}
+
+func parseBDBMeta(data []byte) (bdbMeta, error) {
+	var m bdbMeta
+	if len(data) < bdbMetaBytes {
+		return m, fmt.Errorf("%w: %d bytes are less than its first page", ErrFormat, len(data))
+	}
+	switch {
+	case binary.LittleEndian.Uint32(data[12:]) == bdbMagic:
+		m.order = binary.LittleEndian
+	case binary.BigEndian.Uint32(data[12:]) == bdbMagic:
+		m.order = binary.BigEndian
+	default:
+		return m, fmt.Errorf("%w: no hash file of Berkeley DB", ErrFormat)
+	}
+	m.version = m.order.Uint32(data[16:])
+	size := m.order.Uint32(data[20:])
+	m.lastPage, m.maxBucket = m.order.Uint32(data[32:]), m.order.Uint32(data[72:])
+	for i := range m.spares {
+		m.spares[i] = m.order.Uint32(data[96+4*i:])
+	}
+	switch {
+	case m.version < 8 || m.version > 10:
+		return m, fmt.Errorf("%w: hash file of version %d, want 8 to 10", ErrFormat, m.version)
+	case size < 512 || size > 65536 || bits.OnesCount32(size) != 1:
+		return m, fmt.Errorf("%w: pages of %d bytes", ErrFormat, size)
+	case data[24] != 0 || data[25] != bdbPageMeta || data[26] != 0:
+		return m, fmt.Errorf("%w: first page of type %d with encryption %d and flags %#x", ErrFormat, data[25], data[24], data[26])
+	case int64(m.lastPage)+1 > int64(len(data))/int64(size):
+		return m, fmt.Errorf("%w: %d pages of %d bytes announced, the file has %d bytes", ErrFormat, int64(m.lastPage)+1, size, len(data))
+	case m.maxBucket >= m.lastPage:
+		return m, fmt.Errorf("%w: %d buckets in %d pages", ErrFormat, int64(m.maxBucket)+1, m.lastPage)
+	}
+	m.pageSize = int(size)
+	return m, nil
+}
+
+// bucketPage tells where the pages of a bucket begin. The sum may wrap around; readers check the result.
+func (m *bdbMeta) bucketPage(bucket uint32) uint32 {
+	return bucket + m.spares[min(bits.Len32(bucket), bdbSpares-1)]
+}
+
+// bdbHash is the function that spreads keys over buckets: FNV-1 without its offset.
+func bdbHash(key []byte) uint32 {
+	var h uint32
+	for _, c := range key {
+		h = h*16777619 ^ uint32(c)
+	}
+	return h
+}

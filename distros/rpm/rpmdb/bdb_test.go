@@ -1,0 +1,138 @@
+package rpmdb
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+)
+
+// sample is contents of packages whose headers have sizes around the limits of pages.
+func sample(pageSize int) contents {
+	c := contents{last: 5000}
+	for i, size := range []int{1, 100, pageSize/4 - 1, pageSize / 4, pageSize/4 + 1, pageSize - 26, pageSize - 25, pageSize, 3 * pageSize, 70001} {
+		c.records = append(c.records, record{number: uint32(2*i + 1), blob: bytes.Repeat([]byte{byte(i + 1)}, size)})
+	}
+	for i := range 600 { // small ones: buckets with several pages
+		c.records = append(c.records, record{number: uint32(1000 + i), blob: bytes.Repeat([]byte{byte(i)}, 50+i%50)})
+	}
+	return c
+}
+
+func TestBDBRoundTrip(t *testing.T) {
+	t.Parallel()
+	for _, order := range []binary.ByteOrder{binary.LittleEndian, binary.BigEndian} {
+		for _, size := range []int{512, 4096, 32768, 65536} {
+			t.Run(fmt.Sprintf("%v %d", order, size), func(t *testing.T) {
+				t.Parallel()
+				want := sample(size)
+				data := writeBDB(want, bdbMeta{order: order, pageSize: size})
+				got, meta, err := readBDB(data)
+				if err != nil {
+					t.Fatal(err)
+				}
+				slices.SortFunc(got.records, func(a, b record) int { return int(a.number) - int(b.number) })
+				same := func(a, b record) bool { return a.number == b.number && bytes.Equal(a.blob, b.blob) }
+				if got.last != want.last || meta.order != order || meta.pageSize != size || !slices.EqualFunc(got.records, want.records, same) {
+					t.Errorf("%d records, last %d, %v, want %d, %d", len(got.records), got.last, meta, len(want.records), want.last)
+				}
+				if !bytes.Equal(data, writeBDB(got, meta)) {
+					t.Error("written again, it is another file")
+				}
+			})
+		}
+	}
+}
+
+// TestBDBHostile changes single words of a good file; each must be noticed.
+func TestBDBHostile(t *testing.T) {
+	t.Parallel()
+	le := binary.LittleEndian
+	c := contents{records: []record{{number: 7, blob: bytes.Repeat([]byte("x"), 10000)}, {number: 8, blob: []byte("y")}}}
+	good := writeBDB(c, bdbMeta{order: le, pageSize: 4096})
+	var over, bucket int // the first overflow page, and the bucket that points to it
+	for at := 4096; at < len(good); at += 4096 {
+		if good[at+25] == bdbPageOverflow && over == 0 {
+			over = at
+		}
+		for i := range int(le.Uint16(good[at+20:])) {
+			if entry := at + int(le.Uint16(good[at+26+2*i:])); good[at+25] == bdbPageHash && good[entry] == bdbEntryOverflow {
+				bucket = at
+			}
+		}
+	}
+	put16 := func(at int, v uint16) func([]byte) { return func(b []byte) { le.PutUint16(b[at:], v) } }
+	put32 := func(at int, v uint32) func([]byte) { return func(b []byte) { le.PutUint32(b[at:], v) } }
+	// The pair with the large value is the one of number 7: find its value's entry.
+	entry := bucket + bytes.IndexByte(good[bucket+26+4*2:bucket+4096], bdbEntryOverflow) + 26 + 4*2
+	for name, change := range map[string]func([]byte){
+		"magic":                     put32(12, 0),
+		"version":                   put32(16, 7),
+		"page size 0":               put32(20, 0),
+		"page size odd":             put32(20, 4095),
+		"page size huge":            put32(20, 1<<31),
+		"encrypted":                 func(b []byte) { b[24] = 1 },
+		"checksums":                 func(b []byte) { b[26] = 1 },
+		"last page beyond the end":  put32(32, 1000),
+		"last page 2^32-1":          put32(32, 1<<32-1),
+		"no page":                   put32(32, 0),
+		"too many buckets":          put32(72, 1<<32-1),
+		"bucket outside":            put32(96, 1<<32-1),
+		"bucket used twice":         put32(100, 0),
+		"bucket chain is a cycle":   put32(bucket+16, uint32(bucket/4096)),
+		"bucket leads to overflow":  put32(bucket+16, uint32(over/4096)),
+		"page number":               put32(bucket+8, 99),
+		"odd number of entries":     put16(bucket+20, 1),
+		"65534 entries":             put16(bucket+20, 65534),
+		"key outside":               put16(bucket+26, 65535),
+		"value in the page's head":  put16(bucket+28, 3),
+		"value behind its key":      put16(bucket+28, 4095),
+		"overflow cycle":            put32(over+16, uint32(over/4096)),
+		"overflow ends early":       put32(over+16, 0),
+		"overflow leads to a hash":  put32(over+16, uint32(bucket/4096)),
+		"overflow bytes":            put16(over+22, 5000),
+		"overflow of another type":  func(b []byte) { b[over+25] = bdbPageHash },
+		"value of unknown type":     func(b []byte) { b[entry] = 4 },
+		"value begins outside":      put32(entry+4, 1<<31),
+		"value of 4 GiB":            put32(entry+8, 1<<32-1),
+		"value shorter than pages":  put32(entry+8, 5000),
+		"value longer than pages":   put32(entry+8, 10001),
+		"value on page 0, not none": func(b []byte) { le.PutUint32(b[entry+4:], 0) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			bad := bytes.Clone(good)
+			change(bad)
+			if _, _, err := readBDB(bad); !errors.Is(err, ErrFormat) {
+				t.Errorf("got %v, want ErrFormat", err)
+			}
+		})
+	}
+	for n := 0; n < len(good); n += 509 {
+		if _, _, err := readBDB(good[:n]); !errors.Is(err, ErrFormat) {
+			t.Errorf("cut to %d bytes: got %v, want ErrFormat", n, err)
+		}
+	}
+}
+
+func FuzzReadBDB(f *testing.F) {
+	for _, order := range []binary.ByteOrder{binary.LittleEndian, binary.BigEndian} {
+		c := contents{records: []record{{number: 7, blob: bytes.Repeat([]byte("x"), 2000)}, {number: 8, blob: []byte("y")}}, last: 9}
+		f.Add(writeBDB(c, bdbMeta{order: order, pageSize: 512}))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		c, meta, err := readBDB(data)
+		if err != nil {
+			if !errors.Is(err, ErrFormat) {
+				t.Errorf("not ErrFormat: %v", err)
+			}
+			return
+		}
+		again, _, err := readBDB(writeBDB(c, meta))
+		if err != nil || len(again.records) != len(c.records) || again.last != c.last {
+			t.Errorf("written again: %d records of %d, %v", len(again.records), len(c.records), err)
+		}
+	})
+}

@@ -1,0 +1,145 @@
+package rpmdb
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"math/bits"
+	"slices"
+)
+
+// bdbPerBucket is how many packages a bucket takes on average: with 4096-byte pages its first page has room for them.
+const bdbPerBucket = 64
+
+// bdbCharKey is what a hash file keeps so that a program with another hash function notices.
+const bdbCharKey = "%$sniglet^&\x00"
+
+// bdbWriter lays out a new hash file: the first page, one page for each bucket, then whatever does not fit.
+type bdbWriter struct {
+	order    binary.ByteOrder
+	pageSize int
+	pages    [][]byte
+}
+
+// writeBDB writes a file Packages of version 9, which Berkeley DB 4.6 and later read, in the byte order and with the page
+// size of the base's file. The number of buckets is a power of two, so that the next one begins a doubling of its own.
+func writeBDB(c contents, base bdbMeta) []byte {
+	w := &bdbWriter{order: base.order, pageSize: base.pageSize}
+	n := uint32(2)
+	for int(n)*bdbPerBucket < len(c.records) {
+		n *= 2
+	}
+	w.pages = append(w.pages, make([]byte, w.pageSize)) // the first one, filled in at the end
+	for range n {
+		w.newPage(bdbPageHash)
+	}
+	buckets := make([][]record, n)
+	last := make([]byte, 4)
+	w.order.PutUint32(last, c.last)
+	for _, r := range append([]record{{blob: last}}, c.records...) {
+		b := bdbHash(w.key(r)) & (n - 1)
+		buckets[b] = append(buckets[b], r)
+	}
+	for b, records := range buckets {
+		w.bucket(uint32(b)+1, records)
+	}
+	w.meta(n, uint32(len(c.records)+1))
+	out := bytes.Join(w.pages, nil)
+	// Berkeley DB knows files by 20 bytes that must differ between files and need not be random.
+	sum := sha256.Sum256(out)
+	copy(out[52:72], sum[:])
+	return out
+}
+
+func (w *bdbWriter) key(r record) []byte {
+	key := make([]byte, 4)
+	w.order.PutUint32(key, r.number)
+	return key
+}
+
+// newPage appends an empty page and returns its number.
+func (w *bdbWriter) newPage(kind byte) uint32 {
+	p := make([]byte, w.pageSize)
+	number := uint32(len(w.pages))
+	w.stamp(p, number, kind)
+	w.order.PutUint16(p[22:], uint16(w.pageSize)) // all free; 65536 does not fit and is written as 0, as Berkeley DB does
+	w.pages = append(w.pages, p)
+	return number
+}
+
+// stamp writes what all pages have. The log position 0/1 means that no log knows the page.
+func (w *bdbWriter) stamp(p []byte, number uint32, kind byte) {
+	w.order.PutUint32(p[4:], 1)
+	w.order.PutUint32(p[8:], number)
+	p[25] = kind
+}
+
+// bucket fills the page of a bucket, and further ones that it chains, with pairs in the order of their keys.
+func (w *bdbWriter) bucket(number uint32, records []record) {
+	slices.SortFunc(records, func(a, b record) int { return bytes.Compare(w.key(a), w.key(b)) })
+	free, entries := w.pageSize, 0
+	for _, r := range records {
+		key := append([]byte{bdbEntryInline}, w.key(r)...)
+		value := w.value(r.blob)
+		if free-len(key)-len(value) < bdbPageHeader+2*(entries+2) {
+			next := w.newPage(bdbPageHash)
+			w.order.PutUint32(w.pages[number][16:], next)
+			w.order.PutUint32(w.pages[next][12:], number)
+			number, free, entries = next, w.pageSize, 0
+		}
+		p := w.pages[number]
+		for _, b := range [][]byte{key, value} {
+			free -= len(b)
+			copy(p[free:], b)
+			w.order.PutUint16(p[bdbPageHeader+2*entries:], uint16(free))
+			entries++
+		}
+		w.order.PutUint16(p[20:], uint16(entries))
+		w.order.PutUint16(p[22:], uint16(free))
+	}
+}
+
+// value encodes a value: in place up to a quarter of a page, where Berkeley DB draws the line, else on overflow pages.
+func (w *bdbWriter) value(blob []byte) []byte {
+	if len(blob) <= w.pageSize/4 {
+		return append([]byte{bdbEntryInline}, blob...)
+	}
+	entry := make([]byte, bdbOverflowBytes)
+	entry[0] = bdbEntryOverflow
+	w.order.PutUint32(entry[8:], uint32(len(blob)))
+	previous := uint32(0)
+	for part := range slices.Chunk(blob, w.pageSize-bdbPageHeader) {
+		number := w.newPage(bdbPageOverflow)
+		p := w.pages[number]
+		w.order.PutUint32(p[12:], previous)
+		w.order.PutUint16(p[20:], 1) // users of the value
+		w.order.PutUint16(p[22:], uint16(len(part)))
+		copy(p[bdbPageHeader:], part)
+		if previous == 0 {
+			w.order.PutUint32(entry[4:], number)
+		} else {
+			w.order.PutUint32(w.pages[previous][16:], number)
+		}
+		previous = number
+	}
+	return entry
+}
+
+// meta writes the first page.
+func (w *bdbWriter) meta(buckets, pairs uint32) {
+	p := w.pages[0]
+	w.stamp(p, 0, bdbPageMeta)
+	put := func(at int, v uint32) { w.order.PutUint32(p[at:], v) }
+	put(12, bdbMagic)
+	put(16, 9)
+	put(20, uint32(w.pageSize))
+	put(32, uint32(len(w.pages)-1))
+	put(72, buckets-1)
+	put(76, buckets-1)   // mask of the buckets that there are
+	put(80, buckets/2-1) // and of half of them
+	put(88, pairs)
+	put(92, bdbHash([]byte(bdbCharKey)))
+	for i := range bits.Len32(buckets-1) + 1 {
+		put(96+4*i, 1)
+	}
+}

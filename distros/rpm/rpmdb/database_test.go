@@ -1,0 +1,175 @@
+package rpmdb
+
+import (
+	"encoding/binary"
+	"errors"
+	"io/fs"
+	"slices"
+	"testing"
+	"testing/fstest"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
+)
+
+// system is one with packages, in a format.
+func system(t testing.TB, kind string, headers ...*rpmfile.Header) fstest.MapFS {
+	t.Helper()
+	b := map[string]backend{"bdb": bdb{bdbMeta{order: binary.LittleEndian, pageSize: 4096}}, "ndb": ndb{}, "sqlite": sqlite{}}[kind]
+	d := &Database{folder: folders[1], backend: b}
+	changed, _, err := d.With(headers)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return apply(fstest.MapFS{}, changed, nil)
+}
+
+func TestWith(t *testing.T) {
+	t.Parallel()
+	key := "gpg-pubkey 8483c65d-5ccc5b19"
+	tests := []struct {
+		name            string
+		have, add, want []string
+	}{
+		{"new", []string{"a 1-1 x86_64"}, []string{"b 1-1 x86_64"}, []string{"a 1-1 x86_64", "b 1-1 x86_64"}},
+		{"newer", []string{"a 1-1 x86_64", "b 1-1 x86_64"}, []string{"a 2-1 x86_64"}, []string{"b 1-1 x86_64", "a 2-1 x86_64"}},
+		{"other architecture", []string{"a 1-1 x86_64"}, []string{"a 2-1 i686"}, []string{"a 1-1 x86_64", "a 2-1 i686"}},
+		{"no longer noarch", []string{"a 1-1 noarch"}, []string{"a 2-1 x86_64"}, []string{"a 2-1 x86_64"}},
+		{"now noarch", []string{"a 1-1 x86_64", "a 1-1 i686"}, []string{"a 2-1 noarch"}, []string{"a 2-1 noarch"}},
+		{"kernel", []string{"kernel 1-1 x86_64"}, []string{"kernel 2-1 x86_64"}, []string{"kernel 1-1 x86_64", "kernel 2-1 x86_64"}},
+		{"kernel again", []string{"kernel 1-1 x86_64"}, []string{"kernel 1-1 x86_64"}, []string{"kernel 1-1 x86_64"}},
+		{"headers", []string{"kernel-64k-devel 1-1 aarch64"}, []string{"kernel-64k-devel 2-1 aarch64"}, []string{"kernel-64k-devel 1-1 aarch64", "kernel-64k-devel 2-1 aarch64"}},
+		{"kernel's tools", []string{"kernel-tools 1-1 x86_64"}, []string{"kernel-tools 2-1 x86_64"}, []string{"kernel-tools 2-1 x86_64"}},
+		{"key", []string{key}, []string{"gpg-pubkey 1-1", key}, []string{"gpg-pubkey 1-1", key}},
+		{"several", []string{"a 1-1 x86_64"}, []string{"a 2-1 x86_64", "a 3-1 x86_64"}, []string{"a 3-1 x86_64"}},
+		{"into nothing", nil, []string{"a 1-1 x86_64"}, []string{"a 1-1 x86_64"}},
+	}
+	for _, kind := range []string{"bdb", "ndb", "sqlite"} {
+		for _, test := range tests {
+			t.Run(kind+" "+test.name, func(t *testing.T) {
+				t.Parallel()
+				all := func(list []string) (out []*rpmfile.Header) {
+					for _, text := range list {
+						out = append(out, made(t, text))
+					}
+					return out
+				}
+				base := system(t, kind, all(test.have)...)
+				d := read(t, base)
+				changed, removed, err := d.With(all(test.add))
+				if err != nil || len(removed) > 0 {
+					t.Fatal(removed, err)
+				}
+				if got := names(d.Packages()); len(test.have) > 0 && !slices.Equal(got, test.have) {
+					t.Errorf("With changed its database to %v", got)
+				}
+				now := read(t, apply(base, changed, removed))
+				if diff := cmp.Diff(test.want, names(now.Packages())); diff != "" {
+					t.Error(diff)
+				}
+				if want := uint32(len(test.have) + len(test.add)); now.last != want {
+					t.Errorf("last number %d, want %d", now.last, want)
+				}
+			})
+		}
+	}
+}
+
+func TestInstallOnlyProvides(t *testing.T) {
+	t.Parallel()
+	for provides, want := range map[string]bool{"installonlypkg(kernel-module)": true, "multiversion(kernel)": true, "kmod(nvidia.ko)": false} {
+		base := system(t, "ndb", made(t, "kmod 1-1 x86_64", provides))
+		changed, _, err := read(t, base).With([]*rpmfile.Header{made(t, "kmod 2-1 x86_64", provides)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := len(read(t, apply(base, changed, nil)).Packages()); (got == 2) != want {
+			t.Errorf("%s: %d packages", provides, got)
+		}
+	}
+}
+
+func TestWithRefuses(t *testing.T) {
+	t.Parallel()
+	d := read(t, system(t, "sqlite", made(t, "a 1-1 noarch")))
+	full := *d
+	full.last = maxNumber
+	for name, try := range map[string]func() error{
+		"no name":       func() error { _, _, err := d.With([]*rpmfile.Header{header(t, nameless())}); return err },
+		"nil":           func() error { _, _, err := d.With([]*rpmfile.Header{nil}); return err },
+		"no number":     func() error { _, _, err := full.With([]*rpmfile.Header{made(t, "b 1-1 noarch")}); return err },
+		"zero value":    func() error { _, _, err := d.With([]*rpmfile.Header{{}}); return err },
+		"no folder":     func() error { _, err := Read(fstest.MapFS{"var/lib/rpm": {Data: []byte("x")}}); return err },
+		"no database":   func() error { _, err := Read(fstest.MapFS{"var/lib/rpm/x": {}}); return notExist(err) },
+		"empty file":    func() error { _, err := Read(rooted("Packages", nil)); return notExist(err) },
+		"garbage":       func() error { _, err := Read(rooted("Packages", []byte("garbage"))); return err },
+		"garbage ndb":   func() error { _, err := Read(rooted("Packages.db", []byte("garbage"))); return err },
+		"garbage sqlit": func() error { _, err := Read(rooted(sqliteFile, []byte("garbage"))); return err },
+	} {
+		err := try()
+		if err == nil || name != "no folder" && !errors.Is(err, ErrFormat) {
+			t.Errorf("%s: %v, want ErrFormat", name, err)
+		}
+	}
+}
+
+func nameless() rpmfile.Entry {
+	return rpmfile.Entry{Tag: rpmfile.TagVersion, Type: rpmfile.TypeString, Value: "1"}
+}
+
+// notExist makes the error that says that there is no database one that the table expects.
+func notExist(err error) error {
+	if errors.Is(err, fs.ErrNotExist) && !errors.Is(err, ErrFormat) {
+		return ErrFormat
+	}
+	return err
+}
+
+// TestPlaces has several folders and files.
+func TestPlaces(t *testing.T) {
+	t.Parallel()
+	old := system(t, "bdb", made(t, "old 1-1 noarch"))["var/lib/rpm/Packages"]
+	now := system(t, "ndb", made(t, "new 1-1 noarch"))["var/lib/rpm/Packages.db"]
+	both := fstest.MapFS{
+		"var/lib/rpm/Packages": old, "var/lib/rpm/Name": {Data: []byte("x")},
+		"usr/lib/sysimage/rpm/Packages.db": now, "usr/lib/sysimage/rpm/rpmdb.sqlite": {}, // empty
+		"usr/lib/sysimage/rpm/Basenames": {}, "usr/lib/sysimage/rpm/__db.001": {}, "usr/lib/sysimage/rpm/.rpm.lock": {},
+		"usr/lib/sysimage/rpm/pubkeys/a.key": {},
+	}
+	d := read(t, both)
+	if d.Kind() != "ndb" || d.Folder() != "usr/lib/sysimage/rpm" || names(d.Packages())[0] != "new 1-1 noarch" {
+		t.Errorf("%s in %s: %v", d.Kind(), d.Folder(), names(d.Packages()))
+	}
+	changed, removed, err := d.With(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var files []string
+	for name := range changed {
+		files = append(files, name)
+	}
+	slices.Sort(files)
+	if want := []string{"usr/lib/sysimage/rpm/Index.db", "usr/lib/sysimage/rpm/Packages.db"}; !slices.Equal(files, want) {
+		t.Errorf("changed %v, want %v", files, want)
+	}
+	if want := []string{"usr/lib/sysimage/rpm/Basenames", "usr/lib/sysimage/rpm/__db.001", "usr/lib/sysimage/rpm/rpmdb.sqlite"}; !slices.Equal(removed, want) {
+		t.Errorf("removed %v, want %v", removed, want)
+	}
+}
+
+func TestKeys(t *testing.T) {
+	t.Parallel()
+	armoured := "-----BEGIN PGP PUBLIC KEY BLOCK-----\n...\n"
+	entries := func(name, text string) *rpmfile.Header {
+		h, err := made(t, name+" 1-1").With(rpmfile.Entry{Tag: rpmfile.TagDescription, Type: rpmfile.TypeI18NString, Value: []string{text}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return h
+	}
+	d := read(t, system(t, "bdb", entries("gpg-pubkey", armoured), entries("other", armoured), entries("gpg-pubkey2", "(none)")))
+	if diff := cmp.Diff([][]byte{[]byte(armoured)}, d.Keys()); diff != "" {
+		t.Error(diff)
+	}
+}

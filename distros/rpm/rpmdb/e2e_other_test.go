@@ -1,0 +1,130 @@
+package rpmdb
+
+import (
+	"bytes"
+	"encoding/binary"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/driver-container/driver-container/distros/rpm/rpmtest"
+)
+
+// TestOtherRPMs asks the rpm of other systems, which write what Debian 12's cannot: that of Debian 11 (4.16) bdb, that of
+// Debian 13 (4.20) ndb. It makes both systems with mmdebstrap.
+func TestOtherRPMs(t *testing.T) {
+	rpmtest.Need(t, "rpm", "rpmbuild", "mmdebstrap", "db5.3_verify")
+	if os.Getuid() != 0 {
+		t.Skip("needs root for chroot")
+	}
+	files := rpmtest.Build(t, packages...)
+	for _, o := range []otherRPM{
+		{"bullseye", bdb{bdbMeta{order: binary.LittleEndian, pageSize: 4096}}, []string{"-i", "--nodeps", "--noscripts", "--force-debian"}},
+		{"trixie", ndb{}, []string{"-i", "--nodeps", "--noscripts"}},
+	} {
+		t.Run(o.suite+" "+o.backend.kind(), func(t *testing.T) { o.test(t, files) })
+	}
+}
+
+// otherRPM is a release of Debian, the format to test there, and how to install.
+type otherRPM struct {
+	suite   string
+	backend backend
+	install []string
+}
+
+func (o otherRPM) test(t *testing.T, files []string) {
+	b, root := o.backend, filepath.Join(t.TempDir(), o.suite)
+	if out, err := exec.CommandContext(t.Context(), "mmdebstrap", "--variant=essential", "--include=rpm", o.suite, root).CombinedOutput(); err != nil {
+		t.Fatalf("mmdebstrap: %v\n%.2000s", err, out)
+	}
+	rpm := func(args ...string) string {
+		args = append([]string{root, "rpm", "--define", "_db_backend " + b.kind(), "--dbpath", "/" + folders[0], "--nosignature"}, args...)
+		out, _ := exec.CommandContext(t.Context(), "chroot", args...).CombinedOutput()
+		return strings.Join(slices.Compact(sorted(strings.Split(strings.TrimSpace(string(out)), "\n"))), "\n")
+	}
+	install := func(files ...string) {
+		args := o.install
+		for _, file := range files {
+			data, err := os.ReadFile(file)
+			if err == nil {
+				err = os.WriteFile(filepath.Join(root, filepath.Base(file)), data, 0o644)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			args = append(args, "/"+filepath.Base(file))
+		}
+		if out := rpm(args...); out != "" {
+			t.Log(out)
+		}
+	}
+	rpm("--initdb")
+	install(files[:2]...)
+	d := recordIn(t, root, files[2:4]...)
+	if d.Kind() != b.kind() || d.Folder() != folders[0] || d.last != 4 {
+		t.Fatalf("%s in %s, last number %d", d.Kind(), d.Folder(), d.last)
+	}
+	rpm("-qa") // an rpm with bdb makes its indexes, and says so
+	index, _ := os.ReadFile(filepath.Join(root, folders[0], "Index.db"))
+	for question, want := range map[string]string{
+		"-qa":                                  "base-1-1.noarch\nlib-1.1-1.el9.x86_64\ntool-1.5-3.x86_64",
+		"-q --whatprovides libx.so.1()(64bit)": "lib-1.1-1.el9.x86_64",
+		"-q --whatrequires base":               "tool-1.5-3.x86_64",
+		"-q --whatrecommends x":                "tool-1.5-3.x86_64",
+		"-qf /etc/tool.conf":                   "tool-1.5-3.x86_64",
+		"-qf /usr/lib64/libx.so.1":             "lib-1.1-1.el9.x86_64",
+		"-V lib":                               "",
+		"-V --nodeps tool":                     "",
+		"--verifydb":                           "",
+	} {
+		if got := rpm(strings.Fields(question)...); got != want {
+			t.Errorf("rpm %s: %s, want %s", question, got, want)
+		}
+	}
+	if now, _ := os.ReadFile(filepath.Join(root, folders[0], "Index.db")); !bytes.Equal(now, index) {
+		t.Error("rpm made Index.db again")
+	}
+	install(files[4])
+	rpm("-e", "--nodeps", "--noscripts", "tool")
+	if got := rpm("-qa", "--qf", "%{name} %{dbinstance}\n"); got != "base 2\nlater 5\nlib 4" {
+		t.Errorf("after rpm installed and erased: %s", got)
+	}
+	if diff := cmp.Diff([]string{"base 1-1 noarch", "lib 1.1-1.el9 x86_64", "later 1-1 x86_64"}, names(read(t, os.DirFS(root)).Packages())); diff != "" {
+		t.Error(diff)
+	}
+	if b.kind() == "ndb" {
+		compareNDBIndex(t, root, rpm)
+	}
+}
+
+// compareNDBIndex has rpm make Index.db for real systems' packages, and compares.
+func compareNDBIndex(t *testing.T, root string, rpm func(...string) string) {
+	t.Helper()
+	place := filepath.Join(root, folders[0])
+	d := read(t, rooted(sqliteFile, real(t, "fedora35-plus-mongo/"+sqliteFile)))
+	written, err := ndb{}.write(d.packages, d.last)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(filepath.Join(place, "Index.db")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(place, "Packages.db"), written["Packages.db"], 0o644); err != nil {
+		t.Fatal(err)
+	}
+	rpm("-qa")
+	theirs, err := os.ReadFile(filepath.Join(place, "Index.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, got := readNDBIndex(t, theirs), readNDBIndex(t, written["Index.db"])
+	if !slices.Equal(want, got) {
+		t.Errorf("Index.db: rpm has %d entries, we %d", len(want), len(got))
+	}
+}

@@ -1,0 +1,256 @@
+package rpmdb
+
+import (
+	"archive/tar"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
+	"github.com/driver-container/driver-container/distros/rpm/rpmtest"
+)
+
+// packages are built for these tests; the last one stays for real rpm to install after us.
+var packages = []rpmtest.Package{
+	{Name: "base", Version: "1-1", Arch: "noarch", Files: []rpmtest.File{{Path: "/usr", Mode: fs.ModeDir}, {Path: "/usr/share", Mode: fs.ModeDir}}},
+	{Name: "lib", Version: "2:1.0-1.el9", Provides: []string{"libx.so.1()(64bit)"}, Files: []rpmtest.File{{Path: "/usr/lib64/libx.so.1", Body: "old"}}},
+	{
+		Name: "tool", Version: "1.5-3", Requires: []string{"lib >= 1:1", "(base if lib else other)", "(base or (a with b))"}, Recommends: []string{"(x if y)"},
+		Conflicts: []string{"foe < 3"}, Obsoletes: []string{"gone"}, Suggests: []string{"s"}, Supplements: []string{"(u and v)"}, Enhances: []string{"w"},
+		Files: []rpmtest.File{
+			{Path: "/usr/bin/tool", Body: "#!/bin/sh\n", Mode: 0o755}, {Path: "/usr/bin/alias", Body: "tool", Mode: fs.ModeSymlink},
+			{Path: "/etc/tool.conf", Body: "x\n", Config: true}, {Path: "/var/log/tool", Ghost: true},
+		},
+	},
+	{Name: "lib", Version: "2:1.1-1.el9", Provides: []string{"libx.so.1()(64bit)"}, Files: []rpmtest.File{{Path: "/usr/lib64/libx.so.1", Body: "new"}}},
+	{Name: "later", Version: "1-1", Files: []rpmtest.File{{Path: "/usr/bin/later", Body: "later"}}},
+}
+
+// questions are what systems are asked.
+var questions = [][]string{
+	{"-qa"},
+	{"-q", "lib"},
+	{"-q", "--whatprovides", "libx.so.1()(64bit)"},
+	{"-q", "--whatrequires", "base"},
+	{"-q", "--whatconflicts", "foe"},
+	{"-q", "--whatobsoletes", "gone"},
+	{"-q", "--whatsupplements", "u"},
+	{"-qf", "/usr/bin/tool"},
+	{"-qf", "/usr/lib64/libx.so.1"},
+	{"-ql", "tool"},
+	{"-q", "--scripts", "-i", "lib", "--qf", "%{epochnum} %{dbinstance}\n"},
+	{"-V", "lib"},
+	{"-V", "tool"},
+	{"--verifydb"},
+}
+
+// unpack installs the files of a package and returns its record.
+func unpack(t *testing.T, root, file string) *rpmfile.Header {
+	t.Helper()
+	in, err := os.Open(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	f, err := rpmfile.Open(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = f.Payload(func(h *tar.Header, r io.Reader) error {
+		name := filepath.Join(root, h.Name)
+		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+			return err
+		}
+		switch h.Typeflag {
+		case tar.TypeDir:
+			return os.MkdirAll(name, 0o755)
+		case tar.TypeSymlink:
+			return os.Symlink(h.Linkname, name)
+		}
+		data, err := io.ReadAll(r)
+		if err == nil {
+			err = os.WriteFile(name, data, h.FileInfo().Mode().Perm())
+		}
+		if err == nil {
+			err = os.Chtimes(name, h.ModTime, h.ModTime)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h, err := f.InstalledHeader(time.Unix(1700000000, 0), 3, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+// recordIn installs files into a system as this project does.
+func recordIn(t *testing.T, root string, files ...string) *Database {
+	t.Helper()
+	d := read(t, os.DirFS(root))
+	var headers []*rpmfile.Header
+	for _, f := range files {
+		headers = append(headers, unpack(t, root, f))
+	}
+	changed, removed, err := d.With(headers)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range removed {
+		if err := os.Remove(filepath.Join(root, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, data := range changed {
+		if err := os.WriteFile(filepath.Join(root, name), data, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return read(t, os.DirFS(root))
+}
+
+// TestRPM has real rpm install packages into one system, and us into another: rpm must see no difference, its own indexes
+// must be equal to ours, and rpm must be able to go on.
+func TestRPM(t *testing.T) {
+	rpmtest.Need(t, "rpm", "rpmbuild")
+	files := rpmtest.Build(t, packages...)
+	theirs, ours := rpmtest.NewRoot(t, "sqlite", ""), rpmtest.NewRoot(t, "sqlite", "")
+	theirs.Install(t, files[:2]...)
+	theirs.Install(t, files[2])
+	theirs.RPM(t, "-U", "--force-debian", "--nodeps", "--noscripts", "--nodigest", files[3])
+	ours.Install(t, files[:2]...)
+	recordIn(t, ours.Dir, files[2:4]...)
+	for _, q := range questions {
+		if diff := cmp.Diff(ask(t, theirs.Dir, nil, q), ask(t, ours.Dir, nil, q)); diff != "" {
+			t.Errorf("rpm %v (-rpm's +ours):\n%s", q, diff)
+		}
+	}
+	rows := func(r *rpmtest.Root) []string { // but those of the time of installation
+		data, err := os.ReadFile(filepath.Join(r.Dir, "var/lib/rpm", sqliteFile))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return slices.DeleteFunc(tables(t, data), func(line string) bool { return strings.HasPrefix(line, "Installtid ") })
+	}
+	if diff := cmp.Diff(rows(theirs), rows(ours)); diff != "" {
+		t.Errorf("indexes (-rpm's +ours):\n%s", diff)
+	}
+	ours.Install(t, files[4])
+	ours.RPM(t, "-e", "--nodeps", "--noscripts", "tool")
+	if diff := cmp.Diff([]string{"base-1-1.noarch", "later-1-1.x86_64", "lib-2:1.1-1.el9.x86_64"}, sorted(ours.Installed(t))); diff != "" {
+		t.Errorf("after rpm installed and erased:\n%s", diff)
+	}
+	if out := ask(t, ours.Dir, nil, []string{"-V", "later"}); out != "" {
+		t.Error(out)
+	}
+}
+
+// TestRPMIndexes has real rpm index what we have written, and compares the indexes.
+func TestRPMIndexes(t *testing.T) {
+	rpmtest.Need(t, "rpm", "rpmbuild")
+	files := rpmtest.Build(t, packages...)
+	r := rpmtest.NewRoot(t, "sqlite", "")
+	d := recordIn(t, r.Dir, files...)
+	again, err := sqlite{}.write(renumbered(d.packages), uint32(len(d.packages)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.RPM(t, "--rebuilddb")
+	theirs, err := os.ReadFile(filepath.Join(r.Dir, "var/lib/rpm", sqliteFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(tables(t, theirs), tables(t, again[sqliteFile])); diff != "" {
+		t.Errorf("(-rpm +ours)\n%s", diff)
+	}
+}
+
+// renumbered gives packages the numbers that rpm --rebuilddb gives them.
+func renumbered(packages []pkg) []pkg {
+	packages = slices.Clone(packages)
+	for i := range packages {
+		packages[i].number = uint32(i + 1)
+	}
+	return packages
+}
+
+// ask runs rpm on a system, and returns what it says; failing is an answer, too.
+func ask(t *testing.T, root string, more, question []string) string {
+	t.Helper()
+	args := append([]string{"--root", root, "--dbpath", "/var/lib/rpm", "--nosignature"}, more...)
+	out, _ := exec.CommandContext(t.Context(), "rpm", append(args, question...)...).CombinedOutput()
+	lines := slices.DeleteFunc(strings.Split(strings.TrimSpace(string(out)), "\n"), func(line string) bool {
+		return strings.Contains(line, "Install Date") || strings.Contains(line, "could not open") // indexes that bdb_ro misses
+	})
+	return strings.Join(sorted(lines), "\n")
+}
+
+func sorted(list []string) []string {
+	slices.Sort(list)
+	return list
+}
+
+// TestBDBTools has Berkeley DB's own tools make a base and check what we write, and rpm's reader of bdb read it.
+func TestBDBTools(t *testing.T) {
+	rpmtest.Need(t, "rpm", "rpmbuild", "db5.3_load", "db5.3_verify")
+	files := rpmtest.Build(t, packages...)
+	for _, order := range []binary.ByteOrder{binary.LittleEndian, binary.BigEndian} {
+		dir := t.TempDir()
+		place := filepath.Join(dir, "var/lib/rpm")
+		if err := os.MkdirAll(place, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		var dump strings.Builder
+		word := func(n uint32) []byte { b := make([]byte, 4); order.PutUint32(b, n); return b }
+		fmt.Fprintf(&dump, "VERSION=3\nformat=bytevalue\ntype=hash\ndb_lorder=%d\ndb_pagesize=4096\nHEADER=END\n %x\n %x\n", map[bool]int{true: 1234, false: 4321}[order == binary.LittleEndian], word(0), word(9))
+		for i, f := range files[:2] {
+			fmt.Fprintf(&dump, " %x\n %x\n", word(uint32(i+3)), unpack(t, dir, f).Bytes())
+		}
+		load := exec.CommandContext(t.Context(), "db5.3_load", filepath.Join(place, "Packages"))
+		load.Stdin = strings.NewReader(dump.String() + "DATA=END\n")
+		if out, err := load.CombinedOutput(); err != nil {
+			t.Fatalf("db5.3_load: %v\n%s", err, out)
+		}
+		d := recordIn(t, dir, files[2:4]...)
+		if got := []uint32{d.last, d.packages[0].number, d.packages[1].number, d.packages[2].number}; !slices.Equal(got, []uint32{11, 3, 10, 11}) {
+			t.Errorf("numbers %v", got)
+		}
+		if out, err := exec.CommandContext(t.Context(), "db5.3_verify", filepath.Join(place, "Packages")).CombinedOutput(); err != nil {
+			t.Errorf("db5.3_verify: %v\n%s", err, out)
+		}
+		want := "base-1-1.noarch\nlib-1.1-1.el9.x86_64\ntool-1.5-3.x86_64"
+		if got := ask(t, dir, []string{"--define", "_db_backend bdb_ro"}, []string{"-qa"}); got != want {
+			t.Errorf("rpm -qa: %s", got)
+		}
+	}
+	verifyBDB(t)
+}
+
+// verifyBDB has Berkeley DB check files with every kind of page.
+func verifyBDB(t *testing.T) {
+	t.Helper()
+	for _, size := range []int{512, 1024, 4096, 32768} {
+		for _, order := range []binary.ByteOrder{binary.LittleEndian, binary.BigEndian} {
+			file := filepath.Join(t.TempDir(), "Packages")
+			if err := os.WriteFile(file, writeBDB(sample(size), bdbMeta{order: order, pageSize: size}), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if out, err := exec.CommandContext(t.Context(), "db5.3_verify", file).CombinedOutput(); err != nil {
+				t.Errorf("db5.3_verify, pages of %d, %v: %v\n%s", size, order, err, out)
+			}
+		}
+	}
+}
+

@@ -1,0 +1,180 @@
+package rpmdb
+
+import (
+	"encoding/binary"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
+)
+
+// Tags of which only the indexes know; the numbers are those of rpm's rpmtag.h.
+const (
+	tagRecommendName         rpmfile.Tag = 5046
+	tagSuggestName           rpmfile.Tag = 5049
+	tagSupplementName        rpmfile.Tag = 5052
+	tagEnhanceName           rpmfile.Tag = 5055
+	tagFileTriggerName       rpmfile.Tag = 5069
+	tagFileTriggerIndex      rpmfile.Tag = 5070
+	tagTransFileTriggerName  rpmfile.Tag = 5079
+	tagTransFileTriggerIndex rpmfile.Tag = 5080
+)
+
+// index is one of the indexes of a database: which entry of headers it finds packages by.
+type index struct {
+	tag    rpmfile.Tag
+	table  string // its name in sqlite; also that of its file in bdb
+	many   bool   // the entry is an array: sqlite has an index by package, too
+	binary bool   // keys are bytes, not texts: sqlite has no index by key
+}
+
+// indexes are those of rpm 4.14 to 4.20, in its order. When one is missing rpm makes it.
+var indexes = []index{
+	{tag: rpmfile.TagName, table: "Name"},
+	{tag: rpmfile.TagBaseNames, table: "Basenames", many: true},
+	{tag: rpmfile.TagGroup, table: "Group"},
+	{tag: rpmfile.TagRequireName, table: "Requirename", many: true},
+	{tag: rpmfile.TagProvideName, table: "Providename", many: true},
+	{tag: rpmfile.TagConflictName, table: "Conflictname", many: true},
+	{tag: rpmfile.TagObsoleteName, table: "Obsoletename", many: true},
+	{tag: rpmfile.TagTriggerName, table: "Triggername", many: true},
+	{tag: rpmfile.TagDirNames, table: "Dirnames", many: true},
+	{tag: rpmfile.TagInstallTID, table: "Installtid", binary: true},
+	{tag: rpmfile.TagSigMD5, table: "Sigmd5", binary: true},
+	{tag: rpmfile.TagSHA1Header, table: "Sha1header"},
+	{tag: tagFileTriggerName, table: "Filetriggername", many: true},
+	{tag: tagTransFileTriggerName, table: "Transfiletriggername", many: true},
+	{tag: tagRecommendName, table: "Recommendname", many: true},
+	{tag: tagSuggestName, table: "Suggestname", many: true},
+	{tag: tagSupplementName, table: "Supplementname", many: true},
+	{tag: tagEnhanceName, table: "Enhancename", many: true},
+}
+
+// posting is what an index has for a package: a key, and the place of the key in the header's entry.
+type posting struct {
+	key   string
+	place uint32
+}
+
+// maxPostings bounds an index. A workstation with 5000 packages has 500000 files.
+const maxPostings = 8 << 20
+
+// postings lists what an index has to say about a package, as rpm fills it (tag2index in rpm's lib/rpmdb.c).
+func (x index) postings(h *rpmfile.Header) []posting {
+	keys := x.keys(h)
+	out := make([]posting, 0, len(keys))
+	flags, triggers := h.Ints(rpmfile.TagRequireFlags), x.triggers(h)
+	seen := map[string]bool{}
+	for i, key := range keys {
+		place := uint32(i)
+		switch {
+		case x.tag == rpmfile.TagRequireName && i < len(flags) && transient(flags[i]):
+			continue
+		case x.tag == rpmfile.TagTriggerName:
+			if seen[key] {
+				continue // only the first trigger on a package
+			}
+			seen[key] = true
+		case triggers != nil: // the trigger's number instead of the path's
+			place = 0
+			if i < len(triggers) {
+				place = uint32(triggers[i])
+			}
+		}
+		out = append(out, posting{key, place})
+		if strings.HasPrefix(key, "(") && x.rich() {
+			for _, name := range richNames(key) {
+				out = append(out, posting{name, place})
+			}
+		}
+	}
+	return out
+}
+
+// triggers are the numbers of the triggers that the paths of a file trigger belong to; nil for other indexes.
+func (x index) triggers(h *rpmfile.Header) []uint64 {
+	switch x.tag {
+	case tagFileTriggerName:
+		return h.Ints(tagFileTriggerIndex)
+	case tagTransFileTriggerName:
+		return h.Ints(tagTransFileTriggerIndex)
+	}
+	return nil
+}
+
+// keys are the values of the index's entry in a header.
+func (x index) keys(h *rpmfile.Header) []string {
+	switch {
+	case !h.Has(x.tag) && x.tag == rpmfile.TagGroup:
+		return []string{"Unknown"}
+	case x.tag == rpmfile.TagInstallTID: // in the byte order of the machine: those of all systems built here
+		var out []string
+		for _, n := range h.Ints(x.tag) {
+			out = append(out, string(binary.LittleEndian.AppendUint32(nil, uint32(n))))
+		}
+		return out
+	case x.binary:
+		if data := h.Binary(x.tag); len(data) > 0 {
+			return []string{string(data)}
+		}
+		return nil
+	case !x.many: // the group is translated: only the first text counts
+		return h.Texts(x.tag)[:min(1, len(h.Texts(x.tag)))]
+	}
+	return h.Texts(x.tag)
+}
+
+// rich tells whether rpm also files the names inside of rich dependencies.
+func (x index) rich() bool {
+	switch x.tag {
+	case rpmfile.TagRequireName, rpmfile.TagConflictName, tagRecommendName, tagSuggestName, tagSupplementName, tagEnhanceName:
+		return true
+	}
+	return false
+}
+
+// Bits of rpm's rpmds.h: who a requirement is for.
+const (
+	senseInstall = 1<<5 | 1<<7 | 1<<9 | 1<<10 | 1<<24 | 1<<26 // %posttrans, %pretrans, %pre, %post, rpmlib(...), keys
+	senseErase   = 1<<11 | 1<<12 | 1<<20 | 1<<21              // %preun, %postun, %preuntrans, %postuntrans
+	senseMeta    = 1 << 29
+)
+
+// transient tells whether a requirement ends with the installation, so that nothing needs to find it later.
+func transient(flags uint64) bool {
+	return flags&senseInstall != 0 && flags&senseErase == 0 && flags&senseMeta == 0
+}
+
+// richNames lists the names in a rich dependency, sorted. Those of conditions come with "!": when such a package comes,
+// something may be missing. A dependency that cannot be read has no names; rpm sees it the same way.
+func richNames(text string) []string {
+	r, err := rpmfile.ParseRequirement(text)
+	if err != nil {
+		return nil
+	}
+	names := map[string]bool{}
+	addNames(names, r, false)
+	return slices.Sorted(maps.Keys(names))
+}
+
+func addNames(names map[string]bool, r rpmfile.Requirement, negative bool) {
+	if r.Kind == "" {
+		name := r.Relation.Name
+		switch {
+		case strings.HasPrefix(name, "rpmlib("):
+		case negative:
+			names["!"+name] = true
+		default:
+			names[name] = true
+		}
+		return
+	}
+	conditional := r.Kind == "if" || r.Kind == "unless"
+	for i, part := range r.Parts {
+		addNames(names, part, negative != (conditional && i == 1))
+		if conditional && i == 1 && len(r.Parts) == 3 {
+			addNames(names, part, negative) // with an else, the condition matters either way
+		}
+	}
+}

@@ -1,0 +1,66 @@
+package rpmdb
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
+)
+
+// TestRichNames has what rpm 4.20 files for rich dependencies.
+func TestRichNames(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string][]string{
+		"(a and b)":                         {"a", "b"},
+		"(a >= 1 or b or (c with d))":       {"a", "b", "c", "d"},
+		"(a if b)":                          {"!b", "a"},
+		"(a unless b)":                      {"!b", "a"},
+		"(a if b else c)":                   {"!b", "a", "b", "c"},
+		"(a if (b if c))":                   {"!b", "a", "c"},
+		"(a without b)":                     {"a", "b"},
+		"(a or rpmlib(X) or a)":             {"a"},
+		"(a if":                             nil,
+		"(libfoo(x86-64) = 1 if b(x))":      {"!b(x)", "libfoo(x86-64)"},
+		"((a if b) and (b if a))":           {"!a", "!b", "a", "b"},
+		"(a if (b unless c else d) else e)": {"!b", "!c", "!d", "a", "b", "c", "d", "e"},
+	} {
+		if diff := cmp.Diff(want, richNames(text)); diff != "" {
+			t.Errorf("%s:\n%s", text, diff)
+		}
+	}
+}
+
+func TestPostings(t *testing.T) {
+	t.Parallel()
+	texts := func(tag rpmfile.Tag, list ...string) rpmfile.Entry {
+		return rpmfile.Entry{Tag: tag, Type: rpmfile.TypeStringArray, Value: list}
+	}
+	ints := func(tag rpmfile.Tag, list ...uint32) rpmfile.Entry {
+		return rpmfile.Entry{Tag: tag, Type: rpmfile.TypeInt32, Value: list}
+	}
+	h := header(t,
+		texts(rpmfile.TagRequireName, "plain", "pre", "both", "rpmlib(X)", "meta", "(a if b)"),
+		ints(rpmfile.TagRequireFlags, 0, 1<<9, 1<<9|1<<11, 1<<24, 1<<10|1<<29, 0),
+		texts(rpmfile.TagTriggerName, "x", "y", "x"),
+		texts(tagFileTriggerName, "/lib", "/usr/lib", "/lib"),
+		ints(tagFileTriggerIndex, 0, 1), // one too few
+		rpmfile.Entry{Tag: rpmfile.TagInstallTID, Type: rpmfile.TypeInt32, Value: []uint32{0x01020304}},
+		rpmfile.Entry{Tag: rpmfile.TagSigMD5, Type: rpmfile.TypeBinary, Value: []byte{1, 2}},
+	)
+	for table, want := range map[string][]posting{
+		"Requirename":     {{"plain", 0}, {"both", 2}, {"meta", 4}, {"(a if b)", 5}, {"!b", 5}, {"a", 5}},
+		"Triggername":     {{"x", 0}, {"y", 1}},
+		"Filetriggername": {{"/lib", 0}, {"/usr/lib", 1}, {"/lib", 0}},
+		"Installtid":      {{"\x04\x03\x02\x01", 0}},
+		"Sigmd5":          {{"\x01\x02", 0}},
+		"Group":           {{"Unknown", 0}},
+		"Name":            {},
+	} {
+		for _, x := range indexes {
+			if diff := cmp.Diff(want, x.postings(h), cmp.AllowUnexported(posting{})); x.table == table && diff != "" {
+				t.Errorf("%s:\n%s", table, diff)
+			}
+		}
+	}
+}

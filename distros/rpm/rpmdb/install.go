@@ -1,0 +1,94 @@
+package rpmdb
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
+)
+
+// keyPackage is the name under which rpm records an imported key; its version is the end of the key's fingerprint.
+const keyPackage = "gpg-pubkey"
+
+// install returns the packages after an installation. New ones get the next numbers, as rpm gives them.
+func install(have []pkg, last uint32, installed []*rpmfile.Header) ([]pkg, uint32, error) {
+	packages, places := slices.Clone(have), map[string][]int{}
+	for i, p := range packages {
+		name := p.header.Text(rpmfile.TagName)
+		places[name] = append(places[name], i)
+	}
+	for _, h := range installed {
+		if err := recordable(h, last); err != nil {
+			return nil, 0, err
+		}
+		name := h.Text(rpmfile.TagName)
+		for _, i := range places[name] {
+			if old := packages[i].header; old != nil && replaces(h, old) {
+				packages[i].header = nil
+			}
+		}
+		last++
+		places[name] = append(places[name], len(packages))
+		packages = append(packages, pkg{last, h, stamp(h)})
+	}
+	packages = slices.DeleteFunc(packages, func(p pkg) bool { return p.header == nil })
+	if len(packages) > maxPackages {
+		return nil, 0, fmt.Errorf("%w: more than %d packages", ErrFormat, maxPackages)
+	}
+	return packages, last, nil
+}
+
+// recordable refuses what rpm would not find again, or what could not be read again.
+func recordable(h *rpmfile.Header, last uint32) error {
+	switch {
+	case h == nil || h.Text(rpmfile.TagName) == "" || h.Text(rpmfile.TagVersion) == "" || h.Text(rpmfile.TagRelease) == "":
+		return fmt.Errorf("%w: a package to record has no name, version or release", ErrFormat)
+	case len(h.Bytes()) > maxHeader:
+		return fmt.Errorf("%w: the header of %s has %d bytes, want at most %d", ErrFormat, h.Text(rpmfile.TagName), len(h.Bytes()), maxHeader)
+	case last >= maxNumber:
+		return fmt.Errorf("%w: no number is left for %s; rpm --rebuilddb in the base gives new ones", ErrFormat, h.Text(rpmfile.TagName))
+	}
+	return nil
+}
+
+// stamp is when a package was installed: ndb notes when a header was written, which is the same time.
+func stamp(h *rpmfile.Header) uint32 {
+	t, _ := h.Int(rpmfile.TagInstallTime)
+	return uint32(t)
+}
+
+// replaces tells whether a package cannot be installed beside another one.
+func replaces(h, old *rpmfile.Header) bool {
+	same := func(tag rpmfile.Tag) bool { return h.Text(tag) == old.Text(tag) }
+	if !same(rpmfile.TagName) {
+		return false
+	}
+	const noarch = "noarch"
+	arch, oldArch := h.Text(rpmfile.TagArch), old.Text(rpmfile.TagArch)
+	if arch != oldArch && arch != noarch && oldArch != noarch {
+		return false
+	}
+	if h.Text(rpmfile.TagName) != keyPackage && !installOnly(h) {
+		return true
+	}
+	epoch, _ := h.Int(rpmfile.TagEpoch)
+	oldEpoch, _ := old.Int(rpmfile.TagEpoch)
+	return epoch == oldEpoch && same(rpmfile.TagVersion) && same(rpmfile.TagRelease)
+}
+
+// installOnly tells whether several versions of a package may be installed: kernels, their modules and their development
+// files. The provides are those of dnf's and zypper's defaults (installonlypkgs, provides:multiversion); the names are yum's
+// of el7, whose kernel-devel provides no such thing, and dnf's own.
+func installOnly(h *rpmfile.Header) bool {
+	for _, p := range h.Texts(rpmfile.TagProvideName) {
+		switch p {
+		case "kernel", "kernel-PAE", "installonlypkg(kernel)", "installonlypkg(kernel-module)", "installonlypkg(vm)", "multiversion(kernel)":
+			return true
+		}
+	}
+	name := h.Text(rpmfile.TagName)
+	return strings.HasPrefix(name, "kernel-") && strings.HasSuffix(name, "-devel") || slices.Contains([]string{
+		"kernel-devel", "kernel-source", "kernel-debug", "kernel-smp", "kernel-bigmem", "kernel-enterprise", "kernel-unsupported",
+	}, name)
+}

@@ -1,0 +1,135 @@
+package rpmdb
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+)
+
+// folders are where systems have the database: Fedora, SUSE and el10 moved it to the first, and left a link at the second.
+var folders = []string{"usr/lib/sysimage/rpm", "var/lib/rpm"}
+
+// format is a kind of database.
+type format struct {
+	file string // what it is recognised by
+	open func(root fs.FS, name string) (contents, backend, error)
+}
+
+// formats are in the order in which rpm looks for another format's database when its own is missing.
+func formats() []format {
+	return []format{{"rpmdb.sqlite", openSQLite}, {"Packages.db", openNDB}, {"Packages", openBDB}}
+}
+
+// place is where a database is.
+type place struct {
+	folder string
+	format format
+	files  []string
+}
+
+// locate finds the database. An empty file does not count: systems leave such ones behind when they change the format.
+func locate(root fs.FS) (place, error) {
+	for _, folder := range folders {
+		list, err := fs.ReadDir(root, folder)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return place{}, err
+		}
+		for _, f := range formats() {
+			if info, err := fs.Stat(root, path.Join(folder, f.file)); err == nil && info.Mode().IsRegular() && info.Size() > 0 {
+				return place{folder, f, databaseFiles(list)}, nil
+			}
+		}
+	}
+	return place{}, fmt.Errorf("no rpmdb.sqlite, Packages.db or Packages in %s: %w", strings.Join(folders, " or "), fs.ErrNotExist)
+}
+
+// databaseFiles picks the names of the files that rpm makes in its folder, of all formats: after a change, what is left of
+// an older database would only mislead.
+func databaseFiles(list []fs.DirEntry) []string {
+	names := []string{
+		"Packages", "Packages.db", "Index.db", "Filemd5s", "Provideversion", "Requireversion", "Pubkeys", "Depends", "Filedigests",
+		"rpmdb.sqlite", "rpmdb.sqlite-wal", "rpmdb.sqlite-shm", "rpmdb.sqlite-journal",
+	}
+	for _, x := range indexes {
+		names = append(names, x.table)
+	}
+	var out []string
+	for _, e := range list {
+		if !e.IsDir() && (slices.Contains(names, e.Name()) || strings.HasPrefix(e.Name(), "__db.")) {
+			out = append(out, e.Name())
+		}
+	}
+	return out
+}
+
+// readFile reads a file of the database.
+func readFile(root fs.FS, name string) ([]byte, error) {
+	f, err := root.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close() //nolint:errcheck // read only
+	data, err := io.ReadAll(io.LimitReader(f, maxDatabase+1))
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", name, err)
+	}
+	if len(data) > maxDatabase {
+		return nil, fmt.Errorf("%w: more than %d bytes", ErrFormat, maxDatabase)
+	}
+	return data, nil
+}
+
+// bdb is the backend of Berkeley DB.
+type bdb struct{ meta bdbMeta }
+
+func openBDB(root fs.FS, name string) (contents, backend, error) {
+	data, err := readFile(root, name)
+	if err != nil {
+		return contents{}, nil, err
+	}
+	c, meta, err := readBDB(data)
+	return c, bdb{meta}, err
+}
+
+func (bdb) kind() string { return "bdb" }
+
+func (b bdb) write(packages []pkg, last uint32) (map[string][]byte, error) {
+	return map[string][]byte{"Packages": writeBDB(asContents(packages, last), b.meta)}, nil
+}
+
+// ndb is the backend of rpm's own format.
+type ndb struct{ head ndbHead }
+
+func openNDB(root fs.FS, name string) (contents, backend, error) {
+	data, err := readFile(root, name)
+	if err != nil {
+		return contents{}, nil, err
+	}
+	c, head, err := readNDB(data)
+	return c, ndb{head}, err
+}
+
+func (ndb) kind() string { return "ndb" }
+
+func (n ndb) write(packages []pkg, last uint32) (map[string][]byte, error) {
+	found, err := writeNDBIndex(packages, n.head)
+	if err != nil {
+		return nil, err
+	}
+	return map[string][]byte{"Packages.db": writeNDB(asContents(packages, last), n.head), "Index.db": found}, nil
+}
+
+func asContents(packages []pkg, last uint32) contents {
+	c := contents{last: last}
+	for _, p := range packages {
+		c.records = append(c.records, record{p.number, p.header.Bytes(), p.stamp})
+	}
+	return c
+}

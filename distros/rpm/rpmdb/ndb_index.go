@@ -1,0 +1,195 @@
+package rpmdb
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"math/bits"
+)
+
+// The layout of Index.db of rpm's ndb, version 0; all numbers are little endian. The file is a container: a header of 32
+// bytes (magic, version, generation, pages of slots, page size, generation of Packages.db) and slots of 16 (magic with the
+// use in its last byte, tag, first page, pages). Each slot's pages are a hash table, see ndbTable.
+const (
+	ndbIndexMagic     = "RpmX"
+	ndbIndexSlotMagic = "Slo\x00"
+	ndbTableMagic     = "RpmI"
+	ndbTableHead      = 64
+	ndbKeyRoom        = 4096 // room for keys that a table is made with at least
+)
+
+// writeNDBIndex writes Index.db for packages with the given numbers.
+func writeNDBIndex(packages []pkg, base ndbHead) ([]byte, error) {
+	le := binary.LittleEndian
+	head := make([]byte, ndbPage)
+	for at := 0; at < ndbPage; at += ndbBlock {
+		copy(head[at:], ndbIndexSlotMagic)
+	}
+	clear(head[:ndbHeader])
+	copy(head, ndbIndexMagic)
+	le.PutUint32(head[8:], uint32(len(indexes)))
+	le.PutUint32(head[12:], 1)
+	le.PutUint32(head[16:], ndbPage)
+	le.PutUint32(head[20:], base.generation+1)
+	out := [][]byte{head}
+	first := 1
+	for i, x := range indexes {
+		t, err := newNDBTable(packages, x)
+		if err != nil {
+			return nil, err
+		}
+		slot := head[ndbHeader+i*ndbBlock:]
+		le.PutUint32(slot[4:], uint32(x.tag))
+		le.PutUint32(slot[8:], uint32(first))
+		le.PutUint32(slot[12:], uint32(len(t)/ndbPage))
+		first += len(t) / ndbPage
+		out = append(out, t)
+	}
+	return bytes.Join(out, nil), nil
+}
+
+// ndbTable is one hash table: a header of 64 bytes, slots of 12 (first all their 8 bytes of key and data, then all their 4
+// of further data), and keys with their lengths before them. A key's place carries bits of its hash above those that
+// places need, as a first check.
+type ndbTable struct {
+	slots, more []byte
+	keys        []byte
+	mask        uint32            // of the slots: their number is a power of two
+	high        uint32            // bits of a place that are of the hash
+	places      map[string]uint32 // of the keys
+	tried       map[uint32]ndbPath
+}
+
+// ndbPath is how far the search for a free slot went that began at one slot. It always goes on from there: otherwise
+// thousands of files of one name, or keys made to have one hash, would take quadratic time.
+type ndbPath struct{ slot, step uint32 }
+
+type ndbPosting struct {
+	key        string
+	number, at uint32
+}
+
+// newNDBTable makes the table of an index, a whole number of pages.
+func newNDBTable(packages []pkg, x index) ([]byte, error) {
+	t := &ndbTable{places: map[string]uint32{}, tried: map[uint32]ndbPath{}}
+	list, keyBytes, err := t.collect(packages, x)
+	if err != nil {
+		return nil, err
+	}
+	slots := uint32(4) << (bits.Len(uint(max(len(list), 256))) - 1) // at most half of them used, as rpm wants it
+	size := ndbTableHead + int(slots)*12 + keyBytes + ndbKeyRoom
+	out := make([]byte, (size+ndbPage-1)/ndbPage*ndbPage)
+	t.slots, t.more = out[ndbTableHead:ndbTableHead+slots*8], out[ndbTableHead+slots*8:ndbTableHead+slots*12]
+	t.keys, t.mask = out[ndbTableHead+slots*12:], slots-1
+	low := uint32(0x10000)
+	for low != 0 && uint64(low) < uint64(len(t.keys))+8192 {
+		low <<= 1
+	}
+	t.high = -low
+	for _, p := range list {
+		t.put(p)
+	}
+	le := binary.LittleEndian
+	copy(out, ndbTableMagic)
+	le.PutUint32(out[8:], 1)
+	le.PutUint32(out[12:], slots)
+	le.PutUint32(out[16:], uint32(len(list)))
+	le.PutUint32(out[24:], t.high)
+	le.PutUint32(out[28:], uint32(keyBytes))
+	return out, nil
+}
+
+// collect lists the postings of all packages, each once, and gives every key its place. Place 0 is never used.
+func (t *ndbTable) collect(packages []pkg, x index) (list []ndbPosting, keyBytes int, err error) {
+	keyBytes = 1
+	for _, p := range packages {
+		seen := map[posting]bool{}
+		for _, one := range x.postings(p.header) {
+			if seen[one] {
+				continue
+			}
+			seen[one] = true
+			list = append(list, ndbPosting{one.key, p.number, one.place})
+			if t.places[one.key] == 0 {
+				t.places[one.key] = uint32(keyBytes)
+				keyBytes += len(ndbKey(one.key))
+			}
+		}
+		if len(list) > maxPostings || keyBytes > maxDatabase {
+			return nil, 0, tooMany(x)
+		}
+	}
+	return list, keyBytes, nil
+}
+
+func tooMany(x index) error {
+	return fmt.Errorf("%w: more than %d entries for the index %s", ErrFormat, maxPostings, x.table)
+}
+
+// put fills the first free slot on the path that the key's hash prescribes.
+func (t *ndbTable) put(p ndbPosting) {
+	le := binary.LittleEndian
+	hash, place := ndbHash(p.key), t.places[p.key]
+	copy(t.keys[place:], ndbKey(p.key))
+	at, ok := t.tried[hash&t.mask]
+	if !ok {
+		at = ndbPath{hash & t.mask, 7}
+	}
+	for le.Uint32(t.slots[at.slot*8:]) != 0 {
+		at = ndbPath{(at.slot + at.step) & t.mask, at.step + 1}
+	}
+	t.tried[hash&t.mask] = at
+	le.PutUint32(t.slots[at.slot*8:], place|hash&t.high)
+	data, more := ndbData(p.number, p.at)
+	le.PutUint32(t.slots[at.slot*8+4:], data)
+	le.PutUint32(t.more[at.slot*4:], more)
+}
+
+// ndbData packs a package's number and the place in its header.
+func ndbData(number, at uint32) (data, more uint32) {
+	switch {
+	case number < 1<<20 && at < 1<<10:
+		return number | at<<20, 0
+	case number < 1<<24 && at < 1<<6:
+		return number | at<<24 | 1<<30, 0
+	}
+	return at | 1<<31, number
+}
+
+// ndbKey is a key with its length before it: one byte, or 255 and two, or three times 255 and four.
+func ndbKey(key string) []byte {
+	n := len(key)
+	var out []byte
+	switch {
+	case n > 0 && n < 255:
+		out = []byte{byte(n)}
+	case n < 65535:
+		out = []byte{255, byte(n), byte(n >> 8)}
+	default:
+		out = binary.LittleEndian.AppendUint32([]byte{255, 255, 255}, uint32(n))
+	}
+	return append(out, key...)
+}
+
+// ndbHash is rpm's variant of MurmurHash.
+func ndbHash(key string) uint32 {
+	const m = 0x5bd1e995
+	h := uint32(len(key)) * m
+	for ; len(key) >= 4; key = key[4:] {
+		h += uint32(key[0]) | uint32(key[1])<<8 | uint32(key[2])<<16 | uint32(key[3])<<24
+		h *= m
+		h ^= h >> 16
+	}
+	if len(key) > 0 {
+		for i := range len(key) {
+			h += uint32(key[i]) << (8 * i)
+		}
+		h *= m
+		h ^= h >> 16
+	}
+	h *= m
+	h ^= h >> 10
+	h *= m
+	h ^= h >> 17
+	return h
+}

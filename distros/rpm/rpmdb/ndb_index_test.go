@@ -1,0 +1,137 @@
+package rpmdb
+
+import (
+	"cmp"
+	"encoding/binary"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
+)
+
+// readNDBIndex lists an Index.db, rpm's or ours, as "tag key number place", sorted. It follows the hash of every key as rpm
+// does, so that a posting that rpm would not find is missing.
+func readNDBIndex(t *testing.T, data []byte) []string {
+	t.Helper()
+	le := binary.LittleEndian
+	if string(data[:4]) != ndbIndexMagic || le.Uint32(data[16:]) != ndbPage {
+		t.Fatalf("Index.db begins with %x", data[:32])
+	}
+	var out []string
+	for at := ndbHeader; at < int(le.Uint32(data[12:]))*ndbPage; at += ndbBlock {
+		if string(data[at:at+4]) != ndbIndexSlotMagic {
+			t.Fatalf("slot at %d: %x", at, data[at:at+16])
+		}
+		tag, first, pages := le.Uint32(data[at+4:]), le.Uint32(data[at+8:]), le.Uint32(data[at+12:])
+		if first == 0 {
+			continue
+		}
+		for _, p := range readNDBTable(t, data[first*ndbPage:(first+pages)*ndbPage]) {
+			out = append(out, fmt.Sprintf("%d %q %d %d", tag, p.key, p.number, p.at))
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+func readNDBTable(t *testing.T, data []byte) []ndbPosting {
+	t.Helper()
+	le := binary.LittleEndian
+	slots, used, high, end := le.Uint32(data[12:]), le.Uint32(data[16:]), le.Uint32(data[24:]), le.Uint32(data[28:])
+	keys, mask := data[ndbTableHead+slots*12:], slots-1
+	var out []ndbPosting
+	for at := uint32(1); at < end; {
+		if keys[at] == 0 {
+			at++ // a key that was removed
+			continue
+		}
+		place, n, head := at, uint32(keys[at]), uint32(1)
+		if n == 255 {
+			n, head = uint32(le.Uint16(keys[at+1:])), 3
+		}
+		key := string(keys[at+head : at+head+n])
+		at += head + n
+		for h, step := ndbHash(key)&mask, uint32(7); ; h, step = (h+step)&mask, step+1 {
+			slot := le.Uint32(data[ndbTableHead+h*8:])
+			if slot == 0 {
+				break
+			}
+			if slot != place|ndbHash(key)&high {
+				continue
+			}
+			packed, more := le.Uint32(data[ndbTableHead+h*8+4:]), le.Uint32(data[ndbTableHead+slots*8+h*4:])
+			p := ndbPosting{key, packed & 0xfffff, packed >> 20}
+			switch {
+			case packed>>31 == 1:
+				p = ndbPosting{key, more, packed &^ (1 << 31)}
+			case packed>>30 == 1:
+				p = ndbPosting{key, packed & 0xffffff, packed >> 24 & 0x3f}
+			}
+			out = append(out, p)
+		}
+	}
+	if uint32(len(out)) != used || used*2 > slots || end >= ^high {
+		t.Errorf("table of %d slots, %d used, %d found, keys to %d of %#x", slots, used, len(out), end, ^high)
+	}
+	return out
+}
+
+func TestNDBIndex(t *testing.T) {
+	t.Parallel()
+	var packages []pkg
+	want := 0
+	for _, number := range []uint32{1, 2, 1<<20 - 1, 1 << 20, 1 << 24, maxNumber} {
+		names := []string{"", "a", "bin", strings.Repeat("x", 254), strings.Repeat("y", 255), strings.Repeat("z", 60000)}
+		for i := range 1500 {
+			names = append(names, fmt.Sprintf("file%d", i%1100)) // some twice: two places of one key
+		}
+		want += len(names)
+		packages = append(packages, pkg{number: number, header: header(t,
+			rpmfile.Entry{Tag: rpmfile.TagBaseNames, Type: rpmfile.TypeStringArray, Value: names})})
+	}
+	data, err := writeNDBIndex(packages, ndbHead{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := readNDBIndex(t, data)
+	var expect []string
+	for _, p := range packages {
+		for _, x := range indexes {
+			for _, one := range x.postings(p.header) {
+				expect = append(expect, fmt.Sprintf("%d %q %d %d", x.tag, one.key, p.number, one.place))
+			}
+		}
+	}
+	slices.Sort(expect)
+	if !slices.Equal(got, expect) || len(got) != want+len(packages) { // and a group for each
+		t.Errorf("%d postings, want %d (%d)", len(got), len(expect), want+len(packages))
+	}
+}
+
+// TestNDBCollisions has many postings that begin their search at one slot: it must not take quadratic time.
+func TestNDBCollisions(t *testing.T) {
+	t.Parallel()
+	names := slices.Repeat([]string{"__init__.py"}, 300000)
+	h := header(t, rpmfile.Entry{Tag: rpmfile.TagBaseNames, Type: rpmfile.TypeStringArray, Value: names})
+	i := slices.IndexFunc(indexes, func(x index) bool { return x.tag == rpmfile.TagBaseNames })
+	data, err := newNDBTable([]pkg{{number: 1, header: h}}, indexes[i])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if used := binary.LittleEndian.Uint32(data[16:]); used != 300000 {
+		t.Errorf("%d postings", used)
+	}
+}
+
+// header makes a header with entries; it has no region.
+func header(t testing.TB, entries ...rpmfile.Entry) *rpmfile.Header {
+	t.Helper()
+	slices.SortFunc(entries, func(a, b rpmfile.Entry) int { return cmp.Compare(a.Tag, b.Tag) })
+	h, err := new(rpmfile.Header).With(entries...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h
+}

@@ -1,0 +1,119 @@
+package rpmdb
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/binary"
+	"fmt"
+	"hash/adler32"
+	"slices"
+)
+
+// The layout of Packages.db of rpm's ndb, version 0; all numbers are little endian. A header of 32 bytes (magic, version,
+// generation, pages of slots, next number) is followed by slots of 16 (magic, number, first block, blocks) to the end of
+// the pages of slots, and those by blobs in blocks of 16 bytes:
+//
+//	magic, number, time, length   the header   zeros   Adler-32 of all that, length, magic
+const (
+	ndbMagic     = "RpmP"
+	ndbSlotMagic = "Slot"
+	ndbBlobMagic = "BlbS"
+	ndbBlobEnd   = "BlbE"
+
+	ndbHeader   = 32
+	ndbBlock    = 16 // of a slot too
+	ndbPage     = 4096
+	ndbBlobHead = 16
+	ndbBlobTail = 12
+)
+
+// ndbHead is what a new file takes over from an old one.
+type ndbHead struct{ generation uint32 }
+
+// ndbSlot is a package's place in the file.
+type ndbSlot struct{ number, first, blocks uint32 }
+
+// readNDB reads Packages.db. Slots whose blobs overlap, or whose checksum is wrong, are errors.
+func readNDB(data []byte) (contents, ndbHead, error) {
+	var c contents
+	if len(data) < ndbPage || string(data[:4]) != ndbMagic {
+		return c, ndbHead{}, fmt.Errorf("%w: no ndb file", ErrFormat)
+	}
+	le := binary.LittleEndian
+	version, pages, next := le.Uint32(data[4:]), le.Uint32(data[12:]), le.Uint32(data[16:])
+	if version != 0 {
+		return c, ndbHead{}, fmt.Errorf("%w: ndb file of version %d, want 0", ErrFormat, version)
+	}
+	if pages == 0 || int64(pages)*ndbPage > int64(len(data)) {
+		return c, ndbHead{}, fmt.Errorf("%w: %d pages of slots in %d bytes", ErrFormat, pages, len(data))
+	}
+	slots, err := ndbSlots(data[:int(pages)*ndbPage])
+	if err != nil {
+		return c, ndbHead{}, err
+	}
+	end, total := int64(pages)*ndbPage, 0
+	for _, s := range slots {
+		at, size := int64(s.first)*ndbBlock, int64(s.blocks)*ndbBlock
+		if at < end || at+size > int64(len(data)) {
+			return c, ndbHead{}, fmt.Errorf("%w: package %d lies at %d to %d, want it between %d and %d", ErrFormat, s.number, at, at+size, end, len(data))
+		}
+		end = at + size
+		r, err := ndbBlob(data[at:end], s.number)
+		if err == nil {
+			err = c.add(r, &total)
+		}
+		if err != nil {
+			return c, ndbHead{}, fmt.Errorf("package %d: %w", s.number, err)
+		}
+	}
+	if next > 0 {
+		c.last = max(c.last, next-1)
+	}
+	return c, ndbHead{generation: le.Uint32(data[8:])}, nil
+}
+
+// ndbSlots reads the used slots, in the order of what they point to.
+func ndbSlots(pages []byte) ([]ndbSlot, error) {
+	var slots []ndbSlot
+	for at := ndbHeader; at < len(pages); at += ndbBlock {
+		if string(pages[at:at+4]) != ndbSlotMagic {
+			return nil, fmt.Errorf("%w: no slot at %d", ErrFormat, at)
+		}
+		le := binary.LittleEndian
+		s := ndbSlot{le.Uint32(pages[at+4:]), le.Uint32(pages[at+8:]), le.Uint32(pages[at+12:])}
+		if s.first == 0 {
+			continue
+		}
+		if len(slots) == maxPackages {
+			return nil, fmt.Errorf("%w: more than %d packages", ErrFormat, maxPackages)
+		}
+		slots = append(slots, s)
+	}
+	slices.SortFunc(slots, func(a, b ndbSlot) int { return cmp.Compare(a.first, b.first) })
+	return slots, nil
+}
+
+// ndbBlob reads the blob of a slot.
+func ndbBlob(data []byte, number uint32) (record, error) {
+	if len(data) < ndbBlobHead+ndbBlobTail || string(data[:4]) != ndbBlobMagic {
+		return record{}, fmt.Errorf("%w: no blob", ErrFormat)
+	}
+	le := binary.LittleEndian
+	length, tail := le.Uint32(data[12:]), data[len(data)-ndbBlobTail:]
+	switch {
+	case le.Uint32(data[4:]) != number:
+		return record{}, fmt.Errorf("%w: its blob is that of package %d", ErrFormat, le.Uint32(data[4:]))
+	case int64(len(data)) != ndbBlobSize(int64(length)):
+		return record{}, fmt.Errorf("%w: a header of %d bytes in a blob of %d", ErrFormat, length, len(data))
+	case le.Uint32(tail[4:]) != length || !bytes.Equal(tail[8:], []byte(ndbBlobEnd)):
+		return record{}, fmt.Errorf("%w: its blob has no end", ErrFormat)
+	case adler32.Checksum(data[:len(data)-ndbBlobTail]) != le.Uint32(tail):
+		return record{}, fmt.Errorf("%w: its checksum is wrong", ErrFormat)
+	}
+	return record{number, data[ndbBlobHead : ndbBlobHead+length : ndbBlobHead+length], le.Uint32(data[8:])}, nil
+}
+
+// ndbBlobSize is the size of the blob of a header, in whole blocks.
+func ndbBlobSize(length int64) int64 {
+	return (ndbBlobHead + length + ndbBlobTail + ndbBlock - 1) / ndbBlock * ndbBlock
+}

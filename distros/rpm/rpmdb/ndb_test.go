@@ -1,0 +1,100 @@
+package rpmdb
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"hash/adler32"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestNDBRoundTrip(t *testing.T) {
+	t.Parallel()
+	for _, n := range []int{0, 1, 254, 255, 610} { // 254 slots on the first page
+		want := sample(4096)
+		want.records = want.records[:n]
+		for i := range want.records {
+			want.records[i].stamp = uint32(i)
+		}
+		data := writeNDB(want, ndbHead{generation: 41})
+		got, head, err := readNDB(data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if head.generation != 42 || got.last != want.last || len(got.records) != n {
+			t.Errorf("%d records, last %d, generation %d, want %d, %d, 42", len(got.records), got.last, head.generation, n, want.last)
+		}
+		for i, r := range got.records {
+			if diff := cmp.Diff(want.records[i], r, cmp.AllowUnexported(record{})); diff != "" {
+				t.Fatal(diff)
+			}
+		}
+	}
+}
+
+func TestNDBHostile(t *testing.T) {
+	t.Parallel()
+	le := binary.LittleEndian
+	c := contents{records: []record{{number: 7, blob: bytes.Repeat([]byte("x"), 1000)}, {number: 8, blob: bytes.Repeat([]byte("y"), 1000)}}}
+	good := writeNDB(c, ndbHead{})
+	put32 := func(at int, v uint32) func([]byte) { return func(b []byte) { le.PutUint32(b[at:], v) } }
+	const slot, blob = ndbHeader, ndbPage
+	size := int(ndbBlobSize(1000))
+	for name, change := range map[string]func([]byte){
+		"magic":               put32(0, 0),
+		"version":             put32(4, 1),
+		"no slots":            put32(12, 0),
+		"slots beyond":        put32(12, 1<<32-1),
+		"slot magic":          put32(slot, 0),
+		"slot in the slots":   put32(slot+8, 1),
+		"slot beyond":         put32(slot+8, 1<<32-1),
+		"slot of no blocks":   put32(slot+12, 0),
+		"slot of many blocks": put32(slot+12, 1<<32-1),
+		"slots overlap":       put32(slot+ndbBlock+8, ndbPage/ndbBlock),
+		"other number":        put32(slot+4, 9),
+		"number 0": func(b []byte) {
+			le.PutUint32(b[slot+4:], 0)
+			le.PutUint32(b[blob+4:], 0)
+			le.PutUint32(b[blob+size-ndbBlobTail:], adler32.Checksum(b[blob:blob+size-ndbBlobTail]))
+		},
+		"blob magic":  put32(blob, 0),
+		"length":      put32(blob+12, 1<<32-1),
+		"content":     put32(blob+100, 0),
+		"checksum":    put32(blob+size-12, 0),
+		"tail length": put32(blob+size-8, 0),
+		"tail":        put32(blob+size-4, 0),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			bad := bytes.Clone(good)
+			change(bad)
+			if _, _, err := readNDB(bad); !errors.Is(err, ErrFormat) {
+				t.Errorf("got %v, want ErrFormat", err)
+			}
+		})
+	}
+	for n := 0; n < len(good); n += 31 {
+		if _, _, err := readNDB(good[:n]); !errors.Is(err, ErrFormat) {
+			t.Errorf("cut to %d bytes: got %v, want ErrFormat", n, err)
+		}
+	}
+}
+
+func FuzzReadNDB(f *testing.F) {
+	f.Add(writeNDB(contents{records: []record{{number: 7, blob: []byte("x")}, {number: 8, blob: []byte("y")}}, last: 9}, ndbHead{}))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		c, head, err := readNDB(data)
+		if err != nil {
+			if !errors.Is(err, ErrFormat) {
+				t.Errorf("not ErrFormat: %v", err)
+			}
+			return
+		}
+		again, _, err := readNDB(writeNDB(c, head))
+		if diff := cmp.Diff(c, again, cmp.AllowUnexported(contents{}, record{})); err != nil || diff != "" {
+			t.Errorf("written again: %v\n%s", err, diff)
+		}
+	})
+}

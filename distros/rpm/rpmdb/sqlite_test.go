@@ -1,0 +1,150 @@
+package rpmdb
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"testing/fstest"
+	"time"
+
+	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
+)
+
+// sqliteWith makes a database with statements of SQL, and returns its folder.
+func sqliteWith(t testing.TB, pragmas []string, statements ...string) string {
+	t.Helper()
+	dir := t.TempDir()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	err := withSQLite(ctx, filepath.Join(dir, sqliteFile), pragmas, func(conn *sql.Conn) error {
+		for _, s := range statements {
+			if _, err := conn.ExecContext(ctx, s); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+func fileOf(t testing.TB, dir, name string) *fstest.MapFile {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(dir, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &fstest.MapFile{Data: data}
+}
+
+const createPackages = "CREATE TABLE 'Packages' (hnum INTEGER PRIMARY KEY AUTOINCREMENT,blob BLOB NOT NULL)"
+
+// TestSQLiteHostile reads databases with schemas that rpm would not make.
+func TestSQLiteHostile(t *testing.T) {
+	t.Parallel()
+	for name, statements := range map[string][]string{
+		"no table":        {"CREATE TABLE other (x)"},
+		"endless view":    {"CREATE VIEW Packages AS WITH RECURSIVE c(hnum) AS (SELECT 1 UNION ALL SELECT hnum+1 FROM c) SELECT hnum, zeroblob(1) AS blob FROM c"},
+		"no column":       {"CREATE TABLE Packages (hnum)"},
+		"number 0":        {createPackages, "INSERT INTO Packages VALUES(0, 'x')"},
+		"number negative": {createPackages, "INSERT INTO Packages VALUES(-1, 'x')"},
+		"number 2^32":     {createPackages, "INSERT INTO Packages VALUES(4294967296, 'x')"},
+		"number is text":  {"CREATE TABLE Packages (hnum, blob)", "INSERT INTO Packages VALUES('x', 'x')"},
+		"number twice":    {"CREATE TABLE Packages (hnum, blob)", "INSERT INTO Packages VALUES(1, 'x')", "INSERT INTO Packages VALUES(1, 'x')"},
+		"empty header":    {createPackages, "INSERT INTO Packages VALUES(1, '')"},
+		"no header":       {"CREATE TABLE Packages (hnum, blob)", "INSERT INTO Packages VALUES(1, NULL)"},
+		"bad header":      {createPackages, "INSERT INTO Packages VALUES(1, 'xxxxxxxxxxxxxxxxxxx')"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			system := fstest.MapFS{"var/lib/rpm/" + sqliteFile: fileOf(t, sqliteWith(t, nil, statements...), sqliteFile)}
+			if _, err := Read(system); !errors.Is(err, ErrFormat) {
+				t.Errorf("got %v, want ErrFormat", err)
+			}
+		})
+	}
+}
+
+// TestSQLiteLog reads what an interrupted rpm left in its write-ahead log, and leaves neither log nor its index behind.
+func TestSQLiteLog(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	file := filepath.Join(dir, sqliteFile)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	system := fstest.MapFS{}
+	err := withSQLite(ctx, file, []string{"journal_mode=WAL", "wal_autocheckpoint=0"}, func(conn *sql.Conn) error {
+		if _, err := conn.ExecContext(ctx, createPackages); err != nil {
+			return err
+		}
+		if _, err := conn.ExecContext(ctx, "INSERT INTO Packages VALUES(3, ?)", made(t, "a 1-1 noarch").Bytes()); err != nil {
+			return err
+		}
+		for _, end := range []string{"", "-wal", "-shm"} { // as it is before the log is merged
+			system["var/lib/rpm/"+sqliteFile+end] = fileOf(t, dir, sqliteFile+end)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := read(t, system)
+	if got := names(d.Packages()); !slices.Equal(got, []string{"a 1-1 noarch"}) {
+		t.Errorf("packages: %v", got)
+	}
+	changed, removed, err := d.With([]*rpmfile.Header{made(t, "b 1-1 noarch")})
+	if want := []string{"var/lib/rpm/rpmdb.sqlite-shm", "var/lib/rpm/rpmdb.sqlite-wal"}; err != nil || !slices.Equal(removed, want) {
+		t.Errorf("removed %v, want %v (%v)", removed, want, err)
+	}
+	if got := names(read(t, apply(system, changed, removed)).Packages()); !slices.Equal(got, []string{"a 1-1 noarch", "b 1-1 noarch"}) {
+		t.Errorf("after With: %v", got)
+	}
+}
+
+// TestSQLiteTrigger has a trigger that adds a package on every write; it must not come along.
+func TestSQLiteTrigger(t *testing.T) {
+	t.Parallel()
+	dir := sqliteWith(t, nil, createPackages,
+		"CREATE TRIGGER evil AFTER INSERT ON Packages BEGIN INSERT INTO Packages VALUES(new.hnum+100, new.blob); END")
+	system := fstest.MapFS{"var/lib/rpm/" + sqliteFile: fileOf(t, dir, sqliteFile)}
+	changed, removed, err := read(t, system).With([]*rpmfile.Header{made(t, "a 1-1 noarch")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := names(read(t, apply(system, changed, removed)).Packages()); !slices.Equal(got, []string{"a 1-1 noarch"}) {
+		t.Errorf("packages: %v", got)
+	}
+}
+
+// TestSQLiteJournal has a journal that names a file, which SQLite would delete if it rolled back.
+func TestSQLiteJournal(t *testing.T) {
+	t.Parallel()
+	dir := sqliteWith(t, nil, createPackages)
+	system := fstest.MapFS{
+		"var/lib/rpm/" + sqliteFile:              fileOf(t, dir, sqliteFile),
+		"var/lib/rpm/" + sqliteFile + "-journal": {Data: []byte("\xd9\xd5\x05\xf9\x20\xa1\x63\xd7 and the name of a file")},
+	}
+	_, removed, err := read(t, system).With(nil)
+	if err != nil || !slices.Equal(removed, []string{"var/lib/rpm/rpmdb.sqlite-journal"}) {
+		t.Errorf("removed %v, %v", removed, err)
+	}
+}
+
+func FuzzReadSQLite(f *testing.F) {
+	dir := sqliteWith(f, []string{"page_size=512"}, createPackages, "INSERT INTO Packages VALUES(1, zeroblob(3000))", "INSERT INTO Packages VALUES(2, 'x')")
+	f.Add(fileOf(f, dir, sqliteFile).Data)
+	f.Fuzz(func(t *testing.T, data []byte) {
+		if len(data) == 0 {
+			return
+		}
+		if _, _, err := openSQLite(fstest.MapFS{sqliteFile: {Data: data}}, sqliteFile); err != nil && !errors.Is(err, ErrFormat) {
+			t.Errorf("not ErrFormat: %v", err)
+		}
+	})
+}

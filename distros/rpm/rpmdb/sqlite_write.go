@@ -1,0 +1,120 @@
+package rpmdb
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+// write makes a new rpmdb.sqlite: the base's may have any schema, triggers that would run on what we write included. It
+// does not use a write-ahead log, so that whoever may read the file can read the database: with one, SQLite wants to write
+// beside it. rpm switches to a log when it next writes.
+func (sqlite) write(packages []pkg, last uint32) (files map[string][]byte, err error) {
+	dir, err := os.MkdirTemp("", "rpmdb-")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	ctx, cancel := context.WithTimeout(context.Background(), sqliteTimeout)
+	defer cancel()
+	file := filepath.Join(dir, sqliteFile)
+	// The file is thrown away on failure, so nothing has to be safe on the disk.
+	pragmas := []string{"page_size=4096", "journal_mode=OFF", "synchronous=OFF", "locking_mode=EXCLUSIVE"}
+	if err := withSQLite(ctx, file, pragmas, func(conn *sql.Conn) error { return fillSQLite(ctx, conn, packages, last) }); err != nil {
+		return nil, err
+	}
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	return map[string][]byte{sqliteFile: data}, nil
+}
+
+// fillSQLite makes tables as rpm 4.16 to 4.20 do, and indexes after their tables are filled, which is faster.
+func fillSQLite(ctx context.Context, conn *sql.Conn, packages []pkg, last uint32) error {
+	tx, err := conn.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback() //nolint:errcheck // does nothing after Commit
+	exec := func(text string, args ...any) error {
+		if _, err := tx.ExecContext(ctx, text, args...); err != nil {
+			return fmt.Errorf("%s: %w", text, err)
+		}
+		return nil
+	}
+	if err := exec("CREATE TABLE 'Packages' (hnum INTEGER PRIMARY KEY AUTOINCREMENT,blob BLOB NOT NULL)"); err != nil {
+		return err
+	}
+	for _, p := range packages {
+		if err := exec("INSERT INTO 'Packages' VALUES(?, ?)", int64(p.number), p.header.Bytes()); err != nil {
+			return err
+		}
+	}
+	if err := exec("DELETE FROM sqlite_sequence"); err != nil {
+		return err
+	}
+	if err := exec("INSERT INTO sqlite_sequence VALUES('Packages', ?)", int64(last)); err != nil {
+		return err
+	}
+	for _, x := range indexes {
+		if err := fillSQLiteIndex(ctx, tx, packages, x); err != nil {
+			return err
+		}
+	}
+	return tx.Commit()
+}
+
+// fillSQLiteIndex makes one of the tables that find packages. The names are constants of ours.
+func fillSQLiteIndex(ctx context.Context, tx *sql.Tx, packages []pkg, x index) error {
+	kind := "TEXT"
+	if x.binary {
+		kind = "BLOB"
+	}
+	create := fmt.Sprintf("CREATE TABLE '%s' (key '%s' NOT NULL, hnum INTEGER NOT NULL, idx INTEGER NOT NULL, FOREIGN KEY (hnum) REFERENCES 'Packages'(hnum))", x.table, kind)
+	if _, err := tx.ExecContext(ctx, create); err != nil {
+		return fmt.Errorf("%s: %w", create, err)
+	}
+	insert, err := tx.PrepareContext(ctx, fmt.Sprintf("INSERT INTO '%s' VALUES(?, ?, ?)", x.table))
+	if err != nil {
+		return fmt.Errorf("table %s: %w", x.table, err)
+	}
+	defer insert.Close() //nolint:errcheck // frees memory
+	count := 0
+	for _, p := range packages {
+		list := x.postings(p.header)
+		if count += len(list); count > maxPostings {
+			return tooMany(x)
+		}
+		for _, one := range list {
+			var key any = one.key
+			if x.binary {
+				key = []byte(one.key)
+			}
+			if _, err := insert.ExecContext(ctx, key, int64(p.number), int64(one.place)); err != nil {
+				return fmt.Errorf("table %s: %w", x.table, err)
+			}
+		}
+	}
+	for _, column := range x.columns() {
+		text := fmt.Sprintf("CREATE INDEX '%[1]s_%[2]s_idx' ON '%[1]s'(%[2]s ASC)", x.table, column)
+		if _, err := tx.ExecContext(ctx, text); err != nil {
+			return fmt.Errorf("%s: %w", text, err)
+		}
+	}
+	return nil
+}
+
+// columns are those of an index's table that rpm has SQLite index.
+func (x index) columns() []string {
+	switch {
+	case x.binary:
+		return nil
+	case x.many:
+		return []string{"key", "hnum"}
+	}
+	return []string{"key"}
+}

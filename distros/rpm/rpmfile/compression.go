@@ -1,0 +1,42 @@
+package rpmfile
+
+import (
+	"bufio"
+	"compress/bzip2"
+	"fmt"
+	"io"
+
+	"github.com/ulikunitz/xz/lzma"
+
+	"github.com/driver-container/driver-container/distros/dpkg"
+)
+
+// maxDictionary bounds what an LZMA stream makes us allocate; level 9 needs as much.
+const maxDictionary = 64 << 20
+
+// decompress opens a payload by the name that the header has for its compression. No name is gzip or none: rpm leaves it
+// to zlib to find out.
+func decompress(in *bufio.Reader, name string) (io.ReadCloser, error) {
+	switch name {
+	case "":
+		if start, err := in.Peek(2); err == nil && string(start) == "\x1f\x8b" {
+			return dpkg.Decompress(in, ".gz")
+		}
+		return io.NopCloser(in), nil
+	case "gzip":
+		return dpkg.Decompress(in, ".gz")
+	case "xz":
+		return dpkg.Decompress(in, ".xz")
+	case "zstd":
+		return dpkg.Decompress(in, ".zst")
+	case "bzip2":
+		return io.NopCloser(bzip2.NewReader(in)), nil
+	case "lzma":
+		z, err := lzma.ReaderConfig{DictCap: maxDictionary}.NewReader(in)
+		if err != nil {
+			return nil, err
+		}
+		return io.NopCloser(z), nil
+	}
+	return nil, fmt.Errorf("compression %.40q is not supported: want gzip, xz, zstd, bzip2, lzma or none", name)
+}

@@ -1,0 +1,136 @@
+package rpmfile
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+)
+
+const (
+	cpioMagic    = "070701" // "newc": all numbers as eight hex digits, then the name
+	cpioChecked  = "070702" // the same with a checksum, which nothing checks: digests do
+	cpioStripped = "07070X" // rpm's own, for files of 4 GiB and more: the number of the file in the header's list, nothing else
+	cpioTrailer  = "TRAILER!!!"
+	maxCPIOName  = 4096 + 2
+)
+
+// archive reads the cpio archives of packages. cavaliergopher/cpio is not used: it takes broken numbers for zero, and
+// does not know the stripped format.
+type archive struct {
+	in   io.Reader
+	at   int64 // bytes read
+	left int64 // of the current member
+}
+
+// member is the beginning of one.
+type member struct {
+	index int    // in the header's list of files; -1: by name
+	name  string // as the archive has it
+	size  int64  // -1: what the header says
+}
+
+// next skips the rest of the current member and reads the beginning of the next; io.EOF at the archive's own end.
+func (a *archive) next() (member, error) {
+	if _, err := io.CopyN(io.Discard, a, a.left); err != nil {
+		return member{}, cut(err)
+	}
+	if err := a.pad(); err != nil {
+		return member{}, err
+	}
+	var magic [6]byte
+	if err := a.full(magic[:]); err != nil {
+		return member{}, err
+	}
+	switch string(magic[:]) {
+	case cpioMagic, cpioChecked:
+		return a.named()
+	case cpioStripped:
+		n, err := a.number()
+		if err == nil {
+			err = a.pad()
+		}
+		if n > maxPaths {
+			err = fmt.Errorf("%w: member is file %d of the header", ErrFormat, n)
+		}
+		return member{index: int(n), size: -1}, err
+	}
+	return member{}, fmt.Errorf("%w: %q where a member of a cpio archive should begin", ErrFormat, magic)
+}
+
+// named reads inode, mode, owner, group, links, time, size, two devices twice, length of the name, checksum, name. The
+// header of the package has all of it but name and size, and it is what was signed.
+func (a *archive) named() (member, error) {
+	var fields [13]int64
+	for i := range fields {
+		var err error
+		if fields[i], err = a.number(); err != nil {
+			return member{}, err
+		}
+	}
+	size, length := fields[6], fields[11]
+	if length < 1 || length > maxCPIOName {
+		return member{}, fmt.Errorf("%w: the name of a member has %d bytes", ErrFormat, length)
+	}
+	name := make([]byte, length)
+	if err := a.full(name); err != nil {
+		return member{}, err
+	}
+	if name[length-1] != 0 {
+		return member{}, fmt.Errorf("%w: the name %.100q of a member does not end", ErrFormat, name)
+	}
+	if err := a.pad(); err != nil {
+		return member{}, err
+	}
+	m := member{index: -1, name: string(name[:length-1]), size: size}
+	if m.name == cpioTrailer && size == 0 {
+		return m, io.EOF
+	}
+	return m, nil
+}
+
+// begin sets how long the current member is.
+func (a *archive) begin(size int64) { a.left = size }
+
+// Read is of the current member.
+func (a *archive) Read(p []byte) (int, error) {
+	if a.left == 0 {
+		return 0, io.EOF
+	}
+	n, err := a.in.Read(p[:min(int64(len(p)), a.left)])
+	a.left -= int64(n)
+	a.at += int64(n)
+	if errors.Is(err, io.EOF) && a.left > 0 {
+		err = io.ErrUnexpectedEOF
+	} else if errors.Is(err, io.EOF) {
+		err = nil
+	}
+	return n, err
+}
+
+func (a *archive) full(p []byte) error {
+	n, err := io.ReadFull(a.in, p)
+	a.at += int64(n)
+	if err != nil {
+		return cut(err)
+	}
+	return nil
+}
+
+func (a *archive) number() (int64, error) {
+	var digits [8]byte
+	if err := a.full(digits[:]); err != nil {
+		return 0, err
+	}
+	n, err := strconv.ParseUint(string(digits[:]), 16, 32)
+	if err != nil {
+		return 0, fmt.Errorf("%w: %q in a cpio archive is not a hexadecimal number", ErrFormat, digits)
+	}
+	return int64(n), nil
+}
+
+// pad skips to the next multiple of four.
+func (a *archive) pad() error {
+	var rest [3]byte
+	return a.full(rest[:-a.at&3])
+}

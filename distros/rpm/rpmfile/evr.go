@@ -1,0 +1,174 @@
+package rpmfile
+
+import (
+	"fmt"
+	"strings"
+)
+
+// EVR is a version of a package: [epoch:]version[-release].
+type EVR struct {
+	Epoch   string // decimal; "" when not given, which counts as 0
+	Version string
+	Release string // "" when not given, as in most dependencies
+}
+
+// maxEVR is longer than any real version in bytes.
+const maxEVR = 1024
+
+// ParseEVR reads a version and checks it: the epoch is a number of 32 bits, the version is there, and no part has a
+// blank or a control character. Errors are ErrFormat.
+func ParseEVR(s string) (EVR, error) {
+	v := splitEVR(s)
+	switch {
+	case len(s) > maxEVR:
+		return EVR{}, fmt.Errorf("version %.80q: %w: longer than %d bytes", s, ErrFormat, maxEVR)
+	case len(strings.TrimLeft(v.Epoch, "0")) > 10:
+		return EVR{}, fmt.Errorf("version %.80q: %w: the epoch is too large", s, ErrFormat)
+	case v.Version == "":
+		return EVR{}, fmt.Errorf("version %.80q: %w: there is no version in it", s, ErrFormat)
+	case v.Release == "" && strings.HasSuffix(s, "-"):
+		return EVR{}, fmt.Errorf("version %.80q: %w: nothing after the last hyphen", s, ErrFormat)
+	case strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r == 0x7f }):
+		return EVR{}, fmt.Errorf("version %.80q: %w: it has a blank or control character", s, ErrFormat)
+	}
+	return v, nil
+}
+
+// splitEVR cuts where rpm cuts: the epoch is the digits before a colon, the release follows the last hyphen.
+func splitEVR(s string) EVR {
+	var v EVR
+	v.Version = s
+	digits := 0
+	for digits < len(s) && isDigit(s[digits]) {
+		digits++
+	}
+	if digits < len(s) && s[digits] == ':' {
+		v.Epoch, v.Version = s[:digits], s[digits+1:]
+		if v.Epoch == "" {
+			v.Epoch = "0"
+		}
+	}
+	if i := strings.LastIndexByte(v.Version, '-'); i >= 0 {
+		v.Version, v.Release = v.Version[:i], v.Version[i+1:]
+	}
+	return v
+}
+
+// String is the version as written; an epoch of 0 is left out only when there was none.
+func (v EVR) String() string {
+	s := v.Version
+	if v.Epoch != "" {
+		s = v.Epoch + ":" + s
+	}
+	if v.Release != "" {
+		s += "-" + v.Release
+	}
+	return s
+}
+
+// Compare is -1, 0 or 1 as a is older than, as old as, or newer than b: by epochs, then versions, then releases. A missing
+// epoch counts as 0, a missing release as older than any other. In a Relation it would match all: see Relation.Matches.
+func Compare(a, b EVR) int {
+	if c := compareEpochs(a.Epoch, b.Epoch); c != 0 {
+		return c
+	}
+	if c := CompareVersions(a.Version, b.Version); c != 0 {
+		return c
+	}
+	return CompareVersions(a.Release, b.Release)
+}
+
+func compareEpochs(a, b string) int {
+	return compareNumbers(strings.TrimLeft(a, "0"), strings.TrimLeft(b, "0"))
+}
+
+// CompareVersions orders two versions, or two releases, as rpm does: stretches of digits as numbers, stretches of letters
+// by their bytes, a number above letters, everything else only separates. A tilde sorts before the end of the text, a
+// caret after the end but before anything else. "1.0" and "1_0" are equal.
+func CompareVersions(a, b string) int {
+	if a == b {
+		return 0
+	}
+	for a != "" || b != "" {
+		a, b = strings.TrimLeftFunc(a, separates), strings.TrimLeftFunc(b, separates)
+		if c, both, done := compareMarks(a, b); done {
+			return c
+		} else if both {
+			a, b = a[1:], b[1:]
+			continue
+		}
+		if a == "" || b == "" {
+			break
+		}
+		kind := isAlpha
+		if isDigit(a[0]) {
+			kind = isDigit
+		}
+		na, nb := stretch(a, kind), stretch(b, kind)
+		if nb == 0 { // of different kinds: the number is the newer one
+			if isDigit(a[0]) {
+				return 1
+			}
+			return -1
+		}
+		c := strings.Compare(a[:na], b[:nb])
+		if isDigit(a[0]) {
+			c = compareNumbers(strings.TrimLeft(a[:na], "0"), strings.TrimLeft(b[:nb], "0"))
+		}
+		if c != 0 {
+			return c
+		}
+		a, b = a[na:], b[nb:]
+	}
+	return min(len(a), 1) - min(len(b), 1) // one of them is at its end: what has more left is newer
+}
+
+// compareMarks handles a tilde or a caret at the beginning of either text: done when they differ, both when they can be
+// skipped.
+func compareMarks(a, b string) (c int, both, done bool) {
+	tildeA, tildeB := strings.HasPrefix(a, "~"), strings.HasPrefix(b, "~")
+	caretA, caretB := strings.HasPrefix(a, "^"), strings.HasPrefix(b, "^")
+	switch {
+	case tildeA && tildeB:
+		return 0, true, false
+	case tildeA:
+		return -1, false, true
+	case tildeB:
+		return 1, false, true
+	case caretA && caretB:
+		return 0, true, false
+	case caretA && b == "" || caretB && a != "":
+		return 1, false, true
+	case caretA || caretB:
+		return -1, false, true
+	}
+	return 0, false, false
+}
+
+// compareNumbers compares decimal numbers without leading zeros.
+func compareNumbers(a, b string) int {
+	switch {
+	case len(a) < len(b):
+		return -1
+	case len(a) > len(b):
+		return 1
+	}
+	return strings.Compare(a, b)
+}
+
+func stretch(s string, kind func(byte) bool) int {
+	n := 0
+	for n < len(s) && kind(s[n]) {
+		n++
+	}
+	return n
+}
+
+// separates is for characters that only end a stretch. Bytes of other alphabets do so as well.
+func separates(r rune) bool {
+	return r >= 0x80 || !isDigit(byte(r)) && !isAlpha(byte(r)) && r != '~' && r != '^'
+}
+
+func isDigit(c byte) bool { return c >= '0' && c <= '9' }
+
+func isAlpha(c byte) bool { return c|0x20 >= 'a' && c|0x20 <= 'z' }

@@ -1,0 +1,134 @@
+package rpmfile
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// Metadata is what the resolution of dependencies looks at, of an installed package or of one in a repository.
+type Metadata struct {
+	Name      string
+	EVR       EVR
+	Arch      string // rpm's: "x86_64", "noarch"; "src" for source packages; "" for the keys in the database
+	Provides  []Relation
+	Requires  []Requirement // without those that rpm itself meets, rpmlib(...)
+	Conflicts []Relation    // without rich ones: see Notes
+	Obsoletes []Relation
+	Files     []string // absolute paths; of a repository's package perhaps only those of its primary index
+	Notes     []string // what could not be understood and was left out
+}
+
+// Metadata is the part of the header that resolution looks at. A package without a name or version, or whose arrays do
+// not belong together, is ErrFormat. Rich conflicts, which no distribution uses, and rich dependencies that do not parse
+// are left out and noted.
+func (h *Header) Metadata() (Metadata, error) {
+	m := Metadata{Name: h.Text(TagName), Arch: h.Text(TagArch)}
+	m.EVR = EVR{Version: h.Text(TagVersion), Release: h.Text(TagRelease)}
+	if epoch, ok := h.Int(TagEpoch); ok {
+		m.EVR.Epoch = strconv.FormatUint(epoch, 10)
+	}
+	if h.Has(TagSourcePackage) {
+		m.Arch = "src"
+	}
+	if m.Name == "" || m.EVR.Version == "" {
+		return m, fmt.Errorf("package header: %w: no name or version", ErrFormat)
+	}
+	err := h.relations(&m)
+	if err == nil {
+		m.Files, err = h.paths()
+	}
+	if err != nil {
+		return m, fmt.Errorf("header of %s %s: %w", m.Name, m.EVR, err)
+	}
+	self := Relation{Name: m.Name, Op: "=", EVR: m.EVR}
+	for _, p := range m.Provides {
+		if p == self || p.Name == self.Name && p.Op == "=" && Compare(p.EVR, self.EVR) == 0 {
+			return m, nil
+		}
+	}
+	m.Provides = append(m.Provides, self) // packages of rpm 3, and keys, do not say so themselves
+	return m, nil
+}
+
+func (h *Header) relations(m *Metadata) error {
+	for _, d := range []struct {
+		name, flags, version Tag
+		add                  func(r Relation, flags uint64)
+	}{
+		{TagProvideName, TagProvideFlags, TagProvideVersion, func(r Relation, _ uint64) { m.Provides = append(m.Provides, r) }},
+		{TagRequireName, TagRequireFlags, TagRequireVersion, m.addRequire},
+		{TagConflictName, TagConflictFlags, TagConflictVersion, m.addConflict},
+		{TagObsoleteName, TagObsoleteFlags, TagObsoleteVersion, func(r Relation, _ uint64) { m.Obsoletes = append(m.Obsoletes, r) }},
+	} {
+		names, flags, versions := h.Texts(d.name), h.Ints(d.flags), h.Texts(d.version)
+		// rpm 3 wrote neither flags nor versions for what has none.
+		if len(flags) != 0 && len(flags) != len(names) || len(versions) != 0 && len(versions) != len(names) || len(flags) != len(versions) {
+			return fmt.Errorf("%w: tag %d has %d names, %d flags and %d versions", ErrFormat, d.name, len(names), len(flags), len(versions))
+		}
+		for i, name := range names {
+			r, bits := Relation{Name: name}, uint64(0)
+			if len(flags) > 0 {
+				bits = flags[i]
+				if r.Op = operator(bits); versions[i] == "" {
+					r.Op = ""
+				}
+			}
+			if r.Op != "" {
+				r.EVR = splitEVR(versions[i])
+			}
+			d.add(r, bits)
+		}
+	}
+	return nil
+}
+
+func (m *Metadata) addRequire(r Relation, flags uint64) {
+	if flags&(senseRPMLib|senseMissingOK) != 0 || strings.HasPrefix(r.Name, "rpmlib(") {
+		return
+	}
+	if !strings.HasPrefix(r.Name, "(") {
+		m.Requires = append(m.Requires, Requirement{Relation: r})
+		return
+	}
+	rich, err := ParseRequirement(r.Name)
+	if err != nil {
+		m.Notes = append(m.Notes, fmt.Sprintf("%s %s: left out: %v", m.Name, m.EVR, err))
+		return
+	}
+	m.Requires = append(m.Requires, rich)
+}
+
+func (m *Metadata) addConflict(r Relation, _ uint64) {
+	if strings.HasPrefix(r.Name, "(") {
+		m.Notes = append(m.Notes, fmt.Sprintf("%s %s: left out: rich conflict %.200s", m.Name, m.EVR, r.Name))
+		return
+	}
+	m.Conflicts = append(m.Conflicts, r)
+}
+
+// paths puts the names of all files together. Bounds follow from those of the header, except that names share folders.
+func (h *Header) paths() ([]string, error) {
+	if old := h.Texts(TagOldFileNames); len(old) > 0 {
+		return old, nil
+	}
+	dirs, bases, where := h.Texts(TagDirNames), h.Texts(TagBaseNames), h.Ints(TagDirIndexes)
+	if len(bases) != len(where) {
+		return nil, fmt.Errorf("%w: %d names of files, %d folder indexes", ErrFormat, len(bases), len(where))
+	}
+	total := 0
+	names := make([]string, len(bases))
+	for i, base := range bases {
+		if where[i] >= uint64(len(dirs)) {
+			return nil, fmt.Errorf("%w: file %d is in folder %d of %d", ErrFormat, i, where[i], len(dirs))
+		}
+		names[i] = dirs[where[i]] + base
+		if total += len(names[i]); total > maxPaths {
+			return nil, fmt.Errorf("%w: the names of its files take more than %d bytes", ErrFormat, maxPaths)
+		}
+	}
+	return names, nil
+}
+
+// maxPaths bounds all names of a package's files together, in bytes. The largest packages have 5 MiB.
+const maxPaths = 64 << 20

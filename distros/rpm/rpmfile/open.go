@@ -1,0 +1,143 @@
+package rpmfile
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+)
+
+const (
+	leadSize    = 96
+	leadMagic   = "\xed\xab\xee\xdb"
+	headerMagic = "\x8e\xad\xe8\x01\x00\x00\x00\x00" // with the version of the format, 1, and four reserved bytes
+)
+
+// File is a binary or source package, read in one pass from its start to its end: Open, then Payload once.
+type File struct {
+	Header    *Header // the metadata
+	Signature *Header // signatures and digests of the metadata and the payload; nothing signs this one
+
+	in      *bufio.Reader
+	files   []file
+	started bool              // Payload was called
+	read    bool              // the payload was read to its end, and is what the header says
+	legacy  []legacySignature // over header and payload
+}
+
+// legacySignature is a signature over header and payload with its digest, complete when the payload was read.
+type legacySignature struct {
+	signature
+	digest hash.Hash
+}
+
+// Open reads a package up to the beginning of its payload: lead, signature header, header. It does not close r. Errors in
+// the package are ErrFormat, or ErrDigest if the header is damaged; others are r's own. Nothing is authentic before
+// Verify, and the payload not before Payload has ended without an error.
+func Open(r io.Reader) (*File, error) {
+	f := &File{in: bufio.NewReaderSize(r, 256<<10)}
+	if err := f.readLead(); err != nil {
+		return nil, fmt.Errorf("rpm: %w", err)
+	}
+	var err error
+	if f.Signature, err = f.readHeader(); err != nil {
+		return nil, fmt.Errorf("rpm: signature header: %w", err)
+	}
+	if pad := -len(f.Signature.Bytes()) & 7; pad > 0 { // the magic before it has 8 bytes
+		if _, err := f.in.Discard(pad); err != nil {
+			return nil, fmt.Errorf("rpm: after the signature header: %w", cut(err))
+		}
+	}
+	if f.Header, err = f.readHeader(); err != nil {
+		return nil, fmt.Errorf("rpm: header: %w", err)
+	}
+	if err := f.checkHeader(); err != nil {
+		return nil, fmt.Errorf("rpm: %w", err)
+	}
+	f.prepareLegacy()
+	return f, nil
+}
+
+// cut names an end of the file in the middle of something.
+func cut(err error) error {
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return fmt.Errorf("%w: the file ends too early", ErrFormat)
+	}
+	return err
+}
+
+// readLead checks the first bytes. All else that is in them is repeated in the header, and rpm itself ignores it.
+func (f *File) readLead() error {
+	var lead [leadSize]byte
+	if _, err := io.ReadFull(f.in, lead[:]); err != nil {
+		return cut(err)
+	}
+	if string(lead[:4]) != leadMagic {
+		return fmt.Errorf("%w: it begins with %x, no package does", ErrFormat, lead[:4])
+	}
+	major, kind := lead[4], binary.BigEndian.Uint16(lead[6:])
+	signature := binary.BigEndian.Uint16(lead[78:])
+	if major < 3 || major > 4 || kind > 1 || signature != 5 {
+		return fmt.Errorf("%w: format %d, kind %d, signature type %d; want format 3 or 4, kind 0 or 1, type 5", ErrFormat, major, kind, signature)
+	}
+	return nil
+}
+
+// readHeader reads a header with its magic. Memory is taken as the data arrives, not as the first bytes promise.
+func (f *File) readHeader() (*Header, error) {
+	var intro [len(headerMagic) + introSize]byte
+	if _, err := io.ReadFull(f.in, intro[:]); err != nil {
+		return nil, cut(err)
+	}
+	if string(intro[:len(headerMagic)]) != headerMagic {
+		return nil, fmt.Errorf("%w: it begins with %x", ErrFormat, intro[:len(headerMagic)])
+	}
+	sizes := intro[len(headerMagic):]
+	count, size := binary.BigEndian.Uint32(sizes), binary.BigEndian.Uint32(sizes[4:])
+	if err := checkSizes(count, size); err != nil {
+		return nil, err
+	}
+	blob := bytes.NewBuffer(sizes)
+	if _, err := io.CopyN(blob, f.in, int64(count)*indexSize+int64(size)); err != nil {
+		return nil, cut(err)
+	}
+	return ParseHeader(blob.Bytes())
+}
+
+// checkHeader makes sure that the region is all of the header, so that nothing of it is beside what was signed, and that
+// the header is whole.
+func (f *File) checkHeader() error {
+	if f.Header.regionIndex > 0 {
+		if tag, _, _, _ := f.Header.index(0); tag == TagHeaderSignatures || f.Header.regionIndex != f.Header.count() || f.Header.regionData != len(f.Header.store()) {
+			return fmt.Errorf("header: %w: there are entries outside of its immutable region", ErrFormat)
+		}
+	}
+	var err error
+	if f.files, err = f.Header.fileList(); err != nil {
+		return fmt.Errorf("header: %w", err)
+	}
+	if f.Header.Text(TagName) == "" || f.Header.Text(TagVersion) == "" || f.Header.Text(TagRelease) == "" {
+		return fmt.Errorf("header: %w: no name, version or release", ErrFormat)
+	}
+	want := f.Signature.Text(TagSHA256Header)
+	if want == "" {
+		return nil // packages before rpm 4.14
+	}
+	if sum := sha256.Sum256(f.signed()); want != hex.EncodeToString(sum[:]) {
+		return fmt.Errorf("header of %s: %w: its SHA-256 is %x, the signature header says %.80q", f.name(), ErrDigest, sum, want)
+	}
+	return nil
+}
+
+// signed is what header signatures and digests are over.
+func (f *File) signed() []byte { return append([]byte(headerMagic), f.Header.Bytes()...) }
+
+// name is for messages.
+func (f *File) name() string {
+	return fmt.Sprintf("%.100s-%.100s-%.100s", f.Header.Text(TagName), f.Header.Text(TagVersion), f.Header.Text(TagRelease))
+}

@@ -1,0 +1,278 @@
+package rpmfile
+
+import (
+	"archive/tar"
+	"bufio"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"path"
+	"strings"
+	"time"
+)
+
+// Bounds on one payload. The largest packages a driver image takes are below 1 GiB unpacked.
+const (
+	maxUnpacked = 8 << 30 // bytes of all files
+	memberExtra = 256     // bytes of a member besides its name and content
+	tailExtra   = 64 << 10
+)
+
+const capabilityRecord = "SCHILY.xattr.security.capability" // how archives/tar keeps extended attributes
+
+// Payload passes every file to add, in the order of the archive, and may be called once. Names come clean and relative
+// ("usr/bin/x"), the targets of hard links as well; the root folder and ghosts are left out. Types are only regular files,
+// folders, symbolic links (whose targets are as the package has them: the caller resolves them inside of its tree) and
+// hard links, which follow the file they name. Anything else is ErrUnsafePath. Uid and Gid are 0, the names of user and
+// group are the package's; what belongs to another than root loses its set-user or set-group bit, since it would
+// belong to root. Capabilities are in PAXRecords. r is valid until add returns and need not be read.
+//
+// All that is passed on comes from the header, but for the content, whose size and digest must be the header's. Every
+// file of the header must be there once. It ends with add's error, unwrapped by errors.Is and As, or after the whole
+// payload was read and its digest compared. Errors are ErrFormat, ErrDigest, ErrUnsafePath, or the reader's own.
+func (f *File) Payload(add func(h *tar.Header, r io.Reader) error) error {
+	if f.started {
+		return fmt.Errorf("rpm %s: its payload was read already", f.name())
+	}
+	f.started = true
+	if format := f.Header.Text(TagPayloadFormat); format != "cpio" && format != "" {
+		return fmt.Errorf("rpm %s: %w: its payload is %.40q, want cpio", f.name(), ErrFormat, format)
+	}
+	p, err := f.newPayload(add)
+	if err == nil {
+		err = p.run()
+	}
+	if err != nil {
+		return fmt.Errorf("rpm %s: payload: %w", f.name(), err)
+	}
+	f.read = true
+	return nil
+}
+
+// payload is the work of one Payload.
+type payload struct {
+	f       *File
+	add     func(h *tar.Header, r io.Reader) error
+	raw     *rawReader
+	in      *archive
+	names   []string // of each file, clean
+	byName  map[string]int
+	seen    []bool
+	groups  map[[2]uint64]*linkGroup
+	digest  string // what the header says of the whole
+	counted hash.Hash
+	limit   int64
+}
+
+// linkGroup is the names of one file. The archive has its content once, with the last name; archives/tar wants it first.
+type linkGroup struct {
+	members int
+	waiting []int // names that came before the content
+	primary int   // whose content was passed on; -1 before
+}
+
+func (f *File) newPayload(add func(h *tar.Header, r io.Reader) error) (*payload, error) {
+	p := &payload{f: f, add: add, names: make([]string, len(f.files)), byName: map[string]int{}, seen: make([]bool, len(f.files)), groups: map[[2]uint64]*linkGroup{}, limit: tailExtra}
+	for i, x := range f.files {
+		name, err := cleanName(x.path)
+		if err != nil {
+			return nil, err
+		}
+		if _, twice := p.byName[name]; twice {
+			return nil, fmt.Errorf("%w: the header has %.200q twice", ErrFormat, x.path)
+		}
+		p.byName[name], p.names[i] = i, name
+		p.limit += memberExtra + int64(len(x.path))
+		switch x.kind() {
+		case modeRegular:
+			if x.size < 0 || x.size > maxUnpacked || p.limit > maxUnpacked {
+				return nil, fmt.Errorf("%w: with %.200q the files have more than %d bytes", ErrFormat, x.path, int64(maxUnpacked))
+			}
+			p.limit += x.size
+			if !x.ghost() {
+				g := p.groups[x.id]
+				if g == nil {
+					g = &linkGroup{primary: -1}
+					p.groups[x.id] = g
+				}
+				g.members++
+			}
+		case modeLink:
+			p.limit += int64(len(x.target))
+		}
+	}
+	p.raw = &rawReader{in: f.in}
+	h, sum := f.payloadDigest()
+	if p.digest = sum; sum != "" {
+		p.counted = h.New()
+		p.raw.to = append(p.raw.to, p.counted)
+	}
+	for _, s := range f.legacy {
+		p.raw.to = append(p.raw.to, s.digest)
+	}
+	return p, nil
+}
+
+func (p *payload) run() error {
+	below := bufio.NewReaderSize(p.raw, 64<<10)
+	in, err := decompress(below, p.f.Header.Text(TagPayloadCompressor))
+	if err != nil {
+		return p.broken(err)
+	}
+	defer in.Close() //nolint:errcheck // only frees memory
+	whole := &limited{in: in, left: p.limit}
+	p.in = &archive{in: whole}
+	for {
+		m, err := p.in.next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return p.broken(err)
+		}
+		if err := p.member(m); err != nil {
+			return err
+		}
+	}
+	for i, x := range p.f.files {
+		if !p.seen[i] && !x.ghost() {
+			return fmt.Errorf("%w: %.200q is in the header, but not in the archive", ErrFormat, x.path)
+		}
+	}
+	for _, g := range p.groups {
+		if len(g.waiting) > 0 {
+			return fmt.Errorf("%w: the content of %.200q is missing", ErrFormat, p.f.files[g.waiting[0]].path)
+		}
+	}
+	return p.finish(whole, below)
+}
+
+// finish reads to the end of the file. Behind the archive there is nothing but zeros, behind the compressed stream
+// nothing at all.
+func (p *payload) finish(whole io.Reader, below *bufio.Reader) error {
+	rest, err := io.ReadAll(whole) // limited
+	if err != nil {
+		return p.broken(err)
+	}
+	if strings.Trim(string(rest), "\x00") != "" {
+		return fmt.Errorf("%w: there is data behind the archive", ErrFormat)
+	}
+	n, err := io.Copy(io.Discard, below)
+	if err != nil {
+		return p.broken(err)
+	}
+	if p.digest != "" {
+		if sum := fmt.Sprintf("%x", p.counted.Sum(nil)); sum != p.digest {
+			return fmt.Errorf("%w: its digest is %s, the header says %s", ErrDigest, sum, p.digest)
+		}
+	}
+	if n > 0 {
+		return fmt.Errorf("%w: there is data behind the compressed archive", ErrFormat)
+	}
+	return nil
+}
+
+// broken marks an error of decompression as one of the format, unless it is the error of the reader that we were given.
+func (p *payload) broken(err error) error {
+	if p.raw.err != nil {
+		return p.raw.err
+	}
+	if errors.Is(err, ErrFormat) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", ErrFormat, err)
+}
+
+// member passes one on.
+func (p *payload) member(m member) error {
+	i := m.index
+	if i < 0 {
+		// "./usr/bin/x", or "/usr/bin/x" of rpm 3
+		name, err := cleanName(m.name)
+		if err != nil {
+			return err
+		}
+		known := false
+		if i, known = p.byName[name]; !known {
+			return fmt.Errorf("%w: the archive has %.200q, the header has not", ErrFormat, m.name)
+		}
+	}
+	if i >= len(p.f.files) || p.seen[i] {
+		return fmt.Errorf("%w: file %d (%.200q) is no file of the header, or twice in the archive", ErrFormat, i, m.name)
+	}
+	p.seen[i] = true
+	x := p.f.files[i]
+	if m.size < 0 {
+		m.size = p.strippedSize(i)
+	}
+	if x.ghost() {
+		return fmt.Errorf("%w: the archive has %.200q, of which the header says that it is not there", ErrFormat, x.path)
+	}
+	h := p.tarHeader(i)
+	p.in.begin(m.size)
+	var err error
+	switch x.kind() {
+	case modeRegular:
+		err = p.regular(i, h, m.size)
+	case modeFolder:
+		if h.Typeflag = tar.TypeDir; m.size > 0 {
+			err = fmt.Errorf("%w: a folder of %d bytes", ErrFormat, m.size)
+		} else if h.Name != "" {
+			err = p.add(h, strings.NewReader(""))
+		}
+	case modeLink:
+		err = p.symlink(x, h, m.size)
+	default:
+		err = fmt.Errorf("%w: mode %o, want file, folder or link", ErrUnsafePath, x.mode)
+	}
+	if err != nil {
+		return fmt.Errorf("%.200s: %w", x.path, err)
+	}
+	return nil
+}
+
+// strippedSize is how long a member of the stripped format is: of a file with several names the last one has the content.
+func (p *payload) strippedSize(i int) int64 {
+	x := p.f.files[i]
+	switch x.kind() {
+	case modeLink:
+		return int64(len(x.target))
+	case modeRegular:
+		if g := p.groups[x.id]; g != nil && g.members > 1 {
+			for _, later := range p.f.files[i+1:] {
+				if later.id == x.id && later.kind() == modeRegular && !later.ghost() {
+					return 0
+				}
+			}
+		}
+		return x.size
+	}
+	return 0
+}
+
+// tarHeader is what all kinds of files have.
+func (p *payload) tarHeader(i int) *tar.Header {
+	x := p.f.files[i]
+	h := &tar.Header{Name: p.names[i], Mode: int64(x.mode &^ modeKind), ModTime: time.Unix(x.mtime, 0), Uname: x.user, Gname: x.group}
+	if x.user != "root" {
+		h.Mode &^= modeSetUser
+	}
+	if x.group != "root" {
+		h.Mode &^= modeSetGrp
+	}
+	return h
+}
+
+// cleanName makes "/usr/bin/" and "./usr/bin" into "usr/bin", and "/" into "".
+func cleanName(name string) (string, error) {
+	if strings.Contains(name, "\x00") {
+		return "", fmt.Errorf("%.100q: %w: a name with a zero byte", name, ErrUnsafePath)
+	}
+	for part := range strings.SplitSeq(name, "/") {
+		if part == ".." {
+			return "", fmt.Errorf("%.100q: %w: leads out of its folder", name, ErrUnsafePath)
+		}
+	}
+	return strings.TrimPrefix(path.Clean("/"+name), "/"), nil
+}

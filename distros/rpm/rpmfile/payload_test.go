@@ -1,0 +1,399 @@
+package rpmfile
+
+import (
+	"archive/tar"
+	"bytes"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"slices"
+	"strings"
+	"testing"
+	"testing/iotest"
+	"time"
+
+	"github.com/cavaliergopher/cpio"
+	gocmp "github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// list reads a whole package and describes each file.
+func list(r io.Reader) (*File, []string, error) {
+	f, err := Open(r)
+	if err != nil {
+		return nil, nil, err
+	}
+	var out []string
+	err = f.Payload(func(h *tar.Header, r io.Reader) error {
+		body, err := io.ReadAll(r)
+		line := fmt.Sprintf("%c %o %s %s%s", h.Typeflag, h.Mode, h.Name, h.Linkname, body)
+		if h.Uname != "root" {
+			line += " of " + h.Uname
+		}
+		if v, ok := h.PAXRecords[capabilityRecord]; ok {
+			line += " with " + hex.EncodeToString([]byte(v))
+		}
+		out = append(out, line)
+		return err
+	})
+	return f, out, err
+}
+
+func goodItems() []item {
+	return []item{
+		{path: "/", mode: modeFolder | 0o755},
+		{path: "/etc/ghost", ghost: true, body: "x"},
+		{path: "/usr", mode: modeFolder | 0o755},
+		{path: "/usr/bin/a b", body: "one\n", mode: modeRegular | 0o755},
+		{path: "/usr/bin/empty"},
+		{path: "/usr/bin/hard1", body: "same", inode: 5},
+		{path: "/usr/bin/hard2", body: "same", inode: 5},
+		{path: "/usr/bin/hard3", body: "same", inode: 5},
+		{path: "/usr/bin/link", mode: modeLink | 0o777, body: "../../etc/x"},
+		{path: "/usr/bin/none1", inode: 6},
+		{path: "/usr/bin/none2", inode: 6},
+		{path: "/usr/bin/ping", body: "p", mode: modeRegular | 0o755, caps: "cap_net_raw=ep"},
+		{path: "/usr/bin/su", body: "s", mode: modeRegular | 0o4755},
+		{path: "/usr/bin/tty", body: "t", mode: modeRegular | 0o6755, user: "tty"},
+	}
+}
+
+var goodList = []string{
+	"5 755 usr ",
+	"0 755 usr/bin/a b one\n",
+	"0 644 usr/bin/empty ",
+	"0 644 usr/bin/hard3 same", "1 644 usr/bin/hard1 usr/bin/hard3", "1 644 usr/bin/hard2 usr/bin/hard3",
+	"2 777 usr/bin/link ../../etc/x",
+	"0 644 usr/bin/none2 ", "1 644 usr/bin/none1 usr/bin/none2",
+	"0 755 usr/bin/ping p with 0100000200200000000000000000000000000000",
+	"0 4755 usr/bin/su s",
+	"0 755 usr/bin/tty t of tty",
+}
+
+func TestPayload(t *testing.T) {
+	t.Parallel()
+	for _, how := range []string{"", "gzip", "xz", "zstd", "lzma"} {
+		data := recipe{items: goodItems(), compressor: how}.build(t)
+		for name, r := range map[string]io.Reader{"plain": bytes.NewReader(data), "byte by byte": iotest.OneByteReader(bytes.NewReader(data))} {
+			f, got, err := list(r)
+			if err != nil {
+				t.Fatalf("%q %s: %v", how, name, err)
+			}
+			if diff := gocmp.Diff(goodList, got); diff != "" {
+				t.Errorf("%q %s: %s", how, name, diff)
+			}
+			if err := f.Payload(nil); err == nil {
+				t.Errorf("%q: Payload a second time succeeded", how)
+			}
+			m, err := f.Header.Metadata()
+			if err != nil || m.Name != "hello" || m.EVR.String() != "1.0-2.el9" || len(m.Files) != len(goodItems()) {
+				t.Errorf("metadata %v, %v", m, err)
+			}
+		}
+	}
+}
+
+// stripped makes an archive of rpm's own format, whose members have nothing but their number.
+func stripped(items []item) func(testing.TB) []byte {
+	return func(testing.TB) []byte {
+		var b bytes.Buffer
+		pad := func() { b.Write(make([]byte, -b.Len()&3)) }
+		for n, i := range items {
+			if i.ghost {
+				continue
+			}
+			fmt.Fprintf(&b, "07070X%08x", n)
+			pad()
+			if i.inode == 0 || !slices.ContainsFunc(items[n+1:], func(o item) bool { return o.inode == i.inode }) {
+				b.WriteString(i.body)
+			}
+			pad()
+		}
+		fmt.Fprintf(&b, "070701%s", strings.Repeat("0", 88)+"0000000b00000000TRAILER!!!\x00")
+		pad()
+		return b.Bytes()
+	}
+}
+
+func TestPayloadStripped(t *testing.T) {
+	t.Parallel()
+	items := goodItems()
+	for i := range items {
+		if items[i].mode == 0 {
+			items[i].mode = modeRegular | 0o644
+		}
+	}
+	sizes := make([]uint64, len(items))
+	for i := range items {
+		sizes[i] = uint64(len(items[i].body))
+	}
+	r := recipe{items: items, archive: stripped(items), drop: []Tag{TagFileSizes}, extra: []Entry{{TagLongFileSizes, TypeInt64, sizes}}}
+	_, got, err := list(bytes.NewReader(r.build(t)))
+	if diff := gocmp.Diff(goodList, got); err != nil || diff != "" {
+		t.Errorf("%v: %s", err, diff)
+	}
+}
+
+func TestPayloadStopsWithCaller(t *testing.T) {
+	t.Parallel()
+	data := recipe{items: goodItems(), compressor: "zstd"}.build(t)
+	f, err := Open(bytes.NewReader(data))
+	if err != nil {
+		t.Fatal(err)
+	}
+	stop := errors.New("enough")
+	if err := f.Payload(func(*tar.Header, io.Reader) error { return stop }); !errors.Is(err, stop) || errors.Is(err, ErrFormat) {
+		t.Errorf("Payload = %v; want the callback's error", err)
+	}
+	f, err = Open(bytes.NewReader(data))
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	if err := f.Payload(func(*tar.Header, io.Reader) error { n++; return nil }); err != nil || n != len(goodList) { // reads nothing
+		t.Errorf("%d files, %v", n, err)
+	}
+}
+
+// TestReaderFails cuts a package at each place, by its end and by an error of the reader, which must come through.
+func TestReaderFails(t *testing.T) {
+	t.Parallel()
+	lost := errors.New("connection lost")
+	for _, how := range []string{"", "gzip", "xz", "zstd", "lzma"} {
+		data := recipe{items: goodItems(), compressor: how}.build(t)
+		for n := 0; n < len(data); n += 1 + len(data)/40 {
+			if _, _, err := list(bytes.NewReader(data[:n])); !errors.Is(err, ErrFormat) {
+				t.Errorf("%q cut at %d of %d: %v, want ErrFormat", how, n, len(data), err)
+			}
+			if _, _, err := list(io.MultiReader(bytes.NewReader(data[:n]), iotest.ErrReader(lost))); !errors.Is(err, lost) {
+				t.Errorf("%q lost at %d of %d: %v, want the reader's error", how, n, len(data), err)
+			}
+		}
+	}
+}
+
+// archiveOf makes a cpio archive that does not follow the header.
+func archiveOf(entries ...*cpio.Header) func(testing.TB) []byte {
+	return func(t testing.TB) []byte {
+		var b bytes.Buffer
+		w := cpio.NewWriter(&b)
+		for _, h := range entries {
+			body := strings.Repeat("x", int(h.Size))
+			if err := w.WriteHeader(h); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := io.WriteString(w, body); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := w.Close(); err != nil {
+			t.Fatal(err)
+		}
+		return b.Bytes()
+	}
+}
+
+func TestPackageHostile(t *testing.T) {
+	t.Parallel()
+	one := []item{{path: "/usr/a", body: "x"}}
+	with := func(i item) recipe { return recipe{items: []item{i}, compressor: "gzip"} }
+	named := func(path, archive string) recipe { return with(item{path: path, body: "x", archive: archive}) }
+	replaced := func(old, by string) recipe {
+		return recipe{items: one, archive: func(t testing.TB) []byte {
+			return bytes.Replace(recipe{items: []item{{path: "/usr/a", mode: modeRegular, body: "x"}}}.cpio(t), []byte(old), []byte(by), 1)
+		}}
+	}
+	text := func(tag Tag, s string) Entry { return Entry{tag, TypeString, s} }
+	tests := map[string]struct {
+		r    recipe
+		want error
+		word string
+	}{
+		"escape in the header":      {named("/usr/../../etc/x", "./x"), ErrUnsafePath, "leads out"},
+		"escape in the archive":     {named("/usr/a", "./usr/../../a"), ErrUnsafePath, "leads out"},
+		"other name in the archive": {named("/usr/a", "./usr/b"), ErrFormat, "the header has not"},
+		"device":                    {with(item{path: "/dev/x", mode: 0o020644}), ErrUnsafePath, "mode"},
+		"fifo":                      {with(item{path: "/dev/x", mode: 0o010644}), ErrUnsafePath, "mode"},
+		"no kind":                   {with(item{path: "/x", mode: 0o644}), ErrUnsafePath, "mode"},
+		"file without name":         {with(item{path: "/", body: "x"}), ErrUnsafePath, "name"},
+		"link without target":       {with(item{path: "/x", mode: modeLink}), ErrUnsafePath, "target"},
+		"folder with content":       {recipe{items: []item{{path: "/a", mode: modeFolder}}, archive: archiveOf(&cpio.Header{Name: "./a", Mode: 0o100644, Size: 4})}, ErrFormat, "folder"},
+		"other link":                {with(item{path: "/x", mode: modeLink, body: "aaa", target: "bbb"}), ErrDigest, "links to"},
+		"longer link":               {with(item{path: "/x", mode: modeLink, body: "aaa", target: "aa"}), ErrDigest, "target"},
+		"other digest":              {with(item{path: "/x", body: "aaa", digest: strings.Repeat("0", 64)}), ErrDigest, "digest"},
+		"other size":                {with(item{path: "/x", body: "aaa", size: 2}), ErrDigest, "3 bytes"},
+		"missing":                   {with(item{path: "/x", body: "aaa", absent: true}), ErrFormat, "not in the archive"},
+		"twice in the archive":      {recipe{items: one, archive: archiveOf(&cpio.Header{Name: "./usr/a", Size: 1}, &cpio.Header{Name: "./usr/a", Size: 1})}, ErrFormat, "twice"},
+		"twice in the header":       {recipe{items: []item{{path: "/a", body: "x"}, {path: "//a", body: "x"}}}, ErrFormat, "twice"},
+		"ghost in the archive":      {recipe{items: []item{{path: "/a", body: "x", ghost: true}}, archive: archiveOf(&cpio.Header{Name: "./a", Size: 1})}, ErrFormat, "not there"},
+		"hard links that differ":    {recipe{items: []item{{path: "/a", body: "x", inode: 3}, {path: "/b", body: "y", inode: 3}}}, ErrDigest, "differ"},
+		"hard links without file":   {recipe{items: []item{{path: "/a", body: "x", inode: 3}, {path: "/b", body: "x", inode: 3}}, archive: archiveOf(&cpio.Header{Name: "./a"}, &cpio.Header{Name: "./b"})}, ErrFormat, "missing"},
+		"hard links with two files": {recipe{items: []item{{path: "/a", body: "x", inode: 3}, {path: "/b", body: "x", inode: 3}}, archive: archiveOf(&cpio.Header{Name: "./a", Size: 1}, &cpio.Header{Name: "./b", Size: 1})}, ErrDigest, "once"},
+		"bomb":                      {recipe{items: one, compressor: "gzip", archive: func(testing.TB) []byte { return append([]byte("070701"), make([]byte, 8<<20)...) }}, ErrFormat, "hexadecimal"},
+		"bomb behind the archive": {recipe{items: one, compressor: "zstd", archive: func(t testing.TB) []byte {
+			return append(archiveOf(&cpio.Header{Name: "./usr/a", Size: 1})(t), make([]byte, 8<<20)...)
+		}}, ErrFormat, "longer than"},
+		"data behind the archive": {recipe{items: one, archive: func(t testing.TB) []byte {
+			return append(archiveOf(&cpio.Header{Name: "./usr/a", Size: 1})(t), "evil"...)
+		}}, ErrFormat, "behind"},
+		"rubbish behind":         {recipe{items: one, compressor: "gzip", tail: "rubbish"}, ErrFormat, ""},
+		"rubbish behind xz":      {recipe{items: one, compressor: "xz", tail: "rubbish"}, ErrFormat, ""},
+		"rubbish behind zstd":    {recipe{items: one, compressor: "zstd", tail: "rubbish"}, ErrFormat, ""},
+		"rubbish behind lzma":    {recipe{items: one, compressor: "lzma", tail: "rubbish"}, ErrDigest, ""},
+		"the same, no digest":    {recipe{items: one, compressor: "lzma", tail: "rubbish", drop: []Tag{TagPayloadDigest}}, ErrFormat, "behind the compressed"},
+		"zeros behind":           {recipe{items: one, tail: "\x00\x00\x00\x00"}, ErrDigest, ""},
+		"another payload":        {recipe{items: one, payload: func(b []byte) []byte { b[50] ^= 1; return b }}, ErrDigest, "its digest is"},
+		"magic of cpio":          {replaced("070701", "070707"), ErrFormat, "should begin"},
+		"number in cpio":         {replaced("00000001", "0000000g"), ErrFormat, "hexadecimal"},
+		"sign in cpio":           {replaced("00000001", "-0000001"), ErrFormat, "hexadecimal"},
+		"name that does not end": {replaced("./usr/a\x00", "./usr/ab"), ErrFormat, "does not end"},
+		"name that is too long":  {replaced("00000008", "0000ffff"), ErrFormat, "bytes"},
+		"number of no file":      {recipe{items: one, archive: func(testing.TB) []byte { return []byte("07070X00000001\x00\x00") }}, ErrFormat, "no file"},
+		"number far out":         {recipe{items: one, archive: func(testing.TB) []byte { return []byte("07070Xffffffff\x00\x00") }}, ErrFormat, "file 4294967295"},
+		"delta rpm":              {recipe{items: one, extra: []Entry{text(TagPayloadFormat, "drpm")}}, ErrFormat, "drpm"},
+		"unknown compression":    {recipe{items: one, extra: []Entry{text(TagPayloadCompressor, "br")}}, ErrFormat, "not supported"},
+		"not what it says":       {recipe{items: one, extra: []Entry{text(TagPayloadCompressor, "xz")}}, ErrFormat, ""},
+		"capabilities":           {with(item{path: "/x", body: "a", caps: "cap_everything=ep"}), ErrFormat, "cap_everything"},
+		"impossible size":        {recipe{items: one, drop: []Tag{TagFileSizes}, extra: []Entry{{TagLongFileSizes, TypeInt64, []uint64{1 << 62}}}}, ErrFormat, "more than"},
+		"negative size":          {recipe{items: one, drop: []Tag{TagFileSizes}, extra: []Entry{{TagLongFileSizes, TypeInt64, []uint64{1 << 63}}}}, ErrFormat, "more than"},
+		"fewer modes":            {recipe{items: one, extra: []Entry{{TagFileModes, TypeInt16, []uint16{1, 2}}}}, ErrFormat, "tag 1030"},
+		"no sizes":               {recipe{items: one, drop: []Tag{TagFileSizes}}, ErrFormat, "tag 1028"},
+		"no name":                {recipe{items: one, drop: []Tag{TagName}}, ErrFormat, "no name"},
+	}
+	for name, c := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, got, err := list(bytes.NewReader(c.r.build(t)))
+			if !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.word) {
+				t.Errorf("%v, %q; want %v with %q", err, got, c.want, c.word)
+			}
+		})
+	}
+}
+
+func TestOpenHostile(t *testing.T) {
+	t.Parallel()
+	good := recipe{items: goodItems()}.build(t)
+	change := func(at int, to string) []byte {
+		b := bytes.Clone(good)
+		copy(b[at:], to)
+		return b
+	}
+	header := bytes.LastIndex(good, []byte(headerMagic))
+	dribble := recipe{items: goodItems(), mangle: func(_, h *Header) {
+		x, err := h.With(Entry{TagVendor, TypeString, "not signed"})
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		*h = *x
+	}}.build(t)
+	tests := map[string]struct {
+		in   []byte
+		want error
+	}{
+		"empty":                      {nil, ErrFormat},
+		"a deb":                      {append([]byte("!<arch>\n"), make([]byte, 200)...), ErrFormat},
+		"format 5":                   {change(4, "\x05"), ErrFormat},
+		"kind 2":                     {change(7, "\x02"), ErrFormat},
+		"signature of rpm 2":         {change(79, "\x01"), ErrFormat},
+		"no signature header":        {change(leadSize, "xxx"), ErrFormat},
+		"a billion signatures":       {change(leadSize+8, "\x40\x00\x00\x00"), ErrFormat},
+		"gigabytes of signatures":    {change(leadSize+12, "\x40\x00\x00\x00"), ErrFormat},
+		"no header":                  {change(header, "xxx"), ErrFormat},
+		"a billion entries":          {change(header+8, "\x40\x00\x00\x00"), ErrFormat},
+		"gigabytes promised":         {change(header+12, "\x7f\xff\xff\xff"), ErrFormat},
+		"megabytes promised":         {change(header+12, "\x03\xff\xff\xff"), ErrFormat},
+		"other header":               {bytes.Replace(good, []byte("x86_64"), []byte("X86_64"), 1), ErrDigest},
+		"entries outside the region": {dribble, ErrFormat},
+		"signature header as header": {change(header+16, "\x00\x00\x00\x3e"), ErrFormat},
+	}
+	for name, c := range tests {
+		if _, err := Open(bytes.NewReader(c.in)); !errors.Is(err, c.want) {
+			t.Errorf("%s: %v, want %v", name, err, c.want)
+		}
+	}
+}
+
+func TestCapabilities(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"":                                 "",
+		"=":                                "",
+		"cap_net_raw=ep":                   "0100000200200000000000000000000000000000",
+		"= cap_net_raw+ep":                 "0100000200200000000000000000000000000000",
+		"cap_net_raw+p":                    "0000000200200000000000000000000000000000",
+		"cap_net_admin,cap_net_raw=ep":     "0100000200300000000000000000000000000000",
+		"CAP_NET_ADMIN=ep cap_net_raw=eip": "0100000200300000002000000000000000000000",
+		"cap_bpf=ep":                       "0100000200000000000000008000000000000000",
+		"cap_net_raw=i":                    "0000000200000000002000000000000000000000",
+		"=ep cap_bpf-ep":                   "01000002ffffffff000000007f01000000000000",
+		"cap_41=p":                         "0000000200000000000000000002000000000000",
+		"cap_net_raw=p+e":                  "0100000200200000000000000000000000000000",
+	} {
+		got, err := capabilityXattr(text)
+		if err != nil || hex.EncodeToString(got) != want {
+			t.Errorf("%q: %x, %v; want %s", text, got, err, want)
+		}
+	}
+	for _, text := range []string{"cap_net_raw", "cap_net_raw=x", "cap_nothing=ep", "cap_64=p", "cap_net_raw=e", "cap_net_raw=ep cap_bpf=p", "=é"} {
+		if got, err := capabilityXattr(text); !errors.Is(err, ErrFormat) {
+			t.Errorf("%q: %x, %v; want ErrFormat", text, got, err)
+		}
+	}
+}
+
+func TestInstalledHeader(t *testing.T) {
+	t.Parallel()
+	f, _, err := list(bytes.NewReader(recipe{items: goodItems()}.build(t)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	h, err := f.InstalledHeader(time.Unix(1700000000, 5), 3, func(p string) bool { return p == "/usr/bin/a b" })
+	if err != nil {
+		t.Fatal(err)
+	}
+	states := make([]uint64, len(goodItems()))
+	states[3] = 2 // of "a b", which was left out
+	for tag, want := range map[Tag][]uint64{
+		TagInstallTime: {1700000000}, TagInstallTID: {1700000000}, TagInstallColor: {3}, TagFileStates: states, TagSigSize: f.Signature.Ints(SigTagSize),
+	} {
+		if diff := gocmp.Diff(want, h.Ints(tag)); diff != "" {
+			t.Errorf("tag %d: %s", tag, diff)
+		}
+	}
+	if h.Text(TagSHA256Header) != f.Signature.Text(TagSHA256Header) || !bytes.Equal(h.Binary(TagSigMD5), f.Signature.Binary(SigTagMD5)) || h.Text(TagName) != "hello" {
+		t.Error("digests or name are missing")
+	}
+}
+
+func FuzzOpen(f *testing.F) {
+	for _, how := range []string{"", "gzip", "xz", "zstd", "lzma"} {
+		f.Add(recipe{items: goodItems(), compressor: how}.build(f))
+	}
+	f.Add(recipe{}.build(f))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		p, err := Open(bytes.NewReader(data))
+		if err == nil {
+			err = p.Payload(func(h *tar.Header, _ io.Reader) error {
+				if !safe(h.Name) || h.Typeflag == tar.TypeLink && !safe(h.Linkname) {
+					return errors.New("unsafe")
+				}
+				return nil
+			})
+		}
+		if err != nil && !errors.Is(err, ErrFormat) && !errors.Is(err, ErrUnsafePath) && !errors.Is(err, ErrDigest) {
+			t.Fatal(err)
+		}
+		if p != nil {
+			_, _ = p.Verify(Keyring{}, nil)
+			_, _ = p.InstalledHeader(time.Unix(0, 0), 0, nil)
+		}
+	})
+}
+
+func safe(name string) bool { return name != "." && fs.ValidPath(strings.ToValidUTF8(name, "?")) }

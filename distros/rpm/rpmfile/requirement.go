@@ -1,0 +1,189 @@
+package rpmfile
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// Requirement is what a package requires: one relation, or a rich dependency of several.
+type Requirement struct {
+	Relation Relation // when Kind is ""
+	// Kind is "" for a plain relation, else how Parts belong together:
+	//   "and", "or"  all of them, or one of them; two or more parts
+	//   "with"       one package provides all parts; two or more
+	//   "without"    a package provides the first part and not the second
+	//   "if"         the first part is required if the second is met; else the third, if there is one
+	//   "unless"     the first part is required unless the second is met; then the third, if there is one
+	Kind  string
+	Parts []Requirement
+}
+
+// Bounds on rich dependencies. Fedora's longest have 1000 bytes and a depth of 4.
+const (
+	maxRequirement = 16 << 10
+	maxDepth       = 32
+)
+
+// String is the requirement in rpm's syntax.
+func (r Requirement) String() string {
+	if r.Kind == "" {
+		return r.Relation.String()
+	}
+	words := make([]string, len(r.Parts))
+	for i, p := range r.Parts {
+		words[i] = p.String()
+	}
+	if (r.Kind == "if" || r.Kind == "unless") && len(words) == 3 {
+		return "(" + words[0] + " " + r.Kind + " " + words[1] + " else " + words[2] + ")"
+	}
+	return "(" + strings.Join(words, " "+r.Kind+" ") + ")"
+}
+
+// ParseRequirement reads a dependency in rpm's syntax: "gcc", "glibc >= 2.17", "/usr/bin/perl", "(a if b else c)".
+// Operators stand between blanks. Errors are ErrFormat.
+func ParseRequirement(text string) (Requirement, error) {
+	if len(text) > maxRequirement {
+		return Requirement{}, fmt.Errorf("requirement %.80q: %w: longer than %d bytes", text, ErrFormat, maxRequirement)
+	}
+	p := &requirementParser{rest: strings.TrimSpace(text)}
+	r, err := p.dependency(0)
+	if err == nil && p.skip() != "" {
+		err = fmt.Errorf("%.40q follows its end", p.rest)
+	}
+	if err != nil {
+		return Requirement{}, fmt.Errorf("requirement %.80q: %w: %w", text, ErrFormat, err)
+	}
+	return r, nil
+}
+
+type requirementParser struct{ rest string }
+
+// skip drops blanks and returns what is left.
+func (p *requirementParser) skip() string {
+	p.rest = strings.TrimLeft(p.rest, " \t\n\r")
+	return p.rest
+}
+
+// word takes what goes on to the next blank, or to a closing bracket that was not opened inside of it.
+func (p *requirementParser) word() string {
+	p.skip()
+	open := 0
+	for i := range len(p.rest) {
+		switch c := p.rest[i]; {
+		case c == '(':
+			open++
+		case c == ')' && open > 0:
+			open--
+		case c == ')', c == ' ', c == '\t', c == '\n', c == '\r':
+			w := p.rest[:i]
+			p.rest = p.rest[i:]
+			return w
+		}
+	}
+	w := p.rest
+	p.rest = ""
+	return w
+}
+
+func (p *requirementParser) dependency(depth int) (Requirement, error) {
+	if !strings.HasPrefix(p.skip(), "(") {
+		r, err := p.relation()
+		return Requirement{Relation: r}, err
+	}
+	if depth >= maxDepth {
+		return Requirement{}, fmt.Errorf("more than %d brackets inside of each other", maxDepth)
+	}
+	p.rest = p.rest[1:]
+	first, err := p.dependency(depth + 1)
+	if err != nil {
+		return first, err
+	}
+	r := Requirement{Parts: []Requirement{first}}
+	for !strings.HasPrefix(p.skip(), ")") {
+		if err := p.operator(&r); err != nil {
+			return r, err
+		}
+		next, err := p.dependency(depth + 1)
+		if err != nil {
+			return r, err
+		}
+		r.Parts = append(r.Parts, next)
+	}
+	p.rest = p.rest[1:]
+	if r.Kind == "" { // "(a)" is a
+		return first, nil
+	}
+	return r, nil
+}
+
+// operator reads the next word between the parts of a bracket.
+func (p *requirementParser) operator(r *Requirement) error {
+	if p.rest == "" {
+		return errors.New("a bracket is not closed")
+	}
+	switch op := p.word(); {
+	case op == "else" && (r.Kind == "if" || r.Kind == "unless") && len(r.Parts) == 2:
+	case r.Kind == "" && (op == "and" || op == "or" || op == "with" || op == "without" || op == "if" || op == "unless"):
+		r.Kind = op
+	case op == r.Kind && (op == "and" || op == "or" || op == "with"):
+	case r.Kind == "":
+		return fmt.Errorf("%.40q: want and, or, if, unless, with or without", op)
+	default:
+		return fmt.Errorf("%.40q does not go with %q in one bracket; use more brackets", op, r.Kind)
+	}
+	return nil
+}
+
+// relation reads name [op version].
+func (p *requirementParser) relation() (Relation, error) {
+	r := Relation{Name: p.word()}
+	if err := checkName(r.Name); err != nil {
+		return r, err
+	}
+	before := p.rest
+	switch op := p.word(); op {
+	case "<", "<=", "=", ">=", ">":
+		r.Op = op
+	case "==":
+		r.Op = "="
+	case "=<":
+		r.Op = "<="
+	case "=>":
+		r.Op = ">="
+	default:
+		p.rest = before
+		return r, nil
+	}
+	text := p.word()
+	evr, err := ParseEVR(text)
+	if err != nil {
+		return r, err
+	}
+	r.EVR = evr
+	return r, nil
+}
+
+// checkName refuses what is no name: a forgotten blank before an operator is the usual mistake.
+func checkName(name string) error {
+	if name == "" {
+		return errors.New("there is no name")
+	}
+	open := 0
+	for i := range len(name) {
+		switch c := name[i]; {
+		case c < ' ' || c == 0x7f:
+			return fmt.Errorf("the name %.80q has a control character", name)
+		case c == '(':
+			open++
+		case c == ')':
+			open--
+		case (c == '<' || c == '>' || c == '=') && open == 0 && name[0] != '/':
+			return fmt.Errorf("the name %.80q has %q in it; put blanks around the operator", name, c)
+		}
+	}
+	if open != 0 {
+		return fmt.Errorf("the name %.80q has a bracket that is not closed", name)
+	}
+	return nil
+}

@@ -1,0 +1,189 @@
+package rpmfile
+
+import (
+	"bytes"
+	"crypto"
+	"crypto/rsa"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash"
+	"slices"
+	"time"
+
+	"github.com/ProtonMail/go-crypto/openpgp"
+	"github.com/ProtonMail/go-crypto/openpgp/packet"
+)
+
+const clockSkew = time.Hour // how wrong this machine's clock may be
+
+// signature is an OpenPGP signature packet over binary data.
+type signature struct {
+	keyID   uint64
+	hash    crypto.Hash
+	created time.Time
+	v4      *packet.Signature // or later
+	v3      *signatureV3
+}
+
+// signatureV3 is a signature of version 3 (RFC 4880, 5.2.2). RHEL and all that follow it sign with such to this day;
+// go-crypto reads later versions only.
+type signatureV3 struct {
+	trailer []byte // what is hashed behind the data
+	start   []byte // of the digest
+	rsa     []byte // the signature as a number; nil when it is of another kind, which nobody uses with digests that count
+}
+
+// strong lists the digests a signature may use; with MD5 and SHA-1, two headers with one signature can be made.
+func strong(h crypto.Hash) bool {
+	return slices.Contains([]crypto.Hash{crypto.SHA256, crypto.SHA384, crypto.SHA512, crypto.SHA3_256, crypto.SHA3_512}, h)
+}
+
+// parseSignature reads one signature packet and nothing else.
+func parseSignature(data []byte) (signature, error) {
+	if body, ok := packetBody(data); ok && len(body) > 0 && body[0] == 3 {
+		return parseV3(body)
+	}
+	in := bytes.NewReader(data)
+	p, err := packet.NewReader(in).Next()
+	if err != nil {
+		return signature{}, fmt.Errorf("malformed signature: %w", err)
+	}
+	sig, ok := p.(*packet.Signature)
+	if !ok || in.Len() > 0 || sig.IssuerKeyId == nil {
+		return signature{}, errors.New("malformed signature: want one packet, a signature with a key id")
+	}
+	if sig.SigType != packet.SigTypeBinary {
+		return signature{}, fmt.Errorf("a signature of type %#x, want one of binary data", sig.SigType)
+	}
+	for _, n := range sig.Notations {
+		if n.IsCritical {
+			return signature{}, fmt.Errorf("the signature has an unknown condition %.80q", n.Name)
+		}
+	}
+	return signature{keyID: *sig.IssuerKeyId, hash: sig.Hash, created: sig.CreationTime, v4: sig}, nil
+}
+
+// packetBody takes the frame off a signature packet that is all of data (RFC 4880, 4.2).
+func packetBody(data []byte) ([]byte, bool) {
+	if len(data) < 2 {
+		return nil, false
+	}
+	length, at := -1, 0
+	switch first := data[0]; {
+	case first == 0x88:
+		length, at = int(data[1]), 2
+	case first == 0x89 && len(data) > 2:
+		length, at = int(binary.BigEndian.Uint16(data[1:])), 3
+	case first == 0xc2 && data[1] < 192:
+		length, at = int(data[1]), 2
+	case first == 0xc2 && data[1] < 224 && len(data) > 2:
+		length, at = (int(data[1])-192)<<8+int(data[2])+192, 3
+	}
+	if length != len(data)-at {
+		return nil, false
+	}
+	return data[at:], true
+}
+
+func parseV3(b []byte) (signature, error) {
+	// version, length 5, type, 4 bytes of time, 8 of key id, key algorithm, hash algorithm, 2 of the digest, bits, number
+	if len(b) < 22 || b[1] != 5 || b[2] != byte(packet.SigTypeBinary) {
+		return signature{}, errors.New("malformed signature of version 3")
+	}
+	hashes := map[byte]crypto.Hash{1: crypto.MD5, 2: crypto.SHA1, 8: crypto.SHA256, 9: crypto.SHA384, 10: crypto.SHA512}
+	algorithm, number := packet.PublicKeyAlgorithm(b[15]), b[21:]
+	isRSA := algorithm == packet.PubKeyAlgoRSA || algorithm == packet.PubKeyAlgoRSASignOnly
+	if bits := int(binary.BigEndian.Uint16(b[19:])); isRSA && (bits+7)/8 != len(number) || hashes[b[16]] == 0 {
+		return signature{}, fmt.Errorf("malformed signature of version 3: hash %d, %d bits in %d bytes", b[16], bits, len(number))
+	}
+	if !isRSA {
+		number = nil
+	}
+	return signature{
+		keyID: binary.BigEndian.Uint64(b[7:]), hash: hashes[b[16]], created: time.Unix(int64(binary.BigEndian.Uint32(b[3:])), 0),
+		v3: &signatureV3{trailer: b[2:7], start: b[17:19], rsa: number},
+	}, nil
+}
+
+// begin makes the hash that the signed data goes into.
+func (s signature) begin() (hash.Hash, error) {
+	if !strong(s.hash) {
+		return nil, fmt.Errorf("key %016X signed a weak digest (%v); such signatures can be forged", s.keyID, s.hash)
+	}
+	if s.v3 != nil {
+		return s.hash.New(), nil
+	}
+	return s.v4.PrepareVerify()
+}
+
+// check tells whether the key made this signature of what was written to digest, which stays as it is.
+func (s signature) check(key *packet.PublicKey, digest hash.Hash) error {
+	cloner, ok := digest.(hash.Cloner)
+	if !ok {
+		return fmt.Errorf("hash %v cannot be copied", s.hash)
+	}
+	h, err := cloner.Clone()
+	if err != nil {
+		return fmt.Errorf("copy a hash: %w", err)
+	}
+	if s.v3 == nil {
+		return key.VerifySignature(h, s.v4)
+	}
+	public, ok := key.PublicKey.(*rsa.PublicKey)
+	if !ok || s.v3.rsa == nil {
+		return errors.New("of version 3, only RSA signatures by RSA keys are supported")
+	}
+	h.Write(s.v3.trailer)
+	sum := h.Sum(nil)
+	if !bytes.Equal(sum[:2], s.v3.start) {
+		return errors.New("the signed data is another")
+	}
+	// The number has no leading zeros in OpenPGP, but PKCS#1 wants them.
+	if short := public.Size() - len(s.v3.rsa); short >= 0 {
+		return rsa.VerifyPKCS1v15(public, s.hash, sum, append(make([]byte, short), s.v3.rsa...))
+	}
+	return errors.New("the signature is longer than the key")
+}
+
+// by finds the key that made the signature, tells whether it counts, and returns its primary key's fingerprint.
+func (s signature) by(keys Keyring, fingerprints []string, digest hash.Hash) (string, error) {
+	name := fmt.Sprintf("key %016X", s.keyID)
+	failure := fmt.Errorf("%s is not among the %d keys that are trusted here", name, len(keys.Fingerprints()))
+	signer := ""
+	for _, key := range keys.candidates(s.keyID) {
+		primary := fingerprint(key.Entity.PrimaryKey)
+		if len(fingerprints) > 0 && !slices.Contains(fingerprints, primary) && !slices.Contains(fingerprints, fingerprint(key.PublicKey)) {
+			failure = fmt.Errorf("%s (%s) is trusted here, but not for this package", name, primary)
+			continue
+		}
+		if err := s.check(key.PublicKey, digest); err != nil {
+			failure = fmt.Errorf("%s: %w", name, err)
+			continue
+		}
+		err := s.usable(key)
+		if err == nil {
+			signer = primary
+			continue
+		}
+		failure = fmt.Errorf("%s (%s): %w", name, primary, err)
+		if revoked(key, s.created) { // whatever other copies of the key say
+			return "", failure
+		}
+	}
+	if signer != "" {
+		return signer, nil
+	}
+	return "", failure
+}
+
+func (s signature) usable(key openpgp.Key) error {
+	now := time.Now()
+	if s.created.After(now.Add(clockSkew)) {
+		return fmt.Errorf("%w: the signature is of the future, %s; is this machine's clock right?", ErrKey, s.created.UTC().Format(time.DateTime))
+	}
+	if s.v4 != nil && s.v4.SigLifetimeSecs != nil && *s.v4.SigLifetimeSecs > 0 && s.v4.SigExpired(now.Add(clockSkew)) {
+		return fmt.Errorf("%w: the signature has expired", ErrKey)
+	}
+	return usable(key, s.created)
+}

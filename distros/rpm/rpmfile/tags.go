@@ -1,0 +1,141 @@
+package rpmfile
+
+// Tag is the number of an entry of a header. In a package's signature header some numbers mean other things: see SigTag*.
+type Tag uint32
+
+// Type is the kind of an entry's value.
+type Type uint32
+
+// Types, with the Go type that Entry.Value has for them.
+const (
+	TypeNull        Type = 0 // nil; not written by any rpm of this century
+	TypeChar        Type = 1 // []byte
+	TypeInt8        Type = 2 // []byte
+	TypeInt16       Type = 3 // []uint16
+	TypeInt32       Type = 4 // []uint32
+	TypeInt64       Type = 5 // []uint64
+	TypeString      Type = 6 // string
+	TypeBinary      Type = 7 // []byte
+	TypeStringArray Type = 8 // []string
+	TypeI18NString  Type = 9 // []string, one a language; the first is the untranslated one
+)
+
+// Tags of package headers that this project reads or writes. The numbers are those of rpm's rpmtag.h.
+const (
+	TagHeaderImage       Tag = 61 // region of rpm 3
+	TagHeaderSignatures  Tag = 62 // region of signature headers
+	TagHeaderImmutable   Tag = 63 // region of package headers: what was signed
+	TagI18NTable         Tag = 100
+	TagSigSize           Tag = 257
+	TagSigPGP            Tag = 259
+	TagSigMD5            Tag = 261
+	TagSigGPG            Tag = 262
+	TagDSAHeader         Tag = 267
+	TagRSAHeader         Tag = 268
+	TagSHA1Header        Tag = 269
+	TagLongSigSize       Tag = 270
+	TagLongArchiveSize   Tag = 271
+	TagSHA256Header      Tag = 273
+	TagVeritySignatures  Tag = 276
+	TagVeritySigAlgo     Tag = 277
+	TagOpenPGP           Tag = 278 // base64 texts, since rpm 4.20
+	TagSHA3256Header     Tag = 279
+	TagName              Tag = 1000
+	TagVersion           Tag = 1001
+	TagRelease           Tag = 1002
+	TagEpoch             Tag = 1003
+	TagSummary           Tag = 1004
+	TagDescription       Tag = 1005
+	TagBuildTime         Tag = 1006
+	TagBuildHost         Tag = 1007
+	TagInstallTime       Tag = 1008
+	TagSize              Tag = 1009
+	TagVendor            Tag = 1011
+	TagLicense           Tag = 1014
+	TagGroup             Tag = 1016
+	TagURL               Tag = 1020
+	TagOS                Tag = 1021
+	TagArch              Tag = 1022
+	TagOldFileNames      Tag = 1027
+	TagFileSizes         Tag = 1028
+	TagFileStates        Tag = 1029
+	TagFileModes         Tag = 1030
+	TagFileRDevs         Tag = 1033
+	TagFileMTimes        Tag = 1034
+	TagFileDigests       Tag = 1035
+	TagFileLinkTos       Tag = 1036
+	TagFileFlags         Tag = 1037
+	TagFileUserName      Tag = 1039
+	TagFileGroupName     Tag = 1040
+	TagSourceRPM         Tag = 1044
+	TagFileVerifyFlags   Tag = 1045
+	TagArchiveSize       Tag = 1046
+	TagProvideName       Tag = 1047
+	TagRequireFlags      Tag = 1048
+	TagRequireName       Tag = 1049
+	TagRequireVersion    Tag = 1050
+	TagConflictFlags     Tag = 1053
+	TagConflictName      Tag = 1054
+	TagConflictVersion   Tag = 1055
+	TagRPMVersion        Tag = 1064
+	TagTriggerName       Tag = 1066
+	TagObsoleteName      Tag = 1090
+	TagFileDevices       Tag = 1095
+	TagFileInodes        Tag = 1096
+	TagFileLangs         Tag = 1097
+	TagSourcePackage     Tag = 1106
+	TagProvideFlags      Tag = 1112
+	TagProvideVersion    Tag = 1113
+	TagObsoleteFlags     Tag = 1114
+	TagObsoleteVersion   Tag = 1115
+	TagDirIndexes        Tag = 1116
+	TagBaseNames         Tag = 1117
+	TagDirNames          Tag = 1118
+	TagPayloadFormat     Tag = 1124
+	TagPayloadCompressor Tag = 1125
+	TagPayloadFlags      Tag = 1126
+	TagInstallColor      Tag = 1127
+	TagInstallTID        Tag = 1128
+	TagRemoveTID         Tag = 1129
+	TagFileColors        Tag = 1140
+	TagLongFileSizes     Tag = 5008
+	TagLongSize          Tag = 5009
+	TagFileCaps          Tag = 5010
+	TagFileDigestAlgo    Tag = 5011
+	TagEncoding          Tag = 5062
+	TagFileSignatures    Tag = 5090
+	TagFileSigLength     Tag = 5091
+	TagPayloadDigest     Tag = 5092
+	TagPayloadDigestAlgo Tag = 5093
+	TagPayloadDigestAlt  Tag = 5097
+)
+
+// Tags that have their meaning only in a package's signature header.
+const (
+	SigTagFileSignatures Tag = 274
+	SigTagFileSigLength  Tag = 275
+	SigTagSize           Tag = 1000 // bytes of header and payload
+	SigTagPGP            Tag = 1002 // RSA signature over header and payload
+	SigTagMD5            Tag = 1004 // of header and payload
+	SigTagGPG            Tag = 1005 // DSA signature over header and payload
+	SigTagPayloadSize    Tag = 1007 // bytes of the payload, unpacked
+	SigTagReserved       Tag = 1008
+)
+
+// typeSize is how much one value takes; 0 for those that end with a zero byte.
+func typeSize(t Type) int {
+	switch t {
+	case TypeChar, TypeInt8, TypeBinary:
+		return 1
+	case TypeInt16:
+		return 2
+	case TypeInt32:
+		return 4
+	case TypeInt64:
+		return 8
+	}
+	return 0
+}
+
+// alignment is what the offset of a value must divide by.
+func alignment(t Type) int { return max(1, typeSize(t)) }

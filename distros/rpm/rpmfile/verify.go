@@ -1,0 +1,126 @@
+package rpmfile
+
+import (
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// maxSignatures bounds the signatures of one package; there is one, two while a distribution changes its keys.
+const maxSignatures = 8
+
+// Verify checks that one of the keys signed the package and returns the fingerprint of its primary key in capital hex.
+// When fingerprints are given, only keys (or subkeys) with one of them count.
+//
+// The signature is over the header; the header must bind the payload: by a digest of it, as all packages since rpm 4.14
+// have one, or else by digests of all files, which is how it is in el6 and el7. MD5 and SHA-1 bind nothing, and
+// signatures that use them do not count. So what Payload passes on is only as good as Payload's own result.
+//
+// A package whose header alone is not signed, or does not bind the payload, but that has a signature over header and
+// payload as rpm 3 and 4 make them, is verified by that one, after Payload has ended.
+//
+// Errors are ErrSignature, ErrKey (rightly signed, by a key that had expired or was revoked or is too short) or ErrDigest
+// (rightly signed, but nothing binds the payload).
+func (f *File) Verify(keys Keyring, fingerprints []string) (signer string, err error) {
+	var failures []error
+	binding := f.binds()
+	for _, data := range f.headerSignatures() {
+		signer, err := f.headerSigner(data, keys, fingerprints)
+		if err == nil && binding == nil {
+			return signer, nil
+		} else if err == nil {
+			err = binding
+		}
+		failures = append(failures, err)
+	}
+	for _, s := range f.legacy {
+		if !f.read {
+			failures = append(failures, fmt.Errorf("key %016X signed header and payload together: read the payload, then verify again", s.keyID))
+			continue
+		}
+		signer, err := s.by(keys, fingerprints, s.digest)
+		if err == nil {
+			return signer, nil
+		}
+		failures = append(failures, err)
+	}
+	cause := ErrSignature
+	words := make([]string, len(failures))
+	for i, failure := range failures {
+		words[i] = failure.Error()
+		for _, special := range []error{ErrKey, ErrDigest} {
+			if errors.Is(failure, special) {
+				cause = special
+			}
+		}
+	}
+	if len(words) == 0 {
+		words = []string{"it is not signed"}
+	}
+	return "", fmt.Errorf("rpm %s: %w: %s", f.name(), cause, strings.Join(words, "; "))
+}
+
+// headerSignatures lists the signatures over the header: of RSA and all later kinds, of DSA, and those of rpm 4.20.
+func (f *File) headerSignatures() [][]byte {
+	var all [][]byte
+	for _, text := range f.Signature.Texts(TagOpenPGP) {
+		data, err := base64.StdEncoding.DecodeString(text)
+		if err != nil {
+			data = nil // counts as a malformed one
+		}
+		all = append(all, data)
+	}
+	for _, tag := range []Tag{TagRSAHeader, TagDSAHeader} {
+		if data := f.Signature.Binary(tag); data != nil {
+			all = append(all, data)
+		}
+	}
+	return all[:min(len(all), maxSignatures)]
+}
+
+func (f *File) headerSigner(data []byte, keys Keyring, fingerprints []string) (string, error) {
+	if !f.Header.Immutable() {
+		return "", errors.New("the header has no immutable region")
+	}
+	s, err := parseSignature(data)
+	if err != nil {
+		return "", err
+	}
+	h, err := s.begin()
+	if err != nil {
+		return "", err
+	}
+	h.Write(f.signed())
+	return s.by(keys, fingerprints, h)
+}
+
+// prepareLegacy finds the signatures over header and payload, where they matter.
+func (f *File) prepareLegacy() {
+	if f.binds() == nil && len(f.headerSignatures()) > 0 {
+		return
+	}
+	for _, tag := range []Tag{SigTagPGP, SigTagGPG} {
+		s, err := parseSignature(f.Signature.Binary(tag))
+		if err != nil {
+			continue // missing, mostly
+		}
+		if h, err := s.begin(); err == nil {
+			h.Write(f.signed())
+			f.legacy = append(f.legacy, legacySignature{s, h})
+		}
+	}
+}
+
+// binds tells why the header does not say what the payload holds, if it does not.
+func (f *File) binds() error {
+	if _, sum := f.payloadDigest(); sum != "" {
+		return nil
+	}
+	for _, x := range f.files {
+		if x.kind() == modeRegular && !x.ghost() && x.size > 0 && x.digest == "" {
+			return fmt.Errorf("%w: the header has no SHA-256 or better of the payload, nor of %.200q", ErrDigest, x.path)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,411 @@
+package rpmfile
+
+import (
+	"archive/tar"
+	"bytes"
+	"crypto"
+	"crypto/rand"
+	"crypto/rsa"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ProtonMail/go-crypto/openpgp"
+	"github.com/ProtonMail/go-crypto/openpgp/armor"
+	"github.com/ProtonMail/go-crypto/openpgp/packet"
+	"github.com/cavaliergopher/rpm"
+)
+
+// day is when the keys of these tests are made.
+var day = time.Date(2024, 5, 1, 12, 0, 0, 0, time.UTC)
+
+func discard(*tar.Header, io.Reader) error { return nil }
+
+func opened(t testing.TB, data []byte) *File {
+	t.Helper()
+	f, err := Open(bytes.NewReader(data))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+func TestVerify(t *testing.T) {
+	t.Parallel()
+	key, keys := signer(t, packet.Config{Time: at(day)})
+	other, others := signer(t, packet.Config{Time: at(day)})
+	short, shorts := signer(t, packet.Config{Time: at(day), Algorithm: packet.PubKeyAlgoRSA, RSABits: 1024})
+	expiring, expired := signer(t, packet.Config{Time: at(day), KeyLifetimeSecs: 3600})
+	now := packet.Config{Time: at(day.Add(time.Minute))}
+	one := []item{{path: "/a", body: "x"}}
+	signed := func(e *openpgp.Entity, c packet.Config) recipe { return recipe{items: one, sign: headerSigned(e, c)} }
+	both := recipe{items: one, sign: func(t testing.TB, header, _ []byte) []Entry {
+		return []Entry{openPGPTag(sign(t, other, header, now)), {TagRSAHeader, TypeBinary, sign(t, key, header, now)}}
+	}}
+	raw := func(data []byte) recipe {
+		return recipe{items: one, sign: func(testing.TB, []byte, []byte) []Entry { return []Entry{{TagRSAHeader, TypeBinary, data}} }}
+	}
+	dated := func(e *openpgp.Entity, when time.Time) recipe {
+		return recipe{items: one, sign: func(t testing.TB, header, _ []byte) []Entry {
+			return []Entry{{TagRSAHeader, TypeBinary, signAt(t, e, header, when)}}
+		}}
+	}
+	unbound := func(r recipe) recipe {
+		r.drop = []Tag{TagPayloadDigest, TagFileDigestAlgo}
+		return r
+	}
+	md5 := signed(key, now)
+	md5.extra = []Entry{{TagPayloadDigestAlgo, TypeInt32, []uint32{1}}, {TagFileDigestAlgo, TypeInt32, []uint32{1}}}
+	primary := keys.Fingerprints()[0]
+	tests := map[string]struct {
+		r      recipe
+		keys   Keyring
+		prints []string
+		want   error // nil: verified
+		word   string
+	}{
+		"good":                   {signed(key, now), keys, nil, nil, primary},
+		"good, named":            {signed(key, now), keys, []string{"00", primary}, nil, primary},
+		"good, one of many keys": {signed(key, now), others.Add(expired).Add(keys), nil, nil, primary},
+		"SHA-512":                {signed(key, packet.Config{Time: now.Time, DefaultHash: crypto.SHA512}), keys, nil, nil, primary},
+		"bound by its files":     {recipe{items: one, sign: headerSigned(key, now), drop: []Tag{TagPayloadDigest}}, keys, nil, nil, primary},
+		"no files":               {recipe{sign: headerSigned(key, now), drop: []Tag{TagPayloadDigest}}, keys, nil, nil, primary},
+		"two, first unknown":     {both, keys, nil, nil, primary},
+		"two, first known":       {both, others, nil, nil, others.Fingerprints()[0]},
+		"two, the second named":  {both, keys.Add(others), []string{primary}, nil, primary},
+		"key expired since":      {signed(expiring, now), expired, nil, nil, expired.Fingerprints()[0]},
+		"key had expired":        {dated(expiring, day.Add(48*time.Hour)), expired, nil, ErrKey, "2024-05-03"},
+		"signed before the key":  {dated(key, day.Add(-time.Hour)), keys, nil, ErrKey, "not yet made"},
+		"signed in the future":   {signed(key, packet.Config{Time: at(time.Now().Add(48 * time.Hour))}), keys, nil, ErrKey, "clock"},
+		"signature expired":      {signed(key, packet.Config{Time: now.Time, SigLifetimeSecs: 60}), keys, nil, ErrKey, "expired"},
+		"short key":              {signed(short, now), shorts, nil, ErrKey, "1024 bits"},
+		"no signature":           {recipe{items: one}, keys, nil, ErrSignature, "not signed"},
+		"no keys":                {signed(key, now), Keyring{}, nil, ErrSignature, "0 keys"},
+		"unknown key":            {signed(other, now), keys, nil, ErrSignature, "not among"},
+		"known but not for this": {signed(key, now), keys.Add(others), others.Fingerprints(), ErrSignature, "not for this package"},
+		"nothing binds":          {unbound(signed(key, now)), keys, nil, ErrDigest, "/a"},
+		"MD5 binds nothing":      {md5, keys, nil, ErrDigest, "/a"},
+		"empty signature":        {raw([]byte{0}), keys, nil, ErrSignature, "malformed"},
+		"rubbish":                {raw([]byte("rubbish")), keys, nil, ErrSignature, "malformed"},
+		"text signature":         {raw(textSigned(t, key)), keys, nil, ErrSignature, "type 0x1"},
+		"signature of something": {raw(sign(t, key, []byte("something"), now)), keys, nil, ErrSignature, "key "},
+		"two packets in one":     {raw(append(sign(t, other, []byte("x"), now), sign(t, key, []byte("x"), now)...)), keys, nil, ErrSignature, "one packet"},
+		"base64 that is none": {recipe{items: one, sign: func(testing.TB, []byte, []byte) []Entry {
+			return []Entry{{TagOpenPGP, TypeStringArray, []string{"%%"}}}
+		}}, keys, nil, ErrSignature, "malformed"},
+	}
+	for name, c := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := opened(t, c.r.build(t))
+			check(t, f, c.keys, c.prints, c.want, c.word)
+			if err := f.Payload(discard); err != nil {
+				t.Fatal(err)
+			}
+			check(t, f, c.keys, c.prints, c.want, c.word)
+		})
+	}
+}
+
+func check(t *testing.T, f *File, keys Keyring, prints []string, want error, word string) {
+	t.Helper()
+	got, err := f.Verify(keys, prints)
+	if want == nil && (err != nil || got != word) {
+		t.Errorf("Verify = %q, %v; want %s", got, err, word)
+	} else if want != nil && (!errors.Is(err, want) || !strings.Contains(err.Error(), word)) {
+		t.Errorf("Verify = %q, %v; want %v with %q", got, err, want, word)
+	}
+}
+
+// signAt signs whether or not the key is valid at that time.
+func signAt(t testing.TB, e *openpgp.Entity, data []byte, when time.Time) []byte {
+	t.Helper()
+	s := &packet.Signature{Version: 4, SigType: packet.SigTypeBinary, PubKeyAlgo: e.PrimaryKey.PubKeyAlgo, Hash: crypto.SHA256, CreationTime: when, IssuerKeyId: &e.PrimaryKey.KeyId}
+	h := crypto.SHA256.New()
+	h.Write(data)
+	var b bytes.Buffer
+	if err := s.Sign(h, e.PrivateKey, nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Serialize(&b); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+func textSigned(t *testing.T, e *openpgp.Entity) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	if err := openpgp.DetachSignText(&b, e, strings.NewReader("x"), nil); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+func TestVerifySubkey(t *testing.T) {
+	t.Parallel()
+	c := packet.Config{Time: at(day)}
+	e, _ := signer(t, c)
+	c.Algorithm = packet.PubKeyAlgoEdDSA
+	if err := e.AddSigningSubkey(&c); err != nil {
+		t.Fatal(err)
+	}
+	keys := ring(t, e)
+	sub := e.Subkeys[len(e.Subkeys)-1].PublicKey
+	data := recipe{items: []item{{path: "/a", body: "x"}}, sign: headerSigned(e, packet.Config{Time: at(day.Add(time.Minute)), SigningKeyId: sub.KeyId})}.build(t)
+	for _, prints := range [][]string{nil, {fingerprint(sub)}, keys.Fingerprints()} {
+		check(t, opened(t, data), keys, prints, nil, keys.Fingerprints()[0])
+	}
+}
+
+func TestVerifyRevoked(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		reason packet.ReasonForRevocation
+		signed time.Duration // after the key was made; it is revoked after a day
+		ok     bool
+	}{
+		{packet.KeySuperseded, time.Hour, true},
+		{packet.KeySuperseded, 48 * time.Hour, false},
+		{packet.KeyRetired, time.Hour, true},
+		{packet.KeyCompromised, time.Hour, false},
+		{packet.NoReason, time.Hour, false},
+	} {
+		e, before := signer(t, packet.Config{Time: at(day)})
+		data := recipe{items: []item{{path: "/a", body: "x"}}, sign: headerSigned(e, packet.Config{Time: at(day.Add(c.signed))})}.build(t)
+		if err := e.RevokeKey(c.reason, "", &packet.Config{Time: at(day.Add(24 * time.Hour))}); err != nil {
+			t.Fatal(err)
+		}
+		after := ring(t, e)
+		check(t, opened(t, data), before, nil, nil, before.Fingerprints()[0])
+		for _, keys := range []Keyring{after, before.Add(after), after.Add(before)} { // one copy that knows is enough
+			if c.ok {
+				check(t, opened(t, data), keys, nil, nil, before.Fingerprints()[0])
+			} else {
+				check(t, opened(t, data), keys, nil, ErrKey, "revoked")
+			}
+		}
+	}
+}
+
+// v3Signed makes a signature of version 3, as RHEL and its kin do.
+func v3Signed(t testing.TB, key *packet.PrivateKey, data []byte, number byte, h crypto.Hash) []byte {
+	t.Helper()
+	trailer := binary.BigEndian.AppendUint32([]byte{0}, uint32(day.Add(time.Hour).Unix()))
+	w := h.New()
+	w.Write(data)
+	w.Write(trailer)
+	sum := w.Sum(nil)
+	mpi, err := rsa.SignPKCS1v15(rand.Reader, key.PrivateKey.(*rsa.PrivateKey), h, sum)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mpi = bytes.TrimLeft(mpi, "\x00")
+	bits := len(mpi) * 8
+	for first := mpi[0]; first&0x80 == 0; first <<= 1 {
+		bits--
+	}
+	body := append([]byte{3, 5}, trailer...)
+	body = binary.BigEndian.AppendUint64(body, key.KeyId)
+	body = append(body, 1, number, sum[0], sum[1], byte(bits>>8), byte(bits))
+	body = append(body, mpi...)
+	return append([]byte{0x89, byte(len(body) >> 8), byte(len(body))}, body...)
+}
+
+func TestVerifyVersion3(t *testing.T) {
+	t.Parallel()
+	e, keys := signer(t, packet.Config{Time: at(day), Algorithm: packet.PubKeyAlgoRSA, RSABits: 2048})
+	one := []item{{path: "/a", body: "x"}}
+	pack := func(change func([]byte) []byte, number byte, h crypto.Hash) []byte {
+		return recipe{items: one, sign: func(t testing.TB, header, _ []byte) []Entry {
+			return []Entry{{TagRSAHeader, TypeBinary, change(v3Signed(t, e.PrivateKey, header, number, h))}}
+		}}.build(t)
+	}
+	same := func(b []byte) []byte { return b }
+	check(t, opened(t, pack(same, 8, crypto.SHA256)), keys, nil, nil, keys.Fingerprints()[0])
+	check(t, opened(t, pack(same, 10, crypto.SHA512)), keys, nil, nil, keys.Fingerprints()[0])
+	check(t, opened(t, pack(same, 2, crypto.SHA1)), keys, nil, ErrSignature, "weak digest")
+	check(t, opened(t, pack(same, 9, crypto.SHA256)), keys, nil, ErrSignature, "another")
+	for at := 3; at < 40; at++ { // no bit of it can change, but the number of bits of the number, which nothing needs
+		if at == 23 {
+			continue
+		}
+		flipped := pack(func(b []byte) []byte { b[at] ^= 1; return b }, 8, crypto.SHA256)
+		if got, err := opened(t, flipped).Verify(keys, nil); err == nil {
+			t.Errorf("byte %d changed: signed by %s", at, got)
+		}
+	}
+	for _, n := range []int{0, 1, 2, 3, 10, 24, 25, 100} {
+		cut := pack(func(b []byte) []byte { return append([]byte{0x88, byte(n)}, b[3:3+n]...) }, 8, crypto.SHA256)
+		check(t, opened(t, cut), keys, nil, ErrSignature, "malformed")
+	}
+}
+
+// TestVerifyLegacy has packages that are signed as rpm 3 did: header and payload together.
+func TestVerifyLegacy(t *testing.T) {
+	t.Parallel()
+	e, keys := signer(t, packet.Config{Time: at(day)})
+	c := packet.Config{Time: at(day.Add(time.Hour))}
+	r := recipe{items: []item{{path: "/a", body: "x"}}, compressor: "gzip", drop: []Tag{TagPayloadDigest, TagFileDigestAlgo}, sign: func(t testing.TB, header, payload []byte) []Entry {
+		return []Entry{{SigTagPGP, TypeBinary, sign(t, e, append(slices.Clone(header), payload...), c)}}
+	}}
+	f := opened(t, r.build(t))
+	check(t, f, keys, nil, ErrSignature, "read the payload")
+	if err := f.Payload(discard); err != nil {
+		t.Fatal(err)
+	}
+	check(t, f, keys, nil, nil, keys.Fingerprints()[0])
+	check(t, f, keys, nil, nil, keys.Fingerprints()[0]) // the digest is as it was
+	check(t, f, Keyring{}, nil, ErrSignature, "not among")
+
+	r.sign = func(t testing.TB, header, payload []byte) []Entry {
+		return []Entry{{TagRSAHeader, TypeBinary, sign(t, e, header, c)}, {SigTagPGP, TypeBinary, sign(t, e, []byte("other"), c)}}
+	}
+	f = opened(t, r.build(t))
+	if err := f.Payload(discard); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := f.Verify(keys, nil); err == nil {
+		t.Errorf("signed by %s, and nothing binds the payload", got)
+	}
+}
+
+func TestReadKeyring(t *testing.T) {
+	t.Parallel()
+	a, _ := signer(t, packet.Config{Time: at(day)})
+	b, _ := signer(t, packet.Config{Time: at(day)})
+	binaryKeys, armoured := &bytes.Buffer{}, &bytes.Buffer{}
+	for _, e := range []*openpgp.Entity{a, b} {
+		if err := e.Serialize(binaryKeys); err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintln(armoured, "text between the blocks")
+		w, err := armor.Encode(armoured, openpgp.PublicKeyType, nil)
+		if err == nil {
+			err = e.Serialize(w)
+		}
+		if err == nil {
+			err = w.Close()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintln(armoured)
+	}
+	want := []string{fingerprint(a.PrimaryKey), fingerprint(b.PrimaryKey)}
+	slices.Sort(want)
+	for name, data := range map[string][]byte{"binary": binaryKeys.Bytes(), "armoured": armoured.Bytes()} {
+		k, err := ReadKeyring(data, data)
+		if err != nil || !slices.Equal(k.Fingerprints(), want) {
+			t.Errorf("%s: %v, %v", name, k.Fingerprints(), err)
+		}
+	}
+	for name, data := range map[string]string{"empty": "", "text": "hello", "cut": armoured.String()[:200], "signature": "-----BEGIN PGP SIGNATURE-----\n\nwsA=\n-----END PGP SIGNATURE-----\n"} {
+		if k, err := ReadKeyring([]byte(data)); !errors.Is(err, ErrFormat) {
+			t.Errorf("%s: %v, %v; want ErrFormat", name, k.Fingerprints(), err)
+		}
+	}
+}
+
+// TestRealPackages reads the packages that come with the module cavaliergopher/rpm: releases of CentOS from 2.1 to 7, which
+// hold the keys that signed them.
+func TestRealPackages(t *testing.T) {
+	t.Parallel()
+	out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/cavaliergopher/rpm").Output()
+	if err != nil {
+		t.Skipf("the module's files cannot be found: %v", err)
+	}
+	dir := filepath.Join(strings.TrimSpace(string(out)), "testdata")
+	weak := "weak digest"
+	for name, want := range map[string]struct {
+		signer, word string
+		files        int
+	}{
+		"centos-release-as-2.1AS-4.noarch":               {"", "not signed", 10},
+		"centos-release-4-0.1.x86_64":                    {"", weak, 16},
+		"centos-release-5-0.0.el5.centos.2.x86_64":       {"", weak, 19},
+		"centos-release-6-0.el6.centos.5.x86_64":         {"C1DAC52D1664E8A4386DBA430946FCA2C105B9DE", "", 19},
+		"centos-release-7-2.1511.el7.centos.2.10.x86_64": {"6341AB2753D78A78A7C27BB124C6A8A7F4A80EB5", "", 28},
+	} {
+		data := readFile(t, filepath.Join(dir, name+".rpm"))
+		f := opened(t, data)
+		keys := Keyring{}
+		n := 0
+		err := f.Payload(func(h *tar.Header, r io.Reader) error {
+			n++
+			if !strings.Contains(h.Name, "RPM-GPG-KEY") || h.Typeflag != tar.TypeReg {
+				return nil
+			}
+			data, err := io.ReadAll(r)
+			if err != nil {
+				return err
+			}
+			more, err := ReadKeyring(data)
+			keys = keys.Add(more)
+			return err
+		})
+		if err != nil || n != want.files {
+			t.Errorf("%s: %d files, %v", name, n, err)
+		}
+		compareWithOther(t, data, f.Header)
+		f = opened(t, data) // before its payload is read
+		if want.signer != "" {
+			check(t, f, keys, nil, nil, want.signer)
+		} else {
+			check(t, f, keys, nil, ErrSignature, want.word)
+		}
+		if i := bytes.LastIndex(data, []byte("CentOS")); i > 0 { // in the header, by its place
+			data = bytes.Clone(data)
+			data[i] ^= 1
+			f, err := Open(bytes.NewReader(data))
+			if err == nil {
+				_, err = f.Verify(keys, nil)
+			}
+			if err == nil {
+				t.Errorf("%s: a changed header is verified", name)
+			}
+		}
+	}
+}
+
+// compareWithOther compares the whole header with what another library reads.
+func compareWithOther(t *testing.T, data []byte, h *Header) {
+	t.Helper()
+	other, err := rpm.Read(bytes.NewReader(data))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for tag, value := range other.Header.Tags {
+		if isRegion(Tag(tag)) {
+			continue
+		}
+		var numbers []int64
+		for _, n := range h.Ints(Tag(tag)) {
+			numbers = append(numbers, int64(n))
+		}
+		switch want := value.Value.(type) {
+		case []string:
+			if !slices.Equal(h.Texts(Tag(tag)), want) {
+				t.Errorf("tag %d: %q, want %q", tag, h.Texts(Tag(tag)), want)
+			}
+		case []int64:
+			if !slices.Equal(numbers, want) {
+				t.Errorf("tag %d: %d, want %d", tag, numbers, want)
+			}
+		case []byte:
+			if !bytes.Equal(h.Binary(Tag(tag)), want) {
+				t.Errorf("tag %d: %x, want %x", tag, h.Binary(Tag(tag)), want)
+			}
+		}
+	}
+	if len(h.Tags()) != len(other.Header.Tags)-1 && h.Immutable() {
+		t.Errorf("%d tags, want %d", len(h.Tags()), len(other.Header.Tags)-1)
+	}
+}

@@ -1,0 +1,49 @@
+// Package rpmtest makes real rpm packages, repositories and systems for tests: rpmbuild builds the packages from a description
+// in Go, a gpg key that is made on the fly signs them, createrepo_c makes repositories of them, rpm installs them into a folder.
+//
+// Everything lies in temporary folders and goes with the test. A failing tool fails the test. It does not imitate any of the
+// formats: what it makes is what the tools make.
+package rpmtest
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+)
+
+// Need skips a test unless it runs in the real tier (DRIVER_E2E=1), with the reason; there a missing tool fails it. Without
+// tools named it asks for all that this package may use. Debian has them in the packages rpm, createrepo-c and gnupg.
+func Need(t testing.TB, tools ...string) {
+	t.Helper()
+	if os.Getenv("DRIVER_E2E") != "1" {
+		t.Skip("needs rpm, createrepo_c and gpg of the real tier: set DRIVER_E2E=1")
+	}
+	if len(tools) == 0 {
+		tools = []string{"rpm", "rpmbuild", "rpmsign", "createrepo_c", "modifyrepo_c", "gpg"}
+	}
+	for _, tool := range tools {
+		if _, err := exec.LookPath(tool); err != nil {
+			t.Fatalf("the real tier needs %s: install Debian's packages rpm, createrepo-c, gnupg, dnf and zypper", tool)
+		}
+	}
+}
+
+// runLimit ends a tool that hangs.
+const runLimit = 5 * time.Minute
+
+// run starts a tool and returns what it wrote; a failure fails the test.
+func run(t testing.TB, env []string, name string, args ...string) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), runLimit)
+	defer cancel()
+	c := exec.CommandContext(ctx, name, args...)
+	c.Env = append(append(os.Environ(), "LC_ALL=C"), env...)
+	out, err := c.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s %.500s: %v\n%s", name, strings.Join(args, " "), err, out[max(0, len(out)-4000):])
+	}
+	return string(out)
+}

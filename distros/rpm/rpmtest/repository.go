@@ -1,0 +1,136 @@
+package rpmtest
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// Repository describes a repository that createrepo_c makes.
+type Repository struct {
+	Packages    []string // paths of .rpm files
+	Compression string   // of the lists: "gz", "xz", "zstd", "bz2"; "" is gz
+	Checksum    string   // "sha256", "sha512", "sha1"; "" is sha256
+	Database    bool     // sqlite lists, too
+	Key         *Key     // signs repomd.xml; nil: nobody does
+	PublishKey  bool     // repodata/repomd.xml.key, as SUSE has it
+	Modules     string   // modules.yaml; "": none
+	Revision    string   // of repomd.xml; "": the time
+	Simple      bool     // file names without a checksum, as el5 to el7 had them
+}
+
+// Create makes the repository in a new folder below dir and returns its path. The packages are linked or copied into Packages/.
+func (r Repository) Create(t testing.TB, dir string) string {
+	t.Helper()
+	dir, err := os.MkdirTemp(dir, "repository")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(dir, 0o755); err != nil { //nolint:gosec // servers of other users read it
+		t.Fatal(err)
+	}
+	folder := filepath.Join(dir, "Packages")
+	if err := os.Mkdir(folder, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range r.Packages {
+		place(t, p, filepath.Join(folder, filepath.Base(p)))
+	}
+	r.Index(t, dir)
+	return dir
+}
+
+// Index makes the lists of a folder that has its packages already, anew if they are there.
+func (r Repository) Index(t testing.TB, dir string) {
+	t.Helper()
+	compression, checksum := "gz", "sha256"
+	if r.Compression != "" {
+		compression = r.Compression
+	}
+	if r.Checksum != "" {
+		checksum = r.Checksum
+	}
+	names, database := "--unique-md-filenames", "--no-database"
+	if r.Simple {
+		names = "--simple-md-filenames"
+	}
+	if r.Database {
+		database = "--database"
+	}
+	zstandard := compression == "zstd"
+	if zstandard {
+		compression = "gz" // createrepo_c before 1.0 knows no other
+	}
+	args := []string{"--quiet", "--checksum", checksum, "--general-compress-type", compression, names, database}
+	if r.Revision != "" {
+		args = append(args, "--revision", r.Revision)
+	}
+	run(t, nil, "createrepo_c", append(args, dir)...)
+	repodata := filepath.Join(dir, "repodata")
+	if zstandard {
+		if err := recompress(repodata); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if r.Modules != "" {
+		file := filepath.Join(t.TempDir(), "modules.yaml")
+		if err := os.WriteFile(file, []byte(r.Modules), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		run(t, nil, "modifyrepo_c", "--mdtype=modules", "--checksum", checksum, file, repodata)
+	}
+	r.SignIndex(t, dir)
+}
+
+// SignIndex signs repomd.xml, for tests that have changed it.
+func (r Repository) SignIndex(t testing.TB, dir string) {
+	t.Helper()
+	if r.Key == nil {
+		return
+	}
+	repomd := filepath.Join(dir, "repodata", "repomd.xml")
+	r.Key.Detach(t, repomd)
+	if r.PublishKey {
+		if err := os.WriteFile(repomd+".key", r.Key.Public, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// Serve publishes a folder by HTTP until the test ends and returns its address, without a slash at the end.
+func Serve(t testing.TB, dir string) string {
+	t.Helper()
+	s := httptest.NewServer(http.FileServer(http.Dir(dir)))
+	t.Cleanup(s.Close)
+	return s.URL
+}
+
+// place links a file to another path, or copies it where that cannot be done. A file there is replaced.
+func place(t testing.TB, from, to string) {
+	t.Helper()
+	if err := os.Remove(to); err != nil && !os.IsNotExist(err) {
+		t.Fatal(err)
+	}
+	if os.Link(from, to) == nil {
+		return
+	}
+	in, err := os.Open(from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close() //nolint:errcheck // read only
+	out, err := os.Create(to)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = io.Copy(out, in)
+	if e := out.Close(); err == nil {
+		err = e
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,75 @@
+package rpmtest
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// Root is a system in a folder.
+type Root struct {
+	Dir     string
+	Backend string // of its database
+	DBPath  string
+}
+
+// NewRoot makes a system with an empty database. backend is "sqlite" ("" too) or "ndb"; a test that asks for one that this
+// machine's rpm cannot write is skipped: Debian's can write sqlite only, and read bdb. dbpath is "/var/lib/rpm" ("" too) or
+// "/usr/lib/sysimage/rpm".
+func NewRoot(t testing.TB, backend, dbpath string) *Root {
+	t.Helper()
+	r := &Root{Dir: t.TempDir(), Backend: backend, DBPath: dbpath}
+	if r.Backend == "" {
+		r.Backend = "sqlite"
+	}
+	if r.DBPath == "" {
+		r.DBPath = "/var/lib/rpm"
+	}
+	if err := os.MkdirAll(filepath.Join(r.Dir, r.DBPath), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if out := r.RPM(t, "--initdb"); strings.Contains(out, "_db_backend") {
+		t.Skipf("this rpm does not write databases of the kind %s: %s", r.Backend, strings.TrimSpace(out))
+	}
+	return r
+}
+
+// RPM runs rpm on the system and returns what it prints.
+func (r *Root) RPM(t testing.TB, args ...string) string {
+	t.Helper()
+	fixed := []string{"--root", r.Dir, "--define", "_db_backend " + r.Backend, "--define", "_dbpath " + r.DBPath, "--nosignature"}
+	return run(t, nil, "rpm", append(fixed, args...)...)
+}
+
+// Install installs packages, whatever they depend on, and without their scripts. Root only: rpm changes its root.
+func (r *Root) Install(t testing.TB, packages ...string) {
+	t.Helper()
+	if len(packages) > 0 {
+		r.RPM(t, append([]string{"-i", "--force-debian", "--nodeps", "--noscripts", "--notriggers", "--nodigest"}, packages...)...)
+	}
+}
+
+// Installed lists the packages, "name-[epoch:]version-release.arch", as rpm -qa does, without the keys.
+func (r *Root) Installed(t testing.TB) []string {
+	t.Helper()
+	var out []string
+	for _, line := range strings.Fields(r.RPM(t, "-qa", "--qf", `%{name}-%|epoch?{%{epoch}:}|%{version}-%{release}.%{arch}\n`)) {
+		if !strings.HasPrefix(line, "gpg-pubkey-") {
+			out = append(out, line)
+		}
+	}
+	return out
+}
+
+// Write writes a file of the system.
+func (r *Root) Write(t testing.TB, name, body string) {
+	t.Helper()
+	path := filepath.Join(r.Dir, name)
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(body), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,274 @@
+package rpm
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
+)
+
+// solvable is a package that is installed or that could be.
+type solvable struct {
+	*rpmfile.Metadata
+	pkg     *Package // nil: installed
+	beside  bool     // other versions of it may be installed beside it
+	offered bool     // it is installed, and a repository has the same version
+}
+
+func (p *solvable) String() string { return p.Name + " " + evrText(p.EVR) }
+
+// universe numbers packages: the installed ones from 1 on, those of the index as they come up.
+type universe struct {
+	x         *Index
+	owned     func(path string) ([]*Package, error) // Index.owners
+	all       []*solvable                           // all[0] is nobody
+	installed int
+	stays     []int       // by installed package: the clause that it stays,
+	ways      [][]literal // and what that says
+	asked     []literal   // packages that would meet a request
+	numbers   map[*Package]int
+	same      map[string]int   // installed packages by name, version and architecture
+	names     map[string][]int // installed packages by name
+	provided  map[string][]int // installed packages by what they provide, and by path
+	foreign   bool             // packages of the other word size count, too
+	lists     bool             // the lists of files have to be asked even if something installed has a file
+	guessed   map[int]bool     // packages thought to have a file because an installed version of theirs has it
+	givenUp   map[literal]bool // packages that no preference leaves out any more
+	cache     map[rpmfile.Relation][]literal
+}
+
+// newUniverse starts with what is installed; packages without an architecture (keys) and sources are left out.
+func newUniverse(ctx context.Context, x *Index, installed []rpmfile.Metadata, foreign bool) *universe {
+	u := &universe{
+		x: x, owned: func(path string) ([]*Package, error) { return x.owners(ctx, path) }, all: []*solvable{nil}, numbers: map[*Package]int{}, same: map[string]int{}, names: map[string][]int{},
+		provided: map[string][]int{}, guessed: map[int]bool{}, givenUp: map[literal]bool{}, cache: map[rpmfile.Relation][]literal{}, foreign: foreign,
+	}
+	list := make([]*rpmfile.Metadata, 0, len(installed))
+	for i := range installed {
+		if m := &installed[i]; m.Arch != "" && m.Arch != "src" && m.Arch != "nosrc" && m.Name != "gpg-pubkey" {
+			list = append(list, m)
+		}
+	}
+	slices.SortStableFunc(list, compareMetadata) // the same result whatever the order of the database
+	for _, m := range list {
+		n := len(u.all)
+		u.all = append(u.all, &solvable{Metadata: m, beside: installsBeside(m)})
+		u.same[identity(m)] = n
+		u.names[m.Name] = append(u.names[m.Name], n)
+		for _, r := range m.Provides {
+			u.provided[r.Name] = append(u.provided[r.Name], n)
+		}
+		u.provided[m.Name] = append(u.provided[m.Name], n)
+		for _, f := range m.Files {
+			u.provided[f] = append(u.provided[f], n)
+		}
+		if wordSize(m.Arch) != wordSize(x.arch) && wordSize(m.Arch) != 0 {
+			u.foreign = true // what keeps it alive may have to be upgraded
+		}
+	}
+	u.installed = len(u.all) - 1
+	u.stays, u.ways = make([]int, len(u.all)), make([][]literal, len(u.all))
+	for n := 1; n <= u.installed; n++ {
+		u.ways[n] = u.stay(n)
+	}
+	return u
+}
+
+func compareMetadata(a, b *rpmfile.Metadata) int {
+	return cmp.Or(strings.Compare(a.Name, b.Name), rpmfile.Compare(a.EVR, b.EVR), strings.Compare(a.Arch, b.Arch))
+}
+
+func identity(m *rpmfile.Metadata) string { return m.Name + " " + evrText(m.EVR) + " " + m.Arch }
+
+// order sorts packages of the universe whatever the order in which they came up.
+func (u *universe) order(a, b int) int {
+	p, q := u.all[a], u.all[b]
+	switch {
+	case p.pkg == nil && q.pkg == nil:
+		return a - b
+	case p.pkg == nil:
+		return -1
+	case q.pkg == nil:
+		return 1
+	}
+	return cmp.Or(compareMetadata(p.Metadata, q.Metadata), strings.Compare(p.pkg.Origin, q.pkg.Origin), cmp.Compare(a, b))
+}
+
+// compareLiterals orders literals as numbers that follow order.
+func (u *universe) compareLiterals(a, b literal) int {
+	switch {
+	case a < 0 && b < 0:
+		return u.order(int(-b), int(-a))
+	case a < 0:
+		return -1
+	case b < 0:
+		return 1
+	}
+	return u.order(int(a), int(b))
+}
+
+// wordSize is 64 or 32, and 0 of noarch. Packages of one name but different word sizes can be installed together.
+func wordSize(arch string) int {
+	switch arch {
+	case "noarch":
+		return 0
+	case "i386", "i486", "i586", "i686", "athlon", "armv7hl":
+		return 32
+	}
+	return 64
+}
+
+func together(a, b string) bool {
+	return wordSize(a) != wordSize(b) && wordSize(a) != 0 && wordSize(b) != 0
+}
+
+// number is that of a package of the index; that of the installed package if it is the same; 0 if it does not count here.
+func (u *universe) number(p *Package) int {
+	if n, ok := u.numbers[p]; ok {
+		return n
+	}
+	n := 0
+	if p.Arch != "src" && p.Arch != "nosrc" && (u.foreign || wordSize(p.Arch) == 0 || wordSize(p.Arch) == wordSize(u.x.arch)) {
+		if n = u.same[identity(&p.Metadata)]; n != 0 {
+			u.all[n].offered = true
+		} else {
+			n = len(u.all)
+			u.all = append(u.all, &solvable{Metadata: &p.Metadata, pkg: p, beside: installsBeside(&p.Metadata)})
+		}
+	}
+	u.numbers[p] = n
+	return n
+}
+
+// add adds packages of the index to a list of packages.
+func (u *universe) add(to []literal, packages []*Package) []literal {
+	for _, p := range packages {
+		if n := u.number(p); n != 0 {
+			to = append(to, literal(n))
+		}
+	}
+	return to
+}
+
+// named lists the packages of a name, installed or not.
+func (u *universe) named(name string) []literal {
+	var out []literal
+	for _, n := range u.names[name] {
+		out = append(out, literal(n))
+	}
+	out = u.add(out, u.x.named(name))
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// providers lists the packages, installed or not, that meet a relation; sorted.
+func (u *universe) providers(r rpmfile.Relation) ([]literal, error) {
+	if list, ok := u.cache[r]; ok {
+		return list, nil
+	}
+	var out []literal
+	for _, n := range u.provided[r.Name] {
+		if meets(u.all[n].Metadata, r) {
+			out = append(out, literal(n))
+		}
+	}
+	out = u.add(out, u.x.WhatProvides(r))
+	if strings.HasPrefix(r.Name, "/") && r.Op == "" {
+		var err error
+		if out, err = u.owners(r.Name, out); err != nil {
+			return nil, err
+		}
+	}
+	slices.Sort(out)
+	out = slices.Compact(out)
+	u.cache[r] = out
+	return out, nil
+}
+
+// owners adds those to the packages that provide a path which own it. Lists of files are large, so as long as something
+// installed has the file it is taken for granted that all versions of that have it; see Resolve for what is made of it.
+func (u *universe) owners(path string, have []literal) ([]literal, error) {
+	if u.lists || len(have) == 0 {
+		packages, err := u.owned(path)
+		return u.add(have, packages), err
+	}
+	for _, l := range slices.Clone(have) {
+		if u.all[l].pkg != nil {
+			continue
+		}
+		for _, other := range u.named(u.all[l].Name) {
+			if !slices.Contains(have, other) {
+				have = append(have, other)
+				u.guessed[int(other)] = true
+			}
+		}
+	}
+	return have, nil
+}
+
+// meets tells whether a package meets a relation by its name, what it provides, or a file.
+func meets(m *rpmfile.Metadata, want rpmfile.Relation) bool {
+	if want.Name == m.Name && want.Matches(rpmfile.Relation{Name: m.Name, Op: "=", EVR: m.EVR}) {
+		return true
+	}
+	if slices.ContainsFunc(m.Provides, want.Matches) {
+		return true
+	}
+	return want.Op == "" && strings.HasPrefix(want.Name, "/") && slices.Contains(m.Files, want.Name)
+}
+
+// supersedes tells whether a package replaces another one of a different name.
+func supersedes(p, other *rpmfile.Metadata) bool {
+	if p.Name == other.Name || together(p.Arch, other.Arch) {
+		return false
+	}
+	self := rpmfile.Relation{Name: other.Name, Op: "=", EVR: other.EVR}
+	return slices.ContainsFunc(p.Obsoletes, func(r rpmfile.Relation) bool { return r.Matches(self) })
+}
+
+// replaces lists the installed packages that cannot stay when a package comes, because it is another version of them or
+// obsoletes them.
+func (u *universe) replaces(n int) []int {
+	p := u.all[n]
+	if p.pkg == nil {
+		return nil
+	}
+	var out []int
+	if !p.beside {
+		for _, i := range u.names[p.Name] {
+			if !together(u.all[i].Arch, p.Arch) {
+				out = append(out, i)
+			}
+		}
+	}
+	for _, r := range p.Obsoletes {
+		for _, i := range u.names[r.Name] {
+			if supersedes(p.Metadata, u.all[i].Metadata) && !slices.Contains(out, i) {
+				out = append(out, i)
+			}
+		}
+	}
+	return out
+}
+
+// installsBeside tells whether several versions of a package may be installed: kernels, their modules and their development
+// files. The provides are those of the defaults of dnf (installonlypkgs) and zypper (provides:multiversion); the names are
+// those of yum in el7, whose packages provide no such thing.
+func installsBeside(m *rpmfile.Metadata) bool {
+	if slices.ContainsFunc(m.Provides, func(r rpmfile.Relation) bool {
+		switch r.Name {
+		case "kernel", "kernel-PAE", "installonlypkg(kernel)", "installonlypkg(kernel-module)", "installonlypkg(vm)", "multiversion(kernel)":
+			return true
+		}
+		return false
+	}) {
+		return true
+	}
+	switch m.Name {
+	case "kernel", "kernel-devel", "kernel-source", "kernel-debug", "kernel-smp", "kernel-bigmem", "kernel-enterprise", "kernel-unsupported":
+		return true
+	}
+	return strings.HasPrefix(m.Name, "kernel-") && strings.HasSuffix(m.Name, "-devel")
+}

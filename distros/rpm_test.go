@@ -1,0 +1,294 @@
+package distros
+
+import (
+	"strings"
+	"testing"
+
+	gocmp "github.com/google/go-cmp/cmp"
+)
+
+func lookup(t *testing.T, id string) RPM {
+	t.Helper()
+	d, err := Lookup(id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, ok := d.(RPM)
+	if !ok {
+		t.Fatalf("%s has no rpm packages", id)
+	}
+	return r
+}
+
+func TestParseRelease(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []Release{
+		{"4.4.0-1092-aws", "4.4.0", "1092", "aws", "", ""},
+		{"5.15.0-69-generic", "5.15.0", "69", "generic", "", ""},
+		{"6.5.0-1024-nvidia-64k", "6.5.0", "1024", "nvidia-64k", "", ""},
+		{"6.1.0-38-cloud-amd64", "6.1.0", "38", "cloud-amd64", "", ""},
+		{"6.12.43+deb12-rt-amd64", "6.12.43", "deb12", "rt-amd64", "", ""},
+		{"6.1.85+", "6.1.85", "", "", "", ""},
+		{"6.6.54-flatcar", "6.6.54", "", "flatcar", "", ""},
+		{"5.10.1-netflix-12", "5.10.1", "", "netflix-12", "", ""},
+		{"3.10.0-1160.119.1.el7.x86_64", "3.10.0", "1160.119.1.el7", "", "x86_64", "el7"},
+		{"3.10.0-1160.119.1.el7.x86_64.debug", "3.10.0", "1160.119.1.el7", "debug", "x86_64", "el7"},
+		{"3.10.0-1160.119.1.rt56.1269.el7.x86_64", "3.10.0", "1160.119.1.rt56.1269.el7", "rt", "x86_64", "el7"},
+		{"4.18.0-553.16.1.rt7.357.el8_10.x86_64", "4.18.0", "553.16.1.rt7.357.el8_10", "rt", "x86_64", "el8_10"},
+		{"4.18.0-553.16.1.rt7.357.el8_10.x86_64+debug", "4.18.0", "553.16.1.rt7.357.el8_10", "rt-debug", "x86_64", "el8_10"},
+		{"4.18.0-477.10.1.el8_8.x86_64+debug", "4.18.0", "477.10.1.el8_8", "debug", "x86_64", "el8_8"},
+		{"5.14.0-427.13.1.el9_4.x86_64", "5.14.0", "427.13.1.el9_4", "", "x86_64", "el9_4"},
+		{"5.14.0-427.13.1.el9_4.x86_64+rt", "5.14.0", "427.13.1.el9_4", "rt", "x86_64", "el9_4"},
+		{"5.14.0-427.13.1.el9_4.x86_64+rt-debug", "5.14.0", "427.13.1.el9_4", "rt-debug", "x86_64", "el9_4"},
+		{"5.14.0-427.el9.aarch64+64k", "5.14.0", "427.el9", "64k", "aarch64", "el9"},
+		{"5.14.0-427.20.1.el9_4.cloud.1.0.x86_64", "5.14.0", "427.20.1.el9_4.cloud.1.0", "", "x86_64", "el9_4"},
+		{"6.10.6-1.el9.elrepo.x86_64", "6.10.6", "1.el9.elrepo", "", "x86_64", "el9"},
+		{"5.4.17-2136.305.5.4.el7uek.x86_64", "5.4.17", "2136.305.5.4.el7uek", "uek", "x86_64", "el7uek"},
+		{"5.15.0-206.153.7.el8uek.x86_64", "5.15.0", "206.153.7.el8uek", "uek", "x86_64", "el8uek"},
+		{"6.12.0-105.51.5.el9uek.aarch64.64k", "6.12.0", "105.51.5.el9uek", "uek64k", "aarch64", "el9uek"},
+		{"6.12.0-105.51.5.el9uek.x86_64.debug", "6.12.0", "105.51.5.el9uek", "uek-debug", "x86_64", "el9uek"},
+		{"4.14.355-275.570.amzn2.x86_64", "4.14.355", "275.570.amzn2", "", "x86_64", "amzn2"},
+		{"6.1.112-122.189.amzn2023.x86_64", "6.1.112", "122.189.amzn2023", "", "x86_64", "amzn2023"},
+		{"6.11.4-301.fc41.x86_64", "6.11.4", "301.fc41", "", "x86_64", "fc41"},
+		{"7.2.0-0.rc4.260725g0ce37745d4bf.39.fc45.x86_64", "7.2.0", "0.rc4.260725g0ce37745d4bf.39.fc45", "", "x86_64", "fc45"},
+		{"7.2.6-cachyos1.apex1.fc43.x86_64", "7.2.6", "", "cachyos1.apex1.fc43.x86_64", "", ""},
+		{"5.3.18-57-default", "5.3.18", "57", "default", "", ""},
+		{"6.4.0-150600.23.25-default", "6.4.0", "150600.23.25", "default", "", ""},
+		{"6.4.0-150600.23.25-64kb", "6.4.0", "150600.23.25", "64kb", "", ""},
+		{"6.4.0-150600.8.17-azure", "6.4.0", "150600.8.17", "azure", "", ""},
+		{"", "", "", "", "", ""},
+		{"amd64", "", "amd64", "", "", ""},
+	} {
+		if diff := gocmp.Diff(tt, ParseRelease(tt.Text)); diff != "" {
+			t.Errorf("%s: %s", tt.Text, diff)
+		}
+	}
+}
+
+func TestWithoutFlavour(t *testing.T) {
+	t.Parallel()
+	for release, want := range map[string]string{
+		"6.1.0-38-cloud-amd64":               "6.1.0-38",
+		"6.4.0-150600.23.25-default":         "6.4.0-150600.23.25",
+		"5.14.0-427.13.1.el9_4.x86_64":       "5.14.0-427.13.1.el9_4.x86_64",
+		"5.14.0-427.13.1.el9_4.x86_64+rt":    "5.14.0-427.13.1.el9_4.x86_64",
+		"3.10.0-1160.el7.x86_64.debug":       "3.10.0-1160.el7.x86_64",
+		"5.15.0-206.153.7.el8uek.x86_64":     "5.15.0-206.153.7.el8uek.x86_64",
+		"6.12.0-105.51.5.el9uek.aarch64.64k": "6.12.0-105.51.5.el9uek.aarch64",
+		"6.1.99":                             "6.1.99",
+		"6.1.85+":                            "6.1.85+",
+	} {
+		if got := ParseRelease(release).WithoutFlavour(); got != want {
+			t.Errorf("%s: %q; want %q", release, got, want)
+		}
+	}
+}
+
+func TestRPMHeaders(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ system, release, headers, images, dir, modules, vers, extra string }{
+		{
+			"centos7", "3.10.0-1160.119.1.el7.x86_64", "kernel-devel-uname-r = 3.10.0-1160.119.1.el7.x86_64", "kernel-uname-r = 3.10.0-1160.119.1.el7.x86_64",
+			"usr/src/kernels/3.10.0-1160.119.1.el7.x86_64", "", "7", "C7.9.2009-base C7.9.2009-updates",
+		},
+		{
+			"centos7", "3.10.0-1062.18.1.el7.x86_64", "kernel-devel-uname-r = 3.10.0-1062.18.1.el7.x86_64", "kernel-uname-r = 3.10.0-1062.18.1.el7.x86_64",
+			"usr/src/kernels/3.10.0-1062.18.1.el7.x86_64", "", "7", "C7.7.1908-base C7.7.1908-updates",
+		},
+		{
+			"rhel8", "4.18.0-477.10.1.el8_8.x86_64", "kernel-devel-uname-r = 4.18.0-477.10.1.el8_8.x86_64", "kernel-uname-r = 4.18.0-477.10.1.el8_8.x86_64",
+			"usr/src/kernels/4.18.0-477.10.1.el8_8.x86_64",
+			"kernel-modules-4.18.0-477.10.1.el8_8.x86_64 kernel-modules-extra-4.18.0-477.10.1.el8_8.x86_64", "8.8 8",
+			"rhel-8-for-x86_64-baseos-eus-rpms rhel-8-for-x86_64-appstream-eus-rpms",
+		},
+		{
+			"rocky8", "4.18.0-553.16.1.rt7.357.el8_10.x86_64",
+			"(kernel-devel-uname-r = 4.18.0-553.16.1.rt7.357.el8_10.x86_64 or kernel-rt-devel-uname-r = 4.18.0-553.16.1.rt7.357.el8_10.x86_64)",
+			"kernel-uname-r = 4.18.0-553.16.1.rt7.357.el8_10.x86_64 kernel-rt-uname-r = 4.18.0-553.16.1.rt7.357.el8_10.x86_64",
+			"usr/src/kernels/4.18.0-553.16.1.rt7.357.el8_10.x86_64",
+			"kernel-rt-modules-4.18.0-553.16.1.rt7.357.el8_10.x86_64 kernel-rt-modules-extra-4.18.0-553.16.1.rt7.357.el8_10.x86_64", "8.10 8", "",
+		},
+		{
+			"rocky9", "5.14.0-427.13.1.el9_4.aarch64+64k", "kernel-devel-uname-r = 5.14.0-427.13.1.el9_4.aarch64+64k",
+			"kernel-uname-r = 5.14.0-427.13.1.el9_4.aarch64+64k kernel-64k-uname-r = 5.14.0-427.13.1.el9_4.aarch64+64k",
+			"usr/src/kernels/5.14.0-427.13.1.el9_4.aarch64+64k",
+			"kernel-64k-modules-5.14.0-427.13.1.el9_4.aarch64 kernel-64k-modules-extra-5.14.0-427.13.1.el9_4.aarch64", "9.4 9", "",
+		},
+		{
+			"rhel9", "5.14.0-427.el9.x86_64", "kernel-devel-uname-r = 5.14.0-427.el9.x86_64", "kernel-uname-r = 5.14.0-427.el9.x86_64",
+			"usr/src/kernels/5.14.0-427.el9.x86_64", "kernel-modules-5.14.0-427.el9.x86_64 kernel-modules-extra-5.14.0-427.el9.x86_64", "9", "",
+		},
+		{
+			"almalinux10", "6.12.0-55.9.1.el10_0.x86_64", "kernel-devel-uname-r = 6.12.0-55.9.1.el10_0.x86_64", "kernel-uname-r = 6.12.0-55.9.1.el10_0.x86_64",
+			"usr/src/kernels/6.12.0-55.9.1.el10_0.x86_64", "kernel-modules-6.12.0-55.9.1.el10_0.x86_64 kernel-modules-extra-6.12.0-55.9.1.el10_0.x86_64", "10.0 10", "",
+		},
+		{
+			"rocky9", "4.18.0-477.10.1.el8_8.x86_64", "kernel-devel-uname-r = 4.18.0-477.10.1.el8_8.x86_64", "kernel-uname-r = 4.18.0-477.10.1.el8_8.x86_64",
+			"usr/src/kernels/4.18.0-477.10.1.el8_8.x86_64", "kernel-modules-4.18.0-477.10.1.el8_8.x86_64 kernel-modules-extra-4.18.0-477.10.1.el8_8.x86_64", "", "",
+		},
+		{
+			"ol8", "5.15.0-206.153.7.el8uek.x86_64", "kernel-uek-devel-uname-r = 5.15.0-206.153.7.el8uek.x86_64",
+			"kernel-uname-r = 5.15.0-206.153.7.el8uek.x86_64 kernel-uek-uname-r = 5.15.0-206.153.7.el8uek.x86_64",
+			"usr/src/kernels/5.15.0-206.153.7.el8uek.x86_64", "kernel-uek-modules-5.15.0-206.153.7.el8uek.x86_64 kernel-uek-modules-extra-5.15.0-206.153.7.el8uek.x86_64", "8", "",
+		},
+		{
+			"ol9", "5.14.0-162.6.1.el9_1.x86_64", "kernel-devel-uname-r = 5.14.0-162.6.1.el9_1.x86_64", "kernel-uname-r = 5.14.0-162.6.1.el9_1.x86_64",
+			"usr/src/kernels/5.14.0-162.6.1.el9_1.x86_64", "kernel-modules-5.14.0-162.6.1.el9_1.x86_64 kernel-modules-extra-5.14.0-162.6.1.el9_1.x86_64", "9.1 9", "",
+		},
+		{
+			"amzn2", "4.14.355-275.570.amzn2.x86_64", "kernel-devel-uname-r = 4.14.355-275.570.amzn2.x86_64", "kernel-uname-r = 4.14.355-275.570.amzn2.x86_64",
+			"usr/src/kernels/4.14.355-275.570.amzn2.x86_64", "", "2", "",
+		},
+		{
+			"amzn2023", "6.1.112-122.189.amzn2023.x86_64", "kernel-devel-uname-r = 6.1.112-122.189.amzn2023.x86_64", "kernel-uname-r = 6.1.112-122.189.amzn2023.x86_64",
+			"usr/src/kernels/6.1.112-122.189.amzn2023.x86_64", "kernel-modules-extra-6.1.112-122.189.amzn2023.x86_64", "latest", "",
+		},
+		{
+			"amzn2023", "6.12.29-33.102.amzn2023.x86_64", "kernel-devel-uname-r = 6.12.29-33.102.amzn2023.x86_64", "kernel-uname-r = 6.12.29-33.102.amzn2023.x86_64",
+			"usr/src/kernels/6.12.29-33.102.amzn2023.x86_64", "kernel6.12-modules-extra-6.12.29-33.102.amzn2023.x86_64", "latest", "",
+		},
+		{
+			"fedora44", "7.2.7-200.fc44.x86_64", "kernel-devel-uname-r = 7.2.7-200.fc44.x86_64", "kernel-uname-r = 7.2.7-200.fc44.x86_64",
+			"usr/src/kernels/7.2.7-200.fc44.x86_64", "kernel-modules-7.2.7-200.fc44.x86_64 kernel-modules-extra-7.2.7-200.fc44.x86_64", "44", "",
+		},
+		{
+			"sles15.6", "6.4.0-150600.23.25-default", "kernel-default-devel = 6.4.0-150600.23.25", "kernel-default = 6.4.0-150600.23.25",
+			"usr/src/linux-6.4.0-150600.23.25-obj/x86_64/default usr/src/linux-6.4.0-150600.23.25-obj/aarch64/default",
+			"kernel-default=6.4.0-150600.23.25 kernel-default-optional=6.4.0-150600.23.25", "15.6", "",
+		},
+		{
+			"opensuse-leap15.6", "6.4.0-150600.23.25-64kb", "kernel-64kb-devel = 6.4.0-150600.23.25", "kernel-64kb = 6.4.0-150600.23.25",
+			"usr/src/linux-6.4.0-150600.23.25-obj/x86_64/64kb usr/src/linux-6.4.0-150600.23.25-obj/aarch64/64kb",
+			"kernel-64kb=6.4.0-150600.23.25 kernel-64kb-optional=6.4.0-150600.23.25", "15.6", "",
+		},
+		{
+			"sles15.5", "5.14.21-150500.33.20-azure", "kernel-azure-devel = 5.14.21-150500.33.20", "kernel-azure = 5.14.21-150500.33.20",
+			"usr/src/linux-5.14.21-150500.33.20-azure-obj/x86_64/azure usr/src/linux-5.14.21-150500.33.20-azure-obj/aarch64/azure",
+			"kernel-azure=5.14.21-150500.33.20 kernel-azure-optional=5.14.21-150500.33.20", "15.5", "",
+		},
+		{
+			"sles15.3", "5.3.18-57-default", "kernel-default-devel = 5.3.18-57", "kernel-default = 5.3.18-57",
+			"usr/src/linux-5.3.18-57-obj/x86_64/default usr/src/linux-5.3.18-57-obj/aarch64/default", "kernel-default=5.3.18-57 kernel-default-optional=5.3.18-57", "", "",
+		},
+		{"rhel9", "", "", "", "", "", "", ""},
+		{"rhel9", "5.14.0 or bash", "", "", "", "", "", ""},
+		{"rhel9", "../../etc", "", "", "", "", "", ""},
+		{"rhel9", "5.14.0/../../etc", "", "", "", "", "", ""},
+		{"rhel9", "5" + strings.Repeat("1", 64), "", "", "", "", "", ""},
+		{"rhel9", "5.14.0-site1", "kernel-devel-uname-r = 5.14.0-site1", "kernel-uname-r = 5.14.0-site1 kernel-site1-uname-r = 5.14.0-site1", "usr/src/kernels/5.14.0-site1", "", "", ""},
+		{"sles15.6", "6.4.0", "", "", "", "", "", ""},
+		{"sles15.6", "6.4.0-default", "", "", "", "", "", ""},
+	} {
+		d := lookup(t, tt.system)
+		got := tt
+		join := func(s []string) string { return strings.Join(s, " ") }
+		got.headers, got.images, got.dir = join(d.Headers(tt.release)), join(d.KernelImages(tt.release)), join(d.BuildDirs(tt.release))
+		got.modules, got.vers, got.extra = join(d.ModulePackages(tt.release)), join(d.ReleaseVers(tt.release)), join(d.ExtraRepositories(tt.release, "amd64"))
+		if got != tt {
+			t.Errorf("%s %s:\n got %+v\nwant %+v", tt.system, tt.release, got, tt)
+		}
+	}
+}
+
+func TestKernelOfProvide(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ system, name, version, own, release, flavour string }{
+		{"centos7", "kernel-devel-uname-r", "3.10.0-1160.119.1.el7.x86_64", "3.10.0-1160.119.1.el7", "3.10.0-1160.119.1.el7.x86_64", ""},
+		{"centos7", "kernel-devel-uname-r", "3.10.0-1160.119.1.el7.x86_64.debug", "3.10.0-1160.119.1.el7", "3.10.0-1160.119.1.el7.x86_64.debug", "debug"},
+		{"rocky9", "kernel-devel-uname-r", "5.14.0-427.13.1.el9_4.x86_64+rt", "5.14.0-427.13.1.el9_4", "5.14.0-427.13.1.el9_4.x86_64+rt", "rt"},
+		{"rocky9", "kernel-rt-devel-uname-r", "4.18.0-553.16.1.rt7.357.el8_10.x86_64", "4.18.0-553.16.1.rt7.357.el8_10", "4.18.0-553.16.1.rt7.357.el8_10.x86_64", "rt"},
+		{"rocky9", "kernel-uek-devel-uname-r", "5.15.0-206.153.7.el9uek.x86_64", "5.15.0-206.153.7.el9uek", "", ""},
+		{"ol9", "kernel-uek-devel-uname-r", "5.15.0-206.153.7.el9uek.x86_64", "5.15.0-206.153.7.el9uek", "5.15.0-206.153.7.el9uek.x86_64", "uek"},
+		{"rocky9", "kernel-devel", "5.14.0-427.13.1.el9_4", "5.14.0-427.13.1.el9_4", "", ""},
+		{"rocky9", "kernel-devel-uname-r", "", "5.14.0-427.13.1.el9_4", "", ""},
+		{"rocky9", "kernel-devel-uname-r", "5.14.0 x", "5.14.0-427.13.1.el9_4", "", ""},
+		{"sles15.6", "kernel-default-devel", "6.4.0-150600.23.25", "6.4.0-150600.23.25.1", "6.4.0-150600.23.25-default", "default"},
+		{"sles15.6", "kernel-default-devel", "6.4.0-150600.23.25.1", "6.4.0-150600.23.25.1", "", ""},
+		{"sles15.6", "kernel-azure-devel", "6.4.0-150600.8.17", "6.4.0-150600.8.17.2", "6.4.0-150600.8.17-azure", "azure"},
+		{"sles15.6", "kernel-64kb-devel", "6.4.0-150600.23.25", "6.4.0-150600.23.25.1", "6.4.0-150600.23.25-64kb", "64kb"},
+		{"sles15.6", "kernel-devel", "6.4.0-150600.23.25", "6.4.0-150600.23.25.1", "", ""},
+		{"sles15.6", "kernel-default-devel(x86-64)", "6.4.0-150600.23.25.1", "6.4.0-150600.23.25.1", "", ""},
+	} {
+		d := lookup(t, tt.system)
+		release, flavour, ok := d.KernelOfProvide(tt.name, tt.version, tt.own)
+		if release != tt.release || flavour != tt.flavour || ok != (tt.release != "") {
+			t.Errorf("%s: %s = %s: %q, %q, %v", tt.system, tt.name, tt.version, release, flavour, ok)
+		}
+		if _, _, ok := d.KernelOf("linux-headers-6.1.0-38-amd64"); ok {
+			t.Errorf("%s: KernelOf is ok", tt.system)
+		}
+	}
+}
+
+func TestRPMKernelNames(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ system, usual, flavour, meta string }{
+		{"centos7", "", "", "kernel-devel"},
+		{"rhel9", "", "rt", "kernel-rt-devel"},
+		{"ol9", "uek", "uek", "kernel-uek-devel"},
+		{"ol9", "uek", "uek64k", "kernel-uek64k-devel"},
+		{"sles15.6", "default", "default", "kernel-default-devel"},
+		{"opensuse-leap15.6", "default", "azure", "kernel-azure-devel"},
+	} {
+		d := lookup(t, tt.system)
+		if d.KernelFlavour("amd64") != tt.usual || d.KernelFlavour("sparc") != "" || d.KernelMeta(tt.flavour) != tt.meta {
+			t.Errorf("%s: %q, %q, %q", tt.system, d.KernelFlavour("amd64"), d.KernelFlavour("sparc"), d.KernelMeta(tt.flavour))
+		}
+	}
+	if got := lookup(t, "ol8").CompilerDirs(); gocmp.Diff([]string{"opt/rh/gcc-toolset-11/root/usr/bin"}, got) != "" {
+		t.Errorf("ol8: %q", got)
+	}
+}
+
+func TestFlatcar(t *testing.T) {
+	t.Parallel()
+	d, err := FromOSRelease(osRelease("ID=flatcar\nVERSION_ID=4081.2.0\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d.ID() != "flatcar" || Userland(d).ID() != "debian13" || d.PackageManager() != "" || d.Headers("6.6.54-flatcar") != nil ||
+		d.KernelFlavour("amd64") != "flatcar" || d.KernelFlavour("sparc") != "" || d.KernelImages("6.6.54-flatcar") != nil || d.KernelMeta("flatcar") != "" ||
+		d.ModulePackages("6.6.54-flatcar") != nil {
+		t.Errorf("%+v", d)
+	}
+	if _, _, ok := d.KernelOf("linux-headers-6.1.0-38-amd64"); ok {
+		t.Error("KernelOf is ok")
+	}
+	if diff := gocmp.Diff([]string{"usr/lib/modules/6.6.54-flatcar/build"}, d.BuildDirs("6.6.54-flatcar")); diff != "" {
+		t.Error(diff)
+	}
+	for _, bad := range []string{"", "6/../../etc", "6..", "x"} {
+		if d.BuildDirs(bad) != nil {
+			t.Errorf("BuildDirs(%q)", bad)
+		}
+	}
+}
+
+func TestOSTag(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ id, version, want string }{
+		{"rhel", "9.4", "rhel9"}, {"rocky", "9.4", "rocky9"}, {"ol", "8.10", "ol8"}, {"almalinux", "9.4", "almalinux9.4"}, {"ubuntu", "24.04", "ubuntu24.04"},
+		{"debian", "12", "debian12"}, {"amzn", "2023", "amzn2023"}, {"sles", "15.6", "sles15.6"}, {"opensuse-leap", "15.6", "opensuse-leap15.6"},
+		{"flatcar", "4081.2.0", "flatcar4081.2.0"}, {"rhcos", "4.18", "rhcos4.18"}, {"centos", "7", "centos7"},
+	} {
+		if got := OSTag(tt.id, tt.version); got != tt.want {
+			t.Errorf("OSTag(%q, %q) = %q; want %q", tt.id, tt.version, got, tt.want)
+		}
+	}
+}
+
+func TestDebModulePackages(t *testing.T) {
+	t.Parallel()
+	for id, want := range map[string]string{"ubuntu24.04": "linux-modules-extra-6.8.0-31-generic", "debian12": ""} {
+		d, err := Lookup(id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Join(d.ModulePackages("6.8.0-31-generic"), " "); got != want {
+			t.Errorf("%s: %q", id, got)
+		}
+		if d.ModulePackages("x y") != nil || d.BuildDirs("x y") != nil || d.BuildDirs("6.8.0-31-generic")[0] != "usr/src/linux-headers-6.8.0-31-generic" {
+			t.Errorf("%s: %q", id, d.BuildDirs("6.8.0-31-generic"))
+		}
+	}
+}

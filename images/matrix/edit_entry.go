@@ -1,0 +1,56 @@
+package matrix
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// entry writes a driver, a line an element, without line ends.
+func (s style) entry(d Driver, comment []string) []string {
+	var lines []string
+	key := s.dash + strings.Repeat(" ", 1+len(s.gap)) // where the keys of an entry stand
+	for _, c := range comment {
+		lines = append(lines, strings.TrimRight(s.dash+"# "+c, " "))
+	}
+	put := func(depth int, name, value string) {
+		line := key + strings.Repeat(s.inner, depth) + name + ":"
+		if value != "" {
+			line += " " + value
+		}
+		lines = append(lines, line)
+	}
+	lines = append(lines, s.dash+"-"+s.gap+"version: "+d.Version)
+	put(0, "branch", d.Branch)
+	put(0, "archives", "")
+	for _, arch := range slices.Sorted(maps.Keys(d.Archives)) {
+		a := d.Archives[arch]
+		put(1, arch, "")
+		put(2, "url", scalar(a.URL))
+		put(2, "sha256", scalar(a.SHA256))
+		if a.Size > 0 {
+			put(2, "size", fmt.Sprint(a.Size))
+		}
+	}
+	put(0, "flavours", "["+strings.Join(d.Flavours, ", ")+"]")
+	if d.Kernel != (KernelLimits{}) {
+		put(0, "kernel", "")
+		for _, k := range [][2]string{{"min", d.Kernel.Min}, {"max", d.Kernel.Max}, {"reason", d.Kernel.Reason}} {
+			if k[1] != "" {
+				put(1, k[0], scalar(k[1]))
+			}
+		}
+	}
+	return lines
+}
+
+// scalar writes a value plain where YAML reads it back as that, else quoted. Values are text to Parse whatever they look like, so
+// that 418.10 needs no quotes; only a value that ends the plain style does.
+func scalar(text string) string {
+	if text == "" || strings.ContainsAny(text, "\n\r\t\"") || strings.Contains(text, ": ") || strings.Contains(text, " #") ||
+		strings.HasSuffix(text, ":") || text != strings.TrimSpace(text) || strings.ContainsAny(text[:1], "-?:,[]{}#&*!|>'%@`~") {
+		return `'` + strings.ReplaceAll(text, "'", "''") + `'`
+	}
+	return text
+}

@@ -1,0 +1,55 @@
+package registry
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+)
+
+// Description is what the manifest of an image says: enough to tell which image it is, without its config and layers.
+type Description struct {
+	Digest      v1.Hash           // of the manifest for the architecture
+	Tag         v1.Hash           // of what the reference names: the same, or an index of several architectures
+	Size        int64             // compressed bytes of all layers
+	Annotations map[string]string // may be nil
+}
+
+// Describe reads the manifest for linux/arch of an image in a registry, from its own registry rather than a mirror, which may be
+// behind. It pulls manifests only. An image that is not there is fs.ErrNotExist; one that is there for other architectures only
+// is a *PlatformError. Other errors are those of Base.
+func (c *Client) Describe(ctx context.Context, ref, arch string) (Description, error) {
+	p, err := c.newPull("look at", ref)
+	if err != nil {
+		return Description{}, err
+	}
+	p.endpoints = p.endpoints[len(p.endpoints)-1:]
+	top, err := p.top(ctx)
+	if err != nil {
+		return Description{}, absent(err)
+	}
+	m, err := choose(ref, arch, top, func(h v1.Hash) (found, error) { return p.byDigest(ctx, h) })
+	if err != nil {
+		return Description{}, err
+	}
+	manifest, err := v1.ParseManifest(bytes.NewReader(m.raw))
+	if err != nil {
+		return Description{}, fmt.Errorf("look at %s: the image manifest is malformed: %w", ref, err)
+	}
+	d := Description{Digest: m.digest, Tag: top.digest, Annotations: manifest.Annotations}
+	for _, l := range manifest.Layers {
+		d.Size += l.Size
+	}
+	return d, nil
+}
+
+// absent makes fs.ErrNotExist of a registry's 404 for a tag: that there is no such image, or no such repository yet.
+func absent(err error) error {
+	if status(err) == 404 {
+		return errors.Join(fs.ErrNotExist, err)
+	}
+	return err
+}

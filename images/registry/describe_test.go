@@ -1,0 +1,49 @@
+package registry
+
+import (
+	"errors"
+	"io/fs"
+	"testing"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+
+	"github.com/driver-container/driver-container/distros/fetch"
+)
+
+func TestDescribe(t *testing.T) {
+	t.Parallel()
+	f := newFake(t)
+	c := client(t)
+	img, ok := mutate.Annotations(makeImage(t, "amd64", 100, "file"), map[string]string{"content": "x"}).(v1.Image)
+	if !ok {
+		t.Fatal("no image")
+	}
+	ref := f.host() + "/team/driver:one"
+	digest, _, err := c.Push(t.Context(), ref, img)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := client(t).Describe(t.Context(), ref, "amd64")
+	if err != nil || d.Annotations["content"] != "x" || d.Digest != digest || d.Tag != digest || d.Size < 50 {
+		t.Errorf("%+v, %v", d, err)
+	}
+	for _, missing := range []string{f.host() + "/team/driver:two", f.host() + "/team/other:one"} {
+		var remote *Error
+		if _, err := c.Describe(t.Context(), missing, "amd64"); !errors.Is(err, fs.ErrNotExist) || !errors.As(err, &remote) {
+			t.Errorf("%s: %v", missing, err)
+		}
+	}
+	// A mirror may be behind: it is not asked.
+	mirrored := client(t, func(o *Options) { o.Mirrors = map[string][]string{f.host(): {"http://localhost:1"}} })
+	if _, err := mirrored.Describe(t.Context(), ref, "amd64"); err != nil {
+		t.Error(err)
+	}
+	off := client(t, func(o *Options) { o.Offline = true })
+	if _, err := off.Describe(t.Context(), ref, "amd64"); !errors.Is(err, fetch.ErrOffline) {
+		t.Errorf("offline: %v", err)
+	}
+	if _, err := c.Describe(t.Context(), "UPPER/x", "amd64"); err == nil {
+		t.Error("not a reference, but taken")
+	}
+}

@@ -1,0 +1,124 @@
+package releases
+
+import (
+	"embed"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+//go:embed data
+var data embed.FS
+
+// archiveHost is what the URLs of data/checksums.tsv are relative to.
+const archiveHost = "https://us.download.nvidia.com"
+
+// Builtin returns the table in this program. It is as old as the program: see the heads of the files in data/.
+func Builtin() (*Table, error) {
+	t := new(Table)
+	for _, part := range []struct {
+		file   string
+		fields int
+		add    func(t *Table, row []string) error
+	}{
+		{"branches.tsv", 6, addBranch},
+		{"releases.tsv", 4, addRelease},
+		{"checksums.tsv", 7, addChecksum},
+	} {
+		text, err := data.ReadFile("data/" + part.file)
+		if err != nil {
+			return nil, fmt.Errorf("the built-in table of drivers: %w", err)
+		}
+		if t, err = addRows(t, string(text), part.fields, part.add); err != nil {
+			return nil, fmt.Errorf("the built-in table of drivers: %s: %w", part.file, err)
+		}
+	}
+	return t, nil
+}
+
+// addRows reads lines of tab-separated fields. "-" and "" mean that there is no value; lines that begin with # say nothing.
+func addRows(t *Table, text string, fields int, add func(*Table, []string) error) (*Table, error) {
+	part := new(Table)
+	n := 0
+	for line := range strings.Lines(text) {
+		n++
+		if line = strings.TrimRight(line, "\r\n"); line == "" || strings.HasPrefix(line, "#") {
+			continue
+		}
+		row := strings.Split(line, "\t")
+		if len(row) != fields {
+			return nil, fmt.Errorf("line %d: %d fields, not %d", n, len(row), fields)
+		}
+		for i := range row {
+			row[i] = strings.TrimPrefix(row[i], "-")
+		}
+		if err := add(part, row); err != nil {
+			return nil, fmt.Errorf("line %d: %w", n, err)
+		}
+	}
+	return t.With(part.sorted()), nil
+}
+
+func addBranch(t *Table, row []string) error {
+	b := Branch{Name: row[0], Kind: Kind(row[1]), End: row[2], CUDA: row[3], Kernel: row[4]}
+	if !branchShape.MatchString(b.Name) {
+		return fmt.Errorf("%q is no branch, such as R535", b.Name)
+	}
+	t.Branches = append(t.Branches, b)
+	return nil
+}
+
+func addRelease(t *Table, row []string) error {
+	return t.add(Release{Version: row[0], Date: row[1], Kernel: row[2], Reason: row[3]})
+}
+
+func addChecksum(t *Table, row []string) error {
+	a := Archive{Arch: row[1], URL: archiveHost + row[2], SHA256: row[3], From: row[6]}
+	if row[4] != "" {
+		size, err := strconv.ParseInt(row[4], 10, 64)
+		if err != nil || size <= 0 {
+			return fmt.Errorf("%q is no size in bytes", row[4])
+		}
+		a.Size = size
+	}
+	if !sumShape.MatchString(a.SHA256) {
+		return fmt.Errorf("%.80q is no sha256", a.SHA256)
+	}
+	return t.add(Release{Version: row[0], Archives: []Archive{a}})
+}
+
+// add puts a release into its branch, behind what is there; sorted brings them into order.
+func (t *Table) add(r Release) error {
+	if !versionShape.MatchString(r.Version) {
+		return fmt.Errorf("%.80q is no driver version, such as 535.261.03", r.Version)
+	}
+	name := BranchOf(r.Version)
+	n := slices.IndexFunc(t.Branches, func(b Branch) bool { return b.Name == name })
+	if n < 0 {
+		n, t.Branches = len(t.Branches), append(t.Branches, Branch{Name: name})
+	}
+	t.Branches[n].Releases = append(t.Branches[n].Releases, r)
+	return nil
+}
+
+// sorted brings releases that were added one by one into order and makes one of those that are the same.
+func (t *Table) sorted() *Table {
+	sorted := new(Table)
+	for _, b := range t.Branches {
+		slices.SortStableFunc(b.Releases, byVersion)
+		all := b.Releases
+		b.Releases = nil
+		for _, r := range all {
+			if n := len(b.Releases) - 1; n >= 0 && b.Releases[n].Version == r.Version {
+				b.Releases[n] = b.Releases[n].with(r)
+				continue
+			}
+			slices.SortFunc(r.Archives, byArch)
+			b.Releases = append(b.Releases, r)
+		}
+		sorted.Branches = append(sorted.Branches, b)
+	}
+	slices.SortStableFunc(sorted.Branches, func(a, b Branch) int { return Compare(a.Name, b.Name) })
+	return sorted
+}

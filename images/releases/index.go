@@ -1,0 +1,93 @@
+package releases
+
+import (
+	"fmt"
+	"path"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// Sum is a published sha256 of a .run file.
+type Sum struct {
+	Version, Arch string
+	URL           string // "" when the index does not say
+	SHA256        string
+	Size          int64  // bytes; 0: not known
+	From          string // who says so, where the index itself names somebody
+}
+
+// fileShape is the name of NVIDIA's archives: NVIDIA-Linux-x86_64-535.261.03.run.
+var fileShape = regexp.MustCompile(`^NVIDIA-Linux-(x86_64|aarch64)-([0-9.]+)\.run$`)
+
+const maxSums = 20000
+
+// ParseIndex reads a list of checksums of NVIDIA's archives: lines as sha256sum writes them, whose file names say version and
+// architecture (NVIDIA's own .sha256sum files are of this kind), or tab-separated lines as in the table of this program: version,
+// architecture, URL, sha256 and, if there are any, size, number of sources, and who they are. Other lines are passed over; a text
+// without any checksum of a driver is ErrFormat.
+func ParseIndex(text []byte) ([]Sum, error) {
+	if len(text) > MaxSize {
+		return nil, fmt.Errorf("%w: %d bytes are too many for a list of checksums (at most %d)", ErrFormat, len(text), MaxSize)
+	}
+	var sums []Sum
+	for line := range strings.Lines(string(text)) {
+		s, ok := parseSum(strings.TrimRight(line, "\r\n"))
+		if !ok {
+			continue
+		}
+		if sums = append(sums, s); len(sums) > maxSums {
+			return nil, fmt.Errorf("%w: more than %d checksums", ErrFormat, maxSums)
+		}
+	}
+	if len(sums) == 0 {
+		return nil, fmt.Errorf("%w: no sha256 of a driver's .run file in it (lines as sha256sum writes them are expected)", ErrFormat)
+	}
+	return sums, nil
+}
+
+func parseSum(line string) (Sum, bool) {
+	if row := strings.Split(line, "\t"); len(row) >= 4 {
+		return parseRow(row)
+	}
+	sum, file, ok := strings.Cut(strings.TrimSpace(line), " ")
+	m := fileShape.FindStringSubmatch(path.Base(strings.TrimLeft(file, " *")))
+	if !ok || m == nil || !versionShape.MatchString(m[2]) || !sumShape.MatchString(strings.ToLower(sum)) {
+		return Sum{}, false
+	}
+	arch, _ := archOf(m[1])
+	return Sum{Version: m[2], Arch: arch, SHA256: strings.ToLower(sum)}, true
+}
+
+func parseRow(row []string) (Sum, bool) {
+	arch, known := archOf(row[1])
+	s := Sum{Version: row[0], Arch: arch, SHA256: strings.ToLower(row[3])}
+	if !known || !versionShape.MatchString(s.Version) || !sumShape.MatchString(s.SHA256) {
+		return Sum{}, false
+	}
+	if u := row[2]; strings.HasPrefix(u, "/") && isRun(archiveHost+u) {
+		s.URL = archiveHost + u
+	} else if isRun(u) {
+		s.URL = u
+	}
+	if len(row) > 4 {
+		if n, err := strconv.ParseInt(row[4], 10, 64); err == nil && n > 0 {
+			s.Size = n
+		}
+	}
+	if len(row) > 6 {
+		s.From = plain(row[6])
+	}
+	return s, true
+}
+
+// plain keeps what may stand in a comment: printable ASCII, of bounded length.
+func plain(text string) string {
+	text = strings.Map(func(r rune) rune {
+		if r < ' ' || r > '~' {
+			return -1
+		}
+		return r
+	}, text)
+	return text[:min(len(text), 200)]
+}

@@ -1,0 +1,192 @@
+// Package releases knows which NVIDIA drivers there are: their branches, when support of each ends, and the sha256 of the archives
+// as public packaging recipes publish them. It holds a table of its own and reads NVIDIA's releases.json and files of checksums.
+//
+// It does no I/O and downloads nothing. It does not say that a driver works anywhere: package matrix does that. Nothing in the
+// table was made by downloading an archive; data/ says where each figure comes from.
+package releases
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Kind says how long NVIDIA looks after a branch.
+type Kind string
+
+// The kinds of branches, as NVIDIA's documents call them.
+const (
+	LongTerm   Kind = "lts"         // about three years
+	Production Kind = "production"  // about one year
+	NewFeature Kind = "new-feature" // until the next branch
+	Legacy     Kind = "legacy"      // for old cards only
+)
+
+// EndOver is the end of life of a branch whose support has ended in a month that was not published.
+const EndOver = "over"
+
+// Table is a set of branches in rising order. Values are never changed: With returns a new one.
+type Table struct{ Branches []Branch }
+
+// Branch is a line of releases that share the first field of their versions.
+type Branch struct {
+	Name     string // "R535"
+	Kind     Kind   // "" when nobody said
+	End      string // last month of support, "2028-06"; EndOver; "" when it is not known
+	CUDA     string // the CUDA version that it came with, "12.2"; "" when not known
+	Kernel   string // the oldest kernel that its last releases compile on, "3.10"; "" when not known
+	Releases []Release
+}
+
+// Release is one version of the driver.
+type Release struct {
+	Version  string
+	Date     string // "2023-06-14"; "" when not known
+	Notes    string // https URL of the release notes, "" when not known
+	Kernel   string // the highest kernel that the modules compile on without patches, "6.5"; "" when not known
+	Reason   string // where Kernel comes from, for people
+	Archives []Archive
+}
+
+// Archive is a .run file.
+type Archive struct {
+	Arch   string // "amd64", "arm64"
+	URL    string // http or https, path ending in .run
+	SHA256 string // 64 lower-case hex digits, "" when nobody published it
+	Size   int64  // bytes; 0: not known
+	From   string // who says the sha256, for people
+}
+
+// Archive returns the archive for an architecture.
+func (r Release) Archive(arch string) (Archive, bool) {
+	for _, a := range r.Archives {
+		if a.Arch == arch {
+			return a, true
+		}
+	}
+	return Archive{}, false
+}
+
+// Branch returns the branch of a name, such as R535, or of a version.
+func (t *Table) Branch(name string) (Branch, bool) {
+	if !strings.HasPrefix(name, "R") {
+		name = BranchOf(name)
+	}
+	for _, b := range t.Branches {
+		if b.Name == name {
+			return b, true
+		}
+	}
+	return Branch{}, false
+}
+
+// Release returns a release: the one of that very text, else one whose version is the same number, such as 418.87.01 for 418.87.1.
+func (t *Table) Release(version string) (Release, bool) {
+	b, _ := t.Branch(version)
+	same := func(r Release) bool { return Compare(r.Version, version) == 0 }
+	n := max(slices.IndexFunc(b.Releases, same), slices.IndexFunc(b.Releases, func(r Release) bool { return r.Version == version }))
+	if n < 0 {
+		return Release{}, false
+	}
+	return b.Releases[n], true
+}
+
+// Newest is the highest release of the branch; ok is false when none is known.
+func (b Branch) Newest() (r Release, ok bool) {
+	if len(b.Releases) == 0 {
+		return Release{}, false
+	}
+	return b.Releases[len(b.Releases)-1], true
+}
+
+// Over says whether support has ended at a time: the month of End has passed.
+func (b Branch) Over(at time.Time) bool {
+	if b.End == EndOver {
+		return true
+	}
+	end, err := time.Parse("2006-01", b.End)
+	return err == nil && !at.UTC().Before(end.AddDate(0, 1, 0))
+}
+
+// BranchOf is the branch of a version: R535 for 535.261.03.
+func BranchOf(version string) string {
+	first, _, _ := strings.Cut(version, ".")
+	return "R" + first
+}
+
+// Compare orders versions and names of branches by their fields as numbers: 418.87.01 < 418.113 < 535.54.03, and 418.87.1 equals
+// 418.87.01.
+func Compare(a, b string) int {
+	x, y := strings.Split(strings.TrimPrefix(a, "R"), "."), strings.Split(strings.TrimPrefix(b, "R"), ".")
+	for i := range max(len(x), len(y)) {
+		if c := cmp.Compare(field(x, i), field(y, i)); c != 0 {
+			return c
+		}
+	}
+	return 0
+}
+
+// field is the number in a field, 0 where there is none: NVIDIA's 418.113 is 418.113.00.
+func field(fields []string, i int) int {
+	if i >= len(fields) {
+		return 0
+	}
+	n, _ := strconv.Atoi(fields[i]) // of four digits at most: versionShape
+	return n
+}
+
+// With returns the table completed and corrected by a fresher one: what fresh knows counts, what it leaves open stays. A sha256 that
+// the table has is kept.
+func (t *Table) With(fresh *Table) *Table {
+	all := map[string]Branch{}
+	for _, b := range t.Branches {
+		all[b.Name] = b
+	}
+	for _, b := range fresh.Branches {
+		all[b.Name] = all[b.Name].with(b)
+	}
+	merged := new(Table)
+	for _, b := range all {
+		merged.Branches = append(merged.Branches, b)
+	}
+	slices.SortFunc(merged.Branches, func(a, b Branch) int { return Compare(a.Name, b.Name) })
+	return merged
+}
+
+func (b Branch) with(fresh Branch) Branch {
+	merged := Branch{
+		Name: fresh.Name, Kind: cmp.Or(fresh.Kind, b.Kind), End: cmp.Or(fresh.End, b.End), CUDA: cmp.Or(fresh.CUDA, b.CUDA),
+		Kernel: cmp.Or(fresh.Kernel, b.Kernel), Releases: slices.Clone(b.Releases),
+	}
+	for _, r := range fresh.Releases {
+		n, found := slices.BinarySearchFunc(merged.Releases, r, byVersion)
+		if found {
+			merged.Releases[n] = merged.Releases[n].with(r)
+		} else {
+			merged.Releases = slices.Insert(merged.Releases, n, r)
+		}
+	}
+	return merged
+}
+
+func (r Release) with(fresh Release) Release {
+	merged := Release{
+		Version: r.Version, Date: cmp.Or(fresh.Date, r.Date), Notes: cmp.Or(fresh.Notes, r.Notes),
+		Kernel: cmp.Or(fresh.Kernel, r.Kernel), Reason: cmp.Or(fresh.Reason, r.Reason), Archives: slices.Clone(r.Archives),
+	}
+	for _, a := range fresh.Archives {
+		if _, found := merged.Archive(a.Arch); !found {
+			merged.Archives = append(merged.Archives, a)
+		}
+	}
+	slices.SortFunc(merged.Archives, byArch)
+	return merged
+}
+
+// byVersion keeps 440.64 and 440.64.00 apart: NVIDIA made two archives.
+func byVersion(a, b Release) int {
+	return cmp.Or(Compare(a.Version, b.Version), strings.Compare(a.Version, b.Version))
+}
+func byArch(a, b Archive) int { return strings.Compare(a.Arch, b.Arch) }

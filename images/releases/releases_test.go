@@ -1,0 +1,230 @@
+package releases
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	drivercontainer "github.com/driver-container/driver-container"
+	"github.com/driver-container/driver-container/images/matrix"
+)
+
+func builtin(t testing.TB) *Table {
+	t.Helper()
+	table, err := Builtin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return table
+}
+
+func TestBuiltin(t *testing.T) {
+	t.Parallel()
+	table := builtin(t)
+	archives := 0
+	for n, b := range table.Branches {
+		if n > 0 && Compare(table.Branches[n-1].Name, b.Name) >= 0 {
+			t.Errorf("%s after %s", b.Name, table.Branches[n-1].Name)
+		}
+		if _, err := time.Parse("2006-01", b.End); b.End != "" && b.End != EndOver && err != nil {
+			t.Errorf("%s: end %q", b.Name, b.End)
+		}
+		for i, r := range b.Releases {
+			if i > 0 && byVersion(b.Releases[i-1], r) >= 0 || BranchOf(r.Version) != b.Name {
+				t.Errorf("%s: %s stands behind %s", b.Name, r.Version, b.Releases[max(i, 1)-1].Version)
+			}
+			if _, err := time.Parse(time.DateOnly, r.Date); r.Date != "" && err != nil {
+				t.Errorf("%s: date %q", r.Version, r.Date)
+			}
+			if (r.Kernel == "") != (r.Reason == "") {
+				t.Errorf("%s: kernel %q, reason %q", r.Version, r.Kernel, r.Reason)
+			}
+			for _, a := range r.Archives {
+				archives++
+				if !isRun(a.URL) || !strings.Contains(a.URL, r.Version) || a.From == "" {
+					t.Errorf("%s %s: %+v", r.Version, a.Arch, a)
+				}
+			}
+		}
+	}
+	if archives != 409 {
+		t.Errorf("%d archives", archives)
+	}
+	b, _ := table.Branch("535.1")
+	newest, _ := b.Newest()
+	if b.Kind != LongTerm || b.End != "2026-06" || b.CUDA != "12.2" || b.Kernel != "3.10" || newest.Version != "535.309.01" {
+		t.Errorf("R535: %s %s %s %s, newest %s", b.Kind, b.End, b.CUDA, b.Kernel, newest.Version)
+	}
+}
+
+// The matrix of this project and the table say the same of the archives and the limits that both have.
+func TestAgreesWithMatrix(t *testing.T) {
+	t.Parallel()
+	table := builtin(t)
+	m, err := matrix.Parse("matrix.yaml", drivercontainer.Matrix)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range m.Drivers {
+		r, ok := table.Release(d.Version)
+		if !ok {
+			t.Errorf("the table lacks %s", d.Version)
+		}
+		b, _ := table.Branch(d.Version)
+		if b.Kernel != d.Kernel.Min || r.Kernel != "" && r.Kernel != d.Kernel.Max {
+			t.Errorf("%s: kernels %s to %s, the matrix has %s to %s", d.Version, b.Kernel, r.Kernel, d.Kernel.Min, d.Kernel.Max)
+		}
+		for arch, a := range d.Archives {
+			if got, ok := r.Archive(arch); !ok || got.SHA256 != a.SHA256 || got.Size != a.Size {
+				t.Errorf("%s %s: %+v, the matrix has %+v", d.Version, arch, got, a)
+			}
+		}
+	}
+}
+
+func TestOver(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		end, at string
+		want    bool
+	}{
+		{"2026-06", "2026-06-30T23:59:59Z", false}, {"2026-06", "2026-07-01T00:00:00Z", true}, {"2026-12", "2026-12-31T00:00:00Z", false},
+		{"over", "2000-01-01T00:00:00Z", true}, {"", "2100-01-01T00:00:00Z", false}, {"soon", "2100-01-01T00:00:00Z", false},
+	} {
+		at, err := time.Parse(time.RFC3339, tt.at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := (Branch{End: tt.end}).Over(at); got != tt.want {
+			t.Errorf("end %q at %s: %v", tt.end, tt.at, got)
+		}
+	}
+}
+
+func TestCompare(t *testing.T) {
+	t.Parallel()
+	rising := []string{"R390", "418.87.00", "418.87.01", "418.113", "418.226.00", "R535", "535.54.03", "535.104.05", "1000.1"}
+	for i, a := range rising {
+		for j, b := range rising {
+			if got, want := Compare(a, b), min(1, max(-1, i-j)); got != want {
+				t.Errorf("Compare(%s, %s) = %d", a, b, got)
+			}
+		}
+	}
+	if Compare("418.87.1", "418.87.01") != 0 || Compare("418.113", "418.113.00") != 0 {
+		t.Error("leading zeros count")
+	}
+}
+
+const sample = `{
+  "535": {"type": "lts branch", "driver_info": [
+    {"release_version": "535.400.01", "release_date": "2026-05-12", "release_notes": "https://docs.nvidia.com/x/index.html",
+     "architectures": ["x86_64", "aarch64"], "runfile_url": {"x86_64": "https://us.download.nvidia.com/tesla/535.400.01/NVIDIA-Linux-x86_64-535.400.01.run",
+      "aarch64": "https://us.download.nvidia.com/tesla/535.400.01/NVIDIA-Linux-aarch64-535.400.01.run", "ppc64le": "https://x/y.run"}},
+    {"release_version": "535.261.03", "release_date": "17 July", "runfile_url": "https://mirror.example.com/other.run"},
+    {"release_version": "550.1.1"}, {"release_version": 5}, {"release_version": "535.<b>.1"}]},
+  "r999": {"type": "new feature branch", "driver_info": [{"release_version": "999.10", "release_notes": "javascript:alert(1)",
+     "runfile_url": {"x86_64": "file:///etc/passwd.run"}}]},
+  "extra": {}
+}`
+
+func TestParse(t *testing.T) {
+	t.Parallel()
+	fresh, notes, err := Parse([]byte(sample))
+	if err != nil {
+		t.Fatal(err)
+	}
+	table := builtin(t).With(fresh)
+	r, ok := table.Release("535.400.01")
+	if want := (Release{Version: "535.400.01", Date: "2026-05-12", Notes: "https://docs.nvidia.com/x/index.html", Archives: []Archive{
+		{Arch: "amd64", URL: "https://us.download.nvidia.com/tesla/535.400.01/NVIDIA-Linux-x86_64-535.400.01.run"},
+		{Arch: "arm64", URL: "https://us.download.nvidia.com/tesla/535.400.01/NVIDIA-Linux-aarch64-535.400.01.run"},
+	}}); !ok || cmp.Diff(want, r) != "" {
+		t.Errorf("%s", cmp.Diff(want, r))
+	}
+	before, _ := builtin(t).Release("535.261.03")
+	if after, _ := table.Release("535.261.03"); cmp.Diff(before, after) != "" {
+		t.Errorf("a list without checksums changed what has one: %s", cmp.Diff(before, after))
+	}
+	if b, _ := table.Branch("R999"); b.Kind != NewFeature || len(b.Releases) != 1 || len(b.Releases[0].Archives) != 0 || b.Releases[0].Notes != "" {
+		t.Errorf("R999: %+v", b)
+	}
+	all := strings.Join(notes, "\n")
+	for _, want := range []string{"550.1.1 is not of this branch", `"535.<b>.1" is no driver version`, "it is no release", `left out "extra"`} {
+		if !strings.Contains(all, want) {
+			t.Errorf("notes lack %q:\n%s", want, all)
+		}
+	}
+	for _, text := range []string{"", "[]", "{}", `{"535": {}}`, `{"535": 5}`, "<html>", strings.Repeat(" ", MaxSize+1)} {
+		if _, _, err := Parse([]byte(text)); !errors.Is(err, ErrFormat) {
+			t.Errorf("Parse(%.20q): %v", text, err)
+		}
+	}
+}
+
+func TestParseIndex(t *testing.T) {
+	t.Parallel()
+	sum := strings.Repeat("0a", 32)
+	text := "# a comment\n" + sum + "  NVIDIA-Linux-x86_64-535.54.03.run\r\n" + strings.ToUpper(sum) + " *./x/NVIDIA-Linux-aarch64-535.54.03.run\n" +
+		sum + "  NVIDIA-Linux-x86_64-535.54.03-no-compat32.run\n" + "zz  NVIDIA-Linux-x86_64-1.run\n" +
+		"550.54.14\tamd64\t/tesla/550.54.14/x.run\t" + sum + "\t12\t1\tus\x1b[1m\n555.1\tsparc\thttp://x/y.run\t" + sum + "\n560.1\tarm64\tftp://x\t" + sum + "\t-1\n"
+	got, err := ParseIndex([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []Sum{
+		{Version: "535.54.03", Arch: "amd64", SHA256: sum}, {Version: "535.54.03", Arch: "arm64", SHA256: sum},
+		{Version: "550.54.14", Arch: "amd64", URL: archiveHost + "/tesla/550.54.14/x.run", SHA256: sum, Size: 12, From: "us[1m"},
+		{Version: "560.1", Arch: "arm64", SHA256: sum},
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Error(d)
+	}
+	for _, text := range []string{"", "hello", strings.Repeat("x", MaxSize+1)} {
+		if _, err := ParseIndex([]byte(text)); !errors.Is(err, ErrFormat) {
+			t.Errorf("ParseIndex(%.20q): %v", text, err)
+		}
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	f.Add([]byte(sample))
+	f.Add([]byte(`{"535":{"driver_info":[{"release_version":"535.1"},{"release_version":"535.01"},{"release_version":"535.1.0"}]}}`))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		table, _, err := Parse(text)
+		if err != nil {
+			return
+		}
+		for _, b := range table.Branches {
+			for i, r := range b.Releases {
+				if !versionShape.MatchString(r.Version) || BranchOf(r.Version) != b.Name || i > 0 && byVersion(b.Releases[i-1], r) >= 0 {
+					t.Fatalf("%s: %+v", b.Name, b.Releases)
+				}
+				for _, a := range r.Archives {
+					if !isRun(a.URL) || a.SHA256 != "" {
+						t.Fatalf("%+v", a)
+					}
+				}
+			}
+		}
+	})
+}
+
+func FuzzParseIndex(f *testing.F) {
+	f.Add([]byte(strings.Repeat("0a", 32) + "  NVIDIA-Linux-x86_64-535.54.03.run\n"))
+	f.Add([]byte("550.54.14\tamd64\t/tesla/550.54.14/x.run\t" + strings.Repeat("0a", 32) + "\t12\t1\tus\n"))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		sums, err := ParseIndex(text)
+		if err != nil {
+			return
+		}
+		for _, s := range sums {
+			if !versionShape.MatchString(s.Version) || !sumShape.MatchString(s.SHA256) || s.URL != "" && !isRun(s.URL) || s.Size < 0 {
+				t.Fatalf("%+v", s)
+			}
+		}
+	})
+}

@@ -1,0 +1,241 @@
+package images
+
+import (
+	"archive/tar"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/driver-container/driver-container/distros"
+	"github.com/driver-container/driver-container/distros/rpm"
+	"github.com/driver-container/driver-container/distros/rpm/rpmdb"
+	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
+	"github.com/driver-container/driver-container/distros/rpm/sqlite"
+	"github.com/driver-container/driver-container/images/matrix"
+	"github.com/driver-container/driver-container/images/rootfs"
+)
+
+// rpmFamily is the packages of Red Hat, SUSE and their kin.
+type rpmFamily struct{}
+
+func (rpmFamily) open(ctx context.Context, b *Builder, t matrix.Target, o PlanOptions, tree *rootfs.Tree) (repositories, error) {
+	base, err := readRPMBase(tree, t.Arch)
+	if err != nil {
+		return nil, err
+	}
+	options, err := b.rpmOptions(base, tree, t, o)
+	if err != nil {
+		return nil, err
+	}
+	releases, err := rpm.OpenReleases(ctx, options)
+	if err != nil {
+		return nil, err
+	}
+	return rpmRepositories{releases, base}, nil
+}
+
+// rpmBase is what a base says of its packages.
+type rpmBase struct {
+	installed []rpmfile.Metadata
+	keys      [][]byte // of its database, armoured
+	vars      rpm.Vars
+	arch      string // rpm's name
+}
+
+func readRPMBase(tree *rootfs.Tree, arch string) (b rpmBase, err error) {
+	a, ok := distros.LookupArch(arch)
+	if !ok {
+		return b, fmt.Errorf("there are no rpm packages for architecture %q", arch)
+	}
+	b.arch = a.Kernel
+	db, err := rpmdb.Read(tree.OpenFS())
+	switch {
+	case errors.Is(err, fs.ErrNotExist): // a base without packages
+	case err != nil:
+		return b, fmt.Errorf("the base's rpm database: %w", err)
+	default:
+		b.keys = db.Keys()
+		for _, h := range db.Packages() {
+			m, err := h.Metadata()
+			if err != nil {
+				return b, fmt.Errorf("the base's rpm database: %w", err)
+			}
+			b.installed = append(b.installed, m)
+		}
+	}
+	b.vars, err = rpm.ReadVars(tree.OpenFS(), b.installed, b.arch)
+	return b, err
+}
+
+// rpmOptions is the configuration of the base with what matrix and command line add. A subscription of this machine counts as
+// well, as it does in containers of subscribed hosts.
+func (b *Builder) rpmOptions(base rpmBase, tree *rootfs.Tree, t matrix.Target, o PlanOptions) (rpm.Options, error) {
+	options := rpm.Options{
+		Fetch: b.Fetch, Root: tree.OpenFS(), Machine: os.DirFS("/"), Arch: base.arch, Vars: base.vars, Keyrings: base.keys,
+		AllowExpired: t.System.AllowExpired, AllowRollback: o.AllowRollback, Remember: filepath.Join(b.Store.Dir(), "revisions"),
+		SQLite: sqlite.Read,
+	}
+	sources := []rpm.Source{}
+	if !t.System.OnlyThese {
+		read, err := rpm.ReadSources(options.Root, base.vars)
+		if err != nil {
+			return options, fmt.Errorf("repositories of the base: %w", err)
+		}
+		sources = append(sources, read...)
+	}
+	for i, rep := range t.System.Repositories {
+		s := rpm.Source{Origin: "matrix", ID: fmt.Sprintf("matrix-%d", i+1), Key: rep.Key, GPGKeys: rep.GPGKeys, GPGCheck: true}
+		for _, u := range rep.BaseURLs {
+			s.BaseURLs = append(s.BaseURLs, base.vars.Expand(u))
+		}
+		sources = append(sources, s)
+	}
+	if o.Mirror != "" {
+		replaced, err := rpm.WithMirror(sources, o.Mirror)
+		if err != nil {
+			return options, err
+		}
+		sources = replaced
+	}
+	options.Sources = sources
+	return options, nil
+}
+
+// reader has the keys of the base and of the matrix: the digest of an .rpm may come from an index that nobody signed.
+func (rpmFamily) reader(b *Builder, r *Recipe, lower *rootfs.Tree) (packageReader, error) {
+	base, err := readRPMBase(lower, r.Arch)
+	if err != nil {
+		return packageReader{}, err
+	}
+	options, err := b.rpmOptions(base, lower, matrix.Target{Arch: r.Arch}, PlanOptions{})
+	if err != nil {
+		return packageReader{}, err
+	}
+	clients, err := rpm.OpenClients(options)
+	if err != nil {
+		return packageReader{}, err
+	}
+	extra := make([][]byte, len(r.Keys))
+	for i, key := range r.Keys {
+		extra[i] = []byte(key)
+	}
+	keys, _, err := rpm.Keyring(options.Root, base.keys, extra...)
+	if err != nil {
+		return packageReader{}, fmt.Errorf("keys of the base: %w", err)
+	}
+	return packageReader{
+		client: clients.For,
+		unpack: func(ctx context.Context, file string, p distros.Package, spool *rootfs.Spool) (unpacked, error) {
+			return unpackRPM(ctx, file, p, keys, spool)
+		},
+	}, nil
+}
+
+func unpackRPM(ctx context.Context, file string, p distros.Package, keys rpmfile.Keyring, spool *rootfs.Spool) (u unpacked, err error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return u, err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	if u.rpm, err = rpmfile.Open(cancelled(ctx, f)); err != nil {
+		return u, err
+	}
+	if len(p.Keys) > 0 {
+		if _, err := u.rpm.Verify(keys, p.Keys); err != nil {
+			return u, err
+		}
+	}
+	u.name, u.tree = u.rpm.Header.Text(rpmfile.TagName), rootfs.New(spool, nil)
+	if u.name != p.Name {
+		return u, fmt.Errorf("%w: it calls itself %q", rpmfile.ErrFormat, u.name)
+	}
+	return u, u.rpm.Payload(func(hdr *tar.Header, r io.Reader) error {
+		if err := u.tree.Add(hdr, cancelled(ctx, r)); err != nil {
+			return err
+		}
+		if e, ok := u.tree.Lstat(hdr.Name); ok {
+			e.Time = hdr.ModTime
+		}
+		return nil
+	})
+}
+
+// record writes rpm's database, with the files that were left out as rpm notes those of --excludedocs.
+func (rpmFamily) record(tree, lower *rootfs.Tree, all []unpacked, when time.Time) error {
+	if len(all) == 0 {
+		return nil
+	}
+	db, err := rpmdb.Read(lower.OpenFS())
+	if err != nil {
+		return fmt.Errorf("the base's rpm database: %w", err)
+	}
+	var headers []*rpmfile.Header
+	for _, u := range all {
+		h, err := u.rpm.InstalledHeader(when, colour(db.Packages()), func(p string) bool { return unwanted(strings.TrimPrefix(p, "/")) })
+		if err != nil {
+			return err
+		}
+		headers = append(headers, h)
+	}
+	replaced, err := replacedFiles(db.Packages(), headers)
+	if err != nil {
+		return err
+	}
+	if err := removeOld(tree, lower, replaced); err != nil {
+		return err
+	}
+	changed, removed, err := db.With(headers)
+	if err != nil {
+		return fmt.Errorf("record the packages in the rpm database: %w", err)
+	}
+	for name, data := range changed {
+		if err := addBytes(tree, name, 0o644, data); err != nil {
+			return err
+		}
+	}
+	for _, name := range removed {
+		if err := tree.Delete(name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// colour says which kinds of programs the system runs beside each other, as rpm notes it of each package: what the base's own say,
+// the last of them being the newest.
+func colour(all []*rpmfile.Header) uint32 {
+	for _, h := range slices.Backward(all) {
+		if n, ok := h.Int(rpmfile.TagInstallColor); ok {
+			return uint32(n)
+		}
+	}
+	return 0
+}
+
+func (rpmFamily) installed(tree *rootfs.Tree) ([]PackageInfo, error) {
+	db, err := rpmdb.Read(tree.OpenFS())
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var all []PackageInfo
+	for _, h := range db.Packages() {
+		m, err := h.Metadata()
+		if err != nil {
+			return nil, err
+		}
+		if m.Arch != "" { // else an imported key
+			all = append(all, PackageInfo{m.Name, m.EVR.String(), m.Arch})
+		}
+	}
+	return all, nil
+}

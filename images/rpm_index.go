@@ -1,0 +1,135 @@
+package images
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/driver-container/driver-container/distros"
+	"github.com/driver-container/driver-container/distros/rpm"
+	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
+)
+
+// rpmRepositories are rpm's, with the base that packages are resolved for.
+type rpmRepositories struct {
+	*rpm.Releases
+	base rpmBase
+}
+
+func (r rpmRepositories) load(ctx context.Context) (packageIndex, error) {
+	index, err := r.Load(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return rpmIndex{index, r.base.installed}, nil
+}
+
+// rpmIndex is rpm's index, with what the base has.
+type rpmIndex struct {
+	*rpm.Index
+	installed []rpmfile.Metadata
+}
+
+func (x rpmIndex) resolve(ctx context.Context, want []string) ([]distros.Package, error) {
+	found, err := x.Resolve(ctx, x.installed, want)
+	all := make([]distros.Package, len(found))
+	for i, p := range found {
+		all[i] = p.Package
+	}
+	return all, err
+}
+
+// find has no use for the driver: nobody's rpm packages are taken for parts of one.
+func (x rpmIndex) find(want, _ string) (*distros.Package, error) {
+	p, err := x.Find(want)
+	if err != nil {
+		return nil, err
+	}
+	return &p.Package, nil
+}
+
+// kernels picks the kernels out of what packages provide. As with Debian's packages, headers without their kernel do not count where
+// there are kernels at all.
+func (x rpmIndex) kernels(d distros.Distro, _ string) []offeredKernel {
+	system, ok := d.(distros.RPM)
+	if !ok {
+		return nil
+	}
+	seen := map[string]bool{}
+	series := map[string]string{}
+	var with, without []offeredKernel
+	for _, name := range system.KernelProvides() {
+		for _, p := range x.WhatProvides(rpmfile.Relation{Name: name}) {
+			for _, k := range kernelsOfRPM(system, p) {
+				if seen[k.Release] {
+					continue
+				}
+				seen[k.Release] = true
+				if _, ok := series[k.Flavour]; !ok {
+					series[k.Flavour] = x.defaultSeries(system, k.Flavour)
+				}
+				k.Default = series[k.Flavour] != "" && seriesOf(k.Release) == series[k.Flavour]
+				if slices.ContainsFunc(system.KernelImages(k.Release), x.offers) {
+					with = append(with, k)
+				} else {
+					without = append(without, k)
+				}
+			}
+		}
+	}
+	if len(with) == 0 {
+		return without
+	}
+	return with
+}
+
+// kernelsOfRPM are the kernels that a package has the headers of: one, in every repository seen.
+func kernelsOfRPM(d distros.RPM, p *rpm.Package) (all []offeredKernel) {
+	own := p.Metadata.EVR
+	own.Epoch = ""
+	for _, rel := range p.Metadata.Provides {
+		version := rel.EVR
+		version.Epoch = ""
+		if release, flavour, ok := d.KernelOfProvide(rel.Name, version.String(), own.String()); ok {
+			all = append(all, offeredKernel{distros.Kernel{Release: release, Flavour: flavour, Headers: p.Name, Version: p.Version}, p.URL})
+		}
+	}
+	return all
+}
+
+// offers says whether a package meets a dependency that is written as text.
+func (x rpmIndex) offers(text string) bool {
+	want, err := rpmfile.ParseRequirement(text)
+	return err == nil && len(x.WhatProvides(want.Relation)) > 0
+}
+
+// defaultSeries is the series of the newest kernel that the package of a flavour is for, "" when there is none.
+func (x rpmIndex) defaultSeries(d distros.RPM, flavour string) string {
+	meta, ok := x.Candidate(d.KernelMeta(flavour))
+	if !ok {
+		return ""
+	}
+	for _, k := range kernelsOfRPM(d, meta) {
+		if k.Flavour == flavour {
+			return seriesOf(k.Release)
+		}
+	}
+	return ""
+}
+
+// replacedFiles are the files of packages that newer versions of them take the place of.
+func replacedFiles(before, after []*rpmfile.Header) (files []string, err error) {
+	for _, h := range before {
+		old, err := h.Metadata()
+		if err != nil {
+			return nil, err
+		}
+		gone := slices.ContainsFunc(after, func(n *rpmfile.Header) bool {
+			return n.Text(rpmfile.TagName) == old.Name && n.Text(rpmfile.TagArch) == old.Arch
+		})
+		if gone && !strings.HasPrefix(old.Name, "gpg-pubkey") {
+			files = append(files, old.Files...)
+		}
+	}
+	return files, nil
+}

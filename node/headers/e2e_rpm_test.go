@@ -1,0 +1,126 @@
+package headers
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/driver-container/driver-container/distros/rpm/rpmtest"
+	"github.com/driver-container/driver-container/kmod/kbuild"
+)
+
+// TestRealRPM fetches headers from repositories that rpmbuild, rpmsign and createrepo_c made in the manner of each system, and
+// has kmod/kbuild take them.
+func TestRealRPM(t *testing.T) {
+	rpmtest.Need(t)
+	key := rpmtest.NewKey(t, rpmtest.KeyOptions{Name: "test"})
+	for _, test := range []struct {
+		system, version string // ID and VERSION_ID
+		release         string
+		payload         string
+		repository      rpmtest.Repository
+		signed          bool // the packages
+		folder, repo    string
+		packages        []rpmtest.Package
+		want            []string
+	}{
+		{
+			system: "centos", version: "7", release: "3.10.0-1160.119.1.el7.x86_64", signed: true,
+			repository: rpmtest.Repository{Compression: "gz", Database: true, Simple: true},
+			folder:     "etc/yum.repos.d", repo: "[updates]\nbaseurl=URL\ngpgcheck=1\ngpgkey=file:///etc/pki/rpm-gpg/KEY\n",
+			packages: []rpmtest.Package{realDevel("kernel-devel", "3.10.0-1160.119.1.el7", "3.10.0-1160.119.1.el7.x86_64", "w6.xzdio")},
+			want:     []string{"kernel-devel 3.10.0-1160.119.1.el7"},
+		},
+		{
+			system: "rocky", version: "9.4", release: "5.14.0-427.13.1.el9_4.x86_64", signed: true,
+			repository: rpmtest.Repository{Compression: "gz"},
+			folder:     "etc/yum.repos.d", repo: "[appstream]\nbaseurl=URL\ngpgcheck=1\ngpgkey=file:///etc/pki/rpm-gpg/KEY\n",
+			packages: []rpmtest.Package{
+				realDevel("kernel-devel", "5.14.0-427.13.1.el9_4", "5.14.0-427.13.1.el9_4.x86_64", "w19.zstdio"),
+				realDevel("kernel-rt-devel", "5.14.0-427.13.1.el9_4", "5.14.0-427.13.1.el9_4.x86_64+rt", "w19.zstdio"),
+			},
+			want: []string{"kernel-devel 5.14.0-427.13.1.el9_4"},
+		},
+		{
+			system: "amzn", version: "2023", release: "6.1.112-122.189.amzn2023.x86_64",
+			repository: rpmtest.Repository{Compression: "zstd", Key: key},
+			folder:     "etc/yum.repos.d", repo: "[amazonlinux]\nbaseurl=URL\ngpgcheck=0\nrepo_gpgcheck=1\ngpgkey=file:///etc/pki/rpm-gpg/KEY\n",
+			packages: []rpmtest.Package{realDevel("kernel-devel", "6.1.112-122.189.amzn2023", "6.1.112-122.189.amzn2023.x86_64", "w19.zstdio")},
+			want:     []string{"kernel-devel 6.1.112-122.189.amzn2023"},
+		},
+		{
+			system: "opensuse-leap", version: "15.6", release: "6.4.0-150600.23.25-default",
+			repository: rpmtest.Repository{Compression: "gz", Checksum: "sha512", Key: key, PublishKey: true},
+			folder:     "etc/zypp/repos.d", repo: "[update-sle]\nenabled=1\nbaseurl=URL\ngpgkey=file:///etc/pki/rpm-gpg/KEY\n",
+			packages: realSUSE("6.4.0-150600.23.25"),
+			want:     []string{"kernel-devel 6.4.0-150600.23.25.1", "kernel-default-devel 6.4.0-150600.23.25.1"},
+		},
+	} {
+		t.Run(test.system+test.version, func(t *testing.T) {
+			rpms := rpmtest.Build(t, test.packages...)
+			if test.signed {
+				key.Sign(t, rpms...)
+			}
+			test.repository.Packages = rpms
+			url := rpmtest.Serve(t, test.repository.Create(t, t.TempDir()))
+			i := newRPMImage(t, "")
+			must(t, os.Remove(filepath.Join(i.dir, "etc/yum.repos.d/test.repo")))
+			i.write("etc/os-release", "ID=\""+test.system+"\"\nVERSION_ID=\""+test.version+"\"\n")
+			i.write("etc/pki/rpm-gpg/KEY", string(key.Public))
+			i.write(filepath.Join(test.folder, "real.repo"), strings.ReplaceAll(test.repo, "URL", url))
+			got, err := i.fetchRelease(test.release)
+			if diff := cmp.Diff(test.want, got); err != nil || diff != "" {
+				t.Fatal(err, diff, i.log())
+			}
+			found, err := kbuild.FindHeaders(test.release, []kbuild.Root{{Dir: i.dir, Name: "image"}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Logf("kmod/kbuild found %+v", found)
+		})
+	}
+}
+
+// realTree is the least that kmod/kbuild takes for headers.
+func realTree(dir, release string) []rpmtest.File {
+	var files []rpmtest.File
+	for name, body := range map[string]string{
+		".config": "CONFIG_MODULES=y\n", "Makefile": "all:\n", "Module.symvers": "0x0\tx\tvmlinux\tEXPORT_SYMBOL\t\n",
+		"include/config/kernel.release": release + "\n", "include/generated/utsrelease.h": "#define UTS_RELEASE \"" + release + "\"\n",
+		"include/generated/autoconf.h": "#define CONFIG_MODULES 1\n",
+		"include/config/auto.conf":     "CONFIG_MODULES=y\nCONFIG_CC_VERSION_TEXT=\"gcc (GCC) 11.4.1 20231218 (Red Hat 11.4.1-3)\"\n",
+	} {
+		files = append(files, rpmtest.File{Path: dir + "/" + name, Body: body})
+	}
+	return append(files, rpmtest.File{Path: dir + "/scripts/mod/modpost", Body: "#!/bin/sh\n", Mode: 0o755})
+}
+
+func realDevel(name, version, release, payload string) rpmtest.Package {
+	return rpmtest.Package{
+		Name: name, Version: version, Arch: "x86_64", Payload: payload, Provides: []string{"kernel-devel-uname-r = " + release},
+		Requires: []string{"findutils", "elfutils-libelf-devel", "/usr/bin/perl"},
+		Files:    append(realTree("/usr/src/kernels/"+release, release), rpmtest.File{Path: "/usr/src/kernels/" + release + "/include/linux/module.h", Body: "/* */\n"}),
+	}
+}
+
+func realSUSE(version string) []rpmtest.Package {
+	release, src := version+"-default", "/usr/src/linux-"+version
+	obj := src + "-obj/x86_64/default"
+	return []rpmtest.Package{
+		{
+			Name: "kernel-default-devel", Version: version + ".1", Arch: "x86_64", Payload: "w6.xzdio", Provides: []string{"kernel-default-devel = " + version},
+			Requires: []string{"kernel-devel = " + version, "libelf-devel"},
+			Files: append(realTree(obj, release),
+				rpmtest.File{Path: "/lib/modules/" + release + "/build", Body: obj, Mode: os.ModeSymlink | 0o777},
+				rpmtest.File{Path: "/lib/modules/" + release + "/source", Body: src, Mode: os.ModeSymlink | 0o777}),
+		},
+		{
+			Name: "kernel-devel", Version: version + ".1", Arch: "noarch", Payload: "w6.xzdio", Provides: []string{"kernel-devel = " + version},
+			Requires: []string{"kernel-macros"}, Files: []rpmtest.File{{Path: src + "/Makefile", Body: "all:\n"}, {Path: src + "/include/linux/module.h", Body: "/* */\n"}},
+		},
+		{Name: "kernel-macros", Version: version + ".1", Arch: "noarch", Files: []rpmtest.File{{Path: "/usr/lib/rpm/macros.d/x", Body: "%x y\n"}}},
+	}
+}

@@ -1,0 +1,276 @@
+package headers
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ProtonMail/go-crypto/openpgp"
+	"github.com/ProtonMail/go-crypto/openpgp/packet"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
+)
+
+var rockyTree = []string{
+	"usr/lib/modules/" + rockyRelease + "/build -> /usr/src/kernels/" + rockyRelease,
+	"usr/src/kernels/" + rockyRelease + "/.config",
+	"usr/src/kernels/" + rockyRelease + "/Makefile",
+	"usr/src/kernels/" + rockyRelease + "/arch/x86/boot -> ../../boot",
+	"usr/src/kernels/" + rockyRelease + "/include/config/kernel.release",
+	"usr/src/kernels/" + rockyRelease + "/include/generated/utsrelease.h",
+	"usr/src/kernels/" + rockyRelease + "/scripts/basic/fixdep",
+}
+
+const signedRepo = "[test]\nname=Test\nbaseurl=%s/el/$releasever/$basearch/\nrepo_gpgcheck=1\ngpgcheck=0\ngpgkey=file:///etc/pki/rpm-gpg/RPM-GPG-KEY-test\n"
+
+func TestFetchRPM(t *testing.T) {
+	t.Parallel()
+	a := newArchive(t)
+	a.rpmRepository("/el/9.4/x86_64", signer(), kernelDevel(rockyRelease), kernelDevel("5.14.0-427.el9.x86_64"))
+	a.server.Start()
+	i := newRPMImage(t, strings.ReplaceAll(signedRepo, "%s", a.server.URL))
+	for range 2 {
+		got, err := i.fetchRelease(rockyRelease)
+		if diff := cmp.Diff([]string{"kernel-devel 5.14.0-427.13.1.el9_4"}, got); err != nil || diff != "" {
+			t.Fatal(err, diff, i.log())
+		}
+		if diff := cmp.Diff(rockyTree, i.list()); diff != "" {
+			t.Error(diff)
+		}
+	}
+	if fi, err := os.Stat(filepath.Join(i.dir, "usr/src/kernels", rockyRelease, "scripts/basic/fixdep")); err != nil || fi.Mode() != 0o755 || fi.ModTime().Unix() != 1700000000 {
+		t.Errorf("fixdep: %v, %v", fi, err)
+	}
+	if strings.Contains(i.log(), "warning") {
+		t.Errorf("it said:\n%s", i.log())
+	}
+	if n := a.count("/el/9.4/x86_64/kernel-devel-5.14.0-427.13.1.el9_4.x86_64.rpm"); n != 1 {
+		t.Errorf("downloaded %d times", n)
+	}
+}
+
+// The repositories of the minor version that the kernel is of are tried before those of the system; what the site says comes first.
+func TestReleaseVersions(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct{ name, at, env, vars, want string }{
+		{"its minor version", "/el/9.4/x86_64", "", "", "9.4"},
+		{"the major version", "/el/9/x86_64", "", "", "9.4 9"},
+		{"the environment", "/el/9.4-site/x86_64", "9.4-site", "", "9.4-site"},
+		{"a file", "/el/9-vault/x86_64", "", "9-vault", "9-vault"},
+		{"a file that is wrong", "/el/9/x86_64", "", "8-vault", "8-vault 9.4 9"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			a := newArchive(t)
+			a.rpmRepository(test.at, signer(), kernelDevel(rockyRelease))
+			a.server.Start()
+			i := newRPMImage(t, strings.ReplaceAll(signedRepo, "%s", a.server.URL))
+			i.env["DNF_RELEASEVER"] = test.env
+			if test.vars != "" {
+				i.write("etc/dnf/vars/releasever", test.vars+"\n")
+			}
+			if _, err := i.fetchRelease(rockyRelease); err != nil {
+				t.Fatal(err)
+			}
+			var asked []string
+			for _, v := range []string{"9.4-site", "9-vault", "8-vault", "9.4", "9"} {
+				if a.count("/el/"+v+"/x86_64/repodata/repomd.xml") > 0 {
+					asked = append(asked, v)
+				}
+			}
+			if got := strings.Join(asked, " "); got != test.want {
+				t.Errorf("asked for %s; want %s", got, test.want)
+			}
+		})
+	}
+}
+
+// Repositories of an old minor version are configured but switched off.
+func TestExtraRepositories(t *testing.T) {
+	t.Parallel()
+	const release = "3.10.0-1062.18.1.el7.x86_64"
+	a := newArchive(t)
+	a.rpmRepository("/7.7.1908/updates", signer(), kernelDevel(release))
+	a.server.Start()
+	i := newRPMImage(t, "")
+	i.write("etc/os-release", "ID=\"centos\"\nVERSION_ID=\"7\"\n")
+	i.write("etc/yum.repos.d/CentOS-Vault.repo", "[C7.6.1810-updates]\nbaseurl="+a.server.URL+"/7.6.1810/updates\nenabled=0\nrepo_gpgcheck=1\n"+
+		"[C7.7.1908-updates]\nbaseurl="+a.server.URL+"/7.7.1908/updates\nenabled=0\nrepo_gpgcheck=1\ngpgkey=file:///etc/pki/rpm-gpg/RPM-GPG-KEY-test\n")
+	if _, err := i.fetchRelease(release); err != nil {
+		t.Fatal(err, i.log())
+	}
+	if n := a.count("/7.6.1810/updates/repodata/repomd.xml"); n != 0 {
+		t.Errorf("another minor version was asked %d times", n)
+	}
+}
+
+func TestSignedPackages(t *testing.T) {
+	t.Parallel()
+	stranger, err := openpgp.NewEntity("stranger", "", "s@example.com", &packet.Config{Algorithm: packet.PubKeyAlgoEdDSA, Time: func() time.Time { return time.Now().Add(-time.Hour) }})
+	must(t, err)
+	const repo = "[test]\nbaseurl=%s/el/\ngpgcheck=1\ngpgkey=file:///etc/pki/rpm-gpg/RPM-GPG-KEY-test\n"
+	for _, test := range []struct {
+		name  string
+		key   *openpgp.Entity
+		other string // key at another place that the source names instead
+		want  error
+	}{
+		{"right key", signer(), "", nil},
+		{"right key elsewhere", stranger, "etc/site/key", nil},
+		{"no signature", nil, "", rpmfile.ErrSignature},
+		{"another key", stranger, "", rpmfile.ErrSignature},
+		{"a key of the image that is not the source's", signer(), "etc/site/key", rpmfile.ErrSignature},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			a := newArchive(t)
+			p := kernelDevel(rockyRelease)
+			p.key = test.key
+			a.rpmRepository("/el", nil, p)
+			a.server.Start()
+			text := strings.ReplaceAll(repo, "%s", a.server.URL)
+			i := newRPMImage(t, text)
+			if test.other != "" {
+				i.write(test.other, armoured(t, stranger))
+				i.write("etc/yum.repos.d/test.repo", strings.ReplaceAll(text, "etc/pki/rpm-gpg/RPM-GPG-KEY-test", test.other))
+			}
+			_, err := i.fetchRelease(rockyRelease)
+			if !errors.Is(err, test.want) || test.want != nil && len(i.list()) > 0 {
+				t.Errorf("%v; want %v; left %q", err, test.want, i.list())
+			}
+		})
+	}
+}
+
+func TestBadPackages(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		name   string
+		change func(*rpmPackage)
+		want   error
+		text   string
+	}{
+		{"of another kernel", func(p *rpmPackage) { p.entries = kernelDevel("5.14.0-1.el9.x86_64").entries }, ErrPackage, "says nowhere"},
+		{"setuid", func(p *rpmPackage) { p.entries[4].mode = 0o4755 }, ErrPackage, "setuid"},
+		{"a link out of its tree", func(p *rpmPackage) { p.entries[5].link = "../../../../../../../../etc" }, ErrPackage, "a link to"},
+		{"cut off", func(p *rpmPackage) { p.damage = func(b []byte) []byte { return b[:len(b)-20] } }, nil, "payload"},
+		{"other payload", func(p *rpmPackage) {
+			p.damage = func(b []byte) []byte { b[len(b)-10] ^= 1; return b }
+		}, nil, "payload"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			a := newArchive(t)
+			p := kernelDevel(rockyRelease)
+			test.change(&p)
+			a.rpmRepository("/el/9.4/x86_64", signer(), p)
+			a.server.Start()
+			i := newRPMImage(t, strings.ReplaceAll(signedRepo, "%s", a.server.URL))
+			_, err := i.fetchRelease(rockyRelease)
+			if err == nil || test.want != nil && !errors.Is(err, test.want) || !strings.Contains(err.Error(), test.text) {
+				t.Errorf("%v; want %q", err, test.text)
+			}
+			for _, left := range i.list() {
+				if strings.Contains(left, rockyRelease+"/") || strings.HasSuffix(left, "utsrelease.h") {
+					t.Errorf("it left %s", left)
+				}
+			}
+		})
+	}
+}
+
+func TestUnavailableRPM(t *testing.T) {
+	t.Parallel()
+	var all []rpmPackage
+	for _, r := range []string{"5.14.0-427.el9.x86_64", "5.14.0-427.9.1.el9_4.x86_64", "5.14.0-427.20.1.el9_4.x86_64", "5.14.0-427.50.2.el9_4.x86_64", "5.14.0-503.11.1.el9_5.x86_64"} {
+		all = append(all, kernelDevel(r))
+	}
+	a := newArchive(t)
+	a.rpmRepository("/el/9/x86_64", signer(), all...)
+	a.server.Start()
+	i := newRPMImage(t, strings.ReplaceAll(signedRepo, "%s", a.server.URL))
+	_, err := i.fetchRelease(rockyRelease)
+	var e *UnavailableError
+	if !errors.As(err, &e) {
+		t.Fatal(err)
+	}
+	want := &UnavailableError{
+		Release: rockyRelease, Package: "kernel-devel-uname-r = " + rockyRelease, Folder: "/etc/yum.repos.d",
+		Looked:  []string{"test (" + a.server.URL + "/el/9/x86_64)"},
+		Nearest: []string{"5.14.0-427.50.2.el9_4.x86_64", "5.14.0-427.20.1.el9_4.x86_64", "5.14.0-427.9.1.el9_4.x86_64", "5.14.0-427.el9.x86_64", "5.14.0-503.11.1.el9_5.x86_64"},
+		Failed:  e.Failed,
+	}
+	if diff := cmp.Diff(want, e); diff != "" || len(e.Failed) != 1 || !strings.Contains(e.Failed[0], "/el/9.4/") {
+		t.Error(diff, e.Failed)
+	}
+	for _, text := range []string{"there is no kernel-devel-uname-r = " + rockyRelease, "could not be used", "/etc/yum.repos.d", "vaults"} {
+		if !strings.Contains(err.Error(), text) {
+			t.Errorf("%v does not say %q", err, text)
+		}
+	}
+}
+
+func TestUnavailableRPMBeforeAsking(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct{ name, repo, osRelease, release, want string }{
+		{"no repository", "", "", rockyRelease, "no package repository is configured"},
+		{"only disabled ones", "[a]\nbaseurl=http://127.0.0.1:1/\nenabled=0\n", "", rockyRelease, "no package repository is configured"},
+		{"bad file", "[a\n", "", rockyRelease, "test.repo:1"},
+		{"not reachable", "[a]\nbaseurl=http://127.0.0.1:1/\ngpgcheck=1\ngpgkey=file:///etc/pki/rpm-gpg/RPM-GPG-KEY-test\n", "", rockyRelease, "none of the package repositories can be used"},
+		{"no release", "", "", "x y", "cannot be the name of a kernel of rocky9"},
+		{"flatcar", "", "ID=flatcar\nVERSION_ID=4081.2.0\n", "6.6.54-flatcar", "in /lib/modules/6.6.54-flatcar/build"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			i := newRPMImage(t, test.repo)
+			if test.osRelease != "" {
+				i.write("etc/os-release", test.osRelease)
+			}
+			_, err := i.fetchRelease(test.release)
+			var e *UnavailableError
+			if !errors.As(err, &e) || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("%v; want %q", err, test.want)
+			}
+		})
+	}
+}
+
+// SUSE's tree is in two halves, and the release of the kernel is not the version of its package.
+func TestFetchSUSE(t *testing.T) {
+	t.Parallel()
+	const release, version = "6.4.0-150600.23.25-default", "6.4.0-150600.23.25"
+	obj, src := "usr/src/linux-"+version+"-obj/x86_64/default/", "usr/src/linux-"+version+"/"
+	a := newArchive(t)
+	a.rpmRepository("/leap", signer(), rpmPackage{
+		name: "kernel-default-devel", version: version + ".1", arch: "x86_64", provides: []string{"kernel-default-devel = " + version},
+		requires: []string{"kernel-devel = " + version, "libelf-devel"},
+		entries: []entry{
+			{name: obj + "include/config/kernel.release", body: release + "\n"},
+			{name: obj + "include/generated/utsrelease.h", body: "#define UTS_RELEASE \"" + release + "\"\n"},
+			{name: "lib/modules/" + release + "/build", link: "/usr/src/linux-" + version + "-obj/x86_64/default"},
+			{name: "lib/modules/" + release + "/source", link: "/usr/src/linux-" + version},
+		},
+	}, rpmPackage{
+		name: "kernel-devel", version: version + ".1", arch: "noarch", provides: []string{"kernel-devel = " + version},
+		requires: []string{"kernel-macros"}, entries: []entry{{name: src + "Makefile", body: "all:\n"}},
+	})
+	a.server.Start()
+	i := newRPMImage(t, "")
+	i.write("etc/os-release", "ID=\"opensuse-leap\"\nVERSION_ID=\"15.6\"\n")
+	i.write("etc/zypp/repos.d/leap.repo", "[leap]\nenabled=1\nbaseurl="+a.server.URL+"/leap\ntype=rpm-md\ngpgkey=file:///etc/pki/rpm-gpg/RPM-GPG-KEY-test\n")
+	got, err := i.fetchRelease(release)
+	if diff := cmp.Diff([]string{"kernel-devel 6.4.0-150600.23.25.1", "kernel-default-devel 6.4.0-150600.23.25.1"}, got); err != nil || diff != "" {
+		t.Fatal(err, diff, i.log())
+	}
+	want := []string{
+		"usr/lib/modules/" + release + "/build -> /usr/src/linux-" + version + "-obj/x86_64/default", "usr/lib/modules/" + release + "/source -> /usr/src/linux-" + version,
+		obj + "include/config/kernel.release", obj + "include/generated/utsrelease.h", src + "Makefile",
+	}
+	if diff := cmp.Diff(want, i.list()); diff != "" {
+		t.Error(diff)
+	}
+}

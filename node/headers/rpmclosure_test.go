@@ -1,0 +1,185 @@
+package headers
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"math/big"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/driver-container/driver-container/distros"
+	"github.com/driver-container/driver-container/distros/rpm"
+	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
+)
+
+// rack is an index: "name version.arch: provides | requires", both with commas.
+type rack []*rpm.Package
+
+func newRack(t testing.TB, lines ...string) rack {
+	t.Helper()
+	var out rack
+	for _, line := range lines {
+		head, rest, _ := strings.Cut(line, ": ")
+		provides, requires, _ := strings.Cut(rest, "|")
+		name, version, _ := strings.Cut(head, " ")
+		arch := version[strings.LastIndexByte(version, '.')+1:]
+		version = strings.TrimSuffix(version, "."+arch)
+		evr, err := rpmfile.ParseEVR(version)
+		must(t, err)
+		p := &rpm.Package{Package: distros.Package{Name: name, Version: version, Arch: arch}, Metadata: rpmfile.Metadata{Name: name, EVR: evr, Arch: arch}}
+		for text := range strings.SplitSeq(provides+","+name+" = "+version, ",") {
+			if text = strings.TrimSpace(text); text != "" {
+				r, err := rpmfile.ParseRequirement(text)
+				must(t, err)
+				p.Metadata.Provides = append(p.Metadata.Provides, r.Relation)
+			}
+		}
+		for text := range strings.SplitSeq(requires, ",") {
+			if text = strings.TrimSpace(text); text != "" {
+				r, err := rpmfile.ParseRequirement(text)
+				must(t, err)
+				p.Metadata.Requires = append(p.Metadata.Requires, r)
+			}
+		}
+		out = append(out, p)
+	}
+	return out
+}
+
+func (r rack) WhatProvides(want rpmfile.Relation) []*rpm.Package {
+	var out []*rpm.Package
+	for _, p := range r {
+		if provides(p, want) {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+func rpmFamilyOf(t testing.TB, system, release string) *rpmFamily {
+	t.Helper()
+	d, err := distros.Lookup(system)
+	must(t, err)
+	return &rpmFamily{fetcher: &fetcher{Options: Options{Release: release}}, distro: d.(distros.RPM), arch: "x86_64"}
+}
+
+func TestRPMClosure(t *testing.T) {
+	t.Parallel()
+	el := newRack(t,
+		"kernel-devel 5.14.0-427.13.1.el9_4.i686: kernel-devel-uname-r = 5.14.0-427.13.1.el9_4.x86_64",
+		"kernel-devel 5.14.0-427.13.1.el9_4.x86_64: kernel-devel-uname-r = 5.14.0-427.13.1.el9_4.x86_64 | gcc, (make if gcc), elfutils-libelf-devel",
+		"kernel-devel-matched 5.14.0-427.13.1.el9_4.x86_64: | kernel-core = 5.14.0-427.13.1.el9_4, kernel-devel = 5.14.0-427.13.1.el9_4",
+		"kernel-rt-devel 5.14.0-427.13.1.el9_4.x86_64: kernel-devel-uname-r = 5.14.0-427.13.1.el9_4.x86_64+rt",
+		"kernel-rt-devel 4.18.0-553.rt7.342.el8_10.x86_64: kernel-rt-devel-uname-r = 4.18.0-553.rt7.342.el8_10.x86_64",
+		"kernel-uek-devel 5.15.0-206.153.7.el9uek.x86_64: kernel-uek-devel-uname-r = 5.15.0-206.153.7.el9uek.x86_64",
+		"kmod-other 1-1.x86_64: kernel-devel-uname-r = 5.14.0-1.el9.x86_64",
+		"kernel-devel 5.14.0-2.el9.x86_64: kernel-devel-uname-r = 5.14.0-2.el9.x86_64 | kernel-devel-common = 5.14.0-2.el9",
+	)
+	suse := newRack(t,
+		"kernel-azure-devel 6.4.0-150600.8.17.1.x86_64: kernel-azure-devel = 6.4.0-150600.8.17 | kernel-devel-azure = 6.4.0-150600.8.17, libelf-devel",
+		"kernel-devel-azure 6.4.0-150600.8.17.1.noarch: kernel-devel-azure = 6.4.0-150600.8.17 | kernel-macros",
+		"kernel-macros 6.4.0-150600.8.17.1.noarch: ",
+	)
+	for _, test := range []struct {
+		name, system, release string
+		x                     rack
+		want, err             string
+	}{
+		{"red hat", "rocky9", "5.14.0-427.13.1.el9_4.x86_64", el, "kernel-devel 5.14.0-427.13.1.el9_4", ""},
+		{"real time", "rocky9", "5.14.0-427.13.1.el9_4.x86_64+rt", el, "kernel-rt-devel 5.14.0-427.13.1.el9_4", ""},
+		{"real time of el8", "rhel8", "4.18.0-553.rt7.342.el8_10.x86_64", el, "kernel-rt-devel 4.18.0-553.rt7.342.el8_10", ""},
+		{"oracle", "ol9", "5.15.0-206.153.7.el9uek.x86_64", el, "kernel-uek-devel 5.15.0-206.153.7.el9uek", ""},
+		{"suse", "sles15.6", "6.4.0-150600.8.17-azure", suse, "kernel-devel-azure 6.4.0-150600.8.17.1,kernel-azure-devel 6.4.0-150600.8.17.1", ""},
+		{"half a repository", "rocky9", "5.14.0-2.el9.x86_64", el, "", "needs kernel-devel-common = 5.14.0-2.el9, which the repositories do not have"},
+		{"a package of modules that says it", "rocky9", "5.14.0-1.el9.x86_64", el, "", ""},
+		{"none", "rocky9", "5.14.0-3.el9.x86_64", el, "", ""},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			f := rpmFamilyOf(t, test.system, test.release)
+			p, err := f.closure(test.x, f.distro.Headers(test.release), &UnavailableError{Release: test.release})
+			if test.err != "" {
+				if err == nil || !strings.Contains(err.Error(), test.err) {
+					t.Errorf("%v; want %q", err, test.err)
+				}
+				return
+			}
+			must(t, err)
+			var got []string
+			if p != nil {
+				for _, pkg := range p.packages {
+					got = append(got, label(pkg.Package))
+				}
+			}
+			if diff := cmp.Diff(test.want, strings.Join(got, ",")); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+// A repository that never ends.
+func TestRPMClosureIsBounded(t *testing.T) {
+	t.Parallel()
+	var lines []string
+	for n := range 100 {
+		lines = append(lines, "kernel"+strings.Repeat("x", n)+"-devel 1-1.x86_64: kernel-devel-uname-r = 5.14.0 | kernel"+strings.Repeat("x", n+1)+"-devel")
+	}
+	f := rpmFamilyOf(t, "rocky9", "5.14.0")
+	if _, err := f.closure(newRack(t, lines...), []string{"kernel-devel-uname-r = 5.14.0"}, &UnavailableError{}); err == nil || !strings.Contains(err.Error(), "more than 50 packages") {
+		t.Error(err)
+	}
+	if _, err := f.closure(nil, []string{"(a"}, &UnavailableError{}); err == nil {
+		t.Error("a broken requirement is none")
+	}
+}
+
+// A subscription as the container runtime mounts it: certificates of the client and of the server.
+func TestSubscription(t *testing.T) {
+	t.Parallel()
+	const release = "5.14.0-427.13.1.el9_4.x86_64"
+	a := newArchive(t)
+	a.rpmRepository("/content/dist/rhel9/9.4/x86_64/appstream/os", signer(), kernelDevel(release))
+	cert, key, pool := clientCertificate(t)
+	a.server.TLS = &tls.Config{ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: pool, MinVersion: tls.VersionTLS12}
+	a.server.StartTLS()
+	i := newRPMImage(t, "")
+	i.write("etc/os-release", "ID=\"rhel\"\nVERSION_ID=\"9.6\"\n")
+	i.write("run/secrets/redhat.repo", "[rhel-9-for-x86_64-appstream-rpms]\nname=Red Hat\nbaseurl="+a.server.URL+"/content/dist/rhel9/$releasever/$basearch/appstream/os\n"+
+		"enabled=1\ngpgcheck=1\nrepo_gpgcheck=1\ngpgkey=file:///etc/pki/rpm-gpg/RPM-GPG-KEY-test\nsslverify=1\nsslcacert=/etc/rhsm/ca/redhat-uep.pem\n"+
+		"sslclientkey=/etc/pki/entitlement-host/123-key.pem\nsslclientcert=/etc/pki/entitlement-host/123.pem\n")
+	i.write("run/secrets/rhsm/ca/redhat-uep.pem", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.server.Certificate().Raw})))
+	i.write("run/secrets/etc-pki-entitlement/123.pem", cert)
+	i.write("run/secrets/etc-pki-entitlement/123-key.pem", key)
+	got, err := i.fetchRelease(release)
+	if err != nil || len(got) != 1 {
+		t.Fatal(got, err, i.log())
+	}
+}
+
+func clientCertificate(t testing.TB) (cert, key string, pool *x509.CertPool) {
+	t.Helper()
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	must(t, err)
+	template := x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "node"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}, IsCA: true, BasicConstraintsValid: true,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, &template, &template, private.Public(), private)
+	must(t, err)
+	parsed, err := x509.ParseCertificate(der)
+	must(t, err)
+	secret, err := x509.MarshalECPrivateKey(private)
+	must(t, err)
+	pool = x509.NewCertPool()
+	pool.AddCert(parsed)
+	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})), string(pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: secret})), pool
+}

@@ -1,0 +1,153 @@
+package headers
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/driver-container/driver-container/distros/rpm"
+)
+
+// find looks through the repositories once for each value that $releasever may have for this kernel, the likeliest first: those
+// of the system's current minor version no longer have the kernels of an older one.
+func (f *rpmFamily) find(ctx context.Context, wants []string) (*plan, error) {
+	e := &UnavailableError{Release: f.Release, Package: wants[0], Folder: rpmFolder}
+	vars, err := rpm.ReadVars(f.files, nil, f.arch)
+	if err != nil {
+		e.Err = err
+		return nil, e
+	}
+	for _, version := range f.releaseVers(vars["releasever"]) {
+		if version != "" {
+			vars["releasever"] = version
+		}
+		p, err := f.search(ctx, vars, wants, e)
+		if p != nil || err != nil {
+			return p, err
+		}
+	}
+	if len(e.Looked) == 0 && e.Err == nil {
+		e.Err = errors.New("none of the package repositories can be used")
+		if len(e.Failed) == 0 {
+			e.Err = errors.New("no package repository is configured in the image")
+		}
+	}
+	return nil, e
+}
+
+// releaseVers are the values of $releasever to try. What the site says comes first: DNF_RELEASEVER as in NVIDIA's images, or a
+// file in etc/dnf/vars or etc/yum/vars, which is not among the system's own values.
+func (f *rpmFamily) releaseVers(configured string) []string {
+	_, major := f.distro.OSRelease()
+	own := append(f.distro.ReleaseVers(f.Release), major)
+	all := []string{f.Getenv("DNF_RELEASEVER")}
+	if id, _ := f.distro.OSRelease(); !f.distro.Matches(id, configured) {
+		all = append(all, configured)
+	}
+	all = append(append(all, own...), configured)
+	var out []string
+	for _, v := range all {
+		if v != "" && !slices.Contains(out, v) {
+			out = append(out, v)
+		}
+	}
+	if len(out) == 0 {
+		out = []string{""}
+	}
+	return out
+}
+
+// search goes through the repositories that these variables give and that have not been searched. It returns nil without an
+// error when they do not have the package; e knows more then.
+func (f *rpmFamily) search(ctx context.Context, vars rpm.Vars, wants []string, e *UnavailableError) (*plan, error) {
+	sources, err := rpm.ReadSources(f.files, vars)
+	if err == nil {
+		var more []rpm.Source
+		more, err = rpm.ReadDisabled(f.files, vars, f.distro.ExtraRepositories(f.Release, f.Arch)...)
+		sources = append(sources, more...)
+	}
+	if err != nil {
+		e.Err = err
+		return nil, e
+	}
+	sources = slices.DeleteFunc(sources, func(s rpm.Source) bool {
+		what := strings.Join(append(slices.Clone(s.BaseURLs), s.MirrorList, s.Metalink), " ")
+		again := f.searched[what]
+		f.searched[what] = true
+		return again
+	})
+	if len(sources) == 0 {
+		return nil, nil
+	}
+	if len(f.searched) > maxSources {
+		e.Err = fmt.Errorf("more than %d package repositories are configured", maxSources)
+		return nil, e
+	}
+	o := rpm.Options{Fetch: f.http, Root: f.files, Arch: f.arch, Vars: vars}
+	f.Say("looking for %s in %d package repositories (releasever %s)", e.Package, len(sources), cmp.Or(vars["releasever"], "unknown"))
+	if o.Sources, err = f.usable(ctx, o, sources, e); err != nil || len(o.Sources) == 0 {
+		return nil, err
+	}
+	begin := time.Now()
+	releases, err := rpm.OpenReleases(ctx, o) // from the store: the servers are only asked whether it is still so
+	if err == nil {
+		err = f.trust(o.Sources)
+	}
+	var index *rpm.Index
+	if err == nil {
+		index, err = releases.Load(ctx)
+	}
+	if err != nil {
+		if local(err) || ctx.Err() != nil {
+			return nil, err
+		}
+		e.Err = err
+		return nil, e
+	}
+	f.clients = releases.Clients()
+	f.Say("package repositories read: %d packages in %s", index.Len(), time.Since(begin).Round(time.Millisecond))
+	return f.closure(index, wants, e)
+}
+
+// usable opens each repository by itself, because one that cannot be used must not hide the others.
+func (f *rpmFamily) usable(ctx context.Context, o rpm.Options, sources []rpm.Source, e *UnavailableError) (usable []rpm.Source, err error) {
+	failed := make([]error, len(sources))
+	g := errgroup.Group{}
+	g.SetLimit(parallel)
+	for i := range sources {
+		g.Go(func() error {
+			one := o
+			one.Sources = sources[i : i+1]
+			_, failed[i] = rpm.OpenReleases(ctx, one)
+			return nil
+		})
+	}
+	_ = g.Wait() // never an error: they are in failed
+	for i, err := range failed {
+		switch {
+		case err == nil:
+			usable = append(usable, sources[i])
+			e.Looked = append(e.Looked, sources[i].ID+" ("+place(sources[i])+")")
+		case local(err), ctx.Err() != nil:
+			return nil, err
+		default:
+			e.Failed = append(e.Failed, err.Error())
+			f.Say("warning: left out: %v", err)
+		}
+	}
+	return usable, nil
+}
+
+// place is where a repository is, for people. Logins are no part of it.
+func place(s rpm.Source) string {
+	if len(s.BaseURLs) > 0 {
+		return s.BaseURLs[0]
+	}
+	return cmp.Or(s.Metalink, s.MirrorList)
+}
