@@ -11,6 +11,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/types"
+
+	"github.com/driver-container/driver-container/distros"
 )
 
 // Labels of our own, besides the standard org.opencontainers.image.* ones.
@@ -136,6 +138,9 @@ func environment(r *Recipe, base []string) []string {
 	if !slices.Contains(strings.Split(vars["PATH"], ":"), "/"+binDir) {
 		vars["PATH"] = "/" + binDir + ":" + vars["PATH"]
 	}
+	if r.Toolchain {
+		vars["PATH"] = r.searchPath(vars["PATH"])
+	}
 	maps.Copy(vars, map[string]string{
 		"DRIVER_VERSION": r.Driver, "DRIVER_BRANCH": strings.TrimPrefix(r.Branch, "R"), "DRIVER_TYPE": "passthrough",
 		"TARGETARCH": r.Arch, "NVIDIA_VISIBLE_DEVICES": "void",
@@ -145,6 +150,20 @@ func environment(r *Recipe, base []string) []string {
 		env = append(env, name+"="+vars[name])
 	}
 	return env
+}
+
+// searchPath is a search path with the folders of the system's compilers that are not on the usual one, last.
+func (r *Recipe) searchPath(path string) string {
+	d, err := distros.Lookup(r.System)
+	if err != nil {
+		return path // planning has refused it
+	}
+	if system, ok := d.(distros.RPM); ok {
+		for _, dir := range system.CompilerDirs() {
+			path += ":/" + dir
+		}
+	}
+	return path
 }
 
 func labels(r *Recipe) (map[string]string, error) {

@@ -11,6 +11,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"sync"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -35,6 +36,11 @@ type Builder struct {
 	Info     BuilderInfo
 	Jobs     int // downloads and packages unpacked at a time; 0: 4
 	Observe  Observer
+
+	// Machine is the root of this machine, for the subscription that repositories may ask for and that is mounted into containers
+	// of subscribed hosts; nothing of it goes into images. nil: there is none.
+	Machine       fs.FS
+	AllowRollback bool // accept an index of rpm packages that is older than one seen before
 
 	// Runner gives what compiles modules ahead of time. It is asked when there is something to compile; nil: nothing can be compiled.
 	Runner   func(context.Context) (runner.Runner, error)

@@ -102,6 +102,10 @@ func (debFamily) record(tree, lower *rootfs.Tree, debs []unpacked, _ time.Time) 
 	return recordStatus(tree, lower, debs)
 }
 
+func (debFamily) configure(tree *rootfs.Tree, all []matrix.Repository) error {
+	return addDebRepositories(tree, all)
+}
+
 func (debFamily) installed(tree *rootfs.Tree) ([]PackageInfo, error) {
 	text, err := tree.ReadFile(dpkgStatus)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -37,10 +37,14 @@ func (r *Recipe) Describe() (driverinfo.Info, error) {
 // contentID tells images of different content apart: it covers all that layers are made from, and neither the time nor the
 // compression, which change no file.
 func (r *Recipe) contentID() (string, error) {
-	b, err := json.Marshal([]any{
+	inputs := []any{
 		recipeVersion, r.System, r.Driver, r.Branch, r.Arch, r.Profile, r.Flavours, r.Base.Digest, pins(r.Packages), r.Links,
 		r.Source.pins(), r.LibDir, r.LibDir32, r.Entrypoint, r.Kernel, r.Overridden, r.Toolchain, r.Sources, r.precompiledInputs(),
-	})
+	}
+	if len(r.Repositories) > 0 {
+		inputs = append(inputs, r.Public().Repositories)
+	}
+	b, err := json.Marshal(inputs)
 	if err != nil {
 		return "", fmt.Errorf("identity of %s: %w", r.Target(), err)
 	}

@@ -23,6 +23,8 @@ type family interface {
 	// record writes into tree, which lies over lower, that the packages are installed, and removes what older versions of them
 	// left there.
 	record(tree, lower *rootfs.Tree, all []unpacked, when time.Time) error
+	// configure adds repositories to those that the image itself knows.
+	configure(tree *rootfs.Tree, all []matrix.Repository) error
 	// installed lists the packages that a root has; none is not an error.
 	installed(tree *rootfs.Tree) ([]PackageInfo, error)
 }

@@ -124,7 +124,7 @@ func compileStep(r *Recipe, k Kernel, flavour string, layers []v1.Layer) runner.
 	}
 	return runner.Step{
 		Name: fmt.Sprintf("modules %s %s %s", r.Driver, flavour, k.Release), Arch: r.Arch, Layers: layers, Args: args,
-		Env: []string{"PATH=" + defaultPath, "HOME=/root"}, Output: compileOutput,
+		Env: []string{"PATH=" + r.searchPath(defaultPath), "HOME=/root"}, Output: compileOutput,
 	}
 }
 
@@ -141,7 +141,7 @@ func (b *Builder) compileRoot(ctx context.Context, r *Recipe, base v1.Image, k K
 	var driver driverLayers
 	eg, ctx := errgroup.WithContext(ctx)
 	eg.Go(func() (err error) {
-		compiler, err = b.installedLayer(ctx, r, base, "compiler", r.Compiler, r.Links)
+		compiler, err = b.installedLayer(ctx, r, base, "compiler", r.Compiler, r.Links, nil)
 		return err
 	})
 	eg.Go(func() (err error) { headers, err = b.headersLayer(ctx, r, base, k); return err })

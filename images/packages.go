@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"github.com/driver-container/driver-container/distros"
+	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/rootfs"
 )
 
@@ -58,17 +59,22 @@ func (b *Builder) unpackAll(ctx context.Context, pkgs []distros.Package, by pack
 	return out, eg.Wait()
 }
 
-// packagesLayer holds what the image has beside the driver.
+// packagesLayer holds what the image has beside the driver: packages, and what makes more of them to be had on the node.
 func (b *Builder) packagesLayer(ctx context.Context, r *Recipe, base v1.Image) (v1.Layer, error) {
-	if !r.Toolchain {
-		return b.installedLayer(ctx, r, base, "packages", r.Packages, nil)
+	var links map[string]string
+	if r.Toolchain {
+		links = r.Links
 	}
-	return b.installedLayer(ctx, r, base, "packages", r.Packages, r.Links)
+	return b.installedLayer(ctx, r, base, "packages", r.Packages, links, r.Public().Repositories)
 }
 
-// installedLayer is packages on the base, recorded as installed.
-func (b *Builder) installedLayer(ctx context.Context, r *Recipe, base v1.Image, name string, pkgs []distros.Package, links map[string]string) (v1.Layer, error) {
-	k, err := key("packages", r.Base.Digest, pins(pkgs), links, r.Compression, r.Epoch)
+// installedLayer is packages on the base, recorded as installed, and repositories that are added to the base's.
+func (b *Builder) installedLayer(ctx context.Context, r *Recipe, base v1.Image, name string, pkgs []distros.Package, links map[string]string, repositories []matrix.Repository) (v1.Layer, error) {
+	inputs := []any{r.Base.Digest, pins(pkgs), links, r.Compression, r.Epoch}
+	if len(repositories) > 0 {
+		inputs = append(inputs, repositories)
+	}
+	k, err := key("packages", inputs...)
 	if err != nil {
 		return nil, err
 	}
@@ -78,6 +84,11 @@ func (b *Builder) installedLayer(ctx context.Context, r *Recipe, base v1.Image, 
 		}
 		if err := f.record(tree, lower, all, r.time()); err != nil {
 			return err
+		}
+		if len(repositories) > 0 {
+			if err := f.configure(tree, repositories); err != nil {
+				return err
+			}
 		}
 		return addLinks(tree, links)
 	})

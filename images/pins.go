@@ -63,12 +63,15 @@ func Ask(t matrix.Target, o PlanOptions) (Request, error) {
 	return q, nil
 }
 
+// publicRepositories are repositories without the credentials in their addresses.
 func publicRepositories(all []matrix.Repository) []matrix.Repository {
 	public := slices.Clone(all)
 	for i := range public {
-		public[i].Key, public[i].URIs = "", slices.Clone(public[i].URIs)
-		for j := range public[i].URIs {
-			public[i].URIs[j] = publicURL(public[i].URIs[j])
+		for _, urls := range []*[]string{&public[i].URIs, &public[i].BaseURLs} {
+			*urls = slices.Clone(*urls)
+			for j, u := range *urls {
+				(*urls)[j] = publicURL(u)
+			}
 		}
 	}
 	return public
@@ -94,10 +97,7 @@ func newRecipe(t matrix.Target, d distros.Distro, o PlanOptions) *Recipe {
 		Schema: recipeVersion, System: t.System.ID, Driver: t.Driver.Version, Branch: t.Driver.Branch, Arch: t.Arch, Tag: t.Tag(),
 		Profile: cmp.Or(o.Profile, Full), Flavours: t.Flavours, Links: d.Links(), LibDir: d.LibDir(t.Arch), LibDir32: d.LibDir32(t.Arch),
 		Compression: cmp.Or(o.Compression, Gzip), Epoch: o.Epoch, Kernel: kernelRule(t.Driver.Kernel), Overridden: t.Overridden,
-		Toolchain: true, Sources: true, Aliases: AliasTags(t),
-	}
-	for _, rep := range t.System.Repositories {
-		r.Keys = append(r.Keys, rep.Key)
+		Toolchain: true, Sources: true, Aliases: AliasTags(t), Repositories: t.System.Repositories,
 	}
 	if len(o.Kernels) > 0 {
 		r.precompiled(t, o)

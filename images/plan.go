@@ -23,8 +23,6 @@ type PlanOptions struct {
 	Compression Compression // "": gzip
 	Epoch       int64       // SOURCE_DATE_EPOCH
 
-	AllowRollback bool // accept an index of rpm packages that is older than one seen before
-
 	Kernels   []string          // releases to compile modules for ahead of time
 	Together  bool              // all kernels in one image, <driver>-<os>; without it there must be one kernel, and the tag names it
 	Toolchain bool              // with Kernels: compiler and sources are in the image all the same, for other kernels

@@ -12,6 +12,7 @@ import (
 	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/distros/fetch"
+	"github.com/driver-container/driver-container/images/matrix"
 )
 
 // recipeVersion is part of every layer's cache key. Raise it when the same inputs are to give other bytes.
@@ -20,35 +21,35 @@ const recipeVersion = 1
 // Recipe is everything that goes into one image, pinned: the same recipe gives the same digest on any machine. It is plain
 // data, printed by --dry-run.
 type Recipe struct {
-	Schema      int                   `json:"schema"`
-	System      string                `json:"system"`
-	Driver      string                `json:"driver"`
-	Branch      string                `json:"branch"`
-	Arch        string                `json:"arch"`
-	Tag         string                `json:"tag"`
-	Profile     Profile               `json:"profile"`
-	Flavours    []string              `json:"flavours"`
-	Base        Base                  `json:"base"`
-	Packages    []distros.Package     `json:"packages"`
-	Keys        []string              `json:"keys,omitempty"`  // armoured, of the matrix: they count beside the base's for what is Packages' Keys
-	Links       map[string]string     `json:"links,omitempty"` // what update-alternatives would have made, path to target
-	Source      Source                `json:"source"`
-	LibDir      string                `json:"libDir"`
-	LibDir32    string                `json:"libDir32,omitempty"`
-	Entrypoint  []Binary              `json:"entrypoint"`
-	Aliases     []string              `json:"aliases,omitempty"`    // further tags: the GPU Operator's, with the branch
-	Toolchain   bool                  `json:"toolchain"`            // the image can compile: it has compiler and sources
-	Sources     bool                  `json:"sources"`              // the image has the sources of the kernel modules
-	Compiler    []distros.Package     `json:"compiler,omitempty"`   // what compiles ahead of time
-	Kernels     []Kernel              `json:"kernels,omitempty"`    // that modules are compiled for ahead of time, newest first
-	Precompile  []string              `json:"precompile,omitempty"` // flavours of those modules
-	Modules     []string              `json:"modules,omitempty"`    // of those; empty: all that the sources offer
-	Signer      string                `json:"signer,omitempty"`     // SHA-256 of the certificate whose key signs those modules
-	Compression Compression           `json:"compression"`
-	Epoch       int64                 `json:"epoch"`                // SOURCE_DATE_EPOCH, seconds
-	Kernel      driverinfo.KernelRule `json:"kernel,omitzero"`      // kernels that the modules compile on
-	Overridden  []string              `json:"overridden,omitempty"` // compatibility rules that --allow-incompatible set aside
-	Builder     BuilderInfo           `json:"builder"`
+	Schema       int                   `json:"schema"`
+	System       string                `json:"system"`
+	Driver       string                `json:"driver"`
+	Branch       string                `json:"branch"`
+	Arch         string                `json:"arch"`
+	Tag          string                `json:"tag"`
+	Profile      Profile               `json:"profile"`
+	Flavours     []string              `json:"flavours"`
+	Base         Base                  `json:"base"`
+	Packages     []distros.Package     `json:"packages"`
+	Repositories []matrix.Repository   `json:"repositories,omitempty"` // of the matrix, beside or instead of the base's; the image has them too
+	Links        map[string]string     `json:"links,omitempty"`        // what update-alternatives would have made, path to target
+	Source       Source                `json:"source"`
+	LibDir       string                `json:"libDir"`
+	LibDir32     string                `json:"libDir32,omitempty"`
+	Entrypoint   []Binary              `json:"entrypoint"`
+	Aliases      []string              `json:"aliases,omitempty"`    // further tags: the GPU Operator's, with the branch
+	Toolchain    bool                  `json:"toolchain"`            // the image can compile: it has compiler and sources
+	Sources      bool                  `json:"sources"`              // the image has the sources of the kernel modules
+	Compiler     []distros.Package     `json:"compiler,omitempty"`   // what compiles ahead of time
+	Kernels      []Kernel              `json:"kernels,omitempty"`    // that modules are compiled for ahead of time, newest first
+	Precompile   []string              `json:"precompile,omitempty"` // flavours of those modules
+	Modules      []string              `json:"modules,omitempty"`    // of those; empty: all that the sources offer
+	Signer       string                `json:"signer,omitempty"`     // SHA-256 of the certificate whose key signs those modules
+	Compression  Compression           `json:"compression"`
+	Epoch        int64                 `json:"epoch"`                // SOURCE_DATE_EPOCH, seconds
+	Kernel       driverinfo.KernelRule `json:"kernel,omitzero"`      // kernels that the modules compile on
+	Overridden   []string              `json:"overridden,omitempty"` // compatibility rules that --allow-incompatible set aside
+	Builder      BuilderInfo           `json:"builder"`
 }
 
 // Kernel is a kernel that modules are compiled for ahead of time.
@@ -123,6 +124,7 @@ func (r *Recipe) Public() *Recipe {
 	for i := range public.Kernels {
 		public.Kernels[i].Headers = publicPackages(public.Kernels[i].Headers)
 	}
+	public.Repositories = publicRepositories(r.Repositories)
 	if r.Source.Runfile != nil {
 		run := *r.Source.Runfile
 		run.URL = publicURL(run.URL)

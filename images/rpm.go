@@ -78,8 +78,8 @@ func readRPMBase(tree *rootfs.Tree, arch string) (b rpmBase, err error) {
 // well, as it does in containers of subscribed hosts.
 func (b *Builder) rpmOptions(base rpmBase, tree *rootfs.Tree, t matrix.Target, o PlanOptions) (rpm.Options, error) {
 	options := rpm.Options{
-		Fetch: b.Fetch, Root: tree.OpenFS(), Machine: os.DirFS("/"), Arch: base.arch, Vars: base.vars, Keyrings: base.keys,
-		AllowExpired: t.System.AllowExpired, AllowRollback: o.AllowRollback, Remember: filepath.Join(b.Store.Dir(), "revisions"),
+		Fetch: b.Fetch, Root: tree.OpenFS(), Machine: b.Machine, Arch: base.arch, Vars: base.vars, Keyrings: base.keys,
+		AllowExpired: t.System.AllowExpired, AllowRollback: b.AllowRollback, Remember: filepath.Join(b.Store.Dir(), "revisions"),
 		SQLite: sqlite.Read,
 	}
 	sources := []rpm.Source{}
@@ -114,7 +114,7 @@ func (rpmFamily) reader(b *Builder, r *Recipe, lower *rootfs.Tree) (packageReade
 	if err != nil {
 		return packageReader{}, err
 	}
-	options, err := b.rpmOptions(base, lower, matrix.Target{Arch: r.Arch}, PlanOptions{})
+	options, err := b.rpmOptions(base, lower, matrix.Target{Arch: r.Arch, System: matrix.System{Repositories: r.Repositories}}, PlanOptions{})
 	if err != nil {
 		return packageReader{}, err
 	}
@@ -122,9 +122,11 @@ func (rpmFamily) reader(b *Builder, r *Recipe, lower *rootfs.Tree) (packageReade
 	if err != nil {
 		return packageReader{}, err
 	}
-	extra := make([][]byte, len(r.Keys))
-	for i, key := range r.Keys {
-		extra[i] = []byte(key)
+	var extra [][]byte
+	for _, rep := range r.Repositories {
+		if rep.Key != "" {
+			extra = append(extra, []byte(rep.Key))
+		}
 	}
 	keys, _, err := rpm.Keyring(options.Root, base.keys, extra...)
 	if err != nil {
@@ -217,6 +219,10 @@ func colour(all []*rpmfile.Header) uint32 {
 		}
 	}
 	return 0
+}
+
+func (rpmFamily) configure(tree *rootfs.Tree, all []matrix.Repository) error {
+	return addRPMRepositories(tree, all)
 }
 
 func (rpmFamily) installed(tree *rootfs.Tree) ([]PackageInfo, error) {

@@ -32,6 +32,7 @@ type app struct {
 	insecure bool
 	caFile   string
 	mirrors  []string // of registries, HOST=MIRROR
+	rollback bool
 
 	// Tests set these; their zero values are the real thing.
 	attempts int
@@ -45,6 +46,7 @@ func (a *app) globalFlags(f *pflag.FlagSet) {
 	f.IntVar(&a.jobs, "jobs", 4, "downloads, unpacking and uploads at a time")
 	f.BoolVar(&a.offline, "offline", false, "use only what is in the cache")
 	f.BoolVar(&a.insecure, "insecure-registry", false, "allow registries without TLS or with a certificate nobody vouches for")
+	f.BoolVar(&a.rollback, "allow-rollback", false, "accept an index of rpm packages that is older than one seen before")
 	f.StringVar(&a.caFile, "ca", "", "PEM file of certificate authorities to trust besides the system's")
 	f.StringArrayVar(&a.mirrors, "registry-mirror", nil, "HOST=MIRROR: ask MIRROR before HOST for base images (repeatable)")
 }
@@ -92,7 +94,7 @@ func (a *app) open(mirrors map[string][]string, entrypoint string) (*session, er
 	}
 	info := buildInfo()
 	s.builder = &images.Builder{
-		Store: store, Registry: s.registry, Info: info, Jobs: a.jobs, Observe: d.observe,
+		Store: store, Registry: s.registry, Info: info, Jobs: a.jobs, Observe: d.observe, Machine: os.DirFS("/"), AllowRollback: a.rollback,
 		Fetch: &fetch.Client{
 			Store: store, HTTP: client, Offline: a.offline, UserAgent: "driver-build/" + info.Version, Attempts: a.attempts, Backoff: a.backoff,
 		},

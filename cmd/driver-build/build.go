@@ -24,6 +24,7 @@ type buildOptions struct {
 	compression string
 	entrypoint  string
 	dryRun      bool
+	lock        string
 	ahead       precompile
 	builders    builders
 	signer      signerFlags
@@ -35,11 +36,12 @@ func (o *buildOptions) flags(f *pflag.FlagSet) {
 	f.StringVar(&o.repository, "repository", "", "REGISTRY/PATH to push to (default: the matrix's)")
 	f.StringVar(&o.base, "base", "", "base image instead of the row's: REF, oci:DIR[:TAG], oci-archive:FILE or docker-archive:FILE")
 	f.StringVar(&o.source, "source", "", "URL or FILE of the driver's .run archive; the row's checksum still applies")
-	f.StringVar(&o.mirror, "mirror", "", "package mirror instead of the addresses in the base's apt configuration: URL or PREFIX=URL")
+	f.StringVar(&o.mirror, "mirror", "", "package mirror instead of the addresses in the base's configuration: URL or PREFIX=URL")
 	f.StringVar(&o.profile, "profile", "", "full: all user-mode libraries but X; compute: what CUDA, NVML and video need (default: the matrix's)")
 	f.StringVar(&o.compression, "compression", "gzip", "of the layers: gzip or zstd")
 	f.StringVar(&o.entrypoint, "entrypoint", "", "driver-entrypoint to put in (default: the one beside this program)")
 	f.BoolVar(&o.dryRun, "dry-run", false, "print the recipes as JSON and build nothing")
+	lockFlag(f, &o.lock)
 	o.ahead.flags(f)
 	o.builders.flags(f)
 	o.signer.flags(f)
@@ -71,6 +73,9 @@ func (a *app) build(ctx context.Context, o buildOptions) (err error) {
 	if signer != nil {
 		j.plan.Signer = signer.Certificate
 	}
+	if j.lock, err = openLock(&j.options, targets...); err != nil {
+		return err
+	}
 	if err := j.named(); err != nil {
 		return err
 	}
@@ -95,7 +100,7 @@ func (o *buildOptions) planOptions(epoch string) (p images.PlanOptions, err erro
 	}
 	p.Base, p.Mirror = o.base, o.mirror
 	if o.source != "" {
-		p.Source, err = sourceURL(o.source)
+		p.Source, err = addressOf("--source", o.source)
 	}
 	return p, err
 }

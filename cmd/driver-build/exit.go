@@ -8,6 +8,9 @@ import (
 	"github.com/driver-container/driver-container/distros/apt"
 	"github.com/driver-container/driver-container/distros/dpkg"
 	"github.com/driver-container/driver-container/distros/fetch"
+	"github.com/driver-container/driver-container/distros/rpm"
+	"github.com/driver-container/driver-container/distros/rpm/rpmdb"
+	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
 	"github.com/driver-container/driver-container/images"
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/registry"
@@ -54,7 +57,8 @@ func exitCode(err error) int {
 		return exitMismatch
 	case errors.Is(err, fetch.ErrUnreachable) || errors.Is(err, fetch.ErrOffline) || is[*registry.PlatformError](err):
 		return exitNetwork
-	case is[*apt.UnresolvableError](err) || errors.Is(err, apt.ErrSources) || is[*runner.FailedError](err) || errors.Is(err, errNoRunner):
+	case is[*apt.UnresolvableError](err) || errors.Is(err, apt.ErrSources) || is[*rpm.UnresolvableError](err) || errors.Is(err, rpm.ErrSources) ||
+		is[*runner.FailedError](err) || errors.Is(err, errNoRunner):
 		return exitStep
 	case errors.Is(err, runner.ErrUnavailable):
 		return exitNetwork
@@ -70,6 +74,8 @@ func untrusted(err error) bool {
 	}
 	for _, e := range []error{
 		apt.ErrSignature, apt.ErrExpired, apt.ErrIndex, dpkg.ErrFormat, dpkg.ErrUnsafePath, images.ErrUnfit,
+		rpm.ErrSignature, rpm.ErrExpired, rpm.ErrIndex, rpm.ErrRollback, rpmdb.ErrFormat,
+		rpmfile.ErrFormat, rpmfile.ErrUnsafePath, rpmfile.ErrSignature, rpmfile.ErrDigest, rpmfile.ErrKey,
 		runfile.ErrHeader, runfile.ErrChecksum, runfile.ErrPayload, runfile.ErrUnsafe, runfile.ErrTooLarge, runfile.ErrManifest,
 		sign.ErrUnsigned, sign.ErrMalformed, sign.ErrForeign, sign.ErrMismatch, sign.ErrAttributes, sign.ErrUnsupported, images.ErrRequest,
 	} {

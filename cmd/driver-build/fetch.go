@@ -1,14 +1,12 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 
 	"github.com/spf13/cobra"
 
 	"github.com/driver-container/driver-container/images"
-	"github.com/driver-container/driver-container/images/matrix"
 )
 
 func newFetchCmd(a *app) *cobra.Command {
@@ -35,12 +33,15 @@ func newFetchCmd(a *app) *cobra.Command {
 			if err := j.check(m.Defaults); err != nil {
 				return err
 			}
+			if j.lock, err = openLock(&j.options, targets...); err != nil {
+				return err
+			}
 			if err := j.named(); err != nil {
 				return err
 			}
 			return a.with(cmd.Context(), m.Defaults.Mirrors, o.entrypoint, func(ctx context.Context, s *session) error {
 				if only == "base" {
-					return a.fetchBases(ctx, s, targets, o.base)
+					return j.fetchBases(ctx, s)
 				}
 				if err := j.resolve(ctx, s); err != nil {
 					return err
@@ -53,7 +54,8 @@ func newFetchCmd(a *app) *cobra.Command {
 	f := cmd.Flags()
 	f.StringVar(&o.base, "base", "", "base image instead of the row's")
 	f.StringVar(&o.source, "source", "", "URL or FILE of the driver's .run archive; the row's checksum still applies")
-	f.StringVar(&o.mirror, "mirror", "", "package mirror instead of the addresses in the base's apt configuration")
+	f.StringVar(&o.mirror, "mirror", "", "package mirror instead of the addresses in the base's configuration")
+	lockFlag(f, &o.lock)
 	o.ahead.flags(f)
 	f.StringVar(&only, "only", "", "base: nothing but the base images")
 	o.profile, o.compression = string(images.Full), string(images.Gzip)
@@ -61,13 +63,22 @@ func newFetchCmd(a *app) *cobra.Command {
 }
 
 // fetchBases brings the base images alone.
-func (a *app) fetchBases(ctx context.Context, s *session, targets []matrix.Target, instead string) error {
-	for _, t := range targets {
-		base, err := s.registry.Base(ctx, cmp.Or(instead, t.System.Base), t.Arch)
-		if err != nil {
-			return fmt.Errorf("base image of %s: %w", t.System.ID, err)
+func (j *job) fetchBases(ctx context.Context, s *session) error {
+	if err := j.resolve(ctx, s); err != nil {
+		return err
+	}
+	printed := map[string]bool{}
+	for _, g := range j.groups {
+		for _, it := range g.items {
+			base, err := s.registry.Base(ctx, it.base(), it.target.Arch)
+			if err != nil {
+				return fmt.Errorf("base image of %s: %w", it.target.System.ID, j.explain(ctx, s, it, err))
+			}
+			if line := fmt.Sprintf("%s %s", base.Digest, base.Name); !printed[line] {
+				printed[line] = true
+				j.result(line)
+			}
 		}
-		fmt.Fprintf(a.stdout, "%s %s\n", base.Digest, base.Name)
 	}
 	return nil
 }
@@ -83,13 +94,18 @@ func (j *job) fetch(ctx context.Context, s *session) error {
 	}
 	for _, g := range j.groups {
 		for _, it := range g.items {
-			r, err := s.builder.Plan(ctx, it.target, it.plan)
+			r, err := it.recipe(ctx, s.builder)
 			if err != nil {
 				return err
 			}
+			if it.pins != nil { // a plan has read it
+				if _, err := s.registry.Base(ctx, r.Base.Location, it.target.Arch); err != nil {
+					return fmt.Errorf("base image of %s: %w", r.Target(), j.explain(ctx, s, it, err))
+				}
+			}
 			once(r.Base.Digest, r.Base.Digest+" "+r.Base.Name)
 			if err := s.builder.Download(ctx, r); err != nil {
-				return err
+				return j.explain(ctx, s, it, err)
 			}
 			for _, f := range r.Public().Files() {
 				once(f.SHA256, fmt.Sprintf("sha256:%s %s %s", f.SHA256, s.builder.Store.Path(f.SHA256), f.URL))

@@ -20,6 +20,7 @@ import (
 type item struct {
 	target matrix.Target
 	plan   images.PlanOptions
+	pins   *images.Pins // of the lock; nil: what goes in is found out now
 }
 
 // group is the images that share a tag: one, or an index of one an architecture.
@@ -33,7 +34,7 @@ func grouped(items []item) []group {
 	var groups []group
 	at := map[string]int{}
 	for _, it := range items {
-		tag, aliases := it.target.Tag(), []string(nil)
+		tag, aliases := it.target.Tag(), images.AliasTags(it.target)
 		if len(it.plan.Kernels) > 0 && !it.plan.Together {
 			tag, aliases = images.KernelTags(it.target, it.plan.Kernels[0])
 		}
@@ -56,6 +57,7 @@ type job struct {
 	groups  []group
 	plan    images.PlanOptions
 	outputs []output
+	lock    *lockFile // nil: there is none
 
 	mu sync.Mutex // of stdout
 }
@@ -88,6 +90,13 @@ func (j *job) check(d matrix.Defaults) (err error) {
 
 // named groups the images that the flags name. Where only the repositories know which kernels are meant, resolve does it.
 func (j *job) named() error {
+	if j.lock != nil {
+		items, err := j.lock.items(&j.options, j.targets, j.plan)
+		if err != nil {
+			return err
+		}
+		return j.group(items)
+	}
 	if j.options.ahead.listed() {
 		return nil
 	}
@@ -114,7 +123,7 @@ func (j *job) group(items []item) error {
 
 // resolve asks the repositories for the kernels where only they know which are meant.
 func (j *job) resolve(ctx context.Context, s *session) error {
-	if !j.options.ahead.listed() {
+	if !j.options.ahead.listed() || j.lock != nil {
 		return nil
 	}
 	items, err := j.options.ahead.items(j.targets, j.plan, j.options.selection, func(t matrix.Target) ([]distros.Kernel, error) {
@@ -161,7 +170,7 @@ func (j *job) one(ctx context.Context, s *session, g group) error {
 	eg, ectx := errgroup.WithContext(ctx)
 	for i, it := range g.items {
 		eg.Go(func() error {
-			r, err := s.builder.Plan(ectx, it.target, it.plan)
+			r, err := it.recipe(ectx, s.builder)
 			if err != nil {
 				return err
 			}
@@ -169,7 +178,7 @@ func (j *job) one(ctx context.Context, s *session, g group) error {
 				return j.printRecipe(r)
 			}
 			built[i], err = s.builder.Build(ectx, r)
-			return err
+			return j.explain(ctx, s, it, err)
 		})
 	}
 	if err := eg.Wait(); err != nil {

@@ -61,7 +61,7 @@ func newKernelsCmd(a *app) *cobra.Command {
 	f.StringArrayVar(&o.flavours, "kernel-flavour", nil, "only kernels of a flavour, such as cloud-amd64 or aws (repeatable)")
 	f.StringVar(&o.repository, "repository", "", "REGISTRY/PATH to look for images in (default: the matrix's)")
 	f.StringVar(&o.plan.Base, "base", "", "base image instead of the row's: REF, oci:DIR[:TAG], oci-archive:FILE or docker-archive:FILE")
-	f.StringVar(&o.plan.Mirror, "mirror", "", "package mirror instead of the addresses in the base's apt configuration: URL or PREFIX=URL")
+	f.StringVar(&o.plan.Mirror, "mirror", "", "package mirror instead of the addresses in the base's configuration: URL or PREFIX=URL")
 	f.BoolVar(&o.dates, "dates", false, "ask the mirror for the date of each kernel")
 	f.StringVarP(&o.format, "format", "o", "table", "table or json")
 	return cmd

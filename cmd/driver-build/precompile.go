@@ -68,7 +68,7 @@ func (p *precompile) items(targets []matrix.Target, plan images.PlanOptions, s s
 	var items []item
 	for _, t := range targets {
 		if len(p.kernels) == 0 {
-			items = append(items, item{t, plan})
+			items = append(items, item{target: t, plan: plan})
 			continue
 		}
 		releases, err := p.releases(t, s.incompatible, list)
@@ -79,12 +79,12 @@ func (p *precompile) items(targets []matrix.Target, plan images.PlanOptions, s s
 		o.Together, o.Toolchain, o.Sources, o.Modules, o.Flavours = p.together, p.toolchain, p.sources, p.modules, s.flavour
 		if p.together {
 			o.Kernels = releases
-			items = append(items, item{t, o})
+			items = append(items, item{target: t, plan: o})
 			continue
 		}
 		for _, release := range releases {
 			o.Kernels = []string{release}
-			items = append(items, item{t, o})
+			items = append(items, item{target: t, plan: o})
 		}
 	}
 	return items, nil

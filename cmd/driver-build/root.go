@@ -34,7 +34,9 @@ func newRootCmd(a *app) *cobra.Command {
 	a.globalFlags(cmd.PersistentFlags())
 	o.selection.flags(cmd.Flags())
 	o.flags(cmd.Flags())
-	cmd.AddCommand(newListCmd(a), newKernelsCmd(a), newFetchCmd(a), newInspectCmd(a), newVerifyCmd(a), newSignCmd(a), newPushCmd(a), newVersionCmd(a))
+	cmd.AddCommand(newListCmd(a), newKernelsCmd(a), newFetchCmd(a), newInspectCmd(a), newVerifyCmd(a), newSignCmd(a), newPushCmd(a), newVersionCmd(a),
+		newDriversCmd(a), newMatrixCmd(a), newReportCmd(a))
+	cmd.AddCommand(newLockCmd(a), newCheckCmd(a), newPlanCmd(a))
 	return cmd
 }
 

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
+	"strings"
 
 	"github.com/spf13/pflag"
 
@@ -36,7 +38,7 @@ func (s *selection) load() (*matrix.Matrix, error) {
 		if err != nil {
 			return nil, usageError{fmt.Errorf("--matrix: %w", err)}
 		}
-		return matrix.Parse(s.matrixFile, data)
+		return parseMatrix(s.matrixFile, data)
 	}
 	data, err := os.ReadFile("matrix.yaml")
 	if errors.Is(err, fs.ErrNotExist) {
@@ -45,7 +47,42 @@ func (s *selection) load() (*matrix.Matrix, error) {
 	if err != nil {
 		return nil, usageError{fmt.Errorf("read the matrix: %w", err)}
 	}
-	return matrix.Parse("matrix.yaml", data)
+	return parseMatrix("matrix.yaml", data)
+}
+
+// maxKeyFile bounds the file of a repository's key; real ones have some kilobytes.
+const maxKeyFile = 1 << 20
+
+// parseMatrix reads a matrix and the keys of repositories that it names by file, relative to its own folder.
+func parseMatrix(name string, data []byte) (*matrix.Matrix, error) {
+	m, err := matrix.Parse(name, data)
+	if err != nil {
+		return nil, err
+	}
+	for i, system := range m.Systems {
+		for j, rep := range system.Repositories {
+			if rep.Key == "" || strings.Contains(rep.Key, "-----BEGIN") {
+				continue
+			}
+			file := rep.Key
+			if !filepath.IsAbs(file) {
+				file = filepath.Join(filepath.Dir(name), file)
+			}
+			st, err := os.Stat(file)
+			if err == nil && st.Size() > maxKeyFile {
+				err = fmt.Errorf("%s has %d bytes, which is no key", file, st.Size())
+			}
+			var key []byte
+			if err == nil {
+				key, err = os.ReadFile(file)
+			}
+			if err != nil {
+				return nil, usageError{fmt.Errorf("%s: key of a repository of %s: %w", name, system.ID, err)}
+			}
+			m.Systems[i].Repositories[j].Key = string(key)
+		}
+	}
+	return m, nil
 }
 
 // targets chooses from the matrix.

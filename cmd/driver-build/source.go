@@ -8,25 +8,25 @@ import (
 	"strings"
 )
 
-// sourceURL turns the value of --source into a URL: it is one, or the name of a file.
-func sourceURL(s string) (string, error) {
+// addressOf turns the value of a flag that takes URL or FILE into a URL.
+func addressOf(flag, s string) (string, error) {
 	if strings.Contains(s, "://") {
 		u, err := url.Parse(s)
 		if err != nil {
-			return "", fmt.Errorf("--source: %w", err)
+			return "", fmt.Errorf("%s: %w", flag, err)
 		}
 		switch u.Scheme {
 		case "http", "https", "file":
 			return s, nil
 		}
-		return "", fmt.Errorf("--source %s: scheme %s is not known: use http, https or a file name", u.Redacted(), u.Scheme)
+		return "", fmt.Errorf("%s %s: scheme %s is not known: use http, https or a file name", flag, u.Redacted(), u.Scheme)
 	}
 	abs, err := filepath.Abs(s)
 	if err != nil {
-		return "", fmt.Errorf("--source: %w", err)
+		return "", fmt.Errorf("%s: %w", flag, err)
 	}
 	if _, err := os.Stat(abs); err != nil {
-		return "", fmt.Errorf("--source: %w", err)
+		return "", fmt.Errorf("%s: %w", flag, err)
 	}
 	return (&url.URL{Scheme: "file", Path: abs}).String(), nil
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
@@ -78,12 +79,7 @@ func (b *builder) text(p []byte) string { return b.table.texts.keep(p) }
 
 // skip tells whether the package being read is for another architecture, so that the rest of it does not matter.
 func (b *builder) skip() bool {
-	for _, a := range b.wanted {
-		if a == b.e.arch {
-			return false
-		}
-	}
-	return b.e.arch != ""
+	return b.e.arch != "" && !slices.Contains(b.wanted, b.e.arch)
 }
 
 // span is where the relations of a kind are; lists of one kind must be in one piece.
@@ -133,7 +129,8 @@ func (b *builder) relation(k kind, name, flags, epoch, version, release []byte) 
 		r.evr = b.table.evr(b.evr(epoch, version, release))
 	}
 	if name[0] == '(' {
-		if _, err := b.table.requirement(r); err != nil || k != requires {
+		_, err := b.table.requirement(r)
+		if understood := err == nil && k == requires; !understood { // the others of the list are as good as before
 			b.hide(fmt.Sprintf("it has a rich dependency that cannot be understood: %.120s", r.name))
 			return nil
 		}

@@ -9,10 +9,12 @@ import (
 	"crypto/x509/pkix"
 	"encoding/pem"
 	"errors"
+	"maps"
 	"math/big"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -62,7 +64,7 @@ func subscribed(t *testing.T) (r *repository, o Options, cert, key string) {
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
 	o = r.options(t)
 	o.Sources = nil
-	o.Root = textFS(map[string]string{"etc/pki/rpm-gpg/KEY": armoured(t, testKeys().good), "etc/os-release": "VERSION_ID=9.4\n"})
+	o.Root = textFS(map[string]string{"etc/pki/rpm-gpg/KEY": armoured(t, testKeys().good), "etc/os-release": "ID=\"rhel\"\nVERSION_ID=9.4\n"})
 	o.Machine = textFS(map[string]string{
 		"run/secrets/rhsm/ca/ca.pem":                    string(ca),
 		"run/secrets/etc-pki-entitlement/1.pem":         cert,
@@ -147,9 +149,7 @@ func TestSubscriptionFiles(t *testing.T) {
 	} {
 		o := o
 		files := map[string]string{"run/secrets/redhat.repo": repo, "run/secrets/rhsm/ca/ca.pem": ca}
-		for name, text := range c.files {
-			files[name] = text
-		}
+		maps.Copy(files, c.files)
 		o.Machine = textFS(files)
 		_, err := OpenReleases(t.Context(), o)
 		if c.want == "" && err != nil || c.want != "" && (!errors.Is(err, ErrSources) || !strings.Contains(err.Error(), c.want)) {
@@ -269,5 +269,40 @@ func TestNoVerify(t *testing.T) {
 	o.Root = textFS(map[string]string{"etc/ca.pem": "no certificate"})
 	if _, err := Open(t.Context(), o); !errors.Is(err, ErrSources) {
 		t.Errorf("Open(no CA in PEM) = %v", err)
+	}
+}
+
+func TestWithSubscription(t *testing.T) {
+	t.Parallel()
+	machine := textFS(map[string]string{mountedRedhat: "[appstream]\nbaseurl=https://cdn.example.com/$releasever\n"})
+	base := []Source{{Origin: redhatRepo + ":1", ID: "old"}, {Origin: "x", ID: "appstream"}, {Origin: "y", ID: "site"}}
+	for id, want := range map[string]string{"ID=rhel\n": "site appstream", "ID=\"rhel\"\n": "site appstream", "ID=rocky\nID_LIKE=\"rhel\"\n": "old appstream site", "": "old appstream site"} {
+		got, err := WithSubscription(base, textFS(map[string]string{"etc/os-release": id}), machine, Vars{"releasever": "9"})
+		var ids []string
+		for _, s := range got {
+			ids = append(ids, s.ID)
+		}
+		if err != nil || strings.Join(ids, " ") != want {
+			t.Errorf("WithSubscription(%q) = %q, %v; want %s", id, ids, err, want)
+		}
+	}
+}
+
+// TestOptionsKeyring: keys that only a source names count, wherever they are.
+func TestOptionsKeyring(t *testing.T) {
+	t.Parallel()
+	k := testKeys()
+	o := Options{
+		Arch: "x86_64", Root: textFS(map[string]string{"usr/share/keys/a": armoured(t, k.good)}),
+		Sources: []Source{
+			{ID: "a", BaseURLs: []string{"http://x"}, GPGCheck: true, GPGKeys: []string{"file:///usr/share/keys/a", "https://example.com/x"}},
+			{ID: "b", BaseURLs: []string{"http://x"}, Key: armoured(t, k.stranger)},
+		},
+	}
+	ring, notes, err := o.Keyring()
+	want := []string{fingerprintOf(k.good), fingerprintOf(k.stranger)}
+	slices.Sort(want)
+	if got := ring.Fingerprints(); err != nil || !slices.Equal(got, want) || len(notes) != 1 {
+		t.Errorf("Keyring = %q, %q, %v; want %q", got, notes, err, want)
 	}
 }

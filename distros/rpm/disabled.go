@@ -49,7 +49,7 @@ func ReadDisabled(root fs.FS, v Vars, ids ...string) ([]Source, error) {
 
 // disabledIn reads the sources of one file.
 func disabledIn(root fs.FS, name string, d defaults, v Vars, ids []string) ([]Source, error) {
-	data, err := optional(root, name, maxConfig)
+	data, err := optional(root, name)
 	if err != nil || data == nil {
 		return nil, err
 	}

@@ -2,6 +2,7 @@ package rpm
 
 import (
 	"path"
+	"slices"
 	"strings"
 )
 
@@ -16,13 +17,8 @@ func (s *Source) excludes(e *entry) string {
 			return "source " + s.ID + " excludes it (exclude=" + p + ")"
 		}
 	}
-	if len(s.Include) == 0 {
+	if len(s.Include) == 0 || slices.ContainsFunc(s.Include, e.matches) {
 		return ""
-	}
-	for _, p := range s.Include {
-		if e.matches(p) {
-			return ""
-		}
 	}
 	return "source " + s.ID + " does not include it (includepkgs=" + strings.Join(s.Include, " ") + ")"
 }

@@ -70,7 +70,7 @@ func (x *Index) lookFor(ctx context.Context, file string) error {
 		if !ok {
 			continue
 		}
-		err := repo.read(ctx, x.releases.options, "filelists", list, maxFilelists, func(in io.Reader) error {
+		err := repo.read(ctx, "filelists", list, maxFilelists, func(in io.Reader) error {
 			return readFilelists(in, wanted, found)
 		})
 		if err != nil {

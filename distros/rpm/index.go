@@ -66,7 +66,7 @@ func (x *Index) build() {
 	})
 	x.made = make([]*Package, len(x.entries))
 	x.provides, x.obsolete = newLinks(), newLinks()
-	for i := len(x.entries) - 1; i >= 0; i-- { // backwards, so that each list of links is forwards
+	for i := range slices.Backward(x.entries) { // so that each list of links is forwards
 		e := &x.entries[i]
 		for name := range e.providedNames {
 			x.provides.add(name, i)

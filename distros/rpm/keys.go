@@ -45,6 +45,39 @@ func Keyring(root fs.FS, installedKeys [][]byte, extra ...[]byte) (rpmfile.Keyri
 	return all, notes, nil
 }
 
+// Keyring returns all keys that may have signed packages of the options' sources: those of the base, of the sources, wherever
+// in the base they are, and of the options. Which of them count for a package says its Keys.
+func (o Options) Keyring() (rpmfile.Keyring, []string, error) {
+	all, notes, err := Keyring(o.Root, nil, o.Keyrings...)
+	if err != nil {
+		return all, nil, err
+	}
+	sources, _, err := o.sources()
+	if err != nil {
+		return all, nil, err
+	}
+	o.Keyrings = nil
+	for _, s := range sources {
+		if s.Key == "" && len(s.GPGKeys) == 0 {
+			continue
+		}
+		files, more, err := o.keysFor(s)
+		if err != nil {
+			return all, nil, err
+		}
+		notes = append(notes, more...)
+		for _, data := range files {
+			keys, err := rpmfile.ReadKeyring(data)
+			if err != nil {
+				notes = append(notes, fmt.Sprintf("source %s: %v", s.ID, err))
+				continue
+			}
+			all = all.Add(keys)
+		}
+	}
+	return all, notes, nil
+}
+
 // trustedKeys reads the files of keys that a base trusts.
 func trustedKeys(root fs.FS, installed [][]byte) (files [][]byte, notes []string, err error) {
 	files = append(files, installed...)

@@ -80,12 +80,12 @@ func (r *repo) load(ctx context.Context, o Options) (l loaded, err error) {
 		}
 		read = func(in io.Reader) error { return b.readDatabase(ctx, in, o) }
 	}
-	if err := r.read(ctx, o, "primary", primary, maxPrimary, read); err != nil {
+	if err := r.read(ctx, "primary", primary, maxPrimary, read); err != nil {
 		return l, err
 	}
 	l.entries = b.entries
 	if list, ok := r.md.lists["modules"]; ok {
-		err = r.read(ctx, o, "modules", list, maxModules, func(in io.Reader) (err error) {
+		err = r.read(ctx, "modules", list, maxModules, func(in io.Reader) (err error) {
 			l.modules, err = parseModules(in)
 			return err
 		})
@@ -94,7 +94,7 @@ func (r *repo) load(ctx context.Context, o Options) (l loaded, err error) {
 }
 
 // read fetches a list, checks it and has it read.
-func (r *repo) read(ctx context.Context, o Options, name string, l list, limit int64, read func(io.Reader) error) error {
+func (r *repo) read(ctx context.Context, name string, l list, limit int64, read func(io.Reader) error) error {
 	file, err := r.fetch(ctx, l)
 	if err == nil {
 		if err = unpack(ctx.Err, file, l.open, limit, read); err != nil && ctx.Err() == nil {

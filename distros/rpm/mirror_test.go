@@ -54,11 +54,13 @@ const metalinkHead = `<?xml version="1.0" encoding="utf-8"?>
   <resources maxconnections="1">`
 
 func metalink(repomd []byte, urls ...string) []byte {
-	text := fmt.Sprintf(metalinkHead, len(repomd), fmt.Sprintf("%x", sha256.Sum256(repomd)), strings.Repeat("0a", 64))
+	var text strings.Builder
+	fmt.Fprintf(&text, metalinkHead, len(repomd), fmt.Sprintf("%x", sha256.Sum256(repomd)), strings.Repeat("0a", 64))
 	for i, u := range urls {
-		text += fmt.Sprintf(`<url protocol="http" type="http" location="DE" preference="%d">%s/repodata/repomd.xml</url>`, 10+i, u)
+		fmt.Fprintf(&text, `<url protocol="http" type="http" location="DE" preference="%d">%s/repodata/repomd.xml</url>`, 10+i, u)
 	}
-	return []byte(text + `<url protocol="rsync" type="rsync" preference="100">rsync://x/repodata/repomd.xml</url></resources></file></files></metalink>`)
+	text.WriteString(`<url protocol="rsync" type="rsync" preference="100">rsync://x/repodata/repomd.xml</url></resources></file></files></metalink>`)
+	return []byte(text.String())
 }
 
 // TestMirrors: mirrors that are gone, behind or forged are passed over; only what the metalink names is taken.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -76,9 +77,7 @@ func TestModules(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			files := map[string]string{"etc/os-release": system}
-			for name, text := range c.files {
-				files[name] = text
-			}
+		maps.Copy(files, c.files)
 			o := r.options(t)
 			o.Root = textFS(files)
 			x, err := Open(t.Context(), o)

@@ -49,7 +49,7 @@ func readModuleState(root fs.FS) (moduleState, error) {
 		return s, err
 	}
 	for _, name := range []string{"etc/os-release", "usr/lib/os-release"} {
-		data, err := optional(root, name, maxConfig)
+		data, err := optional(root, name)
 		if err != nil {
 			return s, fmt.Errorf("read the platform of modules: %w", err)
 		}

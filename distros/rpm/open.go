@@ -22,7 +22,7 @@ type Options struct {
 	Fetch   *fetch.Client // mandatory
 	Root    fs.FS         // the base's root file system: sources (unless given below), keys, modules; may be nil if sources and keys are given
 	Machine fs.FS         // the root of this machine, for what is mounted of a subscription and for certificates; may be nil
-	Sources []Source      // nil: those of Root, and of a subscription those of Machine
+	Sources []Source      // nil: those of Root, WithSubscription of Machine
 	Arch    string        // rpm's name: "x86_64", "aarch64"; mandatory
 	Vars    Vars          // for sources of Root and for mirror lists; nil: ReadVars without installed packages
 	Mirror  string        // replaces URLs, see WithMirror; "": none
@@ -113,13 +113,7 @@ func (o *Options) configured() ([]Source, error) {
 				return nil, err
 			}
 		}
-		if o.Machine != nil {
-			entitled, err := readEntitled(o.Machine, o.Vars)
-			if err != nil {
-				return nil, fmt.Errorf("read package sources of this machine: %w", err)
-			}
-			sources = merge(sources, entitled)
-		}
+		return WithSubscription(sources, o.Root, o.Machine, o.Vars)
 	}
 	return sources, nil
 }

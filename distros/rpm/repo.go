@@ -67,6 +67,9 @@ func (r *repo) prepareKeys(files [][]byte, notes []string) error {
 	}
 	r.keys, notes = fingerprints(files, notes)
 	if len(r.keys) > 0 {
+		if len(s.GPGKeys) > 0 { // of those that it names, one may be the one
+			r.notes = append(r.notes, notes...)
+		}
 		return nil
 	}
 	err := fmt.Errorf("%w: its packages must be signed (gpgcheck=1), and there is no key to check that with; name one of the base with "+

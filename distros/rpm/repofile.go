@@ -156,18 +156,28 @@ func (p *repoParser) baseURL(root fs.FS, s *Source, raw string) {
 
 // separate moves what authenticates out of the base URLs, so that no URL of a package ever holds a secret.
 func (s *Source) separate() {
+	login := func(u *url.URL) {
+		if u.User != nil {
+			s.Username = u.User.Username()
+			s.Password, _ = u.User.Password()
+			u.User = nil
+		}
+	}
+	for _, list := range []*string{&s.MirrorList, &s.Metalink} { // their query is part of the question
+		if u, err := url.Parse(*list); err == nil && *list != "" {
+			login(u)
+			*list = u.String()
+		}
+	}
 	s.BaseURLs = slices.Clone(s.BaseURLs)
 	for i, raw := range s.BaseURLs {
 		u, err := url.Parse(raw)
 		if err != nil {
 			continue // check refuses it
 		}
-		if u.User != nil {
-			s.Username = u.User.Username()
-			s.Password, _ = u.User.Password()
-		}
+		login(u)
 		s.Query = cmp.Or(u.RawQuery, s.Query)
-		u.User, u.RawQuery = nil, ""
+		u.RawQuery, u.ForceQuery, u.Fragment = "", false, ""
 		s.BaseURLs[i] = strings.TrimRight(u.String(), "/")
 	}
 }
@@ -178,7 +188,7 @@ func (p *repoParser) credentials(root fs.FS, s *Source, name string) {
 		p.fail("credentials=%.40q is not the name of a file", name)
 		return
 	}
-	data, err := optional(root, path.Join("etc/zypp/credentials.d", name), maxConfig)
+	data, err := optional(root, path.Join("etc/zypp/credentials.d", name))
 	if err != nil {
 		p.fail("credentials %s: %v", name, err)
 		return

@@ -3,9 +3,7 @@ package rpm
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
 )
@@ -21,18 +19,27 @@ import (
 // Errors: *UnresolvableError, ErrSources for wants that do not parse, ErrIndex for requirements that do not, and those of
 // fetching lists of files.
 func (x *Index) Resolve(ctx context.Context, installed []rpmfile.Metadata, want []string) ([]Package, error) {
-	r, err := x.resolve(ctx, installed, want, false)
-	if err == nil && !r.relied() {
-		return r.result()
-	}
+	owners := func(path string) ([]*Package, error) { return x.owners(ctx, path) }
+	return x.resolveWith(ctx, owners, installed, want)
+}
+
+// ownersFunc tells who owns a file, by the lists of files: see Index.owners.
+type ownersFunc func(path string) ([]*Package, error)
+
+func (x *Index) resolveWith(ctx context.Context, owners ownersFunc, installed []rpmfile.Metadata, want []string) ([]Package, error) {
+	foreign := slices.ContainsFunc(want, x.foreign)
+	u := newUniverse(x, owners, installed, foreign)
+	r, err := resolve(ctx, u, want)
 	if un := (*unsolvable)(nil); err != nil && !errors.As(err, &un) {
 		return nil, err
 	}
-	if err != nil && len(r.s.u.guessed) == 0 {
-		return nil, r.explain(err)
+	if len(u.guessed) > 0 && (err != nil || r.relied()) {
+		// A file was thought to be in packages that were not looked into: again, with the lists of files.
+		u = newUniverse(x, owners, installed, foreign)
+		u.lists = true
+		r, err = resolve(ctx, u, want)
 	}
-	// Some file was thought to be in packages that were not looked into: again, with the lists of files.
-	if r, err = x.resolve(ctx, installed, want, true); err != nil {
+	if err != nil {
 		return nil, r.explain(err)
 	}
 	return r.result()
@@ -46,9 +53,7 @@ type resolution struct {
 
 // resolve runs the solver; again without them when preferences stand in the way, the last of them first. It ends: each time
 // there are more packages that no preference leaves out.
-func (x *Index) resolve(ctx context.Context, installed []rpmfile.Metadata, want []string, lists bool) (*resolution, error) {
-	u := newUniverse(ctx, x, installed, slices.ContainsFunc(want, func(w string) bool { return x.foreign(w) }))
-	u.lists = lists
+func resolve(ctx context.Context, u *universe, want []string) (*resolution, error) {
 	requests := make([][]clause, len(want))
 	for i, w := range want {
 		var err error
@@ -173,76 +178,6 @@ func (r *resolution) result() ([]Package, error) {
 	}
 	slices.SortFunc(out, func(a, b Package) int { return compareMetadata(&a.Metadata, &b.Metadata) })
 	return out, nil
-}
-
-// foreign tells whether a want names an architecture of the other word size.
-func (x *Index) foreign(want string) bool {
-	i := strings.LastIndexByte(want, '.')
-	return i > 0 && slices.Contains(archs[x.arch], want[i+1:]) && wordSize(want[i+1:]) == 32 && wordSize(x.arch) == 64
-}
-
-// request turns a want into clauses.
-func (u *universe) request(want string) ([]clause, error) {
-	req, err := rpmfile.ParseRequirement(want)
-	if err != nil {
-		return nil, fmt.Errorf("package %q was asked for: %w: %w", want, ErrSources, err)
-	}
-	if req.Kind != "" {
-		form, err := u.normal(req, false)
-		if err != nil {
-			return nil, fmt.Errorf("package %q was asked for: %w", want, err)
-		}
-		var out []clause
-		for _, c := range form {
-			if c, always := tidy(slices.Clone(c)); !always {
-				out = append(out, clause{literals: c, reason: byRequest, text: want})
-			}
-		}
-		return out, nil
-	}
-	options, err := u.wanted(req.Relation)
-	if err != nil {
-		return nil, err
-	}
-	if len(options) == 0 {
-		return nil, u.missing(nil, want, req.Relation)
-	}
-	if !slices.ContainsFunc(options, func(l literal) bool { return u.all[l].pkg == nil }) {
-		options = u.best(options)
-	}
-	return []clause{{literals: options, reason: byRequest, text: want, name: req.Relation.Name}}, nil
-}
-
-// wanted lists the packages that a request may mean: those of the name and what obsoletes them, else those of the name and
-// the architecture, else those that provide it.
-func (u *universe) wanted(r rpmfile.Relation) ([]literal, error) {
-	options := slices.DeleteFunc(u.named(r.Name), func(l literal) bool { return !meets(u.all[l].Metadata, r) })
-	if name, arch, ok := cutArch(r.Name); len(options) == 0 && ok {
-		r := rpmfile.Relation{Name: name, Op: r.Op, EVR: r.EVR}
-		options = slices.DeleteFunc(u.named(name), func(l literal) bool { return u.all[l].Arch != arch || !meets(u.all[l].Metadata, r) })
-		return options, nil
-	}
-	if len(options) == 0 {
-		return u.providers(r)
-	}
-	if r.Op == "" {
-		newest := u.best(slices.Clone(options))
-		for _, p := range u.x.obsoleting(r.Name) {
-			if slices.ContainsFunc(newest, func(l literal) bool { return supersedes(&p.Metadata, u.all[l].Metadata) }) {
-				options = u.add(options, []*Package{p})
-			}
-		}
-	}
-	return options, nil
-}
-
-// cutArch splits "name.architecture".
-func cutArch(text string) (name, arch string, ok bool) {
-	i := strings.LastIndexByte(text, '.')
-	if i <= 0 || !slices.Contains(ranks, text[i+1:]) {
-		return text, "", false
-	}
-	return text[:i], text[i+1:], true
 }
 
 // evrText is [epoch:]version-release, without an epoch of 0.

@@ -12,7 +12,7 @@ import (
 // from a request to it. Other errors stay as they are.
 func (r *resolution) explain(err error) error {
 	var un *unsolvable
-	if !errors.As(err, &un) {
+	if r == nil || !errors.As(err, &un) {
 		return err
 	}
 	e := explanation{u: r.s.u, parents: map[int]int{}, needs: map[int]*clause{}}

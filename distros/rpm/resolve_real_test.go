@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/driver-container/driver-container/distros/fetch"
+	"github.com/driver-container/driver-container/distros/rpm/rpmdb"
 	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
 	"github.com/driver-container/driver-container/distros/rpm/rpmtest"
 )
@@ -141,7 +143,10 @@ func makeWorlds(t testing.TB, worlds []*world) {
 func ours(t testing.TB, w *world, want []string) referenceAnswer {
 	t.Helper()
 	x := newIndex("x86_64", w.index)
-	got, err := x.Resolve(context.Background(), metadataOf(w.system), want)
+	return answer(x.Resolve(context.Background(), metadataOf(w.system), want))
+}
+
+func answer(got []Package, err error) referenceAnswer {
 	if err != nil {
 		return referenceAnswer{Error: err.Error()}
 	}
@@ -180,5 +185,64 @@ func TestRealCases(t *testing.T) {
 				t.Errorf("%s differs", names[i].name)
 			}
 		}
+	}
+}
+
+// TestRealRepository goes the whole way: a signed repository that createrepo_c made, a system that rpm made, a requirement that
+// only the lists of files tell about; and compares with dnf.
+func TestRealRepository(t *testing.T) {
+	rpmtest.Need(t)
+	describedFiles := func(path string) []rpmtest.File { return []rpmtest.File{{Path: path, Body: "x"}} }
+	packages := rpmtest.Build(t,
+		rpmtest.Package{Name: "a", Requires: []string{"/usr/share/x/data", "(c if d)", "glibc-devel"}},
+		rpmtest.Package{Name: "b", Arch: "noarch", Files: describedFiles("/usr/share/x/data")},
+		rpmtest.Package{Name: "c"},
+		rpmtest.Package{Name: "glibc-devel", Version: "2-1", Requires: []string{"glibc = 2-1"}},
+		rpmtest.Package{Name: "glibc", Version: "2-1", Requires: []string{"glibc-common = 2-1"}},
+		rpmtest.Package{Name: "glibc-common", Version: "2-1", Requires: []string{"glibc = 2-1"}},
+		rpmtest.Package{Name: "d"},
+		rpmtest.Package{Name: "glibc", Version: "1-1", Requires: []string{"glibc-common = 1-1"}},
+		rpmtest.Package{Name: "glibc-common", Version: "1-1", Requires: []string{"glibc = 1-1"}},
+	)
+	root := rpmtest.NewRoot(t, "", "")
+	root.Install(t, packages[6:]...)
+	key := rpmtest.NewKey(t, rpmtest.KeyOptions{})
+	dir := rpmtest.Repository{Packages: packages[:6], Key: key, Compression: "xz"}.Create(t, t.TempDir())
+	store, err := fetch.OpenStore(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	x, err := Open(t.Context(), Options{
+		Fetch: &fetch.Client{Store: store}, Root: os.DirFS(root.Dir), Arch: "x86_64",
+		Sources: []Source{{ID: "r", Name: "r", BaseURLs: []string{rpmtest.Serve(t, dir)}, RepoGPGCheck: true, Key: string(key.Public)}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	db, err := rpmdb.Read(os.DirFS(root.Dir))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var installed []rpmfile.Metadata
+	for _, h := range db.Packages() {
+		m, err := h.Metadata()
+		if err != nil {
+			t.Fatal(err)
+		}
+		installed = append(installed, m)
+	}
+	got, err := x.Resolve(t.Context(), installed, []string{"a"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := "a 1-1, b 1-1.noarch, c 1-1, glibc 2-1<1-1, glibc-common 2-1<1-1, glibc-devel 2-1"
+	if short(got) != want {
+		t.Errorf("Resolve(a) = %q, want %q", short(got), want)
+	}
+	theirs := askDNF(t, []referenceCase{{
+		Root: root.Dir, Cache: t.TempDir(), Repos: []referenceRepo{{ID: "r", URL: dir, Priority: 99}}, Wants: [][]string{{"a"}},
+	}})[0][0]
+	if mine := answer(got, nil); !mine.same(theirs) {
+		t.Errorf("dnf %+v, we %+v", theirs, mine)
 	}
 }

@@ -33,7 +33,7 @@ func described(t interface{ Fatal(...any) }, lines string) []Package {
 		p := Package{Origin: "r", Priority: 99}
 		for _, part := range parts[1:] {
 			field, value, _ := strings.Cut(strings.TrimSpace(part), ": ")
-			for _, text := range strings.Split(value, ", ") {
+			for text := range strings.SplitSeq(value, ", ") {
 				var err error
 				add := func(to *[]rpmfile.Relation) {
 					var r rpmfile.Requirement
@@ -152,6 +152,7 @@ func resolveCases() []resolveCase {
 		{name: "obsoleted request", index: "a 1-1\nb 1-1; obsoletes: a < 2", want: "a", result: "b 1-1"},
 		{name: "obsoleted, but the newest is not", index: "a 2-1\na 1-1\nb 1-1; obsoletes: a < 2", want: "a", result: "a 2-1"},
 		{name: "obsolete names only", index: "a 1-1; provides: v\nb 1-1; obsoletes: v", want: "a, b", result: "a 1-1, b 1-1"},
+		{name: "obsoleted by what is installed", index: "a 1-1", system: "b 1-1; obsoletes: a", want: "a"},
 		{name: "obsoleted provider", index: "x 1-1; requires: v\na 1-1; provides: v\nb 1-1; provides: v; obsoletes: a", want: "x", result: "b 1-1, x 1-1"},
 		{name: "obsoletes what is installed", index: "b 1-1; obsoletes: a < 2; provides: a = 2", system: "a 1-1\nc 1-1; requires: a", want: "b", result: "b 1-1<a-1-1"},
 		{name: "conflict makes another choice", index: "a 1-1; requires: v\nb 1-1; provides: v; conflicts: d\nc 1-1; provides: v\nd 1-1", want: "a, d", result: "a 1-1, c 1-1, d 1-1"},
@@ -254,8 +255,8 @@ func TestUnresolvable(t *testing.T) {
 			"cannot resolve packages: a 1-1 needs libc >= 2, which cannot be met together with libc 1-1 (installed): bin 1-1 needs libc = 1; there is libc 2-1 (r)",
 		},
 		{
-			"obsoleted by what is installed", "a 1-1", "b 1-1; obsoletes: a", "a",
-			"cannot resolve packages: a 1-1 was asked for, which cannot be with b 1-1 (installed): b 1-1 obsoletes a, that is a 1-1",
+			"obsoleted by what is installed", "c 1-1; requires: a\na 1-1", "b 1-1; obsoletes: a", "c",
+			"cannot resolve packages: c 1-1 needs a 1-1, which cannot be with b 1-1 (installed): b 1-1 obsoletes a, that is a 1-1",
 		},
 		{
 			"unless", "a 1-1; requires: (b unless c)\nb 1-1", "c 1-1", "a",
@@ -312,5 +313,41 @@ func TestOrderDoesNotMatter(t *testing.T) {
 		if err != nil || short(got) != tt.result {
 			t.Errorf("%s: %q, %v; want %q", tt.name, short(got), err, cmp.Or(tt.result, "nothing"))
 		}
+	}
+}
+
+// TestFileLists: the lists of files are asked only where nothing else tells who has a file, or where it mattered that all
+// versions of a package were thought to have it.
+func TestFileLists(t *testing.T) {
+	t.Parallel()
+	const file = "/usr/share/x"
+	for _, tt := range []struct {
+		name, index, system, owner, want, result string
+		asked                                    bool
+	}{
+		{"nobody else knows", "a 1-1; requires: /usr/share/x\nb 1-1", "", "b 1-1", "a", "a 1-1, b 1-1", true},
+		{"installed", "a 1-1; requires: /usr/share/x\nb 2-1", "b 1-1; files: /usr/share/x", "b 2-1", "a", "a 1-1", false},
+		{"kept in the upgrade", "a 1-1; requires: /usr/share/x, b = 2\nb 2-1", "b 1-1; files: /usr/share/x", "b 2-1", "a", "a 1-1, b 2-1<1-1", true},
+		{"moved in the upgrade", "a 1-1; requires: /usr/share/x, b = 2\nb 2-1\nc 2-1", "b 1-1; files: /usr/share/x", "c 2-1", "a", "a 1-1, b 2-1<1-1, c 2-1", true},
+		{"asked for", "b 1-1", "", "b 1-1", file, "b 1-1", true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			x := newIndex("x86_64", described(t, tt.index))
+			asked := false
+			owned := func(path string) ([]*Package, error) {
+				asked = true
+				for i := range x.entries {
+					if p := x.at(i); path == file && p.String() == tt.owner {
+						return []*Package{p}, nil
+					}
+				}
+				return nil, nil
+			}
+			got, err := x.resolveWith(context.Background(), owned, metadataOf(described(t, tt.system)), wants(tt.want))
+			if err != nil || short(got) != tt.result || asked != tt.asked {
+				t.Errorf("Resolve(%s) = %q, %v, lists asked: %v; want %q, %v", tt.want, short(got), err, asked, tt.result, tt.asked)
+			}
+		})
 	}
 }

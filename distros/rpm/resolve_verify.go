@@ -67,13 +67,13 @@ func (u *universe) holds(r rpmfile.Requirement, there []bool) (bool, error) {
 		return slices.ContainsFunc(set, func(l literal) bool { return there[l] }), err
 	}
 	part := make([]bool, 3)
-	all, any := true, false
+	all, one := true, false
 	for i, p := range r.Parts {
 		ok, err := u.holds(p, there)
 		if err != nil {
 			return false, err
 		}
-		all, any = all && ok, any || ok
+		all, one = all && ok, one || ok
 		if i < len(part) {
 			part[i] = ok
 		}
@@ -82,7 +82,7 @@ func (u *universe) holds(r rpmfile.Requirement, there []bool) (bool, error) {
 	case "and":
 		return all, nil
 	case "or":
-		return any, nil
+		return one, nil
 	case "if":
 		return part[1] && part[0] || !part[1] && (part[2] || len(r.Parts) < 3), nil
 	case "unless":

@@ -163,17 +163,17 @@ func (u *universe) sortByCommonProvides(list []literal) []literal {
 	}
 	slices.SortStableFunc(all, func(a, b provision) int { return cmp.Or(strings.Compare(a.r.Name, b.r.Name), newest(a, b)) })
 	behind := make([]int, len(list))
-	bad, any := 0, false
+	bad, found := 0, false
 	for i, p := range all {
 		if i == 0 || all[i-1].r.Name != p.r.Name {
 			bad = 0
 		} else if all[i-1].at != p.at && newest(all[i-1], p) < 0 {
 			bad++
-			any = true
+			found = true
 		}
 		behind[p.at] += bad
 	}
-	if !any {
+	if !found {
 		return list
 	}
 	places := make([]int, len(list))

@@ -104,7 +104,7 @@ func readFolders(root fs.FS, v Vars) ([]Source, error) {
 
 // readEntitled reads the sources of a subscription that are mounted into a container.
 func readEntitled(root fs.FS, v Vars) ([]Source, error) {
-	data, err := optional(root, mountedRedhat, maxConfig)
+	data, err := optional(root, mountedRedhat)
 	if err != nil || len(strings.TrimSpace(string(data))) == 0 {
 		return nil, err
 	}
@@ -113,6 +113,32 @@ func readEntitled(root fs.FS, v Vars) ([]Source, error) {
 		return nil, err
 	}
 	return parseRepo(root, mountedRedhat, data, d, v)
+}
+
+// WithSubscription adds the sources of a subscription that are mounted into this machine, run/secrets/redhat.repo of it, to
+// those of a base, as containers of subscribed hosts have them. Only for RHEL's own bases: others have no use for them.
+func WithSubscription(sources []Source, base, machine fs.FS, v Vars) ([]Source, error) {
+	if base == nil || machine == nil {
+		return sources, nil
+	}
+	for _, name := range []string{"etc/os-release", "usr/lib/os-release"} {
+		data, err := optional(base, name)
+		if err != nil {
+			return nil, fmt.Errorf("read package sources: %w", err)
+		}
+		switch osReleaseField(data, "ID") {
+		case "":
+			continue
+		case "rhel":
+			entitled, err := readEntitled(machine, v)
+			if err != nil {
+				return nil, fmt.Errorf("read package sources of this machine: %w", err)
+			}
+			return merge(slices.Clone(sources), entitled), nil
+		}
+		return sources, nil
+	}
+	return sources, nil
 }
 
 // merge lets the sources of a subscription take the place of those the base has of it, and of those of the same id.
@@ -126,7 +152,7 @@ func merge(all, entitled []Source) []Source {
 }
 
 func readRepoFile(root fs.FS, name string, d defaults, v Vars) ([]Source, error) {
-	data, err := optional(root, name, maxConfig)
+	data, err := optional(root, name)
 	if err != nil {
 		return nil, err
 	}
@@ -146,7 +172,7 @@ func readDefaults(root fs.FS, zypp bool) (defaults, error) {
 		names = []string{"etc/zypp/zypp.conf"}
 	}
 	for _, name := range names {
-		data, err := optional(root, name, maxConfig)
+		data, err := optional(root, name)
 		if err != nil {
 			return d, err
 		}

@@ -80,7 +80,7 @@ func installedRelease(installed []rpmfile.Metadata) string {
 
 // productVersion reads the version of etc/products.d/baseproduct, where zypper takes its releasever from.
 func productVersion(root fs.FS) (string, error) {
-	data, err := optional(root, "etc/products.d/baseproduct", maxConfig)
+	data, err := optional(root, "etc/products.d/baseproduct")
 	if err != nil || data == nil {
 		return "", err
 	}
@@ -108,7 +108,7 @@ func productVersion(root fs.FS) (string, error) {
 
 func osReleaseVersion(root fs.FS) (string, error) {
 	for _, name := range []string{"etc/os-release", "usr/lib/os-release"} {
-		data, err := optional(root, name, maxConfig)
+		data, err := optional(root, name)
 		if err != nil {
 			return "", err
 		}
@@ -222,9 +222,9 @@ func closing(text string) int {
 	return -1
 }
 
-// optional is readFile, and nil for a file that does not exist.
-func optional(root fs.FS, name string, limit int64) ([]byte, error) {
-	data, err := readFile(root, name, limit)
+// optional is readFile for a configuration file, and nil for one that does not exist.
+func optional(root fs.FS, name string) ([]byte, error) {
+	data, err := readFile(root, name, maxConfig)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}

@@ -21,7 +21,6 @@ type xmlReader struct {
 	attrs []attr // of xmlStart
 	depth int
 	close bool // an empty element was begun: the next token ends it
-	err   error
 }
 
 type attr struct{ name, value []byte }
@@ -249,7 +248,7 @@ func (x *xmlReader) attr(name string) []byte {
 }
 
 func local(name []byte) []byte {
-	if i := bytes.IndexByte(name, ':'); i >= 0 {
+	if i := bytes.IndexByte(name, ':'); i > 0 && i < len(name)-1 {
 		return name[i+1:]
 	}
 	return name

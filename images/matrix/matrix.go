@@ -51,10 +51,12 @@ type System struct {
 // Repository is a package repository that the matrix adds to a base: URIs, Suites and Components of .deb packages, or
 // BaseURLs of .rpm packages. Nothing is taken from one without a key.
 type Repository struct {
-	URIs, Suites, Components []string
-	BaseURLs                 []string // of one repository; with $releasever and $basearch as they are
-	Key                      string   // armoured public key, or the path of a file that holds it; "" where GPGKeys say it
-	GPGKeys                  []string // paths of keys in the base; only beside BaseURLs
+	URIs       []string `json:"uris,omitempty"`
+	Suites     []string `json:"suites,omitempty"`
+	Components []string `json:"components,omitempty"`
+	BaseURLs   []string `json:"baseurl,omitempty"` // of one repository; with $releasever and $basearch as they are
+	Key        string   `json:"key,omitempty"`     // armoured public key, or the path of a file that holds it; "" where GPGKeys say it
+	GPGKeys    []string `json:"gpgkey,omitempty"`  // paths of keys in the base; only beside BaseURLs
 }
 
 // Driver is one release of the driver.

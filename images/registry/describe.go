@@ -10,7 +10,7 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
-// Description is what the manifest of an image says: enough to tell which image it is, without its config and layers.
+// Description is what the manifest of an image says: enough to tell which image it is, without its layers.
 type Description struct {
 	Digest      v1.Hash           // of the manifest for the architecture
 	Tag         v1.Hash           // of what the reference names: the same, or an index of several architectures
@@ -19,7 +19,7 @@ type Description struct {
 }
 
 // Describe reads the manifest for linux/arch of an image in a registry, from its own registry rather than a mirror, which may be
-// behind. It pulls manifests only. An image that is not there is fs.ErrNotExist; one that is there for other architectures only
+// behind. It pulls manifests only, and the config of an image that is in no index, for only that says its architecture. An image that is not there is fs.ErrNotExist; one that is there for other architectures only
 // is a *PlatformError. Other errors are those of Base.
 func (c *Client) Describe(ctx context.Context, ref, arch string) (Description, error) {
 	p, err := c.newPull("look at", ref)
@@ -39,11 +39,31 @@ func (c *Client) Describe(ctx context.Context, ref, arch string) (Description, e
 	if err != nil {
 		return Description{}, fmt.Errorf("look at %s: the image manifest is malformed: %w", ref, err)
 	}
+	if m.digest == top.digest {
+		if err := p.single(ctx, arch, m, manifest.Config); err != nil {
+			return Description{}, err
+		}
+	}
 	d := Description{Digest: m.digest, Tag: top.digest, Annotations: manifest.Annotations}
 	for _, l := range manifest.Layers {
 		d.Size += l.Size
 	}
 	return d, nil
+}
+
+// single refuses an image of another architecture.
+func (p *pull) single(ctx context.Context, arch string, m found, config v1.Descriptor) error {
+	if config.Size > maxConfig {
+		return fmt.Errorf("look at %s: its config is larger than %d bytes", p.ref.text, maxConfig)
+	}
+	if err := p.blob(ctx, config); err != nil {
+		return err
+	}
+	img, err := newImage(m.raw, storeBlobs(p.opts.Store))
+	if err != nil {
+		return fmt.Errorf("look at %s: %w", p.ref.text, err)
+	}
+	return checkPlatform(p.ref.text, arch, img)
 }
 
 // absent makes fs.ErrNotExist of a registry's 404 for a tag: that there is no such image, or no such repository yet.

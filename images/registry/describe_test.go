@@ -28,6 +28,10 @@ func TestDescribe(t *testing.T) {
 	if err != nil || d.Annotations["content"] != "x" || d.Digest != digest || d.Tag != digest || d.Size < 50 {
 		t.Errorf("%+v, %v", d, err)
 	}
+	var platform *PlatformError
+	if _, err := c.Describe(t.Context(), ref, "arm64"); !errors.As(err, &platform) {
+		t.Errorf("another architecture: %v", err)
+	}
 	for _, missing := range []string{f.host() + "/team/driver:two", f.host() + "/team/other:one"} {
 		var remote *Error
 		if _, err := c.Describe(t.Context(), missing, "amd64"); !errors.Is(err, fs.ErrNotExist) || !errors.As(err, &remote) {

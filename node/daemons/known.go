@@ -63,16 +63,25 @@ func Persistenced(f Facts) []Spec {
 	}}
 }
 
+// gridd is the folder of gridd's own libraries, below the system's library folder.
+func (f Facts) gridd() string {
+	triplet := map[string]string{"amd64": "x86_64", "arm64": "aarch64"}[runtime.GOARCH] + "-linux-gnu"
+	const rpm = "usr/lib64/nvidia/gridd" // where systems of the rpm family have their libraries
+	if st, err := os.Stat(f.path(rpm)); err == nil && st.IsDir() {
+		return rpm
+	}
+	return "usr/lib/" + triplet + "/nvidia/gridd"
+}
+
 // VGPU are the licence and topology daemons of a vGPU guest (DRIVER_TYPE=vgpu), those that the image has. gridd's configuration and
 // tokens are copied from f.Drivers before each start, as they may have been renewed.
 func VGPU(f Facts) []Spec {
 	f = f.withDefaults()
 	var specs []Spec
 	if f.has("usr/bin/nvidia-gridd") {
-		triplet := map[string]string{"amd64": "x86_64", "arm64": "aarch64"}[runtime.GOARCH] + "-linux-gnu"
 		specs = append(specs, Spec{
 			Name: "nvidia-gridd", Path: f.path("usr/bin/nvidia-gridd"), Required: true,
-			Env:     append(os.Environ(), "LD_LIBRARY_PATH="+f.path("usr/lib/"+triplet+"/nvidia/gridd")),
+			Env:     append(os.Environ(), "LD_LIBRARY_PATH="+f.path(f.gridd())),
 			PIDFile: f.path("var/run/nvidia-gridd/nvidia-gridd.pid"),
 			Before:  func(context.Context) error { return f.licence() },
 		})

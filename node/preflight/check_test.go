@@ -162,7 +162,10 @@ var cases = []struct {
 	{"the image is damaged", Available, nil, func(i *Input) { thin(release)(i); i.Damaged = "nvidia.ko has changed" }, Blocked, "should have proprietary modules for kernel " + release + ", but they are damaged, or were made by another version of driver-build (nvidia.ko has changed)", "Pull the image again"},
 	{"the other flavour", Available, nil, func(i *Input) { thin(release)(i); i.Flavour = driverinfo.Open }, Blocked, "no open modules for kernel " + release + ", only proprietary ones", "Use an image for this kernel"},
 
-	{"no ipmi", Dependencies, map[string]string{"host/usr/lib/modules/" + release + "/modules.dep": "a.ko:\n"}, nil, Warning, "the kernel has no ipmi_msghandler", "linux-modules-extra"},
+	{"no ipmi", Dependencies, map[string]string{"host/usr/lib/modules/" + release + "/modules.dep": "a.ko:\n"}, nil, Warning, "the kernel has no ipmi_msghandler", "complete set of modules on the host."},
+	{"no ipmi on Ubuntu", Dependencies, map[string]string{
+		"host/usr/lib/modules/" + release + "/modules.dep": "a.ko:\n", "host/usr/lib/os-release": "ID=ubuntu\nVERSION_ID='22.04'\n",
+	}, nil, Warning, "the kernel has no ipmi_msghandler", "(ubuntu22.04: linux-modules-extra-" + release + ")"},
 	{"no modules", Dependencies, map[string]string{"host/usr/lib/modules/" + release + "/modules.dep": "gone"}, nil, Warning, "there is no /lib/modules/6.1.0-38-amd64", "/lib/modules"},
 	{"all loaded", Dependencies, map[string]string{"sys/module/ipmi_msghandler/": ""}, nil, OK, "i2c_core is there, ipmi_msghandler is there", ""},
 	{"i2c built in", Dependencies, map[string]string{"sys/module/i2c_core/": "gone"}, nil, OK, "i2c_core is there, ipmi_msghandler can be loaded", ""},

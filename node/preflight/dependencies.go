@@ -2,10 +2,13 @@ package preflight
 
 import (
 	"fmt"
+	"os"
 	"path"
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/driver-container/driver-container/distros"
 )
 
 // state of a module of the kernel.
@@ -38,10 +41,27 @@ func checkDependencies(in *Input) result {
 		}
 	}
 	if len(missing) > 0 {
-		return warn(fmt.Sprintf("If the driver fails to load with unknown symbols, install the kernel's complete set of modules on the host (Ubuntu: linux-modules-extra-%s).", in.Release),
+		return warn("If the driver fails to load with unknown symbols, install the kernel's complete set of modules on the host"+in.modulePackages()+".",
 			"the kernel has no %s", strings.Join(missing, ", "))
 	}
 	return ok("%s", strings.Join(found, ", "))
+}
+
+// modulePackages names the packages of the host's system, or of one of which it is known, where that is not.
+func (in *Input) modulePackages() string {
+	unknown := fmt.Sprintf(" (Ubuntu: linux-modules-extra-%s)", in.Release)
+	host, err := in.host()
+	if err != nil {
+		return unknown
+	}
+	d, err := distros.FromOSRelease(os.DirFS(host))
+	if err != nil {
+		return unknown
+	}
+	if packages := d.ModulePackages(in.Release); len(packages) > 0 {
+		return fmt.Sprintf(" (%s: %s)", d.ID(), strings.Join(packages, ", "))
+	}
+	return ""
 }
 
 // moduleTrees are the folders with the modules of the running kernel: the image's own (or a mount of the host's) and the host's.

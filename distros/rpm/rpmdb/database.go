@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/driver-container/driver-container/distros/rpm/rpmdb/blobs"
 	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
 )
 
@@ -51,17 +52,17 @@ func Read(root fs.FS) (*Database, error) {
 	if err != nil {
 		return nil, fmt.Errorf("rpm database %s: %w", name, err)
 	}
-	d.backend, d.last = b, c.last
-	slices.SortFunc(c.records, func(a, b record) int { return cmp.Compare(a.number, b.number) })
-	for i, r := range c.records {
-		if i > 0 && r.number == c.records[i-1].number {
-			return nil, fmt.Errorf("rpm database %s: %w: two packages have the number %d", name, ErrFormat, r.number)
+	d.backend, d.last = b, c.Last
+	slices.SortFunc(c.Records, func(a, b blobs.Record) int { return cmp.Compare(a.Number, b.Number) })
+	for i, r := range c.Records {
+		if i > 0 && r.Number == c.Records[i-1].Number {
+			return nil, fmt.Errorf("rpm database %s: %w: two packages have the number %d", name, ErrFormat, r.Number)
 		}
-		h, err := rpmfile.ParseHeader(r.blob)
+		h, err := rpmfile.ParseHeader(r.Blob)
 		if err != nil {
-			return nil, fmt.Errorf("rpm database %s: %w: package %d: %w; rpm --rebuilddb in the base leaves broken packages out", name, ErrFormat, r.number, err)
+			return nil, fmt.Errorf("rpm database %s: %w: package %d: %w; rpm --rebuilddb in the base leaves broken packages out", name, ErrFormat, r.Number, err)
 		}
-		d.packages = append(d.packages, pkg{r.number, h, r.stamp})
+		d.packages = append(d.packages, pkg{r.Number, h, r.Stamp})
 	}
 	return d, nil
 }

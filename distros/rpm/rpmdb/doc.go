@@ -12,38 +12,15 @@
 // its environment (__db.*) are left out: rpm makes a missing one when it next opens the database, for reading as well.
 //
 // A base image is not to be trusted: everything read is bounded, and no format is read with code written in C or with code
-// that follows the numbers in a file without checking them. That is why bdb and ndb have readers of their own here: the
-// known library (github.com/knqyf263/go-rpmdb, which the tests compare with) drops package numbers, does not end on a cycle
+// that follows the numbers in a file without checking them. That is why bdb and ndb have readers of their own, in package
+// blobs: the known library (github.com/knqyf263/go-rpmdb, which the tests compare with) drops package numbers, does not end on a cycle
 // of pages, and panics in a goroutine of its own on an offset outside of a page. SQLite is modernc.org/sqlite, C translated
 // to Go, with limits and without trust in the schema; the program that runs on nodes must not import this package.
 //
 // The package does not lock a database, run scriptlets or triggers, or decide what may be installed.
 package rpmdb
 
-import "errors"
+import "github.com/driver-container/driver-container/distros/rpm/rpmdb/blobs"
 
 // ErrFormat means that a database is damaged, of an unknown version, or larger than the bounds.
-var ErrFormat = errors.New("not a valid rpm database")
-
-// Bounds on what is read.
-const (
-	maxDatabase = 512 << 20 // bytes of a database file, and of all headers together
-	maxHeader   = 64 << 20  // bytes of a header
-	maxPackages = 200000    // a system has a few hundred, a large one 5000
-)
-
-// maxNumber bounds the numbers of packages: rpm's are positive and 32 bits long.
-const maxNumber = 1<<31 - 1
-
-// record is a header as a backend stores it.
-type record struct {
-	number uint32
-	blob   []byte
-	stamp  uint32 // ndb only: when it was written, seconds since 1970
-}
-
-// contents is what the backends exchange with the rest: records by ascending number, and the highest number ever given.
-type contents struct {
-	records []record
-	last    uint32
-}
+var ErrFormat = blobs.ErrFormat

@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/driver-container/driver-container/distros/rpm/rpmdb/blobs"
 	"github.com/driver-container/driver-container/distros/rpm/rpmtest"
 )
 
@@ -24,7 +25,7 @@ func TestOtherRPMs(t *testing.T) {
 	}
 	files := rpmtest.Build(t, packages...)
 	for _, o := range []otherRPM{
-		{"bullseye", bdb{bdbMeta{order: binary.LittleEndian, pageSize: 4096}}, []string{"-i", "--nodeps", "--noscripts", "--force-debian"}},
+		{"bullseye", bdb{blobs.BDBLayout{Order: binary.LittleEndian, PageSize: 4096}}, []string{"-i", "--nodeps", "--noscripts", "--force-debian"}},
 		{"trixie", ndb{}, []string{"-i", "--nodeps", "--noscripts"}},
 	} {
 		t.Run(o.suite+" "+o.backend.kind(), func(t *testing.T) { o.test(t, files) })
@@ -107,7 +108,7 @@ func (o otherRPM) test(t *testing.T, files []string) {
 func compareNDBIndex(t *testing.T, root string, rpm func(...string) string) {
 	t.Helper()
 	place := filepath.Join(root, folders[0])
-	d := read(t, rooted(sqliteFile, real(t, "fedora35-plus-mongo/"+sqliteFile)))
+	d := read(t, rooted(sqliteFile, systemFile(t, "fedora35-plus-mongo/"+sqliteFile)))
 	written, err := ndb{}.write(d.packages, d.last)
 	if err != nil {
 		t.Fatal(err)

@@ -235,22 +235,4 @@ func TestBDBTools(t *testing.T) {
 			t.Errorf("rpm -qa: %s", got)
 		}
 	}
-	verifyBDB(t)
 }
-
-// verifyBDB has Berkeley DB check files with every kind of page.
-func verifyBDB(t *testing.T) {
-	t.Helper()
-	for _, size := range []int{512, 1024, 4096, 32768} {
-		for _, order := range []binary.ByteOrder{binary.LittleEndian, binary.BigEndian} {
-			file := filepath.Join(t.TempDir(), "Packages")
-			if err := os.WriteFile(file, writeBDB(sample(size), bdbMeta{order: order, pageSize: size}), 0o600); err != nil {
-				t.Fatal(err)
-			}
-			if out, err := exec.CommandContext(t.Context(), "db5.3_verify", file).CombinedOutput(); err != nil {
-				t.Errorf("db5.3_verify, pages of %d, %v: %v\n%s", size, order, err, out)
-			}
-		}
-	}
-}
-

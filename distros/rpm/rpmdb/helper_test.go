@@ -16,9 +16,9 @@ import (
 
 const known = "github.com/knqyf263/go-rpmdb"
 
-// real reads the database of a real system. They come with the library that the tests compare with: 18 systems, 280 MB,
+// systemFile reads the database of a real system. They come with the library that the tests compare with: 18 systems, 280 MB,
 // which is why they are not copied into this repository.
-func real(t testing.TB, name string) []byte {
+func systemFile(t testing.TB, name string) []byte {
 	t.Helper()
 	out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", known).Output()
 	dir := strings.TrimSpace(string(out))
@@ -91,8 +91,8 @@ func names(headers []*rpmfile.Header) []string {
 	return out
 }
 
-// blobs are the headers' bytes, sorted.
-func blobs(headers []*rpmfile.Header) []string {
+// bytesOf are the headers' bytes, sorted.
+func bytesOf(headers []*rpmfile.Header) []string {
 	var out []string
 	for _, h := range headers {
 		out = append(out, string(h.Bytes()))

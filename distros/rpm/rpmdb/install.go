@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/driver-container/driver-container/distros/rpm/rpmdb/blobs"
 	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
 )
 
@@ -33,8 +34,8 @@ func install(have []pkg, last uint32, installed []*rpmfile.Header) ([]pkg, uint3
 		packages = append(packages, pkg{last, h, stamp(h)})
 	}
 	packages = slices.DeleteFunc(packages, func(p pkg) bool { return p.header == nil })
-	if len(packages) > maxPackages {
-		return nil, 0, fmt.Errorf("%w: more than %d packages", ErrFormat, maxPackages)
+	if len(packages) > blobs.MaxRecords {
+		return nil, 0, fmt.Errorf("%w: more than %d packages", ErrFormat, blobs.MaxRecords)
 	}
 	return packages, last, nil
 }
@@ -44,9 +45,9 @@ func recordable(h *rpmfile.Header, last uint32) error {
 	switch {
 	case h == nil || h.Text(rpmfile.TagName) == "" || h.Text(rpmfile.TagVersion) == "" || h.Text(rpmfile.TagRelease) == "":
 		return fmt.Errorf("%w: a package to record has no name, version or release", ErrFormat)
-	case len(h.Bytes()) > maxHeader:
-		return fmt.Errorf("%w: the header of %s has %d bytes, want at most %d", ErrFormat, h.Text(rpmfile.TagName), len(h.Bytes()), maxHeader)
-	case last >= maxNumber:
+	case len(h.Bytes()) > blobs.MaxBlob:
+		return fmt.Errorf("%w: the header of %s has %d bytes, want at most %d", ErrFormat, h.Text(rpmfile.TagName), len(h.Bytes()), blobs.MaxBlob)
+	case last >= blobs.MaxNumber:
 		return fmt.Errorf("%w: no number is left for %s; rpm --rebuilddb in the base gives new ones", ErrFormat, h.Text(rpmfile.TagName))
 	}
 	return nil

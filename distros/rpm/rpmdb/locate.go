@@ -8,6 +8,8 @@ import (
 	"path"
 	"slices"
 	"strings"
+
+	"github.com/driver-container/driver-container/distros/rpm/rpmdb/blobs"
 )
 
 // folders are where systems have the database: Fedora, SUSE and el10 moved it to the first, and left a link at the second.
@@ -16,7 +18,7 @@ var folders = []string{"usr/lib/sysimage/rpm", "var/lib/rpm"}
 // format is a kind of database.
 type format struct {
 	file string // what it is recognised by
-	open func(root fs.FS, name string) (contents, backend, error)
+	open func(root fs.FS, name string) (blobs.Contents, backend, error)
 }
 
 // formats are in the order in which rpm looks for another format's database when its own is missing.
@@ -76,60 +78,61 @@ func readFile(root fs.FS, name string) ([]byte, error) {
 		return nil, err
 	}
 	defer f.Close() //nolint:errcheck // read only
-	data, err := io.ReadAll(io.LimitReader(f, maxDatabase+1))
+	data, err := io.ReadAll(io.LimitReader(f, blobs.MaxBytes+1))
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", name, err)
 	}
-	if len(data) > maxDatabase {
-		return nil, fmt.Errorf("%w: more than %d bytes", ErrFormat, maxDatabase)
+	if len(data) > blobs.MaxBytes {
+		return nil, fmt.Errorf("%w: more than %d bytes", ErrFormat, blobs.MaxBytes)
 	}
 	return data, nil
 }
 
 // bdb is the backend of Berkeley DB.
-type bdb struct{ meta bdbMeta }
+type bdb struct{ layout blobs.BDBLayout }
 
-func openBDB(root fs.FS, name string) (contents, backend, error) {
+func openBDB(root fs.FS, name string) (blobs.Contents, backend, error) {
 	data, err := readFile(root, name)
 	if err != nil {
-		return contents{}, nil, err
+		return blobs.Contents{}, nil, err
 	}
-	c, meta, err := readBDB(data)
-	return c, bdb{meta}, err
+	c, layout, err := blobs.ReadBDB(data)
+	return c, bdb{layout}, err
 }
 
 func (bdb) kind() string { return "bdb" }
 
 func (b bdb) write(packages []pkg, last uint32) (map[string][]byte, error) {
-	return map[string][]byte{"Packages": writeBDB(asContents(packages, last), b.meta)}, nil
+	return map[string][]byte{"Packages": blobs.WriteBDB(asContents(packages, last), b.layout)}, nil
 }
 
 // ndb is the backend of rpm's own format.
-type ndb struct{ head ndbHead }
+type ndb struct{ generation uint32 }
 
-func openNDB(root fs.FS, name string) (contents, backend, error) {
+func openNDB(root fs.FS, name string) (blobs.Contents, backend, error) {
 	data, err := readFile(root, name)
 	if err != nil {
-		return contents{}, nil, err
+		return blobs.Contents{}, nil, err
 	}
-	c, head, err := readNDB(data)
-	return c, ndb{head}, err
+	c, generation, err := blobs.ReadNDB(data)
+	return c, ndb{generation}, err
 }
 
 func (ndb) kind() string { return "ndb" }
 
 func (n ndb) write(packages []pkg, last uint32) (map[string][]byte, error) {
-	found, err := writeNDBIndex(packages, n.head)
+	generation := n.generation + 1
+	found, err := writeNDBIndex(packages, generation)
 	if err != nil {
 		return nil, err
 	}
-	return map[string][]byte{"Packages.db": writeNDB(asContents(packages, last), n.head), "Index.db": found}, nil
+	return map[string][]byte{"Packages.db": blobs.WriteNDB(asContents(packages, last), generation), "Index.db": found}, nil
 }
 
-func asContents(packages []pkg, last uint32) contents {
-	c := contents{last: last}
+func asContents(packages []pkg, last uint32) blobs.Contents {
+	c := blobs.Contents{Last: last}
 	for _, p := range packages {
-		c.records = append(c.records, record{p.number, p.header.Bytes(), p.stamp})
+		c.Records = append(c.Records, blobs.Record{Number: p.number, Blob: p.header.Bytes(), Stamp: p.stamp})
 	}
 	return c
 }

@@ -5,6 +5,8 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math/bits"
+
+	"github.com/driver-container/driver-container/distros/rpm/rpmdb/blobs"
 )
 
 // The layout of Index.db of rpm's ndb, version 0; all numbers are little endian. The file is a container: a header of 32
@@ -15,22 +17,25 @@ const (
 	ndbIndexSlotMagic = "Slo\x00"
 	ndbTableMagic     = "RpmI"
 	ndbTableHead      = 64
+	ndbPage           = 4096
+	ndbIndexHead      = 32
+	ndbSlot           = 16
 	ndbKeyRoom        = 4096 // room for keys that a table is made with at least
 )
 
-// writeNDBIndex writes Index.db for packages with the given numbers.
-func writeNDBIndex(packages []pkg, base ndbHead) ([]byte, error) {
+// writeNDBIndex writes Index.db for the packages of a Packages.db of the same generation.
+func writeNDBIndex(packages []pkg, generation uint32) ([]byte, error) {
 	le := binary.LittleEndian
 	head := make([]byte, ndbPage)
-	for at := 0; at < ndbPage; at += ndbBlock {
+	for at := 0; at < ndbPage; at += ndbSlot {
 		copy(head[at:], ndbIndexSlotMagic)
 	}
-	clear(head[:ndbHeader])
+	clear(head[:ndbIndexHead])
 	copy(head, ndbIndexMagic)
 	le.PutUint32(head[8:], uint32(len(indexes)))
 	le.PutUint32(head[12:], 1)
 	le.PutUint32(head[16:], ndbPage)
-	le.PutUint32(head[20:], base.generation+1)
+	le.PutUint32(head[20:], generation)
 	out := [][]byte{head}
 	first := 1
 	for i, x := range indexes {
@@ -38,7 +43,7 @@ func writeNDBIndex(packages []pkg, base ndbHead) ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		slot := head[ndbHeader+i*ndbBlock:]
+		slot := head[ndbIndexHead+i*ndbSlot:]
 		le.PutUint32(slot[4:], uint32(x.tag))
 		le.PutUint32(slot[8:], uint32(first))
 		le.PutUint32(slot[12:], uint32(len(t)/ndbPage))
@@ -115,7 +120,7 @@ func (t *ndbTable) collect(packages []pkg, x index) (list []ndbPosting, keyBytes
 				keyBytes += len(ndbKey(one.key))
 			}
 		}
-		if len(list) > maxPostings || keyBytes > maxDatabase {
+		if len(list) > maxPostings || keyBytes > blobs.MaxBytes {
 			return nil, 0, tooMany(x)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/driver-container/driver-container/distros/rpm/rpmdb/blobs"
 	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
 )
 
@@ -20,7 +21,7 @@ func readNDBIndex(t *testing.T, data []byte) []string {
 		t.Fatalf("Index.db begins with %x", data[:32])
 	}
 	var out []string
-	for at := ndbHeader; at < int(le.Uint32(data[12:]))*ndbPage; at += ndbBlock {
+	for at := ndbIndexHead; at < int(le.Uint32(data[12:]))*ndbPage; at += ndbSlot {
 		if string(data[at:at+4]) != ndbIndexSlotMagic {
 			t.Fatalf("slot at %d: %x", at, data[at:at+16])
 		}
@@ -82,7 +83,7 @@ func TestNDBIndex(t *testing.T) {
 	t.Parallel()
 	var packages []pkg
 	want := 0
-	for _, number := range []uint32{1, 2, 1<<20 - 1, 1 << 20, 1 << 24, maxNumber} {
+	for _, number := range []uint32{1, 2, 1<<20 - 1, 1 << 20, 1 << 24, blobs.MaxNumber} {
 		names := []string{"", "a", "bin", strings.Repeat("x", 254), strings.Repeat("y", 255), strings.Repeat("z", 60000)}
 		for i := range 1500 {
 			names = append(names, fmt.Sprintf("file%d", i%1100)) // some twice: two places of one key
@@ -91,7 +92,7 @@ func TestNDBIndex(t *testing.T) {
 		packages = append(packages, pkg{number: number, header: header(t,
 			rpmfile.Entry{Tag: rpmfile.TagBaseNames, Type: rpmfile.TypeStringArray, Value: names})})
 	}
-	data, err := writeNDBIndex(packages, ndbHead{})
+	data, err := writeNDBIndex(packages, 1)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -44,13 +44,13 @@ func TestSystems(t *testing.T) {
 	for _, s := range systems {
 		t.Run(path.Dir(s.name), func(t *testing.T) {
 			t.Parallel()
-			data := real(t, s.name)
+			data := systemFile(t, s.name)
 			system := rooted(path.Base(s.name), data)
 			d := read(t, system)
 			if got := []any{d.Kind(), len(d.Packages()), int(d.last), len(d.Keys())}; !cmp.Equal(got, []any{s.kind, s.packages, s.last, s.keys}) {
 				t.Errorf("Read: %v, want %v", got, s)
 			}
-			if !slices.Equal(blobs(d.Packages()), readKnown(t, path.Base(s.name), data)) {
+			if !slices.Equal(bytesOf(d.Packages()), readKnown(t, path.Base(s.name), data)) {
 				t.Error("the known library reads other headers")
 			}
 			added := made(t, "zlib-test 1-1 x86_64")
@@ -73,7 +73,7 @@ func TestSystems(t *testing.T) {
 				changed, _, _ = d.With(nil)
 			}
 			file := changed[path.Join(d.Folder(), path.Base(s.name))]
-			if want := read(t, rooted(path.Base(s.name), file)); !slices.Equal(blobs(want.Packages()), readKnown(t, path.Base(s.name), file)) {
+			if want := read(t, rooted(path.Base(s.name), file)); !slices.Equal(bytesOf(want.Packages()), readKnown(t, path.Base(s.name), file)) {
 				t.Error("the known library reads other headers from what we wrote")
 			}
 		})
@@ -118,7 +118,7 @@ func TestSQLiteIndexes(t *testing.T) {
 	for _, name := range []string{"fedora35-plus-mongo", "cbl-mariner-2.0"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			data := real(t, name+"/"+sqliteFile)
+			data := systemFile(t, name+"/"+sqliteFile)
 			d := read(t, rooted(sqliteFile, data))
 			changed, _, err := d.With(nil)
 			if err != nil {

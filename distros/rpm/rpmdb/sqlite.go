@@ -14,6 +14,8 @@ import (
 	"time"
 
 	driver "modernc.org/sqlite"
+
+	"github.com/driver-container/driver-container/distros/rpm/rpmdb/blobs"
 )
 
 const (
@@ -33,7 +35,7 @@ func (sqlite) kind() string { return "sqlite" }
 // openSQLite reads rpmdb.sqlite from a copy, because SQLite wants a file of its own, and has to merge the log that a system
 // leaves beside it when rpm was interrupted (rpmdb.sqlite-wal). A journal of the other kind (rpmdb.sqlite-journal), which rpm
 // does not use, is left alone: it can name files that SQLite would then delete.
-func openSQLite(root fs.FS, name string) (c contents, b backend, err error) {
+func openSQLite(root fs.FS, name string) (c blobs.Contents, b backend, err error) {
 	dir, err := os.MkdirTemp("", "rpmdb-")
 	if err != nil {
 		return c, nil, fmt.Errorf("copy it: %w", err)
@@ -71,9 +73,9 @@ func copyFile(root fs.FS, name, to string) error {
 	if err != nil {
 		return err
 	}
-	n, err := io.Copy(out, io.LimitReader(in, maxDatabase+1))
-	if err == nil && n > maxDatabase {
-		err = fmt.Errorf("%w: more than %d bytes", ErrFormat, maxDatabase)
+	n, err := io.Copy(out, io.LimitReader(in, blobs.MaxBytes+1))
+	if err == nil && n > blobs.MaxBytes {
+		err = fmt.Errorf("%w: more than %d bytes", ErrFormat, blobs.MaxBytes)
 	}
 	return errors.Join(err, out.Close())
 }
@@ -92,7 +94,7 @@ func withSQLite(ctx context.Context, file string, pragmas []string, do func(*sql
 		return err
 	}
 	defer func() { err = errors.Join(err, conn.Close()) }()
-	for id, most := range map[int]int{sqliteLimitLength: maxHeader + 1024, sqliteLimitSQL: 1 << 20} {
+	for id, most := range map[int]int{sqliteLimitLength: blobs.MaxBlob + 1024, sqliteLimitSQL: 1 << 20} {
 		if _, err := driver.Limit(conn, id, most); err != nil {
 			return err
 		}
@@ -107,7 +109,7 @@ func withSQLite(ctx context.Context, file string, pragmas []string, do func(*sql
 
 // readSQLite reads the headers. The schema is the base's, so Packages might be a view that never ends: it has to be a table,
 // and rows and bytes are counted.
-func readSQLite(ctx context.Context, conn *sql.Conn) (c contents, err error) {
+func readSQLite(ctx context.Context, conn *sql.Conn) (c blobs.Contents, err error) {
 	var kind, text string
 	row := conn.QueryRowContext(ctx, "SELECT type, sql FROM sqlite_master WHERE name = 'Packages'")
 	if err := row.Scan(&kind, &text); err != nil {
@@ -128,10 +130,10 @@ func readSQLite(ctx context.Context, conn *sql.Conn) (c contents, err error) {
 		if err := rows.Scan(&number, &blob); err != nil {
 			return c, fmt.Errorf("read the table Packages: %w", err)
 		}
-		if number <= 0 || number > maxNumber {
+		if number <= 0 || number > blobs.MaxNumber {
 			return c, fmt.Errorf("%w: a package has the number %d", ErrFormat, number)
 		}
-		if err := c.add(record{number: uint32(number), blob: blob}, &total); err != nil {
+		if err := c.Add(blobs.Record{Number: uint32(number), Blob: blob}, &total); err != nil {
 			return c, err
 		}
 	}
@@ -140,8 +142,8 @@ func readSQLite(ctx context.Context, conn *sql.Conn) (c contents, err error) {
 	}
 	// Numbers of packages that are gone are not given again; without the table it is no harm if they are.
 	var last int64
-	if err := conn.QueryRowContext(ctx, "SELECT max(seq) FROM sqlite_sequence WHERE name = 'Packages'").Scan(&last); err == nil && last > 0 && last < maxNumber {
-		c.last = max(c.last, uint32(last))
+	if err := conn.QueryRowContext(ctx, "SELECT max(seq) FROM sqlite_sequence WHERE name = 'Packages'").Scan(&last); err == nil && last > 0 && last < blobs.MaxNumber {
+		c.Last = max(c.Last, uint32(last))
 	}
 	return c, nil
 }

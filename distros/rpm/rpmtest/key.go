@@ -30,7 +30,7 @@ type KeyOptions struct {
 func NewKey(t testing.TB, o KeyOptions) *Key {
 	t.Helper()
 	// Not t.TempDir: the path of the agent's socket must fit in 108 bytes.
-	home, err := os.MkdirTemp("", "gpg")
+	home, err := os.MkdirTemp("", "gpg") //nolint:usetesting // see above
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -25,7 +25,7 @@ type Repository struct {
 // Create makes the repository in a new folder below dir and returns its path. The packages are linked or copied into Packages/.
 func (r Repository) Create(t testing.TB, dir string) string {
 	t.Helper()
-	dir, err := os.MkdirTemp(dir, "repository")
+	dir, err := os.MkdirTemp(dir, "repository") //nolint:usetesting // below the folder that the caller wants
 	if err != nil {
 		t.Fatal(err)
 	}

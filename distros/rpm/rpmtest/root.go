@@ -54,7 +54,7 @@ func (r *Root) Install(t testing.TB, packages ...string) {
 func (r *Root) Installed(t testing.TB) []string {
 	t.Helper()
 	var out []string
-	for _, line := range strings.Fields(r.RPM(t, "-qa", "--qf", `%{name}-%|epoch?{%{epoch}:}|%{version}-%{release}.%{arch}\n`)) {
+	for line := range strings.FieldsSeq(r.RPM(t, "-qa", "--qf", `%{name}-%|epoch?{%{epoch}:}|%{version}-%{release}.%{arch}\n`)) {
 		if !strings.HasPrefix(line, "gpg-pubkey-") {
 			out = append(out, line)
 		}

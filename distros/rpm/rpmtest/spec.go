@@ -122,19 +122,19 @@ func (f File) line() string {
 	if f.Mode&fs.ModeSymlink == 0 {
 		mode = fmt.Sprintf("%04o", f.bits())
 	}
-	line := fmt.Sprintf("%%attr(%s, %s, %s) ", mode, owner, group)
+	words := []string{fmt.Sprintf("%%attr(%s, %s, %s)", mode, owner, group)}
 	if f.Caps != "" {
-		line += "%caps(" + f.Caps + ") "
+		words = append(words, "%caps("+f.Caps+")")
 	}
 	for _, w := range []struct {
 		is   bool
 		word string
-	}{{f.Mode.IsDir(), "%dir "}, {f.Ghost, "%ghost "}, {f.Config, "%config(noreplace) "}} {
+	}{{f.Mode.IsDir(), "%dir"}, {f.Ghost, "%ghost"}, {f.Config, "%config(noreplace)"}} {
 		if w.is {
-			line += w.word
+			words = append(words, w.word)
 		}
 	}
-	return line + f.Path + "\n"
+	return strings.Join(append(words, f.Path), " ") + "\n"
 }
 
 // bits are the permissions as chmod takes them.

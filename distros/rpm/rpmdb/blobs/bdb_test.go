@@ -1,4 +1,4 @@
-package rpmdb
+package blobs
 
 import (
 	"bytes"
@@ -10,13 +10,13 @@ import (
 )
 
 // sample is contents of packages whose headers have sizes around the limits of pages.
-func sample(pageSize int) contents {
-	c := contents{last: 5000}
+func sample(pageSize int) Contents {
+	c := Contents{Last: 5000}
 	for i, size := range []int{1, 100, pageSize/4 - 1, pageSize / 4, pageSize/4 + 1, pageSize - 26, pageSize - 25, pageSize, 3 * pageSize, 70001} {
-		c.records = append(c.records, record{number: uint32(2*i + 1), blob: bytes.Repeat([]byte{byte(i + 1)}, size)})
+		c.Records = append(c.Records, Record{Number: uint32(2*i + 1), Blob: bytes.Repeat([]byte{byte(i + 1)}, size)})
 	}
 	for i := range 600 { // small ones: buckets with several pages
-		c.records = append(c.records, record{number: uint32(1000 + i), blob: bytes.Repeat([]byte{byte(i)}, 50+i%50)})
+		c.Records = append(c.Records, Record{Number: uint32(1000 + i), Blob: bytes.Repeat([]byte{byte(i)}, 50+i%50)})
 	}
 	return c
 }
@@ -28,17 +28,17 @@ func TestBDBRoundTrip(t *testing.T) {
 			t.Run(fmt.Sprintf("%v %d", order, size), func(t *testing.T) {
 				t.Parallel()
 				want := sample(size)
-				data := writeBDB(want, bdbMeta{order: order, pageSize: size})
-				got, meta, err := readBDB(data)
+				data := WriteBDB(want, BDBLayout{Order: order, PageSize: size})
+				got, meta, err := ReadBDB(data)
 				if err != nil {
 					t.Fatal(err)
 				}
-				slices.SortFunc(got.records, func(a, b record) int { return int(a.number) - int(b.number) })
-				same := func(a, b record) bool { return a.number == b.number && bytes.Equal(a.blob, b.blob) }
-				if got.last != want.last || meta.order != order || meta.pageSize != size || !slices.EqualFunc(got.records, want.records, same) {
-					t.Errorf("%d records, last %d, %v, want %d, %d", len(got.records), got.last, meta, len(want.records), want.last)
+				slices.SortFunc(got.Records, func(a, b Record) int { return int(a.Number) - int(b.Number) })
+				same := func(a, b Record) bool { return a.Number == b.Number && bytes.Equal(a.Blob, b.Blob) }
+				if got.Last != want.Last || meta.Order != order || meta.PageSize != size || !slices.EqualFunc(got.Records, want.Records, same) {
+					t.Errorf("%d records, last %d, %v, want %d, %d", len(got.Records), got.Last, meta, len(want.Records), want.Last)
 				}
-				if !bytes.Equal(data, writeBDB(got, meta)) {
+				if !bytes.Equal(data, WriteBDB(got, meta)) {
 					t.Error("written again, it is another file")
 				}
 			})
@@ -50,8 +50,8 @@ func TestBDBRoundTrip(t *testing.T) {
 func TestBDBHostile(t *testing.T) {
 	t.Parallel()
 	le := binary.LittleEndian
-	c := contents{records: []record{{number: 7, blob: bytes.Repeat([]byte("x"), 10000)}, {number: 8, blob: []byte("y")}}}
-	good := writeBDB(c, bdbMeta{order: le, pageSize: 4096})
+	c := Contents{Records: []Record{{Number: 7, Blob: bytes.Repeat([]byte("x"), 10000)}, {Number: 8, Blob: []byte("y")}}}
+	good := WriteBDB(c, BDBLayout{Order: le, PageSize: 4096})
 	var over, bucket int // the first overflow page, and the bucket that points to it
 	for at := 4096; at < len(good); at += 4096 {
 		if good[at+25] == bdbPageOverflow && over == 0 {
@@ -105,13 +105,13 @@ func TestBDBHostile(t *testing.T) {
 			t.Parallel()
 			bad := bytes.Clone(good)
 			change(bad)
-			if _, _, err := readBDB(bad); !errors.Is(err, ErrFormat) {
+			if _, _, err := ReadBDB(bad); !errors.Is(err, ErrFormat) {
 				t.Errorf("got %v, want ErrFormat", err)
 			}
 		})
 	}
 	for n := 0; n < len(good); n += 509 {
-		if _, _, err := readBDB(good[:n]); !errors.Is(err, ErrFormat) {
+		if _, _, err := ReadBDB(good[:n]); !errors.Is(err, ErrFormat) {
 			t.Errorf("cut to %d bytes: got %v, want ErrFormat", n, err)
 		}
 	}
@@ -119,20 +119,20 @@ func TestBDBHostile(t *testing.T) {
 
 func FuzzReadBDB(f *testing.F) {
 	for _, order := range []binary.ByteOrder{binary.LittleEndian, binary.BigEndian} {
-		c := contents{records: []record{{number: 7, blob: bytes.Repeat([]byte("x"), 2000)}, {number: 8, blob: []byte("y")}}, last: 9}
-		f.Add(writeBDB(c, bdbMeta{order: order, pageSize: 512}))
+		c := Contents{Records: []Record{{Number: 7, Blob: bytes.Repeat([]byte("x"), 2000)}, {Number: 8, Blob: []byte("y")}}, Last: 9}
+		f.Add(WriteBDB(c, BDBLayout{Order: order, PageSize: 512}))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		c, meta, err := readBDB(data)
+		c, meta, err := ReadBDB(data)
 		if err != nil {
 			if !errors.Is(err, ErrFormat) {
 				t.Errorf("not ErrFormat: %v", err)
 			}
 			return
 		}
-		again, _, err := readBDB(writeBDB(c, meta))
-		if err != nil || len(again.records) != len(c.records) || again.last != c.last {
-			t.Errorf("written again: %d records of %d, %v", len(again.records), len(c.records), err)
+		again, _, err := ReadBDB(WriteBDB(c, meta))
+		if err != nil || len(again.Records) != len(c.Records) || again.Last != c.Last {
+			t.Errorf("written again: %d records of %d, %v", len(again.Records), len(c.Records), err)
 		}
 	})
 }

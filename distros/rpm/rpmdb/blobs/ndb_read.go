@@ -1,4 +1,4 @@
-package rpmdb
+package blobs
 
 import (
 	"bytes"
@@ -27,49 +27,46 @@ const (
 	ndbBlobTail = 12
 )
 
-// ndbHead is what a new file takes over from an old one.
-type ndbHead struct{ generation uint32 }
-
 // ndbSlot is a package's place in the file.
 type ndbSlot struct{ number, first, blocks uint32 }
 
-// readNDB reads Packages.db. Slots whose blobs overlap, or whose checksum is wrong, are errors.
-func readNDB(data []byte) (contents, ndbHead, error) {
-	var c contents
+// ReadNDB reads Packages.db. Slots whose blobs overlap, or whose checksum is wrong, are errors. The generation is a number
+// that changes with every change of the file. Errors are ErrFormat.
+func ReadNDB(data []byte) (c Contents, generation uint32, err error) {
 	if len(data) < ndbPage || string(data[:4]) != ndbMagic {
-		return c, ndbHead{}, fmt.Errorf("%w: no ndb file", ErrFormat)
+		return c, 0, fmt.Errorf("%w: no ndb file", ErrFormat)
 	}
 	le := binary.LittleEndian
 	version, pages, next := le.Uint32(data[4:]), le.Uint32(data[12:]), le.Uint32(data[16:])
 	if version != 0 {
-		return c, ndbHead{}, fmt.Errorf("%w: ndb file of version %d, want 0", ErrFormat, version)
+		return c, 0, fmt.Errorf("%w: ndb file of version %d, want 0", ErrFormat, version)
 	}
 	if pages == 0 || int64(pages)*ndbPage > int64(len(data)) {
-		return c, ndbHead{}, fmt.Errorf("%w: %d pages of slots in %d bytes", ErrFormat, pages, len(data))
+		return c, 0, fmt.Errorf("%w: %d pages of slots in %d bytes", ErrFormat, pages, len(data))
 	}
 	slots, err := ndbSlots(data[:int(pages)*ndbPage])
 	if err != nil {
-		return c, ndbHead{}, err
+		return c, 0, err
 	}
 	end, total := int64(pages)*ndbPage, 0
 	for _, s := range slots {
 		at, size := int64(s.first)*ndbBlock, int64(s.blocks)*ndbBlock
 		if at < end || at+size > int64(len(data)) {
-			return c, ndbHead{}, fmt.Errorf("%w: package %d lies at %d to %d, want it between %d and %d", ErrFormat, s.number, at, at+size, end, len(data))
+			return c, 0, fmt.Errorf("%w: package %d lies at %d to %d, want it between %d and %d", ErrFormat, s.number, at, at+size, end, len(data))
 		}
 		end = at + size
 		r, err := ndbBlob(data[at:end], s.number)
 		if err == nil {
-			err = c.add(r, &total)
+			err = c.Add(r, &total)
 		}
 		if err != nil {
-			return c, ndbHead{}, fmt.Errorf("package %d: %w", s.number, err)
+			return c, 0, fmt.Errorf("package %d: %w", s.number, err)
 		}
 	}
 	if next > 0 {
-		c.last = max(c.last, next-1)
+		c.Last = max(c.Last, next-1)
 	}
-	return c, ndbHead{generation: le.Uint32(data[8:])}, nil
+	return c, le.Uint32(data[8:]), nil
 }
 
 // ndbSlots reads the used slots, in the order of what they point to.
@@ -84,8 +81,8 @@ func ndbSlots(pages []byte) ([]ndbSlot, error) {
 		if s.first == 0 {
 			continue
 		}
-		if len(slots) == maxPackages {
-			return nil, fmt.Errorf("%w: more than %d packages", ErrFormat, maxPackages)
+		if len(slots) == MaxRecords {
+			return nil, fmt.Errorf("%w: more than %d packages", ErrFormat, MaxRecords)
 		}
 		slots = append(slots, s)
 	}
@@ -94,23 +91,23 @@ func ndbSlots(pages []byte) ([]ndbSlot, error) {
 }
 
 // ndbBlob reads the blob of a slot.
-func ndbBlob(data []byte, number uint32) (record, error) {
+func ndbBlob(data []byte, number uint32) (Record, error) {
 	if len(data) < ndbBlobHead+ndbBlobTail || string(data[:4]) != ndbBlobMagic {
-		return record{}, fmt.Errorf("%w: no blob", ErrFormat)
+		return Record{}, fmt.Errorf("%w: no blob", ErrFormat)
 	}
 	le := binary.LittleEndian
 	length, tail := le.Uint32(data[12:]), data[len(data)-ndbBlobTail:]
 	switch {
 	case le.Uint32(data[4:]) != number:
-		return record{}, fmt.Errorf("%w: its blob is that of package %d", ErrFormat, le.Uint32(data[4:]))
+		return Record{}, fmt.Errorf("%w: its blob is that of package %d", ErrFormat, le.Uint32(data[4:]))
 	case int64(len(data)) != ndbBlobSize(int64(length)):
-		return record{}, fmt.Errorf("%w: a header of %d bytes in a blob of %d", ErrFormat, length, len(data))
+		return Record{}, fmt.Errorf("%w: a header of %d bytes in a blob of %d", ErrFormat, length, len(data))
 	case le.Uint32(tail[4:]) != length || !bytes.Equal(tail[8:], []byte(ndbBlobEnd)):
-		return record{}, fmt.Errorf("%w: its blob has no end", ErrFormat)
+		return Record{}, fmt.Errorf("%w: its blob has no end", ErrFormat)
 	case adler32.Checksum(data[:len(data)-ndbBlobTail]) != le.Uint32(tail):
-		return record{}, fmt.Errorf("%w: its checksum is wrong", ErrFormat)
+		return Record{}, fmt.Errorf("%w: its checksum is wrong", ErrFormat)
 	}
-	return record{number, data[ndbBlobHead : ndbBlobHead+length : ndbBlobHead+length], le.Uint32(data[8:])}, nil
+	return Record{number, data[ndbBlobHead : ndbBlobHead+length : ndbBlobHead+length], le.Uint32(data[8:])}, nil
 }
 
 // ndbBlobSize is the size of the blob of a header, in whole blocks.

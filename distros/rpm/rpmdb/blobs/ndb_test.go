@@ -1,4 +1,4 @@
-package rpmdb
+package blobs
 
 import (
 	"bytes"
@@ -14,20 +14,20 @@ func TestNDBRoundTrip(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{0, 1, 254, 255, 610} { // 254 slots on the first page
 		want := sample(4096)
-		want.records = want.records[:n]
-		for i := range want.records {
-			want.records[i].stamp = uint32(i)
+		want.Records = want.Records[:n]
+		for i := range want.Records {
+			want.Records[i].Stamp = uint32(i)
 		}
-		data := writeNDB(want, ndbHead{generation: 41})
-		got, head, err := readNDB(data)
+		data := WriteNDB(want, 42)
+		got, head, err := ReadNDB(data)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if head.generation != 42 || got.last != want.last || len(got.records) != n {
-			t.Errorf("%d records, last %d, generation %d, want %d, %d, 42", len(got.records), got.last, head.generation, n, want.last)
+		if head != 42 || got.Last != want.Last || len(got.Records) != n {
+			t.Errorf("%d records, last %d, generation %d, want %d, %d, 42", len(got.Records), got.Last, head, n, want.Last)
 		}
-		for i, r := range got.records {
-			if diff := cmp.Diff(want.records[i], r, cmp.AllowUnexported(record{})); diff != "" {
+		for i, r := range got.Records {
+			if diff := cmp.Diff(want.Records[i], r, cmp.AllowUnexported(Record{})); diff != "" {
 				t.Fatal(diff)
 			}
 		}
@@ -37,8 +37,8 @@ func TestNDBRoundTrip(t *testing.T) {
 func TestNDBHostile(t *testing.T) {
 	t.Parallel()
 	le := binary.LittleEndian
-	c := contents{records: []record{{number: 7, blob: bytes.Repeat([]byte("x"), 1000)}, {number: 8, blob: bytes.Repeat([]byte("y"), 1000)}}}
-	good := writeNDB(c, ndbHead{})
+	c := Contents{Records: []Record{{Number: 7, Blob: bytes.Repeat([]byte("x"), 1000)}, {Number: 8, Blob: bytes.Repeat([]byte("y"), 1000)}}}
+	good := WriteNDB(c, 1)
 	put32 := func(at int, v uint32) func([]byte) { return func(b []byte) { le.PutUint32(b[at:], v) } }
 	const slot, blob = ndbHeader, ndbPage
 	size := int(ndbBlobSize(1000))
@@ -70,30 +70,30 @@ func TestNDBHostile(t *testing.T) {
 			t.Parallel()
 			bad := bytes.Clone(good)
 			change(bad)
-			if _, _, err := readNDB(bad); !errors.Is(err, ErrFormat) {
+			if _, _, err := ReadNDB(bad); !errors.Is(err, ErrFormat) {
 				t.Errorf("got %v, want ErrFormat", err)
 			}
 		})
 	}
 	for n := 0; n < len(good); n += 31 {
-		if _, _, err := readNDB(good[:n]); !errors.Is(err, ErrFormat) {
+		if _, _, err := ReadNDB(good[:n]); !errors.Is(err, ErrFormat) {
 			t.Errorf("cut to %d bytes: got %v, want ErrFormat", n, err)
 		}
 	}
 }
 
 func FuzzReadNDB(f *testing.F) {
-	f.Add(writeNDB(contents{records: []record{{number: 7, blob: []byte("x")}, {number: 8, blob: []byte("y")}}, last: 9}, ndbHead{}))
+	f.Add(WriteNDB(Contents{Records: []Record{{Number: 7, Blob: []byte("x")}, {Number: 8, Blob: []byte("y")}}, Last: 9}, 1))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		c, head, err := readNDB(data)
+		c, head, err := ReadNDB(data)
 		if err != nil {
 			if !errors.Is(err, ErrFormat) {
 				t.Errorf("not ErrFormat: %v", err)
 			}
 			return
 		}
-		again, _, err := readNDB(writeNDB(c, head))
-		if diff := cmp.Diff(c, again, cmp.AllowUnexported(contents{}, record{})); err != nil || diff != "" {
+		again, _, err := ReadNDB(WriteNDB(c, head))
+		if diff := cmp.Diff(c, again, cmp.AllowUnexported(Contents{}, Record{})); err != nil || diff != "" {
 			t.Errorf("written again: %v\n%s", err, diff)
 		}
 	})

@@ -1,4 +1,4 @@
-package rpmdb
+package blobs
 
 import "fmt"
 
@@ -8,24 +8,24 @@ type bdbReader struct {
 	bdbMeta
 	data  []byte
 	seen  []bool
-	out   contents
+	out   Contents
 	total int
 }
 
-// readBDB reads the file Packages: 4-byte keys, the numbers of packages, and headers; under number 0 the highest number
-// that was given. The byte order and page size are returned for writing.
-func readBDB(data []byte) (contents, bdbMeta, error) {
-	meta, err := parseBDBMeta(data)
+// ReadBDB reads the file Packages: 4-byte keys, the numbers of packages, and headers; under number 0 the highest number that
+// was given. Errors are ErrFormat.
+func ReadBDB(data []byte) (Contents, BDBLayout, error) {
+	meta, err := parseBDB(data)
 	if err != nil {
-		return contents{}, meta, err
+		return Contents{}, BDBLayout{}, err
 	}
 	r := &bdbReader{bdbMeta: meta, data: data, seen: make([]bool, int(meta.lastPage)+1)}
 	for bucket := range meta.maxBucket + 1 {
 		if err := r.bucket(bucket); err != nil {
-			return contents{}, meta, fmt.Errorf("bucket %d: %w", bucket, err)
+			return Contents{}, BDBLayout{}, fmt.Errorf("bucket %d: %w", bucket, err)
 		}
 	}
-	return r.out, meta, nil
+	return r.out, BDBLayout{meta.order, meta.pageSize}, nil
 }
 
 // page returns a page after noting that it was visited.
@@ -96,10 +96,10 @@ func (r *bdbReader) pair(number uint32, value []byte) error {
 		if len(blob) != 4 {
 			return fmt.Errorf("%w: the highest number takes %d bytes", ErrFormat, len(blob))
 		}
-		r.out.last = max(r.out.last, r.order.Uint32(blob))
+		r.out.Last = max(r.out.Last, r.order.Uint32(blob))
 		return nil
 	}
-	return r.out.add(record{number: number, blob: blob}, &r.total)
+	return r.out.Add(Record{Number: number, Blob: blob}, &r.total)
 }
 
 // value returns the bytes of a value, in the page or collected from overflow pages.
@@ -111,7 +111,7 @@ func (r *bdbReader) value(value []byte) ([]byte, error) {
 		return nil, fmt.Errorf("%w: a value of type %d and %d bytes", ErrFormat, value[0], len(value))
 	}
 	next, length := r.order.Uint32(value[4:]), r.order.Uint32(value[8:])
-	if int64(length) > min(maxHeader, int64(len(r.data))) {
+	if int64(length) > min(MaxBlob, int64(len(r.data))) {
 		return nil, fmt.Errorf("%w: a value of %d bytes", ErrFormat, length)
 	}
 	blob := make([]byte, 0, length)
@@ -131,22 +131,4 @@ func (r *bdbReader) value(value []byte) ([]byte, error) {
 		return nil, fmt.Errorf("%w: %d bytes of a value of %d", ErrFormat, len(blob), length)
 	}
 	return blob, nil
-}
-
-// add appends a record after checking the bounds that all formats share; total counts the bytes of headers.
-func (c *contents) add(r record, total *int) error {
-	*total += len(r.blob)
-	switch {
-	case r.number == 0 || r.number > maxNumber:
-		return fmt.Errorf("%w: a package has the number %d", ErrFormat, r.number)
-	case len(r.blob) == 0 || len(r.blob) > maxHeader:
-		return fmt.Errorf("%w: the header of package %d has %d bytes, want 1 to %d", ErrFormat, r.number, len(r.blob), maxHeader)
-	case *total > maxDatabase:
-		return fmt.Errorf("%w: headers of more than %d bytes", ErrFormat, maxDatabase)
-	case len(c.records) == maxPackages:
-		return fmt.Errorf("%w: more than %d packages", ErrFormat, maxPackages)
-	}
-	c.records = append(c.records, r)
-	c.last = max(c.last, r.number)
-	return nil
 }

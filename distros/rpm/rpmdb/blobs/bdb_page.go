@@ -1,4 +1,4 @@
-package rpmdb
+package blobs
 
 import (
 	"encoding/binary"
@@ -30,6 +30,12 @@ const (
 	bdbSpares = 32 // each tells where the pages of one doubling of the buckets begin
 )
 
+// BDBLayout is what a new hash file takes over from an old one.
+type BDBLayout struct {
+	Order    binary.ByteOrder
+	PageSize int
+}
+
 // bdbMeta is the first page of a hash file.
 type bdbMeta struct {
 	order     binary.ByteOrder
@@ -40,7 +46,7 @@ type bdbMeta struct {
 	spares    [bdbSpares]uint32
 }
 
-func parseBDBMeta(data []byte) (bdbMeta, error) {
+func parseBDB(data []byte) (bdbMeta, error) {
 	var m bdbMeta
 	if len(data) < bdbMetaBytes {
 		return m, fmt.Errorf("%w: %d bytes are less than its first page", ErrFormat, len(data))

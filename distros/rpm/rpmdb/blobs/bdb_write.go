@@ -1,4 +1,4 @@
-package rpmdb
+package blobs
 
 import (
 	"bytes"
@@ -21,29 +21,29 @@ type bdbWriter struct {
 	pages    [][]byte
 }
 
-// writeBDB writes a file Packages of version 9, which Berkeley DB 4.6 and later read, in the byte order and with the page
+// WriteBDB writes a file Packages of version 9, which Berkeley DB 4.6 and later read, in the byte order and with the page
 // size of the base's file. The number of buckets is a power of two, so that the next one begins a doubling of its own.
-func writeBDB(c contents, base bdbMeta) []byte {
-	w := &bdbWriter{order: base.order, pageSize: base.pageSize}
+func WriteBDB(c Contents, base BDBLayout) []byte {
+	w := &bdbWriter{order: base.Order, pageSize: base.PageSize}
 	n := uint32(2)
-	for int(n)*bdbPerBucket < len(c.records) {
+	for int(n)*bdbPerBucket < len(c.Records) {
 		n *= 2
 	}
 	w.pages = append(w.pages, make([]byte, w.pageSize)) // the first one, filled in at the end
 	for range n {
 		w.newPage(bdbPageHash)
 	}
-	buckets := make([][]record, n)
+	buckets := make([][]Record, n)
 	last := make([]byte, 4)
-	w.order.PutUint32(last, c.last)
-	for _, r := range append([]record{{blob: last}}, c.records...) {
+	w.order.PutUint32(last, c.Last)
+	for _, r := range append([]Record{{Blob: last}}, c.Records...) {
 		b := bdbHash(w.key(r)) & (n - 1)
 		buckets[b] = append(buckets[b], r)
 	}
 	for b, records := range buckets {
 		w.bucket(uint32(b)+1, records)
 	}
-	w.meta(n, uint32(len(c.records)+1))
+	w.meta(n, uint32(len(c.Records)+1))
 	out := bytes.Join(w.pages, nil)
 	// Berkeley DB knows files by 20 bytes that must differ between files and need not be random.
 	sum := sha256.Sum256(out)
@@ -51,9 +51,9 @@ func writeBDB(c contents, base bdbMeta) []byte {
 	return out
 }
 
-func (w *bdbWriter) key(r record) []byte {
+func (w *bdbWriter) key(r Record) []byte {
 	key := make([]byte, 4)
-	w.order.PutUint32(key, r.number)
+	w.order.PutUint32(key, r.Number)
 	return key
 }
 
@@ -75,12 +75,12 @@ func (w *bdbWriter) stamp(p []byte, number uint32, kind byte) {
 }
 
 // bucket fills the page of a bucket, and further ones that it chains, with pairs in the order of their keys.
-func (w *bdbWriter) bucket(number uint32, records []record) {
-	slices.SortFunc(records, func(a, b record) int { return bytes.Compare(w.key(a), w.key(b)) })
+func (w *bdbWriter) bucket(number uint32, records []Record) {
+	slices.SortFunc(records, func(a, b Record) int { return bytes.Compare(w.key(a), w.key(b)) })
 	free, entries := w.pageSize, 0
 	for _, r := range records {
 		key := append([]byte{bdbEntryInline}, w.key(r)...)
-		value := w.value(r.blob)
+		value := w.value(r.Blob)
 		if free-len(key)-len(value) < bdbPageHeader+2*(entries+2) {
 			next := w.newPage(bdbPageHash)
 			w.order.PutUint32(w.pages[number][16:], next)

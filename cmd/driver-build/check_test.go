@@ -1,0 +1,120 @@
+package main
+
+import (
+	"encoding/json"
+	"net/http"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/driver-container/driver-container/images/imagetest"
+)
+
+func rows(t *testing.T, r result) map[string]checkRow {
+	t.Helper()
+	var list []checkRow
+	if err := json.Unmarshal([]byte(r.stdout), &list); err != nil {
+		t.Fatalf("%v: %s", err, r.stdout)
+	}
+	all := map[string]checkRow{}
+	for _, row := range list {
+		all[row.Tag+" "+row.Arch] = row
+	}
+	return all
+}
+
+func TestCheck(t *testing.T) {
+	t.Parallel()
+	u := newUser(t)
+	repository := u.Host + "/gpu/driver"
+	u.run(t, "--os", "debian12", "--driver", newDriver, "--push", "--repository", repository).want(t, 0)
+	before := u.Requests("/dists/")
+	r := u.tool(t, "check --repository "+repository)
+	r.want(t, 0)
+	golden(t, "check.table", regexp.MustCompile(`sha256:[0-9a-f]{12}`).ReplaceAllString(u.normal(r.stdout), "sha256:DIGEST"))
+	if n := u.Requests("/dists/") - before; n > 12 { // an InRelease and its indexes for each of five places
+		t.Errorf("%d questions about indexes", n)
+	}
+	if n := u.Requests("418.87.01.run"); n != 1 {
+		t.Errorf("the archive of one driver for two systems was asked for %d times", n)
+	}
+	r = u.tool(t, "check -o json --os debian12 --repository "+repository)
+	r.want(t, 0)
+	all := rows(t, r)
+	if row := all["535.261.03-debian12 amd64"]; row.Image.State != imageCurrent || row.Headers.State != stateOK || row.Kernel != imagetest.Kernel || row.Kernels != 3 || row.Archive.State != stateNone || row.Broken {
+		t.Errorf("%+v", row)
+	}
+	if row := all["418.87.01-debian12 amd64"]; !strings.Contains(row.Excluded, "kernel-too-new") || row.Base != nil {
+		t.Errorf("%+v", row)
+	}
+	if row := all["535.261.03-debian12 arm64"]; row.Image.State != imageMissing { // one image, of the other architecture
+		t.Errorf("%+v", row.Image)
+	}
+}
+
+// TestCheckBroken: whatever is broken is told of the pairs that need it, and of no others.
+func TestCheckBroken(t *testing.T) {
+	t.Parallel()
+	u := newUser(t)
+	u.Put(imagetest.RunPath(oldDriver, "amd64"), []byte("short"))
+	u.Archives["ubuntu18.04"].Packages = u.Archives["ubuntu18.04"].Packages[:3]
+	u.Archives["ubuntu18.04"].Publish()
+	u.Fault(func(w http.ResponseWriter, r *http.Request) bool {
+		if strings.Contains(r.URL.Path, "/base/ubuntu16.04/") {
+			http.NotFound(w, r)
+			return true
+		}
+		return false
+	})
+	r := u.tool(t, "check -o json --repository localhost:1/gpu/driver")
+	r.want(t, 3, "pairs cannot be built")
+	all := rows(t, r)
+	for pair, want := range map[string][3]string{
+		"418.87.01-ubuntu16.04 amd64":  {stateFailed, stateFailed, stateFailed},
+		"535.261.03-ubuntu16.04 amd64": {stateFailed, stateOK, stateFailed},
+		"418.87.01-ubuntu18.04 amd64":  {stateOK, stateFailed, stateFailed},
+		"535.261.03-debian12 amd64":    {stateOK, stateNone, stateOK},
+	} {
+		row := all[pair]
+		if got := [3]string{row.Base.State, row.Archive.State, row.Headers.State}; got != want || row.Broken == (pair == "535.261.03-debian12 amd64") {
+			t.Errorf("%s: %v, want %v, %+v", pair, got, want, row)
+		}
+		if row.Image.State != imageUnknown || row.Image.Why == "" {
+			t.Errorf("%s: %+v", pair, row.Image)
+		}
+	}
+	if d := all["418.87.01-ubuntu18.04 amd64"].Archive.Detail; !strings.Contains(d, "has 5 bytes, and should have ") {
+		t.Error(d)
+	}
+	u.tool(t, "check -o xml").want(t, 2, "table or json")
+	u.tool(t, "check --os debian").want(t, 2, "debian12")
+}
+
+// TestCheckLock: what was locked and is gone breaks a pair, though the repositories have something newer.
+func TestCheckLock(t *testing.T) {
+	t.Parallel()
+	u := newUser(t)
+	u.tool(t, "lock --os debian12").want(t, 0)
+	r := u.tool(t, "check -o json")
+	r.want(t, 0)
+	all := rows(t, r)
+	if row := all["535.261.03-debian12 arm64"]; row.Lock.State != stateOK || !strings.HasPrefix(row.Lock.Detail, "base and ") || row.Image != nil {
+		t.Errorf("%+v", row.Lock)
+	}
+	if row := all["535.261.03-ubuntu16.04 amd64"]; row.Lock.State != stateNone {
+		t.Errorf("%+v", row.Lock)
+	}
+	gone := u.Archives["debian12"].Path(*u.Archives["debian12"].Find("libtirpc3", "amd64"))
+	u.Fault(func(w http.ResponseWriter, r *http.Request) bool {
+		if r.URL.Path == gone {
+			http.NotFound(w, r)
+		}
+		return r.URL.Path == gone
+	})
+	r = u.tool(t, "check -o json")
+	r.want(t, 3)
+	all = rows(t, r)
+	if row := all["535.261.03-debian12 amd64"]; row.Lock.State != stateFailed || !strings.Contains(row.Lock.Detail, "404") || all["535.261.03-debian12 arm64"].Broken {
+		t.Errorf("%+v", row)
+	}
+}

@@ -1,0 +1,79 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"strings"
+	"testing"
+)
+
+// freshReleases is a releases.json with a release that no table has.
+const freshReleases = `{"535": {"type": "lts branch", "driver_info": [{"release_version": "535.400.01", "release_date": "2026-05-12",
+  "runfile_url": {"x86_64": "URL/tesla/535.400.01/NVIDIA-Linux-x86_64-535.400.01.run"}}, {"release_version": "nonsense"}]}}`
+
+func (u *user) file(t *testing.T, name, text string) string {
+	t.Helper()
+	if err := os.WriteFile(u.path(name), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return u.path(name)
+}
+
+func TestHelpOfTools(t *testing.T) {
+	t.Parallel()
+	for _, command := range []string{"drivers", "matrix", "matrix add-driver", "report"} {
+		r := call(t.Context(), t, nil, append(strings.Fields(command), "--help")...)
+		r.want(t, 0)
+		golden(t, "help-"+strings.ReplaceAll(command, " ", "-")+".txt", r.stdout)
+	}
+}
+
+func TestDrivers(t *testing.T) {
+	t.Parallel()
+	u := newUser(t)
+	r := u.tool(t, "drivers --releases none --at 2026-07-01")
+	r.want(t, 0)
+	golden(t, "drivers.table", r.stdout)
+	if r.stderr != "" {
+		t.Errorf("stderr %q", r.stderr)
+	}
+	r = u.tool(t, "drivers r535 418.87.01 --releases none")
+	r.want(t, 2, `no branch "r535" is known: did you mean R535`)
+	r = u.tool(t, "drivers R396 396.1 --releases none")
+	r.want(t, 0)
+	golden(t, "drivers-R396.table", r.stdout)
+
+	var rows []branchRow
+	r = u.tool(t, "drivers -o json --at 2026-06-30 --releases "+u.file(t, "releases.json", freshReleases))
+	r.want(t, 0, "note: ", `left out an entry of R535: "nonsense" is no driver version`)
+	if err := json.Unmarshal([]byte(r.stdout), &rows); err != nil {
+		t.Fatal(err)
+	}
+	for _, b := range rows {
+		if b.Branch == "R535" && (b.Newest != "535.400.01" || b.Date != "2026-05-12" || b.Over || !b.Lags || b.Matrix[0] != newDriver) {
+			t.Errorf("%+v", b)
+		}
+	}
+	u.Put("/releases.json", []byte(strings.ReplaceAll(freshReleases, "URL", u.URL)))
+	r = u.tool(t, "drivers --lagging --releases "+u.URL+"/releases.json")
+	r.want(t, 3, "the matrix lags behind: R535 has 535.261.03, newest is 535.400.01, R418 has 418.87.01, newest is 418.226.00")
+	if strings.Count(r.stdout, "\n") != 3 {
+		t.Error(r.stdout)
+	}
+	// Without a network: the last list, else the built-in table; one that was asked for must be there.
+	u.tool(t, "--offline drivers").want(t, 0, "note: NVIDIA's list of releases cannot be had, the built-in table is used")
+	u.tool(t, "--offline drivers --releases "+u.URL+"/other.json").want(t, 4, "--releases", "other.json")
+	u.Put("/wrong.json", []byte("<html>"))
+	u.tool(t, "drivers --releases "+u.URL+"/wrong.json").want(t, 2, "no list of releases as NVIDIA publishes it")
+	for args, part := range map[string]string{
+		"drivers --at soon": "no day, such as", "drivers -o xml": "table or json", "drivers --releases ftp://x/y": "ftp", "drivers --releases /no/such": "/no/such",
+	} {
+		u.tool(t, args).want(t, 2, part)
+	}
+	u.env["SOURCE_DATE_EPOCH"] = "1800000000" // in 2027: nothing lags that has ended either
+	if r := u.tool(t, "drivers R570 --releases none -o json"); !strings.Contains(r.stdout, `"over": true`) {
+		t.Error(r.stdout)
+	}
+	u.env["SOURCE_DATE_EPOCH"] = "x"
+	u.tool(t, "drivers --releases none").want(t, 2, "SOURCE_DATE_EPOCH")
+}

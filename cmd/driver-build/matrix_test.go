@@ -1,0 +1,186 @@
+package main
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	drivercontainer "github.com/driver-container/driver-container"
+	"github.com/driver-container/driver-container/images/matrix"
+)
+
+// add calls matrix add-driver on a copy of this project's matrix.
+func (u *user) add(t *testing.T, args string) (r result, text string) {
+	t.Helper()
+	file := u.file(t, "real.yaml", string(drivercontainer.Matrix))
+	u.env["SOURCE_DATE_EPOCH"] = "1800000000"
+	r = call(t.Context(), t, u.env, append(strings.Fields("matrix add-driver "+args), "--matrix", file, "--cache", u.cache, "--progress", "plain")...)
+	after, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	left, err := filepath.Glob(filepath.Join(u.dir, ".real*"))
+	if err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+	return r, string(after)
+}
+
+// kept says whether the text of a matrix still is what it was.
+func kept(t *testing.T, text string) {
+	t.Helper()
+	if text != string(drivercontainer.Matrix) {
+		t.Error("the file was changed")
+	}
+}
+
+// entry is the driver that a text has and the project's matrix does not.
+func entry(t *testing.T, text, version string) matrix.Driver {
+	t.Helper()
+	m, err := matrix.Parse("real.yaml", []byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range m.Drivers {
+		if d.Version == version {
+			return d
+		}
+	}
+	t.Fatalf("no driver %s in it", version)
+	return matrix.Driver{}
+}
+
+func TestAddDriver(t *testing.T) {
+	t.Parallel()
+	u := newUser(t)
+	r, text := u.add(t, "580.159.04 --dry-run")
+	r.want(t, 0)
+	golden(t, "add-driver.diff", regexp.MustCompile(`@@ -[0-9]+,6 \+[0-9]+,27 @@`).ReplaceAllString(strings.ReplaceAll(r.stdout, u.dir, "DIR"), "@@ PLACE @@"))
+	kept(t, text)
+	r, text = u.add(t, "580.159.04")
+	r.want(t, 0)
+	if want := "driver 580.159.04\n"; !strings.HasSuffix(r.stdout, want) {
+		t.Errorf("stdout %q", r.stdout)
+	}
+	if d := entry(t, text, "580.159.04"); len(d.Archives) != 2 || d.Kernel.Max != "7.1" || len(d.Flavours) != 2 {
+		t.Errorf("%+v", d)
+	}
+	// No limit is made up.
+	r, text = u.add(t, "535.104.05 --arch arm64 --arch arm64")
+	r.want(t, 0, "note: kernel max of 535.104.05 is not known and was left out")
+	if d := entry(t, text, "535.104.05"); len(d.Archives) != 1 || d.Kernel.Max != "" || d.Kernel.Min != "3.10" {
+		t.Errorf("%+v", d)
+	}
+	for args, parts := range map[string][]string{
+		"418.87.01":                        {"real.yaml:", "driver 418.87.01 is there already"},
+		"418.87.1":                         {"is there already as 418.87.01"},
+		"535.54.3":                         {"is written 535.54.03"},
+		"535.":                             {"no driver version"},
+		"":                                 {"usage: driver-build matrix add-driver VERSION"},
+		"580.159.05":                       {"no source knows an archive", "did you mean 580.159.0"},
+		"999.1":                            {"no source knows an archive", "no driver of branch R999"},
+		"390.157 --arch arm64":             {"no address of driver 390.157 for arm64", "--url arm64=URL"},
+		"390.157 --arch sparc":             {`"sparc"`, "amd64 or arm64"},
+		"390.157 --url sparc=x":            {"arm64=URL"},
+		"999.1 --url https://x/y.exe":      {"must have a path that ends in .run"},
+		"999.1 --url https://a:b@x/NV.run": {"no user name or password"},
+		"390.157 --index /no/such":         {"--index", "/no/such"},
+		"390.157 --index " + u.file(t, "x", "hello"): {"no sha256 of a driver's .run file"},
+	} {
+		r, text := u.add(t, args+" --releases none")
+		r.want(t, 2, parts...)
+		kept(t, text)
+	}
+	r = call(t.Context(), t, nil, "matrix", "add-driver", "390.157", "--matrix", u.path("none.yaml"))
+	r.want(t, 2, "no matrix to change", "--matrix FILE")
+}
+
+func TestAddDriverSources(t *testing.T) {
+	t.Parallel()
+	u := newUser(t)
+	const name = "/tesla/535.400.01/NVIDIA-Linux-x86_64-535.400.01.run"
+	data := []byte("not really a driver")
+	sum := fmt.Sprintf("%x", sha256.Sum256(data))
+	u.Put(name, data)
+	fresh := " --releases " + u.file(t, "releases.json", strings.ReplaceAll(freshReleases, "URL", u.URL))
+
+	r, text := u.add(t, "535.400.01"+fresh)
+	r.want(t, 2, "no checksum is known for driver 535.400.01 amd64", "--download")
+	kept(t, text)
+	r, text = u.add(t, "535.400.01 --download"+fresh)
+	r.want(t, 0)
+	if d := entry(t, text, "535.400.01"); d.Archives["amd64"] != (matrix.Archive{URL: u.URL + name, SHA256: sum, Size: int64(len(data))}) {
+		t.Errorf("%+v", d)
+	}
+	if !strings.Contains(text, "# sha256 from a download alone; added 2027-01-15\n") {
+		t.Errorf("the comment does not say where the checksum comes from:\n%s", text)
+	}
+	u.Put(name+".sha256sum", []byte(sum+"  NVIDIA-Linux-x86_64-535.400.01.run\n"))
+	r, text = u.add(t, "535.400.01"+fresh)
+	r.want(t, 0)
+	if !strings.Contains(text, "# sha256 from the .sha256sum file beside the archive; added 2027-01-15\n") || entry(t, text, "535.400.01").Archives["amd64"].Size != 0 {
+		t.Error(text)
+	}
+	u.Put("/index", []byte("535.400.01\tamd64\t/x.run\t"+sum+"\t19\t2\tsomebody,somebody else\n"))
+	r, text = u.add(t, "535.400.01 --download --index "+u.URL+"/index --url "+u.URL+name+" --releases none")
+	r.want(t, 0)
+	if !strings.Contains(text, "/index, which names somebody, somebody else, and a download; added") {
+		t.Error(text)
+	}
+	// Who disagrees is not believed.
+	for _, wrong := range []string{strings.Repeat("0", 64) + "  NVIDIA-Linux-x86_64-535.400.01.run\n", "535.400.01\tamd64\t/x.run\t" + sum + "\t20\n"} {
+		u.Put("/index", []byte(wrong))
+		r, text = u.add(t, "535.400.01 --download --index "+u.URL+"/index --url "+u.URL+name+" --releases none")
+		r.want(t, 5, "is not what was asked for")
+		kept(t, text)
+	}
+	r, text = u.add(t, "580.159.04 --url "+u.URL+name+" --arch amd64 --download")
+	r.want(t, 5, "size is 19 bytes, expected 397162548 with sha256 c1e66761b088d17b3adf6cb6979de9af38be2684d102b001a176dcfafabdca1e")
+	kept(t, text)
+	// A checksum file that cannot be had, or is of something else, is none.
+	u.Put(name+".sha256sum", []byte(sum+"  NVIDIA-Linux-x86_64-535.1.run\n"))
+	r, text = u.add(t, "535.400.01"+fresh)
+	r.want(t, 2, "sha256sum is of another file", "no checksum is known")
+	kept(t, text)
+	u.Fault(func(w http.ResponseWriter, _ *http.Request) bool { w.WriteHeader(http.StatusBadGateway); return true })
+	r, text = u.add(t, "535.400.01 --download"+fresh)
+	r.want(t, 4, "502")
+	kept(t, text)
+}
+
+// A link stays a link, and a change of somebody else is not lost.
+func TestReplaceText(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	file, link := filepath.Join(dir, "file"), filepath.Join(dir, "link")
+	if err := os.WriteFile(file, []byte("old"), 0o640); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("file", link); err != nil {
+		t.Fatal(err)
+	}
+	if err := replaceText(link, []byte("old"), []byte("new")); err != nil {
+		t.Fatal(err)
+	}
+	info, err := os.Lstat(link)
+	if err != nil || info.Mode()&os.ModeSymlink == 0 {
+		t.Errorf("%v, %v", info, err)
+	}
+	if info, err = os.Stat(file); err != nil || info.Mode().Perm() != 0o640 {
+		t.Errorf("%v, %v", info, err)
+	}
+	if err := replaceText(file, []byte("old"), []byte("lost")); err == nil || !strings.Contains(err.Error(), "changed meanwhile") {
+		t.Errorf("a change of the meantime: %v", err)
+	}
+	if text, err := os.ReadFile(link); err != nil || string(text) != "new" {
+		t.Errorf("%q, %v", text, err)
+	}
+	if all, err := os.ReadDir(dir); err != nil || len(all) != 2 {
+		t.Errorf("%v, %v", all, err)
+	}
+}

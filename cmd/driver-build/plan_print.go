@@ -1,0 +1,78 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+)
+
+// maxMatrix is how many jobs a matrix of GitHub may make: https://docs.github.com/en/actions/reference/limits. What is left out
+// is found again by the next plan.
+const maxMatrix = 256
+
+func printTasks(w io.Writer, tasks []task) error {
+	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
+	fmt.Fprintln(t, "TAG\tARCH\tREASON")
+	for _, task := range tasks {
+		fmt.Fprintf(t, "%s\t%s\t%s\n", task.Tag, strings.Join(task.Archs, ","), task.Reason)
+	}
+	return t.Flush()
+}
+
+// jobEntry is an entry of a GitHub matrix: texts only, as expressions take them.
+type jobEntry struct {
+	Tag    string `json:"tag"`
+	System string `json:"os"`
+	Driver string `json:"driver"`
+	Archs  string `json:"archs"` // "amd64 arm64"
+	Reason string `json:"reason"`
+	Args   string `json:"args"`
+}
+
+// printGitHub prints the matrix on one line, as GITHUB_OUTPUT takes it.
+func printGitHub(w, notes io.Writer, tasks []task) error {
+	if len(tasks) > maxMatrix {
+		fmt.Fprintf(notes, "note: %d images need building, the first %d are listed: a matrix has no more jobs; plan again when they are there\n", len(tasks), maxMatrix)
+		tasks = tasks[:maxMatrix]
+	}
+	entries := []jobEntry{}
+	for _, t := range tasks {
+		entries = append(entries, jobEntry{t.Tag, t.System, t.Driver, strings.Join(t.Archs, " "), t.Reason, t.Args})
+	}
+	e := json.NewEncoder(w)
+	e.SetEscapeHTML(false)
+	return e.Encode(map[string]any{"include": entries})
+}
+
+// printGitLab prints a child pipeline. A pipeline must have a job, so there is one that does nothing.
+func printGitLab(w io.Writer, tasks []task) error {
+	var b strings.Builder
+	b.WriteString("# By driver-build plan. The jobs extend .driver-build, which the file that triggers this pipeline defines.\n")
+	if len(tasks) == 0 {
+		b.WriteString("nothing-to-build:\n  stage: build\n  script:\n    - echo \"every image is up to date\"\n")
+	}
+	for _, t := range tasks {
+		fmt.Fprintf(&b, "%s:\n  extends: .driver-build\n  variables:\n", yamlText(t.Tag))
+		for _, v := range []struct{ name, value string }{
+			{"DRIVER_BUILD_ARGS", t.Args}, {"DRIVER_BUILD_REASON", t.Reason}, {"DRIVER_BUILD_TAG", t.Tag},
+		} {
+			// $$ is a $ that GitLab does not take for the beginning of a variable.
+			fmt.Fprintf(&b, "    %s: %s\n", v.name, yamlText(strings.ReplaceAll(v.value, "$", "$$")))
+		}
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// yamlText is a text in double quotes, which mean in YAML what they mean in JSON.
+func yamlText(s string) string {
+	var b strings.Builder
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(s); err != nil {
+		return `""` // not reached: a string can always be encoded
+	}
+	return strings.TrimSpace(b.String())
+}

@@ -1,0 +1,112 @@
+package main
+
+import (
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+)
+
+// count is how many cells of a page have a state.
+func count(page, state string) int {
+	return strings.Count(page, `<tr role="row" class="cell" data-state="`+state+`"`)
+}
+
+func TestReport(t *testing.T) {
+	t.Parallel()
+	u := newUser(t)
+	u.env["SOURCE_DATE_EPOCH"] = "1800000000"
+	repository := u.Host + "/gpu/driver"
+	page := func(args string) string {
+		t.Helper()
+		file := u.path("page.html")
+		r := u.tool(t, "report --releases none --html "+file+" "+args)
+		r.want(t, 0)
+		if r.stdout != "" {
+			t.Errorf("stdout %q", r.stdout)
+		}
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	first := page("")
+	if count(first, "buildable") != 6 || count(first, "excluded") == 0 || !strings.Contains(first, "No registry was asked") || u.Requests("/v2/gpu") != 0 {
+		t.Errorf("without a registry: %d can be built, %d cannot", count(first, "buildable"), count(first, "excluded"))
+	}
+	if again := page(""); again != first {
+		t.Error("the same inputs gave another page")
+	}
+	if empty := page("--repository " + repository); count(empty, "missing") != 6 {
+		t.Errorf("an empty registry: %d are missing", count(empty, "missing"))
+	}
+	built := u.run(t, "--os", "debian12", "--driver", newDriver, "--arch", "amd64", "--push", "--repository", repository)
+	built.want(t, 0)
+	got := page("--repository " + repository)
+	for _, want := range []string{built.digest(t), newDriver + "-debian12", `datetime="2027-01-15T08:00:00Z"`, "As of"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("the page lacks %q", want)
+		}
+	}
+	if count(got, "built") != 1 || count(got, "missing") != 5 {
+		t.Errorf("%d built, %d missing", count(got, "built"), count(got, "missing"))
+	}
+	// The base moves on: the image is out of date for those who compare.
+	if same := page("--compare --repository " + repository); count(same, "built") != 1 {
+		t.Error("what was just built is not up to date")
+	}
+	p := u.Archives["debian12"].Find("make", "amd64")
+	p.Control = strings.Replace(p.Control, "Version: ", "Version: 9:", 1)
+	u.Archives["debian12"].Publish()
+	if old := page("--compare --repository " + repository); count(old, "out-of-date") != 1 || !strings.Contains(old, "other packages, options or driver-build") {
+		t.Errorf("%d out of date", count(old, "out-of-date"))
+	}
+	if some := page("--os debian12 --title Ours"); strings.Contains(some, "ubuntu16.04") || !strings.Contains(some, "<h1>Ours</h1>") {
+		t.Error("the page shows what was not asked for")
+	}
+	r := u.tool(t, "report --html - --releases none --offline --repository "+repository)
+	r.want(t, 0, "note: the registry was not asked (--offline)")
+	if !strings.HasPrefix(r.stdout, "<!doctype html>") || count(r.stdout, "buildable") != 6 {
+		t.Errorf("%.200s", r.stdout)
+	}
+}
+
+func TestReportFails(t *testing.T) {
+	t.Parallel()
+	u := newUser(t)
+	old := u.file(t, "page.html", "old")
+	for args, want := range map[string]struct {
+		code int
+		part string
+	}{
+		"": {2, "give --html FILE"},
+		"--html x --os ubuntu99.04 --releases none":                                         {2, "ubuntu99.04"},
+		"--html x --repository :: --releases none":                                          {2, "--repository"},
+		"--html x --profile tiny --releases none":                                           {2, "full or compute"},
+		"--html " + old + "/x --releases none":                                              {1, "write "},
+		"--html " + old + " --releases none --repository 127.0.0.1:1/x --insecure-registry": {4, "127.0.0.1:1"},
+	} {
+		u.tool(t, "report "+args).want(t, want.code, want.part)
+	}
+	// A registry that does not answer for an image is told of; one that does not list is asked all the same.
+	u.Fault(func(w http.ResponseWriter, r *http.Request) bool {
+		if strings.HasSuffix(r.URL.Path, "/tags/list") {
+			w.WriteHeader(http.StatusForbidden)
+			return true
+		}
+		if strings.Contains(r.URL.Path, "/manifests/") {
+			w.WriteHeader(http.StatusForbidden)
+			return true
+		}
+		return false
+	})
+	r := u.tool(t, "report --html - --releases none --os debian12 --repository "+u.Host+"/gpu/driver")
+	r.want(t, 0, "note: images with compiled modules are not shown")
+	if count(r.stdout, "unknown") != 2 {
+		t.Errorf("%d unknown", count(r.stdout, "unknown"))
+	}
+	if text, err := os.ReadFile(old); err != nil || string(text) != "old" {
+		t.Errorf("the page that was there: %q, %v", text, err)
+	}
+}

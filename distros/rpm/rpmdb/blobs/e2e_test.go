@@ -1,0 +1,27 @@
+package blobs
+
+import (
+	"encoding/binary"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+)
+
+// TestVerify has Berkeley DB check files with every kind of page.
+func TestVerify(t *testing.T) {
+	if os.Getenv("DRIVER_E2E") != "1" {
+		t.Skip("needs db5.3_verify of the real tier: set DRIVER_E2E=1")
+	}
+	for _, size := range []int{512, 1024, 4096, 32768} {
+		for _, order := range []binary.ByteOrder{binary.LittleEndian, binary.BigEndian} {
+			file := filepath.Join(t.TempDir(), "Packages")
+			if err := os.WriteFile(file, WriteBDB(sample(size), BDBLayout{order, size}), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if out, err := exec.CommandContext(t.Context(), "db5.3_verify", file).CombinedOutput(); err != nil {
+				t.Errorf("db5.3_verify, pages of %d, %v: %v\n%s", size, order, err, out)
+			}
+		}
+	}
+}
