@@ -13,7 +13,7 @@ Dockerfile; the same inputs give the same digest on any machine. With --kernel, 
 
 Results go to stdout, one reference@sha256:... a line; everything else goes to stderr.
 
-Exit codes: 0 done, 1 unexpected, 2 bad flags or matrix, 3 some targets failed, 4 network or registry,
+Exit codes: 0 done, 1 unexpected, 2 bad flags or matrix, 3 some targets failed or a check found fault, 4 network or registry,
 5 checksum or signature mismatch or unfit image, 6 a step failed, 130 interrupted, 143 terminated.`
 
 const rootExample = `  driver-build --os debian12 --driver 535.261.03 --output oci:dist
@@ -35,8 +35,7 @@ func newRootCmd(a *app) *cobra.Command {
 	o.selection.flags(cmd.Flags())
 	o.flags(cmd.Flags())
 	cmd.AddCommand(newListCmd(a), newKernelsCmd(a), newFetchCmd(a), newInspectCmd(a), newVerifyCmd(a), newSignCmd(a), newPushCmd(a), newVersionCmd(a),
-		newDriversCmd(a), newMatrixCmd(a), newReportCmd(a))
-	cmd.AddCommand(newLockCmd(a), newCheckCmd(a), newPlanCmd(a))
+		newDriversCmd(a), newMatrixCmd(a), newLockCmd(a), newCheckCmd(a), newPlanCmd(a), newReportCmd(a))
 	return cmd
 }
 
