@@ -80,32 +80,59 @@ func (b *Builder) rpmOptions(base rpmBase, tree *rootfs.Tree, t matrix.Target, o
 	options := rpm.Options{
 		Fetch: b.Fetch, Root: tree.OpenFS(), Machine: b.Machine, Arch: base.arch, Vars: base.vars, Keyrings: base.keys,
 		AllowExpired: t.System.AllowExpired, AllowRollback: b.AllowRollback, Remember: filepath.Join(b.Store.Dir(), "revisions"),
-		SQLite: sqlite.Read,
+		SQLite: sqlite.Read, Mirror: o.Mirror,
 	}
-	sources := []rpm.Source{}
+	sources, err := b.rpmSources(options, t, o)
+	if err != nil {
+		return options, err
+	}
+	options.Sources = append([]rpm.Source{}, sources...) // nil would mean those of the base
+	return options, nil
+}
+
+// rpmSources are the repositories of the base, those of a subscription, those that are switched off but have the headers of older
+// kernels that are asked for, and those of the matrix.
+func (b *Builder) rpmSources(options rpm.Options, t matrix.Target, o PlanOptions) (sources []rpm.Source, err error) {
 	if !t.System.OnlyThese {
-		read, err := rpm.ReadSources(options.Root, base.vars)
-		if err != nil {
-			return options, fmt.Errorf("repositories of the base: %w", err)
+		if sources, err = rpm.ReadSources(options.Root, options.Vars); err != nil {
+			return nil, fmt.Errorf("repositories of the base: %w", err)
 		}
-		sources = append(sources, read...)
+		if options.Machine != nil {
+			if sources, err = rpm.WithSubscription(sources, options.Root, options.Machine, options.Vars); err != nil {
+				return nil, fmt.Errorf("subscription of this machine: %w", err)
+			}
+		}
+		off, err := rpm.ReadDisabled(options.Root, options.Vars, extraRepositories(t, o)...)
+		if err != nil {
+			return nil, fmt.Errorf("repositories of the base: %w", err)
+		}
+		for _, s := range off {
+			s.SkipUnavailable = true // a mirror need not have them
+			sources = append(sources, s)
+		}
 	}
 	for i, rep := range t.System.Repositories {
 		s := rpm.Source{Origin: "matrix", ID: fmt.Sprintf("matrix-%d", i+1), Key: rep.Key, GPGKeys: rep.GPGKeys, GPGCheck: true}
 		for _, u := range rep.BaseURLs {
-			s.BaseURLs = append(s.BaseURLs, base.vars.Expand(u))
+			s.BaseURLs = append(s.BaseURLs, options.Vars.Expand(u))
 		}
 		sources = append(sources, s)
 	}
-	if o.Mirror != "" {
-		replaced, err := rpm.WithMirror(sources, o.Mirror)
-		if err != nil {
-			return options, err
-		}
-		sources = replaced
+	return sources, nil
+}
+
+// extraRepositories are the ids of repositories with headers of the kernels to compile for.
+func extraRepositories(t matrix.Target, o PlanOptions) (ids []string) {
+	d, err := distros.Lookup(t.System.ID)
+	if err != nil {
+		return nil
 	}
-	options.Sources = sources
-	return options, nil
+	if system, ok := d.(distros.RPM); ok {
+		for _, release := range o.Kernels {
+			ids = append(ids, system.ExtraRepositories(release, t.Arch)...)
+		}
+	}
+	return ids
 }
 
 // reader has the keys of the base and of the matrix: the digest of an .rpm may come from an index that nobody signed.
@@ -114,7 +141,8 @@ func (rpmFamily) reader(b *Builder, r *Recipe, lower *rootfs.Tree) (packageReade
 	if err != nil {
 		return packageReader{}, err
 	}
-	options, err := b.rpmOptions(base, lower, matrix.Target{Arch: r.Arch, System: matrix.System{Repositories: r.Repositories}}, PlanOptions{})
+	t := matrix.Target{Arch: r.Arch, System: matrix.System{ID: r.System, Repositories: r.Repositories}}
+	options, err := b.rpmOptions(base, lower, t, PlanOptions{Kernels: r.releases()})
 	if err != nil {
 		return packageReader{}, err
 	}
@@ -122,13 +150,7 @@ func (rpmFamily) reader(b *Builder, r *Recipe, lower *rootfs.Tree) (packageReade
 	if err != nil {
 		return packageReader{}, err
 	}
-	var extra [][]byte
-	for _, rep := range r.Repositories {
-		if rep.Key != "" {
-			extra = append(extra, []byte(rep.Key))
-		}
-	}
-	keys, _, err := rpm.Keyring(options.Root, base.keys, extra...)
+	keys, _, err := options.Keyring()
 	if err != nil {
 		return packageReader{}, fmt.Errorf("keys of the base: %w", err)
 	}
@@ -186,12 +208,18 @@ func (rpmFamily) record(tree, lower *rootfs.Tree, all []unpacked, when time.Time
 		}
 		headers = append(headers, h)
 	}
-	replaced, err := replacedFiles(db.Packages(), headers)
+	replaced, err := db.Replaced(headers)
 	if err != nil {
 		return err
 	}
-	if err := removeOld(tree, lower, replaced); err != nil {
-		return err
+	for _, h := range replaced {
+		old, err := h.Metadata()
+		if err != nil {
+			return fmt.Errorf("the base's rpm database: %w", err)
+		}
+		if err := removeOld(tree, lower, old.Files); err != nil {
+			return err
+		}
 	}
 	changed, removed, err := db.With(headers)
 	if err != nil {

@@ -3,7 +3,6 @@ package images
 import (
 	"context"
 	"slices"
-	"strings"
 
 	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/rpm"
@@ -115,21 +114,4 @@ func (x rpmIndex) defaultSeries(d distros.RPM, flavour string) string {
 		}
 	}
 	return ""
-}
-
-// replacedFiles are the files of packages that newer versions of them take the place of.
-func replacedFiles(before, after []*rpmfile.Header) (files []string, err error) {
-	for _, h := range before {
-		old, err := h.Metadata()
-		if err != nil {
-			return nil, err
-		}
-		gone := slices.ContainsFunc(after, func(n *rpmfile.Header) bool {
-			return n.Text(rpmfile.TagName) == old.Name && n.Text(rpmfile.TagArch) == old.Arch
-		})
-		if gone && !strings.HasPrefix(old.Name, "gpg-pubkey") {
-			files = append(files, old.Files...)
-		}
-	}
-	return files, nil
 }

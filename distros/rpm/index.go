@@ -46,17 +46,6 @@ type Index struct {
 	files fileTable
 }
 
-// newIndex makes an index of packages that are given whole, in the order of the sources.
-func newIndex(arch string, packages []Package) *Index {
-	x := &Index{arch: arch}
-	for i := range packages {
-		p := &packages[i]
-		x.entries = append(x.entries, entry{name: p.Name, arch: p.Arch, evr: p.Metadata.EVR, priority: p.Priority, whole: p, hidden: p.Hidden})
-	}
-	x.build()
-	return x
-}
-
 // build brings the entries into order and makes the tables. The same package from several repositories counts once, from
 // the first of them in that order.
 func (x *Index) build() {

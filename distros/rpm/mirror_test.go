@@ -47,7 +47,7 @@ func TestWithMirror(t *testing.T) {
 }
 
 const metalinkHead = `<?xml version="1.0" encoding="utf-8"?>
-<metalink version="3.0" xmlns="http://www.metalinker.org/" type="dynamic" xmlns:mm0="http://fedorahosted.org/mirrormanager">
+<metalink version="3.0" xmlns="http://www.metalinker.org/" type="dynamic" xmlns:mm0="http://example.org/mirrormanager">
  <files><file name="repomd.xml"><mm0:timestamp>1729000000</mm0:timestamp><size>%d</size>
   <verification><hash type="md5">x</hash><hash type="sha256">%s</hash></verification>
   <mm0:alternates><mm0:alternate><size>5</size><verification><hash type="sha512">%s</hash></verification></mm0:alternate></mm0:alternates>

@@ -77,7 +77,7 @@ func TestModules(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			files := map[string]string{"etc/os-release": system}
-		maps.Copy(files, c.files)
+			maps.Copy(files, c.files)
 			o := r.options(t)
 			o.Root = textFS(files)
 			x, err := Open(t.Context(), o)

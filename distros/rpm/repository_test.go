@@ -7,7 +7,6 @@ import (
 	"crypto"
 	"crypto/sha256"
 	"crypto/sha512"
-	"encoding/hex"
 	"fmt"
 	"io"
 	"net/http"
@@ -269,12 +268,6 @@ func pack(t *testing.T, text, ending string) []byte {
 		w, err = xz.NewWriter(&b)
 	case "zst":
 		w, err = zstd.NewWriter(&b)
-	case "bz2": // nobody writes it in Go: the one text that a test needs was packed by bzip2
-		raw, err := hex.DecodeString(text)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return raw
 	}
 	if err == nil {
 		_, err = io.WriteString(w, text)

@@ -351,3 +351,18 @@ func TestFileLists(t *testing.T) {
 		})
 	}
 }
+
+// TestArchitectures: packages of 32 bits are not even thought of unless one is asked for or installed.
+func TestArchitectures(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ arch, index, system, want, result string }{
+		{"aarch64", "a 1-1 aarch64; requires: b\nb 1-1 noarch", "", "a", "a 1-1.aarch64, b 1-1.noarch"},
+		{"x86_64", "a 1-1; requires: libc\nlibc 2-1; conflicts: lib32 < 2\nlib32 2-1 i686", "lib32 1-1 i686", "a", "a 1-1, lib32 2-1.i686<1-1, libc 2-1"},
+	} {
+		x := newIndex(tt.arch, described(t, tt.index))
+		got, err := x.Resolve(context.Background(), metadataOf(described(t, tt.system)), wants(tt.want))
+		if err != nil || short(got) != tt.result {
+			t.Errorf("%s: Resolve(%s) = %q, %v; want %q", tt.arch, tt.want, short(got), err, tt.result)
+		}
+	}
+}

@@ -101,7 +101,7 @@ func (d *Database) Keys() [][]byte {
 //
 // A package replaces those of its name and architecture, and those of its name when one of the two is noarch. Of packages
 // that are installed side by side (kernels, see installOnly) and of imported keys, only the same version is replaced. What
-// a package obsoletes is not looked at: the caller decided what to install.
+// a package obsoletes goes as well.
 func (d *Database) With(installed []*rpmfile.Header) (changed map[string][]byte, removed []string, err error) {
 	packages, last, err := install(d.packages, d.last, installed)
 	if err != nil {
@@ -121,4 +121,23 @@ func (d *Database) With(installed []*rpmfile.Header) (changed map[string][]byte,
 		}
 	}
 	return changed, removed, nil
+}
+
+// Replaced lists what With takes out of the database for these packages: those that they replace or obsolete.
+func (d *Database) Replaced(installed []*rpmfile.Header) ([]*rpmfile.Header, error) {
+	after, _, err := install(d.packages, d.last, installed)
+	if err != nil {
+		return nil, fmt.Errorf("rpm database %s: %w", d.folder, err)
+	}
+	kept := map[uint32]bool{}
+	for _, p := range after {
+		kept[p.number] = true
+	}
+	var gone []*rpmfile.Header
+	for _, p := range d.packages {
+		if !kept[p.number] {
+			gone = append(gone, p.header)
+		}
+	}
+	return gone, nil
 }

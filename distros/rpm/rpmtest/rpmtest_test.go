@@ -48,9 +48,7 @@ func TestEverything(t *testing.T) {
 	if err != nil || len(names) < 9 {
 		t.Errorf("repodata has %s", names)
 	}
-	for _, backend := range []string{"sqlite", "ndb"} {
-		t.Run(backend, func(t *testing.T) { checkRoot(t, NewRoot(t, backend, ""), packages[0], packages[2]) })
-	}
+	checkRoot(t, NewRoot(t, "sqlite", ""), packages[0], packages[2])
 }
 
 func checkRoot(t *testing.T, root *Root, packages ...string) {

@@ -1,0 +1,154 @@
+package e2e
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/driver-container/driver-container/ci/rpmrepo"
+)
+
+// What a mirror or somebody on the way may do to rpm repositories, each on a copy of Rocky's or openSUSE's. Nothing of it ends in an image, and
+// the message names what is wrong.
+func TestRPMHostile(t *testing.T) {
+	journey(t)
+	const rocky, leap = "rocky9", "opensuse-leap15.6"
+	for _, c := range []struct {
+		name, system string
+		harm         func(t *testing.T, repositories map[string]string, kmod string) // folder of each repository by its last but one element
+		code         int
+		says         []string
+	}{
+		{"payload changed, index renewed", rocky, func(t *testing.T, r map[string]string, kmod string) {
+			flip(t, kmod)
+			reindex(t, r["BaseOS"])
+		}, 5, []string{"kmod"}},
+		{"signature removed, index renewed", rocky, func(t *testing.T, r map[string]string, kmod string) {
+			sh(t, "rpmsign", "--delsign", kmod)
+			reindex(t, r["BaseOS"])
+		}, 5, []string{"kmod", "sign"}},
+		{"package changed", rocky, func(t *testing.T, _ map[string]string, kmod string) { flip(t, kmod) }, 5, []string{"kmod"}},
+		{"package truncated", rocky, func(t *testing.T, _ map[string]string, kmod string) {
+			info, err := os.Stat(kmod)
+			must(t, err)
+			must(t, os.Truncate(kmod, info.Size()/2))
+		}, 5, []string{"kmod"}},
+		{"requirement unresolvable", rocky, func(t *testing.T, r map[string]string, _ string) {
+			remove(t, filepath.Join(r["BaseOS"], "Packages", "jansson-[0-9]*"))
+			reindex(t, r["BaseOS"])
+		}, 4, []string{"binutils", "libjansson.so.4"}},
+		{"signed index changed", leap, func(t *testing.T, r map[string]string, _ string) {
+			name := filepath.Join(r["repo"], "repodata/repomd.xml")
+			text, err := os.ReadFile(name)
+			must(t, err)
+			must(t, os.WriteFile(name, append(text, '\n', '\n'), 0o644))
+		}, 5, []string{"repo-oss", "repomd.xml"}},
+		{"signature of the index missing", leap, func(t *testing.T, r map[string]string, kmod string) {
+			remove(t, filepath.Join(r["repo"], "repodata/repomd.xml.asc"))
+			sh(t, "rpmsign", "--delsign", kmod)
+			reindex(t, r["repo"])
+		}, 5, []string{"sign"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s, r, kmod := copied(t, c.system)
+			c.harm(t, r, kmod)
+			refused(t, s, freshDir(t, "cache"), c.code, c.says...)
+		})
+	}
+}
+
+// A mirror that serves an older index than was seen before is refused, by the revision that the index has, and its own newer one is not.
+func TestRPMRollback(t *testing.T) {
+	journey(t)
+	s, r, _ := copied(t, "rocky9")
+	old := filepath.Join(scratch(t), "old")
+	sh(t, "cp", "-a", filepath.Join(r["BaseOS"], "repodata"), old)
+	reindex(t, r["BaseOS"])
+	cache := freshDir(t, "cache")
+	s.command(t, filepath.Join(scratch(t), "new"), "--cache", cache).want(t, 0)
+	must(t, os.RemoveAll(filepath.Join(r["BaseOS"], "repodata")))
+	must(t, os.Rename(old, filepath.Join(r["BaseOS"], "repodata")))
+	refused(t, s, cache, 5, "baseos", "older")
+}
+
+// refused builds with a cache of its own and wants a failure that leaves no image.
+func refused(t *testing.T, s rpmTarget, cache string, code int, says ...string) {
+	t.Helper()
+	out := filepath.Join(scratch(t), "dist")
+	r := s.command(t, out, "--cache", cache).do(t)
+	if r.code != code {
+		t.Errorf("exit code %d, want %d\n%s", r.code, code, r)
+	}
+	last := lastLine(r.stderr)
+	for _, word := range says {
+		if !strings.Contains(last, word) {
+			t.Errorf("the message does not speak of %q: %s", word, last)
+		}
+	}
+	t.Logf("exit code %d: %s", r.code, last)
+	if _, err := os.Stat(filepath.Join(out, "index.json")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("there is an image: %v", err)
+	}
+}
+
+// copied is a system whose repositories are copies that may be changed: their folders by the last but two elements, and the package of kmod.
+func copied(t *testing.T, system string) (s rpmTarget, repositories map[string]string, kmod string) {
+	t.Helper()
+	repo, err := rpmrepo.Make(t.Context(), rpmrepo.Options{System: system})
+	must(t, err)
+	www := filepath.Join(scratch(t), "www")
+	sh(t, "cp", "-a", repo.WWW(), www)
+	repositories = map[string]string{}
+	must(t, filepath.WalkDir(www, func(name string, d fs.DirEntry, err error) error {
+		if err == nil && d.Name() == "repodata" {
+			dir := filepath.Dir(name)
+			parent := filepath.Base(filepath.Dir(dir))
+			if parent == "x86_64" {
+				parent = filepath.Base(filepath.Dir(filepath.Dir(dir)))
+			}
+			repositories[parent] = dir
+		}
+		return err
+	}))
+	for _, dir := range repositories {
+		found, err := filepath.Glob(filepath.Join(dir, "Packages", "kmod-[0-9]*"))
+		must(t, err)
+		if len(found) == 1 {
+			kmod = found[0]
+		}
+	}
+	return serveTarget(t, rpmTarget{id: system, repo: repo}, www), repositories, kmod
+}
+
+// reindex publishes a folder anew, as whoever controls a mirror can: without the distribution's key.
+func reindex(t *testing.T, dir string) {
+	t.Helper()
+	sh(t, "createrepo_c", "--quiet", "--revision", "1800000000", dir)
+}
+
+// flip changes one byte near the end of a file.
+func flip(t *testing.T, name string) {
+	t.Helper()
+	data, err := os.ReadFile(name)
+	must(t, err)
+	data[len(data)-100] ^= 0x40
+	must(t, os.WriteFile(name, data, 0o644))
+}
+
+func remove(t *testing.T, pattern string) {
+	t.Helper()
+	found, err := filepath.Glob(pattern)
+	must(t, err)
+	if len(found) != 1 {
+		t.Fatalf("%s is %q, want one file", pattern, found)
+	}
+	must(t, os.Remove(found[0]))
+}
+
+func freshDir(t *testing.T, name string) string {
+	t.Helper()
+	return filepath.Join(scratch(t), name)
+}

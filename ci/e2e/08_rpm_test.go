@@ -1,0 +1,136 @@
+package e2e
+
+import (
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/knqyf263/go-rpmdb/pkg"
+
+	"github.com/driver-container/driver-container/ci/lab"
+	"github.com/driver-container/driver-container/ci/rpmrepo"
+)
+
+// The whole way on Rocky Linux 9: the image has what dnf would install, rpm sees it and finds every file as it should be, NVIDIA's
+// programs run in it, and the modules that it compiles ahead of time are for the kernel that has this name. The image with them stays
+// for the lab's scenario.
+func Test08RPM(t *testing.T) {
+	journey(t)
+	k := lab.Kernel(t, "debian12")
+	s := rpmSystem(t, "rocky9", &rpmrepo.Kernel{Root: k.Root, Release: k.Release})
+	i := s.build(t, filepath.Join(scratch(t), "dist"))
+	command{args: []string{program(t), "verify", i.ref()}}.want(t, 0)
+	root := i.unpack(t)
+	t.Run("packages", func(t *testing.T) { s.check(t, root) })
+	t.Run("programs", func(t *testing.T) { checkRPMPrograms(t, root) })
+	t.Run("precompiled", func(t *testing.T) {
+		release := s.repo.Release
+		list := sh(t, "env", s.proxy, program(t), "kernels", "--os", s.id, "--matrix", s.matrix, "--base", s.repo.Base(), "--progress", "quiet")
+		if !strings.Contains(list, release+" ") || !strings.Contains(list, release+"+rt ") {
+			t.Errorf("driver-build kernels does not list %s and its real-time flavour:\n%s", release, list)
+		}
+		i := s.build(t, filepath.Join(workspace(t), "rpm", "rocky9"), "--kernel", release, "--builder", "chroot")
+		command{args: []string{program(t), "verify", i.ref()}}.want(t, 0)
+		root := i.unpack(t)
+		sets, err := filepath.Glob(filepath.Join(root, "usr/share/nvidia-driver/modules/*"))
+		must(t, err)
+		if len(sets) != 1 {
+			t.Fatalf("want one set of modules, have %q", sets)
+		}
+		for _, name := range []string{"nvidia", "nvidia-uvm", "nvidia-modeset", "nvidia-drm"} {
+			if magic := sh(t, "modinfo", "-F", "vermagic", filepath.Join(sets[0], name+".ko")); !strings.HasPrefix(magic, release+" ") {
+				t.Errorf("%s.ko is for %q, not for %s", name, magic, release)
+			}
+		}
+		s.verify(t, root)
+	})
+}
+
+// One image of each other style of repository and database, where nothing is compiled: el7's and el8's Berkeley DB, modules of el8, a mirror list,
+// a signed index and the database of SUSE.
+func TestRPMSystems(t *testing.T) {
+	journey(t)
+	for _, id := range []string{"centos7", "rocky8", "amzn2023", "opensuse-leap15.6"} {
+		t.Run(id, func(t *testing.T) {
+			s := rpmSystem(t, id, nil)
+			i := s.build(t, filepath.Join(scratch(t), "dist"))
+			command{args: []string{program(t), "verify", i.ref()}}.want(t, 0)
+			s.check(t, i.unpack(t))
+		})
+	}
+}
+
+// check compares an image with what the system's own program installs.
+func (s rpmTarget) check(t *testing.T, root string) {
+	t.Helper()
+	want, got := s.reference(t), s.installed(t, root)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("packages: -%s +image\n%s", s.resolver(), diff)
+	}
+	t.Logf("%d packages in the image, as %s has it", len(got), s.resolver())
+	s.verify(t, root)
+}
+
+// verify asks rpm whether all files of all packages are as they should be. Debian's rpm does not read SUSE's database.
+func (s rpmTarget) verify(t *testing.T, root string) {
+	t.Helper()
+	if s.ndb() {
+		return
+	}
+	if r := s.rpm(root, "-Va", "--nodeps").do(t); r.code != 0 || r.stdout != "" || strings.Contains(r.stderr, "error") {
+		t.Errorf("rpm -Va has findings\n%s", r)
+	}
+}
+
+// installed lists the packages of a root, by rpm itself where it can.
+func (s rpmTarget) installed(t *testing.T, root string) []string {
+	t.Helper()
+	if !s.ndb() {
+		return s.names(s.rpm(root, "-qa", "--qf", "%{NAME}-%|EPOCH?{%{EPOCH}:}|%{VERSION}-%{RELEASE}.%{ARCH}\n").want(t, 0).stdout)
+	}
+	db, err := rpmdb.Open(filepath.Join(root, "usr/lib/sysimage/rpm/Packages.db"))
+	must(t, err)
+	defer db.Close() //nolint:errcheck // read only
+	packages, err := db.ListPackages()
+	must(t, err)
+	var list strings.Builder
+	for _, p := range packages {
+		epoch, arch := "", p.Arch
+		if p.Epoch != nil {
+			epoch = itoa(*p.Epoch) + ":"
+		}
+		if arch == "" {
+			arch = "(none)"
+		}
+		list.WriteString(p.Name + "-" + epoch + p.Version + "-" + p.Release + "." + arch + "\n")
+	}
+	return s.names(list.String())
+}
+
+// names sorts a list of packages. Keys count as packages for rpm; what imports one is its own business.
+func (s rpmTarget) names(list string) []string {
+	names := slices.DeleteFunc(strings.Fields(list), func(n string) bool { return strings.HasPrefix(n, "gpg-pubkey-") })
+	slices.Sort(names)
+	return names
+}
+
+func checkRPMPrograms(t *testing.T, root string) {
+	if smi := chroot(root, "nvidia-smi").want(t, 9); !strings.Contains(smi.stdout, "couldn't communicate with the NVIDIA driver") {
+		t.Errorf("nvidia-smi says something else\n%s", smi)
+	}
+	if version := chroot(root, "nvidia-driver", "version").want(t, 0); !strings.Contains(version.stdout, "driver "+thinDriver) {
+		t.Errorf("no driver version\n%s", version)
+	}
+	for _, name := range []string{"libcuda.so.1", "libnvidia-ml.so.1", "libnvidia-ptxjitcompiler.so.1", "libnvcuvid.so.1"} {
+		// Of the loader's own words, "=> not found" alone: the base has no ldd, which is a script.
+		if list := chroot(root, "/lib64/ld-linux-x86-64.so.2", "--list", "/usr/lib64/"+name).want(t, 0); strings.Contains(list.stdout, "not found") {
+			t.Errorf("%s misses libraries\n%s", name, list)
+		}
+	}
+	chroot(root, "gcc", "--version").want(t, 0)
+	if cache := chroot(root, "ldconfig", "-p").want(t, 0); !strings.Contains(cache.stdout, "libc.so.6 ") {
+		t.Errorf("ldconfig does not see libc.so.6\n%s", cache)
+	}
+}

@@ -1,0 +1,181 @@
+package e2e
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/driver-container/driver-container/ci/rpmrepo"
+	"github.com/driver-container/driver-container/distros"
+)
+
+// rpmTarget is a system whose repositories are made here, and a driver.
+type rpmTarget struct {
+	id     string
+	repo   *rpmrepo.Repository
+	www    string // what is served: a folder for each host, which may be changed
+	proxy  string // "http_proxy=ADDRESS"
+	matrix string
+}
+
+// archiveHost serves the driver.
+const archiveHost = "archive.example"
+
+// rpmSystem makes the repositories of a system, or takes them from the cache, and serves them and the driver's archive.
+func rpmSystem(t *testing.T, id string, k *rpmrepo.Kernel) rpmTarget {
+	t.Helper()
+	repo, err := rpmrepo.Make(t.Context(), rpmrepo.Options{System: id, Kernel: k})
+	must(t, err)
+	return serveTarget(t, rpmTarget{id: id, repo: repo}, repo.WWW())
+}
+
+// serveTarget fills in what every target needs: servers for the folders below www, one for each host, and for the driver.
+func serveTarget(t *testing.T, s rpmTarget, www string) rpmTarget {
+	t.Helper()
+	s.www = scratch(t)
+	hosts, err := os.ReadDir(www)
+	must(t, err)
+	for _, h := range hosts {
+		must(t, os.Symlink(filepath.Join(www, h.Name()), filepath.Join(s.www, h.Name())))
+	}
+	archive := driverArchive(t)
+	must(t, os.Symlink(filepath.Dir(archive), filepath.Join(s.www, archiveHost)))
+	s.matrix = archiveMatrix(t, s.id, archive)
+	s.proxy = "http_proxy=" + serve(t, rpmrepo.Serve(s.www))
+	return s
+}
+
+// driverArchive is an archive of the driver, made of Debian's packages of it. Journeys share it: the same file gives the same layers.
+func driverArchive(t *testing.T) string {
+	t.Helper()
+	dir := filepath.Join(workspace(t), "archives")
+	made, err := filepath.Glob(filepath.Join(dir, "*-"+thinDriver+".run"))
+	must(t, err)
+	if len(made) == 1 {
+		return made[0]
+	}
+	must(t, os.MkdirAll(dir, 0o755))
+	file := generate(t, debian(t, "debian12", thinDriver).driverTree(t), thinDriver, "zstd", scratch(t))
+	to := filepath.Join(dir, filepath.Base(file))
+	must(t, os.Rename(file, to))
+	return to
+}
+
+// archiveMatrix is a matrix of one system and the driver, whose archive is on the host that serves it.
+func archiveMatrix(t *testing.T, system, archive string) string {
+	t.Helper()
+	f, err := os.Open(archive)
+	must(t, err)
+	defer f.Close() //nolint:errcheck // read only
+	sum := sha256.New()
+	size, err := io.Copy(sum, f)
+	must(t, err)
+	text := fmt.Sprintf(`systems:
+  - {id: %s, base: "registry.invalid/base:latest", archs: [amd64], kernels: [6.1]}
+drivers:
+  - version: %s
+    flavours: [proprietary]
+    archives:
+      amd64: {url: "http://%s/%s", sha256: %s, size: %d}
+`, system, thinDriver, archiveHost, filepath.Base(archive), hex.EncodeToString(sum.Sum(nil)), size)
+	name := filepath.Join(scratch(t), "matrix.yaml")
+	must(t, os.WriteFile(name, []byte(text), 0o644))
+	return name
+}
+
+// serve runs a server until the end of the test and returns its address.
+func serve(t *testing.T, h http.Handler) string {
+	t.Helper()
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	must(t, err)
+	s := &http.Server{Handler: h, ReadHeaderTimeout: time.Minute}
+	done := make(chan struct{})
+	go func() { defer close(done); _ = s.Serve(l) }()
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		_ = s.Shutdown(ctx)
+		<-done
+	})
+	return "http://" + l.Addr().String()
+}
+
+// build makes an image with further flags and returns it under its first tag.
+func (s rpmTarget) build(t *testing.T, dir string, flags ...string) image {
+	t.Helper()
+	r := s.command(t, dir, flags...).want(t, 0)
+	ref, d, found := strings.Cut(strings.Split(strings.TrimSpace(r.stdout), "\n")[0], "@")
+	if !found {
+		t.Fatalf("no reference\n%s", r)
+	}
+	t.Logf("%s in %.1f s", ref, r.took.Seconds())
+	return image{dir: dir, tag: ref[strings.LastIndex(ref, ":")+1:], digest: d}
+}
+
+func (s rpmTarget) command(t *testing.T, dir string, flags ...string) command {
+	t.Helper()
+	args := []string{program(t), "--progress", "plain", "--os", s.id, "--driver", thinDriver, "--matrix", s.matrix, "--base", s.repo.Base(), "--output", "oci:" + dir}
+	return command{env: []string{s.proxy}, args: append(args, flags...)}
+}
+
+func (s rpmTarget) ndb() bool { return strings.HasPrefix(s.id, "opensuse") }
+
+// resolver is the program that the packages of an image are compared with.
+func (s rpmTarget) resolver() string {
+	if s.ndb() {
+		return "zypper"
+	}
+	return "dnf"
+}
+
+// reference lists what is installed after the system's program has installed, into a copy of the base, what driver-build wants.
+func (s rpmTarget) reference(t *testing.T) []string {
+	t.Helper()
+	d, err := distros.Lookup(s.id)
+	must(t, err)
+	root := filepath.Join(scratch(t), "root")
+	sh(t, "cp", "-a", s.repo.Root, root)
+	proxy := strings.TrimPrefix(s.proxy, "http_proxy=")
+	args := []string{"zypper", "--root", root, "--non-interactive", "--gpg-auto-import-keys", "--releasever", "15.6", "install", "--no-recommends"}
+	if !s.ndb() {
+		vars := filepath.Join(root, "etc/dnf/vars")
+		if _, err := os.Stat(vars); err != nil {
+			vars = filepath.Join(root, "etc/yum/vars")
+		}
+		args = []string{"dnf", "--assumeyes", "--installroot", root, "--setopt=proxy=" + proxy, "--setopt=varsdir=" + vars, "--setopt=reposdir=" + filepath.Join(root, "etc/yum.repos.d"),
+			"--setopt=cachedir=" + scratch(t), "--setopt=install_weak_deps=False", "install"}
+	}
+	command{env: []string{s.proxy, s.home(t, root)}, args: append(args, d.Toolchain("amd64")...)}.want(t, 0)
+	return s.names(s.rpmAt(root, s.home(t, root), "-qa", "--qf", "%{NAME}-%|EPOCH?{%{EPOCH}:}|%{VERSION}-%{RELEASE}.%{ARCH}\n").want(t, 0).stdout)
+}
+
+// home is a home folder whose rpm looks for the database where the system has it; Debian's own looks in the home folder.
+func (s rpmTarget) home(t *testing.T, root string) string {
+	t.Helper()
+	path := "/var/lib/rpm"
+	if s.ndb() {
+		path = "/usr/lib/sysimage/rpm"
+	}
+	dir := root + ".home"
+	must(t, os.MkdirAll(dir, 0o755))
+	must(t, os.WriteFile(filepath.Join(dir, ".rpmmacros"), []byte("%_dbpath "+path+"\n"), 0o644))
+	return "HOME=" + dir
+}
+
+// rpm runs rpm on a root.
+func (s rpmTarget) rpm(root string, args ...string) command {
+	return s.rpmAt(root, "HOME="+filepath.Dir(root), append([]string{"--dbpath", "/var/lib/rpm"}, args...)...)
+}
+
+func (s rpmTarget) rpmAt(root, home string, args ...string) command {
+	return command{env: []string{home}, args: append([]string{"rpm", "--root", root}, args...)}
+}
