@@ -72,10 +72,10 @@ var emptied = map[string]bool{"proc": true, "run": true, "tmp": true, "var/tmp":
 // Perl's, which compiling needs, time zones and descriptions of packages; a Perl without them works (perl-base), as does dpkg -l.
 var leftOut = map[string]bool{
 	"dev": true, "sys": true,
-	"usr/lib/gcc": true, "usr/libexec/gcc": true,
+	"usr/lib/gcc": true, "usr/lib64/gcc": true, "usr/libexec/gcc": true, "opt/rh": true,
 	"usr/share/doc": true, "usr/share/man": true, "usr/share/info": true, "usr/share/bug": true, "usr/share/lintian": true,
 	"usr/share/bash-completion": true, "usr/share/zoneinfo": true, "var/lib/dpkg/info": true,
-	"usr/share/perl": true, "usr/share/perl5": true, "usr/lib/x86_64-linux-gnu/perl": true, "usr/lib/aarch64-linux-gnu/perl": true,
+	"usr/share/perl": true, "usr/share/perl5": true, "usr/lib64/perl5": true, "usr/lib/x86_64-linux-gnu/perl": true, "usr/lib/aarch64-linux-gnu/perl": true,
 }
 
 // runDirs are the folders of the daemons' sockets, which clients look up below the driver root.

@@ -47,6 +47,9 @@ var cases = []struct {
 	{"real-time", Kernel, map[string]string{"sys/kernel/realtime": "1\n"}, nil, Warning, "real-time", "PREEMPT_RT"},
 
 	{"other system", System, map[string]string{"host/usr/lib/os-release": "ID=ubuntu\nVERSION_ID='22.04'\n"}, nil, Warning, "the host runs ubuntu22.04, the image is made for debian12", "ubuntu22.04"},
+	{"minor version", System, map[string]string{"host/usr/lib/os-release": "ID=rocky\nVERSION_ID='9.4'\n"}, func(i *Input) { i.Info.OS = "rocky9" }, OK, "rocky9", ""},
+	{"other major version", System, map[string]string{"host/usr/lib/os-release": "ID=rocky\nVERSION_ID='8.10'\n"}, func(i *Input) { i.Info.OS = "rocky9" }, Warning, "the host runs rocky8.10, the image is made for rocky9", "made for rocky8,"},
+	{"Flatcar", System, map[string]string{"host/usr/lib/os-release": "ID=flatcar\nVERSION_ID='4081.2.0'\n"}, func(i *Input) { i.Info.OS = "flatcar" }, OK, "flatcar", ""},
 	{"no os-release", System, map[string]string{"host/etc/os-release": "gone"}, nil, Skipped, "no /etc/os-release", ""},
 	{"host out of sight", System, nil, func(i *Input) { i.Host = i.Root }, Skipped, "is our own root", ""},
 	{"no host", System, nil, func(i *Input) { i.Host = "/nowhere" }, Skipped, "no such file", ""},

@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/driverinfo"
 )
 
@@ -38,12 +39,18 @@ func checkSystem(in *Input) result {
 	switch {
 	case id == "" || in.Info.OS == "":
 		return skip("the host has no /etc/os-release, or the image does not name its system")
-	case id+version == in.Info.OS:
+	case madeFor(in.Info.OS, id, version):
 		return ok("%s", in.Info.OS)
 	default:
-		return warn("Use the image of this driver that was made for "+id+version+", where there is one.",
+		return warn("Use the image of this driver that was made for "+distros.OSTag(id, version)+", where there is one.",
 			"the host runs %s, the image is made for %s", id+version, in.Info.OS)
 	}
+}
+
+// madeFor tells whether a system's os-release is that of the system of an image: "rocky", "9.4" is rocky9.
+func madeFor(system, id, version string) bool {
+	d, err := distros.Lookup(system)
+	return err == nil && d.Matches(id, version) || id+version == system
 }
 
 // osRelease reads ID and VERSION_ID.
