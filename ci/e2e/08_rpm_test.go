@@ -1,16 +1,18 @@
 package e2e
 
 import (
+	"encoding/json"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/knqyf263/go-rpmdb/pkg"
+	rpmdb "github.com/knqyf263/go-rpmdb/pkg"
 
 	"github.com/driver-container/driver-container/ci/lab"
 	"github.com/driver-container/driver-container/ci/rpmrepo"
+	"github.com/driver-container/driver-container/distros"
 )
 
 // The whole way on Rocky Linux 9: the image has what dnf would install, rpm sees it and finds every file as it should be, NVIDIA's
@@ -27,7 +29,7 @@ func Test08RPM(t *testing.T) {
 	t.Run("programs", func(t *testing.T) { checkRPMPrograms(t, root) })
 	t.Run("precompiled", func(t *testing.T) {
 		release := s.repo.Release
-		list := sh(t, "env", s.proxy, program(t), "kernels", "--os", s.id, "--matrix", s.matrix, "--base", s.repo.Base(), "--progress", "quiet")
+		list := sh(t, "env", s.proxy, program(t), "kernels", "--os", s.id, "--matrix", s.matrix, "--base", s.base, "--progress", "quiet")
 		if !strings.Contains(list, release+" ") || !strings.Contains(list, release+"+rt ") {
 			t.Errorf("driver-build kernels does not list %s and its real-time flavour:\n%s", release, list)
 		}
@@ -62,15 +64,37 @@ func TestRPMSystems(t *testing.T) {
 	}
 }
 
-// check compares an image with what the system's own program installs.
+// check compares an image, and the headers that its modules would be compiled with, with what the system's own program installs.
 func (s rpmTarget) check(t *testing.T, root string) {
 	t.Helper()
-	want, got := s.reference(t), s.installed(t, root)
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("packages: -%s +image\n%s", s.resolver(), diff)
+	got := s.installed(t, root)
+	want, all := s.reference(t), append(s.headers(t), got...)
+	slices.Sort(all)
+	if diff := cmp.Diff(want, all); diff != "" {
+		t.Errorf("packages: -%s +image and headers\n%s", s.resolver(), diff)
 	}
 	t.Logf("%d packages in the image, as %s has it", len(got), s.resolver())
 	s.verify(t, root)
+}
+
+// headers are the packages of the newest kernel's headers, and what they need beyond the image, by the plan.
+func (s rpmTarget) headers(t *testing.T) []string {
+	t.Helper()
+	r := s.command(t, filepath.Join(scratch(t), "none"), "--kernel", s.repo.Release, "--builder", "chroot", "--dry-run").want(t, 0)
+	var recipe struct {
+		Kernels []struct{ Headers []distros.Package }
+	}
+	must(t, json.Unmarshal([]byte(r.stdout), &recipe))
+	var list []string
+	for _, k := range recipe.Kernels {
+		for _, p := range k.Headers {
+			list = append(list, p.Name+"-"+p.Version+"."+p.Arch)
+		}
+	}
+	if len(list) == 0 {
+		t.Fatalf("the plan has no headers\n%s", r)
+	}
+	return list
 }
 
 // verify asks rpm whether all files of all packages are as they should be. Debian's rpm does not read SUSE's database.
@@ -78,6 +102,12 @@ func (s rpmTarget) verify(t *testing.T, root string) {
 	t.Helper()
 	if s.ndb() {
 		return
+	}
+	if s.repo.System != "centos7" && s.repo.System != "rocky8" { // Debian's rpm reads Berkeley DB's files but makes no indexes there, as those systems' own does
+		command{env: []string{"HOME=" + filepath.Dir(root)}, args: []string{"rpmdb", "--root", root, "--dbpath", "/var/lib/rpm", "--verifydb"}}.want(t, 0)
+		if owner := s.rpm(root, "-qf", "/usr/sbin/modprobe").want(t, 0); !strings.HasPrefix(owner.stdout, "kmod-") {
+			t.Errorf("modprobe is not kmod's\n%s", owner)
+		}
 	}
 	if r := s.rpm(root, "-Va", "--nodeps").do(t); r.code != 0 || r.stdout != "" || strings.Contains(r.stderr, "error") {
 		t.Errorf("rpm -Va has findings\n%s", r)

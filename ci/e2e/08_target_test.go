@@ -18,13 +18,17 @@ import (
 	"github.com/driver-container/driver-container/distros"
 )
 
-// rpmTarget is a system whose repositories are made here, and a driver.
+// target is a system whose repositories are made here, and a driver.
+type target struct {
+	id, base string // "rocky9", "oci:DIR"
+	proxy    string // "http_proxy=ADDRESS" of the server of everything
+	matrix   string
+}
+
+// rpmTarget is one of the family of rpm.
 type rpmTarget struct {
-	id     string
-	repo   *rpmrepo.Repository
-	www    string // what is served: a folder for each host, which may be changed
-	proxy  string // "http_proxy=ADDRESS"
-	matrix string
+	target
+	repo *rpmrepo.Repository
 }
 
 // archiveHost serves the driver.
@@ -35,23 +39,21 @@ func rpmSystem(t *testing.T, id string, k *rpmrepo.Kernel) rpmTarget {
 	t.Helper()
 	repo, err := rpmrepo.Make(t.Context(), rpmrepo.Options{System: id, Kernel: k})
 	must(t, err)
-	return serveTarget(t, rpmTarget{id: id, repo: repo}, repo.WWW())
+	return rpmTarget{serveTarget(t, id, repo.Base(), repo.WWW()), repo}
 }
 
-// serveTarget fills in what every target needs: servers for the folders below www, one for each host, and for the driver.
-func serveTarget(t *testing.T, s rpmTarget, www string) rpmTarget {
+// serveTarget serves the folders below www, one for each host, and the driver.
+func serveTarget(t *testing.T, id, base, www string) target {
 	t.Helper()
-	s.www = scratch(t)
+	served := scratch(t)
 	hosts, err := os.ReadDir(www)
 	must(t, err)
 	for _, h := range hosts {
-		must(t, os.Symlink(filepath.Join(www, h.Name()), filepath.Join(s.www, h.Name())))
+		must(t, os.Symlink(filepath.Join(www, h.Name()), filepath.Join(served, h.Name())))
 	}
 	archive := driverArchive(t)
-	must(t, os.Symlink(filepath.Dir(archive), filepath.Join(s.www, archiveHost)))
-	s.matrix = archiveMatrix(t, s.id, archive)
-	s.proxy = "http_proxy=" + serve(t, rpmrepo.Serve(s.www))
-	return s
+	must(t, os.Symlink(filepath.Dir(archive), filepath.Join(served, archiveHost)))
+	return target{id: id, base: base, proxy: "http_proxy=" + serve(t, rpmrepo.Serve(served)), matrix: archiveMatrix(t, id, archive)}
 }
 
 // driverArchive is an archive of the driver, made of Debian's packages of it. Journeys share it: the same file gives the same layers.
@@ -110,7 +112,7 @@ func serve(t *testing.T, h http.Handler) string {
 }
 
 // build makes an image with further flags and returns it under its first tag.
-func (s rpmTarget) build(t *testing.T, dir string, flags ...string) image {
+func (s target) build(t *testing.T, dir string, flags ...string) image {
 	t.Helper()
 	r := s.command(t, dir, flags...).want(t, 0)
 	ref, d, found := strings.Cut(strings.Split(strings.TrimSpace(r.stdout), "\n")[0], "@")
@@ -121,9 +123,9 @@ func (s rpmTarget) build(t *testing.T, dir string, flags ...string) image {
 	return image{dir: dir, tag: ref[strings.LastIndex(ref, ":")+1:], digest: d}
 }
 
-func (s rpmTarget) command(t *testing.T, dir string, flags ...string) command {
+func (s target) command(t *testing.T, dir string, flags ...string) command {
 	t.Helper()
-	args := []string{program(t), "--progress", "plain", "--os", s.id, "--driver", thinDriver, "--matrix", s.matrix, "--base", s.repo.Base(), "--output", "oci:" + dir}
+	args := []string{program(t), "--progress", "plain", "--os", s.id, "--driver", thinDriver, "--matrix", s.matrix, "--base", s.base, "--output", "oci:" + dir}
 	return command{env: []string{s.proxy}, args: append(args, flags...)}
 }
 
@@ -137,7 +139,8 @@ func (s rpmTarget) resolver() string {
 	return "dnf"
 }
 
-// reference lists what is installed after the system's program has installed, into a copy of the base, what driver-build wants.
+// reference lists what is installed after the system's program has installed, into a copy of the base, what driver-build wants,
+// the headers of the newest kernel among it.
 func (s rpmTarget) reference(t *testing.T) []string {
 	t.Helper()
 	d, err := distros.Lookup(s.id)
@@ -154,7 +157,7 @@ func (s rpmTarget) reference(t *testing.T) []string {
 		args = []string{"dnf", "--assumeyes", "--installroot", root, "--setopt=proxy=" + proxy, "--setopt=varsdir=" + vars, "--setopt=reposdir=" + filepath.Join(root, "etc/yum.repos.d"),
 			"--setopt=cachedir=" + scratch(t), "--setopt=install_weak_deps=False", "install"}
 	}
-	command{env: []string{s.proxy, s.home(t, root)}, args: append(args, d.Toolchain("amd64")...)}.want(t, 0)
+	command{env: []string{s.proxy, s.home(t, root)}, args: append(append(args, d.Toolchain("amd64")...), d.Headers(s.repo.Release)...)}.want(t, 0)
 	return s.names(s.rpmAt(root, s.home(t, root), "-qa", "--qf", "%{NAME}-%|EPOCH?{%{EPOCH}:}|%{VERSION}-%{RELEASE}.%{ARCH}\n").want(t, 0).stdout)
 }
 

@@ -1,0 +1,128 @@
+package aptrepo
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+
+	"github.com/driver-container/driver-container/ci/rpmrepo"
+)
+
+// recipe is part of what a result is kept under: it grows when the same inputs give something else.
+const recipe = "1"
+
+// Options say what to make.
+type Options struct {
+	// Debian is the folder of an OCI layout with a base of Debian 12, as ci/base makes it.
+	Debian string
+	// Kernel becomes the headers of Newest. Nil: they are as empty as those of the other kernels.
+	Kernel *rpmrepo.Kernel
+	// Cache is a folder to keep results in; "": driver-build's in the user's cache.
+	Cache string
+}
+
+// Repository is what was made. Its folders are shared and never written to.
+type Repository struct {
+	// Dir has www/HOST/ubuntu, the files that are served, and base, an OCI layout.
+	Dir string
+}
+
+// Base is the base image, as driver-build's --base takes it.
+func (r *Repository) Base() string { return "oci:" + filepath.Join(r.Dir, "base") }
+
+// WWW is the folder of what is served, one folder for each host.
+func (r *Repository) WWW() string { return filepath.Join(r.Dir, "www") }
+
+// Handler serves the repositories to clients that use it as their proxy, under the addresses that the base's files have.
+func (r *Repository) Handler() http.Handler { return rpmrepo.Serve(r.WWW()) }
+
+// Make makes the repositories and the base, or finds that it did. Processes that want the same wait for each other.
+func Make(ctx context.Context, o Options) (*Repository, error) {
+	if o.Cache == "" {
+		user, err := os.UserCacheDir()
+		if err != nil {
+			return nil, err
+		}
+		o.Cache = filepath.Join(user, "driver-build", "aptrepo")
+	}
+	image, err := debianImage(o.Debian)
+	if err != nil {
+		return nil, fmt.Errorf("make Ubuntu's repositories from the base in %s: %w", o.Debian, err)
+	}
+	digest, err := image.Digest()
+	if err != nil {
+		return nil, err
+	}
+	inputs := struct{ Recipe, Base, Kernel, Packages string }{recipe, digest.String(), "", fmt.Sprint(renames(), wanted(), kernels(), osRelease, sources)}
+	if o.Kernel != nil {
+		inputs.Kernel = o.Kernel.Release
+	}
+	text, err := json.Marshal(inputs)
+	if err != nil {
+		return nil, err
+	}
+	sum := sha256.Sum256(text)
+	dir := filepath.Join(o.Cache, "ubuntu24.04-"+hex.EncodeToString(sum[:6]))
+	if err := rpmrepo.Once(dir, func(partial string) error { return fill(ctx, o, partial) }); err != nil {
+		return nil, fmt.Errorf("make Ubuntu's repositories: %w", err)
+	}
+	return &Repository{Dir: dir}, nil
+}
+
+// fill does all of the work.
+func fill(ctx context.Context, o Options, dir string) error {
+	image, err := debianImage(o.Debian)
+	if err != nil {
+		return err
+	}
+	status, err := statusOf(image)
+	if err != nil {
+		return err
+	}
+	s, err := rpmrepo.NewSigner(ctx)
+	if err != nil {
+		return err
+	}
+	defer s.Close(ctx)
+	work, pool := filepath.Join(dir, "work"), filepath.Join(dir, "pool")
+	folders := []string{work}
+	for _, names := range suites() {
+		for _, suite := range names {
+			folders = append(folders, filepath.Join(pool, suite))
+		}
+	}
+	for _, folder := range folders {
+		if err := os.MkdirAll(folder, 0o755); err != nil {
+			return err
+		}
+	}
+	if err := os.WriteFile(filepath.Join(work, "status"), status, 0o644); err != nil {
+		return err
+	}
+	debs, err := download(ctx, filepath.Join(work, "status"), work)
+	if err != nil {
+		return err
+	}
+	for _, deb := range debs {
+		if err := adopt(ctx, deb, filepath.Join(pool, release)); err != nil {
+			return fmt.Errorf("adopt %s: %w", filepath.Base(deb), err)
+		}
+	}
+	if err := buildKernels(ctx, o.Kernel, pool, work); err != nil {
+		return err
+	}
+	if err := publish(ctx, s, pool, filepath.Join(dir, "www")); err != nil {
+		return err
+	}
+	key, err := s.Binary(ctx)
+	if err != nil {
+		return err
+	}
+	return errors.Join(writeBase(image, key, filepath.Join(dir, "base")), os.RemoveAll(work), os.RemoveAll(pool))
+}

@@ -1,0 +1,113 @@
+package e2e
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/driver-container/driver-container/ci/aptrepo"
+	"github.com/driver-container/driver-container/ci/lab"
+	"github.com/driver-container/driver-container/ci/rpmrepo"
+	"github.com/driver-container/driver-container/distros"
+)
+
+// The whole way on Ubuntu 24.04: its kernels are listed by series and flavour, the image has what apt would install, and the modules are
+// compiled with headers that are split as Ubuntu's are.
+func Test09Ubuntu(t *testing.T) {
+	journey(t)
+	k := lab.Kernel(t, "debian12")
+	repo, err := aptrepo.Make(t.Context(), aptrepo.Options{
+		Debian: strings.TrimPrefix(base(t, "debian12", "amd64"), "oci:"), Kernel: &rpmrepo.Kernel{Root: k.Root, Release: k.Release},
+	})
+	must(t, err)
+	s := serveTarget(t, "ubuntu24.04", repo.Base(), repo.WWW())
+	t.Run("kernels", func(t *testing.T) { checkUbuntuKernels(t, s) })
+	i := s.build(t, filepath.Join(scratch(t), "dist"))
+	command{args: []string{program(t), "verify", i.ref()}}.want(t, 0)
+	root := i.unpack(t)
+	t.Run("packages", func(t *testing.T) {
+		want, got := s.apt(t, repo), dpkgList(t, root)
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("packages: -apt +image\n%s", diff)
+		}
+		chroot(root, "apt-get", "check").want(t, 0)
+		if audit := chroot(root, "dpkg", "--audit").want(t, 0); audit.stdout != "" {
+			t.Errorf("dpkg --audit has findings\n%s", audit)
+		}
+		if smi := chroot(root, "nvidia-smi").want(t, 9); !strings.Contains(smi.stdout, "couldn't communicate with the NVIDIA driver") {
+			t.Errorf("nvidia-smi says something else\n%s", smi)
+		}
+	})
+	t.Run("precompiled", func(t *testing.T) {
+		if os.Getenv("DRIVER_E2E_FULL") == "" {
+			t.Skip("the third compile of the same driver runs with DRIVER_E2E_FULL=1 (make e2e-full)")
+		}
+		i := s.build(t, filepath.Join(workspace(t), "apt", s.id), "--kernel", "latest", "--builder", "chroot")
+		if want := thinDriver + "-" + aptrepo.Newest + "-" + s.id; i.tag != want {
+			t.Errorf("the image is %s, want %s", i.tag, want)
+		}
+		// Debian's nvidia-persistenced, which the archive is made of, is linked with libtirpc; NVIDIA's own has that inside.
+		for line := range strings.Lines(command{args: []string{program(t), "verify", i.ref()}}.do(t).stdout) {
+			if strings.HasPrefix(line, "error: ") && !strings.Contains(line, "nvidia-persistenced: needs libtirpc.so.3") {
+				t.Errorf("driver-build verify: %s", line)
+			}
+		}
+		found, err := filepath.Glob(filepath.Join(i.unpack(t), "usr/share/nvidia-driver/modules/*/nvidia.ko"))
+		must(t, err)
+		if len(found) != 1 {
+			t.Fatalf("want one nvidia.ko, have %q", found)
+		}
+		if magic := sh(t, "modinfo", "-F", "vermagic", found[0]); !strings.HasPrefix(magic, aptrepo.Newest+" ") {
+			t.Errorf("nvidia.ko is for %q", magic)
+		}
+	})
+}
+
+// checkUbuntuKernels wants every kernel of every suite once, and the default series to be that of the release, for each flavour.
+func checkUbuntuKernels(t *testing.T, s target) {
+	var list []struct {
+		Kernel, Flavour string
+		Default         bool
+	}
+	out := command{env: []string{s.proxy}, args: []string{program(t), "kernels", "--os", s.id, "--matrix", s.matrix, "--base", s.base, "-o", "json", "--progress", "quiet"}}.want(t, 0)
+	must(t, json.Unmarshal([]byte(out.stdout), &list))
+	type kernel struct {
+		flavour string
+		usual   bool
+	}
+	got := map[string]kernel{}
+	for _, k := range list {
+		got[k.Kernel] = kernel{k.Flavour, k.Default}
+	}
+	want := map[string]kernel{
+		"6.8.0-106-generic": {"generic", true}, "6.8.0-31-generic": {"generic", true}, "6.14.0-37-generic": {"generic", false},
+		"6.8.0-106-lowlatency": {"lowlatency", true}, "6.8.0-1052-aws": {"aws", true}, "6.8.0-1050-aws": {"aws", true},
+	}
+	if diff := cmp.Diff(want, got, cmp.AllowUnexported(kernel{})); diff != "" || len(list) != len(want) {
+		t.Errorf("-want +got\n%s\n%s", diff, out)
+	}
+}
+
+// apt lists the packages of the base after apt has installed what driver-build wants.
+func (s target) apt(t *testing.T, repo *aptrepo.Repository) []string {
+	t.Helper()
+	d, err := distros.Lookup(s.id)
+	must(t, err)
+	root := image{dir: filepath.Join(repo.Dir, "base"), tag: s.id}.unpack(t)
+	const script = `export DEBIAN_FRONTEND=noninteractive
+apt-get -o APT::Sandbox::User=root -q update && exec apt-get -o APT::Sandbox::User=root -qy install --no-install-recommends "$@"`
+	c := chroot(root, append([]string{"sh", "-c", script, "sh"}, d.Toolchain("amd64")...)...)
+	c.env = append(c.env, s.proxy)
+	c.want(t, 0)
+	return dpkgList(t, root)
+}
+
+// dpkgList is what dpkg says is installed.
+func dpkgList(t *testing.T, root string) []string {
+	t.Helper()
+	return strings.Fields(chroot(root, "dpkg-query", "-W", "-f", "${Package}=${Version}=${db:Status-Status}\n").want(t, 0).stdout)
+}

@@ -1,0 +1,53 @@
+package lab
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// Renamed is the kernel with another release: the one that uname says and that its modules lie under. It is how a guest plays the node of
+// a system whose kernels cannot be had. Modules of the kernel itself are the same files, and load all the same: with CONFIG_MODVERSIONS
+// the checksums of symbols count, not the release in vermagic. The renamed kernel has no headers, and no signed image for firmware to start.
+func (k *HostKernel) Renamed(t testing.TB, release string) *HostKernel {
+	t.Helper()
+	if len(release) >= utsField {
+		t.Fatalf("%q is too long for the release of a kernel", release)
+	}
+	dir := cached(t, "renamed-"+kernelRecipe+"-"+k.Release+"-"+release, func(path string) {
+		root := filepath.Join(path, "root")
+		modules := filepath.Join(root, "usr/lib/modules", release)
+		must(t, os.MkdirAll(filepath.Dir(modules), 0o755))
+		tool(t, "cp", "-al", filepath.Join(k.Root, "usr/lib/modules", k.Release), modules)
+		tool(t, "cp", "-al", filepath.Join(k.Root, "usr/bin"), filepath.Join(k.Root, "usr/sbin"), filepath.Join(root, "usr"))
+		tool(t, "rm", "-f", filepath.Join(modules, "build"), filepath.Join(modules, "source"))
+		image, err := os.ReadFile(k.image)
+		must(t, err)
+		must(t, os.WriteFile(filepath.Join(path, "vmlinux"), renameUTS(t, image, k.Release, release), 0o644))
+		makeErofs(t, root, filepath.Join(path, "host.erofs"))
+	})
+	return &HostKernel{
+		System: k.System, Release: release,
+		Root: filepath.Join(dir, "root"), image: filepath.Join(dir, "vmlinux"), disk: filepath.Join(dir, "host.erofs"),
+	}
+}
+
+// utsField is the size of each field of struct new_utsname, __NEW_UTS_LEN + 1.
+const utsField = 65
+
+// renameUTS changes the release in init_uts_ns (init/version.c), wherever the image has it: the fields sysname, nodename and release.
+func renameUTS(t testing.TB, image []byte, from, to string) []byte {
+	t.Helper()
+	fields := func(release string) []byte {
+		var all []byte
+		for _, s := range []string{"Linux", "(none)", release} {
+			all = append(append(all, s...), make([]byte, utsField-len(s))...)
+		}
+		return all
+	}
+	if !bytes.Contains(image, fields(from)) {
+		t.Fatalf("the kernel has no init_uts_ns of %s", from)
+	}
+	return bytes.ReplaceAll(image, fields(from), fields(to))
+}

@@ -1,0 +1,272 @@
+package rpmrepo
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// recipe is part of what a result is kept under: it grows when the same inputs give something else.
+const recipe = "2"
+
+// Options say what to make.
+type Options struct {
+	// System is one of Systems: "rocky9".
+	System string
+	// Kernel is packaged as kernel-devel with all of its headers. Nil: kernels have a Makefile only.
+	Kernel *Kernel
+	// Cache is a folder to keep results in; "": driver-build's in the user's cache.
+	Cache string
+}
+
+// Repository is what was made. Its folders are shared and never written to.
+type Repository struct {
+	// System is the one that it is for.
+	System string
+	// Fingerprint is that of the key that signs, in capital hex; Key is the key, armoured.
+	Fingerprint string
+	Key         []byte
+	// Dir has www/HOST/PATH, the files that are served, and base, an OCI layout.
+	Dir string
+	// Root is a folder with the base's files. Its database is always in SQLite's format, which Debian's programs can write.
+	Root string
+	// Release is what the newest kernel is called.
+	Release string
+}
+
+// Base is the system's base image, as driver-build's --base takes it.
+func (r *Repository) Base() string { return "oci:" + filepath.Join(r.Dir, "base") }
+
+// WWW is the folder of what is served, one folder for each host.
+func (r *Repository) WWW() string { return filepath.Join(r.Dir, "www") }
+
+// Handler serves the repositories to clients that use it as their proxy, under the addresses that the base's files have.
+func (r *Repository) Handler() http.Handler { return Serve(r.WWW()) }
+
+// Serve serves the folders of a directory, each as the host of its name, to clients that use it as their proxy.
+func Serve(www string) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		host := req.Host
+		if name, _, err := net.SplitHostPort(host); err == nil {
+			host = name
+		}
+		if host == "" || strings.ContainsAny(host, `/\`) || strings.HasPrefix(host, ".") {
+			http.Error(w, "no such host here", http.StatusNotFound)
+			return
+		}
+		http.FileServer(http.Dir(filepath.Join(www, host))).ServeHTTP(w, req)
+	})
+}
+
+// Make makes the repositories and the base of a system, or finds that it did. Processes that want the same wait for each other.
+func Make(ctx context.Context, o Options) (*Repository, error) {
+	sys, err := lookup(o.System)
+	if err != nil {
+		return nil, err
+	}
+	if o.Cache == "" {
+		user, err := os.UserCacheDir()
+		if err != nil {
+			return nil, err
+		}
+		o.Cache = filepath.Join(user, "driver-build", "rpmrepo")
+	}
+	var names []string
+	for _, s := range catalogue() {
+		names = append(names, s.debs...)
+	}
+	debs, err := candidates(ctx, names)
+	if err != nil {
+		return nil, err
+	}
+	inputs, err := json.Marshal(struct {
+		Recipe, System, Catalogue, Kernel string
+		Debs                              []string
+	}{recipe, fmt.Sprint(sys), fmt.Sprint(catalogue(), unused), o.release(), files(debs)})
+	if err != nil {
+		return nil, err
+	}
+	sum := sha256.Sum256(inputs)
+	dir := filepath.Join(o.Cache, sys.id+"-"+hex.EncodeToString(sum[:6]))
+	err = Once(dir, func(partial string) error { return fill(ctx, o, sys, debs, partial) })
+	if err != nil {
+		return nil, fmt.Errorf("make rpm repositories for %s: %w", sys.id, err)
+	}
+	return open(o, sys, dir)
+}
+
+func (o Options) release() string {
+	if o.Kernel == nil {
+		return ""
+	}
+	return o.Kernel.Release
+}
+
+func files(debs []deb) []string {
+	var all []string
+	for _, d := range debs {
+		all = append(all, d.file)
+	}
+	return all
+}
+
+// unusedFor is after how long results are removed that nobody asked for.
+const unusedFor = 7 * 24 * time.Hour
+
+// prune removes results from a folder that nobody asked for in a while: other versions of Debian's packages, mostly.
+func prune(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		info, err := e.Info()
+		if err != nil || time.Since(info.ModTime()) < unusedFor {
+			continue
+		}
+		if err := os.RemoveAll(filepath.Join(dir, e.Name())); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Once makes dir by build, under another name, if it is not there. What nobody asked for in a week goes from the folder that it is in.
+func Once(dir string, build func(partial string) error) error {
+	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
+		return err
+	}
+	lock, err := os.OpenFile(dir+".lock", os.O_CREATE|os.O_RDWR, 0o644)
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
+	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
+		return err
+	}
+	now := time.Now()
+	if err := os.Chtimes(dir, now, now); err == nil {
+		return os.Chtimes(dir+".lock", now, now)
+	}
+	if err := prune(filepath.Dir(dir)); err != nil {
+		return err
+	}
+	partial := dir + ".partial"
+	if err := os.RemoveAll(partial); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(partial, 0o755); err != nil {
+		return err
+	}
+	if err := build(partial); err != nil {
+		return errors.Join(err, os.RemoveAll(partial))
+	}
+	return os.Rename(partial, dir)
+}
+
+// fill does all of the work.
+func fill(ctx context.Context, o Options, sys system, debs []deb, dir string) error {
+	all := catalogue()
+	trees, err := contents(ctx, o.Cache, all, debs)
+	if err != nil {
+		return err
+	}
+	s, err := NewSigner(ctx)
+	if err != nil {
+		return err
+	}
+	defer s.Close(ctx)
+	packages := filepath.Join(dir, "packages")
+	if err := os.MkdirAll(packages, 0o755); err != nil {
+		return err
+	}
+	if err := buildAll(ctx, o, sys, all, debs, s.Key, trees, packages); err != nil {
+		return err
+	}
+	for _, part := range []part{core, application} {
+		if err := s.packages(ctx, sys, filepath.Join(packages, fmt.Sprint("part-", part))); err != nil {
+			return err
+		}
+	}
+	if err := publish(ctx, sys, s, packages, filepath.Join(dir, "www"), firstRevision); err != nil {
+		return err
+	}
+	if err := makeBase(ctx, sys, all, s.Key, packages, dir); err != nil {
+		return err
+	}
+	fingerprint, err := s.Fingerprint(ctx)
+	if err != nil {
+		return err
+	}
+	return errors.Join(os.WriteFile(filepath.Join(dir, "key.asc"), s.Key, 0o644), os.WriteFile(filepath.Join(dir, "fingerprint"), []byte(fingerprint), 0o644),
+		os.RemoveAll(packages))
+}
+
+// contents are the unpacked Debian packages, which all systems share.
+func contents(ctx context.Context, cache string, all []software, debs []deb) (string, error) {
+	text, err := json.Marshal(struct {
+		Recipe, Catalogue string
+		Debs              []string
+	}{recipe, fmt.Sprint(all, unused), files(debs)})
+	if err != nil {
+		return "", err
+	}
+	sum := sha256.Sum256(text)
+	dir := filepath.Join(cache, "contents-"+hex.EncodeToString(sum[:6]))
+	return dir, Once(dir, func(partial string) error { return unpack(ctx, all, debs, partial) })
+}
+
+// buildAll packs everything into folders named after the parts.
+func buildAll(ctx context.Context, o Options, sys system, all []software, debs []deb, key []byte, trees, packages string) error {
+	if err := buildCatalogue(ctx, sys, all, debs, trees, packages); err != nil {
+		return err
+	}
+	if err := buildSystem(ctx, sys, key, packages); err != nil {
+		return err
+	}
+	for _, r := range sys.repos {
+		if r.modular {
+			for _, d := range debs {
+				if d.name == "perl-base" {
+					if err := buildModules(ctx, sys, d, packages); err != nil {
+						return err
+					}
+				}
+			}
+		}
+	}
+	return buildKernels(ctx, sys, o.Kernel, packages)
+}
+
+const firstRevision = 1700000000
+
+// open describes what lies in a folder.
+func open(o Options, sys system, dir string) (*Repository, error) {
+	key, err := os.ReadFile(filepath.Join(dir, "key.asc"))
+	if err != nil {
+		return nil, err
+	}
+	fingerprint, err := os.ReadFile(filepath.Join(dir, "fingerprint"))
+	if err != nil {
+		return nil, err
+	}
+	release := sys.uname(stubVersion, sys.build(strconv.Itoa(stubNumber)), "")
+	if o.Kernel != nil {
+		if release, err = o.Kernel.ReleaseIn(sys.id); err != nil {
+			return nil, err
+		}
+	}
+	return &Repository{System: sys.id, Fingerprint: string(fingerprint), Key: key, Dir: dir, Root: filepath.Join(dir, "root"), Release: release}, nil
+}
