@@ -1,0 +1,85 @@
+package rpm
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/driver-container/driver-container/distros"
+	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
+)
+
+// Lists as real repositories have them: see testdata/real/README.
+
+func TestRealRepomd(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		file, revision  string
+		newest          int64
+		primary         string // beginning of its place
+		size, open      int64
+		modules, byFile bool
+	}{
+		{"fedora-38-repomd.xml", "1681418230", 1681418230, "repodata/f6dee453a7f8", 18320782, 167638461, false, true},
+		{"centos-stream-9-appstream.xml", "9-stream", 1736761573, "repodata/c03bb2ebc33b", 3597627, 51840420, true, false},
+	} {
+		text, err := os.ReadFile(filepath.Join("testdata/real", tt.file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := parseRepomd(text)
+		if err != nil {
+			t.Fatalf("%s: %v", tt.file, err)
+		}
+		l, ok := r.primary()
+		if !ok || l.href[:len(tt.primary)] != tt.primary || filepath.Ext(l.href) != ".gz" || l.sum.size != tt.size || l.open.size != tt.open || l.open.sha256 == "" {
+			t.Errorf("%s: primary list %+v", tt.file, l)
+		}
+		_, modules := r.lists["modules"]
+		_, filelists := r.lists["filelists"]
+		if r.revision != tt.revision || r.newest != tt.newest || modules != tt.modules || filelists != tt.byFile {
+			t.Errorf("%s: revision %q of %d, modules %v, filelists %v", tt.file, r.revision, r.newest, modules, filelists)
+		}
+	}
+}
+
+func TestRealPrimary(t *testing.T) {
+	t.Parallel()
+	f, err := os.Open("testdata/real/fedora-38-0ad-data.xml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close() //nolint:errcheck // opened for reading
+	b := newBuilder(&repo{source: Source{ID: "fedora"}}, "https://example.com/os", "x86_64")
+	if err := b.readPrimary(f); err != nil {
+		t.Fatal(err)
+	}
+	x := &Index{arch: "x86_64", entries: b.entries}
+	x.build()
+	got, ok := x.Candidate("0ad-data")
+	if !ok {
+		t.Fatal("the package is not there")
+	}
+	evr := rpmfile.EVR{Epoch: "0", Version: "0.0.26", Release: "2.fc38"}
+	want := &Package{
+		Package: distros.Package{
+			Name: "0ad-data", Version: "0.0.26-2.fc38", Arch: "noarch", Size: 1493523190,
+			URL:    "https://example.com/os/Packages/0/0ad-data-0.0.26-2.fc38.noarch.rpm",
+			SHA256: "9d4882481909c8c5cdd4b59988f17fc015d8703f5fbc587d07bd44038fbdb9ac",
+		},
+		Metadata: rpmfile.Metadata{
+			Name: "0ad-data", EVR: evr, Arch: "noarch",
+			Provides: []rpmfile.Relation{{Name: "0ad-data", Op: "=", EVR: evr}},
+			Requires: []rpmfile.Requirement{{Relation: rpmfile.Relation{Name: "dejavu-sans-fonts"}}, {Relation: rpmfile.Relation{Name: "dejavu-sans-mono-fonts"}}},
+		},
+		Origin: "fedora", InstalledSize: 3296032344, BuildTime: time.Unix(1674071971, 0),
+	}
+	sameEVR := cmp.Comparer(func(a, b rpmfile.EVR) bool { return rpmfile.Compare(a, b) == 0 })
+	if diff := cmp.Diff(want, got, sameEVR, cmpopts.EquateEmpty(), cmpopts.EquateApproxTime(0), cmpopts.IgnoreFields(Package{}, "Priority")); diff != "" {
+		t.Error(diff)
+	}
+}
