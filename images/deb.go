@@ -43,7 +43,7 @@ func (debFamily) open(ctx context.Context, b *Builder, t matrix.Target, o PlanOp
 	if err != nil {
 		return nil, err
 	}
-	return debRepositories{releases, tree}, nil
+	return debRepositories{releases, tree, b.Fetch}, nil
 }
 
 func (b *Builder) aptOptions(t matrix.Target, o PlanOptions, tree *rootfs.Tree) (apt.Options, error) {

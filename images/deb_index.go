@@ -12,14 +12,18 @@ import (
 	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/apt"
 	"github.com/driver-container/driver-container/distros/dpkg"
+	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/images/rootfs"
 )
 
 // debRepositories are apt's, with the base that packages are resolved for.
 type debRepositories struct {
 	*apt.Releases
-	base *rootfs.Tree
+	base  *rootfs.Tree
+	fetch *fetch.Client
 }
+
+func (r debRepositories) client(string) (*fetch.Client, error) { return r.fetch, nil }
 
 func (r debRepositories) load(ctx context.Context) (packageIndex, error) {
 	index, err := r.Load(ctx)

@@ -50,6 +50,7 @@ type unpacked struct {
 type repositories interface {
 	Digest() string // of everything that resolving can depend on
 	load(ctx context.Context) (packageIndex, error)
+	client(url string) (*fetch.Client, error) // as packageReader has it
 }
 
 // packageIndex is what the repositories offer.

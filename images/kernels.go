@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -39,7 +38,7 @@ type offeredKernel struct {
 // headers, headers without their kernel (old ones that were left behind) do not count. It downloads no package. Errors are
 // those of Plan.
 func (b *Builder) Kernels(ctx context.Context, t matrix.Target, o PlanOptions) ([]distros.Kernel, error) {
-	offered, err := b.offeredKernels(ctx, t, o)
+	offered, _, err := b.offeredKernels(ctx, t, o)
 	var list []distros.Kernel
 	for _, k := range offered {
 		list = append(list, k.Kernel)
@@ -50,7 +49,7 @@ func (b *Builder) Kernels(ctx context.Context, t matrix.Target, o PlanOptions) (
 // DatedKernels is Kernels with one more request for each, for its date. A date that cannot be had is left out, and a note
 // says so.
 func (b *Builder) DatedKernels(ctx context.Context, t matrix.Target, o PlanOptions) ([]DatedKernel, error) {
-	offered, err := b.offeredKernels(ctx, t, o)
+	offered, repos, err := b.offeredKernels(ctx, t, o)
 	if err != nil {
 		return nil, err
 	}
@@ -62,7 +61,11 @@ func (b *Builder) DatedKernels(ctx context.Context, t matrix.Target, o PlanOptio
 	for i, k := range offered {
 		list[i].Kernel = k.Kernel
 		eg.Go(func() error {
-			list[i].Date, missing[i] = b.Fetch.Modified(ctx, k.URL)
+			client, err := repos.client(k.URL)
+			if err == nil {
+				list[i].Date, err = client.Modified(ctx, k.URL)
+			}
+			missing[i] = err
 			return nil
 		})
 	}
@@ -78,47 +81,52 @@ func (b *Builder) DatedKernels(ctx context.Context, t matrix.Target, o PlanOptio
 	return list, step.End(false, nil)
 }
 
-func (b *Builder) offeredKernels(ctx context.Context, t matrix.Target, o PlanOptions) ([]offeredKernel, error) {
+func (b *Builder) offeredKernels(ctx context.Context, t matrix.Target, o PlanOptions) (list []offeredKernel, repos repositories, err error) {
 	d, err := distros.Lookup(t.System.ID)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	step := b.Observe.Begin(t.System.ID+" "+t.Arch, "kernels")
-	list, cached, err := b.readKernels(ctx, t, d, o, step)
-	return list, step.End(cached, err)
+	cached := false
+	defer func() { err = step.End(cached, err) }()
+	spool, err := rootfs.NewSpool(b.Store.Dir())
+	if err != nil {
+		return nil, nil, err
+	}
+	defer func() { err = errors.Join(err, spool.Close()) }()
+	if repos, err = b.baseRepositories(ctx, t, d, o, spool, step); err != nil {
+		return nil, nil, err
+	}
+	list, cached, err = b.indexedKernels(ctx, t, d, repos, step)
+	return list, repos, err
 }
 
-// readKernels reads the base's list of repositories and then those, as Plan does.
-func (b *Builder) readKernels(ctx context.Context, t matrix.Target, d distros.Distro, o PlanOptions, step *Step) (list []offeredKernel, cached bool, err error) {
+// baseRepositories reads the base's list of repositories and opens those, as Plan does.
+func (b *Builder) baseRepositories(ctx context.Context, t matrix.Target, d distros.Distro, o PlanOptions, spool *rootfs.Spool, step *Step) (repositories, error) {
 	ref := cmp.Or(o.Base, t.System.Base)
 	base, err := b.Registry.Base(ctx, ref, t.Arch)
 	if registry.IsLocal(ref) && errors.Is(err, fs.ErrNotExist) {
-		return nil, false, fmt.Errorf("%w: %w", ErrBase, err)
+		return nil, fmt.Errorf("%w: %w", ErrBase, err)
 	}
 	if err != nil {
-		return nil, false, fmt.Errorf("base image of %s: %w", t.System.ID, err)
+		return nil, fmt.Errorf("base image of %s: %w", t.System.ID, err)
 	}
-	spool, err := rootfs.NewSpool(b.Store.Dir())
-	if err != nil {
-		return nil, false, err
-	}
-	defer func() { err = errors.Join(err, spool.Close()) }()
 	tree, err := b.baseTree(ctx, base.Image, base.Digest.String(), spool, step)
 	if err != nil {
-		return nil, false, err
+		return nil, err
 	}
 	if err := checkSystem(tree, distros.Userland(d)); err != nil {
-		return nil, false, fmt.Errorf("base %s: %w", ref, err)
+		return nil, fmt.Errorf("base %s: %w", ref, err)
 	}
 	f, err := familyOf(distros.Userland(d))
 	if err != nil {
-		return nil, false, err
+		return nil, err
 	}
 	repos, err := f.open(ctx, b, t, o, tree)
 	if err != nil {
-		return nil, false, fmt.Errorf("package repositories of %s: %w", t.System.ID, err)
+		return nil, fmt.Errorf("package repositories of %s: %w", t.System.ID, err)
 	}
-	return b.indexedKernels(ctx, t, d, repos, step)
+	return repos, nil
 }
 
 // indexedKernels reads the indexes, which takes most of the time, unless they are the ones it read last time.
@@ -175,6 +183,4 @@ func seriesOf(release string) string {
 }
 
 // version is a kernel's release without its flavour.
-func version(k distros.Kernel) string {
-	return strings.TrimSuffix(strings.TrimSuffix(k.Release, k.Flavour), "-")
-}
+func version(k distros.Kernel) string { return distros.ParseRelease(k.Release).WithoutFlavour() }

@@ -19,6 +19,7 @@ type Request struct {
 	Mirror       string              // of packages, without credentials
 	Components   []string            // added to the repositories of the base
 	Repositories []matrix.Repository // added to those of the base; without keys, which decide what is trusted and not what is chosen
+	OnlyThese    bool                // instead of those of the base
 	Image        []string            // what the image has beside the driver, in the words of the package manager
 	Compiler     []string            // what compiles ahead of time
 	Headers      map[string][]string // by the release of the kernel
@@ -47,7 +48,7 @@ func Ask(t matrix.Target, o PlanOptions) (Request, error) {
 	}
 	q := Request{
 		Base: cmp.Or(o.Base, t.System.Base), Components: t.System.Components, Repositories: publicRepositories(t.System.Repositories),
-		Image: w.Image, Compiler: w.Compiler, Headers: w.Headers, Driver: w.Driver,
+		OnlyThese: t.System.OnlyThese, Image: w.Image, Compiler: w.Compiler, Headers: w.Headers, Driver: w.Driver,
 	}
 	if registry.IsLocal(q.Base) {
 		q.Base = ""

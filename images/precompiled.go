@@ -89,7 +89,7 @@ func (s Source) kernelPins(flavour string) []string {
 	var sums []string
 	for _, p := range s.Packages {
 		if strings.HasSuffix(p.Name, "kernel-source") && packageFlavour(p.Name) == flavour {
-			sums = append(sums, p.SHA256)
+			sums = append(sums, p.Digest())
 		}
 	}
 	return sums

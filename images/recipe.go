@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/url"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/driver-container/driver-container/distros"
@@ -99,11 +100,12 @@ func key(kind string, inputs ...any) (string, error) {
 	return hex.EncodeToString(sum[:]), nil
 }
 
-// pins are the digests of packages: what a layer depends on. The addresses are left out, for any mirror serves the same bytes.
+// pins are the digests of packages: what a layer depends on, with the keys that they were checked by, so that a layer is not taken
+// for checked when other keys count. The addresses are left out, for any mirror serves the same bytes.
 func pins(pkgs []distros.Package) []string {
 	sums := make([]string, len(pkgs))
 	for i, p := range pkgs {
-		sums[i] = p.Digest()
+		sums[i] = strings.Join(append([]string{p.Digest()}, p.Keys...), " ")
 	}
 	return sums
 }

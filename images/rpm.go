@@ -38,7 +38,7 @@ func (rpmFamily) open(ctx context.Context, b *Builder, t matrix.Target, o PlanOp
 	if err != nil {
 		return nil, err
 	}
-	return rpmRepositories{releases, base}, nil
+	return rpmRepositories{releases, base, mirrorLogins(o.Mirror)}, nil
 }
 
 // rpmBase is what a base says of its packages.
@@ -57,7 +57,8 @@ func readRPMBase(tree *rootfs.Tree, arch string) (b rpmBase, err error) {
 	b.arch = a.Kernel
 	db, err := rpmdb.Read(tree.OpenFS())
 	switch {
-	case errors.Is(err, fs.ErrNotExist): // a base without packages
+	case errors.Is(err, fs.ErrNotExist): // packages could not be recorded as installed, nor anything be known of those it has
+		return b, fmt.Errorf("%w: %w; give a base that was installed with rpm", ErrBase, err)
 	case err != nil:
 		return b, fmt.Errorf("the base's rpm database: %w", err)
 	default:
@@ -208,18 +209,8 @@ func (rpmFamily) record(tree, lower *rootfs.Tree, all []unpacked, when time.Time
 		}
 		headers = append(headers, h)
 	}
-	replaced, err := db.Replaced(headers)
-	if err != nil {
+	if err := removeReplaced(tree, lower, db, headers); err != nil {
 		return err
-	}
-	for _, h := range replaced {
-		old, err := h.Metadata()
-		if err != nil {
-			return fmt.Errorf("the base's rpm database: %w", err)
-		}
-		if err := removeOld(tree, lower, old.Files); err != nil {
-			return err
-		}
 	}
 	changed, removed, err := db.With(headers)
 	if err != nil {
@@ -236,6 +227,31 @@ func (rpmFamily) record(tree, lower *rootfs.Tree, all []unpacked, when time.Time
 		}
 	}
 	return nil
+}
+
+// removeReplaced deletes the files of the packages that new ones take the place of, but for those that another package of the base
+// has as well, which stays.
+func removeReplaced(tree, lower *rootfs.Tree, db *rpmdb.Database, headers []*rpmfile.Header) error {
+	replaced, err := db.Replaced(headers)
+	if err != nil || len(replaced) == 0 {
+		return err
+	}
+	var gone []string
+	stays := map[string]bool{}
+	for _, h := range db.Packages() {
+		m, err := h.Metadata()
+		if err != nil {
+			return fmt.Errorf("the base's rpm database: %w", err)
+		}
+		if slices.Contains(replaced, h) {
+			gone = append(gone, m.Files...)
+			continue
+		}
+		for _, file := range m.Files {
+			stays[file] = true
+		}
+	}
+	return removeOld(tree, lower, slices.DeleteFunc(gone, func(file string) bool { return stays[file] }))
 }
 
 // colour says which kinds of programs the system runs beside each other, as rpm notes it of each package: what the base's own say,

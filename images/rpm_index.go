@@ -2,9 +2,12 @@ package images
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"slices"
 
 	"github.com/driver-container/driver-container/distros"
+	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/distros/rpm"
 	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
 )
@@ -12,28 +15,49 @@ import (
 // rpmRepositories are rpm's, with the base that packages are resolved for.
 type rpmRepositories struct {
 	*rpm.Releases
-	base rpmBase
+	base   rpmBase
+	logins logins
 }
+
+// Digest also tells apart what authenticates at a mirror: it is in the addresses of packages, which plans remember.
+func (r rpmRepositories) Digest() string {
+	digest := r.Releases.Digest()
+	if len(r.logins) == 0 {
+		return digest
+	}
+	sum := sha256.Sum256([]byte(digest + r.logins.secrets()))
+	return hex.EncodeToString(sum[:])
+}
+
+func (r rpmRepositories) client(url string) (*fetch.Client, error) { return r.Clients().For(url) }
 
 func (r rpmRepositories) load(ctx context.Context) (packageIndex, error) {
 	index, err := r.Load(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return rpmIndex{index, r.base.installed}, nil
+	return rpmIndex{index, r.base.installed, r.logins}, nil
 }
 
 // rpmIndex is rpm's index, with what the base has.
 type rpmIndex struct {
 	*rpm.Index
 	installed []rpmfile.Metadata
+	logins    logins
+}
+
+// pinned is a package with an address that can be asked for at any time, when nobody knows of the mirror any more.
+func (x rpmIndex) pinned(p *rpm.Package) distros.Package {
+	out := p.Package
+	out.URL = x.logins.put(out.URL)
+	return out
 }
 
 func (x rpmIndex) resolve(ctx context.Context, want []string) ([]distros.Package, error) {
 	found, err := x.Resolve(ctx, x.installed, want)
 	all := make([]distros.Package, len(found))
-	for i, p := range found {
-		all[i] = p.Package
+	for i := range found {
+		all[i] = x.pinned(&found[i])
 	}
 	return all, err
 }
@@ -44,7 +68,8 @@ func (x rpmIndex) find(want, _ string) (*distros.Package, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &p.Package, nil
+	found := x.pinned(p)
+	return &found, nil
 }
 
 // kernels picks the kernels out of what packages provide. As with Debian's packages, headers without their kernel do not count where
@@ -63,7 +88,7 @@ func (x rpmIndex) kernels(d distros.Distro, _ string) []offeredKernel {
 				if seen[k.Release] {
 					continue
 				}
-				seen[k.Release] = true
+				seen[k.Release], k.URL = true, x.logins.put(k.URL)
 				if _, ok := series[k.Flavour]; !ok {
 					series[k.Flavour] = x.defaultSeries(system, k.Flavour)
 				}

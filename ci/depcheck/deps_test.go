@@ -147,7 +147,7 @@ func TestDirectImports(t *testing.T) {
 		"github.com/u-root/u-root":         {"kmod"},
 		"github.com/NVIDIA/go-nvml":        {"cmd/driver-probe"},
 		"github.com/hashicorp/go-version":  {"images/matrix"},
-		"github.com/ProtonMail/go-crypto":  {"distros/apt", "distros/rpm", "distros/rpm/rpmfile"},
+		"github.com/ProtonMail/go-crypto":  {"distros/apt", "distros/pgp", "distros/rpm/rpmfile"},
 		"modernc.org/sqlite":               {"distros/rpm/rpmdb", "distros/rpm/sqlite"},
 		"golang.org/x/crypto/openpgp":      {},
 		"github.com/stretchr/testify":      {},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"strings"
 
 	"github.com/driver-container/driver-container/distros"
@@ -42,7 +43,9 @@ func (q *inquiry) look(ctx context.Context, row *checkRow, t matrix.Target) {
 	it := item{target: t, plan: q.plan}
 	row.Base = q.base(ctx, t.System.Base, t.Arch)
 	row.Archive = q.archive(ctx, t)
-	row.Headers = q.headers(ctx, row, it)
+	if row.Headers = (&verdict{stateUnknown, ""}); row.Base.State != stateFailed { // else the same reason would be given twice
+		row.Headers = q.headers(ctx, row, it)
+	}
 	var lockErr error
 	if q.lock != nil {
 		it, lockErr = q.locked(it)
@@ -87,7 +90,7 @@ func (q *inquiry) archive(ctx context.Context, t matrix.Target) *verdict {
 
 // file asks whether a file is there with the size that it should have.
 func (q *inquiry) file(ctx context.Context, f fetch.File) *verdict {
-	size, err := q.sizes.get(f.URL, func() (int64, error) { return q.session.builder.Fetch.Stat(ctx, f.URL) })
+	size, err := q.size(ctx, f.URL)
 	switch {
 	case errors.Is(err, fetch.ErrOffline):
 		return &verdict{stateUnknown, "--offline"}
@@ -99,6 +102,10 @@ func (q *inquiry) file(ctx context.Context, f fetch.File) *verdict {
 		return &verdict{stateFailed, fmt.Sprintf("%s has %d bytes, and should have %d", f.URL, size, f.Size)}
 	}
 	return &verdict{stateOK, fmt.Sprintf("%d bytes", size)}
+}
+
+func (q *inquiry) size(ctx context.Context, address string) (int64, error) {
+	return q.sizes.get(address, func() (int64, error) { return q.session.builder.Fetch.Stat(ctx, address) })
 }
 
 // headers plans an image with compiler and headers for the newest kernel that the driver compiles on. Where there is none, the
@@ -159,10 +166,19 @@ func (q *inquiry) lockedFiles(ctx context.Context, it item, err error) *verdict 
 	}
 	section := lock.Target{Pins: *it.pins}
 	all := section.Packages()
+	closed := 0
 	for _, p := range all {
+		var status *fetch.StatusError
+		if _, err := q.size(ctx, p.URL); errors.As(err, &status) && (status.Code == http.StatusUnauthorized || status.Code == http.StatusForbidden) {
+			closed++ // of a subscription: builds have its certificates from the base's configuration, which is not read here
+			continue
+		}
 		if v := q.file(ctx, fetch.File{URL: p.URL, Size: p.Size}); v.State == stateFailed {
 			return v
 		}
+	}
+	if closed > 0 {
+		return &verdict{stateUnknown, fmt.Sprintf("%d of %d locked packages are on servers that want a login or a certificate, which check does not use", closed, len(all))}
 	}
 	return &verdict{stateOK, fmt.Sprintf("base and %d packages", len(all))}
 }

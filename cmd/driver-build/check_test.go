@@ -70,8 +70,8 @@ func TestCheckBroken(t *testing.T) {
 	r.want(t, 3, "pairs cannot be built")
 	all := rows(t, r)
 	for pair, want := range map[string][3]string{
-		"418.87.01-ubuntu16.04 amd64":  {stateFailed, stateFailed, stateFailed},
-		"535.261.03-ubuntu16.04 amd64": {stateFailed, stateOK, stateFailed},
+		"418.87.01-ubuntu16.04 amd64":  {stateFailed, stateFailed, stateUnknown},
+		"535.261.03-ubuntu16.04 amd64": {stateFailed, stateOK, stateUnknown},
 		"418.87.01-ubuntu18.04 amd64":  {stateOK, stateFailed, stateFailed},
 		"535.261.03-debian12 amd64":    {stateOK, stateNone, stateOK},
 	} {
@@ -116,5 +116,16 @@ func TestCheckLock(t *testing.T) {
 	all = rows(t, r)
 	if row := all["535.261.03-debian12 amd64"]; row.Lock.State != stateFailed || !strings.Contains(row.Lock.Detail, "404") || all["535.261.03-debian12 arm64"].Broken {
 		t.Errorf("%+v", row)
+	}
+	u.Fault(func(w http.ResponseWriter, r *http.Request) bool { // as repositories of a subscription answer
+		if r.URL.Path == gone {
+			http.Error(w, "no certificate", http.StatusForbidden)
+		}
+		return r.URL.Path == gone
+	})
+	r = u.tool(t, "check -o json --os debian12")
+	r.want(t, 0)
+	if row := rows(t, r)["535.261.03-debian12 amd64"]; row.Lock.State != stateUnknown || !strings.Contains(row.Lock.Detail, "1 of ") {
+		t.Errorf("%+v", row.Lock)
 	}
 }

@@ -57,7 +57,7 @@ func exitCode(err error) int {
 		return exitMismatch
 	case errors.Is(err, fetch.ErrUnreachable) || errors.Is(err, fetch.ErrOffline) || is[*registry.PlatformError](err):
 		return exitNetwork
-	case is[*apt.UnresolvableError](err) || errors.Is(err, apt.ErrSources) || is[*rpm.UnresolvableError](err) || errors.Is(err, rpm.ErrSources) ||
+	case is[*distros.UnresolvableError](err) || errors.Is(err, apt.ErrSources) || errors.Is(err, rpm.ErrSources) ||
 		is[*runner.FailedError](err) || errors.Is(err, errNoRunner):
 		return exitStep
 	case errors.Is(err, runner.ErrUnavailable):

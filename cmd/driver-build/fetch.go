@@ -108,7 +108,11 @@ func (j *job) fetch(ctx context.Context, s *session) error {
 				return j.explain(ctx, s, it, err)
 			}
 			for _, f := range r.Public().Files() {
-				once(f.SHA256, fmt.Sprintf("sha256:%s %s %s", f.SHA256, s.builder.Store.Path(f.SHA256), f.URL))
+				kind, digest := "sha256:", f.SHA256
+				if digest == "" { // of a repository that knows no other
+					kind, digest = "sha512:", f.SHA512
+				}
+				once(digest, fmt.Sprintf("%s%s %s %s", kind, digest, s.builder.Store.Path(digest), f.URL))
 			}
 		}
 	}

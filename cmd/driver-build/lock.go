@@ -92,6 +92,11 @@ func (l *locking) do(ctx context.Context) (err error) {
 	}
 	l.plan = images.PlanOptions{Base: o.base, Mirror: o.mirror}
 	l.file = lockPath(o.lock, o.selection.matrixFile)
+	if !l.check {
+		if err := folderOf("--lock", l.file); err != nil {
+			return err
+		}
+	}
 	l.old, err = lock.Read(l.file, nil)
 	l.valid = err == nil
 	switch {

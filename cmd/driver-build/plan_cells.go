@@ -51,7 +51,7 @@ func newPlanner(s *session) (*planner, error) {
 	b := s.builder
 	return &planner{online: b, cached: &images.Builder{
 		Store: b.Store, Fetch: &fetch.Client{Store: b.Store, Offline: true}, Registry: offline, Binaries: b.Binaries, Info: b.Info, Jobs: b.Jobs,
-		Observe: b.Observe,
+		Observe: b.Observe, Machine: b.Machine, AllowRollback: b.AllowRollback,
 	}}, nil
 }
 

@@ -68,6 +68,11 @@ func (r *reporting) do(ctx context.Context) error {
 	if r.file == "" {
 		return usageError{errors.New("give --html FILE, or --html - for stdout")}
 	}
+	if r.file != "-" {
+		if err := folderOf("--html", r.file); err != nil {
+			return err
+		}
+	}
 	cells, err := r.prepare()
 	if err != nil {
 		return err
@@ -171,6 +176,18 @@ func (r *reporting) describe(known knownDrivers, cells []cell) {
 		}
 		r.page.Drivers = append(r.page.Drivers, column)
 	}
+}
+
+// folderOf refuses a file to write that has no folder, before minutes are spent on what would be in it.
+func folderOf(flag, file string) error {
+	info, err := os.Stat(filepath.Dir(file))
+	if err == nil && !info.IsDir() {
+		err = fmt.Errorf("%s is no folder", filepath.Dir(file))
+	}
+	if err != nil {
+		return usageError{fmt.Errorf("%s %s: %w", flag, file, err)}
+	}
+	return nil
 }
 
 // replaceFile puts a new text in the place of a file, whole or not at all. With check, it is asked right before, and its error

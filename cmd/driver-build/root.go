@@ -49,7 +49,10 @@ func noArgs(cmd *cobra.Command, args []string) error {
 		names = append(names, c.Name())
 	}
 	hint := "targets are given with --os and --driver"
-	if len(names) > 0 {
+	switch {
+	case len(names) > 0 && cmd.HasParent():
+		hint = "commands of " + cmd.Name() + " are " + strings.Join(names, ", ")
+	case len(names) > 0:
 		hint += "; commands are " + strings.Join(names, ", ")
 	}
 	return usageError{fmt.Errorf("unexpected argument %q: %s", args[0], hint)}

@@ -33,17 +33,6 @@ func FuzzRelease(f *testing.F) {
 	})
 }
 
-// FuzzClearsigned: nothing that is not signed by a trusted key may pass.
-func FuzzClearsigned(f *testing.F) {
-	f.Add([]byte("-----BEGIN PGP SIGNED MESSAGE-----\nHash: SHA512\n\nSuite: x\n-----BEGIN PGP SIGNATURE-----\n\niHUE\n=abcd\n-----END PGP SIGNATURE-----\n"))
-	f.Fuzz(func(t *testing.T, data []byte) {
-		tr := trust{now: testNow, keys: nil}
-		if _, err := tr.clearsigned(data); err == nil {
-			t.Error("accepted without a key")
-		}
-	})
-}
-
 // FuzzEntries: what the arena keeps must still be the paragraph, and its parts must be those that dpkg reads.
 func FuzzEntries(f *testing.F) {
 	f.Add([]byte("Package: a\nVersion: 1\nArchitecture: amd64\nDepends: b\nTag: x,\n y\nProvides: v (= 1), w\n"))

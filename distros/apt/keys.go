@@ -1,18 +1,16 @@
 package apt
 
 import (
-	"bufio"
-	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"path"
 	"slices"
 	"strings"
 
 	"github.com/ProtonMail/go-crypto/openpgp"
-	"github.com/ProtonMail/go-crypto/openpgp/armor"
+
+	"github.com/driver-container/driver-container/distros/pgp"
 )
 
 const maxKeyring = 4 << 20 // bytes; Debian's, with all its old keys, is below 100 KiB
@@ -28,14 +26,14 @@ type keyStore struct {
 // usr/share/keyrings, where distributions keep the originals. notes says what was skipped and why.
 func (k keyStore) keysFor(s Source) (keys openpgp.EntityList, notes []string, err error) {
 	for i, data := range k.extra {
-		more, err := parseKeys(data)
+		more, err := pgp.ReadKeys(data)
 		if err != nil {
 			return nil, nil, fmt.Errorf("additional keyring %d: %w: %w", i+1, ErrSources, err)
 		}
 		keys = append(keys, more...)
 	}
 	if s.Key != "" {
-		more, err := parseKeys([]byte(s.Key))
+		more, err := pgp.ReadKeys([]byte(s.Key))
 		if err != nil {
 			return nil, nil, fmt.Errorf("%s: key of the source: %w: %w", s.Origin, ErrSources, err)
 		}
@@ -78,7 +76,7 @@ func (k keyStore) named(name string) (openpgp.EntityList, error) {
 		} else if err != nil {
 			return nil, err
 		}
-		keys, err := parseKeys(data)
+		keys, err := pgp.ReadKeys(data)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", p, err)
 		}
@@ -109,7 +107,7 @@ func (k keyStore) trusted() (keys openpgp.EntityList, notes []string, err error)
 		}
 		var more openpgp.EntityList
 		if err == nil {
-			more, err = parseKeys(data)
+			more, err = pgp.ReadKeys(data)
 		}
 		if err != nil {
 			notes = append(notes, fmt.Sprintf("%s: %v", name, err)) // one unreadable file does not take the others' trust away
@@ -117,38 +115,6 @@ func (k keyStore) trusted() (keys openpgp.EntityList, notes []string, err error)
 		keys = append(keys, more...)
 	}
 	return keys, notes, nil
-}
-
-// parseKeys reads a binary keyring or any number of armoured ones.
-func parseKeys(data []byte) (openpgp.EntityList, error) {
-	if len(data) > 12 && string(data[8:12]) == "KBXf" {
-		return nil, errors.New("this is a GnuPG keybox; export its keys with gpg --export")
-	}
-	if !bytes.Contains(data, []byte("-----BEGIN PGP")) {
-		keys, err := openpgp.ReadKeyRing(bytes.NewReader(data))
-		if err == nil && len(keys) == 0 {
-			err = errors.New("holds no key")
-		}
-		return keys, err
-	}
-	var keys openpgp.EntityList
-	in := bufio.NewReader(bytes.NewReader(data)) // armor.Decode goes on reading from a bufio.Reader, so that several blocks work
-	for {
-		block, err := armor.Decode(in)
-		if errors.Is(err, io.EOF) && len(keys) > 0 {
-			return keys, nil
-		} else if err != nil {
-			return keys, fmt.Errorf("armoured key: %w", err)
-		}
-		if block.Type != openpgp.PublicKeyType {
-			return keys, fmt.Errorf("armoured %q, want %q", block.Type, openpgp.PublicKeyType)
-		}
-		more, err := openpgp.ReadKeyRing(block.Body)
-		if err != nil {
-			return keys, fmt.Errorf("armoured key: %w", err)
-		}
-		keys = append(keys, more...)
-	}
 }
 
 func hasFingerprint(e *openpgp.Entity, prints []string) bool {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/driver-container/driver-container/distros/dpkg"
+	"github.com/driver-container/driver-container/distros/pgp"
 )
 
 const maxRelease = 16 << 20 // bytes of an InRelease file; Debian's largest is below 300 KiB
@@ -97,7 +98,7 @@ func (r *release) check(suite string, now time.Time, allowExpired bool) error {
 	if !r.date.IsZero() && r.date.After(now.Add(24*time.Hour)) {
 		return fmt.Errorf("%w: its Date, %s, is in the future; is this machine's clock right?", ErrIndex, r.date.Format(time.RFC3339))
 	}
-	if !allowExpired && !r.until.IsZero() && now.After(r.until.Add(clockSkew)) {
+	if !allowExpired && !r.until.IsZero() && now.After(r.until.Add(pgp.ClockSkew)) {
 		return fmt.Errorf("%w: Valid-Until was %s, the mirror is %s behind; "+
 			"an archive that is no longer maintained needs its expiry allowed", ErrExpired,
 			r.until.Format(time.RFC3339), now.Sub(r.until).Round(time.Hour))

@@ -10,6 +10,7 @@ import (
 	"io/fs"
 
 	"github.com/driver-container/driver-container/distros/fetch"
+	"github.com/driver-container/driver-container/distros/pgp"
 )
 
 // open fetches, verifies and reads the Release file: InRelease, or Release with Release.gpg where that does not exist.
@@ -27,14 +28,14 @@ func (r *repo) open(ctx context.Context, o Options, keys keyStore) error {
 }
 
 func (r *repo) fetchRelease(ctx context.Context, o Options, keys keyStore) ([]byte, error) {
-	t := trust{now: o.Now, allowExpired: o.AllowExpired}
+	t := pgp.Trust{Now: o.Now, AllowExpired: o.AllowExpired, Hint: "name a keyring with Signed-By"}
 	var err error
-	if t.keys, t.notes, err = keys.keysFor(r.source); err != nil {
+	if t.Keys, t.Notes, err = keys.keysFor(r.source); err != nil {
 		return nil, err
 	}
 	inline, err := o.Fetch.Latest(ctx, r.dir+"/InRelease", maxRelease)
 	if err == nil {
-		text, err := t.clearsigned(inline)
+		text, err := t.Clearsigned(inline)
 		if err != nil && (!r.source.Trusted || text == nil) {
 			return nil, fmt.Errorf("file InRelease: %w", err)
 		}
@@ -54,7 +55,7 @@ func (r *repo) fetchRelease(ctx context.Context, o Options, keys keyStore) ([]by
 	if err != nil {
 		return nil, err
 	}
-	if err := t.detached(text, sig); err != nil {
+	if err := t.Detached(text, sig); err != nil {
 		return nil, fmt.Errorf("file Release.gpg: %w", err)
 	}
 	return text, nil

@@ -13,6 +13,7 @@ import (
 const (
 	maxPackages  = 1 << 20 // of one list; Fedora has 75000
 	maxRelations = 1 << 24 // of one list, and as many files; Fedora has 2 million
+	maxPackage   = 8 << 30 // bytes of one package; the largest, with debugging symbols, have 2 GiB
 )
 
 // Record is a package as a database lists it, for Options.SQLite.
@@ -177,8 +178,11 @@ func (b *builder) end() error {
 	if e.url, err = join(b.base, b.xmlBase, b.href); err != nil {
 		b.hide(fmt.Sprintf("location %.80q: %v", b.href, err))
 	}
-	if e.size <= 0 {
+	switch {
+	case e.size <= 0:
 		b.hide("the list does not tell its size")
+	case e.size > maxPackage:
+		b.hide(fmt.Sprintf("it has %d bytes, more than the %d allowed", e.size, int64(maxPackage)))
 	}
 	if why := b.repo.source.excludes(e); why != "" {
 		b.hide(why)

@@ -45,18 +45,27 @@ func OpenClients(o Options) (*Clients, error) {
 	return c, nil
 }
 
-// For is the client for a URL. It is an error when the source that the URL belongs to needs files that are not there.
+// For is the client for a URL: that of the source whose folder it is below, or else of one on the same host, whose packages may lie
+// beside its folder. It is an error when that source needs files that are not there.
 func (c *Clients) For(rawURL string) (*fetch.Client, error) {
-	best, length := c.base, 0
-	var err error
+	best, length := ownClient{client: c.base}, -1
 	for _, own := range c.own {
 		for _, p := range own.prefixes {
-			if hasPrefix(rawURL, p) && len(p) > length {
-				best, length, err = own.client, len(p), own.err
+			switch {
+			case hasPrefix(rawURL, p) && len(p) > length:
+				best, length = own, len(p)
+			case length < 0 && sameHost(rawURL, p):
+				best, length = own, 0
 			}
 		}
 	}
-	return best, err
+	return best.client, best.err
+}
+
+func sameHost(a, b string) bool {
+	u, err1 := url.Parse(a)
+	v, err2 := url.Parse(b)
+	return err1 == nil && err2 == nil && u.Host != "" && u.Scheme == v.Scheme && u.Host == v.Host
 }
 
 // client is the client of the options, or a copy with a transport of its own where the source needs one.

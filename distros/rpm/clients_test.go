@@ -102,6 +102,10 @@ func TestSubscription(t *testing.T) {
 		if _, err := client.Latest(t.Context(), p.URL, 100); !errors.As(err, &status) || status.Code != http.StatusNotFound {
 			t.Errorf("clients %s: download = %v; want 404, which a client without a certificate does not get", name, err)
 		}
+		host := strings.TrimSuffix(r.url, "/os")
+		if beside, err := c.For(host + "/blobstore/x"); err != nil || beside == o.Fetch {
+			t.Errorf("clients %s: For(beside the folder) = %v, %v; want the client of the source", name, beside, err)
+		}
 		if other, err := c.For("https://example.com/x"); err != nil || other != o.Fetch {
 			t.Errorf("clients %s: For(elsewhere) = %v, %v; want the client of the options", name, other, err)
 		}

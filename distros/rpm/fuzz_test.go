@@ -140,17 +140,6 @@ func FuzzMirrors(f *testing.F) {
 	})
 }
 
-func FuzzSignature(f *testing.F) {
-	f.Add([]byte("-----BEGIN PGP SIGNATURE-----\n\niHUE\n=abcd\n-----END PGP SIGNATURE-----\n"))
-	f.Fuzz(func(t *testing.T, data []byte) {
-		files := [][]byte{data}
-		tr := newTrust(files, nil, Options{Now: testNow})
-		if len(tr.keys) == 0 && tr.detached([]byte("text"), data) == nil {
-			t.Error("accepted without a key")
-		}
-	})
-}
-
 func FuzzVars(f *testing.F) {
 	f.Add("http://$a/${b:-$c}/${releasever_major:+x}")
 	f.Fuzz(func(t *testing.T, text string) {

@@ -1,19 +1,15 @@
 package rpm
 
 import (
-	"bufio"
 	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"path"
 	"slices"
 	"strings"
 
-	"github.com/ProtonMail/go-crypto/openpgp"
-	"github.com/ProtonMail/go-crypto/openpgp/armor"
-
+	"github.com/driver-container/driver-container/distros/pgp"
 	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
 )
 
@@ -158,27 +154,15 @@ func fingerprints(files [][]byte, notes []string) ([]string, []string) {
 	return all.Fingerprints(), notes
 }
 
-// parseKeys reads a binary keyring or any number of armoured ones.
-func parseKeys(data []byte) (openpgp.EntityList, error) {
-	if !bytes.Contains(data, []byte("-----BEGIN PGP")) {
-		return openpgp.ReadKeyRing(bytes.NewReader(data))
-	}
-	var keys openpgp.EntityList
-	in := bufio.NewReader(bytes.NewReader(data)) // armor.Decode goes on reading from a bufio.Reader, so that several blocks work
-	for {
-		block, err := armor.Decode(in)
-		if errors.Is(err, io.EOF) && len(keys) > 0 {
-			return keys, nil
-		} else if err != nil {
-			return keys, fmt.Errorf("armoured key: %w", err)
-		}
-		if block.Type != openpgp.PublicKeyType {
-			return keys, fmt.Errorf("armoured %q, want %q", block.Type, openpgp.PublicKeyType)
-		}
-		more, err := openpgp.ReadKeyRing(block.Body)
+// trust checks signatures of repomd.xml with the keys in files.
+func (o Options) trust(files [][]byte, notes []string) pgp.Trust {
+	t := pgp.Trust{Notes: notes, Now: o.Now, AllowExpired: o.AllowExpired, Hint: "name one of the base with gpgkey, or give it in the matrix"}
+	for _, data := range files {
+		keys, err := pgp.ReadKeys(data)
 		if err != nil {
-			return keys, fmt.Errorf("armoured key: %w", err)
+			t.Notes = append(t.Notes, err.Error())
 		}
-		keys = append(keys, more...)
+		t.Keys = append(t.Keys, keys...)
 	}
+	return t
 }

@@ -95,6 +95,9 @@ func (r *repo) load(ctx context.Context, o Options) (l loaded, err error) {
 
 // read fetches a list, checks it and has it read.
 func (r *repo) read(ctx context.Context, name string, l list, limit int64, read func(io.Reader) error) error {
+	if l.sum.size > limit { // whoever writes repomd.xml may not be trusted with the disk either
+		return fmt.Errorf("list %s: %w: it has %d bytes, more than the %d allowed", name, ErrIndex, l.sum.size, limit)
+	}
 	file, err := r.fetch(ctx, l)
 	if err == nil {
 		if err = unpack(ctx.Err, file, l.open, limit, read); err != nil && ctx.Err() == nil {
@@ -138,27 +141,29 @@ func (r *repo) fetch(ctx context.Context, l list) (file string, err error) {
 	return "", errors.Join(failures...)
 }
 
-// Digest identifies what resolving can depend on: the repomd.xml of all repositories, in order, and what of the options and
-// of the base counts. It is a key for cached plans, 64 hex digits.
+// Digest identifies what resolving can depend on: the repomd.xml of all repositories, in order, where they are (packages have
+// addresses; which mirror of a list has answered makes no difference), and what of the options and of the base counts. It is a key
+// for cached plans, 64 hex digits.
 func (r *Releases) Digest() string {
 	type line struct {
-		ID, Repomd             string
-		Priority, Cost         int
-		Exclude, Include, Keys []string
-		Hotfixes               bool
+		ID, Repomd                     string
+		Priority, Cost                 int
+		Exclude, Include, Keys, Places []string
+		Hotfixes                       bool
 	}
 	state := struct {
 		Format  int
 		Arch    string
 		Modules moduleState
 		Repos   []line
-	}{1, r.options.Arch, moduleState{}, nil}
+	}{2, r.options.Arch, moduleState{}, nil}
 	if modules, err := readModuleState(r.options.Root); err == nil { // else Load says so
 		state.Modules = modules
 	}
 	for _, repo := range r.repos {
 		s := repo.source
-		state.Repos = append(state.Repos, line{s.ID, repo.digest, s.Priority, s.Cost, s.Exclude, s.Include, repo.keys, s.ModuleHotfixes})
+		places := slices.Concat(s.BaseURLs, []string{s.MirrorList, s.Metalink})
+		state.Repos = append(state.Repos, line{s.ID, repo.digest, s.Priority, s.Cost, s.Exclude, s.Include, repo.keys, places, s.ModuleHotfixes})
 	}
 	data, err := json.Marshal(state)
 	if err != nil { // strings and numbers only: cannot happen, and a constant digest would be a lie

@@ -2,6 +2,7 @@ package rpm
 
 import (
 	"fmt"
+	"maps"
 	"net/url"
 	"path"
 	"slices"
@@ -28,14 +29,16 @@ func WithMirror(sources []Source, mirror string) ([]Source, error) {
 	var all []string
 	for i := range out {
 		s := &out[i]
-		all = append(all, s.BaseURLs...)
+		for _, u := range s.BaseURLs {
+			all = append(all, hideSecrets(u))
+		}
 		if len(s.BaseURLs) == 0 && s.Unused != "" {
 			if u := m.replace(s.Unused); u != s.Unused {
 				s.BaseURLs, s.MirrorList, s.Metalink = []string{u}, "", ""
 				hits++
 				continue
 			}
-			all = append(all, s.Unused)
+			all = append(all, hideSecrets(s.Unused))
 		}
 		s.BaseURLs = slices.Clone(s.BaseURLs)
 		for j := range s.BaseURLs {
@@ -44,7 +47,7 @@ func WithMirror(sources []Source, mirror string) ([]Source, error) {
 		hits += m.apply(&s.MirrorList) + m.apply(&s.Metalink)
 	}
 	if hits == 0 && len(sources) > 0 {
-		return nil, fmt.Errorf("mirror %q: %w: none of the sources begins with it; they are %s", hideSecrets(mirror), ErrSources, strings.Join(all, ", "))
+		return nil, fmt.Errorf("mirror %q: %w: none of the sources begins with it; they are %s", m.public(), ErrSources, strings.Join(all, ", "))
 	}
 	return out, nil
 }
@@ -75,6 +78,18 @@ func parseMirror(mirror string) (m mirrorRules, err error) {
 		}
 	}
 	return m, nil
+}
+
+// public is the mirror without what authenticates, for messages.
+func (m mirrorRules) public() string {
+	var all []string
+	for _, from := range slices.Sorted(maps.Keys(m.prefixes)) {
+		all = append(all, from+"="+hideSecrets(m.prefixes[from]))
+	}
+	if m.bare != "" {
+		all = append(all, hideSecrets(m.bare))
+	}
+	return strings.Join(all, " ")
 }
 
 func (m mirrorRules) empty() bool { return m.bare == "" && len(m.prefixes) == 0 }

@@ -87,6 +87,8 @@ func TestMirrors(t *testing.T) {
 		{"list", Source{MirrorList: base + "/list"}, Vars{"way": "os"}, nil},
 		{"forged only", Source{MirrorList: base + "/list"}, nil, ErrSignature},
 		{"metalink", Source{Metalink: base + "/metalink"}, nil, nil},
+		{"unknown variable in the question", Source{Metalink: base + "/metalink?repo=x&infra=$infra"}, nil, nil},
+		{"unknown variable in the path", Source{Metalink: base + "/$infra/metalink"}, nil, ErrSources},
 		{"metalink named as a list", Source{MirrorList: base + "/metalink"}, nil, nil},
 		{"metalink and an old base URL", Source{Metalink: base + "/metalink", BaseURLs: []string{base + "/old"}}, nil, nil},
 		{"old only", Source{Metalink: base + "/metalink-old"}, nil, ErrIndex},
@@ -146,4 +148,14 @@ func TestMirrorOfMirrorList(t *testing.T) {
 		t.Fatal(err)
 	}
 	checkBasics(t, x, r.url)
+}
+
+// TestMirrorSecrets: what authenticates is in no message.
+func TestMirrorSecrets(t *testing.T) {
+	t.Parallel()
+	sources := []Source{{ID: "a", BaseURLs: []string{"https://x.example.com/os"}, Unused: "https://u:secret@y.example.com/os?token=secret"}, {ID: "b", Unused: "https://u:secret@y.example.com/"}}
+	_, err := WithMirror(sources, "z.example.com/os=https://me:secret@mirror.example.com/?secret")
+	if err == nil || strings.Contains(err.Error(), "secret") || !strings.Contains(err.Error(), "z.example.com/os=https://mirror.example.com/") {
+		t.Error(err)
+	}
 }

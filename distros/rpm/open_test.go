@@ -1,6 +1,7 @@
 package rpm
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -211,7 +212,7 @@ func TestRefused(t *testing.T) {
 		}},
 		{name: "location climbs", before: func(r *repository) {
 			r.mangle = func(s string) string { return strings.Replace(s, `"repodata/primary`, `"../primary`, 1) }
-		}, want: ErrIndex, text: "below the repository"},
+		}, want: ErrIndex, text: "above the root"},
 		{name: "no primary", before: func(r *repository) { r.omit = []string{"primary"} }, want: ErrIndex, text: "no list primary"},
 		{name: "not a repomd", before: func(r *repository) { r.mangle = func(string) string { return "<html><body/></html>" } }, want: ErrIndex},
 		{name: "entities", before: func(r *repository) {
@@ -405,6 +406,10 @@ func TestDigest(t *testing.T) {
 	t.Parallel()
 	r := newRepository(t, basics()...)
 	r.publish(t, testKeys().good)
+	r.publishAt(t, "/mirror/os", testNow, testKeys().good)
+	if !bytes.Equal(r.files["/os/repodata/repomd.xml"], r.files["/mirror/os/repodata/repomd.xml"]) {
+		t.Fatal("the mirror has another repomd.xml")
+	}
 	digest := func(change func(*Options)) string {
 		o := r.options(t)
 		change(&o)
@@ -422,6 +427,7 @@ func TestDigest(t *testing.T) {
 		"exclude":  func(o *Options) { o.Sources[0].Exclude = []string{"x"} },
 		"priority": func(o *Options) { o.Sources[0].Priority = 1 },
 		"arch":     func(o *Options) { o.Arch = "aarch64" },
+		"place":    func(o *Options) { o.Sources[0].BaseURLs = []string{strings.TrimSuffix(r.url, "/os") + "/mirror/os"} },
 		"modules": func(o *Options) {
 			o.Root = textFS(map[string]string{"etc/dnf/modules.d/a.module": "[a]\nstream=1\nstate=enabled\n"})
 		},
@@ -452,7 +458,7 @@ func TestPackagesThatCannotBeUsed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, why := range map[string]string{"climbs": "below the repository", "weak": "does not count", "media": "media", "rich": "rich dependency", "excluded": "exclude=excl*.x86_64"} {
+	for name, why := range map[string]string{"climbs": "above the root", "weak": "does not count", "media": "media", "rich": "rich dependency", "excluded": "exclude=excl*.x86_64"} {
 		if p, ok := x.Candidate(name); ok {
 			t.Errorf("Candidate(%s) = %v", name, p)
 		}

@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"github.com/driver-container/driver-container/distros/fetch"
+	"github.com/driver-container/driver-container/distros/pgp"
 )
 
 // open finds the folders of a repository and takes the repomd.xml of the first that has a good one. A mirror that is
@@ -32,7 +33,7 @@ func (r *repo) open(ctx context.Context, o Options, rules mirrorRules) error {
 	if len(r.folders) > 1 && quick.Attempts == 0 {
 		quick.Attempts = 2
 	}
-	t := newTrust(files, notes, o)
+	t := o.trust(files, notes)
 	var first, bad error
 	for _, folder := range r.folders[:min(len(r.folders), tryMirrors)] {
 		err := r.openAt(ctx, &quick, folder, o, t)
@@ -108,7 +109,7 @@ func (r *repo) findFolders(ctx context.Context, o Options, rules mirrorRules) er
 }
 
 // openAt fetches, verifies and reads the repomd.xml of one folder.
-func (r *repo) openAt(ctx context.Context, client *fetch.Client, folder string, o Options, t trust) error {
+func (r *repo) openAt(ctx context.Context, client *fetch.Client, folder string, o Options, t pgp.Trust) error {
 	const name = "/repodata/repomd.xml"
 	text, err := client.Latest(ctx, folder+name, maxRepomd)
 	if err != nil {
@@ -126,7 +127,7 @@ func (r *repo) openAt(ctx context.Context, client *fetch.Client, folder string, 
 		} else if err != nil {
 			return err
 		}
-		if err := t.detached(text, sig); err != nil {
+		if err := t.Detached(text, sig); err != nil {
 			return fmt.Errorf("file repomd.xml.asc: %w", err)
 		}
 	}

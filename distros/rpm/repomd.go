@@ -8,9 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"net/url"
-	"strconv"
 	"strings"
 )
 
@@ -160,37 +158,10 @@ func (r *repomd) readList(x *xmlReader) (l list, err error) {
 	return l, nil
 }
 
-// readString reads the text of the element that was begun, to its end.
-func (x *xmlReader) readString() (string, error) {
-	var text string
-	for end := x.depth - 1; x.depth > end; {
-		token, err := x.next()
-		if err != nil {
-			return "", err
-		}
-		if token == xmlText && text == "" {
-			text = strings.TrimSpace(string(x.text))
-		}
-	}
-	return text, nil
-}
-
-// readNumber is readString for a number that is not negative; fractions, which some write for seconds, are dropped.
-func (x *xmlReader) readNumber() (int64, error) {
-	text, err := x.readString()
-	if err != nil {
-		return 0, err
-	}
-	whole, _, _ := strings.Cut(text, ".")
-	n, err := strconv.ParseUint(whole, 10, 64)
-	if err != nil || n > math.MaxInt64 {
-		return 0, fmt.Errorf("%.40q is not a number", text)
-	}
-	return int64(n), nil
-}
-
 // join makes the URL of a file: below base where the metadata gives one (xml:base, as RHEL's extended repositories and
-// merged ones have it), else below the repository. Neither may climb.
+// merged ones have it), else below the repository. Its path may begin with steps up, but not above the host's root, nor out of
+// a local folder: Amazon's repositories of each release have their packages in a folder beside them ("../../../../blobstore/").
+// The digest of what is there is known in any case.
 func join(repository, base, href string) (string, error) {
 	if base != "" {
 		u, err := url.Parse(base)
@@ -199,7 +170,10 @@ func join(repository, base, href string) (string, error) {
 		}
 		repository = strings.TrimRight(base, "/")
 	}
-	href = strings.TrimPrefix(href, "./")
+	repository, href, err := climb(repository, strings.TrimPrefix(href, "./"))
+	if err != nil {
+		return "", err
+	}
 	plain, err := url.PathUnescape(href)
 	if err != nil {
 		plain = href // a lone percent sign
@@ -211,6 +185,28 @@ func join(repository, base, href string) (string, error) {
 		href = (&url.URL{Path: href}).EscapedPath() // most write names as they are, with + and ~ in them
 	}
 	return repository + "/" + href, nil
+}
+
+// climb takes the steps up that a path begins with off the end of the folder that it is in.
+func climb(folder, href string) (above, rest string, err error) {
+	rest, up := strings.CutPrefix(href, "../")
+	if !up {
+		return folder, href, nil
+	}
+	u, err := url.Parse(folder)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" {
+		return "", "", errors.New("it leads out of a folder that is not on a web server")
+	}
+	path := strings.TrimRight(u.EscapedPath(), "/")
+	host := strings.TrimSuffix(strings.TrimRight(folder, "/"), path)
+	for ; up; rest, up = strings.CutPrefix(rest, "../") {
+		last := strings.LastIndexByte(path, '/')
+		if last < 0 {
+			return "", "", errors.New("it leads above the root of the server")
+		}
+		path = path[:last]
+	}
+	return host + path, rest, nil
 }
 
 // of tells whether the sum is that of some bytes. The size is not compared: the digest says all.

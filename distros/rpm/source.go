@@ -26,7 +26,7 @@ type Source struct {
 	GPGCheck     bool     // packages must be signed by a key of the source
 	RepoGPGCheck bool     // repomd.xml must be signed by a key of the source; then packages need not be
 	GPGKeys      []string // URLs of keys: file URLs and absolute paths are read from the base, all others never; empty: all keys of the base
-	Key          string   // armoured public keys, the only ones trusted for this source if set; without GPGCheck and RepoGPGCheck it counts as GPGCheck
+	Key          string   // armoured public keys; if set, they and Options.Keyrings are all that is trusted for this source; without GPGCheck and RepoGPGCheck it counts as GPGCheck
 
 	SSL                SSL
 	Proxy              string // URL; "": that of the environment; "none": no proxy
@@ -232,7 +232,9 @@ func (s *Source) check() error {
 			if raw == "" {
 				continue
 			}
-			if i := strings.IndexByte(raw, '$'); i >= 0 {
+			// Behind the question mark they go to the server as they are, as with dnf: EPEL's metalink on RHEL has such.
+			place, _, _ := strings.Cut(raw, "?")
+			if i := strings.IndexByte(place, '$'); i >= 0 {
 				return bad("nothing says what %s stands for; put it into etc/dnf/vars or etc/yum/vars, or into the matrix", firstVar(raw[i:]))
 			}
 			u, err := url.Parse(raw)
@@ -241,7 +243,7 @@ func (s *Source) check() error {
 			}
 		}
 	}
-	if !s.GPGCheck && !s.RepoGPGCheck && s.Key == "" && slices.ContainsFunc(append(s.BaseURLs, s.MirrorList, s.Metalink), remote) {
+	if !s.GPGCheck && !s.RepoGPGCheck && s.Key == "" && slices.ContainsFunc(slices.Concat(s.BaseURLs, []string{s.MirrorList, s.Metalink}), remote) {
 		return bad("nothing vouches for what it serves: gpgcheck and repo_gpgcheck are both off; set gpgcheck=1 and gpgkey in its file, or give its key in the matrix")
 	}
 	return nil

@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strconv"
-	"unicode/utf8"
 )
 
 // xmlReader is a reader for the XML of repositories. It is here because these lists are large (Fedora's primary has 180 MB)
@@ -235,70 +233,4 @@ func (x *xmlReader) readAttrs(b []byte) error {
 		x.attrs = append(x.attrs, attr{local(name), value})
 		b = b[stop+2:]
 	}
-}
-
-// attr is the value of an attribute; empty if it is not there.
-func (x *xmlReader) attr(name string) []byte {
-	for _, a := range x.attrs {
-		if string(a.name) == name {
-			return a.value
-		}
-	}
-	return nil
-}
-
-func local(name []byte) []byte {
-	if i := bytes.IndexByte(name, ':'); i > 0 && i < len(name)-1 {
-		return name[i+1:]
-	}
-	return name
-}
-
-var entities = []struct {
-	name string
-	char byte
-}{{"amp;", '&'}, {"lt;", '<'}, {"gt;", '>'}, {"quot;", '"'}, {"apos;", '\''}}
-
-// unescape replaces references in place: what they stand for is never longer.
-func unescape(b []byte) ([]byte, error) {
-	at := bytes.IndexByte(b, '&')
-	if at < 0 {
-		return b, nil
-	}
-	out := b[:at]
-	rest := b[at:]
-next:
-	for len(rest) > 0 {
-		if rest[0] != '&' {
-			stop := bytes.IndexByte(rest, '&')
-			if stop < 0 {
-				stop = len(rest)
-			}
-			out = append(out, rest[:stop]...)
-			rest = rest[stop:]
-			continue
-		}
-		for _, e := range entities {
-			if bytes.HasPrefix(rest[1:], []byte(e.name)) {
-				out = append(out, e.char)
-				rest = rest[1+len(e.name):]
-				continue next
-			}
-		}
-		end := bytes.IndexByte(rest[:min(len(rest), 12)], ';')
-		if end < 3 || rest[1] != '#' {
-			return nil, fmt.Errorf("%w: unknown reference %.12q", errXML, rest)
-		}
-		digits, base := string(rest[2:end]), 10
-		if digits[0] == 'x' {
-			digits, base = digits[1:], 16
-		}
-		n, err := strconv.ParseUint(digits, base, 32)
-		if err != nil || n == 0 || n > utf8.MaxRune {
-			return nil, fmt.Errorf("%w: unknown reference %.12q", errXML, rest[:end+1])
-		}
-		out = utf8.AppendRune(out, rune(n))
-		rest = rest[end+1:]
-	}
-	return out, nil
 }

@@ -40,12 +40,7 @@ type World struct {
 // New starts a world with debian12 (amd64, arm64), ubuntu16.04 and ubuntu18.04 (amd64), published and ready.
 func New(t testing.TB) *World {
 	t.Helper()
-	w := &World{t: t, Runs: map[string][]byte{}, Archives: map[string]*Archive{}, files: map[string][]byte{}, requests: map[string]int{}}
-	w.key = NewKey(t)
-	images := ggcr.New(ggcr.Logger(log.New(io.Discard, "", 0)))
-	server := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) { w.serve(images, rw, r) }))
-	t.Cleanup(server.Close)
-	w.URL, w.Host = server.URL, strings.TrimPrefix(server.URL, "http://")
+	w := start(t)
 	for _, s := range systems() {
 		w.Archives[s.id] = w.newArchive(s)
 		w.Archives[s.id].Publish()
@@ -54,6 +49,17 @@ func New(t testing.TB) *World {
 	w.addRun(OldDriver, "amd64")
 	w.addRun(NewDriver, "amd64")
 	w.addRun(NewDriver, "arm64")
+	return w
+}
+
+// start is a world with a registry, a key and nothing else.
+func start(t testing.TB) *World {
+	w := &World{t: t, Runs: map[string][]byte{}, Archives: map[string]*Archive{}, files: map[string][]byte{}, requests: map[string]int{}}
+	w.key = NewKey(t)
+	images := ggcr.New(ggcr.Logger(log.New(io.Discard, "", 0)))
+	server := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) { w.serve(images, rw, r) }))
+	t.Cleanup(server.Close)
+	w.URL, w.Host = server.URL, strings.TrimPrefix(server.URL, "http://")
 	return w
 }
 

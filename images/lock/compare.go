@@ -62,6 +62,7 @@ func CompareRequests(old, now images.Request) []Change {
 	c.text("base image", name(old.Base), name(now.Base))
 	c.words("component", old.Components, now.Components)
 	c.words("repository", repositories(old), repositories(now))
+	c.text("repositories of the base", used(!old.OnlyThese), used(!now.OnlyThese))
 	c.words("wanted in the image", old.Image, now.Image)
 	c.words("wanted to compile", old.Compiler, now.Compiler)
 	c.words("kernel", slices.Sorted(maps.Keys(old.Headers)), slices.Sorted(maps.Keys(now.Headers)))
@@ -75,6 +76,13 @@ func CompareRequests(old, now images.Request) []Change {
 	return c
 }
 
+func used(yes bool) string {
+	if yes {
+		return "used"
+	}
+	return "left out"
+}
+
 func repositories(q images.Request) []string {
 	var all []string
 	for _, r := range q.Repositories {
@@ -84,6 +92,9 @@ func repositories(q images.Request) []string {
 }
 
 func repositoryText(r matrix.Repository) string {
+	if len(r.BaseURLs) > 0 {
+		return strings.Join(r.BaseURLs, " ")
+	}
 	return strings.Join(r.URIs, " ") + " " + strings.Join(r.Suites, " ") + " " + strings.Join(r.Components, " ")
 }
 

@@ -49,6 +49,7 @@ type (
 		Mirror       string              `yaml:"mirror"`
 		Components   []string            `yaml:"components"`
 		Repositories []repository        `yaml:"repositories"`
+		OnlyThese    bool                `yaml:"only-these-repositories"`
 		Image        []string            `yaml:"image"`
 		Compiler     []string            `yaml:"compiler"`
 		Headers      map[string][]string `yaml:"headers"`
@@ -59,6 +60,7 @@ type (
 		URIs       []string `yaml:"uris"`
 		Suites     []string `yaml:"suites"`
 		Components []string `yaml:"components"`
+		BaseURLs   []string `yaml:"baseurl"`
 	}
 	archive struct {
 		Digest string `yaml:"digest"`
@@ -101,6 +103,9 @@ func Parse(name string, data []byte, want func(name string) bool) (*Lock, error)
 	}
 	if conflicts(data) {
 		return nil, fmt.Errorf("%s: %w: it holds the marks of a merge with conflicts: take one side and run driver-build lock", name, ErrFormat)
+	}
+	if len(bytes.TrimSpace(data)) == 0 {
+		return fail(errors.New("the file is empty"))
 	}
 	if len(data) > maxSize {
 		return fail(fmt.Errorf("it is larger than %d bytes", maxSize))
@@ -169,9 +174,10 @@ func (s section) target(key string) (*Target, error) {
 func (q request) request() (images.Request, error) {
 	out := images.Request{
 		Base: q.Base, Mirror: q.Mirror, Components: q.Components, Image: q.Image, Compiler: q.Compiler, Headers: q.Headers, Driver: q.Driver,
+		OnlyThese: q.OnlyThese,
 	}
 	for _, r := range q.Repositories {
-		out.Repositories = append(out.Repositories, matrix.Repository{URIs: r.URIs, Suites: r.Suites, Components: r.Components})
+		out.Repositories = append(out.Repositories, matrix.Repository{URIs: r.URIs, Suites: r.Suites, Components: r.Components, BaseURLs: r.BaseURLs})
 	}
 	if a := q.Archive; a != nil {
 		sum, ok := strings.CutPrefix(a.Digest, "sha256:")

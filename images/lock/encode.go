@@ -50,6 +50,9 @@ func (w *writer) target(t *Target) {
 	w.field(6, "mirror", q.Mirror)
 	w.list(6, "components", q.Components)
 	w.repositories(6, q.Repositories)
+	if q.OnlyThese {
+		w.line(6, "only-these-repositories: true")
+	}
 	w.list(6, "image", q.Image)
 	w.list(6, "compiler", q.Compiler)
 	if len(q.Headers) > 0 {
@@ -114,6 +117,10 @@ func (w *writer) repositories(indent int, all []matrix.Repository) {
 	}
 	w.line(indent, "repositories:")
 	for _, r := range all {
+		if len(r.BaseURLs) > 0 {
+			w.line(indent, "- {baseurl: "+flow(r.BaseURLs)+"}")
+			continue
+		}
 		w.line(indent, fmt.Sprintf("- {uris: %s, suites: %s, components: %s}", flow(r.URIs), flow(r.Suites), flow(r.Components)))
 	}
 }

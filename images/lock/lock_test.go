@@ -37,7 +37,8 @@ func full() *lock.Target {
 		Tag: "535.261.03-rocky9", System: "rocky9", Driver: "535.261.03", Arch: "amd64", Kernels: []string{"6.12:latest cloud-amd64", "all"},
 		Asked: images.Request{
 			Base: "debian:12", Mirror: "deb.example.com/debian=http://mirror.example.com/debian", Components: []string{"contrib"},
-			Repositories: []matrix.Repository{{URIs: []string{"https://x.example.com/a b"}, Suites: []string{"bookworm"}, Components: []string{"main"}}},
+			Repositories: []matrix.Repository{{URIs: []string{"https://x.example.com/a b"}, Suites: []string{"bookworm"}, Components: []string{"main"}}, {BaseURLs: []string{"https://x.example.com/$basearch/"}}},
+			OnlyThese:    true,
 			Image:        []string{"(a if b else c)", "# no comment", "null", "12", "- x", "gcc"}, Compiler: []string{"kernel-devel-uname-r = 5.14.0"},
 			Headers: map[string][]string{"5.14.0-427.el9.x86_64+rt": {"x = 1"}, "4.18": {"y"}}, Driver: []string{"libcuda1=535.261.03-1"},
 			Archive: &fetch.File{URL: "https://us.example.com/x.run", SHA256: sum256, Size: 3},
@@ -152,6 +153,8 @@ func TestCompare(t *testing.T) {
 	now.Asked.Base, now.Asked.Archive = "debian:13", nil
 	now.Asked.Components, now.Asked.Image = []string{"main"}, append([]string{"make"}, now.Asked.Image...)
 	delete(now.Asked.Headers, "4.18")
+	now.Asked.Repositories = []matrix.Repository{now.Asked.Repositories[0], {BaseURLs: []string{"https://y.example.com/"}}}
+	now.Asked.OnlyThese = false
 	now.Pins.Base.Digest = "sha256:" + strings.Repeat("0", 64)
 	now.Pins.Packages = []distros.Package{pkg("gcc", "4:13-1"), pkg("make", "4")}
 	now.Pins.Driver[0].SHA256 = strings.Repeat("0", 64)
@@ -160,7 +163,8 @@ func TestCompare(t *testing.T) {
 		got = append(got, c.String())
 	}
 	want := []string{
-		"base image: debian:12 -> debian:13", "component: gone: contrib", "component: new: main", "wanted in the image: new: make", "kernel: gone: 4.18",
+		"base image: debian:12 -> debian:13", "component: gone: contrib", "component: new: main",
+		"repository: gone: https://x.example.com/$basearch/", "repository: new: https://y.example.com/", "repositories of the base: left out -> used", "wanted in the image: new: make", "kernel: gone: 4.18",
 		"driver archive: gone: https://us.example.com/x.run sha256:" + sum256 + ", 3 bytes",
 		"base docker.io/library/debian:12: sha256:" + sum256 + " -> sha256:" + strings.Repeat("0", 64),
 		"package gcc: 4:12.2.0-3 -> 4:13-1", "package make: new: 4", "package yes: gone: 1:5.14.0-427.13.1.el9_4",

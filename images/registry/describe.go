@@ -19,8 +19,9 @@ type Description struct {
 }
 
 // Describe reads the manifest for linux/arch of an image in a registry, from its own registry rather than a mirror, which may be
-// behind. It pulls manifests only, and the config of an image that is in no index, for only that says its architecture. An image that is not there is fs.ErrNotExist; one that is there for other architectures only
-// is a *PlatformError. Other errors are those of Base.
+// behind. It pulls manifests only, and the config of an image that is in no index, for only that says its architecture. An image
+// that is not there is fs.ErrNotExist; one that is there for other architectures only is a *PlatformError. Other errors are those
+// of Base.
 func (c *Client) Describe(ctx context.Context, ref, arch string) (Description, error) {
 	p, err := c.newPull("look at", ref)
 	if err != nil {

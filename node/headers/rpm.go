@@ -2,10 +2,8 @@ package headers
 
 import (
 	"archive/tar"
-	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"net/http"
 	"net/url"
 	"slices"
@@ -54,34 +52,15 @@ func (f *fetcher) rpm() (fam family, done func(), err error) {
 
 func (f *rpmFamily) client(url string) (*fetch.Client, error) { return f.clients.For(url) }
 
-// trust reads the keys of the image, and those that sources name in other places of it.
-func (f *rpmFamily) trust(sources []rpm.Source) error {
-	keys, notes, err := rpm.Keyring(f.files, nil)
-	if err != nil {
-		return err
-	}
-	for _, note := range notes {
+// trust reads the keys that packages of these repositories may be signed by.
+func (f *rpmFamily) trust(o rpm.Options) (err error) {
+	var notes []string
+	f.keys, notes, err = o.Keyring()
+	slices.Sort(notes)
+	for _, note := range slices.Compact(notes) {
 		f.Say("warning: a key is not used: %s", note)
 	}
-	for _, s := range sources {
-		texts := []string{s.Key}
-		for _, name := range s.GPGKeys {
-			if file := strings.TrimPrefix(name, "file://"); strings.HasPrefix(file, "/") {
-				text, err := readBounded(f.files, strings.TrimPrefix(file, "/"))
-				if err != nil && !errors.Is(err, fs.ErrNotExist) {
-					return err
-				}
-				texts = append(texts, text)
-			}
-		}
-		for _, text := range texts {
-			if more, err := rpmfile.ReadKeyring([]byte(text)); text != "" && err == nil { // unusable ones were said when the source was opened
-				keys = keys.Add(more)
-			}
-		}
-	}
-	f.keys = keys
-	return nil
+	return err
 }
 
 // members checks the package's own signature where the repository's index is not signed.
@@ -90,8 +69,13 @@ func (f *rpmFamily) members(in io.Reader, p item, add func(h *tar.Header, r io.R
 	if err != nil {
 		return err
 	}
-	if name := file.Header.Text(rpmfile.TagName); name != p.Name {
-		return fmt.Errorf("%w: it calls itself %.100q", ErrPackage, name)
+	m, err := file.Header.Metadata()
+	if err != nil {
+		return err
+	}
+	// An index that nobody signed may name an old package, rightly signed, as a new one.
+	if want, err := rpmfile.ParseEVR(p.Version); err != nil || m.Name != p.Name || m.Arch != p.Arch || rpmfile.Compare(m.EVR, want) != 0 {
+		return fmt.Errorf("%w: it calls itself %.100q %.100q of %.20q", ErrPackage, m.Name, m.EVR, m.Arch)
 	}
 	if len(p.Keys) > 0 {
 		if _, err := file.Verify(f.keys, p.Keys); err != nil {

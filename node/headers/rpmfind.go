@@ -97,7 +97,7 @@ func (f *rpmFamily) search(ctx context.Context, vars rpm.Vars, wants []string, e
 	begin := time.Now()
 	releases, err := rpm.OpenReleases(ctx, o) // from the store: the servers are only asked whether it is still so
 	if err == nil {
-		err = f.trust(o.Sources)
+		err = f.trust(o)
 	}
 	var index *rpm.Index
 	if err == nil {

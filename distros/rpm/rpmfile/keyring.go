@@ -1,17 +1,14 @@
 package rpmfile
 
 import (
-	"bufio"
-	"bytes"
-	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"time"
 
 	"github.com/ProtonMail/go-crypto/openpgp"
-	"github.com/ProtonMail/go-crypto/openpgp/armor"
 	"github.com/ProtonMail/go-crypto/openpgp/packet"
+
+	"github.com/driver-container/driver-container/distros/pgp"
 )
 
 // minBits is the shortest RSA or DSA key that counts.
@@ -25,7 +22,7 @@ type Keyring struct{ keys openpgp.EntityList }
 func ReadKeyring(files ...[]byte) (Keyring, error) {
 	var k Keyring
 	for i, data := range files {
-		keys, err := parseKeys(data)
+		keys, err := pgp.ReadKeys(data)
 		if err != nil {
 			return Keyring{}, fmt.Errorf("keyring %d of %d: %w: %w", i+1, len(files), ErrFormat, err)
 		}
@@ -51,41 +48,6 @@ func (k Keyring) Fingerprints() []string {
 }
 
 func fingerprint(k *packet.PublicKey) string { return fmt.Sprintf("%X", k.Fingerprint) }
-
-// parseKeys reads a binary keyring or any number of armoured ones.
-func parseKeys(data []byte) (openpgp.EntityList, error) {
-	if !bytes.Contains(data, []byte("-----BEGIN PGP")) {
-		keys, err := openpgp.ReadKeyRing(bytes.NewReader(data))
-		if err == nil && len(keys) == 0 {
-			err = errors.New("holds no key")
-		}
-		return keys, err
-	}
-	var keys openpgp.EntityList
-	var last error                               // of a block whose keys cannot be read
-	in := bufio.NewReader(bytes.NewReader(data)) // armor.Decode goes on reading from a bufio.Reader, so that several blocks work
-	for {
-		block, err := armor.Decode(in)
-		if errors.Is(err, io.EOF) {
-			if len(keys) == 0 && last != nil {
-				return nil, last
-			} else if len(keys) == 0 {
-				return nil, errors.New("holds no armoured key that is whole")
-			}
-			return keys, nil
-		} else if err != nil {
-			return nil, fmt.Errorf("armoured key: %w", err)
-		}
-		if block.Type != openpgp.PublicKeyType {
-			return nil, fmt.Errorf("armoured %q, want %q", block.Type, openpgp.PublicKeyType)
-		}
-		more, err := openpgp.ReadKeyRing(block.Body)
-		if err != nil {
-			last = fmt.Errorf("armoured key: %w", err)
-		}
-		keys = append(keys, more...)
-	}
-}
 
 // candidates are the keys that may have made a signature. Keys without flags, as those of before 2005, may sign; subkeys
 // must say so, and must have confirmed that they belong to their primary key.

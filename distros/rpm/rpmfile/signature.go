@@ -13,9 +13,9 @@ import (
 
 	"github.com/ProtonMail/go-crypto/openpgp"
 	"github.com/ProtonMail/go-crypto/openpgp/packet"
-)
 
-const clockSkew = time.Hour // how wrong this machine's clock may be
+	"github.com/driver-container/driver-container/distros/pgp"
+)
 
 // signature is an OpenPGP signature packet over binary data.
 type signature struct {
@@ -32,11 +32,6 @@ type signatureV3 struct {
 	trailer []byte // what is hashed behind the data
 	start   []byte // of the digest
 	rsa     []byte // the signature as a number; nil when it is of another kind, which nobody uses with digests that count
-}
-
-// strong lists the digests a signature may use; with MD5 and SHA-1, two headers with one signature can be made.
-func strong(h crypto.Hash) bool {
-	return slices.Contains([]crypto.Hash{crypto.SHA256, crypto.SHA384, crypto.SHA512, crypto.SHA3_256, crypto.SHA3_512}, h)
 }
 
 // parseSignature reads one signature packet and nothing else.
@@ -108,7 +103,7 @@ func parseV3(b []byte) (signature, error) {
 
 // begin makes the hash that the signed data goes into.
 func (s signature) begin() (hash.Hash, error) {
-	if !strong(s.hash) {
+	if !pgp.Strong(s.hash) {
 		return nil, fmt.Errorf("key %016X signed a weak digest (%v); such signatures can be forged", s.keyID, s.hash)
 	}
 	if s.v3 != nil {
@@ -179,10 +174,10 @@ func (s signature) by(keys Keyring, fingerprints []string, digest hash.Hash) (st
 
 func (s signature) usable(key openpgp.Key) error {
 	now := time.Now()
-	if s.created.After(now.Add(clockSkew)) {
+	if s.created.After(now.Add(pgp.ClockSkew)) {
 		return fmt.Errorf("%w: the signature is of the future, %s; is this machine's clock right?", ErrKey, s.created.UTC().Format(time.DateTime))
 	}
-	if s.v4 != nil && s.v4.SigLifetimeSecs != nil && *s.v4.SigLifetimeSecs > 0 && s.v4.SigExpired(now.Add(clockSkew)) {
+	if s.v4 != nil && s.v4.SigLifetimeSecs != nil && *s.v4.SigLifetimeSecs > 0 && s.v4.SigExpired(now.Add(pgp.ClockSkew)) {
 		return fmt.Errorf("%w: the signature has expired", ErrKey)
 	}
 	return usable(key, s.created)

@@ -1,4 +1,8 @@
-package apt
+// Package pgp checks OpenPGP signatures of the indexes of package repositories, whatever their family, and reads files of public
+// keys. What counts as a signature stands here once.
+//
+// It does not decide whom to trust, reads no files, and knows nothing of the signatures inside of packages.
+package pgp
 
 import (
 	"bytes"
@@ -18,27 +22,38 @@ import (
 )
 
 const (
-	maxSignatures = 16        // of one file; archives have up to 4, one per generation of keys
-	clockSkew     = time.Hour // how wrong this machine's clock may be
+	maxSignatures = 16 // of one text; archives have up to 4, one per generation of keys
+
+	// ClockSkew is how wrong this machine's clock may be.
+	ClockSkew = time.Hour
 )
 
-// strong lists the digests a signature may use; with MD5 and SHA-1, two texts with one signature can be made.
-func strong(h crypto.Hash) bool {
+// Sentinels for callers to switch on.
+var (
+	// ErrSignature says that a text is not signed by a key that is trusted for it.
+	ErrSignature = errors.New("no trusted signature")
+	// ErrExpired says that the signature is right, but it or its key has expired.
+	ErrExpired = errors.New("expired")
+)
+
+// Strong lists the digests a signature may use; with MD5 and SHA-1, two texts with one signature can be made.
+func Strong(h crypto.Hash) bool {
 	return slices.Contains([]crypto.Hash{crypto.SHA256, crypto.SHA384, crypto.SHA512, crypto.SHA3_256, crypto.SHA3_512}, h)
 }
 
-// trust checks signatures. One good signature of a trusted key is enough: archives sign with several generations of
-// keys, of which a base knows but some.
-type trust struct {
-	keys         openpgp.EntityList
-	notes        []string // keys that could not be read, told when nothing verifies
-	now          time.Time
-	allowExpired bool // accept keys that have expired: archives of systems out of support are not signed anew
+// Trust checks signatures. One good signature of a trusted key is enough: archives sign with several generations of keys, of
+// which a base knows but some.
+type Trust struct {
+	Keys         openpgp.EntityList
+	Notes        []string // keys that could not be had, told when nothing verifies
+	Now          time.Time
+	AllowExpired bool   // accept keys that have expired: archives of systems out of support are not signed anew
+	Hint         string // where there is no key at all: how to give one
 }
 
-// clearsigned returns the signed text of an InRelease file and nothing else: no text before or after the signed part is
-// tolerated, so that no reader can take another part for the signed one.
-func (t trust) clearsigned(data []byte) ([]byte, error) {
+// Clearsigned returns the signed text of a file that holds text and signature, and nothing else: no text before or after the signed
+// part is tolerated, so that no reader can take another part for the signed one.
+func (t Trust) Clearsigned(data []byte) ([]byte, error) {
 	if !bytes.HasPrefix(data, []byte("-----BEGIN PGP SIGNED MESSAGE-----")) {
 		return nil, fmt.Errorf("%w: it does not begin with a signed message", ErrSignature)
 	}
@@ -56,8 +71,8 @@ func (t trust) clearsigned(data []byte) ([]byte, error) {
 	return block.Plaintext, t.check(block.Bytes, sigs)
 }
 
-// detached checks a Release file against its Release.gpg, armoured or not.
-func (t trust) detached(text, sig []byte) error {
+// Detached checks a text against a file of signatures, armoured or not.
+func (t Trust) Detached(text, sig []byte) error {
 	if bytes.HasPrefix(bytes.TrimSpace(sig), []byte("-----BEGIN")) {
 		block, err := armor.Decode(bytes.NewReader(sig))
 		if err == nil && block.Type != openpgp.SignatureType {
@@ -75,7 +90,7 @@ func (t trust) detached(text, sig []byte) error {
 
 // check tries the signatures one by one, each on its own: go-crypto would stop at the first whose key is known, which may
 // be the expired one of two.
-func (t trust) check(text, sigs []byte) error {
+func (t Trust) check(text, sigs []byte) error {
 	var failures []string
 	expired := false
 	in := bytes.NewReader(sigs)
@@ -106,23 +121,23 @@ func (t trust) check(text, sigs []byte) error {
 	if len(failures) == 0 {
 		failures = []string{"there is no signature"}
 	}
-	if len(t.keys) == 0 {
-		failures = append(failures, "no key is trusted for this source; name a keyring with Signed-By")
+	if len(t.Keys) == 0 {
+		failures = append(failures, "no key is trusted for this source; "+t.Hint)
 	}
-	return fmt.Errorf("%w: %s", cause, strings.Join(append(failures, t.notes...), "; "))
+	return fmt.Errorf("%w: %s", cause, strings.Join(append(failures, t.Notes...), "; "))
 }
 
-func (t trust) one(text, raw []byte, p packet.Packet) error {
+func (t Trust) one(text, raw []byte, p packet.Packet) error {
 	sig, ok := p.(*packet.Signature)
 	if !ok || sig.IssuerKeyId == nil {
 		return errors.New("a packet that is no signature with a key id")
 	}
 	key := fmt.Sprintf("key %016X", *sig.IssuerKeyId)
-	if !strong(sig.Hash) {
+	if !Strong(sig.Hash) {
 		return fmt.Errorf("%s signed a weak digest (%v)", key, sig.Hash)
 	}
-	config := &packet.Config{Time: func() time.Time { return t.now.Add(clockSkew) }}
-	_, signer, err := openpgp.VerifyDetachedSignature(t.keys, bytes.NewReader(text), bytes.NewReader(raw), config)
+	config := &packet.Config{Time: func() time.Time { return t.Now.Add(ClockSkew) }}
+	_, signer, err := openpgp.VerifyDetachedSignature(t.Keys, bytes.NewReader(text), bytes.NewReader(raw), config)
 	switch {
 	case err == nil:
 		return nil
@@ -130,7 +145,7 @@ func (t trust) one(text, raw []byte, p packet.Packet) error {
 		return fmt.Errorf("%s is not trusted here", key)
 	case signer != nil && (errors.Is(err, pgperrors.ErrKeyExpired) || errors.Is(err, pgperrors.ErrSignatureExpired)):
 		// The signature itself is right: go-crypto names the signer only then, and checks revocation before expiry.
-		if t.allowExpired {
+		if t.AllowExpired {
 			return nil
 		}
 		return fmt.Errorf("%s or its signature has %w; an archive that is no longer maintained needs its expiry allowed", key, ErrExpired)

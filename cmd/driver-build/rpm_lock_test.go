@@ -1,0 +1,117 @@
+package main
+
+import (
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/driver-container/driver-container/images/imagetest"
+	"github.com/driver-container/driver-container/images/lock"
+)
+
+// firstDigest is that of the first tag; aliases have the same.
+func firstDigest(t *testing.T, r result) string {
+	t.Helper()
+	lines := strings.Fields(r.stdout)
+	if len(lines) == 0 {
+		t.Fatalf("no image: %s", r.stderr)
+	}
+	first := result{stdout: lines[0]}.digest(t)
+	for _, line := range lines {
+		if !strings.HasSuffix(line, "@sha256:"+first) {
+			t.Errorf("%s has another digest than %s", line, lines[0])
+		}
+	}
+	return first
+}
+
+// TestRPMLock: an image from the lock is the image that was built without, no repository is asked, and the lock has the keys.
+func TestRPMLock(t *testing.T) {
+	t.Parallel()
+	for _, id := range []string{"rocky9", "opensuse-leap15.6", "centos7"} {
+		t.Run(id, func(t *testing.T) {
+			t.Parallel()
+			u := newRPMUser(t, id)
+			driver := newDriver
+			if id == "centos7" {
+				driver = oldDriver
+			}
+			target := "--os " + id + " --driver " + driver
+			first := u.matrix(t, target+" -o oci:"+u.path("one"))
+			first.want(t, 0)
+			u.cache = t.TempDir()
+			u.matrix(t, "lock "+target).want(t, 0)
+			l, err := lock.Read(u.path("rpm.lock"), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, p := range l.Targets[driver+"-"+id+"/amd64"].Packages() {
+				if u.Signed == (len(p.Keys) > 0) || u.SHA512 == (p.SHA512 == "") || u.SHA512 != (p.SHA256 == "") {
+					t.Errorf("%+v", p)
+				}
+			}
+			indexes := u.Requests("/repodata/")
+			u.cache = t.TempDir()
+			second := u.matrix(t, target+" -o oci:"+u.path("two"))
+			second.want(t, 0)
+			if firstDigest(t, first) != firstDigest(t, second) || u.Requests("/repodata/") != indexes {
+				t.Errorf("%d indexes were asked for", u.Requests("/repodata/")-indexes)
+			}
+			u.cache = t.TempDir()
+			u.matrix(t, "fetch "+target).want(t, 0)
+			u.Fault(refuse(500, ""))
+			third := u.matrix(t, target+" --offline -o oci:"+u.path("three"))
+			third.want(t, 0)
+			if firstDigest(t, first) != firstDigest(t, third) {
+				t.Error("the digests differ offline")
+			}
+			u.Fault(nil)
+			u.matrix(t, "lock --check "+target).want(t, 0)
+			u.Find("kmod").EVR = "29-1"
+			u.Publish()
+			if r := u.matrix(t, "lock --check --update "+target); r.code != 3 || !strings.Contains(r.stdout, "package kmod: 28-9") || !strings.Contains(r.stdout, " -> 29-1") {
+				t.Errorf("%+v", r)
+			}
+		})
+	}
+}
+
+// TestRPMLockMirror: the mirror's password is used with a lock as well, and is not in it; so are kernels.
+func TestRPMLockMirror(t *testing.T) {
+	t.Parallel()
+	u := newRPMUser(t, "rocky9")
+	u.Fault(func(w http.ResponseWriter, r *http.Request) bool {
+		_, password, _ := r.BasicAuth()
+		if !strings.HasPrefix(r.URL.Path, "/rocky9/") || password == "secret" {
+			return false
+		}
+		w.WriteHeader(http.StatusUnauthorized)
+		return true
+	})
+	target := "--os rocky9 --driver " + newDriver
+	u.matrix(t, "lock "+target).want(t, 4, "401", "baseos")
+	mirror := " --mirror http://me:secret@" + u.Host
+	u.matrix(t, "lock "+target+mirror).want(t, 0)
+	u.matrix(t, "lock --kernel latest "+target+mirror).want(t, 0)
+	data, err := os.ReadFile(u.path("rpm.lock"))
+	if err != nil || strings.Contains(string(data), "secret") || !strings.Contains(string(data), "perl-interpreter") {
+		t.Errorf("%s, %v", data, err)
+	}
+	u.matrix(t, "fetch "+target+mirror).want(t, 0)
+	u.cache = t.TempDir()
+	u.matrix(t, target+mirror+" -o oci:"+u.path("x")).want(t, 0)
+	if r := u.matrix(t, target+mirror+" --dry-run --kernel latest"); r.code != 0 || !strings.Contains(r.stdout, imagetest.RPMKernel) || strings.Contains(r.stdout+r.stderr, "secret") {
+		t.Errorf("%+v", r)
+	}
+}
+
+// TestRPMLockSignature: a package from the lock must be signed by the keys of then.
+func TestRPMLockSignature(t *testing.T) {
+	t.Parallel()
+	u := newRPMUser(t, "rocky9")
+	u.Find("kmod").Unsigned = true
+	u.Publish()
+	u.matrix(t, "lock --os rocky9 --driver "+newDriver).want(t, 0)
+	u.matrix(t, "--os rocky9 --driver "+newDriver+" -o oci:"+u.path("x")).want(t, 5, "package kmod 28-9.el9", "it is not signed")
+}

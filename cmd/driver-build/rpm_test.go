@@ -1,0 +1,252 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ProtonMail/go-crypto/openpgp"
+	"github.com/ProtonMail/go-crypto/openpgp/packet"
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+
+	"github.com/driver-container/driver-container/distros/rpm"
+	"github.com/driver-container/driver-container/distros/rpm/rpmdb"
+	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
+	"github.com/driver-container/driver-container/images/imagetest"
+)
+
+// rpmUser is a user in a world of one rpm system.
+type rpmUser struct {
+	*user
+	*imagetest.RPMSystem
+	world *imagetest.RPMWorld
+}
+
+func newRPMUser(t *testing.T, id string) *rpmUser {
+	t.Helper()
+	w := imagetest.NewRPM(t, id)
+	return &rpmUser{&user{w.World, t.TempDir(), t.TempDir(), map[string]string{}}, w.Systems[id], w}
+}
+
+// matrix runs a command, given as words, with the world's matrix.
+func (u *rpmUser) matrix(t *testing.T, words string) result {
+	t.Helper()
+	file := u.path("rpm.yaml")
+	if err := os.WriteFile(file, []byte(u.world.Matrix()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return u.run(t, append(strings.Fields(words), "--matrix", file)...)
+}
+
+// TestRPMFailures: exit codes and what is said about repositories, packages and bases that are refused.
+func TestRPMFailures(t *testing.T) {
+	t.Parallel()
+	publish := func(change func(*testing.T, *rpmUser)) func(*testing.T, *rpmUser) {
+		return func(t *testing.T, u *rpmUser) { change(t, u); u.Publish() }
+	}
+	kmod := func(change func(*testing.T, *imagetest.RPM)) func(*testing.T, *rpmUser) {
+		return publish(func(t *testing.T, u *rpmUser) { change(t, u.Find("kmod")) })
+	}
+	replace := func(name, text string) func(*testing.T, *rpmUser) {
+		return func(_ *testing.T, u *rpmUser) {
+			u.Change = func(files []imagetest.File) []imagetest.File {
+				for i, f := range files {
+					if strings.HasSuffix(f.Name, name) {
+						files[i].Body = text
+					}
+				}
+				return files
+			}
+			u.PushBase()
+		}
+	}
+	for what, c := range map[string]struct {
+		id      string
+		prepare func(*testing.T, *rpmUser)
+		args    string
+		code    int
+		parts   []string
+	}{
+		"mirror":        {"rocky9", nil, "--mirror http://127.0.0.1:1/", 4, []string{"127.0.0.1:1"}},
+		"mirror 500":    {"rocky9", func(_ *testing.T, u *rpmUser) { u.Fault(refuse(500, "repomd.xml")) }, "", 4, []string{"500", "baseos"}},
+		"package 404":   {"rocky9", func(_ *testing.T, u *rpmUser) { u.Fault(refuse(404, "/kmod-28")) }, "", 4, []string{"404", "kmod"}},
+		"wrong key":     {"rocky9", kmod(func(t *testing.T, p *imagetest.RPM) { p.Signer = imagetest.NewKey(t) }), "", 5, []string{"package kmod 28-9.el9", "no trusted signature"}},
+		"unsigned":      {"rocky9", kmod(func(_ *testing.T, p *imagetest.RPM) { p.Unsigned = true }), "", 5, []string{"package kmod 28-9.el9", "it is not signed"}},
+		"expired key":   {"rocky9", expire, "", 5, []string{"package kmod 28-9.el9", "unusable key", "expired"}},
+		"index":         {"opensuse-leap15.6", publish(func(t *testing.T, u *rpmUser) { u.Signer = imagetest.NewKey(t) }), "", 5, []string{"repo-oss", "no trusted signature"}},
+		"expired index": {"opensuse-leap15.6", expireIndex, "", 5, []string{"repo-oss", "expired"}},
+		"lying index":   {"rocky9", publish(func(_ *testing.T, u *rpmUser) { u.Lie = true }), "", 5, []string{"baseos", "primary"}},
+		"package": {"rocky9", func(_ *testing.T, u *rpmUser) {
+			path := u.Path(*u.Find("make"))
+			data := bytes.Clone(u.File(path))
+			data[len(data)/2] ^= 1
+			u.Put(path, data)
+		}, "", 5, []string{"package make", "sha256"}},
+		"path escape": {"rocky9", kmod(func(_ *testing.T, p *imagetest.RPM) {
+			p.Files = append(p.Files, imagetest.File{Name: "../../etc/passwd", Body: "x"})
+		}), "", 5, []string{"package kmod 28-9.el9", "unsafe member", "../../etc/passwd"}},
+		"bomb": {"rocky9", kmod(func(_ *testing.T, p *imagetest.RPM) {
+			p.Archive = func(b []byte) []byte { return append(b, make([]byte, 8<<20)...) }
+		}), "", 5, []string{"package kmod 28-9.el9", "longer than the files of the header"}},
+		"unresolvable": {"rocky9", publish(func(_ *testing.T, u *rpmUser) {
+			p := u.Find("glibc-devel")
+			p.Requires = append(p.Requires, "libxcrypt-devel >= 4.0.0")
+		}), "", 6, []string{"glibc-devel 2.34-100.el9 needs libxcrypt-devel >= 4.0.0", "gcc 11.4.1-3.el9"}},
+		"missing package": {"rocky9", publish(func(_ *testing.T, u *rpmUser) { *u.Find("kmod") = *u.Find("make") }), "", 6, []string{"kmod was asked for"}},
+		"nothing checked": {"rocky9", replace("dnf.conf", "[main]\ngpgcheck=0\n"), "", 6, []string{"etc/yum.repos.d/rocky.repo:1", "gpgcheck=1"}},
+		"no variable":     {"rocky9", replace("rocky.repo", "[x]\nbaseurl=http://localhost/$nosuchvar/\ngpgcheck=1\n"), "", 6, []string{"$nosuchvar", "etc/dnf/vars"}},
+		"bad file":        {"rocky9", replace("rocky.repo", "no section\n"), "", 6, []string{"etc/yum.repos.d/rocky.repo:1"}},
+		"damaged sqlite":  {"rocky9", replace("rpmdb.sqlite", "SQLite format 3\x00 and no more"), "", 5, []string{"the base's rpm database", "var/lib/rpm/rpmdb.sqlite"}},
+		"damaged ndb":     {"opensuse-leap15.6", replace("Packages.db", "rubbish"), "", 5, []string{"the base's rpm database", "usr/lib/sysimage/rpm/Packages.db"}},
+		"damaged bdb":     {"centos7", replace("rpm/Packages", "rubbish"), "", 5, []string{"the base's rpm database", "var/lib/rpm/Packages"}},
+		"other base":      {"rocky9", replace("usr/lib/os-release", "ID=rocky\nVERSION_ID=8.10\n"), "", 2, []string{"rocky 8.10", "rocky9"}},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			u := newRPMUser(t, c.id)
+			if c.prepare != nil {
+				c.prepare(t, u)
+			}
+			driver := newDriver
+			if c.id == "centos7" {
+				driver = oldDriver
+			}
+			out := u.path("dist")
+			r := u.matrix(t, fmt.Sprintf("--os %s --driver %s -o oci:%s %s", c.id, driver, out, c.args))
+			r.want(t, c.code, c.parts...)
+			if r.stdout != "" {
+				t.Errorf("stdout: %q", r.stdout)
+			}
+			if _, err := os.Stat(out); err == nil {
+				t.Error("an output was begun")
+			}
+			if list := leftovers(t, u.cache); len(list) > 0 {
+				t.Errorf("left behind: %q", list)
+			}
+		})
+	}
+}
+
+// expired is a key that was good for a day, a year ago.
+func expired(t *testing.T, lifetime time.Duration) *openpgp.Entity {
+	t.Helper()
+	born := time.Now().AddDate(-1, 0, 0)
+	key, err := openpgp.NewEntity("expired", "", "expired@example.com", &packet.Config{
+		Algorithm: packet.PubKeyAlgoEdDSA, KeyLifetimeSecs: uint32(lifetime.Seconds()), Time: func() time.Time { return born },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key
+}
+
+func (u *rpmUser) trust(t *testing.T, key *openpgp.Entity) {
+	t.Helper()
+	for i, f := range u.Files {
+		if f.Name == imagetest.RPMKey {
+			u.Files[i].Body += imagetest.Armoured(t, key)
+		}
+	}
+	u.PushBase()
+}
+
+func expire(t *testing.T, u *rpmUser) {
+	p := u.Find("kmod")
+	p.Signer = expired(t, 24*time.Hour)
+	u.trust(t, p.Signer)
+	u.Publish()
+}
+
+// expireIndex has it signed an hour ago by a key that was good until half an hour ago.
+func expireIndex(t *testing.T, u *rpmUser) {
+	u.Signer = expired(t, time.Since(time.Now().AddDate(-1, 0, 0))-30*time.Minute)
+	u.trust(t, u.Signer)
+	u.Publish()
+}
+
+// TestRPMRollback: a mirror that serves an old index is refused, by every command, and by those after it; --allow-rollback is for once.
+func TestRPMRollback(t *testing.T) {
+	t.Parallel()
+	u := newRPMUser(t, "rocky9")
+	build := "--os rocky9 --driver " + newDriver + " -o oci:" + u.path("dist")
+	u.matrix(t, build).want(t, 0)
+	u.Revision -= 24 * 3600
+	u.Publish()
+	u.matrix(t, build).want(t, 5, "older than before", "2023-11-13", "2023-11-14")
+	u.matrix(t, "kernels --os rocky9").want(t, 5, "older than before")
+	u.matrix(t, "lock --os rocky9 --driver "+newDriver).want(t, 5, "older than before")
+	u.matrix(t, build+" --allow-rollback").want(t, 0)
+	u.matrix(t, build).want(t, 5, "older than before")
+}
+
+// TestRPMCommands: what else there is to do with an image and a system of .rpm packages.
+func TestRPMCommands(t *testing.T) {
+	t.Parallel()
+	u := newRPMUser(t, "rocky9")
+	target := "--os rocky9 --driver " + newDriver
+	repository := u.Host + "/team/driver"
+	u.matrix(t, target+" --push --repository "+repository).want(t, 0)
+	digest := func(tag string) string {
+		ref, err := name.ParseReference(repository + ":" + tag)
+		if err != nil {
+			t.Fatal(err)
+		}
+		d, err := remote.Head(ref)
+		if err != nil {
+			t.Error(err)
+			return tag
+		}
+		return d.Digest.String()
+	}
+	if a, b := digest(newDriver+"-rocky9"), digest(newDriver+"-rocky9.4"); a != b {
+		t.Errorf("tag %s, alias %s", a, b)
+	}
+	image := repository + ":" + newDriver + "-rocky9"
+	u.run(t, "verify", image).want(t, 0)
+	if r := u.run(t, "inspect", "-o", "json", image); r.code != 0 || !strings.Contains(r.stdout, `"version": "1:4.3-8.el9"`) || strings.Contains(r.stdout, "gpg-pubkey") {
+		t.Errorf("%+v", r)
+	}
+	r := u.matrix(t, "kernels --os rocky9 -o json")
+	r.want(t, 0)
+	for _, release := range []string{imagetest.RPMKernel, imagetest.RPMOldKernel, imagetest.RPMRTKernel} {
+		if !strings.Contains(r.stdout, release) || strings.Contains(r.stdout, imagetest.RPMOrphanKernel) {
+			t.Error(r.stdout)
+		}
+	}
+	if r := u.matrix(t, target+" --dry-run --kernel latest"); r.code != 0 || !strings.Contains(r.stdout, newDriver+"-"+imagetest.RPMKernel+"-rocky9") || !strings.Contains(r.stdout, `"name": "perl-interpreter"`) {
+		t.Errorf("%+v", r)
+	}
+	u.matrix(t, "check "+target).want(t, 0)
+	if r := u.matrix(t, "plan "+target+" --repository "+repository); r.code != 0 || !strings.Contains(r.stderr, "up to date") {
+		t.Errorf("%+v", r)
+	}
+	u.Find("kmod").EVR = "29-1.el9"
+	u.Publish()
+	if r := u.matrix(t, "plan "+target+" --repository "+repository); r.code != 0 || !strings.Contains(r.stdout, "out of date") {
+		t.Errorf("%+v", r)
+	}
+}
+
+// TestRPMExitCodes: the errors of the rpm packages.
+func TestRPMExitCodes(t *testing.T) {
+	t.Parallel()
+	got := map[error]int{}
+	want := map[error]int{
+		rpm.ErrSignature: 5, rpm.ErrExpired: 5, rpm.ErrIndex: 5, rpm.ErrRollback: 5, rpmdb.ErrFormat: 5, rpmfile.ErrFormat: 5, rpmfile.ErrUnsafePath: 5,
+		rpmfile.ErrSignature: 5, rpmfile.ErrDigest: 5, rpmfile.ErrKey: 5, rpm.ErrSources: 6,
+	}
+	for err := range want {
+		got[err] = exitCode(fmt.Errorf("deep: %w", err))
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Error(d)
+	}
+	if code := exitCode(fmt.Errorf("deep: %w", &rpm.UnresolvableError{})); code != 6 {
+		t.Errorf("unresolvable: %d", code)
+	}
+}

@@ -1,0 +1,50 @@
+package pgp
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/ProtonMail/go-crypto/openpgp"
+	"github.com/ProtonMail/go-crypto/openpgp/armor"
+)
+
+// ReadKeys reads a file of public keys: binary, or any number of armoured blocks. Blocks whose keys are of kinds that cannot be
+// read are passed over if there are others; a file without any key that can be read is an error.
+func ReadKeys(data []byte) (openpgp.EntityList, error) {
+	if len(data) > 12 && string(data[8:12]) == "KBXf" {
+		return nil, errors.New("this is a GnuPG keybox; export its keys with gpg --export")
+	}
+	if !bytes.Contains(data, []byte("-----BEGIN PGP")) {
+		keys, err := openpgp.ReadKeyRing(bytes.NewReader(data))
+		if err == nil && len(keys) == 0 {
+			err = errors.New("holds no key")
+		}
+		return keys, err
+	}
+	var keys openpgp.EntityList
+	var last error                               // of a block whose keys cannot be read
+	in := bufio.NewReader(bytes.NewReader(data)) // armor.Decode goes on reading from a bufio.Reader, so that several blocks work
+	for {
+		block, err := armor.Decode(in)
+		switch {
+		case errors.Is(err, io.EOF) && len(keys) > 0:
+			return keys, nil
+		case errors.Is(err, io.EOF) && last != nil:
+			return nil, last
+		case errors.Is(err, io.EOF):
+			return nil, errors.New("holds no armoured key that is whole")
+		case err != nil:
+			return nil, fmt.Errorf("armoured key: %w", err)
+		case block.Type != openpgp.PublicKeyType:
+			return nil, fmt.Errorf("armoured %q, want %q", block.Type, openpgp.PublicKeyType)
+		}
+		more, err := openpgp.ReadKeyRing(block.Body)
+		if err != nil {
+			last = fmt.Errorf("armoured key: %w", err)
+		}
+		keys = append(keys, more...)
+	}
+}

@@ -1,0 +1,32 @@
+package distros
+
+import (
+	"fmt"
+	"strings"
+)
+
+// UnresolvableError says which request cannot be met and why.
+type UnresolvableError struct {
+	Chain    []string // from the package asked for down to the one with the problem, as "name version"; may be empty
+	Relation string   // what the last of the chain needs, or the request itself
+	Reason   string   // why that cannot be had
+	Versions []string // what exists of it, as "version (where)"; may be empty
+}
+
+func (e *UnresolvableError) Error() string {
+	var b strings.Builder
+	b.WriteString("cannot resolve packages: ")
+	if n := len(e.Chain); n > 0 {
+		fmt.Fprintf(&b, "%s needs %s, ", e.Chain[n-1], e.Relation)
+	} else {
+		fmt.Fprintf(&b, "%s was asked for, ", e.Relation)
+	}
+	b.WriteString(e.Reason)
+	if len(e.Versions) > 0 {
+		fmt.Fprintf(&b, "; there is %s", strings.Join(e.Versions, ", "))
+	}
+	if len(e.Chain) > 1 {
+		fmt.Fprintf(&b, " (asked for by %s)", strings.Join(e.Chain, " -> "))
+	}
+	return b.String()
+}

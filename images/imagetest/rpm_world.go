@@ -1,0 +1,81 @@
+package imagetest
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/ProtonMail/go-crypto/openpgp"
+)
+
+// RPMWorld is a World of systems with .rpm packages.
+type RPMWorld struct {
+	*World
+	Systems map[string]*RPMSystem
+}
+
+// NewRPM starts a world with some of rocky9 (a database of SQLite, packages that are signed), opensuse-leap15.6 (ndb, an index that
+// is signed and has SHA-512 only) and centos7 (Berkeley DB; its own repositories are gone, the matrix has others), for amd64.
+func NewRPM(t testing.TB, ids ...string) *RPMWorld {
+	t.Helper()
+	w := &RPMWorld{start(t), map[string]*RPMSystem{}}
+	for _, id := range ids {
+		create, ok := map[string]func(*World) *RPMSystem{"rocky9": rocky, "opensuse-leap15.6": leap, "centos7": centos}[id]
+		if !ok {
+			t.Fatalf("imagetest: no rpm system %s", id)
+		}
+		s := create(w.World)
+		s.Publish()
+		s.PushBase()
+		w.Systems[id] = s
+	}
+	w.addRun(OldDriver, "amd64")
+	w.addRun(NewDriver, "amd64")
+	return w
+}
+
+// RPMSystem is a system of a world. Change what is in it and publish or push again.
+type RPMSystem struct {
+	*RPMRepository                   // the only one that its packages come from
+	Installed      []RPM             // in the base
+	Files          []File            // of the base, beside those of its packages
+	Imported       []*openpgp.Entity // keys in the base's database
+	Colour         uint32            // that rpm notes
+	Row            string            // of the matrix, further lines of it
+	// Change is applied to all files of the base before it is pushed.
+	Change func([]File) []File
+
+	id, database string
+}
+
+func (w *World) newRPMSystem(id, database string) *RPMSystem {
+	return &RPMSystem{
+		RPMRepository: (&RPMWorld{World: w}).Extra("/" + id), Imported: []*openpgp.Entity{w.key}, id: id, database: database,
+	}
+}
+
+// Extra is one more repository, with nothing in it.
+func (w *RPMWorld) Extra(dir string) *RPMRepository {
+	return &RPMRepository{world: w.World, dir: dir, Signer: w.key, Revision: RPMTime}
+}
+
+// Matrix is a matrix.yaml of this world.
+func (w *RPMWorld) Matrix() string {
+	var b strings.Builder
+	b.WriteString("systems:\n")
+	for _, id := range slices.Sorted(maps.Keys(w.Systems)) {
+		fmt.Fprintf(&b, "  - id: %s\n    base: %s\n    archs: [amd64]\n%s", id, w.Base(id), w.Systems[id].Row)
+	}
+	b.WriteString("drivers:\n")
+	for _, v := range []string{OldDriver, NewDriver} {
+		data := w.Runs[v+" amd64"]
+		fmt.Fprintf(&b, "  - version: %s\n    archives:\n      amd64: {url: %s, sha256: %x, size: %d}\n", v, w.URL+RunPath(v, "amd64"), sha256.Sum256(data), len(data))
+		if v == OldDriver {
+			b.WriteString("    kernel: {max: 5.1, reason: for tests}\n")
+		}
+	}
+	return b.String()
+}

@@ -1,0 +1,130 @@
+package images
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/driver-container/driver-container/distros/rpm/rpmdb"
+	"github.com/driver-container/driver-container/images/imagetest"
+)
+
+// TestRPMSameDigest: what is built again, from another store too, is the same.
+func TestRPMSameDigest(t *testing.T) {
+	t.Parallel()
+	for _, id := range []string{"rocky9", "opensuse-leap15.6", "centos7"} {
+		t.Run(id, func(t *testing.T) {
+			t.Parallel()
+			r := newRPMRig(t, id)
+			want := digestOf(t, r.build(t, PlanOptions{}))
+			before := r.Requests("/Packages/") + r.Requests("primary")
+			if got := digestOf(t, r.build(t, PlanOptions{})); got != want {
+				t.Errorf("from the cache: %s, want %s", got, want)
+			}
+			if r.Requests("/Packages/")+r.Requests("primary") != before {
+				t.Error("the second build downloaded again")
+			}
+			records, err := filepath.Glob(filepath.Join(r.b.Store.Dir(), "layers", "*.json"))
+			if err != nil || len(records) == 0 {
+				t.Fatalf("%q, %v", records, err)
+			}
+			for _, file := range records {
+				if err := os.Remove(file); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if got := digestOf(t, r.build(t, PlanOptions{})); got != want {
+				t.Errorf("layers made anew: %s, want %s", got, want)
+			}
+			other := *r
+			other.b = newBuilder(t, r.World, t.TempDir())
+			other.b.Jobs = 1
+			if got := digestOf(t, other.build(t, PlanOptions{})); got != want {
+				t.Errorf("another store: %s, want %s", got, want)
+			}
+		})
+	}
+}
+
+// TestRPMBases: databases of the other formats, found through links, and an index with SHA-512 only that is signed itself.
+func TestRPMBases(t *testing.T) {
+	t.Parallel()
+	for id, c := range map[string]struct {
+		kind, folder, compiler string
+		gone                   []string
+	}{
+		"opensuse-leap15.6": {"ndb", "usr/lib/sysimage/rpm", "gcc7 11.4.1-3.1.x86_64", nil},
+		"centos7":           {"bdb", "var/lib/rpm", "gcc 11.4.1-3.el7.x86_64", []string{"var/lib/rpm/Name", "var/lib/rpm/__db.001"}},
+	} {
+		t.Run(id, func(t *testing.T) {
+			t.Parallel()
+			r := newRPMRig(t, id)
+			r.Change = func(files []imagetest.File) []imagetest.File {
+				for _, name := range c.gone {
+					files = append(files, imagetest.File{Name: name, Body: "an index of before"})
+				}
+				return files
+			}
+			r.PushBase()
+			recipe := r.plan(t, PlanOptions{})
+			for _, p := range recipe.Packages {
+				if r.SHA512 && (p.SHA256 != "" || len(p.SHA512) != 128) || r.Signed == (len(p.Keys) > 0) {
+					t.Errorf("%+v", p)
+				}
+			}
+			img, err := r.b.Build(t.Context(), recipe)
+			if err != nil {
+				t.Fatal(err)
+			}
+			tree := treeOf(t, img)
+			db, err := rpmdb.Read(tree.OpenFS())
+			if err != nil || db.Kind() != c.kind || db.Folder() != c.folder {
+				t.Fatalf("%+v, %v", db, err)
+			}
+			all := installedRPMs(t, tree)
+			if has := func(s string) bool { return slices.Contains(all, s) }; !has(c.compiler) || slices.ContainsFunc(all, func(s string) bool { return strings.HasPrefix(s, "mawk") || strings.HasPrefix(s, "glibc 2.34-60") }) {
+				t.Errorf("%q", all)
+			}
+			for _, name := range append(c.gone, "usr/lib64/libold.so.1") {
+				if tree.Exists(name) {
+					t.Errorf("%s is still there", name)
+				}
+			}
+			if !tree.Exists("usr/bin/gcc") || !tree.Exists("usr/bin/cc") {
+				t.Error("no compiler by its usual names")
+			}
+			findings, err := r.b.Verify(t.Context(), "x", img)
+			if err != nil || Unfit(findings) != nil {
+				t.Errorf("%v, %v", findings, err)
+			}
+		})
+	}
+}
+
+// TestRPMDownload: what was downloaded is enough.
+func TestRPMDownload(t *testing.T) {
+	t.Parallel()
+	for _, id := range []string{"rocky9", "opensuse-leap15.6"} {
+		r := newRPMRig(t, id)
+		recipe := r.plan(t, PlanOptions{})
+		if err := r.b.Download(t.Context(), recipe); err != nil {
+			t.Fatal(err)
+		}
+		before := r.Requests("/Packages/") + r.Requests(".run")
+		if before < len(recipe.Packages)+1 {
+			t.Errorf("%d requests", before)
+		}
+		if _, err := r.b.Build(t.Context(), recipe); err != nil {
+			t.Fatal(err)
+		}
+		if r.Requests("/Packages/")+r.Requests(".run") != before {
+			t.Error("the build downloaded again")
+		}
+		r.Put(r.Path(*r.Find("kmod")), []byte("x"))
+		other := *r
+		other.b = newBuilder(t, r.World, t.TempDir())
+		fails(t, other.b.Download(t.Context(), recipe), "download for "+newDriver+"-"+id, "kmod")
+	}
+}

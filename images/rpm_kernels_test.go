@@ -1,0 +1,163 @@
+package images
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/driver-container/driver-container/distros"
+	"github.com/driver-container/driver-container/distros/driverinfo"
+	"github.com/driver-container/driver-container/images/imagetest"
+	"github.com/driver-container/driver-container/images/runner"
+)
+
+func (r *rpmRig) kernels(t *testing.T) []distros.Kernel {
+	t.Helper()
+	list, err := r.b.Kernels(t.Context(), r.target(t), PlanOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return list
+}
+
+// elHeaders is a kernel of rocky9 as it is listed.
+func elHeaders(release, flavour string) distros.Kernel {
+	plain, _, _ := strings.Cut(release, "+")
+	name := "kernel-devel"
+	if flavour != "" {
+		name = "kernel-" + flavour + "-devel"
+	}
+	return distros.Kernel{Release: release, Flavour: flavour, Headers: name, Version: strings.TrimSuffix(plain, ".x86_64"), Default: true}
+}
+
+// TestRPMKernels: kernels are what headers packages provide, those of another series are no default, and headers without their
+// kernel do not count unless there are no kernels at all.
+func TestRPMKernels(t *testing.T) {
+	t.Parallel()
+	r := newRPMRig(t, "rocky9")
+	want := []distros.Kernel{elHeaders(imagetest.RPMKernel, ""), elHeaders(imagetest.RPMRTKernel, "rt"), elHeaders(imagetest.RPMOldKernel, "")}
+	if d := cmp.Diff(want, r.kernels(t)); d != "" {
+		t.Error(d)
+	}
+	r.b.Fetch.Offline = true
+	if got := r.kernels(t); len(got) != 3 {
+		t.Errorf("remembered: %v", got)
+	}
+	r.b.Fetch.Offline = false
+
+	const newer, foreign = "6.12.0-55.9.1.el9_6.x86_64", "5.4.200-1.site.x86_64"
+	site := imagetest.RPM{Name: "kernel-site-devel", EVR: "5.4.200-1.site", Provides: []string{"kernel-devel-uname-r = " + foreign}}
+	image := imagetest.RPM{Name: "kernel-site", EVR: "5.4.200-1.site", Provides: []string{"kernel-uname-r = " + foreign}}
+	r.Packages = append(r.Packages, site, image)
+	r.Publish()
+	got := r.kernels(t)
+	if len(got) != 4 || got[3].Release != foreign || got[3].Headers != "kernel-site-devel" || got[3].Default || !got[0].Default {
+		t.Errorf("%+v", got)
+	}
+	var kept []imagetest.RPM
+	for _, p := range r.Packages {
+		if !strings.HasSuffix(p.Name, "-core") && p.Name != "kernel-site" {
+			kept = append(kept, p)
+		}
+	}
+	r.Packages = append(kept, imagetest.RPM{Name: "kernel-devel", EVR: "6.12.0-55.9.1.el9_6", Provides: []string{"kernel-devel-uname-r = " + newer}})
+	r.Publish()
+	got = r.kernels(t)
+	if len(got) != 6 || got[0].Release != newer || !got[0].Default || got[1].Default {
+		t.Errorf("headers alone: %+v", got)
+	}
+	if n := r.Requests("/Packages/"); n != 0 {
+		t.Errorf("%d packages were asked for", n)
+	}
+
+	r = newRPMRig(t, "opensuse-leap15.6")
+	suse := distros.Kernel{Release: imagetest.SUSEKernel, Flavour: "default", Headers: "kernel-default-devel", Version: "6.4.0-150600.23.25.1", Default: true}
+	if d := cmp.Diff([]distros.Kernel{suse}, r.kernels(t)); d != "" {
+		t.Error(d)
+	}
+}
+
+// rpmRunner is a fakeRunner that looks into roots of rpm systems.
+type rpmRunner struct {
+	*fakeRunner
+	want []string // must be there
+}
+
+func (f *rpmRunner) Run(ctx context.Context, s runner.Step, dir string, say func(string)) error {
+	f.runs.Add(1)
+	if err := s.Check(); err != nil {
+		f.t.Errorf("step: %v", err)
+	}
+	line := strings.Join(s.Args, " ") + " "
+	word := func(name string) string {
+		_, rest, _ := strings.Cut(line, " "+name+" ")
+		value, _, _ := strings.Cut(rest, " ")
+		return value
+	}
+	release, flavour := word("--kernel"), word("--kernel-module-type")
+	root := f.root(ctx, s)
+	for _, want := range append(f.want, strings.TrimPrefix(s.Args[0], "/"), "usr/bin/gcc", "usr/bin/make", "lib/modules/"+release+"/build/Makefile", kernelDir(newDriver, flavour)+"/Kbuild") {
+		if !root.Exists(want) {
+			f.t.Errorf("the root to compile in has no %s", want)
+		}
+	}
+	if info, err := driverinfo.Read(root.OpenFS()); err != nil || !info.Toolchain || info.Driver != newDriver {
+		f.t.Errorf("the root's description: %+v, %v", info, err)
+	}
+	say("compiling")
+	return leaveSet(ctx, dir, release, flavour, []string{""})
+}
+
+// TestRPMThin: headers lie where their package puts them, the link by which modules are built is made, and none of it, nor the
+// compiler, is in the image.
+func TestRPMThin(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ id, release, tree, extra string }{
+		"rocky9":    {"rocky9", imagetest.RPMKernel, "usr/src/kernels/" + imagetest.RPMKernel, "usr/bin/perl"},
+		"rocky9 rt": {"rocky9", imagetest.RPMRTKernel, "usr/src/kernels/" + imagetest.RPMRTKernel, "usr/bin/perl"},
+		"leap":      {"opensuse-leap15.6", imagetest.SUSEKernel, "usr/src/linux-6.4.0-150600.23.25-obj/x86_64/default", "usr/src/linux-6.4.0-150600.23.25/Makefile"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRPMRig(t, c.id)
+			f := &rpmRunner{&fakeRunner{t: t}, []string{c.tree + "/include/config/auto.conf", c.extra}}
+			r.b.Runner = func(context.Context) (runner.Runner, error) { return f, nil }
+			recipe := r.plan(t, PlanOptions{Kernels: []string{c.release}})
+			if recipe.Tag != newDriver+"-"+distros.KernelTag(c.release)+"-"+c.id || len(recipe.Kernels[0].Headers) != 2 {
+				t.Errorf("%s: %v", recipe.Tag, changes(recipe.Kernels[0].Headers))
+			}
+			if c.id == "rocky9" && !strings.HasSuffix(strings.Join(recipe.Aliases, " "), "535-"+distros.KernelTag(c.release)+"-rocky9.4") {
+				t.Errorf("aliases %q", recipe.Aliases)
+			}
+			img, err := r.b.Build(t.Context(), recipe)
+			if err != nil {
+				t.Fatal(err)
+			}
+			tree := treeOf(t, img)
+			for _, absent := range []string{"usr/bin/gcc", "usr/src", "usr/bin/perl", "lib/modules/" + c.release} {
+				if tree.Exists(absent) {
+					t.Errorf("a thin image has %s", absent)
+				}
+			}
+			if all := installedRPMs(t, tree); strings.Contains(strings.Join(all, " "), "gcc") || !strings.Contains(strings.Join(all, " "), "kmod") {
+				t.Errorf("%q", all)
+			}
+			findings, err := r.b.Verify(t.Context(), "x", img)
+			if err != nil || Unfit(findings) != nil || f.runs.Load() != 1 {
+				t.Errorf("%v, %v, %d compiles", findings, err, f.runs.Load())
+			}
+		})
+	}
+}
+
+// TestRPMHeadersMissing: the message names the kernel.
+func TestRPMHeadersMissing(t *testing.T) {
+	t.Parallel()
+	r := newRPMRig(t, "rocky9")
+	for release, want := range map[string]string{"5.14.0-1.el9.x86_64": "headers of kernel 5.14.0-1.el9.x86_64", "Six": "no release of a kernel"} {
+		_, err := r.b.Plan(t.Context(), r.target(t), PlanOptions{Kernels: []string{release}})
+		fails(t, err, want)
+	}
+}

@@ -1,0 +1,257 @@
+package images
+
+import (
+	"bytes"
+	"errors"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ProtonMail/go-crypto/openpgp"
+	"github.com/ProtonMail/go-crypto/openpgp/packet"
+
+	"github.com/driver-container/driver-container/distros/fetch"
+	"github.com/driver-container/driver-container/distros/rpm"
+	"github.com/driver-container/driver-container/distros/rpm/rpmdb"
+	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
+	"github.com/driver-container/driver-container/images/imagetest"
+)
+
+// expiredKey was good for a day, a year ago.
+func expiredKey(t *testing.T) *openpgp.Entity {
+	t.Helper()
+	born := time.Now().AddDate(-1, 0, 0)
+	e, err := openpgp.NewEntity("expired", "", "expired@example.com", &packet.Config{
+		Algorithm: packet.PubKeyAlgoEdDSA, KeyLifetimeSecs: 24 * 3600, Time: func() time.Time { return born },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+// trust adds a key to those of the base's.
+func (r *rpmRig) trust(t *testing.T, key *openpgp.Entity) {
+	t.Helper()
+	for i, f := range r.Files {
+		if f.Name == imagetest.RPMKey {
+			r.Files[i].Body += imagetest.Armoured(t, key)
+		}
+	}
+	r.PushBase()
+}
+
+// TestRPMHostile: packages that their index vouches for, and that are refused all the same.
+func TestRPMHostile(t *testing.T) {
+	t.Parallel()
+	for what, c := range map[string]struct {
+		change func(*testing.T, *rpmRig, *imagetest.RPM)
+		want   error
+		why    string
+	}{
+		"wrong key": {func(t *testing.T, _ *rpmRig, p *imagetest.RPM) { p.Signer = imagetest.NewKey(t) }, rpmfile.ErrSignature, "not among"},
+		"unsigned":  {func(_ *testing.T, _ *rpmRig, p *imagetest.RPM) { p.Unsigned = true }, rpmfile.ErrSignature, "not signed"},
+		"key of another source": {func(t *testing.T, r *rpmRig, p *imagetest.RPM) { // which the base trusts, but not for this one
+			other := imagetest.NewKey(t)
+			r.Files = append(r.Files, imagetest.File{Name: "etc/pki/rpm-gpg/RPM-GPG-KEY-other", Body: imagetest.Armoured(t, other)})
+			r.PushBase()
+			p.Signer = other
+		}, rpmfile.ErrSignature, "not for this package"},
+		"expired key": {func(t *testing.T, r *rpmRig, p *imagetest.RPM) {
+			p.Signer = expiredKey(t)
+			r.trust(t, p.Signer)
+		}, rpmfile.ErrKey, "expired"},
+		"path escape": {func(_ *testing.T, _ *rpmRig, p *imagetest.RPM) {
+			p.Files = append(p.Files, imagetest.File{Name: "../../etc/passwd", Body: "x"})
+		}, rpmfile.ErrUnsafePath, "../../etc/passwd"},
+		"inner path": {func(_ *testing.T, _ *rpmRig, p *imagetest.RPM) {
+			p.Files = append(p.Files, imagetest.File{Name: "usr/../../x", Body: "x"})
+		}, rpmfile.ErrUnsafePath, ".."},
+		"bomb": {func(_ *testing.T, _ *rpmRig, p *imagetest.RPM) {
+			p.Archive = func(b []byte) []byte { return append(b, make([]byte, 8<<20)...) }
+		}, rpmfile.ErrFormat, "longer than the files of the header"},
+		"other content": {func(_ *testing.T, _ *rpmRig, p *imagetest.RPM) {
+			p.Archive = func(b []byte) []byte { return bytes.Replace(b, []byte("manual"), []byte("MANUAL"), 1) }
+		}, rpmfile.ErrDigest, "kmod.1.gz"},
+		"cut": {func(_ *testing.T, _ *rpmRig, p *imagetest.RPM) {
+			p.Archive = func(b []byte) []byte { return b[:len(b)/2] }
+		}, rpmfile.ErrFormat, "kmod"},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			r := newRPMRig(t, "rocky9")
+			c.change(t, r, r.Find("kmod"))
+			r.Publish()
+			_, err := r.b.Build(t.Context(), r.plan(t, PlanOptions{}))
+			if !errors.Is(err, c.want) {
+				t.Errorf("%v, want %v", err, c.want)
+			}
+			fails(t, err, "packages layer: package kmod 28-9.el9: ", c.why)
+		})
+	}
+}
+
+// TestRPMKeyExpiredSince: what was signed while the key was good still counts.
+func TestRPMKeyExpiredSince(t *testing.T) {
+	t.Parallel()
+	r := newRPMRig(t, "rocky9")
+	p := r.Find("kmod")
+	p.Signer, p.Signed = expiredKey(t), time.Now().AddDate(-1, 0, 0).Add(time.Hour)
+	r.trust(t, p.Signer)
+	r.Publish()
+	r.build(t, PlanOptions{})
+}
+
+// TestRPMTampered: a package that is not what its index says never gets as far as its signature.
+func TestRPMTampered(t *testing.T) {
+	t.Parallel()
+	for _, id := range []string{"rocky9", "opensuse-leap15.6"} {
+		r := newRPMRig(t, id)
+		path := r.Path(*r.Find("kmod"))
+		data := bytes.Clone(r.File(path))
+		data[len(data)/2] ^= 1
+		r.Put(path, data)
+		_, err := r.b.Build(t.Context(), r.plan(t, PlanOptions{}))
+		var m *fetch.MismatchError
+		if !errors.As(err, &m) {
+			t.Fatalf("%s: %v", id, err)
+		}
+		if kept, err := os.ReadFile(m.Kept); err != nil || !bytes.Equal(kept, data) || r.b.Store.Has(m.Got) {
+			t.Errorf("%s: kept %d bytes, %v", id, len(kept), err)
+		}
+	}
+}
+
+// TestRPMPlanRefused: repositories and bases that no plan is made from.
+func TestRPMPlanRefused(t *testing.T) {
+	t.Parallel()
+	unchecked := func(_ *testing.T, r *rpmRig) {
+		for i, f := range r.Files {
+			if strings.HasSuffix(f.Name, "dnf.conf") {
+				r.Files[i].Body = "[main]\ngpgcheck=0\n"
+			}
+		}
+		r.PushBase()
+	}
+	damaged := func(name string, change func(string) string) func(*testing.T, *rpmRig) {
+		return func(_ *testing.T, r *rpmRig) {
+			r.Change = func(files []imagetest.File) []imagetest.File {
+				for i, f := range files {
+					if strings.HasSuffix(f.Name, name) {
+						files[i].Body = change(f.Body)
+					}
+				}
+				return files
+			}
+			r.PushBase()
+		}
+	}
+	without := func(name string) func([]imagetest.File) []imagetest.File {
+		return func(files []imagetest.File) []imagetest.File {
+			return slices.DeleteFunc(files, func(f imagetest.File) bool { return f.Name == name })
+		}
+	}
+	half := func(s string) string { return s[:len(s)/2] }
+	for what, c := range map[string]struct {
+		id     string
+		change func(*testing.T, *rpmRig)
+		want   error
+		why    []string
+	}{
+		"nothing checked":   {"rocky9", unchecked, rpm.ErrSources, []string{"rocky.repo:1", "baseos", "gpgcheck"}},
+		"foreign signature": {"opensuse-leap15.6", func(t *testing.T, r *rpmRig) { r.Signer = imagetest.NewKey(t); r.Publish() }, rpm.ErrSignature, []string{"repo-oss", "not trusted"}},
+		"no signature": {"opensuse-leap15.6", func(_ *testing.T, r *rpmRig) {
+			r.Signed = false
+			r.Fault(refusePart(404, "repomd.xml.asc"))
+		}, rpm.ErrSignature, []string{"no repomd.xml.asc"}},
+		"lying index": {"rocky9", func(_ *testing.T, r *rpmRig) { r.Lie = true; r.Publish() }, rpm.ErrIndex, []string{"list primary"}},
+		"no keys": {"rocky9", func(_ *testing.T, r *rpmRig) {
+			r.Imported, r.Change = nil, without(imagetest.RPMKey)
+			r.PushBase()
+		}, rpm.ErrSources, []string{imagetest.RPMKey + " does not exist in the base"}},
+		"no database": {"rocky9", func(_ *testing.T, r *rpmRig) { r.Change = without("var/lib/rpm/rpmdb.sqlite"); r.PushBase() }, ErrBase, []string{"no rpmdb.sqlite"}},
+		"unresolvable": {"rocky9", func(_ *testing.T, r *rpmRig) {
+			p := r.Find("cpp")
+			p.Requires = append(p.Requires, "libnowhere.so.1()(64bit)")
+			r.Publish()
+		}, nil, []string{"cpp 11.4.1-3.el9 needs libnowhere.so.1()(64bit)", "gcc"}},
+		"missing": {"rocky9", func(_ *testing.T, r *rpmRig) { *r.Find("kmod") = *r.Find("make"); r.Publish() }, nil, []string{"kmod was asked for"}},
+		"sqlite":  {"rocky9", damaged("rpmdb.sqlite", half), rpmdb.ErrFormat, []string{"the base's rpm database"}},
+		"ndb":     {"opensuse-leap15.6", damaged("Packages.db", half), rpmdb.ErrFormat, []string{"the base's rpm database"}},
+		"bdb":     {"centos7", damaged("rpm/Packages", half), rpmdb.ErrFormat, []string{"the base's rpm database"}},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			r := newRPMRig(t, c.id)
+			c.change(t, r)
+			_, err := r.b.Plan(t.Context(), r.target(t), PlanOptions{})
+			if c.want != nil && !errors.Is(err, c.want) {
+				t.Errorf("%v, want %v", err, c.want)
+			}
+			fails(t, err, c.why...)
+			var un *rpm.UnresolvableError
+			if (what == "unresolvable" || what == "missing") && !errors.As(err, &un) {
+				t.Errorf("%T", err)
+			}
+		})
+	}
+}
+
+// TestRPMAllowExpired: archives of systems out of support are not signed anew.
+func TestRPMAllowExpired(t *testing.T) {
+	t.Parallel()
+	r := newRPMRig(t, "opensuse-leap15.6")
+	born := time.Now().AddDate(-1, 0, 0)
+	key, err := openpgp.NewEntity("expired", "", "expired@example.com", &packet.Config{
+		Algorithm: packet.PubKeyAlgoEdDSA, KeyLifetimeSecs: uint32(time.Since(born).Seconds()) - 1800, Time: func() time.Time { return born },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Signer = key // signs as of an hour ago
+	r.trust(t, key)
+	r.Publish()
+	target := r.target(t)
+	if _, err := r.b.Plan(t.Context(), target, PlanOptions{}); !errors.Is(err, rpm.ErrExpired) {
+		t.Error(err)
+	}
+	target.System.AllowExpired = true
+	if _, err := r.b.Plan(t.Context(), target, PlanOptions{}); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestRPMRollback: an index that is older than one that was seen is refused, unless that is allowed.
+func TestRPMRollback(t *testing.T) {
+	t.Parallel()
+	r := newRPMRig(t, "rocky9")
+	r.plan(t, PlanOptions{})
+	r.Revision -= 24 * 3600
+	r.Publish()
+	if _, err := r.b.Plan(t.Context(), r.target(t), PlanOptions{}); !errors.Is(err, rpm.ErrRollback) {
+		t.Errorf("%v", err)
+	}
+	if _, err := r.b.Kernels(t.Context(), r.target(t), PlanOptions{}); !errors.Is(err, rpm.ErrRollback) {
+		t.Errorf("%v", err)
+	}
+	r.b.AllowRollback = true
+	r.plan(t, PlanOptions{})
+	r.b.AllowRollback = false
+	r.Revision += 48 * 3600
+	r.Publish()
+	r.plan(t, PlanOptions{})
+}
+
+// refusePart answers requests for paths that contain part.
+func refusePart(code int, part string) func(http.ResponseWriter, *http.Request) bool {
+	return func(w http.ResponseWriter, r *http.Request) bool {
+		if !strings.Contains(r.URL.Path, part) {
+			return false
+		}
+		w.WriteHeader(code)
+		return true
+	}
+}

@@ -1,0 +1,204 @@
+package images
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/driver-container/driver-container/distros/apt"
+	"github.com/driver-container/driver-container/distros/rpm"
+	"github.com/driver-container/driver-container/images/imagetest"
+	"github.com/driver-container/driver-container/images/matrix"
+)
+
+// TestRPMRepositories: the image has the repositories of the matrix, with their keys, in the words of its own package manager.
+func TestRPMRepositories(t *testing.T) {
+	t.Parallel()
+	stranger := imagetest.NewKey(t)
+	for id, file := range map[string]string{"rocky9": "etc/yum.repos.d/driver-build.repo", "opensuse-leap15.6": "etc/zypp/repos.d/driver-build.repo"} {
+		t.Run(id, func(t *testing.T) {
+			t.Parallel()
+			r := newRPMRig(t, id)
+			extra := r.Extra("/extra")
+			extra.Signer = stranger
+			extra.Packages = []imagetest.RPM{{Name: "kmod", EVR: "99-1", Files: []imagetest.File{{Name: "usr/bin/kmod", Body: "of the site", Mode: 0o755}, {Name: "usr/sbin/modprobe", Link: "../bin/kmod"}}}}
+			extra.Publish()
+			target := r.target(t)
+			key := imagetest.Armoured(t, stranger)
+			target.System.Repositories = []matrix.Repository{
+				{BaseURLs: []string{extra.BaseURL()}, Key: key}, {BaseURLs: []string{r.BaseURL() + "/"}, GPGKeys: []string{"/" + imagetest.RPMKey}},
+			}
+			recipe, err := r.b.Plan(t.Context(), target, PlanOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			img, err := r.b.Build(t.Context(), recipe)
+			if err != nil {
+				t.Fatal(err)
+			}
+			tree := treeOf(t, img)
+			if got := read(t, tree, "usr/bin/kmod"); got != "of the site" {
+				t.Errorf("kmod is %q", got)
+			}
+			text := read(t, tree, file)
+			for _, want := range []string{"[driver-build-1]\n", "baseurl=" + extra.BaseURL() + "\n", "gpgkey=file:///etc/pki/rpm-gpg/RPM-GPG-KEY-driver-build-1\n", "gpgkey=file:///" + imagetest.RPMKey + "\n", "gpgcheck=1\n"} {
+				if !strings.Contains(text, want) {
+					t.Errorf("%s lacks %q", text, want)
+				}
+			}
+			if read(t, tree, "etc/pki/rpm-gpg/RPM-GPG-KEY-driver-build-1") != key {
+				t.Error("another key")
+			}
+			sources, err := rpm.ReadSources(tree.OpenFS(), rpm.Vars{"site": "rocky", "releasever": "9"})
+			if err != nil || len(sources) != 3 {
+				t.Errorf("%+v, %v", sources, err)
+			}
+			if e, err := tree.Stat(file); err != nil || e.Mode != 0o644 {
+				t.Errorf("%+v, %v", e, err)
+			}
+		})
+	}
+}
+
+// TestDebRepositories is the same for .deb packages.
+func TestDebRepositories(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	target := r.target(t, pair("debian12", newDriver))
+	own := r.Archives["debian12"]
+	key := imagetest.Armoured(t, own.Signer)
+	target.System.Repositories = []matrix.Repository{{URIs: []string{r.URL + "/debian"}, Suites: []string{"bookworm"}, Components: []string{"contrib"}, Key: key}}
+	recipe, err := r.b.Plan(t.Context(), target, PlanOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	img, err := r.b.Build(t.Context(), recipe)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tree := treeOf(t, img)
+	if text := read(t, tree, "etc/apt/sources.list.d/driver-build.sources"); !strings.Contains(text, "Components: contrib\n") || !strings.Contains(text, "\n .\n") {
+		t.Error(text)
+	}
+	sources, err := apt.ReadSources(tree.OpenFS())
+	if err != nil || len(sources) != 2 {
+		t.Fatalf("%+v, %v", sources, err)
+	}
+	for _, s := range sources {
+		if s.Components[0] == "contrib" && (strings.TrimSpace(s.Key) != strings.TrimSpace(key) || s.URIs[0] != r.URL+"/debian") {
+			t.Errorf("%+v", s)
+		}
+	}
+	plain := r.build(t, pair("debian12", newDriver), PlanOptions{})
+	if digestOf(t, plain) == digestOf(t, img) {
+		t.Error("the repositories are in no layer")
+	}
+}
+
+// TestOnlyThese: the base's own repositories are not asked.
+func TestOnlyThese(t *testing.T) {
+	t.Parallel()
+	r := newRPMRig(t, "centos7") // whose own repository is gone
+	img := r.build(t, PlanOptions{})
+	tree := treeOf(t, img)
+	if text := read(t, tree, "etc/yum.repos.d/driver-build.repo"); !strings.Contains(text, "baseurl="+r.BaseURL()+"/\n") {
+		t.Error(text)
+	}
+	target := r.target(t)
+	target.System.OnlyThese = false
+	if _, err := r.b.Plan(t.Context(), target, PlanOptions{}); err == nil || !strings.Contains(err.Error(), "gone.invalid") {
+		t.Errorf("%v", err)
+	}
+	target.System.OnlyThese, target.System.Repositories = true, nil
+	_, err := r.b.Plan(t.Context(), target, PlanOptions{})
+	fails(t, err, "none is configured")
+}
+
+// TestRPMMirror: packages come from the mirror that was given last, with the credentials that it asks for, which nobody sees.
+func TestRPMMirror(t *testing.T) {
+	t.Parallel()
+	r := newRPMRig(t, "rocky9")
+	want := digestOf(t, r.build(t, PlanOptions{}))
+	other := imagetest.NewRPM(t, "rocky9")
+	for _, name := range []string{r.Path(*r.Find("kmod")), "/rocky9/repodata/repomd.xml", "/rocky9/repodata/primary.xml.gz"} {
+		other.Put(name, r.File(name))
+	}
+	for _, p := range r.Packages {
+		other.Put(r.Path(p), r.File(r.Path(p)))
+	}
+	other.Fault(func(w http.ResponseWriter, req *http.Request) bool {
+		if user, password, ok := req.BasicAuth(); ok && user == "me" && password == "secret" {
+			return false
+		}
+		w.WriteHeader(http.StatusUnauthorized)
+		return true
+	})
+	r.b = newBuilder(t, r.World, r.b.Store.Dir()) // what was planned before is remembered
+	recipe := r.plan(t, PlanOptions{Mirror: "http://me:secret@" + other.Host})
+	for _, p := range recipe.Public().Packages {
+		if !strings.HasPrefix(p.URL, other.URL+"/") {
+			t.Errorf("%s comes from %s", p.Name, p.URL)
+		}
+	}
+	pins, err := json.Marshal(recipe.Pins())
+	if err != nil || strings.Contains(string(pins), "secret") {
+		t.Errorf("%s, %v", pins, err)
+	}
+	fresh := *r
+	fresh.b = newBuilder(t, r.World, t.TempDir())
+	img, err := fresh.b.Build(t.Context(), recipe)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if digestOf(t, img) != want {
+		t.Error("another image")
+	}
+	if n := other.Requests("/Packages/"); n != len(recipe.Packages) {
+		t.Errorf("%d of %d packages were asked for", n, len(recipe.Packages))
+	}
+	kernels, err := fresh.b.DatedKernels(t.Context(), r.target(t), PlanOptions{Mirror: "http://me:secret@" + other.Host})
+	if err != nil || len(kernels) != 3 {
+		t.Errorf("%v, %v", kernels, err)
+	}
+}
+
+// TestRPMRepositoryLogin: what a repository of the matrix asks for is given when packages are downloaded, and nobody sees it.
+func TestRPMRepositoryLogin(t *testing.T) {
+	t.Parallel()
+	r := newRPMRig(t, "rocky9")
+	extra := r.Extra("/extra")
+	extra.Packages = []imagetest.RPM{*r.Find("kmod")}
+	extra.Packages[0].EVR = "99-1"
+	extra.Publish()
+	r.Fault(func(w http.ResponseWriter, req *http.Request) bool {
+		user, password, ok := req.BasicAuth()
+		if !strings.HasPrefix(req.URL.Path, "/extra/") {
+			if ok {
+				t.Errorf("%s was asked for with a password", req.URL.Path)
+			}
+			return false
+		}
+		if user == "me" && password == "secret" {
+			return false
+		}
+		w.WriteHeader(http.StatusUnauthorized)
+		return true
+	})
+	target := r.target(t)
+	target.System.Repositories = []matrix.Repository{{BaseURLs: []string{strings.Replace(extra.BaseURL(), "://", "://me:secret@", 1)}, GPGKeys: []string{"/" + imagetest.RPMKey}}}
+	recipe, err := r.b.Plan(t.Context(), target, PlanOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	img, err := r.b.Build(t.Context(), recipe)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text := read(t, treeOf(t, img), "etc/yum.repos.d/driver-build.repo"); strings.Contains(text, "secret") || !strings.Contains(text, extra.BaseURL()) {
+		t.Error(text)
+	}
+	if text := jsonOf(t, recipe.Public()); strings.Contains(text, "secret") {
+		t.Error(text)
+	}
+}

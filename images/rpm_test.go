@@ -1,0 +1,212 @@
+package images
+
+import (
+	"archive/tar"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+
+	"github.com/driver-container/driver-container/distros"
+	"github.com/driver-container/driver-container/distros/rpm/rpmdb"
+	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
+	"github.com/driver-container/driver-container/images/imagetest"
+	"github.com/driver-container/driver-container/images/matrix"
+	"github.com/driver-container/driver-container/images/rootfs"
+)
+
+// rpmRig is a world of one rpm system and a builder in it.
+type rpmRig struct {
+	*imagetest.RPMWorld
+	*imagetest.RPMSystem
+	id string
+	b  *Builder
+}
+
+func newRPMRig(t *testing.T, id string) *rpmRig {
+	t.Helper()
+	w := imagetest.NewRPM(t, id)
+	return &rpmRig{w, w.Systems[id], id, newBuilder(t, w.World, t.TempDir())}
+}
+
+func (r *rpmRig) target(t *testing.T) matrix.Target {
+	t.Helper()
+	m, err := matrix.Parse("matrix.yaml", []byte(r.Matrix()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	driver := newDriver
+	if r.id == "centos7" {
+		driver = oldDriver
+	}
+	targets, err := m.Select(pair(r.id, driver))
+	if err != nil || len(targets) != 1 {
+		t.Fatalf("%d targets, %v", len(targets), err)
+	}
+	return targets[0]
+}
+
+func (r *rpmRig) plan(t *testing.T, o PlanOptions) *Recipe {
+	t.Helper()
+	recipe, err := r.b.Plan(t.Context(), r.target(t), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return recipe
+}
+
+func (r *rpmRig) build(t *testing.T, o PlanOptions) v1.Image {
+	t.Helper()
+	img, err := r.b.Build(t.Context(), r.plan(t, o))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return img
+}
+
+// changes says what packages a recipe installs: "name version" or "name old -> new".
+func changes(pkgs []distros.Package) (all []string) {
+	for _, p := range pkgs {
+		if p.Replaces != "" {
+			all = append(all, p.Name+" "+p.Replaces+" -> "+p.Version)
+			continue
+		}
+		all = append(all, p.Name+" "+p.Version)
+	}
+	slices.Sort(all)
+	return all
+}
+
+func installedRPMs(t *testing.T, tree *rootfs.Tree) []string {
+	t.Helper()
+	all, err := imagetest.ReadRPMs(tree.OpenFS())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+var rockyChanges = []string{
+	"cpp 11.4.1-3.el9", "diffutils 3.7-12.el9", "elfutils-libelf-devel 0.190-2.el9", "findutils 4.8-6.el9", "gawk mawk-1.3-1.el9 -> 5.1.0-6.el9", "gcc 11.4.1-3.el9",
+	"glibc 2.34-60.el9 -> 2.34-100.el9", "glibc-devel 2.34-100.el9", "kmod 28-9.el9", "make 1:4.3-8.el9",
+}
+
+// TestRPMPlan: packages are pinned with the keys that must have signed them, and none of them is downloaded.
+func TestRPMPlan(t *testing.T) {
+	t.Parallel()
+	r := newRPMRig(t, "rocky9")
+	recipe := r.plan(t, PlanOptions{})
+	if d := cmp.Diff(rockyChanges, changes(recipe.Packages)); d != "" {
+		t.Error(d)
+	}
+	keys, err := rpmfile.ReadKeyring([]byte(imagetest.Armoured(t, r.Signer)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range recipe.Packages {
+		if len(p.SHA256) != 64 || p.SHA512 != "" || p.Size == 0 || !strings.HasPrefix(p.URL, r.BaseURL()+"/Packages/"+p.Name+"-") || !slices.Equal(p.Keys, keys.Fingerprints()) {
+			t.Errorf("%+v", p)
+		}
+	}
+	if n := r.Requests("/Packages/") + r.Requests(".run"); n != 0 {
+		t.Errorf("planning downloaded %d packages or drivers", n)
+	}
+	if recipe.LibDir != "usr/lib64" || !slices.Equal(AliasTags(r.target(t)), []string{newDriver + "-rocky9.4"}) || recipe.Tag != newDriver+"-rocky9" {
+		t.Errorf("%s %s %s", recipe.LibDir, recipe.Tag, AliasTags(r.target(t)))
+	}
+}
+
+// TestRPMImage: what is in the image is what rpm would have installed.
+func TestRPMImage(t *testing.T) {
+	t.Parallel()
+	r := newRPMRig(t, "rocky9")
+	img := r.build(t, PlanOptions{Epoch: 1750000000})
+	tree := treeOf(t, img)
+	want := []string{
+		"bash 5.1.8-9.el9.x86_64", "coreutils 8.32-34.el9.x86_64", "cpp 11.4.1-3.el9.x86_64", "diffutils 3.7-12.el9.noarch", "elfutils-libelf-devel 0.190-2.el9.x86_64",
+		"findutils 4.8-6.el9.x86_64", "gawk 5.1.0-6.el9.x86_64", "gcc 11.4.1-3.el9.x86_64", "glibc 2.34-100.el9.x86_64", "glibc-devel 2.34-100.el9.x86_64",
+		"gpg-pubkey 0a1b2c3d-5e6f7a8b.", "kmod 28-9.el9.x86_64", "make 1:4.3-8.el9.x86_64", "rocky9-release 9.4-1.el9.noarch", "shared 1-1.el9.x86_64",
+	}
+	if d := cmp.Diff(want, installedRPMs(t, tree)); d != "" {
+		t.Error(d)
+	}
+	for name, there := range map[string]bool{
+		"usr/lib64/libold.so.1": false, "usr/bin/mawk": false, "usr/share/licenses/mawk/LICENSE": false, "usr/share/shared.txt": true, "usr/bin/sh": true,
+		"usr/bin/cc": true, "usr/bin/kmod": true, "usr/sbin/modprobe": true, "usr/include/stdio.h": true, "usr/share/licenses/gcc/LICENSE": true,
+		"usr/share/doc/gcc/README": false, "usr/share/man/man1/gcc.1.gz": false, "usr/lib64/libcuda.so.1": true, "usr/lib/libcuda.so.1": true,
+		"usr/share/man/man1/glibc.1.gz": false,
+	} {
+		if tree.Exists(name) != there {
+			t.Errorf("%s: there is %v, want %v", name, !there, there)
+		}
+	}
+	if e, ok := tree.Lstat("lib64"); !ok || e.Target != "usr/lib64" || !strings.HasSuffix(read(t, tree, "usr/lib64/libc.so.6"), "new") {
+		t.Errorf("lib64 or the C library: %+v", e)
+	}
+	members(t, layersOf(t, img)[1], func(h *tar.Header) {
+		packaged := h.Typeflag == tar.TypeReg && !strings.Contains(h.Name, "/rpm/") && !strings.Contains(h.Name, ".wh.")
+		if when := h.ModTime.Unix(); packaged && when != imagetest.RPMTime || !packaged && when != 1750000000 {
+			t.Errorf("%s is of %v", h.Name, h.ModTime)
+		}
+		capability := h.PAXRecords["SCHILY.xattr.security.capability"]
+		if (h.Name == "usr/bin/kmod") != (capability == "\x01\x00\x00\x02\x00\x00\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00") {
+			t.Errorf("%s: capability %x", h.Name, capability)
+		}
+	})
+	findings, err := r.b.Verify(t.Context(), "x", img)
+	if err != nil || Unfit(findings) != nil {
+		t.Errorf("%v, %v", findings, err)
+	}
+	checkInspection(t, r, img)
+	checkRecord(t, tree)
+}
+
+func checkInspection(t *testing.T, r *rpmRig, img v1.Image) {
+	t.Helper()
+	i, err := r.b.Inspect(t.Context(), "x", img)
+	if err != nil {
+		t.Fatal(err)
+	}
+	has := func(p PackageInfo) bool { return slices.Contains(i.Packages, p) }
+	if len(i.Packages) != 14 || i.System != "rocky9.4" || !has(PackageInfo{"make", "1:4.3-8.el9", "x86_64"}) || !has(PackageInfo{"diffutils", "3.7-12.el9", "noarch"}) {
+		t.Errorf("%s: %v", i.System, i.Packages)
+	}
+}
+
+// checkRecord looks at what rpm -V and scanners read.
+func checkRecord(t *testing.T, tree *rootfs.Tree) {
+	t.Helper()
+	db, err := rpmdb.Read(tree.OpenFS())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if db.Kind() != "sqlite" || db.Folder() != "var/lib/rpm" {
+		t.Errorf("a database of %s in %s", db.Kind(), db.Folder())
+	}
+	all := db.Packages()
+	i := slices.IndexFunc(all, func(h *rpmfile.Header) bool { return h.Text(rpmfile.TagName) == "gcc" })
+	if i < 0 {
+		t.Fatal("no gcc")
+	}
+	gcc := all[i]
+	m, err := gcc.Metadata()
+	if err != nil {
+		t.Fatal(err)
+	}
+	states := gcc.Binary(rpmfile.TagFileStates)
+	if len(states) != len(m.Files) {
+		t.Fatalf("%d states of %d files", len(states), len(m.Files))
+	}
+	for i, name := range m.Files {
+		left := strings.HasPrefix(name, "/usr/share/doc/") || strings.HasPrefix(name, "/usr/share/man/")
+		if want := map[bool]byte{true: 2}[left]; states[i] != want {
+			t.Errorf("%s has the state %d", name, states[i])
+		}
+	}
+	when, _ := gcc.Int(rpmfile.TagInstallTime)
+	if colour, ok := gcc.Int(rpmfile.TagInstallColor); when != 1750000000 || colour != 3 || !ok || len(gcc.Binary(rpmfile.TagRSAHeader)) == 0 {
+		t.Errorf("installed at %d, colour %d, signature %x", when, colour, gcc.Binary(rpmfile.TagRSAHeader))
+	}
+}
