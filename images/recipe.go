@@ -32,8 +32,9 @@ type Recipe struct {
 	Flavours     []string              `json:"flavours"`
 	Base         Base                  `json:"base"`
 	Packages     []distros.Package     `json:"packages"`
-	Repositories []matrix.Repository   `json:"repositories,omitempty"` // of the matrix, beside or instead of the base's; the image has them too
-	Links        map[string]string     `json:"links,omitempty"`        // what update-alternatives would have made, path to target
+	Repositories []matrix.Repository   `json:"repositories,omitempty"`          // of the matrix, beside or instead of the base's; the image has them too
+	OnlyThese    bool                  `json:"onlyTheseRepositories,omitempty"` // instead of the base's
+	Links        map[string]string     `json:"links,omitempty"`                 // what update-alternatives would have made, path to target
 	Source       Source                `json:"source"`
 	LibDir       string                `json:"libDir"`
 	LibDir32     string                `json:"libDir32,omitempty"`

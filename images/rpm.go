@@ -142,7 +142,7 @@ func (rpmFamily) reader(b *Builder, r *Recipe, lower *rootfs.Tree) (packageReade
 	if err != nil {
 		return packageReader{}, err
 	}
-	t := matrix.Target{Arch: r.Arch, System: matrix.System{ID: r.System, Repositories: r.Repositories}}
+	t := matrix.Target{Arch: r.Arch, System: matrix.System{ID: r.System, Repositories: r.Repositories, OnlyThese: r.OnlyThese}}
 	options, err := b.rpmOptions(base, lower, t, PlanOptions{Kernels: r.releases()})
 	if err != nil {
 		return packageReader{}, err
@@ -177,10 +177,15 @@ func unpackRPM(ctx context.Context, file string, p distros.Package, keys rpmfile
 			return u, err
 		}
 	}
-	u.name, u.tree = u.rpm.Header.Text(rpmfile.TagName), rootfs.New(spool, nil)
-	if u.name != p.Name {
-		return u, fmt.Errorf("%w: it calls itself %q", rpmfile.ErrFormat, u.name)
+	m, err := u.rpm.Header.Metadata()
+	if err != nil {
+		return u, err
 	}
+	// An index that nobody signed may name an old package, rightly signed, as a new one.
+	if want, err := rpmfile.ParseEVR(p.Version); err != nil || m.Name != p.Name || m.Arch != p.Arch || rpmfile.Compare(m.EVR, want) != 0 {
+		return u, fmt.Errorf("%w: it calls itself %.100q %.100q of %.20q", rpmfile.ErrFormat, m.Name, m.EVR, m.Arch)
+	}
+	u.name, u.tree = m.Name, rootfs.New(spool, nil)
 	return u, u.rpm.Payload(func(hdr *tar.Header, r io.Reader) error {
 		if err := u.tree.Add(hdr, cancelled(ctx, r)); err != nil {
 			return err
