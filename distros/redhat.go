@@ -13,6 +13,7 @@ type el struct {
 	usual    string   // flavour
 	versions []string // values of $releasever that are the same for all kernels
 	whole    bool     // the kernel comes with all of its modules in one package
+	topics   []string // series of kernels in repositories of their own, switched off: amzn2extra-kernel-5.10
 	series   string   // of the packages that have no series in their name, where those of later ones do: kernel6.12
 }
 
@@ -154,10 +155,14 @@ func (d el) ReleaseVers(release string) []string {
 	return []string{minor, major}
 }
 
-// ExtraRepositories are RHEL's for a minor version that the main ones have left behind (extended update support), and those of
-// CentOS 7 for each minor version, which its base has the configuration of (CentOS-Vault.repo).
+// ExtraRepositories are RHEL's for a minor version that the main ones have left behind (extended update support), those of
+// CentOS 7 for each minor version, which its base has the configuration of (CentOS-Vault.repo), and those of Amazon Linux 2 for
+// kernels newer than its own, which are switched on one by one (amzn2-extras.repo).
 func (d el) ExtraRepositories(release, arch string) []string {
 	r := ParseRelease(release)
+	if r.Dist == d.ID() && slices.Contains(d.topics, r.Series()) {
+		return []string{d.ID() + "extra-kernel-" + r.Series()}
+	}
 	minor, major, ok := elMinor(r.Dist)
 	a, known := LookupArch(arch)
 	if !ok || major != d.version || !known {

@@ -138,6 +138,9 @@ func TestRPMHeaders(t *testing.T) {
 		{
 			"amzn2", "4.14.355-275.570.amzn2.x86_64", "kernel-devel-uname-r = 4.14.355-275.570.amzn2.x86_64", "kernel-uname-r = 4.14.355-275.570.amzn2.x86_64",
 			"usr/src/kernels/4.14.355-275.570.amzn2.x86_64", "", "2", "",
+		}, {
+			"amzn2", "5.10.226-214.880.amzn2.x86_64", "kernel-devel-uname-r = 5.10.226-214.880.amzn2.x86_64", "kernel-uname-r = 5.10.226-214.880.amzn2.x86_64",
+			"usr/src/kernels/5.10.226-214.880.amzn2.x86_64", "", "2", "amzn2extra-kernel-5.10",
 		},
 		{
 			"amzn2023", "6.1.112-122.189.amzn2023.x86_64", "kernel-devel-uname-r = 6.1.112-122.189.amzn2023.x86_64", "kernel-uname-r = 6.1.112-122.189.amzn2023.x86_64",
