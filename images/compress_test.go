@@ -14,12 +14,12 @@ import (
 func TestCompressionDoesNotDependOnCores(t *testing.T) {
 	words := rand.New(rand.NewPCG(1, 2))
 	var plain bytes.Buffer
-	for plain.Len() < 9<<20 {
+	for plain.Len() < 5<<20 { // more than a window of zstd
 		fmt.Fprintf(&plain, "%d %x\n", words.IntN(5000), words.IntN(1<<20))
 	}
 	for _, c := range []Compression{Gzip, Zstd} {
 		want := compressed(t, c, plain.Bytes(), 1)
-		for _, cores := range []int{1, 2, 3, 16} {
+		for _, cores := range []int{2, 16} {
 			if got := compressed(t, c, plain.Bytes(), cores); got != want {
 				t.Errorf("%s with %d cores gives other bytes than with one", c, cores)
 			}

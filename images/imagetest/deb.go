@@ -8,6 +8,7 @@ import (
 	"maps"
 	"path"
 	"slices"
+	"sync"
 	"testing"
 
 	"github.com/klauspost/compress/gzip"
@@ -112,8 +113,17 @@ func XZ(t testing.TB, data []byte) []byte {
 func Gzip(t testing.TB, data []byte) []byte {
 	t.Helper()
 	var b bytes.Buffer
-	return finish(t, gzip.NewWriter(&b), nil, &b, data)
+	z, ok := gzips.Get().(*gzip.Writer)
+	if !ok {
+		t.Fatal("imagetest: no compressor")
+	}
+	defer gzips.Put(z)
+	z.Reset(&b)
+	return finish(t, z, nil, &b, data)
 }
+
+// gzips are compressors to use again: a world has hundreds of small files, and each compressor takes a megabyte.
+var gzips = sync.Pool{New: func() any { return gzip.NewWriter(nil) }}
 
 func finish(t testing.TB, w io.WriteCloser, err error, b *bytes.Buffer, data []byte) []byte {
 	t.Helper()
