@@ -2,12 +2,14 @@ package images
 
 import (
 	"encoding/json"
+	"errors"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/driver-container/driver-container/images/imagetest"
+	"github.com/driver-container/driver-container/images/matrix"
 )
 
 // TestPinned: what an earlier plan found gives the same recipe, without a question to anybody.
@@ -63,5 +65,16 @@ func TestAsk(t *testing.T) {
 	q, err = Ask(r.target(t, pair("ubuntu18.04", oldDriver)), PlanOptions{Source: "file:///tmp/x.run"})
 	if err != nil || q.Headers != nil || q.Archive == nil || strings.Contains(q.Archive.URL, "/tmp") || q.Base != target.System.Base[:len(target.System.Base)-len("debian12:test")]+"ubuntu18.04:test" {
 		t.Errorf("%+v, %v", q, err)
+	}
+}
+
+func TestAskKernel(t *testing.T) {
+	t.Parallel()
+	for system, want := range map[string]string{"flatcar": "headers of flatcar come with the host", "debian12": "is no release of a kernel of debian12"} {
+		target := matrix.Target{System: matrix.System{ID: system}, Driver: matrix.Driver{Version: "535.261.03", Branch: "R535"}, Arch: "amd64", Flavours: []string{"open"}}
+		_, err := Ask(target, PlanOptions{Kernels: []string{"not a kernel"}})
+		if !errors.Is(err, ErrKernel) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", system, err)
+		}
 	}
 }

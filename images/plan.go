@@ -103,8 +103,11 @@ func wants(t matrix.Target, d distros.Distro, o PlanOptions, r *Recipe) (wanted,
 		w.Compiler = d.Toolchain(t.Arch)
 	}
 	for _, k := range r.Kernels {
+		if d.PackageManager() == "" {
+			return w, fmt.Errorf("%w: --kernel %q: kernel headers of %s come with the host and are in no package, so its modules are compiled on the node: leave --kernel out", ErrKernel, k.Release, d.ID())
+		}
 		if w.Headers[k.Release] = d.Headers(k.Release); w.Headers[k.Release] == nil {
-			return w, fmt.Errorf("--kernel %q: this is no release of a kernel of %s: driver-build kernels --os %s lists them", k.Release, d.ID(), d.ID())
+			return w, fmt.Errorf("%w: --kernel %q: this is no release of a kernel of %s: driver-build kernels --os %s lists them", ErrKernel, k.Release, d.ID(), d.ID())
 		}
 	}
 	return w, w.driver(t, o, r.Flavours)
