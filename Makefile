@@ -15,7 +15,7 @@ export CGO_CFLAGS += -O2 -Wno-deprecated-declarations
 GO_BUILD = go build -trimpath -buildvcs=auto -ldflags=-s\ -w
 ARCHS    = amd64 arm64
 
-.PHONY: all help build image test e2e e2e-full lab lab-compile buildkitd compat bench fuzz lint vet golden clean
+.PHONY: all help build image test e2e e2e-k8s e2e-full lab lab-compile buildkitd compat bench fuzz lint vet golden clean
 all: build vet test ## build, vet, fast tests
 
 help: ## this text
@@ -38,7 +38,10 @@ test: ## the fast tier: Go and a C compiler, under two minutes
 e2e: build ## the real tier: real packages, registry, tools; see docs/testing.md
 	ci/e2e/run
 
-e2e-full: ## the real tier with what CI has no time for: one more compile, apt and rpm of other releases as references
+e2e-k8s: build ## the part of the real tier that needs a cluster: chart, real Kubernetes in a guest, 1000 nodes, Prometheus
+	ci/e2e/run kubernetes
+
+e2e-full: ## the real tier with what CI has no time for: half an hour more of scenarios and references
 	DRIVER_E2E_FULL=1 $(MAKE) e2e
 
 lab: build ## scenarios of driver-entrypoint in QEMU guests; SCENARIO=06 for some of them
