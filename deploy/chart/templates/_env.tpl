@@ -1,0 +1,85 @@
+{{/* Environment of the driver's container. Input everywhere: dict root, pool. */}}
+
+{{/* The container's list. A variable of `env` takes the place of ours: server-side apply refuses the same name twice. */}}
+{{- define "nvidia-driver.env" -}}
+{{- $v := .root.Values -}}
+{{- $env := include "nvidia-driver.ownEnv" . | fromYamlArray -}}
+{{- $taken := list -}}
+{{- range $v.env -}}{{- $taken = append $taken .name -}}{{- end -}}
+{{- $kept := list -}}
+{{- range $env -}}{{- if not (has .name $taken) -}}{{- $kept = append $kept . -}}{{- end -}}{{- end -}}
+{{- concat $kept $v.env | toYaml -}}
+{{- end }}
+
+{{- define "nvidia-driver.ownEnv" -}}
+{{- $v := .root.Values -}}
+{{ include "nvidia-driver.identityEnv" . }}
+- {name: DRIVER_IMAGE, value: {{ .pool.ref | quote }}}
+- {name: DRIVER_CONFIG_DIGEST, value: {{ include "nvidia-driver.configDigest" . | quote }}}
+- {name: KERNEL_MODULE_TYPE, value: {{ .pool.kernelModuleType | quote }}}
+- {name: DRIVER_GRACE, value: {{ include "nvidia-driver.grace" .root | quote }}}
+- {name: DRIVER_LOCK_TIMEOUT, value: {{ $v.lockTimeout | quote }}}
+{{- if $v.acceptLicense }}
+- {name: ACCEPT_LICENSE, value: "true"}
+{{- end }}
+{{- if not $v.fetchHeaders }}
+- {name: DRIVER_FETCH_HEADERS, value: "false"}
+{{- end }}
+{{- if $v.rdma.enabled }}
+- {name: GPU_DIRECT_RDMA_ENABLED, value: "true"}
+- {name: USE_HOST_MOFED, value: {{ $v.rdma.useHostMofed | quote }}}
+{{- end }}
+{{- if $v.moduleSigning.secretName }}
+- {name: DRIVER_MODULE_SIGNING_KEY, value: {{ printf "/etc/nvidia-driver/module-signing/%s" $v.moduleSigning.key | quote }}}
+{{- with $v.moduleSigning.cert }}
+- {name: DRIVER_MODULE_SIGNING_CERT, value: {{ printf "/etc/nvidia-driver/module-signing/%s" . | quote }}}
+{{- end }}
+{{- with $v.moduleSigning.passphrase }}
+- {name: DRIVER_MODULE_SIGNING_PASSPHRASE_FILE, value: {{ printf "/etc/nvidia-driver/module-signing/%s" . | quote }}}
+{{- end }}
+{{- end }}
+{{- if $v.metrics.enabled }}
+- {name: DRIVER_METRICS_ADDR, value: {{ printf ":%d" (int $v.metrics.port) | quote }}}
+- {name: DRIVER_GPU_METRICS_EVERY, value: {{ $v.metrics.gpuEvery | toString | quote }}}
+{{- end }}
+{{- if $v.events }}
+- {name: DRIVER_EVENTS, value: "true"}
+{{- end }}
+{{- if $v.nodeCondition }}
+- {name: DRIVER_NODE_CONDITION, value: "true"}
+{{- end }}
+{{- if or $v.safeLoad $v.evictGPUPods }}
+- {name: DRIVER_SAFE_LOAD, value: "true"}
+{{- end }}
+{{- if and $v.nfd.enabled $v.nfd.featureFile }}
+- {name: DRIVER_NFD_DIR, value: /host/nfd}
+{{- end }}
+{{- range $name, $key := dict "HTTP_PROXY" "httpProxy" "HTTPS_PROXY" "httpsProxy" "NO_PROXY" "noProxy" }}
+{{- with get $v.proxies $key }}
+- {name: {{ $name }}, value: {{ . | quote }}}
+- {name: {{ lower $name }}, value: {{ . | quote }}}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{/* Who a container is. */}}
+{{- define "nvidia-driver.identityEnv" -}}
+- {name: NODE_NAME, valueFrom: {fieldRef: {apiVersion: v1, fieldPath: spec.nodeName}}}
+- {name: POD_NAME, valueFrom: {fieldRef: {apiVersion: v1, fieldPath: metadata.name}}}
+- {name: POD_NAMESPACE, valueFrom: {fieldRef: {apiVersion: v1, fieldPath: metadata.namespace}}}
+- {name: POD_UID, valueFrom: {fieldRef: {apiVersion: v1, fieldPath: metadata.uid}}}
+{{- end }}
+
+{{/* How long a stop may take: less than the pod has. With eviction the successor waits for GPUs to be free, and the node is cordoned
+     meanwhile: an old pod that is in its way hands over soon. Input: root. */}}
+{{- define "nvidia-driver.grace" -}}
+{{- $longest := sub (int .Values.terminationGracePeriodSeconds) 20 -}}
+{{- printf "%ds" (ternary (min $longest 25) $longest .Values.evictGPUPods) -}}
+{{- end }}
+
+{{/* What the driver on the node depends on, and nothing else: where it is unchanged, the GPU Operator's driver manager leaves the driver
+     loaded. Labels, tolerations and the like are not in it. */}}
+{{- define "nvidia-driver.configDigest" -}}
+{{- $v := .root.Values -}}
+{{- list .pool.ref .pool.kernelModuleType .pool.moduleParameters $v.rdma $v.moduleSigning $v.env $v.secretEnv $v.extraArgs | toJson | sha256sum -}}
+{{- end }}

@@ -1,0 +1,131 @@
+{{/* The driver's pod. Input everywhere: dict root, pool. */}}
+
+{{- define "nvidia-driver.podSpec" -}}
+{{- $v := .root.Values -}}
+{{- $token := include "nvidia-driver.needsToken" .root -}}
+hostPID: true # names the processes that hold a GPU; the modules and headers of the node are seen through its process 1
+enableServiceLinks: false
+automountServiceAccountToken: false
+{{- if or $token $v.serviceAccount.create $v.serviceAccount.name }}
+serviceAccountName: {{ include "nvidia-driver.serviceAccount" .root }}
+{{- end }}
+priorityClassName: {{ $v.priorityClassName | quote }}
+terminationGracePeriodSeconds: {{ int $v.terminationGracePeriodSeconds }}
+{{- with $v.image.pullSecrets }}
+imagePullSecrets:
+  {{- range . }}
+  - name: {{ . }}
+  {{- end }}
+{{- end }}
+{{- with .pool.nodeSelector }}
+nodeSelector:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+affinity:
+  {{- include "nvidia-driver.affinity" .root | nindent 2 }}
+{{- with $v.tolerations }}
+tolerations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- if or $v.initContainers $v.evictGPUPods }}
+initContainers:
+  {{- with $v.initContainers }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+  {{- if $v.evictGPUPods }}
+  {{- include "nvidia-driver.evictContainer" . | nindent 2 }}
+  {{- end }}
+{{- end }}
+containers:
+  - name: nvidia-driver-ctr
+    image: {{ .pool.ref | quote }}
+    imagePullPolicy: {{ $v.image.pullPolicy }}
+    command: [nvidia-driver]
+    args: {{ prepend $v.extraArgs "init" | toJson }}
+    env:
+      {{- include "nvidia-driver.env" . | nindent 6 }}
+    {{- with $v.secretEnv }}
+    envFrom:
+      - secretRef: {name: {{ . | quote }}}
+    {{- end }}
+    {{- if $v.metrics.enabled }}
+    ports:
+      - {name: metrics, containerPort: {{ int $v.metrics.port }}, protocol: TCP}
+    {{- end }}
+    {{- include "nvidia-driver.probes" .root | nindent 4 }}
+    resources:
+      {{- toYaml $v.resources | nindent 6 }}
+    securityContext:
+      {{- include "nvidia-driver.securityContext" .root | nindent 6 }}
+    terminationMessagePolicy: FallbackToLogsOnError
+    volumeMounts:
+      {{- include "nvidia-driver.mounts" . | nindent 6 }}
+volumes:
+  {{- include "nvidia-driver.volumes" . | nindent 2 }}
+{{- end }}
+
+{{/* No probe ends a pod that compiles, waits for another container or waits for a GPU to be free, however long that takes: only silence
+     does. A start that fails ends by itself. `probe startup` is for the GPU Operator, which waits for the marker that it writes. */}}
+{{- define "nvidia-driver.probes" -}}
+{{- $timeout := int .Values.probes.timeoutSeconds -}}
+startupProbe:
+  exec: {command: [nvidia-driver, probe, live]}
+  periodSeconds: 5
+  failureThreshold: 36
+  timeoutSeconds: {{ $timeout }}
+livenessProbe:
+  exec: {command: [nvidia-driver, probe, live]}
+  periodSeconds: 30
+  failureThreshold: 4
+  timeoutSeconds: {{ $timeout }}
+readinessProbe:
+  exec: {command: [nvidia-driver, probe, ready]}
+  periodSeconds: {{ int .Values.probes.readyPeriodSeconds }}
+  failureThreshold: 1
+  timeoutSeconds: {{ $timeout }}
+{{- end }}
+
+{{/* Runs beside the driver, started before it and stopped after it. */}}
+{{- define "nvidia-driver.evictContainer" -}}
+{{- $v := .root.Values -}}
+- name: driver-evict
+  image: {{ .pool.ref | quote }}
+  imagePullPolicy: {{ $v.image.pullPolicy }}
+  command: [/usr/bin/driver-evict]
+  restartPolicy: Always
+  env:
+    {{- include "nvidia-driver.identityEnv" . | nindent 4 }}
+    - {name: DRIVER_EVICT_TIMEOUT, value: {{ $v.evict.timeout | quote }}}
+    - {name: DRIVER_EVICT_RETRY_AFTER, value: {{ $v.evict.retryAfter | quote }}}
+    - {name: DRIVER_EVICT_GRACE_PERIOD, value: {{ int $v.evict.gracePeriodSeconds | quote }}}
+    - {name: DRIVER_EVICT_FORCE, value: {{ $v.evict.force | quote }}}
+  resources:
+    {{- toYaml $v.evict.resources | nindent 4 }}
+  securityContext:
+    {{- include "nvidia-driver.evictSecurityContext" .root | nindent 4 }}
+  terminationMessagePolicy: FallbackToLogsOnError
+  volumeMounts:
+    - {name: run-nvidia, mountPath: /run/nvidia, readOnly: true}
+    {{- include "nvidia-driver.tokenMount" .root | nindent 4 }}
+{{- end }}
+
+{{/* Nodes with a GPU, and never two driver pods on one node, whoever made the other: also while that one is Terminating, and across
+     releases, namespaces and the GPU Operator. Input: root. */}}
+{{- define "nvidia-driver.affinity" -}}
+{{- $affinity := deepCopy .Values.affinity -}}
+{{- if and .Values.nfd.enabled (not $affinity.nodeAffinity) -}}
+  {{- $terms := list -}}
+  {{- range $label := list "feature.node.kubernetes.io/pci-10de.present" "feature.node.kubernetes.io/pci-0302_10de.present" "feature.node.kubernetes.io/pci-0300_10de.present" "nvidia.com/gpu.present" -}}
+    {{- $terms = append $terms (dict "matchExpressions" (list (dict "key" $label "operator" "In" "values" (list "true")))) -}}
+  {{- end -}}
+  {{- $_ := set $affinity "nodeAffinity" (dict "requiredDuringSchedulingIgnoredDuringExecution" (dict "nodeSelectorTerms" $terms)) -}}
+{{- end -}}
+{{- $alone := dict
+      "topologyKey" "kubernetes.io/hostname"
+      "namespaceSelector" dict
+      "labelSelector" (dict "matchExpressions" (list (dict "key" "app.kubernetes.io/component" "operator" "In" "values" (list "nvidia-driver" "nvidia-vgpu-manager")))) -}}
+{{- $anti := $affinity.podAntiAffinity | default dict -}}
+{{- $_ := set $anti "requiredDuringSchedulingIgnoredDuringExecution" (append ($anti.requiredDuringSchedulingIgnoredDuringExecution | default list) $alone) -}}
+{{- $_ := set $affinity "podAntiAffinity" $anti -}}
+{{- toYaml $affinity -}}
+{{- end }}

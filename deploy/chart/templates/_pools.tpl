@@ -1,0 +1,129 @@
+{{/* Pools: groups of nodes, a DaemonSet each. Without `pools` there is one, without a name. */}}
+
+{{/* All pools, completed and checked; JSON: {"pools": [...], "warnings": [...]}. */}}
+{{- define "nvidia-driver.pools" -}}
+{{- if not .Values.image.repository -}}
+  {{- fail "image.repository is missing: registry and path of the driver images that driver-build pushed, without a tag" -}}
+{{- end -}}
+{{- include "nvidia-driver.checks" . -}}
+{{- $root := . -}}
+{{- $names := list -}}
+{{- range .Values.pools -}}
+  {{- if has .name $names -}}{{- fail (printf "pools: the name %q is there twice" .name) -}}{{- end -}}
+  {{- $names = append $names .name -}}
+{{- end -}}
+{{- range $name := keys .Values.poolOverrides | sortAlpha -}}
+  {{- if not (has $name $names) -}}
+    {{- fail (printf "poolOverrides: there is no pool %q; `pools` has: %s" $name (join ", " $names | default "none")) -}}
+  {{- end -}}
+{{- end -}}
+{{- $pools := list -}}
+{{- $warnings := list -}}
+{{- range $given := .Values.pools | default (list dict) -}}
+  {{- $own := deepCopy $given -}}
+  {{- if $own.name -}}{{- $own = mustMergeOverwrite $own (deepCopy (get $root.Values.poolOverrides $own.name | default dict)) -}}{{- end -}}
+  {{- $pool := include "nvidia-driver.pool" (dict "root" $root "own" $own) | fromJson -}}
+  {{- $pools = append $pools $pool -}}
+  {{- $warnings = concat $warnings $pool.warnings -}}
+{{- end -}}
+{{- if and (gt (len $pools) 1) .Values.image.digest -}}
+  {{- fail "image.digest is one image, and pools have one each: use pools[].digest" -}}
+{{- end -}}
+{{- $warnings = concat $warnings (include "nvidia-driver.overlaps" $pools | fromJsonArray) -}}
+{{- dict "pools" $pools "warnings" $warnings | toJson -}}
+{{- end }}
+
+{{/* One pool with everything that its DaemonSet needs; JSON. Input: dict root, own (what the values say about it). */}}
+{{- define "nvidia-driver.pool" -}}
+{{- $v := .root.Values -}}
+{{- $own := .own -}}
+{{- $pool := dict "name" ($own.name | default "") -}}
+{{- $at := ternary (printf "pool %q" $pool.name) "image" (ne $pool.name "") -}}
+{{- $_ := set $pool "daemonSet" (include "nvidia-driver.fullname" .root) -}}
+{{- if $pool.name -}}{{- $_ := set $pool "daemonSet" (printf "%s-%s" $pool.daemonSet $pool.name) -}}{{- end -}}
+{{- $_ := set $pool "tag" ($own.tag | default "") -}}
+{{- $_ := set $pool "digest" ($own.digest | default $v.image.digest) -}}
+{{- $_ := set $pool "ownDriver" (not (empty $own.driver)) -}}
+{{- range $key := list "driver" "os" "kernel" -}}
+  {{- /* A pool with a tag of its own is not measured by what the others have. */ -}}
+  {{- $_ := set $pool $key (ternary (get $own $key) (get $own $key | default (get $v $key)) (ne $pool.tag "") | default "" | toString) -}}
+{{- end -}}
+{{- $_ := set $pool "precompiled" (ternary $own.precompiled $v.precompiled.enabled (hasKey $own "precompiled")) -}}
+{{- $_ := set $pool "kernelModuleType" ($own.kernelModuleType | default $v.kernelModuleType) -}}
+{{- $_ := set $pool "moduleParameters" (mustMergeOverwrite (deepCopy $v.moduleParameters) (deepCopy ($own.moduleParameters | default dict))) -}}
+{{- $pool = mustMergeOverwrite $pool (include "nvidia-driver.image" (dict "root" .root "pool" $pool "at" $at) | fromJson) -}}
+{{- $selector := mustMergeOverwrite (deepCopy $v.nodeSelector) (deepCopy ($own.nodeSelector | default dict)) -}}
+{{- if and $pool.precompiled $pool.kernel $v.precompiled.selectKernel -}}
+  {{- $label := "feature.node.kubernetes.io/kernel-version.full" -}}
+  {{- $kernel := include "nvidia-driver.kernelTag" $pool.kernel -}}
+  {{- if gt (len $kernel) 63 -}}
+    {{- fail (printf "%s: the kernel %s is too long for a label of a node: set precompiled.selectKernel=false and a nodeSelector of your own" $at $kernel) -}}
+  {{- end -}}
+  {{- $chosen := get $selector $label | default $kernel -}}
+  {{- if ne $chosen $kernel -}}
+    {{- fail (printf "%s: nodeSelector asks for nodes with kernel %s, the image is for %s" $at $chosen $kernel) -}}
+  {{- end -}}
+  {{- $_ := set $selector $label $kernel -}}
+{{- end -}}
+{{- $_ := set $pool "nodeSelector" $selector -}}
+{{- if and $v.leastPrivilege.enabled (not $pool.precompiled) -}}
+  {{- fail (printf "%s: leastPrivilege.enabled is for precompiled images only: set precompiled.enabled=true" $at) -}}
+{{- end -}}
+{{- toJson $pool -}}
+{{- end }}
+
+{{/* Fails where all nodes of one pool are in another pool too, and warns where some may be; JSON list of warnings. Selectors are sure
+     to be disjoint when they ask for different values of one label. Input: list of pools. */}}
+{{- define "nvidia-driver.overlaps" -}}
+{{- $warnings := list -}}
+{{- $pools := . -}}
+{{- range $i, $a := $pools -}}
+  {{- range $b := slice $pools (int (add $i 1)) -}}
+    {{- $disjoint := false -}}
+    {{- $both := 0 -}}
+    {{- range $key, $value := $a.nodeSelector -}}
+      {{- if hasKey $b.nodeSelector $key -}}
+        {{- if eq (get $b.nodeSelector $key) $value -}}{{- $both = int (add $both 1) -}}{{- else -}}{{- $disjoint = true -}}{{- end -}}
+      {{- end -}}
+    {{- end -}}
+    {{- if $disjoint -}}
+    {{- else if or (eq $both (len $a.nodeSelector)) (eq $both (len $b.nodeSelector)) -}}
+      {{- fail (printf "pools %q and %q choose the same nodes: give them nodeSelectors with different values of one label" $a.name $b.name) -}}
+    {{- else -}}
+      {{- $warnings = append $warnings (printf "pools %q and %q: a node with the labels of both would get two driver pods, one of which stays Pending" $a.name $b.name) -}}
+    {{- end -}}
+  {{- end -}}
+{{- end -}}
+{{- toJson $warnings -}}
+{{- end }}
+
+{{/* What values.schema.json cannot say. */}}
+{{- define "nvidia-driver.checks" -}}
+{{- $v := .Values -}}
+{{- if and $v.evictGPUPods (semverCompare "<1.29.0-0" .Capabilities.KubeVersion.Version) -}}
+  {{- fail (printf "evictGPUPods needs Kubernetes 1.29 (init containers that keep running); this is %s. Set evictGPUPods=false and drain the nodes, or let the GPU Operator do it with safeLoad=true" .Capabilities.KubeVersion.Version) -}}
+{{- end -}}
+{{- range $key := list "repoConfig" "certConfig" -}}
+  {{- $c := get $v $key -}}
+  {{- if and $c.configMapName $c.files -}}
+    {{- fail (printf "%s has configMapName and files: use one of them" $key) -}}
+  {{- end -}}
+  {{- if and $c.items (not $c.configMapName) -}}
+    {{- fail (printf "%s.items are names in the ConfigMap of %s.configMapName, which is missing" $key $key) -}}
+  {{- end -}}
+{{- end -}}
+{{- if and (not $v.metrics.enabled) (or $v.metrics.service $v.serviceMonitor.enabled $v.podMonitor.enabled) -}}
+  {{- fail "metrics.service, serviceMonitor and podMonitor need metrics.enabled=true" -}}
+{{- end -}}
+{{- if and $v.serviceMonitor.enabled $v.podMonitor.enabled -}}
+  {{- fail "serviceMonitor and podMonitor would scrape every pod twice: enable one of them" -}}
+{{- end -}}
+{{- if and (include "nvidia-driver.needsToken" .) (not $v.serviceAccount.create) (not $v.serviceAccount.name) -}}
+  {{- fail "events, nodeCondition, safeLoad and evictGPUPods need a service account: serviceAccount.create=true, or the name of one in serviceAccount.name" -}}
+{{- end -}}
+{{- end }}
+
+{{/* The key of the label that tells the pools' pods apart, and its value. Always there, so that selectors never overlap. */}}
+{{- define "nvidia-driver.poolLabel" -}}
+driver-container/pool: {{ .name | default "default" }}
+{{- end }}

@@ -1,0 +1,111 @@
+{{/* Volumes of the pod and mounts of the driver's container. Input: dict root, pool. */}}
+
+{{/* The node's /usr is at /host/usr and never at /usr/src: the sources of the driver's modules are there in the image. */}}
+{{- define "nvidia-driver.mounts" -}}
+{{- $v := .root.Values -}}
+{{- $pool := .pool -}}
+- {name: run-nvidia, mountPath: /run/nvidia, mountPropagation: {{ include "nvidia-driver.runPropagation" .root }}}
+- {name: dev, mountPath: /dev}
+- {name: lib-modules, mountPath: /lib/modules, readOnly: true}
+- {name: host-usr, mountPath: /host/usr, readOnly: true}
+{{- if $v.hostStateDir }}
+- {name: state, mountPath: /var/lib/nvidia-driver}
+{{- end }}
+{{- if $v.kernelPostinstDir }}
+- {name: kernel-postinst, mountPath: /run/kernel/postinst.d}
+{{- end }}
+{{- if and $v.nfd.enabled $v.nfd.featureFile }}
+- {name: nfd-features, mountPath: /host/nfd}
+{{- end }}
+{{- if $v.rdma.enabled }}
+- {name: mofed, mountPath: /run/mellanox/drivers, mountPropagation: HostToContainer}
+{{- end }}
+{{- range $module := keys $pool.moduleParameters | sortAlpha }}
+- {name: module-parameters, mountPath: /drivers/{{ $module }}.conf, subPath: {{ $module }}.conf, readOnly: true}
+{{- end }}
+{{- range $key := list "repoConfig" "certConfig" }}
+{{- $c := get $v $key }}
+{{- if or $c.configMapName $c.files }}
+{{- $dir := include "nvidia-driver.configDir" (dict "root" $.root "pool" $pool "key" $key) }}
+{{- $files := $c.items }}
+{{- if $c.files }}{{ $files = keys $c.files | sortAlpha }}{{ end }}
+{{- range $files }}
+- {name: {{ lower $key }}, mountPath: {{ printf "%s/%s" $dir . }}, subPath: {{ . }}, readOnly: true}
+{{- else }}
+- {name: {{ lower $key }}, mountPath: {{ $dir }}, readOnly: true}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- if $v.moduleSigning.secretName }}
+- {name: module-signing, mountPath: /etc/nvidia-driver/module-signing, readOnly: true}
+{{- end }}
+{{- if include "nvidia-driver.needsToken" .root }}
+{{ include "nvidia-driver.tokenMount" .root }}
+{{- end }}
+{{- with $v.extraVolumeMounts }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{- define "nvidia-driver.volumes" -}}
+{{- $v := .root.Values -}}
+{{- $pool := .pool -}}
+- {name: run-nvidia, hostPath: {path: /run/nvidia, type: DirectoryOrCreate}}
+- {name: dev, hostPath: {path: /dev}}
+- {name: lib-modules, hostPath: {path: /lib/modules}}
+- {name: host-usr, hostPath: {path: /usr}}
+{{- with $v.hostStateDir }}
+- {name: state, hostPath: {path: {{ . }}, type: DirectoryOrCreate}}
+{{- end }}
+{{- with $v.kernelPostinstDir }}
+- {name: kernel-postinst, hostPath: {path: {{ . }}, type: DirectoryOrCreate}}
+{{- end }}
+{{- if and $v.nfd.enabled $v.nfd.featureFile }}
+- {name: nfd-features, hostPath: {path: {{ $v.nfd.featuresDir }}, type: DirectoryOrCreate}}
+{{- end }}
+{{- if $v.rdma.enabled }}
+- {name: mofed, hostPath: {path: /run/mellanox/drivers, type: DirectoryOrCreate}}
+{{- end }}
+{{- if $pool.moduleParameters }}
+- {name: module-parameters, configMap: {name: {{ $pool.daemonSet }}-modules}}
+{{- end }}
+{{- range $key, $suffix := dict "repoConfig" "repositories" "certConfig" "certificates" }}
+{{- $c := get $v $key }}
+{{- if or $c.configMapName $c.files }}
+- {name: {{ lower $key }}, configMap: {name: {{ $c.configMapName | default (printf "%s-%s" (include "nvidia-driver.fullname" $.root) $suffix) }}}}
+{{- end }}
+{{- end }}
+{{- with $v.moduleSigning }}
+{{- if .secretName }}
+- name: module-signing
+  secret:
+    secretName: {{ .secretName }}
+    defaultMode: 256 # 0400
+    items:
+      {{- range compact (list .key .cert .passphrase) }}
+      - {key: {{ . | quote }}, path: {{ . | quote }}}
+      {{- end }}
+{{- end }}
+{{- end }}
+{{- if include "nvidia-driver.needsToken" .root }}
+{{ include "nvidia-driver.tokenVolume" .root }}
+{{- end }}
+{{- with $v.extraVolumes }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{/* Where repositories or certificates of a pool's system belong. Input: dict root, pool, key (repoConfig or certConfig). */}}
+{{- define "nvidia-driver.configDir" -}}
+{{- $c := get .root.Values .key -}}
+{{- if $c.path -}}
+{{- $c.path | trimSuffix "/" -}}
+{{- else -}}
+{{- $table := .root.Files.Get "files/systems.yaml" | fromYaml -}}
+{{- $kind := get $table.systems (regexFind "^[a-z]+(-[a-z]+)*" .pool.os) -}}
+{{- if not $kind -}}
+  {{- fail (printf "%s.path is missing: nothing is known about the system %q of the image %s" .key .pool.os .pool.ref) -}}
+{{- end -}}
+{{- get (get $table.folders $kind) .key -}}
+{{- end -}}
+{{- end }}
