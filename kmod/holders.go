@@ -19,12 +19,14 @@ type Holder struct {
 	Files     []string // what it holds, by the path that it used itself: "/dev/nvidiactl"; sorted
 	Container string   // its id, 64 hex digits; "" outside of containers, and where cgroups do not show it
 	Pod       string   // the uid of its pod; "" outside of pods
+	// Name and namespace of the pod; "" outside of pods, and where the host's /var/log/pods cannot be seen or does not have it.
+	PodName, PodNamespace string
 	// Kernel names a module with references that no process seen here accounts for: a part of the kernel (a console on
 	// nvidia_drm) or a process of another pid namespace holds it. "" for processes.
 	Kernel string
 }
 
-// String describes the holder for a log: pid 4711 (python3) in container 3f2a41c09b7d pod 9c1...: /dev/nvidia0, /dev/nvidiactl.
+// String describes the holder for a log: pid 4711 (python3) in container 3f2a41c09b7d pod team-a/train-0: /dev/nvidia0, /dev/nvidiactl.
 func (h Holder) String() string {
 	if h.Kernel != "" {
 		return "module " + h.Kernel + ": references that no visible process accounts for (the kernel itself, such as a console, " +
@@ -35,14 +37,24 @@ func (h Holder) String() string {
 	if h.Container != "" {
 		b.WriteString(" in container " + h.Container[:min(12, len(h.Container))])
 	}
-	if h.Pod != "" {
+	if pod := h.PodText(); pod != "" {
 		if h.Container == "" {
 			b.WriteString(" in")
 		}
-		b.WriteString(" pod " + h.Pod)
+		b.WriteString(" pod " + pod)
 	}
-	b.WriteString(": " + strings.Join(h.Files, ", "))
+	if len(h.Files) > 0 {
+		b.WriteString(": " + strings.Join(h.Files, ", "))
+	}
 	return b.String()
+}
+
+// PodText names the pod as people write it, NAMESPACE/NAME, or its uid where the name is not known; "" outside of pods.
+func (h Holder) PodText() string {
+	if h.PodName != "" {
+		return h.PodNamespace + "/" + h.PodName
+	}
+	return h.Pod
 }
 
 const (
@@ -73,6 +85,7 @@ func (s System) Holders(ctx context.Context, except func(pid int) bool) ([]Holde
 	var holders []Holder
 	explained := map[string]bool{}
 	stuck := 0
+	name := s.podNames()
 	for _, pid := range pids {
 		found, err := s.process(ctx, pid, devices)
 		if err != nil && ctx.Err() != nil {
@@ -94,20 +107,13 @@ func (s System) Holders(ctx context.Context, except func(pid int) bool) ([]Holde
 		}
 		if except == nil || !except(pid) {
 			slices.Sort(files)
-			holders = append(holders, s.holder(pid, files[:min(len(files), maxHeld)]))
+			h := s.Process(pid)
+			h.Files = files[:min(len(files), maxHeld)]
+			h.PodNamespace, h.PodName = name(h.Pod)
+			holders = append(holders, h)
 		}
 	}
 	return append(holders, s.kernelHolders(before, explained)...), nil
-}
-
-// holder adds what is known of the process.
-func (s System) holder(pid int, files []string) Holder {
-	dir := s.proc(strconv.Itoa(pid))
-	h := Holder{PID: pid, Command: printable(optional(dir + "/comm")), Files: files}
-	if text, err := readSmall(dir+"/cgroup", maxCgroup); err == nil {
-		h.Container, h.Pod = parseCgroup(text)
-	}
-	return h
 }
 
 // pids lists the processes, in the order of their numbers.

@@ -36,6 +36,7 @@ type System struct {
 	Sys  string // "" is /sys
 	Proc string // "" is /proc
 	Kmsg string // "" is /dev/kmsg
+	Root string // "" is /: where the kubelet's /var/log/pods is looked for, beside the root of process 1
 }
 
 func (s System) sys(elem ...string) string {

@@ -15,6 +15,12 @@ const (
 	BusyWait   = "wait"   // go on waiting, until a second signal or SIGKILL
 )
 
+// How the driver root is served (Config.RootKind).
+const (
+	RootMount = "mount" // by a mount, which takes a privileged container
+	RootLink  = "link"  // by a link to the host's storage
+)
+
 // What a GPU that does not come up means (Config.GPUInit).
 const (
 	GPURequire = "require" // not ready until it does
@@ -23,12 +29,15 @@ const (
 
 // Config is what flags, environment and the image say. Paths are those inside of the container.
 type Config struct {
-	Pod, Image, Host string // for messages and the lock's holder; may be empty
+	Pod, Image, Host     string // for messages and the lock's holder; may be empty
+	PodNamespace, PodUID string // the same
 
 	Run         string // folder shared with the host: /run/nvidia
 	StateDir    string // storage of the host, if mounted: /var/lib/nvidia-driver
+	RootKind    string // how the driver root is served: RootMount or RootLink
 	Drivers     string // folder with <module>.conf: /drivers
 	Termination string // where Kubernetes reads last words: /dev/termination-log
+	KernelHooks string // folder of the host's hooks for new kernels, if mounted: /run/kernel/postinst.d
 
 	ModuleType    string   // auto, open or proprietary
 	DRM           bool     // load nvidia-drm too
@@ -58,6 +67,7 @@ type Config struct {
 func Defaults() Config {
 	return Config{
 		Run: "/run/nvidia", StateDir: "/var/lib/nvidia-driver", Drivers: "/drivers", Termination: "/dev/termination-log",
+		KernelHooks: "/run/kernel/postinst.d", RootKind: RootMount,
 		ModuleType: "auto", LockTimeout: 20 * time.Minute, Grace: 100 * time.Second,
 		OnBusy: BusyDetach, GPUInit: GPURequire, Persistence: true, Fetch: true,
 	}
@@ -75,6 +85,7 @@ func (c Config) Check() error {
 		}
 	}
 	oneOf("--kernel-module-type (KERNEL_MODULE_TYPE)", c.ModuleType, "auto", "open", "proprietary")
+	oneOf("--driver-root (DRIVER_ROOT_KIND)", c.RootKind, RootMount, RootLink)
 	oneOf("--on-busy (DRIVER_ON_BUSY)", c.OnBusy, BusyDetach, BusyFail, BusyWait)
 	oneOf("--gpu-init (DRIVER_GPU_INIT)", c.GPUInit, GPURequire, GPUWarn)
 	if c.MaxThreads < 0 {
@@ -107,6 +118,14 @@ func (c Config) modules(mellanox bool) []string {
 		modules = append(modules, "nvidia-peermem")
 	}
 	return modules
+}
+
+// podText names the pod as people write it.
+func (c Config) podText() string {
+	if c.Pod == "" || c.PodNamespace == "" {
+		return c.Pod
+	}
+	return c.PodNamespace + "/" + c.Pod
 }
 
 const statusName = "driver-status.json"

@@ -32,6 +32,8 @@ type instance struct {
 	daemon    bool
 	killed    bool
 	served    bool
+
+	usageEnded bool
 }
 
 // do runs an operation of the instance under the world's lock.

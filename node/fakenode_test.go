@@ -201,6 +201,16 @@ func (i *instance) Ask(context.Context) (a probe.Answer, err error) {
 	return a, err
 }
 
+func (i *instance) AskUsage(context.Context) (a probe.Answer, err error) {
+	err = i.do("ask usage", func() error {
+		a.Driver, a.Devices = i.modules["nvidia"].Version, []probe.Device{{PCI: "00000000:05:00.0"}}
+		return nil
+	})
+	return a, err
+}
+
+func (i *instance) EndUsage() { i.mu.Lock(); i.usageEnded = true; i.mu.Unlock() }
+
 // fakeHardware has the hardware's Flavour: the kernel has a method of the same name.
 type fakeHardware struct{ *instance }
 

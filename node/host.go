@@ -25,6 +25,11 @@ import (
 type Host struct {
 	Say  func(format string, args ...any) // a line of the log; required
 	Rest func()                           // called when the start is over and the long wait begins; may be nil
+	// Last is called when everything is taken down or left, just before others can have the node: what is told of the node as a whole has
+	// to be told now, for a successor may have its own word a moment later. It must be quick. May be nil.
+	Last func()
+	// Clearance is asked before another driver is taken down; nil: nobody is.
+	Clearance Clearance
 }
 
 // hostRoot is the host's own root, visible where the pod has hostPID.
@@ -48,14 +53,21 @@ func New(cfg Config, h Host) (*Node, error) {
 		return nil, fmt.Errorf("%w: %w", ErrConfig, err)
 	}
 	st := Status{Schema: StatusSchema, BootID: strings.TrimSpace(string(boot)), Instance: newInstance(), PID: os.Getpid(), Pod: cfg.Pod,
-		Image: cfg.Image, Started: time.Now().UTC().Truncate(time.Second), Kernel: release, Wanted: info.Driver}
+		PodSpace: cfg.PodNamespace, PodUID: cfg.PodUID, Image: cfg.Image, Started: time.Now().UTC().Truncate(time.Second), Kernel: release, Wanted: info.Driver}
 	n := &Node{
 		cfg: cfg, info: info, release: release, say: h.Say, now: time.Now,
-		markers: markers{run: cfg.Run, digest: cfg.Digest}, instanceFile: InstanceFile,
-		board: &board{shelf: statusFile(cfg.statusPath()), say: h.Say, now: time.Now, st: st},
+		markers: markers{run: cfg.Run, digest: cfg.Digest}, instanceFile: InstanceFile, clearance: h.Clearance,
+		board: &board{shelf: statusFile(cfg.statusPath()), say: h.Say, now: time.Now, st: st, changed: make(chan struct{}, 1)},
 	}
-	if n.rest = h.Rest; n.rest == nil {
-		n.rest = func() {}
+	nothing := func() {}
+	if n.rest, n.last = h.Rest, h.Last; n.rest == nil {
+		n.rest = nothing
+	}
+	if n.last == nil {
+		n.last = nothing
+	}
+	if n.hook, err = newKernelHook(cfg, info); err != nil {
+		h.Say("warning: %v", err)
 	}
 	supply := &supply{cfg: cfg, info: info, say: h.Say}
 	if supply.signer, err = loadSigner(cfg, h.Say); err != nil {
@@ -66,8 +78,8 @@ func New(cfg Config, h Host) (*Node, error) {
 		return preflight.ReadSupported(supportedGPUs)
 	})}
 	n.children = &attendants{cfg: cfg, say: h.Say}
-	n.locker = &nodeLock{cfg: cfg, say: h.Say}
-	if n.roots, err = newMountedRoot(cfg, info, h.Say); err != nil {
+	n.locker = &nodeLock{cfg: cfg, say: h.Say, waits: n.waitsForLock}
+	if n.roots, err = newRoots(cfg, info, h.Say); err != nil {
 		return nil, err
 	}
 	return n, nil
@@ -83,14 +95,15 @@ func kernelRelease() (string, error) {
 
 // nodeLock is the real lock.
 type nodeLock struct {
-	cfg Config
-	say func(string, ...any)
+	cfg   Config
+	say   func(string, ...any)
+	waits func(lock.Holder)
 }
 
 func (l *nodeLock) Acquire(ctx context.Context) (held, error) {
 	return lock.Acquire(ctx, lock.Options{
-		Path: l.cfg.lockPath(), Legacy: l.cfg.legacyLock(), Timeout: l.cfg.LockTimeout, Say: l.say,
-		Self: lock.Holder{Pod: l.cfg.Pod, Image: l.cfg.Image, Host: l.cfg.Host},
+		Path: l.cfg.lockPath(), Legacy: l.cfg.legacyLock(), Timeout: l.cfg.LockTimeout, Say: l.say, Waits: l.waits,
+		Self: lock.Holder{Pod: l.cfg.podText(), Image: l.cfg.Image, Host: l.cfg.Host},
 	})
 }
 

@@ -139,37 +139,6 @@ func TestServes(t *testing.T) {
 	}
 }
 
-// A root that nobody serves, on a folder of its own: nothing is mounted here.
-func TestMountedRootWithoutStorage(t *testing.T) {
-	t.Parallel()
-	cfg := Defaults()
-	cfg.Run, cfg.StateDir = t.TempDir(), t.TempDir()
-	said := 0
-	m, err := newMountedRoot(cfg, driverinfo.Info{Driver: v535, ID: strings.Repeat("0", 64)}, func(string, ...any) { said++ })
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx := t.Context()
-	if dir, err := m.Stage(ctx); dir != "" || err != nil || said != 1 {
-		t.Errorf("staged %q, %v, said %d", dir, err, said)
-	}
-	if n, err := m.Mounted(); n != 0 || err != nil {
-		t.Errorf("%d mounts, %v", n, err)
-	}
-	if ok, why := m.Adopt(ctx); ok || why == "" {
-		t.Errorf("adopted nothing: %q", why)
-	}
-	if err := m.MountOld(ctx, "/var/lib/nvidia-driver/roots/x"); err == nil {
-		t.Error("a root that was not staged here, no error")
-	}
-	if err := errors.Join(m.Unmount(ctx), m.Prune(ctx)); err != nil {
-		t.Error(err)
-	}
-	if err := m.shared(fs.ErrInvalid); !errors.Is(err, fs.ErrInvalid) {
-		t.Error(err)
-	}
-}
-
 // A machine without the daemons' programs has none.
 func TestAttendants(t *testing.T) {
 	t.Parallel()

@@ -115,7 +115,7 @@ func (w *world) begin(l life) (*instance, *Node) {
 	say := func(string, ...any) {}
 	return i, &Node{
 		cfg: cfg, info: driverinfo.Info{Driver: l.version, ID: l.version, Flavours: []string{driverinfo.Proprietary}}, release: "6.1.0-1-amd64",
-		say: say, now: time.Now, rest: func() {}, kernel: i, roots: i, supplier: i, children: i, hardware: fakeHardware{i}, locker: i,
+		say: say, now: time.Now, rest: func() {}, last: func() {}, kernel: i, roots: i, supplier: i, children: i, hardware: fakeHardware{i}, locker: i,
 		markers: markers{run: cfg.Run, digest: "digest-" + l.version},
 		board:   &board{shelf: i, say: say, now: time.Now, st: Status{Schema: StatusSchema, BootID: "boot", Instance: fmt.Sprint(i.number)}},
 	}

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/kmod"
@@ -72,7 +73,7 @@ func (m *machine) Preflight(ctx context.Context, q Question) []preflight.Check {
 		RunDir: m.cfg.Run, Info: m.info, Release: q.Release, Previous: q.Previous, GPUs: q.GPUs, Flavour: q.Flavour,
 		RDMA: q.RDMA, UnloadNouveau: m.cfg.UnloadNouveau, HaveModules: q.Set != nil || q.Adopted, Source: q.Source, Stays: q.Adopted,
 		Damaged: q.Damaged, SignWith: q.SignWith, CanCompile: m.canCompile(q.Flavour), Serves: m.serves(q.Release),
-		FetchHeaders: m.cfg.Fetch, StateDir: m.cfg.StateDir,
+		FetchHeaders: m.cfg.Fetch, StateDir: m.cfg.StateDir, Linked: m.cfg.RootKind == RootLink,
 	}
 	in.Supported, in.SupportedErr = m.supported()
 	if loaded, err := (kmod.System{}).Loaded(); err == nil {
@@ -138,6 +139,9 @@ func (m *machine) RemoveNodes(created []devices.Node) error { return realNodes.R
 // Ask starts a child that asks the driver. The mark is set first: what the kernel says while it brings GPUs up is the reason when
 // one does not come.
 func (m *machine) Ask(ctx context.Context) (probe.Answer, error) {
+	if m.cfg.RootKind == RootLink && !mayOpen("/dev/nvidiactl") {
+		return listed()
+	}
 	mark, err := (kmod.System{}).Mark()
 	if err == nil {
 		m.mu.Lock()
@@ -149,6 +153,13 @@ func (m *machine) Ask(ctx context.Context) (probe.Answer, error) {
 	}
 	return m.prober.Ask(ctx, probe.Options{})
 }
+
+// AskUsage gives the child little time: it is for metrics, and whoever asks for them waits.
+func (m *machine) AskUsage(ctx context.Context) (probe.Answer, error) {
+	return m.prober.AskUsage(ctx, probe.Options{Timeout: 10 * time.Second})
+}
+
+func (m *machine) EndUsage() { m.prober.EndUsage() }
 
 // Reasons are the kernel's lines about a GPU since it was last asked, at most the last three.
 func (m *machine) Reasons(gpu string) []string {

@@ -77,6 +77,8 @@ type hardware interface {
 	CreateNodes(ctx context.Context) (created []devices.Node, err error)
 	RemoveNodes(created []devices.Node) error
 	Ask(ctx context.Context) (probe.Answer, error)
+	AskUsage(ctx context.Context) (probe.Answer, error)
+	EndUsage()                   // ends AskUsage, which has the driver open, and lets none begin any more
 	Reasons(gpu string) []string // what the kernel's log says of a GPU
 }
 
@@ -119,6 +121,7 @@ type Node struct {
 	say     func(format string, args ...any)
 	now     func() time.Time
 	rest    func() // the start is over: give back what it took
+	last    func() // everything is taken down or left, others may have the node next
 
 	kernel       kernel
 	roots        roots
@@ -127,6 +130,8 @@ type Node struct {
 	hardware     hardware
 	locker       locker
 	markers      markers
+	clearance    Clearance // nil: nobody is asked
+	hook         kernelHook
 	instanceFile string // see InstanceFile; "": none
 	board        *board
 
@@ -147,6 +152,7 @@ type Node struct {
 	up         []step
 	restored   *RollbackError // set when an older driver was put back, or could not be
 	lastSeen   string         // the last reason that the watch itself found
+	blocked    bool           // this stop or replacement has found the driver in use
 }
 
 // step is something that is up: how to take it down, and how to put it up again when a later step of taking down is refused.
@@ -183,6 +189,8 @@ func (n *Node) Run(ctx context.Context, hurry <-chan struct{}) error {
 			n.say("stopped while waiting for the lock; nothing was touched")
 			return nil
 		}
+		n.board.keep(func(st *Status) { st.State, st.Phase, st.Reason = Failed, lockPhase, err.Error() })
+		n.lastWords(err)
 		return err
 	}
 	if err == nil {
@@ -192,5 +200,6 @@ func (n *Node) Run(ctx context.Context, hurry <-chan struct{}) error {
 		err = ErrStopped // what a signal broke off is no failure
 	}
 	err = n.stop(hurry, err) //nolint:contextcheck // it outlives the context that ended the service: it has its own deadline
+	n.last()
 	return errors.Join(err, n.lock.Release())
 }

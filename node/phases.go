@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"os"
 	"time"
+
+	"github.com/driver-container/driver-container/node/lock"
 )
 
 // phase is one part of a start. What it puts up it adds to n.up, or it undoes it itself before it returns an error.
@@ -17,7 +19,7 @@ type phase struct {
 // phases in their order. Up to replace nothing that works is touched. The root comes before the modules: the kernel looks
 // for the driver's firmware in it, and a stop unmounts it only after the modules are gone.
 var phases = []phase{
-	{"lock", (*Node).takeLock},
+	{lockPhase, (*Node).takeLock},
 	{"recover", (*Node).recover},
 	{"survey", (*Node).survey},
 	{"preflight", (*Node).preflight},
@@ -30,6 +32,8 @@ var phases = []phase{
 	{"daemons", (*Node).startDaemons},
 	{"verify", (*Node).verify},
 }
+
+const lockPhase = "lock"
 
 // start runs the phases until one fails or ctx ends.
 func (n *Node) start(ctx context.Context) error {
@@ -71,8 +75,17 @@ func (n *Node) takeLock(ctx context.Context) error {
 	if old.State != "" && old.State != Absent {
 		n.say("predecessor: %s, state %s, %s", describe(old.Up), old.State, old.Reason)
 	}
-	n.board.change(func(st *Status) { st.State, st.Up = Starting, old.Up })
+	n.board.change(func(st *Status) {
+		st.State, st.Phase, st.Reason, st.Up, st.LastFailure = Starting, "", "", old.Up, old.LastFailure
+	})
 	return errors.Join(n.markers.notReady(), n.markers.leftovers())
+}
+
+// waitsForLock shows to those who listen to this instance what it waits for. The node's status belongs to the holder.
+func (n *Node) waitsForLock(h lock.Holder) {
+	n.board.keep(func(st *Status) {
+		st.State, st.WaitsFor, st.Phase, st.Reason = Waiting, ForLock, lockPhase, "waiting for the node's lock, held by "+h.String()
+	})
 }
 
 func describe(d *Driver) string {

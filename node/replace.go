@@ -23,6 +23,10 @@ func (n *Node) replace(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	n.blocked = false
+	if err := n.askClearance(ctx, old); err != nil {
+		return err
+	}
 	if err := n.waitUntilFree(ctx, old); err != nil {
 		return err
 	}
@@ -88,8 +92,9 @@ func (n *Node) waitUntilFree(ctx context.Context, old Driver) error {
 		case !errors.As(err, &busy):
 			return err
 		}
+		n.countBlocked()
 		n.board.change(func(st *Status) {
-			st.State, st.Ready, st.Holders = Waiting, false, busy.Holders
+			st.State, st.WaitsFor, st.Ready, st.Holders = Waiting, ForHolders, false, busy.Holders
 			st.Reason = fmt.Sprintf("driver %s must go before %s can be loaded: %v", old.Version, n.want.Driver, busy)
 		})
 		if n.now().Sub(said) >= 30*time.Second {
@@ -99,6 +104,14 @@ func (n *Node) waitUntilFree(ctx context.Context, old Driver) error {
 		if !n.pause(ctx) {
 			return ctx.Err()
 		}
+	}
+}
+
+// countBlocked counts a stop or a replacement that finds the driver in use, once.
+func (n *Node) countBlocked() {
+	if !n.blocked {
+		n.blocked = true
+		n.board.change(func(st *Status) { st.Counters.BlockedUnloads++ })
 	}
 }
 

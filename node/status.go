@@ -33,6 +33,13 @@ const (
 	Failed   State = "failed"   // a start failed; what it had put up is gone again
 )
 
+// What is waited for in state waiting (Status.WaitsFor).
+const (
+	ForLock      = "lock"      // another instance has the node
+	ForHolders   = "holders"   // the driver that must go is in use
+	ForClearance = "clearance" // somebody has to make the node free first: safe load
+)
+
 // StatusSchema is raised when the meaning of a field changes.
 const StatusSchema = 1
 
@@ -43,11 +50,14 @@ type Status struct {
 	BootID   string    `json:"bootID"`
 	State    State     `json:"state"`
 	Ready    bool      `json:"ready"`
-	Reason   string    `json:"reason,omitempty"` // why it is not ready
+	Reason   string    `json:"reason,omitempty"`   // why it is not ready
+	WaitsFor string    `json:"waitsFor,omitempty"` // in state waiting: ForLock, ForHolders or ForClearance
 	Phase    string    `json:"phase,omitempty"`
 	Instance string    `json:"instance"`
 	PID      int       `json:"pid"`
-	Pod      string    `json:"pod,omitempty"`
+	Pod      string    `json:"pod,omitempty"` // its name
+	PodSpace string    `json:"podNamespace,omitempty"`
+	PodUID   string    `json:"podUID,omitempty"`
 	Image    string    `json:"image,omitempty"`
 	Started  time.Time `json:"started"`
 	Updated  time.Time `json:"updated"`
@@ -55,11 +65,35 @@ type Status struct {
 	Wanted   string    `json:"wanted"` // version of the image's driver
 	Phases   []Timing  `json:"phases,omitempty"`
 	Warnings []string  `json:"warnings,omitempty"`
+	Counters Counters  `json:"counters"`
+	// LastFailure is how the last start of this boot that failed ended, also when a later one went well.
+	LastFailure *Failure `json:"lastFailure,omitempty"`
 
 	Up      *Driver         `json:"up,omitempty"` // what is loaded and served, of whichever version
 	Daemons []daemons.State `json:"daemons,omitempty"`
 	GPUs    []GPU           `json:"gpus,omitempty"`
 	Holders []kmod.Holder   `json:"holders,omitempty"` // who keeps the driver in use, when that is in the way
+}
+
+// Holding says whether the instance has the node's lock, or had it: before that, a status is about the instance alone and says nothing of
+// the driver, and it is in no file.
+func (st Status) Holding() bool { return st.State != "" && st.Phase != lockPhase }
+
+// Counters count since the instance began.
+type Counters struct {
+	Compiled       int `json:"compiled"`       // compiles that went well
+	CompilesFailed int `json:"compilesFailed"` // and those that did not
+	CacheHits      int `json:"cacheHits"`      // the modules were in the cache
+	CacheMisses    int `json:"cacheMisses"`    // neither image nor cache had them
+	BlockedUnloads int `json:"blockedUnloads"` // stops and replacements that found the driver in use; once each, however long that lasted
+}
+
+// Failure is a start that failed.
+type Failure struct {
+	Time   time.Time `json:"time"`
+	Wanted string    `json:"wanted"` // version of the driver
+	Pod    string    `json:"pod,omitempty"`
+	Reason string    `json:"reason"`
 }
 
 // Timing is how long a phase took.
@@ -156,6 +190,8 @@ type board struct {
 	st    Status
 	last  []byte // what was saved, as JSON without the time
 	err   string // why the last save failed, said once
+
+	changed chan struct{} // has one place; nil: nobody listens
 }
 
 // adoptFile reads what a predecessor of the same boot wrote; nothing when there is none or it cannot be read.
@@ -179,6 +215,9 @@ func (b *board) change(edit func(*Status)) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	edit(&b.st)
+	if b.st.State != Waiting {
+		b.st.WaitsFor = ""
+	}
 	if b.shelf == nil {
 		return
 	}
@@ -188,12 +227,31 @@ func (b *board) change(edit func(*Status)) {
 	if err == nil && bytes.Equal(data, b.last) {
 		return
 	}
+	b.signal()
 	if err == nil {
 		err = b.shelf.save(b.st)
 	}
 	b.told(err)
 	if b.last = data; err != nil {
 		b.last = nil
+	}
+}
+
+// keep edits the status without writing it: for an instance that does not have the node (yet, or any more).
+func (b *board) keep(edit func(*Status)) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.st.WaitsFor = ""
+	edit(&b.st)
+	b.st.Updated = b.now().UTC().Truncate(time.Millisecond)
+	b.signal()
+}
+
+// signal tells the listener, who may be busy, that there is something new.
+func (b *board) signal() {
+	select {
+	case b.changed <- struct{}{}:
+	default:
 	}
 }
 
@@ -219,7 +277,8 @@ func (b *board) get() Status {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	st := b.st
-	st.Phases, st.Warnings = slices.Clone(st.Phases), slices.Clone(st.Warnings)
+	st.Phases, st.Warnings, st.GPUs = slices.Clone(st.Phases), slices.Clone(st.Warnings), slices.Clone(st.GPUs)
+	st.Daemons, st.Holders = slices.Clone(st.Daemons), slices.Clone(st.Holders)
 	return st
 }
 
@@ -228,6 +287,8 @@ func (b *board) remove() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.last = nil
+	b.st.State, b.st.Ready, b.st.Reason, b.st.Up = Absent, false, "", nil
+	b.signal()
 	if err := b.shelf.remove(); !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}

@@ -5,12 +5,15 @@ import (
 	"io"
 	"strings"
 	"text/tabwriter"
+	"time"
 
+	"github.com/driver-container/driver-container/kmod"
 	"github.com/driver-container/driver-container/node/lock"
 )
 
-// WriteStatus writes a status for people.
-func WriteStatus(out io.Writer, st Status, cfg Config) error {
+// WriteStatus writes a status for people: what runs, who waits for it, who is in the way, what failed last, what heals itself, and what to do
+// next. instances are those of Instances; they may be left out.
+func WriteStatus(out io.Writer, st Status, cfg Config, instances []kmod.Holder) error {
 	w := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
 	row := func(name, format string, args ...any) {
 		if text := strings.TrimSpace(fmt.Sprintf(format, args...)); text != "" {
@@ -19,12 +22,18 @@ func WriteStatus(out io.Writer, st Status, cfg Config) error {
 	}
 	row("state", "%s", st.State)
 	row("reason", "%s", st.Reason)
-	if holder, ok, err := lock.Peek(cfg.lockPath()); err == nil {
-		if ok {
+	row("in phase", "%s", st.Phase)
+	holder, runs, err := lock.Peek(cfg.lockPath())
+	if err == nil {
+		if runs {
 			row("instance", "%s", holder)
 		} else {
 			row("instance", "none runs")
 		}
+	}
+	waits := waiting(instances, holder, runs)
+	for _, text := range waits {
+		row("waits", "%s", text)
 	}
 	row("kernel", "%s", st.Kernel)
 	row("image has", "%s", st.Wanted)
@@ -51,7 +60,48 @@ func WriteStatus(out io.Writer, st Status, cfg Config) error {
 	for _, text := range st.Warnings {
 		row("warning", "%s", text)
 	}
+	if f := st.LastFailure; f != nil {
+		row("failed", "%s, driver %s%s: %s", f.Time.Format(time.RFC3339), f.Wanted, inPod(f.Pod), f.Reason)
+	}
+	advice := Advise(st, runs)
+	row("heals", "%s", advice.Heals)
+	row("next", "%s", advice.Next)
+	if len(waits) > 0 {
+		row("next", "two driver containers are on this node: the one that waits takes over when the other one ends; remove the release that is not wanted, and never the lock file")
+	}
 	return w.Flush()
+}
+
+// waiting are the instances that do not have the lock. The holder's pid may be one of another pid namespace: then its pod's name tells.
+func waiting(instances []kmod.Holder, holder lock.Holder, held bool) []string {
+	if !held {
+		return nil
+	}
+	container := ""
+	for _, i := range instances {
+		if i.PID == holder.PID {
+			container = i.Container
+		}
+	}
+	var out []string
+	for _, i := range instances {
+		pod := i.PodText()
+		switch {
+		case i.PID == holder.PID, container != "" && i.Container == container, pod != "" && pod == holder.Pod:
+		case pod != "":
+			out = append(out, fmt.Sprintf("pod %s (pid %d) for the lock", pod, i.PID))
+		default:
+			out = append(out, fmt.Sprintf("pid %d for the lock", i.PID))
+		}
+	}
+	return out
+}
+
+func inPod(pod string) string {
+	if pod == "" {
+		return ""
+	}
+	return " in pod " + pod
 }
 
 func from(dir string) string {

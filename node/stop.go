@@ -23,6 +23,11 @@ func (n *Node) stop(hurry <-chan struct{}, cause error) error {
 	}
 	ctx, cancel := n.patience(hurry, cause)
 	defer cancel()
+	n.blocked = false
+	n.hardware.EndUsage()
+	if err := n.hook.remove(); err != nil {
+		n.warn("%v", err)
+	}
 	if err := n.markers.notReady(); err != nil {
 		n.warn("markers: %v", err)
 	}
@@ -82,6 +87,7 @@ func (n *Node) takeDown(ctx context.Context) error {
 				continue
 			}
 		} else {
+			n.countBlocked()
 			n.board.change(func(st *Status) { st.Holders, st.Reason = busy.Holders, busy.Error() })
 		}
 		if n.now().Sub(said) >= 30*time.Second {
@@ -163,13 +169,31 @@ func (n *Node) failed(cause error) error {
 			state = Restored
 		}
 	}
-	n.board.set(state, cause.Error())
+	n.board.change(func(st *Status) {
+		st.State, st.Ready, st.Reason, st.LastFailure = state, false, cause.Error(), n.failure(cause)
+	})
 	return cause
+}
+
+// failure is what is kept of a start or a service that failed, cut to what people read.
+func (n *Node) failure(cause error) *Failure {
+	const most = 2048
+	return &Failure{Time: n.now().UTC().Truncate(time.Second), Wanted: n.info.Driver, Pod: n.cfg.podText(), Reason: cut(cause.Error(), most)}
+}
+
+func cut(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most], "")
 }
 
 // leave ends a life in which the driver stays.
 func (n *Node) leave(cause, refusal error) error {
 	n.lastWords(refusal)
+	if cause != nil {
+		n.board.change(func(st *Status) { st.LastFailure = n.failure(cause) })
+	}
 	if loaded, err := n.isLoaded(); err == nil && !loaded {
 		n.board.change(func(st *Status) { st.State, st.Ready, st.Up, st.Reason = Failed, false, nil, refusal.Error() })
 		return errors.Join(cause, refusal)
@@ -201,20 +225,25 @@ func (n *Node) repairRoot() {
 	}
 }
 
-// lastWords go where Kubernetes shows them with the pod. It keeps 4096 bytes.
+// lastWords go where Kubernetes shows them with the pod.
 func (n *Node) lastWords(err error) {
+	if werr := LastWords(n.cfg.Termination, err); werr != nil {
+		n.say("%v", werr)
+	}
+}
+
+// LastWords writes why a container ends to the file from which Kubernetes takes a pod's termination message; it keeps 4096 bytes. Without
+// that file, outside of Kubernetes, nothing is written.
+func LastWords(path string, cause error) error {
 	const most = 4096
-	if n.cfg.Termination == "" {
-		return
+	if path == "" {
+		return nil
 	}
-	if _, stat := os.Stat(n.cfg.Termination); stat != nil {
-		return // not in Kubernetes
+	if _, err := os.Stat(path); err != nil {
+		return nil //nolint:nilerr // not in Kubernetes
 	}
-	text := err.Error()
-	if len(text) > most {
-		text = strings.ToValidUTF8(text[:most], "")
+	if err := os.WriteFile(path, []byte(cut(cause.Error(), most)), 0o600); err != nil {
+		return fmt.Errorf("write the termination message: %w", err)
 	}
-	if werr := os.WriteFile(n.cfg.Termination, []byte(text), 0o600); werr != nil {
-		n.say("write %s: %v", n.cfg.Termination, werr)
-	}
+	return nil
 }

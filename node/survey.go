@@ -49,6 +49,14 @@ func (n *Node) survey(ctx context.Context) error {
 // find looks for modules that are there already.
 func (n *Node) find(ctx context.Context) (err error) {
 	n.found, n.source, err = n.supplier.Find(ctx, n.want)
+	n.board.change(func(st *Status) {
+		switch {
+		case err == nil && n.source == fromCache:
+			st.Counters.CacheHits++
+		case errors.Is(err, kbuild.ErrMiss):
+			st.Counters.CacheMisses++
+		}
+	})
 	var corrupt *kbuild.CorruptError
 	switch {
 	case errors.As(err, &corrupt):
@@ -171,6 +179,14 @@ func (n *Node) getModules(ctx context.Context) error {
 	}
 	if n.found == nil {
 		set, err := n.supplier.Compile(ctx, n.want)
+		n.board.change(func(st *Status) {
+			switch {
+			case err == nil:
+				st.Counters.Compiled++
+			case errors.As(err, new(*kbuild.CompileError)):
+				st.Counters.CompilesFailed++
+			}
+		})
 		if err != nil {
 			return err
 		}

@@ -47,6 +47,9 @@ func (n *Node) examine(ctx context.Context) (string, error) {
 		return "", fmt.Errorf("the driver says that it is version %s, loaded is %s: the libraries in this image and the kernel modules do not belong together",
 			answer.Driver, n.want.Driver)
 	}
+	if answer.Source == sourceListed {
+		n.warnOnce(notAsked)
+	}
 	gpus, broken := n.judge(answer)
 	n.board.change(func(st *Status) { st.GPUs = gpus })
 	if len(broken) == 0 {

@@ -21,6 +21,9 @@ func (n *Node) serve(ctx context.Context) error {
 		n.warn("%v", err)
 	}
 	asked := n.now()
+	if err := n.hook.write(); err != nil {
+		n.warn("%v", err)
+	}
 	n.rest()
 	next := time.NewTimer(untilNext(n.now()))
 	defer next.Stop()

@@ -15,6 +15,7 @@ import (
 	"github.com/driver-container/driver-container/kmod"
 	"github.com/driver-container/driver-container/node/daemons"
 	"github.com/driver-container/driver-container/node/devices"
+	"github.com/driver-container/driver-container/node/lock"
 	"github.com/driver-container/driver-container/node/preflight"
 	"github.com/driver-container/driver-container/node/probe"
 )
@@ -25,13 +26,32 @@ func TestWriteStatus(t *testing.T) {
 	t.Parallel()
 	cfg := Defaults()
 	cfg.Run = t.TempDir()
+	held, err := lock.Acquire(t.Context(), lock.Options{Path: cfg.lockPath(), Legacy: cfg.legacyLock(), Self: lock.Holder{PID: 7, Pod: "gpu/driver-old", Since: noon}})
+	if err != nil {
+		t.Fatal(err)
+	}
 	var out bytes.Buffer
-	for _, st := range []Status{sample(), {Schema: StatusSchema, State: Absent}} {
-		fmt.Fprintf(&out, "--- %s\n", st.State)
-		if err := WriteStatus(&out, st, cfg); err != nil {
+	write := func(what string, st Status, instances ...kmod.Holder) {
+		t.Helper()
+		fmt.Fprintf(&out, "--- %s\n", what)
+		if err := WriteStatus(&out, st, cfg, instances); err != nil {
 			t.Fatal(err)
 		}
 	}
+	write("degraded, and another one waits", sample(), kmod.Holder{PID: 7, Container: "a"}, kmod.Holder{PID: 9, Container: "b", Pod: "uid", PodName: "driver-new", PodNamespace: "gpu"},
+		kmod.Holder{PID: 10, Container: "c", PodName: "driver-old", PodNamespace: "gpu"}, kmod.Holder{PID: 11}, kmod.Holder{PID: 12, Container: "a"})
+	holders := []kmod.Holder{{PID: 4711, Command: "python3", Pod: "u", PodName: "train-0", PodNamespace: "team", Files: []string{"/dev/nvidia0"}},
+		{PID: 4712, Command: "python3", Pod: "u", PodName: "train-0", PodNamespace: "team", Files: []string{"/dev/nvidia0"}}, {PID: 3, Command: "Xorg", Files: []string{"/dev/dri/card0"}}}
+	write("waiting for holders", Status{State: Waiting, WaitsFor: ForHolders, Phase: "replace", Reason: "driver 470 must go", Holders: holders})
+	write("waiting for safe load", Status{State: Waiting, WaitsFor: ForClearance, Phase: "replace", Reason: "waiting for safe load"})
+	write("stopping", Status{State: Stopping, Holders: holders[:1]})
+	write("compiling", Status{State: Starting, Phase: "modules"})
+	if err := held.Release(); err != nil {
+		t.Fatal(err)
+	}
+	write("serving, killed", Status{State: Serving})
+	write("failed", Status{State: Failed, Reason: "no", LastFailure: &Failure{Time: noon, Wanted: v535, Pod: "gpu/driver-x", Reason: "no"}})
+	write("absent", Status{Schema: StatusSchema, State: Absent})
 	got := strings.ReplaceAll(out.String(), cfg.Run, "/run/nvidia")
 	const golden = "testdata/status.txt"
 	if *update {

@@ -8,8 +8,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-
-	"github.com/driver-container/driver-container/node"
 )
 
 // program is what the verbs share.
@@ -100,40 +98,4 @@ func oneOf(words ...string) cobra.PositionalArgs {
 		}
 		return nil
 	}
-}
-
-func (p *program) initCommand() *cobra.Command {
-	cfg := node.Defaults()
-	var license bool
-	cmd := &cobra.Command{Use: "init", Short: "bring the driver up, serve it until SIGTERM, take it down", Args: noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			n, err := p.node(cfg)
-			if err != nil {
-				return err
-			}
-			if !license {
-				p.log()("using this driver means accepting its license, /licenses/LICENSE in this image; --accept-license says that you do")
-			}
-			return n.Run(cmd.Context(), p.hurry)
-		}}
-	f := cmd.Flags()
-	f.SortFlags = false
-	f.BoolVarP(&license, "accept-license", "a", false, "say that you accept the license of the driver")
-	choices(f, &cfg)
-	f.BoolVar(&cfg.Persistence, "persistence", cfg.Persistence, "run nvidia-persistenced")
-	f.StringVar(&cfg.GPUInit, "gpu-init", cfg.GPUInit, "a GPU that does not come up: require (not ready until it does) or warn")
-	f.StringVar(&cfg.Digest, "config-digest", "", "value to leave in nvidia-driver.state for the GPU Operator's driver manager")
-	stopping(f, &cfg)
-	places(f, &cfg)
-	identity(f, &cfg)
-	return cmd
-}
-
-// node makes the instance that a configuration describes.
-func (p *program) node(cfg node.Config) (*node.Node, error) {
-	rest(&cfg, p.env)
-	if err := cfg.Check(); err != nil {
-		return nil, err
-	}
-	return node.New(cfg, node.Host{Say: p.log(), Rest: settle})
 }

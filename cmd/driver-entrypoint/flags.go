@@ -17,10 +17,13 @@ import (
 var twins = map[string][]string{
 	"accept-license":                 {"ACCEPT_LICENSE"},
 	"config-digest":                  {"DRIVER_CONFIG_DIGEST"},
+	"driver-root":                    {"DRIVER_ROOT_KIND"},
 	"drivers-dir":                    {"DRIVER_DRIVERS_DIR"},
 	"drm":                            {"DRIVER_DRM"},
+	"events":                         {"DRIVER_EVENTS"},
 	"fetch-headers":                  {"DRIVER_FETCH_HEADERS"},
 	"gpu-init":                       {"DRIVER_GPU_INIT"},
+	"gpu-metrics-every":              {"DRIVER_GPU_METRICS_EVERY"},
 	"grace":                          {"DRIVER_GRACE"},
 	"image":                          {"DRIVER_IMAGE"},
 	"into":                           {"DRIVER_INTO"},
@@ -29,18 +32,24 @@ var twins = map[string][]string{
 	"lock-timeout":                   {"DRIVER_LOCK_TIMEOUT"},
 	"log-format":                     {"DRIVER_LOG_FORMAT"},
 	"max-threads":                    {"MAX_THREADS", "DRIVER_MAX_THREADS"},
+	"metrics-addr":                   {"DRIVER_METRICS_ADDR"},
 	"modules":                        {"DRIVER_MODULES"},
 	"module-signing-cert":            {"DRIVER_MODULE_SIGNING_CERT", "MODULE_SIGNING_CERT_FILE"},
 	"module-signing-key":             {"DRIVER_MODULE_SIGNING_KEY", "MODULE_SIGNING_KEY_FILE"},
 	"module-signing-passphrase-file": {"DRIVER_MODULE_SIGNING_PASSPHRASE_FILE"},
+	"nfd-dir":                        {"DRIVER_NFD_DIR"},
 	"no-compile":                     {"DRIVER_NO_COMPILE"},
+	"node-condition":                 {"DRIVER_NODE_CONDITION"},
 	"node-name":                      {"NODE_NAME"},
 	"on-busy":                        {"DRIVER_ON_BUSY"},
 	"output":                         {"DRIVER_OUTPUT"},
 	"persistence":                    {"DRIVER_PERSISTENCE"},
 	"pod":                            {"POD_NAME", "HOSTNAME"},
+	"pod-namespace":                  {"POD_NAMESPACE"},
+	"pod-uid":                        {"POD_UID"},
 	"rdma":                           {"GPU_DIRECT_RDMA_ENABLED"},
 	"run-dir":                        {"DRIVER_RUN_DIR"},
+	"safe-load":                      {"DRIVER_SAFE_LOAD"},
 	"skip-preflight":                 {"DRIVER_SKIP_PREFLIGHT"},
 	"state-dir":                      {"DRIVER_STATE_DIR"},
 	"timeout":                        {"DRIVER_TIMEOUT"},
@@ -95,6 +104,7 @@ func describeTwins(cmd *cobra.Command) {
 func places(flags *pflag.FlagSet, c *node.Config) {
 	flags.StringVar(&c.Run, "run-dir", c.Run, "folder shared with the host and other containers")
 	flags.StringVar(&c.StateDir, "state-dir", c.StateDir, "storage of the host for compiled modules, logs and the driver root, where it is mounted")
+	flags.StringVar(&c.RootKind, "driver-root", c.RootKind, "how the driver root is served: mount, or link where the container is not privileged")
 }
 
 // choices are the flags about which driver modules to have.
@@ -128,8 +138,10 @@ func stopping(flags *pflag.FlagSet, c *node.Config) {
 // identity is who we are, for messages.
 func identity(flags *pflag.FlagSet, c *node.Config) {
 	flags.StringVar(&c.Pod, "pod", "", "name of this pod, for messages")
+	flags.StringVar(&c.PodNamespace, "pod-namespace", "", "namespace of this pod, for messages and Events")
+	flags.StringVar(&c.PodUID, "pod-uid", "", "uid of this pod, for Events")
 	flags.StringVar(&c.Image, "image", "", "name of this image, for messages")
-	flags.StringVar(&c.Host, "node-name", "", "name of this node, for messages")
+	flags.StringVar(&c.Host, "node-name", "", "name of this node, for messages, --node-condition and --safe-load")
 }
 
 // rest completes a configuration with what has no flag.

@@ -65,7 +65,7 @@ func (p *program) preflightCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "preflight", Short: "check whether this node can have the driver, and say what to do where not", Args: noArgs,
 		Long: "preflight changes nothing. It ends with 11 when a check stops the driver.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			n, err := p.node(cfg)
+			n, err := p.node(cfg, node.Host{})
 			if err != nil {
 				return err
 			}
@@ -130,7 +130,7 @@ func (p *program) compile(ctx context.Context, cfg node.Config, into node.Into) 
 	if len(into.Modules) > 0 {
 		return nil, "", usageError{errors.New("--modules is for --into: on a node all modules are compiled")}
 	}
-	n, err := p.node(cfg)
+	n, err := p.node(cfg, node.Host{})
 	if err != nil {
 		return nil, "", err
 	}
@@ -143,7 +143,7 @@ func (p *program) unloadCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "unload", Short: "take down a driver that was left in place: modules, root, device files", Args: noArgs,
 		Long: `unload needs the node's lock: stop the driver container first. It ends with 14 when the driver is in use.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			n, err := p.node(cfg)
+			n, err := p.node(cfg, node.Host{})
 			if err != nil {
 				return err
 			}
@@ -192,7 +192,7 @@ func (p *program) statusCommand() *cobra.Command {
 			if output == "json" {
 				return writeJSON(p.stdout, st)
 			}
-			return node.WriteStatus(p.stdout, st, cfg)
+			return node.WriteStatus(p.stdout, st, cfg, node.Instances("/proc"))
 		}}
 	outputFlag(cmd, &output)
 	places(cmd.Flags(), &cfg)
@@ -204,7 +204,7 @@ func (p *program) reloadPeermemCommand() *cobra.Command {
 	timeout := 20 * time.Minute
 	cmd := &cobra.Command{Use: "reload_nvidia_peermem", Short: "load nvidia-peermem when driver and network modules are there, then stay", Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			n, err := p.node(cfg)
+			n, err := p.node(cfg, node.Host{})
 			if err != nil {
 				return err
 			}

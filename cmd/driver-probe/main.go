@@ -1,8 +1,10 @@
 // Command driver-probe asks NVML about the driver and prints the answer as JSON. It is a process of its own because NVML
-// needs cgo, keeps device files open and can hang: driver-entrypoint starts it with a deadline and kills it.
+// needs cgo, keeps device files open and can hang: driver-entrypoint starts it with a deadline and kills it. With --usage it also says
+// how much memory of each GPU is in use, and how busy it is; without, it asks for no more than readiness needs.
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -19,17 +21,34 @@ type answer struct {
 	Error   string   `json:"error,omitempty"`
 }
 
+// device is a GPU. Memory and Utilization are there with --usage only, and only where NVML has them: a GPU that is divided (MIG) has no
+// utilisation of its own, one that shares the processor's memory has none to count.
 type device struct {
-	UUID string `json:"uuid"`
-	Name string `json:"name"`
-	PCI  string `json:"pci"`
+	UUID        string  `json:"uuid"`
+	Name        string  `json:"name"`
+	PCI         string  `json:"pci"`
+	Memory      *memory `json:"memory,omitempty"`
+	Utilization *uint32 `json:"utilization,omitempty"` // percent of the last sample period in which a kernel ran
 }
 
-func main() { os.Exit(run(nvml.New(), os.Stdout, os.Stderr)) }
+// memory is in bytes. What the driver keeps for itself counts as used: the call that tells it apart is not in every branch.
+type memory struct {
+	Total uint64 `json:"total"`
+	Used  uint64 `json:"used"`
+}
 
-// run exits with 0 when NVML answered everything, else with 1; the answer is printed in both cases.
-func run(lib nvml.Interface, stdout, stderr io.Writer) int {
-	a := ask(lib)
+const usageFlag = "--usage"
+
+func main() { os.Exit(run(nvml.New(), os.Args[1:], os.Stdout, os.Stderr)) }
+
+// run exits with 0 when NVML answered everything, with 1 when not, the answer is printed in both cases; with 2 for other arguments.
+func run(lib nvml.Interface, args []string, stdout, stderr io.Writer) int {
+	usage := len(args) == 1 && args[0] == usageFlag
+	if len(args) > 0 && !usage {
+		fmt.Fprintf(stderr, "driver-probe: takes no arguments but %s, got %q\n", usageFlag, args)
+		return 2
+	}
+	a := ask(lib, usage)
 	if err := json.NewEncoder(stdout).Encode(a); err != nil {
 		fmt.Fprintln(stderr, "driver-probe: write the answer:", err)
 		return 1
@@ -40,7 +59,8 @@ func run(lib nvml.Interface, stdout, stderr io.Writer) int {
 	return 0
 }
 
-func ask(lib nvml.Interface) (a answer) {
+// ask stops at the first call about the driver that fails. A GPU that fails is left out, the first one is the error.
+func ask(lib nvml.Interface, usage bool) (a answer) {
 	a.Devices = []device{}
 	if ret := lib.Init(); ret != nvml.SUCCESS {
 		a.Error = "nvmlInit: " + ret.Error()
@@ -66,17 +86,17 @@ func ask(lib nvml.Interface) (a answer) {
 		return a
 	}
 	for i := range n {
-		d, err := describe(lib, i)
+		d, err := describe(lib, i, usage)
 		if err != nil {
-			a.Error = err.Error()
-			return a
+			a.Error = cmp.Or(a.Error, err.Error())
+			continue
 		}
 		a.Devices = append(a.Devices, d)
 	}
 	return a
 }
 
-func describe(lib nvml.Interface, i int) (d device, err error) {
+func describe(lib nvml.Interface, i int, usage bool) (d device, err error) {
 	h, ret := lib.DeviceGetHandleByIndex(i)
 	if ret != nvml.SUCCESS {
 		return d, fmt.Errorf("device %d: %s", i, ret.Error())
@@ -92,5 +112,29 @@ func describe(lib nvml.Interface, i int) (d device, err error) {
 		return d, fmt.Errorf("device %d: PCI address: %s", i, ret.Error())
 	}
 	d.PCI = fmt.Sprintf("%08x:%02x:%02x.0", pci.Domain, pci.Bus, pci.Device)
+	if usage {
+		if err := d.use(h); err != nil {
+			return d, fmt.Errorf("device %d: %w", i, err)
+		}
+	}
 	return d, nil
+}
+
+// use adds what the GPU is used for. That it has no such number is no error.
+func (d *device) use(h nvml.Device) error {
+	switch m, ret := h.GetMemoryInfo(); ret {
+	case nvml.SUCCESS:
+		d.Memory = &memory{Total: m.Total, Used: m.Used}
+	case nvml.ERROR_NOT_SUPPORTED:
+	default:
+		return fmt.Errorf("memory: %s", ret.Error())
+	}
+	switch u, ret := h.GetUtilizationRates(); ret {
+	case nvml.SUCCESS:
+		d.Utilization = &u.Gpu
+	case nvml.ERROR_NOT_SUPPORTED:
+	default:
+		return fmt.Errorf("utilisation: %s", ret.Error())
+	}
+	return nil
 }

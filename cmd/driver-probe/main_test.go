@@ -10,11 +10,14 @@ import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml/mock"
 )
 
-// fake is a library with one device; fail names the call that does not work.
+// fake is a library with one device; fail names the call that does not work, or does not exist: "no memory".
 func fake(fail string) *mock.Interface {
 	ret := func(name string) nvml.Return {
-		if name == fail {
+		switch fail {
+		case name:
 			return nvml.ERROR_UNKNOWN
+		case "no " + name:
+			return nvml.ERROR_NOT_SUPPORTED
 		}
 		return nvml.SUCCESS
 	}
@@ -23,6 +26,10 @@ func fake(fail string) *mock.Interface {
 		GetNameFunc: func() (string, nvml.Return) { return "Tesla T4", ret("name") },
 		GetPciInfoFunc: func() (nvml.PciInfo, nvml.Return) {
 			return nvml.PciInfo{Domain: 1, Bus: 0x3b, Device: 2}, ret("pci")
+		},
+		GetMemoryInfoFunc: func() (nvml.Memory, nvml.Return) { return nvml.Memory{Total: 16 << 30, Used: 3 << 30}, ret("memory") },
+		GetUtilizationRatesFunc: func() (nvml.Utilization, nvml.Return) {
+			return nvml.Utilization{Gpu: 37, Memory: 5}, ret("utilisation")
 		},
 	}
 	return &mock.Interface{
@@ -52,12 +59,61 @@ func TestRun(t *testing.T) {
 	} {
 		lib := fake(fail)
 		var stdout, stderr bytes.Buffer
-		code := run(lib, &stdout, &stderr)
+		code := run(lib, nil, &stdout, &stderr)
 		if (code == 0) != (fail == "") || !strings.Contains(stdout.String(), want) || stderr.Len() > 0 {
 			t.Errorf("%s: exit code %d, %q, %q", fail, code, stdout.String(), stderr.String())
 		}
+		if strings.Contains(stdout.String(), "memory") {
+			t.Errorf("not asked for: %s", stdout.String())
+		}
 		if n := len(lib.ShutdownCalls()); (n == 1) != (fail != "init") {
 			t.Errorf("%s: %d calls of Shutdown", fail, n)
+		}
+	}
+}
+
+func TestUsage(t *testing.T) {
+	t.Parallel()
+	const device = `{"uuid":"GPU-1","name":"Tesla T4","pci":"00000001:3b:02.0"`
+	for fail, want := range map[string]string{
+		"":               `"devices":[` + device + `,"memory":{"total":17179869184,"used":3221225472},"utilization":37}]}`,
+		"no memory":      `"devices":[` + device + `,"utilization":37}]}`,
+		"no utilisation": `"devices":[` + device + `,"memory":{"total":17179869184,"used":3221225472}}]}`,
+		"memory":         `"devices":[],"error":"device 0: memory: `,
+		"utilisation":    `"devices":[],"error":"device 0: utilisation: `,
+	} {
+		var stdout, stderr bytes.Buffer
+		code := run(fake(fail), []string{"--usage"}, &stdout, &stderr)
+		if (code == 0) != (fail == "" || strings.HasPrefix(fail, "no ")) || !strings.Contains(stdout.String(), want) || stderr.Len() > 0 {
+			t.Errorf("%s: exit code %d, %q, %q", fail, code, stdout.String(), stderr.String())
+		}
+	}
+}
+
+// The first of three GPUs is lost: the others are described all the same.
+func TestOneIsLost(t *testing.T) {
+	t.Parallel()
+	lib := fake("")
+	good := lib.DeviceGetHandleByIndexFunc
+	lib.DeviceGetCountFunc = func() (int, nvml.Return) { return 3, nvml.SUCCESS }
+	lib.DeviceGetHandleByIndexFunc = func(i int) (nvml.Device, nvml.Return) {
+		if i != 1 {
+			return nil, nvml.ERROR_GPU_IS_LOST
+		}
+		return good(i)
+	}
+	a := ask(lib, false)
+	if len(a.Devices) != 1 || !strings.HasPrefix(a.Error, "device 0: ") {
+		t.Errorf("%+v", a)
+	}
+}
+
+func TestArguments(t *testing.T) {
+	t.Parallel()
+	for _, args := range [][]string{{"usage"}, {"--usage", "x"}} {
+		var stdout, stderr bytes.Buffer
+		if code := run(fake(""), args, &stdout, &stderr); code != 2 || stdout.Len() > 0 || !strings.Contains(stderr.String(), "--usage") {
+			t.Errorf("%q: %d, %q, %q", args, code, stdout.String(), stderr.String())
 		}
 	}
 }
@@ -69,7 +125,7 @@ func (broken) Write([]byte) (int, error) { return 0, errors.New("no room") }
 func TestRunCannotWrite(t *testing.T) {
 	t.Parallel()
 	var stderr bytes.Buffer
-	if code := run(fake(""), broken{}, &stderr); code != 1 || !strings.Contains(stderr.String(), "no room") {
+	if code := run(fake(""), nil, broken{}, &stderr); code != 1 || !strings.Contains(stderr.String(), "no room") {
 		t.Errorf("%d, %q", code, stderr.String())
 	}
 }

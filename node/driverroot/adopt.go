@@ -30,7 +30,31 @@ func (r Root) Adoptable() (bool, string) {
 	case base.Deleted():
 		return false, "what is mounted there was removed at its source"
 	}
-	root, err := os.OpenRoot(r.Target)
+	return r.fit(r.Target, r.Storage == "" && identity(r.Target) == identity(r.Image))
+}
+
+// AdoptableLink says the same of a link at Target.
+func (r Root) AdoptableLink() (bool, string) {
+	dir, err := r.Linked()
+	switch {
+	case err != nil:
+		return false, err.Error()
+	case dir == "":
+		return false, "there is no link to a driver root"
+	case r.Storage == "" || filepath.Dir(dir) != filepath.Join(r.Storage, rootsDir):
+		return false, fmt.Sprintf("it leads to %s, which is not in the storage of this container", dir)
+	}
+	for _, sub := range []string{"dev", "sys"} {
+		if _, err := os.Lstat(filepath.Join(dir, sub)); err == nil {
+			return false, fmt.Sprintf("it has a folder %s, where consumers would look for devices", sub)
+		}
+	}
+	return r.fit(dir, false)
+}
+
+// fit says whether the root at dir serves our driver; own, that it is this container's own root.
+func (r Root) fit(dir string, own bool) (bool, string) {
+	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return false, fmt.Sprintf("it cannot be read: %v", err)
 	}
@@ -40,10 +64,9 @@ func (r Root) Adoptable() (bool, string) {
 	}
 	m, err := readMarker(root)
 	switch {
+	case errors.Is(err, fs.ErrNotExist) && own:
+		return true, ""
 	case errors.Is(err, fs.ErrNotExist):
-		if r.Storage == "" && identity(r.Target) == identity(r.Image) {
-			return true, ""
-		}
 		return false, "it is the root of a container, which may be gone, and not a copy on the host's storage"
 	case err != nil:
 		return false, err.Error()

@@ -11,15 +11,22 @@ import (
 
 // attributes gives an open copy the owner, mode, extended attributes and times of its original. The order matters: a change of
 // owner takes the set-user-ID bit and file capabilities away.
-func attributes(from, to *os.File, st *unix.Stat_t) error {
+//
+// A lenient copier goes without what it may not give: the file stays root's then, and runs with nobody else's rights. Nobody who reads a
+// driver root looks at owners, and a container without capabilities for them has fewer to be given.
+func (c *copier) attributes(from, to *os.File, st *unix.Stat_t) error {
 	fd := int(to.Fd())
+	mode := st.Mode & 0o7777
 	if err := unix.Fchown(fd, int(st.Uid), int(st.Gid)); err != nil {
-		return fmt.Errorf("owner: %w", err)
+		if !c.forgiven(err) {
+			return fmt.Errorf("owner: %w", err)
+		}
+		mode &^= unix.S_ISUID | unix.S_ISGID
 	}
-	if err := unix.Fchmod(fd, st.Mode&0o7777); err != nil {
+	if err := unix.Fchmod(fd, mode); err != nil {
 		return fmt.Errorf("mode: %w", err)
 	}
-	if err := xattrs(int(from.Fd()), fd); err != nil {
+	if err := c.xattrs(int(from.Fd()), fd); err != nil {
 		return err
 	}
 	if err := unix.UtimesNanoAt(unix.AT_FDCWD, fmt.Sprintf("/proc/self/fd/%d", fd), times(st), 0); err != nil {
@@ -28,11 +35,13 @@ func attributes(from, to *os.File, st *unix.Stat_t) error {
 	return nil
 }
 
+func (c *copier) forgiven(err error) bool { return c.lenient && errors.Is(err, unix.EPERM) }
+
 func times(st *unix.Stat_t) []unix.Timespec { return []unix.Timespec{st.Atim, st.Mtim} }
 
 // xattrs copies extended attributes: file capabilities (security.capability) and access lists. SELinux labels are given by the
 // policy of where the copy lies, and trusted.* belongs to the file system (overlay keeps its own there).
-func xattrs(from, to int) error {
+func (c *copier) xattrs(from, to int) error {
 	size, err := unix.Flistxattr(from, nil)
 	if err != nil || size == 0 {
 		return unlessUnsupported("list extended attributes", err)
@@ -52,7 +61,7 @@ func xattrs(from, to int) error {
 			return fmt.Errorf("extended attribute %s: %w", name, err)
 		}
 		err = unix.Fsetxattr(to, name, value[:n], 0)
-		if err != nil && (!errors.Is(err, unix.ENOTSUP) || name == "security.capability") {
+		if err != nil && !c.forgiven(err) && (!errors.Is(err, unix.ENOTSUP) || name == "security.capability") {
 			return fmt.Errorf("extended attribute %s: %w", name, err)
 		}
 	}
@@ -66,7 +75,7 @@ func unlessUnsupported(what string, err error) error {
 	return fmt.Errorf("%s: %w", what, err)
 }
 
-func symlink(src, dst *os.File, name string, st *unix.Stat_t) error {
+func (c *copier) symlink(src, dst *os.File, name string, st *unix.Stat_t) error {
 	target := make([]byte, unix.PathMax)
 	n, err := unix.Readlinkat(int(src.Fd()), name, target)
 	if err != nil {
@@ -75,18 +84,18 @@ func symlink(src, dst *os.File, name string, st *unix.Stat_t) error {
 	if err := unix.Symlinkat(string(target[:n]), int(dst.Fd()), name); err != nil {
 		return err
 	}
-	if err := unix.Fchownat(int(dst.Fd()), name, int(st.Uid), int(st.Gid), unix.AT_SYMLINK_NOFOLLOW); err != nil {
+	if err := unix.Fchownat(int(dst.Fd()), name, int(st.Uid), int(st.Gid), unix.AT_SYMLINK_NOFOLLOW); err != nil && !c.forgiven(err) {
 		return fmt.Errorf("owner: %w", err)
 	}
 	return unix.UtimesNanoAt(int(dst.Fd()), name, times(st), unix.AT_SYMLINK_NOFOLLOW)
 }
 
 // node copies a device node or a pipe.
-func node(dst *os.File, name string, st *unix.Stat_t) error {
+func (c *copier) node(dst *os.File, name string, st *unix.Stat_t) error {
 	if err := unix.Mknodat(int(dst.Fd()), name, st.Mode, int(st.Rdev)); err != nil {
 		return err
 	}
-	if err := unix.Fchownat(int(dst.Fd()), name, int(st.Uid), int(st.Gid), unix.AT_SYMLINK_NOFOLLOW); err != nil {
+	if err := unix.Fchownat(int(dst.Fd()), name, int(st.Uid), int(st.Gid), unix.AT_SYMLINK_NOFOLLOW); err != nil && !c.forgiven(err) {
 		return fmt.Errorf("owner: %w", err)
 	}
 	if err := unix.Fchmodat(int(dst.Fd()), name, st.Mode&0o7777, 0); err != nil {

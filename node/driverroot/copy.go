@@ -37,8 +37,10 @@ type copier struct {
 	workers *errgroup.Group
 	image   *layers
 	src     *os.File
-	top     int   // descriptor of the copy's root
-	skip    inode // the storage itself, should it lie in the image
+	covered map[string]bool // places in src where something is mounted, which is not the image's
+	lenient bool            // owners that we may not give are left out, see attributes
+	top     int             // descriptor of the copy's root
+	skip    inode           // the storage itself, should it lie in the image
 
 	mu    sync.Mutex // of what follows
 	links map[inode]string
@@ -46,12 +48,14 @@ type copier struct {
 }
 
 // copyTree copies src to dst, both open folders, with owners, modes, times, hard links and extended attributes, but without
-// what is in leftOut and below emptied. What image has of it, which may have no layers, is shared with that.
-func copyTree(ctx context.Context, src, dst *os.File, skip inode, image *layers) (copied, error) {
+// what is in leftOut, in the storage, and below emptied and covered places. What image has of it, which may have no layers, is shared
+// with that.
+func (r Root) copyTree(ctx context.Context, src, dst *os.File, covered map[string]bool, image *layers) (copied, error) {
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(min(max(2, runtime.NumCPU()), maxWorkers))
 	stopped := func() error { return context.Cause(ctx) }
-	c := &copier{stopped: stopped, workers: g, image: image, src: src, top: int(dst.Fd()), links: map[inode]string{}, skip: skip}
+	c := &copier{stopped: stopped, workers: g, image: image, src: src, covered: covered, lenient: r.NoMounts, top: int(dst.Fd()),
+		links: map[inode]string{}, skip: identity(r.Storage)}
 	walkErr := c.dir(src, dst, place{at: ".", lowers: image.lowers})
 	if err := g.Wait(); err != nil { // first: the walker's error is only its consequence when a worker failed
 		return copied{}, err
@@ -93,7 +97,7 @@ func (c *copier) dir(src, dst *os.File, p place) error {
 	if err := unix.Fstat(int(src.Fd()), &st); err != nil {
 		return fmt.Errorf("copy %s: %w", p.at, err)
 	}
-	if err := attributes(src, dst, &st); err != nil {
+	if err := c.attributes(src, dst, &st); err != nil {
 		return fmt.Errorf("copy %s: %w", p.at, err)
 	}
 	return nil
@@ -108,7 +112,7 @@ func (c *copier) entry(src, dst *os.File, name, at string, p place) error {
 	if err == nil && st.Mode&unix.S_IFMT == unix.S_IFDIR {
 		return c.folder(src, dst, name, at, &st, p)
 	}
-	if err == nil {
+	if err == nil && !c.covered[at] {
 		err = c.leaf(src, dst, name, at, &st, p)
 	}
 	if err != nil {
@@ -122,7 +126,7 @@ func (c *copier) leaf(src, dst *os.File, name, at string, st *unix.Stat_t, p pla
 	case unix.S_IFREG:
 		return c.file(src, dst, name, at, st, p)
 	case unix.S_IFLNK:
-		return symlink(src, dst, name, st)
+		return c.symlink(src, dst, name, st)
 	case unix.S_IFSOCK: // means nothing without the process that listens
 		return nil
 	case unix.S_IFCHR:
@@ -130,7 +134,7 @@ func (c *copier) leaf(src, dst *os.File, name, at string, st *unix.Stat_t, p pla
 			return nil
 		}
 	}
-	return node(dst, name, st)
+	return c.node(dst, name, st)
 }
 
 func (c *copier) folder(src, dst *os.File, name, at string, st *unix.Stat_t, parent place) error {
@@ -153,10 +157,10 @@ func (c *copier) folder(src, dst *os.File, name, at string, st *unix.Stat_t, par
 	return c.do(func() error {
 		defer from.Close()
 		defer to.Close()
-		if !emptied[at] {
+		if !emptied[at] && !c.covered[at] {
 			return c.dir(from, to, p)
 		}
-		if err := attributes(from, to, st); err != nil {
+		if err := c.attributes(from, to, st); err != nil {
 			return fmt.Errorf("copy %s: %w", at, err)
 		}
 		return nil
@@ -223,7 +227,7 @@ func (c *copier) fill(from, to *os.File, at string, st *unix.Stat_t, lower *os.F
 		}
 		if done {
 			c.count(st.Size, st.Size)
-			return attributes(from, to, st)
+			return c.attributes(from, to, st)
 		}
 	}
 	n, err := data(from, to, st.Size)
@@ -237,7 +241,7 @@ func (c *copier) fill(from, to *os.File, at string, st *unix.Stat_t, lower *os.F
 		_ = unix.SyncFileRange(int(to.Fd()), 0, n, unix.SYNC_FILE_RANGE_WRITE) // only speed: not every file system has it
 	}
 	c.count(n, 0)
-	return attributes(from, to, st)
+	return c.attributes(from, to, st)
 }
 
 // data copies. os.File finds the best way for a large file (copy_file_range, splice); a small one is copied before it has looked.

@@ -1,5 +1,5 @@
 // Package driverroot puts the driver's user-mode files where the rest of the node looks for them: a root folder with libraries,
-// programs, firmware, sources and modules, mounted at /run/nvidia/driver.
+// programs, firmware, sources and modules, mounted at /run/nvidia/driver, or linked there where the container may not mount.
 //
 // Where the host lends storage, the image's root is copied there once and bound from there: such a root outlives the container.
 // Else the container's own root is bound, as NVIDIA's container does it, and dies with the container. There is never more than
@@ -27,7 +27,10 @@ type Root struct {
 	// HostDev says that device nodes are made in the host's /dev. A staged root has neither dev nor sys then, by which consumers
 	// know that they have to look at the host's. A bound image always has both.
 	HostDev bool
-	Say     func(format string, args ...any) // a line for the log; nil for none
+	// NoMounts says that this container may not mount, nor change its root, nor give files to other users: it is not privileged. A
+	// root is then made without any of that, and served by Link.
+	NoMounts bool
+	Say      func(format string, args ...any) // a line for the log; nil for none
 
 	init string // process 1 in procfs, through which the image's layers are found; "" is "/proc/1"
 }

@@ -19,6 +19,7 @@ const (
 	testID      = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 	namespaced  = "DRIVERROOT_TEST_NAMESPACE"
 	stageChild  = "DRIVERROOT_TEST_STAGE"
+	linkChild   = "DRIVERROOT_TEST_LINK"
 )
 
 // TestMain starts the tests again in a mount namespace of their own, in the same process: no mount of theirs is seen outside.
@@ -27,6 +28,10 @@ func TestMain(m *testing.M) {
 		r := Root{Image: dir + "/image", Storage: dir + "/storage", ID: testID, Version: testVersion}
 		_, err := r.Stage(context.Background())
 		fmt.Println(err)
+		os.Exit(0)
+	}
+	if dir := os.Getenv(linkChild); dir != "" {
+		fmt.Println("end:", linkMain(dir))
 		os.Exit(0)
 	}
 	if os.Getuid() == 0 && os.Getenv(namespaced) == "" {

@@ -20,6 +20,7 @@ type layers struct {
 	upper    *os.File   // what the container itself wrote; nil when this or one of the lowers was not found
 	metacopy bool       // a file in them may be without its data
 	clones   bool       // the file system of the storage shares blocks between files (btrfs, XFS)
+	blind    bool       // overlay's own attributes (trusted.*) are not shown to this process: it lacks CAP_SYS_ADMIN
 }
 
 func (l *layers) close() {
@@ -54,7 +55,10 @@ func openLayers(init, dir string) (*layers, error) {
 		return nil, err
 	}
 	defer host.Close()
-	l := &layers{metacopy: metacopy(m.options)}
+	l := &layers{metacopy: metacopy(m.options), blind: !seesTrusted()}
+	if l.metacopy && l.blind {
+		return nil, errors.New("files in the image's layers may be without their data, and which ones only CAP_SYS_ADMIN shows")
+	}
 	lowers, upper := overlayLowers(m.options)
 	for _, candidates := range lowers {
 		for _, c := range candidates {
@@ -73,6 +77,13 @@ func openLayers(init, dir string) (*layers, error) {
 		}
 	}
 	return l, nil
+}
+
+// seesTrusted says whether the kernel shows this process trusted.* attributes. To others it says that there are none.
+func seesTrusted() bool {
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var sets [2]unix.CapUserData
+	return unix.Capget(&header, &sets[0]) == nil && sets[0].Effective&(1<<unix.CAP_SYS_ADMIN) != 0
 }
 
 func hostRoot(init string) (*os.File, error) {

@@ -45,8 +45,7 @@ func (s Staged) AddModules(ctx context.Context, release string, files []Module) 
 }
 
 func (s Staged) addModules(ctx context.Context, release string, files []Module) error {
-	// Not through the path: the host's /lib/modules may be mounted in the container, and that is not ours to change.
-	view, err := bareView(s.Dir)
+	view, err := s.view()
 	if err != nil {
 		return err
 	}
@@ -72,10 +71,19 @@ func (s Staged) addModules(ctx context.Context, release string, files []Module) 
 			return err
 		}
 	}
-	if err := index(ctx, view, root, release, files); err != nil {
+	if err := s.index(ctx, view, root, release, files); err != nil {
 		return err
 	}
 	return newFile(root, path.Join(dir, listName), []byte(list))
+}
+
+// view opens the root itself. Not through the path: the host's /lib/modules may be mounted in the container, and that is not ours to
+// change. In a folder on the storage nobody mounts anything.
+func (s Staged) view() (*os.File, error) {
+	if s.Root.NoMounts {
+		return os.Open(s.Dir)
+	}
+	return bareView(s.Dir)
 }
 
 func listOf(files []Module) string {
@@ -169,25 +177,36 @@ func removed(root *os.Root, name string) error {
 
 // index makes modules.dep and its relatives, by the image's own depmod where it has one. Modules of the kernel itself are not in
 // the root: they are loaded before NVIDIA's.
-func index(ctx context.Context, view *os.File, root *os.Root, release string, files []Module) error {
+func (s Staged) index(ctx context.Context, view *os.File, root *os.Root, release string, files []Module) error {
 	for _, depmod := range []string{"/sbin/depmod", "/usr/sbin/depmod"} {
 		if _, err := root.Lstat(strings.TrimPrefix(depmod, "/")); err != nil {
 			continue
 		}
 		ctx, cancel := context.WithTimeout(ctx, depmodWait)
 		defer cancel()
-		cmd := exec.CommandContext(ctx, depmod, "-a", release)
-		// The path stands for the open folder in the child too, before it starts the program.
-		cmd.SysProcAttr = &syscall.SysProcAttr{Chroot: fmt.Sprintf("/proc/self/fd/%d", view.Fd()), Setpgid: true}
-		cmd.Dir = "/"
-		cmd.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C"}
-		cmd.WaitDelay = time.Second
+		cmd := s.depmod(ctx, view, depmod, release)
 		if out, err := cmd.CombinedOutput(); err != nil {
-			return fmt.Errorf("%s -a %s: %w: %s", depmod, release, err, lastLines(out))
+			return fmt.Errorf("%s: %w: %s", strings.Join(cmd.Args, " "), err, lastLines(out))
 		}
 		return nil
 	}
 	return writeDep(root, release, files)
+}
+
+// depmod runs with the served root as its own, or, where that may not be changed, in the image that the root is a copy of.
+func (s Staged) depmod(ctx context.Context, view *os.File, program, release string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, program, "-a", release)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if s.Root.NoMounts {
+		cmd = exec.CommandContext(ctx, filepath.Join(s.Root.Image, program), "-a", "-b", s.Dir, release)
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	} else { // the path stands for the open folder in the child too, before it starts the program
+		cmd.SysProcAttr.Chroot = fmt.Sprintf("/proc/self/fd/%d", view.Fd())
+	}
+	cmd.Dir = "/"
+	cmd.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C"}
+	cmd.WaitDelay = time.Second
+	return cmd
 }
 
 func lastLines(out []byte) string {

@@ -60,9 +60,9 @@ func below(lowers []*os.File, at string) []*os.File {
 
 // only opens a folder in the layer that alone has it, and with it all that is in it: what the overlay shows there is what this layer
 // has, so neither has to be compared, which is most of the work. nil when another layer or the container has the folder too, or when
-// the overlay may show something else there than the layer has. shown is the overlay's folder.
+// the overlay may show something else there than the layer has, or nothing can be known of that. shown is the overlay's folder.
 func (l *layers) only(lowers []*os.File, at string, shown *unix.Stat_t) *os.File {
-	if l.upper == nil || len(lowers) != 1 || l.metacopy {
+	if l.upper == nil || len(lowers) != 1 || l.metacopy || l.blind {
 		return nil
 	}
 	var st unix.Stat_t

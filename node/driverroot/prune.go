@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// Prune removes old staged roots, all but the newest keep besides our own. Roots that are mounted anywhere stay, and damaged
-// ones that are not mounted always go.
+// Prune removes old staged roots, all but the newest keep besides our own. Roots that are mounted anywhere, or that Target is a link
+// to, stay, and damaged ones that are not mounted always go.
 func (r Root) Prune(keep int) error {
 	if r.Storage == "" {
 		return nil
@@ -69,6 +69,9 @@ func stagedAt(dir string) time.Time {
 func (r Root) removeUnused(dir string) error {
 	used, err := inUse(dir)
 	if err != nil || used {
+		return err
+	}
+	if linked, err := r.Linked(); err != nil || linked != "" && identity(linked) == identity(dir) {
 		return err
 	}
 	// A new name first: a removal that is interrupted must not leave a root that looks complete.

@@ -80,7 +80,7 @@ func (r Root) reuse(dir string) (bool, error) {
 }
 
 func (r Root) stage(ctx context.Context, roots, dir string) (sum copied, err error) {
-	src, err := bareView(r.Image)
+	src, covered, err := r.view()
 	if err != nil {
 		return sum, err
 	}
@@ -100,7 +100,7 @@ func (r Root) stage(ctx context.Context, roots, dir string) (sum copied, err err
 	}
 	defer dst.Close()
 	defer image.close()
-	if sum, err = copyTree(ctx, src, dst, identity(r.Storage), image); err != nil {
+	if sum, err = r.copyTree(ctx, src, dst, covered, image); err != nil {
 		return sum, err
 	}
 	if err := r.finish(dst, sum); err != nil {

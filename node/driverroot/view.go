@@ -3,6 +3,7 @@ package driverroot
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"runtime"
 
 	"golang.org/x/sys/unix"
@@ -64,4 +65,32 @@ func onOwnThread(f func()) {
 // rootAt is an os.Root for an open folder.
 func rootAt(f *os.File) (*os.Root, error) {
 	return os.OpenRoot(fmt.Sprintf("/proc/self/fd/%d", f.Fd()))
+}
+
+// view opens the image for a copy. covered are the places in it, relative to it, where something else is mounted; none where the view
+// shows what is below. Where nothing may be mounted, what is hidden stays hidden: a pod that mounts something over a folder of the image
+// has that folder empty in its root.
+func (r Root) view() (image *os.File, covered map[string]bool, err error) {
+	if !r.NoMounts {
+		image, err = bareView(r.Image)
+		return image, nil, err
+	}
+	dir, err := realPath(r.Image)
+	if err != nil {
+		return nil, nil, err
+	}
+	mounts, err := readMounts(func(point string) bool { return point != dir && atOrBelow(point, dir) })
+	if err != nil {
+		return nil, nil, err
+	}
+	covered = make(map[string]bool, len(mounts))
+	for _, m := range mounts {
+		at, err := filepath.Rel(dir, m.Point)
+		if err != nil {
+			return nil, nil, err
+		}
+		covered[at] = true
+	}
+	image, err = os.Open(dir)
+	return image, covered, err
 }

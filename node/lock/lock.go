@@ -22,6 +22,7 @@ type Options struct {
 	Every   time.Duration // how often Say tells who holds it, default 30 s
 	Poll    time.Duration // how often to try, default 1 s
 	Say     func(format string, args ...any)
+	Waits   func(h Holder) // told as often as Say while another holds it; may be nil
 }
 
 // ErrHeld is what errors.Is finds in a *HeldError.
@@ -97,6 +98,7 @@ func Acquire(ctx context.Context, o Options) (*Lock, error) {
 			told = now
 			held.identify("/proc")
 			o.Say("lock: %s is locked by %s; waiting, %v left", held.Path, held.Holder, (o.Timeout - held.Waited).Round(time.Second))
+			o.Waits(held.Holder)
 		}
 		poll.Reset(min(o.Poll, o.Timeout-held.Waited))
 	}
@@ -114,6 +116,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.Say == nil {
 		o.Say = func(string, ...any) {}
+	}
+	if o.Waits == nil {
+		o.Waits = func(Holder) {}
 	}
 	return o
 }

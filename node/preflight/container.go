@@ -1,6 +1,8 @@
 package preflight
 
 import (
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -9,15 +11,29 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// capabilities that loading a driver takes.
-func capabilities() []struct {
+// ability is a capability of Linux.
+type ability struct {
 	bit  uint
 	name string
-} {
-	return []struct {
-		bit  uint
-		name string
-	}{{unix.CAP_SYS_MODULE, "CAP_SYS_MODULE"}, {unix.CAP_SYS_ADMIN, "CAP_SYS_ADMIN"}, {unix.CAP_MKNOD, "CAP_MKNOD"}}
+}
+
+// capabilities that loading a driver takes; a root that is served by a link takes no mounts.
+func (in *Input) capabilities() []ability {
+	need := []ability{{unix.CAP_SYS_MODULE, "CAP_SYS_MODULE"}, {unix.CAP_MKNOD, "CAP_MKNOD"}}
+	if !in.Linked {
+		need = append(need, ability{unix.CAP_SYS_ADMIN, "CAP_SYS_ADMIN"})
+	}
+	return need
+}
+
+func lacking(effective uint64, need []ability) string {
+	var missing []string
+	for _, c := range need {
+		if effective&(1<<c.bit) == 0 {
+			missing = append(missing, c.name)
+		}
+	}
+	return strings.Join(missing, ", ")
 }
 
 func checkPrivileges(in *Input) result {
@@ -26,14 +42,15 @@ func checkPrivileges(in *Input) result {
 	if !found {
 		return skip("the capabilities of this process are not known: %s/self/status cannot be read", in.Proc)
 	}
-	var missing []string
-	for _, c := range capabilities() {
-		if effective&(1<<c.bit) == 0 {
-			missing = append(missing, c.name)
-		}
+	fix := privileged
+	if in.Linked {
+		fix = "Add it to securityContext.capabilities.add of the container."
 	}
-	if len(missing) > 0 {
-		return block(privileged, "the container lacks %s", strings.Join(missing, ", "))
+	if missing := lacking(effective, in.capabilities()); missing != "" {
+		return block(fix, "the container lacks %s", missing)
+	}
+	if in.Linked {
+		return checkUnprivileged(in, effective)
 	}
 	if _, opts, found := in.mountOf("/sys"); found && readOnly(opts) {
 		return block(privileged, "/sys is mounted read-only: the kernel cannot be told where the firmware is")
@@ -53,11 +70,16 @@ func (in *Input) effective() (bits uint64, found bool) {
 
 // checkHostPID: only with the host's processes in sight can we name those that hold a GPU.
 func checkHostPID(in *Input) result {
-	if _, err := in.host(); err == nil {
+	_, err := in.host()
+	if err == nil {
 		return ok("the host's processes are in sight")
 	}
 	if in.bare() {
 		return ok("not in a container")
+	}
+	if in.Linked && errors.Is(err, fs.ErrPermission) {
+		return warn("Add CAP_SYS_PTRACE to the container's capabilities, and where AppArmor is on, give it the profile Unconfined.",
+			"the host's processes may not be looked at: who uses a GPU cannot be found out when the driver is to be stopped")
 	}
 	return warn("Set hostPID: true in the pod.", "the host's processes are out of sight: who uses a GPU cannot be found out when the driver is to be stopped")
 }
@@ -78,6 +100,8 @@ func checkRunShared(in *Input) result {
 		return skip("mounts are not known: %s/self/mountinfo cannot be read", in.Proc)
 	case readOnly(opts):
 		return block("Mount the host's "+in.RunDir+" writable.", "%s is read-only", in.RunDir)
+	case in.Linked:
+		return checkRunLinked(in)
 	case strings.Contains(opts, " shared:"):
 		return ok("mounts below %s are seen by the host", in.RunDir)
 	case in.sameMounts():
@@ -103,11 +127,16 @@ func (in *Input) sameMounts() bool {
 // mountOf finds the mount that a path is on: its file system and its options, those of the mount and the optional fields of
 // mountinfo, each with a space before it. The last line of the longest mount point wins, for it lies on top.
 func (in *Input) mountOf(path string) (fstype, opts string, found bool) {
+	fstype, opts, at := in.mount(path)
+	return fstype, opts, at != ""
+}
+
+// mount is mountOf with the mount's place, "" when it is not found.
+func (in *Input) mount(path string) (fstype, opts, at string) {
 	text, err := readSmall(filepath.Join(in.Proc, "self/mountinfo"), maxIndex)
 	if err != nil {
-		return "", "", false
+		return "", "", ""
 	}
-	longest := -1
 	for line := range strings.Lines(text) {
 		before, after, _ := strings.Cut(line, " - ")
 		fields, rest := strings.Fields(before), strings.Fields(after)
@@ -115,16 +144,16 @@ func (in *Input) mountOf(path string) (fstype, opts string, found bool) {
 			continue
 		}
 		point := fields[4]
-		if point != "/" && path != point && !strings.HasPrefix(path, point+"/") || len(point) < longest {
+		if point != "/" && path != point && !strings.HasPrefix(path, point+"/") || len(point) < len(at) {
 			continue
 		}
-		longest, found, fstype = len(point), true, rest[0]
+		at, fstype = point, rest[0]
 		opts = " " + strings.Join(fields[5:], " ")
 		if strings.HasPrefix(rest[2], "ro,") || rest[2] == "ro" {
 			opts += " ro"
 		}
 	}
-	return fstype, opts, found
+	return fstype, opts, at
 }
 
 func readOnly(opts string) bool {

@@ -28,6 +28,7 @@ type Input struct {
 	Root      string // our own root: "/"
 	Host      string // the host's root: "/proc/1/root". Where it is our own, the host counts as out of sight
 	RunDir    string // "/run/nvidia"
+	Linked    bool   // the driver root is served by a link to StateDir and not by a mount: the container need not be privileged
 
 	Info     driverinfo.Info // of the image
 	Release  string          // of the running kernel: "6.1.0-38-amd64"

@@ -17,16 +17,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The test binary plays driver-probe (no arguments) and nvidia-smi (with the arguments of the query).
+// The test binary plays driver-probe (no arguments, or --usage) and nvidia-smi (with the arguments of the query).
 const (
-	playNVML = "PROBE_TEST_NVML"
-	playSMI  = "PROBE_TEST_SMI"
+	playNVML  = "PROBE_TEST_NVML"
+	playSMI   = "PROBE_TEST_SMI"
+	playUsage = "PROBE_TEST_USAGE" // what both print when they are asked for memory and utilisation, if set
 )
 
 func TestMain(m *testing.M) {
 	script, found := os.LookupEnv(playNVML)
 	if len(os.Args) > 1 && strings.HasPrefix(os.Args[1], "--query-gpu=") {
 		script = os.Getenv(playSMI)
+	}
+	if usage, set := os.LookupEnv(playUsage); set && len(os.Args) > 1 && (os.Args[1] == "--usage" || strings.Contains(os.Args[1], "memory.used")) {
+		script = usage
 	}
 	if !found {
 		goleak.VerifyTestMain(m)

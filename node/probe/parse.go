@@ -21,7 +21,7 @@ func parseProbe(text []byte) (Answer, error) {
 	a := Answer{Source: SourceProbe}
 	var raw struct {
 		Driver  string   `json:"driver"`
-		Devices []Device `json:"devices"`
+		Devices []Device `json:"devices"` // utilisation in percent
 		Error   string   `json:"error"`
 	}
 	d := json.NewDecoder(bytes.NewReader(text))
@@ -34,10 +34,14 @@ func parseProbe(text []byte) (Answer, error) {
 	if len(raw.Devices) > maxDevices {
 		return a, errTooMany
 	}
-	for _, dev := range raw.Devices {
-		dev, err := device(dev.UUID, dev.Name, dev.PCI)
+	for _, said := range raw.Devices {
+		dev, err := device(said.UUID, said.Name, said.PCI)
 		if err != nil {
 			return a, err
+		}
+		dev.Memory = said.Memory
+		if said.Utilization != nil {
+			dev.Utilization = share(*said.Utilization)
 		}
 		a.Devices = append(a.Devices, dev)
 	}
@@ -50,11 +54,16 @@ func parseProbe(text []byte) (Answer, error) {
 	return a, nil
 }
 
-// parseSMI reads what nvidia-smi prints for uuid,name,pci.bus_id,driver_version: one line a GPU. A value in brackets is nvidia-smi's
-// way of saying that it could not be had: the GPU is not among the devices, and Err says which. Lines that are no row
-// ("Unable to determine the device handle for GPU ...") come with exit code 0 as well.
-func parseSMI(text []byte) (Answer, error) {
+// parseSMI reads what nvidia-smi prints for uuid,name,pci.bus_id,driver_version, with usage also
+// memory.total,memory.used,utilization.gpu in MiB and percent: one line a GPU. A value in brackets is nvidia-smi's way of saying that it
+// could not be had: without one of the first four the GPU is not among the devices, and Err says which. Lines that are no row ("Unable to
+// determine the device handle for GPU ...") come with exit code 0 as well.
+func parseSMI(text []byte, usage bool) (Answer, error) {
 	a := Answer{Source: SourceSMI}
+	columns := 4
+	if usage {
+		columns = 7
+	}
 	for line := range strings.Lines(string(text)) {
 		line = strings.TrimSpace(line)
 		if line == "" {
@@ -64,12 +73,12 @@ func parseSMI(text []byte) (Answer, error) {
 			return a, errTooMany
 		}
 		f := strings.Split(line, ", ")
-		n := len(f)
-		if n < 4 { // a name may hold a comma, the others do not
+		if len(f) < columns {
 			a.Err = clean(line)
 			continue
 		}
-		uuid, name, pci, version := f[0], strings.Join(f[1:n-2], ", "), f[n-2], f[n-1]
+		after := len(f) - columns + 2 // a name may hold a comma, the others do not
+		uuid, name, pci, version := f[0], strings.Join(f[1:after], ", "), f[after], f[after+1]
 		if bracketed(uuid) || bracketed(pci) || bracketed(version) {
 			a.Err = "incomplete answer about a GPU: " + clean(line)
 			continue
@@ -78,6 +87,9 @@ func parseSMI(text []byte) (Answer, error) {
 		if err != nil {
 			return a, err
 		}
+		if usage {
+			dev.use(f[after+2:])
+		}
 		a.Devices = append(a.Devices, dev)
 		a.Driver = clean(version)
 	}
@@ -85,6 +97,28 @@ func parseSMI(text []byte) (Answer, error) {
 		return a, errors.New("no line about a GPU")
 	}
 	return a, nil
+}
+
+// use reads memory.total, memory.used and utilization.gpu; what is no number, such as [N/A], the GPU does not have.
+func (d *Device) use(f []string) {
+	const mib = 1 << 20
+	total, err1 := strconv.ParseUint(f[0], 10, 32)
+	used, err2 := strconv.ParseUint(f[1], 10, 32)
+	if err1 == nil && err2 == nil {
+		d.Memory = &Memory{Total: total * mib, Used: used * mib}
+	}
+	if percent, err := strconv.ParseUint(f[2], 10, 32); err == nil {
+		d.Utilization = share(float64(percent))
+	}
+}
+
+// share of 0 to 1, nil when it cannot be one.
+func share(percent float64) *float64 {
+	if percent < 0 || percent > 100 {
+		return nil
+	}
+	s := percent / 100
+	return &s
 }
 
 func bracketed(s string) bool { return strings.HasPrefix(s, "[") && strings.HasSuffix(s, "]") }

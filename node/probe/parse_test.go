@@ -11,7 +11,7 @@ import (
 func TestParseSMI(t *testing.T) {
 	t.Parallel()
 	const two = "GPU-1, Tesla T4, 00000000:3B:00.0, 535.261.03\nGPU-2, A, B, 0001:AF:1F.7, 535.261.03\n\n"
-	got, err := parseSMI([]byte(two))
+	got, err := parseSMI([]byte(two), false)
 	want := Answer{Driver: "535.261.03", Source: SourceSMI, Devices: []Device{t4[0], {UUID: "GPU-2", Name: "A, B", PCI: "0001:af:1f.7"}}}
 	if d := cmp.Diff(want, got); d != "" || err != nil {
 		t.Error(d, err)
@@ -20,15 +20,50 @@ func TestParseSMI(t *testing.T) {
 		"GPU-1, Tesla T4, 00000000:3B:00.0, 535.261.03\nUnable to determine the device handle for GPU 0000:05:00.0: GPU is lost.\n": "GPU is lost.",
 		"GPU-1, Tesla T4, 00000000:3B:00.0, 535.261.03\n[GPU is lost], X, 00000000:05:00.0, 535.261.03\n":                           "incomplete answer about a GPU: [GPU is lost], X",
 	} {
-		got, err := parseSMI([]byte(text))
+		got, err := parseSMI([]byte(text), false)
 		if err != nil || len(got.Devices) != 1 || !strings.Contains(got.Err, want) {
 			t.Errorf("%q: %+v, %v", text, got, err)
 		}
 	}
 	for _, bad := range []string{"", "\n", "GPU-1, T4, nonsense, 1", ", T4, 0000:01:00.0, 1", strings.Repeat("GPU-1, T4, 0:0:0.0, 1\n", maxDevices+1)} {
-		if got, err := parseSMI([]byte(bad)); err == nil {
+		if got, err := parseSMI([]byte(bad), false); err == nil {
 			t.Errorf("%.40q: %+v", bad, got)
 		}
+	}
+}
+
+func ratio(f float64) *float64 { return &f }
+
+func TestParseUsage(t *testing.T) {
+	t.Parallel()
+	const gpu = "GPU-1, Tesla T4, 00000000:3B:00.0, 535.261.03, "
+	memory := &Memory{Total: 15360 << 20, Used: 3 << 20}
+	for text, want := range map[string]Device{
+		gpu + "15360, 3, 100\n":                                     {Memory: memory, Utilization: ratio(1)},
+		gpu + "15360, 3, [N/A]\n":                                   {Memory: memory}, // MIG
+		gpu + "[Not Supported], [Not Supported], 0":                 {Utilization: ratio(0)},
+		gpu + "15360, [Unknown Error], 37":                          {Utilization: ratio(0.37)},
+		gpu + "15360 MiB, 3 MiB, 37 %":                              {},
+		gpu + "-1, 3, 101":                                          {},
+		"GPU-1, T, 4, 00000000:3B:00.0, 535.261.03, 15360, 3, 50\n": {Memory: memory, Utilization: ratio(0.5), Name: "T, 4"},
+	} {
+		want.UUID, want.PCI = "GPU-1", "0000:3b:00.0"
+		if want.Name == "" {
+			want.Name = "Tesla T4"
+		}
+		got, err := parseSMI([]byte(text), true)
+		if d := cmp.Diff(Answer{Driver: "535.261.03", Source: SourceSMI, Devices: []Device{want}}, got); d != "" || err != nil {
+			t.Errorf("%q: %v %s", text, err, d)
+		}
+	}
+	got, err := parseSMI([]byte(gpu+"1, 2, 3\nUnable to determine the device handle, GPU 0000:05:00.0: GPU is lost.\n"), true)
+	if err != nil || len(got.Devices) != 1 || !strings.Contains(got.Err, "GPU is lost") {
+		t.Errorf("%+v, %v", got, err)
+	}
+	const nvml = `{"driver":"1","devices":[{"uuid":"x","pci":"0:1:0.0","memory":{"total":5,"used":4},"utilization":25},{"uuid":"y","pci":"0:2:0.0","utilization":1e9}]}`
+	got, err = parseProbe([]byte(nvml))
+	if d := cmp.Diff([]Device{{UUID: "x", PCI: "0000:01:00.0", Memory: &Memory{5, 4}, Utilization: ratio(0.25)}, {UUID: "y", PCI: "0000:02:00.0"}}, got.Devices); d != "" || err != nil {
+		t.Error(err, d)
 	}
 }
 
@@ -75,6 +110,9 @@ func check(t *testing.T, a Answer, err error) {
 		t.Errorf("%d devices", len(a.Devices))
 	}
 	for _, d := range a.Devices {
+		if d.Utilization != nil && !(*d.Utilization >= 0 && *d.Utilization <= 1) {
+			t.Errorf("utilisation %v", *d.Utilization)
+		}
 		if again, ok := sysfs(d.PCI); !ok || again != d.PCI || d.UUID == "" {
 			t.Errorf("%+v", d)
 		}
@@ -88,6 +126,7 @@ func check(t *testing.T, a Answer, err error) {
 func FuzzParseProbe(f *testing.F) {
 	f.Add([]byte(nvmlOne[2:]))
 	f.Add([]byte(`{"devices":[],"error":"nvmlInit: Not Found"}`))
+	f.Add([]byte(`{"driver":"1","devices":[{"uuid":"x","pci":"0:1:0.0","memory":{"total":5,"used":4},"utilization":25}]}`))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		a, err := parseProbe(b)
 		check(t, a, err)
@@ -96,8 +135,11 @@ func FuzzParseProbe(f *testing.F) {
 
 func FuzzParseSMI(f *testing.F) {
 	f.Add([]byte("GPU-1, Tesla T4, 00000000:3B:00.0, 535.261.03\n[GPU is lost], X, 0000:05:00.0, 1\nUnable\n"))
+	f.Add([]byte("GPU-1, Tesla T4, 00000000:3B:00.0, 535.261.03, 15360, 3, 37\n"))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		a, err := parseSMI(b)
-		check(t, a, err)
+		for _, usage := range []bool{false, true} {
+			a, err := parseSMI(b, usage)
+			check(t, a, err)
+		}
 	})
 }

@@ -2,7 +2,7 @@
 // device files open and can hang for ever in the kernel, and none of that may happen to the process that has to stop in time.
 //
 // driver-probe (NVML) answers; where it cannot be started, because the image's glibc is too old for it, nvidia-smi does. The
-// package asks and reports: what an answer means for readiness is the caller's business.
+// package asks and reports: what an answer means for readiness, or for a metric, is the caller's business.
 package probe
 
 import (
@@ -27,11 +27,20 @@ type Answer struct {
 	Err     string   `json:"error,omitempty"`
 }
 
-// Device is a GPU that initialises. PCI is written as in /sys/bus/pci/devices: 0000:05:00.0.
+// Device is a GPU that initialises. PCI is written as in /sys/bus/pci/devices: 0000:05:00.0. Memory and Utilization are nil unless they
+// were asked for and the GPU has them (a divided one, MIG, has no utilisation).
 type Device struct {
-	UUID string `json:"uuid"`
-	Name string `json:"name"`
-	PCI  string `json:"pci"`
+	UUID        string   `json:"uuid"`
+	Name        string   `json:"name"`
+	PCI         string   `json:"pci"`
+	Memory      *Memory  `json:"memory,omitempty"`
+	Utilization *float64 `json:"utilization,omitempty"` // 0 to 1: share of the last sample period in which something ran
+}
+
+// Memory of a GPU, in bytes.
+type Memory struct {
+	Total uint64 `json:"total"`
+	Used  uint64 `json:"used"`
 }
 
 // Options of Ask. The zero value is what the image uses.
@@ -66,15 +75,20 @@ func Ask(ctx context.Context, o Options) (Answer, error) {
 // Prober asks repeatedly and never leaves more than one child behind: as long as one hangs in the kernel, Ask says so at once
 // instead of starting the next. The zero value is ready; it is safe for concurrent use, one question at a time.
 type Prober struct {
-	mu    sync.Mutex
+	mu    sync.Mutex // held by the question under way
 	stuck *child
 	hung  *HungError
+	usage usage
 }
 
 // Ask is like the function Ask.
 func (p *Prober) Ask(ctx context.Context, o Options) (Answer, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	return p.ask(ctx, o, false)
+}
+
+func (p *Prober) ask(ctx context.Context, o Options, usage bool) (Answer, error) {
 	if p.stuck != nil {
 		if !p.stuck.gone(0) {
 			return Answer{Devices: []Device{}, Err: p.hung.Error()}, p.hung
@@ -82,11 +96,11 @@ func (p *Prober) Ask(ctx context.Context, o Options) (Answer, error) {
 		p.stuck, p.hung = nil, nil
 	}
 	o = o.withDefaults()
-	a, err := p.askNVML(ctx, o)
+	a, err := p.askNVML(ctx, o, usage)
 	var cannot *cannotStartError
 	if errors.As(err, &cannot) && ctx.Err() == nil {
 		var second error
-		if a, second = p.askSMI(ctx, o); errors.As(second, new(*cannotStartError)) {
+		if a, second = p.askSMI(ctx, o, usage); errors.As(second, new(*cannotStartError)) {
 			err = fmt.Errorf("ask the driver: neither program of the image works: %w; %w", err, second)
 		} else {
 			err = second
@@ -120,9 +134,13 @@ func (p *Prober) run(ctx context.Context, o Options, path string, args ...string
 	return r, err
 }
 
-func (p *Prober) askNVML(ctx context.Context, o Options) (Answer, error) {
+func (p *Prober) askNVML(ctx context.Context, o Options, usage bool) (Answer, error) {
 	a := Answer{Source: SourceProbe}
-	r, err := p.run(ctx, o, o.Probe)
+	var args []string
+	if usage {
+		args = []string{"--usage"}
+	}
+	r, err := p.run(ctx, o, o.Probe, args...)
 	if err != nil {
 		return a, err
 	}
@@ -136,9 +154,13 @@ func (p *Prober) askNVML(ctx context.Context, o Options) (Answer, error) {
 	return a, a.failure()
 }
 
-func (p *Prober) askSMI(ctx context.Context, o Options) (Answer, error) {
+func (p *Prober) askSMI(ctx context.Context, o Options, usage bool) (Answer, error) {
 	a := Answer{Source: SourceSMI}
-	r, err := p.run(ctx, o, o.SMI, "--query-gpu=uuid,name,pci.bus_id,driver_version", "--format=csv,noheader")
+	query := "--query-gpu=uuid,name,pci.bus_id,driver_version"
+	if usage {
+		query += ",memory.total,memory.used,utilization.gpu"
+	}
+	r, err := p.run(ctx, o, o.SMI, query, "--format=csv,noheader,nounits")
 	if err != nil {
 		return a, err
 	}
@@ -149,7 +171,7 @@ func (p *Prober) askSMI(ctx context.Context, o Options) (Answer, error) {
 	default:
 		return a, smiError(r)
 	}
-	a, err = parseSMI(r.stdout)
+	a, err = parseSMI(r.stdout, usage)
 	if err != nil {
 		return a, fmt.Errorf("answer of %s: %w", o.SMI, err)
 	}

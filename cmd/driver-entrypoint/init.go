@@ -1,0 +1,139 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/driver-container/driver-container/node"
+	"github.com/driver-container/driver-container/node/kubernetes"
+	"github.com/driver-container/driver-container/node/metrics"
+	"github.com/driver-container/driver-container/node/report"
+)
+
+func (p *program) initCommand() *cobra.Command {
+	cfg := node.Defaults()
+	var tell telling
+	var license bool
+	cmd := &cobra.Command{Use: "init", Short: "bring the driver up, serve it until SIGTERM, take it down", Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := tell.check(); err != nil {
+				return err
+			}
+			if !license {
+				p.log()("using this driver means accepting its license, /licenses/LICENSE in this image; --accept-license says that you do")
+			}
+			return p.serve(cmd.Context(), cfg, tell)
+		}}
+	f := cmd.Flags()
+	f.SortFlags = false
+	f.BoolVarP(&license, "accept-license", "a", false, "say that you accept the license of the driver")
+	choices(f, &cfg)
+	f.BoolVar(&cfg.Persistence, "persistence", cfg.Persistence, "run nvidia-persistenced")
+	f.StringVar(&cfg.GPUInit, "gpu-init", cfg.GPUInit, "a GPU that does not come up: require (not ready until it does) or warn")
+	f.StringVar(&cfg.Digest, "config-digest", "", "value to leave in nvidia-driver.state for the GPU Operator's driver manager")
+	stopping(f, &cfg)
+	places(f, &cfg)
+	identity(f, &cfg)
+	tell.flags(f)
+	return cmd
+}
+
+// node makes the instance that a configuration describes.
+func (p *program) node(cfg node.Config, host node.Host) (*node.Node, error) {
+	rest(&cfg, p.env)
+	if err := cfg.Check(); err != nil {
+		return nil, err
+	}
+	host.Say, host.Rest = p.log(), settle
+	return node.New(cfg, host)
+}
+
+// serve runs an instance with everything that tells of it. What tells begins before the lock, so that one who waits is seen, and has its
+// last word before the lock is given back.
+func (p *program) serve(ctx context.Context, cfg node.Config, tell telling) error {
+	client := kubernetes.InCluster(func(name string) string { return lookup(p.env, name) })
+	var reporter *report.Reporter
+	last := func() {
+		if reporter != nil {
+			reporter.Close(p.lastWait())
+		}
+	}
+	host := node.Host{Last: last}
+	var safe *kubernetes.SafeLoad
+	if tell.safeLoad {
+		safe = kubernetes.NewSafeLoad(client, cfg.Host, cfg.Pod)
+		host.Clearance = safe
+	}
+	n, err := p.node(cfg, host)
+	if err != nil {
+		if werr := node.LastWords(cfg.Termination, err); werr != nil {
+			p.log()("%v", werr)
+		}
+		return err
+	}
+	defer p.measure(n, cfg.Run, tell)()
+	if tell.reports() {
+		reporter = report.Start(report.Source{Status: n.Snapshot, Changed: n.Changed()}, p.reporting(client, safe, cfg, tell))
+	}
+	err = n.Run(ctx, p.hurry)
+	last() // where it never had the node
+	return err
+}
+
+// lastWait is how long a stop waits for a server that does not answer: a part of the time that node.Config.Grace leaves.
+func (p *program) lastWait() time.Duration {
+	select {
+	case <-p.hurry:
+		return time.Second
+	default:
+		return 3 * time.Second
+	}
+}
+
+func (p *program) reporting(client *kubernetes.Client, safe *kubernetes.SafeLoad, cfg node.Config, tell telling) report.Options {
+	if cfg.PodNamespace == "" {
+		cfg.PodNamespace = client.Namespace()
+	}
+	o := report.Options{Events: tell.events, Condition: tell.condition, Features: tell.features, Client: client, Node: cfg.Host,
+		Pod: kubernetes.Pod(cfg.PodNamespace, cfg.Pod, cfg.PodUID), Say: p.log()}
+	if safe != nil {
+		o.Idle = func(ctx context.Context) {
+			if err := safe.Tidy(ctx); err != nil {
+				p.log()("warning: %s: remove what an earlier container of this pod left: %v", safe, err)
+			}
+		}
+	}
+	return o
+}
+
+// measure serves metrics until the function that it returns is called. A port that is taken is a warning: the driver matters more.
+func (p *program) measure(n *node.Node, run string, tell telling) (end func()) {
+	if tell.metrics == "" {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", tell.metrics)
+	if err != nil {
+		cancel()
+		p.log()("warning: no metrics: %v; is another driver container's port the same on this node (hostNetwork)? choose another one with --metrics-addr", err)
+		return func() {}
+	}
+	server := metrics.New(metrics.Source{
+		Status: n.Snapshot,
+		Live:   func() error { return node.Alive(node.InstanceFile, time.Now()) },
+		Ready:  func() error { return node.Mine(run, node.InstanceFile) },
+		GPUs:   n.AskUsage,
+	}, metrics.Options{GPUEvery: tell.gpuEvery, Version: version()})
+	done := make(chan error, 1)
+	go func() { done <- server.Serve(ctx, listener) }()
+	return func() {
+		cancel()
+		if err := <-done; err != nil {
+			p.log()("warning: metrics: %v", fmt.Errorf("%s: %w", tell.metrics, err))
+		}
+	}
+}

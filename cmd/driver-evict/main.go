@@ -1,0 +1,73 @@
+// Command driver-evict frees a node's GPUs when the driver of its pod is to be upgraded, and puts the node back in order afterwards.
+// It runs beside driver-entrypoint, as an init container that stays, where the chart's evictGPUPods asks for it.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"runtime"
+	"runtime/debug"
+
+	"github.com/spf13/pflag"
+	"golang.org/x/sys/unix"
+
+	"github.com/driver-container/driver-container/node/evict"
+)
+
+// Exit codes, as docs/evict.md lists them.
+const (
+	exitFailure = 1
+	exitUsage   = 2
+)
+
+func main() { os.Exit(run(os.Args, os.Environ(), os.Stdout, os.Stderr)) }
+
+// run is the program without the process.
+func run(argv, env []string, stdout, stderr io.Writer) int {
+	// As in driver-entrypoint: it idles for months, and the node's memory is worth more than its garbage.
+	debug.SetGCPercent(30)
+	runtime.GOMAXPROCS(min(2, runtime.GOMAXPROCS(0)))
+	s, flags := newSettings()
+	err := s.parse(flags, argv[1:], env)
+	switch {
+	case errors.Is(err, pflag.ErrHelp):
+		fmt.Fprint(stdout, usage(flags))
+		return 0
+	case err == nil && s.version:
+		fmt.Fprintln(stdout, "driver-evict", version())
+		return 0
+	case err == nil:
+		err = s.serve(stderr)
+	}
+	if err == nil {
+		return 0
+	}
+	fmt.Fprintf(stderr, "driver-evict: %v\n", err)
+	if errors.Is(err, evict.ErrConfig) {
+		return exitUsage
+	}
+	return exitFailure
+}
+
+// serve runs the agent until a signal.
+func (s *settings) serve(stderr io.Writer) error {
+	core, err := evict.Connect(s.server, s.account, "driver-evict/"+version())
+	if err != nil {
+		return err
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM, unix.SIGINT)
+	defer stop()
+	return evict.New(s.cfg, core, logger(stderr, s.logFormat), debug.FreeOSMemory).Run(ctx)
+}
+
+// version is that of the build.
+func version() string {
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
+		return info.Main.Version
+	}
+	return "unknown"
+}

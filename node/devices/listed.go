@@ -1,0 +1,65 @@
+package devices
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// Listed is a GPU as the driver shows it without being asked through a device file: it has taken the device, which says nothing yet of
+// whether the device initialises, as that happens when somebody opens it.
+type Listed struct {
+	Address  string // as the driver names the folder: "0000:05:00.0"
+	Model    string // "Tesla T4"; "" until the GPU was initialised for the first time
+	UUID     string // "GPU-8a3c..."; "" as long
+	Excluded bool   // by the administrator (NVreg_ExcludedGpus)
+}
+
+const (
+	maxListed = 1024 // far above what any machine has
+	maxWord   = 128  // bytes of a name
+)
+
+// Listed are the GPUs that the driver has taken, as /proc/driver/nvidia/gpus/<address>/information shows them, by address. Without a
+// loaded driver there are none.
+func (n Nodes) Listed() ([]Listed, error) {
+	dir := filepath.Join(n.Proc, "driver/nvidia/gpus")
+	entries, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("which GPUs the driver has taken: %w", err)
+	}
+	var found []Listed
+	for _, e := range entries[:min(len(entries), maxListed)] {
+		if !address.MatchString(e.Name()) {
+			continue
+		}
+		text, err := readBounded(filepath.Join(dir, e.Name(), "information"), maxText)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("which GPUs the driver has taken: %w", err)
+		}
+		found = append(found, parseListed(e.Name(), text))
+	}
+	return found, nil
+}
+
+// parseListed reads what the driver writes of a GPU. What it does not know yet it writes as "Unknown", or with question marks.
+func parseListed(addr string, text []byte) Listed {
+	fields := parseFields(text)
+	known := func(name string) string {
+		value := strings.ToValidUTF8(fields[name], "")
+		if value == "Unknown" || strings.Contains(value, "?") || len(value) > maxWord {
+			return ""
+		}
+		return value
+	}
+	return Listed{
+		Address: addr, Model: known("Model"), UUID: known("GPU UUID"),
+		Excluded: fields["GPU Excluded"] == "Yes" || fields["GPU Blacklisted"] == "Yes", // the latter until release 450
+	}
+}

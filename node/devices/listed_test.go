@@ -1,0 +1,61 @@
+package devices
+
+import (
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// The driver's own words, of release 535: before and after the first initialisation.
+const (
+	fresh = `Model: 		 Unknown
+IRQ:   		 0
+GPU UUID: 	 GPU-????????-????-????-????-????????????
+Video BIOS: 	 ??.??.??.??.??
+Bus Type: 	 PCIe
+DMA Size: 	 47 bits
+DMA Mask: 	 0x7fffffffffff
+Bus Location: 	 0000:05:00.0
+Device Minor: 	 0
+GPU Firmware: 	 N/A
+GPU Excluded:	 No
+`
+	used = `Model: 		 Tesla T4
+GPU UUID: 	 GPU-8a3c1f2e-0d4b-4a56-9c7e-1b2d3f405162
+Bus Location: 	 0000:af:00.0
+Device Minor: 	 1
+GPU Excluded:	 Yes
+`
+)
+
+func TestListed(t *testing.T) {
+	t.Parallel()
+	proc := t.TempDir()
+	n := Nodes{Proc: proc}
+	if got, err := n.Listed(); err != nil || got != nil {
+		t.Errorf("without a driver: %v, %v", got, err)
+	}
+	gpus := filepath.Join(proc, "driver/nvidia/gpus")
+	write(t, filepath.Join(gpus, "0000:05:00.0/information"), fresh)
+	write(t, filepath.Join(gpus, "0000:af:00.0/information"), used)
+	write(t, filepath.Join(gpus, "no-address/information"), used)
+	want := []Listed{{Address: "0000:05:00.0"},
+		{Address: "0000:af:00.0", Model: "Tesla T4", UUID: "GPU-8a3c1f2e-0d4b-4a56-9c7e-1b2d3f405162", Excluded: true}}
+	got, err := n.Listed()
+	check(t, err)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func FuzzListed(f *testing.F) {
+	f.Add([]byte(fresh))
+	f.Add([]byte(used))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		got := parseListed("0000:05:00.0", text)
+		if len(got.Model) > maxWord || len(got.UUID) > maxWord {
+			t.Errorf("%+v", got)
+		}
+	})
+}

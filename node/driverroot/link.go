@@ -1,0 +1,183 @@
+package driverroot
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+
+	"golang.org/x/sys/unix"
+)
+
+// Where a container may not mount anything (it lacks CAP_SYS_ADMIN), a staged root is served by a symbolic link at Target, which
+// leads to the root's folder in Storage. That folder has to be at the same path in the container and on the host: the kernel
+// looks for firmware, and the host's runtime for libraries, by what the link says. What a mounted root has and a linked one has
+// not: procfs and the daemons' sockets below it, and a /dev of its own, so that Root.HostDev is required. A link is put in place,
+// and changed, by one rename; who has the older root mounted keeps it, whole.
+
+// linkedName is the name of a staged root's folder, by which a link is known to be ours.
+var linkedName = regexp.MustCompile(`^[0-9]{1,6}(\.[0-9]{1,6}){1,3}-[0-9a-f]{12}$`)
+
+// maxStray is how many empty folders are looked at, and removed, where the link is to be.
+const maxStray = 100
+
+var (
+	// ErrNotOurs says that something is at Target which this package did not put there.
+	ErrNotOurs = errors.New("it is not of a driver container")
+	// ErrNotLinkable says that a root cannot be served by a link: it is no copy on the host's storage, or device nodes are not the host's.
+	ErrNotLinkable = errors.New("only a root on the host's storage, beside the host's own /dev, can be served by a link")
+)
+
+// Linked is the folder of the staged root that Target is a link to, of whichever version; "" when Target is no such link.
+func (r Root) Linked() (string, error) {
+	dir, err := os.Readlink(r.Target)
+	switch {
+	case errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.EINVAL): // EINVAL: no link
+		return "", nil
+	case err != nil:
+		return "", fmt.Errorf("where does the driver root lead to: %w", err)
+	case filepath.IsAbs(dir) && filepath.Base(filepath.Dir(dir)) == rootsDir && linkedName.MatchString(filepath.Base(dir)):
+		return dir, nil
+	}
+	return "", nil
+}
+
+// Link makes Target lead to the root, in one step, whether there is nothing, an empty folder or the link to another root. Anything
+// else stays and is an error: MountedError, ErrNotOurs.
+func (s Staged) Link(ctx context.Context) error {
+	r := s.Root
+	if r.Storage == "" || !r.HostDev {
+		return fmt.Errorf("link the driver root: %w", ErrNotLinkable)
+	}
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("link the driver root: %w", context.Cause(ctx))
+	}
+	mounts, err := r.Mounts()
+	if err != nil {
+		return err
+	}
+	if len(mounts) > 0 {
+		return &MountedError{r.Target, mounts}
+	}
+	if err := s.furnishLinked(); err != nil {
+		return fmt.Errorf("link the driver root %s: %w", s.Dir, err)
+	}
+	if err := r.pointTo(s.Dir); err != nil {
+		return fmt.Errorf("link %s to %s: %w", r.Target, s.Dir, err)
+	}
+	return nil
+}
+
+// furnishLinked gives a root the folders that a mounted one has from its mounts, and takes those away by which consumers would look for
+// devices in it. A container that mounted this root may have left them.
+func (s Staged) furnishLinked() error {
+	root, err := os.OpenRoot(s.Dir)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	if err := serveFirmware(root, s.Root.Version); err != nil {
+		return err
+	}
+	for _, dir := range []string{"dev", "sys"} {
+		if err := removed(root, dir); err != nil {
+			return fmt.Errorf("a root beside the host's /dev must not have %s: %w", dir, err)
+		}
+	}
+	for _, sub := range s.Root.submounts(true) {
+		if err := ownFolder(root, sub); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// pointTo puts a link to dir at Target.
+func (r Root) pointTo(dir string) error {
+	parent := filepath.Dir(r.Target)
+	if err := os.MkdirAll(parent, 0o755); err != nil {
+		return err
+	}
+	tmp := filepath.Join(parent, "."+filepath.Base(r.Target)+".tmp") // the node's lock is held: nobody else makes it
+	if err := clearAway(tmp); err != nil {
+		return err
+	}
+	if err := os.Symlink(dir, tmp); err != nil {
+		return err
+	}
+	err := r.replaceBy(tmp)
+	if err != nil {
+		return errors.Join(err, os.Remove(tmp))
+	}
+	return nil
+}
+
+// replaceBy renames the link to Target. A folder cannot be renamed over: it and the link change places.
+func (r Root) replaceBy(tmp string) error {
+	st, err := os.Lstat(r.Target)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return os.Rename(tmp, r.Target)
+	case err != nil:
+		return err
+	case st.Mode()&fs.ModeSymlink != 0:
+		if dir, err := r.Linked(); err != nil || dir == "" {
+			return errors.Join(fmt.Errorf("%w: it is a link to elsewhere; remove it", ErrNotOurs), err)
+		}
+		return os.Rename(tmp, r.Target)
+	case !st.IsDir():
+		return fmt.Errorf("%w: it is a file; remove it", ErrNotOurs)
+	}
+	if err := onlyFolders(r.Target); err != nil {
+		return err
+	}
+	if err := unix.Renameat2(unix.AT_FDCWD, tmp, unix.AT_FDCWD, r.Target, unix.RENAME_EXCHANGE); err != nil {
+		return fmt.Errorf("change places with the folder there: %w", err)
+	}
+	return clearAway(tmp)
+}
+
+// onlyFolders makes sure that a folder has nothing but empty ones: the kubelet makes those where a pod mounts a path below the driver root.
+func onlyFolders(dir string) error {
+	seen := 0
+	return filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if seen++; !d.IsDir() || seen > maxStray {
+			return fmt.Errorf("%w: the folder has %s in it; remove it", ErrNotOurs, path)
+		}
+		return nil
+	})
+}
+
+// clearAway removes a link, or a folder with nothing but folders in it.
+func clearAway(path string) error {
+	st, err := os.Lstat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err == nil && st.IsDir() {
+		err = onlyFolders(path)
+	}
+	if err != nil {
+		return err
+	}
+	return os.RemoveAll(path)
+}
+
+// Unlink removes the link at Target; what is not a link to a staged root stays and is no error. The root itself stays for those who have it
+// mounted, until Prune.
+func (r Root) Unlink() error {
+	dir, err := r.Linked()
+	if err != nil || dir == "" {
+		return err
+	}
+	if err := os.Remove(r.Target); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("remove the link to the driver root: %w", err)
+	}
+	return nil
+}

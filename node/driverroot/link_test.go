@@ -1,0 +1,190 @@
+package driverroot
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// linkRoot is a testRoot that is served by a link. Nothing in these tests mounts, but for what plays a privileged container.
+func linkRoot(t *testing.T) Root {
+	t.Helper()
+	r := testRoot(t)
+	r.NoMounts = true
+	return r
+}
+
+func leadTo(t *testing.T, r Root) Staged {
+	t.Helper()
+	s, err := r.Stage(t.Context())
+	check(t, err)
+	check(t, s.Link(t.Context()))
+	return s
+}
+
+func TestLink(t *testing.T) {
+	needRoot(t)
+	r := linkRoot(t)
+	s := leadTo(t, r)
+	if got, err := r.Linked(); got != s.Dir || err != nil {
+		t.Errorf("links to %q, %v", got, err)
+	}
+	if found := Lint(s.Dir, r.Version, true); len(found) > 0 {
+		t.Errorf("findings: %q", found)
+	}
+	if text, err := os.ReadFile(filepath.Join(r.Target, "lib/firmware/nvidia", testVersion, "gsp_ga10x.bin")); string(text) != "firmware" {
+		t.Errorf("firmware by the target's path: %q, %v", text, err)
+	}
+	if ok, why := r.AdoptableLink(); !ok || why != "" {
+		t.Errorf("adoptable: %v, %s", ok, why)
+	}
+	if len(points(t, r)) > 0 {
+		t.Errorf("mounts: %q", points(t, r))
+	}
+	if got := list(t, filepath.Dir(r.Target)); len(got) != 1 {
+		t.Errorf("beside the link: %q", got)
+	}
+	check(t, s.Link(t.Context())) // once more
+	check(t, r.Prune(0))
+	// Another version takes its place in one step; who has the older root open keeps it.
+	old, err := os.OpenRoot(r.Target)
+	check(t, err)
+	defer old.Close()
+	newer := r
+	newer.ID = strings.Repeat("a", 64)
+	second := leadTo(t, newer)
+	if got, err := r.Linked(); got != second.Dir || err != nil {
+		t.Errorf("links to %q, %v", got, err)
+	}
+	check(t, serves(old, testVersion))
+	if ok, why := r.AdoptableLink(); !ok || !strings.Contains(why, "another build") {
+		t.Errorf("adoptable: %v, %s", ok, why)
+	}
+	check(t, r.Prune(0)) // ours is the older one: the newer one is linked
+	if ok, why := newer.AdoptableLink(); !ok {
+		t.Errorf("pruned what is served: %s", why)
+	}
+	check(t, newer.Unlink())
+	check(t, newer.Unlink())
+	if got := list(t, filepath.Dir(r.Target)); len(got) != 0 {
+		t.Errorf("left: %q", got)
+	}
+	if ok, why := newer.AdoptableLink(); ok || why == "" {
+		t.Error("adopted nothing")
+	}
+}
+
+// What is in the link's place.
+func TestLinkReplaces(t *testing.T) {
+	needRoot(t)
+	for name, c := range map[string]struct {
+		put  func(t *testing.T, target string)
+		want error
+	}{
+		"an empty folder": {func(t *testing.T, target string) { t.Helper(); check(t, os.Mkdir(target, 0o755)) }, nil},
+		"the kubelet's":   {func(t *testing.T, target string) { t.Helper(); check(t, os.MkdirAll(target+"/lib/firmware", 0o755)) }, nil},
+		"a dangling link": {func(t *testing.T, target string) {
+			t.Helper()
+			link(t, filepath.Dir(target), "/x/roots/470.256.02-0123456789ab", "driver")
+		}, nil},
+		"what a kill left": {func(t *testing.T, target string) {
+			t.Helper()
+			check(t, os.MkdirAll(filepath.Dir(target)+"/.driver.tmp/lib", 0o755))
+		}, nil},
+		"somebody's files": {func(t *testing.T, target string) { t.Helper(); write(t, target, "usr/lib/libcuda.so", "x", 0o644) }, ErrNotOurs},
+		"somebody's link":  {func(t *testing.T, target string) { t.Helper(); link(t, filepath.Dir(target), "/opt/driver", "driver") }, ErrNotOurs},
+		"a file":           {func(t *testing.T, target string) { t.Helper(); write(t, filepath.Dir(target), "driver", "x", 0o644) }, ErrNotOurs},
+		"a folder of a host": {func(t *testing.T, target string) {
+			t.Helper()
+			write(t, filepath.Dir(target), ".driver.tmp/x", "x", 0o644)
+		}, ErrNotOurs},
+	} {
+		t.Run(name, func(t *testing.T) {
+			needRoot(t)
+			r := linkRoot(t)
+			c.put(t, r.Target)
+			s, err := r.Stage(t.Context())
+			check(t, err)
+			if err := s.Link(t.Context()); !errors.Is(err, c.want) {
+				t.Fatalf("%v, want %v", err, c.want)
+			}
+			got, err := r.Linked()
+			check(t, err)
+			if (got == s.Dir) != (c.want == nil) {
+				t.Errorf("links to %q", got)
+			}
+			if left := list(t, filepath.Dir(r.Target)); c.want == nil && len(left) != 1 {
+				t.Errorf("left: %q", left)
+			}
+		})
+	}
+}
+
+func TestLinkRefuses(t *testing.T) {
+	needRoot(t)
+	r := linkRoot(t)
+	s, err := r.Stage(t.Context())
+	check(t, err)
+	for _, edit := range []func(*Root){func(r *Root) { r.HostDev = false }, func(r *Root) { r.Storage = "" }} {
+		other := s
+		edit(&other.Root)
+		if err := other.Link(t.Context()); !errors.Is(err, ErrNotLinkable) {
+			t.Error(err)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := s.Link(ctx); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	// A privileged container's mount stays.
+	mount := r
+	mount.NoMounts = false
+	check(t, Staged{Root: mount, Dir: s.Dir}.Mount(t.Context()))
+	var mounted *MountedError
+	if err := s.Link(t.Context()); !errors.As(err, &mounted) {
+		t.Error(err)
+	}
+	_, err = mount.Unmount(t.Context())
+	check(t, err)
+	check(t, s.Link(t.Context()))
+	// A root in which somebody put device files is no root for consumers that look at the host's.
+	write(t, s.Dir, "dev/nvidia0", "", 0o644)
+	if ok, why := r.AdoptableLink(); ok || !strings.Contains(why, "folder dev") {
+		t.Errorf("%v, %s", ok, why)
+	}
+	if err := s.Link(t.Context()); !errors.Is(err, unix.ENOTEMPTY) {
+		t.Error(err)
+	}
+	elsewhere := r
+	elsewhere.Storage = t.TempDir()
+	if ok, why := elsewhere.AdoptableLink(); ok || !strings.Contains(why, "not in the storage") {
+		t.Errorf("%v, %s", ok, why)
+	}
+	check(t, os.RemoveAll(s.Dir))
+	if ok, why := r.AdoptableLink(); ok || !strings.Contains(why, "cannot be read") {
+		t.Errorf("%v, %s", ok, why)
+	}
+}
+
+// A linked root becomes a mounted one and the other way round, as a release changes its values.
+func TestLinkAndMountTakeTurns(t *testing.T) {
+	needRoot(t)
+	r := linkRoot(t)
+	leadTo(t, r)
+	mount := r
+	mount.NoMounts = false
+	check(t, mount.Unlink())
+	mounted(t, mount)
+	if ok, why := mount.Adoptable(); !ok {
+		t.Error(why)
+	}
+	_, err := mount.Unmount(t.Context())
+	check(t, err)
+	leadTo(t, r)
+}

@@ -1,0 +1,112 @@
+package driverroot
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// unprivileged runs this test program as a child that stages and links the root below dir with these capabilities and no others, and
+// returns what it logged and how it ended.
+func unprivileged(t *testing.T, dir string, keep ...uintptr) string {
+	t.Helper()
+	var out []byte
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		runtime.LockOSThread() // not unlocked: what is dropped is dropped for ever, so the thread ends
+		kept := map[uintptr]bool{}
+		for _, c := range keep {
+			kept[c] = true
+		}
+		for c := range uintptr(unix.CAP_LAST_CAP + 1) {
+			if !kept[c] {
+				must(unix.Prctl(unix.PR_CAPBSET_DROP, c, 0, 0, 0))
+			}
+		}
+		cmd := exec.Command("/proc/self/exe")
+		cmd.Env = append(os.Environ(), linkChild+"="+dir)
+		out, _ = cmd.CombinedOutput()
+	}()
+	<-done
+	t.Log(strings.TrimSpace(string(out)))
+	return string(out)
+}
+
+// linkMain is that child.
+func linkMain(dir string) error {
+	r := Root{Image: dir + "/merged", Storage: dir + "/storage", ID: testID, Version: testVersion, HostDev: true, NoMounts: true,
+		Target: dir + "/run/driver", init: "/proc/" + strconv.Itoa(os.Getppid()), Say: func(f string, a ...any) { fmt.Printf(f+"\n", a...) }}
+	s, err := r.Stage(context.Background())
+	if err != nil {
+		return err
+	}
+	return s.Link(context.Background())
+}
+
+// A root is staged and linked with few capabilities; those by which the image's layers are found save the copy of what it shares with them.
+func TestUnprivileged(t *testing.T) {
+	needRoot(t)
+	for name, c := range map[string]struct {
+		keep  []uintptr
+		share bool
+	}{
+		"that see the host": {[]uintptr{unix.CAP_MKNOD, unix.CAP_SYS_PTRACE}, true},
+		"that do not":       {[]uintptr{unix.CAP_MKNOD}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			needRoot(t)
+			dir := t.TempDir()
+			r, base, _ := layered(t, dir)
+			check(t, os.Lchown(filepath.Join(base, "etc/big"), 0, 42))
+			check(t, os.Chmod(filepath.Join(base, "etc/big"), 0o2755|os.ModeSetgid))
+			check(t, unix.Chmod(filepath.Join(base, "etc/big"), 0o2755))
+			check(t, os.Symlink("big", filepath.Join(base, "etc/other")))
+			check(t, os.Lchown(filepath.Join(base, "etc/other"), 1000, 1000))
+			// What the runtime and the pod mount.
+			for _, dir := range []string{"usr/lib/modules", "proc"} {
+				check(t, os.MkdirAll(filepath.Join(base, dir), 0o755))
+				check(t, unix.Mount("pod", filepath.Join(r.Image, dir), "tmpfs", 0, ""))
+			}
+			write(t, r.Image, "usr/lib/modules/6.1.0/nvidia.ko", "the host's", 0o644)
+			hosts := filepath.Join(t.TempDir(), "hosts")
+			check(t, os.WriteFile(hosts, []byte("the pod's"), 0o644))
+			check(t, unix.Mount(hosts, filepath.Join(r.Image, "etc/hosts"), "", unix.MS_BIND, ""))
+			t.Cleanup(func() {
+				for _, dir := range []string{"usr/lib/modules", "proc", "etc/hosts"} {
+					_ = unix.Unmount(filepath.Join(r.Image, dir), unix.MNT_DETACH)
+				}
+			})
+
+			out := unprivileged(t, dir, c.keep...)
+			if !strings.HasSuffix(out, "end: <nil>\n") {
+				t.Fatal(out)
+			}
+			target := filepath.Join(dir, "run/driver")
+			if found := Lint(target, testVersion, true); len(found) > 0 {
+				t.Errorf("findings: %q", found)
+			}
+			for name, there := range map[string]bool{"etc/hosts": false, "usr/lib/modules": true, "usr/lib/modules/6.1.0": false, "usr/bin/ping": true, testLib + "open": true, "etc/other": true} {
+				if _, err := os.Lstat(filepath.Join(target, name)); (err == nil) != there {
+					t.Errorf("%s: %v", name, err)
+				}
+			}
+			if is := sameFile(t, filepath.Join(base, testLib, "open"), filepath.Join(target, testLib, "open")); is != c.share {
+				t.Errorf("shared with the layer: %v", is)
+			}
+			var st unix.Stat_t
+			check(t, unix.Stat(filepath.Join(target, "etc/big"), &st))
+			if st.Gid != 0 || st.Mode&0o7777 != 0o755 {
+				t.Errorf("a file that may not be given away is of group %d, mode %o", st.Gid, st.Mode&0o7777)
+			}
+		})
+	}
+}

@@ -1,0 +1,370 @@
+package evict
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/driver-container/driver-container/kmod"
+	"github.com/driver-container/driver-container/node"
+)
+
+// crowd are pods of every kind.
+func crowd() []*corev1.Pod {
+	return []*corev1.Pod{
+		pod("train", "ReplicaSet", gpu("nvidia.com/gpu")),
+		pod("slice", "Job", gpu("nvidia.com/mig-1g.5gb")),
+		pod("plugin", "DaemonSet", selector(deploy+"device-plugin", "true")),
+		pod("clients", "DaemonSet", selector(deploy+"client", "batch"), gpu("nvidia.com/gpu")),
+		pod("exporter", "DaemonSet", selector(deploy+"dcgm-exporter", "false")), // as if its selector were ignored
+		pod("cni", "DaemonSet"),
+		pod("web", "ReplicaSet"),
+		pod("done", "Job", gpu("nvidia.com/gpu"), func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }),
+	}
+}
+
+const survivors = "exporter cni web done driver-abc"
+
+func TestUpgrade(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, crowd()...)
+		stop := b.start()
+		time.Sleep(10 * time.Second)
+		b.locked(func() {
+			if b.calls > 2 { // at the start: is there anything to put back
+				t.Errorf("%d calls of the API before anybody asked", b.calls)
+			}
+		})
+		b.d.begin(t.Context())
+		time.Sleep(6 * time.Second)
+		b.locked(func() {
+			if !b.cordoned() || b.label(deploy+"device-plugin") != paused || b.label(deploy+"client") != "batch_"+paused ||
+				b.label(deploy+"dcgm-exporter") != "false" || b.label(deploy+"driver") != "true" || b.label(deploy+"dcgm") != "" || b.annotation(Annotation) == "" {
+				t.Errorf("in the middle: %v", b.node)
+			}
+		})
+		time.Sleep(40 * time.Second)
+		b.pristine(false)
+		if got := b.names(); got != survivors {
+			t.Errorf("left: %s, want %s", got, survivors)
+		}
+		if b.patches != 3 {
+			t.Errorf("%d patches of the node, not take, release and put back", b.patches)
+		}
+		if got := b.told(); got != "Started Done" {
+			t.Errorf("Events: %s", got)
+		}
+		calls := b.calls
+		time.Sleep(time.Hour)
+		if b.calls != calls {
+			t.Errorf("%d calls of the API while the driver serves", b.calls-calls)
+		}
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestCordonedBefore(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, crowd()...)
+		b.node["spec"].(map[string]any)["unschedulable"] = true
+		defer b.start()()
+		b.d.upgrade(t.Context())
+		time.Sleep(10 * time.Second)
+		b.pristine(true)
+	})
+}
+
+// TestNobodysBusiness: what is not this pod's driver waiting for another driver is not acted upon.
+func TestNobodysBusiness(t *testing.T) {
+	t.Parallel()
+	for name, set := range map[string]func(*driver){
+		"another pod's driver": func(d *driver) { d.name = "driver-old"; d.ask() },
+		"another asks":         func(d *driver) { d.state(node.Waiting, "replace"); d.c.annotate(SafeLoad, "driver-old") },
+		"nobody asks":          func(d *driver) { d.state(node.Waiting, "replace") },
+		"waits for the lock":   func(d *driver) { d.ask(); d.state(node.Waiting, "lock") },
+		"serves":               func(d *driver) { d.ask(); d.state(node.Serving, "") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t, crowd()...)
+				stop := b.start()
+				set(b.d)
+				time.Sleep(5 * time.Minute)
+				if err := stop(); err != nil || b.patches > 0 || b.told() != "" {
+					t.Errorf("%v, %d patches, told %s", err, b.patches, b.told())
+				}
+			})
+		})
+	}
+}
+
+// TestBudgetFromTheStart: nothing is changed as long as a budget is in the way, and the budget is named.
+func TestBudgetFromTheStart(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, crowd()...)
+		free := time.Now().Add(10 * time.Minute)
+		b.budget = func(pod string) *metav1.Status {
+			if pod == "team/train" && time.Now().Before(free) {
+				return budgetSays("train-pdb")
+			}
+			return nil
+		}
+		defer b.start()()
+		b.d.begin(t.Context())
+		time.Sleep(9 * time.Minute)
+		if b.patches > 0 || b.names() != "train slice plugin clients "+survivors {
+			t.Errorf("%d patches; left: %s", b.patches, b.names())
+		}
+		b.locked(func() {
+			e := b.events[0]
+			if len(b.events) != 2 || e.Reason != reasonBlocked || e.Type != "Warning" || e.Count < 5 || e.Count > 10 ||
+				!strings.Contains(e.Message, "pod team/train: a PodDisruptionBudget does not allow it: The disruption budget train-pdb needs 1 healthy pods") {
+				t.Errorf("%d Events, the first: %s %d times: %s", len(b.events), e.Reason, e.Count, e.Message)
+			}
+		})
+		time.Sleep(3 * time.Minute)
+		b.pristine(false)
+		if got := b.names(); got != survivors {
+			t.Errorf("left: %s", got)
+		}
+	})
+}
+
+// TestBudgetInBetween: the second of two pods is refused until the timeout. The node is put back, and a later attempt goes through.
+func TestBudgetInBetween(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, crowd()...)
+		free := time.Now().Add(8 * time.Minute)
+		b.budget = func(pod string) *metav1.Status {
+			if pod == "team/slice" && b.cordoned() && time.Now().Before(free) { // another pod that the budget counts went just now
+				return budgetSays("slice-pdb")
+			}
+			return nil
+		}
+		defer b.start()()
+		b.d.begin(t.Context())
+		time.Sleep(4 * time.Minute)
+		if !b.cordoned() {
+			t.Error("given up too early")
+		}
+		time.Sleep(80 * time.Second)
+		b.pristine(false)
+		if b.annotation(SafeLoad) == "" {
+			t.Error("the driver was let go on")
+		}
+		if e := b.events[len(b.events)-1]; e.Reason != reasonFailed || !strings.Contains(e.Message, "slice-pdb") || !strings.Contains(e.Message, "not free after 5m0s") {
+			t.Errorf("%s: %s", e.Reason, e.Message)
+		}
+		time.Sleep(5 * time.Minute)
+		b.pristine(false)
+		if got := b.names(); got != survivors || b.annotation(SafeLoad) != "" {
+			t.Errorf("left: %s", got)
+		}
+	})
+}
+
+func TestUnmanaged(t *testing.T) {
+	t.Parallel()
+	for name, force := range map[string]bool{"refused": false, "forced": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t, pod("notebook", "", gpu("nvidia.com/gpu")))
+				b.cfg.Force = force
+				defer b.start()()
+				b.d.begin(t.Context())
+				time.Sleep(time.Minute)
+				if gone := b.names() == "driver-abc"; gone != force {
+					t.Errorf("left: %s", b.names())
+				}
+				if !force && (b.patches > 0 || !strings.Contains(b.said(), "pod team/notebook has no controller")) {
+					t.Errorf("%d patches\n%s", b.patches, b.said())
+				}
+			})
+		})
+	}
+}
+
+// TestHolders: a pod without a request for GPUs that has the driver open goes as well; a DaemonSet's is named.
+func TestHolders(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, pod("viewer", "ReplicaSet"), pod("monitor", "DaemonSet"))
+		b.d.hold = func() (out []kmod.Holder) {
+			for _, name := range []string{"viewer", "monitor"} {
+				if strings.Contains(b.names(), name) {
+					out = append(out, kmod.Holder{PID: 7, Pod: "uid-" + name})
+				}
+			}
+			return append(out, kmod.Holder{PID: 8})
+		}
+		defer b.start()()
+		ctx, cancel := context.WithCancel(t.Context())
+		b.d.begin(ctx)
+		time.Sleep(4 * time.Minute)
+		if got := b.names(); got != "monitor driver-abc" || !b.cordoned() {
+			t.Errorf("left: %s, cordoned %v", got, b.cordoned())
+		}
+		time.Sleep(90 * time.Second)
+		b.pristine(false)
+		if !strings.Contains(b.said(), "in use by team/monitor, which no eviction ends") {
+			t.Errorf("log:\n%s", b.said())
+		}
+		patches := b.patches
+		time.Sleep(90 * time.Second) // without the annotation: the driver that was let go on still waits
+		if b.patches == patches {
+			t.Error("it was not tried again")
+		}
+		cancel()
+		b.d.state(node.Serving, "")
+		time.Sleep(10 * time.Second)
+		b.pristine(false)
+	})
+}
+
+func TestDriverFails(t *testing.T) {
+	t.Parallel()
+	for _, fate := range []node.State{node.Failed, node.Restored, node.Degraded, node.Stopping} {
+		t.Run(string(fate), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t, crowd()...)
+				b.d.fate = fate
+				defer b.start()()
+				b.d.upgrade(t.Context())
+				time.Sleep(6 * time.Minute)
+				b.pristine(false)
+				if got := b.told(); got != "Started Failed" {
+					t.Errorf("Events: %s\n%s", got, b.said())
+				}
+			})
+		})
+	}
+}
+
+// TestStopped: SIGTERM at any second puts everything back.
+func TestStopped(t *testing.T) {
+	t.Parallel()
+	for second := range 20 {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBench(t, crowd()...)
+			stop := b.start()
+			ctx, cancel := context.WithCancel(t.Context())
+			b.d.begin(ctx)
+			time.Sleep(time.Duration(second) * time.Second)
+			err := stop()
+			cancel()
+			if err != nil {
+				t.Errorf("after %d s: %v", second, err)
+			}
+			b.pristine(false)
+		})
+	}
+}
+
+// TestMeddling: the node changes under the program's hands, and nobody's change is lost.
+func TestMeddling(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, crowd()...)
+		turn := 0
+		b.meddle = func() {
+			if turn++; turn%2 == 0 {
+				b.annotate("somebody/else", time.Now().String())
+			}
+		}
+		defer b.start()()
+		b.d.upgrade(t.Context())
+		time.Sleep(10 * time.Second)
+		b.pristine(false)
+		if b.annotation("somebody/else") == "" {
+			t.Error("another's annotation was lost")
+		}
+	})
+}
+
+// TestOthersDecide: what a person changes in the middle stays as they left it.
+func TestOthersDecide(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, crowd()...)
+		b.takes = time.Minute
+		stop := b.start()
+		b.d.begin(t.Context())
+		time.Sleep(20 * time.Second)
+		b.locked(func() {
+			delete(b.node["spec"].(map[string]any), "unschedulable")
+			b.node["metadata"].(map[string]any)["labels"].(map[string]any)[deploy+"device-plugin"] = "false"
+			b.bump()
+		})
+		if err := stop(); err != nil || b.cordoned() || b.label(deploy+"device-plugin") != "false" || b.label(deploy+"client") != "batch" {
+			t.Errorf("%v, %v", err, b.node)
+		}
+	})
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, crowd()...)
+		b.takes = time.Minute
+		stop := b.start()
+		ctx, cancel := context.WithCancel(t.Context())
+		b.d.begin(ctx)
+		time.Sleep(20 * time.Second)
+		cancel()
+		b.locked(func() { b.annotate(Annotation, "") })
+		b.d.state(node.Failed, "")
+		time.Sleep(20 * time.Second)
+		if err := stop(); err != nil || !b.cordoned() || b.label(deploy+"device-plugin") != paused {
+			t.Errorf("with the record gone the node is a person's: %v, %v", err, b.node)
+		}
+	})
+}
+
+// TestNoCluster: without an API server, or without rights, it stays and tries again, and does not flood the log.
+func TestNoCluster(t *testing.T) {
+	t.Parallel()
+	for name, st := range map[string]*metav1.Status{
+		"server": refusal(503, metav1.StatusReasonServiceUnavailable, "etcd is gone"),
+		"rights": refusal(403, metav1.StatusReasonForbidden, "nodes is forbidden"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t, crowd()...)
+				away := true
+				b.fail = func(*http.Request) *metav1.Status {
+					if away {
+						return st
+					}
+					return nil
+				}
+				defer b.start()()
+				b.d.begin(t.Context())
+				time.Sleep(10 * time.Minute)
+				if lines := len(b.log); lines > 30 || b.patches > 0 {
+					t.Errorf("%d lines:\n%s", lines, b.said())
+				}
+				if name == "rights" && !strings.Contains(b.said(), `grant the service account "get" on "nodes"`) {
+					t.Errorf("log:\n%s", b.said())
+				}
+				b.locked(func() { away = false })
+				time.Sleep(time.Minute)
+				b.pristine(false)
+				if got := b.names(); got != survivors {
+					t.Errorf("left: %s", got)
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,171 @@
+package evict
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// object is a part of a JSON merge patch; nil removes a key.
+type object map[string]any
+
+// getNode reads the node.
+func (a *Agent) getNode(ctx context.Context) (*corev1.Node, error) {
+	n, err := a.core.Nodes().Get(ctx, a.cfg.Node, metav1.GetOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("read node %s: %w%s", a.cfg.Node, err, rights(err, "get", "nodes"))
+	}
+	return n, nil
+}
+
+// change reads the node, asks edit what to change, and applies it all or not at all. Where the node was changed in between, edit is
+// asked again. A nil patch means that there is nothing to do.
+func (a *Agent) change(ctx context.Context, edit func(*corev1.Node) (object, error)) error {
+	const tries = 10
+	var err error
+	for range tries {
+		var n *corev1.Node
+		if n, err = a.getNode(ctx); err != nil {
+			return err
+		}
+		patch, eerr := edit(n)
+		if eerr != nil || patch == nil {
+			return eerr
+		}
+		metadata, ok := patch["metadata"].(object)
+		if !ok {
+			metadata = object{}
+			patch["metadata"] = metadata
+		}
+		metadata["resourceVersion"] = n.ResourceVersion // refused when it is not the node that edit saw
+		data, merr := json.Marshal(patch)
+		if merr != nil {
+			return fmt.Errorf("patch node %s: %w", a.cfg.Node, merr)
+		}
+		_, err = a.core.Nodes().Patch(ctx, a.cfg.Node, types.MergePatchType, data, metav1.PatchOptions{})
+		if !apierrors.IsConflict(err) {
+			break
+		}
+		if !pause(ctx, 50*time.Millisecond+rand.N(200*time.Millisecond)) { //nolint:gosec // jitter
+			return fmt.Errorf("patch node %s: %w", a.cfg.Node, ctx.Err())
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("patch node %s: %w%s", a.cfg.Node, err, rights(err, "patch", "nodes"))
+	}
+	return nil
+}
+
+// errForeign: the annotation is another instance's.
+var errForeign = errors.New("another pod's eviction")
+
+// recordOf is what the node's annotation says; false when there is none.
+func (a *Agent) recordOf(n *corev1.Node) (record, bool, error) {
+	text, ok := n.Annotations[Annotation]
+	if !ok {
+		return record{}, false, nil
+	}
+	r, err := parseRecord(text)
+	if err != nil {
+		return record{}, false, fmt.Errorf("node %s: the annotation %s cannot be read: %w; uncordon the node and correct its labels %s* by hand, then remove the annotation", a.cfg.Node, Annotation, err, deploy)
+	}
+	return r, true, nil
+}
+
+// take cordons the node, pauses the operands, and writes down what that changed: one patch. A record of ours that stands already is
+// kept: it knows what was there first.
+func (a *Agent) take(ctx context.Context) (record, error) {
+	var r record
+	err := a.change(ctx, func(n *corev1.Node) (object, error) {
+		old, there, err := a.recordOf(n)
+		switch {
+		case err != nil:
+			return nil, err
+		case there && old.UID != a.cfg.UID:
+			return nil, fmt.Errorf("node %s: %w stands: that of %s", a.cfg.Node, errForeign, old.Pod)
+		case there:
+			r = old
+			return nil, nil
+		}
+		r = record{Pod: a.cfg.Namespace + "/" + a.cfg.Pod, UID: a.cfg.UID, Since: time.Now().UTC().Truncate(time.Second),
+			Cordoned: !n.Spec.Unschedulable, Labels: toPause(n.Labels)}
+		labels := object{}
+		for key, value := range r.Labels {
+			labels[key] = pausedValue(value)
+		}
+		return object{
+			"metadata": object{"annotations": object{Annotation: r.String()}, "labels": labels},
+			"spec":     object{"unschedulable": true},
+		}, nil
+	})
+	return r, err
+}
+
+// putBack undoes what a record says, as far as it is still as this program left it, and removes the record. It returns what was
+// undone; "" when there was no record, or only one that keep wants to stand.
+func (a *Agent) putBack(ctx context.Context, keep func(record) bool) (string, error) {
+	done := ""
+	err := a.change(ctx, func(n *corev1.Node) (object, error) {
+		done = ""
+		r, there, err := a.recordOf(n)
+		if err != nil || !there || keep != nil && keep(r) {
+			return nil, err
+		}
+		labels := object{}
+		for key, value := range r.Labels {
+			if n.Labels[key] == pausedValue(value) {
+				labels[key] = value
+			}
+		}
+		patch := object{"metadata": object{"annotations": object{Annotation: nil}, "labels": labels}}
+		if r.Cordoned && n.Spec.Unschedulable {
+			patch["spec"] = object{"unschedulable": nil}
+		}
+		done = r.changes()
+		return patch, nil
+	})
+	if err != nil {
+		return "", fmt.Errorf("put back what was changed: %w", err)
+	}
+	return done, nil
+}
+
+// release lets the driver go on: the node is free. It does nothing when nobody asks any more; ErrLost when the record is gone.
+func (a *Agent) release(ctx context.Context) error {
+	return a.change(ctx, func(n *corev1.Node) (object, error) {
+		if err := a.mine(n); err != nil {
+			return nil, err
+		}
+		if n.Annotations[SafeLoad] != a.cfg.Pod {
+			return nil, nil
+		}
+		return object{"metadata": object{"annotations": object{SafeLoad: nil}}}, nil
+	})
+}
+
+// errLost: somebody removed our record, and with it put things back or decided that they stay.
+var errLost = errors.New("its annotation " + Annotation + " was removed or replaced")
+
+func (a *Agent) mine(n *corev1.Node) error {
+	r, there, err := a.recordOf(n)
+	if err == nil && (!there || r.UID != a.cfg.UID) {
+		err = fmt.Errorf("node %s: %w; the eviction is given up", a.cfg.Node, errLost)
+	}
+	return err
+}
+
+// rights tells which permission is missing, when that is why.
+func rights(err error, verb, resource string) string {
+	if !apierrors.IsForbidden(err) {
+		return ""
+	}
+	return fmt.Sprintf("; grant the service account %q on %q (the chart does with evictGPUPods)", verb, resource)
+}

@@ -1,0 +1,140 @@
+package evict
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// refusedError is an eviction that did not take place. Reason is for people: it names the budget where one is in the way.
+type refusedError struct {
+	Pod    string // NAMESPACE/NAME
+	Reason string
+	budget bool // a disruption budget says no, or not yet
+	err    error
+}
+
+func (e *refusedError) Error() string { return "evict pod " + e.Pod + ": " + e.Reason }
+func (e *refusedError) Unwrap() error { return e.err }
+
+// evict asks the cluster to end a pod; nil when it will end, or is gone. A trial only asks whether it would. The error is a
+// *refusedError. The client's own retries are off: it would wait out a budget in silence.
+func (a *Agent) evict(ctx context.Context, p *corev1.Pod, trial bool) error {
+	opts := &metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(p.UID))}
+	if a.cfg.GracePeriod >= 0 {
+		opts.GracePeriodSeconds = &a.cfg.GracePeriod
+	}
+	req := a.core.RESTClient().Post().Namespace(p.Namespace).Resource("pods").Name(p.Name).SubResource("eviction").MaxRetries(0)
+	if trial {
+		opts.DryRun = []string{metav1.DryRunAll}
+		req = req.Param("dryRun", metav1.DryRunAll) // the options are for the pod, this is for the request and its webhooks
+	}
+	err := req.Body(&policyv1.Eviction{
+		TypeMeta:      metav1.TypeMeta{APIVersion: policyv1.SchemeGroupVersion.String(), Kind: "Eviction"},
+		ObjectMeta:    metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name},
+		DeleteOptions: opts,
+	}).Do(ctx).Error()
+	switch {
+	case err == nil, apierrors.IsNotFound(err):
+		return nil
+	case apierrors.IsConflict(err): // the UID: this pod is gone, its name is another's
+		return nil
+	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
+		return nil // everything in it is being deleted
+	case trial && apierrors.IsBadRequest(err):
+		return nil // a webhook without dry runs: nothing is known
+	}
+	e := &refusedError{Pod: podName(p), err: err, Reason: err.Error() + rights(err, "create", "pods/eviction")}
+	if apierrors.IsTooManyRequests(err) && apierrors.HasStatusCause(err, policyv1.DisruptionBudgetCause) {
+		e.budget, e.Reason = true, "a PodDisruptionBudget does not allow it"+causes(err)
+	}
+	var status apierrors.APIStatus
+	if errors.As(err, &status) && status.Status().Code == http.StatusInternalServerError && strings.Contains(err.Error(), "PodDisruptionBudget") {
+		e.budget, e.Reason = true, err.Error()+"; leave one budget for this pod"
+	}
+	return e
+}
+
+// causes are the words of the server, which name the budget.
+func causes(err error) string {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) || status.Status().Details == nil {
+		return ""
+	}
+	var out string
+	for _, c := range status.Status().Details.Causes {
+		if c.Type == policyv1.DisruptionBudgetCause && c.Message != "" {
+			out += ": " + strings.TrimSuffix(c.Message, ".")
+		}
+	}
+	return out
+}
+
+// left is what still stands in the way of the driver after a sweep.
+type left struct {
+	ending  []string // evicted, or an operand whose daemon is paused: they end
+	refused []string // with the reason
+	fixed   []string // nobody here may end them
+}
+
+func (l left) none() bool { return len(l.ending)+len(l.refused) == 0 }
+
+func (l left) String() string {
+	var parts []string
+	if len(l.refused) > 0 {
+		parts = append(parts, strings.Join(l.refused, "; "))
+	}
+	if len(l.ending) > 0 {
+		parts = append(parts, "not ended yet: "+strings.Join(l.ending, ", "))
+	}
+	if len(l.fixed) > 0 {
+		parts = append(parts, fmt.Sprintf("in use by %s, which no eviction ends (a DaemonSet: give it the node selector %sclient=true and the node that label, so that it can be paused)",
+			strings.Join(l.fixed, ", "), deploy))
+	}
+	return strings.Join(parts, "; ")
+}
+
+// sweep evicts what has to go and has not been told to, and says what is left. With trial nothing is changed, and only what
+// would be refused is told.
+func (a *Agent) sweep(ctx context.Context, pausedLabels map[string]string, trial bool) (left, error) {
+	var l left
+	pods, err := a.pods(ctx)
+	if err != nil {
+		return l, err
+	}
+	holders := holdersOf(a.watch.look().Holders)
+	for i := range pods {
+		p := &pods[i]
+		switch k := a.cfg.classify(p, holders, pausedLabels); {
+		case k == bystander:
+		case k == fixed:
+			l.fixed = append(l.fixed, podName(p))
+		case k == unmanaged:
+			l.refused = append(l.refused, "pod "+podName(p)+" has no controller that would make it anew: end it, or allow that with --force (DRIVER_EVICT_FORCE)")
+		case k == operand || p.DeletionTimestamp != nil:
+			if !trial {
+				l.ending = append(l.ending, podName(p))
+			}
+		default:
+			err := a.evict(ctx, p, trial)
+			var refused *refusedError
+			switch {
+			case ctx.Err() != nil:
+				return l, ctx.Err()
+			case errors.As(err, &refused):
+				l.refused = append(l.refused, "pod "+refused.Pod+": "+refused.Reason)
+			case !trial:
+				a.say("evicted pod %s", podName(p))
+				l.ending = append(l.ending, podName(p))
+			}
+		}
+	}
+	return l, nil
+}

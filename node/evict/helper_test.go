@@ -1,0 +1,210 @@
+package evict
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/driver-container/driver-container/kmod"
+	"github.com/driver-container/driver-container/node"
+)
+
+// pod makes a running pod; owner is the kind of its controller, "" for none.
+func pod(name, owner string, edit ...func(*corev1.Pod)) *corev1.Pod {
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: name, UID: types.UID("uid-" + name)}}
+	if owner != "" {
+		yes := true
+		p.OwnerReferences = []metav1.OwnerReference{{Kind: owner, Name: "owner", Controller: &yes}}
+	}
+	p.Spec.NodeName, p.Spec.Containers, p.Status.Phase = nodeName, []corev1.Container{{Name: "main"}}, corev1.PodRunning
+	for _, e := range edit {
+		e(p)
+	}
+	return p
+}
+
+// gpu asks for one of NVIDIA's resources.
+func gpu(name string) func(*corev1.Pod) {
+	return func(p *corev1.Pod) {
+		p.Spec.Containers[0].Resources.Limits = corev1.ResourceList{corev1.ResourceName(name): resource.MustParse("1")}
+	}
+}
+
+func selector(key, value string) func(*corev1.Pod) {
+	return func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{key: value} }
+}
+
+// driver plays driver-entrypoint of the same pod: its status file, and what it does when the annotation is gone.
+type driver struct {
+	t    *testing.T
+	c    *cluster
+	run  string
+	name string
+	fate node.State // how its start ends: Serving, or another
+	hold func() []kmod.Holder
+
+	mu   sync.Mutex
+	st   node.Status
+	done sync.WaitGroup
+}
+
+func newDriver(t *testing.T, c *cluster) *driver {
+	d := &driver{t: t, c: c, run: t.TempDir(), name: "driver-abc", fate: node.Serving}
+	t.Cleanup(d.done.Wait)
+	return d
+}
+
+func (d *driver) write(edit func(*node.Status)) {
+	d.t.Helper()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	edit(&d.st)
+	d.st.Schema, d.st.Pod, d.st.Wanted, d.st.Instance = node.StatusSchema, d.name, "535.261.03", "of "+d.name
+	data, err := json.Marshal(d.st)
+	tmp := filepath.Join(d.run, ".tmp")
+	if err == nil {
+		err = os.WriteFile(tmp, data, 0o644)
+	}
+	if err == nil {
+		err = os.Rename(tmp, filepath.Join(d.run, statusFile))
+	}
+	if err != nil && d.t.Context().Err() == nil { // it may outlive the test by one write
+		d.t.Error(err)
+	}
+}
+
+func (d *driver) state(s node.State, phase string) {
+	d.write(func(st *node.Status) {
+		st.State, st.Phase, st.Ready, st.Holders, st.Up = s, phase, s == node.Serving, nil, &node.Driver{Version: "470.256.02"}
+		if st.Ready {
+			st.Up.Version = "535.261.03"
+		}
+	})
+}
+
+// ask is the start of a safe load.
+func (d *driver) ask() {
+	d.state(node.Waiting, "replace")
+	d.c.locked(func() { d.c.annotate(SafeLoad, d.name) })
+}
+
+// begin is upgrade beside the test.
+func (d *driver) begin(ctx context.Context) { d.done.Go(func() { d.upgrade(ctx) }) }
+
+// upgrade goes from asking to the end of the start, or of ctx.
+func (d *driver) upgrade(ctx context.Context) {
+	d.ask()
+	for {
+		if !pause(ctx, time.Second) {
+			return
+		}
+		var wait bool
+		d.c.locked(func() { wait = d.c.annotation(SafeLoad) == d.name })
+		var holders []kmod.Holder
+		if d.hold != nil {
+			holders = d.hold()
+		}
+		if !wait && len(holders) == 0 {
+			break
+		}
+		d.write(func(st *node.Status) { st.Holders = holders })
+	}
+	for _, phase := range []string{"replace", "load", "verify"} {
+		d.state(node.Starting, phase)
+		if !pause(ctx, time.Second) {
+			return
+		}
+	}
+	d.state(d.fate, "")
+}
+
+// bench is an agent on a cluster with a driver.
+type bench struct {
+	*cluster
+	d   *driver
+	cfg Config
+
+	mu  sync.Mutex
+	log []string
+}
+
+func newBench(t *testing.T, pods ...*corev1.Pod) *bench {
+	b := &bench{cluster: newCluster(t, pods...)}
+	b.d = newDriver(t, b.cluster)
+	b.cfg = Defaults()
+	b.cfg.Node, b.cfg.Pod, b.cfg.Namespace, b.cfg.UID, b.cfg.Run = nodeName, b.d.name, "nvidia", "uid-driver-abc", b.d.run
+	if err := b.cfg.Check(); err != nil {
+		t.Fatal(err)
+	}
+	b.pods = append(b.pods, pod("driver-abc", "DaemonSet", selector(deploy+"driver", "true")))
+	b.bump()
+	return b
+}
+
+func (b *bench) agent() *Agent { return New(b.cfg, b.client(), b.say, nil) }
+
+func (b *bench) say(format string, args ...any) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.log = append(b.log, fmt.Sprintf(format, args...))
+}
+
+// said is the whole log.
+func (b *bench) said() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return strings.Join(b.log, "\n")
+}
+
+// start runs an agent until the returned function ends it.
+func (b *bench) start() (stop func() error) {
+	ctx, cancel := context.WithCancel(b.t.Context())
+	end := make(chan error, 1)
+	go func() { end <- b.agent().Run(ctx) }()
+	return func() error { cancel(); return <-end }
+}
+
+// names are the pods that are there.
+func (b *bench) names() string {
+	var out []string
+	b.locked(func() {
+		b.play()
+		for _, p := range b.pods {
+			out = append(out, p.Name)
+		}
+	})
+	return strings.Join(out, " ")
+}
+
+// pristine checks that the node is as it was before.
+func (b *bench) pristine(cordonedBefore bool) {
+	b.t.Helper()
+	b.locked(func() {
+		want := newCluster(b.t)
+		for key, value := range want.node["metadata"].(map[string]any)["labels"].(map[string]any) {
+			if b.label(key) != value {
+				b.t.Errorf("label %s is %q, it was %q", key, b.label(key), value)
+			}
+		}
+		if text := b.annotation(Annotation); text != "" {
+			b.t.Errorf("the record stands: %s", text)
+		}
+		if b.cordoned() != cordonedBefore {
+			b.t.Errorf("cordoned: %v, it was %v", b.cordoned(), cordonedBefore)
+		}
+	})
+	if b.t.Failed() {
+		b.t.Logf("log:\n%s", b.said())
+	}
+}

@@ -1,0 +1,228 @@
+package evict
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/driver-container/driver-container/node"
+)
+
+// killAt runs an upgrade and breaks the program off at one call of the API, before or after that took effect: from then on nothing
+// that it does arrives. It returns false when the upgrade was over before.
+func killAt(b *bench, call int, applied bool) bool {
+	dead := false
+	ctx, kill := context.WithCancel(b.t.Context())
+	defer kill()
+	b.cut = func(n int, after bool) bool {
+		if n == call && after == applied {
+			dead = true
+			kill()
+		}
+		return dead
+	}
+	end := make(chan error, 1)
+	go func() { end <- b.agent().Run(ctx) }()
+	for b.t.Context().Err() == nil {
+		time.Sleep(time.Second)
+		if ctx.Err() != nil || b.d.st.State == node.Serving && b.annotation(Annotation) == "" {
+			break
+		}
+	}
+	kill()
+	<-end
+	b.cut = nil
+	return dead
+}
+
+// TestKilledAnywhere: SIGKILL at every call. The next container of the pod goes on or puts back; the driver comes up in the end.
+func TestKilledAnywhere(t *testing.T) {
+	t.Parallel()
+	points := 0
+	for _, applied := range []bool{false, true} {
+		for call := 1; ; call++ {
+			going := false
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t, crowd()...)
+				b.d.begin(t.Context())
+				time.Sleep(100 * time.Millisecond)
+				if going = killAt(b, call, applied); !going {
+					return
+				}
+				defer b.start()()
+				time.Sleep(3 * time.Minute)
+				b.pristine(false)
+				if b.d.st.State != node.Serving || b.names() != survivors {
+					t.Errorf("killed at call %d (applied %v): driver %s, left %s\n%s", call, applied, b.d.st.State, b.names(), b.said())
+				}
+			})
+			if !going || t.Failed() {
+				break
+			}
+			points++
+		}
+	}
+	if points < 40 {
+		t.Errorf("killed at %d points only", points)
+	}
+}
+
+// TestKilledForGood: the pod is gone with it, and the next pod's instance puts the node back: at once when no driver waits, and
+// before it begins its own upgrade when one does.
+func TestKilledForGood(t *testing.T) {
+	t.Parallel()
+	for _, driverState := range []node.State{"", node.Starting, node.Serving, node.Waiting} {
+		t.Run("driver "+string(driverState), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t, crowd()...)
+				ctx, cancel := context.WithCancel(t.Context())
+				b.d.begin(ctx)
+				time.Sleep(100 * time.Millisecond)
+				if !killAt(b, 12, true) || b.annotation(Annotation) == "" {
+					t.Fatalf("it was not killed in the middle:\n%s", b.said())
+				}
+				cancel()
+				b.locked(func() { b.end(b.cluster.pods[len(b.cluster.pods)-1]) })
+				b.cfg.Pod, b.cfg.UID, b.d.name = "driver-new", "uid-driver-new", "driver-new"
+				switch driverState {
+				case node.Waiting:
+					time.Sleep(time.Second)
+					b.d.begin(t.Context())
+				default:
+					b.d.state(driverState, "")
+				}
+				defer b.start()()
+				time.Sleep(2 * time.Minute)
+				b.pristine(false)
+				if !strings.Contains(b.said(), "put back what pod nvidia/driver-abc had left") {
+					t.Errorf("log:\n%s", b.said())
+				}
+				if driverState == node.Waiting && b.d.st.State != node.Serving {
+					t.Errorf("the new pod's driver is %s", b.d.st.State)
+				}
+			})
+		})
+	}
+}
+
+// TestAnotherPodWorks: as long as the pod of a record is there, its own program puts back.
+func TestAnotherPodWorks(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, append(crowd(), pod("driver-old", "DaemonSet"))...)
+		r := record{Pod: "nvidia/driver-old", UID: "uid-driver-old", Cordoned: true, Labels: map[string]string{deploy + "device-plugin": "true"}}
+		b.node["spec"].(map[string]any)["unschedulable"] = true
+		b.annotate(Annotation, r.String())
+		defer b.start()()
+		time.Sleep(10 * time.Minute)
+		if b.patches > 0 {
+			t.Errorf("%d patches while driver-old is there", b.patches)
+		}
+		b.locked(func() {
+			for _, p := range b.cluster.pods {
+				if p.Name == "driver-old" {
+					b.end(p)
+				}
+			}
+		})
+		time.Sleep(2 * time.Minute)
+		b.pristine(false)
+	})
+}
+
+// TestBrokenRecord: what cannot be read is left to a person, and nothing is begun on top of it.
+func TestBrokenRecord(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, crowd()...)
+		b.annotate(Annotation, "{")
+		stop := b.start()
+		b.d.begin(t.Context())
+		time.Sleep(5 * time.Minute)
+		if b.patches > 0 || !strings.Contains(b.said(), "uncordon the node and correct its labels") {
+			t.Errorf("%d patches\n%s", b.patches, b.said())
+		}
+		b.locked(func() { b.annotate(Annotation, "") })
+		time.Sleep(3 * time.Minute)
+		b.pristine(false)
+		if err := stop(); err != nil || b.d.st.State != node.Serving {
+			t.Errorf("%v, driver %s", err, b.d.st.State)
+		}
+	})
+}
+
+// TestPutBackFails: the API server is gone when the driver serves. It is put back when it answers again, and a stop before says so.
+func TestPutBackFails(t *testing.T) {
+	t.Parallel()
+	for name, again := range map[string]bool{"answers again": true, "stopped first": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t, crowd()...)
+				away := false
+				b.fail = func(*http.Request) *metav1.Status {
+					if away {
+						return refusal(503, metav1.StatusReasonServiceUnavailable, "etcd is gone")
+					}
+					return nil
+				}
+				stop := b.start()
+				go func() {
+					for b.d.st.State != node.Starting {
+						time.Sleep(time.Second)
+					}
+					b.locked(func() { away = true })
+				}()
+				b.d.upgrade(t.Context())
+				time.Sleep(5 * time.Minute)
+				if !b.cordoned() {
+					t.Error("a miracle")
+				}
+				if !again {
+					if err := stop(); err == nil || !strings.Contains(err.Error(), Annotation) || !strings.Contains(err.Error(), "etcd is gone") {
+						t.Errorf("stopped with a cordoned node: %v", err)
+					}
+					return
+				}
+				b.locked(func() { away = false })
+				time.Sleep(time.Minute)
+				b.pristine(false)
+				if err := stop(); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
+func TestEventsForbidden(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, crowd()...)
+		b.fail = func(r *http.Request) *metav1.Status {
+			if strings.Contains(r.URL.Path, "/events") {
+				return refusal(403, metav1.StatusReasonForbidden, "events is forbidden")
+			}
+			return nil
+		}
+		defer b.start()()
+		b.d.upgrade(t.Context())
+		time.Sleep(10 * time.Second)
+		b.pristine(false)
+		if n := strings.Count(b.said(), "there are no Events"); n != 2 { // of the pod, of the node
+			t.Errorf("said %d times:\n%s", n, b.said())
+		}
+	})
+}
+
+func ExampleServerAddress() {
+	fmt.Println(ServerAddress("10.96.0.1", "443"), ServerAddress("fd00::1", "443"), ServerAddress("", "443") == "")
+	// Output: https://10.96.0.1:443 https://[fd00::1]:443 true
+}

@@ -1,0 +1,107 @@
+package evict
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/driver-container/driver-container/kmod"
+)
+
+// kind is what a pod means for an upgrade.
+type kind int
+
+const (
+	bystander kind = iota // does not use a GPU, or is not ours to end
+	target                // to be evicted
+	unmanaged             // uses a GPU, and nobody would make it anew
+	operand               // a paused daemon's: its DaemonSet takes it away
+	fixed                 // uses the driver but belongs to a DaemonSet that is not paused, or to the node itself
+)
+
+// classify decides by the pod alone and by who holds the driver.
+func (c Config) classify(p *corev1.Pod, holders map[types.UID]bool, pausedLabels map[string]string) kind {
+	if string(p.UID) == c.UID || p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed {
+		return bystander
+	}
+	owner := metav1.GetControllerOf(p)
+	_, mirror := p.Annotations[corev1.MirrorPodAnnotationKey]
+	switch {
+	case owner != nil && owner.Kind == "DaemonSet" && selectsAny(p.Spec.NodeSelector, pausedLabels):
+		return operand
+	case !usesGPU(&p.Spec) && !holders[p.UID]:
+		return bystander
+	case mirror || owner != nil && (owner.Kind == "DaemonSet" || owner.Kind == "Node"):
+		if holders[p.UID] {
+			return fixed
+		}
+		return bystander
+	case owner == nil && p.DeletionTimestamp == nil && !c.Force:
+		return unmanaged
+	}
+	return target
+}
+
+// selectsAny: the node selector of a DaemonSet is that of its pods, and says which label keeps them here.
+func selectsAny(selector, labels map[string]string) bool {
+	for key := range selector {
+		if _, ok := labels[key]; ok {
+			return true
+		}
+	}
+	return false
+}
+
+// usesGPU says whether a pod asks for any of NVIDIA's resources: nvidia.com/gpu, shared and renamed ones, MIG slices.
+func usesGPU(s *corev1.PodSpec) bool {
+	nvidia := func(r corev1.ResourceRequirements) bool {
+		for _, list := range []corev1.ResourceList{r.Requests, r.Limits} {
+			for name, quantity := range list {
+				if strings.HasPrefix(string(name), "nvidia.com/") && !quantity.IsZero() {
+					return true
+				}
+			}
+		}
+		return false
+	}
+	uses := func(c corev1.Container) bool { return nvidia(c.Resources) }
+	return slices.ContainsFunc(s.Containers, uses) || slices.ContainsFunc(s.InitContainers, uses) || s.Resources != nil && nvidia(*s.Resources)
+}
+
+// pods lists the pods on this node, finished ones included.
+func (a *Agent) pods(ctx context.Context) ([]corev1.Pod, error) {
+	const page, most = 500, 20 // ten thousand pods: no node has as many
+	var out []corev1.Pod
+	opts := metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("spec.nodeName", a.cfg.Node).String(), Limit: page}
+	for range most {
+		list, err := a.core.Pods(metav1.NamespaceAll).List(ctx, opts)
+		if err != nil {
+			return nil, fmt.Errorf("list the pods of node %s: %w%s", a.cfg.Node, err, rights(err, "list", "pods"))
+		}
+		out = append(out, list.Items...)
+		if opts.Continue = list.Continue; opts.Continue == "" {
+			return out, nil
+		}
+	}
+	return nil, errors.New("list the pods of node " + a.cfg.Node + ": there are more than this program reads")
+}
+
+// holdersOf are the pods that the driver itself found to keep it in use, by their UID.
+func holdersOf(holders []kmod.Holder) map[types.UID]bool {
+	out := map[types.UID]bool{}
+	for _, h := range holders {
+		if h.Pod != "" {
+			out[types.UID(h.Pod)] = true
+		}
+	}
+	return out
+}
+
+func podName(p *corev1.Pod) string { return p.Namespace + "/" + p.Name }

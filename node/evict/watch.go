@@ -1,0 +1,59 @@
+package evict
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/driver-container/driver-container/node"
+)
+
+// watch follows the driver's status file. It is looked at by its metadata: as long as nothing happens a look costs one system call.
+type watch struct {
+	run  string
+	say  func(format string, args ...any)
+	last os.FileInfo
+	st   node.Status
+	err  string // why it could not be read, said once
+}
+
+const statusFile = "driver-status.json"
+
+// look returns the status as it is now; without a State when there is none.
+func (w *watch) look() node.Status {
+	info, err := os.Stat(filepath.Join(w.run, statusFile))
+	if err == nil && w.last != nil && os.SameFile(info, w.last) && info.ModTime().Equal(w.last.ModTime()) && info.Size() == w.last.Size() {
+		return w.st
+	}
+	w.last, w.st = nil, node.Status{}
+	if err == nil {
+		w.st, err = node.ReadStatus(w.run)
+	}
+	text := ""
+	switch {
+	case err == nil:
+		w.last = info // older than what was read, if anything: then it is read once more
+	case !errors.Is(err, fs.ErrNotExist):
+		text = err.Error()
+	}
+	if text != w.err && text != "" {
+		w.say("warning: %s", text)
+	}
+	w.err = text
+	return w.st
+}
+
+// pause waits; false when ctx ended first.
+func pause(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-t.C:
+		return true
+	}
+}

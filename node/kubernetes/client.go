@@ -1,0 +1,221 @@
+package kubernetes
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+)
+
+const (
+	accountFolder = "/var/run/secrets/kubernetes.io/serviceaccount" // where Kubernetes mounts a pod's service account
+	requestWait   = 5 * time.Second                                 // for one request, its answer included
+	maxAnswer     = 1 << 20                                         // bytes: of nodes only the metadata is asked for
+	maxAccount    = 1 << 20                                         // bytes of a token or of a bundle of authorities
+)
+
+// Client talks to one API server. It is safe for concurrent use. Token and authorities are read anew for each request: the kubelet
+// replaces them while a pod runs.
+type Client struct {
+	server string // https://10.96.0.1:443; "": there is none, and every call says so
+	folder string // with token and ca.crt
+	wait   time.Duration
+
+	mu          sync.Mutex
+	authorities []byte
+	http        *http.Client
+}
+
+// InCluster is a client for the cluster that this process runs in, by the variables that Kubernetes sets in every container. Where they are
+// missing each call is ErrNoCluster.
+func InCluster(getenv func(string) string) *Client {
+	host, port := getenv("KUBERNETES_SERVICE_HOST"), getenv("KUBERNETES_SERVICE_PORT")
+	if host == "" || port == "" {
+		return New("", accountFolder)
+	}
+	return New("https://"+net.JoinHostPort(host, port), accountFolder)
+}
+
+// New is a client for a server ("https://HOST:PORT") with the files token and ca.crt of a folder.
+func New(server, folder string) *Client {
+	return &Client{server: strings.TrimSuffix(server, "/"), folder: folder, wait: requestWait}
+}
+
+// Namespace is that of the pod, as its service account says it; "" where it does not.
+func (c *Client) Namespace() string {
+	text, err := small(filepath.Join(c.folder, "namespace"))
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(text))
+}
+
+// request is one call. Paths are made with path.
+type request struct {
+	method, path, kind string // kind is the type of the body; "" without one
+	body               any
+	metadata           bool // the answer is to have the object's metadata only
+}
+
+// How the API server tells the kinds of patches.
+const (
+	jsonBody       = "application/json"
+	jsonPatch      = "application/json-patch+json"
+	mergePatch     = "application/merge-patch+json"
+	strategicPatch = "application/strategic-merge-patch+json"
+	metadataOnly   = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=1"
+)
+
+// path joins the parts of a path; names cannot leave their place in it.
+func path(parts ...string) string {
+	for i, p := range parts {
+		parts[i] = url.PathEscape(p)
+	}
+	return "/" + strings.Join(parts, "/")
+}
+
+// do sends a request and decodes the answer into answer, if that is not nil.
+func (c *Client) do(ctx context.Context, r request, answer any) error {
+	if c.server == "" {
+		return &noClusterError{errors.New("KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are not set")}
+	}
+	client, token, err := c.account()
+	if err != nil {
+		return &noClusterError{fmt.Errorf("the pod's service account: %w; is its token mounted in this container?", err)}
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.wait)
+	defer cancel()
+	var body io.Reader
+	if r.kind != "" {
+		data, err := json.Marshal(r.body)
+		if err != nil {
+			return fmt.Errorf("%s %s: %w", r.method, r.path, err)
+		}
+		body = bytes.NewReader(data)
+	}
+	req, err := http.NewRequestWithContext(ctx, r.method, c.server+r.path, body)
+	if err != nil {
+		return fmt.Errorf("%s %s: %w", r.method, r.path, err)
+	}
+	req.Header.Set("Authorization", "Bearer "+token)
+	req.Header.Set("User-Agent", "nvidia-driver")
+	req.Header.Set("Accept", jsonBody)
+	if r.metadata {
+		req.Header.Set("Accept", metadataOnly)
+	}
+	if r.kind != "" {
+		req.Header.Set("Content-Type", r.kind)
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return &unreachableError{c.server, err}
+	}
+	defer resp.Body.Close()
+	data, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
+	switch {
+	case err != nil:
+		return &unreachableError{c.server, err}
+	case len(data) > maxAnswer:
+		return fmt.Errorf("%s %s: the answer has more than %d bytes", r.method, r.path, maxAnswer)
+	case resp.StatusCode/100 != 2:
+		return &StatusError{Method: r.method, Path: r.path, Code: resp.StatusCode, Message: message(data)}
+	}
+	if answer == nil {
+		return nil
+	}
+	if err := json.Unmarshal(data, answer); err != nil {
+		return fmt.Errorf("%s %s: the answer is not what was asked for: %w", r.method, r.path, err)
+	}
+	return nil
+}
+
+// message takes the server's words out of an answer: the message of a Status, or the beginning of whatever it is. It goes to logs.
+func message(data []byte) string {
+	const most = 512
+	var status struct{ Message string }
+	text := string(data)
+	if json.Unmarshal(data, &status) == nil && status.Message != "" {
+		text = status.Message
+	}
+	text = strings.Join(strings.Fields(strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f || r >= 0x80 && r < 0xa0 {
+			return ' '
+		}
+		return r
+	}, strings.ToValidUTF8(text, "?"))), " ")
+	return cut(text, most)
+}
+
+// account reads the token, and makes another HTTP client when the authorities have changed.
+func (c *Client) account() (*http.Client, string, error) {
+	token, err := small(filepath.Join(c.folder, "token"))
+	if err != nil {
+		return nil, "", err
+	}
+	authorities, err := small(filepath.Join(c.folder, "ca.crt"))
+	if err != nil {
+		return nil, "", err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.http == nil || !bytes.Equal(authorities, c.authorities) {
+		pool := x509.NewCertPool()
+		if !pool.AppendCertsFromPEM(authorities) {
+			return nil, "", fmt.Errorf("%s has no certificate", filepath.Join(c.folder, "ca.crt"))
+		}
+		if c.http != nil {
+			c.http.CloseIdleConnections()
+		}
+		c.authorities, c.http = authorities, newHTTP(pool)
+	}
+	return c.http, strings.TrimSpace(string(token)), nil
+}
+
+// newHTTP goes to the server itself: the proxies that a driver's pod may be given are for packages from outside. It follows no
+// redirection, which would carry the token along.
+func newHTTP(pool *x509.CertPool) *http.Client {
+	return &http.Client{
+		Transport: &http.Transport{
+			TLSClientConfig:        &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12},
+			TLSHandshakeTimeout:    requestWait,
+			ResponseHeaderTimeout:  requestWait,
+			MaxResponseHeaderBytes: 64 << 10,
+			MaxIdleConns:           1,
+			IdleConnTimeout:        10 * time.Second, // longer than between two polls, shorter than between two heartbeats
+		},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+}
+
+func small(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, maxAccount+1))
+	if err == nil && len(data) > maxAccount {
+		err = fmt.Errorf("%s has more than %d bytes", path, maxAccount)
+	}
+	return data, err
+}
+
+// cut shortens a text to so many bytes, between characters.
+func cut(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most-3], "") + "..."
+}

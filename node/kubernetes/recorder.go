@@ -1,0 +1,107 @@
+package kubernetes
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// Recorder keeps a cluster from being told the same thing again and again: of each object and reason there is at most one message in Every,
+// the latest one, and what is repeated raises a count. It is not safe for concurrent use.
+type Recorder struct {
+	Client *Client
+	Host   string        // name of the node
+	Every  time.Duration // default 5 min
+	Now    func() time.Time
+
+	entries []*entry
+}
+
+// entry is one object with one reason.
+type entry struct {
+	event   Event // the latest
+	pending int   // times that it happened and was not told
+	first   time.Time
+	last    time.Time
+
+	name  string    // of the Event that the server has; "": none
+	told  Event     // what that one says
+	count int       // and how often
+	sent  time.Time // when that was told
+}
+
+// maxEntries is more than there are reasons.
+const maxEntries = 64
+
+// Record notes that something happened. Send tells it.
+func (r *Recorder) Record(e Event) {
+	now := r.Now()
+	for _, x := range r.entries {
+		if x.event.About == e.About && x.event.Reason == e.Reason {
+			if x.pending == 0 || x.event != e {
+				x.pending, x.first = 0, now
+			}
+			x.event, x.pending, x.last = e, x.pending+1, now
+			return
+		}
+	}
+	if len(r.entries) < maxEntries {
+		r.entries = append(r.entries, &entry{event: e, pending: 1, first: now, last: now})
+	}
+}
+
+// Due is when Send has something to tell; zero: nothing is noted.
+func (r *Recorder) Due() time.Time {
+	var due time.Time
+	for _, x := range r.entries {
+		if x.pending == 0 {
+			continue
+		}
+		at := x.first
+		if !x.sent.IsZero() {
+			at = x.sent.Add(r.every())
+		}
+		if due.IsZero() || at.Before(due) {
+			due = at
+		}
+	}
+	return due
+}
+
+func (r *Recorder) every() time.Duration {
+	if r.Every > 0 {
+		return r.Every
+	}
+	return 5 * time.Minute
+}
+
+// Send tells what is due, or with all everything that is noted. After an error the rest stays noted.
+func (r *Recorder) Send(ctx context.Context, all bool) error {
+	for _, x := range r.entries {
+		if x.pending == 0 || !all && !x.sent.IsZero() && r.Now().Sub(x.sent) < r.every() {
+			continue
+		}
+		if err := r.send(ctx, x); err != nil {
+			return err
+		}
+		x.pending, x.sent = 0, r.Now()
+	}
+	return nil
+}
+
+func (r *Recorder) send(ctx context.Context, x *entry) error {
+	if x.name != "" && x.told == x.event {
+		err := r.Client.raiseEvent(ctx, x.event, x.name, x.last, x.count+x.pending)
+		if err == nil {
+			x.count += x.pending
+		}
+		if !errors.Is(err, ErrNotFound) {
+			return err
+		}
+	}
+	name, err := r.Client.createEvent(ctx, x.event, r.Host, x.first, x.last, x.pending)
+	if err == nil {
+		x.name, x.told, x.count = name, x.event, x.pending
+	}
+	return err
+}

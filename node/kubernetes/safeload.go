@@ -1,0 +1,71 @@
+package kubernetes
+
+import (
+	"context"
+	"fmt"
+	"sync"
+)
+
+// SafeLoadAnnotation marks a node whose driver pod waits until the node may have another driver. GPU Operator's upgrade controller drains
+// the node and then removes it (k8s-operator-libs, safe_driver_load_manager.go); driver-evict does the same where there is no operator.
+const SafeLoadAnnotation = "nvidia.com/gpu-driver-upgrade.driver-wait-for-safe-load"
+
+// SafeLoad is the pod's side of that handshake. It is a node.Clearance.
+type SafeLoad struct {
+	client    *Client
+	node, pod string
+
+	mu    sync.Mutex
+	asked bool // the annotation was set, as far as is known
+	used  bool // Ask was called
+}
+
+// NewSafeLoad is for one life of one pod on one node.
+func NewSafeLoad(c *Client, node, pod string) *SafeLoad {
+	return &SafeLoad{client: c, node: node, pod: pod}
+}
+
+// String is for messages.
+func (s *SafeLoad) String() string {
+	return fmt.Sprintf("safe load (annotation %s of node %s)", SafeLoadAnnotation, s.node)
+}
+
+// Ask sets the annotation the first time, and says later whether it was removed. What another pod has set there is replaced: whoever calls
+// this has the node's lock, so that the other one is gone or does not have its turn yet.
+func (s *SafeLoad) Ask(ctx context.Context) (granted bool, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.used = true
+	if s.pod == "" {
+		return false, &noClusterError{fmt.Errorf("the name of the pod is not known: set POD_NAME from metadata.name")}
+	}
+	if s.asked {
+		value, err := s.client.Annotation(ctx, s.node, SafeLoadAnnotation)
+		if err != nil || value == "" || value == s.pod {
+			return err == nil && value == "", err
+		}
+	}
+	if err := s.client.Annotate(ctx, s.node, SafeLoadAnnotation, s.pod); err != nil {
+		return false, err
+	}
+	s.asked = true
+	return false, nil
+}
+
+// Withdraw removes the annotation if it is this pod's.
+func (s *SafeLoad) Withdraw(ctx context.Context) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.asked = false
+	return s.client.RemoveAnnotation(ctx, s.node, SafeLoadAnnotation, s.pod)
+}
+
+// Tidy removes what a container of this pod left that was killed while it waited. It does nothing in a life that asks itself.
+func (s *SafeLoad) Tidy(ctx context.Context) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.used || s.pod == "" {
+		return nil
+	}
+	return s.client.RemoveAnnotation(ctx, s.node, SafeLoadAnnotation, s.pod)
+}

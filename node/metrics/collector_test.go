@@ -1,0 +1,122 @@
+package metrics
+
+import (
+	"maps"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/driver-container/driver-container/kmod"
+	"github.com/driver-container/driver-container/node"
+	"github.com/driver-container/driver-container/node/daemons"
+	"github.com/driver-container/driver-container/node/probe"
+)
+
+func TestCollect(t *testing.T) {
+	t.Parallel()
+	half := 0.5
+	g := &gpus{now: time.Now, latest: &answer{at: time.Now(), ok: true, took: 1500 * time.Millisecond, devices: []probe.Device{t4(3<<30, &half)}}}
+	got := series(t, &collector{source: steady(busy()), gpus: g, version: "v1"})
+	for name := range got {
+		if strings.HasPrefix(name, "entrypoint_build_info{goversion=go1.") {
+			delete(got, name)
+		}
+	}
+	const gpu = "{gpu=0000:3b:00.0,model=Tesla T4,uuid=GPU-1}"
+	want := map[string]float64{
+		"info{driver=470.256.02,flavour=proprietary,image=,kernel=6.1.0-42-amd64,module=A1,source=cache}":   1,
+		"wanted_info{driver=535.261.03,image=example.com/driver:535.261.03-debian12,kernel=6.1.0-42-amd64}": 1,
+		"ready":                                0,
+		"state{state=waiting}":                 1,
+		"warnings":                             1,
+		"instance_start_timestamp_seconds":     1760000000,
+		"last_failure_timestamp_seconds":       1760000001,
+		"status_update_timestamp_seconds":      1760000123.5,
+		"phase_duration_seconds{phase=lock}":   0.5,
+		"phase_duration_seconds{phase=survey}": 0.25,
+		"compiles_total{result=ok}":            1, "compiles_total{result=failed}": 2,
+		"cache_lookups_total{result=hit}": 3, "cache_lookups_total{result=miss}": 4,
+		"blocked_unloads_total": 5,
+		"holders":               3,
+		"holder_processes{holder_namespace=a,holder_pod=x}": 2, "holder_processes{holder_namespace=,holder_pod=}": 1,
+		"daemon_up{daemon=nvidia-persistenced}": 1, "daemon_restarts_total{daemon=nvidia-persistenced}": 7,
+		"daemon_up{daemon=nv-fabricmanager}": 0, "daemon_restarts_total{daemon=nv-fabricmanager}": 0,
+		"gpus_expected": 2, "gpus_working": 1,
+		"gpu_up" + gpu: 1, "gpu_up{gpu=0000:af:00.0,model=,uuid=}": 0,
+		"gpu_query_success": 1, "gpu_query_duration_seconds": 1.5, "gpus_answering": 1,
+		"gpu_memory_used_bytes" + gpu: 3 << 30, "gpu_memory_total_bytes" + gpu: 16 << 30, "gpu_utilization_ratio" + gpu: 0.5,
+	}
+	for _, s := range []string{"starting", "serving", "degraded", "stopping", "detached", "restored", "absent", "failed"} {
+		want["state{state="+s+"}"] = 0
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Error(d)
+	}
+}
+
+// What is not known is not there; what came out well shows its image and how long it took.
+func TestSparse(t *testing.T) {
+	t.Parallel()
+	waits := series(t, &collector{source: steady(node.Status{Wanted: "1"}), gpus: &gpus{now: time.Now}})
+	for _, name := range names(waits) {
+		for _, not := range []string{"gpu", "info{", "start_", "instance", "status", "last_", "holder_processes", "phase", "daemon"} {
+			if strings.HasPrefix(name, not) {
+				t.Errorf("%s of an instance that waits for the lock", name)
+			}
+		}
+	}
+	if waits["state{state=waiting}"] != 1 || waits["ready"] != 0 {
+		t.Error(waits)
+	}
+	up := series(t, &collector{source: steady(serving()), gpus: &gpus{now: time.Now}})
+	if up["start_duration_seconds"] != 9.75 || up["ready"] != 1 || up["holders"] != 0 {
+		t.Error(up)
+	}
+	if up["info{driver=535.261.03,flavour=proprietary,image=example.com/driver:535.261.03-debian12,kernel=6.1.0-42-amd64,module=A1,source=cache}"] != 1 {
+		t.Error(names(up))
+	}
+}
+
+// Nothing that the driver, the kernel or Kubernetes says makes a scrape fail.
+func TestHostile(t *testing.T) {
+	t.Parallel()
+	st := busy()
+	st.Image, st.Kernel = "\xff\xfe"+strings.Repeat("x", 299)+"é", ""
+	st.State = "of another version"
+	st.Daemons = []daemons.State{{Name: "x"}, {Name: "x"}, {Name: "x\xff"}}
+	st.GPUs = append(st.GPUs, st.GPUs...)
+	st.Holders = nil
+	for i := range 1000 {
+		st.Holders = append(st.Holders, kmod.Holder{PodName: strings.Repeat("p", i+1)})
+	}
+	all := series(t, &collector{source: steady(st), gpus: &gpus{now: time.Now}})
+	pods, processes := 0, 0.0
+	for name, value := range all {
+		if strings.HasPrefix(name, "holder_processes") {
+			pods, processes = pods+1, processes+value
+		}
+		if len(name) > 700 {
+			t.Errorf("%d bytes: %.50s", len(name), name)
+		}
+	}
+	if pods != 65 || processes != 1000 || all["gpus_expected"] != 4 {
+		t.Error(pods, processes, all["gpus_expected"])
+	}
+}
+
+// Every state of node is a series.
+func TestStates(t *testing.T) {
+	t.Parallel()
+	seen := maps.Collect(func(yield func(node.State, bool) bool) {
+		for _, s := range states() {
+			if !yield(s, true) {
+				return
+			}
+		}
+	})
+	if len(seen) != 9 {
+		t.Error(seen)
+	}
+}

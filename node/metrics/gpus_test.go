@@ -1,0 +1,185 @@
+package metrics
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/driver-container/driver-container/node"
+	"github.com/driver-container/driver-container/node/probe"
+)
+
+// asker answers after a while with as many bytes in use as it was asked before.
+type asker struct {
+	mu    sync.Mutex
+	asked int
+	takes time.Duration
+	err   error
+}
+
+func (a *asker) ask(ctx context.Context) (probe.Answer, error) {
+	a.mu.Lock()
+	a.asked++
+	n, takes, err := a.asked, a.takes, a.err
+	a.mu.Unlock()
+	t := time.NewTimer(takes)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return probe.Answer{}, ctx.Err()
+	case <-t.C:
+	}
+	return probe.Answer{Devices: []probe.Device{t4(uint64(n), nil)}}, err
+}
+
+func (a *asker) set(takes time.Duration, err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.takes, a.err = takes, err
+}
+
+func (a *asker) count() int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.asked
+}
+
+func newGPUs(a *asker, every time.Duration) *gpus {
+	return &gpus{ask: a.ask, every: every, wait: scrapeWait, now: time.Now}
+}
+
+// used is the memory in use that a scrape sees now; -1: no answer.
+func used(ctx context.Context, g *gpus) int {
+	g.refresh(ctx)
+	got, ok := g.last()
+	if !ok {
+		return -1
+	}
+	return int(got.devices[0].Memory.Used)
+}
+
+func TestAskedOnlyWhenScraped(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		a := &asker{takes: time.Second}
+		g := newGPUs(a, 30*time.Second)
+		time.Sleep(time.Hour)
+		for i, want := range []int{1, 1, 1, 2, 2, 2, 3} { // a scrape each ten seconds
+			if got := used(t.Context(), g); got != want {
+				t.Errorf("scrape %d: %d, want %d", i, got, want)
+			}
+			time.Sleep(11 * time.Second)
+		}
+		time.Sleep(30 * time.Second)
+		for range 8 { // many at once: one question
+			go used(t.Context(), g)
+		}
+		time.Sleep(time.Minute)
+		if a.count() != 4 {
+			t.Errorf("asked %d times", a.count())
+		}
+		time.Sleep(time.Hour)
+		if got, ok := g.last(); ok {
+			t.Errorf("an hour later: %+v", got)
+		}
+	})
+}
+
+// A scrape does not wait for a GPU that takes long to answer, and the next one has the answer. One that hangs has no values.
+func TestSlow(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		a := &asker{takes: 7 * time.Second}
+		g := newGPUs(a, 30*time.Second)
+		began := time.Now()
+		if got := used(t.Context(), g); got != -1 || time.Since(began) != scrapeWait {
+			t.Error(got, time.Since(began))
+		}
+		time.Sleep(56 * time.Second)
+		if got := used(t.Context(), g); got != 1 {
+			t.Error("the answer of the question before", got)
+		}
+		time.Sleep(time.Minute)
+		a.set(10*time.Second, &probe.HungError{}) // and it comes back with an error
+		_ = used(t.Context(), g)
+		time.Sleep(20 * time.Second)
+		if got, ok := g.last(); !ok || got.ok {
+			t.Errorf("%+v %v", got, ok)
+		}
+		ctx, cancel := context.WithCancel(t.Context()) // who hangs up ends the waiting, not the question
+		time.Sleep(time.Minute)
+		time.AfterFunc(time.Second, cancel)
+		began = time.Now()
+		if g.refresh(ctx); time.Since(began) != time.Second || a.count() != 4 {
+			t.Error(time.Since(began), a.count())
+		}
+		time.Sleep(30 * time.Second)
+		if got, _ := g.last(); time.Since(got.at) > 25*time.Second {
+			t.Error(got)
+		}
+	})
+}
+
+func TestNotAsked(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		a := &asker{}
+		if got := used(t.Context(), newGPUs(a, 0)); got != -1 || a.count() != 0 {
+			t.Error(got, a.count())
+		}
+		if got := used(t.Context(), &gpus{every: time.Second, now: time.Now}); got != -1 {
+			t.Error(got)
+		}
+		g := newGPUs(a, time.Second)
+		if got := used(t.Context(), g); got != 1 {
+			t.Error(got)
+		}
+		time.Sleep(time.Minute)
+		a.set(0, probe.ErrBusy) // the answer before stays, until it is too old
+		if got := used(t.Context(), g); got != 1 {
+			t.Error(got)
+		}
+		for _, err := range []error{node.ErrNotReady, probe.ErrEnded} {
+			time.Sleep(time.Minute)
+			a.set(0, err)
+			if got := used(t.Context(), g); got != -1 {
+				t.Error(err, got)
+			}
+		}
+	})
+}
+
+func TestStop(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		a := &asker{takes: time.Hour}
+		g := newGPUs(a, time.Second)
+		if got := used(t.Context(), g); got != -1 {
+			t.Error(got)
+		}
+		began := time.Now()
+		g.stop()
+		if got, ok := g.last(); time.Since(began) > 0 || !ok || got.ok {
+			t.Error(time.Since(began), got)
+		}
+		if g.refresh(t.Context()); a.count() != 1 {
+			t.Error("asked after the stop")
+		}
+		g.stop()
+	})
+}
+
+func TestPartialAnswer(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		g := newGPUs(&asker{err: errors.New("device 1: GPU is lost")}, time.Second)
+		g.refresh(t.Context())
+		got := series(t, &collector{source: steady(serving()), gpus: g})
+		if got["gpu_query_success"] != 0 || got["gpus_answering"] != 1 || got["gpu_memory_used_bytes{gpu=0000:3b:00.0,model=Tesla T4,uuid=GPU-1}"] != 1 {
+			t.Error(got)
+		}
+	})
+}

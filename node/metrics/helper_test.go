@@ -1,0 +1,135 @@
+package metrics
+
+import (
+	"context"
+	"errors"
+	"io"
+	"maps"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/goleak"
+
+	"github.com/driver-container/driver-container/kmod"
+	"github.com/driver-container/driver-container/node"
+	"github.com/driver-container/driver-container/node/daemons"
+	"github.com/driver-container/driver-container/node/probe"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// busy is a status in which everything is set: an upgrade that waits, on a node with two GPUs.
+func busy() node.Status {
+	return node.Status{
+		State: node.Waiting, Reason: "in use", Kernel: "6.1.0-42-amd64", Wanted: "535.261.03", Image: "example.com/driver:535.261.03-debian12",
+		Started: time.Unix(1760000000, 0), Updated: time.UnixMilli(1760000123500), Warnings: []string{"one"},
+		LastFailure: &node.Failure{Time: time.Unix(1760000001, 0)},
+		Phases:      []node.Timing{{Phase: "lock", Seconds: 0.5}, {Phase: "survey", Seconds: 0.25}, {Phase: "lock", Seconds: 9}},
+		Up: &node.Driver{Version: "470.256.02", Flavour: "proprietary", Source: "cache",
+			Modules: []node.LoadedModule{{Name: "nvidia_uvm", SrcVersion: "2"}, {Name: "nvidia", SrcVersion: "A1"}}},
+		Counters: node.Counters{Compiled: 1, CompilesFailed: 2, CacheHits: 3, CacheMisses: 4, BlockedUnloads: 5},
+		Daemons:  []daemons.State{{Name: "nvidia-persistenced", Ready: true, Restarts: 7}, {Name: "nv-fabricmanager"}},
+		GPUs: []node.GPU{{Address: "0000:3b:00.0", Name: "Tesla T4", UUID: "GPU-1", Works: true},
+			{Address: "0000:af:00.0", ID: "10de:1eb8", Reason: "it is lost"}},
+		Holders: []kmod.Holder{{PID: 1, PodNamespace: "a", PodName: "x"}, {PID: 2, PodNamespace: "a", PodName: "x"}, {PID: 3}},
+	}
+}
+
+func serving() node.Status {
+	st := busy()
+	st.State, st.Ready, st.Reason, st.Holders = node.Serving, true, "", nil
+	st.Up.Version = st.Wanted
+	return st
+}
+
+func t4(used uint64, utilization *float64) probe.Device {
+	return probe.Device{UUID: "GPU-1", Name: "Tesla T4", PCI: "0000:3b:00.0", Memory: &probe.Memory{Total: 16 << 30, Used: used}, Utilization: utilization}
+}
+
+// steady is a source that always says the same.
+func steady(st node.Status) Source {
+	return Source{Status: func() node.Status { return st }, Live: func() error { return nil }, Ready: func() error {
+		if st.Ready {
+			return nil
+		}
+		return errors.New("the driver is not ready: " + st.Reason)
+	}}
+}
+
+// series are what a collector sends: "name{label="value",...}" to value, without the namespace.
+func series(t *testing.T, c *collector) map[string]float64 {
+	t.Helper()
+	registry := prometheus.NewPedanticRegistry()
+	if err := registry.Register(c); err != nil {
+		t.Fatal(err)
+	}
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[string]float64{}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			var labels []string
+			for _, l := range m.GetLabel() {
+				labels = append(labels, l.GetName()+"="+l.GetValue())
+			}
+			name := strings.TrimPrefix(f.GetName(), namespace)
+			if len(labels) > 0 {
+				name += "{" + strings.Join(labels, ",") + "}"
+			}
+			all[name] = m.GetGauge().GetValue() + m.GetCounter().GetValue()
+		}
+	}
+	return all
+}
+
+func names(all map[string]float64) []string { return slices.Sorted(maps.Keys(all)) }
+
+// serve starts a server for the test and returns its address.
+func serve(t *testing.T, s *Server) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // it listens at once
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	ended := make(chan error, 1)
+	go func() { ended <- s.Serve(ctx, listener) }()
+	t.Cleanup(func() {
+		cancel()
+		select {
+		case err := <-ended:
+			if err != nil {
+				t.Error(err)
+			}
+		case <-time.After(5 * time.Second):
+			t.Error("the server does not end")
+		}
+		http.DefaultTransport.(*http.Transport).CloseIdleConnections()
+	})
+	return "http://" + listener.Addr().String()
+}
+
+func get(t *testing.T, url string) (int, string) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := http.DefaultTransport.RoundTrip(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, string(body)
+}

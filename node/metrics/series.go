@@ -1,0 +1,129 @@
+package metrics
+
+import (
+	"github.com/driver-container/driver-container/kmod"
+	"github.com/driver-container/driver-container/node"
+)
+
+// What is served. Names follow Prometheus' rules: base units, and _total for what only grows. docs/metrics.md has them all.
+var (
+	buildInfo  = gauge("entrypoint_build_info", "Version of driver-entrypoint, always 1.", "version", "goversion")
+	info       = gauge("info", "The driver that is loaded and served, always 1. module is the srcversion of nvidia.ko, source where the modules came from.", "driver", "module", "flavour", "kernel", "source", "image")
+	wantedInfo = gauge("wanted_info", "The driver that this container is to bring up, always 1.", "driver", "kernel", "image")
+	state      = gauge("state", "1 for the state that the driver is in, 0 for every other.", "state")
+	ready      = gauge("ready", "Whether the driver serves this node.")
+	started    = gauge("instance_start_timestamp_seconds", "When this instance of the driver container began.")
+	updated    = gauge("status_update_timestamp_seconds", "When the status was last looked after.")
+	lastFailed = gauge("last_failure_timestamp_seconds", "When a start last failed on this node since it booted. Absent when none did.")
+	warnings   = gauge("warnings", "Warnings of this instance; nvidia-driver status shows them.")
+
+	phaseSeconds = gauge("phase_duration_seconds", "How long each phase of the last start took.", "phase")
+	startSeconds = gauge("start_duration_seconds", "How long the last start took, the waiting for the lock and for holders included. Absent until it is over.")
+	compiles     = counter("compiles_total", "Compiles of the kernel modules by this instance.", "result")
+	lookups      = counter("cache_lookups_total", "Searches for kernel modules in the cache of the host's storage by this instance.", "result")
+
+	holders         = gauge("holders", "Processes, or modules of the kernel, that are in the way because they use the driver that has to go.")
+	holderProcesses = gauge("holder_processes", "The same by pod; both labels are empty for processes outside of pods and where the pod's name is not known.", "holder_namespace", "holder_pod")
+	blockedUnloads  = counter("blocked_unloads_total", "Stops and replacements that found the driver in use; each counts once, however long it waits.")
+
+	gpusExpected   = gauge("gpus_expected", "NVIDIA GPUs on this node's PCI bus.")
+	gpusWorking    = gauge("gpus_working", "GPUs that the driver had initialised when readiness was decided.")
+	gpuUp          = gauge("gpu_up", "Whether this GPU is one of those.", "gpu", "uuid", "model")
+	daemonUp       = gauge("daemon_up", "Whether a daemon of the driver is ready.", "daemon")
+	daemonRestarts = counter("daemon_restarts_total", "How often a daemon of the driver was started again.", "daemon")
+)
+
+func (s sink) status(st node.Status) {
+	now := st.State
+	if now == "" { // it does not have the node's lock yet
+		now = node.Waiting
+	}
+	for _, one := range states() {
+		s.send(state, number(one == now), string(one))
+	}
+	s.send(ready, number(st.Ready))
+	s.send(wantedInfo, 1, st.Wanted, st.Kernel, st.Image)
+	s.send(warnings, float64(len(st.Warnings)))
+	if !st.Started.IsZero() {
+		s.send(started, seconds(st.Started))
+	}
+	if !st.Updated.IsZero() {
+		s.send(updated, seconds(st.Updated))
+	}
+	if f := st.LastFailure; f != nil && !f.Time.IsZero() {
+		s.send(lastFailed, seconds(f.Time))
+	}
+	if d := st.Up; d != nil {
+		image := ""
+		if d.Version == st.Wanted { // else it is a predecessor's, of an image that is not known
+			image = st.Image
+		}
+		s.send(info, 1, d.Version, srcVersion(d), d.Flavour, st.Kernel, d.Source, image)
+	}
+}
+
+func srcVersion(d *node.Driver) string {
+	for _, m := range d.Modules {
+		if m.Name == "nvidia" {
+			return m.SrcVersion
+		}
+	}
+	return ""
+}
+
+func (s sink) start(st node.Status) {
+	sum := 0.0
+	for _, p := range st.Phases {
+		s.send(phaseSeconds, p.Seconds, p.Phase)
+		sum += p.Seconds
+	}
+	if st.State == node.Serving || st.State == node.Degraded {
+		s.send(startSeconds, sum)
+	}
+	c := st.Counters
+	s.send(compiles, float64(c.Compiled), "ok")
+	s.send(compiles, float64(c.CompilesFailed), "failed")
+	s.send(lookups, float64(c.CacheHits), "hit")
+	s.send(lookups, float64(c.CacheMisses), "miss")
+}
+
+func (s sink) trouble(st node.Status) {
+	s.send(blockedUnloads, float64(st.Counters.BlockedUnloads))
+	s.send(holders, float64(len(st.Holders)))
+	for pod, n := range byPod(st.Holders) {
+		s.send(holderProcesses, float64(n), pod[0], pod[1])
+	}
+	for _, d := range st.Daemons {
+		s.send(daemonUp, number(d.Ready), d.Name)
+		s.send(daemonRestarts, float64(d.Restarts), d.Name)
+	}
+}
+
+// byPod counts holders by namespace and name of their pod, those above a bound as if it were not known: each is a series.
+func byPod(all []kmod.Holder) map[[2]string]int {
+	const most = 64
+	count := map[[2]string]int{}
+	for _, h := range all {
+		pod := [2]string{h.PodNamespace, h.PodName}
+		if _, known := count[pod]; !known && len(count) >= most {
+			pod = [2]string{}
+		}
+		count[pod]++
+	}
+	return count
+}
+
+func (s sink) hardware(st node.Status) {
+	if len(st.GPUs) == 0 {
+		return // not known yet
+	}
+	working := 0
+	for _, g := range st.GPUs {
+		if g.Works {
+			working++
+		}
+		s.send(gpuUp, number(g.Works), g.Address, g.UUID, g.Name)
+	}
+	s.send(gpusExpected, float64(len(st.GPUs)))
+	s.send(gpusWorking, float64(working))
+}

@@ -1,0 +1,95 @@
+package metrics
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"golang.org/x/net/netutil"
+)
+
+// Bounds of the server: it is one of many things in a process that must not grow, and anybody in the cluster may call it.
+const (
+	maxConnections = 32
+	maxScrapes     = 4 // at a time, the others get 503
+	maxHeader      = 16 << 10
+	headerTime     = 3 * time.Second
+	answerTime     = 15 * time.Second
+	idleTime       = 2 * time.Minute // above the usual scrape interval
+)
+
+// Server answers /metrics, /healthz and /readyz.
+type Server struct {
+	source   Source
+	gpus     *gpus
+	handler  http.Handler
+	register error // what New could not register: a mistake in this package
+}
+
+// New makes a server that is not listening yet.
+func New(source Source, o Options) *Server {
+	s := &Server{source: source, gpus: &gpus{ask: source.GPUs, every: o.GPUEvery, wait: scrapeWait, now: time.Now}}
+	registry := prometheus.NewRegistry()
+	s.register = errors.Join(
+		registry.Register(&collector{source: source, version: o.Version, gpus: s.gpus}),
+		registry.Register(collectors.NewGoCollector()),
+		registry.Register(collectors.NewProcessCollector(collectors.ProcessCollectorOpts{})),
+	)
+	scrape := promhttp.HandlerFor(registry, promhttp.HandlerOpts{MaxRequestsInFlight: maxScrapes, Timeout: answerTime - time.Second})
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, r *http.Request) {
+		s.gpus.refresh(r.Context())
+		scrape.ServeHTTP(w, r)
+	})
+	mux.HandleFunc("GET /healthz", answerWith(source.Live))
+	mux.HandleFunc("GET /readyz", answerWith(source.Ready))
+	s.handler = mux
+	return s
+}
+
+// answerWith says ok, or why not.
+func answerWith(check func() error) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		w.Header().Set("X-Content-Type-Options", "nosniff")
+		w.Header().Set("Cache-Control", "no-store")
+		text := "ok"
+		if check != nil {
+			if err := check(); err != nil {
+				text = strings.ToValidUTF8(err.Error(), "")
+				w.WriteHeader(http.StatusServiceUnavailable)
+			}
+		}
+		fmt.Fprintln(w, text)
+	}
+}
+
+// Serve answers on the listener until ctx ends, then closes it and everything that is open, and returns nil. Any other end is an error.
+func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
+	if s.register != nil {
+		return errors.Join(fmt.Errorf("serve metrics: %w", s.register), listener.Close())
+	}
+	server := &http.Server{
+		Handler: s.handler, ReadHeaderTimeout: headerTime, ReadTimeout: headerTime, WriteTimeout: answerTime, IdleTimeout: idleTime,
+		MaxHeaderBytes: maxHeader, BaseContext: func(net.Listener) context.Context { return ctx },
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- server.Serve(netutil.LimitListener(listener, maxConnections)) }()
+	var err error
+	select {
+	case <-ctx.Done():
+		_ = server.Close() // the listener's error: it is gone either way
+		<-ended
+	case err = <-ended:
+		err = fmt.Errorf("serve metrics on %s: %w", listener.Addr(), err)
+	}
+	s.gpus.stop()
+	return err
+}

@@ -1,0 +1,124 @@
+package metrics
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/driver-container/driver-container/node"
+)
+
+func TestServe(t *testing.T) {
+	t.Parallel()
+	url := serve(t, New(steady(serving()), Options{Version: "v1.2.3"}))
+	code, body := get(t, url+"/metrics")
+	for _, line := range []string{
+		"# TYPE nvidia_driver_ready gauge\nnvidia_driver_ready 1\n", "# TYPE nvidia_driver_compiles_total counter\n", `state="serving"} 1`,
+		`nvidia_driver_entrypoint_build_info{goversion="go1.`, `version="v1.2.3"`, "\ngo_goroutines ", "\nprocess_resident_memory_bytes ",
+	} {
+		if code != http.StatusOK || !strings.Contains(body, line) {
+			t.Errorf("%d, no %q in\n%s", code, line, body)
+		}
+	}
+	for path, want := range map[string]int{"/healthz": 200, "/readyz": 200, "/": 404, "/debug/pprof/": 404, "/metrics/": 404} {
+		if code, body := get(t, url+path); code != want || want == 200 && body != "ok\n" {
+			t.Errorf("%s: %d %q", path, code, body)
+		}
+	}
+	if resp, err := http.DefaultTransport.RoundTrip(request(t, http.MethodPost, url+"/metrics")); err != nil || resp.StatusCode != http.StatusMethodNotAllowed {
+		t.Error(resp, err)
+	} else {
+		resp.Body.Close()
+	}
+}
+
+func request(t *testing.T, method, url string) *http.Request {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader("x"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return req
+}
+
+func TestNotReady(t *testing.T) {
+	t.Parallel()
+	source := steady(busy())
+	source.Live = func() error { return errors.New("no sign of life \xff") }
+	url := serve(t, New(source, Options{}))
+	if code, body := get(t, url+"/readyz"); code != http.StatusServiceUnavailable || body != "the driver is not ready: in use\n" {
+		t.Errorf("%d %q", code, body)
+	}
+	if code, body := get(t, url+"/healthz"); code != http.StatusServiceUnavailable || body != "no sign of life \n" {
+		t.Errorf("%d %q", code, body)
+	}
+	if code, body := get(t, url+"/metrics"); code != http.StatusOK || !strings.Contains(body, "nvidia_driver_holders 3\n") {
+		t.Errorf("%d %q", code, body)
+	}
+}
+
+// The end of the context ends the server while somebody is connected and a question is under way; a port that is taken away is an error.
+func TestServeEnds(t *testing.T) {
+	t.Parallel()
+	listener, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // it listens at once
+	if err != nil {
+		t.Fatal(err)
+	}
+	source := steady(serving())
+	slow := &asker{takes: time.Hour}
+	source.GPUs = slow.ask
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() { ended <- New(source, Options{GPUEvery: time.Second}).Serve(ctx, listener) }()
+	conn, err := net.Dial("tcp", listener.Addr().String()) //nolint:noctx // on the loopback
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := conn.Write([]byte("GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")); err != nil {
+		t.Fatal(err)
+	}
+	for end := time.Now().Add(5 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		if slow.count() > 0 || time.Now().After(end) {
+			break
+		}
+	}
+	began := time.Now()
+	cancel()
+	if err := <-ended; err != nil || time.Since(began) > time.Second {
+		t.Error(err, time.Since(began))
+	}
+	if err := conn.SetReadDeadline(time.Now().Add(5 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.Copy(io.Discard, conn); errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Error("the connection is still open")
+	}
+	if err := New(source, Options{}).Serve(t.Context(), listener); err == nil || !strings.Contains(err.Error(), "serve metrics on 127.0.0.1:") {
+		t.Error(err)
+	}
+}
+
+// Somebody who keeps connections open and says nothing keeps nobody out for long.
+func TestSilentConnections(t *testing.T) {
+	t.Parallel()
+	url := serve(t, New(steady(node.Status{}), Options{}))
+	for range maxConnections + 4 {
+		conn, err := net.Dial("tcp", strings.TrimPrefix(url, "http://")) //nolint:noctx // on the loopback
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+	}
+	began := time.Now()
+	if code, _ := get(t, url+"/healthz"); code != http.StatusOK || time.Since(began) > 2*headerTime {
+		t.Error(code, time.Since(began))
+	}
+}

@@ -1,0 +1,78 @@
+package probe
+
+import (
+	"context"
+	"errors"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// usageOptions are for children that answer only when they are asked for memory and utilisation.
+func usageOptions(script string) Options {
+	o := options("99 asked for less", "99 asked for less")
+	o.Env = append(o.Env, playUsage+"="+script)
+	return o
+}
+
+func TestAskUsage(t *testing.T) {
+	t.Parallel()
+	want := []Device{{UUID: "GPU-1", Name: "Tesla T4", PCI: "0000:3b:00.0", Memory: &Memory{15360 << 20, 3 << 20}, Utilization: ratio(0.37)}}
+	nvml := usageOptions(`0 {"driver":"1","devices":[{"uuid":"GPU-1","name":"Tesla T4","pci":"00000000:3B:00.0","memory":{"total":16106127360,"used":3145728},"utilization":37}]}`)
+	smi := usageOptions("0 GPU-1, Tesla T4, 00000000:3B:00.0, 1, 15360, 3, 37")
+	smi.Probe = "/nonexistent/driver-probe"
+	for source, o := range map[string]Options{SourceProbe: nvml, SourceSMI: smi} {
+		var p Prober
+		got, err := p.AskUsage(t.Context(), o)
+		if d := cmp.Diff(Answer{Driver: "1", Devices: want, Source: source}, got); d != "" || err != nil {
+			t.Error(source, err, d)
+		}
+	}
+}
+
+// While readiness is being decided nobody asks for less important things, and does not wait either.
+func TestUsageIsBusy(t *testing.T) {
+	t.Parallel()
+	var p Prober
+	p.mu.Lock()
+	if a, err := p.AskUsage(t.Context(), usageOptions("0 x")); !errors.Is(err, ErrBusy) || a.Err == "" {
+		t.Errorf("%+v, %v", a, err)
+	}
+	p.EndUsage() // does not wait for a question that is not its own
+	p.mu.Unlock()
+}
+
+// Whoever takes the driver down ends the question at once, waits for its child's end, and no further one begins.
+func TestEndUsage(t *testing.T) {
+	t.Parallel()
+	var p Prober
+	failed := make(chan error, 1)
+	go func() {
+		_, err := p.AskUsage(context.WithoutCancel(t.Context()), usageOptions("hang 64.25"))
+		failed <- err
+	}()
+	for end := time.Now().Add(5 * time.Second); !running(t, "sleep 64.25"); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("no child")
+		}
+	}
+	began := time.Now()
+	p.EndUsage()
+	if took := time.Since(began); took > time.Second || running(t, "sleep 64.25") {
+		t.Errorf("took %v, or the child is still there", took)
+	}
+	if err := <-failed; !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	o := usageOptions("0 x")
+	o.Probe, o.SMI = "/nonexistent", os.Args[0]
+	if a, err := p.AskUsage(t.Context(), o); !errors.Is(err, ErrEnded) || len(a.Devices) > 0 {
+		t.Errorf("%+v, %v", a, err)
+	}
+	p.EndUsage()
+	if _, err := p.Ask(t.Context(), options(nvmlOne, "")); err != nil {
+		t.Error("readiness can be asked for all the same:", err)
+	}
+}

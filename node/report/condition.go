@@ -1,0 +1,82 @@
+package report
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/driver-container/driver-container/node"
+	"github.com/driver-container/driver-container/node/kubernetes"
+)
+
+const (
+	conditionType = "NVIDIADriverReady"
+	heartbeat     = 5 * time.Minute  // a condition that is older than two of them is of an instance that was killed
+	messageEvery  = 10 * time.Second // a message that alone has changed is told at most so often
+)
+
+// told is what the server knows of the condition.
+type told struct {
+	status, reason, message string
+	at                      time.Time
+}
+
+// conditionOf is a status in the words of a node condition.
+func conditionOf(st node.Status) kubernetes.Condition {
+	c := kubernetes.Condition{Type: conditionType, Status: "False", Reason: camel(st.State), Message: st.Reason}
+	switch st.State {
+	case node.Serving:
+		c.Status, c.Message = "True", serving(st)
+	case node.Detached: // the driver works, and nobody looks after it
+		c.Status = "Unknown"
+	case node.Starting:
+		c.Message = "phase " + st.Phase
+	case node.Absent:
+		c.Reason, c.Message = "Stopped", "the driver was taken down"
+	}
+	return c
+}
+
+func camel(s node.State) string {
+	if s == "" {
+		return "Starting"
+	}
+	return strings.ToUpper(string(s[:1])) + string(s[1:])
+}
+
+// tellCondition writes the condition when it has changed, and from time to time when not. An instance that does not have the node says
+// nothing of it.
+func (r *Reporter) tellCondition(ctx context.Context, st node.Status, final bool) {
+	now := r.now()
+	if !st.Holding() || !r.condition.may(now) {
+		return
+	}
+	c := conditionOf(st)
+	same := c.Status == r.told.status && c.Reason == r.told.reason
+	switch since := now.Sub(r.told.at); {
+	case same && c.Message == r.told.message && (since < heartbeat || final):
+		return
+	case same && c.Message != r.told.message && since < messageEvery && !final:
+		return
+	}
+	if c.Status != r.told.status {
+		c.Changed = now
+	}
+	err := r.o.Client.SetCondition(ctx, r.o.Node, now, c)
+	r.condition.result(ctx, now, err)
+	if err == nil {
+		r.told = told{c.Status, c.Reason, c.Message, now}
+	}
+}
+
+// conditionDue is when the condition is to be written again without a change.
+func (r *Reporter) conditionDue() time.Time {
+	st := r.source.Status()
+	if !st.Holding() {
+		return r.now().Add(heartbeat)
+	}
+	if c := conditionOf(st); c.Message != r.told.message || c.Reason != r.told.reason {
+		return r.told.at.Add(messageEvery)
+	}
+	return r.told.at.Add(heartbeat)
+}

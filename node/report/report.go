@@ -1,0 +1,160 @@
+// Package report tells a cluster what the driver's status on a node is: Kubernetes Events on the pod and the node, the node condition
+// NVIDIADriverReady, and the labels that Node Feature Discovery picks up.
+//
+// It follows the status from a goroutine of its own and sees its latest state only, so that nothing queues up and no phase of the driver's
+// life waits for a server. Whatever cannot be told is said once in the log; the driver's life goes on without.
+package report
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/driver-container/driver-container/node"
+	"github.com/driver-container/driver-container/node/kubernetes"
+)
+
+// Source is the instance that is followed: of *node.Node, Snapshot and Changed.
+type Source struct {
+	Status  func() node.Status
+	Changed <-chan struct{}
+}
+
+// Options say what to tell, and where.
+type Options struct {
+	Events    bool
+	Condition bool
+	Features  string // NFD's folder; "": no labels
+
+	Client *kubernetes.Client // required with Events and Condition
+	Node   string             // name of the node in the cluster
+	Pod    kubernetes.Object  // of this pod
+	Proc   string             // default /proc
+	Say    func(format string, args ...any)
+	// Idle is called once when the driver serves for the first time, after that was told; may be nil.
+	Idle func(ctx context.Context)
+}
+
+// Reporter is at work from Start to Close.
+type Reporter struct {
+	source Source
+	o      Options
+	now    func() time.Time
+
+	cancel context.CancelFunc
+	done   chan struct{}
+	once   sync.Once
+
+	events    teller
+	recorder  *kubernetes.Recorder
+	last      situation // that was recorded
+	recorded  time.Time
+	phase     string // that the start is in, since when
+	since     time.Time
+	condition teller
+	told      told
+	features  string // why they could not be written, said once
+	idle      bool   // Idle was called
+}
+
+const (
+	repeatEvery = 10 * time.Minute // an Event is forgotten after an hour; a state that lasts is told again
+	compileWait = 5 * time.Second  // a phase that takes longer compiles
+)
+
+// Start follows the source until Close.
+func Start(source Source, o Options) *Reporter {
+	if o.Proc == "" {
+		o.Proc = "/proc"
+	}
+	r := &Reporter{source: source, o: o, now: time.Now, done: make(chan struct{})}
+	r.recorder = &kubernetes.Recorder{Client: o.Client, Host: o.Node, Now: func() time.Time { return r.now() }}
+	r.events = teller{what: "Kubernetes Events", on: o.Events, say: o.Say}
+	r.condition = teller{what: "the node condition " + conditionType, on: o.Condition, say: o.Say}
+	ctx, cancel := context.WithCancel(context.Background())
+	r.cancel = cancel
+	go r.follow(ctx)
+	return r
+}
+
+// Close tells the last word, within limit, and ends. Later calls do nothing.
+func (r *Reporter) Close(limit time.Duration) {
+	r.once.Do(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), limit)
+		defer cancel()
+		r.cancel()
+		select {
+		case <-r.done:
+		case <-ctx.Done():
+			return
+		}
+		r.events.hurry(r.now())
+		r.condition.hurry(r.now())
+		r.tell(ctx, true)
+	})
+}
+
+func (r *Reporter) follow(ctx context.Context) {
+	defer close(r.done)
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-r.source.Changed:
+		case <-timer.C:
+		}
+		r.tell(ctx, false)
+		timer.Reset(max(time.Second, r.next().Sub(r.now())))
+	}
+}
+
+// tell says what is new: labels first, which cost nothing, then the condition, by which others act, then Events.
+func (r *Reporter) tell(ctx context.Context, final bool) {
+	st := r.source.Status()
+	r.label(st)
+	r.tellCondition(ctx, st, final)
+	r.record(st)
+	if r.events.may(r.now()) {
+		err := r.recorder.Send(ctx, final)
+		r.events.result(ctx, r.now(), err)
+	}
+	if st.State == node.Serving && !r.idle && !final {
+		if r.idle = true; r.o.Idle != nil {
+			r.o.Idle(ctx)
+		}
+	}
+}
+
+// next is when there is something to do without a change of the status.
+func (r *Reporter) next() time.Time {
+	next := r.now().Add(heartbeat)
+	sooner := func(at time.Time) {
+		if !at.IsZero() && at.Before(next) {
+			next = at
+		}
+	}
+	if r.condition.on {
+		sooner(later(r.conditionDue(), r.condition.pause))
+	}
+	if r.events.on {
+		if due := r.recorder.Due(); !due.IsZero() {
+			sooner(later(due, r.events.pause))
+		}
+		if r.phase == compilePhase {
+			sooner(r.since.Add(compileWait))
+		}
+		if r.last.lasts() {
+			sooner(r.recorded.Add(repeatEvery))
+		}
+	}
+	return next
+}
+
+func later(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return b
+	}
+	return a
+}

@@ -1,0 +1,110 @@
+package report
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/driver-container/driver-container/node"
+	"github.com/driver-container/driver-container/node/kubernetes"
+)
+
+// situation is a status as an Event: the reasons are all there are.
+type situation struct {
+	reason, message string
+	warning         bool
+	node            bool // also on the node: it concerns others than this pod
+}
+
+const compilePhase = "modules"
+
+// lasts says whether the situation should be told again while it stays.
+func (s situation) lasts() bool {
+	return s.reason != "" && s.reason != "Serving" && s.reason != "Stopped"
+}
+
+// situationOf is the zero one when there is nothing to say: while a start goes its quick way, and while a stop has nobody to wait for.
+func situationOf(st node.Status, compiling bool) situation {
+	s := situation{message: st.Reason, warning: true, node: st.Holding()}
+	switch st.State {
+	case node.Waiting:
+		switch st.WaitsFor {
+		case node.ForLock:
+			s.reason, s.warning = "WaitingForLock", false
+		case node.ForClearance:
+			s.reason, s.warning = "WaitingForSafeLoad", false
+		default:
+			s.reason = "WaitingForHolders"
+		}
+	case node.Starting:
+		if !compiling {
+			return situation{}
+		}
+		s.reason, s.warning, s.node = "Compiling", false, false
+		s.message = fmt.Sprintf("compiling the modules of driver %s for kernel %s", st.Wanted, st.Kernel)
+	case node.Serving:
+		s.reason, s.message, s.warning = "Serving", serving(st), false
+	case node.Stopping:
+		if len(st.Holders) == 0 {
+			return situation{}
+		}
+		s.reason = "UnloadBlocked"
+	case node.Absent:
+		s.reason, s.message, s.warning = "Stopped", "the driver was taken down: modules unloaded, driver root removed", false
+	case node.Degraded, node.Detached, node.Restored, node.Failed:
+		s.reason = camel(st.State)
+	}
+	return s
+}
+
+// serving says what serves.
+func serving(st node.Status) string {
+	if st.Up == nil {
+		return ""
+	}
+	working, took := 0, 0.0
+	for _, g := range st.GPUs {
+		if g.Works {
+			working++
+		}
+	}
+	for _, p := range st.Phases {
+		took += p.Seconds
+	}
+	return fmt.Sprintf("driver %s (%s modules, %s) serves kernel %s, %d of %d GPUs work; the start took %s",
+		st.Up.Version, st.Up.Flavour, source(st.Up.Source), st.Kernel, working, len(st.GPUs), (time.Duration(took*1000) * time.Millisecond).String())
+}
+
+func source(s string) string {
+	if s == "image" || s == "cache" {
+		return "from the " + s
+	}
+	return s
+}
+
+// record notes an Event when the situation is another one, or has lasted.
+func (r *Reporter) record(st node.Status) {
+	if !r.events.on {
+		return
+	}
+	now := r.now()
+	if st.State != node.Starting {
+		r.phase = ""
+	} else if st.Phase != r.phase {
+		r.phase, r.since = st.Phase, now
+	}
+	s := situationOf(st, r.phase == compilePhase && now.Sub(r.since) >= compileWait)
+	again := s == r.last && s.lasts() && now.Sub(r.recorded) >= repeatEvery
+	if s == r.last && !again {
+		return
+	}
+	r.last, r.recorded = s, now
+	if s.reason == "" {
+		return
+	}
+	e := kubernetes.Event{About: r.o.Pod, Warning: s.warning, Reason: s.reason, Message: s.message}
+	r.recorder.Record(e)
+	if s.node && r.o.Node != "" {
+		e.About = kubernetes.Node(r.o.Node)
+		r.recorder.Record(e)
+	}
+}
