@@ -21,11 +21,13 @@ all: build vet test ## build, vet, fast tests
 help: ## this text
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 12
 
-build: ## bin/driver-build, and driver-entrypoint and driver-probe for both architectures
+build: ## bin/driver-build, and the programs of an image for both architectures
 	$(GO_BUILD) -o bin/driver-build ./cmd/driver-build
 	@for arch in $(ARCHS); do \
-	  echo "driver-entrypoint linux/$$arch"; \
-	  CGO_ENABLED=0 GOOS=linux GOARCH=$$arch $(GO_BUILD) -o bin/driver-entrypoint-linux-$$arch ./cmd/driver-entrypoint || exit 1; \
+	  for program in driver-entrypoint driver-evict; do \
+	    echo "$$program linux/$$arch"; \
+	    CGO_ENABLED=0 GOOS=linux GOARCH=$$arch $(GO_BUILD) -o bin/$$program-linux-$$arch ./cmd/$$program || exit 1; \
+	  done; \
 	  ci/build-probe $$arch || exit 1; \
 	done
 

@@ -15,9 +15,9 @@ import (
 
 // Binaries finds the programs of an architecture in a folder, as make build leaves them there: driver-entrypoint-linux-arm64
 // or, for driver-build's own architecture, also plain driver-entrypoint. The entrypoint must be there; driver-probe may be
-// missing (it needs a C compiler for the architecture): the entrypoint then asks nvidia-smi. entrypoint, if not empty, is
-// the file to take instead. Each is checked, without running it, to be a program of this project, for that architecture
-// and of that version.
+// missing (it needs a C compiler for the architecture): the entrypoint then asks nvidia-smi; so may driver-evict: the image
+// then cannot evict pods. entrypoint, if not empty, is the file to take instead. Each is checked, without running it, to be a
+// program of this project, for that architecture and of that version.
 func Binaries(dir, entrypoint, version string) func(arch string) ([]Binary, error) {
 	return func(arch string) ([]Binary, error) {
 		path := entrypoint
@@ -28,14 +28,18 @@ func Binaries(dir, entrypoint, version string) func(arch string) ([]Binary, erro
 		if err != nil {
 			return nil, fmt.Errorf("the entrypoint for %s: %w (run make build, or give --entrypoint FILE)", arch, err)
 		}
-		probe, err := program(ProbeName, filepath.Join(dir, ProbeName+"-linux-"+arch), arch, version)
-		if errors.Is(err, fs.ErrNotExist) {
-			return []Binary{main}, nil
+		all := []Binary{main}
+		for _, name := range []string{ProbeName, EvictName} {
+			bin, err := program(name, filepath.Join(dir, name+"-linux-"+arch), arch, version)
+			if errors.Is(err, fs.ErrNotExist) {
+				continue
+			}
+			if err != nil {
+				return nil, fmt.Errorf("%s for %s: %w (run make build)", name, arch, err)
+			}
+			all = append(all, bin)
 		}
-		if err != nil {
-			return nil, fmt.Errorf("the probe for %s: %w (run make build)", arch, err)
-		}
-		return []Binary{main, probe}, nil
+		return all, nil
 	}
 }
 

@@ -10,12 +10,14 @@ import (
 	"github.com/driver-container/driver-container/images/rootfs"
 )
 
-// The names of our own program in the image. Both work: nvidia-driver is what the GPU Operator calls.
+// The names of our own programs in the image. Both of the first work: nvidia-driver is what the GPU Operator calls.
 const (
 	EntrypointName = "driver-entrypoint"
 	EntrypointLink = "nvidia-driver"
 	ProbeName      = "driver-probe"
+	EvictName      = "driver-evict"
 	binDir         = "usr/local/bin"
+	evictDir       = "usr/bin" // a path that pod specifications name: see docs/evict.md
 )
 
 func (b *Builder) entrypointLayer(ctx context.Context, r *Recipe) (v1.Layer, error) {
@@ -44,5 +46,9 @@ func addProgram(tree *rootfs.Tree, bin Binary) (err error) {
 	if err != nil {
 		return err
 	}
-	return tree.AddFile(binDir+"/"+bin.Name, 0o755, info.Size(), f)
+	dir := binDir
+	if bin.Name == EvictName {
+		dir = evictDir
+	}
+	return tree.AddFile(dir+"/"+bin.Name, 0o755, info.Size(), f)
 }

@@ -109,6 +109,8 @@ func TestWhoReachesWhom(t *testing.T) {
 		{[]string{"node"}, nil, own("images", "cmd", "ci"), "images and node do not know each other"},
 		{[]string{"cmd/driver-entrypoint"}, nil, append(own("images", "ci"), buildkit, registries, "k8s.io", "github.com/NVIDIA/go-nvml"),
 			"process 1 of a node is small and static"},
+		{[]string{"node"}, []string{"node/evict"}, []string{"k8s.io"}, "process 1 talks plain HTTPS to the cluster; a client library is for driver-evict alone"},
+		{[]string{"cmd/driver-evict"}, nil, append(own("images", "ci", "node/kubernetes", "node/metrics"), buildkit, registries), "it has its own client, and serves nothing"},
 		{[]string{"cmd/driver-entrypoint", "images", "node"}, nil, []string{"github.com/ThalesGroup/crypto11", "github.com/miekg/pkcs11"}, "tokens need cgo, and are for driver-build alone"},
 		{[]string{"cmd/driver-entrypoint", "node"}, nil, []string{"modernc.org/sqlite"}, "a database engine is for driver-build: a node reads package lists as XML, and no package database"},
 		{[]string{"cmd/driver-probe"}, nil, append(own("images", "node", "distros", "ci"), buildkit, registries, cobra), "the probe asks NVML and nothing else"},
@@ -143,7 +145,9 @@ func TestDirectImports(t *testing.T) {
 	t.Parallel()
 	only := map[string][]string{
 		"github.com/moby/buildkit":         {"cmd/driver-build", "images/runner/buildkit"},
-		"github.com/spf13/cobra":           {"cmd/driver-build", "cmd/driver-entrypoint"},
+		"github.com/spf13/cobra":           {"cmd/driver-build", "cmd/driver-entrypoint", "cmd/driver-evict"},
+		"github.com/prometheus":            {"node/metrics"},
+		"k8s.io":                           {"cmd/driver-evict", "node/evict"},
 		"github.com/u-root/u-root":         {"kmod"},
 		"github.com/NVIDIA/go-nvml":        {"cmd/driver-probe"},
 		"github.com/hashicorp/go-version":  {"images/matrix"},

@@ -1,0 +1,124 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v4"
+)
+
+// Row is one value of the chart: its path ("image.tag"), its default as one line of YAML ("" for a group), and what its comment says.
+type Row struct{ Path, Default, Text string }
+
+// whole are values that are one row although they are mappings with keys: what Kubernetes defines is not explained key by key.
+var whole = []string{"resources", "evict.resources", "dashboard.labels"}
+
+// Rows are the values in the order of the file. It is an error for a value to have no comment.
+func Rows(values []byte) ([]Row, error) {
+	var doc yaml.Node
+	if err := yaml.Unmarshal(values, &doc); err != nil {
+		return nil, fmt.Errorf("read the chart's values.yaml: %w", err)
+	}
+	if len(doc.Content) != 1 || doc.Content[0].Kind != yaml.MappingNode {
+		return nil, fmt.Errorf("read the chart's values.yaml: it is no mapping")
+	}
+	// The parser gives a comment at the head of the file to the document and those below a group to the group's first key, or to the
+	// group itself: lines are what can be relied on.
+	return walk(doc.Content[0], "", strings.Split(string(values), "\n"))
+}
+
+func walk(mapping *yaml.Node, prefix string, lines []string) ([]Row, error) {
+	var rows []Row
+	for i := 0; i+1 < len(mapping.Content); i += 2 {
+		key, value := mapping.Content[i], mapping.Content[i+1]
+		row := Row{Path: prefix + key.Value, Text: comment(lines, key.Line)}
+		if row.Text == "" {
+			return nil, fmt.Errorf("values.yaml:%d: %s has no comment above it", key.Line, row.Path)
+		}
+		group := value.Kind == yaml.MappingNode && len(value.Content) > 0 && !slices.Contains(whole, row.Path)
+		if !group {
+			text, err := oneLine(value)
+			if err != nil {
+				return nil, fmt.Errorf("values.yaml:%d: %s: %w", key.Line, row.Path, err)
+			}
+			row.Default = text
+		}
+		rows = append(rows, row)
+		if group {
+			below, err := walk(value, row.Path+".", lines)
+			if err != nil {
+				return nil, err
+			}
+			rows = append(rows, below...)
+		}
+	}
+	return rows, nil
+}
+
+// comment are the lines above a line that are comments, as one; line counts from 1.
+func comment(lines []string, line int) string {
+	var found []string
+	for i := line - 2; i >= 0; i-- {
+		text, ok := strings.CutPrefix(strings.TrimSpace(lines[i]), "#")
+		if !ok {
+			break
+		}
+		found = append(found, strings.TrimSpace(text))
+	}
+	slices.Reverse(found)
+	return strings.Join(found, " ")
+}
+
+// oneLine is a value in flow style.
+func oneLine(value *yaml.Node) (string, error) {
+	flow(value)
+	text, err := yaml.Marshal(value)
+	if err != nil {
+		return "", fmt.Errorf("write its default: %w", err)
+	}
+	return strings.Join(strings.Fields(string(text)), " "), nil
+}
+
+func flow(n *yaml.Node) {
+	n.HeadComment, n.LineComment, n.FootComment = "", "", ""
+	if n.Kind != yaml.ScalarNode {
+		n.Style = yaml.FlowStyle
+	}
+	for _, c := range n.Content {
+		flow(c)
+	}
+}
+
+const intro = `# nvidia-driver
+
+NVIDIA's driver on every GPU node of a cluster, from images that driver-build made. Helm 3.8 or newer, Kubernetes 1.23 or newer
+(1.29 for eviction). How to install, upgrade and use it with the device plugin, the container toolkit and the GPU Operator is in
+[docs/kubernetes.md](../../docs/kubernetes.md); plain manifests made from this chart are in [deploy/manifests](../manifests).
+
+    kubectl create namespace nvidia-driver
+    kubectl label namespace nvidia-driver pod-security.kubernetes.io/enforce=privileged
+    helm install nvidia-driver deploy/chart -n nvidia-driver \
+      --set image.repository=registry.example.com/gpu/driver --set image.tag=535.261.03-debian12 --set acceptLicense=true
+
+## Values
+
+This table is made from the comments in values.yaml by ci/chart/generate. values.schema.json refuses what is not in it.
+
+| value | default | |
+|---|---|---|
+`
+
+func readme(rows []Row) []byte {
+	b := bytes.NewBufferString(intro)
+	cell := strings.NewReplacer("|", `\|`)
+	for _, r := range rows {
+		text := ""
+		if r.Default != "" {
+			text = "`" + r.Default + "`"
+		}
+		fmt.Fprintf(b, "| `%s` | %s | %s |\n", r.Path, cell.Replace(text), cell.Replace(r.Text))
+	}
+	return b.Bytes()
+}

@@ -1,0 +1,88 @@
+package cluster
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/driver-container/driver-container/ci/cluster/control"
+	"github.com/driver-container/driver-container/ci/lab"
+)
+
+// keepStates is how many of a kind stay in the cache: this checkout's, and the one before.
+const keepStates = 2
+
+// base is the guest's disk as it was made, and what starts it.
+type base struct {
+	dir     string // root.ext4, initramfs, pki, kubeconfig
+	key     string
+	release string // of the kernel
+	vmlinux string
+}
+
+// makeBase makes the guest's disk (guest/make) or finds it in the cache.
+func makeBase(t testing.TB) base {
+	t.Helper()
+	kernel, bin := lab.Kernel(t, "debian12"), control.Bin(t)
+	guest := filepath.Join(sourceDir(t), "guest")
+	key := digestOf(t, []string{kernel.Release, filepath.Base(bin)}, guest)
+	b := base{key: key, release: kernel.Release, vmlinux: filepath.Join(filepath.Dir(kernel.Root), "vmlinux")}
+	b.dir = cached(t, "base", key, keepStates, func(dir string) {
+		pki := t.TempDir()
+		config := makePKI(t, pki)
+		tool(t, filepath.Join(guest, "make"), dir, kernel.Root, bin, pki)
+		must(t, os.WriteFile(filepath.Join(dir, "kubeconfig"), config, 0o600))
+	})
+	return b
+}
+
+// makePKI fills a folder with what the guest's units name and returns the administrator's kubeconfig, which names guestServer.
+func makePKI(t testing.TB, dir string) []byte {
+	t.Helper()
+	pki, err := control.NewPKI(dir, "localhost", NodeName, "kubernetes", "kubernetes.default", "kubernetes.default.svc", "127.0.0.1", nodeIP, apiAddress)
+	must(t, err)
+	for _, who := range []struct{ name, user, group string }{
+		{"admin", "admin", "system:masters"},
+		{"controller-manager", "system:kube-controller-manager", ""},
+		{"scheduler", "system:kube-scheduler", ""},
+		{"kubelet", "system:node:" + NodeName, "system:nodes"},
+	} {
+		must(t, pki.Kubeconfig(pki.Path(who.name+".kubeconfig"), guestServer, who.name, who.user, who.group))
+	}
+	config, err := os.ReadFile(pki.Path("admin.kubeconfig"))
+	must(t, err)
+	return config
+}
+
+// digestOf is a short digest of texts and of the files in folders: names, modes and contents.
+func digestOf(t testing.TB, texts []string, folders ...string) string {
+	t.Helper()
+	h := sha256.New()
+	part := func(data []byte) {
+		sum := sha256.Sum256(data)
+		h.Write(sum[:])
+	}
+	for _, text := range texts {
+		part([]byte(text))
+	}
+	for _, folder := range folders {
+		must(t, filepath.WalkDir(folder, func(path string, d fs.DirEntry, err error) error {
+			if err != nil || !d.Type().IsRegular() {
+				return err
+			}
+			info, err := d.Info()
+			if err != nil {
+				return err
+			}
+			data, err := os.ReadFile(path)
+			name, _ := filepath.Rel(folder, path)
+			part([]byte(name + info.Mode().String()))
+			part(data)
+			return err
+		}))
+	}
+	return hex.EncodeToString(h.Sum(nil))[:16]
+}

@@ -1,0 +1,73 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// buildLimit is five times what building everything takes on two quiet cores.
+const buildLimit = 35 * time.Minute
+
+// Gate skips a test unless the real tier is asked for with DRIVER_E2E=1.
+func Gate(t testing.TB) {
+	t.Helper()
+	if os.Getenv("DRIVER_E2E") == "" {
+		t.Skip("tests with a real Kubernetes run with DRIVER_E2E=1 (make e2e-k8s): they build its programs from source, which takes minutes")
+	}
+}
+
+// Bin is the folder with etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kubelet, kubectl, helm and kwok. They
+// are built when they are missing or of another version, which takes minutes and may download Go modules. Without
+// DRIVER_E2E=1 the test is skipped.
+func Bin(t testing.TB) string {
+	t.Helper()
+	Gate(t)
+	dir, err := bin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+var bin = sync.OnceValues(func() (string, error) {
+	root, err := repository()
+	if err != nil {
+		return "", err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), buildLimit)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, filepath.Join(root, "ci/cluster/tools/build"))
+	cmd.WaitDelay = 10 * time.Second
+	var stderr tail
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return "", fmt.Errorf("build Kubernetes' programs with ci/cluster/tools/build: %w; it said:\n%s", err, stderr.String())
+	}
+	return strings.TrimSpace(string(out)), nil
+})
+
+// repository is the root of the project, found upwards from the folder that the test runs in.
+func repository() (string, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	for {
+		if _, err := os.Stat(filepath.Join(dir, "ci/cluster/tools/build")); err == nil {
+			return dir, nil
+		}
+		if filepath.Dir(dir) == dir {
+			return "", errors.New("the test does not run inside of the project's checkout: there is no ci/cluster/tools/build in the folders above it")
+		}
+		dir = filepath.Dir(dir)
+	}
+}

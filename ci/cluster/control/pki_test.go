@@ -1,0 +1,66 @@
+package control
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"os"
+	"testing"
+	"time"
+)
+
+// TestPKI has both ends of a connection check each other with the files.
+func TestPKI(t *testing.T) {
+	t.Parallel()
+	p, err := NewPKI(t.TempDir(), "10.0.2.15", "api.example.com")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Client("node", "system:node:one", "system:nodes"); err != nil {
+		t.Fatal(err)
+	}
+	authority, err := os.ReadFile(p.Path("ca.crt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(authority)
+	for _, tc := range []struct {
+		name, host string
+		usage      x509.ExtKeyUsage
+		good       bool
+	}{
+		{"apiserver", "10.0.2.15", x509.ExtKeyUsageServerAuth, true},
+		{"apiserver", "api.example.com", x509.ExtKeyUsageServerAuth, true},
+		{"apiserver", "example.com", x509.ExtKeyUsageServerAuth, false},
+		{"apiserver", "", x509.ExtKeyUsageClientAuth, false},
+		{"node", "", x509.ExtKeyUsageClientAuth, true},
+		{"node", "", x509.ExtKeyUsageServerAuth, false},
+	} {
+		pair, err := tls.LoadX509KeyPair(p.Path(tc.name+".crt"), p.Path(tc.name+".key"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, at := range []time.Duration{-20 * time.Hour, 0, 9 * 365 * 24 * time.Hour} {
+			_, err = pair.Leaf.Verify(x509.VerifyOptions{
+				Roots: pool, DNSName: tc.host, KeyUsages: []x509.ExtKeyUsage{tc.usage}, CurrentTime: time.Now().Add(at),
+			})
+			if (err == nil) != tc.good {
+				t.Errorf("%s for %q, usage %v, at %s: got %v; good should be %v", tc.name, tc.host, tc.usage, at, err, tc.good)
+			}
+		}
+		if tc.name == "node" && (pair.Leaf.Subject.CommonName != "system:node:one" || pair.Leaf.Subject.Organization[0] != "system:nodes") {
+			t.Errorf("the node's subject is %s", pair.Leaf.Subject)
+		}
+	}
+	tokens, err := os.ReadFile(p.Path("sa.pub"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if block, _ := pem.Decode(tokens); block == nil || block.Type != "PUBLIC KEY" {
+		t.Errorf("sa.pub is %q", tokens)
+	}
+	if st, err := os.Stat(p.Path("sa.key")); err != nil || st.Mode().Perm() != 0o600 {
+		t.Errorf("sa.key: %v, %v; want mode 0600", st.Mode(), err)
+	}
+}

@@ -1,0 +1,179 @@
+package control
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+)
+
+// Config says what runs besides etcd and the API server.
+type Config struct {
+	Controllers bool // kube-controller-manager: service accounts, DaemonSets, garbage
+	Scheduler   bool // kube-scheduler
+	KWOK        bool // plays every node that is created; pods on them run and end at once
+}
+
+// Plane is a running control plane, seen by one user: Start's result is cluster-admin, As gives others.
+type Plane struct {
+	dir    string // everything of the plane
+	bin    string
+	server string // URL
+	pki    *PKI
+	t      testing.TB
+	config string // path of this user's kubeconfig
+	home   string // HOME of this user's commands
+}
+
+// Start starts a control plane that ends with the test. It returns when the API server is ready and, with controllers, the
+// namespace default has its service account. Without DRIVER_E2E=1 the test is skipped.
+func Start(t testing.TB, config Config) *Plane {
+	t.Helper()
+	p := &Plane{t: t, bin: Bin(t)}
+	dir, err := os.MkdirTemp("", "plane-") //nolint:usetesting // t.TempDir has the test's name in it, too long for a socket's
+	must(t, err)
+	t.Cleanup(func() { must(t, os.RemoveAll(dir)) })
+	p.dir, p.home = dir, dir
+	p.pki, err = NewPKI(p.path("pki"), "127.0.0.1", "localhost", serviceAddress)
+	must(t, err)
+	p.startEtcd()
+	p.startAPI()
+	p.identities()
+	p.config = p.path("admin.kubeconfig")
+	if config.Controllers {
+		p.run("kube-controller-manager", p.controllersArgs()...)
+		p.Wait(startLimit, "the service account of the namespace default", func() error {
+			_, err := p.TryKubectl("get", "serviceaccount", "default", "-n", "default")
+			return err
+		})
+	}
+	if config.Scheduler {
+		args, err := p.schedulerArgs()
+		must(t, err)
+		p.run("kube-scheduler", args...)
+	}
+	if config.KWOK {
+		args, err := p.kwokArgs()
+		must(t, err)
+		p.run("kwok", args...)
+	}
+	return p
+}
+
+func (p *Plane) path(name string) string { return filepath.Join(p.dir, name) }
+
+// run starts a program for as long as the test lasts.
+func (p *Plane) run(name string, args ...string) *process {
+	p.t.Helper()
+	proc, err := start(p.dir, p.bin, name, args...)
+	must(p.t, err)
+	p.keep(proc)
+	return proc
+}
+
+// keep ends a program with the test. Cleanups run last in, first out: etcd, which was first, ends after the API server.
+func (p *Plane) keep(proc *process) {
+	p.t.Cleanup(func() {
+		if p.t.Failed() && proc.running() { // stop shows the log of one that ended
+			p.t.Logf("%s, the end of its log:\n%s", proc.name, logTail(proc.log))
+		}
+		proc.stop(p.t)
+	})
+}
+
+func (p *Plane) startEtcd() {
+	p.t.Helper()
+	err := p.run("etcd", p.etcdArgs()...).await(p.t.Context(), func(context.Context) error {
+		_, err := os.Stat(p.path("etcd.sock"))
+		return err
+	})
+	must(p.t, err)
+}
+
+// startAPI finds a port for the API server, which cannot be given an open socket: somebody may take the port in between, so
+// this is tried more than once.
+func (p *Plane) startAPI() {
+	p.t.Helper()
+	client := p.client()
+	defer client.CloseIdleConnections()
+	var failed error
+	for range 3 {
+		port, err := freePort()
+		must(p.t, err)
+		p.server = fmt.Sprintf("https://127.0.0.1:%d", port)
+		proc, err := start(p.dir, p.bin, "kube-apiserver", p.apiserverArgs(port)...)
+		must(p.t, err)
+		failed = proc.await(p.t.Context(), func(ctx context.Context) error { return get(ctx, client, p.server+"/readyz") })
+		if failed == nil {
+			p.keep(proc)
+			return
+		}
+		if proc.running() {
+			proc.stop(p.t)
+			break
+		}
+	}
+	p.t.Fatalf("kube-apiserver does not become ready: %v; its last lines:\n%s", failed, logTail(p.path("kube-apiserver.log")))
+}
+
+// client trusts the plane's authority and is nobody: /readyz is open to everyone.
+func (p *Plane) client() *http.Client {
+	p.t.Helper()
+	pem, err := os.ReadFile(p.pki.Path("ca.crt"))
+	must(p.t, err)
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(pem)
+	return &http.Client{Timeout: 2 * time.Second, Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}}}
+}
+
+func get(ctx context.Context, client *http.Client, url string) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return err
+	}
+	answer, err := client.Do(request)
+	if err != nil {
+		return err
+	}
+	defer answer.Body.Close()
+	if body, err := io.ReadAll(io.LimitReader(answer.Body, 4096)); err != nil || answer.StatusCode != http.StatusOK {
+		return errors.Join(fmt.Errorf("%s: %s", answer.Status, body), err)
+	}
+	return nil
+}
+
+// identities writes a kubeconfig for each program, with the names that Kubernetes' own roles are bound to, and for people.
+func (p *Plane) identities() {
+	p.t.Helper()
+	for name, who := range map[string][]string{
+		"admin": {"admin", "system:masters"}, "kwok": {"kwok", "system:masters"},
+		"controllers": {"system:kube-controller-manager"}, "scheduler": {"system:kube-scheduler"},
+	} {
+		must(p.t, p.pki.Kubeconfig(p.path(name+".kubeconfig"), p.server, name, who[0], slices.Clone(who[1:])...))
+	}
+}
+
+func freePort() (int, error) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return 0, err
+	}
+	port := listener.Addr().(*net.TCPAddr).Port //nolint:errcheck // a TCP listener's address is one
+	return port, listener.Close()
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

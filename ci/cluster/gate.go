@@ -1,0 +1,118 @@
+package cluster
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/driver-container/driver-container/ci/lab"
+)
+
+// tools are what the cluster starts beyond what the lab does, with the Debian package each comes from.
+var tools = []struct{ name, from string }{{"mmdebstrap", "mmdebstrap"}, {"qemu-img", "qemu-utils"}, {"cpio", "cpio"}}
+
+// Gate skips a test unless the real tier is asked for with DRIVER_E2E=1; then, whatever is missing is a failure.
+func Gate(t testing.TB) {
+	t.Helper()
+	lab.Gate(t)
+	var missing []string
+	for _, tool := range tools {
+		if _, err := exec.LookPath(tool.name); err != nil {
+			missing = append(missing, tool.from)
+		}
+	}
+	if len(missing) > 0 {
+		t.Fatalf("the cluster needs packages that are not installed: %s (ci/e2e/setup installs them)", strings.Join(missing, " "))
+	}
+}
+
+// cacheDir is where guests and their states are kept: DRIVER_CLUSTER_DIR, or a folder in the user's cache.
+func cacheDir(t testing.TB) string {
+	t.Helper()
+	dir := os.Getenv("DRIVER_CLUSTER_DIR")
+	if dir == "" {
+		base, err := os.UserCacheDir()
+		must(t, err)
+		dir = filepath.Join(base, "driver-build", "cluster")
+	}
+	must(t, os.MkdirAll(dir, 0o755))
+	return dir
+}
+
+// cached returns a folder of the cache, made by build under another name if it is not there. Other test processes wait meanwhile. Of
+// those with the same prefix the ones that nobody used for longest are removed, beyond the number to keep.
+func cached(t testing.TB, prefix, key string, keep int, build func(dir string)) string {
+	t.Helper()
+	dir := filepath.Join(cacheDir(t), prefix+"-"+key)
+	lock, err := os.OpenFile(filepath.Join(cacheDir(t), prefix+".lock"), os.O_CREATE|os.O_RDWR, 0o644)
+	must(t, err)
+	defer lock.Close()
+	must(t, unix.Flock(int(lock.Fd()), unix.LOCK_EX))
+	if _, err := os.Stat(dir); err != nil {
+		partial := filepath.Join(cacheDir(t), "partial-"+prefix)
+		must(t, os.RemoveAll(partial))
+		build(partial)
+		must(t, os.Rename(partial, dir))
+	}
+	now := time.Now()
+	must(t, os.Chtimes(dir, now, now))
+	prune(t, prefix, keep)
+	return dir
+}
+
+func prune(t testing.TB, prefix string, keep int) {
+	t.Helper()
+	dirs, err := filepath.Glob(filepath.Join(cacheDir(t), prefix+"-*"))
+	must(t, err)
+	for ; len(dirs) > keep; keep++ {
+		oldest, at := "", time.Now()
+		for _, dir := range dirs {
+			if st, err := os.Stat(dir); err == nil && st.ModTime().Before(at) {
+				oldest, at = dir, st.ModTime()
+			}
+		}
+		if oldest == "" {
+			return
+		}
+		must(t, os.RemoveAll(oldest))
+	}
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// tool runs a program of this machine that must succeed, and returns its standard output.
+func tool(t testing.TB, args ...string) string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), args[0], args[1:]...)
+	out, err := cmd.Output()
+	if err != nil {
+		var exit *exec.ExitError
+		if errors.As(err, &exit) {
+			t.Fatalf("%s: %v\n%s%s", strings.Join(args, " "), err, out, exit.Stderr)
+		}
+		t.Fatalf("%s: %v", strings.Join(args, " "), err)
+	}
+	return strings.TrimSpace(string(out))
+}
+
+// sourceDir is this package's folder.
+func sourceDir(t testing.TB) string {
+	t.Helper()
+	_, file, _, ok := runtime.Caller(0)
+	if !ok || !filepath.IsAbs(file) {
+		t.Fatal("the cluster's source folder is not known: build the tests without -trimpath")
+	}
+	return filepath.Dir(file)
+}

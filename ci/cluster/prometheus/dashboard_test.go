@@ -1,0 +1,195 @@
+package prometheus
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"go.yaml.in/yaml/v4"
+)
+
+const monitoring = "../../../deploy/monitoring/"
+
+// dashboard is what the tests need of Grafana's model.
+type dashboard struct {
+	Title, UID    string
+	SchemaVersion int
+	ID            *int
+	Templating    struct {
+		List []struct {
+			Name, Type string
+			Query      any
+			Datasource source
+		}
+	}
+	Panels []panel
+}
+
+type source struct{ Type, UID string }
+
+type panel struct {
+	ID          int
+	Type, Title string
+	Datasource  source
+	GridPos     struct{ H, W, X, Y int }
+	Targets     []struct {
+		RefID, Expr string
+		Datasource  source
+	}
+}
+
+func read(t *testing.T) dashboard {
+	t.Helper()
+	text, err := os.ReadFile(monitoring + "dashboard.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var d dashboard
+	if err := json.Unmarshal(text, &d); err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// expressions are all questions of the dashboard.
+func (d dashboard) expressions() (all []string) {
+	for _, p := range d.Panels {
+		for _, target := range p.Targets {
+			all = append(all, target.Expr)
+		}
+	}
+	return all
+}
+
+// TestDashboard is what Grafana refuses or shows wrongly without a word.
+func TestDashboard(t *testing.T) {
+	t.Parallel()
+	d := read(t)
+	if d.Title == "" || d.UID == "" || len(d.UID) > 40 || d.SchemaVersion < 36 || d.ID != nil {
+		t.Errorf("%q, uid %q, schema %d, id %v", d.Title, d.UID, d.SchemaVersion, d.ID)
+	}
+	if len(d.Templating.List) == 0 || d.Templating.List[0].Type != "datasource" || d.Templating.List[0].Name != "datasource" {
+		t.Fatal("the data source is no variable")
+	}
+	known := map[string]bool{"__rate_interval": true}
+	for _, v := range d.Templating.List {
+		known[v.Name] = true
+	}
+	variable := regexp.MustCompile(`\$\{?(\w+)`)
+	prometheus := source{"prometheus", "${datasource}"}
+	ids := map[int]bool{}
+	taken := map[[2]int]string{}
+	for _, p := range d.Panels {
+		if ids[p.ID] || p.Title == "" {
+			t.Errorf("panel %d %q: its id or title", p.ID, p.Title)
+		}
+		ids[p.ID] = true
+		g := p.GridPos
+		if g.X < 0 || g.W < 1 || g.H < 1 || g.X+g.W > 24 {
+			t.Errorf("%s: at %+v", p.Title, g)
+		}
+		for x := g.X; x < g.X+g.W; x++ {
+			for y := g.Y; y < g.Y+g.H; y++ {
+				if other := taken[[2]int{x, y}]; other != "" {
+					t.Fatalf("%s lies over %s", p.Title, other)
+				}
+				taken[[2]int{x, y}] = p.Title
+			}
+		}
+		if p.Type == "row" {
+			continue
+		}
+		if p.Datasource != prometheus || len(p.Targets) == 0 {
+			t.Errorf("%s: data source %v, %d targets", p.Title, p.Datasource, len(p.Targets))
+		}
+		refs := map[string]bool{}
+		for _, target := range p.Targets {
+			if refs[target.RefID] || target.Datasource != prometheus || target.Expr == "" {
+				t.Errorf("%s: %+v", p.Title, target)
+			}
+			refs[target.RefID] = true
+			for _, m := range variable.FindAllStringSubmatch(target.Expr, -1) {
+				if !known[m[1]] {
+					t.Errorf("%s: $%s is no variable", p.Title, m[1])
+				}
+			}
+		}
+	}
+}
+
+// rules are alerts.yaml.
+type rules struct {
+	Groups []struct {
+		Name  string
+		Rules []struct {
+			Alert, Expr, For    string
+			Labels, Annotations map[string]string
+		}
+	}
+}
+
+func readRules(t *testing.T) rules {
+	t.Helper()
+	text, err := os.ReadFile(monitoring + "alerts.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var r rules
+	if err := yaml.Unmarshal(text, &r); err != nil {
+		t.Fatal(err)
+	}
+	if len(r.Groups) != 1 || len(r.Groups[0].Rules) < 8 {
+		t.Fatalf("%+v", r)
+	}
+	return r
+}
+
+// TestMetricsExist: what the dashboard, the rules and the documentation name is served, and what is served is in the documentation, with
+// the same words.
+func TestMetricsExist(t *testing.T) {
+	t.Parallel()
+	pages := slices.Concat(get(t, "http://"+serve(t, waiting())+"/metrics"), get(t, "http://"+serve(t, serving())+"/metrics"))
+	served := map[string]string{"up": "", "ALERTS": ""}
+	for line := range bytes.Lines(pages) {
+		if name, help, ok := strings.Cut(strings.TrimPrefix(string(line), "# HELP "), " "); ok && bytes.HasPrefix(line, []byte("# HELP ")) {
+			served[name] = strings.TrimSpace(help)
+		}
+	}
+	name := regexp.MustCompile(`\b(nvidia_driver|process|go)_[a-z0-9_]+\b`)
+	asked := read(t).expressions()
+	for _, v := range read(t).Templating.List {
+		text, err := json.Marshal(v.Query)
+		if err != nil {
+			t.Fatal(err)
+		}
+		asked = append(asked, string(text))
+	}
+	for _, r := range readRules(t).Groups[0].Rules {
+		asked = append(asked, r.Expr, r.Annotations["description"])
+	}
+	docs, err := os.ReadFile("../../../docs/metrics.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range append(asked, string(docs)) {
+		for _, n := range name.FindAllString(text, -1) {
+			if _, ok := served[n]; !ok {
+				t.Errorf("%s is served by nobody: %.100s", n, text)
+			}
+		}
+	}
+	for n, help := range served {
+		if strings.HasPrefix(n, "nvidia_driver_") && !strings.Contains(string(docs), "| `"+strings.TrimPrefix(n, "nvidia_driver_")+"` | "+strings.TrimSuffix(help, ".")) {
+			t.Errorf("docs/metrics.md has no line for %s: %s", n, help)
+		}
+	}
+	for _, r := range readRules(t).Groups[0].Rules {
+		if !strings.Contains(string(docs), "| `"+r.Alert+"` |") || r.Labels["severity"] == "" || r.Annotations["summary"] == "" || r.Annotations["description"] == "" {
+			t.Errorf("%s: severity %q, summary %q, or not in docs/metrics.md", r.Alert, r.Labels["severity"], r.Annotations["summary"])
+		}
+	}
+}

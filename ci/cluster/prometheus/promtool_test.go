@@ -1,0 +1,110 @@
+package prometheus
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// gate skips what needs Debian's package prometheus.
+func gate(t *testing.T) {
+	t.Helper()
+	if os.Getenv("DRIVER_E2E") != "1" {
+		t.Skip("needs the Debian package prometheus: set DRIVER_E2E=1")
+	}
+}
+
+// promtool runs it in a folder: what it printed, and whether it was content.
+func promtool(t *testing.T, dir string, stdin []byte, args ...string) (string, error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "promtool", args...)
+	cmd.Dir, cmd.Stdin = dir, bytes.NewReader(stdin)
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
+// TestNames: promtool has nothing to say against what is served.
+func TestNames(t *testing.T) {
+	t.Parallel()
+	gate(t)
+	page := ours(get(t, "http://"+serve(t, waiting())+"/metrics"))
+	if out, err := promtool(t, ".", page, "check", "metrics"); err != nil || strings.TrimSpace(out) != "" {
+		t.Errorf("%v\n%s", err, out)
+	}
+	if out, err := promtool(t, ".", []byte("# TYPE a_total gauge\na_total 1\n"), "check", "metrics"); err == nil {
+		t.Errorf("promtool is content with everything: %s", out)
+	}
+}
+
+// ours leaves out what client_golang itself serves about Go and the process: its names are its own business.
+func ours(page []byte) (lines []byte) {
+	for line := range bytes.Lines(page) {
+		if bytes.Contains(line, []byte("nvidia_driver_")) {
+			lines = append(lines, line...)
+		}
+	}
+	return lines
+}
+
+// TestRules: promtool's unit tests of the rules pass, and there is no rule that could say nothing without a test noticing.
+func TestRules(t *testing.T) {
+	t.Parallel()
+	gate(t)
+	for _, args := range [][]string{{"check", "rules", "--lint-fatal", "alerts.yaml"}, {"test", "rules", "alerts_test.yaml"}} {
+		if out, err := promtool(t, monitoring, nil, args...); err != nil {
+			t.Errorf("promtool %v: %v\n%s", args, err, out)
+		}
+	}
+	text, err := os.ReadFile(monitoring + "alerts.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tests, err := os.ReadFile(monitoring + "alerts_test.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range readRules(t).Groups[0].Rules {
+		dir := t.TempDir()
+		mute := strings.Replace(string(text), "- alert: "+r.Alert+"\n", "- alert: "+r.Alert+"Not\n", 1)
+		for name, data := range map[string][]byte{"alerts.yaml": []byte(mute), "alerts_test.yaml": tests} {
+			if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if out, err := promtool(t, dir, nil, "test", "rules", "alerts_test.yaml"); err == nil {
+			t.Errorf("without %s the tests pass: %s", r.Alert, out)
+		}
+	}
+}
+
+// TestDocumentedConfiguration: what docs/metrics.md tells people to write is a configuration. Debian builds Prometheus without the discovery of
+// pods: that one line is replaced.
+func TestDocumentedConfiguration(t *testing.T) {
+	t.Parallel()
+	gate(t)
+	docs, err := os.ReadFile("../../../docs/metrics.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, ok := strings.Cut(string(docs), "```yaml\n")
+	config, _, closed := strings.Cut(rest, "```")
+	const discovery = "kubernetes_sd_configs: [{role: pod}]"
+	if !ok || !closed || !strings.Contains(config, discovery) {
+		t.Fatal("no configuration in docs/metrics.md")
+	}
+	config = strings.Replace(config, discovery, "static_configs: [{targets: [localhost:9835]}]", 1)
+	path := filepath.Join(t.TempDir(), "prometheus.yml")
+	if err := os.WriteFile(path, []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := promtool(t, ".", nil, "check", "config", path); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+}

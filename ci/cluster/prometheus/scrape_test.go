@@ -1,0 +1,200 @@
+package prometheus
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// server is a Prometheus of its own.
+type server struct {
+	t   *testing.T
+	url string
+}
+
+// start runs Prometheus with a configuration until the test ends.
+func start(t *testing.T, config string) server {
+	t.Helper()
+	dir := t.TempDir()
+	path := filepath.Join(dir, "prometheus.yml")
+	if err := os.WriteFile(path, []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := promtool(t, dir, nil, "check", "config", path); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	address := unused(t)
+	var log bytes.Buffer
+	cmd := exec.Command("prometheus", "--config.file="+path, "--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address="+address, "--log.level=warn")
+	cmd.Stdout, cmd.Stderr = &log, &log
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := cmd.Start(); err != nil {
+		t.Fatalf("start Debian's prometheus: %v; ci/e2e/setup installs it", err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Signal(syscall.SIGTERM)
+		kill := time.AfterFunc(10*time.Second, func() { _ = cmd.Process.Kill() })
+		defer kill.Stop()
+		_ = cmd.Wait()
+		if t.Failed() {
+			t.Logf("prometheus: %s", log.String())
+		}
+	})
+	return server{t, "http://" + address}
+}
+
+// unused is an address on which nobody listens.
+func unused(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // it listens at once
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// sample is one series of an answer.
+type sample struct {
+	Metric map[string]string
+	Value  [2]any
+}
+
+func (s sample) number() float64 {
+	f, _ := strconv.ParseFloat(fmt.Sprint(s.Value[1]), 64)
+	return f
+}
+
+func (s server) query(expr string) []sample {
+	s.t.Helper()
+	var a struct {
+		Status, Error string
+		Data          struct{ Result []sample }
+	}
+	if err := json.Unmarshal(get(s.t, s.url+"/api/v1/query?query="+url.QueryEscape(expr)), &a); err != nil || a.Status != "success" {
+		s.t.Fatalf("%s: %v, %+v", expr, err, a)
+	}
+	return a.Data.Result
+}
+
+// listens waits until Prometheus answers.
+func (s server) listens() {
+	s.t.Helper()
+	address := strings.TrimPrefix(s.url, "http://")
+	for end := time.Now().Add(30 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+		conn, err := net.DialTimeout("tcp", address, time.Second)
+		if err == nil {
+			conn.Close()
+			return
+		}
+		if time.Now().After(end) {
+			s.t.Fatal(err)
+		}
+	}
+}
+
+// until waits until an expression has so many series.
+func (s server) until(expr string, n int) []sample {
+	s.t.Helper()
+	for end := time.Now().Add(30 * time.Second); ; time.Sleep(100 * time.Millisecond) {
+		got := s.query(expr)
+		if len(got) == n {
+			return got
+		}
+		if time.Now().After(end) {
+			s.t.Fatalf("%s: %d series, want %d: %v", expr, len(got), n, got)
+		}
+	}
+}
+
+// TestScrape: a real Prometheus scrapes a node that serves, one that does not, and one that is not there.
+func TestScrape(t *testing.T) {
+	t.Parallel()
+	gate(t)
+	alerts, err := filepath.Abs(monitoring + "alerts.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := fmt.Sprintf("global: {scrape_interval: 1s, evaluation_interval: 1s}\nrule_files: [%s]\nscrape_configs:\n- job_name: nvidia-driver\n  static_configs:\n", alerts)
+	for node, address := range map[string]string{"good": serve(t, serving()), "bad": serve(t, waiting()), "gone": unused(t)} {
+		config += fmt.Sprintf("  - {targets: ['%s'], labels: {node: %s, namespace: gpu, pod: driver-%s}}\n", address, node, node)
+	}
+	s := start(t, config)
+	s.listens()
+	s.until("count_over_time(nvidia_driver_ready[1m]) >= 3", 2)
+	for expr, want := range map[string]float64{
+		`up{node="good"}`: 1, `up{node="gone"}`: 0,
+		`nvidia_driver_ready{node="good"}`:                  1,
+		`nvidia_driver_ready{node="bad"}`:                   0,
+		`nvidia_driver_state{node="bad",state="waiting"}`:   1,
+		`sum(nvidia_driver_state)`:                          2,
+		`count(nvidia_driver_state)`:                        18,
+		`nvidia_driver_gpu_memory_used_bytes{node="good"}`:  3 << 30,
+		`nvidia_driver_gpu_memory_total_bytes{node="good"}`: 16 << 30,
+		`nvidia_driver_gpu_utilization_ratio{node="good"}`:  0.5,
+		`nvidia_driver_holder_processes{holder_namespace="team",holder_pod="training-0",pod="driver-bad"}`: 1,
+		`nvidia_driver_info{driver="470.256.02"}`:                                                          1,
+		`nvidia_driver_phase_duration_seconds{node="good",phase="modules"}`:                                60,
+	} {
+		if got := s.query(expr); len(got) != 1 || got[0].number() != want {
+			t.Errorf("%s: %v, want %v", expr, got, want)
+		}
+	}
+	// What is wrong with two of the three nodes is seen; most alerts wait for their time before they fire.
+	firing := map[string]bool{}
+	for _, a := range s.until("ALERTS", len(expected)) {
+		firing[a.Metric["alertname"]] = true
+		if a.Metric["node"] == "good" {
+			t.Errorf("%v", a.Metric)
+		}
+	}
+	for _, name := range expected {
+		if !firing[name] {
+			t.Errorf("%s does not see it", name)
+		}
+	}
+	healthy(t, s)
+	for _, expr := range read(t).expressions() {
+		concrete := strings.NewReplacer("$job", ".*", "$instance", ".*").Replace(expr)
+		if got := s.query(concrete); len(got) == 0 {
+			t.Errorf("the dashboard asks in vain: %s", expr)
+		}
+	}
+}
+
+// expected are the alerts that are pending a few seconds after the scrapes of TestScrape began.
+var expected = []string{"NVIDIADriverNotReady", "NVIDIADriverStartFailed", "NVIDIADriverWaitsForHolders", "NVIDIADriverVersionSkew",
+	"NVIDIADriverOutdated", "NVIDIADriverGPUMissing", "NVIDIADriverScrapeFails"}
+
+// healthy: every rule was evaluated without an error.
+func healthy(t *testing.T, s server) {
+	t.Helper()
+	var a struct {
+		Data struct {
+			Groups []struct {
+				Rules []struct{ Name, Health, LastError string }
+			}
+		}
+	}
+	if err := json.Unmarshal(get(t, s.url+"/api/v1/rules"), &a); err != nil || len(a.Data.Groups) != 1 {
+		t.Fatalf("%v: %+v", err, a)
+	}
+	if got, want := len(a.Data.Groups[0].Rules), len(readRules(t).Groups[0].Rules); got != want {
+		t.Errorf("%d rules are loaded, want %d", got, want)
+	}
+	for _, r := range a.Data.Groups[0].Rules {
+		if r.Health != "ok" {
+			t.Errorf("%s: %s %s", r.Name, r.Health, r.LastError)
+		}
+	}
+}
