@@ -45,6 +45,7 @@ func gpuProcesses(t testing.TB) System {
 	link("100/fd/5", node(t, dev, "elsewhere/gpu", 195, 0))
 	link("100/fd/6", node(t, dev, "nvidia-uvm", 240, 0))
 	link("100/fd/7", dev+"/nvidiactl")
+	put(t, s.proc("1/root/var/log/pods/team-a_train-0_"+testUID), "", true)
 	text("200/comm", "bash\n") // holds nothing of ours: a block device's major, a plain file of that name
 	link("200/fd/0", node(t, dev, "other", 242, 0))
 	text("200/file/nvidia0", "")
@@ -81,7 +82,7 @@ func TestHolders(t *testing.T) {
 		text = append(text, h.String())
 	}
 	want := []string{
-		"pid 100 (python3) in container 3f2a41c09b7d pod " + testUID + ": gpu, nvidia-uvm, nvidiactl",
+		"pid 100 (python3) in container 3f2a41c09b7d pod team-a/train-0: gpu, nvidia-uvm, nvidiactl",
 		"pid 400 (mapper?[0m): nvidia-modeset",
 		"pid 500 (Xorg): card0",
 	}
@@ -142,9 +143,17 @@ func TestHoldersErrors(t *testing.T) {
 
 func TestHolderString(t *testing.T) {
 	t.Parallel()
-	h := Holder{PID: 7, Command: "x", Pod: testUID, Files: []string{"/dev/nvidia0", "/dev/nvidiactl"}}
-	if got, want := h.String(), "pid 7 (x) in pod "+testUID+": /dev/nvidia0, /dev/nvidiactl"; got != want {
-		t.Errorf("String() = %q; want %q", got, want)
+	for _, test := range []struct {
+		h    Holder
+		want string
+	}{
+		{Holder{PID: 7, Command: "x", Pod: testUID, Files: []string{"/dev/nvidia0", "/dev/nvidiactl"}}, "pid 7 (x) in pod " + testUID + ": /dev/nvidia0, /dev/nvidiactl"},
+		{Holder{PID: 7, Command: "x", Pod: testUID, PodName: "p", PodNamespace: "n"}, "pid 7 (x) in pod n/p"},
+		{Holder{PID: 7, Command: "x", Container: testID}, "pid 7 (x) in container 3f2a41c09b7d"},
+	} {
+		if got := test.h.String(); got != test.want {
+			t.Errorf("String() = %q; want %q", got, test.want)
+		}
 	}
 }
 

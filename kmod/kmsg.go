@@ -23,6 +23,7 @@ type Mark struct {
 	fd      int
 	partial []byte
 	lines   []string
+	tail    *string // of the whole log, where that is read by syslog(2); fd is not used then
 }
 
 // Mark remembers where the kernel's log ends now. It is exact: no clock and no sequence number is compared. The caller closes it.
@@ -30,8 +31,14 @@ func (s System) Mark() (*Mark, error) {
 	path := or(s.Kmsg, "/dev/kmsg")
 	// Not os.Open: the runtime would wait for more where the end is wanted.
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if errors.Is(err, unix.EPERM) && s.Kmsg == "" {
+		if text, syslogErr := readSyslog(); syslogErr == nil {
+			tail := syslogTail(text)
+			return &Mark{fd: -1, tail: &tail}, nil
+		}
+	}
 	if err != nil {
-		return nil, fmt.Errorf("open the kernel's log %s: %w; it needs a privileged container", path, err)
+		return nil, fmt.Errorf("open the kernel's log %s: %w; it needs a privileged container, or CAP_SYSLOG", path, err)
 	}
 	if _, err := unix.Seek(fd, 0, io.SeekEnd); err != nil {
 		_ = unix.Close(fd)
@@ -45,6 +52,13 @@ func (s System) Mark() (*Mark, error) {
 func (m *Mark) Lines() []string {
 	if m == nil {
 		return nil
+	}
+	if m.tail != nil {
+		text, err := readSyslog()
+		if err != nil {
+			return nil
+		}
+		return parseSyslog(sinceTail(text, *m.tail))
 	}
 	buf := make([]byte, maxKmsgRecord)
 	for range maxKmsgReads {
@@ -109,12 +123,17 @@ func parseKmsg(line string) (facility int, text []string, ok bool) {
 	if err != nil {
 		return 0, nil, false
 	}
-	for part := range strings.SplitSeq(unescape(message), "\n") {
+	return int(level >> 3), kernelText(unescape(message)), true
+}
+
+// kernelText are the lines of a message, fit to be shown.
+func kernelText(message string) (text []string) {
+	for part := range strings.SplitSeq(message, "\n") {
 		if part = strings.TrimRight(printable(strings.ReplaceAll(part, "\t", " ")), " "); part != "" {
 			text = append(text, strings.ToValidUTF8(part[:min(len(part), maxKmsgLine)], ""))
 		}
 	}
-	return int(level >> 3), text, true
+	return text
 }
 
 // unescape turns \xNN, as the kernel writes what is not printable ASCII, back into bytes.

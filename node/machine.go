@@ -139,9 +139,6 @@ func (m *machine) RemoveNodes(created []devices.Node) error { return realNodes.R
 // Ask starts a child that asks the driver. The mark is set first: what the kernel says while it brings GPUs up is the reason when
 // one does not come.
 func (m *machine) Ask(ctx context.Context) (probe.Answer, error) {
-	if m.cfg.RootKind == RootLink && !mayOpen("/dev/nvidiactl") {
-		return listed()
-	}
 	mark, err := (kmod.System{}).Mark()
 	if err == nil {
 		m.mu.Lock()
@@ -150,6 +147,9 @@ func (m *machine) Ask(ctx context.Context) (probe.Answer, error) {
 		}
 		m.mark = mark
 		m.mu.Unlock()
+	}
+	if m.cfg.RootKind == RootLink && !mayOpen("/dev/nvidiactl") {
+		return listed()
 	}
 	return m.prober.Ask(ctx, probe.Options{})
 }

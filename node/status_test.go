@@ -23,8 +23,9 @@ var noon = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 func sample() Status {
 	return Status{
 		Schema: StatusSchema, BootID: "b", State: Degraded, Reason: "GPU 0000:06:00.0 (10de:1eb8) does not initialise", Phase: "verify",
-		Instance: "i", PID: 12, Pod: "driver-x", Image: "driver:535", Started: noon, Updated: noon.Add(time.Minute), Kernel: "6.1.0-38-amd64", Wanted: v535,
+		Instance: "i", PID: 12, Pod: "driver-x", PodSpace: "gpu", PodUID: "u", Image: "driver:535", Started: noon, Updated: noon.Add(time.Minute), Kernel: "6.1.0-38-amd64", Wanted: v535,
 		Phases: []Timing{{"lock", 0.001}, {"load", 1.25}}, Warnings: []string{"preflight: memory: little"},
+		Counters: Counters{Compiled: 1, CompilesFailed: 2, CacheHits: 3, CacheMisses: 4, BlockedUnloads: 5}, LastFailure: &Failure{Time: noon, Wanted: v535, Pod: "gpu/driver-w", Reason: "refused"},
 		Up: &Driver{Version: v535, Flavour: "proprietary", Source: "cache", Signer: "ACME (sha256, key 1A:AE)", RootID: "id", RootDir: "/var/lib/nvidia-driver/roots/535", Firmware: true,
 			Modules: []LoadedModule{{Name: "nvidia", SrcVersion: "ABC", File: "/f", SHA256: "00", Params: []string{"NVreg_A=1"}}},
 			InTree:  []string{"ipmi_msghandler"}, Nodes: []devices.Node{{Path: "/dev/nvidia0", Major: 195, Made: true}}},

@@ -69,4 +69,3 @@ func systems() []byte {
 	}
 	return b.Bytes()
 }
-

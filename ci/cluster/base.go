@@ -44,13 +44,16 @@ func makePKI(t testing.TB, dir string) []byte {
 	t.Helper()
 	pki, err := control.NewPKI(dir, "localhost", NodeName, "kubernetes", "kubernetes.default", "kubernetes.default.svc", "127.0.0.1", nodeIP, apiAddress)
 	must(t, err)
-	for _, who := range []struct{ name, user, group string }{
-		{"admin", "admin", "system:masters"},
-		{"controller-manager", "system:kube-controller-manager", ""},
-		{"scheduler", "system:kube-scheduler", ""},
-		{"kubelet", "system:node:" + NodeName, "system:nodes"},
+	for _, who := range []struct {
+		name, user string
+		groups     []string
+	}{
+		{"admin", "admin", []string{"system:masters"}},
+		{"controller-manager", "system:kube-controller-manager", nil},
+		{"scheduler", "system:kube-scheduler", nil},
+		{"kubelet", "system:node:" + NodeName, []string{"system:nodes"}},
 	} {
-		must(t, pki.Kubeconfig(pki.Path(who.name+".kubeconfig"), guestServer, who.name, who.user, who.group))
+		must(t, pki.Kubeconfig(pki.Path(who.name+".kubeconfig"), guestServer, who.name, who.user, who.groups...))
 	}
 	config, err := os.ReadFile(pki.Path("admin.kubeconfig"))
 	must(t, err)

@@ -147,7 +147,7 @@ func TestDirectImports(t *testing.T) {
 		"github.com/moby/buildkit":         {"cmd/driver-build", "images/runner/buildkit"},
 		"github.com/spf13/cobra":           {"cmd/driver-build", "cmd/driver-entrypoint", "cmd/driver-evict"},
 		"github.com/prometheus":            {"node/metrics"},
-		"k8s.io":                           {"cmd/driver-evict", "node/evict"},
+		"k8s.io":                           {"cmd/driver-evict", "node/evict", "ci/cluster"},
 		"github.com/u-root/u-root":         {"kmod"},
 		"github.com/NVIDIA/go-nvml":        {"cmd/driver-probe"},
 		"github.com/hashicorp/go-version":  {"images/matrix"},

@@ -24,6 +24,7 @@ type Agent struct {
 
 	unsettled bool      // a record may stand on the node: not looked yet, or it could not be put back
 	freed     string    // instance of the driver that was told to go on
+	other     string    // pod that was seen at work on this node
 	next      time.Time // the cluster is not asked before
 
 	said   map[string]said // by reason
@@ -142,7 +143,10 @@ func (a *Agent) settle(ctx context.Context, st node.Status) (wait time.Duration,
 			return askAgain, err
 		}
 		if alive {
-			a.say("pod %s works on this node: %s", r.Pod, r.changes())
+			if a.other != r.UID {
+				a.other = r.UID
+				a.say("pod %s works on this node: %s", r.Pod, r.changes())
+			}
 			return othersTurn, nil
 		}
 	}

@@ -2,6 +2,7 @@ package evict
 
 import (
 	"context"
+	"maps"
 	"net/http"
 	"strings"
 	"testing"
@@ -37,34 +38,31 @@ func TestUpgrade(t *testing.T) {
 		b := newBench(t, crowd()...)
 		stop := b.start()
 		time.Sleep(10 * time.Second)
-		b.locked(func() {
-			if b.calls > 2 { // at the start: is there anything to put back
-				t.Errorf("%d calls of the API before anybody asked", b.calls)
-			}
-		})
+		if n := b.see().calls; n > 2 { // at the start: is there anything to put back
+			t.Errorf("%d calls of the API before anybody asked", n)
+		}
 		b.d.begin(t.Context())
 		time.Sleep(6 * time.Second)
-		b.locked(func() {
-			if !b.cordoned() || b.label(deploy+"device-plugin") != paused || b.label(deploy+"client") != "batch_"+paused ||
-				b.label(deploy+"dcgm-exporter") != "false" || b.label(deploy+"driver") != "true" || b.label(deploy+"dcgm") != "" || b.annotation(Annotation) == "" {
-				t.Errorf("in the middle: %v", b.node)
-			}
-		})
+		want := map[string]string{"kubernetes.io/hostname": nodeName, "feature.node.kubernetes.io/pci-10de.x": "true", deploy + "driver": "true",
+			deploy + "device-plugin": paused, deploy + "client": "batch_" + paused, deploy + "dcgm-exporter": "false", deploy + "node-status-exporter": "true"}
+		if v := b.see(); !v.cordoned || v.annotations[Annotation] == "" || !maps.Equal(v.labels, want) {
+			t.Errorf("in the middle: %+v", v)
+		}
 		time.Sleep(40 * time.Second)
 		b.pristine(false)
 		if got := b.names(); got != survivors {
 			t.Errorf("left: %s, want %s", got, survivors)
 		}
-		if b.patches != 3 {
-			t.Errorf("%d patches of the node, not take, release and put back", b.patches)
+		if n := b.see().patches; n != 3 {
+			t.Errorf("%d patches of the node, not take, release and put back", n)
 		}
 		if got := b.told(); got != "Started Done" {
 			t.Errorf("Events: %s", got)
 		}
-		calls := b.calls
+		calls := b.see().calls
 		time.Sleep(time.Hour)
-		if b.calls != calls {
-			t.Errorf("%d calls of the API while the driver serves", b.calls-calls)
+		if n := b.see().calls - calls; n != 0 {
+			t.Errorf("%d calls of the API while the driver serves", n)
 		}
 		if err := stop(); err != nil {
 			t.Error(err)
@@ -89,10 +87,13 @@ func TestNobodysBusiness(t *testing.T) {
 	t.Parallel()
 	for name, set := range map[string]func(*driver){
 		"another pod's driver": func(d *driver) { d.name = "driver-old"; d.ask() },
-		"another asks":         func(d *driver) { d.state(node.Waiting, "replace"); d.c.annotate(SafeLoad, "driver-old") },
-		"nobody asks":          func(d *driver) { d.state(node.Waiting, "replace") },
-		"waits for the lock":   func(d *driver) { d.ask(); d.state(node.Waiting, "lock") },
-		"serves":               func(d *driver) { d.ask(); d.state(node.Serving, "") },
+		"another asks": func(d *driver) {
+			d.state(node.Waiting, "replace")
+			d.c.locked(func() { d.c.annotate(SafeLoad, "driver-old") })
+		},
+		"nobody asks":        func(d *driver) { d.state(node.Waiting, "replace") },
+		"waits for the lock": func(d *driver) { d.ask(); d.state(node.Waiting, "lock") },
+		"serves":             func(d *driver) { d.ask(); d.state(node.Serving, "") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -101,8 +102,8 @@ func TestNobodysBusiness(t *testing.T) {
 				stop := b.start()
 				set(b.d)
 				time.Sleep(5 * time.Minute)
-				if err := stop(); err != nil || b.patches > 0 || b.told() != "" {
-					t.Errorf("%v, %d patches, told %s", err, b.patches, b.told())
+				if err := stop(); err != nil || b.see().patches > 0 || b.told() != "" {
+					t.Errorf("%v, %d patches, told %s", err, b.see().patches, b.told())
 				}
 			})
 		})
@@ -124,16 +125,15 @@ func TestBudgetFromTheStart(t *testing.T) {
 		defer b.start()()
 		b.d.begin(t.Context())
 		time.Sleep(9 * time.Minute)
-		if b.patches > 0 || b.names() != "train slice plugin clients "+survivors {
-			t.Errorf("%d patches; left: %s", b.patches, b.names())
+		if b.see().patches > 0 || b.names() != "train slice plugin clients "+survivors {
+			t.Errorf("%d patches; left: %s", b.see().patches, b.names())
 		}
-		b.locked(func() {
-			e := b.events[0]
-			if len(b.events) != 2 || e.Reason != reasonBlocked || e.Type != "Warning" || e.Count < 5 || e.Count > 10 ||
-				!strings.Contains(e.Message, "pod team/train: a PodDisruptionBudget does not allow it: The disruption budget train-pdb needs 1 healthy pods") {
-				t.Errorf("%d Events, the first: %s %d times: %s", len(b.events), e.Reason, e.Count, e.Message)
-			}
-		})
+		v := b.see()
+		e := v.events[0]
+		if len(v.events) != 2 || e.Reason != reasonBlocked || e.Type != "Warning" || e.Count < 5 || e.Count > 10 ||
+			!strings.Contains(e.Message, "pod team/train: a PodDisruptionBudget does not allow it: The disruption budget train-pdb needs 1 healthy pods") {
+			t.Errorf("%d Events, the first: %s %d times: %s", len(v.events), e.Reason, e.Count, e.Message)
+		}
 		time.Sleep(3 * time.Minute)
 		b.pristine(false)
 		if got := b.names(); got != survivors {
@@ -157,20 +157,21 @@ func TestBudgetInBetween(t *testing.T) {
 		defer b.start()()
 		b.d.begin(t.Context())
 		time.Sleep(4 * time.Minute)
-		if !b.cordoned() {
+		if !b.see().cordoned {
 			t.Error("given up too early")
 		}
 		time.Sleep(80 * time.Second)
 		b.pristine(false)
-		if b.annotation(SafeLoad) == "" {
+		v := b.see()
+		if v.annotations[SafeLoad] == "" {
 			t.Error("the driver was let go on")
 		}
-		if e := b.events[len(b.events)-1]; e.Reason != reasonFailed || !strings.Contains(e.Message, "slice-pdb") || !strings.Contains(e.Message, "not free after 5m0s") {
+		if e := v.events[len(v.events)-1]; e.Reason != reasonFailed || !strings.Contains(e.Message, "slice-pdb") || !strings.Contains(e.Message, "not free after 5m0s") {
 			t.Errorf("%s: %s", e.Reason, e.Message)
 		}
 		time.Sleep(5 * time.Minute)
 		b.pristine(false)
-		if got := b.names(); got != survivors || b.annotation(SafeLoad) != "" {
+		if got := b.names(); got != survivors || b.see().annotations[SafeLoad] != "" {
 			t.Errorf("left: %s", got)
 		}
 	})
@@ -190,8 +191,8 @@ func TestUnmanaged(t *testing.T) {
 				if gone := b.names() == "driver-abc"; gone != force {
 					t.Errorf("left: %s", b.names())
 				}
-				if !force && (b.patches > 0 || !strings.Contains(b.said(), "pod team/notebook has no controller")) {
-					t.Errorf("%d patches\n%s", b.patches, b.said())
+				if !force && (b.see().patches > 0 || !strings.Contains(b.said(), "pod team/notebook has no controller")) {
+					t.Errorf("%d patches\n%s", b.see().patches, b.said())
 				}
 			})
 		})
@@ -215,17 +216,17 @@ func TestHolders(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		b.d.begin(ctx)
 		time.Sleep(4 * time.Minute)
-		if got := b.names(); got != "monitor driver-abc" || !b.cordoned() {
-			t.Errorf("left: %s, cordoned %v", got, b.cordoned())
+		if got := b.names(); got != "monitor driver-abc" || !b.see().cordoned {
+			t.Errorf("left: %s, cordoned %v", got, b.see().cordoned)
 		}
 		time.Sleep(90 * time.Second)
 		b.pristine(false)
 		if !strings.Contains(b.said(), "in use by team/monitor, which no eviction ends") {
 			t.Errorf("log:\n%s", b.said())
 		}
-		patches := b.patches
+		patches := b.see().patches
 		time.Sleep(90 * time.Second) // without the annotation: the driver that was let go on still waits
-		if b.patches == patches {
+		if b.see().patches == patches {
 			t.Error("it was not tried again")
 		}
 		cancel()
@@ -290,7 +291,7 @@ func TestMeddling(t *testing.T) {
 		b.d.upgrade(t.Context())
 		time.Sleep(10 * time.Second)
 		b.pristine(false)
-		if b.annotation("somebody/else") == "" {
+		if b.see().annotations["somebody/else"] == "" {
 			t.Error("another's annotation was lost")
 		}
 	})
@@ -310,8 +311,9 @@ func TestOthersDecide(t *testing.T) {
 			b.node["metadata"].(map[string]any)["labels"].(map[string]any)[deploy+"device-plugin"] = "false"
 			b.bump()
 		})
-		if err := stop(); err != nil || b.cordoned() || b.label(deploy+"device-plugin") != "false" || b.label(deploy+"client") != "batch" {
-			t.Errorf("%v, %v", err, b.node)
+		err, v := stop(), b.see()
+		if err != nil || v.cordoned || v.labels[deploy+"device-plugin"] != "false" || v.labels[deploy+"client"] != "batch" {
+			t.Errorf("%v, %+v", err, v)
 		}
 	})
 	synctest.Test(t, func(t *testing.T) {
@@ -325,8 +327,9 @@ func TestOthersDecide(t *testing.T) {
 		b.locked(func() { b.annotate(Annotation, "") })
 		b.d.state(node.Failed, "")
 		time.Sleep(20 * time.Second)
-		if err := stop(); err != nil || !b.cordoned() || b.label(deploy+"device-plugin") != paused {
-			t.Errorf("with the record gone the node is a person's: %v, %v", err, b.node)
+		err, v := stop(), b.see()
+		if err != nil || !v.cordoned || v.labels[deploy+"device-plugin"] != paused {
+			t.Errorf("with the record gone the node is a person's: %v, %+v", err, v)
 		}
 	})
 }
@@ -352,7 +355,7 @@ func TestNoCluster(t *testing.T) {
 				defer b.start()()
 				b.d.begin(t.Context())
 				time.Sleep(10 * time.Minute)
-				if lines := len(b.log); lines > 30 || b.patches > 0 {
+				if lines := strings.Count(b.said(), "\n"); lines > 30 || b.see().patches > 0 {
 					t.Errorf("%d lines:\n%s", lines, b.said())
 				}
 				if name == "rights" && !strings.Contains(b.said(), `grant the service account "get" on "nodes"`) {

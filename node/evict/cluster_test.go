@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -46,6 +47,7 @@ type cluster struct {
 	meddle func()                               // called between a client's reading the node and its patch
 	cut    func(calls int, applied bool) bool   // the connection breaks there
 	calls  int
+	grace  *int64 // of the last eviction
 }
 
 func newCluster(t *testing.T, pods ...*corev1.Pod) *cluster {
@@ -204,6 +206,7 @@ func (c *cluster) evict(w http.ResponseWriter, r *http.Request, namespace, name 
 	if e.Name != name || e.Namespace != namespace || e.DeleteOptions == nil || e.DeleteOptions.Preconditions == nil {
 		c.t.Errorf("eviction of %s/%s: %+v", namespace, name, e)
 	}
+	c.grace = e.DeleteOptions.GracePeriodSeconds
 	dry := r.URL.Query().Get("dryRun") == "All"
 	if dry != (len(e.DeleteOptions.DryRun) == 1) {
 		c.t.Errorf("dry run in the request and in its options differ: %s, %v", r.URL, e.DeleteOptions.DryRun)
@@ -313,6 +316,29 @@ func (c *cluster) cordoned() bool {
 	return ok
 }
 
+// view is what a test looks at, all of one moment.
+type view struct {
+	labels, annotations map[string]string
+	cordoned            bool
+	patches, calls      int
+	events              []corev1.Event
+}
+
+func (c *cluster) see() view {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	v := view{labels: map[string]string{}, annotations: map[string]string{}, cordoned: c.cordoned(), patches: c.patches, calls: c.calls,
+		events: slices.Clone(c.events)}
+	metadata := c.node["metadata"].(map[string]any)
+	for key := range metadata["labels"].(map[string]any) {
+		v.labels[key] = c.label(key)
+	}
+	for key := range metadata["annotations"].(map[string]any) {
+		v.annotations[key] = c.annotation(key)
+	}
+	return v
+}
+
 func (c *cluster) locked(f func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -322,13 +348,11 @@ func (c *cluster) locked(f func()) {
 // told are the Events' reasons on the pod, in their order.
 func (c *cluster) told() string {
 	var out []string
-	c.locked(func() {
-		for _, e := range c.events {
-			if e.InvolvedObject.Kind == "Pod" {
-				out = append(out, strings.TrimPrefix(e.Reason, "GPUEviction"))
-			}
+	for _, e := range c.see().events {
+		if e.InvolvedObject.Kind == "Pod" {
+			out = append(out, strings.TrimPrefix(e.Reason, "GPUEviction"))
 		}
-	})
+	}
 	return strings.Join(out, " ")
 }
 

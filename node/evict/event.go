@@ -56,13 +56,16 @@ func (a *Agent) tell(ctx context.Context, reason, format string, args ...any) {
 	if len(text) > most {
 		text = strings.ToValidUTF8(text[:most], "") + "..."
 	}
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	bounded, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	for _, on := range []corev1.ObjectReference{
 		{APIVersion: "v1", Kind: "Pod", Namespace: a.cfg.Namespace, Name: a.cfg.Pod, UID: types.UID(a.cfg.UID)},
 		{APIVersion: "v1", Kind: "Node", Name: a.cfg.Node, UID: types.UID(a.cfg.Node)}, // the UID that the kubelet's Events have, too
 	} {
-		err := a.event(ctx, on, kind, reason, text)
+		err := a.event(bounded, on, kind, reason, text)
+		if ctx.Err() != nil {
+			return
+		}
 		if err != nil && !a.silent[on.Kind] {
 			a.say("warning: there are no Events of the %s: %v%s", on.Kind, err, rights(err, "create, patch", "events"))
 		}

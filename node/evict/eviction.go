@@ -17,7 +17,6 @@ import (
 type refusedError struct {
 	Pod    string // NAMESPACE/NAME
 	Reason string
-	budget bool // a disruption budget says no, or not yet
 	err    error
 }
 
@@ -53,11 +52,11 @@ func (a *Agent) evict(ctx context.Context, p *corev1.Pod, trial bool) error {
 	}
 	e := &refusedError{Pod: podName(p), err: err, Reason: err.Error() + rights(err, "create", "pods/eviction")}
 	if apierrors.IsTooManyRequests(err) && apierrors.HasStatusCause(err, policyv1.DisruptionBudgetCause) {
-		e.budget, e.Reason = true, "a PodDisruptionBudget does not allow it"+causes(err)
+		e.Reason = "a PodDisruptionBudget does not allow it" + causes(err)
 	}
 	var status apierrors.APIStatus
 	if errors.As(err, &status) && status.Status().Code == http.StatusInternalServerError && strings.Contains(err.Error(), "PodDisruptionBudget") {
-		e.budget, e.Reason = true, err.Error()+"; leave one budget for this pod"
+		e.Reason = err.Error() + "; leave one budget for this pod"
 	}
 	return e
 }

@@ -99,6 +99,13 @@ func (d *driver) ask() {
 	d.c.locked(func() { d.c.annotate(SafeLoad, d.name) })
 }
 
+// now is its state.
+func (d *driver) now() node.State {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.st.State
+}
+
 // begin is upgrade beside the test.
 func (d *driver) begin(ctx context.Context) { d.done.Go(func() { d.upgrade(ctx) }) }
 
@@ -190,20 +197,18 @@ func (b *bench) names() string {
 // pristine checks that the node is as it was before.
 func (b *bench) pristine(cordonedBefore bool) {
 	b.t.Helper()
-	b.locked(func() {
-		want := newCluster(b.t)
-		for key, value := range want.node["metadata"].(map[string]any)["labels"].(map[string]any) {
-			if b.label(key) != value {
-				b.t.Errorf("label %s is %q, it was %q", key, b.label(key), value)
-			}
+	want, got := newCluster(b.t).see(), b.see()
+	for key, value := range want.labels {
+		if got.labels[key] != value {
+			b.t.Errorf("label %s is %q, it was %q", key, got.labels[key], value)
 		}
-		if text := b.annotation(Annotation); text != "" {
-			b.t.Errorf("the record stands: %s", text)
-		}
-		if b.cordoned() != cordonedBefore {
-			b.t.Errorf("cordoned: %v, it was %v", b.cordoned(), cordonedBefore)
-		}
-	})
+	}
+	if text := got.annotations[Annotation]; text != "" {
+		b.t.Errorf("the record stands: %s", text)
+	}
+	if got.cordoned != cordonedBefore {
+		b.t.Errorf("cordoned: %v, it was %v", got.cordoned, cordonedBefore)
+	}
 	if b.t.Failed() {
 		b.t.Logf("log:\n%s", b.said())
 	}

@@ -20,24 +20,27 @@ func killAt(b *bench, call int, applied bool) bool {
 	dead := false
 	ctx, kill := context.WithCancel(b.t.Context())
 	defer kill()
-	b.cut = func(n int, after bool) bool {
-		if n == call && after == applied {
-			dead = true
-			kill()
+	calls := b.see().calls
+	b.locked(func() {
+		b.cut = func(n int, after bool) bool {
+			if n == calls+call && after == applied {
+				dead = true
+				kill()
+			}
+			return dead
 		}
-		return dead
-	}
+	})
 	end := make(chan error, 1)
 	go func() { end <- b.agent().Run(ctx) }()
 	for b.t.Context().Err() == nil {
 		time.Sleep(time.Second)
-		if ctx.Err() != nil || b.d.st.State == node.Serving && b.annotation(Annotation) == "" {
+		if ctx.Err() != nil || b.d.now() == node.Serving && b.see().annotations[Annotation] == "" {
 			break
 		}
 	}
 	kill()
 	<-end
-	b.cut = nil
+	b.locked(func() { b.cut = nil })
 	return dead
 }
 
@@ -58,8 +61,8 @@ func TestKilledAnywhere(t *testing.T) {
 				defer b.start()()
 				time.Sleep(3 * time.Minute)
 				b.pristine(false)
-				if b.d.st.State != node.Serving || b.names() != survivors {
-					t.Errorf("killed at call %d (applied %v): driver %s, left %s\n%s", call, applied, b.d.st.State, b.names(), b.said())
+				if b.d.now() != node.Serving || b.names() != survivors {
+					t.Errorf("killed at call %d (applied %v): driver %s, left %s\n%s", call, applied, b.d.now(), b.names(), b.said())
 				}
 			})
 			if !going || t.Failed() {
@@ -85,10 +88,11 @@ func TestKilledForGood(t *testing.T) {
 				ctx, cancel := context.WithCancel(t.Context())
 				b.d.begin(ctx)
 				time.Sleep(100 * time.Millisecond)
-				if !killAt(b, 12, true) || b.annotation(Annotation) == "" {
+				if !killAt(b, 12, true) || b.see().annotations[Annotation] == "" {
 					t.Fatalf("it was not killed in the middle:\n%s", b.said())
 				}
 				cancel()
+				b.d.done.Wait()
 				b.locked(func() { b.end(b.cluster.pods[len(b.cluster.pods)-1]) })
 				b.cfg.Pod, b.cfg.UID, b.d.name = "driver-new", "uid-driver-new", "driver-new"
 				switch driverState {
@@ -104,8 +108,8 @@ func TestKilledForGood(t *testing.T) {
 				if !strings.Contains(b.said(), "put back what pod nvidia/driver-abc had left") {
 					t.Errorf("log:\n%s", b.said())
 				}
-				if driverState == node.Waiting && b.d.st.State != node.Serving {
-					t.Errorf("the new pod's driver is %s", b.d.st.State)
+				if driverState == node.Waiting && b.d.now() != node.Serving {
+					t.Errorf("the new pod's driver is %s", b.d.now())
 				}
 			})
 		})
@@ -122,8 +126,8 @@ func TestAnotherPodWorks(t *testing.T) {
 		b.annotate(Annotation, r.String())
 		defer b.start()()
 		time.Sleep(10 * time.Minute)
-		if b.patches > 0 {
-			t.Errorf("%d patches while driver-old is there", b.patches)
+		if b.see().patches > 0 || strings.Count(b.said(), "driver-old works on this node") != 1 {
+			t.Errorf("%d patches while driver-old is there\n%s", b.see().patches, b.said())
 		}
 		b.locked(func() {
 			for _, p := range b.cluster.pods {
@@ -146,14 +150,14 @@ func TestBrokenRecord(t *testing.T) {
 		stop := b.start()
 		b.d.begin(t.Context())
 		time.Sleep(5 * time.Minute)
-		if b.patches > 0 || !strings.Contains(b.said(), "uncordon the node and correct its labels") {
-			t.Errorf("%d patches\n%s", b.patches, b.said())
+		if b.see().patches > 0 || !strings.Contains(b.said(), "uncordon the node and correct its labels") {
+			t.Errorf("%d patches\n%s", b.see().patches, b.said())
 		}
 		b.locked(func() { b.annotate(Annotation, "") })
 		time.Sleep(3 * time.Minute)
 		b.pristine(false)
-		if err := stop(); err != nil || b.d.st.State != node.Serving {
-			t.Errorf("%v, driver %s", err, b.d.st.State)
+		if err := stop(); err != nil || b.d.now() != node.Serving {
+			t.Errorf("%v, driver %s", err, b.d.now())
 		}
 	})
 }
@@ -175,14 +179,14 @@ func TestPutBackFails(t *testing.T) {
 				}
 				stop := b.start()
 				go func() {
-					for b.d.st.State != node.Starting {
+					for b.d.now() != node.Starting {
 						time.Sleep(time.Second)
 					}
 					b.locked(func() { away = true })
 				}()
 				b.d.upgrade(t.Context())
 				time.Sleep(5 * time.Minute)
-				if !b.cordoned() {
+				if !b.see().cordoned {
 					t.Error("a miracle")
 				}
 				if !again {

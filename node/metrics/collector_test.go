@@ -28,8 +28,9 @@ func TestCollect(t *testing.T) {
 	want := map[string]float64{
 		"info{driver=470.256.02,flavour=proprietary,image=,kernel=6.1.0-42-amd64,module=A1,source=cache}":   1,
 		"wanted_info{driver=535.261.03,image=example.com/driver:535.261.03-debian12,kernel=6.1.0-42-amd64}": 1,
-		"ready":                                0,
-		"state{state=waiting}":                 1,
+		"ready":                0,
+		"state{state=waiting}": 1,
+		"waits_for{what=lock}": 0, "waits_for{what=holders}": 1, "waits_for{what=clearance}": 0,
 		"warnings":                             1,
 		"instance_start_timestamp_seconds":     1760000000,
 		"last_failure_timestamp_seconds":       1760000001,

@@ -26,7 +26,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // busy is a status in which everything is set: an upgrade that waits, on a node with two GPUs.
 func busy() node.Status {
 	return node.Status{
-		State: node.Waiting, Reason: "in use", Kernel: "6.1.0-42-amd64", Wanted: "535.261.03", Image: "example.com/driver:535.261.03-debian12",
+		State: node.Waiting, WaitsFor: node.ForHolders, Reason: "in use", Kernel: "6.1.0-42-amd64", Wanted: "535.261.03", Image: "example.com/driver:535.261.03-debian12",
 		Started: time.Unix(1760000000, 0), Updated: time.UnixMilli(1760000123500), Warnings: []string{"one"},
 		LastFailure: &node.Failure{Time: time.Unix(1760000001, 0)},
 		Phases:      []node.Timing{{Phase: "lock", Seconds: 0.5}, {Phase: "survey", Seconds: 0.25}, {Phase: "lock", Seconds: 9}},

@@ -65,7 +65,7 @@ func counter(name, help string, labels ...string) metric {
 // Describe tells the registry every metric that Collect may send.
 func (c *collector) Describe(ch chan<- *prometheus.Desc) {
 	for _, m := range []metric{
-		buildInfo, info, wantedInfo, state, ready, started, updated, lastFailed, warnings, phaseSeconds, startSeconds, compiles, lookups, holders,
+		buildInfo, info, wantedInfo, state, waitsFor, ready, started, updated, lastFailed, warnings, phaseSeconds, startSeconds, compiles, lookups, holders,
 		holderProcesses, blockedUnloads, gpusExpected, gpusWorking, gpuUp, daemonUp, daemonRestarts, gpuQueryOK, gpuQuerySeconds,
 		gpusAnswering, gpuMemoryUsed, gpuMemoryTotal, gpuUtilization,
 	} {

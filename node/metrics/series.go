@@ -11,6 +11,7 @@ var (
 	info       = gauge("info", "The driver that is loaded and served, always 1. module is the srcversion of nvidia.ko, source where the modules came from.", "driver", "module", "flavour", "kernel", "source", "image")
 	wantedInfo = gauge("wanted_info", "The driver that this container is to bring up, always 1.", "driver", "kernel", "image")
 	state      = gauge("state", "1 for the state that the driver is in, 0 for every other.", "state")
+	waitsFor   = gauge("waits_for", "1 for what the instance waits for in state waiting: the node's lock, holders of another driver, or clearance (safe load).", "what")
 	ready      = gauge("ready", "Whether the driver serves this node.")
 	started    = gauge("instance_start_timestamp_seconds", "When this instance of the driver container began.")
 	updated    = gauge("status_update_timestamp_seconds", "When the status was last looked after.")
@@ -40,6 +41,9 @@ func (s sink) status(st node.Status) {
 	}
 	for _, one := range states() {
 		s.send(state, number(one == now), string(one))
+	}
+	for _, what := range []string{node.ForLock, node.ForHolders, node.ForClearance} {
+		s.send(waitsFor, number(now == node.Waiting && st.WaitsFor == what), what)
 	}
 	s.send(ready, number(st.Ready))
 	s.send(wantedInfo, 1, st.Wanted, st.Kernel, st.Image)

@@ -1,6 +1,7 @@
 package preflight
 
 import (
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -38,9 +39,7 @@ func TestUnprivileged(t *testing.T) {
 		t.Run(c.check+"/"+c.name, func(t *testing.T) {
 			t.Parallel()
 			files := map[string]string{"proc/self/status": variant}
-			for name, body := range c.files {
-				files[name] = body
-			}
+			maps.Copy(files, c.files)
 			m := newMachine(t, files)
 			in := m.input()
 			linked(&in)

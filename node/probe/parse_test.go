@@ -32,20 +32,18 @@ func TestParseSMI(t *testing.T) {
 	}
 }
 
-func ratio(f float64) *float64 { return &f }
-
 func TestParseUsage(t *testing.T) {
 	t.Parallel()
 	const gpu = "GPU-1, Tesla T4, 00000000:3B:00.0, 535.261.03, "
 	memory := &Memory{Total: 15360 << 20, Used: 3 << 20}
 	for text, want := range map[string]Device{
-		gpu + "15360, 3, 100\n":                                     {Memory: memory, Utilization: ratio(1)},
+		gpu + "15360, 3, 100\n":                                     {Memory: memory, Utilization: new(1.0)},
 		gpu + "15360, 3, [N/A]\n":                                   {Memory: memory}, // MIG
-		gpu + "[Not Supported], [Not Supported], 0":                 {Utilization: ratio(0)},
-		gpu + "15360, [Unknown Error], 37":                          {Utilization: ratio(0.37)},
+		gpu + "[Not Supported], [Not Supported], 0":                 {Utilization: new(0.0)},
+		gpu + "15360, [Unknown Error], 37":                          {Utilization: new(0.37)},
 		gpu + "15360 MiB, 3 MiB, 37 %":                              {},
 		gpu + "-1, 3, 101":                                          {},
-		"GPU-1, T, 4, 00000000:3B:00.0, 535.261.03, 15360, 3, 50\n": {Memory: memory, Utilization: ratio(0.5), Name: "T, 4"},
+		"GPU-1, T, 4, 00000000:3B:00.0, 535.261.03, 15360, 3, 50\n": {Memory: memory, Utilization: new(0.5), Name: "T, 4"},
 	} {
 		want.UUID, want.PCI = "GPU-1", "0000:3b:00.0"
 		if want.Name == "" {
@@ -62,7 +60,7 @@ func TestParseUsage(t *testing.T) {
 	}
 	const nvml = `{"driver":"1","devices":[{"uuid":"x","pci":"0:1:0.0","memory":{"total":5,"used":4},"utilization":25},{"uuid":"y","pci":"0:2:0.0","utilization":1e9}]}`
 	got, err = parseProbe([]byte(nvml))
-	if d := cmp.Diff([]Device{{UUID: "x", PCI: "0000:01:00.0", Memory: &Memory{5, 4}, Utilization: ratio(0.25)}, {UUID: "y", PCI: "0000:02:00.0"}}, got.Devices); d != "" || err != nil {
+	if d := cmp.Diff([]Device{{UUID: "x", PCI: "0000:01:00.0", Memory: &Memory{5, 4}, Utilization: new(0.25)}, {UUID: "y", PCI: "0000:02:00.0"}}, got.Devices); d != "" || err != nil {
 		t.Error(err, d)
 	}
 }

@@ -19,7 +19,7 @@ func usageOptions(script string) Options {
 
 func TestAskUsage(t *testing.T) {
 	t.Parallel()
-	want := []Device{{UUID: "GPU-1", Name: "Tesla T4", PCI: "0000:3b:00.0", Memory: &Memory{15360 << 20, 3 << 20}, Utilization: ratio(0.37)}}
+	want := []Device{{UUID: "GPU-1", Name: "Tesla T4", PCI: "0000:3b:00.0", Memory: &Memory{15360 << 20, 3 << 20}, Utilization: new(0.37)}}
 	nvml := usageOptions(`0 {"driver":"1","devices":[{"uuid":"GPU-1","name":"Tesla T4","pci":"00000000:3B:00.0","memory":{"total":16106127360,"used":3145728},"utilization":37}]}`)
 	smi := usageOptions("0 GPU-1, Tesla T4, 00000000:3B:00.0, 1, 15360, 3, 37")
 	smi.Probe = "/nonexistent/driver-probe"

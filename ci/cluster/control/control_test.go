@@ -79,8 +79,13 @@ func TestAdmission(t *testing.T) {
 	}
 	kubelet := p.As("system:node:one", "system:nodes", "system:authenticated")
 	kubelet.Kubectl("label", "node", "one", "example.com/x=y")
-	if _, err := kubelet.TryKubectl("label", "node", "two", "example.com/x=y"); err == nil || !strings.Contains(err.Error(), "is not allowed to modify node") {
-		t.Errorf("a kubelet that labels another node: got %v", err)
+	for _, tc := range []struct{ node, label, want string }{
+		{"two", "example.com/x=y", "only its own Node object"},                           // the Node authorizer
+		{"one", "node-restriction.kubernetes.io/x=y", "is not allowed to modify labels"}, // NodeRestriction
+	} {
+		if _, err := kubelet.TryKubectl("label", "node", tc.node, tc.label); err == nil || !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("the kubelet of node one labels %s with %s: got %v; want %q", tc.node, tc.label, err, tc.want)
+		}
 	}
 }
 

@@ -79,8 +79,6 @@ func TestDashboard(t *testing.T) {
 	for _, v := range d.Templating.List {
 		known[v.Name] = true
 	}
-	variable := regexp.MustCompile(`\$\{?(\w+)`)
-	prometheus := source{"prometheus", "${datasource}"}
 	ids := map[int]bool{}
 	taken := map[[2]int]string{}
 	for _, p := range d.Panels {
@@ -88,34 +86,47 @@ func TestDashboard(t *testing.T) {
 			t.Errorf("panel %d %q: its id or title", p.ID, p.Title)
 		}
 		ids[p.ID] = true
-		g := p.GridPos
-		if g.X < 0 || g.W < 1 || g.H < 1 || g.X+g.W > 24 {
-			t.Errorf("%s: at %+v", p.Title, g)
+		p.lies(t, taken)
+		if p.Type != "row" {
+			p.asks(t, known)
 		}
-		for x := g.X; x < g.X+g.W; x++ {
-			for y := g.Y; y < g.Y+g.H; y++ {
-				if other := taken[[2]int{x, y}]; other != "" {
-					t.Fatalf("%s lies over %s", p.Title, other)
-				}
-				taken[[2]int{x, y}] = p.Title
+	}
+}
+
+// lies: within the grid's 24 columns, over no other panel.
+func (p panel) lies(t *testing.T, taken map[[2]int]string) {
+	t.Helper()
+	g := p.GridPos
+	if g.X < 0 || g.W < 1 || g.H < 1 || g.X+g.W > 24 {
+		t.Errorf("%s: at %+v", p.Title, g)
+	}
+	for x := g.X; x < g.X+g.W; x++ {
+		for y := g.Y; y < g.Y+g.H; y++ {
+			if other := taken[[2]int{x, y}]; other != "" {
+				t.Fatalf("%s lies over %s", p.Title, other)
 			}
+			taken[[2]int{x, y}] = p.Title
 		}
-		if p.Type == "row" {
-			continue
+	}
+}
+
+// asks: the data source that was chosen, with variables that exist.
+func (p panel) asks(t *testing.T, known map[string]bool) {
+	t.Helper()
+	variable := regexp.MustCompile(`\$\{?(\w+)`)
+	chosen := source{"prometheus", "${datasource}"}
+	if p.Datasource != chosen || len(p.Targets) == 0 {
+		t.Errorf("%s: data source %v, %d targets", p.Title, p.Datasource, len(p.Targets))
+	}
+	refs := map[string]bool{}
+	for _, target := range p.Targets {
+		if refs[target.RefID] || target.Datasource != chosen || target.Expr == "" {
+			t.Errorf("%s: %+v", p.Title, target)
 		}
-		if p.Datasource != prometheus || len(p.Targets) == 0 {
-			t.Errorf("%s: data source %v, %d targets", p.Title, p.Datasource, len(p.Targets))
-		}
-		refs := map[string]bool{}
-		for _, target := range p.Targets {
-			if refs[target.RefID] || target.Datasource != prometheus || target.Expr == "" {
-				t.Errorf("%s: %+v", p.Title, target)
-			}
-			refs[target.RefID] = true
-			for _, m := range variable.FindAllStringSubmatch(target.Expr, -1) {
-				if !known[m[1]] {
-					t.Errorf("%s: $%s is no variable", p.Title, m[1])
-				}
+		refs[target.RefID] = true
+		for _, m := range variable.FindAllStringSubmatch(target.Expr, -1) {
+			if !known[m[1]] {
+				t.Errorf("%s: $%s is no variable", p.Title, m[1])
 			}
 		}
 	}

@@ -33,7 +33,7 @@ func serving() node.Status {
 // waiting is one where little is: an older driver is in use, a start failed before, a GPU does not work, a daemon is down.
 func waiting() node.Status {
 	st := serving()
-	st.State, st.Ready, st.Reason = node.Waiting, false, "in use"
+	st.State, st.WaitsFor, st.Ready, st.Reason = node.Waiting, node.ForHolders, false, "in use"
 	st.Up.Version, st.Warnings = "470.256.02", []string{"one"}
 	st.LastFailure = &node.Failure{Time: time.Now()}
 	st.Daemons[0].Ready, st.Daemons[0].Restarts = false, 3

@@ -125,11 +125,12 @@ func TestScrape(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	config := fmt.Sprintf("global: {scrape_interval: 1s, evaluation_interval: 1s}\nrule_files: [%s]\nscrape_configs:\n- job_name: nvidia-driver\n  static_configs:\n", alerts)
+	var config strings.Builder
+	fmt.Fprintf(&config, "global: {scrape_interval: 1s, evaluation_interval: 1s}\nrule_files: [%s]\nscrape_configs:\n- job_name: nvidia-driver\n  static_configs:\n", alerts)
 	for node, address := range map[string]string{"good": serve(t, serving()), "bad": serve(t, waiting()), "gone": unused(t)} {
-		config += fmt.Sprintf("  - {targets: ['%s'], labels: {node: %s, namespace: gpu, pod: driver-%s}}\n", address, node, node)
+		fmt.Fprintf(&config, "  - {targets: ['%s'], labels: {node: %s, namespace: gpu, pod: driver-%s}}\n", address, node, node)
 	}
-	s := start(t, config)
+	s := start(t, config.String())
 	s.listens()
 	s.until("count_over_time(nvidia_driver_ready[1m]) >= 3", 2)
 	for expr, want := range map[string]float64{

@@ -49,9 +49,7 @@
   {{- if and $kernel $inTag (ne $inTag (include "nvidia-driver.kernelTag" $kernel)) -}}
     {{- fail (printf "%s: the tag %s is for kernel %s, `kernel` says %s" .at $tag $inTag $kernel) -}}
   {{- end -}}
-  {{- if not (and (include "nvidia-driver.tagSystem" $parts) (regexMatch "^[0-9]+([.][0-9]+){0,3}-" $tag)) -}}
-    {{- $warnings = append $warnings (printf "%s: the tag %q does not read as <driver>-<os> or <driver>-<kernel>-<os>, with a system that driver-build knows: is it the one that was pushed?" .at $tag) -}}
-  {{- else if and $inTag (not $pool.precompiled) -}}
+  {{- if and $inTag (not $pool.precompiled) -}}
     {{- $warnings = append $warnings (printf "%s: the tag %s is for kernel %s only. With precompiled.enabled=true no other nodes get it" .at $tag $inTag) -}}
   {{- end -}}
   {{- if $pool.precompiled -}}{{- $kernel = $kernel | default $inTag -}}{{- end -}}
@@ -70,6 +68,9 @@
 {{- end -}}
 {{- if and $tag (not (regexMatch "^[A-Za-z0-9_][A-Za-z0-9._-]{0,127}$" $tag)) -}}
   {{- fail (printf "%s: %q cannot be a tag: letters, digits and . _ -, at most 128 of them" .at $tag) -}}
+{{- end -}}
+{{- if and $tag (not (and (include "nvidia-driver.tagSystem" (dict "root" .root "tag" $tag)) (regexMatch "^[0-9]+([.][0-9]+){0,3}-" $tag))) -}}
+  {{- $warnings = append $warnings (printf "%s: the tag %q does not read as <driver>-<os> or <driver>-<kernel>-<os>, with a system that driver-build knows: is it the one that was pushed?" .at $tag) -}}
 {{- end -}}
 {{- $ref := printf "%s:%s" $image.repository $tag -}}
 {{- if $pool.digest -}}{{- $ref = printf "%s@%s" $image.repository $pool.digest -}}{{- end -}}

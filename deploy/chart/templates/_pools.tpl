@@ -103,6 +103,9 @@
 {{- if and $v.evictGPUPods (semverCompare "<1.29.0-0" .Capabilities.KubeVersion.Version) -}}
   {{- fail (printf "evictGPUPods needs Kubernetes 1.29 (init containers that keep running); this is %s. Set evictGPUPods=false and drain the nodes, or let the GPU Operator do it with safeLoad=true" .Capabilities.KubeVersion.Version) -}}
 {{- end -}}
+{{- if and $v.rbac.ownNodeOnly (semverCompare "<1.32.0-0" .Capabilities.KubeVersion.Version) -}}
+  {{- fail (printf "rbac.ownNodeOnly needs Kubernetes 1.32, where tokens say which node they are for; this is %s" .Capabilities.KubeVersion.Version) -}}
+{{- end -}}
 {{- range $key := list "repoConfig" "certConfig" -}}
   {{- $c := get $v $key -}}
   {{- if and $c.configMapName $c.files -}}

@@ -8,8 +8,12 @@
 - {name: dev, mountPath: /dev}
 - {name: lib-modules, mountPath: /lib/modules, readOnly: true}
 - {name: host-usr, mountPath: /host/usr, readOnly: true}
+{{- $state := include "nvidia-driver.stateMountPath" .root }}
 {{- if $v.hostStateDir }}
-- {name: state, mountPath: /var/lib/nvidia-driver}
+- {name: state, mountPath: {{ $state }}}
+{{- end }}
+{{- if $v.leastPrivilege.enabled }}
+- {name: firmware-path, mountPath: /sys/module/firmware_class/parameters}
 {{- end }}
 {{- if $v.kernelPostinstDir }}
 - {name: kernel-postinst, mountPath: /run/kernel/postinst.d}
@@ -56,6 +60,9 @@
 - {name: host-usr, hostPath: {path: /usr}}
 {{- with $v.hostStateDir }}
 - {name: state, hostPath: {path: {{ . }}, type: DirectoryOrCreate}}
+{{- end }}
+{{- if $v.leastPrivilege.enabled }}
+- {name: firmware-path, hostPath: {path: /sys/module/firmware_class/parameters, type: Directory}}
 {{- end }}
 {{- with $v.kernelPostinstDir }}
 - {name: kernel-postinst, hostPath: {path: {{ . }}, type: DirectoryOrCreate}}

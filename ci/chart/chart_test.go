@@ -1,0 +1,216 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+const project = "../.."
+
+// Whoever changes values.yaml, the table of systems or deploy/monitoring runs ci/chart/generate.
+func TestGeneratedFilesAreUpToDate(t *testing.T) {
+	t.Parallel()
+	files, err := Files(project)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range files {
+		got, err := os.ReadFile(filepath.Join(project, name))
+		if err != nil {
+			t.Errorf("run ci/chart/generate: %v", err)
+			continue
+		}
+		if diff := cmp.Diff(string(want), string(got)); diff != "" {
+			t.Errorf("run ci/chart/generate: %s is not what it makes (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+// Each set of values has its manifest, and the other way round; what is in them is compared where there is helm (ci/cluster/chart).
+func TestManifestsBelongToValues(t *testing.T) {
+	t.Parallel()
+	names := func(pattern string) (names []string) {
+		paths, err := filepath.Glob(filepath.Join(project, "deploy/manifests", pattern))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range paths {
+			names = append(names, filepath.Base(p))
+		}
+		return names
+	}
+	if diff := cmp.Diff(names("values/*.yaml"), names("*.yaml")); diff != "" {
+		t.Errorf("run ci/chart/generate (-values +manifests):\n%s", diff)
+	}
+}
+
+// schema is the part of JSON Schema that values.schema.json uses to say which values there are.
+type schema struct {
+	Ref         string            `json:"$ref"`
+	Properties  map[string]schema `json:"properties"`
+	Definitions map[string]schema `json:"definitions"`
+	Additional  json.RawMessage   `json:"additionalProperties"`
+}
+
+// paths are the values that a schema knows, as Rows names them.
+func (s schema) paths(root schema, prefix string) []string {
+	if name, ok := strings.CutPrefix(s.Ref, "#/definitions/"); ok {
+		s = root.Definitions[name]
+	}
+	var paths []string
+	for name, below := range s.Properties {
+		paths = append(paths, prefix+name)
+		if !slices.Contains(whole, prefix+name) {
+			paths = append(paths, below.paths(root, prefix+name+".")...)
+		}
+	}
+	return paths
+}
+
+// A value that only the schema or only values.yaml knows is a mistake in one of them: the schema refuses all others.
+func TestSchemaKnowsTheValues(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile(filepath.Join(project, chartDir, "values.schema.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var s schema
+	if err := json.Unmarshal(text, &s); err != nil {
+		t.Fatal(err)
+	}
+	if string(s.Additional) != "false" {
+		t.Errorf("the schema allows values that it does not know: additionalProperties is %s", s.Additional)
+	}
+	values, err := os.ReadFile(filepath.Join(project, chartDir, "values.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows, err := Rows(values)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var documented []string
+	for _, r := range rows {
+		documented = append(documented, r.Path)
+	}
+	// Not in values.yaml on purpose: helm's own, maps that are empty by default, and a key that only repeats what always holds.
+	unlisted := func(path string) bool {
+		return path == "global" || path == "updateStrategy.rollingUpdate.maxSurge" || strings.HasPrefix(path, "moduleParameters.") ||
+			strings.HasPrefix(path, "affinity.")
+	}
+	known := slices.DeleteFunc(s.paths(s, ""), unlisted)
+	slices.Sort(known)
+	slices.Sort(documented)
+	if diff := cmp.Diff(documented, known); diff != "" {
+		t.Errorf("(-values.yaml +values.schema.json):\n%s", diff)
+	}
+}
+
+func TestRows(t *testing.T) {
+	t.Parallel()
+	rows, err := Rows([]byte(`# A group,
+# in two lines.
+image:
+  # The tag | or not.
+  tag: "535.10"
+  # A list.
+  secrets: []
+
+# One that Kubernetes defines.
+resources:
+  # Not a row.
+  requests:
+    cpu: 50m
+# A list with mappings.
+tolerations:
+  - key: a
+    operator: Exists
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []Row{
+		{"image", "", "A group, in two lines."},
+		{"image.tag", `"535.10"`, "The tag | or not."},
+		{"image.secrets", "[]", "A list."},
+		{"resources", "{requests: {cpu: 50m}}", "One that Kubernetes defines."},
+		{"tolerations", "[{key: a, operator: Exists}]", "A list with mappings."},
+	}
+	if diff := cmp.Diff(want, rows); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if text := string(readme(rows)); !strings.Contains(text, "| `image.tag` | `\"535.10\"` | The tag \\| or not. |\n") {
+		t.Errorf("readme:\n%s", text)
+	}
+}
+
+func TestRowsRefuses(t *testing.T) {
+	t.Parallel()
+	for values, want := range map[string]string{
+		"# x\na: 1\n\nb: 2\n":   "values.yaml:4: b has no comment above it",
+		"# x\na:\n  b: 1\n":     "values.yaml:3: a.b has no comment above it",
+		"- a\n":                 "it is no mapping",
+		"":                      "it is no mapping",
+		"# x\na: [\n":           "read the chart's values.yaml",
+		"# x\na: 1 # beside\nb": "values.yaml",
+	} {
+		if _, err := Rows([]byte(values)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %q", values, err, want)
+		}
+	}
+}
+
+func TestPlain(t *testing.T) {
+	t.Parallel()
+	got := string(plain("# About.", "a.yaml", []byte("---\n# Source: chart/x.yaml\nkind: A\nlabels:\n  app.kubernetes.io/managed-by: Helm\n  a: b\n\n")))
+	if strings.Contains(got, "Helm") || strings.Contains(got, "Source:") || strings.Contains(got, "\n\n") {
+		t.Errorf("what only helm means is left:\n%s", got)
+	}
+	if !strings.HasPrefix(got, "# About.\n") || !strings.HasSuffix(got, namespace+"---\nkind: A\nlabels:\n  a: b\n") {
+		t.Errorf("got:\n%s", got)
+	}
+}
+
+// A folder without the chart, and a helm that is not there, are errors that say what was attempted.
+func TestGenerateFails(t *testing.T) {
+	t.Parallel()
+	if err := generate(t.Context(), t.TempDir(), "", ""); err == nil || !strings.Contains(err.Error(), "into the chart") {
+		t.Errorf("without a chart: %v", err)
+	}
+	if _, err := Manifests(t.Context(), project, "/nonexistent/helm"); err == nil || !strings.Contains(err.Error(), "render ") {
+		t.Errorf("without helm: %v", err)
+	}
+	if _, err := Manifests(t.Context(), t.TempDir(), "helm"); err == nil || !strings.Contains(err.Error(), ErrNoValues.Error()) {
+		t.Errorf("without values: %v", err)
+	}
+}
+
+func TestWrite(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "new", "file")
+	if err := write(path, []byte("a")); err != nil {
+		t.Fatal(err)
+	}
+	before, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := write(path, []byte("a")); err != nil {
+		t.Fatal(err)
+	}
+	if after, err := os.Stat(path); err != nil || !os.SameFile(before, after) {
+		t.Errorf("a file that was as it should be was written again: %v", err)
+	}
+	if err := write(path, []byte("b")); err != nil {
+		t.Fatal(err)
+	}
+	if text, err := os.ReadFile(path); err != nil || string(text) != "b" {
+		t.Errorf("%q, %v", text, err)
+	}
+}

@@ -1,0 +1,129 @@
+package chart
+
+import (
+	"context"
+	"encoding/json"
+	"flag"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/driver-container/driver-container/ci/cluster/control"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+const (
+	repository = "../../.." // the project's folder
+	chart      = repository + "/deploy/chart"
+	selector   = "app.kubernetes.io/component=nvidia-driver"
+)
+
+// setFlags are flags of helm that set values.
+func setFlags(values ...string) []string {
+	var flags []string
+	for _, v := range values {
+		flags = append(flags, "--set", v)
+	}
+	return flags
+}
+
+// minimal are the values that every release needs.
+func minimal(more ...string) []string {
+	return setFlags(append([]string{"image.repository=registry.example.com/driver", "image.tag=535.261.03-debian12"}, more...)...)
+}
+
+// namespace makes one in which driver pods are allowed.
+func namespace(t *testing.T, p *control.Plane, name string) {
+	t.Helper()
+	p.Kubectl("create", "namespace", name)
+	p.Kubectl("label", "namespace", name, "pod-security.kubernetes.io/enforce=privileged")
+}
+
+// apply creates an object from JSON or YAML, which must work.
+func apply(t *testing.T, p *control.Plane, object string) {
+	t.Helper()
+	if _, err := p.KubectlInput(object, "create", "-f", "-"); err != nil {
+		t.Fatalf("%v\n%s", err, object)
+	}
+}
+
+// get decodes what kubectl get says about something.
+func get[T any](t *testing.T, p *control.Plane, args ...string) T {
+	t.Helper()
+	var v T
+	if err := json.Unmarshal([]byte(p.Kubectl(append([]string{"get", "-o", "json"}, args...)...)), &v); err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+// restConfig is the plane for Go clients, without limits of their own on the number of requests.
+func restConfig(t *testing.T, p *control.Plane) *rest.Config {
+	t.Helper()
+	config, err := clientcmd.BuildConfigFromFlags("", p.Kubeconfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.QPS = -1
+	return config
+}
+
+func clientset(t *testing.T, p *control.Plane) *kubernetes.Clientset {
+	t.Helper()
+	client, err := kubernetes.NewForConfig(restConfig(t, p))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client
+}
+
+// monitoring tells the API server about the Prometheus Operator's objects, with the definitions of the operator's own release.
+func monitoring(t *testing.T, p *control.Plane) {
+	t.Helper()
+	const module = "github.com/prometheus-operator/prometheus-operator"
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "go", "mod", "download", "-json", module)
+	cmd.Dir = filepath.Join(repository, "ci/cluster/tools/crds")
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("download %s: %v\n%s", module, err, out)
+	}
+	var found struct{ Dir string }
+	if err := json.Unmarshal(out, &found); err != nil {
+		t.Fatal(err)
+	}
+	for _, kind := range []string{"servicemonitors", "podmonitors", "prometheusrules"} {
+		p.Kubectl("create", "-f", filepath.Join(found.Dir, "example/prometheus-operator-crd/monitoring.coreos.com_"+kind+".yaml"))
+		p.Kubectl("wait", "--for=condition=Established", "--timeout=60s", "crd/"+kind+".monitoring.coreos.com")
+	}
+}
+
+func read(t *testing.T, path string) string {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
+
+// base is a file's name without its ending.
+func base(path string) string { return strings.TrimSuffix(filepath.Base(path), filepath.Ext(path)) }
+
+func glob(t *testing.T, pattern string) []string {
+	t.Helper()
+	paths, err := filepath.Glob(pattern)
+	if err != nil || len(paths) == 0 {
+		t.Fatalf("nothing is called %s (%v)", pattern, err)
+	}
+	return paths
+}

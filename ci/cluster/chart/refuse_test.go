@@ -1,0 +1,128 @@
+package chart
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/driver-container/driver-container/ci/cluster/control"
+)
+
+// refused are values that helm must not take, over those that minimal sets, with what it has to say.
+var refused = map[string]struct {
+	values []string
+	want   string
+}{
+	// Names of values.
+	"unknown value":            {[]string{"imagePullPolicy=Always"}, "additional properties 'imagePullPolicy' not allowed"},
+	"unknown value, deep":      {[]string{"image.name=x"}, "at '/image': additional properties 'name' not allowed"},
+	"unknown value of a pool":  {[]string{"pools[0].name=a", "pools[0].system=debian12"}, "additional properties 'system' not allowed"},
+	"unknown kernel module":    {[]string{"moduleParameters.nouveau.modeset=0"}, "at '/moduleParameters': additional properties 'nouveau' not allowed"},
+	"unknown affinity":         {[]string{"affinity.nodeSelector=x"}, "at '/affinity': additional properties 'nodeSelector' not allowed"},
+	"unknown key of resources": {[]string{"resources.cpu=1"}, "at '/resources': additional properties 'cpu' not allowed"},
+
+	// Which image.
+	"no repository":                {[]string{"image.repository="}, "image.repository is missing: registry and path"},
+	"repository with a tag":        {[]string{"image.repository=example.com/driver:1"}, "at '/image/repository'"},
+	"repository with a scheme":     {[]string{"image.repository=https://example.com/driver"}, "at '/image/repository'"},
+	"no tag":                       {[]string{"image.tag="}, "the image's tag is <driver>-<os>, and what is missing is the driver's version"},
+	"no system":                    {[]string{"image.tag=535.261.03"}, "the image's tag is 535.261.03-<os>, and what is missing is the system (`os`)"},
+	"two drivers":                  {[]string{"image.tag=535.261.03", "driver=550.163.01", "os=debian12"}, "the tag says driver 535.261.03 and `driver` says 550.163.01"},
+	"a tag of another driver":      {[]string{"driver=550.163.01"}, "the tag 535.261.03-debian12 is not of driver 550.163.01"},
+	"a tag of another system":      {[]string{"os=rocky9"}, "the tag 535.261.03-debian12 is not of system rocky9"},
+	"a tag that cannot be one":     {[]string{"image.tag=535.261.03-debian12/x"}, "cannot be a tag"},
+	"a driver that is no version":  {[]string{"driver=latest"}, "at '/driver'"},
+	"a system with a slash":        {[]string{"os=debian/12"}, "at '/os'"},
+	"a digest that is none":        {[]string{"image.digest=sha256:1234"}, "at '/image/digest'"},
+	"pull policy":                  {[]string{"image.pullPolicy=Sometimes"}, "at '/image/pullPolicy': value must be one of 'Always', 'IfNotPresent', 'Never'"},
+	"pull secrets as a text":       {[]string{"image.pullSecrets=x"}, "at '/image/pullSecrets': got string, want array"},
+	"flavour":                      {[]string{"kernelModuleType=closed"}, "at '/kernelModuleType': value must be one of 'auto', 'open', 'proprietary'"},
+	"precompiled without a kernel": {[]string{"image.tag=535.261.03", "os=debian12", "precompiled.enabled=true"}, "the image's tag is 535.261.03-<kernel>-debian12, and what is missing is the kernel of the nodes"},
+	"kernel that is none":          {[]string{"kernel=latest"}, "at '/kernel'"},
+	"another kernel than the tag's": {
+		[]string{"image.tag=535.261.03-6.1.0-55-amd64-debian12", "precompiled.enabled=true", "kernel=6.1.0-56-amd64"},
+		"the tag 535.261.03-6.1.0-55-amd64-debian12 is for kernel 6.1.0-55-amd64, `kernel` says 6.1.0-56-amd64",
+	},
+	"nodes of another kernel": {
+		[]string{"image.tag=535.261.03", "os=debian12", "precompiled.enabled=true", "kernel=6.1.0-55-amd64", `nodeSelector.feature\.node\.kubernetes\.io/kernel-version\.full=6.1.0-1`},
+		"nodeSelector asks for nodes with kernel 6.1.0-1, the image is for 6.1.0-55-amd64",
+	},
+
+	// Pools.
+	"pool without a name":        {[]string{"pools[0].os=debian12"}, "at '/pools/0': missing property 'name'"},
+	"pool with a long name":      {[]string{"pools[0].name=abcdefghijklmnopqrstu"}, "at '/pools/0/name'"},
+	"pool called default":        {[]string{"pools[0].name=default"}, "at '/pools/0/name': 'not' failed"},
+	"pool twice":                 {[]string{"pools[0].name=a", "pools[1].name=a"}, `pools: the name "a" is there twice`},
+	"unknown pool":               {[]string{"pools[0].name=a", "poolOverrides.b.driver=550.163.01"}, `poolOverrides: there is no pool "b"; ` + "`pools` has: a"},
+	"unknown pool, without any":  {[]string{"poolOverrides.b.driver=550.163.01"}, `there is no pool "b"; ` + "`pools` has: none"},
+	"pools with the same nodes":  {[]string{"pools[0].name=a", "pools[1].name=b"}, `pools "a" and "b" choose the same nodes`},
+	"pools, one within another":  {[]string{"pools[0].name=a", "pools[0].nodeSelector.x=y", "pools[1].name=b"}, `pools "a" and "b" choose the same nodes`},
+	"one digest for two pools":   {[]string{"image.digest=sha256:" + strings.Repeat("a", 64), "pools[0].name=a", "pools[0].nodeSelector.x=y", "pools[1].name=b", "pools[1].nodeSelector.x=z"}, "image.digest is one image, and pools have one each"},
+	"pool without a kernel":      {[]string{"image.tag=535.261.03", "pools[0].name=a", "pools[0].os=debian12", "pools[0].precompiled=true"}, `pool "a": the image's tag is 535.261.03-<kernel>-debian12`},
+	"pool with a tag of its own": {[]string{"pools[0].name=a", "pools[0].tag=550.163.01", "pools[0].driver=535.261.03"}, `pool "a": the tag says driver 550.163.01`},
+
+	// The pod.
+	"surge":                  {[]string{"updateStrategy.rollingUpdate.maxSurge=1"}, "at '/updateStrategy/rollingUpdate/maxSurge'"},
+	"none unavailable":       {[]string{"updateStrategy.rollingUpdate.maxUnavailable=0"}, "at '/updateStrategy/rollingUpdate/maxUnavailable'"},
+	"too many per cent":      {[]string{"updateStrategy.rollingUpdate.maxUnavailable=101%"}, "at '/updateStrategy/rollingUpdate/maxUnavailable'"},
+	"update strategy":        {[]string{"updateStrategy.type=Recreate"}, "at '/updateStrategy/type': value must be one of 'RollingUpdate', 'OnDelete'"},
+	"no time to stop":        {[]string{"terminationGracePeriodSeconds=10"}, "at '/terminationGracePeriodSeconds': minimum: got 10, want 30"},
+	"folder that is none":    {[]string{"hostStateDir=var/lib"}, "at '/hostStateDir'"},
+	"label that is none":     {[]string{"nodeSelector.a=b c"}, "at '/nodeSelector/a'"},
+	"tolerations as a text":  {[]string{"tolerations=all"}, "at '/tolerations': got string, want array"},
+	"variable without name":  {[]string{"env[0].value=x"}, "at '/env/0': missing property 'name'"},
+	"volume without name":    {[]string{"extraVolumes[0].emptyDir.medium=Memory"}, "at '/extraVolumes/0': missing property 'name'"},
+	"least privilege":        {[]string{"leastPrivilege.enabled=true"}, "leastPrivilege.enabled is for precompiled images only"},
+	"least privilege, state": {[]string{"image.tag=535.261.03-6.1.0-55-amd64-debian12", "precompiled.enabled=true", "leastPrivilege.enabled=true", "hostStateDir="}, "leastPrivilege.enabled needs hostStateDir"},
+	"parameter with blanks":  {[]string{"moduleParameters.nvidia.NVreg_X=a b"}, "at '/moduleParameters/nvidia/NVreg_X'"},
+	"licence as a text":      {[]string{"acceptLicense=please"}, "at '/acceptLicense': got string, want boolean"},
+
+	// What it depends on.
+	"files twice":             {[]string{"repoConfig.configMapName=a", "repoConfig.files.x=y"}, "repoConfig has configMapName and files: use one of them"},
+	"items of nothing":        {[]string{"certConfig.items[0]=x"}, "certConfig.items are names in the ConfigMap of certConfig.configMapName, which is missing"},
+	"item outside its folder": {[]string{"certConfig.configMapName=a", "certConfig.items[0]=../x"}, "at '/certConfig/items/0'"},
+	"files of a system":       {[]string{"image.tag=535.261.03-beos5", "repoConfig.configMapName=a"}, "repoConfig.path is missing: nothing is known about the system"},
+	"key outside its folder":  {[]string{"moduleSigning.secretName=a", "moduleSigning.key=.."}, "at '/moduleSigning/key'"},
+	"timeout":                 {[]string{"evict.timeout=soon"}, "at '/evict/timeout'"},
+	"port":                    {[]string{"metrics.port=70000"}, "at '/metrics/port': maximum: got 70,000, want 65,535"},
+	"scraped but not served":  {[]string{"metrics.enabled=false", "podMonitor.enabled=true"}, "need metrics.enabled=true"},
+	"scraped twice":           {[]string{"serviceMonitor.enabled=true", "podMonitor.enabled=true"}, "would scrape every pod twice"},
+	"rights without account":  {[]string{"events=true", "serviceAccount.create=false"}, "need a service account"},
+}
+
+func TestRefused(t *testing.T) {
+	control.Gate(t)
+	for name, tc := range refused {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			out, err := template(t, minimal(tc.values...)...)
+			if err == nil {
+				t.Fatalf("%q are accepted:\n%s", tc.values, out)
+			}
+			if !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("%q: got %v; want %q", tc.values, err, tc.want)
+			}
+		})
+	}
+}
+
+// TestOldKubernetes has versions in the place of the cluster's: what needs a newer one says so before anything is installed.
+func TestOldKubernetes(t *testing.T) {
+	control.Gate(t)
+	for _, tc := range []struct {
+		version, value, want string // want: "" when it works
+	}{
+		{"v1.22.17", "acceptLicense=true", "chart requires kubeVersion: >=1.23.0-0 which is incompatible with Kubernetes v1.22.17"},
+		{"v1.23.0", "acceptLicense=true", ""},
+		{"v1.28.15", "evictGPUPods=true", "evictGPUPods needs Kubernetes 1.29"},
+		{"v1.28.15-gke.1", "evictGPUPods=true", "evictGPUPods needs Kubernetes 1.29"},
+		{"v1.29.0-eks-1", "evictGPUPods=true", ""},
+	} {
+		t.Run(tc.version+" "+tc.value, func(t *testing.T) {
+			t.Parallel()
+			_, err := template(t, append(minimal(tc.value), "--kube-version", tc.version)...)
+			if tc.want == "" && err != nil || tc.want != "" && (err == nil || !strings.Contains(err.Error(), tc.want)) {
+				t.Errorf("got %v; want %q", err, tc.want)
+			}
+		})
+	}
+}

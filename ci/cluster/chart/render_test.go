@@ -1,0 +1,109 @@
+package chart
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/driver-container/driver-container/ci/cluster/control"
+)
+
+// kubeVersion is what helm takes for the cluster's where there is none; else the goldens would depend on helm's release.
+const kubeVersion = "v1.36.0"
+
+func template(t *testing.T, args ...string) (string, error) {
+	t.Helper()
+	return control.Helm(t, append([]string{"template", "gpu", chart, "--namespace", "gpu-system", "--kube-version", kubeVersion}, args...)...)
+}
+
+func TestLint(t *testing.T) {
+	for _, values := range append(glob(t, "testdata/values/*.yaml"), glob(t, repository+"/deploy/manifests/values/*.yaml")...) {
+		t.Run(base(values), func(t *testing.T) {
+			t.Parallel()
+			if out, err := control.Helm(t, "lint", "--strict", chart, "--values", values); err != nil {
+				t.Errorf("%v\n%s", err, out)
+			}
+		})
+	}
+}
+
+func TestGolden(t *testing.T) {
+	for _, values := range glob(t, "testdata/values/*.yaml") {
+		t.Run(base(values), func(t *testing.T) {
+			t.Parallel()
+			got, err := template(t, "--values", values)
+			if err != nil {
+				t.Fatal(err)
+			}
+			golden := filepath.Join("testdata/golden", filepath.Base(values))
+			if *update {
+				if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if diff := cmp.Diff(read(t, golden), got); diff != "" {
+				t.Errorf("%s (-want +got); if this is meant, run the test with -update:\n%s", golden, diff)
+			}
+		})
+	}
+}
+
+// TestManifests has deploy/manifests compared with what the chart renders.
+func TestManifests(t *testing.T) {
+	dir := t.TempDir()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "go", "run", "./ci/chart", "-helm", filepath.Join(control.Bin(t), "helm"), "-manifests", dir)
+	cmd.Dir = repository
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for _, path := range glob(t, dir+"/*.yaml") {
+		name := "deploy/manifests/" + filepath.Base(path)
+		if diff := cmp.Diff(read(t, path), read(t, filepath.Join(repository, name))); diff != "" {
+			t.Errorf("%s is not what the chart renders; run ci/chart/generate (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+// TestWarnings has values that work and deserve a word. helm shows it before an installation (a comment in what `helm template`
+// prints) and after it (the notes).
+func TestWarnings(t *testing.T) {
+	control.Gate(t)
+	for name, tc := range map[string]struct {
+		values []string
+		want   string
+	}{
+		"a tag that does not parse": {[]string{"image.tag=latest"}, `# WARNING: image: the tag "latest" does not read as <driver>-<os> or <driver>-<kernel>-<os>`},
+		"a system nobody knows":     {[]string{"image.tag=535.261.03-beos5"}, `the tag "535.261.03-beos5" does not read as`},
+		"a kernel for all nodes":    {[]string{"image.tag=535.261.03-6.1.0-55-amd64-debian12"}, "is for kernel 6.1.0-55-amd64 only. With precompiled.enabled=true no other nodes get it"},
+		"pools that may overlap": {
+			[]string{"image.tag=535.261.03", "os=debian12", "pools[0].name=a", "pools[0].nodeSelector.a=b", "pools[1].name=b", "pools[1].nodeSelector.c=d"},
+			`pools "a" and "b": a node with the labels of both would get two driver pods, one of which stays Pending`,
+		},
+		"none": {[]string{"image.tag=535.261.03-debian12"}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			out, err := template(t, setFlags(append([]string{"image.repository=registry.example.com/driver"}, tc.values...)...)...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var warnings []string
+			for line := range strings.Lines(out) {
+				if strings.HasPrefix(line, "# WARNING") {
+					warnings = append(warnings, line)
+				}
+			}
+			if all := strings.Join(warnings, ""); (all == "") != (tc.want == "") || !strings.Contains(all, tc.want) {
+				t.Errorf("got %q; want %q", all, tc.want)
+			}
+		})
+	}
+}

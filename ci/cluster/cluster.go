@@ -1,0 +1,184 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+
+	"github.com/driver-container/driver-container/ci/cluster/control"
+	"github.com/driver-container/driver-container/ci/lab/fakegpu"
+)
+
+// Cluster is a running cluster of one node. Its methods end the test when they fail, so they belong in the test's own goroutine.
+type Cluster struct {
+	t          testing.TB
+	base       base
+	registry   *registry
+	machine    *machine
+	kubeconfig string
+	gpus       int
+	watches    []*StateTable
+}
+
+// New is a cluster as nobody has used it yet: the node Ready, the images pulled, no GPU. It ends with the test, which on failure prints
+// what happened in it. One test has one cluster, and one cluster runs at a time: tests of clusters are not parallel.
+func New(t testing.TB) *Cluster {
+	t.Helper()
+	Gate(t)
+	r := startRegistry(t)
+	s, _ := pulledState(t, r)
+	begin := time.Now()
+	c := restore(t, s, r, t.TempDir())
+	t.Cleanup(c.reportFailure)
+	t.Logf("cluster: restored in %s", time.Since(begin).Round(10*time.Millisecond))
+	return c
+}
+
+// KernelRelease is uname -r of the node.
+func (c *Cluster) KernelRelease() string { return c.base.release }
+
+// ImageRef is the image of a driver, Older or Newer, as the node knows it.
+func (c *Cluster) ImageRef(driver string) (repository, tag string) {
+	return guestRegistry + "/" + driverName, driverTag(c.base, driver)
+}
+
+// Push puts an image into the registry, as ref says ("NAME:TAG"), and returns what the node calls it.
+func (c *Cluster) Push(ref string, image v1.Image) string {
+	c.t.Helper()
+	c.registry.push(c.t, ref, image)
+	return guestRegistry + "/" + ref
+}
+
+// PlugGPU plugs a GPU into the running node and waits until its kernel knows it.
+func (c *Cluster) PlugGPU(t testing.TB, model fakegpu.Model) {
+	t.Helper()
+	const firstSlot = 9
+	c.machine.plug(model, firstSlot+c.gpus)
+	c.gpus++
+	begin := time.Now()
+	for n := 0; ; n++ {
+		found := strings.Count(c.Node("grep -lx 0x10de /sys/bus/pci/devices/*/vendor || true"), "\n")
+		switch {
+		case found == c.gpus:
+			t.Logf("cluster: GPU %s is there after %s", model.Name, time.Since(begin).Round(10*time.Millisecond))
+			return
+		case time.Since(begin) > plugLimit:
+			t.Fatalf("the node's kernel has %d GPUs, not %d, after %s", found, c.gpus, plugLimit)
+		case n == 5: // hotplug has its own events; they can be lost
+			c.Node("echo 1 >/sys/bus/pci/rescan")
+		}
+		time.Sleep(300 * time.Millisecond)
+	}
+}
+
+// AdvertiseGPUs makes the node offer nvidia.com/gpu, as a device plugin would.
+func (c *Cluster) AdvertiseGPUs(n int) {
+	c.t.Helper()
+	c.Kubectl("patch", "node", NodeName, "--subresource=status", "--type=json",
+		"-p", fmt.Sprintf(`[{"op":"add","path":"/status/capacity/nvidia.com~1gpu","value":"%d"}]`, n))
+	c.Wait(time.Minute, "the node offers GPUs", func() error {
+		return same(c.Kubectl("get", "node", NodeName, "-o", `jsonpath={.status.allocatable.nvidia\.com/gpu}`), itoa(n))
+	})
+}
+
+// Reboot resets the node as power loss does, but for etcd, whose data is brought to the disk first, and waits until it is Ready
+// again. GPUs stay plugged in; GPUs that were advertised are not any more.
+func (c *Cluster) Reboot() {
+	c.t.Helper()
+	boot := "cat /proc/sys/kernel/random/boot_id"
+	before := c.Node(boot)
+	for _, w := range c.watches {
+		w.collect()
+	}
+	c.Node("systemctl stop kube-apiserver kube-controller-manager kube-scheduler etcd && sync")
+	must(c.t, c.machine.monitor.do("system_reset", nil, nil))
+	begin := time.Now()
+	c.Wait(bootLimit, "the shell on the node answers after the reset", func() error {
+		r, err := c.machine.shell.run(boot, 5*time.Second)
+		if err == nil && (r.code != 0 || r.text == before) {
+			err = fmt.Errorf("%q", r.text)
+		}
+		return err
+	})
+	for _, w := range c.watches {
+		w.launch()
+	}
+	c.waitNode(bootLimit)
+	c.t.Logf("cluster: reboot to Ready took %s", time.Since(begin).Round(time.Second))
+}
+
+// waitNode waits for a node that is Ready, and for what its cluster needs before a pod can be made.
+func (c *Cluster) waitNode(limit time.Duration) {
+	c.t.Helper()
+	c.waitAPI(limit)
+	c.Wait(limit, "the node is Ready", func() error {
+		out, err := c.TryKubectl("get", "node", NodeName, "-o", `jsonpath={.status.conditions[?(@.type=="Ready")].status} {.spec.taints}`)
+		if err != nil {
+			return err
+		}
+		return same(strings.TrimSpace(out), "True")
+	})
+	c.Wait(limit, "service accounts work", func() error {
+		_, err := c.TryKubectl("get", "serviceaccount/default", "configmap/kube-root-ca.crt", "-n", "default")
+		return err
+	})
+}
+
+// waitAPI waits for the API server. Connections are accepted before anybody listens in the guest, so that each attempt has a limit.
+func (c *Cluster) waitAPI(limit time.Duration) {
+	c.t.Helper()
+	c.Wait(limit, "the API server is ready", func() error {
+		select {
+		case <-c.machine.done:
+			c.t.Fatalf("QEMU ended: %v %s", c.machine.err, c.machine.said.String())
+		default:
+		}
+		_, err := c.TryKubectl("get", "--raw", "/readyz", "--request-timeout=2s")
+		return err
+	})
+}
+
+// writeKubeconfig writes the administrator's, for the port that this guest has.
+func (c *Cluster) writeKubeconfig() {
+	c.t.Helper()
+	text, err := os.ReadFile(filepath.Join(c.base.dir, "kubeconfig"))
+	must(c.t, err)
+	c.kubeconfig = filepath.Join(c.t.TempDir(), "kubeconfig")
+	server := fmt.Sprintf("https://127.0.0.1:%d", c.machine.api)
+	must(c.t, os.WriteFile(c.kubeconfig, []byte(strings.ReplaceAll(string(text), guestServer, server)), 0o600))
+}
+
+// Wait calls check until it returns nil, at most for limit; then the test ends with what was waited for and the last error.
+func (c *Cluster) Wait(limit time.Duration, what string, check func() error) {
+	c.t.Helper()
+	for end := time.Now().Add(limit); ; time.Sleep(300 * time.Millisecond) {
+		err := check()
+		if err == nil {
+			return
+		}
+		if time.Now().After(end) {
+			c.t.Fatalf("%s: not within %s: %v", what, limit, err)
+		}
+	}
+}
+
+func same(is, want string) error {
+	if is != want {
+		return fmt.Errorf("%q, want %q", is, want)
+	}
+	return nil
+}
+
+// bin is the folder of the programs.
+func (c *Cluster) bin() string { return control.Bin(c.t) }
+
+// background is for what has to be asked after the test's own context has ended.
+func background(limit time.Duration) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.Background(), limit)
+}

@@ -1,0 +1,103 @@
+package cluster
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// commandLimit bounds kubectl and helm, which have limits of their own.
+const commandLimit = 15 * time.Minute
+
+// Kubeconfig is the path of the administrator's.
+func (c *Cluster) Kubeconfig() string { return c.kubeconfig }
+
+// Kubectl runs kubectl and returns what it prints to stdout. Its failure ends the test.
+func (c *Cluster) Kubectl(args ...string) string {
+	c.t.Helper()
+	out, err := c.TryKubectl(args...)
+	must(c.t, err)
+	return out
+}
+
+// TryKubectl runs kubectl and returns what it prints to stdout; the error has what it prints to stderr.
+func (c *Cluster) TryKubectl(args ...string) (string, error) {
+	return c.command("", "kubectl", args...)
+}
+
+// Apply applies manifests, YAML or JSON.
+func (c *Cluster) Apply(manifests string) {
+	c.t.Helper()
+	if _, err := c.command(manifests, "kubectl", "apply", "-f", "-"); err != nil {
+		c.t.Fatalf("%v\n%s", err, manifests)
+	}
+}
+
+// Helm runs helm and returns what it prints to stdout. Its failure ends the test.
+func (c *Cluster) Helm(args ...string) string {
+	c.t.Helper()
+	out, err := c.TryHelm(args...)
+	must(c.t, err)
+	return out
+}
+
+// TryHelm runs helm and returns what it prints to stdout; the error has what it prints to stderr.
+func (c *Cluster) TryHelm(args ...string) (string, error) { return c.command("", "helm", args...) }
+
+func (c *Cluster) command(stdin, name string, args ...string) (string, error) {
+	ctx, cancel := background(commandLimit) // a failed test is described when its own context has ended
+	defer cancel()
+	cmd := exec.CommandContext(ctx, filepath.Join(c.bin(), name), args...)
+	home := filepath.Dir(c.kubeconfig)
+	cmd.Env = []string{
+		"PATH=" + os.Getenv("PATH"), "HOME=" + home, "TMPDIR=" + home, "KUBECONFIG=" + c.kubeconfig, "KUBECACHEDIR=" + filepath.Join(home, "cache"),
+		"KUBECTL_KUBERC=false", "HELM_NO_PLUGINS=1",
+	}
+	cmd.WaitDelay = 5 * time.Second
+	cmd.Stdin = strings.NewReader(stdin)
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if err := cmd.Run(); err != nil {
+		return stdout.String(), fmt.Errorf("%s %s: %w: %s", name, strings.Join(args, " "), err, strings.TrimSpace(stderr.String()))
+	}
+	return stdout.String(), nil
+}
+
+// Node runs a command of bash as root on the node and returns what it printed, to stderr too. Another exit code than 0 ends the test.
+func (c *Cluster) Node(command string) string {
+	c.t.Helper()
+	return c.NodeFor(nodeLimit, command)
+}
+
+// NodeFor is Node with another limit.
+func (c *Cluster) NodeFor(limit time.Duration, command string) string {
+	c.t.Helper()
+	out, err := c.TryNode(limit, command)
+	if err != nil {
+		c.t.Fatalf("%v\n%s", err, out)
+	}
+	return out
+}
+
+// TryNode is NodeFor for a command that may fail.
+func (c *Cluster) TryNode(limit time.Duration, command string) (string, error) {
+	r, err := c.machine.shell.run(command, limit)
+	if err == nil && r.code != 0 {
+		err = fmt.Errorf("on the node, exit code %d: %s", r.code, command)
+	}
+	return r.text, err
+}
+
+// Upload copies a file of this machine to the node.
+func (c *Cluster) Upload(path, to string, mode os.FileMode) {
+	c.t.Helper()
+	c.registry.mu.Lock()
+	name := fmt.Sprintf("%d-%s", len(c.registry.files), filepath.Base(path))
+	c.registry.files[name] = path
+	c.registry.mu.Unlock()
+	c.Node(fmt.Sprintf("mkdir -p %s && busybox wget -q -O %s http://%s/files/%s && chmod %o %s", filepath.Dir(to), to, guestRegistry, name, mode, to))
+}

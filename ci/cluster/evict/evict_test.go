@@ -1,0 +1,279 @@
+package evict
+
+import (
+	"fmt"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/driver-container/driver-container/node"
+	"github.com/driver-container/driver-container/node/evict"
+)
+
+func TestEvict(t *testing.T) {
+	begin := time.Now()
+	s := newStage(t)
+	t.Logf("the cluster with the chart stood after %s", time.Since(begin).Round(time.Second))
+	for name, test := range map[string]func(*testing.T, *stage){
+		"upgrade": testUpgrade, "budget": testBudget, "budgets-of-two": testOneByOne, "cordoned": testCordoned, "stopped": testStopped, "alone": testAlone, "rights": testRights,
+	} {
+		t.Run(name, func(t *testing.T) { t.Parallel(); test(t, s) })
+	}
+	for _, at := range []string{"take", "evict", "release", "put back"} {
+		for _, answered := range []bool{false, true} {
+			for _, podGone := range []bool{false, true} {
+				name := strings.ReplaceAll(fmt.Sprintf("killed-%s-answered-%v-gone-%v", at, answered, podGone), " ", "-")
+				t.Run(name, func(t *testing.T) { t.Parallel(); testKilled(t, s, name, at, answered, podGone) })
+			}
+		}
+	}
+}
+
+// testUpgrade is the whole way: what uses the GPU leaves, the rest stays, and all comes back.
+func testUpgrade(t *testing.T, s *stage) {
+	e := s.site(t, "upgrade", 2)
+	pod := e.driverPod()
+	a := e.start(pod, "", "")
+	e.Wait(limit, "idle", func() error {
+		if !strings.Contains(a.said(), "to ask for a free node") {
+			return fmt.Errorf("it said %q", a.said())
+		}
+		return nil
+	})
+	time.Sleep(5 * time.Second)
+	all, anon := a.memory()
+	t.Logf("idle: %d MiB resident, %d of them its own", all, anon)
+	if all > 48 {
+		t.Errorf("it has %d MiB resident while nothing happens", all)
+	}
+	begin := time.Now()
+	end := e.driver(pod)
+	defer end()
+	e.Wait(limit, "cordoned and paused", func() error {
+		n := e.node()
+		if !n.Spec.Unschedulable || n.Labels[deploy+"device-plugin"] != "paused-for-driver-upgrade" || n.Labels[deploy+"client"] != "batch_paused-for-driver-upgrade" || n.Labels[deploy+"driver"] != "true" {
+			return fmt.Errorf("labels %v, cordoned %v", n.Labels, n.Spec.Unschedulable)
+		}
+		return nil
+	})
+	e.Wait(limit, "the end", func() error { _, err := e.event("GPUEvictionDone"); return err })
+	t.Logf("from asking to put back: %s", time.Since(begin).Round(100*time.Millisecond))
+	e.pristine(false, 2)
+	if _, err := e.event("GPUEvictionStarted"); err != nil {
+		t.Error(err)
+	}
+	if got := e.Kubectl("describe", "pod", pod.Name, "-n", space); !strings.Contains(got, "GPUEvictionDone") {
+		t.Errorf("kubectl describe pod does not show the Events:\n%s", got)
+	}
+	if got := e.Kubectl("describe", "node", e.name); !strings.Contains(got, "GPUEvictionDone") {
+		t.Errorf("kubectl describe node does not show the Events:\n%s", got)
+	}
+	all, anon = a.memory()
+	t.Logf("after an upgrade: %d MiB resident, %d of them its own", all, anon)
+	a.stop()
+}
+
+// testBudget: as long as a budget says no nothing is touched, the Event names it, and when it says yes the upgrade goes on by itself.
+func testBudget(t *testing.T, s *stage) {
+	e := s.site(t, "budget", 1)
+	e.budget("train-budget", 0)
+	pod := e.driverPod()
+	e.start(pod, "", "")
+	version := e.node().Labels
+	defer e.driver(pod)()
+	e.Wait(limit, "an Event that names the budget", func() error {
+		ev, err := e.event("GPUEvictionBlocked")
+		if err == nil && (!strings.Contains(ev.Message, "pod team/train-budget-") || !strings.Contains(ev.Message, "The disruption budget train-budget-pdb needs")) {
+			err = fmt.Errorf("it says %s", ev.Message)
+		}
+		return err
+	})
+	for range 10 {
+		n := e.node()
+		if n.Spec.Unschedulable || n.Annotations[evict.Annotation] != "" || fmt.Sprint(n.Labels) != fmt.Sprint(version) {
+			t.Fatalf("something was changed: %v, cordoned %v", n.Labels, n.Spec.Unschedulable)
+		}
+		time.Sleep(time.Second)
+	}
+	if counts, err := e.counts(); err != nil || counts["train-budget"] != 1 {
+		t.Fatalf("the budget was not respected: %v, %v", counts, err)
+	}
+	e.budget("train-budget", 1)
+	e.Wait(limit, "the end", func() error { _, err := e.event("GPUEvictionDone"); return err })
+	e.pristine(false, 1)
+}
+
+// testOneByOne: a budget that lets one of two pods go at a time. Where the first can run elsewhere, the second follows when it does.
+func testOneByOne(t *testing.T, s *stage) {
+	e := s.site(t, "two", 2)
+	other := s.site(t, "two-b", 0)
+	e.budget("train-two", 1)
+	pod := e.driverPod()
+	a := e.start(pod, "", "")
+	defer e.driver(pod)()
+	e.Wait(limit, "the second is refused, the node put back", func() error {
+		ev, err := e.event("GPUEvictionFailed")
+		if err == nil && (!strings.Contains(ev.Message, "train-two-pdb") || !strings.Contains(ev.Message, "not free after 40s")) {
+			err = fmt.Errorf("it says %s", ev.Message)
+		}
+		return err
+	})
+	e.Kubectl("label", "node", other.name, "site=two", "--overwrite")
+	e.Wait(limit, "the end", func() error { _, err := e.event("GPUEvictionDone"); return err })
+	a.stop()
+	if n := e.node(); n.Spec.Unschedulable || n.Labels[deploy+"device-plugin"] != "true" {
+		t.Errorf("left: %v, cordoned %v", n.Labels, n.Spec.Unschedulable)
+	}
+	if counts, err := other.counts(); err != nil || counts["train-two"] == 0 {
+		t.Errorf("nothing moved to the other node: %v, %v", counts, err)
+	}
+}
+
+// testCordoned: who cordoned it before will uncordon it.
+func testCordoned(t *testing.T, s *stage) {
+	e := s.site(t, "cordoned", 1)
+	e.Kubectl("cordon", e.name)
+	pod := e.driverPod()
+	e.start(pod, "", "")
+	defer e.driver(pod)()
+	e.Wait(limit, "the end", func() error { _, err := e.event("GPUEvictionDone"); return err })
+	e.pristine(true, 0)
+}
+
+// testStopped: SIGTERM in the middle.
+func testStopped(t *testing.T, s *stage) {
+	e := s.site(t, "stopped", 1)
+	e.Kubectl("patch", "deployment", "train-stopped", "-n", team, "--type=merge", "-p", `{"spec":{"replicas":0}}`)
+	e.deployment("stay", "stopped", 1)
+	e.Wait(limit, "a pod that does not end", func() error {
+		_, err := e.TryKubectl("patch", "pod", "-n", team, "-l", "app=stay", "--type=merge", "-p", `{"metadata":{"finalizers":["example.org/stay"]}}`)
+		if err == nil {
+			_, err = e.TryKubectl("wait", "pod", "-n", team, "-l", "app=stay", "--for=condition=Ready", "--timeout=10s")
+		}
+		return err
+	})
+	t.Cleanup(func() {
+		_, _ = e.TryKubectl("delete", "deployment", "stay", "-n", team)
+		_, _ = e.TryKubectl("patch", "pod", "-n", team, "-l", "app=stay", "--type=merge", "-p", `{"metadata":{"finalizers":null}}`)
+	})
+	pod := e.driverPod()
+	a := e.start(pod, "", "")
+	end := e.driver(pod)
+	defer end()
+	e.Wait(limit, "an eviction under way", func() error {
+		if !strings.Contains(a.said(), "evicted pod team/stay-") {
+			return fmt.Errorf("it said %q", a.said())
+		}
+		return nil
+	})
+	end()
+	a.stop()
+	n := e.node()
+	if n.Spec.Unschedulable || n.Annotations[evict.Annotation] != "" || n.Labels[deploy+"device-plugin"] != "true" || n.Labels[deploy+"client"] != "batch" {
+		t.Errorf("after SIGTERM: %v, %v, cordoned %v", n.Labels, n.Annotations, n.Spec.Unschedulable)
+	}
+}
+
+// testAlone: a pod that nothing would make anew stays, and is named.
+func testAlone(t *testing.T, s *stage) {
+	e := s.site(t, "alone", 0)
+	_, err := e.KubectlInput(`{apiVersion: v1, kind: Pod, metadata: {name: notebook, namespace: team}, spec: {nodeName: alone, containers: [{name: c, image: none, resources: {limits: {nvidia.com/gpu: 1}}}]}}`, "apply", "-f", "-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	pod := e.driverPod()
+	e.start(pod, "", "")
+	defer e.driver(pod)()
+	e.Wait(limit, "an Event that names the pod", func() error {
+		ev, err := e.event("GPUEvictionBlocked")
+		if err == nil && !strings.Contains(ev.Message, "pod team/notebook has no controller") {
+			err = fmt.Errorf("it says %s", ev.Message)
+		}
+		return err
+	})
+	e.Kubectl("delete", "pod", "notebook", "-n", team)
+	e.Wait(limit, "the end", func() error { _, err := e.event("GPUEvictionDone"); return err })
+	e.pristine(false, 0)
+}
+
+// testRights: a service account with no rights at all. It says what is missing, and does not end.
+func testRights(t *testing.T, s *stage) {
+	e := s.site(t, "rights", 1)
+	e.account = "nothing"
+	e.Kubectl("create", "serviceaccount", "nothing", "-n", space)
+	_, err := e.KubectlInput(`{apiVersion: v1, kind: Pod, metadata: {name: nobody, namespace: `+space+`}, spec: {serviceAccountName: nothing, nodeName: rights, containers: [{name: c, image: none}]}}`, "apply", "-f", "-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	nobody, err := e.core.Pods(space).Get(t.Context(), "nobody", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range must(e.pods()) {
+		if len(p.Spec.InitContainers) > 0 {
+			nobody.Spec.InitContainers = p.Spec.InitContainers
+		}
+	}
+	a := e.start(nobody, "", "")
+	e.status("nobody", node.Waiting, "replace")
+	e.Wait(limit, "the right that is missing", func() error {
+		if !strings.Contains(a.said(), `grant the service account "get" on "nodes"`) {
+			return fmt.Errorf("it said %s", a.said())
+		}
+		return nil
+	})
+	_ = a.cmd.Process.Signal(syscall.SIGTERM)
+	<-a.done
+}
+
+// testKilled: SIGKILL when a request is on its way, before the server has it or before its answer is here. The container starts again;
+// or its pod is gone, and the next pod's does the rest.
+func testKilled(t *testing.T, s *stage, name, at string, answered, podGone bool) {
+	e := s.site(t, name, 1)
+	pod := e.driverPod()
+	kill := make(chan struct{}, 1)
+	server := strings.TrimSpace(e.Kubectl("config", "view", "-o", "jsonpath={.clusters[0].cluster.server}"))
+	w := newWire(t, server, e.ca, func(step string, after bool) bool {
+		if step != at || after != answered {
+			return false
+		}
+		kill <- struct{}{}
+		return true
+	})
+	a := e.start(pod, w.URL, w.ca)
+	end := e.driver(pod)
+	defer end()
+	select {
+	case <-kill:
+	case <-time.After(limit):
+		t.Fatalf("it never came to %q\n%s", at, a.said())
+	}
+	a.kill()
+	if podGone {
+		end()
+		e.Kubectl("delete", "pod", pod.Name, "-n", space, "--grace-period=0", "--force")
+		pod = e.driverPod()
+		e.status(pod.Name, node.Starting, "survey")
+	}
+	e.start(pod, "", "")
+	if podGone {
+		e.Wait(limit, "put back by the next pod", func() error {
+			if n := e.node(); n.Spec.Unschedulable || n.Annotations[evict.Annotation] != "" {
+				return fmt.Errorf("cordoned %v, %v", n.Spec.Unschedulable, n.Annotations)
+			}
+			return nil
+		})
+		end = e.driver(pod)
+		defer end()
+	}
+	e.Wait(limit, "the driver serves", func() error {
+		if e.node().Annotations[evict.SafeLoad] != "" {
+			return fmt.Errorf("it still asks")
+		}
+		return nil
+	})
+	e.pristine(false, 1)
+}

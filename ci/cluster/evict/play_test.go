@@ -1,0 +1,201 @@
+package evict
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/driver-container/driver-container/node"
+	"github.com/driver-container/driver-container/node/evict"
+)
+
+// mustQuantity is resource.MustParse by the name that the house's rules allow in tests.
+func mustQuantity(text string) resource.Quantity { return resource.MustParse(text) }
+
+// status writes the driver's status file.
+func (e *site) status(pod string, state node.State, phase string) {
+	e.t.Helper()
+	st := node.Status{Schema: node.StatusSchema, Pod: pod, State: state, Phase: phase, Ready: state == node.Serving, Wanted: "535.261.03",
+		Instance: "of " + pod, Up: &node.Driver{Version: "470.256.02"}}
+	if st.Ready {
+		st.Up.Version = st.Wanted
+	}
+	data, err := json.Marshal(st)
+	tmp := filepath.Join(e.run, ".status.tmp")
+	err = errors.Join(err, os.WriteFile(tmp, data, 0o644), os.Rename(tmp, filepath.Join(e.run, "driver-status.json")))
+	if err != nil && e.t.Context().Err() == nil {
+		e.t.Error(err)
+	}
+}
+
+// driver plays the driver of a pod: it asks for a free node, waits, and comes up. The returned function ends it and waits for that.
+func (e *site) driver(pod *corev1.Pod) (end func()) {
+	e.t.Helper()
+	ctx, cancel := context.WithCancel(e.t.Context())
+	var done sync.WaitGroup
+	done.Go(func() {
+		e.status(pod.Name, node.Waiting, "replace")
+		if err := e.annotate(pod.Name); err != nil {
+			e.t.Error(err)
+		}
+		for n := e.node(); n.Annotations[evict.SafeLoad] == pod.Name; n = e.node() {
+			if !sleep(ctx, 300*time.Millisecond) {
+				return
+			}
+		}
+		for _, p := range must(e.pods()) {
+			if app := p.Labels["app"]; app == "plugin" || app == "train-"+e.name {
+				e.t.Errorf("the driver was let go on while %s/%s runs on %s", p.Namespace, p.Name, e.name)
+			}
+		}
+		for _, phase := range []string{"load", "verify"} {
+			e.status(pod.Name, node.Starting, phase)
+			if !sleep(ctx, time.Second) {
+				return
+			}
+		}
+		e.status(pod.Name, node.Serving, "")
+	})
+	return sync.OnceFunc(func() { cancel(); done.Wait() })
+}
+
+func sleep(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(d):
+		return true
+	}
+}
+
+// must is for what fails only when the cluster is gone: the test then fails elsewhere, with the reason.
+func must(pods []corev1.Pod, _ error) []corev1.Pod { return pods }
+
+// agent is a running driver-evict.
+type agent struct {
+	t    *testing.T
+	cmd  *exec.Cmd
+	mu   sync.Mutex
+	log  bytes.Buffer
+	done chan struct{}
+	err  error
+}
+
+func (a *agent) Write(p []byte) (int, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.log.Write(p)
+}
+
+func (a *agent) said() string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.log.String()
+}
+
+// start runs driver-evict as the chart's container of a pod says, with a token that is bound to that pod. server and ca are the API
+// server's unless given.
+func (e *site) start(pod *corev1.Pod, server, ca string) *agent {
+	e.t.Helper()
+	if server == "" {
+		server = strings.TrimSpace(e.Kubectl("config", "view", "-o", "jsonpath={.clusters[0].cluster.server}"))
+	}
+	if ca == "" {
+		ca = e.ca
+	}
+	dir := e.t.TempDir()
+	token := e.Kubectl("create", "token", e.account, "-n", space, "--bound-object-kind=Pod", "--bound-object-name="+pod.Name, "--bound-object-uid="+string(pod.UID))
+	if err := errors.Join(os.WriteFile(filepath.Join(dir, "token"), []byte(token), 0o600), os.WriteFile(filepath.Join(dir, "ca.crt"), []byte(ca), 0o600)); err != nil {
+		e.t.Fatal(err)
+	}
+	a := &agent{t: e.t, cmd: exec.Command(e.binary, "--server", server, "--service-account-dir", dir, "--run-dir", e.run), done: make(chan struct{})}
+	a.cmd.Env = chartEnv(e.t, pod)
+	a.cmd.Stdout, a.cmd.Stderr = a, a
+	a.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := a.cmd.Start(); err != nil {
+		e.t.Fatal(err)
+	}
+	go func() { a.err = a.cmd.Wait(); close(a.done) }()
+	e.t.Cleanup(func() {
+		a.kill()
+		if e.t.Failed() {
+			e.t.Logf("driver-evict of %s said:\n%s", pod.Name, a.said())
+		}
+	})
+	return a
+}
+
+// chartEnv is the environment that the kubelet would make of the pod's container.
+func chartEnv(t *testing.T, pod *corev1.Pod) []string {
+	t.Helper()
+	fields := map[string]string{"spec.nodeName": pod.Spec.NodeName, "metadata.name": pod.Name, "metadata.namespace": pod.Namespace, "metadata.uid": string(pod.UID)}
+	for _, c := range pod.Spec.InitContainers {
+		if c.Name != "driver-evict" || len(c.Command) != 1 || c.Command[0] != "/usr/bin/driver-evict" {
+			continue
+		}
+		var env []string
+		for _, v := range c.Env {
+			value := v.Value
+			if v.ValueFrom != nil && v.ValueFrom.FieldRef != nil {
+				value = fields[v.ValueFrom.FieldRef.FieldPath]
+			}
+			env = append(env, v.Name+"="+value)
+		}
+		return env
+	}
+	t.Fatalf("pod %s has no init container driver-evict with the command /usr/bin/driver-evict", pod.Name)
+	return nil
+}
+
+// kill is SIGKILL.
+func (a *agent) kill() {
+	_ = a.cmd.Process.Kill()
+	<-a.done
+}
+
+// stop is SIGTERM, within the time that the kubelet gives.
+func (a *agent) stop() {
+	a.t.Helper()
+	_ = a.cmd.Process.Signal(syscall.SIGTERM)
+	select {
+	case <-a.done:
+		if a.err != nil {
+			a.t.Errorf("after SIGTERM: %v\n%s", a.err, a.said())
+		}
+	case <-time.After(30 * time.Second):
+		a.t.Errorf("it does not stop\n%s", a.said())
+		a.kill()
+	}
+}
+
+// memory is what the process has resident, in MiB: all of it, and what is not the program's file.
+func (a *agent) memory() (all, anon int) {
+	a.t.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", a.cmd.Process.Pid))
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		var kb int
+		if _, err := fmt.Sscanf(line, "VmRSS: %d kB", &kb); err == nil {
+			all = kb >> 10
+		}
+		if _, err := fmt.Sscanf(line, "RssAnon: %d kB", &kb); err == nil {
+			anon = kb >> 10
+		}
+	}
+	return all, anon
+}

@@ -1,0 +1,234 @@
+package evict
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/driver-container/driver-container/ci/cluster/control"
+	"github.com/driver-container/driver-container/node/evict"
+)
+
+const (
+	space  = "gpu-driver" // the chart's release
+	team   = "team"       // who uses GPUs
+	deploy = "nvidia.com/gpu.deploy."
+	limit  = 90 * time.Second // for whatever takes seconds on a quiet machine
+)
+
+// stage is a cluster with the chart installed.
+type stage struct {
+	*control.Plane
+	core    corev1client.CoreV1Interface
+	binary  string
+	ca      string // the API server's
+	account string
+}
+
+// daemons are a device plugin that follows its deploy label, and a DaemonSet that has nothing to do with GPUs.
+const daemons = `
+{kind: List, apiVersion: v1, items: [
+  {apiVersion: apps/v1, kind: DaemonSet, metadata: {name: plugin, namespace: team}, spec: {selector: {matchLabels: {app: plugin}}, template: {
+    metadata: {labels: {app: plugin}}, spec: {nodeSelector: {nvidia.com/gpu.deploy.device-plugin: "true"}, tolerations: [{operator: Exists}], containers: [{name: c, image: none}]}}}},
+  {apiVersion: apps/v1, kind: DaemonSet, metadata: {name: cni, namespace: team}, spec: {selector: {matchLabels: {app: cni}}, template: {
+    metadata: {labels: {app: cni}}, spec: {tolerations: [{operator: Exists}], containers: [{name: c, image: none}]}}}}]}`
+
+func newStage(t *testing.T) *stage {
+	t.Helper()
+	s := &stage{Plane: control.Start(t, control.Config{Controllers: true, Scheduler: true, KWOK: true}), binary: filepath.Join(t.TempDir(), "driver-evict")}
+	build := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", s.binary, "./cmd/driver-evict")
+	build.Dir, build.Env = "../../..", append(build.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	cfg, err := clientcmd.BuildConfigFromFlags("", s.Kubeconfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg.QPS, cfg.Burst = 1000, 1000
+	if s.core, err = corev1client.NewForConfig(cfg); err != nil {
+		t.Fatal(err)
+	}
+	s.Helm("install", "gpu", "../../../deploy/chart", "--namespace", space, "--create-namespace", "--set", "image.tag=535.261.03-debian12",
+		"--set", "evictGPUPods=true", "--set", "evict.timeout=40s", "--set", "evict.retryAfter=5s", "--set", "nfd.enabled=false")
+	s.Kubectl("create", "namespace", team)
+	if _, err := s.KubectlInput(daemons, "apply", "-f", "-"); err != nil {
+		t.Fatal(err)
+	}
+	s.account = strings.TrimSpace(s.Kubectl("get", "daemonset", "-n", space, "-o", "jsonpath={.items[0].spec.template.spec.serviceAccountName}"))
+	s.ca = s.Kubectl("get", "configmap", "kube-root-ca.crt", "-n", space, "-o", `jsonpath={.data.ca\.crt}`)
+	return s
+}
+
+// site is one node with a GPU and what runs on it.
+type site struct {
+	*stage
+	t      *testing.T
+	name   string
+	labels map[string]string
+	run    string // its /run/nvidia
+}
+
+// labelsBefore are the labels of every site.
+func labelsBefore(name string) map[string]string {
+	return map[string]string{"site": name, "kubernetes.io/hostname": name, deploy + "driver": "true", deploy + "device-plugin": "true",
+		deploy + "client": "batch", deploy + "dcgm": "false"}
+}
+
+// site adds a node, and on it a deployment with so many pods that use its GPUs.
+func (s *stage) site(t *testing.T, name string, users int) *site {
+	t.Helper()
+	e := &site{stage: &stage{Plane: s.With(t), core: s.core, binary: s.binary, ca: s.ca, account: s.account}, t: t, name: name, run: t.TempDir()}
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labelsBefore(name)}}
+	n.Status.Capacity = corev1.ResourceList{"nvidia.com/gpu": mustQuantity("8")}
+	n.Status.Allocatable = n.Status.Capacity
+	if _, err := s.core.Nodes().Create(t.Context(), n, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	e.deployment("train-"+name, name, users)
+	e.Wait(limit, "pods on "+name, func() error {
+		counts, err := e.counts()
+		if err == nil && (counts["train-"+name] != users || counts["plugin"] != 1 || counts["cni"] != 1 || counts["driver"] != 1) {
+			err = fmt.Errorf("running: %v", counts)
+		}
+		return err
+	})
+	return e
+}
+
+// deployment makes pods with a GPU each on the nodes of a site.
+func (e *site) deployment(name, site string, replicas int) {
+	e.t.Helper()
+	_, err := e.KubectlInput(fmt.Sprintf(`{apiVersion: apps/v1, kind: Deployment, metadata: {name: %[1]s, namespace: team}, spec: {replicas: %[3]d, selector: {matchLabels: {app: %[1]s}},
+		template: {metadata: {labels: {app: %[1]s}}, spec: {nodeSelector: {site: %[2]q}, containers: [{name: c, image: none, resources: {limits: {nvidia.com/gpu: 1}}}]}}}}`, name, site, replicas), "apply", "-f", "-")
+	if err != nil {
+		e.t.Fatal(err)
+	}
+}
+
+// budget lets so many pods of a deployment be away; it waits until the controller has counted.
+func (e *site) budget(name string, away int) {
+	e.t.Helper()
+	_, err := e.KubectlInput(fmt.Sprintf(`{apiVersion: policy/v1, kind: PodDisruptionBudget, metadata: {name: %[1]s-pdb, namespace: team}, spec: {maxUnavailable: %[2]d, selector: {matchLabels: {app: %[1]s}}}}`, name, away), "apply", "-f", "-")
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	e.Wait(limit, "the budget of "+name, func() error {
+		got := e.Kubectl("get", "pdb", name+"-pdb", "-n", team, "-o", "jsonpath={.status.observedGeneration}={.metadata.generation} {.status.disruptionsAllowed}")
+		if parts := strings.Fields(got); len(parts) != 2 || parts[1] != fmt.Sprint(away) {
+			return fmt.Errorf("it says %q", got)
+		}
+		return nil
+	})
+}
+
+// pods are the running pods of the node.
+func (e *site) pods() ([]corev1.Pod, error) {
+	list, err := e.core.Pods("").List(context.Background(), metav1.ListOptions{FieldSelector: "status.phase=Running,spec.nodeName=" + e.name})
+	if err != nil {
+		return nil, err
+	}
+	return list.Items, nil
+}
+
+// counts are their numbers by app; the chart's are "driver".
+func (e *site) counts() (map[string]int, error) {
+	pods, err := e.pods()
+	counts := map[string]int{}
+	for _, p := range pods {
+		if p.Namespace == space {
+			counts["driver"]++
+		} else if p.DeletionTimestamp == nil {
+			counts[p.Labels["app"]]++
+		}
+	}
+	return counts, err
+}
+
+// driverPod is the chart's pod on this node, that is not being deleted.
+func (e *site) driverPod() *corev1.Pod {
+	e.t.Helper()
+	var found *corev1.Pod
+	e.Wait(limit, "the driver's pod on "+e.name, func() error {
+		pods, err := e.pods()
+		for i := range pods {
+			if pods[i].Namespace == space && pods[i].DeletionTimestamp == nil {
+				found = &pods[i]
+				return nil
+			}
+		}
+		return errors.Join(err, errors.New("there is none"))
+	})
+	return found
+}
+
+func (e *site) node() *corev1.Node {
+	e.t.Helper()
+	n, err := e.core.Nodes().Get(context.Background(), e.name, metav1.GetOptions{})
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	return n
+}
+
+// pristine waits until the node is as it was, with its pods back.
+func (e *site) pristine(cordoned bool, users int) {
+	e.t.Helper()
+	e.Wait(limit, e.name+" as it was before", func() error {
+		n := e.node()
+		counts, err := e.counts()
+		labels := maps.Clone(n.Labels)
+		maps.DeleteFunc(labels, func(key, _ string) bool {
+			_, ok := labelsBefore(e.name)[key]
+			return !ok && !strings.HasPrefix(key, deploy)
+		})
+		switch {
+		case err != nil:
+			return err
+		case n.Annotations[evict.Annotation] != "" || n.Annotations[evict.SafeLoad] != "":
+			return fmt.Errorf("annotations %v", n.Annotations)
+		case n.Spec.Unschedulable != cordoned:
+			return fmt.Errorf("cordoned: %v", n.Spec.Unschedulable)
+		case !maps.Equal(labels, labelsBefore(e.name)):
+			return fmt.Errorf("labels %v", labels)
+		case counts["train-"+e.name] != users || counts["plugin"] != 1 || counts["cni"] != 1 || counts["driver"] != 1:
+			return fmt.Errorf("running: %v", counts)
+		}
+		return nil
+	})
+}
+
+// annotate sets the safe-load annotation, as the driver does.
+func (e *site) annotate(value string) error {
+	patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, evict.SafeLoad, value)
+	_, err := e.core.Nodes().Patch(context.Background(), e.name, "application/merge-patch+json", []byte(patch), metav1.PatchOptions{})
+	return err
+}
+
+// events are the reasons of Events about the node, and its text for one.
+func (e *site) event(reason string) (*corev1.Event, error) {
+	for _, in := range []string{"default", space} {
+		list, err := e.core.Events(in).List(context.Background(), metav1.ListOptions{FieldSelector: "reason=" + reason})
+		if err != nil && !apierrors.IsNotFound(err) {
+			return nil, err
+		}
+		for i := range list.Items {
+			if ev := &list.Items[i]; ev.InvolvedObject.Name == e.name {
+				return ev, nil
+			}
+		}
+	}
+	return nil, fmt.Errorf("node %s has no Event %s", e.name, reason)
+}

@@ -1,0 +1,87 @@
+package evict
+
+import (
+	"bytes"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/driver-container/driver-container/node/evict"
+)
+
+// step names what a request is for; "" for those that change nothing, and Events.
+func step(r *http.Request, body string) string {
+	switch {
+	case r.Method == http.MethodPatch && strings.Contains(r.URL.Path, "/nodes/") && strings.Contains(body, `"`+evict.Annotation+`":null`):
+		return "put back"
+	case r.Method == http.MethodPatch && strings.Contains(r.URL.Path, "/nodes/") && strings.Contains(body, evict.SafeLoad):
+		return "release"
+	case r.Method == http.MethodPatch && strings.Contains(r.URL.Path, "/nodes/"):
+		return "take"
+	case strings.HasSuffix(r.URL.Path, "/eviction") && r.URL.Query().Get("dryRun") == "":
+		return "evict"
+	}
+	return ""
+}
+
+// wire stands between driver-evict and the API server. cut is called with each step that is on its way, before the server has it and
+// after it was answered; once it says true, nothing passes any more.
+type wire struct {
+	*httptest.Server
+	ca string
+
+	mu   sync.Mutex
+	cut  func(step string, answered bool) bool
+	dead bool
+}
+
+func newWire(t *testing.T, server, ca string, cut func(step string, answered bool) bool) *wire {
+	t.Helper()
+	target, err := url.Parse(server)
+	if err != nil {
+		t.Fatal(err)
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM([]byte(ca))
+	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}}
+	proxy := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target) }, Transport: transport}
+	w := &wire{cut: cut}
+	w.Server = httptest.NewTLSServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			panic(http.ErrAbortHandler)
+		}
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		s := step(r, string(body))
+		w.pass(s, false)
+		answer := httptest.NewRecorder()
+		proxy.ServeHTTP(answer, r)
+		w.pass(s, true)
+		for key, values := range answer.Header() {
+			rw.Header()[key] = values
+		}
+		rw.WriteHeader(answer.Code)
+		_, _ = rw.Write(answer.Body.Bytes())
+	}))
+	w.ca = string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: w.Certificate().Raw}))
+	t.Cleanup(func() { w.Close(); transport.CloseIdleConnections() })
+	return w
+}
+
+// pass ends the request without an answer when the wire is cut.
+func (w *wire) pass(step string, answered bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.dead = w.dead || step != "" && w.cut(step, answered)
+	if w.dead {
+		panic(http.ErrAbortHandler)
+	}
+}

@@ -1,0 +1,126 @@
+package cluster
+
+import (
+	"archive/tar"
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"testing"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/layout"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/static"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+)
+
+// Versions of the driver that the node has images of. Both are for its kernel, with closed modules.
+const (
+	Older = "470.256.02"
+	Newer = "535.261.03"
+)
+
+const (
+	driverSystem = "debian12"
+	// HolderImage is the image of program holder (folder holder), which opens the files that it is given and sleeps.
+	HolderImage = guestRegistry + "/holder:1"
+	driverName  = "driver"
+)
+
+// pulled is an image that the node has from the beginning.
+type pulled struct {
+	ref    string // "NAME:TAG" in the registry
+	image  v1.Image
+	digest string
+}
+
+// images makes what the node shall have: the drivers, holder, pause. The registry serves them.
+func images(t testing.TB, b base, r *registry) []pulled {
+	t.Helper()
+	var list []pulled
+	add := func(ref string, image v1.Image) {
+		digest, err := image.Digest()
+		must(t, err)
+		r.push(t, ref, image)
+		list = append(list, pulled{ref, image, digest.String()})
+	}
+	program := goProgram(t, "holder")
+	add("pause:1", oneFile(t, "holder", program))
+	add("holder:1", oneFile(t, "holder", program))
+	for _, driver := range []string{Older, Newer} {
+		dir, image := driverLayout(t, b, driver)
+		r.layout(dir)
+		add(driverName+":"+driverTag(b, driver), image)
+	}
+	return list
+}
+
+// driverTag is the tag that driver-build gives the image with modules for the guest's kernel.
+func driverTag(b base, driver string) string { return driver + "-" + b.release + "-" + driverSystem }
+
+// driverLayout is the image as bin/driver-build makes it, which is made again when one of the programs changed.
+func driverLayout(t testing.TB, b base, driver string) (string, v1.Image) {
+	t.Helper()
+	root := filepath.Join(sourceDir(t), "../..")
+	programs, err := filepath.Glob(filepath.Join(root, "bin/driver-*"))
+	must(t, err)
+	programs = slices.DeleteFunc(programs, func(p string) bool { return filepath.Ext(p) != "" || bytes.HasSuffix([]byte(p), []byte("-arm64")) })
+	if len(programs) == 0 {
+		t.Fatal("there is no bin/driver-build: run make build")
+	}
+	key := digestOf(t, []string{b.release, driver}, append(programs, filepath.Join(root, "matrix.yaml"))...)
+	dir := cached(t, "driver-"+driver, key, keepStates, func(dir string) {
+		tool(t, filepath.Join(root, "ci/image"), "--os", driverSystem, "--driver", driver, "--kernel", b.release, "--builder", "chroot",
+			"--profile", "compute", "--flavour", "proprietary", "--output", "oci:"+dir, "--progress", "plain")
+	})
+	l, err := layout.FromPath(dir)
+	must(t, err)
+	index, err := l.ImageIndex()
+	must(t, err)
+	manifest, err := index.IndexManifest()
+	must(t, err)
+	image, err := index.Image(manifest.Manifests[0].Digest) // all tags are of the same image
+	must(t, err)
+	return dir, image
+}
+
+// goProgram compiles one of this folder's programs for the guest.
+func goProgram(t testing.TB, folder string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), folder)
+	cmd := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", path, "./"+folder)
+	cmd.Dir, cmd.Env = sourceDir(t), append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH=amd64")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("build %s: %v\n%s", folder, err, out)
+	}
+	return path
+}
+
+// oneFile is an image of one static program, which it runs.
+func oneFile(t testing.TB, name, path string) v1.Image {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	must(t, err)
+	var b bytes.Buffer
+	w := tar.NewWriter(&b)
+	must(t, w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o755, Size: int64(len(data)), Format: tar.FormatUSTAR}))
+	_, err = w.Write(data)
+	must(t, err)
+	must(t, w.Close())
+	image, err := mutate.AppendLayers(mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON),
+		static.NewLayer(b.Bytes(), types.OCIUncompressedLayer))
+	must(t, err)
+	config, err := image.ConfigFile()
+	must(t, err)
+	config = config.DeepCopy()
+	config.OS, config.Architecture, config.Config.Entrypoint = "linux", "amd64", []string{"/" + name}
+	image, err = mutate.ConfigFile(image, config)
+	must(t, err)
+	return image
+}
+
+func itoa(n int) string { return strconv.Itoa(n) }

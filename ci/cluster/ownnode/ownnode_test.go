@@ -1,0 +1,112 @@
+// Package ownnode tries the chart's option rbac.ownNodeOnly against a real API server: with the token of a driver pod, the requests
+// that driver-entrypoint and driver-evict make, on the pod's own node and on another.
+package ownnode
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/base64"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/driver-container/driver-container/ci/cluster/control"
+)
+
+const (
+	namespace = "gpu"
+	account   = "gpu-nvidia-driver"
+	objects   = `{"apiVersion":"v1","kind":"List","items":[
+		{"apiVersion":"v1","kind":"Node","metadata":{"name":"a"}},
+		{"apiVersion":"v1","kind":"Node","metadata":{"name":"b"}},
+		{"apiVersion":"v1","kind":"Pod","metadata":{"name":"driver","namespace":"` + namespace + `"},"spec":{
+			"nodeName":"a","serviceAccountName":"` + account + `","automountServiceAccountToken":false,"containers":[{"name":"c","image":"i"}]}}]}`
+	annotate  = `{"metadata":{"annotations":{"x":"1"}}}`
+	condition = `{"status":{"conditions":[{"type":"NVIDIADriverReady","status":"True"}]}}`
+)
+
+// Roles give the right to change all nodes. With the policy a pod changes its own only, and a token of the same account that is for no
+// pod changes none.
+func TestOwnNodeOnly(t *testing.T) {
+	control.Gate(t)
+	p := control.Start(t, control.Config{})
+	p.Kubectl("create", "namespace", namespace)
+	p.Helm("install", "gpu", "../../../deploy/chart", "-n", namespace, "--set", "image.repository=r.example.com/d,image.tag=535.261.03-debian12",
+		"--set", "safeLoad=true,nodeCondition=true,rbac.ownNodeOnly=true")
+	if out, err := p.KubectlInput(objects, "create", "-f", "-"); err != nil {
+		t.Fatalf("%s: %v", out, err)
+	}
+	server := newServer(t, p)
+	pod := p.Kubectl("create", "token", account, "-n", namespace, "--bound-object-kind", "Pod", "--bound-object-name", "driver")
+	unbound := p.Kubectl("create", "token", account, "-n", namespace)
+
+	// A policy counts some moments after it was made.
+	p.Wait(time.Minute, "the policy refuses another node", func() error {
+		if code, body := server.patch(t, pod, "b", annotate); code != http.StatusForbidden {
+			return fmt.Errorf("status %d: %s", code, body)
+		}
+		return nil
+	})
+	for _, c := range []struct {
+		name, token, path, body, refusal string
+		code                             int
+	}{
+		{"its node", pod, "a", annotate, "", http.StatusOK},
+		{"condition of its node", pod, "a/status", condition, "", http.StatusOK},
+		{"another node", pod, "b", annotate, "may change its own node only, not b", http.StatusForbidden},
+		{"condition of another node", pod, "b/status", condition, "may change its own node only, not b", http.StatusForbidden},
+		{"a token of no pod", unbound, "a", annotate, "may change its own node only, not a", http.StatusForbidden},
+	} {
+		if code, body := server.patch(t, c.token, c.path, c.body); code != c.code || !strings.Contains(body, c.refusal) {
+			t.Errorf("%s: status %d, want %d with %q: %s", c.name, code, c.code, c.refusal, body)
+		}
+	}
+	p.Kubectl("annotate", "node", "b", "x=2") // everybody else is left alone
+}
+
+// server is the API server as a pod talks to it: its address, and its authority.
+type server struct {
+	url    string
+	client *http.Client
+}
+
+func newServer(t *testing.T, p *control.Plane) server {
+	t.Helper()
+	view := func(field string) string {
+		return p.Kubectl("config", "view", "--raw", "-o", "jsonpath={.clusters[0].cluster."+field+"}")
+	}
+	authority, err := base64.StdEncoding.DecodeString(strings.TrimSpace(view("certificate-authority-data")))
+	if err != nil {
+		t.Fatalf("read the authority in the kubeconfig: %v", err)
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(authority) {
+		t.Fatal("the kubeconfig has no authority")
+	}
+	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}}
+	t.Cleanup(transport.CloseIdleConnections)
+	return server{strings.TrimSpace(view("server")), &http.Client{Transport: transport, Timeout: 10 * time.Second}}
+}
+
+func (s server) patch(t *testing.T, token, path, body string) (int, string) {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPatch, s.url+"/api/v1/nodes/"+path, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("Authorization", "Bearer "+strings.TrimSpace(token))
+	request.Header.Set("Content-Type", "application/strategic-merge-patch+json")
+	response, err := s.client.Do(request)
+	if err != nil {
+		t.Fatalf("patch node %s: %v", path, err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	text, err := io.ReadAll(io.LimitReader(response.Body, 1<<20))
+	if err != nil {
+		t.Fatalf("read the answer to a patch of node %s: %v", path, err)
+	}
+	return response.StatusCode, string(text)
+}

@@ -1,0 +1,158 @@
+package cluster
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/driver-container/driver-container/node"
+)
+
+// driverSelector is the label of every driver pod, whatever release, operator or namespace it is of.
+const driverSelector = "app.kubernetes.io/component=nvidia-driver"
+
+// DriverPods are the driver pods of all namespaces, oldest first.
+func (c *Cluster) DriverPods() []corev1.Pod {
+	c.t.Helper()
+	return c.Pods("-A", "-l", driverSelector)
+}
+
+// Pods are those that `kubectl get pods` finds with these arguments, oldest first.
+func (c *Cluster) Pods(args ...string) []corev1.Pod {
+	c.t.Helper()
+	list, err := c.pods(args...)
+	must(c.t, err)
+	return list
+}
+
+func (c *Cluster) pods(args ...string) ([]corev1.Pod, error) {
+	out, err := c.TryKubectl(append([]string{"get", "pods", "-o", "json"}, args...)...)
+	if err != nil {
+		return nil, err
+	}
+	var list corev1.PodList
+	if err := json.Unmarshal([]byte(out), &list); err != nil {
+		return nil, fmt.Errorf("kubectl get pods: %w", err)
+	}
+	slices.SortStableFunc(list.Items, func(a, b corev1.Pod) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) })
+	return list.Items, nil
+}
+
+// Restarts is how often containers of pods were started again, all together.
+func Restarts(pods []corev1.Pod) int {
+	n := 0
+	for _, p := range pods {
+		for _, s := range append(slices.Clone(p.Status.InitContainerStatuses), p.Status.ContainerStatuses...) {
+			n += int(s.RestartCount)
+		}
+	}
+	return n
+}
+
+// Ready says whether a pod is, and is not about to end.
+func Ready(p corev1.Pod) bool {
+	return p.DeletionTimestamp == nil && slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+	})
+}
+
+// WaitDriver waits until there is one driver pod in the cluster, it is ready and it is of this image's tag (any, if empty), and returns
+// it.
+func (c *Cluster) WaitDriver(limit time.Duration, tag string) corev1.Pod {
+	c.t.Helper()
+	var pod corev1.Pod
+	c.Wait(limit, "a ready driver pod of "+tag, func() error {
+		list, err := c.pods("-A", "-l", driverSelector)
+		if err != nil {
+			return err
+		}
+		if len(list) != 1 {
+			return fmt.Errorf("%d driver pods: %s", len(list), Summary(list))
+		}
+		pod = list[0]
+		if !Ready(pod) || !strings.HasSuffix(DriverImage(pod), tag) {
+			return errors.New(Summary(list))
+		}
+		return nil
+	})
+	return pod
+}
+
+// DriverImage is the image of a pod's driver container.
+func DriverImage(p corev1.Pod) string {
+	for _, c := range p.Spec.Containers {
+		if c.Name == "nvidia-driver-ctr" {
+			return c.Image
+		}
+	}
+	return ""
+}
+
+// Summary is a line about each pod, for messages.
+func Summary(pods []corev1.Pod) string {
+	var lines []string
+	for _, p := range pods {
+		state := ""
+		for _, s := range append(slices.Clone(p.Status.InitContainerStatuses), p.Status.ContainerStatuses...) {
+			switch {
+			case s.State.Waiting != nil:
+				state += " " + s.Name + ":" + s.State.Waiting.Reason
+			case s.State.Terminated != nil:
+				state += fmt.Sprintf(" %s:ended %d", s.Name, s.State.Terminated.ExitCode)
+			default:
+				state += fmt.Sprintf(" %s:running ready=%t", s.Name, s.Ready)
+			}
+		}
+		lines = append(lines, fmt.Sprintf("%s/%s %s restarts=%d deleting=%t%s", p.Namespace, p.Name, p.Status.Phase, Restarts([]corev1.Pod{p}), p.DeletionTimestamp != nil, state))
+	}
+	return strings.Join(lines, "; ")
+}
+
+// WaitGone waits until no pod is found with these arguments of `kubectl get pods`; pods that are about to end are still there.
+func (c *Cluster) WaitGone(limit time.Duration, args ...string) {
+	c.t.Helper()
+	c.Wait(limit, "no pods with "+strings.Join(args, " "), func() error {
+		list, err := c.pods(args...)
+		if err == nil && len(list) > 0 {
+			err = errors.New(Summary(list))
+		}
+		return err
+	})
+}
+
+// Events are all events of the cluster, oldest first.
+func (c *Cluster) Events() []corev1.Event {
+	c.t.Helper()
+	var list corev1.EventList
+	must(c.t, json.Unmarshal([]byte(c.Kubectl("get", "events", "-A", "-o", "json")), &list))
+	slices.SortStableFunc(list.Items, func(a, b corev1.Event) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) })
+	return list.Items
+}
+
+// Logs are what a container of a pod printed; previous: before it was started again.
+func (c *Cluster) Logs(p corev1.Pod, container string) string {
+	c.t.Helper()
+	return c.Kubectl("logs", "-n", p.Namespace, p.Name, "-c", container)
+}
+
+// Status is the status file on the node; the zero status when there is none.
+func (c *Cluster) Status() node.Status {
+	c.t.Helper()
+	var st node.Status
+	text := c.Node("cat /run/nvidia/driver-status.json 2>/dev/null || true")
+	if text != "" {
+		must(c.t, json.Unmarshal([]byte(text), &st))
+	}
+	return st
+}
+
+// Loaded is the version of the driver that the node's kernel has, "" for none.
+func (c *Cluster) Loaded() string {
+	c.t.Helper()
+	return strings.TrimSpace(c.Node("cat /sys/module/nvidia/version 2>/dev/null || true"))
+}

@@ -1,0 +1,107 @@
+package cluster
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// state is a guest that was stopped: its disk and its memory, which restored guests share and do not change.
+type state struct {
+	base base
+	dir  string // disk.qcow2, memory
+	key  string
+}
+
+// stateRecipe is part of the states' keys: it grows when something changes that they do not depend on by themselves.
+const stateRecipe = "1"
+
+// readyState is the guest with its node Ready and nothing else.
+func readyState(t testing.TB, r *registry) state {
+	t.Helper()
+	b := makeBase(t)
+	version, _, _ := strings.Cut(tool(t, "qemu-system-x86_64", "--version"), "\n")
+	s := state{base: b, key: digestOf(t, append(hardware(), stateRecipe, version, b.key))}
+	s.dir = cached(t, "ready", s.key, keepStates, func(dir string) {
+		must(t, os.MkdirAll(dir, 0o755))
+		disk := overlay(t, filepath.Join(b.dir, "root.ext4"), "raw", dir)
+		begin := time.Now()
+		c := &Cluster{t: t, base: b, registry: r, machine: startMachine(t, b, disk, r.port, nil)}
+		defer c.reportFailure()
+		c.writeKubeconfig()
+		c.waitNode(bootLimit)
+		t.Logf("cluster: from the start of QEMU to the node being Ready: %s", time.Since(begin).Round(time.Second))
+		c.save(dir)
+	})
+	return s
+}
+
+// pulledState is that with the images on the node.
+func pulledState(t testing.TB, r *registry) (state, []pulled) {
+	t.Helper()
+	ready := readyState(t, r)
+	list := images(t, ready.base, r)
+	texts := []string{ready.key}
+	for _, p := range list {
+		texts = append(texts, p.ref, p.digest)
+	}
+	s := state{base: ready.base, key: digestOf(t, texts)}
+	s.dir = cached(t, "pulled", s.key, keepStates, func(dir string) {
+		must(t, os.MkdirAll(dir, 0o755))
+		c := restore(t, ready, r, dir)
+		defer c.reportFailure()
+		for _, p := range list {
+			begin := time.Now()
+			c.NodeFor(pullLimit, "ctr -n k8s.io images pull --hosts-dir /etc/containerd/certs.d "+guestRegistry+"/"+p.ref)
+			t.Logf("cluster: pulled %s in %s", p.ref, time.Since(begin).Round(100*time.Millisecond))
+		}
+		c.save(dir)
+	})
+	return s, list
+}
+
+// overlay makes a disk in a folder that holds what differs from another one.
+func overlay(t testing.TB, backing, format, dir string) string {
+	t.Helper()
+	path := filepath.Join(dir, "disk.qcow2")
+	tool(t, "qemu-img", "create", "-q", "-f", "qcow2", "-F", format, "-b", backing, path)
+	return path
+}
+
+// restore starts a guest from a state; what it writes goes to a new disk in the folder.
+func restore(t testing.TB, s state, r *registry, dir string) *Cluster {
+	t.Helper()
+	memory, err := os.Open(filepath.Join(s.dir, "memory"))
+	must(t, err)
+	defer memory.Close()
+	c := &Cluster{t: t, base: s.base, registry: r}
+	c.machine = startMachine(t, s.base, overlay(t, filepath.Join(s.dir, "disk.qcow2"), "qcow2", dir), r.port, memory)
+	must(t, c.machine.monitor.restored(restoreLimit))
+	c.writeKubeconfig()
+	c.waitAPI(restoreLimit)
+	return c
+}
+
+// save stops the guest for good and keeps it. Memory that is free is filled with zeros first: it takes no room then, and no time.
+func (c *Cluster) save(dir string) {
+	c.t.Helper()
+	const spareMB = 96
+	c.Node(fmt.Sprintf(`sync; echo 3 >/proc/sys/vm/drop_caches; fstrim / || true
+		mkdir -p /run/zeros && mount -t tmpfs -o size=100%%,nr_inodes=10 zeros /run/zeros
+		mb=$(( $(awk '/^MemFree/ {print $2}' /proc/meminfo) / 1024 - %d ))
+		[ $mb -le 0 ] || dd if=/dev/zero of=/run/zeros/z bs=1M count=$mb status=none || true
+		umount /run/zeros; rmdir /run/zeros`, spareMB))
+	path := filepath.Join(dir, "memory")
+	f, err := os.Create(path)
+	must(c.t, err)
+	begin := time.Now()
+	must(c.t, c.machine.monitor.save(f, restoreLimit))
+	must(c.t, f.Close())
+	c.machine.quit()
+	st, err := os.Stat(path)
+	must(c.t, err)
+	c.t.Logf("cluster: saved %d MB of memory in %s", st.Size()>>20, time.Since(begin).Round(10*time.Millisecond))
+}

@@ -1,0 +1,228 @@
+// Package telling holds what a driver's pod tells a cluster against the real API server: that its few hand-written requests are what the
+// server takes, that the declared rights suffice and no others do, and that kubectl alone shows what happens on a node.
+package telling
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/driver-container/driver-container/ci/cluster/control"
+	"github.com/driver-container/driver-container/kmod"
+	"github.com/driver-container/driver-container/node"
+	"github.com/driver-container/driver-container/node/kubernetes"
+	"github.com/driver-container/driver-container/node/report"
+)
+
+// The rights are those that the options ask for, one by one.
+const objects = `
+apiVersion: v1
+kind: Namespace
+metadata: {name: gpu}
+---
+apiVersion: v1
+kind: Node
+metadata: {name: node-1}
+---
+apiVersion: v1
+kind: ServiceAccount
+metadata: {name: driver, namespace: gpu}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: driver-x, namespace: gpu}
+spec: {serviceAccountName: driver, nodeName: node-1, containers: [{name: c, image: none}]}
+`
+
+func grant(t *testing.T, p *control.Plane, name, rule string) {
+	t.Helper()
+	text := fmt.Sprintf(`
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: %[1]s}
+rules: [%[2]s]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: %[1]s}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: %[1]s}
+subjects: [{kind: ServiceAccount, name: driver, namespace: gpu}]
+`, name, rule)
+	if _, err := p.KubectlInput(text, "apply", "-f", "-"); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// account is the folder that Kubernetes would mount into the pod.
+func account(t *testing.T, p *control.Plane) (server, dir string) {
+	t.Helper()
+	dir = t.TempDir()
+	view := func(field string) string { return p.Kubectl("config", "view", "--raw", "--minify", "-o", "jsonpath={"+field+"}") }
+	ca, err := base64.StdEncoding.DecodeString(view(".clusters[0].cluster.certificate-authority-data"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	token := p.Kubectl("create", "token", "driver", "-n", "gpu")
+	for name, text := range map[string]string{"ca.crt": string(ca), "token": token, "namespace": "gpu"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return view(".clusters[0].cluster.server"), dir
+}
+
+// driver is a status that the test changes.
+type driver struct {
+	mu      sync.Mutex
+	st      node.Status
+	changed chan struct{}
+	said    []string
+}
+
+func (d *driver) Status() node.Status { d.mu.Lock(); defer d.mu.Unlock(); return d.st }
+func (d *driver) say(format string, args ...any) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.said = append(d.said, fmt.Sprintf(format, args...))
+}
+
+func (d *driver) set(st node.Status) {
+	d.mu.Lock()
+	d.st = st
+	d.mu.Unlock()
+	d.changed <- struct{}{}
+}
+
+func TestTelling(t *testing.T) {
+	control.Gate(t)
+	p := control.Start(t, control.Config{})
+	p.Wait(30*time.Second, "the objects", func() error {
+		_, err := p.KubectlInput(objects, "apply", "-f", "-")
+		return err
+	})
+	server, dir := account(t, p)
+	uid := p.Kubectl("get", "pod", "driver-x", "-n", "gpu", "-o", "jsonpath={.metadata.uid}")
+	client := kubernetes.New(server, dir)
+	t.Run("without rights", func(t *testing.T) { withoutRights(t, client) })
+	grant(t, p, "events", `{apiGroups: [""], resources: [events], verbs: [create, patch]}`)
+	grant(t, p, "condition", `{apiGroups: [""], resources: [nodes/status], verbs: [patch]}`)
+	t.Run("events and condition", func(t *testing.T) { life(t, p.With(t), client, uid) })
+	grant(t, p, "safe-load", `{apiGroups: [""], resources: [nodes], verbs: [get, patch]}`)
+	t.Run("safe load", func(t *testing.T) { safeLoad(t, p.With(t), client) })
+}
+
+// withoutRights: each way says once what it may not do, in the server's words.
+func withoutRights(t *testing.T, client *kubernetes.Client) {
+	d := &driver{changed: make(chan struct{}, 1), st: node.Status{State: node.Degraded, Reason: "x"}}
+	r := report.Start(report.Source{Status: d.Status, Changed: d.changed}, options(client, d, "some-uid"))
+	d.set(node.Status{State: node.Serving, Up: &node.Driver{Version: "535.261.03", Flavour: "open"}})
+	deadline := time.Now().Add(20 * time.Second)
+	for said := 0; said < 2 && time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+		d.mu.Lock()
+		said = len(d.said)
+		d.mu.Unlock()
+	}
+	r.Close(3 * time.Second)
+	text := strings.Join(d.said, "\n")
+	if len(d.said) != 2 || !strings.Contains(text, `cannot patch resource "nodes/status"`) || !strings.Contains(text, `cannot create resource "events"`) {
+		t.Errorf("said\n%s", text)
+	}
+	if _, err := kubernetes.NewSafeLoad(client, "node-1", "driver-x").Ask(t.Context()); !errors.Is(err, kubernetes.ErrForbidden) {
+		t.Errorf("safe load: %v", err)
+	}
+}
+
+func options(client *kubernetes.Client, d *driver, uid string) report.Options {
+	return report.Options{Events: true, Condition: true, Client: client, Node: "node-1", Pod: kubernetes.Pod("gpu", "driver-x", uid), Say: d.say}
+}
+
+// life goes from the wait for a holder to a clean stop, and looks with kubectl.
+func life(t *testing.T, p *control.Plane, client *kubernetes.Client, uid string) {
+	d := &driver{changed: make(chan struct{}, 1)}
+	r := report.Start(report.Source{Status: d.Status, Changed: d.changed}, options(client, d, uid))
+	condition := func(want string) {
+		t.Helper()
+		p.Wait(20*time.Second, "condition "+want, func() error {
+			got := p.Kubectl("get", "node", "node-1", "-o", `jsonpath={range .status.conditions[?(@.type=="NVIDIADriverReady")]}{.status} {.reason} {.message}{end}`)
+			if !strings.Contains(got, want) {
+				return fmt.Errorf("the condition is %q", got)
+			}
+			return nil
+		})
+	}
+	d.set(node.Status{State: node.Waiting, WaitsFor: node.ForHolders, Reason: "driver 470.256.02 must go before 535.261.03 can be loaded: in use by pid 7 (python3) in pod team/train-0",
+		Holders: []kmod.Holder{{PID: 7, PodName: "train-0", PodNamespace: "team"}}})
+	condition("False Waiting driver 470.256.02 must go")
+	first := p.Kubectl("get", "node", "node-1", "-o", "jsonpath={.status.conditions[0].lastTransitionTime}")
+	d.set(node.Status{State: node.Serving, Ready: true, Kernel: "6.1.0", Up: &node.Driver{Version: "535.261.03", Flavour: "open", Source: "image"}})
+	condition("True Serving driver 535.261.03 (open modules, from the image) serves kernel 6.1.0")
+	if first == "" {
+		t.Error("no transition time")
+	}
+	describe := func(what ...string) string { return p.Kubectl(append([]string{"describe"}, what...)...) }
+	see := func(text string, wants ...string) {
+		t.Helper()
+		for _, want := range wants {
+			if !strings.Contains(text, want) {
+				t.Errorf("%q is not in\n%s", want, text)
+			}
+		}
+	}
+	p.Wait(20*time.Second, "the last Event", func() error {
+		if text := describe("pod", "-n", "gpu", "driver-x"); !strings.Contains(text, "Serving") {
+			return errors.New(text)
+		}
+		return nil
+	})
+	see(describe("pod", "-n", "gpu", "driver-x"), "WaitingForHolders", "in pod team/train-0", "Normal", "Warning")
+	see(describe("node", "node-1"), "NVIDIADriverReady", "WaitingForHolders", "Serving", "nvidia-driver")
+	see(p.Kubectl("get", "events", "-A", "--field-selector", "involvedObject.kind=Node"), "default", "node/node-1")
+	d.set(node.Status{State: node.Absent})
+	r.Close(3 * time.Second)
+	condition("False Stopped")
+	see(describe("pod", "-n", "gpu", "driver-x"), "Stopped")
+	if len(d.said) > 0 {
+		t.Errorf("warnings: %q", d.said)
+	}
+}
+
+// safeLoad is the handshake, with kubectl in the part of the controller.
+func safeLoad(t *testing.T, p *control.Plane, client *kubernetes.Client) {
+	p.Kubectl("annotate", "node", "node-1", kubernetes.SafeLoadAnnotation+"=dead-pod")
+	safe := kubernetes.NewSafeLoad(client, "node-1", "driver-x")
+	ask := func(want bool) {
+		t.Helper()
+		if granted, err := safe.Ask(t.Context()); err != nil || granted != want {
+			t.Fatalf("granted %v, %v; want %v", granted, err, want)
+		}
+	}
+	value := func(want string) {
+		t.Helper()
+		text := p.Kubectl("get", "node", "node-1", "-o", "jsonpath={.metadata.annotations}")
+		if got := strings.Contains(text, kubernetes.SafeLoadAnnotation); got != (want != "") || !strings.Contains(text, want) {
+			t.Errorf("annotations %s, want %q", text, want)
+		}
+	}
+	ask(false)
+	value("driver-x")
+	ask(false)
+	p.Kubectl("annotate", "node", "node-1", kubernetes.SafeLoadAnnotation+"-")
+	ask(true)
+	ask(false)
+	if err := safe.Withdraw(context.Background()); err != nil {
+		t.Error(err)
+	}
+	value("")
+	p.Kubectl("annotate", "node", "node-1", kubernetes.SafeLoadAnnotation+"=someone")
+	if err := safe.Withdraw(context.Background()); err != nil {
+		t.Error(err)
+	}
+	value("someone")
+}

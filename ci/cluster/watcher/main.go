@@ -1,0 +1,31 @@
+// Program watcher looks at a node several times a second and prints a line of JSON (Sample of package sample) when something changed: what
+// the driver says about itself, what the kernel has loaded, which driver root is served. It judges nothing.
+//
+// usage: watcher [-every 100ms]
+package main
+
+import (
+	"encoding/json"
+	"flag"
+	"os"
+	"time"
+
+	"github.com/driver-container/driver-container/ci/cluster/sample"
+)
+
+func main() {
+	every := flag.Duration("every", 100*time.Millisecond, "between two looks")
+	flag.Parse()
+	out := json.NewEncoder(os.Stdout)
+	last := sample.Sample{}
+	for ; ; time.Sleep(*every) {
+		s, ok := sample.Take("/")
+		if !ok || s.Same(last) {
+			continue
+		}
+		last = s
+		if err := out.Encode(s); err != nil {
+			os.Exit(1)
+		}
+	}
+}

@@ -1,0 +1,72 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/driver-container/driver-container/node/evict"
+)
+
+var podEnv = []string{"NODE_NAME=gpu-1", "POD_NAME=driver-abc", "POD_NAMESPACE=nvidia", "POD_UID=u", "KUBERNETES_SERVICE_HOST=fd00::1", "KUBERNETES_SERVICE_PORT=443"}
+
+func TestSettings(t *testing.T) {
+	t.Parallel()
+	s, f := newSettings()
+	env := append(podEnv, "DRIVER_EVICT_TIMEOUT=10m", "DRIVER_EVICT_RETRY_AFTER=30s", "DRIVER_EVICT_GRACE_PERIOD=60", "DRIVER_EVICT_FORCE=true", "DRIVER_RUN_DIR=/x")
+	if err := s.parse(f, []string{"--timeout", "7m"}, env); err != nil {
+		t.Fatal(err)
+	}
+	want := evict.Config{Node: "gpu-1", Pod: "driver-abc", Namespace: "nvidia", UID: "u", Run: "/x",
+		Timeout: 7 * time.Minute, RetryAfter: 30 * time.Second, GracePeriod: 60, Force: true}
+	if s.cfg != want || s.server != "https://[fd00::1]:443" || s.account != "/var/run/secrets/kubernetes.io/serviceaccount" {
+		t.Errorf("%+v", s)
+	}
+}
+
+func TestRun(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		args     []string
+		env      []string
+		code     int
+		out, err string
+	}{
+		"help":            {args: []string{"--help"}, out: "DRIVER_EVICT_RETRY_AFTER"},
+		"version":         {args: []string{"--version"}, out: "driver-evict "},
+		"flag":            {args: []string{"--tiemout=1m"}, code: 2, err: "unknown flag: --tiemout"},
+		"argument":        {args: []string{"now"}, code: 2, err: `takes no arguments, but got ["now"]`},
+		"nothing":         {code: 2, err: "POD_UID"},
+		"environment":     {env: append(podEnv, "DRIVER_EVICT_TIMEOUT=soon"), code: 2, err: `DRIVER_EVICT_TIMEOUT="soon"`},
+		"value":           {args: []string{"--timeout=1s"}, env: podEnv, code: 2, err: "--timeout is 1s"},
+		"log format":      {args: []string{"--log-format=xml"}, env: podEnv, code: 2, err: "--log-format"},
+		"no server":       {env: podEnv[:4], code: 2, err: "KUBERNETES_SERVICE_HOST"},
+		"no token":        {args: []string{"--service-account-dir", t.TempDir()}, env: podEnv, code: 2, err: "projected token"},
+		"flag before env": {args: []string{"--timeout=1s"}, env: append(podEnv, "DRIVER_EVICT_TIMEOUT=10m"), code: 2, err: "--timeout is 1s"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var out, errs bytes.Buffer
+			code := run(append([]string{"driver-evict"}, tc.args...), tc.env, &out, &errs)
+			if code != tc.code || !strings.Contains(out.String(), tc.out) || !strings.Contains(errs.String(), tc.err) {
+				t.Errorf("code %d, want %d\n%s\n%s", code, tc.code, &out, &errs)
+			}
+		})
+	}
+}
+
+func TestLog(t *testing.T) {
+	t.Parallel()
+	var text, lines bytes.Buffer
+	logger(&text, "text")("evicted pod %s", "a/b")
+	if !strings.HasSuffix(text.String(), "Z evicted pod a/b\n") {
+		t.Errorf("%q", &text)
+	}
+	logger(&lines, "json")("evicted pod %s", "a/b")
+	var line map[string]any
+	if err := json.Unmarshal(lines.Bytes(), &line); err != nil || line["msg"] != "evicted pod a/b" {
+		t.Errorf("%q, %v", &lines, err)
+	}
+}

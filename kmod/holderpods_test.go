@@ -1,0 +1,43 @@
+package kmod
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestPodOf(t *testing.T) {
+	t.Parallel()
+	s := System{Proc: t.TempDir(), Root: t.TempDir()}
+	for _, folder := range []string{
+		"team-a_train-0_" + testUID, "kube-system_kube-apiserver-node.example.org_" + static, "a_b_c_" + testUID, "_x_" + testUID, "../x_y_z", "UPPER_x_" + static,
+		"a_b_" + strings.ToUpper(testUID), "a_b_", "readme",
+	} {
+		put(t, s.Root+"/var/log/pods/"+strings.ReplaceAll(folder, "/", "-"), "", true)
+	}
+	for uid, want := range map[string][2]string{
+		testUID: {"team-a", "train-0"}, static: {"kube-system", "kube-apiserver-node.example.org"}, "": {}, "unknown": {}, "z": {},
+	} {
+		if namespace, name := s.PodOf(uid); namespace != want[0] || name != want[1] {
+			t.Errorf("%q: %s/%s, want %q", uid, namespace, name, want)
+		}
+	}
+	put(t, s.proc("1/root/var/log/pods/host_first_"+testUID), "", true) // the host's own root counts before this container's
+	if namespace, name := s.PodOf(testUID); namespace != "host" || name != "first" {
+		t.Errorf("%s/%s", namespace, name)
+	}
+	if h := (System{Proc: t.TempDir()}).Process(7); h.PID != 7 || h.String() != "pid 7 ()" {
+		t.Errorf("a process that is gone: %+v", h)
+	}
+}
+
+func FuzzPodFolder(f *testing.F) {
+	f.Add("team-a_train-0_" + testUID)
+	f.Add("a_b_c_d")
+	f.Add("a_\x1b[31m_" + static)
+	f.Fuzz(func(t *testing.T, folder string) {
+		namespace, name, uid, ok := parsePodFolder(folder)
+		if ok && (namespace+"_"+name+"_"+uid != folder || strings.ContainsAny(namespace+name, "/_\x1b\n") || podUID("pod"+uid) != uid) {
+			t.Errorf("%q: %q %q %q", folder, namespace, name, uid)
+		}
+	})
+}

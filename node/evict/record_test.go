@@ -1,0 +1,79 @@
+package evict
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/util/validation"
+)
+
+func TestPausedValue(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("x", 60)
+	for value, want := range map[string]string{
+		"": "", "false": "false", "true": paused, paused: paused, "pre-installed": "pre-installed_" + paused,
+		"team-a": "team-a_" + paused, "team-a_" + paused: "team-a_" + paused, long: paused,
+	} {
+		if got := pausedValue(value); got != want {
+			t.Errorf("%q becomes %q, want %q", value, got, want)
+		}
+	}
+}
+
+func TestToPause(t *testing.T) {
+	t.Parallel()
+	got := toPause(map[string]string{
+		deploy + "driver": "true", deploy + "dra-driver": "true", deploy + "node-status-exporter": "true", deploy + "dcgm": "false", deploy + "nvsm": "",
+		deploy + "mig-manager": paused, deploy + "device-plugin": "true", deploy + "client": "x", "nvidia.com/gpu.present": "true",
+	})
+	if diff := cmp.Diff(map[string]string{deploy + "device-plugin": "true", deploy + "client": "x"}, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestParseRecord(t *testing.T) {
+	t.Parallel()
+	r := record{Pod: "a/b", UID: "u", Since: time.Unix(1, 0).UTC(), Cordoned: true, Labels: map[string]string{deploy + "dcgm": "true"}}
+	got, err := parseRecord(r.String())
+	if diff := cmp.Diff(r, got); err != nil || diff != "" {
+		t.Errorf("%v %s", err, diff)
+	}
+	for name, tc := range map[string][2]string{
+		"no JSON":           {"yes", "invalid"},
+		"cut":               {r.String()[:20], "unexpected end"},
+		"too long":          {`{"pod":"` + strings.Repeat("x", maxRecord) + `"}`, "bytes"},
+		"another label":     {`{"labels":{"node-role.kubernetes.io/control-plane":"x"}}`, "not one that is paused"},
+		"a label like ours": {`{"labels":{"device-plugin":"true"}}`, "not one that is paused"},
+		"the driver's":      {`{"labels":{"nvidia.com/gpu.deploy.driver":"true"}}`, "not one that is paused"},
+		"no label value":    {`{"labels":{"nvidia.com/gpu.deploy.dcgm":"a b"}}`, "never paused"},
+		"paused before":     {`{"labels":{"nvidia.com/gpu.deploy.dcgm":"` + paused + `"}}`, "never paused"},
+	} {
+		if _, err := parseRecord(tc[0]); err == nil || !strings.Contains(err.Error(), tc[1]) {
+			t.Errorf("%s: %v, want %q", name, err, tc[1])
+		}
+	}
+}
+
+// FuzzRecord: whatever stands in the annotation, only labels that are paused by this program get a value, and a valid one.
+func FuzzRecord(f *testing.F) {
+	f.Add(`{"pod":"a/b","uid":"u","since":"2026-01-02T03:04:05Z","cordoned":true,"labels":{"nvidia.com/gpu.deploy.dcgm":"true"}}`)
+	f.Add(`{"labels":{"nvidia.com/gpu.deploy.driver":"true"}}`)
+	f.Add(`null`)
+	f.Fuzz(func(t *testing.T, text string) {
+		r, err := parseRecord(text)
+		if err != nil {
+			return
+		}
+		for key, value := range r.Labels {
+			if _, ok := toPause(map[string]string{key: value})[key]; !ok || len(validation.IsValidLabelValue(value)) > 0 {
+				t.Errorf("%q gives label %q the value %q", text, key, value)
+			}
+		}
+		again, err := parseRecord(r.String())
+		if err != nil && len(text) < maxRecord/8 || err == nil && again.changes() != r.changes() {
+			t.Errorf("%q is not read again as it was: %v", text, err)
+		}
+	})
+}

@@ -1,0 +1,172 @@
+// Package apitest is an API server for tests: the few objects that node/kubernetes writes, kept by the rules of the real one. It refuses
+// what that would refuse (another token, another content type, a field that does not exist, an Event in the wrong namespace), so that a
+// test that passes here means something. It is no Kubernetes: ci/cluster has that.
+package apitest
+
+import (
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// Server is the API server. Its fields may be changed by Do only.
+type Server struct {
+	URL    string
+	Folder string // of the service account: token, ca.crt, namespace
+
+	mu    sync.Mutex
+	State State
+}
+
+// State is what the server has and how it behaves.
+type State struct {
+	Token       string
+	Denied      []string // "VERB RESOURCE" that the service account may not do: "patch nodes/status"
+	Down        bool     // it answers 503
+	Annotations map[string]string
+	Conditions  []map[string]any
+	Events      map[string]map[string]any // by NAMESPACE/NAME
+	Requests    []string                  // "METHOD PATH", all of them
+	OnRequest   func(s *State)            // before each is looked at
+}
+
+// NodeName is the name of the one node.
+const NodeName = "node-1"
+
+// New starts a server; it ends with the test.
+func New(t testing.TB) *Server {
+	t.Helper()
+	s := &Server{State: State{Token: "token-1", Annotations: map[string]string{}, Events: map[string]map[string]any{}}}
+	web := httptest.NewTLSServer(http.HandlerFunc(s.serve))
+	t.Cleanup(web.Close)
+	s.URL, s.Folder = web.URL, t.TempDir()
+	s.put(t, "ca.crt", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: web.Certificate().Raw})))
+	s.put(t, "namespace", "gpu\n")
+	s.SetToken(t, s.State.Token)
+	return s
+}
+
+// SetToken changes the token on both sides, as the kubelet does.
+func (s *Server) SetToken(t testing.TB, token string) {
+	t.Helper()
+	s.Do(func(st *State) { st.Token = token })
+	s.put(t, "token", token+"\n")
+}
+
+func (s *Server) put(t testing.TB, name, text string) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(s.Folder, name), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Do looks at the state, or changes it.
+func (s *Server) Do(f func(st *State)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f(&s.State)
+}
+
+// Told lists the Events as "KIND REASON xCOUNT: MESSAGE", sorted.
+func (s *Server) Told() (list []string) {
+	s.Do(func(st *State) {
+		for _, e := range st.Events {
+			about, _ := e["involvedObject"].(map[string]any)
+			list = append(list, fmt.Sprintf("%v %v %v x%v: %v", about["kind"], e["type"], e["reason"], e["count"], e["message"]))
+		}
+	})
+	slices.Sort(list)
+	return list
+}
+
+// Condition is the node's condition of a type; nil when it has none.
+func (s *Server) Condition(kind string) (cond map[string]any) {
+	s.Do(func(st *State) {
+		for _, c := range st.Conditions {
+			if c["type"] == kind {
+				cond = c
+			}
+		}
+	})
+	return cond
+}
+
+// refusal is an answer of the server that is not 2xx.
+type refusal struct {
+	code int
+	text string
+}
+
+func (r *refusal) Error() string { return r.text }
+
+func refuse(code int, format string, args ...any) error {
+	return &refusal{code, fmt.Sprintf(format, args...)}
+}
+
+func (s *Server) serve(w http.ResponseWriter, req *http.Request) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	st := &s.State
+	st.Requests = append(st.Requests, req.Method+" "+req.URL.Path)
+	if st.OnRequest != nil {
+		st.OnRequest(st)
+	}
+	answer, err := st.answer(req)
+	w.Header().Set("Content-Type", "application/json")
+	if err != nil {
+		code := http.StatusInternalServerError
+		if r, ok := err.(*refusal); ok { //nolint:errorlint // made above, never wrapped
+			code = r.code
+		}
+		w.WriteHeader(code)
+		answer = map[string]any{"kind": "Status", "apiVersion": "v1", "status": "Failure", "message": err.Error(), "code": code}
+	}
+	_ = json.NewEncoder(w).Encode(answer)
+}
+
+func (st *State) answer(req *http.Request) (any, error) {
+	body, err := io.ReadAll(io.LimitReader(req.Body, 1<<20))
+	switch {
+	case err != nil:
+		return nil, err
+	case st.Down:
+		return nil, refuse(http.StatusServiceUnavailable, "the server is currently unable to handle the request")
+	case req.Header.Get("Authorization") != "Bearer "+st.Token:
+		return nil, refuse(http.StatusUnauthorized, "Unauthorized")
+	case req.URL.RawQuery != "":
+		return nil, refuse(http.StatusBadRequest, "query %q", req.URL.RawQuery)
+	}
+	parts := strings.Split(strings.Trim(req.URL.Path, "/"), "/")
+	kind := req.Header.Get("Content-Type")
+	switch node := "api/v1/nodes/" + NodeName; {
+	case strings.Join(parts, "/") == node:
+		return st.node(req, kind, body)
+	case strings.Join(parts, "/") == node+"/status":
+		return st.status(req, kind, body)
+	case len(parts) == 5 && strings.Join(parts[:3], "/") == "api/v1/namespaces" && parts[4] == "events":
+		return st.createEvent(req, parts[3], kind, body)
+	case len(parts) == 6 && strings.Join(parts[:3], "/") == "api/v1/namespaces" && parts[4] == "events":
+		return st.patchEvent(req, parts[3], parts[5], kind, body)
+	}
+	return nil, refuse(http.StatusNotFound, "%s: the server could not find the requested resource", req.URL.Path)
+}
+
+// may checks the verb against the rights, and how the answer is asked for: whole nodes are large.
+func (st *State) may(req *http.Request, verb, resource string) error {
+	if slices.Contains(st.Denied, verb+" "+resource) {
+		return refuse(http.StatusForbidden, "%s is forbidden: User \"system:serviceaccount:gpu:nvidia-driver\" cannot %s resource %q in API group \"\"", resource, verb, resource)
+	}
+	if !strings.Contains(req.Header.Get("Accept"), "as=PartialObjectMetadata") {
+		return refuse(http.StatusNotAcceptable, "the whole object is asked for")
+	}
+	return nil
+}

@@ -1,0 +1,228 @@
+package kubernetes
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/driver-container/driver-container/node/kubernetes/apitest"
+)
+
+const (
+	testNode = apitest.NodeName
+	condType = "NVIDIADriverReady"
+)
+
+var noon = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+
+func start(t *testing.T) (*apitest.Server, *Client) {
+	t.Helper()
+	s := apitest.New(t)
+	return s, New(s.URL, s.Folder)
+}
+
+func TestInCluster(t *testing.T) {
+	t.Parallel()
+	for env, want := range map[[2]string]string{
+		{"10.96.0.1", "443"}: "https://10.96.0.1:443", {"fd00::1", "6443"}: "https://[fd00::1]:6443", {"", "443"}: "", {"10.96.0.1", ""}: "",
+	} {
+		c := InCluster(func(name string) string {
+			return map[string]string{"KUBERNETES_SERVICE_HOST": env[0], "KUBERNETES_SERVICE_PORT": env[1]}[name]
+		})
+		if c.server != want {
+			t.Errorf("%q: %q", env, c.server)
+		}
+	}
+	if got := New("", "/nowhere").Namespace(); got != "" {
+		t.Errorf("%q", got)
+	}
+	s, c := start(t)
+	if c.Namespace() != "gpu" {
+		t.Errorf("%q in %s", c.Namespace(), s.Folder)
+	}
+}
+
+// Each kind of failure is what callers can tell apart.
+func TestErrors(t *testing.T) {
+	t.Parallel()
+	empty := t.TempDir()
+	for name, test := range map[string]struct {
+		prepare func(t *testing.T, s *apitest.Server) *Client
+		is      []error
+		text    string
+	}{
+		"no server": {func(*testing.T, *apitest.Server) *Client { return New("", empty) }, []error{ErrNoCluster, fs.ErrNotExist}, "KUBERNETES_SERVICE_HOST"},
+		"no token":  {func(_ *testing.T, s *apitest.Server) *Client { return New(s.URL, empty) }, []error{ErrNoCluster, fs.ErrNotExist}, "is its token mounted"},
+		"no certificate": {func(t *testing.T, s *apitest.Server) *Client {
+			write(t, filepath.Join(s.Folder, "ca.crt"), "x")
+			return New(s.URL, s.Folder)
+		}, []error{ErrNoCluster}, "has no certificate"},
+		"huge token": {func(t *testing.T, s *apitest.Server) *Client {
+			write(t, filepath.Join(s.Folder, "token"), strings.Repeat("x", maxAccount+1))
+			return New(s.URL, s.Folder)
+		}, []error{ErrNoCluster}, "more than"},
+		"other authority": {func(t *testing.T, s *apitest.Server) *Client {
+			return New(s.URL, strangerOf(t, s))
+		}, []error{ErrUnreachable}, "certificate"},
+		"old token": {func(_ *testing.T, s *apitest.Server) *Client {
+			s.Do(func(st *apitest.State) { st.Token = "another" })
+			return New(s.URL, s.Folder)
+		}, []error{ErrForbidden, fs.ErrPermission}, "401 Unauthorized"},
+		"forbidden": {func(_ *testing.T, s *apitest.Server) *Client {
+			s.Do(func(st *apitest.State) { st.Denied = []string{"get nodes"} })
+			return New(s.URL, s.Folder)
+		}, []error{ErrForbidden, fs.ErrPermission}, `cannot get resource "nodes" in API group ""; give the service account this permission`},
+		"down": {func(_ *testing.T, s *apitest.Server) *Client {
+			s.Do(func(st *apitest.State) { st.Down = true })
+			return New(s.URL, s.Folder)
+		}, []error{ErrUnreachable}, "503"},
+		"closed": {func(_ *testing.T, s *apitest.Server) *Client { return New("https://127.0.0.1:1", s.Folder) }, []error{ErrUnreachable}, "127.0.0.1:1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, err := test.prepare(t, apitest.New(t)).Annotation(t.Context(), testNode, "x")
+			for _, is := range test.is {
+				if !errors.Is(err, is) {
+					t.Errorf("%v is not %v", err, is)
+				}
+			}
+			if err == nil || !strings.Contains(err.Error(), test.text) {
+				t.Errorf("%v, want %q", err, test.text)
+			}
+		})
+	}
+	s, c := start(t)
+	if _, err := c.Annotation(t.Context(), "node-2", "x"); !errors.Is(err, ErrNotFound) || !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("another node: %v", err)
+	}
+	for _, err := range []error{second(c.Annotation(t.Context(), "", "x")), c.Annotate(t.Context(), "", "x", "y"), c.RemoveAnnotation(t.Context(), "", "x", "y"), c.SetCondition(t.Context(), "", noon, Condition{})} {
+		if !errors.Is(err, ErrNoCluster) || !strings.Contains(err.Error(), "NODE_NAME") {
+			t.Errorf("no name: %v", err)
+		}
+	}
+	if _, err := c.Annotation(t.Context(), "../pods", "x"); !errors.Is(err, ErrNotFound) {
+		t.Errorf("a name that leaves its place: %v", err)
+	}
+	s.Do(func(st *apitest.State) {
+		if last := st.Requests[len(st.Requests)-1]; last != "GET /api/v1/nodes/../pods" { // one element, escaped, on the wire
+			t.Errorf("%q", last)
+		}
+	})
+}
+
+func second(_ string, err error) error { return err }
+
+// strangerOf is a service account whose authorities did not issue the server's certificate: apitest's are all alike, this one is not.
+func strangerOf(t *testing.T, s *apitest.Server) string {
+	t.Helper()
+	token, err := os.ReadFile(filepath.Join(s.Folder, "token"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "token"), string(token))
+	write(t, filepath.Join(dir, "ca.crt"), otherAuthority)
+	return dir
+}
+
+func write(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// The kubelet replaces the token and now and then the authorities while the pod runs.
+func TestRotation(t *testing.T) {
+	t.Parallel()
+	s, c := start(t)
+	ask := func() error { return c.Annotate(t.Context(), testNode, "x", "y") }
+	if err := ask(); err != nil {
+		t.Fatal(err)
+	}
+	s.SetToken(t, "token-2")
+	if err := ask(); err != nil {
+		t.Errorf("new token: %v", err)
+	}
+	ca := filepath.Join(s.Folder, "ca.crt")
+	good, err := os.ReadFile(ca)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, ca, otherAuthority)
+	if err := ask(); !errors.Is(err, ErrUnreachable) {
+		t.Errorf("other authorities: %v", err)
+	}
+	write(t, ca, otherAuthority+string(good))
+	if err := ask(); err != nil {
+		t.Errorf("both authorities: %v", err)
+	}
+}
+
+// A server that answers nonsense, too much, never, or sends somewhere else.
+func TestHostileServer(t *testing.T) {
+	t.Parallel()
+	real1, _ := start(t)
+	hang := make(chan struct{})
+	var elsewhere int
+	other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { elsewhere++ }))
+	defer other.Close()
+	for name, test := range map[string]struct {
+		handler http.HandlerFunc
+		want    string
+	}{
+		"redirect": {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, other.URL, http.StatusFound) }, "302"},
+		"endless":  {func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(make([]byte, 2*maxAnswer)) }, "more than"},
+		"nonsense": {func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("<html>\x1b[31m")) }, "not what was asked for"},
+		"page": {func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(http.StatusBadGateway)
+			_, _ = w.Write([]byte("<html>\x1b[31m\n" + strings.Repeat("x", 9000)))
+		}, "502 Bad Gateway: <html> [31m xxx"},
+		"silent": {func(_ http.ResponseWriter, r *http.Request) {
+			select {
+			case <-hang:
+			case <-r.Context().Done():
+			}
+		}, "deadline"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			web := httptest.NewTLSServer(test.handler)
+			defer web.Close()
+			c := New(web.URL, real1.Folder) // httptest's certificates are all the same
+			c.wait = 200 * time.Millisecond
+			_, err := c.Annotation(t.Context(), testNode, "x")
+			if err == nil || !strings.Contains(err.Error(), test.want) || len(err.Error()) > 2000 || strings.Contains(err.Error(), "\x1b") {
+				t.Errorf("%v, want %q", err, test.want)
+			}
+		})
+	}
+	close(hang)
+	if elsewhere > 0 {
+		t.Error("the token was carried elsewhere")
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := New(real1.URL, real1.Folder).Annotate(ctx, testNode, "x", "y"); !errors.Is(err, context.Canceled) {
+		t.Errorf("cancelled: %v", err)
+	}
+}
+
+func FuzzMessage(f *testing.F) {
+	f.Add([]byte(`{"kind":"Status","message":"nodes \"n\" is forbidden"}`))
+	f.Add([]byte("<html>\x1b[2J"))
+	f.Add([]byte{0xff, 0xfe})
+	f.Fuzz(func(t *testing.T, data []byte) {
+		text := message(data)
+		if len(text) > 512 || !utf8.ValidString(text) || strings.ContainsAny(text, "\n\r\x1b\x00") {
+			t.Errorf("%q", text)
+		}
+	})
+}

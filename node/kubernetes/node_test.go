@@ -1,0 +1,129 @@
+package kubernetes
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/driver-container/driver-container/node/kubernetes/apitest"
+)
+
+func TestCondition(t *testing.T) {
+	t.Parallel()
+	s, c := start(t)
+	s.Do(func(st *apitest.State) { st.Conditions = []map[string]any{{"type": "Ready", "status": "True"}} })
+	set := func(now time.Time, cond Condition) {
+		t.Helper()
+		if err := c.SetCondition(t.Context(), testNode, now, cond); err != nil {
+			t.Fatal(err)
+		}
+	}
+	set(noon, Condition{Type: condType, Status: "True", Reason: "Serving", Message: "it serves", Changed: noon})
+	set(noon.Add(time.Minute), Condition{Type: condType, Status: "True", Reason: "Serving", Message: strings.Repeat("é", 2000)})
+	got := s.Condition(condType)
+	if got["status"] != "True" || got["lastTransitionTime"] != noon || got["lastHeartbeatTime"] != noon.Add(time.Minute) || len(got["message"].(string)) > maxMessage {
+		t.Errorf("%v", got)
+	}
+	if other := s.Condition("Ready"); other["status"] != "True" {
+		t.Errorf("other conditions: %v", other)
+	}
+	s.Do(func(st *apitest.State) { st.Denied = []string{"patch nodes/status"} })
+	if err := c.SetCondition(t.Context(), testNode, noon, Condition{Type: condType, Status: "False"}); !errors.Is(err, ErrForbidden) {
+		t.Error(err)
+	}
+}
+
+func TestRemoveAnnotation(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		has       string
+		meanwhile string // set between looking and removing
+		want      string
+	}{
+		"ours": {"me", "", ""}, "another's": {"you", "", "you"}, "none": {"", "", ""}, "another one is faster": {"me", "you", "you"},
+	} {
+		s, c := start(t)
+		const key = "a~b.example/c"
+		s.Do(func(st *apitest.State) {
+			if test.has != "" {
+				st.Annotations[key] = test.has
+			}
+			st.OnRequest = func(st *apitest.State) {
+				if len(st.Requests) == 2 && test.meanwhile != "" {
+					st.Annotations[key] = test.meanwhile
+				}
+			}
+		})
+		if err := c.RemoveAnnotation(t.Context(), testNode, key, "me"); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		s.Do(func(st *apitest.State) {
+			if st.Annotations[key] != test.want {
+				t.Errorf("%s: %q", name, st.Annotations)
+			}
+		})
+	}
+}
+
+// The handshake, with a controller that takes it away, and with another value in between.
+func TestSafeLoad(t *testing.T) {
+	t.Parallel()
+	s, c := start(t)
+	safe := NewSafeLoad(c, testNode, "driver-x")
+	value := func() (v string) {
+		s.Do(func(st *apitest.State) { v = st.Annotations[SafeLoadAnnotation] })
+		return v
+	}
+	set := func(v string) {
+		s.Do(func(st *apitest.State) {
+			if delete(st.Annotations, SafeLoadAnnotation); v != "" {
+				st.Annotations[SafeLoadAnnotation] = v
+			}
+		})
+	}
+	ask := func(want bool) {
+		t.Helper()
+		if granted, err := safe.Ask(t.Context()); err != nil || granted != want {
+			t.Errorf("granted %v, %v", granted, err)
+		}
+	}
+	set("dead-pod")
+	ask(false)
+	if value() != "driver-x" {
+		t.Errorf("another pod's is not replaced: %q", value())
+	}
+	ask(false)
+	set("someone")
+	ask(false)
+	if value() != "driver-x" {
+		t.Errorf("not set again: %q", value())
+	}
+	set("")
+	ask(true)
+	if err := safe.Withdraw(t.Context()); err != nil || value() != "" {
+		t.Errorf("%v, %q", err, value())
+	}
+	ask(false) // a second life of the request: it is made anew
+	if err := safe.Withdraw(t.Context()); err != nil || value() != "" {
+		t.Errorf("%v, %q", err, value())
+	}
+	set("driver-x")
+	if err := safe.Tidy(t.Context()); err != nil || value() == "" {
+		t.Errorf("tidied after it was asked: %v", err)
+	}
+	if err := NewSafeLoad(c, testNode, "driver-x").Tidy(t.Context()); err != nil || value() != "" {
+		t.Errorf("what a killed container left: %v, %q", err, value())
+	}
+	if _, err := NewSafeLoad(c, testNode, "").Ask(t.Context()); !errors.Is(err, ErrNoCluster) || !strings.Contains(err.Error(), "POD_NAME") {
+		t.Errorf("no pod: %v", err)
+	}
+	s.Do(func(st *apitest.State) { st.Denied = []string{"patch nodes"} })
+	if _, err := NewSafeLoad(c, testNode, "y").Ask(t.Context()); !errors.Is(err, ErrForbidden) {
+		t.Errorf("not allowed: %v", err)
+	}
+	s.Do(func(st *apitest.State) { st.Denied, st.Down = nil, true })
+	if granted, err := safe.Ask(t.Context()); granted || !errors.Is(err, ErrUnreachable) {
+		t.Errorf("down: %v, %v", granted, err)
+	}
+}

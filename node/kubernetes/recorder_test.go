@@ -1,0 +1,90 @@
+package kubernetes
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/driver-container/driver-container/node/kubernetes/apitest"
+)
+
+// The same reason is told once in five minutes, and the count is raised.
+func TestRecorder(t *testing.T) {
+	t.Parallel()
+	s, c := start(t)
+	now := noon
+	r := &Recorder{Client: c, Host: testNode, Now: func() time.Time { return now }}
+	pod := Pod("gpu", "driver-x", "uid-1")
+	used := Event{About: pod, Warning: true, Reason: "WaitingForHolders", Message: "used by a"}
+	record := func(events ...Event) {
+		t.Helper()
+		for _, e := range events {
+			r.Record(e)
+		}
+		if err := r.Send(t.Context(), false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	told := func(want ...string) {
+		t.Helper()
+		if got := s.Told(); !slices.Equal(got, want) {
+			t.Errorf("told %q, want %q", got, want)
+		}
+	}
+	if !r.Due().IsZero() {
+		t.Error("nothing is due at the start")
+	}
+	record(used, Event{About: Node(testNode), Reason: "Serving", Message: "it serves"})
+	told("Node Normal Serving x1: it serves", "Pod Warning WaitingForHolders x1: used by a")
+	now = now.Add(time.Minute)
+	record(used, used)
+	told("Node Normal Serving x1: it serves", "Pod Warning WaitingForHolders x1: used by a")
+	if due := r.Due(); !due.Equal(noon.Add(5 * time.Minute)) {
+		t.Errorf("due %v", due)
+	}
+	now = noon.Add(5 * time.Minute)
+	record()
+	told("Node Normal Serving x1: it serves", "Pod Warning WaitingForHolders x3: used by a")
+	other := used
+	other.Message = "used by b"
+	record(other, other)
+	if err := r.Send(t.Context(), true); err != nil { // the last word does not wait
+		t.Fatal(err)
+	}
+	told("Node Normal Serving x1: it serves", "Pod Warning WaitingForHolders x2: used by b", "Pod Warning WaitingForHolders x3: used by a")
+	s.Do(func(st *apitest.State) { clear(st.Events) }) // after an hour
+	now = now.Add(time.Hour)
+	record(other)
+	told("Pod Warning WaitingForHolders x1: used by b")
+	for name := range 2 * maxEntries {
+		r.Record(Event{About: pod, Reason: strings.Repeat("x", name+1)})
+	}
+	if len(r.entries) != maxEntries {
+		t.Errorf("%d entries", len(r.entries))
+	}
+}
+
+// What could not be told stays noted; what can never be told says why.
+func TestRecorderFails(t *testing.T) {
+	t.Parallel()
+	s, c := start(t)
+	r := &Recorder{Client: c, Now: func() time.Time { return noon }}
+	s.Do(func(st *apitest.State) { st.Down = true })
+	r.Record(Event{About: Pod("gpu", strings.Repeat("x", 250), ""), Reason: "A", Message: strings.Repeat("é", 2000)})
+	if err := r.Send(t.Context(), false); !errors.Is(err, ErrUnreachable) || r.Due().IsZero() {
+		t.Errorf("down: %v", err)
+	}
+	s.Do(func(st *apitest.State) { st.Down = false })
+	if err := r.Send(t.Context(), false); err != nil || len(s.Told()) != 1 {
+		t.Errorf("again: %v, %v", err, s.Told())
+	}
+	for _, about := range []Object{Pod("", "x", ""), Pod("gpu", "", ""), Node("")} {
+		r := &Recorder{Client: c, Now: func() time.Time { return noon }}
+		r.Record(Event{About: about, Reason: "A"})
+		if err := r.Send(t.Context(), false); !errors.Is(err, ErrNoCluster) {
+			t.Errorf("%+v: %v", about, err)
+		}
+	}
+}

@@ -1,0 +1,284 @@
+package report
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/driver-container/driver-container/kmod"
+	"github.com/driver-container/driver-container/node"
+	"github.com/driver-container/driver-container/node/features"
+	"github.com/driver-container/driver-container/node/kubernetes"
+	"github.com/driver-container/driver-container/node/kubernetes/apitest"
+)
+
+var noon = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+
+// bench is a reporter without its goroutine: the test says when it looks, and what time it is.
+type bench struct {
+	*Reporter
+	server *apitest.Server
+	st     node.Status
+	clock  time.Time
+	said   []string
+}
+
+func newBench(t *testing.T) *bench {
+	t.Helper()
+	s := apitest.New(t)
+	b := &bench{server: s, clock: noon}
+	b.Reporter = Start(Source{Status: func() node.Status { return b.st }}, Options{
+		Events: true, Condition: true, Features: t.TempDir(), Client: kubernetes.New(s.URL, s.Folder), Node: apitest.NodeName,
+		Pod: kubernetes.Pod("gpu", "driver-x", "uid-1"), Proc: t.TempDir(), Say: func(f string, a ...any) { b.said = append(b.said, fmt.Sprintf(f, a...)) },
+	})
+	b.cancel()
+	<-b.done
+	b.now = func() time.Time { return b.clock }
+	return b
+}
+
+// see lets it look at a status after a while.
+func (b *bench) see(t *testing.T, after time.Duration, st node.Status) {
+	t.Helper()
+	b.st, b.clock = st, b.clock.Add(after)
+	b.tell(t.Context(), false)
+}
+
+func (b *bench) condition() string {
+	c := b.server.Condition(conditionType)
+	return fmt.Sprintf("%v %v %v", c["status"], c["reason"], c["message"])
+}
+
+func (b *bench) labels(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(b.o.Features, features.FileName))
+	if errors.Is(err, os.ErrNotExist) {
+		return ""
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+var (
+	up      = &node.Driver{Version: "535.261.03", Flavour: "open", Source: "cache"}
+	old     = &node.Driver{Version: "470.256.02", Flavour: "proprietary"}
+	gpus    = []node.GPU{{Address: "0000:05:00.0", ID: "10de:1eb8", Name: "Tesla T4", Works: true}, {Address: "0000:06:00.0", ID: "10de:1eb8"}}
+	holders = []kmod.Holder{{PID: 4711}}
+	serves  = node.Status{State: node.Serving, Ready: true, Up: up, GPUs: gpus, Kernel: "6.1.0", Phases: []node.Timing{{Phase: "lock", Seconds: 0.5}, {Phase: "load", Seconds: 1.25}}}
+)
+
+// A life from the wait for the lock to a clean stop, as kubectl shows it.
+func TestLife(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.see(t, 0, node.Status{})
+	b.see(t, time.Second, node.Status{State: node.Waiting, WaitsFor: node.ForLock, Phase: "lock", Reason: "waiting for the node's lock, held by pod gpu/old"})
+	if c := b.server.Condition(conditionType); c != nil || b.labels(t) != "" {
+		t.Errorf("an instance without the lock speaks of the node: %v", c)
+	}
+	b.see(t, time.Minute, node.Status{State: node.Starting, Phase: "recover"})
+	if got := b.condition(); got != "False Starting phase recover" {
+		t.Error(got)
+	}
+	compiling := node.Status{State: node.Starting, Phase: "modules", Wanted: "535.261.03", Kernel: "6.1.0"}
+	b.see(t, time.Second, compiling)
+	if at := b.next(); !at.Equal(b.clock.Add(compileWait)) {
+		t.Errorf("looks again at %v", at)
+	}
+	b.see(t, compileWait, compiling)
+	waits := node.Status{State: node.Waiting, WaitsFor: node.ForClearance, Phase: "replace", Reason: "waiting for safe load", Holders: holders, Up: old}
+	b.see(t, time.Minute, waits)
+	waits.WaitsFor, waits.Reason = node.ForHolders, "in use by pid 4711"
+	b.see(t, time.Minute, waits)
+	b.see(t, time.Minute, node.Status{State: node.Starting, Phase: "load"})
+	b.see(t, time.Second, serves)
+	const text = "driver 535.261.03 (open modules, from the cache) serves kernel 6.1.0, 1 of 2 GPUs work; the start took 1.75s"
+	if got := b.condition(); got != "True Serving "+text {
+		t.Error(got)
+	}
+	if got := b.labels(t); !strings.Contains(got, "nvidia.com/driver.gpu.working=1\n") || !strings.Contains(got, "nvidia.com/driver.version.full=535.261.03\n") {
+		t.Error(got)
+	}
+	degraded := serves
+	degraded.State, degraded.Ready, degraded.Reason = node.Degraded, false, "nvidia-persistenced is not running"
+	b.see(t, time.Hour, degraded)
+	if got := b.condition(); got != "False Degraded nvidia-persistenced is not running" || b.labels(t) == "" {
+		t.Errorf("%s, labels %q", got, b.labels(t))
+	}
+	b.see(t, time.Minute, serves)
+	b.see(t, time.Hour, node.Status{State: node.Stopping, Up: up})
+	b.see(t, time.Second, node.Status{State: node.Stopping, Up: up, Holders: holders, Reason: "in use by pid 4711"})
+	b.st = node.Status{State: node.Absent}
+	b.Close(time.Minute)
+	b.Close(time.Minute)
+	if got := b.condition(); got != "False Stopped the driver was taken down" || b.labels(t) != "" {
+		t.Errorf("%s, labels %q", got, b.labels(t))
+	}
+	want := []string{
+		"Node Normal Serving x2: " + text, "Node Normal Stopped x1: the driver was taken down: modules unloaded, driver root removed", "Node Normal WaitingForSafeLoad x1: waiting for safe load",
+		"Node Warning Degraded x1: nvidia-persistenced is not running", "Node Warning UnloadBlocked x1: in use by pid 4711", "Node Warning WaitingForHolders x1: in use by pid 4711",
+		"Pod Normal Compiling x1: compiling the modules of driver 535.261.03 for kernel 6.1.0", "Pod Normal Serving x2: " + text,
+		"Pod Normal Stopped x1: the driver was taken down: modules unloaded, driver root removed", "Pod Normal WaitingForLock x1: waiting for the node's lock, held by pod gpu/old",
+		"Pod Normal WaitingForSafeLoad x1: waiting for safe load", "Pod Warning Degraded x1: nvidia-persistenced is not running",
+		"Pod Warning UnloadBlocked x1: in use by pid 4711", "Pod Warning WaitingForHolders x1: in use by pid 4711",
+	}
+	if got := b.server.Told(); !slices.Equal(got, want) {
+		t.Errorf("told\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	if len(b.said) > 0 {
+		t.Errorf("warnings: %q", b.said)
+	}
+}
+
+// How a life may end, in a condition and in labels.
+func TestEnds(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		st        node.Status
+		condition string
+		label     string
+	}{
+		{node.Status{State: node.Detached, Up: up, Reason: "left in place"}, "Unknown Detached left in place", "535"},
+		{node.Status{State: node.Failed, Reason: "refused"}, "False Failed refused", ""},
+		{node.Status{State: node.Restored, Up: old, Reason: "470 is loaded again"}, "False Restored 470 is loaded again", "470"},
+	} {
+		b := newBench(t)
+		b.see(t, 0, serves)
+		if test.st.State != node.Detached { // a replacement goes through nothing
+			b.see(t, time.Second, node.Status{State: node.Starting, Phase: "root"})
+		}
+		b.st = test.st
+		b.Close(time.Minute)
+		if got := b.condition(); got != test.condition {
+			t.Errorf("%s: condition %s", test.st.State, got)
+		}
+		if got := b.labels(t); (got == "") != (test.label == "") || !strings.Contains(got, "version.major="+test.label) && test.label != "" {
+			t.Errorf("%s: labels %q", test.st.State, got)
+		}
+	}
+}
+
+// The condition lives on without a change, changes of the text alone are told rarely, and its transition is that of its status.
+func TestHeartbeat(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.o.Features = ""
+	patches := func() (n int) {
+		b.server.Do(func(st *apitest.State) {
+			for _, r := range st.Requests {
+				if strings.HasSuffix(r, "/status") {
+					n++
+				}
+			}
+		})
+		return n
+	}
+	waits := node.Status{State: node.Waiting, WaitsFor: node.ForHolders, Reason: "a"}
+	b.see(t, 0, waits)
+	b.see(t, time.Second, waits)
+	waits.Reason = "b"
+	b.see(t, time.Second, waits)
+	if patches() != 1 || !b.next().Equal(noon.Add(messageEvery)) {
+		t.Errorf("%d patches, next %v", patches(), b.next())
+	}
+	b.see(t, messageEvery, waits)
+	b.see(t, heartbeat, waits)
+	if patches() != 3 || b.condition() != "False Waiting b" {
+		t.Errorf("%d patches, %s", patches(), b.condition())
+	}
+	if at := b.server.Condition(conditionType)["lastTransitionTime"]; at != noon {
+		t.Errorf("transition %v", at)
+	}
+	b.see(t, time.Hour, serves)
+	if at := b.server.Condition(conditionType)["lastTransitionTime"]; at != b.clock {
+		t.Errorf("transition %v", at)
+	}
+	b.see(t, 0, waits)
+	for range 7 {
+		b.see(t, 10*time.Minute, waits)
+	}
+	if told := strings.Join(b.server.Told(), "\n"); !strings.Contains(told, "Pod Warning WaitingForHolders x9: b") {
+		t.Errorf("a state that lasts is forgotten: %s", told)
+	}
+}
+
+// Missing rights and a server that is down: one warning each, rare attempts, the other ways go on.
+func TestRefused(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.o.Features = "/proc/nowhere"
+	b.server.Do(func(st *apitest.State) { st.Denied = []string{"patch nodes/status"} })
+	b.see(t, 0, serves)
+	b.see(t, time.Minute, node.Status{State: node.Degraded, Up: up, Reason: "x"})
+	if len(b.said) != 2 || !strings.Contains(b.said[1], "node condition NVIDIADriverReady: PATCH") || len(b.server.Told()) != 4 {
+		t.Errorf("said %q, told %q", b.said, b.server.Told())
+	}
+	b.server.Do(func(st *apitest.State) { st.Denied, st.Down = nil, true })
+	b.see(t, refusedWait, serves)
+	b.see(t, time.Second, serves)
+	b.server.Do(func(st *apitest.State) { st.Down = false })
+	b.see(t, time.Second, serves)
+	if got := b.condition(); got != "<nil> <nil> <nil>" {
+		t.Errorf("it does not pause: %s", got)
+	}
+	b.see(t, mostWait, serves)
+	if got := b.condition(); !strings.HasPrefix(got, "True Serving") || !strings.Contains(strings.Join(b.said, "\n"), "working again") {
+		t.Errorf("%s, said %q", got, b.said)
+	}
+	b.server.Do(func(st *apitest.State) { st.Denied = []string{"create events", "patch events", "patch nodes/status"} })
+	b.see(t, time.Hour, node.Status{State: node.Failed, Reason: "x"})
+	var before int
+	b.server.Do(func(st *apitest.State) { before = len(st.Requests) })
+	b.Close(time.Minute)
+	b.server.Do(func(st *apitest.State) {
+		if len(st.Requests) != before {
+			t.Errorf("the last word to a server that refuses: %q", st.Requests[before:])
+		}
+	})
+}
+
+// With its goroutine: a change is told at once, a server that hangs holds up nothing, and Close keeps its limit.
+func TestStartAndClose(t *testing.T) {
+	t.Parallel()
+	s := apitest.New(t)
+	changed := make(chan struct{}, 1)
+	var mu sync.Mutex
+	st, idle := node.Status{}, make(chan struct{}, 1)
+	set := func(to node.Status) {
+		mu.Lock()
+		st = to
+		mu.Unlock()
+		changed <- struct{}{}
+	}
+	r := Start(Source{Changed: changed, Status: func() node.Status { mu.Lock(); defer mu.Unlock(); return st }}, Options{
+		Condition: true, Events: true, Client: kubernetes.New(s.URL, s.Folder), Node: apitest.NodeName, Say: t.Logf,
+		Pod: kubernetes.Pod("gpu", "driver-x", ""), Idle: func(context.Context) { idle <- struct{}{} },
+	})
+	set(serves)
+	select {
+	case <-idle:
+	case <-time.After(10 * time.Second):
+		t.Fatal("Idle was not called")
+	}
+	if c := s.Condition(conditionType); c["status"] != "True" {
+		t.Errorf("%v", c)
+	}
+	free := make(chan struct{})
+	s.Do(func(st *apitest.State) { st.OnRequest = func(*apitest.State) { <-free } })
+	set(node.Status{State: node.Degraded, Reason: "x", Up: up})
+	begin := time.Now()
+	r.Close(300 * time.Millisecond)
+	if took := time.Since(begin); took > 2*time.Second {
+		t.Errorf("Close took %s", took)
+	}
+	close(free)
+}
