@@ -34,7 +34,7 @@ func (n *Node) askClearance(ctx context.Context, old Driver) (err error) {
 		return nil
 	}
 	begin, asked, open, last := n.now(), false, true, ""
-	defer func() {
+	defer func() { //nolint:contextcheck // ctx may have ended: what it does has its own deadline
 		if open {
 			n.withdraw()
 		}

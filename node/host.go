@@ -67,7 +67,7 @@ func New(cfg Config, h Host) (*Node, error) {
 		n.last = nothing
 	}
 	if n.hook, err = newKernelHook(cfg, info); err != nil {
-		h.Say("warning: %v", err)
+		h.Say("%v", err)
 	}
 	supply := &supply{cfg: cfg, info: info, say: h.Say}
 	if supply.signer, err = loadSigner(cfg, h.Say); err != nil {

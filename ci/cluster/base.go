@@ -30,7 +30,7 @@ func makeBase(t testing.TB) base {
 	guest := filepath.Join(sourceDir(t), "guest")
 	key := digestOf(t, []string{kernel.Release, filepath.Base(bin)}, guest)
 	b := base{key: key, release: kernel.Release, vmlinux: filepath.Join(filepath.Dir(kernel.Root), "vmlinux")}
-	b.dir = cached(t, "base", key, keepStates, func(dir string) {
+	b.dir = cached(t, "base", key, func(dir string) {
 		pki := t.TempDir()
 		config := makePKI(t, pki)
 		tool(t, filepath.Join(guest, "make"), dir, kernel.Root, bin, pki)

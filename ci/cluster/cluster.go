@@ -73,7 +73,7 @@ func (c *Cluster) PlugGPU(t testing.TB, model fakegpu.Model) {
 		case n == 5: // hotplug has its own events; they can be lost
 			c.Node("echo 1 >/sys/bus/pci/rescan")
 		}
-		time.Sleep(300 * time.Millisecond)
+		<-time.After(pause)
 	}
 }
 
@@ -157,7 +157,7 @@ func (c *Cluster) writeKubeconfig() {
 // Wait calls check until it returns nil, at most for limit; then the test ends with what was waited for and the last error.
 func (c *Cluster) Wait(limit time.Duration, what string, check func() error) {
 	c.t.Helper()
-	for end := time.Now().Add(limit); ; time.Sleep(300 * time.Millisecond) {
+	for end := time.Now().Add(limit); ; <-time.After(pause) {
 		err := check()
 		if err == nil {
 			return

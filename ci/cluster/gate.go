@@ -47,8 +47,8 @@ func cacheDir(t testing.TB) string {
 }
 
 // cached returns a folder of the cache, made by build under another name if it is not there. Other test processes wait meanwhile. Of
-// those with the same prefix the ones that nobody used for longest are removed, beyond the number to keep.
-func cached(t testing.TB, prefix, key string, keep int, build func(dir string)) string {
+// those with the same prefix the ones that nobody used for longest are removed, beyond keepStates.
+func cached(t testing.TB, prefix, key string, build func(dir string)) string {
 	t.Helper()
 	dir := filepath.Join(cacheDir(t), prefix+"-"+key)
 	lock, err := os.OpenFile(filepath.Join(cacheDir(t), prefix+".lock"), os.O_CREATE|os.O_RDWR, 0o644)
@@ -63,7 +63,7 @@ func cached(t testing.TB, prefix, key string, keep int, build func(dir string)) 
 	}
 	now := time.Now()
 	must(t, os.Chtimes(dir, now, now))
-	prune(t, prefix, keep)
+	prune(t, prefix, keepStates)
 	return dir
 }
 

@@ -18,6 +18,7 @@ const (
 	pullLimit    = 10 * time.Minute
 	nodeLimit    = 2 * time.Minute // of a command on the node
 	plugLimit    = time.Minute
+	pause        = 300 * time.Millisecond // between two questions
 	// RolloutLimit is for a pod to be there and ready.
 	RolloutLimit = 3 * time.Minute
 )

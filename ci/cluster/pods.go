@@ -97,18 +97,18 @@ func DriverImage(p corev1.Pod) string {
 func Summary(pods []corev1.Pod) string {
 	var lines []string
 	for _, p := range pods {
-		state := ""
+		var state strings.Builder
 		for _, s := range append(slices.Clone(p.Status.InitContainerStatuses), p.Status.ContainerStatuses...) {
 			switch {
 			case s.State.Waiting != nil:
-				state += " " + s.Name + ":" + s.State.Waiting.Reason
+				fmt.Fprintf(&state, " %s:%s", s.Name, s.State.Waiting.Reason)
 			case s.State.Terminated != nil:
-				state += fmt.Sprintf(" %s:ended %d", s.Name, s.State.Terminated.ExitCode)
+				fmt.Fprintf(&state, " %s:ended %d", s.Name, s.State.Terminated.ExitCode)
 			default:
-				state += fmt.Sprintf(" %s:running ready=%t", s.Name, s.Ready)
+				fmt.Fprintf(&state, " %s:running ready=%t", s.Name, s.Ready)
 			}
 		}
-		lines = append(lines, fmt.Sprintf("%s/%s %s restarts=%d deleting=%t%s", p.Namespace, p.Name, p.Status.Phase, Restarts([]corev1.Pod{p}), p.DeletionTimestamp != nil, state))
+		lines = append(lines, fmt.Sprintf("%s/%s %s restarts=%d deleting=%t%s", p.Namespace, p.Name, p.Status.Phase, Restarts([]corev1.Pod{p}), p.DeletionTimestamp != nil, state.String()))
 	}
 	return strings.Join(lines, "; ")
 }

@@ -103,7 +103,7 @@ func (q *qmp) restored(limit time.Duration) error {
 
 // poll asks until QEMU answers with a status.
 func (q *qmp) poll(command, want string, limit time.Duration) error {
-	for end := time.Now().Add(limit); ; time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(limit); ; <-time.After(20 * time.Millisecond) {
 		var is struct{ Status string }
 		if err := q.do(command, nil, &is); err != nil {
 			return err

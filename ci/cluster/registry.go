@@ -49,7 +49,7 @@ func startRegistry(t testing.TB) *registry {
 		}
 		<-done
 	})
-	r.port = l.Addr().(*net.TCPAddr).Port //nolint:forcetypeassert // of a TCP listener
+	r.port = portOf(t, l)
 	return r
 }
 

@@ -25,7 +25,7 @@ func readyState(t testing.TB, r *registry) state {
 	b := makeBase(t)
 	version, _, _ := strings.Cut(tool(t, "qemu-system-x86_64", "--version"), "\n")
 	s := state{base: b, key: digestOf(t, append(hardware(), stateRecipe, version, b.key))}
-	s.dir = cached(t, "ready", s.key, keepStates, func(dir string) {
+	s.dir = cached(t, "ready", s.key, func(dir string) {
 		must(t, os.MkdirAll(dir, 0o755))
 		disk := overlay(t, filepath.Join(b.dir, "root.ext4"), "raw", dir)
 		begin := time.Now()
@@ -49,9 +49,10 @@ func pulledState(t testing.TB, r *registry) (state, []pulled) {
 		texts = append(texts, p.ref, p.digest)
 	}
 	s := state{base: ready.base, key: digestOf(t, texts)}
-	s.dir = cached(t, "pulled", s.key, keepStates, func(dir string) {
+	s.dir = cached(t, "pulled", s.key, func(dir string) {
 		must(t, os.MkdirAll(dir, 0o755))
-		c := restore(t, ready, r, dir)
+		from, disk := latestPulled(t, ready), filepath.Join(dir, "disk.qcow2")
+		c := restore(t, from, r, dir)
 		defer c.reportFailure()
 		for _, p := range list {
 			begin := time.Now()
@@ -59,8 +60,32 @@ func pulledState(t testing.TB, r *registry) (state, []pulled) {
 			t.Logf("cluster: pulled %s in %s", p.ref, time.Since(begin).Round(100*time.Millisecond))
 		}
 		c.save(dir)
+		if from.dir != ready.dir { // it depends on nothing that may be removed before it
+			tool(t, "qemu-img", "rebase", "-q", "-F", "qcow2", "-b", filepath.Join(ready.dir, "disk.qcow2"), disk)
+		}
+		must(t, os.WriteFile(filepath.Join(dir, readyFile), []byte(ready.key), 0o644))
 	})
 	return s, list
+}
+
+// readyFile says which state a state with images began as.
+const readyFile = "ready"
+
+// latestPulled is the newest state with images, whichever they are, that began as the given one; that itself when there is none. Of
+// images that have most of their layers in common with older ones, the node pulls the rest only.
+func latestPulled(t testing.TB, ready state) state {
+	t.Helper()
+	dirs, err := filepath.Glob(filepath.Join(cacheDir(t), "pulled-*"))
+	must(t, err)
+	latest, at := ready, time.Time{}
+	for _, dir := range dirs {
+		key, err := os.ReadFile(filepath.Join(dir, readyFile))
+		st, err2 := os.Stat(dir)
+		if err == nil && err2 == nil && string(key) == ready.key && st.ModTime().After(at) {
+			latest.dir, at = dir, st.ModTime()
+		}
+	}
+	return latest
 }
 
 // overlay makes a disk in a folder that holds what differs from another one.

@@ -52,6 +52,7 @@ var twins = map[string][]string{
 	"safe-load":                      {"DRIVER_SAFE_LOAD"},
 	"skip-preflight":                 {"DRIVER_SKIP_PREFLIGHT"},
 	"state-dir":                      {"DRIVER_STATE_DIR"},
+	"termination-log":                {"DRIVER_TERMINATION_LOG"},
 	"timeout":                        {"DRIVER_TIMEOUT"},
 	"unload-nouveau":                 {"DRIVER_UNLOAD_NOUVEAU"},
 }

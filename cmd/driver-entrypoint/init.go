@@ -36,6 +36,7 @@ func (p *program) initCommand() *cobra.Command {
 	f.StringVar(&cfg.GPUInit, "gpu-init", cfg.GPUInit, "a GPU that does not come up: require (not ready until it does) or warn")
 	f.StringVar(&cfg.Digest, "config-digest", "", "value to leave in nvidia-driver.state for the GPU Operator's driver manager")
 	stopping(f, &cfg)
+	f.StringVar(&cfg.Termination, "termination-log", cfg.Termination, "the pod's terminationMessagePath: why the container ends is written there")
 	places(f, &cfg)
 	identity(f, &cfg)
 	tell.flags(f)
@@ -57,7 +58,7 @@ func (p *program) node(cfg node.Config, host node.Host) (*node.Node, error) {
 func (p *program) serve(ctx context.Context, cfg node.Config, tell telling) error {
 	client := kubernetes.InCluster(func(name string) string { return lookup(p.env, name) })
 	var reporter *report.Reporter
-	last := func() {
+	last := func() { //nolint:contextcheck // the last word comes after the signal that ended ctx
 		if reporter != nil {
 			reporter.Close(p.lastWait())
 		}
@@ -75,9 +76,9 @@ func (p *program) serve(ctx context.Context, cfg node.Config, tell telling) erro
 		}
 		return err
 	}
-	defer p.measure(n, cfg.Run, tell)()
+	defer p.measure(n, cfg.Run, tell)() //nolint:contextcheck // a stop is measured, too
 	if tell.reports() {
-		reporter = report.Start(report.Source{Status: n.Snapshot, Changed: n.Changed()}, p.reporting(client, safe, cfg, tell))
+		reporter = report.Start(report.Source{Status: n.Snapshot, Changed: n.Changed()}, p.reporting(client, safe, cfg, tell)) //nolint:contextcheck // it follows the stop, too
 	}
 	err = n.Run(ctx, p.hurry)
 	last() // where it never had the node

@@ -48,7 +48,7 @@ func replaceNode(path string, w wanted) error {
 	}
 	err := unix.Mknod(tmp, unix.S_IFCHR|w.owner.mode, int(w.dev()))
 	if err != nil {
-		return fmt.Errorf("mknod %d:%d: %w (the container has to be privileged)", w.major, w.minor, err)
+		return fmt.Errorf("mknod %d:%d: %w (the container has to be privileged, or needs CAP_MKNOD)", w.major, w.minor, err)
 	}
 	err = os.Chown(tmp, w.owner.uid, w.owner.gid)
 	if err == nil {

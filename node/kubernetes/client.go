@@ -75,7 +75,7 @@ const (
 	jsonPatch      = "application/json-patch+json"
 	mergePatch     = "application/merge-patch+json"
 	strategicPatch = "application/strategic-merge-patch+json"
-	metadataOnly   = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=1"
+	metadataOnly   = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 )
 
 // path joins the parts of a path; names cannot leave their place in it.
@@ -123,6 +123,10 @@ func (c *Client) do(ctx context.Context, r request, answer any) error {
 		return &unreachableError{c.server, err}
 	}
 	defer resp.Body.Close()
+	if answer == nil && resp.StatusCode/100 == 2 { // read it all the same, so that the connection can serve again
+		_, _ = io.CopyN(io.Discard, resp.Body, maxAnswer)
+		return nil
+	}
 	data, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
 	switch {
 	case err != nil:
@@ -131,9 +135,6 @@ func (c *Client) do(ctx context.Context, r request, answer any) error {
 		return fmt.Errorf("%s %s: the answer has more than %d bytes", r.method, r.path, maxAnswer)
 	case resp.StatusCode/100 != 2:
 		return &StatusError{Method: r.method, Path: r.path, Code: resp.StatusCode, Message: message(data)}
-	}
-	if answer == nil {
-		return nil
 	}
 	if err := json.Unmarshal(data, answer); err != nil {
 		return fmt.Errorf("%s %s: the answer is not what was asked for: %w", r.method, r.path, err)

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -126,4 +127,17 @@ func glob(t *testing.T, pattern string) []string {
 		t.Fatalf("nothing is called %s (%v)", pattern, err)
 	}
 	return paths
+}
+
+// each runs work for every item, some at a time; any error ends the test.
+func each[T any](t *testing.T, items []T, work func(context.Context, T) error) {
+	t.Helper()
+	group, ctx := errgroup.WithContext(t.Context())
+	group.SetLimit(16)
+	for _, item := range items {
+		group.Go(func() error { return work(ctx, item) })
+	}
+	if err := group.Wait(); err != nil {
+		t.Fatal(err)
+	}
 }

@@ -2,6 +2,7 @@ package chart
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/driver-container/driver-container/ci/cluster/control"
+	"github.com/driver-container/driver-container/distros"
 )
 
 // kubeVersion is what helm takes for the cluster's where there is none; else the goldens would depend on helm's release.
@@ -103,6 +105,25 @@ func TestWarnings(t *testing.T) {
 			}
 			if all := strings.Join(warnings, ""); (all == "") != (tc.want == "") || !strings.Contains(all, tc.want) {
 				t.Errorf("got %q; want %q", all, tc.want)
+			}
+		})
+	}
+}
+
+// TestKernelTag has kernels' names as they are in tags made by the template and by driver-build.
+func TestKernelTag(t *testing.T) {
+	control.Gate(t)
+	for _, kernel := range []string{
+		"6.1.0-55-amd64", "6.12.117+deb12-amd64", "6.1.85+", "5.14.0-503.el9.x86_64+rt", "4.4.0-210-generic", "6.6.0~rc1-custom_1", "6.1.0-", "6.1.0..-_",
+	} {
+		t.Run(kernel, func(t *testing.T) {
+			t.Parallel()
+			out, err := template(t, minimal("image.tag=535.261.03", "os=debian12", "precompiled.enabled=true", "kernel="+kernel)...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if want := fmt.Sprintf("image: %q", "registry.example.com/driver:535.261.03-"+distros.KernelTag(kernel)+"-debian12"); !strings.Contains(out, want) {
+				t.Errorf("there is no %s in:\n%s", want, out)
 			}
 		})
 	}

@@ -61,7 +61,7 @@ func newStage(t *testing.T) *stage {
 	if s.core, err = corev1client.NewForConfig(cfg); err != nil {
 		t.Fatal(err)
 	}
-	s.Helm("install", "gpu", "../../../deploy/chart", "--namespace", space, "--create-namespace", "--set", "image.tag=535.261.03-debian12",
+	s.Helm("install", "gpu", "../../../deploy/chart", "--namespace", space, "--create-namespace", "--set", "image.repository=registry.test/driver", "--set", "image.tag=535.261.03-debian12",
 		"--set", "evictGPUPods=true", "--set", "evict.timeout=40s", "--set", "evict.retryAfter=5s", "--set", "nfd.enabled=false")
 	s.Kubectl("create", "namespace", team)
 	if _, err := s.KubectlInput(daemons, "apply", "-f", "-"); err != nil {
@@ -108,11 +108,11 @@ func (s *stage) site(t *testing.T, name string, users int) *site {
 	return e
 }
 
-// deployment makes pods with a GPU each on the nodes of a site.
-func (e *site) deployment(name, site string, replicas int) {
+// deployment makes pods with a GPU each on the nodes of a site. With finalizers they do not end.
+func (e *site) deployment(name, site string, replicas int, finalizers ...string) {
 	e.t.Helper()
 	_, err := e.KubectlInput(fmt.Sprintf(`{apiVersion: apps/v1, kind: Deployment, metadata: {name: %[1]s, namespace: team}, spec: {replicas: %[3]d, selector: {matchLabels: {app: %[1]s}},
-		template: {metadata: {labels: {app: %[1]s}}, spec: {nodeSelector: {site: %[2]q}, containers: [{name: c, image: none, resources: {limits: {nvidia.com/gpu: 1}}}]}}}}`, name, site, replicas), "apply", "-f", "-")
+		template: {metadata: {labels: {app: %[1]s}, finalizers: [%[4]s]}, spec: {nodeSelector: {site: %[2]q}, containers: [{name: c, image: none, resources: {limits: {nvidia.com/gpu: 1}}}]}}}}`, name, site, replicas, strings.Join(finalizers, ", ")), "apply", "-f", "-")
 	if err != nil {
 		e.t.Fatal(err)
 	}

@@ -64,7 +64,9 @@ subjects: [{kind: ServiceAccount, name: driver, namespace: gpu}]
 func account(t *testing.T, p *control.Plane) (server, dir string) {
 	t.Helper()
 	dir = t.TempDir()
-	view := func(field string) string { return p.Kubectl("config", "view", "--raw", "--minify", "-o", "jsonpath={"+field+"}") }
+	view := func(field string) string {
+		return p.Kubectl("config", "view", "--raw", "--minify", "-o", "jsonpath={"+field+"}")
+	}
 	ca, err := base64.StdEncoding.DecodeString(view(".clusters[0].cluster.certificate-authority-data"))
 	if err != nil {
 		t.Fatal(err)
@@ -215,7 +217,9 @@ func safeLoad(t *testing.T, p *control.Plane, client *kubernetes.Client) {
 	ask(false)
 	p.Kubectl("annotate", "node", "node-1", kubernetes.SafeLoadAnnotation+"-")
 	ask(true)
+	safe = kubernetes.NewSafeLoad(client, "node-1", "driver-y")
 	ask(false)
+	value("driver-y")
 	if err := safe.Withdraw(context.Background()); err != nil {
 		t.Error(err)
 	}

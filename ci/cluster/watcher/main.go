@@ -18,7 +18,7 @@ func main() {
 	flag.Parse()
 	out := json.NewEncoder(os.Stdout)
 	last := sample.Sample{}
-	for ; ; time.Sleep(*every) {
+	for ; ; <-time.After(*every) {
 		s, ok := sample.Take("/")
 		if !ok || s.Same(last) {
 			continue

@@ -19,6 +19,7 @@
 - {name: KERNEL_MODULE_TYPE, value: {{ .pool.kernelModuleType | quote }}}
 - {name: DRIVER_GRACE, value: {{ include "nvidia-driver.grace" .root | quote }}}
 - {name: DRIVER_LOCK_TIMEOUT, value: {{ $v.lockTimeout | quote }}}
+- {name: DRIVER_TERMINATION_LOG, value: /run/driver-termination-log}
 {{- if $v.acceptLicense }}
 - {name: ACCEPT_LICENSE, value: "true"}
 {{- end }}

@@ -57,6 +57,7 @@ containers:
       {{- toYaml $v.resources | nindent 6 }}
     securityContext:
       {{- include "nvidia-driver.securityContext" .root | nindent 6 }}
+    terminationMessagePath: /run/driver-termination-log # not below /dev, which is the node's own: the runtime would leave a file there
     terminationMessagePolicy: FallbackToLogsOnError
     volumeMounts:
       {{- include "nvidia-driver.mounts" . | nindent 6 }}
@@ -105,7 +106,8 @@ readinessProbe:
     {{- include "nvidia-driver.evictSecurityContext" .root | nindent 4 }}
   terminationMessagePolicy: FallbackToLogsOnError
   volumeMounts:
-    - {name: run-nvidia, mountPath: /run/nvidia, readOnly: true}
+    # With propagation, or its copy of the old driver root would stay when that is unmounted.
+    - {name: run-nvidia, mountPath: /run/nvidia, readOnly: true, mountPropagation: HostToContainer}
     {{- include "nvidia-driver.tokenMount" .root | nindent 4 }}
 {{- end }}
 

@@ -165,8 +165,8 @@ func (st *State) may(req *http.Request, verb, resource string) error {
 	if slices.Contains(st.Denied, verb+" "+resource) {
 		return refuse(http.StatusForbidden, "%s is forbidden: User \"system:serviceaccount:gpu:nvidia-driver\" cannot %s resource %q in API group \"\"", resource, verb, resource)
 	}
-	if !strings.Contains(req.Header.Get("Accept"), "as=PartialObjectMetadata") {
-		return refuse(http.StatusNotAcceptable, "the whole object is asked for")
+	if req.Header.Get("Accept") != "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1" { // v=1, for one, is 406
+		return refuse(http.StatusNotAcceptable, "only the following media types are accepted: application/json, application/yaml, application/vnd.kubernetes.protobuf")
 	}
 	return nil
 }

@@ -1,0 +1,116 @@
+package chart
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	apps "k8s.io/api/apps/v1"
+	core "k8s.io/api/core/v1"
+
+	"github.com/driver-container/driver-container/ci/cluster/control"
+)
+
+// TestAPIServer shows every object of every rendered variant to a real API server, which checks all of it and keeps nothing.
+func TestAPIServer(t *testing.T) {
+	p := control.Start(t, control.Config{Controllers: true})
+	monitoring(t, p)
+	namespace(t, p, "gpu-system")
+	namespace(t, p, "nvidia-driver")
+	for _, dir := range []string{"testdata/golden", repository + "/deploy/manifests"} {
+		for _, path := range glob(t, dir+"/*.yaml") {
+			t.Run(filepath.Base(dir)+" "+base(path), func(t *testing.T) {
+				// strict: a field that does not exist is an error. Warnings are: deprecated, or ignored, or Pod Security.
+				out, err := p.With(t).TryKubectl("apply", "--dry-run=server", "--validate=strict", "--warnings-as-errors", "-f", path)
+				if err != nil {
+					t.Error(err)
+				}
+				t.Log(out)
+			})
+		}
+	}
+	t.Run("Pod Security", func(t *testing.T) { podSecurity(t, p.With(t)) })
+}
+
+// podSecurity has the pods themselves: of a DaemonSet that is against a namespace's level the API server only warns, and its
+// pods are refused one by one, when it is too late for helm to say so.
+func podSecurity(t *testing.T, p *control.Plane) {
+	for _, level := range []string{"privileged", "baseline"} {
+		p.Kubectl("create", "namespace", level)
+		p.Kubectl("label", "namespace", level, "pod-security.kubernetes.io/enforce="+level)
+		p.Wait(time.Minute, "the service account of the namespace", func() error {
+			_, err := p.TryKubectl("get", "serviceaccount", "default", "-n", level)
+			return err
+		})
+	}
+	for _, tc := range []struct {
+		values  string
+		reasons []string
+	}{
+		{"bare", []string{"host namespaces (hostPID=true)", "hostPath volumes", "privileged (container"}},
+		{"options", []string{"host namespaces (hostPID=true)", "hostPath volumes", "privileged (container"}},
+		{"pools", []string{"host namespaces (hostPID=true)", "hostPath volumes", "privileged (container"}},
+		{"least-privilege", []string{"host namespaces (hostPID=true)", "hostPath volumes", "non-default capabilities (container", `"SYS_MODULE"`, "seLinuxOptions"}},
+	} {
+		t.Run(tc.values, func(t *testing.T) {
+			p := p.With(t)
+			for _, pod := range pods(t, p, "testdata/golden/"+tc.values+".yaml") {
+				if _, err := p.KubectlInput(pod, "create", "--dry-run=server", "-n", "privileged", "-f", "-"); err != nil {
+					t.Errorf("privileged: %v\n%s", err, pod)
+				}
+				_, err := p.KubectlInput(pod, "create", "--dry-run=server", "-n", "baseline", "-f", "-")
+				for _, want := range append([]string{`violates PodSecurity "baseline:latest"`}, tc.reasons...) {
+					if err == nil || !strings.Contains(err.Error(), want) {
+						t.Errorf("baseline: got %v; want %q", err, want)
+					}
+				}
+				if err != nil && tc.values == "least-privilege" && strings.Contains(err.Error(), "privileged (container") {
+					t.Errorf("it is privileged: %v", err)
+				}
+			}
+		})
+	}
+}
+
+// pods are the pods that the DaemonSets of a rendered chart would make, as JSON.
+func pods(t *testing.T, p *control.Plane, path string) []string {
+	t.Helper()
+	out := p.Kubectl("create", "--dry-run=client", "-o", "json", "-f", path)
+	var found []string
+	for d := json.NewDecoder(strings.NewReader(out)); ; { // one object after the other, or a list
+		var object struct {
+			Items []json.RawMessage `json:"items"`
+		}
+		var whole json.RawMessage
+		switch err := d.Decode(&whole); {
+		case errors.Is(err, io.EOF):
+			if len(found) == 0 {
+				t.Fatalf("no DaemonSet in %s", path)
+			}
+			return found
+		case err != nil:
+			t.Fatal(err)
+		}
+		if err := json.Unmarshal(whole, &object); err != nil {
+			t.Fatal(err)
+		}
+		for _, item := range append(object.Items, whole) {
+			var set apps.DaemonSet
+			if err := json.Unmarshal(item, &set); err != nil || set.Kind != "DaemonSet" {
+				continue
+			}
+			pod := core.Pod{ObjectMeta: set.Spec.Template.ObjectMeta, Spec: set.Spec.Template.Spec}
+			pod.APIVersion, pod.Kind, pod.Name = "v1", "Pod", set.Name
+			pod.Spec.ServiceAccountName = "default" // the only one that there is
+			text, err := json.Marshal(pod)
+			if err != nil {
+				t.Fatal(err)
+			}
+			found = append(found, string(text))
+		}
+	}
+}

@@ -1,0 +1,128 @@
+package cluster
+
+import (
+	"bufio"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestShell: answers come in any order, cut lines are passed over.
+func TestShell(t *testing.T) {
+	t.Parallel()
+	ours, theirs := net.Pipe()
+	s := newShell(ours)
+	t.Cleanup(func() { theirs.Close() })
+	go func() {
+		in := bufio.NewReader(theirs)
+		var asked []string
+		for range 2 {
+			line, err := in.ReadString('\n')
+			if err != nil {
+				return
+			}
+			asked = append(asked, line)
+		}
+		fmt.Fprint(theirs, "1 0\nx 0 eA==\n")
+		for i := range asked {
+			f := strings.Fields(asked[len(asked)-1-i])
+			command, _ := base64.StdEncoding.DecodeString(f[2])
+			fmt.Fprintf(theirs, "%s 3 %s\n", f[0], base64.StdEncoding.EncodeToString(append([]byte("did "), command...)))
+		}
+	}()
+	for _, command := range []string{"one", "two"} {
+		t.Run(command, func(t *testing.T) {
+			t.Parallel()
+			r, err := s.run(command, time.Minute)
+			if err != nil || r.code != 3 || r.text != "did "+command {
+				t.Errorf("%+v, %v", r, err)
+			}
+		})
+	}
+}
+
+// TestQMP: events between a command and its answer are not the answer.
+func TestQMP(t *testing.T) {
+	t.Parallel()
+	ours, end := socketPair(t)
+	theirs, err := net.FileConn(end)
+	must(t, errors.Join(err, end.Close()))
+	t.Cleanup(func() { ours.Close(); theirs.Close() })
+	go func() {
+		fmt.Fprintln(theirs, `{"QMP": {}}`)
+		in := json.NewDecoder(theirs)
+		for n := 0; ; n++ {
+			var c struct{ Execute string }
+			if in.Decode(&c) != nil {
+				return
+			}
+			fmt.Fprintln(theirs, `{"event": "STOP"}`)
+			switch {
+			case c.Execute == "query-status" && n > 2:
+				fmt.Fprintln(theirs, `{"return": {"status": "paused"}}`)
+			case c.Execute == "query-status":
+				fmt.Fprintln(theirs, `{"return": {"status": "inmigrate"}}`)
+			case c.Execute == "bad":
+				fmt.Fprintln(theirs, `{"error": {"desc": "no such command"}}`)
+			default:
+				fmt.Fprintln(theirs, `{"return": {}}`)
+			}
+		}
+	}()
+	q, err := newQMP(ours)
+	must(t, err)
+	if err := q.restored(time.Minute); err != nil {
+		t.Error(err)
+	}
+	if err := q.do("bad", nil, nil); err == nil || !strings.Contains(err.Error(), "no such command") {
+		t.Errorf("%v", err)
+	}
+	if err := q.poll("query-status", "running", time.Millisecond); err == nil {
+		t.Error("it never ran")
+	}
+}
+
+func TestCached(t *testing.T) {
+	t.Setenv("DRIVER_CLUSTER_DIR", t.TempDir())
+	built := 0
+	build := func(dir string) { built++; must(t, os.Mkdir(dir, 0o755)) }
+	for i, key := range []string{"a", "a", "b", "c"} {
+		dir := cached(t, "thing", key, build)
+		at := time.Now().Add(time.Duration(i-10) * time.Minute)
+		must(t, os.Chtimes(dir, at, at))
+	}
+	left, err := filepath.Glob(filepath.Join(cacheDir(t), "thing-*"))
+	must(t, err)
+	if built != 3 || len(left) != 2 || !strings.HasSuffix(left[0], "b") || !strings.HasSuffix(left[1], "c") {
+		t.Errorf("%d built, left %v", built, left)
+	}
+}
+
+func TestDigestOf(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	file := filepath.Join(dir, "file")
+	seen := map[string]bool{}
+	for i, change := range []func() error{
+		func() error { return os.WriteFile(file, []byte("1"), 0o644) },
+		func() error { return os.WriteFile(file, []byte("2"), 0o644) },
+		func() error { return os.Chmod(file, 0o755) },
+		func() error { return os.Rename(file, file+"2") },
+	} {
+		must(t, change())
+		seen[digestOf(t, []string{"a"}, dir)] = true
+		if len(seen) != i+1 {
+			t.Errorf("change %d changed nothing", i)
+		}
+	}
+	if digestOf(t, []string{"ab", "c"}) == digestOf(t, []string{"a", "bc"}) {
+		t.Error("texts run into each other")
+	}
+}

@@ -1,0 +1,111 @@
+package journeys
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/driver-container/driver-container/ci/cluster"
+	"github.com/driver-container/driver-container/ci/lab/fakegpu"
+	"github.com/driver-container/driver-container/node"
+)
+
+// SIGKILL for the container's process 1, then for all its processes at once, while somebody uses the driver: each time kubelet starts the
+// container again, once, which adopts the driver. Nothing is unloaded.
+func Test03Killed(t *testing.T) {
+	c, _ := withGPU(t)
+	helmInstall(t, c, "nvidia-driver", cluster.Newer)
+	pod := waitServing(t, c, cluster.Newer)
+	applyHolder(c, "user")
+
+	for n, victims := range []string{
+		"%d",
+		"$(cat /sys/fs/cgroup$(cut -d: -f3 </proc/%d/cgroup)/cgroup.procs)", // as the kernel does when memory is short
+	} {
+		before := c.Status()
+		c.Node(fmt.Sprintf("kill -9 "+victims, before.PID))
+		c.Wait(startWait, "another instance serves", func() error {
+			st := c.Status()
+			if st.Instance == before.Instance || !st.Ready {
+				return fmt.Errorf("%s of %s", st.State, st.Instance)
+			}
+			return nil
+		})
+		again := waitServing(t, c, cluster.Newer)
+		if got := cluster.Restarts([]corev1.Pod{again}); again.Name != pod.Name || got != n+1 {
+			t.Errorf("after SIGKILL number %d pod %s (was %s) has %d restarts", n+1, again.Name, pod.Name, got)
+		}
+		if log := c.Logs(again, driverCtr); !strings.Contains(log, "adopt") {
+			t.Errorf("the second container does not say that it adopts the driver:\n%s", log)
+		}
+	}
+	if got := loads(t, c); got != 1 {
+		t.Errorf("drivers were loaded %d times, want once", got)
+	}
+	if pods := c.Pods("--field-selector=metadata.name=user"); !cluster.Ready(pods[0]) || cluster.Restarts(pods) != 0 {
+		t.Errorf("the pod that uses the driver suffered: %s", cluster.Summary(pods))
+	}
+}
+
+// The node is reset, as power loss does: nothing is loaded then, and what lies in the node's memory is gone. The pod, which is the same,
+// brings the driver up again.
+func Test03Reboot(t *testing.T) {
+	c, _ := withGPU(t)
+	helmInstall(t, c, "nvidia-driver", cluster.Newer)
+	pod := waitServing(t, c, cluster.Newer)
+	boot := c.Status().BootID
+
+	c.Reboot()
+	c.Wait(startWait, "an instance of this boot serves", func() error {
+		if st := c.Status(); st.BootID == boot || !st.Ready {
+			return fmt.Errorf("state %q, boot %q", st.State, st.BootID)
+		}
+		return nil
+	})
+	again := waitServing(t, c, cluster.Newer)
+	if n := cluster.Restarts([]corev1.Pod{again}); again.Name != pod.Name || n != 1 {
+		t.Errorf("pod %s (was %s) has %d restarts, want 1", again.Name, pod.Name, n)
+	}
+	if got := loads(t, c); got != 1 {
+		t.Errorf("drivers were loaded %d times since the node's start, want once", got)
+	}
+}
+
+// A node that has no GPU yet: the pod ends with the reason, kubelet starts it again and again, and when there is a GPU it serves.
+func Test03LaterGPU(t *testing.T) {
+	c := cluster.New(t)
+	c.StateTable()
+	helmInstall(t, c, "nvidia-driver", cluster.Newer)
+	const exitUnfit = 11
+	c.Wait(startWait, "the pod says that there is no GPU", func() error {
+		pods := c.DriverPods()
+		if len(pods) != 1 || len(pods[0].Status.ContainerStatuses) != 1 {
+			return fmt.Errorf("%s", cluster.Summary(pods))
+		}
+		s := pods[0].Status.ContainerStatuses[0]
+		ended := s.State.Terminated
+		if ended == nil {
+			ended = s.LastTerminationState.Terminated
+		}
+		if ended == nil {
+			return fmt.Errorf("%s", cluster.Summary(pods))
+		}
+		if ended.ExitCode != exitUnfit || !strings.Contains(ended.Message, "no display device of NVIDIA") {
+			t.Fatalf("it ended with %d: %s", ended.ExitCode, ended.Message)
+		}
+		return nil
+	})
+	if st := c.Status(); st.State != node.Failed {
+		t.Errorf("the status says %s, want failed", st.State)
+	}
+	if out := c.Node("grep nvidia /proc/modules /proc/mounts || true"); strings.Contains(out, "nvidia_") || strings.Contains(out, "/run/nvidia") {
+		t.Errorf("something was left: %s", out)
+	}
+	c.PlugGPU(t, fakegpu.T4)
+	begin := time.Now()
+	waitServing(t, c, cluster.Newer)
+	t.Logf("ready %s after the GPU was there", time.Since(begin).Round(time.Second))
+}

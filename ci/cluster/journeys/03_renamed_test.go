@@ -1,0 +1,95 @@
+package journeys
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/driver-container/driver-container/ci/cluster"
+	"github.com/driver-container/driver-container/node"
+)
+
+// A release of another name, while the first one is there and then at the moment when it goes: what made classic driver containers
+// crash in a loop. The scheduler keeps the second pod away until the first one is gone.
+func Test03Renamed(t *testing.T) {
+	c, w := withGPU(t)
+	helmInstall(t, c, "blue", cluster.Older)
+	waitServing(t, c, cluster.Older)
+
+	helmInstall(t, c, "green", cluster.Newer)
+	waitPending(t, c, "green")
+	if st := c.Status(); st.State != node.Serving || c.Loaded() != cluster.Older {
+		t.Errorf("the first release does not serve any more: %+v", st)
+	}
+	uninstall(c, "blue")
+	waitServing(t, c, cluster.Newer)
+	noRestarts(t, c)
+
+	// Installed again at once, under a third name, while the pod of the second one is about to end.
+	uninstall(c, "green")
+	helmInstall(t, c, "red", cluster.Older)
+	terminating := false
+	c.Wait(startWait, "the pod of red", func() error {
+		pods := c.DriverPods()
+		for _, p := range pods {
+			terminating = terminating || p.DeletionTimestamp != nil
+		}
+		if _, ok := podOf(c, "red"); !ok {
+			return errors.New(cluster.Summary(pods))
+		}
+		return nil
+	})
+	if !terminating {
+		t.Log("the pod of green was gone before anybody looked")
+	}
+	waitServing(t, c, cluster.Older)
+	noRestarts(t, c)
+
+	// The same name once more.
+	uninstall(c, "red")
+	helmInstall(t, c, "red", cluster.Newer)
+	waitServing(t, c, cluster.Newer)
+	noRestarts(t, c)
+	one := true
+	for _, s := range w.Samples() {
+		one = one && len(s.Lockers) <= 1
+	}
+	if n := loads(t, c); n != 4 || !one {
+		t.Errorf("drivers were loaded %d times, want 4; one instance at a time: %t", n, one)
+	}
+}
+
+// A pod that is deleted by force is gone for Kubernetes while its container still runs: the next pod starts beside it and waits for the
+// node's lock.
+func Test03Forced(t *testing.T) {
+	c, _ := withGPU(t)
+	helmInstall(t, c, "nvidia-driver", cluster.Older, "--set", "updateStrategy.type=OnDelete")
+	first := waitServing(t, c, cluster.Older)
+
+	// In use, the driver keeps the old container stopping for its whole grace period.
+	applyHolder(c, "user")
+	helmUpgrade(t, c, "nvidia-driver", cluster.Newer, "--set", "updateStrategy.type=OnDelete")
+	c.Kubectl("delete", "pod", first.Name, "-n", namespace, "--force", "--grace-period=0")
+
+	var log string
+	c.Wait(startWait, "the next pod waits", func() error {
+		second, ok := podOf(c, "nvidia-driver")
+		if !ok || second.Name == first.Name {
+			return errors.New("there is no second pod")
+		}
+		var err error
+		if log, err = c.TryKubectl("logs", "-n", namespace, second.Name, "-c", driverCtr); err == nil && !strings.Contains(log, "waiting") {
+			err = fmt.Errorf("%s: %q", cluster.Summary(c.DriverPods()), log)
+		}
+		return err
+	})
+	t.Logf("the second pod said:\n%s", log)
+	noRestarts(t, c)
+	c.Kubectl("delete", "pod", "user", "--wait=false")
+	begin := time.Now()
+	waitServing(t, c, cluster.Newer)
+	t.Logf("%s after the end of what used it", time.Since(begin).Round(time.Second))
+	noRestarts(t, c)
+}

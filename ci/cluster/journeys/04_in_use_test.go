@@ -1,0 +1,84 @@
+package journeys
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/driver-container/driver-container/ci/cluster"
+	"github.com/driver-container/driver-container/node"
+	"github.com/driver-container/driver-container/node/evict"
+)
+
+// A pod uses a GPU while the driver is upgraded: the old driver is left whole, the new one's pod waits and names that pod wherever one
+// looks, and goes on when it has ended. Then the same with the safe-load handshake, whose other side, the GPU Operator's upgrade
+// controller, is played by hand.
+func Test04InUse(t *testing.T) {
+	c, _ := withGPU(t)
+	c.AdvertiseGPUs(1)
+	tells := []string{"--set", "events=true", "--set", "nodeCondition=true", "--set", "terminationGracePeriodSeconds=30"}
+	helmInstall(t, c, "nvidia-driver", cluster.Older, tells...)
+	waitServing(t, c, cluster.Older)
+	training := user{kind: "Deployment", name: "training", requests: true, grace: 2}
+	training.apply(c)
+	holder := training.waitHolding(c)
+	name := work + "/" + holder.Name
+
+	begin := time.Now()
+	helmUpgrade(t, c, "nvidia-driver", cluster.Newer, tells...)
+	pod := waitSuccessor(c, "nvidia-driver", cluster.Newer)
+	waitStatus(c, startWait, "the new driver waits for "+name, func(st node.Status) bool {
+		return st.Pod == pod.Name && st.State == node.Waiting && st.WaitsFor == node.ForHolders && st.Wanted == cluster.Newer && heldBy(st, holder)
+	})
+	t.Logf("the new driver waits %s after the upgrade", time.Since(begin).Round(time.Second))
+	waitEvent(t, c, "Pod", pod.Name, "WaitingForHolders", name, cluster.Older, cluster.Newer)
+	waitEvent(t, c, "Node", cluster.NodeName, "WaitingForHolders", name)
+	waitCondition(c, "False", "Waiting", name)
+	out := c.Kubectl("exec", "-n", namespace, pod.Name, "-c", driverCtr, "--", "nvidia-driver", "status")
+	if !strings.Contains(out, "kubectl delete pod -n "+work+" "+holder.Name) {
+		t.Errorf("nvidia-driver status does not say what to do: %s", out)
+	}
+	if out := c.Logs(pod, driverCtr); !strings.Contains(out, name) {
+		t.Errorf("the log does not name %s: %s", name, out)
+	}
+	if p, _ := podOf(c, "nvidia-driver"); cluster.Ready(p) || c.Loaded() != cluster.Older {
+		t.Errorf("while it waits: %s is loaded, %s", c.Loaded(), cluster.Summary(c.DriverPods()))
+	}
+	if pods := c.Pods("-n", work); len(pods) != 1 || pods[0].UID != holder.UID || cluster.Restarts(pods) != 0 {
+		t.Errorf("the pod that uses the GPU was disturbed: %s", cluster.Summary(pods))
+	}
+	training.delete(c)
+	waitServing(t, c, cluster.Newer)
+	waitCondition(c, "True", "Serving", cluster.Newer)
+	noRestarts(t, c)
+	handshake(t, c, training, tells)
+}
+
+// handshake goes back to the older driver with the safe-load handshake.
+func handshake(t *testing.T, c *cluster.Cluster, training user, tells []string) {
+	t.Helper()
+	training.apply(c)
+	holder := training.waitHolding(c)
+	helmUpgrade(t, c, "nvidia-driver", cluster.Older, append(tells, "--set", "safeLoad=true")...)
+	pod := waitSuccessor(c, "nvidia-driver", cluster.Older)
+	waitStatus(c, startWait, "the driver waits for safe load", func(st node.Status) bool {
+		return st.Pod == pod.Name && st.State == node.Waiting && st.WaitsFor == node.ForClearance && heldBy(st, holder)
+	})
+	if asker := annotation(c, evict.SafeLoad); asker != pod.Name {
+		t.Errorf("the annotation says %q, want %s", asker, pod.Name)
+	}
+	waitEvent(t, c, "Pod", pod.Name, "WaitingForSafeLoad", evict.SafeLoad)
+
+	c.Kubectl("drain", cluster.NodeName, "--ignore-daemonsets", "--pod-selector=app=training", "--timeout=2m")
+	if loaded := c.Loaded(); loaded != cluster.Newer {
+		t.Errorf("the node is free, but nobody has said so yet: %q is loaded, not %s", loaded, cluster.Newer)
+	}
+	c.Kubectl("annotate", "node", cluster.NodeName, evict.SafeLoad+"-")
+	waitServing(t, c, cluster.Older)
+	c.Kubectl("uncordon", cluster.NodeName)
+	training.waitHolding(c)
+	if asker := annotation(c, evict.SafeLoad); asker != "" {
+		t.Errorf("after it: the annotation says %q", asker)
+	}
+	noRestarts(t, c)
+}

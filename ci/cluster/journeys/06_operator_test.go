@@ -1,0 +1,198 @@
+package journeys
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/driver-container/driver-container/ci/cluster"
+	"github.com/driver-container/driver-container/ci/cluster/sample"
+	"github.com/driver-container/driver-container/ci/conformance"
+)
+
+const (
+	operatorSpace = "gpu-operator"
+	operatorLabel = "app=nvidia-driver-daemonset"
+	deployDriver  = "nvidia.com/gpu.deploy.driver"
+	digestFile    = "/run/nvidia/nvidia-driver.state"
+)
+
+// testdata is a file of that folder, with values in the place of names.
+func testdata(t *testing.T, name string, replace ...string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("testdata", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.NewReplacer(replace...).Replace(string(text))
+}
+
+// applyOperator makes or changes the operator's DaemonSet, with a driver and a digest of its configuration, and what the operator
+// makes besides.
+func applyOperator(t *testing.T, c *cluster.Cluster, driver, digest string) {
+	t.Helper()
+	if _, err := c.TryKubectl("get", "namespace", operatorSpace); err != nil {
+		c.Kubectl("create", "namespace", operatorSpace)
+		c.Kubectl("create", "configmap", "startup-probe", "-n", operatorSpace, "--from-literal=startup-probe.sh="+conformance.StartupProbe,
+			"--from-literal=nvidia-smi=#!/bin/sh\nexit 0\n", "--from-file=testdata/driver-manager")
+	}
+	repository, tag := c.ImageRef(driver)
+	c.Apply(testdata(t, "operator.yaml", "NAMESPACE", operatorSpace, "IMAGE", repository+":"+tag, "DIGEST", digest, "PRESTOP", conformance.PreStop))
+}
+
+// waitPod waits for the one ready pod with a label that is not the one before, and returns it.
+func waitPod(c *cluster.Cluster, limit time.Duration, space, selector string, before corev1.Pod) corev1.Pod {
+	var pod corev1.Pod
+	c.Wait(limit, "a ready pod with "+selector, func() error {
+		pods := c.Pods("-n", space, "-l", selector)
+		if len(pods) != 1 || !cluster.Ready(pods[0]) || pods[0].UID == before.UID {
+			return errors.New(cluster.Summary(pods))
+		}
+		pod = pods[0]
+		return nil
+	})
+	return pod
+}
+
+// replacePod deletes a pod, and returns its successor as soon as that is ready, and how long the pod took to end.
+func replacePod(t *testing.T, c *cluster.Cluster, pod corev1.Pod, selector string) (next corev1.Pod, stop time.Duration) {
+	t.Helper()
+	begin := time.Now()
+	c.Kubectl("delete", "pod", pod.Name, "-n", pod.Namespace, "--wait=false")
+	c.WaitGone(stopWait, "-n", pod.Namespace, "--field-selector=metadata.name="+pod.Name)
+	stop = time.Since(begin)
+	next = waitPod(c, startWait, pod.Namespace, selector, pod)
+	if cluster.Restarts([]corev1.Pod{next}) != 0 {
+		t.Errorf("containers were started again: %s", cluster.Summary([]corev1.Pod{next}))
+	}
+	t.Logf("pod %s: stopped in %s, its successor was ready after %s", pod.Name, stop.Round(100*time.Millisecond), time.Since(begin).Round(100*time.Millisecond))
+	return next, stop
+}
+
+// The image as the GPU Operator's driver image, unchanged: its DaemonSet with OnDelete, its startup probe and preStop, its mounts, its
+// 30 seconds, its driver manager between two runs, and the sidecar for peer memory.
+func Test06Operator(t *testing.T) {
+	c, table := withGPU(t)
+	// Without a folder of the host for it the driver root is the container's file system: it goes with the container.
+	table.Allow(func(s sample.Sample) bool { return len(s.Lockers) == 0 && len(s.Root) == 0 })
+	c.Kubectl("label", "node", cluster.NodeName, deployDriver+"=true")
+	applyOperator(t, c, cluster.Older, "1001")
+	pod := waitPod(c, startWait, operatorSpace, operatorLabel, corev1.Pod{})
+	if out := c.Node("cat /run/nvidia/validations/.driver-ctr-ready " + digestFile); out != "GDRCOPY_ENABLED: false\nGDS_ENABLED: false\nGPU_DIRECT_RDMA_ENABLED: true\n1001" &&
+		out != "GDRCOPY_ENABLED: false\nGDS_ENABLED: false\nGPU_DIRECT_RDMA_ENABLED: true\n1001\n" {
+		t.Errorf("markers: %q", out)
+	}
+	if out := c.Logs(pod, "nvidia-peermem-ctr"); strings.Contains(out, "rror") {
+		t.Errorf("the sidecar for peer memory says %s", out)
+	}
+
+	// Idle: the pod ends within its time, and what it had loaded goes with it.
+	pod, stop := replacePod(t, c, pod, operatorLabel)
+	wantStop(t, stop, 30*time.Second)
+	before := loads(t, c)
+
+	// In use: it ends within its time, too, and its successor keeps what is loaded, though the driver manager has unmounted the root.
+	training := user{kind: "Deployment", name: "training", grace: 2}
+	training.apply(c)
+	holder := training.waitHolding(c)
+	pod, stop = replacePod(t, c, pod, operatorLabel)
+	wantStop(t, stop, 32*time.Second) // kubelet's own looks included
+	if out := c.Logs(pod, "k8s-driver-manager"); !strings.Contains(out, "digest 1001 is equal") {
+		t.Errorf("the driver manager says %q", out)
+	}
+	if out := c.Logs(pod, driverCtr); !strings.Contains(out, "adopting it") || loads(t, c) != before {
+		t.Errorf("the driver was loaded %d times before, %d times now: %s", before, loads(t, c), out)
+	}
+	if p := training.waitHolding(c); p.UID != holder.UID {
+		t.Error("the pod that uses the GPU was disturbed")
+	}
+
+	// Another driver: OnDelete, so that nothing happens until somebody deletes the pod. The driver manager unloads.
+	training.delete(c)
+	c.WaitGone(stopWait, "-n", work, "-l", "app=training")
+	applyOperator(t, c, cluster.Newer, "1002")
+	if pods := c.Pods("-n", operatorSpace, "-l", operatorLabel); len(pods) != 1 || pods[0].UID != pod.UID || pods[0].DeletionTimestamp != nil {
+		t.Errorf("OnDelete, but %s", cluster.Summary(pods))
+	}
+	_, stop = replacePod(t, c, pod, operatorLabel)
+	wantStop(t, stop, 30*time.Second)
+	if loaded := c.Loaded(); loaded != cluster.Newer {
+		t.Errorf("%q is loaded, not %s", loaded, cluster.Newer)
+	}
+	c.Kubectl("label", "node", cluster.NodeName, deployDriver+"=paused-for-driver-upgrade", "--overwrite")
+	c.WaitGone(stopWait, "-n", operatorSpace, "-l", operatorLabel)
+	if out := c.Node("cat /proc/modules | grep ^nvidia; grep ' /run/nvidia' /proc/mounts; ls -A /run/nvidia/validations; true"); strings.TrimSpace(out) != "" {
+		t.Errorf("left on the node: %s", out)
+	}
+}
+
+func wantStop(t *testing.T, took, limit time.Duration) {
+	t.Helper()
+	if took > limit {
+		t.Errorf("the pod took %s to end, more than %s", took, limit)
+	}
+}
+
+// Driver pods of three owners on one node: the chart's, the GPU Operator's and one that knows nothing of the others. Who comes second
+// stays Pending or waits for the node's lock, is never started again, and takes over when the first has gone.
+func Test06Neighbours(t *testing.T) {
+	c, table := withGPU(t)
+	table.Allow(func(s sample.Sample) bool { return len(s.Lockers) == 0 && len(s.Root) == 0 })
+	c.Kubectl("label", "node", cluster.NodeName, deployDriver+"=true", konvoyLabel+"=NVIDIA")
+	helmInstall(t, c, "nvidia-driver", cluster.Older)
+	first := waitServing(t, c, cluster.Older)
+	applyOperator(t, c, cluster.Newer, "2001")
+	c.Wait(stopWait, "the operator's pod is pending", func() error {
+		pods := c.Pods("-n", operatorSpace, "-l", operatorLabel)
+		if len(pods) != 1 || !slices.ContainsFunc(pods[0].Status.Conditions, func(p corev1.PodCondition) bool {
+			return p.Type == corev1.PodScheduled && p.Status == corev1.ConditionFalse && strings.Contains(p.Message, "anti-affinity")
+		}) {
+			return errors.New(cluster.Summary(pods))
+		}
+		return nil
+	})
+	applyKonvoy(t, c, cluster.Newer)
+	second := waitLocked(c, konvoySpace, konvoySelector, namespace+"/"+first.Name)
+	if c.Loaded() != cluster.Older {
+		t.Errorf("%q is loaded", c.Loaded())
+	}
+
+	uninstall(c, "nvidia-driver")
+	c.Wait(startWait, "the second driver takes over", func() error {
+		if st := c.Status(); !st.Ready || st.Pod != second.Name && st.Up.Version != cluster.Newer || c.Loaded() != cluster.Newer {
+			return fmt.Errorf("%s is loaded; state %q of pod %q", c.Loaded(), st.State, st.Pod)
+		}
+		return nil
+	})
+	third := waitLocked(c, operatorSpace, operatorLabel, "")
+	c.Kubectl("delete", "namespace", konvoySpace, "--wait=false")
+	pod := waitPod(c, startWait, operatorSpace, operatorLabel, corev1.Pod{})
+	if pod.UID != third.UID || cluster.Restarts([]corev1.Pod{pod}) != 0 {
+		t.Errorf("the third driver's pod was %s, now it is %s", third.Name, cluster.Summary([]corev1.Pod{pod}))
+	}
+}
+
+// waitLocked waits until a pod says that it waits for the node's lock, and that this one has it, and returns it.
+func waitLocked(c *cluster.Cluster, space, selector, holder string) corev1.Pod {
+	var pod corev1.Pod
+	c.Wait(startWait, "a pod with "+selector+" waits for the lock", func() error {
+		pods := c.Pods("-n", space, "-l", selector)
+		if len(pods) != 1 || pods[0].Status.Phase != corev1.PodRunning || cluster.Restarts(pods) != 0 {
+			return errors.New(cluster.Summary(pods))
+		}
+		pod = pods[0]
+		out, err := c.TryKubectl("logs", "-n", space, pod.Name, "-c", driverCtr)
+		if err == nil && !(strings.Contains(out, "held by") && strings.Contains(out, holder)) {
+			err = fmt.Errorf("it says %q", out)
+		}
+		return err
+	})
+	return pod
+}

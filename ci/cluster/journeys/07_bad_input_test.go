@@ -1,0 +1,117 @@
+package journeys
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/driver-container/driver-container/ci/cluster"
+)
+
+const otherKernel = "6.1.0-1-cloud-amd64"
+
+// What an operator gets wrong: a kernel that there is no image for, an image with modules for another kernel, a namespace that
+// allows no privileged pods. kubectl names the cause each time, and the node stays as it was until it is corrected.
+func Test07BadInput(t *testing.T) {
+	c, _ := withGPU(t)
+	repository, tag := c.ImageRef(cluster.Newer)
+
+	wanted := cluster.Newer + "-" + otherKernel + "-debian12"
+	notes := helmInstall(t, c, "nvidia-driver", cluster.Newer, "--set-string", "image.tag="+cluster.Newer, "--set", "os=debian12",
+		"--set", "precompiled.enabled=true", "--set", "precompiled.selectKernel=false", "--set", "kernel="+otherKernel)
+	if !strings.Contains(notes, wanted) || !strings.Contains(notes, "ErrImagePull: no image for the kernel") {
+		t.Errorf("the notes do not name the tag %s, or not what its absence means: %s", wanted, notes)
+	}
+	waitReason(c, wanted, "ErrImagePull", "ImagePullBackOff")
+	c.Wait(time.Minute, "an Event names the missing tag", func() error {
+		for _, e := range c.Events() {
+			if e.InvolvedObject.Kind == "Pod" && e.Reason == "Failed" && strings.Contains(e.Message, wanted) && strings.Contains(e.Message, "not found") {
+				return nil
+			}
+		}
+		return errors.New("there is none")
+	})
+	if out := helmUpgrade(t, c, "nvidia-driver", cluster.Newer, "--set-string", "image.tag=latest", "--dry-run=client"); !strings.Contains(out, `WARNING: `) || !strings.Contains(out, `"latest"`) {
+		t.Errorf("no warning of the tag latest: %s", out)
+	}
+
+	otherImage(t, c, repository+":"+tag)
+	helmUpgrade(t, c, "nvidia-driver", cluster.Newer, "--set-json", `extraVolumes=[{"name":"other","hostPath":{"path":"/srv/other","type":"Directory"}}]`,
+		"--set-json", `extraVolumeMounts=[{"name":"other","mountPath":"/usr/share/nvidia-driver"}]`)
+	var ended corev1.ContainerStateTerminated
+	c.Wait(startWait, "the container ends because the image is for another kernel", func() error {
+		for _, p := range c.DriverPods() {
+			for _, s := range p.Status.ContainerStatuses {
+				for _, state := range []*corev1.ContainerStateTerminated{s.State.Terminated, s.LastTerminationState.Terminated} {
+					if state != nil && state.ExitCode == 11 {
+						ended = *state
+						return nil
+					}
+				}
+			}
+		}
+		return errors.New(cluster.Summary(c.DriverPods()))
+	})
+	for _, want := range []string{"this image has modules for kernels " + otherKernel, "this node runs " + c.KernelRelease(), "driver-build --kernel"} {
+		if !strings.Contains(ended.Message, want) {
+			t.Errorf("the termination message does not say %q: %s", want, ended.Message)
+		}
+	}
+	if out := c.Node("cat /proc/modules | grep ^nvidia; grep ' /run/nvidia/' /proc/mounts; ls /dev | grep nvidia; true"); out != "" {
+		t.Errorf("the node was touched: %s", out)
+	}
+
+	// The right tag heals it.
+	helmUpgrade(t, c, "nvidia-driver", cluster.Newer)
+	waitServing(t, c, cluster.Newer)
+	uninstall(c, "nvidia-driver")
+	c.WaitGone(stopWait, "-A", "-l", "app.kubernetes.io/component=nvidia-driver")
+	c.Kubectl("delete", "namespace", namespace)
+
+	c.Kubectl("create", "namespace", namespace)
+	c.Kubectl("label", "namespace", namespace, "pod-security.kubernetes.io/enforce=baseline")
+	notes = helmInstall(t, c, "nvidia-driver", cluster.Newer)
+	if !strings.Contains(notes, "kubectl label namespace "+namespace+" pod-security.kubernetes.io/enforce=privileged") {
+		t.Errorf("the notes do not say what to do about pod security: %s", notes)
+	}
+	waitEvent(t, c, "DaemonSet", "nvidia-driver", "FailedCreate", `violates PodSecurity "baseline`, "privileged")
+	if pods := c.DriverPods(); len(pods) != 0 {
+		t.Errorf("there are pods: %s", cluster.Summary(pods))
+	}
+	c.Kubectl("label", "namespace", namespace, "pod-security.kubernetes.io/enforce=privileged", "--overwrite")
+	waitServing(t, c, cluster.Newer)
+	noRestarts(t, c)
+}
+
+// waitReason waits until the driver's container waits for one of these reasons, with a message that has the words.
+func waitReason(c *cluster.Cluster, words string, reasons ...string) {
+	c.Wait(startWait, fmt.Sprintf("a driver pod that waits: %q, %s", reasons, words), func() error {
+		for _, p := range c.DriverPods() {
+			for _, s := range p.Status.ContainerStatuses {
+				for _, r := range reasons {
+					if w := s.State.Waiting; w != nil && w.Reason == r && strings.Contains(w.Message, words) {
+						return nil
+					}
+				}
+			}
+		}
+		return errors.New(cluster.Summary(c.DriverPods()))
+	})
+}
+
+// otherImage puts what an image says and has of its modules into /srv/other on the node, as if they were for another kernel.
+func otherImage(t *testing.T, c *cluster.Cluster, image string) {
+	t.Helper()
+	c.Node(fmt.Sprintf(`set -e
+		mkdir -p /srv/image && ctr -n k8s.io images mount %[1]s /srv/image >/dev/null
+		cp -a /srv/image/usr/share/nvidia-driver /srv/other
+		ctr -n k8s.io images unmount /srv/image && ctr -n k8s.io snapshots remove /srv/image
+		cd /srv/other
+		sed -i 's/%[2]s/%[3]s/g' driver.json
+		find . -depth -name '*%[2]s*' | while read -r path; do mv "$path" "${path//%[2]s/%[3]s}"; done
+		grep -q %[3]s driver.json`, image, c.KernelRelease(), otherKernel))
+}

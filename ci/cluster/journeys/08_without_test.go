@@ -1,0 +1,69 @@
+package journeys
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/driver-container/driver-container/ci/cluster"
+)
+
+// Without the rights that its options need, and without a folder of the node to keep anything in: each feature is off with one warning,
+// and the driver does not care.
+func Test08Without(t *testing.T) {
+	c, _ := withGPU(t)
+	c.Kubectl("label", "node", cluster.NodeName, "nvidia.com/gpu.present=true")
+	options := append(telling(), "--set", "rbac.create=false", "--set", "hostStateDir=")
+	helmInstall(t, c, "nvidia-driver", cluster.Older, options...)
+	pod := waitServing(t, c, cluster.Older)
+	noRestarts(t, c)
+	log := c.Logs(pod, driverCtr)
+	for _, feature := range []string{"Kubernetes Events", "the node condition NVIDIADriverReady"} {
+		if n := strings.Count(log, "warning: "+feature+": "); n != 1 {
+			t.Errorf("%d warnings about %s, want one, in\n%s", n, feature, log)
+		}
+	}
+	if !strings.Contains(log, "forbidden") {
+		t.Errorf("no warning has the server's reason:\n%s", log)
+	}
+	if is := condition(t, c); is != nil {
+		t.Errorf("there is a condition: %+v", is)
+	}
+	if out := c.Node("cat " + featureFile + "; ls " + statePath + " 2>&1 || true"); !strings.Contains(out, "nvidia.com/driver.version.full="+cluster.Older+"\n") || !strings.Contains(out, "No such file") {
+		t.Errorf("labels and storage: %s", out)
+	}
+
+	// Safe load cannot be asked for: the driver is replaced without.
+	helmUpgrade(t, c, "nvidia-driver", cluster.Newer, options...)
+	waitServing(t, c, cluster.Newer)
+	noRestarts(t, c)
+	uninstall(c, "nvidia-driver")
+	c.WaitGone(stopWait, "-n", namespace)
+	if loaded := c.Loaded(); loaded != "" {
+		t.Errorf("%s is still loaded", loaded)
+	}
+}
+
+// Rights that are taken away while the driver serves: a change is told in vain, with one warning.
+func Test08Revoked(t *testing.T) {
+	c, _ := withGPU(t)
+	c.Kubectl("label", "node", cluster.NodeName, "nvidia.com/gpu.present=true")
+	helmInstall(t, c, "nvidia-driver", cluster.Newer, telling()...)
+	pod := waitServing(t, c, cluster.Newer)
+	waitCondition(t, c, "True", "Serving")
+	c.Kubectl("delete", "clusterrole,clusterrolebinding", "-l", "app.kubernetes.io/instance=nvidia-driver")
+	c.Node("umount /run/nvidia/driver") // somebody's mistake: not ready, which cannot be told
+	c.Wait(startWait, "one warning in the log", func() error {
+		log := c.Logs(pod, driverCtr)
+		if n := strings.Count(log, "warning: the node condition"); n != 1 {
+			return errors.New(log)
+		}
+		return nil
+	})
+	if is := condition(t, c); is == nil || is.Status != "True" {
+		t.Errorf("the condition is %+v", is)
+	}
+	// What needs no right that was taken goes on.
+	waitEvent(c, "Pod", pod.Name, "Degraded")
+	noRestarts(t, c)
+}

@@ -1,0 +1,283 @@
+package journeys
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/driver-container/driver-container/ci/cluster"
+	"github.com/driver-container/driver-container/ci/lab/fakegpu"
+	"github.com/driver-container/driver-container/node"
+)
+
+// least is the chart's release of the variant without privileges, in a namespace of its own.
+type least struct {
+	t *testing.T
+	*cluster.Cluster
+}
+
+const leastSpace = "least"
+
+// install installs or upgrades the release to a driver.
+func (l least) install(driver string) {
+	l.t.Helper()
+	l.Helm(append([]string{"upgrade", "--install", "gpu", "../../../deploy/chart", "--namespace", leastSpace, "--create-namespace"}, l.values(driver)...)...)
+}
+
+func (l least) values(driver string) []string {
+	repository, _ := l.ImageRef(driver)
+	return []string{
+		"--set", "image.repository=" + repository, "--set", "driver=" + driver, "--set", "os=debian12", "--set", "kernel=" + l.KernelRelease(),
+		"--set", "precompiled.enabled=true", "--set", "precompiled.selectKernel=false", "--set", "leastPrivilege.enabled=true",
+		"--set", "nfd.enabled=false", "--set", "metrics.enabled=false", "--set", "acceptLicense=true",
+	}
+}
+
+// ready waits until that driver serves and says what its pod is.
+func (l least) ready(driver string) corev1.Pod {
+	l.t.Helper()
+	_, tag := l.ImageRef(driver)
+	pod := l.WaitDriver(cluster.RolloutLimit, tag)
+	if loaded := l.Loaded(); loaded != driver {
+		l.t.Errorf("%q is loaded, not %s", loaded, driver)
+	}
+	return pod
+}
+
+// wantLink checks that the driver root is a link to that driver's, and that nothing is mounted for it.
+func (l least) wantLink(driver string) {
+	l.t.Helper()
+	if to := strings.TrimSpace(l.Node("readlink /run/nvidia/driver")); !strings.HasPrefix(to, "/var/lib/nvidia-driver/roots/"+driver+"-") {
+		l.t.Errorf("/run/nvidia/driver leads to %q", to)
+	}
+	if mounts := l.Node("grep -E ' (/run/nvidia|/var/lib/nvidia-driver)' /proc/self/mountinfo || true"); mounts != "" {
+		l.t.Errorf("mounts: %s", mounts)
+	}
+	if path := strings.TrimSpace(l.Node("cat /sys/module/firmware_class/parameters/path; ls -d /run/nvidia/driver/lib/firmware")); path != "/run/nvidia/driver/lib/firmware\n/run/nvidia/driver/lib/firmware" {
+		l.t.Errorf("the kernel looks for firmware in %q", path)
+	}
+}
+
+// consumer is a pod as a device plugin is one: it waits for the driver, without privileges, and then has the driver root.
+func (l least) consumer(name, library string) {
+	l.t.Helper()
+	repository, tag := l.ImageRef(cluster.Newer)
+	l.Apply(fmt.Sprintf(`{apiVersion: v1, kind: Pod, metadata: {name: %s}, spec: {terminationGracePeriodSeconds: 5,
+		initContainers: [{name: wait, image: "%s:%s", command: [nvidia-driver, wait-ready],
+			volumeMounts: [{name: run, mountPath: /run/nvidia, mountPropagation: HostToContainer}]}],
+		containers: [{name: holder, image: "%s", args: [/driver-root/usr/lib/x86_64-linux-gnu/%s],
+			volumeMounts: [{name: root, mountPath: /driver-root, mountPropagation: HostToContainer}]}],
+		volumes: [{name: run, hostPath: {path: /run/nvidia, type: DirectoryOrCreate}}, {name: root, hostPath: {path: /run/nvidia/driver}}]}}`,
+		name, repository, tag, cluster.HolderImage, library))
+}
+
+// user is a pod that has a GPU's device files open, as a user who is not root.
+func (l least) user(name string) {
+	l.t.Helper()
+	l.Apply(fmt.Sprintf(`{apiVersion: v1, kind: Pod, metadata: {name: %s}, spec: {terminationGracePeriodSeconds: 5,
+		containers: [{name: holder, image: "%s", args: [/dev/nvidiactl], securityContext: {privileged: true, runAsUser: 1000, runAsGroup: 1000}}]}}`,
+		name, cluster.HolderImage))
+	l.Kubectl("wait", "--for=condition=Ready", "pod/"+name, "--timeout=3m")
+}
+
+// status waits until the node's status is as wanted.
+func (l least) status(what string, wanted func(node.Status) bool) node.Status {
+	l.t.Helper()
+	var st node.Status
+	l.Wait(cluster.RolloutLimit, what, func() error {
+		if st = l.Status(); !wanted(st) {
+			text, err := json.Marshal(st)
+			return fmt.Errorf("%s %w", text, err)
+		}
+		return nil
+	})
+	return st
+}
+
+// A driver without privileges: installed, used, upgraded, killed and removed.
+func Test10LeastPrivilege(t *testing.T) {
+	l := least{t, cluster.New(t)}
+	l.StateTable()
+	l.PlugGPU(t, fakegpu.T4)
+	before := l.leavings()
+	l.install(cluster.Older)
+	l.consumer("early", "libcuda.so."+cluster.Older)
+	pod := l.ready(cluster.Older)
+	l.wantLink(cluster.Older)
+	wantConfined(t, l, pod)
+	l.Kubectl("wait", "--for=condition=Ready", "pod/early", "--timeout=3m")
+
+	st := l.Status()
+	if len(st.GPUs) != 1 || !st.GPUs[0].Works || !strings.Contains(strings.Join(st.Warnings, "\n"), "the GPUs are not asked") {
+		t.Errorf("GPUs %+v, warnings %q", st.GPUs, st.Warnings)
+	}
+	if out := l.Kubectl("exec", "-n", leastSpace, pod.Name, "--", "nvidia-driver", "status"); !strings.Contains(out, "the GPUs are not asked") {
+		t.Errorf("status: %s", out)
+	}
+
+	// An upgrade waits for the GPU's user, names the pod, and goes on when that is gone. Who has the older root keeps it.
+	l.user("training")
+	l.install(cluster.Newer)
+	st = l.status("the new driver waits for pod training", func(st node.Status) bool {
+		return st.State == node.Waiting && len(st.Holders) == 1 && st.Holders[0].PodName == "training"
+	})
+	t.Logf("waiting: %s", st.Reason)
+	l.wantLink(cluster.Older)
+	l.Kubectl("delete", "pod", "training")
+	pod = l.ready(cluster.Newer)
+	l.wantLink(cluster.Newer)
+	if pods := append(l.Pods("-n", "default"), pod); cluster.Restarts(pods) != 0 {
+		t.Errorf("restarts: %s", cluster.Summary(pods))
+	}
+	l.consumer("late", "libcuda.so."+cluster.Newer)
+	l.Kubectl("wait", "--for=condition=Ready", "pod/late", "--timeout=3m")
+
+	// A container that is killed finds everything in place.
+	modules := l.Node("stat -c %Y /sys/module/nvidia")
+	l.Node("kill -9 $(pgrep -o -f 'nvidia-driver init')")
+	l.Wait(cluster.RolloutLimit, "the container is started again and ready", func() error {
+		list := l.DriverPods()
+		if len(list) != 1 || cluster.Restarts(list) != 1 || !cluster.Ready(list[0]) {
+			return fmt.Errorf("%s", cluster.Summary(list))
+		}
+		return nil
+	})
+	if again := l.Node("stat -c %Y /sys/module/nvidia"); again != modules {
+		t.Error("the modules were loaded again")
+	}
+	l.wantLink(cluster.Newer)
+
+	l.Helm("uninstall", "gpu", "--namespace", leastSpace)
+	l.WaitGone(cluster.RolloutLimit, "-n", leastSpace)
+	if after := l.leavings(); after != before {
+		t.Errorf("left on the node: %s\nbefore: %s", after, before)
+	}
+}
+
+// leavings is what a driver that is gone must not leave on the node. The lock's file stays for ever, and stored roots stay for the next start.
+func (l least) leavings() string {
+	l.t.Helper()
+	return l.Node(`ls -d /run/nvidia/driver /run/nvidia/driver-status.json /dev/nvidia* /run/nvidia/.driver* 2>/dev/null; grep -E '^nvidia' /proc/modules
+		tr -d '\n\0' </sys/module/firmware_class/parameters/path; grep /run/nvidia /proc/self/mountinfo; true`)
+}
+
+// wantConfined checks that the kernel confines the container as the pod says: it has five capabilities and a filter of system calls, and
+// may not open the device files that it makes.
+func wantConfined(t *testing.T, l least, pod corev1.Pod) {
+	t.Helper()
+	for _, c := range pod.Spec.Containers {
+		if s := c.SecurityContext; s == nil || s.Privileged == nil || *s.Privileged || s.AllowPrivilegeEscalation == nil || *s.AllowPrivilegeEscalation {
+			t.Errorf("container %s: %+v", c.Name, c.SecurityContext)
+		}
+	}
+	const five = "0000000408090004" // SYSLOG, MKNOD, SYS_PTRACE, SYS_MODULE, DAC_READ_SEARCH
+	out := l.Node(`grep -E '^(CapEff|CapBnd|CapPrm|Seccomp|NoNewPrivs):' /proc/$(pgrep -o -f 'nvidia-driver init')/status`)
+	for _, line := range []string{"CapPrm:\t" + five, "CapEff:\t" + five, "CapBnd:\t" + five, "NoNewPrivs:\t1", "Seccomp:\t2"} {
+		if !strings.Contains(out, line+"\n") {
+			t.Errorf("not %q: %s", line, out)
+		}
+	}
+	if out, err := l.TryKubectl("exec", "-n", pod.Namespace, pod.Name, "--", "dd", "if=/dev/nvidiactl", "count=0"); err == nil {
+		t.Errorf("the container may open device files: %s", out)
+	}
+}
+
+// leastNeeds is the table of docs/least-privilege.md: what happens without a capability. skip is a check to turn off, which says so in good
+// time, so that the kernel's own answer is seen.
+var leastNeeds = []struct {
+	drop, skip string
+	says       string // in the pod's last words, or in the status of one that serves
+	serves     bool
+}{
+	{"SYS_MODULE", "", "the container lacks CAP_SYS_MODULE", false},
+	{"SYS_MODULE", "privileges", "operation not permitted", false},
+	{"MKNOD", "", "the container lacks CAP_MKNOD", false},
+	{"MKNOD", "privileges", "needs CAP_MKNOD", false},
+	{"SYS_PTRACE", "", "the container lacks CAP_SYS_PTRACE", true},
+	{"DAC_READ_SEARCH", "", "the container lacks CAP_DAC_READ_SEARCH", true},
+}
+
+// Each capability is needed, and who lacks one is told which.
+func Test10Capabilities(t *testing.T) {
+	l := least{t, cluster.New(t)}
+	l.Kubectl("create", "namespace", leastSpace)
+	// This driver's kernel module refuses a K80; only the kernel's log says why.
+	l.PlugGPU(t, fakegpu.K80)
+	const why = "supported through the NVIDIA 470.xx Legacy drivers"
+	for _, drop := range []string{"", "SYSLOG"} {
+		end := l.without(drop, "")
+		if text := l.lastWords(); strings.Contains(text, why) != (drop == "") {
+			t.Errorf("without %q: %s", drop, text)
+		}
+		end()
+	}
+	l.PlugGPU(t, fakegpu.T4)
+	for _, need := range leastNeeds {
+		t.Run(need.drop+need.skip, func(t *testing.T) {
+			end := l.without(need.drop, need.skip)
+			defer end()
+			if !need.serves {
+				if text := l.lastWords(); !strings.Contains(text, need.says) {
+					t.Errorf("last words: %s", text)
+				}
+				return
+			}
+			pod := l.ready(cluster.Newer)
+			if st := l.Status(); !strings.Contains(strings.Join(st.Warnings, "\n"), need.says) {
+				t.Errorf("warnings: %q", st.Warnings)
+			}
+			// The pod of a user who is not root is not named.
+			l.user("training")
+			out, err := l.TryKubectl("exec", "-n", leastSpace, pod.Name, "--", "nvidia-driver", "holders")
+			if strings.Contains(out, "training") || !strings.Contains(out, "module nvidia") {
+				t.Errorf("holders: %s, %v", out, err)
+			}
+			l.Kubectl("delete", "pod", "training")
+		})
+	}
+}
+
+// without applies the chart's manifests for a variant that lacks a capability; the returned function removes everything again.
+func (l least) without(drop, skip string) (end func()) {
+	l.t.Helper()
+	manifests := l.Helm(append(append([]string{"template", "gpu", "../../../deploy/chart", "--namespace", leastSpace}, l.values(cluster.Newer)...),
+		"--set-json", fmt.Sprintf(`env=[{"name":"DRIVER_SKIP_PREFLIGHT","value":"gpu-supported,%s"}]`, skip))...)
+	var kept []string
+	for line := range strings.Lines(manifests) {
+		if drop == "" || !strings.HasPrefix(strings.TrimSpace(line), "- "+drop+" ") {
+			kept = append(kept, line)
+		}
+	}
+	changed := strings.Join(kept, "")
+	if (changed == manifests) != (drop == "") {
+		l.t.Fatalf("the manifests do not name %s:\n%s", drop, manifests)
+	}
+	l.Apply(changed)
+	return func() {
+		l.Kubectl("delete", "daemonset", "--all", "-n", leastSpace)
+		l.WaitGone(cluster.RolloutLimit, "-n", leastSpace)
+	}
+}
+
+// lastWords are those of a driver container that ended.
+func (l least) lastWords() (text string) {
+	l.t.Helper()
+	l.Wait(cluster.RolloutLimit, "the driver container ends with an error", func() error {
+		pods := l.DriverPods()
+		for _, p := range pods {
+			for _, s := range p.Status.ContainerStatuses {
+				for _, state := range []corev1.ContainerState{s.State, s.LastTerminationState} {
+					if state.Terminated != nil && state.Terminated.ExitCode != 0 {
+						text = state.Terminated.Message
+						return nil
+					}
+				}
+			}
+		}
+		return fmt.Errorf("%s", cluster.Summary(pods))
+	})
+	return text
+}

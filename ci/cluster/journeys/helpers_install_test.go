@@ -1,0 +1,176 @@
+package journeys
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/driver-container/driver-container/ci/cluster"
+	"github.com/driver-container/driver-container/ci/lab/fakegpu"
+	"github.com/driver-container/driver-container/node"
+)
+
+const (
+	namespace = "nvidia-driver"
+	driverCtr = "nvidia-driver-ctr"
+	statePath = "/var/lib/nvidia-driver"
+	startWait = 2 * time.Minute // a quiet start takes about 15 s
+	stopWait  = time.Minute
+)
+
+// chartDir is the chart under test.
+func chartDir(t *testing.T) string {
+	t.Helper()
+	dir, err := filepath.Abs("../../../deploy/chart")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// values choose a driver's image, on a node without node feature discovery, whose GPU never initialises. More --set and the like follow.
+func values(c *cluster.Cluster, driver string, more ...string) []string {
+	repository, tag := c.ImageRef(driver)
+	return append([]string{
+		"--set", "image.repository=" + repository, "--set-string", "image.tag=" + tag, "--set", "nfd.enabled=false", "--set", "acceptLicense=true",
+		"--set-json", `env=[{"name":"DRIVER_GPU_INIT","value":"warn"},{"name":"DRIVER_PERSISTENCE","value":"false"}]`,
+	}, more...)
+}
+
+// helmInstall installs the chart with a driver under a release's name.
+func helmInstall(t *testing.T, c *cluster.Cluster, release, driver string, more ...string) string {
+	t.Helper()
+	return c.Helm(append([]string{"install", release, chartDir(t), "-n", namespace, "--create-namespace"}, values(c, driver, more...)...)...)
+}
+
+// helmUpgrade upgrades a release to a driver.
+func helmUpgrade(t *testing.T, c *cluster.Cluster, release, driver string, more ...string) string {
+	t.Helper()
+	return c.Helm(append([]string{"upgrade", release, chartDir(t), "-n", namespace}, values(c, driver, more...)...)...)
+}
+
+// uninstall removes a release; its pod may be there for a while.
+func uninstall(c *cluster.Cluster, release string) { c.Helm("uninstall", release, "-n", namespace) }
+
+// withGPU is a cluster whose node has a GPU, watched for violations of the state table.
+func withGPU(t *testing.T) (*cluster.Cluster, *cluster.StateTable) {
+	t.Helper()
+	c := cluster.New(t)
+	c.PlugGPU(t, fakegpu.T4)
+	return c, c.StateTable()
+}
+
+// waitServing waits for one ready pod of the driver, and wants the node to be served by it as the state table says.
+func waitServing(t *testing.T, c *cluster.Cluster, driver string) corev1.Pod {
+	t.Helper()
+	begin := time.Now()
+	_, tag := c.ImageRef(driver)
+	pod := c.WaitDriver(startWait, tag)
+	t.Logf("driver %s is ready after %s", driver, time.Since(begin).Round(100*time.Millisecond))
+	if loaded := c.Loaded(); loaded != driver {
+		t.Errorf("loaded is %q, want %s", loaded, driver)
+	}
+	if st := c.Status(); st.State != node.Serving || !st.Ready || st.Pod != pod.Name || st.Up == nil || st.Up.Version != driver {
+		t.Errorf("the status does not fit: %+v", st)
+	}
+	if out := c.Node("ls /run/nvidia/driver/usr/lib/x86_64-linux-gnu/ | grep libnvidia-ml.so.; ls /dev/nvidiactl"); !strings.Contains(out, "libnvidia-ml.so."+driver+"\n") {
+		t.Errorf("the driver root is not that of %s: %s", driver, out)
+	}
+	return pod
+}
+
+// noRestarts wants that no container of the pods that are there now was started twice.
+func noRestarts(t *testing.T, c *cluster.Cluster) {
+	t.Helper()
+	if pods := c.DriverPods(); cluster.Restarts(pods) != 0 {
+		t.Errorf("containers were started again: %s", cluster.Summary(pods))
+	}
+}
+
+// loads is how often modules of the driver were loaded since the node's start, as the kernel tells it.
+func loads(t *testing.T, c *cluster.Cluster) int {
+	t.Helper()
+	out := strings.TrimSpace(c.Node("dmesg | grep -c 'NVRM: loading' || true"))
+	n, err := strconv.Atoi(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// podOf is the one driver pod of a release that is not about to end; ok is false while there is none.
+func podOf(c *cluster.Cluster, release string) (corev1.Pod, bool) {
+	pods := slices.DeleteFunc(c.DriverPods(), func(p corev1.Pod) bool {
+		return p.Labels["app.kubernetes.io/instance"] != release || p.DeletionTimestamp != nil
+	})
+	if len(pods) == 0 {
+		return corev1.Pod{}, false
+	}
+	return pods[len(pods)-1], true
+}
+
+// waitPending waits until the scheduler keeps a release's pod off the node because of another driver pod.
+func waitPending(t *testing.T, c *cluster.Cluster, release string) corev1.Pod {
+	t.Helper()
+	var pod corev1.Pod
+	c.Wait(time.Minute, "a pending pod of "+release, func() error {
+		p, ok := podOf(c, release)
+		if !ok {
+			return errors.New("there is none")
+		}
+		for _, cond := range p.Status.Conditions {
+			if cond.Type == corev1.PodScheduled && cond.Status == corev1.ConditionFalse && strings.Contains(cond.Message, "anti-affinity") {
+				pod = p
+				return nil
+			}
+		}
+		return fmt.Errorf("%s: %+v", cluster.Summary([]corev1.Pod{p}), p.Status.Conditions)
+	})
+	return pod
+}
+
+// applyDependant makes a pod that waits for the driver in an init container, as device plugins and exporters are to do, and then runs.
+func applyDependant(c *cluster.Cluster, name, driver string) {
+	repository, tag := c.ImageRef(driver)
+	c.Apply(fmt.Sprintf(`{apiVersion: v1, kind: Pod, metadata: {name: %s}, spec: {terminationGracePeriodSeconds: 1,
+		initContainers: [{name: wait-for-driver, image: "%s:%s", command: [nvidia-driver, wait-ready, --timeout, 1h],
+			securityContext: {readOnlyRootFilesystem: true, allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}},
+			volumeMounts: [{name: run-nvidia, mountPath: /run/nvidia, readOnly: true}]}],
+		containers: [{name: main, image: "%s", args: [/dev/null]}],
+		volumes: [{name: run-nvidia, hostPath: {path: /run/nvidia, type: DirectoryOrCreate}}]}}`, name, repository, tag, cluster.HolderImage))
+}
+
+// waitDependant waits until such a pod has passed its init container, which ran once.
+func waitDependant(t *testing.T, c *cluster.Cluster, name string) {
+	t.Helper()
+	c.Kubectl("wait", "--for=condition=Ready", "pod/"+name, "--timeout=2m")
+	if pods := c.Pods("--field-selector=metadata.name=" + name); cluster.Restarts(pods) != 0 {
+		t.Errorf("the dependant was started again: %s", cluster.Summary(pods))
+	}
+}
+
+// applyHolder makes a pod that holds the driver's control device, with these arguments of program holder before the file.
+func applyHolder(c *cluster.Cluster, name string, args ...string) {
+	quoted := ""
+	for _, a := range args {
+		quoted += strconv.Quote(a) + ", "
+	}
+	c.Apply(fmt.Sprintf(`{apiVersion: v1, kind: Pod, metadata: {name: %s}, spec: {terminationGracePeriodSeconds: 2,
+		containers: [{name: holder, image: "%s", args: [%s/dev/nvidiactl], securityContext: {privileged: true}, volumeMounts: [{name: dev, mountPath: /dev}]}],
+		volumes: [{name: dev, hostPath: {path: /dev}}]}}`, name, cluster.HolderImage, quoted))
+	c.Kubectl("wait", "--for=condition=Ready", "pod/"+name, "--timeout=2m")
+	c.Wait(time.Minute, "pod "+name+" holds the driver", func() error {
+		out, err := c.TryKubectl("logs", name)
+		if err == nil && !strings.Contains(out, "holding") {
+			err = fmt.Errorf("it says %q", out)
+		}
+		return err
+	})
+}

@@ -1,0 +1,167 @@
+package journeys
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/driver-container/driver-container/ci/cluster"
+	"github.com/driver-container/driver-container/kmod"
+	"github.com/driver-container/driver-container/node"
+	"github.com/driver-container/driver-container/node/evict"
+)
+
+// Where programs that use a GPU run.
+const work = "work"
+
+// user is something that uses a GPU: its pods ask for one, and hold the driver's control device as soon as that exists.
+type user struct {
+	kind     string // Deployment, DaemonSet
+	name     string
+	requests bool   // nvidia.com/gpu
+	selector string // of nodes: a label that has to be "true"; "" for none
+	grace    int    // seconds that its pods are given to end
+	stubborn bool   // they use all of them
+}
+
+// apply makes it, and its namespace.
+func (u user) apply(c *cluster.Cluster) {
+	spec, limits, selector, flags := `selector: {matchLabels: {app: `+u.name+`}}`, "", "", ""
+	if u.kind == "Deployment" {
+		spec += ", replicas: 1"
+	}
+	if u.requests {
+		limits = `resources: {limits: {nvidia.com/gpu: 1}},`
+	}
+	if u.selector != "" {
+		selector = `nodeSelector: {` + u.selector + `: "true"},`
+	}
+	if u.stubborn {
+		flags = `"-ignore-term", `
+	}
+	c.Apply(fmt.Sprintf(`{apiVersion: v1, kind: Namespace, metadata: {name: %s}}`, work))
+	// The device files come and go with the driver: they are looked for on the node, not in the container's own /dev.
+	c.Apply(fmt.Sprintf(`{apiVersion: apps/v1, kind: %s, metadata: {name: %s, namespace: %s}, spec: {%s, template: {metadata: {labels: {app: %s}},
+		spec: {terminationGracePeriodSeconds: %d, %s tolerations: [{key: nvidia.com/gpu, operator: Exists}], containers: [{name: holder, image: "%s",
+		args: ["-wait", %s"/host/dev/nvidiactl"], %s securityContext: {privileged: true}, volumeMounts: [{name: dev, mountPath: /host/dev}]}],
+		volumes: [{name: dev, hostPath: {path: /dev}}]}}}}`, u.kind, u.name, work, spec, u.name, u.grace, selector, cluster.HolderImage, flags, limits))
+}
+
+// waitHolding waits until its one pod has the driver open, and returns it.
+func (u user) waitHolding(c *cluster.Cluster) corev1.Pod {
+	var pod corev1.Pod
+	c.Wait(startWait, u.name+" uses the driver", func() error {
+		pods := slices.DeleteFunc(c.Pods("-n", work, "-l", "app="+u.name), func(p corev1.Pod) bool { return p.DeletionTimestamp != nil })
+		if len(pods) != 1 || !cluster.Ready(pods[0]) {
+			return errors.New(cluster.Summary(pods))
+		}
+		pod = pods[0]
+		out, err := c.TryKubectl("logs", "-n", work, pod.Name)
+		if err == nil && !strings.Contains(out, "holding") {
+			err = fmt.Errorf("it says %q", out)
+		}
+		return err
+	})
+	return pod
+}
+
+// delete ends it; its pods may be there for a while.
+func (u user) delete(c *cluster.Cluster) {
+	c.Kubectl("delete", strings.ToLower(u.kind), u.name, "-n", work, "--wait=false")
+}
+
+// waitStatus waits until the status on the node is as wanted.
+func waitStatus(c *cluster.Cluster, limit time.Duration, what string, wanted func(node.Status) bool) node.Status {
+	var st node.Status
+	c.Wait(limit, what, func() error {
+		if st = c.Status(); !wanted(st) {
+			return fmt.Errorf("state %q, waits for %q, pod %s, wanted %s, holders %v: %s", st.State, st.WaitsFor, st.Pod, st.Wanted, st.Holders, st.Reason)
+		}
+		return nil
+	})
+	return st
+}
+
+// heldBy says whether the status names that pod among the holders.
+func heldBy(st node.Status, p corev1.Pod) bool {
+	return slices.ContainsFunc(st.Holders, func(h kmod.Holder) bool { return h.PodNamespace == p.Namespace && h.PodName == p.Name })
+}
+
+// waitEvent waits for an Event with that reason about an object of that kind and name whose message has all the words.
+func waitEvent(t *testing.T, c *cluster.Cluster, kind, name, reason string, words ...string) corev1.Event {
+	t.Helper()
+	var found corev1.Event
+	c.Wait(time.Minute, fmt.Sprintf("an Event %s of %s %s with %q", reason, kind, name, words), func() error {
+		var seen []string
+		for _, e := range c.Events() {
+			if e.InvolvedObject.Kind != kind || e.InvolvedObject.Name != name {
+				continue
+			}
+			seen = append(seen, e.Reason+": "+e.Message)
+			if e.Reason == reason && !slices.ContainsFunc(words, func(w string) bool { return !strings.Contains(e.Message, w) }) {
+				found = e
+				return nil
+			}
+		}
+		return errors.New(strings.Join(seen, "; "))
+	})
+	return found
+}
+
+// waitCondition waits until the node's condition of the driver has that status and reason and a message with all the words.
+func waitCondition(c *cluster.Cluster, status, reason string, words ...string) {
+	c.Wait(time.Minute, fmt.Sprintf("condition NVIDIADriverReady %s %s %q", status, reason, words), func() error {
+		out := c.Kubectl("get", "node", cluster.NodeName, "-o", `jsonpath={range .status.conditions[?(@.type=="NVIDIADriverReady")]}{.status} {.reason} {.message}{end}`)
+		for _, w := range append(words, status+" "+reason+" ") {
+			if !strings.Contains(out, w) {
+				return errors.New(out)
+			}
+		}
+		return nil
+	})
+}
+
+// annotation is the value of one of the node's, "" for none.
+func annotation(c *cluster.Cluster, name string) string {
+	return c.Kubectl("get", "node", cluster.NodeName, "-o", `jsonpath={.metadata.annotations.`+strings.ReplaceAll(name, ".", `\.`)+`}`)
+}
+
+// label is the value of one of the node's, "" for none.
+func label(c *cluster.Cluster, name string) string {
+	return c.Kubectl("get", "node", cluster.NodeName, "-o", `jsonpath={.metadata.labels.`+strings.ReplaceAll(name, ".", `\.`)+`}`)
+}
+
+// cordoned says whether the node takes no new pods.
+func cordoned(c *cluster.Cluster) bool {
+	return c.Kubectl("get", "node", cluster.NodeName, "-o", "jsonpath={.spec.unschedulable}") == "true"
+}
+
+// waitPutBack waits until nothing of an eviction stands on the node.
+func waitPutBack(c *cluster.Cluster) {
+	c.Wait(time.Minute, "the node is as it was before the eviction", func() error {
+		if r, s := annotation(c, evict.Annotation), annotation(c, evict.SafeLoad); r != "" || s != "" || cordoned(c) {
+			return fmt.Errorf("cordoned %t, record %q, safe load %q", cordoned(c), r, s)
+		}
+		return nil
+	})
+}
+
+// waitSuccessor waits until a release's pod runs the image of that driver, ready or not, and returns it.
+func waitSuccessor(c *cluster.Cluster, release, driver string) corev1.Pod {
+	_, tag := c.ImageRef(driver)
+	var pod corev1.Pod
+	c.Wait(startWait, "a running pod with driver "+driver, func() error {
+		p, ok := podOf(c, release)
+		if !ok || p.Status.Phase != corev1.PodRunning || !strings.HasSuffix(cluster.DriverImage(p), tag) {
+			return errors.New(cluster.Summary(c.DriverPods()))
+		}
+		pod = p
+		return nil
+	})
+	return pod
+}
