@@ -73,7 +73,7 @@ type Source struct {
 	Packages []distros.Package `json:"packages,omitempty"`
 }
 
-// Binary is one of our own programs, as it goes into usr/local/bin.
+// Binary is one of our own programs, as it goes into usr/local/bin, or usr/bin (see entrypoint.go).
 type Binary struct {
 	Name   string `json:"name"`
 	SHA256 string `json:"sha256"`

@@ -60,6 +60,7 @@ func TestUpgrade(t *testing.T) {
 			t.Errorf("Events: %s", got)
 		}
 		calls := b.see().calls
+		t.Logf("%d calls of the API for an upgrade", calls)
 		time.Sleep(time.Hour)
 		if n := b.see().calls - calls; n != 0 {
 			t.Errorf("%d calls of the API while the driver serves", n)

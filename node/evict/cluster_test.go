@@ -1,11 +1,7 @@
 package evict
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
-	"fmt"
-	"io"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -18,9 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes/scheme"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 )
@@ -267,32 +261,6 @@ func (c *cluster) patchEvent(w http.ResponseWriter, r *http.Request, name string
 	reply(w, 404, refusal(404, metav1.StatusReasonNotFound, "not found"))
 }
 
-// object decodes an object that was sent whole, in whichever encoding the client chose.
-func (c *cluster) object(r *http.Request, into runtime.Object) {
-	c.t.Helper()
-	data, err := io.ReadAll(r.Body)
-	if err == nil {
-		_, _, err = scheme.Codecs.UniversalDeserializer().Decode(data, nil, into)
-	}
-	if err != nil {
-		c.t.Errorf("%s %s: %v: %s", r.Method, r.URL.Path, err, data)
-	}
-}
-
-// body decodes a patch, and fails on what its type does not have.
-func (c *cluster) body(r *http.Request, into any) {
-	c.t.Helper()
-	if got := r.Header.Get("Content-Type"); got != "application/merge-patch+json" {
-		c.t.Errorf("%s %s is %s", r.Method, r.URL.Path, got)
-	}
-	data, err := io.ReadAll(r.Body)
-	d := json.NewDecoder(bytes.NewReader(data))
-	d.DisallowUnknownFields()
-	if err = errors.Join(err, d.Decode(into)); err != nil {
-		c.t.Errorf("%s %s: %v: %s", r.Method, r.URL.Path, err, data)
-	}
-}
-
 func (c *cluster) label(key string) string {
 	value, _ := c.node["metadata"].(map[string]any)["labels"].(map[string]any)[key].(string)
 	return value
@@ -354,41 +322,4 @@ func (c *cluster) told() string {
 		}
 	}
 	return strings.Join(out, " ")
-}
-
-// merge is RFC 7386.
-func merge(into, patch map[string]any) {
-	for key, value := range patch {
-		sub, isMap := value.(map[string]any)
-		old, wasMap := into[key].(map[string]any)
-		switch {
-		case value == nil:
-			delete(into, key)
-		case isMap && wasMap:
-			merge(old, sub)
-		case isMap:
-			into[key] = map[string]any{}
-			merge(into[key].(map[string]any), sub)
-		default:
-			into[key] = value
-		}
-	}
-}
-
-func reply(w http.ResponseWriter, code int, v any) {
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(code)
-	_ = json.NewEncoder(w).Encode(v)
-}
-
-func refusal(code int32, reason metav1.StatusReason, text string) *metav1.Status {
-	return &metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: "Failure", Code: code, Reason: reason, Message: text}
-}
-
-// budgetSays is the API server's answer where a budget is in the way (pkg/registry/core/pod/storage/eviction.go).
-func budgetSays(name string) *metav1.Status {
-	st := refusal(429, metav1.StatusReasonTooManyRequests, "Cannot evict pod as it would violate the pod's disruption budget.")
-	st.Details = &metav1.StatusDetails{Causes: []metav1.StatusCause{{Type: policyv1.DisruptionBudgetCause,
-		Message: fmt.Sprintf("The disruption budget %s needs 1 healthy pods and has 1 currently", name)}}}
-	return st
 }

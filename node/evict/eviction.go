@@ -67,13 +67,13 @@ func causes(err error) string {
 	if !errors.As(err, &status) || status.Status().Details == nil {
 		return ""
 	}
-	var out string
+	var out strings.Builder
 	for _, c := range status.Status().Details.Causes {
 		if c.Type == policyv1.DisruptionBudgetCause && c.Message != "" {
-			out += ": " + strings.TrimSuffix(c.Message, ".")
+			out.WriteString(": " + strings.TrimSuffix(c.Message, "."))
 		}
 	}
-	return out
+	return out.String()
 }
 
 // left is what still stands in the way of the driver after a sweep.

@@ -93,7 +93,7 @@ func TestKilledForGood(t *testing.T) {
 				}
 				cancel()
 				b.d.done.Wait()
-				b.locked(func() { b.end(b.cluster.pods[len(b.cluster.pods)-1]) })
+				b.locked(func() { b.end(b.pods[len(b.pods)-1]) })
 				b.cfg.Pod, b.cfg.UID, b.d.name = "driver-new", "uid-driver-new", "driver-new"
 				switch driverState {
 				case node.Waiting:
@@ -130,7 +130,7 @@ func TestAnotherPodWorks(t *testing.T) {
 			t.Errorf("%d patches while driver-old is there\n%s", b.see().patches, b.said())
 		}
 		b.locked(func() {
-			for _, p := range b.cluster.pods {
+			for _, p := range b.pods {
 				if p.Name == "driver-old" {
 					b.end(p)
 				}

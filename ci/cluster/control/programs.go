@@ -65,6 +65,6 @@ var kwokStages []byte
 func (p *Plane) kwokArgs() ([]string, error) {
 	return []string{
 		"--kubeconfig=" + p.path("kwok.kubeconfig"), "--config=" + p.path("kwok.yaml"), "--manage-all-nodes",
-		"--node-lease-duration-seconds=40", // without leases the node controller takes the nodes for lost
+		"--v=WARN", "--node-lease-duration-seconds=40", // without leases the node controller takes the nodes for lost
 	}, os.WriteFile(p.path("kwok.yaml"), kwokStages, 0o600)
 }

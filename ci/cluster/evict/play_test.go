@@ -16,14 +16,10 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/driver-container/driver-container/node"
 	"github.com/driver-container/driver-container/node/evict"
 )
-
-// mustQuantity is resource.MustParse by the name that the house's rules allow in tests.
-func mustQuantity(text string) resource.Quantity { return resource.MustParse(text) }
 
 // status writes the driver's status file.
 func (e *site) status(pod string, state node.State, phase string) {

@@ -13,6 +13,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/tools/clientcmd"
@@ -75,10 +76,9 @@ func newStage(t *testing.T) *stage {
 // site is one node with a GPU and what runs on it.
 type site struct {
 	*stage
-	t      *testing.T
-	name   string
-	labels map[string]string
-	run    string // its /run/nvidia
+	t    *testing.T
+	name string
+	run  string // its /run/nvidia
 }
 
 // labelsBefore are the labels of every site.
@@ -92,7 +92,7 @@ func (s *stage) site(t *testing.T, name string, users int) *site {
 	t.Helper()
 	e := &site{stage: &stage{Plane: s.With(t), core: s.core, binary: s.binary, ca: s.ca, account: s.account}, t: t, name: name, run: t.TempDir()}
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labelsBefore(name)}}
-	n.Status.Capacity = corev1.ResourceList{"nvidia.com/gpu": mustQuantity("8")}
+	n.Status.Capacity = corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("8")}
 	n.Status.Allocatable = n.Status.Capacity
 	if _, err := s.core.Nodes().Create(t.Context(), n, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
@@ -217,7 +217,7 @@ func (e *site) annotate(value string) error {
 	return err
 }
 
-// events are the reasons of Events about the node, and its text for one.
+// event is the Event about the node with a reason.
 func (e *site) event(reason string) (*corev1.Event, error) {
 	for _, in := range []string{"default", space} {
 		list, err := e.core.Events(in).List(context.Background(), metav1.ListOptions{FieldSelector: "reason=" + reason})

@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"encoding/pem"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -65,9 +66,7 @@ func newWire(t *testing.T, server, ca string, cut func(step string, answered boo
 		answer := httptest.NewRecorder()
 		proxy.ServeHTTP(answer, r)
 		w.pass(s, true)
-		for key, values := range answer.Header() {
-			rw.Header()[key] = values
-		}
+		maps.Copy(rw.Header(), answer.Header())
 		rw.WriteHeader(answer.Code)
 		_, _ = rw.Write(answer.Body.Bytes())
 	}))

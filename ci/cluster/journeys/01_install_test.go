@@ -1,0 +1,47 @@
+package journeys
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/driver-container/driver-container/ci/cluster"
+)
+
+// helm install brings a node with a GPU to a serving driver, without anything being compiled: modules are loaded, the root is served on
+// the node, and a pod that was there before the driver, and waits for it in an init container, runs then.
+func Test01Install(t *testing.T) {
+	c, table := withGPU(t)
+	applyDependant(c, "before", cluster.Newer)
+	helmInstall(t, c, "nvidia-driver", cluster.Newer)
+	pod := waitServing(t, c, cluster.Newer)
+	waitDependant(t, c, "before")
+	applyDependant(c, "after", cluster.Newer)
+	waitDependant(t, c, "after")
+	noRestarts(t, c)
+
+	modules := c.Node("cut -d' ' -f1 /proc/modules")
+	for _, name := range []string{"nvidia", "nvidia_uvm", "nvidia_modeset"} {
+		if !strings.Contains(modules, name+"\n") {
+			t.Errorf("module %s is not loaded:\n%s", name, modules)
+		}
+	}
+	if up := c.Status().Up; up == nil || up.Source != "image" || up.Flavour != "proprietary" {
+		t.Errorf("what is up: %+v", up)
+	}
+	// A fake GPU never initialises: nvidia-smi ends with 6, "No devices were found"; it would be 9 without modules, 18 with others'.
+	if out := c.Node("chroot /run/nvidia/driver nvidia-smi; echo code $?"); !strings.Contains(out, "code 6") {
+		t.Errorf("the driver root does not work on the node: %s", out)
+	}
+	for _, probe := range []string{"startup", "ready", "live"} {
+		c.Kubectl("exec", "-n", namespace, pod.Name, "-c", driverCtr, "--", "nvidia-driver", "probe", probe)
+	}
+	states := ""
+	for _, s := range table.Samples() {
+		if !strings.HasSuffix(states, " "+s.State) {
+			states += " " + s.State
+		}
+	}
+	if !strings.HasSuffix(states, "starting serving") {
+		t.Errorf("the states that the node saw:%s", states)
+	}
+}
