@@ -66,7 +66,7 @@ func SetFirmwarePath(sys, target string) (undo func() error, err error) {
 		return nothing, &ForeignPathError{file, now}
 	}
 	if now != ours {
-		if err := writeParameter(file, ours); err != nil {
+		if err := writeParameter(sys, file, ours); err != nil {
 			return nothing, fmt.Errorf("set the kernel's firmware path to %s: %w", ours, err)
 		}
 	}
@@ -79,7 +79,7 @@ func SetFirmwarePath(sys, target string) (undo func() error, err error) {
 			return nil
 		}
 		// One byte 0 is the empty text to the kernel; of a write of no bytes it hears nothing.
-		if err := writeParameter(file, "\x00"); err != nil {
+		if err := writeParameter(sys, file, "\x00"); err != nil {
 			return fmt.Errorf("clear the kernel's firmware path: %w", err)
 		}
 		return nil
@@ -101,11 +101,28 @@ func readParameter(file string) (string, error) {
 	return strings.Trim(string(text), "\n\x00"), err
 }
 
-func writeParameter(file, value string) error {
+func writeParameter(sys, file, value string) error {
 	f, err := os.OpenFile(file, unix.O_WRONLY|unix.O_TRUNC, 0)
+	if errors.Is(err, unix.EROFS) {
+		if rerr := remountWritable(sys); rerr != nil {
+			return errors.Join(err, rerr)
+		}
+		f, err = os.OpenFile(file, unix.O_WRONLY|unix.O_TRUNC, 0)
+	}
 	if err != nil {
 		return err
 	}
 	_, err = f.WriteString(value)
 	return errors.Join(err, f.Close())
+}
+
+// remountWritable makes a sysfs writable whose file system as a whole is not, whatever its mount says. A privileged pod with a network of
+// its own has one: that network's sysfs is first mounted by the pod's sandbox, read-only, and containerd asks for no more than a writable
+// mount of the same. Only this pod sees the change.
+func remountWritable(sys string) error {
+	const flags = unix.MS_REMOUNT | unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC
+	if err := unix.Mount("", sys, "", flags, ""); err != nil {
+		return fmt.Errorf("make %s writable: %w; mount the host's /sys/module/firmware_class/parameters/path (hostPath) at the same path", sys, err)
+	}
+	return nil
 }

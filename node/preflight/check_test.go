@@ -56,6 +56,7 @@ var cases = []struct {
 
 	{"unprivileged", Privileges, map[string]string{"proc/self/status": "CapEff:\t00000000a80425fb\n"}, nil, Blocked, "lacks CAP_SYS_MODULE, CAP_SYS_ADMIN", "privileged: true"},
 	{"sys read-only", Privileges, map[string]string{"proc/self/mountinfo": strings.Replace(goodMounts, "/sys rw", "/sys ro", 1)}, nil, Blocked, "/sys is mounted read-only", "privileged"},
+	{"sys of a pod's sandbox", Privileges, map[string]string{"proc/self/mountinfo": strings.Replace(goodMounts, "sysfs sysfs rw", "sysfs sysfs ro", 1)}, nil, OK, "privileged", ""},
 	{"no status", Privileges, map[string]string{"proc/self/status": "gone"}, nil, Skipped, "not known", ""},
 
 	{"no hostPID", HostPID, nil, func(i *Input) { i.Host = i.Root }, Warning, "out of sight", "hostPID: true"},

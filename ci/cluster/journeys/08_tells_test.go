@@ -50,8 +50,8 @@ func waitCondition(t *testing.T, c *cluster.Cluster, status corev1.ConditionStat
 	return message
 }
 
-// waitEvent waits for an Event about a pod or a node, and returns its message.
-func waitEvent(c *cluster.Cluster, kind, name, reason string) string {
+// eventText waits for an Event about a pod or a node, and returns its message.
+func eventText(c *cluster.Cluster, kind, name, reason string) string {
 	message := ""
 	c.Wait(time.Minute, "an Event "+reason+" of "+kind+" "+name, func() error {
 		var seen []string
@@ -104,7 +104,7 @@ func Test08Tells(t *testing.T) {
 		t.Errorf("the condition says %q", text)
 	}
 	for kind, name := range map[string]string{"Pod": pod.Name, "Node": cluster.NodeName} {
-		if text := waitEvent(c, kind, name, "Serving"); !strings.Contains(text, "driver "+cluster.Older) {
+		if text := eventText(c, kind, name, "Serving"); !strings.Contains(text, "driver "+cluster.Older) {
 			t.Errorf("the Event of %s says %q", kind, text)
 		}
 	}
@@ -124,10 +124,10 @@ func Test08Tells(t *testing.T) {
 	// Another driver has to wait: for clearance, which this test gives, and for a pod that uses the old one.
 	applyHolder(c, "user")
 	helmUpgrade(t, c, "nvidia-driver", cluster.Newer, telling()...)
-	waitEvent(c, "Pod", pod.Name, "Detached")
+	eventText(c, "Pod", pod.Name, "Detached")
 	next := waitOther(c, pod)
 	waitCondition(t, c, corev1.ConditionFalse, "Waiting")
-	if text := waitEvent(c, "Node", cluster.NodeName, "WaitingForSafeLoad"); !strings.Contains(text, "pod default/user") {
+	if text := eventText(c, "Node", cluster.NodeName, "WaitingForSafeLoad"); !strings.Contains(text, "pod default/user") {
 		t.Errorf("the Event says %q", text)
 	}
 	samples(t, fetch(c, next, "/metrics"), `info\{.*driver="470.256.02".*\} 1`, `state\{state="waiting"\} 1`, `waits_for\{what="clearance"\} 1`, `ready 0`,
@@ -136,7 +136,7 @@ func Test08Tells(t *testing.T) {
 		t.Errorf("/readyz of a pod that waits says %q", out)
 	}
 	c.Kubectl("annotate", "node", cluster.NodeName, "nvidia.com/gpu-driver-upgrade.driver-wait-for-safe-load-")
-	if text := waitEvent(c, "Pod", next.Name, "WaitingForHolders"); !strings.Contains(text, "default/user") {
+	if text := eventText(c, "Pod", next.Name, "WaitingForHolders"); !strings.Contains(text, "default/user") {
 		t.Errorf("the Event says %q", text)
 	}
 	c.Kubectl("delete", "pod", "user")
@@ -148,7 +148,7 @@ func Test08Tells(t *testing.T) {
 	}
 
 	c.Kubectl("delete", "pod", next.Name, "-n", namespace, "--wait=false")
-	waitEvent(c, "Node", cluster.NodeName, "Stopped")
+	eventText(c, "Node", cluster.NodeName, "Stopped")
 }
 
 // waitOther waits for a pod that runs and is not this one.

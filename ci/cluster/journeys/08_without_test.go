@@ -64,6 +64,6 @@ func Test08Revoked(t *testing.T) {
 		t.Errorf("the condition is %+v", is)
 	}
 	// What needs no right that was taken goes on.
-	waitEvent(c, "Pod", pod.Name, "Degraded")
+	eventText(c, "Pod", pod.Name, "Degraded")
 	noRestarts(t, c)
 }

@@ -6,6 +6,7 @@
 {{- if .Values.leastPrivilege.enabled -}}
 privileged: false
 allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
 capabilities:
   drop: [ALL]
   add:

@@ -14,6 +14,7 @@
 {{- end }}
 {{- if $v.leastPrivilege.enabled }}
 - {name: firmware-path, mountPath: /sys/module/firmware_class/parameters}
+- {name: run, mountPath: /run} # the rest of the container's root is read-only
 {{- end }}
 {{- if $v.kernelPostinstDir }}
 - {name: kernel-postinst, mountPath: /run/kernel/postinst.d}
@@ -63,6 +64,7 @@
 {{- end }}
 {{- if $v.leastPrivilege.enabled }}
 - {name: firmware-path, hostPath: {path: /sys/module/firmware_class/parameters, type: Directory}}
+- {name: run, emptyDir: {medium: Memory, sizeLimit: 1Mi}}
 {{- end }}
 {{- with $v.kernelPostinstDir }}
 - {name: kernel-postinst, hostPath: {path: {{ . }}, type: DirectoryOrCreate}}

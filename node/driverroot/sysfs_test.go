@@ -1,0 +1,53 @@
+package driverroot
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"runtime"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// The sysfs of a privileged pod with a network of its own, as containerd makes it: the sandbox mounts it first and read-only, and with that
+// all of it, then the container mounts it writable, which it is not.
+func TestSysfsOfAPod(t *testing.T) {
+	t.Parallel()
+	if os.Getuid() != 0 {
+		t.Skip("needs root: namespaces of its own")
+	}
+	sandbox, container := t.TempDir(), t.TempDir()
+	done := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread() // and never unlocked: the thread ends with its namespaces
+		done <- func() error {
+			if err := unix.Unshare(unix.CLONE_NEWNS | unix.CLONE_NEWNET); err != nil {
+				return err
+			}
+			if err := errors.Join(
+				unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""),
+				unix.Mount("sysfs", sandbox, "sysfs", unix.MS_RDONLY, ""),
+				unix.Mount("sysfs", container, "sysfs", 0, "")); err != nil {
+				return err
+			}
+			file := filepath.Join(container, "class/net/lo/tx_queue_len") // of this network only
+			if f, err := os.OpenFile(file, os.O_WRONLY, 0); !errors.Is(err, unix.EROFS) {
+				return errors.Join(errors.New("it is writable already"), err, f.Close())
+			}
+			if err := writeParameter(container, file, "123"); err != nil {
+				return err
+			}
+			if text, err := readParameter(file); text != "123" || err != nil {
+				return errors.Join(errors.New("not written: "+text), err)
+			}
+			if _, err := os.OpenFile(filepath.Join(sandbox, "class/net/lo/tx_queue_len"), os.O_WRONLY, 0); !errors.Is(err, unix.EROFS) {
+				return errors.Join(errors.New("the sandbox' mount is writable, too"), err)
+			}
+			return nil
+		}()
+	}()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
