@@ -15,9 +15,12 @@ import (
 const mofedReady = "/run/mellanox/drivers/.driver-ready"
 
 // LoadPeermem waits until this node's driver serves and Mellanox's modules are there, then loads nvidia-peermem of the set that
-// the driver was loaded from. hostMOFED: Mellanox's driver is the host's own.
+// the driver was loaded from. hostMOFED: Mellanox's driver is the host's own. timeout bounds the waiting; 0: ctx alone does.
 func (n *Node) LoadPeermem(ctx context.Context, timeout time.Duration, hostMOFED bool) error {
-	wait, cancel := context.WithTimeout(ctx, timeout)
+	wait, cancel := context.WithCancel(ctx)
+	if timeout > 0 {
+		wait, cancel = context.WithTimeout(ctx, timeout)
+	}
 	defer cancel()
 	if err := WaitReady(wait, n.cfg.Run, n.say); err != nil {
 		return err
@@ -64,9 +67,13 @@ func (n *Node) waitMellanox(ctx context.Context, host bool) error {
 		_, err := os.Stat(mofedReady)
 		return err == nil
 	}
-	for !there() {
+	const missing = "Mellanox's driver is not there (" + mofedReady + ", or mlx5_core of the host with USE_HOST_MOFED=true)"
+	for said := false; !there(); said = true {
+		if !said {
+			n.say("waiting: %s", missing)
+		}
 		if !n.pause(ctx) {
-			return fmt.Errorf("%w: Mellanox's driver is not there (%s, or mlx5_core of the host with USE_HOST_MOFED=true)", ErrNotReady, mofedReady)
+			return fmt.Errorf("%w: %s", ErrNotReady, missing)
 		}
 	}
 	return nil

@@ -201,7 +201,7 @@ func (p *program) statusCommand() *cobra.Command {
 
 func (p *program) reloadPeermemCommand() *cobra.Command {
 	cfg := node.Defaults()
-	timeout := 20 * time.Minute
+	var timeout time.Duration // none: a driver may wait for days until a GPU is free, and the operator counts restarts of this container, too
 	cmd := &cobra.Command{Use: "reload_nvidia_peermem", Short: "load nvidia-peermem when driver and network modules are there, then stay", Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			n, err := p.node(cfg, node.Host{})
@@ -215,7 +215,7 @@ func (p *program) reloadPeermemCommand() *cobra.Command {
 			<-cmd.Context().Done()
 			return nil
 		}}
-	cmd.Flags().DurationVar(&timeout, "timeout", timeout, "give up waiting after so long")
+	cmd.Flags().DurationVar(&timeout, "timeout", timeout, "give up waiting after so long; 0: never")
 	choices(cmd.Flags(), &cfg)
 	places(cmd.Flags(), &cfg)
 	return cmd

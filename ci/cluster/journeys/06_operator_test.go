@@ -107,7 +107,7 @@ func Test06Operator(t *testing.T) {
 	if out := c.Logs(pod, "k8s-driver-manager"); !strings.Contains(out, "digest 1001 is equal") {
 		t.Errorf("the driver manager says %q", out)
 	}
-	if out := c.Logs(pod, driverCtr); !strings.Contains(out, "adopting it") || loads(t, c) != before {
+	if out := c.Logs(pod, driverCtr); !strings.Contains(out, "state detached") || !strings.Contains(out, "adopting it") || loads(t, c) != before {
 		t.Errorf("the driver was loaded %d times before, %d times now: %s", before, loads(t, c), out)
 	}
 	if p := training.waitHolding(c); p.UID != holder.UID {
@@ -140,8 +140,8 @@ func wantStop(t *testing.T, took, limit time.Duration) {
 	}
 }
 
-// Driver pods of three owners on one node: the chart's, the GPU Operator's and one that knows nothing of the others. Who comes second
-// stays Pending or waits for the node's lock, is never started again, and takes over when the first has gone.
+// Driver pods of several owners on one node: two releases of the chart, the GPU Operator, and one that knows nothing of the others. Who
+// comes second stays Pending or waits for the node's lock, is never started again, and takes over when the one before has gone.
 func Test06Neighbours(t *testing.T) {
 	c, table := withGPU(t)
 	table.Allow(func(s sample.Sample) bool { return len(s.Lockers) == 0 && len(s.Root) == 0 })
@@ -149,8 +149,33 @@ func Test06Neighbours(t *testing.T) {
 	helmInstall(t, c, "nvidia-driver", cluster.Older)
 	first := waitServing(t, c, cluster.Older)
 	applyOperator(t, c, cluster.Newer, "2001")
-	c.Wait(stopWait, "the operator's pod is pending", func() error {
-		pods := c.Pods("-n", operatorSpace, "-l", operatorLabel)
+	pending(c, operatorSpace, operatorLabel)
+	c.Kubectl("delete", "daemonset", "nvidia-driver-daemonset", "-n", operatorSpace)
+	applyKonvoy(t, c, cluster.Newer)
+	second := waitLocked(c, konvoySpace, konvoySelector, namespace+"/"+first.Name)
+	c.Helm(append([]string{"install", "other", chartDir(t), "-n", "other", "--create-namespace"}, values(c, cluster.Older)...)...)
+	pending(c, "other", driverSelector)
+	if c.Loaded() != cluster.Older {
+		t.Errorf("%q is loaded", c.Loaded())
+	}
+
+	uninstall(c, "nvidia-driver")
+	c.Wait(startWait, "the second driver takes over", func() error { return wantServes(c, cluster.Newer) })
+	third := waitLocked(c, "other", driverSelector, konvoySpace+"/"+second.Name)
+	noKill(t, c, second)
+	c.Kubectl("delete", "namespace", konvoySpace, "--wait=false")
+	if pod := waitServing(t, c, cluster.Older); pod.UID != third.UID {
+		t.Errorf("the pod that waited was %s, the one that serves is %s", third.Name, pod.Name)
+	}
+	noRestarts(t, c)
+}
+
+const driverSelector = "app.kubernetes.io/component=nvidia-driver"
+
+// pending waits until the scheduler keeps the one pod with a label off the node because of another one.
+func pending(c *cluster.Cluster, space, selector string) {
+	c.Wait(stopWait, "a pending pod with "+selector, func() error {
+		pods := c.Pods("-n", space, "-l", selector)
 		if len(pods) != 1 || !slices.ContainsFunc(pods[0].Status.Conditions, func(p corev1.PodCondition) bool {
 			return p.Type == corev1.PodScheduled && p.Status == corev1.ConditionFalse && strings.Contains(p.Message, "anti-affinity")
 		}) {
@@ -158,24 +183,13 @@ func Test06Neighbours(t *testing.T) {
 		}
 		return nil
 	})
-	applyKonvoy(t, c, cluster.Newer)
-	second := waitLocked(c, konvoySpace, konvoySelector, namespace+"/"+first.Name)
-	if c.Loaded() != cluster.Older {
-		t.Errorf("%q is loaded", c.Loaded())
-	}
+}
 
-	uninstall(c, "nvidia-driver")
-	c.Wait(startWait, "the second driver takes over", func() error {
-		if st := c.Status(); !st.Ready || st.Pod != second.Name && st.Up.Version != cluster.Newer || c.Loaded() != cluster.Newer {
-			return fmt.Errorf("%s is loaded; state %q of pod %q", c.Loaded(), st.State, st.Pod)
-		}
-		return nil
-	})
-	third := waitLocked(c, operatorSpace, operatorLabel, "")
-	c.Kubectl("delete", "namespace", konvoySpace, "--wait=false")
-	pod := waitPod(c, startWait, operatorSpace, operatorLabel, corev1.Pod{})
-	if pod.UID != third.UID || cluster.Restarts([]corev1.Pod{pod}) != 0 {
-		t.Errorf("the third driver's pod was %s, now it is %s", third.Name, cluster.Summary([]corev1.Pod{pod}))
+// noKill wants that no container of a pod was started again.
+func noKill(t *testing.T, c *cluster.Cluster, pod corev1.Pod) {
+	t.Helper()
+	if pods := c.Pods("-n", pod.Namespace, "--field-selector=metadata.name="+pod.Name); cluster.Restarts(pods) != 0 {
+		t.Errorf("containers were started again: %s", cluster.Summary(pods))
 	}
 }
 

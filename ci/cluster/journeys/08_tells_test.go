@@ -35,8 +35,8 @@ func condition(t *testing.T, c *cluster.Cluster) *corev1.NodeCondition {
 	return nil
 }
 
-// waitCondition waits until it has this status and reason, and returns its message.
-func waitCondition(t *testing.T, c *cluster.Cluster, status corev1.ConditionStatus, reason string) string {
+// conditionIs waits until it has this status and reason, and returns its message.
+func conditionIs(t *testing.T, c *cluster.Cluster, status corev1.ConditionStatus, reason string) string {
 	t.Helper()
 	message := ""
 	c.Wait(time.Minute, "condition NVIDIADriverReady is "+string(status)+" "+reason, func() error {
@@ -100,7 +100,7 @@ func Test08Tells(t *testing.T) {
 	pod := waitServing(t, c, cluster.Older)
 	noRestarts(t, c)
 
-	if text := waitCondition(t, c, corev1.ConditionTrue, "Serving"); !strings.Contains(text, cluster.Older) {
+	if text := conditionIs(t, c, corev1.ConditionTrue, "Serving"); !strings.Contains(text, cluster.Older) {
 		t.Errorf("the condition says %q", text)
 	}
 	for kind, name := range map[string]string{"Pod": pod.Name, "Node": cluster.NodeName} {
@@ -126,7 +126,7 @@ func Test08Tells(t *testing.T) {
 	helmUpgrade(t, c, "nvidia-driver", cluster.Newer, telling()...)
 	eventText(c, "Pod", pod.Name, "Detached")
 	next := waitOther(c, pod)
-	waitCondition(t, c, corev1.ConditionFalse, "Waiting")
+	conditionIs(t, c, corev1.ConditionFalse, "Waiting")
 	if text := eventText(c, "Node", cluster.NodeName, "WaitingForSafeLoad"); !strings.Contains(text, "pod default/user") {
 		t.Errorf("the Event says %q", text)
 	}
@@ -142,7 +142,7 @@ func Test08Tells(t *testing.T) {
 	c.Kubectl("delete", "pod", "user")
 	waitServing(t, c, cluster.Newer)
 	noRestarts(t, c)
-	waitCondition(t, c, corev1.ConditionTrue, "Serving")
+	conditionIs(t, c, corev1.ConditionTrue, "Serving")
 	if out := c.Node("cat " + featureFile); !strings.Contains(out, "nvidia.com/driver.version.major=535\n") {
 		t.Errorf("labels: %s", out)
 	}

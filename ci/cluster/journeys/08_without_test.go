@@ -50,7 +50,7 @@ func Test08Revoked(t *testing.T) {
 	c.Kubectl("label", "node", cluster.NodeName, "nvidia.com/gpu.present=true")
 	helmInstall(t, c, "nvidia-driver", cluster.Newer, telling()...)
 	pod := waitServing(t, c, cluster.Newer)
-	waitCondition(t, c, "True", "Serving")
+	conditionIs(t, c, "True", "Serving")
 	c.Kubectl("delete", "clusterrole,clusterrolebinding", "-l", "app.kubernetes.io/instance=nvidia-driver")
 	c.Node("umount /run/nvidia/driver") // somebody's mistake: not ready, which cannot be told
 	c.Wait(startWait, "one warning in the log", func() error {
