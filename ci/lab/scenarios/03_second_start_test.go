@@ -1,6 +1,7 @@
 package scenarios
 
 import (
+	"os"
 	"strconv"
 	"strings"
 	"testing"
@@ -29,14 +30,21 @@ func Test03SecondStart(t *testing.T) {
 		start = min(start, secondStart(t, g))
 	}
 	t.Logf("insmod takes %s, from the container's start to ready takes %s: %s more", kernel, start, start-kernel)
-	// insmod takes 0.8 s where nothing else runs; where it takes more than 1.1 s the machine is busy, and the limit grows with it.
-	limit := time.Duration(float64(time.Second) * max(1, 2*(kernel.Seconds()-0.6)))
-	if start > kernel+limit {
+	if limit := patience(); start > kernel+limit {
 		t.Errorf("ready %s after the modules' own load time, want at most %s", start-kernel, limit)
 	}
 	if after := kept(); after != cached {
 		t.Errorf("cache and staged roots changed\nbefore\n%s\nafter\n%s", cached, after)
 	}
+}
+
+// patience is how much longer than the kernel's own work a start may take: a second on a quiet machine, which make e2e-full asks for. CI's
+// machine has other work, so there it only has to be shorter than any compile or copy could be.
+func patience() time.Duration {
+	if os.Getenv("DRIVER_E2E_FULL") == "" {
+		return 6 * time.Second
+	}
+	return time.Second
 }
 
 // secondStart starts and stops the driver and returns how long it took to be ready.
