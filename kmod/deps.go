@@ -19,7 +19,7 @@ import (
 const maxDeps = 32 << 20 // bytes of modules.dep and modules.builtin; large kernels have 1 MiB
 
 // InsertDeps loads modules of the kernel's own tree, by name and with what they depend on: i2c_core, ipmi_msghandler, drm. They
-// are found by u-root's prober in the first of the roots ("/", "/proc/1/root") that has <root>/lib/modules/<release>/modules.dep.
+// are found by u-root's prober in the first of the roots ("/proc/1/root", "/") that has <root>/lib/modules/<release>/modules.dep.
 // What is loaded or built in counts as there. inserted are the names that were loaded now, in their order, also when an error
 // ends it; missing are names that are neither there nor known. An error names the module and is *RefusedError where the kernel
 // refused one. Nothing is asked of modprobe.d.

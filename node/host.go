@@ -127,9 +127,10 @@ func (m *modules) Flavour() (string, error) {
 }
 
 // InsertInTree loads modules of the kernel where they can be found. What is missing is not an error here: a driver that needs it
-// is refused with the symbol that it lacks.
+// is refused with the symbol that it lacks. The host's tree counts first: where the driver root is this container's own, its index has
+// NVIDIA's modules and no others.
 func (m *modules) InsertInTree(ctx context.Context, names ...string) ([]string, error) {
-	inserted, _, err := m.InsertDeps(ctx, m.release, []string{"/", "/host", hostRoot}, names...)
+	inserted, _, err := m.InsertDeps(ctx, m.release, []string{"/host", hostRoot, "/"}, names...)
 	return inserted, err
 }
 

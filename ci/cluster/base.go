@@ -12,8 +12,8 @@ import (
 	"github.com/driver-container/driver-container/ci/lab"
 )
 
-// keepStates is how many of a kind stay in the cache: this checkout's, and the one before.
-const keepStates = 2
+// keepStates is how many of a kind stay in the cache: this checkout's, and those before.
+const keepStates = 3
 
 // base is the guest's disk as it was made, and what starts it.
 type base struct {

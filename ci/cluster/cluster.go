@@ -2,14 +2,15 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/driver-container/driver-container/ci/cluster/control"
 	"github.com/driver-container/driver-container/ci/lab/fakegpu"
@@ -22,6 +23,7 @@ type Cluster struct {
 	registry   *registry
 	machine    *machine
 	kubeconfig string
+	api        *api
 	gpus       int
 	watches    []*StateTable
 }
@@ -83,7 +85,12 @@ func (c *Cluster) AdvertiseGPUs(n int) {
 	c.Kubectl("patch", "node", NodeName, "--subresource=status", "--type=json",
 		"-p", fmt.Sprintf(`[{"op":"add","path":"/status/capacity/nvidia.com~1gpu","value":"%d"}]`, n))
 	c.Wait(time.Minute, "the node offers GPUs", func() error {
-		return same(c.Kubectl("get", "node", NodeName, "-o", `jsonpath={.status.allocatable.nvidia\.com/gpu}`), itoa(n))
+		var node corev1.Node
+		err := c.api.get("/api/v1/nodes/"+NodeName, &node)
+		if q := node.Status.Allocatable["nvidia.com/gpu"]; err == nil && q.Value() != int64(n) {
+			err = fmt.Errorf("it offers %s", q.String())
+		}
+		return err
 	})
 }
 
@@ -99,6 +106,7 @@ func (c *Cluster) Reboot() {
 	c.Node("systemctl stop kube-apiserver kube-controller-manager kube-scheduler etcd && sync")
 	must(c.t, c.machine.monitor.do("system_reset", nil, nil))
 	begin := time.Now()
+	c.api.client.CloseIdleConnections()
 	c.Wait(bootLimit, "the shell on the node answers after the reset", func() error {
 		r, err := c.machine.shell.run(boot, 5*time.Second)
 		if err == nil && (r.code != 0 || r.text == before) {
@@ -118,19 +126,24 @@ func (c *Cluster) waitNode(limit time.Duration) {
 	c.t.Helper()
 	c.waitAPI(limit)
 	c.Wait(limit, "the node is Ready", func() error {
-		out, err := c.TryKubectl("get", "node", NodeName, "-o", `jsonpath={.status.conditions[?(@.type=="Ready")].status} {.spec.taints}`)
-		if err != nil {
+		var n corev1.Node
+		if err := c.api.get("/api/v1/nodes/"+NodeName, &n); err != nil {
 			return err
 		}
-		return same(strings.TrimSpace(out), "True")
+		if !slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
+			return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+		}) ||
+			len(n.Spec.Taints) > 0 {
+			return fmt.Errorf("conditions %v, taints %v", n.Status.Conditions, n.Spec.Taints)
+		}
+		return nil
 	})
 	c.Wait(limit, "service accounts work", func() error {
-		_, err := c.TryKubectl("get", "serviceaccount/default", "configmap/kube-root-ca.crt", "-n", "default")
-		return err
+		return errors.Join(c.api.get("/api/v1/namespaces/default/serviceaccounts/default", nil), c.api.get("/api/v1/namespaces/default/configmaps/kube-root-ca.crt", nil))
 	})
 }
 
-// waitAPI waits for the API server. Connections are accepted before anybody listens in the guest, so that each attempt has a limit.
+// waitAPI waits for the API server. Connections are accepted before anybody listens in the guest: each attempt has a limit.
 func (c *Cluster) waitAPI(limit time.Duration) {
 	c.t.Helper()
 	c.Wait(limit, "the API server is ready", func() error {
@@ -139,19 +152,8 @@ func (c *Cluster) waitAPI(limit time.Duration) {
 			c.t.Fatalf("QEMU ended: %v %s", c.machine.err, c.machine.said.String())
 		default:
 		}
-		_, err := c.TryKubectl("get", "--raw", "/readyz", "--request-timeout=2s")
-		return err
+		return c.api.getFor(3*time.Second, "/readyz", nil)
 	})
-}
-
-// writeKubeconfig writes the administrator's, for the port that this guest has.
-func (c *Cluster) writeKubeconfig() {
-	c.t.Helper()
-	text, err := os.ReadFile(filepath.Join(c.base.dir, "kubeconfig"))
-	must(c.t, err)
-	c.kubeconfig = filepath.Join(c.t.TempDir(), "kubeconfig")
-	server := fmt.Sprintf("https://127.0.0.1:%d", c.machine.api)
-	must(c.t, os.WriteFile(c.kubeconfig, []byte(strings.ReplaceAll(string(text), guestServer, server)), 0o600))
 }
 
 // Wait calls check until it returns nil, at most for limit; then the test ends with what was waited for and the last error.
@@ -166,13 +168,6 @@ func (c *Cluster) Wait(limit time.Duration, what string, check func() error) {
 			c.t.Fatalf("%s: not within %s: %v", what, limit, err)
 		}
 	}
-}
-
-func same(is, want string) error {
-	if is != want {
-		return fmt.Errorf("%q, want %q", is, want)
-	}
-	return nil
 }
 
 // bin is the folder of the programs.

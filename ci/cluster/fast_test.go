@@ -93,14 +93,14 @@ func TestCached(t *testing.T) {
 	t.Setenv("DRIVER_CLUSTER_DIR", t.TempDir())
 	built := 0
 	build := func(dir string) { built++; must(t, os.Mkdir(dir, 0o755)) }
-	for i, key := range []string{"a", "a", "b", "c"} {
+	for i, key := range []string{"a", "a", "b", "c", "d"} {
 		dir := cached(t, "thing", key, build)
 		at := time.Now().Add(time.Duration(i-10) * time.Minute)
 		must(t, os.Chtimes(dir, at, at))
 	}
 	left, err := filepath.Glob(filepath.Join(cacheDir(t), "thing-*"))
 	must(t, err)
-	if built != 3 || len(left) != 2 || !strings.HasSuffix(left[0], "b") || !strings.HasSuffix(left[1], "c") {
+	if built != 4 || len(left) != 3 || !strings.HasSuffix(left[0], "b") || !strings.HasSuffix(left[2], "d") {
 		t.Errorf("%d built, left %v", built, left)
 	}
 }
@@ -124,5 +124,21 @@ func TestDigestOf(t *testing.T) {
 	}
 	if digestOf(t, []string{"ab", "c"}) == digestOf(t, []string{"a", "bc"}) {
 		t.Error("texts run into each other")
+	}
+}
+
+func TestPodsPath(t *testing.T) {
+	t.Parallel()
+	for args, want := range map[string]string{
+		"":                         "/api/v1/namespaces/default/pods?",
+		"-A -l a=b":                "/api/v1/pods?labelSelector=a%3Db",
+		"-n work -l app=x":         "/api/v1/namespaces/work/pods?labelSelector=app%3Dx",
+		"--namespace=work":         "/api/v1/namespaces/work/pods?",
+		"--field-selector=a.b=c":   "/api/v1/namespaces/default/pods?fieldSelector=a.b%3Dc",
+		"--show-labels -n default": "",
+	} {
+		if got, ok := podsPath(strings.Fields(args)); got != want || ok != (want != "") {
+			t.Errorf("%q: %q, %t, want %q", args, got, ok, want)
+		}
 	}
 }

@@ -33,6 +33,14 @@ func Gate(t testing.TB) {
 	}
 }
 
+// Full leaves a journey out of CI, which has no time for it: make e2e-k8s runs all of them. why says what CI has on the matter.
+func Full(t testing.TB, why string) {
+	t.Helper()
+	if os.Getenv("DRIVER_E2E_FULL") == "" {
+		t.Skip("runs with DRIVER_E2E_FULL=1 only (make e2e-k8s): " + why)
+	}
+}
+
 // cacheDir is where guests and their states are kept: DRIVER_CLUSTER_DIR, or a folder in the user's cache.
 func cacheDir(t testing.TB) string {
 	t.Helper()

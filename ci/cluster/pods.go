@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -31,16 +32,49 @@ func (c *Cluster) Pods(args ...string) []corev1.Pod {
 }
 
 func (c *Cluster) pods(args ...string) ([]corev1.Pod, error) {
-	out, err := c.TryKubectl(append([]string{"get", "pods", "-o", "json"}, args...)...)
-	if err != nil {
-		return nil, err
-	}
 	var list corev1.PodList
-	if err := json.Unmarshal([]byte(out), &list); err != nil {
-		return nil, fmt.Errorf("kubectl get pods: %w", err)
+	if path, ok := podsPath(args); ok {
+		if err := c.api.get(path, &list); err != nil {
+			return nil, err
+		}
+	} else {
+		out, err := c.TryKubectl(append([]string{"get", "pods", "-o", "json"}, args...)...)
+		if err != nil {
+			return nil, err
+		}
+		if err := json.Unmarshal([]byte(out), &list); err != nil {
+			return nil, fmt.Errorf("kubectl get pods: %w", err)
+		}
 	}
 	slices.SortStableFunc(list.Items, func(a, b corev1.Pod) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) })
 	return list.Items, nil
+}
+
+// podsPath is what `kubectl get pods` with these arguments asks the API server for; ok is false for arguments beyond the usual.
+func podsPath(args []string) (path string, ok bool) {
+	namespace, query := "/namespaces/default", url.Values{}
+	for i := 0; i < len(args); i++ {
+		name, value, joined := strings.Cut(args[i], "=")
+		if name == "-A" || name == "--all-namespaces" {
+			namespace = ""
+			continue
+		}
+		if !joined && i+1 < len(args) {
+			i++
+			value = args[i]
+		}
+		switch name {
+		case "-n", "--namespace":
+			namespace = "/namespaces/" + url.PathEscape(value)
+		case "-l", "--selector":
+			query.Set("labelSelector", value)
+		case "--field-selector":
+			query.Set("fieldSelector", value)
+		default:
+			return "", false
+		}
+	}
+	return "/api/v1" + namespace + "/pods?" + query.Encode(), true
 }
 
 // Restarts is how often containers of pods were started again, all together.

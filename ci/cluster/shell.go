@@ -53,6 +53,9 @@ func (s *shell) receive() {
 		waiter := s.waiting[id]
 		delete(s.waiting, id)
 		s.mu.Unlock()
+		if string(text) == "\n" { // the node's end of the shell ends every answer with a new line, an empty one too
+			text = nil
+		}
 		if waiter != nil {
 			waiter <- result{code, string(text)} // it has room
 		}

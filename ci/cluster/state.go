@@ -31,7 +31,7 @@ func readyState(t testing.TB, r *registry) state {
 		begin := time.Now()
 		c := &Cluster{t: t, base: b, registry: r, machine: startMachine(t, b, disk, r.port, nil)}
 		defer c.reportFailure()
-		c.writeKubeconfig()
+		c.connect()
 		c.waitNode(bootLimit)
 		t.Logf("cluster: from the start of QEMU to the node being Ready: %s", time.Since(begin).Round(time.Second))
 		c.save(dir)
@@ -105,7 +105,7 @@ func restore(t testing.TB, s state, r *registry, dir string) *Cluster {
 	c := &Cluster{t: t, base: s.base, registry: r}
 	c.machine = startMachine(t, s.base, overlay(t, filepath.Join(s.dir, "disk.qcow2"), "qcow2", dir), r.port, memory)
 	must(t, c.machine.monitor.restored(restoreLimit))
-	c.writeKubeconfig()
+	c.connect()
 	c.waitAPI(restoreLimit)
 	return c
 }

@@ -11,8 +11,7 @@ import (
 )
 
 // A pod uses a GPU while the driver is upgraded: the old driver is left whole, the new one's pod waits and names that pod wherever one
-// looks, and goes on when it has ended. Then the same with the safe-load handshake, whose other side, the GPU Operator's upgrade
-// controller, is played by hand.
+// looks, and goes on when it has ended.
 func Test04InUse(t *testing.T) {
 	c, _ := withGPU(t)
 	c.AdvertiseGPUs(1)
@@ -51,15 +50,21 @@ func Test04InUse(t *testing.T) {
 	waitServing(t, c, cluster.Newer)
 	waitCondition(c, "True", "Serving", cluster.Newer)
 	noRestarts(t, c)
-	handshake(t, c, training, tells)
 }
 
-// handshake goes back to the older driver with the safe-load handshake.
-func handshake(t *testing.T, c *cluster.Cluster, training user, tells []string) {
-	t.Helper()
+// The same with the safe-load handshake, whose other side, the GPU Operator's upgrade controller, is played by hand: the driver waits until
+// the node was drained and the annotation is gone.
+func Test04SafeLoad(t *testing.T) {
+	cluster.Full(t, "the handshake is also tested without a cluster, in node and node/kubernetes")
+	c, _ := withGPU(t)
+	c.AdvertiseGPUs(1)
+	settings := []string{"--set", "safeLoad=true", "--set", "events=true", "--set", "terminationGracePeriodSeconds=30"}
+	helmInstall(t, c, "nvidia-driver", cluster.Newer, settings...)
+	waitServing(t, c, cluster.Newer)
+	training := user{kind: "Deployment", name: "training", requests: true, grace: 2}
 	training.apply(c)
 	holder := training.waitHolding(c)
-	helmUpgrade(t, c, "nvidia-driver", cluster.Older, append(tells, "--set", "safeLoad=true")...)
+	helmUpgrade(t, c, "nvidia-driver", cluster.Older, settings...)
 	pod := waitSuccessor(c, "nvidia-driver", cluster.Older)
 	waitStatus(c, startWait, "the driver waits for safe load", func(st node.Status) bool {
 		return st.Pod == pod.Name && st.State == node.Waiting && st.WaitsFor == node.ForClearance && heldBy(st, holder)

@@ -93,16 +93,12 @@ func Test06Operator(t *testing.T) {
 		t.Errorf("the sidecar for peer memory says %s", out)
 	}
 
-	// Idle: the pod ends within its time, and what it had loaded goes with it.
-	pod, stop := replacePod(t, c, pod, operatorLabel)
-	wantStop(t, stop, 30*time.Second)
-	before := loads(t, c)
-
-	// In use: it ends within its time, too, and its successor keeps what is loaded, though the driver manager has unmounted the root.
+	// In use: the pod ends within its time, and its successor keeps what is loaded, though the driver manager has unmounted the root.
 	training := user{kind: "Deployment", name: "training", grace: 2}
 	training.apply(c)
 	holder := training.waitHolding(c)
-	pod, stop = replacePod(t, c, pod, operatorLabel)
+	before := loads(t, c)
+	pod, stop := replacePod(t, c, pod, operatorLabel)
 	wantStop(t, stop, 32*time.Second) // kubelet's own looks included
 	if out := c.Logs(pod, "k8s-driver-manager"); !strings.Contains(out, "digest 1001 is equal") {
 		t.Errorf("the driver manager says %q", out)
@@ -114,7 +110,7 @@ func Test06Operator(t *testing.T) {
 		t.Error("the pod that uses the GPU was disturbed")
 	}
 
-	// Another driver: OnDelete, so that nothing happens until somebody deletes the pod. The driver manager unloads.
+	// Another driver, nobody uses the one that is there: OnDelete, so that nothing happens until somebody deletes the pod.
 	training.delete(c)
 	c.WaitGone(stopWait, "-n", work, "-l", "app=training")
 	applyOperator(t, c, cluster.Newer, "1002")
@@ -143,6 +139,7 @@ func wantStop(t *testing.T, took, limit time.Duration) {
 // Driver pods of several owners on one node: two releases of the chart, the GPU Operator, and one that knows nothing of the others. Who
 // comes second stays Pending or waits for the node's lock, is never started again, and takes over when the one before has gone.
 func Test06Neighbours(t *testing.T) {
+	cluster.Full(t, "it takes three drivers")
 	c, table := withGPU(t)
 	table.Allow(func(s sample.Sample) bool { return len(s.Lockers) == 0 && len(s.Root) == 0 })
 	c.Kubectl("label", "node", cluster.NodeName, deployDriver+"=true", konvoyLabel+"=NVIDIA")

@@ -17,6 +17,7 @@ const otherKernel = "6.1.0-1-cloud-amd64"
 // What an operator gets wrong: a kernel that there is no image for, an image with modules for another kernel, a namespace that
 // allows no privileged pods. kubectl names the cause each time, and the node stays as it was until it is corrected.
 func Test07BadInput(t *testing.T) {
+	cluster.Full(t, "it takes four rollouts")
 	c, _ := withGPU(t)
 	repository, tag := c.ImageRef(cluster.Newer)
 

@@ -40,7 +40,9 @@ func chartDir(t *testing.T) string {
 func values(c *cluster.Cluster, driver string, more ...string) []string {
 	repository, tag := c.ImageRef(driver)
 	if p := os.Getenv("J1PATCH"); p != "" { // XXX
-		c.Upload(p, "/var/lib/patched-entrypoint", 0o755)
+		if _, err := c.TryNode(time.Minute, "test -e /var/lib/patched-entrypoint"); err != nil {
+			c.Upload(p, "/var/lib/patched-entrypoint", 0o755)
+		}
 		more = append(slices.Clone(more), "--set-json", `extraVolumes=[{"name":"patch","hostPath":{"path":"/var/lib/patched-entrypoint"}}]`, "--set-json", `extraVolumeMounts=[{"name":"patch","mountPath":"/usr/local/bin/driver-entrypoint"}]`)
 	}
 	return append([]string{
@@ -161,17 +163,16 @@ func waitDependant(t *testing.T, c *cluster.Cluster, name string) {
 	}
 }
 
-// applyHolder makes a pod that holds the driver's control device, with these arguments of program holder before the file.
-func applyHolder(c *cluster.Cluster, name string, args ...string) {
-	quoted := ""
-	for _, a := range args {
-		quoted += strconv.Quote(a) + ", "
-	}
+// applyHolder makes a pod that holds the driver's control device.
+func applyHolder(c *cluster.Cluster, name string) { applyPod(c, name, "/dev/nvidiactl") }
+
+// applyPod makes a pod that holds a device file open.
+func applyPod(c *cluster.Cluster, name, device string) {
 	c.Apply(fmt.Sprintf(`{apiVersion: v1, kind: Pod, metadata: {name: %s}, spec: {terminationGracePeriodSeconds: 2,
-		containers: [{name: holder, image: "%s", args: [%s/dev/nvidiactl], securityContext: {privileged: true}, volumeMounts: [{name: dev, mountPath: /dev}]}],
-		volumes: [{name: dev, hostPath: {path: /dev}}]}}`, name, cluster.HolderImage, quoted))
+		containers: [{name: holder, image: "%s", args: [%s], terminationMessagePath: /termination-log, securityContext: {privileged: true}, volumeMounts: [{name: dev, mountPath: /dev}]}],
+		volumes: [{name: dev, hostPath: {path: /dev}}]}}`, name, cluster.HolderImage, device))
 	c.Kubectl("wait", "--for=condition=Ready", "pod/"+name, "--timeout=2m")
-	c.Wait(time.Minute, "pod "+name+" holds the driver", func() error {
+	c.Wait(time.Minute, "pod "+name+" holds "+device, func() error {
 		out, err := c.TryKubectl("logs", name)
 		if err == nil && !strings.Contains(out, "holding") {
 			err = fmt.Errorf("it says %q", out)

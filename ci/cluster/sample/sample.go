@@ -36,19 +36,58 @@ func (s Sample) Same(o Sample) bool {
 		slices.Equal(s.Root, o.Root) && slices.Equal(s.Lockers, o.Lockers)
 }
 
-// Take looks once; root is "/" but in tests. What is seen is of one moment: if something changed meanwhile, ok is false.
-func Take(root string) (s Sample, ok bool) {
-	before := status(root)
+// Taker takes samples of one node. It remembers what is dear to look at and changes rarely.
+type Taker struct {
+	Root string // "/" but in tests
+
+	libraries os.FileInfo // of the folder that versions is about
+	versions  []string
+	lockers   []string
+	looks     int
+}
+
+// Take looks once. What is seen is of one moment: if something changed meanwhile, ok is false.
+func (t *Taker) Take() (s Sample, ok bool) {
+	const rarely = 8 // looks at processes, unless the status changed
+	before := status(t.Root)
 	s = before
-	s.Loaded = loaded(root)
-	s.Root = versions(root)
-	s.Mounts = mounts(root)
-	if loaded(root) != s.Loaded || !status(root).Same(before) {
+	s.Loaded = loaded(t.Root)
+	s.Root = t.rootVersions()
+	s.Mounts = mounts(t.Root)
+	if loaded(t.Root) != s.Loaded || !status(t.Root).Same(before) {
+		t.looks = 0
 		return s, false
 	}
-	s.Lockers = lockers(root)
+	if t.looks%rarely == 0 {
+		t.lockers = lockers(t.Root)
+	}
+	t.looks++
+	s.Lockers = t.lockers
 	s.At = time.Now()
 	return s, true
+}
+
+// rootVersions are those of the libraries in the driver root, by which consumers find out the driver's version.
+func (t *Taker) rootVersions() []string {
+	const library, folders = "libnvidia-ml.so.", "run/nvidia/driver/usr/lib/*-linux-gnu"
+	dirs, _ := filepath.Glob(filepath.Join(t.Root, folders))
+	if len(dirs) != 1 {
+		t.libraries = nil
+		return nil
+	}
+	st, err := os.Stat(dirs[0])
+	if err != nil {
+		return nil
+	}
+	if t.libraries != nil && os.SameFile(st, t.libraries) && st.ModTime().Equal(t.libraries.ModTime()) {
+		return t.versions
+	}
+	found, _ := filepath.Glob(filepath.Join(dirs[0], library+"*.*"))
+	for i, path := range found {
+		found[i] = strings.TrimPrefix(filepath.Base(path), library)
+	}
+	t.libraries, t.versions = st, found
+	return found
 }
 
 func status(root string) Sample {
@@ -77,16 +116,6 @@ func loaded(root string) string {
 		return ""
 	}
 	return strings.TrimSpace(string(data))
-}
-
-// versions are of the libraries, as consumers find out the driver's version.
-func versions(root string) []string {
-	const library = "libnvidia-ml.so."
-	found, _ := filepath.Glob(filepath.Join(root, "run/nvidia/driver/usr/lib/*/"+library+"*.*"))
-	for i, path := range found {
-		found[i] = strings.TrimPrefix(filepath.Base(path), library)
-	}
-	return found
 }
 
 func mounts(root string) int {

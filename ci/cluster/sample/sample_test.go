@@ -38,7 +38,7 @@ func TestTake(t *testing.T) {
 	if err := os.Symlink("/run/nvidia/driver-entrypoint.lock", filepath.Join(root, "proc/12/fd/5")); err != nil {
 		t.Fatal(err)
 	}
-	s, ok := Take(root)
+	s, ok := (&Taker{Root: root}).Take()
 	if !ok || s.State != "serving" || s.Up != "535.261.03" || s.Loaded != s.Up || s.Mounts != 1 || len(s.Root) != 1 || s.Root[0] != s.Up ||
 		len(s.Lockers) != 1 || s.Lockers[0] != "12" {
 		t.Errorf("%+v, %t", s, ok)
@@ -46,10 +46,10 @@ func TestTake(t *testing.T) {
 	if wrong := s.Judge(); len(wrong) != 0 {
 		t.Error(wrong)
 	}
-	if empty, ok := Take(t.TempDir()); !ok || !empty.Same(Sample{}) || len(empty.Judge()) != 0 {
+	if empty, ok := (&Taker{Root: t.TempDir()}).Take(); !ok || !empty.Same(Sample{}) || len(empty.Judge()) != 0 {
 		t.Errorf("an empty node: %+v", empty)
 	}
-	if s, _ := Take(node(t, map[string]string{"run/nvidia/driver-status.json": "{"})); s.State != "unreadable" {
+	if s, _ := (&Taker{Root: node(t, map[string]string{"run/nvidia/driver-status.json": "{"})}).Take(); s.State != "unreadable" {
 		t.Errorf("%+v", s)
 	}
 }

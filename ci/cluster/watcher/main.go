@@ -1,7 +1,7 @@
 // Program watcher looks at a node several times a second and prints a line of JSON (Sample of package sample) when something changed: what
 // the driver says about itself, what the kernel has loaded, which driver root is served. It judges nothing.
 //
-// usage: watcher [-every 100ms]
+// usage: watcher [-every 150ms]
 package main
 
 import (
@@ -14,12 +14,12 @@ import (
 )
 
 func main() {
-	every := flag.Duration("every", 100*time.Millisecond, "between two looks")
+	every := flag.Duration("every", 150*time.Millisecond, "between two looks")
 	flag.Parse()
 	out := json.NewEncoder(os.Stdout)
-	last := sample.Sample{}
+	last, taker := sample.Sample{}, sample.Taker{Root: "/"}
 	for ; ; <-time.After(*every) {
-		s, ok := sample.Take("/")
+		s, ok := taker.Take()
 		if !ok || s.Same(last) {
 			continue
 		}
