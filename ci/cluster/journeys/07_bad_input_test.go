@@ -12,7 +12,8 @@ import (
 	"github.com/driver-container/driver-container/ci/cluster"
 )
 
-const otherKernel = "6.1.0-1-cloud-amd64"
+// other is a release as long as the node's, so that it can be put in its place in modules.
+func other(release string) string { return "9" + release[1:] }
 
 // What an operator gets wrong: a kernel that there is no image for, an image with modules for another kernel, a namespace that
 // allows no privileged pods. kubectl names the cause each time, and the node stays as it was until it is corrected.
@@ -21,6 +22,7 @@ func Test07BadInput(t *testing.T) {
 	c, _ := withGPU(t)
 	repository, tag := c.ImageRef(cluster.Newer)
 
+	otherKernel := other(c.KernelRelease())
 	wanted := cluster.Newer + "-" + otherKernel + "-debian12"
 	notes := helmInstall(t, c, "nvidia-driver", cluster.Newer, "--set-string", "image.tag="+cluster.Newer, "--set", "os=debian12",
 		"--set", "precompiled.enabled=true", "--set", "precompiled.selectKernel=false", "--set", "kernel="+otherKernel)
@@ -112,7 +114,7 @@ func otherImage(t *testing.T, c *cluster.Cluster, image string) {
 		cp -a /srv/image/usr/share/nvidia-driver /srv/other
 		ctr -n k8s.io images unmount /srv/image && ctr -n k8s.io snapshots remove /srv/image
 		cd /srv/other
-		sed -i 's/%[2]s/%[3]s/g' driver.json
+		grep -rlF '%[2]s' . | xargs sed -i 's/%[2]s/%[3]s/g'
 		find . -depth -name '*%[2]s*' | while read -r path; do mv "$path" "${path//%[2]s/%[3]s}"; done
-		grep -q %[3]s driver.json`, image, c.KernelRelease(), otherKernel))
+		grep -q %[3]s driver.json`, image, c.KernelRelease(), other(c.KernelRelease())))
 }

@@ -52,7 +52,7 @@ func Test08Revoked(t *testing.T) {
 	pod := waitServing(t, c, cluster.Newer)
 	waitCondition(c, "True", "Serving")
 	c.Kubectl("delete", "clusterrole,clusterrolebinding", "-l", "app.kubernetes.io/instance=nvidia-driver")
-	c.Node("umount /run/nvidia/driver") // somebody's mistake: not ready, which cannot be told
+	c.Node("umount -lR /run/nvidia/driver") // somebody's mistake: not ready, which cannot be told
 	c.Wait(startWait, "one warning in the log", func() error {
 		log := c.Logs(pod, driverCtr)
 		if n := strings.Count(log, "warning: the node condition"); n != 1 {

@@ -180,3 +180,14 @@ func applyPod(c *cluster.Cluster, name, device string) {
 		return err
 	})
 }
+
+// wantRootWorks runs nvidia-smi on the node with the driver root's libraries, as the operator's validator does: a root beside the
+// host's /dev has none, so nothing that needs one is run with chroot. A fake GPU never initialises: nvidia-smi ends with 6,
+// "No devices were found"; it would be 9 without modules, 18 with others'.
+func wantRootWorks(t *testing.T, c *cluster.Cluster) {
+	t.Helper()
+	out := c.Node("test -c /dev/nvidia0; root=/run/nvidia/driver; LD_PRELOAD=$root/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1 $root/usr/bin/nvidia-smi; echo code $?")
+	if !strings.Contains(out, "code 6") {
+		t.Errorf("the driver root does not work on the node: %s", out)
+	}
+}

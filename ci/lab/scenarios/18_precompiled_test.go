@@ -52,6 +52,7 @@ func takeModules(t *testing.T, kernel *lab.HostKernel, state string) {
 // natively, but seconds where each call into the kernel is emulated. Of several measurements the best of each counts, as what else
 // the emulating machine does only ever makes them slower; each is a first start, without a staged root.
 func Test18Precompiled(t *testing.T) {
+	lab.Full(t, "a thin image is installed in ci/cluster/journeys, 01, and one with several kernels in scenario 19")
 	lab.Gate(t)
 	kernel := lab.Kernel(t, "debian12")
 	g := stage{alone: true, disks: map[string]lab.Image{"thin": thin(t, kernel)}, edit: func(c *lab.Config) {
