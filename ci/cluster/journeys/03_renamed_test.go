@@ -47,6 +47,7 @@ func Test03Renamed(t *testing.T) {
 // A pod that is deleted by force is gone for Kubernetes while its container still runs: the next pod starts beside it and waits for the
 // node's lock.
 func Test03Forced(t *testing.T) {
+	cluster.Full(t, "scenario 04 of the lab has two instances, and Test04InUse a driver that waits")
 	c, _ := withGPU(t)
 	helmInstall(t, c, "nvidia-driver", cluster.Older, "--set", "updateStrategy.type=OnDelete")
 	first := waitServing(t, c, cluster.Older)
