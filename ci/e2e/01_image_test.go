@@ -113,18 +113,19 @@ func checkModules(t *testing.T, root string) {
 	if again.stdout != made.stdout || again.took > 20*time.Second {
 		t.Errorf("the second compile did not come from the cache\n%s", again)
 	}
-	keepForLab(t, release, filepath.Join(root, strings.TrimSpace(made.stdout)))
+	keepForLab(t, release, "modules", filepath.Join(root, strings.TrimSpace(made.stdout)))
+	keepForLab(t, release, "log", filepath.Join(root, "var/lib/nvidia-driver/log", "compile-535.261.03-proprietary-"+release+".log"))
 }
 
-// keepForLab puts a compiled set where the scenarios of the lab look for one before they compile.
-func keepForLab(t *testing.T, release, set string) {
+// keepForLab puts a compiled set, or what its compile printed, where the scenarios of the lab look for it before they compile.
+func keepForLab(t *testing.T, release, folder, path string) {
 	t.Helper()
 	cache, err := os.UserCacheDir()
 	must(t, err)
-	dir := filepath.Join(cache, "driver-build", "lab", "state-"+release, "modules")
+	dir := filepath.Join(cache, "driver-build", "lab", "state-"+release, folder)
 	must(t, os.MkdirAll(dir, 0o755))
-	if _, err := os.Stat(filepath.Join(dir, filepath.Base(set))); errors.Is(err, os.ErrNotExist) {
-		sh(t, "cp", "-a", set, dir)
+	if _, err := os.Stat(filepath.Join(dir, filepath.Base(path))); errors.Is(err, os.ErrNotExist) {
+		sh(t, "cp", "-a", path, dir)
 	}
 }
 
