@@ -4,7 +4,6 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"runtime"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -18,36 +17,35 @@ func TestSysfsOfAPod(t *testing.T) {
 		t.Skip("needs root: namespaces of its own")
 	}
 	sandbox, container := t.TempDir(), t.TempDir()
-	done := make(chan error, 1)
-	go func() {
-		runtime.LockOSThread() // and never unlocked: the thread ends with its namespaces
-		done <- func() error {
-			if err := unix.Unshare(unix.CLONE_NEWNS | unix.CLONE_NEWNET); err != nil {
-				return err
-			}
-			if err := errors.Join(
-				unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""),
-				unix.Mount("sysfs", sandbox, "sysfs", unix.MS_RDONLY, ""),
-				unix.Mount("sysfs", container, "sysfs", 0, "")); err != nil {
-				return err
-			}
-			file := filepath.Join(container, "class/net/lo/tx_queue_len") // of this network only
-			if f, err := os.OpenFile(file, os.O_WRONLY, 0); !errors.Is(err, unix.EROFS) {
-				return errors.Join(errors.New("it is writable already"), err, f.Close())
-			}
-			if err := writeParameter(container, file, "123"); err != nil {
-				return err
-			}
-			if text, err := readParameter(file); text != "123" || err != nil {
-				return errors.Join(errors.New("not written: "+text), err)
-			}
-			if _, err := os.OpenFile(filepath.Join(sandbox, "class/net/lo/tx_queue_len"), os.O_WRONLY, 0); !errors.Is(err, unix.EROFS) {
-				return errors.Join(errors.New("the sandbox' mount is writable, too"), err)
-			}
-			return nil
-		}()
-	}()
-	if err := <-done; err != nil {
+	var err error
+	onOwnThread(func() { err = sysfsOfAPod(sandbox, container) })
+	if err != nil {
 		t.Error(err)
 	}
+}
+
+func sysfsOfAPod(sandbox, container string) error {
+	if err := unix.Unshare(unix.CLONE_NEWNS | unix.CLONE_NEWNET); err != nil {
+		return err
+	}
+	if err := errors.Join(
+		unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""),
+		unix.Mount("sysfs", sandbox, "sysfs", unix.MS_RDONLY, ""),
+		unix.Mount("sysfs", container, "sysfs", 0, "")); err != nil {
+		return err
+	}
+	file := filepath.Join(container, "class/net/lo/tx_queue_len") // of this network only
+	if f, err := os.OpenFile(file, os.O_WRONLY, 0); !errors.Is(err, unix.EROFS) {
+		return errors.Join(errors.New("it is writable already"), err, f.Close())
+	}
+	if err := writeParameter(container, file, "123"); err != nil {
+		return err
+	}
+	if text, err := readParameter(file); text != "123" || err != nil {
+		return errors.Join(errors.New("not written: "+text), err)
+	}
+	if _, err := os.OpenFile(filepath.Join(sandbox, "class/net/lo/tx_queue_len"), os.O_WRONLY, 0); !errors.Is(err, unix.EROFS) {
+		return errors.Join(errors.New("the sandbox' mount is writable, too"), err)
+	}
+	return nil
 }

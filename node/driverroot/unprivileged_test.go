@@ -6,7 +6,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strconv"
 	"strings"
 	"testing"
@@ -19,10 +18,7 @@ import (
 func unprivileged(t *testing.T, dir string, keep ...uintptr) string {
 	t.Helper()
 	var out []byte
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		runtime.LockOSThread() // not unlocked: what is dropped is dropped for ever, so the thread ends
+	onOwnThread(func() { // what is dropped is dropped for ever, so the thread ends
 		kept := map[uintptr]bool{}
 		for _, c := range keep {
 			kept[c] = true
@@ -35,8 +31,7 @@ func unprivileged(t *testing.T, dir string, keep ...uintptr) string {
 		cmd := exec.Command("/proc/self/exe")
 		cmd.Env = append(os.Environ(), linkChild+"="+dir)
 		out, _ = cmd.CombinedOutput()
-	}()
-	<-done
+	})
 	t.Log(strings.TrimSpace(string(out)))
 	return string(out)
 }

@@ -186,6 +186,7 @@ func (r recipe) header(t testing.TB, payload []byte) *Header {
 // build makes the package.
 func (r recipe) build(t testing.TB) []byte {
 	t.Helper()
+	r.items = slices.Clone(r.items) // recipes share them, and tests run beside each other
 	for i := range r.items {
 		if r.items[i].mode == 0 {
 			r.items[i].mode = modeRegular | 0o644
