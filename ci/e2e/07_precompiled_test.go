@@ -56,6 +56,7 @@ func newestKernel(t *testing.T) string {
 func TestPrecompiled(t *testing.T) {
 	root := journey(t)
 	local, _ := precompiled(t, filepath.Join(workspace(t), "debian", "thin"), "--builder", "chroot")
+	full(t, "a second compile, by BuildKit", "images/runner has what both runners must do alike")
 	layer := "modules proprietary " + newestKernel(t)
 
 	daemon := filepath.Join(scratch(t), "daemon")

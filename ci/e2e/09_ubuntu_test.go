@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"encoding/json"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -43,9 +42,7 @@ func Test09Ubuntu(t *testing.T) {
 		}
 	})
 	t.Run("precompiled", func(t *testing.T) {
-		if os.Getenv("DRIVER_E2E_FULL") == "" {
-			t.Skip("the third compile of the same driver runs with DRIVER_E2E_FULL=1 (make e2e-full)")
-		}
+		full(t, "another compile of the same driver", "08 compiles in an image whose base is not Debian either")
 		i := s.build(t, filepath.Join(workspace(t), "apt", s.id), "--kernel", "latest", "--builder", "chroot")
 		if want := thinDriver + "-" + aptrepo.Newest + "-" + s.id; i.tag != want {
 			t.Errorf("the image is %s, want %s", i.tag, want)

@@ -16,6 +16,7 @@ import (
 // SIGKILL for the container's process 1, then for all its processes at once, while somebody uses the driver: each time kubelet starts the
 // container again, once, which adopts the driver. Nothing is unloaded.
 func Test03Killed(t *testing.T) {
+	cluster.Full(t, "scenario 05 of the lab kills every part of it")
 	c, _ := withGPU(t)
 	helmInstall(t, c, "nvidia-driver", cluster.Newer)
 	pod := waitServing(t, c, cluster.Newer)

@@ -2,7 +2,6 @@ package scenarios
 
 import (
 	"fmt"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -12,13 +11,7 @@ import (
 	"github.com/driver-container/driver-container/ci/lab"
 )
 
-// cycles are 6 in CI, which has no time for 20.
-func cycles() int {
-	if os.Getenv("DRIVER_E2E_FULL") == "" {
-		return 6
-	}
-	return 20
-}
+const cycles = 20
 
 // traces is what cycles may leave on the host, apart from the kernel's log, which the lab itself looks through.
 type traces struct {
@@ -29,13 +22,14 @@ type traces struct {
 // After many starts and stops in one guest, every fourth with a SIGKILL and an adoption in between, nothing has grown: mounts, files,
 // modules and their references, cgroups, processes, open files, the kernel's memory.
 func Test15Cycles(t *testing.T) {
+	lab.Full(t, "scenarios 02 and 03 stop and start, and want the node as it was")
 	g := stage{products: map[string]product{"535": d535}, modules: []modules{{d535, closed}}}.start(t)
 	var first traces
 	var memory, serving int
 	var times []time.Duration
 	pod := driver("535")
 	pod.PodUID = "6a2b4f0e-1d35-4c57-9c83-2f8a7be0d915" // kubelet's folder and groups of a pod are not what is measured
-	count := cycles()
+	count := cycles
 	for i := 1; i <= count; i++ {
 		begin := time.Now()
 		p := ready(t, g, pod)

@@ -150,6 +150,7 @@ func newer(before, after string) string {
 
 // One image with modules for several kernels serves each of them; on another kernel it says which ones it has and ends with 11.
 func Test19SeveralKernels(t *testing.T) {
+	lab.Full(t, "images has what such an image is made of, node which of its modules are taken; two compiles of its own")
 	lab.Gate(t)
 	newest, second, third := lab.Kernel(t, "debian12"), lab.OlderKernel(t, "debian12", 2), lab.OlderKernel(t, "debian12", 3)
 	image := thin(t, newest, second, third)
