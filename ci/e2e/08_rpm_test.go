@@ -33,6 +33,7 @@ func Test08RPM(t *testing.T) {
 		if !strings.Contains(list, release+" ") || !strings.Contains(list, release+"+rt ") {
 			t.Errorf("driver-build kernels does not list %s and its real-time flavour:\n%s", release, list)
 		}
+		full(t, "a second compile of the same driver", "07 compiles in a chroot of Debian's image")
 		i := s.build(t, filepath.Join(workspace(t), "rpm", "rocky9"), "--kernel", release, "--builder", "chroot")
 		command{args: []string{program(t), "verify", i.ref()}}.want(t, 0)
 		root := i.unpack(t)

@@ -41,6 +41,7 @@ func journeyImage(t *testing.T, journey, family, system string) (disk lab.Image,
 // Images of other systems than Debian on nodes whose kernels have names as theirs: the modules from the image are loaded, the driver
 // root has its libraries where that system has them and works from the host, and a stop leaves nothing behind.
 func Test23Systems(t *testing.T) {
+	lab.Full(t, "ci/e2e, 08 and 09, has what is in these images, without modules")
 	lab.Gate(t)
 	for _, c := range []struct {
 		journey, family, system string
@@ -51,9 +52,6 @@ func Test23Systems(t *testing.T) {
 		{"Test09Ubuntu", "apt", "ubuntu24.04", "ID=ubuntu", []string{"usr/lib/x86_64-linux-gnu/libcuda.so.1", "lib/x86_64-linux-gnu/libnvidia-ml.so.1", "var/lib/dpkg/status"}},
 	} {
 		t.Run(c.system, func(t *testing.T) {
-			if c.family == "apt" && os.Getenv("DRIVER_E2E_FULL") == "" {
-				t.Skip("its modules are compiled with DRIVER_E2E_FULL=1 only (make e2e-full)")
-			}
 			image, release := journeyImage(t, c.journey, c.family, c.system)
 			kernel := lab.Kernel(t, "debian12").Renamed(t, release)
 			g := stage{boot: kernel, disks: map[string]lab.Image{c.system: image}, edit: func(c *lab.Config) { c.NoHeaders = true }}.start(t)
