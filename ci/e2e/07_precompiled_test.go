@@ -54,8 +54,8 @@ func newestKernel(t *testing.T) string {
 	return ""
 }
 
-// An image with modules has all of them. Compiled by both runners they are the same, byte for byte: in a chroot in one folder, and in a BuildKit daemon. A second image
-// takes them from our cache, and where that is gone from the daemon's.
+// An image with modules has all of them. Compiled by both runners they are the same, byte for byte: in a chroot in one folder, and in a
+// BuildKit daemon. A second image takes them from our cache, and where that is gone from the daemon's.
 func TestPrecompiled(t *testing.T) {
 	root := journey(t)
 	local, _ := precompiled(t, filepath.Join(workspace(t), "debian", "thin"), "--builder", "chroot")
