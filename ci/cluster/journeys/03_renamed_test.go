@@ -14,6 +14,7 @@ import (
 // A release of another name, while the first one is there and then at the moment when it goes: what made classic driver containers
 // crash in a loop. The scheduler keeps the second pod away until the first one is gone.
 func Test03Renamed(t *testing.T) {
+	cluster.Full(t, "scenario 04 of the lab has two instances, ci/cluster/chart the anti-affinity of two releases")
 	c, w := withGPU(t)
 	helmInstall(t, c, "blue", cluster.Older)
 	waitServing(t, c, cluster.Older)

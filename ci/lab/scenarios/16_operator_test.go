@@ -49,7 +49,6 @@ func probe(p *lab.Process, smi bool) lab.Result {
 // startup probe and preStop, and finds its markers, its digest and the kernel's firmware. Another container that has nothing but
 // /run/nvidia waits for the driver with wait-ready.
 func Test16Operator(t *testing.T) {
-	lab.Full(t, "a real kubelet runs the operator's DaemonSet in ci/cluster/journeys, 06")
 	g := stage{products: map[string]product{"535": d535}, modules: []modules{{d535, closed}}}.start(t)
 	before := look(g)
 	waiting := lab.Container{Image: "535", Name: "wait", Mounts: []lab.Mount{{Host: "/run/nvidia", Guest: "/run/nvidia", ReadOnly: true}}}
@@ -117,7 +116,7 @@ func firmware(t *testing.T, g *lab.Guest) {
 // under a driver that runs. We say so and are not ready, and mount nothing behind its back. The next pod, with the same digest,
 // adopts the modules, also while they are in use, and serves the root again.
 func Test16DriverManager(t *testing.T) {
-	lab.Full(t, "a real kubelet runs the operator's DaemonSet in ci/cluster/journeys, 06")
+	lab.Full(t, "the operator's other commands are in Test16Operator")
 	g := stage{products: map[string]product{"535": d535}, modules: []modules{{d535, closed}}}.start(t)
 	before := look(g)
 	p := ready(t, g, operated(g, digest))
