@@ -40,16 +40,16 @@ test: ## the fast tier: Go and a C compiler, under two minutes
 e2e: build ## the real tier: real packages, registry, tools; see docs/testing.md
 	ci/e2e/run
 
-e2e-k8s: build ## all that needs a cluster: chart, real Kubernetes in a guest, 1000 nodes, Prometheus; CI runs the most of it
+e2e-k8s: build ## all that needs a cluster: chart, real Kubernetes in a guest, 1000 nodes, Prometheus; e2e has the shorter journeys of it
 	DRIVER_E2E_FULL=1 ci/e2e/run kubernetes
 
-e2e-full: ## the real tier with what CI has no time for: half an hour more of scenarios and references
+e2e-full: ## the real tier with what CI has no time for, and with all of e2e-k8s
 	DRIVER_E2E_FULL=1 $(MAKE) e2e
 
 lab: build ## scenarios of driver-entrypoint in QEMU guests; SCENARIO=06 for some of them
 	DRIVER_E2E=1 go test -v -count=1 -timeout 60m -parallel 2 -run '$(SCENARIO)' ./ci/lab/scenarios
 
-lab-compile: build ## the one scenario that CI leaves out: a whole compile inside of a guest, about half an hour
+lab-compile: build ## a whole compile inside of a guest, about half an hour; part of no other target
 	DRIVER_E2E=1 DRIVER_LAB_COMPILE=1 go test -v -count=1 -timeout 120m -run Test01WholeCompile ./ci/lab/scenarios
 
 buildkitd: ## a BuildKit daemon of the tested version, for --builder buildkit; needs root and runc

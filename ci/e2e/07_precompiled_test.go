@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/driver-container/driver-container/ci/lab"
 )
 
 const thinDriver = "535.261.03"
@@ -70,7 +72,7 @@ func TestPrecompiled(t *testing.T) {
 		}
 	}
 	t.Run("BuildKit", func(t *testing.T) {
-		full(t, "a second compile", "images/runner has what both runners must do alike")
+		lab.Full(t, "images/runner has what both runners must do alike; a compile of its own")
 		sameByBuildKit(t, root, local, layer)
 	})
 }

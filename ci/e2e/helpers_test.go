@@ -29,14 +29,6 @@ func journey(t *testing.T) string {
 	return repository(t)
 }
 
-// full leaves what out of CI, which has no time for it: make e2e-full has it. why says what else CI has on the matter.
-func full(t *testing.T, what, why string) {
-	t.Helper()
-	if os.Getenv("DRIVER_E2E_FULL") == "" {
-		t.Skipf("%s: with DRIVER_E2E_FULL=1 only (make e2e-full): %s", what, why)
-	}
-}
-
 func repository(t *testing.T) string {
 	t.Helper()
 	root, err := filepath.Abs("../..")

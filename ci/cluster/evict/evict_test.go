@@ -11,6 +11,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/driver-container/driver-container/ci/lab"
 	"github.com/driver-container/driver-container/node"
 	"github.com/driver-container/driver-container/node/evict"
 )
@@ -37,11 +38,14 @@ func TestEvict(t *testing.T) {
 	for _, at := range []string{"take", "evict", "release", "put back"} {
 		for _, answered := range []bool{false, true} {
 			for _, podGone := range []bool{false, true} {
-				if podGone != answered && os.Getenv("DRIVER_E2E_FULL") == "" {
-					continue // half of them in CI
-				}
 				name := strings.ReplaceAll(fmt.Sprintf("killed-%s-answered-%v-gone-%v", at, answered, podGone), " ", "-")
-				t.Run(name, func(t *testing.T) { t.Parallel(); testKilled(t, s, name, at, answered, podGone) })
+				t.Run(name, func(t *testing.T) {
+					t.Parallel()
+					if podGone != answered {
+						lab.Full(t, "the other half of these")
+					}
+					testKilled(t, s, name, at, answered, podGone)
+				})
 			}
 		}
 	}

@@ -3,7 +3,6 @@ package journeys
 import (
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -39,12 +38,6 @@ func chartDir(t *testing.T) string {
 // values choose a driver's image, on a node without node feature discovery, whose GPU never initialises. More --set and the like follow.
 func values(c *cluster.Cluster, driver string, more ...string) []string {
 	repository, tag := c.ImageRef(driver)
-	if p := os.Getenv("J1PATCH"); p != "" { // XXX
-		if _, err := c.TryNode(time.Minute, "test -e /var/lib/patched-entrypoint"); err != nil {
-			c.Upload(p, "/var/lib/patched-entrypoint", 0o755)
-		}
-		more = append(slices.Clone(more), "--set-json", `extraVolumes=[{"name":"patch","hostPath":{"path":"/var/lib/patched-entrypoint"}}]`, "--set-json", `extraVolumeMounts=[{"name":"patch","mountPath":"/usr/local/bin/driver-entrypoint"}]`)
-	}
 	return append([]string{
 		"--set", "image.repository=" + repository, "--set-string", "image.tag=" + tag, "--set", "nfd.enabled=false", "--set", "acceptLicense=true",
 		"--set-json", `env=[{"name":"DRIVER_GPU_INIT","value":"warn"},{"name":"DRIVER_PERSISTENCE","value":"false"}]`,
