@@ -8,7 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/driver-container/driver-container/images/imagetest"
+	"github.com/driver-container/driver-container/ci/imagetest"
 	"github.com/driver-container/driver-container/images/matrix"
 )
 

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/driver-container/driver-container/ci/imagetest"
 	"github.com/driver-container/driver-container/distros/rpm/rpmdb"
-	"github.com/driver-container/driver-container/images/imagetest"
 )
 
 // TestRPMSameDigest: what is built again, from another store too, is the same.

@@ -34,7 +34,7 @@ func (p pkg) name() string {
 	return strings.TrimPrefix(p.ImportPath, module+"/")
 }
 
-// project lists the packages of the project, tests left out.
+// project lists the packages of the project, with those that hold test support; _test.go files do not count.
 var project = sync.OnceValues(func() ([]pkg, error) {
 	cmd := exec.Command("go", "list", "-deps", "-json=ImportPath,Dir,GoFiles,Imports,Deps", "./...")
 	cmd.Dir = "../.."
@@ -52,14 +52,19 @@ var project = sync.OnceValues(func() ([]pkg, error) {
 			return ours, nil
 		case err != nil:
 			return nil, err
-		case helper(p.ImportPath): // looked at by TestHelpersStayInTests
 		case under(p.ImportPath, module):
 			ours = append(ours, p)
 		}
 	}
 })
 
+// packages gives the packages of the project without those that hold test support.
 func packages(t *testing.T) []pkg {
+	t.Helper()
+	return slices.DeleteFunc(slices.Clone(withSupport(t)), func(p pkg) bool { return helper(p.ImportPath) })
+}
+
+func withSupport(t *testing.T) []pkg {
 	t.Helper()
 	all, err := project()
 	if err != nil {
@@ -178,9 +183,14 @@ func TestDirectImports(t *testing.T) {
 	}
 }
 
-// TestHelpersStayInTests: such packages may reach anything, and so no product code may reach them.
+// TestHelpersStayInTests: no product code may reach test support, and only ci may hold test support that uses ci.
 func TestHelpersStayInTests(t *testing.T) {
 	t.Parallel()
+	for _, p := range withSupport(t) {
+		if i := slices.IndexFunc(p.Deps, func(dep string) bool { return under(dep, module+"/ci") }); i >= 0 && !under(p.name(), "ci") {
+			t.Errorf("%s reaches %s: move it to ci", p.name(), p.Deps[i])
+		}
+	}
 	for _, p := range packages(t) {
 		if i := slices.IndexFunc(p.Deps, helper); i >= 0 {
 			t.Errorf("%s reaches %s, which is for tests", p.name(), p.Deps[i])

@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/driver-container/driver-container/ci/imagetest"
 	"github.com/driver-container/driver-container/images"
-	"github.com/driver-container/driver-container/images/imagetest"
 )
 
 func TestBuild(t *testing.T) {

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/driver-container/driver-container/images/imagetest"
+	"github.com/driver-container/driver-container/ci/imagetest"
 )
 
 func rows(t *testing.T, r result) map[string]checkRow {

@@ -17,8 +17,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/driver-container/driver-container/ci/imagetest"
 	"github.com/driver-container/driver-container/images"
-	"github.com/driver-container/driver-container/images/imagetest"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")

@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 
-	"github.com/driver-container/driver-container/images/imagetest"
+	"github.com/driver-container/driver-container/ci/imagetest"
 )
 
 // offers replaces the kernels of an archive: "release" with headers and kernel, or "name dependency" for other packages.

@@ -8,9 +8,9 @@ import (
 
 	"go.yaml.in/yaml/v4"
 
+	"github.com/driver-container/driver-container/ci/imagetest"
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/images"
-	"github.com/driver-container/driver-container/images/imagetest"
 )
 
 func (u *user) plan(t *testing.T, args string) result {

@@ -7,7 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/driver-container/driver-container/images/imagetest"
+	"github.com/driver-container/driver-container/ci/imagetest"
 )
 
 // TestKernelTags: which images --kernel means, by the tags of their recipes. Nothing is compiled.

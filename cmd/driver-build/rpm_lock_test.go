@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/driver-container/driver-container/images/imagetest"
+	"github.com/driver-container/driver-container/ci/imagetest"
 	"github.com/driver-container/driver-container/images/lock"
 )
 

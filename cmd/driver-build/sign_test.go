@@ -13,8 +13,8 @@ import (
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
+	"github.com/driver-container/driver-container/ci/imagetest"
 	"github.com/driver-container/driver-container/images"
-	"github.com/driver-container/driver-container/images/imagetest"
 	"github.com/driver-container/driver-container/images/registry"
 	"github.com/driver-container/driver-container/kmod/kbuild"
 )
