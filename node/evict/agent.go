@@ -6,7 +6,7 @@ import (
 	"math/rand/v2"
 	"time"
 
-	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/rest"
 
 	"github.com/driver-container/driver-container/node"
 )
@@ -14,7 +14,7 @@ import (
 // Agent frees one node for its pod's driver, whenever that asks for it.
 type Agent struct {
 	cfg   Config
-	core  corev1client.CoreV1Interface
+	core  *rest.RESTClient
 	say   func(format string, args ...any)
 	rest  func()
 	watch watch
@@ -31,7 +31,7 @@ type Agent struct {
 
 // New makes an agent. say gets one line a call; rest, if not nil, is called when the work of an upgrade is over and the memory that
 // it took may go back.
-func New(cfg Config, core corev1client.CoreV1Interface, say func(format string, args ...any), rest func()) *Agent {
+func New(cfg Config, core *rest.RESTClient, say func(format string, args ...any), rest func()) *Agent {
 	if rest == nil {
 		rest = func() {}
 	}

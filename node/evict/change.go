@@ -10,7 +10,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -19,8 +18,8 @@ type object map[string]any
 
 // getNode reads the node.
 func (a *Agent) getNode(ctx context.Context) (*corev1.Node, error) {
-	n, err := a.core.Nodes().Get(ctx, a.cfg.Node, metav1.GetOptions{})
-	if err != nil {
+	n := &corev1.Node{}
+	if err := a.core.Get().Resource("nodes").Name(a.cfg.Node).Do(ctx).Into(n); err != nil {
 		return nil, fmt.Errorf("read node %s: %w%s", a.cfg.Node, err, rights(err, "get", "nodes"))
 	}
 	return n, nil
@@ -50,7 +49,7 @@ func (a *Agent) change(ctx context.Context, edit func(*corev1.Node) (object, err
 		if merr != nil {
 			return fmt.Errorf("patch node %s: %w", a.cfg.Node, merr)
 		}
-		_, err = a.core.Nodes().Patch(ctx, a.cfg.Node, types.MergePatchType, data, metav1.PatchOptions{})
+		err = a.core.Patch(types.MergePatchType).Resource("nodes").Name(a.cfg.Node).Body(data).Do(ctx).Error()
 		if !apierrors.IsConflict(err) {
 			break
 		}

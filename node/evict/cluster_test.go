@@ -15,7 +15,6 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 )
 
@@ -61,8 +60,8 @@ func newCluster(t *testing.T, pods ...*corev1.Pod) *cluster {
 }
 
 // client is the real client on this server.
-func (c *cluster) client() corev1client.CoreV1Interface {
-	core, err := corev1client.NewForConfig(&rest.Config{Host: "http://cluster.test", Transport: c, QPS: 1000, Burst: 1000})
+func (c *cluster) client() *rest.RESTClient {
+	core, err := newClient(rest.Config{Host: "http://cluster.test", Transport: c, QPS: 1000, Burst: 1000})
 	if err != nil {
 		c.t.Fatal(err)
 	}

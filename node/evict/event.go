@@ -86,7 +86,7 @@ func (a *Agent) event(ctx context.Context, on corev1.ObjectReference, kind, reas
 		if err != nil {
 			return err
 		}
-		_, err = a.core.Events(namespace).Patch(ctx, last.name, types.MergePatchType, patch, metav1.PatchOptions{})
+		err = a.core.Patch(types.MergePatchType).Namespace(namespace).Resource("events").Name(last.name).Body(patch).Do(ctx).Error()
 		if err == nil {
 			a.events[key] = told{last.name, text, last.count + 1}
 		}
@@ -99,7 +99,7 @@ func (a *Agent) event(ctx context.Context, on corev1.ObjectReference, kind, reas
 		InvolvedObject: on, Type: kind, Reason: reason, Message: text, Count: 1, FirstTimestamp: now, LastTimestamp: now,
 		Source: corev1.EventSource{Component: component, Host: a.cfg.Node}, ReportingController: component, ReportingInstance: a.cfg.Pod,
 	}
-	_, err := a.core.Events(namespace).Create(ctx, e, metav1.CreateOptions{})
+	err := a.core.Post().Namespace(namespace).Resource("events").Body(e).Do(ctx).Error()
 	if err == nil {
 		a.events[key] = told{e.Name, text, 1}
 	}

@@ -30,7 +30,7 @@ func (a *Agent) evict(ctx context.Context, p *corev1.Pod, trial bool) error {
 	if a.cfg.GracePeriod >= 0 {
 		opts.GracePeriodSeconds = &a.cfg.GracePeriod
 	}
-	req := a.core.RESTClient().Post().Namespace(p.Namespace).Resource("pods").Name(p.Name).SubResource("eviction").MaxRetries(0)
+	req := a.core.Post().Namespace(p.Namespace).Resource("pods").Name(p.Name).SubResource("eviction").MaxRetries(0)
 	if trial {
 		opts.DryRun = []string{metav1.DryRunAll}
 		req = req.Param("dryRun", metav1.DryRunAll) // the options are for the pod, this is for the request and its webhooks

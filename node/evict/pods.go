@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -79,14 +80,19 @@ func usesGPU(s *corev1.PodSpec) bool {
 func (a *Agent) pods(ctx context.Context) ([]corev1.Pod, error) {
 	const page, most = 500, 20 // ten thousand pods: no node has as many
 	var out []corev1.Pod
-	opts := metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("spec.nodeName", a.cfg.Node).String(), Limit: page}
+	more := ""
 	for range most {
-		list, err := a.core.Pods(metav1.NamespaceAll).List(ctx, opts)
-		if err != nil {
+		req := a.core.Get().Resource("pods").Param("limit", strconv.Itoa(page)).
+			Param("fieldSelector", fields.OneTermEqualSelector("spec.nodeName", a.cfg.Node).String())
+		if more != "" {
+			req = req.Param("continue", more)
+		}
+		list := &corev1.PodList{}
+		if err := req.Do(ctx).Into(list); err != nil {
 			return nil, fmt.Errorf("list the pods of node %s: %w%s", a.cfg.Node, err, rights(err, "list", "pods"))
 		}
 		out = append(out, list.Items...)
-		if opts.Continue = list.Continue; opts.Continue == "" {
+		if more = list.Continue; more == "" {
 			return out, nil
 		}
 	}

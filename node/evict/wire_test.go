@@ -11,15 +11,16 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
 )
 
 // object decodes an object that was sent whole, in whichever encoding the client chose.
 func (c *cluster) object(r *http.Request, into runtime.Object) {
 	c.t.Helper()
+	types, terr := objectTypes()
 	data, err := io.ReadAll(r.Body)
-	if err == nil {
-		_, _, err = scheme.Codecs.UniversalDeserializer().Decode(data, nil, into)
+	if err = errors.Join(terr, err); err == nil {
+		_, _, err = serializer.NewCodecFactory(types).UniversalDeserializer().Decode(data, nil, into)
 	}
 	if err != nil {
 		c.t.Errorf("%s %s: %v: %s", r.Method, r.URL.Path, err, data)
