@@ -204,7 +204,7 @@ func TestSecrets(t *testing.T) {
 	}
 	u.User = url.UserPassword("me", "s3cret")
 	o.Sources[0].BaseURLs = []string{u.String()}
-	x, err := Open(t.Context(), o)
+	x, err := openIndex(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -215,7 +215,7 @@ func TestSecrets(t *testing.T) {
 	r.files["/os/repodata/repomd.xml.asc"] = nil
 	u.User = url.UserPassword("me", "s3crets")
 	o.Sources[0].BaseURLs = []string{u.String()}
-	if _, err := Open(t.Context(), o); err == nil || strings.Contains(err.Error(), "s3cret") || strings.Contains(err.Error(), "t0ken") {
+	if _, err := openIndex(t.Context(), o); err == nil || strings.Contains(err.Error(), "s3cret") || strings.Contains(err.Error(), "t0ken") {
 		t.Errorf("Open(wrong password) = %v", err)
 	}
 }
@@ -234,7 +234,7 @@ func TestProxy(t *testing.T) {
 	o := r.options(t)
 	o.Sources[0].BaseURLs = []string{"http://repository.example.com/far/os"}
 	o.Sources[0].Proxy = strings.Replace(proxy.URL, "//", "//me:pw@", 1)
-	x, err := Open(t.Context(), o)
+	x, err := openIndex(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -243,11 +243,11 @@ func TestProxy(t *testing.T) {
 		t.Errorf("the proxy was told %q", used)
 	}
 	o.Sources[0].Proxy, o.Sources[0].BaseURLs = "none", []string{r.url}
-	if _, err := Open(t.Context(), o); err != nil {
+	if _, err := openIndex(t.Context(), o); err != nil {
 		t.Error(err)
 	}
 	o.Fetch.HTTP = &http.Client{Transport: failing{}}
-	if _, err := Open(t.Context(), o); !errors.Is(err, ErrSources) {
+	if _, err := openIndex(t.Context(), o); !errors.Is(err, ErrSources) {
 		t.Errorf("Open(proxy with a foreign transport) = %v", err)
 	}
 }
@@ -262,16 +262,16 @@ func TestNoVerify(t *testing.T) {
 	defer server.Close()
 	o := r.options(t)
 	o.Sources[0].BaseURLs = []string{server.URL + "/os"}
-	if _, err := Open(t.Context(), o); !errors.Is(err, fetch.ErrUnreachable) && err == nil {
+	if _, err := openIndex(t.Context(), o); !errors.Is(err, fetch.ErrUnreachable) && err == nil {
 		t.Errorf("Open(unknown authority) = %v", err)
 	}
 	o.Sources[0].SSL.NoVerify = true
-	if _, err := Open(t.Context(), o); err != nil {
+	if _, err := openIndex(t.Context(), o); err != nil {
 		t.Error(err)
 	}
 	o.Sources[0].SSL = SSL{CA: "/etc/ca.pem"}
 	o.Root = textFS(map[string]string{"etc/ca.pem": "no certificate"})
-	if _, err := Open(t.Context(), o); !errors.Is(err, ErrSources) {
+	if _, err := openIndex(t.Context(), o); !errors.Is(err, ErrSources) {
 		t.Errorf("Open(no CA in PEM) = %v", err)
 	}
 }

@@ -41,21 +41,6 @@ func (x *Index) owners(ctx context.Context, file string) ([]*Package, error) {
 	return out, nil
 }
 
-// owns tells whether a package owns a file, as far as is known: by the primary list, or because owners was asked.
-func (x *Index) owns(p *Package, file string) bool {
-	if p.meets(rpmfile.Relation{Name: file}) {
-		return true
-	}
-	x.files.mu.Lock()
-	defer x.files.mu.Unlock()
-	for _, i := range x.files.known[file] {
-		if x.at(i) == p {
-			return true
-		}
-	}
-	return false
-}
-
 // lookFor reads the lists of files for one file; the first time also for all others that some package requires, because
 // reading takes seconds and more questions follow.
 func (x *Index) lookFor(ctx context.Context, file string) error {

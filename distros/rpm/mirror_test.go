@@ -102,7 +102,7 @@ func TestMirrors(t *testing.T) {
 			s := c.source
 			s.ID, s.RepoGPGCheck, s.Key = "os", true, o.Sources[0].Key
 			o.Sources, o.Vars = []Source{s}, c.vars
-			x, err := Open(t.Context(), o)
+			x, err := openIndex(t.Context(), o)
 			if !errors.Is(err, c.want) {
 				t.Fatalf("Open = %v; want %v", err, c.want)
 			}
@@ -123,7 +123,7 @@ func TestOtherMirrorForLists(t *testing.T) {
 	r.files["/half/repodata/primary.xml.gz"][40] ^= 1
 	o := r.options(t)
 	o.Sources[0].BaseURLs = []string{base + "/half", r.url}
-	x, err := Open(t.Context(), o)
+	x, err := openIndex(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -143,7 +143,7 @@ func TestMirrorOfMirrorList(t *testing.T) {
 	r.files["/core/mirror.list"] = []byte("https://cdn.example.com/os\n")
 	o := r.options(t)
 	o.Sources[0].BaseURLs, o.Sources[0].MirrorList, o.Mirror = nil, "https://cdn.example.com/core/mirror.list", base
-	x, err := Open(t.Context(), o)
+	x, err := openIndex(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
 	}

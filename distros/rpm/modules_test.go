@@ -80,7 +80,7 @@ func TestModules(t *testing.T) {
 			maps.Copy(files, c.files)
 			o := r.options(t)
 			o.Root = textFS(files)
-			x, err := Open(t.Context(), o)
+			x, err := openIndex(t.Context(), o)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -105,7 +105,7 @@ func TestModules(t *testing.T) {
 	}
 	o := r.options(t)
 	o.Sources[0].ModuleHotfixes = true
-	if x, err := Open(t.Context(), o); err != nil || len(x.Versions("nodejs")) != 4 {
+	if x, err := openIndex(t.Context(), o); err != nil || len(x.Versions("nodejs")) != 4 {
 		t.Errorf("Open(module_hotfixes) = %v, %v", x, err)
 	}
 }
@@ -120,7 +120,7 @@ func TestModuleMistakes(t *testing.T) {
 		r := newRepository(t, basics()...)
 		r.modules = text
 		r.publish(t, testKeys().good)
-		if _, err := Open(t.Context(), r.options(t)); !errors.Is(err, ErrIndex) {
+		if _, err := openIndex(t.Context(), r.options(t)); !errors.Is(err, ErrIndex) {
 			t.Errorf("%s: Open = %v; want ErrIndex", name, err)
 		}
 	}

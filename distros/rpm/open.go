@@ -62,15 +62,6 @@ type repo struct {
 	err      error // why it was skipped
 }
 
-// Open is OpenReleases and Load in one.
-func Open(ctx context.Context, o Options) (*Index, error) {
-	r, err := OpenReleases(ctx, o)
-	if err != nil {
-		return nil, err
-	}
-	return r.Load(ctx)
-}
-
 // sources are the sources to use, checked, with the mirror's URLs; and by id what each repository is called whatever the
 // mirror.
 func (o *Options) sources() (sources []Source, identities map[string]string, err error) {

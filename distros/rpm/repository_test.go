@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"compress/gzip"
+	"context"
 	"crypto"
 	"crypto/sha256"
 	"crypto/sha512"
@@ -300,4 +301,13 @@ func textFS(files map[string]string) fstest.MapFS {
 		root[name] = &fstest.MapFile{Data: []byte(text)}
 	}
 	return root
+}
+
+// openIndex opens the repositories and loads their lists.
+func openIndex(ctx context.Context, o Options) (*Index, error) {
+	r, err := OpenReleases(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	return r.Load(ctx)
 }

@@ -212,7 +212,7 @@ func TestRealRepository(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	x, err := Open(t.Context(), Options{
+	x, err := openIndex(t.Context(), Options{
 		Fetch: &fetch.Client{Store: store}, Root: os.DirFS(root.Dir), Arch: "x86_64",
 		Sources: []Source{{ID: "r", Name: "r", BaseURLs: []string{rpmtest.Serve(t, dir)}, RepoGPGCheck: true, Key: string(key.Public)}},
 	})
