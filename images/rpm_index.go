@@ -54,7 +54,7 @@ func (x rpmIndex) pinned(p *rpm.Package) distros.Package {
 }
 
 func (x rpmIndex) resolve(ctx context.Context, want []string) ([]distros.Package, error) {
-	found, err := x.Resolve(ctx, x.installed, want)
+	found, err := rpm.Resolve(ctx, x.Index, x.installed, want)
 	all := make([]distros.Package, len(found))
 	for i := range found {
 		all[i] = x.pinned(&found[i])

@@ -13,11 +13,6 @@ var (
 	ErrSignature = pgp.ErrSignature
 	// ErrExpired says that the key that signed a repomd.xml, or its signature, has expired.
 	ErrExpired = pgp.ErrExpired
-	// ErrIndex says that a repository contradicts itself: content that is not what its repomd.xml promises, or files that do
-	// not parse.
-	ErrIndex = errors.New("inconsistent repository")
-	// ErrSources says that the configuration of the sources cannot be understood or used.
-	ErrSources = errors.New("bad package sources")
 	// ErrRollback says that a mirror serves an older index than one that was seen before.
 	ErrRollback = errors.New("older than before")
 )

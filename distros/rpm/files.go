@@ -18,11 +18,11 @@ type fileTable struct {
 	known map[string][]int // entries by path; none: looked for in all lists of files, and nobody has it
 }
 
-// owners lists the packages that are to be had and own a file: by the primary lists, or, where those do not name it, by the
+// Owners lists the packages that are to be had and own a file: by the primary lists, or, where those do not name it, by the
 // lists of files, which are fetched and read then. The order is that of WhatProvides. A context that ends, or a list that
 // cannot be had, is an error.
-func (x *Index) owners(ctx context.Context, file string) ([]*Package, error) {
-	if found := x.WhatProvides(rpmfile.Relation{Name: file}); len(found) > 0 || x.releases == nil {
+func (x *Index) Owners(ctx context.Context, file string) ([]*Package, error) {
+	if found := x.WhatProvides(rpmfile.Relation{Name: file}); len(found) > 0 {
 		return found, nil
 	}
 	x.files.mu.Lock()
@@ -67,9 +67,6 @@ func (x *Index) lookFor(ctx context.Context, file string) error {
 		x.files.known[name] = nil
 	}
 	for i := range x.entries {
-		if x.entries[i].table == nil {
-			continue
-		}
 		for _, name := range found[hex.EncodeToString([]byte(x.entries[i].digest))] {
 			x.files.known[name] = append(x.files.known[name], i)
 		}

@@ -17,6 +17,18 @@ const (
 	maxModuleDepth = 20
 )
 
+// moduleDoc is one document of a modules list: a build of a stream, or which stream of a module is the default.
+type moduleDoc struct {
+	isDefault bool
+	name      string
+	stream    string
+	version   uint64
+	context   string
+	arch      string
+	requires  []map[string][]string // alternatives; of each, by module the streams that will do; none: any
+	artifacts []string              // name-epoch:version-release.arch
+}
+
 // The shapes of the documents, as far as they matter here.
 type (
 	moduleHeader struct {

@@ -7,25 +7,6 @@ import (
 	"strings"
 )
 
-// moduleDoc is one document of a modules list: a build of a stream, or which stream of a module is the default.
-type moduleDoc struct {
-	isDefault bool
-	name      string
-	stream    string
-	version   uint64
-	context   string
-	arch      string
-	requires  []map[string][]string // alternatives; of each, by module the streams that will do; none: any
-	artifacts []string              // name-epoch:version-release.arch
-}
-
-// moduleState is what the base says about modules.
-type moduleState struct {
-	Streams  map[string]string // enabled stream by module; "" where the module is disabled
-	Defaults map[string]string // that override those of the repositories
-	Platform string            // "el8"; "" where the base does not say
-}
-
 // hideByModules hides the packages of streams that are not active, and those that an active stream shadows, as dnf does: a
 // stream is active if the base has it enabled, or if it is the default and nothing says otherwise, or if an active one needs
 // it. A package that is in no stream is hidden if a package of an active stream has its name, or if it provides that name;

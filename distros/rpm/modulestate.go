@@ -8,6 +8,13 @@ import (
 	"strings"
 )
 
+// moduleState is what the base says about modules.
+type moduleState struct {
+	Streams  map[string]string // enabled stream by module; "" where the module is disabled
+	Defaults map[string]string // that override those of the repositories
+	Platform string            // "el8"; "" where the base does not say
+}
+
 // readModuleState reads what the base says about modules: etc/dnf/modules.d (which streams are enabled or disabled),
 // etc/dnf/modules.defaults.d, and the platform of os-release.
 func readModuleState(root fs.FS) (moduleState, error) {

@@ -151,7 +151,7 @@ func TestFiles(t *testing.T) {
 		file, owner string
 		requests    int
 	}{{"/usr/bin/gcc", "gcc 11.4.1-3.el9", 0}, {"/opt/x", "gcc 11.3.1-4.el9", 1}, {"/usr/bin/as", "gcc 11.3.1-4.el9", 1}, {"/usr/share/data & more/x", "data 1-1", 1}, {"/nowhere", "", 1}} {
-		got, err := x.owners(t.Context(), c.file)
+		got, err := x.Owners(t.Context(), c.file)
 		name := ""
 		if len(got) > 0 {
 			name = got[0].String()
@@ -162,7 +162,7 @@ func TestFiles(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := x.owners(ctx, "/another"); !errors.Is(err, context.Canceled) {
+	if _, err := x.Owners(ctx, "/another"); !errors.Is(err, context.Canceled) {
 		t.Errorf("owners after cancel = %v", err)
 	}
 }
@@ -368,7 +368,7 @@ func TestOffline(t *testing.T) {
 		t.Fatal(err)
 	}
 	checkBasics(t, x, r.url)
-	if _, err := x.owners(t.Context(), "/opt/x"); !errors.Is(err, fetch.ErrOffline) {
+	if _, err := x.Owners(t.Context(), "/opt/x"); !errors.Is(err, fetch.ErrOffline) {
 		t.Errorf("owners offline = %v; want ErrOffline", err)
 	}
 }

@@ -26,7 +26,7 @@ func (r *repo) open(ctx context.Context, o Options, rules mirrorRules) error {
 	if err := r.findFolders(ctx, o, rules); err != nil {
 		return err
 	}
-	if r.client, err = r.source.client(o, r.folders); err != nil {
+	if r.client, err = o.access().client(r.source, r.folders); err != nil {
 		return err
 	}
 	quick := *r.client
@@ -90,7 +90,7 @@ func (r *repo) findFolders(ctx context.Context, o Options, rules mirrorRules) er
 	if from == "" || len(r.folders) > 0 && r.source.Metalink == "" {
 		return nil
 	}
-	client, err := r.source.client(o, []string{from})
+	client, err := o.access().client(r.source, []string{from})
 	if err != nil {
 		return err
 	}

@@ -12,6 +12,10 @@ import (
 	"strings"
 )
 
+// ErrIndex says that a repository contradicts itself: content that is not what its repomd.xml promises, or files that do not
+// parse.
+var ErrIndex = errors.New("inconsistent repository")
+
 const maxRepomd = 4 << 20 // bytes; the largest have 20 KiB
 
 // repomd is what a repomd.xml says, as far as it matters here.

@@ -2,6 +2,8 @@ package rpm
 
 import (
 	"errors"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -34,20 +36,56 @@ func TestJoin(t *testing.T) {
 	}
 }
 
-// TestTooLarge: what a list says of sizes is bounded before anything is downloaded.
-func TestTooLarge(t *testing.T) {
+func FuzzRepomd(f *testing.F) {
+	f.Add([]byte(`<repomd><revision>1</revision><data type="primary"><checksum type="sha256">` + strings.Repeat("0a", 32) + `</checksum><location href="a/b"/><size>1</size><timestamp>1.5</timestamp></data></repomd>`))
+	f.Add([]byte(`<repomd><data type="primary_db"><checksum type="sha512">` + strings.Repeat("0a", 64) + `</checksum><location xml:base="http://x/" href="a"/></data></repomd>`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		md, err := parseRepomd(data)
+		if err != nil {
+			if !errors.Is(err, ErrIndex) {
+				t.Error(err)
+			}
+			return
+		}
+		for kind, l := range md.lists {
+			if len(l.sum.digest()) != 64 && len(l.sum.digest()) != 128 || l.sum.size < 0 || l.open.size < 0 {
+				t.Errorf("list %q: %+v", kind, l)
+			}
+			if u, err := join("https://h/r", l.base, l.href); err != nil || strings.Contains(u, "/../") {
+				t.Errorf("list %q is at %q, %v", kind, u, err)
+			}
+		}
+	})
+}
+
+func TestRealRepomd(t *testing.T) {
 	t.Parallel()
-	r := &repo{}
-	l := list{href: "a", sum: sum{sha256: strings.Repeat("0", 64), size: maxPrimary + 1}}
-	err := r.read(t.Context(), "primary", l, maxPrimary, nil)
-	if !errors.Is(err, ErrIndex) || !strings.Contains(err.Error(), "allowed") {
-		t.Error(err)
-	}
-	b := newBuilder(&repo{source: Source{ID: "x"}}, "https://example.com/os", "x86_64")
-	record := Record{
-		Name: "a", Arch: "noarch", Version: "1", Release: "1", ChecksumType: "sha256", Checksum: strings.Repeat("0", 64), Location: "a.rpm", Size: maxPackage + 1,
-	}
-	if err := b.record(record); err != nil || !strings.Contains(b.entries[0].hidden, "allowed") {
-		t.Errorf("%v: %+v", err, b.entries)
+	for _, tt := range []struct {
+		file, revision  string
+		newest          int64
+		primary         string // beginning of its place
+		size, open      int64
+		modules, byFile bool
+	}{
+		{"fedora-38-repomd.xml", "1681418230", 1681418230, "repodata/f6dee453a7f8", 18320782, 167638461, false, true},
+		{"centos-stream-9-appstream.xml", "9-stream", 1736761573, "repodata/c03bb2ebc33b", 3597627, 51840420, true, false},
+	} {
+		text, err := os.ReadFile(filepath.Join("testdata/real", tt.file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := parseRepomd(text)
+		if err != nil {
+			t.Fatalf("%s: %v", tt.file, err)
+		}
+		l, ok := r.primary()
+		if !ok || l.href[:len(tt.primary)] != tt.primary || filepath.Ext(l.href) != ".gz" || l.sum.size != tt.size || l.open.size != tt.open || l.open.sha256 == "" {
+			t.Errorf("%s: primary list %+v", tt.file, l)
+		}
+		_, modules := r.lists["modules"]
+		_, filelists := r.lists["filelists"]
+		if r.revision != tt.revision || r.newest != tt.newest || modules != tt.modules || filelists != tt.byFile {
+			t.Errorf("%s: revision %q of %d, modules %v, filelists %v", tt.file, r.revision, r.newest, modules, filelists)
+		}
 	}
 }

@@ -8,6 +8,16 @@ import (
 	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
 )
 
+// Repositories is what the solver asks of the repositories: see the methods of rpm.Index, which are these.
+type Repositories interface {
+	Arch() string
+	Versions(name string) []*Package
+	WhatProvides(want rpmfile.Relation) []*Package
+	Providing(name string) []*Package
+	Obsoleting(name string) []*Package
+	Owners(ctx context.Context, file string) ([]*Package, error)
+}
+
 // Resolve returns what must be added to a system, or upgraded in it, so that every want is met with all that it needs
 // (Requires, not Recommends or Supplements), sorted by name, version and architecture. A want is a requirement in rpm's syntax:
 // "gcc", "gcc = 11.4.1-3.el9", "kernel-devel-uname-r = 5.14.0-427.el9.x86_64", "/usr/bin/make", "(a or b)", or
@@ -18,26 +28,19 @@ import (
 // best repository or none; of all else, what libsolv's policy prefers. It is a pure function of index, system and wants.
 // Errors: *UnresolvableError, ErrSources for wants that do not parse, ErrIndex for requirements that do not, and those of
 // fetching lists of files.
-func (x *Index) Resolve(ctx context.Context, installed []rpmfile.Metadata, want []string) ([]Package, error) {
-	owners := func(path string) ([]*Package, error) { return x.owners(ctx, path) }
-	return x.resolveWith(ctx, owners, installed, want)
-}
-
-// ownersFunc tells who owns a file, by the lists of files: see Index.owners.
-type ownersFunc func(path string) ([]*Package, error)
-
-func (x *Index) resolveWith(ctx context.Context, owners ownersFunc, installed []rpmfile.Metadata, want []string) ([]Package, error) {
-	foreign := slices.ContainsFunc(want, x.foreign)
-	u := newUniverse(x, owners, installed, foreign)
-	r, err := resolve(ctx, u, want)
+func Resolve(ctx context.Context, x Repositories, installed []rpmfile.Metadata, want []string) ([]Package, error) {
+	foreign := slices.ContainsFunc(want, func(w string) bool { return foreign(x.Arch(), w) })
+	owned := func(path string) ([]*Package, error) { return x.Owners(ctx, path) }
+	u := newUniverse(x, owned, installed, foreign)
+	r, err := solve(ctx, u, want)
 	if un := (*unsolvable)(nil); err != nil && !errors.As(err, &un) {
 		return nil, err
 	}
 	if len(u.guessed) > 0 && (err != nil || r.relied()) {
 		// A file was thought to be in packages that were not looked into: again, with the lists of files.
-		u = newUniverse(x, owners, installed, foreign)
+		u = newUniverse(x, owned, installed, foreign)
 		u.lists = true
-		r, err = resolve(ctx, u, want)
+		r, err = solve(ctx, u, want)
 	}
 	if err != nil {
 		return nil, r.explain(err)
@@ -51,9 +54,9 @@ type resolution struct {
 	requests []int
 }
 
-// resolve runs the solver; again without them when preferences stand in the way, the last of them first. It ends: each time
+// solve runs the solver; again without them when preferences stand in the way, the last of them first. It ends: each time
 // there are more packages that no preference leaves out.
-func resolve(ctx context.Context, u *universe, want []string) (*resolution, error) {
+func solve(ctx context.Context, u *universe, want []string) (*resolution, error) {
 	requests := make([][]clause, len(want))
 	for i, w := range want {
 		var err error

@@ -115,13 +115,12 @@ func (u *universe) missing(chain []string, text string, r rpmfile.Relation) erro
 	}
 	other := false
 	seen := map[string]bool{}
-	for i := range u.x.provides.all(r.Name) {
-		p := u.x.at(i)
+	for _, p := range u.x.Providing(r.Name) {
 		line := fmt.Sprintf("%s (%s)", p, p.Origin)
 		switch {
 		case p.Hidden != "":
 			line += ", but " + p.Hidden
-		case wordSize(p.Arch) == 32 && wordSize(u.x.arch) == 64 && !u.foreign:
+		case wordSize(p.Arch) == 32 && wordSize(u.x.Arch()) == 64 && !u.foreign:
 			line = fmt.Sprintf("%s.%s (%s), which must be asked for by its architecture", p, p.Arch, p.Origin)
 		default:
 			other = true

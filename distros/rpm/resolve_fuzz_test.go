@@ -47,9 +47,9 @@ func FuzzResolve(f *testing.F) {
 		if m.chance(50) {
 			want = append(want, m.requirement())
 		}
-		x := newIndex("x86_64", index)
-		got, err := x.Resolve(context.Background(), metadataOf(system), want)
-		again, err2 := x.Resolve(context.Background(), metadataOf(system), want)
+		x := newRepositories("x86_64", index)
+		got, err := Resolve(context.Background(), x, metadataOf(system), want)
+		again, err2 := Resolve(context.Background(), x, metadataOf(system), want)
 		if fmt.Sprint(err) != fmt.Sprint(err2) || short(got) != short(again) {
 			t.Fatalf("two results: %q %v, %q %v", short(got), err, short(again), err2)
 		}

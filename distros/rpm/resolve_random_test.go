@@ -111,10 +111,10 @@ func (m *maker) system(t testing.TB, index []Package) []Package {
 			old = append(old, p)
 		}
 	}
-	x := newIndex("x86_64", old)
+	x := newRepositories("x86_64", old)
 	var have []Package
 	for range len(m.names) / 6 {
-		got, err := x.Resolve(context.Background(), metadataOf(have), []string{m.one(m.names...)})
+		got, err := Resolve(context.Background(), x, metadataOf(have), []string{m.one(m.names...)})
 		if err != nil {
 			continue
 		}
@@ -231,5 +231,5 @@ func obsoleteOnce(index []Package, name string) bool {
 // has tells whether something installed meets a relation.
 func has(system []Package, relation string) bool {
 	r, err := rpmfile.ParseRequirement(relation)
-	return err == nil && slices.ContainsFunc(system, func(p Package) bool { return meets(&p.Metadata, r.Relation) })
+	return err == nil && slices.ContainsFunc(system, func(p Package) bool { return p.Metadata.Meets(r.Relation) })
 }

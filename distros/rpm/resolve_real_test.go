@@ -142,8 +142,8 @@ func makeWorlds(t testing.TB, worlds []*world) {
 // ours is our answer in the words of the reference.
 func ours(t testing.TB, w *world, want []string) referenceAnswer {
 	t.Helper()
-	x := newIndex("x86_64", w.index)
-	return answer(x.Resolve(context.Background(), metadataOf(w.system), want))
+	x := newRepositories("x86_64", w.index)
+	return answer(Resolve(context.Background(), x, metadataOf(w.system), want))
 }
 
 func answer(got []Package, err error) referenceAnswer {
@@ -231,7 +231,7 @@ func TestRealRepository(t *testing.T) {
 		}
 		installed = append(installed, m)
 	}
-	got, err := x.Resolve(t.Context(), installed, []string{"a"})
+	got, err := Resolve(t.Context(), x, installed, []string{"a"})
 	if err != nil {
 		t.Fatal(err)
 	}

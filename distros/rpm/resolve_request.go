@@ -9,9 +9,9 @@ import (
 )
 
 // foreign tells whether a want names an architecture of the other word size.
-func (x *Index) foreign(want string) bool {
+func foreign(arch, want string) bool {
 	i := strings.LastIndexByte(want, '.')
-	return i > 0 && slices.Contains(archs[x.arch], want[i+1:]) && wordSize(want[i+1:]) == 32 && wordSize(x.arch) == 64
+	return i > 0 && slices.Contains(CompatibleArchs(arch), want[i+1:]) && wordSize(want[i+1:]) == 32 && wordSize(arch) == 64
 }
 
 // request turns a want into clauses.
@@ -49,10 +49,10 @@ func (u *universe) request(want string) ([]clause, error) {
 // wanted lists the packages that a request may mean: those of the name and what obsoletes them, else those of the name and
 // the architecture, else those that provide it.
 func (u *universe) wanted(r rpmfile.Relation) ([]literal, error) {
-	options := slices.DeleteFunc(u.named(r.Name), func(l literal) bool { return !meets(u.all[l].Metadata, r) })
+	options := slices.DeleteFunc(u.named(r.Name), func(l literal) bool { return !u.all[l].Meets(r) })
 	if name, arch, ok := cutArch(r.Name); len(options) == 0 && ok {
 		r := rpmfile.Relation{Name: name, Op: r.Op, EVR: r.EVR}
-		options = slices.DeleteFunc(u.named(name), func(l literal) bool { return u.all[l].Arch != arch || !meets(u.all[l].Metadata, r) })
+		options = slices.DeleteFunc(u.named(name), func(l literal) bool { return u.all[l].Arch != arch || !u.all[l].Meets(r) })
 		if len(options) > 0 {
 			return options, nil
 		}
@@ -70,7 +70,7 @@ func (u *universe) wanted(r rpmfile.Relation) ([]literal, error) {
 				options = append(options, literal(n))
 			}
 		}
-		for _, p := range u.x.obsoleting(r.Name) {
+		for _, p := range u.x.Obsoleting(r.Name) {
 			if over(&p.Metadata) {
 				options = u.add(options, []*Package{p})
 			}
@@ -82,7 +82,7 @@ func (u *universe) wanted(r rpmfile.Relation) ([]literal, error) {
 // cutArch splits "name.architecture".
 func cutArch(text string) (name, arch string, ok bool) {
 	i := strings.LastIndexByte(text, '.')
-	if i <= 0 || !slices.Contains(ranks, text[i+1:]) {
+	if i <= 0 || !KnownArch(text[i+1:]) {
 		return text, "", false
 	}
 	return text[:i], text[i+1:], true

@@ -189,9 +189,9 @@ func TestResolve(t *testing.T) {
 	for _, tt := range resolveCases() {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			x := newIndex("x86_64", described(t, tt.index))
+			x := newRepositories("x86_64", described(t, tt.index))
 			for range 3 {
-				got, err := x.Resolve(context.Background(), metadataOf(described(t, tt.system)), wants(tt.want))
+				got, err := Resolve(context.Background(), x, metadataOf(described(t, tt.system)), wants(tt.want))
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -269,8 +269,8 @@ func TestUnresolvable(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			x := newIndex("x86_64", described(t, tt.index))
-			got, err := x.Resolve(context.Background(), metadataOf(described(t, tt.system)), wants(tt.want))
+			x := newRepositories("x86_64", described(t, tt.index))
+			got, err := Resolve(context.Background(), x, metadataOf(described(t, tt.system)), wants(tt.want))
 			var un *UnresolvableError
 			if !errors.As(err, &un) {
 				t.Fatalf("Resolve = %v, %v; want an UnresolvableError", short(got), err)
@@ -284,15 +284,15 @@ func TestUnresolvable(t *testing.T) {
 
 func TestResolveRefuses(t *testing.T) {
 	t.Parallel()
-	x := newIndex("x86_64", described(t, "a 1-1"))
+	x := newRepositories("x86_64", described(t, "a 1-1"))
 	for _, want := range []string{"", "a >", "(a or", "a=1"} {
-		if _, err := x.Resolve(context.Background(), nil, []string{want}); !errors.Is(err, ErrSources) {
+		if _, err := Resolve(context.Background(), x, nil, []string{want}); !errors.Is(err, ErrSources) {
 			t.Errorf("Resolve(%q): %v, want ErrSources", want, err)
 		}
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	if _, err := x.Resolve(ctx, nil, []string{"a"}); !errors.Is(err, context.Canceled) {
+	if _, err := Resolve(ctx, x, nil, []string{"a"}); !errors.Is(err, context.Canceled) {
 		t.Errorf("Resolve when cancelled: %v", err)
 	}
 }
@@ -308,8 +308,8 @@ func TestOrderDoesNotMatter(t *testing.T) {
 		return strings.Join(lines, "\n")
 	}
 	for _, tt := range resolveCases() {
-		x := newIndex("x86_64", described(t, reverse(tt.index)))
-		got, err := x.Resolve(context.Background(), metadataOf(described(t, reverse(tt.system))), wants(tt.want))
+		x := newRepositories("x86_64", described(t, reverse(tt.index)))
+		got, err := Resolve(context.Background(), x, metadataOf(described(t, reverse(tt.system))), wants(tt.want))
 		if err != nil || short(got) != tt.result {
 			t.Errorf("%s: %q, %v; want %q", tt.name, short(got), err, cmp.Or(tt.result, "nothing"))
 		}
@@ -333,18 +333,18 @@ func TestFileLists(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			x := newIndex("x86_64", described(t, tt.index))
+			x := newRepositories("x86_64", described(t, tt.index))
 			asked := false
-			owned := func(path string) ([]*Package, error) {
+			x.owners = func(path string) (found []*Package) {
 				asked = true
-				for i := range x.entries {
-					if p := x.at(i); path == file && p.String() == tt.owner {
-						return []*Package{p}, nil
+				for i := range x.packages {
+					if p := &x.packages[i]; path == file && p.String() == tt.owner {
+						found = append(found, p)
 					}
 				}
-				return nil, nil
+				return found
 			}
-			got, err := x.resolveWith(context.Background(), owned, metadataOf(described(t, tt.system)), wants(tt.want))
+			got, err := Resolve(context.Background(), x, metadataOf(described(t, tt.system)), wants(tt.want))
 			if err != nil || short(got) != tt.result || asked != tt.asked {
 				t.Errorf("Resolve(%s) = %q, %v, lists asked: %v; want %q, %v", tt.want, short(got), err, asked, tt.result, tt.asked)
 			}
@@ -359,8 +359,8 @@ func TestArchitectures(t *testing.T) {
 		{"aarch64", "a 1-1 aarch64; requires: b\nb 1-1 noarch", "", "a", "a 1-1.aarch64, b 1-1.noarch"},
 		{"x86_64", "a 1-1; requires: libc\nlibc 2-1; conflicts: lib32 < 2\nlib32 2-1 i686", "lib32 1-1 i686", "a", "a 1-1, lib32 2-1.i686<1-1, libc 2-1"},
 	} {
-		x := newIndex(tt.arch, described(t, tt.index))
-		got, err := x.Resolve(context.Background(), metadataOf(described(t, tt.system)), wants(tt.want))
+		x := newRepositories(tt.arch, described(t, tt.index))
+		got, err := Resolve(context.Background(), x, metadataOf(described(t, tt.system)), wants(tt.want))
 		if err != nil || short(got) != tt.result {
 			t.Errorf("%s: Resolve(%s) = %q, %v; want %q", tt.arch, tt.want, short(got), err, tt.result)
 		}

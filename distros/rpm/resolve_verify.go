@@ -49,7 +49,7 @@ func (u *universe) verify(there []bool) error {
 // apart tells why two packages cannot be together, as far as the first one says so; "" if they can.
 func apart(p, q *solvable) string {
 	switch {
-	case slices.ContainsFunc(p.Conflicts, func(r rpmfile.Relation) bool { return meets(q.Metadata, r) }):
+	case slices.ContainsFunc(p.Conflicts, func(r rpmfile.Relation) bool { return q.Meets(r) }):
 		return "conflicts with"
 	case supersedes(p.Metadata, q.Metadata):
 		return "obsoletes"

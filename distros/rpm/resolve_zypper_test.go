@@ -101,10 +101,10 @@ func TestRealZypper(t *testing.T) {
 
 // takesOlder tells whether an answer does not have the newest version of something that was asked for.
 func takesOlder(w *world, want []string, a referenceAnswer) bool {
-	x := newIndex("x86_64", w.index)
+	x := newRepositories("x86_64", w.index)
 	return slices.ContainsFunc(want, func(name string) bool {
 		name, _, _ = strings.Cut(name, " ")
-		p, ok := x.Candidate(name)
-		return ok && !slices.Contains(a.Add, fmt.Sprintf("%s %s %s", p.Name, p.Version, p.Arch)) || !ok
+		all := x.Versions(name)
+		return len(all) == 0 || !slices.Contains(a.Add, fmt.Sprintf("%s %s %s", all[0].Name, all[0].Version, all[0].Arch))
 	})
 }

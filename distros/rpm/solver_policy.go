@@ -55,7 +55,7 @@ func (u *universe) bestVersions(list []literal) []literal {
 	slices.SortFunc(list, func(a, b literal) int {
 		p, q := u.all[a], u.all[b]
 		return cmp.Or(
-			strings.Compare(p.Name, q.Name), rpmfile.Compare(q.EVR, p.EVR), cmp.Compare(archRank(p.Arch), archRank(q.Arch)),
+			strings.Compare(p.Name, q.Name), rpmfile.Compare(q.EVR, p.EVR), cmp.Compare(ArchRank(p.Arch), ArchRank(q.Arch)),
 			boolsFirst(p.pkg == nil, q.pkg == nil), u.order(int(a), int(b)))
 	})
 	list = slices.CompactFunc(list, func(a, b literal) bool { return u.all[a].Name == u.all[b].Name })

@@ -22,17 +22,6 @@ func together(a, b string) bool {
 	return wordSize(a) != wordSize(b) && wordSize(a) != 0 && wordSize(b) != 0
 }
 
-// meets tells whether a package meets a relation by its name, what it provides, or a file.
-func meets(m *rpmfile.Metadata, want rpmfile.Relation) bool {
-	if want.Name == m.Name && want.Matches(rpmfile.Relation{Name: m.Name, Op: "=", EVR: m.EVR}) {
-		return true
-	}
-	if slices.ContainsFunc(m.Provides, want.Matches) {
-		return true
-	}
-	return want.Op == "" && strings.HasPrefix(want.Name, "/") && slices.Contains(m.Files, want.Name)
-}
-
 // supersedes tells whether a package replaces another one of a different name.
 func supersedes(p, other *rpmfile.Metadata) bool {
 	if p.Name == other.Name || together(p.Arch, other.Arch) {

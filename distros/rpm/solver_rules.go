@@ -164,7 +164,7 @@ func (u *universe) stay(n int) []literal {
 			}
 		}
 	}
-	for _, q := range u.x.obsoleting(p.Name) {
+	for _, q := range u.x.Obsoleting(p.Name) {
 		if supersedes(&q.Metadata, p.Metadata) {
 			out = u.add(out, []*Package{q})
 		}
@@ -176,10 +176,10 @@ func (u *universe) stay(n int) []literal {
 // as dnf has it; nil for others, and for what was asked for by its architecture.
 func (u *universe) multilib(n int) *clause {
 	p := u.all[n]
-	if p.pkg == nil || wordSize(p.Arch) != 32 || wordSize(u.x.arch) != 64 || slices.Contains(u.asked, literal(n)) {
+	if p.pkg == nil || wordSize(p.Arch) != 32 || wordSize(u.x.Arch()) != 64 || slices.Contains(u.asked, literal(n)) {
 		return nil
 	}
-	c := clause{literals: []literal{-literal(n)}, reason: byRequire, of: n, text: p.Name + "." + u.x.arch, name: p.Name}
+	c := clause{literals: []literal{-literal(n)}, reason: byRequire, of: n, text: p.Name + "." + u.x.Arch(), name: p.Name}
 	for _, l := range u.named(p.Name) {
 		if wordSize(u.all[l].Arch) == 64 {
 			c.literals = append(c.literals, l)

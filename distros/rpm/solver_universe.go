@@ -20,9 +20,9 @@ func (p *solvable) String() string { return p.Name + " " + evrText(p.EVR) }
 
 // universe numbers packages: the installed ones from 1 on, those of the index as they come up.
 type universe struct {
-	x         *Index
-	owned     ownersFunc
-	all       []*solvable // all[0] is nobody
+	x         Repositories
+	owned     func(path string) ([]*Package, error) // Repositories.Owners
+	all       []*solvable                           // all[0] is nobody
 	installed int
 	stays     []int       // by installed package: the clause that it stays,
 	ways      [][]literal // and what that says
@@ -39,7 +39,7 @@ type universe struct {
 }
 
 // newUniverse starts with what is installed; packages without an architecture (keys) and sources are left out.
-func newUniverse(x *Index, owned ownersFunc, installed []rpmfile.Metadata, foreign bool) *universe {
+func newUniverse(x Repositories, owned func(string) ([]*Package, error), installed []rpmfile.Metadata, foreign bool) *universe {
 	u := &universe{
 		x: x, owned: owned, all: []*solvable{nil}, numbers: map[*Package]int{}, same: map[string]int{}, names: map[string][]int{},
 		provided: map[string][]int{}, guessed: map[int]bool{}, givenUp: map[literal]bool{}, cache: map[rpmfile.Relation][]literal{}, foreign: foreign,
@@ -63,7 +63,7 @@ func newUniverse(x *Index, owned ownersFunc, installed []rpmfile.Metadata, forei
 		for _, f := range m.Files {
 			u.provided[f] = append(u.provided[f], n)
 		}
-		if wordSize(m.Arch) != wordSize(x.arch) && wordSize(m.Arch) != 0 {
+		if wordSize(m.Arch) != wordSize(x.Arch()) && wordSize(m.Arch) != 0 {
 			u.foreign = true // what keeps it alive may have to be upgraded
 		}
 	}
@@ -114,7 +114,7 @@ func (u *universe) number(p *Package) int {
 		return n
 	}
 	n := 0
-	if p.Arch != "src" && p.Arch != "nosrc" && (u.foreign || wordSize(p.Arch) == 0 || wordSize(p.Arch) == wordSize(u.x.arch)) {
+	if p.Arch != "src" && p.Arch != "nosrc" && (u.foreign || wordSize(p.Arch) == 0 || wordSize(p.Arch) == wordSize(u.x.Arch())) {
 		if n = u.same[identity(&p.Metadata)]; n != 0 {
 			u.all[n].offered = true
 		} else {
@@ -143,7 +143,7 @@ func (u *universe) named(name string) []literal {
 	for _, n := range u.names[name] {
 		out = append(out, literal(n))
 	}
-	out = u.add(out, u.x.named(name))
+	out = u.add(out, u.x.Versions(name))
 	slices.Sort(out)
 	return slices.Compact(out)
 }
@@ -155,7 +155,7 @@ func (u *universe) providers(r rpmfile.Relation) ([]literal, error) {
 	}
 	var out []literal
 	for _, n := range u.provided[r.Name] {
-		if meets(u.all[n].Metadata, r) {
+		if u.all[n].Meets(r) {
 			out = append(out, literal(n))
 		}
 	}

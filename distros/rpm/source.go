@@ -2,6 +2,7 @@ package rpm
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"io/fs"
 	"net/url"
@@ -10,6 +11,9 @@ import (
 	"strconv"
 	"strings"
 )
+
+// ErrSources says that the configuration of the sources cannot be understood or used.
+var ErrSources = errors.New("bad package sources")
 
 // Source is one repository of the configuration. The zero values of its switches are those of dnf, but for GPGCheck and
 // RepoGPGCheck: a source that checks neither, and has no Key, is refused when it is opened.

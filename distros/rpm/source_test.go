@@ -202,3 +202,44 @@ func TestExpand(t *testing.T) {
 		}
 	}
 }
+
+func FuzzSources(f *testing.F) {
+	f.Add("[a]\nname=x\nbaseurl=http://example.com/$releasever\n  https://u:p@b/?q\ngpgcheck=1\n#baseurl=http://x\nexclude=a b\n", true)
+	f.Add("[a]\nmirrorlist: http://x/${a:-b}\nenabled=0\n[b]\nproxy=http://x\nproxy_username=u\n", false)
+	f.Fuzz(func(t *testing.T, text string, zypp bool) {
+		name := "etc/yum.repos.d/x.repo"
+		if zypp {
+			name = "etc/zypp/repos.d/x.repo"
+		}
+		sources, err := ReadSources(textFS(map[string]string{name: text}), Vars{"releasever": "9.4", "a": "$a"})
+		if err != nil {
+			if !errors.Is(err, ErrSources) {
+				t.Error(err)
+			}
+			return
+		}
+		for i := range sources {
+			s := &sources[i]
+			if s.check() != nil {
+				continue
+			}
+			for _, u := range s.BaseURLs {
+				if strings.Contains(u, "?") || remote(u) && strings.Contains(strings.Split(u, "/")[2], "@") {
+					t.Errorf("a secret stayed in %q", u)
+				}
+			}
+		}
+		if _, err := WithMirror(sources, "http://m.example/a b=http://n"); err != nil && !errors.Is(err, ErrSources) {
+			t.Error(err)
+		}
+	})
+}
+
+func FuzzVars(f *testing.F) {
+	f.Add("http://$a/${b:-$c}/${releasever_major:+x}")
+	f.Fuzz(func(t *testing.T, text string) {
+		if out := (Vars{"a": "$a$a", "releasever": "9.4"}).Expand(text); len(out) > 10*len(text)+maxConfig {
+			t.Errorf("%d bytes became %d", len(text), len(out))
+		}
+	})
+}

@@ -230,3 +230,12 @@ func optional(root fs.FS, name string) ([]byte, error) {
 	}
 	return data, err
 }
+
+// baseArch is what $basearch stands for.
+func baseArch(arch string) string {
+	switch arch {
+	case "i686", "i586", "i486":
+		return "i386"
+	}
+	return arch
+}
