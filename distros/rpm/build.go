@@ -184,7 +184,7 @@ func (b *builder) end() error {
 	case e.size > maxPackage:
 		b.hide(fmt.Sprintf("it has %d bytes, more than the %d allowed", e.size, int64(maxPackage)))
 	}
-	if why := b.repo.source.excludes(e); why != "" {
+	if why := e.excludedBy(b.repo.source); why != "" {
 		b.hide(why)
 	}
 	b.entries = append(b.entries, *e)

@@ -276,22 +276,6 @@ func TestNoVerify(t *testing.T) {
 	}
 }
 
-func TestWithSubscription(t *testing.T) {
-	t.Parallel()
-	machine := textFS(map[string]string{mountedRedhat: "[appstream]\nbaseurl=https://cdn.example.com/$releasever\n"})
-	base := []Source{{Origin: redhatRepo + ":1", ID: "old"}, {Origin: "x", ID: "appstream"}, {Origin: "y", ID: "site"}}
-	for id, want := range map[string]string{"ID=rhel\n": "site appstream", "ID=\"rhel\"\n": "site appstream", "ID=rocky\nID_LIKE=\"rhel\"\n": "old appstream site", "": "old appstream site"} {
-		got, err := WithSubscription(base, textFS(map[string]string{"etc/os-release": id}), machine, Vars{"releasever": "9"})
-		var ids []string
-		for _, s := range got {
-			ids = append(ids, s.ID)
-		}
-		if err != nil || strings.Join(ids, " ") != want {
-			t.Errorf("WithSubscription(%q) = %q, %v; want %s", id, ids, err, want)
-		}
-	}
-}
-
 // TestOptionsKeyring: keys that only a source names count, wherever they are.
 func TestOptionsKeyring(t *testing.T) {
 	t.Parallel()

@@ -100,7 +100,7 @@ func (r *repo) read(ctx context.Context, name string, l list, limit int64, read 
 	}
 	file, err := r.fetch(ctx, l)
 	if err == nil {
-		if err = unpack(ctx.Err, file, l.open, limit, read); err != nil && ctx.Err() == nil {
+		if err = unpack(ctx.Err, file, l.unpacked, limit, read); err != nil && ctx.Err() == nil {
 			err = fmt.Errorf("%w: %w", ErrIndex, err)
 		}
 	}

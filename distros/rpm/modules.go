@@ -141,7 +141,7 @@ func pick(docs []moduleDoc, builds []int, streams map[string]string, state modul
 			best = append(best, i) // the same build from another repository
 			continue
 		}
-		if more, ok := docs[i].fits(streams, state); ok {
+		if more, ok := fits(docs[i], streams, state); ok {
 			best, needs = append(best, i), more
 		}
 	}
@@ -149,7 +149,7 @@ func pick(docs []moduleDoc, builds []int, streams map[string]string, state modul
 }
 
 // fits tells whether one of the alternatives of what a build needs can be met, and which streams would have to become active.
-func (d moduleDoc) fits(streams map[string]string, state moduleState) (needs map[string]string, ok bool) {
+func fits(d moduleDoc, streams map[string]string, state moduleState) (needs map[string]string, ok bool) {
 	if len(d.requires) == 0 {
 		return nil, true
 	}

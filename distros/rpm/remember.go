@@ -44,16 +44,16 @@ func (o Options) recall(r *repo) *seen {
 // notOlder refuses an index older than one that was seen.
 func (o Options) notOlder(r *repo, md *repomd) error {
 	s := o.recall(r)
-	if s == nil || o.AllowRollback || md.compare(s) >= 0 {
+	if s == nil || o.AllowRollback || compareIndexes(md, s) >= 0 {
 		return nil
 	}
 	return fmt.Errorf("%w: this mirror serves revision %s, and %s was seen before; use another mirror, or allow older indexes",
 		ErrRollback, describe(md.revision, md.newest), describe(s.Revision, s.Newest))
 }
 
-// compare is negative if an index is older than what was seen. Revisions are times mostly, but need not be numbers, nor
+// compareIndexes is negative if an index is older than what was seen. Revisions are times mostly, but need not be numbers, nor
 // stay of one kind: so a list that is newer than all before speaks against "older".
-func (r *repomd) compare(s *seen) int {
+func compareIndexes(r *repomd, s *seen) int {
 	a, err1 := strconv.ParseInt(r.revision, 10, 64)
 	b, err2 := strconv.ParseInt(s.Revision, 10, 64)
 	times := cmp.Compare(r.newest, s.Newest)
@@ -72,7 +72,7 @@ func describe(revision string, newest int64) string {
 
 // remember notes an index, if it is newer than what was seen.
 func (o Options) remember(r *repo) error {
-	if s := o.recall(r); o.Remember == "" || s != nil && r.md.compare(s) <= 0 {
+	if s := o.recall(r); o.Remember == "" || s != nil && compareIndexes(r.md, s) <= 0 {
 		return nil
 	}
 	text, err := json.Marshal(seen{hideSecrets(r.identity), r.md.revision, r.md.newest})

@@ -202,8 +202,3 @@ func (p *repoParser) credentials(root fs.FS, s *Source, name string) {
 		}
 	}
 }
-
-// safePath tells whether a relative path stays below where it starts and needs no cleaning.
-func safePath(p string) bool {
-	return fs.ValidPath(p) && p != "." && !strings.ContainsAny(p, "\\\x00\n\r")
-}

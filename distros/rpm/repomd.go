@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/url"
 	"strings"
 )
@@ -27,8 +28,8 @@ type repomd struct {
 
 // list is one file of a repository.
 type list struct {
-	href, base string // below the repository, or below base
-	sum, open  sum    // of the file, and of what it unpacks to; open is zero if not known
+	href, base    string // below the repository, or below base
+	sum, unpacked sum    // of the file, and of what it unpacks to; unpacked is zero if not known
 }
 
 // sum is what a file must be.
@@ -136,7 +137,7 @@ func (r *repomd) readList(x *xmlReader) (l list, err error) {
 		case "size":
 			l.sum.size, err = x.readNumber()
 		case "open-size":
-			l.open.size, err = x.readNumber()
+			l.unpacked.size, err = x.readNumber()
 		case "timestamp":
 			var n int64
 			if n, err = x.readNumber(); err == nil {
@@ -149,12 +150,12 @@ func (r *repomd) readList(x *xmlReader) (l list, err error) {
 			return l, err
 		}
 	}
-	size, open := l.sum.size, l.open.size
+	size, open := l.sum.size, l.unpacked.size
 	if l.sum, err = newSum(kind, value, size); err != nil {
 		return l, fmt.Errorf("%w: %w", errWeak, err)
 	}
-	if l.open, err = newSum(openKind, openValue, open); err != nil { // it is no more than a help
-		l.open = sum{size: open}
+	if l.unpacked, err = newSum(openKind, openValue, open); err != nil { // it is no more than a help
+		l.unpacked = sum{size: open}
 	}
 	if _, err := join("https://x", l.base, l.href); err != nil {
 		return l, fmt.Errorf("location %.80q: %w", l.href, err)
@@ -221,4 +222,9 @@ func (s sum) of(data []byte) bool {
 	}
 	have := sha512.Sum512(data)
 	return s.sha512 == hex.EncodeToString(have[:])
+}
+
+// safePath tells whether a relative path stays below where it starts and needs no cleaning.
+func safePath(p string) bool {
+	return fs.ValidPath(p) && p != "." && !strings.ContainsAny(p, "\\\x00\n\r")
 }

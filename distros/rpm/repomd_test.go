@@ -48,7 +48,7 @@ func FuzzRepomd(f *testing.F) {
 			return
 		}
 		for kind, l := range md.lists {
-			if len(l.sum.digest()) != 64 && len(l.sum.digest()) != 128 || l.sum.size < 0 || l.open.size < 0 {
+			if len(l.sum.digest()) != 64 && len(l.sum.digest()) != 128 || l.sum.size < 0 || l.unpacked.size < 0 {
 				t.Errorf("list %q: %+v", kind, l)
 			}
 			if u, err := join("https://h/r", l.base, l.href); err != nil || strings.Contains(u, "/../") {
@@ -79,7 +79,7 @@ func TestRealRepomd(t *testing.T) {
 			t.Fatalf("%s: %v", tt.file, err)
 		}
 		l, ok := r.primary()
-		if !ok || l.href[:len(tt.primary)] != tt.primary || filepath.Ext(l.href) != ".gz" || l.sum.size != tt.size || l.open.size != tt.open || l.open.sha256 == "" {
+		if !ok || l.href[:len(tt.primary)] != tt.primary || filepath.Ext(l.href) != ".gz" || l.sum.size != tt.size || l.unpacked.size != tt.open || l.unpacked.sha256 == "" {
 			t.Errorf("%s: primary list %+v", tt.file, l)
 		}
 		_, modules := r.lists["modules"]

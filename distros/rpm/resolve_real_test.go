@@ -212,10 +212,14 @@ func TestRealRepository(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	x, err := openIndex(t.Context(), Options{
+	releases, err := OpenReleases(t.Context(), Options{
 		Fetch: &fetch.Client{Store: store}, Root: os.DirFS(root.Dir), Arch: "x86_64",
 		Sources: []Source{{ID: "r", Name: "r", BaseURLs: []string{rpmtest.Serve(t, dir)}, RepoGPGCheck: true, Key: string(key.Public)}},
 	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	x, err := releases.Load(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

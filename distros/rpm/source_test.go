@@ -4,6 +4,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"testing/fstest"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -114,7 +115,7 @@ func TestReadSources(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			got, err := ReadSources(textFS(c.files), c.vars)
+			got, err := ReadSources(rootOf(c.files), c.vars)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -142,7 +143,7 @@ func TestReadSourcesMistakes(t *testing.T) {
 		strings.Repeat("[a]\n", maxSections+1):    "sections",
 		strings.Repeat("#\n", maxConfig):          "larger",
 	} {
-		_, err := ReadSources(textFS(map[string]string{"etc/yum.repos.d/x.repo": text}), nil)
+		_, err := ReadSources(rootOf(map[string]string{"etc/yum.repos.d/x.repo": text}), nil)
 		if !errors.Is(err, ErrSources) || !strings.Contains(err.Error(), want) {
 			t.Errorf("ReadSources(%.40q) = %v; want ErrSources with %q", text, err, want)
 		}
@@ -179,7 +180,7 @@ func TestReadVars(t *testing.T) {
 		{"nothing", nil, nil, Vars{}},
 	} {
 		c.want["arch"], c.want["basearch"] = "x86_64", "x86_64"
-		got, err := ReadVars(textFS(c.files), c.installed, "x86_64")
+		got, err := ReadVars(rootOf(c.files), c.installed, "x86_64")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -211,7 +212,7 @@ func FuzzSources(f *testing.F) {
 		if zypp {
 			name = "etc/zypp/repos.d/x.repo"
 		}
-		sources, err := ReadSources(textFS(map[string]string{name: text}), Vars{"releasever": "9.4", "a": "$a"})
+		sources, err := ReadSources(rootOf(map[string]string{name: text}), Vars{"releasever": "9.4", "a": "$a"})
 		if err != nil {
 			if !errors.Is(err, ErrSources) {
 				t.Error(err)
@@ -242,4 +243,36 @@ func FuzzVars(f *testing.F) {
 			t.Errorf("%d bytes became %d", len(text), len(out))
 		}
 	})
+}
+
+func TestWithSubscription(t *testing.T) {
+	t.Parallel()
+	machine := rootOf(map[string]string{mountedRedhat: "[appstream]\nbaseurl=https://cdn.example.com/$releasever\n"})
+	base := []Source{{Origin: redhatRepo + ":1", ID: "old"}, {Origin: "x", ID: "appstream"}, {Origin: "y", ID: "site"}}
+	for id, want := range map[string]string{"ID=rhel\n": "site appstream", "ID=\"rhel\"\n": "site appstream", "ID=rocky\nID_LIKE=\"rhel\"\n": "old appstream site", "": "old appstream site"} {
+		got, err := WithSubscription(base, rootOf(map[string]string{"etc/os-release": id}), machine, Vars{"releasever": "9"})
+		var ids []string
+		for _, s := range got {
+			ids = append(ids, s.ID)
+		}
+		if err != nil || strings.Join(ids, " ") != want {
+			t.Errorf("WithSubscription(%q) = %q, %v; want %s", id, ids, err, want)
+		}
+	}
+}
+
+// rootOf is a root file system of text files.
+func rootOf(files map[string]string) fstest.MapFS {
+	out := fstest.MapFS{}
+	for name, text := range files {
+		out[name] = &fstest.MapFile{Data: []byte(text)}
+	}
+	return out
+}
+
+func TestModuleStateMistake(t *testing.T) {
+	t.Parallel()
+	if _, err := readModuleState(rootOf(map[string]string{"etc/dnf/modules.d/a.module": "nonsense"})); !errors.Is(err, ErrSources) {
+		t.Errorf("readModuleState = %v", err)
+	}
 }
