@@ -4,6 +4,7 @@ import (
 	"net/url"
 
 	"github.com/driver-container/driver-container/distros/fetch"
+	"github.com/driver-container/driver-container/distros/rpm/repoconf"
 )
 
 // Clients know how to talk to the hosts of sources: with the certificates, the proxy and the credentials that a source
@@ -30,7 +31,7 @@ func OpenClients(o Options) (*Clients, error) {
 	}
 	c := &Clients{base: o.Fetch}
 	for _, s := range sources {
-		client, err := o.access().client(s, s.BaseURLs)
+		client, err := o.access().Client(s, s.BaseURLs)
 		c.own = append(c.own, ownClient{s.BaseURLs, client, err})
 	}
 	return c, nil
@@ -43,7 +44,7 @@ func (c *Clients) For(rawURL string) (*fetch.Client, error) {
 	for _, own := range c.own {
 		for _, p := range own.prefixes {
 			switch {
-			case hasPrefix(rawURL, p) && len(p) > length:
+			case repoconf.HasURLPrefix(rawURL, p) && len(p) > length:
 				best, length = own, len(p)
 			case length < 0 && sameHost(rawURL, p):
 				best, length = own, 0
@@ -60,4 +61,6 @@ func sameHost(a, b string) bool {
 }
 
 // access is how the options say to talk to sources.
-func (o Options) access() access { return access{Fetch: o.Fetch, Root: o.Root, Machine: o.Machine} }
+func (o Options) access() repoconf.Access {
+	return repoconf.Access{Fetch: o.Fetch, Root: o.Root, Machine: o.Machine}
+}

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/driver-container/driver-container/distros/fetch"
+	"github.com/driver-container/driver-container/distros/rpm/repoconf"
 )
 
 // certificate makes a client certificate and its key, in PEM.
@@ -156,7 +157,7 @@ func TestSubscriptionFiles(t *testing.T) {
 		maps.Copy(files, c.files)
 		o.Machine = textFS(files)
 		_, err := OpenReleases(t.Context(), o)
-		if c.want == "" && err != nil || c.want != "" && (!errors.Is(err, ErrSources) || !strings.Contains(err.Error(), c.want)) {
+		if c.want == "" && err != nil || c.want != "" && (!errors.Is(err, repoconf.ErrSources) || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("%s: OpenReleases = %v; want %q", c.name, err, c.want)
 		}
 		if c.want == "" {
@@ -247,7 +248,7 @@ func TestProxy(t *testing.T) {
 		t.Error(err)
 	}
 	o.Fetch.HTTP = &http.Client{Transport: failing{}}
-	if _, err := openIndex(t.Context(), o); !errors.Is(err, ErrSources) {
+	if _, err := openIndex(t.Context(), o); !errors.Is(err, repoconf.ErrSources) {
 		t.Errorf("Open(proxy with a foreign transport) = %v", err)
 	}
 }
@@ -269,9 +270,9 @@ func TestNoVerify(t *testing.T) {
 	if _, err := openIndex(t.Context(), o); err != nil {
 		t.Error(err)
 	}
-	o.Sources[0].SSL = SSL{CA: "/etc/ca.pem"}
+	o.Sources[0].SSL = repoconf.SSL{CA: "/etc/ca.pem"}
 	o.Root = textFS(map[string]string{"etc/ca.pem": "no certificate"})
-	if _, err := openIndex(t.Context(), o); !errors.Is(err, ErrSources) {
+	if _, err := openIndex(t.Context(), o); !errors.Is(err, repoconf.ErrSources) {
 		t.Errorf("Open(no CA in PEM) = %v", err)
 	}
 }
@@ -282,7 +283,7 @@ func TestOptionsKeyring(t *testing.T) {
 	k := testKeys()
 	o := Options{
 		Arch: "x86_64", Root: textFS(map[string]string{"usr/share/keys/a": armoured(t, k.good)}),
-		Sources: []Source{
+		Sources: []repoconf.Source{
 			{ID: "a", BaseURLs: []string{"http://x"}, GPGCheck: true, GPGKeys: []string{"file:///usr/share/keys/a", "https://example.com/x"}},
 			{ID: "b", BaseURLs: []string{"http://x"}, Key: armoured(t, k.stranger)},
 		},

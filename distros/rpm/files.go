@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/driver-container/driver-container/distros/rpm/repodata"
 	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
 )
 
@@ -51,7 +52,7 @@ func (x *Index) lookFor(ctx context.Context, file string) error {
 	}
 	found := map[string][]string{} // paths by digest of the package
 	for _, repo := range x.releases.repos {
-		list, ok := repo.md.lists["filelists"]
+		list, ok := repo.md.Lists["filelists"]
 		if !ok {
 			continue
 		}
@@ -87,28 +88,28 @@ func (x *Index) requiredFiles(wanted map[string]bool) {
 
 // readFilelists looks for files in a filelists.xml and notes them by the digest of their package.
 func readFilelists(in io.Reader, wanted map[string]bool, found map[string][]string) error {
-	x := newXML(in)
+	x := repodata.NewXMLReader(in)
 	var pkgid string
 	for {
-		token, err := x.next()
+		token, err := x.Next()
 		if errors.Is(err, io.EOF) {
 			return nil
 		} else if err != nil {
 			return err
 		}
 		switch {
-		case token != xmlStart:
-		case x.depth == 1 && string(x.name) != "filelists":
-			return fmt.Errorf("it begins with <%.40s>, want <filelists>", x.name)
-		case x.depth == 2:
-			pkgid = strings.ToLower(string(x.attr("pkgid")))
-		case x.depth == 3 && string(x.name) == "file":
-			token, err := x.next()
+		case token != repodata.XMLStart:
+		case x.Depth == 1 && string(x.Name) != "filelists":
+			return fmt.Errorf("it begins with <%.40s>, want <filelists>", x.Name)
+		case x.Depth == 2:
+			pkgid = strings.ToLower(string(x.Attr("pkgid")))
+		case x.Depth == 3 && string(x.Name) == "file":
+			token, err := x.Next()
 			if err != nil {
 				return err
 			}
-			if token == xmlText && wanted[string(x.text)] {
-				found[pkgid] = append(found[pkgid], string(x.text))
+			if token == repodata.XMLText && wanted[string(x.Text)] {
+				found[pkgid] = append(found[pkgid], string(x.Text))
 			}
 		}
 	}

@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/driver-container/driver-container/distros/rpm/repoconf"
+	"github.com/driver-container/driver-container/distros/rpm/repodata"
 	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
 )
 
@@ -11,7 +13,7 @@ func FuzzPrimary(f *testing.F) {
 	f.Add([]byte(primaryOf(basics())))
 	f.Add([]byte(`<metadata><package><name>a</name><arch>noarch</arch><version ver="1" rel="1"/><format><rpm:requires><rpm:entry name="(a or b)"/></rpm:requires><file/></format></package></metadata>`))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		b := newBuilder(&repo{source: Source{ID: "x"}}, "https://example.com/os", "x86_64")
+		b := newBuilder(&repo{source: repoconf.Source{ID: "x"}}, "https://example.com/os", "x86_64")
 		if err := b.readPrimary(strings.NewReader(string(data))); err != nil {
 			return
 		}
@@ -54,11 +56,11 @@ func FuzzFilelists(f *testing.F) {
 func FuzzModules(f *testing.F) {
 	f.Add([]byte(moduleDocument("nodejs:10", "1", "c1", "platform: [el8]", "nodejs-1:10.1-1.x86_64") + moduleDefault("nodejs", `"10"`)))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		docs, err := parseModules(strings.NewReader(string(data)))
+		docs, err := repodata.ParseModules(strings.NewReader(string(data)))
 		if err != nil {
 			return
 		}
 		entries := []entry{{name: "nodejs", arch: "x86_64", evr: rpmfile.EVR{Epoch: "1", Version: "10.1", Release: "1"}}}
-		hideByModules(entries, docs, moduleState{Streams: map[string]string{"a": "b"}, Platform: "el8"})
+		hideByModules(entries, docs, repoconf.ModuleState{Streams: map[string]string{"a": "b"}, Platform: "el8"})
 	})
 }

@@ -4,11 +4,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/driver-container/driver-container/distros/rpm/repoconf"
 )
 
 func TestObsoleting(t *testing.T) {
 	t.Parallel()
-	b := newBuilder(&repo{source: Source{ID: "x"}}, "https://example.com", "aarch64")
+	b := newBuilder(&repo{source: repoconf.Source{ID: "x"}}, "https://example.com", "aarch64")
 	for _, p := range []struct {
 		name, arch string
 		size       int64 // none: the package is hidden

@@ -6,6 +6,9 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/driver-container/driver-container/distros/rpm/repoconf"
+	"github.com/driver-container/driver-container/distros/rpm/repodata"
 )
 
 const metalinkHead = `<?xml version="1.0" encoding="utf-8"?>
@@ -42,28 +45,28 @@ func TestMirrors(t *testing.T) {
 	r.files["/empty"] = []byte("# nothing\n")
 	for _, c := range []struct {
 		name   string
-		source Source
-		vars   Vars
+		source repoconf.Source
+		vars   repoconf.Vars
 		want   error
 	}{
-		{"list", Source{MirrorList: base + "/list"}, Vars{"way": "os"}, nil},
-		{"forged only", Source{MirrorList: base + "/list"}, nil, ErrSignature},
-		{"metalink", Source{Metalink: base + "/metalink"}, nil, nil},
-		{"unknown variable in the question", Source{Metalink: base + "/metalink?repo=x&infra=$infra"}, nil, nil},
-		{"unknown variable in the path", Source{Metalink: base + "/$infra/metalink"}, nil, ErrSources},
-		{"metalink named as a list", Source{MirrorList: base + "/metalink"}, nil, nil},
-		{"metalink and an old base URL", Source{Metalink: base + "/metalink", BaseURLs: []string{base + "/old"}}, nil, nil},
-		{"old only", Source{Metalink: base + "/metalink-old"}, nil, ErrIndex},
-		{"weak metalink", Source{Metalink: base + "/metalink-weak"}, nil, ErrIndex},
-		{"empty", Source{MirrorList: base + "/empty"}, nil, ErrIndex},
-		{"several base URLs", Source{BaseURLs: []string{base + "/gone", base + "/forged", base + "/os"}}, nil, nil},
+		{"list", repoconf.Source{MirrorList: base + "/list"}, repoconf.Vars{"way": "os"}, nil},
+		{"forged only", repoconf.Source{MirrorList: base + "/list"}, nil, ErrSignature},
+		{"metalink", repoconf.Source{Metalink: base + "/metalink"}, nil, nil},
+		{"unknown variable in the question", repoconf.Source{Metalink: base + "/metalink?repo=x&infra=$infra"}, nil, nil},
+		{"unknown variable in the path", repoconf.Source{Metalink: base + "/$infra/metalink"}, nil, repoconf.ErrSources},
+		{"metalink named as a list", repoconf.Source{MirrorList: base + "/metalink"}, nil, nil},
+		{"metalink and an old base URL", repoconf.Source{Metalink: base + "/metalink", BaseURLs: []string{base + "/old"}}, nil, nil},
+		{"old only", repoconf.Source{Metalink: base + "/metalink-old"}, nil, repodata.ErrIndex},
+		{"weak metalink", repoconf.Source{Metalink: base + "/metalink-weak"}, nil, repodata.ErrIndex},
+		{"empty", repoconf.Source{MirrorList: base + "/empty"}, nil, repodata.ErrIndex},
+		{"several base URLs", repoconf.Source{BaseURLs: []string{base + "/gone", base + "/forged", base + "/os"}}, nil, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			o := r.options(t)
 			s := c.source
 			s.ID, s.RepoGPGCheck, s.Key = "os", true, o.Sources[0].Key
-			o.Sources, o.Vars = []Source{s}, c.vars
+			o.Sources, o.Vars = []repoconf.Source{s}, c.vars
 			x, err := openIndex(t.Context(), o)
 			if !errors.Is(err, c.want) {
 				t.Fatalf("Open = %v; want %v", err, c.want)
@@ -116,15 +119,15 @@ func FuzzMirrors(f *testing.F) {
 	f.Add([]byte("# list\nhttp://a.example/$basearch/\nftp://x\n"))
 	f.Add(metalink([]byte("x"), "http://a.example/os", "https://b.example/os"))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		m, err := parseMirrors(data, Vars{"basearch": "x86_64"})
+		m, err := parseMirrors(data, repoconf.Vars{"basearch": "x86_64"})
 		if err != nil {
-			if !errors.Is(err, ErrIndex) {
+			if !errors.Is(err, repodata.ErrIndex) {
 				t.Error(err)
 			}
 			return
 		}
 		for _, u := range m.folders {
-			if !remote(u) {
+			if !repoconf.IsRemote(u) {
 				t.Errorf("mirror %q", u)
 			}
 		}

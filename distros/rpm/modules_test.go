@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/driver-container/driver-container/distros/rpm/repodata"
 	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
 )
 
@@ -120,12 +121,12 @@ func TestModuleMistakes(t *testing.T) {
 		r := newRepository(t, basics()...)
 		r.modules = text
 		r.publish(t, testKeys().good)
-		if _, err := openIndex(t.Context(), r.options(t)); !errors.Is(err, ErrIndex) {
+		if _, err := openIndex(t.Context(), r.options(t)); !errors.Is(err, repodata.ErrIndex) {
 			t.Errorf("%s: Open = %v; want ErrIndex", name, err)
 		}
 	}
 	for _, text := range []string{"", "\n", "---\n", "# nothing\n", "---\ndocument: modulemd\nversion: 1\ndata: {name: 3}\n", "---\nhello: world\n"} {
-		if docs, err := parseModules(strings.NewReader(text)); err != nil || len(docs) != 0 {
+		if docs, err := repodata.ParseModules(strings.NewReader(text)); err != nil || len(docs) != 0 {
 			t.Errorf("parseModules(%q) = %v, %v", text, docs, err)
 		}
 	}
@@ -154,7 +155,7 @@ func BenchmarkModules(b *testing.B) {
 	b.SetBytes(int64(text.Len()))
 	start := time.Now()
 	for b.Loop() {
-		if _, err := parseModules(bytes.NewReader(text.Bytes())); err != nil {
+		if _, err := repodata.ParseModules(bytes.NewReader(text.Bytes())); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/driver-container/driver-container/distros"
+	"github.com/driver-container/driver-container/distros/rpm/repoconf"
 	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
 )
 
@@ -21,7 +22,7 @@ func TestRealPrimary(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close() //nolint:errcheck // opened for reading
-	b := newBuilder(&repo{source: Source{ID: "fedora"}}, "https://example.com/os", "x86_64")
+	b := newBuilder(&repo{source: repoconf.Source{ID: "fedora"}}, "https://example.com/os", "x86_64")
 	if err := b.readPrimary(f); err != nil {
 		t.Fatal(err)
 	}

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/driver-container/driver-container/distros/rpm/repoconf"
+	"github.com/driver-container/driver-container/distros/rpm/repodata"
 	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
 )
 
@@ -71,7 +73,7 @@ func readGenerated(t testing.TB, packages int) (x *Index, held, size int64) {
 	runtime.GC()
 	runtime.ReadMemStats(&before)
 	start := time.Now()
-	b := newBuilder(&repo{source: Source{ID: "x"}}, "https://example.com", "x86_64")
+	b := newBuilder(&repo{source: repoconf.Source{ID: "x"}}, "https://example.com", "x86_64")
 	if err := b.readPrimary(bytes.NewReader(list.Bytes())); err != nil {
 		t.Fatal(err)
 	}
@@ -90,12 +92,12 @@ func readGenerated(t testing.TB, packages int) (x *Index, held, size int64) {
 func TestTooLarge(t *testing.T) {
 	t.Parallel()
 	r := &repo{}
-	l := list{href: "a", sum: sum{sha256: strings.Repeat("0", 64), size: maxPrimary + 1}}
+	l := repodata.File{Href: "a", Sum: repodata.Checksum{SHA256: strings.Repeat("0", 64), Size: maxPrimary + 1}}
 	err := r.read(t.Context(), "primary", l, maxPrimary, nil)
-	if !errors.Is(err, ErrIndex) || !strings.Contains(err.Error(), "allowed") {
+	if !errors.Is(err, repodata.ErrIndex) || !strings.Contains(err.Error(), "allowed") {
 		t.Error(err)
 	}
-	b := newBuilder(&repo{source: Source{ID: "x"}}, "https://example.com/os", "x86_64")
+	b := newBuilder(&repo{source: repoconf.Source{ID: "x"}}, "https://example.com/os", "x86_64")
 	record := Record{
 		Name: "a", Arch: "noarch", Version: "1", Release: "1", ChecksumType: "sha256", Checksum: strings.Repeat("0", 64), Location: "a.rpm", Size: maxPackage + 1,
 	}
