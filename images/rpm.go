@@ -9,6 +9,7 @@ import (
 
 	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/rpm"
+	"github.com/driver-container/driver-container/distros/rpm/repoconf"
 	"github.com/driver-container/driver-container/distros/rpm/rpmdb"
 	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
 	"github.com/driver-container/driver-container/distros/rpm/sqlite"
@@ -39,7 +40,7 @@ func (rpmFamily) open(ctx context.Context, b *Builder, t matrix.Target, o PlanOp
 type rpmBase struct {
 	installed []rpmfile.Metadata
 	keys      [][]byte // of its database, armoured
-	vars      rpm.Vars
+	vars      repoconf.Vars
 	arch      string // rpm's name
 }
 
@@ -65,7 +66,7 @@ func readRPMBase(tree *rootfs.Tree, arch string) (b rpmBase, err error) {
 			b.installed = append(b.installed, m)
 		}
 	}
-	b.vars, err = rpm.ReadVars(tree.OpenFS(), b.installed, b.arch)
+	b.vars, err = repoconf.ReadVars(tree.OpenFS(), b.installed, b.arch)
 	return b, err
 }
 
@@ -81,23 +82,23 @@ func (b *Builder) rpmOptions(base rpmBase, tree *rootfs.Tree, t matrix.Target, o
 	if err != nil {
 		return options, err
 	}
-	options.Sources = append([]rpm.Source{}, sources...) // nil would mean those of the base
+	options.Sources = append([]repoconf.Source{}, sources...) // nil would mean those of the base
 	return options, nil
 }
 
 // rpmSources are the repositories of the base, those of a subscription, those that are switched off but have the headers of older
 // kernels that are asked for, and those of the matrix.
-func (b *Builder) rpmSources(options rpm.Options, t matrix.Target, o PlanOptions) (sources []rpm.Source, err error) {
+func (b *Builder) rpmSources(options rpm.Options, t matrix.Target, o PlanOptions) (sources []repoconf.Source, err error) {
 	if !t.System.OnlyThese {
-		if sources, err = rpm.ReadSources(options.Root, options.Vars); err != nil {
+		if sources, err = repoconf.ReadSources(options.Root, options.Vars); err != nil {
 			return nil, fmt.Errorf("repositories of the base: %w", err)
 		}
 		if options.Machine != nil {
-			if sources, err = rpm.WithSubscription(sources, options.Root, options.Machine, options.Vars); err != nil {
+			if sources, err = repoconf.WithSubscription(sources, options.Root, options.Machine, options.Vars); err != nil {
 				return nil, fmt.Errorf("subscription of this machine: %w", err)
 			}
 		}
-		off, err := rpm.ReadDisabled(options.Root, options.Vars, extraRepositories(t, o)...)
+		off, err := repoconf.ReadDisabled(options.Root, options.Vars, extraRepositories(t, o)...)
 		if err != nil {
 			return nil, fmt.Errorf("repositories of the base: %w", err)
 		}
@@ -107,7 +108,7 @@ func (b *Builder) rpmSources(options rpm.Options, t matrix.Target, o PlanOptions
 		}
 	}
 	for i, rep := range t.System.Repositories {
-		s := rpm.Source{Origin: "matrix", ID: fmt.Sprintf("matrix-%d", i+1), Key: rep.Key, GPGKeys: rep.GPGKeys, GPGCheck: true}
+		s := repoconf.Source{Origin: "matrix", ID: fmt.Sprintf("matrix-%d", i+1), Key: rep.Key, GPGKeys: rep.GPGKeys, GPGCheck: true}
 		for _, u := range rep.BaseURLs {
 			s.BaseURLs = append(s.BaseURLs, options.Vars.Expand(u))
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/distros/rpm"
 	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
+	"github.com/driver-container/driver-container/distros/rpm/solve"
 )
 
 // rpmRepositories are rpm's, with the base that packages are resolved for.
@@ -54,7 +55,7 @@ func (x rpmIndex) pinned(p *rpm.Package) distros.Package {
 }
 
 func (x rpmIndex) resolve(ctx context.Context, want []string) ([]distros.Package, error) {
-	found, err := x.Resolve(ctx, x.installed, want)
+	found, err := solve.Resolve(ctx, x.Index, x.installed, want)
 	all := make([]distros.Package, len(found))
 	for i := range found {
 		all[i] = x.pinned(&found[i])

@@ -8,7 +8,7 @@ import (
 
 	"github.com/driver-container/driver-container/ci/imagetest"
 	"github.com/driver-container/driver-container/distros/apt"
-	"github.com/driver-container/driver-container/distros/rpm"
+	"github.com/driver-container/driver-container/distros/rpm/repoconf"
 	"github.com/driver-container/driver-container/images/matrix"
 )
 
@@ -50,7 +50,7 @@ func TestRPMRepositories(t *testing.T) {
 			if read(t, tree, "etc/pki/rpm-gpg/RPM-GPG-KEY-driver-build-1") != key {
 				t.Error("another key")
 			}
-			sources, err := rpm.ReadSources(tree.OpenFS(), rpm.Vars{"site": "rocky", "releasever": "9"})
+			sources, err := repoconf.ReadSources(tree.OpenFS(), repoconf.Vars{"site": "rocky", "releasever": "9"})
 			if err != nil || len(sources) != 3 {
 				t.Errorf("%+v, %v", sources, err)
 			}

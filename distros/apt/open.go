@@ -58,15 +58,6 @@ func (r *repo) name() string {
 	return base + " " + r.suite
 }
 
-// Open is OpenReleases and Load in one.
-func Open(ctx context.Context, o Options) (*Index, error) {
-	r, err := OpenReleases(ctx, o)
-	if err != nil {
-		return nil, err
-	}
-	return r.Load(ctx)
-}
-
 // OpenReleases fetches and verifies the Release file of every repository, which is cheap, so that a caller can ask for
 // their Digest before it loads the indexes. Errors: ErrSources, ErrSignature, ErrExpired, ErrIndex, *ComponentError, and
 // those of fetch.

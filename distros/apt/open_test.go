@@ -66,7 +66,7 @@ func TestOpen(t *testing.T) {
 					a.files[strings.Replace(name, "bookworm", "stable", 1)] = data
 				}
 			}
-			x, err := Open(t.Context(), o)
+			x, err := openIndex(t.Context(), o)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -130,7 +130,7 @@ func TestSignatures(t *testing.T) {
 			if tt.change != nil {
 				tt.change(a, &o)
 			}
-			_, err := Open(t.Context(), o)
+			_, err := openIndex(t.Context(), o)
 			if !errors.Is(err, tt.want) || err != nil && !strings.Contains(err.Error(), tt.say) {
 				t.Errorf("Open: %v; want %v with %q", err, tt.want, tt.say)
 			}
@@ -156,15 +156,15 @@ func TestDetachedSignature(t *testing.T) {
 				t.Fatal(err)
 			}
 			a.files[dir+"/Release"], a.files[dir+"/Release.gpg"] = []byte(text), sig.Bytes()
-			if _, err := Open(t.Context(), o); err != nil {
+			if _, err := openIndex(t.Context(), o); err != nil {
 				t.Error(err)
 			}
 			a.files[dir+"/Release"] = []byte(text + "\n")
-			if _, err := Open(t.Context(), o); !errors.Is(err, ErrSignature) {
+			if _, err := openIndex(t.Context(), o); !errors.Is(err, ErrSignature) {
 				t.Errorf("changed text: %v", err)
 			}
 			delete(a.files, dir+"/Release.gpg")
-			if _, err := Open(t.Context(), o); !errors.Is(err, fetch.ErrUnreachable) {
+			if _, err := openIndex(t.Context(), o); !errors.Is(err, fetch.ErrUnreachable) {
 				t.Errorf("no signature: %v", err)
 			}
 		})
@@ -223,7 +223,7 @@ func TestOpenRefuses(t *testing.T) {
 			if tt.after != nil {
 				tt.after(a, &o)
 			}
-			_, err := Open(t.Context(), o)
+			_, err := openIndex(t.Context(), o)
 			if err == nil || tt.want != nil && !errors.Is(err, tt.want) || !strings.Contains(err.Error(), tt.say) {
 				t.Errorf("Open: %v; want %v with %q", err, tt.want, tt.say)
 			}
@@ -244,7 +244,7 @@ func TestComponentsAreAdded(t *testing.T) {
 	o := a.options(t)
 	o.Sources = append(o.Sources, b.options(t).Sources...)
 	o.Components = []string{"contrib"}
-	x, err := Open(t.Context(), o)
+	x, err := openIndex(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -270,7 +270,7 @@ func TestFlatAndAll(t *testing.T) {
 		flat.URIs, flat.Suites, flat.Components = []string{a.url + "/flat"}, []string{suite}, nil
 		p := o
 		p.Sources = append([]Source{flat}, o.Sources...)
-		x, err := Open(t.Context(), p)
+		x, err := openIndex(t.Context(), p)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -286,7 +286,7 @@ func TestOtherArchitectureIsNoted(t *testing.T) {
 	a := newArchive(t)
 	a.head = strings.Replace(a.head, "all amd64 arm64", "arm64", 1)
 	a.publish(t, keys().ed)
-	x, err := Open(t.Context(), a.options(t))
+	x, err := openIndex(t.Context(), a.options(t))
 	if err != nil || len(x.Notes()) != 1 || !strings.Contains(x.Notes()[0], "nothing for amd64") {
 		t.Errorf("notes %q, error %v", x.Notes(), err)
 	}
@@ -305,14 +305,14 @@ func TestDigestAndOffline(t *testing.T) {
 		}
 		return r.Digest()
 	}
-	first, err := Open(t.Context(), o)
+	first, err := openIndex(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
 	}
 	o.Now = o.Now.Add(time.Hour)
 	offline := o
 	offline.Fetch = &fetch.Client{Store: o.Fetch.Store, Offline: true}
-	if _, err := Open(t.Context(), offline); err != nil {
+	if _, err := openIndex(t.Context(), offline); err != nil {
 		t.Errorf("offline, after it was read once: %v", err)
 	}
 	more := o
@@ -363,7 +363,7 @@ func TestSourcesAndKeysOfTheBase(t *testing.T) {
 			}
 			o := a.options(t)
 			o.Sources, o.Root = nil, root
-			_, err := Open(t.Context(), o)
+			_, err := openIndex(t.Context(), o)
 			if tt.ok && err != nil || !tt.ok && !errors.Is(err, ErrSignature) {
 				t.Errorf("Open: %v, want success %v", err, tt.ok)
 			}
@@ -421,4 +421,13 @@ func TestMirror(t *testing.T) {
 			t.Errorf("WithMirror(%q) (-want +got):\n%s", tt.mirror, diff)
 		}
 	}
+}
+
+// openIndex opens the repositories and loads their lists.
+func openIndex(ctx context.Context, o Options) (*Index, error) {
+	r, err := OpenReleases(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	return r.Load(ctx)
 }

@@ -13,21 +13,19 @@ var archs = map[string][]string{
 	"i686":      {"i686", "i586", "i486", "i386", "noarch"},
 }
 
+// CompatibleArchs lists, best first, what an architecture runs; nothing for one that is not known.
+func CompatibleArchs(arch string) []string { return archs[arch] }
+
 // ranks orders architectures among packages of one name and version; noarch stands with the best.
 var ranks = []string{"x86_64_v2", "x86_64", "aarch64", "ppc64le", "s390x", "noarch", "i686", "i586", "i486", "i386"}
 
-func archRank(arch string) int {
+// KnownArch tells whether packages of an architecture are known here.
+func KnownArch(arch string) bool { return slices.Contains(ranks, arch) }
+
+// ArchRank orders architectures among packages of one name and version; the lower number is the better one.
+func ArchRank(arch string) int {
 	if i := slices.Index(ranks, arch); i >= 0 {
 		return i
 	}
 	return len(ranks)
-}
-
-// baseArch is what $basearch stands for.
-func baseArch(arch string) string {
-	switch arch {
-	case "i686", "i586", "i486":
-		return "i386"
-	}
-	return arch
 }

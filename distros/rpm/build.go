@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/driver-container/driver-container/distros/rpm/repoconf"
+	"github.com/driver-container/driver-container/distros/rpm/repodata"
 	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
 )
 
@@ -66,10 +68,10 @@ func (b *builder) begin() {
 		priority: s.Priority, cost: s.Cost,
 	}
 	if b.e.priority == 0 {
-		b.e.priority = defaultPriority
+		b.e.priority = repoconf.DefaultPriority
 	}
 	if b.e.cost == 0 {
-		b.e.cost = defaultCost
+		b.e.cost = repoconf.DefaultCost
 	}
 	n := uint32(len(b.table.files)) //nolint:gosec // bounded by maxRelations
 	b.e.files = span{n, n}
@@ -169,13 +171,13 @@ func (b *builder) end() error {
 	if len(b.entries) == maxPackages {
 		return fmt.Errorf("more than %d packages", maxPackages)
 	}
-	if s, err := newSum(b.digestType, b.digest, e.size); err != nil {
+	if s, err := repodata.NewChecksum(b.digestType, b.digest, e.size); err != nil {
 		b.hide(err.Error())
-	} else if raw, err := hex.DecodeString(s.digest()); err == nil {
+	} else if raw, err := hex.DecodeString(s.Digest()); err == nil {
 		e.digest = b.table.texts.copy(raw)
 	}
 	var err error
-	if e.url, err = join(b.base, b.xmlBase, b.href); err != nil {
+	if e.url, err = repodata.JoinURL(b.base, b.xmlBase, b.href); err != nil {
 		b.hide(fmt.Sprintf("location %.80q: %v", b.href, err))
 	}
 	switch {
@@ -184,7 +186,7 @@ func (b *builder) end() error {
 	case e.size > maxPackage:
 		b.hide(fmt.Sprintf("it has %d bytes, more than the %d allowed", e.size, int64(maxPackage)))
 	}
-	if why := b.repo.source.excludes(e); why != "" {
+	if why := e.excludedBy(b.repo.source); why != "" {
 		b.hide(why)
 	}
 	b.entries = append(b.entries, *e)

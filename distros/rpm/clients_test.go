@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/driver-container/driver-container/distros/fetch"
+	"github.com/driver-container/driver-container/distros/rpm/repoconf"
 )
 
 // certificate makes a client certificate and its key, in PEM.
@@ -156,7 +157,7 @@ func TestSubscriptionFiles(t *testing.T) {
 		maps.Copy(files, c.files)
 		o.Machine = textFS(files)
 		_, err := OpenReleases(t.Context(), o)
-		if c.want == "" && err != nil || c.want != "" && (!errors.Is(err, ErrSources) || !strings.Contains(err.Error(), c.want)) {
+		if c.want == "" && err != nil || c.want != "" && (!errors.Is(err, repoconf.ErrSources) || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("%s: OpenReleases = %v; want %q", c.name, err, c.want)
 		}
 		if c.want == "" {
@@ -204,7 +205,7 @@ func TestSecrets(t *testing.T) {
 	}
 	u.User = url.UserPassword("me", "s3cret")
 	o.Sources[0].BaseURLs = []string{u.String()}
-	x, err := Open(t.Context(), o)
+	x, err := openIndex(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -215,7 +216,7 @@ func TestSecrets(t *testing.T) {
 	r.files["/os/repodata/repomd.xml.asc"] = nil
 	u.User = url.UserPassword("me", "s3crets")
 	o.Sources[0].BaseURLs = []string{u.String()}
-	if _, err := Open(t.Context(), o); err == nil || strings.Contains(err.Error(), "s3cret") || strings.Contains(err.Error(), "t0ken") {
+	if _, err := openIndex(t.Context(), o); err == nil || strings.Contains(err.Error(), "s3cret") || strings.Contains(err.Error(), "t0ken") {
 		t.Errorf("Open(wrong password) = %v", err)
 	}
 }
@@ -234,7 +235,7 @@ func TestProxy(t *testing.T) {
 	o := r.options(t)
 	o.Sources[0].BaseURLs = []string{"http://repository.example.com/far/os"}
 	o.Sources[0].Proxy = strings.Replace(proxy.URL, "//", "//me:pw@", 1)
-	x, err := Open(t.Context(), o)
+	x, err := openIndex(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -243,11 +244,11 @@ func TestProxy(t *testing.T) {
 		t.Errorf("the proxy was told %q", used)
 	}
 	o.Sources[0].Proxy, o.Sources[0].BaseURLs = "none", []string{r.url}
-	if _, err := Open(t.Context(), o); err != nil {
+	if _, err := openIndex(t.Context(), o); err != nil {
 		t.Error(err)
 	}
 	o.Fetch.HTTP = &http.Client{Transport: failing{}}
-	if _, err := Open(t.Context(), o); !errors.Is(err, ErrSources) {
+	if _, err := openIndex(t.Context(), o); !errors.Is(err, repoconf.ErrSources) {
 		t.Errorf("Open(proxy with a foreign transport) = %v", err)
 	}
 }
@@ -262,33 +263,17 @@ func TestNoVerify(t *testing.T) {
 	defer server.Close()
 	o := r.options(t)
 	o.Sources[0].BaseURLs = []string{server.URL + "/os"}
-	if _, err := Open(t.Context(), o); !errors.Is(err, fetch.ErrUnreachable) && err == nil {
+	if _, err := openIndex(t.Context(), o); !errors.Is(err, fetch.ErrUnreachable) && err == nil {
 		t.Errorf("Open(unknown authority) = %v", err)
 	}
 	o.Sources[0].SSL.NoVerify = true
-	if _, err := Open(t.Context(), o); err != nil {
+	if _, err := openIndex(t.Context(), o); err != nil {
 		t.Error(err)
 	}
-	o.Sources[0].SSL = SSL{CA: "/etc/ca.pem"}
+	o.Sources[0].SSL = repoconf.SSL{CA: "/etc/ca.pem"}
 	o.Root = textFS(map[string]string{"etc/ca.pem": "no certificate"})
-	if _, err := Open(t.Context(), o); !errors.Is(err, ErrSources) {
+	if _, err := openIndex(t.Context(), o); !errors.Is(err, repoconf.ErrSources) {
 		t.Errorf("Open(no CA in PEM) = %v", err)
-	}
-}
-
-func TestWithSubscription(t *testing.T) {
-	t.Parallel()
-	machine := textFS(map[string]string{mountedRedhat: "[appstream]\nbaseurl=https://cdn.example.com/$releasever\n"})
-	base := []Source{{Origin: redhatRepo + ":1", ID: "old"}, {Origin: "x", ID: "appstream"}, {Origin: "y", ID: "site"}}
-	for id, want := range map[string]string{"ID=rhel\n": "site appstream", "ID=\"rhel\"\n": "site appstream", "ID=rocky\nID_LIKE=\"rhel\"\n": "old appstream site", "": "old appstream site"} {
-		got, err := WithSubscription(base, textFS(map[string]string{"etc/os-release": id}), machine, Vars{"releasever": "9"})
-		var ids []string
-		for _, s := range got {
-			ids = append(ids, s.ID)
-		}
-		if err != nil || strings.Join(ids, " ") != want {
-			t.Errorf("WithSubscription(%q) = %q, %v; want %s", id, ids, err, want)
-		}
 	}
 }
 
@@ -298,7 +283,7 @@ func TestOptionsKeyring(t *testing.T) {
 	k := testKeys()
 	o := Options{
 		Arch: "x86_64", Root: textFS(map[string]string{"usr/share/keys/a": armoured(t, k.good)}),
-		Sources: []Source{
+		Sources: []repoconf.Source{
 			{ID: "a", BaseURLs: []string{"http://x"}, GPGCheck: true, GPGKeys: []string{"file:///usr/share/keys/a", "https://example.com/x"}},
 			{ID: "b", BaseURLs: []string{"http://x"}, Key: armoured(t, k.stranger)},
 		},

@@ -1,6 +1,6 @@
 // Package rpm reads rpm repositories without rpm, dnf, yum or zypper: the sources a base image is configured with, their
-// repomd.xml and its signature, their lists of packages, modules and files, and from those the set of packages that must be
-// added so that a request is met.
+// repomd.xml and its signature, and their lists of packages, modules and files. Package repoconf reads the configuration of
+// sources, repodata the formats of the lists, and solve finds the packages that must be added so that a request is met.
 //
 // Trust runs one way, and there are two of them. Where a repository signs its repomd.xml and the source says to check that
 // (repo_gpgcheck, and zypper always), a key of the source signs repomd.xml, that names the sha256 or sha512 of each list, and

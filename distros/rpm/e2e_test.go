@@ -72,9 +72,13 @@ func TestCreaterepo(t *testing.T) {
 				config, text = "etc/zypp/repos.d", "[r]\nname=r\nbaseurl="+url+"/\ntype=rpm-md\n"
 			}
 			writeFile(t, filepath.Join(root, config, "r.repo"), text)
-			x, err := rpm.Open(t.Context(), rpm.Options{
+			releases, err := rpm.OpenReleases(t.Context(), rpm.Options{
 				Fetch: &fetch.Client{Store: store}, Root: os.DirFS(root), Arch: "x86_64", Remember: t.TempDir(), SQLite: sqlite.Read,
 			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			x, err := releases.Load(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -28,7 +28,6 @@ type entry struct {
 	table                                    *table
 	requires, provides, conflicts, obsoletes span // of table.relations
 	files                                    span // of table.files
-	whole                                    *Package
 }
 
 type span struct{ from, to uint32 }
@@ -111,19 +110,6 @@ func (e *entry) providedNames(yield func(string) bool) {
 	if !yield(e.name) {
 		return
 	}
-	if e.whole != nil {
-		for _, r := range e.whole.Metadata.Provides {
-			if !yield(r.Name) {
-				return
-			}
-		}
-		for _, f := range e.whole.Metadata.Files {
-			if !yield(f) {
-				return
-			}
-		}
-		return
-	}
 	for _, r := range e.relationsOf(e.provides) {
 		if !yield(r.name) {
 			return
@@ -137,14 +123,6 @@ func (e *entry) providedNames(yield func(string) bool) {
 }
 
 func (e *entry) obsoletedNames(yield func(string) bool) {
-	if e.whole != nil {
-		for _, r := range e.whole.Metadata.Obsoletes {
-			if !yield(r.Name) {
-				return
-			}
-		}
-		return
-	}
 	for _, r := range e.relationsOf(e.obsoletes) {
 		if !yield(r.name) {
 			return
@@ -153,14 +131,11 @@ func (e *entry) obsoletedNames(yield func(string) bool) {
 }
 
 func (e *entry) relationsOf(s span) []relation {
-	if e.table == nil {
-		return nil
-	}
 	return e.table.relations[s.from:s.to]
 }
 
 func (e *entry) filesOf() []string {
-	if e.table == nil || e.files.from == e.files.to {
+	if e.files.from == e.files.to {
 		return nil
 	}
 	return e.table.files[e.files.from:e.files.to:e.files.to]
@@ -168,9 +143,6 @@ func (e *entry) filesOf() []string {
 
 // make is the whole package. Its rich dependencies parsed when the list was read, so they parse now.
 func (e *entry) make() *Package {
-	if e.whole != nil {
-		return e.whole
-	}
 	p := &Package{
 		Package: distros.Package{Name: e.name, Version: e.evr.String(), Arch: e.arch, URL: e.url, Size: e.size, Keys: e.keys},
 		Metadata: rpmfile.Metadata{

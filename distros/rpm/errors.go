@@ -5,6 +5,8 @@ import (
 
 	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/pgp"
+	"github.com/driver-container/driver-container/distros/rpm/repoconf"
+	"github.com/driver-container/driver-container/distros/rpm/repodata"
 )
 
 // Sentinels for callers to switch on. A mirror that does not answer is fetch.ErrUnreachable instead.
@@ -13,11 +15,10 @@ var (
 	ErrSignature = pgp.ErrSignature
 	// ErrExpired says that the key that signed a repomd.xml, or its signature, has expired.
 	ErrExpired = pgp.ErrExpired
-	// ErrIndex says that a repository contradicts itself: content that is not what its repomd.xml promises, or files that do
-	// not parse.
-	ErrIndex = errors.New("inconsistent repository")
+	// ErrIndex says that a repository contradicts itself.
+	ErrIndex = repodata.ErrIndex
 	// ErrSources says that the configuration of the sources cannot be understood or used.
-	ErrSources = errors.New("bad package sources")
+	ErrSources = repoconf.ErrSources
 	// ErrRollback says that a mirror serves an older index than one that was seen before.
 	ErrRollback = errors.New("older than before")
 )

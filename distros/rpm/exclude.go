@@ -4,11 +4,13 @@ import (
 	"path"
 	"slices"
 	"strings"
+
+	"github.com/driver-container/driver-container/distros/rpm/repoconf"
 )
 
-// excludes tells why a source does not want a package to be had; "" if it does not say so. Patterns are shell globs over
+// excludedBy tells why a source does not want a package to be had; "" if it does not say so. Patterns are shell globs over
 // name, name.arch, name-version, name-version-release, each with .arch or without, and with the epoch before the version.
-func (s *Source) excludes(e *entry) string {
+func (e *entry) excludedBy(s repoconf.Source) string {
 	if len(s.Exclude) == 0 && len(s.Include) == 0 {
 		return ""
 	}

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/driver-container/driver-container/distros/rpm/repodata"
 	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
 )
 
@@ -18,11 +19,11 @@ type fileTable struct {
 	known map[string][]int // entries by path; none: looked for in all lists of files, and nobody has it
 }
 
-// owners lists the packages that are to be had and own a file: by the primary lists, or, where those do not name it, by the
+// Owners lists the packages that are to be had and own a file: by the primary lists, or, where those do not name it, by the
 // lists of files, which are fetched and read then. The order is that of WhatProvides. A context that ends, or a list that
 // cannot be had, is an error.
-func (x *Index) owners(ctx context.Context, file string) ([]*Package, error) {
-	if found := x.WhatProvides(rpmfile.Relation{Name: file}); len(found) > 0 || x.releases == nil {
+func (x *Index) Owners(ctx context.Context, file string) ([]*Package, error) {
+	if found := x.WhatProvides(rpmfile.Relation{Name: file}); len(found) > 0 {
 		return found, nil
 	}
 	x.files.mu.Lock()
@@ -41,21 +42,6 @@ func (x *Index) owners(ctx context.Context, file string) ([]*Package, error) {
 	return out, nil
 }
 
-// owns tells whether a package owns a file, as far as is known: by the primary list, or because owners was asked.
-func (x *Index) owns(p *Package, file string) bool {
-	if p.meets(rpmfile.Relation{Name: file}) {
-		return true
-	}
-	x.files.mu.Lock()
-	defer x.files.mu.Unlock()
-	for _, i := range x.files.known[file] {
-		if x.at(i) == p {
-			return true
-		}
-	}
-	return false
-}
-
 // lookFor reads the lists of files for one file; the first time also for all others that some package requires, because
 // reading takes seconds and more questions follow.
 func (x *Index) lookFor(ctx context.Context, file string) error {
@@ -66,7 +52,7 @@ func (x *Index) lookFor(ctx context.Context, file string) error {
 	}
 	found := map[string][]string{} // paths by digest of the package
 	for _, repo := range x.releases.repos {
-		list, ok := repo.md.lists["filelists"]
+		list, ok := repo.md.Lists["filelists"]
 		if !ok {
 			continue
 		}
@@ -82,9 +68,6 @@ func (x *Index) lookFor(ctx context.Context, file string) error {
 		x.files.known[name] = nil
 	}
 	for i := range x.entries {
-		if x.entries[i].table == nil {
-			continue
-		}
 		for _, name := range found[hex.EncodeToString([]byte(x.entries[i].digest))] {
 			x.files.known[name] = append(x.files.known[name], i)
 		}
@@ -105,28 +88,28 @@ func (x *Index) requiredFiles(wanted map[string]bool) {
 
 // readFilelists looks for files in a filelists.xml and notes them by the digest of their package.
 func readFilelists(in io.Reader, wanted map[string]bool, found map[string][]string) error {
-	x := newXML(in)
+	x := repodata.NewXMLReader(in)
 	var pkgid string
 	for {
-		token, err := x.next()
+		token, err := x.Next()
 		if errors.Is(err, io.EOF) {
 			return nil
 		} else if err != nil {
 			return err
 		}
 		switch {
-		case token != xmlStart:
-		case x.depth == 1 && string(x.name) != "filelists":
-			return fmt.Errorf("it begins with <%.40s>, want <filelists>", x.name)
-		case x.depth == 2:
-			pkgid = strings.ToLower(string(x.attr("pkgid")))
-		case x.depth == 3 && string(x.name) == "file":
-			token, err := x.next()
+		case token != repodata.XMLStart:
+		case x.Depth == 1 && string(x.Name) != "filelists":
+			return fmt.Errorf("it begins with <%.40s>, want <filelists>", x.Name)
+		case x.Depth == 2:
+			pkgid = strings.ToLower(string(x.Attr("pkgid")))
+		case x.Depth == 3 && string(x.Name) == "file":
+			token, err := x.Next()
 			if err != nil {
 				return err
 			}
-			if token == xmlText && wanted[string(x.text)] {
-				found[pkgid] = append(found[pkgid], string(x.text))
+			if token == repodata.XMLText && wanted[string(x.Text)] {
+				found[pkgid] = append(found[pkgid], string(x.Text))
 			}
 		}
 	}

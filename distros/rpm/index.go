@@ -74,7 +74,7 @@ func less(a, b entry) int {
 		cmp.Compare(min(len(a.hidden), 1), min(len(b.hidden), 1)),
 		cmp.Compare(a.priority, b.priority),
 		rpmfile.Compare(b.evr, a.evr),
-		cmp.Compare(archRank(a.arch), archRank(b.arch)),
+		cmp.Compare(ArchRank(a.arch), ArchRank(b.arch)),
 		cmp.Compare(a.cost, b.cost),
 	)
 }
@@ -86,18 +86,6 @@ func (x *Index) span(name string) (from, to int) {
 		to++
 	}
 	return from, to
-}
-
-// named lists the packages of a name that are to be had: by priority of their sources, then newest first, then best
-// architecture first.
-func (x *Index) named(name string) []*Package {
-	var out []*Package
-	for i, to := x.span(name); i < to; i++ {
-		if x.entries[i].hidden == "" {
-			out = append(out, x.at(i))
-		}
-	}
-	return out
 }
 
 // at is the package of an entry, always the same pointer.
@@ -122,8 +110,16 @@ func (x *Index) Candidate(name string) (*Package, bool) {
 }
 
 // Versions lists all packages of a name that are to be had, every architecture counted: by priority of their sources, then
-// newest first.
-func (x *Index) Versions(name string) []*Package { return x.named(name) }
+// newest first, then best architecture first.
+func (x *Index) Versions(name string) []*Package {
+	var out []*Package
+	for i, to := x.span(name); i < to; i++ {
+		if x.entries[i].hidden == "" {
+			out = append(out, x.at(i))
+		}
+	}
+	return out
+}
 
 // Names lists the names of packages that begin with a prefix, in order, each once.
 func (x *Index) Names(prefix string) []string {
@@ -150,29 +146,24 @@ func (x *Index) providers(want rpmfile.Relation, hidden bool) []*Package {
 		if (x.entries[i].hidden != "") != hidden {
 			continue
 		}
-		if p := x.at(i); p.meets(want) {
+		if p := x.at(i); p.Metadata.Meets(want) {
 			out = append(out, p)
 		}
 	}
 	return out
 }
 
-// meets tells whether a package meets a relation by its name, by what it provides, or by a file known of it.
-func (p *Package) meets(want rpmfile.Relation) bool {
-	self := rpmfile.Relation{Name: p.Name, Op: "=", EVR: p.Metadata.EVR}
-	if want.Name == p.Name && want.Matches(self) {
-		return true
+// Providing lists the packages that provide a name, in whatever version, the hidden ones too: for messages.
+func (x *Index) Providing(name string) []*Package {
+	var out []*Package
+	for i := range x.provides.all(name) {
+		out = append(out, x.at(i))
 	}
-	for _, r := range p.Metadata.Provides {
-		if r.Name == want.Name && want.Matches(r) {
-			return true
-		}
-	}
-	return want.Op == "" && strings.HasPrefix(want.Name, "/") && slices.Contains(p.Metadata.Files, want.Name)
+	return out
 }
 
-// obsoleting lists the packages that are to be had and obsolete something of that name, whatever the version.
-func (x *Index) obsoleting(name string) []*Package {
+// Obsoleting lists the packages that are to be had and obsolete something of that name, whatever the version.
+func (x *Index) Obsoleting(name string) []*Package {
 	var out []*Package
 	for i := range x.obsolete.all(name) {
 		if x.entries[i].hidden == "" {
@@ -196,7 +187,7 @@ func (x *Index) Find(want string) (*Package, error) {
 		return nil, x.missing(want, rel.Name)
 	}
 	for _, name := range prefixes(want) {
-		for _, p := range x.named(name) {
+		for _, p := range x.Versions(name) {
 			if p.called(want) {
 				return p, nil
 			}
@@ -237,7 +228,7 @@ func (p *Package) called(want string) bool {
 func (x *Index) missing(want string, names ...string) error {
 	e := &UnresolvableError{Relation: want, Reason: "no repository has a package of that name"}
 	for _, name := range names {
-		for _, p := range x.named(name) {
+		for _, p := range x.Versions(name) {
 			e.Versions = append(e.Versions, fmt.Sprintf("%s.%s (%s)", p, p.Arch, p.Origin))
 			e.Reason = "no repository has this version"
 		}
@@ -247,6 +238,9 @@ func (x *Index) missing(want string, names ...string) error {
 	}
 	return e
 }
+
+// Arch is rpm's name of the architecture that the packages are for.
+func (x *Index) Arch() string { return x.arch }
 
 // Digest is that of Releases.Digest.
 func (x *Index) Digest() string { return x.releases.Digest() }

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/driver-container/driver-container/distros/pgp"
+	"github.com/driver-container/driver-container/distros/rpm/repoconf"
 	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
 )
 
@@ -28,7 +29,7 @@ func Keyring(root fs.FS, installedKeys [][]byte, extra ...[]byte) (rpmfile.Keyri
 	}
 	all, err := rpmfile.ReadKeyring(extra...)
 	if err != nil {
-		return rpmfile.Keyring{}, nil, fmt.Errorf("additional keyrings: %w: %w", ErrSources, err)
+		return rpmfile.Keyring{}, nil, fmt.Errorf("additional keyrings: %w: %w", repoconf.ErrSources, err)
 	}
 	for _, data := range files {
 		more, err := rpmfile.ReadKeyring(data)
@@ -81,12 +82,12 @@ func trustedKeys(root fs.FS, installed [][]byte) (files [][]byte, notes []string
 		return files, nil, nil
 	}
 	for _, dir := range keyFolders {
-		names, err := folder(root, dir)
+		names, err := repoconf.ListFiles(root, dir)
 		if err != nil {
 			return nil, nil, fmt.Errorf("read trusted keys: %w", err)
 		}
 		for _, name := range names {
-			data, err := readFile(root, path.Join(dir, name), maxKeyring)
+			data, err := repoconf.ReadFile(root, path.Join(dir, name), maxKeyring)
 			switch {
 			case err != nil:
 				notes = append(notes, fmt.Sprintf("%s: %v", path.Join(dir, name), err)) // one file does not take the others' trust away
@@ -102,15 +103,15 @@ func trustedKeys(root fs.FS, installed [][]byte) (files [][]byte, notes []string
 
 // keysFor returns the files of keys that count for a source, and notes on those that cannot be had: its Key, or else those it
 // names, or else all that the base trusts; and in any case those of the options.
-func (o Options) keysFor(s Source) (files [][]byte, notes []string, err error) {
+func (o Options) keysFor(s repoconf.Source) (files [][]byte, notes []string, err error) {
 	files = slices.Clone(o.Keyrings)
 	if s.Key != "" {
 		return append(files, []byte(s.Key)), nil, nil
 	}
 	for _, name := range s.GPGKeys {
-		if remote(name) || !strings.HasPrefix(name, "file:") && !strings.HasPrefix(name, "/") {
+		if repoconf.IsRemote(name) || !strings.HasPrefix(name, "file:") && !strings.HasPrefix(name, "/") {
 			notes = append(notes, fmt.Sprintf("gpgkey %s is not fetched, because nothing vouches for it: put that key into the base's "+
-				"etc/pki/rpm-gpg and name it in gpgkey, or give it in the matrix", hideSecrets(name)))
+				"etc/pki/rpm-gpg and name it in gpgkey, or give it in the matrix", repoconf.HideSecrets(name)))
 			continue
 		}
 		data, err := o.keyFile(name)
@@ -133,7 +134,7 @@ func (o Options) keyFile(name string) ([]byte, error) {
 	if o.Root == nil {
 		return nil, fmt.Errorf("gpgkey %s: no root file system to find it in", name)
 	}
-	data, err := readFile(o.Root, clean, maxKeyring)
+	data, err := repoconf.ReadFile(o.Root, clean, maxKeyring)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("gpgkey %s does not exist in the base", name)
 	}

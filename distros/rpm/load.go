@@ -14,6 +14,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/driver-container/driver-container/distros/fetch"
+	"github.com/driver-container/driver-container/distros/rpm/repoconf"
+	"github.com/driver-container/driver-container/distros/rpm/repodata"
 )
 
 // Bounds on unpacked lists.
@@ -26,7 +28,7 @@ const (
 // loaded is what the lists of one repository hold.
 type loaded struct {
 	entries []entry
-	modules []moduleDoc
+	modules []repodata.Module
 }
 
 // Load fetches, verifies and reads the lists of packages and modules. Content that differs from what repomd.xml says is
@@ -52,13 +54,13 @@ func (r *Releases) Load(ctx context.Context) (*Index, error) {
 		total += len(f.entries)
 	}
 	x.entries = make([]entry, 0, total)
-	var modules []moduleDoc
+	var modules []repodata.Module
 	for i := range found {
 		x.entries = append(x.entries, found[i].entries...)
 		modules = append(modules, found[i].modules...)
 		found[i] = loaded{}
 	}
-	state, err := readModuleState(r.options.Root)
+	state, err := repoconf.ReadModuleState(r.options.Root)
 	if err != nil {
 		return nil, err
 	}
@@ -68,15 +70,15 @@ func (r *Releases) Load(ctx context.Context) (*Index, error) {
 }
 
 func (r *repo) load(ctx context.Context, o Options) (l loaded, err error) {
-	primary, xml := r.md.lists["primary"], true
-	if primary.href == "" {
-		primary, xml = r.md.lists["primary_db"], false
+	primary, xml := r.md.Lists["primary"], true
+	if primary.Href == "" {
+		primary, xml = r.md.Lists["primary_db"], false
 	}
 	b := newBuilder(r, r.base, o.Arch)
 	read := b.readPrimary
 	if !xml {
 		if o.SQLite == nil {
-			return l, fmt.Errorf("%w: it lists its packages as a database only, which cannot be read here", ErrIndex)
+			return l, fmt.Errorf("%w: it lists its packages as a database only, which cannot be read here", repodata.ErrIndex)
 		}
 		read = func(in io.Reader) error { return b.readDatabase(ctx, in, o) }
 	}
@@ -84,9 +86,9 @@ func (r *repo) load(ctx context.Context, o Options) (l loaded, err error) {
 		return l, err
 	}
 	l.entries = b.entries
-	if list, ok := r.md.lists["modules"]; ok {
+	if list, ok := r.md.Lists["modules"]; ok {
 		err = r.read(ctx, "modules", list, maxModules, func(in io.Reader) (err error) {
-			l.modules, err = parseModules(in)
+			l.modules, err = repodata.ParseModules(in)
 			return err
 		})
 	}
@@ -94,14 +96,14 @@ func (r *repo) load(ctx context.Context, o Options) (l loaded, err error) {
 }
 
 // read fetches a list, checks it and has it read.
-func (r *repo) read(ctx context.Context, name string, l list, limit int64, read func(io.Reader) error) error {
-	if l.sum.size > limit { // whoever writes repomd.xml may not be trusted with the disk either
-		return fmt.Errorf("list %s: %w: it has %d bytes, more than the %d allowed", name, ErrIndex, l.sum.size, limit)
+func (r *repo) read(ctx context.Context, name string, l repodata.File, limit int64, read func(io.Reader) error) error {
+	if l.Sum.Size > limit { // whoever writes repomd.xml may not be trusted with the disk either
+		return fmt.Errorf("list %s: %w: it has %d bytes, more than the %d allowed", name, repodata.ErrIndex, l.Sum.Size, limit)
 	}
 	file, err := r.fetch(ctx, l)
 	if err == nil {
-		if err = unpack(ctx.Err, file, l.open, limit, read); err != nil && ctx.Err() == nil {
-			err = fmt.Errorf("%w: %w", ErrIndex, err)
+		if err = repodata.Unpack(ctx.Err, file, l.Unpacked, limit, read); err != nil && ctx.Err() == nil {
+			err = fmt.Errorf("%w: %w", repodata.ErrIndex, err)
 		}
 	}
 	if err != nil {
@@ -111,20 +113,20 @@ func (r *repo) read(ctx context.Context, name string, l list, limit int64, read 
 }
 
 // fetch gets a list from the folder that served repomd.xml, or from another mirror that has the same.
-func (r *repo) fetch(ctx context.Context, l list) (file string, err error) {
+func (r *repo) fetch(ctx context.Context, l repodata.File) (file string, err error) {
 	folders := append([]string{r.base}, slices.DeleteFunc(slices.Clone(r.folders), func(f string) bool { return f == r.base })...)
 	var failures []error
 	var previous string
 	for _, folder := range folders[:min(len(folders), tryMirrors)] {
-		url, err := join(folder, l.base, l.href)
+		url, err := repodata.JoinURL(folder, l.Base, l.Href)
 		if err != nil {
-			return "", fmt.Errorf("%w: location %.80q: %w", ErrIndex, l.href, err)
+			return "", fmt.Errorf("%w: location %.80q: %w", repodata.ErrIndex, l.Href, err)
 		}
 		if url == previous {
 			break // its location does not depend on the mirror
 		}
 		previous = url
-		file, _, err = r.client.Get(ctx, fetch.File{URL: url, SHA256: l.sum.sha256, SHA512: l.sum.sha512, Size: l.sum.size}, nil)
+		file, _, err = r.client.Get(ctx, fetch.File{URL: url, SHA256: l.Sum.SHA256, SHA512: l.Sum.SHA512, Size: l.Sum.Size}, nil)
 		var lie *fetch.MismatchError
 		switch {
 		case err == nil:
@@ -132,7 +134,7 @@ func (r *repo) fetch(ctx context.Context, l list) (file string, err error) {
 		case ctx.Err() != nil:
 			return "", err
 		case errors.As(err, &lie):
-			err = fmt.Errorf("%w (a mirror in the middle of an update? then try again in some minutes): %w", ErrIndex, err)
+			err = fmt.Errorf("%w (a mirror in the middle of an update? then try again in some minutes): %w", repodata.ErrIndex, err)
 		case !errors.Is(err, fetch.ErrUnreachable) && !errors.Is(err, fs.ErrNotExist):
 			return "", err
 		}
@@ -154,10 +156,10 @@ func (r *Releases) Digest() string {
 	state := struct {
 		Format  int
 		Arch    string
-		Modules moduleState
+		Modules repoconf.ModuleState
 		Repos   []line
-	}{2, r.options.Arch, moduleState{}, nil}
-	if modules, err := readModuleState(r.options.Root); err == nil { // else Load says so
+	}{2, r.options.Arch, repoconf.ModuleState{}, nil}
+	if modules, err := repoconf.ReadModuleState(r.options.Root); err == nil { // else Load says so
 		state.Modules = modules
 	}
 	for _, repo := range r.repos {

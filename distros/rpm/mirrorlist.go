@@ -9,6 +9,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/driver-container/driver-container/distros/rpm/repoconf"
+	"github.com/driver-container/driver-container/distros/rpm/repodata"
 )
 
 const (
@@ -19,12 +22,12 @@ const (
 
 // mirrors is what a mirror list or a metalink says.
 type mirrors struct {
-	folders []string // that hold repodata, best first
-	sums    []sum    // that repomd.xml may have: the current one and the last ones; none for a mirror list
+	folders []string            // that hold repodata, best first
+	sums    []repodata.Checksum // that repomd.xml may have: the current one and the last ones; none for a mirror list
 }
 
 // parseMirrors reads a mirror list, which is a URL a line, or a metalink, which is XML. Mistakes are ErrIndex.
-func parseMirrors(data []byte, v Vars) (m mirrors, err error) {
+func parseMirrors(data []byte, v repoconf.Vars) (m mirrors, err error) {
 	if bytes.HasPrefix(bytes.TrimSpace(data), []byte("<")) {
 		m, err = parseMetalink(data)
 	} else {
@@ -34,15 +37,15 @@ func parseMirrors(data []byte, v Vars) (m mirrors, err error) {
 		err = errors.New("it names no mirror of http or https")
 	}
 	if err != nil {
-		return m, fmt.Errorf("%w: %w", ErrIndex, err)
+		return m, fmt.Errorf("%w: %w", repodata.ErrIndex, err)
 	}
 	return m, nil
 }
 
-func parseMirrorList(data []byte, v Vars) (m mirrors) {
+func parseMirrorList(data []byte, v repoconf.Vars) (m mirrors) {
 	for line := range strings.Lines(string(data)) {
 		folder := strings.TrimRight(strings.TrimSpace(v.Expand(strings.TrimSpace(line))), "/")
-		if remote(folder) && len(m.folders) < maxMirrors {
+		if repoconf.IsRemote(folder) && len(m.folders) < maxMirrors {
 			m.folders = append(m.folders, folder)
 		}
 	}
@@ -58,33 +61,33 @@ func parseMetalink(data []byte) (m mirrors, err error) {
 	}
 	var found []mirror
 	var size int64
-	x := newXML(bytes.NewReader(data))
+	x := repodata.NewXMLReader(bytes.NewReader(data))
 	for {
-		token, err := x.next()
+		token, err := x.Next()
 		if errors.Is(err, io.EOF) {
 			break
 		} else if err != nil {
 			return m, fmt.Errorf("metalink: %w", err)
 		}
-		if token != xmlStart {
+		if token != repodata.XMLStart {
 			continue
 		}
-		switch string(x.name) {
+		switch string(x.Name) {
 		case "size":
-			size, err = x.readNumber()
+			size, err = x.ReadNumber()
 		case "hash":
-			kind := string(x.attr("type"))
+			kind := string(x.Attr("type"))
 			var value string
-			if value, err = x.readString(); err == nil {
-				if s, err := newSum(kind, value, size); err == nil && len(m.sums) < maxMirrors { // MD5 and SHA-1 are there as well
+			if value, err = x.ReadString(); err == nil {
+				if s, err := repodata.NewChecksum(kind, value, size); err == nil && len(m.sums) < maxMirrors { // MD5 and SHA-1 are there as well
 					m.sums = append(m.sums, s)
 				}
 			}
 		case "url":
-			preference, _ := strconv.Atoi(string(x.attr("preference"))) // without one it is the last
+			preference, _ := strconv.Atoi(string(x.Attr("preference"))) // without one it is the last
 			var raw string
-			raw, err = x.readString()
-			if folder, ok := strings.CutSuffix(raw, "/"+file); ok && remote(folder) && len(found) < maxMirrors {
+			raw, err = x.ReadString()
+			if folder, ok := strings.CutSuffix(raw, "/"+file); ok && repoconf.IsRemote(folder) && len(found) < maxMirrors {
 				found = append(found, mirror{folder, preference})
 			}
 		}
@@ -104,5 +107,5 @@ func parseMetalink(data []byte) (m mirrors, err error) {
 
 // permits tells whether a repomd.xml is one of those that the metalink names.
 func (m mirrors) permits(repomd []byte) bool {
-	return len(m.sums) == 0 || slices.ContainsFunc(m.sums, func(s sum) bool { return s.of(repomd) })
+	return len(m.sums) == 0 || slices.ContainsFunc(m.sums, func(s repodata.Checksum) bool { return s.Matches(repomd) })
 }

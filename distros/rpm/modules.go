@@ -5,32 +5,16 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/driver-container/driver-container/distros/rpm/repoconf"
+	"github.com/driver-container/driver-container/distros/rpm/repodata"
 )
-
-// moduleDoc is one document of a modules list: a build of a stream, or which stream of a module is the default.
-type moduleDoc struct {
-	isDefault bool
-	name      string
-	stream    string
-	version   uint64
-	context   string
-	arch      string
-	requires  []map[string][]string // alternatives; of each, by module the streams that will do; none: any
-	artifacts []string              // name-epoch:version-release.arch
-}
-
-// moduleState is what the base says about modules.
-type moduleState struct {
-	Streams  map[string]string // enabled stream by module; "" where the module is disabled
-	Defaults map[string]string // that override those of the repositories
-	Platform string            // "el8"; "" where the base does not say
-}
 
 // hideByModules hides the packages of streams that are not active, and those that an active stream shadows, as dnf does: a
 // stream is active if the base has it enabled, or if it is the default and nothing says otherwise, or if an active one needs
 // it. A package that is in no stream is hidden if a package of an active stream has its name, or if it provides that name;
 // but never one of a source with module_hotfixes.
-func hideByModules(entries []entry, docs []moduleDoc, state moduleState) (notes []string) {
+func hideByModules(entries []entry, docs []repodata.Module, state repoconf.ModuleState) (notes []string) {
 	if len(docs) == 0 {
 		return nil
 	}
@@ -38,11 +22,11 @@ func hideByModules(entries []entry, docs []moduleDoc, state moduleState) (notes 
 	in, out := map[string]bool{}, map[string]string{}
 	names := map[string]string{} // of packages of active streams -> the stream
 	for i, d := range docs {
-		if d.isDefault {
+		if d.IsDefault {
 			continue
 		}
-		stream := d.name + ":" + d.stream
-		for _, artifact := range d.artifacts {
+		stream := d.Name + ":" + d.Stream
+		for _, artifact := range d.Artifacts {
 			name, arch, ok := artifactName(artifact)
 			switch {
 			case !ok:
@@ -102,18 +86,18 @@ func artifactName(artifact string) (name, arch string, ok bool) {
 }
 
 // activeBuilds chooses by document which builds are active: of each active stream the newest version whose own needs can be met.
-func activeBuilds(docs []moduleDoc, state moduleState) (active map[int]bool, notes []string) {
+func activeBuilds(docs []repodata.Module, state repoconf.ModuleState) (active map[int]bool, notes []string) {
 	streams := map[string]string{}
 	for _, d := range docs {
-		if d.isDefault && d.stream != "" {
-			streams[d.name] = d.stream // several repositories say the same; if not, the last counts
+		if d.IsDefault && d.Stream != "" {
+			streams[d.Name] = d.Stream // several repositories say the same; if not, the last counts
 		}
 	}
 	maps.Copy(streams, state.Defaults)
 	builds := map[string][]int{}
 	for i, d := range docs {
-		if !d.isDefault {
-			builds[d.name+":"+d.stream] = append(builds[d.name+":"+d.stream], i)
+		if !d.IsDefault {
+			builds[d.Name+":"+d.Stream] = append(builds[d.Name+":"+d.Stream], i)
 		}
 	}
 	for name, stream := range state.Streams {
@@ -147,20 +131,20 @@ func activeBuilds(docs []moduleDoc, state moduleState) (active map[int]bool, not
 
 // pick chooses among the builds of a stream: those of the newest version (one a repository and context) that fit what is
 // active. needs are the streams it takes on top, by module.
-func pick(docs []moduleDoc, builds []int, streams map[string]string, state moduleState) (best []int, needs map[string]string) {
+func pick(docs []repodata.Module, builds []int, streams map[string]string, state repoconf.ModuleState) (best []int, needs map[string]string) {
 	builds = slices.Clone(builds)
 	slices.SortStableFunc(builds, func(a, b int) int {
-		return cmp.Or(cmp.Compare(docs[b].version, docs[a].version), strings.Compare(docs[a].context, docs[b].context))
+		return cmp.Or(cmp.Compare(docs[b].Version, docs[a].Version), strings.Compare(docs[a].Context, docs[b].Context))
 	})
 	for _, i := range builds {
-		if len(best) > 0 && (docs[i].version != docs[best[0]].version || docs[i].context != docs[best[0]].context) {
+		if len(best) > 0 && (docs[i].Version != docs[best[0]].Version || docs[i].Context != docs[best[0]].Context) {
 			break
 		}
 		if len(best) > 0 {
 			best = append(best, i) // the same build from another repository
 			continue
 		}
-		if more, ok := docs[i].fits(streams, state); ok {
+		if more, ok := fits(docs[i], streams, state); ok {
 			best, needs = append(best, i), more
 		}
 	}
@@ -168,11 +152,11 @@ func pick(docs []moduleDoc, builds []int, streams map[string]string, state modul
 }
 
 // fits tells whether one of the alternatives of what a build needs can be met, and which streams would have to become active.
-func (d moduleDoc) fits(streams map[string]string, state moduleState) (needs map[string]string, ok bool) {
-	if len(d.requires) == 0 {
+func fits(d repodata.Module, streams map[string]string, state repoconf.ModuleState) (needs map[string]string, ok bool) {
+	if len(d.Requires) == 0 {
 		return nil, true
 	}
-	for _, alternative := range d.requires {
+	for _, alternative := range d.Requires {
 		needs, ok = map[string]string{}, true
 		for _, name := range slices.Sorted(maps.Keys(alternative)) {
 			want := alternative[name]

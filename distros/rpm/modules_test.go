@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/driver-container/driver-container/distros/rpm/repodata"
 	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
 )
 
@@ -80,7 +81,7 @@ func TestModules(t *testing.T) {
 			maps.Copy(files, c.files)
 			o := r.options(t)
 			o.Root = textFS(files)
-			x, err := Open(t.Context(), o)
+			x, err := openIndex(t.Context(), o)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -105,7 +106,7 @@ func TestModules(t *testing.T) {
 	}
 	o := r.options(t)
 	o.Sources[0].ModuleHotfixes = true
-	if x, err := Open(t.Context(), o); err != nil || len(x.Versions("nodejs")) != 4 {
+	if x, err := openIndex(t.Context(), o); err != nil || len(x.Versions("nodejs")) != 4 {
 		t.Errorf("Open(module_hotfixes) = %v, %v", x, err)
 	}
 }
@@ -115,23 +116,19 @@ func TestModuleMistakes(t *testing.T) {
 	bomb := "---\ndocument: modulemd\nversion: 2\na: &a [x,x,x,x,x,x,x,x,x]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a]\nc: &c [*b,*b,*b,*b,*b,*b,*b,*b]\ndata: {name: x, stream: y, artifacts: {rpms: [*c, *c]}}\n"
 	for name, text := range map[string]string{
 		"bomb": bomb, "not YAML": "---\ndocument: modulemd\n\t- {", "deep": "---\ndocument: modulemd\ndata: " + strings.Repeat("[", 100), "other shape": "---\ndocument: modulemd\nversion: 2\ndata: [1, 2]\n",
-		"long": "---\nmodulemd: " + strings.Repeat("x", maxModuleDoc), "version": "---\ndocument: modulemd\nversion: 2\ndata: {name: a, stream: b, version: -1}\n",
+		"long": "---\nmodulemd: " + strings.Repeat("x", 8<<20), "version": "---\ndocument: modulemd\nversion: 2\ndata: {name: a, stream: b, version: -1}\n",
 	} {
 		r := newRepository(t, basics()...)
 		r.modules = text
 		r.publish(t, testKeys().good)
-		if _, err := Open(t.Context(), r.options(t)); !errors.Is(err, ErrIndex) {
+		if _, err := openIndex(t.Context(), r.options(t)); !errors.Is(err, repodata.ErrIndex) {
 			t.Errorf("%s: Open = %v; want ErrIndex", name, err)
 		}
 	}
 	for _, text := range []string{"", "\n", "---\n", "# nothing\n", "---\ndocument: modulemd\nversion: 1\ndata: {name: 3}\n", "---\nhello: world\n"} {
-		if docs, err := parseModules(strings.NewReader(text)); err != nil || len(docs) != 0 {
+		if docs, err := repodata.ParseModules(strings.NewReader(text)); err != nil || len(docs) != 0 {
 			t.Errorf("parseModules(%q) = %v, %v", text, docs, err)
 		}
-	}
-	root := textFS(map[string]string{"etc/dnf/modules.d/a.module": "nonsense"})
-	if _, err := readModuleState(root); !errors.Is(err, ErrSources) {
-		t.Errorf("readModuleState = %v", err)
 	}
 }
 
@@ -158,7 +155,7 @@ func BenchmarkModules(b *testing.B) {
 	b.SetBytes(int64(text.Len()))
 	start := time.Now()
 	for b.Loop() {
-		if _, err := parseModules(bytes.NewReader(text.Bytes())); err != nil {
+		if _, err := repodata.ParseModules(bytes.NewReader(text.Bytes())); err != nil {
 			b.Fatal(err)
 		}
 	}

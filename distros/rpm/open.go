@@ -13,19 +13,21 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/driver-container/driver-container/distros/fetch"
+	"github.com/driver-container/driver-container/distros/rpm/repoconf"
+	"github.com/driver-container/driver-container/distros/rpm/repodata"
 )
 
 const parallel = 4 // repositories fetched or parsed at once
 
 // Options says which repositories to open and whom to trust.
 type Options struct {
-	Fetch   *fetch.Client // mandatory
-	Root    fs.FS         // the base's root file system: sources (unless given below), keys, modules; may be nil if sources and keys are given
-	Machine fs.FS         // the root of this machine, for what is mounted of a subscription and for certificates; may be nil
-	Sources []Source      // nil: those of Root, WithSubscription of Machine
-	Arch    string        // rpm's name: "x86_64", "aarch64"; mandatory
-	Vars    Vars          // for sources of Root and for mirror lists; nil: ReadVars without installed packages
-	Mirror  string        // replaces URLs, see WithMirror; "": none
+	Fetch   *fetch.Client     // mandatory
+	Root    fs.FS             // the base's root file system: sources (unless given below), keys, modules; may be nil if sources and keys are given
+	Machine fs.FS             // the root of this machine, for what is mounted of a subscription and for certificates; may be nil
+	Sources []repoconf.Source // nil: those of Root, WithSubscription of Machine
+	Arch    string            // rpm's name: "x86_64", "aarch64"; mandatory
+	Vars    repoconf.Vars     // for sources of Root and for mirror lists; nil: ReadVars without installed packages
+	Mirror  string            // replaces URLs, see WithMirror; "": none
 
 	Keyrings      [][]byte // more trusted keys, for every source, binary or armoured
 	AllowExpired  bool     // accept signatures of keys that have expired
@@ -49,47 +51,38 @@ type Releases struct {
 
 // repo is one source that is open.
 type repo struct {
-	source   Source
+	source   repoconf.Source
 	identity string // of the repository, whatever the mirror
 	mirrors  mirrors
 	folders  []string
 	base     string // the folder that served repomd.xml, without trailing slash
 	client   *fetch.Client
-	md       *repomd
+	md       *repodata.Repomd
 	digest   string   // sha256 of repomd.xml
 	keys     []string // that packages must be signed by
 	notes    []string
 	err      error // why it was skipped
 }
 
-// Open is OpenReleases and Load in one.
-func Open(ctx context.Context, o Options) (*Index, error) {
-	r, err := OpenReleases(ctx, o)
-	if err != nil {
-		return nil, err
-	}
-	return r.Load(ctx)
-}
-
 // sources are the sources to use, checked, with the mirror's URLs; and by id what each repository is called whatever the
 // mirror.
-func (o *Options) sources() (sources []Source, identities map[string]string, err error) {
+func (o *Options) sources() (sources []repoconf.Source, identities map[string]string, err error) {
 	if sources, err = o.configured(); err != nil {
 		return nil, nil, err
 	}
 	identities = map[string]string{}
 	for _, s := range sources {
 		if _, ok := identities[s.ID]; ok {
-			return nil, nil, fmt.Errorf("%s: %w: there is another source %s", s.Origin, ErrSources, s.ID)
+			return nil, nil, fmt.Errorf("%s: %w: there is another source %s", s.Origin, repoconf.ErrSources, s.ID)
 		}
 		identities[s.ID] = cmp.Or(s.Metalink, s.MirrorList, strings.Join(s.BaseURLs[:min(1, len(s.BaseURLs))], ""))
 	}
-	if sources, err = WithMirror(sources, o.Mirror); err != nil {
+	if sources, err = repoconf.WithMirror(sources, o.Mirror); err != nil {
 		return nil, nil, err
 	}
 	for i := range sources {
-		sources[i].separate()
-		if err := sources[i].check(); err != nil {
+		sources[i].SeparateSecrets()
+		if err := sources[i].Check(); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -97,10 +90,10 @@ func (o *Options) sources() (sources []Source, identities map[string]string, err
 }
 
 // configured are the sources as the options or the base have them.
-func (o *Options) configured() ([]Source, error) {
+func (o *Options) configured() ([]repoconf.Source, error) {
 	sources := slices.Clone(o.Sources)
 	if o.Vars == nil && o.Root != nil {
-		v, err := ReadVars(o.Root, nil, o.Arch)
+		v, err := repoconf.ReadVars(o.Root, nil, o.Arch)
 		if err != nil {
 			return nil, err
 		}
@@ -109,11 +102,11 @@ func (o *Options) configured() ([]Source, error) {
 	if o.Sources == nil {
 		if o.Root != nil {
 			var err error
-			if sources, err = ReadSources(o.Root, o.Vars); err != nil {
+			if sources, err = repoconf.ReadSources(o.Root, o.Vars); err != nil {
 				return nil, err
 			}
 		}
-		return WithSubscription(sources, o.Root, o.Machine, o.Vars)
+		return repoconf.WithSubscription(sources, o.Root, o.Machine, o.Vars)
 	}
 	return sources, nil
 }
@@ -122,10 +115,10 @@ func (o *Options) configured() ([]Source, error) {
 // Digest before it loads the lists. Errors: ErrSources, ErrSignature, ErrExpired, ErrIndex, ErrRollback, and those of fetch.
 func OpenReleases(ctx context.Context, o Options) (*Releases, error) {
 	if o.Fetch == nil || o.Arch == "" {
-		return nil, fmt.Errorf("open package repositories: %w: a fetch client and an architecture are needed", ErrSources)
+		return nil, fmt.Errorf("open package repositories: %w: a fetch client and an architecture are needed", repoconf.ErrSources)
 	}
 	if archs[o.Arch] == nil {
-		return nil, fmt.Errorf("open package repositories: %w: architecture %q is not known", ErrSources, o.Arch)
+		return nil, fmt.Errorf("open package repositories: %w: architecture %q is not known", repoconf.ErrSources, o.Arch)
 	}
 	if o.Now.IsZero() {
 		o.Now = time.Now()
@@ -135,10 +128,10 @@ func OpenReleases(ctx context.Context, o Options) (*Releases, error) {
 		return nil, err
 	}
 	if len(sources) == 0 {
-		return nil, fmt.Errorf("open package repositories: %w: none is configured and enabled", ErrSources)
+		return nil, fmt.Errorf("open package repositories: %w: none is configured and enabled", repoconf.ErrSources)
 	}
 	r := &Releases{options: o, clients: &Clients{base: o.Fetch}}
-	rules, err := parseMirror(o.Mirror)
+	rules, err := repoconf.ParseMirror(o.Mirror)
 	if err != nil {
 		return nil, err
 	}
@@ -190,7 +183,7 @@ func (r *Releases) Clients() *Clients { return r.clients }
 // name is for messages: no secret is ever in a URL of a source.
 func (r *repo) name() string {
 	if r.base != "" {
-		return r.source.ID + " (" + hideSecrets(r.base) + ")"
+		return r.source.ID + " (" + repoconf.HideSecrets(r.base) + ")"
 	}
-	return r.source.ID + " (" + hideSecrets(r.identity) + ")"
+	return r.source.ID + " (" + repoconf.HideSecrets(r.identity) + ")"
 }

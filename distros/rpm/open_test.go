@@ -15,6 +15,8 @@ import (
 
 	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/fetch"
+	"github.com/driver-container/driver-container/distros/rpm/repoconf"
+	"github.com/driver-container/driver-container/distros/rpm/repodata"
 	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
 )
 
@@ -37,9 +39,9 @@ func TestOpen(t *testing.T) {
 			t.Run(fmt.Sprint(ending, long), func(t *testing.T) {
 				t.Parallel()
 				r := newRepository(t, basics()...)
-				r.ending, r.sha512 = ending, long
+				r.ending, r.SHA512 = ending, long
 				r.publish(t, testKeys().stranger, testKeys().good)
-				x, err := Open(t.Context(), r.options(t))
+				x, err := openIndex(t.Context(), r.options(t))
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -112,7 +114,7 @@ func TestFind(t *testing.T) {
 	t.Parallel()
 	r := newRepository(t, basics()...)
 	r.publish(t, testKeys().good)
-	x, err := Open(t.Context(), r.options(t))
+	x, err := openIndex(t.Context(), r.options(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -142,7 +144,7 @@ func TestFiles(t *testing.T) {
 	packages[1].allFiles = []string{"/usr/bin/as", "/opt/x"}
 	r := newRepository(t, packages...)
 	r.publish(t, testKeys().good)
-	x, err := Open(t.Context(), r.options(t))
+	x, err := openIndex(t.Context(), r.options(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -151,7 +153,7 @@ func TestFiles(t *testing.T) {
 		file, owner string
 		requests    int
 	}{{"/usr/bin/gcc", "gcc 11.4.1-3.el9", 0}, {"/opt/x", "gcc 11.3.1-4.el9", 1}, {"/usr/bin/as", "gcc 11.3.1-4.el9", 1}, {"/usr/share/data & more/x", "data 1-1", 1}, {"/nowhere", "", 1}} {
-		got, err := x.owners(t.Context(), c.file)
+		got, err := x.Owners(t.Context(), c.file)
 		name := ""
 		if len(got) > 0 {
 			name = got[0].String()
@@ -159,16 +161,10 @@ func TestFiles(t *testing.T) {
 		if err != nil || name != c.owner || r.requests[list] != c.requests {
 			t.Errorf("owners(%s) = %v, %v after %d requests; want %q after %d", c.file, got, err, r.requests[list], c.owner, c.requests)
 		}
-		if len(got) > 0 && !x.owns(got[0], c.file) {
-			t.Errorf("owns(%s, %s) = false", got[0], c.file)
-		}
-	}
-	if p, _ := x.Candidate("cpp"); x.owns(p, "/opt/x") {
-		t.Error("cpp owns a file of gcc")
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := x.owners(ctx, "/another"); !errors.Is(err, context.Canceled) {
+	if _, err := x.Owners(ctx, "/another"); !errors.Is(err, context.Canceled) {
 		t.Errorf("owners after cancel = %v", err)
 	}
 }
@@ -197,14 +193,14 @@ func TestRefused(t *testing.T) {
 		{name: "expired key", option: func(o *Options) { o.Sources[0].Key = armoured(t, k.expired) }, after: func(r *repository) {
 			r.files["/os/repodata/repomd.xml.asc"] = detachedBy(t, string(r.files["/os/repodata/repomd.xml"]), testNow.AddDate(-2, -6, 0), k.expired)
 		}, want: ErrExpired},
-		{name: "list changed", after: flip("primary.xml.gz"), want: ErrIndex, text: "mirror in the middle of an update"},
+		{name: "list changed", after: flip("primary.xml.gz"), want: repodata.ErrIndex, text: "mirror in the middle of an update"},
 		{name: "list gone", after: func(r *repository) { delete(r.files, "/os/repodata/primary.xml.gz") }, want: fs.ErrNotExist},
-		{name: "larger than said", before: func(r *repository) { r.plus = -1 }, want: ErrIndex, text: "more bytes"},
-		{name: "smaller than said", before: func(r *repository) { r.plus = 1 }, want: ErrIndex, text: "unpacks to"},
-		{name: "larger than allowed", before: func(r *repository) { r.plus = maxPrimary }, want: ErrIndex, text: "more than"},
+		{name: "larger than said", before: func(r *repository) { r.plus = -1 }, want: repodata.ErrIndex, text: "more bytes"},
+		{name: "smaller than said", before: func(r *repository) { r.plus = 1 }, want: repodata.ErrIndex, text: "unpacks to"},
+		{name: "larger than allowed", before: func(r *repository) { r.plus = maxPrimary }, want: repodata.ErrIndex, text: "more than"},
 		{name: "weak digest", before: func(r *repository) {
 			r.mangle = func(s string) string { return strings.ReplaceAll(s, `"sha256"`, `"sha"`) }
-		}, want: ErrIndex, text: "does not count"},
+		}, want: repodata.ErrIndex, text: "does not count"},
 		{name: "other open digest", before: func(r *repository) {
 			r.mangle = func(s string) string {
 				return strings.Replace(s, `<open-checksum type="sha256">`, `<open-checksum type="sha256">`+strings.Repeat("0", 64)+`</open-checksum><open-checksum type="sha256">`, 1)
@@ -212,28 +208,28 @@ func TestRefused(t *testing.T) {
 		}},
 		{name: "location climbs", before: func(r *repository) {
 			r.mangle = func(s string) string { return strings.Replace(s, `"repodata/primary`, `"../primary`, 1) }
-		}, want: ErrIndex, text: "above the root"},
-		{name: "no primary", before: func(r *repository) { r.omit = []string{"primary"} }, want: ErrIndex, text: "no list primary"},
-		{name: "not a repomd", before: func(r *repository) { r.mangle = func(string) string { return "<html><body/></html>" } }, want: ErrIndex},
+		}, want: repodata.ErrIndex, text: "above the root"},
+		{name: "no primary", before: func(r *repository) { r.omit = []string{"primary"} }, want: repodata.ErrIndex, text: "no list primary"},
+		{name: "not a repomd", before: func(r *repository) { r.mangle = func(string) string { return "<html><body/></html>" } }, want: repodata.ErrIndex},
 		{name: "entities", before: func(r *repository) {
 			r.mangle = func(s string) string { return `<!DOCTYPE x [<!ENTITY a "aaaa">]>` + s }
-		}, want: ErrIndex, text: "document types"},
-		{name: "empty package", before: func(r *repository) { r.packages[0].name = "" }, want: ErrIndex},
-		{name: "nothing vouches", option: func(o *Options) { o.Sources[0].Key, o.Sources[0].RepoGPGCheck = "", false }, want: ErrSources, text: "gpgcheck=1"},
+		}, want: repodata.ErrIndex, text: "document types"},
+		{name: "empty package", before: func(r *repository) { r.packages[0].name = "" }, want: repodata.ErrIndex},
+		{name: "nothing vouches", option: func(o *Options) { o.Sources[0].Key, o.Sources[0].RepoGPGCheck = "", false }, want: repoconf.ErrSources, text: "gpgcheck=1"},
 		{name: "no key", option: func(o *Options) {
 			o.Sources[0].Key, o.Sources[0].RepoGPGCheck, o.Sources[0].GPGCheck = "", false, true
 			o.Sources[0].GPGKeys = []string{"https://example.com/key"}
-		}, want: ErrSources, text: "is not fetched"},
+		}, want: repoconf.ErrSources, text: "is not fetched"},
 		{name: "no key for repomd", option: func(o *Options) {
 			o.Sources[0].Key = ""
 			o.Sources[0].GPGKeys = []string{"file:///etc/pki/rpm-gpg/KEY"}
 		}, want: ErrSignature, text: "no root file system"},
 		{name: "no such host", option: func(o *Options) { o.Sources[0].BaseURLs[0] = "http://127.0.0.1:1/os" }, want: fetch.ErrUnreachable},
-		{name: "unknown variable", option: func(o *Options) { o.Sources[0].BaseURLs[0] += "/$releasever/x" }, want: ErrSources, text: "$releasever stands for"},
-		{name: "not a URL", option: func(o *Options) { o.Sources[0].BaseURLs[0] = "ftp://user:pass@example.com" }, want: ErrSources, text: "ftp://example.com"},
-		{name: "twice", option: func(o *Options) { o.Sources = append(o.Sources, o.Sources[0]) }, want: ErrSources},
-		{name: "none", option: func(o *Options) { o.Sources = []Source{} }, want: ErrSources},
-		{name: "architecture", option: func(o *Options) { o.Arch = "amd64" }, want: ErrSources},
+		{name: "unknown variable", option: func(o *Options) { o.Sources[0].BaseURLs[0] += "/$releasever/x" }, want: repoconf.ErrSources, text: "$releasever stands for"},
+		{name: "not a URL", option: func(o *Options) { o.Sources[0].BaseURLs[0] = "ftp://user:pass@example.com" }, want: repoconf.ErrSources, text: "ftp://example.com"},
+		{name: "twice", option: func(o *Options) { o.Sources = append(o.Sources, o.Sources[0]) }, want: repoconf.ErrSources},
+		{name: "none", option: func(o *Options) { o.Sources = []repoconf.Source{} }, want: repoconf.ErrSources},
+		{name: "architecture", option: func(o *Options) { o.Arch = "amd64" }, want: repoconf.ErrSources},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -249,7 +245,7 @@ func TestRefused(t *testing.T) {
 			if c.option != nil {
 				c.option(&o)
 			}
-			_, err := Open(t.Context(), o)
+			_, err := openIndex(t.Context(), o)
 			if c.want == nil && err != nil || c.want != nil && (!errors.Is(err, c.want) || !strings.Contains(err.Error(), c.text)) {
 				t.Errorf("Open = %v; want %v with %q", err, c.want, c.text)
 			}
@@ -267,7 +263,7 @@ func TestExpiredAllowed(t *testing.T) {
 	o := r.options(t)
 	o.Sources[0].Key = armoured(t, testKeys().expired)
 	o.AllowExpired = true
-	if _, err := Open(t.Context(), o); err != nil {
+	if _, err := openIndex(t.Context(), o); err != nil {
 		t.Error(err)
 	}
 }
@@ -284,27 +280,27 @@ func TestSignedPackages(t *testing.T) {
 	})
 	for _, c := range []struct {
 		name   string
-		source Source
+		source repoconf.Source
 		extra  bool
 		want   []string
 	}{
-		{"named", Source{GPGCheck: true, GPGKeys: []string{"file:///etc/pki/rpm-gpg/GOOD"}}, false, []string{fingerprintOf(k.good)}},
-		{"path", Source{GPGCheck: true, GPGKeys: []string{"https://example.com/x", "/etc/pki/rpm-gpg/GOOD"}}, false, []string{fingerprintOf(k.good)}},
-		{"all of the base", Source{GPGCheck: true}, false, []string{fingerprintOf(k.good), fingerprintOf(k.stranger)}},
-		{"of the matrix", Source{GPGCheck: true, Key: armoured(t, k.expired)}, false, []string{fingerprintOf(k.expired)}},
-		{"of the matrix alone", Source{Key: armoured(t, k.expired)}, false, []string{fingerprintOf(k.expired)}},
-		{"of the options", Source{GPGCheck: true, GPGKeys: []string{"https://example.com/x"}}, true, []string{fingerprintOf(k.expired)}},
+		{"named", repoconf.Source{GPGCheck: true, GPGKeys: []string{"file:///etc/pki/rpm-gpg/GOOD"}}, false, []string{fingerprintOf(k.good)}},
+		{"path", repoconf.Source{GPGCheck: true, GPGKeys: []string{"https://example.com/x", "/etc/pki/rpm-gpg/GOOD"}}, false, []string{fingerprintOf(k.good)}},
+		{"all of the base", repoconf.Source{GPGCheck: true}, false, []string{fingerprintOf(k.good), fingerprintOf(k.stranger)}},
+		{"of the matrix", repoconf.Source{GPGCheck: true, Key: armoured(t, k.expired)}, false, []string{fingerprintOf(k.expired)}},
+		{"of the matrix alone", repoconf.Source{Key: armoured(t, k.expired)}, false, []string{fingerprintOf(k.expired)}},
+		{"of the options", repoconf.Source{GPGCheck: true, GPGKeys: []string{"https://example.com/x"}}, true, []string{fingerprintOf(k.expired)}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			o := o
 			s := c.source
 			s.ID, s.BaseURLs = "os", []string{r.url}
-			o.Sources = []Source{s}
+			o.Sources = []repoconf.Source{s}
 			if c.extra {
 				o.Keyrings = [][]byte{[]byte(armoured(t, k.expired))}
 			}
-			x, err := Open(t.Context(), o)
+			x, err := openIndex(t.Context(), o)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -326,7 +322,7 @@ func TestKeyring(t *testing.T) {
 	if got := ring.Fingerprints(); err != nil || !slices.Equal(got, want) || len(notes) != 2 {
 		t.Errorf("Keyring = %q, %q, %v; want %q and two notes", got, notes, err, want)
 	}
-	if _, _, err := Keyring(nil, nil, []byte("hello")); !errors.Is(err, ErrSources) {
+	if _, _, err := Keyring(nil, nil, []byte("hello")); !errors.Is(err, repoconf.ErrSources) {
 		t.Errorf("Keyring(unreadable extra) = %v", err)
 	}
 }
@@ -339,22 +335,22 @@ func TestSkipUnavailable(t *testing.T) {
 	gone := o.Sources[0]
 	gone.ID, gone.BaseURLs = "gone", []string{"http://127.0.0.1:1/os"}
 	o.Sources = append(o.Sources, gone)
-	if _, err := Open(t.Context(), o); !errors.Is(err, fetch.ErrUnreachable) {
+	if _, err := openIndex(t.Context(), o); !errors.Is(err, fetch.ErrUnreachable) {
 		t.Errorf("Open = %v; want ErrUnreachable", err)
 	}
 	o.Sources[1].SkipUnavailable = true
-	x, err := Open(t.Context(), o)
+	x, err := openIndex(t.Context(), o)
 	if err != nil || len(x.Notes()) != 1 || !strings.Contains(x.Notes()[0], "gone") {
 		t.Fatalf("Open = %v, %v; want a note", x, err)
 	}
 	o.Sources = o.Sources[1:]
-	if _, err := Open(t.Context(), o); !errors.Is(err, fetch.ErrUnreachable) {
+	if _, err := openIndex(t.Context(), o); !errors.Is(err, fetch.ErrUnreachable) {
 		t.Errorf("Open(nothing left) = %v", err)
 	}
 	r.files["/os/repodata/repomd.xml"] = []byte("<repomd/>")
 	o = r.options(t)
 	o.Sources[0].SkipUnavailable = true
-	if _, err := Open(t.Context(), o); !errors.Is(err, ErrSignature) {
+	if _, err := openIndex(t.Context(), o); !errors.Is(err, ErrSignature) {
 		t.Errorf("Open(forged, skip) = %v; want ErrSignature", err)
 	}
 }
@@ -364,17 +360,17 @@ func TestOffline(t *testing.T) {
 	r := newRepository(t, basics()...)
 	r.publish(t, testKeys().good)
 	o := r.options(t)
-	if _, err := Open(t.Context(), o); err != nil {
+	if _, err := openIndex(t.Context(), o); err != nil {
 		t.Fatal(err)
 	}
 	r.files = map[string][]byte{}
 	o.Fetch.Offline = true
-	x, err := Open(t.Context(), o)
+	x, err := openIndex(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
 	}
 	checkBasics(t, x, r.url)
-	if _, err := x.owners(t.Context(), "/opt/x"); !errors.Is(err, fetch.ErrOffline) {
+	if _, err := x.Owners(t.Context(), "/opt/x"); !errors.Is(err, fetch.ErrOffline) {
 		t.Errorf("owners offline = %v; want ErrOffline", err)
 	}
 }
@@ -454,7 +450,7 @@ func TestPackagesThatCannotBeUsed(t *testing.T) {
 	r.publish(t, testKeys().good)
 	o := r.options(t)
 	o.Sources[0].Exclude = []string{"excl*.x86_64"}
-	x, err := Open(t.Context(), o)
+	x, err := openIndex(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -488,9 +484,9 @@ func TestPriorities(t *testing.T) {
 		r.publishAt(t, dir, testNow, testKeys().good)
 	}
 	base := strings.TrimSuffix(r.url, "/os")
-	candidate := func(change func(a, b, c *Source)) string {
+	candidate := func(change func(a, b, c *repoconf.Source)) string {
 		o := r.options(t)
-		var all []Source
+		var all []repoconf.Source
 		for _, id := range []string{"a", "b", "c"} {
 			s := o.Sources[0]
 			s.ID, s.BaseURLs = id, []string{base + "/" + id}
@@ -498,23 +494,23 @@ func TestPriorities(t *testing.T) {
 		}
 		change(&all[0], &all[1], &all[2])
 		o.Sources = all
-		x, err := Open(t.Context(), o)
+		x, err := openIndex(t.Context(), o)
 		if err != nil {
 			t.Fatal(err)
 		}
 		p, _ := x.Candidate("x")
 		return p.Version + " " + p.Origin
 	}
-	if got := candidate(func(_, _, _ *Source) {}); got != "2-1 b" {
+	if got := candidate(func(_, _, _ *repoconf.Source) {}); got != "2-1 b" {
 		t.Errorf("no priorities: %s", got)
 	}
-	if got := candidate(func(a, _, _ *Source) { a.Priority = 10 }); got != "1-1 a" {
+	if got := candidate(func(a, _, _ *repoconf.Source) { a.Priority = 10 }); got != "1-1 a" {
 		t.Errorf("a has 10: %s", got)
 	}
-	if got := candidate(func(_, _, c *Source) { c.Cost = 10 }); got != "2-1 c" {
+	if got := candidate(func(_, _, c *repoconf.Source) { c.Cost = 10 }); got != "2-1 c" {
 		t.Errorf("c is cheaper: %s", got)
 	}
-	if got := candidate(func(_, _, c *Source) { c.Include = []string{"y"} }); got != "2-1 b" {
+	if got := candidate(func(_, _, c *repoconf.Source) { c.Include = []string{"y"} }); got != "2-1 b" {
 		t.Errorf("c includes y only: %s", got)
 	}
 }
@@ -525,7 +521,7 @@ func TestBadStatusOfList(t *testing.T) {
 	r.publish(t, testKeys().good)
 	o := r.options(t)
 	o.Fetch.HTTP = &http.Client{Transport: failing{}}
-	if _, err := Open(t.Context(), o); !errors.Is(err, fetch.ErrUnreachable) {
+	if _, err := openIndex(t.Context(), o); !errors.Is(err, fetch.ErrUnreachable) {
 		t.Errorf("Open = %v; want ErrUnreachable", err)
 	}
 }

@@ -5,25 +5,27 @@ import (
 	"fmt"
 	"io"
 	"strconv"
+
+	"github.com/driver-container/driver-container/distros/rpm/repodata"
 )
 
 // readPrimary reads the packages of a primary.xml. It is written for speed: Fedora's has 180 MB.
 func (b *builder) readPrimary(in io.Reader) error {
-	x := newXML(in)
+	x := repodata.NewXMLReader(in)
 	for {
-		token, err := x.next()
+		token, err := x.Next()
 		if errors.Is(err, io.EOF) {
 			return nil
 		} else if err != nil {
 			return err
 		}
-		if token != xmlStart {
+		if token != repodata.XMLStart {
 			continue
 		}
 		switch {
-		case x.depth == 1 && string(x.name) != "metadata":
-			return fmt.Errorf("it begins with <%.40s>, want <metadata>", x.name)
-		case x.depth == 2 && string(x.name) == "package":
+		case x.Depth == 1 && string(x.Name) != "metadata":
+			return fmt.Errorf("it begins with <%.40s>, want <metadata>", x.Name)
+		case x.Depth == 2 && string(x.Name) == "package":
 			b.begin()
 			if err := b.readPackage(x); err != nil {
 				return fmt.Errorf("package %.80q: %w", b.e.name, err)
@@ -36,19 +38,19 @@ func (b *builder) readPrimary(in io.Reader) error {
 }
 
 // readPackage reads one package element to its end.
-func (b *builder) readPackage(x *xmlReader) error {
+func (b *builder) readPackage(x *repodata.XMLReader) error {
 	for {
-		token, err := x.next()
+		token, err := x.Next()
 		if err != nil {
 			return err
 		}
 		switch {
-		case token == xmlEnd && x.depth == 1:
+		case token == repodata.XMLEnd && x.Depth == 1:
 			return nil
-		case token != xmlStart:
+		case token != repodata.XMLStart:
 			continue
 		}
-		if x.depth == 3 {
+		if x.Depth == 3 {
 			err = b.readElement(x)
 		} else if !b.skip() {
 			err = b.readFormat(x)
@@ -60,39 +62,39 @@ func (b *builder) readPackage(x *xmlReader) error {
 }
 
 // readElement reads what stands directly in a package.
-func (b *builder) readElement(x *xmlReader) (err error) {
-	switch string(x.name) {
+func (b *builder) readElement(x *repodata.XMLReader) (err error) {
+	switch string(x.Name) {
 	case "name":
 		b.e.name, err = b.readText(x)
 	case "arch":
 		b.e.arch, err = b.readText(x)
 	case "version":
-		b.e.evr = b.evr(x.attr("epoch"), x.attr("ver"), x.attr("rel"))
+		b.e.evr = b.evr(x.Attr("epoch"), x.Attr("ver"), x.Attr("rel"))
 	case "checksum":
-		b.digestType = b.text(x.attr("type"))
-		b.digest, err = x.readString()
+		b.digestType = b.text(x.Attr("type"))
+		b.digest, err = x.ReadString()
 	case "location":
-		b.href, b.xmlBase = string(x.attr("href")), b.text(x.attr("base"))
+		b.href, b.xmlBase = string(x.Attr("href")), b.text(x.Attr("base"))
 	case "size":
-		if b.e.size, err = number(x.attr("package")); err == nil {
-			b.e.installed, err = number(x.attr("installed"))
+		if b.e.size, err = number(x.Attr("package")); err == nil {
+			b.e.installed, err = number(x.Attr("installed"))
 		}
 	case "time":
-		b.e.built, err = number(x.attr("build"))
+		b.e.built, err = number(x.Attr("build"))
 	}
 	return err
 }
 
 // readFormat reads what stands in the format of a package.
-func (b *builder) readFormat(x *xmlReader) error {
-	if x.depth == 5 && string(x.name) == "entry" && b.list >= 0 {
-		return b.relation(b.list, x.attr("name"), x.attr("flags"), x.attr("epoch"), x.attr("ver"), x.attr("rel"))
+func (b *builder) readFormat(x *repodata.XMLReader) error {
+	if x.Depth == 5 && string(x.Name) == "entry" && b.list >= 0 {
+		return b.relation(b.list, x.Attr("name"), x.Attr("flags"), x.Attr("epoch"), x.Attr("ver"), x.Attr("rel"))
 	}
-	if x.depth != 4 {
+	if x.Depth != 4 {
 		return nil
 	}
 	b.list = -1
-	switch string(x.name) {
+	switch string(x.Name) {
 	case "requires":
 		b.list = requires
 	case "provides":
@@ -102,11 +104,11 @@ func (b *builder) readFormat(x *xmlReader) error {
 	case "obsoletes":
 		b.list = obsoletes
 	case "file":
-		token, err := x.next()
-		if err != nil || token != xmlText {
+		token, err := x.Next()
+		if err != nil || token != repodata.XMLText {
 			return err
 		}
-		return b.file(x.text)
+		return b.file(x.Text)
 	default:
 		return nil
 	}
@@ -115,12 +117,12 @@ func (b *builder) readFormat(x *xmlReader) error {
 }
 
 // readText reads the text of an element that was begun.
-func (b *builder) readText(x *xmlReader) (string, error) {
-	token, err := x.next()
-	if err != nil || token != xmlText {
+func (b *builder) readText(x *repodata.XMLReader) (string, error) {
+	token, err := x.Next()
+	if err != nil || token != repodata.XMLText {
 		return "", err
 	}
-	return b.text(x.text), nil
+	return b.text(x.Text), nil
 }
 
 func number(b []byte) (int64, error) {

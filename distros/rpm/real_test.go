@@ -2,7 +2,6 @@ package rpm
 
 import (
 	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -10,42 +9,11 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/driver-container/driver-container/distros"
+	"github.com/driver-container/driver-container/distros/rpm/repoconf"
 	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
 )
 
 // Lists as real repositories have them: see testdata/real/README.
-
-func TestRealRepomd(t *testing.T) {
-	t.Parallel()
-	for _, tt := range []struct {
-		file, revision  string
-		newest          int64
-		primary         string // beginning of its place
-		size, open      int64
-		modules, byFile bool
-	}{
-		{"fedora-38-repomd.xml", "1681418230", 1681418230, "repodata/f6dee453a7f8", 18320782, 167638461, false, true},
-		{"centos-stream-9-appstream.xml", "9-stream", 1736761573, "repodata/c03bb2ebc33b", 3597627, 51840420, true, false},
-	} {
-		text, err := os.ReadFile(filepath.Join("testdata/real", tt.file))
-		if err != nil {
-			t.Fatal(err)
-		}
-		r, err := parseRepomd(text)
-		if err != nil {
-			t.Fatalf("%s: %v", tt.file, err)
-		}
-		l, ok := r.primary()
-		if !ok || l.href[:len(tt.primary)] != tt.primary || filepath.Ext(l.href) != ".gz" || l.sum.size != tt.size || l.open.size != tt.open || l.open.sha256 == "" {
-			t.Errorf("%s: primary list %+v", tt.file, l)
-		}
-		_, modules := r.lists["modules"]
-		_, filelists := r.lists["filelists"]
-		if r.revision != tt.revision || r.newest != tt.newest || modules != tt.modules || filelists != tt.byFile {
-			t.Errorf("%s: revision %q of %d, modules %v, filelists %v", tt.file, r.revision, r.newest, modules, filelists)
-		}
-	}
-}
 
 func TestRealPrimary(t *testing.T) {
 	t.Parallel()
@@ -54,7 +22,7 @@ func TestRealPrimary(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close() //nolint:errcheck // opened for reading
-	b := newBuilder(&repo{source: Source{ID: "fedora"}}, "https://example.com/os", "x86_64")
+	b := newBuilder(&repo{source: repoconf.Source{ID: "fedora"}}, "https://example.com/os", "x86_64")
 	if err := b.readPrimary(f); err != nil {
 		t.Fatal(err)
 	}

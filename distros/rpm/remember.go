@@ -12,6 +12,9 @@ import (
 	"path/filepath"
 	"strconv"
 	"time"
+
+	"github.com/driver-container/driver-container/distros/rpm/repoconf"
+	"github.com/driver-container/driver-container/distros/rpm/repodata"
 )
 
 // seen is the newest index seen of a repository. Repositories carry no expiry; this is what notices a mirror that withholds
@@ -35,28 +38,28 @@ func (o Options) recall(r *repo) *seen {
 	}
 	data, err := os.ReadFile(o.file(r))
 	var s seen
-	if err != nil || json.Unmarshal(data, &s) != nil || s.Repository != hideSecrets(r.identity) {
+	if err != nil || json.Unmarshal(data, &s) != nil || s.Repository != repoconf.HideSecrets(r.identity) {
 		return nil
 	}
 	return &s
 }
 
 // notOlder refuses an index older than one that was seen.
-func (o Options) notOlder(r *repo, md *repomd) error {
+func (o Options) notOlder(r *repo, md *repodata.Repomd) error {
 	s := o.recall(r)
-	if s == nil || o.AllowRollback || md.compare(s) >= 0 {
+	if s == nil || o.AllowRollback || compareIndexes(md, s) >= 0 {
 		return nil
 	}
 	return fmt.Errorf("%w: this mirror serves revision %s, and %s was seen before; use another mirror, or allow older indexes",
-		ErrRollback, describe(md.revision, md.newest), describe(s.Revision, s.Newest))
+		ErrRollback, describe(md.Revision, md.Newest), describe(s.Revision, s.Newest))
 }
 
-// compare is negative if an index is older than what was seen. Revisions are times mostly, but need not be numbers, nor
+// compareIndexes is negative if an index is older than what was seen. Revisions are times mostly, but need not be numbers, nor
 // stay of one kind: so a list that is newer than all before speaks against "older".
-func (r *repomd) compare(s *seen) int {
-	a, err1 := strconv.ParseInt(r.revision, 10, 64)
+func compareIndexes(r *repodata.Repomd, s *seen) int {
+	a, err1 := strconv.ParseInt(r.Revision, 10, 64)
 	b, err2 := strconv.ParseInt(s.Revision, 10, 64)
-	times := cmp.Compare(r.newest, s.Newest)
+	times := cmp.Compare(r.Newest, s.Newest)
 	if err1 != nil || err2 != nil || a == b {
 		return times
 	}
@@ -72,10 +75,10 @@ func describe(revision string, newest int64) string {
 
 // remember notes an index, if it is newer than what was seen.
 func (o Options) remember(r *repo) error {
-	if s := o.recall(r); o.Remember == "" || s != nil && r.md.compare(s) <= 0 {
+	if s := o.recall(r); o.Remember == "" || s != nil && compareIndexes(r.md, s) <= 0 {
 		return nil
 	}
-	text, err := json.Marshal(seen{hideSecrets(r.identity), r.md.revision, r.md.newest})
+	text, err := json.Marshal(seen{repoconf.HideSecrets(r.identity), r.md.Revision, r.md.Newest})
 	if err == nil {
 		err = replaceFile(o.file(r), append(text, '\n'))
 	}

@@ -11,11 +11,13 @@ import (
 
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/distros/pgp"
+	"github.com/driver-container/driver-container/distros/rpm/repoconf"
+	"github.com/driver-container/driver-container/distros/rpm/repodata"
 )
 
 // open finds the folders of a repository and takes the repomd.xml of the first that has a good one. A mirror that is
 // behind, broken or forged costs no more than the next try.
-func (r *repo) open(ctx context.Context, o Options, rules mirrorRules) error {
+func (r *repo) open(ctx context.Context, o Options, rules repoconf.MirrorRules) error {
 	files, notes, err := o.keysFor(r.source)
 	if err != nil {
 		return err
@@ -26,7 +28,7 @@ func (r *repo) open(ctx context.Context, o Options, rules mirrorRules) error {
 	if err := r.findFolders(ctx, o, rules); err != nil {
 		return err
 	}
-	if r.client, err = r.source.client(o, r.folders); err != nil {
+	if r.client, err = o.access().Client(r.source, r.folders); err != nil {
 		return err
 	}
 	quick := *r.client
@@ -74,7 +76,7 @@ func (r *repo) prepareKeys(files [][]byte, notes []string) error {
 		return nil
 	}
 	err := fmt.Errorf("%w: its packages must be signed (gpgcheck=1), and there is no key to check that with; name one of the base with "+
-		"gpgkey, or give it in the matrix", ErrSources)
+		"gpgkey, or give it in the matrix", repoconf.ErrSources)
 	for _, note := range notes {
 		err = fmt.Errorf("%w; %s", err, note)
 	}
@@ -82,7 +84,7 @@ func (r *repo) prepareKeys(files [][]byte, notes []string) error {
 }
 
 // findFolders asks the mirror list or the metalink. Base URLs of the source come first.
-func (r *repo) findFolders(ctx context.Context, o Options, rules mirrorRules) error {
+func (r *repo) findFolders(ctx context.Context, o Options, rules repoconf.MirrorRules) error {
 	from := r.source.Metalink
 	if from == "" {
 		from = r.source.MirrorList
@@ -90,7 +92,7 @@ func (r *repo) findFolders(ctx context.Context, o Options, rules mirrorRules) er
 	if from == "" || len(r.folders) > 0 && r.source.Metalink == "" {
 		return nil
 	}
-	client, err := r.source.client(o, []string{from})
+	client, err := o.access().Client(r.source, []string{from})
 	if err != nil {
 		return err
 	}
@@ -99,11 +101,11 @@ func (r *repo) findFolders(ctx context.Context, o Options, rules mirrorRules) er
 		return fmt.Errorf("mirror list: %w", err)
 	}
 	if r.mirrors, err = parseMirrors(data, o.Vars); err != nil {
-		return fmt.Errorf("mirror list %s: %w", hideSecrets(from), err)
+		return fmt.Errorf("mirror list %s: %w", repoconf.HideSecrets(from), err)
 	}
 	r.folders = slices.Clone(r.folders)
 	for _, folder := range r.mirrors.folders {
-		r.folders = append(r.folders, rules.replace(folder))
+		r.folders = append(r.folders, rules.Replace(folder))
 	}
 	return nil
 }
@@ -111,13 +113,13 @@ func (r *repo) findFolders(ctx context.Context, o Options, rules mirrorRules) er
 // openAt fetches, verifies and reads the repomd.xml of one folder.
 func (r *repo) openAt(ctx context.Context, client *fetch.Client, folder string, o Options, t pgp.Trust) error {
 	const name = "/repodata/repomd.xml"
-	text, err := client.Latest(ctx, folder+name, maxRepomd)
+	text, err := client.Latest(ctx, folder+name, repodata.MaxRepomd)
 	if err != nil {
 		return err
 	}
 	if !r.mirrors.permits(text) {
 		return fmt.Errorf("%w: %s%s is not one that its metalink names (a mirror in the middle of an update? then try again in some minutes)",
-			ErrIndex, hideSecrets(folder), name)
+			repodata.ErrIndex, repoconf.HideSecrets(folder), name)
 	}
 	if r.source.RepoGPGCheck {
 		sig, err := client.Latest(ctx, folder+name+".asc", 1<<20)
@@ -131,7 +133,7 @@ func (r *repo) openAt(ctx context.Context, client *fetch.Client, folder string, 
 			return fmt.Errorf("file repomd.xml.asc: %w", err)
 		}
 	}
-	md, err := parseRepomd(text)
+	md, err := repodata.ParseRepomd(text)
 	if err != nil {
 		return err
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"compress/gzip"
+	"context"
 	"crypto"
 	"crypto/sha256"
 	"crypto/sha512"
@@ -25,6 +26,7 @@ import (
 	"github.com/ulikunitz/xz"
 
 	"github.com/driver-container/driver-container/distros/fetch"
+	"github.com/driver-container/driver-container/distros/rpm/repoconf"
 )
 
 var testNow = time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
@@ -153,7 +155,7 @@ type repository struct {
 	packages  []testPackage
 	modules   string
 	ending    string // compression of the lists
-	sha512    bool
+	SHA512    bool
 	revision  string
 	timestamp int64
 	plus      int // what repomd.xml adds to the open-size
@@ -215,7 +217,7 @@ func (r *repository) publishAt(t *testing.T, dir string, when time.Time, es ...*
 		}
 		r.files[dir+"/"+name] = data
 		kind, sum, open := "sha256", fmt.Sprintf("%x", sha256.Sum256(data)), fmt.Sprintf("%x", sha256.Sum256([]byte(l.text)))
-		if r.sha512 {
+		if r.SHA512 {
 			kind, sum, open = "sha512", fmt.Sprintf("%x", sha512.Sum512(data)), fmt.Sprintf("%x", sha512.Sum512([]byte(l.text)))
 		}
 		fmt.Fprintf(&b, `<data type="%s"><checksum type="%s">%s</checksum><open-checksum type="%[2]s">%[4]s</open-checksum><location href="%s"/>`+
@@ -290,7 +292,7 @@ func (r *repository) options(t *testing.T) Options {
 	}
 	return Options{
 		Fetch: &fetch.Client{Store: store, Attempts: 2, Backoff: time.Millisecond}, Arch: "x86_64", Now: testNow,
-		Sources: []Source{{Origin: "test", ID: "os", BaseURLs: []string{r.url}, RepoGPGCheck: true, Key: armoured(t, testKeys().good)}},
+		Sources: []repoconf.Source{{Origin: "test", ID: "os", BaseURLs: []string{r.url}, RepoGPGCheck: true, Key: armoured(t, testKeys().good)}},
 	}
 }
 
@@ -300,4 +302,13 @@ func textFS(files map[string]string) fstest.MapFS {
 		root[name] = &fstest.MapFile{Data: []byte(text)}
 	}
 	return root
+}
+
+// openIndex opens the repositories and loads their lists.
+func openIndex(ctx context.Context, o Options) (*Index, error) {
+	r, err := OpenReleases(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	return r.Load(ctx)
 }

@@ -2,13 +2,17 @@ package rpm
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
 	"runtime"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/driver-container/driver-container/distros/rpm/repoconf"
+	"github.com/driver-container/driver-container/distros/rpm/repodata"
 	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
 )
 
@@ -69,7 +73,7 @@ func readGenerated(t testing.TB, packages int) (x *Index, held, size int64) {
 	runtime.GC()
 	runtime.ReadMemStats(&before)
 	start := time.Now()
-	b := newBuilder(&repo{source: Source{ID: "x"}}, "https://example.com", "x86_64")
+	b := newBuilder(&repo{source: repoconf.Source{ID: "x"}}, "https://example.com", "x86_64")
 	if err := b.readPrimary(bytes.NewReader(list.Bytes())); err != nil {
 		t.Fatal(err)
 	}
@@ -82,4 +86,22 @@ func readGenerated(t testing.TB, packages int) (x *Index, held, size int64) {
 	held = int64(after.HeapAlloc) - int64(before.HeapAlloc) //nolint:gosec // far from the limits
 	runtime.KeepAlive(&list)
 	return x, held, int64(list.Len())
+}
+
+// TestTooLarge: what a list says of sizes is bounded before anything is downloaded.
+func TestTooLarge(t *testing.T) {
+	t.Parallel()
+	r := &repo{}
+	l := repodata.File{Href: "a", Sum: repodata.Checksum{SHA256: strings.Repeat("0", 64), Size: maxPrimary + 1}}
+	err := r.read(t.Context(), "primary", l, maxPrimary, nil)
+	if !errors.Is(err, repodata.ErrIndex) || !strings.Contains(err.Error(), "allowed") {
+		t.Error(err)
+	}
+	b := newBuilder(&repo{source: repoconf.Source{ID: "x"}}, "https://example.com/os", "x86_64")
+	record := Record{
+		Name: "a", Arch: "noarch", Version: "1", Release: "1", ChecksumType: "sha256", Checksum: strings.Repeat("0", 64), Location: "a.rpm", Size: maxPackage + 1,
+	}
+	if err := b.record(record); err != nil || !strings.Contains(b.entries[0].hidden, "allowed") {
+		t.Errorf("%v: %+v", err, b.entries)
+	}
 }

@@ -290,17 +290,6 @@ func TestKilledWords(t *testing.T) {
 	}
 }
 
-func TestSpace(t *testing.T) {
-	t.Parallel()
-	b := newBench(t, "")
-	if n, err := Space(b.job.Source); err != nil || n < 300<<20 {
-		t.Errorf("%d, %v", n, err)
-	}
-	if _, err := Space("/nowhere"); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("error %v", err)
-	}
-}
-
 // snapshot is the content of a tree.
 func snapshot(t *testing.T, dir string) map[string]string {
 	t.Helper()

@@ -134,7 +134,11 @@ func newestRelease(ctx context.Context, t *testing.T, root string) string {
 	if err != nil || d.ID() != "debian12" {
 		t.Fatal(d, err)
 	}
-	x, err := apt.Open(ctx, apt.Options{Fetch: &fetch.Client{Store: store}, Root: files, Arch: "amd64"})
+	releases, err := apt.OpenReleases(ctx, apt.Options{Fetch: &fetch.Client{Store: store}, Root: files, Arch: "amd64"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	x, err := releases.Load(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,13 +12,14 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/driver-container/driver-container/distros/rpm"
+	"github.com/driver-container/driver-container/distros/rpm/repoconf"
 )
 
 // find looks through the repositories once for each value that $releasever may have for this kernel, the likeliest first: those
 // of the system's current minor version no longer have the kernels of an older one.
 func (f *rpmFamily) find(ctx context.Context, wants []string) (*plan, error) {
 	e := &UnavailableError{Release: f.Release, Package: wants[0], Folder: rpmFolder}
-	vars, err := rpm.ReadVars(f.files, nil, f.arch)
+	vars, err := repoconf.ReadVars(f.files, nil, f.arch)
 	if err != nil {
 		e.Err = err
 		return nil, e
@@ -65,18 +66,18 @@ func (f *rpmFamily) releaseVers(configured string) []string {
 
 // search goes through the repositories that these variables give and that have not been searched. It returns nil without an
 // error when they do not have the package; e knows more then.
-func (f *rpmFamily) search(ctx context.Context, vars rpm.Vars, wants []string, e *UnavailableError) (*plan, error) {
-	sources, err := rpm.ReadSources(f.files, vars)
+func (f *rpmFamily) search(ctx context.Context, vars repoconf.Vars, wants []string, e *UnavailableError) (*plan, error) {
+	sources, err := repoconf.ReadSources(f.files, vars)
 	if err == nil {
-		var more []rpm.Source
-		more, err = rpm.ReadDisabled(f.files, vars, f.distro.ExtraRepositories(f.Release, f.Arch)...)
+		var more []repoconf.Source
+		more, err = repoconf.ReadDisabled(f.files, vars, f.distro.ExtraRepositories(f.Release, f.Arch)...)
 		sources = append(sources, more...)
 	}
 	if err != nil {
 		e.Err = err
 		return nil, e
 	}
-	sources = slices.DeleteFunc(sources, func(s rpm.Source) bool {
+	sources = slices.DeleteFunc(sources, func(s repoconf.Source) bool {
 		what := strings.Join(append(slices.Clone(s.BaseURLs), s.MirrorList, s.Metalink), " ")
 		again := f.searched[what]
 		f.searched[what] = true
@@ -116,7 +117,7 @@ func (f *rpmFamily) search(ctx context.Context, vars rpm.Vars, wants []string, e
 }
 
 // usable opens each repository by itself, because one that cannot be used must not hide the others.
-func (f *rpmFamily) usable(ctx context.Context, o rpm.Options, sources []rpm.Source, e *UnavailableError) (usable []rpm.Source, err error) {
+func (f *rpmFamily) usable(ctx context.Context, o rpm.Options, sources []repoconf.Source, e *UnavailableError) (usable []repoconf.Source, err error) {
 	failed := make([]error, len(sources))
 	g := errgroup.Group{}
 	g.SetLimit(parallel)
@@ -145,7 +146,7 @@ func (f *rpmFamily) usable(ctx context.Context, o rpm.Options, sources []rpm.Sou
 }
 
 // place is where a repository is, for people. Logins are no part of it.
-func place(s rpm.Source) string {
+func place(s repoconf.Source) string {
 	if len(s.BaseURLs) > 0 {
 		return s.BaseURLs[0]
 	}

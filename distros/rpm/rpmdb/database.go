@@ -70,9 +70,6 @@ func Read(root fs.FS) (*Database, error) {
 // Kind is the format, as rpm calls it: "bdb", "ndb" or "sqlite".
 func (d *Database) Kind() string { return d.backend.kind() }
 
-// Folder is where the database was found, relative to the root: "var/lib/rpm" or "usr/lib/sysimage/rpm".
-func (d *Database) Folder() string { return d.folder }
-
 // Packages lists what is installed, in the order of its numbers, which is that of installation. Imported keys are among
 // it: packages called gpg-pubkey, without files.
 func (d *Database) Packages() []*rpmfile.Header {

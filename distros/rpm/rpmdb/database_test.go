@@ -145,8 +145,8 @@ func TestPlaces(t *testing.T) {
 		"usr/lib/sysimage/rpm/pubkeys/a.key": {},
 	}
 	d := read(t, both)
-	if d.Kind() != "ndb" || d.Folder() != "usr/lib/sysimage/rpm" || names(d.Packages())[0] != "new 1-1 noarch" {
-		t.Errorf("%s in %s: %v", d.Kind(), d.Folder(), names(d.Packages()))
+	if d.Kind() != "ndb" || d.folder != "usr/lib/sysimage/rpm" || names(d.Packages())[0] != "new 1-1 noarch" {
+		t.Errorf("%s in %s: %v", d.Kind(), d.folder, names(d.Packages()))
 	}
 	changed, removed, err := d.With(nil)
 	if err != nil {

@@ -71,8 +71,8 @@ func (o otherRPM) test(t *testing.T, files []string) {
 	rpm("--initdb")
 	install(files[:2]...)
 	d := recordIn(t, root, files[2:4]...)
-	if d.Kind() != b.kind() || d.Folder() != folders[0] || d.last != 4 {
-		t.Fatalf("%s in %s, last number %d", d.Kind(), d.Folder(), d.last)
+	if d.Kind() != b.kind() || d.folder != folders[0] || d.last != 4 {
+		t.Fatalf("%s in %s, last number %d", d.Kind(), d.folder, d.last)
 	}
 	rpm("-qa") // an rpm with bdb makes its indexes, and says so
 	index, _ := os.ReadFile(filepath.Join(root, folders[0], "Index.db"))

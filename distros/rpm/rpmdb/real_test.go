@@ -63,14 +63,14 @@ func TestSystems(t *testing.T) {
 			if want := append(names(d.Packages()), "zlib-test 1-1 x86_64"); !slices.Equal(names(now.Packages()), want) {
 				t.Errorf("after With: %s", cmp.Diff(want, names(now.Packages())))
 			}
-			if now.last != d.last+1 || now.Kind() != d.Kind() || now.Folder() != d.Folder() {
-				t.Errorf("after With: %s in %s, last number %d", now.Kind(), now.Folder(), now.last)
+			if now.last != d.last+1 || now.Kind() != d.Kind() || now.folder != d.folder {
+				t.Errorf("after With: %s in %s, last number %d", now.Kind(), now.folder, now.last)
 			}
 			want := bytesOf(now.Packages())
 			if s.kind == "bdb" { // the known library looks at large values only
 				want = slices.DeleteFunc(want, func(b string) bool { return b == string(added.Bytes()) })
 			}
-			if !slices.Equal(want, readKnown(t, path.Base(s.name), changed[path.Join(d.Folder(), path.Base(s.name))])) {
+			if !slices.Equal(want, readKnown(t, path.Base(s.name), changed[path.Join(d.folder, path.Base(s.name))])) {
 				t.Error("the known library reads other headers from what we wrote")
 			}
 		})

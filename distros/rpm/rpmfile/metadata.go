@@ -2,6 +2,7 @@ package rpmfile
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -49,6 +50,17 @@ func (h *Header) Metadata() (Metadata, error) {
 	}
 	m.Provides = append(m.Provides, self) // packages of rpm 3, and keys, do not say so themselves
 	return m, nil
+}
+
+// Meets tells whether a package meets a relation by its name, by what it provides, or by one of Files.
+func (m *Metadata) Meets(want Relation) bool {
+	if want.Name == m.Name && want.Matches(Relation{Name: m.Name, Op: "=", EVR: m.EVR}) {
+		return true
+	}
+	if slices.ContainsFunc(m.Provides, want.Matches) {
+		return true
+	}
+	return want.Op == "" && strings.HasPrefix(want.Name, "/") && slices.Contains(m.Files, want.Name)
 }
 
 func (h *Header) relations(m *Metadata) error {

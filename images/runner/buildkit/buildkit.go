@@ -117,16 +117,6 @@ func DefaultAddress() string {
 	return appdefaults.Address
 }
 
-// Reachable tells whether a daemon answers there, with TLS as the environment says (DefaultTLS). An error wraps
-// runner.ErrUnavailable, unless the address itself is wrong.
-func Reachable(ctx context.Context, address string) error {
-	p, err := New(ctx, Options{Addresses: []string{address}, TLS: DefaultTLS()})
-	if err != nil {
-		return err
-	}
-	return p.Close()
-}
-
 var _ runner.Runner = (*Pool)(nil)
 
 // unavailable makes the error of a runner that cannot run anything, with all reasons.

@@ -85,7 +85,7 @@ func startDaemon(t *testing.T, dir string, flags ...string) *testDaemon {
 	}
 	t.Cleanup(func() { d.end(t) })
 	for end := time.Now().Add(30 * time.Second); ; time.Sleep(50 * time.Millisecond) {
-		if err := Reachable(t.Context(), "unix://"+dir+"/s"); err == nil {
+		if err := reachable(t.Context(), "unix://"+dir+"/s"); err == nil {
 			return d
 		} else if time.Now().After(end) {
 			text, _ := os.ReadFile(dir + "/log")

@@ -81,7 +81,7 @@ func TestUnreachable(t *testing.T) {
 		"tcp://" + closed:                 "start buildkitd",
 	} {
 		begin := time.Now()
-		err := Reachable(t.Context(), address)
+		err := reachable(t.Context(), address)
 		if !errors.Is(err, runner.ErrUnavailable) || !strings.Contains(err.Error(), address) || !strings.Contains(err.Error(), says) {
 			t.Errorf("%v", err)
 		}
@@ -92,7 +92,7 @@ func TestUnreachable(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	because := errors.New("because")
 	cancel(because)
-	if err := Reachable(ctx, "unix:///none"); !errors.Is(err, because) {
+	if err := reachable(ctx, "unix:///none"); !errors.Is(err, because) {
 		t.Errorf("cancelled: %v", err)
 	}
 }
@@ -112,4 +112,13 @@ func TestDefaults(t *testing.T) {
 	if d := cmp.Diff(TLS{CA: "cacert", Cert: "cert", Key: "key", ServerName: "servername", Dir: "dir"}, DefaultTLS()); d != "" {
 		t.Error(d)
 	}
+}
+
+// reachable connects to one daemon and closes the connection.
+func reachable(ctx context.Context, address string) error {
+	p, err := New(ctx, Options{Addresses: []string{address}, TLS: DefaultTLS()})
+	if err != nil {
+		return err
+	}
+	return p.Close()
 }

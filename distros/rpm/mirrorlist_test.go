@@ -1,0 +1,138 @@
+package rpm
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/driver-container/driver-container/distros/rpm/repoconf"
+	"github.com/driver-container/driver-container/distros/rpm/repodata"
+)
+
+const metalinkHead = `<?xml version="1.0" encoding="utf-8"?>
+<metalink version="3.0" xmlns="http://www.metalinker.org/" type="dynamic" xmlns:mm0="http://example.org/mirrormanager">
+ <files><file name="repomd.xml"><mm0:timestamp>1729000000</mm0:timestamp><size>%d</size>
+  <verification><hash type="md5">x</hash><hash type="sha256">%s</hash></verification>
+  <mm0:alternates><mm0:alternate><size>5</size><verification><hash type="sha512">%s</hash></verification></mm0:alternate></mm0:alternates>
+  <resources maxconnections="1">`
+
+func metalink(repomd []byte, urls ...string) []byte {
+	var text strings.Builder
+	fmt.Fprintf(&text, metalinkHead, len(repomd), fmt.Sprintf("%x", sha256.Sum256(repomd)), strings.Repeat("0a", 64))
+	for i, u := range urls {
+		fmt.Fprintf(&text, `<url protocol="http" type="http" location="DE" preference="%d">%s/repodata/repomd.xml</url>`, 10+i, u)
+	}
+	text.WriteString(`<url protocol="rsync" type="rsync" preference="100">rsync://x/repodata/repomd.xml</url></resources></file></files></metalink>`)
+	return []byte(text.String())
+}
+
+// TestMirrors: mirrors that are gone, behind or forged are passed over; only what the metalink names is taken.
+func TestMirrors(t *testing.T) {
+	t.Parallel()
+	r := newRepository(t, basics()...)
+	base := strings.TrimSuffix(r.url, "/os")
+	r.publish(t, testKeys().good)
+	current := r.files["/os/repodata/repomd.xml"]
+	r.revision = "1"
+	r.publishAt(t, "/old", testNow, testKeys().good)
+	r.publishAt(t, "/forged", testNow, testKeys().stranger)
+	r.files["/list"] = []byte("# mirrors\n\nftp://x/\n" + base + "/gone/\n" + base + "/forged\n" + base + "/$way\n")
+	r.files["/metalink"] = metalink(current, base+"/os", base+"/old", base+"/gone")
+	r.files["/metalink-old"] = metalink(current, base+"/old")
+	r.files["/metalink-weak"] = []byte(strings.ReplaceAll(string(r.files["/metalink"]), `type="sha`, `type="x`))
+	r.files["/empty"] = []byte("# nothing\n")
+	for _, c := range []struct {
+		name   string
+		source repoconf.Source
+		vars   repoconf.Vars
+		want   error
+	}{
+		{"list", repoconf.Source{MirrorList: base + "/list"}, repoconf.Vars{"way": "os"}, nil},
+		{"forged only", repoconf.Source{MirrorList: base + "/list"}, nil, ErrSignature},
+		{"metalink", repoconf.Source{Metalink: base + "/metalink"}, nil, nil},
+		{"unknown variable in the question", repoconf.Source{Metalink: base + "/metalink?repo=x&infra=$infra"}, nil, nil},
+		{"unknown variable in the path", repoconf.Source{Metalink: base + "/$infra/metalink"}, nil, repoconf.ErrSources},
+		{"metalink named as a list", repoconf.Source{MirrorList: base + "/metalink"}, nil, nil},
+		{"metalink and an old base URL", repoconf.Source{Metalink: base + "/metalink", BaseURLs: []string{base + "/old"}}, nil, nil},
+		{"old only", repoconf.Source{Metalink: base + "/metalink-old"}, nil, repodata.ErrIndex},
+		{"weak metalink", repoconf.Source{Metalink: base + "/metalink-weak"}, nil, repodata.ErrIndex},
+		{"empty", repoconf.Source{MirrorList: base + "/empty"}, nil, repodata.ErrIndex},
+		{"several base URLs", repoconf.Source{BaseURLs: []string{base + "/gone", base + "/forged", base + "/os"}}, nil, nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			o := r.options(t)
+			s := c.source
+			s.ID, s.RepoGPGCheck, s.Key = "os", true, o.Sources[0].Key
+			o.Sources, o.Vars = []repoconf.Source{s}, c.vars
+			x, err := openIndex(t.Context(), o)
+			if !errors.Is(err, c.want) {
+				t.Fatalf("Open = %v; want %v", err, c.want)
+			}
+			if err == nil {
+				checkBasics(t, x, r.url)
+			}
+		})
+	}
+}
+
+// TestOtherMirrorForLists: the folder that served repomd.xml may lack what another one has.
+func TestOtherMirrorForLists(t *testing.T) {
+	t.Parallel()
+	r := newRepository(t, basics()...)
+	base := strings.TrimSuffix(r.url, "/os")
+	r.publish(t, testKeys().good)
+	r.publishAt(t, "/half", testNow, testKeys().good)
+	r.files["/half/repodata/primary.xml.gz"][40] ^= 1
+	o := r.options(t)
+	o.Sources[0].BaseURLs = []string{base + "/half", r.url}
+	x, err := openIndex(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkBasics(t, x, base+"/half")
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.requests["/os/repodata/primary.xml.gz"] != 1 {
+		t.Error("the second mirror was not asked")
+	}
+}
+
+func TestMirrorOfMirrorList(t *testing.T) {
+	t.Parallel()
+	r := newRepository(t, basics()...)
+	r.publish(t, testKeys().good)
+	base := strings.TrimSuffix(r.url, "/os")
+	r.files["/core/mirror.list"] = []byte("https://cdn.example.com/os\n")
+	o := r.options(t)
+	o.Sources[0].BaseURLs, o.Sources[0].MirrorList, o.Mirror = nil, "https://cdn.example.com/core/mirror.list", base
+	x, err := openIndex(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkBasics(t, x, r.url)
+}
+
+func FuzzMirrors(f *testing.F) {
+	f.Add([]byte("# list\nhttp://a.example/$basearch/\nftp://x\n"))
+	f.Add(metalink([]byte("x"), "http://a.example/os", "https://b.example/os"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		m, err := parseMirrors(data, repoconf.Vars{"basearch": "x86_64"})
+		if err != nil {
+			if !errors.Is(err, repodata.ErrIndex) {
+				t.Error(err)
+			}
+			return
+		}
+		for _, u := range m.folders {
+			if !repoconf.IsRemote(u) {
+				t.Errorf("mirror %q", u)
+			}
+		}
+		if len(m.folders) == 0 || len(m.sums) > 0 && m.permits([]byte("another")) && !strings.Contains(string(data), "ae448ac86c4e8e4dec645729708ef41873ae79c6dff84eff73360989487f08e5") {
+			t.Errorf("mirrors = %+v", m)
+		}
+	})
+}

@@ -1,0 +1,76 @@
+package repoconf
+
+import (
+	"fmt"
+	"io/fs"
+	"path"
+	"slices"
+)
+
+// ReadDisabled reads those sources of a root file system that ReadSources leaves out because they are switched off, and that
+// have one of the ids: the repositories of a minor version that a system has left behind are mostly configured like that.
+// Those that do not exist are none. Otherwise it is like ReadSources.
+func ReadDisabled(root fs.FS, v Vars, ids ...string) ([]Source, error) {
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	files := []string{mountedRedhat}
+	for _, dir := range sourceFolders {
+		names, err := ListFiles(root, dir)
+		if err != nil {
+			return nil, fmt.Errorf("read package sources: %w", err)
+		}
+		for _, name := range names {
+			if path.Ext(name) == ".repo" {
+				files = append(files, path.Join(dir, name))
+			}
+		}
+	}
+	d, err := readDefaults(root, false)
+	if err != nil {
+		return nil, fmt.Errorf("read package sources: %w", err)
+	}
+	var out []Source
+	for _, name := range files {
+		found, err := disabledIn(root, name, d, v, ids)
+		if err != nil {
+			return nil, fmt.Errorf("read package sources: %w", err)
+		}
+		out = append(out, found...)
+	}
+	// What is mounted comes first and takes the place of the base's.
+	seen := map[string]bool{}
+	return slices.DeleteFunc(out, func(s Source) bool {
+		again := seen[s.ID]
+		seen[s.ID] = true
+		return again
+	}), nil
+}
+
+// disabledIn reads the sources of one file.
+func disabledIn(root fs.FS, name string, d defaults, v Vars, ids []string) ([]Source, error) {
+	data, err := ReadOptional(root, name)
+	if err != nil || data == nil {
+		return nil, err
+	}
+	sections, err := parseINI(name, data)
+	if err != nil {
+		return nil, err
+	}
+	var out []Source
+	for _, sec := range sections {
+		if on, ok := truth(sec.values["enabled"]); !ok || on || !slices.Contains(ids, sec.name) {
+			continue
+		}
+		delete(sec.values, "enabled")
+		p := repoParser{section: sec, defaults: d, vars: v, where: fmt.Sprintf("%s:%d", name, sec.line)}
+		s, _ := p.source(root)
+		if p.err != nil {
+			return nil, p.err
+		}
+		if len(s.BaseURLs) > 0 || s.MirrorList != "" || s.Metalink != "" {
+			out = append(out, s)
+		}
+	}
+	return out, nil
+}

@@ -1,0 +1,82 @@
+package repoconf
+
+import (
+	"fmt"
+	"strings"
+)
+
+// section is one [section] of a configuration file.
+type section struct {
+	name    string
+	line    int
+	values  map[string]string // keys in lower case; the lines of a value parted by newlines
+	comment map[string]string // the same of lines behind a lone #: what a distribution offers and does not use
+}
+
+const maxSections = 10000 // redhat.repo of a large subscription has 1000
+
+// parseINI reads the dialect of yum, dnf and zypper: "key=value" or "key: value", values that go on in indented lines,
+// comments behind # or ; at the beginning of a line. Mistakes are ErrSources and name file and line.
+func parseINI(name string, data []byte) ([]section, error) {
+	var out []section
+	n, key := 0, ""
+	for line := range strings.Lines(strings.TrimPrefix(string(data), "\ufeff")) {
+		n++
+		line = strings.TrimRight(line, "\r\n\t ")
+		text := strings.TrimSpace(line)
+		indented := line != text
+		switch {
+		case text == "":
+			key = ""
+		case text[0] == '#' || text[0] == ';':
+			if len(out) > 0 {
+				if k, v, ok := assignment(strings.TrimLeft(text, "#; ")); ok && validVar(k) {
+					out[len(out)-1].comment[k] = v
+				}
+			}
+		case indented && key != "":
+			out[len(out)-1].values[key] += "\n" + text
+		case text[0] == '[':
+			end := strings.IndexByte(text, ']')
+			if end < 2 {
+				return nil, fmt.Errorf("%s:%d: %w: want [section], have %.80q", name, n, ErrSources, text)
+			}
+			if len(out) == maxSections {
+				return nil, fmt.Errorf("%s:%d: %w: more than %d sections", name, n, ErrSources, maxSections)
+			}
+			out = append(out, section{text[1:end], n, map[string]string{}, map[string]string{}})
+			key = ""
+		default:
+			k, v, ok := assignment(text)
+			if !ok || len(out) == 0 {
+				return nil, fmt.Errorf("%s:%d: %w: want [section] and key=value, have %.80q", name, n, ErrSources, text)
+			}
+			out[len(out)-1].values[k] = v
+			key = k
+		}
+	}
+	return out, nil
+}
+
+func assignment(text string) (key, value string, ok bool) {
+	i := strings.IndexAny(text, "=:")
+	if i <= 0 {
+		return "", "", false
+	}
+	return strings.ToLower(strings.TrimSpace(text[:i])), strings.TrimSpace(text[i+1:]), true
+}
+
+// words cuts a list: its items are parted by blanks, newlines or commas.
+func words(value string) []string {
+	return strings.FieldsFunc(value, func(r rune) bool { return strings.ContainsRune(", \t\n", r) })
+}
+
+func truth(value string) (val, ok bool) {
+	switch strings.ToLower(strings.TrimSpace(value)) {
+	case "1", "yes", "true", "on", "always", "enabled":
+		return true, true
+	case "0", "no", "false", "off", "never", "disabled":
+		return false, true
+	}
+	return false, false
+}

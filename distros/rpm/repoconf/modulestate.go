@@ -1,0 +1,92 @@
+package repoconf
+
+import (
+	"bytes"
+	"fmt"
+	"io/fs"
+	"path"
+	"strings"
+
+	"github.com/driver-container/driver-container/distros/rpm/repodata"
+)
+
+// ModuleState is what the base says about modules.
+type ModuleState struct {
+	Streams  map[string]string // enabled stream by module; "" where the module is disabled
+	Defaults map[string]string // that override those of the repositories
+	Platform string            // "el8"; "" where the base does not say
+}
+
+// ReadModuleState reads what the base says about modules: etc/dnf/modules.d (which streams are enabled or disabled),
+// etc/dnf/modules.defaults.d, and the platform of os-release.
+func ReadModuleState(root fs.FS) (ModuleState, error) {
+	s := ModuleState{Streams: map[string]string{}, Defaults: map[string]string{}}
+	if root == nil {
+		return s, nil
+	}
+	err := eachFile(root, "etc/dnf/modules.d", ".module", func(name string, data []byte) error {
+		sections, err := parseINI(name, data)
+		if err != nil {
+			return err
+		}
+		for _, sec := range sections {
+			switch strings.ToLower(sec.values["state"]) {
+			case "enabled", "1", "true":
+				s.Streams[sec.name] = sec.values["stream"]
+			case "disabled":
+				s.Streams[sec.name] = ""
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return s, err
+	}
+	err = eachFile(root, "etc/dnf/modules.defaults.d", ".yaml", func(name string, data []byte) error {
+		docs, err := repodata.ParseModules(bytes.NewReader(data))
+		if err != nil {
+			return fmt.Errorf("%s: %w: %w", name, ErrSources, err)
+		}
+		for _, d := range docs {
+			if d.IsDefault {
+				s.Defaults[d.Name] = d.Stream
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return s, err
+	}
+	for _, name := range []string{"etc/os-release", "usr/lib/os-release"} {
+		data, err := ReadOptional(root, name)
+		if err != nil {
+			return s, fmt.Errorf("read the platform of modules: %w", err)
+		}
+		if _, platform, ok := strings.Cut(osReleaseField(data, "PLATFORM_ID"), ":"); ok {
+			s.Platform = platform
+			break
+		}
+	}
+	return s, nil
+}
+
+func eachFile(root fs.FS, dir, ending string, do func(name string, data []byte) error) error {
+	names, err := ListFiles(root, dir)
+	if err != nil {
+		return fmt.Errorf("read the state of modules: %w", err)
+	}
+	for _, name := range names {
+		if path.Ext(name) != ending {
+			continue
+		}
+		name = path.Join(dir, name)
+		data, err := ReadFile(root, name, maxConfig)
+		if err == nil {
+			err = do(name, data)
+		}
+		if err != nil {
+			return fmt.Errorf("read the state of modules: %w", err)
+		}
+	}
+	return nil
+}

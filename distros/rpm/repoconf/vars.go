@@ -1,0 +1,242 @@
+package repoconf
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"strings"
+
+	"github.com/driver-container/driver-container/distros/rpm/repodata"
+	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
+)
+
+// Vars are what the $variables of a configuration stand for: releasever, basearch, arch, and those of the site. Names are in
+// lower case or as their files are called.
+type Vars map[string]string
+
+// varFolders are where sites and distributions put variables, a file each; later ones win.
+var varFolders = []string{"etc/yum/vars", "etc/dnf/vars", "etc/zypp/vars.d"}
+
+// releaseProvides are what the package says that knows the release of a system, the best first: dnf's list, then what
+// yum's main configuration and older systems use.
+var releaseProvides = []string{
+	"system-release(releasever)", "system-release", "distribution-release(releasever)", "distribution-release",
+	"redhat-release", "suse-release", "centos-release",
+}
+
+// ReadVars finds the variables of a base: arch and basearch from rpm's name of its architecture, releasever as dnf, yum and
+// zypper find it (from the installed package that provides system-release and the like; on SUSE's systems from
+// etc/products.d/baseproduct; else from os-release), and the files of etc/yum/vars, etc/dnf/vars and etc/zypp/vars.d, which win.
+func ReadVars(root fs.FS, installed []rpmfile.Metadata, arch string) (Vars, error) {
+	v := Vars{"arch": arch, "basearch": baseArch(arch)}
+	for _, find := range []func() (string, error){
+		func() (string, error) { return productVersion(root) },
+		func() (string, error) { return installedRelease(installed), nil },
+		func() (string, error) { return osReleaseVersion(root) },
+	} {
+		release, err := find()
+		if err != nil {
+			return nil, fmt.Errorf("find the release of the base: %w", err)
+		}
+		if release != "" {
+			v["releasever"] = release
+			break
+		}
+	}
+	for _, dir := range varFolders {
+		files, err := ListFiles(root, dir)
+		if err != nil {
+			return nil, fmt.Errorf("read repository variables: %w", err)
+		}
+		for _, name := range files {
+			data, err := ReadFile(root, path.Join(dir, name), maxConfig)
+			if err != nil {
+				return nil, fmt.Errorf("read repository variables: %w", err)
+			}
+			if value, _, _ := strings.Cut(string(data), "\n"); validVar(name) {
+				v[name] = strings.TrimSpace(value)
+			}
+		}
+	}
+	return v, nil
+}
+
+func installedRelease(installed []rpmfile.Metadata) string {
+	for _, want := range releaseProvides {
+		for _, p := range installed {
+			for _, r := range p.Provides {
+				if r.Name != want {
+					continue
+				}
+				if r.Op == "=" && r.EVR.Version != "" && p.Name != want {
+					return r.EVR.Version
+				}
+				return p.EVR.Version
+			}
+		}
+	}
+	return ""
+}
+
+// productVersion reads the version of etc/products.d/baseproduct, where zypper takes its releasever from.
+func productVersion(root fs.FS) (string, error) {
+	data, err := ReadOptional(root, "etc/products.d/baseproduct")
+	if err != nil || data == nil {
+		return "", err
+	}
+	x := repodata.NewXMLReader(strings.NewReader(string(data)))
+	depth := 0
+	for {
+		token, err := x.Next()
+		if err != nil {
+			return "", nil //nolint:nilerr // no product file of this form: os-release says it too
+		}
+		switch token {
+		case repodata.XMLStart:
+			depth++
+			if depth == 2 && string(x.Name) == "version" {
+				if token, err := x.Next(); err == nil && token == repodata.XMLText {
+					return strings.TrimSpace(string(x.Text)), nil
+				}
+				return "", nil
+			}
+		case repodata.XMLEnd:
+			depth--
+		}
+	}
+}
+
+func osReleaseVersion(root fs.FS) (string, error) {
+	for _, name := range []string{"etc/os-release", "usr/lib/os-release"} {
+		data, err := ReadOptional(root, name)
+		if err != nil {
+			return "", err
+		}
+		if v := osReleaseField(data, "VERSION_ID"); v != "" {
+			return v, nil
+		}
+	}
+	return "", nil
+}
+
+func osReleaseField(data []byte, field string) string {
+	for line := range strings.Lines(string(data)) {
+		if key, value, ok := strings.Cut(strings.TrimSpace(line), "="); ok && key == field {
+			return strings.Trim(value, `"'`)
+		}
+	}
+	return ""
+}
+
+func validVar(name string) bool {
+	return name != "" && strings.Trim(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_") == ""
+}
+
+// lookup finds a variable; releasever_major and releasever_minor are the parts of releasever before and after its first dot.
+func (v Vars) lookup(name string) (string, bool) {
+	if value, ok := v[name]; ok {
+		return value, true
+	}
+	if release, ok := v["releasever"]; ok {
+		major, minor, _ := strings.Cut(release, ".")
+		switch name {
+		case "releasever_major":
+			return major, true
+		case "releasever_minor":
+			return minor, true
+		}
+	}
+	return "", false
+}
+
+// Expand replaces $name, ${name}, ${name:-word if unset or empty} and ${name:+word if set}. Unknown variables stay as they
+// are written, as with dnf; words are expanded too.
+func (v Vars) Expand(text string) string { return v.expandDeep(text, 0) }
+
+const maxVarDepth = 8 // of words in words
+
+func (v Vars) expandDeep(text string, depth int) string {
+	var b strings.Builder
+	for {
+		i := strings.IndexByte(text, '$')
+		if i < 0 || depth > maxVarDepth || b.Len() > maxConfig {
+			b.WriteString(text)
+			return b.String()
+		}
+		b.WriteString(text[:i])
+		value, used := v.variable(text[i:], depth)
+		b.WriteString(value)
+		text = text[i+used:]
+	}
+}
+
+// variable expands what begins with a dollar and tells how much of the text that was.
+func (v Vars) variable(text string, depth int) (value string, used int) {
+	if !strings.HasPrefix(text, "${") {
+		n := 1
+		for n < len(text) && validVar(text[n:n+1]) {
+			n++
+		}
+		if value, ok := v.lookup(text[1:n]); ok {
+			return value, n
+		}
+		return text[:n], n
+	}
+	end := closing(text)
+	if end < 0 {
+		return text[:2], 2
+	}
+	name, word := text[2:end], ""
+	op := ""
+	if i := strings.IndexByte(name, ':'); i >= 0 && i+1 < len(name) {
+		name, op, word = name[:i], name[i+1:i+2], name[i+2:]
+	}
+	value, ok := v.lookup(name)
+	switch {
+	case op == "-" && value == "":
+		return v.expandDeep(word, depth+1), end + 1
+	case op == "+" && value != "":
+		return v.expandDeep(word, depth+1), end + 1
+	case op == "+" || ok || op == "-":
+		if op == "+" {
+			value = ""
+		}
+		return value, end + 1
+	}
+	return text[:end+1], end + 1
+}
+
+// closing is where the brace of a ${ ends; -1 if it does not.
+func closing(text string) int {
+	open := 0
+	for i := range len(text) {
+		switch text[i] {
+		case '{':
+			open++
+		case '}':
+			if open--; open == 0 {
+				return i
+			}
+		}
+	}
+	return -1
+}
+
+// ReadOptional is ReadFile for a configuration file, and nil for one that does not exist.
+func ReadOptional(root fs.FS, name string) ([]byte, error) {
+	data, err := ReadFile(root, name, maxConfig)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	return data, err
+}
+
+// baseArch is what $basearch stands for.
+func baseArch(arch string) string {
+	switch arch {
+	case "i686", "i586", "i486":
+		return "i386"
+	}
+	return arch
+}

@@ -1,0 +1,111 @@
+package repodata
+
+import (
+	"bufio"
+	"compress/bzip2"
+	"crypto/sha256"
+	"crypto/sha512"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"os"
+
+	"github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/zstd"
+	"github.com/mikelolasagasti/xz"
+)
+
+// Bounds on the memory that a compressed stream may make us allocate, each what the strongest usual level needs.
+const (
+	maxDictionary = 64 << 20  // xz -9
+	maxWindow     = 128 << 20 // zstd --ultra -22
+)
+
+// Unpack opens a file of the store and gives read its content, whatever its compression is by its first bytes. What comes
+// out must be what repomd.xml says, at most limit bytes.
+func Unpack(stop func() error, file string, want Checksum, limit int64, read func(io.Reader) error) error {
+	f, err := os.Open(file) //nolint:gosec // a path in the store
+	if err != nil {
+		return err
+	}
+	defer f.Close() //nolint:errcheck // read only
+	in, err := decompress(bufio.NewReaderSize(f, 128<<10))
+	if err != nil {
+		return fmt.Errorf("decompress: %w", err)
+	}
+	defer in.Close() //nolint:errcheck // read only
+	if want.Size > limit {
+		return fmt.Errorf("it has %d bytes, more than the %d allowed", want.Size, limit)
+	}
+	c := &counter{stop: stop, r: in, left: limit}
+	if want.Size > 0 {
+		c.left = want.Size
+	}
+	total := c.left
+	switch {
+	case want.SHA256 != "":
+		c.hash = sha256.New()
+	case want.SHA512 != "":
+		c.hash = sha512.New()
+	}
+	if err := read(c); err != nil {
+		return err
+	}
+	if _, err := io.Copy(io.Discard, c); err != nil {
+		return err
+	}
+	if size := total - c.left; want.Size > 0 && size != want.Size {
+		return fmt.Errorf("it unpacks to %d bytes, repomd.xml says %d", size, want.Size)
+	}
+	if c.hash != nil && hex.EncodeToString(c.hash.Sum(nil)) != want.Digest() {
+		return errors.New("what it unpacks to has another digest than repomd.xml says")
+	}
+	return nil
+}
+
+func decompress(r *bufio.Reader) (io.ReadCloser, error) {
+	magic, err := r.Peek(6)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, err
+	}
+	switch m := string(magic); {
+	case len(m) >= 2 && m[:2] == "\x1f\x8b":
+		return gzip.NewReader(r)
+	case m == "\xfd7zXZ\x00":
+		x, err := xz.NewReader(r, maxDictionary)
+		return io.NopCloser(x), err
+	case len(m) >= 4 && m[:4] == "\x28\xb5\x2f\xfd":
+		z, err := zstd.NewReader(r, zstd.WithDecoderMaxWindow(maxWindow), zstd.WithDecoderConcurrency(2))
+		if err != nil {
+			return nil, err
+		}
+		return z.IOReadCloser(), nil
+	case len(m) >= 3 && m[:3] == "BZh":
+		return io.NopCloser(bzip2.NewReader(r)), nil
+	}
+	return io.NopCloser(r), nil
+}
+
+// counter refuses more bytes than announced and stops when the caller has gone away.
+type counter struct {
+	stop func() error
+	r    io.Reader
+	left int64
+	hash hash.Hash // nil: none
+}
+
+func (c *counter) Read(p []byte) (int, error) {
+	if err := c.stop(); err != nil {
+		return 0, err
+	}
+	n, err := c.r.Read(p)
+	if c.left -= int64(n); c.left < 0 {
+		return 0, errors.New("it unpacks to more bytes than repomd.xml allows")
+	}
+	if c.hash != nil {
+		c.hash.Write(p[:n])
+	}
+	return n, err
+}

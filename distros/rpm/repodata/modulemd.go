@@ -1,0 +1,126 @@
+package repodata
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+
+	"go.yaml.in/yaml/v4"
+	"go.yaml.in/yaml/v4/plugin/loaderlimits"
+)
+
+const (
+	maxModuleDoc   = 8 << 20 // bytes of one document; the largest have 300 KiB
+	maxModuleDocs  = 50000
+	maxModuleDepth = 20
+)
+
+// Module is one document of a modules list: a build of a stream, or which stream of a module is the default.
+type Module struct {
+	IsDefault bool
+	Name      string
+	Stream    string
+	Version   uint64
+	Context   string
+	arch      string
+	Requires  []map[string][]string // alternatives; of each, by module the streams that will do; none: any
+	Artifacts []string              // name-epoch:version-release.arch
+}
+
+// The shapes of the documents, as far as they matter here.
+type (
+	moduleHeader struct {
+		Document string    `yaml:"document"`
+		Version  int       `yaml:"version"`
+		Data     yaml.Node `yaml:"data"`
+	}
+	moduleBuild struct {
+		Name         string `yaml:"name"`
+		Stream       string `yaml:"stream"`
+		Version      uint64 `yaml:"version"`
+		Context      string `yaml:"context"`
+		Arch         string `yaml:"arch"`
+		Dependencies []struct {
+			Requires map[string][]string `yaml:"requires"`
+		} `yaml:"dependencies"`
+		Artifacts struct {
+			RPMs []string `yaml:"rpms"`
+		} `yaml:"artifacts"`
+	}
+	moduleDefaults struct {
+		Module string `yaml:"module"`
+		Stream string `yaml:"stream"`
+	}
+)
+
+// ParseModules reads a modules.yaml: builds (modulemd of version 2) and defaults; other documents, those of obsolete streams
+// and translations, are passed over.
+func ParseModules(in io.Reader) (docs []Module, err error) {
+	r := bufio.NewReaderSize(in, 64<<10)
+	var doc bytes.Buffer
+	n := 0
+	for {
+		line, err := r.ReadSlice('\n')
+		if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, bufio.ErrBufferFull) {
+			return nil, err
+		}
+		ended := errors.Is(err, io.EOF)
+		begins := bytes.HasPrefix(line, []byte("---")) || bytes.HasPrefix(line, []byte("..."))
+		if !begins {
+			doc.Write(line)
+		}
+		if doc.Len() > maxModuleDoc {
+			return nil, fmt.Errorf("document %d has more than %d bytes", n+1, maxModuleDoc)
+		}
+		if !begins && !ended {
+			continue
+		}
+		if n++; n > maxModuleDocs {
+			return nil, fmt.Errorf("more than %d documents", maxModuleDocs)
+		}
+		found, err := parseModuleDoc(doc.Bytes())
+		if err != nil {
+			return nil, fmt.Errorf("document %d: %w", n, err)
+		}
+		if found != nil {
+			docs = append(docs, *found)
+		}
+		doc.Reset()
+		if ended {
+			return docs, nil
+		}
+	}
+}
+
+// parseModuleDoc reads one document; nil if it does not matter here.
+func parseModuleDoc(text []byte) (*Module, error) {
+	if !bytes.Contains(text, []byte("modulemd")) || bytes.Contains(text, []byte("document: modulemd-translations")) {
+		return nil, nil
+	}
+	limits := yaml.WithPlugin(loaderlimits.New(loaderlimits.AliasValue(1), loaderlimits.DepthValue(maxModuleDepth)))
+	var h moduleHeader
+	if err := yaml.Load(text, &h, limits); err != nil {
+		return nil, err
+	}
+	switch {
+	case h.Document == "modulemd-defaults":
+		var d moduleDefaults
+		if err := h.Data.Decode(&d); err != nil {
+			return nil, err
+		}
+		return &Module{IsDefault: true, Name: d.Module, Stream: d.Stream}, nil
+	case h.Document == "modulemd" && h.Version == 2:
+		var b moduleBuild
+		if err := h.Data.Decode(&b); err != nil {
+			return nil, err
+		}
+		d := &Module{Name: b.Name, Stream: b.Stream, Version: b.Version, Context: b.Context, arch: b.Arch, Artifacts: b.Artifacts.RPMs}
+		for _, dep := range b.Dependencies {
+			d.Requires = append(d.Requires, dep.Requires)
+		}
+		return d, nil
+	}
+	return nil, nil
+}

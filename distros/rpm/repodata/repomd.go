@@ -1,0 +1,230 @@
+package repodata
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"crypto/sha512"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/url"
+	"strings"
+)
+
+// ErrIndex says that a repository contradicts itself: content that is not what its repomd.xml promises, or files that do not
+// parse.
+var ErrIndex = errors.New("inconsistent repository")
+
+const MaxRepomd = 4 << 20 // bytes; the largest have 20 KiB
+
+// Repomd is what a repomd.xml says, as far as it matters here.
+type Repomd struct {
+	Revision string          // mostly the seconds since 1970 when it was made, but any text is allowed
+	Newest   int64           // the largest timestamp of its lists
+	Lists    map[string]File // by type: "primary", "filelists", "modules", "primary_db"...
+}
+
+// File is one file of a repository.
+type File struct {
+	Href, Base    string   // below the repository, or below base
+	Sum, Unpacked Checksum // of the file, and of what it unpacks to; unpacked is zero if not known
+}
+
+// Checksum is what a file must be.
+type Checksum struct {
+	SHA256, SHA512 string // hex, lower case; one of them
+	Size           int64  // bytes; 0: not known
+}
+
+func (s Checksum) Digest() string {
+	if s.SHA256 != "" {
+		return s.SHA256
+	}
+	return s.SHA512
+}
+
+// NewChecksum takes the digests that count: sha256 and sha512 by the names that metadata gives them.
+func NewChecksum(kind, value string, size int64) (Checksum, error) {
+	value = strings.ToLower(strings.TrimSpace(value))
+	b, err := hex.DecodeString(value)
+	switch kind = strings.ToLower(kind); {
+	case err == nil && kind == "sha256" && len(b) == 32:
+		return Checksum{SHA256: value, Size: size}, nil
+	case err == nil && kind == "sha512" && len(b) == 64:
+		return Checksum{SHA512: value, Size: size}, nil
+	case kind == "sha256" || kind == "sha512":
+		return Checksum{}, fmt.Errorf("%.80q is not a %s", value, kind)
+	}
+	return Checksum{}, fmt.Errorf("its digest is a %.20q, which does not count; want sha256 or sha512", kind)
+}
+
+// ParseRepomd reads a repomd.xml. Lists whose digests do not count are left out: they cannot be used. Mistakes are ErrIndex.
+func ParseRepomd(text []byte) (*Repomd, error) {
+	r := &Repomd{Lists: map[string]File{}}
+	weak := map[string]error{}
+	x := NewXMLReader(bytes.NewReader(text))
+	root := false
+	for {
+		token, err := x.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			return nil, fmt.Errorf("%w: repomd.xml: %w", ErrIndex, err)
+		}
+		if token != XMLStart {
+			continue
+		}
+		switch {
+		case !root && string(x.Name) != "repomd":
+			return nil, fmt.Errorf("%w: repomd.xml: it begins with <%.40s>", ErrIndex, x.Name)
+		case !root:
+			root = true
+		case x.Depth == 2 && string(x.Name) == "revision":
+			r.Revision, err = x.ReadString()
+		case x.Depth == 2 && string(x.Name) == "data":
+			kind := string(x.Attr("type"))
+			var l File
+			if l, err = r.readList(x); errors.Is(err, errWeak) {
+				weak[kind], err = err, nil
+			} else if _, twice := r.Lists[kind]; err == nil && !twice {
+				r.Lists[kind] = l
+			}
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%w: repomd.xml: %w", ErrIndex, err)
+		}
+	}
+	if _, ok := r.primary(); !ok {
+		if err := weak["primary"]; err != nil {
+			return nil, fmt.Errorf("%w: repomd.xml: list primary: %w", ErrIndex, err)
+		}
+		return nil, fmt.Errorf("%w: repomd.xml: it names no list primary", ErrIndex)
+	}
+	return r, nil
+}
+
+var errWeak = errors.New("unusable")
+
+// primary is the list of packages: as XML, or else as a database.
+func (r *Repomd) primary() (File, bool) {
+	l, ok := r.Lists["primary"]
+	if !ok {
+		l, ok = r.Lists["primary_db"]
+	}
+	return l, ok
+}
+
+// readList reads one data element.
+func (r *Repomd) readList(x *XMLReader) (l File, err error) {
+	var kind, openKind, value, openValue string
+	for end := x.Depth - 1; x.Depth > end; {
+		token, err := x.Next()
+		if err != nil {
+			return l, err
+		}
+		if token != XMLStart {
+			continue
+		}
+		switch string(x.Name) {
+		case "checksum":
+			kind = string(x.Attr("type"))
+			value, err = x.ReadString()
+		case "open-checksum":
+			openKind = string(x.Attr("type"))
+			openValue, err = x.ReadString()
+		case "size":
+			l.Sum.Size, err = x.ReadNumber()
+		case "open-size":
+			l.Unpacked.Size, err = x.ReadNumber()
+		case "timestamp":
+			var n int64
+			if n, err = x.ReadNumber(); err == nil {
+				r.Newest = max(r.Newest, n)
+			}
+		case "location":
+			l.Href, l.Base = string(x.Attr("href")), string(x.Attr("base"))
+		}
+		if err != nil {
+			return l, err
+		}
+	}
+	size, open := l.Sum.Size, l.Unpacked.Size
+	if l.Sum, err = NewChecksum(kind, value, size); err != nil {
+		return l, fmt.Errorf("%w: %w", errWeak, err)
+	}
+	if l.Unpacked, err = NewChecksum(openKind, openValue, open); err != nil { // it is no more than a help
+		l.Unpacked = Checksum{Size: open}
+	}
+	if _, err := JoinURL("https://x", l.Base, l.Href); err != nil {
+		return l, fmt.Errorf("location %.80q: %w", l.Href, err)
+	}
+	return l, nil
+}
+
+// JoinURL makes the URL of a file: below base where the metadata gives one (xml:base, as RHEL's extended repositories and
+// merged ones have it), else below the repository. Its path may begin with steps up, but not above the host's root, nor out of
+// a local folder: Amazon's repositories of each release have their packages in a folder beside them ("../../../../blobstore/").
+// The digest of what is there is known in any case.
+func JoinURL(repository, base, href string) (string, error) {
+	if base != "" {
+		u, err := url.Parse(base)
+		if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil {
+			return "", fmt.Errorf("its base %.80q is not a URL of http or https; media are not read", base)
+		}
+		repository = strings.TrimRight(base, "/")
+	}
+	repository, href, err := climb(repository, strings.TrimPrefix(href, "./"))
+	if err != nil {
+		return "", err
+	}
+	plain, err := url.PathUnescape(href)
+	if err != nil {
+		plain = href // a lone percent sign
+	}
+	if !SafePath(plain) || !SafePath(href) || plain != href && strings.ContainsAny(href, "?#") {
+		return "", errors.New("it is not a path below the repository")
+	}
+	if plain == href || err != nil {
+		href = (&url.URL{Path: href}).EscapedPath() // most write names as they are, with + and ~ in them
+	}
+	return repository + "/" + href, nil
+}
+
+// climb takes the steps up that a path begins with off the end of the folder that it is in.
+func climb(folder, href string) (above, rest string, err error) {
+	rest, up := strings.CutPrefix(href, "../")
+	if !up {
+		return folder, href, nil
+	}
+	u, err := url.Parse(folder)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" {
+		return "", "", errors.New("it leads out of a folder that is not on a web server")
+	}
+	path := strings.TrimRight(u.EscapedPath(), "/")
+	host := strings.TrimSuffix(strings.TrimRight(folder, "/"), path)
+	for ; up; rest, up = strings.CutPrefix(rest, "../") {
+		last := strings.LastIndexByte(path, '/')
+		if last < 0 {
+			return "", "", errors.New("it leads above the root of the server")
+		}
+		path = path[:last]
+	}
+	return host + path, rest, nil
+}
+
+// Matches tells whether the sum is that of some bytes. The size is not compared: the digest says all.
+func (s Checksum) Matches(data []byte) bool {
+	if s.SHA256 != "" {
+		have := sha256.Sum256(data)
+		return s.SHA256 == hex.EncodeToString(have[:])
+	}
+	have := sha512.Sum512(data)
+	return s.SHA512 == hex.EncodeToString(have[:])
+}
+
+// SafePath tells whether a relative path stays below where it starts and needs no cleaning.
+func SafePath(p string) bool {
+	return fs.ValidPath(p) && p != "." && !strings.ContainsAny(p, "\\\x00\n\r")
+}

@@ -1,0 +1,91 @@
+package repodata
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestJoin(t *testing.T) {
+	t.Parallel()
+	const guid = "https://cdn.example.com/2/core/2.0/x86_64/3cea6107"
+	for _, c := range []struct{ repository, base, href, want string }{
+		{guid, "", "Packages/a b+c~1.rpm", guid + "/Packages/a%20b+c~1.rpm"},
+		{guid, "", "./a.rpm", guid + "/a.rpm"},
+		{guid, "https://other.example.com/x/", "a.rpm", "https://other.example.com/x/a.rpm"},
+		// as Amazon's repositories have it: five steps lead to the root of the host
+		{guid, "", "../../../../../blobstore/13b7/kernel-devel.rpm", "https://cdn.example.com/blobstore/13b7/kernel-devel.rpm"},
+		{guid, "", "../a.rpm", "https://cdn.example.com/2/core/2.0/x86_64/a.rpm"},
+		{guid, "", "../../../../../../a.rpm", ""},
+		{guid, "", "../a/../b.rpm", ""},
+		{guid, "", "a/../../b.rpm", ""},
+		{guid, "", "..", ""},
+		{guid, "", "../", ""},
+		{guid, "", "%2e%2e/a.rpm", ""},
+		{guid, "", "/a.rpm", ""},
+		{"https://cdn.example.com", "", "../a.rpm", ""},
+		{"file:///srv/repository", "", "../a.rpm", ""},
+		{guid, "ftp://example.com/", "a.rpm", ""},
+	} {
+		got, err := JoinURL(c.repository, c.base, c.href)
+		if got != c.want || (err == nil) != (c.want != "") {
+			t.Errorf("join(%s, %s, %s) = %q, %v; want %q", c.repository, c.base, c.href, got, err, c.want)
+		}
+	}
+}
+
+func FuzzRepomd(f *testing.F) {
+	f.Add([]byte(`<repomd><revision>1</revision><data type="primary"><checksum type="sha256">` + strings.Repeat("0a", 32) + `</checksum><location href="a/b"/><size>1</size><timestamp>1.5</timestamp></data></repomd>`))
+	f.Add([]byte(`<repomd><data type="primary_db"><checksum type="sha512">` + strings.Repeat("0a", 64) + `</checksum><location xml:base="http://x/" href="a"/></data></repomd>`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		md, err := ParseRepomd(data)
+		if err != nil {
+			if !errors.Is(err, ErrIndex) {
+				t.Error(err)
+			}
+			return
+		}
+		for kind, l := range md.Lists {
+			if len(l.Sum.Digest()) != 64 && len(l.Sum.Digest()) != 128 || l.Sum.Size < 0 || l.Unpacked.Size < 0 {
+				t.Errorf("list %q: %+v", kind, l)
+			}
+			if u, err := JoinURL("https://h/r", l.Base, l.Href); err != nil || strings.Contains(u, "/../") {
+				t.Errorf("list %q is at %q, %v", kind, u, err)
+			}
+		}
+	})
+}
+
+func TestRealRepomd(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		file, revision  string
+		newest          int64
+		primary         string // beginning of its place
+		size, open      int64
+		modules, byFile bool
+	}{
+		{"fedora-38-repomd.xml", "1681418230", 1681418230, "repodata/f6dee453a7f8", 18320782, 167638461, false, true},
+		{"centos-stream-9-appstream.xml", "9-stream", 1736761573, "repodata/c03bb2ebc33b", 3597627, 51840420, true, false},
+	} {
+		text, err := os.ReadFile(filepath.Join("testdata/real", tt.file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := ParseRepomd(text)
+		if err != nil {
+			t.Fatalf("%s: %v", tt.file, err)
+		}
+		l, ok := r.primary()
+		if !ok || l.Href[:len(tt.primary)] != tt.primary || filepath.Ext(l.Href) != ".gz" || l.Sum.Size != tt.size || l.Unpacked.Size != tt.open || l.Unpacked.SHA256 == "" {
+			t.Errorf("%s: primary list %+v", tt.file, l)
+		}
+		_, modules := r.Lists["modules"]
+		_, filelists := r.Lists["filelists"]
+		if r.Revision != tt.revision || r.Newest != tt.newest || modules != tt.modules || filelists != tt.byFile {
+			t.Errorf("%s: revision %q of %d, modules %v, filelists %v", tt.file, r.Revision, r.Newest, modules, filelists)
+		}
+	}
+}

@@ -1,0 +1,236 @@
+package repodata
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+)
+
+// XMLReader is a reader for the XML of repositories. It is here because these lists are large (Fedora's primary has 180 MB)
+// and hostile: it takes a fifth of the time of encoding/xml, copies nothing, and knows no entities but the five predefined
+// ones, no document types, and no bounds but its own. Names are without their namespace prefix.
+type XMLReader struct {
+	in    *bufio.Reader
+	buf   []byte // the tag or the text being read
+	Name  []byte // of xmlStart and xmlEnd
+	Text  []byte // of xmlText
+	attrs []attr // of xmlStart
+	Depth int
+	close bool // an empty element was begun: the next token ends it
+}
+
+type attr struct{ name, value []byte }
+
+type XMLToken int
+
+const (
+	XMLStart XMLToken = iota + 1
+	XMLEnd
+	XMLText
+)
+
+const (
+	maxXMLTag   = 64 << 10 // bytes of one tag
+	maxXMLText  = 4 << 20  // bytes of one text; descriptions and changelogs are below 1 MiB
+	maxXMLDepth = 64
+)
+
+var errXML = errors.New("malformed XML")
+
+func NewXMLReader(r io.Reader) *XMLReader {
+	return &XMLReader{in: bufio.NewReaderSize(r, 256<<10)}
+}
+
+// Next reads up to the next start, end or text. At the end of the document it is io.EOF. What it yields is overwritten by
+// the next call.
+func (x *XMLReader) Next() (XMLToken, error) {
+	if x.close {
+		x.close = false
+		x.Depth--
+		return XMLEnd, nil
+	}
+	for {
+		c, err := x.in.ReadByte()
+		if err != nil {
+			if errors.Is(err, io.EOF) && x.Depth > 0 {
+				return 0, fmt.Errorf("%w: it ends inside of an element", errXML)
+			}
+			return 0, err
+		}
+		if c != '<' {
+			if err := x.in.UnreadByte(); err != nil {
+				return 0, err
+			}
+			if err := x.readText(); err != nil {
+				return 0, err
+			}
+			if x.Depth > 0 && len(bytes.TrimSpace(x.Text)) > 0 {
+				return XMLText, nil
+			}
+			continue
+		}
+		token, err := x.readTag()
+		if err != nil || token != 0 {
+			return token, err
+		}
+	}
+}
+
+// until reads up to a byte that is not part of the result, within bounds.
+func (x *XMLReader) until(c byte, limit int) error {
+	for {
+		piece, err := x.in.ReadSlice(c)
+		x.buf = append(x.buf, piece...)
+		if len(x.buf) > limit {
+			return fmt.Errorf("%w: more than %d bytes in one piece", errXML, limit)
+		}
+		switch {
+		case err == nil:
+			x.buf = x.buf[:len(x.buf)-1]
+			return nil
+		case !errors.Is(err, bufio.ErrBufferFull):
+			return err
+		}
+	}
+}
+
+func (x *XMLReader) readText() error {
+	x.buf = x.buf[:0]
+	if err := x.until('<', maxXMLText); err != nil && (!errors.Is(err, io.EOF) || x.Depth > 0) {
+		return unexpectedEOF(err)
+	} else if err == nil {
+		if err := x.in.UnreadByte(); err != nil {
+			return err
+		}
+	}
+	var err error
+	x.Text, err = unescape(x.buf)
+	return err
+}
+
+func unexpectedEOF(err error) error {
+	if errors.Is(err, io.EOF) {
+		return fmt.Errorf("%w: it ends in the middle", errXML)
+	}
+	return err
+}
+
+// readTag reads what follows a <. Comments and processing instructions are token 0.
+func (x *XMLReader) readTag() (XMLToken, error) {
+	x.buf = x.buf[:0]
+	if err := x.until('>', maxXMLTag); err != nil {
+		return 0, unexpectedEOF(err)
+	}
+	switch b := x.buf; {
+	case len(b) == 0:
+		return 0, fmt.Errorf("%w: an empty tag", errXML)
+	case b[0] == '?':
+		return 0, nil
+	case bytes.HasPrefix(b, []byte("!--")):
+		return 0, x.skipComment()
+	case bytes.HasPrefix(b, []byte("![CDATA[")) && x.Depth > 0:
+		return x.readCDATA()
+	case b[0] == '!':
+		return 0, fmt.Errorf("%w: document types are not read", errXML)
+	case b[0] == '/':
+		if x.Depth--; x.Depth < 0 {
+			return 0, fmt.Errorf("%w: an end without a beginning", errXML)
+		}
+		x.Name = local(bytes.TrimSpace(b[1:]))
+		return XMLEnd, nil
+	}
+	for quoted(x.buf) { // a value may hold >
+		x.buf = append(x.buf, '>')
+		if err := x.until('>', maxXMLTag); err != nil {
+			return 0, unexpectedEOF(err)
+		}
+	}
+	b := x.buf
+	if x.Depth++; x.Depth > maxXMLDepth {
+		return 0, fmt.Errorf("%w: more than %d elements inside of each other", errXML, maxXMLDepth)
+	}
+	if b[len(b)-1] == '/' {
+		x.close = true
+		b = b[:len(b)-1]
+	}
+	return XMLStart, x.readAttrs(b)
+}
+
+// quoted tells whether a tag ends inside of a quoted value.
+func quoted(tag []byte) bool {
+	if bytes.IndexByte(tag, '\'') < 0 {
+		return bytes.Count(tag, []byte{'"'})%2 != 0
+	}
+	var open byte
+	for _, c := range tag {
+		switch {
+		case open == 0 && (c == '"' || c == '\''):
+			open = c
+		case c == open:
+			open = 0
+		}
+	}
+	return open != 0
+}
+
+// readCDATA reads a piece of text that is not escaped.
+func (x *XMLReader) readCDATA() (XMLToken, error) {
+	for !bytes.HasSuffix(x.buf, []byte("]]")) {
+		x.buf = append(x.buf, '>')
+		if err := x.until('>', maxXMLText); err != nil {
+			return 0, unexpectedEOF(err)
+		}
+	}
+	x.Text = bytes.TrimSuffix(bytes.TrimPrefix(x.buf, []byte("![CDATA[")), []byte("]]"))
+	return XMLText, nil
+}
+
+// skipComment goes on to the end of a comment, which may hold >.
+func (x *XMLReader) skipComment() error {
+	for total := 0; !bytes.HasSuffix(x.buf, []byte("--")) || len(x.buf) < 5 && total == 0; {
+		if total += len(x.buf) + 1; total > maxXMLText {
+			return fmt.Errorf("%w: a comment of more than %d bytes", errXML, maxXMLText)
+		}
+		x.buf = append(x.buf[:0], x.buf[max(0, len(x.buf)-2):]...)
+		if err := x.until('>', maxXMLTag); err != nil {
+			return unexpectedEOF(err)
+		}
+	}
+	return nil
+}
+
+func (x *XMLReader) readAttrs(b []byte) error {
+	end := bytes.IndexAny(b, " \t\r\n")
+	if end < 0 {
+		end = len(b)
+	}
+	x.Name, b = local(b[:end]), b[end:]
+	x.attrs = x.attrs[:0]
+	for {
+		b = bytes.TrimLeft(b, " \t\r\n")
+		if len(b) == 0 {
+			return nil
+		}
+		eq := bytes.IndexByte(b, '=')
+		if eq < 0 {
+			return fmt.Errorf("%w: an attribute without a value", errXML)
+		}
+		name := bytes.TrimRight(b[:eq], " \t\r\n")
+		b = bytes.TrimLeft(b[eq+1:], " \t\r\n")
+		if len(b) == 0 || b[0] != '"' && b[0] != '\'' {
+			return fmt.Errorf("%w: the value of an attribute is not quoted", errXML)
+		}
+		stop := bytes.IndexByte(b[1:], b[0])
+		if stop < 0 {
+			return fmt.Errorf("%w: the value of an attribute does not end", errXML)
+		}
+		value, err := unescape(b[1 : 1+stop])
+		if err != nil {
+			return err
+		}
+		x.attrs = append(x.attrs, attr{local(name), value})
+		b = b[stop+2:]
+	}
+}

@@ -1,0 +1,105 @@
+package repodata
+
+import (
+	"bytes"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+// ReadString reads the text of the element that was begun, to its end.
+func (x *XMLReader) ReadString() (string, error) {
+	var text string
+	for end := x.Depth - 1; x.Depth > end; {
+		token, err := x.Next()
+		if err != nil {
+			return "", err
+		}
+		if token == XMLText && text == "" {
+			text = strings.TrimSpace(string(x.Text))
+		}
+	}
+	return text, nil
+}
+
+// ReadNumber is ReadString for a number that is not negative; fractions, which some write for seconds, are dropped.
+func (x *XMLReader) ReadNumber() (int64, error) {
+	text, err := x.ReadString()
+	if err != nil {
+		return 0, err
+	}
+	whole, _, _ := strings.Cut(text, ".")
+	n, err := strconv.ParseUint(whole, 10, 64)
+	if err != nil || n > math.MaxInt64 {
+		return 0, fmt.Errorf("%.40q is not a number", text)
+	}
+	return int64(n), nil
+}
+
+// Attr is the value of an attribute; empty if it is not there.
+func (x *XMLReader) Attr(name string) []byte {
+	for _, a := range x.attrs {
+		if string(a.name) == name {
+			return a.value
+		}
+	}
+	return nil
+}
+
+func local(name []byte) []byte {
+	if i := bytes.IndexByte(name, ':'); i > 0 && i < len(name)-1 {
+		return name[i+1:]
+	}
+	return name
+}
+
+var entities = []struct {
+	name string
+	char byte
+}{{"amp;", '&'}, {"lt;", '<'}, {"gt;", '>'}, {"quot;", '"'}, {"apos;", '\''}}
+
+// unescape replaces references in place: what they stand for is never longer.
+func unescape(b []byte) ([]byte, error) {
+	at := bytes.IndexByte(b, '&')
+	if at < 0 {
+		return b, nil
+	}
+	out := b[:at]
+	rest := b[at:]
+next:
+	for len(rest) > 0 {
+		if rest[0] != '&' {
+			stop := bytes.IndexByte(rest, '&')
+			if stop < 0 {
+				stop = len(rest)
+			}
+			out = append(out, rest[:stop]...)
+			rest = rest[stop:]
+			continue
+		}
+		for _, e := range entities {
+			if bytes.HasPrefix(rest[1:], []byte(e.name)) {
+				out = append(out, e.char)
+				rest = rest[1+len(e.name):]
+				continue next
+			}
+		}
+		end := bytes.IndexByte(rest[:min(len(rest), 12)], ';')
+		if end < 3 || rest[1] != '#' {
+			return nil, fmt.Errorf("%w: unknown reference %.12q", errXML, rest)
+		}
+		digits, base := string(rest[2:end]), 10
+		if digits[0] == 'x' {
+			digits, base = digits[1:], 16
+		}
+		n, err := strconv.ParseUint(digits, base, 32)
+		if err != nil || n == 0 || n > utf8.MaxRune {
+			return nil, fmt.Errorf("%w: unknown reference %.12q", errXML, rest[:end+1])
+		}
+		out = utf8.AppendRune(out, rune(n))
+		rest = rest[end+1:]
+	}
+	return out, nil
+}

@@ -1,0 +1,193 @@
+package solve
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/driver-container/driver-container/distros/rpm"
+	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
+)
+
+// Repositories is what the solver asks of the repositories: see the methods of rpm.Index, which are these.
+type Repositories interface {
+	Arch() string
+	Versions(name string) []*rpm.Package
+	WhatProvides(want rpmfile.Relation) []*rpm.Package
+	Providing(name string) []*rpm.Package
+	Obsoleting(name string) []*rpm.Package
+	Owners(ctx context.Context, file string) ([]*rpm.Package, error)
+}
+
+// Resolve returns what must be added to a system, or upgraded in it, so that every want is met with all that it needs
+// (Requires, not Recommends or Supplements), sorted by name, version and architecture. A want is a requirement in rpm's syntax:
+// "gcc", "gcc = 11.4.1-3.el9", "kernel-devel-uname-r = 5.14.0-427.el9.x86_64", "/usr/bin/make", "(a or b)", or
+// "name.architecture". What is installed stays as it is wherever it suffices; of it, packages are upgraded when a requirement
+// or a conflict demands it, or replaced by one that obsoletes them; never removed and never downgraded.
+//
+// The result is that of dnf with best=True and without weak dependencies: of what was asked for, the newest version of the
+// best repository or none; of all else, what libsolv's policy prefers. It is a pure function of index, system and wants.
+// Errors: *UnresolvableError, ErrSources for wants that do not parse, ErrIndex for requirements that do not, and those of
+// fetching lists of files.
+func Resolve(ctx context.Context, x Repositories, installed []rpmfile.Metadata, want []string) ([]rpm.Package, error) {
+	foreign := slices.ContainsFunc(want, func(w string) bool { return foreign(x.Arch(), w) })
+	owned := func(path string) ([]*rpm.Package, error) { return x.Owners(ctx, path) }
+	u := newUniverse(x, owned, installed, foreign)
+	r, err := solve(ctx, u, want)
+	if un := (*unsolvable)(nil); err != nil && !errors.As(err, &un) {
+		return nil, err
+	}
+	if len(u.guessed) > 0 && (err != nil || r.relied()) {
+		// A file was thought to be in packages that were not looked into: again, with the lists of files.
+		u = newUniverse(x, owned, installed, foreign)
+		u.lists = true
+		r, err = solve(ctx, u, want)
+	}
+	if err != nil {
+		return nil, r.explain(err)
+	}
+	return r.result()
+}
+
+// resolution is one run of the solver.
+type resolution struct {
+	s        *solver
+	requests []int
+}
+
+// solve runs the solver; again without them when preferences stand in the way, the last of them first. It ends: each time
+// there are more packages that no preference leaves out.
+func solve(ctx context.Context, u *universe, want []string) (*resolution, error) {
+	requests := make([][]clause, len(want))
+	for i, w := range want {
+		var err error
+		if requests[i], err = u.request(w); err != nil {
+			return nil, err
+		}
+		for _, c := range requests[i] {
+			u.asked = append(u.asked, c.literals...)
+		}
+	}
+	for {
+		r := &resolution{s: &solver{u: u, ordered: map[int][]literal{}}}
+		err := r.start(slices.Concat(requests...))
+		if err == nil {
+			err = r.s.run(ctx, r.requests)
+		}
+		var un *unsolvable
+		if again := err == nil && r.needless() || errors.As(err, &un) && r.giveUp(un.proof); !again {
+			return r, err
+		}
+	}
+}
+
+// start adds the clauses of the requests and of what is installed.
+func (r *resolution) start(requests []clause) error {
+	u, broken := r.s.u, -1
+	add := func(c clause) int {
+		c.literals = slices.Clone(c.literals)
+		n := len(r.s.clauses)
+		if i := r.s.include(c); i >= 0 && broken < 0 {
+			broken = i
+		}
+		return n
+	}
+	r.s.grow()
+	for _, c := range requests {
+		r.requests = append(r.requests, add(c))
+	}
+	for n := 1; n <= u.installed; n++ {
+		u.stays[n] = add(clause{literals: u.ways[n], reason: byStaying, Matches: n, text: u.all[n].Name, name: u.all[n].Name})
+		list, err := u.rules(n)
+		if err != nil {
+			return err
+		}
+		r.s.grow()
+		r.s.expanded[n] = true
+		for _, c := range list {
+			add(c)
+		}
+	}
+	if broken >= 0 {
+		return &unsolvable{proof: r.s.proof(broken)}
+	}
+	return nil
+}
+
+// giveUp gives up the last preference among clauses that contradict each other; false: there is none.
+func (r *resolution) giveUp(proof []int) bool {
+	for _, i := range slices.Backward(proof) {
+		if c := &r.s.clauses[i]; c.reason == byPreference {
+			return r.s.u.giveUp(c.left)
+		}
+	}
+	return false
+}
+
+// needless gives up preferences that left out packages which are there now all the same; false: there are none.
+func (r *resolution) needless() bool {
+	found := false
+	for i := range r.s.clauses {
+		if left := r.s.clauses[i].left; slices.ContainsFunc(left, r.s.isTrue) && r.s.u.giveUp(left) {
+			found = true
+		}
+	}
+	return found
+}
+
+// giveUp lets packages that a preference left out be chosen again; false: they could be already.
+func (u *universe) giveUp(left []literal) bool {
+	news := false
+	for _, l := range left {
+		news = news || !u.givenUp[l]
+		u.givenUp[l] = true
+	}
+	return news
+}
+
+// relied tells whether the solution rests on a guess about files.
+func (r *resolution) relied() bool {
+	for n := range r.s.u.guessed {
+		if r.s.level[n] > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// result proves the solution and lists what it adds.
+func (r *resolution) result() ([]rpm.Package, error) {
+	u := r.s.u
+	there := make([]bool, len(u.all))
+	for n := range u.all {
+		there[n] = n > 0 && n < len(r.s.level) && r.s.level[n] > 0
+	}
+	if err := u.verify(there); err != nil {
+		return nil, err
+	}
+	var out []rpm.Package
+	for n, p := range u.all {
+		if !there[n] || p.pkg == nil {
+			continue
+		}
+		q := *p.pkg
+		for _, old := range u.replaces(n) {
+			if o := u.all[old]; o.Name == p.Name {
+				q.Replaces = evrText(o.EVR)
+			} else if q.Replaces == "" {
+				q.Replaces = o.Name + "-" + evrText(o.EVR)
+			}
+		}
+		out = append(out, q)
+	}
+	slices.SortFunc(out, func(a, b rpm.Package) int { return compareMetadata(&a.Metadata, &b.Metadata) })
+	return out, nil
+}
+
+// evrText is [epoch:]version-release, without an epoch of 0.
+func evrText(v rpmfile.EVR) string {
+	if v.Epoch == "0" {
+		v.Epoch = ""
+	}
+	return v.String()
+}

@@ -1,0 +1,236 @@
+package solve
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/driver-container/driver-container/distros/rpm"
+	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
+	"github.com/driver-container/driver-container/distros/rpm/rpmtest"
+)
+
+// maker makes packages full of trouble, the same for the same seed.
+type maker struct {
+	r     *rand.Rand
+	names []string
+}
+
+func newMaker(seed uint64, names int) *maker {
+	m := &maker{r: rand.New(rand.NewPCG(seed, 5))}
+	for i := range names {
+		m.names = append(m.names, fmt.Sprintf("p%02d", i))
+	}
+	return m
+}
+
+func (m *maker) one(list ...string) string { return list[m.r.IntN(len(list))] }
+
+func (m *maker) chance(percent int) bool { return m.r.IntN(100) < percent }
+
+// relation speaks of a package or of something that several provide.
+func (m *maker) relation() string {
+	name := m.one(m.names...)
+	if m.chance(40) {
+		name = fmt.Sprintf("v%d", m.r.IntN(len(m.names)/5))
+	}
+	if m.chance(40) {
+		return fmt.Sprintf("%s %s %d", name, m.one("=", ">=", ">=", "<", "<="), 1+m.r.IntN(3))
+	}
+	return name
+}
+
+func (m *maker) requirement() string {
+	if m.chance(80) {
+		return m.relation()
+	}
+	a, b, c := m.relation(), m.relation(), m.relation()
+	return "(" + m.one(
+		a+" or "+b, a+" and "+b, a+" if "+b, a+" if "+b+" else "+c, a+" or "+b+" or "+c, a+" or ("+b+" and "+c+")", a+" if ("+b+" or "+c+")",
+		a+" with "+b, a+" without "+b) + ")"
+}
+
+// packages makes every name in one to three versions.
+func (m *maker) packages() string {
+	var b strings.Builder
+	for _, name := range m.names {
+		for v := 1; v <= 3; v++ {
+			if v == 1 || m.chance(40) {
+				m.write(&b, name, v)
+			}
+		}
+	}
+	return b.String()
+}
+
+func (m *maker) write(b *strings.Builder, name string, v int) {
+	fmt.Fprintf(b, "%s %d-1", name, v)
+	if m.chance(15) {
+		b.WriteString(" noarch")
+	}
+	var requires, provides []string
+	for range m.r.IntN(4) {
+		requires = append(requires, m.requirement())
+	}
+	if m.chance(15) {
+		requires = append(requires, fmt.Sprintf("%s = %d", m.one(m.names...), v))
+	}
+	for range m.r.IntN(2) {
+		p := fmt.Sprintf("v%d", m.r.IntN(len(m.names)/5))
+		if m.chance(60) {
+			p += fmt.Sprintf(" = %d", 1+m.r.IntN(3))
+		}
+		provides = append(provides, p)
+	}
+	for field, list := range map[string][]string{"requires": requires, "provides": provides} {
+		if len(list) > 0 {
+			fmt.Fprintf(b, "; %s: %s", field, strings.Join(list, ", "))
+		}
+	}
+	if m.chance(7) {
+		fmt.Fprintf(b, "; conflicts: %s", m.relation())
+	}
+	if m.chance(4) {
+		fmt.Fprintf(b, "; obsoletes: %s < %d", m.one(m.names...), 2+m.r.IntN(2))
+	}
+	if m.chance(10) {
+		fmt.Fprintf(b, "; files: /usr/bin/%s", name)
+	}
+	b.WriteByte('\n')
+}
+
+// system makes a system that is whole, of the oldest versions.
+func (m *maker) system(t testing.TB, index []rpm.Package) []rpm.Package {
+	var old []rpm.Package
+	for _, p := range index {
+		if p.Metadata.EVR.Version == "1" {
+			old = append(old, p)
+		}
+	}
+	x := newRepositories("x86_64", old)
+	var have []rpm.Package
+	for range len(m.names) / 6 {
+		got, err := Resolve(context.Background(), x, metadataOf(have), []string{m.one(m.names...)})
+		if err != nil {
+			continue
+		}
+		for _, p := range got {
+			if p.Replaces != "" { // an obsoleted one goes; keep it simple
+				got = nil
+			}
+		}
+		have = append(have, got...)
+	}
+	return have
+}
+
+// randomWorlds makes worlds and requests; those with an index that three divides have an empty system.
+func randomWorlds(t testing.TB, count, requests int) []*world {
+	t.Helper()
+	if n, err := strconv.Atoi(os.Getenv("DRIVER_E2E_WORLDS")); err == nil {
+		count = n
+	}
+	var worlds []*world
+	for seed := range count {
+		m := newMaker(uint64(seed), 30+30*(seed%4))
+		w := &world{index: described(t, m.packages())}
+		if seed%3 != 0 {
+			w.system = m.system(t, w.index)
+		}
+		worlds = append(worlds, w)
+	}
+	makeWorlds(t, worlds)
+	for seed, w := range worlds {
+		m := newMaker(uint64(seed)+1000, 30+30*(seed%4))
+		for range requests {
+			if want := m.request(w); len(want) > 0 {
+				w.reference.Wants = append(w.reference.Wants, want)
+			}
+		}
+	}
+	return worlds
+}
+
+// request asks for up to three things that are not there. dnf upgrades what is asked for and there, and takes for a package what
+// obsoletes an old version of it although the newest is not obsoleted: we do neither.
+func (m *maker) request(w *world) []string {
+	var want []string
+	for range 1 + m.r.IntN(3) {
+		name := m.one(m.names...)
+		if m.chance(20) {
+			name = fmt.Sprintf("v%d = %d", m.r.IntN(len(m.names)/5), 1+m.r.IntN(3))
+		}
+		if !has(w.system, name) && !obsoleteOnce(w.index, name) {
+			want = append(want, name)
+		}
+	}
+	return want
+}
+
+// tally counts what became of comparisons.
+type tally struct{ same, refused, different int }
+
+func (c *tally) add(t testing.TB, i int, want []string, tool string, theirs, mine referenceAnswer) {
+	switch {
+	case !mine.same(theirs):
+		c.different++
+		t.Logf("world %d, %q:\n %s %v -%v %s\n we %v %s", i, want, tool, theirs.Add, theirs.Remove, theirs.Error, mine.Add, mine.Error)
+	case mine.Error != "":
+		c.refused++
+	default:
+		c.same++
+	}
+}
+
+func (c *tally) report(t testing.TB, tool string, allowed int) {
+	t.Logf("%s: %d the same sets, %d refused by both, %d different", tool, c.same, c.refused, c.different)
+	if total := c.same + c.refused + c.different; c.different*100 > allowed*total {
+		t.Errorf("%s: more than %d %% differ", tool, allowed)
+	}
+}
+
+// TestRealRandom compares what we make of random repositories, systems and requests with what dnf makes of them.
+//
+// Without a system they must be the same. With one, a few differ: libsolv prefers upgrades of what is installed to new packages
+// by weak rules that it makes of all packages there are, and gives these up because of packages that have nothing to do with
+// the solution; we make them only of packages that are tried.
+func TestRealRandom(t *testing.T) {
+	rpmtest.Need(t, "rpm", "rpmbuild", "createrepo_c", "dnf")
+	var cases []referenceCase
+	worlds := randomWorlds(t, 12, 60)
+	for _, w := range worlds {
+		cases = append(cases, w.reference)
+	}
+	var empty, filled tally
+	for i, answers := range askDNF(t, cases) {
+		c := &filled
+		if len(worlds[i].system) == 0 {
+			c = &empty
+		}
+		for k, a := range answers {
+			want := cases[i].Wants[k]
+			c.add(t, i, want, "dnf", a, ours(t, worlds[i], want))
+		}
+	}
+	empty.report(t, "dnf, empty systems", 0)
+	filled.report(t, "dnf, systems", 4)
+}
+
+// obsoleteOnce tells whether an older version of a package is obsoleted by something: then dnf takes that for what was asked for,
+// although the newest version is not obsoleted.
+func obsoleteOnce(index []rpm.Package, name string) bool {
+	return slices.ContainsFunc(index, func(p rpm.Package) bool {
+		return slices.ContainsFunc(p.Metadata.Obsoletes, func(r rpmfile.Relation) bool { return r.Name == name })
+	})
+}
+
+// has tells whether something installed meets a relation.
+func has(system []rpm.Package, relation string) bool {
+	r, err := rpmfile.ParseRequirement(relation)
+	return err == nil && slices.ContainsFunc(system, func(p rpm.Package) bool { return p.Metadata.Meets(r.Relation) })
+}

@@ -1,0 +1,254 @@
+package solve
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/driver-container/driver-container/distros/fetch"
+	"github.com/driver-container/driver-container/distros/rpm"
+	"github.com/driver-container/driver-container/distros/rpm/repoconf"
+	"github.com/driver-container/driver-container/distros/rpm/rpmdb"
+	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
+	"github.com/driver-container/driver-container/distros/rpm/rpmtest"
+)
+
+// referenceCase is what testdata/dnf_reference.py reads.
+type referenceCase struct {
+	Root  string          `json:"root"`
+	Repos []referenceRepo `json:"repos"`
+	Cache string          `json:"cache"`
+	Wants [][]string      `json:"wants"`
+}
+
+type referenceRepo struct {
+	ID       string `json:"id"`
+	URL      string `json:"url"`
+	Priority int    `json:"priority"`
+}
+
+// referenceAnswer is what it writes for each list of wants.
+type referenceAnswer struct {
+	Add    []string `json:"add"`
+	Remove []string `json:"remove"`
+	Error  string   `json:"error"`
+}
+
+// askDNF lets dnf resolve.
+func askDNF(t testing.TB, cases []referenceCase) [][]referenceAnswer {
+	t.Helper()
+	in, err := json.Marshal(cases)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+	defer cancel()
+	c := exec.CommandContext(ctx, "/usr/bin/python3", "testdata/dnf_reference.py")
+	c.Env = append(os.Environ(), "HOME="+referenceHome(t), "LC_ALL=C")
+	c.Stdin = bytes.NewReader(in)
+	var out, errs bytes.Buffer
+	c.Stdout, c.Stderr = &out, &errs
+	if err := c.Run(); err != nil {
+		t.Fatalf("dnf: %v\n%s", err, errs.String())
+	}
+	var answers [][]referenceAnswer
+	if err := json.Unmarshal(out.Bytes(), &answers); err != nil {
+		t.Fatalf("dnf: %v\n%s", err, errs.String())
+	}
+	return answers
+}
+
+// referenceHome tells rpm where systems have their database: Debian's looks for it below the home of its user.
+func referenceHome(t testing.TB) string {
+	t.Helper()
+	home := t.TempDir()
+	if err := os.WriteFile(filepath.Join(home, ".rpmmacros"), []byte("%_dbpath /var/lib/rpm\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return home
+}
+
+// world is a system and its repositories, as real packages and as our own index.
+type world struct {
+	system, index []rpm.Package
+	reference     referenceCase
+}
+
+// realPackages turns descriptions into packages that rpmbuild can make.
+func realPackages(packages []rpm.Package) []rpmtest.Package {
+	var out []rpmtest.Package
+	for _, p := range packages {
+		r := rpmtest.Package{Name: p.Name, Version: p.Version, Arch: p.Arch}
+		if !strings.Contains(r.Version, "-") {
+			r.Version += "-1"
+		}
+		for _, q := range p.Metadata.Requires {
+			r.Requires = append(r.Requires, q.String())
+		}
+		for _, list := range []struct {
+			from []rpmfile.Relation
+			to   *[]string
+		}{{p.Metadata.Provides, &r.Provides}, {p.Metadata.Conflicts, &r.Conflicts}, {p.Metadata.Obsoletes, &r.Obsoletes}} {
+			for _, q := range list.from {
+				if q.Name != p.Name || q.Op != "=" {
+					*list.to = append(*list.to, q.String())
+				}
+			}
+		}
+		for _, f := range p.Metadata.Files {
+			r.Files = append(r.Files, rpmtest.File{Path: f, Body: "x"})
+		}
+		out = append(out, r)
+	}
+	return out
+}
+
+// makeWorlds builds the packages of all worlds in one go, their repositories and systems.
+func makeWorlds(t testing.TB, worlds []*world) {
+	t.Helper()
+	var all []rpmtest.Package
+	for _, w := range worlds {
+		all = append(append(all, realPackages(w.system)...), realPackages(w.index)...)
+	}
+	paths := rpmtest.Build(t, all...)
+	for _, w := range worlds {
+		root := rpmtest.NewRoot(t, "", "")
+		if n := len(w.system); n > 0 {
+			root.RPM(t, append([]string{"-i", "--force-debian", "--justdb", "--nodeps", "--nodigest", "--force"}, paths[:n]...)...)
+		}
+		paths = paths[len(w.system):]
+		byOrigin := map[string][]string{}
+		w.reference = referenceCase{Root: root.Dir, Cache: t.TempDir()}
+		for i, p := range w.index {
+			if byOrigin[p.Origin] == nil {
+				w.reference.Repos = append(w.reference.Repos, referenceRepo{ID: p.Origin, Priority: p.Priority})
+			}
+			byOrigin[p.Origin] = append(byOrigin[p.Origin], paths[i])
+		}
+		paths = paths[len(w.index):]
+		for i := range w.reference.Repos {
+			r := &w.reference.Repos[i]
+			r.URL = rpmtest.Repository{Packages: byOrigin[r.ID]}.Create(t, filepath.Dir(w.reference.Cache))
+		}
+	}
+}
+
+// ours is our answer in the words of the reference.
+func ours(t testing.TB, w *world, want []string) referenceAnswer {
+	t.Helper()
+	x := newRepositories("x86_64", w.index)
+	return answer(Resolve(context.Background(), x, metadataOf(w.system), want))
+}
+
+func answer(got []rpm.Package, err error) referenceAnswer {
+	if err != nil {
+		return referenceAnswer{Error: err.Error()}
+	}
+	a := referenceAnswer{}
+	for _, p := range got {
+		a.Add = append(a.Add, fmt.Sprintf("%s %s %s", p.Name, p.Version, p.Arch))
+	}
+	slices.Sort(a.Add)
+	return a
+}
+
+func (a referenceAnswer) same(b referenceAnswer) bool {
+	return (a.Error == "") == (b.Error == "") && slices.Equal(a.Add, b.Add)
+}
+
+// TestRealCases compares the cases of TestResolve with dnf.
+func TestRealCases(t *testing.T) {
+	rpmtest.Need(t, "rpm", "rpmbuild", "createrepo_c", "dnf")
+	var worlds []*world
+	var cases []referenceCase
+	var names []resolveCase
+	for _, tt := range resolveCases() {
+		names = append(names, tt)
+		worlds = append(worlds, &world{system: described(t, tt.system), index: described(t, tt.index)})
+	}
+	makeWorlds(t, worlds)
+	for i, w := range worlds {
+		w.reference.Wants = [][]string{wants(names[i].want)}
+		cases = append(cases, w.reference)
+	}
+	for i, a := range askDNF(t, cases) {
+		mine := ours(t, worlds[i], cases[i].Wants[0])
+		if !mine.same(a[0]) {
+			t.Logf("%s: dnf %+v, we %+v (%s)", names[i].name, a[0], mine, names[i].unlike)
+			if names[i].unlike == "" {
+				t.Errorf("%s differs", names[i].name)
+			}
+		}
+	}
+}
+
+// TestRealRepository goes the whole way: a signed repository that createrepo_c made, a system that rpm made, a requirement that
+// only the lists of files tell about; and compares with dnf.
+func TestRealRepository(t *testing.T) {
+	rpmtest.Need(t)
+	describedFiles := func(path string) []rpmtest.File { return []rpmtest.File{{Path: path, Body: "x"}} }
+	packages := rpmtest.Build(t,
+		rpmtest.Package{Name: "a", Requires: []string{"/usr/share/x/data", "(c if d)", "glibc-devel"}},
+		rpmtest.Package{Name: "b", Arch: "noarch", Files: describedFiles("/usr/share/x/data")},
+		rpmtest.Package{Name: "c"},
+		rpmtest.Package{Name: "glibc-devel", Version: "2-1", Requires: []string{"glibc = 2-1"}},
+		rpmtest.Package{Name: "glibc", Version: "2-1", Requires: []string{"glibc-common = 2-1"}},
+		rpmtest.Package{Name: "glibc-common", Version: "2-1", Requires: []string{"glibc = 2-1"}},
+		rpmtest.Package{Name: "d"},
+		rpmtest.Package{Name: "glibc", Version: "1-1", Requires: []string{"glibc-common = 1-1"}},
+		rpmtest.Package{Name: "glibc-common", Version: "1-1", Requires: []string{"glibc = 1-1"}},
+	)
+	root := rpmtest.NewRoot(t, "", "")
+	root.Install(t, packages[6:]...)
+	key := rpmtest.NewKey(t, rpmtest.KeyOptions{})
+	dir := rpmtest.Repository{Packages: packages[:6], Key: key, Compression: "xz"}.Create(t, t.TempDir())
+	store, err := fetch.OpenStore(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	releases, err := rpm.OpenReleases(t.Context(), rpm.Options{
+		Fetch: &fetch.Client{Store: store}, Root: os.DirFS(root.Dir), Arch: "x86_64",
+		Sources: []repoconf.Source{{ID: "r", Name: "r", BaseURLs: []string{rpmtest.Serve(t, dir)}, RepoGPGCheck: true, Key: string(key.Public)}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	x, err := releases.Load(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	db, err := rpmdb.Read(os.DirFS(root.Dir))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var installed []rpmfile.Metadata
+	for _, h := range db.Packages() {
+		m, err := h.Metadata()
+		if err != nil {
+			t.Fatal(err)
+		}
+		installed = append(installed, m)
+	}
+	got, err := Resolve(t.Context(), x, installed, []string{"a"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := "a 1-1, b 1-1.noarch, c 1-1, glibc 2-1<1-1, glibc-common 2-1<1-1, glibc-devel 2-1"
+	if short(got) != want {
+		t.Errorf("Resolve(a) = %q, want %q", short(got), want)
+	}
+	theirs := askDNF(t, []referenceCase{{
+		Root: root.Dir, Cache: t.TempDir(), Repos: []referenceRepo{{ID: "r", URL: dir, Priority: 99}}, Wants: [][]string{{"a"}},
+	}})[0][0]
+	if mine := answer(got, nil); !mine.same(theirs) {
+		t.Errorf("dnf %+v, we %+v", theirs, mine)
+	}
+}

@@ -1,0 +1,370 @@
+package solve
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	gocmp "github.com/google/go-cmp/cmp"
+
+	"github.com/driver-container/driver-container/distros"
+	"github.com/driver-container/driver-container/distros/rpm"
+	"github.com/driver-container/driver-container/distros/rpm/repoconf"
+	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
+)
+
+// described reads packages, one a line of "name version[ arch]; requires: a, (b or c); provides: ...; conflicts: ...;
+// obsoletes: ...; files: ...; origin: ...; priority: ...; hidden: ...".
+func described(t interface{ Fatal(...any) }, lines string) []rpm.Package {
+	var out []rpm.Package
+	for line := range strings.Lines(lines) {
+		parts := strings.Split(strings.TrimSpace(line), ";")
+		words := append(strings.Fields(parts[0]), "x86_64")
+		if len(words) < 3 {
+			continue
+		}
+		evr, err := rpmfile.ParseEVR(words[1])
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := rpmfile.Metadata{Name: words[0], EVR: evr, Arch: words[2]}
+		m.Provides = []rpmfile.Relation{{Name: m.Name, Op: "=", EVR: evr}}
+		p := rpm.Package{Origin: "r", Priority: 99}
+		for _, part := range parts[1:] {
+			field, value, _ := strings.Cut(strings.TrimSpace(part), ": ")
+			for text := range strings.SplitSeq(value, ", ") {
+				var err error
+				add := func(to *[]rpmfile.Relation) {
+					var r rpmfile.Requirement
+					r, err = rpmfile.ParseRequirement(text)
+					*to = append(*to, r.Relation)
+				}
+				switch field {
+				case "requires":
+					var r rpmfile.Requirement
+					r, err = rpmfile.ParseRequirement(text)
+					m.Requires = append(m.Requires, r)
+				case "provides":
+					add(&m.Provides)
+				case "conflicts":
+					add(&m.Conflicts)
+				case "obsoletes":
+					add(&m.Obsoletes)
+				case "files":
+					m.Files = append(m.Files, text)
+				case "origin":
+					p.Origin = text
+				case "hidden":
+					p.Hidden = text
+				case "priority":
+					_, err = fmt.Sscan(text, &p.Priority)
+				default:
+					t.Fatal("unknown field", field)
+				}
+				if err != nil {
+					t.Fatal(line, err)
+				}
+			}
+		}
+		p.Package = distros.Package{Name: m.Name, Version: evrText(evr), Arch: m.Arch}
+		p.Metadata = m
+		out = append(out, p)
+	}
+	return out
+}
+
+func metadataOf(packages []rpm.Package) []rpmfile.Metadata {
+	out := make([]rpmfile.Metadata, 0, len(packages))
+	for _, p := range packages {
+		out = append(out, p.Metadata)
+	}
+	return out
+}
+
+// short writes a result: "name version[.arch][<replaced], ...".
+func short(packages []rpm.Package) string {
+	var out []string
+	for _, p := range packages {
+		s := p.Name + " " + p.Version
+		if p.Arch != "x86_64" {
+			s += "." + p.Arch
+		}
+		if p.Replaces != "" {
+			s += "<" + p.Replaces
+		}
+		out = append(out, s)
+	}
+	return strings.Join(out, ", ")
+}
+
+func wants(text string) []string {
+	if text == "" {
+		return nil
+	}
+	return strings.Split(text, ", ")
+}
+
+// resolveCase is one resolution; TestReal* of the real tier lets dnf do the same.
+type resolveCase struct {
+	name, index, system, want string
+	result                    string // as short writes it
+	unlike                    string // why dnf's result differs; "" if it does not
+}
+
+func resolveCases() []resolveCase {
+	return []resolveCase{
+		{name: "single", index: "a 1-1", want: "a", result: "a 1-1"},
+		{name: "installed is enough", index: "a 2-1", system: "a 1-1", want: "a", unlike: "dnf install upgrades what it is asked for"},
+		{name: "exact version", index: "a 2-1\na 1-1", want: "a = 1", result: "a 1-1"},
+		{name: "exact version upgrades", index: "a 2-1", system: "a 1-1", want: "a = 2", result: "a 2-1<1-1"},
+		{name: "newest", index: "a 1.9-1\na 1.10-1\na 1.10~rc1-1\na 1.9-10", want: "a", result: "a 1.10-1"},
+		{name: "epoch", index: "a 2-1\na 1:1-1", want: "a", result: "a 1:1-1"},
+		{name: "chain", index: "a 1-1; requires: b\nb 1-1; requires: c >= 1\nc 1-1", want: "a", result: "a 1-1, b 1-1, c 1-1"},
+		{name: "cycle", index: "a 1-1; requires: b = 1\nb 1-1; requires: a = 1-1", want: "a", result: "a 1-1, b 1-1"},
+		{name: "self", index: "a 1-1; requires: a = 1, v; provides: v", want: "a", result: "a 1-1"},
+		{name: "noarch", index: "a 1-1 noarch; requires: b\nb 1-1", want: "a", result: "a 1-1.noarch, b 1-1"},
+		{name: "not the other architecture", index: "a 1-1\na 2-1 i686", want: "a", result: "a 1-1"},
+		{name: "the other architecture on request", index: "a 1-1\na 1-1 i686; requires: b(x86-32)\nb 1-1; provides: b(x86-64)\nb 1-1 i686; provides: b(x86-32)", want: "a.i686", result: "a 1-1.i686, b 1-1.i686, b 1-1"},
+		{name: "provided", index: "a 1-1; requires: v\nc 1-1; provides: v\nb 1-1; provides: v", want: "a", result: "a 1-1, b 1-1"},
+		{name: "provided and asked for", index: "a 1-1; requires: v\nc 1-1; provides: v\nb 1-1; provides: v", want: "a, c", result: "a 1-1, c 1-1"},
+		{name: "provided and needed too", index: "a 1-1; requires: v, d\nd 1-1; requires: c\nc 1-1; provides: v\nb 1-1; provides: v", want: "a", result: "a 1-1, c 1-1, d 1-1"},
+		{name: "provided and installed", index: "a 1-1; requires: v\nb 1-1; provides: v", system: "x 1-1; provides: v", want: "a", result: "a 1-1"},
+		{name: "provided newer", index: "a 1-1; requires: v\nc11 1-1; provides: v = 11\nc17 1-1; provides: v = 17", want: "a", result: "a 1-1, c17 1-1"},
+		{name: "versions provided", index: "a 1-1; requires: v >= 2\nb 1-1; provides: v = 1\nc 1-1; provides: v = 2\nd 1-1; provides: v", want: "a", result: "a 1-1, c 1-1"},
+		{name: "provided thing asked for", index: "b 1-1; provides: kernel-devel-uname-r = 5.14.0-1.x86_64\nc 1-1; provides: kernel-devel-uname-r = 5.14.0-2.x86_64", want: "kernel-devel-uname-r = 5.14.0-1.x86_64", result: "b 1-1"},
+		{name: "name before provided", index: "a 1-1; provides: v\nv 1-1", want: "v", result: "v 1-1"},
+		{name: "file", index: "a 1-1; requires: /usr/bin/x\nb 1-1; files: /usr/bin/x", want: "a", result: "a 1-1, b 1-1"},
+		{name: "file asked for", index: "b 1-1; files: /usr/bin/make", want: "/usr/bin/make", result: "b 1-1"},
+		{name: "file installed", index: "a 1-1; requires: /usr/share/x", system: "b 1-1; files: /usr/share/x", want: "a", result: "a 1-1"},
+		{name: "and", index: "a 1-1; requires: (b and c)\nb 1-1\nc 1-1", want: "a", result: "a 1-1, b 1-1, c 1-1"},
+		{name: "or", index: "a 1-1; requires: (c or b)\nb 1-1\nc 1-1", want: "a", result: "a 1-1, b 1-1"},
+		{name: "or with one there", index: "a 1-1; requires: (b or c)\nb 1-1\nc 1-1", system: "c 1-1", want: "a", result: "a 1-1"},
+		{name: "if, and it is not", index: "a 1-1; requires: (b if c)\nb 1-1\nc 1-1", want: "a", result: "a 1-1"},
+		{name: "if, and it is", index: "a 1-1; requires: (b if c)\nb 1-1", system: "c 1-1", want: "a", result: "a 1-1, b 1-1"},
+		{name: "if, and it comes", index: "a 1-1; requires: (b if c)\nb 1-1\nc 1-1", want: "a, c", result: "a 1-1, b 1-1, c 1-1"},
+		{name: "else", index: "a 1-1; requires: (b if c else d)\nb 1-1\nc 1-1\nd 1-1", want: "a", result: "a 1-1, b 1-1, c 1-1"}, // dnf thinks of it as (b or not c) and (c or d)
+		{name: "not else", index: "a 1-1; requires: (b if c else d)\nb 1-1\nc 1-1\nd 1-1", want: "a, c", result: "a 1-1, b 1-1, c 1-1"},
+		{name: "with", index: "a 1-1; requires: (v >= 2 with v < 3)\nb 1-1; provides: v = 1\nc 1-1; provides: v = 2\nd 1-1; provides: v = 3", want: "a", result: "a 1-1, c 1-1"},
+		{name: "without", index: "a 1-1; requires: (v without w)\nb 1-1; provides: v, w\nc 1-1; provides: v", want: "a", result: "a 1-1, c 1-1"},
+		{name: "nested", index: "a 1-1; requires: ((b and c) or (d and e))\nb 1-1\nc 1-1; conflicts: a\nd 1-1\ne 1-1", want: "a", result: "a 1-1, d 1-1, e 1-1"},
+		{name: "rich request", index: "a 1-1\nb 1-1", want: "(a and b)", result: "a 1-1, b 1-1", unlike: "dnf install takes no rich dependencies"},
+		{name: "obsoleted request", index: "a 1-1\nb 1-1; obsoletes: a < 2", want: "a", result: "b 1-1"},
+		{name: "obsoleted, but the newest is not", index: "a 2-1\na 1-1\nb 1-1; obsoletes: a < 2", want: "a", result: "a 2-1"},
+		{name: "obsolete names only", index: "a 1-1; provides: v\nb 1-1; obsoletes: v", want: "a, b", result: "a 1-1, b 1-1"},
+		{name: "obsoleted by what is installed", index: "a 1-1", system: "b 1-1; obsoletes: a", want: "a"},
+		{name: "obsoleted provider", index: "x 1-1; requires: v\na 1-1; provides: v\nb 1-1; provides: v; obsoletes: a", want: "x", result: "b 1-1, x 1-1"},
+		{name: "obsoletes what is installed", index: "b 1-1; obsoletes: a < 2; provides: a = 2", system: "a 1-1\nc 1-1; requires: a", want: "b", result: "b 1-1<a-1-1"},
+		{name: "conflict makes another choice", index: "a 1-1; requires: v\nb 1-1; provides: v; conflicts: d\nc 1-1; provides: v\nd 1-1", want: "a, d", result: "a 1-1, c 1-1, d 1-1"},
+		{name: "conflict with the installed one upgrades it", index: "a 1-1; conflicts: b < 2\nb 2-1", system: "b 1-1", want: "a", result: "a 1-1, b 2-1<1-1"},
+		{name: "the installed one conflicts", index: "a 1-1\nb 2-1", system: "b 1-1; conflicts: a < 2", want: "a", result: "a 1-1, b 2-1<1-1"},
+		{name: "own conflict", index: "a 1-1; provides: v; conflicts: v", want: "a", result: "a 1-1"},
+		{name: "dead end", index: "a 1-1; requires: v\nb 1-1; provides: v; requires: missing\nc 1-1; provides: v", want: "a", result: "a 1-1, c 1-1"},
+		{name: "deep dead end", index: "a 1-1; requires: v\nb 1-1; provides: v; requires: d\nd 1-1; requires: e\ne 1-1; requires: missing\nc 1-1; provides: v", want: "a", result: "a 1-1, c 1-1"},
+		{name: "older of a requirement", index: "a 1-1; requires: b\nb 2-1; requires: missing\nb 1-1", want: "a", result: "a 1-1, b 1-1"},
+		{name: "upgrade demanded", index: "a 1-1; requires: libc = 2\nlibc 2-1", system: "libc 1-1", want: "a", result: "a 1-1, libc 2-1<1-1"},
+		{
+			name: "upgrade takes its family along", want: "glibc-devel", system: "glibc 1-1; requires: glibc-common = 1-1\nglibc-common 1-1; requires: glibc = 1-1\nglibc-minimal-langpack 1-1; requires: glibc = 1-1",
+			index:  "glibc 2-1; requires: glibc-common = 2-1\nglibc-common 2-1; requires: glibc = 2-1\nglibc-minimal-langpack 2-1; requires: glibc = 2-1\nglibc-devel 2-1; requires: glibc = 2-1\nbash 9-1",
+			result: "glibc 2-1<1-1, glibc-common 2-1<1-1, glibc-devel 2-1, glibc-minimal-langpack 2-1<1-1",
+		},
+		{
+			name: "the version that fits what is installed", want: "a", system: "libc 1-1\nkeeper 1-1; requires: libc = 1-1",
+			index: "a 1-1; requires: devel\ndevel 2-1; requires: libc = 2-1\ndevel 1-1; requires: libc = 1-1\nlibc 2-1", result: "a 1-1, devel 1-1",
+		},
+		{name: "kernels beside each other", index: "kernel-core 2-1; provides: installonlypkg(kernel)\nkernel-core 3-1; provides: installonlypkg(kernel)", system: "kernel-core 1-1; provides: installonlypkg(kernel)", want: "kernel-core = 2", result: "kernel-core 2-1"},
+		{name: "el7's kernels too", index: "kernel-devel 2-1", system: "kernel-devel 1-1", want: "kernel-devel = 2", result: "kernel-devel 2-1"},
+		{name: "priority", index: "a 2-1; priority: 99\na 1-1; priority: 10; origin: q", want: "a", result: "a 1-1"},
+		{name: "priority of a requirement", index: "x 1-1; requires: a\na 2-1; priority: 99\na 1-1; priority: 10; origin: q", want: "x", result: "a 1-1, x 1-1"},
+		{name: "an upgrade rather than a new package", index: "a 1-1; requires: v = 2\nb 1-1; provides: v = 2\nz 2-1; provides: v = 2", system: "z 1-1; provides: v = 1", want: "a", result: "a 1-1, z 2-1<1-1"},
+		{name: "what was broken stays so", index: "a 1-1", system: "b 1-1; requires: missing", want: "a", result: "a 1-1"},
+		{name: "the same package is installed", index: "a 1-1; requires: b = 1\nb 1-1", system: "b 1-1", want: "a", result: "a 1-1"},
+		{name: "installed and noarch now", index: "a 2-1 noarch\nb 1-1; requires: a >= 2", system: "a 1-1", want: "b", result: "a 2-1.noarch<1-1, b 1-1"},
+		{name: "python's pattern", index: "p 1-1; requires: ((python3.9dist(x) < 2 or python3.9dist(x) > 2.1) with python3.9dist(x) >= 1)\nx 1-1; provides: python3.9dist(x) = 1.5\nx 2-1; provides: python3.9dist(x) = 2", want: "p", result: "p 1-1, x 1-1"},
+	}
+}
+
+func TestResolve(t *testing.T) {
+	t.Parallel()
+	for _, tt := range resolveCases() {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			x := newRepositories("x86_64", described(t, tt.index))
+			for range 3 {
+				got, err := Resolve(context.Background(), x, metadataOf(described(t, tt.system)), wants(tt.want))
+				if err != nil {
+					t.Fatal(err)
+				}
+				if diff := gocmp.Diff(tt.result, short(got)); diff != "" {
+					t.Fatalf("Resolve(%s) (-want +got):\n%s", tt.want, diff)
+				}
+			}
+		})
+	}
+}
+
+func TestUnresolvable(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ name, index, system, want, message string }{
+		{
+			"unknown", "a 1-1", "", "b",
+			"cannot resolve packages: b was asked for, which no repository has; add the repository that has it",
+		},
+		{
+			"version unknown", "a 1-1", "", "a = 2",
+			"cannot resolve packages: a = 2 was asked for, which no repository has in that version; there is a 1-1 (r)",
+		},
+		{
+			"chain", "a 1-1; requires: b\nb 2-1; requires: c >= 3\nc 1-1\nd 1-1; provides: c = 2", "", "a",
+			"cannot resolve packages: b 2-1 needs c >= 3, which no repository has in that version; there is c 1-1 (r), d 1-1 (r), which provides c = 2 (asked for by a 1-1 -> b 2-1)",
+		},
+		{
+			"hidden", "a 1-1; requires: b\nb 1-1; hidden: its module nodejs:18 is not enabled", "", "a",
+			"cannot resolve packages: a 1-1 needs b, which is not to be had; there is b 1-1 (r), but its module nodejs:18 is not enabled",
+		},
+		{
+			"other architecture", "a 1-1; requires: b\nb 1-1 i686", "", "a",
+			"cannot resolve packages: a 1-1 needs b, which is not to be had; there is b 1-1.i686 (r), which must be asked for by its architecture",
+		},
+		{
+			"rich", "a 1-1; requires: (b or c)", "", "a",
+			"cannot resolve packages: a 1-1 needs (b or c), which no repository has; add the repository that has it",
+		},
+		{
+			"only the newest of what was asked for", "a 2-1; requires: missing\na 1-1", "", "a",
+			"cannot resolve packages: a 2-1 needs missing, which no repository has; add the repository that has it",
+		},
+		{
+			"no downgrade", "a 1-1; requires: libc = 1\nlibc 1-1", "libc 2-1", "a",
+			"cannot resolve packages: a 1-1 needs libc = 1, which needs libc 1-1, but the newer libc 2-1 is installed, and packages are not downgraded; use a newer repository or an older base; there is libc 1-1 (r)",
+		},
+		{
+			"conflict with installed", "a 1-1; conflicts: b", "b 1-1", "a",
+			"cannot resolve packages: a 1-1 was asked for, which cannot be with b 1-1 (installed): a 1-1 conflicts with b, that is b 1-1",
+		},
+		{
+			"conflict among chosen", "a 1-1; requires: b, c\nb 1-1\nc 1-1; conflicts: b", "", "a",
+			"cannot resolve packages: a 1-1 needs b 1-1, which cannot be with c 1-1 (needed by a 1-1): c 1-1 conflicts with b, that is b 1-1",
+		},
+		{
+			"two versions needed", "a 1-1; requires: b = 1, c\nb 1-1\nb 2-1\nc 1-1; requires: b = 2", "", "a",
+			"cannot resolve packages: a 1-1 needs b = 1, which cannot be met together with b 2-1 (needed by c 1-1): c 1-1 needs b = 2; there is b 1-1 (r), b 2-1 (r)",
+		},
+		{
+			"an installed one would lose what it needs", "a 1-1; requires: libc >= 2\nlibc 2-1", "libc 1-1\nbin 1-1; requires: libc = 1", "a",
+			"cannot resolve packages: a 1-1 needs libc >= 2, which cannot be met together with libc 1-1 (installed): bin 1-1 needs libc = 1; there is libc 2-1 (r)",
+		},
+		{
+			"obsoleted by what is installed", "c 1-1; requires: a\na 1-1", "b 1-1; obsoletes: a", "c",
+			"cannot resolve packages: c 1-1 needs a 1-1, which cannot be with b 1-1 (installed): b 1-1 obsoletes a, that is a 1-1",
+		},
+		{
+			"unless", "a 1-1; requires: (b unless c)\nb 1-1", "c 1-1", "a",
+			"cannot resolve packages: a 1-1 was asked for, which cannot be with c 1-1 (installed): a 1-1 requires (b unless c), that is c 1-1",
+		},
+		{
+			"cycle without an end", "a 1-1; requires: b\nb 1-1; requires: a, missing", "", "a",
+			"cannot resolve packages: b 1-1 needs missing, which no repository has; add the repository that has it (asked for by a 1-1 -> b 1-1)",
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			x := newRepositories("x86_64", described(t, tt.index))
+			got, err := Resolve(context.Background(), x, metadataOf(described(t, tt.system)), wants(tt.want))
+			var un *rpm.UnresolvableError
+			if !errors.As(err, &un) {
+				t.Fatalf("Resolve = %v, %v; want an UnresolvableError", short(got), err)
+			}
+			if diff := gocmp.Diff(tt.message, err.Error()); diff != "" {
+				t.Errorf("message (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestResolveRefuses(t *testing.T) {
+	t.Parallel()
+	x := newRepositories("x86_64", described(t, "a 1-1"))
+	for _, want := range []string{"", "a >", "(a or", "a=1"} {
+		if _, err := Resolve(context.Background(), x, nil, []string{want}); !errors.Is(err, repoconf.ErrSources) {
+			t.Errorf("Resolve(%q): %v, want ErrSources", want, err)
+		}
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if _, err := Resolve(ctx, x, nil, []string{"a"}); !errors.Is(err, context.Canceled) {
+		t.Errorf("Resolve when cancelled: %v", err)
+	}
+}
+
+// TestOrderDoesNotMatter: neither that of the database nor that of the packages of one repository.
+func TestOrderDoesNotMatter(t *testing.T) {
+	t.Parallel()
+	reverse := func(text string) string {
+		lines := strings.Split(text, "\n")
+		for i, j := 0, len(lines)-1; i < j; i, j = i+1, j-1 {
+			lines[i], lines[j] = lines[j], lines[i]
+		}
+		return strings.Join(lines, "\n")
+	}
+	for _, tt := range resolveCases() {
+		x := newRepositories("x86_64", described(t, reverse(tt.index)))
+		got, err := Resolve(context.Background(), x, metadataOf(described(t, reverse(tt.system))), wants(tt.want))
+		if err != nil || short(got) != tt.result {
+			t.Errorf("%s: %q, %v; want %q", tt.name, short(got), err, cmp.Or(tt.result, "nothing"))
+		}
+	}
+}
+
+// TestFileLists: the lists of files are asked only where nothing else tells who has a file, or where it mattered that all
+// versions of a package were thought to have it.
+func TestFileLists(t *testing.T) {
+	t.Parallel()
+	const file = "/usr/share/x"
+	for _, tt := range []struct {
+		name, index, system, owner, want, result string
+		asked                                    bool
+	}{
+		{"nobody else knows", "a 1-1; requires: /usr/share/x\nb 1-1", "", "b 1-1", "a", "a 1-1, b 1-1", true},
+		{"installed", "a 1-1; requires: /usr/share/x\nb 2-1", "b 1-1; files: /usr/share/x", "b 2-1", "a", "a 1-1", false},
+		{"kept in the upgrade", "a 1-1; requires: /usr/share/x, b = 2\nb 2-1", "b 1-1; files: /usr/share/x", "b 2-1", "a", "a 1-1, b 2-1<1-1", true},
+		{"moved in the upgrade", "a 1-1; requires: /usr/share/x, b = 2\nb 2-1\nc 2-1", "b 1-1; files: /usr/share/x", "c 2-1", "a", "a 1-1, b 2-1<1-1, c 2-1", true},
+		{"asked for", "b 1-1", "", "b 1-1", file, "b 1-1", true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			x := newRepositories("x86_64", described(t, tt.index))
+			asked := false
+			x.owners = func(path string) (found []*rpm.Package) {
+				asked = true
+				for i := range x.packages {
+					if p := &x.packages[i]; path == file && p.String() == tt.owner {
+						found = append(found, p)
+					}
+				}
+				return found
+			}
+			got, err := Resolve(context.Background(), x, metadataOf(described(t, tt.system)), wants(tt.want))
+			if err != nil || short(got) != tt.result || asked != tt.asked {
+				t.Errorf("Resolve(%s) = %q, %v, lists asked: %v; want %q, %v", tt.want, short(got), err, asked, tt.result, tt.asked)
+			}
+		})
+	}
+}
+
+// TestArchitectures: packages of 32 bits are not even thought of unless one is asked for or installed.
+func TestArchitectures(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ arch, index, system, want, result string }{
+		{"aarch64", "a 1-1 aarch64; requires: b\nb 1-1 noarch", "", "a", "a 1-1.aarch64, b 1-1.noarch"},
+		{"x86_64", "a 1-1; requires: libc\nlibc 2-1; conflicts: lib32 < 2\nlib32 2-1 i686", "lib32 1-1 i686", "a", "a 1-1, lib32 2-1.i686<1-1, libc 2-1"},
+	} {
+		x := newRepositories(tt.arch, described(t, tt.index))
+		got, err := Resolve(context.Background(), x, metadataOf(described(t, tt.system)), wants(tt.want))
+		if err != nil || short(got) != tt.result {
+			t.Errorf("%s: Resolve(%s) = %q, %v; want %q", tt.arch, tt.want, short(got), err, tt.result)
+		}
+	}
+}

@@ -1,0 +1,93 @@
+package solve
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/driver-container/driver-container/distros/rpm/repodata"
+	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
+)
+
+// verify proves a solution without the solver's clauses: all that is there has what it requires, and nothing is there with
+// what it conflicts with or replaces. What was wrong among the installed packages before may stay so. The solver ensures it;
+// this keeps a mistake in it from becoming a broken image.
+func (u *universe) verify(there []bool) error {
+	before := make([]bool, len(u.all))
+	for n := 1; n <= u.installed; n++ {
+		before[n] = true
+	}
+	for n, p := range u.all {
+		if !there[n] {
+			continue
+		}
+		for _, r := range p.Requires {
+			ok, err := u.holds(r, there)
+			if err != nil {
+				return err
+			}
+			if !ok && p.pkg == nil {
+				if ok, err = u.holds(r, before); err != nil {
+					return err
+				}
+				ok = !ok
+			}
+			if !ok {
+				return fmt.Errorf("resolve packages: the solution is wrong: %s lacks %s; report this", p, r)
+			}
+		}
+		for m, q := range u.all {
+			if m == n || !there[m] || p.pkg == nil && q.pkg == nil {
+				continue
+			}
+			if why := apart(p, q); why != "" {
+				return fmt.Errorf("resolve packages: the solution is wrong: %s %s %s; report this", p, why, q)
+			}
+		}
+	}
+	return nil
+}
+
+// apart tells why two packages cannot be together, as far as the first one says so; "" if they can.
+func apart(p, q *solvable) string {
+	switch {
+	case slices.ContainsFunc(p.Conflicts, func(r rpmfile.Relation) bool { return q.Meets(r) }):
+		return "conflicts with"
+	case supersedes(p.Metadata, q.Metadata):
+		return "obsoletes"
+	case p.Name == q.Name && !p.beside && !together(p.Arch, q.Arch):
+		return "is another version of"
+	}
+	return ""
+}
+
+// holds tells whether packages meet a requirement.
+func (u *universe) holds(r rpmfile.Requirement, there []bool) (bool, error) {
+	switch r.Kind {
+	case "", "with", "without":
+		set, err := u.set(r)
+		return slices.ContainsFunc(set, func(l literal) bool { return there[l] }), err
+	}
+	part := make([]bool, 3)
+	all, one := true, false
+	for i, p := range r.Parts {
+		ok, err := u.holds(p, there)
+		if err != nil {
+			return false, err
+		}
+		all, one = all && ok, one || ok
+		if i < len(part) {
+			part[i] = ok
+		}
+	}
+	switch r.Kind {
+	case "and":
+		return all, nil
+	case "or":
+		return one, nil
+	case "if":
+		return part[1] && part[0] || !part[1] && (part[2] || len(r.Parts) < 3), nil
+	case "unless":
+		return !part[1] && part[0] || part[1] && part[2], nil
+	}
+	return false, fmt.Errorf("%w: %s: unknown operator %q", repodata.ErrIndex, r, r.Kind)
+}

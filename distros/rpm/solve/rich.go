@@ -1,0 +1,160 @@
+package solve
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/driver-container/driver-container/distros/rpm/repodata"
+	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
+)
+
+// maxLiterals bounds what one requirement becomes. The richest of Fedora become some hundred, where every package that
+// provides a part counts as one.
+const maxLiterals = 1 << 18
+
+// normal turns a requirement, or its negation, into clauses of which all must hold: the conjunctive normal form. The words mean
+// what they mean to rpm and libsolv: "a if b" is a or not b, "a unless b" is a and not b.
+func (u *universe) normal(r rpmfile.Requirement, negated bool) ([][]literal, error) {
+	switch r.Kind {
+	case "", "with", "without":
+		set, err := u.set(r)
+		if err != nil {
+			return nil, err
+		}
+		if !negated {
+			return [][]literal{set}, nil
+		}
+		var out [][]literal
+		for _, l := range set {
+			out = append(out, []literal{-l})
+		}
+		return out, nil
+	case "and":
+		return u.combine(r.Parts, negated, negated)
+	case "or":
+		return u.combine(r.Parts, negated, !negated)
+	case "if", "unless":
+		return u.conditional(r, negated)
+	}
+	return nil, fmt.Errorf("%w: %s: unknown operator %q", repodata.ErrIndex, r, r.Kind)
+}
+
+// combine makes one form of several: all of them must hold, or one of them.
+func (u *universe) combine(parts []rpmfile.Requirement, negated, one bool) ([][]literal, error) {
+	var out [][]literal
+	for i, p := range parts {
+		form, err := u.normal(p, negated)
+		if err != nil {
+			return nil, err
+		}
+		switch {
+		case !one:
+			out = append(out, form...)
+		case i == 0:
+			out = form
+		default:
+			if out, err = either(out, form); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return out, nil
+}
+
+// conditional is "a if b [else c]" as (a or not b) and (b or c), and "a unless b [else c]" as the same with b the other way
+// round, except that without c nothing may be there when b is.
+func (u *universe) conditional(r rpmfile.Requirement, negated bool) ([][]literal, error) {
+	unless := r.Kind == "unless"
+	then, err := u.normal(r.Parts[0], negated)
+	if err != nil {
+		return nil, err
+	}
+	is, err := u.normal(r.Parts[1], false)
+	if err != nil {
+		return nil, err
+	}
+	not, err := u.normal(r.Parts[1], true)
+	if err != nil {
+		return nil, err
+	}
+	if unless {
+		is, not = not, is
+	}
+	first, err := either(then, not)
+	if err != nil {
+		return nil, err
+	}
+	var second [][]literal
+	switch {
+	case len(r.Parts) > 2:
+		other, err := u.normal(r.Parts[2], negated)
+		if err != nil {
+			return nil, err
+		}
+		if second, err = either(other, is); err != nil {
+			return nil, err
+		}
+	case unless != negated: // what is left is false: "a unless b", and the negation of "a if b"
+		second = is
+	}
+	return append(slices.Clone(first), second...), nil
+}
+
+// either is the form of "one of two forms holds".
+func either(a, b [][]literal) ([][]literal, error) {
+	out := make([][]literal, 0, len(a)*len(b))
+	total := 0
+	for _, x := range a {
+		for _, y := range b {
+			if total += len(x) + len(y); total > maxLiterals {
+				return nil, fmt.Errorf("%w: a rich dependency becomes more than %d alternatives", repodata.ErrIndex, maxLiterals)
+			}
+			out = append(out, slices.Concat(x, y))
+		}
+	}
+	return out, nil
+}
+
+// set lists the packages that meet a requirement by themselves.
+func (u *universe) set(r rpmfile.Requirement) ([]literal, error) {
+	if r.Kind == "" {
+		return u.providers(r.Relation)
+	}
+	var out []literal
+	for i, p := range r.Parts {
+		part, err := u.set(p)
+		if err != nil {
+			return nil, err
+		}
+		in := func(l literal) bool { return slices.Contains(part, l) }
+		switch {
+		case i == 0:
+			out = slices.Clone(part)
+		case r.Kind == "with" || r.Kind == "and":
+			out = slices.DeleteFunc(out, func(l literal) bool { return !in(l) })
+		case r.Kind == "without":
+			out = slices.DeleteFunc(out, in)
+		case r.Kind == "or":
+			out = append(out, part...)
+		default:
+			return nil, fmt.Errorf("%w: %s: %q cannot be inside of with and without", repodata.ErrIndex, r, r.Kind)
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out), nil
+}
+
+// tidy drops what a literal comes twice in, and tells whether a clause always holds.
+func tidy(c []literal) ([]literal, bool) {
+	slices.Sort(c)
+	c = slices.Compact(c)
+	for _, l := range c {
+		if l > 0 {
+			break
+		}
+		if _, both := slices.BinarySearch(c, -l); both {
+			return c, true
+		}
+	}
+	return c, false
+}

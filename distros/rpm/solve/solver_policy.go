@@ -1,0 +1,206 @@
+package solve
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"github.com/driver-container/driver-container/distros/rpm"
+	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
+)
+
+// choose orders packages of which one is enough, best first, and drops those that never would be chosen. Its steps and their
+// order are those of libsolv's policy: repositories of the best priority, best architecture, newest version of each name,
+// nothing that another one obsoletes; then by name, except that packages come last of which something newer exists.
+func (u *universe) choose(options []literal) []literal {
+	out := u.best(options)
+	if len(out) < 2 {
+		return out
+	}
+	out = u.oldLast(out)
+	return u.sortByCommonProvides(out)
+}
+
+// best is choose without the last steps, as it is done for what was asked for.
+func (u *universe) best(options []literal) []literal {
+	out := slices.Clone(options)
+	if len(out) < 2 {
+		return out
+	}
+	out = u.bestPriority(out)
+	out = u.bestArch(out)
+	return u.bestVersions(out)
+}
+
+func (u *universe) bestPriority(list []literal) []literal {
+	best, found := 0, false
+	for _, l := range list {
+		if p := u.all[l].pkg; p != nil && (!found || p.Priority < best) {
+			best, found = p.Priority, true
+		}
+	}
+	return slices.DeleteFunc(list, func(l literal) bool { p := u.all[l].pkg; return p != nil && p.Priority > best })
+}
+
+// bestArch drops 32 bit packages where there is one of 64 bits; noarch goes with both.
+func (u *universe) bestArch(list []literal) []literal {
+	best := 0
+	for _, l := range list {
+		best = max(best, wordSize(u.all[l].Arch))
+	}
+	return slices.DeleteFunc(list, func(l literal) bool { w := wordSize(u.all[l].Arch); return w != 0 && w != best })
+}
+
+// bestVersions leaves one package of each name, and of those none that another one obsoletes.
+func (u *universe) bestVersions(list []literal) []literal {
+	slices.SortFunc(list, func(a, b literal) int {
+		p, q := u.all[a], u.all[b]
+		return cmp.Or(
+			strings.Compare(p.Name, q.Name), rpmfile.Compare(q.EVR, p.EVR), cmp.Compare(rpm.ArchRank(p.Arch), rpm.ArchRank(q.Arch)),
+			boolsFirst(p.pkg == nil, q.pkg == nil), u.order(int(a), int(b)))
+	})
+	list = slices.CompactFunc(list, func(a, b literal) bool { return u.all[a].Name == u.all[b].Name })
+	if len(list) > 1 {
+		list = u.dropObsoleted(list)
+	}
+	slices.SortStableFunc(list, func(a, b literal) int {
+		return boolsFirst(len(u.names[u.all[a].Name]) > 0, len(u.names[u.all[b].Name]) > 0)
+	})
+	return list
+}
+
+// boolsFirst orders what is true before what is not.
+func boolsFirst(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case a:
+		return -1
+	}
+	return 1
+}
+
+// dropObsoleted drops packages that another one of the list obsoletes, unless that is mutual.
+func (u *universe) dropObsoleted(list []literal) []literal {
+	over := func(a, b literal) bool { return supersedes(u.all[a].Metadata, u.all[b].Metadata) }
+	var out []literal
+	for _, l := range list {
+		if !slices.ContainsFunc(list, func(m literal) bool { return m != l && over(m, l) && !u.reaches(list, l, m) }) {
+			out = append(out, l)
+		}
+	}
+	return out
+}
+
+// reaches tells whether one package of a list obsoletes another one, perhaps by way of further ones.
+func (u *universe) reaches(list []literal, from, to literal) bool {
+	seen := map[literal]bool{from: true}
+	next := []literal{from}
+	for len(next) > 0 {
+		l := next[0]
+		next = next[1:]
+		for _, m := range list {
+			if !seen[m] && supersedes(u.all[l].Metadata, u.all[m].Metadata) {
+				if m == to {
+					return true
+				}
+				seen[m] = true
+				next = append(next, m)
+			}
+		}
+	}
+	return false
+}
+
+// oldLast moves packages to the end of which there is a newer version, in any repository that counts as much.
+func (u *universe) oldLast(list []literal) []literal {
+	var good, bad []literal
+	for _, l := range list {
+		if u.isOld(l) {
+			bad = append(bad, l)
+		} else {
+			good = append(good, l)
+		}
+	}
+	return append(good, bad...)
+}
+
+func (u *universe) isOld(l literal) bool {
+	p := u.all[l]
+	if p.pkg == nil {
+		return false
+	}
+	return slices.ContainsFunc(u.named(p.Name), func(m literal) bool {
+		q := u.all[m]
+		switch {
+		case m == l || q.Arch != p.Arch:
+			return false
+		case q.pkg == nil:
+			return true // to libsolv, what is installed counts more than any repository
+		case q.pkg.Priority != p.pkg.Priority:
+			return q.pkg.Priority < p.pkg.Priority
+		}
+		return rpmfile.Compare(q.EVR, p.EVR) > 0
+	})
+}
+
+// sortByCommonProvides moves packages back that provide older versions of something than others of the list do: so
+// java-17 comes before java-11 where java is needed.
+func (u *universe) sortByCommonProvides(list []literal) []literal {
+	type provision struct {
+		at int
+		r  rpmfile.Relation
+	}
+	var all []provision
+	for at, l := range list {
+		for _, r := range u.all[l].Provides {
+			if (r.Op == "=" || r.Op == "<" || r.Op == "<=") && !(r.Op == "=" && looksLikeDigest(r.EVR.String())) {
+				all = append(all, provision{at, r})
+			}
+		}
+	}
+	newest := func(a, b provision) int { // as ranges: those that reach higher first
+		return cmp.Or(-compareLoosely(a.r.EVR, b.r.EVR), boolsFirst(b.r.Op == "<", a.r.Op == "<"))
+	}
+	slices.SortStableFunc(all, func(a, b provision) int { return cmp.Or(strings.Compare(a.r.Name, b.r.Name), newest(a, b)) })
+	behind := make([]int, len(list))
+	bad, found := 0, false
+	for i, p := range all {
+		if i == 0 || all[i-1].r.Name != p.r.Name {
+			bad = 0
+		} else if all[i-1].at != p.at && newest(all[i-1], p) < 0 {
+			bad++
+			found = true
+		}
+		behind[p.at] += bad
+	}
+	if !found {
+		return list
+	}
+	places := make([]int, len(list))
+	for i, l := range list {
+		places[i] = i
+		if u.all[l].pkg == nil {
+			behind[i] = 0
+		}
+	}
+	slices.SortStableFunc(places, func(a, b int) int { return cmp.Compare(behind[a], behind[b]) })
+	out := make([]literal, len(list))
+	for i, at := range places {
+		out[i] = list[at]
+	}
+	return out
+}
+
+// compareLoosely is Compare, except that a missing release equals all.
+func compareLoosely(a, b rpmfile.EVR) int {
+	if a.Release == "" || b.Release == "" {
+		a.Release, b.Release = "", ""
+	}
+	return rpmfile.Compare(a, b)
+}
+
+// looksLikeDigest tells whether a version is that of a symbol, not of something that gets newer.
+func looksLikeDigest(version string) bool {
+	return len(version) >= 4 && strings.Trim(version, "0123456789abcdef") == ""
+}

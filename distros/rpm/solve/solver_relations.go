@@ -1,0 +1,77 @@
+package solve
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
+)
+
+// wordSize is 64 or 32, and 0 of noarch. Packages of one name but different word sizes can be installed together.
+func wordSize(arch string) int {
+	switch arch {
+	case "noarch":
+		return 0
+	case "i386", "i486", "i586", "i686", "athlon", "armv7hl":
+		return 32
+	}
+	return 64
+}
+
+func together(a, b string) bool {
+	return wordSize(a) != wordSize(b) && wordSize(a) != 0 && wordSize(b) != 0
+}
+
+// supersedes tells whether a package replaces another one of a different name.
+func supersedes(p, other *rpmfile.Metadata) bool {
+	if p.Name == other.Name || together(p.Arch, other.Arch) {
+		return false
+	}
+	self := rpmfile.Relation{Name: other.Name, Op: "=", EVR: other.EVR}
+	return slices.ContainsFunc(p.Obsoletes, func(r rpmfile.Relation) bool { return r.Matches(self) })
+}
+
+// replaces lists the installed packages that cannot stay when a package comes, because it is another version of them or
+// obsoletes them.
+func (u *universe) replaces(n int) []int {
+	p := u.all[n]
+	if p.pkg == nil {
+		return nil
+	}
+	var out []int
+	if !p.beside {
+		for _, i := range u.names[p.Name] {
+			if !together(u.all[i].Arch, p.Arch) {
+				out = append(out, i)
+			}
+		}
+	}
+	for _, r := range p.Obsoletes {
+		for _, i := range u.names[r.Name] {
+			if supersedes(p.Metadata, u.all[i].Metadata) && !slices.Contains(out, i) {
+				out = append(out, i)
+			}
+		}
+	}
+	return out
+}
+
+// installsBeside tells whether several versions of a package may be installed: kernels, their modules and their development
+// files. The provides are those of the defaults of dnf (installonlypkgs) and zypper (provides:multiversion); the names are
+// those of yum in el7, whose packages provide no such thing.
+func installsBeside(m *rpmfile.Metadata) bool {
+	if slices.ContainsFunc(m.Provides, func(r rpmfile.Relation) bool {
+		switch r.Name {
+		case "kernel", "kernel-PAE", "installonlypkg(kernel)", "installonlypkg(kernel-module)", "installonlypkg(vm)", "multiversion(kernel)":
+			return true
+		}
+		return false
+	}) {
+		return true
+	}
+	switch m.Name {
+	case "kernel", "kernel-devel", "kernel-source", "kernel-debug", "kernel-smp", "kernel-bigmem", "kernel-enterprise", "kernel-unsupported":
+		return true
+	}
+	return strings.HasPrefix(m.Name, "kernel-") && strings.HasSuffix(m.Name, "-devel")
+}

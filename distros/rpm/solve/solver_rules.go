@@ -1,0 +1,193 @@
+package solve
+
+import (
+	"slices"
+
+	"github.com/driver-container/driver-container/distros/rpm"
+	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
+)
+
+// rules are the clauses of a package that hold once it is there. What was wrong among installed packages before stays so.
+func (u *universe) rules(n int) ([]clause, error) {
+	p := u.all[n]
+	var out []clause
+	for i := range p.Requires {
+		list, err := u.requirement(n, p.Requires[i])
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, list...)
+	}
+	if c := u.multilib(n); c != nil {
+		out = append(out, *c)
+	}
+	for _, r := range p.Conflicts {
+		list, err := u.providers(r)
+		if err != nil {
+			return nil, err
+		}
+		for _, l := range list {
+			// A package never conflicts with what it provides itself.
+			if int(l) != n && (p.pkg != nil || u.all[l].pkg != nil) {
+				out = append(out, clause{literals: []literal{-literal(n), -l}, reason: byConflict, Matches: n, text: r.String(), name: r.Name})
+			}
+		}
+	}
+	return append(out, u.replacements(n)...), nil
+}
+
+// requirement is what a package needs as clauses.
+func (u *universe) requirement(n int, r rpmfile.Requirement) ([]clause, error) {
+	form, err := u.normal(r, false)
+	if err != nil {
+		return nil, err
+	}
+	if u.all[n].pkg == nil {
+		if !u.metBefore(form) {
+			return nil, nil
+		}
+	}
+	var out []clause
+	for _, c := range form {
+		c, always := tidy(append(slices.Clone(c), -literal(n)))
+		if always {
+			continue
+		}
+		out = append(out, clause{literals: c, reason: byRequire, Matches: n, text: r.String(), name: r.Relation.Name})
+		if few := u.upgradesOnly(c); few != nil {
+			left := slices.DeleteFunc(slices.Clone(c), func(l literal) bool { return slices.Contains(few, l) })
+			out = append(out, clause{literals: few, reason: byPreference, Matches: n, text: r.String(), left: left})
+		}
+	}
+	return out, nil
+}
+
+// upgradesOnly is a clause without the packages that are new to the system, if what is installed or an upgrade of it can meet
+// the clause; nil if that makes no difference. Such clauses are given up when they cannot be met.
+func (u *universe) upgradesOnly(c []literal) []literal {
+	var few []literal
+	var olds []int
+	choice := false
+	for _, l := range c {
+		if u.givenUp[l] {
+			return nil
+		}
+		switch old := u.replaced(int(l)); {
+		case l < 0:
+			few = append(few, l)
+		case u.all[l].pkg == nil:
+			few = append(few, l)
+			if u.all[l].offered {
+				olds = append(olds, int(l))
+			}
+		case old == 0:
+			choice = true
+		case !slices.Contains(u.ways[old], l): // a downgrade
+		default:
+			few = append(few, l)
+			olds = append(olds, old)
+		}
+	}
+	if !choice || len(olds) == 0 {
+		return nil
+	}
+	// Where an installed package and all its upgrades meet the clause, it is met in any case.
+	for _, old := range olds {
+		if slices.ContainsFunc(u.ways[old], func(l literal) bool { return !slices.Contains(c, l) }) {
+			return few
+		}
+	}
+	return nil
+}
+
+// replaced is the installed package that another one takes the place of; 0 if there is none.
+func (u *universe) replaced(n int) int {
+	if n < 0 || u.all[n].pkg == nil {
+		return 0
+	}
+	p := u.all[n]
+	for _, i := range u.names[p.Name] {
+		if !together(u.all[i].Arch, p.Arch) {
+			return i
+		}
+	}
+	for _, r := range p.Obsoletes {
+		for _, i := range u.names[r.Name] {
+			if supersedes(p.Metadata, u.all[i].Metadata) {
+				return i
+			}
+		}
+	}
+	return 0
+}
+
+// metBefore tells whether installed packages met a requirement before anything was changed.
+func (u *universe) metBefore(form [][]literal) bool {
+	return !slices.ContainsFunc(form, func(c []literal) bool {
+		return !slices.ContainsFunc(c, func(l literal) bool { return (l.pkg() <= u.installed) == (l > 0) })
+	})
+}
+
+// replacements are the clauses that keep two packages apart of which one replaces the other: because it obsoletes it, or
+// because both have the same name and are not of those that are installed beside each other.
+func (u *universe) replacements(n int) []clause {
+	p := u.all[n]
+	var out []clause
+	for _, r := range p.Obsoletes {
+		for _, l := range u.named(r.Name) {
+			other := u.all[l]
+			if (p.pkg != nil || other.pkg != nil) && supersedes(p.Metadata, other.Metadata) {
+				out = append(out, clause{literals: []literal{-literal(n), -l}, reason: byObsolete, Matches: n, text: r.String(), name: r.Name})
+			}
+		}
+	}
+	if p.pkg == nil || p.beside {
+		return out // an installed one: the other one says it
+	}
+	for _, l := range u.named(p.Name) {
+		if int(l) != n && !together(p.Arch, u.all[l].Arch) {
+			out = append(out, clause{literals: []literal{-literal(n), -l}, reason: bySameName, Matches: n, text: p.Name, name: p.Name})
+		}
+	}
+	return out
+}
+
+// stay lists what can be there instead of an installed package, itself first: newer versions, and packages that obsolete it.
+// Packages are not downgraded, and their architecture does not change but from or to noarch.
+func (u *universe) stay(n int) []literal {
+	p := u.all[n]
+	out := []literal{literal(n)}
+	if !p.beside {
+		for _, l := range u.named(p.Name) {
+			q := u.all[l]
+			if q.pkg != nil && rpmfile.Compare(q.EVR, p.EVR) >= 0 && !together(p.Arch, q.Arch) {
+				out = append(out, l)
+			}
+		}
+	}
+	for _, q := range u.x.Obsoleting(p.Name) {
+		if supersedes(&q.Metadata, p.Metadata) {
+			out = u.add(out, []*rpm.Package{q})
+		}
+	}
+	return out
+}
+
+// multilib is the clause that a package of 32 bits comes only together with that of 64 bits of the same name, if there is one,
+// as dnf has it; nil for others, and for what was asked for by its architecture.
+func (u *universe) multilib(n int) *clause {
+	p := u.all[n]
+	if p.pkg == nil || wordSize(p.Arch) != 32 || wordSize(u.x.Arch()) != 64 || slices.Contains(u.asked, literal(n)) {
+		return nil
+	}
+	c := clause{literals: []literal{-literal(n)}, reason: byRequire, Matches: n, text: p.Name + "." + u.x.Arch(), name: p.Name}
+	for _, l := range u.named(p.Name) {
+		if wordSize(u.all[l].Arch) == 64 {
+			c.literals = append(c.literals, l)
+		}
+	}
+	if len(c.literals) == 1 {
+		return nil
+	}
+	return &c
+}

@@ -1,0 +1,217 @@
+package solve
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+)
+
+// maxLearnt ends a search that leads nowhere. Real repositories need less than a hundred.
+const maxLearnt = 20000
+
+// maxMinimized bounds how often a solution is made smaller.
+const maxMinimized = 1000
+
+// errUnsolvable says that the clauses contradict each other; the solver's proof tells which.
+var errUnsolvable = errors.New("unsolvable")
+
+// unsolvable carries the clauses that contradict each other.
+type unsolvable struct{ proof []int }
+
+func (*unsolvable) Error() string { return errUnsolvable.Error() }
+
+func (*unsolvable) Unwrap() error { return errUnsolvable }
+
+// run decides until everything is met: what was asked for first, then that what is installed stays, then what all that
+// needs. Last it tries to do without packages that only were chosen because a better choice came later.
+func (s *solver) run(ctx context.Context, requests []int) error {
+	s.grow()
+	if err := s.settle(); err != nil {
+		return err
+	}
+	var round round
+	for {
+		if err := ctx.Err(); err != nil {
+			return fmt.Errorf("resolve packages: %w", err)
+		}
+		options := s.nextRequest(requests)
+		if options == nil {
+			options = s.nextInstalled()
+		}
+		if options != nil {
+			round = newRound(s)
+		} else {
+			if round.level == 0 {
+				round = newRound(s)
+			}
+			options = s.nextRequirement(&round)
+		}
+		switch {
+		case options != nil:
+			if len(options) > 1 {
+				s.branches = append(s.branches, branch{level: s.current(), others: options[1:]})
+			}
+			s.decide(options[0])
+		case s.minimize():
+			round.level = 0
+		default:
+			return nil
+		}
+		if err := s.settle(); err != nil {
+			return err
+		}
+		if s.current() < round.level {
+			round.level = 0
+		}
+	}
+}
+
+func (s *solver) decide(l literal) {
+	s.limits = append(s.limits, len(s.trail))
+	s.set(l, -1)
+}
+
+// settle propagates, and learns from conflicts until there is none.
+func (s *solver) settle() error {
+	for {
+		conflict, err := s.propagate()
+		if err != nil {
+			return err
+		}
+		if conflict < 0 {
+			return nil
+		}
+		if s.current() == rootLevel {
+			return &unsolvable{proof: s.proof(conflict)}
+		}
+		if s.learnt++; s.learnt > maxLearnt {
+			return fmt.Errorf("resolve packages: gave up after %d dead ends; ask for exact versions", maxLearnt)
+		}
+		c, back := s.analyze(conflict)
+		s.revert(back)
+		s.add(c)
+	}
+}
+
+// nextRequest are the packages that would meet a request which nothing meets yet, best first; nil: all are met.
+func (s *solver) nextRequest(requests []int) []literal {
+	for _, i := range requests {
+		options := s.open(i)
+		if len(options) == 0 {
+			continue
+		}
+		var there []literal
+		for _, l := range options {
+			if s.u.all[l].pkg == nil {
+				there = append(there, l)
+			}
+		}
+		if len(there) > 0 {
+			options = there
+		}
+		return s.u.choose(options)
+	}
+	return nil
+}
+
+// nextInstalled is an installed package that nothing was decided about: it stays. If it cannot stay and what can replace it
+// has not been decided, these are the replacements.
+func (s *solver) nextInstalled() []literal {
+	for p := 1; p <= s.u.installed; p++ {
+		if s.undecided(literal(p)) {
+			return []literal{literal(p)}
+		}
+		if s.level[p] < 0 {
+			if options := s.open(s.u.stays[p]); len(options) > 0 {
+				return s.u.choose(options)
+			}
+		}
+	}
+	return nil
+}
+
+// round goes through all requirements that leave a choice, again and again until nothing is left to decide: first it decides
+// those of which policy leaves one way only, then all.
+type round struct {
+	level int // at its start; 0: it has not started
+	last  int // clause that was decided last; -1: none
+	put   int // the first clause that was put off; -1: none
+	free  bool
+}
+
+func newRound(s *solver) round { return round{level: s.current(), last: -1, put: -1} }
+
+// nextRequirement are the packages that would meet a requirement of something that is there, best first; nil: all are met.
+func (s *solver) nextRequirement(r *round) []literal {
+	start := 0
+	if r.last >= 0 {
+		start = slices.Index(s.choices, r.last) + 1
+	}
+	for {
+		for n := range s.choices {
+			i := s.choices[(start+n)%len(s.choices)]
+			options := s.open(i)
+			if len(options) == 0 {
+				continue
+			}
+			if !r.free && len(s.u.best(options)) > 1 {
+				if r.put < 0 {
+					r.put = i
+				}
+				continue
+			}
+			r.last = i
+			return s.u.choose(options)
+		}
+		if r.free || r.put < 0 {
+			return nil
+		}
+		r.free = true
+		start = slices.Index(s.choices, r.put)
+	}
+}
+
+// compareChoices is the order in which requirements are looked at, that of libsolv: those of the last package first.
+func (s *solver) compareChoices(i, j int) int {
+	return slices.CompareFunc(s.ordered[i], s.ordered[j], s.u.compareLiterals)
+}
+
+// open lists the undecided packages that would meet a clause; nil if it is met, or does not matter yet because one of those
+// that it speaks of is not there.
+func (s *solver) open(i int) []literal {
+	var out []literal
+	for _, l := range s.clauses[i].literals {
+		switch {
+		case l < 0 && s.level[-l] <= 0, l > 0 && s.level[l] > 0:
+			return nil
+		case l > 0 && s.level[l] == 0:
+			out = append(out, l)
+		}
+	}
+	slices.SortFunc(out, func(a, b literal) int { return s.u.order(int(a), int(b)) })
+	return out
+}
+
+// minimize looks for a choice of which an alternative is there now, too, for another reason. It takes that one instead, the
+// earliest of such choices first.
+func (s *solver) minimize() bool {
+	if s.minimized++; s.minimized > maxMinimized {
+		return false
+	}
+	for i := range s.branches {
+		b := &s.branches[i]
+		for k, l := range b.others {
+			if l != 0 && s.level[l] > b.level {
+				level := b.level
+				others := slices.Clone(b.others)
+				others[k] = 0 // so that it does not come again
+				s.revert(level)
+				s.branches = append(s.branches, branch{level: level, others: others})
+				s.decide(l)
+				return true
+			}
+		}
+	}
+	return false
+}

@@ -1,0 +1,195 @@
+package solve
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"github.com/driver-container/driver-container/distros/rpm"
+	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
+)
+
+// solvable is a package that is installed or that could be.
+type solvable struct {
+	*rpmfile.Metadata
+	pkg     *rpm.Package // nil: installed
+	beside  bool         // other versions of it may be installed beside it
+	offered bool         // it is installed, and a repository has the same version
+}
+
+func (p *solvable) String() string { return p.Name + " " + evrText(p.EVR) }
+
+// universe numbers packages: the installed ones from 1 on, those of the index as they come up.
+type universe struct {
+	x         Repositories
+	owned     func(path string) ([]*rpm.Package, error) // Repositories.Owners
+	all       []*solvable                               // all[0] is nobody
+	installed int
+	stays     []int       // by installed package: the clause that it stays,
+	ways      [][]literal // and what that says
+	asked     []literal   // packages that would meet a request
+	numbers   map[*rpm.Package]int
+	same      map[string]int   // installed packages by name, version and architecture
+	names     map[string][]int // installed packages by name
+	provided  map[string][]int // installed packages by what they provide, and by path
+	foreign   bool             // packages of the other word size count, too
+	lists     bool             // the lists of files have to be asked even if something installed has a file
+	guessed   map[int]bool     // packages thought to have a file because an installed version of theirs has it
+	givenUp   map[literal]bool // packages that no preference leaves out any more
+	cache     map[rpmfile.Relation][]literal
+}
+
+// newUniverse starts with what is installed; packages without an architecture (keys) and sources are left out.
+func newUniverse(x Repositories, owned func(string) ([]*rpm.Package, error), installed []rpmfile.Metadata, foreign bool) *universe {
+	u := &universe{
+		x: x, owned: owned, all: []*solvable{nil}, numbers: map[*rpm.Package]int{}, same: map[string]int{}, names: map[string][]int{},
+		provided: map[string][]int{}, guessed: map[int]bool{}, givenUp: map[literal]bool{}, cache: map[rpmfile.Relation][]literal{}, foreign: foreign,
+	}
+	list := make([]*rpmfile.Metadata, 0, len(installed))
+	for i := range installed {
+		if m := &installed[i]; m.Arch != "" && m.Arch != "src" && m.Arch != "nosrc" && m.Name != "gpg-pubkey" {
+			list = append(list, m)
+		}
+	}
+	slices.SortStableFunc(list, compareMetadata) // the same result whatever the order of the database
+	for _, m := range list {
+		n := len(u.all)
+		u.all = append(u.all, &solvable{Metadata: m, beside: installsBeside(m)})
+		u.same[identity(m)] = n
+		u.names[m.Name] = append(u.names[m.Name], n)
+		for _, r := range m.Provides {
+			u.provided[r.Name] = append(u.provided[r.Name], n)
+		}
+		u.provided[m.Name] = append(u.provided[m.Name], n)
+		for _, f := range m.Files {
+			u.provided[f] = append(u.provided[f], n)
+		}
+		if wordSize(m.Arch) != wordSize(x.Arch()) && wordSize(m.Arch) != 0 {
+			u.foreign = true // what keeps it alive may have to be upgraded
+		}
+	}
+	u.installed = len(u.all) - 1
+	u.stays, u.ways = make([]int, len(u.all)), make([][]literal, len(u.all))
+	for n := 1; n <= u.installed; n++ {
+		u.ways[n] = u.stay(n)
+	}
+	return u
+}
+
+func compareMetadata(a, b *rpmfile.Metadata) int {
+	return cmp.Or(strings.Compare(a.Name, b.Name), rpmfile.Compare(a.EVR, b.EVR), strings.Compare(a.Arch, b.Arch))
+}
+
+func identity(m *rpmfile.Metadata) string { return m.Name + " " + evrText(m.EVR) + " " + m.Arch }
+
+// order sorts packages of the universe whatever the order in which they came up.
+func (u *universe) order(a, b int) int {
+	p, q := u.all[a], u.all[b]
+	switch {
+	case p.pkg == nil && q.pkg == nil:
+		return a - b
+	case p.pkg == nil:
+		return -1
+	case q.pkg == nil:
+		return 1
+	}
+	return cmp.Or(compareMetadata(p.Metadata, q.Metadata), strings.Compare(p.pkg.Origin, q.pkg.Origin), cmp.Compare(a, b))
+}
+
+// compareLiterals orders literals as numbers that follow order.
+func (u *universe) compareLiterals(a, b literal) int {
+	switch {
+	case a < 0 && b < 0:
+		return u.order(int(-b), int(-a))
+	case a < 0:
+		return -1
+	case b < 0:
+		return 1
+	}
+	return u.order(int(a), int(b))
+}
+
+// number is that of a package of the index; that of the installed package if it is the same; 0 if it does not count here.
+func (u *universe) number(p *rpm.Package) int {
+	if n, ok := u.numbers[p]; ok {
+		return n
+	}
+	n := 0
+	if p.Arch != "src" && p.Arch != "nosrc" && (u.foreign || wordSize(p.Arch) == 0 || wordSize(p.Arch) == wordSize(u.x.Arch())) {
+		if n = u.same[identity(&p.Metadata)]; n != 0 {
+			u.all[n].offered = true
+		} else {
+			n = len(u.all)
+			u.all = append(u.all, &solvable{Metadata: &p.Metadata, pkg: p, beside: installsBeside(&p.Metadata)})
+		}
+	}
+	u.numbers[p] = n
+	return n
+}
+
+// add adds packages of the index to a list of packages; those that are installed are left out, because what they say
+// themselves counts.
+func (u *universe) add(to []literal, packages []*rpm.Package) []literal {
+	for _, p := range packages {
+		if n := u.number(p); n > u.installed {
+			to = append(to, literal(n))
+		}
+	}
+	return to
+}
+
+// named lists the packages of a name, installed or not.
+func (u *universe) named(name string) []literal {
+	var out []literal
+	for _, n := range u.names[name] {
+		out = append(out, literal(n))
+	}
+	out = u.add(out, u.x.Versions(name))
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// providers lists the packages, installed or not, that meet a relation; sorted.
+func (u *universe) providers(r rpmfile.Relation) ([]literal, error) {
+	if list, ok := u.cache[r]; ok {
+		return list, nil
+	}
+	var out []literal
+	for _, n := range u.provided[r.Name] {
+		if u.all[n].Meets(r) {
+			out = append(out, literal(n))
+		}
+	}
+	out = u.add(out, u.x.WhatProvides(r))
+	if strings.HasPrefix(r.Name, "/") && r.Op == "" {
+		var err error
+		if out, err = u.owners(r.Name, out); err != nil {
+			return nil, err
+		}
+	}
+	slices.Sort(out)
+	out = slices.Compact(out)
+	u.cache[r] = out
+	return out, nil
+}
+
+// owners adds those to the packages that provide a path which own it. Lists of files are large, so as long as something
+// installed has the file it is taken for granted that all versions of that have it; see Resolve for what is made of it.
+func (u *universe) owners(path string, have []literal) ([]literal, error) {
+	if u.lists || len(have) == 0 {
+		packages, err := u.owned(path)
+		return u.add(have, packages), err
+	}
+	for _, l := range slices.Clone(have) {
+		if u.all[l].pkg != nil {
+			continue
+		}
+		for _, other := range u.named(u.all[l].Name) {
+			if !slices.Contains(have, other) {
+				have = append(have, other)
+				u.guessed[int(other)] = true
+			}
+		}
+	}
+	return have, nil
+}
