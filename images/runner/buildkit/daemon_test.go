@@ -36,7 +36,7 @@ func realTier(t *testing.T) {
 	}
 }
 
-// built makes bin/buildkitd, once.
+// built builds bin/buildkitd, once.
 var built = sync.OnceValues(func() (string, error) {
 	top, err := filepath.Abs("../../..")
 	if err != nil {
