@@ -70,9 +70,8 @@ const (
 	maxPathDepth     = 16
 )
 
-// ParseManifest reads a manifest. name is for messages. A mistake is a *[ManifestError]; an unknown type is
-// one, as in NVIDIA's own installer: whoever does not know a type cannot know that the driver works without
-// its files.
+// ParseManifest reads a manifest. name is for messages. A mistake is a *[ManifestError]. An unknown type is a
+// mistake, as in NVIDIA's own installer: the driver might not work without the files of that type.
 func ParseManifest(name string, r io.Reader) (*Manifest, error) {
 	m := &Manifest{Name: name}
 	limited := &io.LimitedReader{R: r, N: maxManifestBytes + 1}

@@ -36,9 +36,9 @@ const (
 	toSource   = "usr/src/nvidia-{version}/{dir}"
 )
 
-// rules is the table of manifest types, those of nvidia-installer 384 to 590: its manifest.c for the fields,
-// its files.c for the destinations. Types that were removed over time stay, because their drivers are still
-// built.
+// rules is the table of manifest types of nvidia-installer 384 to 590: the fields come from its manifest.c,
+// the destinations from its files.c. Types that NVIDIA removed over time stay, because their drivers are
+// still built.
 var rules = map[string]rule{
 	// Compute.
 	"CUDA_LIB":               {fields: "AP", dest: toLibPath},

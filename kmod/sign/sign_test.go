@@ -93,7 +93,7 @@ func TestVerifyRefuses(t *testing.T) {
 		"a longer module":     {append(bytes.Clone(testModule), 0), der, []*x509.Certificate{s.Certificate}, ErrMismatch},
 		"cut":                 {testModule, der[:len(der)-1], []*x509.Certificate{s.Certificate}, ErrMalformed},
 		"empty":               {testModule, nil, []*x509.Certificate{s.Certificate}, ErrMalformed},
-		// the kernel accepts it too
+		// The kernel accepts it too.
 		"bytes after it":  {testModule, append(bytes.Clone(der), 0, 0), []*x509.Certificate{s.Certificate}, nil},
 		"an unknown hash": {testModule, replace("\x60\x86\x48\x01\x65\x03\x04\x02\x01", "\x60\x86\x48\x01\x65\x03\x04\x02\x7f"), []*x509.Certificate{s.Certificate}, ErrUnsupported},
 		"an unknown key":  {testModule, replace("\x2a\x86\x48\x86\xf7\x0d\x01\x01\x01", "\x2a\x86\x48\x86\xf7\x0d\x01\x01\x7f"), []*x509.Certificate{s.Certificate}, ErrUnsupported},
