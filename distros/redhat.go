@@ -25,7 +25,7 @@ type el struct {
 // only for AlmaLinux (see OSTag).
 func redhat() []Distro {
 	all := []Distro{
-		// kernel 3.10, gcc 4.8
+		// Kernel 3.10, gcc 4.8.
 		el{rpm: rpm{family: "centos", version: "7", compilers: []string{"gcc"}, elf: elfDevel}, versions: []string{"7"}, whole: true},
 	}
 	for _, version := range []string{"8", "9", "10"} { // 4.18 and gcc 8.5, 5.14 and gcc 11, 6.12 and gcc 14

@@ -10,10 +10,11 @@ import (
 // WithMirror returns the sources with their URIs replaced by a mirror's. Suites and components stay. The
 // mirror is one or more words, separated by spaces or commas:
 //
-//	PREFIX=URL  URIs that begin with PREFIX (host, host/path or a whole URI) have it replaced; the longest PREFIX wins
-//	URL         for all other URIs: without a path it replaces their host and keeps their path. If its last path
-//	            element is that of one of the sources, it stands for the folder that holds the archives: .../debian
-//	            also means .../debian-security. Else it is the one place for everything.
+//	PREFIX=URL  URIs that begin with PREFIX (host, host/path or a whole URI) get URL instead of it; the
+//	            longest PREFIX wins
+//	URL         for all other URIs: without a path it replaces their host and keeps their path. If its last
+//	            path element is that of one of the sources, it stands for the folder that has the archives:
+//	            .../debian also means .../debian-security. Else it is the only place for everything.
 //
 // If the mirror matches no source, the error is ErrSources.
 func WithMirror(sources []Source, mirror string) ([]Source, error) {

@@ -33,8 +33,8 @@ type Progress func(done, total int64)
 // use.
 type Client struct {
 	Store *Store
-	// HTTP nil means a client with the system's proxies and certificates. Its Timeout is not used, because large
-	// files take long.
+	// HTTP is nil for a client with the system's proxies and certificates. Its Timeout is not used, because
+	// large files take long.
 	HTTP     *http.Client
 	Offline  bool          // never use the network; file URLs still work
 	Attempts int           // attempts in a row without a new byte before the client gives up; 0: 5
