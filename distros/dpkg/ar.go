@@ -84,13 +84,14 @@ func parseMember(h []byte) (member, error) {
 	}
 	digits := strings.TrimRight(string(h[48:58]), " ")
 	size, err := strconv.ParseUint(digits, 10, 63)
-	if err != nil { // ParseUint takes no sign and no blanks inside
+	if err != nil { // ParseUint accepts no sign and no blanks
 		return member{}, fmt.Errorf("ar: %w: member %q has size %q", ErrFormat, name, digits)
 	}
-	return member{name: name, size: int64(size)}, nil // 63 bits were asked for
+	return member{name: name, size: int64(size)}, nil // ParseUint was limited to 63 bits
 }
 
-// Read reads the current member. An archive that ends too early is io.ErrUnexpectedEOF, not the end of the member.
+// Read reads the current member. The error for an archive that ends too early is io.ErrUnexpectedEOF, not the
+// end of the member.
 func (a *archive) Read(p []byte) (int, error) {
 	if a.left == 0 {
 		return 0, io.EOF

@@ -8,7 +8,8 @@ import (
 
 // entry parses one line:
 //
-//	FILE MODE TYPE [NATIVE|COMPAT32] [CLASSIC|NEW] [PATH|INHERIT_PATH_DEPTH:n] [TARGET] [GLVND|NON_GLVND] [MODULE:tag]
+//	FILE MODE TYPE [NATIVE|COMPAT32] [CLASSIC|NEW] [PATH|INHERIT_PATH_DEPTH:n] [TARGET]
+//	    [GLVND|NON_GLVND] [MODULE:tag]
 //
 // TYPE alone decides which of the optional words exist.
 func (m *Manifest) entry(line int, text string) (Entry, error) {

@@ -146,7 +146,7 @@ func unquote(value string) (string, error) {
 	return value, nil
 }
 
-// newHeader turns the variables into a Header; lines is how many lines the head had.
+// newHeader converts the variables into a Header. lines is the number of lines in the head.
 func newHeader(vars map[string]string, lines int) (Header, error) {
 	h := Header{Label: vars["label"], Version: vars["version_string"], PkgVersion: vars["pkg_version"], Script: vars["script"],
 		TargetDir: vars["targetdir"], TargetOS: vars["TARGET_OS"], TargetArch: vars["TARGET_ARCH"]}
@@ -180,7 +180,7 @@ func newHeader(vars map[string]string, lines int) (Header, error) {
 	return h, nil
 }
 
-// parseMD5 gives "" for 32 zeros, which stand for "not computed".
+// parseMD5 returns "" for 32 zeros, which mean "not computed".
 func parseMD5(s string) (string, error) {
 	if len(s) != 32 || strings.Trim(s, "0123456789abcdef") != "" {
 		return "", headerErr(3, "MD5 %q is not 32 hexadecimal digits", clip(s))
@@ -191,7 +191,8 @@ func parseMD5(s string) (string, error) {
 	return s, nil
 }
 
-// validVersion accepts what may stand in a path: digits first, then digits, letters, dots, plus and minus.
+// validVersion accepts text that is safe in a path: a digit first, then digits, letters, dots, plus, minus
+// and underscore.
 func validVersion(s string) bool {
 	if s == "" || len(s) > 64 || s[0] < '0' || s[0] > '9' || strings.Contains(s, "..") {
 		return false
@@ -204,7 +205,7 @@ func validVersion(s string) bool {
 	return true
 }
 
-// clip keeps hostile text out of messages: the caller prints it with %q, this bounds its length.
+// clip shortens hostile text for messages. The caller prints it with %q.
 func clip(s string) string {
 	const most = 80
 	if len(s) > most {

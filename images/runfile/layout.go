@@ -47,7 +47,8 @@ func (l Layout) withDefaults() (Layout, error) {
 
 // expand replaces the words in braces of a rule's directory:
 //
-//	{lib} {bin} {xmodules} {units} {firmware}  directories of the layout; {lib} follows the entry's architecture
+//	{lib} {bin} {xmodules} {units} {firmware}
+//	              directories of the layout; {lib} depends on the entry's architecture
 //	{version}     the driver's version
 //	{path}        the entry's path word; {path|icd.d} gives a default for entries without one
 //	{dir}         the directory of the entry's file in the archive

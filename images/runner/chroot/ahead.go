@@ -41,7 +41,7 @@ func (a *ahead) fill(r io.Reader) {
 			return
 		}
 		n, err := io.ReadFull(r, b[:chunkSize])
-		if err == io.ErrUnexpectedEOF { //nolint:errorlint // ReadFull's own error at the end of the source; a wrapped one comes from the source
+		if err == io.ErrUnexpectedEOF { //nolint:errorlint // ReadFull's own error; a wrapped one comes from the source
 			err = io.EOF
 		}
 		a.full <- b[:n] // never blocks: there are no more chunks than that

@@ -150,7 +150,7 @@ func (t *tree) entry(ctx context.Context, hdr *tar.Header, r io.Reader) error {
 	}
 	at := path.Join(dir, base)
 	t.touch(at)
-	perm := fs.FileMode(hdr.Mode) & 0o777 //nolint:gosec // masked: setuid bits have no effect in a step and must not exist on this machine
+	perm := fs.FileMode(hdr.Mode) & 0o777 //nolint:gosec // masked: setuid bits must not exist on this machine
 	switch hdr.Typeflag {
 	case tar.TypeDir:
 		return t.folder(at, perm)
