@@ -1,9 +1,10 @@
-// Package drivercontainer holds what the root of the module embeds. It does nothing: package images/matrix reads it.
+// Package drivercontainer has the files that the root of the module embeds. It has no code; package
+// images/matrix reads the matrix.
 package drivercontainer
 
 import _ "embed"
 
-// Matrix is the matrix.yaml that the binary was built with. It is used where the working directory has none.
+// Matrix is the matrix.yaml that the binary was built with. It is used if the working directory has none.
 //
 //go:embed matrix.yaml
 var Matrix []byte

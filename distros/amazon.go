@@ -1,9 +1,10 @@
 package distros
 
-// amazon lists Amazon Linux. 2 has 4.14 of gcc 7.3 and, in repositories that are switched on one by one, 5.4 of the same and 5.10
-// and 5.15 of gcc 10 ("gcc10-gcc (GCC) 10.5.0"), whose programs have names that nobody looks for. 2023 has 6.1, and 6.12 and
-// 6.18 in packages with the series in their names; its repositories have a state for each release of the system, and one that
-// is always the newest and has all kernels.
+// amazon returns the Amazon Linux releases. Amazon Linux 2 has kernel 4.14, built by gcc 7.3. In repositories
+// that are switched on one by one it also has 5.4, built by the same gcc, and 5.10 and 5.15, built by gcc 10
+// ("gcc10-gcc (GCC) 10.5.0"), whose programs have names that no build looks for. Amazon Linux 2023 has 6.1,
+// and 6.12 and 6.18 in packages with the series in their names. Its repositories have one state for each
+// release of the system, and one that is always the newest and has all kernels.
 func amazon() []Distro {
 	return []Distro{
 		el{rpm: rpm{

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// Arch is a processor architecture under the names that the world gives it.
+// Arch is a processor architecture with its names in different systems.
 type Arch struct {
 	Name    string      // of Go and OCI: "amd64"
 	Machine elf.Machine // in the header of its programs
@@ -15,7 +15,7 @@ type Arch struct {
 	Compat  string      // triplet of its 32-bit programs, "" where no driver supports them
 }
 
-// Archs lists the architectures that drivers exist for.
+// Archs returns the architectures that drivers exist for.
 func Archs() []Arch {
 	return []Arch{
 		{"amd64", elf.EM_X86_64, "x86_64", "amd64", "x86_64-linux-gnu", "i386-linux-gnu"},
@@ -23,7 +23,7 @@ func Archs() []Arch {
 	}
 }
 
-// LookupArch finds an architecture by its Go name.
+// LookupArch returns the architecture with this Go name.
 func LookupArch(name string) (Arch, bool) {
 	all := Archs()
 	if i := slices.IndexFunc(all, func(a Arch) bool { return a.Name == name }); i >= 0 {

@@ -5,24 +5,25 @@ import (
 	"strings"
 )
 
-// deb is a system made of .deb packages. Its zero values are those of a current Debian.
+// deb is a system made of .deb packages. The zero values of its fields are right for a current Debian.
 type deb struct {
 	family, version string   // as in os-release
-	compilers       []string // that its kernels were built with, the usual one first
+	compilers       []string // compilers that built its kernels, the usual one first
 	elf             string   // package of libelf, which objtool needs
 	elfHeaders      bool     // see elfProbe
 }
 
-// elfProbe is what the Makefile of kernels 4.14 to 5.18 wants for x86 beyond libelf itself: it links a test program with
-// -lelf. If that fails, kernels up to 4.19 stop ("Cannot generate ORC metadata ... please install libelf-dev") and later
-// ones build modules without objtool, so without unwind tables, and do not say so.
+// elfProbe is what the Makefile of kernels 4.14 to 5.18 needs for x86 beyond libelf itself: it links a test
+// program with -lelf. If that fails, kernels up to 4.19 stop ("Cannot generate ORC metadata ... please
+// install libelf-dev"), and later ones build modules without objtool, so without unwind tables, and do not
+// say so.
 const elfProbe = "libelf-dev"
 
 func (d deb) ID() string                        { return d.family + d.version }
 func (d deb) OSRelease() (id, versionID string) { return d.family, d.version }
 func (d deb) PackageManager() string            { return "apt" }
 
-// Matches wants both: neither family has minor versions.
+// Matches compares both values: neither family has minor versions.
 func (d deb) Matches(id, versionID string) bool { return id == d.family && versionID == d.version }
 
 func (d deb) LibDir(arch string) string {
@@ -41,7 +42,7 @@ func (d deb) LibDir32(arch string) string {
 	return "usr/lib/" + a.Compat
 }
 
-// Runtime is kmod: modprobe serves the programs of others that look for it in the driver root.
+// Runtime is kmod. Other programs in the image that look for modprobe in the driver root use it too.
 func (d deb) Runtime(arch string) []string {
 	if _, ok := LookupArch(arch); !ok {
 		return nil
@@ -49,10 +50,10 @@ func (d deb) Runtime(arch string) []string {
 	return []string{"kmod"}
 }
 
-// Toolchain names versioned compilers instead of the package gcc: kernels name the version they want, and Links makes the
-// short names. binutils and linux-libc-dev come as dependencies; perl, awk, sed, grep, diff and find, which the kernel's
-// and NVIDIA's scripts use, are in every base (essential packages, or dependencies of those). sign-file and
-// extract-cert want libssl, but modules are signed without them.
+// Toolchain names versioned compilers instead of the package gcc: kernels name the version they need, and
+// Links makes the short names. binutils and linux-libc-dev come as dependencies. perl, awk, sed, grep, diff
+// and find, which the kernel's and NVIDIA's scripts use, are in every base (essential packages, or
+// dependencies of those). sign-file and extract-cert need libssl, but modules are signed without them.
 func (d deb) Toolchain(arch string) []string {
 	if _, ok := LookupArch(arch); !ok {
 		return nil
@@ -65,8 +66,9 @@ func (d deb) Toolchain(arch string) []string {
 	return packages
 }
 
-// Headers is one package everywhere: Debian, Ubuntu in all its flavours and the kernel's own "make bindeb-pkg" agree on the
-// name. Package names have neither capitals nor underscores nor tildes, so a release with one has no package, and none is made up.
+// Headers returns one package: Debian, all flavours of Ubuntu and the kernel's own "make bindeb-pkg" use the
+// same name. Package names have no capitals, underscores or tildes, so a release with one of them has no
+// package.
 func (d deb) Headers(release string) []string {
 	const letters = "abcdefghijklmnopqrstuvwxyz0123456789.+-"
 	if release == "" || len(release) > maxRelease || strings.Trim(release, letters) != "" || release[0] < '0' || release[0] > '9' {
@@ -75,8 +77,9 @@ func (d deb) Headers(release string) []string {
 	return []string{headersPrefix + release}
 }
 
-// KernelOf leaves out what Debian's flavours of a release share (-common, -common-rt), its old metapackages for all flavours
-// (-all, -all-amd64) and, on Ubuntu, what has a number of the package but no flavour: there that is the shared part.
+// KernelOf refuses the packages that Debian's flavours of a release share (-common, -common-rt), Debian's old
+// metapackages for all flavours (-all, -all-amd64) and, on Ubuntu, names with a package number but no
+// flavour, which are the shared part there.
 func (d deb) KernelOf(headersPackage string) (release, flavour string, ok bool) {
 	release, ok = strings.CutPrefix(headersPackage, headersPrefix)
 	if !ok || d.Headers(release) == nil {
@@ -90,7 +93,7 @@ func (d deb) KernelOf(headersPackage string) (release, flavour string, ok bool) 
 	return release, flavour, true
 }
 
-// KernelFlavour is named after the architecture in Debian.
+// KernelFlavour is the architecture's name in Debian.
 func (d deb) KernelFlavour(arch string) string {
 	if _, ok := LookupArch(arch); !ok {
 		return ""
@@ -101,15 +104,17 @@ func (d deb) KernelFlavour(arch string) string {
 	return arch
 }
 
-// KernelImages are the signed and the unsigned kernel; Ubuntu puts the word in front of the release, Debian behind it.
+// KernelImages returns the signed and the unsigned kernel. Ubuntu puts the word before the release, Debian
+// after it.
 func (d deb) KernelImages(release string) []string {
 	return []string{"linux-image-" + release, "linux-image-unsigned-" + release, "linux-image-" + release + "-unsigned"}
 }
 
-// KernelMeta is the same in both families: "linux-headers-amd64", "linux-headers-generic", "linux-headers-aws".
+// KernelMeta is the same in both families: "linux-headers-amd64", "linux-headers-generic",
+// "linux-headers-aws".
 func (d deb) KernelMeta(flavour string) string { return headersPrefix + flavour }
 
-// BuildDirs is one, whatever the flavour; its Makefile leads to what it shares with others.
+// BuildDirs returns one folder for every flavour. Its Makefile leads to the shared part.
 func (d deb) BuildDirs(release string) []string {
 	if d.Headers(release) == nil {
 		return nil
@@ -117,7 +122,8 @@ func (d deb) BuildDirs(release string) []string {
 	return []string{"usr/src/" + headersPrefix + release}
 }
 
-// ModulePackages is Ubuntu's second half of a kernel. Debian's kernels come in one piece; its flavour cloud lacks modules for good.
+// ModulePackages returns the second half of an Ubuntu kernel. Debian's kernels are one package; its flavour
+// cloud lacks modules for good.
 func (d deb) ModulePackages(release string) []string {
 	if d.family != "ubuntu" || d.Headers(release) == nil {
 		return nil
@@ -125,12 +131,12 @@ func (d deb) ModulePackages(release string) []string {
 	return []string{"linux-modules-extra-" + release}
 }
 
-// maxRelease is the kernel's own bound on uname -r, __NEW_UTS_LEN.
+// maxRelease is the kernel's own bound of uname -r, __NEW_UTS_LEN.
 const maxRelease = 64
 
 const headersPrefix = "linux-headers-"
 
-// Links makes cc (by alternatives in a system that ran package scripts) and gcc (of the package gcc).
+// Links returns cc (made by alternatives when package scripts run) and gcc (from the package gcc).
 func (d deb) Links() map[string]string {
 	return map[string]string{
 		"usr/bin/cc":  "gcc",

@@ -1,7 +1,8 @@
 package distros
 
-// debian lists Debian's releases. Their header packages name the compiler of the kernel (linux-compiler-gcc-12-x86 and
-// .kernelvariables), one per release; kernels of backports keep to it.
+// debian returns Debian's releases. Their header packages name the compiler of the kernel
+// (linux-compiler-gcc-12-x86 and .kernelvariables). There is one per release; kernels of backports use the
+// same.
 func debian() []Distro {
 	return []Distro{
 		deb{family: "debian", version: "11", compilers: []string{"gcc-10"}, elf: "libelf1", elfHeaders: true}, // 5.10

@@ -12,7 +12,8 @@ import (
 
 func TestToolchains(t *testing.T) {
 	t.Parallel()
-	// What each system's kernels were built with (CONFIG_CC_VERSION_TEXT), and whether some need libelf-dev on amd64.
+	// The compilers of each system's kernels (CONFIG_CC_VERSION_TEXT), and whether some need libelf-dev on
+	// amd64.
 	want := map[string]string{
 		"debian11":    "gcc-10 kmod libc6-dev libelf1 make libelf-dev",
 		"debian12":    "gcc-12 kmod libc6-dev libelf1 make",
@@ -78,7 +79,7 @@ func TestAll(t *testing.T) {
 	}
 }
 
-// The short names of the compiler lead to a file that the packages bring.
+// The short names of the compiler lead to a file in the packages.
 func TestLinks(t *testing.T) {
 	t.Parallel()
 	for _, d := range All() {
@@ -140,7 +141,7 @@ func TestNearest(t *testing.T) {
 		{"arhcs", "archs base id", "archs"},
 		{"comp", "compute full", "compute"},
 		{"x", "yy zzz", ""},
-		{"abc", "abd abc xbc abx a", "abc abd abx"}, // exact first, then agreement from the start
+		{"abc", "abd abc xbc abx a", "abc abd abx"}, // exact first, then the longest common beginning
 		{"abc", "abd abd", "abd"},
 		{"ab", "", ""},
 		{strings.Repeat("a", 65), strings.Repeat("a", 65), ""},

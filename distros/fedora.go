@@ -1,6 +1,6 @@
 package distros
 
-// fedora lists the releases that get updates. Each goes from one series of the kernel to the next as they come out.
+// fedora returns the releases that get updates. Each moves to the next kernel series when that comes out.
 func fedora() []Distro {
 	var all []Distro
 	for _, version := range []string{"43", "44", "45"} { // gcc 15, 16, 16

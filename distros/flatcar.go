@@ -2,15 +2,16 @@ package distros
 
 import "strings"
 
-// hosted is a system without packages, whose images stand on another system's.
+// hosted is a system without packages, whose images use another system's user land.
 type hosted struct {
 	Distro // the user land
 	family string
 }
 
-// flatcar has one version a fortnight, and kernels that nobody publishes headers of: those are on the host itself, below
-// /lib/modules/<release>/build. Their programs (fixdep, modpost, objtool) want the C library that built them, 2.38 and
-// later, and the kernels gcc 13 and 14: Debian 13 has 2.41 and gcc 14, the long-term releases before it have too old ones.
+// flatcar returns Flatcar, which has a new version every two weeks and publishes no headers of its kernels:
+// they are on the host itself, below /lib/modules/<release>/build. Their programs (fixdep, modpost, objtool)
+// need the C library that built them, 2.38 or later, and the kernels need gcc 13 and 14: Debian 13 has 2.41
+// and gcc 14; in the long-term releases before it both are too old.
 func flatcar() []Distro {
 	for _, d := range debian() {
 		if d.ID() == "debian13" {
@@ -20,21 +21,21 @@ func flatcar() []Distro {
 	return nil
 }
 
-// ID has no version: an image does for all of them. The operator's tags have one (see OSTag).
+// ID has no version, because one image serves all versions. The operator's tags have one (see OSTag).
 func (d hosted) ID() string                        { return d.family }
 func (d hosted) OSRelease() (id, versionID string) { return d.family, "" }
 func (d hosted) PackageManager() string            { return "" }
 
-// Matches takes every version.
+// Matches accepts every version.
 func (d hosted) Matches(id, _ string) bool { return id == d.family }
 
-// Headers are in no package.
+// Headers returns nil: no package has them.
 func (d hosted) Headers(string) []string { return nil }
 
-// KernelOf is never ok.
+// KernelOf never returns ok.
 func (d hosted) KernelOf(string) (release, flavour string, ok bool) { return "", "", false }
 
-// KernelFlavour is what the releases end with.
+// KernelFlavour is the suffix of the releases.
 func (d hosted) KernelFlavour(arch string) string {
 	if _, ok := LookupArch(arch); !ok {
 		return ""
@@ -42,13 +43,13 @@ func (d hosted) KernelFlavour(arch string) string {
 	return d.family
 }
 
-// KernelImages are none.
+// KernelImages returns nil.
 func (d hosted) KernelImages(string) []string { return nil }
 
-// KernelMeta is none.
+// KernelMeta returns "".
 func (d hosted) KernelMeta(string) string { return "" }
 
-// BuildDirs is where the host has it.
+// BuildDirs returns the folder on the host.
 func (d hosted) BuildDirs(release string) []string {
 	if !isRelease(release) || strings.Contains(release, "..") {
 		return nil
@@ -56,5 +57,5 @@ func (d hosted) BuildDirs(release string) []string {
 	return []string{"usr/lib/modules/" + release + "/build"}
 }
 
-// ModulePackages are none: the system comes in one piece.
+// ModulePackages returns nil: the system is one piece.
 func (d hosted) ModulePackages(string) []string { return nil }

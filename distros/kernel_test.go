@@ -24,7 +24,7 @@ func TestKernelOf(t *testing.T) {
 		{"debian13", "linux-headers-6.12.43+deb13-arm64-16k", "6.12.43+deb13-arm64-16k", "arm64-16k"},
 		{"debian13", "linux-headers-6.12.43+deb13-rt-arm64", "6.12.43+deb13-rt-arm64", "rt-arm64"},
 		{"debian13", "linux-headers-6.17-rc4-amd64", "6.17-rc4-amd64", "amd64"},
-		{"debian12", "linux-headers-6.1.99", "6.1.99", ""}, // of make bindeb-pkg
+		{"debian12", "linux-headers-6.1.99", "6.1.99", ""}, // from make bindeb-pkg
 		{"debian12", "linux-headers-6.1.99+", "6.1.99+", ""},
 		{"debian12", "linux-headers-6.1.99-site1", "6.1.99-site1", "site1"},
 		{"debian12", "linux-headers-6.1.0-38-common", "", ""},
@@ -96,7 +96,7 @@ func TestKernelNames(t *testing.T) {
 	t.Parallel()
 	for _, d := range All() {
 		if d.PackageManager() != "apt" {
-			continue // TestRPMKernelNames, TestFlatcar
+			continue // TestRPMKernelNames and TestFlatcar test it
 		}
 		want := []string{"amd64", "arm64", ""}
 		if strings.HasPrefix(d.ID(), "ubuntu") {
@@ -115,7 +115,7 @@ func TestKernelNames(t *testing.T) {
 	}
 }
 
-// inOrder is from the oldest to the newest.
+// inOrder is sorted from the oldest to the newest.
 var inOrder = []string{
 	"rc1", "", "amd64", "4.4.0-1092-aws", "4.15.0-1051-aws", "5.10", "5.10.0-9-amd64", "5.10.0-35-amd64", "6.1-rc2-amd64", "6.1-rc10-amd64", "6.1",
 	"6.1-amd64", "6.1.0", "6.1.0-amd64", "6.1.0-0.deb11.9-amd64", "6.1.0-0.deb11.21-amd64", "6.1.0-9-amd64", "6.1.0-38", "6.1.0-38-amd64",
@@ -124,7 +124,7 @@ var inOrder = []string{
 	"6.12.43+deb13-amd64", "6.12.43-1-amd64", "10.0.0-1-amd64",
 }
 
-// inRPMOrder are those of systems that inOrder has none of.
+// inRPMOrder has releases of systems that inOrder lacks.
 var inRPMOrder = []string{
 	"3.10.0-1160.el7.x86_64", "3.10.0-1160.9.1.el7.x86_64", "3.10.0-1160.119.1.el7.x86_64", "3.10.0-1160.119.1.el7.x86_64.debug",
 	"4.14.355-275.570.amzn2.x86_64", "4.14.355-276.639.amzn2.x86_64", "4.18.0-477.10.1.el8_8.x86_64", "4.18.0-477.27.1.el8_8.x86_64",
@@ -150,7 +150,7 @@ func TestCompareReleases(t *testing.T) {
 	}
 }
 
-// release is text that looks like one now and then.
+// release generates text that sometimes looks like a release.
 func release() *rapid.Generator[string] {
 	field := rapid.OneOf(rapid.SampledFrom([]string{"6", "1", "01", "12", "rc", "amd64", "a", "B", "é", ""}), rapid.StringN(0, 3, 6))
 	return rapid.Custom(func(t *rapid.T) string {

@@ -8,11 +8,11 @@ import (
 
 const (
 	maxSuggestions = 3
-	maxWord        = 64 // bytes; longer words are no typing mistakes
+	maxWord        = 64 // bytes; longer words are not typing mistakes
 )
 
-// Nearest lists up to three of the words that somebody may have meant, best first: those that differ in few letters,
-// whatever their case, or that begin with the word. The same input gives the same list.
+// Nearest returns up to three similar words, best first: words that differ in few letters, in any case, or
+// that begin with word. The same input gives the same list.
 func Nearest(word string, among []string) []string {
 	type candidate struct {
 		word  string
@@ -33,13 +33,13 @@ func Nearest(word string, among []string) []string {
 		case d <= max(1, len(lower)/3):
 			found = append(found, candidate{other, d})
 		case len(lower) >= 2 && strings.HasPrefix(otherLower, lower):
-			found = append(found, candidate{other, maxWord + d}) // after all that are near
+			found = append(found, candidate{other, maxWord + d}) // after all words with few changes
 		}
 	}
 	slices.SortStableFunc(found, func(a, b candidate) int {
 		return cmp.Or(
 			cmp.Compare(a.score, b.score),
-			// Of equally near ones, that which agrees longest from the start: typing mistakes come late in a word.
+			// Of equally near words, the one with the longest common beginning: typing mistakes come late in a word.
 			cmp.Compare(common(lower, b.word), common(lower, a.word)),
 			cmp.Compare(a.word, b.word),
 		)
@@ -51,7 +51,7 @@ func Nearest(word string, among []string) []string {
 	return slices.Compact(out)
 }
 
-// distance is Levenshtein's, with a swap of neighbours as one step.
+// distance is Levenshtein's distance, with a swap of neighbours as one step.
 func distance(a, b string) int {
 	before, last, row := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
 	for j := range last {
@@ -74,7 +74,7 @@ func distance(a, b string) int {
 	return last[len(b)]
 }
 
-// common is the length of the common beginning.
+// common returns the length of the common beginning.
 func common(a, b string) int {
 	b = strings.ToLower(b)
 	n := 0

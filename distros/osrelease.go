@@ -11,8 +11,9 @@ import (
 
 const maxOSRelease = 64 << 10 // bytes; real ones are below 1 KiB
 
-// FromOSRelease tells which system a root file system is, by its etc/os-release or, where that is missing,
-// usr/lib/os-release. A system that is not known is an *UnknownError; a root without either file wraps fs.ErrNotExist.
+// FromOSRelease returns the system of a root file system, by its etc/os-release or, where that is missing,
+// usr/lib/os-release. For an unknown system it returns an *UnknownError; for a root without either file, an
+// error that wraps fs.ErrNotExist.
 func FromOSRelease(root fs.FS) (Distro, error) {
 	var missing error
 	for _, name := range []string{"etc/os-release", "usr/lib/os-release"} {
@@ -34,8 +35,9 @@ func FromOSRelease(root fs.FS) (Distro, error) {
 	return nil, fmt.Errorf("find out which operating system this is: it has neither etc/os-release nor usr/lib/os-release: %w", missing)
 }
 
-// fromOSRelease reads the format of os-release(5): shell assignments, the last of a name counts. Of their quoting only
-// the outer marks matter, because no system's ID or VERSION_ID has a character that needs more.
+// fromOSRelease parses the format of os-release(5): shell assignments, of which the last one of a name
+// counts. Only the outer quotes matter, because no system's ID or VERSION_ID has a character that needs more
+// quoting.
 func fromOSRelease(name, text string) (Distro, error) {
 	var id, version string
 	for line := range strings.Lines(text) {
@@ -59,11 +61,12 @@ func fromOSRelease(name, text string) (Distro, error) {
 	return nil, &UnknownError{ID: id + version, Nearest: Nearest(id+version, ids())}
 }
 
-// minorDropped are the systems whose tags have the major version only: nodepool.go of the GPU operator.
+// minorDropped are the systems whose tags have only the major version: nodepool.go of the GPU operator.
 var minorDropped = []string{"rhel", "rocky", "ol"}
 
-// OSTag is what the GPU operator appends to the tags of driver images for nodes with that ID and VERSION_ID in their
-// os-release: "rhel9" for 9.4, "almalinux9.4", "ubuntu24.04". Where it is not the ID of the system, the image needs it as one more tag.
+// OSTag returns what the GPU operator appends to the tags of driver images for nodes with this ID and
+// VERSION_ID in their os-release: "rhel9" for 9.4, "almalinux9.4", "ubuntu24.04". Where it differs from the
+// ID of the system, the image needs it as an additional tag.
 func OSTag(id, versionID string) string {
 	if slices.Contains(minorDropped, id) {
 		versionID, _, _ = strings.Cut(versionID, ".")
@@ -71,8 +74,8 @@ func OSTag(id, versionID string) string {
 	return id + versionID
 }
 
-// Userland is the system that the images of a system are made of: its base, its packages, its folders. It is the system itself
-// unless that has no packages (Flatcar), where images stand on another one and have the kernel in common only.
+// Userland returns the system whose base, packages and folders the images of d have. It is d itself unless d
+// has no packages (Flatcar): such images are based on another system and share only the kernel with d.
 func Userland(d Distro) Distro {
 	if h, ok := d.(hosted); ok {
 		return h.Distro

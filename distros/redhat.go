@@ -5,24 +5,28 @@ import (
 	"strings"
 )
 
-// el is Red Hat's Linux and all that is built like it: its kernels are named <version>-<build>.<arch>, and their headers
-// packages say so in what they provide. The text is that of uname -r since el6, all flavours included.
+// el is Red Hat's Linux and every system built like it: its kernels are named <version>-<build>.<arch>, and
+// the provides of their headers packages have that name. It equals uname -r since el6, for all flavours.
 type el struct {
 	rpm
 	provides []string // beside kernel-devel-uname-r
 	usual    string   // flavour
-	versions []string // values of $releasever that are the same for all kernels
-	whole    bool     // the kernel comes with all of its modules in one package
-	topics   []string // series of kernels in repositories of their own, switched off: amzn2extra-kernel-5.10
-	series   string   // of the packages that have no series in their name, where those of later ones do: kernel6.12
+	versions []string // values of $releasever that hold for all kernels
+	whole    bool     // one package has the kernel with all of its modules
+	topics   []string // kernel series with repositories of their own, switched off: amzn2extra-kernel-5.10
+	// The series of the packages without a series in their name, where packages of later series have one:
+	// kernel6.12.
+	series string
 }
 
-// redhat lists them. What built their kernels is the system's own compiler, but for Oracle's (UEK): UEK 7 on el8 needs
-// -ftrivial-auto-var-init, which gcc 8 has not, and the headers package of UEK 8 depends on gcc-toolset-13 on el9.
-// RHEL and its rebuilds say VERSION_ID=9.4; the operator's tag has the minor version for AlmaLinux only (see OSTag).
+// redhat returns these systems. The system's own compiler built their kernels, except Oracle's (UEK): UEK 7
+// on el8 needs -ftrivial-auto-var-init, which gcc 8 lacks, and the headers package of UEK 8 depends on
+// gcc-toolset-13 on el9. RHEL and its rebuilds have VERSION_ID=9.4; the operator's tag has the minor version
+// only for AlmaLinux (see OSTag).
 func redhat() []Distro {
 	all := []Distro{
-		el{rpm: rpm{family: "centos", version: "7", compilers: []string{"gcc"}, elf: elfDevel}, versions: []string{"7"}, whole: true}, // 3.10, gcc 4.8
+		// Kernel 3.10, gcc 4.8.
+		el{rpm: rpm{family: "centos", version: "7", compilers: []string{"gcc"}, elf: elfDevel}, versions: []string{"7"}, whole: true},
 	}
 	for _, version := range []string{"8", "9", "10"} { // 4.18 and gcc 8.5, 5.14 and gcc 11, 6.12 and gcc 14
 		for _, family := range []string{"rhel", "rocky", "almalinux"} {
@@ -43,11 +47,11 @@ func redhat() []Distro {
 const (
 	elfDevel  = "elfutils-libelf-devel"
 	develName = "kernel-devel-uname-r"
-	rtName    = "kernel-rt-devel-uname-r" // of the real-time kernels up to el8, which were a package of their own
+	rtName    = "kernel-rt-devel-uname-r" // of the real-time kernels up to el8, which were separate packages
 	uekName   = "kernel-uek-devel-uname-r"
 )
 
-// provide is the name under which the headers of a kernel are found.
+// provide returns the name of the provide by which the headers of a kernel are found.
 func (d el) provide(r Release) string {
 	if strings.HasSuffix(r.Dist, "uek") && slices.Contains(d.provides, uekName) {
 		return uekName
@@ -55,7 +59,7 @@ func (d el) provide(r Release) string {
 	return develName
 }
 
-// Headers is one dependency. Real-time kernels of el7 and el8 are found under one of two names.
+// Headers returns one dependency. Real-time kernels of el7 and el8 have one of two names.
 func (d el) Headers(release string) []string {
 	if !isRelease(release) {
 		return nil
@@ -67,12 +71,12 @@ func (d el) Headers(release string) []string {
 	return []string{d.provide(r) + " = " + release}
 }
 
-// KernelProvides is kernel-devel-uname-r, and what kernels of their own have instead.
+// KernelProvides returns kernel-devel-uname-r, and the names that separate kernels have instead.
 func (d el) KernelProvides() []string {
 	return append([]string{develName, rtName}, d.provides...)
 }
 
-// KernelOfProvide takes the version as it is.
+// KernelOfProvide uses the version unchanged.
 func (d el) KernelOfProvide(name, version, _ string) (release, flavour string, ok bool) {
 	if !slices.Contains(d.KernelProvides(), name) || !isRelease(version) {
 		return "", "", false
@@ -84,7 +88,7 @@ func (d el) KernelOfProvide(name, version, _ string) (release, flavour string, o
 	return version, r.Flavour, true
 }
 
-// KernelFlavour is "" but for Oracle, whose machines boot its own kernel.
+// KernelFlavour is "" except for Oracle, whose machines boot Oracle's own kernel.
 func (d el) KernelFlavour(arch string) string {
 	if _, ok := LookupArch(arch); !ok {
 		return ""
@@ -92,19 +96,20 @@ func (d el) KernelFlavour(arch string) string {
 	return d.usual
 }
 
-// KernelImages is what kernel-core provides, or kernel where that is in one piece.
+// KernelImages returns a provide of kernel-core, or of kernel where that is one package.
 func (d el) KernelImages(release string) []string {
 	if !isRelease(release) {
 		return nil
 	}
 	names := []string{"kernel-uname-r = " + release}
-	if r := ParseRelease(release); r.Flavour != "" { // kernels that are a package of their own: kernel-rt of el8, kernel-uek
+	if r := ParseRelease(release); r.Flavour != "" { // kernels in separate packages: kernel-rt of el8, kernel-uek
 		names = append(names, "kernel-"+r.Flavour+"-uname-r = "+release)
 	}
 	return names
 }
 
-// KernelMeta is the headers package of the flavour: the series of its newest version is what the system installs.
+// KernelMeta returns the headers package of the flavour: the system installs the series of its newest
+// version.
 func (d el) KernelMeta(flavour string) string {
 	if flavour == "" {
 		return "kernel-devel"
@@ -112,7 +117,7 @@ func (d el) KernelMeta(flavour string) string {
 	return "kernel-" + flavour + "-devel"
 }
 
-// BuildDirs is one.
+// BuildDirs returns one folder.
 func (d el) BuildDirs(release string) []string {
 	if !isRelease(release) {
 		return nil
@@ -120,8 +125,8 @@ func (d el) BuildDirs(release string) []string {
 	return []string{"usr/src/kernels/" + release}
 }
 
-// ModulePackages are those that kernel-core does without. Their names have neither the flavour's "+" nor what it stands for:
-// kernel-rt-modules-5.14.0-427.13.1.el9_4.x86_64.
+// ModulePackages returns the packages with modules that kernel-core lacks. Their names have neither the
+// flavour's "+" nor the text after it: kernel-rt-modules-5.14.0-427.13.1.el9_4.x86_64.
 func (d el) ModulePackages(release string) []string {
 	r := ParseRelease(release)
 	if d.whole || !isRelease(release) || r.Arch == "" {
@@ -140,7 +145,8 @@ func (d el) ModulePackages(release string) []string {
 	return []string{name + "-modules-" + rest, name + "-modules-extra-" + rest}
 }
 
-// ReleaseVers is the minor version that the kernel was made for and the major one, for systems that keep both.
+// ReleaseVers returns the minor version that the kernel was built for and the major one, for systems that
+// keep both.
 func (d el) ReleaseVers(release string) []string {
 	if d.versions != nil {
 		return slices.Clone(d.versions)
@@ -155,9 +161,10 @@ func (d el) ReleaseVers(release string) []string {
 	return []string{minor, major}
 }
 
-// ExtraRepositories are RHEL's for a minor version that the main ones have left behind (extended update support), those of
-// CentOS 7 for each minor version, which its base has the configuration of (CentOS-Vault.repo), and those of Amazon Linux 2 for
-// kernels newer than its own, which are switched on one by one (amzn2-extras.repo).
+// ExtraRepositories returns RHEL's repositories for minor versions that the main ones no longer have
+// (extended update support); CentOS 7's repositories for each minor version, which its base configures
+// (CentOS-Vault.repo); and Amazon Linux 2's for kernels newer than its own, which are switched on one by one
+// (amzn2-extras.repo).
 func (d el) ExtraRepositories(release, arch string) []string {
 	r := ParseRelease(release)
 	if r.Dist == d.ID() && slices.Contains(d.topics, r.Series()) {
@@ -183,7 +190,7 @@ func (d el) ExtraRepositories(release, arch string) []string {
 	return ids
 }
 
-// centos7 are CentOS's names of its minor versions by the first number of their kernels' builds.
+// centos7 has CentOS's names of its minor versions by the first number of their kernels' builds.
 var centos7 = map[string]string{
 	"123": "7.0.1406", "229": "7.1.1503", "327": "7.2.1511", "514": "7.3.1611", "693": "7.4.1708",
 	"862": "7.5.1804", "957": "7.6.1810", "1062": "7.7.1908", "1127": "7.8.2003", "1160": "7.9.2009",

@@ -6,23 +6,25 @@ import (
 	"strings"
 )
 
-// Release is the release of a kernel taken apart, whatever system it is of. Names that people made up are taken apart as far
-// as they follow one of the schemes; Text is always the whole.
+// Release is a kernel release split into its parts, for any system. Self-made names are split as far as they
+// follow one of the schemes; Text is always complete.
 type Release struct {
-	Text    string // as uname -r says it
-	Version string // of the kernel: "5.14.0"; "" when the text begins otherwise
+	Text    string // as in uname -r
+	Version string // of the kernel: "5.14.0"; "" when the text begins with something else
 	Build   string // what the system counts: "427.13.1.el9_4", "106", "150600.23.25"; may be ""
-	Flavour string // "generic", "cloud-amd64", "default", "rt", "64k", "uek"; "" for the plain one
-	Arch    string // of uname -m where the name has it: "x86_64"
+	Flavour string // "generic", "cloud-amd64", "default", "rt", "64k", "uek"; "" for the plain kernel
+	Arch    string // as in uname -m, where the name has it: "x86_64"
 	Dist    string // the system's own mark in Build: "el9_4", "amzn2", "fc41"; only where the name has Arch
 }
 
 var (
 	releaseVersion = regexp.MustCompile(`^[0-9]+\.[0-9]+(?:\.[0-9]+)?`)
-	// Red Hat and all that came of it: build, architecture, and a flavour behind "+" or, up to el7 and in Oracle's kernels, ".".
+	// Red Hat and its derivatives: build, architecture, and a flavour after "+" or, up to el7 and in Oracle's
+	// kernels, ".".
 	releaseArch = regexp.MustCompile(`^([0-9][^-]*)\.(` + kernelArchs() + `)(?:[.+]([a-z0-9][a-z0-9_-]*))?$`)
 	releaseDist = regexp.MustCompile(`(?:^|\.)((?:el|fc|amzn)[0-9]+(?:_[0-9]+)*(?:uek)?)(?:\.|$)`)
-	// In the build: the patch level of the real-time kernels of el7 and el8, which have no flavour behind the architecture.
+	// The patch level in the build of real-time kernels of el7 and el8, which have no flavour after the
+	// architecture.
 	releaseRT = regexp.MustCompile(`(?:^|\.)rt[0-9]+(?:\.|$)`)
 )
 
@@ -34,7 +36,7 @@ func kernelArchs() string {
 	return strings.Join(names, "|")
 }
 
-// ParseRelease takes the release of a kernel apart.
+// ParseRelease splits the release of a kernel into its parts.
 func ParseRelease(release string) Release {
 	r := Release{Text: release, Version: releaseVersion.FindString(release)}
 	rest := strings.TrimPrefix(release, r.Version)
@@ -54,7 +56,8 @@ func ParseRelease(release string) Release {
 	return r
 }
 
-// variant is the flavour as the packages call it: what stands behind the architecture, and what the build says.
+// variant returns the flavour as the packages name it, from the text after the architecture and from the
+// build.
 func (r Release) variant(suffix string) string {
 	before := ""
 	switch {
@@ -71,13 +74,13 @@ func (r Release) variant(suffix string) string {
 	return before + suffix
 }
 
-// Series is the part of the version that drivers are limited by: "5.14".
+// Series returns the part of the version that limits drivers: "5.14".
 func (r Release) Series() string {
 	fields := strings.SplitN(r.Version, ".", 3)
 	return strings.Join(fields[:min(len(fields), 2)], ".")
 }
 
-// WithoutFlavour is the text without the flavour that it ends with: what flavours of one kernel have in common.
+// WithoutFlavour returns the text without the flavour at its end: the part that flavours of one kernel share.
 func (r Release) WithoutFlavour() string {
 	if i := strings.LastIndexAny(r.Text, "+."); r.Arch != "" {
 		if strings.HasSuffix(r.Text, "."+r.Arch) {
@@ -88,7 +91,8 @@ func (r Release) WithoutFlavour() string {
 	return strings.TrimSuffix(strings.TrimSuffix(r.Text, r.Flavour), "-")
 }
 
-// elMinor is the minor version of the system that a kernel was made for, "9.4" of "el9_4", and its major version.
+// elMinor returns the minor version of the system that a kernel was built for, "9.4" of "el9_4", and its
+// major version.
 func elMinor(dist string) (minor, major string, ok bool) {
 	rest, ok := strings.CutPrefix(strings.TrimSuffix(dist, "uek"), "el")
 	if !ok || rest == "" || strings.Trim(rest, "0123456789_") != "" {

@@ -6,13 +6,14 @@ import (
 	"strings"
 )
 
-// rpm is what systems made of .rpm packages have in common: all but the names of their kernel packages.
+// rpm is the common part of systems made of .rpm packages: everything except the names of their kernel
+// packages.
 type rpm struct {
 	family, version string   // as in os-release
-	minors          bool     // VERSION_ID has a minor version, and all of them are this system
-	compilers       []string // packages, that which built the system's usual kernels first
-	elf             string   // package of libelf's headers and link, see elfProbe
-	dirs            []string // of compilers that are not on the usual path
+	minors          bool     // VERSION_ID has a minor version, and this system covers all of them
+	compilers       []string // packages; the one that built the system's usual kernels first
+	elf             string   // package with libelf's headers and link, see elfProbe
+	dirs            []string // folders of compilers that are not on the usual path
 	links           map[string]string
 }
 
@@ -21,7 +22,7 @@ func (d rpm) OSRelease() (id, versionID string) { return d.family, d.version }
 func (d rpm) PackageManager() string            { return "rpm" }
 func (d rpm) CompilerDirs() []string            { return slices.Clone(d.dirs) }
 
-// Matches takes "9" as well as "9.4": CentOS Stream and some images say the major version only.
+// Matches accepts "9" as well as "9.4": CentOS Stream and some images have only the major version.
 func (d rpm) Matches(id, versionID string) bool {
 	if id != d.family {
 		return false
@@ -37,7 +38,7 @@ func (d rpm) LibDir(arch string) string {
 	return "usr/lib64"
 }
 
-// LibDir32 is the plain folder, which is free for that.
+// LibDir32 is lib, which 64-bit programs do not use.
 func (d rpm) LibDir32(arch string) string {
 	if a, ok := LookupArch(arch); !ok || a.Compat == "" {
 		return ""
@@ -53,8 +54,9 @@ func (d rpm) Runtime(arch string) []string {
 	return []string{"kmod"}
 }
 
-// Toolchain has what a slim base lacks of the tools that the kernel's and NVIDIA's scripts call. The headers of the C library
-// and the assembler come with the compiler. elf is for all architectures alike: the headers packages of el8 and later depend on it.
+// Toolchain returns the tools that the kernel's and NVIDIA's scripts call and that a slim base lacks. The
+// headers of the C library and the assembler come with the compiler. elf is the same for all architectures,
+// because the headers packages of el8 and later depend on it.
 func (d rpm) Toolchain(arch string) []string {
 	if _, ok := LookupArch(arch); !ok {
 		return nil
@@ -63,17 +65,17 @@ func (d rpm) Toolchain(arch string) []string {
 	return append(packages, d.elf, "make", "diffutils", "findutils", "gawk")
 }
 
-// Links are few: these compilers bring their short names themselves, with exceptions.
+// Links returns few links, because most of these compilers have their short names in their packages.
 func (d rpm) Links() map[string]string {
 	links := map[string]string{}
 	maps.Copy(links, d.links)
 	return links
 }
 
-// KernelOf is never ok: all kernels of a flavour have the same package name.
+// KernelOf never returns ok: all kernels of a flavour have the same package name.
 func (d rpm) KernelOf(string) (release, flavour string, ok bool) { return "", "", false }
 
-// isRelease says whether a text can be a kernel's release that stands in a dependency: no blanks, no signs that compare.
+// isRelease reports whether a kernel release can be part of a dependency: no blanks, no comparison signs.
 func isRelease(text string) bool {
 	if text == "" || len(text) > maxRelease || !isDigit(text[0]) {
 		return false

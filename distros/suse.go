@@ -5,13 +5,13 @@ import (
 	"strings"
 )
 
-// sle is SUSE Linux Enterprise 15 and openSUSE Leap, which has the same kernels. They are named <version>-<build>-<flavour>;
-// the build of their packages has one more field, which counts rebuilds of the same source, so that package
-// 6.4.0-150600.23.25.1 is kernel 6.4.0-150600.23.25-default.
+// sle is SUSE Linux Enterprise 15 and openSUSE Leap, which has the same kernels. They are named
+// <version>-<build>-<flavour>. The build of their packages has one more field, which counts rebuilds of the
+// same source: package 6.4.0-150600.23.25.1 is kernel 6.4.0-150600.23.25-default.
 type sle struct{ rpm }
 
-// suse lists the service packs. Each has one series of kernels for its life: 5.3, 5.14 for two, 6.4 for two. All are built
-// with gcc 7, whose package brings versioned names only.
+// suse returns the service packs. Each has one series of kernels for its life: 5.3, 5.14 for two of them, 6.4
+// for two. gcc 7 built all of them; its package has only versioned names.
 func suse() []Distro {
 	var all []Distro
 	add := func(family string, versions ...string) {
@@ -27,10 +27,11 @@ func suse() []Distro {
 	return all
 }
 
-// sleFlavours are those that there are headers packages of. kernel-64kb and the clouds' are for one architecture each.
+// sleFlavours are the flavours with headers packages. kernel-64kb and the clouds' are for one architecture
+// each.
 var sleFlavours = []string{"default", "azure", "rt", "64kb", "preempt"}
 
-// split finds the flavour and the version that packages of the kernel provide.
+// split splits a release into the flavour and the version that packages of the kernel provide.
 func (d sle) split(release string) (version, flavour string, ok bool) {
 	if !isRelease(release) {
 		return "", "", false
@@ -40,14 +41,15 @@ func (d sle) split(release string) (version, flavour string, ok bool) {
 		return "", "", false
 	}
 	version, flavour = release[:i], release[i+1:]
-	// Two fields are needed for a version and a build; a release without flavour has them as well.
+	// Version and build need two fields; a release without flavour has them as well.
 	if !strings.Contains(version, "-") || flavour == "" || !isLetter(flavour[0]) && flavour != "64kb" {
 		return "", "", false
 	}
 	return version, flavour, true
 }
 
-// Headers is the package of the flavour; it depends on kernel-devel, which all flavours share, and that on kernel-macros.
+// Headers returns the package of the flavour. It depends on kernel-devel, which all flavours share, and that
+// depends on kernel-macros.
 func (d sle) Headers(release string) []string {
 	version, flavour, ok := d.split(release)
 	if !ok {
@@ -56,7 +58,7 @@ func (d sle) Headers(release string) []string {
 	return []string{"kernel-" + flavour + "-devel = " + version}
 }
 
-// KernelProvides is one name a flavour.
+// KernelProvides returns one name for each flavour.
 func (d sle) KernelProvides() []string {
 	var names []string
 	for _, flavour := range sleFlavours {
@@ -65,7 +67,7 @@ func (d sle) KernelProvides() []string {
 	return names
 }
 
-// KernelOfProvide leaves out what the package provides of itself: its version is not the kernel's.
+// KernelOfProvide refuses the provide of the package itself: its version is not the kernel's.
 func (d sle) KernelOfProvide(name, version, own string) (release, flavour string, ok bool) {
 	if version == own || !slices.Contains(d.KernelProvides(), name) {
 		return "", "", false
@@ -86,7 +88,7 @@ func (d sle) KernelFlavour(arch string) string {
 	return "default"
 }
 
-// KernelImages is one package.
+// KernelImages returns one package.
 func (d sle) KernelImages(release string) []string {
 	version, flavour, ok := d.split(release)
 	if !ok {
@@ -95,16 +97,17 @@ func (d sle) KernelImages(release string) []string {
 	return []string{"kernel-" + flavour + " = " + version}
 }
 
-// KernelMeta is the headers package of the flavour.
+// KernelMeta returns the headers package of the flavour.
 func (d sle) KernelMeta(flavour string) string { return "kernel-" + flavour + "-devel" }
 
-// BuildDirs is what was generated; the sources that all flavours share lie beside it, in linux-<version>.
+// BuildDirs returns the folder of the generated files. The sources that all flavours share are beside it, in
+// linux-<version>.
 func (d sle) BuildDirs(release string) []string {
 	version, flavour, ok := d.split(release)
 	if !ok {
 		return nil
 	}
-	if slices.Contains([]string{"azure", "rt"}, flavour) { // with sources of their own
+	if slices.Contains([]string{"azure", "rt"}, flavour) { // flavours with sources of their own
 		version += "-" + flavour
 	}
 	var dirs []string
@@ -114,7 +117,8 @@ func (d sle) BuildDirs(release string) []string {
 	return dirs
 }
 
-// ModulePackages is the whole kernel in place of kernel-default-base, and what SUSE does not support, which is apart.
+// ModulePackages returns the whole kernel, which replaces kernel-default-base, and the separate package with
+// modules that SUSE does not support.
 func (d sle) ModulePackages(release string) []string {
 	version, flavour, ok := d.split(release)
 	if !ok {
@@ -123,7 +127,8 @@ func (d sle) ModulePackages(release string) []string {
 	return []string{"kernel-" + flavour + "=" + version, "kernel-" + flavour + "-optional=" + version}
 }
 
-// ReleaseVers is the service pack, which is the system itself: "15.6" of build 150600.23.25. Builds of before 15.3 do not say it.
+// ReleaseVers returns the service pack, which is the system itself: "15.6" for build 150600.23.25. Builds
+// before 15.3 do not have it.
 func (d sle) ReleaseVers(release string) []string {
 	pack, _, _ := strings.Cut(ParseRelease(release).Build, ".")
 	minor := strings.TrimLeft(pack[min(2, len(pack)):min(4, len(pack))], "0")
@@ -133,5 +138,5 @@ func (d sle) ReleaseVers(release string) []string {
 	return []string{pack[:2] + "." + minor}
 }
 
-// ExtraRepositories are none: those of a service pack keep all of its kernels.
+// ExtraRepositories returns nil: the repositories of a service pack keep all of its kernels.
 func (d sle) ExtraRepositories(string, string) []string { return nil }

@@ -7,10 +7,10 @@ import (
 
 // UnresolvableError says which request cannot be met and why.
 type UnresolvableError struct {
-	Chain    []string // from the package asked for down to the one with the problem, as "name version"; may be empty
+	Chain    []string // from the requested package to the one with the problem, as "name version"; may be empty
 	Relation string   // what the last of the chain needs, or the request itself
-	Reason   string   // why that cannot be had
-	Versions []string // what exists of it, as "version (where)"; may be empty
+	Reason   string   // why it is not available
+	Versions []string // the existing versions, as "version (where)"; may be empty
 }
 
 func (e *UnresolvableError) Error() string {

@@ -2,12 +2,13 @@ package kmod
 
 import "strings"
 
-// maxCgroup bounds /proc/PID/cgroup: a dozen lines of at most a path each.
+// maxCgroup bounds /proc/PID/cgroup, in bytes. The file has a dozen lines with one path each.
 const maxCgroup = 1 << 17
 
-// parseCgroup finds the container and the pod of a process in the text of /proc/PID/cgroup, "number:controllers:path" lines of
-// cgroup v1 or the one of v2. It knows the paths of containerd, CRI-O, Docker and Podman under Kubernetes' cgroupfs and systemd
-// drivers and alone; "" where there is none. Of nested containers the innermost counts.
+// parseCgroup finds the container and the pod of a process in the text of /proc/PID/cgroup
+// ("number:controllers:path" lines for cgroup v1, one line for v2). It knows the paths that containerd,
+// CRI-O, Docker and Podman use, under Kubernetes' cgroupfs and systemd drivers and without Kubernetes. A
+// result is "" where the text names none. Of nested containers the innermost counts.
 //
 //	/kubepods/burstable/pod<uid>/<id>
 //	/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod<uid with _>.slice/cri-containerd-<id>.scope
@@ -34,7 +35,8 @@ func parseCgroup(text string) (container, pod string) {
 	return container, pod
 }
 
-// parseCgroupPath looks at the elements of a path from the innermost. A pod counts only when it is around the container.
+// parseCgroupPath looks at the elements of a path, the innermost first. A pod counts only when it encloses
+// the container.
 func parseCgroupPath(path string) (container, pod string) {
 	for path != "" {
 		i := strings.LastIndexByte(path, '/')
@@ -50,7 +52,8 @@ func parseCgroupPath(path string) (container, pod string) {
 	return container, ""
 }
 
-// containerID takes the 64 hex digits at the end of an element, behind a prefix that names the runtime.
+// containerID returns the 64 hex digits at the end of an element, after a prefix that names the runtime; ""
+// without them.
 func containerID(element string) string {
 	element = strings.TrimSuffix(element, ".scope")
 	id := element[strings.LastIndexAny(element, ":-")+1:]
@@ -60,8 +63,8 @@ func containerID(element string) string {
 	return id
 }
 
-// podUID takes what follows "pod" at the beginning or after a -: a UUID, with _ under systemd, or the 32 hex digits that
-// static pods have.
+// podUID returns what follows "pod" at the beginning of an element or after a "-": a UUID (systemd paths have
+// _ for -), or the 32 hex digits of a static pod.
 func podUID(element string) string {
 	element, _, _ = strings.Cut(element, ":")
 	element = strings.TrimSuffix(element, ".slice")

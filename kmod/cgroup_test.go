@@ -10,7 +10,7 @@ const (
 	testID2    = "bbbb41c09b7d3f2a41c09b7d3f2a41c09b7d3f2a41c09b7d3f2a41c09b7d0123"
 	testUID    = "9c1d2e3f-0a1b-4c2d-8e3f-0123456789ab"
 	systemdUID = "9c1d2e3f_0a1b_4c2d_8e3f_0123456789ab"
-	static     = "7d2c5b5e1cbb6a1b6a3a4aebb2a0e8d6" // pods from files have a digest for uid
+	static     = "7d2c5b5e1cbb6a1b6a3a4aebb2a0e8d6" // the uid of a static pod is a digest
 )
 
 func TestParseCgroup(t *testing.T) {
@@ -39,7 +39,7 @@ func TestParseCgroup(t *testing.T) {
 		"12:pids:/kubepods/burstable/pod" + testUID + "/" + testID + "\n1:name=systemd:/kubepods/burstable/pod" + testUID + "/" + testID + "\n0::/": {testID, testUID},
 		"11:devices:/docker/" + testID + "\n10:cpu,cpuacct:/docker/" + testID:                                                                       {testID, ""},
 		"9:name=systemd:/\n4:memory:/kubepods.slice/kubepods-pod" + systemdUID + ".slice/docker-" + testID + ".scope":                               {testID, testUID},
-		// almost
+		// paths that only look like those of a container or pod
 		"0::/kubepods/podcast/" + testID[:63]:                                         {},
 		"0::/kubepods/pod" + strings.ToUpper(testUID) + "/" + strings.ToUpper(testID): {},
 		"0::/kubepods/pod9c1d2e3f-0a1b-4c2d-8e3f0-123456789ab/x":                      {},

@@ -18,11 +18,13 @@ import (
 
 const maxDeps = 32 << 20 // bytes of modules.dep and modules.builtin; large kernels have 1 MiB
 
-// InsertDeps loads modules of the kernel's own tree, by name and with what they depend on: i2c_core, ipmi_msghandler, drm. They
-// are found by u-root's prober in the first of the roots ("/proc/1/root", "/") that has <root>/lib/modules/<release>/modules.dep.
-// What is loaded or built in counts as there. inserted are the names that were loaded now, in their order, also when an error
-// ends it; missing are names that are neither there nor known. An error names the module and is *RefusedError where the kernel
-// refused one. Nothing is asked of modprobe.d.
+// InsertDeps loads modules of the kernel's own tree by name (i2c_core, ipmi_msghandler, drm), each with its
+// dependencies. u-root's prober finds them in the first of moduleRoots ("/proc/1/root", "/") that has
+// <root>/lib/modules/<release>/modules.dep. A module that is loaded or built in counts as present.
+//
+// InsertDeps returns in inserted the names that it loaded, in order, also when it returns an error; in
+// missing the names that are neither present nor known. An error names the module; it is a *RefusedError
+// where the kernel refused one. InsertDeps does not read modprobe.d.
 func (s System) InsertDeps(ctx context.Context, release string, moduleRoots []string, names ...string) (inserted, missing []string, err error) {
 	return s.insertDeps(ctx, release, moduleRoots, names, load)
 }
@@ -56,7 +58,7 @@ func (s System) insertDeps(ctx context.Context, release string, roots, names []s
 				continue
 			}
 			err := s.insert(ctx, file, nil, load)
-			if errors.Is(err, ErrLoaded) { // somebody else was faster
+			if errors.Is(err, ErrLoaded) { // another process loaded it first
 				continue
 			}
 			if err != nil {
@@ -76,21 +78,21 @@ func (s System) there(name string) (bool, error) {
 	return err == nil, err
 }
 
-// moduleTree is a folder /lib/modules/<release> of one root.
+// moduleTree is the folder /lib/modules/<release> of one root.
 type moduleTree struct {
 	root, release string
 	deps          map[string]string // file -> files that it needs, as in modules.dep
 	known         map[string]string // name, with _ -> file
 	builtin       map[string]bool   // names, with _
 
-	prober *kmodule.Prober // nil until it is asked
+	prober *kmodule.Prober // nil until the first question
 	mu     sync.Mutex
-	answer []string // of the prober: files in the order of loading
+	answer []string // the prober's answer: files in the order of loading
 }
 
-// findTree looks for the tree where u-root's prober will, in lib/modules and then usr/lib/modules. Without any, it is an
-// empty one: then everything that is not in the kernel is missing. The prober cannot cope with lines without a colon: they are
-// refused here.
+// findTree looks for the tree where u-root's prober looks: in lib/modules, then in usr/lib/modules. Without a
+// tree it returns an empty one, in which every module that is not in the kernel is missing. findTree refuses
+// lines without a colon, because the prober panics on them.
 func findTree(release string, roots []string) (*moduleTree, error) {
 	t := &moduleTree{release: release, known: map[string]string{}, builtin: map[string]bool{}}
 	if release == "" || strings.ContainsAny(release, "/\x00 \t\n") || release == "." || release == ".." {
@@ -104,7 +106,7 @@ func findTree(release string, roots []string) (*moduleTree, error) {
 			}
 			deps, err := readDeps(filepath.Join(dir, "modules.dep"))
 			if notThere(err) {
-				break // as the prober, which takes the first folder
+				break // like the prober, which takes the first folder
 			}
 			if err != nil {
 				return nil, fmt.Errorf("read %s/modules.dep: %w; run depmod for this kernel", dir, err)
@@ -119,7 +121,7 @@ func findTree(release string, roots []string) (*moduleTree, error) {
 	return t, nil
 }
 
-// eachLine calls f for every line of a file of bounded size; the prober takes lines of 64 KiB at most, and so does this.
+// eachLine calls f for every line of a file of bounded size. Its limit of 64 KiB a line is the prober's.
 func eachLine(path string, f func(line string) error) error {
 	file, err := os.Open(path)
 	if err != nil {
@@ -138,7 +140,7 @@ func eachLine(path string, f func(line string) error) error {
 	return lines.Err()
 }
 
-// readDeps reads "file: file file" lines.
+// readDeps reads the "file: file file" lines of modules.dep.
 func readDeps(path string) (map[string]string, error) {
 	deps := map[string]string{}
 	err := eachLine(path, func(line string) error {
@@ -163,8 +165,8 @@ func (t *moduleTree) readBuiltin(path string) error {
 	return nil
 }
 
-// check looks at what the prober will follow from a file: it waits for ever on modules that need each other, and would leave the
-// folder where a path leads out of it.
+// check follows the dependencies of a file as the prober will, and refuses two things that the prober does
+// not survive: modules that need each other (it waits for ever) and paths that lead out of the folder.
 func (t *moduleTree) check(file string) error {
 	const open, closed = 1, 2
 	state := map[string]int{}
@@ -190,9 +192,10 @@ func (t *moduleTree) check(file string) error {
 	return visit(file, 0)
 }
 
-// files asks u-root's prober which files a module needs, in the order to load them; those that an earlier answer had are left
-// out. It is only asked, not let to load: an error of Insert says which module it was and why, and it uses finit_module. Reading
-// the whole tree is most of the work, so one prober answers for all names; but it remembers errors for good, and ends with one.
+// files returns the files that a module needs, in the order in which to load them, without those of an
+// earlier answer. u-root's prober answers but does not load: Insert uses finit_module, and its error says
+// which module failed and why. Reading the tree is most of the work, so one prober serves all names. A prober
+// keeps an error for ever, so the tree drops it after one.
 func (t *moduleTree) files(name string) ([]string, error) {
 	err := t.check(t.known[ModuleName(name)])
 	if err != nil {
@@ -211,14 +214,14 @@ func (t *moduleTree) files(name string) ([]string, error) {
 	}
 	for _, f := range files {
 		if _, err := os.Stat(f); errors.Is(err, fs.ErrNotExist) {
-			t.prober = nil // it takes them for loaded
+			t.prober = nil // it takes these files for loaded
 			return nil, fmt.Errorf("find the module %s: modules.dep names %s: %w; run depmod for this kernel", name, f, err)
 		}
 	}
 	return files, nil
 }
 
-// found is called by the prober, from several goroutines.
+// found collects one file. The prober calls it from several goroutines.
 func (t *moduleTree) found(file string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

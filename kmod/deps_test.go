@@ -13,7 +13,7 @@ import (
 
 const testRelease = "6.1.0-38-amd64"
 
-// moduleRoot imitates a host: usr/lib/modules reached through the link /lib, some modules compressed.
+// moduleRoot imitates a host: usr/lib/modules is reached through the link /lib, some modules are compressed.
 func moduleRoot(t testing.TB, lines ...string) string {
 	dir := "usr/lib/modules/" + testRelease + "/"
 	mod := func(name string, depends ...string) string {
@@ -89,7 +89,8 @@ func TestInsertDepsWithoutTree(t *testing.T) {
 	}
 }
 
-// u-root's prober panics at the first of these, waits for ever at the second and third, and would leave the folder at the last.
+// u-root's prober panics on the first of these trees, waits for ever on the second and third, and leaves the
+// folder on the last.
 func TestInsertDepsDamagedTree(t *testing.T) {
 	t.Parallel()
 	for _, lines := range [][]string{

@@ -7,14 +7,15 @@ import (
 	"io"
 )
 
-// The few fields of ELF that are needed, in place of debug/elf, which brings DWARF and more into a program that shall be small.
-// Kernel modules are relocatable files; the kernels we serve (amd64, arm64) are 64 bit and little endian.
+// The few fields of ELF that this package needs, instead of debug/elf, which adds DWARF and more to a program
+// that must stay small. Kernel modules are relocatable files; the supported kernels (amd64, arm64) are 64 bit
+// and little endian.
 const (
 	elfHeaderSize  = 64
 	elfSectionSize = 64
 	elfRelocatable = 1
 	elfNoBits      = 8      // a section without content in the file
-	elfExtended    = 0xffff // SHN_XINDEX: the number stands in section 0
+	elfExtended    = 0xffff // SHN_XINDEX: section 0 holds the number
 	maxSections    = 1 << 18
 	maxNames       = 16 << 20
 )
@@ -35,7 +36,7 @@ func parseSection(b []byte) elfSection {
 	return elfSection{name: le.Uint32(b), kind: le.Uint32(b[4:]), offset: le.Uint64(b[24:]), size: le.Uint64(b[32:]), link: le.Uint32(b[40:])}
 }
 
-// content reads a section, which must lie inside of the file and have at most limit bytes.
+// content reads a section, which must lie inside the file and have at most limit bytes.
 func (s elfSection) content(data io.ReaderAt, size int64, limit uint64) ([]byte, error) {
 	if s.kind == elfNoBits || s.size > limit || s.offset > uint64(size) || s.size > uint64(size)-s.offset {
 		return nil, badELF("a section of %d bytes at %d does not fit", s.size, s.offset)
@@ -47,7 +48,7 @@ func (s elfSection) content(data io.ReaderAt, size int64, limit uint64) ([]byte,
 	return b, nil
 }
 
-// section finds one section of a relocatable file by its name.
+// section returns the content of one section of a relocatable file, found by name.
 func section(data io.ReaderAt, size int64, name string, limit uint64) ([]byte, error) {
 	table, count, names, err := sectionTable(data, size)
 	if err != nil {
@@ -71,7 +72,8 @@ func section(data io.ReaderAt, size int64, name string, limit uint64) ([]byte, e
 	return nil, badELF("it has no section %s", name)
 }
 
-// sectionTable reads the header: where the table of sections is, how many it has, and their names.
+// sectionTable reads the header and returns the offset of the section table, the number of sections, and
+// their names.
 func sectionTable(data io.ReaderAt, size int64) (table, count uint64, names []byte, err error) {
 	le := binary.LittleEndian
 	h := make([]byte, elfHeaderSize)
@@ -93,7 +95,7 @@ func sectionTable(data io.ReaderAt, size int64) (table, count uint64, names []by
 		}
 		return parseSection(b), nil
 	}
-	if count == 0 || index == elfExtended { // more sections than 16 bits hold: section 0 says how many
+	if count == 0 || index == elfExtended { // more sections than 16 bits can count: section 0 has the number
 		zero, err := at(0)
 		if err != nil {
 			return 0, 0, nil, err

@@ -12,7 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// elfOf makes the smallest file that the kernel's loader would begin to read: a relocatable 64 bit ELF file with one section.
+// elfOf returns the smallest file that the kernel's loader begins to read: a relocatable 64 bit ELF file with
+// one section.
 func elfOf(name string, content []byte) []byte {
 	names := []byte("\x00" + name + "\x00.shstrtab\x00")
 	b := make([]byte, elfHeaderSize)
@@ -44,7 +45,7 @@ func elfOf(name string, content []byte) []byte {
 
 const testVermagic = "6.1.0-38-amd64 SMP preempt mod_unload modversions "
 
-// moduleOf makes a module with a .modinfo section.
+// moduleOf returns a module with a .modinfo section.
 func moduleOf(entries ...string) []byte {
 	return elfOf(".modinfo", []byte(strings.Join(entries, "\x00")+"\x00"))
 }
@@ -56,7 +57,8 @@ func nvidiaModule() []byte {
 		"parmtype=NVreg_EnableMSI:int", "parmtype=NVreg_RegistryDwords:charp", "parm=rm_firmware-active:a description", "junk", "=")
 }
 
-// Made by openssl cms -sign -binary -noattr -nocerts with an ECDSA key: by issuer and serial number, and by key id.
+// Made by openssl cms -sign -binary -noattr -nocerts with an ECDSA key: by issuer and serial number, and by
+// key id.
 const (
 	cmsByIssuer = "MIHTBgkqhkiG9w0BBwKggcUwgcICAQExDTALBglghkgBZQMEAgEwCwYJKoZIhvcNAQcBMYGgMIGdAgEBMDYwLzEQMA4GA1UECgwHRXhhbXBsZTEbMBkGA1UEAwwSQnVpbGRlciBvZiBtb2R1bGVzAgNKDxEwCwYJYIZIAWUDBAIBMAoGCCqGSM49BAMCBEcwRQIgYbQfObFJzuOu5/zd3CMW7VtMFT7xP8pxY0l+QghSAKYCIQDQ72MUcRRGXOyoP28OuMNmk/xkibvJlUSWe0MY4XhYLQ=="
 	cmsByKeyID  = "MIGvBgkqhkiG9w0BBwKggaEwgZ4CAQMxDTALBglghkgBZQMEAgMwCwYJKoZIhvcNAQcBMX0wewIBA4AUXdkdGyfwzPY6vlbUWm8PSEKRVrkwCwYJYIZIAWUDBAIDMAoGCCqGSM49BAMEBEcwRQIgId0dhxD0vCmguiMbGjpvURxjPUYQoyR/dYZMUXXPhOACIQD4b8CMyf8k2ztZO8ZvMATw8BpHqWvJsf3/aiM6EAUB2A=="
@@ -71,7 +73,7 @@ func der(t testing.TB, b64 string) []byte {
 	return b
 }
 
-// What follows a signature: see kmod/sign.
+// The trailer that follows a signature: see kmod/sign.
 const (
 	sigMagic   = "~Module signature appended~\n"
 	sigTrailer = 12
@@ -86,7 +88,7 @@ func signed(module, sig []byte) []byte {
 	return append(append(b, trailer...), sigMagic...)
 }
 
-// tree writes files below a new folder; a name that ends in / is a folder, content "-> x" a link.
+// tree writes files below a new folder. A name that ends in / is a folder, content "-> x" is a link to x.
 func tree(t testing.TB, files map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()

@@ -7,15 +7,15 @@ import (
 	"strings"
 )
 
-// podLogs is where the kubelet keeps the logs of pods, in folders NAMESPACE_NAME_UID: the one place on a node that names pods without
-// asking the API server.
+// podLogs is where the kubelet keeps the logs of pods, in folders NAMESPACE_NAME_UID. It is the only place on
+// a node that names pods without the API server.
 const (
 	podLogs = "var/log/pods"
-	maxPods = 1 << 14 // folders that are looked at; a kubelet allows some hundred pods
+	maxPods = 1 << 14 // folders that are read; a kubelet allows some hundred pods
 )
 
-// Process is what is known of a process: command, container and pod, without names of the pod and without files. PID is set even when
-// the process is gone.
+// Process returns command, container and pod uid of a process, without the pod's name and without files. PID
+// is set even when the process has ended.
 func (s System) Process(pid int) Holder {
 	dir := s.proc(strconv.Itoa(pid))
 	h := Holder{PID: pid, Command: printable(optional(dir + "/comm"))}
@@ -25,11 +25,11 @@ func (s System) Process(pid int) Holder {
 	return h
 }
 
-// PodOf gives the namespace and the name of a pod, by its uid; "" where they are not known. It looks at the host's root, which process 1
-// has where the pod of this program has hostPID, and at this program's own.
+// PodOf returns namespace and name of the pod with this uid; both "" where they are not known. It reads the
+// root of process 1 (the host's root, if this program's pod has hostPID) and then this program's own root.
 func (s System) PodOf(uid string) (namespace, name string) { return s.podNames()(uid) }
 
-// podNames is PodOf for several pods; the folders are read when the first one is asked for.
+// podNames returns PodOf for several pods. The first call reads the folders.
 func (s System) podNames() func(uid string) (namespace, name string) {
 	var known map[string][2]string
 	return func(uid string) (string, string) {
@@ -47,7 +47,7 @@ func (s System) podNames() func(uid string) (namespace, name string) {
 	}
 }
 
-// listPods adds the pods of a folder; what cannot be read adds none.
+// listPods adds the pods of a folder to a map from uid to namespace and name. It skips what it cannot read.
 func listPods(dir string, to map[string][2]string) {
 	d, err := os.Open(dir)
 	if err != nil {
@@ -67,7 +67,8 @@ func listPods(dir string, to map[string][2]string) {
 	}
 }
 
-// parsePodFolder takes NAMESPACE_NAME_UID apart: neither part may have a _ in it, and what is no Kubernetes name does not go to logs.
+// parsePodFolder splits NAMESPACE_NAME_UID. No part may contain a _, and a part that is not a Kubernetes name
+// is refused, so that it does not get into logs.
 func parsePodFolder(folder string) (namespace, name, uid string, ok bool) {
 	parts := strings.Split(folder, "_")
 	if len(parts) != 3 {
@@ -77,7 +78,7 @@ func parsePodFolder(folder string) (namespace, name, uid string, ok bool) {
 	return namespace, name, uid, isName(namespace) && isName(name) && podUID("pod"+uid) == uid
 }
 
-// isName says whether a text is made of what names in Kubernetes are made of.
+// isName reports whether s has only characters that names in Kubernetes have.
 func isName(s string) bool {
 	for i := range len(s) {
 		if c := s[i]; (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '-' && c != '.' {

@@ -21,7 +21,7 @@ func TestPodOf(t *testing.T) {
 			t.Errorf("%q: %s/%s, want %q", uid, namespace, name, want)
 		}
 	}
-	put(t, s.proc("1/root/var/log/pods/host_first_"+testUID), "", true) // the host's own root counts before this container's
+	put(t, s.proc("1/root/var/log/pods/host_first_"+testUID), "", true) // the host's root has precedence over this container's
 	if namespace, name := s.PodOf(testUID); namespace != "host" || name != "first" {
 		t.Errorf("%s/%s", namespace, name)
 	}

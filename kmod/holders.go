@@ -12,21 +12,25 @@ import (
 	"time"
 )
 
-// Holder is a process that keeps NVIDIA's modules in use, or a module whose references no process explains.
+// Holder is a process that keeps NVIDIA's modules in use, or a module with references that no process
+// explains.
 type Holder struct {
 	PID       int      // 0 when Kernel is set
 	Command   string   // as in /proc/PID/comm, at most 15 bytes of the program's name
-	Files     []string // what it holds, by the path that it used itself: "/dev/nvidiactl"; sorted
-	Container string   // its id, 64 hex digits; "" outside of containers, and where cgroups do not show it
+	Files     []string // the device files that it holds, by the path that it opened: "/dev/nvidiactl"; sorted
+	Container string   // the container's id, 64 hex digits; "" outside of containers, and where cgroups do not show it
 	Pod       string   // the uid of its pod; "" outside of pods
-	// Name and namespace of the pod; "" outside of pods, and where the host's /var/log/pods cannot be seen or does not have it.
+	// PodName and PodNamespace are "" outside of pods, and where the host's /var/log/pods is not visible or
+	// lacks the pod.
 	PodName, PodNamespace string
-	// Kernel names a module with references that no process seen here accounts for: a part of the kernel (a console on
-	// nvidia_drm) or a process of another pid namespace holds it. "" for processes.
+	// Kernel names a module with references that no visible process accounts for: a part of the kernel (a
+	// console on nvidia_drm) or a process of another pid namespace holds it. It is "" for processes.
 	Kernel string
 }
 
-// String describes the holder for a log: pid 4711 (python3) in container 3f2a41c09b7d pod team-a/train-0: /dev/nvidia0, /dev/nvidiactl.
+// String describes the holder for a log:
+//
+//	pid 4711 (python3) in container 3f2a41c09b7d pod team-a/train-0: /dev/nvidia0, /dev/nvidiactl
 func (h Holder) String() string {
 	if h.Kernel != "" {
 		return "module " + h.Kernel + ": references that no visible process accounts for (the kernel itself, such as a console, " +
@@ -49,7 +53,7 @@ func (h Holder) String() string {
 	return b.String()
 }
 
-// PodText names the pod as people write it, NAMESPACE/NAME, or its uid where the name is not known; "" outside of pods.
+// PodText returns the pod as NAMESPACE/NAME, or its uid where the name is not known; "" outside of pods.
 func (h Holder) PodText() string {
 	if h.PodName != "" {
 		return h.PodNamespace + "/" + h.PodName
@@ -61,17 +65,19 @@ const (
 	maxPIDs     = 1 << 20
 	maxHeld     = 64 // files named per process
 	processWait = 2 * time.Second
-	maxStuck    = 8 // processes that a dead file server may cost us; the time is 16 s then
+	maxStuck    = 8 // processes on a dead file server that one look waits for; that takes 16 s
 )
 
-// Holders finds the processes that have a device of NVIDIA's modules open or mapped, by whatever path, in the order of their
-// pids: it compares the device numbers of everything in /proc/*/fd and of the mapped files, with the majors that
-// /proc/devices gives to nvidia*, gdrdrv and 195, and DRM nodes of an NVIDIA GPU. except leaves out processes (our own
-// daemons); nil leaves out none. Modules of the stack on nvidia with references that no process explains, excepted ones
-// included, come last. Only processes of this pid namespace are seen.
+// Holders returns the processes that have a device of NVIDIA's modules open or mapped, by whatever path, in
+// the order of their pids. It compares the device numbers of everything in /proc/*/fd and of the mapped files
+// with the majors that /proc/devices gives to nvidia*, gdrdrv and 195, and with the DRM nodes of NVIDIA GPUs.
+// It leaves out processes for which except returns true (our own daemons); a nil except leaves out none.
+// Modules of the nvidia stack with references that no process explains (excepted processes included) come
+// last. Only processes of this pid namespace are visible.
 //
-// Looking at an open file can hang on a dead network file system: what is under /dev is looked at first, a process gets 2 s, and
-// then counts with what was found. The error is that of the context, or says that too many were given up.
+// Looking at an open file can hang on a dead network file system. So Holders looks at files under /dev first
+// and gives a process 2 s; after that, what it found until then counts. The error is that of the context, or
+// says that Holders gave up on too many processes.
 func (s System) Holders(ctx context.Context, except func(pid int) bool) ([]Holder, error) {
 	devices, err := s.devices()
 	if err != nil {
@@ -116,7 +122,7 @@ func (s System) Holders(ctx context.Context, except func(pid int) bool) ([]Holde
 	return append(holders, s.kernelHolders(before, explained)...), nil
 }
 
-// pids lists the processes, in the order of their numbers.
+// pids returns the process numbers, in ascending order.
 func (s System) pids() ([]int, error) {
 	d, err := os.Open(s.proc())
 	if err != nil {
@@ -137,11 +143,12 @@ func (s System) pids() ([]int, error) {
 	return pids, nil
 }
 
-// process finds what one process holds: path to module. An error says that it took too long; what was found until then counts.
+// process returns what one process holds, as path to module. An error says that it took too long; the result
+// then has what was found until then.
 func (s System) process(ctx context.Context, pid int, devices *deviceTable) (map[string]string, error) {
 	scan := &processScan{dir: s.proc(strconv.Itoa(pid)), devices: devices, found: map[string]string{}}
 	done := make(chan struct{})
-	go func() { // ends when the last file system answered
+	go func() { // ends when the last file system has answered
 		defer close(done)
 		scan.run(ctx)
 	}()
@@ -158,7 +165,7 @@ func (s System) process(ctx context.Context, pid int, devices *deviceTable) (map
 	return scan.result(), err
 }
 
-// processScan is shared by the one who waits and the one who looks.
+// processScan is shared by the goroutine that looks and the caller that waits for it.
 type processScan struct {
 	dir     string
 	devices *deviceTable
@@ -175,7 +182,7 @@ func (p *processScan) add(path, module string) {
 	}
 }
 
-// result ends the scan for the one who waits: what is found later is dropped.
+// result ends the scan for the waiting caller. Files that are found later are dropped.
 func (p *processScan) result() map[string]string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -183,8 +190,9 @@ func (p *processScan) result() map[string]string {
 	return p.found
 }
 
-// unexplained lists modules of the stack that have more references than holders, at this moment. nvidia_drm with its own mode
-// setting keeps those below it in use by itself: they are not listed then, for they are free when it is gone.
+// unexplained lists modules of the stack that have more references than holders at this moment. nvidia_drm
+// with its own mode setting keeps the modules below it in use; they are then not listed, because they are
+// free when nvidia_drm is gone.
 func (s System) unexplained() []string {
 	stack, err := s.Stack("nvidia")
 	if err != nil {
@@ -203,8 +211,9 @@ func (s System) unexplained() []string {
 	return names
 }
 
-// kernelHolders are the modules that had references without a holder before the processes were looked at and still have, while
-// no process holds a device of theirs. nvidia itself is also referenced by openers of the modules on top of it.
+// kernelHolders returns the modules that had references without a holder before the processes were looked at,
+// still have them, and have no device that a process holds. Processes that open a device of a module on top
+// of nvidia also add a reference to nvidia.
 func (s System) kernelHolders(before []string, explained map[string]bool) []Holder {
 	now := s.unexplained()
 	var holders []Holder

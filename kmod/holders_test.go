@@ -18,7 +18,7 @@ import (
 
 const testDevices = "Character devices:\n  1 mem\n195 nvidia\n195 nvidiactl\n234 nvidia-nvlink\n235 nvidia-caps\n240 nvidia-uvm\n241 gdrdrv\n\nBlock devices:\n  7 loop\n242 nvidia-block\n"
 
-// node makes a character device, which nobody will open.
+// node makes a character device that no process opens.
 func node(t testing.TB, dir, name string, major, minor uint32) string {
 	t.Helper()
 	path := filepath.Join(dir, name)
@@ -29,7 +29,7 @@ func node(t testing.TB, dir, name string, major, minor uint32) string {
 	return path
 }
 
-// gpuProcesses imitates /proc of a machine with processes that hold devices in every way.
+// gpuProcesses imitates /proc of a machine whose processes hold devices in every possible way.
 func gpuProcesses(t testing.TB) System {
 	s := loadedStack(t)
 	dev := t.TempDir()
@@ -46,14 +46,14 @@ func gpuProcesses(t testing.TB) System {
 	link("100/fd/6", node(t, dev, "nvidia-uvm", 240, 0))
 	link("100/fd/7", dev+"/nvidiactl")
 	put(t, s.proc("1/root/var/log/pods/team-a_train-0_"+testUID), "", true)
-	text("200/comm", "bash\n") // holds nothing of ours: a block device's major, a plain file of that name
+	text("200/comm", "bash\n") // holds no GPU device: a block device with nvidia's major, a plain file with a device's name
 	link("200/fd/0", node(t, dev, "other", 242, 0))
 	text("200/file/nvidia0", "")
 	link("200/fd/1", s.proc("200/file/nvidia0"))
 	link("200/fd/2", "/nowhere/nvidia0")
 	text("300/comm", "nvidia-persiste\n")
 	link("300/fd/3", node(t, dev, "nvidia0", 195, 0))
-	text("400/comm", "mapper\x1b[0m\n") // only mapped, closed since
+	text("400/comm", "mapper\x1b[0m\n") // mapped, and closed since
 	text("400/maps", "00400000-00401000 r--p 00000000 fe:00 77  /usr/bin/mapper\n7f0000000000-7f0000001000 rw-s 00000000 00:05 88                         /dev/nvidia-modeset (deleted)\n"+
 		"7f0000002000-7f0000003000 rw-p 00000000 00:00 0 \nnonsense\n")
 	link("400/map_files/7f0000000000-7f0000001000", node(t, dev, "nvidia-modeset", 195, 254))
@@ -62,7 +62,7 @@ func gpuProcesses(t testing.TB) System {
 	link("500/fd/10", node(t, dev, "card1", 226, 1))
 	put(t, s.sys("dev/char/226:0/device/driver"), "-> ../../../../bus/pci/drivers/nvidia", false)
 	put(t, s.sys("dev/char/226:1/device/driver"), "-> ../../../../bus/pci/drivers/ast", false)
-	text("600/comm", "empty\n") // ended while it was looked at
+	text("600/comm", "empty\n") // ended during the look
 	return s
 }
 
@@ -94,7 +94,8 @@ func TestHolders(t *testing.T) {
 	}
 }
 
-// References that no process explains: the kernel's console on nvidia_drm, a process of another pid namespace on nvidia_uvm.
+// References that no process explains: the kernel's console on nvidia_drm, a process of another pid namespace
+// on nvidia_uvm.
 func TestHoldersOfTheKernel(t *testing.T) {
 	t.Parallel()
 	s := loadedStack(t)
@@ -157,7 +158,7 @@ func TestHolderString(t *testing.T) {
 	}
 }
 
-// TestMain makes the test binary play the process that holds a device, for TestHoldersForReal.
+// TestMain lets the test binary play the process that holds a device, for TestHoldersForReal.
 func TestMain(m *testing.M) {
 	if how := os.Getenv("KMOD_TEST_HOLD"); how != "" {
 		os.Exit(hold(how))
@@ -183,7 +184,8 @@ func hold(how string) int {
 	return 0
 }
 
-// The real /proc, with /dev/zero in the place of a GPU: a process that has it open, one that has it mapped and closed.
+// The test uses the real /proc, with /dev/zero in place of a GPU: one process has it open, another has mapped
+// and closed it.
 func TestHoldersForReal(t *testing.T) {
 	t.Parallel()
 	if os.Getuid() != 0 {

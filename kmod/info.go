@@ -8,28 +8,30 @@ import (
 	"strings"
 )
 
-// Info is what a module file says of itself: its .modinfo section and the signature that is appended to it.
+// Info is what a module file says about itself: its .modinfo section and the signature that is appended to
+// it.
 type Info struct {
 	Name       string // as the kernel calls it: nvidia_uvm
-	Version    string // "535.261.03"; "" when it has none, as most in-tree modules
+	Version    string // "535.261.03"; "" when it has none, like most in-tree modules
 	Vermagic   string // "6.1.0-38-amd64 SMP preempt mod_unload modversions"
-	SrcVersion string // digest of the sources, 23 or 24 hex digits; sysfs shows that of the loaded module
+	SrcVersion string // digest of the sources, 23 or 24 hex digits; sysfs shows the one of the loaded module
 	License    string
 	Depends    []string          // modules that it needs, with _
 	Params     map[string]string // name -> type ("int", "charp"), or the description where no type is given
-	Firmware   []string          // files that it may ask for
+	Firmware   []string          // files that it may request
 
-	Signed   bool   // a signature is appended; whether it is right only the kernel can say
+	Signed   bool   // a signature is appended; only the kernel can say whether it is valid
 	Signer   string // common name of the signing certificate's issuer; "" when the signature names none
 	SigHash  string // "sha256", "sha512", ...; "" when unsigned or the signature is damaged
 	SigKeyID string // serial number or key id as modinfo prints it: "4A:0F:..."
 }
 
-// maxModinfo bounds the .modinfo section; that of a large graphics driver has 60 KiB.
+// maxModinfo bounds the .modinfo section, in bytes. That of a large graphics driver has 60 KiB.
 const maxModinfo = 4 << 20
 
-// ReadInfo reads a module file: .ko, or one that is compressed with gzip, xz or zstd, whatever its name says. A plain file is
-// read in parts; a compressed one is unpacked in memory, at most 512 MiB. Errors wrap ErrFormat when it is not a module.
+// ReadInfo reads a module file: plain, or compressed with gzip, xz or zstd; the file's name does not matter.
+// It reads a plain file in parts and unpacks a compressed one in memory, at most 512 MiB. Errors wrap
+// ErrFormat when the file is not a module.
 func ReadInfo(path string) (Info, error) {
 	m, err := openModule(path)
 	if err != nil {
@@ -40,13 +42,13 @@ func ReadInfo(path string) (Info, error) {
 	if err != nil {
 		return Info{}, fmt.Errorf("read the module %s: %w", path, err)
 	}
-	if info.Name == "" { // kernels before 4.13 do not write it
+	if info.Name == "" { // kernels before 4.13 do not write the name
 		info.Name = nameOfFile(path)
 	}
 	return info, nil
 }
 
-// nameOfFile is the module's name that a file name implies: nvidia-uvm.ko.xz is nvidia_uvm.
+// nameOfFile returns the module name that a file name implies: nvidia_uvm for nvidia-uvm.ko.xz.
 func nameOfFile(path string) string {
 	base, _, _ := strings.Cut(filepath.Base(path), ".ko")
 	return ModuleName(base)
@@ -69,7 +71,8 @@ func readInfo(data io.ReaderAt, size int64) (Info, error) {
 	return info, nil
 }
 
-// parseModinfo takes "key=value" strings that end with zero bytes. Unknown keys are left out, of single ones the first counts.
+// parseModinfo reads "key=value" strings that end with zero bytes. It skips unknown keys; of a repeated key
+// that can have one value, the first counts.
 func parseModinfo(raw []byte) Info {
 	info := Info{Params: map[string]string{}}
 	types := map[string]string{}
@@ -109,17 +112,17 @@ func parseModinfo(raw []byte) Info {
 	return info
 }
 
-// Release is the kernel release that the module was built for: the first word of its vermagic.
+// Release returns the kernel release that the module was built for: the first word of its vermagic.
 func (i Info) Release() string {
 	release, _, _ := strings.Cut(i.Vermagic, " ")
 	return release
 }
 
-// UnknownParamError says that a module has no parameter of this name. The kernel itself would take it with a line in its log
-// and no effect, so it is found before anything is loaded.
+// UnknownParamError says that a module has no parameter of this name. The kernel would accept the parameter,
+// with a line in its log and no effect; so CheckParams finds it before anything is loaded.
 type UnknownParamError struct {
 	Module, Name string
-	Nearest      string // the parameter that was probably meant; "" when none is like it
+	Nearest      string // the parameter that was probably meant; "" when none is similar
 }
 
 // Error implements error.
@@ -131,8 +134,9 @@ func (e *UnknownParamError) Error() string {
 	return text + ": the names it has are shown by modinfo -p " + e.Module
 }
 
-// CheckParams says whether the module knows the parameters, each "name=value": an *UnknownParamError for each one that it does
-// not know, joined. Values are not looked at: the kernel refuses wrong ones before the module's code runs.
+// CheckParams checks that the module knows the parameters, each "name=value". It returns an
+// *UnknownParamError for each unknown one, joined. It does not check values: the kernel refuses wrong ones
+// before the module's code runs.
 func (i Info) CheckParams(params []string) error {
 	var errs []error
 	for _, p := range params {
@@ -145,7 +149,7 @@ func (i Info) CheckParams(params []string) error {
 	return errors.Join(errs...)
 }
 
-// hasParam compares as the kernel does, which takes - for _. Two names belong to every module.
+// hasParam compares names as the kernel does: - equals _. Two names belong to every module.
 func (i Info) hasParam(name string) bool {
 	if name = ModuleName(name); name == "async_probe" || name == "dyndbg" {
 		return true

@@ -29,7 +29,7 @@ func pack(t testing.TB, kind string, b []byte) []byte {
 	case ".gz":
 		w = gzip.NewWriter(&out)
 	case ".xz":
-		w, err = xz.WriterConfig{DictCap: 1 << 16}.NewWriter(&out) // small: it is allocated again for every test
+		w, err = xz.WriterConfig{DictCap: 1 << 16}.NewWriter(&out) // a small dictionary, because every test allocates it again
 	case ".zst":
 		w, err = zstd.NewWriter(&out)
 	}
@@ -71,7 +71,7 @@ func TestReadInfo(t *testing.T) {
 	}
 }
 
-// Kernels before 4.13 write no name.
+// Kernels before 4.13 do not write the name.
 func TestReadInfoNameOfTheFile(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "nvidia-uvm.ko.gz")
@@ -119,7 +119,8 @@ func TestReadInfoRefuses(t *testing.T) {
 	}
 }
 
-// A file with more than 65279 sections writes their number into section 0, as NVIDIA's open module does before it is stripped.
+// A file with more than 65279 sections has their number in section 0, like NVIDIA's open module before it is
+// stripped.
 func TestReadInfoManySections(t *testing.T) {
 	t.Parallel()
 	b := moduleOf("name=big", "vermagic="+testVermagic)

@@ -12,22 +12,24 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// insertGrace is how long a load that has begun may go on after the context's end. A module's start cannot be taken back half
-// way, and most are done within a second: the caller shall know the outcome rather than guess it.
+// insertGrace is how long a load that has begun may continue after the context's end. The start of a module
+// cannot be undone half way, and most take under a second: so the caller learns the outcome instead of
+// guessing it.
 const insertGrace = 10 * time.Second
 
 // loader hands an open module file to the kernel; kind is its compression, "" for none.
 type loader func(f *os.File, kind, params string) error
 
-// Insert loads a module file with parameters, each "name=value". What the module depends on must be there already. Errors:
-// ErrLoaded when a module of the name is loaded; *RefusedError with the kernel's words when it is refused; ErrStuck with the
-// context's error when the kernel has not answered 10 s after the context's end (the load goes on, the module shows as coming).
+// Insert loads a module file with parameters, each "name=value". The module's dependencies must be loaded
+// already. Errors: ErrLoaded when a module of this name is loaded; *RefusedError with the kernel's messages
+// when the kernel refuses it; ErrStuck with the context's error when the kernel has not answered 10 s after
+// the context's end (the load goes on and the module shows as coming).
 func (s System) Insert(ctx context.Context, path string, params []string) error {
 	return s.insert(ctx, path, params, load)
 }
 
-// load prefers finit_module: the kernel then knows which file it is, which LoadPin and IMA ask for. kmodule.FileInit never uses
-// it for a plain file (u-root v0.16.0), but unpacks the compressed ones.
+// load prefers finit_module, because the kernel then knows the file, which LoadPin and IMA require.
+// kmodule.FileInit (u-root v0.16.0) never uses it for a plain file, but it unpacks compressed ones.
 func load(f *os.File, kind, params string) error {
 	if kind == "" {
 		return unix.FinitModule(int(f.Fd()), params, 0)
@@ -49,7 +51,7 @@ func (s System) insert(ctx context.Context, path string, params []string, load l
 	if err != nil {
 		return fail(err)
 	}
-	mark, _ := s.Mark() //nolint:errcheck // without the kernel's log its error number has to do
+	mark, _ := s.Mark() //nolint:errcheck // without the kernel's log the error number must suffice
 	defer mark.Close()  //nolint:errcheck // only read from
 	done := make(chan error, 1)
 	go func() { // ends with the system call
@@ -66,7 +68,7 @@ func (s System) insert(ctx context.Context, path string, params []string, load l
 	case errno == unix.EEXIST:
 		return fail(fmt.Errorf("%w (%w); unload it first, or go on with it when its srcversion is the same", ErrLoaded, errno))
 	}
-	disabled, _ := readSmall(s.proc("sys", "kernel", "modules_disabled"), maxSmall) //nolint:errcheck // not there: not disabled
+	disabled, _ := readSmall(s.proc("sys", "kernel", "modules_disabled"), maxSmall) //nolint:errcheck // file absent: not disabled
 	return &RefusedError{Module: name, Path: path, Params: slices.Clone(params), Errno: errno, Kernel: mark.Lines(), Disabled: disabled == "1"}
 }
 
@@ -86,9 +88,9 @@ func (s System) outcome(ctx context.Context, done <-chan error) error {
 	}
 }
 
-// Delete unloads a module, never by force, and does not wait for references to go: ErrInUse when it is in use, an error that
-// wraps fs.ErrNotExist when it is not loaded. The kernel runs the module's own code meanwhile, which can hang: call it where
-// that does no harm.
+// Delete unloads a module. It never forces and does not wait for references to go. It returns ErrInUse when
+// the module is in use and an error that wraps fs.ErrNotExist when it is not loaded. The kernel runs the
+// module's own code during the call, and that code can hang: call Delete where a hang does no harm.
 func Delete(name string) error {
 	if err := validName(name); err != nil {
 		return err
@@ -97,7 +99,7 @@ func Delete(name string) error {
 	switch {
 	case err == nil:
 		return nil
-	case errors.Is(err, unix.EAGAIN): // what the kernel answers to O_NONBLOCK with references or holders
+	case errors.Is(err, unix.EAGAIN): // the kernel's answer to O_NONBLOCK when there are references or holders
 		return fmt.Errorf("unload the module %s: %w (%w): something has its devices open or a module stands on it", name, ErrInUse, err)
 	case errors.Is(err, unix.EBUSY):
 		return fmt.Errorf("unload the module %s: %w (%w): it is starting or stopping, or cannot be unloaded at all", name, ErrInUse, err)

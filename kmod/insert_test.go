@@ -15,12 +15,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// kernel is a strict fake of the part that loads modules: needs must be loaded first, nothing loads twice, and what is loaded
-// shows in sysfs. It reads the very file that it is given.
+// kernel is a strict fake of the kernel's loader: a module's needs must be loaded before it, no module loads
+// twice, and loaded modules show in sysfs. It reads the file that it is given.
 type kernel struct {
 	t      testing.TB
 	s      System
-	refuse map[string]unix.Errno // by module
+	refuse map[string]unix.Errno // error by module
 	log    map[string]string     // by module, records that it writes into the log
 	loads  []string              // "name params"
 }
@@ -130,7 +130,7 @@ func TestInsertNothing(t *testing.T) {
 	}
 }
 
-// A load that has begun is waited for after the context's end, but not for ever.
+// Insert waits for a load that has begun after the context's end, but not for ever.
 func TestInsertWaits(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "slow.ko")
@@ -158,7 +158,7 @@ func TestInsertWaits(t *testing.T) {
 	}
 }
 
-// The kernel of the machine that runs the tests, which must not take what is no module.
+// The kernel of the machine that runs the tests must refuse a file that is not a module.
 func TestInsertForReal(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "driver_container_test.ko")

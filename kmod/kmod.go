@@ -1,10 +1,11 @@
-// Package kmod speaks with Linux about kernel modules: what a module file says of itself (ReadInfo), which parameters it is to
-// get (ReadOptions), what is loaded and what stands on it (System.Module, Loaded, Stack, Params), loading (Insert, InsertDeps),
-// unloading (Delete), what the kernel logged meanwhile (Mark), and which processes hold NVIDIA's devices (Holders).
+// Package kmod talks to Linux about kernel modules: what a module file says about itself (ReadInfo), which
+// parameters the machine's files give it (ReadOptions), what is loaded and which modules use it
+// (System.Module, Loaded, Stack, Params), loading (Insert, InsertDeps), unloading (Delete), what the kernel
+// logged since a moment (Mark), and which processes hold NVIDIA's devices (Holders).
 //
-// It acts only where a name says so: Insert, InsertDeps and Delete change the kernel, everything else reads. It takes no
-// decisions (what to load, when to unload, whom to wait for), stops no process, makes no device node, never forces an unload or
-// a version, and starts no program. Compiling modules is package kmod/kbuild.
+// Only Insert, InsertDeps and Delete change the kernel; everything else reads. The package makes no decisions
+// (what to load, when to unload, which processes to wait for), stops no process, creates no device node,
+// never forces an unload or a version, and starts no program. Package kmod/kbuild compiles modules.
 package kmod
 
 import (
@@ -18,25 +19,27 @@ import (
 	"strings"
 )
 
-// Errors for callers to switch on with errors.Is. A module that is not there is fs.ErrNotExist; the kernel's own answer can be
-// asked for as a unix.Errno.
+// Errors for callers to test with errors.Is. The error for a module that is not there is fs.ErrNotExist. The
+// kernel's own answer is available as a unix.Errno.
 var (
 	// ErrFormat: the file is not a Linux kernel module for a 64 bit little endian machine, or is damaged.
 	ErrFormat = errors.New("not a kernel module")
 	// ErrLoaded: a module of this name is in the kernel already (EEXIST).
 	ErrLoaded = errors.New("module is already loaded")
-	// ErrInUse: the module has references or other modules stand on it (EAGAIN), or it is busy starting or stopping (EBUSY).
+	// ErrInUse: the module has references or other modules use it (EAGAIN), or it is starting or stopping
+	// (EBUSY).
 	ErrInUse = errors.New("module is in use")
-	// ErrStuck: the kernel has not answered in time and the call goes on behind our back.
+	// ErrStuck: the kernel has not answered in time, and the system call continues in the background.
 	ErrStuck = errors.New("the kernel does not answer")
 )
 
-// System says where the kernel shows itself. The zero value is the machine that runs this; tests name other folders.
+// System says where the kernel shows its state. The zero value is the machine that runs this program; tests
+// set other folders.
 type System struct {
 	Sys  string // "" is /sys
 	Proc string // "" is /proc
 	Kmsg string // "" is /dev/kmsg
-	Root string // "" is /: where the kubelet's /var/log/pods is looked for, beside the root of process 1
+	Root string // "" is /: one of the two roots with the kubelet's /var/log/pods; the other is the root of process 1
 }
 
 func (s System) sys(elem ...string) string {
@@ -55,15 +58,15 @@ func or(a, b string) string {
 }
 
 const (
-	maxModules   = 1 << 13 // loaded at once; a large server has 300
-	maxSmall     = 1 << 16 // bytes of a file in sysfs (the kernel's own limit is a page) and of small files in /proc
+	maxModules   = 1 << 13 // loaded at the same time; a large server has 300
+	maxSmall     = 1 << 16 // bytes of a file in sysfs (the kernel's limit is one page) and of small files in /proc
 	maxProcTable = 4 << 20 // bytes of /proc/modules and other tables
 )
 
-// ModuleName is the name that the kernel uses for a module: with _ where people and files may write -.
+// ModuleName returns the kernel's name of a module: with _ where people and file names may have -.
 func ModuleName(name string) string { return strings.ReplaceAll(name, "-", "_") }
 
-// validName keeps names from becoming paths.
+// validName refuses names that would be paths.
 func validName(name string) error {
 	if name == "" || len(name) > 64 {
 		return fmt.Errorf("module name %q: want 1 to 64 characters", name)
@@ -76,8 +79,9 @@ func validName(name string) error {
 	return nil
 }
 
-// readSmall reads a file of the kernel whole, at most limit bytes, without the newline at its end. A sysfs attribute that
-// cannot be read in one go is longer than the kernel makes them: an error, not a cut value.
+// readSmall reads a whole file of the kernel, at most limit bytes, and returns it without the final newline.
+// A sysfs attribute that one read does not return whole is longer than the kernel makes them: readSmall
+// returns an error instead of a truncated value.
 func readSmall(path string, limit int64) (string, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -94,7 +98,8 @@ func readSmall(path string, limit int64) (string, error) {
 	return string(bytes.TrimRight(b, "\n")), nil
 }
 
-// optional reads a small file that need not be there: "" then, and when the module went away meanwhile.
+// optional reads a small file that may be absent. It returns "" then, and when the module goes away during
+// the read.
 func optional(path string) string {
 	text, err := readSmall(path, maxSmall)
 	if err != nil {

@@ -13,23 +13,25 @@ import (
 
 const (
 	maxKmsgRecord = 1 << 14 // bytes; the kernel makes them at most half of that
-	maxKmsgReads  = 1 << 14 // records in one look: more than a kernel's buffer holds
-	maxKmsgLines  = 400     // kept for an error; the last ones
+	maxKmsgReads  = 1 << 14 // records in one read of the log: more than a kernel's buffer holds
+	maxKmsgLines  = 400     // the last lines, kept for an error
 	maxKmsgLine   = 1024    // bytes
 )
 
-// Mark is a place in the kernel's log. It holds a descriptor until Close. Not for use by several goroutines.
+// Mark is a position in the kernel's log. It holds a descriptor until Close. It is not safe for several
+// goroutines.
 type Mark struct {
 	fd      int
 	partial []byte
 	lines   []string
-	tail    *string // of the whole log, where that is read by syslog(2); fd is not used then
+	tail    *string // end of the whole log, where syslog(2) reads it; fd is then not used
 }
 
-// Mark remembers where the kernel's log ends now. It is exact: no clock and no sequence number is compared. The caller closes it.
+// Mark returns the present end of the kernel's log. It is exact: it compares no clock and no sequence number.
+// The caller closes it.
 func (s System) Mark() (*Mark, error) {
 	path := or(s.Kmsg, "/dev/kmsg")
-	// Not os.Open: the runtime would wait for more where the end is wanted.
+	// Not os.Open: the runtime would wait for more records at the end of the log.
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if errors.Is(err, unix.EPERM) && s.Kmsg == "" {
 		if text, syslogErr := readSyslog(); syslogErr == nil {
@@ -47,8 +49,9 @@ func (s System) Mark() (*Mark, error) {
 	return &Mark{fd: fd}, nil
 }
 
-// Lines returns what the kernel itself logged since the mark, without time stamps, oldest first, at most the last 400 lines.
-// Messages that processes write into the kernel's log are left out. A nil Mark has no lines.
+// Lines returns the messages that the kernel logged since the mark, without time stamps, oldest first, at
+// most the last 400 lines. It leaves out messages that processes write into the kernel's log. A nil Mark has
+// no lines.
 func (m *Mark) Lines() []string {
 	if m == nil {
 		return nil
@@ -63,7 +66,7 @@ func (m *Mark) Lines() []string {
 	buf := make([]byte, maxKmsgRecord)
 	for range maxKmsgReads {
 		n, err := unix.Read(m.fd, buf)
-		if errors.Is(err, unix.EPIPE) || errors.Is(err, unix.EINTR) { // EPIPE: older records were overwritten, go on with the next
+		if errors.Is(err, unix.EPIPE) || errors.Is(err, unix.EINTR) { // EPIPE: older records were overwritten; continue with the next
 			continue
 		}
 		if err != nil || n <= 0 {
@@ -74,7 +77,8 @@ func (m *Mark) Lines() []string {
 	return append([]string(nil), m.lines...)
 }
 
-// take adds what one read returned: one record of a kernel, any piece of a file that stands for it in a test.
+// take adds the result of one read: one record from a kernel, any piece of the file that imitates it in a
+// test.
 func (m *Mark) take(b []byte) {
 	m.partial = append(m.partial, b...)
 	for {
@@ -95,7 +99,7 @@ func (m *Mark) take(b []byte) {
 	}
 }
 
-// Close gives the descriptor back.
+// Close closes the descriptor.
 func (m *Mark) Close() error {
 	if m == nil || m.fd < 0 {
 		return nil
@@ -109,7 +113,8 @@ func (m *Mark) Close() error {
 //
 //	priority and facility,sequence,microseconds,flags[,...];text
 //
-// Lines of its dictionary begin with a blank and are not records. \x0a in the text is a line end of the message.
+// Lines of the record's dictionary begin with a blank and are not records. \x0a in the text is a line end of
+// the message.
 func parseKmsg(line string) (facility int, text []string, ok bool) {
 	prefix, message, found := strings.Cut(line, ";")
 	if !found || strings.HasPrefix(line, " ") {
@@ -126,7 +131,7 @@ func parseKmsg(line string) (facility int, text []string, ok bool) {
 	return int(level >> 3), kernelText(unescape(message)), true
 }
 
-// kernelText are the lines of a message, fit to be shown.
+// kernelText returns the lines of a message, printable.
 func kernelText(message string) (text []string) {
 	for part := range strings.SplitSeq(message, "\n") {
 		if part = strings.TrimRight(printable(strings.ReplaceAll(part, "\t", " ")), " "); part != "" {
@@ -136,7 +141,7 @@ func kernelText(message string) (text []string) {
 	return text
 }
 
-// unescape turns \xNN, as the kernel writes what is not printable ASCII, back into bytes.
+// unescape turns \xNN, which the kernel writes for bytes that are not printable ASCII, back into bytes.
 func unescape(s string) string {
 	if !strings.Contains(s, `\x`) {
 		return s

@@ -65,7 +65,8 @@ func TestMarkWithoutLog(t *testing.T) {
 	}
 }
 
-// The kernel's own log: what is written after the mark is there, nothing from before, and reading comes to an end.
+// The test reads the kernel's own log: Lines returns what was written after the mark, nothing from before,
+// and ends.
 func TestMarkOfTheKernel(t *testing.T) {
 	t.Parallel()
 	w, err := os.OpenFile("/dev/kmsg", os.O_WRONLY, 0)
@@ -98,7 +99,7 @@ func TestMarkOfTheKernel(t *testing.T) {
 	}
 }
 
-// lastRecord reads past the filter for the kernel's own messages.
+// lastRecord returns the last record, also one that a process wrote.
 func lastRecord(t *testing.T, m *Mark) (facility int, text string) {
 	t.Helper()
 	buf := make([]byte, maxKmsgRecord)

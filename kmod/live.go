@@ -9,9 +9,10 @@ import (
 	"strings"
 )
 
-// Params reads the values that a loaded module has now: those in sysfs, and for nvidia, which shows its own there only in
-// part, those of /proc/driver/nvidia/params, under the names that they have as parameters (with NVreg_ in front). Values that
-// only root may write are left out. The error wraps fs.ErrNotExist when the module is neither loaded nor built in.
+// Params returns the values that the parameters of a loaded module have now: those in sysfs and, for nvidia,
+// which shows only some of its own there, those of /proc/driver/nvidia/params under their parameter names
+// (with the prefix NVreg_). It leaves out values that only root may write. The error wraps fs.ErrNotExist
+// when the module is neither loaded nor built in.
 func (s System) Params(name string) (map[string]string, error) {
 	m, err := s.Module(name)
 	if err != nil {
@@ -31,14 +32,14 @@ func (s System) Params(name string) (map[string]string, error) {
 		return nil, fmt.Errorf("read the live parameters of %s: %w", m.Name, err)
 	}
 	for _, e := range entries {
-		if value, err := readSmall(filepath.Join(dir, e.Name()), maxSmall); err == nil { // some are for writing only
+		if value, err := readSmall(filepath.Join(dir, e.Name()), maxSmall); err == nil { // some parameters can only be written
 			params[e.Name()] = value
 		}
 	}
 	return params, nil
 }
 
-// parseNvidiaParams takes lines such as `EnableMSI: 1` and `RegistryDwords: "a=1"`.
+// parseNvidiaParams reads lines such as `EnableMSI: 1` and `RegistryDwords: "a=1"`.
 func parseNvidiaParams(text string, into map[string]string) {
 	for lines := bufio.NewScanner(strings.NewReader(text)); lines.Scan(); {
 		name, value, ok := strings.Cut(lines.Text(), ":")
@@ -53,15 +54,15 @@ func parseNvidiaParams(text string, into map[string]string) {
 	}
 }
 
-// Differences compares the parameters that a module was to get ("name=value") with its live ones and describes each that
-// differs. One that the module does not show cannot be compared and is not mentioned. Numbers are equal whatever their
-// notation (0x10, 020, 16, -1 and 4294967295), and so are y, 1 and true.
+// Differences compares the parameters that a module was to get ("name=value") with its live ones and
+// describes each difference. It skips a parameter that the module does not show. Numbers are equal in any
+// notation (0x10, 020, 16; -1 and 4294967295), and so are y, 1 and true.
 func Differences(want []string, live map[string]string) []string {
 	var found []string
 	for _, p := range want {
 		name, value, assigned := strings.Cut(p, "=")
 		if !assigned {
-			value = "1" // as the kernel takes a bare name of a switch
+			value = "1" // the kernel's value for a switch that is given by its name only
 		}
 		have, shown := live[name]
 		if !shown {
@@ -83,7 +84,8 @@ func sameValue(a, b string) bool {
 	return okX && okY && (x == y || uint32(x) == uint32(y) && narrow(x) && narrow(y))
 }
 
-// narrow: a 32 bit number, with or without a sign. -1 is shown as 4294967295 by an unsigned parameter.
+// narrow reports whether n is a 32 bit number, with or without a sign. An unsigned parameter shows -1 as
+// 4294967295.
 func narrow(n uint64) bool { return n <= 1<<32-1 || n >= 1<<64-1<<31 }
 
 func number(s string) (uint64, bool) {

@@ -16,14 +16,15 @@ type Module struct {
 	Name       string
 	Version    string   // "" when it has none
 	SrcVersion string   // "" when it has none
-	State      string   // "live", "coming", "going"; "" of one that is built in
-	Refs       int      // references, those of Holders included; -1 when the kernel does not say
-	Holders    []string // modules that stand on it, sorted
+	State      string   // "live", "coming", "going"; "" for a module that is built in
+	Refs       int      // references, including those of Holders; -1 when the kernel does not say
+	Holders    []string // modules that use it, sorted
 	BuiltIn    bool
 }
 
-// Module looks up one module, named with - or _. The error wraps fs.ErrNotExist when it is neither loaded nor, as far as sysfs
-// knows, built in: a built-in module without version and parameters is not shown there (InsertDeps knows more).
+// Module returns the state of one module, named with - or _. The error wraps fs.ErrNotExist when it is
+// neither loaded nor, as far as sysfs knows, built in: sysfs does not show a built-in module without version
+// and parameters (InsertDeps knows it).
 func (s System) Module(name string) (Module, error) {
 	if err := validName(name); err != nil {
 		return Module{}, err
@@ -50,8 +51,8 @@ func (s System) Module(name string) (Module, error) {
 	return m, nil
 }
 
-// withoutState: a folder that has no initstate is that of a built-in module, or of one that is being removed, whose attributes
-// go first. The kernel's list, which it leaves last, tells the two apart.
+// withoutState completes a module whose folder has no initstate. It is either built in, or being removed: the
+// kernel removes the attributes first and leaves its list last, so the list tells the two apart.
 func (s System) withoutState(m Module, dir string) (Module, error) {
 	listed, err := s.listed()
 	if err != nil {
@@ -76,7 +77,7 @@ func (m *Module) refs(dir string) {
 	}
 	entries, err := os.ReadDir(dir + "/holders")
 	if err != nil {
-		return // kernels without unloading have none, and a module may go while it is looked at
+		return // a kernel without unloading has no counters, and a module may go while its files are read
 	}
 	m.Holders = nil
 	for _, e := range entries {
@@ -84,7 +85,8 @@ func (m *Module) refs(dir string) {
 	}
 }
 
-// Loaded lists the loaded modules in the kernel's order, the newest first. A kernel without modules has none.
+// Loaded returns the loaded modules in the kernel's order, the newest first. The list is empty for a kernel
+// without modules.
 func (s System) Loaded() ([]Module, error) {
 	all, err := s.listed()
 	if err != nil {
@@ -131,7 +133,7 @@ func parseListed(line string) (Module, bool) {
 		m.Refs = n
 	}
 	for h := range strings.SplitSeq(f[3], ",") {
-		if validName(h) == nil && h != "-" { // "[permanent]" stands there too
+		if validName(h) == nil && h != "-" { // the column can also be "[permanent]"
 			m.Holders = append(m.Holders, h)
 		}
 	}
@@ -147,9 +149,9 @@ func parseListed(line string) (Module, bool) {
 	return m, true
 }
 
-// Stack lists a loaded module and everything that stands on it, found through the holders, in the order in which they can be
-// unloaded: nvidia_drm, nvidia_modeset, nvidia_uvm, nvidia. The error wraps fs.ErrNotExist when the module is not loaded (built
-// in is not loaded: it cannot be unloaded).
+// Stack returns a loaded module and all modules that use it, found through the holders, in an order in which
+// they can be unloaded: nvidia_drm, nvidia_modeset, nvidia_uvm, nvidia. The error wraps fs.ErrNotExist when
+// the module is not loaded. A built-in module counts as not loaded, because it cannot be unloaded.
 func (s System) Stack(name string) ([]Module, error) {
 	base, err := s.Module(name)
 	if err == nil && base.BuiltIn {
@@ -168,7 +170,7 @@ func (s System) Stack(name string) ([]Module, error) {
 		seen[m.Name] = true
 		for _, h := range m.Holders {
 			holder, err := s.Module(h)
-			if notThere(err) { // gone meanwhile
+			if notThere(err) { // unloaded since
 				continue
 			}
 			if err != nil {

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// loadedStack imitates a machine with 535.261.03 loaded and gdrdrv on it.
+// loadedStack imitates a machine on which 535.261.03 is loaded and gdrdrv uses it.
 func loadedStack(t testing.TB) System {
 	files := map[string]string{
 		"proc/modules": "gdrdrv 28672 0 - Live 0x0000000000000000 (OE)\n" +
@@ -49,7 +49,7 @@ func TestModule(t *testing.T) {
 		"nvidia":     {Name: "nvidia", Version: "535.261.03", SrcVersion: "NVIDIA", State: "live", Refs: 6, Holders: []string{"gdrdrv", "nvidia_modeset", "nvidia_uvm"}},
 		"nvidia-drm": {Name: "nvidia_drm", Version: "535.261.03", SrcVersion: "NVIDIA_DRM", State: "live", Refs: 1},
 		"i2c-core":   {Name: "i2c_core", Refs: -1, BuiltIn: true},
-		"leaving":    {Name: "leaving", State: "going", Refs: -1}, // its attributes are gone already
+		"leaving":    {Name: "leaving", State: "going", Refs: -1}, // its attributes are removed already
 	} {
 		got, err := s.Module(name)
 		if diff := cmp.Diff(want, got); err != nil || diff != "" {
@@ -106,7 +106,7 @@ func TestStack(t *testing.T) {
 			t.Errorf("Stack(%s): %v; want fs.ErrNotExist", name, err)
 		}
 	}
-	// A circle cannot be in a kernel; a wrong one must not hang us.
+	// A kernel cannot have a circle of holders; a wrong one must not hang Stack.
 	put(t, s.sys("module/gdrdrv/holders/nvidia"), "-> ../../nvidia", false)
 	if got, err := s.Stack("nvidia"); err != nil || len(got) != 5 {
 		t.Errorf("Stack with a circle: %d modules, %v; want 5", len(got), err)

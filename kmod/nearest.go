@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// nearest finds the parameter that somebody probably meant: the same but for case or a missing NVreg_, or the one that the
-// fewest changed letters lead to, a third of the letters at most.
+// nearest returns the parameter that was probably meant: the same name in another case or without NVreg_, or
+// else the name that the fewest changed letters lead to, at most a third of its letters.
 func (i Info) nearest(name string) string {
 	plain := func(s string) string {
 		return strings.TrimPrefix(strings.ToLower(ModuleName(s)), "nvreg_")

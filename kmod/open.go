@@ -14,18 +14,18 @@ import (
 )
 
 const (
-	maxUnpacked = 512 << 20 // the largest module known, NVIDIA's open one with debug information, has 185 MiB
-	maxWindow   = 64 << 20  // what zstd and xz may keep: xz -9; kernel builds use 8 MiB and less
+	maxUnpacked = 512 << 20 // bytes; the largest module known, NVIDIA's open one with debug information, has 185 MiB
+	maxWindow   = 64 << 20  // bytes of memory that zstd and xz may use: xz -9 needs it, kernel builds 8 MiB or less
 )
 
-// moduleFile is a module's plain content.
+// moduleFile is a module's uncompressed content.
 type moduleFile struct {
 	*os.File
 	data io.ReaderAt
 	size int64
 }
 
-// openModule opens a module file; one that is compressed is unpacked into memory.
+// openModule opens a module file. It unpacks a compressed one into memory.
 func openModule(path string) (*moduleFile, error) {
 	f, kind, err := openRegular(path)
 	if err != nil {
@@ -47,7 +47,8 @@ func openModule(path string) (*moduleFile, error) {
 	return &moduleFile{File: f, data: bytes.NewReader(plain), size: int64(len(plain))}, nil
 }
 
-// openRegular opens a file and says how it is compressed. A pipe or device of that name is refused and never waited for.
+// openRegular opens a file and returns its compression. It refuses a pipe or device of that name and never
+// waits for one.
 func openRegular(path string) (f *os.File, kind string, err error) {
 	f, err = os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -73,7 +74,7 @@ func openRegular(path string) (f *os.File, kind string, err error) {
 	return f, compression(magic[:n]), nil
 }
 
-// compression names what the first bytes of a file announce; "" is none.
+// compression returns the compression that the first bytes of a file announce; "" for none.
 func compression(magic []byte) string {
 	switch {
 	case bytes.HasPrefix(magic, []byte{0x1f, 0x8b}):
@@ -86,7 +87,7 @@ func compression(magic []byte) string {
 	return ""
 }
 
-// unpack reads a whole compressed module, limit bytes at most.
+// unpack reads a whole compressed module, at most limit bytes.
 func unpack(r io.Reader, kind string, limit int64) ([]byte, error) {
 	var plain io.Reader
 	switch kind {

@@ -17,17 +17,17 @@ import (
 const (
 	nvidiaMajor = 195 // fixed: nvidia0 and on, nvidia-modeset (minor 254), nvidiactl (255)
 	drmMajor    = 226
-	maxFiles    = 1 << 18 // open files of a process that are looked at
+	maxFiles    = 1 << 18 // open files of a process that are examined
 	maxMaps     = 16 << 20
 )
 
 // deviceTable knows which device numbers belong to which module.
 type deviceTable struct {
 	system System
-	majors map[uint32]string // module by major, but for 195
+	majors map[uint32]string // module by major, except 195
 
 	mu   sync.Mutex
-	seen map[fileID]heldBy // mapped files that were looked at: processes share most of them
+	seen map[fileID]heldBy // mapped files that were examined: processes share most of them
 }
 
 type fileID struct{ device, inode string }
@@ -57,7 +57,8 @@ func (s System) devices() (*deviceTable, error) {
 	return t, nil
 }
 
-// moduleOfDevice: nvidia-caps, nvidia-nvlink, nvidia-nvswitch and nvidia-frontend are registered by nvidia itself.
+// moduleOfDevice returns the module that registers a device name. nvidia itself registers nvidia-caps,
+// nvidia-nvlink, nvidia-nvswitch and nvidia-frontend.
 func moduleOfDevice(name string) string {
 	switch name = ModuleName(name); name {
 	case "nvidia_uvm", "nvidia_modeset", "nvidia_fs", "gdrdrv":
@@ -66,7 +67,7 @@ func moduleOfDevice(name string) string {
 	return "nvidia"
 }
 
-// module says which module a character device belongs to, if it is one of ours.
+// module returns the module of a character device, if it is one of NVIDIA's or gdrdrv.
 func (t *deviceTable) module(rdev uint64) (string, bool) {
 	major, minor := unix.Major(rdev), unix.Minor(rdev)
 	switch {
@@ -83,7 +84,8 @@ func (t *deviceTable) module(rdev uint64) (string, bool) {
 	return module, ok
 }
 
-// file looks at what a path of /proc leads to. It does not ask a network file system for news.
+// file returns the module of the file behind a path of /proc. It does not ask a network file system for fresh
+// attributes.
 func (t *deviceTable) file(path string) (module string, ok bool) {
 	var st unix.Statx_t
 	err := unix.Statx(unix.AT_FDCWD, path, unix.AT_STATX_DONT_SYNC|unix.AT_NO_AUTOMOUNT, unix.STATX_TYPE, &st)
@@ -99,8 +101,8 @@ func (t *deviceTable) file(path string) (module string, ok bool) {
 	return t.module(unix.Mkdev(st.Rdev_major, st.Rdev_minor))
 }
 
-// run looks at the open files and then at the mapped ones: a device can be closed and stay mapped. A process that ends
-// meanwhile, or that we may not look at, holds what was found.
+// run looks at the open files and then at the mapped ones, because a device can be closed and stay mapped.
+// For a process that ends meanwhile, or that this program may not look at, the files found so far count.
 func (p *processScan) run(ctx context.Context) {
 	links := p.links()
 	look := func(likely bool) {
@@ -121,7 +123,8 @@ func (p *processScan) run(ctx context.Context) {
 	look(false)
 }
 
-// links lists the open files that have a path: name in fd to path. Sockets, pipes and the like have none.
+// links returns the open files that have a path, as name in fd to path. Sockets, pipes and the like have
+// none.
 func (p *processScan) links() map[string]string {
 	d, err := os.Open(p.dir + "/fd")
 	if err != nil {
@@ -138,9 +141,9 @@ func (p *processScan) links() map[string]string {
 	return links
 }
 
-// maps looks at mapped files through /proc/PID/map_files, whose links lead to the file itself. They are on a file system
-// without a block device (major 0: devtmpfs, tmpfs, overlay), where device nodes can be; others are skipped unless their
-// name says nvidia.
+// maps looks at mapped files through /proc/PID/map_files, whose links lead to the file itself. Device nodes
+// can be on file systems without a block device (major 0: devtmpfs, tmpfs, overlay); maps skips files on
+// others unless the name says nvidia.
 func (p *processScan) maps(ctx context.Context) {
 	f, err := os.Open(p.dir + "/maps")
 	if err != nil {
@@ -154,7 +157,8 @@ func (p *processScan) maps(ctx context.Context) {
 			continue
 		}
 		by, err := p.devices.mapped(m.id, p.dir+"/map_files/"+m.span)
-		if err != nil && strings.HasPrefix(m.path, "/dev/nvidia") { // without map_files (it takes CAP_SYS_ADMIN) the name has to do
+		// Without map_files, which requires CAP_SYS_ADMIN, only the name is left.
+		if err != nil && strings.HasPrefix(m.path, "/dev/nvidia") {
 			by = heldBy{module: moduleOfPath(m.path), ok: true}
 		}
 		if by.ok {
@@ -163,7 +167,7 @@ func (p *processScan) maps(ctx context.Context) {
 	}
 }
 
-// mapped is file, remembered by the file's identity.
+// mapped is file with a memory: it examines each file, identified by device and inode, once.
 func (t *deviceTable) mapped(id fileID, path string) (heldBy, error) {
 	t.mu.Lock()
 	by, known := t.seen[id]
@@ -189,7 +193,8 @@ type mapping struct {
 	path string
 }
 
-// parseMap takes a line of /proc/PID/maps: "span permissions offset device inode   path". Inode 0 is no file.
+// parseMap parses a line of /proc/PID/maps: "span permissions offset device inode   path". Inode 0 means no
+// file.
 func parseMap(line string) (mapping, bool) {
 	f := make([]string, 0, 5)
 	for range 5 {
@@ -203,10 +208,10 @@ func parseMap(line string) (mapping, bool) {
 	return m, ok
 }
 
-// unpadded: maps fills addresses up with zeros, map_files does not and refuses them.
+// unpadded removes leading zeros: maps pads addresses with zeros, map_files does not and refuses padded ones.
 func unpadded(address string) string { return or(strings.TrimLeft(address, "0"), "0") }
 
-// moduleOfPath is the last resort, by the name that the device usually has.
+// moduleOfPath is the last resort: it returns the module by the usual name of its device.
 func moduleOfPath(path string) string {
 	base := filepath.Base(path)
 	for _, d := range []string{"nvidia-uvm", "nvidia-modeset"} {
@@ -217,7 +222,7 @@ func moduleOfPath(path string) string {
 	return "nvidia"
 }
 
-// cleanPath is the path for people: without what /proc adds to a file whose name is gone.
+// cleanPath returns a path for people: without the suffix that /proc adds to a file whose name was removed.
 func cleanPath(path string) string {
 	return printable(strings.TrimSuffix(path, " (deleted)"))
 }

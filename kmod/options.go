@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Options are the parameters that a machine's files ask for: module (with _) to "name=value", each name once, in the order of
-// the last time that it was given. Values are without the quotes that may stand around them in a file.
+// Options are the parameters in a machine's files: module (with _) to "name=value". Each name occurs once, in
+// the order in which the last values were given. Values have no quotes around them.
 type Options map[string][]string
 
 // For returns the parameters of a module, named with - or _.
@@ -25,11 +25,12 @@ const (
 	maxConfigFiles = 1 << 10 // in one folder
 )
 
-// ReadOptions reads the parameters of NVIDIA's modules: first the "options MODULE name=value ..." lines of modprobe's folders
-// (files *.conf in the order of their names; of two files with one name that in the earlier folder counts; everything but
-// options lines is left alone), then <driversDir>/<module>.conf as NVIDIA's images take them, "name=value" separated by
-// blanks or lines. Later ones win. Lines that begin with # are comments. Folders that are not there are empty ones. An error
-// names file and line; parameters of other modules are never an error.
+// ReadOptions reads the parameters of NVIDIA's modules. First come the "options MODULE name=value ..." lines
+// of modprobe's folders: files *.conf in the order of their names; of two files with one name, the one in the
+// earlier folder counts; lines other than options are ignored. Then comes <driversDir>/<module>.conf as
+// NVIDIA's images read it: "name=value" separated by blanks or line ends. Later values win. Lines that begin
+// with # are comments. A folder that does not exist counts as empty. An error names file and line; parameters
+// of other modules never cause an error.
 func ReadOptions(modprobeDirs []string, driversDir string) (Options, error) {
 	o := Options{}
 	files, err := configFiles(modprobeDirs)
@@ -59,10 +60,11 @@ func ReadOptions(modprobeDirs []string, driversDir string) (Options, error) {
 	return o, nil
 }
 
-// ours: only NVIDIA's modules are loaded with parameters.
+// ours reports whether a module gets parameters: only NVIDIA's modules do.
 func ours(module string) bool { return strings.HasPrefix(module, "nvidia") }
 
-// configFiles lists *.conf of several folders in the order of their names; an earlier folder hides names of later ones.
+// configFiles returns *.conf of several folders in the order of their names. An earlier folder hides names of
+// later ones.
 func configFiles(dirs []string) ([]string, error) {
 	byName := map[string]string{}
 	for _, dir := range dirs {
@@ -89,7 +91,8 @@ func configFiles(dirs []string) ([]string, error) {
 	return files, nil
 }
 
-// file reads one file; split says which module a line is about and which part of it is parameters ("" for neither).
+// file reads one file. split returns the module that a line is about and the part of it that is parameters;
+// "" when the line has no parameters.
 func (o Options) file(path string, split func(line string) (module, rest string)) error {
 	text, err := readConfig(path)
 	if notThere(err) { // removed meanwhile, or a link to nothing
@@ -110,7 +113,8 @@ func (o Options) file(path string, split func(line string) (module, rest string)
 	return nil
 }
 
-// readConfig reads a small file. /dev/null is an empty one: linking a name to it is how a file of a later folder is hidden.
+// readConfig reads a small file. /dev/null is an empty one: a link to it hides the file of that name in a
+// later folder.
 func readConfig(path string) (string, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -139,7 +143,7 @@ type configLine struct {
 	text   string
 }
 
-// lines splits a file, without comments and empty lines. A \ at the end of a line continues it.
+// lines splits a file into lines, without comments and empty lines. A \ at the end of a line continues it.
 func lines(text string) []configLine {
 	var all []configLine
 	open := false
@@ -159,7 +163,7 @@ func lines(text string) []configLine {
 	})
 }
 
-// modprobeLine is the split of modprobe.d files: only options of our modules.
+// modprobeLine is the split function of modprobe.d files: it accepts only options of NVIDIA's modules.
 func modprobeLine(line string) (module, rest string) {
 	command, rest := word(line)
 	if command != "options" {
@@ -172,7 +176,7 @@ func modprobeLine(line string) (module, rest string) {
 	return module, rest
 }
 
-// word cuts the first word of a line.
+// word splits the first word off a line.
 func word(line string) (first, rest string) {
 	line = strings.TrimLeft(line, " \t")
 	if i := strings.IndexAny(line, " \t"); i >= 0 {
@@ -181,8 +185,8 @@ func word(line string) (first, rest string) {
 	return line, ""
 }
 
-// add appends the parameters of a line. One that was given before is dropped: modules take the last, and one name twice would
-// be hard to compare with what is live.
+// add appends the parameters of a line and drops earlier values of the same names: modules take the last
+// value, and a repeated name would be hard to compare with live values.
 func (o Options) add(module, text string) error {
 	params, err := splitParams(text)
 	if err != nil {

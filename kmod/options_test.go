@@ -13,7 +13,7 @@ import (
 func TestReadOptions(t *testing.T) {
 	t.Parallel()
 	dir := tree(t, map[string]string{
-		"etc/20-gpu.conf": "# a comment \\\noptions nvidia NVreg_Comment=1\n" + // the comment goes on in the second line
+		"etc/20-gpu.conf": "# a comment \\\noptions nvidia NVreg_Comment=1\n" + // the comment continues in the second line
 			"  options nvidia NVreg_EnableMSI=0 \\\n\tNVreg_UsePageAttributeTable=1\r\n" +
 			"options nvidia-uvm uvm_disable_hmm=1\nblacklist nouveau\nalias x y\ninstall nvidia /bin/false\noptions\noptions snd \"unclosed\n",
 		"etc/30-gpu.conf":     "options nvidia NVreg_EnableMSI=1 NVreg_RegistryDwords=\"a=1; b=2\" \"NVreg_Other=x y\"\n",
@@ -82,7 +82,7 @@ func TestJoinParamsRefuses(t *testing.T) {
 	}
 }
 
-// What the files say arrives at the kernel as it was meant: joined and split again it is the same.
+// Joining parameters and splitting the text again returns the same parameters.
 func FuzzOptions(f *testing.F) {
 	for _, s := range []string{"options nvidia a=1 b", "options nvidia-uvm \"a=b c\"\\\n d=\"e f\"", "#x\\\noptions nvidia a=", "a=\u00a0", "options nvidia \\"} {
 		f.Add(s)

@@ -6,9 +6,10 @@ import (
 	"strings"
 )
 
-// splitParams cuts a line of parameters as the kernel does (next_arg of lib/cmdline.c): blanks separate unless they stand
-// between double quotes, quotes around a value or around the whole go away. Stricter than the kernel: a quote that stays
-// open or stands inside of a value is an error, for neither could be passed on as it was meant.
+// splitParams splits a line of parameters as the kernel does (next_arg of lib/cmdline.c): blanks separate
+// unless they stand between double quotes, and quotes around a value or around the whole are removed. It is
+// stricter than the kernel: a quote that is not closed or that stands inside a value is an error, because
+// neither could be passed on as it was meant.
 func splitParams(text string) ([]string, error) {
 	var params []string
 	for {
@@ -34,7 +35,7 @@ func splitParams(text string) ([]string, error) {
 	}
 }
 
-// unquote takes the quotes off "name=value" or name="value" and checks what is left.
+// unquote removes the quotes of "name=value" or name="value" and checks the rest.
 func unquote(p string) (string, error) {
 	if len(p) > 1 && p[0] == '"' && p[len(p)-1] == '"' {
 		p = p[1 : len(p)-1]
@@ -49,9 +50,9 @@ func unquote(p string) (string, error) {
 	return p, checkParam(p)
 }
 
-const maxParam = 4096 // bytes of one; the kernel takes a page of text for most of them
+const maxParam = 4096 // bytes of one parameter; the kernel accepts a page of text for most
 
-// checkParam refuses what could not be passed to the kernel as one parameter.
+// checkParam refuses a parameter that could not be passed to the kernel as one.
 func checkParam(p string) error {
 	name, value, _ := strings.Cut(p, "=")
 	bad := func(r rune) bool {
@@ -70,7 +71,7 @@ func checkParam(p string) error {
 	return nil
 }
 
-// joinParams makes the text that the kernel takes from "name=value" ones.
+// joinParams returns the text that the kernel takes for "name=value" parameters.
 func joinParams(params []string) (string, error) {
 	var b strings.Builder
 	var errs []error
@@ -86,7 +87,8 @@ func joinParams(params []string) (string, error) {
 		switch {
 		case !assigned:
 			b.WriteString(name)
-		case strings.ContainsFunc(value, func(r rune) bool { return r == ' ' || r == '\t' || r >= 0x80 }): // the kernel's isspace takes bytes of Latin 1
+		// The kernel's isspace takes bytes of Latin 1.
+		case strings.ContainsFunc(value, func(r rune) bool { return r == ' ' || r == '\t' || r >= 0x80 }):
 			b.WriteString(name + `="` + value + `"`)
 		default:
 			b.WriteString(p)

@@ -2,11 +2,11 @@ package kmod
 
 import "golang.org/x/sys/unix"
 
-// reason is one way in which a load fails. The first that fits counts.
+// reason is one way in which a load fails. The first one that matches counts.
 type reason struct {
-	errnos   []unix.Errno // any when empty
-	phrase   string       // in the kernel's log; "" always fits
-	quote    bool         // what the log says is part of the explanation
+	errnos   []unix.Errno // any number matches when empty
+	phrase   string       // text in the kernel's log; "" always matches
+	quote    bool         // the explanation quotes the log
 	why, fix string
 }
 
@@ -19,8 +19,8 @@ const (
 	fixParam   = "correct it in /drivers/<module>.conf or modprobe.d"
 )
 
-// reasons: texts of kernel/module/*.c and security/lockdown of Linux 3.10 to 6.x, and of NVIDIA's drivers 418 to 580. The
-// signature ones were seen on Debian's 6.1 with and without Secure Boot.
+// reasons has texts of kernel/module/*.c and security/lockdown of Linux 3.10 to 6.x, and of NVIDIA's drivers
+// 418 to 580. The ones about signatures were observed on Debian's 6.1 with and without Secure Boot.
 var reasons = []reason{
 	{[]unix.Errno{unix.EKEYREJECTED, unix.ENOKEY}, "unsigned module is rejected", false,
 		"the module is not signed, and this kernel takes only signed ones (Secure Boot or module.sig_enforce)", fixUnsigned},

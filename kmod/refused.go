@@ -7,17 +7,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// RefusedError says that the kernel did not take a module, or that the module's own start failed.
+// RefusedError says that the kernel refused a module, or that the module's own start failed.
 type RefusedError struct {
 	Module   string     // its name
 	Path     string     // its file
 	Params   []string   // "name=value", as given
 	Errno    unix.Errno // the kernel's answer; errors.Is(err, unix.ENODEV) works
-	Kernel   []string   // what the kernel logged meanwhile, other parts of it included
+	Kernel   []string   // what the kernel logged during the load, also messages of its other parts
 	Disabled bool       // kernel.modules_disabled is 1
 }
 
-// Error implements error: what, why in plain words with the fix, and the end of the kernel's log.
+// Error implements error: what failed, why in plain words with the fix, and the end of the kernel's log.
 func (e *RefusedError) Error() string {
 	text := "the kernel refused the module " + e.Module + " (" + e.Path + "): " + e.Errno.Error() + ": " + e.Reason()
 	if tail := e.tail(3); len(tail) > 0 {
@@ -26,10 +26,10 @@ func (e *RefusedError) Error() string {
 	return text
 }
 
-// Unwrap gives the error number to errors.Is and errors.As.
+// Unwrap returns the error number, for errors.Is and errors.As.
 func (e *RefusedError) Unwrap() error { return e.Errno }
 
-// tail is the last n lines of the kernel's log that seem to be about modules, else the last n of all.
+// tail returns the last n lines of the kernel's log that seem to be about modules, or else the last n of all.
 func (e *RefusedError) tail(n int) []string {
 	ours := slices.DeleteFunc(slices.Clone(e.Kernel), func(line string) bool {
 		return !strings.Contains(line, "NVRM") && !strings.Contains(line, "odule") && !strings.Contains(line, "nvidia") &&
@@ -41,8 +41,8 @@ func (e *RefusedError) tail(n int) []string {
 	return ours[max(0, len(ours)-n):]
 }
 
-// Reason explains the refusal in one line for people: why, and what to do. It quotes the kernel or the driver where they say
-// more than the error number does.
+// Reason explains the refusal in one line for people: why, and what to do. It quotes the kernel or the driver
+// where their message says more than the error number.
 func (e *RefusedError) Reason() string {
 	if e.Errno == unix.EPERM && e.Disabled {
 		return "loading of modules was switched off until the next restart (kernel.modules_disabled=1): restart the machine without that setting"
@@ -64,8 +64,8 @@ func (e *RefusedError) Reason() string {
 	return "the module's own start failed: look into the kernel's log (dmesg) for its reason"
 }
 
-// words makes one text of log lines: what the driver says over several lines is put together, everything else stands on a
-// line of its own.
+// words joins log lines into one text: the lines of one message of the driver form one line, every other line
+// stays alone.
 func words(lines []string) string {
 	var driver, rest strings.Builder
 	for _, line := range lines {
@@ -78,7 +78,8 @@ func words(lines []string) string {
 	return driver.String() + rest.String()
 }
 
-// sentence finds the sentence or line that a phrase stands in. The empty phrase is in every text and quotes the driver's words.
+// sentence finds the sentence or line that contains a phrase. The empty phrase is in every text and quotes
+// the driver's message.
 func sentence(text, phrase string) (quote string, found bool) {
 	i := strings.Index(text, phrase)
 	if i < 0 {

@@ -24,7 +24,7 @@ func TestReason(t *testing.T) {
 	for _, c := range []struct {
 		errno unix.Errno
 		log   string
-		want  []string // parts
+		want  []string // substrings
 	}{
 		{unix.EKEYREJECTED, "Loading of unsigned module is rejected", []string{"not signed", "mokutil --import"}},
 		{unix.ENOKEY, "", []string{"not signed, or with a key that this kernel does not know"}},

@@ -14,8 +14,9 @@ type signature struct {
 	signer, hash, keyID string
 }
 
-// readSignature says what the appended signature claims. A damaged one, or one in the format of kernels before 4.3, is present
-// with nothing more to say: the kernel will refuse it, and says so better. An error is one of reading.
+// readSignature returns what the appended signature claims. A damaged one, or one in the format of kernels
+// before 4.3, is present without details: the kernel will refuse it and explains that better. Errors are read
+// errors.
 func readSignature(data io.ReaderAt, size int64) (signature, error) {
 	_, der, err := sign.Split(data, size)
 	switch {
@@ -27,8 +28,8 @@ func readSignature(data io.ReaderAt, size int64) (signature, error) {
 		return signature{}, nil
 	}
 	d, err := sign.Describe(der)
-	if err != nil { // it is there, and damaged
-		return signature{present: true}, nil //nolint:nilerr // said by what is missing
+	if err != nil { // present, and damaged
+		return signature{present: true}, nil //nolint:nilerr // the missing details say it
 	}
 	id := d.Serial
 	if d.KeyID != nil {
@@ -37,7 +38,7 @@ func readSignature(data io.ReaderAt, size int64) (signature, error) {
 	return signature{present: true, signer: d.Issuer, hash: d.Hash, keyID: sign.Colons(id)}, nil
 }
 
-// printable replaces what would garble a log line or a terminal.
+// printable replaces characters that would garble a log line or a terminal.
 func printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r < ' ' || r >= 0x7f && r < 0xa0 || r == '\ufffd' {

@@ -8,23 +8,24 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A container that is not privileged may not open /dev/kmsg: the cgroup of its devices refuses it. With CAP_SYSLOG it may ask syslog(2) for
-// all that the kernel has logged, and what is new is what comes after the end of the last answer.
+// A container that is not privileged may not open /dev/kmsg: its device cgroup refuses it. With CAP_SYSLOG it
+// may ask syslog(2) for everything that the kernel has logged; new lines are those after the end of the last
+// answer.
 
 const (
 	syslogReadAll = 3        // SYSLOG_ACTION_READ_ALL
 	syslogSize    = 10       // SYSLOG_ACTION_SIZE_BUFFER
 	maxSyslog     = 16 << 20 // bytes
-	maxSyslogTail = 4 << 10  // bytes by which the end of an answer is known in the next
+	maxSyslogTail = 4 << 10  // bytes at the end of an answer by which the next answer is aligned
 )
 
-// readSyslog is what the kernel has in its log, "<6>[    1.234567] text" in each line.
+// readSyslog returns the kernel's log, each line as "<6>[    1.234567] text".
 func readSyslog() (string, error) {
 	size, err := unix.Klogctl(syslogSize, nil)
 	if err != nil {
 		return "", fmt.Errorf("ask for the size of the kernel's log: %w; it needs CAP_SYSLOG", err)
 	}
-	// The text of a full buffer is longer than the buffer, by what stands before each line.
+	// The text of a full buffer is longer than the buffer, because each line gets a prefix.
 	b := make([]byte, min(max(4*size, 1<<16), maxSyslog))
 	n, err := unix.Klogctl(syslogReadAll, b)
 	if err != nil {
@@ -35,7 +36,8 @@ func readSyslog() (string, error) {
 
 func syslogTail(text string) string { return text[max(0, len(text)-maxSyslogTail):] }
 
-// sinceTail is what a log has after the tail of an earlier answer: all of it when so much was logged that the tail is gone.
+// sinceTail returns what a log has after the tail of an earlier answer; the whole log when the tail was
+// overwritten.
 func sinceTail(text, tail string) string {
 	if i := strings.LastIndex(text, tail); i >= 0 {
 		return text[i+len(tail):]
@@ -43,7 +45,8 @@ func sinceTail(text, tail string) string {
 	return text
 }
 
-// parseSyslog takes what the kernel itself logged: facility 0. Lines of others, and the rest of a line that was overwritten, are left out.
+// parseSyslog returns the messages of the kernel itself (facility 0). It skips lines of others and the rest
+// of a line that was overwritten.
 func parseSyslog(text string) (lines []string) {
 	for line := range strings.Lines(text) {
 		rest, ok := strings.CutPrefix(line, "<")
@@ -56,8 +59,8 @@ func parseSyslog(text string) (lines []string) {
 	return lines[max(0, len(lines)-maxKmsgLines):]
 }
 
-// withoutTime removes "[    1.234567] ", which is there unless the kernel was told otherwise, and what may follow of the same kind: the caller
-// ("[    T1] ").
+// withoutTime removes "[    1.234567] ", which stands there unless the kernel is configured otherwise, and
+// the caller ("[    T1] ") that may follow in the same form.
 func withoutTime(message string) string {
 	for range 2 {
 		stamp, rest, found := strings.Cut(message, "]")

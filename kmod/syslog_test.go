@@ -23,7 +23,7 @@ func TestSyslog(t *testing.T) {
 	if diff := cmp.Diff(want, parseSyslog(sinceTail(before+after, syslogTail(before)))); diff != "" {
 		t.Error(diff)
 	}
-	if got := sinceTail(after, syslogTail(before)); got != after { // the log was overwritten meanwhile
+	if got := sinceTail(after, syslogTail(before)); got != after { // the log was overwritten in between
 		t.Errorf("%q", got)
 	}
 	var many strings.Builder
@@ -35,7 +35,7 @@ func TestSyslog(t *testing.T) {
 	}
 }
 
-// The kernel's own answer has the form that is expected, and its end is found again.
+// The kernel's own answer has the expected form, and Mark finds the end of it again.
 func TestSyslogOfThisKernel(t *testing.T) {
 	t.Parallel()
 	text, err := readSyslog()

@@ -34,7 +34,7 @@ func at(t time.Time) *packet.Config {
 	return &packet.Config{Time: func() time.Time { return t }, DefaultHash: crypto.SHA512}
 }
 
-// keys are made once: RSA takes its time.
+// keys are made once, because making an RSA key is slow.
 var keys = sync.OnceValue(func() (k struct{ ed, rsa, stranger, expired *openpgp.Entity }) {
 	create := func(name string, c *packet.Config) *openpgp.Entity {
 		e, err := openpgp.NewEntity(name, "", name+"@example.com", c)
@@ -103,15 +103,15 @@ func clearsigned(t *testing.T, text string, signed time.Time, es ...*openpgp.Ent
 	return append(b.Bytes(), '\n')
 }
 
-// archive is a repository served over HTTP; its fields may be changed before publish, files after it.
+// archive is a repository that is served over HTTP. Its fields may be changed before publish, files after it.
 type archive struct {
 	head     string            // Release fields; "" for a plausible set
 	packages map[string]string // component/binary-arch -> lines for control()
 	endings  []string          // compressions, all by default
 	raw      string            // content of all indexes instead of packages
-	plus     int               // what the Release file adds to the size of plain indexes
+	plus     int               // added to the size of plain indexes in the Release file
 	byHash   bool
-	hidden   bool // by-hash is announced but not there
+	hidden   bool // by-hash is announced but does not exist
 	files    map[string][]byte
 	requests map[string]int
 	mu       sync.Mutex
@@ -145,7 +145,7 @@ func newArchive(t *testing.T) *archive {
 	return a
 }
 
-// release writes the indexes under a folder and returns the text of the Release file.
+// release writes the indexes below a folder and returns the text of the Release file.
 func (a *archive) release(t *testing.T, dir string) string {
 	t.Helper()
 	text := a.head
@@ -167,7 +167,7 @@ func (a *archive) release(t *testing.T, dir string) string {
 			if a.byHash && !a.hidden {
 				name = path.Join(part, "by-hash/SHA256", sum)
 			}
-			if e != "" || len(a.endings) == 1 { // as Debian, which lists the plain ones only
+			if e != "" || len(a.endings) == 1 { // like Debian, which lists only the plain ones
 				a.files[path.Join(dir, name)] = data
 			}
 		}
@@ -175,7 +175,7 @@ func (a *archive) release(t *testing.T, dir string) string {
 	return text + sums.String() + " " + strings.Repeat("0", 64) + " 7 main/Contents-amd64.gz\n"
 }
 
-// publish makes it a signed repository at /debian, suite bookworm.
+// publish turns it into a signed repository at /debian, suite bookworm.
 func (a *archive) publish(t *testing.T, es ...*openpgp.Entity) {
 	t.Helper()
 	const dir = "/debian/dists/bookworm"
@@ -207,7 +207,7 @@ func pack(t *testing.T, text, ending string) []byte {
 	return b.Bytes()
 }
 
-// options trust the ed25519 key and read bookworm main.
+// options returns options that trust the ed25519 key and read bookworm main.
 func (a *archive) options(t *testing.T) Options {
 	t.Helper()
 	store, err := fetch.OpenStore(t.TempDir())

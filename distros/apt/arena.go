@@ -7,20 +7,22 @@ import (
 )
 
 const (
-	arenaBlock = 1 << 20 // bytes; texts are kept in blocks, because 60000 small strings cost the collector more
+	// Bytes. Texts are kept in blocks, because 60000 small strings cost the garbage collector more.
+	arenaBlock = 1 << 20
 	maxEntries = 1 << 21 // packages of one index; Debian's main has 63000
 )
 
-// unused names fields that no later step reads: a third of an index. Weak digests are among them, so they cannot be used.
+// unused names fields that no later step reads: a third of an index. Weak digests are among them, so nothing
+// can use them.
 var unused = []string{"Tag", "MD5sum", "SHA1", "SHA512", "Description-md5"}
 
-// arena gathers the entries of one index.
+// arena collects the entries of one index.
 type arena struct {
 	block   strings.Builder
 	entries []entry
 }
 
-// add keeps the paragraph of a package if it is for the architecture, without its unused fields.
+// add keeps the paragraph of a package for this architecture, without its unused fields.
 func (a *arena) add(raw, arch string, repo *repo, component string) error {
 	if len(a.entries) == maxEntries {
 		return fmt.Errorf("more than %d packages", maxEntries)
@@ -30,7 +32,7 @@ func (a *arena) add(raw, arch string, repo *repo, component string) error {
 		a.block.Grow(max(arenaBlock, len(raw)))
 	}
 	start := a.block.Len()
-	var span [4][2]int // of the values of Package, Version, Architecture and Provides
+	var span [4][2]int // positions of the values of Package, Version, Architecture and Provides
 	for field := range fields(raw) {
 		name, value, _ := strings.Cut(field, ":")
 		switch i := kind(name); {
@@ -56,7 +58,7 @@ func (a *arena) add(raw, arch string, repo *repo, component string) error {
 
 const drop = 100
 
-// kind tells what to do with a field: drop it, remember its place (0 to 3), or just keep it (-1).
+// kind returns what to do with a field: drop it, record its position (0 to 3), or only keep it (-1).
 func kind(name string) int {
 	for i, n := range []string{"Package", "Version", "Architecture", "Provides"} {
 		if len(n) == len(name) && strings.EqualFold(n, name) {
@@ -71,7 +73,7 @@ func kind(name string) int {
 	return -1
 }
 
-// fields yields the fields of a paragraph, each with its continuation lines and newlines.
+// fields yields the fields of a paragraph, each with its continuation lines and line ends.
 func fields(raw string) func(func(string) bool) {
 	return func(yield func(string) bool) {
 		for raw != "" {

@@ -8,15 +8,15 @@ import (
 	"github.com/driver-container/driver-container/distros/dpkg"
 )
 
-// conflict says that an item and another of the system cannot be together.
+// conflict says that an item and another one of the system cannot be together.
 type conflict struct {
 	other *item
-	owner *item // which of the two says so
+	owner *item // the one of the two that declares it
 	rel   dpkg.Relation
 }
 
-// conflicts lists what of the system an item cannot be with, by what it says and by what the others say. A package never
-// conflicts with itself, nor with another version or architecture of itself.
+// conflicts returns the items of the system that an item conflicts with, as it or they declare. A package
+// never conflicts with itself, nor with another version or architecture of itself.
 func (s *solver) conflicts(it *item) []conflict {
 	var out []conflict
 	for _, g := range it.avoids {
@@ -45,7 +45,8 @@ func (s *solver) conflicts(it *item) []conflict {
 	return out
 }
 
-// way finds an upgrade of the other one that ends a conflict; nil if there is none. What was chosen before stays.
+// way returns an upgrade of the other item that ends a conflict; nil if there is none. It does not change
+// chosen items.
 func (s *solver) way(it *item, c conflict) (*item, error) {
 	if s.current[c.other.name] != c.other {
 		return nil, nil // installed for another architecture: not in the index
@@ -65,7 +66,8 @@ func (s *solver) way(it *item, c conflict) (*item, error) {
 	return next, nil
 }
 
-// clash tells why an item cannot be added to the system at all; nil if it can, perhaps with upgrades of others.
+// clash returns the reason why an item cannot be added to the system; nil if it can, possibly with upgrades
+// of others.
 func (s *solver) clash(it, by *item) error {
 	for _, c := range s.conflicts(it) {
 		next, err := s.way(it, c)
@@ -112,14 +114,15 @@ func (s *solver) refuse(it, by *item, c conflict) error {
 	return e
 }
 
-// verify proves the result: all that was chosen has what it needs and no enemies, and nothing that was installed has
-// lost what it had. The steps above ensure it; this keeps a mistake in them from becoming a broken image.
+// verify checks the result: every chosen item has what it needs and conflicts with nothing, and no dependency
+// of an installed item broke. The solver ensures this; the check keeps a mistake in it from becoming a broken
+// image.
 func (s *solver) verify() error {
 	for _, name := range slices.Sorted(maps.Keys(s.current)) {
 		it := s.current[name]
 		for _, group := range it.depends {
 			if s.satisfied(group) || it.entry == nil && !s.had(group) {
-				continue // what was broken before stays so
+				continue // it was broken before
 			}
 			return s.impossible(it, group)
 		}
@@ -133,7 +136,7 @@ func (s *solver) verify() error {
 	return nil
 }
 
-// had tells whether the system met a dependency before anything was changed.
+// had reports whether the system met a dependency before any change.
 func (s *solver) had(group []dpkg.Relation) bool {
 	for _, r := range group {
 		for _, it := range slices.Concat(s.known[r.Name], s.foreign[r.Name]) {

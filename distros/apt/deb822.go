@@ -9,7 +9,7 @@ import (
 	"github.com/driver-container/driver-container/distros/dpkg"
 )
 
-// parseDeb822 reads the paragraphs of a .sources file, the other format of sources.list(5).
+// parseDeb822 reads the paragraphs of a .sources file, the newer format of sources.list(5).
 func parseDeb822(name string, data []byte) ([]Source, error) {
 	var out []Source
 	n := 0
@@ -68,7 +68,8 @@ func (s *Source) fromParagraph(p dpkg.Paragraph) error {
 	return s.check()
 }
 
-// unfold gives a multi-line value its original lines back: one leading blank less, and a lone dot for an empty line.
+// unfold returns the original lines of a multi-line value: without one leading blank each, and empty for a
+// lone dot.
 func unfold(value string) string {
 	var b strings.Builder
 	for line := range strings.Lines(strings.TrimPrefix(value, "\n")) {

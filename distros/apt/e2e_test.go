@@ -17,7 +17,7 @@ import (
 	"github.com/driver-container/driver-container/distros/fetch"
 )
 
-// TestMachine reads the repositories that this machine is configured with, and compares with what apt-get would do.
+// TestMachine reads the repositories that this machine configures, and compares the result with apt-get's.
 func TestMachine(t *testing.T) {
 	if os.Getenv("DRIVER_E2E") != "1" {
 		t.Skip("needs the network and a Debian machine: set DRIVER_E2E=1")
@@ -101,7 +101,8 @@ func TestMachine(t *testing.T) {
 	}
 }
 
-// compareWithApt resolves want over what is installed (status, apt's file of it) and demands apt's choice.
+// compareWithApt resolves want over the installed packages (status is apt's file of them) and requires apt's
+// choice.
 func compareWithApt(t *testing.T, x *Index, installed *dpkg.Status, lists, status string, want []string) {
 	t.Helper()
 	begin := time.Now()
@@ -112,10 +113,10 @@ func compareWithApt(t *testing.T, x *Index, installed *dpkg.Status, lists, statu
 	t.Logf("%d packages in %v", len(got), time.Since(begin))
 	apt, ours := aptGet(t, lists, status, want), versions(got)
 	if apt == nil {
-		return // apt refuses to choose who provides a virtual package
+		return // apt does not choose a provider of a virtual package
 	}
-	// Over an empty system both must choose the same. Over a full one apt also upgrades what was asked for and the
-	// siblings of what it upgrades; we change nothing that suffices.
+	// On an empty system both must choose the same. On a full one apt also upgrades the requested packages and
+	// the siblings of what it upgrades; this package changes nothing that suffices.
 	extra := slices.DeleteFunc(slices.Clone(ours), func(p string) bool { return slices.Contains(apt, p) })
 	if diff := cmp.Diff(apt, ours); installed == nil && diff != "" || len(extra) > 0 {
 		t.Errorf("(-apt +ours):\n%s", diff)
@@ -130,8 +131,8 @@ func versions(pkgs []Package) []string {
 	return out
 }
 
-// aptUpdate gives apt indexes of this minute in a directory of the test's own: the machine's may be older than what we
-// fetched, and differ by every package that was published in between.
+// aptUpdate gives apt current indexes in a directory of the test: the machine's may be older than the ones
+// that the test fetched, and differ by every package published in between.
 func aptUpdate(t *testing.T) (lists string) {
 	t.Helper()
 	lists = t.TempDir()

@@ -9,24 +9,24 @@ import (
 	"github.com/driver-container/driver-container/distros/pgp"
 )
 
-// Sentinels for callers to switch on. A mirror that does not answer is fetch.ErrUnreachable instead.
+// Sentinels for callers to test. The error for a mirror that does not answer is fetch.ErrUnreachable.
 var (
-	// ErrSignature says that a Release file is not signed by a key that is trusted for its source.
+	// ErrSignature says that no key that is trusted for its source signed a Release file.
 	ErrSignature = pgp.ErrSignature
 	// ErrExpired says that a Release file is past its Valid-Until, or that the key that signed it has expired.
 	ErrExpired = pgp.ErrExpired
-	// ErrIndex says that a repository contradicts itself: content that is not what its signed Release file promises, or
-	// files that do not parse.
+	// ErrIndex says that a repository is inconsistent: content differs from its signed Release file, or a file
+	// does not parse.
 	ErrIndex = errors.New("inconsistent repository")
-	// ErrSources says that the configuration of the sources cannot be understood or used.
+	// ErrSources says that the configuration of the sources cannot be parsed or used.
 	ErrSources = errors.New("bad package sources")
 )
 
-// ComponentError says that a component was asked for that the repository does not have.
+// ComponentError says that the repository does not have a requested component.
 type ComponentError struct {
-	Component  string   // what was asked for
-	Repository string   // URI and suite; several are joined by commas when none of them has it
-	Have       []string // what exists
+	Component  string   // the requested component
+	Repository string   // URI and suite; several are joined by commas when none of them has the component
+	Have       []string // the existing components
 }
 
 func (e *ComponentError) Error() string {

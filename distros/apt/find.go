@@ -8,8 +8,8 @@ import (
 	"github.com/driver-container/driver-container/distros/dpkg"
 )
 
-// Find returns one package by itself, without what it depends on: "name" for the candidate, "name=version" for exactly that
-// version. The error is *UnresolvableError, with the versions there are.
+// Find returns one package without its dependencies: "name" for the candidate, "name=version" for exactly
+// that version. The error is *UnresolvableError, with the existing versions.
 func (x *Index) Find(want string) (*Package, error) {
 	rel, err := parseWant(want)
 	if err != nil {
@@ -32,7 +32,7 @@ func (x *Index) Find(want string) (*Package, error) {
 	return nil, &UnresolvableError{Relation: want, Reason: "no repository has this version", Versions: versions}
 }
 
-// Versions lists all versions of a package, newest first; entries of the index that are not usable are left out.
+// Versions returns all versions of a package, newest first. It omits unusable entries of the index.
 func (x *Index) Versions(name string) []Package {
 	var all []Package
 	for _, e := range x.named(name) {
@@ -43,7 +43,7 @@ func (x *Index) Versions(name string) []Package {
 	return all
 }
 
-// Names lists the names of packages that begin with a prefix, in order, each once.
+// Names returns the names of packages that begin with a prefix, sorted, each once.
 func (x *Index) Names(prefix string) []string {
 	var names []string
 	from := sort.Search(len(x.entries), func(i int) bool { return x.entries[i].name >= prefix })

@@ -33,7 +33,7 @@ func FuzzRelease(f *testing.F) {
 	})
 }
 
-// FuzzEntries: what the arena keeps must still be the paragraph, and its parts must be those that dpkg reads.
+// FuzzEntries: the text that the arena keeps is still the paragraph, and its parts are those that dpkg reads.
 func FuzzEntries(f *testing.F) {
 	f.Add([]byte("Package: a\nVersion: 1\nArchitecture: amd64\nDepends: b\nTag: x,\n y\nProvides: v (= 1), w\n"))
 	f.Add([]byte("Package: a\nversion: 1\nARCHITECTURE: all\nProvides:\n x,\n y\n"))
@@ -62,8 +62,8 @@ func FuzzEntries(f *testing.F) {
 	})
 }
 
-// TestResultIsClosed: whatever the repository and the system, a result has all that it needs, breaks nothing that was
-// whole, has no enemies in it, and is the same a second time.
+// TestResultIsClosed: for every repository and system, a result has everything that it needs, breaks nothing
+// that was whole, has no conflicts, and is the same a second time.
 func TestResultIsClosed(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -112,7 +112,7 @@ func TestResultIsClosed(t *testing.T) {
 	})
 }
 
-// drawPackages makes control lines of small packages full of trouble; each name once.
+// drawPackages generates control lines of small packages with many relations; each name once.
 func drawPackages(t *rapid.T, label string, most int) string {
 	names := []string{"a", "b", "c", "d", "e", "f"}
 	relation := rapid.Custom(func(t *rapid.T) string {
@@ -149,7 +149,7 @@ func drawPackages(t *rapid.T, label string, most int) string {
 	return strings.Join(lines, "\n")
 }
 
-// has tells, without the solver's code, whether a system meets a dependency field.
+// has reports, without the solver's code, whether a system meets a dependency field.
 func has(system map[string]dpkg.Paragraph, field string) bool {
 	rels, err := dpkg.ParseRelations(field, "amd64")
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/driver-container/driver-container/distros/dpkg"
 )
 
-// Index is what all repositories together offer for one architecture. It does not change and may be shared.
+// Index has the packages of all repositories for one architecture. It does not change and may be shared.
 type Index struct {
 	releases  *Releases
 	entries   []entry            // by name, then newest first, then order of the sources
@@ -24,7 +24,7 @@ type Index struct {
 // entry is one package of an index. Its strings are parts of raw.
 type entry struct {
 	name, version, arch, provides string
-	raw                           string // the paragraph without the fields in unused
+	raw                           string // the paragraph, except the fields in unused
 	repo                          *repo
 	component                     string
 }
@@ -37,7 +37,7 @@ type Package struct {
 	Paragraph dpkg.Paragraph `json:"-"` // its entry in the index
 }
 
-// build merges what the indexes have. The same version from several repositories counts once, from the first of them.
+// build merges the indexes. If several repositories have one version, the first of them counts.
 func (x *Index) build(found [][]entry) {
 	total := 0
 	for _, f := range found {
@@ -63,7 +63,8 @@ func (x *Index) build(found [][]entry) {
 	}
 }
 
-// providedNames reads just the names of a Provides field: parsing all of them whole would take longer than the rest.
+// providedNames reads only the names of a Provides field: parsing all of them whole would take longer than
+// the rest.
 func providedNames(field string) func(func(string) bool) {
 	return func(yield func(string) bool) {
 		for field != "" {
@@ -80,7 +81,7 @@ func providedNames(field string) func(func(string) bool) {
 	}
 }
 
-// named lists the versions of a package, newest first.
+// named returns the versions of a package, newest first.
 func (x *Index) named(name string) []entry {
 	i := sort.Search(len(x.entries), func(i int) bool { return x.entries[i].name >= name })
 	n := i
@@ -90,8 +91,8 @@ func (x *Index) named(name string) []entry {
 	return x.entries[i:n]
 }
 
-// candidate is the version to install: the newest, where repositories that say NotAutomatic (backports) only count for
-// packages that no other has.
+// candidate returns the version to install: the newest. Repositories with NotAutomatic (backports) count only
+// for packages that no other repository has.
 func (x *Index) candidate(name string) *entry {
 	all := x.named(name)
 	for i := range all {
@@ -105,8 +106,8 @@ func (x *Index) candidate(name string) *entry {
 	return nil
 }
 
-// Candidate returns the version of a package that would be installed; false when there is none, or when its entry in the
-// index is not usable.
+// Candidate returns the version of a package that would be installed. ok is false when there is none, or when
+// its entry in the index is unusable.
 func (x *Index) Candidate(name string) (*Package, bool) {
 	e := x.candidate(name)
 	if e == nil {
@@ -116,13 +117,14 @@ func (x *Index) Candidate(name string) (*Package, bool) {
 	return &p, err == nil
 }
 
-// Digest is that of Releases.Digest.
+// Digest returns that of Releases.Digest.
 func (x *Index) Digest() string { return x.releases.Digest() }
 
-// Notes are things people may want to know, such as repositories left out because they lack the architecture.
+// Notes returns messages for users, such as repositories that were skipped because they lack the
+// architecture.
 func (x *Index) Notes() []string { return slices.Clone(x.releases.notes) }
 
-// Len is the number of packages, every version counted.
+// Len returns the number of packages; every version counts.
 func (x *Index) Len() int { return len(x.entries) }
 
 func (e *entry) origin() string {
@@ -132,7 +134,7 @@ func (e *entry) origin() string {
 	return e.repo.suite + "/" + e.component
 }
 
-// pkg checks an entry and makes it a Package. Mistakes are ErrIndex.
+// pkg checks an entry and converts it into a Package. Mistakes are ErrIndex.
 func (e *entry) pkg() (Package, error) {
 	bad := func(what, value string) (Package, error) {
 		return Package{}, fmt.Errorf("package repository %s: %w: package %s %s: bad %s %.80q", e.repo.name(), ErrIndex, e.name, e.version, what, value)

@@ -15,15 +15,16 @@ import (
 
 const maxKeyring = 4 << 20 // bytes; Debian's, with all its old keys, is below 100 KiB
 
-// keyStore finds the keys that a base trusts.
+// keyStore reads the keys that a base trusts.
 type keyStore struct {
 	root  fs.FS // nil: none
 	extra [][]byte
 }
 
-// keysFor returns the keys trusted for a source: its own, those its Signed-By names, or all that the base trusts; and in
-// any case the extra ones of the caller. Files named by Signed-By but missing are looked for by their name in
-// usr/share/keyrings, where distributions keep the originals. notes says what was skipped and why.
+// keysFor returns the keys that are trusted for a source: its own, or those that its Signed-By names, or all
+// that the base trusts; and always the additional ones of the caller. If a file named by Signed-By is
+// missing, keysFor looks for its name in usr/share/keyrings, where distributions keep the originals. notes
+// says what was skipped and why.
 func (k keyStore) keysFor(s Source) (keys openpgp.EntityList, notes []string, err error) {
 	for i, data := range k.extra {
 		more, err := pgp.ReadKeys(data)
@@ -110,7 +111,7 @@ func (k keyStore) trusted() (keys openpgp.EntityList, notes []string, err error)
 			more, err = pgp.ReadKeys(data)
 		}
 		if err != nil {
-			notes = append(notes, fmt.Sprintf("%s: %v", name, err)) // one unreadable file does not take the others' trust away
+			notes = append(notes, fmt.Sprintf("%s: %v", name, err)) // one unreadable file does not affect the trust in the others
 		}
 		keys = append(keys, more...)
 	}

@@ -14,11 +14,12 @@ import (
 	"github.com/driver-container/driver-container/distros/fetch"
 )
 
-// maxIndex bounds one unpacked index whose size the Release file does not tell. Debian's largest is 55 MB.
+// maxIndex bounds one unpacked index whose size is not in the Release file. Debian's largest is 55 MB.
 const maxIndex = 512 << 20
 
-// endings lists the compressions of an index, the preferred first. For Debian's main (50 MB): gz 12.1 MB, 0.35 s; xz
-// 8.8 MB, 1.0 s and 8 MB of memory. From 5 MB/s of network upwards gz is faster, and it is read again in every build.
+// endings lists the compressions of an index, the preferred first. For Debian's main (50 MB), gz has 12.1 MB
+// and takes 0.35 s; xz has 8.8 MB and takes 1.0 s and 8 MB of memory. From 5 MB/s of network upwards gz is
+// faster, and every build reads the index again.
 var endings = []string{".zst", ".gz", ".xz", ""}
 
 // job is one index to fetch and parse.
@@ -28,8 +29,8 @@ type job struct {
 	path      string // below the repository's folder, without ending
 }
 
-// Load fetches, verifies and reads the Packages indexes. Content that differs from what the Release file says is
-// ErrIndex.
+// Load fetches, verifies and reads the Packages indexes. If content differs from the Release file, the error
+// is ErrIndex.
 func (r *Releases) Load(ctx context.Context) (*Index, error) {
 	x := &Index{releases: r}
 	jobs, err := r.jobs()
@@ -54,8 +55,8 @@ func (r *Releases) Load(ctx context.Context) (*Index, error) {
 	return x, nil
 }
 
-// jobs lists the indexes to read, each once. A repository that does not have the architecture at all is left out with a
-// note, as apt does; one that says to have it and lists no index is an error.
+// jobs returns the indexes to read, each once. A repository that lacks the architecture is skipped with a
+// note, as apt does; one that claims to have it and lists no index is an error.
 func (r *Releases) jobs() ([]job, error) {
 	var out []job
 	r.notes = nil
@@ -98,7 +99,7 @@ func (r *Releases) jobs() ([]job, error) {
 	return out, nil
 }
 
-// choice is one form of an index.
+// choice is one form (compression) of an index.
 type choice struct {
 	ending string
 	sum
@@ -119,7 +120,7 @@ func (j job) load(ctx context.Context, o Options) ([]entry, error) {
 	if len(choices) == 0 {
 		return nil, fmt.Errorf("%w: the Release file does not list it with a sha256", ErrIndex)
 	}
-	// What is in the store already saves a download, whatever its compression.
+	// A form that is already in the store saves a download, whatever its compression.
 	slices.SortStableFunc(choices, func(a, b choice) int {
 		return btoi(o.Fetch.Store.Has(b.sha256)) - btoi(o.Fetch.Store.Has(a.sha256))
 	})
@@ -144,8 +145,8 @@ func (j job) load(ctx context.Context, o Options) ([]entry, error) {
 	return entries, nil
 }
 
-// fetch gets the first form that the server has. Release files list forms that are not there (Debian's uncompressed
-// ones), and mirrors may not have the by-hash folders.
+// fetch returns the first form that the server has. Release files list forms that do not exist (Debian's
+// uncompressed ones), and mirrors may lack the by-hash folders.
 func (j job) fetch(ctx context.Context, client *fetch.Client, choices []choice) (file string, c choice, err error) {
 	var missing []error
 	for _, c := range choices {

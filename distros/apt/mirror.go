@@ -7,15 +7,16 @@ import (
 	"strings"
 )
 
-// WithMirror returns the sources with their URIs replaced by a mirror's; suites and components stay. The mirror is one
-// or more words parted by spaces or commas:
+// WithMirror returns the sources with their URIs replaced by a mirror's. Suites and components stay. The
+// mirror is one or more words, separated by spaces or commas:
 //
-//	PREFIX=URL  URIs that begin with PREFIX (host, host/path or a whole URI) have it replaced; the longest PREFIX wins
-//	URL         for all other URIs: without a path it replaces their host and keeps their path. If its last path
-//	            element is that of one of the sources, it stands for the folder that holds the archives: .../debian
-//	            also means .../debian-security. Else it is the one place for everything.
+//	PREFIX=URL  URIs that begin with PREFIX (host, host/path or a whole URI) get URL instead of it; the
+//	            longest PREFIX wins
+//	URL         for all other URIs: without a path it replaces their host and keeps their path. If its last
+//	            path element is that of one of the sources, it stands for the folder that has the archives:
+//	            .../debian also means .../debian-security. Else it is the only place for everything.
 //
-// A mirror that matches no source is ErrSources.
+// If the mirror matches no source, the error is ErrSources.
 func WithMirror(sources []Source, mirror string) ([]Source, error) {
 	words := strings.FieldsFunc(mirror, func(r rune) bool { return strings.ContainsRune(", \t\n", r) })
 	if len(words) == 0 {
@@ -25,7 +26,7 @@ func WithMirror(sources []Source, mirror string) ([]Source, error) {
 	prefixes := map[string]string{}
 	for _, w := range words {
 		from, to, pair := strings.Cut(w, "=")
-		if strings.Contains(from, "?") || !pair { // the = of a query does not part
+		if strings.Contains(from, "?") || !pair { // the = of a query does not separate
 			from, to = "", w
 		}
 		if u, err := url.Parse(to); err != nil || u.Scheme == "" {
@@ -101,7 +102,7 @@ func lastElements(sources []Source) map[string]bool {
 	return out
 }
 
-// pathOf is the path of a URL without a trailing slash; "" if there is none.
+// pathOf returns the path of a URL without a trailing slash; "" if there is none.
 func pathOf(uri string) string {
 	u, err := url.Parse(uri)
 	if err != nil {

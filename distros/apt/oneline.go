@@ -50,7 +50,7 @@ func parseEntry(origin, rest string) (Source, error) {
 		rest = after
 	}
 	if strings.HasPrefix(strings.TrimSpace(rest), "cdrom:") {
-		return s, nil // its name has brackets and blanks; there is nothing to read it from
+		return s, nil // its name has brackets and blanks, and nothing can be read from it
 	}
 	if strings.ContainsAny(rest, `"[]`) {
 		return s, fmt.Errorf("%s: %w: quotes and brackets in URI or suite are not supported", origin, ErrSources)
@@ -63,8 +63,9 @@ func parseEntry(origin, rest string) (Source, error) {
 	return s, s.check()
 }
 
-// option applies one setting. Its name is that of the one-line format in lower case; the deb822 fields are mapped to it.
-// Settings that do not matter here (languages, targets, pdiffs) are ignored, as apt ignores unknown ones.
+// option applies one setting. key is the name in the one-line format in lower case; the deb822 fields are
+// mapped to it. Settings without effect here (languages, targets, pdiffs) are ignored, as apt ignores unknown
+// ones.
 func (s *Source) option(key string, values []string) error {
 	flag := func(into *bool, invert bool) error {
 		v, ok := truth(strings.Join(values, ","))

@@ -14,22 +14,22 @@ import (
 	"github.com/driver-container/driver-container/distros/fetch"
 )
 
-const parallel = 4 // repositories fetched or parsed at once
+const parallel = 4 // repositories that are fetched or parsed at the same time
 
-// Options says which repositories to open and whom to trust.
+// Options says which repositories to open and which keys to trust.
 type Options struct {
 	Fetch        *fetch.Client // mandatory
-	Root         fs.FS         // the base's root file system: sources (unless given below) and keyrings; may be nil if both are given
+	Root         fs.FS         // the base's root file system: sources (unless given below) and keyrings; may be nil with both given
 	Sources      []Source      // nil: those of Root
 	Arch         string        // Debian's name: "amd64", "arm64", "i386"; mandatory
-	Components   []string      // added to each source that offers them; it is an error if none does
+	Components   []string      // added to each source that has them; an error if none has
 	Mirror       string        // replaces URIs, see WithMirror; "": none
-	Keyrings     [][]byte      // more trusted keys, for every source, binary or armoured
-	AllowExpired bool          // accept Release files past their Valid-Until and keys that have expired
+	Keyrings     [][]byte      // additional trusted keys, for every source, binary or armoured
+	AllowExpired bool          // accept Release files past their Valid-Until, and expired keys
 	Now          time.Time     // zero: now
 }
 
-// Releases are repositories whose Release files have been fetched and verified, and whose indexes have not yet.
+// Releases are repositories whose Release files were fetched and verified, but not yet their indexes.
 type Releases struct {
 	options Options
 	repos   []*repo
@@ -39,16 +39,16 @@ type Releases struct {
 // repo is one suite of one archive.
 type repo struct {
 	source     Source
-	base       string // URI without trailing slash; file names of packages are below it
+	base       string // URI without trailing slash; the file names of packages are relative to it
 	suite      string
 	dir        string // URL of the folder with the Release file
 	flat       bool
 	components []string
 	rel        *release
-	digest     string // sha256 of the text that was signed
+	digest     string // sha256 of the signed text
 }
 
-// name is for messages: without credentials.
+// name returns the URI for messages, without credentials.
 func (r *repo) name() string {
 	base := r.base
 	if u, err := url.Parse(base); err == nil && u.User != nil {
@@ -58,9 +58,9 @@ func (r *repo) name() string {
 	return base + " " + r.suite
 }
 
-// OpenReleases fetches and verifies the Release file of every repository, which is cheap, so that a caller can ask for
-// their Digest before it loads the indexes. Errors: ErrSources, ErrSignature, ErrExpired, ErrIndex, *ComponentError, and
-// those of fetch.
+// OpenReleases fetches and verifies the Release file of every repository. This is cheap, so a caller can
+// compare their Digest before it loads the indexes. Errors: ErrSources, ErrSignature, ErrExpired, ErrIndex,
+// *ComponentError, and those of fetch.
 func OpenReleases(ctx context.Context, o Options) (*Releases, error) {
 	if o.Fetch == nil || o.Arch == "" {
 		return nil, fmt.Errorf("open package repositories: %w: a fetch client and an architecture are needed", ErrSources)
@@ -89,7 +89,7 @@ func OpenReleases(ctx context.Context, o Options) (*Releases, error) {
 	return r, r.chooseComponents()
 }
 
-// plan turns the sources into repositories.
+// plan converts the sources into repositories.
 func (r *Releases) plan() (err error) {
 	o := r.options
 	sources := o.Sources

@@ -8,12 +8,12 @@ import (
 	"github.com/driver-container/driver-container/distros/dpkg"
 )
 
-// options lists what could meet one of the alternatives, the preferred first.
+// options returns the items that can meet one of the alternatives, the preferred first.
 func (s *solver) options(group []dpkg.Relation) ([]*item, error) {
 	var out []*item
 	for _, r := range group {
 		if !slices.Contains([]string{"", "any", "native", "all", s.arch}, r.ArchQual) {
-			continue // the index has this architecture only
+			continue // the index has only this architecture
 		}
 		for _, list := range []func(dpkg.Relation) ([]*item, error){s.real, s.virtual} {
 			more, err := list(r)
@@ -26,8 +26,8 @@ func (s *solver) options(group []dpkg.Relation) ([]*item, error) {
 	return out, nil
 }
 
-// real lists the versions of the package itself: the candidate, then the others, newest first and those of
-// NotAutomatic repositories last.
+// real returns the versions of the package itself: the candidate, then the others, newest first, with those
+// of NotAutomatic repositories last.
 func (s *solver) real(r dpkg.Relation) ([]*item, error) {
 	var first, last []*item
 	candidate := s.x.candidate(r.Name)
@@ -53,7 +53,8 @@ func (s *solver) real(r dpkg.Relation) ([]*item, error) {
 	return append(first, last...), nil
 }
 
-// virtual lists the candidates that provide a name: installed ones (to be upgraded) first, then by priority, then name.
+// virtual returns the candidates that provide a name: installed ones (for an upgrade) first, then by
+// priority, then by name.
 func (s *solver) virtual(r dpkg.Relation) ([]*item, error) {
 	var out []*item
 	for _, i := range s.x.providers[r.Name] {
@@ -80,13 +81,14 @@ func (s *solver) virtual(r dpkg.Relation) ([]*item, error) {
 	return out, nil
 }
 
-// open tells whether a version can still be chosen: nothing of the name is there, or an older one that was installed.
+// open reports whether a version can still be chosen: the system has nothing of this name, or an older
+// installed version.
 func (s *solver) open(e *entry) bool {
 	cur := s.current[e.name]
 	return cur == nil || cur.entry == nil && dpkg.Compare(dpkg.Version(e.version), cur.version) > 0
 }
 
-// impossible explains why none of the alternatives can be had.
+// impossible returns the reason why none of the alternatives is possible.
 func (s *solver) impossible(by *item, group []dpkg.Relation) error {
 	e := &UnresolvableError{Relation: dpkg.Relations{group}.String(), Chain: by.chain(), Reason: "which no repository has"}
 	for _, r := range group {

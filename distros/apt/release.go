@@ -14,24 +14,25 @@ import (
 
 const maxRelease = 16 << 20 // bytes of an InRelease file; Debian's largest is below 300 KiB
 
-// release is what a Release file says, as far as it matters here.
+// release is the part of a Release file that this package uses.
 type release struct {
 	suite, codename string
 	date, until     time.Time // until is zero without Valid-Until
 	components      []string
-	architectures   []string // empty: not said
-	notAutomatic    bool     // backports, experimental: only what nothing else has is taken from it
-	byHash          bool
-	indexes         map[string]sum // Packages files by their path below the Release file
+	architectures   []string // empty: not stated
+	// notAutomatic marks backports and experimental: only packages that no other repository has are taken.
+	notAutomatic bool
+	byHash       bool
+	indexes      map[string]sum // Packages files by their path below the Release file
 }
 
-// sum is what a file must be.
+// sum is the digest and size that a file must have.
 type sum struct {
 	sha256 string // hex, lower case
 	size   int64  // bytes
 }
 
-// parseRelease reads a Release file. Mistakes are ErrIndex.
+// parseRelease parses a Release file. Mistakes are ErrIndex.
 func parseRelease(text []byte) (*release, error) {
 	p, err := dpkg.ParseParagraph(text)
 	if err != nil {
@@ -40,11 +41,12 @@ func parseRelease(text []byte) (*release, error) {
 	r := &release{suite: p.Get("Suite"), codename: p.Get("Codename"), indexes: map[string]sum{}}
 	r.components = strings.Fields(p.Get("Components"))
 	for i, c := range r.components {
-		r.components[i] = path.Base(c) // old security archives call main "updates/main", yet keep it under main
+		r.components[i] = path.Base(c) // old security archives name main "updates/main" but keep it under main
 	}
 	r.architectures = strings.Fields(p.Get("Architectures"))
 	if p.Get("No-Support-for-Architecture-all") == "Packages" {
-		r.architectures = without(r.architectures, "all") // Debian lists binary-all, and has its packages in binary-amd64 as well
+		// Debian lists binary-all, but its packages are also in binary-amd64.
+		r.architectures = without(r.architectures, "all")
 	}
 	r.notAutomatic, _ = truth(p.Get("NotAutomatic"))
 	r.byHash, _ = truth(p.Get("Acquire-By-Hash"))
@@ -83,7 +85,7 @@ func (r *release) readSums(list string) error {
 	return nil
 }
 
-// parseDate reads the date format of Release files, which is always UTC.
+// parseDate parses the date format of Release files, which is always UTC.
 func parseDate(s string) (time.Time, error) {
 	for _, layout := range []string{"Mon, _2 Jan 2006 15:04:05 UTC", "Mon, _2 Jan 2006 15:04:05 GMT", "Mon, _2 Jan 2006 15:04:05 -0700"} {
 		if t, err := time.Parse(layout, s); err == nil {
@@ -93,7 +95,7 @@ func parseDate(s string) (time.Time, error) {
 	return time.Time{}, fmt.Errorf("%.60q is not a date such as \"Sat, 11 Jul 2026 10:16:37 UTC\"", s)
 }
 
-// check compares a Release file with what was asked for and with the clock.
+// check compares a Release file with the request and with the clock.
 func (r *release) check(suite string, now time.Time, allowExpired bool) error {
 	if !r.date.IsZero() && r.date.After(now.Add(24*time.Hour)) {
 		return fmt.Errorf("%w: its Date, %s, is in the future; is this machine's clock right?", ErrIndex, r.date.Format(time.RFC3339))
@@ -104,7 +106,8 @@ func (r *release) check(suite string, now time.Time, allowExpired bool) error {
 			r.until.Format(time.RFC3339), now.Sub(r.until).Round(time.Hour))
 	}
 	want := suite
-	if i := strings.LastIndexByte(suite, '/'); i >= 0 { // "buster/updates" calls itself buster; flat repositories have no name
+	// "buster/updates" names itself buster; flat repositories have no name.
+	if i := strings.LastIndexByte(suite, '/'); i >= 0 {
 		want = suite[:i]
 	}
 	if strings.HasSuffix(suite, "/") || r.suite == "" && r.codename == "" {

@@ -8,14 +8,15 @@ import (
 	"github.com/driver-container/driver-container/distros/dpkg"
 )
 
-// Resolve returns what must be added to a system, or upgraded in it, so that every wanted package is there with all that
-// it depends on (Depends and Pre-Depends, not Recommends), sorted by name. A want is "name", "name=version" or
-// "name:arch", also of a virtual package. What st has (nil: nothing) stays as it is wherever it suffices; packages of it
-// are upgraded when a dependency or a conflict demands it, never removed and never downgraded.
+// Resolve returns the packages to add to a system, or to upgrade in it, so that it has every wanted package
+// with all dependencies (Depends and Pre-Depends, not Recommends). They are sorted by name. A want is "name",
+// "name=version" or "name:arch", also of a virtual package. The packages of st (nil: none) stay unchanged
+// wherever they suffice; Resolve upgrades them when a dependency or a conflict requires it, and never removes
+// or downgrades them.
 //
-// The choice is a pure function of index, status and wants: alternatives in their order, but one that is there or already
-// chosen first; a package of the name before those that provide it, the latter by priority and then name. Errors:
-// *UnresolvableError, or ErrIndex for entries that do not parse.
+// The choice is a pure function of index, status and wants: alternatives in their order, except that an
+// installed or chosen one comes first; a package of the name before packages that provide it, and these by
+// priority and then name. Errors: *UnresolvableError, or ErrIndex for entries that do not parse.
 func (x *Index) Resolve(st *dpkg.Status, want []string) ([]Package, error) {
 	s, err := x.solver(st)
 	if err != nil {
@@ -34,7 +35,7 @@ func (x *Index) Resolve(st *dpkg.Status, want []string) ([]Package, error) {
 		it := s.queue[0]
 		s.queue = s.queue[1:]
 		if s.current[it.name] != it {
-			continue // replaced meanwhile
+			continue // replaced later
 		}
 		if err := s.settle(it); err != nil {
 			return nil, err
@@ -59,7 +60,7 @@ func (x *Index) Resolve(st *dpkg.Status, want []string) ([]Package, error) {
 	return out, nil
 }
 
-// parseWant reads one request.
+// parseWant parses one request.
 func parseWant(want string) (dpkg.Relation, error) {
 	name, version, versioned := strings.Cut(want, "=")
 	text := name
@@ -73,7 +74,7 @@ func parseWant(want string) (dpkg.Relation, error) {
 	return rels[0][0], nil
 }
 
-// item is a package in the system that is being put together: installed before, or chosen.
+// item is a package in the system that the solver builds: already installed, or chosen.
 type item struct {
 	entry     *entry // nil: installed before
 	name      string
@@ -84,13 +85,13 @@ type item struct {
 	depends   dpkg.Relations // Pre-Depends and Depends
 	avoids    dpkg.Relations // Conflicts and Breaks
 	provides  dpkg.Relations
-	replaces  string // the version it upgrades
-	by        *item  // who needs it; nil: it was asked for or installed before
+	replaces  string // the version that it replaces
+	by        *item  // the item that needs it; nil: it was requested or already installed
 }
 
 func (it *item) String() string { return it.name + " " + string(it.version) }
 
-// chain is the way from the package asked for to this one.
+// chain returns the path from the requested package to this one.
 func (it *item) chain() []string {
 	var out []string
 	for n := 0; it != nil && n < 100; it, n = it.by, n+1 {
@@ -124,7 +125,7 @@ func newItem(p dpkg.Paragraph, e *entry, arch string) (*item, error) {
 	return it, nil
 }
 
-// names are all names under which relations can mean it.
+// names returns all names by which relations can refer to it.
 func (it *item) names() []string {
 	out := []string{it.name}
 	for _, g := range it.provides {
@@ -137,8 +138,8 @@ func (it *item) names() []string {
 	return out
 }
 
-// meets tells whether an item is what a relation speaks of: by its own name, or by a Provides, which meets a version
-// restriction only if it names a version itself (policy 7.5).
+// meets reports whether a relation refers to this item: by its own name, or by a Provides. A Provides meets a
+// version restriction only if it has a version itself (policy 7.5).
 func (it *item) meets(r dpkg.Relation) bool {
 	if it.name == r.Name && r.Matches(it.version) {
 		return true

@@ -11,7 +11,7 @@ import (
 	"github.com/driver-container/driver-container/distros/dpkg"
 )
 
-// control writes one paragraph a line of "name version[ arch]; Field: value; ...".
+// control writes one paragraph for each line "name version[ arch]; Field: value; ...".
 func control(lines string, more ...string) string {
 	var b strings.Builder
 	for line := range strings.Lines(lines) {
@@ -30,8 +30,8 @@ func control(lines string, more ...string) string {
 	return b.String()
 }
 
-// indexOf makes an index without a network. Each text is a repository of its own; one that begins with "backports" says
-// NotAutomatic.
+// indexOf returns an index made without a network. Each text is a repository of its own; one that begins with
+// "backports" is NotAutomatic.
 func indexOf(t interface{ Fatal(...any) }, texts ...string) *Index {
 	x := &Index{releases: &Releases{options: Options{Arch: "amd64"}}}
 	var found [][]entry

@@ -7,17 +7,17 @@ import (
 	"github.com/driver-container/driver-container/distros/dpkg"
 )
 
-// solver is one resolution in progress. current only grows or gets newer versions, so that it ends.
+// solver is the state of one resolution. current only grows or gets newer versions, so the resolution ends.
 type solver struct {
 	x       *Index
 	arch    string
-	current map[string]*item   // by name, of the index's architecture or of all
+	current map[string]*item   // by name, for the index's architecture or all
 	foreign map[string][]*item // installed for other architectures, by name
-	known   map[string][]*item // name or provided name -> items that had it; stale ones are those not in current
+	known   map[string][]*item // name or provided name -> items that had it; items not in current are stale
 	needers map[string][]*item // name -> items that depend on it
 	foes    map[string][]*item // name -> items that conflict with it
-	items   map[*entry]*item   // parsed
-	queue   []*item            // chosen, and not yet settled
+	items   map[*entry]*item   // parsed entries
+	queue   []*item            // chosen items that are not yet settled
 }
 
 func (x *Index) solver(st *dpkg.Status) (*solver, error) {
@@ -44,7 +44,7 @@ func (x *Index) solver(st *dpkg.Status) (*solver, error) {
 	return s, nil
 }
 
-// enter makes an item part of the system.
+// enter adds an item to the system.
 func (s *solver) enter(it *item) {
 	s.current[it.name] = it
 	for _, n := range it.names() {
@@ -75,7 +75,7 @@ func (s *solver) live(list []*item) []*item {
 	return out
 }
 
-// item parses an entry, once.
+// item parses an entry once.
 func (s *solver) item(e *entry) (*item, error) {
 	if it := s.items[e]; it != nil {
 		return it, nil
@@ -92,7 +92,7 @@ func (s *solver) item(e *entry) (*item, error) {
 	return it, nil
 }
 
-// matching lists the items of the system that meet a relation.
+// matching returns the items of the system that meet a relation.
 func (s *solver) matching(r dpkg.Relation) []*item {
 	var out []*item
 	switch r.ArchQual {
@@ -115,7 +115,7 @@ func (s *solver) satisfied(group []dpkg.Relation) bool {
 	return slices.ContainsFunc(group, func(r dpkg.Relation) bool { return len(s.matching(r)) > 0 })
 }
 
-// satisfy makes sure that one of the alternatives is there; by needs it (nil: it was asked for).
+// satisfy makes sure that the system has one of the alternatives. by needs it (nil: it was requested).
 func (s *solver) satisfy(by *item, group []dpkg.Relation) error {
 	if s.satisfied(group) {
 		return nil
@@ -140,7 +140,7 @@ func (s *solver) satisfy(by *item, group []dpkg.Relation) error {
 	return s.impossible(by, group)
 }
 
-// choose puts an item into the system in place of an older version.
+// choose puts an item into the system, in place of an older version if there is one.
 func (s *solver) choose(it, by *item) error {
 	old := s.current[it.name]
 	if old != nil {
@@ -165,7 +165,7 @@ func (s *solver) choose(it, by *item) error {
 	return s.mend(old, it)
 }
 
-// settle gets an item all that it needs, and out of its way what it cannot live with.
+// settle chooses what an item needs, and upgrades what it conflicts with.
 func (s *solver) settle(it *item) error {
 	for _, group := range it.depends {
 		if err := s.satisfy(it, group); err != nil {
@@ -183,7 +183,7 @@ func (s *solver) settle(it *item) error {
 	return nil
 }
 
-// mend looks after those who depended on a version that was just replaced.
+// mend settles the items that depended on a version that was just replaced.
 func (s *solver) mend(old, it *item) error {
 	for _, name := range old.names() {
 		for _, r := range s.live(s.needers[name]) {
@@ -209,7 +209,7 @@ func (s *solver) mend(old, it *item) error {
 	return nil
 }
 
-// newer is the candidate of an installed package if it would be an upgrade; nil if not.
+// newer returns the candidate of an installed package if that is an upgrade, else nil.
 func (s *solver) newer(it *item) (*item, error) {
 	e := s.x.candidate(it.name)
 	if it.entry != nil || e == nil || dpkg.Compare(dpkg.Version(e.version), it.version) <= 0 {

@@ -15,24 +15,26 @@ const (
 	maxConfigs = 500     // files in sources.list.d
 )
 
-// Source is one entry of the package sources: the product of its URIs and suites, each with all components. The zero
-// values of its switches are apt's defaults.
+// Source is one entry of the package sources. It stands for every combination of its URIs and suites, each
+// with all components. The zero values of its switches are apt's defaults.
 type Source struct {
-	Origin        string   // where it was written, "etc/apt/sources.list:3"; for messages only
+	Origin        string   // where the entry is, "etc/apt/sources.list:3"; only for messages
 	URIs          []string // http, https or file; $(ARCH) is replaced by Debian's architecture name
 	Suites        []string // "bookworm-updates"; a suite that ends in / is a flat repository without components
 	Components    []string // "main"
 	Architectures []string // empty: all
-	SignedBy      []string // absolute paths of keyrings in the base, or fingerprints of its trusted keys; empty: all trusted keys
-	Key           string   // armoured public keys, the only ones trusted for this source if set
-	Trusted       bool     // accept it without a signature; the digests still bind
-	NoValidUntil  bool     // accept it past its Valid-Until
-	NoByHash      bool     // fetch indexes by name even if the repository offers them by digest
+	// SignedBy has absolute paths of keyrings in the base, or fingerprints of its trusted keys; empty: all
+	// trusted keys.
+	SignedBy     []string
+	Key          string // armoured public keys; if set, the only ones trusted for this source
+	Trusted      bool   // accept it without a signature; the digests still count
+	NoValidUntil bool   // accept it past its Valid-Until
+	NoByHash     bool   // fetch indexes by name even if the repository offers them by digest
 }
 
-// ReadSources reads etc/apt/sources.list and etc/apt/sources.list.d/*.{list,sources} of a root file system, in apt's
-// order. Disabled entries, source code (deb-src) and CD-ROMs are left out. None at all is not an error. Mistakes are
-// ErrSources and name file and line.
+// ReadSources reads etc/apt/sources.list and etc/apt/sources.list.d/*.{list,sources} of a root file system,
+// in apt's order. It omits disabled entries, source code (deb-src) and CD-ROMs. A result without sources is
+// not an error. Mistakes are ErrSources and name file and line.
 func ReadSources(root fs.FS) ([]Source, error) {
 	const main, dir = "etc/apt/sources.list", "etc/apt/sources.list.d"
 	names := []string{main}
@@ -86,7 +88,7 @@ func readFile(root fs.FS, name string, limit int64) ([]byte, error) {
 	return data, nil
 }
 
-// check finds what makes an entry unusable and drops URIs that no network has.
+// check returns an error if an entry is unusable, and drops URIs that are not on a network.
 func (s *Source) check() error {
 	bad := func(format string, args ...any) error {
 		return fmt.Errorf("%s: %w: %s", s.Origin, ErrSources, fmt.Sprintf(format, args...))
@@ -117,7 +119,7 @@ func (s *Source) check() error {
 	return nil
 }
 
-// safePath tells whether a relative path stays below where it starts and needs no cleaning.
+// safePath reports whether a relative path stays below its start and is clean.
 func safePath(p string) bool {
 	return fs.ValidPath(p) && p != "." && !strings.ContainsAny(p, "\\?#\x00\n\r")
 }

@@ -113,7 +113,7 @@ func TestBadSources(t *testing.T) {
 	}
 }
 
-// sane is what no source may violate, whatever it was read from.
+// sane checks the properties that every source must have, whatever format it came from.
 func sane(t *testing.T, sources []Source) {
 	t.Helper()
 	for _, s := range sources {

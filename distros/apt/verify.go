@@ -13,7 +13,8 @@ import (
 	"github.com/driver-container/driver-container/distros/pgp"
 )
 
-// open fetches, verifies and reads the Release file: InRelease, or Release with Release.gpg where that does not exist.
+// open fetches, verifies and parses the Release file: InRelease or, where that does not exist, Release with
+// Release.gpg.
 func (r *repo) open(ctx context.Context, o Options, keys keyStore) error {
 	text, err := r.fetchRelease(ctx, o, keys)
 	if err != nil {
@@ -61,8 +62,8 @@ func (r *repo) fetchRelease(ctx context.Context, o Options, keys keyStore) ([]by
 	return text, nil
 }
 
-// Digest identifies what resolving can depend on: the signed texts of all Release files, in order, and the options. It
-// is a key for cached plans, 64 hex digits.
+// Digest identifies everything that resolving can depend on: the signed texts of all Release files, in order,
+// and the options. It is a key for cached plans, 64 hex digits.
 func (r *Releases) Digest() string {
 	type line struct {
 		Base, Suite, Release string
@@ -78,7 +79,7 @@ func (r *Releases) Digest() string {
 		state.Repos = append(state.Repos, line{repo.base, repo.suite, repo.digest, repo.components})
 	}
 	data, err := json.Marshal(state)
-	if err != nil { // strings only: cannot happen, and a constant digest would be a lie
+	if err != nil { // impossible for strings; a constant digest would be wrong
 		data = fmt.Append(nil, state)
 	}
 	sum := sha256.Sum256(data)

@@ -17,11 +17,11 @@ const (
 // archive reads the members of a common-format ar archive in order, without buffering and without seeking.
 type archive struct {
 	in   io.Reader
-	left int64 // bytes of the current member not read yet
+	left int64 // unread bytes of the current member
 	pad  int64 // padding after it: members start at even offsets
 }
 
-// member is a header; mode, owner and time of members mean nothing in a .deb and are not kept.
+// member is a header. Mode, owner and time of members have no meaning in a .deb and are dropped.
 type member struct {
 	name string
 	size int64
@@ -38,7 +38,7 @@ func newArchive(r io.Reader) (*archive, error) {
 	return &archive{in: r}, nil
 }
 
-// next skips what is left of the current member and reads the header of the next one; io.EOF after the last.
+// next skips the rest of the current member and returns the header of the next one; io.EOF after the last.
 func (a *archive) next() (member, error) {
 	if _, err := io.CopyN(io.Discard, a.in, a.left); err != nil {
 		return member{}, fmt.Errorf("ar: %w: ends inside of a member: %w", ErrFormat, err)
@@ -47,7 +47,7 @@ func (a *archive) next() (member, error) {
 	if a.pad == 1 {
 		b := make([]byte, 1)
 		_, err := io.ReadFull(a.in, b)
-		if errors.Is(err, io.EOF) { // some writers leave the padding after the last member out
+		if errors.Is(err, io.EOF) { // some writers omit the padding after the last member
 			return member{}, io.EOF
 		}
 		if err != nil {
@@ -72,7 +72,7 @@ func (a *archive) next() (member, error) {
 	return m, nil
 }
 
-// parseMember reads name[16] time[12] uid[6] gid[6] mode[8] size[10] and the two bytes that end a header.
+// parseMember parses name[16] time[12] uid[6] gid[6] mode[8] size[10] and the two bytes that end a header.
 func parseMember(h []byte) (member, error) {
 	if !bytes.HasSuffix(h, []byte("`\n")) {
 		return member{}, fmt.Errorf("ar: %w: a member's header does not end as it must", ErrFormat)
@@ -84,13 +84,14 @@ func parseMember(h []byte) (member, error) {
 	}
 	digits := strings.TrimRight(string(h[48:58]), " ")
 	size, err := strconv.ParseUint(digits, 10, 63)
-	if err != nil { // ParseUint takes no sign and no blanks inside
+	if err != nil { // ParseUint accepts no sign and no blanks
 		return member{}, fmt.Errorf("ar: %w: member %q has size %q", ErrFormat, name, digits)
 	}
-	return member{name: name, size: int64(size)}, nil // 63 bits were asked for
+	return member{name: name, size: int64(size)}, nil // ParseUint was limited to 63 bits
 }
 
-// Read reads the current member. An archive that ends too early is io.ErrUnexpectedEOF, not the end of the member.
+// Read reads the current member. The error for an archive that ends too early is io.ErrUnexpectedEOF, not the
+// end of the member.
 func (a *archive) Read(p []byte) (int, error) {
 	if a.left == 0 {
 		return 0, io.EOF

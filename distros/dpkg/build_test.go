@@ -30,7 +30,7 @@ func buildAr(parts ...part) []byte {
 	return b.Bytes()
 }
 
-// entry is a member of a tar archive; the type is a file unless given.
+// entry is a member of a tar archive. The default type is a file.
 type entry struct {
 	name, link, body string
 	kind             byte
@@ -87,13 +87,13 @@ func compress(t testing.TB, ending string, data []byte) []byte {
 
 const testControl = "Package: hello\nVersion: 1.0-1\nArchitecture: amd64\nDescription: greets\n and leaves\n"
 
-// control is a minimal control.tar.
+// control returns a minimal control.tar.
 func control(t testing.TB, more ...entry) []byte {
 	t.Helper()
 	return buildTar(t, append([]entry{{name: "./", kind: tar.TypeDir}, {name: "./control", body: testControl}}, more...)...)
 }
 
-// debOf is a .deb with that data.tar, nothing compressed.
+// debOf returns a .deb with this data.tar, without compression.
 func debOf(t testing.TB, entries ...entry) []byte {
 	t.Helper()
 	return buildAr(part{"debian-binary", []byte("2.0\n")}, part{"control.tar", control(t)}, part{"data.tar", buildTar(t, entries...)})

@@ -9,14 +9,15 @@ import (
 	"github.com/mikelolasagasti/xz"
 )
 
-// Bounds on the memory that a compressed stream may make us allocate, each what the strongest usual level needs.
+// Bounds of the memory, in bytes, that a compressed stream may allocate: the need of the strongest usual
+// level.
 const (
 	maxDictionary = 64 << 20  // xz -9
 	maxWindow     = 128 << 20 // zstd --ultra -22
 )
 
-// Decompress returns a reader of what a stream holds, by the ending that dpkg gives to member names: "" (plain), ".gz",
-// ".xz" or ".zst". Closing it frees what it holds; the stream below is left alone.
+// Decompress returns a reader of the content of a stream. ending is the one that dpkg gives to member names:
+// "" (plain), ".gz", ".xz" or ".zst". Close frees the reader's memory; it does not close r.
 func Decompress(r io.Reader, ending string) (io.ReadCloser, error) {
 	switch ending {
 	case "":
@@ -24,8 +25,8 @@ func Decompress(r io.Reader, ending string) (io.ReadCloser, error) {
 	case ".gz":
 		return gzip.NewReader(r)
 	case ".xz":
-		// Of the two decoders in pure Go this one is faster by a third (data.tar of gcc-12, 70 MB: 46 MB/s against 34; the
-		// C library 65) and checks a stream's index by a running hash instead of storing it.
+		// Of the two decoders in pure Go this one is faster by a third (data.tar of gcc-12, 70 MB: 46 MB/s against
+		// 34; the C library has 65). It checks a stream's index with a running hash and does not store it.
 		x, err := xz.NewReader(r, maxDictionary)
 		if err != nil {
 			return nil, err

@@ -9,12 +9,14 @@ import (
 	"strings"
 )
 
-// Data passes every member of data.tar to add, in the order of the archive, and may be called once. Names come clean and
-// relative ("usr/bin/x", folders without a slash at their end), the targets of hard links as well; the root folder itself
-// is left out. Types are only regular files, folders, symbolic links (whose targets are as the package has them, absolute
-// ones included: the caller resolves them inside of its tree) and hard links. Anything else is ErrUnsafePath. r is
-// valid until add returns and need not be read. It ends with add's error, unwrapped by errors.Is and As, or after the
-// whole stream was read, so that the checksums inside of the compressed stream were compared.
+// Data passes every member of data.tar to add, in the order of the archive. It may be called once. Names, and
+// the targets of hard links, are clean and relative ("usr/bin/x", folders without a slash at their end); Data
+// skips the root folder itself. It accepts only regular files, folders, symbolic links and hard links;
+// anything else is ErrUnsafePath. The targets of symbolic links are those in the package, also absolute ones:
+// the caller resolves them inside of its tree. r is valid until add returns and need not be read.
+//
+// Data returns add's error (errors.Is and As find it), or ends after it has read the whole stream, so that
+// the checksums inside of the compressed stream were compared.
 func (d *Deb) Data(add func(h *tar.Header, r io.Reader) error) (err error) {
 	if d.done {
 		return errors.New("deb: its data was read already")
@@ -27,7 +29,7 @@ func (d *Deb) Data(add func(h *tar.Header, r io.Reader) error) (err error) {
 	}
 	defer in.Close() //nolint:errcheck // only frees memory
 	ahead := newReadAhead(&limited{in: in, left: maxData})
-	defer ahead.stop() // before in is closed: it reads from it
+	defer ahead.stop() // before in is closed: ahead reads from it
 	t := tar.NewReader(ahead)
 	for range maxEntries {
 		h, err := t.Next()
@@ -50,7 +52,7 @@ func (d *Deb) Data(add func(h *tar.Header, r io.Reader) error) (err error) {
 	return fmt.Errorf("%s: %w: more than %d members", name, ErrFormat, maxEntries)
 }
 
-// body marks errors in the middle of a member, which add will pass on, as errors of the format.
+// body marks errors in the middle of a member, which add returns, as errors of the format.
 type body struct{ io.Reader }
 
 func (b body) Read(p []byte) (int, error) {
@@ -61,7 +63,7 @@ func (b body) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// finish reads to the end of the compressed stream, where its checksum is.
+// finish reads to the end of the compressed stream, which has its checksum.
 func (d *Deb) finish(name string, r io.Reader) error {
 	if _, err := io.Copy(io.Discard, r); err != nil {
 		return fmt.Errorf("%s: %w: %w", name, ErrFormat, err)
@@ -81,7 +83,7 @@ func guard(h *tar.Header) error {
 	switch h.Typeflag {
 	case tar.TypeReg, tar.TypeSymlink:
 	case tar.TypeDir:
-		h.Name = name // may be "", the root
+		h.Name = name // "" is the root
 		return nil
 	case tar.TypeLink:
 		target, err := cleanName(h.Linkname)
@@ -105,7 +107,7 @@ func guard(h *tar.Header) error {
 	return nil
 }
 
-// cleanName makes "./usr/bin/" into "usr/bin" and "./" into "".
+// cleanName turns "./usr/bin/" into "usr/bin" and "./" into "".
 func cleanName(name string) (string, error) {
 	if strings.HasPrefix(name, "/") || strings.Contains(name, "\x00") {
 		return "", fmt.Errorf("%.100q: %w: absolute name", name, ErrUnsafePath)

@@ -10,15 +10,16 @@ import (
 	"strings"
 )
 
-// Bounds on one .deb. The largest packages a driver image takes are below 1 GiB unpacked and have 40000 files.
+// Bounds of one .deb. The largest packages that a driver image takes are below 1 GiB unpacked and have 40000
+// files.
 const (
-	maxControl = 32 << 20 // bytes of control.tar, unpacked; md5sums is most of it
+	maxControl = 32 << 20 // bytes of control.tar, unpacked; mostly md5sums
 	maxData    = 8 << 30  // bytes of data.tar, unpacked
 	maxEntries = 1 << 20  // members of data.tar
 )
 
-// ErrUnsafePath says that an archive has a member that would land outside of the folder it is unpacked in, or one that
-// is neither file, folder nor link.
+// ErrUnsafePath says that an archive has a member that would be outside of the folder it is unpacked in, or a
+// member that is not a file, folder or link.
 var ErrUnsafePath = errors.New("unsafe member")
 
 // Deb is a binary package archive, read in one pass from its start to its end.
@@ -31,8 +32,8 @@ type Deb struct {
 	done   bool
 }
 
-// OpenDeb reads the archive up to the beginning of its data: format version, control.tar. It does not close r. Errors
-// in the archive are ErrFormat or ErrUnsafePath, others are r's own.
+// OpenDeb reads the archive up to the beginning of its data: format version and control.tar. It does not
+// close r. Errors in the archive are ErrFormat or ErrUnsafePath; others are r's own.
 func OpenDeb(r io.Reader) (*Deb, error) {
 	a, err := newArchive(bufio.NewReaderSize(r, 256<<10))
 	if err != nil {
@@ -47,7 +48,8 @@ func OpenDeb(r io.Reader) (*Deb, error) {
 	return d, nil
 }
 
-// next is the next member that deb(5) does not tell readers to ignore (names with an underscore first).
+// next returns the next member, without those that deb(5) tells readers to ignore (names that begin with an
+// underscore).
 func (d *Deb) next(want string) (member, error) {
 	for {
 		m, err := d.ar.next()
@@ -119,7 +121,7 @@ func (d *Deb) readControl() error {
 	return nil
 }
 
-// addControl keeps a control file. They are plain files beside each other, nothing else.
+// addControl keeps a control file. control.tar may have only plain files in one folder.
 func (d *Deb) addControl(h *tar.Header, r io.Reader) error {
 	name, err := cleanName(h.Name)
 	if err != nil {
@@ -152,7 +154,7 @@ func (d *Deb) findData() error {
 	return nil
 }
 
-// limited fails, instead of ending, when more is read than expected.
+// limited returns an error, and not io.EOF, when more than the expected bytes are read.
 type limited struct {
 	in   io.Reader
 	left int64

@@ -19,7 +19,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// list reads a whole archive and describes each member of its data.
+// list reads a whole archive and returns a description of each member of its data.
 func list(r io.Reader) (*Deb, []string, error) {
 	d, err := OpenDeb(r)
 	if err != nil {
@@ -94,7 +94,8 @@ func TestDebStopsWithCaller(t *testing.T) {
 		t.Fatal(err)
 	}
 	n := 0
-	if err := d.Data(func(*tar.Header, io.Reader) error { n++; return nil }); err != nil || n != len(goodList) { // reads nothing
+	// The function reads nothing.
+	if err := d.Data(func(*tar.Header, io.Reader) error { n++; return nil }); err != nil || n != len(goodList) {
 		t.Errorf("%d members, %v", n, err)
 	}
 }
@@ -162,7 +163,7 @@ func TestDebHostile(t *testing.T) {
 			t.Errorf("%s: %v; want %v", name, err, test.want)
 		}
 	}
-	for _, ending := range []string{"", ".gz", ".xz", ".zst"} { // a short stream in a whole archive
+	for _, ending := range []string{"", ".gz", ".xz", ".zst"} { // a truncated stream in a whole archive
 		short := compress(t, ending, buildTar(t, append(goodData, entry{name: "big", body: strings.Repeat("x", 600_000)})...))
 		for _, n := range []int{1, 4, 9, 20} {
 			if _, _, err := list(bytes.NewReader(buildAr(binary, ctl, part{"data.tar" + ending, short[:len(short)-n]}))); !errors.Is(err, ErrFormat) && ending != "" {
@@ -177,7 +178,7 @@ func TestDebHostile(t *testing.T) {
 	}
 }
 
-// TestDebBuiltByDpkg reads what the real tool writes, in each compression.
+// TestDebBuiltByDpkg reads packages that dpkg-deb writes, in each compression.
 func TestDebBuiltByDpkg(t *testing.T) {
 	t.Parallel()
 	if _, err := exec.LookPath("dpkg-deb"); err != nil {
@@ -200,7 +201,7 @@ func TestDebBuiltByDpkg(t *testing.T) {
 		file := filepath.Join(t.TempDir(), "x.deb")
 		cmd := exec.CommandContext(t.Context(), "dpkg-deb", "--root-owner-group", "-Z"+z, "--build", tree, file)
 		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Logf("dpkg-deb -Z%s: %v %s", z, err, out) // old ones have no zstd
+			t.Logf("dpkg-deb -Z%s: %v %s", z, err, out) // old versions have no zstd
 			continue
 		}
 		in, err := os.Open(file)
@@ -238,7 +239,7 @@ func FuzzDeb(f *testing.F) {
 	})
 }
 
-// FuzzDecompress feeds the decoders themselves: a checksum in the archive does not stand before them.
+// FuzzDecompress feeds the decoders themselves, without the archive's checksum in front of them.
 func FuzzDecompress(f *testing.F) {
 	for i, ending := range []string{".gz", ".xz", ".zst"} {
 		f.Add(uint8(i), compress(f, ending, []byte(strings.Repeat("some text ", 100))))

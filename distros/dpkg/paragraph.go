@@ -10,33 +10,34 @@ import (
 	"strings"
 )
 
-// Bounds on control data. The largest real paragraph, in the kernel's list of built binaries, is under 1 MiB.
+// Bounds of control data. The largest real paragraph, in the kernel's list of built binaries, is under 1 MiB.
 const (
 	maxParagraph = 4 << 20 // bytes
 	maxFields    = 512     // per paragraph; the largest real ones have about 60
 )
 
-// ErrFormat says that data is not what its format demands.
+// ErrFormat says that data violates its format.
 var ErrFormat = errors.New("malformed")
 
-// field is one field of a paragraph; the value keeps its continuation lines, the first without leading blanks.
+// field is one field of a paragraph. The value has its continuation lines; the first line has no leading
+// blanks.
 type field struct{ name, value string }
 
-// Paragraph is an ordered list of fields, as in control files, Packages indexes and dpkg's status database. Its zero
-// value is empty. Copies share nothing that a method changes.
+// Paragraph is an ordered list of fields, as in control files, Packages indexes and dpkg's status database.
+// The zero value is empty. Methods return changed copies and never change shared data.
 type Paragraph struct {
-	raw    string // all lines, each with its newline, without the blank line that ends it
+	raw    string // all lines, each with its newline, without the blank line after them
 	fields []field
 }
 
-// Get returns the value of a field, whatever the case of its name; "" when it is missing. Continuation lines follow
-// after newlines, each with its leading blank.
+// Get returns the value of a field; the case of name does not matter. It is "" when the field is missing.
+// Continuation lines follow after newlines, each with its leading blank.
 func (p Paragraph) Get(name string) string {
 	v, _ := p.Lookup(name)
 	return v
 }
 
-// Lookup is Get that tells an empty field from a missing one.
+// Lookup is Get with a second result, which distinguishes an empty field from a missing one.
 func (p Paragraph) Lookup(name string) (string, bool) {
 	for i := range p.fields {
 		if f := &p.fields[i]; len(f.name) == len(name) && strings.EqualFold(f.name, name) {
@@ -46,7 +47,7 @@ func (p Paragraph) Lookup(name string) (string, bool) {
 	return "", false
 }
 
-// Names lists the fields in their order.
+// Names returns the names of the fields in their order.
 func (p Paragraph) Names() []string {
 	names := make([]string, len(p.fields))
 	for i, f := range p.fields {
@@ -82,10 +83,10 @@ func (p Paragraph) Without(names ...string) Paragraph {
 	return render(fields)
 }
 
-// String is the text of the paragraph, every line ended, without a blank line after it.
+// String returns the text of the paragraph: every line with a newline, no blank line after the last.
 func (p Paragraph) String() string { return p.raw }
 
-// Empty tells whether there is no field.
+// Empty reports whether the paragraph has no field.
 func (p Paragraph) Empty() bool { return len(p.fields) == 0 }
 
 func render(fields []field) Paragraph {
@@ -102,8 +103,9 @@ func render(fields []field) Paragraph {
 	return Paragraph{raw: b.String(), fields: fields}
 }
 
-// ReadParagraphs yields the paragraphs of control data one by one. It stops at the first mistake, with an ErrFormat that
-// names the line, or at the reader's error. What it yields does not depend on the reader afterwards.
+// ReadParagraphs yields the paragraphs of control data one by one. At the first mistake it yields an
+// ErrFormat that names the line, or the reader's error, and stops. The paragraphs do not depend on the reader
+// afterwards.
 func ReadParagraphs(r io.Reader) iter.Seq2[Paragraph, error] {
 	return func(yield func(Paragraph, error) bool) {
 		s := scanner{in: bufio.NewReaderSize(r, 256<<10)}
@@ -127,7 +129,7 @@ func ReadParagraphs(r io.Reader) iter.Seq2[Paragraph, error] {
 	}
 }
 
-// ParseParagraph reads control data of exactly one paragraph.
+// ParseParagraph parses control data that has exactly one paragraph.
 func ParseParagraph(data []byte) (Paragraph, error) {
 	var out Paragraph
 	for p, err := range ReadParagraphs(bytes.NewReader(data)) {
@@ -145,15 +147,15 @@ func ParseParagraph(data []byte) (Paragraph, error) {
 	return out, nil
 }
 
-// scanner cuts input into paragraphs.
+// scanner splits input into paragraphs.
 type scanner struct {
 	in   *bufio.Reader
 	buf  []byte
-	line int // where the paragraph begins, from 1
-	read int // lines read
+	line int // line where the paragraph begins, from 1
+	read int // number of lines read
 }
 
-// next returns the lines of the next paragraph, comments (lines with # first) left out.
+// next returns the lines of the next paragraph, without comments (lines that begin with #).
 func (s *scanner) next() (string, error) {
 	s.buf = s.buf[:0]
 	for {
@@ -180,7 +182,7 @@ func (s *scanner) next() (string, error) {
 			if start == 0 {
 				s.line = s.read
 			}
-		case len(bytes.TrimLeft(line, " \t\r\n")) == 0: // blank lines part paragraphs, even with spaces on them
+		case len(bytes.TrimLeft(line, " \t\r\n")) == 0: // blank lines separate paragraphs, also with spaces on them
 			s.buf = s.buf[:start]
 			if start > 0 {
 				return string(s.buf), nil
@@ -191,7 +193,7 @@ func (s *scanner) next() (string, error) {
 	}
 }
 
-// readLine appends one line to buf, within bounds.
+// readLine appends one line to buf, within the bounds.
 func (s *scanner) readLine() error {
 	for {
 		piece, err := s.in.ReadSlice('\n')
@@ -229,7 +231,7 @@ func parse(text string, line int) (Paragraph, error) {
 	return p, nil
 }
 
-// fieldEnd is the index of the newline that ends the first field with its continuation lines.
+// fieldEnd returns the index of the newline that ends the first field with its continuation lines.
 func fieldEnd(text string) int {
 	for at := 0; ; {
 		i := strings.IndexByte(text[at:], '\n')
@@ -243,7 +245,7 @@ func fieldEnd(text string) int {
 	}
 }
 
-// validName follows policy 5.1: printable ASCII but space and colon, not beginning with # or -.
+// validName follows policy 5.1: printable ASCII except space and colon, not beginning with # or -.
 func validName(s string) bool {
 	if s == "" || s[0] == '-' || s[0] == '#' {
 		return false

@@ -77,7 +77,7 @@ func TestReadParagraphs(t *testing.T) {
 
 func TestReadParagraphsErrors(t *testing.T) {
 	t.Parallel()
-	tests := map[string]string{ // input -> part of the message
+	tests := map[string]string{ // input -> substring of the message
 		"no colon\n":                          "line 1",
 		"A: 1\n\nB: 2\nC\n":                   "line 4",
 		"A: 1\n x\n y\nbad name: x\n":         "line 4",
@@ -166,7 +166,7 @@ func FuzzParagraphs(f *testing.F) {
 	})
 }
 
-// benchmarkPackages has the shape and size of a large repository's index: 47 MB in 63000 paragraphs.
+// benchmarkPackages has the form and size of a large repository's index: 47 MB in 63000 paragraphs.
 func benchmarkPackages() string {
 	one := `Package: libnvidia-something-0
 Source: nvidia-graphics-drivers

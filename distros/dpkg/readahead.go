@@ -3,12 +3,12 @@ package dpkg
 import "io"
 
 const (
-	aheadBlock  = 256 << 10 // bytes a block
-	aheadBlocks = 8         // blocks ready at most
+	aheadBlock  = 256 << 10 // bytes of a block
+	aheadBlocks = 8         // most blocks that are ready
 )
 
-// readAhead reads its source in a goroutine of its own, so that unpacking goes on while the consumer works. stop must be
-// called; after it the source is not touched any more.
+// readAhead reads its source in a goroutine of its own, so that unpacking continues while the consumer works.
+// The caller must call stop; after that the goroutine does not use the source any more.
 type readAhead struct {
 	full  chan block
 	free  chan []byte
@@ -20,7 +20,7 @@ type readAhead struct {
 
 type block struct {
 	data []byte
-	err  error // after data
+	err  error // follows the data
 }
 
 func newReadAhead(src io.Reader) *readAhead {
@@ -31,7 +31,7 @@ func newReadAhead(src io.Reader) *readAhead {
 		ended: make(chan struct{}),
 	}
 	for range aheadBlocks {
-		a.free <- nil // allocated when first used: most packages are small
+		a.free <- nil // allocated at the first use: most packages are small
 	}
 	go a.fill(src)
 	return a
@@ -49,7 +49,7 @@ func (a *readAhead) fill(src io.Reader) {
 		if buf == nil {
 			buf = make([]byte, aheadBlock)
 		}
-		// Not io.ReadFull: it gives an end its own name, the one by which decoders report a cut stream.
+		// Not io.ReadFull: it returns the error at an early end by which decoders report a truncated stream.
 		var err error
 		n := 0
 		for n < aheadBlock && err == nil {
@@ -68,14 +68,14 @@ func (a *readAhead) fill(src io.Reader) {
 	}
 }
 
-// Read serves the blocks in order; the source's error comes after its data, again and again.
+// Read returns the blocks in order. The source's error follows its data, in every further call.
 func (a *readAhead) Read(p []byte) (int, error) {
 	for a.pos == len(a.cur.data) {
 		if a.cur.err != nil {
 			return 0, a.cur.err
 		}
 		if a.cur.data != nil {
-			a.free <- a.cur.data // has room: there are only aheadBlocks of them
+			a.free <- a.cur.data // never blocks: there are only aheadBlocks blocks
 		}
 		a.cur, a.pos = <-a.full, 0
 	}

@@ -5,18 +5,18 @@ import (
 	"strings"
 )
 
-// Relation is one alternative: a package, possibly of certain versions.
+// Relation is one alternative: a package, possibly only of certain versions.
 type Relation struct {
 	Name     string
-	ArchQual string  // what follows the colon: any, native or an architecture; "" if nothing
+	ArchQual string  // the text after the colon: any, native or an architecture; "" without a colon
 	Op       string  // <<, <=, =, >= or >>; "" for any version
 	Version  Version // "" without Op
 }
 
-// Relations is a conjunction of disjunctions: each element must be met by one of its alternatives.
+// Relations is a conjunction of disjunctions: one alternative of each element must be met.
 type Relations [][]Relation
 
-// String is the relation as written in control files.
+// String returns the relation as written in control files.
 func (r Relation) String() string {
 	s := r.Name
 	if r.ArchQual != "" {
@@ -28,7 +28,7 @@ func (r Relation) String() string {
 	return s
 }
 
-// Matches tells whether a version meets the relation's restriction; the name is not looked at.
+// Matches reports whether a version meets the relation's restriction. It does not compare names.
 func (r Relation) Matches(v Version) bool {
 	if r.Op == "" {
 		return true
@@ -47,7 +47,7 @@ func (r Relation) Matches(v Version) bool {
 	return c > 0
 }
 
-// String is the field as written in control files.
+// String returns the field as written in control files.
 func (rs Relations) String() string {
 	groups := make([]string, len(rs))
 	for i, group := range rs {
@@ -60,18 +60,19 @@ func (rs Relations) String() string {
 	return strings.Join(groups, ", ")
 }
 
-// maxRelations bounds the alternatives of one field. The largest real Provides, of Debian's Rust packages, are below 2000.
+// maxRelations bounds the alternatives of one field. The largest real Provides, of Debian's Rust packages,
+// has fewer than 2000.
 const maxRelations = 20000
 
-// ParseRelations reads a field such as Depends or Provides as it applies to binary packages of one architecture:
-// alternatives restricted to other architectures ("[arm64]", "[!i386]") are dropped, and so are those that only a build
-// profile activates. A group of which nothing remains disappears. Mistakes are ErrFormat.
+// ParseRelations parses a field such as Depends or Provides for binary packages of one architecture. It drops
+// alternatives that are restricted to other architectures ("[arm64]", "[!i386]"), alternatives that only a
+// build profile activates, and groups without a remaining alternative. Mistakes are ErrFormat.
 func ParseRelations(text, arch string) (Relations, error) {
 	var out Relations
 	count := 0
 	for group := range strings.SplitSeq(text, ",") {
 		if strings.TrimSpace(group) == "" {
-			continue // an empty field or a trailing comma; dpkg allows both
+			continue // an empty field or a trailing comma; dpkg accepts both
 		}
 		var kept []Relation
 		for alternative := range strings.SplitSeq(group, "|") {
@@ -97,7 +98,7 @@ type syntaxError string
 
 func (e syntaxError) Error() string { return string(e) }
 
-// parseRelation reads name[:qualifier] [(op version)] [[arch ...]] [<profile ...> ...].
+// parseRelation parses name[:qualifier] [(op version)] [[arch ...]] [<profile ...> ...].
 func parseRelation(s, arch string) (r Relation, applies bool, err error) {
 	s = strings.TrimSpace(s)
 	end := strings.IndexAny(s, " \t\n\r([<")
@@ -142,7 +143,7 @@ func parseRelation(s, arch string) (r Relation, applies bool, err error) {
 	return r, applies && (!profiles || profilesApply), nil
 }
 
-// bracket takes the first bracketed part off a string.
+// bracket splits the first bracketed part off a string.
 func bracket(s string) (inner, rest string, err error) {
 	closing := map[byte]string{'(': ")", '[': "]", '<': ">"}[s[0]]
 	if closing == "" {
@@ -163,9 +164,9 @@ func parseConstraint(s string) (string, Version, error) {
 	op, version := s[:end], strings.TrimSpace(s[end:])
 	switch op {
 	case "<<", "<=", "=", ">=", ">>":
-	case "<", ">": // spelled so before 1996; dpkg still reads them as "or equal"
+	case "<", ">": // the forms before 1996; dpkg still reads them as "or equal"
 		op += "="
-	case "": // "(1.2)" means exactly 1.2, to dpkg
+	case "": // for dpkg "(1.2)" means exactly 1.2
 		op = "="
 	default:
 		return "", "", syntaxError("want one of << <= = >= >> before the version")
@@ -176,7 +177,8 @@ func parseConstraint(s string) (string, Version, error) {
 	return op, Version(version), nil
 }
 
-// archApplies evaluates "amd64 arm64" or "!i386 !armhf". Wildcards are those of packages we read: any, linux-any, any-<cpu>.
+// archApplies evaluates "amd64 arm64" or "!i386 !armhf". It knows the wildcards of the packages that we read:
+// any, linux-any, any-<cpu>.
 func archApplies(list, arch string) (bool, error) {
 	words := strings.Fields(list)
 	if len(words) == 0 {
@@ -193,7 +195,7 @@ func archApplies(list, arch string) (bool, error) {
 	return listed != negated, nil
 }
 
-// noProfileApplies evaluates one <a !b> list when no build profile is active: only negated terms hold.
+// noProfileApplies evaluates one <a !b> list without active build profiles: only negated terms hold.
 func noProfileApplies(list string) bool {
 	for w := range strings.FieldsSeq(list) {
 		if w[0] != '!' {
@@ -203,7 +205,8 @@ func noProfileApplies(list string) bool {
 	return true
 }
 
-// validPackage follows policy 5.6.1 but for upper case, which old archives have in virtual names.
+// validPackage follows policy 5.6.1, except that it accepts upper case, which old archives have in virtual
+// names.
 func validPackage(s string) bool {
 	if s == "" || !isAlnum(s[0]) {
 		return false

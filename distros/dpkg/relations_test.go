@@ -10,7 +10,7 @@ import (
 
 func TestParseRelations(t *testing.T) {
 	t.Parallel()
-	tests := map[string]string{ // field -> as it applies to amd64
+	tests := map[string]string{ // field -> its relations for amd64
 		"":                            "",
 		" , ":                         "",
 		"libc6":                       "libc6",
@@ -58,7 +58,7 @@ func TestParseRelationsErrors(t *testing.T) {
 
 func TestRelationMatches(t *testing.T) {
 	t.Parallel()
-	for op, want := range map[string][3]bool{ // for an older, an equal and a newer version
+	for op, want := range map[string][3]bool{ // results for an older, an equal and a newer version
 		"": {true, true, true}, "<<": {true, false, false}, "<=": {true, true, false}, "=": {false, true, false}, ">=": {false, true, true}, ">>": {false, false, true},
 	} {
 		r := Relation{Name: "x", Op: op, Version: "2.0"}

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Status is the database of a system's packages, var/lib/dpkg/status. The zero value is that of an empty system. It is
-// never changed after it was read, so it may be shared.
+// Status is the database of a system's packages, var/lib/dpkg/status. The zero value is that of an empty
+// system. It never changes after it was read, so it may be shared.
 type Status struct {
 	entries []Paragraph      // all of them, in the order of the file
 	names   map[string][]int // name -> installed entries
@@ -18,14 +18,14 @@ type Status struct {
 // Provision is an installed package that provides a virtual one.
 type Provision struct {
 	Package Paragraph
-	Version Version // of what it provides; "" when it does not say: then no version restriction is met
+	Version Version // version of the virtual package; "" when it is not stated: then no version restriction is met
 }
 
-// maxPackages bounds a status file; Debian has about 100000 packages in all.
+// maxPackages bounds a status file. All of Debian has about 100000 packages.
 const maxPackages = 500000
 
-// ReadStatus reads a status file. Packages that are not installed (removed with their configuration kept, half installed)
-// are kept for With but are not found by lookups.
+// ReadStatus reads a status file. Lookups do not find packages that are not installed (removed with their
+// configuration kept, half installed), but With keeps them.
 func ReadStatus(r io.Reader) (*Status, error) {
 	s := &Status{names: map[string][]int{}, virtual: map[string][]Provision{}}
 	for p, err := range ReadParagraphs(r) {
@@ -64,14 +64,14 @@ func (s *Status) add(p Paragraph) error {
 	return nil
 }
 
-// installed tells whether the third word of Status is a state in which the package's files are all there and it was
-// configured; pending triggers of other packages do not change that.
+// installed reports whether the third word of Status is a state in which all files of the package exist and
+// it was configured. Pending triggers of other packages do not matter.
 func installed(p Paragraph) bool {
 	words := strings.Fields(p.Get("Status"))
 	return len(words) == 3 && slices.Contains([]string{"installed", "triggers-awaited", "triggers-pending"}, words[2])
 }
 
-// Packages lists what is installed, in the order of the file.
+// Packages returns the installed packages, in the order of the file.
 func (s *Status) Packages() []Paragraph {
 	var out []Paragraph
 	for _, p := range s.entries {
@@ -82,7 +82,8 @@ func (s *Status) Packages() []Paragraph {
 	return out
 }
 
-// Find returns an installed package. With an architecture, only the package of that one or of "all"; with "", any.
+// Find returns an installed package. With an architecture, it returns only a package of that one or of "all";
+// with "", any.
 func (s *Status) Find(name, arch string) (Paragraph, bool) {
 	for _, i := range s.names[name] {
 		p := s.entries[i]
@@ -93,18 +94,21 @@ func (s *Status) Find(name, arch string) (Paragraph, bool) {
 	return Paragraph{}, false
 }
 
-// Provided lists the installed packages that provide a virtual package; a package of that very name is not among them.
+// Provided returns the installed packages that provide a virtual package, without a real package of that
+// name.
 func (s *Status) Provided(name string) []Provision { return s.virtual[name] }
 
-// indexOnly are fields that a repository's index adds to a package's control data and dpkg does not record.
+// indexOnly are fields that a repository's index adds to a package's control data and that dpkg does not
+// record.
 var indexOnly = []string{
 	"Status", "Filename", "Size", "MD5sum", "SHA1", "SHA256", "SHA512", "Description-md5", "Tag", "Task",
 	"Phased-Update-Percentage", "Cnf-Visible-Pkgname", "Cnf-Extra-Commands", "Conffiles",
 }
 
-// With renders a status file in which the given packages, control data or index entries, are installed. They replace
-// entries of the same package, others follow at the end by name and architecture: the order of the arguments does not
-// matter. A Conffiles field is kept when it has dpkg's form, lines of path and MD5.
+// With returns a status file in which the given packages (control data or index entries) are installed. They
+// replace entries of the same package; others follow at the end, sorted by name and architecture, so the
+// order of the arguments does not matter. A Conffiles field is kept when it has dpkg's form, lines of path
+// and MD5.
 func (s *Status) With(pkgs ...Paragraph) []byte {
 	pkgs = slices.Clone(pkgs)
 	slices.SortStableFunc(pkgs, func(a, b Paragraph) int {
@@ -144,8 +148,8 @@ func (s *Status) With(pkgs ...Paragraph) []byte {
 	return []byte(b.String())
 }
 
-// replaces tells whether two packages of one name cannot both be installed: only those of different architectures that
-// are both "Multi-Arch: same" can.
+// replaces reports whether two packages of one name cannot both be installed. Only packages of different
+// architectures that are both "Multi-Arch: same" can.
 func replaces(p, old Paragraph) bool {
 	return p.Get("Architecture") == old.Get("Architecture") || p.Get("Multi-Arch") != "same" || old.Get("Multi-Arch") != "same"
 }

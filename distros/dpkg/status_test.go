@@ -186,7 +186,7 @@ Description: x
 	}
 }
 
-// TestStatusReadByDpkg lets dpkg read what we write.
+// TestStatusReadByDpkg lets dpkg read the file that With writes.
 func TestStatusReadByDpkg(t *testing.T) {
 	t.Parallel()
 	if _, err := exec.LookPath("dpkg-query"); err != nil {

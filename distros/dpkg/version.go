@@ -1,8 +1,8 @@
-// Package dpkg reads and writes the file formats of Debian packages: versions and their order, control data, relations
-// between packages, .deb archives, and the database of installed packages. Input is taken as hostile: everything is
-// bounded, and archive members cannot leave the folder they are unpacked in.
+// Package dpkg reads and writes the file formats of Debian packages: versions and their order, control data,
+// relations between packages, .deb archives, and the database of installed packages. It treats input as
+// hostile: everything is bounded, and archive members cannot leave the folder that they are unpacked in.
 //
-// It does not run dpkg or maintainer scripts, does not unpack to disk, and knows nothing of repositories.
+// It does not run dpkg or maintainer scripts, does not unpack to disk, and does not know repositories.
 package dpkg
 
 import (
@@ -16,7 +16,7 @@ type Version string
 // maxEpochDigits keeps comparisons of hostile versions cheap; dpkg itself allows an epoch up to 2^31-1.
 const maxEpochDigits = 10
 
-// ParseVersion checks a version by the rules of Debian policy 5.6.12. Compare takes unchecked ones as well.
+// ParseVersion checks a version by the rules of Debian policy 5.6.12. Compare also accepts unchecked ones.
 func ParseVersion(s string) (Version, error) {
 	v := Version(s)
 	epoch, upstream, revision := v.split()
@@ -41,7 +41,7 @@ func ParseVersion(s string) (Version, error) {
 	return v, nil
 }
 
-// split cuts at the first colon and the last hyphen; missing parts are "".
+// split splits at the first colon and the last hyphen; missing parts are "".
 func (v Version) split() (epoch, upstream, revision string) {
 	upstream = string(v)
 	if i := strings.IndexByte(upstream, ':'); i >= 0 {
@@ -53,8 +53,9 @@ func (v Version) split() (epoch, upstream, revision string) {
 	return epoch, upstream, revision
 }
 
-// Compare is -1, 0 or 1 as a is older than, as old as, or newer than b, by Debian policy 5.6.12: epochs as numbers,
-// then the upstream parts, then the revisions, where a missing epoch or revision counts as 0.
+// Compare returns -1, 0 or 1 as a is older than, as old as, or newer than b, by Debian policy 5.6.12: it
+// compares the epochs as numbers, then the upstream parts, then the revisions. A missing epoch or revision
+// counts as 0.
 func Compare(a, b Version) int {
 	if a == b {
 		return 0
@@ -70,7 +71,7 @@ func Compare(a, b Version) int {
 	return comparePart(ra, rb)
 }
 
-// comparePart goes through both strings in turns of a stretch without digits, by character weight, and a number.
+// comparePart compares alternately a stretch without digits, by character weight, and a number.
 func comparePart(a, b string) int {
 	for a != "" || b != "" {
 		for a != "" && !isDigit(a[0]) || b != "" && !isDigit(b[0]) {
@@ -89,7 +90,8 @@ func comparePart(a, b string) int {
 	return 0
 }
 
-// weight orders the first character of a stretch without digits: tilde before the end of it, then letters, then the rest.
+// weight orders the first character of a stretch without digits: tilde, then its end, then letters, then the
+// rest.
 func weight(s string) int {
 	switch {
 	case s == "" || isDigit(s[0]):
@@ -132,7 +134,7 @@ func sign(n int) int {
 	return 0
 }
 
-// Upstream is the version without epoch and Debian revision: "535.261.03" of "1:535.261.03-1~deb12u1".
+// Upstream returns the version without epoch and Debian revision: "535.261.03" of "1:535.261.03-1~deb12u1".
 func (v Version) Upstream() string {
 	s := string(v)
 	if _, after, ok := strings.Cut(s, ":"); ok {

@@ -13,7 +13,7 @@ import (
 
 func TestCompare(t *testing.T) {
 	t.Parallel()
-	// Ascending; those on one line are equal.
+	// Ascending; the versions on one line are equal.
 	order := [][]Version{
 		{"~~"},
 		{"~~a"},
@@ -99,7 +99,8 @@ func TestCompareIsAnOrder(t *testing.T) {
 	})
 }
 
-// TestCompareLikeDpkg asks dpkg about some hundred pairs. One shell loop serves all of them: starting dpkg is the cost.
+// TestCompareLikeDpkg asks dpkg about some hundred pairs. One shell loop serves all of them, because starting
+// a process is the main cost.
 func TestCompareLikeDpkg(t *testing.T) {
 	t.Parallel()
 	if _, err := exec.LookPath("dpkg"); err != nil {
@@ -113,7 +114,7 @@ func TestCompareLikeDpkg(t *testing.T) {
 	var in bytes.Buffer
 	for seed := range pairs {
 		a, b := versions().Example(2*seed), versions().Example(2*seed+1)
-		if seed%3 == 0 { // neighbours: random ones rarely agree for long
+		if seed%3 == 0 { // neighbours: two random versions rarely agree for long
 			b = a + "~"
 		}
 		list = append(list, [2]Version{a, b})

@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// The shapes of values. They are narrow on purpose: driver, id and flavour end up in paths.
+// The forms of values. They are narrow on purpose: driver, id and flavour become parts of paths.
 var (
 	driverShape = regexp.MustCompile(`^[1-9][0-9]{2,3}(\.[0-9]{1,4}){1,2}$`)
 	branchShape = regexp.MustCompile(`^R[1-9][0-9]{2,3}$`)

@@ -1,8 +1,9 @@
-// Package driverinfo is the note that an image carries of its driver: which one it is, which kernels it compiles on, which
-// rules its builder set aside. driver-build writes it, driver-entrypoint reads it on the node.
+// Package driverinfo reads and writes the note in an image about its driver: which driver it is, on which
+// kernels it compiles, and which rules its builder overrode. driver-build writes it, driver-entrypoint reads
+// it on the node.
 //
-// It decides nothing about a node and looks at no kernel: it reads, checks and writes one small file, and compares a kernel
-// release with the rule in it.
+// It makes no decision about a node and does not examine the kernel: it reads, checks and writes one small
+// file, and compares a kernel release with the rule in it.
 package driverinfo
 
 import (
@@ -16,7 +17,7 @@ import (
 )
 
 const (
-	// Path is where the note is in an image, relative to its root.
+	// Path is the path of the note in an image, relative to its root.
 	Path = "usr/share/nvidia-driver/driver.json"
 	// Schema is the version of the note that this package writes, and the only one that it reads.
 	Schema = 1
@@ -30,42 +31,44 @@ const (
 	Open        = "open"        // the kernel-open/ sources
 )
 
-// The rules that Overridden may name. The first two are the matrix's, for one pair of driver and system; KernelLimit is both
-// of them at once, for an operator who sets the rule aside on a node.
+// The rules that Overridden may name. The first two are the matrix's, for one pair of driver and system.
+// KernelLimit stands for both, for an operator who overrides the rule on a node.
 const (
 	KernelTooNew = "kernel-too-new"
 	KernelTooOld = "kernel-too-old"
 	KernelLimit  = "kernel-limit"
 )
 
-// Info says what an image holds.
+// Info describes the content of an image.
 type Info struct {
-	Schema     int        `json:"schema"`
-	Driver     string     `json:"driver"`               // "535.261.03"
-	Branch     string     `json:"branch"`               // "R535"
-	OS         string     `json:"os"`                   // id of the system in package distros: "debian12"
-	Arch       string     `json:"arch"`                 // Go name: "amd64"
-	Profile    string     `json:"profile"`              // "full" or "compute"
-	Flavours   []string   `json:"flavours"`             // of the kernel modules that it can serve, the preferred one first
+	Schema  int    `json:"schema"`
+	Driver  string `json:"driver"`  // "535.261.03"
+	Branch  string `json:"branch"`  // "R535"
+	OS      string `json:"os"`      // id of the system in package distros: "debian12"
+	Arch    string `json:"arch"`    // Go name: "amd64"
+	Profile string `json:"profile"` // "full" or "compute"
+	// Flavours are those of the kernel modules that the image can provide, the preferred one first.
+	Flavours   []string   `json:"flavours"`
 	Kernel     KernelRule `json:"kernel,omitzero"`      // kernels that the modules compile on
-	Overridden []string   `json:"overridden,omitempty"` // names of the rules that were set aside, sorted
-	ID         string     `json:"id"`                   // 64 hex digits: equal for images of equal content
+	Overridden []string   `json:"overridden,omitempty"` // names of the overridden rules, sorted
+	ID         string     `json:"id"`                   // 64 hex digits; images with equal content have equal IDs
 
-	Toolchain   bool          `json:"toolchain"`             // compiler and sources are there: it can compile for other kernels
-	Precompiled []Precompiled `json:"precompiled,omitempty"` // modules that are there, sorted
+	// Toolchain says that compiler and sources are in the image: it can compile for other kernels.
+	Toolchain   bool          `json:"toolchain"`
+	Precompiled []Precompiled `json:"precompiled,omitempty"` // sets of modules in the image, sorted
 }
 
 // Precompiled is one set of modules in an image.
 type Precompiled struct {
-	Kernel  string `json:"kernel"`  // as uname -r says it: "6.1.0-38-amd64"
+	Kernel  string `json:"kernel"`  // as in uname -r: "6.1.0-38-amd64"
 	Flavour string `json:"flavour"` // Proprietary or Open
 }
 
-// ErrFormat says that a note is there but cannot be used. The image has to be built again.
+// ErrFormat says that a note exists but cannot be used. The image must be built again.
 var ErrFormat = errors.New("not a valid description of a driver image")
 
-// Read reads the note of the image whose root is given. The error wraps fs.ErrNotExist when the image has none, ErrFormat
-// when it is damaged or of another version of this software.
+// Read reads the note of the image with this root. The error wraps fs.ErrNotExist when the image has none,
+// and ErrFormat when it is damaged or from another version of this software.
 func Read(root fs.FS) (Info, error) {
 	f, err := root.Open(Path)
 	if err != nil {
@@ -83,7 +86,8 @@ func Read(root fs.FS) (Info, error) {
 	return info, nil
 }
 
-// Decode reads the bytes of a note. Unknown fields are mistakes: writer and reader come in one image. Errors are ErrFormat.
+// Decode parses the bytes of a note. Unknown fields are mistakes, because writer and reader are in one image.
+// Errors are ErrFormat.
 func Decode(data []byte) (Info, error) {
 	if len(data) > maxBytes {
 		return Info{}, fmt.Errorf("%w: larger than %d bytes", ErrFormat, maxBytes)
@@ -107,7 +111,8 @@ func Decode(data []byte) (Info, error) {
 	return info, nil
 }
 
-// Encode writes the note: the same for the same content, with a newline at its end. It refuses what Read would refuse.
+// Encode returns the note as bytes: equal for equal content, with a newline at the end. It refuses what Read
+// refuses.
 func (i Info) Encode() ([]byte, error) {
 	i.Schema = Schema
 	i.Overridden = slices.Compact(slices.Sorted(slices.Values(i.Overridden)))
@@ -123,7 +128,7 @@ func (i Info) Encode() ([]byte, error) {
 	return append(b, '\n'), nil
 }
 
-// Kernels are the releases that the image has modules for, each once, in the order of the note.
+// Kernels returns the releases that the image has modules for, each once, in the order of the note.
 func (i Info) Kernels() []string {
 	var releases []string
 	for _, p := range i.Precompiled {
@@ -134,11 +139,11 @@ func (i Info) Kernels() []string {
 	return releases
 }
 
-// Overrides says whether a rule was set aside.
+// Overrides reports whether a rule was overridden.
 func (i Info) Overrides(rule string) bool { return slices.Contains(i.Overridden, rule) }
 
-// CheckKernel compares a kernel release with the rule of the image, unless the rule was set aside. The error is a
-// *KernelError.
+// CheckKernel compares a kernel release with the rule of the image, unless the rule was overridden. The error
+// is a *KernelError.
 func (i Info) CheckKernel(release string) error {
 	err := i.Kernel.Check(release)
 	var limit *KernelError

@@ -198,7 +198,7 @@ func TestSeries(t *testing.T) {
 	}
 }
 
-// FuzzRead: what is read can be written, and reads the same again.
+// FuzzRead: a note that was read can be written, and reads the same again.
 func FuzzRead(f *testing.F) {
 	f.Add([]byte(exampleText))
 	f.Add([]byte("{}"))

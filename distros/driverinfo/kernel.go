@@ -9,23 +9,23 @@ import (
 	"github.com/driver-container/driver-container/distros"
 )
 
-// KernelRule is the range of kernel series that a driver compiles on. Both ends belong to it; "" is no limit.
+// KernelRule is the range of kernel series that a driver compiles on, both ends included; "" is no limit.
 type KernelRule struct {
 	Min    string `json:"min,omitempty"`    // "3.10"
 	Max    string `json:"max,omitempty"`    // "6.16"
-	Reason string `json:"reason,omitempty"` // where Max comes from, for people
+	Reason string `json:"reason,omitempty"` // the source of Max, for people
 }
 
-// KernelError says that a kernel is outside of a rule, or has a release that no rule can be asked about.
+// KernelError says that a kernel is outside of a rule, or that its release does not begin with a version.
 type KernelError struct {
-	Driver  string // "" when Check was asked without an image
+	Driver  string // "" when Check was called without an image
 	Release string
 	Rule    KernelRule
 	TooNew  bool
 	Unknown bool // Release does not begin with a version
 }
 
-// Name is the name of the rule in Info.Overridden.
+// Name returns the name of the rule in Info.Overridden.
 func (e *KernelError) Name() string {
 	if e.TooNew {
 		return KernelTooNew
@@ -33,7 +33,7 @@ func (e *KernelError) Name() string {
 	return KernelTooOld
 }
 
-// Error names the kernel, the limit and its reason.
+// Error returns the kernel, the limit and the reason for it.
 func (e *KernelError) Error() string {
 	driver := "the driver"
 	if e.Driver != "" {
@@ -52,8 +52,8 @@ func (e *KernelError) Error() string {
 	}
 }
 
-// Check compares a kernel release ("6.1.0-38-amd64") with the rule. Of a limit "6.1" only two numbers count, so that 6.1.192
-// is within it. The error is a *KernelError.
+// Check compares a kernel release ("6.1.0-38-amd64") with the rule. For a limit "6.1" only two numbers count,
+// so 6.1.192 is within it. The error is a *KernelError.
 func (r KernelRule) Check(release string) error {
 	if r.Min == "" && r.Max == "" {
 		return nil
@@ -70,7 +70,8 @@ func (r KernelRule) Check(release string) error {
 	return nil
 }
 
-// Series is the version at the start of a kernel release: 6 and 1 of "6.1.0-38-amd64". ok is false when there is none.
+// Series returns the version at the start of a kernel release: 6 and 1 of "6.1.0-38-amd64". ok is false
+// without one.
 func Series(release string) (major, minor int, ok bool) {
 	if n := numbers(release); len(n) >= 2 {
 		return n[0], n[1], true
@@ -78,7 +79,7 @@ func Series(release string) (major, minor int, ok bool) {
 	return 0, 0, false
 }
 
-// numbers are the up to three numbers that a release begins with.
+// numbers returns the first numbers of a release, at most three.
 func numbers(release string) (n []int) {
 	for len(n) < 3 {
 		digits := release[:len(release)-len(strings.TrimLeft(release, "0123456789"))]

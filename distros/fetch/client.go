@@ -1,8 +1,9 @@
-// Package fetch downloads files whose sha256 or sha512 is known and keeps them in a content-addressed store. Downloads are
-// verified before anybody sees them, resumed where they broke off (also by a later process), retried with growing
-// pauses, and safe when several processes want the same file at once.
+// Package fetch downloads files with a known sha256 or sha512 into a content-addressed store. It verifies
+// downloads before it publishes them, resumes interrupted ones (also in a later process), retries with
+// growing pauses, and is safe when several processes want the same file at the same time.
 //
-// It does not know what it downloads: no archives, no package indexes, no signatures. It never deletes finished content.
+// It does not know what it downloads: no archives, no package indexes, no signatures. It never deletes
+// finished content.
 package fetch
 
 import (
@@ -13,27 +14,34 @@ import (
 	"time"
 )
 
-// File names content: where it is said to be and what it must be.
+// File names content: its address and its digest.
 type File struct {
 	URL    string `json:"url"`              // http, https or file
 	SHA256 string `json:"sha256,omitempty"` // 64 lower-case hex digits; mandatory without SHA512
-	SHA512 string `json:"sha512,omitempty"` // 128 lower-case hex digits, for content of which no SHA256 is known; both: both must be right
-	Size   int64  `json:"size,omitempty"`   // bytes; 0: unknown
+	// SHA512 has 128 lower-case hex digits, for content without a known SHA256. If both are set, both must be
+	// right.
+	SHA512 string `json:"sha512,omitempty"`
+	Size   int64  `json:"size,omitempty"` // bytes; 0: unknown
 }
 
-// Progress is told how many bytes of how many are there; total is 0 when unknown. It is called from the goroutine that
-// downloads, often, so it must be quick. The first call of a resumed download starts with what was there before.
+// Progress reports how many bytes of how many are in the store; total is 0 when unknown. The goroutine that
+// downloads calls it often, so it must be fast. The first call of a resumed download has the bytes of the
+// earlier one.
 type Progress func(done, total int64)
 
-// Client downloads into a store. Store must be set, all else has defaults. Safe for concurrent use.
+// Client downloads into a store. Store must be set; everything else has a default. It is safe for concurrent
+// use.
 type Client struct {
-	Store     *Store
-	HTTP      *http.Client  // nil: a client with the system's proxies and certificates. Its Timeout is not used: large files take long
-	Offline   bool          // never use the network; file URLs still work
-	Attempts  int           // tries in a row without a new byte before giving up; 0: 5
-	Backoff   time.Duration // pause before the second try, doubled for each further one; 0: 500ms
-	Stall     time.Duration // a transfer that yields no byte for so long is broken off and tried again; 0: 1 minute
-	UserAgent string        // "": driver-build
+	Store *Store
+	// HTTP is nil for a client with the system's proxies and certificates. Its Timeout is not used, because
+	// large files take long.
+	HTTP     *http.Client
+	Offline  bool          // never use the network; file URLs still work
+	Attempts int           // attempts in a row without a new byte before the client gives up; 0: 5
+	Backoff  time.Duration // pause before the second attempt, doubled for each further one; 0: 500ms
+	// Stall is the time without a byte after which the client ends a transfer and tries again; 0: 1 minute.
+	Stall     time.Duration
+	UserAgent string // "": driver-build
 }
 
 const (
@@ -42,12 +50,14 @@ const (
 	defaultStall    = time.Minute
 	maxBackoff      = 30 * time.Second
 	maxRetryAfter   = 2 * time.Minute
-	maxUnknownSize  = 16 << 30 // bytes of a file whose size nobody told us; the largest driver archive is under 1 GiB
+	// Bytes of a file of unknown size; the largest driver archive is under 1 GiB.
+	maxUnknownSize = 16 << 30
 )
 
-// Get returns the path of verified content in the store, and whether it was there before. It resumes a download that
-// broke off earlier, here or in another process. Content of another digest or size is a *MismatchError; a server that
-// does not deliver is ErrUnreachable; ErrOffline when the client is offline and the store does not have it.
+// Get returns the path of verified content in the store, and whether it was there before the call. It resumes
+// an interrupted download of this or another process. Errors: *MismatchError for content with another digest
+// or size; ErrUnreachable for a server that does not deliver; ErrOffline when the client is offline and the
+// store lacks the content.
 func (c *Client) Get(ctx context.Context, f File, p Progress) (path string, cached bool, err error) {
 	u, err := parseURL(f.URL)
 	if err != nil {
@@ -78,8 +88,8 @@ func (c *Client) Get(ctx context.Context, f File, p Progress) (path string, cach
 	return c.Store.Path(f.key()), cached, nil
 }
 
-// have tells whether the store holds the file. A blob of another size than the file's is damaged (somebody truncated
-// it): it counts as missing and the new download replaces it.
+// have reports whether the store has the file. A blob of another size than the file's is damaged (truncated):
+// it counts as missing, and the new download replaces it.
 func (c *Client) have(f File) bool {
 	size, ok := c.Store.size(f.key())
 	return ok && (f.Size == 0 || size == f.Size)
@@ -88,7 +98,7 @@ func (c *Client) have(f File) bool {
 func parseURL(raw string) (*url.URL, error) {
 	u, err := url.Parse(raw)
 	if err != nil {
-		return nil, fmt.Errorf("download: not a URL: %w", bare(err)) // bare: the text of url.Parse repeats the password
+		return nil, fmt.Errorf("download: not a URL: %w", bare(err)) // bare: the text of url.Parse has the password
 	}
 	switch {
 	case u.Scheme == "file" && (u.Host == "" || u.Host == "localhost") && u.Path != "":

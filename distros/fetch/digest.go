@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// kind tells which digest a text is: "sha256", "sha512", or "" for anything else.
+// kind returns the kind of a digest: "sha256", "sha512", or "" for anything else.
 func kind(digest string) string {
 	if strings.Trim(digest, "0123456789abcdef") != "" {
 		return ""
@@ -23,7 +23,7 @@ func kind(digest string) string {
 	return ""
 }
 
-// key is the digest that the store is asked for.
+// key returns the digest by which the store is asked.
 func (f File) key() string {
 	if f.SHA256 != "" {
 		return f.SHA256
@@ -43,8 +43,8 @@ func (f File) check() error {
 	return nil
 }
 
-// sums are the digests of content on its way: always the sha256, which names it in the store, and the sha512 for those who
-// know nothing else of it.
+// sums computes the digests of content in transfer: always the sha256, which names it in the store, and the
+// sha512 if the file has one.
 type sums struct{ short, long hash.Hash }
 
 func newSums(f File) sums {
@@ -57,7 +57,7 @@ func newSums(f File) sums {
 
 func (s sums) Write(p []byte) (int, error) {
 	if s.long != nil {
-		_, _ = s.long.Write(p) // a hash never fails
+		_, _ = s.long.Write(p) // never fails
 	}
 	return s.short.Write(p)
 }
@@ -77,7 +77,7 @@ func (s sums) match(f File) bool {
 	return want == got
 }
 
-// compare is a digest that was asked for and what it is, of two digests one that differs.
+// compare returns the wanted and the actual digest; of two digests, one that differs.
 func (s sums) compare(f File) (want, got string) {
 	if got := s.sha256(); f.SHA512 == "" || f.SHA256 != "" && f.SHA256 != got {
 		return f.SHA256, got

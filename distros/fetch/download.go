@@ -11,12 +11,12 @@ import (
 	"syscall"
 )
 
-// localError marks an error of this machine (disk), which no other try will cure.
+// localError marks an error of this machine (disk), which another attempt cannot cure.
 type localError struct{ error }
 
 func (e *localError) Unwrap() error { return e.error }
 
-// download brings a file from a server into the store; cached is true when another process did it meanwhile.
+// download downloads a file into the store. cached is true when another process finished it in the meantime.
 func (c *Client) download(ctx context.Context, u *url.URL, f File, progress Progress) (cached bool, err error) {
 	part, err := c.lockPartial(ctx, f)
 	if err != nil || part == nil {
@@ -34,7 +34,7 @@ func (c *Client) download(ctx context.Context, u *url.URL, f File, progress Prog
 			if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
 				return false, errors.Join(err, part.discard()) // others need the space more than we need the bytes
 			}
-			// The bytes stay for the next try, of this process or of another one.
+			// The bytes stay for the next attempt, of this process or another one.
 			return false, errors.Join(err, part.file.Close())
 		}
 		if part.sums.match(f) && (f.Size == 0 || part.size == f.Size) {
@@ -43,8 +43,8 @@ func (c *Client) download(ctx context.Context, u *url.URL, f File, progress Prog
 		if !resumed {
 			return false, c.mismatch(u, f, part, announced)
 		}
-		// Two halves that do not fit (the file changed, or the machine lost power while the first half was written)
-		// look like a wrong file. Only a download from the first byte on is evidence.
+		// Two halves that do not fit (the file changed, or the machine lost power while it wrote the first half)
+		// look like a wrong file. Only a download from the first byte is proof.
 		resumed = false
 		if err := part.restart(origin{}); err != nil {
 			return false, errors.Join(err, part.file.Close())
@@ -62,7 +62,7 @@ func (c *Client) mismatch(u *url.URL, f File, part *partial, announced int64) er
 	return e
 }
 
-// copyLocal brings a file of this machine into the store.
+// copyLocal copies a file of this machine into the store.
 func (c *Client) copyLocal(ctx context.Context, u *url.URL, f File, progress Progress) error {
 	src, err := os.Open(u.Path) //nolint:gosec // the user names the file
 	if err != nil {
@@ -89,14 +89,14 @@ func (c *Client) copyLocal(ctx context.Context, u *url.URL, f File, progress Pro
 		return err
 	}
 	if want, got := w.sums.compare(f); want != got {
-		// Not copied aside: the file is on this machine, where people can look at it.
+		// Not kept: the file is on this machine, where people can inspect it.
 		return &MismatchError{URL: display(u), Want: want, Got: got, WantSize: f.Size, GotSize: w.size}
 	}
 	_, _, err = w.Commit()
 	return err
 }
 
-// copyCtx copies until the end or until ctx is done, and tells after each piece how much there is.
+// copyCtx copies until the end or until ctx ends, and calls tell with the number of bytes after each piece.
 func copyCtx(ctx context.Context, w io.Writer, r io.Reader, tell func(int64)) error {
 	buf := make([]byte, 256<<10)
 	var done int64

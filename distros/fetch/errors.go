@@ -10,30 +10,31 @@ import (
 	"time"
 )
 
-// ErrUnreachable says that content could not be had from its server: no connection, an HTTP error, or a body that broke
-// off, after all retries. Trying again later may help.
+// ErrUnreachable says that a server did not deliver content, after all attempts: no connection, an HTTP
+// error, or an incomplete body. A later attempt may succeed.
 var ErrUnreachable = errors.New("unreachable")
 
-// ErrOffline says that content is not in the store and that the client is not allowed to go and get it.
+// ErrOffline says that content is not in the store and that the client may not download it.
 var ErrOffline = errors.New("not in the cache, and downloads are switched off (--offline)")
 
 // ErrTooLarge says that a document is larger than its reader allows.
 var ErrTooLarge = errors.New("larger than allowed")
 
-// errStalled is the cause of a transfer given up because no byte came for too long.
+// errStalled is the cause that ends a transfer in which no byte arrived for too long.
 var errStalled = errors.New("no byte arrived for too long")
 
-// errDowngrade refuses a redirect that would leave TLS.
+// errDowngrade refuses a redirect from https to http.
 var errDowngrade = errors.New("redirected from https to http, refused")
 
 // errRedirects ends a circle of redirects.
 var errRedirects = errors.New("more than 10 redirects")
 
-// StatusError is an answer of a server other than success. It is also fs.ErrNotExist for 404 and 410.
+// StatusError is an answer of a server with another status than success. For 404 and 410 it is also
+// fs.ErrNotExist.
 type StatusError struct {
 	URL        string        // without credentials
 	Code       int           // the HTTP status
-	retryAfter time.Duration // what the server asked for, 0 if nothing
+	retryAfter time.Duration // the pause that the server requested, 0 if none
 }
 
 func (e *StatusError) Error() string {
@@ -44,18 +45,18 @@ func (e *StatusError) Error() string {
 	return text
 }
 
-// Is makes every such answer an ErrUnreachable, and errors.Is(err, fs.ErrNotExist) true when the server says that there is no
-// such file.
+// Is makes every such answer an ErrUnreachable, and errors.Is(err, fs.ErrNotExist) true when the server says
+// that the file does not exist.
 func (e *StatusError) Is(target error) bool {
 	return target == ErrUnreachable || target == fs.ErrNotExist && (e.Code == http.StatusNotFound || e.Code == http.StatusGone)
 }
 
-// MismatchError says that what arrived is not what was asked for. The bytes were never used.
+// MismatchError says that the arrived content is not the requested one. Its bytes were never used.
 type MismatchError struct {
 	URL               string // without credentials
-	Want, Got         string // sha256 in hex, or sha512 where that was asked for; Got is of the bytes that were read
-	WantSize, GotSize int64  // bytes; WantSize 0 when unknown; GotSize as announced when reading was stopped early
-	Kept              string // where the bytes are, for inspection; "" when they could not be kept
+	Want, Got         string // sha256 in hex, or sha512 where that was requested; Got is that of the arrived bytes
+	WantSize, GotSize int64  // bytes; WantSize 0: unknown; GotSize is the announced size when reading was stopped early
+	Kept              string // path of the bytes, for inspection; "" when they could not be kept
 }
 
 func (e *MismatchError) Error() string {
@@ -69,7 +70,7 @@ func (e *MismatchError) Error() string {
 	return text + "; correct the checksum if the new content is right, else distrust the source"
 }
 
-// diskFull adds what to do to an error that says that a disk is full; other errors pass unchanged.
+// diskFull adds advice to an error that says that a disk is full. It returns other errors unchanged.
 func diskFull(path string, err error) error {
 	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
 		return fmt.Errorf("the disk that holds %s is full: free some space or name another folder (driver-build: --cache, driver-entrypoint: --state-dir): %w", path, err)
@@ -77,7 +78,7 @@ func diskFull(path string, err error) error {
 	return err
 }
 
-// display is a URL for people: without user, password and query, all of which may be secrets.
+// display returns a URL for people: without user, password and query, which may be secrets.
 func display(u *url.URL) string {
 	c := *u
 	c.User, c.Fragment, c.RawFragment = nil, "", ""
@@ -87,7 +88,7 @@ func display(u *url.URL) string {
 	return c.String()
 }
 
-// bare drops the wrapping of net/http, which repeats the URL with its secrets.
+// bare removes the wrapper of net/http, which repeats the URL with its secrets.
 func bare(err error) error {
 	var ue *url.Error
 	if errors.As(err, &ue) {

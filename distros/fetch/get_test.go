@@ -134,7 +134,7 @@ func TestGetResumes(t *testing.T) {
 	for name, test := range tests {
 		for _, size := range []int64{300_000, 0} {
 			if size == 0 && name == "end of body is end of connection" {
-				continue // nobody could know
+				continue // impossible to detect
 			}
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
@@ -142,7 +142,7 @@ func TestGetResumes(t *testing.T) {
 				c := newClient(t)
 				f := File{URL: srv.URL, SHA256: digest(data), Size: size}
 				if name == "file changed in between, without validators" {
-					// In one process, the first half was seen whole; to another one it is a half of unknown origin.
+					// In one process the whole first half was seen; for another process it is a half of unknown origin.
 					c.Attempts = 1
 					if _, _, err := c.Get(t.Context(), f, nil); !errors.Is(err, ErrUnreachable) {
 						t.Fatalf("first Get = %v; want ErrUnreachable", err)
@@ -186,7 +186,8 @@ func TestGetResumesLater(t *testing.T) {
 	}
 }
 
-// A client killed between the last byte and the rename has the whole file; it must not ask for a range past its end.
+// A client that was killed between the last byte and the rename has the whole file. It must not request a
+// range past its end.
 func TestGetWholePartial(t *testing.T) {
 	t.Parallel()
 	data := content(1000)
@@ -219,7 +220,7 @@ func TestGetMismatch(t *testing.T) {
 		"other bytes":            {other[:1000], 0, 1000},
 		"shorter":                {want[:500], 1000, 500},
 		"larger":                 {other, 1000, 1001},
-		"much larger":            {other, 100_000, 64 << 10}, // announced so: only a beginning is read
+		"much larger":            {other, 100_000, 64 << 10}, // the size is announced: only the beginning is read
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -331,7 +332,7 @@ func TestGetFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := newClient(t)
-	c.Offline = true // a file is no download
+	c.Offline = true // a local file is no download
 	url := "file://" + strings.ReplaceAll(path, " ", "%20")
 	for _, size := range []int64{5, 0} {
 		_, _, err := c.Get(t.Context(), File{URL: url, SHA256: digest(nil), Size: size}, nil)
@@ -344,7 +345,7 @@ func TestGetFile(t *testing.T) {
 	get(t, c, File{URL: url, SHA256: digest(data), Size: int64(len(data))})
 }
 
-// A blob that somebody truncated is noticed where the size is known.
+// A truncated blob is detected where the size is known.
 func TestGetDamagedBlob(t *testing.T) {
 	t.Parallel()
 	data := content(1000)
@@ -483,7 +484,7 @@ func TestRetryWaits(t *testing.T) {
 			}
 			return false, errStalled
 		})
-		// 60 as the server said, then half to whole of 2 and of 4 seconds.
+		// 60 as the server requested, then half to whole of 2 and of 4 seconds.
 		if took := time.Since(begin); tries != 4 || took < 63*time.Second || took > 66*time.Second {
 			t.Errorf("%d tries in %v; want 4 in 63 to 66 s", tries, took)
 		}

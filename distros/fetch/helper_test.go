@@ -18,8 +18,8 @@ import (
 	"go.uber.org/goleak"
 )
 
-// TestMain lets tests start this binary again as another process that downloads: locks, kill -9 and a full disk are
-// then the real thing.
+// TestMain lets tests start this binary again as another process that downloads, so that locks, kill -9 and a
+// full disk are real.
 func TestMain(m *testing.M) {
 	if os.Getenv("FETCH_TEST_CHILD") != "" {
 		os.Exit(child())
@@ -59,7 +59,7 @@ func child() int {
 	return 0
 }
 
-// content is the same pseudo-random bytes for the same size.
+// content returns pseudo-random bytes, the same for the same size.
 func content(size int) []byte {
 	r := rand.New(rand.NewPCG(1, uint64(size))) //nolint:gosec // a test's content
 	b := make([]byte, size)
@@ -90,7 +90,7 @@ func newClient(t *testing.T) *Client {
 	return &Client{Store: newStore(t), HTTP: &http.Client{Transport: transport}, Attempts: 3, Backoff: time.Millisecond}
 }
 
-// server serves one file and lets a test misbehave; it records the requests.
+// server serves one file, with the faults of a test, and records the requests.
 type server struct {
 	*httptest.Server
 	mu       sync.Mutex
@@ -124,13 +124,13 @@ func (s *server) request(i int) *http.Request {
 	return s.requests[i]
 }
 
-// whole serves all of a file as real servers do: with ranges and validators.
+// whole serves a whole file as real servers do: with ranges and validators.
 func whole(w http.ResponseWriter, r *http.Request, data []byte) {
 	w.Header().Set("ETag", `"`+digest(data)[:8]+`"`)
 	http.ServeContent(w, r, "", time.Time{}, strings.NewReader(string(data)))
 }
 
-// cut announces the whole file, sends its first n bytes and drops the connection.
+// cut announces the whole file, sends its first n bytes and closes the connection.
 func cut(w http.ResponseWriter, data []byte, n int) {
 	w.Header().Set("ETag", `"`+digest(data)[:8]+`"`)
 	w.Header().Set("Content-Length", strconv.Itoa(len(data)))
@@ -139,7 +139,7 @@ func cut(w http.ResponseWriter, data []byte, n int) {
 	panic(http.ErrAbortHandler)
 }
 
-// get downloads and checks what must be so after every success.
+// get downloads a file and checks what must hold after every success.
 func get(t *testing.T, c *Client, f File) (cached bool) {
 	t.Helper()
 	path, cached, err := c.Get(t.Context(), f, nil)
@@ -169,7 +169,7 @@ func checkBlob(t *testing.T, c *Client, f File, path string) {
 	checkEmpty(t, c.Store, partialDir)
 }
 
-// checkEmpty fails when a folder of the store holds anything.
+// checkEmpty fails the test when a folder of the store is not empty.
 func checkEmpty(t *testing.T, s *Store, sub string) {
 	t.Helper()
 	entries, err := os.ReadDir(s.dir + "/" + sub)

@@ -16,8 +16,8 @@ import (
 
 const maxRedirects = 10
 
-// client is the caller's client with our rules: no way from https to http, and no limit on the whole of a transfer (the
-// stall watch is the limit).
+// client returns the caller's client with this package's rules: no redirect from https to http, and no limit
+// on the whole transfer (the stall watch is the limit).
 func (c *Client) client() *http.Client {
 	h := http.Client{}
 	if c.HTTP != nil {
@@ -50,7 +50,7 @@ func (c *Client) request(ctx context.Context, u *url.URL) (*http.Request, error)
 		agent = "driver-build"
 	}
 	req.Header.Set("User-Agent", agent)
-	// Without this net/http asks for gzip and unpacks on its own: sizes and ranges would count other bytes.
+	// Without this, net/http requests gzip and unpacks it: sizes and ranges would count other bytes.
 	req.Header.Set("Accept-Encoding", "identity")
 	return req, nil
 }
@@ -62,7 +62,7 @@ func (c *Client) stall() time.Duration {
 	return defaultStall
 }
 
-// watch breaks a request off when nothing has come for a while: no header, or no further byte of the body.
+// watch ends a request when nothing has arrived for a while: no header, or no further byte of the body.
 type watch struct {
 	req     *http.Request
 	timer   *time.Timer
@@ -86,7 +86,7 @@ func (w *watch) stop() {
 	w.cancel()
 }
 
-// explain replaces the "context canceled" of net/http by the reason.
+// explain replaces the "context canceled" of net/http with the reason.
 func (w *watch) explain(err error) error {
 	if w.stalled.Load() {
 		return fmt.Errorf("%w (%v)", errStalled, w.limit)
@@ -120,7 +120,8 @@ func statusError(resp *http.Response, u *url.URL) *StatusError {
 	return e
 }
 
-// permanent tells whether another try is pointless: local troubles, certificates, and answers that say "never".
+// permanent reports whether another attempt is pointless: local errors, certificates, and answers that mean
+// "never".
 func permanent(err error) bool {
 	var local *localError
 	var cert *tls.CertificateVerificationError
@@ -134,8 +135,9 @@ func permanent(err error) bool {
 	return false
 }
 
-// retry calls try until it succeeds, cannot succeed, or has failed too often in a row without getting ahead. It honours
-// Retry-After. Errors of the network come back as ErrUnreachable with the host, those of ctx and of this machine as they are.
+// retry calls try until it succeeds, cannot succeed, or has failed too often in a row without progress. It
+// honours Retry-After. It returns network errors as ErrUnreachable with the host, and those of ctx and of
+// this machine unchanged.
 func (c *Client) retry(ctx context.Context, u *url.URL, try func(context.Context) (ahead bool, err error)) error {
 	attempts, backoff := c.Attempts, c.Backoff
 	if attempts <= 0 {
@@ -183,7 +185,7 @@ func giveUp(err error, u *url.URL, tries int) error {
 		after = fmt.Sprintf(" after %d tries", tries)
 	}
 	var status *StatusError
-	if errors.As(err, &status) { // it is reachable, and an ErrUnreachable all the same
+	if errors.As(err, &status) { // it is reachable, but an ErrUnreachable nevertheless
 		return fmt.Errorf("%s%s: %w", u.Host, after, err)
 	}
 	return fmt.Errorf("%s %w%s: %w", u.Host, ErrUnreachable, after, err)

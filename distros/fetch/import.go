@@ -9,9 +9,9 @@ import (
 	"os"
 )
 
-// Import downloads content whose digest nobody knows yet, of at most limit bytes, into the store and returns its sha256 and its
-// size: for finding out what to pin. Every try begins with the first byte, and nothing says that what arrived is authentic.
-// Errors are those of Get, and ErrTooLarge.
+// Import downloads content with an unknown digest, of at most limit bytes, into the store and returns its
+// sha256 and size: it serves to find out what to pin. Every attempt begins with the first byte, and nothing
+// shows that the content is authentic. Errors are those of Get, and ErrTooLarge.
 func (c *Client) Import(ctx context.Context, rawURL string, limit int64, p Progress) (sha256hex string, size int64, err error) {
 	u, err := parseURL(rawURL)
 	if err != nil {
@@ -41,7 +41,7 @@ func (c *Client) Import(ctx context.Context, rawURL string, limit int64, p Progr
 	return sha256hex, size, nil
 }
 
-// importOnce does one request.
+// importOnce sends one request.
 func (c *Client) importOnce(ctx context.Context, u *url.URL, limit int64, p Progress) (string, int64, error) {
 	req, err := c.request(ctx, u)
 	if err != nil {
@@ -69,7 +69,8 @@ func (c *Client) importOnce(ctx context.Context, u *url.URL, limit int64, p Prog
 	return sum, size, nil
 }
 
-// importFrom writes what a reader gives into the store. total is what is to come, 0 when that is not known.
+// importFrom writes the content of a reader into the store. total is the expected number of bytes, 0 when
+// unknown.
 func (c *Client) importFrom(ctx context.Context, r io.Reader, name string, total, limit int64, p Progress) (string, int64, error) {
 	w, err := c.Store.Create()
 	if err != nil {

@@ -13,7 +13,8 @@ import (
 	"path/filepath"
 )
 
-// document is what is known of a URL whose content may change: which blob it was last, and how to ask whether it still is.
+// document is the record of a URL whose content may change: its last blob, and how to ask whether that is
+// current.
 type document struct {
 	URL          string `json:"url"` // without credentials
 	SHA256       string `json:"sha256"`
@@ -21,9 +22,10 @@ type document struct {
 	LastModified string `json:"lastModified,omitempty"`
 }
 
-// Latest returns a document that may change, of at most limit bytes. The server is always asked; what the store has is
-// used when the server says that it did not change, and without asking when the client is offline (ErrOffline when the
-// store has nothing). The caller must verify the content: nothing here says that it is authentic.
+// Latest returns a document that may change, of at most limit bytes. It always asks the server and uses the
+// copy in the store when the server says that it is current. An offline client uses the copy without asking
+// (ErrOffline when there is none). The caller must verify the content: nothing here shows that it is
+// authentic.
 func (c *Client) Latest(ctx context.Context, rawURL string, limit int64) (data []byte, err error) {
 	u, err := parseURL(rawURL)
 	if err != nil {
@@ -37,7 +39,7 @@ func (c *Client) Latest(ctx context.Context, rawURL string, limit int64) (data [
 		defer f.Close() //nolint:errcheck // opened for reading
 		return readBounded(f, display(u), limit)
 	}
-	// The key covers credentials and query: two users may see two documents.
+	// The key covers credentials and query, because two users may see two documents.
 	key := sha256.Sum256([]byte(rawURL))
 	note := filepath.Join(c.Store.dir, documentsDir, hex.EncodeToString(key[:])+".json")
 	known := c.known(note, u)
@@ -65,7 +67,7 @@ func (c *Client) Latest(ctx context.Context, rawURL string, limit int64) (data [
 	return data, nil
 }
 
-// known reads the note on a document; an unreadable note, or one whose blob is gone, is the same as none.
+// known reads the record of a document. An unreadable record, or one whose blob is missing, counts as none.
 func (c *Client) known(note string, u *url.URL) document {
 	var d document
 	text, err := os.ReadFile(note) //nolint:gosec // a path inside the store
@@ -84,7 +86,7 @@ func (c *Client) stored(d document, limit int64) ([]byte, error) {
 	return readBounded(f, d.URL, limit)
 }
 
-// ask does one conditional request.
+// ask sends one conditional request.
 func (c *Client) ask(ctx context.Context, u *url.URL, known document, limit int64) ([]byte, document, bool, error) {
 	req, err := c.request(ctx, u)
 	if err != nil {
@@ -117,7 +119,7 @@ func (c *Client) ask(ctx context.Context, u *url.URL, known document, limit int6
 	return data, next, false, nil
 }
 
-// remember stores the content as a blob and then, by one rename, that it is the current one.
+// remember stores the content as a blob and then, by one rename, records that it is current.
 func (c *Client) remember(note string, d document, data []byte) error {
 	w, err := c.Store.Create()
 	if err != nil {

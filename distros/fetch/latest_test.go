@@ -53,14 +53,14 @@ func TestLatest(t *testing.T) {
 			check("two", nil)
 			c.Offline = false
 			status = http.StatusServiceUnavailable
-			check("", ErrUnreachable) // never an old document unasked
+			check("", ErrUnreachable) // never an old document without a request for it
 			status = http.StatusNotFound
 			check("", fs.ErrNotExist)
 			status = 0
 			if err := os.Remove(c.Store.Path(digest([]byte("two")))); err != nil {
 				t.Fatal(err)
 			}
-			check("two", nil) // a note without its blob must not be answered with 304
+			check("two", nil) // a record without its blob must not lead to a 304
 			checkEmpty(t, c.Store, tmpDir)
 		})
 	}

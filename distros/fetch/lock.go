@@ -11,9 +11,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// tryLock opens (or creates) a file and takes its flock without waiting. It returns nil without an error when somebody
-// else holds it. A lock counts only while the name still leads to the locked file: the last holder may have renamed or
-// removed it between our open and our flock, and then we would work on a file nobody else can see.
+// tryLock opens (or creates) a file and takes its flock without waiting. It returns nil without an error when
+// another process holds it. A lock counts only while the name still leads to the locked file: the last holder
+// may have renamed or removed the file between our open and our flock, and we would then work on a file that
+// no other process can see.
 func tryLock(path string, flags int) (*os.File, error) {
 	for range 100 {
 		f, err := os.OpenFile(path, os.O_RDWR|unix.O_NOFOLLOW|flags, 0o600) //nolint:gosec // a path inside the store
@@ -52,8 +53,8 @@ func sameFile(f *os.File, path string) bool {
 	return err == nil && os.SameFile(held, named)
 }
 
-// sweep removes files of a folder that nobody holds and that were not touched for that long. It is housekeeping: what
-// cannot be removed now is left for the next time, so it reports nothing.
+// sweep removes files of a folder that no process holds and that are older than this. It tidies up and
+// reports no errors: a file that it cannot remove now stays for the next time.
 func sweep(dir string, older time.Duration) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -69,7 +70,7 @@ func sweep(dir string, older time.Duration) {
 		if err != nil || f == nil {
 			continue
 		}
-		// Removed by name while locked: tryLock proved that the name is the file we hold.
+		// Removed by name under the lock: tryLock proved that the name leads to the locked file.
 		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			_ = f.Close()
 			continue

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Modified asks when a file was last changed, without its content: the header Last-Modified of a server, the time of a local
-// file. The time is zero when the server does not say. Errors are those of Get.
+// Modified returns when a file was last changed, without its content: the header Last-Modified of a server,
+// or the time of a local file. The time is zero when the server does not state it. Errors are those of Get.
 func (c *Client) Modified(ctx context.Context, rawURL string) (when time.Time, err error) {
 	u, err := parseURL(rawURL)
 	if err != nil {

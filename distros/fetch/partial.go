@@ -14,20 +14,22 @@ import (
 	"time"
 )
 
-// waitStep is how often a process looks whether another one, which downloads the same file, is done.
+// waitStep is the interval at which a process checks whether another one, which downloads the same file, has
+// finished.
 const waitStep = 100 * time.Millisecond
 
-// partialSlots bounds how many processes download one file each on its own because the ones before them hang.
+// partialSlots bounds how many processes download the same file separately because the earlier ones hang.
 const partialSlots = 16
 
-// origin is what must be unchanged at the server for the rest of a file to fit what we have of it.
+// origin is what must be unchanged on the server so that the rest of a file fits the bytes that we have.
 type origin struct {
 	URL          string `json:"url"` // without credentials
 	ETag         string `json:"etag,omitempty"`
 	LastModified string `json:"lastModified,omitempty"`
 }
 
-// partial is a download in progress: a locked file with the bytes so far, and beside it where they came from.
+// partial is a download in progress: a locked file with the bytes so far, and beside it a record of their
+// origin.
 type partial struct {
 	file   *os.File
 	sums   sums
@@ -35,14 +37,16 @@ type partial struct {
 	origin origin
 }
 
-// lockPartial takes the partial file of a digest. While another process has it, it waits as long as that file grows;
-// when it has not grown for the stall time, it takes another slot. It returns nil when the content has appeared.
+// lockPartial returns the locked partial file of a digest. While another process holds it, lockPartial waits
+// as long as that file grows; when the file has not grown for the stall time, it takes another slot. It
+// returns nil when the content has appeared in the store.
 func (c *Client) lockPartial(ctx context.Context, f File) (*partial, error) {
 	tick := time.NewTicker(waitStep)
 	defer tick.Stop()
 	slot, lastSize, lastGrowth := 0, int64(-1), time.Now()
 	for {
-		if c.have(f) { // looked at first, so that those who waited do not make a new file only to remove it
+		// Checked first, so that waiting processes do not create a new file only to remove it.
+		if c.have(f) {
 			return nil, nil
 		}
 		path := filepath.Join(c.Store.dir, partialDir, f.key())
@@ -53,7 +57,7 @@ func (c *Client) lockPartial(ctx context.Context, f File) (*partial, error) {
 		if err != nil {
 			return nil, err
 		}
-		if c.have(f) { // looked at again under the lock: whoever held it before us may have finished
+		if c.have(f) { // checked again under the lock: the earlier holder may have finished
 			if file != nil {
 				return nil, (&partial{file: file}).discard()
 			}
@@ -80,7 +84,8 @@ func (c *Client) lockPartial(ctx context.Context, f File) (*partial, error) {
 	}
 }
 
-// loadPartial continues with what the file holds. Without a readable note of its origin the bytes are worth nothing.
+// loadPartial continues with the bytes of the file. Without a readable record of their origin the bytes are
+// worthless.
 func loadPartial(ctx context.Context, file *os.File, f File) (*partial, error) {
 	p := &partial{file: file, sums: newSums(f)}
 	note, err := os.ReadFile(p.notePath())
@@ -107,7 +112,7 @@ func (p *partial) notePath() string { return p.file.Name() + ".json" }
 // Write appends to the download.
 func (p *partial) Write(b []byte) (int, error) {
 	n, err := p.file.Write(b)
-	_, _ = p.sums.Write(b[:n]) // a hash never fails
+	_, _ = p.sums.Write(b[:n]) // never fails
 	p.size += int64(n)
 	if err != nil {
 		return n, &localError{diskFull(p.file.Name(), err)}
@@ -115,8 +120,8 @@ func (p *partial) Write(b []byte) (int, error) {
 	return n, nil
 }
 
-// restart forgets the bytes and notes where the next ones come from. The order matters to a process killed in between:
-// never may a new note stand beside old bytes.
+// restart drops the bytes and records the origin of the next ones. The order matters when the process is
+// killed in between: a new record must never be beside old bytes.
 func (p *partial) restart(from origin) error {
 	if err := p.file.Truncate(0); err != nil {
 		return &localError{fmt.Errorf("restart download: %w", err)}
@@ -139,7 +144,7 @@ func (p *partial) restart(from origin) error {
 	return nil
 }
 
-// discard removes the download and its note, and unlocks.
+// discard removes the download and its record, and unlocks.
 func (p *partial) discard() error {
 	path := p.file.Name()
 	err := errors.Join(ignoreMissing(os.Remove(p.notePath())), ignoreMissing(os.Remove(path)), p.file.Close())
@@ -161,19 +166,19 @@ func (p *partial) finish(s *Store) error {
 	return nil
 }
 
-// reject moves the bytes to where people can look at them and returns that path, "" if it cannot.
+// reject moves the bytes to a place where people can inspect them, and returns that path; "" if it cannot.
 func (p *partial) reject(s *Store, url string) string {
 	to := filepath.Join(s.dir, rejectedDir, safeName(url)+"-"+p.sums.sha256()[:12])
 	if err := os.Rename(p.file.Name(), to); err != nil { //nolint:gosec // safeName leaves no way out of the folder
 		to = ""
 	}
-	_ = p.discard() // what could not be moved goes too: its digest is known to be wrong
+	_ = p.discard() // also what could not be moved: its digest is known to be wrong
 	return to
 }
 
 var unsafeName = regexp.MustCompile(`[^A-Za-z0-9._+~-]+`)
 
-// safeName is the last part of a URL's path, in characters that are harmless in a file name.
+// safeName returns the last part of a URL's path, with only characters that are harmless in a file name.
 func safeName(url string) string {
 	name := unsafeName.ReplaceAllString(filepath.Base(url), "_")
 	name = name[:min(len(name), 100)]
@@ -190,7 +195,7 @@ func ignoreMissing(err error) error {
 	return err
 }
 
-// replaceFile writes a small file by way of a temporary name.
+// replaceFile writes a small file through a temporary name.
 func replaceFile(path string, data []byte) (err error) {
 	tmp, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
 	if err != nil {

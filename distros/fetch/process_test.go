@@ -33,7 +33,7 @@ func TestTwoProcesses(t *testing.T) {
 	t.Parallel()
 	data := content(400_000)
 	srv := serve(t, func(_ int, w http.ResponseWriter, r *http.Request) {
-		time.Sleep(200 * time.Millisecond) // the others come meanwhile
+		time.Sleep(200 * time.Millisecond) // the others start in the meantime
 		whole(w, r, data)
 	})
 	c := newClient(t)
@@ -60,7 +60,8 @@ func TestTwoProcesses(t *testing.T) {
 	checkEmpty(t, c.Store, partialDir)
 }
 
-// A process that holds the download and does not get ahead (stopped by a debugger, say) does not hold up others for ever.
+// A process that holds the download without progress (stopped by a debugger, for example) does not block
+// others for ever.
 func TestStuckProcess(t *testing.T) {
 	t.Parallel()
 	data := content(1000)
@@ -140,7 +141,7 @@ func TestDiskFull(t *testing.T) {
 		}
 		cmd := process(t, dir, File{URL: url, SHA256: digest(data), Size: int64(len(data))})
 		cmd.Env = append(cmd.Env, "FETCH_TEST_TMPFS="+dir)
-		cmd.SysProcAttr = &syscall.SysProcAttr{ // a mount of its own, gone with the process; needs no root
+		cmd.SysProcAttr = &syscall.SysProcAttr{ // a mount of its own, which ends with the process; needs no root
 			Cloneflags:  unix.CLONE_NEWUSER | unix.CLONE_NEWNS,
 			UidMappings: []syscall.SysProcIDMap{{HostID: os.Getuid(), Size: 1}},
 			GidMappings: []syscall.SysProcIDMap{{HostID: os.Getgid(), Size: 1}},

@@ -13,7 +13,7 @@ import (
 
 func longDigest(data []byte) string { return fmt.Sprintf("%x", sha512.Sum512(data)) }
 
-// TestSHA512: content that only its sha512 is known of is verified by it, and found again by either digest.
+// TestSHA512: content with only a known sha512 is verified by it, and found again by either digest.
 func TestSHA512(t *testing.T) {
 	t.Parallel()
 	data := content(300_000)

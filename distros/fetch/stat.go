@@ -9,8 +9,9 @@ import (
 	"os"
 )
 
-// Stat asks how large a file is, without its content: a HEAD request and, of a server that does not answer those or not with a
-// size, a request for the first byte. The size is 0 when the server does not say. Errors are those of Get.
+// Stat returns the size of a file, without its content: by a HEAD request or, if a server does not answer
+// HEAD or answers without a size, by a request for the first byte. The size is 0 when the server does not
+// state it. Errors are those of Get.
 func (c *Client) Stat(ctx context.Context, rawURL string) (size int64, err error) {
 	u, err := parseURL(rawURL)
 	if err != nil {
@@ -40,12 +41,13 @@ func (c *Client) Stat(ctx context.Context, rawURL string) (size int64, err error
 	return max(size, 0), nil
 }
 
-// noHead says whether an answer may be to HEAD alone: servers and object stores with signed addresses refuse it in several ways.
+// noHead reports whether an answer may concern only HEAD: servers and object stores with signed addresses
+// refuse HEAD in several ways.
 func noHead(code int) bool {
 	return code == http.StatusMethodNotAllowed || code == http.StatusNotImplemented || code == http.StatusForbidden || code == http.StatusBadRequest
 }
 
-// askSize does one request; the size is -1 when the answer has none.
+// askSize sends one request; the size is -1 when the answer has none.
 func (c *Client) askSize(ctx context.Context, u *url.URL, method string) (int64, error) {
 	req, err := c.request(ctx, u)
 	if err != nil {
@@ -61,7 +63,7 @@ func (c *Client) askSize(ctx context.Context, u *url.URL, method string) (int64,
 	if err != nil {
 		return 0, watch.explain(err)
 	}
-	_ = resp.Body.Close() // whatever is in it is not wanted
+	_ = resp.Body.Close() // its content is not needed
 	switch {
 	case resp.StatusCode == http.StatusPartialContent:
 		_, total, ok := contentRange(resp.Header.Get("Content-Range"))

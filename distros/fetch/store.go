@@ -15,23 +15,24 @@ import (
 // Names of the folders inside a store.
 const (
 	blobsDir     = "blobs/sha256" // finished content, named by its digest, mode 0444
-	namesDir     = "blobs/sha512" // for content that was asked for by its sha512: links to the blob
-	tmpDir       = "tmp"          // content being written by a Writer, flocked while its writer lives
-	partialDir   = "partial"      // downloads not yet complete, resumed by whoever comes next
-	rejectedDir  = "rejected"     // downloads that were not what they should be, for people to look at
-	documentsDir = "documents"    // what Latest knows of each URL; the content itself is a blob
+	namesDir     = "blobs/sha512" // for content that was requested by its sha512: links to the blob
+	tmpDir       = "tmp"          // content that a Writer writes, with a flock while the writer lives
+	partialDir   = "partial"      // incomplete downloads, which a later process resumes
+	rejectedDir  = "rejected"     // downloads with wrong content, for people to inspect
+	documentsDir = "documents"    // records of Latest for each URL; the content itself is a blob
 )
 
-// partialLife is how long an abandoned partial download is kept: nobody comes back to one after two weeks, and a driver
-// archive is several hundred megabytes.
+// partialLife is how long an abandoned partial download is kept: after two weeks no process comes back to it,
+// and a driver archive is several hundred megabytes.
 const partialLife = 14 * 24 * time.Hour
 
-// Store is a folder of immutable files named by the sha256 of their content. Any number of processes may use one folder
-// at once: content appears by rename, never half written, and every file in progress is held by flock(2).
+// Store is a folder of immutable files named by the sha256 of their content. Any number of processes may use
+// one folder at the same time: content appears by rename, never half written, and flock(2) protects every
+// file in progress.
 type Store struct{ dir string }
 
-// OpenStore creates the folder where it is missing and removes what dead processes left in its tmp folder. It fails
-// when the folder cannot be created or is not writable.
+// OpenStore creates the folder if it is missing, and removes the files of dead processes from its tmp folder.
+// It returns an error when the folder cannot be created or is not writable.
 func OpenStore(dir string) (*Store, error) {
 	abs, err := filepath.Abs(dir)
 	if err != nil {
@@ -48,11 +49,12 @@ func OpenStore(dir string) (*Store, error) {
 	return s, nil
 }
 
-// Dir is the absolute path of the store.
+// Dir returns the absolute path of the store.
 func (s *Store) Dir() string { return s.dir }
 
-// Path is where content with this digest is, or would be: a sha256 of 64 or a sha512 of 128 lower-case hex digits. It is ""
-// for anything that is neither, so that no caller can be led outside of the store.
+// Path returns the path that content with this digest has or would have. A digest is a sha256 of 64 or a
+// sha512 of 128 lower-case hex digits. For anything else Path returns "", so that no input leads outside of
+// the store.
 func (s *Store) Path(digest string) string {
 	switch kind(digest) {
 	case "sha256":
@@ -63,13 +65,13 @@ func (s *Store) Path(digest string) string {
 	return ""
 }
 
-// Has tells whether the store holds content with this sha256, or got content with this sha512 for somebody who asked by it.
+// Has reports whether the store has content with this sha256, or content that was requested by this sha512.
 func (s *Store) Has(digest string) bool {
 	_, ok := s.size(digest)
 	return ok
 }
 
-// size is the length of stored content, in bytes, and whether it is there at all.
+// size returns the length of stored content, in bytes, and whether it exists.
 func (s *Store) size(digest string) (int64, bool) {
 	path := s.Path(digest)
 	if kind(digest) == "sha512" {
@@ -89,7 +91,7 @@ func (s *Store) size(digest string) (int64, bool) {
 	return fi.Size(), true
 }
 
-// Open opens stored content for reading; the error is fs.ErrNotExist when the store does not have it.
+// Open opens stored content for reading. The error is fs.ErrNotExist when the store does not have it.
 func (s *Store) Open(digest string) (*os.File, error) {
 	path := s.Path(digest)
 	if path == "" {
@@ -102,8 +104,9 @@ func (s *Store) Open(digest string) (*os.File, error) {
 	return f, nil
 }
 
-// publish moves a complete file to its place among the blobs. Another process may have been faster: both hold the same
-// bytes, so the one that is there stays, unless its size shows that it was damaged since. The blob comes before a link to it.
+// publish moves a complete file into the blobs. Another process may have been faster: both have the same
+// bytes, so the existing file stays, unless its size shows that it was damaged since. The blob is written
+// before a link to it.
 func (s *Store) publish(f *os.File, of sums) error {
 	if err := s.place(f, of.sha256()); err != nil {
 		return err
@@ -114,7 +117,7 @@ func (s *Store) publish(f *os.File, of sums) error {
 	return s.link(of.sha512(), of.sha256())
 }
 
-// link makes a blob known by its sha512 too. What was there led to a blob that is gone or damaged.
+// link makes a blob available by its sha512 too. It replaces a link to a missing or damaged blob.
 func (s *Store) link(sha512hex, sha256hex string) error {
 	to := s.Path(sha512hex)
 	target := filepath.Join("..", filepath.Base(blobsDir), sha256hex)
@@ -149,14 +152,16 @@ func (s *Store) place(f *os.File, sha256hex string) error {
 	if err := os.Rename(f.Name(), to); err != nil {
 		return fmt.Errorf("store %s: %w", sha256hex, diskFull(to, err))
 	}
-	// Read-only under its final name alone: under the other one, processes that wait for the lock must be able to open it.
+	// Read-only only under its final name: under the other name, processes that wait for the lock must be able
+	// to open it.
 	if err := f.Chmod(0o444); err != nil {
 		return fmt.Errorf("store %s: %w", sha256hex, err)
 	}
 	return syncDir(filepath.Dir(to))
 }
 
-// syncDir makes renames in a folder survive a power cut. File systems that cannot sync a folder say EINVAL: nothing is lost.
+// syncDir makes renames in a folder survive a power cut. File systems that cannot sync a folder return
+// EINVAL; nothing is lost.
 func syncDir(dir string) error {
 	d, err := os.Open(dir) //nolint:gosec // a folder of the store
 	if err != nil {

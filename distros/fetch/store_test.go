@@ -13,7 +13,7 @@ import (
 func TestWriter(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
-	for range 2 { // the second time it is there already
+	for range 2 { // the second time it exists already
 		w, err := s.Create()
 		if err != nil {
 			t.Fatal(err)
@@ -23,7 +23,7 @@ func TestWriter(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		for range 2 { // a second Commit answers the same
+		for range 2 { // a second Commit returns the same
 			sum, size, err := w.Commit()
 			if err != nil || sum != digest([]byte("hello world")) || size != 11 {
 				t.Errorf("Commit() = %q, %d, %v", sum, size, err)

@@ -11,12 +11,12 @@ import (
 	"strings"
 )
 
-// peekSize is how much of a body that is announced to be too large is read all the same, so that there is something to
-// look at: an error page, a sign-in page.
+// peekSize is how many bytes of a body that is announced as too large are still read, so that people can
+// inspect them: an error page, a sign-in page.
 const peekSize = 64 << 10
 
-// transfer appends to part until the server says that the file is complete, trying again where that may help. It
-// returns the whole size as the server announced it, 0 if it did not.
+// transfer appends to part until the server says that the file is complete, and retries where that can help.
+// It returns the whole size as the server announced it, 0 if it did not.
 func (c *Client) transfer(ctx context.Context, u *url.URL, f File, part *partial, progress Progress) (int64, error) {
 	var announced int64
 	best := part.size
@@ -30,7 +30,7 @@ func (c *Client) transfer(ctx context.Context, u *url.URL, f File, part *partial
 	return announced, err
 }
 
-// attempt does one request, for the rest of the file when there is a beginning.
+// attempt sends one request; for the rest of the file when part has a beginning.
 func (c *Client) attempt(ctx context.Context, u *url.URL, f File, part *partial, progress Progress) (int64, error) {
 	if f.Size > 0 && part.size == f.Size {
 		return part.size, nil
@@ -58,7 +58,7 @@ func (c *Client) attempt(ctx context.Context, u *url.URL, f File, part *partial,
 	}
 	limit := int64(maxUnknownSize)
 	if f.Size > 0 {
-		limit = f.Size + 1 // one more shows that the file is larger than it should be
+		limit = f.Size + 1 // one more byte shows that the file is too large
 		if total > f.Size {
 			limit = min(limit, part.size+peekSize)
 		}
@@ -73,24 +73,26 @@ func (c *Client) attempt(ctx context.Context, u *url.URL, f File, part *partial,
 	case part.size >= limit && f.Size == 0:
 		return total, &localError{fmt.Errorf("more than %d bytes, given up: %w", limit, ErrTooLarge)}
 	case part.size >= limit:
-		return total, nil // too large: the caller sees it
+		return total, nil // too large: the caller detects it
 	case total > 0 && part.size < total, part.size < f.Size && endless(resp):
 		return total, io.ErrUnexpectedEOF
 	}
 	return total, nil
 }
 
-// endless tells whether the end of the body was only the end of the connection, which a cut looks like as well: HTTP/1
-// with neither a length nor chunks.
+// endless reports whether only the end of the connection marked the end of the body, as in HTTP/1 with
+// neither a length nor chunks. An interrupted body looks the same.
 func endless(resp *http.Response) bool {
 	return resp.ProtoMajor == 1 && resp.ContentLength < 0 && len(resp.TransferEncoding) == 0
 }
 
-// position brings part to where the body of the answer begins and returns the size of the whole file, 0 if unknown.
+// position sets part to where the body of the answer begins, and returns the size of the whole file, 0 if
+// unknown.
 func position(resp *http.Response, u *url.URL, part *partial) (int64, error) {
 	from := origin{URL: display(u), ETag: resp.Header.Get("ETag"), LastModified: resp.Header.Get("Last-Modified")}
 	switch resp.StatusCode {
-	case http.StatusOK: // from the start: a first request, a changed file, or a server that knows no ranges
+	// From the start: a first request, a changed file, or a server without ranges.
+	case http.StatusOK:
 		return max(resp.ContentLength, 0), part.restart(from)
 	case http.StatusPartialContent:
 		first, total, ok := contentRange(resp.Header.Get("Content-Range"))
@@ -98,7 +100,7 @@ func position(resp *http.Response, u *url.URL, part *partial) (int64, error) {
 			return total, nil
 		}
 	case http.StatusRequestedRangeNotSatisfiable:
-		// We may have the whole file already: killed after the last byte, before the rename.
+		// The partial file may be complete already: the process was killed after the last byte, before the rename.
 		if total, ok := strings.CutPrefix(resp.Header.Get("Content-Range"), "bytes */"); ok && part.size > 0 {
 			if n, err := strconv.ParseInt(total, 10, 64); err == nil && n == part.size {
 				return n, nil
@@ -107,15 +109,15 @@ func position(resp *http.Response, u *url.URL, part *partial) (int64, error) {
 	default:
 		return 0, statusError(resp, u)
 	}
-	// An answer about another part of the file than we asked for: begin again.
+	// The answer is about another part of the file than requested: begin again.
 	if err := part.restart(origin{}); err != nil {
 		return 0, err
 	}
 	return 0, errors.New("the server answered with another range than asked for")
 }
 
-// validator is what If-Range takes: a strong ETag or a date (RFC 9110, 13.1.5 forbids weak ones). Empty: the resumed
-// download is tried all the same, the digest decides in the end.
+// validator returns the value for If-Range: a strong ETag or a date (RFC 9110, 13.1.5 forbids weak ones). If
+// it is "", the download is resumed nevertheless, because the digest decides in the end.
 func (o origin) validator() string {
 	if o.ETag != "" && !strings.HasPrefix(o.ETag, "W/") {
 		return o.ETag
@@ -123,7 +125,7 @@ func (o origin) validator() string {
 	return o.LastModified
 }
 
-// contentRange reads "bytes 10-99/100"; total is 0 for "*".
+// contentRange parses "bytes 10-99/100"; total is 0 for "*".
 func contentRange(s string) (first, total int64, ok bool) {
 	s, ok = strings.CutPrefix(s, "bytes ")
 	if !ok {

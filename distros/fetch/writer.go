@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 )
 
-// Writer takes content of a digest not known before, in any number of writes. It is not safe for concurrent use.
+// Writer takes content with an unknown digest, in any number of writes. It is not safe for concurrent use.
 type Writer struct {
 	store *Store
 	file  *os.File
@@ -18,7 +18,7 @@ type Writer struct {
 	sum   string // set by Commit
 }
 
-// Create starts new content in the store's tmp folder.
+// Create begins new content in the store's tmp folder.
 func (s *Store) Create() (*Writer, error) {
 	for range 100 {
 		path := filepath.Join(s.dir, tmpDir, rand.Text())
@@ -33,7 +33,7 @@ func (s *Store) Create() (*Writer, error) {
 	return nil, fmt.Errorf("create a file in cache %s: another process removes new files at once", s.dir)
 }
 
-// Write adds bytes. A full disk is reported with the path and satisfies errors.Is(err, syscall.ENOSPC).
+// Write adds bytes. The error for a full disk has the path and satisfies errors.Is(err, syscall.ENOSPC).
 func (w *Writer) Write(p []byte) (int, error) {
 	if w.file == nil {
 		return 0, fmt.Errorf("write to cache: %w", fs.ErrClosed)
@@ -47,8 +47,8 @@ func (w *Writer) Write(p []byte) (int, error) {
 	return n, nil
 }
 
-// Commit makes what was written part of the store and returns its digest and its size in bytes. Content that the store
-// already has is not stored twice. A second Commit answers the same again.
+// Commit adds the written content to the store and returns its digest and its size in bytes. It does not
+// store content twice. A second Commit returns the same.
 func (w *Writer) Commit() (sha256hex string, size int64, err error) {
 	if w.sum != "" {
 		return w.sum, w.size, nil
@@ -68,13 +68,13 @@ func (w *Writer) Commit() (sha256hex string, size int64, err error) {
 	return w.sum, w.size, nil
 }
 
-// Close discards what was not committed; after Commit it does nothing.
+// Close discards content that was not committed; after Commit it does nothing.
 func (w *Writer) Close() error {
 	if w.file == nil {
 		return nil
 	}
 	path := w.file.Name()
-	err := os.Remove(path) // before closing: the lock goes with the file
+	err := os.Remove(path) // before closing: the lock ends with the file
 	if errors.Is(err, fs.ErrNotExist) {
 		err = nil
 	}

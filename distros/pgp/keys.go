@@ -11,8 +11,8 @@ import (
 	"github.com/ProtonMail/go-crypto/openpgp/armor"
 )
 
-// ReadKeys reads a file of public keys: binary, or any number of armoured blocks. Blocks whose keys are of kinds that cannot be
-// read are passed over if there are others; a file without any key that can be read is an error.
+// ReadKeys reads a file of public keys: binary, or any number of armoured blocks. It skips blocks with
+// unsupported kinds of keys if there are others. A file without any readable key is an error.
 func ReadKeys(data []byte) (openpgp.EntityList, error) {
 	if len(data) > 12 && string(data[8:12]) == "KBXf" {
 		return nil, errors.New("this is a GnuPG keybox; export its keys with gpg --export")
@@ -25,8 +25,9 @@ func ReadKeys(data []byte) (openpgp.EntityList, error) {
 		return keys, err
 	}
 	var keys openpgp.EntityList
-	var last error                               // of a block whose keys cannot be read
-	in := bufio.NewReader(bytes.NewReader(data)) // armor.Decode goes on reading from a bufio.Reader, so that several blocks work
+	var last error // of a block with unreadable keys
+	// armor.Decode continues to read from a bufio.Reader, so several blocks work.
+	in := bufio.NewReader(bytes.NewReader(data))
 	for {
 		block, err := armor.Decode(in)
 		switch {

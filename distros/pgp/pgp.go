@@ -1,7 +1,8 @@
-// Package pgp checks OpenPGP signatures of the indexes of package repositories, whatever their family, and reads files of public
-// keys. What counts as a signature stands here once.
+// Package pgp verifies OpenPGP signatures of the indexes of package repositories of every family, and reads
+// files of public keys. It is the only place that decides what counts as a signature.
 //
-// It does not decide whom to trust, reads no files, and knows nothing of the signatures inside of packages.
+// It does not decide which keys to trust, reads no files, and does not know the signatures inside of
+// packages.
 package pgp
 
 import (
@@ -22,37 +23,40 @@ import (
 )
 
 const (
-	maxSignatures = 16 // of one text; archives have up to 4, one per generation of keys
+	// Signatures of one text. Archives have up to 4, one per generation of keys.
+	maxSignatures = 16
 
-	// ClockSkew is how wrong this machine's clock may be.
+	// ClockSkew is the assumed largest error of this machine's clock.
 	ClockSkew = time.Hour
 )
 
-// Sentinels for callers to switch on.
+// Sentinels for callers to test.
 var (
-	// ErrSignature says that a text is not signed by a key that is trusted for it.
+	// ErrSignature says that no key that is trusted for a text signed it.
 	ErrSignature = errors.New("no trusted signature")
 	// ErrExpired says that the signature is right, but it or its key has expired.
 	ErrExpired = errors.New("expired")
 )
 
-// Strong lists the digests a signature may use; with MD5 and SHA-1, two texts with one signature can be made.
+// Strong reports whether a signature may use a digest: with MD5 and SHA-1, two texts with one signature can
+// be made.
 func Strong(h crypto.Hash) bool {
 	return slices.Contains([]crypto.Hash{crypto.SHA256, crypto.SHA384, crypto.SHA512, crypto.SHA3_256, crypto.SHA3_512}, h)
 }
 
-// Trust checks signatures. One good signature of a trusted key is enough: archives sign with several generations of keys, of
-// which a base knows but some.
+// Trust verifies signatures. One good signature of a trusted key is enough, because archives sign with
+// several generations of keys, of which a base knows only some.
 type Trust struct {
-	Keys         openpgp.EntityList
-	Notes        []string // keys that could not be had, told when nothing verifies
-	Now          time.Time
-	AllowExpired bool   // accept keys that have expired: archives of systems out of support are not signed anew
-	Hint         string // where there is no key at all: how to give one
+	Keys  openpgp.EntityList
+	Notes []string // keys that were unavailable; part of the error when nothing verifies
+	Now   time.Time
+	// AllowExpired accepts expired keys: the archives of unsupported systems are not signed again.
+	AllowExpired bool
+	Hint         string // how to give a key; for the error when there is none at all
 }
 
-// Clearsigned returns the signed text of a file that holds text and signature, and nothing else: no text before or after the signed
-// part is tolerated, so that no reader can take another part for the signed one.
+// Clearsigned returns the signed text of a file that has only text and signature. It tolerates no text before
+// or after the signed part, so that no reader can take another part for the signed one.
 func (t Trust) Clearsigned(data []byte) ([]byte, error) {
 	if !bytes.HasPrefix(data, []byte("-----BEGIN PGP SIGNED MESSAGE-----")) {
 		return nil, fmt.Errorf("%w: it does not begin with a signed message", ErrSignature)
@@ -71,7 +75,7 @@ func (t Trust) Clearsigned(data []byte) ([]byte, error) {
 	return block.Plaintext, t.check(block.Bytes, sigs)
 }
 
-// Detached checks a text against a file of signatures, armoured or not.
+// Detached verifies a text against a file of signatures, armoured or not.
 func (t Trust) Detached(text, sig []byte) error {
 	if bytes.HasPrefix(bytes.TrimSpace(sig), []byte("-----BEGIN")) {
 		block, err := armor.Decode(bytes.NewReader(sig))
@@ -88,7 +92,7 @@ func (t Trust) Detached(text, sig []byte) error {
 	return t.check(text, sig)
 }
 
-// check tries the signatures one by one, each on its own: go-crypto would stop at the first whose key is known, which may
+// check tries each signature alone, because go-crypto would stop at the first one with a known key, which may
 // be the expired one of two.
 func (t Trust) check(text, sigs []byte) error {
 	var failures []string
@@ -144,7 +148,8 @@ func (t Trust) one(text, raw []byte, p packet.Packet) error {
 	case errors.Is(err, pgperrors.ErrUnknownIssuer):
 		return fmt.Errorf("%s is not trusted here", key)
 	case signer != nil && (errors.Is(err, pgperrors.ErrKeyExpired) || errors.Is(err, pgperrors.ErrSignatureExpired)):
-		// The signature itself is right: go-crypto names the signer only then, and checks revocation before expiry.
+		// The signature itself is right: only then does go-crypto name the signer, and it checks revocation before
+		// expiry.
 		if t.AllowExpired {
 			return nil
 		}

@@ -32,7 +32,7 @@ func newKey(t *testing.T, lifetime time.Duration) *openpgp.Entity {
 	return e
 }
 
-// block is an armoured block of one type.
+// block returns an armoured block of one type.
 func block(t *testing.T, kind string, write func(io.Writer) error) string {
 	t.Helper()
 	var b bytes.Buffer
@@ -109,7 +109,8 @@ func TestClearsigned(t *testing.T) {
 	}
 }
 
-// TestWeakDigest: a good signature of a trusted key over a weak digest is none. (go-crypto does not make SHA-1 ones.)
+// TestWeakDigest: a good signature of a trusted key over a weak digest does not count. (go-crypto makes none
+// with SHA-1.)
 func TestWeakDigest(t *testing.T) {
 	t.Parallel()
 	c := at(testNow.AddDate(-3, 0, 0))
@@ -168,7 +169,7 @@ func TestReadKeys(t *testing.T) {
 	}
 }
 
-// FuzzTrust: nothing that is not signed by a trusted key may pass.
+// FuzzTrust: only texts that a trusted key signed may pass.
 func FuzzTrust(f *testing.F) {
 	f.Add([]byte("-----BEGIN PGP SIGNED MESSAGE-----\nHash: SHA512\n\nSuite: x\n-----BEGIN PGP SIGNATURE-----\n\niHUE\n=abcd\n-----END PGP SIGNATURE-----\n"))
 	f.Add([]byte("-----BEGIN PGP SIGNATURE-----\n\niHUE\n=abcd\n-----END PGP SIGNATURE-----\n"))

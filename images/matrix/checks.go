@@ -11,7 +11,8 @@ import (
 	goversion "github.com/hashicorp/go-version"
 )
 
-// The shapes of values. They are narrow on purpose: ids and versions end up in tags, paths and package requests.
+// The forms of values. They are narrow on purpose: ids and versions become parts of tags, paths and package
+// requests.
 var (
 	sha256Shape    = regexp.MustCompile(`^[0-9a-f]{64}$`)
 	versionShape   = regexp.MustCompile(`^[1-9][0-9]{2,3}(\.[0-9]{1,4}){1,2}$`)
@@ -20,8 +21,9 @@ var (
 	componentShape = regexp.MustCompile(`^[a-z0-9][a-z0-9./-]{0,63}$`)
 	debianShape    = regexp.MustCompile(`^[A-Za-z0-9.+~:-]{1,128}$`) // Debian policy 5.6.12
 	suiteShape     = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9./_-]{0,127}$`)
-	aliasShape     = regexp.MustCompile(`^[a-z][a-z0-9]*(-[a-z0-9]+)*[0-9]+(\.[0-9]+)*$`) // as package driverinfo bounds it
-	patternShape   = regexp.MustCompile(`^[0-9]+(\.[0-9]+)*(\.\*)?$`)
+	// The bound is the same as in package driverinfo.
+	aliasShape   = regexp.MustCompile(`^[a-z][a-z0-9]*(-[a-z0-9]+)*[0-9]+(\.[0-9]+)*$`)
+	patternShape = regexp.MustCompile(`^[0-9]+(\.[0-9]+)*(\.\*)?$`)
 )
 
 // The words that some keys accept.
@@ -31,7 +33,7 @@ var (
 	knownProfiles = []string{ProfileFull, ProfileCompute}
 )
 
-// shape makes a check of a pattern.
+// shape returns a check against a pattern.
 func shape(re *regexp.Regexp, want string) check {
 	return func(s string) string {
 		if re.MatchString(s) {
@@ -41,7 +43,7 @@ func shape(re *regexp.Regexp, want string) check {
 	}
 }
 
-// oneOf makes a check that accepts some words and suggests one of them.
+// oneOf returns a check that accepts some words and suggests one of them.
 func oneOf(words []string) check {
 	return func(s string) string {
 		if slices.Contains(words, s) {
@@ -54,7 +56,7 @@ func oneOf(words []string) check {
 	}
 }
 
-// driverVersion accepts what NVIDIA uses: "418.87.01", "595.84".
+// driverVersion accepts the forms that NVIDIA uses: "418.87.01", "595.84".
 func driverVersion(s string) string {
 	if _, err := goversion.NewVersion(s); err != nil || !versionShape.MatchString(s) {
 		return "is no driver version, such as 418.87.01"
@@ -70,7 +72,7 @@ func sha256Text(s string) string {
 	return shape(sha256Shape, "is no sha256: 64 hex digits in lower case")(s)
 }
 
-// webURL accepts http and https with a host. User names and passwords do not belong into a file that is in git.
+// webURL accepts http and https with a host. User names and passwords must not be in a file that is in git.
 func webURL(s string) string {
 	u, err := url.Parse(s)
 	switch {
@@ -88,7 +90,8 @@ func webURL(s string) string {
 	return ""
 }
 
-// keyPath accepts the place of a key in the base, as .repo files name it. What is on the web is vouched for by nobody.
+// keyPath accepts the path of a key in the base, as .repo files name it. It refuses web addresses, because
+// nothing proves that a key from the web is authentic.
 func keyPath(s string) string {
 	file := strings.TrimPrefix(s, "file://")
 	if !path.IsAbs(file) || path.Clean(file) != file || len(file) > 256 {
@@ -108,7 +111,7 @@ func runURL(s string) string {
 	return ""
 }
 
-// baseReference accepts an image reference that names a tag or a digest: without one it would mean "latest".
+// baseReference accepts an image reference with a tag or a digest: without one it would mean "latest".
 func baseReference(s string) string {
 	ref, err := name.ParseReference(s)
 	if err != nil {
@@ -134,7 +137,7 @@ func registryName(s string) string {
 	return ""
 }
 
-// major is the first field of a version that driverVersion accepted: 418.
+// major returns the first field of a version that driverVersion accepted: 418.
 func major(v string) int {
 	parsed, err := goversion.NewVersion(v)
 	if err != nil {

@@ -4,8 +4,8 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// debian reads the package source of a driver. version points to the driver's version, which may stand further down in
-// the file: what depends on it is checked at the end.
+// debian reads the package source of a driver. version points to the driver's version, which may come later
+// in the file: checks that depend on it run at the end.
 func (d *decoder) debian(to *Debian, n *yaml.Node, version *string) {
 	names := func(what string, to *[]string) reader {
 		return d.texts(what, to, shape(packageShape, "is no package name"))

@@ -7,12 +7,12 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// decoder walks the nodes of a file and collects every mistake with its place. It goes on after each one: a value that
-// is wrong is left out, so that the rest of the file is still checked.
+// decoder walks the nodes of a file and collects every mistake with its position. It continues after each one
+// and omits the wrong value, so that the rest of the file is checked too.
 type decoder struct {
 	file string
 	errs Errors
-	refs []reference // checked when the whole file is known
+	refs []reference // checked when the whole file is read
 }
 
 func (d *decoder) errorAt(line, col int, message string) {
@@ -23,11 +23,11 @@ func (d *decoder) errorf(n *yaml.Node, format string, args ...any) {
 	d.errorAt(n.Line, n.Column, fmt.Sprintf(format, args...))
 }
 
-// full says that there are more mistakes than will be reported: the walk can stop.
+// full reports that there are more mistakes than will be reported, so the walk can stop.
 func (d *decoder) full() bool { return len(d.errs) > maxErrors }
 
-// plain refuses what YAML has and a matrix does not need: anchors and aliases (a few lines of them can stand for
-// gigabytes) and explicit tags.
+// plain refuses YAML features that a matrix does not need: anchors and aliases (a few lines of them can stand
+// for gigabytes) and explicit tags.
 func (d *decoder) plain(n *yaml.Node, what string) bool {
 	switch {
 	case n.Kind == yaml.AliasNode || n.Anchor != "":
@@ -40,7 +40,7 @@ func (d *decoder) plain(n *yaml.Node, what string) bool {
 	return false
 }
 
-// a reader takes a value in.
+// reader stores the value of a node.
 type reader func(n *yaml.Node)
 
 // key is one key of a mapping.
@@ -71,8 +71,8 @@ func (d *decoder) mapping(n *yaml.Node, what string, keys ...key) {
 	}
 }
 
-// pairs calls visit for each key of a mapping once and refuses the second of two equal ones. It returns the keys seen,
-// nil when the node is no mapping.
+// pairs calls visit once for each key of a mapping and refuses the second of two equal keys. It returns the
+// keys, or nil when the node is not a mapping.
 func (d *decoder) pairs(n *yaml.Node, what string, visit func(name string, at, value *yaml.Node)) map[string]bool {
 	if !d.plain(n, what) {
 		return nil
@@ -123,10 +123,10 @@ func (d *decoder) list(what string, each reader) reader {
 	}
 }
 
-// check says what is wrong with a text, "" for nothing.
+// check returns the mistake in a text, "" for none.
 type check func(text string) string
 
-// text reads a scalar as it is written.
+// text reads a scalar as written.
 func (d *decoder) text(what string, to *string, checks ...check) reader {
 	return func(n *yaml.Node) {
 		if !d.plain(n, what) {
@@ -195,7 +195,7 @@ func (d *decoder) size(what string, to *int64) reader {
 	}
 }
 
-// kindOf names what a node is, for people.
+// kindOf returns the kind of a node, for messages.
 func kindOf(n *yaml.Node) string {
 	switch {
 	case n.Kind == yaml.MappingNode:

@@ -11,18 +11,19 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// ErrLayout says that a matrix is written in a way that AddDriver does not edit: the entry must be added by hand.
+// ErrLayout says that the text of a matrix has a form that AddDriver does not edit: a person must add the
+// entry.
 var ErrLayout = errors.New("cannot be edited by program")
 
-// DuplicateError says that a matrix has a driver already.
+// DuplicateError says that a matrix already has a driver.
 type DuplicateError struct {
 	File    string
-	Version string // that was to be added
-	Have    string // as the file has it: the same release may be written in two ways
-	Line    int    // of that entry
+	Version string // the driver to be added
+	Have    string // the same release in the file, which can be written in another way
+	Line    int    // line of that entry
 }
 
-// Error names both and the place.
+// Error returns both versions and the line.
 func (e *DuplicateError) Error() string {
 	same := ""
 	if e.Have != e.Version {
@@ -34,19 +35,19 @@ func (e *DuplicateError) Error() string {
 // Edit is a matrix with one more driver.
 type Edit struct {
 	Text   []byte // the whole file
-	Line   int    // where the insertion begins, from 1
+	Line   int    // line where the insertion begins, from 1
 	Added  []string
-	Before []string // up to three lines in front of the insertion, for people
-	After  []string // up to three lines behind it
+	Before []string // up to three lines before the insertion, for people
+	After  []string // up to three lines after it
 }
 
-// AddDriver inserts a driver into the text of a matrix, behind the nearest older one. Every byte that is there stays: comments,
-// order and style. The entry follows the style of its neighbours (indentation, empty lines between entries, line ends); comment
-// holds lines to put above it. name is used in messages only.
+// AddDriver inserts a driver into the text of a matrix, after the nearest older one. Every existing byte
+// stays: comments, order and style. The entry follows the style of its neighbours (indentation, empty lines
+// between entries, line ends). comment has the lines to put above it. name is only for messages.
 //
-// A text that has mistakes is Errors, a driver that is there already a *DuplicateError, a text whose list of drivers cannot be
-// edited line by line (flow style) ErrLayout. The result is read again before it is returned: it holds the new driver and what was
-// there before, or the answer is ErrLayout.
+// Errors: Errors for a text with mistakes, *DuplicateError for a driver that exists, ErrLayout for a list of
+// drivers that cannot be edited line by line (flow style). AddDriver parses the result before it returns it:
+// if that has anything else than the old content and the new driver, the error is ErrLayout.
 func AddDriver(name string, text []byte, d Driver, comment []string) (*Edit, error) {
 	before, err := Parse(name, text)
 	if err != nil {
@@ -76,7 +77,7 @@ func AddDriver(name string, text []byte, d Driver, comment []string) (*Edit, err
 	return e, nil
 }
 
-// onlyAdded says how after differs from before besides the driver that was added.
+// onlyAdded returns an error if after differs from before in more than the added driver.
 func onlyAdded(before, after *Matrix, d Driver) error {
 	n := slices.IndexFunc(after.Drivers, func(x Driver) bool { return x.Version == d.Version })
 	if n < 0 {
@@ -94,7 +95,8 @@ func onlyAdded(before, after *Matrix, d Driver) error {
 	return nil
 }
 
-// child returns the value of a key in a mapping, an empty node when there is none. The tree has been checked by Parse.
+// child returns the value of a key in a mapping, or an empty node when there is none. Parse has checked the
+// tree.
 func child(n *yaml.Node, name string) *yaml.Node {
 	for i := 0; n != nil && i+1 < len(n.Content); i += 2 {
 		if n.Content[i].Value == name {
@@ -104,7 +106,7 @@ func child(n *yaml.Node, name string) *yaml.Node {
 	return new(yaml.Node)
 }
 
-// keyAfter is the line of the key that follows another one, 0 when that is the last.
+// keyAfter returns the line of the key that follows another one, 0 when that is the last.
 func keyAfter(n *yaml.Node, name string) int {
 	for i := 0; i+2 < len(n.Content); i += 2 {
 		if n.Content[i].Value == name {
@@ -114,10 +116,10 @@ func keyAfter(n *yaml.Node, name string) int {
 	return 0
 }
 
-// splitLines cuts a text after each line end, so that the pieces joined are the text.
+// splitLines splits a text after each line end. The joined pieces equal the text.
 func splitLines(text []byte) []string { return slices.Collect(strings.Lines(string(text))) }
 
-// older says whether version a is below b.
+// older reports whether version a is below b.
 func older(a, b string) bool {
 	x, errX := goversion.NewVersion(a)
 	y, errY := goversion.NewVersion(b)

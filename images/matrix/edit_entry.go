@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// entry writes a driver, a line an element, without line ends.
+// entry returns the lines of a driver's entry, without line ends.
 func (s style) entry(d Driver, comment []string) []string {
 	var lines []string
-	key := s.dash + strings.Repeat(" ", 1+len(s.gap)) // where the keys of an entry stand
+	key := s.dash + strings.Repeat(" ", 1+len(s.gap)) // column of the entry's keys
 	for _, c := range comment {
 		lines = append(lines, strings.TrimRight(s.dash+"# "+c, " "))
 	}
@@ -45,8 +45,8 @@ func (s style) entry(d Driver, comment []string) []string {
 	return lines
 }
 
-// scalar writes a value plain where YAML reads it back as that, else quoted. Values are text to Parse whatever they look like, so
-// that 418.10 needs no quotes; only a value that ends the plain style does.
+// scalar writes a value plain where YAML reads it back unchanged, else quoted. Parse takes every value as
+// text, so 418.10 needs no quotes; only a value that would end the plain style does.
 func scalar(text string) string {
 	if text == "" || strings.ContainsAny(text, "\n\r\t\"") || strings.Contains(text, ": ") || strings.Contains(text, " #") ||
 		strings.HasSuffix(text, ":") || text != strings.TrimSpace(text) || strings.ContainsAny(text[:1], "-?:,[]{}#&*!|>'%@`~") {

@@ -14,26 +14,26 @@ import (
 type page struct {
 	lines []string     // each with its line end
 	items []*yaml.Node // in the order of the file
-	end   int          // line of the key behind the list, 0: the list goes to the end of the file
+	end   int          // line of the key after the list; 0: the list goes to the end of the file
 }
 
-// itemShape is the first line of an entry: the dash and what stands before and behind it.
+// itemShape matches the first line of an entry: the dash and the blanks before and after it.
 var itemShape = regexp.MustCompile(`^( *)-( +)[^ ]`)
 
-// style is how the list of drivers is written.
+// style says how the list of drivers is written.
 type style struct {
-	dash  string // what stands before the dash
-	gap   string // what stands between the dash and the first key
-	inner string // how much deeper the keys of a key are
-	end   string // of lines: "\n" or "\r\n"
+	dash  string // text before the dash
+	gap   string // text between the dash and the first key
+	inner string // additional indentation of nested keys
+	end   string // line end: "\n" or "\r\n"
 	blank bool   // entries are separated by empty lines
 }
 
-// style looks at the entries that are there.
+// style returns the style of the existing entries.
 func (p page) style() (style, error) {
 	var s style
 	if last := p.items[len(p.items)-1].Line; last > len(p.lines) || p.end > len(p.lines) || p.end > 0 && p.end <= last {
-		// Keys on one line, or line ends that only YAML takes for such.
+		// Keys on one line, or line ends that only YAML accepts.
 		return s, errors.New("it is not written in lines, one key on each")
 	}
 	for n, item := range p.items {
@@ -66,7 +66,7 @@ func (p page) style() (style, error) {
 	return s, nil
 }
 
-// inner is the indentation of the first mapping inside of an entry, "" when there is none.
+// inner returns the indentation of the first mapping inside of an entry, "" when there is none.
 func (p page) inner() string {
 	for _, item := range p.items {
 		for i := 0; i+1 < len(item.Content); i += 2 {
@@ -78,7 +78,8 @@ func (p page) inner() string {
 	return ""
 }
 
-// head is the line (from 1) where an entry begins: that of its dash, or of the comment right above it.
+// head returns the line (from 1) where an entry begins: that of its dash, or of the comment directly above
+// it.
 func (p page) head(s style, item *yaml.Node) int {
 	line := item.Line
 	for line > 1 && comment(s, p.lines[line-2]) {
@@ -87,13 +88,15 @@ func (p page) head(s style, item *yaml.Node) int {
 	return line
 }
 
-// comment says whether a line is a comment of the list. What is deeper than the dashes may be text that only looks like one.
+// comment reports whether a line is a comment of the list. A line deeper than the dashes may be text that
+// only looks like a comment.
 func comment(s style, line string) bool {
 	text := strings.TrimLeft(line, " ")
 	return strings.HasPrefix(text, "#") && len(line)-len(text) <= len(s.dash)
 }
 
-// place is the number of lines in front of the new entry: it goes behind the nearest older one, or before the first.
+// place returns the number of lines before the new entry: it follows the nearest older one, or comes before
+// the first.
 func (p page) place(s style, version string) int {
 	before := -1
 	for n, item := range p.items {
@@ -115,14 +118,14 @@ func (p page) place(s style, version string) int {
 	return at
 }
 
-// insert puts lines behind the first at ones, with the empty lines that the style asks for.
+// insert puts lines after the first at lines, with the empty lines that the style requires.
 func (p page) insert(s style, at int, entry []string) *Edit {
 	front, back := p.lines[:at], p.lines[at:]
 	var text strings.Builder
 	for _, l := range front {
 		text.WriteString(l)
 	}
-	if at > 0 && !strings.HasSuffix(front[at-1], "\n") { // the file ends without a line end
+	if at > 0 && !strings.HasSuffix(front[at-1], "\n") { // the last line has no line end
 		text.WriteString(s.end)
 	}
 	added := slices.Clone(entry)
@@ -145,7 +148,7 @@ func (p page) insert(s style, at int, entry []string) *Edit {
 	}
 }
 
-// bare are lines without their ends.
+// bare returns lines without their ends.
 func bare(lines []string) []string {
 	all := make([]string, len(lines))
 	for i, l := range lines {

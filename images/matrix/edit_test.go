@@ -21,7 +21,7 @@ func release(version string) Driver {
 	}
 }
 
-// The matrix of this project: any release can be added, at its place, and nothing else changes by a byte.
+// The matrix of this project: any release can be added at its place, and no other byte changes.
 func TestAddDriverReal(t *testing.T) {
 	t.Parallel()
 	text := drivercontainer.Matrix
@@ -128,7 +128,7 @@ func TestAddDriverRefuses(t *testing.T) {
 	}
 }
 
-// Whatever the file looks like, the edit is refused or adds just the one driver.
+// For any file, the edit is refused or adds only the one driver.
 func FuzzAddDriver(f *testing.F) {
 	f.Add(drivercontainer.Matrix, "https://example.com/x.run", "Gentoo: it's \"so\" #1")
 	five, err := os.ReadFile("testdata/five.yaml")

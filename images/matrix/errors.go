@@ -13,13 +13,14 @@ import (
 // ErrNothingSelected is returned by Select for a selection that names no system or no driver.
 var ErrNothingSelected = errors.New("nothing selected: name at least one system and one driver, or select all")
 
-// maxErrors bounds what is reported of one file: nobody reads more, and a hostile file could cause millions.
+// maxErrors bounds the reported mistakes of one file: nobody reads more, and a hostile file could cause
+// millions.
 const maxErrors = 100
 
 // Error is one mistake in a file.
 type Error struct {
 	File      string
-	Line, Col int // from 1; Line 0: the file as a whole
+	Line, Col int // from 1; Line 0 is the file as a whole
 	Message   string
 }
 
@@ -31,7 +32,7 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("%s:%d:%d: %s", e.File, e.Line, e.Col, e.Message)
 }
 
-// Errors are all mistakes of a file in the order of their places.
+// Errors are all mistakes of a file, sorted by position.
 type Errors []*Error
 
 // Error returns one line for each mistake.
@@ -43,7 +44,7 @@ func (es Errors) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// Unwrap gives access to each mistake.
+// Unwrap returns the single mistakes.
 func (es Errors) Unwrap() []error {
 	errs := make([]error, len(es))
 	for i, e := range es {
@@ -64,14 +65,14 @@ func (es Errors) sorted() Errors {
 	return es
 }
 
-// UnknownError says that a selection names something that the matrix does not have.
+// UnknownError says that a selection has a name that is not in the matrix.
 type UnknownError struct {
 	Kind    string // "system", "driver", "architecture" or "flavour"
 	Name    string
-	Nearest []string // what may have been meant, best first; may be empty
+	Nearest []string // similar names, best first; may be empty
 }
 
-// Error names the unknown word and what is near to it.
+// Error returns the unknown name and the similar ones.
 func (e *UnknownError) Error() string {
 	return fmt.Sprintf("unknown %s %s%s", e.Kind, quoted(e.Name), didYouMean(e.Nearest))
 }
@@ -81,10 +82,10 @@ type IncompatibleError struct {
 	System, Driver, Arch string
 	Rule                 string // the name of a rule: see rules.go
 	Reason               string
-	Overridable          bool // AllowIncompatible gets past it
+	Overridable          bool // AllowIncompatible overrides it
 }
 
-// Error names the pair, the rule and its reason, and the way out where there is one.
+// Error returns the pair, the rule, its reason, and how to override it where that is possible.
 func (e *IncompatibleError) Error() string {
 	msg := fmt.Sprintf("driver %s on %s %s: %s (rule %s", e.Driver, e.System, e.Arch, e.Reason, e.Rule)
 	if e.Overridable {
@@ -93,13 +94,13 @@ func (e *IncompatibleError) Error() string {
 	return msg + ")"
 }
 
-// suggest returns " (did you mean ubuntu16.04?)" with the word nearest to a wrong one, "" when none is near.
+// suggest returns " (did you mean ubuntu16.04?)" with the most similar word, "" when none is similar.
 func suggest(word string, among []string) string {
 	near := distros.Nearest(word, among)
 	return didYouMean(near[:min(len(near), 1)])
 }
 
-// didYouMean returns " (did you mean a or b?)", "" when there is nothing near.
+// didYouMean returns " (did you mean a or b?)", "" when there are no similar words.
 func didYouMean(near []string) string {
 	if len(near) == 0 {
 		return ""
@@ -107,7 +108,7 @@ func didYouMean(near []string) string {
 	return " (did you mean " + strings.Join(near, " or ") + "?)"
 }
 
-// quoted prints a word of a file for people: control characters visible, cut to a length that fits a line.
+// quoted returns a word of a file for messages: control characters visible, short enough for a line.
 func quoted(word string) string {
 	const maxShown = 80
 	if len(word) > maxShown {

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// compareKernels orders kernel series by their fields as numbers: "5.4" < "5.15" < "6.1" < "6.12". Only the fields that
-// both have count, so that "6.1.192" is within a limit of "6.1".
+// compareKernels orders kernel series by their fields as numbers: "5.4" < "5.15" < "6.1" < "6.12". Only the
+// fields that both have count, so "6.1.192" is within a limit of "6.1".
 func compareKernels(a, b string) int {
 	x, y := strings.Split(a, "."), strings.Split(b, ".")
 	for i := range min(len(x), len(y)) {

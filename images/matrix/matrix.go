@@ -1,14 +1,16 @@
-// Package matrix reads matrix.yaml, the human-edited table that says which drivers go on which operating systems, and
-// chooses the pairs to build.
+// Package matrix parses matrix.yaml, the human-edited table that says which drivers run on which operating
+// systems, and selects the pairs to build.
 //
-// It knows the schema, reports every mistake of a file at once with its place (see [Errors]) and holds the rules that
-// say which pairs cannot work (see rules.go). It does no I/O: it reads no file, resolves no reference and downloads
-// nothing; a reference or URL that is well-formed but leads nowhere is found later, by those who fetch it.
+// It knows the schema, reports every mistake of a file at once with its position (see [Errors]), and has the
+// rules that say which pairs cannot work (see rules.go). It does no I/O: it reads no file, resolves no
+// reference and downloads nothing. A well-formed reference or URL that leads nowhere fails later, in the code
+// that fetches it.
 package matrix
 
 import "slices"
 
-// Matrix is a parsed file. All of its values are checked: ids and versions are unique, everything referred to exists.
+// Matrix is a parsed file. All of its values are checked: ids and versions are unique, and every reference is
+// defined.
 type Matrix struct {
 	Defaults Defaults
 	Systems  []System    // in the order of the file
@@ -16,54 +18,57 @@ type Matrix struct {
 	Exclude  []Exclusion // in the order of the file
 }
 
-// Defaults are the settings that a flag of the command overrides.
+// Defaults are settings that flags of the command override.
 type Defaults struct {
-	Repository string              // registry and path that images are pushed to, "" if the file names none
+	Repository string              // registry and path that images are pushed to; "" if the file names none
 	Profile    string              // ProfileFull or ProfileCompute; ProfileFull if the file names none
-	Mirrors    map[string][]string // registry host -> hosts that are asked first, in order
+	Mirrors    map[string][]string // registry host -> mirrors that are asked first, in order
 }
 
-// The profiles: which part of the user-mode driver goes into an image.
+// The profiles: which part of the user-mode driver an image contains.
 const (
-	ProfileFull    = "full"    // everything but X
-	ProfileCompute = "compute" // what CUDA, NVML and video need
+	ProfileFull    = "full"    // everything except X
+	ProfileCompute = "compute" // the files that CUDA, NVML and video need
 )
 
 // The flavours of the kernel modules.
 const (
 	Proprietary = "proprietary" // the kernel/ tree
-	Open        = "open"        // the kernel-open/ tree, from R515 on
+	Open        = "open"        // the kernel-open/ tree, since R515
 )
 
-// System is an operating system that images are made for.
+// System is an operating system that images are built for.
 type System struct {
-	ID           string       // the id of package distros, which is the second half of the tag: "ubuntu16.04"
-	Base         string       // reference of the base image
-	Archs        []string     // Go names: "amd64", "arm64"
-	Kernels      []string     // the kernel series it runs, lowest first: "4.4", "4.15"
-	Aliases      []string     // more names for the second half of the tag: "almalinux9.4" of almalinux9
+	// ID is the id of package distros, which is the second half of the tag: "ubuntu16.04".
+	ID      string
+	Base    string   // reference of the base image
+	Archs   []string // Go names: "amd64", "arm64"
+	Kernels []string // its kernel series, lowest first: "4.4", "4.15"
+	// Aliases are further names for the second half of the tag: "almalinux9.4" for almalinux9.
+	Aliases      []string
 	Components   []string     // added to the repositories of the base: "non-free"
-	Repositories []Repository // beside those of the base
-	OnlyThese    bool         // Repositories instead of those of the base, which are not asked at all
+	Repositories []Repository // additional to those of the base
+	OnlyThese    bool         // use Repositories instead of those of the base, which are then not read
 	AllowExpired bool         // accept repository indexes past their Valid-Until: frozen archives
 }
 
-// Repository is a package repository that the matrix adds to a base: URIs, Suites and Components of .deb packages, or
-// BaseURLs of .rpm packages. Nothing is taken from one without a key.
+// Repository is a package repository that the matrix adds to a base: URIs, Suites and Components of .deb
+// packages, or BaseURLs of .rpm packages. A repository without a key is never used.
 type Repository struct {
 	URIs       []string `json:"uris,omitempty"`
 	Suites     []string `json:"suites,omitempty"`
 	Components []string `json:"components,omitempty"`
-	BaseURLs   []string `json:"baseurl,omitempty"` // of one repository; with $releasever and $basearch as they are
-	Key        string   `json:"key,omitempty"`     // armoured public key, or the path of a file that holds it; "" where GPGKeys say it
-	GPGKeys    []string `json:"gpgkey,omitempty"`  // paths of keys in the base; only beside BaseURLs
+	BaseURLs   []string `json:"baseurl,omitempty"` // of one repository; $releasever and $basearch stay unexpanded
+	// Key is an armoured public key, or the path of a file with it; "" when GPGKeys are set.
+	Key     string   `json:"key,omitempty"`
+	GPGKeys []string `json:"gpgkey,omitempty"` // paths of keys in the base; only with BaseURLs
 }
 
 // Driver is one release of the driver.
 type Driver struct {
-	Version  string             // the text of the file: "418.87.01" stays "418.87.01" in tags and URLs
+	Version  string             // as in the file: "418.87.01" stays "418.87.01" in tags and URLs
 	Branch   string             // "R418"
-	Archives map[string]Archive // by architecture; nil for a driver that comes from Debian alone
+	Archives map[string]Archive // by architecture; nil for a driver that only Debian has
 	Flavours []string           // Proprietary, Open, in this order
 	Kernel   KernelLimits
 	Debian   *Debian // nil when Debian has no packages of it
@@ -73,35 +78,39 @@ type Driver struct {
 type Archive struct {
 	URL    string
 	SHA256 string // 64 lower-case hex digits
-	Size   int64  // bytes; 0: not known
+	Size   int64  // bytes; 0: unknown
 }
 
-// KernelLimits are the kernel series that a driver compiles on, both included. "" means no limit known.
+// KernelLimits are the lowest and the highest kernel series that a driver compiles on, both included; "": no
+// known limit.
 type KernelLimits struct {
 	Min, Max string // "3.10", "5.1"
-	Reason   string // where Max comes from, for people
+	Reason   string // the source of Max, for people
 }
 
-// Debian names the packages that Debian made of a driver. Use [Debian.Wants] rather than the lists: it applies the
-// versions and the architectures.
+// Debian names Debian's packages of a driver. Use [Debian.Wants] and not the lists: it applies the versions
+// and the architectures.
 //
-// The packages of the lists are taken as they are, without what they depend on: their dependencies pull in X and the
+// The packages of the lists are installed without their dependencies, which would pull in X and the
 // alternatives system. Depends is the exception.
 type Debian struct {
 	Systems  []string            // ids of the systems whose archive has them, in the order of the file
 	Versions map[string]string   // by system: the Debian version of Packages, Only and Kernel
-	Archs    []string            // architectures Debian built them for
+	Archs    []string            // architectures that Debian built them for
 	Packages []string            // user mode, firmware and documents, on every architecture
-	Only     map[string][]string // further ones of one architecture
+	Only     map[string][]string // additional packages of one architecture
 	Kernel   []string            // module sources
-	Extras   []string            // what Debian builds at versions of its own; taken at whatever version the archive has
-	Depends  []string            // ordinary packages those need, to be installed with their own dependencies
+	// Extras are packages with versions of their own; any version in the archive is accepted.
+	Extras []string
+	// Depends are ordinary packages that those need; they are installed with their own dependencies.
+	Depends []string
 }
 
-// Wants lists what to take from the archive of a system for an architecture, in apt's notation ("libcuda1=535.261.03-1"):
-// user is the user-mode driver, kernel the module sources. Both hold exact versions, because the archive of a system may
-// have a newer driver beside the wanted one (Debian's security suites do); only Extras come without.
-// ok is false when Debian has no packages for that system and architecture, and when d is nil.
+// Wants returns the packages to take from the archive of a system for an architecture, in apt's notation
+// ("libcuda1=535.261.03-1"): user is the user-mode driver, kernel the module sources. Both have exact
+// versions, because the archive of a system may have a newer driver beside the wanted one (Debian's security
+// suites do); only Extras have none. ok is false when Debian has no packages for that system and
+// architecture, and when d is nil.
 func (d *Debian) Wants(system, arch string) (user, kernel []string, ok bool) {
 	if d == nil || !slices.Contains(d.Systems, system) || !slices.Contains(d.Archs, arch) {
 		return nil, nil, false
@@ -117,19 +126,19 @@ func (d *Debian) Wants(system, arch string) (user, kernel []string, ok bool) {
 	return user, pin(d.Kernel), true
 }
 
-// Exclusion rules pairs out for a reason that no rule knows. "" matches everything; Driver may end in ".*".
+// Exclusion excludes pairs for a reason that no rule knows. "" matches everything; Driver may end in ".*".
 type Exclusion struct {
 	System, Driver, Arch string
 	Reason               string
 }
 
-// Selection says what to build. Empty Systems or Drivers select none unless All is set.
+// Selection says what to build. Empty Systems or Drivers select nothing unless All is set.
 type Selection struct {
 	Systems, Drivers  []string // ids and versions, as in the file
 	Archs             []string // empty: amd64
-	All               bool     // every pair that works; Systems, Drivers and Archs narrow it down when given
+	All               bool     // every pair that works; Systems, Drivers and Archs restrict it when given
 	Flavours          []string // empty: those of the driver
-	AllowIncompatible bool     // go on against the rules that can be overridden; see Target.Overridden
+	AllowIncompatible bool     // override the rules that can be overridden; see Target.Overridden
 }
 
 // Target is one image to build.
@@ -141,5 +150,5 @@ type Target struct {
 	Overridden []string // the rules that AllowIncompatible overrode, with their reasons
 }
 
-// Tag is the tag of the image: "418.87.01-ubuntu16.04".
+// Tag returns the tag of the image: "418.87.01-ubuntu16.04".
 func (t Target) Tag() string { return t.Driver.Version + "-" + t.System.ID }

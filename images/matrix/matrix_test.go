@@ -15,7 +15,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files")
 
-// golden compares text with a file of testdata.
+// golden compares text with a file in testdata.
 func golden(t *testing.T, name, got string) {
 	t.Helper()
 	path := filepath.Join("testdata", name)
@@ -33,7 +33,7 @@ func golden(t *testing.T, name, got string) {
 	}
 }
 
-// embedded is the matrix that the module ships.
+// embedded returns the matrix that the module embeds.
 func embedded(t *testing.T) *Matrix {
 	t.Helper()
 	m, err := Parse("matrix.yaml", drivercontainer.Matrix)
@@ -92,7 +92,7 @@ func TestEmbedded(t *testing.T) {
 	}
 }
 
-// The whole table as people see it: which pairs can be built, and which rule forbids the others.
+// The whole table as users see it: which pairs can be built, and which rule forbids the others.
 func TestEmbeddedPairs(t *testing.T) {
 	t.Parallel()
 	m := embedded(t)

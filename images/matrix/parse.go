@@ -11,18 +11,18 @@ import (
 	"go.yaml.in/yaml/v4/plugin/loaderlimits"
 )
 
-// Bounds on a file. The deepest place of the schema is 6 levels deep.
+// Bounds of a file. The schema is at most 6 levels deep.
 const (
 	maxSize  = 1 << 20
 	maxDepth = 16
 )
 
-// Parse reads a matrix. name is used in messages only. The error is of type [Errors] and holds every mistake found:
-// when the text is no YAML, that is the first one of the YAML; otherwise all that the schema and the references between
-// the parts of the file turn up.
+// Parse parses a matrix. name is only for messages. The error is of type [Errors] and has every mistake: for
+// a text that is not YAML, the first one of the YAML parser; otherwise all mistakes against the schema and in
+// the references between the parts of the file.
 //
-// Values are taken as they are written: the version 418.10 is the text "418.10", not a number. Anchors, aliases and
-// explicit tags are refused, and so are several documents in one file.
+// Values are taken as written: the version 418.10 is the text "418.10", not a number. Parse refuses anchors,
+// aliases, explicit tags, and several documents in one file.
 func Parse(name string, data []byte) (*Matrix, error) {
 	d := &decoder{file: name}
 	root := d.load(data)
@@ -37,7 +37,7 @@ func Parse(name string, data []byte) (*Matrix, error) {
 	return m, nil
 }
 
-// load returns the root of the only document, nil after a mistake.
+// load returns the root of the only document, or nil after a mistake.
 func (d *decoder) load(data []byte) *yaml.Node {
 	if len(data) > maxSize {
 		d.errorAt(0, 0, fmt.Sprintf("%d bytes are too many for a matrix (at most %d)", len(data), maxSize))
@@ -73,7 +73,7 @@ func (d *decoder) load(data []byte) *yaml.Node {
 	return doc.Content[0]
 }
 
-// loadErrors takes over what the YAML reader found, place by place.
+// loadErrors records the mistakes that the YAML parser found, each with its position.
 func (d *decoder) loadErrors(err error) {
 	var many *yaml.LoadErrors
 	var one *yaml.LoadError
@@ -96,7 +96,8 @@ func yamlMessage(e *yaml.LoadError) string {
 	return "not valid YAML: " + e.Message
 }
 
-// invalidUTF8 finds the first byte that is not UTF-8; the YAML reader has no place for it.
+// invalidUTF8 returns the position of the first byte that is not UTF-8, which the YAML parser does not
+// report.
 func invalidUTF8(data []byte) (line, col int, found bool) {
 	if utf8.Valid(data) {
 		return 0, 0, false

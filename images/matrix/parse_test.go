@@ -15,12 +15,12 @@ const goodSystem = `{id: debian12, base: "example.com/debian:12", archs: [amd64,
 
 const goodSum = "fe6dcba384d67e906fad3cdc707fb6b0993cf190fc694660b70224d49a69144f"
 
-// driverYAML is a correct driver with further keys.
+// driverYAML returns a correct driver with additional keys.
 func driverYAML(version, more string) string {
 	return fmt.Sprintf(`{version: %s, archives: {amd64: {url: "https://example.com/d/x.run", sha256: %s}}%s}`, version, goodSum, more)
 }
 
-// file puts parts together.
+// file joins the parts of a file.
 func file(systems, drivers, more string) string {
 	return "systems: [" + systems + "]\ndrivers: [" + drivers + "]\n" + more
 }
@@ -140,7 +140,7 @@ func TestParseGood(t *testing.T) {
 	}
 }
 
-// What a hostile file may try: size, depth, aliases that multiply, very many mistakes.
+// Attempts of a hostile file: size, depth, aliases that multiply, very many mistakes.
 func TestParseHostile(t *testing.T) {
 	t.Parallel()
 	var bomb strings.Builder

@@ -11,7 +11,7 @@ import (
 	"github.com/driver-container/driver-container/distros/dpkg"
 )
 
-// The kinds of words that refer to another place of the file, or define what others refer to.
+// The kinds of words that refer to another part of the file, or define what others refer to.
 const (
 	kindSystem   = "system"
 	kindAlias    = "alias"
@@ -26,7 +26,7 @@ type reference struct {
 	word    string
 	at      *yaml.Node
 	defines bool    // the word is an id, not a use of one
-	version *string // of kindUpstream: the version of the driver it belongs to
+	version *string // for kindUpstream: the version of its driver
 }
 
 // defines reads the id of a system or the version of a driver.
@@ -49,7 +49,7 @@ func (d *decoder) refers(kind string, to *string, checks ...check) reader {
 	}
 }
 
-// references checks ids for being unique and uses for being defined.
+// references checks that ids are unique and that every use is defined.
 func (d *decoder) references(m *Matrix) {
 	known := make([]string, 0, 16)
 	for _, s := range distros.All() {
@@ -99,7 +99,7 @@ func (d *decoder) unique(places map[string]*yaml.Node, r reference, id string) {
 	d.errorf(r.at, "%s %s is the same release as %s on line %d", r.kind, quoted(r.word), first.Value, first.Line)
 }
 
-// canonical is the form of a version that is equal for equal releases: 418.87.1 for 418.87.01.
+// canonical returns the form of a version that is the same for equal releases: 418.87.1 for 418.87.01.
 func canonical(v string) string {
 	parsed, err := goversion.NewVersion(v)
 	if err != nil {
@@ -108,7 +108,8 @@ func canonical(v string) string {
 	return parsed.String()
 }
 
-// matches says whether a driver pattern of an exclusion covers a version: "" all, "418.*" a prefix, else the very text.
+// matches reports whether a driver pattern of an exclusion covers a version: "" all, "418.*" a prefix, else
+// the exact text.
 func matches(pattern, version string) bool {
 	if prefix, ok := strings.CutSuffix(pattern, "*"); ok {
 		return strings.HasPrefix(version, prefix)

@@ -11,13 +11,13 @@ const firstOpen = 515
 // rule is one reason why a pair cannot work.
 type rule struct {
 	name        string
-	overridable bool // by AllowIncompatible: a human may know better than the table
+	overridable bool // by AllowIncompatible: a person may know better than the table
 	check       func(m *Matrix, t Target) (reason string)
 }
 
-// rules is the table of all of them, in the order in which they are asked. An empty reason means that the pair passes.
-// Those that can be overridden are judgements (where a kernel limit lies, what an entry of exclude says); the others
-// are plain facts: there is nothing to build from.
+// rules returns all rules, in the order in which they are checked. An empty reason means that the pair
+// passes. The rules that can be overridden are judgements (the value of a kernel limit, an entry of exclude).
+// The others are plain facts: there is nothing to build from.
 func rules() []rule {
 	return []rule{
 		{name: "arch-not-offered", check: archNotOffered},
@@ -48,7 +48,7 @@ func noArchive(_ *Matrix, t Target) string {
 		t.Driver.Version, t.Arch, t.System.ID)
 }
 
-// flavourNotOffered leaves the open flavour of old drivers to openBefore515, which has the better reason.
+// flavourNotOffered leaves the open flavour of old drivers to openBefore515, which gives the better reason.
 func flavourNotOffered(_ *Matrix, t Target) string {
 	for _, f := range t.Flavours {
 		if slices.Contains(t.Driver.Flavours, f) || f == Open && major(t.Driver.Version) < firstOpen {

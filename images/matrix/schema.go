@@ -62,7 +62,7 @@ func (d *decoder) driver(to *Driver, n *yaml.Node) {
 		}},
 	)
 	if to.Version == "" {
-		return // reported already; what follows needs it
+		return // reported already; the rest needs it
 	}
 	want := "R" + strconv.Itoa(major(to.Version))
 	if to.Branch != "" && to.Branch != want {

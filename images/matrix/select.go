@@ -10,12 +10,13 @@ import (
 
 // Select returns the targets of a selection in the order of the matrix: by system, driver, architecture.
 //
-// A name that the matrix does not have is an [UnknownError], a pair that cannot work an [IncompatibleError]; all of them
-// are reported together (errors.Join), names first. With All, pairs that cannot work are left out; [Matrix.Impossible]
-// lists them. Without All a selection without systems or drivers is [ErrNothingSelected].
+// For a name that is not in the matrix the error is an [UnknownError], for a pair that cannot work an
+// [IncompatibleError]. Select returns all of them together (errors.Join), names first. With All, it omits
+// pairs that cannot work; [Matrix.Impossible] returns them. Without All, a selection without systems or
+// drivers is [ErrNothingSelected].
 //
-// Archs empty means amd64, with All every architecture that a system has. A pair that is selected in spite of a rule
-// carries that rule in Target.Overridden.
+// Empty Archs mean amd64, or with All every architecture that a system has. A pair that is selected in spite
+// of a rule has that rule in Target.Overridden.
 func (m *Matrix) Select(s Selection) ([]Target, error) {
 	targets, bad, err := m.pick(s)
 	if err != nil {
@@ -31,8 +32,8 @@ func (m *Matrix) Select(s Selection) ([]Target, error) {
 	return targets, nil
 }
 
-// Impossible lists the pairs of a selection that cannot work, one entry for each rule that says so, in the order of the
-// matrix. Unknown names in the selection match nothing.
+// Impossible returns the pairs of a selection that cannot work, one entry for each rule that forbids it, in
+// the order of the matrix. Unknown names in the selection match nothing.
 func (m *Matrix) Impossible(s Selection) []*IncompatibleError {
 	s.All = true
 	var bad []*IncompatibleError
@@ -63,7 +64,7 @@ func (m *Matrix) pick(s Selection) (good []Target, bad []*IncompatibleError, err
 	return good, bad, nil
 }
 
-// unknown reports every name that the matrix does not have.
+// unknown returns an error for every name that is not in the matrix.
 func (m *Matrix) unknown(s Selection) error {
 	var errs []error
 	look := func(kind string, names, among []string) {
@@ -80,7 +81,7 @@ func (m *Matrix) unknown(s Selection) error {
 	return errors.Join(errs...)
 }
 
-// candidates is the cross product of what is selected, possible or not.
+// candidates returns all combinations of the selection, possible or not.
 func (m *Matrix) candidates(s Selection) []Target {
 	var targets []Target
 	for _, sys := range m.Systems {
@@ -103,7 +104,7 @@ func (m *Matrix) candidates(s Selection) []Target {
 	return targets
 }
 
-// judge asks every rule. overridden holds the rules that said no and were told to be quiet.
+// judge checks every rule. overridden has the rules that forbid the target and that allow overrides.
 func (m *Matrix) judge(t Target, allow bool) (failed []*IncompatibleError, overridden []string) {
 	for _, r := range rules() {
 		reason := r.check(m, t)
@@ -121,7 +122,7 @@ func (m *Matrix) judge(t Target, allow bool) (failed []*IncompatibleError, overr
 	return failed, overridden
 }
 
-// archs are those asked for, else those that the selection implies.
+// archs returns the selected architectures, or else those that the selection implies.
 func archs(s Selection, sys System) []string {
 	switch {
 	case len(s.Archs) > 0:
@@ -133,7 +134,7 @@ func archs(s Selection, sys System) []string {
 	}
 }
 
-// chosen says whether a name is selected; with all, an empty list selects everything.
+// chosen reports whether a name is selected. With all, an empty list selects everything.
 func chosen(names []string, name string, all bool) bool {
 	return slices.Contains(names, name) || all && len(names) == 0
 }

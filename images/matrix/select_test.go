@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// small is a matrix in which every rule has a case.
+// small is a matrix with a case for every rule.
 func small() *Matrix {
 	run := func(archs ...string) map[string]Archive {
 		m := map[string]Archive{}
@@ -40,7 +40,7 @@ func small() *Matrix {
 // ruleCase is a pair and the rule that forbids it.
 type ruleCase struct {
 	system, driver, arch string
-	flavour              string // "": those of the driver
+	flavour              string // "": all of the driver
 	rule                 string // "": the pair works
 	overridable          bool
 }

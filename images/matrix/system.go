@@ -34,7 +34,7 @@ func (d *decoder) system(to *System, n *yaml.Node) {
 	d.fits(to, n, repositories)
 }
 
-// fits checks that what is said of repositories is of the kind of packages that the system has.
+// fits checks that the repositories and their settings are of the system's kind of packages.
 func (d *decoder) fits(s *System, n *yaml.Node, repositories []*yaml.Node) {
 	system, err := distros.Lookup(s.ID)
 	if err != nil {
@@ -54,7 +54,7 @@ func (d *decoder) fits(s *System, n *yaml.Node, repositories []*yaml.Node) {
 	}
 }
 
-// aliases reads names that are used like ids of systems. That each is used once is checked with the references.
+// aliases reads names that are used like ids of systems. The references check that each is unique.
 func (d *decoder) aliases(to *[]string) reader {
 	return d.list("aliases", func(n *yaml.Node) {
 		var s string
@@ -66,7 +66,7 @@ func (d *decoder) aliases(to *[]string) reader {
 	})
 }
 
-// kernels reads series in rising order. The rules compare the first and the last.
+// kernels reads series in ascending order. The rules compare the first and the last.
 func (d *decoder) kernels(to *[]string, n *yaml.Node) {
 	var last string
 	d.list("kernels", func(n *yaml.Node) {
@@ -101,7 +101,7 @@ func (d *decoder) repository(to *Repository, n *yaml.Node) {
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		has[n.Content[i].Value] = true
 	}
-	// Without a key nothing could be verified, so there is no such repository.
+	// Without a key nothing could be verified, so a key is mandatory.
 	if has["baseurl"] && has["gpgkey"] == has["key"] {
 		d.errorf(n, "a repository with baseurl needs either gpgkey or key")
 	}
@@ -118,7 +118,7 @@ func (d *decoder) repository(to *Repository, n *yaml.Node) {
 	}
 }
 
-// needs reports a key that is missing in a repository, or of the other kind than the rest.
+// needs reports a key that is missing in a repository, or that belongs to the other kind of repository.
 func (d *decoder) needs(n *yaml.Node, name, other string, there bool) {
 	if there {
 		d.errorf(n, "a repository has both %s and %s: uris, suites, components and key are for .deb packages, baseurl with gpgkey or key for .rpm packages", other, name)

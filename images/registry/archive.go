@@ -21,7 +21,7 @@ const (
 	maxLinks   = 8       // links that lead to links
 )
 
-// archive is a tar file whose members are read where they lie.
+// archive is a tar file whose members are read in place.
 type archive struct {
 	path    string
 	members map[string]member
@@ -29,10 +29,10 @@ type archive struct {
 
 type member struct {
 	offset, size int64
-	link         string // the name it stands for
+	link         string // the name that the link leads to
 }
 
-// openArchive lists the members of a tar file. The file is opened again for each member that is read, so there is
+// openArchive indexes the members of a tar file. Each read of a member opens the file again, so there is
 // nothing to close.
 func openArchive(name string) (_ *archive, err error) {
 	f, err := os.Open(name)
@@ -72,7 +72,8 @@ func indexArchive(name string, f io.ReadSeeker) (*archive, error) {
 		switch h.Typeflag {
 		case tar.TypeReg:
 			a.members[key] = member{offset: at, size: h.Size}
-		case tar.TypeSymlink: // docker save of old shared layers so: ID/layer.tar -> ../OTHER/layer.tar
+		// docker save of old versions links shared layers: ID/layer.tar -> ../OTHER/layer.tar.
+		case tar.TypeSymlink:
 			a.members[key] = member{link: path.Join(path.Dir(key), h.Linkname)} //nolint:gosec // a key of our map, never a path
 		case tar.TypeLink:
 			a.members[key] = member{link: path.Clean("/" + h.Linkname)}
@@ -96,7 +97,7 @@ func (a *archive) find(name string) (member, error) {
 	return member{}, fmt.Errorf("%s in %s: links that never end", name, a.path)
 }
 
-// section is a part of a file that closes the file.
+// section is a part of a file; Close closes the file.
 type section struct {
 	io.Reader
 	io.Closer
@@ -126,7 +127,8 @@ func (a *archive) read(name string, limit int64) (_ []byte, err error) {
 	return io.ReadAll(r)
 }
 
-// blobs gives the blobs of an OCI archive. Each is unpacked into the store, and verified, when it is first opened.
+// blobs returns the blobs of an OCI archive. The first open of a blob unpacks it into the store and verifies
+// it.
 func (a *archive) blobs(ctx context.Context, store *fetch.Store) blobs {
 	kept := storeBlobs(store)
 	return blobs{where: a.path, open: func(h v1.Hash) (io.ReadCloser, error) {
@@ -139,7 +141,7 @@ func (a *archive) blobs(ctx context.Context, store *fetch.Store) blobs {
 	}}
 }
 
-// unpack copies a member into the store. The bytes never get a name there unless their digest is want.
+// unpack copies a member into the store. The bytes get a name there only if their digest is want.
 func (a *archive) unpack(ctx context.Context, store *fetch.Store, name string, want v1.Hash) (err error) {
 	r, size, err := a.open(name)
 	if err != nil {
@@ -159,7 +161,7 @@ func (a *archive) unpack(ctx context.Context, store *fetch.Store, name string, w
 	return err
 }
 
-// unpackLayers opens each layer once, which brings it into the store.
+// unpackLayers opens each layer once, which copies it into the store.
 func unpackLayers(ctx context.Context, img *image) error {
 	for _, d := range img.manifest.Layers {
 		if ctx.Err() != nil {

@@ -9,7 +9,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// Artifact is an image or an index of images: a v1.Image or a v1.ImageIndex, and these are its methods that both have.
+// Artifact is an image or an index of images: a v1.Image or a v1.ImageIndex. The interface has the methods of
+// both.
 type Artifact interface {
 	MediaType() (types.MediaType, error)
 	Digest() (v1.Hash, error)
@@ -17,7 +18,7 @@ type Artifact interface {
 	RawManifest() ([]byte, error)
 }
 
-// Artifacts are images or indexes.
+// Images and indexes are artifacts.
 var (
 	_ Artifact = v1.Image(nil)
 	_ Artifact = v1.ImageIndex(nil)
@@ -35,20 +36,20 @@ type document struct {
 	desc v1.Descriptor
 }
 
-// content is all that belongs to an artifact.
+// content is everything that belongs to an artifact.
 type content struct {
 	blobs     []blob     // each once, in order of appearance
-	documents []document // each once; what an index names comes before it, the artifact itself is the last one
+	documents []document // each once; an index comes after what it names, the artifact itself is last
 	bases     []string   // names of base images, from annotations
 	images    int
 }
 
 func (c *content) top() document { return c.documents[len(c.documents)-1] }
 
-// baseNameAnnotation is where images say what they were built upon.
+// baseNameAnnotation names the image that an image is based on.
 const baseNameAnnotation = "org.opencontainers.image.base.name"
 
-// collect lists what belongs to an artifact.
+// collect returns everything that belongs to an artifact.
 func collect(t Artifact) (*content, error) {
 	c := &content{}
 	return c, c.add(t, map[v1.Hash]bool{}, maxDepth)

@@ -14,10 +14,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lockWait bounds the waiting for another process that writes to the same layout.
+// lockWait is the longest wait for another process that writes to the same layout.
 const lockWait = 10 * time.Minute
 
-// replaceFile writes a file as a whole: temporary name, fsync, rename.
+// replaceFile writes a whole file: temporary name, fsync, rename.
 func replaceFile(path string, data []byte) error {
 	return writeFile(path, func(w io.Writer) error {
 		_, err := w.Write(data)
@@ -25,9 +25,9 @@ func replaceFile(path string, data []byte) error {
 	})
 }
 
-// writeFile lets fill write to a temporary file beside path, and renames it to path if that went well. On any error
-// nothing is left. The temporary file is locked while it is written, so that one left by a killed process is known by
-// its free lock, and removed.
+// writeFile lets fill write to a temporary file beside path, and renames it to path if fill succeeds. After
+// an error nothing is left. The temporary file is locked while it is written, so that sweepTemp recognises
+// the file of a killed process by its free lock.
 func writeFile(path string, fill func(io.Writer) error) (err error) {
 	dir := filepath.Dir(path)
 	prefix := "." + filepath.Base(path) + ".tmp-"
@@ -66,8 +66,8 @@ func ignoreClosed(err error) error {
 	return err
 }
 
-// sweepTemp removes temporary files that nobody writes any more. It is housekeeping and reports nothing. Files of the
-// last second are spared: between their creation and their lock there is a moment.
+// sweepTemp removes temporary files that no process writes any more. It reports no errors, because it only
+// tidies up. It keeps files of the last second, because a new file exists for a moment before it is locked.
 func sweepTemp(dir, prefix string) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -89,7 +89,7 @@ func sweepTemp(dir, prefix string) {
 	}
 }
 
-// lockDir takes the flock of a folder itself, which leaves no file behind, waiting for whoever holds it.
+// lockDir takes the flock of the folder itself, which leaves no file behind, and waits for other holders.
 func lockDir(ctx context.Context, dir string) (unlock func() error, err error) {
 	f, err := os.Open(dir)
 	if err != nil {
@@ -122,7 +122,7 @@ func diskFull(path string, err error) error {
 	return err
 }
 
-// copyCtx copies until the end or until ctx is done.
+// copyCtx copies until the end or until ctx ends.
 func copyCtx(ctx context.Context, w io.Writer, r io.Reader) error {
 	buf := make([]byte, 256<<10)
 	for {

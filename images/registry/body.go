@@ -9,11 +9,11 @@ import (
 	"time"
 )
 
-// errStalled is the cause of an upload given up because nothing was taken for too long.
+// errStalled is the cause that ends an upload of which the registry took no byte for too long.
 var errStalled = errors.New("it took no byte for too long")
 
-// uploadBody is a blob, from an offset on, as the body of a request. net/http may go on reading it after the answer came,
-// until it closes it; hence the lock.
+// uploadBody is a blob, from an offset on, as the body of a request. net/http may read it after the answer
+// has come, until it closes the body; the lock is for this.
 type uploadBody struct {
 	timer  *time.Timer
 	limits limits
@@ -23,11 +23,11 @@ type uploadBody struct {
 	source *verifier
 	file   io.Closer
 	done   int64
-	err    error // why the source failed: no other try will help
+	err    error // the source's error: another try cannot help
 	closed bool
 }
 
-// body opens a blob for sending from offset on; cancel breaks the request off. The caller calls finish.
+// body opens a blob for sending from offset on. cancel ends the request. The caller must call finish.
 func (p *push) body(b blob, offset int64, cancel context.CancelCauseFunc) (*uploadBody, error) {
 	r, err := b.open()
 	if err != nil {
@@ -72,7 +72,7 @@ func (u *uploadBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Close is called by net/http when the last byte is sent, before the answer comes, and by finish.
+// Close is called by net/http after the last byte is sent, before the answer comes, and by finish.
 func (u *uploadBody) Close() error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -83,13 +83,13 @@ func (u *uploadBody) Close() error {
 	return u.file.Close()
 }
 
-// finish stops the watch over the request, which has ended.
+// finish stops the watch over a request that has ended.
 func (u *uploadBody) finish() {
 	u.timer.Stop()
 	_ = u.Close() // opened for reading
 }
 
-// verdict checks what was sent against the digest. It is asked before the upload is closed.
+// verdict compares the sent bytes with the digest. The push calls it before it closes the upload.
 func (u *uploadBody) verdict() error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -102,7 +102,7 @@ func (u *uploadBody) verdict() error {
 	return nil
 }
 
-// explain finds the reason behind the error of a request with this body.
+// explain returns the cause of the error of a request with this body.
 func (u *uploadBody) explain(ctx context.Context, err error) error {
 	u.mu.Lock()
 	defer u.mu.Unlock()

@@ -10,7 +10,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// maxWindow bounds the memory a zstd frame may ask for: `zstd -19 --long=27` still works.
+// maxWindow bounds the memory, in bytes, that a zstd frame may request: `zstd -19 --long=27` still works.
 const maxWindow = 128 << 20
 
 var (
@@ -18,16 +18,16 @@ var (
 	zstdMagic = []byte{0x28, 0xb5, 0x2f, 0xfd}
 )
 
-// unpacked reads decompressed content. At its end it reads what follows in the source, so that a verifying source has
-// seen all of it and had its say.
+// unpacked reads decompressed content. At the end of the content it reads the rest of the source too, so that
+// a verifying source sees all of its bytes and can report an error.
 type unpacked struct {
 	io.Reader
 	source io.Reader
 	close  func() error
 }
 
-// decompress tells by the first bytes what the content is: gzip, zstd, or neither. Media types are not always true.
-// On an error the source stays open.
+// decompress detects gzip, zstd or neither from the first bytes, because media types can be wrong. After an
+// error the source stays open.
 func decompress(source io.ReadCloser) (io.ReadCloser, error) {
 	in := bufio.NewReaderSize(source, 256<<10)
 	magic, err := in.Peek(4)

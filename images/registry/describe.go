@@ -10,18 +10,18 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
-// Description is what the manifest of an image says: enough to tell which image it is, without its layers.
+// Description is the content of an image's manifest that identifies the image, without its layers.
 type Description struct {
 	Digest      v1.Hash           // of the manifest for the architecture
-	Tag         v1.Hash           // of what the reference names: the same, or an index of several architectures
+	Tag         v1.Hash           // of what the reference names: the same manifest, or an index of several architectures
 	Size        int64             // compressed bytes of all layers
 	Annotations map[string]string // may be nil
 }
 
-// Describe reads the manifest for linux/arch of an image in a registry, from its own registry rather than a mirror, which may be
-// behind. It pulls manifests only, and the config of an image that is in no index, for only that says its architecture. An image
-// that is not there is fs.ErrNotExist; one that is there for other architectures only is a *PlatformError. Other errors are those
-// of Base.
+// Describe reads the manifest for linux/arch of an image from its own registry; it does not ask mirrors,
+// which may be outdated. It pulls only manifests, and the config of an image that is in no index, because
+// only the config names the architecture. If the image does not exist, the error is fs.ErrNotExist; if it
+// exists only for other architectures, it is a *PlatformError. Other errors are those of Base.
 func (c *Client) Describe(ctx context.Context, ref, arch string) (Description, error) {
 	p, err := c.newPull("look at", ref)
 	if err != nil {
@@ -67,7 +67,8 @@ func (p *pull) single(ctx context.Context, arch string, m found, config v1.Descr
 	return checkPlatform(p.ref.text, arch, img)
 }
 
-// absent makes fs.ErrNotExist of a registry's 404 for a tag: that there is no such image, or no such repository yet.
+// absent turns a registry's 404 for a tag into fs.ErrNotExist: there is no such image, or no such repository
+// yet.
 func absent(err error) error {
 	if status(err) == 404 {
 		return errors.Join(fs.ErrNotExist, err)

@@ -38,7 +38,7 @@ func TestDescribe(t *testing.T) {
 			t.Errorf("%s: %v", missing, err)
 		}
 	}
-	// A mirror may be behind: it is not asked.
+	// A mirror may be outdated: Describe does not ask it.
 	mirrored := client(t, func(o *Options) { o.Mirrors = map[string][]string{f.host(): {"http://localhost:1"}} })
 	if _, err := mirrored.Describe(t.Context(), ref, "amd64"); err != nil {
 		t.Error(err)

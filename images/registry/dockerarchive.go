@@ -20,18 +20,20 @@ import (
 	"github.com/driver-container/driver-container/distros/fetch"
 )
 
-// dockerEntry is one image in the manifest.json of `docker save`.
+// dockerEntry is one image in the manifest.json that `docker save` writes.
 type dockerEntry struct {
 	Config   string
 	RepoTags []string
 	Layers   []string
 }
 
-// docker unpacks an image of a docker-archive into the store and gives the manifest for it, which such archives lack.
+// docker unpacks an image of a docker-archive into the store and returns a manifest for it, which such
+// archives lack.
 //
-// Layers stay as they are. `docker save` writes them uncompressed, and so the image has layers of type
-// application/vnd.oci.image.layer.v1.tar, whose digests are their diff IDs. Compressing them here would make the base's
-// digest depend on the version of a compressor; the price is that a push of such a base sends more bytes.
+// It does not change layers. `docker save` writes them uncompressed, so the image has layers of type
+// application/vnd.oci.image.layer.v1.tar, whose digests are their diff IDs. Compressing them here would make
+// the base's digest depend on the version of a compressor; the price is that a push of such a base sends more
+// bytes.
 func (a *archive) docker(ctx context.Context, store *fetch.Store, tag string) (found, error) {
 	raw, err := a.read("manifest.json", maxManifest)
 	if err != nil {
@@ -96,7 +98,7 @@ func dockerPick(entries []dockerEntry, tag string) (dockerEntry, error) {
 	return entries[0], nil
 }
 
-// sameTag compares names in full, so that debian:12 finds docker.io/library/debian:12.
+// sameTag compares full names, so that debian:12 finds docker.io/library/debian:12.
 func sameTag(have, want string) bool {
 	if want == "" || have == want {
 		return want != ""
@@ -106,7 +108,7 @@ func sameTag(have, want string) bool {
 	return err1 == nil && err2 == nil && h.Name() == w.Name()
 }
 
-// dockerLayer brings a layer into the store and checks it against its diff ID.
+// dockerLayer copies a layer into the store and checks it against its diff ID.
 func (a *archive) dockerLayer(ctx context.Context, store *fetch.Store, file string, diffID v1.Hash) (v1.Descriptor, error) {
 	packed, size, err := a.compression(file)
 	if err != nil {
@@ -126,7 +128,7 @@ func (a *archive) dockerLayer(ctx context.Context, store *fetch.Store, file stri
 	return v1.Descriptor{MediaType: types.OCIUncompressedLayer, Size: size, Digest: diffID}, nil
 }
 
-// compression gives the media type of a compressed layer, "" for an uncompressed one.
+// compression returns the media type of a compressed layer, "" for an uncompressed one.
 func (a *archive) compression(file string) (t types.MediaType, size int64, err error) {
 	r, size, err := a.open(file)
 	if err != nil {
@@ -146,7 +148,8 @@ func (a *archive) compression(file string) (t types.MediaType, size int64, err e
 	return t, size, nil
 }
 
-// packedLayer copies a compressed layer (crane and others write such archives), then unpacks it once for its diff ID.
+// packedLayer copies a compressed layer, which crane and others write into such archives, and unpacks it once
+// to compute its diff ID.
 func (a *archive) packedLayer(ctx context.Context, store *fetch.Store, file string, diffID v1.Hash, t types.MediaType) (d v1.Descriptor, err error) {
 	r, _, err := a.open(file)
 	if err != nil {

@@ -21,13 +21,13 @@ import (
 	"github.com/driver-container/driver-container/distros/fetch"
 )
 
-// Error says that a registry could not be reached, did not answer as it should, or refused. It is fetch.ErrUnreachable
-// for errors.Is, and fs.ErrNotExist when the registry says that there is no such thing. Content of a wrong digest is not
-// an Error but a *fetch.MismatchError.
+// Error says that a registry could not be reached, gave a wrong answer, or refused. errors.Is reports it as
+// fetch.ErrUnreachable, and as fs.ErrNotExist when the registry says that the thing does not exist. Content
+// with a wrong digest is not an Error but a *fetch.MismatchError.
 type Error struct {
 	Op   string // "pull", "push" or "resolve"
-	Ref  string // the image, as the caller named it
-	Host string // the registry, or the mirror, that was asked last
+	Ref  string // the image, as the caller wrote it
+	Host string // the registry or mirror that was asked last
 	Err  error
 }
 
@@ -37,13 +37,13 @@ func (e *Error) Error() string {
 
 func (e *Error) Unwrap() error { return e.Err }
 
-// Is makes every registry error a fetch.ErrUnreachable: the command's exit code is the same.
+// Is makes every registry error a fetch.ErrUnreachable, because the command's exit code for both is the same.
 func (e *Error) Is(target error) bool { return target == fetch.ErrUnreachable }
 
-// StatusError is an answer other than success.
+// StatusError is an answer with another status than success.
 type StatusError struct {
 	Code       int    // the HTTP status
-	Message    string // what the registry said, cleaned and shortened; may be empty
+	Message    string // the registry's message, cleaned and shortened; may be empty
 	retryAfter time.Duration
 }
 
@@ -60,21 +60,21 @@ func (e *StatusError) Is(target error) bool {
 	return target == fs.ErrNotExist && e.Code == http.StatusNotFound
 }
 
-// PlatformError says that an image is not there for the architecture that was asked for.
+// PlatformError says that an image does not exist for the requested architecture.
 type PlatformError struct {
 	Ref  string
 	Want string   // "linux/arm64"
-	Have []string // sorted; what the image is there for
+	Have []string // sorted; the platforms that the image exists for
 }
 
 func (e *PlatformError) Error() string {
 	return fmt.Sprintf("%s is not there for %s; it is there for: %s", e.Ref, e.Want, strings.Join(e.Have, ", "))
 }
 
-// errPlain refuses credentials and content in the clear.
+// errPlain refuses to send credentials and content unencrypted.
 var errPlain = errors.New("plain HTTP is allowed only for loopback addresses and with --insecure-registry")
 
-// said replaces the text of an error, whose own text may hold a URL with a token, and keeps the error for errors.As.
+// said replaces the text of an error, which may have a URL with a token, and keeps the error for errors.As.
 type said struct {
 	text string
 	err  error
@@ -92,8 +92,8 @@ type itemError struct {
 func (e *itemError) Error() string { return e.item + ": " + e.err.Error() }
 func (e *itemError) Unwrap() error { return e.err }
 
-// failure turns whatever went wrong into what the caller of this package gets to see: errors of the context, of content
-// and of this machine as they are, all else as *Error with a text that says what to do and holds no secrets.
+// failure converts any error for the caller of this package. Errors of the context, of content and of this
+// machine stay as they are; every other one becomes an *Error whose text says what to do and has no secrets.
 func failure(ctx context.Context, op, ref, host string, err error) error {
 	var done *Error
 	var mismatch *fetch.MismatchError
@@ -111,7 +111,7 @@ func failure(ctx context.Context, op, ref, host string, err error) error {
 	return &Error{Op: op, Ref: ref, Host: host, Err: explain(op, host, err)}
 }
 
-// explain finds the words for an error of the network or of a registry.
+// explain returns the text for an error of the network or of a registry.
 func explain(op, host string, err error) error {
 	var answer *StatusError
 	var dns *net.DNSError
@@ -150,7 +150,7 @@ func verb(op string) string {
 	return "pull from"
 }
 
-// status is the HTTP status an error stands for, 0 if none.
+// status returns the HTTP status of an error, 0 if it has none.
 func status(err error) int {
 	var own *StatusError
 	var theirs *transport.Error
@@ -173,8 +173,8 @@ func isCertificate(err error) bool {
 	return errors.As(err, &verification) || errors.As(err, &authority) || errors.As(err, &hostname)
 }
 
-// plainText is an error's text without URLs, which carry tokens and signatures, and without what a server may have put
-// into it to disturb a terminal.
+// plainText returns an error's text without URLs, which have tokens and signatures, and without characters
+// that a server may have sent to disturb a terminal.
 func plainText(err error) string {
 	var theirs *transport.Error
 	if errors.As(err, &theirs) {
@@ -203,7 +203,7 @@ func answerText(e *transport.Error) string {
 	return (&StatusError{Code: e.StatusCode, Message: clean(strings.Join(all, "; "))}).Error()
 }
 
-// clean makes text of a server fit for a line on a terminal.
+// clean makes a server's text printable on one line of a terminal.
 func clean(s string) string {
 	s = strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) {

@@ -24,8 +24,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// fake is go-containerregistry's registry made strict and complete: blobs belong to repositories and can be mounted,
-// uploads can be resumed, a manifest needs its blobs, and tests may put a fault in front.
+// fake is go-containerregistry's registry, made strict and complete: blobs belong to repositories and can be
+// mounted, uploads can be resumed, a manifest needs its blobs, and tests can inject faults.
 type fake struct {
 	*httptest.Server
 	inner http.Handler
@@ -52,14 +52,15 @@ func (f *fake) host() string {
 	return strings.TrimPrefix(f.URL, "http://")
 }
 
-// failing sets a fault: it answers a request itself and returns true, or lets it pass.
+// failing sets a fault, which answers a request itself and returns true, or returns false to let the request
+// pass.
 func (f *fake) failing(fault func(w http.ResponseWriter, r *http.Request) bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.fault = fault
 }
 
-// count returns how many requests match, and forgets nothing.
+// count returns how many requests match; it does not clear the log.
 func (f *fake) count(method, part string) (n int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -116,7 +117,7 @@ func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// complete tells whether the repository has all blobs of the manifest in the request.
+// complete reports whether the repository has all blobs of the manifest in the request.
 func (f *fake) complete(r *http.Request) bool {
 	raw, err := io.ReadAll(r.Body)
 	if err != nil {
@@ -205,14 +206,14 @@ func (f *fake) upload(w http.ResponseWriter, r *http.Request, repo, id string) {
 	w.WriteHeader(status)
 }
 
-// cut breaks the connection.
+// cut closes the connection without an answer.
 func cut(w http.ResponseWriter) {
 	if conn, _, err := http.NewResponseController(w).Hijack(); err == nil {
 		_ = conn.Close()
 	}
 }
 
-// client is one with short pauses and a store of its own.
+// client returns a client with short pauses and a store of its own.
 func client(t *testing.T, change ...func(*Options)) *Client {
 	t.Helper()
 	store, err := fetch.OpenStore(t.TempDir())

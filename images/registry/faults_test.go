@@ -30,7 +30,7 @@ func (l login) Resolve(authn.Resource) (authn.Authenticator, error) {
 	return &authn.Basic{Username: l.user, Password: l.password}, nil
 }
 
-// basic asks for a password.
+// basic requires a password.
 func basic(w http.ResponseWriter, r *http.Request) bool {
 	if u, p, ok := r.BasicAuth(); ok && u == "me" && p == secret {
 		return false
@@ -40,7 +40,7 @@ func basic(w http.ResponseWriter, r *http.Request) bool {
 	return true
 }
 
-// bearer asks for a token, which is good for a few requests, and only for what it was issued for.
+// bearer requires a token, which is valid for a few requests and only for the scope that it was issued for.
 func bearer(f *fake, lasts int64) func(http.ResponseWriter, *http.Request) bool {
 	var used atomic.Int64
 	return func(w http.ResponseWriter, r *http.Request) bool {
@@ -132,7 +132,7 @@ type hangs chan struct{}
 
 func (h hangs) Resolve(authn.Resource) (authn.Authenticator, error) { <-h; return authn.Anonymous, nil }
 
-// faulty answers the first n requests that match with a fault.
+// faulty answers the first n matching requests with a fault.
 func faulty(n int64, part string, fault func(http.ResponseWriter, *http.Request)) func(http.ResponseWriter, *http.Request) bool {
 	var seen atomic.Int64
 	return func(w http.ResponseWriter, r *http.Request) bool {
@@ -177,7 +177,7 @@ func TestPullFaults(t *testing.T) {
 		n     int64
 		part  string
 		fault func(*fake) func(http.ResponseWriter, *http.Request)
-		want  string // part of the error; "" for success
+		want  string // substring of the error; "" for success
 		tries int    // requests that match
 		slow  time.Duration
 	}{
@@ -235,7 +235,7 @@ func TestPullFaults(t *testing.T) {
 	}
 }
 
-// A download that broke off goes on where it was: the registry sends each byte once.
+// An interrupted download continues where it stopped: the registry sends each byte once.
 func TestPullResumes(t *testing.T) {
 	t.Parallel()
 	f := newFake(t)
@@ -251,7 +251,7 @@ func TestPullResumes(t *testing.T) {
 		w.Header().Set("Content-Length", "99999999")
 		_, _ = w.Write(f.blobs["x"][layer.Digest.String()][:20000])
 		_ = http.NewResponseController(w).Flush()
-		time.Sleep(50 * time.Millisecond) // a reset connection loses what the client has not read
+		time.Sleep(50 * time.Millisecond) // a reset connection loses the bytes that the client has not read
 		cut(w)
 	})
 	f.failing(func(w http.ResponseWriter, r *http.Request) bool {
@@ -327,7 +327,8 @@ func TestPrivateCA(t *testing.T) {
 	}
 }
 
-// A registry that sends us elsewhere, for a download or an upload, must not get us to show our credentials there.
+// A registry that redirects a download or an upload must not make the client send its credentials to the
+// other host.
 func TestCredentialsStayAtHome(t *testing.T) {
 	t.Parallel()
 	f := newFake(t)
@@ -372,7 +373,7 @@ func TestCredentialsStayAtHome(t *testing.T) {
 	}
 }
 
-// A registry that takes no more bytes, or never answers, is given up and tried again.
+// The client gives up on a registry that takes no more bytes or never answers, and tries again.
 func TestPushStalls(t *testing.T) {
 	t.Parallel()
 	for name, n := range map[string]int64{"for a while": 2, "for good": 99} {

@@ -16,13 +16,13 @@ import (
 	"github.com/driver-container/driver-container/distros/fetch"
 )
 
-// Bounds on documents that are read into memory. Registries themselves accept manifests of up to 4 MiB.
+// Bounds of documents that are read into memory. Registries accept manifests of up to 4 MiB.
 const (
 	maxManifest = 4 << 20
 	maxConfig   = 8 << 20
 )
 
-// blobs is where the content of an image is.
+// blobs is the place that has the content of an image.
 type blobs struct {
 	where string // for messages
 	open  func(h v1.Hash) (io.ReadCloser, error)
@@ -37,7 +37,7 @@ func storeBlobs(s *fetch.Store) blobs {
 	}}
 }
 
-// document reads a manifest or a config, whose size is bounded, and verifies it.
+// document reads a manifest or a config of bounded size and verifies it.
 func (b blobs) document(h v1.Hash, limit int64) (_ []byte, err error) {
 	r, err := b.open(h)
 	if err != nil {
@@ -59,7 +59,8 @@ func (b blobs) document(h v1.Hash, limit int64) (_ []byte, err error) {
 	return data, nil
 }
 
-// image is a v1.Image over blobs. Its documents are in memory and verified; layers are read when asked for.
+// image is a v1.Image over blobs. Its documents are in memory and verified; each layer is read when it is
+// opened.
 type image struct {
 	raw       []byte
 	mediaType types.MediaType
@@ -71,7 +72,7 @@ type image struct {
 
 var _ v1.Image = (*image)(nil)
 
-// newImage parses a manifest that was verified before, and reads its config.
+// newImage parses a verified manifest and reads its config.
 func newImage(raw []byte, b blobs) (*image, error) {
 	m, err := parseManifest(raw)
 	if err != nil {
@@ -182,7 +183,7 @@ func (l *layer) Uncompressed() (io.ReadCloser, error) {
 	return out, nil
 }
 
-// verifier fails at the end of its content if that is not what the descriptor says.
+// verifier returns an error at the end of its content if the content does not match the descriptor.
 type verifier struct {
 	io.ReadCloser
 	desc  v1.Descriptor

@@ -17,14 +17,14 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// NoCredentials is a keychain without any: tests must not read those of who runs them.
+// NoCredentials is a keychain without credentials: tests must not read those of the user who runs them.
 type NoCredentials struct{}
 
 func (NoCredentials) Resolve(authn.Resource) (authn.Authenticator, error) {
 	return authn.Anonymous, nil
 }
 
-// layerTar is a tar with one file of n bytes that do not compress.
+// layerTar returns a tar with one file of n bytes that do not compress.
 func layerTar(t testing.TB, name string, n int) []byte {
 	t.Helper()
 	content := make([]byte, n)
@@ -50,7 +50,7 @@ func layerTar(t testing.TB, name string, n int) []byte {
 func gzipped(t *testing.T, b []byte) []byte {
 	t.Helper()
 	var buf bytes.Buffer
-	w, err := gzip.NewWriterLevel(&buf, gzip.NoCompression) // quick: the content does not compress anyway
+	w, err := gzip.NewWriterLevel(&buf, gzip.NoCompression) // fast; the content does not compress anyway
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,7 +63,7 @@ func gzipped(t *testing.T, b []byte) []byte {
 	return buf.Bytes()
 }
 
-// makeImage gives an image for linux/arch with gzip layers; names differ, so do the layers.
+// makeImage returns an image for linux/arch with gzip layers. Other names give other layers.
 func makeImage(t *testing.T, arch string, size int, names ...string) v1.Image {
 	t.Helper()
 	img := mutate.MediaType(mutate.ConfigMediaType(empty.Image, types.OCIConfigJSON), types.OCIManifestSchema1)
@@ -85,7 +85,7 @@ func makeImage(t *testing.T, arch string, size int, names ...string) v1.Image {
 	return img
 }
 
-// makeIndex gives an index of images.
+// makeIndex returns an index of images.
 func makeIndex(t *testing.T, images ...v1.Image) v1.ImageIndex {
 	t.Helper()
 	index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
@@ -108,7 +108,7 @@ func digestOf(t *testing.T, a Artifact) v1.Hash {
 	return h
 }
 
-// mustPush pushes with a client of its own.
+// mustPush pushes with a new client.
 func mustPush(t *testing.T, ref string, a Artifact, tags ...string) Stats {
 	t.Helper()
 	got, stats, err := client(t).Push(t.Context(), ref, a, tags...)
@@ -121,7 +121,7 @@ func mustPush(t *testing.T, ref string, a Artifact, tags ...string) Stats {
 	return stats
 }
 
-// sameLayers reads all of both images: content must be the same.
+// sameLayers reads both images whole: the content must be equal.
 func sameLayers(t *testing.T, got, want v1.Image) {
 	t.Helper()
 	a, err := got.Layers()

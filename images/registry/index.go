@@ -10,8 +10,9 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// Local opens an image or a whole index on this machine (oci:DIR[:TAG], oci-archive:FILE[:TAG], docker-archive:FILE[:TAG]),
-// to be pushed. Without a tag it must hold one only. Content is verified when it is read.
+// Local opens an image or a whole index on this machine (oci:DIR[:TAG], oci-archive:FILE[:TAG],
+// docker-archive:FILE[:TAG]) for a push. Without a tag the source must have exactly one entry. Content is
+// verified when it is read.
 func (c *Client) Local(ctx context.Context, ref string) (Artifact, error) {
 	l, ok := cutLocal(ref)
 	if !ok {

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// What was written to this machine is pushed with the same digest, an index as a whole.
+// An artifact that was written to this machine is pushed with the same digest, an index as a whole.
 func TestLocalIsPushed(t *testing.T) {
 	t.Parallel()
 	f, dir := newFake(t), t.TempDir()

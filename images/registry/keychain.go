@@ -19,12 +19,13 @@ import (
 	"github.com/google/go-containerregistry/pkg/name"
 )
 
-// NewKeychain finds credentials as people have them, in this order: $REGISTRY_AUTH_FILE, because somebody asked for it by
-// name; Docker's configuration ($DOCKER_CONFIG or ~/.docker) with its helpers; Podman's auth.json in
-// $XDG_RUNTIME_DIR/containers and in $XDG_CONFIG_HOME/containers. Podman's keys may name a namespace (host/team).
+// NewKeychain returns a keychain that looks for credentials in this order: $REGISTRY_AUTH_FILE, because the
+// user named that file; Docker's configuration ($DOCKER_CONFIG or ~/.docker) with its helpers; Podman's
+// auth.json in $XDG_RUNTIME_DIR/containers and in $XDG_CONFIG_HOME/containers. Podman's keys may name a
+// namespace (host/team).
 //
-// authn.DefaultKeychain is not used: it looks at Podman's files only where Docker has no configuration at all, and gives
-// the credentials of host/team away for all of host.
+// It does not use authn.DefaultKeychain, which reads Podman's files only where Docker has no configuration at
+// all, and uses the credentials of host/team for the whole host.
 func NewKeychain() authn.Keychain {
 	var files []string
 	add := func(elem ...string) {
@@ -55,7 +56,7 @@ func NewKeychain() authn.Keychain {
 	return authn.NewMultiKeychain(chain...)
 }
 
-// authFile is a file in the format of containers-auth.json(5), which is that of Docker's config.json.
+// authFile is a file in the format of containers-auth.json(5), which is also that of Docker's config.json.
 type authFile struct{ path string }
 
 var _ authn.ContextKeychain = authFile{}
@@ -65,8 +66,8 @@ func (a authFile) Resolve(r authn.Resource) (authn.Authenticator, error) {
 	return a.ResolveContext(context.Background(), r)
 }
 
-// ResolveContext implements authn.ContextKeychain. A file that is not there has no credentials; one that cannot be read is
-// an error that does not repeat its content.
+// ResolveContext implements authn.ContextKeychain. A file that does not exist has no credentials. One that
+// cannot be read is an error; its text does not repeat the file's content.
 func (a authFile) ResolveContext(_ context.Context, r authn.Resource) (authn.Authenticator, error) {
 	f, err := os.Open(a.path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -94,8 +95,8 @@ func (a authFile) ResolveContext(_ context.Context, r authn.Resource) (authn.Aut
 	}), nil
 }
 
-// lookUp finds the entry for the longest part of the repository's name, then asks the helper that is responsible for the
-// host, then takes an entry written as a URL, as old versions of docker did.
+// lookUp returns the entry for the longest prefix of the repository's name; without one, the answer of the
+// host's helper; without a helper, an entry that is written as a URL, as old versions of docker wrote it.
 func lookUp(cf *configfile.ConfigFile, r authn.Resource) (types.AuthConfig, error) {
 	hosts := []string{r.RegistryStr()}
 	if r.RegistryStr() == name.DefaultRegistry {

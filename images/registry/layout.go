@@ -20,13 +20,15 @@ import (
 // layoutVersion is the content of the file oci-layout.
 const layoutVersion = `{"imageLayoutVersion":"1.0.0"}`
 
-// layoutJobs is how many blobs are written at a time: hashing keeps a core busy, a disk wants some company.
+// layoutJobs is how many blobs are written in parallel: hashing uses one core, and a disk is faster with
+// several writers.
 const layoutJobs = 4
 
-// WriteLayout puts an artifact into the OCI layout in dir, under the name tag (annotation org.opencontainers.image.ref.name).
-// The layout is created if it is missing. Blobs that are there and sound are kept, an entry of the same name is replaced,
-// all others stay. Writers of one layout wait for each other. The index is replaced last and as a whole, so that a layout
-// is whole at any moment; on an error or when ctx ends nothing half written is left.
+// WriteLayout writes an artifact into the OCI layout in dir, under the name tag (annotation
+// org.opencontainers.image.ref.name). It creates a missing layout. It keeps intact blobs that exist, replaces
+// an entry of the same name, and keeps all other entries. Writers of one layout wait for each other. The
+// index is replaced last and as a whole, so that the layout is complete at any moment. After an error, or
+// when ctx ends, no partial file is left.
 func WriteLayout(ctx context.Context, dir, tag string, t Artifact) (err error) {
 	all, err := collect(t)
 	if err == nil {
@@ -76,12 +78,13 @@ func writeLayout(ctx context.Context, dir, tag string, all *content) (err error)
 	return replaceFile(filepath.Join(dir, "index.json"), raw)
 }
 
-// blob is a document as one.
+// blob returns a document as a blob.
 func (d document) blob() blob {
 	return blob{d.desc, func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(d.raw)), nil }}
 }
 
-// readIndex reads the index of a layout, or begins a new one. A layout of another version is refused rather than damaged.
+// readIndex reads the index of a layout, or starts a new one. It refuses a layout of another version, to not
+// damage it.
 func readIndex(dir string) (*v1.IndexManifest, error) {
 	index := &v1.IndexManifest{SchemaVersion: 2, MediaType: types.OCIImageIndex}
 	raw, err := readBounded(filepath.Join(dir, "index.json"), maxManifest)
@@ -100,7 +103,8 @@ func readIndex(dir string) (*v1.IndexManifest, error) {
 	return index, nil
 }
 
-// withEntry adds an entry, sorted by name so that the order of builds does not show.
+// withEntry adds an entry. Entries are sorted by name, so that the index does not depend on the order of
+// builds.
 func withEntry(index *v1.IndexManifest, d v1.Descriptor, tag string) *v1.IndexManifest {
 	out := index.DeepCopy()
 	out.Manifests = slices.DeleteFunc(out.Manifests, func(e v1.Descriptor) bool {
@@ -117,7 +121,7 @@ func withEntry(index *v1.IndexManifest, d v1.Descriptor, tag string) *v1.IndexMa
 	return out
 }
 
-// layoutBlob writes a blob unless a sound copy is there.
+// layoutBlob writes a blob unless an intact copy exists.
 func layoutBlob(ctx context.Context, dir string, b blob) error {
 	path := filepath.Join(dir, b.desc.Digest.Hex)
 	if sound(ctx, path, b.desc) {
@@ -126,7 +130,7 @@ func layoutBlob(ctx context.Context, dir string, b blob) error {
 	return writeFile(path, func(w io.Writer) error { return b.copy(ctx, w) })
 }
 
-// sound tells whether a file holds what the descriptor says.
+// sound reports whether a file has the content of the descriptor.
 func sound(ctx context.Context, path string, d v1.Descriptor) bool {
 	fi, err := os.Lstat(path)
 	if err != nil || !fi.Mode().IsRegular() || fi.Size() != d.Size {
@@ -141,7 +145,7 @@ func sound(ctx context.Context, path string, d v1.Descriptor) bool {
 	return errors.Join(err, v.Close()) == nil
 }
 
-// copy writes a blob and fails if it is not what its descriptor says.
+// copy writes a blob to w. It returns an error if the blob does not match its descriptor.
 func (b blob) copy(ctx context.Context, w io.Writer) (err error) {
 	r, err := b.open()
 	if err != nil {

@@ -24,9 +24,9 @@ const (
 	maxTags     = 1 << 20
 )
 
-// ListTags lists the tags of a repository (host/path), sorted, as its own registry has them: mirrors may be behind. A registry
-// is free not to offer listings, and many say that a repository does not exist (fs.ErrNotExist) until something was pushed to
-// it. Errors: *Error, fetch.ErrOffline.
+// ListTags returns the sorted tags of a repository (host/path) from its own registry, because mirrors may be
+// outdated. A registry need not offer listings, and many say that a repository does not exist
+// (fs.ErrNotExist) until something is pushed to it. Errors: *Error, fetch.ErrOffline.
 func (c *Client) ListTags(ctx context.Context, repository string) ([]string, error) {
 	const op = "list the tags of"
 	var opts []name.Option
@@ -65,8 +65,8 @@ func (c *Client) ListTags(ctx context.Context, repository string) ([]string, err
 	return slices.Compact(all), nil
 }
 
-// tagPage gets one page of the listing and the address of the next one, "" after the last. See "Listing Tags" in the OCI
-// distribution specification.
+// tagPage requests one page of the listing. It returns the tags and the address of the next page, "" after
+// the last. See "Listing Tags" in the OCI distribution specification.
 func (s *session) tagPage(ctx context.Context, from string) (tags []string, next string, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, from, http.NoBody)
 	if err != nil {
@@ -97,7 +97,8 @@ func (s *session) tagPage(ctx context.Context, from string) (tags []string, next
 	return doc.Tags, next, nil
 }
 
-// nextPage reads the Link header: <URL>; rel="next". The address must be of the same server, which gets our credentials.
+// nextPage reads the Link header: <URL>; rel="next". The address must be on the same server, because the
+// request carries our credentials.
 func nextPage(h http.Header, from *url.URL) (string, error) {
 	for _, link := range h.Values("Link") {
 		target, params, ok := strings.Cut(strings.TrimPrefix(strings.TrimSpace(link), "<"), ">")

@@ -44,7 +44,7 @@ func TestListTags(t *testing.T) {
 	}
 }
 
-// TestListTagsPages: the pages are as the distribution specification has them, with an address relative to the server.
+// TestListTagsPages: the pages follow the distribution specification, with an address relative to the server.
 func TestListTagsPages(t *testing.T) {
 	t.Parallel()
 	f := newFake(t)

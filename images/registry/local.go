@@ -15,10 +15,10 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
-// Annotations that name an entry of a layout's index.
+// Annotations that hold the name of an entry in a layout's index.
 const (
 	refNameAnnotation        = "org.opencontainers.image.ref.name"
-	containerdNameAnnotation = "io.containerd.image.name" // as docker save and ctr write it beside the one above
+	containerdNameAnnotation = "io.containerd.image.name" // docker save and ctr write it beside the one above
 )
 
 // localRef is a reference to an image on this machine.
@@ -29,7 +29,7 @@ type localRef struct {
 	tag  string
 }
 
-// IsLocal tells whether a reference names an image on this machine rather than in a registry.
+// IsLocal reports whether a reference names an image on this machine and not in a registry.
 func IsLocal(ref string) bool {
 	_, ok := cutLocal(ref)
 	return ok
@@ -41,7 +41,7 @@ func cutLocal(text string) (localRef, bool) {
 		return localRef{}, false
 	}
 	l := localRef{text: text, kind: kind, path: rest}
-	// Paths and tags may both hold colons, so what exists decides.
+	// Paths and tags may both have colons, so the path that exists decides.
 	for end := len(rest); end > 0; end = strings.LastIndexByte(rest[:end], ':') {
 		if _, err := os.Stat(rest[:end]); err == nil {
 			l.path, l.tag = rest[:end], strings.TrimPrefix(rest[end:], ":")
@@ -80,7 +80,7 @@ func (c *Client) localManifest(ctx context.Context, l localRef, arch string) (fo
 	return m, nil
 }
 
-// openLocal finds the manifest for linux/arch and the blobs it speaks of.
+// openLocal returns the manifest for linux/arch and the blobs that it refers to.
 func (c *Client) openLocal(ctx context.Context, l localRef, arch string) (found, blobs, error) {
 	switch l.kind {
 	case "oci":
@@ -135,7 +135,7 @@ func readBounded(path string, limit int64) (_ []byte, err error) {
 	return b, err
 }
 
-// chooseEntry finds the entry of a layout's index that is meant, and in it the manifest for linux/arch.
+// chooseEntry returns the manifest for linux/arch of the entry of a layout's index that the reference means.
 func chooseEntry(l localRef, arch string, index []byte, b blobs) (found, error) {
 	var doc v1.IndexManifest
 	if err := json.Unmarshal(index, &doc); err != nil {
@@ -156,7 +156,7 @@ func chooseEntry(l localRef, arch string, index []byte, b blobs) (found, error) 
 	return choose(l.text, arch, top, load)
 }
 
-// entry picks by tag; without a tag, the only entry, or the only one that may be for linux/arch.
+// entry selects an entry by tag; without a tag, the only entry, or the only one that can be for linux/arch.
 func entry(l localRef, arch string, entries []v1.Descriptor) (v1.Descriptor, error) {
 	var match []v1.Descriptor
 	for _, d := range entries {

@@ -95,7 +95,7 @@ func TestBaseLocal(t *testing.T) {
 	}
 }
 
-// What is in a layout is read where it is, and checked.
+// The content of a layout is read in place and verified.
 func TestLayoutDamaged(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -170,7 +170,7 @@ func writeTestTar(t *testing.T, list ...tarEntry) string {
 	return file
 }
 
-// The format of old `docker save`: uncompressed layers, a repeated one as a link.
+// The format of old `docker save`: uncompressed layers, a repeated layer as a link.
 func TestDockerArchiveOld(t *testing.T) {
 	t.Parallel()
 	one := layerTar(t, "one", 5000)

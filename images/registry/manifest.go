@@ -11,21 +11,22 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// maxDepth bounds indexes within indexes. One inside another is all that is seen in practice.
+// maxDepth bounds how deep indexes nest. In practice at most one index is inside another.
 const maxDepth = 4
 
-// acceptable are the types of manifest we can read, for the Accept header.
+// acceptable lists the types of manifest that this package reads, for the Accept header.
 var acceptable = strings.Join([]string{
 	string(types.OCIImageIndex), string(types.DockerManifestList), string(types.OCIManifestSchema1), string(types.DockerManifestSchema2),
 }, ", ")
 
-// found is a manifest that was verified: raw has the digest.
+// found is a verified manifest: raw has the digest.
 type found struct {
 	raw    []byte
 	digest v1.Hash
 }
 
-// kindOf tells an index from a manifest by what is in it, because the type that a server or a layout states may be absent.
+// kindOf distinguishes an index from a manifest by the content, because a server or a layout may not state
+// the type.
 func kindOf(raw []byte) (index bool, err error) {
 	var doc struct {
 		SchemaVersion int             `json:"schemaVersion"`
@@ -47,7 +48,8 @@ func kindOf(raw []byte) (index bool, err error) {
 	return false, errors.New("the manifest is malformed: neither an image nor an index")
 }
 
-// mediaTypeOf is the type a manifest states itself, or the one of the standard that leaves it out.
+// mediaTypeOf returns the type that a manifest states itself, or else OCI's type, since only OCI allows to
+// omit it.
 func mediaTypeOf(raw []byte, stated types.MediaType) types.MediaType {
 	if stated != "" {
 		return stated
@@ -58,8 +60,8 @@ func mediaTypeOf(raw []byte, stated types.MediaType) types.MediaType {
 	return types.OCIManifestSchema1
 }
 
-// choose follows indexes down to the manifest for linux/arch. load gets a manifest by its digest. An empty arch stops at
-// the top.
+// choose follows indexes down to the manifest for linux/arch. load returns a manifest by its digest. With an
+// empty arch, choose returns top.
 func choose(ref, arch string, top found, load func(v1.Hash) (found, error)) (found, error) {
 	for range maxDepth {
 		index, err := kindOf(top.raw)
@@ -84,7 +86,8 @@ func choose(ref, arch string, top found, load func(v1.Hash) (found, error)) (fou
 	return found{}, fmt.Errorf("%s: indexes within indexes, more than %d deep", ref, maxDepth)
 }
 
-// pick finds the entry for linux/arch. Of several variants it takes the plainest: every machine runs it.
+// pick returns the entry for linux/arch. Of several variants it takes the most basic one, because every
+// machine runs it.
 func pick(ref, arch string, entries []v1.Descriptor) (v1.Descriptor, error) {
 	var match, nested []v1.Descriptor
 	var have []string
@@ -93,7 +96,7 @@ func pick(ref, arch string, entries []v1.Descriptor) (v1.Descriptor, error) {
 		case d.MediaType.IsIndex():
 			nested = append(nested, d)
 		case d.Platform == nil || d.Platform.OS == "unknown":
-			// Attestations and the like. An image without a platform cannot be told from them.
+			// Attestations and the like. An image without a platform looks the same.
 		default:
 			have = append(have, d.Platform.String())
 			if d.Platform.OS == "linux" && d.Platform.Architecture == arch {
@@ -118,7 +121,7 @@ func pick(ref, arch string, entries []v1.Descriptor) (v1.Descriptor, error) {
 	return match[0], nil
 }
 
-// checkPlatform refuses a single image of another architecture.
+// checkPlatform refuses a single image for another architecture.
 func checkPlatform(ref, arch string, i *image) error {
 	p := v1.Platform{OS: i.config.OS, Architecture: i.config.Architecture}
 	if (p.OS == "" || p.OS == "linux") && p.Architecture == arch {

@@ -37,14 +37,14 @@ func (p *push) blob(ctx context.Context, b blob) error {
 	return nil
 }
 
-// answer is what a registry said without a body.
+// answer is a registry's answer, without the body.
 type answer struct {
 	code   int
 	header http.Header
-	url    *url.URL // that answered, after redirects
+	url    *url.URL // the URL that answered, after redirects
 }
 
-// send does a request without a blob in it, trying again where that may help, and checks the status of the answer.
+// send sends a request without a blob, retries where that can help, and checks the status of the answer.
 func (p *push) send(ctx context.Context, method, to string, codes ...int) (resp answer, err error) {
 	err = p.try(ctx, p.opts.Attempts, p.limits.request, func(ctx context.Context) error {
 		resp, err = p.request(ctx, method, to, codes...)
@@ -70,8 +70,8 @@ func (p *push) hasBlob(ctx context.Context, h v1.Hash) (bool, error) {
 	return err == nil && resp.code == http.StatusOK, err
 }
 
-// mount asks the registry to take the blob from another repository. A registry that does not want to begins an upload
-// instead, whose location is then returned. Whatever it answers is no error: the blob can be uploaded.
+// mount asks the registry to take the blob from another repository. A registry that declines begins an upload
+// instead, whose location mount returns. No answer is an error, because the blob can still be uploaded.
 func (p *push) mount(ctx context.Context, h v1.Hash) (location string, mounted bool, err error) {
 	for _, from := range p.sources(h) {
 		if location != "" {
@@ -95,7 +95,8 @@ func (p *push) mount(ctx context.Context, h v1.Hash) (location string, mounted b
 	return location, false, nil
 }
 
-// sources are the repositories to mount a blob from: the one it came from if that is known.
+// sources returns the repositories to mount a blob from: the repository that it came from if that is
+// known, else p.from.
 func (p *push) sources(h v1.Hash) []string {
 	if o, err := parseReference(p.origin(h), p.opts.Insecure); err == nil && o.repo.RegistryStr() == p.ref.repo.RegistryStr() &&
 		slices.Contains(p.base, o.repo.RepositoryStr()) {
@@ -104,7 +105,8 @@ func (p *push) sources(h v1.Hash) []string {
 	return p.from
 }
 
-// abandon tells the registry that an upload will not go on. If that fails the registry forgets it some day by itself.
+// abandon tells the registry that an upload will not continue. If that fails, the registry drops the upload
+// later by itself.
 func (p *push) abandon(ctx context.Context, location string, limit time.Duration) {
 	_ = once(ctx, limit, func(ctx context.Context) error {
 		_, err := p.request(ctx, http.MethodDelete, location, http.StatusNoContent)

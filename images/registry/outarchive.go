@@ -16,11 +16,13 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// ErrNotForDocker says that an artifact cannot be written as docker-archive; the text says why and what to do.
+// ErrNotForDocker says that an artifact cannot be written as a docker-archive. The text says why and what to
+// do.
 var ErrNotForDocker = errors.New("a docker-archive cannot hold it")
 
-// WriteOCIArchive writes an artifact as a tar of an OCI layout with one entry named tag. The same artifact and tag give
-// the same bytes. The file appears when it is complete; on an error or when ctx ends nothing is left.
+// WriteOCIArchive writes an artifact as a tar of an OCI layout with one entry named tag. The same artifact
+// and tag give the same bytes. The file appears when it is complete. After an error, or when ctx ends,
+// nothing is left.
 func WriteOCIArchive(ctx context.Context, file, tag string, t Artifact) error {
 	all, err := collect(t)
 	if err != nil {
@@ -44,9 +46,10 @@ func WriteOCIArchive(ctx context.Context, file, tag string, t Artifact) error {
 	return nil
 }
 
-// WriteDockerArchive writes an image as `docker save` does, for `docker load`; ref (repository:tag) is the name it will
-// have there. An index is taken if it has one image. Layers must be gzip or uncompressed: docker does not load others
-// from such archives, and then, as for several images, the error is ErrNotForDocker.
+// WriteDockerArchive writes an image as `docker save` does, for `docker load`. ref (repository:tag) is the
+// name that the image gets there. It accepts an index with one image. Layers must be gzip or uncompressed,
+// because docker does not load others from such archives. For other layers and for several images the error
+// is ErrNotForDocker.
 func WriteDockerArchive(ctx context.Context, file, ref string, t Artifact) error {
 	fail := func(err error) error { return fmt.Errorf("write docker-archive %s: %w", file, err) }
 	tag, err := name.NewTag(ref)
@@ -89,7 +92,7 @@ func WriteDockerArchive(ctx context.Context, file, ref string, t Artifact) error
 	return nil
 }
 
-// image is the first manifest that is not an index; documents that indexes name come before them.
+// image returns the first manifest that is not an index: an index comes after the documents that it names.
 func (c *content) image() document { return c.documents[0] }
 
 func layerFile(d v1.Descriptor) string {
@@ -99,7 +102,7 @@ func layerFile(d v1.Descriptor) string {
 	return d.Digest.Hex + ".tar.gz"
 }
 
-// dockerName is the name as docker shows it: without its own registry.
+// dockerName returns the name as docker shows it: without docker's own registry.
 func dockerName(t name.Tag) string {
 	s := strings.TrimPrefix(t.Name(), name.DefaultRegistry+"/")
 	return strings.TrimPrefix(s, "library/")
@@ -116,7 +119,7 @@ func inline(name string, raw []byte) tarFile {
 	return tarFile{name, d.blob()}
 }
 
-// writeTar writes members sorted by name, with times, owners and modes that say nothing.
+// writeTar writes members sorted by name, all with the same time, owner and mode.
 func writeTar(ctx context.Context, file string, members []tarFile) error {
 	slices.SortFunc(members, func(a, b tarFile) int { return strings.Compare(a.name, b.name) })
 	return writeFile(file, func(w io.Writer) error {

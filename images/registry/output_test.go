@@ -25,7 +25,7 @@ import (
 	"github.com/driver-container/driver-container/distros/fetch"
 )
 
-// entries lists the names in a layout's index, and checks with go-containerregistry that all of it is sound.
+// entries returns the names in a layout's index, and checks the whole layout with go-containerregistry.
 func entries(t *testing.T, dir string) []string {
 	t.Helper()
 	x, err := layout.ImageIndexFromPath(dir)
@@ -46,7 +46,7 @@ func entries(t *testing.T, dir string) []string {
 	return out
 }
 
-// leftovers lists files that are neither blobs nor part of a layout.
+// leftovers returns files that are neither blobs nor part of a layout.
 func leftovers(t *testing.T, dir string) []string {
 	t.Helper()
 	var out []string
@@ -77,13 +77,13 @@ func TestWriteLayout(t *testing.T) {
 	if diff := cmp.Diff(want, entries(t, dir)); diff != "" {
 		t.Error(diff)
 	}
-	write("a", one) // takes the name away from two
+	write("a", one) // takes the name from the image two
 	want = []string{"a " + digestOf(t, one).String(), "b " + digestOf(t, one).String()}
 	if diff := cmp.Diff(want, entries(t, dir)); diff != "" {
 		t.Error(diff)
 	}
 
-	// A damaged blob is replaced, a sound one is kept.
+	// A damaged blob is replaced, an intact one is kept.
 	m, err := one.Manifest()
 	if err != nil {
 		t.Fatal(err)
@@ -177,7 +177,7 @@ func TestCancelLeavesNothing(t *testing.T) {
 	}
 }
 
-// cancelling ends the context when a layer is read.
+// cancelling is an image that cancels the context when a layer is read.
 type cancelling struct {
 	v1.Image
 	cancel context.CancelFunc

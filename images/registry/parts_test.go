@@ -71,7 +71,7 @@ func TestMirrorNames(t *testing.T) {
 	}
 }
 
-// Private addresses are not loopback: go-containerregistry would send credentials there in the clear.
+// Private addresses are not loopback: go-containerregistry would send credentials to them unencrypted.
 func TestPlainHTTP(t *testing.T) {
 	t.Parallel()
 	for host, want := range map[string]bool{
@@ -130,7 +130,7 @@ func TestErrorTexts(t *testing.T) {
 	}
 }
 
-// The environment decides, so this test cannot run beside others.
+// The test changes the environment, so it cannot run in parallel with others.
 func TestKeychain(t *testing.T) {
 	home := t.TempDir()
 	for _, v := range []string{"DOCKER_CONFIG", "REGISTRY_AUTH_FILE", "XDG_RUNTIME_DIR", "XDG_CONFIG_HOME"} {

@@ -14,21 +14,21 @@ import (
 	"github.com/driver-container/driver-container/distros/fetch"
 )
 
-// Base is an image to build upon: all of its content is on this machine.
+// Base is an image to build upon. All of its content is on this machine.
 type Base struct {
 	Image  v1.Image
-	Name   string  // repository:tag in full, without a digest; the path for local sources
+	Name   string  // full repository:tag, without a digest; the path for local sources
 	Digest v1.Hash // of the manifest for the architecture
 }
 
-// pull is one image being pulled.
+// pull is the state of one pull of one image.
 type pull struct {
 	*Client
 	op  string
 	ref reference
 
 	order     sync.Mutex
-	endpoints []endpoint // the one that delivered last comes first
+	endpoints []endpoint // the one that delivered last is first
 }
 
 func (c *Client) newPull(op, text string) (*pull, error) {
@@ -39,8 +39,8 @@ func (c *Client) newPull(op, text string) (*pull, error) {
 	return &pull{Client: c, op: op, ref: r, endpoints: c.endpoints(r.repo)}, nil
 }
 
-// each asks one endpoint after the other until one delivers. All but the last one get two tries only: there is somebody
-// else to ask.
+// each calls f for one endpoint after the other until one succeeds. Every endpoint except the last gets only
+// two attempts, because there is another one to ask.
 func (p *pull) each(ctx context.Context, f func(s *session, attempts int) error) error {
 	p.order.Lock()
 	endpoints := slices.Clone(p.endpoints)
@@ -82,9 +82,10 @@ func (p *pull) prefer(e endpoint) {
 	}
 }
 
-// Base gets an image for linux/arch from a registry (REF with a tag, a digest or both: then the digest counts) or from
-// this machine (oci:DIR[:TAG], oci-archive:FILE[:TAG], docker-archive:FILE[:TAG]). When it returns, all layers are here.
-// Errors: *Error, *PlatformError, *fetch.MismatchError, fetch.ErrOffline.
+// Base returns an image for linux/arch from a registry (REF with a tag, a digest or both; with both the
+// digest counts) or from this machine (oci:DIR[:TAG], oci-archive:FILE[:TAG], docker-archive:FILE[:TAG]).
+// When it returns, all layers are on this machine. Errors: *Error, *PlatformError, *fetch.MismatchError,
+// fetch.ErrOffline.
 func (c *Client) Base(ctx context.Context, ref, arch string) (*Base, error) {
 	if local, ok := cutLocal(ref); ok {
 		return c.localBase(ctx, local, arch)
@@ -130,7 +131,8 @@ func (c *Client) Base(ctx context.Context, ref, arch string) (*Base, error) {
 	return &Base{Image: img, Name: p.ref.canonical(), Digest: m.digest}, nil
 }
 
-// blob brings a blob into the store. Verification, resuming and other processes are fetch's business.
+// blob downloads a blob into the store. Package fetch verifies, resumes, and coordinates with other
+// processes.
 func (p *pull) blob(ctx context.Context, d v1.Descriptor) error {
 	p.remember(d.Digest, p.ref.repo.Name())
 	event := Event{Op: p.op, Ref: p.ref.text, Name: d.Digest.String(), Total: d.Size}

@@ -89,7 +89,7 @@ func TestBaseOffline(t *testing.T) {
 			t.Errorf("Base(%s) offline = %v; want ErrOffline", r, err)
 		}
 	}
-	// A blob is gone: the rest does not help.
+	// A blob is missing: the pull fails although the rest is there.
 	m, err := img.Manifest()
 	if err != nil {
 		t.Fatal(err)
@@ -117,7 +117,7 @@ func TestBaseWrongArchitecture(t *testing.T) {
 	}
 }
 
-// Two programs pull the same image into one store: both get it, each blob is downloaded once.
+// Two programs pull the same image into one store: both get it, and each blob is downloaded once.
 func TestBaseAtOnce(t *testing.T) {
 	t.Parallel()
 	f := newFake(t)
@@ -160,7 +160,7 @@ func TestMirrors(t *testing.T) {
 		name   string
 		filled bool
 		fault  func(f *fake) func(http.ResponseWriter, *http.Request) bool
-		blobs  int // had from the registry itself
+		blobs  int // number that came from the registry itself
 	}{
 		{"has it", true, nil, 0},
 		{"has nothing", false, nil, 3},

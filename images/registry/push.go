@@ -16,27 +16,28 @@ import (
 type Stats struct {
 	Uploaded int   // sent
 	Mounted  int   // taken by the registry from another of its repositories
-	Existing int   // there before
-	Bytes    int64 // of blobs, sent over the network; what had to be sent twice counts twice
+	Existing int   // already in the repository
+	Bytes    int64 // of blobs, sent over the network; bytes sent twice count twice
 }
 
-// push is one artifact on its way into one repository.
+// push is the state of one push of one artifact into one repository.
 type push struct {
 	*Client
 	ref  reference
 	s    *session
 	from []string // repositories of the same registry to try mounts from, for blobs of unknown origin
-	base []string // from, and those that blobs are known to be from
+	base []string // from, and the repositories that blobs are known to come from
 
 	mu    sync.Mutex
 	stats Stats
 }
 
-// Push sends an image or an index to ref (repository:tag, or repository@digest), and makes further tags of the same
-// repository name it as well. Blobs go first, each looked for, then mounted from another repository, then uploaded and
-// resumed where that breaks off; then the manifests that an index names; then the tags. A tag is moved only when all of
-// its content is there. An artifact that is there under all its names costs one request each.
-// Errors: *Error, *fetch.MismatchError when a blob is not what its digest says.
+// Push sends an image or an index to ref (repository:tag, or repository@digest), and lets further tags of the
+// same repository name it too. Blobs go first: Push checks for each, else mounts it from another repository,
+// else uploads it and resumes an interrupted upload. Then come the manifests that an index names, then the
+// tags. A tag moves only when all of its content is in the registry. An artifact that already has all its
+// names costs one request for each name. Errors: *Error; *fetch.MismatchError when a blob does not match its
+// digest.
 func (c *Client) Push(ctx context.Context, ref string, t Artifact, tags ...string) (v1.Hash, Stats, error) {
 	r, err := parseReference(ref, c.opts.Insecure)
 	if err != nil {
@@ -61,7 +62,7 @@ func (c *Client) Push(ctx context.Context, ref string, t Artifact, tags ...strin
 	return all.top().desc.Digest, p.stats, nil
 }
 
-// targets lists the tags to move, or the digest when the reference has no tag.
+// targets returns the tags to move, or the digest when the reference has no tag.
 func targets(r reference, digest v1.Hash, tags []string) ([]string, error) {
 	if r.digest != (v1.Hash{}) && r.digest != digest {
 		return nil, fmt.Errorf("push %s: the image's digest is %s: push to a tag", r.text, digest)
@@ -83,7 +84,7 @@ func targets(r reference, digest v1.Hash, tags []string) ([]string, error) {
 	return slices.Compact(names), nil
 }
 
-// candidates finds the repositories of the same registry that blobs may be mounted from.
+// candidates returns the repositories of the same registry that blobs may be mounted from.
 func (p *push) candidates(all *content) {
 	add := func(list *[]string, repository string) {
 		r, err := parseReference(repository, p.opts.Insecure)

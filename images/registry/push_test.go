@@ -132,7 +132,8 @@ func TestPushMounts(t *testing.T) {
 	}
 }
 
-// The connection breaks in the middle of a layer: the second request sends only what the first did not bring.
+// The connection breaks in the middle of a layer: the second request sends only the bytes that did not
+// arrive.
 func TestPushResumes(t *testing.T) {
 	t.Parallel()
 	f := newFake(t)
@@ -169,7 +170,7 @@ func TestPushResumes(t *testing.T) {
 	}
 }
 
-// A registry that forgets the upload (as Docker's does) gets it from the start.
+// A registry that forgets the upload, as Docker's does, gets it again from the start.
 func TestPushBeginsAgain(t *testing.T) {
 	t.Parallel()
 	f := newFake(t)
@@ -190,7 +191,7 @@ func TestPushBeginsAgain(t *testing.T) {
 	}
 }
 
-// The answer to the last request is lost: the blob is there, nothing is sent again.
+// The answer to the last request is lost: the blob is there, and nothing is sent again.
 func TestPushLostAnswer(t *testing.T) {
 	t.Parallel()
 	f := newFake(t)
@@ -249,7 +250,7 @@ func TestPushKeepsTheTagUntilAllIsThere(t *testing.T) {
 	}
 }
 
-// A layer whose bytes are not what its digest says is never committed.
+// A layer whose bytes do not match its digest is never committed.
 func TestPushDamagedLayer(t *testing.T) {
 	t.Parallel()
 	f := newFake(t)
@@ -262,7 +263,7 @@ func TestPushDamagedLayer(t *testing.T) {
 	if errors.Is(err, fetch.ErrUnreachable) {
 		t.Errorf("%v is of the network; want of the content", err)
 	}
-	if f.count("PUT", "") > 1 { // the config may have been quicker
+	if f.count("PUT", "") > 1 { // the config may have been faster
 		t.Error("the registry was told that the layer is complete")
 	}
 }
@@ -294,7 +295,7 @@ func TestPushCancelled(t *testing.T) {
 	f.failing(func(_ http.ResponseWriter, r *http.Request) bool {
 		if r.Method == http.MethodPatch {
 			cancel()
-			_, err := io.Copy(io.Discard, r.Body) // until the client is gone
+			_, err := io.Copy(io.Discard, r.Body) // until the client disconnects
 			if err == nil {
 				<-r.Context().Done()
 			}

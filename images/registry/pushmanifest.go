@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// content sends everything but the tags.
+// content sends everything except the tags.
 func (p *push) content(ctx context.Context, all *content) error {
 	jobs, jctx := errgroup.WithContext(ctx)
 	jobs.SetLimit(p.opts.Jobs)
@@ -29,7 +29,7 @@ func (p *push) content(ctx context.Context, all *content) error {
 	return nil
 }
 
-// missing lists the names that do not yet lead to the artifact.
+// missing returns the names that do not yet lead to the artifact.
 func (p *push) missing(ctx context.Context, top document, names []string) ([]string, error) {
 	var out []string
 	for _, name := range names {
@@ -44,7 +44,7 @@ func (p *push) missing(ctx context.Context, top document, names []string) ([]str
 	return out, nil
 }
 
-// there tells whether the registry has the document under that name.
+// there reports whether the registry has the document under that name.
 func (p *push) there(ctx context.Context, name string, d document) (bool, error) {
 	var got v1.Hash
 	err := p.try(ctx, p.opts.Attempts, p.limits.request, func(ctx context.Context) (err error) {
@@ -57,7 +57,7 @@ func (p *push) there(ctx context.Context, name string, d document) (bool, error)
 	return got == d.desc.Digest, err
 }
 
-// unchanged reports that nothing had to be sent.
+// unchanged reports the event that nothing had to be sent.
 func (p *push) unchanged(all *content, names []string) {
 	for _, b := range all.blobs {
 		p.count(b, Exists)
@@ -86,7 +86,7 @@ func (p *push) count(b blob, s State) {
 	}
 }
 
-// document puts a manifest under a name, and checks that the registry took it for what it is.
+// document puts a manifest under a name, and checks that the registry stored it with the right digest.
 func (p *push) document(ctx context.Context, name string, d document) error {
 	err := p.try(ctx, p.opts.Attempts, p.limits.commit, func(ctx context.Context) error {
 		req, err := http.NewRequestWithContext(ctx, http.MethodPut, p.s.url("manifests", name), bytes.NewReader(d.raw))

@@ -25,8 +25,9 @@ import (
 	"golang.org/x/crypto/bcrypt"
 )
 
-// The same journey against Docker's own registry, as Debian packages it: TLS by a private CA, a password, a connection
-// that breaks. It needs the program docker-registry; DRIVER_E2E=1 makes its absence an error.
+// TestRealRegistry pushes and pulls with Docker's own registry from Debian's package: TLS with a private CA,
+// a password, a connection that breaks. It needs the program docker-registry. With DRIVER_E2E=1 a missing
+// program is an error.
 func TestRealRegistry(t *testing.T) {
 	t.Parallel()
 	program, err := exec.LookPath("docker-registry")
@@ -45,7 +46,7 @@ func TestRealRegistry(t *testing.T) {
 	amd, arm := makeImage(t, "amd64", 2<<20, "shared", "amd"), makeImage(t, "arm64", 1000, "shared small", "arm")
 	index := makeIndex(t, amd, arm)
 
-	// Through the proxy the connection breaks once, in the middle of a layer.
+	// The proxy breaks the connection once, in the middle of a layer.
 	_, stats, err := me.Push(t.Context(), proxy+"/team/driver:1-os", index)
 	if err != nil {
 		t.Fatal(err)
@@ -72,7 +73,8 @@ func TestRealRegistry(t *testing.T) {
 	}
 }
 
-// startRegistry runs the server on a port that it chooses itself and tells in its log.
+// startRegistry runs the server. The server chooses its port, and startRegistry reads the port from the
+// server's log.
 func startRegistry(t *testing.T, program string) (host, caFile string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -125,7 +127,7 @@ auth: {htpasswd: {realm: test, path: %q}}
 	return host, write("ca.pem", ca)
 }
 
-// certificates makes a CA and a server certificate for 127.0.0.1, as PEM.
+// certificates returns a CA and a server certificate for 127.0.0.1, as PEM.
 func certificates(t *testing.T) (ca, cert, key []byte) {
 	t.Helper()
 	sign := func(tmpl, parent *x509.Certificate, priv, signer *ecdsa.PrivateKey) []byte {
@@ -159,7 +161,7 @@ func certificates(t *testing.T) (ca, cert, key []byte) {
 		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})
 }
 
-// cuttingProxy passes connections on to a server, and breaks the first one that sends more than limit bytes.
+// cuttingProxy forwards connections to a server, and breaks the first one that sends more than limit bytes.
 func cuttingProxy(t *testing.T, to string, limit int64) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

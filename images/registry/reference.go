@@ -8,12 +8,12 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
-// reference is an image in a registry, as people write it: [host/]path[:tag][@digest].
+// reference is an image in a registry, as users write it: [host/]path[:tag][@digest].
 type reference struct {
 	text   string // as written
 	repo   name.Repository
-	tag    string  // "" when only a digest was given
-	digest v1.Hash // zero when only a tag was given
+	tag    string  // "" when there is only a digest
+	digest v1.Hash // zero when there is only a tag
 }
 
 func parseReference(text string, insecure bool) (reference, error) {
@@ -44,7 +44,7 @@ func parseReference(text string, insecure bool) (reference, error) {
 	return r, nil
 }
 
-// canonical is repository:tag in full, with the name that people use for Docker's registry.
+// canonical returns the full repository:tag, with the name that people use for Docker's registry.
 func (r reference) canonical() string {
 	s := r.repo.Name()
 	if rest, ok := strings.CutPrefix(s, name.DefaultRegistry+"/"); ok {
@@ -56,14 +56,14 @@ func (r reference) canonical() string {
 	return s
 }
 
-// mirror is a registry, or a folder of one, that holds what another one holds.
+// mirror is a registry, or a folder of one, that has the content of another registry.
 type mirror struct {
 	registry name.Registry
 	prefix   string
 	plain    bool
 }
 
-// endpoint is one place to ask for a repository.
+// endpoint is a mirror or registry that serves a repository.
 type endpoint struct {
 	repo  name.Repository
 	plain bool // plain HTTP is allowed
@@ -107,7 +107,7 @@ func parseMirror(text string) (mirror, error) {
 	return mirror{registry: reg, prefix: prefix, plain: plain}, nil
 }
 
-// endpoints lists where a repository can be had: its mirrors in order, then its own registry.
+// endpoints returns the endpoints of a repository: its mirrors in order, then its own registry.
 func (c *Client) endpoints(repo name.Repository) []endpoint {
 	var out []endpoint
 	for _, m := range c.mirrors[repo.RegistryStr()] {

@@ -1,9 +1,10 @@
-// Package registry brings images from where they are and takes them to where they belong: container registries, OCI
-// layouts and archives. Pulled content lands in the content-addressed store, is verified before anybody sees it, and is
-// never pulled twice. A push sends only what the registry lacks and moves the tag when everything else is there.
+// Package registry pulls images from and pushes them to container registries, OCI layouts and archives. It
+// stores pulled content in the content-addressed store, verifies it before anything reads it, and never pulls
+// it twice. A push sends only what the registry lacks, and moves the tag after everything else is in the
+// registry.
 //
-// It does not build or change images, does not run anything, does not talk to a container daemon, and writes no
-// credentials anywhere: it reads those of Docker and Podman.
+// It does not build or change images, does not run anything, does not talk to a container daemon, and writes
+// no credentials anywhere: it only reads those of Docker and Podman.
 package registry
 
 import (
@@ -19,46 +20,48 @@ import (
 	"github.com/driver-container/driver-container/distros/fetch"
 )
 
-// Options say how registries are reached. Store is mandatory, all else has defaults.
+// Options say how to reach registries. Store is mandatory; everything else has a default.
 type Options struct {
-	Store    *fetch.Store        // where pulled content is kept
-	Insecure bool                // allow plain HTTP and certificates nobody vouches for; loopback may use plain HTTP anyway
-	CAFile   string              // PEM certificates trusted besides the system's; "": none
-	Mirrors  map[string][]string // registry host -> mirrors ("host[:port][/prefix]", "http://" in front allows plain HTTP) tried in this order before it
-	Offline  bool                // only what is in Store or on this machine
-	Keychain authn.Keychain      // nil: credentials and helpers of Docker and Podman, see NewKeychain
-	Jobs     int                 // transfers at a time within one pull or push; 0: 4
-	Attempts int                 // tries of a request, or of a transfer that does not get ahead; 0: 5
-	Backoff  time.Duration       // pause before the second try, doubled for each further one; 0: 500ms
-	Progress func(Event)         // called from several goroutines at once, often: must be quick; nil: nobody watches
+	Store    *fetch.Store // keeps pulled content
+	Insecure bool         // allow plain HTTP and certificates that no CA signed; loopback may use plain HTTP in any case
+	CAFile   string       // PEM certificates that are trusted beside the system's; "": none
+	// Mirrors lists mirrors by registry host, tried in this order before the registry: "host[:port][/prefix]",
+	// with "http://" in front if plain HTTP is allowed.
+	Mirrors  map[string][]string
+	Offline  bool           // use only what is in Store or on this machine
+	Keychain authn.Keychain // nil: credentials and helpers of Docker and Podman, see NewKeychain
+	Jobs     int            // parallel transfers within one pull or push; 0: 4
+	Attempts int            // tries of a request, or of a transfer that makes no progress; 0: 5
+	Backoff  time.Duration  // pause before the second try, doubled for each further one; 0: 500ms
+	Progress func(Event)    // called often, from several goroutines in parallel: must be fast; nil: no reports
 
-	// MountFrom names repositories whose blobs may be mounted into the one that is pushed to, beside those that bases
-	// came from. Those of other registries are ignored.
+	// MountFrom names repositories whose blobs may be mounted into the push's repository, beside those that
+	// bases came from. Repositories of other registries are ignored.
 	MountFrom []string
 }
 
-// State is how far an item is.
+// State is the progress of an item.
 type State string
 
 // The states of an item. All but Running are final.
 const (
-	Running State = ""        // bytes are on their way
-	Exists  State = "exists"  // it was there before: nothing was sent or received
-	Mounted State = "mounted" // the registry took it from another repository of its own
+	Running State = ""        // bytes are being transferred
+	Exists  State = "exists"  // it existed before: nothing was sent or received
+	Mounted State = "mounted" // the registry took it from another of its repositories
 	Done    State = "done"    // it was transferred
 )
 
 // Event reports on one item (a blob or a manifest) of a pull or a push.
 type Event struct {
 	Op      string // "pull" or "push"
-	Ref     string // what is pulled or pushed, as the caller named it
+	Ref     string // what is pulled or pushed, as the caller wrote it
 	Name    string // the digest of a blob, or "manifest" with a tag or digest
 	Current int64  // bytes so far
-	Total   int64  // bytes in all
+	Total   int64  // all bytes
 	State   State
 }
 
-// Client talks to registries. It is safe for concurrent use. Close it to give up idle connections.
+// Client talks to registries. It is safe for concurrent use. Close closes idle connections.
 type Client struct {
 	opts    Options
 	keys    authn.Keychain
@@ -71,7 +74,8 @@ type Client struct {
 	origins  map[string]string // blob digest -> repository it can be mounted from
 }
 
-// New checks the options; it does not use the network. It fails on an unreadable CA file and on malformed mirrors.
+// New checks the options and returns a client. It does not use the network. It fails on an unreadable CA file
+// and on malformed mirrors.
 func New(o Options) (*Client, error) {
 	if o.Store == nil {
 		return nil, fmt.Errorf("registry client: no store was given")
@@ -99,7 +103,7 @@ func New(o Options) (*Client, error) {
 	return c, nil
 }
 
-// Close gives up idle connections. The client may still be used.
+// Close closes idle connections. The client may still be used.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
 func (c *Client) report(e Event) {
@@ -108,7 +112,7 @@ func (c *Client) report(e Event) {
 	}
 }
 
-// remember notes that a repository holds a blob, so that a push to the same registry can mount it.
+// remember records that a repository has a blob, so that a push to the same registry can mount it.
 func (c *Client) remember(h v1.Hash, repository string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -13,7 +13,7 @@ import (
 	"github.com/driver-container/driver-container/distros/fetch"
 )
 
-// headManifest asks for the digest of a tag; it is zero when the registry does not say.
+// headManifest requests the digest of a tag. It is zero when the registry does not state it.
 func (s *session) headManifest(ctx context.Context, identifier string) (v1.Hash, error) {
 	resp, err := s.manifestRequest(ctx, http.MethodHead, identifier)
 	if err != nil {
@@ -51,7 +51,8 @@ func (s *session) url(kind, identifier string) string {
 	return u.String()
 }
 
-// fetchManifest gets a manifest, verifies it against want unless that is zero, and keeps it in the store.
+// fetchManifest downloads a manifest, verifies it against want unless that is zero, and keeps it in the
+// store.
 func (p *pull) fetchManifest(ctx context.Context, s *session, identifier string, want v1.Hash) (_ found, err error) {
 	resp, err := s.manifestRequest(ctx, http.MethodGet, identifier)
 	if err != nil {
@@ -80,7 +81,7 @@ func (p *pull) fetchManifest(ctx context.Context, s *session, identifier string,
 	return found{raw, h}, nil
 }
 
-// keep puts a document into the store.
+// keep writes a document into the store.
 func keep(store *fetch.Store, raw []byte) (err error) {
 	w, err := store.Create()
 	if err != nil {

@@ -11,8 +11,9 @@ import (
 	"github.com/driver-container/driver-container/distros/fetch"
 )
 
-// Resolve finds the digest of the manifest for linux/arch, or of the index itself when arch is empty. It pulls manifests
-// only. A single image is taken to be of the right architecture; Base looks. Errors are those of Base.
+// Resolve returns the digest of the manifest for linux/arch, or of the index itself when arch is empty. It
+// pulls only manifests. It assumes that a single image has the right architecture; Base checks that. Errors
+// are those of Base.
 func (c *Client) Resolve(ctx context.Context, ref, arch string) (v1.Hash, error) {
 	if local, ok := cutLocal(ref); ok {
 		m, err := c.localManifest(ctx, local, arch)
@@ -34,7 +35,7 @@ func (p *pull) manifest(ctx context.Context, arch string) (found, error) {
 	return choose(p.ref.text, arch, top, func(h v1.Hash) (found, error) { return p.byDigest(ctx, h) })
 }
 
-// top gives the manifest that the reference names: from the store if it is there, else from the network.
+// top returns the manifest that the reference names: from the store if it is there, else from the network.
 func (p *pull) top(ctx context.Context) (found, error) {
 	if p.ref.digest != (v1.Hash{}) {
 		return p.byDigest(ctx, p.ref.digest)
@@ -59,13 +60,14 @@ func (p *pull) top(ctx context.Context) (found, error) {
 	return got, p.rememberTag(p.ref, got.digest)
 }
 
-// resolveTag asks for the digest first: registries count fetched manifests against a limit, and mostly we have it.
+// resolveTag requests the digest first: registries count fetched manifests against a limit, and the store
+// mostly has the manifest.
 func (p *pull) resolveTag(ctx context.Context, s *session) (found, error) {
 	h, err := s.headManifest(ctx, p.ref.tag)
 	if err != nil {
 		return found{}, err
 	}
-	if h == (v1.Hash{}) { // a registry that does not say
+	if h == (v1.Hash{}) { // the registry does not state the digest
 		return p.fetchManifest(ctx, s, p.ref.tag, v1.Hash{})
 	}
 	if got, ok := p.cached(h); ok {
@@ -74,7 +76,7 @@ func (p *pull) resolveTag(ctx context.Context, s *session) (found, error) {
 	return p.fetchManifest(ctx, s, h.String(), h)
 }
 
-// byDigest gives a manifest by its digest.
+// byDigest returns a manifest by its digest.
 func (p *pull) byDigest(ctx context.Context, h v1.Hash) (found, error) {
 	if got, ok := p.cached(h); ok {
 		return got, nil
@@ -96,7 +98,7 @@ func (p *pull) offline() error {
 	return fmt.Errorf("%s %s: %w; run it once with network access, with the same cache", p.op, p.ref.text, fetch.ErrOffline)
 }
 
-// cached reads a manifest from the store. One that is damaged is removed: the next copy replaces it.
+// cached reads a manifest from the store. It removes a damaged one, so that the next copy replaces it.
 func (p *pull) cached(h v1.Hash) (found, bool) {
 	raw, err := storeBlobs(p.opts.Store).document(h, maxManifest)
 	var mismatch *fetch.MismatchError

@@ -16,10 +16,10 @@ import (
 	"github.com/driver-container/driver-container/distros/fetch"
 )
 
-// limits are the deadlines of a client; tests have shorter ones.
+// limits are the deadlines of a client. Tests have shorter ones.
 type limits struct {
-	request time.Duration // for a request without a blob in it, from dialling to the last byte of the answer
-	stall   time.Duration // for the next bytes of an upload to be taken
+	request time.Duration // for a request without a blob, from dialling to the last byte of the answer
+	stall   time.Duration // for the registry to take the next bytes of an upload
 	commit  time.Duration // for the answer after the last byte of a blob: the registry may copy and hash it first
 }
 
@@ -31,12 +31,12 @@ const (
 	maxErrorBody  = 64 << 10
 )
 
-// finalError marks what no other try will cure.
+// finalError marks an error that no further attempt can cure.
 type finalError struct{ error }
 
 func (e *finalError) Unwrap() error { return e.error }
 
-// try calls f, each time with a deadline of its own, until it succeeds, cannot succeed, or has failed too often.
+// try calls f, each time with a new deadline, until f succeeds, cannot succeed, or has failed too often.
 func (c *Client) try(ctx context.Context, attempts int, limit time.Duration, f func(context.Context) error) error {
 	for n := 1; ; n++ {
 		err := once(ctx, limit, f)
@@ -58,8 +58,8 @@ func once(ctx context.Context, limit time.Duration, f func(context.Context) erro
 	return f(ctx)
 }
 
-// pause waits before try n+1: twice as long as before try n, never in step with others, and not shorter than the server
-// asked for.
+// pause waits before attempt n+1: twice as long as before attempt n, with jitter so that clients do not run
+// in step, and not shorter than the server requested.
 func (c *Client) pause(ctx context.Context, n int, err error) error {
 	wait := min(c.opts.Backoff<<min(n-1, 20), maxBackoff)
 	wait = wait/2 + rand.N(wait/2+1) //nolint:gosec // jitter
@@ -77,8 +77,9 @@ func (c *Client) pause(ctx context.Context, n int, err error) error {
 	}
 }
 
-// final tells whether another try is pointless. Certificates come first: where plain HTTP is allowed as well, the error of
-// the handshake holds those of both ways, and the answer of a TLS server to plain HTTP says nothing.
+// final reports whether a further attempt is pointless. It checks for certificate errors first: where plain
+// HTTP is allowed too, the error of the handshake has the errors of both ways, and the answer of a TLS server
+// to plain HTTP means nothing.
 func final(err error) bool {
 	var marked *finalError
 	var dns *net.DNSError
@@ -92,7 +93,8 @@ func final(err error) bool {
 	return errors.As(err, &dns) && dns.IsNotFound
 }
 
-// check returns nil if the answer's status is one of codes, else a StatusError. It reads at most a little of the body.
+// check returns nil if the answer's status is one of codes, else a StatusError. It reads at most a small part
+// of the body.
 func check(resp *http.Response, codes ...int) error {
 	if slices.Contains(codes, resp.StatusCode) {
 		return nil
@@ -115,7 +117,8 @@ func retryAfter(resp *http.Response) time.Duration {
 	return 0
 }
 
-// message reads the errors document that registries send, see "Error Codes" in the OCI distribution specification.
+// message returns the text of the errors document that registries send, see "Error Codes" in the OCI
+// distribution specification.
 func message(body io.Reader) string {
 	var doc struct {
 		Errors []struct{ Code, Message string }

@@ -11,9 +11,9 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
-// tagRecord is what the cache knows of a tag: cache/tags/<sha256 of the name>.json. It is used only offline.
+// tagRecord is the cache's record of a tag: cache/tags/<sha256 of the name>.json. It is used only offline.
 type tagRecord struct {
-	Name   string  `json:"name"` // repository:tag in full, so that people can read the files
+	Name   string  `json:"name"` // full repository:tag, so that people can read the files
 	Digest v1.Hash `json:"digest"`
 }
 
@@ -40,7 +40,8 @@ func (c *Client) rememberTag(r reference, h v1.Hash) error {
 	return nil
 }
 
-// recallTag gives the digest a tag had when it was last seen. A record that cannot be read counts as missing.
+// recallTag returns the digest that a tag had when it was last resolved. A record that cannot be read counts
+// as missing.
 func (c *Client) recallTag(r reference) (v1.Hash, bool) {
 	b, err := os.ReadFile(c.tagFile(r))
 	if err != nil {

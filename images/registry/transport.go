@@ -21,7 +21,8 @@ import (
 
 const maxRedirects = 10
 
-// newTransport is the floor below authentication: proxies of the environment, our certificates, deadlines.
+// newTransport returns the transport below authentication: proxies of the environment, our certificates,
+// deadlines.
 func newTransport(o Options) (*http.Transport, error) {
 	t := &http.Transport{
 		Proxy:                 http.ProxyFromEnvironment,
@@ -34,7 +35,8 @@ func newTransport(o Options) (*http.Transport, error) {
 		ExpectContinueTimeout: time.Second,
 		DisableCompression:    true, // blobs are counted and hashed as they are
 	}
-	t.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: o.Insecure} //nolint:gosec // asked for by name
+	// The user requests it with --insecure-registry.
+	t.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: o.Insecure} //nolint:gosec // see above
 	if o.CAFile == "" {
 		return t, nil
 	}
@@ -44,7 +46,7 @@ func newTransport(o Options) (*http.Transport, error) {
 	}
 	pool, err := x509.SystemCertPool()
 	if err != nil {
-		pool = x509.NewCertPool() // a machine without certificates of its own: only ours count
+		pool = x509.NewCertPool() // a machine without certificates: only ours count
 	}
 	if !pool.AppendCertsFromPEM(pem) {
 		return nil, fmt.Errorf("read the CA certificates: %s holds no PEM certificate", o.CAFile)
@@ -53,12 +55,12 @@ func newTransport(o Options) (*http.Transport, error) {
 	return t, nil
 }
 
-// handshaking marks requests of the authentication handshake, whose answers only go-containerregistry gets to see.
+// handshaking marks requests of the authentication handshake, whose answers only go-containerregistry reads.
 type handshaking struct{}
 
-// guard sits between go-containerregistry's authentication and the network. It keeps it from plain HTTP (which it would
-// also try for private addresses), and during the handshake turns answers that are worth another try into errors that
-// still know what the server asked for in Retry-After.
+// guard is a transport between go-containerregistry's authentication and the network. It prevents plain HTTP
+// (which the library also tries for private addresses). During the handshake it turns answers that are worth
+// a further attempt into errors that keep the server's Retry-After.
 type guard struct {
 	inner http.RoundTripper
 	plain bool
@@ -78,7 +80,7 @@ func (g *guard) RoundTrip(req *http.Request) (*http.Response, error) {
 	return nil, errors.Join(check(resp), resp.Body.Close())
 }
 
-// session is an authenticated way to one repository.
+// session is an authenticated connection to one repository.
 type session struct {
 	repo  name.Repository
 	host  string
@@ -89,8 +91,8 @@ type session struct {
 	when   time.Time
 }
 
-// session returns the way to a repository, logging in when there is none yet. pull lists further repositories of the
-// same registry that must be readable (sources of mounts).
+// session returns the session for a repository and logs in if there is none. pull lists further repositories
+// of the same registry that must be readable (sources of mounts).
 func (c *Client) session(ctx context.Context, e endpoint, attempts int, scope string, pull ...string) (*session, error) {
 	scopes := []string{e.repo.Scope(scope)}
 	for _, r := range slices.Sorted(slices.Values(pull)) {
@@ -112,7 +114,9 @@ func (c *Client) session(ctx context.Context, e endpoint, attempts int, scope st
 		return s, nil
 	}
 	if s.failed != nil && s.when.After(began) {
-		return nil, s.failed // of whoever tried while we waited: no need to wait for a dead host one after the other
+		// The error of the transfer that held the lock: without this, each waiting transfer would wait for a dead
+		// host in turn.
+		return nil, s.failed
 	}
 	err := c.try(ctx, attempts, c.limits.request, func(ctx context.Context) error {
 		rt, err := c.login(ctx, e, scopes)
@@ -130,8 +134,8 @@ func (c *Client) session(ctx context.Context, e endpoint, attempts int, scope st
 	return nil, err
 }
 
-// login does the handshake. A token server that refuses the whole request because of one source of mounts is asked again
-// for the repository alone: without mounts the blobs are uploaded.
+// login does the handshake. A token server may refuse the whole request because of one source of mounts;
+// login then asks for the repository alone, and the blobs are uploaded instead of mounted.
 func (c *Client) login(ctx context.Context, e endpoint, scopes []string) (http.RoundTripper, error) {
 	auth, err := c.credentials(ctx, e.repo)
 	if err != nil {
@@ -172,7 +176,8 @@ func (c *Client) credentials(ctx context.Context, repo name.Repository) (authn.A
 	}
 }
 
-// checkRedirect lets registries send us to their storage, but not to addresses that only this machine's cloud answers on.
+// checkRedirect lets registries redirect to their storage, but not to addresses that only this machine's
+// cloud serves.
 func checkRedirect(req *http.Request, via []*http.Request) error {
 	if len(via) >= maxRedirects {
 		return &finalError{fmt.Errorf("it redirected more than %d times", maxRedirects)}

@@ -16,20 +16,20 @@ import (
 	"github.com/driver-container/driver-container/distros/fetch"
 )
 
-// progressStep is how much must arrive for a broken upload to count as getting ahead.
+// progressStep is how many bytes must arrive for an interrupted upload to count as progress.
 const progressStep = 1 << 20
 
-// abandonTimeout is how long an interrupted program takes to say goodbye.
+// abandonTimeout is how long an interrupted program may take to cancel its upload.
 const abandonTimeout = 500 * time.Millisecond
 
 // transfer is the state of one upload.
 type transfer struct {
-	location string // where to send the rest; "": an upload must be begun
-	offset   int64  // how much the registry has
+	location string // URL for the rest of the bytes; "": an upload must be begun
+	offset   int64  // bytes that the registry has
 }
 
-// upload sends a blob. When the connection breaks, it asks the registry how much it has and sends the rest; where the
-// registry does not know any more (Docker's own never does, once a request was cut), it begins again.
+// upload sends a blob. When the connection breaks, it asks the registry how many bytes arrived and sends the
+// rest. If the registry does not know (Docker's never does after an interrupted request), it begins again.
 func (p *push) upload(ctx context.Context, b blob, location string) error {
 	t := transfer{location: location}
 	failures, best := 0, int64(0)
@@ -65,8 +65,8 @@ func (p *push) upload(ctx context.Context, b blob, location string) error {
 	}
 }
 
-// lostUpload tells whether the registry does not know the upload any more, or is of another mind than we about how far it
-// is. Beginning again helps.
+// lostUpload reports whether the registry does not know the upload any more, or counts other bytes than we
+// do. Beginning again helps in both cases.
 func lostUpload(err error) bool {
 	var marked *finalError
 	switch status(err) {
@@ -76,12 +76,12 @@ func lostUpload(err error) bool {
 	return false
 }
 
-// attempt begins the upload if that is needed, sends what is missing, and closes the upload.
+// attempt begins the upload if necessary, sends the missing bytes, and closes the upload.
 func (p *push) attempt(ctx context.Context, b blob, t *transfer) error {
 	if t.location == "" {
 		resp, err := p.send(ctx, http.MethodPost, p.s.url("blobs", "uploads/"), http.StatusAccepted)
 		if err != nil {
-			return &finalError{err} // it was tried often enough
+			return &finalError{err} // it has had its attempts
 		}
 		if t.location, err = nextLocation(resp, ""); err != nil {
 			return &finalError{err}
@@ -111,7 +111,7 @@ func (p *push) patch(ctx context.Context, b blob, t *transfer) error {
 	}
 	req.ContentLength = b.desc.Size - t.offset
 	req.Header.Set("Content-Type", "application/octet-stream")
-	if t.offset > 0 { // the first request goes without, as docker sends it: some registries take only that
+	if t.offset > 0 { // the first request has no range, like docker's: some registries accept only that
 		req.Header.Set("Content-Range", fmt.Sprintf("%d-%d", t.offset, b.desc.Size-1))
 	}
 	resp, err := p.s.http.Do(req)
@@ -152,7 +152,7 @@ func (p *push) commit(ctx context.Context, h v1.Hash, t *transfer) error {
 	})
 }
 
-// resume asks how much of an upload arrived. Where that cannot be known, the transfer begins again.
+// resume asks how many bytes of an upload arrived. If the registry does not say, the transfer begins again.
 func (p *push) resume(ctx context.Context, b blob, t *transfer) {
 	if t.location == "" {
 		return
@@ -175,16 +175,16 @@ func (p *push) resume(ctx context.Context, b blob, t *transfer) {
 	*t = transfer{}
 }
 
-// received reads the Range of an upload: "0-99" is 100 bytes. "0-0" may be one byte or none, so it is not taken for an
-// answer.
+// received returns the number of bytes that the Range of an upload states: "0-99" is 100 bytes. "0-0" can
+// mean one byte or none, so received treats it as no answer.
 func received(header string) (int64, bool) {
 	first, last, ok := strings.Cut(strings.TrimPrefix(header, "bytes="), "-")
 	n, err := strconv.ParseInt(last, 10, 64)
 	return n + 1, ok && first == "0" && err == nil && n > 0 && n < 1<<62
 }
 
-// nextLocation is where an upload goes on, which may be relative, or old when the answer does not say. Credentials go
-// to the registry's host only, wherever this leads: the session sees to that.
+// nextLocation returns the URL where an upload continues. It may be relative in the answer, and it is old
+// when the answer has none. Wherever it leads, the session sends credentials only to the registry's host.
 func nextLocation(resp answer, old string) (string, error) {
 	text := resp.header.Get("Location")
 	if text == "" && old != "" {
@@ -197,7 +197,8 @@ func nextLocation(resp answer, old string) (string, error) {
 	return u.String(), nil
 }
 
-// skip reads the part of a blob that the registry has: it must be hashed, and reading is cheap beside sending.
+// skip reads the bytes of a blob that the registry has: they must be hashed, and reading is cheap compared to
+// sending.
 func skip(r io.Reader, n int64) error {
 	got, err := io.CopyN(io.Discard, r, n)
 	if errors.Is(err, io.EOF) {

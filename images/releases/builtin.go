@@ -11,10 +11,11 @@ import (
 //go:embed data
 var data embed.FS
 
-// archiveHost is what the URLs of data/checksums.tsv are relative to.
+// archiveHost is the base of the URLs in data/checksums.tsv.
 const archiveHost = "https://us.download.nvidia.com"
 
-// Builtin returns the table in this program. It is as old as the program: see the heads of the files in data/.
+// Builtin returns the table in this program, which is as old as the program: see the heads of the files in
+// data/.
 func Builtin() (*Table, error) {
 	t := new(Table)
 	for _, part := range []struct {
@@ -37,7 +38,8 @@ func Builtin() (*Table, error) {
 	return t, nil
 }
 
-// addRows reads lines of tab-separated fields. "-" and "" mean that there is no value; lines that begin with # say nothing.
+// addRows reads lines of tab-separated fields. "-" and "" mean no value; lines that begin with # are
+// comments.
 func addRows(t *Table, text string, fields int, add func(*Table, []string) error) (*Table, error) {
 	part := new(Table)
 	n := 0
@@ -88,7 +90,7 @@ func addChecksum(t *Table, row []string) error {
 	return t.add(Release{Version: row[0], Archives: []Archive{a}})
 }
 
-// add puts a release into its branch, behind what is there; sorted brings them into order.
+// add appends a release to its branch; sorted then sorts the releases.
 func (t *Table) add(r Release) error {
 	if !versionShape.MatchString(r.Version) {
 		return fmt.Errorf("%.80q is no driver version, such as 535.261.03", r.Version)
@@ -102,7 +104,7 @@ func (t *Table) add(r Release) error {
 	return nil
 }
 
-// sorted brings releases that were added one by one into order and makes one of those that are the same.
+// sorted sorts releases that were added one by one and merges equal ones.
 func (t *Table) sorted() *Table {
 	sorted := new(Table)
 	for _, b := range t.Branches {

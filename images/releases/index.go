@@ -11,21 +11,22 @@ import (
 // Sum is a published sha256 of a .run file.
 type Sum struct {
 	Version, Arch string
-	URL           string // "" when the index does not say
+	URL           string // "" when the index does not have it
 	SHA256        string
-	Size          int64  // bytes; 0: not known
-	From          string // who says so, where the index itself names somebody
+	Size          int64  // bytes; 0: unknown
+	From          string // the source of the checksum, where the index names one
 }
 
-// fileShape is the name of NVIDIA's archives: NVIDIA-Linux-x86_64-535.261.03.run.
+// fileShape matches the names of NVIDIA's archives: NVIDIA-Linux-x86_64-535.261.03.run.
 var fileShape = regexp.MustCompile(`^NVIDIA-Linux-(x86_64|aarch64)-([0-9.]+)\.run$`)
 
 const maxSums = 20000
 
-// ParseIndex reads a list of checksums of NVIDIA's archives: lines as sha256sum writes them, whose file names say version and
-// architecture (NVIDIA's own .sha256sum files are of this kind), or tab-separated lines as in the table of this program: version,
-// architecture, URL, sha256 and, if there are any, size, number of sources, and who they are. Other lines are passed over; a text
-// without any checksum of a driver is ErrFormat.
+// ParseIndex parses a list of checksums of NVIDIA's archives. Its lines have the form of sha256sum, with
+// version and architecture in the file names (NVIDIA's own .sha256sum files have this form), or are
+// tab-separated as in the table of this program: version, architecture, URL, sha256 and optionally size,
+// number of sources, and names of the sources. ParseIndex skips other lines. A text without any checksum of a
+// driver is ErrFormat.
 func ParseIndex(text []byte) ([]Sum, error) {
 	if len(text) > MaxSize {
 		return nil, fmt.Errorf("%w: %d bytes are too many for a list of checksums (at most %d)", ErrFormat, len(text), MaxSize)
@@ -81,7 +82,7 @@ func parseRow(row []string) (Sum, bool) {
 	return s, true
 }
 
-// plain keeps what may stand in a comment: printable ASCII, of bounded length.
+// plain keeps the characters that are safe in a comment: printable ASCII, of bounded length.
 func plain(text string) string {
 	text = strings.Map(func(r rune) rune {
 		if r < ' ' || r > '~' {

@@ -12,13 +12,13 @@ import (
 	"time"
 )
 
-// Address is where NVIDIA publishes the releases for data centers, for scripts to read.
+// Address is where NVIDIA publishes the releases for data centers in machine-readable form.
 const Address = "https://docs.nvidia.com/datacenter/tesla/drivers/releases.json"
 
-// MaxSize bounds what Parse and ParseIndex read, in bytes. NVIDIA's file has about 100 KB.
+// MaxSize is the most bytes that Parse and ParseIndex read. NVIDIA's file has about 100 KB.
 const MaxSize = 4 << 20
 
-// ErrFormat says that a text is no list of releases or no list of checksums.
+// ErrFormat says that a text is neither a list of releases nor a list of checksums.
 var ErrFormat = errors.New("not in the expected format")
 
 const (
@@ -28,7 +28,7 @@ const (
 	maxURL      = 1024
 )
 
-// The shapes of values. They are narrow on purpose: versions and URLs end up in matrix.yaml.
+// The forms of values. They are narrow on purpose: versions and URLs become part of matrix.yaml.
 var (
 	versionShape = regexp.MustCompile(`^[1-9][0-9]{2,3}(\.[0-9]{1,4}){1,2}$`)
 	branchShape  = regexp.MustCompile(`^R[1-9][0-9]{2,3}$`)
@@ -36,7 +36,7 @@ var (
 	urlShape     = regexp.MustCompile(`^https?://[A-Za-z0-9.:-]+/[A-Za-z0-9._~/%+-]+$`)
 )
 
-// document is the shape of NVIDIA's file: by branch ("535"). What differs from entry to entry is read as it comes.
+// document is the form of NVIDIA's file: by branch ("535"). Fields that differ between entries stay raw.
 type document map[string]struct {
 	Type string            `json:"type"` // "lts branch", "production branch", "new feature branch"
 	Info []json.RawMessage `json:"driver_info"`
@@ -46,12 +46,12 @@ type entry struct {
 	Version  string          `json:"release_version"`
 	Date     string          `json:"release_date"`
 	Notes    string          `json:"release_notes"`
-	RunFiles json.RawMessage `json:"runfile_url"` // by architecture ("x86_64"); one address in some entries
+	RunFiles json.RawMessage `json:"runfile_url"` // by architecture ("x86_64"); a single address in some entries
 }
 
-// Parse reads NVIDIA's releases.json. Entries that are not understood are left out and named in notes; a text that is no such
-// file at all, or has no entry that is understood, is ErrFormat. The file is not signed and has no checksums: what it says may
-// inform people and name an address, not more.
+// Parse parses NVIDIA's releases.json. It omits entries with an unknown form and names them in notes. A text
+// that is not such a file, or has no entry with a known form, is ErrFormat. The file is not signed and has no
+// checksums: its content may only inform people and provide an address.
 func Parse(text []byte) (t *Table, notes []string, err error) {
 	if len(text) > MaxSize {
 		return nil, nil, fmt.Errorf("%w: %d bytes are too many for a list of releases (at most %d)", ErrFormat, len(text), MaxSize)
@@ -145,7 +145,7 @@ func kindOf(text string) Kind {
 	return ""
 }
 
-// archOf turns NVIDIA's name of an architecture into Go's.
+// archOf returns Go's name for NVIDIA's name of an architecture.
 func archOf(name string) (string, bool) {
 	switch strings.ToLower(name) {
 	case "x86_64", "amd64":

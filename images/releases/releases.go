@@ -1,8 +1,9 @@
-// Package releases knows which NVIDIA drivers there are: their branches, when support of each ends, and the sha256 of the archives
-// as public packaging recipes publish them. It holds a table of its own and reads NVIDIA's releases.json and files of checksums.
+// Package releases has data about NVIDIA's driver releases: their branches, the end of support of each, and
+// the sha256 of the archives as public packaging recipes publish them. It has a built-in table, and parses
+// NVIDIA's releases.json and files of checksums.
 //
-// It does no I/O and downloads nothing. It does not say that a driver works anywhere: package matrix does that. Nothing in the
-// table was made by downloading an archive; data/ says where each figure comes from.
+// It does no I/O and downloads nothing. It does not say that a driver works on a system: package matrix does
+// that. No value in the table was computed from a downloaded archive; data/ names the source of each value.
 package releases
 
 import (
@@ -13,7 +14,7 @@ import (
 	"time"
 )
 
-// Kind says how long NVIDIA looks after a branch.
+// Kind says how long NVIDIA supports a branch.
 type Kind string
 
 // The kinds of branches, as NVIDIA's documents call them.
@@ -21,32 +22,32 @@ const (
 	LongTerm   Kind = "lts"         // about three years
 	Production Kind = "production"  // about one year
 	NewFeature Kind = "new-feature" // until the next branch
-	Legacy     Kind = "legacy"      // for old cards only
+	Legacy     Kind = "legacy"      // only for old cards
 )
 
-// EndOver is the end of life of a branch whose support has ended in a month that was not published.
+// EndOver is the end of life of a branch whose support has ended in an unpublished month.
 const EndOver = "over"
 
-// Table is a set of branches in rising order. Values are never changed: With returns a new one.
+// Table is a set of branches in ascending order. Values never change: With returns a new table.
 type Table struct{ Branches []Branch }
 
 // Branch is a line of releases that share the first field of their versions.
 type Branch struct {
 	Name     string // "R535"
-	Kind     Kind   // "" when nobody said
-	End      string // last month of support, "2028-06"; EndOver; "" when it is not known
-	CUDA     string // the CUDA version that it came with, "12.2"; "" when not known
-	Kernel   string // the oldest kernel that its last releases compile on, "3.10"; "" when not known
+	Kind     Kind   // "" when unknown
+	End      string // last month of support, "2028-06"; EndOver; "" when unknown
+	CUDA     string // the CUDA version that it shipped with, "12.2"; "" when unknown
+	Kernel   string // the oldest kernel that its last releases compile on, "3.10"; "" when unknown
 	Releases []Release
 }
 
 // Release is one version of the driver.
 type Release struct {
 	Version  string
-	Date     string // "2023-06-14"; "" when not known
-	Notes    string // https URL of the release notes, "" when not known
-	Kernel   string // the highest kernel that the modules compile on without patches, "6.5"; "" when not known
-	Reason   string // where Kernel comes from, for people
+	Date     string // "2023-06-14"; "" when unknown
+	Notes    string // https URL of the release notes, "" when unknown
+	Kernel   string // the highest kernel that the modules compile on without patches, "6.5"; "" when unknown
+	Reason   string // the source of Kernel, for people
 	Archives []Archive
 }
 
@@ -54,9 +55,9 @@ type Release struct {
 type Archive struct {
 	Arch   string // "amd64", "arm64"
 	URL    string // http or https, path ending in .run
-	SHA256 string // 64 lower-case hex digits, "" when nobody published it
-	Size   int64  // bytes; 0: not known
-	From   string // who says the sha256, for people
+	SHA256 string // 64 lower-case hex digits, "" when unpublished
+	Size   int64  // bytes; 0: unknown
+	From   string // the source of the sha256, for people
 }
 
 // Archive returns the archive for an architecture.
@@ -69,7 +70,7 @@ func (r Release) Archive(arch string) (Archive, bool) {
 	return Archive{}, false
 }
 
-// Branch returns the branch of a name, such as R535, or of a version.
+// Branch returns the branch with this name, such as R535, or of this version.
 func (t *Table) Branch(name string) (Branch, bool) {
 	if !strings.HasPrefix(name, "R") {
 		name = BranchOf(name)
@@ -82,7 +83,8 @@ func (t *Table) Branch(name string) (Branch, bool) {
 	return Branch{}, false
 }
 
-// Release returns a release: the one of that very text, else one whose version is the same number, such as 418.87.01 for 418.87.1.
+// Release returns a release: the one with exactly this version, else one with an equal version, such as
+// 418.87.01 for 418.87.1.
 func (t *Table) Release(version string) (Release, bool) {
 	b, _ := t.Branch(version)
 	same := func(r Release) bool { return Compare(r.Version, version) == 0 }
@@ -93,7 +95,7 @@ func (t *Table) Release(version string) (Release, bool) {
 	return b.Releases[n], true
 }
 
-// Newest is the highest release of the branch; ok is false when none is known.
+// Newest returns the highest release of the branch; ok is false when none is known.
 func (b Branch) Newest() (r Release, ok bool) {
 	if len(b.Releases) == 0 {
 		return Release{}, false
@@ -101,7 +103,7 @@ func (b Branch) Newest() (r Release, ok bool) {
 	return b.Releases[len(b.Releases)-1], true
 }
 
-// Over says whether support has ended at a time: the month of End has passed.
+// Over reports whether support has ended at a time: the month of End has passed.
 func (b Branch) Over(at time.Time) bool {
 	if b.End == EndOver {
 		return true
@@ -110,14 +112,14 @@ func (b Branch) Over(at time.Time) bool {
 	return err == nil && !at.UTC().Before(end.AddDate(0, 1, 0))
 }
 
-// BranchOf is the branch of a version: R535 for 535.261.03.
+// BranchOf returns the branch of a version: R535 for 535.261.03.
 func BranchOf(version string) string {
 	first, _, _ := strings.Cut(version, ".")
 	return "R" + first
 }
 
-// Compare orders versions and names of branches by their fields as numbers: 418.87.01 < 418.113 < 535.54.03, and 418.87.1 equals
-// 418.87.01.
+// Compare orders versions and names of branches by their fields as numbers: 418.87.01 < 418.113 < 535.54.03,
+// and 418.87.1 equals 418.87.01.
 func Compare(a, b string) int {
 	x, y := strings.Split(strings.TrimPrefix(a, "R"), "."), strings.Split(strings.TrimPrefix(b, "R"), ".")
 	for i := range max(len(x), len(y)) {
@@ -128,17 +130,17 @@ func Compare(a, b string) int {
 	return 0
 }
 
-// field is the number in a field, 0 where there is none: NVIDIA's 418.113 is 418.113.00.
+// field returns the number in a field, 0 where there is none: NVIDIA's 418.113 is 418.113.00.
 func field(fields []string, i int) int {
 	if i >= len(fields) {
 		return 0
 	}
-	n, _ := strconv.Atoi(fields[i]) // of four digits at most: versionShape
+	n, _ := strconv.Atoi(fields[i]) // at most four digits: versionShape
 	return n
 }
 
-// With returns the table completed and corrected by a fresher one: what fresh knows counts, what it leaves open stays. A sha256 that
-// the table has is kept.
+// With returns the table completed and corrected by a newer one: values that fresh has count, others stay. A
+// sha256 that the table has stays.
 func (t *Table) With(fresh *Table) *Table {
 	all := map[string]Branch{}
 	for _, b := range t.Branches {
@@ -185,7 +187,7 @@ func (r Release) with(fresh Release) Release {
 	return merged
 }
 
-// byVersion keeps 440.64 and 440.64.00 apart: NVIDIA made two archives.
+// byVersion treats 440.64 and 440.64.00 as different, because NVIDIA published two archives.
 func byVersion(a, b Release) int {
 	return cmp.Or(Compare(a.Version, b.Version), strings.Compare(a.Version, b.Version))
 }

@@ -60,7 +60,7 @@ func TestBuiltin(t *testing.T) {
 	}
 }
 
-// The matrix of this project and the table say the same of the archives and the limits that both have.
+// The matrix of this project and the table agree on the archives and the limits that both have.
 func TestAgreesWithMatrix(t *testing.T) {
 	t.Parallel()
 	table := builtin(t)

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// errElided is what reading a file gives whose content was not kept.
+// errElided is the error of reading a file whose content was not kept.
 var errElided = errors.New("the content of this file was not kept")
 
 // ReadFile returns the content of a file, found through links. It implements fs.ReadFileFS.
@@ -42,7 +42,8 @@ func (e *Entry) Open() (*io.SectionReader, error) {
 	return e.content.open(), nil
 }
 
-// ReadDir lists a directory, this tree over the lower one, sorted by name. It implements fs.ReadDirFS.
+// ReadDir returns the entries of a directory, in this tree and the lower one, sorted by name. It implements
+// fs.ReadDirFS.
 func (t *Tree) ReadDir(name string) ([]fs.DirEntry, error) {
 	e, err := t.Stat(name)
 	if err != nil {
@@ -67,7 +68,7 @@ func (t *Tree) ReadDir(name string) ([]fs.DirEntry, error) {
 	return list, nil
 }
 
-// OpenFS gives the tree as an fs.FS, for code that reads a root without knowing where it lies.
+// OpenFS returns the tree as an fs.FS, for code that reads a root of any kind.
 func (t *Tree) OpenFS() fs.FS { return view{t} }
 
 type view struct{ t *Tree }
@@ -105,7 +106,7 @@ func (v view) ReadDir(name string) ([]fs.DirEntry, error) {
 	return v.t.ReadDir(name)
 }
 
-// info is an Entry as the fs package wants to see it.
+// info adapts an Entry to the fs package.
 type info struct{ e *Entry }
 
 func (i info) Name() string               { return path.Base(i.e.Path) }

@@ -25,7 +25,8 @@ func newSpool(t testing.TB) *Spool {
 	return s
 }
 
-// build makes a tree from lines: "path = content", "path -> target", "path/" and "path == first name" for a hard link.
+// build returns a tree made of lines: "path = content", "path -> target", "path/", and "path == first name"
+// for a hard link.
 func build(t testing.TB, s *Spool, lower *Tree, lines ...string) *Tree {
 	t.Helper()
 	tree := New(s, lower)
@@ -50,7 +51,8 @@ func add(tree *Tree, line string) error {
 	return tree.AddDir(line, 0o755)
 }
 
-// show is a tree as lines, whole: entries of the tree itself in the notation of build, whiteouts with a minus.
+// show returns a whole tree as lines: entries of the tree itself in the notation of build, whiteouts with a
+// minus.
 func show(t testing.TB, tree *Tree) []string {
 	t.Helper()
 	lines := []string{}

@@ -10,8 +10,8 @@ import (
 // maxLinks bounds a chain of symbolic links, as the kernel does (MAXSYMLINKS).
 const maxLinks = 40
 
-// Lstat returns the entry of a clean path, without following a link in its last part. Directories that exist only because
-// something is in them count as entries with mode 0755.
+// Lstat returns the entry of a clean path, without following a link in its last part. Directories without an
+// entry that contain something count as entries with mode 0755.
 func (t *Tree) Lstat(p string) (*Entry, bool) {
 	if p == "." {
 		return &Entry{Path: ".", Kind: Dir, Mode: 0o755}, true
@@ -30,7 +30,8 @@ func (t *Tree) Lstat(p string) (*Entry, bool) {
 	return nil, false
 }
 
-// covered says whether this tree deletes a parent of p or replaces it by something that is no directory.
+// covered reports whether this tree deletes a parent of p or replaces it with something that is not a
+// directory.
 func (t *Tree) covered(p string) bool {
 	for dir := path.Dir(p); dir != "."; dir = path.Dir(dir) {
 		if e, ok := t.entries[dir]; ok && e.Kind != Dir {
@@ -40,8 +41,8 @@ func (t *Tree) covered(p string) bool {
 	return false
 }
 
-// Resolve follows every link of a clean path, the last part included, inside the tree: absolute targets start at its root
-// and ".." stops there. Parts that do not exist are kept as they are. A loop is an error.
+// Resolve follows every link of a clean path, including the last part, inside the tree: absolute targets
+// start at its root and ".." stops there. Missing parts stay unchanged. A loop is an error.
 func (t *Tree) Resolve(p string) (string, error) {
 	done, rest, links := ".", p, 0
 	for rest != "" && rest != "." {
@@ -71,7 +72,7 @@ func (t *Tree) Resolve(p string) (string, error) {
 	return done, nil
 }
 
-// Stat resolves every link of name and returns the entry it ends at.
+// Stat follows every link of name and returns the entry at its end.
 func (t *Tree) Stat(name string) (*Entry, error) {
 	p, err := Clean(strings.TrimPrefix(name, "/"))
 	if err != nil {
@@ -87,7 +88,7 @@ func (t *Tree) Stat(name string) (*Entry, error) {
 	return e, nil
 }
 
-// Exists says whether name, followed through its links, is there.
+// Exists reports whether name, followed through its links, exists.
 func (t *Tree) Exists(name string) bool {
 	_, err := t.Stat(name)
 	return err == nil

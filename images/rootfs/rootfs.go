@@ -1,8 +1,9 @@
-// Package rootfs holds a Linux file tree: names, modes and links in memory, file contents in one spool file.
+// Package rootfs has Linux file trees: names, modes and links in memory, file contents in one spool file.
 //
-// A tree may lie over another one, as an image layer lies over its base: a path is then resolved through the links of both,
-// which is how a package's lib/x lands in usr/lib/x on a base with merged /usr. Trees are written as deterministic tar
-// streams and read from layers; nothing is ever unpacked onto the machine's own file system, so building needs no root.
+// A tree may lie over another one, as an image layer lies over its base: a path is then resolved through the
+// links of both. So a package's lib/x becomes usr/lib/x on a base with merged /usr. Trees are read from
+// layers and written as deterministic tar streams. Nothing is unpacked onto the machine's own file system, so
+// building needs no root.
 package rootfs
 
 import (
@@ -17,10 +18,12 @@ import (
 	"time"
 )
 
-// ErrUnsafePath is returned for a name that is absolute, leaves the tree or goes through something that is no directory.
+// ErrUnsafePath is the error for a name that is absolute, leaves the tree or goes through something that is
+// not a directory.
 var ErrUnsafePath = errors.New("unsafe path")
 
-// Kind says what an entry is. Devices, sockets and FIFOs have no place in a driver image and cannot be added.
+// Kind is the type of an entry. Devices, sockets and FIFOs do not belong in a driver image and cannot be
+// added.
 type Kind byte
 
 // The kinds of entry a tree holds.
@@ -36,13 +39,13 @@ type Entry struct {
 	Path     string      // clean and relative, without leading slash; never empty
 	Kind     Kind        // what it is
 	Mode     fs.FileMode // permission bits and setuid, setgid, sticky
-	Target   string      // of a Link, as it is written
+	Target   string      // of a Link, as written
 	UID, GID int
 	Size     int64 // of a File
-	Elided   bool  // the content of this File was not kept (a base of which only the facts are needed)
-	// Time is when the content was made; zero: whatever WriteTar is given. rpm -V compares it.
+	Elided   bool  // the content of this File was not kept (a base from which only metadata is needed)
+	// Time is the modification time of the content; zero: the time given to WriteTar. rpm -V compares it.
 	Time time.Time
-	// Capability is the extended attribute security.capability of a File, as the kernel reads it; "": none.
+	// Capability is the extended attribute security.capability of a File, in the kernel's format; "": none.
 	Capability string
 
 	content *section // shared by hard links
@@ -56,13 +59,13 @@ type Tree struct {
 	names   map[string]map[string]bool // directory -> base names, for ReadDir
 }
 
-// New returns an empty tree whose contents go to spool. lower, which may be nil, is the tree below: it is read to resolve
-// paths and never changed.
+// New returns an empty tree with its contents in spool. lower, which may be nil, is the tree below: it is
+// read to resolve paths and never changed.
 func New(spool *Spool, lower *Tree) *Tree {
 	return &Tree{spool: spool, lower: lower, entries: map[string]*Entry{}, names: map[string]map[string]bool{}}
 }
 
-// Len is the number of entries of this tree, without those of the lower one.
+// Len returns the number of entries of this tree, without those of the lower one.
 func (t *Tree) Len() int { return len(t.entries) }
 
 // All returns the entries of this tree, without those of the lower one, sorted by path.
@@ -101,7 +104,7 @@ func (t *Tree) AddFile(name string, mode fs.FileMode, size int64, r io.Reader) e
 	return t.put(&Entry{Path: p, Kind: File, Mode: mode, Size: size, content: content})
 }
 
-// AddDir adds a directory. One that is there already, here or in the lower tree, is left as it is.
+// AddDir adds a directory. It does not change one that exists, in this tree or in the lower one.
 func (t *Tree) AddDir(name string, mode fs.FileMode) error {
 	p, err := Clean(name)
 	if err != nil {
@@ -132,7 +135,7 @@ func (t *Tree) AddLink(name, target string) error {
 		return fmt.Errorf("link %s: %w: target %q", name, ErrUnsafePath, target)
 	}
 	if e, ok := t.Lstat(p); ok && e.Kind == Dir {
-		return nil // a package's lib64 -> usr/lib64 over a directory: the directory and what is in it stay
+		return nil // a package's lib64 -> usr/lib64 over a directory: the directory and its content stay
 	}
 	return t.put(&Entry{Path: p, Kind: Link, Mode: 0o777, Target: target})
 }
@@ -156,7 +159,7 @@ func (t *Tree) AddHardLink(name, existing string) error {
 	return t.put(&linked)
 }
 
-// Move takes an entry of another tree, content included, under a new name. Both trees must share their spool.
+// Move adds an entry of another tree, with its content, under a new name. Both trees must share their spool.
 func (t *Tree) Move(e *Entry, name string) error {
 	p, err := t.place(name)
 	if err != nil {
@@ -167,7 +170,7 @@ func (t *Tree) Move(e *Entry, name string) error {
 	return t.put(&moved)
 }
 
-// Delete removes a path. What the lower tree has under that name is covered by a whiteout.
+// Delete removes a path. A whiteout covers what the lower tree has at that path.
 func (t *Tree) Delete(name string) error {
 	p, err := t.place(name)
 	if err != nil {
@@ -236,7 +239,7 @@ func (t *Tree) forget(p string) {
 	delete(t.names[path.Dir(p)], path.Base(p))
 }
 
-// Bytes is the size of all file contents of this tree, hard links counted once.
+// Bytes returns the size of all file contents of this tree; hard links count once.
 func (t *Tree) Bytes() int64 {
 	var sum int64
 	seen := map[*section]bool{}
@@ -249,7 +252,7 @@ func (t *Tree) Bytes() int64 {
 	return sum
 }
 
-// Has says whether this tree itself, not the lower one, has an entry at a resolved path.
+// Has reports whether this tree itself, not the lower one, has an entry at a resolved path.
 func (t *Tree) Has(p string) bool {
 	e, ok := t.entries[p]
 	return ok && e.Kind != Deleted

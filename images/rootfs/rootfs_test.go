@@ -63,7 +63,7 @@ func TestResolve(t *testing.T) {
 	}
 }
 
-// TestMergedUsr: what a package has in lib lands in usr/lib of a base whose lib is a link, and the link stays.
+// TestMergedUsr: a package's files in lib go to usr/lib of a base whose lib is a link, and the link stays.
 func TestMergedUsr(t *testing.T) {
 	t.Parallel()
 	s := newSpool(t)

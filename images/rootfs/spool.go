@@ -10,15 +10,16 @@ import (
 	"syscall"
 )
 
-// Spool keeps the contents of trees in one unnamed temporary file, so that memory does not grow with the driver's size and
-// nothing is left behind when the process is killed. Several trees may share it, also from several goroutines.
+// Spool keeps the contents of trees in one unnamed temporary file, so that memory does not grow with the
+// driver's size and nothing is left when the process is killed. Several trees may share it, also from several
+// goroutines.
 type Spool struct {
 	mu  sync.Mutex
 	f   *os.File
 	end int64
 }
 
-// section is a stretch of the spool, or small content held in memory.
+// section is a stretch of the spool, or small content in memory.
 type section struct {
 	spool     *Spool
 	off, size int64

@@ -23,8 +23,9 @@ const (
 	maxEntries    = 2 << 20
 )
 
-// WriteTar writes the entries of this tree, not those of the lower one, as an image layer: sorted, times equal to mtime where
-// an entry has none of its own, numeric owners, parents that neither tree has as directories with mode 0755. The same tree gives the same bytes.
+// WriteTar writes the entries of this tree, without those of the lower one, as an image layer: sorted, with
+// mtime for entries without a time of their own, with numeric owners, and with directories of mode 0755 for
+// parents that neither tree has. The same tree gives the same bytes.
 func (t *Tree) WriteTar(ctx context.Context, w io.Writer, mtime time.Time) error {
 	tw := tar.NewWriter(w)
 	first := map[*section]string{}
@@ -78,7 +79,7 @@ func header(e *Entry, mtime time.Time) *tar.Header {
 	return hdr
 }
 
-// withParents returns the entries in tar order, with the directories that no tree has an entry for.
+// withParents returns the entries in tar order, with the directories for which no tree has an entry.
 func (t *Tree) withParents() []*Entry {
 	all := maps.Clone(t.entries)
 	for p := range t.entries {
@@ -101,8 +102,8 @@ func (t *Tree) withParents() []*Entry {
 	return out
 }
 
-// Apply reads one image layer into the tree, whiteouts included. keep says which file contents are wanted; nil keeps all.
-// Device nodes and FIFOs of a base are passed over: nothing reads them.
+// Apply reads one image layer into the tree, with its whiteouts. keep selects the file contents to keep; nil
+// keeps all. Apply skips device nodes and FIFOs of a base, because nothing reads them.
 func (t *Tree) Apply(ctx context.Context, layer io.Reader, keep func(path string) bool) error {
 	tr := tar.NewReader(layer)
 	for n := 0; ; n++ {
@@ -187,7 +188,8 @@ func (t *Tree) apply(hdr *tar.Header, r io.Reader, keep func(string) bool) error
 	return t.put(e)
 }
 
-// errSparse refuses what the layer format advises against: a few bytes can stand for terabytes of zeros.
+// errSparse refuses sparse files, against which the layer format advises: a few bytes can stand for terabytes
+// of zeros.
 var errSparse = errors.New("sparse files have no place in a layer")
 
 func sparse(hdr *tar.Header) bool {
@@ -199,8 +201,9 @@ func sparse(hdr *tar.Header) bool {
 	return false
 }
 
-// Add adds a member of an archive: a file, directory, link or hard link, with its mode and numeric owner. Names are
-// resolved through the links of the tree and the one below; the archive's times are left out; anything else, such as a device, is refused.
+// Add adds a member of an archive: a file, directory, link or hard link, with its mode and numeric owner. It
+// resolves names through the links of this tree and the lower one, and drops the archive's times. It refuses
+// anything else, such as a device.
 func (t *Tree) Add(hdr *tar.Header, r io.Reader) error {
 	mode := fileMode(hdr.Mode)
 	switch hdr.Typeflag {

@@ -58,7 +58,7 @@ func TestApply(t *testing.T) {
 func TestApplyHostile(t *testing.T) {
 	t.Parallel()
 	huge := tarOf(t, file("a", "1"))
-	copy(huge[124:136], "77777777777\x00") // 8 GiB announced, 1 byte there
+	copy(huge[124:136], "77777777777\x00") // 8 GiB announced, 1 byte present
 	fix(huge)
 	for name, c := range map[string]struct {
 		layer []byte
@@ -84,7 +84,7 @@ func TestApplyHostile(t *testing.T) {
 	}
 }
 
-// fix repairs the checksum of the first header.
+// fix recomputes the checksum of the first header.
 func fix(b []byte) {
 	copy(b[148:156], "        ")
 	var sum int
@@ -97,7 +97,7 @@ func fix(b []byte) {
 // TestSparse: a header may claim that a terabyte of zeros follows.
 func TestSparse(t *testing.T) {
 	t.Parallel()
-	// The archive's writer makes no sparse files, so the record is put in by hand under a name of the same length.
+	// archive/tar writes no sparse files, so the test writes the record under a name of the same length.
 	map1 := "1\n0\n0\n" + strings.Repeat("\x00", 506)
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)
@@ -197,7 +197,7 @@ func TestWriteTar(t *testing.T) {
 	if d := cmp.Diff(want, got); d != "" {
 		t.Error(d)
 	}
-	// Over a tree that has z, z has no entry of its own: its mode there must not change.
+	// Over a tree with z, z has no entry of its own: its mode there must not change.
 	upper := build(t, s, build(t, s, nil, "z/"), "z/new/x = 1")
 	if d := cmp.Diff([]string{"z/new/", "z/new/x"}, names(t, written(t, upper))); d != "" {
 		t.Error(d)
@@ -216,7 +216,7 @@ func TestRoundTrip(t *testing.T) {
 			mode := fileMode(rapid.Int64Range(0, 0o7777).Draw(rt, "mode"))
 			switch rapid.IntRange(0, 4).Draw(rt, "kind") {
 			case 0:
-				_ = tree.AddDir(name, mode) // refused over a file, as the others
+				_ = tree.AddDir(name, mode) // refused over a file, like the others
 			case 1:
 				_ = tree.AddLink(name, part.Draw(rt, "target"))
 			case 2:
@@ -247,7 +247,8 @@ func TestRoundTrip(t *testing.T) {
 	})
 }
 
-// FuzzApply: whatever a layer says, every entry is a clean path below directories, and the tree can be written and read.
+// FuzzApply: for any layer, every entry is a clean path below directories, and the tree can be written and
+// read.
 func FuzzApply(f *testing.F) {
 	f.Add(tarOf(f, dir("a/"), file("a/b", "1"), symlink("l", "/a"), hardlink("h", "a/b"), file("a/.wh.b", ""), file("a/.wh..wh..opq", "")))
 	f.Add(tarOf(f, file("../x", "1")))
@@ -272,7 +273,7 @@ func FuzzApply(f *testing.F) {
 		}
 		var b bytes.Buffer
 		if err := tree.WriteTar(context.Background(), &b, time.Unix(0, 0)); err != nil {
-			return // names or owners that the format cannot hold
+			return // names or owners that the format cannot store
 		}
 		again := New(s, nil)
 		if err := again.Apply(context.Background(), &b, nil); err != nil {

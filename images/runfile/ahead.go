@@ -5,19 +5,19 @@ import (
 	"io"
 )
 
-// ahead reads a decompressor in a goroutine, up to 4 MiB ahead of whoever calls Read.
+// ahead reads a decompressor in a goroutine, up to 4 MiB before Read asks for the bytes.
 type ahead struct {
 	cancel context.CancelFunc
 	done   <-chan struct{}
 	free   chan []byte
 	out    chan []byte
 	ended  chan struct{}
-	err    error // why it ended, valid once out is closed
+	err    error // why the reading ended; valid once out is closed
 	buf    []byte
 	unread []byte
 }
 
-// newAhead starts the goroutine, which owns and closes d. stop must be called.
+// newAhead starts the goroutine, which owns and closes d. The caller must call stop.
 func newAhead(ctx context.Context, d io.ReadCloser) *ahead {
 	ctx, cancel := context.WithCancel(ctx)
 	a := &ahead{cancel: cancel, done: ctx.Done(), free: make(chan []byte, 2*chunks), out: make(chan []byte, 2*chunks), ended: make(chan struct{})}
@@ -71,7 +71,7 @@ func (a *ahead) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// stop ends the goroutine and waits for it: at most for the Read that is under way.
+// stop ends the goroutine and waits for it: at most until the Read that it is in returns.
 func (a *ahead) stop() {
 	a.cancel()
 	<-a.ended

@@ -2,12 +2,12 @@ package runfile
 
 import "math/bits"
 
-// cksum is the checksum of POSIX cksum(1): polynomial 0x04C11DB7, most significant bit first, starting from zero, the
-// length appended, complemented at the end. It is neither hash/crc32's IEEE (reflected, started from ones) nor any other
-// table of that package.
+// cksum is the checksum of POSIX cksum(1): polynomial 0x04C11DB7, most significant bit first, started from
+// zero, with the length appended, complemented at the end. It is neither hash/crc32's IEEE (reflected,
+// started from ones) nor any other table of that package.
 //
-// Eight tables take eight bytes a step, several times as fast as one byte at a time, which matters because every byte of
-// a 400 MB archive passes here.
+// Eight tables process eight bytes a step, several times as fast as one byte at a time. That matters because
+// every byte of a 400 MB archive passes through here.
 type cksum struct {
 	tables *[8][256]uint32
 	crc    uint32
@@ -54,7 +54,7 @@ func (c *cksum) Write(p []byte) (int, error) {
 	return n, nil
 }
 
-// Sum32 returns the checksum of what was written.
+// Sum32 returns the checksum of the bytes that were written.
 func (c *cksum) Sum32() uint32 {
 	crc := c.crc
 	for n, left := c.length, (bits.Len64(c.length)+7)/8; left > 0; left-- {

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// The values are those of cksum(1).
+// The values come from cksum(1).
 func TestCksum(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]uint32{"": 4294967295, "123456789": 930766865, "a": 1220704766, "hello\n": 3015617425} {
@@ -17,7 +17,7 @@ func TestCksum(t *testing.T) {
 	}
 }
 
-// However the bytes are cut into pieces, the sum is that of a byte at a time.
+// Any division of the bytes into pieces gives the sum of the bytes one at a time.
 func TestCksumPieces(t *testing.T) {
 	t.Parallel()
 	data := make([]byte, 4099)

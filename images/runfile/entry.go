@@ -8,9 +8,10 @@ import (
 
 // entry parses one line:
 //
-//	FILE MODE TYPE [NATIVE|COMPAT32] [CLASSIC|NEW] [PATH|INHERIT_PATH_DEPTH:n] [TARGET] [GLVND|NON_GLVND] [MODULE:tag]
+//	FILE MODE TYPE [NATIVE|COMPAT32] [CLASSIC|NEW] [PATH|INHERIT_PATH_DEPTH:n] [TARGET]
+//	    [GLVND|NON_GLVND] [MODULE:tag]
 //
-// Which of the optional words there are depends on TYPE alone.
+// TYPE alone decides which of the optional words exist.
 func (m *Manifest) entry(line int, text string) (Entry, error) {
 	e := Entry{Line: line}
 	if !printable(text) {
@@ -65,8 +66,8 @@ func parseMode(s string) (fs.FileMode, error) {
 	return mode, nil
 }
 
-// take assigns the words after TYPE to the fields of the entry, as the type's field letters say. It returns what is
-// wrong with them, "" for nothing.
+// take assigns the words after TYPE to the fields of the entry, in the order of the type's field letters. It
+// returns the mistake in them, or "".
 func (e *Entry) take(fields string, words []string) (reason string) {
 	for i, f := range []byte(fields) {
 		if len(words) == 0 {
@@ -94,7 +95,7 @@ func (e *Entry) take(fields string, words []string) (reason string) {
 				continue
 			}
 		case 'p':
-			// Absent when the words that are left are needed by the mandatory fields behind it.
+			// Absent when the mandatory fields after it need the remaining words.
 			if len(words) <= mandatory(fields[i+1:]) {
 				continue
 			}

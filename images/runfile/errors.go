@@ -5,32 +5,33 @@ import (
 	"fmt"
 )
 
-// Kinds of failure, for errors.Is. Errors of the package wrap exactly one of them, or the error of the caller's own
-// reader, callback or context.
+// Kinds of failure, for errors.Is. An error of this package wraps exactly one of them, or the error of the
+// caller's own reader, callback or context.
 var (
 	// ErrHeader: the file does not begin like an NVIDIA .run archive.
 	ErrHeader = errors.New("not an NVIDIA .run archive")
-	// ErrChecksum: the bytes are not those that the head of the archive announces: a damaged or truncated file.
+	// ErrChecksum: the bytes do not match the sums in the archive's head: a damaged or truncated file.
 	ErrChecksum = errors.New("archive is damaged")
-	// ErrPayload: the checksums are right (or could not be computed), but the payload cannot be decompressed or is no
-	// well-formed tar.
+	// ErrPayload: the checksums are right (or could not be computed), but the payload cannot be decompressed or
+	// is not a well-formed tar.
 	ErrPayload = errors.New("payload cannot be unpacked")
-	// ErrUnsafe: the payload holds something an NVIDIA archive never has, and that could harm: absolute or climbing
-	// names, links, devices, a name twice.
+	// ErrUnsafe: the payload has something dangerous that no NVIDIA archive has: absolute names, names with
+	// "..", links, devices, a name twice.
 	ErrUnsafe = errors.New("unsafe archive member")
 	// ErrTooLarge: a bound of [Limits] was exceeded.
 	ErrTooLarge = errors.New("archive exceeds a limit")
-	// ErrManifest: the .manifest is malformed or asks for something impossible.
+	// ErrManifest: the .manifest is malformed or requires something impossible.
 	ErrManifest = errors.New("invalid .manifest")
 )
 
-// ChecksumError tells which sum of the archive's head is wrong. It matches [ErrChecksum].
+// ChecksumError says which sum of the archive's head is wrong. It matches [ErrChecksum].
 type ChecksumError struct {
 	// Sum is "CRC" or "MD5".
 	Sum string
-	// Want is what the head announces, Got what the bytes have, in the head's notation.
+	// Want is the value in the head, Got the value of the bytes, in the head's notation.
 	Want, Got string
-	// Cause is the decompression or tar error that the damage led to, nil when the payload unpacked nevertheless.
+	// Cause is the decompression or tar error that resulted from the damage; nil when the payload could be
+	// unpacked.
 	Cause error
 }
 
@@ -42,7 +43,7 @@ func (e *ChecksumError) Error() string {
 	return msg
 }
 
-// Unwrap makes errors.Is(err, ErrChecksum) true and keeps the symptom reachable.
+// Unwrap makes errors.Is(err, ErrChecksum) true and keeps Cause reachable.
 func (e *ChecksumError) Unwrap() []error {
 	if e.Cause == nil {
 		return []error{ErrChecksum}
@@ -52,12 +53,12 @@ func (e *ChecksumError) Unwrap() []error {
 
 // ManifestError is a mistake in one line of a .manifest. It matches [ErrManifest].
 type ManifestError struct {
-	// Name is what the caller called the manifest, Line is counted from 1.
+	// Name is the caller's name for the manifest. Line is counted from 1.
 	Name string
 	Line int
-	// File and Type are the first and third word of the line, empty where it has none.
+	// File and Type are the first and third word of the line; empty where it has none.
 	File, Type string
-	// Reason says what is wrong.
+	// Reason is the mistake.
 	Reason string
 }
 

@@ -22,8 +22,8 @@ import (
 	"github.com/driver-container/driver-container/images/runfile"
 )
 
-// sample is a small driver: text, incompressible bytes of more than one buffer, an empty file, folders. It is no larger than
-// that because the xz encoder is slow under the race detector.
+// sample is a small driver: text, incompressible bytes of more than one buffer, an empty file, folders. It is
+// this small because the xz encoder is slow under the race detector.
 func sample(compression string) *generate.Archive {
 	noise := make([]byte, 300<<10)
 	random := rand.NewChaCha8([32]byte{7})
@@ -51,7 +51,7 @@ func encode(t testing.TB, a *generate.Archive) []byte {
 	return data
 }
 
-// extract opens and extracts, and returns the digest of each member.
+// extract opens and extracts an archive, and returns the digest of each member.
 func extract(t testing.TB, r io.Reader, l runfile.Limits) (map[string]string, runfile.Sums, error) {
 	t.Helper()
 	x, err := runfile.OpenLimited(r, l)
@@ -117,7 +117,7 @@ func members(t *testing.T, a *generate.Archive) map[string]string {
 	return want
 }
 
-// The generated manifest installs what was put in.
+// The generated manifest installs the files that the generator got.
 func TestRoundTripManifest(t *testing.T) {
 	t.Parallel()
 	x, err := runfile.Open(bytes.NewReader(encode(t, sample("zstd"))))
@@ -201,7 +201,7 @@ func TestDamage(t *testing.T) {
 	}
 }
 
-// hostile is an archive with right sums and the given tar members.
+// hostile returns an archive with right sums and the given tar members.
 func hostile(t *testing.T, headers ...tar.Header) []byte {
 	t.Helper()
 	var b bytes.Buffer
@@ -220,7 +220,8 @@ func hostile(t *testing.T, headers ...tar.Header) []byte {
 	return withTar(t, b.Bytes())
 }
 
-// withTar is an archive whose payload is data: the generator's own tar is empty but for its end, so that it is cut off.
+// withTar returns an archive whose payload is data. The generator's own tar has only its end, which is cut
+// off.
 func withTar(t testing.TB, data []byte) []byte {
 	t.Helper()
 	return encode(t, &generate.Archive{Version: "440.44", Arch: "x86_64", Compression: "zstd", Fast: true, RawTar: data})
@@ -297,7 +298,7 @@ func TestLimits(t *testing.T) {
 			t.Errorf("%s, window: error %v; want ErrTooLarge", compression, err)
 		}
 	}
-	// A bomb behind the end of the tar counts too.
+	// A bomb after the end of the tar counts too.
 	a := sample("zstd")
 	a.Trailer = make([]byte, 32<<20)
 	if _, _, err := extract(t, bytes.NewReader(encode(t, a)), runfile.Limits{Content: 16 << 20}); !errors.Is(err, runfile.ErrTooLarge) {
@@ -348,7 +349,7 @@ func TestExtractStops(t *testing.T) {
 	}
 }
 
-// stalling delivers r, then cancels and goes on with zeros, slowly.
+// stalling delivers r, then cancels and continues with zeros, slowly.
 type stalling struct {
 	r    io.Reader
 	then context.CancelFunc

@@ -9,20 +9,21 @@ import (
 
 const (
 	chunkSize = 256 << 10
-	chunks    = 8 // in flight: 2 MiB read ahead of the slowest reader
+	chunks    = 8 // in use at the same time: 2 MiB are read before the slowest reader needs them
 )
 
-// chunk is a piece of the file that several goroutines read at once. The last one to finish returns it to the feed.
+// chunk is a piece of the file that several goroutines read in parallel. The last one to finish returns it to
+// the feed.
 type chunk struct {
 	buf   []byte
 	data  []byte
 	users atomic.Int32
 }
 
-// feed reads the file once, in a goroutine, and hands each piece to the hashes, each in a goroutine of its own, and to
-// whoever calls Read. The fixed number of chunks is what bounds it: a slow reader stops the reading.
+// feed reads the file once, in a goroutine, and passes each piece to the hashes, each in a goroutine of its
+// own, and to Read. The fixed number of chunks bounds the memory: a slow reader stops the reading.
 type feed struct {
-	done   <-chan struct{} // of the context of the one Extract that this serves
+	done   <-chan struct{} // done of the context of the one Extract call
 	cause  func() error    // why done was closed
 	free   chan *chunk
 	out    chan *chunk
@@ -32,7 +33,7 @@ type feed struct {
 	unread []byte
 }
 
-// newFeed starts the goroutines. They end when src does or when ctx does; wait waits for that.
+// newFeed starts the goroutines. They end when src or ctx ends; wait waits for their end.
 func newFeed(ctx context.Context, src io.Reader, sum *summer) *feed {
 	f := &feed{done: ctx.Done(), cause: func() error { return context.Cause(ctx) }, free: make(chan *chunk, chunks), out: make(chan *chunk, chunks)}
 	for range chunks {
@@ -61,7 +62,7 @@ func newFeed(ctx context.Context, src io.Reader, sum *summer) *feed {
 	return f
 }
 
-// read moves src into the channels. No send blocks: each channel has room for every chunk there is.
+// read moves src into the channels. No send blocks: each channel has room for every chunk that exists.
 func (f *feed) read(ctx context.Context, src io.Reader, sinks []chan *chunk) error {
 	for {
 		var c *chunk
@@ -85,7 +86,7 @@ func (f *feed) read(ctx context.Context, src io.Reader, sinks []chan *chunk) err
 	}
 }
 
-// fill reads until buf is full, r fails or ctx ends. Unlike io.ReadFull it leaves the error as it is.
+// fill reads until buf is full, r fails or ctx ends. Unlike io.ReadFull it returns r's error unchanged.
 func fill(ctx context.Context, r io.Reader, buf []byte) (n int, err error) {
 	for idle := 0; n < len(buf) && err == nil; {
 		if ctx.Err() != nil {
@@ -112,7 +113,7 @@ func (f *feed) release(c *chunk) {
 	}
 }
 
-// Read gives the file's bytes in order. It is for one goroutine at a time.
+// Read returns the file's bytes in order. It is for one goroutine at a time.
 func (f *feed) Read(p []byte) (int, error) {
 	for len(f.unread) == 0 {
 		if f.now != nil {
@@ -135,5 +136,5 @@ func (f *feed) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// wait returns when every goroutine has ended. The file must be read to its end, or ctx ended, before.
+// wait returns when every goroutine has ended. Before it, the file must be read to its end or ctx must end.
 func (f *feed) wait() { f.wg.Wait() }

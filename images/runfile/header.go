@@ -10,38 +10,38 @@ import (
 	"strings"
 )
 
-// Header holds the variables at the head of an archive's stub, as makeself 1.6.0-nv2 and later write them. They are
-// data: nothing in them is ever evaluated.
+// Header has the variables at the head of an archive's stub, as makeself 1.6.0-nv2 and later write them. They
+// are data: nothing in them is ever evaluated.
 type Header struct {
 	// CRC is the POSIX cksum of everything from line 4 to the end of the file.
 	CRC uint32
-	// MD5 is the MD5 of the same bytes in lower-case hexadecimal, empty when the archive was made without it.
+	// MD5 is the MD5 of the same bytes in lower-case hexadecimal; empty when the archive has none.
 	MD5 string
 	// Skip is the line, counted from 1, at which the payload starts.
 	Skip int
-	// SkipDecompress is the line at which the embedded decompressor starts, SizeDecompress how many lines it has;
-	// 0 when there is none.
+	// SkipDecompress is the line at which the embedded decompressor starts, SizeDecompress its number of lines;
+	// both 0 when there is none.
 	SkipDecompress, SizeDecompress int
 	// Label is the description, for instance "NVIDIA Accelerated Graphics Driver for Linux-x86_64 440.44".
 	Label string
 	// Version is the driver's version in its original text, PkgVersion the revision of the package.
 	Version, PkgVersion string
-	// Script would run after unpacking in the directory TargetDir; neither is used here.
+	// Script is what the stub would run after unpacking, in the directory TargetDir. This package uses neither.
 	Script, TargetDir string
 	// TargetOS is "Linux", TargetArch "x86_64" or "aarch64".
 	TargetOS, TargetArch string
 }
 
-// The head is 18 lines, the longest of which is a label of about 70 bytes. Later makeself versions may add a variable,
-// so that a few lines more are read until TARGET_ARCH, the last of them, has been seen.
+// The head has 18 lines; the longest is a label of about 70 bytes. Later makeself versions may add a
+// variable, so the parser reads a few lines more until it has seen TARGET_ARCH, the last of them.
 const (
 	maxHeaderLine  = 1024
 	maxHeaderLines = 32
 	summedFromLine = 4
 )
 
-// parseHeader reads the head from r. It returns the header, the bytes it consumed, and the offset in them from which
-// the sums are computed.
+// parseHeader reads the head from r. It returns the header, the bytes that it consumed, and the offset in
+// them at which the summed bytes begin.
 func parseHeader(r *bufio.Reader) (h Header, raw []byte, summed int, err error) {
 	vars := make(map[string]string)
 	for line := 1; ; line++ {
@@ -86,8 +86,8 @@ func headerLine(r *bufio.Reader) ([]byte, error) {
 	return bytes.Clone(text[:len(text)-1]), nil
 }
 
-// fixedLines are the variables whose place counts: the sums cover the file from line 4, and other readers of these
-// archives look for them there.
+// fixedLines are the variables with a fixed line: the sums cover the file from line 4, and other readers of
+// these archives expect them there.
 var fixedLines = map[int]string{2: "CRCsum", 3: "MD5", 4: "skip", 5: "skip_decompress", 6: "size_decompress"}
 
 // headerVariable checks one line and stores its variable in vars. Line 1 has none.
@@ -125,8 +125,8 @@ func isName(s string) bool {
 	return s != "" && len(s) <= 64
 }
 
-// unquote accepts a bare word or a double-quoted text. Nothing that a shell would expand passes, but for the one
-// expansion that every archive has: TMPROOT=${TMPDIR:=/tmp}.
+// unquote accepts a bare word or a double-quoted text. It refuses everything that a shell would expand, with
+// one exception that every archive has: TMPROOT=${TMPDIR:=/tmp}.
 func unquote(value string) (string, error) {
 	const tmpdir = "${TMPDIR:=/tmp}"
 	if value == tmpdir {
@@ -146,7 +146,7 @@ func unquote(value string) (string, error) {
 	return value, nil
 }
 
-// newHeader turns the variables into a Header; lines is how many lines the head had.
+// newHeader converts the variables into a Header. lines is the number of lines in the head.
 func newHeader(vars map[string]string, lines int) (Header, error) {
 	h := Header{Label: vars["label"], Version: vars["version_string"], PkgVersion: vars["pkg_version"], Script: vars["script"],
 		TargetDir: vars["targetdir"], TargetOS: vars["TARGET_OS"], TargetArch: vars["TARGET_ARCH"]}
@@ -180,7 +180,7 @@ func newHeader(vars map[string]string, lines int) (Header, error) {
 	return h, nil
 }
 
-// parseMD5 gives "" for 32 zeros, which stand for "not computed".
+// parseMD5 returns "" for 32 zeros, which mean "not computed".
 func parseMD5(s string) (string, error) {
 	if len(s) != 32 || strings.Trim(s, "0123456789abcdef") != "" {
 		return "", headerErr(3, "MD5 %q is not 32 hexadecimal digits", clip(s))
@@ -191,7 +191,8 @@ func parseMD5(s string) (string, error) {
 	return s, nil
 }
 
-// validVersion accepts what may stand in a path: digits first, then digits, letters, dots, plus and minus.
+// validVersion accepts text that is safe in a path: a digit first, then digits, letters, dots, plus, minus
+// and underscore.
 func validVersion(s string) bool {
 	if s == "" || len(s) > 64 || s[0] < '0' || s[0] > '9' || strings.Contains(s, "..") {
 		return false
@@ -204,7 +205,7 @@ func validVersion(s string) bool {
 	return true
 }
 
-// clip keeps hostile text out of messages: the caller prints it with %q, this bounds its length.
+// clip shortens hostile text for messages. The caller prints it with %q.
 func clip(s string) string {
 	const most = 80
 	if len(s) > most {

@@ -106,7 +106,7 @@ func TestOpenRefuses(t *testing.T) {
 	}
 }
 
-// fill returns n variables of different names.
+// fill returns n variables with different names.
 func fill(n int) string {
 	var b strings.Builder
 	for i := range n {

@@ -9,27 +9,27 @@ import (
 
 // File is one path of an installed driver.
 type File struct {
-	// Path is relative to the root of the image and clean.
+	// Path is clean and relative to the root of the image.
 	Path string
 	// Source is the member of the archive that has the content; empty for links.
 	Source string
 	// Link is the target of a symbolic link, always relative; empty for files.
 	Link string
-	// Mode is that of the manifest, and fs.ModeSymlink|0777 for links. The owner is always root.
+	// Mode is the manifest's mode, and fs.ModeSymlink|0777 for links. The owner is always root.
 	Mode fs.FileMode
-	// Type, Arch and Tag are the manifest's, for choosing components.
+	// Type, Arch and Tag come from the manifest, for the choice of components.
 	Type string
 	Arch Arch
 	Tag  string
-	// Rewrite, where it is not nil, turns the content in the archive into the content to install: the file is a template.
-	// Real templates are a few kilobytes; read no more than a megabyte for it.
+	// Rewrite is not nil for a template: it turns the content in the archive into the content to install. Real
+	// templates are a few kilobytes; read at most a megabyte for it.
 	Rewrite func(content []byte) []byte
-	// Line is where the manifest says so.
+	// Line is the line of the manifest that has the file.
 	Line int
 }
 
-// X tells whether only an X server or an X desktop has use for the file: drivers and modules of the server, its
-// configuration, nvidia-settings and nvidia-xconfig with what belongs to them.
+// X reports whether only an X server or an X desktop uses the file: drivers and modules of the server, its
+// configuration, nvidia-settings and nvidia-xconfig with their files.
 func (f File) X() bool {
 	if rules[f.Type].x || f.Tag == "xdriver" || f.Tag == "xutils" {
 		return true
@@ -43,10 +43,11 @@ func (f File) X() bool {
 	return false
 }
 
-// Install returns what the driver puts where on a system of that layout, in the manifest's order: both kernel source
-// trees (below usr/src/nvidia-<version>/, each under its own name), firmware, and everything else. Of alternatives it
-// takes the GLVND client libraries and the NEW thread-local storage library, as NVIDIA's installer does on any system of
-// the last ten years. Two entries that want different things at one path are a *[ManifestError].
+// Install returns the driver's files with their paths on a system of that layout, in the manifest's order:
+// both kernel source trees (below usr/src/nvidia-<version>/, each under its own name), firmware, and
+// everything else. Of alternatives it takes the GLVND client libraries and the NEW thread-local storage
+// library, as NVIDIA's installer does on any system of the last ten years. Two entries with different content
+// for one path are a *[ManifestError].
 func (m *Manifest) Install(l Layout) ([]File, error) {
 	l, err := l.withDefaults()
 	if err != nil {
@@ -87,11 +88,11 @@ func (m *Manifest) nesting(files []File, at map[string]int) error {
 	return nil
 }
 
-// tlsKey names a thread-local storage library apart from its two variants.
+// tlsKey returns a key for a thread-local storage library that both of its variants share.
 func tlsKey(e Entry) string { return string(e.Arch) + " " + path.Base(e.File) }
 
-// newTLS has the libraries that come in the NEW variant. Up to R410 there were two: for Linux 2.4's threads and for
-// today's.
+// newTLS returns the libraries that have a NEW variant. Up to R410 there were two variants: one for the
+// threads of Linux 2.4, one for present ones.
 func (m *Manifest) newTLS() map[string]bool {
 	found := make(map[string]bool)
 	for _, e := range m.Entries {
@@ -124,8 +125,8 @@ func (m *Manifest) place(l Layout, e Entry) (File, error) {
 	return f, nil
 }
 
-// link completes a link: its target, which the manifest gives relative to the link's own directory (or that of the
-// rule), becomes a relative path that stays inside the image.
+// link completes a link. The manifest gives the target relative to the link's own directory (or that of the
+// rule); link turns it into a relative path that stays inside the image.
 func (m *Manifest) link(l Layout, e Entry, r rule, f File) (File, error) {
 	base := path.Dir(f.Path)
 	if r.base != "" {

@@ -58,7 +58,7 @@ func TestInstallLayouts(t *testing.T) {
 			t.Errorf("%s: error %v; want one about the layout", name, err)
 		}
 	}
-	// No directory for 32-bit libraries: their entries are left out. Twice the same is once.
+	// Without a directory for 32-bit libraries, their entries are left out. Equal entries count once.
 	files, err := install(t, runfile.Layout{LibDir: "usr/lib64"}, "l.so 0755 CUDA_LIB NATIVE /", "./32/l.so 0755 CUDA_LIB COMPAT32 /", "l.so 0755 CUDA_LIB NATIVE /",
 		"firmware/gsp.bin 0644 FIRMWARE INHERIT_PATH_DEPTH:1")
 	if err != nil || len(files) != 2 || files[0].Path != "usr/lib64/l.so" || files[1].Path != "usr/lib/firmware/nvidia/440.44/gsp.bin" {
@@ -102,7 +102,7 @@ func TestTemplates(t *testing.T) {
 	}
 }
 
-// Whatever a manifest says, what is installed stays inside the image.
+// No manifest installs anything outside of the image.
 func FuzzManifest(f *testing.F) {
 	f.Add("libcuda.so.1 0000 CUDA_SYMLINK NATIVE / ../../libcuda.so.440.44 MODULE:gpgpu")
 	f.Add("x 0755 EXPLICIT_PATH //usr//./share\ny 04755 NVIDIA_MODPROBE /usr/bin/")

@@ -9,11 +9,12 @@ import (
 	"strings"
 )
 
-// Layout says where a target system keeps things. All paths are relative to the image's root, without leading slash.
+// Layout has the directories of a target system. All paths are relative to the image's root, without a
+// leading slash.
 type Layout struct {
 	// LibDir is the directory of native libraries: usr/lib/x86_64-linux-gnu, usr/lib64. Mandatory.
 	LibDir string
-	// LibDir32 is the directory of 32-bit libraries. When empty, 32-bit entries are left out.
+	// LibDir32 is the directory of 32-bit libraries. Without it, 32-bit entries are left out.
 	LibDir32 string
 	// FirmwareDir gets nvidia/<version>/ below it. Default usr/lib/firmware.
 	FirmwareDir string
@@ -46,7 +47,8 @@ func (l Layout) withDefaults() (Layout, error) {
 
 // expand replaces the words in braces of a rule's directory:
 //
-//	{lib} {bin} {xmodules} {units} {firmware}  directories of the layout; {lib} follows the entry's architecture
+//	{lib} {bin} {xmodules} {units} {firmware}
+//	              directories of the layout; {lib} depends on the entry's architecture
 //	{version}     the driver's version
 //	{path}        the entry's path word; {path|icd.d} gives a default for entries without one
 //	{dir}         the directory of the entry's file in the archive
@@ -62,7 +64,7 @@ func (l Layout) expand(dest, version string, e Entry) (string, error) {
 	inherited = inherited[min(e.Depth, len(inherited)):]
 	where := e.Path
 	if e.TLS == "NEW" {
-		// The path of this one is tls/, a directory that loaders since glibc 2.37 do not search any more.
+		// The path here is tls/, a directory that loaders since glibc 2.37 do not search.
 		where = ""
 	}
 	if before, fallback, ok := strings.Cut(dest, "{path|"); ok {
@@ -77,8 +79,8 @@ func (l Layout) expand(dest, version string, e Entry) (string, error) {
 	return relative(full)
 }
 
-// relative makes a clean relative path of a directory from a manifest, which may begin and end with slashes. It refuses
-// what climbs, even where climbing would stay inside: no real manifest does.
+// relative returns the clean relative path of a directory from a manifest, which may begin and end with
+// slashes. It refuses "..", even where the path would stay inside: no real manifest has it.
 func relative(dir string) (string, error) {
 	dir = strings.Trim(dir, "/")
 	if dir == "" {
@@ -91,7 +93,7 @@ func relative(dir string) (string, error) {
 	return clean, nil
 }
 
-// linkTarget returns the relative text of a link at from that points to the file to, both below the root.
+// linkTarget returns the relative target of a link at from to the file to, both below the root.
 func linkTarget(from, to string) string {
 	dir := strings.Split(path.Dir(from), "/")
 	if path.Dir(from) == "." {

@@ -10,7 +10,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files instead of comparing with them")
 
-// Every goroutine of an extraction must have ended with it, in failures too.
+// Every goroutine of an extraction must end with it, also after failures.
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func golden(t *testing.T, name, got string) {

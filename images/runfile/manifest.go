@@ -9,12 +9,12 @@ import (
 	"strings"
 )
 
-// ManifestName is the manifest's member in every archive.
+// ManifestName is the name of the manifest in every archive.
 const ManifestName = ".manifest"
 
-// Manifest is the list of what a driver consists of and where it goes.
+// Manifest is the list of a driver's files and their destinations.
 type Manifest struct {
-	// Name is what the caller called it; errors begin with it.
+	// Name is the caller's name for the manifest; errors begin with it.
 	Name string
 	// Description is line 1, for people.
 	Description string
@@ -26,10 +26,10 @@ type Manifest struct {
 	Entries []Entry
 }
 
-// Arch tells the two library trees of a manifest apart.
+// Arch distinguishes the two library trees of a manifest.
 type Arch string
 
-// The values of Arch. Entries whose type knows no architecture have the empty string.
+// The values of Arch. Entries whose type has no architecture have the empty string.
 const (
 	Native   Arch = "NATIVE"
 	Compat32 Arch = "COMPAT32"
@@ -41,24 +41,24 @@ type Entry struct {
 	Line int
 	// File is the member in the tar, cleaned. For links it is the link's own name.
 	File string
-	// Mode is the permission, with fs.ModeSetuid on nvidia-modprobe alone; 0 for links.
+	// Mode is the permission, with fs.ModeSetuid only on nvidia-modprobe; 0 for links.
 	Mode fs.FileMode
 	// Type is one of NVIDIA's, for instance CUDA_LIB.
 	Type string
 	Arch Arch
 	// TLS is CLASSIC, NEW or empty; GLVND is GLVND, NON_GLVND or empty: alternatives of the same library.
 	TLS, GLVND string
-	// Path is the path word as written, empty where there is none. What it is relative to depends on the type.
+	// Path is the path word as written; empty where there is none. The type decides what it is relative to.
 	Path string
-	// Depth is n of INHERIT_PATH_DEPTH:n, the leading directories of File that the destination leaves out.
+	// Depth is n of INHERIT_PATH_DEPTH:n, the number of leading directories of File that the destination omits.
 	Depth int
 	// Target is what a link points to, as written.
 	Target string
-	// Tag is the component after MODULE:, for instance gpgpu, empty where there is none.
+	// Tag is the component after MODULE:, for instance gpgpu; empty where there is none.
 	Tag string
 }
 
-// Link tells whether the entry is a symbolic link, which has no member in the tar.
+// Link reports whether the entry is a symbolic link, which has no member in the tar.
 func (e Entry) Link() bool { return isLinkType(e.Type) }
 
 // Bounds on a manifest: the largest real ones have 1,200 lines of at most 200 bytes.
@@ -70,8 +70,8 @@ const (
 	maxPathDepth     = 16
 )
 
-// ParseManifest reads a manifest. name is for messages. A mistake is a *[ManifestError]; an unknown type is one, as in
-// NVIDIA's own installer: whoever does not know a type cannot know that the driver works without its files.
+// ParseManifest reads a manifest. name is for messages. A mistake is a *[ManifestError]. An unknown type is a
+// mistake, as in NVIDIA's own installer: the driver might not work without the files of that type.
 func ParseManifest(name string, r io.Reader) (*Manifest, error) {
 	m := &Manifest{Name: name}
 	limited := &io.LimitedReader{R: r, N: maxManifestBytes + 1}
@@ -87,7 +87,7 @@ func ParseManifest(name string, r io.Reader) (*Manifest, error) {
 			}
 			continue
 		}
-		// A blank line ends the list; NVIDIA's installer reads nothing behind it either.
+		// A blank line ends the list; NVIDIA's installer does not read further either.
 		if strings.TrimSpace(text) == "" {
 			break
 		}
@@ -113,12 +113,12 @@ func ParseManifest(name string, r io.Reader) (*Manifest, error) {
 	return m, nil
 }
 
-// errorf makes an error about an entry or, with only its Line set, about a line.
+// errorf returns an error about an entry or, when only its Line is set, about a line.
 func (m *Manifest) errorf(e Entry, format string, args ...any) error {
 	return &ManifestError{Name: m.Name, Line: e.Line, File: clip(e.File), Type: clip(e.Type), Reason: fmt.Sprintf(format, args...)}
 }
 
-// header takes one of the first eight lines. Lines 3 and 5 to 8 name things that only old installers used.
+// header parses one of the first eight lines. Lines 3 and 5 to 8 have values that only old installers used.
 func (m *Manifest) header(line int, text string) error {
 	if !printable(text) {
 		return m.errorf(Entry{Line: line}, "the line holds unprintable bytes")

@@ -18,7 +18,7 @@ const manifestHead = "NVIDIA Accelerated Graphics Driver for Linux-x86_64\n440.4
 
 var debian = runfile.Layout{LibDir: "usr/lib/x86_64-linux-gnu", LibDir32: "usr/lib/i386-linux-gnu", FirmwareDir: "usr/share/nvidia-driver/firmware"}
 
-// Lines of real manifests, and what each word of them means.
+// Lines of real manifests, and the meaning of each word.
 func TestParseManifestEntries(t *testing.T) {
 	t.Parallel()
 	for line, want := range map[string]runfile.Entry{
@@ -58,7 +58,7 @@ func TestParseManifestEntries(t *testing.T) {
 	}
 }
 
-// The whole of a manifest as installed, for each generation of the format.
+// A whole installed manifest for each generation of the format.
 func TestInstallGolden(t *testing.T) {
 	t.Parallel()
 	names, err := filepath.Glob("testdata/*.manifest")
@@ -78,7 +78,7 @@ func TestInstallGolden(t *testing.T) {
 		}
 		golden(t, strings.TrimSuffix(name, ".manifest")+".golden", render(m, files))
 	}
-	// TLS_SYMLINK was declared by the installer but never seen in a manifest.
+	// The installer declared TLS_SYMLINK, but no known manifest has it.
 	if want := 68; len(types) < want {
 		t.Errorf("the manifests of testdata show %d types; want at least %d", len(types), want)
 	}

@@ -13,22 +13,23 @@ import (
 	"github.com/mikelolasagasti/xz"
 )
 
-// Magic numbers of the three compressions that payloads have come in. The magic decides, not the driver's version: the
-// change from xz to zstd came with 530.30.02, but repackaged variants differ.
+// Magic numbers of the three compressions that payloads have had. The magic decides, not the driver's
+// version: xz changed to zstd with 530.30.02, but repackaged variants differ.
 var (
 	gzipMagic = []byte{0x1f, 0x8b}
 	xzMagic   = []byte{0xfd, '7', 'z', 'X', 'Z', 0}
 	zstdMagic = []byte{0x28, 0xb5, 0x2f, 0xfd}
 )
 
-// decompress returns a reader of the decompressed payload; close it. An error of the reader itself comes back as it is,
-// everything that a decoder finds wrong wraps ErrPayload or ErrTooLarge.
+// decompress returns a reader of the decompressed payload; close it. It returns errors of src unchanged;
+// every error of a decoder wraps ErrPayload or ErrTooLarge.
 //
-// On xz, measured with nothing else running on two cores: a tar of 320,000,000 bytes of programs and libraries,
-// xz -6 --check=none, 67 MB, one block or several. xz(1) 3.5 s, mikelolasagasti/xz 5.3 s in 15 MiB, ulikunitz/xz 7.2 s
-// in 24 to 52 MiB. Speed is one reason for the former. The other is that it refuses a dictionary above the caller's bound
-// before it allocates it, where the latter allocates the up to 4 GiB that a hostile block header names. Both read
-// archives without integrity check and those of several blocks.
+// The choice of the xz decoder was measured with nothing else running on two cores: a tar of 320,000,000
+// bytes of programs and libraries, xz -6 --check=none, 67 MB, one block or several. xz(1) takes 3.5 s,
+// mikelolasagasti/xz 5.3 s in 15 MiB, ulikunitz/xz 7.2 s in 24 to 52 MiB. Speed is one reason for the former.
+// The other is that it refuses a dictionary above the caller's bound before it allocates it, where the latter
+// allocates the up to 4 GiB that a hostile block header names. Both read archives without integrity check and
+// those of several blocks.
 func decompress(src io.Reader, window uint32) (io.ReadCloser, error) {
 	tagged := &tagReader{r: src}
 	in := bufio.NewReaderSize(tagged, 128<<10)
@@ -58,7 +59,7 @@ func decompress(src io.Reader, window uint32) (io.ReadCloser, error) {
 	return &classifier{ReadCloser: d, src: tagged}, nil
 }
 
-// tagReader remembers the error of the source, so that it can be told from the decoder's own errors.
+// tagReader remembers the error of the source, to distinguish it from the decoder's own errors.
 type tagReader struct {
 	r   io.Reader
 	err error
@@ -98,8 +99,8 @@ func (c *classifier) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// unpack decompresses and untars. Decompression runs ahead in a goroutine that has ended when unpack returns. On return
-// src may have unread bytes.
+// unpack decompresses and untars. A goroutine decompresses in parallel; it has ended when unpack returns. src
+// may then have unread bytes.
 func unpack(ctx context.Context, src io.Reader, l Limits, add AddFunc) error {
 	d, err := decompress(src, l.Window)
 	if err != nil {
@@ -109,7 +110,7 @@ func unpack(ctx context.Context, src io.Reader, l Limits, add AddFunc) error {
 	capped := &capReader{r: ahead, left: l.Content, limit: l.Content}
 	err = untar(capped, l, add)
 	if err == nil {
-		// What follows the end of the tar is padding, which must be well-formed compressed data all the same.
+		// After the end of the tar comes padding, which must be well-formed compressed data too.
 		_, err = io.Copy(io.Discard, capped)
 	}
 	ahead.stop()
@@ -119,7 +120,7 @@ func unpack(ctx context.Context, src io.Reader, l Limits, add AddFunc) error {
 	return nil
 }
 
-// capReader fails once its source has delivered more than limit bytes.
+// capReader returns an error once its source has delivered more than limit bytes.
 type capReader struct {
 	r           io.Reader
 	left, limit int64

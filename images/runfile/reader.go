@@ -16,11 +16,11 @@ type Reader struct {
 	limits Limits
 	src    *bufio.Reader
 	head   []byte // lines 1 to TARGET_ARCH, already taken from src
-	summed int    // offset in head from which CRC and MD5 are computed
+	summed int    // offset in head at which CRC and MD5 begin
 	used   bool
 }
 
-// Sums describes the whole archive file.
+// Sums has the digest and the size of the whole archive file.
 type Sums struct {
 	// SHA256 is in lower-case hexadecimal.
 	SHA256 string
@@ -28,8 +28,8 @@ type Sums struct {
 	Size int64
 }
 
-// Open parses the head of the archive that r delivers, under the default [Limits]. It reads a few kilobytes; the rest is
-// read by [Reader.Extract]. Errors wrap [ErrHeader] or the error of r.
+// Open parses the head of the archive in r, under the default [Limits]. It reads a few kilobytes;
+// [Reader.Extract] reads the rest. Errors wrap [ErrHeader] or the error of r.
 func Open(r io.Reader) (*Reader, error) { return OpenLimited(r, Limits{}) }
 
 // OpenLimited is Open with other limits.
@@ -42,24 +42,26 @@ func OpenLimited(r io.Reader, l Limits) (*Reader, error) {
 	return &Reader{header: h, limits: l.withDefaults(), src: src, head: head, summed: summed}, nil
 }
 
-// Header returns what the head of the archive says.
+// Header returns the content of the archive's head.
 func (r *Reader) Header() Header { return r.header }
 
-// AddFunc takes one regular file of the payload. The name is relative, clean and slash-separated; mode has permission
-// bits only (a set-uid bit comes from the manifest alone). It must read what it wants of content before it returns, and
-// need not read all. Its error ends the extraction and comes back from it, wrapped.
+// AddFunc takes one regular file of the payload. The name is relative, clean and slash-separated; mode has
+// only permission bits (a set-uid bit comes only from the manifest). AddFunc must read what it needs of
+// content before it returns; it need not read everything. Its error ends the extraction, and Extract returns
+// it, wrapped.
 type AddFunc func(name string, mode fs.FileMode, size int64, content io.Reader) error
 
-// Extract unpacks the payload, calling add for each regular file in the archive's order, and returns the sums of the
-// whole file. Directories are checked but not reported: the manifest implies them. It can be called once.
+// Extract unpacks the payload, calls add for each regular file in the archive's order, and returns the sums
+// of the whole file. It checks directories but does not report them, because the manifest implies them. It
+// can be called once.
 //
-// A wrong CRC or MD5 is a *[ChecksumError], also when the damage showed earlier as an undecodable payload. Other bad
-// content is [ErrPayload], [ErrUnsafe] or [ErrTooLarge]. Sums are valid whenever the whole file could be read, with an
-// error too, and zero otherwise.
+// A wrong CRC or MD5 is a *[ChecksumError], also when the damage first appeared as an undecodable payload.
+// Other bad content is [ErrPayload], [ErrUnsafe] or [ErrTooLarge]. Sums are valid whenever the whole file
+// could be read, also with an error, and zero otherwise.
 //
-// Reading, hashing, decompressing and add run at the same time, on bounded buffers: memory is the decompressor's window
-// and about 8 MiB. No goroutine outlives the call. When ctx ends, Extract returns its cause as soon as the Read of the
-// underlying reader that is under way returns.
+// Reading, hashing, decompressing and add run in parallel on bounded buffers: the memory is the
+// decompressor's window and about 8 MiB. No goroutine outlives the call. When ctx ends, Extract returns its
+// cause as soon as the current Read of the underlying reader returns.
 func (r *Reader) Extract(ctx context.Context, add AddFunc) (Sums, error) {
 	if r.used {
 		return Sums{}, errors.New("extract .run archive: it was read already; open it again")
@@ -86,13 +88,13 @@ func (r *Reader) extract(parent context.Context, add AddFunc) (Sums, error) {
 	if unpackErr == nil {
 		unpackErr = unpack(ctx, payload.rest(), r.limits, add)
 	}
-	// Whoever stops here for a reason of their own must not wait for the rest of a download.
+	// A caller that stops here must not wait for the rest of a download.
 	if err := stopNow(parent, unpackErr); err != nil {
 		cancel(err)
 		feed.wait()
 		return Sums{}, err
 	}
-	// Otherwise the rest of the file still counts for the sums, and the sums tell damage from malice.
+	// Otherwise the sums need the rest of the file, and they distinguish damage from malice.
 	if _, err := io.Copy(io.Discard, feed); err != nil {
 		cancel(err)
 		feed.wait()
@@ -102,7 +104,8 @@ func (r *Reader) extract(parent context.Context, add AddFunc) (Sums, error) {
 	return sum.verify(r.header, unpackErr)
 }
 
-// stopNow returns the error that ends an extraction at once: the caller's context or the caller's callback.
+// stopNow returns the error that ends an extraction at once: of the caller's context or the caller's
+// callback.
 func stopNow(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -122,8 +125,8 @@ type addError struct {
 func (e *addError) Error() string { return fmt.Sprintf("take member %s: %v", e.name, e.err) }
 func (e *addError) Unwrap() error { return e.err }
 
-// skipper finds the payload: it counts newlines from the start of the file, as `tail -n +skip` does, through the rest
-// of the stub and the binary decompressor.
+// skipper finds the payload. Like `tail -n +skip`, it counts newlines from the start of the file, through the
+// rest of the stub and the binary decompressor.
 type skipper struct {
 	src   io.Reader
 	head  []byte
@@ -164,5 +167,5 @@ func (s *skipper) skip() error {
 	return nil
 }
 
-// rest is the payload, valid after skip.
+// rest returns the payload; valid after skip.
 func (s *skipper) rest() io.Reader { return io.MultiReader(bytes.NewReader(s.left), s.src) }

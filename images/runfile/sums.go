@@ -1,7 +1,7 @@
 package runfile
 
 import (
-	"crypto/md5" //nolint:gosec // the format has it; it guards against damage only
+	"crypto/md5" //nolint:gosec // part of the format; it only detects damage
 	"crypto/sha256"
 	"encoding/hex"
 	"hash"
@@ -9,7 +9,7 @@ import (
 	"strconv"
 )
 
-// summer computes the three sums of an archive. Each is written to by a goroutine of its own.
+// summer computes the three sums of an archive. A goroutine of its own writes to each.
 type summer struct {
 	crc  *cksum
 	md5  hash.Hash
@@ -17,7 +17,7 @@ type summer struct {
 	size *counter
 }
 
-// newSummer returns the sums of head, of which CRC and MD5 see what lies behind offset summed.
+// newSummer returns the sums of head. CRC and MD5 begin at the offset summed.
 func newSummer(head []byte, summed int) *summer {
 	s := &summer{crc: newCksum(), md5: md5.New(), sha: sha256.New(), size: new(counter)} //nolint:gosec // see the import
 	for _, w := range []io.Writer{s.crc, s.md5} {
@@ -29,13 +29,14 @@ func newSummer(head []byte, summed int) *summer {
 	return s
 }
 
-// writers are the parts that want every byte behind the head. CRC and size share one: they are the cheapest.
+// writers returns the sums that need every byte after the head. CRC and size are one writer, because they are
+// the cheapest.
 func (s *summer) writers() []io.Writer {
 	return []io.Writer{io.MultiWriter(s.crc, s.size), s.md5, s.sha}
 }
 
-// verify compares with the head. symptom is what went wrong in unpacking, nil for nothing: it is the cause of a
-// checksum error when a sum is wrong, and the result itself when they are right.
+// verify compares the sums with the head. symptom is the error of unpacking, or nil. It becomes the cause of
+// a checksum error when a sum is wrong, and is the result when the sums are right.
 func (s *summer) verify(h Header, symptom error) (Sums, error) {
 	sums := Sums{SHA256: hex.EncodeToString(s.sha.Sum(nil)), Size: int64(*s.size)}
 	if got := s.crc.Sum32(); got != h.CRC {

@@ -9,7 +9,7 @@ import (
 // replacement is a text to replace wherever it occurs.
 type replacement struct{ old, new string }
 
-// rewriter returns the function that makes the replacements, nil for none.
+// rewriter returns a function that makes the replacements; nil for none.
 func rewriter(list []replacement) func([]byte) []byte {
 	if len(list) == 0 {
 		return nil
@@ -32,13 +32,14 @@ const (
 	dkmsConf
 )
 
-// template returns where a file goes and what must be replaced in it.
+// template returns the destination of a file and the replacements in it.
 func (m *Manifest) template(kind templateKind, f File) (dest string, replace []replacement) {
 	switch kind {
 	case desktopFile:
 		return f.Path, []replacement{{"__UTILS_PATH__", "/usr/bin"}, {"__PIXMAP_PATH__", "/usr/share/pixmaps"}}
 	case vulkanICD:
-		// 384.47 to 430 ship a template, because the library depends on the choice of GLVND; later ones a finished file.
+		// 384.47 to 430 ship a template, because the library depends on the choice of GLVND; later versions ship a
+		// finished file.
 		name, isTemplate := strings.CutSuffix(f.Path, ".template")
 		if !isTemplate {
 			return f.Path, nil
@@ -52,8 +53,8 @@ func (m *Manifest) template(kind templateKind, f File) (dest string, replace []r
 	return f.Path, nil
 }
 
-// dkms completes a dkms.conf, so that the source tree in the image is of use to whoever runs dkms on it. The compiler
-// check is off, as everywhere in a driver container: the image brings its own compiler.
+// dkms returns the replacements that complete a dkms.conf, so that dkms can use the source tree in the image.
+// The compiler check is off, as everywhere in a driver container: the image has its own compiler.
 func (m *Manifest) dkms() []replacement {
 	var modules strings.Builder
 	for i, module := range m.Modules {

@@ -2,11 +2,11 @@ package runfile
 
 import "strings"
 
-// rule says how to read the entries of one manifest type and where its files go. A new type of NVIDIA's is one line of
-// the table below.
+// rule says how to read the entries of one manifest type and where its files go. A new type of NVIDIA's is
+// one more line in the table below.
 type rule struct {
-	// fields lists the words after FILE, MODE and TYPE in their order, a letter each. Capitals must be there, small
-	// letters may be missing:
+	// fields lists the words after FILE, MODE and TYPE in their order, one letter each. Capital letters are
+	// mandatory, small letters optional:
 	//   A a  NATIVE or COMPAT32
 	//   c    CLASSIC or NEW, of the thread-local storage libraries up to R410
 	//   P p  a path
@@ -14,17 +14,17 @@ type rule struct {
 	//   L    the target of a link
 	//   g    GLVND or NON_GLVND, R361 to R430
 	fields string
-	// dest is the directory the file goes to; see Layout.expand for the words in braces.
+	// dest is the destination directory; see Layout.expand for the words in braces.
 	dest string
-	// base, when set, is what the target of a link is relative to, instead of dest.
+	// base, when set, replaces dest as the directory that the target of a link is relative to.
 	base string
-	// x marks what only an X server or an X desktop uses.
+	// x marks files that only an X server or an X desktop uses.
 	x bool
 	// template marks files whose content must be rewritten.
 	template templateKind
 }
 
-// Destinations that several types share.
+// Destinations of several types.
 const (
 	toLib      = "{lib}"
 	toLibPath  = "{lib}/{path}"
@@ -36,8 +36,9 @@ const (
 	toSource   = "usr/src/nvidia-{version}/{dir}"
 )
 
-// rules is the table of manifest types, those of nvidia-installer 384 to 590: its manifest.c for the fields, its
-// files.c for the destinations. Types that were removed over time stay, because their drivers are still built.
+// rules is the table of manifest types of nvidia-installer 384 to 590: the fields come from its manifest.c,
+// the destinations from its files.c. Types that NVIDIA removed over time stay, because their drivers are
+// still built.
 var rules = map[string]rule{
 	// Compute.
 	"CUDA_LIB":               {fields: "AP", dest: toLibPath},
@@ -94,7 +95,7 @@ var rules = map[string]rule{
 	"DOT_DESKTOP":             {fields: "P", dest: "usr/share/applications", x: true, template: desktopFile},
 	"ICON":                    {fields: "P", dest: "usr/share/icons/hicolor/{path}", x: true},
 
-	// Programs and what belongs to them.
+	// Programs and their files.
 	"UTILITY_BINARY":             {dest: toBin},
 	"UTILITY_BIN_SYMLINK":        {fields: "L", dest: toBin},
 	"INSTALLER_BINARY":           {dest: toBin},
@@ -109,26 +110,28 @@ var rules = map[string]rule{
 	"SANDBOXUTILS_FILELIST_JSON": {fields: "P", dest: "usr/share/nvidia/files.d/{path}"},
 	"SYSTEMD_UNIT":               {dest: "{units}"},
 	"SYSTEMD_SLEEP_SCRIPT":       {dest: "usr/lib/systemd/system-sleep"},
-	// Its line names no target: it is the unit of the same name.
+	// Its line has no target: the target is the unit of the same name.
 	"SYSTEMD_UNIT_SYMLINK": {fields: "P", dest: "etc/systemd/system/{path}", base: "{units}"},
 
 	// Kernel.
 	"KERNEL_MODULE_SRC": {fields: "D", dest: toSource},
 	"DKMS_CONF":         {fields: "D", dest: toSource, template: dkmsConf},
-	// No archive has one: installers write such lines for what they built. It is kept where no kernel looks.
+	// No archive has it: installers write such lines for modules that they built. It gets a place where no
+	// kernel looks.
 	"KERNEL_MODULE":      {dest: "usr/lib/nvidia/modules"},
 	"MODULE_SIGNING_KEY": {dest: "usr/share/nvidia"},
 	"FIRMWARE":           {fields: "D", dest: "{firmware}/nvidia/{version}/{inherited}"},
 }
 
-// familyRule is for the libraries of the vGPU host and guest packages, whose types come and go with releases that are not public.
+// familyRule is for the libraries of the vGPU host and guest packages, whose types change with releases that
+// are not public.
 var (
 	familyPrefixes = []string{"VGX_", "GRID_", "FLEXERA_"}
 	familyRule     = rule{fields: "ap", dest: toLibPath}
 	familyLinkRule = rule{fields: "apL", dest: toLibPath}
 )
 
-// lookupRule finds the rule of a type.
+// lookupRule returns the rule of a type.
 func lookupRule(typ string) (rule, bool) {
 	if r, ok := rules[typ]; ok {
 		return r, true
@@ -144,7 +147,7 @@ func lookupRule(typ string) (rule, bool) {
 	return rule{}, false
 }
 
-// isLinkType: such entries have no file in the tar.
+// isLinkType reports whether entries of the type are links, which have no file in the tar.
 func isLinkType(typ string) bool {
 	return strings.HasSuffix(typ, "_SYMLINK") || typ == "XMODULE_NEWSYM"
 }

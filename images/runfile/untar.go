@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// untar walks the tar and calls add for each regular file. NVIDIA's tars hold regular files and directories and
-// nothing else (every link is a line of the manifest), so that anything else is refused rather than interpreted.
+// untar reads the tar and calls add for each regular file. NVIDIA's tars have only regular files and
+// directories (every link is a line of the manifest), so untar refuses anything else.
 func untar(r io.Reader, l Limits, add AddFunc) error {
 	seen := newNames(l.Members)
 	t := tar.NewReader(r)
@@ -35,7 +35,7 @@ func untar(r io.Reader, l Limits, add AddFunc) error {
 		}
 		content := &tarContent{r: t}
 		if err := add(name, fs.FileMode(hdr.Mode)&fs.ModePerm, hdr.Size, content); err != nil {
-			// When the content itself was what failed, that is the error, whatever the callback made of it.
+			// When reading the content failed, that error counts, whatever the callback returned for it.
 			if content.err != nil {
 				return tarErr("read member "+name, content.err)
 			}
@@ -44,7 +44,7 @@ func untar(r io.Reader, l Limits, add AddFunc) error {
 	}
 }
 
-// tarErr adds what was attempted, and ErrPayload unless the error has a kind of its own.
+// tarErr adds to an error what was attempted, and ErrPayload unless the error has a kind of its own.
 func tarErr(what string, err error) error {
 	switch {
 	case errors.Is(err, ErrTooLarge), errors.Is(err, ErrPayload):
@@ -56,7 +56,7 @@ func tarErr(what string, err error) error {
 	return fmt.Errorf("%s: %w", what, err)
 }
 
-// tarContent remembers a failure of the tar under the callback's reading.
+// tarContent remembers a read error of the tar during the callback.
 type tarContent struct {
 	r   io.Reader
 	err error
@@ -70,7 +70,7 @@ func (c *tarContent) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// names is what was seen so far, by clean name: true for a directory.
+// names has the clean names seen so far; the value is true for a directory.
 type names struct {
 	dirs    map[string]bool
 	members int
@@ -112,8 +112,8 @@ func (n *names) accept(hdr *tar.Header, l Limits) (string, error) {
 	return name, nil
 }
 
-// cleanName cleans a member's name ("./32/libcuda.so.1" is "32/libcuda.so.1", the top itself "."), and refuses those
-// that lead out of the tree or that no NVIDIA archive would hold.
+// cleanName cleans a member's name ("./32/libcuda.so.1" becomes "32/libcuda.so.1", the top itself "."), and
+// refuses names that lead out of the tree or that no NVIDIA archive has.
 func cleanName(name string) (string, error) {
 	switch {
 	case name == "" || len(name) > maxName:

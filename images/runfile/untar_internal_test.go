@@ -13,7 +13,8 @@ import (
 	"testing"
 )
 
-// The tar under the compression, where the fuzzer of whole archives does not get because of the checksums.
+// Fuzzes the tar inside the compression, which the fuzzer of whole archives does not reach because of the
+// checksums.
 func FuzzUntar(f *testing.F) {
 	for _, h := range []tar.Header{
 		{Name: "./kernel/", Typeflag: tar.TypeDir}, {Name: "./a", Typeflag: tar.TypeReg, Size: 3},
@@ -47,10 +48,10 @@ func FuzzUntar(f *testing.F) {
 	})
 }
 
-// A hostile block header must not make the reader allocate what it announces.
+// A hostile block header must not make the reader allocate the memory that it announces.
 func TestXZDictionaryIsBounded(t *testing.T) {
 	t.Parallel()
-	// A stream header without integrity check, and a block header that asks for a dictionary of 4 GiB - 1.
+	// A stream header without integrity check, and a block header with a dictionary of 4 GiB - 1.
 	stream := []byte("\xfd7zXZ\x00\x00\x00\xff\x12\xd9\x41\x02\x00\x21\x01\x28\x00\x00\x00")
 	stream = binary.LittleEndian.AppendUint32(stream, crc32.ChecksumIEEE(stream[12:]))
 	d, err := decompress(bytes.NewReader(append(stream, make([]byte, 100)...)), 64<<20)

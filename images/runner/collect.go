@@ -10,16 +10,16 @@ import (
 	"path"
 )
 
-// Bounds of a result. All modules of all drivers stay far below: they are there for a command that runs away.
+// Bounds of a result, for a command that runs away. All modules of all drivers together stay far below them.
 const (
 	maxResultFiles = 100_000
 	maxResultBytes = 16 << 30
 	maxResultPath  = 1024
 )
 
-// Collect copies a step's output into dir, which should be empty: regular files get mode 0644, folders 0755. A link, a
-// device, a setuid file or more than a result can be is an error, found before anything is copied. Nothing may write to
-// from any more.
+// Collect copies a step's output into dir, which should be empty. Regular files get mode 0644, folders 0755.
+// A link, a device, a setuid file, or a result above the bounds is an error, which Collect finds before it
+// copies anything. Nothing may write to from during the call.
 func Collect(ctx context.Context, from *os.Root, dir string) error {
 	to, err := os.OpenRoot(dir)
 	if err != nil {
@@ -42,7 +42,8 @@ type collector struct {
 	bytes    int64
 }
 
-// walk visits what is below a folder, the folder before its content. The command may have left folders unreadable.
+// walk visits everything below a folder, each folder before its content. The command may have left folders
+// unreadable.
 func (c *collector) walk(ctx context.Context, dir string, visit func(name string, info fs.FileInfo) error) error {
 	if err := ctx.Err(); err != nil {
 		return context.Cause(ctx)
@@ -101,7 +102,7 @@ func (c *collector) copy(name string, info fs.FileInfo) error {
 		if err := c.to.Mkdir(name, 0o755); err != nil {
 			return err
 		}
-		return c.to.Chmod(name, 0o755) // whatever the umask is
+		return c.to.Chmod(name, 0o755) // independent of the umask
 	}
 	if err := c.from.Chmod(name, 0o644); err != nil { // it may be unreadable
 		return err

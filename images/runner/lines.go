@@ -9,23 +9,23 @@ import (
 
 const (
 	tailLines = 40       // of FailedError
-	maxLine   = 16 << 10 // a longer line is said in pieces, so that a command without newlines does not fill the memory
+	maxLine   = 16 << 10 // bytes; a longer line is passed on in pieces, so that a command without newlines does not fill the memory
 )
 
-// Lines cuts what a command prints into lines, hands each on and remembers the last ones. Memory stays bounded whatever is
-// written. It is an io.Writer that never fails and may be used by several goroutines.
+// Lines splits the output of a command into lines, passes each on and keeps the last ones. Its memory is
+// bounded for any input. It is an io.Writer that never fails, and several goroutines may use it.
 type Lines struct {
 	mu   sync.Mutex
 	say  func(string)
 	part []byte
-	tail []string // ring: next is the oldest once it is full
+	tail []string // ring: next is the oldest line once it is full
 	next int
 }
 
-// NewLines returns a Lines that gives every line to say, which may be nil.
+// NewLines returns a Lines that calls say for every line. say may be nil.
 func NewLines(say func(line string)) *Lines { return &Lines{say: say} }
 
-// Write takes a piece of output, of any length.
+// Write takes a piece of output of any length.
 func (l *Lines) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

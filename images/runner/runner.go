@@ -1,8 +1,8 @@
-// Package runner executes one command in an assembled root: the only thing in driver-build that executes anything.
+// Package runner executes one command in an assembled root. Nothing else in driver-build executes anything.
 //
-// This package has what every runner has in common: the step, the interface, the errors and the treatment of a command's
-// output. Package chroot runs a step on this machine, package buildkit in a BuildKit daemon; package runnertest holds the
-// behaviour that both must show. Nothing here knows what a step is for.
+// This package has what all runners share: the step, the interface, the errors, and the handling of a
+// command's output. Package chroot runs a step on this machine, package buildkit in a BuildKit daemon.
+// Package runnertest tests the behaviour that both must have. No runner knows the purpose of a step.
 package runner
 
 import (
@@ -16,37 +16,38 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
-// ErrUnavailable says that a runner cannot run anything here and now: there is no daemon, there are no privileges, or the
-// step is for another architecture. It is wrapped in an error that says what to do.
+// ErrUnavailable says that a runner cannot run anything now: there is no daemon, the privileges are missing,
+// or the step is for another architecture. The error that wraps it says what to do.
 var ErrUnavailable = errors.New("the runner is not available")
 
-// Step is one command in one root. Nothing else reaches the command: no network, no stdin, no file or variable of the
-// machine that runs it. It runs as user 0 of its root with / as its working directory.
+// Step is one command in one root. The command gets nothing else: no network, no stdin, no file or variable
+// of the machine that runs it. It runs as user 0 of its root with / as its working directory.
 type Step struct {
 	Name   string     // for people: "modules 535.261.03 proprietary 6.1.0-56-amd64"
 	Arch   string     // Go name: "amd64"
-	Layers []v1.Layer // of the root, from the bottom up
+	Layers []v1.Layer // layers of the root, the bottom one first
 	Args   []string   // the program by its absolute path in the root, and its arguments
-	Env    []string   // all that it sees; PATH and HOME have to be in it
-	Output string     // folder in the root, absolute; made empty and writable before; its content is the result
-	Memory int64      // bytes that all its processes may use together; 0: no limit of ours
+	Env    []string   // its complete environment; must have PATH and HOME
+	Output string     // absolute path of a folder in the root; empty and writable before the command runs; its content is the result
+	Memory int64      // bytes that all its processes together may use; 0: the runner sets no limit
 }
 
 // Runner executes steps. It is safe for concurrent use.
 type Runner interface {
-	// Run executes the step and puts what it left in Step.Output below dir, an empty folder of this machine: regular files
-	// with mode 0644 and folders with mode 0755; anything else in it is an error. say gets every line that the command prints, in order, from one goroutine at a time;
-	// it may be nil. Errors: *FailedError, ErrUnavailable (wrapped), ctx's cause.
+	// Run executes the step and copies the content of Step.Output into dir, an empty folder of this machine:
+	// regular files with mode 0644 and folders with mode 0755; anything else in it is an error. Run calls say
+	// for every line that the command prints, in order, from one goroutine at a time; say may be nil. Errors:
+	// *FailedError, ErrUnavailable (wrapped), ctx's cause.
 	Run(ctx context.Context, s Step, dir string, say func(line string)) error
 	String() string // for messages: "chroot", "buildkit unix:///run/buildkit/buildkitd.sock"
 }
 
-// FailedError says that the command of a step did not succeed.
+// FailedError says that the command of a step failed.
 type FailedError struct {
 	Step, Runner string
-	Code         int      // what the command exited with; -1: killed, or not started
+	Code         int      // the command's exit code; -1: killed, or not started
 	Tail         []string // the last 40 lines that it printed
-	Err          error    // why, in words; may be nil where Code says all
+	Err          error    // the reason in words; may be nil where Code is the whole reason
 }
 
 func (e *FailedError) Error() string {
@@ -67,10 +68,10 @@ func (e *FailedError) Error() string {
 	return b.String()
 }
 
-// Unwrap gives the reason.
+// Unwrap returns the reason.
 func (e *FailedError) Unwrap() error { return e.Err }
 
-// Check says what is wrong with a step before anything is done for it. Runners call it first.
+// Check returns an error if the step is invalid. Runners call it before anything else.
 func (s Step) Check() error {
 	switch {
 	case s.Name == "":
@@ -94,8 +95,8 @@ func (s Step) Check() error {
 	return s.checkEnv()
 }
 
-// checkEnv demands PATH and HOME because container runtimes add them to a step that does not have them: then it would see
-// one environment in a chroot and another one in BuildKit.
+// checkEnv requires PATH and HOME, because container runtimes add them to a step without them: the step would
+// then see one environment in a chroot and another in BuildKit.
 func (s Step) checkEnv() error {
 	seen := map[string]bool{}
 	for _, v := range s.Env {
@@ -114,7 +115,8 @@ func (s Step) checkEnv() error {
 	return nil
 }
 
-// Covered says whether an absolute path lies where a runner may mount something over what the layers have.
+// Covered reports whether an absolute path lies where a runner may mount something over the content of the
+// layers.
 func Covered(p string) bool {
 	top, _, _ := strings.Cut(strings.TrimPrefix(p, "/"), "/")
 	return slices.Contains([]string{"proc", "sys", "dev", "tmp"}, top)

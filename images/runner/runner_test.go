@@ -129,7 +129,7 @@ func TestCollect(t *testing.T) {
 	t.Parallel()
 	for what, c := range map[string]struct {
 		make func(r *os.Root) error
-		why  string // "": it is fine
+		why  string // "": the step is valid
 	}{
 		"nothing": {func(*os.Root) error { return nil }, ""},
 		"files": {func(r *os.Root) error {
@@ -184,8 +184,8 @@ func touch(r *os.Root, name string) string {
 	return filepath.Join(r.Name(), name)
 }
 
-// TestWithoutInit: this test program does not call chroot.Init. It fails with a word about it instead of running all tests
-// again, and again.
+// TestWithoutInit: this test program does not call chroot.Init. The runner must fail with an explanation
+// instead of running all tests again and again.
 func TestWithoutInit(t *testing.T) {
 	t.Parallel()
 	start := time.Now()

@@ -12,17 +12,18 @@ import (
 	"time"
 )
 
-// Cache keeps sets of modules, one folder each, named by its key. One program at a time may write (a node has its lock, an
-// image one builder); any number may read. A folder that cannot be written, such as one of an image, can be read all the same.
+// Cache keeps sets of modules, one folder each, named by its key. One program at a time may write (a node has
+// its lock, an image one builder); any number may read. A cache that cannot be written, such as one in an
+// image, can still be read.
 type Cache struct {
-	Dir string // "/var/lib/nvidia-driver/modules"; made by Put
+	Dir string // "/var/lib/nvidia-driver/modules"; Put creates it
 }
 
 // ErrMiss says that the cache has no such set.
 var ErrMiss = errors.New("not in the cache")
 
-// CorruptError says that an entry was damaged. It has been moved aside where the cache can be written, so that the next Get is
-// a miss.
+// CorruptError says that an entry was damaged. Where the cache can be written, the entry has been moved
+// aside, so that the next Get is a miss.
 type CorruptError struct {
 	Dir string // where the entry is now
 	Why string
@@ -32,17 +33,17 @@ func (e *CorruptError) Error() string {
 	return fmt.Sprintf("the cached modules in %s are damaged: %s; they are not used", e.Dir, e.Why)
 }
 
-// prefixes of what is not an entry: of folders that are being written, and of those that were found damaged.
+// Name prefixes of folders that are not entries: unfinished ones, and damaged ones.
 const (
 	tempPrefix = ".tmp-"
 	badPrefix  = ".bad-"
 )
 
-// maxEntries bounds how many folders are looked at.
+// maxEntries bounds how many folders of a cache are read.
 const maxEntries = 4096
 
-// Get returns the set of a key after a check of every byte. Which modules it has is a matter of what was wanted when it was
-// made: look with Set.File. Errors: ErrMiss, *CorruptError, those of files.
+// Get returns the set of a key after a check of every byte. The set has the modules that its compile was
+// asked for; test for one with Set.File. Errors: ErrMiss, *CorruptError, file errors.
 func (c Cache) Get(ctx context.Context, k Key) (*Set, error) {
 	if err := k.check(); err != nil {
 		return nil, err
@@ -54,8 +55,8 @@ func (c Cache) Get(ctx context.Context, k Key) (*Set, error) {
 	return c.verified(ctx, k.String(), m, err)
 }
 
-// Find returns the set that was used last among those whose key matches; damaged ones are moved aside and passed over.
-// ErrMiss when none is left.
+// Find returns the most recently used set whose key matches. It moves damaged ones aside and skips them. It
+// returns ErrMiss when none is left.
 func (c Cache) Find(ctx context.Context, match func(Key) bool) (*Set, error) {
 	entries, err := c.entries()
 	if err != nil {
@@ -82,7 +83,8 @@ func (c Cache) Find(ctx context.Context, match func(Key) bool) (*Set, error) {
 	return nil, ErrMiss
 }
 
-// Has says whether there is a set whose key matches, as far as its manifest goes: the modules are not read, and nothing is moved.
+// Has reports whether there is a set whose key matches. It reads manifests only, no modules, and moves
+// nothing aside.
 func (c Cache) Has(match func(Key) bool) bool {
 	entries, err := c.entries()
 	if err != nil {
@@ -94,7 +96,8 @@ func (c Cache) Has(match func(Key) bool) bool {
 	})
 }
 
-// verified finishes what readManifest began: bytes are compared, what is damaged goes aside, what is whole counts as used now.
+// verified completes readManifest: it compares the bytes of the modules, moves a damaged entry aside, and
+// marks a whole one as used now.
 func (c Cache) verified(ctx context.Context, name string, m *manifest, err error) (*Set, error) {
 	dir := filepath.Join(c.Dir, name)
 	if err == nil {
@@ -113,11 +116,12 @@ func (c Cache) verified(ctx context.Context, name string, m *manifest, err error
 		return nil, fmt.Errorf("read the cached modules %s: %w", dir, err)
 	}
 	now := time.Now()
-	_ = os.Chtimes(dir, now, now) // only the order of Find and Prune depends on it; an image's cache cannot be written
+	// Only the order of Find and Prune depends on the time, and an image's cache cannot be written.
+	_ = os.Chtimes(dir, now, now)
 	return m.set(dir), nil
 }
 
-// aside renames a damaged entry: it may tell what happened, and Prune removes it.
+// aside renames a damaged entry, so that people can examine it. Prune removes it.
 func (c Cache) aside(name, why string) error {
 	dir := filepath.Join(c.Dir, name)
 	for n := range 100 {
@@ -126,7 +130,7 @@ func (c Cache) aside(name, why string) error {
 			continue
 		}
 		if err := os.Rename(dir, to); err != nil {
-			break // a cache that cannot be written: it stays a *CorruptError each time, which is right
+			break // the cache cannot be written: each Get returns *CorruptError, which is right
 		}
 		return &CorruptError{Dir: to, Why: why}
 	}
@@ -138,7 +142,7 @@ type entry struct {
 	used time.Time
 }
 
-// entries lists the folders of the cache, the one used last first.
+// entries returns the folders of the cache, the most recently used first.
 func (c Cache) entries() ([]entry, error) {
 	f, err := os.Open(c.Dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -172,7 +176,7 @@ func (c Cache) entries() ([]entry, error) {
 	return all, nil
 }
 
-// Prune removes all but the keep entries that were used last, and what was found damaged or was never finished.
+// Prune removes all entries except the keep most recently used, and all damaged and unfinished ones.
 func (c Cache) Prune(keep int) error {
 	entries, err := c.entries()
 	if err != nil {
@@ -199,7 +203,7 @@ func (c Cache) Prune(keep int) error {
 	return nil
 }
 
-// remove takes an entry out of sight first, so that nobody finds half of it.
+// remove renames an entry before it removes it, so that no reader finds half of it.
 func (c Cache) remove(name string) error {
 	gone := filepath.Join(c.Dir, tempPrefix+"gone-"+name)
 	if err := os.RemoveAll(gone); err != nil {

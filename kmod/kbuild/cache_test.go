@@ -17,7 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// newSet makes a set as Compile does.
+// newSet returns a set like those of Compile.
 func newSet(t *testing.T, driver string, names ...string) *Set {
 	t.Helper()
 	dir := t.TempDir()
@@ -175,7 +175,7 @@ func TestFindAndPrune(t *testing.T) {
 	s, err := c.Find(ctx, branch("535"))
 	must(t, err)
 	must(t, os.WriteFile(s.Modules[0].Path, []byte("harm"), 0o644))
-	if got := find("535"); got != "535.1" { // the damaged one is passed over
+	if got := find("535"); got != "535.1" { // the damaged one is skipped
 		t.Errorf("found %s", got)
 	}
 	write(t, c.Dir, tempPrefix+"left/nvidia.ko", "")
@@ -183,7 +183,7 @@ func TestFindAndPrune(t *testing.T) {
 	if got := find("470.1"); got != ErrMiss.Error() {
 		t.Errorf("found %s", got)
 	}
-	if got := find("470"); got != "470.2" { // used last
+	if got := find("470"); got != "470.2" { // the most recently used
 		t.Errorf("found %s", got)
 	}
 	if names := list(t, c.Dir); len(names) != 2 {
@@ -221,7 +221,7 @@ func TestPutErrors(t *testing.T) {
 	}
 }
 
-// TestFullDisk fills a small file system, which this process sees alone.
+// TestFullDisk fills a small file system that only this process sees.
 func TestFullDisk(t *testing.T) {
 	t.Parallel()
 	if os.Getuid() != 0 {
@@ -264,7 +264,7 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
-// A cache in an image cannot be written, and serves all the same.
+// A cache in an image cannot be written but works for reading.
 func TestReadOnlyCache(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
@@ -272,7 +272,7 @@ func TestReadOnlyCache(t *testing.T) {
 	set := newSet(t, driver, "nvidia")
 	_, err := c.Put(ctx, set)
 	must(t, err)
-	must(t, os.Chmod(c.Dir, 0o555)) // root may write nevertheless; then this is the usual case once more
+	must(t, os.Chmod(c.Dir, 0o555)) // root can write nevertheless; the test then repeats the usual case
 	t.Cleanup(func() { os.Chmod(c.Dir, 0o755) })
 	if _, err := c.Get(ctx, set.Key); err != nil {
 		t.Error(err)
@@ -339,7 +339,7 @@ func BenchmarkGet(b *testing.B) {
 	fmt.Fprintln(b.Output(), s.Dir)
 }
 
-// TestCacheHas: a look at the manifests, which moves nothing aside.
+// TestCacheHas: Has reads the manifests and moves nothing aside.
 func TestCacheHas(t *testing.T) {
 	t.Parallel()
 	c := Cache{Dir: t.TempDir()}

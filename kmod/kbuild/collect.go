@@ -13,7 +13,7 @@ import (
 	"github.com/driver-container/driver-container/kmod"
 )
 
-// collect takes the modules out of the finished tree, without debug information, and checks them.
+// collect takes the modules from the finished tree, strips debug information, and checks them.
 func (j Job) collect(ctx context.Context, dir string, names []string) (*Set, error) {
 	config, err := j.Headers.Config("CONFIG_MODULE_SIG_HASH")
 	if err != nil {
@@ -68,7 +68,7 @@ func (j Job) strip(ctx context.Context, dir, from, to string) error {
 	return nil
 }
 
-// accept compares what a module says of itself with what was to be made. Some modules of old drivers carry no version.
+// accept compares a module's own description with the job. Some modules of old drivers have no version.
 func (j Job) accept(f File) error {
 	wrong := ""
 	switch {
@@ -84,7 +84,7 @@ func (j Job) accept(f File) error {
 	return &SourceError{j.Source, fmt.Errorf("the module %s that was made from them %s", f.Name, wrong)}
 }
 
-// readFile describes a finished module.
+// readFile returns the description of a finished module.
 func readFile(name, path string) (File, error) {
 	info, err := kmod.ReadInfo(path)
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	scratch        = "driver-modules" // below Job.Work: all that a compile writes, but the log
+	scratch        = "driver-modules" // below Job.Work: everything that a compile writes, except the log
 	scratchSource  = "source"
 	scratchModules = "modules"
 	scratchTemp    = "tmp"
@@ -27,9 +27,9 @@ type CompileError struct {
 	Driver, Release string
 	Jobs            int
 	Tail            []string // the last 40 lines of the output
-	Errors          []string // the first lines of the output that tell of an error; may be empty
+	Errors          []string // the first lines of the output that report an error; may be empty
 	Log             string   // the file with the whole output
-	Killed          bool     // the kernel killed a compiler for want of memory
+	Killed          bool     // the kernel killed a compiler for lack of memory
 	Err             error    // how the command ended; wraps unix.ENOSPC when the disk was full
 }
 
@@ -51,9 +51,10 @@ func (e *CompileError) Error() string {
 
 func (e *CompileError) Unwrap() error { return e.Err }
 
-// Compile makes the job's modules and returns the set, which stays in Job.Work until the next Compile there: put it into a
-// Cache. Errors: ctx's cause within 2 s of its end, with no process left; *SourceError; *CompileError; ErrBusy when another
-// compile uses Job.Work; those of files. After a failure nothing but the log is left.
+// Compile compiles the job's modules and returns the set. The set stays in Job.Work until the next Compile
+// there: put it into a Cache. Errors: ctx's cause within 2 s of its end, with no process left; *SourceError;
+// *CompileError; ErrBusy when another compile uses Job.Work; file errors. After a failure only the log is
+// left.
 func Compile(ctx context.Context, j Job) (_ *Set, err error) {
 	names, err := j.check()
 	if err != nil {
@@ -87,7 +88,8 @@ func Compile(ctx context.Context, j Job) (_ *Set, err error) {
 // ErrBusy says that another compile uses the same scratch folder.
 var ErrBusy = errors.New("another compile is at work there")
 
-// prepare makes an empty scratch folder and holds a lock on it, which a killed process cannot leave behind.
+// prepare creates an empty scratch folder and locks it. The lock ends with the process, also when that is
+// killed.
 func prepare(work string) (dir string, unlock func(), err error) {
 	dir = filepath.Join(work, scratch)
 	if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
@@ -104,7 +106,7 @@ func prepare(work string) (dir string, unlock func(), err error) {
 	return dir, func() { lock.Close() }, nil
 }
 
-// empty locks the scratch folder and puts empty folders into it.
+// empty locks the scratch folder and recreates its subfolders, empty.
 func empty(dir *os.File) error {
 	if err := unix.Flock(int(dir.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		if errors.Is(err, unix.EWOULDBLOCK) {
@@ -120,11 +122,12 @@ func empty(dir *os.File) error {
 	return errors.Join(os.Mkdir(filepath.Join(dir.Name(), scratchModules), 0o755), os.Mkdir(filepath.Join(dir.Name(), scratchTemp), 0o755))
 }
 
-// environment is all that the programs see. Names, times and paths that would get into the modules are fixed.
+// environment returns the complete environment of the programs. It fixes names, times and paths that would
+// get into the modules.
 func (j Job) environment(dir string) []string {
 	env := []string{
 		"PATH=" + searchPath(filepath.Dir(j.Compiler.Path)),
-		"LC_ALL=C", // messages are searched for words
+		"LC_ALL=C", // output checks search messages for English words
 		"HOME=" + filepath.Join(dir, scratchTemp),
 		"TMPDIR=" + filepath.Join(dir, scratchTemp),
 		"SOURCE_DATE_EPOCH=0",
@@ -138,28 +141,29 @@ func (j Job) environment(dir string) []string {
 	return env
 }
 
-// prefixMaps keeps our paths out of the modules (__FILE__ in assertions, and the debug information that the build id is made
-// from): the scratch folder shows as a folder that names the driver, the headers as they are called in their own root.
+// prefixMaps returns compiler flags that keep our paths out of the modules (__FILE__ in assertions, and the
+// debug information that the build id is computed from): the scratch folder appears as a folder that names
+// the driver, the headers by their path in their own root.
 func (j Job) prefixMaps(dir string) string {
 	v, ok := parseVersion(j.Compiler.Version)
 	if !ok || v.family == "gcc" && v.field(0) < 8 || v.family == "clang" && v.field(0) < 10 {
-		return "" // not known there: the paths are those of Job.Work
+		return "" // the compiler does not know the flags: the paths are those of Job.Work
 	}
 	flags := "-ffile-prefix-map=" + filepath.Join(dir, scratchSource) + "=/usr/src/nvidia-" + j.Driver
 	if root := strings.TrimSuffix(j.Headers.root, "/"); root != "" {
-		// Only of debug information: for __FILE__ kbuild itself maps its own tree to relative paths.
+		// Only for debug information: kbuild itself maps __FILE__ of its own tree to relative paths.
 		flags += " -fdebug-prefix-map=" + root + "="
 	}
 	return flags
 }
 
-// arguments are those of make. The compiler was compared with the kernel's already, with a warning for people, so that the
-// Makefile's own check, which knows fewer spellings, is off.
+// arguments returns those of make. They switch off the Makefile's own check of the compiler, which knows
+// fewer spellings: FindCompiler has compared the compiler with the kernel's and set Mismatch for a warning.
 func (j Job) arguments(dir string, names []string) []string {
 	args := []string{
 		"-C", filepath.Join(dir, scratchSource), "-j" + strconv.Itoa(max(j.Jobs, 1)), "modules",
 		"KERNEL_UNAME=" + j.Headers.Release,
-		// Both, always: with SYSSRC alone NVIDIA's tests do not find the generated headers of a split tree.
+		// Both, always: with SYSSRC alone, NVIDIA's tests do not find the generated headers of a split tree.
 		"SYSSRC=" + j.Headers.Source,
 		"SYSOUT=" + j.Headers.Build,
 		"CC=" + j.Compiler.Path,
@@ -209,7 +213,7 @@ func (j Job) runMake(ctx context.Context, dir string, names []string) error {
 	return nil
 }
 
-// failed tells how a command ended, with what it printed.
+// failed returns the error for the end of a command, with the output of that command.
 func (j Job) failed(what string, err error, out *output) error {
 	e := &CompileError{
 		Driver: j.Driver, Release: j.Headers.Release, Jobs: max(j.Jobs, 1),

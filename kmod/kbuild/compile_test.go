@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// make prints as the real one does and takes finished modules.
+// The fake make prints what the real one prints, and takes finished modules.
 const goodMake = `
 echo " CONFTEST: one"; echo " CONFTEST: functions.h:"; echo "  CC [M]  $PWD/nvidia/nv.o"; echo "  CC [M]  $PWD/nvidia/nv-pci.o"
 echo "warning: something" >&2
@@ -67,7 +67,7 @@ func TestCompile(t *testing.T) {
 	checkCall(t, b, set)
 }
 
-// checkCall looks at what make was started with.
+// checkCall checks the arguments and the environment of make.
 func checkCall(t *testing.T, b bench, set *Set) {
 	t.Helper()
 	source := filepath.Join(b.job.Work, scratch, scratchSource)
@@ -81,7 +81,7 @@ func checkCall(t *testing.T, b bench, set *Set) {
 	raw, err := os.ReadFile(filepath.Join(b.kos, "env"))
 	must(t, err)
 	env := strings.Split(strings.TrimSpace(string(raw)), "\n")
-	env = slices.DeleteFunc(env, func(v string) bool { // the shell's own
+	env = slices.DeleteFunc(env, func(v string) bool { // the shell sets these itself
 		return strings.HasPrefix(v, "PWD=") || strings.HasPrefix(v, "OLDPWD=") || strings.HasPrefix(v, "_=") || strings.HasPrefix(v, "SHLVL=")
 	})
 	wantEnv := b.job.environment(filepath.Join(b.job.Work, scratch))
@@ -199,7 +199,7 @@ func TestCompileErrors(t *testing.T) {
 	}
 }
 
-// A stop reaches processes that ignore SIGTERM, and those that make has left.
+// A stop reaches processes that ignore SIGTERM, and those that make no longer waits for.
 func TestCompileStop(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, `trap '' TERM; (trap '' TERM; echo $$ >"$kos/child"; exec sleep 100) & echo started; sleep 100`)
@@ -226,7 +226,7 @@ func TestCompileStop(t *testing.T) {
 	}
 }
 
-// running lists processes, but not zombies, that work in a folder.
+// running returns the processes, except zombies, that work in a folder.
 func running(t *testing.T, dir string) []string {
 	t.Helper()
 	all, err := filepath.Glob("/proc/[0-9]*/cwd")
@@ -290,7 +290,7 @@ func TestKilledWords(t *testing.T) {
 	}
 }
 
-// snapshot is the content of a tree.
+// snapshot returns the content of a tree.
 func snapshot(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	all := map[string]string{}

@@ -19,14 +19,14 @@ import (
 type Compiler struct {
 	Path     string // "/usr/bin/gcc-12"
 	Version  string // "gcc 12.2.0"
-	Mismatch bool   // it is not the version that built the kernel: worth a warning
+	Mismatch bool   // it is not the version that built the kernel: callers warn
 	Wanted   string // the version that built the kernel, "gcc 12.3.0"; "" when the headers do not say
 }
 
-// NoCompilerError says that no compiler of the right family is there.
+// NoCompilerError says that there is no compiler of the right family.
 type NoCompilerError struct {
 	Wanted string // "gcc 12.2.0", "clang 16.0.6"; "" when the headers do not say
-	Looked string // the search path
+	Looked string // the search path that was searched
 	Found  []string
 }
 
@@ -43,7 +43,7 @@ func (e *NoCompilerError) Error() string {
 		"or one with precompiled modules", wanted, e.Looked, found)
 }
 
-// version is a compiler's family and its version, field by field.
+// version is a compiler's family and version, as numbers.
 type version struct {
 	family string // gcc or clang
 	fields []int
@@ -66,10 +66,11 @@ func (v version) field(i int) int {
 
 var versionNumber = regexp.MustCompile(`(?:^|\s)v?(\d{1,3}(?:\.\d{1,3}){0,3})(?:[-+~\s,]|$)`)
 
-// parenthesis removes what distributors add about their own version: "(Debian 12.2.0-14+deb12u1)", "(Red Hat 4.8.5-44)".
+// parenthesis matches the version suffixes of distributors: "(Debian 12.2.0-14+deb12u1)", "(Red Hat
+// 4.8.5-44)".
 var parenthesis = regexp.MustCompile(`\([^()]*\)`)
 
-// parseVersion reads what compilers say of themselves and what kernels remember of that:
+// parseVersion parses what compilers print as their version and what kernels record of it:
 //
 //	gcc-12 (Debian 12.2.0-14+deb12u1) 12.2.0
 //	gcc version 4.8.5 20150623 (Red Hat 4.8.5-44) (GCC)
@@ -95,14 +96,16 @@ func parseVersion(text string) (version, bool) {
 	return v, true
 }
 
-// compilerName matches programs that may be a C compiler: gcc, gcc-12, gcc-4.8, x86_64-linux-gnu-gcc-13, clang-16, cc.
+// compilerName matches programs that can be a C compiler: gcc, gcc-12, gcc-4.8, x86_64-linux-gnu-gcc-13,
+// clang-16, cc.
 var compilerName = regexp.MustCompile(`^(?:[a-z0-9_]+-[a-z0-9-]+-)?(?:gcc|clang)(?:-[0-9.]{1,8})?$|^cc$`)
 
-// maxCandidates bounds how many programs are asked for their version.
+// maxCandidates bounds how many programs are run for their version.
 const maxCandidates = 32
 
-// FindCompiler picks the compiler for modules of the kernel among those in path (as in $PATH): the version that built the
-// kernel, else the one nearest to it, newer rather than older. A kernel of clang needs clang. The error is a *NoCompilerError.
+// FindCompiler returns the compiler for modules of the kernel, from the folders in path (as in $PATH): the
+// version that built the kernel, or else the nearest one, newer rather than older. A kernel built by clang
+// needs clang. The error is a *NoCompilerError.
 func FindCompiler(ctx context.Context, h Headers, path string) (Compiler, error) {
 	wanted, known := parseVersion(h.CompilerText)
 	if !known {
@@ -119,7 +122,7 @@ func FindCompiler(ctx context.Context, h Headers, path string) (Compiler, error)
 			return Compiler{}, fmt.Errorf("look for a compiler: %w", cause)
 		}
 		if err != nil {
-			continue // a broken link, a program of another architecture: there may be a better one
+			continue // a broken link, a program of another architecture: a later one may work
 		}
 		if v.family != wanted.family {
 			missing.Found = append(missing.Found, candidate+" ("+v.String()+")")
@@ -137,20 +140,22 @@ func FindCompiler(ctx context.Context, h Headers, path string) (Compiler, error)
 	return best, nil
 }
 
-// distance orders candidates: by how far the major version is away, older ones after newer ones, then minor and patch level.
+// distance orders candidates: by distance of the major version, newer before older, then by minor and patch
+// level.
 func distance(wanted, v version) []int {
 	var d []int
 	for i := range 3 {
 		n := v.field(i) - wanted.field(i)
 		d = append(d, 2*max(n, -n)+btoi(n < 0))
 	}
-	if len(wanted.fields) == 0 { // anything: the newest
+	if len(wanted.fields) == 0 { // no version wanted: the newest
 		return []int{-v.field(0), -v.field(1), -v.field(2)}
 	}
 	return d
 }
 
-// nameRank orders names of equal versions: the kernel's own word for its compiler ("gcc-12"), then any other, "cc" last.
+// nameRank orders names of equal versions: first the name that the kernel's text has ("gcc-12"), then any
+// other, "cc" last.
 func nameRank(text, name string) int {
 	own, _, _ := strings.Cut(text, " ")
 	switch name {
@@ -169,7 +174,7 @@ func btoi(b bool) int {
 	return 0
 }
 
-// compilers lists programs in path that may be a C compiler. Among equals the first is taken.
+// compilers returns the programs in path that can be a C compiler. Of equal names the first counts.
 func compilers(path string) []string {
 	var all []string
 	for _, dir := range filepath.SplitList(path) {
@@ -186,7 +191,7 @@ func compilers(path string) []string {
 	return all
 }
 
-// askVersion runs the compiler. Its --version is the text that kernels remember, so that both are read alike.
+// askVersion runs the compiler with --version. Kernels record the same text, so one parser reads both.
 func askVersion(ctx context.Context, path string) (version, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()

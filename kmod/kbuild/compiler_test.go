@@ -49,7 +49,7 @@ func TestFindCompiler(t *testing.T) {
 	tests := []struct {
 		name, text string
 		programs   map[string]string
-		want       Compiler // Path without the folder
+		want       Compiler // with Path relative to the folder
 		wantErr    string
 	}{
 		{"exact", debianText, map[string]string{"gcc-11": gcc("11.4.0"), "gcc-12": gcc("12.2.0"), "gcc-12.sh": gcc("1.0.0")},

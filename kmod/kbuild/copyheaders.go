@@ -10,13 +10,14 @@ import (
 	"strings"
 )
 
-// maxTrees bounds how many folders a tree of headers may lead to: Debian's has three.
+// maxTrees bounds how many folders one tree of headers may lead to. Debian's leads to three.
 const maxTrees = 16
 
-// Copy copies the headers, with every folder that they link to, into a root of its own at dir, which must not exist, and returns
-// them as found there. That is for a root outside of the container's own, such as the host's below /proc/1/root: make cannot work
-// in a folder whose path does not begin at its root, and such a folder cannot be bound into another mount namespace.
-// The headers of one kernel are about 60 MB. After an error nothing is left.
+// Copy copies the headers, with every folder that they link to, into the new folder dir, which must not exist
+// and serves as their root. It returns the headers as found there. Headers outside the container's own root
+// need this, such as the host's below /proc/1/root: make cannot work in a folder whose path does not begin at
+// make's root, and such a folder cannot be bound into another mount namespace. The headers of one kernel are
+// about 60 MB. After an error nothing is left.
 func (h Headers) Copy(ctx context.Context, dir string) (_ Headers, err error) {
 	defer func() {
 		if err != nil {
@@ -47,7 +48,7 @@ func (h Headers) Copy(ctx context.Context, dir string) (_ Headers, err error) {
 	return FindHeaders(h.Release, []Root{{Dir: dir, Name: h.Origin}})
 }
 
-// inRoot is a path of ours as seen from the headers' root, without a slash in front.
+// inRoot converts a path of this process to one in the headers' root, without a leading slash.
 func (h Headers) inRoot(path string) string {
 	return strings.Trim(strings.TrimPrefix(path, strings.TrimSuffix(h.root, "/")), "/")
 }
@@ -61,8 +62,8 @@ func covered(done map[string]bool, path string) bool {
 	return false
 }
 
-// copyTree copies one folder to the same place below dir. Links are kept as they are; the folders outside that they lead to, as
-// far as they exist, are returned.
+// copyTree copies one folder to the same place below dir. It copies links unchanged and returns the existing
+// folders outside the tree that they lead to.
 func (h Headers) copyTree(ctx context.Context, tree, dir string) (links []string, err error) {
 	root, err := os.OpenRoot(filepath.Join(h.root, tree))
 	if err != nil {
@@ -84,7 +85,7 @@ func (h Headers) copyTree(ctx context.Context, tree, dir string) (links []string
 		switch e.Type() {
 		case fs.ModeDir:
 			err = os.Mkdir(target, 0o755)
-			if errors.Is(err, fs.ErrExist) { // a tree inside of this one was copied before
+			if errors.Is(err, fs.ErrExist) { // an earlier tree lies inside this one
 				err = nil
 			}
 			return err
@@ -107,11 +108,12 @@ func (h Headers) copyTree(ctx context.Context, tree, dir string) (links []string
 			}
 			return err
 		}
-		return nil // sockets and the like are no headers
+		return nil // sockets and the like are not headers
 	})
 }
 
-// leads is the folder outside of tree that a link in it leads to; for a link to a file, the folder of the file.
+// leads returns the folder outside of tree that a link in tree leads to (for a link to a file, the file's
+// folder); "" if there is none.
 func (h Headers) leads(tree, link string) string {
 	path, err := resolve(h.root, filepath.Join(tree, link))
 	if err != nil {
@@ -122,12 +124,12 @@ func (h Headers) leads(tree, link string) string {
 	}
 	path = h.inRoot(path)
 	if path == tree || strings.HasPrefix(path, tree+"/") || !strings.HasPrefix(path, "usr/") || strings.Count(path, "/") < 2 {
-		return "" // inside, or no folder of headers: never all of /usr/lib
+		return "" // inside the tree, or not a folder of headers: never all of /usr/lib
 	}
 	return path
 }
 
-// linkBuild makes lib/modules/<release>/build and source, which the copied trees may be found by.
+// linkBuild creates lib/modules/<release>/build and source, so that FindHeaders finds the copied trees there.
 func (h Headers) linkBuild(dir string) error {
 	place := filepath.Join(dir, "lib/modules", h.Release)
 	if err := os.MkdirAll(place, 0o755); err != nil {

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// splitHost is a host with headers as Debian lays them out: three folders that lead to each other.
+// splitHost returns a host with headers in Debian's layout: three folders that lead to each other.
 func splitHost(t *testing.T) string {
 	t.Helper()
 	host := t.TempDir()

@@ -9,13 +9,14 @@ import (
 	"sync"
 )
 
-// Parts of a file are read at the same time: the check of a set is the longest wait of a start that has nothing to compile.
+// The parts of a file are read in parallel: when nothing has to be compiled, this check is the longest step
+// of a start.
 const (
-	partSize = 8 << 20 // below it another part is not worth a goroutine
+	partSize = 8 << 20 // bytes; a smaller part is not worth a goroutine
 	maxParts = 4
 )
 
-// fileCRC is the CRC-64 (ECMA) of a file of this size; ok is false when the file is longer or shorter.
+// fileCRC returns the CRC-64 (ECMA) of a file of this size. ok is false when the file is longer or shorter.
 func fileCRC(ctx context.Context, file *os.File, size int64) (crc uint64, ok bool, err error) {
 	if info, err := file.Stat(); err != nil || info.Size() != size {
 		return 0, false, err
@@ -39,7 +40,7 @@ func fileCRC(ctx context.Context, file *os.File, size int64) (crc uint64, ok boo
 	return crc, read == size, nil
 }
 
-// part is what came of a part of a file.
+// part is the result for one part of a file.
 type part struct {
 	crc  uint64
 	size int64
@@ -52,8 +53,9 @@ func (p *part) read(ctx context.Context, r io.Reader) {
 	p.crc = sum.Sum64()
 }
 
-// joinCRC is the CRC of two texts, one after the other, from that of each and the length of the second: the first is multiplied
-// by x to the power of the second's bits, modulo the polynomial.
+// joinCRC returns the CRC of two texts, one after the other, from the CRC of each and the length of the
+// second in bytes. It multiplies the first CRC by x to the power of the second's length in bits, modulo the
+// polynomial.
 func joinCRC(first, second uint64, size int64) uint64 {
 	power, square := uint64(1)<<63, uint64(1)<<(63-8) // 1 and x^8: the highest coefficient is the lowest bit
 	for ; size > 0; size >>= 1 {
@@ -65,7 +67,7 @@ func joinCRC(first, second uint64, size int64) uint64 {
 	return multiply(power, first) ^ second
 }
 
-// multiply multiplies polynomials modulo that of ECMA.
+// multiply multiplies two polynomials modulo ECMA's.
 func multiply(a, b uint64) uint64 {
 	product := uint64(0)
 	for bit := uint64(1) << 63; bit != 0; bit >>= 1 {

@@ -14,7 +14,7 @@ func TestFileCRC(t *testing.T) {
 	random := rand.NewChaCha8([32]byte{})
 	for _, size := range []int{0, 1, partSize - 1, partSize, 2*partSize + 1, 5*partSize + 12345} {
 		content := make([]byte, size)
-		_, _ = random.Read(content) // it never fails
+		_, _ = random.Read(content) // never fails
 		path := filepath.Join(t.TempDir(), "file")
 		must(t, os.WriteFile(path, content, 0o644))
 		f, err := os.Open(path)

@@ -12,24 +12,28 @@ import (
 	"strings"
 )
 
-// Root is a file system in which headers may be, such as the image ("/") or the host ("/proc/1/root").
+// Root is a file system that may have headers, such as the image ("/") or the host ("/proc/1/root").
 type Root struct {
 	Dir  string
 	Name string // for people: "image", "host"
 }
 
-// Headers is a prepared kernel tree: what a module for the kernel is compiled against. Folders are real ones (no links are
-// left in them), as seen by this process.
+// Headers is a prepared kernel tree: what a module for the kernel is compiled against. Its paths have no
+// links in them and are valid for this process.
 type Headers struct {
-	Release      string // as uname -r has it: "6.1.0-38-amd64"
-	Build        string // the folder with .config, Module.symvers and the generated headers
-	Source       string // the folder with the top Makefile and the plain headers; equal to Build unless the tree is split (Debian, SUSE)
-	CompilerText string // first line of the kernel's compiler as its configuration has it: "gcc-12 (Debian 12.2.0-14) 12.2.0"; "" when unknown
-	Origin       string // where they were found: Root.Name
+	Release string // in the form of uname -r: "6.1.0-38-amd64"
+	Build   string // the folder with .config, Module.symvers and the generated headers
+	// the folder with the top Makefile and the plain headers; equals Build unless the tree is split (Debian,
+	// SUSE)
+	Source string
+	// CompilerText is the first line of the kernel's compiler in its configuration, "gcc-12 (Debian 12.2.0-14)
+	// 12.2.0"; "" when unknown.
+	CompilerText string
+	Origin       string // Root.Name of the root that has them
 	root         string // Root.Dir
 }
 
-// NoHeadersError says that no tree for the release was found, and why each place that was looked at would not do.
+// NoHeadersError says that no tree for the release was found, and why each candidate was refused.
 type NoHeadersError struct {
 	Release string
 	Looked  []string // "image: /usr/src/linux-headers-6.1.0-38-amd64: does not exist"
@@ -40,8 +44,9 @@ func (e *NoHeadersError) Error() string {
 		"or put it into the image", e.Release, strings.Join(e.Looked, "; "))
 }
 
-// placeNames are the folders, relative to a root, where distributions keep a kernel's tree, best first: the link that every
-// distribution makes, then what Debian and Ubuntu, Red Hat, and plain source installations name it.
+// placeNames returns the folders, relative to a root, where distributions keep a kernel's tree, best first:
+// the link that every distribution makes, then the names in Debian and Ubuntu, Red Hat, and plain source
+// installations.
 func placeNames(release string) []string {
 	return []string{
 		"lib/modules/" + release + "/build",
@@ -52,12 +57,12 @@ func placeNames(release string) []string {
 	}
 }
 
-// releaseName is what a kernel release may look like; it becomes part of paths.
+// releaseName matches valid kernel releases. A release becomes part of paths.
 var releaseName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._+~-]{0,127}$`)
 
-// FindHeaders looks for the tree of the release in roots, in their order. Links are followed inside each root, as they would
-// be after chroot(2). A tree for another kernel, an unprepared one and one with parts missing do not count. The error is a
-// *NoHeadersError.
+// FindHeaders looks for the tree of the release in roots, in their order. It follows links inside each root
+// as chroot(2) would. A tree for another kernel, an unprepared one, and one with parts missing do not count.
+// The error is a *NoHeadersError.
 func FindHeaders(release string, roots []Root) (Headers, error) {
 	missing := &NoHeadersError{Release: release}
 	if !releaseName.MatchString(release) {
@@ -72,7 +77,7 @@ func FindHeaders(release string, roots []Root) (Headers, error) {
 			if err == nil {
 				return h, nil
 			}
-			// The same tree is reached in several ways (lib is a link to usr/lib): say it once.
+			// Several names lead to the same tree (lib is a link to usr/lib): report it once.
 			if text := err.Error(); !seen[text] {
 				seen[text] = true
 				missing.Looked = append(missing.Looked, root.Name+": "+text)
@@ -102,7 +107,7 @@ func headersAt(root Root, place, release string) (Headers, error) {
 	return h, nil
 }
 
-// plain drops the path from a file error: the caller names the place better.
+// plain removes the path from a file error, because the caller names the place better.
 func plain(err error) error {
 	if path, ok := errors.AsType[*fs.PathError](err); ok {
 		if errors.Is(path.Err, fs.ErrNotExist) {
@@ -113,7 +118,7 @@ func plain(err error) error {
 	return err
 }
 
-// check says whether the build folder is complete and for this release.
+// check checks that the build folder is complete and for this release.
 func (h Headers) check() error {
 	found := h.release()
 	switch {
@@ -132,8 +137,8 @@ func (h Headers) check() error {
 
 var utsRelease = regexp.MustCompile(`(?m)^#define UTS_RELEASE "([^"]*)"`)
 
-// release is the release that modules of this tree will carry. utsrelease.h decides, because vermagic is made from it:
-// Debian's kernel.release names the upstream version only ("6.1.192" for 6.1.0-56-amd64).
+// release returns the release that modules of this tree will carry. utsrelease.h decides, because vermagic is
+// made from it: Debian's kernel.release has the upstream version only ("6.1.192" for 6.1.0-56-amd64).
 func (h Headers) release() string {
 	for _, name := range []string{"include/generated/utsrelease.h", "include/linux/utsrelease.h"} {
 		if m := utsRelease.FindSubmatch(head(filepath.Join(h.Build, name), 64<<10)); m != nil {
@@ -145,7 +150,7 @@ func (h Headers) release() string {
 
 var linuxCompiler = regexp.MustCompile(`(?m)^#define LINUX_COMPILER "([^"]*)"`)
 
-// compilerText reads CONFIG_CC_VERSION_TEXT (since 5.8), else LINUX_COMPILER of compile.h.
+// compilerText returns CONFIG_CC_VERSION_TEXT (since 5.8), or else LINUX_COMPILER of compile.h.
 func (h Headers) compilerText() string {
 	if c, err := h.Config("CONFIG_CC_VERSION_TEXT"); err == nil && c["CONFIG_CC_VERSION_TEXT"] != "" {
 		return c["CONFIG_CC_VERSION_TEXT"]
@@ -156,7 +161,8 @@ func (h Headers) compilerText() string {
 	return ""
 }
 
-// Config returns those of the named options that are set in the kernel's configuration, without quotes: "y", "sha256".
+// Config returns the named options that are set in the kernel's configuration, by name, without quotes: "y",
+// "sha256".
 func (h Headers) Config(names ...string) (map[string]string, error) {
 	f, err := os.Open(filepath.Join(h.Build, "include/config/auto.conf"))
 	if err != nil {
@@ -185,7 +191,8 @@ func isFile(path string) bool {
 	return err == nil && info.Mode().IsRegular()
 }
 
-// head returns up to limit bytes of a file, nothing when it cannot be read: the caller has another source or a better message.
+// head returns up to limit bytes of a file, or nothing when it cannot be read: the caller has another source
+// or a better message.
 func head(path string, limit int64) []byte {
 	f, err := os.Open(path)
 	if err != nil {

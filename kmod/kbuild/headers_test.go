@@ -17,7 +17,7 @@ func TestFindHeaders(t *testing.T) {
 	tests := []struct {
 		name   string
 		make   func(t *testing.T, root string)
-		want   Headers // folders relative to the root
+		want   Headers // with folders relative to the root
 		looked string  // in the error
 	}{
 		{"Debian, split", debianTree, Headers{

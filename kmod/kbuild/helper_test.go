@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// write makes a file with its folders; a name that ends in "/" makes a folder, a text of "-> target" a link.
+// write writes a file and its folders. A name that ends in "/" is a folder, a text "-> target" makes a link.
 func write(t *testing.T, root, name, text string) string {
 	t.Helper()
 	path := filepath.Join(root, name)
@@ -29,7 +29,7 @@ func write(t *testing.T, root, name, text string) string {
 	if strings.HasPrefix(text, "#!") {
 		mode = 0o755
 	}
-	// A child that another test forks meanwhile would have the file open for writing, and the program could not start.
+	// A child that another test forks now would have the file open for writing, and the program could not start.
 	syscall.ForkLock.RLock()
 	defer syscall.ForkLock.RUnlock()
 	must(t, os.WriteFile(path, []byte(text), mode))
@@ -49,7 +49,7 @@ const (
 	debianText = "gcc-12 (Debian 12.2.0-14+deb12u1) 12.2.0"
 )
 
-// outputTree makes what every prepared tree has in its build folder.
+// outputTree writes the files that every prepared tree has in its build folder.
 func outputTree(t *testing.T, root, dir, release string) {
 	t.Helper()
 	write(t, root, dir+"/include/generated/utsrelease.h", "#define UTS_RELEASE \""+release+"\"\n")
@@ -58,18 +58,18 @@ func outputTree(t *testing.T, root, dir, release string) {
 	write(t, root, dir+"/Module.symvers", "0x1\tprintk\tvmlinux\tEXPORT_SYMBOL\n")
 }
 
-// sourceTree makes what the plain part of a tree has.
+// sourceTree writes the files of the plain part of a tree.
 func sourceTree(t *testing.T, root, dir string) {
 	t.Helper()
 	write(t, root, dir+"/include/linux/module.h", "")
 }
 
-// debianTree is the split tree of Debian: two folders, scripts elsewhere, links in /lib/modules, all of them absolute.
+// debianTree writes Debian's split tree: two folders, scripts elsewhere, links in /lib/modules, all absolute.
 func debianTree(t *testing.T, root string) {
 	t.Helper()
 	own, common := "usr/src/linux-headers-"+release, "usr/src/linux-headers-6.1.0-56-common"
 	outputTree(t, root, own, release)
-	write(t, root, own+"/include/config/kernel.release", "6.1.192\n") // as it really is
+	write(t, root, own+"/include/config/kernel.release", "6.1.192\n") // as in Debian's packages
 	write(t, root, own+"/Makefile", "include /"+common+"/Makefile\n")
 	write(t, root, own+"/scripts", "-> ../../lib/linux-kbuild-6.1/scripts")
 	write(t, root, "usr/lib/linux-kbuild-6.1/scripts/mod/modpost", "#!")
@@ -80,7 +80,7 @@ func debianTree(t *testing.T, root string) {
 	write(t, root, "lib", "-> usr/lib")
 }
 
-// wholeTree is a tree in one folder, as Red Hat's.
+// wholeTree writes a tree in one folder, like Red Hat's.
 func wholeTree(t *testing.T, root, dir, release string) {
 	t.Helper()
 	outputTree(t, root, dir, release)
@@ -89,7 +89,7 @@ func wholeTree(t *testing.T, root, dir, release string) {
 	write(t, root, dir+"/scripts/mod/modpost", "#!")
 }
 
-// module is a kernel module that consists of its description.
+// module returns a kernel module that has only its description.
 func module(name, version, release string) []byte {
 	info := fmt.Sprintf("name=%s\x00vermagic=%s SMP mod_unload\x00license=NVIDIA\x00", name, release)
 	if version != "" {
@@ -99,7 +99,7 @@ func module(name, version, release string) []byte {
 	var b bytes.Buffer
 	put := func(values ...any) {
 		for _, v := range values {
-			_ = binary.Write(&b, binary.LittleEndian, v) // to memory
+			_ = binary.Write(&b, binary.LittleEndian, v) // writes to memory
 		}
 	}
 	data := uint64(64)
@@ -116,14 +116,15 @@ func module(name, version, release string) []byte {
 	return b.Bytes()
 }
 
-// bench is a driver's sources, headers and programs, all of them fakes.
+// bench has fake sources of a driver, headers and programs.
 type bench struct {
 	job   Job
 	tools string // folder of make, strip and gcc
 	kos   string // folder from which the fake make takes finished modules
 }
 
-// newBench makes one whose make is the given script after a head that sets $kos and goes to the copied sources.
+// newBench returns a bench whose make is the given script, after lines that set $kos and enter the copied
+// sources.
 func newBench(t *testing.T, script string) bench {
 	t.Helper()
 	dir := t.TempDir()

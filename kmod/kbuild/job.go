@@ -16,29 +16,29 @@ import (
 
 // Job is one compile: the modules of one driver for one kernel.
 type Job struct {
-	Source   string   // the driver's own folder: "/usr/src/nvidia-535.261.03/kernel"; it is never written
+	Source   string   // the driver's own folder: "/usr/src/nvidia-535.261.03/kernel"; never written
 	Driver   string   // the version that the modules must have
 	Flavour  string   // "proprietary" or "open", for the key
-	Patches  []string // names of the changes that Source has already, for the key
+	Patches  []string // names of the patches that Source already has, for the key
 	Kernel   string   // KernelID, for the key
 	Headers  Headers
 	Compiler Compiler
-	Jobs     int      // compilers at once, at least 1 (see Jobs)
-	Limits   Limits   // where the kernel counts killed compilers; the zero value is right
+	Jobs     int      // compilers at the same time, at least 1 (see Jobs)
+	Limits   Limits   // where the kernel counts killed compilers; the zero value is the real place
 	Modules  []string // wanted, by file name without ".ko": "nvidia", "nvidia-uvm"
 	Optional []string // those of Modules that Source may lack
-	// Work is the parent of the scratch folder: an existing folder on a file system that may run programs. The scratch folder
-	// holds the sources' blobs three times, then in the stripped modules, beside the objects: at most 4 times the size of
-	// Source and 300 MiB. Measured with 535.261.03: 500 MB for 70 MB of closed sources. With gcc 8 or newer equal inputs give
-	// equal modules wherever Work is, with an older gcc only where it is the same too.
+	// Work is the parent of the scratch folder: an existing folder on a file system that may run programs. The
+	// scratch folder holds the sources' blobs three times, then the stripped modules, beside the objects: at most
+	// 4 times the size of Source and 300 MiB. Measured with 535.261.03: 500 MB for 70 MB of closed sources. With
+	// gcc 8 or newer, equal inputs give equal modules in any folder; with older ones, only in the same folder.
 	Work string
-	Log  string // file that gets everything that the compile prints; replaced
-	// Progress hears of every step that is done, from one goroutine; may be nil. total is an estimate from the driver's own
-	// lists of sources and tests, 0 when they cannot be read; done never exceeds it.
+	Log  string // file that gets the whole output of the compile; replaced
+	// Progress is called after every step, from one goroutine; it may be nil. total is an estimate from the
+	// driver's own lists of sources and tests, 0 when they cannot be read; done never exceeds it.
 	Progress func(done, total int, what string)
 }
 
-// Key is the key of the set that the job makes.
+// Key returns the key of the set that the job compiles.
 func (j Job) Key() Key {
 	return Key{
 		Driver: j.Driver, Flavour: j.Flavour, Release: j.Headers.Release, Arch: runtime.GOARCH, Kernel: j.Kernel,
@@ -46,7 +46,7 @@ func (j Job) Key() Key {
 	}
 }
 
-// SourceError says that the sources cannot give what is wanted of them.
+// SourceError says that the sources cannot give the wanted modules.
 type SourceError struct {
 	Source string
 	Err    error
@@ -58,13 +58,13 @@ func (e *SourceError) Error() string {
 
 func (e *SourceError) Unwrap() error { return e.Err }
 
-// moduleName is what a module may be called; it becomes part of a path and of an argument of make.
+// moduleName matches valid module names. A name becomes part of a path and of an argument of make.
 var moduleName = regexp.MustCompile(`^[a-z][a-z0-9_-]{0,63}$`)
 
-// check returns the modules to make, in the order of Modules.
+// check returns the modules to compile, in the order of Modules.
 func (j Job) check() ([]string, error) {
 	for _, path := range []string{j.Source, j.Work, j.Log, j.Compiler.Path, j.Headers.Build, j.Headers.Source} {
-		// make's variables are split at blanks.
+		// make splits its variables at blanks.
 		if !filepath.IsAbs(path) || strings.ContainsAny(path, " \t\n$#:'\"") {
 			return nil, fmt.Errorf("compile: %q must be an absolute path without blanks and quotes", path)
 		}
@@ -97,23 +97,25 @@ func (j Job) check() ([]string, error) {
 
 // Set is the modules of one driver for one kernel.
 type Set struct {
-	Dir         string
-	Key         Key
-	Modules     []File // in the order in which they were asked for
-	SigHash     string // that the kernel signs its own modules with (CONFIG_MODULE_SIG_HASH): "sha256"; "" when it knows no signatures
-	Certificate []byte // DER, of the key that signed all the modules; nil: they are unsigned
+	Dir     string
+	Key     Key
+	Modules []File // in the order of Job.Modules
+	// SigHash is the hash with which the kernel signs its own modules (CONFIG_MODULE_SIG_HASH), "sha256"; ""
+	// when the kernel does not know signatures.
+	SigHash     string
+	Certificate []byte // DER, of the key that signed all the modules; nil when they are unsigned
 }
 
 // File is one module of a set: uncompressed, without debug information.
 type File struct {
-	Name   string // of the file, without ".ko": "nvidia-uvm"
+	Name   string // file name without ".ko": "nvidia-uvm"
 	Path   string
 	SHA256 string // 64 hex digits
 	Size   int64
 	Info   kmod.Info
 }
 
-// File finds a module by its name, written with - or _.
+// File returns a module by its name, written with - or _.
 func (s *Set) File(name string) (File, bool) {
 	i := slices.IndexFunc(s.Modules, func(f File) bool { return kmod.ModuleName(f.Name) == kmod.ModuleName(name) })
 	if i < 0 {
@@ -122,7 +124,7 @@ func (s *Set) File(name string) (File, bool) {
 	return s.Modules[i], true
 }
 
-// searchPath is the fixed PATH of everything that runs here: the compiler's folder, then the usual ones.
+// searchPath returns the fixed PATH of all programs: the compiler's folder, then the usual ones.
 func searchPath(first string) string {
 	dirs := []string{first}
 	for _, dir := range []string{"/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"} {
@@ -133,7 +135,7 @@ func searchPath(first string) string {
 	return strings.Join(dirs, string(os.PathListSeparator))
 }
 
-// find looks a program up in a search path; exec.LookPath knows only this process's own.
+// find looks a program up in a search path. exec.LookPath uses only this process's own path.
 func find(program, path string) (string, error) {
 	for _, dir := range filepath.SplitList(path) {
 		file := filepath.Join(dir, program)

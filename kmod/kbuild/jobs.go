@@ -12,27 +12,29 @@ import (
 	"strings"
 )
 
-// Measured with 535.261.03 on 6.1 and gcc 12: one compiler takes up to 230 MB, linking nvidia.ko takes 90 MB (closed) or
-// 280 MB (open) once, and make, modpost and this program some tens. The room above that is for newer drivers and compilers.
+// Measured with 535.261.03 on 6.1 and gcc 12: one compiler takes up to 230 MB, linking nvidia.ko takes 90 MB
+// (closed) or 280 MB (open) once, and make, modpost and this program take some tens. The rest is reserve for
+// newer drivers and compilers.
 const (
 	memoryPerJob = 384 << 20
 	memoryOnce   = 512 << 20
 )
 
-// Limits says where the kernel tells what this container may use; "" stands for the real place.
+// Limits says where the kernel shows what this container may use; "" is the real place.
 type Limits struct {
 	Proc   string // /proc
 	Cgroup string // /sys/fs/cgroup
-	CPUs   int    // processors that this process may run on; 0: ask the kernel
+	CPUs   int    // processors that this process may run on; 0 asks the kernel
 }
 
-// Jobs is how many compilers may run at once, and the reason in words ("the container's memory limit of 1536 MiB"). It is the least of: processors, the cgroup's CPU quota, what the cgroup's memory limit and the available
-// memory allow, and limit when that is above 0; but at least 1. Both versions of cgroups count, the container's own limits and
-// those above it as far as they can be seen.
+// Jobs returns how many compilers may run at the same time, and the reason in words ("the container's memory
+// limit of 1536 MiB"). n is at least 1. It is the least of: the number of processors; the cgroup's CPU quota;
+// what the cgroup's memory limit and the available memory allow; and limit when that is above 0. Both
+// versions of cgroups count: the container's own limits, and those above it as far as they are visible.
 func Jobs(limit int, l Limits) (n int, why string) {
 	cpus := l.CPUs
 	if cpus <= 0 {
-		cpus = runtime.NumCPU() // honours the affinity mask, thus cpusets
+		cpus = runtime.NumCPU() // respects the affinity mask, and so cpusets
 	}
 	n, why = cpus, fmt.Sprintf("%d processors", cpus)
 	lower := func(to int, reason string) {
@@ -68,9 +70,9 @@ func (l Limits) proc() string {
 	return l.Proc
 }
 
-// groups lists the folders whose limits hold for this process, innermost first. /proc/self/cgroup names the groups as the
-// host or the container's namespace sees them, while /sys/fs/cgroup may begin at the container's own group: whatever exists
-// of the path counts, and the root of each hierarchy too.
+// groups returns the cgroup folders whose limits hold for this process, innermost first. /proc/self/cgroup
+// names the groups as the host or the container's namespace sees them, while /sys/fs/cgroup may begin at the
+// container's own group: every part of the path that exists counts, and the root of each hierarchy too.
 func (l Limits) groups() []string {
 	top := l.Cgroup
 	if top == "" {
@@ -83,7 +85,7 @@ func (l Limits) groups() []string {
 		if len(fields) != 3 {
 			continue
 		}
-		base := top // the one hierarchy of version 2
+		base := top // the only hierarchy of version 2
 		switch fields[1] {
 		case "":
 			if isDir(filepath.Join(top, "unified")) {
@@ -108,7 +110,7 @@ func isDir(path string) bool {
 	return err == nil && info.IsDir()
 }
 
-// cpuQuota is the smallest quota of the groups in processors; 0 without one.
+// cpuQuota returns the smallest quota of the groups, in processors; 0 without a quota.
 func cpuQuota(groups []string) float64 {
 	least := 0.0
 	for _, dir := range groups {
@@ -126,11 +128,11 @@ func cpuQuota(groups []string) float64 {
 	return least
 }
 
-// unlimited is more memory than there is: version 1 says "no limit" with a number near 2^63.
+// unlimited is more memory than any machine has: version 1 says "no limit" with a number near 2^63.
 const unlimited = 1 << 60
 
-// memoryLimit is the smallest memory limit of the groups in bytes; 0 without one. A container that uses swap is slow, but
-// not killed, so that only memory counts.
+// memoryLimit returns the smallest memory limit of the groups, in bytes; 0 without a limit. Swap does not
+// count: a container that swaps is slow but is not killed.
 func memoryLimit(groups []string) int64 {
 	least := int64(0)
 	for _, dir := range groups {
@@ -144,7 +146,7 @@ func memoryLimit(groups []string) int64 {
 	return least
 }
 
-// number is 0 for "max" and everything else that is none.
+// number returns 0 for "max" and everything else that is not a number.
 func number(text string) float64 {
 	n, err := strconv.ParseFloat(strings.TrimSpace(text), 64)
 	if err != nil || math.IsNaN(n) || math.IsInf(n, 0) {
@@ -153,7 +155,8 @@ func number(text string) float64 {
 	return n
 }
 
-// memAvailable is MemAvailable of /proc/meminfo in bytes; 0 when the kernel does not say (before 3.14).
+// memAvailable returns MemAvailable of /proc/meminfo, in bytes; 0 when the kernel does not have it (before
+// 3.14).
 func memAvailable(proc string) int64 {
 	lines := bufio.NewScanner(bytes.NewReader(head(filepath.Join(proc, "meminfo"), 64<<10)))
 	for lines.Scan() {

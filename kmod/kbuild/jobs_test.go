@@ -10,7 +10,7 @@ func TestJobs(t *testing.T) {
 	const plenty = "MemTotal: 99\nMemAvailable:   67108864 kB\n"
 	tests := []struct {
 		name    string
-		files   map[string]string // below the folder that stands for both /proc and /sys/fs/cgroup
+		files   map[string]string // below the folder that replaces both /proc and /sys/fs/cgroup
 		max     int
 		want    int
 		wantWhy string

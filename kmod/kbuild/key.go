@@ -15,26 +15,27 @@ import (
 	"strings"
 )
 
-// Recipe is the version of how this package compiles; it is part of the key, and changes with what Compile makes of equal
-// inputs.
+// Recipe is the version of the way this package compiles. It is part of the key and changes when Compile
+// makes something else of equal inputs.
 const Recipe = 1
 
-// Key names everything that a set of modules was made from. Equal keys mean interchangeable sets.
+// Key names all inputs that a set of modules was compiled from. Sets with equal keys are interchangeable.
 type Key struct {
 	Driver   string   `json:"driver"`            // "535.261.03"
 	Flavour  string   `json:"flavour"`           // "proprietary" or "open"
-	Release  string   `json:"release"`           // of the kernel, as uname -r has it
-	Arch     string   `json:"arch"`              // as Go names it: "amd64"
+	Release  string   `json:"release"`           // of the kernel, in the form of uname -r
+	Arch     string   `json:"arch"`              // Go's name: "amd64"
 	Kernel   string   `json:"kernel"`            // identity of the kernel, from KernelID
 	Compiler string   `json:"compiler"`          // Compiler.Version: "gcc 12.2.0"
-	Patches  []string `json:"patches,omitempty"` // names of the changes to NVIDIA's sources, in their order
-	Recipe   int      `json:"recipe"`            // Recipe of the program that made the set
+	Patches  []string `json:"patches,omitempty"` // names of the patches to NVIDIA's sources, in their order
+	Recipe   int      `json:"recipe"`            // Recipe of the program that compiled the set
 }
 
-// String is the name of the set's folder in a cache: "535.261.03-proprietary-6.1.0-38-amd64-<12 hex digits of all fields>".
+// String returns the name of the set's folder in a cache: "535.261.03-proprietary-6.1.0-38-amd64-<12 hex
+// digits of all fields>".
 func (k Key) String() string {
 	raw, err := json.Marshal(k)
-	if err != nil { // cannot happen for strings and numbers; the name stays well formed
+	if err != nil { // impossible for strings and numbers; the name stays well formed
 		raw = fmt.Appendf(nil, "%#v", k)
 	}
 	sum := sha256.Sum256(raw)
@@ -47,10 +48,10 @@ func (k Key) equal(other Key) bool {
 	return reflect.DeepEqual(a, b) && slices.Equal(k.Patches, other.Patches)
 }
 
-// keyPart is what may become part of a folder's name.
+// keyPart matches texts that may become part of a folder's name.
 var keyPart = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._+~-]{0,79}$`)
 
-// check says whether the key can name a folder.
+// check checks that the key can name a folder.
 func (k Key) check() error {
 	for name, part := range map[string]string{"driver": k.Driver, "flavour": k.Flavour, "kernel release": k.Release} {
 		if !keyPart.MatchString(part) {
@@ -60,10 +61,11 @@ func (k Key) check() error {
 	return nil
 }
 
-// KernelID tells kernels of the same release apart (a rebuild, a security update that kept its ABI name). For the running
-// kernel it is the build id that the kernel shows, which needs no headers: "build-id 4a5a9b…". For any other kernel it is a
-// digest of the headers' configuration and symbol versions: "headers 77b0…". h may be empty for the running kernel. proc and
-// sys are "" for the real /proc and /sys.
+// KernelID returns an identity that tells kernels of the same release apart (a rebuild, a security update
+// that kept its ABI name). For the running kernel it is the build id that the kernel shows, which needs no
+// headers: "build-id 4a5a9b…". For any other kernel it is a digest of the headers' configuration and symbol
+// versions: "headers 77b0…". h may be empty for the running kernel. proc and sys are "" for the real /proc
+// and /sys.
 func KernelID(release string, h Headers, proc, sys string) (string, error) {
 	if proc == "" {
 		proc = "/proc"
@@ -82,7 +84,8 @@ func KernelID(release string, h Headers, proc, sys string) (string, error) {
 	return HeadersID(h)
 }
 
-// HeadersID identifies a kernel by its headers alone, also when it is the running one: the same on every machine.
+// HeadersID returns an identity of a kernel from its headers alone, which is the same on every machine, also
+// where the kernel runs.
 func HeadersID(h Headers) (string, error) {
 	sum := sha256.New()
 	for _, name := range []string{"include/config/auto.conf", "Module.symvers"} {
@@ -93,7 +96,7 @@ func HeadersID(h Headers) (string, error) {
 	return "headers " + hex.EncodeToString(sum.Sum(nil)[:20]), nil
 }
 
-// hashFile adds a file's length and bytes to w.
+// hashFile writes a file's length and bytes to w.
 func hashFile(w io.Writer, path string) error {
 	f, err := os.Open(path)
 	if err != nil {
@@ -109,8 +112,9 @@ func hashFile(w io.Writer, path string) error {
 	return err
 }
 
-// buildID finds NT_GNU_BUILD_ID among ELF notes: name size, description size, type, then both padded to 4 bytes. Linux shows
-// them in the machine's own byte order, which is little endian wherever NVIDIA's driver runs.
+// buildID returns NT_GNU_BUILD_ID from ELF notes: name size, description size, type, then name and
+// description, both padded to 4 bytes. Linux shows them in the machine's own byte order, which is little
+// endian wherever NVIDIA's driver runs.
 func buildID(notes []byte) (string, bool) {
 	const ntGNUBuildID = 3
 	u32 := func(at int) int {

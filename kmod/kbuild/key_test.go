@@ -27,11 +27,11 @@ func TestKeyString(t *testing.T) {
 	}
 }
 
-// note is one ELF note.
+// note returns one ELF note.
 func note(name string, kind uint32, desc string) []byte {
 	var b bytes.Buffer
 	for _, v := range []uint32{uint32(len(name)), uint32(len(desc)), kind} {
-		_ = binary.Write(&b, binary.LittleEndian, v) // to memory
+		_ = binary.Write(&b, binary.LittleEndian, v) // writes to memory
 	}
 	for _, text := range []string{name, desc} {
 		b.WriteString(text + strings.Repeat("\x00", (4-len(text)%4)%4))

@@ -13,18 +13,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// splitPath finds the other half of a split tree in the Makefile of the first: "include /usr/src/linux-headers-…-common/Makefile"
-// since Debian 10, "MAKEARGS := -C /usr/src/linux-headers-…-common O=…" before.
+// splitPath matches the path of the second half of a split tree in the Makefile of the first half: "include
+// /usr/src/linux-headers-…-common/Makefile" since Debian 10, "MAKEARGS := -C /usr/src/linux-headers-…-common
+// O=…" before.
 var splitPath = regexp.MustCompile(`(?m)^(?:include\s+|MAKEARGS\s*:?=\s*-C\s+)(/[^\s$]+?)(?:/Makefile)?(?:\s|$)`)
 
-// findSource returns the folder with the plain headers. place is where the build folder was found, relative to the root.
+// findSource returns the folder with the plain headers. place is the path of the build folder, relative to
+// the root.
 func (h Headers) findSource(place string) (string, error) {
 	build := strings.TrimPrefix(h.Build, h.root)
 	candidates := []string{build, strings.TrimSuffix(place, "/build") + "/source"}
 	if m := splitPath.FindSubmatch(head(filepath.Join(h.Build, "Makefile"), 1<<20)); m != nil {
 		candidates = append(candidates, string(m[1]))
 	}
-	candidates = append(candidates, build+"/source") // what kbuild leaves in a folder given with O=
+	candidates = append(candidates, build+"/source") // kbuild leaves this link in a folder given with O=
 	for _, c := range candidates {
 		dir, err := resolve(h.root, c)
 		if err == nil && isFile(filepath.Join(dir, "include/linux/module.h")) && isFile(filepath.Join(dir, "Makefile")) {
@@ -35,13 +37,14 @@ func (h Headers) findSource(place string) (string, error) {
 		"(Debian: linux-headers-…-common)")
 }
 
-// absoluteSource finds paths below /usr/src that the tree's own Makefile names.
+// absoluteSource matches paths below /usr/src that the tree's own Makefile names.
 var absoluteSource = regexp.MustCompile(`/usr/src/([A-Za-z0-9][A-Za-z0-9._+~-]*)`)
 
-// Link prepares root, in which the compile will run, for headers that were found in another root: the trees of some
-// distributions name their other half by an absolute path (Debian: "include /usr/src/linux-headers-…-common/Makefile").
-// It makes the links that are missing below root's usr/src and lib/modules/<release>, never replaces anything, and returns
-// what it made, so that the caller can remove it. For headers that are in root already it does nothing.
+// Link prepares root, in which the compile will run, for headers in another root: the trees of some
+// distributions name their other half by an absolute path (Debian: "include
+// /usr/src/linux-headers-…-common/Makefile"). Link creates the missing links below root's usr/src and
+// lib/modules/<release>, never replaces anything, and returns the links that it created, so that the caller
+// can remove them. For headers that are already in root it does nothing.
 func (h Headers) Link(root string) (made []string, err error) {
 	if filepath.Clean(h.root) == filepath.Clean(root) {
 		return nil, nil
@@ -57,7 +60,7 @@ func (h Headers) Link(root string) (made []string, err error) {
 		}
 	}
 	for _, path := range sortedKeys(links) {
-		// The folders are found through root's own links (lib -> usr/lib); the last part is what is made.
+		// root's own links (lib -> usr/lib) are followed for the folders; the last part is the new link.
 		dir, err := makeInside(root, filepath.Dir(path))
 		if errors.Is(err, unix.EROFS) && strings.HasPrefix(path, "/lib/modules/") {
 			continue
@@ -69,7 +72,8 @@ func (h Headers) Link(root string) (made []string, err error) {
 		switch err := os.Symlink(links[path], link); {
 		case err == nil:
 			made = append(made, link)
-		case errors.Is(err, unix.EROFS) && strings.HasPrefix(path, "/lib/modules/"): // the host's, mounted; nothing that is compiled needs it
+		// The host's folder is mounted there, read-only. Nothing that is compiled needs the link.
+		case errors.Is(err, unix.EROFS) && strings.HasPrefix(path, "/lib/modules/"):
 		case !errors.Is(err, fs.ErrExist):
 			return made, fmt.Errorf("link the headers of kernel %s from %s: %w", h.Release, h.Origin, err)
 		}
@@ -86,7 +90,7 @@ func sortedKeys(m map[string]string) []string {
 	return keys
 }
 
-// makeInside is MkdirAll for a path below root, through root's links.
+// makeInside is MkdirAll for a path below root that follows root's links.
 func makeInside(root, path string) (string, error) {
 	dir := root
 	for part := range strings.SplitSeq(strings.Trim(path, "/"), "/") {

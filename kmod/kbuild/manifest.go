@@ -17,7 +17,7 @@ import (
 	"github.com/driver-container/driver-container/kmod"
 )
 
-// ManifestName is the file of an entry that describes its modules.
+// ManifestName is the name of the file in an entry that describes its modules.
 const ManifestName = "manifest.json"
 
 const (
@@ -27,7 +27,7 @@ const (
 	maxModule      = 1 << 30
 )
 
-// manifest is the file that makes a folder an entry. It is written last.
+// manifest is the file that makes a folder an entry. It is the last file that is written.
 type manifest struct {
 	Schema      int              `json:"schema"`
 	Key         Key              `json:"key"`
@@ -36,9 +36,10 @@ type manifest struct {
 	Certificate []byte           `json:"certificate,omitempty"`
 }
 
-// manifestModule has two digests. SHA256 names the module to others. CRC64 is what each use compares: it finds every damage
-// that is not made on purpose, and whoever could change a module on purpose could change this file too. It costs 50 ms for a
-// set of 70 MB, everywhere; SHA-256 takes 2 s where the processor does not help (emulated, or an old one).
+// manifestModule has two digests. SHA256 identifies the module to other programs. Each use compares CRC64: it
+// finds every accidental damage, and anyone who could change a module on purpose could change this file too.
+// CRC64 costs 50 ms for a set of 70 MB on every machine; SHA-256 takes 2 s on a processor without
+// instructions for it (emulated, or old).
 type manifestModule struct {
 	Name   string    `json:"name"`
 	Size   int64     `json:"size"`
@@ -47,20 +48,20 @@ type manifestModule struct {
 	Info   kmod.Info `json:"info"`
 }
 
-// sealed is the file: the manifest, and the digest of exactly its bytes.
+// sealed is the content of the file: the manifest, and the digest of exactly its bytes.
 type sealed struct {
 	SHA256   string          `json:"sha256"`
 	Manifest json.RawMessage `json:"manifest"`
 }
 
-// damage is an entry's fault, which no retry repairs.
+// damage is a fault of an entry that no retry repairs.
 type damage struct{ why string }
 
 func (d *damage) Error() string { return d.why }
 
 var sha256Text = regexp.MustCompile(`^[0-9a-f]{64}$`)
 
-// readManifest reads dir's manifest; errors are *damage, or those of files.
+// readManifest reads dir's manifest. Errors are *damage or file errors.
 func readManifest(dir string) (*manifest, error) {
 	f, err := os.Open(filepath.Join(dir, ManifestName))
 	if err != nil {
@@ -100,7 +101,7 @@ func parseManifest(raw []byte) (*manifest, error) {
 	return &m, nil
 }
 
-// strict decodes one value, all of whose fields are known.
+// strict decodes one value and refuses unknown fields.
 func strict(raw []byte, into any) error {
 	if len(raw) > maxManifest {
 		return errors.New("too large")
@@ -124,12 +125,12 @@ func (m *manifest) seal() ([]byte, error) {
 		return nil, err
 	}
 	sum := sha256.Sum256(raw)
-	// Marshal, not MarshalIndent: the digest is of the manifest's bytes as they stand in the file.
+	// Marshal, not MarshalIndent: the digest covers the manifest's bytes as they are in the file.
 	out, err := json.Marshal(sealed{SHA256: hex.EncodeToString(sum[:]), Manifest: raw})
 	return append(out, '\n'), err
 }
 
-// verify reads every module. Errors are *damage, ctx's cause, or those of files.
+// verify reads every module. Errors are *damage, ctx's cause, or file errors.
 func (m *manifest) verify(ctx context.Context, dir string) error {
 	for _, f := range m.Modules {
 		path := filepath.Join(dir, f.Name+".ko")
@@ -164,7 +165,7 @@ func (m *manifest) set(dir string) *Set {
 	return s
 }
 
-// copyContext is io.Copy that ends with ctx.
+// copyContext is io.Copy that stops when ctx ends.
 func copyContext(ctx context.Context, w io.Writer, r io.Reader) (int64, error) {
 	buf := make([]byte, 256<<10)
 	var size int64

@@ -10,10 +10,11 @@ import (
 	"time"
 )
 
-// oomKills counts the processes of this container that the kernel has killed for want of memory; -1 when it does not say.
+// oomKills returns how many processes of this container the kernel has killed for lack of memory; -1 when the
+// kernel does not say.
 //
-// A killed compiler must never go unnoticed: NVIDIA's tests of the kernel's interfaces take a compiler that fails for an
-// interface that is missing, hide what it prints, and go on. The modules that come of it may even load.
+// A killed compiler must never go unnoticed: NVIDIA's tests of the kernel's interfaces treat a failed
+// compiler as a missing interface, hide its output, and go on. The resulting modules may even load.
 func (l Limits) oomKills() int64 {
 	for _, dir := range l.groups() {
 		for _, name := range []string{"memory.events", "memory.oom_control"} {
@@ -28,14 +29,14 @@ func (l Limits) oomKills() int64 {
 	return -1
 }
 
-// errKill ends a compile of which the kernel has killed a part: whatever comes of the rest is not to be trusted.
+// errKill ends a compile after the kernel killed a part of it: the rest cannot be trusted.
 var errKill = errors.New("a part of the compile was killed")
 
-// killEvery is how often untilKill looks.
+// killEvery is the interval at which untilKill reads the counter.
 const killEvery = time.Second
 
-// untilKill is a context that ends with errKill once the kernel has killed more processes than before: NVIDIA's tests alone would
-// go on for minutes. end must be called.
+// untilKill returns a context that ends with errKill when the kernel has killed more processes than before.
+// Without it, NVIDIA's tests alone would go on for minutes. The caller must call end.
 func (l Limits) untilKill(ctx context.Context, before int64) (_ context.Context, end func()) {
 	if before < 0 {
 		return ctx, func() {}

@@ -13,12 +13,12 @@ import (
 const (
 	tailLines  = 40
 	errorLines = 5
-	maxLine    = 4 << 10  // bytes of a line that are kept for people; the log has all of it
+	maxLine    = 4 << 10  // bytes of a line that are kept for people; the log has the whole line
 	maxLog     = 64 << 20 // bytes of the log; a compile prints about 150 KB
 )
 
-// output reads what make prints, line by line: it keeps the log, the last lines, the first errors, the steps done, and whether
-// a compiler was killed.
+// output reads the output of make line by line. It keeps the log, the last lines, the first errors, the
+// number of finished steps, and whether a compiler was killed.
 type output struct {
 	log      io.Writer
 	progress func(done, total int, what string)
@@ -30,7 +30,7 @@ type output struct {
 	errors  []string
 	killed  bool
 	noSpace bool
-	logErr  error // the log could not be written: the disk may be full; the compile goes on
+	logErr  error // the log could not be written, perhaps because the disk is full; the compile goes on
 }
 
 // Write never fails, so that make never gets SIGPIPE.
@@ -53,7 +53,7 @@ func (o *output) Write(p []byte) (int, error) {
 	}
 }
 
-// close takes a last line that has no end.
+// close handles a last line without a line end.
 func (o *output) close() {
 	if len(o.partial) > 0 {
 		o.line(string(o.partial))
@@ -62,12 +62,13 @@ func (o *output) close() {
 }
 
 var (
-	// step matches what make prints with V=0 for a compiler run, a link, and one of NVIDIA's compile tests.
+	// step matches the lines that make prints with V=0 for a compiler run, a link, and one of NVIDIA's compile
+	// tests.
 	step = regexp.MustCompile(`^\s*(?:(CC|LD) \[M\]\s+(\S+)|(CONFTEST): ([a-z0-9_]+))$`)
 	// firstError matches errors of the compiler, of the linker, of modpost and of the Makefile's own checks.
 	firstError = regexp.MustCompile(`(?i)(?:^|[\s:])(?:fatal )?error: |undefined reference|ERROR: modpost|No such file or directory|: not found$|\*\*\* [^\[w]`)
-	// killed matches what gcc, make and sh say when a compiler or linker got SIGKILL. Nobody but the kernel, when memory is
-	// short, sends it.
+	// killed matches the messages of gcc, make and sh for a compiler or linker that got SIGKILL. Only the kernel
+	// sends it, when memory is short.
 	killed  = regexp.MustCompile(`Killed signal|signal 9 \[?Killed|internal compiler error: Killed|\] Killed|Error 137|^(?:\S+: )*(?:line )?(?:\d+: )?\s*(?:\d+ )?Killed\b`)
 	noSpace = regexp.MustCompile(`No space left on device|Disk quota exceeded`)
 )
@@ -88,11 +89,11 @@ func (o *output) line(text string) {
 	}
 }
 
-// step counts a step; what names it without the scratch folder: "CC nvidia/nv.o".
+// step counts a step and reports it, without the path of the scratch folder: "CC nvidia/nv.o".
 func (o *output) step(verb, what string) {
 	o.done++
 	if o.total > 0 {
-		o.done = min(o.done, o.total-1) // the last one is the check of the modules
+		o.done = min(o.done, o.total-1) // the last step is the check of the modules
 	}
 	if _, inside, found := strings.Cut(what, "/"+scratchSource+"/"); found {
 		what = inside
@@ -107,8 +108,9 @@ var (
 	testEntry   = regexp.MustCompile(`(?m)^\s*NV_CONFTEST_[A-Z]+_COMPILE_TESTS\s*\+?=\s*([a-z0-9_]+)`)
 )
 
-// steps estimates how many steps compiling the modules will print, from the driver's lists: every source and every test once,
-// and for each module its own description and two links. 0 when the lists cannot be read.
+// steps returns an estimate of how many steps the compile will print, from the driver's lists: every source
+// and every test once, and for each module its own description and two links. It is 0 when the lists cannot
+// be read.
 func steps(source string, modules []string) int {
 	once := map[string]bool{}
 	files := []string{filepath.Join(source, "Kbuild")}

@@ -16,10 +16,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Put copies a set into the cache and returns the copy. The entry appears whole, or not at all: it is written under another
-// name, synced and renamed. A set of the same key and signer that is there and whole is kept and returned; a damaged one is
-// moved aside.
-// After an error (unix.ENOSPC, ctx's cause) nothing of it is left.
+// Put copies a set into the cache and returns the copy. The entry appears whole or not at all: Put writes it
+// under another name, syncs and renames it. If the cache has a whole set of the same key, modules and signer,
+// Put keeps and returns that; it moves a damaged one aside. After an error (unix.ENOSPC, ctx's cause) nothing
+// of the new entry is left.
 func (c Cache) Put(ctx context.Context, s *Set) (*Set, error) {
 	fail := func(err error) (*Set, error) {
 		return nil, fmt.Errorf("store the modules %s in %s: %w", s.Key, c.Dir, err)
@@ -31,7 +31,7 @@ func (c Cache) Put(ctx context.Context, s *Set) (*Set, error) {
 	case err == nil && sameNames(there, s) && bytes.Equal(there.Certificate, s.Certificate):
 		return there, nil
 	case err == nil:
-		// The same inputs, but fewer modules were wanted of them then, or another key signed them: the new set takes its place.
+		// The inputs are equal, but the entry has other modules or another signer: the new set replaces it.
 	case errors.Is(err, ErrMiss):
 	default:
 		if _, damaged := errors.AsType[*CorruptError](err); !damaged {
@@ -53,14 +53,14 @@ func (c Cache) Put(ctx context.Context, s *Set) (*Set, error) {
 	if err == nil {
 		err = syncDir(c.Dir)
 	}
-	// After an exchange the temporary name is the old entry's.
+	// After an exchange the temporary name belongs to the old entry.
 	if err := errors.Join(err, os.RemoveAll(temp)); err != nil {
 		return fail(err)
 	}
 	return m.set(dir), nil
 }
 
-// replace gives the folder temp the name dir; what has that name now gets the name temp, in one step.
+// replace renames the folder temp to dir. A folder that exists at dir gets the name temp, in the same step.
 func replace(temp, dir string) error {
 	if _, err := os.Lstat(dir); errors.Is(err, fs.ErrNotExist) {
 		return os.Rename(temp, dir)
@@ -72,7 +72,7 @@ func replace(temp, dir string) error {
 	return nil
 }
 
-// sameNames says whether a has the modules of b.
+// sameNames reports whether a has the modules of b.
 func sameNames(a, b *Set) bool {
 	for _, f := range b.Modules {
 		if _, ok := a.File(f.Name); !ok {
@@ -84,7 +84,7 @@ func sameNames(a, b *Set) bool {
 
 // writeEntry fills dir, the manifest last.
 func writeEntry(ctx context.Context, dir string, s *Set) (*manifest, error) {
-	if err := os.Chmod(dir, 0o755); err != nil { // MkdirTemp makes it private
+	if err := os.Chmod(dir, 0o755); err != nil { // MkdirTemp creates it private
 		return nil, err
 	}
 	m := &manifest{Schema: manifestSchema, Key: s.Key, SigHash: s.SigHash, Certificate: s.Certificate}
@@ -108,7 +108,7 @@ func writeEntry(ctx context.Context, dir string, s *Set) (*manifest, error) {
 	return m, syncDir(dir)
 }
 
-// writeModule copies one module; the copy must be what the set says it is.
+// writeModule copies one module and checks the copy against the description in the set.
 func writeModule(ctx context.Context, to string, f File) (manifestModule, error) {
 	in, err := os.Open(f.Path)
 	if err != nil {

@@ -9,11 +9,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxLinks is how many symbolic links one path may lead through, as in the kernel.
+// maxLinks is the number of symbolic links that one path may lead through, as in the kernel.
 const maxLinks = 40
 
-// resolve follows path inside root as if root were "/": absolute links start at root, and ".." does not leave it. The result
-// is a path without links below root, and what it names exists.
+// resolve follows path inside root as if root were "/": absolute links start at root, and ".." does not leave
+// it. The result is an existing path below root without links.
 func resolve(root, path string) (string, error) {
 	todo := strings.Split(path, "/")
 	here, links := "", 0

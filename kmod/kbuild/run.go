@@ -11,15 +11,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A cancelled command gets SIGTERM and this time, then SIGKILL and this time to be gone: together below the 2 s within which
-// a node has to stop.
+// A cancelled command gets SIGTERM and this time to end, then SIGKILL and this time again. The sum is below
+// the 2 s within which a node has to stop.
 const (
 	termWait = 900 * time.Millisecond
 	killWait = 700 * time.Millisecond
 )
 
-// run runs a command in a process group of its own and never leaves a process of that group behind. When ctx ends, so does
-// the whole group, and the error is ctx's cause.
+// run runs a command in a process group of its own and never leaves a process of that group behind. When ctx
+// ends, the whole group ends, and the error is ctx's cause.
 func run(ctx context.Context, cmd *exec.Cmd) error {
 	if err := context.Cause(ctx); err != nil {
 		return err
@@ -38,7 +38,7 @@ func run(ctx context.Context, cmd *exec.Cmd) error {
 	case <-ctx.Done():
 		ended = stop(group, done)
 	}
-	// What the first process left behind: nothing after a success, compilers after an unfriendly end.
+	// Processes that the first process left: none after a success, compilers when it was killed.
 	if unix.Kill(-group, unix.SIGKILL) == nil && ended {
 		waitGone(group)
 	}
@@ -46,15 +46,16 @@ func run(ctx context.Context, cmd *exec.Cmd) error {
 		return cause
 	}
 	if errors.Is(err, exec.ErrWaitDelay) {
-		return nil // it ended well, only a process that it had left kept our pipe open
+		return nil // the command succeeded; a process that it left only kept our pipe open
 	}
 	return err
 }
 
-// stop ends the group: the signals go to all of it, where exec.CommandContext would reach its first process only. It says
-// whether the command ended; one that the kernel does not let go of (a hung disk) is left alone, killed.
+// stop ends the group. Its signals reach every process of the group; those of exec.CommandContext would reach
+// only the first. stop reports whether the command ended. A command that the kernel does not release (a hung
+// disk) stays behind, with SIGKILL pending.
 func stop(group int, done <-chan error) bool {
-	_ = unix.Kill(-group, unix.SIGTERM) // fails only when nobody is left
+	_ = unix.Kill(-group, unix.SIGTERM) // fails only when the group is empty
 	select {
 	case <-done:
 		return true
@@ -69,7 +70,8 @@ func stop(group int, done <-chan error) bool {
 	}
 }
 
-// waitGone waits until the group has no member. Processes that nobody reaps stay members: then this gives up in time.
+// waitGone waits until the group has no member. Processes that nothing reaps stay members; waitGone then
+// gives up after its time.
 func waitGone(group int) {
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
@@ -84,7 +86,8 @@ func waitGone(group int) {
 	}
 }
 
-// limitedWriter passes the first bytes on and swallows the rest, so that a program that prints without end does not block.
+// limitedWriter passes the first bytes on and drops the rest, so that a program that prints without end does
+// not block.
 type limitedWriter struct {
 	w    io.Writer
 	left int64

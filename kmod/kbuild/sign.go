@@ -11,9 +11,9 @@ import (
 	"github.com/driver-container/driver-container/kmod/sign"
 )
 
-// Sign copies the modules into work, an existing folder, with the signatures that signature gives for each, and returns the
-// signed set: of the same key, described anew. A signature that they have already is left behind. Every copy is checked
-// against cert. After an error none of the copies is left.
+// Sign copies the modules into work, an existing folder, with the signature that the function signature
+// returns for each, and returns the signed set, which has the same key and new descriptions. It omits the
+// modules' earlier signatures. It checks every copy against cert. After an error none of the copies is left.
 func (s *Set) Sign(ctx context.Context, work string, cert *x509.Certificate, signature func(context.Context, File) ([]byte, error)) (_ *Set, err error) {
 	signed := &Set{Dir: work, Key: s.Key, SigHash: s.SigHash, Certificate: cert.Raw}
 	defer func() {

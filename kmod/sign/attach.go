@@ -11,9 +11,10 @@ import (
 	"path/filepath"
 )
 
-// Attach writes the module of the file from, without the signatures that it may have, with this one to the file to, which may
-// be the same. to has the mode of from and appears, or is replaced, only when it is complete and on the disk. Whether the
-// signature is right is not looked at (see VerifyFile), but ErrMalformed is returned for one that no kernel could read.
+// Attach writes the module of the file from to the file to, which may be the same file. It omits signatures
+// that the module has and appends this one. to gets the mode of from; it appears, or is replaced, only when
+// it is complete and on the disk. Attach does not verify the signature (see VerifyFile), but returns
+// ErrMalformed for one that no kernel could read.
 func Attach(ctx context.Context, from, to string, der []byte) error {
 	if _, err := decode(der); err != nil {
 		return fmt.Errorf("attach a signature to %s: %w", from, err)
@@ -44,7 +45,7 @@ func Attach(ctx context.Context, from, to string, der []byte) error {
 	return nil
 }
 
-// tail is all that follows the module.
+// tail returns everything that follows the module.
 func tail(der []byte) []byte {
 	b := append(make([]byte, 0, len(der)+trailerSize+len(magic)), der...)
 	b = append(b, 0, 0, idPKCS7, 0, 0, 0, 0, 0)
@@ -52,7 +53,7 @@ func tail(der []byte) []byte {
 	return append(b, magic...)
 }
 
-// replace writes a file under another name, and gives it its own when it is complete and on the disk.
+// replace writes a file under a temporary name, and renames it to path when it is complete and on the disk.
 func replace(path string, mode os.FileMode, write func(io.Writer) error) (err error) {
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
 	if err != nil {
@@ -75,11 +76,12 @@ func replace(path string, mode os.FileMode, write func(io.Writer) error) (err er
 		return nil //nolint:nilerr // a folder that can be written but not read: the file is there
 	}
 	defer dir.Close()
-	_ = dir.Sync() // not every file system can; the content of the file is on the disk
+	_ = dir.Sync() // some file systems cannot; the file's content is on the disk
 	return nil
 }
 
-// Detach writes the module of the file from, without the signatures that it may have, to the file to: what is to be signed.
+// Detach writes the module of the file from, without any signatures, to the file to. The result is what gets
+// signed.
 func Detach(ctx context.Context, from, to string) error {
 	f, size, err := open(from)
 	if err != nil {
@@ -101,8 +103,8 @@ func Detach(ctx context.Context, from, to string) error {
 	return nil
 }
 
-// Digest is that of the module in a file without the signatures that it may have, and the number of bytes it is of: what a key
-// elsewhere signs (see Wrap).
+// Digest returns the digest of the module in a file without its signatures, and the module's length in bytes.
+// A key in another place signs this digest (see Wrap).
 func Digest(ctx context.Context, path string, hash crypto.Hash) (digest []byte, length int64, err error) {
 	f, size, err := open(path)
 	if err != nil {

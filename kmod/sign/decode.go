@@ -9,19 +9,19 @@ import (
 	"golang.org/x/crypto/cryptobyte/asn1"
 )
 
-// maxSignature is what the kernel's decoder takes (lib/asn1_decoder.c).
+// maxSignature is the limit of the kernel's decoder, in bytes (lib/asn1_decoder.c).
 const maxSignature = 65535
 
 // signerInfo is one signature of a message.
 type signerInfo struct {
-	issuer, serial    []byte // DER of the name and the number's bytes; nil when the key is named by its identifier
+	issuer, serial    []byte // DER of the name, and the number's bytes; nil when the key is named by its identifier
 	keyID             []byte
 	digest, algorithm goasn1.ObjectIdentifier
 	attributes        bool
 	signature         []byte
 }
 
-// hash is what the signature was made with; false when it, or the kind of key, is not known.
+// hash returns the hash that the signature was made with; false when the hash or the kind of key is unknown.
 func (s signerInfo) hash() (algorithm, bool) {
 	i := slices.IndexFunc(algorithms, func(a algorithm) bool { return a.oid.Equal(s.digest) })
 	if i < 0 || s.kind() == s.algorithm.String() {
@@ -30,7 +30,7 @@ func (s signerInfo) hash() (algorithm, bool) {
 	return algorithms[i], true
 }
 
-// kind names the algorithm of the key: "rsa", "ecdsa", or its number.
+// kind returns the algorithm of the key: "rsa", "ecdsa", or its object identifier.
 func (s signerInfo) kind() string {
 	if s.algorithm.Equal(oidRSA) {
 		return "rsa"
@@ -45,8 +45,9 @@ func malformed(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", ErrMalformed, fmt.Sprintf(format, args...))
 }
 
-// decode reads a SignedData as the kernel's parser does (crypto/asymmetric_keys/pkcs7.asn1): bytes after it are not looked at,
-// embedded certificates and revocation lists are passed over. Only DER is taken: kernels also take BER, which no signer of modules writes.
+// decode reads a SignedData as the kernel's parser does (crypto/asymmetric_keys/pkcs7.asn1): it ignores bytes
+// after it and skips embedded certificates and revocation lists. It accepts only DER. Kernels also accept
+// BER, which no program that signs modules writes.
 func decode(der []byte) ([]signerInfo, error) {
 	if len(der) > maxSignature {
 		return nil, malformed("%d bytes, kernels take %d", len(der), maxSignature)

@@ -8,20 +8,22 @@ import (
 	"golang.org/x/crypto/cryptobyte/asn1"
 )
 
-// Description is what a signature claims of itself; nothing of it is checked.
+// Description is what a signature claims about itself; none of it is verified.
 type Description struct {
-	Issuer    string // common name of the issuer of the signer's certificate, else its organisation; "" when the key is named by KeyID
+	// Issuer is the common name of the issuer of the signer's certificate, or else its organisation; "" when the
+	// key is named by KeyID.
+	Issuer    string
 	Serial    []byte // serial number of that certificate; nil when the key is named by KeyID
 	KeyID     []byte // subject key identifier; nil when the key is named by issuer and serial number
-	Hash      string // "sha256"; a dotted number when it is not known here
-	Algorithm string // "rsa", "ecdsa"; a dotted number when it is not known here
+	Hash      string // "sha256"; an object identifier when this package does not know it
+	Algorithm string // "rsa", "ecdsa"; an object identifier when this package does not know it
 }
 
-// otherHashes are known by name only.
+// otherHashes are known only by name.
 var otherHashes = map[string]string{"1.2.840.113549.2.5": "md5", "1.2.840.113549.2.4": "md4", "1.2.156.10197.1.401": "sm3"}
 
-// Describe reads the first signer of a PKCS#7 signature. Errors wrap ErrMalformed where kernels say EBADMSG, or
-// ErrUnsupported when it has no signer at all.
+// Describe describes the first signer of a PKCS#7 signature. Errors wrap ErrMalformed where kernels return
+// EBADMSG, or ErrUnsupported when the signature has no signer.
 func Describe(der []byte) (Description, error) {
 	infos, err := decode(der)
 	if err != nil {
@@ -46,7 +48,7 @@ func Describe(der []byte) (Description, error) {
 	return d, nil
 }
 
-// signer is how messages name the key of a signature.
+// signer returns the name of a signature's key for messages.
 func (s signerInfo) signer() string {
 	if s.issuer == nil {
 		return "key id " + Colons(s.keyID)
@@ -54,7 +56,8 @@ func (s signerInfo) signer() string {
 	return "issuer \"" + commonName(s.issuer) + "\", serial number " + Colons(s.serial)
 }
 
-// commonName takes the CN of a distinguished name, else its organisation, else its first text of any kind.
+// commonName returns the CN of a distinguished name, or else its organisation, or else its first text of any
+// kind.
 func commonName(der cryptobyte.String) string {
 	var name cryptobyte.String
 	if !der.ReadASN1(&name, asn1.SEQUENCE) {
@@ -84,7 +87,7 @@ func commonName(der cryptobyte.String) string {
 	return ""
 }
 
-// Colons writes a serial number or key id as modinfo does: 4A:0F:11.
+// Colons formats a serial number or key id as modinfo does: 4A:0F:11.
 func Colons(b []byte) string {
 	const digits = "0123456789ABCDEF"
 	out := make([]byte, 0, 3*len(b))
@@ -97,7 +100,7 @@ func Colons(b []byte) string {
 	return string(out)
 }
 
-// printable replaces what would garble a log line or a terminal.
+// printable replaces characters that would garble a log line or a terminal.
 func printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r < ' ' || r >= 0x7f && r < 0xa0 || r == '\ufffd' {

@@ -13,7 +13,7 @@ import (
 	"testing"
 )
 
-// realTier skips unless the real tier is asked for.
+// realTier skips the test unless the real tier was requested.
 func realTier(t *testing.T) {
 	t.Helper()
 	if os.Getenv("DRIVER_E2E") != "1" {
@@ -28,7 +28,8 @@ func run(t *testing.T, name string, args ...string) {
 	}
 }
 
-// newKeys makes keys and certificates with openssl, of each kind: name -> key file; the certificate is beside it.
+// newKeys makes keys and certificates of each kind with openssl. It returns name -> key file; the certificate
+// is beside the key.
 func newKeys(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	kinds := map[string][]string{"rsa2048": {"-newkey", "rsa:2048"}, "rsa4096": {"-newkey", "rsa:4096"},
@@ -42,7 +43,7 @@ func newKeys(t *testing.T, dir string) map[string]string {
 	return out
 }
 
-// signFile finds the newest one of Debian's kernels.
+// signFile returns the sign-file program of the newest of Debian's kernels.
 func signFile(t *testing.T) string {
 	t.Helper()
 	all, err := filepath.Glob("/usr/lib/linux-kbuild-*/scripts/sign-file")
@@ -52,8 +53,8 @@ func signFile(t *testing.T) string {
 	return all[len(all)-1]
 }
 
-// sameSignature compares two messages. ECDSA signatures are made with random numbers: there, all but the number itself is compared, and
-// that it verifies.
+// sameSignature compares two messages. ECDSA signatures contain random numbers: for them it compares
+// everything except the signature value, and verifies that.
 func sameSignature(t *testing.T, what string, got, want []byte, s *Signer, hash crypto.Hash) {
 	t.Helper()
 	if strings.Contains(what, "rsa") {
@@ -98,7 +99,8 @@ func TestRealTools(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if !strings.HasPrefix(name, "sha3") || strings.HasPrefix(kind, "rsa") { // openssl 3.0 has no ECDSA with SHA-3 in CMS
+			// openssl 3.0 has no ECDSA with SHA-3 in CMS.
+			if !strings.HasPrefix(name, "sha3") || strings.HasPrefix(kind, "rsa") {
 				run(t, "openssl", "cms", "-sign", "-binary", "-noattr", "-nocerts", "-md", name, "-in", module, "-inkey", key, "-signer", key+".crt",
 					"-outform", "DER", "-out", module+".cms")
 				sameSignature(t, what+" openssl", mine, read(t, module+".cms"), s, hash)
@@ -112,7 +114,7 @@ func TestRealTools(t *testing.T) {
 				if _, err := VerifyFile(t.Context(), module+".theirs", []*x509.Certificate{s.Certificate}); err != nil {
 					t.Errorf("%s: %v", what, err)
 				}
-				// What we make, openssl takes.
+				// openssl accepts our signature.
 				if err := os.WriteFile(module+".p7s", mine, 0o600); err != nil {
 					t.Fatal(err)
 				}
@@ -123,7 +125,8 @@ func TestRealTools(t *testing.T) {
 	}
 }
 
-// Other forms that openssl writes: by key id, with attributes, with the certificate inside, with the content inside.
+// Other forms that openssl writes: by key id, with attributes, with the certificate inside, with the content
+// inside.
 func TestRealForms(t *testing.T) {
 	realTier(t)
 	key := newKeys(t, t.TempDir())["rsa2048"]
@@ -152,7 +155,7 @@ func TestRealForms(t *testing.T) {
 	}
 }
 
-// TestRealKeys loads what openssl makes of one key.
+// TestRealKeys loads the files that openssl makes of one key.
 func TestRealKeys(t *testing.T) {
 	realTier(t)
 	dir := t.TempDir()
@@ -172,7 +175,7 @@ func TestRealKeys(t *testing.T) {
 	}
 }
 
-// TestRealDebianModule describes a module that Debian signed, where the lab has left one.
+// TestRealDebianModule describes a module that Debian signed, if the lab has left one.
 func TestRealDebianModule(t *testing.T) {
 	realTier(t)
 	home, err := os.UserHomeDir()

@@ -16,7 +16,8 @@ var (
 	oidRSA        = goasn1.ObjectIdentifier{1, 2, 840, 113549, 1, 1, 1}
 )
 
-// encode writes the SignedData: version 1, one signer by issuer and serial number, no content, no certificates, no attributes.
+// encode returns the DER of a SignedData: version 1, one signer by issuer and serial number, no content, no
+// certificates, no attributes.
 func encode(cert *x509.Certificate, a algorithm, signature []byte) ([]byte, error) {
 	_, isRSA := cert.PublicKey.(*rsa.PublicKey)
 	sequence, set, wrapped := asn1.SEQUENCE, asn1.SET, asn1.Tag(0).ContextSpecific().Constructed()
@@ -55,7 +56,8 @@ func encode(cert *x509.Certificate, a algorithm, signature []byte) ([]byte, erro
 	return b.Bytes()
 }
 
-// serialOf is the content of the certificate's serial number as PKCS#7 and kernels compare it: the integer's bytes.
+// serialOf returns the content of the certificate's serial number as PKCS#7 and kernels compare it: the
+// integer's bytes.
 func serialOf(cert *x509.Certificate) []byte {
 	var b cryptobyte.Builder
 	b.AddASN1BigInt(cert.SerialNumber)

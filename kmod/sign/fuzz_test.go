@@ -44,7 +44,7 @@ func FuzzVerify(f *testing.F) {
 		if !known || errors.Is(err, ErrMalformed) != errors.Is(described, ErrMalformed) {
 			t.Errorf("Describe = %+v, %v; Verify = %v", d, described, err)
 		}
-		// The content is not what any of the seeds' keys signed.
+		// None of the seeds' keys signed this content.
 		if _, err := Verify(t.Context(), bytes.NewReader(testModule[:99]), der, certs); err == nil {
 			t.Error("a signature fits bytes that nobody signed")
 		}
@@ -61,7 +61,7 @@ func FuzzLoad(f *testing.F) {
 			return
 		}
 		for _, it := range items {
-			if it.kind != kindEncrypted && it.kind != kindPKCS12 { // they are slow on purpose
+			if it.kind != kindEncrypted && it.kind != kindPKCS12 { // those are slow on purpose
 				_, _, _ = it.open(nil)
 			}
 		}

@@ -14,16 +14,17 @@ import (
 	"strings"
 )
 
-// algorithm is a hash, and what PKCS#7 calls it alone and together with ECDSA (kernel: include/linux/oid_registry.h).
+// algorithm is a hash with its names in PKCS#7, alone and together with ECDSA (kernel:
+// include/linux/oid_registry.h).
 type algorithm struct {
 	name  string // in CONFIG_MODULE_SIG_HASH
 	hash  crypto.Hash
 	oid   asn1.ObjectIdentifier
 	ecdsa asn1.ObjectIdentifier
-	weak  bool // never signed with
+	weak  bool // never used to sign
 }
 
-// algorithms in the order in which messages name them.
+// algorithms, in the order in which messages name them.
 var algorithms = []algorithm{
 	{"sha256", crypto.SHA256, asn1.ObjectIdentifier{2, 16, 840, 1, 101, 3, 4, 2, 1}, asn1.ObjectIdentifier{1, 2, 840, 10045, 4, 3, 2}, false},
 	{"sha384", crypto.SHA384, asn1.ObjectIdentifier{2, 16, 840, 1, 101, 3, 4, 2, 2}, asn1.ObjectIdentifier{1, 2, 840, 10045, 4, 3, 3}, false},
@@ -35,8 +36,9 @@ var algorithms = []algorithm{
 	{"sha1", crypto.SHA1, asn1.ObjectIdentifier{1, 3, 14, 3, 2, 26}, asn1.ObjectIdentifier{1, 2, 840, 10045, 4, 1}, true},
 }
 
-// ParseHash takes a hash as the kernel's CONFIG_MODULE_SIG_HASH names it: sha256, sha384, sha512, sha224, sha3-256, sha3-384,
-// sha3-512 (Linux 6.7 and later). SHA-1 can be forged and is refused: a kernel that names it takes sha256 as well, as long as that is built in.
+// ParseHash returns the hash that the kernel's CONFIG_MODULE_SIG_HASH names: sha256, sha384, sha512, sha224,
+// sha3-256, sha3-384, sha3-512 (Linux 6.7 and later). It refuses SHA-1, which can be forged: a kernel that
+// names SHA-1 accepts sha256 as well, if that is built in.
 func ParseHash(name string) (crypto.Hash, error) {
 	var names []string
 	for _, a := range algorithms {
@@ -52,7 +54,7 @@ func ParseHash(name string) (crypto.Hash, error) {
 	return 0, fmt.Errorf("sign modules with the hash %q: not known: there are %s", printable(name), strings.Join(names, ", "))
 }
 
-// algorithmOf finds what to sign with.
+// algorithmOf returns the algorithm to sign with.
 func algorithmOf(hash crypto.Hash) (algorithm, error) {
 	i := slices.IndexFunc(algorithms, func(a algorithm) bool { return a.hash == hash && !a.weak })
 	if i < 0 {
@@ -61,7 +63,7 @@ func algorithmOf(hash crypto.Hash) (algorithm, error) {
 	return algorithms[i], nil
 }
 
-// check says whether a signature over a digest is this key's.
+// check reports whether this key made the signature over the digest.
 func check(key crypto.PublicKey, hash crypto.Hash, digest, signature []byte) bool {
 	switch k := key.(type) {
 	case *rsa.PublicKey:

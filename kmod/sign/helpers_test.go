@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// keys of the tests; RSA takes long to make, so there is one.
+// keys of the tests. Making an RSA key takes long, so there is one.
 var keys = sync.OnceValue(func() map[string]*Signer {
 	out := map[string]*Signer{}
 	r, err := rsa.GenerateKey(rand.Reader, 2048)
@@ -30,7 +30,7 @@ var keys = sync.OnceValue(func() map[string]*Signer {
 		if err != nil {
 			panic(err)
 		}
-		out[name] = newTestSigner(k, 0x80ff) // whose DER has a leading zero
+		out[name] = newTestSigner(k, 0x80ff) // the DER of this number has a leading zero
 	}
 	return out
 })
@@ -39,7 +39,7 @@ func newTestSigner(key crypto.Signer, serial int64) *Signer {
 	return &Signer{Key: key, Certificate: newCert(key, serial)}
 }
 
-// newCert makes a certificate that has expired: nobody minds.
+// newCert returns a certificate that has expired, which matters to nothing.
 func newCert(key crypto.Signer, serial int64) *x509.Certificate {
 	template := &x509.Certificate{SerialNumber: big.NewInt(serial), NotBefore: time.Unix(1e9, 0), NotAfter: time.Unix(11e8, 0),
 		Subject: pkix.Name{CommonName: "Builder of modules", Organization: []string{"Example"}}, SubjectKeyId: []byte{1, 2, 3, byte(serial)}}

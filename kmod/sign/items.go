@@ -13,10 +13,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxKeyFile bounds files of keys and certificates.
+// maxKeyFile bounds files of keys and certificates, in bytes.
 const maxKeyFile = 1 << 20
 
-// kind is what a piece of DER is.
+// kind is the type of a piece of DER.
 type kind string
 
 const (
@@ -28,7 +28,7 @@ const (
 	kindPKCS12      kind = "PKCS#12"
 )
 
-// pemKinds of PEM's labels; others are passed over.
+// pemKinds has the kinds of PEM's labels; blocks with other labels are skipped.
 var pemKinds = map[string]kind{"CERTIFICATE": kindCertificate, "X509 CERTIFICATE": kindCertificate, "RSA PRIVATE KEY": kindPKCS1,
 	"EC PRIVATE KEY": kindSEC1, "PRIVATE KEY": kindPKCS8, "ENCRYPTED PRIVATE KEY": kindEncrypted}
 
@@ -38,7 +38,7 @@ type item struct {
 	der  []byte
 }
 
-// readItems reads a file of keys and certificates, at least one.
+// readItems reads a file of keys and certificates and returns at least one item.
 func readItems(path string) ([]item, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -89,7 +89,8 @@ func parseItems(data []byte) ([]item, error) {
 	return nil, errors.New("it holds no private key or certificate: neither PEM nor DER of PKCS#8, PKCS#1, SEC1, PKCS#12 or X.509")
 }
 
-// sniff says what DER is by the types of its first fields; "" is something else, as text.
+// sniff returns the kind of a piece of DER by the types of its first fields; "" for anything else, such as
+// text.
 func sniff(der []byte) kind {
 	in := cryptobyte.String(der)
 	var fields cryptobyte.String

@@ -10,16 +10,17 @@ import (
 	"software.sslmate.com/src/go-pkcs12"
 )
 
-// Passphrase gives what a private key is encrypted with; a nil Passphrase has none. It is asked once, and only when the key is
-// encrypted. A newline at the end of a file is its caller's business.
+// Passphrase returns the passphrase of a private key; a nil Passphrase has none. LoadSigner calls it once,
+// and only when the key is encrypted. The caller removes a newline at the end of a passphrase file.
 type Passphrase func() ([]byte, error)
 
-// ErrPassphrase says that a key could not be decrypted: no passphrase was given, or a wrong one.
+// ErrPassphrase says that a key could not be decrypted: there was no passphrase, or a wrong one.
 var ErrPassphrase = errors.New("the passphrase is missing or wrong")
 
-// LoadSigner reads a private key and the certificate that belongs to it. The format is found by content, not by name: PEM or
-// DER of PKCS#8 (also encrypted), PKCS#1 or SEC1, or PKCS#12. The certificate is that of certFile (see LoadCertificates; where it has
-// several, the key's), or the key's file has it too and certFile is "". Files are read to 1 MiB at most; no error shows what they hold.
+// LoadSigner reads a private key and its certificate. It finds the format by content, not by name: PEM or DER
+// of PKCS#8 (also encrypted), PKCS#1 or SEC1, or PKCS#12. The certificate comes from certFile (see
+// LoadCertificates; of several, the one of the key counts); certFile is "" when keyFile also has the
+// certificate. LoadSigner reads at most 1 MiB of a file; no error shows the content of a file.
 func LoadSigner(keyFile, certFile string, pass Passphrase) (*Signer, error) {
 	s, err := loadSigner(keyFile, certFile, pass)
 	if err != nil {
@@ -80,8 +81,8 @@ func newSigner(key crypto.Signer, cert *x509.Certificate, certFile string) (*Sig
 	return s, nil
 }
 
-// LoadCertificates reads the certificates of a file: PEM, one or more, where keys and others are passed over, or DER. There is at
-// least one when there is no error.
+// LoadCertificates reads the certificates of a file: PEM with one or more (it skips keys and other blocks),
+// or DER. Without an error there is at least one.
 func LoadCertificates(file string) ([]*x509.Certificate, error) {
 	items, err := readItems(file)
 	if err != nil {
@@ -107,7 +108,7 @@ func LoadCertificates(file string) ([]*x509.Certificate, error) {
 	return certs, nil
 }
 
-// open makes a usable key of what a file holds; PKCS#12 has certificates with it.
+// open returns the usable key of an item; a PKCS#12 item also has certificates.
 func (it item) open(pass Passphrase) (crypto.Signer, []*x509.Certificate, error) {
 	var key any
 	var err error
@@ -133,7 +134,7 @@ func (it item) open(pass Passphrase) (crypto.Signer, []*x509.Certificate, error)
 	return signer, nil, nil
 }
 
-// openPKCS12 tries without a passphrase where none is given: such files exist.
+// openPKCS12 tries without a passphrase if none is given, because such files exist.
 func openPKCS12(der []byte, pass Passphrase) (crypto.Signer, []*x509.Certificate, error) {
 	var phrase []byte
 	if pass != nil {

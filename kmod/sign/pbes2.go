@@ -4,7 +4,7 @@ import (
 	"crypto/aes"
 	"crypto/cipher"
 	"crypto/pbkdf2"
-	"crypto/sha1" //nolint:gosec // as a part of HMAC, which the standard has as its default
+	"crypto/sha1" //nolint:gosec // as a part of HMAC, which is the standard's default
 	"crypto/sha256"
 	"crypto/sha512"
 	"crypto/x509"
@@ -24,8 +24,8 @@ const (
 	oidPBKDF2 = "1.2.840.113549.1.5.12"
 	oidScrypt = "1.3.6.1.4.1.11591.4.11"
 
-	maxRounds = 20_000_000 // some seconds
-	maxMemory = 256 << 20  // of scrypt
+	maxRounds = 20_000_000 // takes some seconds
+	maxMemory = 256 << 20  // bytes, of scrypt
 )
 
 var (
@@ -36,7 +36,8 @@ var (
 
 var errEncryption = errors.New("it is encrypted in a way that is not supported: convert it with: openssl pkcs8 -topk8 -v2 aes-256-cbc -in OLD -out NEW")
 
-// decryptPKCS8 opens an EncryptedPrivateKeyInfo as openssl writes it: PBES2 of PBKDF2 or scrypt, and AES-CBC.
+// decryptPKCS8 decrypts an EncryptedPrivateKeyInfo as openssl writes it: PBES2 with PBKDF2 or scrypt, and
+// AES-CBC.
 func decryptPKCS8(der []byte, pass Passphrase) (any, error) {
 	in := cryptobyte.String(der)
 	var info, scheme, sealed cryptobyte.String
@@ -84,7 +85,7 @@ func decryptPKCS8(der []byte, pass Passphrase) (any, error) {
 	if padding == 0 || padding > aes.BlockSize {
 		return nil, fmt.Errorf("decrypt it: %w", ErrPassphrase)
 	}
-	// A wrong passphrase gives noise whose last byte may look right: what is inside tells.
+	// A wrong passphrase gives noise whose last byte can look right; the parser of the content finds that.
 	private, err := x509.ParsePKCS8PrivateKey(plain[:len(plain)-padding])
 	if err != nil {
 		return nil, fmt.Errorf("decrypt it: %w (or it is damaged)", ErrPassphrase)
@@ -92,7 +93,8 @@ func decryptPKCS8(der []byte, pass Passphrase) (any, error) {
 	return private, nil
 }
 
-// derive makes the key of a passphrase as the file says; its numbers are bounded, so that a hostile file cannot keep us busy.
+// derive derives the key from a passphrase with the file's parameters. These are bounded, so that a hostile
+// file cannot keep the program busy.
 func derive(kdf cryptobyte.String, phrase []byte, size int) ([]byte, error) {
 	name, parameters, ok := algorithmIdentifier(kdf)
 	var body, salt cryptobyte.String
@@ -127,7 +129,7 @@ func derive(kdf cryptobyte.String, phrase []byte, size int) ([]byte, error) {
 	return nil, errEncryption
 }
 
-// algorithmIdentifier splits into the number as text, and what follows it.
+// algorithmIdentifier splits an AlgorithmIdentifier into its object identifier as text and its parameters.
 func algorithmIdentifier(in cryptobyte.String) (name string, parameters cryptobyte.String, ok bool) {
 	var oid goasn1.ObjectIdentifier
 	ok = in.ReadASN1ObjectIdentifier(&oid)

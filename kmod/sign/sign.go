@@ -1,9 +1,11 @@
-// Package sign makes, attaches, removes and verifies the signatures that Linux expects at the end of a module: a detached
-// PKCS#7 SignedData without attributes and certificates, then twelve bytes that say how long it is, then a line of text. What it
-// makes is, byte for byte, what the kernel's own scripts/sign-file makes.
+// Package sign makes, attaches, removes and verifies the signatures that Linux expects at the end of a
+// module: a detached PKCS#7 SignedData without attributes and certificates, then twelve bytes with its
+// length, then a line of text. Its signatures equal those of the kernel's own scripts/sign-file, byte for
+// byte.
 //
-// It does not decide whom to trust (the caller gives the certificates), looks at no certificate's dates, usage or chain (nor do
-// kernels, for modules), and neither strips nor compresses modules: strip first, then sign, then compress.
+// It does not decide which keys to trust (the caller gives the certificates) and does not check dates, usage
+// or chain of a certificate (kernels do not check them for modules either). It neither strips nor compresses
+// modules: strip first, then sign, then compress.
 package sign
 
 import (
@@ -19,32 +21,37 @@ import (
 	"io"
 )
 
-// What can be wrong with a signature, and what the kernel does about it with module.sig_enforce (or Secure Boot) and without
-// (kernel/module/signing.c, crypto/asymmetric_keys/pkcs7_*.c; measured on Linux 6.1).
+// The faults of a signature, and what the kernel does about each with module.sig_enforce (or Secure Boot) and
+// without (kernel/module/signing.c, crypto/asymmetric_keys/pkcs7_*.c; measured on Linux 6.1).
 var (
-	// ErrUnsigned: there is none. The kernel refuses with EKEYREJECTED when it enforces, else it loads with taint E.
+	// ErrUnsigned: there is no signature. The kernel refuses the module with EKEYREJECTED when it enforces; else
+	// it loads the module with taint E.
 	ErrUnsigned = errors.New("no signature is appended")
-	// ErrMalformed: it cannot be read. The kernel refuses always, with EBADMSG (EINVAL for versions and types that it does not know).
+	// ErrMalformed: the signature cannot be read. The kernel always refuses, with EBADMSG (EINVAL for versions
+	// and types that it does not know).
 	ErrMalformed = errors.New("the signature is malformed")
-	// ErrForeign: none of the given certificates made it. The kernel refuses with EKEYREJECTED when it enforces.
+	// ErrForeign: the key of none of the given certificates made it. The kernel refuses with EKEYREJECTED when
+	// it enforces.
 	ErrForeign = errors.New("the signature was made with another key")
-	// ErrMismatch: made for other bytes, or damaged. The kernel refuses always, with EKEYREJECTED and no line in its log.
+	// ErrMismatch: the signature is for other bytes, or damaged. The kernel always refuses, with EKEYREJECTED
+	// and no line in its log.
 	ErrMismatch = errors.New("the signature does not fit the module: the module or the signature was changed after signing")
-	// ErrAttributes: it has signed attributes. The kernel refuses them for modules always, with EKEYREJECTED.
+	// ErrAttributes: the signature has signed attributes. For modules the kernel always refuses them, with
+	// EKEYREJECTED.
 	ErrAttributes = errors.New("the signature has signed attributes, which kernels refuse for modules: sign with openssl cms -noattr, or scripts/sign-file")
-	// ErrUnsupported: not PKCS#7, or an algorithm that is not known here. The kernel calls it "unsupported crypto" and refuses with
-	// EKEYREJECTED when it enforces.
+	// ErrUnsupported: the signature is not PKCS#7, or has an algorithm that this package does not know. The
+	// kernel calls it "unsupported crypto" and refuses with EKEYREJECTED when it enforces.
 	ErrUnsupported = errors.New("the signature is of a kind that is not supported")
 )
 
-// Signer is a private key and the certificate that kernels know it by.
+// Signer is a private key and the certificate by which kernels know it.
 type Signer struct {
-	Key         crypto.Signer // RSA or ECDSA; may live in a token
+	Key         crypto.Signer // RSA or ECDSA; may be in a token
 	Certificate *x509.Certificate
 }
 
-// NewSigner checks that kernels can use the key and that the certificate is the key's. A certificate that has expired is no
-// error: kernels do not look at the dates.
+// NewSigner checks that kernels can use the key and that the certificate belongs to it. An expired
+// certificate is no error, because kernels do not check the dates.
 func NewSigner(key crypto.Signer, cert *x509.Certificate) (*Signer, error) {
 	if key == nil || cert == nil {
 		return nil, errors.New("sign modules: a key and its certificate are needed")
@@ -59,7 +66,8 @@ func NewSigner(key crypto.Signer, cert *x509.Certificate) (*Signer, error) {
 	return &Signer{Key: key, Certificate: cert}, nil
 }
 
-// usable says whether kernels can check signatures of this key (crypto/rsa_helper.c and ecdsa.c: others are refused there).
+// usable returns an error unless kernels can check signatures of this key (crypto/rsa_helper.c and ecdsa.c
+// refuse other kinds).
 func usable(key crypto.PublicKey) error {
 	switch k := key.(type) {
 	case *rsa.PublicKey:
@@ -81,8 +89,9 @@ func sameKey(a, b crypto.PublicKey) bool {
 	return ok && k.Equal(b)
 }
 
-// Sign reads the module, without any older signature, to its end and returns the PKCS#7 signature over it. An RSA key gives the
-// same bytes every time. hash is one that ParseHash knows: that of the kernel's CONFIG_MODULE_SIG_HASH, which is always built in.
+// Sign reads the module, which must have no signature, to its end and returns the PKCS#7 signature over it.
+// An RSA key gives the same bytes every time. hash is one that ParseHash returns, usually that of the
+// kernel's CONFIG_MODULE_SIG_HASH, which is always built in.
 func (s *Signer) Sign(ctx context.Context, module io.Reader, hash crypto.Hash) ([]byte, error) {
 	if s == nil || s.Key == nil || s.Certificate == nil {
 		return nil, errors.New("sign a module: there is no key")
@@ -103,7 +112,7 @@ func (s *Signer) Sign(ctx context.Context, module io.Reader, hash crypto.Hash) (
 	if err != nil {
 		return nil, fmt.Errorf("sign a module with the key of %q: %w", printable(s.Certificate.Subject.String()), err)
 	}
-	// A token that signs with another key than it shows, or with a fault, is found here and not on a node.
+	// This finds a token that is faulty or signs with another key than it shows here, and not on a node.
 	if !check(s.Certificate.PublicKey, hash, digest, signature) {
 		return nil, fmt.Errorf("sign a module: what the key made does not fit the certificate of %q: the key or its token is faulty, or the certificate is another key's",
 			printable(s.Certificate.Subject.String()))
@@ -115,8 +124,9 @@ func (s *Signer) Sign(ctx context.Context, module io.Reader, hash crypto.Hash) (
 	return der, nil
 }
 
-// Wrap makes the PKCS#7 of a plain signature that was made elsewhere, over the module's digest: RSA PKCS#1 v1.5, or ECDSA in DER.
-// The error wraps ErrMismatch when the certificate's key did not make it over this digest.
+// Wrap returns the PKCS#7 for a plain signature over the module's digest that was made in another place: RSA
+// PKCS#1 v1.5, or ECDSA in DER. The error wraps ErrMismatch when the certificate's key did not make it over
+// this digest.
 func Wrap(cert *x509.Certificate, hash crypto.Hash, digest, signature []byte) ([]byte, error) {
 	algorithm, err := algorithmOf(hash)
 	if err != nil {
@@ -131,7 +141,8 @@ func Wrap(cert *x509.Certificate, hash crypto.Hash, digest, signature []byte) ([
 	return encode(cert, algorithm, signature)
 }
 
-// SignFile signs the module in a file, without the signatures that it may have already; the file is not changed.
+// SignFile returns a signature over the module in a file, without the signatures that the file has. It does
+// not change the file.
 func (s *Signer) SignFile(ctx context.Context, path string, hash crypto.Hash) ([]byte, error) {
 	f, size, err := open(path)
 	if err != nil {
@@ -149,7 +160,7 @@ func (s *Signer) SignFile(ctx context.Context, path string, hash crypto.Hash) ([
 	return der, nil
 }
 
-// transfer copies in parts that are small enough for the context's end to be seen in time.
+// transfer copies in parts that are small enough to notice the context's end in time.
 func transfer(ctx context.Context, to io.Writer, from io.Reader) error {
 	buf := make([]byte, 1<<20)
 	for {

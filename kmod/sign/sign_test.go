@@ -77,7 +77,7 @@ func TestVerifyRefuses(t *testing.T) {
 		}
 		return b
 	}
-	// Another certificate with the same name and number: its key decides.
+	// Another certificate has the same name and number: its key decides.
 	twin := newCert(other.Key, 0x7f01)
 	for name, c := range map[string]struct {
 		module, der []byte
@@ -93,13 +93,14 @@ func TestVerifyRefuses(t *testing.T) {
 		"a longer module":     {append(bytes.Clone(testModule), 0), der, []*x509.Certificate{s.Certificate}, ErrMismatch},
 		"cut":                 {testModule, der[:len(der)-1], []*x509.Certificate{s.Certificate}, ErrMalformed},
 		"empty":               {testModule, nil, []*x509.Certificate{s.Certificate}, ErrMalformed},
-		"bytes after it":      {testModule, append(bytes.Clone(der), 0, 0), []*x509.Certificate{s.Certificate}, nil}, // as the kernel
-		"an unknown hash":     {testModule, replace("\x60\x86\x48\x01\x65\x03\x04\x02\x01", "\x60\x86\x48\x01\x65\x03\x04\x02\x7f"), []*x509.Certificate{s.Certificate}, ErrUnsupported},
-		"an unknown key":      {testModule, replace("\x2a\x86\x48\x86\xf7\x0d\x01\x01\x01", "\x2a\x86\x48\x86\xf7\x0d\x01\x01\x7f"), []*x509.Certificate{s.Certificate}, ErrUnsupported},
-		"encrypted data":      {testModule, replace("\x2a\x86\x48\x86\xf7\x0d\x01\x07\x02", "\x2a\x86\x48\x86\xf7\x0d\x01\x07\x03"), []*x509.Certificate{s.Certificate}, ErrMalformed},
-		"other content":       {testModule, replace("\x2a\x86\x48\x86\xf7\x0d\x01\x07\x01", "\x2a\x86\x48\x86\xf7\x0d\x01\x07\x03"), []*x509.Certificate{s.Certificate}, ErrMalformed},
-		"version 2":           {testModule, replace("\x02\x01\x01", "\x02\x01\x02"), []*x509.Certificate{s.Certificate}, ErrMalformed},
-		"too large":           {testModule, make([]byte, maxSignature+1), []*x509.Certificate{s.Certificate}, ErrMalformed},
+		// The kernel accepts it too.
+		"bytes after it":  {testModule, append(bytes.Clone(der), 0, 0), []*x509.Certificate{s.Certificate}, nil},
+		"an unknown hash": {testModule, replace("\x60\x86\x48\x01\x65\x03\x04\x02\x01", "\x60\x86\x48\x01\x65\x03\x04\x02\x7f"), []*x509.Certificate{s.Certificate}, ErrUnsupported},
+		"an unknown key":  {testModule, replace("\x2a\x86\x48\x86\xf7\x0d\x01\x01\x01", "\x2a\x86\x48\x86\xf7\x0d\x01\x01\x7f"), []*x509.Certificate{s.Certificate}, ErrUnsupported},
+		"encrypted data":  {testModule, replace("\x2a\x86\x48\x86\xf7\x0d\x01\x07\x02", "\x2a\x86\x48\x86\xf7\x0d\x01\x07\x03"), []*x509.Certificate{s.Certificate}, ErrMalformed},
+		"other content":   {testModule, replace("\x2a\x86\x48\x86\xf7\x0d\x01\x07\x01", "\x2a\x86\x48\x86\xf7\x0d\x01\x07\x03"), []*x509.Certificate{s.Certificate}, ErrMalformed},
+		"version 2":       {testModule, replace("\x02\x01\x01", "\x02\x01\x02"), []*x509.Certificate{s.Certificate}, ErrMalformed},
+		"too large":       {testModule, make([]byte, maxSignature+1), []*x509.Certificate{s.Certificate}, ErrMalformed},
 	} {
 		cert, err := Verify(t.Context(), bytes.NewReader(c.module), c.der, c.certs)
 		if !errors.Is(err, c.want) || (err == nil) != (cert == s.Certificate) {
@@ -185,7 +186,7 @@ func TestParseHash(t *testing.T) {
 	if _, err := keys()["p256"].Sign(t.Context(), bytes.NewReader(nil), crypto.SHA1); err == nil {
 		t.Error("Sign with SHA-1 works")
 	}
-	// Old kernels' own modules are signed with it: it can be checked.
+	// Old kernels' own modules are signed with it, so it can be checked.
 	if der, err := encode(keys()["p256"].Certificate, algorithms[len(algorithms)-1], []byte{1}); err != nil {
 		t.Error(err)
 	} else if d, err := Describe(der); err != nil || d.Hash != "sha1" || d.Algorithm != "ecdsa" {

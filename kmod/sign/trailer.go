@@ -11,7 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A signed module ends with: PKCS#7, trailer, magic (kernel: include/linux/module_signature.h). The trailer is
+// A signed module ends with: PKCS#7, trailer, magic (kernel: include/linux/module_signature.h). The trailer
+// is
 //
 //	{algo, hash, id_type, signer_len, key_id_len, 3 unused, sig_len uint32 big endian}
 //
@@ -21,13 +22,14 @@ const (
 	trailerSize = 12
 	idPKCS7     = 2
 
-	maxModule = 1<<31 - 1 // what the kernel reads of a file (INT_MAX)
-	maxNested = 16        // signatures over signatures; twice happens, by signing again without removing
+	maxModule = 1<<31 - 1 // bytes that the kernel reads of a file (INT_MAX)
+	maxNested = 16        // signatures over signatures; two occur when a module is signed again without removing the first
 )
 
-// Split finds the signature that is appended last, as kernels do: content is the length of what it signs, der the PKCS#7 itself,
-// which is not looked at; nil when there is none. Errors wrap ErrMalformed when the length cannot be right (EBADMSG), or
-// ErrUnsupported when it is not PKCS#7, as that of kernels before 4.3; others are of reading.
+// Split finds the signature that is appended last, as kernels do. content is the number of bytes that it
+// signs; der is the PKCS#7, which Split does not parse, or nil when there is none. Errors wrap ErrMalformed
+// when the length cannot be right (EBADMSG), or ErrUnsupported when the signature is not PKCS#7, like those
+// of kernels before 4.3; others are read errors.
 func Split(f io.ReaderAt, size int64) (content int64, der []byte, err error) {
 	if size < int64(len(magic)) {
 		return size, nil, nil
@@ -66,7 +68,7 @@ func Split(f io.ReaderAt, size int64) (content int64, der []byte, err error) {
 	return size - length, der, nil
 }
 
-// bare is the length of the module without any signature.
+// bare returns the length of the module without any signature.
 func bare(f io.ReaderAt, size int64) (int64, error) {
 	for range maxNested {
 		length, der, err := Split(f, size)
@@ -95,8 +97,8 @@ func readAt(f io.ReaderAt, b []byte, at int64) error {
 	return fmt.Errorf("read the signature: %w", err)
 }
 
-// open opens a module; a pipe or device of that name is refused and never waited for. A compressed module carries its
-// signature inside, so that what is appended to it would be lost.
+// open opens a module. It refuses a pipe or device of that name and never waits for one. It refuses a
+// compressed module, which has its signature inside: a signature appended to it would be lost.
 func open(path string) (_ *os.File, size int64, err error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {

@@ -12,8 +12,9 @@ import (
 
 func noSigner() error { return fmt.Errorf("%w: it has no signer", ErrUnsupported) }
 
-// VerifyFile says which of the certificates signed the module in a file: the signature that is appended last, as kernels take
-// it. Errors wrap ErrUnsigned, ErrMalformed, ErrForeign, ErrMismatch, ErrAttributes or ErrUnsupported; any other is one of reading.
+// VerifyFile returns the certificate whose key signed the module in a file. Like kernels it takes the
+// signature that is appended last. Errors wrap ErrUnsigned, ErrMalformed, ErrForeign, ErrMismatch,
+// ErrAttributes or ErrUnsupported; any other is a read error.
 func VerifyFile(ctx context.Context, path string, certs []*x509.Certificate) (*x509.Certificate, error) {
 	f, size, err := open(path)
 	if err != nil {
@@ -34,9 +35,10 @@ func VerifyFile(ctx context.Context, path string, certs []*x509.Certificate) (*x
 	return cert, nil
 }
 
-// Verify says which of the certificates made the signature over the content. The rules are the kernel's
-// (crypto/asymmetric_keys/pkcs7_verify.c, pkcs7_trust.c) with the certificates as its keyring, but for one: a chain of
-// certificates inside the signature is not followed. Errors are VerifyFile's. The content is read only when a certificate matches.
+// Verify returns the certificate whose key made the signature over the content. The rules are the kernel's
+// (crypto/asymmetric_keys/pkcs7_verify.c, pkcs7_trust.c) with the certificates as its keyring, with one
+// exception: Verify does not follow a chain of certificates inside the signature. Errors are VerifyFile's.
+// Verify reads the content only when a certificate matches.
 func Verify(ctx context.Context, content io.Reader, der []byte, certs []*x509.Certificate) (*x509.Certificate, error) {
 	infos, err := decode(der)
 	if err != nil {
@@ -51,7 +53,8 @@ func Verify(ctx context.Context, content io.Reader, der []byte, certs []*x509.Ce
 		return nil, fmt.Errorf("verify a signature: read the module: %w", err)
 	}
 	digest := h.Sum(nil)
-	for _, cert := range c.certs { // several have one name and number when somebody made the key anew
+	// Several certificates have one name and number when the key was generated again.
+	for _, cert := range c.certs {
 		if check(cert.PublicKey, c.hash, digest, c.info.signature) {
 			return cert, nil
 		}
@@ -59,14 +62,15 @@ func Verify(ctx context.Context, content io.Reader, der []byte, certs []*x509.Ce
 	return nil, fmt.Errorf("verify a signature (%s): %w", c.info.signer(), ErrMismatch)
 }
 
-// candidate is a signature and the certificates that it may be of.
+// candidate is a signature and the certificates that can belong to it.
 type candidate struct {
 	info  signerInfo
 	hash  crypto.Hash
 	certs []*x509.Certificate
 }
 
-// match finds the first signature whose key is that of a given certificate: as in the kernel, that one decides.
+// match returns the first signature whose key is that of a given certificate. As in the kernel, that
+// signature decides.
 func match(infos []signerInfo, certs []*x509.Certificate) (candidate, error) {
 	if slices.ContainsFunc(infos, func(s signerInfo) bool { return s.attributes }) {
 		return candidate{}, ErrAttributes
@@ -92,7 +96,7 @@ func match(infos []signerInfo, certs []*x509.Certificate) (candidate, error) {
 	return candidate{}, err
 }
 
-// names says whether the signature names this certificate's key.
+// names reports whether the signature names this certificate's key.
 func (s signerInfo) names(cert *x509.Certificate) bool {
 	if s.issuer != nil {
 		return bytes.Equal(s.issuer, cert.RawIssuer) && bytes.Equal(s.serial, serialOf(cert))

@@ -1,12 +1,13 @@
-// Package buildkit runs steps in BuildKit daemons: the runner for people who have a fleet of builders.
+// Package buildkit runs steps in BuildKit daemons. It is the runner for users who have a fleet of builders.
 //
-// A Pool is a client of one daemon or of several. A step's root goes in as an image manifest made here, and a daemon fetches
-// from us only the layers that it lacks; the command is one LLB Run without a network; the content of the output folder
-// comes back as a tar stream. Cache hits are BuildKit's: the same layers, command and environment give the same digests.
+// A Pool is a client of one or several daemons. The root of a step goes in as an image manifest that this
+// package makes; a daemon fetches from this process only the layers that it lacks. The command is one LLB Run
+// without a network. The content of the output folder comes back as a tar stream. The cache is BuildKit's:
+// the same layers, command and environment give the same digests.
 //
-// A step goes to the daemon that has least to do. When a daemon dies under a step, or its disk is full, the step is done
-// again on another one. Nothing here queues, limits or plans beyond that, starts a daemon, talks to a registry, or keeps
-// anything on this machine after Close.
+// A step goes to the least loaded daemon. When a daemon dies during a step, or its disk is full, the step
+// runs again on another daemon. This package does not queue, limit or plan beyond that, does not start a
+// daemon, does not talk to a registry, and keeps nothing on this machine after Close.
 package buildkit
 
 import (
@@ -23,7 +24,7 @@ import (
 	"github.com/driver-container/driver-container/images/runner"
 )
 
-// Options say where the daemons are. Addresses are those that buildctl takes:
+// Options say where the daemons are. Addresses have the forms that buildctl accepts:
 //
 //	unix:///run/buildkit/buildkitd.sock
 //	tcp://HOST:PORT                                              plain, or TLS when TLS says so
@@ -31,10 +32,13 @@ import (
 //	kube-pod://POD?context=CONTEXT&namespace=NS&container=NAME
 //	ssh://USER@HOST:PORT/SOCKET                                  needs buildctl over there
 type Options struct {
-	Addresses []string          // none: DefaultAddress alone
-	TLS       TLS               // for tcp:// addresses; DefaultTLS gives the environment's
-	Work      string            // folder for temporary copies of layers that are no files of this machine; "": the system's
-	Say       func(line string) // what is no line of a command: a daemon that does not answer, layers on their way; may be nil
+	Addresses []string // empty: DefaultAddress only
+	TLS       TLS      // for tcp:// addresses; DefaultTLS returns the one of the environment
+	// Work is the folder for temporary copies of layers that are not files of this machine; "": the system's.
+	Work string
+	// Say gets messages that are not output of a command: daemons that do not answer, layers in transfer. It may
+	// be nil.
+	Say func(line string)
 }
 
 // Pool is a runner.Runner over one or more daemons. It is safe for concurrent use.
@@ -43,16 +47,16 @@ type Pool struct {
 	spool   *spool
 	closing chan struct{}
 	once    sync.Once
-	steps   sync.WaitGroup // of Run
+	steps   sync.WaitGroup // running calls of Run
 
-	mu      sync.Mutex // guards what changes in the members, and closed
+	mu      sync.Mutex // guards the changing fields of the members, and closed
 	members []*member
 	closed  bool
 }
 
-// New connects to every daemon and asks what it can run. It fails when an address makes no sense or a certificate cannot
-// be read, and with runner.ErrUnavailable and each daemon's reason when none answers; daemons that do not answer while
-// others do are told to Say and asked again later.
+// New connects to every daemon and asks what it can run. It returns an error when an address is invalid or a
+// certificate cannot be read, and runner.ErrUnavailable with the reason of each daemon when none answers. If
+// only some daemons do not answer, New reports them to Say, and the pool asks them again later.
 func New(ctx context.Context, o Options) (*Pool, error) {
 	if len(o.Addresses) == 0 {
 		o.Addresses = []string{DefaultAddress()}
@@ -60,7 +64,7 @@ func New(ctx context.Context, o Options) (*Pool, error) {
 	p := newPool(o)
 	for i, address := range o.Addresses {
 		if slices.Contains(o.Addresses[:i], address) {
-			continue // given twice, it is still one machine
+			continue // given twice, it is one machine
 		}
 		d, err := dial(ctx, address, o.TLS, p.say)
 		if err != nil {
@@ -83,7 +87,7 @@ func (p *Pool) add(address string, d daemon) {
 	p.members = append(p.members, &member{address: address, daemon: d})
 }
 
-// Close ends the steps that run, and then every connection. It returns when nothing of the pool is left.
+// Close ends the running steps and then every connection. It returns when nothing of the pool is left.
 func (p *Pool) Close() error {
 	var err error
 	p.once.Do(func() {
@@ -100,7 +104,7 @@ func (p *Pool) Close() error {
 	return err
 }
 
-// String names the runner and its daemons.
+// String returns the name of the runner and its daemons.
 func (p *Pool) String() string {
 	names := make([]string, len(p.members))
 	for i, m := range p.members {
@@ -109,7 +113,7 @@ func (p *Pool) String() string {
 	return "buildkit " + strings.Join(names, ", ")
 }
 
-// DefaultAddress is BUILDKIT_HOST, or where a buildkitd of this machine listens by default.
+// DefaultAddress returns BUILDKIT_HOST, or the default address of a buildkitd on this machine.
 func DefaultAddress() string {
 	if a := os.Getenv("BUILDKIT_HOST"); a != "" {
 		return a
@@ -119,7 +123,7 @@ func DefaultAddress() string {
 
 var _ runner.Runner = (*Pool)(nil)
 
-// unavailable makes the error of a runner that cannot run anything, with all reasons.
+// unavailable returns the error of a runner that cannot run anything, with all reasons.
 func unavailable(what string, reasons ...error) error {
 	return fmt.Errorf("%s: %w: %w", what, runner.ErrUnavailable, errors.Join(reasons...))
 }

@@ -13,28 +13,30 @@ import (
 )
 
 const (
-	answerTime = 10 * time.Second        // for a daemon to say that it lives
-	patience   = 1500 * time.Millisecond // for a daemon to end a step that is cancelled, before we go without its word
+	answerTime = 10 * time.Second // for a daemon to answer that it is alive
+	// Time for a daemon to end a cancelled step before Run returns without its confirmation.
+	patience = 1500 * time.Millisecond
 )
 
-// parallelismLabel is a label that whoever runs a daemon may give its worker (buildkitd --oci-worker-labels NAME=8): how
-// many steps it is good for at once, compared with the others of a pool. BuildKit itself tells nothing of the kind.
+// parallelismLabel is a label that the operator of a daemon can give its worker (buildkitd
+// --oci-worker-labels NAME=8): how many steps it can run in parallel, compared with the others of a pool.
+// BuildKit itself has no such setting.
 const parallelismLabel = "driver-container.parallelism"
 
-// daemon is one buildkitd. remote is a real one.
+// daemon is one buildkitd. remote implements it for a real one.
 type daemon interface {
-	// worker asks whether it lives and what it can run.
+	// worker asks the daemon whether it is alive and what it can run.
 	worker(ctx context.Context) (worker, error)
-	// solve runs one step. Errors: *runner.FailedError; *troubleError when the daemon rather than the step is to blame; ctx's
-	// cause; others are ours.
+	// solve runs one step. Errors: *runner.FailedError; *troubleError when the daemon and not the step is the
+	// cause; ctx's cause; others are errors of this process.
 	solve(ctx context.Context, j job) error
 	close() error
 }
 
-// worker is what a daemon says of itself.
+// worker describes a daemon, as the daemon itself reports.
 type worker struct {
 	native      string   // Go's name of the architecture of its machine
-	platforms   []string // "linux/amd64": what it can run, its own and what it emulates
+	platforms   []string // "linux/amd64": what it can run, natively or emulated
 	parallelism int      // at least 1
 }
 
@@ -47,15 +49,15 @@ type job struct {
 	say   func(string) // never nil, may be called by any goroutine until solve returns
 }
 
-// remote is a daemon that is reached by BuildKit's own client.
+// remote is a daemon that BuildKit's own client connects to.
 type remote struct {
 	address string
 	client  *client.Client
-	tell    func(string)   // what a person wants to know and the command does not say
-	solving sync.WaitGroup // solves that may outlive their step by a moment
+	tell    func(string)   // gets messages for people that the command does not print
+	solving sync.WaitGroup // solves that may run a moment longer than their step
 }
 
-// close ends the connection, and with it every call.
+// close closes the connection, which ends every call.
 func (r *remote) close() error {
 	err := r.client.Close()
 	r.solving.Wait()

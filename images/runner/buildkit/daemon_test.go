@@ -22,7 +22,7 @@ import (
 	"github.com/driver-container/driver-container/images/runner/runnertest"
 )
 
-// realTier skips a test of the real tier where it was not asked for, or cannot be run.
+// realTier skips a test of the real tier when that was not requested or cannot run.
 func realTier(t *testing.T) {
 	t.Helper()
 	if os.Getenv("DRIVER_E2E") != "1" {
@@ -36,7 +36,7 @@ func realTier(t *testing.T) {
 	}
 }
 
-// built makes bin/buildkitd, once.
+// built builds bin/buildkitd, once.
 var built = sync.OnceValues(func() (string, error) {
 	top, err := filepath.Abs("../../..")
 	if err != nil {
@@ -48,14 +48,15 @@ var built = sync.OnceValues(func() (string, error) {
 	return filepath.Join(top, "bin/buildkitd"), nil
 })
 
-// testDaemon is a real buildkitd that a test started.
+// testDaemon is a real buildkitd that a test has started.
 type testDaemon struct {
 	address, dir string
 	cmd          *exec.Cmd
 	once         sync.Once
 }
 
-// startDaemon starts a buildkitd with a root of its own, and ends it with the test: it must leave nothing.
+// startDaemon starts a buildkitd with a root of its own and stops it at the end of the test. The daemon must
+// leave nothing behind.
 func startDaemon(t *testing.T, dir string, flags ...string) *testDaemon {
 	t.Helper()
 	program, err := built()
@@ -101,7 +102,7 @@ func snapshotter() string {
 	return "auto"
 }
 
-// kill ends the daemon as a crash does.
+// kill ends the daemon like a crash.
 func (d *testDaemon) kill() {
 	d.once.Do(func() {
 		d.cmd.Process.Kill()
@@ -124,7 +125,7 @@ func (d *testDaemon) end(t *testing.T) {
 		text, _ := os.ReadFile(d.dir + "/log")
 		t.Logf("log of %s:\n%s", d.address, text[max(0, len(text)-8000):])
 	}
-	// What a killed daemon leaves on the machine, which is no business of its client: containers and mounts.
+	// A killed daemon leaves containers and mounts on the machine. Cleaning them up is not its client's task.
 	for _, pid := range d.processes(t) {
 		syscall.Kill(pid, syscall.SIGKILL)
 	}
@@ -142,7 +143,7 @@ func (d *testDaemon) end(t *testing.T) {
 	}
 }
 
-// processes are those that a step of this daemon runs in: their root is one of its bundles.
+// processes returns the processes of this daemon's steps: their root is one of its bundles.
 func (d *testDaemon) processes(t *testing.T) []int {
 	t.Helper()
 	var list []int
@@ -163,7 +164,7 @@ func (d *testDaemon) processes(t *testing.T) []int {
 	return list
 }
 
-// pool opens a pool and closes it with the test.
+// pool opens a pool and closes it at the end of the test.
 func pool(t *testing.T, addresses ...string) *Pool {
 	t.Helper()
 	p, err := New(t.Context(), Options{Addresses: addresses, Work: t.TempDir(), Say: func(line string) { t.Log(line) }})
@@ -178,14 +179,14 @@ func pool(t *testing.T, addresses ...string) *Pool {
 	return p
 }
 
-// noLeaks checks at the end of a test that no goroutine of it is left.
+// noLeaks checks at the end of a test that none of its goroutines is left.
 func noLeaks(t *testing.T) {
 	t.Helper()
 	before := goleak.IgnoreCurrent()
 	t.Cleanup(func() { goleak.VerifyNone(t, before) })
 }
 
-// run executes a step and returns the lines it said.
+// run executes a step and returns the lines that it printed.
 func run(t *testing.T, p *Pool, s runner.Step) ([]string, error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -195,7 +196,7 @@ func run(t *testing.T, p *Pool, s runner.Step) ([]string, error) {
 	return lines, err
 }
 
-// step is one of the conformance suite's program.
+// step returns a step that runs the conformance suite's program.
 func step(t *testing.T, program v1.Layer, args ...string) runner.Step {
 	t.Helper()
 	return runnertest.Step(t, program, nil, args...)

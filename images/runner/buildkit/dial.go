@@ -21,15 +21,15 @@ import (
 	"google.golang.org/grpc/backoff"
 )
 
-// TLS says how to speak with daemons at tcp:// addresses. The zero value is plain TCP.
+// TLS says how to connect to daemons at tcp:// addresses. The zero value is plain TCP.
 type TLS struct {
-	CA         string // file, PEM: who may have signed the daemon's certificate; "": those that this machine trusts
-	Cert, Key  string // files, PEM: who we are; the daemon asks for it when it runs with --tlscacert
+	CA         string // PEM file: CAs for the daemon's certificate; "": those that this machine trusts
+	Cert, Key  string // PEM files: the client certificate, which a daemon with --tlscacert requires
 	ServerName string // the name in the daemon's certificate; "": the host of the address
 	Dir        string // folder with ca.pem, cert.pem, key.pem or ca.crt, tls.crt, tls.key; instead of CA, Cert and Key
 }
 
-// DefaultTLS is what the environment says: BUILDKIT_TLS_CACERT, BUILDKIT_TLS_CERT, BUILDKIT_TLS_KEY,
+// DefaultTLS returns the TLS of the environment: BUILDKIT_TLS_CACERT, BUILDKIT_TLS_CERT, BUILDKIT_TLS_KEY,
 // BUILDKIT_TLS_SERVERNAME and BUILDKIT_TLS_DIR, named after the options of buildctl.
 func DefaultTLS() TLS {
 	return TLS{
@@ -38,7 +38,7 @@ func DefaultTLS() TLS {
 	}
 }
 
-// schemes are the forms of addresses, and what each must have behind the slashes.
+// schemes are the forms of addresses, and what each must have after the slashes.
 var schemes = map[string]struct{ needsHost, needsPath bool }{
 	"unix":              {needsPath: true},
 	"tcp":               {needsHost: true},
@@ -49,7 +49,7 @@ var schemes = map[string]struct{ needsHost, needsPath bool }{
 	"ssh":               {needsHost: true},
 }
 
-// dial prepares a connection, which is made in the background. It fails only for addresses and files that are wrong.
+// dial prepares a connection, which is made in the background. It fails only for invalid addresses and files.
 func dial(ctx context.Context, address string, t TLS, tell func(string)) (*remote, error) {
 	u, err := checkAddress(address)
 	if err != nil {
@@ -70,7 +70,8 @@ func dial(ctx context.Context, address string, t TLS, tell func(string)) (*remot
 	return &remote{address: address, client: c, tell: tell}, nil
 }
 
-// connectParams make a daemon that was started again known within seconds: gRPC itself would wait up to two minutes.
+// connectParams let the client reconnect to a restarted daemon within seconds: gRPC's default is up to two
+// minutes.
 func connectParams() grpc.ConnectParams {
 	b := backoff.DefaultConfig
 	b.BaseDelay, b.MaxDelay = 200*time.Millisecond, 5*time.Second
@@ -120,7 +121,7 @@ func (t TLS) options(host string) ([]client.ClientOpt, error) {
 	return opts, nil
 }
 
-// resolve finds the files of Dir.
+// resolve returns t with the files of Dir in CA, Cert and Key.
 func (t TLS) resolve() (TLS, error) {
 	if t.Dir == "" {
 		if (t.Cert == "") != (t.Key == "") {

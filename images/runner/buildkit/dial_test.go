@@ -67,7 +67,7 @@ func TestTLSFiles(t *testing.T) {
 	}
 }
 
-// TestUnreachable: what is said when nothing, or something else, is at an address.
+// TestUnreachable: the error when nothing, or another server, is at an address.
 func TestUnreachable(t *testing.T) {
 	noLeaks(t)
 	l, err := net.Listen("tcp", "127.0.0.1:0")

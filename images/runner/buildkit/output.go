@@ -9,10 +9,10 @@ import (
 	"github.com/driver-container/driver-container/images/runner"
 )
 
-const maxPart = 16 << 10 // of an unfinished line
+const maxPart = 16 << 10 // bytes of an unfinished line
 
-// output turns the progress of a solve into the lines that the command printed. It is used by one goroutine, and read by
-// others after that has ended.
+// output turns the progress of a solve into the lines that the command printed. One goroutine uses it; others
+// read it after that goroutine has ended.
 type output struct {
 	vertex digest.Digest // of the command
 	lines  *runner.Lines
@@ -35,7 +35,7 @@ func (o *output) take(s *client.SolveStatus) {
 	}
 }
 
-// write passes on whole lines only, so that no line of stdout is torn by one of stderr.
+// write passes on whole lines only, so that a line of stderr does not split one of stdout.
 func (o *output) write(stream int, data []byte) {
 	if stream < 0 || stream >= len(o.parts) {
 		stream = 0
@@ -45,11 +45,11 @@ func (o *output) write(stream int, data []byte) {
 	if len(data)-end > maxPart {
 		end = len(data)
 	}
-	_, _ = o.lines.Write(data[:end]) // it never fails
+	_, _ = o.lines.Write(data[:end]) // never fails
 	o.parts[stream] = append([]byte(nil), data[end:]...)
 }
 
-// tail ends unfinished lines and returns the last ones.
+// tail ends unfinished lines and returns the last lines.
 func (o *output) tail() []string {
 	for i, p := range o.parts {
 		if len(p) > 0 {

@@ -15,29 +15,29 @@ import (
 	"github.com/driver-container/driver-container/images/runner"
 )
 
-// leaveOut is how long a daemon that died, or whose disk was full, gets nothing while others are there.
+// leaveOut is how long a daemon that died, or whose disk was full, gets no steps while there are others.
 const leaveOut = 30 * time.Second
 
 var errClosed = errors.New("the BuildKit runner was closed")
 
-// member is a daemon of a pool and what the pool knows of it.
+// member is a daemon of a pool and the pool's knowledge of it.
 type member struct {
 	address string
 	daemon  daemon
 
 	// Guarded by the pool's mu.
 	worker worker    // as of the last answer
-	steps  int       // in flight, ours
-	out    time.Time // left out until then
-	last   error     // why it was left out
+	steps  int       // our steps that run on it
+	out    time.Time // it gets no steps until then
+	last   error     // the reason for out
 }
 
-// runs tells whether it can run this architecture, and whether its machine is of it.
+// runs reports whether it can run this architecture, and whether its machine is native to it.
 func (m *member) runs(arch string) (ok, native bool) {
 	return slices.Contains(m.worker.platforms, "linux/"+arch), m.worker.native == arch
 }
 
-// ask asks all daemons at once. It fails when none answers.
+// ask asks all daemons in parallel. It returns an error when none answers.
 func (p *Pool) ask(ctx context.Context) error {
 	errs := p.probe(ctx, p.members)
 	for i, err := range errs {
@@ -54,7 +54,7 @@ func (p *Pool) ask(ctx context.Context) error {
 	return unavailable("connect to BuildKit", errs...)
 }
 
-// probe asks these daemons at once and returns each one's error.
+// probe asks these daemons in parallel and returns each one's error.
 func (p *Pool) probe(ctx context.Context, members []*member) []error {
 	errs := make([]error, len(members))
 	var all sync.WaitGroup
@@ -75,8 +75,9 @@ func (p *Pool) probe(ctx context.Context, members []*member) []error {
 	return errs
 }
 
-// Run implements runner.Runner. A step that a daemon could not finish, because it died or its disk is full, is done again
-// by the next one; a command that failed is not. The error says what became of it on each daemon.
+// Run implements runner.Runner. When a daemon cannot finish a step, because it died or its disk is full, the
+// step runs on the next daemon; a command that failed does not run again. The error says what happened on
+// each daemon.
 func (p *Pool) Run(ctx context.Context, s runner.Step, dir string, say func(line string)) error {
 	if err := s.Check(); err != nil {
 		return err
@@ -119,20 +120,20 @@ func (p *Pool) Run(ctx context.Context, s runner.Step, dir string, say func(line
 	}
 }
 
-// attempts are what became of a step on one daemon.
+// attempts records what happened to a step on one daemon.
 type attempts struct {
 	lost int
 	full bool
-	err  error // the last one's
+	err  error // error of the last attempt
 }
 
 func (a *attempts) add(err error, full bool) { a.lost, a.full, a.err = a.lost+1, full, err }
 
-// spent: a daemon that was lost gets the step once more when nobody else can have it and it answers again; one whose disk is
-// full does not.
+// spent reports whether the daemon must not get the step again. A daemon that was lost gets it once more if
+// no other daemon can take it and this one answers again. A daemon with a full disk does not.
 func (a *attempts) spent() bool { return a != nil && (a.full || a.lost > 1) }
 
-// enter counts a step in, and makes it end when the pool is closed.
+// enter counts a step as running, and cancels its context when the pool is closed.
 func (p *Pool) enter(ctx context.Context) (context.Context, func(), error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -157,9 +158,9 @@ func (p *Pool) enter(ctx context.Context) (context.Context, func(), error) {
 	}, nil
 }
 
-// take chooses the daemon for a step: of those that can run it and have not failed it, one whose machine is of the architecture
-// before one that emulates it, then the least loaded, then the one named first. When all of them are left out they are
-// asked again: one that was started anew is of use at once.
+// take chooses the daemon for a step among those that can run it and have not failed it: native before
+// emulated architecture, then the least loaded, then the first in the order of addresses. When all of them
+// are left out, take asks them again, so that a restarted daemon is used at once.
 func (p *Pool) take(ctx context.Context, s runner.Step, tried map[*member]*attempts) (*member, error) {
 	for range 2 {
 		if cause := context.Cause(ctx); cause != nil {
@@ -180,7 +181,8 @@ func (p *Pool) take(ctx context.Context, s runner.Step, tried map[*member]*attem
 	return nil, p.nobody(s, tried)
 }
 
-// choose returns the best daemon, its step already counted, or else those that might do but are left out.
+// choose returns the best daemon, with the step already counted, or else the suitable daemons that are left
+// out.
 func (p *Pool) choose(arch string, tried map[*member]*attempts) (best *member, resting []*member) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -226,7 +228,7 @@ func (p *Pool) leaveOut(m *member, why error) {
 	m.out, m.last = time.Now().Add(leaveOut), why
 }
 
-// nobody says why no daemon is left for a step.
+// nobody returns the error that says why no daemon is left for a step.
 func (p *Pool) nobody(s runner.Step, tried map[*member]*attempts) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -238,7 +240,7 @@ func (p *Pool) nobody(s runner.Step, tried map[*member]*attempts) error {
 			reasons = append(reasons, a.err)
 		}
 		switch {
-		case m.last != nil && (a == nil || m.last != a.err): //nolint:errorlint // is it the same value, not the same kind
+		case m.last != nil && (a == nil || m.last != a.err): //nolint:errorlint // compares values, not kinds
 			reasons = append(reasons, m.last)
 		case a == nil && !ok:
 			reasons = append(reasons, fmt.Errorf("buildkitd at %s runs %s only: add a daemon on a machine of linux/%s, or let this one emulate it (binfmt_misc)",
@@ -248,7 +250,7 @@ func (p *Pool) nobody(s runner.Step, tried map[*member]*attempts) error {
 	return unavailable("step "+s.Name+": no BuildKit daemon is left to run it", reasons...)
 }
 
-// empty removes what a failed attempt left in the folder of the result.
+// empty removes the files that a failed attempt left in the folder of the result.
 func empty(dir string) error {
 	entries, err := os.ReadDir(dir)
 	for _, e := range entries {
@@ -260,7 +262,8 @@ func empty(dir string) error {
 	return nil
 }
 
-// voice hands lines to a caller that must not be called by two goroutines at once, nor after Run has returned.
+// voice passes lines to a caller that must not be called by two goroutines at the same time, nor after Run
+// has returned.
 type voice struct {
 	mu  sync.Mutex
 	say func(string)

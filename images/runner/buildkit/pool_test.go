@@ -19,11 +19,11 @@ import (
 	"github.com/driver-container/driver-container/images/runner/runnertest"
 )
 
-// fake is a daemon that does what it is told. Like a real one it answers nothing once it is closed.
+// fake is a daemon with configured behaviour. Like a real one it answers nothing after it is closed.
 type fake struct {
 	is   worker
-	down error                       // it does not answer
-	do   func(context.Context) error // what a step does; nil: it succeeds
+	down error                       // it does not answer; this is the error
+	do   func(context.Context) error // runs as the step; nil: the step succeeds
 
 	mu     sync.Mutex
 	solves int
@@ -84,7 +84,7 @@ func arm64() *fake {
 	return &fake{is: worker{native: "arm64", platforms: []string{"linux/arm64"}, parallelism: 1}}
 }
 
-// fakes makes a pool of fakes, named a, b, c.
+// fakes returns a pool of fakes, named a, b, c.
 func fakes(t *testing.T, list ...*fake) *Pool {
 	t.Helper()
 	p := newPool(Options{})
@@ -117,7 +117,7 @@ func full(name string) func(context.Context) error {
 	}
 }
 
-// TestPoolOutcomes: what becomes of one step on daemons that do not all work.
+// TestPoolOutcomes: the outcome of one step on daemons of which some fail.
 func TestPoolOutcomes(t *testing.T) {
 	t.Parallel()
 	failed := &runner.FailedError{Step: "some step", Code: 2}
@@ -128,8 +128,8 @@ func TestPoolOutcomes(t *testing.T) {
 		doA    func(context.Context) error
 		doB    func(context.Context) error
 		solves []int
-		says   []string // in the error; nil: it succeeds
-		is     error    // of the error
+		says   []string // substrings of the error; nil: the step succeeds
+		is     error    // errors.Is target
 	}{
 		{name: "first", arch: "amd64", a: amd64(), b: amd64(), solves: []int{1, 0}},
 		{name: "native before emulated", arch: "arm64", a: amd64(), b: arm64(), solves: []int{0, 1}},
@@ -182,7 +182,8 @@ func names(t *testing.T, dir string) []os.DirEntry {
 	return list
 }
 
-// TestPoolRest: a daemon that was lost gets nothing for a while, and is asked again after it, or at once when it is the last.
+// TestPoolRest: a lost daemon gets no steps for a while. The pool asks it again afterwards, or at once when
+// it is the last.
 func TestPoolRest(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -208,7 +209,7 @@ func TestPoolRest(t *testing.T) {
 		again()
 		check("at rest", 1, 2)
 		b.do, b.down = lost("b"), errors.New("b is gone")
-		again() // b is lost, a lives after all
+		again() // b is lost, a is alive after all
 		check("the last one", 2, 3)
 		time.Sleep(leaveOut + time.Second)
 		b.do = nil
@@ -226,7 +227,7 @@ func TestPoolRest(t *testing.T) {
 	})
 }
 
-// TestPoolLoad: steps are spread by what each daemon has in hand and what it is good for.
+// TestPoolLoad: the pool spreads steps by the load and the parallelism of each daemon.
 func TestPoolLoad(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -305,7 +306,7 @@ func TestPoolSay(t *testing.T) {
 	}
 }
 
-// TestPoolAsk: some daemons may be away when a pool is made, but not all.
+// TestPoolAsk: when a pool is opened, some daemons may be unreachable, but not all.
 func TestPoolAsk(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

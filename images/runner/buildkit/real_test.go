@@ -30,7 +30,7 @@ func TestRealConformance(t *testing.T) {
 	runnertest.Conform(t, func(t *testing.T) runner.Runner { return pool(t, d.address) })
 }
 
-// randomLayer holds a file that does not compress.
+// randomLayer returns a layer with a file that does not compress.
 func randomLayer(t *testing.T, size int) v1.Layer {
 	t.Helper()
 	b := make([]byte, size)
@@ -39,7 +39,7 @@ func randomLayer(t *testing.T, size int) v1.Layer {
 	return runnertest.Layer(t, "random * "+string(b))
 }
 
-// proxy counts what passes between a client and a daemon.
+// proxy counts the bytes between a client and a daemon.
 func proxy(t *testing.T, d *testDaemon) (address string, toDaemon *atomic.Int64) {
 	t.Helper()
 	toDaemon = &atomic.Int64{}
@@ -84,7 +84,8 @@ func (c counter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestRealCache: a step is not run twice, and a layer is not sent twice: neither by another process nor for another step.
+// TestRealCache: no step runs twice and no layer is sent twice, neither for another process nor for another
+// step.
 func TestRealCache(t *testing.T) {
 	realTier(t)
 	noLeaks(t)
@@ -132,7 +133,7 @@ func TestRealCache(t *testing.T) {
 	}
 }
 
-// TestRealOverhead says what a step that does nothing costs.
+// TestRealOverhead measures the cost of a step that does nothing.
 func TestRealOverhead(t *testing.T) {
 	realTier(t)
 	noLeaks(t)
@@ -153,7 +154,7 @@ func TestRealOverhead(t *testing.T) {
 	t.Logf("cached: %v", time.Since(begin))
 }
 
-// TestRealDeath: the work of a daemon that ends in the middle of a step is done by another one, or the error is clear.
+// TestRealDeath: when a daemon dies during a step, another daemon does the work, or the error is clear.
 func TestRealDeath(t *testing.T) {
 	realTier(t)
 	program := runnertest.ProgramLayer(t)
@@ -202,7 +203,8 @@ func TestRealDeath(t *testing.T) {
 	})
 }
 
-// TestRealFullDisk: a step that does not fit goes to another daemon, and alone fails with words.
+// TestRealFullDisk: a step that does not fit goes to another daemon; with one daemon it fails with an
+// explanation.
 func TestRealFullDisk(t *testing.T) {
 	realTier(t)
 	noLeaks(t)
@@ -233,7 +235,7 @@ func TestRealFullDisk(t *testing.T) {
 	}
 }
 
-// TestRealCancel: what a cancelled step started does not run any more when Run returns.
+// TestRealCancel: when Run returns, no process of a cancelled step is running.
 func TestRealCancel(t *testing.T) {
 	realTier(t)
 	noLeaks(t)
@@ -264,7 +266,7 @@ func TestRealCancel(t *testing.T) {
 	}
 }
 
-// TestRealShare: two daemons get about as many steps.
+// TestRealShare: two daemons get about the same number of steps.
 func TestRealShare(t *testing.T) {
 	realTier(t)
 	noLeaks(t)
@@ -277,7 +279,7 @@ func TestRealShare(t *testing.T) {
 	}
 	program := runnertest.ProgramLayer(t)
 	var all sync.WaitGroup
-	turn := make(chan struct{}, 4) // as many at once as a build of several images does
+	turn := make(chan struct{}, 4) // as many in parallel as a build of several images has
 	for i := range 12 {
 		all.Go(func() {
 			turn <- struct{}{}
@@ -300,7 +302,7 @@ func TestRealShare(t *testing.T) {
 	t.Logf("shared as %d and %d", a, b)
 }
 
-// TestRealInterrupted: a step whose layers were on their way when it was cancelled can be run again.
+// TestRealInterrupted: a step that was cancelled during the transfer of its layers can run again.
 func TestRealInterrupted(t *testing.T) {
 	realTier(t)
 	noLeaks(t)
@@ -308,7 +310,7 @@ func TestRealInterrupted(t *testing.T) {
 	address, sent := proxy(t, d)
 	p := pool(t, address)
 	s := runnertest.Step(t, runnertest.ProgramLayer(t), []v1.Layer{randomLayer(t, 64<<20)}, "write", "/out/x=1")
-	// Another step keeps the daemon at work meanwhile: what it holds must not be in the way.
+	// Another step keeps the daemon busy in the meantime: the data that it holds must not interfere.
 	busy, idle := context.WithCancel(t.Context())
 	started := make(chan struct{})
 	var all sync.WaitGroup
@@ -356,7 +358,7 @@ func (c *counting) solve(ctx context.Context, j job) error {
 	return c.daemon.solve(ctx, j)
 }
 
-// TestRealMemory: the limit is the kernel's.
+// TestRealMemory: the kernel enforces the limit.
 func TestRealMemory(t *testing.T) {
 	realTier(t)
 	noLeaks(t)
@@ -370,8 +372,8 @@ func TestRealMemory(t *testing.T) {
 	}
 }
 
-// TestRealCommand: the addresses that are a command's stdin and stdout (docker-container, kube-pod, ssh) work, and the
-// command ends with the pool. Another program stands in for ssh.
+// TestRealCommand: addresses that stand for a command's stdin and stdout (docker-container, kube-pod, ssh)
+// work, and the command ends with the pool. Another program replaces ssh.
 func TestRealCommand(t *testing.T) {
 	realTier(t)
 	noLeaks(t)

@@ -12,26 +12,26 @@ import (
 	"sync"
 )
 
-// Bounds of a result, the same as runner.Collect has: they are there for a command that runs away, and for a daemon that
-// is not what it should be.
+// Bounds of a result, the same as those of runner.Collect, for a command that runs away and for a daemon that
+// misbehaves.
 const (
 	maxResultFiles = 100_000
 	maxResultBytes = 16 << 30
 	maxResultPath  = 1024
 )
 
-// errCut ends a result whose stream did not come to its end; why it did not is the solve's error.
+// errCut ends a result whose stream was incomplete. The error of the solve has the reason.
 var errCut = errors.New("the result did not arrive as a whole")
 
-// result unpacks the tar stream that a daemon sends, while it comes. It takes what runner.Collect takes: regular files,
-// which get mode 0644, and folders, 0755.
+// result unpacks the tar stream of a daemon as it arrives. It accepts what runner.Collect accepts: regular
+// files, which get mode 0644, and folders, 0755.
 type result struct {
 	dir string
 
 	mu   sync.Mutex
-	pipe *io.PipeWriter // nil until the daemon begins
-	done chan error     // of the goroutine that unpacks
-	over bool           // nothing may begin any more
+	pipe *io.PipeWriter // nil until the daemon begins to send
+	done chan error     // result of the goroutine that unpacks
+	over bool           // no new stream may begin
 	err  error
 }
 
@@ -48,14 +48,14 @@ func (r *result) open() (io.WriteCloser, error) {
 	r.pipe, r.done = to, make(chan error, 1)
 	go func() {
 		err := unpack(from, r.dir)
-		from.CloseWithError(errors.Join(errCut, err)) //nolint:errcheck // always nil; a daemon that sends more is refused
+		from.CloseWithError(errors.Join(errCut, err)) //nolint:errcheck // always nil; this refuses a daemon that sends more
 		r.done <- err
 	}()
 	return &incoming{r, to}, nil
 }
 
-// incoming is the end that the session writes to. Its Close waits until all is on the disk, so that a solve that succeeded
-// has left a whole result.
+// incoming is the end that the session writes to. Its Close waits until everything is on the disk, so that a
+// solve that succeeds has left a complete result.
 type incoming struct {
 	result *result
 	*io.PipeWriter
@@ -78,8 +78,8 @@ func (r *result) wait() error {
 	return r.err
 }
 
-// close ends the unpacking, whatever came, and returns an error of ours: what was refused, or could not be written. It
-// returns errCut when there is nothing more to say than that something is missing.
+// close ends the unpacking at any point. It returns an error of this side (something was refused, or could
+// not be written), or errCut when the only fault is that something is missing.
 func (r *result) close() error {
 	r.mu.Lock()
 	r.over = true
@@ -87,12 +87,12 @@ func (r *result) close() error {
 		r.mu.Unlock()
 		return errCut
 	}
-	r.pipe.CloseWithError(io.ErrUnexpectedEOF) //nolint:errcheck // always nil; without effect when the stream has ended
+	r.pipe.CloseWithError(io.ErrUnexpectedEOF) //nolint:errcheck // always nil; no effect when the stream has ended
 	r.mu.Unlock()
 	return r.wait()
 }
 
-// unpack reads an archive to its end into an empty folder.
+// unpack reads an archive to its end and unpacks it into an empty folder.
 func unpack(from io.Reader, dir string) error {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -115,7 +115,7 @@ func unpack(from io.Reader, dir string) error {
 	}
 }
 
-// cut tells a stream that ended too early from what is wrong with its content or with our disk.
+// cut distinguishes a stream that ended too early from wrong content and from errors of our disk.
 func cut(err error) error {
 	if errors.Is(err, io.ErrUnexpectedEOF) {
 		return errCut
@@ -150,7 +150,7 @@ func (u *unpacker) member(hdr *tar.Header) error {
 		return u.folder(name)
 	case tar.TypeReg:
 		return u.file(name, hdr.Size, u.archive)
-	case tar.TypeLink: // another name of a file that came before: two files, as a copy would have it
+	case tar.TypeLink: // another name of an earlier file: becomes two files, as in a copy
 		return u.copyOf(name, path.Clean(hdr.Linkname))
 	}
 	return fmt.Errorf("the command's output: %s is neither a regular file nor a folder (tar type %q): a result has no place for it", name, hdr.Typeflag)
@@ -163,7 +163,7 @@ func (u *unpacker) folder(name string) error {
 	if err := u.root.MkdirAll(name, 0o755); err != nil {
 		return err
 	}
-	return u.root.Chmod(name, 0o755) // whatever the umask is
+	return u.root.Chmod(name, 0o755) // independent of the umask
 }
 
 func (u *unpacker) file(name string, size int64, content io.Reader) error {

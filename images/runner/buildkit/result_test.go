@@ -23,7 +23,7 @@ import (
 	"github.com/driver-container/driver-container/images/runner/runnertest"
 )
 
-// archive makes a tar of headers, whose Linkname is the content of regular files.
+// archive returns a tar of headers. For regular files, Linkname is the content.
 func archive(t testing.TB, list ...tar.Header) []byte {
 	t.Helper()
 	var b bytes.Buffer
@@ -51,7 +51,7 @@ func file(name, content string) tar.Header {
 	return tar.Header{Name: name, Typeflag: tar.TypeReg, Mode: 0o755, Linkname: content}
 }
 
-// receive sends an archive the way a session does.
+// receive sends an archive as a session does.
 func receive(dir string, b []byte) error {
 	r := newResult(dir)
 	w, err := r.open()
@@ -113,7 +113,7 @@ func TestResultRefused(t *testing.T) {
 	}
 }
 
-// TestResultEnds: whatever the daemon does, close returns, and nothing is written after it.
+// TestResultEnds: close returns whatever the daemon does, and nothing is written after it.
 func TestResultEnds(t *testing.T) {
 	noLeaks(t)
 	dir := t.TempDir()
@@ -143,7 +143,7 @@ func TestResultEnds(t *testing.T) {
 	}
 }
 
-// FuzzUnpack: no archive writes outside of the folder, or anything but regular files and folders.
+// FuzzUnpack: no archive writes outside of the folder, or makes anything except regular files and folders.
 func FuzzUnpack(f *testing.F) {
 	f.Add(archive(f, file("d/a", "1"), tar.Header{Name: "twin", Typeflag: tar.TypeLink, Linkname: "d/a"}))
 	f.Add(archive(f, tar.Header{Name: "l", Typeflag: tar.TypeSymlink, Linkname: ".."}, file("l/x", "1")))

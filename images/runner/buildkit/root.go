@@ -11,8 +11,9 @@ import (
 	ocispecs "github.com/opencontainers/image-spec/specs-go/v1"
 )
 
-// root is the root of a step as BuildKit takes it: an image manifest and its config, made from nothing but the layers'
-// digests and the architecture, so that the same layers have the same digest everywhere and hit a daemon's cache.
+// root is the root of a step in BuildKit's form: an image manifest and its config. They depend only on the
+// layers' digests and the architecture, so that the same layers have the same digest everywhere and hit a
+// daemon's cache.
 type root struct {
 	platform ocispecs.Platform
 	manifest digest.Digest
@@ -85,7 +86,8 @@ func describe(l v1.Layer) (desc ocispecs.Descriptor, diff digest.Digest, err err
 	return ocispecs.Descriptor{MediaType: name, Digest: digest.Digest(sum.String()), Size: size}, digest.Digest(id.String()), nil
 }
 
-// ociType gives the OCI name of a layer's format: a manifest of ours has no Docker names in it, whoever made the layer.
+// ociType returns the OCI name of a layer's format: our manifests have no Docker media types, whatever made
+// the layer.
 func ociType(mt types.MediaType) (string, error) {
 	switch mt {
 	case types.OCIUncompressedLayer, types.OCIUncompressedRestrictedLayer, types.DockerUncompressedLayer:

@@ -27,11 +27,11 @@ import (
 	"github.com/driver-container/driver-container/images/runner/runnertest"
 )
 
-// streamed is a layer whose bytes come as a stream; it counts how often they were asked for.
+// streamed is a layer whose bytes come as a stream. It counts its reads.
 type streamed struct {
 	v1.Layer
 	opened atomic.Int64
-	bytes  []byte // instead of the layer's own
+	bytes  []byte // replace the layer's own
 }
 
 func (l *streamed) Compressed() (io.ReadCloser, error) {
@@ -73,7 +73,7 @@ func mustRoot(t *testing.T, arch string, layers ...v1.Layer) *root {
 	return r
 }
 
-// TestRoot: the same layers are the same root, and the manifest is a valid one.
+// TestRoot: equal layers give an equal root, and the manifest is valid.
 func TestRoot(t *testing.T) {
 	t.Parallel()
 	a, b := runnertest.Layer(t, "a = 1"), runnertest.Layer(t, "b = 1")
@@ -115,7 +115,7 @@ func TestFormats(t *testing.T) {
 	}
 }
 
-// TestStore: a daemon reads the blobs of the root, at any offset, and nothing else.
+// TestStore: a daemon can read the blobs of the root, at any offset, and nothing else.
 func TestStore(t *testing.T) {
 	t.Parallel()
 	l := &streamed{Layer: runnertest.Layer(t, "a = 1")}
@@ -175,7 +175,8 @@ func TestStore(t *testing.T) {
 	}
 }
 
-// TestSpoolDamaged: a layer that is not what it says it is stops here, with words; the next attempt reads it anew.
+// TestSpoolDamaged: a layer that does not match its digest is refused here, with an explanation; the next
+// attempt reads it again.
 func TestSpoolDamaged(t *testing.T) {
 	t.Parallel()
 	l := &streamed{Layer: runnertest.Layer(t, "a = 1"), bytes: []byte("something else")}
@@ -204,7 +205,7 @@ func TestSpoolDamaged(t *testing.T) {
 	}
 }
 
-// TestDefinition: what a step asks a daemon for.
+// TestDefinition: the request for a step.
 func TestDefinition(t *testing.T) {
 	t.Parallel()
 	r := mustRoot(t, "arm64", runnertest.Layer(t, "a = 1"))

@@ -17,12 +17,13 @@ import (
 	"github.com/driver-container/driver-container/images/runner"
 )
 
-// storeID is the name of our content store in a session. It goes into BuildKit's cache key by way of the source's digest, so
-// it is the same for ever.
+// storeID is the name of our content store in a session. BuildKit's cache key contains it as part of the
+// source's digest, so it must never change.
 const storeID = "driver-root"
 
-// definition is a step as LLB: what is made is the content of the output folder. exec is the digest of the vertex that runs
-// the command. A limit on memory does not change the digests, so a cached result serves any limit.
+// definition returns a step as LLB, whose result is the content of the output folder, and exec, the digest of
+// the vertex that runs the command. A memory limit does not change the digests, so a cached result serves any
+// limit.
 func definition(ctx context.Context, s runner.Step, r *root, limit bool) (def *llb.Definition, exec digest.Digest, err error) {
 	name := llb.WithCustomName(s.Name)
 	base := llb.OCILayout("driver/root@"+r.manifest.String(), llb.OCIStore("", storeID), llb.WithCustomName("root of "+s.Name))
@@ -31,7 +32,7 @@ func definition(ctx context.Context, s runner.Step, r *root, limit bool) (def *l
 		k, value, _ := strings.Cut(v, "=")
 		opts = append(opts, llb.AddEnv(k, value))
 	}
-	if limit && s.Memory > 0 { // of memory and swap together: there is no swap for a step
+	if limit && s.Memory > 0 { // of memory and swap together: a step gets no swap
 		opts = append(opts, llb.MemoryLimit(s.Memory), llb.MemorySwapLimit(s.Memory))
 	}
 	out := base.Run(opts...).AddMount(s.Output, llb.Scratch())
@@ -68,12 +69,13 @@ func (r *remote) solve(ctx context.Context, j job) error {
 	return err
 }
 
-// halfReceived tells whether a daemon has a part of a layer from an earlier step, which was cancelled, and cannot go on from
-// there: its fetcher hides that our side could (contentutil.FromFetcher in v0.33.1, and a test here shows it).
+// halfReceived reports that a daemon has a part of a layer from an earlier, cancelled step and cannot
+// continue from there: its fetcher does not show that our side could (contentutil.FromFetcher in v0.33.1; a
+// test here shows it).
 func halfReceived(err error) bool { return strings.Contains(err.Error(), "unsupported offset") }
 
-// collect lets a daemon throw away what nothing refers to, such as half a layer. The filter matches no cache record: none is
-// removed.
+// collect lets a daemon remove unreferenced data, such as half a layer. The filter matches no cache record,
+// so none is removed.
 func (r *remote) collect(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
@@ -83,7 +85,8 @@ func (r *remote) collect(ctx context.Context) error {
 	return nil
 }
 
-// refusesLimits tells whether a daemon older than the limits of LLB refused them, which it does before it runs anything.
+// refusesLimits reports that a daemon older than the limits of LLB refused them, which it does before it runs
+// anything.
 func refusesLimits(err error) bool {
 	return strings.Contains(err.Error(), string(pb.CapExecMetaLinuxResources))
 }
@@ -97,7 +100,8 @@ func (r *remote) attempt(ctx context.Context, j job, limit bool) error {
 	blobs := &store{root: j.root, spool: j.spool, tell: tell, told: map[digest.Digest]bool{}}
 	result := newResult(j.dir)
 	out := &output{vertex: exec, lines: runner.NewLines(j.say), say: j.say}
-	// The channel is drained until Solve closes it, whatever becomes of ctx: a Solve that cannot write to it never returns.
+	// The goroutine drains the channel until Solve closes it, also after ctx has ended: a Solve that cannot
+	// write to it never returns.
 	status := make(chan *client.SolveStatus)
 	drained := make(chan struct{})
 	go func() {
@@ -133,8 +137,9 @@ func (r *remote) attempt(ctx context.Context, j job, limit bool) error {
 	return fmt.Errorf("step %s on buildkitd at %s: %w", j.step.Name, r.address, err)
 }
 
-// await waits for the end of a solve. A solve that was cancelled ends when the daemon has ended the command; a daemon that
-// does not say so in time is left alone: it sees the cancelled call, or that we are gone.
+// await waits for the end of a solve. A cancelled solve ends when the daemon has ended the command. If the
+// daemon does not confirm that in time, await returns: the daemon sees the cancelled call, or the closed
+// connection.
 func await(ctx context.Context, ended <-chan error) error {
 	select {
 	case err := <-ended:

@@ -12,8 +12,8 @@ import (
 	"github.com/opencontainers/go-digest"
 )
 
-// spool opens layers for reading at any offset: those that are files as they are, others from a temporary copy, which is
-// made once for all steps and daemons of a pool and goes with the pool.
+// spool opens layers for reading at any offset: files directly, others from a temporary copy. It makes one
+// copy for all steps and daemons of a pool, and removes it with the pool.
 type spool struct {
 	dir string
 
@@ -21,7 +21,7 @@ type spool struct {
 	copies map[digest.Digest]*spooled
 }
 
-// spooled is one copy. The file has no name: nothing is left of it whatever happens to us.
+// spooled is one copy. The file has no name, so nothing is left of it even after a crash.
 type spooled struct {
 	once sync.Once
 	file *os.File
@@ -42,7 +42,7 @@ func (s *spool) open(ctx context.Context, dgst digest.Digest, l v1.Layer) (reade
 		return nil, err
 	}
 	if c.err != nil {
-		s.forget(dgst, c) // the next one may have more luck, or a context that lives
+		s.forget(dgst, c) // the next attempt may succeed, or have a live context
 		return nil, c.err
 	}
 	return nopCloser{c.file}, nil
@@ -70,7 +70,8 @@ func (s *spool) forget(dgst digest.Digest, c *spooled) {
 	}
 }
 
-// copy writes a layer to a file and checks its digest: a daemon would only say that something is wrong.
+// copy writes a layer to a file and checks its digest, because a daemon's error for a wrong digest explains
+// nothing.
 func (s *spool) copy(ctx context.Context, dgst digest.Digest, from io.Reader) (_ *os.File, err error) {
 	f, err := os.CreateTemp(s.dir, "driver-layer-*")
 	if err != nil {
@@ -107,7 +108,7 @@ func (s *spool) close() error {
 	return err
 }
 
-// cancelled is a reader that ends with its context; it lives as long as one copy.
+// cancelled is a reader that ends with its context. It exists as long as one copy.
 type cancelled struct {
 	ctx  context.Context //nolint:containedctx // of one io.Copy, which takes no context
 	from io.Reader

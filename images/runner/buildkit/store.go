@@ -13,16 +13,16 @@ import (
 	ocispecs "github.com/opencontainers/image-spec/specs-go/v1"
 )
 
-// store gives a daemon, through its session with us, the blobs of a root that it asks for, and nothing else of this machine.
-// It is a containerd content store that cannot be written.
+// store serves the blobs of one root to a daemon, through the daemon's session with this process, and nothing
+// else of this machine. It is a read-only containerd content store.
 type store struct {
 	root  *root
 	spool *spool
-	tell  func(string) // of layers on their way
+	tell  func(string) // called when a layer is being sent
 
 	mu   sync.Mutex
 	told map[digest.Digest]bool
-	err  error // the first failure of ours: what comes back through the daemon is a bare text
+	err  error // our first failure; the daemon returns only a text for it
 }
 
 func (s *store) fail(err error) error {
@@ -69,7 +69,8 @@ func (s *store) ReaderAt(ctx context.Context, desc ocispecs.Descriptor) (content
 	return &blob{r, size}, nil
 }
 
-// announce says, once, that a layer is on its way: the first step on a daemon far away may take minutes before its command runs.
+// announce reports, once, that a layer is being sent: the first step on a remote daemon may take minutes
+// before its command runs.
 func (s *store) announce(dgst digest.Digest, size int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -79,7 +80,8 @@ func (s *store) announce(dgst digest.Digest, size int64) {
 	}
 }
 
-// Update, Walk, Delete, Status, ListStatuses, Abort and Writer make it a content.Store; a daemon has no business with them.
+// Update, Walk, Delete, Status, ListStatuses, Abort and Writer complete content.Store; daemons do not need
+// them.
 
 // Update refuses.
 func (s *store) Update(context.Context, content.Info, ...string) (content.Info, error) {
@@ -130,5 +132,5 @@ type blob struct {
 	size int64
 }
 
-// Size is what the manifest says, in bytes: a file that is shorter ends too early for the daemon, which says so.
+// Size returns the manifest's size, in bytes. For the daemon a shorter file ends too early, which it reports.
 func (b *blob) Size() int64 { return b.size }

@@ -82,7 +82,7 @@ func write(t *testing.T, file string, b []byte) {
 	}
 }
 
-// TestRealTLS: a daemon with certificates of both sides, and what is said about every mistake.
+// TestRealTLS: a daemon that verifies client certificates, and the message for every mistake.
 func TestRealTLS(t *testing.T) {
 	realTier(t)
 	noLeaks(t)
@@ -102,7 +102,7 @@ func TestRealTLS(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		tls  TLS
-		says string // "": it works
+		says string // part of the error; "": the connection works
 	}{
 		{"files", TLS{CA: in("ca.crt"), Cert: in("tls.crt"), Key: in("tls.key")}, ""},
 		{"folder", TLS{Dir: dir}, ""},

@@ -15,10 +15,10 @@ import (
 	"github.com/driver-container/driver-container/images/runner"
 )
 
-// troubleError says that a daemon, and not the step, is to blame: another daemon may do better.
+// troubleError says that a daemon, and not the step, is the cause: another daemon may succeed.
 type troubleError struct {
 	address string
-	full    bool // its disk: trying the same one again is of no use
+	full    bool // its disk is full: another attempt on the same daemon is useless
 	err     error
 }
 
@@ -31,14 +31,15 @@ func (e *troubleError) Error() string {
 
 func (e *troubleError) Unwrap() error { return e.err }
 
-// explain tells what a solve's error means: the command's failure, trouble of the daemon, or something else. ctx is alive.
+// explain classifies a solve's error: failure of the command, trouble of the daemon, or something else. ctx
+// must be alive.
 func (r *remote) explain(ctx context.Context, s runner.Step, out *output, err error) error {
 	if err == nil {
 		return nil
 	}
 	var exit *gateway.ExitError
 	code := grpcerrors.Code(err)
-	ended := strings.Contains(err.Error(), context.Canceled.Error()) // not by us: a daemon that is stopped ends what it runs
+	ended := strings.Contains(err.Error(), context.Canceled.Error()) // not by us: a daemon that is stopped ends its steps
 	switch {
 	case errors.As(err, &exit) && !ended:
 		return r.failed(s, out, exit)
@@ -47,7 +48,7 @@ func (r *remote) explain(ctx context.Context, s runner.Step, out *output, err er
 	case ended, code == codes.Unavailable, code == codes.Canceled:
 		return &troubleError{address: r.address, err: err}
 	}
-	// Whatever else it is, a daemon that does not answer any more is the first thing to know.
+	// If the daemon does not answer any more, report that before any other error.
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()
 	if _, gone := r.worker(ctx); gone != nil {
@@ -56,8 +57,8 @@ func (r *remote) explain(ctx context.Context, s runner.Step, out *output, err er
 	return fmt.Errorf("step %s: buildkitd at %s could not run it: %w", s.Name, r.address, err)
 }
 
-// failed makes the error of a command that did not succeed. Runc reports a signal as 128 more than its number, which a shell
-// does as well; that it could not start a command it says in a line of its own, with code 1.
+// failed returns the error of a failed command. Runc reports a signal as 128 plus its number, as a shell
+// does. When it could not start a command, it prints the reason on a line of its own and returns code 1.
 func (r *remote) failed(s runner.Step, out *output, exit *gateway.ExitError) *runner.FailedError {
 	f := &runner.FailedError{Step: s.Name, Runner: "buildkit " + r.address, Code: int(exit.ExitCode), Tail: out.tail()}
 	last := ""
@@ -86,8 +87,8 @@ func limitText(s runner.Step) string {
 
 const hungUp = "the other side hung up: a daemon with --tlscacert wants a client certificate of that CA (BUILDKIT_TLS_CERT, BUILDKIT_TLS_KEY)"
 
-// advice is what to do about a daemon that does not answer. The texts on the left are those of gRPC, the kernel and
-// crypto/tls; they come as text only.
+// advice returns what to do about a daemon that does not answer. The texts on the left come from gRPC, the
+// kernel and crypto/tls, which offer them only as text.
 func advice(err error) string {
 	text := err.Error()
 	for _, a := range []struct{ sign, do string }{
@@ -99,7 +100,7 @@ func advice(err error) string {
 		{"remote error: tls", "the daemon refuses our client certificate: it has to be signed by the daemon's --tlscacert"},
 		{"first record does not look like a TLS handshake", "the daemon speaks without TLS: leave the TLS options away"},
 		{"error reading server preface", "what listens there is no buildkitd, or wants TLS: give its CA (BUILDKIT_TLS_CACERT)"},
-		{"broken pipe", hungUp}, // TLS 1.3 tells a client only later what was wrong with it
+		{"broken pipe", hungUp}, // TLS 1.3 tells a client only later what was wrong with its certificate
 		{"connection reset by peer", hungUp},
 		{"no such host", "the host of the address is not known: check its name"},
 		{"permission denied", "the socket belongs to another user or group: run as root, or start buildkitd with --group"},

@@ -10,14 +10,14 @@ const (
 	chunks    = 4
 )
 
-// ahead reads a source in a goroutine of its own, some chunks ahead of its reader: a layer is decompressed and hashed while
-// what came before is written to disk.
+// ahead reads a source in a goroutine of its own, some chunks before its reader needs them: one goroutine
+// decompresses and hashes a layer while the other writes the earlier part to disk.
 type ahead struct {
 	full chan []byte // read chunks, in order; closed after the last one
 	free chan []byte // chunks to read into
 	stop chan struct{}
 	done sync.WaitGroup
-	now  []byte // what is left of the current chunk
+	now  []byte // the unread rest of the current chunk
 	back []byte // the current chunk
 	err  error  // why the source ended; valid when full is closed
 }
@@ -41,10 +41,10 @@ func (a *ahead) fill(r io.Reader) {
 			return
 		}
 		n, err := io.ReadFull(r, b[:chunkSize])
-		if err == io.ErrUnexpectedEOF { //nolint:errorlint // ReadFull's own, when the source ends: anything wrapped is the source's
+		if err == io.ErrUnexpectedEOF { //nolint:errorlint // ReadFull's own error; a wrapped one comes from the source
 			err = io.EOF
 		}
-		a.full <- b[:n] // there is room: no more chunks than that exist
+		a.full <- b[:n] // never blocks: there are no more chunks than that
 		if err != nil {
 			a.err = err
 			return
@@ -69,7 +69,7 @@ func (a *ahead) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// wait ends the reading and waits until nobody uses the source any more.
+// wait ends the reading and waits until the goroutine no longer uses the source.
 func (a *ahead) wait() {
 	close(a.stop)
 	a.done.Wait()

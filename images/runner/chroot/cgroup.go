@@ -16,25 +16,27 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// groupFile in a step's folder names its cgroup, so that whoever cleans up after a dead owner finds it.
+// groupFile is a file in a step's folder that names the step's cgroup, so that a cleanup after a dead owner
+// finds it.
 const (
 	groupFile   = "cgroup"
 	groupPrefix = "driver-build-"
 )
 
-// cgroups is where cgroups for steps can be made.
+// cgroups says where cgroups for steps can be created.
 type cgroups struct {
-	parent string // folder of a cgroup v2 that gives its children memory and pids; "": there is none
-	why    string // that there is none
-	pids   int    // processes that a step may have
+	parent string // folder of a cgroup v2 whose children get memory and pids controllers; "": there is none
+	why    string // why there is none
+	pids   int    // maximal number of processes of a step
 }
 
-// cgroup bounds one step. A nil one bounds nothing; its methods do nothing.
+// cgroup bounds one step. A nil cgroup bounds nothing; its methods do nothing.
 type cgroup struct{ dir string }
 
-// findCgroups looks for the nearest cgroup around this process that lets it make children with limits. A cgroup that holds
-// processes cannot have any, so it is mostly the one above the own. It never goes above one with a limit of memory: the step
-// would be outside of it. A limit of processes on the way is taken over.
+// findCgroups looks for the nearest cgroup around this process in which it can create children with limits. A
+// cgroup that has processes cannot have such children, so the result is mostly the parent of the own one.
+// findCgroups never goes above a cgroup with a memory limit, because the step would escape that limit. It
+// applies limits of processes that it passes.
 func findCgroups() cgroups {
 	mount, err := cgroupMount("/proc/self/mountinfo")
 	if err != nil {
@@ -72,7 +74,7 @@ func searchCgroups(mount, own string) cgroups {
 	}
 }
 
-// readLimit reads a limit of a cgroup; !ok: there is none.
+// readLimit reads a limit of a cgroup; ok is false when there is none.
 func readLimit(file string) (int, bool) {
 	b, err := os.ReadFile(file)
 	if err != nil {
@@ -82,7 +84,7 @@ func readLimit(file string) (int, bool) {
 	return n, err == nil
 }
 
-// cgroupMount gives the folder where the cgroup v2 hierarchy is mounted. See proc_pid_mountinfo(5).
+// cgroupMount returns the folder where the cgroup v2 hierarchy is mounted. See proc_pid_mountinfo(5).
 func cgroupMount(mountinfo string) (string, error) {
 	f, err := os.Open(mountinfo)
 	if err != nil {
@@ -99,7 +101,7 @@ func cgroupMount(mountinfo string) (string, error) {
 	return "", errors.New("no cgroup v2 is mounted")
 }
 
-// ownCgroup gives the path of this process in that hierarchy. See cgroups(7).
+// ownCgroup returns the path of this process in that hierarchy. See cgroups(7).
 func ownCgroup(file string) (string, error) {
 	b, err := os.ReadFile(file)
 	if err != nil {
@@ -113,10 +115,10 @@ func ownCgroup(file string) (string, error) {
 	return "", errors.New("this process is in no cgroup v2")
 }
 
-// make makes the cgroup of a step; nil where none can be made.
+// make creates the cgroup of a step; it returns nil where none can be created.
 func (c cgroups) make(f *folder, memory int64) (*cgroup, error) {
 	if c.parent == "" {
-		return nil, nil //nolint:nilnil // a nil group is one that does nothing
+		return nil, nil //nolint:nilnil // a nil group does nothing
 	}
 	g := &cgroup{dir: filepath.Join(c.parent, groupPrefix+strconv.Itoa(os.Getpid())+"-"+f.name)}
 	if err := os.WriteFile(filepath.Join(f.path, groupFile), []byte(g.dir), 0o600); err != nil {
@@ -148,7 +150,7 @@ func (g *cgroup) add(pid int) error {
 	return nil
 }
 
-// killed says whether the kernel killed a process of the group because of its limit of memory.
+// killed reports whether the kernel killed a process of the group because of its memory limit.
 func (g *cgroup) killed() bool {
 	if g == nil {
 		return false
@@ -172,7 +174,8 @@ func (g *cgroup) remove() error {
 	return removeCgroup(g.dir)
 }
 
-// removeCgroup removes a group of ours whose processes are dead; the kernel may take a moment to let go of the last one.
+// removeCgroup removes a cgroup of this package whose processes are dead. The kernel may need a moment to
+// release the last one.
 func removeCgroup(dir string) error {
 	if !strings.HasPrefix(filepath.Base(dir), groupPrefix) {
 		return fmt.Errorf("remove cgroup %.200q: that is none of ours", dir)

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestSearchCgroups looks for a parent in folders that stand for cgroups; that the kernel takes what is written to a real one
-// shows in TestMemory, where there is one.
+// TestSearchCgroups looks for a parent in folders that imitate cgroups. TestMemory shows that the kernel
+// accepts the values, on machines with a real one.
 func TestSearchCgroups(t *testing.T) {
 	t.Parallel()
 	for what, c := range map[string]struct {

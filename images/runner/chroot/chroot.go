@@ -1,13 +1,15 @@
-// Package chroot runs steps on this machine: the layers are unpacked into a private folder, and the command gets that folder
-// as its root in namespaces of its own, without network, devices, capabilities or new privileges. Linux only, for the
-// architecture of the machine only.
+// Package chroot runs steps on this machine: it unpacks the layers into a private folder, and the command
+// gets that folder as its root, in namespaces of its own, without network, devices, capabilities or new
+// privileges. It works only on Linux and only for the architecture of the machine.
 //
-// The process that sets up the namespaces is this same program, started again (Init). It is process 1 of the step's pid
-// namespace and dies with the program that started it, so that whatever happens nothing keeps running or stays mounted.
+// The process that sets up the namespaces is this same program, started again (Init). It is process 1 of the
+// step's pid namespace and dies with the program that started it, so that nothing keeps running or stays
+// mounted, whatever happens.
 //
-// Root runs steps as root; anybody else in a user namespace in which the own id is 0. More ids are never mapped: owners of
-// files are not unpacked and a command without capabilities cannot change ids, so a range would only leave files behind that
-// the user cannot remove. This is not a sandbox for hostile programs of unknown origin: the kernel is shared.
+// Root runs steps as root. Other users run them in a user namespace in which their own id is 0. No further
+// ids are mapped: the runner does not unpack owners of files, and a command without capabilities cannot
+// change ids, so a range of ids would only leave files that the user cannot remove. This is not a sandbox for
+// hostile programs of unknown origin, because the kernel is shared.
 package chroot
 
 import (
@@ -25,7 +27,9 @@ import (
 
 // Options say where a Runner works.
 type Options struct {
-	Work string // folder for roots, made when missing; a gigabyte or so for each step that runs, gone when it ends
+	// Work is the folder for roots, created when missing. Each running step needs a gigabyte or so, which is
+	// freed at its end.
+	Work string
 }
 
 // Runner executes steps on this machine. It is safe for concurrent use.
@@ -36,8 +40,8 @@ type Runner struct {
 
 var _ runner.Runner = (*Runner)(nil)
 
-// New prepares the folder and removes what owners that died left in it. It does not say whether this machine lets it run
-// anything: see Supported.
+// New prepares the folder and removes folders of dead owners from it. It does not test whether this machine
+// lets it run anything: see Supported.
 func New(o Options) (*Runner, error) {
 	if o.Work == "" {
 		return nil, errors.New("the chroot runner needs a folder to work in")
@@ -58,7 +62,7 @@ func New(o Options) (*Runner, error) {
 // String is "chroot".
 func (r *Runner) String() string { return "chroot" }
 
-// Limits says in words what bounds a step on this machine, for a person to read once.
+// Limits describes the limits of a step on this machine, in words.
 func (r *Runner) Limits() string {
 	if r.groups.parent == "" {
 		return "no cgroup can be made (" + r.groups.why + "): the memory of a step bounds each of its processes by itself, their number is not bounded"
@@ -66,8 +70,8 @@ func (r *Runner) Limits() string {
 	return fmt.Sprintf("a cgroup below %s bounds a step's memory and its processes (%d)", r.groups.parent, r.groups.pids)
 }
 
-// Supported says why steps cannot be run on this machine by this user, nil when they can: it sets up an empty root the way a
-// step's is and takes it down. The error wraps runner.ErrUnavailable.
+// Supported returns nil if this user can run steps on this machine, or else the reason. It sets up an empty
+// root like that of a step and removes it. The error wraps runner.ErrUnavailable.
 func Supported() (err error) {
 	work, err := os.MkdirTemp("", "chroot-probe-")
 	if err != nil {
@@ -135,8 +139,8 @@ func (r *Runner) step(ctx context.Context, s runner.Step, f *folder, dir string,
 	return nil
 }
 
-// runnable refuses a file system from which the kernel would not start the command, which otherwise reads as if the command
-// itself had no permission.
+// runnable refuses a file system from which the kernel would not start programs; the error would otherwise
+// look as if the command itself had no permission.
 func runnable(dir string) error {
 	var fs unix.Statfs_t
 	if err := unix.Statfs(dir, &fs); err != nil {

@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// built is the program of the steps: all tests share it.
+// built is the program of the steps, which all tests share.
 var built struct {
 	sync.Mutex
 	program []byte
@@ -81,7 +81,7 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-// leftovers lists what of steps is left in a work folder.
+// leftovers returns what steps have left in a work folder.
 func leftovers(t *testing.T, work string) []string {
 	t.Helper()
 	list, err := filepath.Glob(filepath.Join(work, "*"))
@@ -91,11 +91,11 @@ func leftovers(t *testing.T, work string) []string {
 	return list
 }
 
-// TestWorld: what a step sees in a chroot in particular.
+// TestWorld: the part of a step's view that is particular to a chroot.
 func TestWorld(t *testing.T) {
 	t.Parallel()
 	r, work := open(t)
-	// Whoever starts driver-build may have left files open in it.
+	// The process that starts driver-build may have left files open in it.
 	leak, err := syscall.Open("/etc/passwd", syscall.O_RDONLY, 0) // without close-on-exec
 	if err != nil {
 		t.Fatal(err)
@@ -138,7 +138,7 @@ func TestWorld(t *testing.T) {
 	}
 }
 
-// TestMounts: what is mounted in a step, and that it cannot change the kernel's settings, which user 0 owns.
+// TestMounts: the mounts of a step, and that it cannot change the kernel's settings, which user 0 owns.
 func TestMounts(t *testing.T) {
 	t.Parallel()
 	r, _ := open(t)
@@ -154,7 +154,7 @@ func TestMounts(t *testing.T) {
 	}
 	for _, file := range []string{"/proc/sys/kernel/domainname", "/proc/sysrq-trigger", "/proc/sys/vm/drop_caches", "/proc/self/oom_score_adj"} {
 		if _, err := os.Stat(file); err != nil {
-			continue // this kernel has none
+			continue // this kernel has no such file
 		}
 		err := r.Run(t.Context(), runnertest.Step(t, prog, nil, "write", file+"=0"), t.TempDir(), nil)
 		var f *runner.FailedError
@@ -162,7 +162,7 @@ func TestMounts(t *testing.T) {
 			t.Errorf("write %s: %v", file, err)
 		}
 	}
-	// Process 1 is a program of the machine with files of the machine open.
+	// Process 1 is a program of the machine and has files of the machine open.
 	for _, file := range []string{"/proc/1/exe", "/proc/1/root", "/proc/1/fd", "/proc/1/environ"} {
 		err := r.Run(t.Context(), runnertest.Step(t, prog, nil, "tree", file+"/."), t.TempDir(), nil)
 		if err == nil || !strings.Contains(err.Error(), "permission denied") && !strings.Contains(err.Error(), "not a directory") {
@@ -214,7 +214,7 @@ func TestUnavailable(t *testing.T) {
 	}
 }
 
-// TestMemory: without a cgroup each process is bounded by itself, with one all together.
+// TestMemory: without a cgroup the limit holds for each process, with one for all together.
 func TestMemory(t *testing.T) {
 	t.Parallel()
 	r, _ := open(t)
@@ -232,7 +232,8 @@ func TestMemory(t *testing.T) {
 	}
 }
 
-// TestCancelLeavesNothing: after a cancel no process of the step runs, nothing is mounted, the folder is gone.
+// TestCancelLeavesNothing: after a cancel no process of the step runs, nothing is mounted, the folder is
+// removed.
 func TestCancelLeavesNothing(t *testing.T) {
 	t.Parallel()
 	r, work := open(t)
@@ -272,8 +273,8 @@ func checkNothing(t *testing.T, work string) {
 	}
 }
 
-// processes lists those that have a mount of the work folder in their namespace: all of a step have, whatever they are
-// called, since their root is one.
+// processes returns the processes that have a mount of the work folder in their namespace. Every process of a
+// step has one, whatever its name, because its root is a mount.
 func processes(t *testing.T, work string) []string {
 	t.Helper()
 	all, err := filepath.Glob("/proc/[0-9]*/mountinfo")

@@ -13,22 +13,24 @@ import (
 
 const folderPrefix = "step-"
 
-// folder is the private place of one step, below Options.Work. Its owner holds a flock on it: a folder without is nobody's.
+// folder is the private folder of one step, below Options.Work. Its owner holds a flock on it: one without a
+// lock has no owner.
 type folder struct {
 	work *os.Root
-	name string // below work
+	name string // name below work
 	path string // absolute
 	lock *os.File
 }
 
-// newFolder makes a folder and takes its lock. Between the two another process may sweep it away: then it makes another one.
+// newFolder creates a folder and takes its lock. Another process may sweep it away between the two; newFolder
+// then creates another one.
 func newFolder(work string) (*folder, error) {
 	top, err := os.OpenRoot(work)
 	if err != nil {
 		return nil, err
 	}
 	for range 100 {
-		dir, err := os.MkdirTemp(work, folderPrefix) // mode 0700: nobody else reaches the programs in the root
+		dir, err := os.MkdirTemp(work, folderPrefix) // mode 0700: other users cannot reach the programs in the root
 		if err != nil {
 			return nil, errors.Join(err, top.Close())
 		}
@@ -43,7 +45,7 @@ func newFolder(work string) (*folder, error) {
 	return nil, errors.Join(errors.New("every new folder was taken away at once: is another program cleaning up here?"), top.Close())
 }
 
-// takeLock locks a folder that is really there: fs.ErrNotExist when it went, EWOULDBLOCK when it has an owner.
+// takeLock locks a folder that exists: fs.ErrNotExist when it was removed, EWOULDBLOCK when it has an owner.
 func takeLock(top *os.Root, name string) (*os.File, error) {
 	d, err := top.Open(name)
 	if err != nil {
@@ -66,25 +68,25 @@ func takeLock(top *os.Root, name string) (*os.File, error) {
 	return d, nil
 }
 
-// root makes the folder that becomes the root of the step.
+// root creates the folder that becomes the root of the step.
 func (f *folder) root() (*os.Root, error) {
 	name := path.Join(f.name, "root")
 	if err := f.work.Mkdir(name, 0o755); err != nil {
 		return nil, err
 	}
-	if err := f.work.Chmod(name, 0o755); err != nil { // whatever the umask is
+	if err := f.work.Chmod(name, 0o755); err != nil { // independent of the umask
 		return nil, err
 	}
 	return f.work.OpenRoot(name)
 }
 
-// remove deletes the folder and gives up the lock. It is not cancelled: what a step left has to go.
+// remove deletes the folder and releases the lock. It cannot be cancelled: the step's files must go.
 func (f *folder) remove() error {
 	err := removeFolder(f.work, f.name)
 	return errors.Join(err, f.lock.Close(), f.work.Close())
 }
 
-// sweep removes the folders whose owners are dead, and their cgroups.
+// sweep removes the folders of dead owners, and their cgroups.
 func sweep(work string) error {
 	top, err := os.OpenRoot(work)
 	if err != nil {
@@ -104,7 +106,7 @@ func sweep(work string) error {
 			continue
 		}
 		if errors.Is(err, fs.ErrPermission) {
-			continue // another user's
+			continue // another user's folder
 		}
 		if err != nil {
 			return err

@@ -55,7 +55,7 @@ func TestRemove(t *testing.T) {
 	}
 }
 
-// deep makes folders in each other until no path can name the last.
+// deep creates nested folders until no path can name the last one.
 func deep(t *testing.T, root *os.Root, levels int) {
 	t.Helper()
 	at, err := root.OpenRoot(".")
@@ -77,7 +77,7 @@ func deep(t *testing.T, root *os.Root, levels int) {
 	at.Close()
 }
 
-// TestRemoveInterrupted: what a removal left that was killed is removed by the next.
+// TestRemoveInterrupted: the next removal completes one that was killed.
 func TestRemoveInterrupted(t *testing.T) {
 	t.Parallel()
 	work := t.TempDir()
@@ -98,7 +98,8 @@ func TestRemoveInterrupted(t *testing.T) {
 	}
 }
 
-// TestRemoveStopsAtMounts: somebody mounted something in a root that was left behind. It is not ours.
+// TestRemoveStopsAtMounts: another program mounted something in a root that was left behind. The removal must
+// not touch it.
 func TestRemoveStopsAtMounts(t *testing.T) {
 	t.Parallel()
 	if os.Getuid() != 0 {
@@ -113,7 +114,7 @@ func TestRemoveStopsAtMounts(t *testing.T) {
 	if err := unix.Mount(other, at, "", unix.MS_BIND, ""); err != nil {
 		t.Skip("mount: ", err)
 	}
-	// By now the mount may have moved with the folder that it is in.
+	// The mount may have moved with the folder that it is in.
 	err := sweep(work)
 	points, globErr := filepath.Glob(filepath.Join(work, "step-1/*/mnt"))
 	more, _ := filepath.Glob(filepath.Join(work, "step-1/*/*/mnt"))
@@ -133,7 +134,7 @@ func TestRemoveStopsAtMounts(t *testing.T) {
 	}
 }
 
-// TestLocks: a folder that has an owner stays.
+// TestLocks: a folder with an owner stays.
 func TestLocks(t *testing.T) {
 	t.Parallel()
 	work := t.TempDir()

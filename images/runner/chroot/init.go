@@ -14,24 +14,25 @@ import (
 )
 
 const (
-	innerName = "driver-build-step" // argv[0] of the inner process: the name that ps shows
+	innerName = "driver-build-step" // argv[0] of the inner process: the name in the output of ps
 	configFD  = 3
 	statusFD  = 4
 	maxConfig = 16 << 20
 )
 
-// Init has to be the first call of main, and of TestMain, in a program that uses a Runner. It returns at once, except in the
-// process that a Runner starts: there it sets up the root, runs the command, and never returns.
+// Init must be the first call of main, and of TestMain, in a program that uses a Runner. It returns at once,
+// except in the process that a Runner starts: there it sets up the root, runs the command, and never returns.
 func Init() {
 	if os.Args[0] != innerName {
 		return
 	}
-	syscall.Exit(innerMain()) // at once: this process is not the program it looks like, nothing of that may run
+	syscall.Exit(innerMain()) // at once: no other code of this program may run in this process
 }
 
-// innerMain is process 1 of the step's pid namespace. Its exit code means nothing: the status tells all.
+// innerMain is process 1 of the step's pid namespace. Its exit code has no meaning: the status says
+// everything.
 func innerMain() int {
-	runtime.LockOSThread() // capabilities and the like belong to a thread: the one that starts the command
+	runtime.LockOSThread() // capabilities belong to a thread: this one starts the command
 	report := os.NewFile(statusFD, "status")
 	st, err := innerStep()
 	if err != nil {
@@ -89,8 +90,8 @@ func explainStart(err error) string {
 	}
 }
 
-// closeOnExec keeps every descriptor from the command that this process inherited, also those that whoever started
-// driver-build left open in it.
+// closeOnExec hides from the command every descriptor that this process inherited, including those that the
+// process which started driver-build left open in it.
 func closeOnExec() error {
 	list, err := os.ReadDir("/proc/self/fd")
 	if err != nil {
@@ -104,8 +105,8 @@ func closeOnExec() error {
 	return nil
 }
 
-// reap waits for the command and, as process 1 must, for every orphan until then. What still runs in the background when the
-// command ends is killed by the kernel when this process does.
+// reap waits for the command and, as process 1 must, for every orphan until then. When this process ends, the
+// kernel kills the processes that still run in the background.
 func reap(command int) (status, error) {
 	for {
 		var ws unix.WaitStatus

@@ -15,8 +15,8 @@ import (
 	"github.com/driver-container/driver-container/images/rootfs"
 )
 
-// folder makes a folder, or gives one that is there its mode. The owner, who runs the step, can always use it: the command
-// has no capability to overrule modes with.
+// folder creates a folder, or sets the mode of an existing one. Its owner, who runs the step, always gets
+// access: the command has no capability to override modes.
 func (t *tree) folder(p string, perm fs.FileMode) error {
 	d, base, err := t.in(p)
 	if err != nil {
@@ -38,7 +38,7 @@ func (t *tree) folder(p string, perm fs.FileMode) error {
 	return d.Chmod(base, perm|0o700)
 }
 
-// file writes a regular file with the time it has in the layer, which make compares.
+// file writes a regular file with its time in the layer, because make compares times.
 func (t *tree) file(ctx context.Context, p string, perm fs.FileMode, hdr *tar.Header, r io.Reader) error {
 	for name := range hdr.PAXRecords {
 		if strings.HasPrefix(name, "GNU.sparse.") {
@@ -82,7 +82,7 @@ func (t *tree) link(p, target string) error {
 	return d.Symlink(target, base)
 }
 
-// hardLink makes p another name of a file that is there, in this layer or one below.
+// hardLink makes p another name of an existing file of this layer or a lower one.
 func (t *tree) hardLink(p, target string) error {
 	name, err := rootfs.Clean(strings.TrimLeft(target, "/"))
 	if err != nil {
@@ -109,7 +109,7 @@ func (t *tree) hardLink(p, target string) error {
 	return t.root.Link(from, p)
 }
 
-// vacant removes what a resolved path names, and gives the folder it lay in.
+// vacant removes the entry at a resolved path, and returns the folder that had it.
 func (t *tree) vacant(p string) (*os.Root, string, error) {
 	d, base, err := t.in(p)
 	if err != nil {
@@ -124,15 +124,15 @@ func (t *tree) vacant(p string) (*os.Root, string, error) {
 	return d, base, nil
 }
 
-// stale removes what lower layers have at a path, or with inside only what they have in it; what the current layer put
-// there stays. Nothing there is fine: so it is for the kernel's overlays.
+// stale removes the entry of lower layers at a path, or, with inside, only their entries in it. Entries of
+// the current layer stay. A missing path is no error, as for the kernel's overlays.
 func (t *tree) stale(p string, inside bool) error {
 	if !inside && !t.fresh[p] {
 		return t.remove(p)
 	}
 	info, err := t.root.Lstat(p)
 	if err != nil || !info.IsDir() {
-		return nil //nolint:nilerr // it is not there
+		return nil //nolint:nilerr // it does not exist
 	}
 	f, err := t.root.Open(p)
 	if err != nil {
@@ -154,7 +154,7 @@ func (t *tree) remove(p string) error {
 	if p == "." {
 		return fmt.Errorf("%w: the root itself would be removed", rootfs.ErrUnsafePath)
 	}
-	if err := t.close(); err != nil { // it may be below
+	if err := t.close(); err != nil { // it may be below p
 		return err
 	}
 	return t.root.RemoveAll(p)

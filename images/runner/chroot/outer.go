@@ -17,34 +17,34 @@ import (
 	"github.com/driver-container/driver-container/images/runner"
 )
 
-// config is what the inner process is told, over a pipe: nobody else reads it, and it cannot leak into a command's arguments
-// or environment.
+// config is what the inner process reads from a pipe. No other process can read it, and it cannot leak into a
+// command's arguments or environment.
 type config struct {
 	Root   string   // absolute path of the folder that becomes the root
-	Args   []string // none: set everything up, run nothing
+	Args   []string // empty: set everything up, run nothing
 	Env    []string
-	Memory int64 // bound of each process by itself, where no cgroup bounds them together; 0: none
+	Memory int64 // bytes for each process alone, where no cgroup bounds them together; 0: no bound
 }
 
-// status is what the inner process says at its end, over another pipe.
+// status is what the inner process writes at its end, to another pipe.
 type status struct {
 	Ready  bool   // the root was set up
 	Setup  string // what could not be set up, and why
 	Start  string // why the command was not started
-	Code   int    // what the command exited with
-	Signal int    // what killed it; 0: nothing did
+	Code   int    // exit code of the command
+	Signal int    // signal that killed the command; 0: none
 }
 
 const maxStatus = 64 << 10
 
-// inner is one inner process, seen from outside.
+// inner is one inner process, seen by the outer one.
 type inner struct {
 	config config
 	lines  *runner.Lines
 	group  *cgroup // nil: none
 }
 
-// execute runs the command in the unpacked root and says how it ended.
+// execute runs the command in the unpacked root and returns nil or the way in which it failed.
 func (r *Runner) execute(ctx context.Context, s runner.Step, f *folder, say func(string)) (err error) {
 	lines := runner.NewLines(func(line string) {
 		if say != nil && ctx.Err() == nil {
@@ -94,10 +94,12 @@ func explainSignal(sig unix.Signal, memory bool) error {
 	}
 }
 
-// run starts the inner process and waits for its end. When the context ends the process is killed and with it, by the
-// kernel, all that is in its pid namespace: when run returns nothing of the step runs and nothing is mounted.
+// run starts the inner process and waits for its end. When the context ends, run kills the process, and the
+// kernel then kills everything in its pid namespace: when run returns, nothing of the step runs and nothing
+// is mounted.
 func (in *inner) run(ctx context.Context) (status, error) {
-	// The kernel sends the parent-death signal when the thread ends that started the process: it must not end before.
+	// The kernel sends the parent-death signal when the thread that started the process ends: so the thread must
+	// stay.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 
@@ -137,13 +139,14 @@ func (in *inner) run(ctx context.Context) (status, error) {
 	return in.judge(raw, waitErr)
 }
 
-// starting is held while this program starts an inner process. Like syscall.ForkLock it belongs to the process as a whole.
+// starting is locked while this program starts an inner process. Like syscall.ForkLock it is global to the
+// process.
 var starting sync.RWMutex
 
-// settle waits until no process that is being started, by this package or another one, still has the files open that have
-// just been unpacked: between fork and exec it has, and the kernel runs no program that somebody has open for writing
-// (ETXTBSY, "text file busy"; https://go.dev/issue/22315). The fork lock alone is not enough: Go lets go of it before exec
-// where there is a user namespace.
+// settle waits until no process that is being started, by this package or another one, has the newly unpacked
+// files open: between fork and exec it has them, and the kernel runs no program that a process has open for
+// writing (ETXTBSY, "text file busy"; https://go.dev/issue/22315). The fork lock alone is not enough, because
+// Go releases it before exec where there is a user namespace.
 func settle() {
 	starting.Lock()
 	defer starting.Unlock()
@@ -151,10 +154,10 @@ func settle() {
 	defer syscall.ForkLock.Unlock()
 }
 
-// advice ends every error about what this machine does not allow.
+// advice ends every error about something that this machine does not allow.
 const advice = "run driver-build as root, allow user namespaces (user.max_user_namespaces, and on Ubuntu kernel.apparmor_restrict_unprivileged_userns=0), or use BuildKit"
 
-// judge reads what the inner process said, and what its end says where it could not say anything.
+// judge interprets the status of the inner process, and its exit when there is no status.
 func (in *inner) judge(raw []byte, waitErr error) (status, error) {
 	var st status
 	if err := json.Unmarshal(raw, &st); err == nil {
@@ -175,11 +178,11 @@ func (in *inner) judge(raw []byte, waitErr error) (status, error) {
 	return st, fmt.Errorf("the process that sets up the root ended without a word: %w: a program that uses this package calls chroot.Init first", waitErr)
 }
 
-// command describes the inner process: this program in new namespaces. It has no environment and gets no terminal, so that
-// Ctrl-C reaches driver-build alone, which then decides.
+// command describes the inner process: this program in new namespaces. It has no environment and no terminal,
+// so that Ctrl-C reaches only driver-build, which then decides.
 func (in *inner) command(ctx context.Context, configRead, statusWrite *os.File) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, "/proc/self/exe")
-	// A program without Init fails at once over the unknown flag instead of doing what it always does.
+	// A program without Init fails at once because of the unknown flag and does not do its usual work.
 	cmd.Args = []string{innerName, "--inner-process-of-chroot"}
 	cmd.Env = []string{}
 	cmd.Dir = "/"
@@ -191,7 +194,7 @@ func (in *inner) command(ctx context.Context, configRead, statusWrite *os.File) 
 		Cloneflags: unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWNET | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS,
 	}
 	if privileged() {
-		cmd.SysProcAttr.Credential = &syscall.Credential{} // 0, 0, without other groups
+		cmd.SysProcAttr.Credential = &syscall.Credential{} // 0, 0, without further groups
 		return cmd
 	}
 	cmd.SysProcAttr.Cloneflags |= unix.CLONE_NEWUSER
@@ -200,7 +203,8 @@ func (in *inner) command(ctx context.Context, configRead, statusWrite *os.File) 
 	return cmd
 }
 
-// tell puts the process, which waits for its configuration, into its cgroup and then sends that.
+// tell moves the process, which waits for its configuration, into its cgroup and then sends the
+// configuration.
 func (in *inner) tell(pid int, w *os.File) error {
 	if err := in.group.add(pid); err != nil {
 		return err
@@ -210,12 +214,13 @@ func (in *inner) tell(pid int, w *os.File) error {
 		_, err = w.Write(b)
 	}
 	if err = errors.Join(err, w.Close()); errors.Is(err, unix.EPIPE) {
-		return nil // it died: what it says or how it ended tells more
+		return nil // it died: its status or its exit tells more
 	}
 	return err
 }
 
-// privileged says whether this process may make namespaces without a user namespace: it is root with CAP_SYS_ADMIN.
+// privileged reports whether this process may make namespaces without a user namespace: it is root with
+// CAP_SYS_ADMIN.
 func privileged() bool {
 	if os.Geteuid() != 0 {
 		return false

@@ -59,8 +59,8 @@ func programFile(t *testing.T) string {
 	return file
 }
 
-// TestKilledOwner: when driver-build is killed without warning nothing of the step runs or stays mounted, and the folder goes
-// when the next one starts; not before, while its owner lives.
+// TestKilledOwner: when driver-build is killed without warning, nothing of the step runs or stays mounted.
+// The next driver-build removes the folder; no other one removes it while its owner is alive.
 func TestKilledOwner(t *testing.T) {
 	t.Parallel()
 	_, work := open(t)
@@ -101,7 +101,7 @@ func TestUnprivileged(t *testing.T) {
 		t.Skip("only root can become somebody else")
 	}
 	const nobody = 65534
-	dir, err := os.MkdirTemp("", "chroot-nobody-") //nolint:usetesting // t.TempDir lies in a folder that only we can enter
+	dir, err := os.MkdirTemp("", "chroot-nobody-") //nolint:usetesting // t.TempDir lies in a folder that only this user can enter
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -142,7 +142,7 @@ func copyFile(from, to string) error {
 	return errors.Join(err, out.Close())
 }
 
-// TestSupported: the probe costs little and leaves nothing.
+// TestSupported: the probe is cheap and leaves nothing.
 func TestSupported(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	start := time.Now()

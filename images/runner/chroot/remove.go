@@ -13,12 +13,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lifted begins the name of a folder that is being removed.
+// lifted is the prefix of the name of a folder that is being removed.
 const lifted = "gone-"
 
-// removeFolder deletes a folder of top with everything in it. Folders below it are moved up into it before they are looked
-// into, so no path is ever longer than two names, however deep the tree is, and no link is ever followed. The kernel refuses
-// to move or remove a mount point: the removal fails there and touches nothing that is mounted.
+// removeFolder deletes a folder of top with everything in it. It moves each folder below it up into it before
+// it reads that folder, so no path is ever longer than two names, however deep the tree is, and no link is
+// followed. The kernel refuses to move or remove a mount point: the removal then fails and touches nothing
+// that is mounted.
 func removeFolder(top *os.Root, name string) error {
 	if err := top.Chmod(name, 0o700); err != nil {
 		return err
@@ -55,7 +56,7 @@ type remover struct {
 	next int
 }
 
-// take removes an entry of the folder itself; folders in it end up beside it.
+// take removes an entry of the folder itself. Folders in that entry move up beside it.
 func (r *remover) take(d fs.DirEntry) error {
 	if !d.IsDir() {
 		return r.dir.Remove(d.Name())
@@ -85,7 +86,8 @@ func (r *remover) take(d fs.DirEntry) error {
 	}
 }
 
-// lift moves a folder up, or removes it when it is empty. Whoever is not root has to own and write a folder to move it.
+// lift moves a folder up, or removes it when it is empty. A user other than root must own and be able to
+// write a folder to move it.
 func (r *remover) lift(p string) error {
 	if r.dir.Remove(p) == nil {
 		return nil
@@ -102,7 +104,7 @@ func (r *remover) lift(p string) error {
 	}
 }
 
-// list gives some of a folder's entries, none when it is empty.
+// list returns some of a folder's entries, none when it is empty.
 func (r *remover) list(name string) ([]fs.DirEntry, error) {
 	f, err := r.dir.Open(name)
 	if err != nil {

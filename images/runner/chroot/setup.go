@@ -9,13 +9,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// devices are all that a step has of /dev. A compiler needs no other.
+// devices are all devices that a step gets in /dev. A compiler needs no others.
 var devices = []string{"null", "zero", "full", "random", "urandom"}
 
-// setUp turns the unpacked folder into the root of this process and takes away what a step may not do. It runs in fresh
-// namespaces: nothing here changes the machine.
+// setUp turns the unpacked folder into the root of this process and removes its privileges. It runs in fresh
+// namespaces and changes nothing on the machine.
 func setUp(c config) error {
-	// When the machine runs out of memory the step goes before the program that can tell about it.
+	// When the machine runs out of memory, the kernel kills the step before the program that can report it.
 	if err := os.WriteFile("/proc/self/oom_score_adj", []byte("500"), 0); err != nil {
 		return err
 	}
@@ -23,7 +23,7 @@ func setUp(c config) error {
 		what string
 		do   func() error
 	}{
-		{"name the machine", func() error { return unix.Sethostname([]byte("localhost")) }}, // the same wherever a step runs
+		{"name the machine", func() error { return unix.Sethostname([]byte("localhost")) }}, // the same on every machine
 		{"start the loopback interface", loopback},
 		{"keep mounts private", func() error { return unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, "") }},
 		{"mount the root", func() error { return unix.Mount(c.Root, c.Root, "", unix.MS_BIND, "") }},
@@ -46,8 +46,8 @@ func setUp(c config) error {
 	return nil
 }
 
-// loopback brings up lo, the one interface of the new network namespace, as container runtimes do: programs that talk to
-// themselves work, nothing else is reachable.
+// loopback starts lo, the only interface of the new network namespace, as container runtimes do: programs
+// that connect to themselves work, nothing else is reachable.
 func loopback() error {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -82,7 +82,8 @@ func makeDev(dev string) error {
 	return nil
 }
 
-// pivot makes a folder, which is a mount, the root of this mount namespace and lets go of the old one, all mounts included.
+// pivot makes a folder, which is a mount, the root of this mount namespace and detaches the old root with all
+// its mounts.
 func pivot(root string) error {
 	if err := unix.Chdir(root); err != nil {
 		return err
@@ -90,7 +91,7 @@ func pivot(root string) error {
 	if err := unix.PivotRoot(".", "."); err != nil {
 		return fmt.Errorf("%w (it cannot work when the machine's own root is an initramfs)", err)
 	}
-	// The old root now lies over the new one: what is unmounted is the upper of the two.
+	// The old root now covers the new one: the unmount takes the upper of the two.
 	if err := unix.Unmount(".", unix.MNT_DETACH); err != nil {
 		return err
 	}

@@ -14,13 +14,14 @@ import (
 // maxLinks bounds a chain of symbolic links, as the kernel does (MAXSYMLINKS).
 const maxLinks = 40
 
-// tree is a root that is being unpacked. Paths are resolved through its links as in a chroot, where an absolute link starts
-// at the root; that no path ever leaves the folder does not depend on it: os.Root sees to that.
+// tree is a root that is being unpacked. It resolves paths through the root's links as in a chroot, where an
+// absolute link starts at the root. The safety does not depend on this: os.Root prevents that a path leaves
+// the folder.
 type tree struct {
 	root   *os.Root
-	fresh  map[string]bool   // paths of the current layer and what they lie in: whiteouts do not touch them
-	known  map[string]string // folder as it is written -> folder without links; both clean and relative
-	last   *os.Root          // the folder at lastAt: members of an archive come folder by folder
+	fresh  map[string]bool   // paths of the current layer and their parents: whiteouts do not touch them
+	known  map[string]string // folder as written -> folder without links; both clean and relative
+	last   *os.Root          // the folder at lastAt: an archive lists its members folder by folder
 	lastAt string
 	count  int
 	bytes  int64
@@ -37,7 +38,8 @@ func (t *tree) close() error {
 	return err
 }
 
-// resolve follows every link of a folder's path and makes what is missing. The result has no links in it; "." is the root.
+// resolve follows every link of a folder's path and creates missing folders. The result has no links in it;
+// "." is the root.
 func (t *tree) resolve(p string) (string, error) {
 	p = strings.TrimPrefix(path.Clean("/"+p), "/")
 	if at, ok := t.known[p]; ok {
@@ -87,7 +89,7 @@ func (t *tree) resolve(p string) (string, error) {
 	return done, nil
 }
 
-// in gives the folder that holds a resolved path, and the path's last name.
+// in returns the folder that contains a resolved path, and the path's last name.
 func (t *tree) in(p string) (*os.Root, string, error) {
 	dir := path.Dir(p)
 	if t.last != nil && t.lastAt == dir {
@@ -104,7 +106,7 @@ func (t *tree) in(p string) (*os.Root, string, error) {
 	return d, path.Base(p), err
 }
 
-// touch notes that the current layer has something at p.
+// touch records that the current layer has something at p.
 func (t *tree) touch(p string) {
 	for ; p != "." && !t.fresh[p] && t.fresh != nil; p = path.Dir(p) {
 		t.fresh[p] = true

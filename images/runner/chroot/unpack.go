@@ -27,11 +27,11 @@ const (
 	maxBytes   = 64 << 30
 )
 
-// mountPoints are the folders of a root that something is mounted on.
+// mountPoints are the folders of a root that the runner mounts something on.
 var mountPoints = []string{"proc", "dev", "tmp"}
 
-// unpack writes a step's layers into an empty root and makes the mount points and the output folder. It returns where that
-// folder is, relative to the root and through no link.
+// unpack writes a step's layers into an empty root and creates the mount points and the output folder. It
+// returns the path of that folder, relative to the root and without links.
 func unpack(ctx context.Context, root *os.Root, s runner.Step) (output string, err error) {
 	t := &tree{root: root}
 	defer func() { err = errors.Join(err, t.close()) }()
@@ -62,7 +62,7 @@ func unpack(ctx context.Context, root *os.Root, s runner.Step) (output string, e
 	return output, nil
 }
 
-// layer applies one layer and checks that its content is what its description says, before anything of it is run.
+// layer applies one layer and checks that its content matches its digests, before any of it runs.
 func (t *tree) layer(ctx context.Context, l v1.Layer) (err error) {
 	want, err := l.DiffID()
 	if err != nil {
@@ -84,7 +84,7 @@ func (t *tree) layer(ctx context.Context, l v1.Layer) (err error) {
 	return nil
 }
 
-// archive reads the layer's archive to the end of its content, not only of the archive.
+// archive reads the layer to the end of its content, not only to the end of the archive.
 func (t *tree) archive(ctx context.Context, a *ahead) error {
 	defer a.wait()
 	if err := t.entries(ctx, a); err != nil {
@@ -123,8 +123,8 @@ func (t *tree) entries(ctx context.Context, r io.Reader) error {
 	}
 }
 
-// entry puts one member of a layer in its place. Owners, extended attributes and times of folders are left out: nothing
-// that compiles looks at them. Devices, FIFOs and sockets are passed over.
+// entry writes one member of a layer. It ignores owners, extended attributes, and times of folders, because
+// no compiler reads them. It skips devices, FIFOs and sockets.
 func (t *tree) entry(ctx context.Context, hdr *tar.Header, r io.Reader) error {
 	name, err := rootfs.Clean(strings.TrimLeft(hdr.Name, "/"))
 	if strings.Trim(hdr.Name, "./") == "" && hdr.Typeflag == tar.TypeDir {
@@ -150,7 +150,7 @@ func (t *tree) entry(ctx context.Context, hdr *tar.Header, r io.Reader) error {
 	}
 	at := path.Join(dir, base)
 	t.touch(at)
-	perm := fs.FileMode(hdr.Mode) & 0o777 //nolint:gosec // masked: setuid bits have no effect in a step and no place on this machine
+	perm := fs.FileMode(hdr.Mode) & 0o777 //nolint:gosec // masked: setuid bits must not exist on this machine
 	switch hdr.Typeflag {
 	case tar.TypeDir:
 		return t.folder(at, perm)
@@ -167,5 +167,6 @@ func (t *tree) entry(ctx context.Context, hdr *tar.Header, r io.Reader) error {
 	}
 }
 
-// errSparse refuses what the layer format advises against: a few bytes can stand for terabytes of zeros.
+// errSparse refuses sparse files, against which the layer format advises: a few bytes can stand for terabytes
+// of zeros.
 var errSparse = errors.New("sparse files have no place in a layer")

@@ -20,7 +20,7 @@ import (
 	"github.com/driver-container/driver-container/images/runner/runnertest"
 )
 
-// unpacked unpacks layers beside a file that must not change, and lists what came of it.
+// unpacked unpacks layers beside a file that must not change, and lists the result.
 func unpacked(t testing.TB, layers ...v1.Layer) (files []string, root string, err error) {
 	t.Helper()
 	top := t.TempDir()
@@ -77,7 +77,8 @@ func listed(t testing.TB, dir string) []string {
 	return list
 }
 
-// TestEscapes: links of lower layers that lead out of the machine's folder lead into the root, as in a chroot.
+// TestEscapes: links of lower layers that lead out of the folder on the machine lead into the root, as in a
+// chroot.
 func TestEscapes(t *testing.T) {
 	t.Parallel()
 	const abs, up = "abs -> /", "up -> ../../../../../../../.."
@@ -110,7 +111,7 @@ func TestEscapes(t *testing.T) {
 	}
 }
 
-// layers makes a layer of the lines up to each bar.
+// layers makes one layer of the lines up to each bar.
 func layers(t testing.TB, lines []string) (list []v1.Layer) {
 	t.Helper()
 	for {
@@ -154,7 +155,7 @@ func TestOutputUnderLink(t *testing.T) {
 	}
 }
 
-// TestMembers: modes, times, and what has no place in a root.
+// TestMembers: modes, times, and members that do not belong in a root.
 func TestMembers(t *testing.T) {
 	t.Parallel()
 	when := time.Date(2023, 4, 5, 6, 7, 8, 0, time.UTC)
@@ -191,7 +192,7 @@ func TestMembers(t *testing.T) {
 	}
 }
 
-// FuzzUnpack: whatever a layer says, nothing outside of the root changes.
+// FuzzUnpack: no layer changes anything outside of the root.
 func FuzzUnpack(f *testing.F) {
 	for _, lines := range [][]string{
 		{"a/b = 1", "l -> /", "l/x = 2"}, {"../x = 1"}, {"a -> ..", "a/outside = 1"}, {"x == ../outside"}, {"d/.wh..wh..opq = "}, {".wh.x = "},

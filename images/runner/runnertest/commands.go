@@ -13,7 +13,7 @@ import (
 	"github.com/driver-container/driver-container/images/runner"
 )
 
-// testWorld: what a step sees of the world, which is nothing.
+// testWorld: a step sees nothing of the machine that runs it.
 func testWorld(t *testing.T, s *suite) {
 	step := s.step(t, nil, "report", "an argument", "", "with \"quotes\" and $HOME", "ü\n")
 	step.Env = []string{"PATH=/only/this", "HOME=/nowhere", "EMPTY=", "ODD= a=b \"c\" $d ü", "HTTP_PROXY_LIKE=1"}
@@ -29,7 +29,8 @@ func testWorld(t *testing.T, s *suite) {
 	}
 }
 
-// withoutTracing leaves out what BuildKit adds to every command, whatever its client says: where to report spans to.
+// withoutTracing removes the variable that BuildKit adds to every command, whatever the client says: the
+// address for tracing spans.
 func withoutTracing(env any) any {
 	list, _ := env.([]any)
 	return slices.DeleteFunc(slices.Clone(list), func(v any) bool {
@@ -48,7 +49,8 @@ func anys(list []string) []any {
 
 func testLines(t *testing.T, s *suite) {
 	_, lines := s.run(t, s.step(t, nil, "lines", "500"))
-	// What comes by stdout is in order, and so is what comes by stderr; between the two a runner may have two pipes.
+	// The lines of stdout are in order, and so are those of stderr. Between the two, a runner may have two
+	// pipes.
 	var even, odd []string
 	for i := range 500 {
 		line := fmt.Sprintf("line %d", i)
@@ -74,7 +76,7 @@ func testLines(t *testing.T, s *suite) {
 	diff(t, "stderr", odd, gotOdd)
 }
 
-// testFlood: 5 MB of output neither block nor get lost, and the end of it is remembered.
+// testFlood: 5 MB of output neither block nor get lost, and the tail has the end of it.
 func testFlood(t *testing.T, s *suite) {
 	const size = 5 << 20
 	lines, err := s.fails(t, s.step(t, nil, "flood", fmt.Sprint(size)))
@@ -130,7 +132,7 @@ func testKilled(t *testing.T, s *suite) {
 	}
 }
 
-// testBackground: a step ends with its command, whatever that left running.
+// testBackground: a step ends with its command, whatever processes that left running.
 func testBackground(t *testing.T, s *suite) {
 	start := time.Now()
 	files, _ := s.run(t, s.step(t, nil, "background"))
@@ -193,7 +195,7 @@ func testTwoAtOnce(t *testing.T, s *suite) {
 	}
 }
 
-// testBadSteps: what Step.Check refuses does not start anything.
+// testBadSteps: a step that Step.Check refuses does not start anything.
 func testBadSteps(t *testing.T, s *suite) {
 	for what, change := range map[string]func(*runner.Step){
 		"no layers":       func(s *runner.Step) { s.Layers = nil },

@@ -14,14 +14,14 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// Layer makes a layer from lines: "path = content", "path * content" for a program, "path -> target" for a symbolic link,
-// "path == first" for a hard link, "path/" for a folder.
+// Layer returns a layer made of lines: "path = content", "path * content" for a program, "path -> target" for
+// a symbolic link, "path == first" for a hard link, "path/" for a folder.
 func Layer(t testing.TB, lines ...string) v1.Layer {
 	t.Helper()
 	return TarLayer(t, Tar(t, lines...))
 }
 
-// TarLayer makes a layer of an archive.
+// TarLayer returns a layer made of an archive.
 func TarLayer(t testing.TB, archive []byte) v1.Layer {
 	t.Helper()
 	l, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(archive)), nil },
@@ -32,7 +32,7 @@ func TarLayer(t testing.TB, archive []byte) v1.Layer {
 	return l
 }
 
-// Tar makes an archive from the lines that Layer takes.
+// Tar returns an archive made of the lines that Layer takes.
 func Tar(t testing.TB, lines ...string) []byte {
 	t.Helper()
 	var b bytes.Buffer
@@ -54,7 +54,7 @@ func Tar(t testing.TB, lines ...string) []byte {
 
 func member(line string) (tar.Header, string) {
 	when := time.Unix(1_600_000_000, 0)
-	head, _, _ := strings.Cut(line, "\n") // programs have every sign in them
+	head, _, _ := strings.Cut(line, "\n") // programs contain every character
 	head = head[:min(len(head), 200)]
 	for _, kind := range []struct {
 		sign string

@@ -25,7 +25,8 @@ func testResult(t *testing.T, s *suite) {
 	}
 }
 
-// testModes: the program writes files of mode 0600 in folders of mode 0700; Files looks at the modes that arrive.
+// testModes: the program writes files of mode 0600 in folders of mode 0700; Files checks the modes of the
+// result.
 func testModes(t *testing.T, s *suite) {
 	step := s.step(t, nil, "write", "/out/private/x=1")
 	files, _ := s.run(t, step)
@@ -49,7 +50,7 @@ func testOutputOfLayer(t *testing.T, s *suite) {
 		t.Errorf("result: %v", files)
 	}
 	step = s.step(t, step.Layers[1:], "write", "/data/new/x=1")
-	step.Output = "/var/link/new" // through a link of the root, and missing
+	step.Output = "/var/link/new" // missing, and reached through a link of the root
 	files, _ = s.run(t, step)
 	diff(t, "output below a link", map[string]string{"x": "1"}, files)
 }
@@ -71,7 +72,7 @@ func testLayers(t *testing.T, s *suite) {
 	}, decode[[]string](t, files, "tree.json"))
 }
 
-// testAbsoluteLinks: a link of a lower layer leads from the root of the step, not of the machine.
+// testAbsoluteLinks: an absolute link of a lower layer starts at the root of the step, not of the machine.
 func testAbsoluteLinks(t *testing.T, s *suite) {
 	layers := []v1.Layer{
 		Layer(t, "usr/", "usr/lib/", "usr/lib/x = 1", "lib -> usr/lib", "abs -> /usr/lib", "up -> ../../../../usr/lib"),

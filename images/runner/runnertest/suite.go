@@ -1,8 +1,8 @@
-// Package runnertest holds the behaviour that every runner of steps has to show. A runner's tests call Conform.
+// Package runnertest tests the behaviour that every runner of steps must have. A runner's tests call Conform.
 //
-// The suite uses layers that it makes itself, around one small static program that it builds with the Go toolchain (there is
-// no C compiler, no busybox and no real system image in it), and looks at a runner only through runner.Runner: what is
-// particular to namespaces or to a daemon is tested beside them.
+// The suite makes its own layers around one small static program, which it builds with the Go toolchain. It
+// uses no C compiler, no busybox and no real system image, and it uses a runner only through runner.Runner:
+// tests for particular properties of namespaces or of a daemon are in the runner's own package.
 package runnertest
 
 import (
@@ -29,14 +29,14 @@ import (
 //go:embed testdata/step/main.go
 var stepSource []byte
 
-// StepProgram is where the suite's program is in a root.
+// StepProgram is the path of the suite's program in a root.
 const StepProgram = "/bin/step"
 
-// deadline of every case: a runner that hangs fails instead of stopping the tests.
+// deadline of every case, so that a runner that hangs fails its case and does not stop the tests.
 const deadline = 2 * time.Minute
 
-// Conform runs the suite. open is called once and returns a runner that can run steps here; it skips the test otherwise. The
-// cases run at the same time.
+// Conform runs the suite. It calls open once; open returns a runner that can run steps here, or skips the
+// test. The cases run in parallel.
 func Conform(t *testing.T, open func(t *testing.T) runner.Runner) {
 	t.Helper()
 	s := &suite{runner: open(t), program: ProgramLayer(t)}
@@ -73,13 +73,14 @@ type suite struct {
 	program v1.Layer
 }
 
-// step is a step that calls the program, with layers above it.
+// step returns a step that runs the program, with layers above it.
 func (s *suite) step(t *testing.T, layers []v1.Layer, args ...string) runner.Step {
 	t.Helper()
 	return Step(t, s.program, layers, args...)
 }
 
-// Step is a step that calls the suite's program with some arguments, for the tests of one runner. Its name is the test's.
+// Step returns a step that runs the suite's program with some arguments, for the tests of one runner. Its
+// name is the test's.
 func Step(t testing.TB, program v1.Layer, layers []v1.Layer, args ...string) runner.Step {
 	t.Helper()
 	return runner.Step{
@@ -88,7 +89,7 @@ func Step(t testing.TB, program v1.Layer, layers []v1.Layer, args ...string) run
 	}
 }
 
-// run executes a step that succeeds, and returns the result and the lines it said.
+// run executes a step that must succeed, and returns the result and the printed lines.
 func (s *suite) run(t *testing.T, step runner.Step) (files map[string]string, lines []string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -99,7 +100,7 @@ func (s *suite) run(t *testing.T, step runner.Step) (files map[string]string, li
 	return Files(t, dir), lines
 }
 
-// fails executes a step that does not succeed, checks that nothing came back, and returns the error.
+// fails executes a step that must fail, checks that there is no result, and returns the error.
 func (s *suite) fails(t *testing.T, step runner.Step) (lines []string, err error) {
 	t.Helper()
 	dir := t.TempDir()
@@ -130,7 +131,8 @@ func (s *suite) try(t *testing.T, step runner.Step, dir string) ([]string, error
 	return lines, err
 }
 
-// Files reads a result: relative path to content, folders with a slash at the end. It checks modes and types.
+// Files returns a result as relative path to content; a folder's path ends with a slash. It checks modes and
+// types.
 func Files(t testing.TB, dir string) map[string]string {
 	t.Helper()
 	files := map[string]string{}
@@ -163,7 +165,7 @@ func Files(t testing.TB, dir string) map[string]string {
 	return files
 }
 
-// decode reads a JSON file of a result.
+// decode parses a JSON file of a result.
 func decode[T any](t *testing.T, files map[string]string, name string) (v T) {
 	t.Helper()
 	if err := json.Unmarshal([]byte(files[name]), &v); err != nil {
@@ -179,16 +181,18 @@ func diff(t *testing.T, what string, want, got any) {
 	}
 }
 
-// ProgramEnv names a file that is the suite's program, built before: for a machine or a user without the Go toolchain.
+// ProgramEnv names a file with the built program of the suite, for a machine or a user without the Go
+// toolchain.
 const ProgramEnv = "RUNNERTEST_PROGRAM"
 
-// ProgramLayer returns a layer that holds the suite's program, and nothing else, at StepProgram.
+// ProgramLayer returns a layer that has only the suite's program, at StepProgram.
 func ProgramLayer(t testing.TB) v1.Layer {
 	t.Helper()
 	return Layer(t, "bin/", strings.TrimPrefix(StepProgram, "/")+" * "+string(Program(t)))
 }
 
-// Program builds the suite's program. It skips the test where there is neither a Go toolchain nor ProgramEnv.
+// Program builds the suite's program and returns it. It skips the test if there is neither a Go toolchain nor
+// ProgramEnv.
 func Program(t testing.TB) []byte {
 	t.Helper()
 	built := os.Getenv(ProgramEnv)

@@ -1,5 +1,5 @@
-// The command of the conformance suite: a static program that does to its root what a case asks for and writes down what it
-// sees. Its first argument says what to do.
+// The command of the conformance suite: a static program that does to its root what a case requests, and
+// writes down what it sees. Its first argument is the command.
 package main
 
 import (
@@ -28,7 +28,7 @@ func main() {
 	switch os.Args[1] {
 	case "report":
 		report()
-	case "tree": // FOLDER...: what is in them
+	case "tree": // FOLDER...: their content
 		tree(args)
 	case "write": // PATH=CONTENT...
 		for _, a := range args {
@@ -36,7 +36,7 @@ func main() {
 			check(os.MkdirAll(filepath.Dir(name), 0o700))
 			check(os.WriteFile(name, []byte(content), 0o600))
 		}
-	case "blob": // PATH SIZE: bytes that depend on nothing
+	case "blob": // PATH SIZE: bytes that depend on nothing else
 		blob(args[0], number(args[1]))
 	case "symlink":
 		check(os.Symlink(args[0], args[1]))
@@ -71,14 +71,14 @@ func main() {
 		time.Sleep(time.Hour)
 	case "kill":
 		signal := number(args[0])
-		if os.Getpid() == 1 { // the kernel ignores what process 1 sends to itself: it ends as a shell would tell of a child
+		if os.Getpid() == 1 { // as a shell reports a killed child: the kernel ignores signals that process 1 sends to itself
 			os.Exit(128 + signal)
 		}
 		check(syscall.Kill(os.Getpid(), syscall.Signal(signal)))
 		time.Sleep(time.Minute)
 	case "eat": // BYTES of memory
 		eat(number(args[0]))
-	case "meet": // NAME: says so, then waits for a while
+	case "meet": // NAME: prints a line, waits a while, then writes NAME
 		fmt.Println("started")
 		time.Sleep(500 * time.Millisecond)
 		check(os.WriteFile(output+"/name", []byte(args[0]), 0o644))
@@ -87,7 +87,7 @@ func main() {
 	}
 }
 
-// attack leaves an output that has to be refused.
+// attack leaves an output that the runner must refuse.
 func attack(args []string) {
 	switch args[0] {
 	case "chmod":
@@ -108,7 +108,7 @@ func attack(args []string) {
 	}
 }
 
-// mounts writes down where something is mounted, in the order of mounting.
+// mounts writes down the mount points, in the order of mounting.
 func mounts() {
 	b, err := os.ReadFile("/proc/self/mountinfo")
 	check(err)
@@ -136,7 +136,7 @@ func fail(err error) {
 	os.Exit(125)
 }
 
-// child starts this program once more, in a session of its own and with our output.
+// child starts this program again, in a session of its own and with our output.
 func child(verb string) {
 	cmd := exec.Command("/proc/self/exe", verb)
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
@@ -179,8 +179,8 @@ func blob(path string, size int) {
 	check(os.WriteFile(path, b, 0o644))
 }
 
-// tree writes every entry below the folders: "path/", "path -> target", "path = content", "path = content #2" for one with
-// two names.
+// tree writes every entry below the folders: "path/", "path -> target", "path = content", "path = content #2"
+// for one with two names.
 func tree(folders []string) {
 	lines := []string{}
 	for _, folder := range folders {
@@ -226,7 +226,7 @@ func save(name string, v any) {
 	check(os.WriteFile(filepath.Join(output, name), b, 0o644))
 }
 
-// report writes down what a step can see of the world.
+// report writes down everything that a step can see of its surroundings.
 func report() {
 	r := map[string]any{"args": os.Args, "env": os.Environ(), "uid": os.Getuid(), "gid": os.Getgid()}
 	cwd, err := os.Getwd()
