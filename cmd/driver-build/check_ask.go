@@ -10,7 +10,7 @@ import (
 	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/images"
-	"github.com/driver-container/driver-container/images/lock"
+	"github.com/driver-container/driver-container/images/lockfile"
 	"github.com/driver-container/driver-container/images/matrix"
 )
 
@@ -164,7 +164,7 @@ func (q *inquiry) lockedFiles(ctx context.Context, it item, err error) *verdict 
 	if v := q.base(ctx, it.base(), it.target.Arch); v.State == stateFailed {
 		return v
 	}
-	section := lock.Target{Pins: *it.pins}
+	section := lockfile.Target{Pins: *it.pins}
 	all := section.Packages()
 	closed := 0
 	for _, p := range all {
@@ -195,7 +195,7 @@ func (q *inquiry) comparable(ctx context.Context, it item, lockErr error) *image
 	return r
 }
 
-func (q *inquiry) lockedTag(it item) (*lock.Target, bool) {
+func (q *inquiry) lockedTag(it item) (*lockfile.Target, bool) {
 	if q.lock == nil {
 		return nil, false
 	}

@@ -15,14 +15,14 @@ import (
 
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/images"
-	"github.com/driver-container/driver-container/images/lock"
+	"github.com/driver-container/driver-container/images/lockfile"
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/registry"
 )
 
 // lockFile is a lock that a command goes by.
 type lockFile struct {
-	*lock.Lock
+	*lockfile.Lock
 	file string
 }
 
@@ -47,7 +47,7 @@ func openLock(o *buildOptions, targets ...matrix.Target) (*lockFile, error) {
 		return nil, nil //nolint:nilnil // nothing to go by is no failure
 	}
 	path := lockPath(o.lock, o.selection.matrixFile)
-	l, err := lock.Read(path, func(name string) bool {
+	l, err := lockfile.Read(path, func(name string) bool {
 		return len(targets) == 0 || slices.ContainsFunc(targets, func(t matrix.Target) bool {
 			return strings.HasPrefix(name, t.Driver.Version+"-") && strings.HasSuffix(name, "-"+t.System.ID+"/"+t.Arch)
 		})
@@ -141,7 +141,7 @@ func (l *lockFile) meant(t matrix.Target, word string) (releases []string) {
 }
 
 // of lists the sections of a target: the image itself and those for single kernels.
-func (l *lockFile) of(t matrix.Target) (all []*lock.Target) {
+func (l *lockFile) of(t matrix.Target) (all []*lockfile.Target) {
 	for _, name := range l.Names() {
 		if s := l.Targets[name]; s.System == t.System.ID && s.Driver == t.Driver.Version && s.Arch == t.Arch {
 			all = append(all, s)
@@ -156,17 +156,17 @@ func (l *lockFile) pins(o *buildOptions, it item) (*images.Pins, error) {
 	if err != nil {
 		return nil, err
 	}
-	name := lock.Name(it.tag(), it.target.Arch)
+	name := lockfile.Name(it.tag(), it.target.Arch)
 	command := lockCommand(o, name)
 	locked, ok := l.Find(it.tag(), it.target.Arch)
 	if !ok {
 		return nil, fmt.Errorf("%s is not locked: %s", name, command)
 	}
-	if changes := lock.CompareRequests(locked.Asked, asked); len(changes) > 0 {
-		return nil, &lock.MismatchError{Target: name, Changes: changes, Command: command}
+	if changes := lockfile.CompareRequests(locked.Asked, asked); len(changes) > 0 {
+		return nil, &lockfile.MismatchError{Target: name, Changes: changes, Command: command}
 	}
 	pins, err := locked.WithMirror(it.plan.Mirror, asked)
-	var mismatch *lock.MismatchError
+	var mismatch *lockfile.MismatchError
 	if errors.As(err, &mismatch) {
 		mismatch.Command = command
 	}
@@ -208,9 +208,9 @@ func (j *job) explain(ctx context.Context, s *session, it item, err error) error
 	if planErr != nil {
 		return err // the first error is the better one
 	}
-	name := lock.Name(it.tag(), it.target.Arch)
-	if changes := lock.ComparePins(*it.pins, now.Pins()); len(changes) > 0 {
-		return &lock.MismatchError{Target: name, Changes: changes, Command: lockCommand(&j.options, name), Err: err}
+	name := lockfile.Name(it.tag(), it.target.Arch)
+	if changes := lockfile.ComparePins(*it.pins, now.Pins()); len(changes) > 0 {
+		return &lockfile.MismatchError{Target: name, Changes: changes, Command: lockCommand(&j.options, name), Err: err}
 	}
 	return fmt.Errorf("%w; %s has it locked, and the repositories still name it", err, j.lock.file)
 }

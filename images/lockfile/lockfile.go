@@ -1,4 +1,4 @@
-// Package lock keeps what plans found, in a file beside the matrix, so that builds today and next year are made from the same
+// Package lockfile keeps what plans found, in a file beside the matrix, so that builds today and next year are made from the same
 // bytes: the digest of each base, and address, size and digest of every package.
 //
 // The file is made for version control: a section for each image, one package a line, everything sorted, no time, no path of
@@ -6,7 +6,7 @@
 //
 // It does no planning and asks no network: package images plans, the command decides when. What differs between what was locked
 // and what is wanted or found now is a list of [Change].
-package lock
+package lockfile
 
 import (
 	"errors"

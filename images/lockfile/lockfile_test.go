@@ -1,4 +1,4 @@
-package lock_test
+package lockfile_test
 
 import (
 	"errors"
@@ -14,7 +14,7 @@ import (
 	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/images"
-	"github.com/driver-container/driver-container/images/lock"
+	"github.com/driver-container/driver-container/images/lockfile"
 	"github.com/driver-container/driver-container/images/matrix"
 )
 
@@ -28,12 +28,12 @@ func pkg(name, version string) distros.Package {
 }
 
 // full has everything that a section can have, in awkward words.
-func full() *lock.Target {
+func full() *lockfile.Target {
 	rpm := distros.Package{
 		Name: "yes", Version: "1:5.14.0-427.13.1.el9_4", Arch: "noarch", URL: "https://mirror.example.com/a%2Bb/x.rpm?sig=1&x=\"y\"", SHA512: sum512,
 		Size: 1 << 40, Replaces: "1.0", Keys: []string{"ABCD", "0123"},
 	}
-	return &lock.Target{
+	return &lockfile.Target{
 		Tag: "535.261.03-rocky9", System: "rocky9", Driver: "535.261.03", Arch: "amd64", Kernels: []string{"6.12:latest cloud-amd64", "all"},
 		Asked: images.Request{
 			Base: "debian:12", Mirror: "deb.example.com/debian=http://mirror.example.com/debian", Components: []string{"contrib"},
@@ -53,14 +53,14 @@ func full() *lock.Target {
 
 func TestRoundTrip(t *testing.T) {
 	t.Parallel()
-	l := &lock.Lock{Targets: map[string]*lock.Target{}}
+	l := &lockfile.Lock{Targets: map[string]*lockfile.Target{}}
 	for _, arch := range []string{"arm64", "amd64"} {
 		one := full()
 		one.Arch = arch
 		l.Targets[one.Name()] = one
 	}
 	data := l.Encode()
-	back, err := lock.Parse("matrix.lock", data, nil)
+	back, err := lockfile.Parse("matrix.lock", data, nil)
 	if err != nil {
 		t.Fatalf("%v\n%s", err, data)
 	}
@@ -79,12 +79,12 @@ func TestRoundTrip(t *testing.T) {
 		t.Error("not sorted")
 	}
 	for _, want := range []string{"535.261.03-rocky9/arm64", "none"} {
-		some, err := lock.Parse("x", data, func(name string) bool { return name == want })
+		some, err := lockfile.Parse("x", data, func(name string) bool { return name == want })
 		if _, ok := some.Targets[want]; err != nil || ok != (want != "none") || len(some.Targets) > 1 || ok && cmp.Diff(l.Targets[want], some.Targets[want]) != "" {
 			t.Errorf("%s: %v, %v", want, some.Names(), err)
 		}
 	}
-	empty, err := lock.Parse("x", (&lock.Lock{}).Encode(), nil)
+	empty, err := lockfile.Parse("x", (&lockfile.Lock{}).Encode(), nil)
 	if err != nil || len(empty.Targets) != 0 {
 		t.Error(err)
 	}
@@ -92,7 +92,7 @@ func TestRoundTrip(t *testing.T) {
 
 func TestParseRefuses(t *testing.T) {
 	t.Parallel()
-	good := string((&lock.Lock{Targets: map[string]*lock.Target{full().Name(): full()}}).Encode())
+	good := string((&lockfile.Lock{Targets: map[string]*lockfile.Target{full().Name(): full()}}).Encode())
 	for what, change := range map[string][2]string{
 		"its schema is 2":            {"schema: 1", "schema: 2"},
 		"is no digest of a file":     {"digest: sha512:ab", "digest: sha512:xy"},
@@ -109,12 +109,12 @@ func TestParseRefuses(t *testing.T) {
 		if text == good {
 			t.Errorf("%q is not in the file", change[0])
 		}
-		if _, err := lock.Parse("matrix.lock", []byte(text), nil); !errors.Is(err, lock.ErrFormat) || !strings.Contains(err.Error(), what) || !strings.HasPrefix(err.Error(), "matrix.lock: ") {
+		if _, err := lockfile.Parse("matrix.lock", []byte(text), nil); !errors.Is(err, lockfile.ErrFormat) || !strings.Contains(err.Error(), what) || !strings.HasPrefix(err.Error(), "matrix.lock: ") {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
 	for _, text := range []string{"", "[]", "schema: 1\ntargets: &a {x: *a}", "schema: 1\nschema: 1"} {
-		if l, err := lock.Parse("x", []byte(text), nil); err == nil {
+		if l, err := lockfile.Parse("x", []byte(text), nil); err == nil {
 			t.Errorf("%q: %+v", text, l)
 		}
 	}
@@ -123,16 +123,16 @@ func TestParseRefuses(t *testing.T) {
 func TestFile(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "matrix.lock")
-	if _, err := lock.Read(file, nil); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := lockfile.Read(file, nil); !errors.Is(err, fs.ErrNotExist) {
 		t.Error(err)
 	}
-	l := &lock.Lock{Targets: map[string]*lock.Target{full().Name(): full()}}
+	l := &lockfile.Lock{Targets: map[string]*lockfile.Target{full().Name(): full()}}
 	for range 2 {
 		if err := l.Write(file); err != nil {
 			t.Fatal(err)
 		}
 	}
-	got, err := lock.Read(file, nil)
+	got, err := lockfile.Read(file, nil)
 	if err != nil || cmp.Diff(l, got) != "" {
 		t.Error(err)
 	}
@@ -147,7 +147,7 @@ func TestFile(t *testing.T) {
 func TestCompare(t *testing.T) {
 	t.Parallel()
 	old, now := full(), full()
-	if c := lock.Compare(old, now); len(c) != 0 {
+	if c := lockfile.Compare(old, now); len(c) != 0 {
 		t.Errorf("%v", c)
 	}
 	now.Asked.Base, now.Asked.Archive = "debian:13", nil
@@ -159,7 +159,7 @@ func TestCompare(t *testing.T) {
 	now.Pins.Packages = []distros.Package{pkg("gcc", "4:13-1"), pkg("make", "4")}
 	now.Pins.Driver[0].SHA256 = strings.Repeat("0", 64)
 	var got []string
-	for _, c := range lock.Compare(old, now) {
+	for _, c := range lockfile.Compare(old, now) {
 		got = append(got, c.String())
 	}
 	want := []string{
@@ -195,7 +195,7 @@ func TestWithMirror(t *testing.T) {
 	if err != nil || !strings.HasPrefix(p.Headers["5.14.0-427.el9.x86_64+rt"][0].URL, "http://inside/debian") || strings.Contains(one.Pins.Packages[0].URL, "inside") {
 		t.Errorf("%v, %v", p.Headers, err)
 	}
-	var mismatch *lock.MismatchError
+	var mismatch *lockfile.MismatchError
 	if _, err := one.WithMirror("http://inside/path", images.Request{Mirror: "http://inside/path"}); !errors.As(err, &mismatch) || !strings.Contains(err.Error(), "HOST/PATH=URL") {
 		t.Error(err)
 	}
@@ -205,14 +205,14 @@ func TestNewRefusesLocalFiles(t *testing.T) {
 	t.Parallel()
 	p := pkg("gcc", "1")
 	p.URL = "file:///srv/gcc.deb"
-	if _, err := lock.New(&images.Recipe{Tag: "x", Arch: "amd64", Packages: []distros.Package{p}}, images.Request{}, nil); err == nil || !strings.Contains(err.Error(), "other machines do not have") {
+	if _, err := lockfile.New(&images.Recipe{Tag: "x", Arch: "amd64", Packages: []distros.Package{p}}, images.Request{}, nil); err == nil || !strings.Contains(err.Error(), "other machines do not have") {
 		t.Error(err)
 	}
 }
 
 // BenchmarkParse measures a lock of 300 images with 90 packages each.
 func BenchmarkParse(b *testing.B) {
-	l := &lock.Lock{Targets: map[string]*lock.Target{}}
+	l := &lockfile.Lock{Targets: map[string]*lockfile.Target{}}
 	for i := range 300 {
 		one := full()
 		one.Tag = fmt.Sprintf("%d-rocky9", i)
@@ -226,7 +226,7 @@ func BenchmarkParse(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			b.SetBytes(int64(len(data)))
 			for b.Loop() {
-				if _, err := lock.Parse("x", data, want); err != nil {
+				if _, err := lockfile.Parse("x", data, want); err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -236,15 +236,15 @@ func BenchmarkParse(b *testing.B) {
 
 // FuzzParse: whatever is accepted can be written, and is the same when it is read again.
 func FuzzParse(f *testing.F) {
-	f.Add((&lock.Lock{Targets: map[string]*lock.Target{full().Name(): full()}}).Encode())
+	f.Add((&lockfile.Lock{Targets: map[string]*lockfile.Target{full().Name(): full()}}).Encode())
 	f.Add([]byte("schema: 1\ntargets: {}\n"))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		l, err := lock.Parse("x", data, nil)
+		l, err := lockfile.Parse("x", data, nil)
 		if err != nil {
 			return
 		}
 		text := l.Encode()
-		again, err := lock.Parse("x", text, nil)
+		again, err := lockfile.Parse("x", text, nil)
 		if err != nil {
 			t.Fatalf("%v\n%s", err, text)
 		}

@@ -1,8 +1,8 @@
-// Package report writes the page that shows the matrix to people: systems by drivers, what is built, what is missing, what cannot
+// Package page writes the page that shows the matrix to people: systems by drivers, what is built, what is missing, what cannot
 // be built and why. It is one HTML file that needs nothing else: no network, no script, no font.
 //
 // It knows no matrix and no registry: the caller brings all facts. It escapes whatever it is given.
-package report
+package page
 
 import "time"
 
