@@ -12,9 +12,9 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/driver-container/driver-container/distros"
-	"github.com/driver-container/driver-container/images"
 	"github.com/driver-container/driver-container/images/lockfile"
 	"github.com/driver-container/driver-container/images/matrix"
+	"github.com/driver-container/driver-container/images/recipe"
 )
 
 const lockLong = `Resolve everything that images are made from (digests of bases, packages, compilers, headers) and write it to matrix.lock,
@@ -40,7 +40,7 @@ type locking struct {
 
 	matrix  *matrix.Matrix
 	targets []matrix.Target
-	plan    images.PlanOptions
+	plan    recipe.Options
 	file    string
 	old     *lockfile.Lock
 	valid   bool // the file was there, and could be read
@@ -90,7 +90,7 @@ func (l *locking) do(ctx context.Context) (err error) {
 	if l.targets, err = o.selection.targets(l.matrix); err != nil {
 		return err
 	}
-	l.plan = images.PlanOptions{Base: o.base, Mirror: o.mirror}
+	l.plan = recipe.Options{Base: o.base, Mirror: o.mirror}
 	l.file = lockPath(o.lock, o.selection.matrixFile)
 	if !l.check {
 		if err := folderOf("--lock", l.file); err != nil {
@@ -110,7 +110,7 @@ func (l *locking) do(ctx context.Context) (err error) {
 	}
 	var now *lockfile.Lock
 	if err := l.app.with(ctx, l.matrix.Defaults.Mirrors, "", func(ctx context.Context, s *session) (err error) {
-		s.builder.Binaries = func(string) ([]images.Binary, error) { return nil, nil } // they are not locked
+		s.builder.Binaries = func(string) ([]recipe.Binary, error) { return nil, nil } // they are not locked
 		now, err = l.resolve(ctx, s)
 		return err
 	}); err != nil {
@@ -156,7 +156,7 @@ func (l *locking) narrow() error {
 // isKernelTag says whether a name is that of an image of the target for one of the kernels that --kernel names.
 func (l *locking) isKernelTag(t matrix.Target, name string) bool {
 	for _, k := range l.options.ahead.kernels {
-		if tag, _ := images.KernelTags(t, k); !images.IsListed(k) && (name == tag || name == lockfile.Name(tag, t.Arch)) {
+		if tag, _ := recipe.KernelTags(t, k); !recipe.IsListed(k) && (name == tag || name == lockfile.Name(tag, t.Arch)) {
 			return true
 		}
 	}

@@ -5,9 +5,9 @@ import (
 	"slices"
 
 	"github.com/driver-container/driver-container/distros"
-	"github.com/driver-container/driver-container/images"
 	"github.com/driver-container/driver-container/images/lockfile"
 	"github.com/driver-container/driver-container/images/matrix"
+	"github.com/driver-container/driver-container/images/recipe"
 )
 
 // target gives the sections of one target: of the image as it is or, with --kernel, of those with modules for its kernels.
@@ -62,7 +62,7 @@ func (l *locking) kernels(ctx context.Context, p *planner, t matrix.Target) (map
 	for _, kernel := range ahead.kernels {
 		word := ahead.word(kernel)
 		var releases []string
-		if !l.update && !ahead.together && images.IsListed(kernel) {
+		if !l.update && !ahead.together && recipe.IsListed(kernel) {
 			releases = old.meant(t, word)
 		}
 		if len(releases) == 0 {
@@ -83,7 +83,7 @@ func (l *locking) kernels(ctx context.Context, p *planner, t matrix.Target) (map
 
 // section keeps what is locked of an image if it still answers what is asked, and else plans.
 func (l *locking) section(ctx context.Context, p *planner, it item, words []string) (*lockfile.Target, error) {
-	asked, err := images.Ask(it.target, it.plan)
+	asked, err := recipe.Ask(it.target, it.plan)
 	if err != nil {
 		return nil, err
 	}

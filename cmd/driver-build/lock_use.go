@@ -17,6 +17,8 @@ import (
 	"github.com/driver-container/driver-container/images"
 	"github.com/driver-container/driver-container/images/lockfile"
 	"github.com/driver-container/driver-container/images/matrix"
+	"github.com/driver-container/driver-container/images/packages"
+	"github.com/driver-container/driver-container/images/recipe"
 	"github.com/driver-container/driver-container/images/registry"
 )
 
@@ -65,7 +67,7 @@ func openLock(o *buildOptions, targets ...matrix.Target) (*lockFile, error) {
 
 // items are the images of targets as they were locked. What is not locked, or was locked for other flags or another row of the
 // matrix, is refused: a build that goes by a lock never makes something else in silence.
-func (l *lockFile) items(o *buildOptions, targets []matrix.Target, plan images.PlanOptions) ([]item, error) {
+func (l *lockFile) items(o *buildOptions, targets []matrix.Target, plan recipe.Options) ([]item, error) {
 	var items []item
 	var errs []error
 	for _, t := range targets {
@@ -79,7 +81,7 @@ func (l *lockFile) items(o *buildOptions, targets []matrix.Target, plan images.P
 }
 
 // target gives the images of one target, with --kernel possibly several.
-func (l *lockFile) target(o *buildOptions, t matrix.Target, plan images.PlanOptions) ([]item, error) {
+func (l *lockFile) target(o *buildOptions, t matrix.Target, plan recipe.Options) ([]item, error) {
 	kernels, err := l.kernels(&o.ahead, t)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %s", err, lockCommand(o, t.Tag()+"/"+t.Arch))
@@ -112,7 +114,7 @@ func (l *lockFile) kernels(p *precompile, t matrix.Target) (releases []string, e
 		return locked, nil
 	}
 	for _, word := range p.kernels {
-		if !images.IsListed(word) {
+		if !recipe.IsListed(word) {
 			releases = append(releases, word)
 			continue
 		}
@@ -151,8 +153,8 @@ func (l *lockFile) of(t matrix.Target) (all []*lockfile.Target) {
 }
 
 // pins gives what was locked of an image, after a look at whether that is what the flags and the matrix ask for.
-func (l *lockFile) pins(o *buildOptions, it item) (*images.Pins, error) {
-	asked, err := images.Ask(it.target, it.plan)
+func (l *lockFile) pins(o *buildOptions, it item) (*recipe.Pins, error) {
+	asked, err := recipe.Ask(it.target, it.plan)
 	if err != nil {
 		return nil, err
 	}
@@ -178,14 +180,14 @@ func (it item) tag() string {
 	if len(it.plan.Kernels) == 0 || it.plan.Together {
 		return it.target.Tag()
 	}
-	tag, _ := images.KernelTags(it.target, it.plan.Kernels[0])
+	tag, _ := recipe.KernelTags(it.target, it.plan.Kernels[0])
 	return tag
 }
 
 // recipe plans the image, or takes what was locked.
-func (it item) recipe(ctx context.Context, b *images.Builder) (*images.Recipe, error) {
+func (it item) recipe(ctx context.Context, b *images.Builder) (*recipe.Recipe, error) {
 	if it.pins != nil {
-		return b.Pinned(it.target, it.plan, *it.pins)
+		return b.Recipe(it.target, it.plan, *it.pins)
 	}
 	return b.Plan(ctx, it.target, it.plan)
 }
@@ -201,7 +203,7 @@ func (it item) base() string {
 
 // explain tells, when something that was locked cannot be had any more, what is there instead.
 func (j *job) explain(ctx context.Context, s *session, it item, err error) error {
-	if err == nil || it.pins == nil || !errors.Is(err, fs.ErrNotExist) && !is[*fetch.MismatchError](err) && !errors.Is(err, images.ErrBase) {
+	if err == nil || it.pins == nil || !errors.Is(err, fs.ErrNotExist) && !is[*fetch.MismatchError](err) && !errors.Is(err, packages.ErrBase) {
 		return err
 	}
 	now, planErr := s.builder.Plan(ctx, it.target, it.plan)
@@ -217,7 +219,7 @@ func (j *job) explain(ctx context.Context, s *session, it item, err error) error
 
 // word is how the lock notes an argument of --kernel: with the flavours that narrow it.
 func (p *precompile) word(kernel string) string {
-	if len(p.flavours) == 0 || !images.IsListed(kernel) {
+	if len(p.flavours) == 0 || !recipe.IsListed(kernel) {
 		return kernel
 	}
 	return kernel + " " + strings.Join(slices.Compact(slices.Sorted(slices.Values(p.flavours))), ",")
@@ -245,7 +247,7 @@ func lockCommand(o *buildOptions, name string) string {
 	add("--matrix", o.selection.matrixFile)
 	add("--lock", o.lock)
 	add("--base", o.base)
-	add("--mirror", images.PublicMirror(o.mirror))
+	add("--mirror", recipe.PublicMirror(o.mirror))
 	add("--flavour", o.selection.flavour...)
 	add("--kernel", o.ahead.kernels...)
 	add("--kernel-flavour", o.ahead.flavours...)

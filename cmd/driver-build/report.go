@@ -12,9 +12,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/driver-container/driver-container/images"
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/page"
+	"github.com/driver-container/driver-container/images/recipe"
 )
 
 const reportLong = `Write a page that shows the matrix: systems by drivers, which images the registry has and which it lacks, their tags, digests and
@@ -34,7 +34,7 @@ type reporting struct {
 
 	matrix  *matrix.Matrix
 	at      time.Time
-	plan    images.PlanOptions
+	plan    recipe.Options
 	lock    *lockFile
 	targets map[[3]string]matrix.Target // by system, driver and architecture
 	page    page.Report
@@ -60,7 +60,7 @@ func newReportCmd(a *app) *cobra.Command {
 	f.StringVar(&r.releases, "releases", "", releasesHelp)
 	f.StringVar(&r.title, "title", "", "heading of the page (default NVIDIA driver images)")
 	lockFlag(f, &o.lock)
-	o.compression = string(images.Gzip)
+	o.compression = string(recipe.Gzip)
 	return cmd
 }
 

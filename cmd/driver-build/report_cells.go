@@ -12,9 +12,9 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/driver-container/driver-container/images"
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/page"
+	"github.com/driver-container/driver-container/images/recipe"
 	"github.com/driver-container/driver-container/images/registry"
 )
 
@@ -95,7 +95,7 @@ func (q *inquest) cell(ctx context.Context, l cell) page.Cell {
 		return c
 	}
 	for _, series := range t.System.Kernels {
-		if images.CheckKernel(t.Driver, series) == nil {
+		if recipe.CheckKernel(t.Driver, series) == nil {
 			c.Kernels = append(c.Kernels, series)
 		}
 	}
@@ -115,7 +115,7 @@ func (q *inquest) cell(ctx context.Context, l cell) page.Cell {
 		if c.Created.Unix() <= 0 { // without SOURCE_DATE_EPOCH images say 1970, which means nothing
 			c.Created = time.Time{}
 		}
-		if inside := st.Found.Annotations[images.LabelKernels]; inside != "" {
+		if inside := st.Found.Annotations[recipe.LabelKernels]; inside != "" {
 			c.Modules = append(strings.Split(inside, ","), c.Modules...)
 		}
 	}
@@ -137,7 +137,7 @@ func shownState(s imageState) page.State {
 }
 
 // recipe is what the image would be made from now; nil when nothing is compared, or when that cannot be found out.
-func (q *inquest) recipe(ctx context.Context, t matrix.Target) *images.Recipe {
+func (q *inquest) recipe(ctx context.Context, t matrix.Target) *recipe.Recipe {
 	if q.planner == nil {
 		return nil
 	}
@@ -146,7 +146,7 @@ func (q *inquest) recipe(ctx context.Context, t matrix.Target) *images.Recipe {
 	if q.lock != nil {
 		it.pins, err = q.lock.pins(&q.options, it)
 	}
-	var r *images.Recipe
+	var r *recipe.Recipe
 	if err == nil {
 		r, err = q.planner.recipe(ctx, it)
 	}

@@ -8,8 +8,8 @@ import (
 	"strings"
 
 	"github.com/driver-container/driver-container/distros"
-	"github.com/driver-container/driver-container/images"
 	"github.com/driver-container/driver-container/images/matrix"
+	"github.com/driver-container/driver-container/images/recipe"
 )
 
 // Change is one thing that differs. Old or New is "" for what is on one side only.
@@ -51,7 +51,7 @@ func (c *changes) words(what string, old, now []string) {
 
 // CompareRequests lists what is asked for now and was not when the lock was made, and the other way round. The mirror is left out:
 // it changes where packages come from and not which.
-func CompareRequests(old, now images.Request) []Change {
+func CompareRequests(old, now recipe.Request) []Change {
 	var c changes
 	name := func(base string) string {
 		if base == "" {
@@ -83,7 +83,7 @@ func used(yes bool) string {
 	return "left out"
 }
 
-func repositories(q images.Request) []string {
+func repositories(q recipe.Request) []string {
 	var all []string
 	for _, r := range q.Repositories {
 		all = append(all, repositoryText(r))
@@ -98,7 +98,7 @@ func repositoryText(r matrix.Repository) string {
 	return strings.Join(r.URIs, " ") + " " + strings.Join(r.Suites, " ") + " " + strings.Join(r.Components, " ")
 }
 
-func archiveText(q images.Request) string {
+func archiveText(q recipe.Request) string {
 	if q.Archive == nil {
 		return ""
 	}
@@ -110,7 +110,7 @@ func archiveText(q images.Request) string {
 }
 
 // ComparePins lists what a plan finds now instead of what was locked.
-func ComparePins(old, now images.Pins) []Change {
+func ComparePins(old, now recipe.Pins) []Change {
 	var c changes
 	c.text("base "+now.Base.Name, old.Base.Digest, now.Base.Digest)
 	c.packages("package", old.Packages, now.Packages)

@@ -16,8 +16,8 @@ import (
 
 	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/fetch"
-	"github.com/driver-container/driver-container/images"
 	"github.com/driver-container/driver-container/images/matrix"
+	"github.com/driver-container/driver-container/images/recipe"
 )
 
 // Bounds on a file: thousands of images of a hundred packages each.
@@ -148,7 +148,7 @@ func (s section) target(key string) (*Target, error) {
 		return nil, fmt.Errorf("base: %.100q is no digest", s.Base.Digest)
 	}
 	t := &Target{Tag: tag, System: s.System, Driver: s.Driver, Arch: s.Arch, Kernels: s.Kernels}
-	t.Pins.Base = images.Base{Name: s.Base.Name, Digest: s.Base.Digest}
+	t.Pins.Base = recipe.Base{Name: s.Base.Name, Digest: s.Base.Digest}
 	var err error
 	if t.Asked, err = s.Asked.request(); err != nil {
 		return nil, err
@@ -171,10 +171,10 @@ func (s section) target(key string) (*Target, error) {
 	return t, err
 }
 
-func (q request) request() (images.Request, error) {
-	out := images.Request{
-		Base: q.Base, Mirror: q.Mirror, Components: q.Components, Image: q.Image, Compiler: q.Compiler, Headers: q.Headers, Driver: q.Driver,
-		OnlyThese: q.OnlyThese,
+func (q request) request() (recipe.Request, error) {
+	out := recipe.Request{
+		Base: q.Base, Mirror: q.Mirror, Components: q.Components, OnlyThese: q.OnlyThese,
+		Wants: recipe.Wants{Image: q.Image, Compiler: q.Compiler, Headers: q.Headers, Driver: q.Driver},
 	}
 	for _, r := range q.Repositories {
 		out.Repositories = append(out.Repositories, matrix.Repository{URIs: r.URIs, Suites: r.Suites, Components: r.Components, BaseURLs: r.BaseURLs})

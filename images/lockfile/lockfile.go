@@ -16,7 +16,7 @@ import (
 	"slices"
 
 	"github.com/driver-container/driver-container/distros"
-	"github.com/driver-container/driver-container/images"
+	"github.com/driver-container/driver-container/images/recipe"
 )
 
 // Schema is the version of the file's format.
@@ -35,8 +35,8 @@ type Target struct {
 	Tag, System, Driver, Arch string
 
 	Kernels []string       // the words that meant its kernels: "latest", "6.12:latest cloud-amd64", a release; sorted
-	Asked   images.Request // what was planned from
-	Pins    images.Pins    // what was found
+	Asked   recipe.Request // what was planned from
+	Pins    recipe.Pins    // what was found
 }
 
 // Name is the key of a section: "535.261.03-debian12/amd64".
@@ -46,7 +46,7 @@ func Name(tag, arch string) string { return tag + "/" + arch }
 func (t *Target) Name() string { return Name(t.Tag, t.Arch) }
 
 // New takes what a plan found. Addresses of files on this machine are refused: nobody else could use them.
-func New(r *images.Recipe, asked images.Request, kernels []string) (*Target, error) {
+func New(r *recipe.Recipe, asked recipe.Request, kernels []string) (*Target, error) {
 	t := &Target{
 		Tag: r.Tag, System: r.System, Driver: r.Driver, Arch: r.Arch, Asked: asked, Pins: r.Pins(),
 		Kernels: slices.Compact(slices.Sorted(slices.Values(kernels))),

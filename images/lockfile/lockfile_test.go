@@ -13,9 +13,9 @@ import (
 
 	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/fetch"
-	"github.com/driver-container/driver-container/images"
 	"github.com/driver-container/driver-container/images/lockfile"
 	"github.com/driver-container/driver-container/images/matrix"
+	"github.com/driver-container/driver-container/images/recipe"
 )
 
 var (
@@ -35,16 +35,16 @@ func full() *lockfile.Target {
 	}
 	return &lockfile.Target{
 		Tag: "535.261.03-rocky9", System: "rocky9", Driver: "535.261.03", Arch: "amd64", Kernels: []string{"6.12:latest cloud-amd64", "all"},
-		Asked: images.Request{
+		Asked: recipe.Request{
 			Base: "debian:12", Mirror: "deb.example.com/debian=http://mirror.example.com/debian", Components: []string{"contrib"},
 			Repositories: []matrix.Repository{{URIs: []string{"https://x.example.com/a b"}, Suites: []string{"bookworm"}, Components: []string{"main"}}, {BaseURLs: []string{"https://x.example.com/$basearch/"}}},
 			OnlyThese:    true,
-			Image:        []string{"(a if b else c)", "# no comment", "null", "12", "- x", "gcc"}, Compiler: []string{"kernel-devel-uname-r = 5.14.0"},
-			Headers: map[string][]string{"5.14.0-427.el9.x86_64+rt": {"x = 1"}, "4.18": {"y"}}, Driver: []string{"libcuda1=535.261.03-1"},
+			Wants: recipe.Wants{Image: []string{"(a if b else c)", "# no comment", "null", "12", "- x", "gcc"}, Compiler: []string{"kernel-devel-uname-r = 5.14.0"},
+				Headers: map[string][]string{"5.14.0-427.el9.x86_64+rt": {"x = 1"}, "4.18": {"y"}}, Driver: []string{"libcuda1=535.261.03-1"}},
 			Archive: &fetch.File{URL: "https://us.example.com/x.run", SHA256: sum256, Size: 3},
 		},
-		Pins: images.Pins{
-			Base:     images.Base{Name: "docker.io/library/debian:12", Digest: "sha256:" + sum256},
+		Pins: recipe.Pins{
+			Base:     recipe.Base{Name: "docker.io/library/debian:12", Digest: "sha256:" + sum256},
 			Packages: []distros.Package{pkg("gcc", "4:12.2.0-3"), rpm}, Compiler: []distros.Package{rpm},
 			Headers: map[string][]distros.Package{"5.14.0-427.el9.x86_64+rt": {pkg("h", "~1")}, "4.18": nil}, Driver: []distros.Package{pkg("libcuda1", "535")},
 		},
@@ -186,17 +186,17 @@ func TestWithMirror(t *testing.T) {
 		{"http://inside:81", "x", "http://inside:81/debian/pool/gcc_1.deb"},
 		{"deb.example.com/debian=http://me:pw@mirror.example.com/debian", one.Asked.Mirror, "http://me:pw@mirror.example.com/debian/pool/gcc_1.deb"},
 	} {
-		p, err := one.WithMirror(c.mirror, images.Request{Mirror: c.asked})
+		p, err := one.WithMirror(c.mirror, recipe.Request{Mirror: c.asked})
 		if err != nil || p.Packages[0].URL != c.want {
 			t.Errorf("%s: %v, %v", c.mirror, p.Packages, err)
 		}
 	}
-	p, err := one.WithMirror("mirror.example.com=http://inside", images.Request{})
+	p, err := one.WithMirror("mirror.example.com=http://inside", recipe.Request{})
 	if err != nil || !strings.HasPrefix(p.Headers["5.14.0-427.el9.x86_64+rt"][0].URL, "http://inside/debian") || strings.Contains(one.Pins.Packages[0].URL, "inside") {
 		t.Errorf("%v, %v", p.Headers, err)
 	}
 	var mismatch *lockfile.MismatchError
-	if _, err := one.WithMirror("http://inside/path", images.Request{Mirror: "http://inside/path"}); !errors.As(err, &mismatch) || !strings.Contains(err.Error(), "HOST/PATH=URL") {
+	if _, err := one.WithMirror("http://inside/path", recipe.Request{Mirror: "http://inside/path"}); !errors.As(err, &mismatch) || !strings.Contains(err.Error(), "HOST/PATH=URL") {
 		t.Error(err)
 	}
 }
@@ -205,7 +205,7 @@ func TestNewRefusesLocalFiles(t *testing.T) {
 	t.Parallel()
 	p := pkg("gcc", "1")
 	p.URL = "file:///srv/gcc.deb"
-	if _, err := lockfile.New(&images.Recipe{Tag: "x", Arch: "amd64", Packages: []distros.Package{p}}, images.Request{}, nil); err == nil || !strings.Contains(err.Error(), "other machines do not have") {
+	if _, err := lockfile.New(&recipe.Recipe{Tag: "x", Arch: "amd64", Packages: []distros.Package{p}}, recipe.Request{}, nil); err == nil || !strings.Contains(err.Error(), "other machines do not have") {
 		t.Error(err)
 	}
 }

@@ -7,13 +7,13 @@ import (
 	"strings"
 
 	"github.com/driver-container/driver-container/distros"
-	"github.com/driver-container/driver-container/images"
+	"github.com/driver-container/driver-container/images/recipe"
 )
 
 // WithMirror gives pins whose packages come from a mirror; the digests stay. A mirror is what a plan takes: PREFIX=URL words, and
 // a URL without a path, which replaces hosts. When asked is the same mirror that was locked with, its credentials are put back.
 // What only a plan can tell (a URL with a path, which stands for repositories and not for files) is a *MismatchError.
-func (t *Target) WithMirror(mirror string, asked images.Request) (images.Pins, error) {
+func (t *Target) WithMirror(mirror string, asked recipe.Request) (recipe.Pins, error) {
 	p := t.Pins
 	words := strings.FieldsFunc(mirror, func(r rune) bool { return strings.ContainsRune(", \t\n", r) })
 	if len(words) == 0 {

@@ -6,7 +6,11 @@
 // nothing; a reference or URL that is well-formed but leads nowhere is found later, by those who fetch it.
 package matrix
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/driver-container/driver-container/distros"
+)
 
 // Matrix is a parsed file. All of its values are checked: ids and versions are unique, everything referred to exists.
 type Matrix struct {
@@ -135,6 +139,7 @@ type Selection struct {
 // Target is one image to build.
 type Target struct {
 	System     System
+	Distro     distros.Distro // of System.ID
 	Driver     Driver
 	Arch       string
 	Flavours   []string
