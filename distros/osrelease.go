@@ -15,6 +15,21 @@ const maxOSRelease = 64 << 10 // bytes; real ones are below 1 KiB
 // usr/lib/os-release. For an unknown system it returns an *UnknownError; for a root without either file, an
 // error that wraps fs.ErrNotExist.
 func FromOSRelease(root fs.FS) (Distro, error) {
+	id, version, err := ReadOSRelease(root)
+	if err != nil {
+		return nil, err
+	}
+	for _, d := range All() {
+		if d.Matches(id, version) {
+			return d, nil
+		}
+	}
+	return nil, &UnknownError{ID: id + version, Nearest: Nearest(id+version, ids())}
+}
+
+// ReadOSRelease returns ID and VERSION_ID of etc/os-release or, where that is missing, of usr/lib/os-release. A root without either
+// file wraps fs.ErrNotExist.
+func ReadOSRelease(root fs.FS) (id, version string, err error) {
 	var missing error
 	for _, name := range []string{"etc/os-release", "usr/lib/os-release"} {
 		f, err := root.Open(name)
@@ -23,23 +38,25 @@ func FromOSRelease(root fs.FS) (Distro, error) {
 			continue
 		}
 		if err != nil {
-			return nil, fmt.Errorf("find out which operating system this is: %w", err)
+			return "", "", fmt.Errorf("find out which operating system this is: %w", err)
 		}
 		text, err := io.ReadAll(io.LimitReader(f, maxOSRelease))
 		_ = f.Close() // opened for reading
 		if err != nil {
-			return nil, fmt.Errorf("find out which operating system this is: read %s: %w", name, err)
+			return "", "", fmt.Errorf("find out which operating system this is: read %s: %w", name, err)
 		}
-		return fromOSRelease(name, string(text))
+		if id, version = parseOSRelease(string(text)); id == "" {
+			return "", "", fmt.Errorf("find out which operating system this is: %s has no line ID=", name)
+		}
+		return id, version, nil
 	}
-	return nil, fmt.Errorf("find out which operating system this is: it has neither etc/os-release nor usr/lib/os-release: %w", missing)
+	return "", "", fmt.Errorf("find out which operating system this is: it has neither etc/os-release nor usr/lib/os-release: %w", missing)
 }
 
-// fromOSRelease parses the format of os-release(5): shell assignments, of which the last one of a name
+// parseOSRelease parses the format of os-release(5): shell assignments, of which the last one of a name
 // counts. Only the outer quotes matter, because no system's ID or VERSION_ID has a character that needs more
 // quoting.
-func fromOSRelease(name, text string) (Distro, error) {
-	var id, version string
+func parseOSRelease(text string) (id, version string) {
 	for line := range strings.Lines(text) {
 		key, value, _ := strings.Cut(strings.TrimSpace(line), "=")
 		value = strings.Trim(value, `"'`)
@@ -50,15 +67,7 @@ func fromOSRelease(name, text string) (Distro, error) {
 			version = value
 		}
 	}
-	if id == "" {
-		return nil, fmt.Errorf("find out which operating system this is: %s has no line ID=", name)
-	}
-	for _, d := range All() {
-		if d.Matches(id, version) {
-			return d, nil
-		}
-	}
-	return nil, &UnknownError{ID: id + version, Nearest: Nearest(id+version, ids())}
+	return id, version
 }
 
 // minorDropped are the systems whose tags have only the major version: nodepool.go of the GPU operator.

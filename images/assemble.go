@@ -5,32 +5,14 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 
-	"github.com/driver-container/driver-container/distros"
-)
-
-// Labels of our own, besides the standard org.opencontainers.image.* ones.
-const (
-	labelPrefix     = "io.github.driver-container."
-	LabelDriver     = labelPrefix + "driver"
-	LabelSystem     = labelPrefix + "os"
-	LabelProfile    = labelPrefix + "profile"
-	LabelFlavours   = labelPrefix + "flavours"
-	LabelOverridden = labelPrefix + "overridden"
-	LabelKernels    = labelPrefix + "kernels" // with modules compiled ahead of time
-	LabelSigner     = labelPrefix + "signer"  // SHA-256 of the certificate whose key signed those modules
-	// LabelContent tells images of different content apart: driverinfo.Info.ID of the image. It is on the manifest too, so that
-	// whether an image is out of date can be seen without pulling it.
-	LabelContent = labelPrefix + "content"
-	projectURL   = "https://github.com/driver-container/driver-container"
-	ociPrefix    = "org.opencontainers.image."
-	defaultPath  = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+	"github.com/driver-container/driver-container/images/layer"
+	"github.com/driver-container/driver-container/images/recipe"
 )
 
 type namedLayer struct {
@@ -40,7 +22,7 @@ type namedLayer struct {
 
 // assemble puts the layers on the base and writes the configuration. The result is an OCI image whatever format the base
 // has; a Docker layer and an OCI layer are the same bytes under two media types.
-func assemble(r *Recipe, base v1.Image, layers []namedLayer) (v1.Image, error) {
+func assemble(r *recipe.Recipe, base v1.Image, layers []namedLayer) (v1.Image, error) {
 	img := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
 	baseConfig, err := base.ConfigFile()
 	if err != nil {
@@ -58,15 +40,15 @@ func assemble(r *Recipe, base v1.Image, layers []namedLayer) (v1.Image, error) {
 		return nil, err
 	}
 	config = config.DeepCopy()
-	labels, err := labels(r)
+	labels, err := r.Labels()
 	if err != nil {
 		return nil, err
 	}
 	config.Architecture, config.OS, config.Variant = r.Arch, "linux", baseConfig.Variant
-	config.Created = v1.Time{Time: r.time()}
+	config.Created = v1.Time{Time: r.Time()}
 	config.Config = v1.Config{
 		Env:        environment(r, baseConfig.Config.Env),
-		Entrypoint: []string{EntrypointLink},
+		Entrypoint: []string{recipe.EntrypointLink},
 		Cmd:        []string{"init"},
 		WorkingDir: "/",
 		Labels:     labels,
@@ -78,24 +60,19 @@ func assemble(r *Recipe, base v1.Image, layers []namedLayer) (v1.Image, error) {
 }
 
 // addenda lists the layers with their history: those of the base as they are, then ours.
-func addenda(r *Recipe, base v1.Image, baseConfig *v1.ConfigFile, layers []namedLayer) ([]mutate.Addendum, error) {
+func addenda(r *recipe.Recipe, base v1.Image, baseConfig *v1.ConfigFile, layers []namedLayer) ([]mutate.Addendum, error) {
 	below, err := base.Layers()
 	if err != nil {
 		return nil, fmt.Errorf("layers of the base: %w", err)
 	}
 	var adds []mutate.Addendum
-	var histories []v1.History
-	for _, h := range baseConfig.History {
-		if !h.EmptyLayer {
-			histories = append(histories, h)
-		}
-	}
+	histories, known := layer.Histories(baseConfig, len(below))
 	for i, l := range below {
-		add := mutate.Addendum{Layer: l, History: v1.History{CreatedBy: "base image", Created: v1.Time{Time: r.time()}}}
-		if len(histories) == len(below) {
+		add := mutate.Addendum{Layer: l, History: v1.History{CreatedBy: "base image", Created: v1.Time{Time: r.Time()}}}
+		if known {
 			add.History = histories[i]
 		}
-		if add.MediaType, err = ociMediaType(l); err != nil {
+		if add.MediaType, err = layer.OCIMediaType(l); err != nil {
 			return nil, err
 		}
 		adds = append(adds, add)
@@ -106,40 +83,25 @@ func addenda(r *Recipe, base v1.Image, baseConfig *v1.ConfigFile, layers []named
 			return nil, err
 		}
 		adds = append(adds, mutate.Addendum{Layer: l.layer, MediaType: mt, History: v1.History{
-			Created: v1.Time{Time: r.time()}, CreatedBy: "driver-build " + r.Builder.Version + ": " + l.name,
+			Created: v1.Time{Time: r.Time()}, CreatedBy: "driver-build " + r.Builder.Version + ": " + l.name,
 		}})
 	}
 	return adds, nil
 }
 
-func ociMediaType(l v1.Layer) (types.MediaType, error) {
-	mt, err := l.MediaType()
-	if err != nil {
-		return "", err
-	}
-	switch mt {
-	case types.DockerLayer:
-		return types.OCILayer, nil
-	case types.DockerUncompressedLayer:
-		return types.OCIUncompressedLayer, nil
-	default:
-		return mt, nil
-	}
-}
-
 // environment is that of the base with what the GPU Operator and NVIDIA's container runtime expect of a driver image: void
 // keeps the runtime from injecting a driver into the driver's own container.
-func environment(r *Recipe, base []string) []string {
-	vars := map[string]string{"PATH": defaultPath}
+func environment(r *recipe.Recipe, base []string) []string {
+	vars := map[string]string{"PATH": recipe.DefaultPath}
 	for _, kv := range base {
 		name, value, _ := strings.Cut(kv, "=")
 		vars[name] = value
 	}
-	if !slices.Contains(strings.Split(vars["PATH"], ":"), "/"+binDir) {
-		vars["PATH"] = "/" + binDir + ":" + vars["PATH"]
+	if !slices.Contains(strings.Split(vars["PATH"], ":"), "/"+recipe.BinDir) {
+		vars["PATH"] = "/" + recipe.BinDir + ":" + vars["PATH"]
 	}
 	if r.Toolchain {
-		vars["PATH"] = r.searchPath(vars["PATH"])
+		vars["PATH"] = r.SearchPath(vars["PATH"])
 	}
 	maps.Copy(vars, map[string]string{
 		"DRIVER_VERSION": r.Driver, "DRIVER_BRANCH": strings.TrimPrefix(r.Branch, "R"), "DRIVER_TYPE": "passthrough",
@@ -150,49 +112,4 @@ func environment(r *Recipe, base []string) []string {
 		env = append(env, name+"="+vars[name])
 	}
 	return env
-}
-
-// searchPath is a search path with the folders of the system's compilers that are not on the usual one, last.
-func (r *Recipe) searchPath(path string) string {
-	d, err := distros.Lookup(r.System)
-	if err != nil {
-		return path // planning has refused it
-	}
-	if system, ok := d.(distros.RPM); ok {
-		for _, dir := range system.CompilerDirs() {
-			path += ":/" + dir
-		}
-	}
-	return path
-}
-
-func labels(r *Recipe) (map[string]string, error) {
-	id, err := r.contentID()
-	if err != nil {
-		return nil, err
-	}
-	l := map[string]string{
-		ociPrefix + "title":       "NVIDIA driver " + r.Driver + " for " + r.System,
-		ociPrefix + "version":     r.Tag,
-		ociPrefix + "source":      projectURL,
-		ociPrefix + "licenses":    "LicenseRef-NVIDIA-Driver",
-		ociPrefix + "base.digest": r.Base.Digest,
-		LabelDriver:               r.Driver,
-		LabelSystem:               r.System,
-		LabelProfile:              string(r.Profile),
-		LabelFlavours:             strings.Join(r.Flavours, ","),
-		LabelContent:              id,
-	}
-	if r.Epoch > 0 {
-		l[ociPrefix+"created"] = r.time().Format(time.RFC3339)
-	}
-	for name, value := range map[string]string{
-		ociPrefix + "base.name": r.Base.Name, ociPrefix + "revision": r.Builder.Revision, LabelOverridden: strings.Join(r.Overridden, "; "),
-		LabelKernels: strings.Join(r.releases(), ","), LabelSigner: r.Signer,
-	} {
-		if value != "" {
-			l[name] = value
-		}
-	}
-	return l, nil
 }

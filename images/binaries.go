@@ -11,6 +11,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/driver-container/driver-container/images/recipe"
 )
 
 // Binaries finds the programs of an architecture in a folder, as make build leaves them there: driver-entrypoint-linux-arm64
@@ -18,18 +20,18 @@ import (
 // missing (it needs a C compiler for the architecture): the entrypoint then asks nvidia-smi; so may driver-evict: the image
 // then cannot evict pods. entrypoint, if not empty, is the file to take instead. Each is checked, without running it, to be a
 // program of this project, for that architecture and of that version.
-func Binaries(dir, entrypoint, version string) func(arch string) ([]Binary, error) {
-	return func(arch string) ([]Binary, error) {
+func Binaries(dir, entrypoint, version string) func(arch string) ([]recipe.Binary, error) {
+	return func(arch string) ([]recipe.Binary, error) {
 		path := entrypoint
 		if path == "" {
-			path = filepath.Join(dir, EntrypointName+"-linux-"+arch)
+			path = filepath.Join(dir, recipe.EntrypointName+"-linux-"+arch)
 		}
-		main, err := program(EntrypointName, path, arch, version)
+		main, err := program(recipe.EntrypointName, path, arch, version)
 		if err != nil {
 			return nil, fmt.Errorf("the entrypoint for %s: %w (run make build, or give --entrypoint FILE)", arch, err)
 		}
-		all := []Binary{main}
-		for _, name := range []string{ProbeName, EvictName} {
+		all := []recipe.Binary{main}
+		for _, name := range []string{recipe.ProbeName, recipe.EvictName} {
 			bin, err := program(name, filepath.Join(dir, name+"-linux-"+arch), arch, version)
 			if errors.Is(err, fs.ErrNotExist) {
 				continue
@@ -43,10 +45,10 @@ func Binaries(dir, entrypoint, version string) func(arch string) ([]Binary, erro
 	}
 }
 
-func program(name, path, arch, version string) (Binary, error) {
+func program(name, path, arch, version string) (recipe.Binary, error) {
 	info, err := buildinfo.ReadFile(path)
 	if err != nil {
-		return Binary{}, err
+		return recipe.Binary{}, err
 	}
 	var goarch string
 	for _, s := range info.Settings {
@@ -56,14 +58,14 @@ func program(name, path, arch, version string) (Binary, error) {
 	}
 	switch {
 	case !strings.HasSuffix(info.Path, "/cmd/"+name):
-		return Binary{}, fmt.Errorf("%s is not %s but %s", path, name, info.Path)
+		return recipe.Binary{}, fmt.Errorf("%s is not %s but %s", path, name, info.Path)
 	case goarch != arch:
-		return Binary{}, fmt.Errorf("%s is a program for %s", path, goarch)
+		return recipe.Binary{}, fmt.Errorf("%s is a program for %s", path, goarch)
 	case info.Main.Version != version:
-		return Binary{}, fmt.Errorf("%s is of version %s, driver-build of %s", path, info.Main.Version, version)
+		return recipe.Binary{}, fmt.Errorf("%s is of version %s, driver-build of %s", path, info.Main.Version, version)
 	}
 	sum, err := fileDigest(path)
-	return Binary{Name: name, SHA256: sum, Path: path}, err
+	return recipe.Binary{Name: name, SHA256: sum, Path: path}, err
 }
 
 func fileDigest(path string) (sum string, err error) {

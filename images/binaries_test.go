@@ -12,6 +12,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/driver-container/driver-container/images/recipe"
 	"github.com/driver-container/driver-container/images/rootfs"
 )
 
@@ -23,7 +24,7 @@ func TestBinaries(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	arch := runtime.GOARCH
-	file := filepath.Join(dir, EntrypointName+"-linux-"+arch)
+	file := filepath.Join(dir, recipe.EntrypointName+"-linux-"+arch)
 	build := exec.Command("go", "build", "-buildvcs=false", "-o", file, "../cmd/driver-entrypoint")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=")
 	if out, err := build.CombinedOutput(); err != nil {
@@ -35,7 +36,7 @@ func TestBinaries(t *testing.T) {
 	}
 	version := info.Main.Version
 	list, err := Binaries(dir, "", version)(arch)
-	if err != nil || len(list) != 1 || list[0].Name != EntrypointName || len(list[0].SHA256) != 64 {
+	if err != nil || len(list) != 1 || list[0].Name != recipe.EntrypointName || len(list[0].SHA256) != 64 {
 		t.Errorf("%+v, %v", list, err)
 	}
 	if list, err = Binaries(t.TempDir(), file, version)(arch); err != nil || list[0].Path != file {
@@ -47,7 +48,7 @@ func TestBinaries(t *testing.T) {
 	fails(t, err, "is a program for "+arch)
 	_, err = Binaries(t.TempDir(), "", version)(arch)
 	fails(t, err, "make build", "--entrypoint")
-	for _, name := range []string{EvictName, ProbeName} {
+	for _, name := range []string{recipe.EvictName, recipe.ProbeName} {
 		if err := os.Link(file, filepath.Join(dir, name+"-linux-"+arch)); err != nil {
 			t.Fatal(err)
 		}
@@ -67,8 +68,8 @@ func TestOptionalBinaries(t *testing.T) {
 		}
 	}
 	write("go.mod", "module example.org/driver\n")
-	names := []string{EntrypointName, EvictName, ProbeName}
-	want := [][]string{{EntrypointName}, {EntrypointName, EvictName}, {EntrypointName, ProbeName, EvictName}}
+	names := []string{recipe.EntrypointName, recipe.EvictName, recipe.ProbeName}
+	want := [][]string{{recipe.EntrypointName}, {recipe.EntrypointName, recipe.EvictName}, {recipe.EntrypointName, recipe.ProbeName, recipe.EvictName}}
 	for i, name := range names {
 		write("cmd/"+name+"/main.go", "package main\n\nfunc main() {}\n")
 		build := exec.Command("go", "build", "-buildvcs=false", "-o", filepath.Join(dir, name+"-linux-"+runtime.GOARCH), "./cmd/"+name)
@@ -99,8 +100,8 @@ func TestWhereProgramsGo(t *testing.T) {
 		t.Fatal(err)
 	}
 	tree := rootfs.New(spool, nil)
-	for name, path := range map[string]string{EntrypointName: "usr/local/bin/driver-entrypoint", EvictName: "usr/bin/driver-evict"} {
-		if err := addProgram(tree, Binary{Name: name, Path: file}); err != nil {
+	for name, path := range map[string]string{recipe.EntrypointName: "usr/local/bin/driver-entrypoint", recipe.EvictName: "usr/bin/driver-evict"} {
+		if err := addProgram(tree, recipe.Binary{Name: name, Path: file}); err != nil {
 			t.Fatal(err)
 		}
 		if e, ok := tree.Lstat(path); !ok || e.Mode != 0o755 {

@@ -18,6 +18,9 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/driver-container/driver-container/images/matrix"
+	"github.com/driver-container/driver-container/images/progress"
+	"github.com/driver-container/driver-container/images/recipe"
+	"github.com/driver-container/driver-container/images/verify"
 )
 
 func jsonOf(t *testing.T, v any) string {
@@ -32,9 +35,9 @@ func jsonOf(t *testing.T, v any) string {
 func TestPlanGolden(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	golden(t, r.World, "recipe-debian12.json", jsonOf(t, r.plan(t, pair("debian12", newDriver), PlanOptions{}).Public()))
-	golden(t, r.World, "recipe-ubuntu16.04.json", jsonOf(t, r.plan(t, pair("ubuntu16.04", oldDriver), PlanOptions{
-		Profile: Compute, Compression: Zstd, Epoch: 1700000000,
+	golden(t, r.World, "recipe-debian12.json", jsonOf(t, r.plan(t, pair("debian12", newDriver), recipe.Options{}).Public()))
+	golden(t, r.World, "recipe-ubuntu16.04.json", jsonOf(t, r.plan(t, pair("ubuntu16.04", oldDriver), recipe.Options{
+		Profile: recipe.Compute, Compression: recipe.Zstd, Epoch: 1700000000,
 	})))
 	if n := r.Requests("/pool/") + r.Requests(".run"); n != 0 {
 		t.Errorf("planning downloaded %d packages or drivers", n)
@@ -48,7 +51,7 @@ func TestImageGolden(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t)
-			img := r.build(t, s, PlanOptions{})
+			img := r.build(t, s, recipe.Options{})
 			var text strings.Builder
 			config, err := img.ConfigFile()
 			if err != nil {
@@ -67,11 +70,11 @@ func TestImageGolden(t *testing.T) {
 				manifest.Layers[i].Size = 0 // compressors may change
 			}
 			golden(t, r.World, "config-"+name+".json", jsonOf(t, config)+jsonOf(t, manifest))
-			findings, err := r.b.Verify(t.Context(), name, img)
-			if err != nil || Unfit(findings) != nil {
+			findings, err := r.b.Examiner().Verify(t.Context(), name, img)
+			if err != nil || verify.Unfit(findings) != nil {
 				t.Errorf("%v, %v", findings, err)
 			}
-			i, err := r.b.Inspect(t.Context(), name, img)
+			i, err := r.b.Examiner().Inspect(t.Context(), name, img)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -86,9 +89,9 @@ func TestImageGolden(t *testing.T) {
 func TestSameDigest(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	want := digestOf(t, r.build(t, pair("debian12", newDriver), PlanOptions{}))
+	want := digestOf(t, r.build(t, pair("debian12", newDriver), recipe.Options{}))
 	before := r.Requests("/pool/")
-	if got := digestOf(t, r.build(t, pair("debian12", newDriver), PlanOptions{})); got != want {
+	if got := digestOf(t, r.build(t, pair("debian12", newDriver), recipe.Options{})); got != want {
 		t.Errorf("from the cache: %s, want %s", got, want)
 	}
 	if r.Requests("/pool/") != before {
@@ -96,7 +99,7 @@ func TestSameDigest(t *testing.T) {
 	}
 	other := &rig{r.World, newBuilder(t, r.World, t.TempDir())}
 	other.b.Jobs = 1
-	if got := digestOf(t, other.build(t, pair("debian12", newDriver), PlanOptions{})); got != want {
+	if got := digestOf(t, other.build(t, pair("debian12", newDriver), recipe.Options{})); got != want {
 		t.Errorf("in another folder with one job: %s, want %s", got, want)
 	}
 	// Records that cannot be read are made anew.
@@ -109,7 +112,7 @@ func TestSameDigest(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if got := digestOf(t, r.build(t, pair("debian12", newDriver), PlanOptions{})); got != want {
+	if got := digestOf(t, r.build(t, pair("debian12", newDriver), recipe.Options{})); got != want {
 		t.Errorf("with broken records: %s, want %s", got, want)
 	}
 }
@@ -120,16 +123,16 @@ func TestSharedLayers(t *testing.T) {
 	r := newRig(t)
 	var mu sync.Mutex
 	var built []string
-	r.b.Observe = func(e Event) {
+	r.b.Observe = func(e progress.Event) {
 		mu.Lock()
 		defer mu.Unlock()
 		if e.Completed && !e.Cached && e.Err == nil {
 			built = append(built, e.Name)
 		}
 	}
-	one := layersOf(t, r.build(t, pair("ubuntu16.04", oldDriver), PlanOptions{}))
+	one := layersOf(t, r.build(t, pair("ubuntu16.04", oldDriver), recipe.Options{}))
 	built = nil
-	two := layersOf(t, r.build(t, pair("ubuntu18.04", oldDriver), PlanOptions{}))
+	two := layersOf(t, r.build(t, pair("ubuntu18.04", oldDriver), recipe.Options{}))
 	for i, name := range []string{"base", "packages", "user-mode driver", "kernel sources", "entrypoint"} {
 		if same := digestOf(t, one[i]) == digestOf(t, two[i]); same != (i > 1) {
 			t.Errorf("%s: equal is %v", name, same)
@@ -156,11 +159,11 @@ func TestConcurrent(t *testing.T) {
 	for i := range digests {
 		target := r.target(t, pairs[i%len(pairs)])
 		eg.Go(func() error {
-			recipe, err := r.b.Plan(t.Context(), target, PlanOptions{})
+			planned, err := r.b.Plan(t.Context(), target, recipe.Options{})
 			if err != nil {
 				return err
 			}
-			img, err := r.b.Build(t.Context(), recipe)
+			img, err := r.b.Build(t.Context(), planned)
 			if err != nil {
 				return err
 			}
@@ -177,7 +180,7 @@ func TestConcurrent(t *testing.T) {
 	}
 	other := &rig{r.World, newBuilder(t, r.World, t.TempDir())}
 	for i, p := range pairs {
-		want := digestOf(t, other.build(t, p, PlanOptions{}))
+		want := digestOf(t, other.build(t, p, recipe.Options{}))
 		for _, got := range []string{digests[i], digests[i+len(pairs)], digests[i+2*len(pairs)]} {
 			if got != want {
 				t.Errorf("%v: %s, want %s", p, got, want)
@@ -189,8 +192,8 @@ func TestConcurrent(t *testing.T) {
 func TestProfiles(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	full := layersOf(t, r.build(t, pair("ubuntu16.04", newDriver), PlanOptions{}))
-	compute := layersOf(t, r.build(t, pair("ubuntu16.04", newDriver), PlanOptions{Profile: Compute}))
+	full := layersOf(t, r.build(t, pair("ubuntu16.04", newDriver), recipe.Options{}))
+	compute := layersOf(t, r.build(t, pair("ubuntu16.04", newDriver), recipe.Options{Profile: recipe.Compute}))
 	golden(t, r.World, "user-full.txt", listing(t, full[2]))
 	golden(t, r.World, "user-compute.txt", listing(t, compute[2]))
 	for _, i := range []int{0, 1, 3, 4} {
@@ -207,22 +210,22 @@ func TestFlavours(t *testing.T) {
 		for _, flavour := range []string{matrix.Open, matrix.Proprietary} {
 			s := pair(system, newDriver)
 			s.Flavours = []string{flavour}
-			recipe := r.plan(t, s, PlanOptions{})
-			img, err := r.b.Build(t.Context(), recipe)
+			planned := r.plan(t, s, recipe.Options{})
+			img, err := r.b.Build(t.Context(), planned)
 			if err != nil {
 				t.Fatal(err)
 			}
 			tree := treeOf(t, img)
 			for _, f := range []string{matrix.Open, matrix.Proprietary} {
-				if got := tree.Exists(kernelDir(newDriver, f) + "/Kbuild"); got != (f == flavour) {
+				if got := tree.Exists(recipe.KernelDir(newDriver, f) + "/Kbuild"); got != (f == flavour) {
 					t.Errorf("%s %s: sources of %s: %v", system, flavour, f, got)
 				}
 			}
-			if tree.Exists(kernelDir(newDriver, flavour) + "/debian/rules") {
+			if tree.Exists(recipe.KernelDir(newDriver, flavour) + "/debian/rules") {
 				t.Error("Debian's own build files are there")
 			}
 			config, err := img.ConfigFile()
-			if err != nil || config.Config.Labels[LabelFlavours] != flavour {
+			if err != nil || config.Config.Labels[recipe.LabelFlavours] != flavour {
 				t.Errorf("%v, %v", config.Config.Labels, err)
 			}
 		}
@@ -232,8 +235,8 @@ func TestFlavours(t *testing.T) {
 func TestEpochAndCompression(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	zero := r.build(t, pair("ubuntu18.04", oldDriver), PlanOptions{})
-	img := r.build(t, pair("ubuntu18.04", oldDriver), PlanOptions{Epoch: 1700000000, Compression: Zstd})
+	zero := r.build(t, pair("ubuntu18.04", oldDriver), recipe.Options{})
+	img := r.build(t, pair("ubuntu18.04", oldDriver), recipe.Options{Epoch: 1700000000, Compression: recipe.Zstd})
 	if digestOf(t, zero) == digestOf(t, img) {
 		t.Error("SOURCE_DATE_EPOCH changes nothing")
 	}
@@ -261,7 +264,7 @@ func TestEpochAndCompression(t *testing.T) {
 func TestPackagesInstalled(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	tree := treeOf(t, r.build(t, pair("debian12", newDriver), PlanOptions{}))
+	tree := treeOf(t, r.build(t, pair("debian12", newDriver), recipe.Options{}))
 	for _, link := range []string{"lib", "bin", "sbin"} {
 		if e, ok := tree.Lstat(link); !ok || e.Target != "usr/"+link {
 			t.Errorf("%s is no link any more: %+v", link, e)
@@ -277,16 +280,16 @@ func TestPackagesInstalled(t *testing.T) {
 			t.Errorf("%s: there is %v, want %v", name, !want, want)
 		}
 	}
-	golden(t, r.World, "dpkg-status.txt", read(t, tree, dpkgStatus))
-	golden(t, r.World, "dpkg-info.txt", read(t, tree, dpkgInfo+"libc6:amd64.list")+"--\n"+read(t, tree, dpkgInfo+"libc6:amd64.md5sums")+
-		"--\n"+read(t, tree, dpkgInfo+"kmod.list"))
-	if got := read(t, tree, LicenceFile); !strings.Contains(got, "licence of ") {
+	golden(t, r.World, "dpkg-status.txt", read(t, tree, "var/lib/dpkg/status"))
+	golden(t, r.World, "dpkg-info.txt", read(t, tree, "var/lib/dpkg/info/libc6:amd64.list")+"--\n"+read(t, tree, "var/lib/dpkg/info/libc6:amd64.md5sums")+
+		"--\n"+read(t, tree, "var/lib/dpkg/info/kmod.list"))
+	if got := read(t, tree, recipe.LicenceFile); !strings.Contains(got, "licence of ") {
 		t.Errorf("licence: %q", got)
 	}
 	if got := read(t, tree, "usr/lib/firmware/nvidia/"+newDriver+"/gsp_ga10x.bin"); got != "firmware "+newDriver {
 		t.Errorf("firmware: %q", got)
 	}
-	if got := read(t, tree, SupportedGPUs); got != `{"chips":[]}`+"\n" {
+	if got := read(t, tree, recipe.SupportedGPUs); got != `{"chips":[]}`+"\n" {
 		t.Errorf("list of GPUs: %q", got)
 	}
 	if e, ok := tree.Lstat(libDir + "/libnvidia-ml.so.1"); !ok || e.Target != "libnvidia-ml.so."+newDriver {
@@ -304,9 +307,9 @@ func TestCombine(t *testing.T) {
 	for _, arch := range []string{"amd64", "arm64"} {
 		s := pair("debian12", newDriver)
 		s.Archs = []string{arch}
-		img := r.build(t, s, PlanOptions{})
-		findings, err := r.b.Verify(t.Context(), arch, img)
-		if err != nil || Unfit(findings) != nil {
+		img := r.build(t, s, recipe.Options{})
+		findings, err := r.b.Examiner().Verify(t.Context(), arch, img)
+		if err != nil || verify.Unfit(findings) != nil {
 			t.Errorf("%s: %v, %v", arch, findings, err)
 		}
 		built = append(built, img)

@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 
+	"github.com/driver-container/driver-container/images/recipe"
 	"github.com/driver-container/driver-container/images/registry"
 )
 
@@ -30,7 +31,7 @@ func Combine(built []v1.Image) (registry.Artifact, error) {
 	}
 	shared := map[string]string{}
 	for name, value := range annotations {
-		if name != ociPrefix+"base.digest" && name != LabelContent { // another one for each architecture
+		if name != recipe.OCIPrefix+"base.digest" && name != recipe.LabelContent { // another one for each architecture
 			shared[name] = value
 		}
 	}

@@ -10,6 +10,8 @@ import (
 	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/images/matrix"
+	"github.com/driver-container/driver-container/images/recipe"
+	"github.com/driver-container/driver-container/images/verify"
 )
 
 // TestDescription: what the matrix says of a driver is in its image, and what the builder overrode.
@@ -20,11 +22,11 @@ func TestDescription(t *testing.T) {
 	target := r.target(t, s)
 	target.Driver.Kernel = matrix.KernelLimits{Min: "2.6.32", Max: "5.1", Reason: "unpatched; fixed in 418.88"}
 	target.Overridden = []string{"kernel-too-new: the lowest kernel: is 6.1", "excluded: so it is", "excluded: twice"}
-	recipe, err := r.b.Plan(t.Context(), target, PlanOptions{Profile: Compute})
+	planned, err := r.b.Plan(t.Context(), target, recipe.Options{Profile: recipe.Compute})
 	if err != nil {
 		t.Fatal(err)
 	}
-	img, err := r.b.Build(t.Context(), recipe)
+	img, err := r.b.Build(t.Context(), planned)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,7 +45,7 @@ func TestDescription(t *testing.T) {
 	if err := got.CheckKernel("6.1.0-38-amd64"); err != nil {
 		t.Errorf("the node does not obey the override: %v", err)
 	}
-	if findings, err := r.b.Verify(t.Context(), "x", img); err != nil || Unfit(findings) != nil {
+	if findings, err := r.b.Examiner().Verify(t.Context(), "x", img); err != nil || verify.Unfit(findings) != nil {
 		t.Errorf("%v, %v", findings, err)
 	}
 }
@@ -53,51 +55,41 @@ func TestContentID(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	s := pair("debian12", newDriver)
-	id := func(o PlanOptions, change func(*Recipe)) string {
+	id := func(o recipe.Options, change func(*recipe.Recipe)) string {
 		t.Helper()
-		recipe := *r.plan(t, s, o)
-		recipe.Entrypoint = slices.Clone(recipe.Entrypoint)
-		recipe.Packages = slices.Clone(recipe.Packages)
+		planned := *r.plan(t, s, o)
+		planned.Entrypoint = slices.Clone(planned.Entrypoint)
+		planned.Packages = slices.Clone(planned.Packages)
 		if change != nil {
-			change(&recipe)
+			change(&planned)
 		}
-		info, err := recipe.Describe()
+		info, err := planned.Describe()
 		if err != nil {
 			t.Fatal(err)
 		}
 		return info.ID
 	}
-	base := id(PlanOptions{}, nil)
+	base := id(recipe.Options{}, nil)
 	for what, same := range map[string]string{
-		"again":       id(PlanOptions{}, nil),
-		"time":        id(PlanOptions{Epoch: 1700000000}, nil),
-		"compression": id(PlanOptions{Compression: Zstd}, nil),
-		"builder":     id(PlanOptions{}, func(r *Recipe) { r.Builder.Version = "v9" }),
-		"mirror":      id(PlanOptions{}, func(r *Recipe) { r.Packages[0].URL = "http://elsewhere" }),
+		"again":       id(recipe.Options{}, nil),
+		"time":        id(recipe.Options{Epoch: 1700000000}, nil),
+		"compression": id(recipe.Options{Compression: recipe.Zstd}, nil),
+		"builder":     id(recipe.Options{}, func(r *recipe.Recipe) { r.Builder.Version = "v9" }),
+		"mirror":      id(recipe.Options{}, func(r *recipe.Recipe) { r.Packages[0].URL = "http://elsewhere" }),
 	} {
 		if same != base {
 			t.Errorf("%s changes the identity", what)
 		}
 	}
 	for what, other := range map[string]string{
-		"profile":    id(PlanOptions{Profile: Compute}, nil),
-		"entrypoint": id(PlanOptions{}, func(r *Recipe) { r.Entrypoint[0].SHA256 = strings.Repeat("1", 64) }),
-		"package":    id(PlanOptions{}, func(r *Recipe) { r.Packages[0] = distros.Package{SHA256: strings.Repeat("1", 64)} }),
-		"base":       id(PlanOptions{}, func(r *Recipe) { r.Base.Digest = "sha256:1" }),
-		"rule":       id(PlanOptions{}, func(r *Recipe) { r.Kernel.Max = "1.0" }),
+		"profile":    id(recipe.Options{Profile: recipe.Compute}, nil),
+		"entrypoint": id(recipe.Options{}, func(r *recipe.Recipe) { r.Entrypoint[0].SHA256 = strings.Repeat("1", 64) }),
+		"package":    id(recipe.Options{}, func(r *recipe.Recipe) { r.Packages[0] = distros.Package{SHA256: strings.Repeat("1", 64)} }),
+		"base":       id(recipe.Options{}, func(r *recipe.Recipe) { r.Base.Digest = "sha256:1" }),
+		"rule":       id(recipe.Options{}, func(r *recipe.Recipe) { r.Kernel.Max = "1.0" }),
 	} {
 		if other == base {
 			t.Errorf("%s does not change the identity", what)
-		}
-	}
-}
-
-func TestPreferred(t *testing.T) {
-	t.Parallel()
-	both := []string{"open", "proprietary"}
-	for driver, want := range map[string]string{"535.261.03": "proprietary open", "560.28.03": "open proprietary", "x": "proprietary open"} {
-		if got := strings.Join(preferred(both, driver), " "); got != want {
-			t.Errorf("%s: %s, want %s", driver, got, want)
 		}
 	}
 }

@@ -7,36 +7,29 @@ import (
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
+	"github.com/driver-container/driver-container/images/layer"
+	"github.com/driver-container/driver-container/images/progress"
+	"github.com/driver-container/driver-container/images/recipe"
 	"github.com/driver-container/driver-container/images/rootfs"
 )
 
-// The names of our own programs in the image. Both of the first work: nvidia-driver is what the GPU Operator calls.
-const (
-	EntrypointName = "driver-entrypoint"
-	EntrypointLink = "nvidia-driver"
-	ProbeName      = "driver-probe"
-	EvictName      = "driver-evict"
-	binDir         = "usr/local/bin"
-	evictDir       = "usr/bin" // a path that pod specifications name: see docs/evict.md
-)
-
-func (b *Builder) entrypointLayer(ctx context.Context, r *Recipe) (v1.Layer, error) {
-	k, err := key("entrypoint", r.Entrypoint, r.Compression, r.Epoch)
+func (b *Builder) entrypointLayer(ctx context.Context, r *recipe.Recipe) (v1.Layer, error) {
+	k, err := layer.Key("entrypoint", r.Entrypoint, r.Compression, r.Epoch)
 	if err != nil {
 		return nil, err
 	}
-	return b.layer(ctx, r, "entrypoint", k, func(_ context.Context, spool *rootfs.Spool, _ *Step) (*rootfs.Tree, error) {
+	return b.Layers().Make(ctx, spec(r, "entrypoint", k), func(_ context.Context, spool *rootfs.Spool, _ *progress.Step) (*rootfs.Tree, error) {
 		tree := rootfs.New(spool, nil)
 		for _, bin := range r.Entrypoint {
 			if err := addProgram(tree, bin); err != nil {
 				return nil, err
 			}
 		}
-		return tree, tree.AddLink(binDir+"/"+EntrypointLink, EntrypointName)
+		return tree, tree.AddLink(recipe.BinDir+"/"+recipe.EntrypointLink, recipe.EntrypointName)
 	})
 }
 
-func addProgram(tree *rootfs.Tree, bin Binary) (err error) {
+func addProgram(tree *rootfs.Tree, bin recipe.Binary) (err error) {
 	f, err := os.Open(bin.Path)
 	if err != nil {
 		return err
@@ -46,9 +39,9 @@ func addProgram(tree *rootfs.Tree, bin Binary) (err error) {
 	if err != nil {
 		return err
 	}
-	dir := binDir
-	if bin.Name == EvictName {
-		dir = evictDir
+	dir := recipe.BinDir
+	if bin.Name == recipe.EvictName {
+		dir = recipe.EvictDir
 	}
 	return tree.AddFile(dir+"/"+bin.Name, 0o755, info.Size(), f)
 }

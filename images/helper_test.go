@@ -21,7 +21,11 @@ import (
 
 	"github.com/driver-container/driver-container/ci/imagetest"
 	"github.com/driver-container/driver-container/distros/fetch"
+	"github.com/driver-container/driver-container/images/layer"
 	"github.com/driver-container/driver-container/images/matrix"
+	"github.com/driver-container/driver-container/images/packages"
+	"github.com/driver-container/driver-container/images/progress"
+	"github.com/driver-container/driver-container/images/recipe"
 	"github.com/driver-container/driver-container/images/registry"
 	"github.com/driver-container/driver-container/images/rootfs"
 )
@@ -89,23 +93,26 @@ func newBuilder(t *testing.T, w *imagetest.World, cache string) *Builder {
 	}
 	t.Cleanup(client.Close)
 	return &Builder{
-		Store: store, Registry: client, Fetch: &fetch.Client{Store: store, Attempts: 2, Backoff: time.Millisecond},
-		Info: BuilderInfo{Version: "v0.0.1", Revision: "abc"}, Binaries: programs(t),
+		Planner: Planner{
+			Env:      packages.Env{Store: store, Fetch: &fetch.Client{Store: store, Attempts: 2, Backoff: time.Millisecond}},
+			Registry: client,
+		},
+		Info: recipe.BuilderInfo{Version: "v0.0.1", Revision: "abc"}, Binaries: programs(t),
 	}
 }
 
 // programs gives stand-ins for our own binaries.
-func programs(t *testing.T) func(string) ([]Binary, error) {
+func programs(t *testing.T) func(string) ([]recipe.Binary, error) {
 	dir := t.TempDir()
-	return func(arch string) (list []Binary, err error) {
-		for _, name := range []string{EntrypointName, ProbeName} {
+	return func(arch string) (list []recipe.Binary, err error) {
+		for _, name := range []string{recipe.EntrypointName, recipe.ProbeName} {
 			data := imagetest.ELF{Arch: arch, Static: true, Note: name}.Bytes()
 			file := filepath.Join(dir, name+arch)
 			if err := os.WriteFile(file, data, 0o700); err != nil {
 				return nil, err
 			}
 			sum := sha256.Sum256(data)
-			list = append(list, Binary{Name: name, SHA256: hex.EncodeToString(sum[:]), Path: file})
+			list = append(list, recipe.Binary{Name: name, SHA256: hex.EncodeToString(sum[:]), Path: file})
 		}
 		return list, nil
 	}
@@ -128,16 +135,16 @@ func pair(system, driver string) matrix.Selection {
 	return matrix.Selection{Systems: []string{system}, Drivers: []string{driver}}
 }
 
-func (r *rig) plan(t *testing.T, s matrix.Selection, o PlanOptions) *Recipe {
+func (r *rig) plan(t *testing.T, s matrix.Selection, o recipe.Options) *recipe.Recipe {
 	t.Helper()
-	recipe, err := r.b.Plan(t.Context(), r.target(t, s), o)
+	planned, err := r.b.Plan(t.Context(), r.target(t, s), o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return recipe
+	return planned
 }
 
-func (r *rig) build(t *testing.T, s matrix.Selection, o PlanOptions) v1.Image {
+func (r *rig) build(t *testing.T, s matrix.Selection, o recipe.Options) v1.Image {
 	t.Helper()
 	img, err := r.b.Build(t.Context(), r.plan(t, s, o))
 	if err != nil {
@@ -213,7 +220,7 @@ func treeOf(t *testing.T, img v1.Image) *rootfs.Tree {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = spool.Close() })
-	tree, err := flatten(context.Background(), img, spool, nil, Observer(nil).Begin("", ""))
+	tree, err := layer.Flatten(context.Background(), img, spool, nil, progress.Observer(nil).Begin("", ""))
 	if err != nil {
 		t.Fatal(err)
 	}

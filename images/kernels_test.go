@@ -16,6 +16,9 @@ import (
 	"github.com/driver-container/driver-container/distros/apt"
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/images/matrix"
+	"github.com/driver-container/driver-container/images/packages"
+	"github.com/driver-container/driver-container/images/progress"
+	"github.com/driver-container/driver-container/images/recipe"
 )
 
 // offers replaces the kernels of a system's archive: "name version[ dependency]" for amd64.
@@ -71,7 +74,7 @@ func TestKernels(t *testing.T) {
 		kernel("6.1.0-38-rt-amd64", "rt-amd64", "6.1.147-1", false), // no metapackage
 		kernel("6.1.0-9-amd64", "amd64", "6.1.27-1", true),
 	}
-	got, err := r.b.Kernels(t.Context(), r.place(t, "debian12"), PlanOptions{})
+	got, err := r.b.Kernels(t.Context(), r.place(t, "debian12"), recipe.Options{})
 	if diff := cmp.Diff(want, got); err != nil || diff != "" {
 		t.Errorf("%v %s", err, diff)
 	}
@@ -82,12 +85,12 @@ func TestKernels(t *testing.T) {
 	// The second time and offline the answer is the one that was remembered; what is published anew is not missed.
 	before := r.Requests("Packages")
 	r.b.Fetch.Offline = true
-	if got, err = r.b.Kernels(t.Context(), r.place(t, "debian12"), PlanOptions{}); err != nil || len(got) != len(want) || r.Requests("Packages") != before {
+	if got, err = r.b.Kernels(t.Context(), r.place(t, "debian12"), recipe.Options{}); err != nil || len(got) != len(want) || r.Requests("Packages") != before {
 		t.Errorf("again: %d, %v", len(got), err)
 	}
 	r.b.Fetch.Offline = false
 	r.offers("debian12", debianKernels[1], "linux-image-6.1.0-38-amd64 6.1.147-1", "linux-headers-6.1.0-38-amd64 6.1.147-2")
-	got, err = r.b.Kernels(t.Context(), r.place(t, "debian12"), PlanOptions{})
+	got, err = r.b.Kernels(t.Context(), r.place(t, "debian12"), recipe.Options{})
 	if diff := cmp.Diff([]distros.Kernel{kernel("6.1.0-38-amd64", "amd64", "6.1.147-2", false)}, got); err != nil || diff != "" {
 		t.Errorf("%v %s", err, diff)
 	}
@@ -98,7 +101,7 @@ func TestKernelsOfASite(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	r.offers("ubuntu16.04", "linux-headers-4.4.0-1092-aws 4.4.0-1092.97", "linux-headers-4.4.0-1092 4.4.0-1092.97", "linux-headers-4.9.300-site1 1")
-	got, err := r.b.Kernels(t.Context(), r.place(t, "ubuntu16.04"), PlanOptions{})
+	got, err := r.b.Kernels(t.Context(), r.place(t, "ubuntu16.04"), recipe.Options{})
 	want := []distros.Kernel{
 		{Release: "4.9.300-site1", Flavour: "site1", Headers: "linux-headers-4.9.300-site1", Version: "1"},
 		{Release: "4.4.0-1092-aws", Flavour: "aws", Headers: "linux-headers-4.4.0-1092-aws", Version: "4.4.0-1092.97"},
@@ -107,7 +110,7 @@ func TestKernelsOfASite(t *testing.T) {
 		t.Errorf("%v %s", err, diff)
 	}
 	r.offers("ubuntu16.04")
-	if got, err := r.b.Kernels(t.Context(), r.place(t, "ubuntu16.04"), PlanOptions{}); err != nil || len(got) != 0 {
+	if got, err := r.b.Kernels(t.Context(), r.place(t, "ubuntu16.04"), recipe.Options{}); err != nil || len(got) != 0 {
 		t.Errorf("nothing is offered, but: %v, %v", got, err)
 	}
 }
@@ -116,33 +119,28 @@ func TestKernelsErrors(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	place := r.place(t, "debian12")
-	_, err := r.b.Kernels(t.Context(), place, PlanOptions{Base: "oci:" + t.TempDir() + "/none"})
-	if !errors.Is(err, ErrBase) {
+	_, err := r.b.Kernels(t.Context(), place, recipe.Options{Base: "oci:" + t.TempDir() + "/none"})
+	if !errors.Is(err, packages.ErrBase) {
 		t.Errorf("no base: %v", err)
 	}
-	if _, err = r.b.Kernels(t.Context(), place, PlanOptions{Base: r.Base("ubuntu16.04")}); !errors.Is(err, ErrBase) {
+	if _, err = r.b.Kernels(t.Context(), place, recipe.Options{Base: r.Base("ubuntu16.04")}); !errors.Is(err, packages.ErrBase) {
 		t.Errorf("another system's base: %v", err)
 	}
-	if _, err = r.b.Kernels(t.Context(), place, PlanOptions{Base: r.Host + "/base/none:1"}); !errors.Is(err, fetch.ErrUnreachable) {
+	if _, err = r.b.Kernels(t.Context(), place, recipe.Options{Base: r.Host + "/base/none:1"}); !errors.Is(err, fetch.ErrUnreachable) {
 		t.Errorf("missing base: %v", err)
 	}
-	if _, err = r.b.Kernels(t.Context(), place, PlanOptions{Mirror: "mirror"}); !errors.Is(err, apt.ErrSources) {
+	if _, err = r.b.Kernels(t.Context(), place, recipe.Options{Mirror: "mirror"}); !errors.Is(err, apt.ErrSources) {
 		t.Errorf("bad mirror: %v", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err = r.b.Kernels(ctx, place, PlanOptions{}); !errors.Is(err, context.Canceled) {
+	if _, err = r.b.Kernels(ctx, place, recipe.Options{}); !errors.Is(err, context.Canceled) {
 		t.Errorf("cancelled: %v", err)
 	}
 	r.Archives["debian12"].Signer = imagetest.NewKey(t)
 	r.Archives["debian12"].Publish()
-	if _, err = r.b.Kernels(t.Context(), place, PlanOptions{}); !errors.Is(err, apt.ErrSignature) {
+	if _, err = r.b.Kernels(t.Context(), place, recipe.Options{}); !errors.Is(err, apt.ErrSignature) {
 		t.Errorf("foreign signature: %v", err)
-	}
-	place.System.ID = "plan9"
-	var unknown *distros.UnknownError
-	if _, err = r.b.DatedKernels(t.Context(), place, PlanOptions{}); !errors.As(err, &unknown) {
-		t.Errorf("unknown system: %v", err)
 	}
 }
 
@@ -152,14 +150,14 @@ func TestDatedKernels(t *testing.T) {
 	r.offers("debian12", debianKernels...)
 	place := r.place(t, "debian12")
 	var notes []string
-	r.b.Observe = func(e Event) {
+	r.b.Observe = func(e progress.Event) {
 		if e.Note != "" {
 			notes = append(notes, e.Note)
 		}
 	}
 	dates := func() (text string) {
 		t.Helper()
-		list, err := r.b.DatedKernels(t.Context(), place, PlanOptions{})
+		list, err := r.b.DatedKernels(t.Context(), place, recipe.Options{})
 		if err != nil || len(list) != 6 {
 			t.Fatalf("%v, %v", list, err)
 		}
@@ -197,7 +195,7 @@ func TestDatedKernels(t *testing.T) {
 	defer cancel()
 	r.b.Fetch.Offline = false
 	r.Fault(func(http.ResponseWriter, *http.Request) bool { cancel(); return false })
-	if _, err := r.b.DatedKernels(ctx, place, PlanOptions{}); !errors.Is(err, context.Canceled) {
+	if _, err := r.b.DatedKernels(ctx, place, recipe.Options{}); !errors.Is(err, context.Canceled) {
 		t.Errorf("cancelled: %v", err)
 	}
 }

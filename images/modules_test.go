@@ -18,8 +18,12 @@ import (
 
 	"github.com/driver-container/driver-container/ci/imagetest"
 	"github.com/driver-container/driver-container/distros/driverinfo"
+	"github.com/driver-container/driver-container/images/layer"
+	"github.com/driver-container/driver-container/images/progress"
+	"github.com/driver-container/driver-container/images/recipe"
 	"github.com/driver-container/driver-container/images/rootfs"
 	"github.com/driver-container/driver-container/images/runner"
+	"github.com/driver-container/driver-container/images/verify"
 	"github.com/driver-container/driver-container/kmod/kbuild"
 )
 
@@ -51,7 +55,7 @@ func (f *fakeRunner) Run(ctx context.Context, s runner.Step, dir string, say fun
 	root := f.root(ctx, s)
 	for _, want := range []string{
 		strings.TrimPrefix(s.Args[0], "/"), "usr/bin/gcc", "usr/bin/make", "lib/modules/" + release + "/build", "usr/src/linux-headers-" + release,
-		"usr/lib/linux-kbuild-6.1/scripts/mod/modpost", kernelDir(newDriver, flavour) + "/Kbuild",
+		"usr/lib/linux-kbuild-6.1/scripts/mod/modpost", recipe.KernelDir(newDriver, flavour) + "/Kbuild",
 	} {
 		if _, ok := root.Lstat(want); !ok && !root.Exists(want) {
 			f.t.Errorf("the root to compile in has no %s", want)
@@ -73,7 +77,7 @@ func (f *fakeRunner) root(ctx context.Context, s runner.Step) *rootfs.Tree {
 	f.t.Cleanup(func() { _ = spool.Close() })
 	tree := rootfs.New(spool, nil)
 	for _, l := range s.Layers {
-		if err := applyLayer(ctx, tree, l, nil, Observer(nil).Begin("", "")); err != nil {
+		if err := layer.Apply(ctx, tree, l, nil, progress.Observer(nil).Begin("", "")); err != nil {
 			f.t.Errorf("layer: %v", err)
 		}
 	}
@@ -118,12 +122,12 @@ func precompiledRig(t *testing.T) (*rig, *fakeRunner) {
 func TestThin(t *testing.T) {
 	t.Parallel()
 	r, f := precompiledRig(t)
-	o := PlanOptions{Kernels: []string{imagetest.Kernel}}
-	recipe := r.plan(t, pair("debian12", newDriver), o)
-	if recipe.Tag != newDriver+"-6.1.0-56-amd64-debian12" || cmp.Diff(recipe.Aliases, []string{"535-6.1.0-56-amd64-debian12"}) != "" {
-		t.Errorf("tags %s %s", recipe.Tag, recipe.Aliases)
+	o := recipe.Options{Kernels: []string{imagetest.Kernel}}
+	planned := r.plan(t, pair("debian12", newDriver), o)
+	if planned.Tag != newDriver+"-6.1.0-56-amd64-debian12" || cmp.Diff(planned.Aliases, []string{"535-6.1.0-56-amd64-debian12"}) != "" {
+		t.Errorf("tags %s %s", planned.Tag, planned.Aliases)
 	}
-	img, err := r.b.Build(t.Context(), recipe)
+	img, err := r.b.Build(t.Context(), planned)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -137,8 +141,8 @@ func TestThin(t *testing.T) {
 	if err != nil || info.Toolchain || cmp.Diff(info.Precompiled, []driverinfo.Precompiled{{Kernel: imagetest.Kernel, Flavour: "proprietary"}}) != "" {
 		t.Errorf("%+v, %v", info, err)
 	}
-	findings, err := r.b.Verify(t.Context(), "x", img)
-	if err != nil || Unfit(findings) != nil {
+	findings, err := r.b.Examiner().Verify(t.Context(), "x", img)
+	if err != nil || verify.Unfit(findings) != nil {
 		t.Errorf("%v, %v", findings, err)
 	}
 	if again := r.build(t, pair("debian12", newDriver), o); digestOf(t, again) != digestOf(t, img) || f.runs.Load() != 1 {
@@ -151,7 +155,7 @@ func TestModulesLayerShared(t *testing.T) {
 	t.Parallel()
 	r, f := precompiledRig(t)
 	s := pair("debian12", newDriver)
-	layers := func(o PlanOptions) map[string]string {
+	layers := func(o recipe.Options) map[string]string {
 		t.Helper()
 		img := r.build(t, s, o)
 		config, err := img.ConfigFile()
@@ -163,7 +167,7 @@ func TestModulesLayerShared(t *testing.T) {
 			if _, name, ok := strings.Cut(config.History[i].CreatedBy, ": modules "); ok {
 				all[name] = digestOf(t, l)
 				members(t, l, func(h *tar.Header) {
-					if h.Typeflag == tar.TypeReg && !strings.HasPrefix(h.Name, ModulesDir+"/"+newDriver+"-") {
+					if h.Typeflag == tar.TypeReg && !strings.HasPrefix(h.Name, recipe.ModulesDir+"/"+newDriver+"-") {
 						t.Errorf("the layer of modules has %s", h.Name)
 					}
 				})
@@ -171,8 +175,8 @@ func TestModulesLayerShared(t *testing.T) {
 		}
 		return all
 	}
-	thin := layers(PlanOptions{Kernels: []string{imagetest.Kernel}})
-	for what, o := range map[string]PlanOptions{
+	thin := layers(recipe.Options{Kernels: []string{imagetest.Kernel}})
+	for what, o := range map[string]recipe.Options{
 		"together":  {Kernels: []string{imagetest.OldKernel, imagetest.Kernel}, Together: true},
 		"toolchain": {Kernels: []string{imagetest.Kernel}, Toolchain: true},
 		"sources":   {Kernels: []string{imagetest.Kernel}, Sources: true},
@@ -187,7 +191,7 @@ func TestModulesLayerShared(t *testing.T) {
 	if f.runs.Load() != 3 { // kernel, old kernel, open
 		t.Errorf("%d compiles, want 3", f.runs.Load())
 	}
-	if other := layers(PlanOptions{Kernels: []string{imagetest.Kernel}, Modules: []string{"nvidia", "nvidia-uvm"}}); other["proprietary "+imagetest.Kernel] == thin["proprietary "+imagetest.Kernel] {
+	if other := layers(recipe.Options{Kernels: []string{imagetest.Kernel}, Modules: []string{"nvidia", "nvidia-uvm"}}); other["proprietary "+imagetest.Kernel] == thin["proprietary "+imagetest.Kernel] {
 		t.Error("fewer modules are the same layer")
 	}
 }
@@ -197,7 +201,7 @@ func TestContentIDOfModules(t *testing.T) {
 	t.Parallel()
 	r, _ := precompiledRig(t)
 	seen := map[string]string{}
-	for what, o := range map[string]PlanOptions{
+	for what, o := range map[string]recipe.Options{
 		"none": {}, "one": {Kernels: []string{imagetest.Kernel}}, "another": {Kernels: []string{imagetest.OldKernel}},
 		"both":    {Kernels: []string{imagetest.Kernel, imagetest.OldKernel}, Together: true},
 		"sources": {Kernels: []string{imagetest.Kernel}, Sources: true}, "toolchain": {Kernels: []string{imagetest.Kernel}, Toolchain: true},
@@ -219,21 +223,21 @@ func TestCompileFails(t *testing.T) {
 	t.Parallel()
 	r, f := precompiledRig(t)
 	f.fails = &runner.FailedError{Step: "modules", Runner: "fake", Code: 12, Tail: []string{"error: too few arguments"}}
-	recipe := r.plan(t, pair("debian12", newDriver), PlanOptions{Kernels: []string{imagetest.Kernel}})
+	planned := r.plan(t, pair("debian12", newDriver), recipe.Options{Kernels: []string{imagetest.Kernel}})
 	var failed *runner.FailedError
-	if _, err := r.b.Build(t.Context(), recipe); !errors.As(err, &failed) || failed.Code != 12 {
+	if _, err := r.b.Build(t.Context(), planned); !errors.As(err, &failed) || failed.Code != 12 {
 		t.Errorf("%v", err)
 	}
 	f.fails = nil
-	if _, err := r.b.Build(t.Context(), recipe); err != nil {
+	if _, err := r.b.Build(t.Context(), planned); err != nil {
 		t.Error(err)
 	}
 	if list, err := os.ReadDir(filepath.Join(r.b.Store.Dir(), "work")); err != nil || len(list) > 0 {
 		t.Errorf("left behind: %v, %v", list, err)
 	}
 	r.b.Runner = nil
-	recipe = r.plan(t, pair("debian12", newDriver), PlanOptions{Kernels: []string{imagetest.OldKernel}})
-	if _, err := r.b.Build(t.Context(), recipe); err == nil || !strings.Contains(err.Error(), "no runner") {
+	planned = r.plan(t, pair("debian12", newDriver), recipe.Options{Kernels: []string{imagetest.OldKernel}})
+	if _, err := r.b.Build(t.Context(), planned); err == nil || !strings.Contains(err.Error(), "no runner") {
 		t.Errorf("%v", err)
 	}
 }
@@ -244,7 +248,7 @@ func TestHeadersMissing(t *testing.T) {
 	for release, want := range map[string]string{
 		"6.1.0-99-amd64": "headers of kernel 6.1.0-99-amd64", "Six": "no release of a kernel",
 	} {
-		_, err := r.b.Plan(t.Context(), r.target(t, pair("debian12", newDriver)), PlanOptions{Kernels: []string{release}})
+		_, err := r.b.Plan(t.Context(), r.target(t, pair("debian12", newDriver)), recipe.Options{Kernels: []string{release}})
 		if err == nil || !strings.Contains(fmt.Sprint(err), want) {
 			t.Errorf("%s: %v", release, err)
 		}

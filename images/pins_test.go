@@ -3,21 +3,23 @@ package images
 import (
 	"encoding/json"
 	"errors"
+	"os"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/driver-container/driver-container/ci/imagetest"
-	"github.com/driver-container/driver-container/images/matrix"
+	"github.com/driver-container/driver-container/distros/fetch"
+	"github.com/driver-container/driver-container/images/recipe"
 )
 
 // TestPinned: what an earlier plan found gives the same recipe, without a question to anybody.
 func TestPinned(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	for _, o := range []PlanOptions{
-		{}, {Profile: Compute, Compression: Zstd, Epoch: 7}, {Kernels: []string{imagetest.Kernel}},
+	for _, o := range []recipe.Options{
+		{}, {Profile: recipe.Compute, Compression: recipe.Zstd, Epoch: 7}, {Kernels: []string{imagetest.Kernel}},
 		{Kernels: []string{imagetest.OldKernel, imagetest.Kernel}, Together: true, Toolchain: true},
 	} {
 		target := r.target(t, pair("debian12", newDriver))
@@ -26,7 +28,7 @@ func TestPinned(t *testing.T) {
 			t.Fatal(err)
 		}
 		before := r.Requests("/")
-		got, err := r.b.Pinned(target, o, want.Pins())
+		got, err := r.b.Recipe(target, o, want.Pins())
 		if err != nil || r.Requests("/") != before {
 			t.Fatalf("%v, %d requests", err, r.Requests("/")-before)
 		}
@@ -40,15 +42,15 @@ func TestPinned(t *testing.T) {
 		}
 	}
 	ubuntu := r.target(t, pair("ubuntu18.04", oldDriver))
-	pins := r.plan(t, pair("ubuntu18.04", oldDriver), PlanOptions{}).Pins()
-	if got, err := r.b.Pinned(ubuntu, PlanOptions{}, pins); err != nil || got.Source.Runfile == nil || got.Source.Packages != nil {
+	pins := r.plan(t, pair("ubuntu18.04", oldDriver), recipe.Options{}).Pins()
+	if got, err := r.b.Recipe(ubuntu, recipe.Options{}, pins); err != nil || got.Source.Runfile == nil || got.Source.Packages != nil {
 		t.Errorf("%+v, %v", got, err)
 	}
-	if _, err := r.b.Pinned(r.target(t, pair("debian12", newDriver)), PlanOptions{Kernels: []string{imagetest.Kernel}}, pins); err == nil || !strings.Contains(err.Error(), imagetest.Kernel) {
+	if _, err := r.b.Recipe(r.target(t, pair("debian12", newDriver)), recipe.Options{Kernels: []string{imagetest.Kernel}}, pins); err == nil || !strings.Contains(err.Error(), imagetest.Kernel) {
 		t.Errorf("headers that were not planned: %v", err)
 	}
 	pins.Base.Name = ""
-	if _, err := r.b.Pinned(ubuntu, PlanOptions{}, pins); err == nil || !strings.Contains(err.Error(), "--base") {
+	if _, err := r.b.Recipe(ubuntu, recipe.Options{}, pins); err == nil || !strings.Contains(err.Error(), "--base") {
 		t.Errorf("no base: %v", err)
 	}
 }
@@ -58,23 +60,35 @@ func TestAsk(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	target := r.target(t, pair("debian12", newDriver))
-	q, err := Ask(target, PlanOptions{Base: "oci:/somewhere", Mirror: "http://me:secret@mirror/x a/b=http://you:secret@other", Kernels: []string{imagetest.Kernel}})
+	q, err := recipe.Ask(target, recipe.Options{Base: "oci:/somewhere", Mirror: "http://me:secret@mirror/x a/b=http://you:secret@other", Kernels: []string{imagetest.Kernel}})
 	if err != nil || q.Base != "" || q.Mirror != "http://mirror/x a/b=http://other" || len(q.Headers) != 1 || len(q.Compiler) == 0 || len(q.Driver) == 0 || q.Archive != nil {
 		t.Errorf("%+v, %v", q, err)
 	}
-	q, err = Ask(r.target(t, pair("ubuntu18.04", oldDriver)), PlanOptions{Source: "file:///tmp/x.run"})
+	q, err = recipe.Ask(r.target(t, pair("ubuntu18.04", oldDriver)), recipe.Options{Source: "file:///tmp/x.run"})
 	if err != nil || q.Headers != nil || q.Archive == nil || strings.Contains(q.Archive.URL, "/tmp") || q.Base != target.System.Base[:len(target.System.Base)-len("debian12:test")]+"ubuntu18.04:test" {
 		t.Errorf("%+v, %v", q, err)
 	}
 }
 
-func TestAskKernel(t *testing.T) {
+// TestCached: what is planned from the cache is planned by the same rules as with the network.
+func TestCached(t *testing.T) {
 	t.Parallel()
-	for system, want := range map[string]string{"flatcar": "headers of flatcar come with the host", "debian12": "is no release of a kernel of debian12"} {
-		target := matrix.Target{System: matrix.System{ID: system}, Driver: matrix.Driver{Version: "535.261.03", Branch: "R535"}, Arch: "amd64", Flavours: []string{"open"}}
-		_, err := Ask(target, PlanOptions{Kernels: []string{"not a kernel"}})
-		if !errors.Is(err, ErrKernel) || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v", system, err)
-		}
+	r := newRig(t)
+	r.b.Jobs, r.b.Machine, r.b.AllowRollback = 3, os.DirFS(t.TempDir()), true
+	c, err := r.b.Cached()
+	if err != nil || c.Machine != r.b.Machine || !c.AllowRollback || c.Jobs != 3 || c.Store != r.b.Store || !c.Fetch.Offline || r.b.Fetch.Offline {
+		t.Errorf("%+v, %v", c, err)
+	}
+	target := r.target(t, pair("debian12", newDriver))
+	if _, err := c.FindPins(t.Context(), target, recipe.Options{}); !errors.Is(err, fetch.ErrOffline) {
+		t.Errorf("from an empty cache: %v", err)
+	}
+	want, err := r.b.FindPins(t.Context(), target, recipe.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := r.Requests("/")
+	if got, err := c.FindPins(t.Context(), target, recipe.Options{}); err != nil || r.Requests("/") != before || cmp.Diff(want, got) != "" {
+		t.Errorf("%v, %d requests: %s", err, r.Requests("/")-before, cmp.Diff(want, got))
 	}
 }

@@ -9,6 +9,8 @@ import (
 
 	"github.com/driver-container/driver-container/ci/imagetest"
 	"github.com/driver-container/driver-container/distros/rpm/rpmdb"
+	"github.com/driver-container/driver-container/images/recipe"
+	"github.com/driver-container/driver-container/images/verify"
 )
 
 // TestRPMSameDigest: what is built again, from another store too, is the same.
@@ -18,9 +20,9 @@ func TestRPMSameDigest(t *testing.T) {
 		t.Run(id, func(t *testing.T) {
 			t.Parallel()
 			r := newRPMRig(t, id)
-			want := digestOf(t, r.build(t, PlanOptions{}))
+			want := digestOf(t, r.build(t, recipe.Options{}))
 			before := r.Requests("/Packages/") + r.Requests("primary")
-			if got := digestOf(t, r.build(t, PlanOptions{})); got != want {
+			if got := digestOf(t, r.build(t, recipe.Options{})); got != want {
 				t.Errorf("from the cache: %s, want %s", got, want)
 			}
 			if r.Requests("/Packages/")+r.Requests("primary") != before {
@@ -35,13 +37,13 @@ func TestRPMSameDigest(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if got := digestOf(t, r.build(t, PlanOptions{})); got != want {
+			if got := digestOf(t, r.build(t, recipe.Options{})); got != want {
 				t.Errorf("layers made anew: %s, want %s", got, want)
 			}
 			other := *r
 			other.b = newBuilder(t, r.World, t.TempDir())
 			other.b.Jobs = 1
-			if got := digestOf(t, other.build(t, PlanOptions{})); got != want {
+			if got := digestOf(t, other.build(t, recipe.Options{})); got != want {
 				t.Errorf("another store: %s, want %s", got, want)
 			}
 		})
@@ -68,13 +70,13 @@ func TestRPMBases(t *testing.T) {
 				return files
 			}
 			r.PushBase()
-			recipe := r.plan(t, PlanOptions{})
-			for _, p := range recipe.Packages {
+			planned := r.plan(t, recipe.Options{})
+			for _, p := range planned.Packages {
 				if r.SHA512 && (p.SHA256 != "" || len(p.SHA512) != 128) || r.Signed == (len(p.Keys) > 0) {
 					t.Errorf("%+v", p)
 				}
 			}
-			img, err := r.b.Build(t.Context(), recipe)
+			img, err := r.b.Build(t.Context(), planned)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -95,8 +97,8 @@ func TestRPMBases(t *testing.T) {
 			if !tree.Exists("usr/bin/gcc") || !tree.Exists("usr/bin/cc") {
 				t.Error("no compiler by its usual names")
 			}
-			findings, err := r.b.Verify(t.Context(), "x", img)
-			if err != nil || Unfit(findings) != nil {
+			findings, err := r.b.Examiner().Verify(t.Context(), "x", img)
+			if err != nil || verify.Unfit(findings) != nil {
 				t.Errorf("%v, %v", findings, err)
 			}
 		})
@@ -108,15 +110,15 @@ func TestRPMDownload(t *testing.T) {
 	t.Parallel()
 	for _, id := range []string{"rocky9", "opensuse-leap15.6"} {
 		r := newRPMRig(t, id)
-		recipe := r.plan(t, PlanOptions{})
-		if err := r.b.Download(t.Context(), recipe); err != nil {
+		planned := r.plan(t, recipe.Options{})
+		if err := r.b.Download(t.Context(), planned); err != nil {
 			t.Fatal(err)
 		}
 		before := r.Requests("/Packages/") + r.Requests(".run")
-		if before < len(recipe.Packages)+1 {
+		if before < len(planned.Packages)+1 {
 			t.Errorf("%d requests", before)
 		}
-		if _, err := r.b.Build(t.Context(), recipe); err != nil {
+		if _, err := r.b.Build(t.Context(), planned); err != nil {
 			t.Fatal(err)
 		}
 		if r.Requests("/Packages/")+r.Requests(".run") != before {
@@ -125,6 +127,6 @@ func TestRPMDownload(t *testing.T) {
 		r.Put(r.Path(*r.Find("kmod")), []byte("x"))
 		other := *r
 		other.b = newBuilder(t, r.World, t.TempDir())
-		fails(t, other.b.Download(t.Context(), recipe), "download for "+newDriver+"-"+id, "kmod")
+		fails(t, other.b.Download(t.Context(), planned), "download for "+newDriver+"-"+id, "kmod")
 	}
 }

@@ -10,12 +10,14 @@ import (
 	"github.com/driver-container/driver-container/ci/imagetest"
 	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/driverinfo"
+	"github.com/driver-container/driver-container/images/recipe"
 	"github.com/driver-container/driver-container/images/runner"
+	"github.com/driver-container/driver-container/images/verify"
 )
 
 func (r *rpmRig) kernels(t *testing.T) []distros.Kernel {
 	t.Helper()
-	list, err := r.b.Kernels(t.Context(), r.target(t), PlanOptions{})
+	list, err := r.b.Kernels(t.Context(), r.target(t), recipe.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,7 +100,7 @@ func (f *rpmRunner) Run(ctx context.Context, s runner.Step, dir string, say func
 	}
 	release, flavour := word("--kernel"), word("--kernel-module-type")
 	root := f.root(ctx, s)
-	for _, want := range append(f.want, strings.TrimPrefix(s.Args[0], "/"), "usr/bin/gcc", "usr/bin/make", "lib/modules/"+release+"/build/Makefile", kernelDir(newDriver, flavour)+"/Kbuild") {
+	for _, want := range append(f.want, strings.TrimPrefix(s.Args[0], "/"), "usr/bin/gcc", "usr/bin/make", "lib/modules/"+release+"/build/Makefile", recipe.KernelDir(newDriver, flavour)+"/Kbuild") {
 		if !root.Exists(want) {
 			f.t.Errorf("the root to compile in has no %s", want)
 		}
@@ -124,14 +126,14 @@ func TestRPMThin(t *testing.T) {
 			r := newRPMRig(t, c.id)
 			f := &rpmRunner{&fakeRunner{t: t}, []string{c.tree + "/include/config/auto.conf", c.extra}}
 			r.b.Runner = func(context.Context) (runner.Runner, error) { return f, nil }
-			recipe := r.plan(t, PlanOptions{Kernels: []string{c.release}})
-			if recipe.Tag != newDriver+"-"+distros.KernelTag(c.release)+"-"+c.id || len(recipe.Kernels[0].Headers) != 2 {
-				t.Errorf("%s: %v", recipe.Tag, changes(recipe.Kernels[0].Headers))
+			planned := r.plan(t, recipe.Options{Kernels: []string{c.release}})
+			if planned.Tag != newDriver+"-"+distros.KernelTag(c.release)+"-"+c.id || len(planned.Kernels[0].Headers) != 2 {
+				t.Errorf("%s: %v", planned.Tag, changes(planned.Kernels[0].Headers))
 			}
-			if c.id == "rocky9" && !strings.HasSuffix(strings.Join(recipe.Aliases, " "), "535-"+distros.KernelTag(c.release)+"-rocky9.4") {
-				t.Errorf("aliases %q", recipe.Aliases)
+			if c.id == "rocky9" && !strings.HasSuffix(strings.Join(planned.Aliases, " "), "535-"+distros.KernelTag(c.release)+"-rocky9.4") {
+				t.Errorf("aliases %q", planned.Aliases)
 			}
-			img, err := r.b.Build(t.Context(), recipe)
+			img, err := r.b.Build(t.Context(), planned)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -144,8 +146,8 @@ func TestRPMThin(t *testing.T) {
 			if all := installedRPMs(t, tree); strings.Contains(strings.Join(all, " "), "gcc") || !strings.Contains(strings.Join(all, " "), "kmod") {
 				t.Errorf("%q", all)
 			}
-			findings, err := r.b.Verify(t.Context(), "x", img)
-			if err != nil || Unfit(findings) != nil || f.runs.Load() != 1 {
+			findings, err := r.b.Examiner().Verify(t.Context(), "x", img)
+			if err != nil || verify.Unfit(findings) != nil || f.runs.Load() != 1 {
 				t.Errorf("%v, %v, %d compiles", findings, err, f.runs.Load())
 			}
 		})
@@ -157,7 +159,7 @@ func TestRPMHeadersMissing(t *testing.T) {
 	t.Parallel()
 	r := newRPMRig(t, "rocky9")
 	for release, want := range map[string]string{"5.14.0-1.el9.x86_64": "headers of kernel 5.14.0-1.el9.x86_64", "Six": "no release of a kernel"} {
-		_, err := r.b.Plan(t.Context(), r.target(t), PlanOptions{Kernels: []string{release}})
+		_, err := r.b.Plan(t.Context(), r.target(t), recipe.Options{Kernels: []string{release}})
 		fails(t, err, want)
 	}
 }

@@ -18,6 +18,8 @@ import (
 	"github.com/driver-container/driver-container/distros/rpm"
 	"github.com/driver-container/driver-container/distros/rpm/rpmdb"
 	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
+	"github.com/driver-container/driver-container/images/packages"
+	"github.com/driver-container/driver-container/images/recipe"
 )
 
 // expiredKey was good for a day, a year ago.
@@ -85,7 +87,7 @@ func TestRPMHostile(t *testing.T) {
 			r := newRPMRig(t, "rocky9")
 			c.change(t, r, r.Find("kmod"))
 			r.Publish()
-			_, err := r.b.Build(t.Context(), r.plan(t, PlanOptions{}))
+			_, err := r.b.Build(t.Context(), r.plan(t, recipe.Options{}))
 			if !errors.Is(err, c.want) {
 				t.Errorf("%v, want %v", err, c.want)
 			}
@@ -102,7 +104,7 @@ func TestRPMKeyExpiredSince(t *testing.T) {
 	p.Signer, p.Signed = expiredKey(t), time.Now().AddDate(-1, 0, 0).Add(time.Hour)
 	r.trust(t, p.Signer)
 	r.Publish()
-	r.build(t, PlanOptions{})
+	r.build(t, recipe.Options{})
 }
 
 // TestRPMTampered: a package that is not what its index says never gets as far as its signature.
@@ -114,7 +116,7 @@ func TestRPMTampered(t *testing.T) {
 		data := bytes.Clone(r.File(path))
 		data[len(data)/2] ^= 1
 		r.Put(path, data)
-		_, err := r.b.Build(t.Context(), r.plan(t, PlanOptions{}))
+		_, err := r.b.Build(t.Context(), r.plan(t, recipe.Options{}))
 		var m *fetch.MismatchError
 		if !errors.As(err, &m) {
 			t.Fatalf("%s: %v", id, err)
@@ -172,7 +174,7 @@ func TestRPMPlanRefused(t *testing.T) {
 			r.Imported, r.Change = nil, without(imagetest.RPMKey)
 			r.PushBase()
 		}, rpm.ErrSources, []string{imagetest.RPMKey + " does not exist in the base"}},
-		"no database": {"rocky9", func(_ *testing.T, r *rpmRig) { r.Change = without("var/lib/rpm/rpmdb.sqlite"); r.PushBase() }, ErrBase, []string{"no rpmdb.sqlite"}},
+		"no database": {"rocky9", func(_ *testing.T, r *rpmRig) { r.Change = without("var/lib/rpm/rpmdb.sqlite"); r.PushBase() }, packages.ErrBase, []string{"no rpmdb.sqlite"}},
 		"unresolvable": {"rocky9", func(_ *testing.T, r *rpmRig) {
 			p := r.Find("cpp")
 			p.Requires = append(p.Requires, "libnowhere.so.1()(64bit)")
@@ -187,7 +189,7 @@ func TestRPMPlanRefused(t *testing.T) {
 			t.Parallel()
 			r := newRPMRig(t, c.id)
 			c.change(t, r)
-			_, err := r.b.Plan(t.Context(), r.target(t), PlanOptions{})
+			_, err := r.b.Plan(t.Context(), r.target(t), recipe.Options{})
 			if c.want != nil && !errors.Is(err, c.want) {
 				t.Errorf("%v, want %v", err, c.want)
 			}
@@ -215,11 +217,11 @@ func TestRPMAllowExpired(t *testing.T) {
 	r.trust(t, key)
 	r.Publish()
 	target := r.target(t)
-	if _, err := r.b.Plan(t.Context(), target, PlanOptions{}); !errors.Is(err, rpm.ErrExpired) {
+	if _, err := r.b.Plan(t.Context(), target, recipe.Options{}); !errors.Is(err, rpm.ErrExpired) {
 		t.Error(err)
 	}
 	target.System.AllowExpired = true
-	if _, err := r.b.Plan(t.Context(), target, PlanOptions{}); err != nil {
+	if _, err := r.b.Plan(t.Context(), target, recipe.Options{}); err != nil {
 		t.Error(err)
 	}
 }
@@ -228,21 +230,21 @@ func TestRPMAllowExpired(t *testing.T) {
 func TestRPMRollback(t *testing.T) {
 	t.Parallel()
 	r := newRPMRig(t, "rocky9")
-	r.plan(t, PlanOptions{})
+	r.plan(t, recipe.Options{})
 	r.Revision -= 24 * 3600
 	r.Publish()
-	if _, err := r.b.Plan(t.Context(), r.target(t), PlanOptions{}); !errors.Is(err, rpm.ErrRollback) {
+	if _, err := r.b.Plan(t.Context(), r.target(t), recipe.Options{}); !errors.Is(err, rpm.ErrRollback) {
 		t.Errorf("%v", err)
 	}
-	if _, err := r.b.Kernels(t.Context(), r.target(t), PlanOptions{}); !errors.Is(err, rpm.ErrRollback) {
+	if _, err := r.b.Kernels(t.Context(), r.target(t), recipe.Options{}); !errors.Is(err, rpm.ErrRollback) {
 		t.Errorf("%v", err)
 	}
 	r.b.AllowRollback = true
-	r.plan(t, PlanOptions{})
+	r.plan(t, recipe.Options{})
 	r.b.AllowRollback = false
 	r.Revision += 48 * 3600
 	r.Publish()
-	r.plan(t, PlanOptions{})
+	r.plan(t, recipe.Options{})
 }
 
 // refusePart answers requests for paths that contain part.

@@ -10,6 +10,7 @@ import (
 	"github.com/driver-container/driver-container/distros/apt"
 	"github.com/driver-container/driver-container/distros/rpm/repoconf"
 	"github.com/driver-container/driver-container/images/matrix"
+	"github.com/driver-container/driver-container/images/recipe"
 )
 
 // TestRPMRepositories: the image has the repositories of the matrix, with their keys, in the words of its own package manager.
@@ -29,11 +30,11 @@ func TestRPMRepositories(t *testing.T) {
 			target.System.Repositories = []matrix.Repository{
 				{BaseURLs: []string{extra.BaseURL()}, Key: key}, {BaseURLs: []string{r.BaseURL() + "/"}, GPGKeys: []string{"/" + imagetest.RPMKey}},
 			}
-			recipe, err := r.b.Plan(t.Context(), target, PlanOptions{})
+			planned, err := r.b.Plan(t.Context(), target, recipe.Options{})
 			if err != nil {
 				t.Fatal(err)
 			}
-			img, err := r.b.Build(t.Context(), recipe)
+			img, err := r.b.Build(t.Context(), planned)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -69,11 +70,11 @@ func TestDebRepositories(t *testing.T) {
 	own := r.Archives["debian12"]
 	key := imagetest.Armoured(t, own.Signer)
 	target.System.Repositories = []matrix.Repository{{URIs: []string{r.URL + "/debian"}, Suites: []string{"bookworm"}, Components: []string{"contrib"}, Key: key}}
-	recipe, err := r.b.Plan(t.Context(), target, PlanOptions{})
+	planned, err := r.b.Plan(t.Context(), target, recipe.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	img, err := r.b.Build(t.Context(), recipe)
+	img, err := r.b.Build(t.Context(), planned)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,7 +91,7 @@ func TestDebRepositories(t *testing.T) {
 			t.Errorf("%+v", s)
 		}
 	}
-	plain := r.build(t, pair("debian12", newDriver), PlanOptions{})
+	plain := r.build(t, pair("debian12", newDriver), recipe.Options{})
 	if digestOf(t, plain) == digestOf(t, img) {
 		t.Error("the repositories are in no layer")
 	}
@@ -100,18 +101,18 @@ func TestDebRepositories(t *testing.T) {
 func TestOnlyThese(t *testing.T) {
 	t.Parallel()
 	r := newRPMRig(t, "centos7") // whose own repository is gone
-	img := r.build(t, PlanOptions{})
+	img := r.build(t, recipe.Options{})
 	tree := treeOf(t, img)
 	if text := read(t, tree, "etc/yum.repos.d/driver-build.repo"); !strings.Contains(text, "baseurl="+r.BaseURL()+"/\n") {
 		t.Error(text)
 	}
 	target := r.target(t)
 	target.System.OnlyThese = false
-	if _, err := r.b.Plan(t.Context(), target, PlanOptions{}); err == nil || !strings.Contains(err.Error(), "gone.invalid") {
+	if _, err := r.b.Plan(t.Context(), target, recipe.Options{}); err == nil || !strings.Contains(err.Error(), "gone.invalid") {
 		t.Errorf("%v", err)
 	}
 	target.System.OnlyThese, target.System.Repositories = true, nil
-	_, err := r.b.Plan(t.Context(), target, PlanOptions{})
+	_, err := r.b.Plan(t.Context(), target, recipe.Options{})
 	fails(t, err, "none is configured")
 }
 
@@ -119,7 +120,7 @@ func TestOnlyThese(t *testing.T) {
 func TestRPMMirror(t *testing.T) {
 	t.Parallel()
 	r := newRPMRig(t, "rocky9")
-	want := digestOf(t, r.build(t, PlanOptions{}))
+	want := digestOf(t, r.build(t, recipe.Options{}))
 	other := imagetest.NewRPM(t, "rocky9")
 	for _, name := range []string{r.Path(*r.Find("kmod")), "/rocky9/repodata/repomd.xml", "/rocky9/repodata/primary.xml.gz"} {
 		other.Put(name, r.File(name))
@@ -135,29 +136,29 @@ func TestRPMMirror(t *testing.T) {
 		return true
 	})
 	r.b = newBuilder(t, r.World, r.b.Store.Dir()) // what was planned before is remembered
-	recipe := r.plan(t, PlanOptions{Mirror: "http://me:secret@" + other.Host})
-	for _, p := range recipe.Public().Packages {
+	planned := r.plan(t, recipe.Options{Mirror: "http://me:secret@" + other.Host})
+	for _, p := range planned.Public().Packages {
 		if !strings.HasPrefix(p.URL, other.URL+"/") {
 			t.Errorf("%s comes from %s", p.Name, p.URL)
 		}
 	}
-	pins, err := json.Marshal(recipe.Pins())
+	pins, err := json.Marshal(planned.Pins())
 	if err != nil || strings.Contains(string(pins), "secret") {
 		t.Errorf("%s, %v", pins, err)
 	}
 	fresh := *r
 	fresh.b = newBuilder(t, r.World, t.TempDir())
-	img, err := fresh.b.Build(t.Context(), recipe)
+	img, err := fresh.b.Build(t.Context(), planned)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if digestOf(t, img) != want {
 		t.Error("another image")
 	}
-	if n := other.Requests("/Packages/"); n != len(recipe.Packages) {
-		t.Errorf("%d of %d packages were asked for", n, len(recipe.Packages))
+	if n := other.Requests("/Packages/"); n != len(planned.Packages) {
+		t.Errorf("%d of %d packages were asked for", n, len(planned.Packages))
 	}
-	kernels, err := fresh.b.DatedKernels(t.Context(), r.target(t), PlanOptions{Mirror: "http://me:secret@" + other.Host})
+	kernels, err := fresh.b.DatedKernels(t.Context(), r.target(t), recipe.Options{Mirror: "http://me:secret@" + other.Host})
 	if err != nil || len(kernels) != 3 {
 		t.Errorf("%v, %v", kernels, err)
 	}
@@ -187,18 +188,18 @@ func TestRPMRepositoryLogin(t *testing.T) {
 	})
 	target := r.target(t)
 	target.System.Repositories = []matrix.Repository{{BaseURLs: []string{strings.Replace(extra.BaseURL(), "://", "://me:secret@", 1)}, GPGKeys: []string{"/" + imagetest.RPMKey}}}
-	recipe, err := r.b.Plan(t.Context(), target, PlanOptions{})
+	planned, err := r.b.Plan(t.Context(), target, recipe.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	img, err := r.b.Build(t.Context(), recipe)
+	img, err := r.b.Build(t.Context(), planned)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if text := read(t, treeOf(t, img), "etc/yum.repos.d/driver-build.repo"); strings.Contains(text, "secret") || !strings.Contains(text, extra.BaseURL()) {
 		t.Error(text)
 	}
-	if text := jsonOf(t, recipe.Public()); strings.Contains(text, "secret") {
+	if text := jsonOf(t, planned.Public()); strings.Contains(text, "secret") {
 		t.Error(text)
 	}
 }

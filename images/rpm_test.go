@@ -14,7 +14,10 @@ import (
 	"github.com/driver-container/driver-container/distros/rpm/rpmdb"
 	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
 	"github.com/driver-container/driver-container/images/matrix"
+	"github.com/driver-container/driver-container/images/packages"
+	"github.com/driver-container/driver-container/images/recipe"
 	"github.com/driver-container/driver-container/images/rootfs"
+	"github.com/driver-container/driver-container/images/verify"
 )
 
 // rpmRig is a world of one rpm system and a builder in it.
@@ -48,16 +51,16 @@ func (r *rpmRig) target(t *testing.T) matrix.Target {
 	return targets[0]
 }
 
-func (r *rpmRig) plan(t *testing.T, o PlanOptions) *Recipe {
+func (r *rpmRig) plan(t *testing.T, o recipe.Options) *recipe.Recipe {
 	t.Helper()
-	recipe, err := r.b.Plan(t.Context(), r.target(t), o)
+	planned, err := r.b.Plan(t.Context(), r.target(t), o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return recipe
+	return planned
 }
 
-func (r *rpmRig) build(t *testing.T, o PlanOptions) v1.Image {
+func (r *rpmRig) build(t *testing.T, o recipe.Options) v1.Image {
 	t.Helper()
 	img, err := r.b.Build(t.Context(), r.plan(t, o))
 	if err != nil {
@@ -97,15 +100,15 @@ var rockyChanges = []string{
 func TestRPMPlan(t *testing.T) {
 	t.Parallel()
 	r := newRPMRig(t, "rocky9")
-	recipe := r.plan(t, PlanOptions{})
-	if d := cmp.Diff(rockyChanges, changes(recipe.Packages)); d != "" {
+	planned := r.plan(t, recipe.Options{})
+	if d := cmp.Diff(rockyChanges, changes(planned.Packages)); d != "" {
 		t.Error(d)
 	}
 	keys, err := rpmfile.ReadKeyring([]byte(imagetest.Armoured(t, r.Signer)))
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, p := range recipe.Packages {
+	for _, p := range planned.Packages {
 		if len(p.SHA256) != 64 || p.SHA512 != "" || p.Size == 0 || !strings.HasPrefix(p.URL, r.BaseURL()+"/Packages/"+p.Name+"-") || !slices.Equal(p.Keys, keys.Fingerprints()) {
 			t.Errorf("%+v", p)
 		}
@@ -113,8 +116,8 @@ func TestRPMPlan(t *testing.T) {
 	if n := r.Requests("/Packages/") + r.Requests(".run"); n != 0 {
 		t.Errorf("planning downloaded %d packages or drivers", n)
 	}
-	if recipe.LibDir != "usr/lib64" || !slices.Equal(AliasTags(r.target(t)), []string{newDriver + "-rocky9.4"}) || recipe.Tag != newDriver+"-rocky9" {
-		t.Errorf("%s %s %s", recipe.LibDir, recipe.Tag, AliasTags(r.target(t)))
+	if planned.LibDir != "usr/lib64" || !slices.Equal(recipe.AliasTags(r.target(t)), []string{newDriver + "-rocky9.4"}) || planned.Tag != newDriver+"-rocky9" {
+		t.Errorf("%s %s %s", planned.LibDir, planned.Tag, recipe.AliasTags(r.target(t)))
 	}
 }
 
@@ -122,7 +125,7 @@ func TestRPMPlan(t *testing.T) {
 func TestRPMImage(t *testing.T) {
 	t.Parallel()
 	r := newRPMRig(t, "rocky9")
-	img := r.build(t, PlanOptions{Epoch: 1750000000})
+	img := r.build(t, recipe.Options{Epoch: 1750000000})
 	tree := treeOf(t, img)
 	want := []string{
 		"bash 5.1.8-9.el9.x86_64", "coreutils 8.32-34.el9.x86_64", "cpp 11.4.1-3.el9.x86_64", "diffutils 3.7-12.el9.noarch", "elfutils-libelf-devel 0.190-2.el9.x86_64",
@@ -155,8 +158,8 @@ func TestRPMImage(t *testing.T) {
 			t.Errorf("%s: capability %x", h.Name, capability)
 		}
 	})
-	findings, err := r.b.Verify(t.Context(), "x", img)
-	if err != nil || Unfit(findings) != nil {
+	findings, err := r.b.Examiner().Verify(t.Context(), "x", img)
+	if err != nil || verify.Unfit(findings) != nil {
 		t.Errorf("%v, %v", findings, err)
 	}
 	checkInspection(t, r, img)
@@ -165,12 +168,12 @@ func TestRPMImage(t *testing.T) {
 
 func checkInspection(t *testing.T, r *rpmRig, img v1.Image) {
 	t.Helper()
-	i, err := r.b.Inspect(t.Context(), "x", img)
+	i, err := r.b.Examiner().Inspect(t.Context(), "x", img)
 	if err != nil {
 		t.Fatal(err)
 	}
-	has := func(p PackageInfo) bool { return slices.Contains(i.Packages, p) }
-	if len(i.Packages) != 14 || i.System != "rocky9.4" || !has(PackageInfo{"make", "1:4.3-8.el9", "x86_64"}) || !has(PackageInfo{"diffutils", "3.7-12.el9", "noarch"}) {
+	has := func(p packages.Installed) bool { return slices.Contains(i.Packages, p) }
+	if len(i.Packages) != 14 || i.System != "rocky9.4" || !has(packages.Installed{Name: "make", Version: "1:4.3-8.el9", Arch: "x86_64"}) || !has(packages.Installed{Name: "diffutils", Version: "3.7-12.el9", Arch: "noarch"}) {
 		t.Errorf("%s: %v", i.System, i.Packages)
 	}
 }

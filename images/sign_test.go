@@ -24,6 +24,10 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
 	"github.com/driver-container/driver-container/ci/imagetest"
+	"github.com/driver-container/driver-container/images/modsign"
+	"github.com/driver-container/driver-container/images/moduleset"
+	"github.com/driver-container/driver-container/images/recipe"
+	"github.com/driver-container/driver-container/images/verify"
 	"github.com/driver-container/driver-container/kmod/kbuild"
 	"github.com/driver-container/driver-container/kmod/sign"
 )
@@ -59,13 +63,13 @@ var signers = sync.OnceValue(func() [2]*sign.Signer {
 // thin builds an image with modules for two kernels.
 func thin(t *testing.T, r *rig) v1.Image {
 	t.Helper()
-	return r.build(t, pair("debian12", newDriver), PlanOptions{Kernels: []string{imagetest.Kernel, imagetest.OldKernel}, Together: true})
+	return r.build(t, pair("debian12", newDriver), recipe.Options{Kernels: []string{imagetest.Kernel, imagetest.OldKernel}, Together: true})
 }
 
 // findings are the errors and notes of a rule.
-func findingsOf(t *testing.T, r *rig, img v1.Image, rule string, certs ...*x509.Certificate) (all []Finding) {
+func findingsOf(t *testing.T, r *rig, img v1.Image, rule string, certs ...*x509.Certificate) (all []verify.Finding) {
 	t.Helper()
-	found, err := r.b.Verify(t.Context(), "x", img, certs...)
+	found, err := r.b.Examiner().Verify(t.Context(), "x", img, certs...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,15 +87,15 @@ func TestSignImage(t *testing.T) {
 	r, _ := precompiledRig(t)
 	own, other := signers()[0], signers()[1]
 	unsigned := thin(t, r)
-	if found := findingsOf(t, r, unsigned, "module-signature"); len(found) != 2 || found[0].Severity != Note {
+	if found := findingsOf(t, r, unsigned, "module-signature"); len(found) != 2 || found[0].Severity != verify.Note {
 		t.Errorf("an unsigned image: %v", found)
 	}
-	signed, err := r.b.SignImage(t.Context(), "x", unsigned, SignWith(own))
+	signed, err := modsign.SignImage(t.Context(), r.b.Layers(), "x", unsigned, modsign.SignWith(own))
 	if err != nil {
 		t.Fatal(err)
 	}
 	r.b.Signer = own
-	o := PlanOptions{Kernels: []string{imagetest.Kernel, imagetest.OldKernel}, Together: true, Signer: own.Certificate}
+	o := recipe.Options{Kernels: []string{imagetest.Kernel, imagetest.OldKernel}, Together: true, Signer: own.Certificate}
 	built := r.build(t, pair("debian12", newDriver), o)
 	before, after, want := layersOf(t, unsigned), layersOf(t, signed), layersOf(t, built)
 	changed := 0
@@ -109,37 +113,37 @@ func TestSignImage(t *testing.T) {
 	a, _ := unsigned.ConfigFile()
 	b, _ := signed.ConfigFile()
 	a, b = a.DeepCopy(), b.DeepCopy()
-	if b.Config.Labels[LabelSigner] != fingerprint(own.Certificate) {
-		t.Errorf("label: %q", b.Config.Labels[LabelSigner])
+	if b.Config.Labels[recipe.LabelSigner] != sign.Fingerprint(own.Certificate.Raw) {
+		t.Errorf("label: %q", b.Config.Labels[recipe.LabelSigner])
 	}
-	delete(b.Config.Labels, LabelSigner)
+	delete(b.Config.Labels, recipe.LabelSigner)
 	a.RootFS.DiffIDs, b.RootFS.DiffIDs = nil, nil
 	if d := cmp.Diff(a, b); d != "" {
 		t.Errorf("the configuration changed: %s", d)
 	}
-	if m, err := signed.Manifest(); err != nil || m.Annotations[LabelSigner] != fingerprint(own.Certificate) || m.Annotations[LabelDriver] != newDriver {
+	if m, err := signed.Manifest(); err != nil || m.Annotations[recipe.LabelSigner] != sign.Fingerprint(own.Certificate.Raw) || m.Annotations[recipe.LabelDriver] != newDriver {
 		t.Errorf("annotations: %v, %v", m.Annotations, err)
 	}
 	if found := append(findingsOf(t, r, signed, "module-signature", own.Certificate), findingsOf(t, r, signed, "module-signature")...); len(found) > 0 {
 		t.Error(found)
 	}
-	if found := findingsOf(t, r, signed, "module-signature", other.Certificate); len(found) != 6 || found[0].Severity != Error || !strings.Contains(found[0].Message, "another key") {
+	if found := findingsOf(t, r, signed, "module-signature", other.Certificate); len(found) != 6 || found[0].Severity != verify.Error || !strings.Contains(found[0].Message, "another key") {
 		t.Errorf("verify with another certificate: %v", found)
 	}
-	i, err := r.b.Inspect(t.Context(), "x", signed)
-	if err != nil || len(i.Modules) != 2 || i.Modules[0].Certificate != fingerprint(own.Certificate) || i.Modules[0].Kernel != imagetest.Kernel {
+	i, err := r.b.Examiner().Inspect(t.Context(), "x", signed)
+	if err != nil || len(i.Modules) != 2 || i.Modules[0].Certificate != sign.Fingerprint(own.Certificate.Raw) || i.Modules[0].Kernel != imagetest.Kernel {
 		t.Fatalf("inspect: %+v, %v", i.Modules, err)
 	}
-	if d := cmp.Diff(ModuleInfo{Name: "nvidia", Signer: "Site", Hash: "sha256", KeyID: "01"}, i.Modules[0].Modules[0], cmp.FilterPath(func(p cmp.Path) bool {
+	if d := cmp.Diff(verify.ModuleInfo{Name: "nvidia", Signer: "Site", Hash: "sha256", KeyID: "01"}, i.Modules[0].Modules[0], cmp.FilterPath(func(p cmp.Path) bool {
 		return p.String() == "signed" || p.String() == "wrong"
 	}, cmp.Ignore())); d != "" {
 		t.Error(d)
 	}
-	again, err := r.b.SignImage(t.Context(), "x", signed, SignWith(own))
+	again, err := modsign.SignImage(t.Context(), r.b.Layers(), "x", signed, modsign.SignWith(own))
 	if err != nil || digestOf(t, again) != digestOf(t, signed) {
 		t.Errorf("signed again: %v, or another digest", err)
 	}
-	replaced, err := r.b.SignImage(t.Context(), "x", signed, SignWith(other))
+	replaced, err := modsign.SignImage(t.Context(), r.b.Layers(), "x", signed, modsign.SignWith(other))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -149,7 +153,7 @@ func TestSignImage(t *testing.T) {
 }
 
 // answered signs what a request asks for, as an offline signer does.
-func answered(t *testing.T, dir string, q *SigningRequest, s *sign.Signer, plain bool) {
+func answered(t *testing.T, dir string, q *modsign.SigningRequest, s *sign.Signer, plain bool) {
 	t.Helper()
 	for _, m := range q.Modules {
 		name := filepath.Join(dir, m.SHA256)
@@ -181,25 +185,25 @@ func TestOfflineSigning(t *testing.T) {
 	r, _ := precompiledRig(t)
 	own := signers()[0]
 	img := thin(t, r)
-	want, err := r.b.SignImage(t.Context(), "x", img, SignWith(own))
+	want, err := modsign.SignImage(t.Context(), r.b.Layers(), "x", img, modsign.SignWith(own))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, whole := range []bool{false, true} {
 		dir := filepath.Join(t.TempDir(), "request")
-		q, err := r.b.RequestSignatures(t.Context(), dir, map[string]v1.Image{"amd64": img}, whole)
+		q, err := modsign.RequestSignatures(t.Context(), r.b.Store, dir, map[string]v1.Image{"amd64": img}, whole)
 		if err != nil || len(q.Modules) != 6 {
 			t.Fatalf("%+v, %v", q, err)
 		}
-		if _, err := r.b.RequestSignatures(t.Context(), dir, map[string]v1.Image{"amd64": img}, whole); err == nil || !strings.Contains(err.Error(), "not empty") {
+		if _, err := modsign.RequestSignatures(t.Context(), r.b.Store, dir, map[string]v1.Image{"amd64": img}, whole); err == nil || !strings.Contains(err.Error(), "not empty") {
 			t.Errorf("a request over another: %v", err)
 		}
 		answered(t, dir, q, own, !whole)
-		how, err := ImportSignatures(dir, map[string]v1.Image{"amd64": img}, own.Certificate)
+		how, err := modsign.ImportSignatures(dir, map[string]v1.Image{"amd64": img}, own.Certificate)
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := r.b.SignImage(t.Context(), "x", img, how)
+		got, err := modsign.SignImage(t.Context(), r.b.Layers(), "x", img, how)
 		if err != nil || digestOf(t, got) != digestOf(t, want) {
 			t.Errorf("whole modules %v: %v, or not the image that signing with the key gives", whole, err)
 		}
@@ -210,50 +214,52 @@ func TestOfflineSigningRefuses(t *testing.T) {
 	t.Parallel()
 	r, _ := precompiledRig(t)
 	own, other := signers()[0], signers()[1]
-	img := r.build(t, pair("debian12", newDriver), PlanOptions{Kernels: []string{imagetest.Kernel}})
+	img := r.build(t, pair("debian12", newDriver), recipe.Options{Kernels: []string{imagetest.Kernel}})
 	all := map[string]v1.Image{"amd64": img}
 	for name, c := range map[string]struct {
-		change func(dir string, q *SigningRequest) // of right answers
+		change func(dir string, q *modsign.SigningRequest) // of right answers
 		want   error
 		text   string
 	}{
-		"over other bytes": {func(dir string, q *SigningRequest) {
+		"over other bytes": {func(dir string, q *modsign.SigningRequest) {
 			copyFile(t, filepath.Join(dir, q.Modules[1].SHA256+".p7s"), filepath.Join(dir, q.Modules[0].SHA256+".p7s"))
 		}, sign.ErrMismatch, "nvidia"},
-		"by another key": {func(dir string, q *SigningRequest) { answered(t, dir, q, other, false) }, sign.ErrForeign, "nvidia"},
-		"plain, by another key": {func(dir string, q *SigningRequest) {
+		"by another key": {func(dir string, q *modsign.SigningRequest) { answered(t, dir, q, other, false) }, sign.ErrForeign, "nvidia"},
+		"plain, by another key": {func(dir string, q *modsign.SigningRequest) {
 			must(t, os.Remove(filepath.Join(dir, q.Modules[0].SHA256+".p7s")))
 			must(t, os.WriteFile(filepath.Join(dir, q.Modules[0].SHA256+".sig"), []byte{1, 2, 3}, 0o600))
 		}, sign.ErrMismatch, ".sig"},
-		"missing": {func(dir string, q *SigningRequest) {
+		"missing": {func(dir string, q *modsign.SigningRequest) {
 			must(t, os.Remove(filepath.Join(dir, q.Modules[2].SHA256+".p7s")))
 		}, sign.ErrUnsigned, "nvidia-modeset"},
-		"no PKCS#7": {func(dir string, q *SigningRequest) {
+		"no PKCS#7": {func(dir string, q *modsign.SigningRequest) {
 			must(t, os.WriteFile(filepath.Join(dir, q.Modules[0].SHA256+".p7s"), []byte("x"), 0o600))
 		}, sign.ErrMalformed, ".p7s"},
-		"other hash": {func(dir string, q *SigningRequest) {
+		"other hash": {func(dir string, q *modsign.SigningRequest) {
 			der, err := own.SignFile(t.Context(), filepath.Join(dir, q.Modules[0].File), crypto.SHA512)
 			must(t, err)
 			must(t, os.WriteFile(filepath.Join(dir, q.Modules[0].SHA256+".p7s"), der, 0o600))
 		}, sign.ErrUnsupported, "sha512"},
-		"another image": {func(dir string, q *SigningRequest) {
-			text, err := os.ReadFile(filepath.Join(dir, RequestName))
+		"another image": {func(dir string, q *modsign.SigningRequest) {
+			text, err := os.ReadFile(filepath.Join(dir, modsign.RequestName))
 			must(t, err)
-			must(t, os.WriteFile(filepath.Join(dir, RequestName), bytes.ReplaceAll(text, []byte(q.Images["amd64"]), []byte("sha256:"+strings.Repeat("0", 64))), 0o600))
-		}, ErrRequest, "sha256:000"},
-		"no request": {func(dir string, _ *SigningRequest) { must(t, os.Remove(filepath.Join(dir, RequestName))) }, os.ErrNotExist, RequestName},
-		"large": {func(dir string, q *SigningRequest) {
-			must(t, os.WriteFile(filepath.Join(dir, q.Modules[0].SHA256+".p7s"), make([]byte, maxAnswer+1), 0o600))
+			must(t, os.WriteFile(filepath.Join(dir, modsign.RequestName), bytes.ReplaceAll(text, []byte(q.Images["amd64"]), []byte("sha256:"+strings.Repeat("0", 64))), 0o600))
+		}, modsign.ErrRequest, "sha256:000"},
+		"no request": {func(dir string, _ *modsign.SigningRequest) {
+			must(t, os.Remove(filepath.Join(dir, modsign.RequestName)))
+		}, os.ErrNotExist, modsign.RequestName},
+		"large": {func(dir string, q *modsign.SigningRequest) {
+			must(t, os.WriteFile(filepath.Join(dir, q.Modules[0].SHA256+".p7s"), make([]byte, 64<<10+1), 0o600))
 		}, nil, "at most"},
 	} {
 		dir := filepath.Join(t.TempDir(), "request")
-		q, err := r.b.RequestSignatures(t.Context(), dir, all, true)
+		q, err := modsign.RequestSignatures(t.Context(), r.b.Store, dir, all, true)
 		must(t, err)
 		answered(t, dir, q, own, false)
 		c.change(dir, q)
-		how, err := ImportSignatures(dir, all, own.Certificate)
+		how, err := modsign.ImportSignatures(dir, all, own.Certificate)
 		if err == nil {
-			_, err = r.b.SignImage(t.Context(), "x", img, how)
+			_, err = modsign.SignImage(t.Context(), r.b.Layers(), "x", img, how)
 		}
 		if err == nil || c.want != nil && !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.text) {
 			t.Errorf("%s: %v; want %v with %q", name, err, c.want, c.text)
@@ -265,19 +271,19 @@ func TestSignImageRefuses(t *testing.T) {
 	t.Parallel()
 	r, _ := precompiledRig(t)
 	own := signers()[0]
-	plain := r.build(t, pair("debian12", newDriver), PlanOptions{})
-	if _, err := r.b.SignImage(t.Context(), "x", plain, SignWith(own)); !errors.Is(err, ErrNoModules) {
+	plain := r.build(t, pair("debian12", newDriver), recipe.Options{})
+	if _, err := modsign.SignImage(t.Context(), r.b.Layers(), "x", plain, modsign.SignWith(own)); !errors.Is(err, modsign.ErrNoModules) {
 		t.Errorf("an image without modules: %v", err)
 	}
-	if _, err := r.b.RequestSignatures(t.Context(), t.TempDir(), map[string]v1.Image{"amd64": plain}, false); !errors.Is(err, ErrNoModules) {
+	if _, err := modsign.RequestSignatures(t.Context(), r.b.Store, t.TempDir(), map[string]v1.Image{"amd64": plain}, false); !errors.Is(err, modsign.ErrNoModules) {
 		t.Errorf("a request for an image without modules: %v", err)
 	}
-	mixed := changed(t, plain, []imagetest.File{{Name: ModulesDir + "/x/nvidia.ko", Body: "x"}, {Name: "etc/x", Body: "x"}}, nil)
-	if _, err := r.b.SignImage(t.Context(), "x", mixed, SignWith(own)); err == nil || !strings.Contains(err.Error(), "other files too") {
+	mixed := changed(t, plain, []imagetest.File{{Name: recipe.ModulesDir + "/x/nvidia.ko", Body: "x"}, {Name: "etc/x", Body: "x"}}, nil)
+	if _, err := modsign.SignImage(t.Context(), r.b.Layers(), "x", mixed, modsign.SignWith(own)); err == nil || !strings.Contains(err.Error(), "other files too") {
 		t.Errorf("a layer with other files: %v", err)
 	}
-	part := changed(t, plain, []imagetest.File{{Name: ModulesDir + "/x/nvidia.ko", Body: "x"}}, nil)
-	if _, err := r.b.SignImage(t.Context(), "x", part, SignWith(own)); !errors.Is(err, kbuild.ErrMiss) {
+	part := changed(t, plain, []imagetest.File{{Name: recipe.ModulesDir + "/x/nvidia.ko", Body: "x"}}, nil)
+	if _, err := modsign.SignImage(t.Context(), r.b.Layers(), "x", part, modsign.SignWith(own)); !errors.Is(err, kbuild.ErrMiss) {
 		t.Errorf("half a set: %v", err)
 	}
 }
@@ -287,15 +293,15 @@ func TestVerifyModules(t *testing.T) {
 	t.Parallel()
 	r, _ := precompiledRig(t)
 	own := signers()[0]
-	unsigned := r.build(t, pair("debian12", newDriver), PlanOptions{Kernels: []string{imagetest.Kernel}})
-	img, err := r.b.SignImage(t.Context(), "x", unsigned, SignWith(own))
+	unsigned := r.build(t, pair("debian12", newDriver), recipe.Options{Kernels: []string{imagetest.Kernel}})
+	img, err := modsign.SignImage(t.Context(), r.b.Layers(), "x", unsigned, modsign.SignWith(own))
 	must(t, err)
 	tree := treeOf(t, img)
-	list, err := tree.ReadDir(ModulesDir)
+	list, err := tree.ReadDir(recipe.ModulesDir)
 	if err != nil || len(list) != 1 {
 		t.Fatal(list, err)
 	}
-	folder := path.Join(ModulesDir, list[0].Name())
+	folder := path.Join(recipe.ModulesDir, list[0].Name())
 	module := []byte(read(t, tree, folder+"/nvidia.ko"))
 	flipped := bytes.Clone(module)
 	flipped[100] ^= 1
@@ -305,7 +311,7 @@ func TestVerifyModules(t *testing.T) {
 	// A set of the same name, whole, but not signed by its own certificate.
 	forged := func(change func(*kbuild.Set)) v1.Image {
 		var files []imagetest.File
-		must(t, r.b.eachSet(t.Context(), layerOf(t, img), func(set *kbuild.Set, work string) error {
+		must(t, moduleset.Each(t.Context(), r.b.Store, layerOf(t, img), func(set *kbuild.Set, work string) error {
 			change(set)
 			made, err := kbuild.Cache{Dir: filepath.Join(work, "c")}.Put(t.Context(), set)
 			must(t, err)
@@ -332,7 +338,7 @@ func TestVerifyModules(t *testing.T) {
 		found := findingsOf(t, r, c.img, c.rule)
 		var errs []string
 		for _, f := range found {
-			if f.Severity == Error {
+			if f.Severity == verify.Error {
 				errs = append(errs, f.String())
 			}
 		}
@@ -340,7 +346,7 @@ func TestVerifyModules(t *testing.T) {
 			t.Errorf("%s: %v; want %q", name, found, c.text)
 		}
 	}
-	if found := findingsOf(t, r, unsigned, "module-signature", own.Certificate); len(found) != 3 || found[0].Severity != Error {
+	if found := findingsOf(t, r, unsigned, "module-signature", own.Certificate); len(found) != 3 || found[0].Severity != verify.Error {
 		t.Errorf("unsigned where signatures are wanted: %v", found)
 	}
 }
@@ -348,11 +354,11 @@ func TestVerifyModules(t *testing.T) {
 // layerOf is the layer with modules.
 func layerOf(t *testing.T, img v1.Image) v1.Layer {
 	t.Helper()
-	layers, err := moduleLayers(t.Context(), img)
+	config, err := img.ConfigFile()
 	must(t, err)
-	for _, l := range layers {
-		if l.modules {
-			return l.Layer
+	for i, l := range layersOf(t, img) {
+		if strings.Contains(config.History[i].CreatedBy, ": modules ") {
+			return l
 		}
 	}
 	t.Fatal("no layer with modules")
@@ -371,17 +377,4 @@ func copyFile(t *testing.T, from, to string) {
 	data, err := os.ReadFile(from)
 	must(t, err)
 	must(t, os.WriteFile(to, data, 0o600))
-}
-
-func FuzzParseRequest(f *testing.F) {
-	f.Add([]byte(`{"schema":1,"images":{"amd64":"sha256:0"},"modules":[{"arch":"amd64","set":"s","name":"nvidia","kernel":"6.1","file":"f","hash":"sha256","digest":"00","sha256":"` + strings.Repeat("0", 64) + `","size":1}]}`))
-	f.Fuzz(func(t *testing.T, raw []byte) {
-		q, err := parseRequest(raw)
-		if err != nil && !errors.Is(err, ErrRequest) {
-			t.Errorf("%v", err)
-		}
-		if err == nil && (len(q.Modules) == 0 || strings.ContainsAny(q.Modules[0].SHA256, "/.")) {
-			t.Errorf("%+v", q)
-		}
-	})
 }

@@ -13,6 +13,8 @@ import (
 
 	"github.com/driver-container/driver-container/ci/imagetest"
 	"github.com/driver-container/driver-container/distros/driverinfo"
+	"github.com/driver-container/driver-container/images/recipe"
+	"github.com/driver-container/driver-container/images/verify"
 )
 
 // changed lays files over an image, and changes its configuration.
@@ -69,7 +71,7 @@ func described(t *testing.T, change func(*driverinfo.Info)) string {
 func TestVerify(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	good := r.build(t, pair("debian12", newDriver), PlanOptions{})
+	good := r.build(t, pair("debian12", newDriver), recipe.Options{})
 	const v, lib = newDriver, libDir + "/"
 	put := func(name, body string) []imagetest.File {
 		return []imagetest.File{{Name: name, Body: body, Mode: 0o755}}
@@ -129,11 +131,11 @@ func TestVerify(t *testing.T) {
 			"error: description: " + driverinfo.Path + `: flavours is "open", that of the label is "open,proprietary"`,
 			"error: description: " + driverinfo.Path + `: overridden rules are "kernel-too-new", the label says ""`,
 		}},
-		"label": {nil, func(c *v1.Config) { c.Labels[LabelOverridden] = "kernel-too-new: a; reason" }, []string{
+		"label": {nil, func(c *v1.Config) { c.Labels[recipe.LabelOverridden] = "kernel-too-new: a; reason" }, []string{
 			"error: description: " + driverinfo.Path + `: overridden rules are "", the label says "kernel-too-new: a; reason"`,
 		}},
 		"overridden": {put(driverinfo.Path, described(t, func(i *driverinfo.Info) { i.Overridden = []string{"excluded", "kernel-too-new"} })), func(c *v1.Config) {
-			c.Labels[LabelOverridden] = "kernel-too-new: the reason; has a colon: here; excluded: it is"
+			c.Labels[recipe.LabelOverridden] = "kernel-too-new: the reason; has a colon: here; excluded: it is"
 		}, nil},
 		"env version": {nil, env("DRIVER_VERSION", "DRIVER_VERSION=1.2"), []string{"error: environment: DRIVER_VERSION is 1.2, the libraries are 535.261.03"}},
 		"env void":    {nil, env("NVIDIA_VISIBLE_DEVICES", "X=1"), []string{`note: environment: NVIDIA_VISIBLE_DEVICES is "": without "void" the container runtime may inject a driver into the driver's container`}},
@@ -141,7 +143,7 @@ func TestVerify(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
-			findings, err := r.b.Verify(t.Context(), what, changed(t, good, c.files, c.config))
+			findings, err := r.b.Examiner().Verify(t.Context(), what, changed(t, good, c.files, c.config))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -152,13 +154,13 @@ func TestVerify(t *testing.T) {
 					continue // in the good image, too
 				}
 				got = append(got, f.String())
-				unfit = unfit || f.Severity == Error
+				unfit = unfit || f.Severity == verify.Error
 			}
 			if d := cmp.Diff(c.want, got); d != "" {
 				t.Error(d)
 			}
-			if errors.Is(Unfit(findings), ErrUnfit) != unfit {
-				t.Errorf("Unfit: %v", Unfit(findings))
+			if errors.Is(verify.Unfit(findings), verify.ErrUnfit) != unfit {
+				t.Errorf("Unfit: %v", verify.Unfit(findings))
 			}
 		})
 	}
@@ -169,7 +171,7 @@ func TestVerifyStranger(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	img := imagetest.Image(t, "arm64", v1.Config{}, imagetest.Gzip(t, imagetest.Tar(t, "", []imagetest.File{{Name: "etc/motd", Body: "hello"}})))
-	findings, err := r.b.Verify(t.Context(), "x", img)
+	findings, err := r.b.Examiner().Verify(t.Context(), "x", img)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -178,15 +180,15 @@ func TestVerifyStranger(t *testing.T) {
 		b.WriteString(f.String() + "\n")
 	}
 	golden(t, r.World, "verify-stranger.txt", b.String())
-	i, err := r.b.Inspect(t.Context(), "x", img)
+	i, err := r.b.Examiner().Inspect(t.Context(), "x", img)
 	if err != nil || i.Driver != "" || len(i.Packages) != 0 {
 		t.Errorf("%+v, %v", i, err)
 	}
 	broken := imagetest.Image(t, "arm64", v1.Config{}, imagetest.Gzip(t, []byte("no tar")))
-	if _, err := r.b.Verify(t.Context(), "x", broken); err == nil {
+	if _, err := r.b.Examiner().Verify(t.Context(), "x", broken); err == nil {
 		t.Error("a broken layer was verified")
 	}
-	if _, err := r.b.Inspect(t.Context(), "x", broken); err == nil {
+	if _, err := r.b.Examiner().Inspect(t.Context(), "x", broken); err == nil {
 		t.Error("a broken layer was inspected")
 	}
 }

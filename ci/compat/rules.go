@@ -6,8 +6,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/driver-container/driver-container/images"
 	"github.com/driver-container/driver-container/images/matrix"
+	"github.com/driver-container/driver-container/images/recipe"
 )
 
 // against is what the matrix says against a cell, "" when it says that it works: the rules for pairs, and the limits for the
@@ -24,7 +24,7 @@ func against(m *matrix.Matrix, c *cell) (string, error) {
 		return "", err
 	}
 	at := slices.IndexFunc(m.Drivers, func(d matrix.Driver) bool { return d.Version == c.Driver.version })
-	if err := images.CheckKernel(m.Drivers[at], c.Kernel.Release); err != nil {
+	if err := recipe.CheckKernel(m.Drivers[at], c.Kernel.Release); err != nil {
 		return fmt.Sprintf("kernel limit: %s", strings.TrimPrefix(err.Error(), "driver "+c.Driver.version+": ")), nil
 	}
 	return "", nil

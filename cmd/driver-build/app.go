@@ -17,6 +17,8 @@ import (
 
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/images"
+	"github.com/driver-container/driver-container/images/packages"
+	"github.com/driver-container/driver-container/images/recipe"
 	"github.com/driver-container/driver-container/images/registry"
 )
 
@@ -37,7 +39,7 @@ type app struct {
 	// Tests set these; their zero values are the real thing.
 	attempts int
 	backoff  time.Duration
-	binaries func(arch string) ([]images.Binary, error)
+	binaries func(arch string) ([]recipe.Binary, error)
 }
 
 func (a *app) globalFlags(f *pflag.FlagSet) {
@@ -94,11 +96,16 @@ func (a *app) open(mirrors map[string][]string, entrypoint string) (*session, er
 	}
 	info := buildInfo()
 	s.builder = &images.Builder{
-		Store: store, Registry: s.registry, Info: info, Jobs: a.jobs, Observe: d.observe, Machine: os.DirFS("/"), AllowRollback: a.rollback,
-		Fetch: &fetch.Client{
-			Store: store, HTTP: client, Offline: a.offline, UserAgent: "driver-build/" + info.Version, Attempts: a.attempts, Backoff: a.backoff,
+		Planner: images.Planner{
+			Env: packages.Env{
+				Store: store, Jobs: a.jobs, Machine: os.DirFS("/"), AllowRollback: a.rollback,
+				Fetch: &fetch.Client{
+					Store: store, HTTP: client, Offline: a.offline, UserAgent: "driver-build/" + info.Version, Attempts: a.attempts, Backoff: a.backoff,
+				},
+			},
+			Registry: s.registry, Observe: d.observe,
 		},
-		Binaries: a.binaries,
+		Binaries: a.binaries, Info: info,
 	}
 	if a.binaries == nil {
 		s.builder.Binaries = images.Binaries(programDir(), entrypoint, info.Version)

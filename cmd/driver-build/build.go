@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/driver-container/driver-container/images"
+	"github.com/driver-container/driver-container/images/recipe"
 )
 
 // buildOptions are the flags of the main command.
@@ -86,11 +86,11 @@ func (a *app) build(ctx context.Context, o buildOptions) (err error) {
 	})
 }
 
-func (o *buildOptions) planOptions(epoch string) (p images.PlanOptions, err error) {
-	if p.Profile, err = images.ParseProfile(o.profile); err != nil {
+func (o *buildOptions) planOptions(epoch string) (p recipe.Options, err error) {
+	if p.Profile, err = recipe.ParseProfile(o.profile); err != nil {
 		return p, err
 	}
-	if p.Compression, err = images.ParseCompression(o.compression); err != nil {
+	if p.Compression, err = recipe.ParseCompression(o.compression); err != nil {
 		return p, err
 	}
 	if epoch != "" {

@@ -7,7 +7,8 @@ import (
 	"testing"
 
 	"github.com/driver-container/driver-container/ci/imagetest"
-	"github.com/driver-container/driver-container/images"
+	"github.com/driver-container/driver-container/images/recipe"
+	"github.com/driver-container/driver-container/images/verify"
 )
 
 func TestBuild(t *testing.T) {
@@ -32,7 +33,7 @@ func TestBuild(t *testing.T) {
 		u.run(t, "verify", image).want(t, 0)
 		r := u.run(t, "inspect", image, "-o", "json")
 		r.want(t, 0)
-		var i images.Inspection
+		var i verify.Inspection
 		if err := json.Unmarshal([]byte(r.stdout), &i); err != nil || i.Driver != newDriver || i.System != "debian12" {
 			t.Errorf("%s: %+v, %v", image, i, err)
 		}
@@ -45,7 +46,7 @@ func TestBuild(t *testing.T) {
 	golden(t, "inspect.txt", u.normal(r.stdout))
 	r = u.run(t, "verify", "oci:"+oci, "-o", "json")
 	r.want(t, 0)
-	var findings []images.Finding
+	var findings []verify.Finding
 	if err := json.Unmarshal([]byte(r.stdout), &findings); err != nil || len(findings) != 1 {
 		t.Errorf("%s: %v", r.stdout, err)
 	}
@@ -63,9 +64,9 @@ func TestDryRun(t *testing.T) {
 	u := newUser(t)
 	r := u.run(t, "--os", "ubuntu18.04", "--driver", oldDriver, "--dry-run", "--profile", "compute")
 	r.want(t, 0)
-	var recipe images.Recipe
-	if err := json.Unmarshal([]byte(r.stdout), &recipe); err != nil || recipe.Tag != "418.87.01-ubuntu18.04" || recipe.Profile != images.Compute || len(recipe.Packages) == 0 {
-		t.Errorf("%+v, %v", recipe, err)
+	var planned recipe.Recipe
+	if err := json.Unmarshal([]byte(r.stdout), &planned); err != nil || planned.Tag != "418.87.01-ubuntu18.04" || planned.Profile != recipe.Compute || len(planned.Packages) == 0 {
+		t.Errorf("%+v, %v", planned, err)
 	}
 	if _, err := os.Stat("dist"); err == nil || u.Requests(".run") != 0 {
 		t.Error("a dry run built something")
@@ -134,7 +135,7 @@ func TestAllowIncompatible(t *testing.T) {
 	r := u.run(t, "--os", "debian12", "--driver", oldDriver, "--allow-incompatible", "-o", "oci:"+u.path("x"))
 	r.want(t, 0, "warning: 418.87.01-debian12 amd64: built although")
 	r = u.run(t, "inspect", "oci:"+u.path("x"), "-o", "json")
-	if !strings.Contains(r.stdout, images.LabelOverridden) {
+	if !strings.Contains(r.stdout, recipe.LabelOverridden) {
 		t.Error(r.stdout)
 	}
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/driver-container/driver-container/images"
 	"github.com/driver-container/driver-container/images/matrix"
+	"github.com/driver-container/driver-container/images/recipe"
 )
 
 const checkLong = `Ask, for each pair of the matrix, whether it could be built now: whether the base is to be had, the driver's archive is there
@@ -54,7 +54,7 @@ type checking struct {
 	app     *app
 	options buildOptions // selection, repository, mirror, lock and entrypoint only
 	format  string
-	plan    images.PlanOptions
+	plan    recipe.Options
 	lock    *lockFile
 }
 
@@ -103,8 +103,8 @@ func (c *checking) do(ctx context.Context) error {
 	if c.lock, err = openLock(o, targets...); err != nil {
 		return err
 	}
-	c.plan = images.PlanOptions{Mirror: o.mirror}
-	if c.plan.Profile, err = images.ParseProfile(m.Defaults.Profile); err != nil {
+	c.plan = recipe.Options{Mirror: o.mirror}
+	if c.plan.Profile, err = recipe.ParseProfile(m.Defaults.Profile); err != nil {
 		return usageError{err}
 	}
 	rows := make([]checkRow, len(cells))

@@ -9,9 +9,9 @@ import (
 
 	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/fetch"
-	"github.com/driver-container/driver-container/images"
-	"github.com/driver-container/driver-container/images/lock"
+	"github.com/driver-container/driver-container/images/lockfile"
 	"github.com/driver-container/driver-container/images/matrix"
+	"github.com/driver-container/driver-container/images/recipe"
 )
 
 // inquiry asks registries, repositories and servers about pairs, each question once.
@@ -26,7 +26,7 @@ type inquiry struct {
 func newInquiry(c *checking, s *session) (*inquiry, error) {
 	q := &inquiry{checking: c, session: s}
 	programs := s.builder.Binaries
-	s.builder.Binaries = func(arch string) ([]images.Binary, error) {
+	s.builder.Binaries = func(arch string) ([]recipe.Binary, error) {
 		all, err := programs(arch)
 		if err != nil {
 			return nil, nil //nolint:nilerr // what is there of an image can be said without; see comparable
@@ -78,7 +78,7 @@ func (q *inquiry) base(ctx context.Context, ref, arch string) *verdict {
 
 // archive asks for the size of the driver's .run archive. A driver that comes as packages has none.
 func (q *inquiry) archive(ctx context.Context, t matrix.Target) *verdict {
-	asked, err := images.Ask(t, q.plan)
+	asked, err := recipe.Ask(t, q.plan)
 	if err != nil {
 		return failed(err)
 	}
@@ -116,7 +116,7 @@ func (q *inquiry) headers(ctx context.Context, row *checkRow, it item) *verdict 
 		return failed(err)
 	}
 	for _, k := range offered {
-		if images.CheckKernel(it.target.Driver, k.Release) == nil {
+		if recipe.CheckKernel(it.target.Driver, k.Release) == nil {
 			row.Kernels++
 		}
 	}
@@ -164,7 +164,7 @@ func (q *inquiry) lockedFiles(ctx context.Context, it item, err error) *verdict 
 	if v := q.base(ctx, it.base(), it.target.Arch); v.State == stateFailed {
 		return v
 	}
-	section := lock.Target{Pins: *it.pins}
+	section := lockfile.Target{Pins: *it.pins}
 	all := section.Packages()
 	closed := 0
 	for _, p := range all {
@@ -184,7 +184,7 @@ func (q *inquiry) lockedFiles(ctx context.Context, it item, err error) *verdict 
 }
 
 // comparable gives the recipe to compare the image in the registry with; nil when there can be none.
-func (q *inquiry) comparable(ctx context.Context, it item, lockErr error) *images.Recipe {
+func (q *inquiry) comparable(ctx context.Context, it item, lockErr error) *recipe.Recipe {
 	if _, ok := q.lockedTag(it); ok && lockErr != nil {
 		return nil
 	}
@@ -195,7 +195,7 @@ func (q *inquiry) comparable(ctx context.Context, it item, lockErr error) *image
 	return r
 }
 
-func (q *inquiry) lockedTag(it item) (*lock.Target, bool) {
+func (q *inquiry) lockedTag(it item) (*lockfile.Target, bool) {
 	if q.lock == nil {
 		return nil, false
 	}

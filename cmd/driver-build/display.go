@@ -10,7 +10,7 @@ import (
 	"github.com/moby/buildkit/util/progress/progressui"
 	"github.com/opencontainers/go-digest"
 
-	"github.com/driver-container/driver-container/images"
+	"github.com/driver-container/driver-container/images/progress"
 )
 
 // display shows the events of a build with BuildKit's own display, which people know from docker build.
@@ -58,8 +58,8 @@ func (d *display) close() error {
 	return nil
 }
 
-// observe is an images.Observer.
-func (d *display) observe(e images.Event) {
+// observe is an progress.Observer.
+func (d *display) observe(e progress.Event) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.ch == nil {
@@ -100,6 +100,6 @@ func (d *display) observe(e images.Event) {
 }
 
 // stepFor begins a step of the command itself.
-func (d *display) stepFor(target, name string) *images.Step {
-	return images.Observer(d.observe).Begin(target, name)
+func (d *display) stepFor(target, name string) *progress.Step {
+	return progress.Observer(d.observe).Begin(target, name)
 }

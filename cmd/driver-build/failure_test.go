@@ -20,10 +20,10 @@ import (
 	"github.com/driver-container/driver-container/distros/apt"
 	"github.com/driver-container/driver-container/distros/dpkg"
 	"github.com/driver-container/driver-container/distros/fetch"
-	"github.com/driver-container/driver-container/images"
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/registry"
 	"github.com/driver-container/driver-container/images/runfile"
+	"github.com/driver-container/driver-container/images/verify"
 )
 
 // refuse answers requests for paths that contain part.
@@ -236,7 +236,7 @@ func TestExitCode(t *testing.T) {
 		{apt.ErrSignature, 5}, {apt.ErrExpired, 5}, {apt.ErrIndex, 5},
 		{dpkg.ErrFormat, 5}, {dpkg.ErrUnsafePath, 5},
 		{runfile.ErrHeader, 5}, {runfile.ErrChecksum, 5}, {runfile.ErrPayload, 5}, {runfile.ErrUnsafe, 5}, {runfile.ErrTooLarge, 5}, {runfile.ErrManifest, 5},
-		{images.ErrUnfit, 5},
+		{verify.ErrUnfit, 5},
 		{&apt.UnresolvableError{}, 6}, {apt.ErrSources, 6},
 		{interrupted{os.Interrupt}, 130}, {interrupted{syscall.SIGTERM}, 143}, {interrupted{strange{}}, 1},
 	} {

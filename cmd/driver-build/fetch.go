@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/driver-container/driver-container/images"
+	"github.com/driver-container/driver-container/images/recipe"
 )
 
 func newFetchCmd(a *app) *cobra.Command {
@@ -58,7 +58,7 @@ func newFetchCmd(a *app) *cobra.Command {
 	lockFlag(f, &o.lock)
 	o.ahead.flags(f)
 	f.StringVar(&only, "only", "", "base: nothing but the base images")
-	o.profile, o.compression = string(images.Full), string(images.Gzip)
+	o.profile, o.compression = string(recipe.Full), string(recipe.Gzip)
 	return cmd
 }
 

@@ -18,7 +18,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/driver-container/driver-container/ci/imagetest"
-	"github.com/driver-container/driver-container/images"
+	"github.com/driver-container/driver-container/images/recipe"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -112,13 +112,13 @@ func call(ctx context.Context, t *testing.T, env map[string]string, args ...stri
 }
 
 // programs gives stand-ins for our own binaries.
-func programs(t *testing.T) func(string) ([]images.Binary, error) {
+func programs(t *testing.T) func(string) ([]recipe.Binary, error) {
 	dir := t.TempDir()
-	return func(arch string) ([]images.Binary, error) {
+	return func(arch string) ([]recipe.Binary, error) {
 		data := imagetest.ELF{Arch: arch, Static: true}.Bytes()
 		file := filepath.Join(dir, "entrypoint-"+arch)
 		sum := sha256.Sum256(data)
-		return []images.Binary{{Name: images.EntrypointName, SHA256: hex.EncodeToString(sum[:]), Path: file}}, os.WriteFile(file, data, 0o700)
+		return []recipe.Binary{{Name: recipe.EntrypointName, SHA256: hex.EncodeToString(sum[:]), Path: file}}, os.WriteFile(file, data, 0o700)
 	}
 }
 

@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/driver-container/driver-container/distros/driverinfo"
-	"github.com/driver-container/driver-container/images"
 	"github.com/driver-container/driver-container/images/registry"
+	"github.com/driver-container/driver-container/images/verify"
 )
 
 const imageArgument = "IMAGE is a reference in a registry, oci:DIR[:TAG], oci-archive:FILE or docker-archive:FILE."
@@ -26,7 +26,7 @@ func newInspectCmd(a *app) *cobra.Command {
 				return usageError{fmt.Errorf("-o %q is not known: use table or json", format)}
 			}
 			return a.withImage(cmd.Context(), args[0], arch, func(ctx context.Context, s *session, base *registry.Base) error {
-				i, err := s.builder.Inspect(ctx, args[0], base.Image)
+				i, err := s.builder.Examiner().Inspect(ctx, args[0], base.Image)
 				if err != nil {
 					return err
 				}
@@ -59,14 +59,14 @@ func newVerifyCmd(a *app) *cobra.Command {
 				return usageError{err}
 			}
 			return a.withImage(cmd.Context(), args[0], arch, func(ctx context.Context, s *session, base *registry.Base) error {
-				findings, err := s.builder.Verify(ctx, args[0], base.Image, signers...)
+				findings, err := s.builder.Examiner().Verify(ctx, args[0], base.Image, signers...)
 				if err != nil {
 					return err
 				}
 				if err := a.printFindings(findings, format); err != nil {
 					return err
 				}
-				return images.Unfit(findings)
+				return verify.Unfit(findings)
 			})
 		},
 	}
@@ -96,10 +96,10 @@ func (a *app) printJSON(v any) error {
 	return err
 }
 
-func (a *app) printFindings(findings []images.Finding, format string) error {
+func (a *app) printFindings(findings []verify.Finding, format string) error {
 	if format == "json" {
 		if findings == nil {
-			findings = []images.Finding{}
+			findings = []verify.Finding{}
 		}
 		return a.printJSON(findings)
 	}
@@ -109,7 +109,7 @@ func (a *app) printFindings(findings []images.Finding, format string) error {
 	return nil
 }
 
-func (a *app) printInspection(i *images.Inspection) error {
+func (a *app) printInspection(i *verify.Inspection) error {
 	w := tabwriter.NewWriter(a.stdout, 0, 8, 2, ' ', 0)
 	fmt.Fprintf(w, "Digest\t%s\nDriver\t%s\nSystem\t%s\nArch\t%s\nProfile\t%s\nFlavours\t%s\nCommand\t%s\nSize\t%s\n",
 		i.Digest, i.Driver, i.System, i.Arch, i.Profile, strings.Join(i.Flavours, ", "), strings.Join(i.Command, " "), megabytes(i.Size))

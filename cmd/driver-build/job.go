@@ -13,14 +13,15 @@ import (
 	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/images"
 	"github.com/driver-container/driver-container/images/matrix"
+	"github.com/driver-container/driver-container/images/recipe"
 	"github.com/driver-container/driver-container/images/registry"
 )
 
 // item is one image to build.
 type item struct {
 	target matrix.Target
-	plan   images.PlanOptions
-	pins   *images.Pins // of the lock; nil: what goes in is found out now
+	plan   recipe.Options
+	pins   *recipe.Pins // of the lock; nil: what goes in is found out now
 }
 
 // group is the images that share a tag: one, or an index of one an architecture.
@@ -34,9 +35,9 @@ func grouped(items []item) []group {
 	var groups []group
 	at := map[string]int{}
 	for _, it := range items {
-		tag, aliases := it.target.Tag(), images.AliasTags(it.target)
+		tag, aliases := it.target.Tag(), recipe.AliasTags(it.target)
 		if len(it.plan.Kernels) > 0 && !it.plan.Together {
-			tag, aliases = images.KernelTags(it.target, it.plan.Kernels[0])
+			tag, aliases = recipe.KernelTags(it.target, it.plan.Kernels[0])
 		}
 		i, ok := at[tag]
 		if !ok {
@@ -55,7 +56,7 @@ type job struct {
 	options buildOptions
 	targets []matrix.Target
 	groups  []group
-	plan    images.PlanOptions
+	plan    recipe.Options
 	outputs []output
 	lock    *lockFile // nil: there is none
 
@@ -111,7 +112,7 @@ func (j *job) named() error {
 func (j *job) group(items []item) error {
 	j.groups = grouped(items)
 	for _, out := range j.outputs {
-		if err := out.check(j.groups, j.plan.Compression == images.Zstd); err != nil {
+		if err := out.check(j.groups, j.plan.Compression == recipe.Zstd); err != nil {
 			return err
 		}
 	}
@@ -229,7 +230,7 @@ func (j *job) result(line string) {
 	fmt.Fprintln(j.app.stdout, line)
 }
 
-func (j *job) printRecipe(r *images.Recipe) error {
+func (j *job) printRecipe(r *recipe.Recipe) error {
 	b, err := json.MarshalIndent(r.Public(), "", "  ")
 	if err != nil {
 		return err

@@ -16,6 +16,7 @@ import (
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/images"
 	"github.com/driver-container/driver-container/images/matrix"
+	"github.com/driver-container/driver-container/images/recipe"
 	"github.com/driver-container/driver-container/images/registry"
 )
 
@@ -24,7 +25,7 @@ type kernelsOptions struct {
 	selection  selection // systems, drivers, archs and matrixFile only
 	flavours   []string
 	repository string
-	plan       images.PlanOptions // Base and Mirror only
+	plan       recipe.Options // Base and Mirror only
 	dates      bool
 	format     string
 }
@@ -134,7 +135,11 @@ func (l *listing) choose() error {
 			if !slices.Contains(sys.Archs, arch) {
 				return fmt.Errorf("--arch %s: the matrix has %s for %s only", arch, sys.ID, strings.Join(sys.Archs, ", "))
 			}
-			l.places = append(l.places, matrix.Target{System: sys, Arch: arch})
+			distro, err := distros.Lookup(sys.ID)
+			if err != nil {
+				return err
+			}
+			l.places = append(l.places, matrix.Target{System: sys, Distro: distro, Arch: arch})
 		}
 	}
 	if len(s.drivers) > 0 {
@@ -255,9 +260,9 @@ func (l *listing) row(t matrix.Target, k images.DatedKernel) kernelRow {
 			continue
 		}
 		t.Driver = d
-		tag, aliases := images.KernelTags(t, k.Release)
+		tag, aliases := recipe.KernelTags(t, k.Release)
 		tags = append(append(tags, tag), aliases...)
-		if l.serving[place(t)+" "+d.Version] && images.CheckKernel(d, k.Release) == nil {
+		if l.serving[place(t)+" "+d.Version] && recipe.CheckKernel(d, k.Release) == nil {
 			r.Drivers = append(r.Drivers, d.Version)
 			tags = append(tags, t.Tag())
 		}

@@ -12,9 +12,9 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/driver-container/driver-container/distros"
-	"github.com/driver-container/driver-container/images"
-	"github.com/driver-container/driver-container/images/lock"
+	"github.com/driver-container/driver-container/images/lockfile"
 	"github.com/driver-container/driver-container/images/matrix"
+	"github.com/driver-container/driver-container/images/recipe"
 )
 
 const lockLong = `Resolve everything that images are made from (digests of bases, packages, compilers, headers) and write it to matrix.lock,
@@ -40,9 +40,9 @@ type locking struct {
 
 	matrix  *matrix.Matrix
 	targets []matrix.Target
-	plan    images.PlanOptions
+	plan    recipe.Options
 	file    string
-	old     *lock.Lock
+	old     *lockfile.Lock
 	valid   bool // the file was there, and could be read
 }
 
@@ -90,27 +90,27 @@ func (l *locking) do(ctx context.Context) (err error) {
 	if l.targets, err = o.selection.targets(l.matrix); err != nil {
 		return err
 	}
-	l.plan = images.PlanOptions{Base: o.base, Mirror: o.mirror}
+	l.plan = recipe.Options{Base: o.base, Mirror: o.mirror}
 	l.file = lockPath(o.lock, o.selection.matrixFile)
 	if !l.check {
 		if err := folderOf("--lock", l.file); err != nil {
 			return err
 		}
 	}
-	l.old, err = lock.Read(l.file, nil)
+	l.old, err = lockfile.Read(l.file, nil)
 	l.valid = err == nil
 	switch {
-	case errors.Is(err, fs.ErrNotExist) || errors.Is(err, lock.ErrFormat) && l.update && len(l.names) == 0:
-		l.old = &lock.Lock{Targets: map[string]*lock.Target{}}
+	case errors.Is(err, fs.ErrNotExist) || errors.Is(err, lockfile.ErrFormat) && l.update && len(l.names) == 0:
+		l.old = &lockfile.Lock{Targets: map[string]*lockfile.Target{}}
 	case err != nil:
 		return usageError{err}
 	}
 	if err := l.narrow(); err != nil {
 		return usageError{err}
 	}
-	var now *lock.Lock
+	var now *lockfile.Lock
 	if err := l.app.with(ctx, l.matrix.Defaults.Mirrors, "", func(ctx context.Context, s *session) (err error) {
-		s.builder.Binaries = func(string) ([]images.Binary, error) { return nil, nil } // they are not locked
+		s.builder.Binaries = func(string) ([]recipe.Binary, error) { return nil, nil } // they are not locked
 		now, err = l.resolve(ctx, s)
 		return err
 	}); err != nil {
@@ -156,7 +156,7 @@ func (l *locking) narrow() error {
 // isKernelTag says whether a name is that of an image of the target for one of the kernels that --kernel names.
 func (l *locking) isKernelTag(t matrix.Target, name string) bool {
 	for _, k := range l.options.ahead.kernels {
-		if tag, _ := images.KernelTags(t, k); !images.IsListed(k) && (name == tag || name == lock.Name(tag, t.Arch)) {
+		if tag, _ := recipe.KernelTags(t, k); !recipe.IsListed(k) && (name == tag || name == lockfile.Name(tag, t.Arch)) {
 			return true
 		}
 	}
@@ -164,12 +164,12 @@ func (l *locking) isKernelTag(t matrix.Target, name string) bool {
 }
 
 // resolve finds the new content of the lock. A target that fails does not stop the others, but nothing is written then.
-func (l *locking) resolve(ctx context.Context, s *session) (*lock.Lock, error) {
+func (l *locking) resolve(ctx context.Context, s *session) (*lockfile.Lock, error) {
 	p, err := newPlanner(s)
 	if err != nil {
 		return nil, err
 	}
-	found := make([][]*lock.Target, len(l.targets))
+	found := make([][]*lockfile.Target, len(l.targets))
 	errs := make([]error, len(l.targets))
 	var eg errgroup.Group
 	eg.SetLimit(max(1, l.app.jobs))
@@ -185,7 +185,7 @@ func (l *locking) resolve(ctx context.Context, s *session) (*lock.Lock, error) {
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
-	now := &lock.Lock{Targets: map[string]*lock.Target{}}
+	now := &lockfile.Lock{Targets: map[string]*lockfile.Target{}}
 	for _, name := range l.old.Names() {
 		if t := l.old.Targets[name]; len(l.names) > 0 || l.inMatrix(t) {
 			now.Targets[name] = t
@@ -201,13 +201,13 @@ func (l *locking) resolve(ctx context.Context, s *session) (*lock.Lock, error) {
 }
 
 // inMatrix says whether the matrix still has the pair of a section; rules that can be set aside do not count.
-func (l *locking) inMatrix(t *lock.Target) bool {
+func (l *locking) inMatrix(t *lockfile.Target) bool {
 	_, err := l.matrix.Select(matrix.Selection{Systems: []string{t.System}, Drivers: []string{t.Driver}, Archs: []string{t.Arch}, AllowIncompatible: true})
 	return err == nil
 }
 
 // forget drops what the words of this call meant before: the kernel that was the latest last week.
-func (l *locking) forget(now *lock.Lock, t matrix.Target) {
+func (l *locking) forget(now *lockfile.Lock, t matrix.Target) {
 	words := l.options.ahead.words()
 	if l.options.ahead.together || len(words) == 0 {
 		return
@@ -231,7 +231,7 @@ func (l *locking) forget(now *lock.Lock, t matrix.Target) {
 }
 
 // finish says what changed, and writes.
-func (l *locking) finish(now *lock.Lock) error {
+func (l *locking) finish(now *lockfile.Lock) error {
 	lines := l.difference(now)
 	for _, line := range lines {
 		fmt.Fprintln(l.app.stdout, line)
@@ -248,7 +248,7 @@ func (l *locking) finish(now *lock.Lock) error {
 	return now.Write(l.file)
 }
 
-func (l *locking) difference(now *lock.Lock) (lines []string) {
+func (l *locking) difference(now *lockfile.Lock) (lines []string) {
 	names := slices.Concat(l.old.Names(), now.Names())
 	slices.Sort(names)
 	for _, name := range slices.Compact(names) {
@@ -260,7 +260,7 @@ func (l *locking) difference(now *lock.Lock) (lines []string) {
 		case !had:
 			lines = append(lines, fmt.Sprintf("%s: new, base %s, %d packages", name, strings.TrimPrefix(after.Pins.Base.Digest, "sha256:")[:12], len(after.Packages())))
 		default:
-			for _, c := range lock.Compare(before, after) {
+			for _, c := range lockfile.Compare(before, after) {
 				lines = append(lines, name+": "+c.String())
 			}
 		}

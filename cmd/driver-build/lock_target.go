@@ -5,17 +5,17 @@ import (
 	"slices"
 
 	"github.com/driver-container/driver-container/distros"
-	"github.com/driver-container/driver-container/images"
-	"github.com/driver-container/driver-container/images/lock"
+	"github.com/driver-container/driver-container/images/lockfile"
 	"github.com/driver-container/driver-container/images/matrix"
+	"github.com/driver-container/driver-container/images/recipe"
 )
 
 // target gives the sections of one target: of the image as it is or, with --kernel, of those with modules for its kernels.
-func (l *locking) target(ctx context.Context, p *planner, t matrix.Target) ([]*lock.Target, error) {
+func (l *locking) target(ctx context.Context, p *planner, t matrix.Target) ([]*lockfile.Target, error) {
 	ahead := &l.options.ahead
 	if len(ahead.kernels) == 0 {
 		one, err := l.section(ctx, p, item{target: t, plan: l.plan}, nil)
-		return []*lock.Target{one}, err
+		return []*lockfile.Target{one}, err
 	}
 	meant, err := l.kernels(ctx, p, t)
 	if err != nil {
@@ -32,7 +32,7 @@ func (l *locking) target(ctx context.Context, p *planner, t matrix.Target) ([]*l
 	if err != nil {
 		return nil, err
 	}
-	var all []*lock.Target
+	var all []*lockfile.Target
 	for _, it := range items {
 		words := ahead.words()
 		if !ahead.together {
@@ -62,7 +62,7 @@ func (l *locking) kernels(ctx context.Context, p *planner, t matrix.Target) (map
 	for _, kernel := range ahead.kernels {
 		word := ahead.word(kernel)
 		var releases []string
-		if !l.update && !ahead.together && images.IsListed(kernel) {
+		if !l.update && !ahead.together && recipe.IsListed(kernel) {
 			releases = old.meant(t, word)
 		}
 		if len(releases) == 0 {
@@ -82,8 +82,8 @@ func (l *locking) kernels(ctx context.Context, p *planner, t matrix.Target) (map
 }
 
 // section keeps what is locked of an image if it still answers what is asked, and else plans.
-func (l *locking) section(ctx context.Context, p *planner, it item, words []string) (*lock.Target, error) {
-	asked, err := images.Ask(it.target, it.plan)
+func (l *locking) section(ctx context.Context, p *planner, it item, words []string) (*lockfile.Target, error) {
+	asked, err := recipe.Ask(it.target, it.plan)
 	if err != nil {
 		return nil, err
 	}
@@ -97,7 +97,7 @@ func (l *locking) section(ctx context.Context, p *planner, it item, words []stri
 		}
 	}
 	words = slices.Compact(slices.Sorted(slices.Values(words)))
-	if ok && !l.update && len(lock.CompareRequests(old.Asked, asked)) == 0 {
+	if ok && !l.update && len(lockfile.CompareRequests(old.Asked, asked)) == 0 {
 		kept := *old
 		kept.Kernels = words
 		return &kept, nil
@@ -106,5 +106,5 @@ func (l *locking) section(ctx context.Context, p *planner, it item, words []stri
 	if err != nil {
 		return nil, err
 	}
-	return lock.New(r, asked, words)
+	return lockfile.New(r, asked, words)
 }

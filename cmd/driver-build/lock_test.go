@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/driver-container/driver-container/ci/imagetest"
-	"github.com/driver-container/driver-container/images/lock"
+	"github.com/driver-container/driver-container/images/lockfile"
 )
 
 // tool runs a command that takes the matrix and writes beside it.
@@ -16,9 +16,9 @@ func (u *user) tool(t *testing.T, args string) result {
 	return u.run(t, append(strings.Fields(args), "--matrix", u.path("matrix.yaml"))...)
 }
 
-func (u *user) lock(t *testing.T) *lock.Lock {
+func (u *user) lock(t *testing.T) *lockfile.Lock {
 	t.Helper()
-	l, err := lock.Read(u.path("matrix.lock"), nil)
+	l, err := lockfile.Read(u.path("matrix.lock"), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

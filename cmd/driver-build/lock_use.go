@@ -15,14 +15,16 @@ import (
 
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/images"
-	"github.com/driver-container/driver-container/images/lock"
+	"github.com/driver-container/driver-container/images/lockfile"
 	"github.com/driver-container/driver-container/images/matrix"
+	"github.com/driver-container/driver-container/images/packages"
+	"github.com/driver-container/driver-container/images/recipe"
 	"github.com/driver-container/driver-container/images/registry"
 )
 
 // lockFile is a lock that a command goes by.
 type lockFile struct {
-	*lock.Lock
+	*lockfile.Lock
 	file string
 }
 
@@ -47,7 +49,7 @@ func openLock(o *buildOptions, targets ...matrix.Target) (*lockFile, error) {
 		return nil, nil //nolint:nilnil // nothing to go by is no failure
 	}
 	path := lockPath(o.lock, o.selection.matrixFile)
-	l, err := lock.Read(path, func(name string) bool {
+	l, err := lockfile.Read(path, func(name string) bool {
 		return len(targets) == 0 || slices.ContainsFunc(targets, func(t matrix.Target) bool {
 			return strings.HasPrefix(name, t.Driver.Version+"-") && strings.HasSuffix(name, "-"+t.System.ID+"/"+t.Arch)
 		})
@@ -65,7 +67,7 @@ func openLock(o *buildOptions, targets ...matrix.Target) (*lockFile, error) {
 
 // items are the images of targets as they were locked. What is not locked, or was locked for other flags or another row of the
 // matrix, is refused: a build that goes by a lock never makes something else in silence.
-func (l *lockFile) items(o *buildOptions, targets []matrix.Target, plan images.PlanOptions) ([]item, error) {
+func (l *lockFile) items(o *buildOptions, targets []matrix.Target, plan recipe.Options) ([]item, error) {
 	var items []item
 	var errs []error
 	for _, t := range targets {
@@ -79,7 +81,7 @@ func (l *lockFile) items(o *buildOptions, targets []matrix.Target, plan images.P
 }
 
 // target gives the images of one target, with --kernel possibly several.
-func (l *lockFile) target(o *buildOptions, t matrix.Target, plan images.PlanOptions) ([]item, error) {
+func (l *lockFile) target(o *buildOptions, t matrix.Target, plan recipe.Options) ([]item, error) {
 	kernels, err := l.kernels(&o.ahead, t)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %s", err, lockCommand(o, t.Tag()+"/"+t.Arch))
@@ -112,7 +114,7 @@ func (l *lockFile) kernels(p *precompile, t matrix.Target) (releases []string, e
 		return locked, nil
 	}
 	for _, word := range p.kernels {
-		if !images.IsListed(word) {
+		if !recipe.IsListed(word) {
 			releases = append(releases, word)
 			continue
 		}
@@ -141,7 +143,7 @@ func (l *lockFile) meant(t matrix.Target, word string) (releases []string) {
 }
 
 // of lists the sections of a target: the image itself and those for single kernels.
-func (l *lockFile) of(t matrix.Target) (all []*lock.Target) {
+func (l *lockFile) of(t matrix.Target) (all []*lockfile.Target) {
 	for _, name := range l.Names() {
 		if s := l.Targets[name]; s.System == t.System.ID && s.Driver == t.Driver.Version && s.Arch == t.Arch {
 			all = append(all, s)
@@ -151,22 +153,22 @@ func (l *lockFile) of(t matrix.Target) (all []*lock.Target) {
 }
 
 // pins gives what was locked of an image, after a look at whether that is what the flags and the matrix ask for.
-func (l *lockFile) pins(o *buildOptions, it item) (*images.Pins, error) {
-	asked, err := images.Ask(it.target, it.plan)
+func (l *lockFile) pins(o *buildOptions, it item) (*recipe.Pins, error) {
+	asked, err := recipe.Ask(it.target, it.plan)
 	if err != nil {
 		return nil, err
 	}
-	name := lock.Name(it.tag(), it.target.Arch)
+	name := lockfile.Name(it.tag(), it.target.Arch)
 	command := lockCommand(o, name)
 	locked, ok := l.Find(it.tag(), it.target.Arch)
 	if !ok {
 		return nil, fmt.Errorf("%s is not locked: %s", name, command)
 	}
-	if changes := lock.CompareRequests(locked.Asked, asked); len(changes) > 0 {
-		return nil, &lock.MismatchError{Target: name, Changes: changes, Command: command}
+	if changes := lockfile.CompareRequests(locked.Asked, asked); len(changes) > 0 {
+		return nil, &lockfile.MismatchError{Target: name, Changes: changes, Command: command}
 	}
 	pins, err := locked.WithMirror(it.plan.Mirror, asked)
-	var mismatch *lock.MismatchError
+	var mismatch *lockfile.MismatchError
 	if errors.As(err, &mismatch) {
 		mismatch.Command = command
 	}
@@ -178,14 +180,14 @@ func (it item) tag() string {
 	if len(it.plan.Kernels) == 0 || it.plan.Together {
 		return it.target.Tag()
 	}
-	tag, _ := images.KernelTags(it.target, it.plan.Kernels[0])
+	tag, _ := recipe.KernelTags(it.target, it.plan.Kernels[0])
 	return tag
 }
 
 // recipe plans the image, or takes what was locked.
-func (it item) recipe(ctx context.Context, b *images.Builder) (*images.Recipe, error) {
+func (it item) recipe(ctx context.Context, b *images.Builder) (*recipe.Recipe, error) {
 	if it.pins != nil {
-		return b.Pinned(it.target, it.plan, *it.pins)
+		return b.Recipe(it.target, it.plan, *it.pins)
 	}
 	return b.Plan(ctx, it.target, it.plan)
 }
@@ -201,23 +203,23 @@ func (it item) base() string {
 
 // explain tells, when something that was locked cannot be had any more, what is there instead.
 func (j *job) explain(ctx context.Context, s *session, it item, err error) error {
-	if err == nil || it.pins == nil || !errors.Is(err, fs.ErrNotExist) && !is[*fetch.MismatchError](err) && !errors.Is(err, images.ErrBase) {
+	if err == nil || it.pins == nil || !errors.Is(err, fs.ErrNotExist) && !is[*fetch.MismatchError](err) && !errors.Is(err, packages.ErrBase) {
 		return err
 	}
 	now, planErr := s.builder.Plan(ctx, it.target, it.plan)
 	if planErr != nil {
 		return err // the first error is the better one
 	}
-	name := lock.Name(it.tag(), it.target.Arch)
-	if changes := lock.ComparePins(*it.pins, now.Pins()); len(changes) > 0 {
-		return &lock.MismatchError{Target: name, Changes: changes, Command: lockCommand(&j.options, name), Err: err}
+	name := lockfile.Name(it.tag(), it.target.Arch)
+	if changes := lockfile.ComparePins(*it.pins, now.Pins()); len(changes) > 0 {
+		return &lockfile.MismatchError{Target: name, Changes: changes, Command: lockCommand(&j.options, name), Err: err}
 	}
 	return fmt.Errorf("%w; %s has it locked, and the repositories still name it", err, j.lock.file)
 }
 
 // word is how the lock notes an argument of --kernel: with the flavours that narrow it.
 func (p *precompile) word(kernel string) string {
-	if len(p.flavours) == 0 || !images.IsListed(kernel) {
+	if len(p.flavours) == 0 || !recipe.IsListed(kernel) {
 		return kernel
 	}
 	return kernel + " " + strings.Join(slices.Compact(slices.Sorted(slices.Values(p.flavours))), ",")
@@ -245,7 +247,7 @@ func lockCommand(o *buildOptions, name string) string {
 	add("--matrix", o.selection.matrixFile)
 	add("--lock", o.lock)
 	add("--base", o.base)
-	add("--mirror", images.PublicMirror(o.mirror))
+	add("--mirror", recipe.PublicMirror(o.mirror))
 	add("--flavour", o.selection.flavour...)
 	add("--kernel", o.ahead.kernels...)
 	add("--kernel-flavour", o.ahead.flavours...)

@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/driver-container/driver-container/distros"
-	"github.com/driver-container/driver-container/images"
 	"github.com/driver-container/driver-container/images/matrix"
+	"github.com/driver-container/driver-container/images/recipe"
 )
 
 const planLong = `List the images that need building: those that the registry does not have, and those that are out of date, which means that
@@ -59,7 +59,7 @@ func newPlanCmd(a *app) *cobra.Command {
 	f.StringVarP(&p.format, "format", "o", "table", "table, json, github or gitlab")
 	lockFlag(f, &o.lock)
 	o.ahead.flags(f)
-	o.compression = string(images.Gzip)
+	o.compression = string(recipe.Gzip)
 	return cmd
 }
 
@@ -249,7 +249,7 @@ func (p *planning) task(g group, reason string) (task, error) {
 	add("--flavour", o.selection.flavour...)
 	add("--profile", o.profile)
 	add("--base", o.base)
-	add("--mirror", strings.ReplaceAll(images.PublicMirror(o.mirror), " ", ","))
+	add("--mirror", strings.ReplaceAll(recipe.PublicMirror(o.mirror), " ", ","))
 	add("--matrix", o.selection.matrixFile)
 	add("--lock", o.lock)
 	add("--repository", o.repository)

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"io/fs"
 
-	"github.com/driver-container/driver-container/images"
+	"github.com/driver-container/driver-container/images/recipe"
 	"github.com/driver-container/driver-container/images/registry"
 )
 
@@ -30,7 +30,7 @@ type stateOf struct {
 
 // imageState asks the registry for the image of one architecture and compares it with a recipe, by what the image says that it
 // was made from. Without a recipe only whether it is there can be said.
-func (s *session) imageState(ctx context.Context, ref, arch string, r *images.Recipe) stateOf {
+func (s *session) imageState(ctx context.Context, ref, arch string, r *recipe.Recipe) stateOf {
 	found, err := s.registry.Describe(ctx, ref, arch)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -46,25 +46,25 @@ func (s *session) imageState(ctx context.Context, ref, arch string, r *images.Re
 	if err != nil {
 		return stateOf{State: imageUnknown, Why: err.Error(), Err: err, Found: found}
 	}
-	if found.Annotations[images.LabelContent] == info.ID {
+	if found.Annotations[recipe.LabelContent] == info.ID {
 		return stateOf{State: imageCurrent, Found: found}
 	}
 	return stateOf{State: imageOld, Why: whyOld(found.Annotations, r), Found: found}
 }
 
 // whyOld says what differs, as far as the labels tell.
-func whyOld(labels map[string]string, r *images.Recipe) string {
+func whyOld(labels map[string]string, r *recipe.Recipe) string {
 	base := labels["org.opencontainers.image.base.digest"]
 	switch {
-	case labels[images.LabelContent] == "":
+	case labels[recipe.LabelContent] == "":
 		return "it does not say what it was made from"
-	case labels[images.LabelDriver] != r.Driver || labels[images.LabelSystem] != r.System:
-		return "it is of driver " + labels[images.LabelDriver] + " for " + labels[images.LabelSystem]
+	case labels[recipe.LabelDriver] != r.Driver || labels[recipe.LabelSystem] != r.System:
+		return "it is of driver " + labels[recipe.LabelDriver] + " for " + labels[recipe.LabelSystem]
 	case base != r.Base.Digest:
 		return "its base is " + short(base) + ", now " + short(r.Base.Digest)
-	case labels[images.LabelProfile] != string(r.Profile):
-		return "its profile is " + labels[images.LabelProfile] + ", now " + string(r.Profile)
-	case labels[images.LabelSigner] != r.Signer:
+	case labels[recipe.LabelProfile] != string(r.Profile):
+		return "its profile is " + labels[recipe.LabelProfile] + ", now " + string(r.Profile)
+	case labels[recipe.LabelSigner] != r.Signer:
 		return "its modules are signed by another key, or not at all"
 	}
 	return "other packages, options or driver-build"

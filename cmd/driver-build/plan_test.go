@@ -9,8 +9,6 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"github.com/driver-container/driver-container/ci/imagetest"
-	"github.com/driver-container/driver-container/distros/fetch"
-	"github.com/driver-container/driver-container/images"
 )
 
 func (u *user) plan(t *testing.T, args string) result {
@@ -103,22 +101,6 @@ func TestPlanKernels(t *testing.T) {
 		t.Error("with a lock the repositories were asked")
 	}
 	u.run(t, append(strings.Fields(strings.SplitN(args("--kernel latest")[0], " ", 2)[1]), "--dry-run")...).want(t, 0)
-}
-
-// TestPlannerCached: what is planned from the cache is planned by the same rules as with the network.
-func TestPlannerCached(t *testing.T) {
-	t.Parallel()
-	store, err := fetch.OpenStore(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	p, err := newPlanner(&session{builder: &images.Builder{Store: store, Jobs: 3, Machine: os.DirFS(t.TempDir()), AllowRollback: true}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if c := p.cached; c.Machine != p.online.Machine || !c.AllowRollback || c.Jobs != 3 || c.Store != store || !c.Fetch.Offline {
-		t.Errorf("%+v", c)
-	}
 }
 
 func TestPlanFailures(t *testing.T) {

@@ -9,8 +9,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/driver-container/driver-container/distros"
-	"github.com/driver-container/driver-container/images"
 	"github.com/driver-container/driver-container/images/matrix"
+	"github.com/driver-container/driver-container/images/recipe"
 )
 
 // precompile is the part of the flags that says for which kernels modules are compiled ahead of time, and what else goes in.
@@ -31,7 +31,7 @@ func (p *precompile) flags(f *pflag.FlagSet) {
 var moduleName = regexp.MustCompile(`^[a-z][a-z0-9_-]{0,63}$`)
 
 // listed says whether the kernels have to be looked up in the system's repositories.
-func (p *precompile) listed() bool { return slices.ContainsFunc(p.kernels, images.IsListed) }
+func (p *precompile) listed() bool { return slices.ContainsFunc(p.kernels, recipe.IsListed) }
 
 func (p *precompile) check() error {
 	if len(p.kernels) == 0 {
@@ -64,7 +64,7 @@ func (p *precompile) check() error {
 
 // items turns targets into images: as they are without --kernel, else one for each kernel or one for all. list asks a target's
 // repositories for the kernels that they have; it may be nil unless p.listed.
-func (p *precompile) items(targets []matrix.Target, plan images.PlanOptions, s selection, list func(matrix.Target) ([]distros.Kernel, error)) ([]item, error) {
+func (p *precompile) items(targets []matrix.Target, plan recipe.Options, s selection, list func(matrix.Target) ([]distros.Kernel, error)) ([]item, error) {
 	var items []item
 	for _, t := range targets {
 		if len(p.kernels) == 0 {
@@ -106,21 +106,21 @@ func (p *precompile) releases(t matrix.Target, incompatible bool, list func(matr
 			return nil, err
 		}
 		offered = slices.DeleteFunc(slices.Clone(all), func(k distros.Kernel) bool {
-			return !incompatible && images.CheckKernel(t.Driver, k.Release) != nil
+			return !incompatible && recipe.CheckKernel(t.Driver, k.Release) != nil
 		})
 		if len(offered) == 0 && len(all) > 0 {
-			return nil, usageError{fmt.Errorf("--kernel: %w; the repositories have no other", images.CheckKernel(t.Driver, all[0].Release))}
+			return nil, usageError{fmt.Errorf("--kernel: %w; the repositories have no other", recipe.CheckKernel(t.Driver, all[0].Release))}
 		}
 	}
 	for _, spec := range p.kernels {
-		if images.IsListed(spec) || incompatible {
+		if recipe.IsListed(spec) || incompatible {
 			continue
 		}
-		if err := images.CheckKernel(t.Driver, spec); err != nil {
+		if err := recipe.CheckKernel(t.Driver, spec); err != nil {
 			return nil, usageError{fmt.Errorf("--kernel %s: %w; --allow-incompatible builds it all the same", spec, err)}
 		}
 	}
-	releases, err := images.SelectKernels(offered, p.kernels, p.flavours, usual)
+	releases, err := recipe.SelectKernels(offered, p.kernels, p.flavours, usual)
 	if err != nil {
 		return nil, usageError{fmt.Errorf("%s %s: %w", t.Tag(), t.Arch, err)}
 	}

@@ -12,9 +12,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/driver-container/driver-container/images"
 	"github.com/driver-container/driver-container/images/matrix"
-	"github.com/driver-container/driver-container/images/report"
+	"github.com/driver-container/driver-container/images/page"
+	"github.com/driver-container/driver-container/images/recipe"
 )
 
 const reportLong = `Write a page that shows the matrix: systems by drivers, which images the registry has and which it lacks, their tags, digests and
@@ -34,10 +34,10 @@ type reporting struct {
 
 	matrix  *matrix.Matrix
 	at      time.Time
-	plan    images.PlanOptions
+	plan    recipe.Options
 	lock    *lockFile
 	targets map[[3]string]matrix.Target // by system, driver and architecture
-	page    report.Report
+	page    page.Report
 	notes   []string // for stderr and the page
 }
 
@@ -60,7 +60,7 @@ func newReportCmd(a *app) *cobra.Command {
 	f.StringVar(&r.releases, "releases", "", releasesHelp)
 	f.StringVar(&r.title, "title", "", "heading of the page (default NVIDIA driver images)")
 	lockFlag(f, &o.lock)
-	o.compression = string(images.Gzip)
+	o.compression = string(recipe.Gzip)
 	return cmd
 }
 
@@ -93,7 +93,7 @@ func (r *reporting) do(ctx context.Context) error {
 	}
 	r.page.Notes = r.notes
 	var b bytes.Buffer
-	if err := report.Write(&b, r.page); err != nil {
+	if err := page.Write(&b, r.page); err != nil {
 		return err
 	}
 	if r.file == "-" {
@@ -149,7 +149,7 @@ func (r *reporting) prepare() (cells []cell, err error) {
 // describe fills in what the matrix and the table of drivers say: rows, columns and headings. The newest driver comes first.
 func (r *reporting) describe(known knownDrivers, cells []cell) {
 	o := &r.options
-	r.page = report.Report{
+	r.page = page.Report{
 		Title: r.title, Generated: r.at, Tool: "driver-build " + buildInfo().Version, Repository: o.repository, Matrix: "matrix.yaml",
 	}
 	if o.selection.matrixFile != "" {
@@ -157,14 +157,14 @@ func (r *reporting) describe(known knownDrivers, cells []cell) {
 	}
 	for _, s := range r.matrix.Systems {
 		if slices.ContainsFunc(cells, func(c cell) bool { return c.System == s.ID }) {
-			r.page.Systems = append(r.page.Systems, report.System{ID: s.ID, Base: s.Base, Archs: s.Archs, Kernels: s.Kernels})
+			r.page.Systems = append(r.page.Systems, page.System{ID: s.ID, Base: s.Base, Archs: s.Archs, Kernels: s.Kernels})
 		}
 	}
 	for _, d := range slices.Backward(r.matrix.Drivers) {
 		if !slices.ContainsFunc(cells, func(c cell) bool { return c.Driver == d.Version }) {
 			continue
 		}
-		column := report.Driver{
+		column := page.Driver{
 			Version: d.Version, Branch: d.Branch, Flavours: d.Flavours, Min: d.Kernel.Min, Max: d.Kernel.Max, Reason: d.Kernel.Reason,
 		}
 		if b, ok := known.Branch(d.Branch); ok {

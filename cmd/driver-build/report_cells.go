@@ -12,10 +12,10 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/driver-container/driver-container/images"
 	"github.com/driver-container/driver-container/images/matrix"
+	"github.com/driver-container/driver-container/images/page"
+	"github.com/driver-container/driver-container/images/recipe"
 	"github.com/driver-container/driver-container/images/registry"
-	"github.com/driver-container/driver-container/images/report"
 )
 
 // created is the standard annotation that says when an image was made.
@@ -48,7 +48,7 @@ func (r *reporting) ask(ctx context.Context, s *session, cells []cell) error {
 			q.planner = p
 		}
 	}
-	r.page.Cells = make([]report.Cell, len(cells))
+	r.page.Cells = make([]page.Cell, len(cells))
 	var eg errgroup.Group
 	eg.SetLimit(max(1, r.app.jobs))
 	for i, c := range cells {
@@ -87,21 +87,21 @@ func (q *inquest) list(ctx context.Context) error {
 }
 
 // cell says all that is known of one.
-func (q *inquest) cell(ctx context.Context, l cell) report.Cell {
-	c := report.Cell{System: l.System, Driver: l.Driver, Arch: l.Arch, Tag: l.Tag, Source: l.Source}
+func (q *inquest) cell(ctx context.Context, l cell) page.Cell {
+	c := page.Cell{System: l.System, Driver: l.Driver, Arch: l.Arch, Tag: l.Tag, Source: l.Source}
 	t, ok := q.targets[[3]string{l.System, l.Driver, l.Arch}]
 	if l.Excluded != "" || !ok {
-		c.State, c.Why = report.Excluded, l.Excluded
+		c.State, c.Why = page.Excluded, l.Excluded
 		return c
 	}
 	for _, series := range t.System.Kernels {
-		if images.CheckKernel(t.Driver, series) == nil {
+		if recipe.CheckKernel(t.Driver, series) == nil {
 			c.Kernels = append(c.Kernels, series)
 		}
 	}
 	c.Modules = q.modules(t)
 	if q.options.repository == "" {
-		c.State = report.Buildable
+		c.State = page.Buildable
 		return c
 	}
 	st := q.session.imageState(ctx, q.options.repository+":"+l.Tag, l.Arch, q.recipe(ctx, t))
@@ -115,7 +115,7 @@ func (q *inquest) cell(ctx context.Context, l cell) report.Cell {
 		if c.Created.Unix() <= 0 { // without SOURCE_DATE_EPOCH images say 1970, which means nothing
 			c.Created = time.Time{}
 		}
-		if inside := st.Found.Annotations[images.LabelKernels]; inside != "" {
+		if inside := st.Found.Annotations[recipe.LabelKernels]; inside != "" {
 			c.Modules = append(strings.Split(inside, ","), c.Modules...)
 		}
 	}
@@ -123,21 +123,21 @@ func (q *inquest) cell(ctx context.Context, l cell) report.Cell {
 }
 
 // shownState is a state of the registry's image as the page calls it.
-func shownState(s imageState) report.State {
+func shownState(s imageState) page.State {
 	switch s {
 	case imageCurrent, imagePresent:
-		return report.Built
+		return page.Built
 	case imageMissing:
-		return report.Missing
+		return page.Missing
 	case imageOld:
-		return report.OutOfDate
+		return page.OutOfDate
 	default:
-		return report.Unknown
+		return page.Unknown
 	}
 }
 
 // recipe is what the image would be made from now; nil when nothing is compared, or when that cannot be found out.
-func (q *inquest) recipe(ctx context.Context, t matrix.Target) *images.Recipe {
+func (q *inquest) recipe(ctx context.Context, t matrix.Target) *recipe.Recipe {
 	if q.planner == nil {
 		return nil
 	}
@@ -146,7 +146,7 @@ func (q *inquest) recipe(ctx context.Context, t matrix.Target) *images.Recipe {
 	if q.lock != nil {
 		it.pins, err = q.lock.pins(&q.options, it)
 	}
-	var r *images.Recipe
+	var r *recipe.Recipe
 	if err == nil {
 		r, err = q.planner.recipe(ctx, it)
 	}

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/driver-container/driver-container/ci/imagetest"
-	"github.com/driver-container/driver-container/images/lock"
+	"github.com/driver-container/driver-container/images/lockfile"
 )
 
 // firstDigest is that of the first tag; aliases have the same.
@@ -42,7 +42,7 @@ func TestRPMLock(t *testing.T) {
 			first.want(t, 0)
 			u.cache = t.TempDir()
 			u.matrix(t, "lock "+target).want(t, 0)
-			l, err := lock.Read(u.path("rpm.lock"), nil)
+			l, err := lockfile.Read(u.path("rpm.lock"), nil)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -14,7 +14,9 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/driver-container/driver-container/images"
+	"github.com/driver-container/driver-container/images/modsign"
 	"github.com/driver-container/driver-container/images/registry"
+	"github.com/driver-container/driver-container/images/verify"
 	"github.com/driver-container/driver-container/kmod/sign"
 )
 
@@ -115,9 +117,9 @@ func (a *app) sign(ctx context.Context, ref string, o signOptions) (err error) {
 		if o.export != "" {
 			return a.export(ctx, s, all, o)
 		}
-		var how images.Signatures
+		var how modsign.Signatures
 		if signer != nil {
-			how = images.SignWith(signer)
+			how = modsign.SignWith(signer)
 		} else if how, err = o.read(all); err != nil {
 			return err
 		}
@@ -126,7 +128,7 @@ func (a *app) sign(ctx context.Context, ref string, o signOptions) (err error) {
 			if all[arch] == nil {
 				continue
 			}
-			img, err := s.builder.SignImage(ctx, ref+" "+arch, all[arch], how)
+			img, err := modsign.SignImage(ctx, s.builder.Layers(), ref+" "+arch, all[arch], how)
 			if err != nil {
 				return err
 			}
@@ -137,15 +139,15 @@ func (a *app) sign(ctx context.Context, ref string, o signOptions) (err error) {
 }
 
 // read takes the signatures of an offline signer.
-func (o *signOptions) read(all map[string]v1.Image) (images.Signatures, error) {
+func (o *signOptions) read(all map[string]v1.Image) (modsign.Signatures, error) {
 	certs, err := certificates([]string{o.signer.cert})
 	if err != nil {
-		return images.Signatures{}, usageError{err}
+		return modsign.Signatures{}, usageError{err}
 	}
 	if len(certs) > 1 {
-		return images.Signatures{}, usageError{fmt.Errorf("--sign-cert %s has %d certificates: give the signer's alone", o.signer.cert, len(certs))}
+		return modsign.Signatures{}, usageError{fmt.Errorf("--sign-cert %s has %d certificates: give the signer's alone", o.signer.cert, len(certs))}
 	}
-	how, err := images.ImportSignatures(o.answers, all, certs[0])
+	how, err := modsign.ImportSignatures(o.answers, all, certs[0])
 	if err != nil {
 		return how, fmt.Errorf("--import: %w", err)
 	}
@@ -153,12 +155,12 @@ func (o *signOptions) read(all map[string]v1.Image) (images.Signatures, error) {
 }
 
 func (a *app) export(ctx context.Context, s *session, all map[string]v1.Image, o signOptions) error {
-	q, err := s.builder.RequestSignatures(ctx, o.export, all, o.whole)
+	q, err := modsign.RequestSignatures(ctx, s.builder.Store, o.export, all, o.whole)
 	if err != nil {
 		return fmt.Errorf("--export: %w", err)
 	}
 	fmt.Fprintf(a.stderr, "%d modules to sign\n", len(q.Modules))
-	fmt.Fprintln(a.stdout, filepath.Join(o.export, images.RequestName))
+	fmt.Fprintln(a.stdout, filepath.Join(o.export, modsign.RequestName))
 	return nil
 }
 
@@ -254,11 +256,11 @@ func certificates(files []string) ([]*x509.Certificate, error) {
 }
 
 // signedBy says on one line who signed a set.
-func signedBy(m images.ModuleSet) string {
+func signedBy(m verify.ModuleSet) string {
 	if m.Damage != "" {
 		return "damaged: " + m.Damage
 	}
-	first, same := images.ModuleInfo{}, true
+	first, same := verify.ModuleInfo{}, true
 	for n, i := range m.Modules {
 		if n == 0 {
 			first = i

@@ -15,6 +15,8 @@ import (
 
 	"github.com/driver-container/driver-container/ci/imagetest"
 	"github.com/driver-container/driver-container/images"
+	"github.com/driver-container/driver-container/images/modsign"
+	"github.com/driver-container/driver-container/images/recipe"
 	"github.com/driver-container/driver-container/images/registry"
 	"github.com/driver-container/driver-container/kmod/kbuild"
 )
@@ -24,7 +26,7 @@ func (u *user) modulesImage(t *testing.T, arches ...string) string {
 	t.Helper()
 	var all []v1.Image
 	for _, arch := range arches {
-		img := imagetest.Image(t, arch, v1.Config{Labels: map[string]string{"org.opencontainers.image.version": newDriver + "-debian12", images.LabelDriver: newDriver}},
+		img := imagetest.Image(t, arch, v1.Config{Labels: map[string]string{"org.opencontainers.image.version": newDriver + "-debian12", recipe.LabelDriver: newDriver}},
 			imagetest.Gzip(t, imagetest.Tar(t, "", []imagetest.File{{Name: "etc/os-release", Body: "ID=debian\n"}})),
 			imagetest.Gzip(t, imagetest.Tar(t, "", modulesSet(t, arch))))
 		all = append(all, img)
@@ -65,7 +67,7 @@ func modulesSet(t *testing.T, arch string) (files []imagetest.File) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		files = append(files, imagetest.File{Name: images.ModulesDir + "/" + filepath.Base(made.Dir) + "/" + name, Body: string(data)})
+		files = append(files, imagetest.File{Name: recipe.ModulesDir + "/" + filepath.Base(made.Dir) + "/" + name, Body: string(data)})
 	}
 	return files
 }
@@ -164,7 +166,7 @@ func TestSignOffline(t *testing.T) {
 		}
 		r := u.run(t, args...)
 		r.want(t, 0, "4 modules to sign")
-		if strings.TrimSpace(r.stdout) != filepath.Join(dir, images.RequestName) {
+		if strings.TrimSpace(r.stdout) != filepath.Join(dir, modsign.RequestName) {
 			t.Errorf("stdout: %s", r.stdout)
 		}
 		for _, m := range readRequest(t, dir).Modules {
@@ -186,9 +188,9 @@ func TestSignOffline(t *testing.T) {
 	}
 }
 
-func readRequest(t *testing.T, dir string) (q images.SigningRequest) {
+func readRequest(t *testing.T, dir string) (q modsign.SigningRequest) {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(dir, images.RequestName))
+	text, err := os.ReadFile(filepath.Join(dir, modsign.RequestName))
 	if err == nil {
 		err = json.Unmarshal(text, &q)
 	}

@@ -3,23 +3,23 @@ package main
 import (
 	"sync"
 
-	"github.com/driver-container/driver-container/images"
+	"github.com/driver-container/driver-container/images/progress"
 	"github.com/driver-container/driver-container/images/registry"
 )
 
 // transfers turns a registry's events, which are about blobs, into steps: one a pull or push, open while a blob is on its way.
 type transfers struct {
-	observe images.Observer
+	observe progress.Observer
 	mu      sync.Mutex
 	open    map[string]*transfer
 }
 
 type transfer struct {
-	step    *images.Step
+	step    *progress.Step
 	running map[string]bool
 }
 
-func newTransfers(o images.Observer) *transfers {
+func newTransfers(o progress.Observer) *transfers {
 	return &transfers{observe: o, open: map[string]*transfer{}}
 }
 

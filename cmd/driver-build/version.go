@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/driver-container/driver-container/images"
+	"github.com/driver-container/driver-container/images/recipe"
 )
 
 func newVersionCmd(a *app) *cobra.Command {
@@ -21,12 +21,12 @@ func newVersionCmd(a *app) *cobra.Command {
 }
 
 // buildInfo is what the Go tool wrote into this program.
-func buildInfo() images.BuilderInfo {
+func buildInfo() recipe.BuilderInfo {
 	bi, ok := debug.ReadBuildInfo()
 	if !ok {
-		return images.BuilderInfo{Version: "unknown"}
+		return recipe.BuilderInfo{Version: "unknown"}
 	}
-	info := images.BuilderInfo{Version: bi.Main.Version}
+	info := recipe.BuilderInfo{Version: bi.Main.Version}
 	for _, s := range bi.Settings {
 		if s.Key == "vcs.revision" {
 			info.Revision = s.Value

@@ -7,7 +7,11 @@
 // that fetches it.
 package matrix
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/driver-container/driver-container/distros"
+)
 
 // Matrix is a parsed file. All of its values are checked: ids and versions are unique, and every reference is
 // defined.
@@ -144,6 +148,7 @@ type Selection struct {
 // Target is one image to build.
 type Target struct {
 	System     System
+	Distro     distros.Distro // of System.ID
 	Driver     Driver
 	Arch       string
 	Flavours   []string

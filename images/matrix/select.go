@@ -88,6 +88,10 @@ func (m *Matrix) candidates(s Selection) []Target {
 		if !chosen(s.Systems, sys.ID, s.All) {
 			continue
 		}
+		distro, err := distros.Lookup(sys.ID)
+		if err != nil {
+			continue // not reached: the ids of a parsed matrix are known
+		}
 		for _, drv := range m.Drivers {
 			if !chosen(s.Drivers, drv.Version, s.All) {
 				continue
@@ -97,7 +101,7 @@ func (m *Matrix) candidates(s Selection) []Target {
 				flavours = inOrder(knownFlavours, s.Flavours)
 			}
 			for _, arch := range archs(s, sys) {
-				targets = append(targets, Target{System: sys, Driver: drv, Arch: arch, Flavours: slices.Clone(flavours)})
+				targets = append(targets, Target{System: sys, Distro: distro, Driver: drv, Arch: arch, Flavours: slices.Clone(flavours)})
 			}
 		}
 	}

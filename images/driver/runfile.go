@@ -1,0 +1,128 @@
+package driver
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/driver-container/driver-container/distros/fetch"
+	"github.com/driver-container/driver-container/images/progress"
+	"github.com/driver-container/driver-container/images/recipe"
+	"github.com/driver-container/driver-container/images/rootfs"
+	"github.com/driver-container/driver-container/images/runfile"
+)
+
+// readRunfile reads a driver from NVIDIA's .run archive: downloaded and verified as a whole, unpacked in one pass, installed
+// as its .manifest says.
+func readRunfile(ctx context.Context, client *fetch.Client, r *recipe.Recipe, spool *rootfs.Spool, step *progress.Step) (*Driver, error) {
+	file, _, err := client.Get(ctx, *r.Source.Runfile, func(done, total int64) { step.Progress("download", done, total) })
+	if err != nil {
+		return nil, err
+	}
+	raw, err := unpackRunfile(ctx, file, r, spool, step)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", r.Source.Runfile.URL, err)
+	}
+	return installRunfile(raw, r, spool)
+}
+
+// unpackRunfile reads all members into the spool. The archive's own sums are checked besides the matrix's: an archive that
+// contradicts itself is broken however it was pinned.
+func unpackRunfile(ctx context.Context, file string, r *recipe.Recipe, spool *rootfs.Spool, step *progress.Step) (raw *rootfs.Tree, err error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	run, err := runfile.Open(f)
+	if err != nil {
+		return nil, err
+	}
+	if h := run.Header(); h.Version != r.Driver {
+		return nil, fmt.Errorf("the archive is driver %s, not %s: correct its URL in the matrix", h.Version, r.Driver)
+	}
+	raw = rootfs.New(spool, nil)
+	var done int64
+	sums, err := run.Extract(ctx, func(name string, mode fs.FileMode, size int64, content io.Reader) error {
+		done += size
+		step.Progress("unpack", done, 0)
+		return raw.AddFile(name, mode, size, content)
+	})
+	if err != nil {
+		return nil, err
+	}
+	if sums.SHA256 != r.Source.Runfile.SHA256 {
+		return nil, &fetch.MismatchError{URL: r.Source.Runfile.URL, Want: r.Source.Runfile.SHA256, Got: sums.SHA256}
+	}
+	return raw, nil
+}
+
+// installRunfile distributes the members as the manifest says.
+func installRunfile(raw *rootfs.Tree, r *recipe.Recipe, spool *rootfs.Spool) (*Driver, error) {
+	text, err := raw.ReadFile(".manifest")
+	if err != nil {
+		return nil, fmt.Errorf("the archive has no .manifest: %w", err)
+	}
+	m, err := runfile.ParseManifest(".manifest", bytes.NewReader(text))
+	if err != nil {
+		return nil, err
+	}
+	files, err := m.Install(runfile.Layout{LibDir: r.LibDir, LibDir32: r.LibDir32, FirmwareDir: recipe.FirmwareDir})
+	if err != nil {
+		return nil, err
+	}
+	d := &Driver{User: rootfs.New(spool, nil), Kernel: rootfs.New(spool, nil)}
+	for _, f := range files {
+		tree := d.User
+		if strings.HasPrefix(f.Path, "usr/src/") {
+			if tree = d.Kernel; !slices.ContainsFunc(r.Flavours, func(fl string) bool { return recipe.InFolder(f.Path, recipe.KernelDir(r.Driver, fl)) }) {
+				continue
+			}
+		}
+		if err := takeRunfile(tree, raw, f); err != nil {
+			return nil, fmt.Errorf(".manifest:%d: %s: %w", f.Line, f.Path, err)
+		}
+	}
+	return d, takeDocuments(d, raw)
+}
+
+func takeRunfile(tree, raw *rootfs.Tree, f runfile.File) error {
+	if f.Link != "" {
+		return tree.AddLink(f.Path, f.Link)
+	}
+	e, ok := raw.Lstat(f.Source)
+	if !ok || e.Kind != rootfs.File {
+		return fmt.Errorf("the archive has no member %s", f.Source)
+	}
+	installed := *e
+	installed.Mode = f.Mode
+	if f.Rewrite == nil {
+		return tree.Move(&installed, f.Path)
+	}
+	data, err := raw.ReadFile(f.Source)
+	if err != nil {
+		return err
+	}
+	return tree.AddBytes(f.Path, f.Mode, f.Rewrite(data))
+}
+
+// takeDocuments brings the licence and the list of GPUs to where every image has them. Drivers before R450 have no list.
+func takeDocuments(d *Driver, raw *rootfs.Tree) error {
+	licence, ok := raw.Lstat("LICENSE")
+	if !ok {
+		return errors.New("the archive has no LICENSE")
+	}
+	if err := d.User.Move(licence, recipe.LicenceFile); err != nil {
+		return err
+	}
+	if gpus, ok := raw.Lstat("supported-gpus/supported-gpus.json"); ok {
+		return d.User.Move(gpus, recipe.SupportedGPUs)
+	}
+	return nil
+}

@@ -1,0 +1,172 @@
+// Package layer makes the layers of images and keeps them in the cache by the digest of what they are made from. It knows neither
+// recipes nor what is in a layer.
+package layer
+
+import (
+	"bufio"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"time"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/partial"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+	"golang.org/x/sync/singleflight"
+
+	"github.com/driver-container/driver-container/distros/fetch"
+	"github.com/driver-container/driver-container/images/progress"
+	"github.com/driver-container/driver-container/images/recipe"
+	"github.com/driver-container/driver-container/images/rootfs"
+)
+
+// record is what the cache knows of a layer: cache/layers/<key>.json names the blob that these inputs gave.
+type record struct {
+	Digest    v1.Hash         `json:"digest"`
+	DiffID    v1.Hash         `json:"diffID"`
+	Size      int64           `json:"size"`
+	MediaType types.MediaType `json:"mediaType"`
+}
+
+// storedLayer is a v1 layer whose compressed bytes are in the store.
+type storedLayer struct {
+	record
+	store *fetch.Store
+}
+
+func (l *storedLayer) Digest() (v1.Hash, error)            { return l.record.Digest, nil }
+func (l *storedLayer) DiffID() (v1.Hash, error)            { return l.record.DiffID, nil }
+func (l *storedLayer) Size() (int64, error)                { return l.record.Size, nil }
+func (l *storedLayer) MediaType() (types.MediaType, error) { return l.record.MediaType, nil }
+func (l *storedLayer) Compressed() (io.ReadCloser, error) {
+	return l.store.Open(l.record.Digest.Hex)
+}
+func (l *storedLayer) Uncompressed() (io.ReadCloser, error) {
+	full, err := partial.CompressedToLayer(l)
+	if err != nil {
+		return nil, err
+	}
+	return full.Uncompressed()
+}
+
+// Cache keeps finished layers by the digest of their inputs.
+type Cache struct {
+	Store   *fetch.Store
+	Running *singleflight.Group // layers in the making, by key
+	Observe progress.Observer
+}
+
+// Spec says which layer of which image is to be made. Its bytes depend on Key, which covers its content, Compression and Time.
+type Spec struct {
+	Target      string // of the image, for progress: "535.261.03-debian12 amd64"
+	Name        string
+	Key         string
+	Compression recipe.Compression
+	Time        time.Time // of all files
+}
+
+// Key is the cache key of a layer, or of another result: the digest of what it is made from. Two images that agree on these inputs
+// share it.
+func Key(kind string, inputs ...any) (string, error) {
+	b, err := json.Marshal([]any{recipe.Version, kind, inputs})
+	if err != nil {
+		return "", fmt.Errorf("cache key of the %s layer: %w", kind, err)
+	}
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:]), nil
+}
+
+func file(key string) string { return filepath.Join("layers", key+".json") }
+
+// Get returns the layer of a key when record and blob are both there. A record that cannot be read counts as missing.
+func (c Cache) Get(key string) (v1.Layer, bool) {
+	b, err := os.ReadFile(filepath.Join(c.Store.Dir(), file(key)))
+	if err != nil {
+		return nil, false
+	}
+	var rec record
+	if json.Unmarshal(b, &rec) != nil || !c.Store.Has(rec.Digest.Hex) {
+		return nil, false
+	}
+	return &storedLayer{rec, c.Store}, true
+}
+
+// Make returns the layer of a specification, from the cache or made by fill. Of callers that want the same layer at the same time
+// one makes it and the others wait.
+func (c Cache) Make(ctx context.Context, of Spec, fill func(context.Context, *rootfs.Spool, *progress.Step) (*rootfs.Tree, error)) (v1.Layer, error) {
+	step := c.Observe.Begin(of.Target, of.Name+" layer")
+	if l, ok := c.Get(of.Key); ok {
+		return l, step.End(true, nil)
+	}
+	made, err := Once(ctx, c.Running, of.Key, func() (v1.Layer, error) {
+		spool, err := rootfs.NewSpool(c.Store.Dir())
+		if err != nil {
+			return nil, err
+		}
+		defer func() { _ = spool.Close() }() // nothing to lose: the file has no name
+		tree, err := fill(ctx, spool, step)
+		if err != nil {
+			return nil, err
+		}
+		return c.Write(ctx, of, tree, step)
+	})
+	if err != nil {
+		return nil, step.End(false, fmt.Errorf("%s layer: %w", of.Name, err))
+	}
+	return made, step.End(false, nil)
+}
+
+// Write compresses a tree and notes the result in the cache.
+func (c Cache) Write(ctx context.Context, of Spec, tree *rootfs.Tree, step *progress.Step) (v1.Layer, error) {
+	rec, err := compress(ctx, c.Store, tree, of, step)
+	if err != nil {
+		return nil, err
+	}
+	b, err := json.Marshal(rec)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.Store.WriteFile(file(of.Key), b); err != nil {
+		return nil, err
+	}
+	return &storedLayer{rec, c.Store}, nil
+}
+
+// compress writes a tree into the store. Tar, both digests and the compressor run at the same time.
+func compress(ctx context.Context, store *fetch.Store, tree *rootfs.Tree, of Spec, step *progress.Step) (rec record, err error) {
+	blob, err := store.Create()
+	if err != nil {
+		return rec, err
+	}
+	defer func() { err = errors.Join(err, blob.Close()) }()
+	z, err := compressor(of.Compression, blob, runtime.GOMAXPROCS(0))
+	if err != nil {
+		return rec, err
+	}
+	diff := sha256.New()
+	count := step.Meter(ctx, "compress", tree.Bytes())
+	out := bufio.NewWriterSize(io.MultiWriter(count, diff, z), 1<<20)
+	if err := tree.WriteTar(ctx, out, of.Time); err != nil {
+		return rec, errors.Join(err, z.Close())
+	}
+	if err := errors.Join(out.Flush(), z.Close()); err != nil {
+		return rec, fmt.Errorf("compress the layer: %w", err)
+	}
+	sum, size, err := blob.Commit()
+	if err != nil {
+		return rec, err
+	}
+	return record{
+		Digest:    v1.Hash{Algorithm: "sha256", Hex: sum},
+		DiffID:    v1.Hash{Algorithm: "sha256", Hex: hex.EncodeToString(diff.Sum(nil))},
+		Size:      size,
+		MediaType: mediaType(of.Compression),
+	}, nil
+}

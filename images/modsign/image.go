@@ -1,0 +1,196 @@
+package modsign
+
+import (
+	"archive/tar"
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"strings"
+	"time"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+
+	"github.com/driver-container/driver-container/images/layer"
+	"github.com/driver-container/driver-container/images/moduleset"
+	"github.com/driver-container/driver-container/images/progress"
+	"github.com/driver-container/driver-container/images/recipe"
+	"github.com/driver-container/driver-container/images/rootfs"
+	"github.com/driver-container/driver-container/kmod/sign"
+)
+
+// ErrNoModules says that an image has no modules that were compiled ahead of time: there is nothing to sign.
+var ErrNoModules = errors.New("the image has no modules that were compiled ahead of time")
+
+// SignImage returns the image with signatures at its modules that were compiled ahead of time; those that they had are
+// replaced. Layers without modules keep their digests; of the configuration, only the signer's label changes. Every signature
+// is checked against the certificate before the image is returned: see kmod/sign for the errors, and ErrNoModules.
+func SignImage(ctx context.Context, layers layer.Cache, name string, img v1.Image, s Signatures) (v1.Image, error) {
+	examined, err := moduleLayers(ctx, img)
+	if err != nil {
+		return nil, fmt.Errorf("sign %s: %w", name, err)
+	}
+	config, err := img.ConfigFile()
+	if err != nil {
+		return nil, fmt.Errorf("sign %s: %w", name, err)
+	}
+	of := layer.Spec{Target: name + " " + config.Architecture, Time: time.Unix(max(config.Created.Unix(), 0), 0).UTC()}
+	for i, l := range examined {
+		if !l.modules {
+			continue
+		}
+		if examined[i].Layer, err = resigned(ctx, layers, of, l.Layer, s); err != nil {
+			return nil, fmt.Errorf("sign %s: %w", name, err)
+		}
+	}
+	signed, err := rebuilt(img, config, examined, sign.Fingerprint(s.Certificate.Raw))
+	if err != nil {
+		return nil, fmt.Errorf("sign %s: %w", name, err)
+	}
+	return signed, nil
+}
+
+// resigned is a layer with other signatures. It is kept in the cache by what was signed, by whom, and with which signatures where they
+// came from elsewhere.
+func resigned(ctx context.Context, layers layer.Cache, of layer.Spec, l v1.Layer, s Signatures) (v1.Layer, error) {
+	digest, err := l.Digest()
+	if err != nil {
+		return nil, err
+	}
+	if of.Key, err = layer.Key("resigned-modules", digest.String(), sign.Fingerprint(s.Certificate.Raw), s.made); err != nil {
+		return nil, err
+	}
+	mt, err := l.MediaType()
+	if err != nil {
+		return nil, err
+	}
+	if of.Compression = recipe.Gzip; mt == types.OCILayerZStd {
+		of.Compression = recipe.Zstd
+	}
+	of.Name = "modules " + digest.Hex[:12] + ", signed"
+	return layers.Make(ctx, of, func(ctx context.Context, spool *rootfs.Spool, _ *progress.Step) (*rootfs.Tree, error) {
+		tree := rootfs.New(spool, nil)
+		return tree, s.Sign(ctx, layers.Store, l, tree)
+	})
+}
+
+// examinedLayer is a layer, and whether it has modules.
+type examinedLayer struct {
+	v1.Layer
+	modules bool
+}
+
+// moduleLayers are the image's layers; at least one has modules when there is no error. Ours say in the history what they are;
+// all others are looked through.
+func moduleLayers(ctx context.Context, img v1.Image) ([]examinedLayer, error) {
+	config, err := img.ConfigFile()
+	if err != nil {
+		return nil, fmt.Errorf("read the image's configuration: %w", err)
+	}
+	layers, err := img.Layers()
+	if err != nil {
+		return nil, err
+	}
+	histories, _ := layer.Histories(config, len(layers))
+	found := false
+	out := make([]examinedLayer, 0, len(layers))
+	for n, l := range layers {
+		e := examinedLayer{Layer: l}
+		by := histories[n].CreatedBy
+		if !strings.HasPrefix(by, "driver-build ") || strings.Contains(by, ": modules ") {
+			if e.modules, err = hasModules(ctx, l); err != nil {
+				return nil, fmt.Errorf("layer %d of %d: %w", n+1, len(layers), err)
+			}
+		}
+		found = found || e.modules
+		out = append(out, e)
+	}
+	if !found {
+		return nil, ErrNoModules
+	}
+	return out, nil
+}
+
+// hasModules looks through a layer. One with modules has nothing else when it is ours; of another, whose modules would have to be taken
+// apart from the rest, no signed copy can be made.
+func hasModules(ctx context.Context, l v1.Layer) (modules bool, err error) {
+	r, err := l.Uncompressed()
+	if err != nil {
+		return false, err
+	}
+	defer func() { err = errors.Join(err, r.Close()) }()
+	other := ""
+	buffered := bufio.NewReaderSize(rootfs.Cancellable(ctx, r), 256<<10)
+	for tr := tar.NewReader(buffered); ; {
+		h, err := tr.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return false, err
+		}
+		name, err := rootfs.Clean(h.Name)
+		if err != nil {
+			return false, err
+		}
+		_, _, ok := moduleset.Split(name)
+		switch {
+		case h.Typeflag == tar.TypeDir:
+		case ok && h.Typeflag == tar.TypeReg:
+			modules = true
+		default:
+			other = name
+		}
+	}
+	if modules && other != "" {
+		return false, fmt.Errorf("has modules and other files too (%s): the image was changed after driver-build made it; build it again", other)
+	}
+	_, err = io.Copy(io.Discard, buffered) // to the end: only then has the layer's digest been checked
+	return modules, err
+}
+
+// rebuilt is an image of other layers with the configuration and history that it had.
+func rebuilt(img v1.Image, config *v1.ConfigFile, layers []examinedLayer, signer string) (v1.Image, error) {
+	manifest, err := img.Manifest()
+	if err != nil {
+		return nil, err
+	}
+	config = config.DeepCopy()
+	config.RootFS.DiffIDs = nil
+	var adds []mutate.Addendum
+	for _, l := range layers {
+		mt, err := layer.OCIMediaType(l)
+		if err != nil {
+			return nil, err
+		}
+		id, err := l.DiffID()
+		if err != nil {
+			return nil, err
+		}
+		config.RootFS.DiffIDs = append(config.RootFS.DiffIDs, id)
+		adds = append(adds, mutate.Addendum{Layer: l.Layer, MediaType: mt})
+	}
+	made := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
+	if made, err = mutate.Append(made, adds...); err != nil {
+		return nil, err
+	}
+	label := map[string]string{recipe.LabelSigner: signer}
+	if config.Config.Labels == nil {
+		config.Config.Labels = map[string]string{}
+	}
+	maps.Copy(config.Config.Labels, label)
+	if made, err = mutate.ConfigFile(made, config); err != nil {
+		return nil, err
+	}
+	annotations := maps.Clone(manifest.Annotations)
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	maps.Copy(annotations, label)
+	return mutate.Annotations(made, annotations).(v1.Image), nil //nolint:forcetypeassert,errcheck // it returns what it is given
+}

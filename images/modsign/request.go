@@ -1,0 +1,186 @@
+package modsign
+
+import (
+	"bytes"
+	"context"
+	"crypto"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+
+	"github.com/driver-container/driver-container/distros/fetch"
+	"github.com/driver-container/driver-container/images/moduleset"
+	"github.com/driver-container/driver-container/kmod/kbuild"
+	"github.com/driver-container/driver-container/kmod/sign"
+)
+
+// RequestName is the file of a folder for an offline signer that says what is to be signed.
+const RequestName = "request.json"
+
+const (
+	requestSchema   = 1
+	maxRequest      = 4 << 20
+	maxRequestItems = 4096
+)
+
+// ErrRequest says that a folder with signatures does not belong to an image, or is damaged.
+var ErrRequest = errors.New("the signatures are not for this image")
+
+// SigningRequest says what of an image is to be signed, for a signer that has no access to it.
+type SigningRequest struct {
+	Schema  int               `json:"schema"`
+	Images  map[string]string `json:"images"` // architecture -> digest of the manifest
+	Modules []RequestedModule `json:"modules"`
+}
+
+// RequestedModule is one module to sign.
+type RequestedModule struct {
+	Arch   string `json:"arch"`
+	Set    string `json:"set"`    // folder of the set
+	Name   string `json:"name"`   // "nvidia"
+	Kernel string `json:"kernel"` // release
+	File   string `json:"file"`   // beside the request: "<sha256>.digest", or "<sha256>.ko" for the module itself
+	Hash   string `json:"hash"`   // to sign with: "sha256"
+	Digest string `json:"digest"` // of the module with that hash, in hex
+	SHA256 string `json:"sha256"` // of the module; the signature is to be called by it
+	Size   int64  `json:"size"`   // bytes to be signed
+}
+
+// RequestSignatures writes into dir, which is made and must be empty, what an offline signer needs: the digests of the modules
+// of the images (by architecture), or the modules themselves, and last the request.
+func RequestSignatures(ctx context.Context, store *fetch.Store, dir string, images map[string]v1.Image, whole bool) (*SigningRequest, error) {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, fmt.Errorf("write the request for signatures: %w", err)
+	}
+	if list, err := os.ReadDir(dir); err != nil || len(list) > 0 {
+		return nil, errors.Join(err, fmt.Errorf("write the request for signatures: %s is not empty: give a new folder", dir))
+	}
+	req := &SigningRequest{Schema: requestSchema, Images: map[string]string{}}
+	for _, arch := range sortedKeys(images) {
+		digest, err := images[arch].Digest()
+		if err != nil {
+			return nil, err
+		}
+		req.Images[arch] = digest.String()
+		layers, err := moduleLayers(ctx, images[arch])
+		if err != nil {
+			return nil, fmt.Errorf("request signatures for %s: %w", arch, err)
+		}
+		for _, l := range layers {
+			if !l.modules {
+				continue
+			}
+			err := moduleset.Each(ctx, store, l, func(set *kbuild.Set, _ string) error {
+				return req.add(ctx, dir, arch, set, whole)
+			})
+			if err != nil {
+				return nil, fmt.Errorf("request signatures for %s: %w", arch, err)
+			}
+		}
+	}
+	text, err := json.MarshalIndent(req, "", "  ")
+	if err != nil {
+		return nil, err
+	}
+	name := filepath.Join(dir, RequestName) // complete when it appears
+	if err := errors.Join(os.WriteFile(name+".tmp", append(text, '\n'), 0o600), os.Rename(name+".tmp", name)); err != nil {
+		return nil, fmt.Errorf("write the request for signatures: %w", err)
+	}
+	return req, nil
+}
+
+func (q *SigningRequest) add(ctx context.Context, dir, arch string, set *kbuild.Set, whole bool) error {
+	hash, err := hashOf(set)
+	if err != nil {
+		return err
+	}
+	for _, f := range set.Modules {
+		digest, size, err := sign.Digest(ctx, f.Path, hash)
+		if err != nil {
+			return err
+		}
+		sum, err := contentSum(ctx, f.Path, hash, digest)
+		if err != nil {
+			return err
+		}
+		m := RequestedModule{
+			Arch: arch, Set: set.Key.String(), Name: f.Name, Kernel: set.Key.Release, File: sum + ".digest", Hash: set.SigHash,
+			Digest: hex.EncodeToString(digest), SHA256: sum, Size: size,
+		}
+		if whole {
+			m.File = sum + ".ko"
+			err = sign.Detach(ctx, f.Path, filepath.Join(dir, m.File))
+		} else {
+			err = os.WriteFile(filepath.Join(dir, m.File), digest, 0o600)
+		}
+		if err != nil {
+			return err
+		}
+		q.Modules = append(q.Modules, m)
+	}
+	return nil
+}
+
+// contentSum is the SHA-256 of a module without its signature; where that has been computed already, digest is it.
+func contentSum(ctx context.Context, path string, hash crypto.Hash, digest []byte) (string, error) {
+	if hash != crypto.SHA256 {
+		var err error
+		if digest, _, err = sign.Digest(ctx, path, crypto.SHA256); err != nil {
+			return "", err
+		}
+	}
+	return hex.EncodeToString(digest), nil
+}
+
+var hexSum = regexp.MustCompile(`^[0-9a-f]{64}$`)
+
+// readRequest reads the request of a folder; errors of its content wrap ErrRequest.
+func readRequest(dir string) (*SigningRequest, error) {
+	raw, err := readSmall(filepath.Join(dir, RequestName), maxRequest)
+	if err != nil {
+		return nil, fmt.Errorf("read the request that the signatures answer: %w", err)
+	}
+	return parseRequest(raw)
+}
+
+func parseRequest(raw []byte) (*SigningRequest, error) {
+	var q SigningRequest
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&q); err != nil {
+		return nil, fmt.Errorf("%s: %w: %w", RequestName, ErrRequest, err)
+	}
+	if q.Schema != requestSchema || len(q.Modules) == 0 || len(q.Modules) > maxRequestItems {
+		return nil, fmt.Errorf("%s: %w: it has schema %d and %d modules", RequestName, ErrRequest, q.Schema, len(q.Modules))
+	}
+	for _, m := range q.Modules {
+		if !hexSum.MatchString(m.SHA256) {
+			return nil, fmt.Errorf("%s: %w: %q is no SHA-256", RequestName, ErrRequest, m.SHA256)
+		}
+	}
+	return &q, nil
+}
+
+// readSmall reads a file that has at most limit bytes.
+func readSmall(path string, limit int64) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	st, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if !st.Mode().IsRegular() || st.Size() > limit {
+		return nil, fmt.Errorf("%s is no file of at most %d bytes", path, limit)
+	}
+	return io.ReadAll(io.LimitReader(f, limit))
+}

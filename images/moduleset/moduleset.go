@@ -1,0 +1,165 @@
+// Package moduleset puts sets of compiled modules into layers and gets them out again. In an image each set is a folder of
+// recipe.ModulesDir, as in a kbuild.Cache.
+package moduleset
+
+import (
+	"archive/tar"
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+
+	"github.com/driver-container/driver-container/distros/fetch"
+	"github.com/driver-container/driver-container/images/layer"
+	"github.com/driver-container/driver-container/images/recipe"
+	"github.com/driver-container/driver-container/images/rootfs"
+	"github.com/driver-container/driver-container/kmod/kbuild"
+)
+
+// maxModule bounds one file of a layer with modules. The largest module of NVIDIA has 65 MB without debug information.
+const maxModule = 1 << 30
+
+// Split returns the folder of a set and the file in it of a path below ModulesDir: "535.261.03-proprietary-...", "nvidia.ko".
+func Split(name string) (set, file string, ok bool) {
+	rest, below := strings.CutPrefix(name, recipe.ModulesDir+"/")
+	set, file = path.Split(rest)
+	return strings.TrimSuffix(set, "/"), file, below && strings.Count(rest, "/") == 1
+}
+
+// Add puts a stored set into a tree: its modules and its manifest.
+func Add(tree *rootfs.Tree, set *kbuild.Set) error {
+	names := []string{kbuild.ManifestName}
+	for _, f := range set.Modules {
+		names = append(names, filepath.Base(f.Path))
+	}
+	for _, name := range names {
+		if err := addLocal(tree, path.Join(recipe.ModulesDir, filepath.Base(set.Dir), name), filepath.Join(set.Dir, name)); err != nil {
+			return fmt.Errorf("modules %s: %w", set.Key, err)
+		}
+	}
+	return nil
+}
+
+// addLocal copies a file of this machine into a tree.
+func addLocal(tree *rootfs.Tree, name, file string) (err error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	return tree.AddFile(name, 0o644, info.Size(), io.LimitReader(f, info.Size()))
+}
+
+// Each calls f for each set of modules of a layer, which is checked and lies on this machine until f returns. work is an empty
+// folder for f.
+func Each(ctx context.Context, store *fetch.Store, l v1.Layer, f func(set *kbuild.Set, work string) error) (err error) {
+	dir, remove, err := layer.WorkFolder(store)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, remove()) }()
+	there := kbuild.Cache{Dir: filepath.Join(dir, "there")}
+	names, err := extract(ctx, l, there.Dir)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		set, err := there.Find(ctx, func(k kbuild.Key) bool { return k.String() == name })
+		if err != nil {
+			return fmt.Errorf("modules %s: %w", name, err)
+		}
+		work := filepath.Join(dir, "work")
+		if err := os.Mkdir(work, 0o755); err != nil {
+			return err
+		}
+		if err := errors.Join(f(set, work), os.RemoveAll(work)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// extract copies the sets of modules of a layer to a folder and names them, in their order. Other files are passed over.
+func extract(ctx context.Context, l v1.Layer, dir string) (names []string, err error) {
+	r, err := l.Uncompressed()
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, r.Close()) }()
+	buffered := bufio.NewReaderSize(rootfs.Cancellable(ctx, r), 256<<10)
+	for tr := tar.NewReader(buffered); ; {
+		h, err := tr.Next()
+		if errors.Is(err, io.EOF) {
+			_, err = io.Copy(io.Discard, buffered) // to the end: only then has the layer's digest been checked
+			return names, err
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read a layer with modules: %w", err)
+		}
+		name, err := rootfs.Clean(h.Name)
+		if err != nil {
+			return nil, err
+		}
+		set, file, ok := Split(name)
+		if !ok || h.Typeflag != tar.TypeReg {
+			continue
+		}
+		if len(names) == 0 || names[len(names)-1] != set {
+			names = append(names, set)
+		}
+		if h.Size > maxModule {
+			return nil, fmt.Errorf("%s has %d bytes: no module is that large", name, h.Size)
+		}
+		if err := copyFile(filepath.Join(dir, set, file), tr); err != nil {
+			return nil, fmt.Errorf("copy %s: %w", name, err)
+		}
+	}
+}
+
+func copyFile(name string, r io.Reader) error {
+	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+		return err
+	}
+	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(f, r)
+	return errors.Join(err, f.Close())
+}
+
+// CopyOut copies the regular files of a folder of an image to this machine.
+func CopyOut(ctx context.Context, tree *rootfs.Tree, from, to string) error {
+	list, err := tree.ReadDir(from)
+	if err != nil {
+		return err
+	}
+	for _, d := range list {
+		e, ok := tree.Lstat(path.Join(from, d.Name()))
+		if !ok || e.Kind != rootfs.File {
+			continue
+		}
+		if e.Size > maxModule {
+			return fmt.Errorf("%s has %d bytes: no module is that large", d.Name(), e.Size)
+		}
+		r, err := e.Open()
+		if err != nil {
+			return err
+		}
+		if err := copyFile(filepath.Join(to, d.Name()), rootfs.Cancellable(ctx, io.LimitReader(r, e.Size))); err != nil {
+			return err
+		}
+	}
+	return nil
+}

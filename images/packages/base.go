@@ -1,0 +1,94 @@
+package packages
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+
+	"github.com/driver-container/driver-container/distros"
+	"github.com/driver-container/driver-container/distros/fetch"
+	"github.com/driver-container/driver-container/images/layer"
+	"github.com/driver-container/driver-container/images/progress"
+	"github.com/driver-container/driver-container/images/rootfs"
+)
+
+// baseFacts are the files of a base whose content planning and layering need; of all others only name, mode and link count.
+var baseFacts = []string{
+	"etc/os-release", "usr/lib/os-release", "etc/ld.so.conf",
+	"etc/apt/", "usr/share/keyrings/", "usr/share/gnupg/", "var/lib/dpkg/status", "var/lib/dpkg/info/",
+	"etc/yum", "etc/distro.repos.d/", "etc/dnf/", "etc/zypp/", "etc/products.d/", "etc/pki/rpm-gpg", "etc/pki/tls/certs/", "etc/rhsm/",
+	"usr/lib/rpm/gnupg/", "usr/share/distribution-gpg-keys/", "run/secrets/redhat.repo",
+}
+
+// factsVersion is part of the name under which facts are kept: raise it when more of a base is to be kept.
+const factsVersion = "2"
+
+// IsDatabase says whether a file is part of the record of what is installed.
+func IsDatabase(path string) bool { return path == dpkgStatus || isRPMDatabase(path) }
+
+func isRPMDatabase(path string) bool {
+	return strings.HasPrefix(path, "var/lib/rpm/") || strings.HasPrefix(path, "usr/lib/sysimage/rpm/")
+}
+
+func isBaseFact(path string) bool {
+	if isRPMDatabase(path) {
+		return true
+	}
+	for _, p := range baseFacts {
+		if strings.HasPrefix(path, p) {
+			return !strings.HasPrefix(path, "var/lib/dpkg/info/") || strings.HasSuffix(path, ".list")
+		}
+	}
+	return false
+}
+
+// ReadBase returns the facts of a base as a tree. They are kept in the cache as a small tar, by the base's digest, so that a build that
+// finds everything else cached does not read the base again.
+func ReadBase(ctx context.Context, store *fetch.Store, img v1.Image, digest string, spool *rootfs.Spool, step *progress.Step) (*rootfs.Tree, error) {
+	name := filepath.Join("bases", strings.TrimPrefix(digest, "sha256:")+"-"+factsVersion+".tar")
+	if tree, err := readFacts(ctx, filepath.Join(store.Dir(), name), spool); err == nil {
+		return tree, nil
+	}
+	tree, err := layer.Flatten(ctx, img, spool, isBaseFact, step)
+	if err != nil {
+		return nil, fmt.Errorf("read base %s: %w", digest, err)
+	}
+	var buf strings.Builder
+	if err := tree.WriteTar(ctx, &buf, time.Unix(0, 0)); err != nil {
+		return nil, fmt.Errorf("remember the facts of base %s: %w", digest, err)
+	}
+	return tree, store.WriteFile(name, []byte(buf.String()))
+}
+
+func readFacts(ctx context.Context, path string, spool *rootfs.Spool) (tree *rootfs.Tree, err error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	tree = rootfs.New(spool, nil)
+	return tree, tree.Apply(ctx, bufio.NewReaderSize(f, 256<<10), nil)
+}
+
+// ErrBase says that the base which was asked for cannot be the base of the target: it is not there, or of another system.
+var ErrBase = errors.New("unsuitable base")
+
+// CheckSystem refuses a base of another system than the target's: its packages and libraries would not fit.
+func CheckSystem(base *rootfs.Tree, d distros.Distro) error {
+	d = distros.Userland(d)
+	id, version, err := distros.ReadOSRelease(base.OpenFS())
+	if err != nil {
+		return fmt.Errorf("%w: it has no os-release, so it cannot be checked to be %s: %w", ErrBase, d.ID(), err)
+	}
+	if !d.Matches(id, version) {
+		return fmt.Errorf("%w: it is %s %s, but the target system is %s: give a base of that system", ErrBase, id, version, d.ID())
+	}
+	return nil
+}

@@ -1,0 +1,128 @@
+package packages
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strings"
+
+	"github.com/driver-container/driver-container/distros"
+	"github.com/driver-container/driver-container/distros/apt"
+	"github.com/driver-container/driver-container/distros/dpkg"
+	"github.com/driver-container/driver-container/distros/fetch"
+	"github.com/driver-container/driver-container/images/recipe"
+	"github.com/driver-container/driver-container/images/rootfs"
+)
+
+// debRepositories are apt's, with the base that packages are resolved for.
+type debRepositories struct {
+	*apt.Releases
+	base  *rootfs.Tree
+	fetch *fetch.Client
+}
+
+func (r debRepositories) Client(string) (*fetch.Client, error) { return r.fetch, nil }
+
+func (r debRepositories) load(ctx context.Context) (index, error) {
+	all, err := r.Load(ctx)
+	if err != nil {
+		return nil, err
+	}
+	text, err := r.base.ReadFile(dpkgStatus)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	status, err := dpkg.ReadStatus(bytes.NewReader(text))
+	if err != nil {
+		return nil, fmt.Errorf("the base's %s: %w", dpkgStatus, err)
+	}
+	return debIndex{all, status}, nil
+}
+
+// debIndex is apt's index, with what the base has.
+type debIndex struct {
+	*apt.Index
+	status *dpkg.Status
+}
+
+func (x debIndex) resolve(_ context.Context, want []string) ([]distros.Package, error) {
+	found, err := x.Resolve(x.status, want)
+	all := make([]distros.Package, len(found))
+	for i, p := range found {
+		all[i] = p.Package
+	}
+	return all, err
+}
+
+// find finds a pinned package ("libcuda1=535.261.03-1") or, of one that Debian builds at versions of its own, the version of the
+// driver's own time: the newest that is not newer than the driver, else the oldest there is.
+func (x debIndex) find(want, driver string) (*distros.Package, error) {
+	all := x.Versions(want)
+	if strings.Contains(want, "=") || len(all) == 0 {
+		p, err := x.Find(want)
+		if err != nil {
+			return nil, err
+		}
+		return &p.Package, nil
+	}
+	for i := range all {
+		if dpkg.Compare(dpkg.Version(dpkg.Version(all[i].Version).Upstream()), dpkg.Version(driver)) <= 0 {
+			return &all[i].Package, nil
+		}
+	}
+	return &all[len(all)-1].Package, nil
+}
+
+// kernels picks the kernels out of the index. Where the repositories have kernels as well as headers, headers without their
+// kernel (old ones that were left behind) do not count.
+func (x debIndex) kernels(d distros.Distro, arch string) []Kernel {
+	var with, without []Kernel
+	series := map[string]string{} // flavour -> "6.1"
+	for _, name := range x.Names("linux-headers-") {
+		release, flavour, ok := d.KernelOf(name)
+		if !ok {
+			continue
+		}
+		p, ok := x.Candidate(name)
+		if !ok || p.Arch == "all" { // shared by the flavours of a release, under a name that KernelOf did not know
+			continue
+		}
+		if _, ok := series[flavour]; !ok {
+			series[flavour] = x.defaultSeries(d, flavour, arch)
+		}
+		k := Kernel{distros.Kernel{Release: release, Flavour: flavour, Headers: name, Version: p.Version}, p.URL}
+		k.Default = series[flavour] != "" && recipe.SeriesOf(release) == series[flavour]
+		if slices.ContainsFunc(d.KernelImages(release), func(image string) bool { _, ok := x.Candidate(image); return ok }) {
+			with = append(with, k)
+		} else {
+			without = append(without, k)
+		}
+	}
+	if len(with) == 0 { // a site's repository of headers
+		return without
+	}
+	return with
+}
+
+// defaultSeries is the series of the kernel that the metapackage of a flavour installs, "" when there is none.
+func (x debIndex) defaultSeries(d distros.Distro, flavour, arch string) string {
+	meta, ok := x.Candidate(d.KernelMeta(flavour))
+	if !ok {
+		return ""
+	}
+	depends, err := dpkg.ParseRelations(meta.Paragraph.Get("Depends"), arch)
+	if err != nil {
+		return ""
+	}
+	for _, group := range depends {
+		for _, r := range group {
+			if release, f, ok := d.KernelOf(r.Name); ok && f == flavour {
+				return recipe.SeriesOf(release)
+			}
+		}
+	}
+	return ""
+}

@@ -1,0 +1,98 @@
+package packages
+
+import (
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/driver-container/driver-container/distros"
+	"github.com/driver-container/driver-container/images/matrix"
+	"github.com/driver-container/driver-container/images/rootfs"
+)
+
+// unwanted says whether a packaged file has no use in a driver container. Copyright files and licences stay.
+func unwanted(p string) bool {
+	for _, dir := range []string{"usr/share/man/", "usr/share/info/", "usr/share/lintian/", "usr/share/locale/", "usr/share/bug/", "usr/share/doc-base/", "usr/share/gcc/python/", "usr/share/gdb/"} {
+		if strings.HasPrefix(p, dir) {
+			return true
+		}
+	}
+	return strings.HasPrefix(p, "usr/share/doc/") && path.Base(p) != "copyright"
+}
+
+// Install lays packages over a base and records them as installed.
+func Install(d distros.Distro, tree, lower *rootfs.Tree, all []Unpacked, when time.Time) error {
+	m, err := managerOf(d)
+	if err != nil {
+		return err
+	}
+	if err := Place(tree, all); err != nil {
+		return err
+	}
+	return m.record(tree, lower, all, when)
+}
+
+// Configure adds repositories to those that the image itself knows.
+func Configure(d distros.Distro, tree *rootfs.Tree, all []matrix.Repository) error {
+	m, err := managerOf(d)
+	if err != nil {
+		return err
+	}
+	return m.configure(tree, all)
+}
+
+// Place lays packages over a base as their package manager would without running their scripts, and notes the paths of each.
+func Place(tree *rootfs.Tree, all []Unpacked) error {
+	for i, u := range all {
+		for _, e := range u.Tree.All() {
+			if unwanted(e.Path) {
+				continue
+			}
+			all[i].list = append(all[i].list, "/"+e.Path)
+			if err := tree.AddEntry(e); err != nil {
+				return fmt.Errorf("install %s: %w", u.Name, err)
+			}
+		}
+	}
+	return nil
+}
+
+// removeOld deletes the files of a replaced version that no new package put there again.
+func removeOld(tree, lower *rootfs.Tree, list []string) error {
+	for _, name := range list {
+		p, err := rootfs.Clean(strings.TrimPrefix(strings.TrimSpace(name), "/"))
+		if err != nil || p == "." {
+			continue
+		}
+		dir, err := tree.Resolve(path.Dir(p))
+		if err != nil {
+			return err
+		}
+		p = path.Join(dir, path.Base(p))
+		if _, ok := lower.Lstat(p); !ok || tree.Has(p) {
+			continue
+		}
+		if e, err := lower.Stat(p); err == nil && e.Kind == rootfs.Dir {
+			continue // also /lib, which packages list as a folder and which is a link on a merged-/usr base
+		}
+		if err := tree.Delete(p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// AddLinks makes the links that are not there yet.
+func AddLinks(tree *rootfs.Tree, links map[string]string) error {
+	for _, name := range slices.Sorted(maps.Keys(links)) {
+		if !tree.Exists(name) {
+			if err := tree.AddLink(name, links[name]); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

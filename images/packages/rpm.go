@@ -1,0 +1,127 @@
+package packages
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+
+	"github.com/driver-container/driver-container/distros"
+	"github.com/driver-container/driver-container/distros/rpm"
+	"github.com/driver-container/driver-container/distros/rpm/repoconf"
+	"github.com/driver-container/driver-container/distros/rpm/rpmdb"
+	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
+	"github.com/driver-container/driver-container/distros/rpm/sqlite"
+	"github.com/driver-container/driver-container/images/rootfs"
+)
+
+// rpmManager is the packages of Red Hat, SUSE and their kin.
+type rpmManager struct{}
+
+func (rpmManager) open(ctx context.Context, env Env, s Sources, tree *rootfs.Tree) (Repositories, error) {
+	base, err := readRPMBase(tree, s.Arch)
+	if err != nil {
+		return nil, err
+	}
+	options, err := rpmOptions(env, s, base, tree)
+	if err != nil {
+		return nil, err
+	}
+	releases, err := rpm.OpenReleases(ctx, options)
+	if err != nil {
+		return nil, err
+	}
+	return rpmRepositories{releases, base, mirrorLogins(s.Mirror)}, nil
+}
+
+// rpmBase is what a base says of its packages.
+type rpmBase struct {
+	installed []rpmfile.Metadata
+	keys      [][]byte // of its database, armoured
+	vars      repoconf.Vars
+	arch      string // rpm's name
+}
+
+func readRPMBase(tree *rootfs.Tree, arch string) (b rpmBase, err error) {
+	a, ok := distros.LookupArch(arch)
+	if !ok {
+		return b, fmt.Errorf("there are no rpm packages for architecture %q", arch)
+	}
+	b.arch = a.Kernel
+	db, err := rpmdb.Read(tree.OpenFS())
+	switch {
+	case errors.Is(err, fs.ErrNotExist): // packages could not be recorded as installed, nor anything be known of those it has
+		return b, fmt.Errorf("%w: %w; give a base that was installed with rpm", ErrBase, err)
+	case err != nil:
+		return b, fmt.Errorf("the base's rpm database: %w", err)
+	default:
+		b.keys = db.Keys()
+		for _, h := range db.Packages() {
+			m, err := h.Metadata()
+			if err != nil {
+				return b, fmt.Errorf("the base's rpm database: %w", err)
+			}
+			b.installed = append(b.installed, m)
+		}
+	}
+	b.vars, err = repoconf.ReadVars(tree.OpenFS(), b.installed, b.arch)
+	return b, err
+}
+
+// rpmOptions is the configuration of the base with what matrix and command line add. A subscription of this machine counts as
+// well, as it does in containers of subscribed hosts.
+func rpmOptions(env Env, s Sources, base rpmBase, tree *rootfs.Tree) (rpm.Options, error) {
+	options := rpm.Options{
+		Fetch: env.Fetch, Root: tree.OpenFS(), Machine: env.Machine, Arch: base.arch, Vars: base.vars, Keyrings: base.keys,
+		AllowExpired: s.AllowExpired, AllowRollback: env.AllowRollback, Remember: filepath.Join(env.Store.Dir(), "revisions"),
+		SQLite: sqlite.Read, Mirror: s.Mirror,
+	}
+	sources, err := rpmSources(options, s)
+	if err != nil {
+		return options, err
+	}
+	options.Sources = append([]repoconf.Source{}, sources...) // nil would mean those of the base
+	return options, nil
+}
+
+// rpmSources are the repositories of the base, those of a subscription, those that are switched off but have the headers of older
+// kernels that are asked for, and those of the matrix.
+func rpmSources(options rpm.Options, of Sources) (sources []repoconf.Source, err error) {
+	if !of.OnlyThese {
+		if sources, err = repoconf.ReadSources(options.Root, options.Vars); err != nil {
+			return nil, fmt.Errorf("repositories of the base: %w", err)
+		}
+		if options.Machine != nil {
+			if sources, err = repoconf.WithSubscription(sources, options.Root, options.Machine, options.Vars); err != nil {
+				return nil, fmt.Errorf("subscription of this machine: %w", err)
+			}
+		}
+		off, err := repoconf.ReadDisabled(options.Root, options.Vars, extraRepositories(of)...)
+		if err != nil {
+			return nil, fmt.Errorf("repositories of the base: %w", err)
+		}
+		for _, s := range off {
+			s.SkipUnavailable = true // a mirror need not have them
+			sources = append(sources, s)
+		}
+	}
+	for i, rep := range of.Repositories {
+		s := repoconf.Source{Origin: "matrix", ID: fmt.Sprintf("matrix-%d", i+1), Key: rep.Key, GPGKeys: rep.GPGKeys, GPGCheck: true}
+		for _, u := range rep.BaseURLs {
+			s.BaseURLs = append(s.BaseURLs, options.Vars.Expand(u))
+		}
+		sources = append(sources, s)
+	}
+	return sources, nil
+}
+
+// extraRepositories are the ids of repositories with headers of the kernels to compile for.
+func extraRepositories(s Sources) (ids []string) {
+	if system, ok := s.Distro.(distros.RPM); ok {
+		for _, release := range s.Kernels {
+			ids = append(ids, system.ExtraRepositories(release, s.Arch)...)
+		}
+	}
+	return ids
+}

@@ -1,0 +1,144 @@
+package packages
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"slices"
+
+	"github.com/driver-container/driver-container/distros"
+	"github.com/driver-container/driver-container/distros/fetch"
+	"github.com/driver-container/driver-container/distros/rpm"
+	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
+	"github.com/driver-container/driver-container/distros/rpm/solve"
+	"github.com/driver-container/driver-container/images/recipe"
+)
+
+// rpmRepositories are rpm's, with the base that packages are resolved for.
+type rpmRepositories struct {
+	*rpm.Releases
+	base   rpmBase
+	logins logins
+}
+
+// Digest also tells apart what authenticates at a mirror: it is in the addresses of packages, which plans remember.
+func (r rpmRepositories) Digest() string {
+	digest := r.Releases.Digest()
+	if len(r.logins) == 0 {
+		return digest
+	}
+	sum := sha256.Sum256([]byte(digest + r.logins.secrets()))
+	return hex.EncodeToString(sum[:])
+}
+
+func (r rpmRepositories) Client(url string) (*fetch.Client, error) { return r.Clients().For(url) }
+
+func (r rpmRepositories) load(ctx context.Context) (index, error) {
+	all, err := r.Load(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return rpmIndex{all, r.base.installed, r.logins}, nil
+}
+
+// rpmIndex is rpm's index, with what the base has.
+type rpmIndex struct {
+	*rpm.Index
+	installed []rpmfile.Metadata
+	logins    logins
+}
+
+// pinned is a package with an address that can be asked for at any time, when nobody knows of the mirror any more.
+func (x rpmIndex) pinned(p *rpm.Package) distros.Package {
+	out := p.Package
+	out.URL = x.logins.put(out.URL)
+	return out
+}
+
+func (x rpmIndex) resolve(ctx context.Context, want []string) ([]distros.Package, error) {
+	found, err := solve.Resolve(ctx, x.Index, x.installed, want)
+	all := make([]distros.Package, len(found))
+	for i := range found {
+		all[i] = x.pinned(&found[i])
+	}
+	return all, err
+}
+
+// find has no use for the driver: nobody's rpm packages are taken for parts of one.
+func (x rpmIndex) find(want, _ string) (*distros.Package, error) {
+	p, err := x.Find(want)
+	if err != nil {
+		return nil, err
+	}
+	found := x.pinned(p)
+	return &found, nil
+}
+
+// kernels picks the kernels out of what packages provide. As with Debian's packages, headers without their kernel do not count where
+// there are kernels at all.
+func (x rpmIndex) kernels(d distros.Distro, _ string) []Kernel {
+	system, ok := d.(distros.RPM)
+	if !ok {
+		return nil
+	}
+	seen := map[string]bool{}
+	series := map[string]string{}
+	var with, without []Kernel
+	for _, name := range system.KernelProvides() {
+		for _, p := range x.WhatProvides(rpmfile.Relation{Name: name}) {
+			for _, k := range kernelsOfRPM(system, p) {
+				if seen[k.Release] {
+					continue
+				}
+				seen[k.Release], k.URL = true, x.logins.put(k.URL)
+				if _, ok := series[k.Flavour]; !ok {
+					series[k.Flavour] = x.defaultSeries(system, k.Flavour)
+				}
+				k.Default = series[k.Flavour] != "" && recipe.SeriesOf(k.Release) == series[k.Flavour]
+				if slices.ContainsFunc(system.KernelImages(k.Release), x.offers) {
+					with = append(with, k)
+				} else {
+					without = append(without, k)
+				}
+			}
+		}
+	}
+	if len(with) == 0 {
+		return without
+	}
+	return with
+}
+
+// kernelsOfRPM are the kernels that a package has the headers of: one, in every repository seen.
+func kernelsOfRPM(d distros.RPM, p *rpm.Package) (all []Kernel) {
+	own := p.Metadata.EVR
+	own.Epoch = ""
+	for _, rel := range p.Metadata.Provides {
+		version := rel.EVR
+		version.Epoch = ""
+		if release, flavour, ok := d.KernelOfProvide(rel.Name, version.String(), own.String()); ok {
+			all = append(all, Kernel{distros.Kernel{Release: release, Flavour: flavour, Headers: p.Name, Version: p.Version}, p.URL})
+		}
+	}
+	return all
+}
+
+// offers says whether a package meets a dependency that is written as text.
+func (x rpmIndex) offers(text string) bool {
+	want, err := rpmfile.ParseRequirement(text)
+	return err == nil && len(x.WhatProvides(want.Relation)) > 0
+}
+
+// defaultSeries is the series of the newest kernel that the package of a flavour is for, "" when there is none.
+func (x rpmIndex) defaultSeries(d distros.RPM, flavour string) string {
+	meta, ok := x.Candidate(d.KernelMeta(flavour))
+	if !ok {
+		return ""
+	}
+	for _, k := range kernelsOfRPM(d, meta) {
+		if k.Flavour == flavour {
+			return recipe.SeriesOf(k.Release)
+		}
+	}
+	return ""
+}

@@ -1,0 +1,174 @@
+package packages
+
+import (
+	"archive/tar"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/driver-container/driver-container/distros"
+	"github.com/driver-container/driver-container/distros/rpm"
+	"github.com/driver-container/driver-container/distros/rpm/rpmdb"
+	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
+	"github.com/driver-container/driver-container/images/rootfs"
+)
+
+// reader has the keys of the base and of the matrix: the digest of an .rpm may come from an index that nobody signed.
+func (rpmManager) reader(env Env, s Sources, lower *rootfs.Tree) (Reader, error) {
+	base, err := readRPMBase(lower, s.Arch)
+	if err != nil {
+		return Reader{}, err
+	}
+	options, err := rpmOptions(env, s, base, lower)
+	if err != nil {
+		return Reader{}, err
+	}
+	clients, err := rpm.OpenClients(options)
+	if err != nil {
+		return Reader{}, err
+	}
+	keys, _, err := options.Keyring()
+	if err != nil {
+		return Reader{}, fmt.Errorf("keys of the base: %w", err)
+	}
+	return Reader{
+		env: env, Client: clients.For,
+		unpack: func(ctx context.Context, file string, p distros.Package, spool *rootfs.Spool) (Unpacked, error) {
+			return unpackRPM(ctx, file, p, keys, spool)
+		},
+	}, nil
+}
+
+func unpackRPM(ctx context.Context, file string, p distros.Package, keys rpmfile.Keyring, spool *rootfs.Spool) (u Unpacked, err error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return u, err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	if u.rpm, err = rpmfile.Open(rootfs.Cancellable(ctx, f)); err != nil {
+		return u, err
+	}
+	if len(p.Keys) > 0 {
+		if _, err := u.rpm.Verify(keys, p.Keys); err != nil {
+			return u, err
+		}
+	}
+	m, err := u.rpm.Header.Metadata()
+	if err != nil {
+		return u, err
+	}
+	// An index that nobody signed may name an old package, rightly signed, as a new one.
+	if want, err := rpmfile.ParseEVR(p.Version); err != nil || m.Name != p.Name || m.Arch != p.Arch || rpmfile.Compare(m.EVR, want) != 0 {
+		return u, fmt.Errorf("%w: it calls itself %.100q %.100q of %.20q", rpmfile.ErrFormat, m.Name, m.EVR, m.Arch)
+	}
+	u.Name, u.Version, u.Tree = m.Name, p.Version, rootfs.New(spool, nil)
+	return u, u.rpm.Payload(func(hdr *tar.Header, r io.Reader) error {
+		if err := u.Tree.Add(hdr, rootfs.Cancellable(ctx, r)); err != nil {
+			return err
+		}
+		if e, ok := u.Tree.Lstat(hdr.Name); ok {
+			e.Time = hdr.ModTime
+		}
+		return nil
+	})
+}
+
+// record writes rpm's database, with the files that were left out as rpm notes those of --excludedocs.
+func (rpmManager) record(tree, lower *rootfs.Tree, all []Unpacked, when time.Time) error {
+	if len(all) == 0 {
+		return nil
+	}
+	db, err := rpmdb.Read(lower.OpenFS())
+	if err != nil {
+		return fmt.Errorf("the base's rpm database: %w", err)
+	}
+	var headers []*rpmfile.Header
+	for _, u := range all {
+		h, err := u.rpm.InstalledHeader(when, colour(db.Packages()), func(p string) bool { return unwanted(strings.TrimPrefix(p, "/")) })
+		if err != nil {
+			return err
+		}
+		headers = append(headers, h)
+	}
+	if err := removeReplaced(tree, lower, db, headers); err != nil {
+		return err
+	}
+	changed, removed, err := db.With(headers)
+	if err != nil {
+		return fmt.Errorf("record the packages in the rpm database: %w", err)
+	}
+	for name, data := range changed {
+		if err := tree.AddBytes(name, 0o644, data); err != nil {
+			return err
+		}
+	}
+	for _, name := range removed {
+		if err := tree.Delete(name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// removeReplaced deletes the files of the packages that new ones take the place of, but for those that another package of the base
+// has as well, which stays.
+func removeReplaced(tree, lower *rootfs.Tree, db *rpmdb.Database, headers []*rpmfile.Header) error {
+	replaced, err := db.Replaced(headers)
+	if err != nil || len(replaced) == 0 {
+		return err
+	}
+	var gone []string
+	stays := map[string]bool{}
+	for _, h := range db.Packages() {
+		m, err := h.Metadata()
+		if err != nil {
+			return fmt.Errorf("the base's rpm database: %w", err)
+		}
+		if slices.Contains(replaced, h) {
+			gone = append(gone, m.Files...)
+			continue
+		}
+		for _, file := range m.Files {
+			stays[file] = true
+		}
+	}
+	return removeOld(tree, lower, slices.DeleteFunc(gone, func(file string) bool { return stays[file] }))
+}
+
+// colour says which kinds of programs the system runs beside each other, as rpm notes it of each package: what the base's own say,
+// the last of them being the newest.
+func colour(all []*rpmfile.Header) uint32 {
+	for _, h := range slices.Backward(all) {
+		if n, ok := h.Int(rpmfile.TagInstallColor); ok {
+			return uint32(n)
+		}
+	}
+	return 0
+}
+
+func (rpmManager) installed(tree *rootfs.Tree) ([]Installed, error) {
+	db, err := rpmdb.Read(tree.OpenFS())
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var all []Installed
+	for _, h := range db.Packages() {
+		m, err := h.Metadata()
+		if err != nil {
+			return nil, err
+		}
+		if m.Arch != "" { // else an imported key
+			all = append(all, Installed{m.Name, m.EVR.String(), m.Arch})
+		}
+	}
+	return all, nil
+}

@@ -1,0 +1,199 @@
+package page
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"html"
+	"image/png"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// browser looks at pages of a server with Chromium. Everything that Chromium asks the network for goes to that server: it is the
+// proxy for all hosts as well.
+type browser struct {
+	*httptest.Server
+	mu    sync.Mutex
+	pages map[string]string // by path
+	asked []string          // host and path of each request
+}
+
+func newBrowser(t *testing.T) *browser {
+	t.Helper()
+	if os.Getenv("DRIVER_E2E") != "1" {
+		t.Skip("needs Chromium: set DRIVER_E2E=1")
+	}
+	if _, err := exec.LookPath("chromium"); err != nil {
+		t.Fatalf("DRIVER_E2E=1 needs Debian's chromium: %v", err)
+	}
+	b := &browser{pages: map[string]string{}}
+	b.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.asked = append(b.asked, r.Host+r.URL.Path)
+		text, ok := b.pages[r.URL.Path]
+		if !ok || r.Method == http.MethodConnect {
+			http.NotFound(w, r)
+			return
+		}
+		w.Header().Set("Content-Type", "text/html; charset=utf-8")
+		_, _ = w.Write([]byte(text))
+	}))
+	t.Cleanup(b.Close)
+	return b
+}
+
+// run starts Chromium on a path of the server and returns what it printed.
+func (b *browser) run(t *testing.T, path string, args ...string) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	all := append([]string{
+		"--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--hide-scrollbars", "--user-data-dir=" + t.TempDir(),
+		"--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-default-apps",
+		"--disable-features=OptimizationHints,MediaRouter,Translate", "--metrics-recording-only", "--no-pings",
+		"--proxy-server=" + b.URL, "--proxy-bypass-list=<-loopback>", "--virtual-time-budget=10000",
+	}, args...)
+	cmd := exec.CommandContext(ctx, "chromium", append(all, b.URL+path)...)
+	cmd.WaitDelay = 5 * time.Second
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if err := cmd.Run(); err != nil && !errors.Is(err, exec.ErrWaitDelay) {
+		t.Fatalf("chromium %s: %v\n%s", path, err, stderr.String())
+	}
+	return stdout.String()
+}
+
+// measured is what the script in the frame around a page finds.
+type measured struct {
+	Width, Page int // of the frame, and of the page in it
+	Cut         []string
+	Cells, Rows int
+	Shown       int // rows that are shown when only those that are missing are asked for
+}
+
+// frame shows a page at a width and writes down what it looks like there.
+const frame = `<!doctype html><link rel="icon" href="data:,"><body><iframe id="f" style="border:0;width:WIDTHpx;height:900px" src="PAGE"></iframe><script>
+document.getElementById("f").onload = e => {
+  const d = e.target.contentDocument, w = e.target.contentWindow, cut = [];
+  for (const x of d.querySelectorAll("body *")) {
+    const r = x.getBoundingClientRect();
+    if (r.width > 1 && r.right > WIDTH + 0.5 && !x.closest(SCROLLS) && !x.closest("svg.signs")) cut.push(x.tagName + "." + x.className + " " + r.right);
+  }
+  const m = {Width: w.innerWidth, Page: d.documentElement.scrollWidth, Cut: cut.slice(0, 5),
+    Cells: d.querySelectorAll(".grid td svg").length, Rows: d.querySelectorAll("tr.cell").length};
+  const missing = d.getElementById("show-missing");
+  if (missing) { missing.click(); m.Shown = [...d.querySelectorAll("tr.cell")].filter(x => x.offsetHeight > 0).length; }
+  document.body.textContent = "<<" + JSON.stringify(m) + ">>";
+};
+</script>`
+
+func (b *browser) measure(t *testing.T, page, scrolls string, width string) (m measured) {
+	t.Helper()
+	b.pages["/frame"] = strings.NewReplacer("WIDTH", width, "PAGE", page, "SCROLLS", scrolls).Replace(frame)
+	dom := b.run(t, "/frame", "--window-size=1600,1000", "--dump-dom")
+	text := regexp.MustCompile(`(?s)&lt;&lt;(.*?)&gt;&gt;`).FindStringSubmatch(dom)
+	if text == nil {
+		t.Fatalf("the frame measured nothing:\n%.500s", dom)
+	}
+	if err := json.Unmarshal([]byte(html.UnescapeString(text[1])), &m); err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+func TestBrowser(t *testing.T) {
+	b := newBrowser(t)
+	r := sample(t)
+	b.pages["/page"] = render(t, r)
+	// The style for paper, on a screen: Chromium measures nothing on paper. Its own page has the policy, which would refuse it.
+	paper := regexp.MustCompile(`<meta http-equiv="Content-Security-Policy"[^>]*>`).ReplaceAllString(b.pages["/page"], "")
+	b.pages["/paper"] = strings.Replace(paper, "@media print", "@media all", 1)
+
+	missing := len(slices.DeleteFunc(slices.Clone(r.Cells), func(c Cell) bool { return c.State != Missing }))
+	signs, rows := map[[2]string]int{}, map[string]bool{}
+	for _, c := range r.Cells {
+		at := [2]string{c.System, c.Driver}
+		if c.State == Excluded {
+			rows[c.System+c.Driver+c.Why] = true
+		} else {
+			signs[at]++
+			rows[c.System+c.Driver+c.Arch] = true
+		}
+	}
+	for _, width := range []string{"320", "390", "768", "900", "1024", "1190", "1440"} {
+		m := b.measure(t, "/page", `".scroll"`, width)
+		if m.Page > m.Width || len(m.Cut) > 0 {
+			t.Errorf("at %s pixels the page is %d wide: %q", width, m.Page, m.Cut)
+		}
+		if m.Rows < len(rows) || m.Cells < len(signs) {
+			t.Errorf("at %s pixels the page has %d rows and %d signs, want at least %d and %d", width, m.Rows, m.Cells, len(rows), len(signs))
+		}
+		if m.Shown != missing {
+			t.Errorf("at %s pixels %d rows are shown as missing, want %d", width, m.Shown, missing)
+		}
+	}
+	// A4 on its side, less the margins, at 96 pixels an inch: nothing scrolls on paper.
+	if m := b.measure(t, "/paper", `".nothing"`, "1039"); m.Page > m.Width || len(m.Cut) > 0 {
+		t.Errorf("on paper the page is %d wide of %d: %q", m.Page, m.Width, m.Cut)
+	}
+	checkShots(t, b)
+	own := regexp.MustCompile(`^[a-z0-9.-]+\.(google|googleapis|gvt1)\.com(:443)?(/|$)`) // Chromium's updates and clock
+	for _, asked := range b.asked {
+		if !own.MatchString(asked) && !slices.Contains([]string{"/page", "/paper", "/frame"}, strings.TrimPrefix(asked, strings.TrimPrefix(b.URL, "http://"))) {
+			t.Errorf("Chromium asked for %s", asked)
+		}
+	}
+}
+
+// checkShots looks at pictures and paper: something must be on them.
+func checkShots(t *testing.T, b *browser) {
+	t.Helper()
+	dir := t.TempDir()
+	if keep := os.Getenv("DRIVER_E2E_KEEP"); keep != "" { // for people to look at
+		dir = keep
+	}
+	for name, size := range map[string]string{"desktop": "1440,1000", "narrow": "500,900"} {
+		file := filepath.Join(dir, name+".png")
+		b.run(t, "/page", "--window-size="+size, "--screenshot="+file)
+		f, err := os.Open(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		img, err := png.Decode(f)
+		if err := errors.Join(err, f.Close()); err != nil {
+			t.Fatal(err)
+		}
+		colours := map[[3]uint32]int{}
+		for y := range img.Bounds().Dy() {
+			for x := range img.Bounds().Dx() {
+				red, green, blue, _ := img.At(x, y).RGBA()
+				colours[[3]uint32{red, green, blue}]++
+			}
+		}
+		if len(colours) < 100 {
+			t.Errorf("%s: the picture has %d colours: it is blank", name, len(colours))
+		}
+	}
+	file := filepath.Join(dir, "page.pdf")
+	b.run(t, "/page", "--print-to-pdf="+file, "--no-pdf-header-footer")
+	pdf, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sheet := regexp.MustCompile(`/MediaBox\s*\[0 0 ([0-9.]+) ([0-9.]+)\]`).FindSubmatch(pdf)
+	if len(pdf) < 20_000 || sheet == nil || !bytes.HasPrefix(sheet[1], []byte("84")) || !bytes.HasPrefix(sheet[2], []byte("59")) {
+		t.Errorf("the PDF has %d bytes and the sheet %q, want A4 on its side", len(pdf), sheet)
+	}
+}

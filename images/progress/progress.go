@@ -1,0 +1,94 @@
+// Package progress reports on steps of the work as data. Showing it is the command's business.
+package progress
+
+import (
+	"context"
+	"io"
+	"sync/atomic"
+	"time"
+)
+
+// Event reports on one step of the work. Progress is data; showing it is the command's business.
+type Event struct {
+	Step      string    // identifies the step; unique among the steps of one Observer
+	Name      string    // what a person reads
+	Time      time.Time // of this event
+	Started   bool      // the step began
+	Completed bool      // the step ended, well if Err is nil
+	Cached    bool      // it ended without work
+	Err       error     // why it failed
+	Item      string    // the part of the step that Current and Total belong to; empty: the step has no parts
+	Current   int64     // bytes done
+	Total     int64     // bytes in all; 0 when unknown
+	Note      string    // a line for people, such as a warning
+}
+
+// Observer receives events, also from several goroutines at once. A nil Observer is fine.
+type Observer func(Event)
+
+// Step is one running step.
+type Step struct {
+	observe Observer
+	id      string
+	name    string
+	last    atomic.Int64 // unix milliseconds of the last progress event: more than ten a second help nobody
+}
+
+// Begin starts a step of a target ("535.261.03-debian12 amd64").
+func (o Observer) Begin(target, name string) *Step {
+	s := &Step{observe: o, id: target + "\x00" + name, name: "[" + target + "] " + name}
+	s.send(Event{Started: true})
+	return s
+}
+
+func (s *Step) send(e Event) {
+	if s.observe == nil {
+		return
+	}
+	e.Step, e.Name, e.Time = s.id, s.name, time.Now()
+	s.observe(e)
+}
+
+// Progress reports bytes; total is 0 when unknown. Events come at most ten times a second, the final one always.
+func (s *Step) Progress(item string, current, total int64) {
+	now := time.Now().UnixMilli()
+	if last := s.last.Load(); now-last < 100 && current != total || !s.last.CompareAndSwap(s.last.Load(), now) {
+		return
+	}
+	s.send(Event{Item: item, Current: current, Total: total})
+}
+
+// Note passes a line on to people.
+func (s *Step) Note(text string) { s.send(Event{Note: text}) }
+
+// End closes the step: with the error, or as done, or as found in the cache. It returns err, so that it can wrap a result.
+func (s *Step) End(cached bool, err error) error {
+	s.send(Event{Completed: true, Cached: cached, Err: err})
+	return err
+}
+
+// Meter counts the bytes that are written to it and reports them as those of an item. It fails once the context has ended.
+func (s *Step) Meter(ctx context.Context, item string, total int64) io.Writer {
+	return &meter{ctx: ctx, step: s, item: item, total: total}
+}
+
+type meter struct {
+	ctx   context.Context //nolint:containedctx // lives as long as one copy, which it cancels
+	step  *Step
+	item  string
+	total int64
+	done  int64
+}
+
+func (m *meter) Write(p []byte) (int, error) {
+	if err := m.ctx.Err(); err != nil {
+		return 0, err
+	}
+	m.done += int64(len(p))
+	shown := m.done
+	if m.total > 0 {
+		shown = min(shown, m.total) // the total is that of the contents; tar headers come on top
+	}
+	m.step.Progress(m.item, shown, m.total)
+	return len(p), nil
+}

@@ -1,0 +1,77 @@
+package recipe
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/driver-container/driver-container/distros/driverinfo"
+	"github.com/driver-container/driver-container/images/matrix"
+)
+
+// firstOpenDefault is the first branch for which NVIDIA's installer prefers the open modules.
+const firstOpenDefault = 560
+
+// Describe is what the image says of itself to the program that runs in it.
+func (r *Recipe) Describe() (driverinfo.Info, error) {
+	id, err := r.contentID()
+	if err != nil {
+		return driverinfo.Info{}, err
+	}
+	return driverinfo.Info{
+		Schema: driverinfo.Schema, Driver: r.Driver, Branch: r.Branch, OS: r.System, Arch: r.Arch, Profile: string(r.Profile),
+		Flavours: PreferredFlavours(r.Flavours, r.Driver), Kernel: r.Kernel, Overridden: ruleNames(r.Overridden), ID: id,
+		Toolchain: r.Toolchain, Precompiled: r.sets(),
+	}, nil
+}
+
+// contentID tells images of different content apart: it covers all that layers are made from, and neither the time nor the
+// compression, which change no file.
+func (r *Recipe) contentID() (string, error) {
+	inputs := []any{
+		Version, r.System, r.Driver, r.Branch, r.Arch, r.Profile, r.Flavours, r.Base.Digest, Digests(r.Packages), r.Links,
+		r.Source.Digests(), r.LibDir, r.LibDir32, r.Entrypoint, r.Kernel, r.Overridden, r.Toolchain, r.Sources, r.precompiledInputs(),
+	}
+	if len(r.Repositories) > 0 {
+		inputs = append(inputs, r.Public().Repositories)
+	}
+	b, err := json.Marshal(inputs)
+	if err != nil {
+		return "", fmt.Errorf("identity of %s: %w", r.Target(), err)
+	}
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:]), nil
+}
+
+// kernelRule is the matrix's for a driver.
+func kernelRule(limits matrix.KernelLimits) driverinfo.KernelRule {
+	return driverinfo.KernelRule{Min: limits.Min, Max: limits.Max, Reason: limits.Reason}
+}
+
+// PreferredFlavours puts the flavour first that the driver's own installer would take.
+func PreferredFlavours(flavours []string, driver string) []string {
+	first, _, _ := strings.Cut(driver, ".")
+	branch, err := strconv.Atoi(first)
+	list := slices.Clone(flavours)
+	slices.SortFunc(list, func(a, b string) int {
+		if err == nil && branch >= firstOpenDefault {
+			a, b = b, a
+		}
+		return strings.Compare(b, a) // "proprietary" before "open"
+	})
+	return list
+}
+
+// ruleNames are the names of rules that were set aside, without their reasons.
+func ruleNames(overridden []string) (names []string) {
+	for _, o := range overridden {
+		name, _, _ := strings.Cut(o, ":")
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}

@@ -1,0 +1,39 @@
+package recipe
+
+import (
+	"slices"
+
+	"github.com/driver-container/driver-container/distros"
+	"github.com/driver-container/driver-container/distros/fetch"
+)
+
+// AllPackages lists all packages of a recipe, each once.
+func (r *Recipe) AllPackages() []distros.Package {
+	all := slices.Concat(r.Packages, r.Source.Packages, r.Compiler)
+	for _, k := range r.Kernels {
+		all = append(all, k.Headers...)
+	}
+	seen := map[string]bool{}
+	return slices.DeleteFunc(all, func(p distros.Package) bool {
+		again := seen[p.Digest()]
+		seen[p.Digest()] = true
+		return again
+	})
+}
+
+// Files lists what a recipe downloads, besides the base, each once.
+func (r *Recipe) Files() []fetch.File {
+	var files []fetch.File
+	for _, p := range r.AllPackages() {
+		files = append(files, PackageFile(p))
+	}
+	if r.Source.Runfile != nil {
+		files = append(files, *r.Source.Runfile)
+	}
+	return files
+}
+
+// PackageFile is the download of a package.
+func PackageFile(p distros.Package) fetch.File {
+	return fetch.File{URL: p.URL, SHA256: p.SHA256, SHA512: p.SHA512, Size: p.Size}
+}

@@ -1,0 +1,179 @@
+package recipe
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/driver-container/driver-container/distros"
+	"github.com/driver-container/driver-container/distros/driverinfo"
+)
+
+// ErrKernel says that a kernel was asked for in words that mean nothing, or that mean no kernel there is.
+var ErrKernel = errors.New("no such kernel")
+
+var (
+	listedKernels = regexp.MustCompile(`^(?:([0-9]{1,3}\.[0-9]{1,4}):)?(?:all|latest(?::([1-9][0-9]{0,2}))?)$`)
+	kernelRelease = regexp.MustCompile(`^[0-9]{1,3}\.[0-9]{1,4}[A-Za-z0-9._+~-]*$`)
+)
+
+const maxRelease = 64 // bytes; the kernel's own bound, __NEW_UTS_LEN
+
+// kernelSpec is one way to say which kernels.
+type kernelSpec struct {
+	release string // if it is just that one, offered or not
+	series  string // "6.1", "": the system's own for latest, every one for all
+	latest  bool
+	count   int // with latest, of each flavour
+}
+
+// IsListed says whether a spec of SelectKernels means kernels that only the repositories know, so that they must be asked.
+func IsListed(spec string) bool { return listedKernels.MatchString(spec) }
+
+// SelectKernels turns specs into the releases of kernels, each once, the newest first. A spec is
+//
+//   - a release as uname -r says it, which need not be offered: planning finds out whether its headers are to be had;
+//   - "all": everything offered, of the flavours if any are given;
+//   - "latest" or "latest:3": the newest, or the three newest, of each of the flavours, or of the usual one. Where the system
+//     has a default series for a flavour (see distros.Kernel), only kernels of that count;
+//   - "6.12:latest", "6.12:latest:3", "6.12:all": the same for one series.
+//
+// "latest:3" is content with fewer. A flavour without any kernel, and a spec that is none of the above, is ErrKernel.
+func SelectKernels(offered []distros.Kernel, specs, flavours []string, usual string) ([]string, error) {
+	offered = slices.Clone(offered)
+	slices.SortStableFunc(offered, func(a, b distros.Kernel) int { return distros.CompareReleases(b.Release, a.Release) })
+	var releases []string
+	for _, text := range specs {
+		spec, err := parseKernelSpec(text)
+		if err != nil {
+			return nil, err
+		}
+		if spec.release != "" {
+			releases = append(releases, spec.release)
+			continue
+		}
+		found, err := spec.choose(offered, flavours, usual)
+		if err != nil {
+			return nil, fmt.Errorf("%w: %q: %w", ErrKernel, text, err)
+		}
+		releases = append(releases, found...)
+	}
+	slices.SortFunc(releases, func(a, b string) int { return distros.CompareReleases(b, a) })
+	return slices.Compact(releases), nil
+}
+
+func parseKernelSpec(text string) (kernelSpec, error) {
+	if m := listedKernels.FindStringSubmatch(text); m != nil {
+		s := kernelSpec{series: m[1], latest: strings.Contains(text, "latest"), count: 1}
+		if m[2] != "" {
+			s.count, _ = strconv.Atoi(m[2]) // three digits at most
+		}
+		return s, nil
+	}
+	if kernelRelease.MatchString(text) && len(text) <= maxRelease {
+		return kernelSpec{release: text}, nil
+	}
+	hint := ""
+	if near := distros.Nearest(text, []string{"latest", "all"}); len(near) > 0 {
+		hint = "; did you mean " + near[0] + "?"
+	}
+	return kernelSpec{}, fmt.Errorf("%w: %.80q: give a release as uname -r says it (6.1.0-38-amd64), latest, latest:N, all, or one of a series, such as 6.1:latest%s",
+		ErrKernel, text, hint)
+}
+
+// choose finds the kernels of a spec; offered is sorted, the newest first.
+func (s kernelSpec) choose(offered []distros.Kernel, flavours []string, usual string) (releases []string, err error) {
+	if len(flavours) == 0 && s.latest {
+		flavours = []string{usual}
+	}
+	if len(flavours) == 0 {
+		for _, k := range offered {
+			if s.matches(k) {
+				releases = append(releases, k.Release)
+			}
+		}
+		if len(releases) == 0 {
+			return nil, notOffered(offered, s.series, "")
+		}
+		return releases, nil
+	}
+	for _, flavour := range flavours {
+		var some []distros.Kernel
+		for _, k := range offered {
+			if k.Flavour == flavour && s.matches(k) {
+				some = append(some, k)
+			}
+		}
+		if len(some) == 0 {
+			return nil, notOffered(offered, s.series, flavour)
+		}
+		if s.latest {
+			some = s.newest(some)
+		}
+		for _, k := range some {
+			releases = append(releases, k.Release)
+		}
+	}
+	return releases, nil
+}
+
+func (s kernelSpec) matches(k distros.Kernel) bool {
+	return s.series == "" || SeriesOf(k.Release) == s.series
+}
+
+// newest takes the first ones of one flavour, of the system's own series unless another was asked for.
+func (s kernelSpec) newest(some []distros.Kernel) []distros.Kernel {
+	if s.series == "" && slices.ContainsFunc(some, func(k distros.Kernel) bool { return k.Default }) {
+		some = slices.DeleteFunc(some, func(k distros.Kernel) bool { return !k.Default })
+	}
+	return some[:min(len(some), s.count)]
+}
+
+// notOffered says what there is instead.
+func notOffered(offered []distros.Kernel, series, flavour string) error {
+	what := "kernel"
+	if series != "" {
+		what += " of series " + series
+	}
+	if flavour != "" {
+		what += " of flavour " + strconv.Quote(flavour)
+	}
+	var flavours, all, same []string
+	for _, k := range offered {
+		all = append(all, k.Release)
+		if k.Flavour == flavour {
+			same = append(same, k.Release)
+		}
+		if !slices.Contains(flavours, k.Flavour) {
+			flavours = append(flavours, k.Flavour)
+		}
+	}
+	if len(all) == 0 {
+		return errors.New("the package repositories offer no kernel that fits: name releases, and give the repository that has their headers with --mirror or in the matrix")
+	}
+	slices.Sort(flavours)
+	text := "the flavours there are " + strings.Join(flavours, ", ")
+	if near := distros.Nearest(flavour, flavours); len(near) > 0 && !slices.Contains(flavours, flavour) {
+		text += " (did you mean " + near[0] + "?)"
+	}
+	if len(same) > 0 {
+		all = same
+	}
+	shown := all[:min(len(all), 5)]
+	if len(shown) < len(all) {
+		shown = append(slices.Clone(shown), fmt.Sprintf("... (%d in all; driver-build kernels lists them)", len(all)))
+	}
+	return fmt.Errorf("the package repositories offer no %s; %s; the kernels %s", what, text, strings.Join(shown, ", "))
+}
+
+// SeriesOf is "6.1" of "6.1.0-38-amd64".
+func SeriesOf(release string) string {
+	major, minor, ok := driverinfo.Series(release)
+	if !ok {
+		return ""
+	}
+	return fmt.Sprintf("%d.%d", major, minor)
+}

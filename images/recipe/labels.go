@@ -1,0 +1,55 @@
+package recipe
+
+import (
+	"strings"
+	"time"
+)
+
+// Labels of our own, besides the standard org.opencontainers.image.* ones.
+const (
+	labelPrefix     = "io.github.driver-container."
+	LabelDriver     = labelPrefix + "driver"
+	LabelSystem     = labelPrefix + "os"
+	LabelProfile    = labelPrefix + "profile"
+	LabelFlavours   = labelPrefix + "flavours"
+	LabelOverridden = labelPrefix + "overridden"
+	LabelKernels    = labelPrefix + "kernels" // with modules compiled ahead of time
+	LabelSigner     = labelPrefix + "signer"  // SHA-256 of the certificate whose key signed those modules
+	// LabelContent tells images of different content apart: driverinfo.Info.ID of the image. It is on the manifest too, so that
+	// whether an image is out of date can be seen without pulling it.
+	LabelContent = labelPrefix + "content"
+	projectURL   = "https://github.com/driver-container/driver-container"
+	OCIPrefix    = "org.opencontainers.image."
+)
+
+// Labels are those of the image, which are the annotations of its manifest too.
+func (r *Recipe) Labels() (map[string]string, error) {
+	id, err := r.contentID()
+	if err != nil {
+		return nil, err
+	}
+	l := map[string]string{
+		OCIPrefix + "title":       "NVIDIA driver " + r.Driver + " for " + r.System,
+		OCIPrefix + "version":     r.Tag,
+		OCIPrefix + "source":      projectURL,
+		OCIPrefix + "licenses":    "LicenseRef-NVIDIA-Driver",
+		OCIPrefix + "base.digest": r.Base.Digest,
+		LabelDriver:               r.Driver,
+		LabelSystem:               r.System,
+		LabelProfile:              string(r.Profile),
+		LabelFlavours:             strings.Join(r.Flavours, ","),
+		LabelContent:              id,
+	}
+	if r.Epoch > 0 {
+		l[OCIPrefix+"created"] = r.Time().Format(time.RFC3339)
+	}
+	for name, value := range map[string]string{
+		OCIPrefix + "base.name": r.Base.Name, OCIPrefix + "revision": r.Builder.Revision, LabelOverridden: strings.Join(r.Overridden, "; "),
+		LabelKernels: strings.Join(r.Releases(), ","), LabelSigner: r.Signer,
+	} {
+		if value != "" {
+			l[name] = value
+		}
+	}
+	return l, nil
+}

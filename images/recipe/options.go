@@ -1,0 +1,21 @@
+package recipe
+
+import "crypto/x509"
+
+// Options are the choices that are not in the matrix. The zero value takes everything from the row.
+type Options struct {
+	Base        string      // another base: a reference, oci:DIR, oci-archive:FILE or docker-archive:FILE
+	Source      string      // where the .run archive is: a URL; its checksum is still the row's
+	Mirror      string      // instead of the addresses in the base's apt configuration; see apt.WithMirror
+	Profile     Profile     // "": full
+	Compression Compression // "": gzip
+	Epoch       int64       // SOURCE_DATE_EPOCH
+
+	Kernels   []string          // releases to compile modules for ahead of time
+	Together  bool              // all kernels in one image, <driver>-<os>; without it there must be one kernel, and the tag names it
+	Toolchain bool              // with Kernels: compiler and sources are in the image all the same, for other kernels
+	Sources   bool              // with Kernels: the sources of the modules are in the image
+	Flavours  []string          // with Kernels: of those modules; empty: the one that the driver's own installer would take
+	Modules   []string          // with Kernels: names of the modules; empty: all that the sources offer
+	Signer    *x509.Certificate // with Kernels: whose key signs the modules; nil: unsigned
+}

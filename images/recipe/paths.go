@@ -1,0 +1,47 @@
+package recipe
+
+import "github.com/driver-container/driver-container/distros"
+
+// Where the driver's parts are in an image, besides the library folder and usr/bin. The firmware is not in lib/firmware:
+// the GPU Operator mounts over that folder in the driver's pod, so the entrypoint brings it to the driver root; a link in
+// usr/lib/firmware leads there for everything that looks into the image itself.
+const (
+	ShareDir      = "usr/share/nvidia-driver"
+	FirmwareDir   = ShareDir + "/firmware" // below it nvidia/<version>/*.bin, as the kernel asks for them
+	SupportedGPUs = ShareDir + "/supported-gpus.json"
+	LicenceFile   = "licenses/LICENSE"
+)
+
+// ModulesDir is where an image has compiled modules: a kbuild.Cache, one folder a set.
+const ModulesDir = ShareDir + "/modules"
+
+// The names of our own programs in the image. Both of the first work: nvidia-driver is what the GPU Operator calls.
+const (
+	EntrypointName = "driver-entrypoint"
+	EntrypointLink = "nvidia-driver"
+	ProbeName      = "driver-probe"
+	EvictName      = "driver-evict"
+	BinDir         = "usr/local/bin"
+	EvictDir       = "usr/bin" // a path that pod specifications name: see docs/evict.md
+)
+
+// DefaultPath is the search path of an image whose base has none.
+const DefaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+// KernelDir is where the sources of a flavour are.
+func KernelDir(version, flavour string) string {
+	if flavour == "open" {
+		return "usr/src/nvidia-" + version + "/kernel-open"
+	}
+	return "usr/src/nvidia-" + version + "/kernel"
+}
+
+// SearchPath is a search path with the folders of the system's compilers that are not on the usual one, last.
+func (r *Recipe) SearchPath(path string) string {
+	if system, ok := r.Distro.(distros.RPM); ok {
+		for _, dir := range system.CompilerDirs() {
+			path += ":/" + dir
+		}
+	}
+	return path
+}

@@ -1,0 +1,106 @@
+package recipe
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/driver-container/driver-container/distros"
+	"github.com/driver-container/driver-container/images/matrix"
+	"github.com/driver-container/driver-container/images/registry"
+)
+
+// Pins is the part of a recipe that depends on when registries and repositories were asked.
+type Pins struct {
+	Base     Base                         `json:"base,omitzero"`
+	Packages []distros.Package            `json:"packages"`           // beside the driver
+	Compiler []distros.Package            `json:"compiler,omitempty"` // what compiles modules for the image
+	Headers  map[string][]distros.Package `json:"headers,omitempty"`  // by the release of the kernel
+	Driver   []distros.Package            `json:"driver"`             // nil for a .run archive
+}
+
+// New makes the recipe of a target from pins. It asks no registry and no repository: whether the base and the files still exist
+// shows when they are fetched. The caller makes sure that the pins answer the request of that target and those options. The base
+// is read from where the pins say; those that an earlier run kept do not say, and then it is read by its digest.
+func New(t matrix.Target, o Options, p Pins, programs []Binary, by BuilderInfo) (*Recipe, error) {
+	r := targetRecipe(t, o)
+	_, archive, err := wants(t, o, r)
+	if err != nil {
+		return nil, err
+	}
+	r.Entrypoint, r.Builder, r.Base = programs, by, p.Base
+	switch {
+	case p.Base.Location != "":
+	case registry.IsLocal(o.Base):
+		r.Base.Location = o.Base
+	case p.Base.Name == "":
+		return nil, errors.New("the base was an image of the machine that planned: give --base")
+	default:
+		r.Base.Location = p.Base.Name + "@" + p.Base.Digest
+	}
+	r.Packages, r.Compiler = slices.Clone(p.Packages), slices.Clone(p.Compiler)
+	r.Source = Source{Runfile: archive, Packages: slices.Clone(p.Driver)}
+	for i, k := range r.Kernels {
+		headers, ok := p.Headers[k.Release]
+		if !ok {
+			return nil, fmt.Errorf("headers of kernel %s were not planned", k.Release)
+		}
+		r.Kernels[i].Headers = slices.Clone(headers)
+	}
+	return r, nil
+}
+
+// Name is the Target of a target's recipe, which progress and messages use before there is one.
+func Name(t matrix.Target, o Options) string { return targetRecipe(t, o).Target() }
+
+// targetRecipe is the part of a recipe that follows from the matrix and the options alone.
+func targetRecipe(t matrix.Target, o Options) *Recipe {
+	d := t.Distro
+	r := &Recipe{
+		Distro: d, Schema: Version, System: t.System.ID, Driver: t.Driver.Version, Branch: t.Driver.Branch, Arch: t.Arch, Tag: t.Tag(),
+		Profile: cmp.Or(o.Profile, Full), Flavours: t.Flavours, Links: d.Links(), LibDir: d.LibDir(t.Arch), LibDir32: d.LibDir32(t.Arch),
+		Compression: cmp.Or(o.Compression, Gzip), Epoch: o.Epoch, Kernel: kernelRule(t.Driver.Kernel), Overridden: t.Overridden,
+		Toolchain: true, Sources: true, Aliases: AliasTags(t), Repositories: t.System.Repositories, OnlyThese: t.System.OnlyThese,
+	}
+	if len(o.Kernels) > 0 {
+		r.precompiled(t, o)
+	}
+	return r
+}
+
+// Pins are those of a recipe, without the credentials in addresses.
+func (r *Recipe) Pins() Pins {
+	p := Pins{Base: r.Base, Packages: r.Packages, Compiler: r.Compiler, Driver: r.Source.Packages}
+	for _, k := range r.Kernels {
+		if p.Headers == nil {
+			p.Headers = map[string][]distros.Package{}
+		}
+		p.Headers[k.Release] = k.Headers
+	}
+	return p.Public()
+}
+
+// All lists all packages; some may be there twice.
+func (p Pins) All() []distros.Package {
+	all := slices.Concat(p.Packages, p.Compiler, p.Driver)
+	for _, release := range slices.Sorted(maps.Keys(p.Headers)) {
+		all = append(all, p.Headers[release]...)
+	}
+	return all
+}
+
+// Public are the pins as a file may keep them: without the credentials that addresses may hold, and without where this run read the
+// base from.
+func (p Pins) Public() Pins {
+	public := Pins{Base: Base{Name: p.Base.Name, Digest: p.Base.Digest}, Driver: publicPackages(p.Driver)}
+	public.Packages, public.Compiler = publicPackages(p.Packages), publicPackages(p.Compiler)
+	for release, list := range p.Headers {
+		if public.Headers == nil {
+			public.Headers = map[string][]distros.Package{}
+		}
+		public.Headers[release] = publicPackages(list)
+	}
+	return public
+}

@@ -1,0 +1,114 @@
+package recipe
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/driver-container/driver-container/distros"
+	"github.com/driver-container/driver-container/distros/driverinfo"
+	"github.com/driver-container/driver-container/images/matrix"
+	"github.com/driver-container/driver-container/kmod/kbuild"
+	"github.com/driver-container/driver-container/kmod/sign"
+)
+
+// precompiled makes the recipe one of an image that brings modules for some kernels. Without a toolchain the image is thin: it
+// serves these kernels and flavours and no others.
+func (r *Recipe) precompiled(t matrix.Target, o Options) {
+	r.Toolchain, r.Sources = o.Toolchain, o.Toolchain || o.Sources
+	if r.Precompile = slices.Clone(o.Flavours); len(r.Precompile) == 0 {
+		r.Precompile = PreferredFlavours(t.Flavours, t.Driver.Version)[:1]
+	}
+	if !r.Toolchain {
+		r.Flavours = r.Precompile
+	}
+	r.Modules = slices.Sorted(slices.Values(o.Modules))
+	for _, release := range o.Kernels {
+		r.Kernels = append(r.Kernels, Kernel{Release: release})
+	}
+	slices.SortStableFunc(r.Kernels, func(a, b Kernel) int { return distros.CompareReleases(b.Release, a.Release) })
+	if o.Signer != nil {
+		r.Signer = sign.Fingerprint(o.Signer.Raw)
+	}
+	if !o.Together {
+		r.Tag, r.Aliases = KernelTags(t, o.Kernels[0])
+	}
+}
+
+// KernelTags are the tags of an image with modules for one kernel: "535.261.03-6.1.0-38-amd64-debian12", and the same with the
+// branch, under which the GPU Operator asks for it; and both for each other name of the system.
+func KernelTags(t matrix.Target, release string) (tag string, aliases []string) {
+	kernel := "-" + distros.KernelTag(release) + "-"
+	for _, system := range append([]string{t.System.ID}, t.System.Aliases...) {
+		aliases = append(aliases, t.Driver.Version+kernel+system, strings.TrimPrefix(t.Driver.Branch, "R")+kernel+system)
+	}
+	return aliases[0], aliases[1:]
+}
+
+// AliasTags are the tags of an image for any kernel, under the other names of its system.
+func AliasTags(t matrix.Target) (aliases []string) {
+	for _, system := range t.System.Aliases {
+		aliases = append(aliases, t.Driver.Version+"-"+system)
+	}
+	return aliases
+}
+
+// CheckKernel says whether a driver's modules compile on a kernel, as far as the matrix knows; the error is a *driverinfo.KernelError.
+func CheckKernel(d matrix.Driver, release string) error {
+	if err := kernelRule(d.Kernel).Check(release); err != nil {
+		return fmt.Errorf("driver %s: %w", d.Version, err)
+	}
+	return nil
+}
+
+// Releases are those of the kernels that the image has modules for.
+func (r *Recipe) Releases() (all []string) {
+	for _, k := range r.Kernels {
+		all = append(all, k.Release)
+	}
+	return all
+}
+
+// sets lists the sets of modules that the image has.
+func (r *Recipe) sets() []driverinfo.Precompiled {
+	var all []driverinfo.Precompiled
+	for _, k := range r.Kernels {
+		for _, flavour := range r.Precompile {
+			all = append(all, driverinfo.Precompiled{Kernel: k.Release, Flavour: flavour})
+		}
+	}
+	return all
+}
+
+// kernelPins are the digests of what the sources of a flavour come from.
+func (s Source) kernelPins(flavour string) []string {
+	if s.Runfile != nil {
+		return []string{s.Runfile.SHA256}
+	}
+	var sums []string
+	for _, p := range s.Packages {
+		if strings.HasSuffix(p.Name, "kernel-source") && PackageFlavour(p.Name) == flavour {
+			sums = append(sums, p.Digest())
+		}
+	}
+	return sums
+}
+
+// ModulesInputs is what modules are made from.
+func (r *Recipe) ModulesInputs(k Kernel, flavour string) []any {
+	return []any{
+		r.Base.Digest, r.Links, Digests(r.Compiler), Digests(k.Headers), r.Source.kernelPins(flavour), r.Driver, flavour, r.Arch, k.Release, r.Modules,
+		kbuild.Recipe, r.Compression, r.Epoch,
+	}
+}
+
+// precompiledInputs is what all sets of modules of the image are made from.
+func (r *Recipe) precompiledInputs() []any {
+	inputs := []any{r.Signer}
+	for _, k := range r.Kernels {
+		for _, flavour := range r.Precompile {
+			inputs = append(inputs, r.ModulesInputs(k, flavour))
+		}
+	}
+	return inputs
+}

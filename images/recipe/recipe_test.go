@@ -1,0 +1,68 @@
+package recipe
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/driver-container/driver-container/distros"
+	"github.com/driver-container/driver-container/distros/fetch"
+	"github.com/driver-container/driver-container/images/matrix"
+)
+
+func TestPreferred(t *testing.T) {
+	t.Parallel()
+	both := []string{"open", "proprietary"}
+	for driver, want := range map[string]string{"535.261.03": "proprietary open", "560.28.03": "open proprietary", "x": "proprietary open"} {
+		if got := strings.Join(PreferredFlavours(both, driver), " "); got != want {
+			t.Errorf("%s: %s, want %s", driver, got, want)
+		}
+	}
+}
+
+func TestParse(t *testing.T) {
+	t.Parallel()
+	for _, s := range []string{"gzip", "zstd", "GZIP"} {
+		if _, err := ParseCompression(s); err != nil {
+			t.Error(err)
+		}
+	}
+	_, err := ParseCompression("lz4")
+	fails(t, err, "lz4", "gzip or zstd")
+	_, err = ParseProfile("tiny")
+	fails(t, err, "tiny", "full or compute")
+	secret := Recipe{Source: Source{Runfile: &fetch.File{URL: "https://user:secret@example.com/x.run"}}}
+	if got := secret.Public().Source.Runfile.URL; got != "https://example.com/x.run" {
+		t.Error(got)
+	}
+}
+
+func TestAskKernel(t *testing.T) {
+	t.Parallel()
+	for system, want := range map[string]string{"flatcar": "headers of flatcar come with the host", "debian12": "is no release of a kernel of debian12"} {
+		target := matrix.Target{System: matrix.System{ID: system}, Driver: matrix.Driver{Version: "535.261.03", Branch: "R535"}, Arch: "amd64", Flavours: []string{"open"}}
+		distro, err := distros.Lookup(system)
+		if err != nil {
+			t.Fatal(err)
+		}
+		target.Distro = distro
+		_, err = Ask(target, Options{Kernels: []string{"not a kernel"}})
+		if !errors.Is(err, ErrKernel) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", system, err)
+		}
+	}
+}
+
+// fails checks that an error says what it should.
+func fails(t *testing.T, err error, parts ...string) {
+	t.Helper()
+	if err == nil {
+		t.Errorf("no error, want %q", parts)
+		return
+	}
+	for _, p := range parts {
+		if !strings.Contains(err.Error(), p) {
+			t.Errorf("%v\nlacks %q", err, p)
+		}
+	}
+}

@@ -1,0 +1,40 @@
+package recipe
+
+import (
+	"cmp"
+
+	"github.com/driver-container/driver-container/distros/fetch"
+	"github.com/driver-container/driver-container/images/matrix"
+	"github.com/driver-container/driver-container/images/registry"
+)
+
+// Request is all that a plan starts from. Plans of equal requests differ only in what registries and repositories have.
+type Request struct {
+	Base         string              // the reference as it is written; "": an image of this machine
+	Mirror       string              // of packages, without credentials
+	Components   []string            // added to the repositories of the base
+	Repositories []matrix.Repository // added to those of the base; without keys, which decide what is trusted and not what is chosen
+	OnlyThese    bool                // instead of those of the base
+	Wants
+	Archive *fetch.File // the driver's .run archive, as the matrix has it; nil: the driver is packages
+}
+
+// Ask says what a plan of a target starts from. It uses no network and reads nothing.
+func Ask(t matrix.Target, o Options) (Request, error) {
+	w, archive, err := wants(t, o, targetRecipe(t, o))
+	if err != nil {
+		return Request{}, err
+	}
+	q := Request{
+		Base: cmp.Or(o.Base, t.System.Base), Components: t.System.Components, Repositories: publicRepositories(t.System.Repositories),
+		OnlyThese: t.System.OnlyThese, Wants: w, Mirror: PublicMirror(o.Mirror),
+	}
+	if registry.IsLocal(q.Base) {
+		q.Base = ""
+	}
+	if archive != nil {
+		a := t.Driver.Archives[t.Arch]
+		q.Archive = &fetch.File{URL: a.URL, SHA256: a.SHA256, Size: a.Size}
+	}
+	return q, nil
+}

@@ -1,0 +1,85 @@
+package recipe
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/driver-container/driver-container/distros/fetch"
+	"github.com/driver-container/driver-container/images/matrix"
+)
+
+// Wants is what a target asks of the package repositories, in the words of the package manager.
+type Wants struct {
+	Image    []string            // what the image has beside the driver
+	Compiler []string            // what compiles modules for the image: nothing else, so that it is the same for all images
+	Headers  map[string][]string // by the release of the kernel
+	Driver   []string            // packages with the driver; none: it comes as an archive
+}
+
+// wants decides what goes in: a toolchain or only what loading takes, headers for the kernels to compile for, and the driver, which
+// is packages or an archive.
+func wants(t matrix.Target, o Options, r *Recipe) (w Wants, archive *fetch.File, err error) {
+	d := t.Distro
+	w.Image = d.Toolchain(t.Arch)
+	if !r.Toolchain {
+		w.Image = d.Runtime(t.Arch)
+	}
+	if len(r.Kernels) > 0 {
+		w.Compiler = d.Toolchain(t.Arch)
+	}
+	for _, k := range r.Kernels {
+		if d.PackageManager() == "" {
+			return w, nil, fmt.Errorf("%w: --kernel %q: kernel headers of %s come with the host and are in no package, so its modules are compiled on the node: leave --kernel out", ErrKernel, k.Release, d.ID())
+		}
+		headers := d.Headers(k.Release)
+		if headers == nil {
+			return w, nil, fmt.Errorf("%w: --kernel %q: this is no release of a kernel of %s: driver-build kernels --os %s lists them", ErrKernel, k.Release, d.ID(), d.ID())
+		}
+		if w.Headers == nil {
+			w.Headers = map[string][]string{}
+		}
+		w.Headers[k.Release] = headers
+	}
+	archive, err = w.driver(t, o, r.Flavours)
+	return w, archive, err
+}
+
+// driver decides where the driver comes from: the archive of the command line, the system's own packages where the row names
+// them, and else the row's .run archive.
+func (w *Wants) driver(t matrix.Target, o Options, flavours []string) (*fetch.File, error) {
+	archive, ok := t.Driver.Archives[t.Arch]
+	if o.Source != "" {
+		if !ok {
+			return nil, fmt.Errorf("--source %s: the matrix has no checksum of the %s archive of driver %s to check it against: add archives.%s to the driver",
+				o.Source, t.Arch, t.Driver.Version, t.Arch)
+		}
+		return &fetch.File{URL: o.Source, SHA256: archive.SHA256, Size: archive.Size}, nil
+	}
+	if t.Driver.Debian != nil {
+		if user, kernel, ok := t.Driver.Debian.Wants(t.System.ID, t.Arch); ok {
+			w.Driver = append(user, kernelPackages(kernel, flavours)...)
+			w.Image = append(w.Image, t.Driver.Debian.Depends...)
+			return nil, nil
+		}
+	}
+	if !ok {
+		return nil, fmt.Errorf("driver %s has no archive for %s", t.Driver.Version, t.Arch)
+	}
+	return &fetch.File{URL: archive.URL, SHA256: archive.SHA256, Size: archive.Size}, nil
+}
+
+// kernelPackages picks, of the packages with kernel module sources, those of the flavours wanted.
+func kernelPackages(names, flavours []string) []string {
+	return slices.DeleteFunc(slices.Clone(names), func(name string) bool {
+		return !slices.Contains(flavours, PackageFlavour(name))
+	})
+}
+
+// PackageFlavour is the flavour of the sources in one of Debian's packages with kernel modules.
+func PackageFlavour(name string) string {
+	if strings.Contains(name, "-open-kernel-") {
+		return "open"
+	}
+	return "proprietary"
+}

@@ -1,0 +1,126 @@
+package verify
+
+import (
+	"debug/elf"
+	"errors"
+	"fmt"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/driver-container/driver-container/images/recipe"
+	"github.com/driver-container/driver-container/images/rootfs"
+)
+
+// library is an ELF file of the driver.
+type library struct {
+	entry   *rootfs.Entry
+	soname  string
+	needed  []string
+	machine elf.Machine
+	class   elf.Class
+	interp  bool // it asks for a dynamic loader
+}
+
+// driverName matches the driver's libraries and programs; the last group of a library is its version.
+var driverName = regexp.MustCompile(`^(?:lib(?:nvidia|cuda|cudadebugger|nvcuvid|nvoptix|GLX_nvidia|EGL_nvidia|GLESv1_CM_nvidia|GLESv2_nvidia|vdpau_nvidia)[^/]*\.so(?:\.([0-9.]+))?|nvidia-[a-z-]+)$`)
+
+// releaseVersion is a driver's version, as against the short version of a soname.
+var releaseVersion = regexp.MustCompile(`^[1-9][0-9]{2,}\.[0-9]+(\.[0-9]+)?$`)
+
+// driverFiles reads the headers of the driver's ELF files in the library folders and program folders.
+func driverFiles(tree *rootfs.Tree) ([]library, error) {
+	var libs []library
+	for _, e := range tree.All() {
+		if e.Kind != rootfs.File || !driverName.MatchString(path.Base(e.Path)) || !strings.Contains(e.Path, "lib") && !strings.Contains(e.Path, "bin/") ||
+			strings.HasPrefix(e.Path, "usr/src/") {
+			continue
+		}
+		l, err := readLibrary(e)
+		if errors.Is(err, errNotELF) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", e.Path, err)
+		}
+		libs = append(libs, l)
+	}
+	return libs, nil
+}
+
+var errNotELF = errors.New("not an ELF file")
+
+func readLibrary(e *rootfs.Entry) (library, error) {
+	r, err := e.Open()
+	if err != nil {
+		return library{}, err
+	}
+	f, err := elf.NewFile(r)
+	if err != nil {
+		return library{}, fmt.Errorf("%w: %w", errNotELF, err)
+	}
+	l := library{entry: e, machine: f.Machine, class: f.Class}
+	for _, p := range f.Progs {
+		l.interp = l.interp || p.Type == elf.PT_INTERP
+	}
+	if sonames, err := f.DynString(elf.DT_SONAME); err == nil && len(sonames) > 0 {
+		l.soname = sonames[0]
+	}
+	if l.needed, err = f.ImportedLibraries(); err != nil {
+		l.needed = nil // a static program has no dynamic section
+	}
+	return l, nil
+}
+
+func (s *subject) machine() elf.Machine {
+	if s.config.Architecture == "arm64" {
+		return elf.EM_AARCH64
+	}
+	return elf.EM_X86_64
+}
+
+func checkMachine(s *subject, find func(Severity, string, string, ...any)) {
+	for _, l := range s.drivers {
+		if l.machine != s.machine() && l.machine != elf.EM_386 {
+			find(Error, l.entry.Path, "is for %s, the image for %s", l.machine, s.config.Architecture)
+		}
+	}
+}
+
+func checkSonames(s *subject, find func(Severity, string, string, ...any)) {
+	for _, l := range s.drivers {
+		if l.soname == "" || l.class != elf.ELFCLASS64 {
+			continue
+		}
+		if dir := path.Dir(l.entry.Path); !s.tree.Exists(path.Join(dir, l.soname)) {
+			find(Error, l.entry.Path, "nothing in /%s has its soname %s: add the link", dir, l.soname)
+		}
+	}
+}
+
+// consumerLibraries are what the driver's graphics libraries take from the container that uses them: a driver image has no
+// X11, Wayland or libglvnd.
+var consumerLibraries = []string{
+	"libX11.", "libXext.", "libxcb", "libwayland-", "libdrm.", "libgbm.", "libGL.", "libEGL.", "libGLdispatch.", "libOpenGL.", "libGLX.",
+	"libvulkan.", "libcrypto.", "libssl.", "libnvidia-egl-wayland.", "libgtk-", "libgcc_s.", "libstdc++.",
+}
+
+func checkNeeded(s *subject, find func(Severity, string, string, ...any)) {
+	dirs := append(s.resolvedDirs(), "usr/lib", "lib")
+	for _, l := range s.drivers {
+		if l.class != elf.ELFCLASS64 {
+			continue // 32-bit libraries are for containers that bring the 32-bit C library
+		}
+		for _, need := range l.needed {
+			if slices.ContainsFunc(append(dirs, path.Dir(l.entry.Path)), func(dir string) bool { return s.tree.Exists(path.Join(dir, need)) }) {
+				continue
+			}
+			if recipe.HasPrefix(consumerLibraries, need) {
+				find(Note, l.entry.Path, "needs %s, which the container that uses it must have", need)
+				continue
+			}
+			find(Error, l.entry.Path, "needs %s, which the image has not", need)
+		}
+	}
+}

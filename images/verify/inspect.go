@@ -1,0 +1,141 @@
+package verify
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+
+	"github.com/driver-container/driver-container/distros"
+	"github.com/driver-container/driver-container/distros/driverinfo"
+	"github.com/driver-container/driver-container/images/layer"
+	"github.com/driver-container/driver-container/images/packages"
+	"github.com/driver-container/driver-container/images/recipe"
+	"github.com/driver-container/driver-container/images/rootfs"
+)
+
+// Inspection is what an image holds.
+type Inspection struct {
+	Digest      string               `json:"digest"`
+	Arch        string               `json:"arch"`
+	Driver      string               `json:"driver"`
+	System      string               `json:"system"` // ID and VERSION_ID of its os-release
+	Profile     string               `json:"profile,omitempty"`
+	Flavours    []string             `json:"flavours"` // kernel sources that are there
+	Size        int64                `json:"size"`     // compressed bytes of all layers
+	Layers      []LayerInfo          `json:"layers"`
+	Libraries   []string             `json:"libraries"`
+	Programs    []string             `json:"programs"`
+	Firmware    []string             `json:"firmware"`
+	Modules     []ModuleSet          `json:"modules,omitempty"` // compiled ahead of time
+	Packages    []packages.Installed `json:"packages"`
+	Env         []string             `json:"env"`
+	Description *driverinfo.Info     `json:"description,omitempty"` // what an image of ours says of itself
+	Command     []string             `json:"command"`
+	Labels      map[string]string    `json:"labels,omitempty"`
+}
+
+// LayerInfo is one layer, from the base upwards.
+type LayerInfo struct {
+	Digest    string `json:"digest"`
+	Size      int64  `json:"size"`
+	CreatedBy string `json:"createdBy,omitempty"`
+}
+
+// Inspect reads an image and says what it holds.
+func (e Examiner) Inspect(ctx context.Context, name string, img v1.Image) (i *Inspection, err error) {
+	step := e.Observe.Begin(name, "inspect")
+	defer func() { _ = step.End(false, err) }() // the error goes to the caller as well
+	spool, err := rootfs.NewSpool(e.Store.Dir())
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, spool.Close()) }()
+	if i, err = inspectManifest(img); err != nil {
+		return nil, err
+	}
+	keep := func(p string) bool {
+		return packages.IsDatabase(p) || p == driverinfo.Path || strings.HasPrefix(p, recipe.ModulesDir+"/") || strings.HasSuffix(p, "/os-release") || driverName.MatchString(path.Base(p))
+	}
+	tree, err := layer.Flatten(ctx, img, spool, keep, step)
+	if err != nil {
+		return nil, err
+	}
+	if i.Modules, err = moduleSets(ctx, e.Store, tree, nil); err != nil {
+		return nil, err
+	}
+	return i, inspectTree(i, tree)
+}
+
+func inspectManifest(img v1.Image) (*Inspection, error) {
+	digest, err := img.Digest()
+	if err != nil {
+		return nil, err
+	}
+	config, err := img.ConfigFile()
+	if err != nil {
+		return nil, fmt.Errorf("read the image's configuration: %w", err)
+	}
+	layers, err := img.Layers()
+	if err != nil {
+		return nil, err
+	}
+	c := config.Config
+	i := &Inspection{
+		Digest: digest.String(), Arch: config.Architecture, Env: c.Env, Labels: c.Labels, Profile: c.Labels[recipe.LabelProfile],
+		Command: append(slices.Clone(c.Entrypoint), c.Cmd...),
+	}
+	histories, _ := layer.Histories(config, len(layers))
+	for n, l := range layers {
+		d, err := l.Digest()
+		if err != nil {
+			return nil, err
+		}
+		size, err := l.Size()
+		if err != nil {
+			return nil, err
+		}
+		i.Layers = append(i.Layers, LayerInfo{Digest: d.String(), Size: size, CreatedBy: histories[n].CreatedBy})
+		i.Size += size
+	}
+	return i, nil
+}
+
+func inspectTree(i *Inspection, tree *rootfs.Tree) error {
+	if id, version, err := distros.ReadOSRelease(tree.OpenFS()); err == nil {
+		i.System = id + version
+	}
+	libs, err := driverFiles(tree)
+	if err != nil {
+		return err
+	}
+	s := &subject{tree: tree, config: &v1.ConfigFile{Config: v1.Config{Env: i.Env}}, drivers: libs}
+	checkVersion(s, func(Severity, string, string, ...any) {})
+	i.Driver = s.version
+	for _, l := range libs {
+		if strings.Contains(path.Base(l.entry.Path), ".so") {
+			i.Libraries = append(i.Libraries, "/"+l.entry.Path)
+		} else {
+			i.Programs = append(i.Programs, "/"+l.entry.Path)
+		}
+	}
+	for _, flavour := range []string{"proprietary", "open"} {
+		if tree.Exists(recipe.KernelDir(i.Driver, flavour)) {
+			i.Flavours = append(i.Flavours, flavour)
+		}
+	}
+	for _, e := range tree.All() {
+		if e.Kind == rootfs.File && strings.Contains(e.Path, "/firmware/nvidia/"+i.Driver+"/") {
+			i.Firmware = append(i.Firmware, "/"+e.Path)
+		}
+	}
+	if info, err := driverinfo.Read(tree.OpenFS()); err == nil { // verify says what is wrong with one that cannot be read
+		i.Description = &info
+	}
+	i.Packages, err = packages.InstalledIn(tree)
+	return err
+}

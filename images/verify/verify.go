@@ -1,0 +1,187 @@
+// Package verify reads any image, of this project or not: Verify checks it against what the rest of the stack expects of a driver
+// container, Inspect says what it holds.
+package verify
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+
+	"github.com/driver-container/driver-container/distros/fetch"
+	"github.com/driver-container/driver-container/images/layer"
+	"github.com/driver-container/driver-container/images/progress"
+	"github.com/driver-container/driver-container/images/recipe"
+	"github.com/driver-container/driver-container/images/rootfs"
+)
+
+// Severity of a finding.
+type Severity string
+
+// Only errors make an image unfit; notes are things that some users of the image need and others do not.
+const (
+	Error Severity = "error"
+	Note  Severity = "note"
+)
+
+// Finding is one thing that Verify saw.
+type Finding struct {
+	Severity Severity `json:"severity"`
+	Rule     string   `json:"rule"`
+	Path     string   `json:"path,omitempty"`
+	Message  string   `json:"message"`
+}
+
+// String is the finding on one line.
+func (f Finding) String() string {
+	if f.Path == "" {
+		return fmt.Sprintf("%s: %s: %s", f.Severity, f.Rule, f.Message)
+	}
+	return fmt.Sprintf("%s: %s: %s: %s", f.Severity, f.Rule, f.Path, f.Message)
+}
+
+// ErrUnfit says that Verify has findings that are errors.
+var ErrUnfit = errors.New("the image breaks the driver container's contract")
+
+// subject is an image under examination.
+type subject struct {
+	tree    *rootfs.Tree
+	config  *v1.ConfigFile
+	version string    // the driver's, once a rule has found it
+	drivers []library // the driver's libraries and programs
+	sets    []ModuleSet
+
+	wantSigned bool // each module must be signed by somebody whom the caller named
+}
+
+// rule is one check. Rules run in the order of the table; a later one may rely on what an earlier one found.
+type rule struct {
+	name  string
+	check func(*subject, func(Severity, string, string, ...any))
+}
+
+// rules are what the consumers of a driver root demand of an image: the GPU Operator's validator and startup probe, the
+// container toolkit, the device plugin (internal/driver/root.go, internal/lookup/root, startup-probe.sh of these projects).
+func rules() []rule {
+	return []rule{
+		{"driver-version", checkVersion},
+		{"library-directory", checkLibraryDir},
+		{"relative-links", checkLinks},
+		{"elf-machine", checkMachine},
+		{"soname", checkSonames},
+		{"dependencies", checkNeeded},
+		{"firmware", checkFirmware},
+		{"kernel-sources", checkSources},
+		{"entrypoint", checkEntrypoint},
+		{"programs", checkPrograms},
+		{"environment", checkEnvironment},
+		{"licence", checkLicence},
+		{"description", checkDescription},
+		{"modules", checkModules},
+		{"module-signature", checkModuleSignatures},
+	}
+}
+
+// Examiner reads images.
+type Examiner struct {
+	Store   *fetch.Store // for files that are read by their names, and the spool
+	Observe progress.Observer
+}
+
+// Verify checks an image, ours or not, against what the rest of the stack expects of a driver container. It returns all
+// findings; errors are only about reading the image. The spool's folder needs room for the unpacked image. With signers, the modules
+// that were compiled ahead of time must all be signed by one of them.
+func (e Examiner) Verify(ctx context.Context, name string, img v1.Image, signers ...*x509.Certificate) (findings []Finding, err error) {
+	step := e.Observe.Begin(name, "verify")
+	defer func() { _ = step.End(false, err) }() // the error goes to the caller as well
+	spool, err := rootfs.NewSpool(e.Store.Dir())
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, spool.Close()) }()
+	config, err := img.ConfigFile()
+	if err != nil {
+		return nil, fmt.Errorf("read the image's configuration: %w", err)
+	}
+	tree, err := layer.Flatten(ctx, img, spool, nil, step)
+	if err != nil {
+		return nil, err
+	}
+	s := &subject{tree: tree, config: config}
+	if s.drivers, err = driverFiles(tree); err != nil {
+		return nil, err
+	}
+	s.wantSigned = len(signers) > 0
+	if s.sets, err = moduleSets(ctx, e.Store, tree, signers); err != nil {
+		return nil, err
+	}
+	for _, r := range rules() {
+		r.check(s, func(sev Severity, path, format string, args ...any) {
+			findings = append(findings, Finding{sev, r.name, path, fmt.Sprintf(format, args...)})
+		})
+	}
+	return findings, nil
+}
+
+// Unfit returns ErrUnfit when one of the findings is an error.
+func Unfit(findings []Finding) error {
+	n := 0
+	for _, f := range findings {
+		if f.Severity == Error {
+			n++
+		}
+	}
+	if n == 0 {
+		return nil
+	}
+	return fmt.Errorf("%w: %d errors", ErrUnfit, n)
+}
+
+func (s *subject) env(name string) string {
+	for _, kv := range s.config.Config.Env {
+		if n, v, _ := strings.Cut(kv, "="); n == name {
+			return v
+		}
+	}
+	return ""
+}
+
+// which finds a program on the image's PATH.
+func (s *subject) which(name string) (*rootfs.Entry, bool) {
+	if strings.Contains(name, "/") {
+		e, err := s.tree.Stat(name)
+		return e, err == nil
+	}
+	search := s.env("PATH")
+	if search == "" {
+		search = recipe.DefaultPath
+	}
+	for dir := range strings.SplitSeq(search, ":") {
+		if e, err := s.tree.Stat(strings.Trim(dir, "/") + "/" + name); err == nil && e.Kind == rootfs.File && e.Mode&0o111 != 0 {
+			return e, true
+		}
+	}
+	return nil, false
+}
+
+// libraryDirs are the folders in which all consumers look, and no others.
+func libraryDirs() []string {
+	return []string{
+		"usr/lib64", "usr/lib/x86_64-linux-gnu", "usr/lib/aarch64-linux-gnu", "lib64", "lib/x86_64-linux-gnu", "lib/aarch64-linux-gnu",
+	}
+}
+
+// resolvedDirs are the library folders of the image, each once, through its links.
+func (s *subject) resolvedDirs() []string {
+	var dirs []string
+	for _, d := range libraryDirs() {
+		if e, err := s.tree.Stat(d); err == nil && e.Kind == rootfs.Dir && !slices.Contains(dirs, e.Path) {
+			dirs = append(dirs, e.Path)
+		}
+	}
+	return dirs
+}
