@@ -34,9 +34,9 @@ func (n *Node) askClearance(ctx context.Context, old Driver) (err error) {
 		return nil
 	}
 	begin, asked, open, last := n.now(), false, true, ""
-	defer func() { //nolint:contextcheck // ctx may have ended: what it does has its own deadline
+	defer func() {
 		if open {
-			n.withdraw()
+			n.withdraw(ctx)
 		}
 	}()
 	for {
@@ -92,9 +92,9 @@ func (n *Node) showClearance(ctx context.Context, old Driver) error {
 	return nil
 }
 
-// withdraw has its own deadline: it is for the moment at which everything else has ended.
-func (n *Node) withdraw() {
-	ctx, cancel := context.WithTimeout(context.Background(), withdrawWait)
+// withdraw takes the request back, also when ctx has ended, but within a few seconds.
+func (n *Node) withdraw(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), withdrawWait)
 	defer cancel()
 	if err := n.clearance.Withdraw(ctx); err != nil {
 		n.warn("%s could not be taken back: %v", n.clearance, err)

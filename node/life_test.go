@@ -129,15 +129,17 @@ func (w *world) run(l life, edit ...func(*Node)) end {
 	for _, e := range edit {
 		e(n)
 	}
-	ctx, cancel := context.WithCancel(context.Background())
+	patience, impatient := context.WithCancel(context.Background())
+	defer impatient()
+	ctx, cancel := context.WithCancel(patience)
 	defer cancel()
-	hurry, signals := make(chan struct{}), 0
+	signals := 0
 	signal := func() {
 		switch signals++; signals {
 		case 1:
 			cancel()
 		case 2:
-			close(hurry)
+			impatient()
 		}
 	}
 	if l.asks == 0 {
@@ -163,7 +165,7 @@ func (w *world) run(l life, edit ...func(*Node)) end {
 	done := make(chan struct{})
 	go func() {
 		defer close(done) // also when it is killed
-		err = n.Run(ctx, hurry)
+		err = n.Run(ctx, patience)
 	}()
 	<-done
 	i.over()

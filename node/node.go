@@ -171,10 +171,10 @@ func newInstance() string {
 	return hex.EncodeToString(b[:])
 }
 
-// Run is a whole life: start, serve until ctx ends, stop. hurry is closed by a second signal and ends any waiting of the stop.
-// nil means stopped or left in place as configured. Errors: ErrConfig, lock.ErrHeld, *preflight.BlockedError,
-// *kbuild.NoHeadersError, *kbuild.CompileError, *kmod.RefusedError, *RollbackError, ErrLeft.
-func (n *Node) Run(ctx context.Context, hurry <-chan struct{}) error {
+// Run is a whole life: start, serve until ctx ends, stop. The stop runs under patience: when that ends, the stop waits for nobody any more,
+// but a step that has begun is finished. The result nil means that the driver is stopped, or left in place as configured. Errors: ErrConfig,
+// lock.ErrHeld, *preflight.BlockedError, *kbuild.NoHeadersError, *kbuild.CompileError, *kmod.RefusedError, *RollbackError, ErrLeft.
+func (n *Node) Run(ctx, patience context.Context) error {
 	if n.instanceFile != "" {
 		if err := writeFile(n.instanceFile, []byte(n.board.st.Instance+"\n")); err != nil {
 			return fmt.Errorf("write the name of this instance: %w", err)
@@ -199,7 +199,7 @@ func (n *Node) Run(ctx context.Context, hurry <-chan struct{}) error {
 	if ctx.Err() != nil {
 		err = ErrStopped // what a signal broke off is no failure
 	}
-	err = n.stop(hurry, err) //nolint:contextcheck // it outlives the context that ended the service: it has its own deadline
+	err = n.stop(patience, err)
 	n.last()
 	return errors.Join(err, n.lock.Release())
 }

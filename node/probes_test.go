@@ -96,7 +96,7 @@ func TestBeat(t *testing.T) {
 				t.Error(err)
 			}
 		})
-		if err := n.Run(ctx, nil); err != nil {
+		if err := n.Run(ctx, t.Context()); err != nil {
 			t.Error(err)
 		}
 		if another := newInstance(); len(another) != 16 || another == n.board.st.Instance {
@@ -104,7 +104,7 @@ func TestBeat(t *testing.T) {
 		}
 		_, n = w.begin(life{version: v535})
 		n.instanceFile = "/nonexistent/instance"
-		if err := n.Run(ctx, nil); err == nil {
+		if err := n.Run(ctx, t.Context()); err == nil {
 			t.Error("no name of the instance, no error")
 		}
 	})

@@ -45,13 +45,13 @@ func TestTwoInstances(t *testing.T) {
 		first, n1 := w.begin(life{version: v535})
 		ctx, stop := context.WithCancel(context.Background())
 		ended := make(chan error)
-		go func() { ended <- n1.Run(ctx, nil) }()
+		go func() { ended <- n1.Run(ctx, t.Context()) }()
 		time.Sleep(3 * time.Second)
 		i, waiting := w.begin(life{version: v535})
 		patience, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
 		saved := *w.saved
-		if err := waiting.Run(patience, nil); err != nil || !first.served || w.saved.Instance != saved.Instance || !w.saved.Updated.Equal(saved.Updated) || i.holds {
+		if err := waiting.Run(patience, t.Context()); err != nil || !first.served || w.saved.Instance != saved.Instance || !w.saved.Updated.Equal(saved.Updated) || i.holds {
 			t.Errorf("stopped while waiting: %v, status %+v", err, w.saved)
 		}
 		second := make(chan end)

@@ -12,7 +12,7 @@ import (
 
 // stop takes down what is up, or leaves it whole. cause is nil or ErrStopped when it was asked for; else it is why the start or the
 // service failed, and comes back joined with what stop has to say.
-func (n *Node) stop(hurry <-chan struct{}, cause error) error {
+func (n *Node) stop(patience context.Context, cause error) error {
 	if errors.Is(cause, ErrStopped) {
 		cause = nil
 	}
@@ -21,7 +21,7 @@ func (n *Node) stop(hurry <-chan struct{}, cause error) error {
 	} else {
 		n.say("%v", cause)
 	}
-	ctx, cancel := n.patience(hurry, cause)
+	ctx, cancel := context.WithTimeout(patience, n.stopLimit(cause))
 	defer cancel()
 	n.blocked = false
 	n.hardware.EndUsage()
@@ -38,35 +38,23 @@ func (n *Node) stop(hurry <-chan struct{}, cause error) error {
 		}
 	})
 	if err := n.takeDown(ctx); err != nil {
-		return n.leave(cause, err)
+		return n.leave(ctx, cause, err)
 	}
-	return n.gone(cause)
+	return n.gone(ctx, cause)
 }
 
-// patience bounds the stop: the grace period less a margin for what comes after the waiting. A failed start does not wait for
-// holders as long: nobody asked it to go.
-func (n *Node) patience(hurry <-chan struct{}, cause error) (context.Context, context.CancelFunc) {
+// stopLimit bounds the waiting of a stop: the grace period less a margin for what comes after the waiting. A failed start does not wait
+// for holders as long: nobody asked it to go.
+func (n *Node) stopLimit(cause error) time.Duration {
 	const margin = 5 * time.Second
 	limit := n.cfg.Grace - min(margin, n.cfg.Grace/4)
-	if cause != nil {
-		limit = min(limit, 10*tick)
+	switch {
+	case cause != nil:
+		return min(limit, 10*tick)
+	case n.cfg.OnBusy == BusyWait:
+		return forever
 	}
-	if n.cfg.OnBusy == BusyWait && cause == nil {
-		limit = forever
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), limit)
-	if hurry == nil {
-		return ctx, cancel
-	}
-	stop := make(chan struct{})
-	go func() {
-		select {
-		case <-hurry:
-			cancel()
-		case <-stop:
-		}
-	}()
-	return ctx, func() { close(stop); cancel() }
+	return limit
 }
 
 // forever is how long BusyWait waits: until SIGKILL, for all practical purposes.
@@ -77,7 +65,7 @@ func (n *Node) takeDown(ctx context.Context) error {
 	const enough = 3 // attempts at what is not a matter of waiting, even when there is no time left
 	var said time.Time
 	for failures := 0; ; {
-		err := n.tryDown() //nolint:contextcheck // ctx bounds the waiting, not a step that has begun
+		err := n.tryDown(ctx)
 		if err == nil {
 			return nil
 		}
@@ -103,8 +91,8 @@ func (n *Node) takeDown(ctx context.Context) error {
 
 // tryDown takes the steps down, newest first. Holders are looked for before anything is stopped; when a step is refused all the same,
 // the ones that were taken down are put up again. Each step has its own time, so that the end of the waiting never cuts one.
-func (n *Node) tryDown() error {
-	ctx, cancel := context.WithTimeout(context.Background(), max(n.cfg.Grace, time.Minute))
+func (n *Node) tryDown(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), max(n.cfg.Grace, time.Minute))
 	defer cancel()
 	if slices.ContainsFunc(n.up, func(s step) bool { return s.name == modulesStep }) {
 		if err := n.free(ctx); err != nil {
@@ -134,14 +122,14 @@ func (n *Node) tryDown() error {
 
 // gone ends a life in which everything that this instance put up was taken down. An older driver may still be there: because it was
 // not touched, or because it was put back.
-func (n *Node) gone(cause error) error {
+func (n *Node) gone(ctx context.Context, cause error) error {
 	loaded, err := n.isLoaded()
 	if err != nil {
 		return errors.Join(cause, err)
 	}
 	if !loaded {
 		// A signal may have come before a dead predecessor's leavings were removed.
-		err = errors.Join(n.recover(context.Background()), n.markers.gone())
+		err = errors.Join(n.recover(context.WithoutCancel(ctx)), n.markers.gone())
 		n.board.change(func(st *Status) { st.Up = nil })
 	}
 	n.board.change(func(st *Status) { st.Holders, st.Daemons, st.GPUs = nil, nil, nil })
@@ -189,7 +177,7 @@ func cut(text string, most int) string {
 }
 
 // leave ends a life in which the driver stays.
-func (n *Node) leave(cause, refusal error) error {
+func (n *Node) leave(ctx context.Context, cause, refusal error) error {
 	n.lastWords(refusal)
 	if cause != nil {
 		n.board.change(func(st *Status) { st.LastFailure = n.failure(cause) })
@@ -200,7 +188,7 @@ func (n *Node) leave(cause, refusal error) error {
 	}
 	reason := fmt.Sprintf("left in place: %v", refusal)
 	n.say("%s", reason)
-	n.repairRoot()
+	n.repairRoot(ctx)
 	n.showDriver()
 	n.board.change(func(st *Status) { // the daemons end with this container
 		st.State, st.Ready, st.Reason, st.Daemons = Detached, false, reason, nil
@@ -213,8 +201,8 @@ func (n *Node) leave(cause, refusal error) error {
 }
 
 // repairRoot serves the root again where a failure left modules without one: whoever holds them needs it.
-func (n *Node) repairRoot() {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+func (n *Node) repairRoot(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
 	defer cancel()
 	layers, err := n.roots.Mounted()
 	if loaded, lerr := n.isLoaded(); err != nil || lerr != nil || !loaded || layers > 0 {

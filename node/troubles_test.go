@@ -1,7 +1,6 @@
 package node
 
 import (
-	"context"
 	"errors"
 	"slices"
 	"strings"
@@ -99,7 +98,7 @@ func TestUnload(t *testing.T) {
 			}} {
 			prepare()
 			i, n := w.begin(life{version: v535})
-			if err := n.Unload(context.Background(), nil); err != nil || w.outcome() != absent {
+			if err := n.Unload(t.Context(), t.Context()); err != nil || w.outcome() != absent {
 				t.Errorf("error %v, %s", err, w.outcome())
 			}
 			i.over()
@@ -109,7 +108,7 @@ func TestUnload(t *testing.T) {
 		w.leave(v535)
 		w.meddle("holder comes")
 		i, n := w.begin(life{version: v535, onBusy: BusyFail})
-		if err := n.Unload(context.Background(), nil); !errors.Is(err, ErrLeft) || w.outcome() != whole {
+		if err := n.Unload(t.Context(), t.Context()); !errors.Is(err, ErrLeft) || w.outcome() != whole {
 			t.Errorf("in use: error %v, %s", err, w.outcome())
 		}
 		i.over()

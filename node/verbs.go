@@ -62,16 +62,17 @@ func (n *Node) Compile(ctx context.Context, release string) (set *kbuild.Set, so
 	return set, source, nil
 }
 
-// Unload takes down a driver that an instance left in place. The error is lock.ErrHeld while one runs, ErrLeft when it is in use.
-func (n *Node) Unload(ctx context.Context, hurry <-chan struct{}) error {
+// Unload takes down a driver that an instance left in place. ctx is for the waiting for the lock, patience for the stop, as in Run. The
+// error is lock.ErrHeld while an instance runs, ErrLeft when the driver is in use.
+func (n *Node) Unload(ctx, patience context.Context) error {
 	if err := n.takeLock(ctx); err != nil {
 		return err
 	}
-	err := n.unloadLeft(ctx, hurry)
+	err := n.unloadLeft(ctx, patience)
 	return errors.Join(err, n.lock.Release())
 }
 
-func (n *Node) unloadLeft(ctx context.Context, hurry <-chan struct{}) error {
+func (n *Node) unloadLeft(ctx, patience context.Context) error {
 	if err := n.recover(ctx); err != nil {
 		return err
 	}
@@ -96,5 +97,5 @@ func (n *Node) unloadLeft(ctx context.Context, hurry <-chan struct{}) error {
 		}
 		n.up = append(n.up, n.modulesStep())
 	}
-	return n.stop(hurry, nil) //nolint:contextcheck // it outlives the context that ended the service: it has its own deadline
+	return n.stop(patience, nil)
 }

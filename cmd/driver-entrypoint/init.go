@@ -14,7 +14,7 @@ import (
 	"github.com/driver-container/driver-container/node/report"
 )
 
-func (p *program) initCommand() *cobra.Command {
+func (p *program) initCommand(patience context.Context) *cobra.Command {
 	cfg := node.Defaults()
 	var tell telling
 	var license bool
@@ -26,7 +26,7 @@ func (p *program) initCommand() *cobra.Command {
 			if !license {
 				p.log()("using this driver means accepting its license, /licenses/LICENSE in this image; --accept-license says that you do")
 			}
-			return p.serve(cmd.Context(), cfg, tell)
+			return p.serve(cmd.Context(), patience, cfg, tell)
 		}}
 	f := cmd.Flags()
 	f.SortFlags = false
@@ -55,12 +55,14 @@ func (p *program) node(cfg node.Config, host node.Host) (*node.Node, error) {
 
 // serve runs an instance with everything that tells of it. What tells begins before the lock, so that one who waits is seen, and has its
 // last word before the lock is given back.
-func (p *program) serve(ctx context.Context, cfg node.Config, tell telling) error {
+func (p *program) serve(ctx, patience context.Context, cfg node.Config, tell telling) error {
 	client := kubernetes.InCluster(func(name string) string { return lookup(p.env, name) })
 	var reporter *report.Reporter
-	last := func() { //nolint:contextcheck // the last word comes after the signal that ended ctx
+	last := func() {
 		if reporter != nil {
-			reporter.Close(p.lastWait())
+			ctx, cancel := lastWord(patience)
+			defer cancel()
+			reporter.Close(ctx)
 		}
 	}
 	host := node.Host{Last: last}
@@ -76,23 +78,23 @@ func (p *program) serve(ctx context.Context, cfg node.Config, tell telling) erro
 		}
 		return err
 	}
-	defer p.measure(n, cfg.Run, tell)() //nolint:contextcheck // a stop is measured, too
+	defer p.measure(context.WithoutCancel(ctx), n, cfg.Run, tell)() // a stop is measured, too
 	if tell.reports() {
-		reporter = report.Start(report.Source{Status: n.Snapshot, Changed: n.Changed()}, p.reporting(client, safe, cfg, tell)) //nolint:contextcheck // it follows the stop, too
+		reporter = report.Start(context.WithoutCancel(ctx), report.Source{Status: n.Snapshot, Changed: n.Changed()}, p.reporting(client, safe, cfg, tell)) // it follows the stop, too
 	}
-	err = n.Run(ctx, p.hurry)
+	err = n.Run(ctx, patience)
 	last() // where it never had the node
 	return err
 }
 
-// lastWait is how long a stop waits for a server that does not answer: a part of the time that node.Config.Grace leaves.
-func (p *program) lastWait() time.Duration {
-	select {
-	case <-p.hurry:
-		return time.Second
-	default:
-		return 3 * time.Second
+// lastWord bounds how long a stop waits for a server that does not answer: a part of the time that node.Config.Grace leaves, and less when
+// the patience has ended.
+func lastWord(patience context.Context) (context.Context, context.CancelFunc) {
+	limit := 3 * time.Second
+	if patience.Err() != nil {
+		limit = time.Second
 	}
+	return context.WithTimeout(context.WithoutCancel(patience), limit)
 }
 
 func (p *program) reporting(client *kubernetes.Client, safe *kubernetes.SafeLoad, cfg node.Config, tell telling) report.Options {
@@ -112,11 +114,11 @@ func (p *program) reporting(client *kubernetes.Client, safe *kubernetes.SafeLoad
 }
 
 // measure serves metrics until the function that it returns is called. A port that is taken is a warning: the driver matters more.
-func (p *program) measure(n *node.Node, run string, tell telling) (end func()) {
+func (p *program) measure(ctx context.Context, n *node.Node, run string, tell telling) (end func()) {
 	if tell.metrics == "" {
 		return func() {}
 	}
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(ctx)
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", tell.metrics)
 	if err != nil {
 		cancel()

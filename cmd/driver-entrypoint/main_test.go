@@ -127,7 +127,7 @@ func TestEveryFlagHasATwin(t *testing.T) {
 			}
 		}
 	}
-	visit(p.command())
+	visit(p.command(t.Context()))
 	for name := range twins {
 		if !seen[name] {
 			t.Errorf("environment variables %v belong to a flag --%s that does not exist", twins[name], name)

@@ -70,28 +70,30 @@ func TestRest(t *testing.T) {
 	}
 }
 
-// A second signal ends the patience, the first one does not.
+// The first signal ends the service, the second one the patience.
 func TestSecondSignal(t *testing.T) {
-	ctx, cancel := context.WithCancel(t.Context())
-	again := secondSignal(ctx)
+	ctx, patience := signalContexts()
 	send := func() {
 		if err := syscall.Kill(os.Getpid(), syscall.SIGQUIT); err != nil {
 			t.Fatal(err)
 		}
 	}
+	ends := func(what string, ctx context.Context) {
+		select {
+		case <-ctx.Done():
+		case <-time.After(5 * time.Second):
+			t.Errorf("%s signal is not heard", what)
+		}
+	}
 	send()
-	cancel()
+	ends("the first", ctx)
 	select {
-	case <-again:
+	case <-patience.Done():
 		t.Error("one signal is enough")
 	case <-time.After(100 * time.Millisecond):
 	}
 	send()
-	select {
-	case <-again:
-	case <-time.After(5 * time.Second):
-		t.Error("the second signal is not heard")
-	}
+	ends("the second", patience)
 }
 
 // Probes and status of a node whose files say that its driver serves.

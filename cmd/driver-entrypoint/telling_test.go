@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"io"
 	"net"
 	"net/http"
@@ -53,8 +54,8 @@ func TestMeasure(t *testing.T) {
 	var stderr bytes.Buffer
 	p := &program{stderr: &stderr}
 	var n *node.Node
-	p.measure(n, t.TempDir(), telling{metrics: taken.Addr().String()})()
-	p.measure(n, t.TempDir(), telling{})()
+	p.measure(t.Context(), n, t.TempDir(), telling{metrics: taken.Addr().String()})()
+	p.measure(t.Context(), n, t.TempDir(), telling{})()
 	if text := stderr.String(); !strings.Contains(text, "warning: no metrics: listen tcp") || strings.Count(text, "\n") != 1 {
 		t.Errorf("%s", text)
 	}
@@ -64,7 +65,7 @@ func TestMeasure(t *testing.T) {
 	}
 	addr := free.Addr().String()
 	free.Close()
-	end := p.measure(n, t.TempDir(), telling{metrics: addr})
+	end := p.measure(t.Context(), n, t.TempDir(), telling{metrics: addr})
 	resp, err := new(http.Client).Get("http://" + addr + "/healthz")
 	if err != nil {
 		t.Fatal(err)
@@ -83,8 +84,7 @@ func TestMeasure(t *testing.T) {
 func TestReporting(t *testing.T) {
 	t.Parallel()
 	var stderr bytes.Buffer
-	hurry := make(chan struct{})
-	p := &program{stderr: &stderr, hurry: hurry}
+	p := &program{stderr: &stderr}
 	client := kubernetes.New("", "/nowhere")
 	cfg := node.Defaults()
 	cfg.Host, cfg.Pod, cfg.PodNamespace, cfg.PodUID = "node-1", "driver-x", "gpu", "u"
@@ -96,10 +96,22 @@ func TestReporting(t *testing.T) {
 	if !strings.Contains(stderr.String(), "remove what an earlier container of this pod left") {
 		t.Errorf("%s", stderr.String())
 	}
-	if p.lastWait() != 3*time.Second {
-		t.Error(p.lastWait())
+}
+
+// The last word has its time also after the second signal, but less.
+func TestLastWord(t *testing.T) {
+	t.Parallel()
+	patience, hasten := context.WithCancel(t.Context())
+	wait := func() time.Duration {
+		ctx, cancel := lastWord(patience)
+		defer cancel()
+		deadline, _ := ctx.Deadline()
+		return time.Until(deadline).Round(time.Second)
 	}
-	if close(hurry); p.lastWait() != time.Second {
-		t.Error(p.lastWait())
+	if got := wait(); got != 3*time.Second {
+		t.Error(got)
+	}
+	if hasten(); wait() != time.Second {
+		t.Error(wait())
 	}
 }

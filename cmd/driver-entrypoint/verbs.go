@@ -137,7 +137,7 @@ func (p *program) compile(ctx context.Context, cfg node.Config, into node.Into) 
 	return n.Compile(ctx, into.Release)
 }
 
-func (p *program) unloadCommand() *cobra.Command {
+func (p *program) unloadCommand(patience context.Context) *cobra.Command {
 	cfg := node.Defaults()
 	cfg.LockTimeout, cfg.OnBusy = 10*time.Second, node.BusyFail
 	cmd := &cobra.Command{Use: "unload", Short: "take down a driver that was left in place: modules, root, device files", Args: noArgs,
@@ -147,7 +147,7 @@ func (p *program) unloadCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return n.Unload(cmd.Context(), p.hurry)
+			return n.Unload(cmd.Context(), patience)
 		}}
 	stopping(cmd.Flags(), &cfg)
 	places(cmd.Flags(), &cfg)

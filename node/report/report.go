@@ -62,8 +62,8 @@ const (
 	compileWait = 5 * time.Second  // a phase that takes longer compiles
 )
 
-// Start follows the source until Close.
-func Start(source Source, o Options) *Reporter {
+// Start follows the source until Close, or until ctx ends.
+func Start(ctx context.Context, source Source, o Options) *Reporter {
 	if o.Proc == "" {
 		o.Proc = "/proc"
 	}
@@ -71,25 +71,23 @@ func Start(source Source, o Options) *Reporter {
 	r.recorder = &kubernetes.Recorder{Client: o.Client, Host: o.Node, Now: func() time.Time { return r.now() }}
 	r.events = teller{what: "Kubernetes Events", on: o.Events, say: o.Say}
 	r.condition = teller{what: "the node condition " + conditionType, on: o.Condition, say: o.Say}
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(ctx)
 	r.cancel = cancel
 	go r.follow(ctx)
 	return r
 }
 
-// Close tells the last word, within limit, and ends. Later calls do nothing.
-func (r *Reporter) Close(limit time.Duration) {
+// Close reports the last state before ctx ends, and ends the reporter. Later calls do nothing.
+func (r *Reporter) Close(ctx context.Context) {
 	r.once.Do(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), limit)
-		defer cancel()
 		r.cancel()
 		select {
 		case <-r.done:
 		case <-ctx.Done():
 			return
 		}
-		r.events.hurry(r.now())
-		r.condition.hurry(r.now())
+		r.events.lastChance(r.now())
+		r.condition.lastChance(r.now())
 		r.tell(ctx, true)
 	})
 }

@@ -34,7 +34,7 @@ func newBench(t *testing.T) *bench {
 	t.Helper()
 	s := apitest.New(t)
 	b := &bench{server: s, clock: noon}
-	b.Reporter = Start(Source{Status: func() node.Status { return b.st }}, Options{
+	b.Reporter = Start(t.Context(), Source{Status: func() node.Status { return b.st }}, Options{
 		Events: true, Condition: true, Features: t.TempDir(), Client: kubernetes.New(s.URL, s.Folder), Node: apitest.NodeName,
 		Pod: kubernetes.Pod("gpu", "driver-x", "uid-1"), Proc: t.TempDir(), Say: func(f string, a ...any) { b.said = append(b.said, fmt.Sprintf(f, a...)) },
 	})
@@ -118,8 +118,8 @@ func TestLife(t *testing.T) {
 	b.see(t, time.Hour, node.Status{State: node.Stopping, Up: up})
 	b.see(t, time.Second, node.Status{State: node.Stopping, Up: up, Holders: holders, Reason: "in use by pid 4711"})
 	b.st = node.Status{State: node.Absent}
-	b.Close(time.Minute)
-	b.Close(time.Minute)
+	b.Close(t.Context())
+	b.Close(t.Context())
 	if got := b.condition(); got != "False Stopped the driver was taken down" || b.labels(t) != "" {
 		t.Errorf("%s, labels %q", got, b.labels(t))
 	}
@@ -157,7 +157,7 @@ func TestEnds(t *testing.T) {
 			b.see(t, time.Second, node.Status{State: node.Starting, Phase: "root"})
 		}
 		b.st = test.st
-		b.Close(time.Minute)
+		b.Close(t.Context())
 		if got := b.condition(); got != test.condition {
 			t.Errorf("%s: condition %s", test.st.State, got)
 		}
@@ -238,7 +238,7 @@ func TestRefused(t *testing.T) {
 	b.see(t, time.Hour, node.Status{State: node.Failed, Reason: "x"})
 	var before int
 	b.server.Do(func(st *apitest.State) { before = len(st.Requests) })
-	b.Close(time.Minute)
+	b.Close(t.Context())
 	b.server.Do(func(st *apitest.State) {
 		if len(st.Requests) != before {
 			t.Errorf("the last word to a server that refuses: %q", st.Requests[before:])
@@ -259,7 +259,7 @@ func TestStartAndClose(t *testing.T) {
 		mu.Unlock()
 		changed <- struct{}{}
 	}
-	r := Start(Source{Changed: changed, Status: func() node.Status { mu.Lock(); defer mu.Unlock(); return st }}, Options{
+	r := Start(t.Context(), Source{Changed: changed, Status: func() node.Status { mu.Lock(); defer mu.Unlock(); return st }}, Options{
 		Condition: true, Events: true, Client: kubernetes.New(s.URL, s.Folder), Node: apitest.NodeName, Say: t.Logf,
 		Pod: kubernetes.Pod("gpu", "driver-x", ""), Idle: func(context.Context) { idle <- struct{}{} },
 	})
@@ -276,7 +276,9 @@ func TestStartAndClose(t *testing.T) {
 	s.Do(func(st *apitest.State) { st.OnRequest = func(*apitest.State) { <-free } })
 	set(node.Status{State: node.Degraded, Reason: "x", Up: up})
 	begin := time.Now()
-	r.Close(300 * time.Millisecond)
+	limited, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	r.Close(limited)
 	if took := time.Since(begin); took > 2*time.Second {
 		t.Errorf("Close took %s", took)
 	}

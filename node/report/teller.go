@@ -26,8 +26,8 @@ const (
 
 func (t *teller) may(now time.Time) bool { return t.on && !now.Before(t.pause) }
 
-// hurry is for the last word: a server that did not answer gets one more chance, one that refuses does not.
-func (t *teller) hurry(now time.Time) {
+// lastChance is for the last report: a server that did not answer gets one more attempt, a server that refuses does not.
+func (t *teller) lastChance(now time.Time) {
 	if t.wait != refusedWait {
 		t.pause = now
 	}

@@ -123,7 +123,7 @@ func TestTelling(t *testing.T) {
 // withoutRights: each way says once what it may not do, in the server's words.
 func withoutRights(t *testing.T, client *kubernetes.Client) {
 	d := &driver{changed: make(chan struct{}, 1), st: node.Status{State: node.Degraded, Reason: "x"}}
-	r := report.Start(report.Source{Status: d.Status, Changed: d.changed}, options(client, d, "some-uid"))
+	r := report.Start(t.Context(), report.Source{Status: d.Status, Changed: d.changed}, options(client, d, "some-uid"))
 	d.set(node.Status{State: node.Serving, Up: &node.Driver{Version: "535.261.03", Flavour: "open"}})
 	deadline := time.Now().Add(20 * time.Second)
 	for said := 0; said < 2 && time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
@@ -131,7 +131,9 @@ func withoutRights(t *testing.T, client *kubernetes.Client) {
 		said = len(d.said)
 		d.mu.Unlock()
 	}
-	r.Close(3 * time.Second)
+	closing, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+	defer cancel()
+	r.Close(closing)
 	text := strings.Join(d.said, "\n")
 	if len(d.said) != 2 || !strings.Contains(text, `cannot patch resource "nodes/status"`) || !strings.Contains(text, `cannot create resource "events"`) {
 		t.Errorf("said\n%s", text)
@@ -148,7 +150,7 @@ func options(client *kubernetes.Client, d *driver, uid string) report.Options {
 // life goes from the wait for a holder to a clean stop, and looks with kubectl.
 func life(t *testing.T, p *control.Plane, client *kubernetes.Client, uid string) {
 	d := &driver{changed: make(chan struct{}, 1)}
-	r := report.Start(report.Source{Status: d.Status, Changed: d.changed}, options(client, d, uid))
+	r := report.Start(t.Context(), report.Source{Status: d.Status, Changed: d.changed}, options(client, d, uid))
 	condition := func(want string) {
 		t.Helper()
 		p.Wait(20*time.Second, "condition "+want, func() error {
@@ -187,7 +189,9 @@ func life(t *testing.T, p *control.Plane, client *kubernetes.Client, uid string)
 	see(describe("node", "node-1"), "NVIDIADriverReady", "WaitingForHolders", "Serving", "nvidia-driver")
 	see(p.Kubectl("get", "events", "-A", "--field-selector", "involvedObject.kind=Node"), "default", "node/node-1")
 	d.set(node.Status{State: node.Absent})
-	r.Close(3 * time.Second)
+	closing, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+	defer cancel()
+	r.Close(closing)
 	condition("False Stopped")
 	see(describe("pod", "-n", "gpu", "driver-x"), "Stopped")
 	if len(d.said) > 0 {
