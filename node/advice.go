@@ -6,14 +6,14 @@ import (
 	"strings"
 )
 
-// Advice is what a person wants to know of a state: what goes on by itself, and what to do next.
+// Advice is what a person wants to know about a state: what heals without help, and what to do next.
 type Advice struct {
 	Heals, Next string
 }
 
-// Advise says it for a status; runs is whether an instance holds the node's lock.
-func Advise(st Status, runs bool) Advice {
-	if !runs && !slices.Contains([]State{Detached, Restored, Failed, Absent, ""}, st.State) {
+// Advise advises on a status; held says whether an instance holds the node's lock.
+func Advise(st Snapshot, held bool) Advice {
+	if !held && !slices.Contains([]State{Detached, Restored, Failed, Absent, ""}, st.State) {
 		return Advice{
 			Heals: "the kubelet starts the container again; it adopts what it finds, or tidies up",
 			Next:  "the last instance was killed: see why (kubectl describe pod: OOMKilled, or terminationGracePeriodSeconds too short)",
@@ -50,8 +50,8 @@ func Advise(st Status, runs bool) Advice {
 	return Advice{Next: "start the driver container on this node"}
 }
 
-func adviseWaiting(st Status) Advice {
-	if st.WaitsFor == ForClearance {
+func adviseWaiting(st Snapshot) Advice {
+	if st.WaitsFor == ForSafeLoad {
 		return Advice{Heals: "it goes on when the annotation is removed from the node",
 			Next: "see what empties the node: the GPU Operator's upgrade controller, or the container driver-evict of this pod (kubectl logs -c); " +
 				"without either of them remove the annotation by hand, or switch --safe-load (DRIVER_SAFE_LOAD) off"}
@@ -60,7 +60,7 @@ func adviseWaiting(st Status) Advice {
 }
 
 // release says how to make holders let go.
-func release(st Status) string {
+func release(st Snapshot) string {
 	var pods []string
 	others, kernel := false, false
 	for _, h := range st.Holders {
@@ -94,7 +94,7 @@ func release(st Status) string {
 	return strings.Join(parts, "; ")
 }
 
-func adviseDegraded(st Status) Advice {
+func adviseDegraded(st Snapshot) Advice {
 	switch {
 	case strings.Contains(st.Reason, "delete this pod"):
 		return Advice{Next: "somebody else changed the driver under this container: delete the pod, its successor puts all of it up again"}

@@ -33,7 +33,7 @@ type world struct {
 	firmware string        // the kernel's search path
 	locked   bool
 	lockFile string // "", "gone" or "stolen"
-	saved    *Status
+	saved    *Snapshot
 	cache    map[string]bool // versions that need no compiling
 	running  int             // daemons that run and hold nvidia open
 
@@ -260,7 +260,7 @@ var transitions = map[State][]State{
 }
 
 // note checks a change of the status against the table and against the world.
-func (w *world) note(st *Status, disturbed bool) {
+func (w *world) note(st *Snapshot, disturbed bool) {
 	from, to := State(""), State("")
 	if w.saved != nil {
 		from = w.saved.State

@@ -97,7 +97,7 @@ type end struct {
 	took                      time.Duration
 	served, killed, disturbed bool
 	meddled                   bool
-	status                    Status // the zero one when there is none
+	status                    Snapshot // the zero one when there is none
 	ops                       []string
 }
 
@@ -115,9 +115,9 @@ func (w *world) begin(l life) (*instance, *Node) {
 	say := func(string, ...any) {}
 	return i, &Node{
 		cfg: cfg, info: driverinfo.Info{Driver: l.version, ID: l.version, Flavours: []string{driverinfo.Proprietary}}, release: "6.1.0-1-amd64",
-		say: say, now: time.Now, rest: func() {}, last: func() {}, kernel: i, roots: i, supplier: i, children: i, hardware: fakeHardware{i}, locker: i,
-		markers: markers{run: cfg.Run, digest: "digest-" + l.version},
-		board:   &board{shelf: i, say: say, now: time.Now, st: Status{Schema: StatusSchema, BootID: "boot", Instance: fmt.Sprint(i.number)}},
+		say: say, now: time.Now, served: func() {}, ended: func() {}, kernel: i, roots: i, supplier: i, starter: i, hardware: fakeHardware{i}, locker: i,
+		markers: Markers{Run: cfg.Run, Digest: "digest-" + l.version},
+		status:  NewStore(Snapshot{Schema: StatusSchema, BootID: "boot", Instance: fmt.Sprint(i.number)}, i, say),
 	}
 }
 

@@ -9,11 +9,11 @@ import (
 	"strings"
 )
 
-// markers are the files by which the GPU Operator's parts see the driver's state (its startup-probe.sh, its driver manager and
-// its validator read them). .driver-ctr-ready belongs to the startup probe, driver-ready to the validator.
-type markers struct {
-	run    string
-	digest string
+// Markers are the files by which the parts of the GPU Operator see the driver's state: its startup-probe.sh, its driver manager and its
+// validator read them. .driver-ctr-ready belongs to the startup probe, driver-ready to the validator.
+type Markers struct {
+	Run    string // the folder that all instances share
+	Digest string // of the operator's configuration; "": none
 }
 
 const (
@@ -22,55 +22,56 @@ const (
 	digestFile    = "nvidia-driver.state"
 )
 
-// notReady comes first: nobody may take a predecessor's words for ours.
-func (m markers) notReady() error {
-	if err := os.MkdirAll(filepath.Join(m.run, "validations"), 0o755); err != nil {
+// NotReady comes first: nobody may take the markers of a predecessor for those of this instance.
+func (m Markers) NotReady() error {
+	if err := os.MkdirAll(filepath.Join(m.Run, "validations"), 0o755); err != nil {
 		return err
 	}
-	err := os.Remove(filepath.Join(m.run, startupMarker))
+	err := os.Remove(filepath.Join(m.Run, startupMarker))
 	if errors.Is(err, fs.ErrNotExist) {
 		err = nil
 	}
-	return errors.Join(err, writeFile(filepath.Join(m.run, daemonsMarker), []byte("NotReady\n")))
+	return errors.Join(err, writeFile(filepath.Join(m.Run, daemonsMarker), []byte("NotReady\n")))
 }
 
-// ready is written when everything else is up: the daemons' word, then the digest that lets the driver manager of a
-// later pod keep the driver.
-func (m markers) ready() error {
-	if err := writeFile(filepath.Join(m.run, daemonsMarker), []byte("Ready\n")); err != nil {
+// Ready comes last, when everything else is up: first the state of the daemons, then the digest by which the driver manager of a later pod
+// keeps the driver.
+func (m Markers) Ready() error {
+	if err := writeFile(filepath.Join(m.Run, daemonsMarker), []byte("Ready\n")); err != nil {
 		return err
 	}
-	if m.digest == "" {
-		return m.forget()
+	if m.Digest == "" {
+		return m.removeDigest()
 	}
-	return writeFile(filepath.Join(m.run, digestFile), []byte(m.digest+"\n"))
+	return writeFile(filepath.Join(m.Run, digestFile), []byte(m.Digest+"\n"))
 }
 
-// forget removes the digest: what it stands for is not loaded.
-func (m markers) forget() error {
-	err := os.Remove(filepath.Join(m.run, digestFile))
+// removeDigest removes the digest: what it stands for is not loaded.
+func (m Markers) removeDigest() error {
+	err := os.Remove(filepath.Join(m.Run, digestFile))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	return err
 }
 
-// gone removes what a stopped driver must not leave behind.
-func (m markers) gone() error {
+// Remove removes what a stopped driver must not leave behind.
+func (m Markers) Remove() error {
 	var errs []error
 	for _, name := range []string{daemonsMarker, startupMarker} {
-		if err := os.Remove(filepath.Join(m.run, name)); !errors.Is(err, fs.ErrNotExist) {
+		if err := os.Remove(filepath.Join(m.Run, name)); !errors.Is(err, fs.ErrNotExist) {
 			errs = append(errs, err)
 		}
 	}
-	return errors.Join(append(errs, m.forget())...)
+	return errors.Join(append(errs, m.removeDigest())...)
 }
 
-// leftovers removes unfinished files of an instance that was killed. Only the holder of the lock may: nobody else writes then.
-func (m markers) leftovers() error {
+// RemoveUnfinished removes files that an instance was writing when it was killed, the status included. Only the holder of the lock may call
+// it: nobody else writes then.
+func (m Markers) RemoveUnfinished() error {
 	var errs []error
-	for _, name := range []string{daemonsMarker, startupMarker, digestFile, statusName} {
-		found, err := filepath.Glob(unfinished(filepath.Join(m.run, name)))
+	for _, name := range []string{daemonsMarker, startupMarker, digestFile, fileName} {
+		found, err := filepath.Glob(unfinished(filepath.Join(m.Run, name)))
 		errs = append(errs, err)
 		for _, f := range found {
 			errs = append(errs, os.Remove(f))

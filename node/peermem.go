@@ -72,7 +72,7 @@ func (n *Node) waitMellanox(ctx context.Context, host bool) error {
 		if !said {
 			n.say("waiting: %s", missing)
 		}
-		if !n.pause(ctx) {
+		if !sleep(ctx, tick) {
 			return fmt.Errorf("%w: %s", ErrNotReady, missing)
 		}
 	}

@@ -2,6 +2,8 @@ package node
 
 import (
 	"context"
+	"crypto/rand"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -15,9 +17,18 @@ import (
 // ErrNotReady says that the driver does not serve (yet), and why.
 var ErrNotReady = errors.New("the driver is not ready")
 
-// InstanceFile is where an instance writes its name, inside of its own container: its probes know by it whether the node's status
-// is about it or about another instance that still holds the node. Its modification time is the instance's heartbeat.
+// InstanceFile is where an instance writes its name, inside of its own container. By the name its probes know whether the node's status is
+// about this instance or about another one that still holds the node. The file's modification time is the heartbeat of the instance.
 const InstanceFile = "/run/driver-entrypoint.instance"
+
+// NewInstance is a name that no other instance has.
+func NewInstance() string {
+	var b [8]byte
+	if _, err := rand.Read(b[:]); err != nil {
+		return fmt.Sprintf("pid-%d", os.Getpid())
+	}
+	return hex.EncodeToString(b[:])
+}
 
 // Mine is ErrNotReady unless the instance of this container serves the driver: startup and readiness.
 func Mine(run, instanceFile string) error {
@@ -27,16 +38,17 @@ func Mine(run, instanceFile string) error {
 	}
 	st, err := ReadStatus(run)
 	if err == nil && st.Instance == strings.TrimSpace(string(mine)) {
-		return st.err()
+		return st.notReady()
 	}
-	holder, heldNow, lerr := lock.Peek(Config{Run: run}.lockPath())
-	if heldNow && lerr == nil {
+	holder, held, lerr := lock.Peek(lock.Path(run))
+	if held && lerr == nil {
 		return fmt.Errorf("%w: waiting for the node's lock, held by %s", ErrNotReady, holder)
 	}
 	return fmt.Errorf("%w: this container's instance has not begun", ErrNotReady)
 }
 
-func (st Status) err() error {
+// notReady is nil when the driver serves.
+func (st Snapshot) notReady() error {
 	switch {
 	case st.Ready:
 		return nil
@@ -48,8 +60,8 @@ func (st Status) err() error {
 	return fmt.Errorf("%w: %s", ErrNotReady, st.State)
 }
 
-// Alive is an error unless the instance of this container gave a sign of life in the last minute. It does not look at the driver: a
-// container is not made better by being restarted while it waits or compiles.
+// Alive is an error unless the instance of this container gave a sign of life in the last minute. It does not look at the driver: a restart
+// does not help a container that waits or compiles.
 func Alive(instanceFile string, now time.Time) error {
 	const silence = time.Minute
 	info, err := os.Stat(instanceFile)
@@ -62,14 +74,15 @@ func Alive(instanceFile string, now time.Time) error {
 	return nil
 }
 
-// WaitReady returns when some instance on this node serves the driver: for containers that need it. say is told what it waits for
-// when that changes.
+// WaitReady returns when an instance on this node serves the driver: for containers that need it. say gets what is waited for when that
+// changes.
 func WaitReady(ctx context.Context, run string, say func(format string, args ...any)) error {
-	last := ""
-	for {
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for last := ""; ; {
 		st, err := ReadStatus(run)
 		if err == nil {
-			err = st.err()
+			err = st.notReady()
 		} else if errors.Is(err, fs.ErrNotExist) {
 			err = fmt.Errorf("%w: no driver container has run on this node since it booted", ErrNotReady)
 		}
@@ -80,12 +93,10 @@ func WaitReady(ctx context.Context, run string, say func(format string, args ...
 			last = err.Error()
 			say("waiting: %v", err)
 		}
-		t := time.NewTimer(time.Second)
 		select {
 		case <-ctx.Done():
-			t.Stop()
 			return fmt.Errorf("gave up waiting: %w", err)
-		case <-t.C:
+		case <-tick.C:
 		}
 	}
 }

@@ -24,13 +24,13 @@ func (n *Node) replace(ctx context.Context) error {
 		return err
 	}
 	n.blocked = false
-	if err := n.askClearance(ctx, old); err != nil {
+	if err := n.awaitSafeLoad(ctx, old); err != nil {
 		return err
 	}
 	if err := n.waitUntilFree(ctx, old); err != nil {
 		return err
 	}
-	n.board.set(Starting, "")
+	n.status.Set(Starting, "")
 	n.say("unloading driver %s", old.Version)
 	if err := n.unload(ctx, old); err != nil {
 		return err
@@ -40,7 +40,7 @@ func (n *Node) replace(ctx context.Context) error {
 		n.up = append(n.up, n.restoring(old)) // the modules are gone, the rest can be put back
 		return err
 	}
-	n.board.change(func(st *Status) { st.Up = nil })
+	n.status.Change(func(st *Snapshot) { st.Up = nil })
 	n.up = append(n.up, n.restoring(old))
 	return nil
 }
@@ -87,13 +87,13 @@ func (n *Node) waitUntilFree(ctx context.Context, old Driver) error {
 		var busy *InUseError
 		switch {
 		case err == nil:
-			n.board.change(func(st *Status) { st.Holders = nil })
+			n.status.Change(func(st *Snapshot) { st.Holders = nil })
 			return nil
 		case !errors.As(err, &busy):
 			return err
 		}
 		n.countBlocked()
-		n.board.change(func(st *Status) {
+		n.status.Change(func(st *Snapshot) {
 			st.State, st.WaitsFor, st.Ready, st.Holders = Waiting, ForHolders, false, busy.Holders
 			st.Reason = fmt.Sprintf("driver %s must go before %s can be loaded: %v", old.Version, n.want.Driver, busy)
 		})
@@ -101,7 +101,7 @@ func (n *Node) waitUntilFree(ctx context.Context, old Driver) error {
 			said = n.now()
 			n.say("waiting to replace driver %s: %v", old.Version, busy)
 		}
-		if !n.pause(ctx) {
+		if !sleep(ctx, tick) {
 			return ctx.Err()
 		}
 	}
@@ -111,7 +111,7 @@ func (n *Node) waitUntilFree(ctx context.Context, old Driver) error {
 func (n *Node) countBlocked() {
 	if !n.blocked {
 		n.blocked = true
-		n.board.change(func(st *Status) { st.Counters.BlockedUnloads++ })
+		n.status.Change(func(st *Snapshot) { st.Counters.BlockedUnloads++ })
 	}
 }
 
@@ -168,6 +168,6 @@ func (n *Node) restore(ctx context.Context, old Driver) error {
 		return errors.Join(err, n.unload(ctx, old))
 	}
 	n.driver = old
-	n.board.change(func(st *Status) { st.Up = &old })
+	n.status.Change(func(st *Snapshot) { st.Up = &old })
 	return nil
 }

@@ -117,7 +117,7 @@ func (n *Node) startDaemons(ctx context.Context) error {
 				return fmt.Errorf("stop the daemons: %w", err)
 			}
 			n.daemons = nil
-			n.board.change(func(st *Status) { st.Daemons = nil })
+			n.status.Change(func(st *Snapshot) { st.Daemons = nil })
 			return nil
 		},
 		redo: n.tryDaemons,
@@ -126,12 +126,12 @@ func (n *Node) startDaemons(ctx context.Context) error {
 }
 
 func (n *Node) tryDaemons(ctx context.Context) error {
-	d, err := n.children.Start(ctx)
+	d, err := n.starter.Start(ctx)
 	n.daemonsErr = err
 	if err != nil {
 		return err
 	}
 	n.daemons = d
-	n.board.change(func(st *Status) { st.Daemons = d.States() })
+	n.status.Change(func(st *Snapshot) { st.Daemons = d.States() })
 	return nil
 }

@@ -1,11 +1,6 @@
 package node
 
 import (
-	"encoding/json"
-	"errors"
-	"fmt"
-	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/driver-container/driver-container/kmod"
@@ -19,7 +14,7 @@ type State string
 // States, in the order of a life. Absent, serving and detached are where an instance may end up; the others pass.
 const (
 	Waiting  State = "waiting"  // for the lock, or for a driver in use that must go first
-	Starting State = "starting" // in the phase that Status.Phase names
+	Starting State = "starting" // in the phase that Snapshot.Phase names
 	Serving  State = "serving"  // ready
 	Degraded State = "degraded" // everything is up, but something that must work does not: not ready
 	Stopping State = "stopping" // taking down, or waiting for holders
@@ -29,25 +24,36 @@ const (
 	Failed   State = "failed"   // a start failed; what it had put up is gone again
 )
 
-// What is waited for in state waiting (Status.WaitsFor).
+// What is waited for in state waiting (Snapshot.WaitsFor).
 const (
-	ForLock      = "lock"      // another instance has the node
-	ForHolders   = "holders"   // the driver that must go is in use
-	ForClearance = "clearance" // somebody has to make the node free first: safe load
+	ForLock     = "lock"      // another instance has the node
+	ForHolders  = "holders"   // the driver that must go is in use
+	ForSafeLoad = "clearance" // safe load: somebody has to free the node first
 )
+
+// Where the modules of a driver come from (Driver.Source).
+const (
+	FromImage = "image"
+	FromCache = "cache"
+	Compiled  = "compiled" // by the instance that loaded them
+	Adopted   = "adopted"  // they were loaded by somebody else, and are the same build
+)
+
+// LockPhase is the first phase of a start (Snapshot.Phase): the instance waits for the node's lock.
+const LockPhase = "lock"
 
 // StatusSchema is raised when the meaning of a field changes.
 const StatusSchema = 1
 
-// Status is what is known about the driver on this node, kept in /run/nvidia/driver-status.json: for people, for probes, and for
-// a successor that has to know what is its own. It does not outlive a boot.
-type Status struct {
+// Snapshot is what is known about the driver on this node at one moment. The latest one is kept in /run/nvidia/driver-status.json: for
+// people, for probes, and for the next instance, which has to know what its predecessor put up. It does not outlive a boot.
+type Snapshot struct {
 	Schema   int       `json:"schema"`
 	BootID   string    `json:"bootID"`
 	State    State     `json:"state"`
 	Ready    bool      `json:"ready"`
 	Reason   string    `json:"reason,omitempty"`   // why it is not ready
-	WaitsFor string    `json:"waitsFor,omitempty"` // in state waiting: ForLock, ForHolders or ForClearance
+	WaitsFor string    `json:"waitsFor,omitempty"` // in state waiting: ForLock, ForHolders or ForSafeLoad
 	Phase    string    `json:"phase,omitempty"`
 	Instance string    `json:"instance"`
 	PID      int       `json:"pid"`
@@ -71,9 +77,9 @@ type Status struct {
 	Holders []kmod.Holder   `json:"holders,omitempty"` // who keeps the driver in use, when that is in the way
 }
 
-// Holding says whether the instance has the node's lock, or had it: before that, a status is about the instance alone and says nothing of
-// the driver, and it is in no file.
-func (st Status) Holding() bool { return st.State != "" && st.Phase != lockPhase }
+// Holding says whether the instance has the node's lock, or had it. Before that a snapshot is about the instance alone: it says nothing of
+// the driver, and no file has it.
+func (st Snapshot) Holding() bool { return st.State != "" && st.Phase != LockPhase }
 
 // Counters count since the instance began.
 type Counters struct {
@@ -104,7 +110,7 @@ type Driver struct {
 	Flavour  string         `json:"flavour"`
 	Source   string         `json:"source"`           // where the modules came from: image, cache, compiled
 	Signer   string         `json:"signer,omitempty"` // who signed them, and how: "ACME modules (sha256, key 1AAE…)"; empty: nobody
-	Modules  []LoadedModule `json:"modules"`
+	Modules  []Module       `json:"modules"`
 	InTree   []string       `json:"inTree,omitempty"` // modules of the kernel that were loaded for it
 	RootID   string         `json:"rootID"`
 	RootDir  string         `json:"rootDir,omitempty"` // staged root on the host's storage; empty: the image itself was bound
@@ -113,7 +119,7 @@ type Driver struct {
 }
 
 // LoadedModule is one module with what it was loaded with.
-type LoadedModule struct {
+type Module struct {
 	Name       string   `json:"name"` // as in /proc/modules
 	SrcVersion string   `json:"srcVersion"`
 	File       string   `json:"file"`
@@ -129,78 +135,4 @@ type GPU struct {
 	UUID    string `json:"uuid,omitempty"`
 	Works   bool   `json:"works"`
 	Reason  string `json:"reason,omitempty"` // the kernel's, when it does not
-}
-
-// ReadStatus reads the status file; the error is fs.ErrNotExist where there was never a driver since boot.
-func ReadStatus(run string) (Status, error) {
-	const limit = 1 << 20
-	var st Status
-	path := Config{Run: run}.statusPath()
-	f, err := os.Open(path)
-	if err != nil {
-		return st, fmt.Errorf("read the driver's status: %w", err)
-	}
-	info, err := f.Stat()
-	if err == nil && info.Size() > limit {
-		err = fmt.Errorf("%s has %d bytes", path, info.Size())
-	}
-	if err == nil {
-		err = json.NewDecoder(f).Decode(&st)
-	}
-	if err == nil && st.Schema != StatusSchema {
-		err = fmt.Errorf("%s has schema %d, this program knows %d", path, st.Schema, StatusSchema)
-	}
-	if err = errors.Join(err, f.Close()); err != nil {
-		return Status{}, fmt.Errorf("read the driver's status: %w", err)
-	}
-	return st, nil
-}
-
-// shelf is where a status outlives its instance: statusFile, but for tests.
-type shelf interface {
-	load() (Status, error)
-	save(st Status) error
-	remove() error // fs.ErrNotExist when there is none
-}
-
-// statusFile is the shelf of a node: the path of the file.
-type statusFile string
-
-func (f statusFile) load() (Status, error) { return ReadStatus(filepath.Dir(string(f))) }
-func (f statusFile) remove() error         { return os.Remove(string(f)) }
-
-func (f statusFile) save(st Status) error {
-	data, err := json.MarshalIndent(st, "", "  ")
-	if err != nil {
-		return err
-	}
-	return writeFile(string(f), append(data, '\n'))
-}
-
-// writeFile replaces a file as a whole. /run is memory: there is nothing to sync.
-func writeFile(path string, data []byte) error {
-	return replaceFile(path, data, func(*os.File) error { return nil })
-}
-
-// replaceFile replaces a file as a whole; sync brings it to the disk first.
-func replaceFile(path string, data []byte, sync func(*os.File) error) (err error) {
-	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(unfinished(path)))
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			_ = os.Remove(f.Name())
-		}
-	}()
-	_, err = f.Write(data)
-	if err = errors.Join(err, f.Chmod(0o644), sync(f), f.Close()); err != nil {
-		return err
-	}
-	return os.Rename(f.Name(), path)
-}
-
-// unfinished is the pattern of the names that writeFile gives a file first.
-func unfinished(path string) string {
-	return filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".tmp-*")
 }

@@ -11,9 +11,9 @@ import (
 	"github.com/driver-container/driver-container/node/lock"
 )
 
-// WriteStatus writes a status for people: what runs, who waits for it, who is in the way, what failed last, what heals itself, and what to do
-// next. instances are those of Instances; they may be left out.
-func WriteStatus(out io.Writer, st Status, cfg Config, instances []kmod.Holder) error {
+// WriteText writes a status for people: what runs, who waits for it, who is in the way, what failed last, what heals itself, and what to do
+// next. run is the folder that all instances share. instances are the processes of all driver containers on the node; they may be left out.
+func WriteText(out io.Writer, st Snapshot, run string, instances []kmod.Holder) error {
 	w := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
 	row := func(name, format string, args ...any) {
 		if text := strings.TrimSpace(fmt.Sprintf(format, args...)); text != "" {
@@ -23,15 +23,15 @@ func WriteStatus(out io.Writer, st Status, cfg Config, instances []kmod.Holder) 
 	row("state", "%s", st.State)
 	row("reason", "%s", st.Reason)
 	row("in phase", "%s", st.Phase)
-	holder, runs, err := lock.Peek(cfg.lockPath())
+	holder, held, err := lock.Peek(lock.Path(run))
 	if err == nil {
-		if runs {
+		if held {
 			row("instance", "%s", holder)
 		} else {
 			row("instance", "none runs")
 		}
 	}
-	waits := waiting(instances, holder, runs)
+	waits := waiting(instances, holder, held)
 	for _, text := range waits {
 		row("waits", "%s", text)
 	}
@@ -43,7 +43,7 @@ func WriteStatus(out io.Writer, st Status, cfg Config, instances []kmod.Holder) 
 		for _, m := range d.Modules {
 			row("module", "%s %s %s", m.Name, m.SrcVersion, strings.Join(m.Params, " "))
 		}
-		row("root", "%s%s", cfg.rootPath(), from(d.RootDir))
+		row("root", "%s%s", RootPath(run), rootSource(d.RootDir))
 	}
 	for _, g := range st.GPUs {
 		row("GPU", "%s %s %s %s", g.Address, g.ID, works(g), g.UUID)
@@ -63,7 +63,7 @@ func WriteStatus(out io.Writer, st Status, cfg Config, instances []kmod.Holder) 
 	if f := st.LastFailure; f != nil {
 		row("failed", "%s, driver %s%s: %s", f.Time.Format(time.RFC3339), f.Wanted, inPod(f.Pod), f.Reason)
 	}
-	advice := Advise(st, runs)
+	advice := Advise(st, held)
 	row("heals", "%s", advice.Heals)
 	row("next", "%s", advice.Next)
 	if len(waits) > 0 {
@@ -104,7 +104,7 @@ func inPod(pod string) string {
 	return " in pod " + pod
 }
 
-func from(dir string) string {
+func rootSource(dir string) string {
 	if dir == "" {
 		return ""
 	}

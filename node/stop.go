@@ -25,13 +25,13 @@ func (n *Node) stop(patience context.Context, cause error) error {
 	defer cancel()
 	n.blocked = false
 	n.hardware.EndUsage()
-	if err := n.hook.remove(); err != nil {
+	if err := n.hardware.RemoveKernelHook(); err != nil {
 		n.warn("%v", err)
 	}
-	if err := n.markers.notReady(); err != nil {
+	if err := n.markers.NotReady(); err != nil {
 		n.warn("markers: %v", err)
 	}
-	n.board.change(func(st *Status) {
+	n.status.Change(func(st *Snapshot) {
 		st.State, st.Ready, st.Phase = Stopping, false, ""
 		if cause != nil {
 			st.Reason = cause.Error()
@@ -76,14 +76,14 @@ func (n *Node) takeDown(ctx context.Context) error {
 			}
 		} else {
 			n.countBlocked()
-			n.board.change(func(st *Status) { st.Holders, st.Reason = busy.Holders, busy.Error() })
+			n.status.Change(func(st *Snapshot) { st.Holders, st.Reason = busy.Holders, busy.Error() })
 		}
 		if n.now().Sub(said) >= 30*time.Second {
 			said = n.now()
 			n.say("%v", err)
 			n.lastWords(err)
 		}
-		if !n.pause(ctx) {
+		if !sleep(ctx, tick) {
 			return err
 		}
 	}
@@ -129,20 +129,20 @@ func (n *Node) gone(ctx context.Context, cause error) error {
 	}
 	if !loaded {
 		// A signal may have come before a dead predecessor's leavings were removed.
-		err = errors.Join(n.recover(context.WithoutCancel(ctx)), n.markers.gone())
-		n.board.change(func(st *Status) { st.Up = nil })
+		err = errors.Join(n.recover(context.WithoutCancel(ctx)), n.markers.Remove())
+		n.status.Change(func(st *Snapshot) { st.Up = nil })
 	}
-	n.board.change(func(st *Status) { st.Holders, st.Daemons, st.GPUs = nil, nil, nil })
+	n.status.Change(func(st *Snapshot) { st.Holders, st.Daemons, st.GPUs = nil, nil, nil })
 	switch {
 	case cause != nil:
 		cause = n.failed(cause)
 		n.lastWords(cause)
 	case loaded:
-		n.board.set(Detached, "stopped before it was replaced")
+		n.status.Set(Detached, "stopped before it was replaced")
 		n.say("stopped; the driver that was loaded before is left as it is")
 	default:
 		n.say("driver unloaded, root unmounted")
-		err = errors.Join(err, n.board.remove())
+		err = errors.Join(err, n.status.Remove())
 	}
 	return errors.Join(cause, err)
 }
@@ -157,7 +157,7 @@ func (n *Node) failed(cause error) error {
 			state = Restored
 		}
 	}
-	n.board.change(func(st *Status) {
+	n.status.Change(func(st *Snapshot) {
 		st.State, st.Ready, st.Reason, st.LastFailure = state, false, cause.Error(), n.failure(cause)
 	})
 	return cause
@@ -166,7 +166,7 @@ func (n *Node) failed(cause error) error {
 // failure is what is kept of a start or a service that failed, cut to what people read.
 func (n *Node) failure(cause error) *Failure {
 	const most = 2048
-	return &Failure{Time: n.now().UTC().Truncate(time.Second), Wanted: n.info.Driver, Pod: n.cfg.podText(), Reason: cut(cause.Error(), most)}
+	return &Failure{Time: n.now().UTC().Truncate(time.Second), Wanted: n.info.Driver, Pod: n.cfg.PodText(), Reason: cut(cause.Error(), most)}
 }
 
 func cut(text string, most int) string {
@@ -180,17 +180,17 @@ func cut(text string, most int) string {
 func (n *Node) leave(ctx context.Context, cause, refusal error) error {
 	n.lastWords(refusal)
 	if cause != nil {
-		n.board.change(func(st *Status) { st.LastFailure = n.failure(cause) })
+		n.status.Change(func(st *Snapshot) { st.LastFailure = n.failure(cause) })
 	}
 	if loaded, err := n.isLoaded(); err == nil && !loaded {
-		n.board.change(func(st *Status) { st.State, st.Ready, st.Up, st.Reason = Failed, false, nil, refusal.Error() })
+		n.status.Change(func(st *Snapshot) { st.State, st.Ready, st.Up, st.Reason = Failed, false, nil, refusal.Error() })
 		return errors.Join(cause, refusal)
 	}
 	reason := fmt.Sprintf("left in place: %v", refusal)
 	n.say("%s", reason)
 	n.repairRoot(ctx)
 	n.showDriver()
-	n.board.change(func(st *Status) { // the daemons end with this container
+	n.status.Change(func(st *Snapshot) { // the daemons end with this container
 		st.State, st.Ready, st.Reason, st.Daemons = Detached, false, reason, nil
 	})
 	var busy *InUseError

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"slices"
-	"strings"
 
 	"github.com/driver-container/driver-container/kmod/kbuild"
 	"github.com/driver-container/driver-container/node/preflight"
@@ -47,11 +46,11 @@ func (n *Node) survey(ctx context.Context) error {
 }
 
 // find looks for modules that are there already.
-func (n *Node) find(ctx context.Context) (err error) {
-	n.found, n.source, err = n.supplier.Find(ctx, n.want)
-	n.board.change(func(st *Status) {
+func (n *Node) find(ctx context.Context) error {
+	set, source, err := n.supplier.Find(ctx, n.want)
+	n.status.Change(func(st *Snapshot) {
 		switch {
-		case err == nil && n.source == fromCache:
+		case err == nil && source == FromCache:
 			st.Counters.CacheHits++
 		case errors.Is(err, kbuild.ErrMiss):
 			st.Counters.CacheMisses++
@@ -59,13 +58,15 @@ func (n *Node) find(ctx context.Context) (err error) {
 	})
 	var corrupt *kbuild.CorruptError
 	switch {
+	case err == nil:
+		n.found, n.source = set, source
 	case errors.As(err, &corrupt):
 		n.damaged = corrupt.Error()
-		if strings.HasPrefix(corrupt.Dir, imageModules) {
+		if source == FromImage {
 			n.damaged = "the image is damaged, pull it again: " + n.damaged
 		}
 		n.warn("%s", n.damaged)
-	case err != nil && !errors.Is(err, kbuild.ErrMiss):
+	case !errors.Is(err, kbuild.ErrMiss):
 		return err
 	}
 	return n.narrow()
@@ -179,7 +180,7 @@ func (n *Node) getModules(ctx context.Context) error {
 	}
 	if n.found == nil {
 		set, err := n.supplier.Compile(ctx, n.want)
-		n.board.change(func(st *Status) {
+		n.status.Change(func(st *Snapshot) {
 			switch {
 			case err == nil:
 				st.Counters.Compiled++
@@ -190,7 +191,7 @@ func (n *Node) getModules(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		n.found, n.source, n.fresh = set, compiled, true
+		n.found, n.source, n.fresh = set, Compiled, true
 	}
 	if n.supplier.Signer(n.found, n.source) != nil {
 		set, err := n.supplier.Sign(ctx, n.found)

@@ -48,7 +48,7 @@ func TestParameters(t *testing.T) {
 func TestDaemons(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		w.noDaemon = true
-		var seen Status
+		var seen Snapshot
 		e := w.run(life{version: v535, asks: 2 * time.Minute}, func(*Node) {
 			w.at(20*time.Second, func() { seen, w.noDaemon = *w.saved, false })
 			w.at(80*time.Second, func() { w.meddle("daemon dies") })
@@ -70,7 +70,7 @@ func TestMeddlers(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			bubble(t, func(t *testing.T, w *world) {
-				var seen Status
+				var seen Snapshot
 				e := w.run(life{version: v535, asks: time.Minute}, func(*Node) {
 					w.at(11*time.Second, func() { w.meddle(what) })
 					w.at(18*time.Second, func() { seen = *w.saved })
@@ -102,7 +102,7 @@ func TestUnload(t *testing.T) {
 				t.Errorf("error %v, %s", err, w.outcome())
 			}
 			i.over()
-			w.saved = &Status{Schema: StatusSchema, BootID: "boot", State: Detached, Reason: "x"}
+			w.saved = &Snapshot{Schema: StatusSchema, BootID: "boot", State: Detached, Reason: "x"}
 		}
 		w.saved = nil
 		w.leave(v535)

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/driver-container/driver-container/kmod"
+	"github.com/driver-container/driver-container/kmod/kbuild"
 	"github.com/driver-container/driver-container/node/devices"
 )
 
@@ -92,14 +93,14 @@ func (n *Node) removeNodes(nodes []devices.Node) {
 // putBack loads again what was removed from a stack, lowest first. Modules that are not ours are told: where their files are
 // is not known.
 func (n *Node) putBack(ctx context.Context, d Driver, gone []string) error {
-	var again []LoadedModule
+	var again []Module
 	for _, m := range d.Modules {
 		if slices.Contains(gone, m.Name) {
 			again = append(again, m)
 		}
 	}
 	for _, name := range gone {
-		if !slices.ContainsFunc(d.Modules, func(m LoadedModule) bool { return m.Name == name }) {
+		if !slices.ContainsFunc(d.Modules, func(m Module) bool { return m.Name == name }) {
 			n.warn("module %s, which stood on the driver, was removed before the kernel refused another one; whoever loaded it must load it again", name)
 		}
 	}
@@ -123,7 +124,7 @@ func (n *Node) removeInTree(ctx context.Context, names []string) {
 }
 
 // checkFiles makes sure that module files of an earlier instance are still what they were when it loaded them.
-func checkFiles(modules []LoadedModule) error {
+func checkFiles(modules []Module) error {
 	for _, m := range modules {
 		if err := checkFile(m); err != nil {
 			return err
@@ -132,8 +133,8 @@ func checkFiles(modules []LoadedModule) error {
 	return nil
 }
 
-func checkFile(m LoadedModule) error {
-	sum, err := digestOf(m.File)
+func checkFile(m Module) error {
+	sum, _, err := kbuild.Digest(m.File)
 	if err == nil && sum != m.SHA256 {
 		err = fmt.Errorf("%s has sha256 %s, it had %s when it was verified; remove it and start again", m.File, sum, m.SHA256)
 	}

@@ -43,7 +43,7 @@ func TestUpgrade(t *testing.T) {
 		bubble(t, func(t *testing.T, w *world) {
 			w.leave(v470)
 			w.meddle("holder comes")
-			var seen Status
+			var seen Snapshot
 			e := w.run(life{version: v535, asks: time.Minute}, func(*Node) {
 				w.at(20*time.Second, func() { seen, w.users = *w.saved, nil })
 			})
@@ -69,7 +69,7 @@ func TestGPUThatDoesNotComeUp(t *testing.T) {
 		t.Run(policy, func(t *testing.T) {
 			bubble(t, func(t *testing.T, w *world) {
 				w.sick = true
-				var seen Status
+				var seen Snapshot
 				e := w.run(life{version: v535}, func(n *Node) {
 					n.cfg.GPUInit = policy
 					w.at(8*time.Second, func() { seen = *w.saved })

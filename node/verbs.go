@@ -11,8 +11,8 @@ import (
 
 // Preflight says what a start would find. It changes nothing.
 func (n *Node) Preflight(ctx context.Context) ([]preflight.Check, error) {
-	n.board = n.board.mute()
-	if st, err := ReadStatus(n.cfg.Run); err == nil && st.BootID == n.board.st.BootID {
+	n.status = n.status.InMemory()
+	if st, err := ReadStatus(n.cfg.Run); err == nil && st.BootID == n.status.Get().BootID {
 		n.prev = st.Up
 	}
 	if err := n.survey(ctx); err != nil {
@@ -24,7 +24,7 @@ func (n *Node) Preflight(ctx context.Context) ([]preflight.Check, error) {
 // Compile makes sure that the cache has the modules for a kernel, "" for the running one, and says where they came from. It
 // loads nothing and needs no GPU.
 func (n *Node) Compile(ctx context.Context, release string) (set *kbuild.Set, source string, err error) {
-	n.board = n.board.mute()
+	n.status = n.status.InMemory()
 	if release == "" {
 		release = n.release
 	}
@@ -47,7 +47,7 @@ func (n *Node) Compile(ctx context.Context, release string) (set *kbuild.Set, so
 	fresh := false
 	if errors.Is(err, kbuild.ErrMiss) || errors.As(err, new(*kbuild.CorruptError)) {
 		set, err = n.supplier.Compile(ctx, w)
-		source, fresh = compiled, true
+		source, fresh = Compiled, true
 	}
 	if err == nil && n.supplier.Signer(set, source) != nil {
 		set, err = n.supplier.Sign(ctx, set)

@@ -175,9 +175,9 @@ func (c *Cluster) Logs(p corev1.Pod, container string) string {
 }
 
 // Status is the status file on the node; the zero status when there is none.
-func (c *Cluster) Status() node.Status {
+func (c *Cluster) Status() node.Snapshot {
 	c.t.Helper()
-	var st node.Status
+	var st node.Snapshot
 	text := c.Node("cat /run/nvidia/driver-status.json 2>/dev/null || true")
 	if text != "" {
 		must(c.t, json.Unmarshal([]byte(text), &st))

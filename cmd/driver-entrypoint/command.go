@@ -67,7 +67,7 @@ Without a command it prints this text; with --accept-license alone it does what 
 		}
 		return nil
 	}
-	describeTwins(root)
+	describeEnvNames(root)
 	return root
 }
 

@@ -117,7 +117,7 @@ func TestEveryFlagHasATwin(t *testing.T) {
 				return
 			}
 			seen[f.Name] = true
-			if len(twins[f.Name]) == 0 || !strings.Contains(f.Usage, "(env ") {
+			if len(envNames[f.Name]) == 0 || !strings.Contains(f.Usage, "(env ") {
 				t.Errorf("%s --%s has no environment variable: %s", cmd.CommandPath(), f.Name, f.Usage)
 			}
 		})
@@ -128,9 +128,9 @@ func TestEveryFlagHasATwin(t *testing.T) {
 		}
 	}
 	visit(p.command(t.Context()))
-	for name := range twins {
+	for name := range envNames {
 		if !seen[name] {
-			t.Errorf("environment variables %v belong to a flag --%s that does not exist", twins[name], name)
+			t.Errorf("environment variables %v belong to a flag --%s that does not exist", envNames[name], name)
 		}
 	}
 }

@@ -49,20 +49,20 @@ func TestLog(t *testing.T) {
 func TestRest(t *testing.T) {
 	t.Parallel()
 	c := node.Defaults()
-	rest(&c, []string{"OPEN_KERNEL_MODULES_ENABLED=true", "DRIVER_TYPE=vgpu", "NVFM_CONFIG_A=1", "NVFM_CONFIG_B=x=y", "OTHER=1"})
+	complete(&c, []string{"OPEN_KERNEL_MODULES_ENABLED=true", "DRIVER_TYPE=vgpu", "NVFM_CONFIG_A=1", "NVFM_CONFIG_B=x=y", "OTHER=1"})
 	if c.ModuleType != "open" || !c.VGPU || len(c.Fabric) != 2 || c.Fabric["B"] != "x=y" || c.Host == "" {
 		t.Errorf("%+v", c)
 	}
 	if c.SigningPassphrase != nil {
 		t.Error("a passphrase from nowhere")
 	}
-	rest(&c, []string{passphraseEnv + "= secret "})
+	complete(&c, []string{passphraseEnv + "= secret "})
 	if pass, err := c.SigningPassphrase(); err != nil || string(pass) != " secret " {
 		t.Errorf("%q, %v", pass, err)
 	}
 	c = node.Defaults()
 	c.ModuleType, c.Host = "proprietary", "n1"
-	if rest(&c, []string{"OPEN_KERNEL_MODULES_ENABLED=true"}); c.ModuleType != "proprietary" || c.Host != "n1" {
+	if complete(&c, []string{"OPEN_KERNEL_MODULES_ENABLED=true"}); c.ModuleType != "proprietary" || c.Host != "n1" {
 		t.Errorf("a flag counts more: %+v", c)
 	}
 	if got := lookup([]string{"A=1", "AB=3", "A=2"}, "A"); got != "2" {
@@ -107,7 +107,7 @@ func TestProbes(t *testing.T) {
 		}
 	}
 	dir := t.TempDir()
-	st, err := json.Marshal(node.Status{Schema: node.StatusSchema, State: node.Serving, Ready: true, Kernel: "6.1.0-1-amd64"})
+	st, err := json.Marshal(node.Snapshot{Schema: node.StatusSchema, State: node.Serving, Ready: true, Kernel: "6.1.0-1-amd64"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -90,7 +90,7 @@ func (a *Agent) round(ctx context.Context) {
 }
 
 // act does what there is to do and says when to look again.
-func (a *Agent) act(ctx context.Context, st node.Status) (time.Duration, error) {
+func (a *Agent) act(ctx context.Context, st node.Snapshot) (time.Duration, error) {
 	if a.unsettled {
 		if wait, err := a.settle(ctx, st); wait > 0 || err != nil {
 			return wait, err

@@ -55,7 +55,7 @@ type driver struct {
 	hold func() []kmod.Holder
 
 	mu   sync.Mutex
-	st   node.Status
+	st   node.Snapshot
 	done sync.WaitGroup
 }
 
@@ -65,7 +65,7 @@ func newDriver(t *testing.T, c *cluster) *driver {
 	return d
 }
 
-func (d *driver) write(edit func(*node.Status)) {
+func (d *driver) write(edit func(*node.Snapshot)) {
 	d.t.Helper()
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -85,7 +85,7 @@ func (d *driver) write(edit func(*node.Status)) {
 }
 
 func (d *driver) state(s node.State, phase string) {
-	d.write(func(st *node.Status) {
+	d.write(func(st *node.Snapshot) {
 		st.State, st.Phase, st.Ready, st.Holders, st.Up = s, phase, s == node.Serving, nil, &node.Driver{Version: "470.256.02"}
 		if st.Ready {
 			st.Up.Version = "535.261.03"
@@ -125,7 +125,7 @@ func (d *driver) upgrade(ctx context.Context) {
 		if !wait && len(holders) == 0 {
 			break
 		}
-		d.write(func(st *node.Status) { st.Holders = holders })
+		d.write(func(st *node.Snapshot) { st.Holders = holders })
 	}
 	for _, phase := range []string{"replace", "load", "verify"} {
 		d.state(node.Starting, phase)

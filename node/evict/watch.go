@@ -16,19 +16,19 @@ type watch struct {
 	run  string
 	say  func(format string, args ...any)
 	last os.FileInfo
-	st   node.Status
+	st   node.Snapshot
 	err  string // why it could not be read, said once
 }
 
 const statusFile = "driver-status.json"
 
 // look returns the status as it is now; without a State when there is none.
-func (w *watch) look() node.Status {
+func (w *watch) look() node.Snapshot {
 	info, err := os.Stat(filepath.Join(w.run, statusFile))
 	if err == nil && w.last != nil && os.SameFile(info, w.last) && info.ModTime().Equal(w.last.ModTime()) && info.Size() == w.last.Size() {
 		return w.st
 	}
-	w.last, w.st = nil, node.Status{}
+	w.last, w.st = nil, node.Snapshot{}
 	if err == nil {
 		w.st, err = node.ReadStatus(w.run)
 	}

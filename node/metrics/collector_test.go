@@ -60,7 +60,7 @@ func TestCollect(t *testing.T) {
 // What is not known is not there; what came out well shows its image and how long it took.
 func TestSparse(t *testing.T) {
 	t.Parallel()
-	waits := series(t, &collector{source: steady(node.Status{Wanted: "1"}), gpus: &gpus{now: time.Now}})
+	waits := series(t, &collector{source: steady(node.Snapshot{Wanted: "1"}), gpus: &gpus{now: time.Now}})
 	for _, name := range names(waits) {
 		for _, not := range []string{"gpu", "info{", "start_", "instance", "status", "last_", "holder_processes", "phase", "daemon"} {
 			if strings.HasPrefix(name, not) {

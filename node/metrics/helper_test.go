@@ -24,14 +24,14 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // busy is a status in which everything is set: an upgrade that waits, on a node with two GPUs.
-func busy() node.Status {
-	return node.Status{
+func busy() node.Snapshot {
+	return node.Snapshot{
 		State: node.Waiting, WaitsFor: node.ForHolders, Reason: "in use", Kernel: "6.1.0-42-amd64", Wanted: "535.261.03", Image: "example.com/driver:535.261.03-debian12",
 		Started: time.Unix(1760000000, 0), Updated: time.UnixMilli(1760000123500), Warnings: []string{"one"},
 		LastFailure: &node.Failure{Time: time.Unix(1760000001, 0)},
 		Phases:      []node.Timing{{Phase: "lock", Seconds: 0.5}, {Phase: "survey", Seconds: 0.25}, {Phase: "lock", Seconds: 9}},
 		Up: &node.Driver{Version: "470.256.02", Flavour: "proprietary", Source: "cache",
-			Modules: []node.LoadedModule{{Name: "nvidia_uvm", SrcVersion: "2"}, {Name: "nvidia", SrcVersion: "A1"}}},
+			Modules: []node.Module{{Name: "nvidia_uvm", SrcVersion: "2"}, {Name: "nvidia", SrcVersion: "A1"}}},
 		Counters: node.Counters{Compiled: 1, CompilesFailed: 2, CacheHits: 3, CacheMisses: 4, BlockedUnloads: 5},
 		Daemons:  []daemons.State{{Name: "nvidia-persistenced", Ready: true, Restarts: 7}, {Name: "nv-fabricmanager"}},
 		GPUs: []node.GPU{{Address: "0000:3b:00.0", Name: "Tesla T4", UUID: "GPU-1", Works: true},
@@ -40,7 +40,7 @@ func busy() node.Status {
 	}
 }
 
-func serving() node.Status {
+func serving() node.Snapshot {
 	st := busy()
 	st.State, st.Ready, st.Reason, st.Holders = node.Serving, true, "", nil
 	st.Up.Version = st.Wanted
@@ -52,8 +52,8 @@ func t4(used uint64, utilization *float64) probe.Device {
 }
 
 // steady is a source that always says the same.
-func steady(st node.Status) Source {
-	return Source{Status: func() node.Status { return st }, Live: func() error { return nil }, Ready: func() error {
+func steady(st node.Snapshot) Source {
+	return Source{Status: func() node.Snapshot { return st }, Live: func() error { return nil }, Ready: func() error {
 		if st.Ready {
 			return nil
 		}

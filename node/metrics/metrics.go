@@ -20,7 +20,7 @@ import (
 
 // Source is where the numbers come from. Its functions are called by several goroutines.
 type Source struct {
-	Status func() node.Status // a copy; before the lock is taken its State is ""
+	Status func() node.Snapshot // a copy; before the lock is taken its State is ""
 	Live   func() error       // as `nvidia-driver probe live`; nil: alive
 	Ready  func() error       // as `nvidia-driver probe ready`
 	// GPUs asks the driver for memory and utilisation; nil: it is never asked. It has a deadline of its own, and returns soon after ctx ends.

@@ -34,7 +34,7 @@ var (
 	daemonRestarts = counter("daemon_restarts_total", "How often a daemon of the driver was started again.", "daemon")
 )
 
-func (s sink) status(st node.Status) {
+func (s sink) status(st node.Snapshot) {
 	now := st.State
 	if now == "" { // it does not have the node's lock yet
 		now = node.Waiting
@@ -42,7 +42,7 @@ func (s sink) status(st node.Status) {
 	for _, one := range states() {
 		s.send(state, number(one == now), string(one))
 	}
-	for _, what := range []string{node.ForLock, node.ForHolders, node.ForClearance} {
+	for _, what := range []string{node.ForLock, node.ForHolders, node.ForSafeLoad} {
 		s.send(waitsFor, number(now == node.Waiting && st.WaitsFor == what), what)
 	}
 	s.send(ready, number(st.Ready))
@@ -75,7 +75,7 @@ func srcVersion(d *node.Driver) string {
 	return ""
 }
 
-func (s sink) start(st node.Status) {
+func (s sink) start(st node.Snapshot) {
 	sum := 0.0
 	for _, p := range st.Phases {
 		s.send(phaseSeconds, p.Seconds, p.Phase)
@@ -91,7 +91,7 @@ func (s sink) start(st node.Status) {
 	s.send(lookups, float64(c.CacheMisses), "miss")
 }
 
-func (s sink) trouble(st node.Status) {
+func (s sink) trouble(st node.Snapshot) {
 	s.send(blockedUnloads, float64(st.Counters.BlockedUnloads))
 	s.send(holders, float64(len(st.Holders)))
 	for pod, n := range byPod(st.Holders) {
@@ -117,7 +117,7 @@ func byPod(all []kmod.Holder) map[[2]string]int {
 	return count
 }
 
-func (s sink) hardware(st node.Status) {
+func (s sink) hardware(st node.Snapshot) {
 	if len(st.GPUs) == 0 {
 		return // not known yet
 	}

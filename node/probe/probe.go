@@ -15,8 +15,9 @@ import (
 
 // Where an Answer comes from.
 const (
-	SourceProbe = "driver-probe"
-	SourceSMI   = "nvidia-smi"
+	SourceProbe  = "driver-probe"
+	SourceSMI    = "nvidia-smi"
+	SourceProcfs = "/proc/driver/nvidia" // nobody was asked: what the driver shows of itself
 )
 
 // Answer is what the driver says. Err is the reason, in plain words, why it is incomplete.

@@ -22,7 +22,7 @@ type told struct {
 }
 
 // conditionOf is a status in the words of a node condition.
-func conditionOf(st node.Status) kubernetes.Condition {
+func conditionOf(st node.Snapshot) kubernetes.Condition {
 	c := kubernetes.Condition{Type: conditionType, Status: "False", Reason: camel(st.State), Message: st.Reason}
 	switch st.State {
 	case node.Serving:
@@ -46,7 +46,7 @@ func camel(s node.State) string {
 
 // tellCondition writes the condition when it has changed, and from time to time when not. An instance that does not have the node says
 // nothing of it.
-func (r *Reporter) tellCondition(ctx context.Context, st node.Status, final bool) {
+func (r *Reporter) tellCondition(ctx context.Context, st node.Snapshot, final bool) {
 	now := r.now()
 	if !st.Holding() || !r.condition.may(now) {
 		return

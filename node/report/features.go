@@ -8,7 +8,7 @@ import (
 // label keeps NFD's file true. It stays while the driver is up, also when a GPU or a daemon fails for a while or no container runs: pods that
 // were placed by these labels would be removed with them. It is another driver's while that one has to be replaced, and nobody's before a
 // driver is loaded: the file outlives a reboot, which a driver does not.
-func (r *Reporter) label(st node.Status) {
+func (r *Reporter) label(st node.Snapshot) {
 	if r.o.Features == "" || !st.Holding() {
 		return
 	}

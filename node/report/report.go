@@ -16,7 +16,7 @@ import (
 
 // Source is the instance that is followed: of *node.Node, Snapshot and Changed.
 type Source struct {
-	Status  func() node.Status
+	Status  func() node.Snapshot
 	Changed <-chan struct{}
 }
 

@@ -23,14 +23,14 @@ func (s situation) lasts() bool {
 }
 
 // situationOf is the zero one when there is nothing to say: while a start goes its quick way, and while a stop has nobody to wait for.
-func situationOf(st node.Status, compiling bool) situation {
+func situationOf(st node.Snapshot, compiling bool) situation {
 	s := situation{message: st.Reason, warning: true, node: st.Holding()}
 	switch st.State {
 	case node.Waiting:
 		switch st.WaitsFor {
 		case node.ForLock:
 			s.reason, s.warning = "WaitingForLock", false
-		case node.ForClearance:
+		case node.ForSafeLoad:
 			s.reason, s.warning = "WaitingForSafeLoad", false
 		default:
 			s.reason = "WaitingForHolders"
@@ -57,7 +57,7 @@ func situationOf(st node.Status, compiling bool) situation {
 }
 
 // serving says what serves.
-func serving(st node.Status) string {
+func serving(st node.Snapshot) string {
 	if st.Up == nil {
 		return ""
 	}
@@ -82,7 +82,7 @@ func source(s string) string {
 }
 
 // record notes an Event when the situation is another one, or has lasted.
-func (r *Reporter) record(st node.Status) {
+func (r *Reporter) record(st node.Snapshot) {
 	if !r.events.on {
 		return
 	}

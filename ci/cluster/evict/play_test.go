@@ -24,7 +24,7 @@ import (
 // status writes the driver's status file.
 func (e *site) status(pod string, state node.State, phase string) {
 	e.t.Helper()
-	st := node.Status{Schema: node.StatusSchema, Pod: pod, State: state, Phase: phase, Ready: state == node.Serving, Wanted: "535.261.03",
+	st := node.Snapshot{Schema: node.StatusSchema, Pod: pod, State: state, Phase: phase, Ready: state == node.Serving, Wanted: "535.261.03",
 		Instance: "of " + pod, Up: &node.Driver{Version: "470.256.02"}}
 	if st.Ready {
 		st.Up.Version = st.Wanted

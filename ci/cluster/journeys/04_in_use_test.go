@@ -26,7 +26,7 @@ func Test04InUse(t *testing.T) {
 	begin := time.Now()
 	helmUpgrade(t, c, "nvidia-driver", cluster.Newer, tells...)
 	pod := waitSuccessor(c, "nvidia-driver", cluster.Newer)
-	waitStatus(c, startWait, "the new driver waits for "+name, func(st node.Status) bool {
+	waitStatus(c, startWait, "the new driver waits for "+name, func(st node.Snapshot) bool {
 		return st.Pod == pod.Name && st.State == node.Waiting && st.WaitsFor == node.ForHolders && st.Wanted == cluster.Newer && heldBy(st, holder)
 	})
 	t.Logf("the new driver waits %s after the upgrade", time.Since(begin).Round(time.Second))
@@ -66,8 +66,8 @@ func Test04SafeLoad(t *testing.T) {
 	holder := training.waitHolding(c)
 	helmUpgrade(t, c, "nvidia-driver", cluster.Older, settings...)
 	pod := waitSuccessor(c, "nvidia-driver", cluster.Older)
-	waitStatus(c, startWait, "the driver waits for safe load", func(st node.Status) bool {
-		return st.Pod == pod.Name && st.State == node.Waiting && st.WaitsFor == node.ForClearance && heldBy(st, holder)
+	waitStatus(c, startWait, "the driver waits for safe load", func(st node.Snapshot) bool {
+		return st.Pod == pod.Name && st.State == node.Waiting && st.WaitsFor == node.ForSafeLoad && heldBy(st, holder)
 	})
 	if asker := annotation(c, evict.SafeLoad); asker != pod.Name {
 		t.Errorf("the annotation says %q, want %s", asker, pod.Name)

@@ -86,9 +86,9 @@ func (l least) user(name string) {
 }
 
 // status waits until the node's status is as wanted.
-func (l least) status(what string, wanted func(node.Status) bool) node.Status {
+func (l least) status(what string, wanted func(node.Snapshot) bool) node.Snapshot {
 	l.t.Helper()
-	var st node.Status
+	var st node.Snapshot
 	l.Wait(cluster.RolloutLimit, what, func() error {
 		if st = l.Status(); !wanted(st) {
 			text, err := json.Marshal(st)
@@ -124,7 +124,7 @@ func Test10LeastPrivilege(t *testing.T) {
 	// An upgrade waits for the GPU's user, names the pod, and goes on when that is gone. Who has the older root keeps it.
 	l.user("training")
 	l.install(cluster.Newer)
-	st = l.status("the new driver waits for pod training", func(st node.Status) bool {
+	st = l.status("the new driver waits for pod training", func(st node.Snapshot) bool {
 		return st.State == node.Waiting && len(st.Holders) == 1 && st.Holders[0].PodName == "training"
 	})
 	t.Logf("waiting: %s", st.Reason)

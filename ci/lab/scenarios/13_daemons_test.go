@@ -83,7 +83,7 @@ func Test13DaemonKilledFiveTimes(t *testing.T) {
 // wantDown wants a node that is not ready, for this reason.
 func wantDown(t *testing.T, g *lab.Guest, reason string) {
 	t.Helper()
-	var st node.Status
+	var st node.Snapshot
 	eventually(t, 20*time.Second, "not ready", func() bool { st = status(t, g); return st.State == node.Degraded })
 	contains(t, st.Reason, reason)
 	if st.Ready {

@@ -240,9 +240,9 @@ func ends(t *testing.T, p *lab.Process, code int, limit time.Duration) string {
 }
 
 // status reads the status file in the guest; the zero status when there is none.
-func status(t *testing.T, g *lab.Guest) node.Status {
+func status(t *testing.T, g *lab.Guest) node.Snapshot {
 	t.Helper()
-	var st node.Status
+	var st node.Snapshot
 	const path = "/run/nvidia/driver-status.json"
 	if !g.Exists(path) {
 		return st
