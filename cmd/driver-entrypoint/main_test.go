@@ -13,6 +13,7 @@ import (
 	"github.com/driver-container/driver-container/kmod"
 	"github.com/driver-container/driver-container/kmod/kbuild"
 	"github.com/driver-container/driver-container/node"
+	"github.com/driver-container/driver-container/node/host"
 	"github.com/driver-container/driver-container/node/lock"
 	"github.com/driver-container/driver-container/node/preflight"
 )
@@ -88,7 +89,7 @@ func TestExitCode(t *testing.T) {
 		{&preflight.BlockedError{Checks: []preflight.Check{{Name: preflight.Signing, Status: preflight.Blocked}}}, exitRefused},
 		{blockedError{&preflight.BlockedError{Checks: []preflight.Check{{Name: preflight.Signing, Status: preflight.Blocked}}}}, exitUnsupported},
 		{&kbuild.NoHeadersError{}, exitUnsupported},
-		{&node.NoModulesError{}, exitUnsupported},
+		{&host.NoModulesError{}, exitUnsupported},
 		{&kbuild.CompileError{Err: errors.New("x")}, exitCompile},
 		{&kmod.RefusedError{}, exitRefused},
 		{&node.RollbackError{Err: &kmod.RefusedError{}}, exitRefused},

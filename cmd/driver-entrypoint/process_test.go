@@ -12,13 +12,14 @@ import (
 	"time"
 
 	"github.com/driver-container/driver-container/node"
+	"github.com/driver-container/driver-container/node/host"
 )
 
 // The child that unloads a module is no verb, and does nothing but that.
 func TestDeleteModule(t *testing.T) {
 	t.Parallel()
 	var stderr bytes.Buffer
-	for _, argv := range [][]string{{"x"}, {"x", "init"}, {"x", node.DeleteVerb}, {"x", node.DeleteVerb, "a", "b"}} {
+	for _, argv := range [][]string{{"x"}, {"x", "init"}, {"x", host.DeleteVerb}, {"x", host.DeleteVerb, "a", "b"}} {
 		if code, ok := deleteModule(argv, &stderr); ok {
 			t.Errorf("%q: %d", argv, code)
 		}
@@ -26,8 +27,8 @@ func TestDeleteModule(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("delete_module needs root")
 	}
-	code, ok := deleteModule([]string{"x", node.DeleteVerb, "no_such_module_here"}, &stderr)
-	if !ok || code != node.DeleteAbsent && code != exitFailure { // a container may not unload at all
+	code, ok := deleteModule([]string{"x", host.DeleteVerb, "no_such_module_here"}, &stderr)
+	if !ok || code != host.DeleteAbsent && code != exitFailure { // a container may not unload at all
 		t.Errorf("code %d, %v, %s", code, ok, stderr.String())
 	}
 }
