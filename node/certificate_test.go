@@ -16,6 +16,7 @@ import (
 
 	"github.com/driver-container/driver-container/kmod/kbuild"
 	"github.com/driver-container/driver-container/node/preflight"
+	"github.com/driver-container/driver-container/node/status"
 )
 
 // What a mounted key is for is signed once, before it is loaded and kept.
@@ -51,7 +52,7 @@ func TestLeaveCertificate(t *testing.T) {
 	} {
 		for who, found := range map[string]*kbuild.Set{"mounted key": nil, "set": signed} {
 			var said sayings
-			n := &Node{cfg: Config{StateDir: filepath.Join(t.TempDir(), "state")}, say: said.say, supplier: none, found: found, status: NewStore(Snapshot{}, nil, nil)}
+			n := &Node{cfg: Config{StateDir: filepath.Join(t.TempDir(), "state")}, say: said.say, supplier: none, found: found, status: status.NewStore(status.Snapshot{}, nil, nil)}
 			if found == nil {
 				n.supplier = mounted
 			}
@@ -66,7 +67,7 @@ func TestLeaveCertificate(t *testing.T) {
 		}
 	}
 	var said sayings
-	n := &Node{cfg: Config{StateDir: "/proc/nowhere"}, say: said.say, supplier: mounted, status: NewStore(Snapshot{}, nil, nil)}
+	n := &Node{cfg: Config{StateDir: "/proc/nowhere"}, say: said.say, supplier: mounted, status: status.NewStore(status.Snapshot{}, nil, nil)}
 	n.leaveCertificate([]preflight.Check{{Status: preflight.Blocked, Signatures: &preflight.Signatures{Enrol: "mokutil"}}})
 	if !strings.Contains(strings.Join(said, " "), "could not be left for mokutil") {
 		t.Errorf("%q", said)

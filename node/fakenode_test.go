@@ -18,6 +18,7 @@ import (
 	"github.com/driver-container/driver-container/node/lock"
 	"github.com/driver-container/driver-container/node/preflight"
 	"github.com/driver-container/driver-container/node/probe"
+	"github.com/driver-container/driver-container/node/status"
 )
 
 func (i *instance) Stage(context.Context) (string, error) {
@@ -269,7 +270,7 @@ func (i *instance) Retake() error {
 }
 
 // The storage: what a status file is, with each change checked.
-func (i *instance) Load() (st Snapshot, err error) {
+func (i *instance) Load() (st status.Snapshot, err error) {
 	err = i.do("read status", func() error {
 		if i.saved == nil {
 			return fs.ErrNotExist
@@ -280,7 +281,7 @@ func (i *instance) Load() (st Snapshot, err error) {
 	return st, err
 }
 
-func (i *instance) Save(st Snapshot) error {
+func (i *instance) Save(st status.Snapshot) error {
 	return i.do("write "+string(st.State), func() error {
 		i.note(&st, i.disturbed)
 		i.served = i.served || st.Ready

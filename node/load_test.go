@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/driver-container/driver-container/kmod"
+	"github.com/driver-container/driver-container/node/status"
 )
 
 // nvidia-peermem is loaded with the others when Mellanox's module is there, and left to reload_nvidia_peermem when not.
@@ -41,7 +42,7 @@ func TestVerifyAfterLoad(t *testing.T) {
 				edit(w)
 				e := w.run(life{version: v535, param: "NVreg_A=1"})
 				w.faster = ""
-				if e.err == nil || !strings.Contains(e.err.Error(), want) || e.served || e.status.State != Failed {
+				if e.err == nil || !strings.Contains(e.err.Error(), want) || e.served || e.status.State != status.Failed {
 					t.Errorf("%v, state %s, %s", e.err, e.status.State, w.outcome())
 				}
 			})

@@ -13,6 +13,7 @@ import (
 	"github.com/driver-container/driver-container/kmod/kbuild"
 	"github.com/driver-container/driver-container/node/devices"
 	"github.com/driver-container/driver-container/node/probe"
+	"github.com/driver-container/driver-container/node/status"
 )
 
 // Node is one instance of the entrypoint at work. Make one for each run.
@@ -34,21 +35,21 @@ type Node struct {
 	safeLoad     SafeLoad // nil: nobody is asked
 	hostStorage  bool
 	instanceFile string // see InstanceFile; "": none
-	markers      Markers
-	status       *Store
+	markers      status.Markers
+	status       *status.Store
 
 	lock       Lock
-	prev       *Driver // what a predecessor of this boot left, as far as its status says
+	prev       *status.Driver // what a predecessor of this boot left, as far as its status says
 	want       Want
 	options    kmod.Options
 	gpus       []devices.GPU
 	found      *kbuild.Set
-	source     string // of found
-	fresh      bool   // found was compiled or signed here and is not in the cache
-	damaged    string // what was found damaged while looking for modules
-	adopted    bool   // what is loaded is what we would load
-	staged     string // root on the host's storage
-	driver     Driver // what is up now
+	source     string        // of found
+	fresh      bool          // found was compiled or signed here and is not in the cache
+	damaged    string        // what was found damaged while looking for modules
+	adopted    bool          // what is loaded is what we would load
+	staged     string        // root on the host's storage
+	driver     status.Driver // what is up now
 	daemons    Daemons
 	daemonsErr error // why they could not be started
 	up         []step
@@ -60,7 +61,7 @@ type Node struct {
 // Options are what an instance needs besides its machine.
 type Options struct {
 	Say    func(format string, args ...any) // a line of the log; required
-	Status *Store                           // required
+	Status *status.Store                    // required
 	// Served is called when the start is over and the long wait begins: what the start took can be given back.
 	Served func()
 	// Ended is called when everything is taken down or left, just before others can have the node. What concerns the node as a whole has to
@@ -75,8 +76,8 @@ func New(cfg Config, m Machine, o Options) *Node {
 	n := &Node{
 		cfg: cfg, info: m.Info, release: m.Release, say: o.Say, now: time.Now, served: o.Served, ended: o.Ended,
 		kernel: m.Kernel, roots: m.Roots, supplier: m.Supplier, starter: m.Starter, hardware: m.Hardware, locker: m.Locker,
-		safeLoad: o.SafeLoad, hostStorage: m.HostStorage, instanceFile: InstanceFile,
-		markers: Markers{Run: cfg.Run, Digest: cfg.Digest}, status: o.Status,
+		safeLoad: o.SafeLoad, hostStorage: m.HostStorage, instanceFile: status.InstanceFile,
+		markers: status.Markers{Run: cfg.Run, Digest: cfg.Digest}, status: o.Status,
 	}
 	if n.served == nil {
 		n.served = func() {}
@@ -112,7 +113,9 @@ func (n *Node) Run(ctx, patience context.Context) error {
 			n.say("stopped while waiting for the lock; nothing was touched")
 			return nil
 		}
-		n.status.ChangeUnsaved(func(st *Snapshot) { st.State, st.Phase, st.Reason = Failed, LockPhase, err.Error() })
+		n.status.ChangeUnsaved(func(st *status.Snapshot) {
+			st.State, st.Phase, st.Reason = status.Failed, status.LockPhase, err.Error()
+		})
 		n.lastWords(err)
 		return err
 	}
@@ -129,15 +132,15 @@ func (n *Node) Run(ctx, patience context.Context) error {
 
 // Snapshot is what is known now, also while the instance waits for the lock and has no file to say it in (Snapshot.Holding). What it points
 // to is not changed any more.
-func (n *Node) Snapshot() Snapshot { return n.status.Get() }
+func (n *Node) Snapshot() status.Snapshot { return n.status.Get() }
 
 // Changed has an element when Snapshot may return something new, see Store.Changed.
 func (n *Node) Changed() <-chan struct{} { return n.status.Changed() }
 
 // AskUsage asks the driver for memory and utilisation of its GPUs while it serves; the error is ErrNotReady when it does not. For metrics.
 func (n *Node) AskUsage(ctx context.Context) (probe.Answer, error) {
-	if st := n.status.Get(); st.State != Serving && st.State != Degraded {
-		return probe.Answer{Devices: []probe.Device{}}, fmt.Errorf("%w: %s", ErrNotReady, st.State)
+	if st := n.status.Get(); st.State != status.Serving && st.State != status.Degraded {
+		return probe.Answer{Devices: []probe.Device{}}, fmt.Errorf("%w: %s", status.ErrNotReady, st.State)
 	}
 	return n.hardware.AskUsage(ctx)
 }

@@ -9,23 +9,24 @@ import (
 	"time"
 
 	"github.com/driver-container/driver-container/kmod"
+	"github.com/driver-container/driver-container/node/status"
 )
 
 func TestPeermem(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		i, n := w.begin(life{version: v535})
-		st := Snapshot{Schema: StatusSchema, State: Serving, Ready: true, Up: &Driver{Version: v535, Flavour: "proprietary"}}
+		st := status.Snapshot{Schema: status.Schema, State: status.Serving, Ready: true, Up: &status.Driver{Version: v535, Flavour: "proprietary"}}
 		load := func() error { return n.LoadPeermem(t.Context(), time.Minute, true) }
-		if err := load(); !errors.Is(err, ErrNotReady) {
+		if err := load(); !errors.Is(err, status.ErrNotReady) {
 			t.Errorf("no driver: %v", err)
 		}
 		save := func() {
-			if err := Folder(n.cfg.Run).Save(st); err != nil {
+			if err := status.Folder(n.cfg.Run).Save(st); err != nil {
 				t.Fatal(err)
 			}
 		}
 		save()
-		if err := load(); !errors.Is(err, ErrNotReady) || !strings.Contains(err.Error(), "mlx5_core of the host") {
+		if err := load(); !errors.Is(err, status.ErrNotReady) || !strings.Contains(err.Error(), "mlx5_core of the host") {
 			t.Errorf("no Mellanox: %v", err)
 		}
 		w.modules["mlx5_core"] = kmod.Module{Name: "mlx5_core"}
@@ -66,7 +67,7 @@ func TestPeermemMissing(t *testing.T) {
 	if err := os.MkdirAll(filepath.Join(sys, "module", "mlx5_core"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := PeermemMissing(s); !errors.Is(err, ErrNotReady) {
+	if err := PeermemMissing(s); !errors.Is(err, status.ErrNotReady) {
 		t.Errorf("missing: %v", err)
 	}
 	if err := os.MkdirAll(filepath.Join(sys, "module", "nvidia_peermem"), 0o755); err != nil {

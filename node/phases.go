@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/driver-container/driver-container/node/lock"
+	"github.com/driver-container/driver-container/node/status"
 )
 
 // phase is one part of a start. What it puts up it adds to n.up, or it undoes it itself before it returns an error.
@@ -19,7 +20,7 @@ type phase struct {
 // phases in their order. Up to replace nothing that works is touched. The root comes before the modules: the kernel looks
 // for the driver's firmware in it, and a stop unmounts it only after the modules are gone.
 var phases = []phase{
-	{LockPhase, (*Node).takeLock},
+	{status.LockPhase, (*Node).takeLock},
 	{"recover", (*Node).recover},
 	{"survey", (*Node).survey},
 	{"preflight", (*Node).preflight},
@@ -44,8 +45,8 @@ func (n *Node) start(ctx context.Context) error {
 		err := p.run(n, ctx)
 		took := n.now().Sub(since)
 		if n.lock != nil {
-			n.status.Change(func(st *Snapshot) {
-				st.Phases = append(st.Phases, Timing{p.name, took.Round(time.Millisecond).Seconds()})
+			n.status.Change(func(st *status.Snapshot) {
+				st.Phases = append(st.Phases, status.Timing{Phase: p.name, Seconds: took.Round(time.Millisecond).Seconds()})
 				if err == nil && i+1 < len(phases) {
 					st.Phase = phases[i+1].name
 				}
@@ -56,7 +57,7 @@ func (n *Node) start(ctx context.Context) error {
 		}
 		n.say("phase %s: %s", p.name, took.Round(time.Millisecond))
 	}
-	n.status.Change(func(st *Snapshot) { st.Phase = "" })
+	n.status.Change(func(st *status.Snapshot) { st.Phase = "" })
 	n.say("driver %s (%s) on kernel %s is up after %s", n.driver.Version, n.driver.Flavour, n.release, n.now().Sub(begin).Round(time.Millisecond))
 	return nil
 }
@@ -70,23 +71,23 @@ func (n *Node) takeLock(ctx context.Context) error {
 	n.lock = lock
 	old := n.status.Predecessor()
 	n.prev = old.Up
-	if old.State != "" && old.State != Absent {
+	if old.State != "" && old.State != status.Absent {
 		n.say("predecessor: %s, state %s, %s", describe(old.Up), old.State, old.Reason)
 	}
-	n.status.Change(func(st *Snapshot) {
-		st.State, st.Phase, st.Reason, st.Up, st.LastFailure = Starting, "", "", old.Up, old.LastFailure
+	n.status.Change(func(st *status.Snapshot) {
+		st.State, st.Phase, st.Reason, st.Up, st.LastFailure = status.Starting, "", "", old.Up, old.LastFailure
 	})
 	return errors.Join(n.markers.NotReady(), n.markers.RemoveUnfinished())
 }
 
 // waitsForLock shows to those who listen to this instance what it waits for. The node's status belongs to the holder.
 func (n *Node) waitsForLock(h lock.Holder) {
-	n.status.ChangeUnsaved(func(st *Snapshot) {
-		st.State, st.WaitsFor, st.Phase, st.Reason = Waiting, ForLock, LockPhase, "waiting for the node's lock, held by "+h.String()
+	n.status.ChangeUnsaved(func(st *status.Snapshot) {
+		st.State, st.WaitsFor, st.Phase, st.Reason = status.Waiting, status.ForLock, status.LockPhase, "waiting for the node's lock, held by "+h.String()
 	})
 }
 
-func describe(d *Driver) string {
+func describe(d *status.Driver) string {
 	if d == nil {
 		return "no driver up"
 	}
@@ -111,7 +112,7 @@ func (n *Node) beat(end <-chan struct{}) {
 func (n *Node) warn(format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
 	n.say("warning: %s", text)
-	n.status.Change(func(st *Snapshot) {
+	n.status.Change(func(st *status.Snapshot) {
 		const most = 50
 		if len(st.Warnings) < most {
 			st.Warnings = append(st.Warnings, text)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"github.com/driver-container/driver-container/node/status"
 	"io/fs"
 	"math/rand/v2"
 	"time"
@@ -29,7 +30,7 @@ const (
 
 // awaitSafeLoad waits until others have made the node free for another driver. Without anybody to ask it is a warning: the driver goes
 // on waiting for its holders, as it does without.
-func (n *Node) awaitSafeLoad(ctx context.Context, old Driver) (err error) {
+func (n *Node) awaitSafeLoad(ctx context.Context, old status.Driver) (err error) {
 	if n.safeLoad == nil {
 		return nil
 	}
@@ -69,7 +70,7 @@ func (n *Node) awaitSafeLoad(ctx context.Context, old Driver) (err error) {
 }
 
 // showSafeLoad says in the status what is waited for, and who holds the driver meanwhile: whoever empties the node needs to know.
-func (n *Node) showSafeLoad(ctx context.Context, old Driver) error {
+func (n *Node) showSafeLoad(ctx context.Context, old status.Driver) error {
 	err := n.free(ctx)
 	var busy *InUseError
 	if err != nil && !errors.As(err, &busy) {
@@ -80,11 +81,11 @@ func (n *Node) showSafeLoad(ctx context.Context, old Driver) error {
 		n.countBlocked()
 		reason += "; " + busy.Error()
 	}
-	n.status.Change(func(st *Snapshot) {
-		if st.State != Waiting {
+	n.status.Change(func(st *status.Snapshot) {
+		if st.State != status.Waiting {
 			n.say("%s", reason)
 		}
-		st.State, st.WaitsFor, st.Ready, st.Reason, st.Holders = Waiting, ForSafeLoad, false, reason, nil
+		st.State, st.WaitsFor, st.Ready, st.Reason, st.Holders = status.Waiting, status.ForSafeLoad, false, reason, nil
 		if busy != nil {
 			st.Holders = busy.Holders
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"github.com/driver-container/driver-container/node/status"
 	"io/fs"
 	"strings"
 	"testing"
@@ -76,7 +77,7 @@ func TestSafeLoad(t *testing.T) {
 					w.meddle("holder comes")
 				}
 				f := &fakeSafeLoad{w: w, err: test.err}
-				var seen Snapshot
+				var seen status.Snapshot
 				var warnings []string
 				e := w.run(life{version: v535, asks: test.asks}, func(n *Node) {
 					n.safeLoad = f

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"github.com/driver-container/driver-container/node/status"
 	"os"
 	"slices"
 	"strings"
@@ -31,8 +32,8 @@ func (n *Node) stop(patience context.Context, cause error) error {
 	if err := n.markers.NotReady(); err != nil {
 		n.warn("markers: %v", err)
 	}
-	n.status.Change(func(st *Snapshot) {
-		st.State, st.Ready, st.Phase = Stopping, false, ""
+	n.status.Change(func(st *status.Snapshot) {
+		st.State, st.Ready, st.Phase = status.Stopping, false, ""
 		if cause != nil {
 			st.Reason = cause.Error()
 		}
@@ -76,7 +77,7 @@ func (n *Node) takeDown(ctx context.Context) error {
 			}
 		} else {
 			n.countBlocked()
-			n.status.Change(func(st *Snapshot) { st.Holders, st.Reason = busy.Holders, busy.Error() })
+			n.status.Change(func(st *status.Snapshot) { st.Holders, st.Reason = busy.Holders, busy.Error() })
 		}
 		if n.now().Sub(said) >= 30*time.Second {
 			said = n.now()
@@ -130,15 +131,15 @@ func (n *Node) gone(ctx context.Context, cause error) error {
 	if !loaded {
 		// A signal may have come before a dead predecessor's leavings were removed.
 		err = errors.Join(n.recover(context.WithoutCancel(ctx)), n.markers.Remove())
-		n.status.Change(func(st *Snapshot) { st.Up = nil })
+		n.status.Change(func(st *status.Snapshot) { st.Up = nil })
 	}
-	n.status.Change(func(st *Snapshot) { st.Holders, st.Daemons, st.GPUs = nil, nil, nil })
+	n.status.Change(func(st *status.Snapshot) { st.Holders, st.Daemons, st.GPUs = nil, nil, nil })
 	switch {
 	case cause != nil:
 		cause = n.failed(cause)
 		n.lastWords(cause)
 	case loaded:
-		n.status.Set(Detached, "stopped before it was replaced")
+		n.status.Set(status.Detached, "stopped before it was replaced")
 		n.say("stopped; the driver that was loaded before is left as it is")
 	default:
 		n.say("driver unloaded, root unmounted")
@@ -149,24 +150,24 @@ func (n *Node) gone(ctx context.Context, cause error) error {
 
 // failed says how a start that failed leaves the node.
 func (n *Node) failed(cause error) error {
-	state := Failed
+	state := status.Failed
 	if n.restored != nil {
 		n.restored.New, n.restored.Err = n.want.Driver, cause
 		cause = n.restored
 		if n.restored.Restore == nil {
-			state = Restored
+			state = status.Restored
 		}
 	}
-	n.status.Change(func(st *Snapshot) {
+	n.status.Change(func(st *status.Snapshot) {
 		st.State, st.Ready, st.Reason, st.LastFailure = state, false, cause.Error(), n.failure(cause)
 	})
 	return cause
 }
 
 // failure is what is kept of a start or a service that failed, cut to what people read.
-func (n *Node) failure(cause error) *Failure {
+func (n *Node) failure(cause error) *status.Failure {
 	const most = 2048
-	return &Failure{Time: n.now().UTC().Truncate(time.Second), Wanted: n.info.Driver, Pod: n.cfg.PodText(), Reason: cut(cause.Error(), most)}
+	return &status.Failure{Time: n.now().UTC().Truncate(time.Second), Wanted: n.info.Driver, Pod: n.cfg.PodText(), Reason: cut(cause.Error(), most)}
 }
 
 func cut(text string, most int) string {
@@ -180,18 +181,20 @@ func cut(text string, most int) string {
 func (n *Node) leave(ctx context.Context, cause, refusal error) error {
 	n.lastWords(refusal)
 	if cause != nil {
-		n.status.Change(func(st *Snapshot) { st.LastFailure = n.failure(cause) })
+		n.status.Change(func(st *status.Snapshot) { st.LastFailure = n.failure(cause) })
 	}
 	if loaded, err := n.isLoaded(); err == nil && !loaded {
-		n.status.Change(func(st *Snapshot) { st.State, st.Ready, st.Up, st.Reason = Failed, false, nil, refusal.Error() })
+		n.status.Change(func(st *status.Snapshot) {
+			st.State, st.Ready, st.Up, st.Reason = status.Failed, false, nil, refusal.Error()
+		})
 		return errors.Join(cause, refusal)
 	}
 	reason := fmt.Sprintf("left in place: %v", refusal)
 	n.say("%s", reason)
 	n.repairRoot(ctx)
 	n.showDriver()
-	n.status.Change(func(st *Snapshot) { // the daemons end with this container
-		st.State, st.Ready, st.Reason, st.Daemons = Detached, false, reason, nil
+	n.status.Change(func(st *status.Snapshot) { // the daemons end with this container
+		st.State, st.Ready, st.Reason, st.Daemons = status.Detached, false, reason, nil
 	})
 	var busy *InUseError
 	if cause == nil && errors.As(refusal, &busy) && n.cfg.OnBusy != BusyFail {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/driver-container/driver-container/kmod/kbuild"
 	"github.com/driver-container/driver-container/node/preflight"
+	"github.com/driver-container/driver-container/node/status"
 )
 
 // survey finds out what this node is to have, and whether it has it already: GPUs, flavour, parameters, modules that need no
@@ -48,9 +49,9 @@ func (n *Node) survey(ctx context.Context) error {
 // find looks for modules that are there already.
 func (n *Node) find(ctx context.Context) error {
 	set, source, err := n.supplier.Find(ctx, n.want)
-	n.status.Change(func(st *Snapshot) {
+	n.status.Change(func(st *status.Snapshot) {
 		switch {
-		case err == nil && source == FromCache:
+		case err == nil && source == status.FromCache:
 			st.Counters.CacheHits++
 		case errors.Is(err, kbuild.ErrMiss):
 			st.Counters.CacheMisses++
@@ -62,7 +63,7 @@ func (n *Node) find(ctx context.Context) error {
 		n.found, n.source = set, source
 	case errors.As(err, &corrupt):
 		n.damaged = corrupt.Error()
-		if source == FromImage {
+		if source == status.FromImage {
 			n.damaged = "the image is damaged, pull it again: " + n.damaged
 		}
 		n.warn("%s", n.damaged)
@@ -180,7 +181,7 @@ func (n *Node) getModules(ctx context.Context) error {
 	}
 	if n.found == nil {
 		set, err := n.supplier.Compile(ctx, n.want)
-		n.status.Change(func(st *Snapshot) {
+		n.status.Change(func(st *status.Snapshot) {
 			switch {
 			case err == nil:
 				st.Counters.Compiled++
@@ -191,7 +192,7 @@ func (n *Node) getModules(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		n.found, n.source, n.fresh = set, Compiled, true
+		n.found, n.source, n.fresh = set, status.Compiled, true
 	}
 	if n.supplier.Signer(n.found, n.source) != nil {
 		set, err := n.supplier.Sign(ctx, n.found)

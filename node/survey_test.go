@@ -7,6 +7,7 @@ import (
 
 	"github.com/driver-container/driver-container/kmod"
 	"github.com/driver-container/driver-container/kmod/kbuild"
+	"github.com/driver-container/driver-container/node/status"
 )
 
 // A set without what its builder left out is loaded without it, unless it was asked for.
@@ -36,7 +37,7 @@ func TestNarrow(t *testing.T) {
 		{"nothing found", nil, Config{DRM: true}, "nvidia nvidia-uvm nvidia-modeset nvidia-drm", "", ""},
 	} {
 		var said sayings
-		n := &Node{cfg: c.cfg, say: said.say, found: c.set, source: FromImage, want: Want{Release: "6.1.0-56-amd64", Modules: c.cfg.modules(true)}, status: NewStore(Snapshot{}, nil, nil)}
+		n := &Node{cfg: c.cfg, say: said.say, found: c.set, source: status.FromImage, want: Want{Release: "6.1.0-56-amd64", Modules: c.cfg.modules(true)}, status: status.NewStore(status.Snapshot{}, nil, nil)}
 		err := n.narrow()
 		if err == nil {
 			err = n.checkParams()

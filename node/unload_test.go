@@ -2,6 +2,7 @@ package node
 
 import (
 	"errors"
+	"github.com/driver-container/driver-container/node/status"
 	"os"
 	"strings"
 	"testing"
@@ -13,7 +14,7 @@ func TestCheckFiles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := []Module{{Name: "nvidia", File: set.Modules[0].Path, SHA256: set.Modules[0].SHA256}}
+	m := []status.Module{{Name: "nvidia", File: set.Modules[0].Path, SHA256: set.Modules[0].SHA256}}
 	if err := checkFiles(m); err != nil {
 		t.Error(err)
 	}

@@ -7,12 +7,13 @@ import (
 
 	"github.com/driver-container/driver-container/kmod/kbuild"
 	"github.com/driver-container/driver-container/node/preflight"
+	"github.com/driver-container/driver-container/node/status"
 )
 
 // Preflight says what a start would find. It changes nothing.
 func (n *Node) Preflight(ctx context.Context) ([]preflight.Check, error) {
 	n.status = n.status.InMemory()
-	if st, err := ReadStatus(n.cfg.Run); err == nil && st.BootID == n.status.Get().BootID {
+	if st, err := status.Read(n.cfg.Run); err == nil && st.BootID == n.status.Get().BootID {
 		n.prev = st.Up
 	}
 	if err := n.survey(ctx); err != nil {
@@ -47,7 +48,7 @@ func (n *Node) Compile(ctx context.Context, release string) (set *kbuild.Set, so
 	fresh := false
 	if errors.Is(err, kbuild.ErrMiss) || errors.As(err, new(*kbuild.CorruptError)) {
 		set, err = n.supplier.Compile(ctx, w)
-		source, fresh = Compiled, true
+		source, fresh = status.Compiled, true
 	}
 	if err == nil && n.supplier.Signer(set, source) != nil {
 		set, err = n.supplier.Sign(ctx, set)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/driver-container/driver-container/kmod"
 	"github.com/driver-container/driver-container/node/preflight"
+	"github.com/driver-container/driver-container/node/status"
 )
 
 // The verbs preflight and compile touch nothing that is loaded, and write no status.
@@ -20,7 +21,7 @@ func TestVerbs(t *testing.T) {
 		if err != nil || len(checks) != 1 || checks[0].Name != preflight.Headers || n.prev != nil {
 			t.Errorf("%v, %v, %v", checks, n.prev, err)
 		}
-		for _, want := range []string{Compiled, "cache"} {
+		for _, want := range []string{status.Compiled, "cache"} {
 			_, n := w.begin(life{version: v535})
 			n.cfg.DRM = true
 			set, source, err := n.Compile(context.Background(), "")

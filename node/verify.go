@@ -10,6 +10,7 @@ import (
 	"github.com/driver-container/driver-container/node/daemons"
 	"github.com/driver-container/driver-container/node/devices"
 	"github.com/driver-container/driver-container/node/probe"
+	"github.com/driver-container/driver-container/node/status"
 )
 
 // notAsked is what the status says where the driver's files in procfs had to do as an answer.
@@ -55,7 +56,7 @@ func (n *Node) examine(ctx context.Context) (string, error) {
 		n.warnOnce(notAsked)
 	}
 	gpus, broken := n.judge(answer)
-	n.status.Change(func(st *Snapshot) { st.GPUs = gpus })
+	n.status.Change(func(st *status.Snapshot) { st.GPUs = gpus })
 	if len(broken) == 0 {
 		return "", nil
 	}
@@ -68,9 +69,9 @@ func (n *Node) examine(ctx context.Context) (string, error) {
 }
 
 // judge compares the PCI bus with what the driver answered.
-func (n *Node) judge(answer probe.Answer) (gpus []GPU, broken []string) {
+func (n *Node) judge(answer probe.Answer) (gpus []status.GPU, broken []string) {
 	for _, g := range n.gpus {
-		state := GPU{Address: g.Address, ID: fmt.Sprintf("%04x:%04x", g.Vendor, g.Device)}
+		state := status.GPU{Address: g.Address, ID: fmt.Sprintf("%04x:%04x", g.Vendor, g.Device)}
 		for _, d := range answer.Devices {
 			if samePCI(d.PCI, g.Address) {
 				state.Works, state.Name, state.UUID = true, d.Name, d.UUID
@@ -113,7 +114,7 @@ func (n *Node) daemonsDown() string {
 		return ""
 	}
 	states := n.daemons.States()
-	n.status.Change(func(st *Snapshot) { st.Daemons = states })
+	n.status.Change(func(st *status.Snapshot) { st.Daemons = states })
 	return daemonReason(states)
 }
 
@@ -132,13 +133,13 @@ func (n *Node) announce(reason string) error {
 	if reason != "" {
 		n.say("not ready: %s", reason)
 		err := n.markers.NotReady()
-		n.status.Set(Degraded, reason)
+		n.status.Set(status.Degraded, reason)
 		return err
 	}
 	if err := n.markers.Ready(); err != nil {
 		return fmt.Errorf("write the markers of readiness: %w", err)
 	}
-	n.status.Change(func(st *Snapshot) { st.State, st.Ready, st.Reason, st.Holders = Serving, true, "", nil })
+	n.status.Change(func(st *status.Snapshot) { st.State, st.Ready, st.Reason, st.Holders = status.Serving, true, "", nil })
 	n.say("ready: driver %s (%s) serves kernel %s", n.driver.Version, n.driver.Flavour, n.release)
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/driver-container/driver-container/node/lock"
+	"github.com/driver-container/driver-container/node/status"
 )
 
 // A node in memory while it waits, without a word in the file, which is the holder's.
@@ -21,10 +22,10 @@ func TestWaitsForLock(t *testing.T) {
 		n.waitsForLock(lock.Holder{PID: 7, Pod: "gpu/old"})
 		<-n.Changed()
 		st := n.Snapshot()
-		if st.State != Waiting || st.WaitsFor != ForLock || st.Holding() || !strings.Contains(st.Reason, "held by pid 7, pod gpu/old") || w.saved != nil {
+		if st.State != status.Waiting || st.WaitsFor != status.ForLock || st.Holding() || !strings.Contains(st.Reason, "held by pid 7, pod gpu/old") || w.saved != nil {
 			t.Errorf("%+v, file %+v", st, w.saved)
 		}
-		if _, err := n.AskUsage(t.Context()); !errors.Is(err, ErrNotReady) {
+		if _, err := n.AskUsage(t.Context()); !errors.Is(err, status.ErrNotReady) {
 			t.Errorf("usage: %v", err)
 		}
 	})
@@ -35,8 +36,8 @@ func TestSnapshotOfALife(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		var n *Node
 		var i *instance
-		seen := map[State]bool{}
-		var last Snapshot
+		seen := map[status.State]bool{}
+		var last status.Snapshot
 		locked := false
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan struct{})
@@ -53,7 +54,7 @@ func TestSnapshotOfALife(t *testing.T) {
 						if st := n.Snapshot(); st.Holding() {
 							seen[st.State] = true
 						}
-						if _, err := n.AskUsage(ctx); (err == nil) != (n.Snapshot().State == Serving) {
+						if _, err := n.AskUsage(ctx); (err == nil) != (n.Snapshot().State == status.Serving) {
 							t.Errorf("usage in state %s: %v", n.Snapshot().State, err)
 						}
 					}
@@ -63,7 +64,7 @@ func TestSnapshotOfALife(t *testing.T) {
 		time.Sleep(time.Second)
 		cancel()
 		<-ended
-		if e.err != nil || !seen[Starting] || !seen[Serving] || last.State != Absent || last.Up != nil || !locked || !i.usageEnded {
+		if e.err != nil || !seen[status.Starting] || !seen[status.Serving] || last.State != status.Absent || last.Up != nil || !locked || !i.usageEnded {
 			t.Errorf("error %v, seen %v, last %+v, locked %v", e.err, seen, last, locked)
 		}
 		if c := last.Counters; c.Compiled != 1 || c.CacheMisses != 1 || c.CacheHits != 0 || c.BlockedUnloads != 0 {
@@ -90,7 +91,7 @@ func TestLastFailure(t *testing.T) {
 		w.broken[v535] = false
 		w.run(life{version: v535}, func(*Node) {
 			w.at(8*time.Second, func() {
-				if got := w.saved.LastFailure; got == nil || *got != *f || w.saved.State != Serving {
+				if got := w.saved.LastFailure; got == nil || *got != *f || w.saved.State != status.Serving {
 					t.Errorf("%+v, state %s", got, w.saved.State)
 				}
 			})
@@ -112,7 +113,7 @@ func TestLockNeverFree(t *testing.T) {
 		if !errors.Is(e.err, lock.ErrHeld) || !strings.Contains(string(text), lock.ErrHeld.Error()) {
 			t.Errorf("%v, last words %q, %v", e.err, text, err)
 		}
-		if st := n.Snapshot(); st.State != Failed || st.Holding() {
+		if st := n.Snapshot(); st.State != status.Failed || st.Holding() {
 			t.Errorf("%+v", st)
 		}
 	})

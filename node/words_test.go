@@ -13,6 +13,7 @@ import (
 	"github.com/driver-container/driver-container/node/daemons"
 	"github.com/driver-container/driver-container/node/devices"
 	"github.com/driver-container/driver-container/node/probe"
+	"github.com/driver-container/driver-container/node/status"
 )
 
 func TestErrors(t *testing.T) {
@@ -100,7 +101,7 @@ func TestJudge(t *testing.T) {
 		{Address: "0000:07:00.0", Vendor: 0x10de, Device: 0x102d, Driver: "pci-stub"},
 	}}
 	gpus, broken := n.judge(probe.Answer{Devices: []probe.Device{{PCI: "00000000:05:00.0", Name: "Tesla T4", UUID: "GPU-1"}}})
-	want := []GPU{
+	want := []status.GPU{
 		{Address: "0000:05:00.0", ID: "10de:1eb8", Name: "Tesla T4", UUID: "GPU-1", Works: true},
 		{Address: "0000:06:00.0", ID: "10de:1eb8", Reason: "the driver does not list it, and the kernel's log says nothing of it"},
 		{Address: "0000:07:00.0", ID: "10de:102d", Reason: "it is bound to pci-stub"},

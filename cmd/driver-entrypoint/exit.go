@@ -10,6 +10,7 @@ import (
 	"github.com/driver-container/driver-container/node/host"
 	"github.com/driver-container/driver-container/node/lock"
 	"github.com/driver-container/driver-container/node/preflight"
+	"github.com/driver-container/driver-container/node/status"
 )
 
 // Exit codes, as docs/operations.md lists them.
@@ -61,7 +62,7 @@ func exitCode(err error) int {
 		return exitUnsupported
 	case is(node.ErrLeft), as[*node.InUseError](err):
 		return exitInUse
-	case is(node.ErrNotReady):
+	case is(status.ErrNotReady):
 		return exitNotReady
 	}
 	return exitFailure

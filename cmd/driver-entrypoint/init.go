@@ -13,6 +13,7 @@ import (
 	"github.com/driver-container/driver-container/node/kubernetes"
 	"github.com/driver-container/driver-container/node/metrics"
 	"github.com/driver-container/driver-container/node/report"
+	"github.com/driver-container/driver-container/node/status"
 )
 
 func (p *program) initCommand(patience context.Context) *cobra.Command {
@@ -128,8 +129,8 @@ func (p *program) measure(ctx context.Context, n *node.Node, run string, reports
 	}
 	server := metrics.New(metrics.Source{
 		Status: n.Snapshot,
-		Live:   func() error { return node.Alive(node.InstanceFile, time.Now()) },
-		Ready:  func() error { return node.Mine(run, node.InstanceFile) },
+		Live:   func() error { return status.Alive(status.InstanceFile, time.Now()) },
+		Ready:  func() error { return status.Mine(run, status.InstanceFile) },
 		GPUs:   n.AskUsage,
 	}, metrics.Options{GPUEvery: reports.gpuEvery, Version: version()})
 	done := make(chan error, 1)

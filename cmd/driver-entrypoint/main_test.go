@@ -16,6 +16,7 @@ import (
 	"github.com/driver-container/driver-container/node/host"
 	"github.com/driver-container/driver-container/node/lock"
 	"github.com/driver-container/driver-container/node/preflight"
+	"github.com/driver-container/driver-container/node/status"
 )
 
 func TestRun(t *testing.T) {
@@ -94,7 +95,7 @@ func TestExitCode(t *testing.T) {
 		{&kmod.RefusedError{}, exitRefused},
 		{&node.RollbackError{Err: &kmod.RefusedError{}}, exitRefused},
 		{node.ErrLeft, exitInUse},
-		{node.ErrNotReady, exitNotReady},
+		{status.ErrNotReady, exitNotReady},
 	} {
 		err := test.err
 		if err != nil {

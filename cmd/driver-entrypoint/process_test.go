@@ -13,6 +13,7 @@ import (
 
 	"github.com/driver-container/driver-container/node"
 	"github.com/driver-container/driver-container/node/host"
+	"github.com/driver-container/driver-container/node/status"
 )
 
 // The child that unloads a module is no verb, and does nothing but that.
@@ -108,7 +109,7 @@ func TestProbes(t *testing.T) {
 		}
 	}
 	dir := t.TempDir()
-	st, err := json.Marshal(node.Snapshot{Schema: node.StatusSchema, State: node.Serving, Ready: true, Kernel: "6.1.0-1-amd64"})
+	st, err := json.Marshal(status.Snapshot{Schema: status.Schema, State: status.Serving, Ready: true, Kernel: "6.1.0-1-amd64"})
 	if err != nil {
 		t.Fatal(err)
 	}

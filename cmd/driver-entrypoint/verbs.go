@@ -17,6 +17,7 @@ import (
 	"github.com/driver-container/driver-container/node"
 	"github.com/driver-container/driver-container/node/host"
 	"github.com/driver-container/driver-container/node/preflight"
+	"github.com/driver-container/driver-container/node/status"
 )
 
 func (p *program) probeCommand() *cobra.Command {
@@ -27,16 +28,16 @@ GPU Operator's validator waits for. live succeeds while the instance gives signs
 		Args: oneOf("startup", "ready", "live"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			if args[0] == "live" {
-				if err := node.Alive(node.InstanceFile, time.Now()); err != nil {
-					return fmt.Errorf("%w: %w", node.ErrNotReady, err)
+				if err := status.Alive(status.InstanceFile, time.Now()); err != nil {
+					return fmt.Errorf("%w: %w", status.ErrNotReady, err)
 				}
 				return nil
 			}
-			if err := node.Mine(cfg.Run, node.InstanceFile); err != nil {
+			if err := status.Mine(cfg.Run, status.InstanceFile); err != nil {
 				return err
 			}
 			if args[0] == "startup" {
-				return node.MarkStarted(cfg.Run, func(name string) string { return lookup(p.env, name) })
+				return status.MarkStarted(cfg.Run, func(name string) string { return lookup(p.env, name) })
 			}
 			return nil
 		}}
@@ -53,7 +54,7 @@ func (p *program) waitReadyCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
 			defer cancel()
-			return node.WaitReady(ctx, cfg.Run, p.log())
+			return status.WaitReady(ctx, cfg.Run, p.log())
 		}}
 	cmd.Flags().DurationVar(&timeout, "timeout", timeout, "give up after so long")
 	folderFlags(cmd.Flags(), &cfg)
@@ -183,17 +184,17 @@ func (p *program) statusCommand() *cobra.Command {
 	var output string
 	cmd := &cobra.Command{Use: "status", Short: "say what is known about the driver on this node", Args: noArgs,
 		RunE: func(*cobra.Command, []string) error {
-			st, err := node.ReadStatus(cfg.Run)
+			st, err := status.Read(cfg.Run)
 			switch {
 			case errors.Is(err, os.ErrNotExist):
-				st = node.Snapshot{Schema: node.StatusSchema, State: node.Absent}
+				st = status.Snapshot{Schema: status.Schema, State: status.Absent}
 			case err != nil:
 				return err
 			}
 			if output == "json" {
 				return writeJSON(p.stdout, st)
 			}
-			return node.WriteText(p.stdout, st, cfg.Run, host.Instances("/proc"))
+			return status.WriteText(p.stdout, st, cfg.Run, host.Instances("/proc"))
 		}}
 	outputFlag(cmd, &output)
 	folderFlags(cmd.Flags(), &cfg)

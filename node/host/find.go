@@ -11,6 +11,7 @@ import (
 	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/kmod/kbuild"
 	"github.com/driver-container/driver-container/node"
+	"github.com/driver-container/driver-container/node/status"
 )
 
 // Find takes modules of the image before those of the cache. The compiler does not matter for modules that are there already. Sets
@@ -47,7 +48,7 @@ func (s *supply) findWith(ctx context.Context, w node.Want, patches []string) (*
 	for _, from := range []struct {
 		cache  kbuild.Cache
 		source string
-	}{{kbuild.Cache{Dir: cmp.Or(s.image, imageModules)}, node.FromImage}, {s.cache(), node.FromCache}} {
+	}{{kbuild.Cache{Dir: cmp.Or(s.image, imageModules)}, status.FromImage}, {s.cache(), status.FromCache}} {
 		set, err := from.cache.Find(ctx, fits)
 		if err == nil {
 			set, source := s.signedBefore(ctx, set, from.source)
@@ -89,11 +90,11 @@ func (s *supply) patches(release string) ([]string, error) {
 
 // signedBefore takes the cache's copy of the image's modules where an earlier start signed it with the mounted key.
 func (s *supply) signedBefore(ctx context.Context, set *kbuild.Set, source string) (*kbuild.Set, string) {
-	if source != node.FromImage || s.Signer(set, source) == nil {
+	if source != status.FromImage || s.Signer(set, source) == nil {
 		return set, source
 	}
 	if kept, err := s.cache().Get(ctx, set.Key); err == nil && bytes.Equal(kept.Certificate, s.signer.Certificate.Raw) {
-		return kept, node.FromCache
+		return kept, status.FromCache
 	}
 	return set, source
 }

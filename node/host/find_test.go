@@ -9,6 +9,7 @@ import (
 	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/kmod/kbuild"
 	"github.com/driver-container/driver-container/node"
+	"github.com/driver-container/driver-container/node/status"
 )
 
 // A damaged set of the image is said to be the image's fault, and the cache is looked into all the same.
@@ -40,7 +41,7 @@ func TestDamagedImage(t *testing.T) {
 	if _, err := s.Keep(t.Context(), made(t, imageKernel)); err != nil {
 		t.Fatal(err)
 	}
-	if _, source, err := s.Find(t.Context(), w); err != nil || source != node.FromCache || !s.cached(w.Flavour, w.Release) {
+	if _, source, err := s.Find(t.Context(), w); err != nil || source != status.FromCache || !s.cached(w.Flavour, w.Release) {
 		t.Errorf("from %s, %v", source, err)
 	}
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/driver-container/driver-container/node"
 	"github.com/driver-container/driver-container/node/lock"
 	"github.com/driver-container/driver-container/node/preflight"
+	"github.com/driver-container/driver-container/node/status"
 )
 
 // rootOfInit is the root of process 1: the host's own root where the pod has hostPID.
@@ -43,9 +44,9 @@ func New(cfg node.Config, o node.Options) (*node.Node, error) {
 	if err := os.MkdirAll(cfg.Run, 0o755); err != nil {
 		return nil, fmt.Errorf("%w: %w", node.ErrConfig, err)
 	}
-	o.Status = node.NewStore(node.Snapshot{Schema: node.StatusSchema, BootID: strings.TrimSpace(string(boot)), Instance: node.NewInstance(),
+	o.Status = status.NewStore(status.Snapshot{Schema: status.Schema, BootID: strings.TrimSpace(string(boot)), Instance: status.NewInstance(),
 		PID: os.Getpid(), Pod: cfg.Pod, PodSpace: cfg.PodNamespace, PodUID: cfg.PodUID, Image: cfg.Image,
-		Started: time.Now().UTC().Truncate(time.Second), Kernel: release, Wanted: info.Driver}, node.Folder(cfg.Run), o.Say)
+		Started: time.Now().UTC().Truncate(time.Second), Kernel: release, Wanted: info.Driver}, status.Folder(cfg.Run), o.Say)
 	m, err := machine(cfg, info, release, o.Say)
 	if err != nil {
 		return nil, err

@@ -15,6 +15,7 @@ import (
 	"github.com/driver-container/driver-container/node/devices"
 	"github.com/driver-container/driver-container/node/lock"
 	"github.com/driver-container/driver-container/node/preflight"
+	"github.com/driver-container/driver-container/node/status"
 )
 
 const (
@@ -136,7 +137,7 @@ func TestServes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	q := node.Question{Want: node.Want{Driver: v535, Flavour: driverinfo.Proprietary, Release: imageKernel, Modules: []string{"nvidia", "nvidia-uvm"}}, Set: set, Source: node.FromCache}
+	q := node.Question{Want: node.Want{Driver: v535, Flavour: driverinfo.Proprietary, Release: imageKernel, Modules: []string{"nvidia", "nvidia-uvm"}}, Set: set, Source: status.FromCache}
 	for _, c := range m.Preflight(t.Context(), q) {
 		if c.Name == preflight.Available && (c.Status != preflight.OK || !strings.Contains(c.Finding, "cache")) ||
 			(c.Name == preflight.Headers || c.Name == preflight.Compiler || c.Name == preflight.Memory || c.Name == preflight.Disk) && c.Status != preflight.Skipped {

@@ -12,6 +12,7 @@ import (
 	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/kmod/kbuild"
 	"github.com/driver-container/driver-container/node"
+	"github.com/driver-container/driver-container/node/status"
 )
 
 // ImageCompile is a compile for an image: on a machine that need not have a GPU, nor run the kernel, nor be a node at all.
@@ -66,7 +67,7 @@ func CompileForImage(ctx context.Context, c ImageCompile, say func(string, ...an
 
 // job is the compile, with everything from the image.
 func (c ImageCompile) job(ctx context.Context, driver, source string, modules []string, say func(string, ...any)) (kbuild.Job, error) {
-	h, err := kbuild.FindHeaders(c.Release, []kbuild.Root{{Dir: c.root, Name: node.FromImage}})
+	h, err := kbuild.FindHeaders(c.Release, []kbuild.Root{{Dir: c.root, Name: status.FromImage}})
 	if err != nil {
 		return kbuild.Job{}, err
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/driver-container/driver-container/node"
 	"github.com/driver-container/driver-container/node/devices"
 	"github.com/driver-container/driver-container/node/driverroot"
+	"github.com/driver-container/driver-container/node/status"
 )
 
 const keepRoots = 3 // staged roots to keep: this driver, the one before, and one more
@@ -51,7 +52,7 @@ func newStagedRoot(cfg node.Config, info driverinfo.Info, release string, onHost
 		storage = cfg.StateDir
 	}
 	return &stagedRoot{say: say, release: release, root: driverroot.Root{
-		Target: node.RootPath(cfg.Run), Image: "/", Storage: storage, ID: info.ID, Version: info.Driver, HostDev: hostDev, Say: say,
+		Target: status.RootPath(cfg.Run), Image: "/", Storage: storage, ID: info.ID, Version: info.Driver, HostDev: hostDev, Say: say,
 	}}, nil
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/driver-container/driver-container/kmod/kbuild"
 	"github.com/driver-container/driver-container/kmod/sign"
 	"github.com/driver-container/driver-container/node"
+	"github.com/driver-container/driver-container/node/status"
 )
 
 // sigHash is the kernel's option that names the hash for signatures of modules.
@@ -66,7 +67,7 @@ func (s *supply) Signer(set *kbuild.Set, source string) *x509.Certificate {
 	case set == nil:
 		return s.signer.Certificate
 	case bytes.Equal(set.Certificate, s.signer.Certificate.Raw),
-		source == node.FromImage && isSigned(set),
+		source == status.FromImage && isSigned(set),
 		set.SigHash == "": // the kernel knows no signatures
 		return nil
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/driver-container/driver-container/kmod/kbuild"
 	"github.com/driver-container/driver-container/kmod/sign"
 	"github.com/driver-container/driver-container/node"
+	"github.com/driver-container/driver-container/node/status"
 )
 
 // keyPair writes a key and its certificate, in files of their own and together.
@@ -166,15 +167,15 @@ func TestSignAgain(t *testing.T) {
 		source       string
 		signs        bool
 	}{
-		{"no key, unsigned image", unsigned, nil, "", node.FromImage, false},
-		{"no key, signed cache", nil, signedA, "", node.FromCache, false},
-		{"unsigned image", unsigned, nil, a, node.FromImage, true},
-		{"unsigned image, signed before", unsigned, signedA, a, node.FromCache, false},
-		{"unsigned image, signed before with another key", unsigned, signedA, b, node.FromImage, true},
-		{"signed image", signedA, nil, b, node.FromImage, false},
-		{"unsigned cache", nil, unsigned, a, node.FromCache, true},
-		{"signed cache", nil, signedA, a, node.FromCache, false},
-		{"cache signed with another key", nil, signedA, b, node.FromCache, true},
+		{"no key, unsigned image", unsigned, nil, "", status.FromImage, false},
+		{"no key, signed cache", nil, signedA, "", status.FromCache, false},
+		{"unsigned image", unsigned, nil, a, status.FromImage, true},
+		{"unsigned image, signed before", unsigned, signedA, a, status.FromCache, false},
+		{"unsigned image, signed before with another key", unsigned, signedA, b, status.FromImage, true},
+		{"signed image", signedA, nil, b, status.FromImage, false},
+		{"unsigned cache", nil, unsigned, a, status.FromCache, true},
+		{"signed cache", nil, signedA, a, status.FromCache, false},
+		{"cache signed with another key", nil, signedA, b, status.FromCache, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -207,7 +208,7 @@ func TestSignAgain(t *testing.T) {
 					t.Error(err)
 				}
 			}
-			if again, source, err := s.Find(t.Context(), w); err != nil || source != node.FromCache || s.Signer(again, source) != nil {
+			if again, source, err := s.Find(t.Context(), w); err != nil || source != status.FromCache || s.Signer(again, source) != nil {
 				t.Errorf("the next start: from %s, %v", source, err)
 			}
 			if _, err := os.Stat(s.scratch); !errors.Is(err, os.ErrNotExist) {
@@ -223,7 +224,7 @@ func TestSignTroubles(t *testing.T) {
 	s := signing(t, key)
 	set := made(t, imageKernel)
 	set.SigHash = ""
-	if s.Signer(set, node.Compiled) != nil || s.Signer(nil, "") == nil {
+	if s.Signer(set, status.Compiled) != nil || s.Signer(nil, "") == nil {
 		t.Error("a kernel without signatures")
 	}
 	set.SigHash = "crc32"

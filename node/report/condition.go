@@ -5,8 +5,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/driver-container/driver-container/node"
 	"github.com/driver-container/driver-container/node/kubernetes"
+	"github.com/driver-container/driver-container/node/status"
 )
 
 const (
@@ -22,22 +22,22 @@ type told struct {
 }
 
 // conditionOf is a status in the words of a node condition.
-func conditionOf(st node.Snapshot) kubernetes.Condition {
+func conditionOf(st status.Snapshot) kubernetes.Condition {
 	c := kubernetes.Condition{Type: conditionType, Status: "False", Reason: camel(st.State), Message: st.Reason}
 	switch st.State {
-	case node.Serving:
+	case status.Serving:
 		c.Status, c.Message = "True", serving(st)
-	case node.Detached: // the driver works, and nobody looks after it
+	case status.Detached: // the driver works, and nobody looks after it
 		c.Status = "Unknown"
-	case node.Starting:
+	case status.Starting:
 		c.Message = "phase " + st.Phase
-	case node.Absent:
+	case status.Absent:
 		c.Reason, c.Message = "Stopped", "the driver was taken down"
 	}
 	return c
 }
 
-func camel(s node.State) string {
+func camel(s status.State) string {
 	if s == "" {
 		return "Starting"
 	}
@@ -46,7 +46,7 @@ func camel(s node.State) string {
 
 // tellCondition writes the condition when it has changed, and from time to time when not. An instance that does not have the node says
 // nothing of it.
-func (r *Reporter) tellCondition(ctx context.Context, st node.Snapshot, final bool) {
+func (r *Reporter) tellCondition(ctx context.Context, st status.Snapshot, final bool) {
 	now := r.now()
 	if !st.Holding() || !r.condition.may(now) {
 		return

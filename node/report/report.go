@@ -10,13 +10,13 @@ import (
 	"sync"
 	"time"
 
-	"github.com/driver-container/driver-container/node"
 	"github.com/driver-container/driver-container/node/kubernetes"
+	"github.com/driver-container/driver-container/node/status"
 )
 
 // Source is the instance that is followed: of *node.Node, Snapshot and Changed.
 type Source struct {
-	Status  func() node.Snapshot
+	Status  func() status.Snapshot
 	Changed <-chan struct{}
 }
 
@@ -118,7 +118,7 @@ func (r *Reporter) tell(ctx context.Context, final bool) {
 		err := r.recorder.Send(ctx, final)
 		r.events.result(ctx, r.now(), err)
 	}
-	if st.State == node.Serving && !r.idle && !final {
+	if st.State == status.Serving && !r.idle && !final {
 		if r.idle = true; r.o.Idle != nil {
 			r.o.Idle(ctx)
 		}

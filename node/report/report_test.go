@@ -13,10 +13,10 @@ import (
 	"time"
 
 	"github.com/driver-container/driver-container/kmod"
-	"github.com/driver-container/driver-container/node"
 	"github.com/driver-container/driver-container/node/features"
 	"github.com/driver-container/driver-container/node/kubernetes"
 	"github.com/driver-container/driver-container/node/kubernetes/apitest"
+	"github.com/driver-container/driver-container/node/status"
 )
 
 var noon = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
@@ -25,7 +25,7 @@ var noon = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 type bench struct {
 	*Reporter
 	server *apitest.Server
-	st     node.Snapshot
+	st     status.Snapshot
 	clock  time.Time
 	said   []string
 }
@@ -34,7 +34,7 @@ func newBench(t *testing.T) *bench {
 	t.Helper()
 	s := apitest.New(t)
 	b := &bench{server: s, clock: noon}
-	b.Reporter = Start(t.Context(), Source{Status: func() node.Snapshot { return b.st }}, Options{
+	b.Reporter = Start(t.Context(), Source{Status: func() status.Snapshot { return b.st }}, Options{
 		Events: true, Condition: true, Features: t.TempDir(), Client: kubernetes.New(s.URL, s.Folder), Node: apitest.NodeName,
 		Pod: kubernetes.Pod("gpu", "driver-x", "uid-1"), Proc: t.TempDir(), Say: func(f string, a ...any) { b.said = append(b.said, fmt.Sprintf(f, a...)) },
 	})
@@ -45,7 +45,7 @@ func newBench(t *testing.T) *bench {
 }
 
 // see lets it look at a status after a while.
-func (b *bench) see(t *testing.T, after time.Duration, st node.Snapshot) {
+func (b *bench) see(t *testing.T, after time.Duration, st status.Snapshot) {
 	t.Helper()
 	b.st, b.clock = st, b.clock.Add(after)
 	b.tell(t.Context(), false)
@@ -69,37 +69,37 @@ func (b *bench) labels(t *testing.T) string {
 }
 
 var (
-	up      = &node.Driver{Version: "535.261.03", Flavour: "open", Source: "cache"}
-	old     = &node.Driver{Version: "470.256.02", Flavour: "proprietary"}
-	gpus    = []node.GPU{{Address: "0000:05:00.0", ID: "10de:1eb8", Name: "Tesla T4", Works: true}, {Address: "0000:06:00.0", ID: "10de:1eb8"}}
+	up      = &status.Driver{Version: "535.261.03", Flavour: "open", Source: "cache"}
+	old     = &status.Driver{Version: "470.256.02", Flavour: "proprietary"}
+	gpus    = []status.GPU{{Address: "0000:05:00.0", ID: "10de:1eb8", Name: "Tesla T4", Works: true}, {Address: "0000:06:00.0", ID: "10de:1eb8"}}
 	holders = []kmod.Holder{{PID: 4711}}
-	serves  = node.Snapshot{State: node.Serving, Ready: true, Up: up, GPUs: gpus, Kernel: "6.1.0", Phases: []node.Timing{{Phase: "lock", Seconds: 0.5}, {Phase: "load", Seconds: 1.25}}}
+	serves  = status.Snapshot{State: status.Serving, Ready: true, Up: up, GPUs: gpus, Kernel: "6.1.0", Phases: []status.Timing{{Phase: "lock", Seconds: 0.5}, {Phase: "load", Seconds: 1.25}}}
 )
 
 // A life from the wait for the lock to a clean stop, as kubectl shows it.
 func TestLife(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.see(t, 0, node.Snapshot{})
-	b.see(t, time.Second, node.Snapshot{State: node.Waiting, WaitsFor: node.ForLock, Phase: "lock", Reason: "waiting for the node's lock, held by pod gpu/old"})
+	b.see(t, 0, status.Snapshot{})
+	b.see(t, time.Second, status.Snapshot{State: status.Waiting, WaitsFor: status.ForLock, Phase: "lock", Reason: "waiting for the node's lock, held by pod gpu/old"})
 	if c := b.server.Condition(conditionType); c != nil || b.labels(t) != "" {
 		t.Errorf("an instance without the lock speaks of the node: %v", c)
 	}
-	b.see(t, time.Minute, node.Snapshot{State: node.Starting, Phase: "recover"})
+	b.see(t, time.Minute, status.Snapshot{State: status.Starting, Phase: "recover"})
 	if got := b.condition(); got != "False Starting phase recover" {
 		t.Error(got)
 	}
-	compiling := node.Snapshot{State: node.Starting, Phase: "modules", Wanted: "535.261.03", Kernel: "6.1.0"}
+	compiling := status.Snapshot{State: status.Starting, Phase: "modules", Wanted: "535.261.03", Kernel: "6.1.0"}
 	b.see(t, time.Second, compiling)
 	if at := b.next(); !at.Equal(b.clock.Add(compileWait)) {
 		t.Errorf("looks again at %v", at)
 	}
 	b.see(t, compileWait, compiling)
-	waits := node.Snapshot{State: node.Waiting, WaitsFor: node.ForSafeLoad, Phase: "replace", Reason: "waiting for safe load", Holders: holders, Up: old}
+	waits := status.Snapshot{State: status.Waiting, WaitsFor: status.ForSafeLoad, Phase: "replace", Reason: "waiting for safe load", Holders: holders, Up: old}
 	b.see(t, time.Minute, waits)
-	waits.WaitsFor, waits.Reason = node.ForHolders, "in use by pid 4711"
+	waits.WaitsFor, waits.Reason = status.ForHolders, "in use by pid 4711"
 	b.see(t, time.Minute, waits)
-	b.see(t, time.Minute, node.Snapshot{State: node.Starting, Phase: "load"})
+	b.see(t, time.Minute, status.Snapshot{State: status.Starting, Phase: "load"})
 	b.see(t, time.Second, serves)
 	const text = "driver 535.261.03 (open modules, from the cache) serves kernel 6.1.0, 1 of 2 GPUs work; the start took 1.75s"
 	if got := b.condition(); got != "True Serving "+text {
@@ -109,15 +109,15 @@ func TestLife(t *testing.T) {
 		t.Error(got)
 	}
 	degraded := serves
-	degraded.State, degraded.Ready, degraded.Reason = node.Degraded, false, "nvidia-persistenced is not running"
+	degraded.State, degraded.Ready, degraded.Reason = status.Degraded, false, "nvidia-persistenced is not running"
 	b.see(t, time.Hour, degraded)
 	if got := b.condition(); got != "False Degraded nvidia-persistenced is not running" || b.labels(t) == "" {
 		t.Errorf("%s, labels %q", got, b.labels(t))
 	}
 	b.see(t, time.Minute, serves)
-	b.see(t, time.Hour, node.Snapshot{State: node.Stopping, Up: up})
-	b.see(t, time.Second, node.Snapshot{State: node.Stopping, Up: up, Holders: holders, Reason: "in use by pid 4711"})
-	b.st = node.Snapshot{State: node.Absent}
+	b.see(t, time.Hour, status.Snapshot{State: status.Stopping, Up: up})
+	b.see(t, time.Second, status.Snapshot{State: status.Stopping, Up: up, Holders: holders, Reason: "in use by pid 4711"})
+	b.st = status.Snapshot{State: status.Absent}
 	b.Close(t.Context())
 	b.Close(t.Context())
 	if got := b.condition(); got != "False Stopped the driver was taken down" || b.labels(t) != "" {
@@ -143,18 +143,18 @@ func TestLife(t *testing.T) {
 func TestEnds(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
-		st        node.Snapshot
+		st        status.Snapshot
 		condition string
 		label     string
 	}{
-		{node.Snapshot{State: node.Detached, Up: up, Reason: "left in place"}, "Unknown Detached left in place", "535"},
-		{node.Snapshot{State: node.Failed, Reason: "refused"}, "False Failed refused", ""},
-		{node.Snapshot{State: node.Restored, Up: old, Reason: "470 is loaded again"}, "False Restored 470 is loaded again", "470"},
+		{status.Snapshot{State: status.Detached, Up: up, Reason: "left in place"}, "Unknown Detached left in place", "535"},
+		{status.Snapshot{State: status.Failed, Reason: "refused"}, "False Failed refused", ""},
+		{status.Snapshot{State: status.Restored, Up: old, Reason: "470 is loaded again"}, "False Restored 470 is loaded again", "470"},
 	} {
 		b := newBench(t)
 		b.see(t, 0, serves)
-		if test.st.State != node.Detached { // a replacement goes through nothing
-			b.see(t, time.Second, node.Snapshot{State: node.Starting, Phase: "root"})
+		if test.st.State != status.Detached { // a replacement goes through nothing
+			b.see(t, time.Second, status.Snapshot{State: status.Starting, Phase: "root"})
 		}
 		b.st = test.st
 		b.Close(t.Context())
@@ -182,7 +182,7 @@ func TestHeartbeat(t *testing.T) {
 		})
 		return n
 	}
-	waits := node.Snapshot{State: node.Waiting, WaitsFor: node.ForHolders, Reason: "a"}
+	waits := status.Snapshot{State: status.Waiting, WaitsFor: status.ForHolders, Reason: "a"}
 	b.see(t, 0, waits)
 	b.see(t, time.Second, waits)
 	waits.Reason = "b"
@@ -218,7 +218,7 @@ func TestRefused(t *testing.T) {
 	b.o.Features = "/proc/nowhere"
 	b.server.Do(func(st *apitest.State) { st.Denied = []string{"patch nodes/status"} })
 	b.see(t, 0, serves)
-	b.see(t, time.Minute, node.Snapshot{State: node.Degraded, Up: up, Reason: "x"})
+	b.see(t, time.Minute, status.Snapshot{State: status.Degraded, Up: up, Reason: "x"})
 	if len(b.said) != 2 || !strings.Contains(b.said[1], "node condition NVIDIADriverReady: PATCH") || len(b.server.Told()) != 4 {
 		t.Errorf("said %q, told %q", b.said, b.server.Told())
 	}
@@ -235,7 +235,7 @@ func TestRefused(t *testing.T) {
 		t.Errorf("%s, said %q", got, b.said)
 	}
 	b.server.Do(func(st *apitest.State) { st.Denied = []string{"create events", "patch events", "patch nodes/status"} })
-	b.see(t, time.Hour, node.Snapshot{State: node.Failed, Reason: "x"})
+	b.see(t, time.Hour, status.Snapshot{State: status.Failed, Reason: "x"})
 	var before int
 	b.server.Do(func(st *apitest.State) { before = len(st.Requests) })
 	b.Close(t.Context())
@@ -252,14 +252,14 @@ func TestStartAndClose(t *testing.T) {
 	s := apitest.New(t)
 	changed := make(chan struct{}, 1)
 	var mu sync.Mutex
-	st, idle := node.Snapshot{}, make(chan struct{}, 1)
-	set := func(to node.Snapshot) {
+	st, idle := status.Snapshot{}, make(chan struct{}, 1)
+	set := func(to status.Snapshot) {
 		mu.Lock()
 		st = to
 		mu.Unlock()
 		changed <- struct{}{}
 	}
-	r := Start(t.Context(), Source{Changed: changed, Status: func() node.Snapshot { mu.Lock(); defer mu.Unlock(); return st }}, Options{
+	r := Start(t.Context(), Source{Changed: changed, Status: func() status.Snapshot { mu.Lock(); defer mu.Unlock(); return st }}, Options{
 		Condition: true, Events: true, Client: kubernetes.New(s.URL, s.Folder), Node: apitest.NodeName, Say: t.Logf,
 		Pod: kubernetes.Pod("gpu", "driver-x", ""), Idle: func(context.Context) { idle <- struct{}{} },
 	})
@@ -274,7 +274,7 @@ func TestStartAndClose(t *testing.T) {
 	}
 	free := make(chan struct{})
 	s.Do(func(st *apitest.State) { st.OnRequest = func(*apitest.State) { <-free } })
-	set(node.Snapshot{State: node.Degraded, Reason: "x", Up: up})
+	set(status.Snapshot{State: status.Degraded, Reason: "x", Up: up})
 	begin := time.Now()
 	limited, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()

@@ -1,4 +1,4 @@
-package node
+package status
 
 import (
 	"context"
@@ -39,7 +39,7 @@ func TestMine(t *testing.T) {
 		t.Fatal(err)
 	}
 	check("nothing written", "has not begun")
-	st := Snapshot{Schema: StatusSchema, Instance: "mine", State: Starting, Phase: "modules"}
+	st := Snapshot{Schema: Schema, Instance: "mine", State: Starting, Phase: "modules"}
 	save(st)
 	check("starting", "starting, phase modules")
 	st.State, st.Phase, st.Reason = Degraded, "", "no GPU works"
@@ -90,7 +90,7 @@ func TestWaitReady(t *testing.T) {
 		go func() {
 			for i, st := range []Snapshot{{State: Starting, Phase: "load"}, {State: Starting, Phase: "load"}, {State: Serving, Ready: true}} {
 				time.Sleep(10 * time.Second)
-				st.Schema, st.PID = StatusSchema, i
+				st.Schema, st.PID = Schema, i
 				if err := Folder(run).Save(st); err != nil {
 					t.Error(err)
 				}

@@ -1,4 +1,4 @@
-package node
+package status
 
 import (
 	"errors"
@@ -17,7 +17,7 @@ type Markers struct {
 }
 
 const (
-	daemonsMarker = "validations/.driver-daemons-status"
+	DaemonsMarker = "validations/.driver-daemons-status"
 	startupMarker = "validations/.driver-ctr-ready"
 	digestFile    = "nvidia-driver.state"
 )
@@ -31,13 +31,13 @@ func (m Markers) NotReady() error {
 	if errors.Is(err, fs.ErrNotExist) {
 		err = nil
 	}
-	return errors.Join(err, writeFile(filepath.Join(m.Run, daemonsMarker), []byte("NotReady\n")))
+	return errors.Join(err, writeFile(filepath.Join(m.Run, DaemonsMarker), []byte("NotReady\n")))
 }
 
 // Ready comes last, when everything else is up: first the state of the daemons, then the digest by which the driver manager of a later pod
 // keeps the driver.
 func (m Markers) Ready() error {
-	if err := writeFile(filepath.Join(m.Run, daemonsMarker), []byte("Ready\n")); err != nil {
+	if err := writeFile(filepath.Join(m.Run, DaemonsMarker), []byte("Ready\n")); err != nil {
 		return err
 	}
 	if m.Digest == "" {
@@ -58,7 +58,7 @@ func (m Markers) removeDigest() error {
 // Remove removes what a stopped driver must not leave behind.
 func (m Markers) Remove() error {
 	var errs []error
-	for _, name := range []string{daemonsMarker, startupMarker} {
+	for _, name := range []string{DaemonsMarker, startupMarker} {
 		if err := os.Remove(filepath.Join(m.Run, name)); !errors.Is(err, fs.ErrNotExist) {
 			errs = append(errs, err)
 		}
@@ -70,7 +70,7 @@ func (m Markers) Remove() error {
 // it: nobody else writes then.
 func (m Markers) RemoveUnfinished() error {
 	var errs []error
-	for _, name := range []string{daemonsMarker, startupMarker, digestFile, fileName} {
+	for _, name := range []string{DaemonsMarker, startupMarker, digestFile, fileName} {
 		found, err := filepath.Glob(unfinished(filepath.Join(m.Run, name)))
 		errs = append(errs, err)
 		for _, f := range found {

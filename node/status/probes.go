@@ -1,4 +1,4 @@
-package node
+package status
 
 import (
 	"context"
@@ -36,7 +36,7 @@ func Mine(run, instanceFile string) error {
 	if err != nil {
 		return fmt.Errorf("%w: no driver-entrypoint runs in this container: %w", ErrNotReady, err)
 	}
-	st, err := ReadStatus(run)
+	st, err := Read(run)
 	if err == nil && st.Instance == strings.TrimSpace(string(mine)) {
 		return st.notReady()
 	}
@@ -80,7 +80,7 @@ func WaitReady(ctx context.Context, run string, say func(format string, args ...
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	for last := ""; ; {
-		st, err := ReadStatus(run)
+		st, err := Read(run)
 		if err == nil {
 			err = st.notReady()
 		} else if errors.Is(err, fs.ErrNotExist) {

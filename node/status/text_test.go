@@ -1,4 +1,4 @@
-package node
+package status
 
 import (
 	"bytes"
@@ -44,7 +44,7 @@ func TestWriteText(t *testing.T) {
 	}
 	write("serving, killed", Snapshot{State: Serving})
 	write("failed", Snapshot{State: Failed, Reason: "no", LastFailure: &Failure{Time: noon, Wanted: "535.261.03", Pod: "gpu/driver-x", Reason: "no"}})
-	write("absent", Snapshot{Schema: StatusSchema, State: Absent})
+	write("absent", Snapshot{Schema: Schema, State: Absent})
 	got := strings.ReplaceAll(out.String(), run, "/run/nvidia")
 	const golden = "testdata/status.txt"
 	if *update {

@@ -1,4 +1,4 @@
-package node
+package status
 
 import (
 	"encoding/json"
@@ -22,7 +22,7 @@ var noon = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 // sample has every field.
 func sample() Snapshot {
 	return Snapshot{
-		Schema: StatusSchema, BootID: "b", State: Degraded, Reason: "GPU 0000:06:00.0 (10de:1eb8) does not initialise", Phase: "verify",
+		Schema: Schema, BootID: "b", State: Degraded, Reason: "GPU 0000:06:00.0 (10de:1eb8) does not initialise", Phase: "verify",
 		Instance: "i", PID: 12, Pod: "driver-x", PodSpace: "gpu", PodUID: "u", Image: "driver:535", Started: noon, Updated: noon.Add(time.Minute), Kernel: "6.1.0-38-amd64", Wanted: "535.261.03",
 		Phases: []Timing{{"lock", 0.001}, {"load", 1.25}}, Warnings: []string{"preflight: memory: little"},
 		Counters: Counters{Compiled: 1, CompilesFailed: 2, CacheHits: 3, CacheMisses: 4, BlockedUnloads: 5}, LastFailure: &Failure{Time: noon, Wanted: "535.261.03", Pod: "gpu/driver-w", Reason: "refused"},

@@ -1,4 +1,4 @@
-package node
+package status
 
 import (
 	"time"
@@ -43,7 +43,7 @@ const (
 const LockPhase = "lock"
 
 // StatusSchema is raised when the meaning of a field changes.
-const StatusSchema = 1
+const Schema = 1
 
 // Snapshot is what is known about the driver on this node at one moment. The latest one is kept in /run/nvidia/driver-status.json: for
 // people, for probes, and for the next instance, which has to know what its predecessor put up. It does not outlive a boot.

@@ -1,4 +1,4 @@
-package node
+package status
 
 import (
 	"encoding/json"
@@ -16,7 +16,7 @@ const fileName = "driver-status.json"
 func RootPath(run string) string { return filepath.Join(run, "driver") }
 
 // ReadStatus reads the status in the folder that all instances share. The error is fs.ErrNotExist where no driver has been since the boot.
-func ReadStatus(run string) (Snapshot, error) {
+func Read(run string) (Snapshot, error) {
 	const limit = 1 << 20
 	var st Snapshot
 	path := filepath.Join(run, fileName)
@@ -31,8 +31,8 @@ func ReadStatus(run string) (Snapshot, error) {
 	if err == nil {
 		err = json.NewDecoder(f).Decode(&st)
 	}
-	if err == nil && st.Schema != StatusSchema {
-		err = fmt.Errorf("%s has schema %d, this program knows %d", path, st.Schema, StatusSchema)
+	if err == nil && st.Schema != Schema {
+		err = fmt.Errorf("%s has schema %d, this program knows %d", path, st.Schema, Schema)
 	}
 	if err = errors.Join(err, f.Close()); err != nil {
 		return Snapshot{}, fmt.Errorf("read the driver's status: %w", err)
@@ -51,7 +51,7 @@ type Storage interface {
 type Folder string
 
 // Load reads the file.
-func (f Folder) Load() (Snapshot, error) { return ReadStatus(string(f)) }
+func (f Folder) Load() (Snapshot, error) { return Read(string(f)) }
 
 // Remove removes the file.
 func (f Folder) Remove() error { return os.Remove(filepath.Join(string(f), fileName)) }

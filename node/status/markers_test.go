@@ -1,4 +1,4 @@
-package node
+package status
 
 import (
 	"os"
@@ -55,7 +55,7 @@ func TestMarkers(t *testing.T) {
 	}
 	see := func(when, daemonsText, startup, digest string) {
 		t.Helper()
-		if got := []string{read(daemonsMarker), read(startupMarker), read(digestFile)}; !cmp.Equal(got, []string{daemonsText, startup, digest}) {
+		if got := []string{read(DaemonsMarker), read(startupMarker), read(digestFile)}; !cmp.Equal(got, []string{daemonsText, startup, digest}) {
 			t.Errorf("%s: %q", when, got)
 		}
 	}
