@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/driver-container/driver-container/kmod"
-	"github.com/driver-container/driver-container/node/features"
 	"github.com/driver-container/driver-container/node/kubernetes"
 	"github.com/driver-container/driver-container/node/kubernetes/apitest"
 	"github.com/driver-container/driver-container/node/status"
@@ -48,7 +47,7 @@ func newBench(t *testing.T) *bench {
 func (b *bench) see(t *testing.T, after time.Duration, st status.Snapshot) {
 	t.Helper()
 	b.st, b.clock = st, b.clock.Add(after)
-	b.tell(t.Context(), false)
+	b.report(t.Context(), false)
 }
 
 func (b *bench) condition() string {
@@ -58,7 +57,7 @@ func (b *bench) condition() string {
 
 func (b *bench) labels(t *testing.T) string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(b.o.Features, features.FileName))
+	text, err := os.ReadFile(filepath.Join(b.o.Features, labelsFile))
 	if errors.Is(err, os.ErrNotExist) {
 		return ""
 	}

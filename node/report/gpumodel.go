@@ -1,4 +1,4 @@
-package features
+package report
 
 import (
 	"io"
@@ -9,10 +9,10 @@ import (
 
 const maxInformation = 64 << 10 // bytes; the kernel module writes some twenty lines
 
-// Model names a GPU by its PCI address ("0000:05:00.0"): as NVML did (name), else as the kernel module does in
+// gpuModel names a GPU by its PCI address ("0000:05:00.0"): as NVML did (name), else as the kernel module does in
 // PROC/driver/nvidia/gpus/ADDRESS/information, which it knows of the boards that were sold with a name, else by its PCI id ("10de:1eb8").
 // proc is "/proc" but for tests.
-func Model(name, proc, address, id string) string {
+func gpuModel(name, proc, address, id string) string {
 	if name != "" {
 		return name
 	}
@@ -32,7 +32,7 @@ func Model(name, proc, address, id string) string {
 func parseModel(text string) string {
 	for line := range strings.Lines(text) {
 		if value, ok := strings.CutPrefix(line, "Model:"); ok {
-			if value = strings.TrimSpace(value); value != "Unknown" && Value(value) != "" {
+			if value = strings.TrimSpace(value); value != "Unknown" && labelValue(value) != "" {
 				return value
 			}
 			return ""

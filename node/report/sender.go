@@ -8,8 +8,8 @@ import (
 	"github.com/driver-container/driver-container/node/kubernetes"
 )
 
-// teller is what is known of one way of telling: whether it works, and when to try again when not.
-type teller struct {
+// sender is the state of one way of reporting: whether it works, and when to try again when it does not.
+type sender struct {
 	what  string
 	on    bool
 	say   func(format string, args ...any)
@@ -24,34 +24,35 @@ const (
 	mostWait    = 5 * time.Minute
 )
 
-func (t *teller) may(now time.Time) bool { return t.on && !now.Before(t.pause) }
+// ready says whether this way is switched on and not in a pause.
+func (s *sender) ready(now time.Time) bool { return s.on && !now.Before(s.pause) }
 
 // lastChance is for the last report: a server that did not answer gets one more attempt, a server that refuses does not.
-func (t *teller) lastChance(now time.Time) {
-	if t.wait != refusedWait {
-		t.pause = now
+func (s *sender) lastChance(now time.Time) {
+	if s.wait != refusedWait {
+		s.pause = now
 	}
 }
 
 // result notes how it went. What ctx broke off says nothing.
-func (t *teller) result(ctx context.Context, now time.Time, err error) {
+func (s *sender) result(ctx context.Context, now time.Time, err error) {
 	switch {
 	case err == nil:
-		if t.bad != "" {
-			t.say("%s: working again", t.what)
+		if s.bad != "" {
+			s.say("%s: working again", s.what)
 		}
-		t.bad, t.wait = "", 0
+		s.bad, s.wait = "", 0
 		return
 	case ctx.Err() != nil:
 		return
 	case errors.Is(err, kubernetes.ErrUnreachable):
-		t.wait = min(max(firstWait, 2*t.wait), mostWait)
+		s.wait = min(max(firstWait, 2*s.wait), mostWait)
 	default:
-		t.wait = refusedWait
+		s.wait = refusedWait
 	}
-	t.pause = now.Add(t.wait)
-	if t.bad == "" {
-		t.say("warning: %s: %v; the driver goes on without", t.what, err)
+	s.pause = now.Add(s.wait)
+	if s.bad == "" {
+		s.say("warning: %s: %v; the driver goes on without", s.what, err)
 	}
-	t.bad = err.Error()
+	s.bad = err.Error()
 }
