@@ -1,4 +1,4 @@
-package driverroot
+package inside
 
 import (
 	"fmt"
@@ -9,13 +9,6 @@ import (
 	"strings"
 )
 
-// libraryDirs are the folders in which the operator's validator, the device plugin and the DRA driver look for libraries. They
-// use no ld.so.cache and no other folders.
-var libraryDirs = []string{
-	"usr/lib64", "usr/lib/x86_64-linux-gnu", "usr/lib/aarch64-linux-gnu",
-	"lib64", "lib/x86_64-linux-gnu", "lib/aarch64-linux-gnu",
-}
-
 var programDirs = []string{"usr/bin", "usr/sbin", "bin", "sbin"}
 
 // versioned are the libraries by whose names consumers tell the driver's version; they take the first that they find.
@@ -23,8 +16,12 @@ var versioned = regexp.MustCompile(`^lib(?:cuda|nvidia-ml)\.so\.([0-9]+\.[0-9]+(
 
 var driverVersion = regexp.MustCompile(`^[0-9]{3}\.[0-9]+(\.[0-9]+)?$`)
 
-// Lint says which rules of those that consumers of a driver root depend on dir breaks, one finding each; none for a good root.
-// dir is a root as it is served, with its submounts; hostDev as in Root. An os.Root plays the consumers' part: a link that is
+// socketDirs are the folders of the daemons' sockets, which clients look up below the driver root.
+var socketDirs = []string{"run/nvidia-persistenced", "run/nvidia-fabricmanager", "run/nvidia-topologyd"}
+
+// Lint returns one finding for each rule that dir breaks, of those rules that consumers of a driver root depend on; none for a good root.
+// dir is a root as it is served, with its submounts; hostDev says that device nodes are on
+// the host's /dev, so that the root must have no dev. An os.Root plays the consumers' part: a link that is
 // absolute or leaves the root cannot be followed, as in their containers, where the root lies somewhere else.
 func Lint(dir, version string, hostDev bool) []string {
 	root, err := os.OpenRoot(dir)
@@ -130,7 +127,7 @@ func lintTools(root *os.Root, _ string, _ bool) []string {
 // lintFolders: the sources that sidecars compile against, procfs and the places of the daemons' sockets.
 func lintFolders(root *os.Root, version string, _ bool) []string {
 	var found []string
-	for _, name := range append([]string{"usr/src/nvidia-" + version, "proc"}, runDirs...) {
+	for _, name := range append([]string{"usr/src/nvidia-" + version, "proc"}, socketDirs...) {
 		if st, err := root.Stat(name); err != nil || !st.IsDir() {
 			found = append(found, name+" is not a folder in the root")
 		}
@@ -146,7 +143,7 @@ func lintFirmware(root *os.Root, version string, _ bool) []string {
 			found = append(found, fmt.Sprintf("lib/firmware/nvidia/%s is of another driver than %s", e.Name(), version))
 		}
 	}
-	shipped := readDir(root, path.Join(firmwareDir, version))
+	shipped := readDir(root, path.Join(firmwareDirs[1], version))
 	for _, e := range shipped {
 		name := path.Join("lib/firmware/nvidia", version, e.Name())
 		if st, err := root.Stat(name); err != nil || !st.Mode().IsRegular() {
@@ -169,4 +166,13 @@ func lintDevices(root *os.Root, _ string, hostDev bool) []string {
 		return finding("the root has dev but not sys/bus/pci/devices: consumers stop at that")
 	}
 	return nil
+}
+
+// readDir lists a folder of a root; one that is not there has nothing.
+func readDir(root *os.Root, dir string) []fs.DirEntry {
+	entries, err := fs.ReadDir(root.FS(), dir)
+	if err != nil {
+		return nil
+	}
+	return entries
 }
