@@ -108,7 +108,7 @@ func (c Config) Check() error {
 	return nil
 }
 
-// Modules are the files to load, in order, under the names of the driver's own build.
+// modules are the files to load, in order, under the names of the driver's own build.
 func (c Config) modules(mellanox bool) []string {
 	modules := []string{"nvidia", "nvidia-uvm", "nvidia-modeset"}
 	if c.DRM {
@@ -120,17 +120,10 @@ func (c Config) modules(mellanox bool) []string {
 	return modules
 }
 
-// podText names the pod as people write it.
-func (c Config) podText() string {
+// PodText names the pod as people write it.
+func (c Config) PodText() string {
 	if c.Pod == "" || c.PodNamespace == "" {
 		return c.Pod
 	}
 	return c.PodNamespace + "/" + c.Pod
 }
-
-const statusName = "driver-status.json"
-
-func (c Config) statusPath() string { return filepath.Join(c.Run, statusName) }
-func (c Config) lockPath() string   { return filepath.Join(c.Run, "driver-entrypoint.lock") }
-func (c Config) legacyLock() string { return filepath.Join(c.Run, "nvidia-driver.pid") }
-func (c Config) rootPath() string   { return filepath.Join(c.Run, "driver") }

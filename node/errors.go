@@ -5,9 +5,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/kmod"
-	"github.com/driver-container/driver-container/node/preflight"
 )
 
 // ErrStopped says that a signal ended a start: what had been put up is gone again, and that is how it should be.
@@ -15,18 +13,6 @@ var ErrStopped = errors.New("stopped")
 
 // ErrLeft says that the driver was left in place because it is in use. A stop that may do so (BusyDetach) does not return it.
 var ErrLeft = errors.New("left in place")
-
-// NoModulesError says that an image without a toolchain has no modules for a kernel.
-type NoModulesError struct {
-	Info             driverinfo.Info
-	Release, Flavour string
-}
-
-// Error names the kernels that the image has modules for, and what to do.
-func (e *NoModulesError) Error() string {
-	finding, fix := preflight.Missing(e.Info, e.Release, e.Flavour)
-	return finding + ". " + fix
-}
 
 // InUseError says that the driver cannot be unloaded because somebody holds it.
 type InUseError struct {

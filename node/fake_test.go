@@ -18,6 +18,7 @@ import (
 	"github.com/driver-container/driver-container/kmod"
 	"github.com/driver-container/driver-container/kmod/kbuild"
 	"github.com/driver-container/driver-container/node/devices"
+	"github.com/driver-container/driver-container/node/status"
 )
 
 // world is a node that keeps the kernel's rules: a module loads once and only on what it needs, is refused while it has
@@ -33,7 +34,7 @@ type world struct {
 	firmware string        // the kernel's search path
 	locked   bool
 	lockFile string // "", "gone" or "stolen"
-	saved    *Status
+	saved    *status.Snapshot
 	cache    map[string]bool // versions that need no compiling
 	running  int             // daemons that run and hold nvidia open
 
@@ -95,7 +96,7 @@ func (w *world) clone(t testing.TB) *world {
 
 // left is everything that a successor can find, as text.
 func (w *world) left() string {
-	var up *Driver
+	var up *status.Driver
 	if w.saved != nil {
 		up = w.saved.Up
 	}
@@ -234,7 +235,7 @@ func (w *world) judge() outcome {
 
 // forgotten notes, when an instance is killed, what it had put up and had not yet written down.
 func (w *world) forgotten() {
-	var known Driver
+	var known status.Driver
 	if w.saved != nil && w.saved.Up != nil {
 		known = *w.saved.Up
 	}
@@ -249,19 +250,19 @@ func (w *world) forgotten() {
 }
 
 // transitions are the states that may follow each in the status file. "" is no file. Whoever takes the node over begins with starting.
-var transitions = map[State][]State{
-	"":       {Starting},
-	Starting: {Starting, Waiting, Serving, Degraded, Stopping},
-	Waiting:  {Starting, Waiting, Stopping},
-	Serving:  {Serving, Degraded, Stopping},
-	Degraded: {Serving, Degraded, Stopping},
-	Stopping: {Stopping, Detached, Failed, Restored, ""},
-	Detached: {}, Failed: {}, Restored: {}, // they end a life
+var transitions = map[status.State][]status.State{
+	"":              {status.Starting},
+	status.Starting: {status.Starting, status.Waiting, status.Serving, status.Degraded, status.Stopping},
+	status.Waiting:  {status.Starting, status.Waiting, status.Stopping},
+	status.Serving:  {status.Serving, status.Degraded, status.Stopping},
+	status.Degraded: {status.Serving, status.Degraded, status.Stopping},
+	status.Stopping: {status.Stopping, status.Detached, status.Failed, status.Restored, ""},
+	status.Detached: {}, status.Failed: {}, status.Restored: {}, // they end a life
 }
 
 // note checks a change of the status against the table and against the world.
-func (w *world) note(st *Status, disturbed bool) {
-	from, to := State(""), State("")
+func (w *world) note(st *status.Snapshot, disturbed bool) {
+	from, to := status.State(""), status.State("")
 	if w.saved != nil {
 		from = w.saved.State
 	}
@@ -269,7 +270,7 @@ func (w *world) note(st *Status, disturbed bool) {
 		to = st.State
 	}
 	successor := w.saved != nil && st != nil && st.Instance != w.saved.Instance
-	if successor && to != Starting || !successor && !slices.Contains(transitions[from], to) {
+	if successor && to != status.Starting || !successor && !slices.Contains(transitions[from], to) {
 		w.wrong = append(w.wrong, fmt.Sprintf("status goes from %q to %q", from, to))
 	}
 	if st == nil {
@@ -278,13 +279,13 @@ func (w *world) note(st *Status, disturbed bool) {
 		}
 		return
 	}
-	if st.Ready != (st.State == Serving) {
+	if st.Ready != (st.State == status.Serving) {
 		w.wrong = append(w.wrong, fmt.Sprintf("ready %v in state %s", st.Ready, st.State))
 	}
 	if got := w.judge(); st.Ready && !disturbed && (got != whole || st.Up == nil || st.Up.Version != w.modules["nvidia"].Version) {
 		w.wrong = append(w.wrong, fmt.Sprintf("serving while the node is %s, up %+v", got, st.Up))
 	}
-	if st.Reason == "" && slices.Contains([]State{Waiting, Degraded, Detached, Restored, Failed}, st.State) {
+	if st.Reason == "" && slices.Contains([]status.State{status.Waiting, status.Degraded, status.Detached, status.Restored, status.Failed}, st.State) {
 		w.wrong = append(w.wrong, fmt.Sprintf("state %s without a reason", st.State))
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/driver-container/driver-container/node/lock"
 	"github.com/driver-container/driver-container/node/preflight"
 	"github.com/driver-container/driver-container/node/probe"
+	"github.com/driver-container/driver-container/node/status"
 )
 
 func (i *instance) Stage(context.Context) (string, error) {
@@ -120,7 +121,7 @@ func (i *instance) Keep(context.Context, *kbuild.Set) (set *kbuild.Set, err erro
 
 const daemonPID = 7
 
-func (i *instance) Start(context.Context) (running, error) {
+func (i *instance) Start(context.Context) (Daemons, error) {
 	err := i.do("start daemons", func() error {
 		if i.noDaemon {
 			return errors.New("nvidia-persistenced ended at once")
@@ -211,6 +212,9 @@ func (i *instance) AskUsage(context.Context) (a probe.Answer, err error) {
 
 func (i *instance) EndUsage() { i.mu.Lock(); i.usageEnded = true; i.mu.Unlock() }
 
+func (i *instance) WriteKernelHook() error  { return nil }
+func (i *instance) RemoveKernelHook() error { return nil }
+
 // fakeHardware has the hardware's Flavour: the kernel has a method of the same name.
 type fakeHardware struct{ *instance }
 
@@ -219,7 +223,7 @@ func (fakeHardware) Flavour([]devices.GPU, string, string) (string, string, erro
 }
 
 // Acquire waits for the other instance, or for ctx.
-func (i *instance) Acquire(ctx context.Context) (held, error) {
+func (i *instance) Acquire(ctx context.Context, _ func(lock.Holder)) (Lock, error) {
 	for begin := time.Now(); ; {
 		err := i.do("lock", func() error {
 			if i.locked {
@@ -265,8 +269,8 @@ func (i *instance) Retake() error {
 	})
 }
 
-// The shelf: what a status file is, with each change checked.
-func (i *instance) load() (st Status, err error) {
+// The storage: what a status file is, with each change checked.
+func (i *instance) Load() (st status.Snapshot, err error) {
 	err = i.do("read status", func() error {
 		if i.saved == nil {
 			return fs.ErrNotExist
@@ -277,7 +281,7 @@ func (i *instance) load() (st Status, err error) {
 	return st, err
 }
 
-func (i *instance) save(st Status) error {
+func (i *instance) Save(st status.Snapshot) error {
 	return i.do("write "+string(st.State), func() error {
 		i.note(&st, i.disturbed)
 		i.served = i.served || st.Ready
@@ -286,7 +290,7 @@ func (i *instance) save(st Status) error {
 	})
 }
 
-func (i *instance) remove() error {
+func (i *instance) Remove() error {
 	return i.do("remove status", func() error {
 		i.note(nil, i.disturbed)
 		i.saved = nil

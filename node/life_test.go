@@ -12,6 +12,7 @@ import (
 
 	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/kmod"
+	"github.com/driver-container/driver-container/node/status"
 )
 
 const (
@@ -97,7 +98,7 @@ type end struct {
 	took                      time.Duration
 	served, killed, disturbed bool
 	meddled                   bool
-	status                    Status // the zero one when there is none
+	status                    status.Snapshot // the zero one when there is none
 	ops                       []string
 }
 
@@ -115,9 +116,9 @@ func (w *world) begin(l life) (*instance, *Node) {
 	say := func(string, ...any) {}
 	return i, &Node{
 		cfg: cfg, info: driverinfo.Info{Driver: l.version, ID: l.version, Flavours: []string{driverinfo.Proprietary}}, release: "6.1.0-1-amd64",
-		say: say, now: time.Now, rest: func() {}, last: func() {}, kernel: i, roots: i, supplier: i, children: i, hardware: fakeHardware{i}, locker: i,
-		markers: markers{run: cfg.Run, digest: "digest-" + l.version},
-		board:   &board{shelf: i, say: say, now: time.Now, st: Status{Schema: StatusSchema, BootID: "boot", Instance: fmt.Sprint(i.number)}},
+		say: say, now: time.Now, served: func() {}, ended: func() {}, kernel: i, roots: i, supplier: i, starter: i, hardware: fakeHardware{i}, locker: i,
+		markers: status.Markers{Run: cfg.Run, Digest: "digest-" + l.version},
+		status:  status.NewStore(status.Snapshot{Schema: status.Schema, BootID: "boot", Instance: fmt.Sprint(i.number)}, i, say),
 	}
 }
 
@@ -129,15 +130,17 @@ func (w *world) run(l life, edit ...func(*Node)) end {
 	for _, e := range edit {
 		e(n)
 	}
-	ctx, cancel := context.WithCancel(context.Background())
+	patience, impatient := context.WithCancel(context.Background())
+	defer impatient()
+	ctx, cancel := context.WithCancel(patience)
 	defer cancel()
-	hurry, signals := make(chan struct{}), 0
+	signals := 0
 	signal := func() {
 		switch signals++; signals {
 		case 1:
 			cancel()
 		case 2:
-			close(hurry)
+			impatient()
 		}
 	}
 	if l.asks == 0 {
@@ -163,7 +166,7 @@ func (w *world) run(l life, edit ...func(*Node)) end {
 	done := make(chan struct{})
 	go func() {
 		defer close(done) // also when it is killed
-		err = n.Run(ctx, hurry)
+		err = n.Run(ctx, patience)
 	}()
 	<-done
 	i.over()
@@ -199,13 +202,13 @@ func (w *world) check(l life, e end, dirty bool) error {
 			bad("an undisturbed life ended with %v, %s", e.err, got)
 		}
 	}
-	if e.err == nil && got == whole && e.status.State != Detached && !e.disturbed {
+	if e.err == nil && got == whole && e.status.State != status.Detached && !e.disturbed {
 		bad("left in place, state %q", e.status.State)
 	}
 	if up := e.status.Up; got == whole && !e.disturbed && !dirty && (up == nil || up.Version != w.modules["nvidia"].Version) {
 		bad("whole, the status has %v", up)
 	}
-	if e.status.State == Starting || e.status.State == Waiting || e.status.State == Stopping || e.status.Ready {
+	if e.status.State == status.Starting || e.status.State == status.Waiting || e.status.State == status.Stopping || e.status.Ready {
 		if !e.disturbed { // the last word could not be written
 			bad("no process, state %s", e.status.State)
 		}
@@ -213,7 +216,7 @@ func (w *world) check(l life, e end, dirty bool) error {
 	if !e.began {
 		return errors.Join(errs...) // what a killed predecessor says of itself
 	}
-	if text, err := os.ReadFile(filepath.Join(w.dir, "nvidia", daemonsMarker)); err == nil && string(text) != "NotReady\n" {
+	if text, err := os.ReadFile(filepath.Join(w.dir, "nvidia", status.DaemonsMarker)); err == nil && string(text) != "NotReady\n" {
 		bad("no process, the marker says %s", text)
 	}
 	return errors.Join(errs...)

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/driver-container/driver-container/kmod"
+	"github.com/driver-container/driver-container/node/status"
 )
 
 // inTree are modules of the kernel that the driver uses without naming them: NVIDIA's own container loads them, too.
@@ -33,10 +34,7 @@ func (n *Node) modulesStep() step {
 	return step{name: modulesStep, down: func(ctx context.Context) error { return n.unload(ctx, n.driver) }}
 }
 
-const (
-	modulesStep = "modules"
-	compiled    = "compiled" // where modules come from that this instance compiled
-)
+const modulesStep = "modules"
 
 // takeOver makes a predecessor's record ours.
 func (n *Node) takeOver() {
@@ -44,22 +42,22 @@ func (n *Node) takeOver() {
 	if n.prev != nil && n.prev.Version != "" {
 		n.driver = *n.prev
 	} else { // loaded by somebody else, the same build: found says what
-		n.driver = Driver{Modules: n.files(), Signer: signerOf(n.found)}
+		n.driver = status.Driver{Modules: n.files(), Signer: n.found.SignedBy()}
 	}
 	n.driver.Version, n.driver.Flavour, n.driver.RootID = n.want.Driver, n.want.Flavour, n.info.ID
 	n.driver.RootDir, n.driver.Firmware = root, firmware
 	if n.driver.Source == "" {
-		n.driver.Source = "adopted"
+		n.driver.Source = status.Adopted
 	}
 }
 
 // files is what to load, from what was found.
-func (n *Node) files() []LoadedModule {
-	var out []LoadedModule
+func (n *Node) files() []status.Module {
+	var out []status.Module
 	for _, name := range n.want.Modules {
 		if f, ok := n.found.File(name); ok {
 			m := underscores(name)
-			out = append(out, LoadedModule{Name: m, SrcVersion: f.Info.SrcVersion, File: f.Path, SHA256: f.SHA256, Params: n.options.For(m)})
+			out = append(out, status.Module{Name: m, SrcVersion: f.Info.SrcVersion, File: f.Path, SHA256: f.SHA256, Params: n.options.For(m)})
 		}
 	}
 	return out
@@ -79,7 +77,7 @@ func (n *Node) insert(ctx context.Context) error {
 		}
 	}
 	inserted, err := n.kernel.InsertInTree(ctx, names...)
-	n.driver = Driver{Version: n.want.Driver, Flavour: n.want.Flavour, Source: n.source, Signer: signerOf(n.found), Modules: n.files(), InTree: inserted,
+	n.driver = status.Driver{Version: n.want.Driver, Flavour: n.want.Flavour, Source: n.source, Signer: n.found.SignedBy(), Modules: n.files(), InTree: inserted,
 		RootID: n.info.ID, RootDir: n.driver.RootDir, Firmware: n.driver.Firmware}
 	if err == nil {
 		err = n.insertAll(ctx, n.driver.Modules)
@@ -99,7 +97,7 @@ func (n *Node) insert(ctx context.Context) error {
 }
 
 // insertAll loads modules in order; when one is refused, those before it are removed again.
-func (n *Node) insertAll(ctx context.Context, modules []LoadedModule) error {
+func (n *Node) insertAll(ctx context.Context, modules []status.Module) error {
 	for i, m := range modules {
 		if err := n.insertOne(ctx, m); err != nil {
 			undo := n.deleteAll(context.WithoutCancel(ctx), modules[:i])
@@ -109,7 +107,7 @@ func (n *Node) insertAll(ctx context.Context, modules []LoadedModule) error {
 	return nil
 }
 
-func (n *Node) insertOne(ctx context.Context, m LoadedModule) error {
+func (n *Node) insertOne(ctx context.Context, m status.Module) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -128,7 +126,7 @@ func (n *Node) insertOne(ctx context.Context, m LoadedModule) error {
 var errRemains = errors.New("half of the modules remain")
 
 // deleteAll removes modules, last first; what is not loaded is fine.
-func (n *Node) deleteAll(ctx context.Context, modules []LoadedModule) error {
+func (n *Node) deleteAll(ctx context.Context, modules []status.Module) error {
 	var errs []error
 	for _, m := range slices.Backward(modules) {
 		if err := n.kernel.Delete(ctx, m.Name); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -180,5 +178,5 @@ func (n *Node) keep(ctx context.Context) error {
 
 func (n *Node) showDriver() {
 	d := n.driver
-	n.board.change(func(st *Status) { st.Up = &d })
+	n.status.Change(func(st *status.Snapshot) { st.Up = &d })
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/driver-container/driver-container/kmod"
+	"github.com/driver-container/driver-container/node/status"
 )
 
 // mofedReady is what the container of Mellanox's driver leaves when its modules are loaded.
@@ -22,7 +23,7 @@ func (n *Node) LoadPeermem(ctx context.Context, timeout time.Duration, hostMOFED
 		wait, cancel = context.WithTimeout(ctx, timeout)
 	}
 	defer cancel()
-	if err := WaitReady(wait, n.cfg.Run, n.say); err != nil {
+	if err := status.WaitReady(wait, n.cfg.Run, n.say); err != nil {
 		return err
 	}
 	if err := n.waitMellanox(wait, hostMOFED); err != nil {
@@ -32,7 +33,7 @@ func (n *Node) LoadPeermem(ctx context.Context, timeout time.Duration, hostMOFED
 		n.say("nvidia-peermem is loaded already")
 		return nil
 	}
-	st, err := ReadStatus(n.cfg.Run)
+	st, err := status.Read(n.cfg.Run)
 	if err != nil {
 		return err
 	}
@@ -72,8 +73,8 @@ func (n *Node) waitMellanox(ctx context.Context, host bool) error {
 		if !said {
 			n.say("waiting: %s", missing)
 		}
-		if !n.pause(ctx) {
-			return fmt.Errorf("%w: %s", ErrNotReady, missing)
+		if !sleep(ctx, tick) {
+			return fmt.Errorf("%w: %s", status.ErrNotReady, missing)
 		}
 	}
 	return nil
@@ -85,7 +86,7 @@ func PeermemMissing(s kmod.System) error {
 		return nil
 	}
 	if _, err := s.Module("nvidia_peermem"); err != nil {
-		return fmt.Errorf("%w: mlx5_core is loaded, nvidia-peermem is not: %w", ErrNotReady, err)
+		return fmt.Errorf("%w: mlx5_core is loaded, nvidia-peermem is not: %w", status.ErrNotReady, err)
 	}
 	return nil
 }

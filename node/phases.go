@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/driver-container/driver-container/node/lock"
+	"github.com/driver-container/driver-container/node/status"
 )
 
 // phase is one part of a start. What it puts up it adds to n.up, or it undoes it itself before it returns an error.
@@ -19,7 +20,7 @@ type phase struct {
 // phases in their order. Up to replace nothing that works is touched. The root comes before the modules: the kernel looks
 // for the driver's firmware in it, and a stop unmounts it only after the modules are gone.
 var phases = []phase{
-	{lockPhase, (*Node).takeLock},
+	{status.LockPhase, (*Node).takeLock},
 	{"recover", (*Node).recover},
 	{"survey", (*Node).survey},
 	{"preflight", (*Node).preflight},
@@ -33,8 +34,6 @@ var phases = []phase{
 	{"verify", (*Node).verify},
 }
 
-const lockPhase = "lock"
-
 // start runs the phases until one fails or ctx ends.
 func (n *Node) start(ctx context.Context) error {
 	begin := n.now()
@@ -46,8 +45,8 @@ func (n *Node) start(ctx context.Context) error {
 		err := p.run(n, ctx)
 		took := n.now().Sub(since)
 		if n.lock != nil {
-			n.board.change(func(st *Status) {
-				st.Phases = append(st.Phases, Timing{p.name, took.Round(time.Millisecond).Seconds()})
+			n.status.Change(func(st *status.Snapshot) {
+				st.Phases = append(st.Phases, status.Timing{Phase: p.name, Seconds: took.Round(time.Millisecond).Seconds()})
 				if err == nil && i+1 < len(phases) {
 					st.Phase = phases[i+1].name
 				}
@@ -58,37 +57,37 @@ func (n *Node) start(ctx context.Context) error {
 		}
 		n.say("phase %s: %s", p.name, took.Round(time.Millisecond))
 	}
-	n.board.change(func(st *Status) { st.Phase = "" })
+	n.status.Change(func(st *status.Snapshot) { st.Phase = "" })
 	n.say("driver %s (%s) on kernel %s is up after %s", n.driver.Version, n.driver.Flavour, n.release, n.now().Sub(begin).Round(time.Millisecond))
 	return nil
 }
 
 // takeLock makes this the node's one instance. Until then nothing is written anywhere.
 func (n *Node) takeLock(ctx context.Context) error {
-	lock, err := n.locker.Acquire(ctx)
+	lock, err := n.locker.Acquire(ctx, n.waitsForLock)
 	if err != nil {
 		return err
 	}
 	n.lock = lock
-	old := n.board.adoptFile()
+	old := n.status.Predecessor()
 	n.prev = old.Up
-	if old.State != "" && old.State != Absent {
+	if old.State != "" && old.State != status.Absent {
 		n.say("predecessor: %s, state %s, %s", describe(old.Up), old.State, old.Reason)
 	}
-	n.board.change(func(st *Status) {
-		st.State, st.Phase, st.Reason, st.Up, st.LastFailure = Starting, "", "", old.Up, old.LastFailure
+	n.status.Change(func(st *status.Snapshot) {
+		st.State, st.Phase, st.Reason, st.Up, st.LastFailure = status.Starting, "", "", old.Up, old.LastFailure
 	})
-	return errors.Join(n.markers.notReady(), n.markers.leftovers())
+	return errors.Join(n.markers.NotReady(), n.markers.RemoveUnfinished())
 }
 
 // waitsForLock shows to those who listen to this instance what it waits for. The node's status belongs to the holder.
 func (n *Node) waitsForLock(h lock.Holder) {
-	n.board.keep(func(st *Status) {
-		st.State, st.WaitsFor, st.Phase, st.Reason = Waiting, ForLock, lockPhase, "waiting for the node's lock, held by "+h.String()
+	n.status.ChangeUnsaved(func(st *status.Snapshot) {
+		st.State, st.WaitsFor, st.Phase, st.Reason = status.Waiting, status.ForLock, status.LockPhase, "waiting for the node's lock, held by "+h.String()
 	})
 }
 
-func describe(d *Driver) string {
+func describe(d *status.Driver) string {
 	if d == nil {
 		return "no driver up"
 	}
@@ -113,7 +112,7 @@ func (n *Node) beat(end <-chan struct{}) {
 func (n *Node) warn(format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
 	n.say("warning: %s", text)
-	n.board.change(func(st *Status) {
+	n.status.Change(func(st *status.Snapshot) {
 		const most = 50
 		if len(st.Warnings) < most {
 			st.Warnings = append(st.Warnings, text)
@@ -124,9 +123,9 @@ func (n *Node) warn(format string, args ...any) {
 // tick is how often something is looked at again that stands in the way.
 const tick = time.Second
 
-// pause waits a tick; false when ctx ended first.
-func (n *Node) pause(ctx context.Context) bool {
-	t := time.NewTimer(tick)
+// sleep waits; false when ctx ended first.
+func sleep(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
 	case <-ctx.Done():

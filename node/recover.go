@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/driver-container/driver-container/kmod"
+	"github.com/driver-container/driver-container/node/status"
 )
 
 // recover removes what serves nobody: stacked mounts, and while no driver is loaded any mount and what was made beside the driver.
@@ -28,9 +29,9 @@ func (n *Node) recover(ctx context.Context) error {
 	case layers == 0:
 		return nil
 	case layers > 1:
-		n.warn("%d driver roots are stacked on %s; removing all of them", layers, n.cfg.rootPath())
+		n.warn("%d driver roots are stacked on %s; removing all of them", layers, status.RootPath(n.cfg.Run))
 	case !loaded:
-		n.say("a driver root is mounted on %s but no driver is loaded; removing it", n.cfg.rootPath())
+		n.say("a driver root is mounted on %s but no driver is loaded; removing it", status.RootPath(n.cfg.Run))
 	default:
 		return nil // judged when it is known what to serve
 	}
@@ -47,7 +48,7 @@ func (n *Node) sweep(ctx context.Context, mounted bool) {
 		n.removeNodes(n.prev.Nodes)
 	}
 	n.prev = nil
-	n.board.change(func(st *Status) { st.Up = nil })
+	n.status.Change(func(st *status.Snapshot) { st.Up = nil })
 }
 
 // clearFirmware takes back the kernel's search path that a predecessor set; one of somebody else stays.
@@ -101,7 +102,7 @@ func (n *Node) differs(file string, m kmod.Module) string {
 	wanted := n.options.For(m.Name)
 	known := false
 	if n.prev != nil {
-		if i := slices.IndexFunc(n.prev.Modules, func(l LoadedModule) bool { return l.Name == m.Name }); i >= 0 {
+		if i := slices.IndexFunc(n.prev.Modules, func(l status.Module) bool { return l.Name == m.Name }); i >= 0 {
 			known = true
 			old := n.prev.Modules[i]
 			if old.SrcVersion != m.SrcVersion {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"github.com/driver-container/driver-container/node/status"
 	"io/fs"
 	"slices"
 	"time"
@@ -24,13 +25,13 @@ func (n *Node) replace(ctx context.Context) error {
 		return err
 	}
 	n.blocked = false
-	if err := n.askClearance(ctx, old); err != nil {
+	if err := n.awaitSafeLoad(ctx, old); err != nil {
 		return err
 	}
 	if err := n.waitUntilFree(ctx, old); err != nil {
 		return err
 	}
-	n.board.set(Starting, "")
+	n.status.Set(status.Starting, "")
 	n.say("unloading driver %s", old.Version)
 	if err := n.unload(ctx, old); err != nil {
 		return err
@@ -40,7 +41,7 @@ func (n *Node) replace(ctx context.Context) error {
 		n.up = append(n.up, n.restoring(old)) // the modules are gone, the rest can be put back
 		return err
 	}
-	n.board.change(func(st *Status) { st.Up = nil })
+	n.status.Change(func(st *status.Snapshot) { st.Up = nil })
 	n.up = append(n.up, n.restoring(old))
 	return nil
 }
@@ -67,41 +68,41 @@ func (n *Node) unloadNouveau(ctx context.Context) error {
 }
 
 // old is the driver that is loaded: what its instance wrote down, or what the kernel tells.
-func (n *Node) old() (Driver, error) {
+func (n *Node) old() (status.Driver, error) {
 	m, err := n.kernel.Module("nvidia")
 	if err != nil {
-		return Driver{}, err
+		return status.Driver{}, err
 	}
 	if n.prev != nil && n.prev.Version == m.Version {
 		return *n.prev, nil
 	}
 	flavour, err := n.kernel.Flavour()
-	return Driver{Version: m.Version, Flavour: flavour}, err
+	return status.Driver{Version: m.Version, Flavour: flavour}, err
 }
 
 // waitUntilFree returns nil when the old driver could be unloaded at once.
-func (n *Node) waitUntilFree(ctx context.Context, old Driver) error {
+func (n *Node) waitUntilFree(ctx context.Context, old status.Driver) error {
 	var said time.Time
 	for {
 		err := n.free(ctx)
 		var busy *InUseError
 		switch {
 		case err == nil:
-			n.board.change(func(st *Status) { st.Holders = nil })
+			n.status.Change(func(st *status.Snapshot) { st.Holders = nil })
 			return nil
 		case !errors.As(err, &busy):
 			return err
 		}
 		n.countBlocked()
-		n.board.change(func(st *Status) {
-			st.State, st.WaitsFor, st.Ready, st.Holders = Waiting, ForHolders, false, busy.Holders
+		n.status.Change(func(st *status.Snapshot) {
+			st.State, st.WaitsFor, st.Ready, st.Holders = status.Waiting, status.ForHolders, false, busy.Holders
 			st.Reason = fmt.Sprintf("driver %s must go before %s can be loaded: %v", old.Version, n.want.Driver, busy)
 		})
 		if n.now().Sub(said) >= 30*time.Second {
 			said = n.now()
 			n.say("waiting to replace driver %s: %v", old.Version, busy)
 		}
-		if !n.pause(ctx) {
+		if !sleep(ctx, tick) {
 			return ctx.Err()
 		}
 	}
@@ -111,12 +112,12 @@ func (n *Node) waitUntilFree(ctx context.Context, old Driver) error {
 func (n *Node) countBlocked() {
 	if !n.blocked {
 		n.blocked = true
-		n.board.change(func(st *Status) { st.Counters.BlockedUnloads++ })
+		n.status.Change(func(st *status.Snapshot) { st.Counters.BlockedUnloads++ })
 	}
 }
 
 // restoring puts the old driver back when the new one fails. A stop drops it: then no driver is what is wanted.
-func (n *Node) restoring(old Driver) step {
+func (n *Node) restoring(old status.Driver) step {
 	return step{name: restoreStep, down: func(ctx context.Context) error {
 		n.restored = &RollbackError{Old: old.Version, Restore: n.restore(ctx, old)}
 		return nil // trying again would not help
@@ -130,7 +131,7 @@ func (n *Node) dropRestore() {
 }
 
 // restore loads the modules of the old driver and serves its root again.
-func (n *Node) restore(ctx context.Context, old Driver) error {
+func (n *Node) restore(ctx context.Context, old status.Driver) error {
 	if len(old.Modules) == 0 {
 		return fmt.Errorf("driver %s was not loaded by this program, so its files are not known; start its container again", old.Version)
 	}
@@ -168,6 +169,6 @@ func (n *Node) restore(ctx context.Context, old Driver) error {
 		return errors.Join(err, n.unload(ctx, old))
 	}
 	n.driver = old
-	n.board.change(func(st *Status) { st.Up = &old })
+	n.status.Change(func(st *status.Snapshot) { st.Up = &old })
 	return nil
 }

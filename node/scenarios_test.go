@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"errors"
+	"github.com/driver-container/driver-container/node/status"
 	"slices"
 	"strings"
 	"testing"
@@ -45,13 +46,13 @@ func TestTwoInstances(t *testing.T) {
 		first, n1 := w.begin(life{version: v535})
 		ctx, stop := context.WithCancel(context.Background())
 		ended := make(chan error)
-		go func() { ended <- n1.Run(ctx, nil) }()
+		go func() { ended <- n1.Run(ctx, t.Context()) }()
 		time.Sleep(3 * time.Second)
 		i, waiting := w.begin(life{version: v535})
 		patience, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
 		saved := *w.saved
-		if err := waiting.Run(patience, nil); err != nil || !first.served || w.saved.Instance != saved.Instance || !w.saved.Updated.Equal(saved.Updated) || i.holds {
+		if err := waiting.Run(patience, t.Context()); err != nil || !first.served || w.saved.Instance != saved.Instance || !w.saved.Updated.Equal(saved.Updated) || i.holds {
 			t.Errorf("stopped while waiting: %v, status %+v", err, w.saved)
 		}
 		second := make(chan end)
@@ -91,7 +92,7 @@ func TestInUseAtStop(t *testing.T) {
 				e := w.run(life{version: v535, onBusy: policy}, func(*Node) {
 					w.at(10*time.Second, func() { w.meddle("holder comes") })
 				})
-				if !errors.Is(e.err, want) || w.outcome() != whole || e.status.State != Detached || len(e.status.Holders) != 1 {
+				if !errors.Is(e.err, want) || w.outcome() != whole || e.status.State != status.Detached || len(e.status.Holders) != 1 {
 					t.Errorf("error %v, %s, status %+v", e.err, w.outcome(), e.status)
 				}
 				took, most := e.took-12*time.Second, 16*time.Second // grace 20 s less its margin of 5 s
@@ -122,7 +123,7 @@ func TestHolderComesDuringUnload(t *testing.T) {
 		at := slices.Index(first.ops, "delete nvidia_uvm") + 1 // nvidia_modeset has gone
 		w.run(life{version: v470})
 		e := w.run(life{version: v535, events: []event{{at, "holder comes"}}})
-		if w.outcome() != whole || e.status.State != Detached || !slices.Contains(e.ops, "delete nvidia_modeset") {
+		if w.outcome() != whole || e.status.State != status.Detached || !slices.Contains(e.ops, "delete nvidia_modeset") {
 			t.Errorf("error %v, %s, state %s; %v", e.err, w.outcome(), e.status.State, e.ops)
 		}
 	})

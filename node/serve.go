@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/driver-container/driver-container/node/devices"
+	"github.com/driver-container/driver-container/node/status"
 )
 
 // serveRoot puts the driver root of this driver in place of whatever is there, and tells the kernel to look in it for firmware.
@@ -117,7 +118,7 @@ func (n *Node) startDaemons(ctx context.Context) error {
 				return fmt.Errorf("stop the daemons: %w", err)
 			}
 			n.daemons = nil
-			n.board.change(func(st *Status) { st.Daemons = nil })
+			n.status.Change(func(st *status.Snapshot) { st.Daemons = nil })
 			return nil
 		},
 		redo: n.tryDaemons,
@@ -126,12 +127,12 @@ func (n *Node) startDaemons(ctx context.Context) error {
 }
 
 func (n *Node) tryDaemons(ctx context.Context) error {
-	d, err := n.children.Start(ctx)
+	d, err := n.starter.Start(ctx)
 	n.daemonsErr = err
 	if err != nil {
 		return err
 	}
 	n.daemons = d
-	n.board.change(func(st *Status) { st.Daemons = d.States() })
+	n.status.Change(func(st *status.Snapshot) { st.Daemons = d.States() })
 	return nil
 }

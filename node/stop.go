@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"github.com/driver-container/driver-container/node/status"
 	"os"
 	"slices"
 	"strings"
@@ -12,7 +13,7 @@ import (
 
 // stop takes down what is up, or leaves it whole. cause is nil or ErrStopped when it was asked for; else it is why the start or the
 // service failed, and comes back joined with what stop has to say.
-func (n *Node) stop(hurry <-chan struct{}, cause error) error {
+func (n *Node) stop(patience context.Context, cause error) error {
 	if errors.Is(cause, ErrStopped) {
 		cause = nil
 	}
@@ -21,52 +22,40 @@ func (n *Node) stop(hurry <-chan struct{}, cause error) error {
 	} else {
 		n.say("%v", cause)
 	}
-	ctx, cancel := n.patience(hurry, cause)
+	ctx, cancel := context.WithTimeout(patience, n.stopLimit(cause))
 	defer cancel()
 	n.blocked = false
 	n.hardware.EndUsage()
-	if err := n.hook.remove(); err != nil {
+	if err := n.hardware.RemoveKernelHook(); err != nil {
 		n.warn("%v", err)
 	}
-	if err := n.markers.notReady(); err != nil {
+	if err := n.markers.NotReady(); err != nil {
 		n.warn("markers: %v", err)
 	}
-	n.board.change(func(st *Status) {
-		st.State, st.Ready, st.Phase = Stopping, false, ""
+	n.status.Change(func(st *status.Snapshot) {
+		st.State, st.Ready, st.Phase = status.Stopping, false, ""
 		if cause != nil {
 			st.Reason = cause.Error()
 		}
 	})
 	if err := n.takeDown(ctx); err != nil {
-		return n.leave(cause, err)
+		return n.leave(ctx, cause, err)
 	}
-	return n.gone(cause)
+	return n.gone(ctx, cause)
 }
 
-// patience bounds the stop: the grace period less a margin for what comes after the waiting. A failed start does not wait for
-// holders as long: nobody asked it to go.
-func (n *Node) patience(hurry <-chan struct{}, cause error) (context.Context, context.CancelFunc) {
+// stopLimit bounds the waiting of a stop: the grace period less a margin for what comes after the waiting. A failed start does not wait
+// for holders as long: nobody asked it to go.
+func (n *Node) stopLimit(cause error) time.Duration {
 	const margin = 5 * time.Second
 	limit := n.cfg.Grace - min(margin, n.cfg.Grace/4)
-	if cause != nil {
-		limit = min(limit, 10*tick)
+	switch {
+	case cause != nil:
+		return min(limit, 10*tick)
+	case n.cfg.OnBusy == BusyWait:
+		return forever
 	}
-	if n.cfg.OnBusy == BusyWait && cause == nil {
-		limit = forever
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), limit)
-	if hurry == nil {
-		return ctx, cancel
-	}
-	stop := make(chan struct{})
-	go func() {
-		select {
-		case <-hurry:
-			cancel()
-		case <-stop:
-		}
-	}()
-	return ctx, func() { close(stop); cancel() }
+	return limit
 }
 
 // forever is how long BusyWait waits: until SIGKILL, for all practical purposes.
@@ -77,7 +66,7 @@ func (n *Node) takeDown(ctx context.Context) error {
 	const enough = 3 // attempts at what is not a matter of waiting, even when there is no time left
 	var said time.Time
 	for failures := 0; ; {
-		err := n.tryDown() //nolint:contextcheck // ctx bounds the waiting, not a step that has begun
+		err := n.tryDown(ctx)
 		if err == nil {
 			return nil
 		}
@@ -88,14 +77,14 @@ func (n *Node) takeDown(ctx context.Context) error {
 			}
 		} else {
 			n.countBlocked()
-			n.board.change(func(st *Status) { st.Holders, st.Reason = busy.Holders, busy.Error() })
+			n.status.Change(func(st *status.Snapshot) { st.Holders, st.Reason = busy.Holders, busy.Error() })
 		}
 		if n.now().Sub(said) >= 30*time.Second {
 			said = n.now()
 			n.say("%v", err)
 			n.lastWords(err)
 		}
-		if !n.pause(ctx) {
+		if !sleep(ctx, tick) {
 			return err
 		}
 	}
@@ -103,8 +92,8 @@ func (n *Node) takeDown(ctx context.Context) error {
 
 // tryDown takes the steps down, newest first. Holders are looked for before anything is stopped; when a step is refused all the same,
 // the ones that were taken down are put up again. Each step has its own time, so that the end of the waiting never cuts one.
-func (n *Node) tryDown() error {
-	ctx, cancel := context.WithTimeout(context.Background(), max(n.cfg.Grace, time.Minute))
+func (n *Node) tryDown(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), max(n.cfg.Grace, time.Minute))
 	defer cancel()
 	if slices.ContainsFunc(n.up, func(s step) bool { return s.name == modulesStep }) {
 		if err := n.free(ctx); err != nil {
@@ -134,51 +123,51 @@ func (n *Node) tryDown() error {
 
 // gone ends a life in which everything that this instance put up was taken down. An older driver may still be there: because it was
 // not touched, or because it was put back.
-func (n *Node) gone(cause error) error {
+func (n *Node) gone(ctx context.Context, cause error) error {
 	loaded, err := n.isLoaded()
 	if err != nil {
 		return errors.Join(cause, err)
 	}
 	if !loaded {
 		// A signal may have come before a dead predecessor's leavings were removed.
-		err = errors.Join(n.recover(context.Background()), n.markers.gone())
-		n.board.change(func(st *Status) { st.Up = nil })
+		err = errors.Join(n.recover(context.WithoutCancel(ctx)), n.markers.Remove())
+		n.status.Change(func(st *status.Snapshot) { st.Up = nil })
 	}
-	n.board.change(func(st *Status) { st.Holders, st.Daemons, st.GPUs = nil, nil, nil })
+	n.status.Change(func(st *status.Snapshot) { st.Holders, st.Daemons, st.GPUs = nil, nil, nil })
 	switch {
 	case cause != nil:
 		cause = n.failed(cause)
 		n.lastWords(cause)
 	case loaded:
-		n.board.set(Detached, "stopped before it was replaced")
+		n.status.Set(status.Detached, "stopped before it was replaced")
 		n.say("stopped; the driver that was loaded before is left as it is")
 	default:
 		n.say("driver unloaded, root unmounted")
-		err = errors.Join(err, n.board.remove())
+		err = errors.Join(err, n.status.Remove())
 	}
 	return errors.Join(cause, err)
 }
 
 // failed says how a start that failed leaves the node.
 func (n *Node) failed(cause error) error {
-	state := Failed
+	state := status.Failed
 	if n.restored != nil {
 		n.restored.New, n.restored.Err = n.want.Driver, cause
 		cause = n.restored
 		if n.restored.Restore == nil {
-			state = Restored
+			state = status.Restored
 		}
 	}
-	n.board.change(func(st *Status) {
+	n.status.Change(func(st *status.Snapshot) {
 		st.State, st.Ready, st.Reason, st.LastFailure = state, false, cause.Error(), n.failure(cause)
 	})
 	return cause
 }
 
 // failure is what is kept of a start or a service that failed, cut to what people read.
-func (n *Node) failure(cause error) *Failure {
+func (n *Node) failure(cause error) *status.Failure {
 	const most = 2048
-	return &Failure{Time: n.now().UTC().Truncate(time.Second), Wanted: n.info.Driver, Pod: n.cfg.podText(), Reason: cut(cause.Error(), most)}
+	return &status.Failure{Time: n.now().UTC().Truncate(time.Second), Wanted: n.info.Driver, Pod: n.cfg.PodText(), Reason: cut(cause.Error(), most)}
 }
 
 func cut(text string, most int) string {
@@ -189,21 +178,23 @@ func cut(text string, most int) string {
 }
 
 // leave ends a life in which the driver stays.
-func (n *Node) leave(cause, refusal error) error {
+func (n *Node) leave(ctx context.Context, cause, refusal error) error {
 	n.lastWords(refusal)
 	if cause != nil {
-		n.board.change(func(st *Status) { st.LastFailure = n.failure(cause) })
+		n.status.Change(func(st *status.Snapshot) { st.LastFailure = n.failure(cause) })
 	}
 	if loaded, err := n.isLoaded(); err == nil && !loaded {
-		n.board.change(func(st *Status) { st.State, st.Ready, st.Up, st.Reason = Failed, false, nil, refusal.Error() })
+		n.status.Change(func(st *status.Snapshot) {
+			st.State, st.Ready, st.Up, st.Reason = status.Failed, false, nil, refusal.Error()
+		})
 		return errors.Join(cause, refusal)
 	}
 	reason := fmt.Sprintf("left in place: %v", refusal)
 	n.say("%s", reason)
-	n.repairRoot()
+	n.repairRoot(ctx)
 	n.showDriver()
-	n.board.change(func(st *Status) { // the daemons end with this container
-		st.State, st.Ready, st.Reason, st.Daemons = Detached, false, reason, nil
+	n.status.Change(func(st *status.Snapshot) { // the daemons end with this container
+		st.State, st.Ready, st.Reason, st.Daemons = status.Detached, false, reason, nil
 	})
 	var busy *InUseError
 	if cause == nil && errors.As(refusal, &busy) && n.cfg.OnBusy != BusyFail {
@@ -213,8 +204,8 @@ func (n *Node) leave(cause, refusal error) error {
 }
 
 // repairRoot serves the root again where a failure left modules without one: whoever holds them needs it.
-func (n *Node) repairRoot() {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+func (n *Node) repairRoot(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
 	defer cancel()
 	layers, err := n.roots.Mounted()
 	if loaded, lerr := n.isLoaded(); err != nil || lerr != nil || !loaded || layers > 0 {

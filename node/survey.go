@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"io/fs"
 	"slices"
-	"strings"
 
 	"github.com/driver-container/driver-container/kmod/kbuild"
 	"github.com/driver-container/driver-container/node/preflight"
+	"github.com/driver-container/driver-container/node/status"
 )
 
 // survey finds out what this node is to have, and whether it has it already: GPUs, flavour, parameters, modules that need no
@@ -47,11 +47,11 @@ func (n *Node) survey(ctx context.Context) error {
 }
 
 // find looks for modules that are there already.
-func (n *Node) find(ctx context.Context) (err error) {
-	n.found, n.source, err = n.supplier.Find(ctx, n.want)
-	n.board.change(func(st *Status) {
+func (n *Node) find(ctx context.Context) error {
+	set, source, err := n.supplier.Find(ctx, n.want)
+	n.status.Change(func(st *status.Snapshot) {
 		switch {
-		case err == nil && n.source == fromCache:
+		case err == nil && source == status.FromCache:
 			st.Counters.CacheHits++
 		case errors.Is(err, kbuild.ErrMiss):
 			st.Counters.CacheMisses++
@@ -59,13 +59,15 @@ func (n *Node) find(ctx context.Context) (err error) {
 	})
 	var corrupt *kbuild.CorruptError
 	switch {
+	case err == nil:
+		n.found, n.source = set, source
 	case errors.As(err, &corrupt):
 		n.damaged = corrupt.Error()
-		if strings.HasPrefix(corrupt.Dir, imageModules) {
+		if source == status.FromImage {
 			n.damaged = "the image is damaged, pull it again: " + n.damaged
 		}
 		n.warn("%s", n.damaged)
-	case err != nil && !errors.Is(err, kbuild.ErrMiss):
+	case !errors.Is(err, kbuild.ErrMiss):
 		return err
 	}
 	return n.narrow()
@@ -179,7 +181,7 @@ func (n *Node) getModules(ctx context.Context) error {
 	}
 	if n.found == nil {
 		set, err := n.supplier.Compile(ctx, n.want)
-		n.board.change(func(st *Status) {
+		n.status.Change(func(st *status.Snapshot) {
 			switch {
 			case err == nil:
 				st.Counters.Compiled++
@@ -190,7 +192,7 @@ func (n *Node) getModules(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		n.found, n.source, n.fresh = set, compiled, true
+		n.found, n.source, n.fresh = set, status.Compiled, true
 	}
 	if n.supplier.Signer(n.found, n.source) != nil {
 		set, err := n.supplier.Sign(ctx, n.found)

@@ -2,13 +2,12 @@ package node
 
 import (
 	"errors"
-	"os"
 	"strings"
 	"testing"
 
-	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/kmod"
 	"github.com/driver-container/driver-container/kmod/kbuild"
+	"github.com/driver-container/driver-container/node/status"
 )
 
 // A set without what its builder left out is loaded without it, unless it was asked for.
@@ -38,7 +37,7 @@ func TestNarrow(t *testing.T) {
 		{"nothing found", nil, Config{DRM: true}, "nvidia nvidia-uvm nvidia-modeset nvidia-drm", "", ""},
 	} {
 		var said sayings
-		n := &Node{cfg: c.cfg, say: said.say, found: c.set, source: fromImage, want: Want{Release: imageKernel, Modules: c.cfg.modules(true)}, board: (&board{}).mute()}
+		n := &Node{cfg: c.cfg, say: said.say, found: c.set, source: status.FromImage, want: Want{Release: "6.1.0-56-amd64", Modules: c.cfg.modules(true)}, status: status.NewStore(status.Snapshot{}, nil, nil)}
 		err := n.narrow()
 		if err == nil {
 			err = n.checkParams()
@@ -51,39 +50,5 @@ func TestNarrow(t *testing.T) {
 		case err != nil || strings.Join(n.want.Modules, " ") != c.want || !strings.Contains(strings.Join(said, " "), c.says):
 			t.Errorf("%s: %v, %v, %q", c.name, n.want.Modules, err, said)
 		}
-	}
-}
-
-// A damaged set of the image is said to be the image's fault, and the cache is looked into all the same.
-func TestDamagedImage(t *testing.T) {
-	t.Parallel()
-	s := signing(t, "")
-	set, err := kbuild.Cache{Dir: s.image}.Put(t.Context(), made(t, imageKernel))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(set.Modules[0].Path, []byte("x"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	w := Want{Driver: v535, Flavour: driverinfo.Proprietary, Release: imageKernel}
-	_, _, err = s.Find(t.Context(), w)
-	var corrupt *kbuild.CorruptError
-	if !errors.Is(err, kbuild.ErrMiss) || !errors.As(err, &corrupt) || !strings.HasPrefix(corrupt.Dir, s.image) {
-		t.Errorf("%v", err)
-	}
-	s.info.Toolchain = false
-	_, err = s.Compile(t.Context(), w)
-	var none *NoModulesError
-	if !errors.As(err, &none) || !strings.Contains(err.Error(), "neither modules nor a toolchain") {
-		t.Errorf("%v", err)
-	}
-	if s.cached(w.Flavour, w.Release) {
-		t.Error("the cache is empty")
-	}
-	if _, err := s.Keep(t.Context(), made(t, imageKernel)); err != nil {
-		t.Fatal(err)
-	}
-	if _, source, err := s.Find(t.Context(), w); err != nil || source != fromCache || !s.cached(w.Flavour, w.Release) {
-		t.Errorf("from %s, %v", source, err)
 	}
 }

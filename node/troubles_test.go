@@ -1,7 +1,6 @@
 package node
 
 import (
-	"context"
 	"errors"
 	"slices"
 	"strings"
@@ -9,6 +8,7 @@ import (
 	"time"
 
 	"github.com/driver-container/driver-container/node/devices"
+	"github.com/driver-container/driver-container/node/status"
 )
 
 // Scenario 11: the disk is full when the modules are kept; a signal ends a compile.
@@ -49,12 +49,12 @@ func TestParameters(t *testing.T) {
 func TestDaemons(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		w.noDaemon = true
-		var seen Status
+		var seen status.Snapshot
 		e := w.run(life{version: v535, asks: 2 * time.Minute}, func(*Node) {
 			w.at(20*time.Second, func() { seen, w.noDaemon = *w.saved, false })
 			w.at(80*time.Second, func() { w.meddle("daemon dies") })
 		})
-		if seen.State != Degraded || !strings.Contains(seen.Reason, "nvidia-persistenced ended at once") {
+		if seen.State != status.Degraded || !strings.Contains(seen.Reason, "nvidia-persistenced ended at once") {
 			t.Errorf("a daemon that does not start: %+v", seen)
 		}
 		if e.err != nil || !e.served || w.outcome() != absent {
@@ -71,7 +71,7 @@ func TestMeddlers(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			bubble(t, func(t *testing.T, w *world) {
-				var seen Status
+				var seen status.Snapshot
 				e := w.run(life{version: v535, asks: time.Minute}, func(*Node) {
 					w.at(11*time.Second, func() { w.meddle(what) })
 					w.at(18*time.Second, func() { seen = *w.saved })
@@ -95,21 +95,21 @@ func TestUnload(t *testing.T) {
 		for _, prepare := range []func(){func() {}, func() { w.leave(v535) }, func() { w.leave(v470) }, func() { w.layers = []string{v470} },
 			func() {
 				w.nodes = []devices.Node{{Path: "/dev/nvidia0", Made: true}}
-				w.saved.Up = &Driver{Nodes: w.nodes}
+				w.saved.Up = &status.Driver{Nodes: w.nodes}
 			}} {
 			prepare()
 			i, n := w.begin(life{version: v535})
-			if err := n.Unload(context.Background(), nil); err != nil || w.outcome() != absent {
+			if err := n.Unload(t.Context(), t.Context()); err != nil || w.outcome() != absent {
 				t.Errorf("error %v, %s", err, w.outcome())
 			}
 			i.over()
-			w.saved = &Status{Schema: StatusSchema, BootID: "boot", State: Detached, Reason: "x"}
+			w.saved = &status.Snapshot{Schema: status.Schema, BootID: "boot", State: status.Detached, Reason: "x"}
 		}
 		w.saved = nil
 		w.leave(v535)
 		w.meddle("holder comes")
 		i, n := w.begin(life{version: v535, onBusy: BusyFail})
-		if err := n.Unload(context.Background(), nil); !errors.Is(err, ErrLeft) || w.outcome() != whole {
+		if err := n.Unload(t.Context(), t.Context()); !errors.Is(err, ErrLeft) || w.outcome() != whole {
 			t.Errorf("in use: error %v, %s", err, w.outcome())
 		}
 		i.over()

@@ -8,7 +8,9 @@ import (
 	"slices"
 
 	"github.com/driver-container/driver-container/kmod"
+	"github.com/driver-container/driver-container/kmod/kbuild"
 	"github.com/driver-container/driver-container/node/devices"
+	"github.com/driver-container/driver-container/node/status"
 )
 
 // free returns nil when every module of the driver could be unloaded, and an *InUseError that names the holders when not.
@@ -50,7 +52,7 @@ func (n *Node) unreferenced() error {
 
 // unload removes everything that stands on nvidia, then nvidia, then what was loaded for it. When a module is refused half
 // way, those that were removed are loaded again: the driver is whole or gone.
-func (n *Node) unload(ctx context.Context, d Driver) error {
+func (n *Node) unload(ctx context.Context, d status.Driver) error {
 	stack, err := n.kernel.Stack("nvidia")
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -91,15 +93,15 @@ func (n *Node) removeNodes(nodes []devices.Node) {
 
 // putBack loads again what was removed from a stack, lowest first. Modules that are not ours are told: where their files are
 // is not known.
-func (n *Node) putBack(ctx context.Context, d Driver, gone []string) error {
-	var again []LoadedModule
+func (n *Node) putBack(ctx context.Context, d status.Driver, gone []string) error {
+	var again []status.Module
 	for _, m := range d.Modules {
 		if slices.Contains(gone, m.Name) {
 			again = append(again, m)
 		}
 	}
 	for _, name := range gone {
-		if !slices.ContainsFunc(d.Modules, func(m LoadedModule) bool { return m.Name == name }) {
+		if !slices.ContainsFunc(d.Modules, func(m status.Module) bool { return m.Name == name }) {
 			n.warn("module %s, which stood on the driver, was removed before the kernel refused another one; whoever loaded it must load it again", name)
 		}
 	}
@@ -123,7 +125,7 @@ func (n *Node) removeInTree(ctx context.Context, names []string) {
 }
 
 // checkFiles makes sure that module files of an earlier instance are still what they were when it loaded them.
-func checkFiles(modules []LoadedModule) error {
+func checkFiles(modules []status.Module) error {
 	for _, m := range modules {
 		if err := checkFile(m); err != nil {
 			return err
@@ -132,8 +134,8 @@ func checkFiles(modules []LoadedModule) error {
 	return nil
 }
 
-func checkFile(m LoadedModule) error {
-	sum, err := digestOf(m.File)
+func checkFile(m status.Module) error {
+	sum, _, err := kbuild.Digest(m.File)
 	if err == nil && sum != m.SHA256 {
 		err = fmt.Errorf("%s has sha256 %s, it had %s when it was verified; remove it and start again", m.File, sum, m.SHA256)
 	}

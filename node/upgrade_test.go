@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/driver-container/driver-container/kmod"
+	"github.com/driver-container/driver-container/node/status"
 )
 
 // Scenario 7: the new one fails, the old one is back; while it is in use the new one waits.
@@ -23,7 +24,7 @@ func TestUpgrade(t *testing.T) {
 			if !errors.As(e.err, &rolled) || rolled.Restore != nil || !errors.As(e.err, &refused) || !errors.Is(e.err, unix.ENODEV) {
 				t.Errorf("error %v", e.err)
 			}
-			if w.outcome() != whole || w.modules["nvidia"].Version != v470 || e.status.State != Restored || e.status.Up == nil || e.status.Up.Version != v470 {
+			if w.outcome() != whole || w.modules["nvidia"].Version != v470 || e.status.State != status.Restored || e.status.Up == nil || e.status.Up.Version != v470 {
 				t.Errorf("%s, status %+v", w.outcome(), e.status)
 			}
 		})
@@ -34,7 +35,7 @@ func TestUpgrade(t *testing.T) {
 			w.broken[v535], w.broken[v470] = true, true
 			e := w.run(life{version: v535})
 			var rolled *RollbackError
-			if !errors.As(e.err, &rolled) || rolled.Restore == nil || w.outcome() != absent || e.status.State != Failed {
+			if !errors.As(e.err, &rolled) || rolled.Restore == nil || w.outcome() != absent || e.status.State != status.Failed {
 				t.Errorf("error %v, %s, state %s", e.err, w.outcome(), e.status.State)
 			}
 		})
@@ -43,11 +44,11 @@ func TestUpgrade(t *testing.T) {
 		bubble(t, func(t *testing.T, w *world) {
 			w.leave(v470)
 			w.meddle("holder comes")
-			var seen Status
+			var seen status.Snapshot
 			e := w.run(life{version: v535, asks: time.Minute}, func(*Node) {
 				w.at(20*time.Second, func() { seen, w.users = *w.saved, nil })
 			})
-			if seen.State != Waiting || seen.Ready || len(seen.Holders) != 1 || !strings.Contains(seen.Reason, v470) || seen.Up == nil || seen.Up.Version != v470 {
+			if seen.State != status.Waiting || seen.Ready || len(seen.Holders) != 1 || !strings.Contains(seen.Reason, v470) || seen.Up == nil || seen.Up.Version != v470 {
 				t.Errorf("while it waits: %+v", seen)
 			}
 			if e.err != nil || !e.served || w.outcome() != absent {
@@ -56,7 +57,7 @@ func TestUpgrade(t *testing.T) {
 			w.leave(v470)
 			w.meddle("holder comes")
 			e = w.run(life{version: v535})
-			if e.err != nil || e.served || w.outcome() != whole || w.modules["nvidia"].Version != v470 || e.status.State != Detached {
+			if e.err != nil || e.served || w.outcome() != whole || w.modules["nvidia"].Version != v470 || e.status.State != status.Detached {
 				t.Errorf("stopped while waiting: error %v, served %v, %s, %+v", e.err, e.served, w.outcome(), e.status)
 			}
 		})
@@ -69,7 +70,7 @@ func TestGPUThatDoesNotComeUp(t *testing.T) {
 		t.Run(policy, func(t *testing.T) {
 			bubble(t, func(t *testing.T, w *world) {
 				w.sick = true
-				var seen Status
+				var seen status.Snapshot
 				e := w.run(life{version: v535}, func(n *Node) {
 					n.cfg.GPUInit = policy
 					w.at(8*time.Second, func() { seen = *w.saved })

@@ -7,12 +7,13 @@ import (
 
 	"github.com/driver-container/driver-container/kmod/kbuild"
 	"github.com/driver-container/driver-container/node/preflight"
+	"github.com/driver-container/driver-container/node/status"
 )
 
 // Preflight says what a start would find. It changes nothing.
 func (n *Node) Preflight(ctx context.Context) ([]preflight.Check, error) {
-	n.board = n.board.mute()
-	if st, err := ReadStatus(n.cfg.Run); err == nil && st.BootID == n.board.st.BootID {
+	n.status = n.status.InMemory()
+	if st, err := status.Read(n.cfg.Run); err == nil && st.BootID == n.status.Get().BootID {
 		n.prev = st.Up
 	}
 	if err := n.survey(ctx); err != nil {
@@ -24,7 +25,7 @@ func (n *Node) Preflight(ctx context.Context) ([]preflight.Check, error) {
 // Compile makes sure that the cache has the modules for a kernel, "" for the running one, and says where they came from. It
 // loads nothing and needs no GPU.
 func (n *Node) Compile(ctx context.Context, release string) (set *kbuild.Set, source string, err error) {
-	n.board = n.board.mute()
+	n.status = n.status.InMemory()
 	if release == "" {
 		release = n.release
 	}
@@ -47,7 +48,7 @@ func (n *Node) Compile(ctx context.Context, release string) (set *kbuild.Set, so
 	fresh := false
 	if errors.Is(err, kbuild.ErrMiss) || errors.As(err, new(*kbuild.CorruptError)) {
 		set, err = n.supplier.Compile(ctx, w)
-		source, fresh = compiled, true
+		source, fresh = status.Compiled, true
 	}
 	if err == nil && n.supplier.Signer(set, source) != nil {
 		set, err = n.supplier.Sign(ctx, set)
@@ -62,16 +63,17 @@ func (n *Node) Compile(ctx context.Context, release string) (set *kbuild.Set, so
 	return set, source, nil
 }
 
-// Unload takes down a driver that an instance left in place. The error is lock.ErrHeld while one runs, ErrLeft when it is in use.
-func (n *Node) Unload(ctx context.Context, hurry <-chan struct{}) error {
+// Unload takes down a driver that an instance left in place. ctx is for the waiting for the lock, patience for the stop, as in Run. The
+// error is lock.ErrHeld while an instance runs, ErrLeft when the driver is in use.
+func (n *Node) Unload(ctx, patience context.Context) error {
 	if err := n.takeLock(ctx); err != nil {
 		return err
 	}
-	err := n.unloadLeft(ctx, hurry)
+	err := n.unloadLeft(ctx, patience)
 	return errors.Join(err, n.lock.Release())
 }
 
-func (n *Node) unloadLeft(ctx context.Context, hurry <-chan struct{}) error {
+func (n *Node) unloadLeft(ctx, patience context.Context) error {
 	if err := n.recover(ctx); err != nil {
 		return err
 	}
@@ -96,5 +98,5 @@ func (n *Node) unloadLeft(ctx context.Context, hurry <-chan struct{}) error {
 		}
 		n.up = append(n.up, n.modulesStep())
 	}
-	return n.stop(hurry, nil) //nolint:contextcheck // it outlives the context that ended the service: it has its own deadline
+	return n.stop(patience, nil)
 }

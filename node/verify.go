@@ -10,7 +10,12 @@ import (
 	"github.com/driver-container/driver-container/node/daemons"
 	"github.com/driver-container/driver-container/node/devices"
 	"github.com/driver-container/driver-container/node/probe"
+	"github.com/driver-container/driver-container/node/status"
 )
+
+// notAsked is what the status says where the driver's files in procfs had to do as an answer.
+const notAsked = "the GPUs are not asked whether they work: this container is not privileged and may not open their device files; " +
+	"verified is the driver's version, and that it has taken the GPUs"
 
 // verify asks the driver itself. A driver that answers with another version is a failure; a GPU that does not come up keeps the
 // node not ready or is a warning, as configured, and is asked again while the instance runs.
@@ -47,11 +52,11 @@ func (n *Node) examine(ctx context.Context) (string, error) {
 		return "", fmt.Errorf("the driver says that it is version %s, loaded is %s: the libraries in this image and the kernel modules do not belong together",
 			answer.Driver, n.want.Driver)
 	}
-	if answer.Source == sourceListed {
+	if answer.Source == probe.SourceProcfs {
 		n.warnOnce(notAsked)
 	}
 	gpus, broken := n.judge(answer)
-	n.board.change(func(st *Status) { st.GPUs = gpus })
+	n.status.Change(func(st *status.Snapshot) { st.GPUs = gpus })
 	if len(broken) == 0 {
 		return "", nil
 	}
@@ -64,9 +69,9 @@ func (n *Node) examine(ctx context.Context) (string, error) {
 }
 
 // judge compares the PCI bus with what the driver answered.
-func (n *Node) judge(answer probe.Answer) (gpus []GPU, broken []string) {
+func (n *Node) judge(answer probe.Answer) (gpus []status.GPU, broken []string) {
 	for _, g := range n.gpus {
-		state := GPU{Address: g.Address, ID: fmt.Sprintf("%04x:%04x", g.Vendor, g.Device)}
+		state := status.GPU{Address: g.Address, ID: fmt.Sprintf("%04x:%04x", g.Vendor, g.Device)}
 		for _, d := range answer.Devices {
 			if samePCI(d.PCI, g.Address) {
 				state.Works, state.Name, state.UUID = true, d.Name, d.UUID
@@ -109,7 +114,7 @@ func (n *Node) daemonsDown() string {
 		return ""
 	}
 	states := n.daemons.States()
-	n.board.change(func(st *Status) { st.Daemons = states })
+	n.status.Change(func(st *status.Snapshot) { st.Daemons = states })
 	return daemonReason(states)
 }
 
@@ -127,20 +132,20 @@ func daemonReason(states []daemons.State) string {
 func (n *Node) announce(reason string) error {
 	if reason != "" {
 		n.say("not ready: %s", reason)
-		err := n.markers.notReady()
-		n.board.set(Degraded, reason)
+		err := n.markers.NotReady()
+		n.status.Set(status.Degraded, reason)
 		return err
 	}
-	if err := n.markers.ready(); err != nil {
+	if err := n.markers.Ready(); err != nil {
 		return fmt.Errorf("write the markers of readiness: %w", err)
 	}
-	n.board.change(func(st *Status) { st.State, st.Ready, st.Reason, st.Holders = Serving, true, "", nil })
+	n.status.Change(func(st *status.Snapshot) { st.State, st.Ready, st.Reason, st.Holders = status.Serving, true, "", nil })
 	n.say("ready: driver %s (%s) serves kernel %s", n.driver.Version, n.driver.Flavour, n.release)
 	return nil
 }
 
 func (n *Node) warnOnce(text string) {
-	if !slices.Contains(n.board.get().Warnings, text) {
+	if !slices.Contains(n.status.Get().Warnings, text) {
 		n.warn("%s", text)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"github.com/driver-container/driver-container/node/status"
 	"io/fs"
 	"time"
 )
@@ -21,13 +22,13 @@ func (n *Node) serve(ctx context.Context) error {
 		n.warn("%v", err)
 	}
 	asked := n.now()
-	if err := n.hook.write(); err != nil {
+	if err := n.hardware.WriteKernelHook(); err != nil {
 		n.warn("%v", err)
 	}
-	n.rest()
+	n.served()
 	next := time.NewTimer(untilNext(n.now()))
 	defer next.Stop()
-	last := n.board.get().Reason
+	last := n.status.Get().Reason
 	for {
 		var changed <-chan struct{}
 		if n.daemons != nil {
@@ -40,7 +41,7 @@ func (n *Node) serve(ctx context.Context) error {
 		case <-next.C:
 			next.Reset(untilNext(n.now()))
 		}
-		again := n.board.get().State == Degraded && n.now().Sub(asked) >= askEvery
+		again := n.status.Get().State == status.Degraded && n.now().Sub(asked) >= askEvery
 		reason := n.look(ctx, last, again)
 		if again {
 			asked = n.now()
@@ -78,7 +79,7 @@ func (n *Node) look(ctx context.Context, last string, again bool) string {
 
 // recovered says that a reason seen by changes is gone, so that asking the driver is worth it at once.
 func (n *Node) recovered(last string) bool {
-	return n.board.get().State == Degraded && n.lastSeen != "" && n.lastSeen == last
+	return n.status.Get().State == status.Degraded && n.lastSeen != "" && n.lastSeen == last
 }
 
 // changes compares modules, mounts, daemons and lock with what was put up.
@@ -100,9 +101,9 @@ func (n *Node) changes() (reason string) {
 	layers, err := n.roots.Mounted()
 	switch {
 	case err == nil && layers == 0:
-		return "the driver root " + n.cfg.rootPath() + " was unmounted by somebody else; delete this pod to serve it again"
+		return "the driver root " + status.RootPath(n.cfg.Run) + " was unmounted by somebody else; delete this pod to serve it again"
 	case err == nil && layers > 1:
-		return "something was mounted over the driver root " + n.cfg.rootPath() + " by somebody else; delete this pod to clear it"
+		return "something was mounted over the driver root " + status.RootPath(n.cfg.Run) + " by somebody else; delete this pod to clear it"
 	}
 	n.keepLock()
 	return n.daemonsDown()

@@ -1,10 +1,7 @@
 package node
 
 import (
-	"bytes"
 	"errors"
-	"flag"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -15,55 +12,9 @@ import (
 	"github.com/driver-container/driver-container/kmod"
 	"github.com/driver-container/driver-container/node/daemons"
 	"github.com/driver-container/driver-container/node/devices"
-	"github.com/driver-container/driver-container/node/lock"
-	"github.com/driver-container/driver-container/node/preflight"
 	"github.com/driver-container/driver-container/node/probe"
+	"github.com/driver-container/driver-container/node/status"
 )
-
-var update = flag.Bool("update", false, "rewrite the golden files")
-
-func TestWriteStatus(t *testing.T) {
-	t.Parallel()
-	cfg := Defaults()
-	cfg.Run = t.TempDir()
-	held, err := lock.Acquire(t.Context(), lock.Options{Path: cfg.lockPath(), Legacy: cfg.legacyLock(), Self: lock.Holder{PID: 7, Pod: "gpu/driver-old", Since: noon}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	var out bytes.Buffer
-	write := func(what string, st Status, instances ...kmod.Holder) {
-		t.Helper()
-		fmt.Fprintf(&out, "--- %s\n", what)
-		if err := WriteStatus(&out, st, cfg, instances); err != nil {
-			t.Fatal(err)
-		}
-	}
-	write("degraded, and another one waits", sample(), kmod.Holder{PID: 7, Container: "a"}, kmod.Holder{PID: 9, Container: "b", Pod: "uid", PodName: "driver-new", PodNamespace: "gpu"},
-		kmod.Holder{PID: 10, Container: "c", PodName: "driver-old", PodNamespace: "gpu"}, kmod.Holder{PID: 11}, kmod.Holder{PID: 12, Container: "a"})
-	holders := []kmod.Holder{{PID: 4711, Command: "python3", Pod: "u", PodName: "train-0", PodNamespace: "team", Files: []string{"/dev/nvidia0"}},
-		{PID: 4712, Command: "python3", Pod: "u", PodName: "train-0", PodNamespace: "team", Files: []string{"/dev/nvidia0"}}, {PID: 3, Command: "Xorg", Files: []string{"/dev/dri/card0"}}}
-	write("waiting for holders", Status{State: Waiting, WaitsFor: ForHolders, Phase: "replace", Reason: "driver 470 must go", Holders: holders})
-	write("waiting for safe load", Status{State: Waiting, WaitsFor: ForClearance, Phase: "replace", Reason: "waiting for safe load"})
-	write("stopping", Status{State: Stopping, Holders: holders[:1]})
-	write("compiling", Status{State: Starting, Phase: "modules"})
-	if err := held.Release(); err != nil {
-		t.Fatal(err)
-	}
-	write("serving, killed", Status{State: Serving})
-	write("failed", Status{State: Failed, Reason: "no", LastFailure: &Failure{Time: noon, Wanted: v535, Pod: "gpu/driver-x", Reason: "no"}})
-	write("absent", Status{Schema: StatusSchema, State: Absent})
-	got := strings.ReplaceAll(out.String(), cfg.Run, "/run/nvidia")
-	const golden = "testdata/status.txt"
-	if *update {
-		if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(golden)
-	if diff := cmp.Diff(string(want), got); diff != "" || err != nil {
-		t.Errorf("%v %s", err, diff)
-	}
-}
 
 func TestErrors(t *testing.T) {
 	t.Parallel()
@@ -138,7 +89,7 @@ func TestSamePCI(t *testing.T) {
 }
 
 // quietHardware says nothing of a GPU.
-type quietHardware struct{ hardware }
+type quietHardware struct{ Hardware }
 
 func (quietHardware) Reasons(string) []string { return nil }
 
@@ -150,7 +101,7 @@ func TestJudge(t *testing.T) {
 		{Address: "0000:07:00.0", Vendor: 0x10de, Device: 0x102d, Driver: "pci-stub"},
 	}}
 	gpus, broken := n.judge(probe.Answer{Devices: []probe.Device{{PCI: "00000000:05:00.0", Name: "Tesla T4", UUID: "GPU-1"}}})
-	want := []GPU{
+	want := []status.GPU{
 		{Address: "0000:05:00.0", ID: "10de:1eb8", Name: "Tesla T4", UUID: "GPU-1", Works: true},
 		{Address: "0000:06:00.0", ID: "10de:1eb8", Reason: "the driver does not list it, and the kernel's log says nothing of it"},
 		{Address: "0000:07:00.0", ID: "10de:102d", Reason: "it is bound to pci-stub"},
@@ -165,63 +116,5 @@ func TestDaemonReason(t *testing.T) {
 	got := daemonReason([]daemons.State{{Name: "a", Ready: true}, {Name: "b", Reason: "it ended"}, {Name: "c", Reason: "no socket"}})
 	if got != "b is not running: it ended; c is not running: no socket" {
 		t.Error(got)
-	}
-}
-
-func TestWaive(t *testing.T) {
-	t.Parallel()
-	got := waive([]preflight.Check{{Name: "memory", Status: preflight.Blocked}, {Name: "headers", Status: preflight.Blocked}, {Name: "gpus", Status: preflight.OK}}, []string{"memory", "gpus"})
-	if got[0].Status != preflight.Warning || got[1].Status != preflight.Blocked || got[2].Status != preflight.OK {
-		t.Errorf("%+v", got)
-	}
-}
-
-func TestMarkers(t *testing.T) {
-	t.Parallel()
-	run := t.TempDir()
-	m := markers{run: run, digest: "abc"}
-	read := func(name string) string {
-		data, err := os.ReadFile(filepath.Join(run, name))
-		if err != nil {
-			return "-"
-		}
-		return string(data)
-	}
-	see := func(when, daemonsText, startup, digest string) {
-		t.Helper()
-		if got := []string{read(daemonsMarker), read(startupMarker), read(digestFile)}; !cmp.Equal(got, []string{daemonsText, startup, digest}) {
-			t.Errorf("%s: %q", when, got)
-		}
-	}
-	must := func(err error) {
-		t.Helper()
-		if err != nil {
-			t.Error(err)
-		}
-	}
-	must(m.notReady())
-	see("starting", "NotReady\n", "-", "-")
-	must(m.ready())
-	see("ready", "Ready\n", "-", "abc\n")
-	const flags = "GDRCOPY_ENABLED: false\nGDS_ENABLED: true\nGPU_DIRECT_RDMA_ENABLED: false\n"
-	for range 2 {
-		must(MarkStarted(run, func(name string) string {
-			return map[string]string{"GDS_ENABLED": "true", "GDRCOPY_ENABLED": "yes"}[name]
-		}))
-	}
-	see("probed", "Ready\n", flags, "abc\n")
-	must(markers{run: run}.ready())
-	see("without a digest", "Ready\n", flags, "-")
-	must(m.notReady())
-	see("degraded", "NotReady\n", "-", "-")
-	must(m.ready())
-	must(m.gone())
-	must(m.gone())
-	see("gone", "-", "-", "-")
-	if err := MarkStarted("/proc/nowhere", os.Getenv); err == nil {
-		t.Error("no folder, no error")
-	}
-	if err := (markers{run: "/proc/nowhere"}).notReady(); err == nil {
-		t.Error("no folder, no error")
 	}
 }

@@ -11,7 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/driver-container/driver-container/node"
+	"github.com/driver-container/driver-container/node/status"
 )
 
 // driverSelector is the label of every driver pod, whatever release, operator or namespace it is of.
@@ -175,9 +175,9 @@ func (c *Cluster) Logs(p corev1.Pod, container string) string {
 }
 
 // Status is the status file on the node; the zero status when there is none.
-func (c *Cluster) Status() node.Status {
+func (c *Cluster) Status() status.Snapshot {
 	c.t.Helper()
-	var st node.Status
+	var st status.Snapshot
 	text := c.Node("cat /run/nvidia/driver-status.json 2>/dev/null || true")
 	if text != "" {
 		must(c.t, json.Unmarshal([]byte(text), &st))

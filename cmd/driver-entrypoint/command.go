@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -14,7 +15,6 @@ import (
 type program struct {
 	stdout, stderr io.Writer
 	env            []string
-	hurry          <-chan struct{}
 	logFormat      string
 }
 
@@ -36,8 +36,9 @@ func stays(args []string) bool {
 	return slices.Contains(args, "--accept-license") || slices.Contains(args, "-a")
 }
 
-func (p *program) command() *cobra.Command {
-	root := p.initCommand()
+// command is the program with its verbs. Their context ends with the first signal; patience is for the verbs that stop a driver.
+func (p *program) command(patience context.Context) *cobra.Command {
+	root := p.initCommand(patience)
 	root.Use, root.Short, root.Long = "nvidia-driver", "bring the NVIDIA driver of this image up on a node", `nvidia-driver brings the driver of this image up on the node, keeps it serving, and takes it down or hands it over.
 
 Without a command it prints this text; with --accept-license alone it does what init does.`
@@ -55,8 +56,8 @@ Without a command it prints this text; with --accept-license alone it does what 
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.PersistentFlags().StringVar(&p.logFormat, "log-format", "text", "how messages are written to stderr: text or json")
-	root.AddCommand(p.initCommand(), p.probeCommand(), p.statusCommand(), p.waitReadyCommand(), p.preflightCommand(),
-		p.compileCommand(), p.unloadCommand(), p.holdersCommand(), p.reloadPeermemCommand(), p.probePeermemCommand(), p.versionCommand())
+	root.AddCommand(p.initCommand(patience), p.probeCommand(), p.statusCommand(), p.waitReadyCommand(), p.preflightCommand(),
+		p.compileCommand(), p.unloadCommand(patience), p.holdersCommand(), p.reloadPeermemCommand(), p.probePeermemCommand(), p.versionCommand())
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
 		if err := fromEnvironment(cmd.Flags(), p.env); err != nil {
 			return err
@@ -66,7 +67,7 @@ Without a command it prints this text; with --accept-license alone it does what 
 		}
 		return nil
 	}
-	describeTwins(root)
+	describeEnvNames(root)
 	return root
 }
 

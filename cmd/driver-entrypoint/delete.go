@@ -7,13 +7,13 @@ import (
 	"io/fs"
 
 	"github.com/driver-container/driver-container/kmod"
-	"github.com/driver-container/driver-container/node"
+	"github.com/driver-container/driver-container/node/host"
 )
 
 // deleteModule is the child in which a module is unloaded: delete_module cannot be interrupted, and a kernel that hangs in it must not
-// take the parent along. It is no verb: it has one caller, node.DeleteInChild.
+// take the parent along. It is no verb: it has one caller, package node/host.
 func deleteModule(argv []string, stderr io.Writer) (code int, ok bool) {
-	if len(argv) != 3 || argv[1] != node.DeleteVerb {
+	if len(argv) != 3 || argv[1] != host.DeleteVerb {
 		return 0, false
 	}
 	err := kmod.Delete(argv[2])
@@ -21,9 +21,9 @@ func deleteModule(argv []string, stderr io.Writer) (code int, ok bool) {
 	case err == nil:
 		return 0, true
 	case errors.Is(err, kmod.ErrInUse):
-		return node.DeleteInUse, true
+		return host.DeleteInUse, true
 	case errors.Is(err, fs.ErrNotExist):
-		return node.DeleteAbsent, true
+		return host.DeleteAbsent, true
 	}
 	fmt.Fprintln(stderr, err)
 	return exitFailure, true

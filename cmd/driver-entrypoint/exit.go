@@ -7,8 +7,10 @@ import (
 	"github.com/driver-container/driver-container/kmod/kbuild"
 	"github.com/driver-container/driver-container/node"
 	"github.com/driver-container/driver-container/node/headers"
+	"github.com/driver-container/driver-container/node/host"
 	"github.com/driver-container/driver-container/node/lock"
 	"github.com/driver-container/driver-container/node/preflight"
+	"github.com/driver-container/driver-container/node/status"
 )
 
 // Exit codes, as docs/operations.md lists them.
@@ -56,11 +58,11 @@ func exitCode(err error) int {
 	case errors.As(err, &blocked) && blocked.Has(preflight.Signing) && len(blocked.Checks) == 1:
 		return exitRefused
 	case blocked != nil, as[*kbuild.NoHeadersError](err), as[*kbuild.NoCompilerError](err), as[*headers.UnavailableError](err),
-		as[*node.NoModulesError](err):
+		as[*host.NoModulesError](err):
 		return exitUnsupported
 	case is(node.ErrLeft), as[*node.InUseError](err):
 		return exitInUse
-	case is(node.ErrNotReady):
+	case is(status.ErrNotReady):
 		return exitNotReady
 	}
 	return exitFailure

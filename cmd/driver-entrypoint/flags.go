@@ -12,9 +12,9 @@ import (
 	"github.com/driver-container/driver-container/node"
 )
 
-// twins are the environment variables of flags, the first one that is set counts. Those without the prefix DRIVER_ are what the GPU
+// envNames are the environment variables of flags, the first one that is set counts. Those without the prefix DRIVER_ are what the GPU
 // Operator and NVIDIA's own containers use.
-var twins = map[string][]string{
+var envNames = map[string][]string{
 	"accept-license":                 {"ACCEPT_LICENSE"},
 	"config-digest":                  {"DRIVER_CONFIG_DIGEST"},
 	"driver-root":                    {"DRIVER_ROOT_KIND"},
@@ -57,14 +57,14 @@ var twins = map[string][]string{
 	"unload-nouveau":                 {"DRIVER_UNLOAD_NOUVEAU"},
 }
 
-// fromEnvironment sets flags that were not given from their twins, and writes the twins into the help.
+// fromEnvironment sets flags that were not given from their envNames, and writes the envNames into the help.
 func fromEnvironment(flags *pflag.FlagSet, env []string) error {
 	var err error
 	flags.VisitAll(func(f *pflag.Flag) {
 		if f.Changed || err != nil {
 			return
 		}
-		for _, name := range twins[f.Name] {
+		for _, name := range envNames[f.Name] {
 			value := lookup(env, name)
 			if value == "" {
 				continue
@@ -87,29 +87,29 @@ func lookup(env []string, name string) string {
 	return ""
 }
 
-// describeTwins adds "(env NAME)" to the usage of each flag.
-func describeTwins(cmd *cobra.Command) {
+// describeEnvNames adds "(env NAME)" to the usage of each flag.
+func describeEnvNames(cmd *cobra.Command) {
 	describe := func(f *pflag.Flag) {
-		if names := twins[f.Name]; len(names) > 0 && !strings.Contains(f.Usage, "(env ") {
+		if names := envNames[f.Name]; len(names) > 0 && !strings.Contains(f.Usage, "(env ") {
 			f.Usage += " (env " + strings.Join(names, ", ") + ")"
 		}
 	}
 	cmd.Flags().VisitAll(describe)
 	cmd.PersistentFlags().VisitAll(describe)
 	for _, sub := range cmd.Commands() {
-		describeTwins(sub)
+		describeEnvNames(sub)
 	}
 }
 
-// places are the flags that every verb has which looks at the node.
-func places(flags *pflag.FlagSet, c *node.Config) {
+// folderFlags are the flags that every verb has which looks at the node.
+func folderFlags(flags *pflag.FlagSet, c *node.Config) {
 	flags.StringVar(&c.Run, "run-dir", c.Run, "folder shared with the host and other containers")
 	flags.StringVar(&c.StateDir, "state-dir", c.StateDir, "storage of the host for compiled modules, logs and the driver root, where it is mounted")
 	flags.StringVar(&c.RootKind, "driver-root", c.RootKind, "how the driver root is served: mount, or link where the container is not privileged")
 }
 
-// choices are the flags about which driver modules to have.
-func choices(flags *pflag.FlagSet, c *node.Config) {
+// moduleFlags are the flags about which driver modules to have.
+func moduleFlags(flags *pflag.FlagSet, c *node.Config) {
 	flags.StringVar(&c.ModuleType, "kernel-module-type", c.ModuleType, "flavour of the kernel modules: auto, open or proprietary")
 	flags.IntVarP(&c.MaxThreads, "max-threads", "m", 0, "most compilers at a time; 0: as many as the container's processor and memory limits allow")
 	flags.BoolVar(&c.Fetch, "fetch-headers", c.Fetch, "fetch kernel headers from the system's package repositories when neither image nor host has them")
@@ -129,15 +129,15 @@ func choices(flags *pflag.FlagSet, c *node.Config) {
 // passphraseEnv is the passphrase of the key for modules. It has no flag: arguments can be read by everybody on the node.
 const passphraseEnv = "DRIVER_MODULE_SIGNING_PASSPHRASE"
 
-// stopping are the flags about the end.
-func stopping(flags *pflag.FlagSet, c *node.Config) {
+// stopFlags are the flags about the end.
+func stopFlags(flags *pflag.FlagSet, c *node.Config) {
 	flags.DurationVar(&c.Grace, "grace", c.Grace, "how long a stop may take: some seconds less than the pod's terminationGracePeriodSeconds")
 	flags.StringVar(&c.OnBusy, "on-busy", c.OnBusy, "when the driver is still in use then: detach (leave it, exit 0), fail (leave it, exit 14) or wait")
 	flags.DurationVar(&c.LockTimeout, "lock-timeout", c.LockTimeout, "how long to wait for another instance on this node")
 }
 
-// identity is who we are, for messages.
-func identity(flags *pflag.FlagSet, c *node.Config) {
+// identityFlags say who we are, for messages.
+func identityFlags(flags *pflag.FlagSet, c *node.Config) {
 	flags.StringVar(&c.Pod, "pod", "", "name of this pod, for messages")
 	flags.StringVar(&c.PodNamespace, "pod-namespace", "", "namespace of this pod, for messages and Events")
 	flags.StringVar(&c.PodUID, "pod-uid", "", "uid of this pod, for Events")
@@ -145,8 +145,8 @@ func identity(flags *pflag.FlagSet, c *node.Config) {
 	flags.StringVar(&c.Host, "node-name", "", "name of this node, for messages, --node-condition and --safe-load")
 }
 
-// rest completes a configuration with what has no flag.
-func rest(c *node.Config, env []string) {
+// complete completes a configuration with what has no flag.
+func complete(c *node.Config, env []string) {
 	if c.ModuleType == "auto" && lookup(env, "OPEN_KERNEL_MODULES_ENABLED") == "true" {
 		c.ModuleType = "open"
 	}

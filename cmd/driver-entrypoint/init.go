@@ -9,97 +9,101 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/driver-container/driver-container/node"
+	"github.com/driver-container/driver-container/node/host"
 	"github.com/driver-container/driver-container/node/kubernetes"
 	"github.com/driver-container/driver-container/node/metrics"
 	"github.com/driver-container/driver-container/node/report"
+	"github.com/driver-container/driver-container/node/status"
 )
 
-func (p *program) initCommand() *cobra.Command {
+func (p *program) initCommand(patience context.Context) *cobra.Command {
 	cfg := node.Defaults()
-	var tell telling
+	var reports reportFlags
 	var license bool
 	cmd := &cobra.Command{Use: "init", Short: "bring the driver up, serve it until SIGTERM, take it down", Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := tell.check(); err != nil {
+			if err := reports.check(); err != nil {
 				return err
 			}
 			if !license {
 				p.log()("using this driver means accepting its license, /licenses/LICENSE in this image; --accept-license says that you do")
 			}
-			return p.serve(cmd.Context(), cfg, tell)
+			return p.serve(cmd.Context(), patience, cfg, reports)
 		}}
 	f := cmd.Flags()
 	f.SortFlags = false
 	f.BoolVarP(&license, "accept-license", "a", false, "say that you accept the license of the driver")
-	choices(f, &cfg)
+	moduleFlags(f, &cfg)
 	f.BoolVar(&cfg.Persistence, "persistence", cfg.Persistence, "run nvidia-persistenced")
 	f.StringVar(&cfg.GPUInit, "gpu-init", cfg.GPUInit, "a GPU that does not come up: require (not ready until it does) or warn")
 	f.StringVar(&cfg.Digest, "config-digest", "", "value to leave in nvidia-driver.state for the GPU Operator's driver manager")
-	stopping(f, &cfg)
+	stopFlags(f, &cfg)
 	f.StringVar(&cfg.Termination, "termination-log", cfg.Termination, "the pod's terminationMessagePath: why the container ends is written there")
-	places(f, &cfg)
-	identity(f, &cfg)
-	tell.flags(f)
+	folderFlags(f, &cfg)
+	identityFlags(f, &cfg)
+	reports.flags(f)
 	return cmd
 }
 
 // node makes the instance that a configuration describes.
-func (p *program) node(cfg node.Config, host node.Host) (*node.Node, error) {
-	rest(&cfg, p.env)
+func (p *program) node(cfg node.Config, o node.Options) (*node.Node, error) {
+	complete(&cfg, p.env)
 	if err := cfg.Check(); err != nil {
 		return nil, err
 	}
-	host.Say, host.Rest = p.log(), settle
-	return node.New(cfg, host)
+	o.Say, o.Served = p.log(), settle
+	return host.New(cfg, o)
 }
 
-// serve runs an instance with everything that tells of it. What tells begins before the lock, so that one who waits is seen, and has its
-// last word before the lock is given back.
-func (p *program) serve(ctx context.Context, cfg node.Config, tell telling) error {
+// serve runs an instance with everything that reports it. The reporter begins before the lock is taken, so that an instance that waits is
+// seen, and reports for the last time before the lock is given back.
+func (p *program) serve(ctx, patience context.Context, cfg node.Config, reports reportFlags) error {
 	client := kubernetes.InCluster(func(name string) string { return lookup(p.env, name) })
 	var reporter *report.Reporter
-	last := func() { //nolint:contextcheck // the last word comes after the signal that ended ctx
+	last := func() {
 		if reporter != nil {
-			reporter.Close(p.lastWait())
+			ctx, cancel := lastWord(patience)
+			defer cancel()
+			reporter.Close(ctx)
 		}
 	}
-	host := node.Host{Last: last}
+	o := node.Options{Ended: last}
 	var safe *kubernetes.SafeLoad
-	if tell.safeLoad {
+	if reports.safeLoad {
 		safe = kubernetes.NewSafeLoad(client, cfg.Host, cfg.Pod)
-		host.Clearance = safe
+		o.SafeLoad = safe
 	}
-	n, err := p.node(cfg, host)
+	n, err := p.node(cfg, o)
 	if err != nil {
 		if werr := node.LastWords(cfg.Termination, err); werr != nil {
 			p.log()("%v", werr)
 		}
 		return err
 	}
-	defer p.measure(n, cfg.Run, tell)() //nolint:contextcheck // a stop is measured, too
-	if tell.reports() {
-		reporter = report.Start(report.Source{Status: n.Snapshot, Changed: n.Changed()}, p.reporting(client, safe, cfg, tell)) //nolint:contextcheck // it follows the stop, too
+	defer p.measure(context.WithoutCancel(ctx), n, cfg.Run, reports)() // a stop is measured, too
+	if reports.any() {
+		reporter = report.Start(context.WithoutCancel(ctx), report.Source{Status: n.Snapshot, Changed: n.Changed()}, p.reporting(client, safe, cfg, reports)) // it follows the stop, too
 	}
-	err = n.Run(ctx, p.hurry)
+	err = n.Run(ctx, patience)
 	last() // where it never had the node
 	return err
 }
 
-// lastWait is how long a stop waits for a server that does not answer: a part of the time that node.Config.Grace leaves.
-func (p *program) lastWait() time.Duration {
-	select {
-	case <-p.hurry:
-		return time.Second
-	default:
-		return 3 * time.Second
+// lastWord bounds how long a stop waits for a server that does not answer: a part of the time that node.Config.Grace leaves, and less when
+// the patience has ended.
+func lastWord(patience context.Context) (context.Context, context.CancelFunc) {
+	limit := 3 * time.Second
+	if patience.Err() != nil {
+		limit = time.Second
 	}
+	return context.WithTimeout(context.WithoutCancel(patience), limit)
 }
 
-func (p *program) reporting(client *kubernetes.Client, safe *kubernetes.SafeLoad, cfg node.Config, tell telling) report.Options {
+func (p *program) reporting(client *kubernetes.Client, safe *kubernetes.SafeLoad, cfg node.Config, reports reportFlags) report.Options {
 	if cfg.PodNamespace == "" {
 		cfg.PodNamespace = client.Namespace()
 	}
-	o := report.Options{Events: tell.events, Condition: tell.condition, Features: tell.features, Client: client, Node: cfg.Host,
+	o := report.Options{Events: reports.events, Condition: reports.condition, Features: reports.features, Client: client, Node: cfg.Host,
 		Pod: kubernetes.Pod(cfg.PodNamespace, cfg.Pod, cfg.PodUID), Say: p.log()}
 	if safe != nil {
 		o.Idle = func(ctx context.Context) {
@@ -112,12 +116,12 @@ func (p *program) reporting(client *kubernetes.Client, safe *kubernetes.SafeLoad
 }
 
 // measure serves metrics until the function that it returns is called. A port that is taken is a warning: the driver matters more.
-func (p *program) measure(n *node.Node, run string, tell telling) (end func()) {
-	if tell.metrics == "" {
+func (p *program) measure(ctx context.Context, n *node.Node, run string, reports reportFlags) (end func()) {
+	if reports.metrics == "" {
 		return func() {}
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", tell.metrics)
+	ctx, cancel := context.WithCancel(ctx)
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", reports.metrics)
 	if err != nil {
 		cancel()
 		p.log()("warning: no metrics: %v; is another driver container's port the same on this node (hostNetwork)? choose another one with --metrics-addr", err)
@@ -125,16 +129,16 @@ func (p *program) measure(n *node.Node, run string, tell telling) (end func()) {
 	}
 	server := metrics.New(metrics.Source{
 		Status: n.Snapshot,
-		Live:   func() error { return node.Alive(node.InstanceFile, time.Now()) },
-		Ready:  func() error { return node.Mine(run, node.InstanceFile) },
+		Live:   func() error { return status.Alive(status.InstanceFile, time.Now()) },
+		Ready:  func() error { return status.Mine(run, status.InstanceFile) },
 		GPUs:   n.AskUsage,
-	}, metrics.Options{GPUEvery: tell.gpuEvery, Version: version()})
+	}, metrics.Options{GPUEvery: reports.gpuEvery, Version: version()})
 	done := make(chan error, 1)
 	go func() { done <- server.Serve(ctx, listener) }()
 	return func() {
 		cancel()
 		if err := <-done; err != nil {
-			p.log()("warning: metrics: %v", fmt.Errorf("%s: %w", tell.metrics, err))
+			p.log()("warning: metrics: %v", fmt.Errorf("%s: %w", reports.metrics, err))
 		}
 	}
 }

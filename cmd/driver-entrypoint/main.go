@@ -38,10 +38,9 @@ func run(argv, env []string, worker bool, stdout, stderr io.Writer) int {
 	// Small heaps: the worker is idle for months, and garbage is worth less than the node's memory. What it computes itself is little.
 	debug.SetGCPercent(40)
 	runtime.GOMAXPROCS(min(4, runtime.GOMAXPROCS(0)))
-	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGQUIT)
-	defer stop()
-	p := &program{stdout: stdout, stderr: stderr, env: env, hurry: secondSignal(ctx)}
-	cmd := p.command()
+	ctx, patience := signalContexts()
+	p := &program{stdout: stdout, stderr: stderr, env: env}
+	cmd := p.command(patience)
 	cmd.SetArgs(argv[1:])
 	err := cmd.ExecuteContext(ctx)
 	if err == nil {
@@ -63,16 +62,18 @@ func settle() {
 	debug.FreeOSMemory()
 }
 
-// secondSignal is closed by a signal that comes after the one that ended ctx: whoever sends it does not want to wait.
-func secondSignal(ctx context.Context) <-chan struct{} {
-	again := make(chan struct{})
+// signalContexts are the two contexts of a way down: the first signal ends ctx, and the program begins to stop; the second one ends patience,
+// and the stop waits for nobody any more. They are the process's: nothing ends them before it.
+func signalContexts() (ctx, patience context.Context) {
+	patience, hasten := context.WithCancel(context.Background())
+	ctx, stop := context.WithCancel(patience)
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGQUIT)
 	go func() {
-		<-ctx.Done()
-		<-signals // the first one is delivered here, too
 		<-signals
-		close(again)
+		stop()
+		<-signals
+		hasten()
 	}()
-	return again
+	return ctx, patience
 }

@@ -13,8 +13,10 @@ import (
 	"github.com/driver-container/driver-container/kmod"
 	"github.com/driver-container/driver-container/kmod/kbuild"
 	"github.com/driver-container/driver-container/node"
+	"github.com/driver-container/driver-container/node/host"
 	"github.com/driver-container/driver-container/node/lock"
 	"github.com/driver-container/driver-container/node/preflight"
+	"github.com/driver-container/driver-container/node/status"
 )
 
 func TestRun(t *testing.T) {
@@ -88,12 +90,12 @@ func TestExitCode(t *testing.T) {
 		{&preflight.BlockedError{Checks: []preflight.Check{{Name: preflight.Signing, Status: preflight.Blocked}}}, exitRefused},
 		{blockedError{&preflight.BlockedError{Checks: []preflight.Check{{Name: preflight.Signing, Status: preflight.Blocked}}}}, exitUnsupported},
 		{&kbuild.NoHeadersError{}, exitUnsupported},
-		{&node.NoModulesError{}, exitUnsupported},
+		{&host.NoModulesError{}, exitUnsupported},
 		{&kbuild.CompileError{Err: errors.New("x")}, exitCompile},
 		{&kmod.RefusedError{}, exitRefused},
 		{&node.RollbackError{Err: &kmod.RefusedError{}}, exitRefused},
 		{node.ErrLeft, exitInUse},
-		{node.ErrNotReady, exitNotReady},
+		{status.ErrNotReady, exitNotReady},
 	} {
 		err := test.err
 		if err != nil {
@@ -117,7 +119,7 @@ func TestEveryFlagHasATwin(t *testing.T) {
 				return
 			}
 			seen[f.Name] = true
-			if len(twins[f.Name]) == 0 || !strings.Contains(f.Usage, "(env ") {
+			if len(envNames[f.Name]) == 0 || !strings.Contains(f.Usage, "(env ") {
 				t.Errorf("%s --%s has no environment variable: %s", cmd.CommandPath(), f.Name, f.Usage)
 			}
 		})
@@ -127,10 +129,10 @@ func TestEveryFlagHasATwin(t *testing.T) {
 			}
 		}
 	}
-	visit(p.command())
-	for name := range twins {
+	visit(p.command(t.Context()))
+	for name := range envNames {
 		if !seen[name] {
-			t.Errorf("environment variables %v belong to a flag --%s that does not exist", twins[name], name)
+			t.Errorf("environment variables %v belong to a flag --%s that does not exist", envNames[name], name)
 		}
 	}
 }

@@ -12,13 +12,15 @@ import (
 	"time"
 
 	"github.com/driver-container/driver-container/node"
+	"github.com/driver-container/driver-container/node/host"
+	"github.com/driver-container/driver-container/node/status"
 )
 
 // The child that unloads a module is no verb, and does nothing but that.
 func TestDeleteModule(t *testing.T) {
 	t.Parallel()
 	var stderr bytes.Buffer
-	for _, argv := range [][]string{{"x"}, {"x", "init"}, {"x", node.DeleteVerb}, {"x", node.DeleteVerb, "a", "b"}} {
+	for _, argv := range [][]string{{"x"}, {"x", "init"}, {"x", host.DeleteVerb}, {"x", host.DeleteVerb, "a", "b"}} {
 		if code, ok := deleteModule(argv, &stderr); ok {
 			t.Errorf("%q: %d", argv, code)
 		}
@@ -26,8 +28,8 @@ func TestDeleteModule(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("delete_module needs root")
 	}
-	code, ok := deleteModule([]string{"x", node.DeleteVerb, "no_such_module_here"}, &stderr)
-	if !ok || code != node.DeleteAbsent && code != exitFailure { // a container may not unload at all
+	code, ok := deleteModule([]string{"x", host.DeleteVerb, "no_such_module_here"}, &stderr)
+	if !ok || code != host.DeleteAbsent && code != exitFailure { // a container may not unload at all
 		t.Errorf("code %d, %v, %s", code, ok, stderr.String())
 	}
 }
@@ -49,20 +51,20 @@ func TestLog(t *testing.T) {
 func TestRest(t *testing.T) {
 	t.Parallel()
 	c := node.Defaults()
-	rest(&c, []string{"OPEN_KERNEL_MODULES_ENABLED=true", "DRIVER_TYPE=vgpu", "NVFM_CONFIG_A=1", "NVFM_CONFIG_B=x=y", "OTHER=1"})
+	complete(&c, []string{"OPEN_KERNEL_MODULES_ENABLED=true", "DRIVER_TYPE=vgpu", "NVFM_CONFIG_A=1", "NVFM_CONFIG_B=x=y", "OTHER=1"})
 	if c.ModuleType != "open" || !c.VGPU || len(c.Fabric) != 2 || c.Fabric["B"] != "x=y" || c.Host == "" {
 		t.Errorf("%+v", c)
 	}
 	if c.SigningPassphrase != nil {
 		t.Error("a passphrase from nowhere")
 	}
-	rest(&c, []string{passphraseEnv + "= secret "})
+	complete(&c, []string{passphraseEnv + "= secret "})
 	if pass, err := c.SigningPassphrase(); err != nil || string(pass) != " secret " {
 		t.Errorf("%q, %v", pass, err)
 	}
 	c = node.Defaults()
 	c.ModuleType, c.Host = "proprietary", "n1"
-	if rest(&c, []string{"OPEN_KERNEL_MODULES_ENABLED=true"}); c.ModuleType != "proprietary" || c.Host != "n1" {
+	if complete(&c, []string{"OPEN_KERNEL_MODULES_ENABLED=true"}); c.ModuleType != "proprietary" || c.Host != "n1" {
 		t.Errorf("a flag counts more: %+v", c)
 	}
 	if got := lookup([]string{"A=1", "AB=3", "A=2"}, "A"); got != "2" {
@@ -70,28 +72,30 @@ func TestRest(t *testing.T) {
 	}
 }
 
-// A second signal ends the patience, the first one does not.
+// The first signal ends the service, the second one the patience.
 func TestSecondSignal(t *testing.T) {
-	ctx, cancel := context.WithCancel(t.Context())
-	again := secondSignal(ctx)
+	ctx, patience := signalContexts()
 	send := func() {
 		if err := syscall.Kill(os.Getpid(), syscall.SIGQUIT); err != nil {
 			t.Fatal(err)
 		}
 	}
+	ends := func(what string, ctx context.Context) {
+		select {
+		case <-ctx.Done():
+		case <-time.After(5 * time.Second):
+			t.Errorf("%s signal is not heard", what)
+		}
+	}
 	send()
-	cancel()
+	ends("the first", ctx)
 	select {
-	case <-again:
+	case <-patience.Done():
 		t.Error("one signal is enough")
 	case <-time.After(100 * time.Millisecond):
 	}
 	send()
-	select {
-	case <-again:
-	case <-time.After(5 * time.Second):
-		t.Error("the second signal is not heard")
-	}
+	ends("the second", patience)
 }
 
 // Probes and status of a node whose files say that its driver serves.
@@ -105,7 +109,7 @@ func TestProbes(t *testing.T) {
 		}
 	}
 	dir := t.TempDir()
-	st, err := json.Marshal(node.Status{Schema: node.StatusSchema, State: node.Serving, Ready: true, Kernel: "6.1.0-1-amd64"})
+	st, err := json.Marshal(status.Snapshot{Schema: status.Schema, State: status.Serving, Ready: true, Kernel: "6.1.0-1-amd64"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,7 +15,9 @@ import (
 	"github.com/driver-container/driver-container/kmod"
 	"github.com/driver-container/driver-container/kmod/kbuild"
 	"github.com/driver-container/driver-container/node"
+	"github.com/driver-container/driver-container/node/host"
 	"github.com/driver-container/driver-container/node/preflight"
+	"github.com/driver-container/driver-container/node/status"
 )
 
 func (p *program) probeCommand() *cobra.Command {
@@ -26,20 +28,20 @@ GPU Operator's validator waits for. live succeeds while the instance gives signs
 		Args: oneOf("startup", "ready", "live"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			if args[0] == "live" {
-				if err := node.Alive(node.InstanceFile, time.Now()); err != nil {
-					return fmt.Errorf("%w: %w", node.ErrNotReady, err)
+				if err := status.Alive(status.InstanceFile, time.Now()); err != nil {
+					return fmt.Errorf("%w: %w", status.ErrNotReady, err)
 				}
 				return nil
 			}
-			if err := node.Mine(cfg.Run, node.InstanceFile); err != nil {
+			if err := status.Mine(cfg.Run, status.InstanceFile); err != nil {
 				return err
 			}
 			if args[0] == "startup" {
-				return node.MarkStarted(cfg.Run, func(name string) string { return lookup(p.env, name) })
+				return status.MarkStarted(cfg.Run, func(name string) string { return lookup(p.env, name) })
 			}
 			return nil
 		}}
-	places(cmd.Flags(), &cfg)
+	folderFlags(cmd.Flags(), &cfg)
 	return cmd
 }
 
@@ -52,10 +54,10 @@ func (p *program) waitReadyCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
 			defer cancel()
-			return node.WaitReady(ctx, cfg.Run, p.log())
+			return status.WaitReady(ctx, cfg.Run, p.log())
 		}}
 	cmd.Flags().DurationVar(&timeout, "timeout", timeout, "give up after so long")
-	places(cmd.Flags(), &cfg)
+	folderFlags(cmd.Flags(), &cfg)
 	return cmd
 }
 
@@ -65,7 +67,7 @@ func (p *program) preflightCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "preflight", Short: "check whether this node can have the driver, and say what to do where not", Args: noArgs,
 		Long: "preflight changes nothing. It ends with 11 when a check stops the driver.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			n, err := p.node(cfg, node.Host{})
+			n, err := p.node(cfg, node.Options{})
 			if err != nil {
 				return err
 			}
@@ -84,14 +86,14 @@ func (p *program) preflightCommand() *cobra.Command {
 			return err
 		}}
 	outputFlag(cmd, &output)
-	choices(cmd.Flags(), &cfg)
-	places(cmd.Flags(), &cfg)
+	moduleFlags(cmd.Flags(), &cfg)
+	folderFlags(cmd.Flags(), &cfg)
 	return cmd
 }
 
 func (p *program) compileCommand() *cobra.Command {
 	cfg := node.Defaults()
-	var into node.Into
+	var into host.ImageCompile
 	var output string
 	cmd := &cobra.Command{Use: "compile", Short: "compile the kernel modules and keep them in the cache; load nothing", Args: noArgs,
 		Long: `compile prints the folder of the modules. What the image or the cache has already is not compiled again.
@@ -114,43 +116,43 @@ modules below that folder instead of the cache.`,
 	cmd.Flags().StringVar(&into.Release, "kernel", "", "release to compile for; default: the running kernel's")
 	cmd.Flags().StringVar(&into.Dir, "into", "", "put the modules below this folder, and take nothing from this machine: no cache, no host, no network")
 	cmd.Flags().StringSliceVar(&into.Modules, "modules", nil, "with --into: names of the modules to compile; default: all that the sources offer")
-	choices(cmd.Flags(), &cfg)
-	places(cmd.Flags(), &cfg)
+	moduleFlags(cmd.Flags(), &cfg)
+	folderFlags(cmd.Flags(), &cfg)
 	return cmd
 }
 
 // compile is for this node's cache, or into a folder for an image.
-func (p *program) compile(ctx context.Context, cfg node.Config, into node.Into) (*kbuild.Set, string, error) {
+func (p *program) compile(ctx context.Context, cfg node.Config, into host.ImageCompile) (*kbuild.Set, string, error) {
 	if into.Dir != "" {
-		rest(&cfg, p.env)
+		complete(&cfg, p.env)
 		into.Flavour, into.MaxThreads = cfg.ModuleType, cfg.MaxThreads
-		set, err := node.CompileInto(ctx, into, p.log())
+		set, err := host.CompileForImage(ctx, into, p.log())
 		return set, "compiled", err
 	}
 	if len(into.Modules) > 0 {
 		return nil, "", usageError{errors.New("--modules is for --into: on a node all modules are compiled")}
 	}
-	n, err := p.node(cfg, node.Host{})
+	n, err := p.node(cfg, node.Options{})
 	if err != nil {
 		return nil, "", err
 	}
 	return n.Compile(ctx, into.Release)
 }
 
-func (p *program) unloadCommand() *cobra.Command {
+func (p *program) unloadCommand(patience context.Context) *cobra.Command {
 	cfg := node.Defaults()
 	cfg.LockTimeout, cfg.OnBusy = 10*time.Second, node.BusyFail
 	cmd := &cobra.Command{Use: "unload", Short: "take down a driver that was left in place: modules, root, device files", Args: noArgs,
 		Long: `unload needs the node's lock: stop the driver container first. It ends with 14 when the driver is in use.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			n, err := p.node(cfg, node.Host{})
+			n, err := p.node(cfg, node.Options{})
 			if err != nil {
 				return err
 			}
-			return n.Unload(cmd.Context(), p.hurry)
+			return n.Unload(cmd.Context(), patience)
 		}}
-	stopping(cmd.Flags(), &cfg)
-	places(cmd.Flags(), &cfg)
+	stopFlags(cmd.Flags(), &cfg)
+	folderFlags(cmd.Flags(), &cfg)
 	return cmd
 }
 
@@ -182,20 +184,20 @@ func (p *program) statusCommand() *cobra.Command {
 	var output string
 	cmd := &cobra.Command{Use: "status", Short: "say what is known about the driver on this node", Args: noArgs,
 		RunE: func(*cobra.Command, []string) error {
-			st, err := node.ReadStatus(cfg.Run)
+			st, err := status.Read(cfg.Run)
 			switch {
 			case errors.Is(err, os.ErrNotExist):
-				st = node.Status{Schema: node.StatusSchema, State: node.Absent}
+				st = status.Snapshot{Schema: status.Schema, State: status.Absent}
 			case err != nil:
 				return err
 			}
 			if output == "json" {
 				return writeJSON(p.stdout, st)
 			}
-			return node.WriteStatus(p.stdout, st, cfg, node.Instances("/proc"))
+			return status.WriteText(p.stdout, st, cfg.Run, host.Instances("/proc"))
 		}}
 	outputFlag(cmd, &output)
-	places(cmd.Flags(), &cfg)
+	folderFlags(cmd.Flags(), &cfg)
 	return cmd
 }
 
@@ -204,7 +206,7 @@ func (p *program) reloadPeermemCommand() *cobra.Command {
 	var timeout time.Duration // none: a driver may wait for days until a GPU is free, and the operator counts restarts of this container, too
 	cmd := &cobra.Command{Use: "reload_nvidia_peermem", Short: "load nvidia-peermem when driver and network modules are there, then stay", Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			n, err := p.node(cfg, node.Host{})
+			n, err := p.node(cfg, node.Options{})
 			if err != nil {
 				return err
 			}
@@ -216,8 +218,8 @@ func (p *program) reloadPeermemCommand() *cobra.Command {
 			return nil
 		}}
 	cmd.Flags().DurationVar(&timeout, "timeout", timeout, "give up waiting after so long; 0: never")
-	choices(cmd.Flags(), &cfg)
-	places(cmd.Flags(), &cfg)
+	moduleFlags(cmd.Flags(), &cfg)
+	folderFlags(cmd.Flags(), &cfg)
 	return cmd
 }
 

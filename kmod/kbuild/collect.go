@@ -90,15 +90,23 @@ func readFile(name, path string) (File, error) {
 	if err != nil {
 		return File{}, fmt.Errorf("check the module that was made: %w", err)
 	}
+	sum, size, err := Digest(path)
+	if err != nil {
+		return File{}, fmt.Errorf("check the module that was made: %w", err)
+	}
+	return File{Name: name, Path: path, SHA256: sum, Size: size, Info: info}, nil
+}
+
+// Digest is the sha256 of a file, in hexadecimal, and its size.
+func Digest(path string) (sum string, size int64, err error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return File{}, fmt.Errorf("check the module that was made: %w", err)
+		return "", 0, err
 	}
 	defer f.Close()
-	sum := sha256.New()
-	size, err := io.Copy(sum, f)
-	if err != nil {
-		return File{}, fmt.Errorf("check the module that was made: %w", err)
+	h := sha256.New()
+	if size, err = io.Copy(h, f); err != nil {
+		return "", 0, fmt.Errorf("read %s: %w", path, err)
 	}
-	return File{Name: name, Path: path, SHA256: hex.EncodeToString(sum.Sum(nil)), Size: size, Info: info}, nil
+	return hex.EncodeToString(h.Sum(nil)), size, nil
 }

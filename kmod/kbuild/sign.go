@@ -45,3 +45,34 @@ func (s *Set) Sign(ctx context.Context, work string, cert *x509.Certificate, sig
 	}
 	return signed, nil
 }
+
+// SigningCertificate is the certificate of the set's signatures; nil when there is none, or when it cannot be read.
+func (s *Set) SigningCertificate() *x509.Certificate {
+	if s == nil || len(s.Certificate) == 0 {
+		return nil
+	}
+	cert, err := x509.ParseCertificate(s.Certificate)
+	if err != nil {
+		return nil
+	}
+	return cert
+}
+
+// SignedBy says for people who signed the set: "ACME modules (sha256, key 1A:AE)"; "" when nobody did.
+func (s *Set) SignedBy() string {
+	if s == nil {
+		return ""
+	}
+	f, ok := s.File("nvidia")
+	if !ok || !f.Info.Signed {
+		return ""
+	}
+	name, id := f.Info.Signer, f.Info.SigKeyID
+	if cert := s.SigningCertificate(); cert != nil {
+		name = sign.Owner(cert)
+		if len(cert.SubjectKeyId) > 0 {
+			id = sign.Colons(cert.SubjectKeyId)
+		}
+	}
+	return fmt.Sprintf("%s (%s, key %s)", name, f.Info.SigHash, id)
+}

@@ -1,6 +1,7 @@
 package sign
 
 import (
+	"crypto/x509"
 	goasn1 "encoding/asn1"
 	"strings"
 
@@ -85,6 +86,14 @@ func commonName(der cryptobyte.String) string {
 		}
 	}
 	return ""
+}
+
+// Owner names a certificate for people: by the common name of its subject, or by the whole subject.
+func Owner(cert *x509.Certificate) string {
+	if cert.Subject.CommonName != "" {
+		return cert.Subject.CommonName
+	}
+	return cert.Subject.String()
 }
 
 // Colons formats a serial number or key id as modinfo does: 4A:0F:11.

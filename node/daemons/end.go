@@ -1,6 +1,7 @@
 package daemons
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"time"
@@ -46,9 +47,9 @@ func (p *process) how() string {
 	return ""
 }
 
-// terminate ends what is left: SIGTERM, SIGKILL after wait or as soon as hurry is closed, each to the whole group. The error
+// terminate ends what is left: SIGTERM, SIGKILL after wait or as soon as patience ends, each to the whole group. The error
 // names processes that are still there afterwards.
-func (p *process) terminate(wait time.Duration, hurry <-chan struct{}) error {
+func (p *process) terminate(patience context.Context, wait time.Duration) error {
 	p.collect()
 	all := func(s unix.Signal) {
 		for _, m := range p.members {
@@ -57,9 +58,9 @@ func (p *process) terminate(wait time.Duration, hurry <-chan struct{}) error {
 	}
 	all(unix.SIGTERM)
 	all(unix.SIGCONT) // a stopped process would not see it
-	if gone := p.gone(wait, hurry); p.collect() || !gone {
+	if gone := p.gone(patience, wait); p.collect() || !gone {
 		all(unix.SIGKILL)
-		p.gone(afterKill, nil)
+		p.gone(context.WithoutCancel(patience), afterKill)
 	}
 	var left []string
 	for _, m := range p.members {
@@ -89,7 +90,7 @@ func (p *process) collect() (more bool) {
 	return len(found) > 0
 }
 
-func (p *process) gone(wait time.Duration, hurry <-chan struct{}) bool {
+func (p *process) gone(patience context.Context, wait time.Duration) bool {
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	for _, m := range p.members {
@@ -97,7 +98,7 @@ func (p *process) gone(wait time.Duration, hurry <-chan struct{}) bool {
 		case <-m.done:
 		case <-timer.C:
 			return false
-		case <-hurry:
+		case <-patience.Done():
 			return false
 		}
 	}

@@ -18,7 +18,7 @@ func TestLeftovers(t *testing.T) {
 	f := in(t, "a.pid", "foreign.pid", "junk.pid")
 	old := spec("old", "fork", f[0])
 	var l log
-	p, err := launch(t.Context(), old.withDefaults(), quickly, nil)
+	p, err := launch(t.Context(), t.Context(), old.withDefaults(), quickly)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,7 +53,7 @@ func TestLeftovers(t *testing.T) {
 func TestFollowWithoutPidfd(t *testing.T) {
 	t.Parallel()
 	f := in(t, "a.pid")
-	p, err := launch(t.Context(), spec("a", "fork", f[0]).withDefaults(), quickly, nil)
+	p, err := launch(t.Context(), t.Context(), spec("a", "fork", f[0]).withDefaults(), quickly)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,7 +68,7 @@ func TestFollowWithoutPidfd(t *testing.T) {
 	if !m.alive() || stranger.alive() {
 		t.Error("a process with the same number and another start time got the signal")
 	}
-	if err := p.terminate(5*time.Second, nil); err != nil {
+	if err := p.terminate(t.Context(), 5*time.Second); err != nil {
 		t.Error(err)
 	}
 	select {

@@ -67,11 +67,12 @@ func (m *member) reap(cmd *exec.Cmd) {
 	close(m.done)
 }
 
-// launch starts a daemon and returns when it is ready. Nothing of it is left when that fails: the error is a *StartError.
-func launch(ctx context.Context, s Spec, t timing, hurry <-chan struct{}) (*process, error) {
+// launch starts a daemon and returns when it is ready. Nothing of it is left when that fails: the error is a *StartError. patience is for
+// ending what is in the way or did not become ready.
+func launch(ctx, patience context.Context, s Spec, t timing) (*process, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.StartWait)
 	defer cancel()
-	p, err := s.try(ctx, t, hurry)
+	p, err := s.try(ctx, patience, t)
 	if err == nil {
 		return p, nil
 	}
@@ -84,20 +85,20 @@ func launch(ctx context.Context, s Spec, t timing, hurry <-chan struct{}) (*proc
 		e.Err = fmt.Errorf("%w: %w", ctx.Err(), err)
 	}
 	if p != nil {
-		err := p.terminate(s.StopWait, hurry)
+		err := p.terminate(patience, s.StopWait)
 		e.Err, e.Output = errors.Join(e.Err, err), p.out.last()
 	}
 	return nil, e
 }
 
 // try is launch without the cleaning up: with the error comes what was started until then.
-func (s Spec) try(ctx context.Context, t timing, hurry <-chan struct{}) (*process, error) {
+func (s Spec) try(ctx, patience context.Context, t timing) (*process, error) {
 	if s.Before != nil {
 		if err := s.Before(ctx); err != nil {
 			return nil, err
 		}
 	}
-	if err := s.clear(hurry); err != nil {
+	if err := s.clear(patience); err != nil {
 		return nil, err
 	}
 	p, err := startChild(s)
@@ -195,7 +196,7 @@ func until(ctx context.Context, every time.Duration, f func() error) error {
 
 // clear ends a daemon that a killed predecessor left and that would keep the new one from starting, and removes a pid file that
 // names nobody, so that the one found after the start is the new one.
-func (s Spec) clear(hurry <-chan struct{}) error {
+func (s Spec) clear(patience context.Context) error {
 	if s.PIDFile == "" {
 		return nil
 	}
@@ -212,7 +213,7 @@ func (s Spec) clear(hurry <-chan struct{}) error {
 		}
 		if err == nil {
 			old := &process{members: []*member{m}}
-			if err := old.terminate(s.StopWait, hurry); err != nil {
+			if err := old.terminate(patience, s.StopWait); err != nil {
 				return fmt.Errorf("end the one that an earlier container left: %w", err)
 			}
 		}

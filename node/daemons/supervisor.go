@@ -37,8 +37,8 @@ type daemon struct {
 	say     func(string, ...any)
 	changed chan struct{}
 	cancel  context.CancelFunc // ends a start that is under way
+	hasten  context.CancelFunc // ends the patience of a stop
 	quit    chan struct{}      // closed: stop
-	hurry   chan struct{}      // closed: no more patience
 	done    chan struct{}      // closed: stopped
 	err     error              // of stopping, valid after done
 	after   bool               // Spec.After has run
@@ -63,19 +63,20 @@ func start(ctx context.Context, say func(string, ...any), t timing, specs []Spec
 	for _, spec := range specs {
 		d := &daemon{
 			spec: spec.withDefaults(), timing: t, say: say, changed: s.changed,
-			quit: make(chan struct{}), hurry: make(chan struct{}), done: make(chan struct{}),
+			quit: make(chan struct{}), done: make(chan struct{}),
 			state: State{Name: spec.Name, Since: time.Now()},
 		}
-		p, err := d.start(ctx, ctx.Done())
+		p, err := d.start(ctx, ctx)
 		if err != nil && (spec.Required || ctx.Err() != nil) {
 			stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopLimit)
 			defer cancel()
 			return nil, errors.Join(err, s.Stop(stop))
 		}
-		life, cancel := context.WithCancel(context.WithoutCancel(ctx))
-		d.cancel = cancel
+		patience, hasten := context.WithCancel(context.WithoutCancel(ctx))
+		life, cancel := context.WithCancel(patience)
+		d.cancel, d.hasten = cancel, hasten
 		s.daemons = append(s.daemons, d)
-		go d.supervise(life, p)
+		go d.supervise(life, patience, p)
 	}
 	return s, nil
 }
@@ -84,9 +85,9 @@ func start(ctx context.Context, say func(string, ...any), t timing, specs []Spec
 const stopLimit = 15 * time.Second
 
 // start launches the daemon once and records the outcome.
-func (d *daemon) start(ctx context.Context, hurry <-chan struct{}) (*process, error) {
+func (d *daemon) start(ctx, patience context.Context) (*process, error) {
 	began := time.Now()
-	p, err := launch(ctx, d.spec, d.timing, hurry)
+	p, err := launch(ctx, patience, d.spec, d.timing)
 	if err != nil {
 		reason := err.Error()
 		if e := (*StartError)(nil); errors.As(err, &e) {
@@ -108,9 +109,10 @@ func (d *daemon) start(ctx context.Context, hurry <-chan struct{}) (*process, er
 	return p, nil
 }
 
-// supervise keeps the daemon up until quit is closed. p is nil when the first start failed.
-func (d *daemon) supervise(ctx context.Context, p *process) {
+// supervise keeps the daemon up until quit is closed. ctx is for the starts, patience for the stop. p is nil when the first start failed.
+func (d *daemon) supervise(ctx, patience context.Context, p *process) {
 	defer close(d.done)
+	defer d.hasten()
 	defer d.down("stopped")
 	pause := d.timing.first
 	for {
@@ -118,13 +120,13 @@ func (d *daemon) supervise(ctx context.Context, p *process) {
 			began := time.Now()
 			select {
 			case <-d.quit:
-				d.err = p.terminate(d.spec.StopWait, d.hurry)
+				d.err = p.terminate(patience, d.spec.StopWait)
 				return
 			case <-p.down(d.quit):
 			}
 			reason := p.how()
 			d.down(reason)
-			if err := p.terminate(d.spec.StopWait, d.hurry); err != nil {
+			if err := p.terminate(patience, d.spec.StopWait); err != nil {
 				d.say("%s: %v", d.spec.Name, err)
 			}
 			if time.Since(began) >= d.timing.stable {
@@ -141,7 +143,7 @@ func (d *daemon) supervise(ctx context.Context, p *process) {
 		}
 		pause = min(2*pause, d.timing.most)
 		d.again()
-		p, _ = d.start(ctx, d.hurry) // down has the reason
+		p, _ = d.start(ctx, patience) // down has the reason
 	}
 }
 
@@ -213,7 +215,7 @@ func (s *Supervisor) Stop(ctx context.Context) error {
 	s.stop.Do(func() {
 		impatient := context.AfterFunc(ctx, func() {
 			for _, d := range s.daemons {
-				close(d.hurry)
+				d.hasten()
 				d.end()
 			}
 		})

@@ -67,20 +67,6 @@ func GPUs(sys string) ([]GPU, error) {
 	return gpus, err
 }
 
-// NVSwitches are the PCI addresses of NVIDIA's NVSwitch bridges (class 0x0680), sorted.
-func NVSwitches(sys string) ([]string, error) {
-	var found []string
-	err := eachDevice(sys, func(addr string, read func(string) (uint64, error)) error {
-		vendor, class, err := vendorAndClass(read)
-		if err == nil && vendor == NVIDIA && class>>8 == 0x0680 {
-			found = append(found, addr)
-		}
-		return err
-	})
-	slices.Sort(found)
-	return found, err
-}
-
 // HasVendor says whether a device of that vendor is on the bus: Mellanox for RDMA.
 func HasVendor(sys string, vendor uint16) (bool, error) {
 	found := false

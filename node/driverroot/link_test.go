@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/driver-container/driver-container/ci/conformance/inside"
 )
 
 // linkRoot is a testRoot that is served by a link. Nothing in these tests mounts, but for what plays a privileged container.
@@ -34,7 +36,7 @@ func TestLink(t *testing.T) {
 	if got, err := r.Linked(); got != s.Dir || err != nil {
 		t.Errorf("links to %q, %v", got, err)
 	}
-	if found := Lint(s.Dir, r.Version, true); len(found) > 0 {
+	if found := inside.Lint(s.Dir, r.Version, true); len(found) > 0 {
 		t.Errorf("findings: %q", found)
 	}
 	if text, err := os.ReadFile(filepath.Join(r.Target, "lib/firmware/nvidia", testVersion, "gsp_ga10x.bin")); string(text) != "firmware" {

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"regexp"
 	"strings"
 	"time"
 )
@@ -90,6 +91,16 @@ func intact(root *os.Root, version, id string) error {
 	}
 	return nil
 }
+
+// libraryDirs are the folders in which the operator's validator, the device plugin and the DRA driver look for libraries. They
+// use no ld.so.cache and no other folders.
+var libraryDirs = []string{
+	"usr/lib64", "usr/lib/x86_64-linux-gnu", "usr/lib/aarch64-linux-gnu",
+	"lib64", "lib/x86_64-linux-gnu", "lib/aarch64-linux-gnu",
+}
+
+// versioned are the libraries by whose names consumers tell the driver's version; they take the first that they find.
+var versioned = regexp.MustCompile(`^lib(?:cuda|nvidia-ml)\.so\.([0-9]+\.[0-9]+(?:\.[0-9]+)?)$`)
 
 // toCheck are the driver's libraries and programs in a root, with their sizes.
 func toCheck(root *os.Root, version string) (map[string]int64, error) {

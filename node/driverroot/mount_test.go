@@ -12,6 +12,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
+
+	"github.com/driver-container/driver-container/ci/conformance/inside"
 )
 
 func TestMountStagedBesideHostDev(t *testing.T) {
@@ -22,7 +24,7 @@ func TestMountStagedBesideHostDev(t *testing.T) {
 	if diff := cmp.Diff(want, points(t, r)); diff != "" {
 		t.Error(diff)
 	}
-	if found := Lint(r.Target, r.Version, true); len(found) > 0 {
+	if found := inside.Lint(r.Target, r.Version, true); len(found) > 0 {
 		t.Errorf("findings: %q", found)
 	}
 	for _, dir := range []string{"dev", "sys"} {
@@ -68,7 +70,7 @@ func TestMountWithOwnDev(t *testing.T) {
 			if diff := cmp.Diff(want, points(t, r)); diff != "" {
 				t.Error(diff)
 			}
-			if found := Lint(r.Target, r.Version, false); len(found) > 0 {
+			if found := inside.Lint(r.Target, r.Version, false); len(found) > 0 {
 				t.Errorf("findings: %q", found)
 			}
 			write(t, r.Image, "dev/nvidia0", "", 0o600)
@@ -328,7 +330,7 @@ func TestRefresh(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(r.Target, "dev/nvidia7")); err != nil {
 		t.Error(err)
 	}
-	if found := Lint(r.Target, r.Version, false); len(found) > 0 || len(points(t, r)) != 7 {
+	if found := inside.Lint(r.Target, r.Version, false); len(found) > 0 || len(points(t, r)) != 7 {
 		t.Errorf("findings %q, mounts %q", found, points(t, r))
 	}
 	// And one that makes its nodes in the host's /dev.

@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/driver-container/driver-container/ci/conformance/inside"
 )
 
 // unprivileged runs this test program as a child that stages and links the root below dir with these capabilities and no others, and
@@ -86,7 +88,7 @@ func TestUnprivileged(t *testing.T) {
 				t.Fatal(out)
 			}
 			target := filepath.Join(dir, "run/driver")
-			if found := Lint(target, testVersion, true); len(found) > 0 {
+			if found := inside.Lint(target, testVersion, true); len(found) > 0 {
 				t.Errorf("findings: %q", found)
 			}
 			for name, there := range map[string]bool{"etc/hosts": false, "usr/lib/modules": true, "usr/lib/modules/6.1.0": false, "usr/bin/ping": true, testLib + "open": true, "etc/other": true} {

@@ -8,7 +8,7 @@ import (
 
 	"k8s.io/client-go/rest"
 
-	"github.com/driver-container/driver-container/node"
+	"github.com/driver-container/driver-container/node/status"
 )
 
 // Agent frees one node for its pod's driver, whenever that asks for it.
@@ -90,7 +90,7 @@ func (a *Agent) round(ctx context.Context) {
 }
 
 // act does what there is to do and says when to look again.
-func (a *Agent) act(ctx context.Context, st node.Status) (time.Duration, error) {
+func (a *Agent) act(ctx context.Context, st status.Snapshot) (time.Duration, error) {
 	if a.unsettled {
 		if wait, err := a.settle(ctx, st); wait > 0 || err != nil {
 			return wait, err

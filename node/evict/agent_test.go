@@ -13,7 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/driver-container/driver-container/kmod"
-	"github.com/driver-container/driver-container/node"
+	"github.com/driver-container/driver-container/node/status"
 )
 
 // crowd are pods of every kind.
@@ -89,12 +89,12 @@ func TestNobodysBusiness(t *testing.T) {
 	for name, set := range map[string]func(*driver){
 		"another pod's driver": func(d *driver) { d.name = "driver-old"; d.ask() },
 		"another asks": func(d *driver) {
-			d.state(node.Waiting, "replace")
+			d.state(status.Waiting, "replace")
 			d.c.locked(func() { d.c.annotate(SafeLoad, "driver-old") })
 		},
-		"nobody asks":        func(d *driver) { d.state(node.Waiting, "replace") },
-		"waits for the lock": func(d *driver) { d.ask(); d.state(node.Waiting, "lock") },
-		"serves":             func(d *driver) { d.ask(); d.state(node.Serving, "") },
+		"nobody asks":        func(d *driver) { d.state(status.Waiting, "replace") },
+		"waits for the lock": func(d *driver) { d.ask(); d.state(status.Waiting, "lock") },
+		"serves":             func(d *driver) { d.ask(); d.state(status.Serving, "") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -231,7 +231,7 @@ func TestHolders(t *testing.T) {
 			t.Error("it was not tried again")
 		}
 		cancel()
-		b.d.state(node.Serving, "")
+		b.d.state(status.Serving, "")
 		time.Sleep(10 * time.Second)
 		b.pristine(false)
 	})
@@ -239,7 +239,7 @@ func TestHolders(t *testing.T) {
 
 func TestDriverFails(t *testing.T) {
 	t.Parallel()
-	for _, fate := range []node.State{node.Failed, node.Restored, node.Degraded, node.Stopping} {
+	for _, fate := range []status.State{status.Failed, status.Restored, status.Degraded, status.Stopping} {
 		t.Run(string(fate), func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
@@ -326,7 +326,7 @@ func TestOthersDecide(t *testing.T) {
 		time.Sleep(20 * time.Second)
 		cancel()
 		b.locked(func() { b.annotate(Annotation, "") })
-		b.d.state(node.Failed, "")
+		b.d.state(status.Failed, "")
 		time.Sleep(20 * time.Second)
 		err, v := stop(), b.see()
 		if err != nil || !v.cordoned || v.labels[deploy+"device-plugin"] != paused {

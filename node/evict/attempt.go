@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/driver-container/driver-container/node"
+	"github.com/driver-container/driver-container/node/status"
 )
 
 // attempt frees the node and stays until the driver serves. Whatever happens, what it changed is put back at its end.
@@ -66,7 +66,7 @@ func (a *Agent) free(ctx context.Context, r record) (left, error) {
 }
 
 // late is why an attempt is given up.
-func (a *Agent) late(st node.Status, l left, freed bool, err error) error {
+func (a *Agent) late(st status.Snapshot, l left, freed bool, err error) error {
 	switch {
 	case err != nil:
 		return fmt.Errorf("after %s: %w", a.cfg.Timeout, err)

@@ -17,7 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/driver-container/driver-container/kmod"
-	"github.com/driver-container/driver-container/node"
+	"github.com/driver-container/driver-container/node/status"
 )
 
 // pod makes a running pod; owner is the kind of its controller, "" for none.
@@ -51,26 +51,26 @@ type driver struct {
 	c    *cluster
 	run  string
 	name string
-	fate node.State // how its start ends: Serving, or another
+	fate status.State // how its start ends: Serving, or another
 	hold func() []kmod.Holder
 
 	mu   sync.Mutex
-	st   node.Status
+	st   status.Snapshot
 	done sync.WaitGroup
 }
 
 func newDriver(t *testing.T, c *cluster) *driver {
-	d := &driver{t: t, c: c, run: t.TempDir(), name: "driver-abc", fate: node.Serving}
+	d := &driver{t: t, c: c, run: t.TempDir(), name: "driver-abc", fate: status.Serving}
 	t.Cleanup(d.done.Wait)
 	return d
 }
 
-func (d *driver) write(edit func(*node.Status)) {
+func (d *driver) write(edit func(*status.Snapshot)) {
 	d.t.Helper()
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	edit(&d.st)
-	d.st.Schema, d.st.Pod, d.st.Wanted, d.st.Instance = node.StatusSchema, d.name, "535.261.03", "of "+d.name
+	d.st.Schema, d.st.Pod, d.st.Wanted, d.st.Instance = status.Schema, d.name, "535.261.03", "of "+d.name
 	data, err := json.Marshal(d.st)
 	tmp := filepath.Join(d.run, ".tmp")
 	if err == nil {
@@ -84,9 +84,9 @@ func (d *driver) write(edit func(*node.Status)) {
 	}
 }
 
-func (d *driver) state(s node.State, phase string) {
-	d.write(func(st *node.Status) {
-		st.State, st.Phase, st.Ready, st.Holders, st.Up = s, phase, s == node.Serving, nil, &node.Driver{Version: "470.256.02"}
+func (d *driver) state(s status.State, phase string) {
+	d.write(func(st *status.Snapshot) {
+		st.State, st.Phase, st.Ready, st.Holders, st.Up = s, phase, s == status.Serving, nil, &status.Driver{Version: "470.256.02"}
 		if st.Ready {
 			st.Up.Version = "535.261.03"
 		}
@@ -95,12 +95,12 @@ func (d *driver) state(s node.State, phase string) {
 
 // ask is the start of a safe load.
 func (d *driver) ask() {
-	d.state(node.Waiting, "replace")
+	d.state(status.Waiting, "replace")
 	d.c.locked(func() { d.c.annotate(SafeLoad, d.name) })
 }
 
 // now is its state.
-func (d *driver) now() node.State {
+func (d *driver) now() status.State {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.st.State
@@ -125,10 +125,10 @@ func (d *driver) upgrade(ctx context.Context) {
 		if !wait && len(holders) == 0 {
 			break
 		}
-		d.write(func(st *node.Status) { st.Holders = holders })
+		d.write(func(st *status.Snapshot) { st.Holders = holders })
 	}
 	for _, phase := range []string{"replace", "load", "verify"} {
-		d.state(node.Starting, phase)
+		d.state(status.Starting, phase)
 		if !pause(ctx, time.Second) {
 			return
 		}

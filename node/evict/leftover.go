@@ -7,12 +7,12 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/driver-container/driver-container/node"
+	"github.com/driver-container/driver-container/node/status"
 )
 
 // settle deals with a record that stands on the node. Ours: this process was killed in the middle, and goes on where the driver still
 // needs it. Another pod's: it is put back when that pod is gone. wait > 0: not settled, look again.
-func (a *Agent) settle(ctx context.Context, st node.Status) (wait time.Duration, err error) {
+func (a *Agent) settle(ctx context.Context, st status.Snapshot) (wait time.Duration, err error) {
 	n, err := a.getNode(ctx)
 	if err != nil {
 		return askAgain, err

@@ -11,7 +11,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/driver-container/driver-container/node"
+	"github.com/driver-container/driver-container/node/status"
 )
 
 // killAt runs an upgrade and breaks the program off at one call of the API, before or after that took effect: from then on nothing
@@ -34,7 +34,7 @@ func killAt(b *bench, call int, applied bool) bool {
 	go func() { end <- b.agent().Run(ctx) }()
 	for b.t.Context().Err() == nil {
 		time.Sleep(time.Second)
-		if ctx.Err() != nil || b.d.now() == node.Serving && b.see().annotations[Annotation] == "" {
+		if ctx.Err() != nil || b.d.now() == status.Serving && b.see().annotations[Annotation] == "" {
 			break
 		}
 	}
@@ -61,7 +61,7 @@ func TestKilledAnywhere(t *testing.T) {
 				defer b.start()()
 				time.Sleep(3 * time.Minute)
 				b.pristine(false)
-				if b.d.now() != node.Serving || b.names() != survivors {
+				if b.d.now() != status.Serving || b.names() != survivors {
 					t.Errorf("killed at call %d (applied %v): driver %s, left %s\n%s", call, applied, b.d.now(), b.names(), b.said())
 				}
 			})
@@ -80,7 +80,7 @@ func TestKilledAnywhere(t *testing.T) {
 // before it begins its own upgrade when one does.
 func TestKilledForGood(t *testing.T) {
 	t.Parallel()
-	for _, driverState := range []node.State{"", node.Starting, node.Serving, node.Waiting} {
+	for _, driverState := range []status.State{"", status.Starting, status.Serving, status.Waiting} {
 		t.Run("driver "+string(driverState), func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
@@ -96,7 +96,7 @@ func TestKilledForGood(t *testing.T) {
 				b.locked(func() { b.end(b.pods[len(b.pods)-1]) })
 				b.cfg.Pod, b.cfg.UID, b.d.name = "driver-new", "uid-driver-new", "driver-new"
 				switch driverState {
-				case node.Waiting:
+				case status.Waiting:
 					time.Sleep(time.Second)
 					b.d.begin(t.Context())
 				default:
@@ -108,7 +108,7 @@ func TestKilledForGood(t *testing.T) {
 				if !strings.Contains(b.said(), "put back what pod nvidia/driver-abc had left") {
 					t.Errorf("log:\n%s", b.said())
 				}
-				if driverState == node.Waiting && b.d.now() != node.Serving {
+				if driverState == status.Waiting && b.d.now() != status.Serving {
 					t.Errorf("the new pod's driver is %s", b.d.now())
 				}
 			})
@@ -156,7 +156,7 @@ func TestBrokenRecord(t *testing.T) {
 		b.locked(func() { b.annotate(Annotation, "") })
 		time.Sleep(3 * time.Minute)
 		b.pristine(false)
-		if err := stop(); err != nil || b.d.now() != node.Serving {
+		if err := stop(); err != nil || b.d.now() != status.Serving {
 			t.Errorf("%v, driver %s", err, b.d.now())
 		}
 	})
@@ -179,7 +179,7 @@ func TestPutBackFails(t *testing.T) {
 				}
 				stop := b.start()
 				go func() {
-					for b.d.now() != node.Starting {
+					for b.d.now() != status.Starting {
 						time.Sleep(time.Second)
 					}
 					b.locked(func() { away = true })

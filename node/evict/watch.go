@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/driver-container/driver-container/node"
+	"github.com/driver-container/driver-container/node/status"
 )
 
 // watch follows the driver's status file. It is looked at by its metadata: as long as nothing happens a look costs one system call.
@@ -16,21 +16,21 @@ type watch struct {
 	run  string
 	say  func(format string, args ...any)
 	last os.FileInfo
-	st   node.Status
+	st   status.Snapshot
 	err  string // why it could not be read, said once
 }
 
 const statusFile = "driver-status.json"
 
 // look returns the status as it is now; without a State when there is none.
-func (w *watch) look() node.Status {
+func (w *watch) look() status.Snapshot {
 	info, err := os.Stat(filepath.Join(w.run, statusFile))
 	if err == nil && w.last != nil && os.SameFile(info, w.last) && info.ModTime().Equal(w.last.ModTime()) && info.Size() == w.last.Size() {
 		return w.st
 	}
-	w.last, w.st = nil, node.Status{}
+	w.last, w.st = nil, status.Snapshot{}
 	if err == nil {
-		w.st, err = node.ReadStatus(w.run)
+		w.st, err = status.Read(w.run)
 	}
 	text := ""
 	switch {

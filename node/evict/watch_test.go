@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/driver-container/driver-container/node"
+	"github.com/driver-container/driver-container/node/status"
 )
 
 func TestWatch(t *testing.T) {
@@ -26,7 +26,7 @@ func TestWatch(t *testing.T) {
 	if st := w.look(); st.State != "" || len(log) > 0 {
 		t.Errorf("no file: %+v, %q", st, log)
 	}
-	for _, state := range []node.State{node.Waiting, node.Serving} {
+	for _, state := range []status.State{status.Waiting, status.Serving} {
 		put(fmt.Sprintf(`{"schema":1,"state":%q}`, state))
 		for range 2 {
 			if st := w.look(); st.State != state {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -80,6 +81,12 @@ func readHolder(f *os.File) Holder {
 	}
 	return parse(content)
 }
+
+// Path is our own lock file in the folder that all instances share, /run/nvidia.
+func Path(run string) string { return filepath.Join(run, "driver-entrypoint.lock") }
+
+// LegacyPath is the lock file of NVIDIA's container, in the same folder.
+func LegacyPath(run string) string { return filepath.Join(run, "nvidia-driver.pid") }
 
 // Peek says who holds the lock at path now. It never waits and keeps nothing. A missing file is a free lock. To find out, a
 // shared lock is asked for and dropped at once; only use it on our own file: NVIDIA's script would not try again.

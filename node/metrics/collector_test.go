@@ -9,9 +9,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/driver-container/driver-container/kmod"
-	"github.com/driver-container/driver-container/node"
 	"github.com/driver-container/driver-container/node/daemons"
 	"github.com/driver-container/driver-container/node/probe"
+	"github.com/driver-container/driver-container/node/status"
 )
 
 func TestCollect(t *testing.T) {
@@ -60,7 +60,7 @@ func TestCollect(t *testing.T) {
 // What is not known is not there; what came out well shows its image and how long it took.
 func TestSparse(t *testing.T) {
 	t.Parallel()
-	waits := series(t, &collector{source: steady(node.Status{Wanted: "1"}), gpus: &gpus{now: time.Now}})
+	waits := series(t, &collector{source: steady(status.Snapshot{Wanted: "1"}), gpus: &gpus{now: time.Now}})
 	for _, name := range names(waits) {
 		for _, not := range []string{"gpu", "info{", "start_", "instance", "status", "last_", "holder_processes", "phase", "daemon"} {
 			if strings.HasPrefix(name, not) {
@@ -110,7 +110,7 @@ func TestHostile(t *testing.T) {
 // Every state of node is a series.
 func TestStates(t *testing.T) {
 	t.Parallel()
-	seen := maps.Collect(func(yield func(node.State, bool) bool) {
+	seen := maps.Collect(func(yield func(status.State, bool) bool) {
 		for _, s := range states() {
 			if !yield(s, true) {
 				return

@@ -6,8 +6,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/driver-container/driver-container/node"
 	"github.com/driver-container/driver-container/node/probe"
+	"github.com/driver-container/driver-container/node/status"
 )
 
 // What only the GPUs themselves can tell.
@@ -89,7 +89,7 @@ func (g *gpus) question(ctx context.Context, cancel context.CancelFunc, done cha
 	g.asking, g.cancel = nil, nil
 	switch {
 	case errors.Is(err, probe.ErrBusy): // readiness is being decided: the next scrape asks
-	case errors.Is(err, node.ErrNotReady), errors.Is(err, probe.ErrEnded): // there is nothing to ask
+	case errors.Is(err, status.ErrNotReady), errors.Is(err, probe.ErrEnded): // there is nothing to ask
 		g.latest = nil
 	default:
 		g.latest = &answer{devices: said.Devices, ok: err == nil, took: at.Sub(began), at: at}

@@ -8,8 +8,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/driver-container/driver-container/node"
 	"github.com/driver-container/driver-container/node/probe"
+	"github.com/driver-container/driver-container/node/status"
 )
 
 // asker answers after a while with as many bytes in use as it was asked before.
@@ -142,7 +142,7 @@ func TestNotAsked(t *testing.T) {
 		if got := used(t.Context(), g); got != 1 {
 			t.Error(got)
 		}
-		for _, err := range []error{node.ErrNotReady, probe.ErrEnded} {
+		for _, err := range []error{status.ErrNotReady, probe.ErrEnded} {
 			time.Sleep(time.Minute)
 			a.set(0, err)
 			if got := used(t.Context(), g); got != -1 {

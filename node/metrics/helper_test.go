@@ -16,33 +16,33 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/driver-container/driver-container/kmod"
-	"github.com/driver-container/driver-container/node"
 	"github.com/driver-container/driver-container/node/daemons"
 	"github.com/driver-container/driver-container/node/probe"
+	"github.com/driver-container/driver-container/node/status"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // busy is a status in which everything is set: an upgrade that waits, on a node with two GPUs.
-func busy() node.Status {
-	return node.Status{
-		State: node.Waiting, WaitsFor: node.ForHolders, Reason: "in use", Kernel: "6.1.0-42-amd64", Wanted: "535.261.03", Image: "example.com/driver:535.261.03-debian12",
+func busy() status.Snapshot {
+	return status.Snapshot{
+		State: status.Waiting, WaitsFor: status.ForHolders, Reason: "in use", Kernel: "6.1.0-42-amd64", Wanted: "535.261.03", Image: "example.com/driver:535.261.03-debian12",
 		Started: time.Unix(1760000000, 0), Updated: time.UnixMilli(1760000123500), Warnings: []string{"one"},
-		LastFailure: &node.Failure{Time: time.Unix(1760000001, 0)},
-		Phases:      []node.Timing{{Phase: "lock", Seconds: 0.5}, {Phase: "survey", Seconds: 0.25}, {Phase: "lock", Seconds: 9}},
-		Up: &node.Driver{Version: "470.256.02", Flavour: "proprietary", Source: "cache",
-			Modules: []node.LoadedModule{{Name: "nvidia_uvm", SrcVersion: "2"}, {Name: "nvidia", SrcVersion: "A1"}}},
-		Counters: node.Counters{Compiled: 1, CompilesFailed: 2, CacheHits: 3, CacheMisses: 4, BlockedUnloads: 5},
+		LastFailure: &status.Failure{Time: time.Unix(1760000001, 0)},
+		Phases:      []status.Timing{{Phase: "lock", Seconds: 0.5}, {Phase: "survey", Seconds: 0.25}, {Phase: "lock", Seconds: 9}},
+		Up: &status.Driver{Version: "470.256.02", Flavour: "proprietary", Source: "cache",
+			Modules: []status.Module{{Name: "nvidia_uvm", SrcVersion: "2"}, {Name: "nvidia", SrcVersion: "A1"}}},
+		Counters: status.Counters{Compiled: 1, CompilesFailed: 2, CacheHits: 3, CacheMisses: 4, BlockedUnloads: 5},
 		Daemons:  []daemons.State{{Name: "nvidia-persistenced", Ready: true, Restarts: 7}, {Name: "nv-fabricmanager"}},
-		GPUs: []node.GPU{{Address: "0000:3b:00.0", Name: "Tesla T4", UUID: "GPU-1", Works: true},
+		GPUs: []status.GPU{{Address: "0000:3b:00.0", Name: "Tesla T4", UUID: "GPU-1", Works: true},
 			{Address: "0000:af:00.0", ID: "10de:1eb8", Reason: "it is lost"}},
 		Holders: []kmod.Holder{{PID: 1, PodNamespace: "a", PodName: "x"}, {PID: 2, PodNamespace: "a", PodName: "x"}, {PID: 3}},
 	}
 }
 
-func serving() node.Status {
+func serving() status.Snapshot {
 	st := busy()
-	st.State, st.Ready, st.Reason, st.Holders = node.Serving, true, "", nil
+	st.State, st.Ready, st.Reason, st.Holders = status.Serving, true, "", nil
 	st.Up.Version = st.Wanted
 	return st
 }
@@ -52,8 +52,8 @@ func t4(used uint64, utilization *float64) probe.Device {
 }
 
 // steady is a source that always says the same.
-func steady(st node.Status) Source {
-	return Source{Status: func() node.Status { return st }, Live: func() error { return nil }, Ready: func() error {
+func steady(st status.Snapshot) Source {
+	return Source{Status: func() status.Snapshot { return st }, Live: func() error { return nil }, Ready: func() error {
 		if st.Ready {
 			return nil
 		}

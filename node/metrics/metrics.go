@@ -14,15 +14,15 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/driver-container/driver-container/node"
 	"github.com/driver-container/driver-container/node/probe"
+	"github.com/driver-container/driver-container/node/status"
 )
 
 // Source is where the numbers come from. Its functions are called by several goroutines.
 type Source struct {
-	Status func() node.Status // a copy; before the lock is taken its State is ""
-	Live   func() error       // as `nvidia-driver probe live`; nil: alive
-	Ready  func() error       // as `nvidia-driver probe ready`
+	Status func() status.Snapshot // a copy; before the lock is taken its State is ""
+	Live   func() error           // as `nvidia-driver probe live`; nil: alive
+	Ready  func() error           // as `nvidia-driver probe ready`
 	// GPUs asks the driver for memory and utilisation; nil: it is never asked. It has a deadline of its own, and returns soon after ctx ends.
 	GPUs func(ctx context.Context) (probe.Answer, error)
 }
@@ -36,9 +36,9 @@ type Options struct {
 const namespace = "nvidia_driver_"
 
 // States of node, each of which is one series of nvidia_driver_state.
-func states() []node.State {
-	return []node.State{node.Waiting, node.Starting, node.Serving, node.Degraded, node.Stopping, node.Detached, node.Restored,
-		node.Absent, node.Failed}
+func states() []status.State {
+	return []status.State{status.Waiting, status.Starting, status.Serving, status.Degraded, status.Stopping, status.Detached, status.Restored,
+		status.Absent, status.Failed}
 }
 
 // collector turns a status into metrics at each scrape: nothing is kept that could be old.

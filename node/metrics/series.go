@@ -2,7 +2,7 @@ package metrics
 
 import (
 	"github.com/driver-container/driver-container/kmod"
-	"github.com/driver-container/driver-container/node"
+	"github.com/driver-container/driver-container/node/status"
 )
 
 // What is served. Names follow Prometheus' rules: base units, and _total for what only grows. docs/metrics.md has them all.
@@ -34,16 +34,16 @@ var (
 	daemonRestarts = counter("daemon_restarts_total", "How often a daemon of the driver was started again.", "daemon")
 )
 
-func (s sink) status(st node.Status) {
+func (s sink) status(st status.Snapshot) {
 	now := st.State
 	if now == "" { // it does not have the node's lock yet
-		now = node.Waiting
+		now = status.Waiting
 	}
 	for _, one := range states() {
 		s.send(state, number(one == now), string(one))
 	}
-	for _, what := range []string{node.ForLock, node.ForHolders, node.ForClearance} {
-		s.send(waitsFor, number(now == node.Waiting && st.WaitsFor == what), what)
+	for _, what := range []string{status.ForLock, status.ForHolders, status.ForSafeLoad} {
+		s.send(waitsFor, number(now == status.Waiting && st.WaitsFor == what), what)
 	}
 	s.send(ready, number(st.Ready))
 	s.send(wantedInfo, 1, st.Wanted, st.Kernel, st.Image)
@@ -66,7 +66,7 @@ func (s sink) status(st node.Status) {
 	}
 }
 
-func srcVersion(d *node.Driver) string {
+func srcVersion(d *status.Driver) string {
 	for _, m := range d.Modules {
 		if m.Name == "nvidia" {
 			return m.SrcVersion
@@ -75,13 +75,13 @@ func srcVersion(d *node.Driver) string {
 	return ""
 }
 
-func (s sink) start(st node.Status) {
+func (s sink) start(st status.Snapshot) {
 	sum := 0.0
 	for _, p := range st.Phases {
 		s.send(phaseSeconds, p.Seconds, p.Phase)
 		sum += p.Seconds
 	}
-	if st.State == node.Serving || st.State == node.Degraded {
+	if st.State == status.Serving || st.State == status.Degraded {
 		s.send(startSeconds, sum)
 	}
 	c := st.Counters
@@ -91,7 +91,7 @@ func (s sink) start(st node.Status) {
 	s.send(lookups, float64(c.CacheMisses), "miss")
 }
 
-func (s sink) trouble(st node.Status) {
+func (s sink) trouble(st status.Snapshot) {
 	s.send(blockedUnloads, float64(st.Counters.BlockedUnloads))
 	s.send(holders, float64(len(st.Holders)))
 	for pod, n := range byPod(st.Holders) {
@@ -117,7 +117,7 @@ func byPod(all []kmod.Holder) map[[2]string]int {
 	return count
 }
 
-func (s sink) hardware(st node.Status) {
+func (s sink) hardware(st status.Snapshot) {
 	if len(st.GPUs) == 0 {
 		return // not known yet
 	}

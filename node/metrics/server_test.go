@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/driver-container/driver-container/node"
+	"github.com/driver-container/driver-container/node/status"
 )
 
 func TestServe(t *testing.T) {
@@ -109,7 +109,7 @@ func TestServeEnds(t *testing.T) {
 // Somebody who keeps connections open and says nothing keeps nobody out for long.
 func TestSilentConnections(t *testing.T) {
 	t.Parallel()
-	url := serve(t, New(steady(node.Status{}), Options{}))
+	url := serve(t, New(steady(status.Snapshot{}), Options{}))
 	for range maxConnections + 4 {
 		conn, err := net.Dial("tcp", strings.TrimPrefix(url, "http://")) //nolint:noctx // on the loopback
 		if err != nil {

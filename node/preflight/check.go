@@ -119,15 +119,7 @@ func steps() []step {
 	}
 }
 
-// Names lists the checks in their order.
-func Names() (names []string) {
-	for _, s := range steps() {
-		names = append(names, s.name)
-	}
-	return names
-}
-
-// Run asks every check, whatever the others say, and returns all findings in the order of Names. Of a cancelled context it
+// Run asks every check, whatever the others say, and returns all findings in the order of steps. Of a cancelled context it
 // returns what there is.
 func Run(ctx context.Context, in Input) []Check {
 	in.defaults()

@@ -271,9 +271,9 @@ func TestChecks(t *testing.T) {
 			}
 		})
 	}
-	for _, name := range Names() {
-		if !seen[name] {
-			t.Errorf("no case for check %s", name)
+	for _, s := range steps() {
+		if !seen[s.name] {
+			t.Errorf("no case for check %s", s.name)
 		}
 	}
 }
@@ -336,7 +336,7 @@ func TestEmpty(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	checks := Run(t.Context(), Input{Sys: dir, Proc: dir, Root: dir, Host: dir})
-	if len(checks) != len(Names()) || !slices.ContainsFunc(checks, func(c Check) bool { return c.Status == Blocked }) {
+	if len(checks) != len(steps()) || !slices.ContainsFunc(checks, func(c Check) bool { return c.Status == Blocked }) {
 		t.Errorf("%+v", checks)
 	}
 	ctx, cancel := context.WithCancel(t.Context())

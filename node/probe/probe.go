@@ -15,8 +15,9 @@ import (
 
 // Where an Answer comes from.
 const (
-	SourceProbe = "driver-probe"
-	SourceSMI   = "nvidia-smi"
+	SourceProbe  = "driver-probe"
+	SourceSMI    = "nvidia-smi"
+	SourceProcfs = "/proc/driver/nvidia" // nobody was asked: what the driver shows of itself
 )
 
 // Answer is what the driver says. Err is the reason, in plain words, why it is incomplete.
@@ -64,14 +65,6 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Ask asks once. No devices is an answer and no error. Errors: *HungError; *DriverError (errors.Is with ErrNoDriver, ErrNoLibrary,
-// ErrMismatch, ErrLost), then with what is known in the Answer; else neither program could be started. It returns within
-// o.Timeout (twice that when nvidia-smi has to answer) and 2 s, or within 2 s of ctx's end. Who asks again and again uses a Prober.
-func Ask(ctx context.Context, o Options) (Answer, error) {
-	var p Prober
-	return p.Ask(ctx, o)
-}
-
 // Prober asks repeatedly and never leaves more than one child behind: as long as one hangs in the kernel, Ask says so at once
 // instead of starting the next. The zero value is ready; it is safe for concurrent use, one question at a time.
 type Prober struct {
@@ -81,7 +74,9 @@ type Prober struct {
 	usage usage
 }
 
-// Ask is like the function Ask.
+// Ask asks once. An answer without devices is no error. Errors: *HungError; *DriverError (errors.Is with ErrNoDriver, ErrNoLibrary,
+// ErrMismatch, ErrLost), then with what is known in the Answer; else neither program could be started. Ask returns within
+// o.Timeout (twice that when nvidia-smi has to answer) and 2 s, or within 2 s of ctx's end.
 func (p *Prober) Ask(ctx context.Context, o Options) (Answer, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -53,7 +53,7 @@ func TestAsk(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got, err := Ask(t.Context(), options(c.nvml, c.smi))
+			got, err := new(Prober).Ask(t.Context(), options(c.nvml, c.smi))
 			if (err != nil) != (c.text != "") || c.err != nil && !errors.Is(err, c.err) {
 				t.Fatalf("error %v, want %v %q", err, c.err, c.text)
 			}
@@ -72,12 +72,12 @@ func TestNeitherStarts(t *testing.T) {
 	t.Parallel()
 	o := options("", "")
 	o.Probe, o.SMI = "/nonexistent/driver-probe", "/nonexistent/nvidia-smi"
-	_, err := Ask(t.Context(), o)
+	_, err := new(Prober).Ask(t.Context(), o)
 	if !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), "neither program") || !strings.Contains(err.Error(), o.SMI) {
 		t.Error(err)
 	}
 	o.SMI = os.Args[0]
-	if _, err := Ask(t.Context(), o); err == nil || strings.Contains(err.Error(), "neither") {
+	if _, err := new(Prober).Ask(t.Context(), o); err == nil || strings.Contains(err.Error(), "neither") {
 		t.Errorf("nvidia-smi runs: %v", err)
 	}
 }
@@ -87,7 +87,7 @@ func TestHung(t *testing.T) {
 	t.Parallel()
 	o := options("hang 61.25", smiOne)
 	o.Timeout = 300 * time.Millisecond
-	a, err := Ask(t.Context(), o)
+	a, err := new(Prober).Ask(t.Context(), o)
 	var hung *HungError
 	if !errors.As(err, &hung) || hung.Abandoned || hung.After < o.Timeout || a.Err == "" {
 		t.Fatalf("%+v, %v", a, err)
@@ -102,7 +102,7 @@ func TestCancelled(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	time.AfterFunc(200*time.Millisecond, cancel)
 	began := time.Now()
-	_, err := Ask(ctx, options("hang 62.25", smiOne))
+	_, err := new(Prober).Ask(ctx, options("hang 62.25", smiOne))
 	if !errors.Is(err, context.Canceled) || time.Since(began) > 2*time.Second {
 		t.Errorf("%v after %v", err, time.Since(began))
 	}

@@ -5,67 +5,67 @@ import (
 	"strings"
 	"time"
 
-	"github.com/driver-container/driver-container/node"
 	"github.com/driver-container/driver-container/node/kubernetes"
+	"github.com/driver-container/driver-container/node/status"
 )
 
 const (
 	conditionType = "NVIDIADriverReady"
 	heartbeat     = 5 * time.Minute  // a condition that is older than two of them is of an instance that was killed
-	messageEvery  = 10 * time.Second // a message that alone has changed is told at most so often
+	messageEvery  = 10 * time.Second // when only the message has changed, it is reported at most so often
 )
 
-// told is what the server knows of the condition.
-type told struct {
+// reported is the condition that the server has.
+type reported struct {
 	status, reason, message string
 	at                      time.Time
 }
 
-// conditionOf is a status in the words of a node condition.
-func conditionOf(st node.Status) kubernetes.Condition {
+// conditionOf is a status as a node condition.
+func conditionOf(st status.Snapshot) kubernetes.Condition {
 	c := kubernetes.Condition{Type: conditionType, Status: "False", Reason: camel(st.State), Message: st.Reason}
 	switch st.State {
-	case node.Serving:
+	case status.Serving:
 		c.Status, c.Message = "True", serving(st)
-	case node.Detached: // the driver works, and nobody looks after it
+	case status.Detached: // the driver works, and nobody looks after it
 		c.Status = "Unknown"
-	case node.Starting:
+	case status.Starting:
 		c.Message = "phase " + st.Phase
-	case node.Absent:
+	case status.Absent:
 		c.Reason, c.Message = "Stopped", "the driver was taken down"
 	}
 	return c
 }
 
-func camel(s node.State) string {
+func camel(s status.State) string {
 	if s == "" {
 		return "Starting"
 	}
 	return strings.ToUpper(string(s[:1])) + string(s[1:])
 }
 
-// tellCondition writes the condition when it has changed, and from time to time when not. An instance that does not have the node says
-// nothing of it.
-func (r *Reporter) tellCondition(ctx context.Context, st node.Status, final bool) {
+// reportCondition writes the condition when it has changed, and from time to time when it has not. An instance that does not have the node
+// reports no condition.
+func (r *Reporter) reportCondition(ctx context.Context, st status.Snapshot, final bool) {
 	now := r.now()
-	if !st.Holding() || !r.condition.may(now) {
+	if !st.Holding() || !r.condition.ready(now) {
 		return
 	}
 	c := conditionOf(st)
-	same := c.Status == r.told.status && c.Reason == r.told.reason
-	switch since := now.Sub(r.told.at); {
-	case same && c.Message == r.told.message && (since < heartbeat || final):
+	same := c.Status == r.reported.status && c.Reason == r.reported.reason
+	switch since := now.Sub(r.reported.at); {
+	case same && c.Message == r.reported.message && (since < heartbeat || final):
 		return
-	case same && c.Message != r.told.message && since < messageEvery && !final:
+	case same && c.Message != r.reported.message && since < messageEvery && !final:
 		return
 	}
-	if c.Status != r.told.status {
+	if c.Status != r.reported.status {
 		c.Changed = now
 	}
 	err := r.o.Client.SetCondition(ctx, r.o.Node, now, c)
 	r.condition.result(ctx, now, err)
 	if err == nil {
-		r.told = told{c.Status, c.Reason, c.Message, now}
+		r.reported = reported{c.Status, c.Reason, c.Message, now}
 	}
 }
 
@@ -75,8 +75,8 @@ func (r *Reporter) conditionDue() time.Time {
 	if !st.Holding() {
 		return r.now().Add(heartbeat)
 	}
-	if c := conditionOf(st); c.Message != r.told.message || c.Reason != r.told.reason {
-		return r.told.at.Add(messageEvery)
+	if c := conditionOf(st); c.Message != r.reported.message || c.Reason != r.reported.reason {
+		return r.reported.at.Add(messageEvery)
 	}
-	return r.told.at.Add(heartbeat)
+	return r.reported.at.Add(heartbeat)
 }

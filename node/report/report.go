@@ -1,8 +1,9 @@
-// Package report tells a cluster what the driver's status on a node is: Kubernetes Events on the pod and the node, the node condition
-// NVIDIADriverReady, and the labels that Node Feature Discovery picks up.
+// Package report reports the driver's status on a node to a cluster: by Kubernetes Events on the pod and the node, by the node condition
+// NVIDIADriverReady, and by the labels that Node Feature Discovery picks up.
 //
-// It follows the status from a goroutine of its own and sees its latest state only, so that nothing queues up and no phase of the driver's
-// life waits for a server. Whatever cannot be told is said once in the log; the driver's life goes on without.
+// It follows the status in a goroutine of its own and looks at the latest state only, so that nothing queues up and no phase of the driver's
+// life waits for a server. What cannot be reported is said once in the log; the driver goes on without it. The package does not decide when a
+// driver counts as serving.
 package report
 
 import (
@@ -10,17 +11,17 @@ import (
 	"sync"
 	"time"
 
-	"github.com/driver-container/driver-container/node"
 	"github.com/driver-container/driver-container/node/kubernetes"
+	"github.com/driver-container/driver-container/node/status"
 )
 
 // Source is the instance that is followed: of *node.Node, Snapshot and Changed.
 type Source struct {
-	Status  func() node.Status
+	Status  func() status.Snapshot
 	Changed <-chan struct{}
 }
 
-// Options say what to tell, and where.
+// Options say what to report, and where.
 type Options struct {
 	Events    bool
 	Condition bool
@@ -31,7 +32,7 @@ type Options struct {
 	Pod    kubernetes.Object  // of this pod
 	Proc   string             // default /proc
 	Say    func(format string, args ...any)
-	// Idle is called once when the driver serves for the first time, after that was told; may be nil.
+	// Idle is called once, after it was reported that the driver serves for the first time; may be nil.
 	Idle func(ctx context.Context)
 }
 
@@ -45,52 +46,50 @@ type Reporter struct {
 	done   chan struct{}
 	once   sync.Once
 
-	events    teller
+	events    sender
 	recorder  *kubernetes.Recorder
 	last      situation // that was recorded
 	recorded  time.Time
 	phase     string // that the start is in, since when
 	since     time.Time
-	condition teller
-	told      told
+	condition sender
+	reported  reported // the condition
 	features  string // why they could not be written, said once
 	idle      bool   // Idle was called
 }
 
 const (
-	repeatEvery = 10 * time.Minute // an Event is forgotten after an hour; a state that lasts is told again
+	repeatEvery = 10 * time.Minute // an Event is forgotten after an hour; a state that lasts is reported again
 	compileWait = 5 * time.Second  // a phase that takes longer compiles
 )
 
-// Start follows the source until Close.
-func Start(source Source, o Options) *Reporter {
+// Start follows the source until Close, or until ctx ends.
+func Start(ctx context.Context, source Source, o Options) *Reporter {
 	if o.Proc == "" {
 		o.Proc = "/proc"
 	}
 	r := &Reporter{source: source, o: o, now: time.Now, done: make(chan struct{})}
 	r.recorder = &kubernetes.Recorder{Client: o.Client, Host: o.Node, Now: func() time.Time { return r.now() }}
-	r.events = teller{what: "Kubernetes Events", on: o.Events, say: o.Say}
-	r.condition = teller{what: "the node condition " + conditionType, on: o.Condition, say: o.Say}
-	ctx, cancel := context.WithCancel(context.Background())
+	r.events = sender{what: "Kubernetes Events", on: o.Events, say: o.Say}
+	r.condition = sender{what: "the node condition " + conditionType, on: o.Condition, say: o.Say}
+	ctx, cancel := context.WithCancel(ctx)
 	r.cancel = cancel
 	go r.follow(ctx)
 	return r
 }
 
-// Close tells the last word, within limit, and ends. Later calls do nothing.
-func (r *Reporter) Close(limit time.Duration) {
+// Close reports the last state before ctx ends, and ends the reporter. Later calls do nothing.
+func (r *Reporter) Close(ctx context.Context) {
 	r.once.Do(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), limit)
-		defer cancel()
 		r.cancel()
 		select {
 		case <-r.done:
 		case <-ctx.Done():
 			return
 		}
-		r.events.hurry(r.now())
-		r.condition.hurry(r.now())
-		r.tell(ctx, true)
+		r.events.lastChance(r.now())
+		r.condition.lastChance(r.now())
+		r.report(ctx, true)
 	})
 }
 
@@ -105,22 +104,22 @@ func (r *Reporter) follow(ctx context.Context) {
 		case <-r.source.Changed:
 		case <-timer.C:
 		}
-		r.tell(ctx, false)
+		r.report(ctx, false)
 		timer.Reset(max(time.Second, r.next().Sub(r.now())))
 	}
 }
 
-// tell says what is new: labels first, which cost nothing, then the condition, by which others act, then Events.
-func (r *Reporter) tell(ctx context.Context, final bool) {
+// report reports what is new: labels first, which cost nothing, then the condition, by which others act, then Events.
+func (r *Reporter) report(ctx context.Context, final bool) {
 	st := r.source.Status()
 	r.label(st)
-	r.tellCondition(ctx, st, final)
+	r.reportCondition(ctx, st, final)
 	r.record(st)
-	if r.events.may(r.now()) {
+	if r.events.ready(r.now()) {
 		err := r.recorder.Send(ctx, final)
 		r.events.result(ctx, r.now(), err)
 	}
-	if st.State == node.Serving && !r.idle && !final {
+	if st.State == status.Serving && !r.idle && !final {
 		if r.idle = true; r.o.Idle != nil {
 			r.o.Idle(ctx)
 		}

@@ -13,10 +13,9 @@ import (
 	"time"
 
 	"github.com/driver-container/driver-container/kmod"
-	"github.com/driver-container/driver-container/node"
-	"github.com/driver-container/driver-container/node/features"
 	"github.com/driver-container/driver-container/node/kubernetes"
 	"github.com/driver-container/driver-container/node/kubernetes/apitest"
+	"github.com/driver-container/driver-container/node/status"
 )
 
 var noon = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
@@ -25,7 +24,7 @@ var noon = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 type bench struct {
 	*Reporter
 	server *apitest.Server
-	st     node.Status
+	st     status.Snapshot
 	clock  time.Time
 	said   []string
 }
@@ -34,7 +33,7 @@ func newBench(t *testing.T) *bench {
 	t.Helper()
 	s := apitest.New(t)
 	b := &bench{server: s, clock: noon}
-	b.Reporter = Start(Source{Status: func() node.Status { return b.st }}, Options{
+	b.Reporter = Start(t.Context(), Source{Status: func() status.Snapshot { return b.st }}, Options{
 		Events: true, Condition: true, Features: t.TempDir(), Client: kubernetes.New(s.URL, s.Folder), Node: apitest.NodeName,
 		Pod: kubernetes.Pod("gpu", "driver-x", "uid-1"), Proc: t.TempDir(), Say: func(f string, a ...any) { b.said = append(b.said, fmt.Sprintf(f, a...)) },
 	})
@@ -45,10 +44,10 @@ func newBench(t *testing.T) *bench {
 }
 
 // see lets it look at a status after a while.
-func (b *bench) see(t *testing.T, after time.Duration, st node.Status) {
+func (b *bench) see(t *testing.T, after time.Duration, st status.Snapshot) {
 	t.Helper()
 	b.st, b.clock = st, b.clock.Add(after)
-	b.tell(t.Context(), false)
+	b.report(t.Context(), false)
 }
 
 func (b *bench) condition() string {
@@ -58,7 +57,7 @@ func (b *bench) condition() string {
 
 func (b *bench) labels(t *testing.T) string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(b.o.Features, features.FileName))
+	text, err := os.ReadFile(filepath.Join(b.o.Features, labelsFile))
 	if errors.Is(err, os.ErrNotExist) {
 		return ""
 	}
@@ -69,37 +68,37 @@ func (b *bench) labels(t *testing.T) string {
 }
 
 var (
-	up      = &node.Driver{Version: "535.261.03", Flavour: "open", Source: "cache"}
-	old     = &node.Driver{Version: "470.256.02", Flavour: "proprietary"}
-	gpus    = []node.GPU{{Address: "0000:05:00.0", ID: "10de:1eb8", Name: "Tesla T4", Works: true}, {Address: "0000:06:00.0", ID: "10de:1eb8"}}
+	up      = &status.Driver{Version: "535.261.03", Flavour: "open", Source: "cache"}
+	old     = &status.Driver{Version: "470.256.02", Flavour: "proprietary"}
+	gpus    = []status.GPU{{Address: "0000:05:00.0", ID: "10de:1eb8", Name: "Tesla T4", Works: true}, {Address: "0000:06:00.0", ID: "10de:1eb8"}}
 	holders = []kmod.Holder{{PID: 4711}}
-	serves  = node.Status{State: node.Serving, Ready: true, Up: up, GPUs: gpus, Kernel: "6.1.0", Phases: []node.Timing{{Phase: "lock", Seconds: 0.5}, {Phase: "load", Seconds: 1.25}}}
+	serves  = status.Snapshot{State: status.Serving, Ready: true, Up: up, GPUs: gpus, Kernel: "6.1.0", Phases: []status.Timing{{Phase: "lock", Seconds: 0.5}, {Phase: "load", Seconds: 1.25}}}
 )
 
 // A life from the wait for the lock to a clean stop, as kubectl shows it.
 func TestLife(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.see(t, 0, node.Status{})
-	b.see(t, time.Second, node.Status{State: node.Waiting, WaitsFor: node.ForLock, Phase: "lock", Reason: "waiting for the node's lock, held by pod gpu/old"})
+	b.see(t, 0, status.Snapshot{})
+	b.see(t, time.Second, status.Snapshot{State: status.Waiting, WaitsFor: status.ForLock, Phase: "lock", Reason: "waiting for the node's lock, held by pod gpu/old"})
 	if c := b.server.Condition(conditionType); c != nil || b.labels(t) != "" {
 		t.Errorf("an instance without the lock speaks of the node: %v", c)
 	}
-	b.see(t, time.Minute, node.Status{State: node.Starting, Phase: "recover"})
+	b.see(t, time.Minute, status.Snapshot{State: status.Starting, Phase: "recover"})
 	if got := b.condition(); got != "False Starting phase recover" {
 		t.Error(got)
 	}
-	compiling := node.Status{State: node.Starting, Phase: "modules", Wanted: "535.261.03", Kernel: "6.1.0"}
+	compiling := status.Snapshot{State: status.Starting, Phase: "modules", Wanted: "535.261.03", Kernel: "6.1.0"}
 	b.see(t, time.Second, compiling)
 	if at := b.next(); !at.Equal(b.clock.Add(compileWait)) {
 		t.Errorf("looks again at %v", at)
 	}
 	b.see(t, compileWait, compiling)
-	waits := node.Status{State: node.Waiting, WaitsFor: node.ForClearance, Phase: "replace", Reason: "waiting for safe load", Holders: holders, Up: old}
+	waits := status.Snapshot{State: status.Waiting, WaitsFor: status.ForSafeLoad, Phase: "replace", Reason: "waiting for safe load", Holders: holders, Up: old}
 	b.see(t, time.Minute, waits)
-	waits.WaitsFor, waits.Reason = node.ForHolders, "in use by pid 4711"
+	waits.WaitsFor, waits.Reason = status.ForHolders, "in use by pid 4711"
 	b.see(t, time.Minute, waits)
-	b.see(t, time.Minute, node.Status{State: node.Starting, Phase: "load"})
+	b.see(t, time.Minute, status.Snapshot{State: status.Starting, Phase: "load"})
 	b.see(t, time.Second, serves)
 	const text = "driver 535.261.03 (open modules, from the cache) serves kernel 6.1.0, 1 of 2 GPUs work; the start took 1.75s"
 	if got := b.condition(); got != "True Serving "+text {
@@ -109,17 +108,17 @@ func TestLife(t *testing.T) {
 		t.Error(got)
 	}
 	degraded := serves
-	degraded.State, degraded.Ready, degraded.Reason = node.Degraded, false, "nvidia-persistenced is not running"
+	degraded.State, degraded.Ready, degraded.Reason = status.Degraded, false, "nvidia-persistenced is not running"
 	b.see(t, time.Hour, degraded)
 	if got := b.condition(); got != "False Degraded nvidia-persistenced is not running" || b.labels(t) == "" {
 		t.Errorf("%s, labels %q", got, b.labels(t))
 	}
 	b.see(t, time.Minute, serves)
-	b.see(t, time.Hour, node.Status{State: node.Stopping, Up: up})
-	b.see(t, time.Second, node.Status{State: node.Stopping, Up: up, Holders: holders, Reason: "in use by pid 4711"})
-	b.st = node.Status{State: node.Absent}
-	b.Close(time.Minute)
-	b.Close(time.Minute)
+	b.see(t, time.Hour, status.Snapshot{State: status.Stopping, Up: up})
+	b.see(t, time.Second, status.Snapshot{State: status.Stopping, Up: up, Holders: holders, Reason: "in use by pid 4711"})
+	b.st = status.Snapshot{State: status.Absent}
+	b.Close(t.Context())
+	b.Close(t.Context())
 	if got := b.condition(); got != "False Stopped the driver was taken down" || b.labels(t) != "" {
 		t.Errorf("%s, labels %q", got, b.labels(t))
 	}
@@ -143,21 +142,21 @@ func TestLife(t *testing.T) {
 func TestEnds(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
-		st        node.Status
+		st        status.Snapshot
 		condition string
 		label     string
 	}{
-		{node.Status{State: node.Detached, Up: up, Reason: "left in place"}, "Unknown Detached left in place", "535"},
-		{node.Status{State: node.Failed, Reason: "refused"}, "False Failed refused", ""},
-		{node.Status{State: node.Restored, Up: old, Reason: "470 is loaded again"}, "False Restored 470 is loaded again", "470"},
+		{status.Snapshot{State: status.Detached, Up: up, Reason: "left in place"}, "Unknown Detached left in place", "535"},
+		{status.Snapshot{State: status.Failed, Reason: "refused"}, "False Failed refused", ""},
+		{status.Snapshot{State: status.Restored, Up: old, Reason: "470 is loaded again"}, "False Restored 470 is loaded again", "470"},
 	} {
 		b := newBench(t)
 		b.see(t, 0, serves)
-		if test.st.State != node.Detached { // a replacement goes through nothing
-			b.see(t, time.Second, node.Status{State: node.Starting, Phase: "root"})
+		if test.st.State != status.Detached { // a replacement goes through nothing
+			b.see(t, time.Second, status.Snapshot{State: status.Starting, Phase: "root"})
 		}
 		b.st = test.st
-		b.Close(time.Minute)
+		b.Close(t.Context())
 		if got := b.condition(); got != test.condition {
 			t.Errorf("%s: condition %s", test.st.State, got)
 		}
@@ -182,7 +181,7 @@ func TestHeartbeat(t *testing.T) {
 		})
 		return n
 	}
-	waits := node.Status{State: node.Waiting, WaitsFor: node.ForHolders, Reason: "a"}
+	waits := status.Snapshot{State: status.Waiting, WaitsFor: status.ForHolders, Reason: "a"}
 	b.see(t, 0, waits)
 	b.see(t, time.Second, waits)
 	waits.Reason = "b"
@@ -218,7 +217,7 @@ func TestRefused(t *testing.T) {
 	b.o.Features = "/proc/nowhere"
 	b.server.Do(func(st *apitest.State) { st.Denied = []string{"patch nodes/status"} })
 	b.see(t, 0, serves)
-	b.see(t, time.Minute, node.Status{State: node.Degraded, Up: up, Reason: "x"})
+	b.see(t, time.Minute, status.Snapshot{State: status.Degraded, Up: up, Reason: "x"})
 	if len(b.said) != 2 || !strings.Contains(b.said[1], "node condition NVIDIADriverReady: PATCH") || len(b.server.Told()) != 4 {
 		t.Errorf("said %q, told %q", b.said, b.server.Told())
 	}
@@ -235,10 +234,10 @@ func TestRefused(t *testing.T) {
 		t.Errorf("%s, said %q", got, b.said)
 	}
 	b.server.Do(func(st *apitest.State) { st.Denied = []string{"create events", "patch events", "patch nodes/status"} })
-	b.see(t, time.Hour, node.Status{State: node.Failed, Reason: "x"})
+	b.see(t, time.Hour, status.Snapshot{State: status.Failed, Reason: "x"})
 	var before int
 	b.server.Do(func(st *apitest.State) { before = len(st.Requests) })
-	b.Close(time.Minute)
+	b.Close(t.Context())
 	b.server.Do(func(st *apitest.State) {
 		if len(st.Requests) != before {
 			t.Errorf("the last word to a server that refuses: %q", st.Requests[before:])
@@ -252,14 +251,14 @@ func TestStartAndClose(t *testing.T) {
 	s := apitest.New(t)
 	changed := make(chan struct{}, 1)
 	var mu sync.Mutex
-	st, idle := node.Status{}, make(chan struct{}, 1)
-	set := func(to node.Status) {
+	st, idle := status.Snapshot{}, make(chan struct{}, 1)
+	set := func(to status.Snapshot) {
 		mu.Lock()
 		st = to
 		mu.Unlock()
 		changed <- struct{}{}
 	}
-	r := Start(Source{Changed: changed, Status: func() node.Status { mu.Lock(); defer mu.Unlock(); return st }}, Options{
+	r := Start(t.Context(), Source{Changed: changed, Status: func() status.Snapshot { mu.Lock(); defer mu.Unlock(); return st }}, Options{
 		Condition: true, Events: true, Client: kubernetes.New(s.URL, s.Folder), Node: apitest.NodeName, Say: t.Logf,
 		Pod: kubernetes.Pod("gpu", "driver-x", ""), Idle: func(context.Context) { idle <- struct{}{} },
 	})
@@ -274,9 +273,11 @@ func TestStartAndClose(t *testing.T) {
 	}
 	free := make(chan struct{})
 	s.Do(func(st *apitest.State) { st.OnRequest = func(*apitest.State) { <-free } })
-	set(node.Status{State: node.Degraded, Reason: "x", Up: up})
+	set(status.Snapshot{State: status.Degraded, Reason: "x", Up: up})
 	begin := time.Now()
-	r.Close(300 * time.Millisecond)
+	limited, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	r.Close(limited)
 	if took := time.Since(begin); took > 2*time.Second {
 		t.Errorf("Close took %s", took)
 	}

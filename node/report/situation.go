@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/driver-container/driver-container/node"
 	"github.com/driver-container/driver-container/node/kubernetes"
+	"github.com/driver-container/driver-container/node/status"
 )
 
 // situation is a status as an Event: the reasons are all there are.
@@ -23,41 +23,41 @@ func (s situation) lasts() bool {
 }
 
 // situationOf is the zero one when there is nothing to say: while a start goes its quick way, and while a stop has nobody to wait for.
-func situationOf(st node.Status, compiling bool) situation {
+func situationOf(st status.Snapshot, compiling bool) situation {
 	s := situation{message: st.Reason, warning: true, node: st.Holding()}
 	switch st.State {
-	case node.Waiting:
+	case status.Waiting:
 		switch st.WaitsFor {
-		case node.ForLock:
+		case status.ForLock:
 			s.reason, s.warning = "WaitingForLock", false
-		case node.ForClearance:
+		case status.ForSafeLoad:
 			s.reason, s.warning = "WaitingForSafeLoad", false
 		default:
 			s.reason = "WaitingForHolders"
 		}
-	case node.Starting:
+	case status.Starting:
 		if !compiling {
 			return situation{}
 		}
 		s.reason, s.warning, s.node = "Compiling", false, false
 		s.message = fmt.Sprintf("compiling the modules of driver %s for kernel %s", st.Wanted, st.Kernel)
-	case node.Serving:
+	case status.Serving:
 		s.reason, s.message, s.warning = "Serving", serving(st), false
-	case node.Stopping:
+	case status.Stopping:
 		if len(st.Holders) == 0 {
 			return situation{}
 		}
 		s.reason = "UnloadBlocked"
-	case node.Absent:
+	case status.Absent:
 		s.reason, s.message, s.warning = "Stopped", "the driver was taken down: modules unloaded, driver root removed", false
-	case node.Degraded, node.Detached, node.Restored, node.Failed:
+	case status.Degraded, status.Detached, status.Restored, status.Failed:
 		s.reason = camel(st.State)
 	}
 	return s
 }
 
 // serving says what serves.
-func serving(st node.Status) string {
+func serving(st status.Snapshot) string {
 	if st.Up == nil {
 		return ""
 	}
@@ -82,12 +82,12 @@ func source(s string) string {
 }
 
 // record notes an Event when the situation is another one, or has lasted.
-func (r *Reporter) record(st node.Status) {
+func (r *Reporter) record(st status.Snapshot) {
 	if !r.events.on {
 		return
 	}
 	now := r.now()
-	if st.State != node.Starting {
+	if st.State != status.Starting {
 		r.phase = ""
 	} else if st.Phase != r.phase {
 		r.phase, r.since = st.Phase, now

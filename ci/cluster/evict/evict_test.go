@@ -12,8 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/driver-container/driver-container/ci/lab"
-	"github.com/driver-container/driver-container/node"
 	"github.com/driver-container/driver-container/node/evict"
+	"github.com/driver-container/driver-container/node/status"
 )
 
 // TestMain lets more tests run at a time than there are processors: they wait most of the time, for a cluster that they share.
@@ -232,7 +232,7 @@ func testRights(t *testing.T, s *stage) {
 		}
 	}
 	a := e.start(nobody, "", "")
-	e.status("nobody", node.Waiting, "replace")
+	e.status("nobody", status.Waiting, "replace")
 	e.Wait(limit, "the right that is missing", func() error {
 		if !strings.Contains(a.said(), `grant the service account "get" on "nodes"`) {
 			return fmt.Errorf("it said %s", a.said())
@@ -270,7 +270,7 @@ func testKilled(t *testing.T, s *stage, name, at string, answered, podGone bool)
 		end()
 		e.Kubectl("delete", "pod", pod.Name, "-n", space, "--grace-period=0", "--force")
 		pod = e.driverPod()
-		e.status(pod.Name, node.Starting, "survey")
+		e.status(pod.Name, status.Starting, "survey")
 	}
 	e.start(pod, "", "")
 	if podGone {

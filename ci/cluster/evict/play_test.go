@@ -17,15 +17,15 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/driver-container/driver-container/node"
 	"github.com/driver-container/driver-container/node/evict"
+	"github.com/driver-container/driver-container/node/status"
 )
 
 // status writes the driver's status file.
-func (e *site) status(pod string, state node.State, phase string) {
+func (e *site) status(pod string, state status.State, phase string) {
 	e.t.Helper()
-	st := node.Status{Schema: node.StatusSchema, Pod: pod, State: state, Phase: phase, Ready: state == node.Serving, Wanted: "535.261.03",
-		Instance: "of " + pod, Up: &node.Driver{Version: "470.256.02"}}
+	st := status.Snapshot{Schema: status.Schema, Pod: pod, State: state, Phase: phase, Ready: state == status.Serving, Wanted: "535.261.03",
+		Instance: "of " + pod, Up: &status.Driver{Version: "470.256.02"}}
 	if st.Ready {
 		st.Up.Version = st.Wanted
 	}
@@ -43,7 +43,7 @@ func (e *site) driver(pod *corev1.Pod) (end func()) {
 	ctx, cancel := context.WithCancel(e.t.Context())
 	var done sync.WaitGroup
 	done.Go(func() {
-		e.status(pod.Name, node.Waiting, "replace")
+		e.status(pod.Name, status.Waiting, "replace")
 		if err := e.annotate(pod.Name); err != nil {
 			e.t.Error(err)
 		}
@@ -58,12 +58,12 @@ func (e *site) driver(pod *corev1.Pod) (end func()) {
 			}
 		}
 		for _, phase := range []string{"load", "verify"} {
-			e.status(pod.Name, node.Starting, phase)
+			e.status(pod.Name, status.Starting, phase)
 			if !sleep(ctx, time.Second) {
 				return
 			}
 		}
-		e.status(pod.Name, node.Serving, "")
+		e.status(pod.Name, status.Serving, "")
 	})
 	return sync.OnceFunc(func() { cancel(); done.Wait() })
 }

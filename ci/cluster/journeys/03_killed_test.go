@@ -10,7 +10,7 @@ import (
 
 	"github.com/driver-container/driver-container/ci/cluster"
 	"github.com/driver-container/driver-container/ci/lab/fakegpu"
-	"github.com/driver-container/driver-container/node"
+	"github.com/driver-container/driver-container/node/status"
 )
 
 // SIGKILL for the container's process 1, then for all its processes at once, while somebody uses the driver: each time kubelet starts the
@@ -101,7 +101,7 @@ func Test03LaterGPU(t *testing.T) {
 		}
 		return nil
 	})
-	if st := c.Status(); st.State != node.Failed {
+	if st := c.Status(); st.State != status.Failed {
 		t.Errorf("the status says %s, want failed", st.State)
 	}
 	if out := c.Node("grep nvidia /proc/modules /proc/mounts || true"); strings.Contains(out, "nvidia_") || strings.Contains(out, "/run/nvidia") {

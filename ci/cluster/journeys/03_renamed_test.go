@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/driver-container/driver-container/ci/cluster"
-	"github.com/driver-container/driver-container/node"
+	"github.com/driver-container/driver-container/node/status"
 )
 
 // A release of another name, while the first one is there and then at the moment when it goes: what made classic driver containers
@@ -21,7 +21,7 @@ func Test03Renamed(t *testing.T) {
 
 	helmInstall(t, c, "green", cluster.Newer)
 	waitPending(t, c, "green")
-	if st := c.Status(); st.State != node.Serving || c.Loaded() != cluster.Older {
+	if st := c.Status(); st.State != status.Serving || c.Loaded() != cluster.Older {
 		t.Errorf("the first release does not serve any more: %+v", st)
 	}
 	uninstall(c, "blue")

@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/driver-container/driver-container/ci/cluster"
-	"github.com/driver-container/driver-container/node"
 	"github.com/driver-container/driver-container/node/evict"
+	"github.com/driver-container/driver-container/node/status"
 )
 
 // A pod uses a GPU while the driver is upgraded: the old driver is left whole, the new one's pod waits and names that pod wherever one
@@ -26,8 +26,8 @@ func Test04InUse(t *testing.T) {
 	begin := time.Now()
 	helmUpgrade(t, c, "nvidia-driver", cluster.Newer, tells...)
 	pod := waitSuccessor(c, "nvidia-driver", cluster.Newer)
-	waitStatus(c, startWait, "the new driver waits for "+name, func(st node.Status) bool {
-		return st.Pod == pod.Name && st.State == node.Waiting && st.WaitsFor == node.ForHolders && st.Wanted == cluster.Newer && heldBy(st, holder)
+	waitStatus(c, startWait, "the new driver waits for "+name, func(st status.Snapshot) bool {
+		return st.Pod == pod.Name && st.State == status.Waiting && st.WaitsFor == status.ForHolders && st.Wanted == cluster.Newer && heldBy(st, holder)
 	})
 	t.Logf("the new driver waits %s after the upgrade", time.Since(begin).Round(time.Second))
 	waitEvent(t, c, "Pod", pod.Name, "WaitingForHolders", name, cluster.Older, cluster.Newer)
@@ -66,8 +66,8 @@ func Test04SafeLoad(t *testing.T) {
 	holder := training.waitHolding(c)
 	helmUpgrade(t, c, "nvidia-driver", cluster.Older, settings...)
 	pod := waitSuccessor(c, "nvidia-driver", cluster.Older)
-	waitStatus(c, startWait, "the driver waits for safe load", func(st node.Status) bool {
-		return st.Pod == pod.Name && st.State == node.Waiting && st.WaitsFor == node.ForClearance && heldBy(st, holder)
+	waitStatus(c, startWait, "the driver waits for safe load", func(st status.Snapshot) bool {
+		return st.Pod == pod.Name && st.State == status.Waiting && st.WaitsFor == status.ForSafeLoad && heldBy(st, holder)
 	})
 	if asker := annotation(c, evict.SafeLoad); asker != pod.Name {
 		t.Errorf("the annotation says %q, want %s", asker, pod.Name)

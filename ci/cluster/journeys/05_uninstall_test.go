@@ -11,7 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/driver-container/driver-container/ci/cluster"
-	"github.com/driver-container/driver-container/node"
+	"github.com/driver-container/driver-container/node/status"
 )
 
 // inventory is what a driver container may change on a node and in its cluster, as sorted lines.
@@ -124,7 +124,7 @@ func Test05InUse(t *testing.T) {
 	uninstall(c, "nvidia-driver")
 	c.WaitGone(stopWait, "-n", namespace)
 	st := c.Status()
-	if st.State != node.Detached || st.Ready || len(st.Holders) != 1 || st.Holders[0].PodName != "user" || !strings.Contains(st.Reason, "default/user") {
+	if st.State != status.Detached || st.Ready || len(st.Holders) != 1 || st.Holders[0].PodName != "user" || !strings.Contains(st.Reason, "default/user") {
 		t.Errorf("the status is %s, ready %t: %s, holders %+v", st.State, st.Ready, st.Reason, st.Holders)
 	}
 	if diff := cmp.Diff(up, st.Up); diff != "" {

@@ -10,7 +10,7 @@ import (
 
 	"github.com/driver-container/driver-container/ci/cluster"
 	"github.com/driver-container/driver-container/ci/lab/fakegpu"
-	"github.com/driver-container/driver-container/node"
+	"github.com/driver-container/driver-container/node/status"
 )
 
 // least is the chart's release of the variant without privileges, in a namespace of its own.
@@ -86,9 +86,9 @@ func (l least) user(name string) {
 }
 
 // status waits until the node's status is as wanted.
-func (l least) status(what string, wanted func(node.Status) bool) node.Status {
+func (l least) status(what string, wanted func(status.Snapshot) bool) status.Snapshot {
 	l.t.Helper()
-	var st node.Status
+	var st status.Snapshot
 	l.Wait(cluster.RolloutLimit, what, func() error {
 		if st = l.Status(); !wanted(st) {
 			text, err := json.Marshal(st)
@@ -124,8 +124,8 @@ func Test10LeastPrivilege(t *testing.T) {
 	// An upgrade waits for the GPU's user, names the pod, and goes on when that is gone. Who has the older root keeps it.
 	l.user("training")
 	l.install(cluster.Newer)
-	st = l.status("the new driver waits for pod training", func(st node.Status) bool {
-		return st.State == node.Waiting && len(st.Holders) == 1 && st.Holders[0].PodName == "training"
+	st = l.status("the new driver waits for pod training", func(st status.Snapshot) bool {
+		return st.State == status.Waiting && len(st.Holders) == 1 && st.Holders[0].PodName == "training"
 	})
 	t.Logf("waiting: %s", st.Reason)
 	l.wantLink(cluster.Older)

@@ -14,7 +14,7 @@ import (
 
 	"github.com/driver-container/driver-container/ci/cluster"
 	"github.com/driver-container/driver-container/ci/lab/fakegpu"
-	"github.com/driver-container/driver-container/node"
+	"github.com/driver-container/driver-container/node/status"
 )
 
 const (
@@ -77,7 +77,7 @@ func waitServing(t *testing.T, c *cluster.Cluster, driver string) corev1.Pod {
 	if loaded := c.Loaded(); loaded != driver {
 		t.Errorf("loaded is %q, want %s", loaded, driver)
 	}
-	if st := c.Status(); st.State != node.Serving || !st.Ready || st.Pod != pod.Name || st.Up == nil || st.Up.Version != driver {
+	if st := c.Status(); st.State != status.Serving || !st.Ready || st.Pod != pod.Name || st.Up == nil || st.Up.Version != driver {
 		t.Errorf("the status does not fit: %+v", st)
 	}
 	if out := c.Node("ls /run/nvidia/driver/usr/lib/x86_64-linux-gnu/ | grep libnvidia-ml.so.; ls /dev/nvidiactl"); !strings.Contains(out, "libnvidia-ml.so."+driver+"\n") {

@@ -12,8 +12,8 @@ import (
 
 	"github.com/driver-container/driver-container/ci/cluster"
 	"github.com/driver-container/driver-container/kmod"
-	"github.com/driver-container/driver-container/node"
 	"github.com/driver-container/driver-container/node/evict"
+	"github.com/driver-container/driver-container/node/status"
 )
 
 // Where programs that use a GPU run.
@@ -76,8 +76,8 @@ func (u user) delete(c *cluster.Cluster) {
 }
 
 // waitStatus waits until the status on the node is as wanted.
-func waitStatus(c *cluster.Cluster, limit time.Duration, what string, wanted func(node.Status) bool) node.Status {
-	var st node.Status
+func waitStatus(c *cluster.Cluster, limit time.Duration, what string, wanted func(status.Snapshot) bool) status.Snapshot {
+	var st status.Snapshot
 	c.Wait(limit, what, func() error {
 		if st = c.Status(); !wanted(st) {
 			return fmt.Errorf("state %q, waits for %q, pod %s, wanted %s, holders %v: %s", st.State, st.WaitsFor, st.Pod, st.Wanted, st.Holders, st.Reason)
@@ -88,7 +88,7 @@ func waitStatus(c *cluster.Cluster, limit time.Duration, what string, wanted fun
 }
 
 // heldBy says whether the status names that pod among the holders.
-func heldBy(st node.Status, p corev1.Pod) bool {
+func heldBy(st status.Snapshot, p corev1.Pod) bool {
 	return slices.ContainsFunc(st.Holders, func(h kmod.Holder) bool { return h.PodNamespace == p.Namespace && h.PodName == p.Name })
 }
 

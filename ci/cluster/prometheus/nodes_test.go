@@ -10,41 +10,41 @@ import (
 	"time"
 
 	"github.com/driver-container/driver-container/kmod"
-	"github.com/driver-container/driver-container/node"
 	"github.com/driver-container/driver-container/node/daemons"
 	"github.com/driver-container/driver-container/node/metrics"
 	"github.com/driver-container/driver-container/node/probe"
+	"github.com/driver-container/driver-container/node/status"
 )
 
 const wanted = "535.261.03"
 
 // serving is a node on which all is well.
-func serving() node.Status {
-	return node.Status{
-		State: node.Serving, Ready: true, Kernel: "6.1.0-42-amd64", Wanted: wanted, Image: "example.com/driver:535.261.03-debian12",
-		Started: time.Now(), Updated: time.Now(), Phases: []node.Timing{{Phase: "lock", Seconds: 0.1}, {Phase: "modules", Seconds: 60}},
-		Up:       &node.Driver{Version: wanted, Flavour: "open", Source: "compiled", Modules: []node.LoadedModule{{Name: "nvidia", SrcVersion: "A1"}}},
+func serving() status.Snapshot {
+	return status.Snapshot{
+		State: status.Serving, Ready: true, Kernel: "6.1.0-42-amd64", Wanted: wanted, Image: "example.com/driver:535.261.03-debian12",
+		Started: time.Now(), Updated: time.Now(), Phases: []status.Timing{{Phase: "lock", Seconds: 0.1}, {Phase: "modules", Seconds: 60}},
+		Up:       &status.Driver{Version: wanted, Flavour: "open", Source: "compiled", Modules: []status.Module{{Name: "nvidia", SrcVersion: "A1"}}},
 		Daemons:  []daemons.State{{Name: "nvidia-persistenced", Ready: true}},
-		GPUs:     []node.GPU{{Address: "0000:3b:00.0", Name: "Tesla T4", UUID: "GPU-1", Works: true}},
-		Counters: node.Counters{Compiled: 1, CacheMisses: 1},
+		GPUs:     []status.GPU{{Address: "0000:3b:00.0", Name: "Tesla T4", UUID: "GPU-1", Works: true}},
+		Counters: status.Counters{Compiled: 1, CacheMisses: 1},
 	}
 }
 
 // waiting is one where little is: an older driver is in use, a start failed before, a GPU does not work, a daemon is down.
-func waiting() node.Status {
+func waiting() status.Snapshot {
 	st := serving()
-	st.State, st.WaitsFor, st.Ready, st.Reason = node.Waiting, node.ForHolders, false, "in use"
+	st.State, st.WaitsFor, st.Ready, st.Reason = status.Waiting, status.ForHolders, false, "in use"
 	st.Up.Version, st.Warnings = "470.256.02", []string{"one"}
-	st.LastFailure = &node.Failure{Time: time.Now()}
+	st.LastFailure = &status.Failure{Time: time.Now()}
 	st.Daemons[0].Ready, st.Daemons[0].Restarts = false, 3
-	st.GPUs = append(st.GPUs, node.GPU{Address: "0000:af:00.0", ID: "10de:1eb8", Reason: "it does not answer"})
+	st.GPUs = append(st.GPUs, status.GPU{Address: "0000:af:00.0", ID: "10de:1eb8", Reason: "it does not answer"})
 	st.Holders = []kmod.Holder{{PID: 4711, PodNamespace: "team", PodName: "training-0"}}
 	st.Counters.BlockedUnloads = 1
 	return st
 }
 
 // serve is a server of a node's metrics until the test ends: its address.
-func serve(t *testing.T, st node.Status) string {
+func serve(t *testing.T, st status.Snapshot) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // it listens at once
 	if err != nil {
@@ -54,7 +54,7 @@ func serve(t *testing.T, st node.Status) string {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	ended := make(chan error, 1)
 	server := metrics.New(metrics.Source{
-		Status: func() node.Status { return st },
+		Status: func() status.Snapshot { return st },
 		Live:   func() error { return nil },
 		Ready: func() error {
 			if !st.Ready {

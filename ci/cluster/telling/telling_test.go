@@ -16,9 +16,9 @@ import (
 
 	"github.com/driver-container/driver-container/ci/cluster/control"
 	"github.com/driver-container/driver-container/kmod"
-	"github.com/driver-container/driver-container/node"
 	"github.com/driver-container/driver-container/node/kubernetes"
 	"github.com/driver-container/driver-container/node/report"
+	"github.com/driver-container/driver-container/node/status"
 )
 
 // The rights are those that the options ask for, one by one.
@@ -83,19 +83,19 @@ func account(t *testing.T, p *control.Plane) (server, dir string) {
 // driver is a status that the test changes.
 type driver struct {
 	mu      sync.Mutex
-	st      node.Status
+	st      status.Snapshot
 	changed chan struct{}
 	said    []string
 }
 
-func (d *driver) Status() node.Status { d.mu.Lock(); defer d.mu.Unlock(); return d.st }
+func (d *driver) Status() status.Snapshot { d.mu.Lock(); defer d.mu.Unlock(); return d.st }
 func (d *driver) say(format string, args ...any) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.said = append(d.said, fmt.Sprintf(format, args...))
 }
 
-func (d *driver) set(st node.Status) {
+func (d *driver) set(st status.Snapshot) {
 	d.mu.Lock()
 	d.st = st
 	d.mu.Unlock()
@@ -122,16 +122,18 @@ func TestTelling(t *testing.T) {
 
 // withoutRights: each way says once what it may not do, in the server's words.
 func withoutRights(t *testing.T, client *kubernetes.Client) {
-	d := &driver{changed: make(chan struct{}, 1), st: node.Status{State: node.Degraded, Reason: "x"}}
-	r := report.Start(report.Source{Status: d.Status, Changed: d.changed}, options(client, d, "some-uid"))
-	d.set(node.Status{State: node.Serving, Up: &node.Driver{Version: "535.261.03", Flavour: "open"}})
+	d := &driver{changed: make(chan struct{}, 1), st: status.Snapshot{State: status.Degraded, Reason: "x"}}
+	r := report.Start(t.Context(), report.Source{Status: d.Status, Changed: d.changed}, options(client, d, "some-uid"))
+	d.set(status.Snapshot{State: status.Serving, Up: &status.Driver{Version: "535.261.03", Flavour: "open"}})
 	deadline := time.Now().Add(20 * time.Second)
 	for said := 0; said < 2 && time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
 		d.mu.Lock()
 		said = len(d.said)
 		d.mu.Unlock()
 	}
-	r.Close(3 * time.Second)
+	closing, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+	defer cancel()
+	r.Close(closing)
 	text := strings.Join(d.said, "\n")
 	if len(d.said) != 2 || !strings.Contains(text, `cannot patch resource "nodes/status"`) || !strings.Contains(text, `cannot create resource "events"`) {
 		t.Errorf("said\n%s", text)
@@ -148,7 +150,7 @@ func options(client *kubernetes.Client, d *driver, uid string) report.Options {
 // life goes from the wait for a holder to a clean stop, and looks with kubectl.
 func life(t *testing.T, p *control.Plane, client *kubernetes.Client, uid string) {
 	d := &driver{changed: make(chan struct{}, 1)}
-	r := report.Start(report.Source{Status: d.Status, Changed: d.changed}, options(client, d, uid))
+	r := report.Start(t.Context(), report.Source{Status: d.Status, Changed: d.changed}, options(client, d, uid))
 	condition := func(want string) {
 		t.Helper()
 		p.Wait(20*time.Second, "condition "+want, func() error {
@@ -159,11 +161,11 @@ func life(t *testing.T, p *control.Plane, client *kubernetes.Client, uid string)
 			return nil
 		})
 	}
-	d.set(node.Status{State: node.Waiting, WaitsFor: node.ForHolders, Reason: "driver 470.256.02 must go before 535.261.03 can be loaded: in use by pid 7 (python3) in pod team/train-0",
+	d.set(status.Snapshot{State: status.Waiting, WaitsFor: status.ForHolders, Reason: "driver 470.256.02 must go before 535.261.03 can be loaded: in use by pid 7 (python3) in pod team/train-0",
 		Holders: []kmod.Holder{{PID: 7, PodName: "train-0", PodNamespace: "team"}}})
 	condition("False Waiting driver 470.256.02 must go")
 	first := p.Kubectl("get", "node", "node-1", "-o", "jsonpath={.status.conditions[0].lastTransitionTime}")
-	d.set(node.Status{State: node.Serving, Ready: true, Kernel: "6.1.0", Up: &node.Driver{Version: "535.261.03", Flavour: "open", Source: "image"}})
+	d.set(status.Snapshot{State: status.Serving, Ready: true, Kernel: "6.1.0", Up: &status.Driver{Version: "535.261.03", Flavour: "open", Source: "image"}})
 	condition("True Serving driver 535.261.03 (open modules, from the image) serves kernel 6.1.0")
 	if first == "" {
 		t.Error("no transition time")
@@ -186,8 +188,10 @@ func life(t *testing.T, p *control.Plane, client *kubernetes.Client, uid string)
 	see(describe("pod", "-n", "gpu", "driver-x"), "WaitingForHolders", "in pod team/train-0", "Normal", "Warning")
 	see(describe("node", "node-1"), "NVIDIADriverReady", "WaitingForHolders", "Serving", "nvidia-driver")
 	see(p.Kubectl("get", "events", "-A", "--field-selector", "involvedObject.kind=Node"), "default", "node/node-1")
-	d.set(node.Status{State: node.Absent})
-	r.Close(3 * time.Second)
+	d.set(status.Snapshot{State: status.Absent})
+	closing, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+	defer cancel()
+	r.Close(closing)
 	condition("False Stopped")
 	see(describe("pod", "-n", "gpu", "driver-x"), "Stopped")
 	if len(d.said) > 0 {

@@ -21,7 +21,6 @@ import (
 	"time"
 
 	"github.com/driver-container/driver-container/ci/conformance/inside"
-	"github.com/driver-container/driver-container/node/driverroot"
 )
 
 // limit bounds a whole run; natively it takes two seconds.
@@ -47,7 +46,7 @@ func run(ctx context.Context, args []string) (int, error) {
 	flags.StringVar(&o.Root, "driver-root", "/run/nvidia/driver", "the driver root to look at")
 	flags.StringVar(&o.Version, "driver-version", "", "the driver version that it should have (required)")
 	flags.StringVar(&o.Dev, "dev", "/dev", "folder with the driver's device nodes; they are copied")
-	hostDev := flags.Bool("host-dev", false, "device nodes are on the host's /dev, so the root must have no dev (for our linter)")
+	flags.BoolVar(&o.HostDev, "host-dev", false, "device nodes are on the host's /dev, so the root must have no dev (for our linter)")
 	entered := flags.Bool("inside", false, "used by the program itself")
 	if err := flags.Parse(args); err != nil {
 		return 2, nil //nolint:nilerr // flag has said what is wrong
@@ -58,7 +57,6 @@ func run(ctx context.Context, args []string) (int, error) {
 	if !*entered {
 		return again(ctx, args)
 	}
-	o.Lint = func(root string) []string { return driverroot.Lint(root, o.Version, *hostDev) }
 	report, err := inside.Run(ctx, o)
 	if err != nil {
 		return 2, err

@@ -14,21 +14,18 @@ import (
 
 // Options say what to look at. All paths are those of the calling process.
 type Options struct {
-	Consumer string                     // a small system with the programs, made by package conformance
-	Root     string                     // the driver root
-	Dev      string                     // folder with the driver's device nodes, usually /dev
-	Version  string                     // driver version that the root should have
-	Lint     func(root string) []string // our linter, nil to leave it out; it runs before the world is entered
+	Consumer string // a small system with the programs, made by package conformance
+	Root     string // the driver root
+	Dev      string // folder with the driver's device nodes, usually /dev
+	Version  string // driver version that the root should have
+	HostDev  bool   // device nodes are on the host's /dev, so the root must have no dev (for our linter)
 }
 
 // Run enters the world and asks every program. It is for a process that does nothing else afterwards, and that is the first
 // in a mount and pid namespace of its own. An error means that the question could not be put; what the programs say, and
 // that they fail, is in the report.
 func Run(ctx context.Context, o Options) (Report, error) {
-	r := Report{Root: o.Root, Version: o.Version, DevRoot: "/", Lint: []string{}}
-	if o.Lint != nil {
-		r.Lint = append(r.Lint, o.Lint(o.Root)...)
-	}
+	r := Report{Root: o.Root, Version: o.Version, DevRoot: "/", Lint: append([]string{}, Lint(o.Root, o.Version, o.HostDev)...)}
 	if err := world(o.Consumer, o.Root, o.Dev); err != nil {
 		return r, fmt.Errorf("prepare a private world for the consumers of %s: %w", o.Root, err)
 	}

@@ -55,13 +55,13 @@ func Test01FirstStart(t *testing.T) {
 		With(lab.Mount{Host: "/opt/made", Guest: "/opt/made", ReadOnly: true}))
 	p.WaitLine(`compiling: \d+ of about \d+ steps after 1\ds: `, 3*time.Minute)
 	probes(t, p, 15, 15, 0)
-	if st := status(t, g); st.Phase != "modules" || st.State != "starting" {
+	if st := statusOf(t, g); st.Phase != "modules" || st.State != "starting" {
 		t.Errorf("while it compiles: %+v", st)
 	}
 	p.WaitLine(`ready: driver 535\.261\.03 \(proprietary\) serves kernel `, 4*time.Minute)
 	contains(t, p.Output(), `compiling 535\.261\.03 \(proprietary\) for \S+ with gcc 12\.2\.0, [12] jobs \(.*\); the whole output goes to /var/lib/`)
 	took := phasesOf(t, g, p)
-	st := status(t, g)
+	st := statusOf(t, g)
 	t.Logf("from the container's start to ready: %s; phases: %v", since(t, g, p, "ready: driver").Round(10*time.Millisecond), took)
 	if st.Up == nil || st.Up.Source != "compiled" || !st.Ready || took["modules"] < 11*time.Second {
 		t.Errorf("status %+v", st)
@@ -132,7 +132,7 @@ func kept(t *testing.T, g *lab.Guest) {
 	if g.Sh("cat /var/lib/nvidia-driver/log/compile-535.261.03-proprietary-*.log") != strings.TrimSuffix(g.Read("/opt/made/log"), "\n") {
 		t.Error("the log is not the whole output of the compile")
 	}
-	st := status(t, g)
+	st := statusOf(t, g)
 	for _, m := range st.Up.Modules {
 		if live := strings.TrimSpace(g.Read("/sys/module/" + m.Name + "/srcversion")); live != m.SrcVersion || !strings.HasPrefix(m.File, "/var/lib/nvidia-driver/modules/535") {
 			t.Errorf("%s: srcversion %s is live, status has %+v", m.Name, live, m)
@@ -155,7 +155,7 @@ func Test01WholeCompile(t *testing.T) {
 	d := g.Start(driver("driver"))
 	d.WaitLine(`compiling: \d+ of about \d+ steps after `, 10*time.Minute)
 	d.WaitLine(`ready: driver `+p.driver, 90*time.Minute)
-	st := status(t, g)
+	st := statusOf(t, g)
 	t.Logf("phases: %v", phasesOf(t, g, d))
 	if st.Up == nil || st.Up.Source != "compiled" || driverLoaded(g) != p.driver {
 		t.Errorf("status %+v", st)
@@ -163,7 +163,7 @@ func Test01WholeCompile(t *testing.T) {
 	usable(t, g)
 	stops(t, d, 0)
 	again := ready(t, g, driver("driver"))
-	if st := status(t, g); st.Up == nil || st.Up.Source != "cache" {
+	if st := statusOf(t, g); st.Up == nil || st.Up.Source != "cache" {
 		t.Errorf("the second start: %+v", st.Up)
 	}
 	stops(t, again, 0)

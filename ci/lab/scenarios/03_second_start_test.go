@@ -53,7 +53,7 @@ func secondStart(t *testing.T, g *lab.Guest) time.Duration {
 	p := ready(t, g, driver("535"))
 	took := since(t, g, p, "ready: driver").Round(time.Millisecond)
 	t.Logf("ready after %s, its first line after %s; phases %v", took, since(t, g, p, "accepting its license"), phasesOf(t, g, p))
-	if up := status(t, g).Up; up == nil || up.Source != "cache" {
+	if up := statusOf(t, g).Up; up == nil || up.Source != "cache" {
 		t.Errorf("the modules did not come from the cache: %+v", up)
 	}
 	if out := p.Output(); strings.Contains(out, "compil") || strings.Contains(out, "staged in") {

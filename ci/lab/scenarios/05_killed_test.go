@@ -76,7 +76,7 @@ func notOurs(t *testing.T, g *lab.Guest) {
 
 	p.Kill()
 	path := "/run/nvidia/driver-status.json"
-	st := status(t, g)
+	st := statusOf(t, g)
 	st.Up.Modules[0].SrcVersion = "0123456789ABCDEF01234567" // what the dead one had loaded was another build
 	text, err := json.Marshal(st)
 	if err != nil {

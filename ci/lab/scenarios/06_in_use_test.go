@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/driver-container/driver-container/ci/lab"
-	"github.com/driver-container/driver-container/node"
+	"github.com/driver-container/driver-container/node/status"
 )
 
 const workPod = "5f2a7c10-aaaa-bbbb-cccc-000000000001"
@@ -31,7 +31,7 @@ func Test06InUse(t *testing.T) {
 	p.Signal(syscall.SIGTERM)
 	p.WaitLine(`driver is in use by `, time.Minute)
 	named(t, host, inPod, p.Output())
-	if st := status(t, g); st.State != node.Stopping || st.Ready || len(st.Holders) != 2 {
+	if st := statusOf(t, g); st.State != status.Stopping || st.Ready || len(st.Holders) != 2 {
 		t.Errorf("while it waits: %+v", st)
 	}
 	probes(t, p, 15, 15, 0)
@@ -123,7 +123,7 @@ func left(t *testing.T, g *lab.Guest, p, host, inPod *lab.Process, serving snaps
 	t.Helper()
 	named(t, host, inPod, p.Output())
 	named(t, host, inPod, p.Termination())
-	st := status(t, g)
+	st := statusOf(t, g)
 	named(t, host, inPod, st.Reason)
 	pids := []int{}
 	for _, h := range st.Holders {
@@ -132,7 +132,7 @@ func left(t *testing.T, g *lab.Guest, p, host, inPod *lab.Process, serving snaps
 	slices.Sort(pids)
 	want := []int{host.PID, inPod.PID}
 	slices.Sort(want)
-	if st.State != node.Detached || st.Ready || st.Up == nil || st.Up.Version != d535.driver || !slices.Equal(pids, want) {
+	if st.State != status.Detached || st.Ready || st.Up == nil || st.Up.Version != d535.driver || !slices.Equal(pids, want) {
 		t.Errorf("left in place: %+v", st)
 	}
 	now := look(g)

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/driver-container/driver-container/ci/lab"
-	"github.com/driver-container/driver-container/node"
+	"github.com/driver-container/driver-container/node/status"
 )
 
 // An upgrade in one boot, from 470 to 535: idle, in use, and with a 535 that the kernel refuses.
@@ -46,7 +46,7 @@ func upgradeIdle(t *testing.T, g *lab.Guest) {
 	p := ready(t, g, driver("535"))
 	serving(t, g, d535.driver)
 	contains(t, p.Output(), `unloading driver 470\.256\.02`)
-	t.Logf("phases: %v", status(t, g).Phases)
+	t.Logf("phases: %v", statusOf(t, g).Phases)
 	stops(t, p, 0)
 }
 
@@ -60,8 +60,8 @@ func upgradeBusy(t *testing.T, g *lab.Guest) {
 
 	p = g.Start(driver("535"))
 	p.WaitLine(fmt.Sprintf(`waiting to replace driver 470\.256\.02: .*in use by pid %d \(.*nvidiactl`, holder.PID), 2*time.Minute)
-	st := status(t, g)
-	if st.State != node.Waiting || st.Ready || len(st.Holders) != 1 || st.Holders[0].PID != holder.PID {
+	st := statusOf(t, g)
+	if st.State != status.Waiting || st.Ready || len(st.Holders) != 1 || st.Holders[0].PID != holder.PID {
 		t.Errorf("status %s, ready %v, holders %v; want it to wait for %d", st.State, st.Ready, st.Holders, holder.PID)
 	}
 	if r := p.Exec("nvidia-driver", "probe", "ready"); r.Code != 15 || !strings.Contains(r.Output, "must go before 535.261.03 can be loaded") {
@@ -79,7 +79,7 @@ func upgradeBusy(t *testing.T, g *lab.Guest) {
 	p.WaitLine(`ready: driver 535`, time.Minute)
 	t.Logf("535 is ready %s after the holder left", time.Since(begin).Round(10*time.Millisecond))
 	serving(t, g, d535.driver)
-	if st := status(t, g); len(st.Holders) != 0 || st.Reason != "" {
+	if st := statusOf(t, g); len(st.Holders) != 0 || st.Reason != "" {
 		t.Errorf("holders %v and reason %q are still in the status", st.Holders, st.Reason)
 	}
 	stops(t, p, 0)
@@ -119,7 +119,7 @@ func upgradeRefused(t *testing.T, g *lab.Guest, module, param string) {
 	name, _, _ := strings.Cut(param, "=")
 	contains(t, out, `driver 535\.261\.03 failed to start, 470\.256\.02 is loaded again: .*invalid for parameter .`+name, `/drivers/<module>\.conf`)
 	serving(t, g, d470.driver)
-	if st := status(t, g); st.State != node.Restored || st.Ready || st.Up == nil || st.Up.Version != d470.driver || !strings.Contains(st.Reason, name) {
+	if st := statusOf(t, g); st.State != status.Restored || st.Ready || st.Up == nil || st.Up.Version != d470.driver || !strings.Contains(st.Reason, name) {
 		t.Errorf("status %s, up %+v, reason %q; want 470 restored", st.State, st.Up, st.Reason)
 	}
 	g.Remove(conf)

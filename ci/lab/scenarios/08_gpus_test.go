@@ -8,7 +8,7 @@ import (
 
 	"github.com/driver-container/driver-container/ci/lab"
 	"github.com/driver-container/driver-container/ci/lab/fakegpu"
-	"github.com/driver-container/driver-container/node"
+	"github.com/driver-container/driver-container/node/status"
 )
 
 // slots of the lab's GPUs.
@@ -30,7 +30,7 @@ func Test08GPUsTwoTakenNone(t *testing.T) {
 	g := stage{gpus: []fakegpu.Model{fakegpu.T4, fakegpu.L4}, products: map[string]product{"535": d535}, modules: []modules{{d535, closed}}}.start(t)
 	p := ready(t, g, light("535"))
 	serving(t, g, d535.driver)
-	if st := status(t, g); len(st.GPUs) != 2 || st.GPUs[0].Address != first || st.GPUs[1].Address != second {
+	if st := statusOf(t, g); len(st.GPUs) != 2 || st.GPUs[0].Address != first || st.GPUs[1].Address != second {
 		t.Errorf("GPUs in the status: %+v", st.GPUs)
 	}
 	if !g.Exists("/run/nvidia/driver/dev/nvidia0") || !g.Exists("/run/nvidia/driver/dev/nvidia1") {
@@ -47,7 +47,7 @@ func Test08GPUsTwoTakenNone(t *testing.T) {
 	t.Run("one is bound to pci-stub", func(t *testing.T) {
 		p := ready(t, g, light("535"))
 		contains(t, p.Output(), `0000:00:06.0[^\n]* is bound to pci-stub; the driver takes the other GPUs only`)
-		if st := status(t, g); len(st.GPUs) != 2 || st.GPUs[1].Reason != "it is bound to pci-stub" {
+		if st := statusOf(t, g); len(st.GPUs) != 2 || st.GPUs[1].Reason != "it is bound to pci-stub" {
 			t.Errorf("GPUs in the status: %+v", st.GPUs)
 		}
 		stops(t, p, 0)
@@ -72,7 +72,7 @@ func requireGPU(t *testing.T, g *lab.Guest) {
 	before := look(g)
 	p := g.Start(light("535", "DRIVER_GPU_INIT=require"))
 	p.WaitLine(`not ready: GPU 0000:00:05\.0 \(10de:1eb8\) does not initialise: .*NVRM: GPU 0000:00:05\.0: RmInitAdapter failed.*; GPU 0000:00:06\.0 \(10de:27b8\) does not initialise: .*NVRM: GPU 0000:00:06\.0`, time.Minute)
-	if st := status(t, g); st.State != node.Degraded || st.Ready || !strings.Contains(st.Reason, "NVRM:") || len(st.GPUs) != 2 || st.GPUs[0].Works {
+	if st := statusOf(t, g); st.State != status.Degraded || st.Ready || !strings.Contains(st.Reason, "NVRM:") || len(st.GPUs) != 2 || st.GPUs[0].Works {
 		t.Errorf("status %+v", st)
 	}
 	r := p.Exec("nvidia-driver", "probe", "startup")

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/driver-container/driver-container/ci/lab"
-	"github.com/driver-container/driver-container/node"
+	"github.com/driver-container/driver-container/node/status"
 )
 
 const (
@@ -171,7 +171,7 @@ case "$2" in */driver-modules/source) cp /seed/*/*.ko "$2" ;; *) echo "unexpecte
 		With(lab.Mount{Host: "/seed/a", Guest: "/seed", ReadOnly: true})
 	p := ready(t, g, c)
 	serving(t, g, d535.driver)
-	if st := status(t, g); st.Up.Source != "compiled" || st.State != node.Serving {
+	if st := statusOf(t, g); st.Up.Source != "compiled" || st.State != status.Serving {
 		t.Errorf("modules are from %q, state %s", st.Up.Source, st.State)
 	}
 	stops(t, p, 0)
@@ -189,7 +189,7 @@ func Test11TermInStop(t *testing.T) {
 	holder := g.Hold("/run/nvidia/driver/dev/nvidia-uvm")
 	p.Signal(syscall.SIGTERM)
 	p.WaitLine(`driver is in use by pid `+strconv.Itoa(holder.PID), time.Minute)
-	if st := status(t, g); st.State != node.Stopping || len(st.Holders) != 1 || !p.Running() {
+	if st := statusOf(t, g); st.State != status.Stopping || len(st.Holders) != 1 || !p.Running() {
 		t.Errorf("status %s, holders %v; want it to wait", st.State, st.Holders)
 	}
 	begin := time.Now()
@@ -200,7 +200,7 @@ func Test11TermInStop(t *testing.T) {
 		t.Errorf("it went on for %s after the second signal", took)
 	}
 	serving(t, g, d535.driver)
-	if st := status(t, g); st.State != node.Detached {
+	if st := statusOf(t, g); st.State != status.Detached {
 		t.Errorf("status %s, want detached", st.State)
 	}
 	p = ready(t, g, light("535"))

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/driver-container/driver-container/ci/lab"
-	"github.com/driver-container/driver-container/node"
+	"github.com/driver-container/driver-container/node/status"
 )
 
 const (
@@ -44,9 +44,9 @@ func Test13DaemonKilledFiveTimes(t *testing.T) {
 	g := stage{products: map[string]product{"535": d535}, modules: []modules{{d535, closed}}}.start(t)
 	before := look(g)
 	p := ready(t, g, persisting())
-	t.Logf("nvidia-persistenced has open: %s", g.Sh(fmt.Sprintf("ls -l /proc/%d/fd", status(t, g).Daemons[0].PID)))
+	t.Logf("nvidia-persistenced has open: %s", g.Sh(fmt.Sprintf("ls -l /proc/%d/fd", statusOf(t, g).Daemons[0].PID)))
 	for i, pause := range []string{"1s", "2s", "4s", "8s", "16s"} {
-		st := status(t, g)
+		st := statusOf(t, g)
 		if len(st.Daemons) != 1 || !st.Daemons[0].Ready || st.Daemons[0].Restarts != i || !st.Ready {
 			t.Fatalf("before kill %d: %+v", i+1, st)
 		}
@@ -83,8 +83,8 @@ func Test13DaemonKilledFiveTimes(t *testing.T) {
 // wantDown wants a node that is not ready, for this reason.
 func wantDown(t *testing.T, g *lab.Guest, reason string) {
 	t.Helper()
-	var st node.Status
-	eventually(t, 20*time.Second, "not ready", func() bool { st = status(t, g); return st.State == node.Degraded })
+	var st status.Snapshot
+	eventually(t, 20*time.Second, "not ready", func() bool { st = statusOf(t, g); return st.State == status.Degraded })
 	contains(t, st.Reason, reason)
 	if st.Ready {
 		t.Errorf("ready while a daemon is down: %+v", st)
@@ -105,7 +105,7 @@ func Test13DaemonNeverStarts(t *testing.T) {
 	p := g.Start(pod)
 	p.WaitLine(`not ready: nvidia-persistenced is not running: .*it was told to fail`, 2*time.Minute)
 	wantDown(t, g, `it was told to fail`)
-	eventually(t, 30*time.Second, "three more attempts", func() bool { return status(t, g).Daemons[0].Restarts >= 3 })
+	eventually(t, 30*time.Second, "three more attempts", func() bool { return statusOf(t, g).Daemons[0].Restarts >= 3 })
 	if !p.Running() || driverLoaded(g) != d535.driver || roots(g) != 1 {
 		t.Errorf("it did not stay as it was: driver %q, %d roots\n%s", driverLoaded(g), roots(g), p.Output())
 	}
@@ -119,7 +119,7 @@ func Test13DaemonNeverStarts(t *testing.T) {
 	}
 	g.Remove(standinMode)
 	p.WaitLine(`ready: driver`, time.Minute)
-	st := status(t, g)
+	st := statusOf(t, g)
 	if !st.Ready || st.Reason != "" {
 		t.Errorf("it starts by now, but: %+v", st)
 	}
@@ -137,7 +137,7 @@ func Test13DaemonNeverStarts(t *testing.T) {
 
 	g.Write(standinMode, "hangs\n", 0)
 	p = g.Start(pod)
-	eventually(t, time.Minute, "the start of the daemons", func() bool { return status(t, g).Phase == "daemons" && driverLoaded(g) != "" })
+	eventually(t, time.Minute, "the start of the daemons", func() bool { return statusOf(t, g).Phase == "daemons" && driverLoaded(g) != "" })
 	begin := time.Now()
 	p.Signal(syscall.SIGTERM)
 	ends(t, p, 0, time.Minute)

@@ -38,7 +38,7 @@ func Test15Cycles(t *testing.T) {
 			p = ready(t, g, pod)
 			contains(t, p.Output(), `adopting it`)
 		}
-		open := number(t, g, fmt.Sprintf("ls /proc/%d/fd | wc -l", status(t, g).PID))
+		open := number(t, g, fmt.Sprintf("ls /proc/%d/fd | wc -l", statusOf(t, g).PID))
 		code, out := p.Stop(time.Minute)
 		times = append(times, time.Since(begin).Round(100*time.Millisecond))
 		p.Kill()

@@ -10,7 +10,7 @@ import (
 
 	"github.com/driver-container/driver-container/ci/conformance"
 	"github.com/driver-container/driver-container/ci/lab"
-	"github.com/driver-container/driver-container/node"
+	"github.com/driver-container/driver-container/node/status"
 )
 
 const (
@@ -124,7 +124,7 @@ func Test16DriverManager(t *testing.T) {
 	g.Remove(pidFile)
 	p.WaitLine(`nvidia-driver\.pid.*made it anew`, 30*time.Second)
 	eventually(t, 10*time.Second, "NVIDIA's pid file is back", func() bool { return g.Exists(pidFile) })
-	if st := status(t, g); !st.Ready {
+	if st := statusOf(t, g); !st.Ready {
 		t.Errorf("not ready for want of a pid file: %+v", st)
 	}
 
@@ -136,7 +136,7 @@ func Test16DriverManager(t *testing.T) {
 		t.Errorf("the readiness probe of a driver without root: %s", r)
 	}
 	heartbeat := func() int {
-		at, _ := strconv.Atoi(strings.TrimSpace(p.Exec("stat", "-c", "%Y", node.InstanceFile).Output))
+		at, _ := strconv.Atoi(strings.TrimSpace(p.Exec("stat", "-c", "%Y", status.InstanceFile).Output))
 		return at
 	}
 	first := heartbeat()

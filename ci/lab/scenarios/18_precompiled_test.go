@@ -68,7 +68,7 @@ func Test18Precompiled(t *testing.T) {
 	p := ready(t, g, driver("thin"))
 	start := since(t, g, p, "ready: driver").Round(time.Millisecond)
 	t.Logf("the first start: ready after %s; phases %v", start, phasesOf(t, g, p))
-	if up := status(t, g).Up; up == nil || up.Source != "image" {
+	if up := statusOf(t, g).Up; up == nil || up.Source != "image" {
 		t.Errorf("the modules did not come from the image: %+v", up)
 	}
 	usable(t, g)
@@ -158,7 +158,7 @@ func Test19SeveralKernels(t *testing.T) {
 		t.Run(kernel.Release, func(t *testing.T) {
 			g := stage{boot: kernel, disks: map[string]lab.Image{"all": image}, edit: func(c *lab.Config) { c.NoHeaders = true }}.start(t)
 			p := ready(t, g, driver("all"))
-			up := status(t, g).Up
+			up := statusOf(t, g).Up
 			if up == nil || up.Source != "image" || driverLoaded(g) != d535.driver {
 				t.Errorf("%+v, loaded %q", up, driverLoaded(g))
 			}

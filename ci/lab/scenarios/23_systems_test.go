@@ -61,7 +61,7 @@ func Test23Systems(t *testing.T) {
 			before := look(g)
 			p := ready(t, g, driver(c.system))
 			t.Logf("ready after %s; phases %v", since(t, g, p, "ready: driver").Round(time.Millisecond), phasesOf(t, g, p))
-			if up := status(t, g).Up; up == nil || up.Source != "image" || driverLoaded(g) != d535.driver {
+			if up := statusOf(t, g).Up; up == nil || up.Source != "image" || driverLoaded(g) != d535.driver {
 				t.Errorf("%+v, loaded %q, want modules of the image", up, driverLoaded(g))
 			}
 			probes(t, p, 0, 0, 0)

@@ -16,7 +16,7 @@ import (
 	"github.com/driver-container/driver-container/ci/lab"
 	"github.com/driver-container/driver-container/ci/lab/fakegpu"
 	"github.com/driver-container/driver-container/kmod/kbuild"
-	"github.com/driver-container/driver-container/node"
+	"github.com/driver-container/driver-container/node/status"
 )
 
 // product is an image under test.
@@ -240,9 +240,9 @@ func ends(t *testing.T, p *lab.Process, code int, limit time.Duration) string {
 }
 
 // status reads the status file in the guest; the zero status when there is none.
-func status(t *testing.T, g *lab.Guest) node.Status {
+func statusOf(t *testing.T, g *lab.Guest) status.Snapshot {
 	t.Helper()
-	var st node.Status
+	var st status.Snapshot
 	const path = "/run/nvidia/driver-status.json"
 	if !g.Exists(path) {
 		return st

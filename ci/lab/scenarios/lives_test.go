@@ -63,7 +63,7 @@ func phasesOf(t *testing.T, g *lab.Guest, p *lab.Process) map[string]time.Durati
 		}
 	}
 	took := map[string]time.Duration{}
-	for _, p := range status(t, g).Phases {
+	for _, p := range statusOf(t, g).Phases {
 		kept = append(kept, p.Phase)
 		took[p.Phase] = time.Duration(p.Seconds * float64(time.Second)).Round(time.Millisecond)
 	}

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/driver-container/driver-container/ci/lab"
-	"github.com/driver-container/driver-container/node"
+	"github.com/driver-container/driver-container/node/status"
 )
 
 const (
@@ -40,7 +40,7 @@ func fails(t *testing.T, g *lab.Guest, c lab.Container, code int, limit time.Dur
 	t.Logf("exit code %d after %s", code, time.Since(begin).Round(10*time.Millisecond))
 	contains(t, out, expressions...)
 	contains(t, p.Termination(), `.`)
-	if st := status(t, g); st.State != node.Failed || st.Ready || st.Reason == "" {
+	if st := statusOf(t, g); st.State != status.Failed || st.Ready || st.Reason == "" {
 		t.Errorf("status is %s, ready %v, reason %q; want failed with a reason", st.State, st.Ready, st.Reason)
 	}
 	if after := look(g).withoutStatus(); after != before {

@@ -1,0 +1,53 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/pflag"
+)
+
+// reportFlags is what an instance tells others beyond the node's own files. All of it is off unless asked for.
+type reportFlags struct {
+	metrics   string // address to listen on
+	gpuEvery  time.Duration
+	events    bool
+	condition bool
+	safeLoad  bool
+	features  string // folder of Node Feature Discovery
+}
+
+func (r *reportFlags) flags(f *pflag.FlagSet) {
+	f.StringVar(&r.metrics, "metrics-addr", "", "serve /metrics, /healthz and /readyz at this address, such as :9835")
+	f.DurationVar(&r.gpuEvery, "gpu-metrics-every", 30*time.Second, "ask the GPUs for memory and utilisation at most so often, when metrics are scraped; 0: never")
+	f.BoolVar(&r.events, "events", false, "Kubernetes Events on this pod and on the node; the service account may create and patch events")
+	f.BoolVar(&r.condition, "node-condition", false, "node condition NVIDIADriverReady; the service account may patch nodes/status")
+	f.BoolVar(&r.safeLoad, "safe-load", false, "before another driver is taken down, wait until the node was prepared for it: until the annotation that is set then was removed; the service account may get and patch nodes")
+	f.StringVar(&r.features, "nfd-dir", "", "folder in which Node Feature Discovery looks for features, where the host's is mounted: labels with the driver's version and the GPUs' model")
+}
+
+// check finds values that cannot be meant.
+func (r *reportFlags) check() error {
+	var errs []error
+	if r.metrics != "" {
+		if _, _, err := net.SplitHostPort(r.metrics); err != nil {
+			errs = append(errs, fmt.Errorf("--metrics-addr (DRIVER_METRICS_ADDR) is %q; it must be HOST:PORT or :PORT: %w", r.metrics, err))
+		}
+	}
+	if r.gpuEvery < 0 {
+		errs = append(errs, fmt.Errorf("--gpu-metrics-every (DRIVER_GPU_METRICS_EVERY) is %s; it must not be negative", r.gpuEvery))
+	}
+	if r.features != "" && !filepath.IsAbs(r.features) {
+		errs = append(errs, fmt.Errorf("--nfd-dir (DRIVER_NFD_DIR) is %q; it must be an absolute path", r.features))
+	}
+	if len(errs) > 0 {
+		return usageError{errors.Join(errs...)}
+	}
+	return nil
+}
+
+// any says whether somebody has to follow the status.
+func (r *reportFlags) any() bool { return r.events || r.condition || r.safeLoad || r.features != "" }

@@ -1,0 +1,117 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/driver-container/driver-container/node"
+	"github.com/driver-container/driver-container/node/kubernetes"
+)
+
+func TestReportFlagsCheck(t *testing.T) {
+	t.Parallel()
+	for want, reports := range map[string]reportFlags{
+		"":                         {metrics: ":9835", features: "/features", events: true},
+		"DRIVER_METRICS_ADDR":      {metrics: "9835"},
+		"DRIVER_GPU_METRICS_EVERY": {gpuEvery: -time.Second},
+		"DRIVER_NFD_DIR":           {features: "features.d"},
+	} {
+		err := reports.check()
+		if (err == nil) != (want == "") || err != nil && (!strings.Contains(err.Error(), want) || exitCode(err) != exitUsage) {
+			t.Errorf("%+v: %v, want %q", reports, err, want)
+		}
+	}
+	for _, reports := range []reportFlags{{events: true}, {condition: true}, {safeLoad: true}, {features: "/x"}} {
+		if !reports.any() {
+			t.Errorf("%+v: nobody follows the status", reports)
+		}
+	}
+	if (&reportFlags{metrics: ":1"}).any() {
+		t.Error("metrics follow the status by themselves")
+	}
+	var stderr bytes.Buffer
+	for _, args := range []string{"init --metrics-addr nowhere", "--accept-license --nfd-dir x", "init --gpu-metrics-every -1s"} {
+		if code := run(append([]string{"nvidia-driver"}, strings.Fields(args)...), nil, true, &stderr, &stderr); code != exitUsage {
+			t.Errorf("%s: %d", args, code)
+		}
+	}
+}
+
+// A port that is taken costs the metrics and nothing else.
+func TestMeasure(t *testing.T) {
+	t.Parallel()
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	var stderr bytes.Buffer
+	p := &program{stderr: &stderr}
+	var n *node.Node
+	p.measure(t.Context(), n, t.TempDir(), reportFlags{metrics: taken.Addr().String()})()
+	p.measure(t.Context(), n, t.TempDir(), reportFlags{})()
+	if text := stderr.String(); !strings.Contains(text, "warning: no metrics: listen tcp") || strings.Count(text, "\n") != 1 {
+		t.Errorf("%s", text)
+	}
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := free.Addr().String()
+	free.Close()
+	end := p.measure(t.Context(), n, t.TempDir(), reportFlags{metrics: addr})
+	resp, err := new(http.Client).Get("http://" + addr + "/healthz")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := io.ReadAll(resp.Body)
+	resp.Body.Close()
+	if err != nil || resp.StatusCode != http.StatusServiceUnavailable || !strings.Contains(string(text), "no driver-entrypoint runs") {
+		t.Errorf("%d %s %v", resp.StatusCode, text, err)
+	}
+	end()
+	if _, err := new(http.Client).Get("http://" + addr + "/healthz"); err == nil {
+		t.Error("it goes on serving")
+	}
+}
+
+func TestReporting(t *testing.T) {
+	t.Parallel()
+	var stderr bytes.Buffer
+	p := &program{stderr: &stderr}
+	client := kubernetes.New("", "/nowhere")
+	cfg := node.Defaults()
+	cfg.Host, cfg.Pod, cfg.PodNamespace, cfg.PodUID = "node-1", "driver-x", "gpu", "u"
+	o := p.reporting(client, nil, cfg, reportFlags{events: true, features: "/x"})
+	if !o.Events || o.Condition || o.Features != "/x" || o.Node != "node-1" || o.Pod != kubernetes.Pod("gpu", "driver-x", "u") || o.Idle != nil {
+		t.Errorf("%+v", o)
+	}
+	p.reporting(client, kubernetes.NewSafeLoad(client, "node-1", "driver-x"), cfg, reportFlags{safeLoad: true}).Idle(t.Context())
+	if !strings.Contains(stderr.String(), "remove what an earlier container of this pod left") {
+		t.Errorf("%s", stderr.String())
+	}
+}
+
+// The last word has its time also after the second signal, but less.
+func TestLastWord(t *testing.T) {
+	t.Parallel()
+	patience, hasten := context.WithCancel(t.Context())
+	wait := func() time.Duration {
+		ctx, cancel := lastWord(patience)
+		defer cancel()
+		deadline, _ := ctx.Deadline()
+		return time.Until(deadline).Round(time.Second)
+	}
+	if got := wait(); got != 3*time.Second {
+		t.Error(got)
+	}
+	if hasten(); wait() != time.Second {
+		t.Error(wait())
+	}
+}

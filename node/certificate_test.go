@@ -1,0 +1,99 @@
+package node
+
+import (
+	"bytes"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"fmt"
+	"math/big"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/driver-container/driver-container/kmod/kbuild"
+	"github.com/driver-container/driver-container/node/preflight"
+	"github.com/driver-container/driver-container/node/status"
+)
+
+// What a mounted key is for is signed once, before it is loaded and kept.
+func TestSignedStart(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		for _, cached := range []bool{false, true} {
+			w.cache[v535] = cached
+			e := w.run(life{version: v535}, func(n *Node) { n.supplier.(*instance).signer = &x509.Certificate{} })
+			ops := strings.Join(e.ops, " ")
+			if e.err != nil || !e.served || strings.Contains(ops, "compiled") == cached || !strings.Contains(ops, "sign") || !strings.Contains(ops, "keep") ||
+				strings.Index(ops, "sign") > strings.Index(ops, "insert nvidia") || strings.Index(ops, "keep") < strings.Index(ops, "insert nvidia") {
+				t.Errorf("cached %v: %v, %s", cached, e.err, ops)
+			}
+		}
+	})
+}
+
+// The certificate is left for mokutil when a start is blocked by its key, and only then.
+func TestLeaveCertificate(t *testing.T) {
+	t.Parallel()
+	cert := certificate(t)
+	mounted, none := &instance{signer: cert}, &instance{}
+	signed := &kbuild.Set{Certificate: cert.Raw}
+	for _, c := range []struct {
+		name  string
+		check preflight.Check
+		left  bool
+	}{
+		{"blocked by the key", preflight.Check{Status: preflight.Blocked, Signatures: &preflight.Signatures{Enrol: "mokutil"}}, true},
+		{"blocked by something else", preflight.Check{Status: preflight.Blocked, Signatures: &preflight.Signatures{}}, false},
+		{"another check", preflight.Check{Status: preflight.Blocked}, false},
+		{"no block", preflight.Check{Status: preflight.Warning, Signatures: &preflight.Signatures{Enrol: "mokutil"}}, false},
+	} {
+		for who, found := range map[string]*kbuild.Set{"mounted key": nil, "set": signed} {
+			var said sayings
+			n := &Node{cfg: Config{StateDir: filepath.Join(t.TempDir(), "state")}, say: said.say, supplier: none, found: found, status: status.NewStore(status.Snapshot{}, nil, nil)}
+			if found == nil {
+				n.supplier = mounted
+			}
+			n.leaveCertificate([]preflight.Check{c.check})
+			data, err := os.ReadFile(filepath.Join(n.cfg.StateDir, preflight.CertificateFile))
+			if c.left != (err == nil) || c.left && !bytes.Equal(data, cert.Raw) {
+				t.Errorf("%s, %s: %v; %q", c.name, who, err, said)
+			}
+			if c.left && !strings.Contains(strings.Join(said, " "), "is not a folder of the host") {
+				t.Errorf("%s: %q", who, said)
+			}
+		}
+	}
+	var said sayings
+	n := &Node{cfg: Config{StateDir: "/proc/nowhere"}, say: said.say, supplier: mounted, status: status.NewStore(status.Snapshot{}, nil, nil)}
+	n.leaveCertificate([]preflight.Check{{Status: preflight.Blocked, Signatures: &preflight.Signatures{Enrol: "mokutil"}}})
+	if !strings.Contains(strings.Join(said, " "), "could not be left for mokutil") {
+		t.Errorf("%q", said)
+	}
+}
+
+// certificate is a certificate of a key that nobody keeps.
+func certificate(t *testing.T) *x509.Certificate {
+	t.Helper()
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(5), Subject: pkix.Name{CommonName: "A"}}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cert
+}
+
+// sayings collects what is said.
+type sayings []string
+
+func (s *sayings) say(format string, args ...any) { *s = append(*s, fmt.Sprintf(format, args...)) }

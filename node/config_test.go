@@ -1,0 +1,38 @@
+package node
+
+import (
+	"errors"
+	"strings"
+	"testing"
+)
+
+func TestConfigModules(t *testing.T) {
+	t.Parallel()
+	for want, c := range map[string]Config{
+		"nvidia nvidia-uvm nvidia-modeset":                           {RDMA: false},
+		"nvidia nvidia-uvm nvidia-modeset nvidia-drm":                {DRM: true},
+		"nvidia nvidia-uvm nvidia-modeset nvidia-drm nvidia-peermem": {DRM: true, RDMA: true},
+	} {
+		if got := strings.Join(c.modules(true), " "); got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+	}
+	if got := (Config{RDMA: true}).modules(false); len(got) != 3 {
+		t.Errorf("without a Mellanox device: %v", got)
+	}
+}
+
+func TestConfigCheck(t *testing.T) {
+	t.Parallel()
+	if err := Defaults().Check(); err != nil {
+		t.Error(err)
+	}
+	bad := Defaults()
+	bad.ModuleType, bad.OnBusy, bad.GPUInit, bad.MaxThreads, bad.Grace, bad.Run, bad.StateDir = "closed", "", "x", -1, 0, "run", ""
+	err := bad.Check()
+	for _, want := range []string{"KERNEL_MODULE_TYPE", "--on-busy", "--gpu-init", "--max-threads", "--grace", "--run-dir", "--state-dir"} {
+		if err == nil || !errors.Is(err, ErrConfig) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s is not in %v", want, err)
+		}
+	}
+}

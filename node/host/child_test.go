@@ -1,0 +1,101 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/driver-container/driver-container/distros/driverinfo"
+	"github.com/driver-container/driver-container/node"
+)
+
+// TestMain plays a child when it is called as runChild calls this program.
+func TestMain(m *testing.M) {
+	if len(os.Args) < 2 || !strings.HasPrefix(os.Args[1], "__") {
+		os.Exit(m.Run())
+	}
+	fmt.Printf("child %v\n", os.Args[2:])
+	switch os.Args[1] {
+	case DeleteVerb:
+		switch os.Args[2] {
+		case "busy":
+			os.Exit(DeleteInUse)
+		case "absent":
+			os.Exit(DeleteAbsent)
+		case "broken":
+			os.Exit(1)
+		}
+	case "__fail":
+		os.Exit(DeleteInUse)
+	case "__hang":
+		time.Sleep(time.Minute)
+	case "__leave": // a grandchild keeps the output open
+		cmd := exec.Command("/bin/sleep", "20") //nolint:noctx // it is meant to stay
+		cmd.Stdout = os.Stdout
+		if err := cmd.Start(); err != nil {
+			os.Exit(1)
+		}
+	}
+}
+
+func TestRunChild(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancelCause(t.Context())
+	why := errors.New("somebody else")
+	time.AfterFunc(300*time.Millisecond, func() { cancel(why) })
+	for _, test := range []struct {
+		ctx  context.Context //nolint:containedctx // a table
+		verb string
+		wait time.Duration
+		code int
+		err  error
+	}{
+		{t.Context(), "__ok", 20 * time.Second, 0, nil},
+		{t.Context(), "__fail", 20 * time.Second, DeleteInUse, nil},
+		{t.Context(), "__hang", 500 * time.Millisecond, 0, context.DeadlineExceeded},
+		{ctx, "__hang", 20 * time.Second, 0, why},
+		{t.Context(), "__leave", 20 * time.Second, 0, exec.ErrWaitDelay},
+	} {
+		t.Run(test.verb, func(t *testing.T) {
+			begin := time.Now()
+			code, out, err := runChild(test.ctx, test.wait, test.verb, "nvidia")
+			if code != test.code || !errors.Is(err, test.err) {
+				t.Errorf("code %d, %q, %v", code, out, err)
+			}
+			if err == nil && !strings.HasPrefix(out, "child [nvidia]\n") {
+				t.Errorf("output %q", out)
+			}
+			if took := time.Since(begin); took > 10*time.Second {
+				t.Errorf("took %s", took)
+			}
+		})
+	}
+}
+
+// Outside of an image there is nothing to make an instance of.
+func TestNewOutsideOfAnImage(t *testing.T) {
+	t.Parallel()
+	if _, err := os.Stat("/" + driverinfo.Path); err == nil {
+		t.Skip("this is an image")
+	}
+	if _, err := New(node.Defaults(), node.Options{Say: t.Logf}); !errors.Is(err, node.ErrConfig) || !strings.Contains(err.Error(), "driver-build made") {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestMountedIsAMountPoint(t *testing.T) {
+	t.Parallel()
+	for path, want := range map[string]bool{"/proc": true, "/proc/self": false, "/nonexistent": false, t.TempDir(): false} {
+		if got, err := mounted(path); got != want || err != nil {
+			t.Errorf("%s: %v, %v", path, got, err)
+		}
+	}
+	if release, err := kernelRelease(); err != nil || release == "" {
+		t.Errorf("%q, %v", release, err)
+	}
+}

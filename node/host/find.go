@@ -1,0 +1,100 @@
+package host
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/driver-container/driver-container/distros"
+	"github.com/driver-container/driver-container/kmod/kbuild"
+	"github.com/driver-container/driver-container/node"
+	"github.com/driver-container/driver-container/node/status"
+)
+
+// Find takes modules of the image before those of the cache. The compiler does not matter for modules that are there already. Sets
+// that were compiled for another machine know their kernel by its headers only; whether the symbols fit the kernel checks itself.
+func (s *supply) Find(ctx context.Context, w node.Want) (*kbuild.Set, string, error) {
+	patches, err := s.patches(w.Release)
+	if err != nil {
+		return nil, "", err
+	}
+	set, source, err := s.findWith(ctx, w, patches)
+	if len(patches) == 0 || s.info.Toolchain || !errors.Is(err, kbuild.ErrMiss) {
+		return set, source, err
+	}
+	// Nothing can be compiled against the node's RDMA driver here: the driver goes without what needs it.
+	if set, source, err = s.findWith(ctx, w, nil); err == nil {
+		s.say("warning: the modules were compiled without this node's RDMA driver (%s): nvidia-peermem is left out; an image with a toolchain compiles it", patches[0])
+		set.Modules = slices.DeleteFunc(set.Modules, func(f kbuild.File) bool { return f.Name == "nvidia-peermem" })
+	}
+	return set, source, err
+}
+
+// findWith finds modules that were compiled with the patches and no others.
+func (s *supply) findWith(ctx context.Context, w node.Want, patches []string) (*kbuild.Set, string, error) {
+	id := ""
+	if running, err := kernelRelease(); err == nil && running == w.Release {
+		if id, err = kbuild.KernelID(w.Release, kbuild.Headers{}, "", ""); err != nil {
+			s.say("the kernel does not show its build id (%v): modules are chosen by its release", err)
+		}
+	}
+	fits := func(k kbuild.Key) bool {
+		return slices.Equal(k.Patches, patches) && match(w, k) && (id == "" || k.Kernel == id || !strings.HasPrefix(k.Kernel, "build-id "))
+	}
+	miss, damaged := kbuild.ErrMiss, "" // miss: also with what was found damaged, which is of the source damaged
+	for _, from := range []struct {
+		cache  kbuild.Cache
+		source string
+	}{{kbuild.Cache{Dir: cmp.Or(s.image, imageModules)}, status.FromImage}, {s.cache(), status.FromCache}} {
+		set, err := from.cache.Find(ctx, fits)
+		if err == nil {
+			set, source := s.signedBefore(ctx, set, from.source)
+			return set, source, nil
+		}
+		if !errors.Is(err, kbuild.ErrMiss) {
+			return nil, "", err
+		}
+		if errors.As(err, new(*kbuild.CorruptError)) {
+			miss, damaged = err, from.source
+		}
+	}
+	return nil, damaged, miss
+}
+
+// match says whether a set is what is wanted, as far as the name of the kernel tells.
+func match(w node.Want, k kbuild.Key) bool {
+	return k.Driver == w.Driver && k.Flavour == w.Flavour && k.Release == w.Release && k.Recipe == kbuild.Recipe
+}
+
+// cached says whether the cache has a set for a kernel. Whether it is whole is Find's business, which tells of damage.
+func (s *supply) cached(flavour, release string) bool {
+	w := node.Want{Driver: s.info.Driver, Flavour: flavour, Release: release}
+	return s.cache().Has(func(k kbuild.Key) bool { return match(w, k) })
+}
+
+// patches are what the modules are compiled with beyond the driver's sources and the kernel's headers.
+func (s *supply) patches(release string) ([]string, error) {
+	arch, ok := distros.LookupArch(s.info.Arch)
+	if !s.cfg.RDMA || !ok {
+		return nil, nil
+	}
+	name, err := ofed("/", arch.Kernel, release)
+	if name == "" || err != nil {
+		return nil, err
+	}
+	return []string{name}, nil
+}
+
+// signedBefore takes the cache's copy of the image's modules where an earlier start signed it with the mounted key.
+func (s *supply) signedBefore(ctx context.Context, set *kbuild.Set, source string) (*kbuild.Set, string) {
+	if source != status.FromImage || s.Signer(set, source) == nil {
+		return set, source
+	}
+	if kept, err := s.cache().Get(ctx, set.Key); err == nil && bytes.Equal(kept.Certificate, s.signer.Certificate.Raw) {
+		return kept, status.FromCache
+	}
+	return set, source
+}

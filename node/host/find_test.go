@@ -1,0 +1,47 @@
+package host
+
+import (
+	"errors"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/driver-container/driver-container/distros/driverinfo"
+	"github.com/driver-container/driver-container/kmod/kbuild"
+	"github.com/driver-container/driver-container/node"
+	"github.com/driver-container/driver-container/node/status"
+)
+
+// A damaged set of the image is said to be the image's fault, and the cache is looked into all the same.
+func TestDamagedImage(t *testing.T) {
+	t.Parallel()
+	s := signing(t, "")
+	set, err := kbuild.Cache{Dir: s.image}.Put(t.Context(), made(t, imageKernel))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(set.Modules[0].Path, []byte("x"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	w := node.Want{Driver: v535, Flavour: driverinfo.Proprietary, Release: imageKernel}
+	_, _, err = s.Find(t.Context(), w)
+	var corrupt *kbuild.CorruptError
+	if !errors.Is(err, kbuild.ErrMiss) || !errors.As(err, &corrupt) || !strings.HasPrefix(corrupt.Dir, s.image) {
+		t.Errorf("%v", err)
+	}
+	s.info.Toolchain = false
+	_, err = s.Compile(t.Context(), w)
+	var none *NoModulesError
+	if !errors.As(err, &none) || !strings.Contains(err.Error(), "neither modules nor a toolchain") {
+		t.Errorf("%v", err)
+	}
+	if s.cached(w.Flavour, w.Release) {
+		t.Error("the cache is empty")
+	}
+	if _, err := s.Keep(t.Context(), made(t, imageKernel)); err != nil {
+		t.Fatal(err)
+	}
+	if _, source, err := s.Find(t.Context(), w); err != nil || source != status.FromCache || !s.cached(w.Flavour, w.Release) {
+		t.Errorf("from %s, %v", source, err)
+	}
+}

@@ -1,0 +1,198 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/driver-container/driver-container/distros/driverinfo"
+	"github.com/driver-container/driver-container/kmod"
+	"github.com/driver-container/driver-container/kmod/kbuild"
+	"github.com/driver-container/driver-container/node"
+	"github.com/driver-container/driver-container/node/devices"
+	"github.com/driver-container/driver-container/node/preflight"
+	"github.com/driver-container/driver-container/node/probe"
+)
+
+const (
+	supportedGPUs  = "/usr/share/nvidia-driver/supported-gpus.json"
+	mellanoxVendor = 0x15b3
+)
+
+// hardware is the real hardware.
+type hardware struct {
+	kernelHook
+	cfg     node.Config
+	info    driverinfo.Info
+	release string
+	supply  *supply
+	prober  probe.Prober
+
+	supported func() (preflight.Supported, error) // the image's list, read once
+
+	mu   sync.Mutex
+	mark *kmod.Mark // in the kernel's log, where this instance began to look
+}
+
+func (h *hardware) GPUs() ([]devices.GPU, error) { return devices.GPUs("/sys") }
+func (h *hardware) Mellanox() (bool, error)      { return devices.HasVendor("/sys", mellanoxVendor) }
+func (h *hardware) Options() (kmod.Options, error) {
+	return kmod.ReadOptions(modprobeDirs, h.cfg.Drivers)
+}
+
+// modprobeDirs are the folders of modprobe.d(5), in its order.
+var modprobeDirs = []string{"/usr/lib/modprobe.d", "/lib/modprobe.d", "/run/modprobe.d", "/etc/modprobe.d"}
+
+func (h *hardware) Flavour(gpus []devices.GPU, release, requested string) (flavour, reason string, err error) {
+	supported, err := h.supported()
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", "", err
+	}
+	return preflight.Flavour(h.info, release, h.serves(release), supported, gpus, requested)
+}
+
+// serves lists the flavours that can be had for a kernel: modules of the image, what can be compiled, and where it cannot, modules of
+// the cache.
+func (h *hardware) serves(release string) (flavours []string) {
+	precompiled := preflight.Serves(h.info, release)
+	for _, f := range h.info.Flavours {
+		if slices.Contains(precompiled, f) || h.canCompile(f) || h.supply.cached(f, release) {
+			flavours = append(flavours, f)
+		}
+	}
+	return flavours
+}
+
+// Preflight asks everything about this machine. Headers and compiler matter only when there is something to compile.
+func (h *hardware) Preflight(ctx context.Context, q node.Question) []preflight.Check {
+	in := preflight.Input{
+		RunDir: h.cfg.Run, Info: h.info, Release: q.Release, Previous: q.Previous, GPUs: q.GPUs, Flavour: q.Flavour,
+		RDMA: q.RDMA, UnloadNouveau: h.cfg.UnloadNouveau, HaveModules: q.Set != nil || q.Adopted, Source: q.Source, Stays: q.Adopted,
+		Damaged: q.Damaged, SignWith: q.SignWith, CanCompile: h.canCompile(q.Flavour), Serves: h.serves(q.Release),
+		FetchHeaders: h.cfg.Fetch, StateDir: h.cfg.StateDir, Linked: h.cfg.RootKind == node.RootLink,
+	}
+	in.Supported, in.SupportedErr = h.supported()
+	if loaded, err := (kmod.System{}).Loaded(); err == nil {
+		in.Modules = loaded
+	}
+	if q.Set != nil {
+		in.Certificate, in.SignHash, in.Resign = q.Set.SigningCertificate(), q.Set.SigHash, q.SignWith != nil
+		for _, name := range q.Modules {
+			if f, ok := q.Set.File(name); ok {
+				in.Load = append(in.Load, preflight.Loading{Name: name, Path: f.Path})
+			}
+		}
+	}
+	if !in.HaveModules && in.CanCompile {
+		h.toolchain(ctx, &in)
+	}
+	return waive(preflight.Run(ctx, in), h.cfg.SkipPreflight)
+}
+
+// waive turns checks that the operator of the node does not want to stop a start into warnings.
+func waive(checks []preflight.Check, names []string) []preflight.Check {
+	for i, c := range checks {
+		if c.Status == preflight.Blocked && slices.Contains(names, c.Name) {
+			checks[i].Status = preflight.Warning
+		}
+	}
+	return checks
+}
+
+func (h *hardware) canCompile(flavour string) bool {
+	_, err := os.Stat(h.supply.sources(flavour))
+	return err == nil && !h.cfg.NoCompile && h.info.Toolchain
+}
+
+func (h *hardware) toolchain(ctx context.Context, in *preflight.Input) {
+	found, err := h.supply.headers(in.Release)
+	if err != nil {
+		in.HeadersErr = err
+		return
+	}
+	in.Headers = found.Origin + ": " + found.Build
+	if config, err := found.Config(sigHash); err == nil {
+		in.SignHash = config[sigHash]
+	}
+	cc, err := kbuild.FindCompiler(ctx, found, os.Getenv("PATH"))
+	if err != nil {
+		in.CompilerErr = err
+		return
+	}
+	in.Compiler = cc.Version + " (" + cc.Path + ")"
+	if cc.Mismatch {
+		in.WantedGCC = cc.Wanted
+	}
+}
+
+var realNodes = devices.Nodes{Dev: "/dev", Proc: "/proc", Sys: "/sys"}
+
+func (h *hardware) CreateNodes(ctx context.Context) ([]devices.Node, error) {
+	return realNodes.Create(ctx)
+}
+func (h *hardware) RemoveNodes(created []devices.Node) error { return realNodes.Remove(created) }
+
+// Ask starts a child that asks the driver. The mark is set first: what the kernel says while it brings GPUs up is the reason when
+// one does not come.
+func (h *hardware) Ask(ctx context.Context) (probe.Answer, error) {
+	mark, err := (kmod.System{}).Mark()
+	if err == nil {
+		h.mu.Lock()
+		if h.mark != nil {
+			_ = h.mark.Close()
+		}
+		h.mark = mark
+		h.mu.Unlock()
+	}
+	if h.cfg.RootKind == node.RootLink && !mayOpen("/dev/nvidiactl") {
+		return answerFromProcfs()
+	}
+	return h.prober.Ask(ctx, probe.Options{})
+}
+
+// AskUsage gives the child little time: it is for metrics, and whoever asks for them waits.
+func (h *hardware) AskUsage(ctx context.Context) (probe.Answer, error) {
+	return h.prober.AskUsage(ctx, probe.Options{Timeout: 10 * time.Second})
+}
+
+func (h *hardware) EndUsage() { h.prober.EndUsage() }
+
+// Reasons are the kernel's lines about a GPU since it was last asked, at most the last three.
+func (h *hardware) Reasons(gpu string) []string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.mark == nil {
+		return nil
+	}
+	return linesAbout(gpu, h.mark.Lines())
+}
+
+// pciAddress is how the kernel's log names a device; some messages leave the domain out.
+var pciAddress = regexp.MustCompile(`[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]`)
+
+// linesAbout picks the lines that name a GPU, and when there are none, the driver's lines that name no other: the last three different ones.
+func linesAbout(gpu string, lines []string) []string {
+	const most = 3
+	_, short, _ := strings.Cut(gpu, ":")
+	var named, general []string
+	for _, l := range lines {
+		l = strings.TrimSpace(l)
+		switch {
+		case strings.Contains(l, "direct-loading firmware"): // Debian's kernel says so when all is well
+		case strings.Contains(l, short):
+			named = append(slices.DeleteFunc(named, func(o string) bool { return o == l }), l)
+		case strings.Contains(l, "NVRM") && !pciAddress.MatchString(l):
+			general = append(slices.DeleteFunc(general, func(o string) bool { return o == l }), l)
+		}
+	}
+	if len(named) == 0 {
+		named = general
+	}
+	return named[max(0, len(named)-most):]
+}

@@ -1,0 +1,124 @@
+// Package host is the real machine behind the interfaces of package node: the kernel's modules, the driver root, module files, daemons,
+// hardware and the node's lock. It decides nothing about the order of a start or a stop, which is package node's.
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/moby/sys/mountinfo"
+	"golang.org/x/sys/unix"
+
+	"github.com/driver-container/driver-container/distros/driverinfo"
+	"github.com/driver-container/driver-container/node"
+	"github.com/driver-container/driver-container/node/lock"
+	"github.com/driver-container/driver-container/node/preflight"
+	"github.com/driver-container/driver-container/node/status"
+)
+
+// rootOfInit is the root of process 1: the host's own root where the pod has hostPID.
+const rootOfInit = "/proc/1/root"
+
+// New makes an instance for the machine that this program runs on, from the image that it is part of. Of the options only Say is required;
+// Status is set here.
+func New(cfg node.Config, o node.Options) (*node.Node, error) {
+	info, err := readInfo("/")
+	if err != nil {
+		return nil, err
+	}
+	release, err := kernelRelease()
+	if err != nil {
+		return nil, err
+	}
+	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return nil, fmt.Errorf("which boot is this: %w", err)
+	}
+	if err := os.MkdirAll(cfg.Run, 0o755); err != nil {
+		return nil, fmt.Errorf("%w: %w", node.ErrConfig, err)
+	}
+	o.Status = status.NewStore(status.Snapshot{Schema: status.Schema, BootID: strings.TrimSpace(string(boot)), Instance: status.NewInstance(),
+		PID: os.Getpid(), Pod: cfg.Pod, PodSpace: cfg.PodNamespace, PodUID: cfg.PodUID, Image: cfg.Image,
+		Started: time.Now().UTC().Truncate(time.Second), Kernel: release, Wanted: info.Driver}, status.Folder(cfg.Run), o.Say)
+	m, err := machine(cfg, info, release, o.Say)
+	if err != nil {
+		return nil, err
+	}
+	return node.New(cfg, m, o), nil
+}
+
+// machine binds the interfaces of the phases.
+func machine(cfg node.Config, info driverinfo.Info, release string, say func(string, ...any)) (node.Machine, error) {
+	onHost, err := mounted(cfg.StateDir)
+	if err != nil {
+		return node.Machine{}, fmt.Errorf("is %s storage of the host: %w", cfg.StateDir, err)
+	}
+	hook, err := newKernelHook(cfg, info, onHost)
+	if err != nil {
+		say("%v", err)
+	}
+	signer, err := loadSigner(cfg, say)
+	if err != nil {
+		return node.Machine{}, err
+	}
+	roots, err := newRoots(cfg, info, release, onHost, say)
+	if err != nil {
+		return node.Machine{}, err
+	}
+	supply := &supply{cfg: cfg, info: info, say: say, signer: signer}
+	supported := sync.OnceValues(func() (preflight.Supported, error) { return preflight.ReadSupported(supportedGPUs) })
+	return node.Machine{
+		Info: info, Release: release, HostStorage: onHost, Kernel: &modules{release: release}, Roots: roots, Supplier: supply,
+		Starter: &daemonStarter{cfg: cfg, say: say}, Locker: &locker{cfg: cfg, say: say},
+		Hardware: &hardware{cfg: cfg, info: info, release: release, supply: supply, supported: supported, kernelHook: hook},
+	}, nil
+}
+
+// readInfo reads what the image says of its driver.
+func readInfo(root string) (driverinfo.Info, error) {
+	info, err := driverinfo.Read(os.DirFS(root))
+	if err != nil {
+		return driverinfo.Info{}, fmt.Errorf("%w: %w; this program only works in an image that driver-build made", node.ErrConfig, err)
+	}
+	return info, nil
+}
+
+func kernelRelease() (string, error) {
+	var u unix.Utsname
+	if err := unix.Uname(&u); err != nil {
+		return "", fmt.Errorf("which kernel runs: %w", err)
+	}
+	return unix.ByteSliceToString(u.Release[:]), nil
+}
+
+// locker takes the real lock.
+type locker struct {
+	cfg node.Config
+	say func(string, ...any)
+}
+
+func (l *locker) Acquire(ctx context.Context, waits func(lock.Holder)) (node.Lock, error) {
+	return lock.Acquire(ctx, lock.Options{
+		Path: lock.Path(l.cfg.Run), Legacy: lock.LegacyPath(l.cfg.Run), Timeout: l.cfg.LockTimeout, Say: l.say, Waits: waits,
+		Self: lock.Holder{Pod: l.cfg.PodText(), Image: l.cfg.Image, Host: l.cfg.Host},
+	})
+}
+
+// mounted says whether a path is a mount point in this container.
+func mounted(path string) (bool, error) {
+	target, err := filepath.EvalSymlinks(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	return mountinfo.Mounted(target)
+}

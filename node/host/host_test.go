@@ -1,0 +1,169 @@
+package host
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/driver-container/driver-container/distros/driverinfo"
+	"github.com/driver-container/driver-container/kmod"
+	"github.com/driver-container/driver-container/node"
+	"github.com/driver-container/driver-container/node/devices"
+	"github.com/driver-container/driver-container/node/lock"
+	"github.com/driver-container/driver-container/node/preflight"
+	"github.com/driver-container/driver-container/node/status"
+)
+
+const (
+	v470 = "470.256.02"
+	v535 = "535.261.03"
+)
+
+// What binds the phases to the machine, as far as any machine has it: the lab does the rest on a kernel with GPUs.
+
+func TestDeleteInChild(t *testing.T) {
+	t.Parallel()
+	m := &modules{release: "r"}
+	for name, want := range map[string]error{"nvidia_uvm": nil, "busy": kmod.ErrInUse, "absent": fs.ErrNotExist} {
+		if err := m.Delete(t.Context(), name); !errors.Is(err, want) {
+			t.Errorf("%s: %v, want %v", name, err, want)
+		}
+	}
+	if err := m.Delete(t.Context(), "broken"); err == nil || !strings.Contains(err.Error(), "unload broken: child") {
+		t.Errorf("broken: %v", err)
+	}
+	if got := m.state("no_such_module"); got != "unknown" {
+		t.Error(got)
+	}
+	if _, err := os.Stat("/proc/driver/nvidia/version"); err != nil {
+		if _, err := m.Flavour(); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("no driver: %v", err)
+		}
+	}
+	if inserted, err := m.InsertInTree(t.Context()); err != nil || len(inserted) > 0 {
+		t.Errorf("nothing to insert: %v, %v", inserted, err)
+	}
+}
+
+func TestNodeLock(t *testing.T) {
+	t.Parallel()
+	cfg := node.Defaults()
+	cfg.Run, cfg.Pod = t.TempDir(), "pod"
+	l := &locker{cfg: cfg, say: t.Logf}
+	held, err := l.Acquire(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if who, yes, err := lock.Peek(lock.Path(cfg.Run)); !yes || who.Pod != "pod" || err != nil {
+		t.Errorf("%v, %v, %v", who, yes, err)
+	}
+	if err := held.Release(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestHardware(t *testing.T) {
+	t.Parallel()
+	cfg := node.Defaults()
+	cfg.Run, cfg.StateDir, cfg.Drivers = t.TempDir(), t.TempDir(), t.TempDir()
+	if err := os.WriteFile(filepath.Join(cfg.Drivers, "nvidia.conf"), []byte("NVreg_A=1\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	info := driverinfo.Info{Driver: v535, Branch: "R535", OS: "debian12", Arch: "amd64", Flavours: []string{driverinfo.Proprietary}}
+	m := &hardware{cfg: cfg, info: info, release: "0.0.0-none", supply: &supply{cfg: cfg, info: info, say: t.Logf},
+		supported: func() (preflight.Supported, error) { return preflight.Supported{}, fs.ErrNotExist }}
+	gpus, err := m.GPUs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := m.Mellanox(); err != nil {
+		t.Error(err)
+	}
+	options, err := m.Options()
+	if got := options.For("nvidia"); err != nil || len(got) == 0 || got[len(got)-1] != "NVreg_A=1" {
+		t.Errorf("%v, %v", options, err)
+	}
+	flavour, reason, err := m.Flavour(gpus, m.release, "auto")
+	if err != nil || flavour != driverinfo.Proprietary || reason == "" {
+		t.Errorf("%s, %s, %v", flavour, reason, err)
+	}
+	checks := m.Preflight(t.Context(), node.Question{Want: node.Want{Driver: v535, Flavour: flavour, Release: "0.0.0-none"}, GPUs: gpus})
+	found := map[string]preflight.Status{}
+	for _, c := range checks {
+		found[c.Name] = c.Status
+	}
+	if found[preflight.Available] != preflight.Blocked || found[preflight.Headers] != preflight.Skipped {
+		t.Errorf("an image with nothing: %v", found)
+	}
+	if m.Reasons("0000:05:00.0") != nil {
+		t.Error("nothing was asked, there are reasons")
+	}
+	if err := m.RemoveNodes(nil); err != nil {
+		t.Error(err)
+	}
+	m.supported = func() (preflight.Supported, error) { return preflight.Supported{}, errors.New("damaged") }
+	if _, _, err := m.Flavour([]devices.GPU{{}}, m.release, "auto"); err == nil {
+		t.Error("a damaged list of GPUs, no error")
+	}
+}
+
+// An image without a toolchain serves what it has modules of, and what the cache has.
+func TestServes(t *testing.T) {
+	t.Parallel()
+	s := signing(t, "")
+	info := driverinfo.Info{Driver: v535, Flavours: []string{driverinfo.Open, driverinfo.Proprietary},
+		Precompiled: []driverinfo.Precompiled{{Kernel: imageKernel, Flavour: driverinfo.Open}}}
+	m := &hardware{info: info, supply: s, supported: func() (preflight.Supported, error) { return preflight.Supported{}, nil }}
+	see := func(release string, want ...string) {
+		t.Helper()
+		if got := m.serves(release); !slices.Equal(got, want) {
+			t.Errorf("%s: %q, want %q", release, got, want)
+		}
+	}
+	see(imageKernel, driverinfo.Open)
+	see("6.1.0-1-amd64")
+	if _, err := s.Keep(t.Context(), made(t, imageKernel)); err != nil {
+		t.Fatal(err)
+	}
+	see(imageKernel, driverinfo.Open, driverinfo.Proprietary)
+	if got, _, err := m.Flavour(nil, imageKernel, "auto"); err != nil || got != driverinfo.Proprietary {
+		t.Errorf("%s, %v", got, err)
+	}
+	set, _, err := s.Find(t.Context(), node.Want{Driver: v535, Flavour: driverinfo.Proprietary, Release: imageKernel})
+	if err != nil {
+		t.Fatal(err)
+	}
+	q := node.Question{Want: node.Want{Driver: v535, Flavour: driverinfo.Proprietary, Release: imageKernel, Modules: []string{"nvidia", "nvidia-uvm"}}, Set: set, Source: status.FromCache}
+	for _, c := range m.Preflight(t.Context(), q) {
+		if c.Name == preflight.Available && (c.Status != preflight.OK || !strings.Contains(c.Finding, "cache")) ||
+			(c.Name == preflight.Headers || c.Name == preflight.Compiler || c.Name == preflight.Memory || c.Name == preflight.Disk) && c.Status != preflight.Skipped {
+			t.Errorf("%+v", c)
+		}
+	}
+}
+
+// A machine without the daemons' programs has none.
+func TestDaemonStarter(t *testing.T) {
+	t.Parallel()
+	for _, program := range []string{"/usr/bin/nvidia-persistenced", "/usr/bin/nvidia-gridd"} {
+		if _, err := os.Stat(program); err == nil {
+			t.Skipf("%s is here", program)
+		}
+	}
+	cfg := node.Defaults()
+	cfg.VGPU, cfg.Drivers = true, t.TempDir()
+	d, err := (&daemonStarter{cfg: cfg, say: t.Logf}).Start(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := d.PIDs(); len(got) > 0 {
+		t.Errorf("%v", got)
+	}
+	if err := d.Stop(t.Context()); err != nil {
+		t.Error(err)
+	}
+}

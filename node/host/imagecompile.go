@@ -1,0 +1,138 @@
+package host
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/driver-container/driver-container/distros/driverinfo"
+	"github.com/driver-container/driver-container/kmod/kbuild"
+	"github.com/driver-container/driver-container/node"
+	"github.com/driver-container/driver-container/node/status"
+)
+
+// ImageCompile is a compile for an image: on a machine that need not have a GPU, nor run the kernel, nor be a node at all.
+type ImageCompile struct {
+	Release    string   // of the kernel
+	Flavour    string   // driverinfo.Open or Proprietary
+	Modules    []string // names without ".ko"; empty: all that the sources offer
+	MaxThreads int      // 0: from the limits of the container
+	Dir        string   // gets the set as an entry of a kbuild.Cache
+
+	root    string // for tests; "": "/"
+	scratch string // "": scratchDir
+	path    string // of programs; "": PATH
+}
+
+// CompileInto compiles modules with what the image has: its compiler, its headers, its sources. The result depends on nothing else:
+// not on the kernel that runs, not on a cache, and nothing is fetched. Errors: ErrConfig, *kbuild.NoHeadersError,
+// *kbuild.NoCompilerError, *kbuild.CompileError, those of files.
+func CompileForImage(ctx context.Context, c ImageCompile, say func(string, ...any)) (*kbuild.Set, error) {
+	if c.Flavour != driverinfo.Open && c.Flavour != driverinfo.Proprietary {
+		return nil, fmt.Errorf("%w: --kernel-module-type is %q; with --into it must be open or proprietary: there is no GPU to choose by", node.ErrConfig, c.Flavour)
+	}
+	if c.Release == "" || c.MaxThreads < 0 {
+		return nil, fmt.Errorf("%w: --into needs --kernel RELEASE, and --max-threads must not be negative", node.ErrConfig)
+	}
+	c.root, c.scratch = cmp.Or(c.root, "/"), cmp.Or(c.scratch, scratchDir)
+	info, err := readInfo(c.root)
+	if err != nil {
+		return nil, err
+	}
+	source := filepath.Join(c.root, (&supply{info: info}).sources(c.Flavour))
+	modules, err := chooseModules(modulesOf(source), c.Modules)
+	if err != nil {
+		return nil, fmt.Errorf("%s modules of driver %s: %w", c.Flavour, info.Driver, err)
+	}
+	job, err := c.job(ctx, info.Driver, source, modules, say)
+	if err != nil {
+		return nil, err
+	}
+	say("compiling %s of %s (%s) for %s with %s, %d jobs", strings.Join(modules, ", "), info.Driver, c.Flavour, c.Release, job.Compiler.Version, job.Jobs)
+	set, err := kbuild.Compile(ctx, job)
+	if err != nil {
+		sayOutput(say, err)
+		return nil, err
+	}
+	kept, err := kbuild.Cache{Dir: c.Dir}.Put(ctx, set)
+	if err != nil {
+		return nil, err
+	}
+	return kept, os.RemoveAll(c.scratch)
+}
+
+// job is the compile, with everything from the image.
+func (c ImageCompile) job(ctx context.Context, driver, source string, modules []string, say func(string, ...any)) (kbuild.Job, error) {
+	h, err := kbuild.FindHeaders(c.Release, []kbuild.Root{{Dir: c.root, Name: status.FromImage}})
+	if err != nil {
+		return kbuild.Job{}, err
+	}
+	id, err := kbuild.HeadersID(h)
+	if err != nil {
+		return kbuild.Job{}, err
+	}
+	cc, err := kbuild.FindCompiler(ctx, h, cmp.Or(c.path, os.Getenv("PATH")))
+	if err != nil {
+		return kbuild.Job{}, err
+	}
+	if cc.Mismatch {
+		say("warning: the kernel was built with %s, compiling with %s (%s): the nearest there is", cc.Wanted, cc.Version, cc.Path)
+	}
+	if err := os.MkdirAll(c.scratch, 0o700); err != nil {
+		return kbuild.Job{}, fmt.Errorf("make the scratch folder: %w", err)
+	}
+	jobs, _ := kbuild.Jobs(c.MaxThreads, kbuild.Limits{})
+	return kbuild.Job{
+		Source: source, Driver: driver, Flavour: c.Flavour, Kernel: id, Headers: h, Compiler: cc, Jobs: jobs, Modules: modules,
+		Work: c.scratch, Log: filepath.Join(c.scratch, "compile.log"), Progress: progress(say),
+	}, nil
+}
+
+// loadOrder is that of all modules that a driver may have.
+var loadOrder = []string{"nvidia", "nvidia-uvm", "nvidia-modeset", "nvidia-drm", "nvidia-peermem"}
+
+// modulesOf lists the modules that sources are for, in their order of loading.
+func modulesOf(source string) (names []string) {
+	dirs, err := filepath.Glob(filepath.Join(source, "*", "*.Kbuild"))
+	if err != nil {
+		return nil
+	}
+	for _, file := range dirs {
+		if name := filepath.Base(filepath.Dir(file)); filepath.Base(file) == name+".Kbuild" {
+			names = append(names, name)
+		}
+	}
+	rank := func(name string) int {
+		if i := slices.Index(loadOrder, name); i >= 0 {
+			return i
+		}
+		return len(loadOrder)
+	}
+	slices.SortStableFunc(names, func(a, b string) int { return rank(a) - rank(b) })
+	return names
+}
+
+// chooseModules takes those modules that are asked for; a driver without the first two is none.
+func chooseModules(offers, asked []string) ([]string, error) {
+	if len(offers) == 0 {
+		return nil, fmt.Errorf("%w: the image has no sources of that flavour", node.ErrConfig)
+	}
+	if len(asked) == 0 {
+		return offers, nil
+	}
+	for _, name := range asked {
+		if !slices.Contains(offers, name) {
+			return nil, fmt.Errorf("%w: --modules: there is no module %.80q; the sources offer %s", node.ErrConfig, name, strings.Join(offers, ", "))
+		}
+	}
+	for name, user := range map[string]string{"nvidia": "", "nvidia-uvm": "", "nvidia-modeset": "nvidia-drm"} {
+		if (user == "" || slices.Contains(asked, user)) && !slices.Contains(asked, name) && slices.Contains(offers, name) {
+			return nil, fmt.Errorf("%w: --modules: %s does not work without %s", node.ErrConfig, cmp.Or(user, "a driver"), name)
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(offers), func(name string) bool { return !slices.Contains(asked, name) }), nil
+}

@@ -1,0 +1,171 @@
+package host
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/driver-container/driver-container/distros/driverinfo"
+	"github.com/driver-container/driver-container/kmod/kbuild"
+	"github.com/driver-container/driver-container/node"
+)
+
+const imageKernel = "6.1.0-56-amd64"
+
+// put makes a file below root; one that begins with "#!" can be run.
+func put(t *testing.T, root, name, text string) string {
+	t.Helper()
+	path := filepath.Join(root, name)
+	mode := os.FileMode(0o644)
+	if strings.HasPrefix(text, "#!") {
+		mode = 0o755
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	// A child that another test forks meanwhile would have the file open for writing, and the program could not start.
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
+	if err := os.WriteFile(path, []byte(text), mode); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// elfModule is a kernel module that consists of its description.
+func elfModule(name, version, release string) string {
+	info := fmt.Sprintf("name=%s\x00vermagic=%s SMP mod_unload\x00license=NVIDIA\x00version=%s\x00", name, release, version)
+	names := "\x00.modinfo\x00.shstrtab\x00"
+	var b bytes.Buffer
+	add := func(values ...any) {
+		for _, v := range values {
+			_ = binary.Write(&b, binary.LittleEndian, v) // to memory
+		}
+	}
+	data := uint64(64)
+	add([]byte("\x7fELF\x02\x01\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00"))
+	add(uint16(1), uint16(62), uint32(1), uint64(0), uint64(0), data+uint64(len(info)+len(names)), uint32(0), uint16(64), uint16(0), uint16(0), uint16(64), uint16(3), uint16(2))
+	add([]byte(info), []byte(names))
+	section := func(name, kind uint32, offset, size uint64) {
+		add(name, kind, uint64(0), uint64(0), offset, size, uint32(0), uint32(0), uint64(1), uint64(0))
+	}
+	section(0, 0, 0, 0)
+	section(1, 1, data, uint64(len(info)))
+	section(10, 3, data+uint64(len(info)), uint64(len(names)))
+	return b.String()
+}
+
+// builder is the root in which an image's modules are compiled: its tools are fakes, and make takes finished modules.
+func builder(t *testing.T, script string) ImageCompile {
+	t.Helper()
+	root := t.TempDir()
+	info, err := driverinfo.Info{Driver: v535, Branch: "R535", OS: "debian12", Arch: "amd64", Profile: "full",
+		Flavours: []string{driverinfo.Proprietary}, ID: strings.Repeat("0", 64)}.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	put(t, root, driverinfo.Path, string(info))
+	source := "usr/src/nvidia-" + v535 + "/kernel/"
+	for _, name := range []string{"Makefile", "Kbuild", "conftest.sh", "common/inc/nv.h"} {
+		put(t, root, source+name, "")
+	}
+	for _, name := range []string{"nvidia", "nvidia-uvm", "nvidia-modeset", "nvidia-drm", "nvidia-peermem"} {
+		put(t, root, source+name+"/"+name+".Kbuild", "")
+		put(t, root, "kos/"+name+".ko", elfModule(strings.ReplaceAll(name, "-", "_"), v535, imageKernel))
+	}
+	const text = "gcc-12 (Debian 12.2.0-14+deb12u1) 12.2.0"
+	tree := "usr/src/linux-headers-" + imageKernel + "/"
+	put(t, root, tree+"include/generated/utsrelease.h", "#define UTS_RELEASE \""+imageKernel+"\"\n")
+	put(t, root, tree+"include/config/auto.conf", "CONFIG_MODULES=y\nCONFIG_MODULE_SIG_HASH=\"sha256\"\nCONFIG_CC_VERSION_TEXT=\""+text+"\"\n")
+	for _, name := range []string{"include/generated/autoconf.h", "Module.symvers", "include/linux/module.h", "Makefile", "scripts/mod/modpost"} {
+		put(t, root, tree+name, "# "+name)
+	}
+	put(t, root, "bin/make", "#!/bin/sh\ncd \"$2\" || exit 9\n"+strings.ReplaceAll(script, "KOS", root+"/kos")+"\n")
+	put(t, root, "bin/strip", "#!/bin/sh\ncp \"$4\" \"$3\"\n")
+	put(t, root, "bin/gcc-12", "#!/bin/sh\necho '"+text+"'\n")
+	return ImageCompile{Release: imageKernel, Flavour: driverinfo.Proprietary, Dir: filepath.Join(root, "out"), root: root,
+		scratch: filepath.Join(root, "scratch"), path: filepath.Join(root, "bin")}
+}
+
+func names(set *kbuild.Set) (out []string) {
+	for _, f := range set.Modules {
+		out = append(out, f.Name)
+	}
+	return out
+}
+
+// What is compiled for an image depends on the image alone, and is a cache's entry.
+func TestCompileInto(t *testing.T) {
+	t.Parallel()
+	c := builder(t, "cp KOS/*.ko .")
+	set, err := CompileForImage(t.Context(), c, t.Logf)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(names(set), loadOrder) || set.SigHash != "sha256" || set.Dir != filepath.Join(c.Dir, set.Key.String()) || !strings.HasPrefix(set.Key.Kernel, "headers ") {
+		t.Errorf("%+v", set)
+	}
+	if _, err := os.Stat(c.scratch); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the scratch folder is left: %v", err)
+	}
+	found, err := kbuild.Cache{Dir: c.Dir}.Get(t.Context(), set.Key)
+	if err != nil || len(found.Modules) != 5 {
+		t.Errorf("%+v, %v", found, err)
+	}
+	c.Modules, c.Dir = []string{"nvidia-uvm", "nvidia"}, filepath.Join(c.root, "fewer")
+	if set, err = CompileForImage(t.Context(), c, t.Logf); err != nil || !slices.Equal(names(set), []string{"nvidia", "nvidia-uvm"}) {
+		t.Errorf("%+v, %v", set, err)
+	}
+}
+
+func TestCompileIntoRefuses(t *testing.T) {
+	t.Parallel()
+	good := builder(t, "echo 'nv.c:1: error: no such thing'; exit 2")
+	type none = *kbuild.NoHeadersError
+	type failed = *kbuild.CompileError
+	for _, c := range []struct {
+		edit func(*ImageCompile)
+		is   func(error) bool
+		want string
+	}{
+		{func(i *ImageCompile) { i.Flavour = "auto" }, isConfig, "must be open or proprietary"},
+		{func(i *ImageCompile) { i.Release = "" }, isConfig, "--kernel"},
+		{func(i *ImageCompile) { i.Flavour = driverinfo.Open }, isConfig, "the image has no sources of that flavour"},
+		{func(i *ImageCompile) { i.Modules = []string{"nvidia", "nvidia-fs"} }, isConfig, "no module \"nvidia-fs\"; the sources offer nvidia, nvidia-uvm, nvidia-modeset, nvidia-drm, nvidia-peermem"},
+		{func(i *ImageCompile) { i.Modules = []string{"nvidia"} }, isConfig, "a driver does not work without nvidia-uvm"},
+		{func(i *ImageCompile) { i.Modules = []string{"nvidia", "nvidia-uvm", "nvidia-drm"} }, isConfig, "nvidia-drm does not work without nvidia-modeset"},
+		{func(i *ImageCompile) { i.Release = "6.1.0-57-amd64" }, func(err error) bool { return errors.As(err, new(none)) }, "no headers for kernel 6.1.0-57-amd64"},
+		{func(i *ImageCompile) { i.root = t.TempDir() }, isConfig, "driver-build made"},
+		{func(*ImageCompile) {}, func(err error) bool { return errors.As(err, new(failed)) }, "nv.c:1: error: no such thing"},
+	} {
+		i := good
+		c.edit(&i)
+		var said []string
+		_, err := CompileForImage(t.Context(), i, func(format string, args ...any) { said = append(said, fmt.Sprintf(format, args...)) })
+		if err == nil || !c.is(err) || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%v, want %s", err, c.want)
+		}
+		if _, err := os.Stat(good.Dir); err == nil {
+			t.Error("something was left in the output")
+		}
+		if c.want == "nv.c:1: error: no such thing" && !slices.Contains(said, "| "+c.want) {
+			t.Errorf("the compiler's words are not said: %q", said)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := CompileForImage(ctx, good, t.Logf); !errors.Is(err, context.Canceled) {
+		t.Errorf("cancelled: %v", err)
+	}
+}
+
+func isConfig(err error) bool { return errors.Is(err, node.ErrConfig) }

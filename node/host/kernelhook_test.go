@@ -1,0 +1,103 @@
+package host
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/driver-container/driver-container/distros/driverinfo"
+	"github.com/driver-container/driver-container/node"
+)
+
+// The hook as the host's package manager runs it: only a serving container of ours is entered, and it never fails.
+func TestKernelHook(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	cfg := node.Defaults()
+	cfg.StateDir, cfg.SigningKey, cfg.RDMA = "/var/lib/it's", "/keys/k", true
+	h := kernelHook{path: filepath.Join(dir, "hooks", hookName), text: strings.ReplaceAll(hookText(cfg), "/run/nvidia/", dir+"/")}
+	put := func(path, text string, mode os.FileMode) {
+		t.Helper()
+		path = filepath.Join(dir, path)
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put("bin/nsenter", "#!/bin/sh\nprintf '%s|' \"$@\" >>"+dir+"/entered\nexit 12\n", 0o700)
+	put("bin/readlink", "#!/bin/sh\ncat "+dir+"/exe\n", 0o700)
+	put("hooks/x", "", 0o600)
+	if err := h.WriteKernelHook(); err != nil {
+		t.Fatal(err)
+	}
+	if info, err := os.Stat(h.path); err != nil || info.Mode().Perm() != 0o755 {
+		t.Fatalf("%v, %v", info, err)
+	}
+	run := func(args ...string) string {
+		t.Helper()
+		cmd := exec.Command(h.path, args...)
+		cmd.Env = []string{"PATH=" + dir + "/bin:" + os.Getenv("PATH")}
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("%q: %v\n%s", args, err, out)
+		}
+		text, _ := os.ReadFile(dir + "/entered")
+		_ = os.Remove(dir + "/entered")
+		return string(text)
+	}
+	pid := strconv.Itoa(os.Getpid())
+	const ready, program = "{\n  \"ready\": true,\n}\n", "/usr/local/bin/driver-entrypoint\n"
+	for name, test := range map[string]struct{ status, pid, exe string }{
+		"no container": {"", "", ""}, "not ready": {`{"ready": false}`, pid, program}, "no pid": {ready, "", program}, "nonsense": {ready, "1;reboot", program},
+		"another program": {ready, pid, "/usr/bin/bash\n"},
+	} {
+		put("driver-status.json", test.status, 0o600)
+		put("nvidia-driver.pid", test.pid, 0o600)
+		put("exe", test.exe, 0o600)
+		if got := run("6.1.0-40-amd64"); got != "" {
+			t.Errorf("%s: entered: %s", name, got)
+		}
+	}
+	put("driver-status.json", ready, 0o600)
+	put("nvidia-driver.pid", pid+"\n", 0o600)
+	put("exe", program, 0o600)
+	if got := run(); got != "" {
+		t.Errorf("without a kernel: %s", got)
+	}
+	want := "-t|" + pid + "|-m|--|/usr/local/bin/nvidia-driver|compile|--kernel-module-type|auto|--state-dir|/var/lib/it's|--drivers-dir|/drivers|--rdma|--module-signing-key|/keys/k|--kernel|6.1.0-40-amd64|"
+	if got := run("6.1.0-40-amd64", "/boot/vmlinuz-6.1.0-40-amd64"); got != want {
+		t.Errorf("entered with\n%s\nwant\n%s", got, want)
+	}
+	if err := h.RemoveKernelHook(); err != nil || h.RemoveKernelHook() != nil {
+		t.Error(err)
+	}
+	if left, err := os.ReadDir(dir + "/hooks"); err != nil || len(left) != 1 {
+		t.Errorf("left %v, %v", left, err)
+	}
+}
+
+func TestNoKernelHook(t *testing.T) {
+	t.Parallel()
+	cfg := node.Defaults()
+	cfg.KernelHooks = t.TempDir() // not mounted
+	h, err := newKernelHook(cfg, driverinfo.Info{Toolchain: true}, false)
+	if err != nil || h.path != "" || h.WriteKernelHook() != nil || h.RemoveKernelHook() != nil {
+		t.Errorf("%+v, %v", h, err)
+	}
+	cfg.KernelHooks, cfg.StateDir = "/proc", t.TempDir() // mounted, and the rest is not
+	h, err = newKernelHook(cfg, driverinfo.Info{Toolchain: true}, false)
+	if err == nil || h.path != "" || !strings.Contains(err.Error(), "/proc") {
+		t.Errorf("%+v, %v", h, err)
+	}
+	if h, err = newKernelHook(cfg, driverinfo.Info{}, false); err != nil || h.path != "" {
+		t.Errorf("an image that compiles nothing: %+v, %v", h, err)
+	}
+	h = kernelHook{path: "/proc/nowhere/x"}
+	if h.WriteKernelHook() == nil {
+		t.Error("a folder that cannot be written: no error")
+	}
+}

@@ -1,0 +1,219 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/driver-container/driver-container/distros/driverinfo"
+	"github.com/driver-container/driver-container/kmod/kbuild"
+	"github.com/driver-container/driver-container/node"
+	"github.com/driver-container/driver-container/node/driverroot"
+)
+
+// A root that nobody serves, on a folder of its own: nothing is mounted here.
+func TestMountedRootWithoutStorage(t *testing.T) {
+	t.Parallel()
+	cfg := node.Defaults()
+	cfg.Run, cfg.StateDir = t.TempDir(), t.TempDir()
+	said := 0
+	r, err := newRoots(cfg, driverinfo.Info{Driver: v535, ID: strings.Repeat("0", 64)}, "6.1.0-38-amd64", false, func(string, ...any) { said++ })
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, m := t.Context(), r.(*mountedRoot)
+	if dir, err := m.Stage(ctx); dir != "" || err != nil || said != 1 {
+		t.Errorf("staged %q, %v, said %d", dir, err, said)
+	}
+	if n, err := m.Mounted(); n != 0 || err != nil {
+		t.Errorf("%d mounts, %v", n, err)
+	}
+	if ok, why := m.Adopt(ctx); ok || why == "" {
+		t.Errorf("adopted nothing: %q", why)
+	}
+	if err := m.MountOld(ctx, "/var/lib/nvidia-driver/roots/x"); err == nil {
+		t.Error("a root that was not staged here, no error")
+	}
+	if err := errors.Join(m.Unmount(ctx), m.Prune(ctx)); err != nil {
+		t.Error(err)
+	}
+	if err := m.shared(fs.ErrInvalid); !errors.Is(err, fs.ErrInvalid) {
+		t.Error(err)
+	}
+}
+
+// newLinked is a linked root on folders of its own: real files, a real link.
+func newLinked(t *testing.T, storage, run, version, id string) *linkedRoot {
+	t.Helper()
+	image := t.TempDir()
+	const lib = "usr/lib/x86_64-linux-gnu"
+	for _, dir := range []string{lib, "usr/share/nvidia-driver", "usr/bin"} {
+		if err := os.MkdirAll(filepath.Join(image, dir), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range []string{lib + "/libcuda.so." + version, lib + "/libnvidia-ml.so." + version, "usr/bin/nvidia-smi"} {
+		if err := os.WriteFile(filepath.Join(image, name), []byte("\x7fELF"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return &linkedRoot{&stagedRoot{say: t.Logf, release: "6.1.0-38-amd64", root: driverroot.Root{
+		Target: filepath.Join(run, "driver"), Image: image, Storage: storage, ID: strings.Repeat(id, 64), Version: version, HostDev: true, NoMounts: true, Say: t.Logf,
+	}}}
+}
+
+// serveLinked stages and serves, as the phases do.
+func serveLinked(t *testing.T, l *linkedRoot) string {
+	t.Helper()
+	ctx := t.Context()
+	dir, err := l.Stage(ctx)
+	if err == nil {
+		module := filepath.Join(t.TempDir(), "nvidia.ko")
+		err = errors.Join(os.WriteFile(module, []byte("module"), 0o600), l.AddModules(ctx, []kbuild.File{{Name: "nvidia", Path: module, SHA256: "0"}}), l.Mount(ctx))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n, err := l.Mounted(); n != 1 || err != nil {
+		t.Errorf("%d layers, %v", n, err)
+	}
+	return dir
+}
+
+func TestLinkedRoot(t *testing.T) {
+	t.Parallel()
+	storage, run := t.TempDir(), t.TempDir()
+	ctx := t.Context()
+	old := newLinked(t, storage, run, "470.256.02", "a")
+	if ok, why := old.Adopt(ctx); ok || why == "" {
+		t.Error("adopted nothing")
+	}
+	oldDir := serveLinked(t, old)
+	if _, err := os.Stat(filepath.Join(run, "driver/lib/modules/6.1.0-38-amd64/updates/nvidia/nvidia.ko")); err != nil {
+		t.Error(err)
+	}
+	same := newLinked(t, storage, run, "470.256.02", "a")
+	if ok, why := same.Adopt(ctx); !ok {
+		t.Error(why)
+	}
+	rebuilt := newLinked(t, storage, run, "470.256.02", "b")
+	if ok, why := rebuilt.Adopt(ctx); !ok || why != "" {
+		t.Errorf("%v, %q", ok, why)
+	}
+	// An upgrade that fails serves the old root again.
+	l := newLinked(t, storage, run, v535, "c")
+	if ok, why := l.Adopt(ctx); ok || why == "" {
+		t.Error("adopted another version")
+	}
+	dir := serveLinked(t, l)
+	if got, err := os.Readlink(filepath.Join(run, "driver")); got != dir || err != nil {
+		t.Errorf("leads to %q, %v", got, err)
+	}
+	if err := errors.Join(l.Unmount(ctx), l.MountOld(ctx, oldDir)); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := os.Readlink(filepath.Join(run, "driver")); got != oldDir || err != nil {
+		t.Errorf("leads to %q, %v", got, err)
+	}
+	if err := l.MountOld(ctx, "/elsewhere/470"); err == nil {
+		t.Error("served what was not staged here")
+	}
+	if err := errors.Join(l.Prune(ctx), l.Unmount(ctx), l.Unmount(ctx)); err != nil {
+		t.Error(err)
+	}
+	if n, err := l.Mounted(); n != 0 || err != nil {
+		t.Errorf("%d layers, %v", n, err)
+	}
+	if left, err := filepath.Glob(filepath.Join(run, "*")); len(left) > 0 || err != nil {
+		t.Errorf("left: %q, %v", left, err)
+	}
+}
+
+// A privileged container takes the link of an unprivileged one away; the other way round that is impossible, and is said.
+func TestRootsOfBothKinds(t *testing.T) {
+	t.Parallel()
+	l := newLinked(t, t.TempDir(), t.TempDir(), v535, "c")
+	serveLinked(t, l)
+	m := &mountedRoot{l.stagedRoot}
+	if n, err := m.Mounted(); n != 1 || err != nil {
+		t.Errorf("%d layers, %v", n, err)
+	}
+	if ok, why := m.Adopt(t.Context()); ok || why == "" {
+		t.Error("adopted a link")
+	}
+	if err := m.Unmount(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := m.Mounted(); n != 0 || err != nil {
+		t.Errorf("%d layers, %v", n, err)
+	}
+	mounted := &driverroot.MountedError{Target: "/run/nvidia/driver", Mounts: []driverroot.Mount{{Point: "/run/nvidia/driver", Source: "/dev/sda"}}}
+	if err := foreignMount(mounted); !errors.Is(err, node.ErrConfig) || !strings.Contains(err.Error(), "umount -R /run/nvidia/driver") {
+		t.Error(err)
+	}
+	if err := foreignMount(context.Canceled); !errors.Is(err, context.Canceled) || errors.Is(err, node.ErrConfig) {
+		t.Error(err)
+	}
+}
+
+func TestLinkable(t *testing.T) {
+	t.Parallel()
+	host, dir := t.TempDir(), t.TempDir()
+	there := filepath.Join(host, dir)
+	root := func(storage string, hostDev bool) *stagedRoot {
+		return &stagedRoot{say: t.Logf, root: driverroot.Root{Storage: storage, HostDev: hostDev}}
+	}
+	want := func(s *stagedRoot, text string) {
+		t.Helper()
+		if err := s.linkable(host); text == "" && err != nil || text != "" && (err == nil || !strings.Contains(err.Error(), text)) {
+			t.Errorf("%v, want %q", err, text)
+		}
+	}
+	want(root("", true), "at --state-dir")
+	want(root(dir, false), "host's /dev")
+	want(root(dir+"/gone", true), "no such file")
+	want(root(dir, true), "is another one on the host")
+	if err := os.MkdirAll(filepath.Dir(there), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(dir, there); err != nil {
+		t.Fatal(err)
+	}
+	want(root(dir, true), "")
+	if err := os.Remove(there); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(there, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	want(root(dir, true), "is another one on the host")
+	cfg := node.Defaults()
+	cfg.RootKind, cfg.Run, cfg.StateDir = node.RootLink, t.TempDir(), t.TempDir()
+	if _, err := newRoots(cfg, driverinfo.Info{Driver: v535, ID: strings.Repeat("0", 64)}, "6.1.0-38-amd64", false, t.Logf); !errors.Is(err, node.ErrConfig) {
+		t.Error(err)
+	}
+	cfg.RootKind = "copy"
+	if err := cfg.Check(); err == nil || !strings.Contains(err.Error(), "DRIVER_ROOT_KIND") {
+		t.Error(err)
+	}
+}
+
+// The cgroup of devices answers EPERM; a device that is not there, or not ours to open, is not its word.
+func TestMayOpen(t *testing.T) {
+	t.Parallel()
+	for _, path := range []string{"/dev/null", "/dev/nowhere", t.TempDir()} {
+		if !mayOpen(path) {
+			t.Error(path)
+		}
+	}
+	if _, err := os.Stat("/proc/driver/nvidia"); err == nil {
+		t.Skip("there is a driver here")
+	}
+	if _, err := answerFromProcfs(); !errors.Is(err, fs.ErrNotExist) {
+		t.Error(err)
+	}
+}

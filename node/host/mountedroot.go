@@ -1,0 +1,65 @@
+package host
+
+import (
+	"context"
+	"errors"
+
+	"github.com/driver-container/driver-container/node/driverroot"
+)
+
+// mountedRoot serves by a mount at the target.
+type mountedRoot struct{ *stagedRoot }
+
+func (m *mountedRoot) Mount(ctx context.Context) error { return m.mount(ctx, m.staged) }
+
+func (m *mountedRoot) mount(ctx context.Context, s driverroot.Staged) error {
+	if err := s.Root.RunDirs(); err != nil { // before the daemons: they would make and remove their own
+		return err
+	}
+	return m.shared(s.Mount(ctx))
+}
+
+// shared turns the warning that nobody else sees the root into a line of the log.
+func (m *mountedRoot) shared(err error) error {
+	var private *driverroot.NotSharedError
+	if errors.As(err, &private) {
+		m.say("warning: %v", private)
+		return nil
+	}
+	return err
+}
+
+// MountOld serves what was staged for another driver.
+func (m *mountedRoot) MountOld(ctx context.Context, dir string) error {
+	old, err := m.old(dir)
+	if err != nil {
+		return err
+	}
+	return m.mount(ctx, old)
+}
+
+// Unmount removes the link, too, by which a container without privileges served its root.
+func (m *mountedRoot) Unmount(ctx context.Context) error {
+	if err := m.root.Unlink(); err != nil {
+		return err
+	}
+	lazy, err := m.root.Unmount(ctx)
+	for _, point := range lazy {
+		m.say("warning: %s was in use by a process in this container and is detached", point)
+	}
+	return err
+}
+
+func (m *mountedRoot) Adopt(ctx context.Context) (bool, string) {
+	ok, note := m.root.Adoptable()
+	if !ok {
+		return false, note
+	}
+	if note != "" {
+		m.say("the driver root stays: %s", note)
+	}
+	if err := m.shared(m.root.Refresh(ctx)); err != nil {
+		return false, err.Error()
+	}
+	return true, ""
+}

@@ -1,0 +1,44 @@
+package host
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/driver-container/driver-container/kmod/kbuild"
+)
+
+// nvidia-peermem is compiled against Mellanox's own driver where that is used: NVIDIA's sources look for it at /usr/src/ofa_kernel,
+// Mellanox's container shows it at the second place.
+const (
+	ofedSource    = "usr/src/ofa_kernel"
+	ofedContainer = "run/mellanox/drivers/usr/src/ofa_kernel"
+)
+
+// ofed finds the sources of Mellanox's driver below root and returns a name for what they offer to other modules, "" when there are
+// none: modules that were compiled against others are not the same. It makes the link by which NVIDIA's sources find them.
+func ofed(root, kernelArch, release string) (string, error) {
+	source, container := filepath.Join(root, ofedSource), filepath.Join(root, ofedContainer)
+	if _, err := os.Stat(source); errors.Is(err, fs.ErrNotExist) {
+		if _, err := os.Stat(container); errors.Is(err, fs.ErrNotExist) {
+			return "", nil
+		}
+		if err := os.Symlink("/"+ofedContainer, source); err != nil && !errors.Is(err, fs.ErrExist) {
+			return "", fmt.Errorf("link the sources of Mellanox's driver: %w", err)
+		}
+	}
+	for _, dir := range []string{source, container} {
+		for _, place := range []string{filepath.Join(kernelArch, release), "default"} {
+			sum, _, err := kbuild.Digest(filepath.Join(dir, place, "Module.symvers"))
+			if err == nil {
+				return "ofa_kernel-" + sum[:12], nil
+			}
+			if !errors.Is(err, fs.ErrNotExist) {
+				return "", err
+			}
+		}
+	}
+	return "", nil
+}

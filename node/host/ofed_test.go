@@ -1,0 +1,34 @@
+package host
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestOFED(t *testing.T) {
+	t.Parallel()
+	root := t.TempDir()
+	if name, err := ofed(root, "x86_64", "6.1.0-1-amd64"); name != "" || err != nil {
+		t.Errorf("without Mellanox's driver: %q, %v", name, err)
+	}
+	symvers := filepath.Join(root, ofedContainer, "x86_64/6.1.0-1-amd64/Module.symvers")
+	if err := errors.Join(os.MkdirAll(filepath.Dir(symvers), 0o755), os.MkdirAll(filepath.Join(root, "usr/src"), 0o755), os.WriteFile(symvers, []byte("0x1"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	first, err := ofed(root, "x86_64", "6.1.0-1-amd64")
+	if err != nil || !strings.HasPrefix(first, "ofa_kernel-") {
+		t.Fatalf("%q, %v", first, err)
+	}
+	if link, err := os.Readlink(filepath.Join(root, ofedSource)); err != nil || link != "/"+ofedContainer {
+		t.Errorf("link %q, %v", link, err)
+	}
+	if err := os.WriteFile(symvers, []byte("0x2"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if second, err := ofed(root, "x86_64", "6.1.0-1-amd64"); err != nil || second == first {
+		t.Errorf("another driver has the same name: %q, %v", second, err)
+	}
+}

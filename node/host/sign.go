@@ -1,0 +1,96 @@
+package host
+
+import (
+	"bytes"
+	"context"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/driver-container/driver-container/kmod/kbuild"
+	"github.com/driver-container/driver-container/kmod/sign"
+	"github.com/driver-container/driver-container/node"
+	"github.com/driver-container/driver-container/node/status"
+)
+
+// sigHash is the kernel's option that names the hash for signatures of modules.
+const sigHash = "CONFIG_MODULE_SIG_HASH"
+
+// loadSigner reads the key that was mounted for the modules that are compiled here; nil when there is none.
+func loadSigner(cfg node.Config, say func(string, ...any)) (*sign.Signer, error) {
+	if cfg.SigningKey == "" {
+		return nil, nil //nolint:nilnil // no key is no error
+	}
+	info, err := os.Stat(cfg.SigningKey)
+	if err != nil {
+		return nil, fmt.Errorf("%w: --module-signing-key: %w", node.ErrConfig, err)
+	}
+	if mode := info.Mode().Perm(); mode&0o077 != 0 {
+		say("warning: the key in %s can be read by others than its owner (mode %04o): mount it with mode 0400", cfg.SigningKey, mode)
+	}
+	pass := sign.Passphrase(cfg.SigningPassphrase)
+	if cfg.SigningPassphraseFile != "" {
+		pass = func() ([]byte, error) { return readPassphrase(cfg.SigningPassphraseFile) }
+	}
+	signer, err := sign.LoadSigner(cfg.SigningKey, cfg.SigningCert, pass)
+	if err != nil {
+		return nil, fmt.Errorf("%w: the key that is to sign modules: %w", node.ErrConfig, err)
+	}
+	return signer, nil
+}
+
+// readPassphrase reads a file without the end of its line.
+func readPassphrase(path string) (pass []byte, err error) {
+	const most = 4 << 10
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	if pass, err = io.ReadAll(io.LimitReader(f, most+1)); err != nil {
+		return nil, err
+	}
+	if len(pass) > most {
+		return nil, fmt.Errorf("%s is larger than %d bytes: it should hold a passphrase only", path, most)
+	}
+	return bytes.TrimRight(pass, "\r\n"), nil
+}
+
+// Signer is the mounted key's, but for modules that it has signed, and those of an image that were signed when it was built.
+func (s *supply) Signer(set *kbuild.Set, source string) *x509.Certificate {
+	switch {
+	case s.signer == nil:
+		return nil
+	case set == nil:
+		return s.signer.Certificate
+	case bytes.Equal(set.Certificate, s.signer.Certificate.Raw),
+		source == status.FromImage && isSigned(set),
+		set.SigHash == "": // the kernel knows no signatures
+		return nil
+	}
+	return s.signer.Certificate
+}
+
+func isSigned(set *kbuild.Set) bool {
+	f, ok := set.File("nvidia")
+	return len(set.Certificate) > 0 || ok && f.Info.Signed
+}
+
+// Sign makes a signed copy of the modules in the scratch folder.
+func (s *supply) Sign(ctx context.Context, set *kbuild.Set) (*kbuild.Set, error) {
+	hash, err := sign.ParseHash(set.SigHash)
+	if err != nil {
+		return nil, fmt.Errorf("sign the modules for kernel %s: %w", set.Key.Release, err)
+	}
+	work := filepath.Join(s.work(), "signed")
+	if err := errors.Join(os.RemoveAll(work), os.MkdirAll(work, 0o700)); err != nil {
+		return nil, fmt.Errorf("make room for signed modules: %w", err)
+	}
+	s.say("signing the modules with the key of %s (%s)", sign.Owner(s.signer.Certificate), set.SigHash)
+	return set.Sign(ctx, work, s.signer.Certificate, func(ctx context.Context, f kbuild.File) ([]byte, error) {
+		return s.signer.SignFile(ctx, f.Path, hash)
+	})
+}

@@ -1,0 +1,237 @@
+package host
+
+import (
+	"bytes"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"math/big"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/driver-container/driver-container/distros/driverinfo"
+	"github.com/driver-container/driver-container/kmod/kbuild"
+	"github.com/driver-container/driver-container/kmod/sign"
+	"github.com/driver-container/driver-container/node"
+	"github.com/driver-container/driver-container/node/status"
+)
+
+// keyPair writes a key and its certificate, in files of their own and together.
+func keyPair(t *testing.T, name string) (key, cert, both string) {
+	t.Helper()
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(5), Subject: pkix.Name{CommonName: name}, SubjectKeyId: []byte(name)}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := x509.MarshalPKCS8PrivateKey(private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	keyText := pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: raw})
+	certText := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+	dir := t.TempDir()
+	write := func(name string, data []byte) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	return write("key.pem", keyText), write("cert.pem", certText), write("both.pem", append(keyText, certText...))
+}
+
+// sayings collects what is said.
+type sayings []string
+
+func (s *sayings) say(format string, args ...any) { *s = append(*s, fmt.Sprintf(format, args...)) }
+
+func TestLoadSigner(t *testing.T) {
+	t.Parallel()
+	key, cert, both := keyPair(t, "A")
+	_, other, _ := keyPair(t, "B")
+	open := filepath.Join(t.TempDir(), "open.pem")
+	data, err := os.ReadFile(both)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(os.WriteFile(open, data, 0o600), os.Chmod(open, 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name string
+		cfg  node.Config
+		want string // of the error
+		says string
+	}{
+		{"none", node.Config{}, "", ""},
+		{"two files", node.Config{SigningKey: key, SigningCert: cert}, "", ""},
+		{"one file", node.Config{SigningKey: both}, "", ""},
+		{"open to all", node.Config{SigningKey: open}, "", "can be read by others"},
+		{"no such file", node.Config{SigningKey: key + "x", SigningCert: cert}, "no such file", ""},
+		{"another's certificate", node.Config{SigningKey: key, SigningCert: other}, "is not that of the private key", ""},
+		{"no certificate", node.Config{SigningKey: key}, "the key that is to sign modules", ""},
+	} {
+		var said sayings
+		s, err := loadSigner(c.cfg, said.say)
+		switch {
+		case c.want != "":
+			if !errors.Is(err, node.ErrConfig) || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%s: %v", c.name, err)
+			}
+		case err != nil || (s == nil) != (c.cfg.SigningKey == ""):
+			t.Errorf("%s: %v, %v", c.name, s, err)
+		}
+		if text := strings.Join(said, ""); !strings.Contains(text, c.says) || c.says == "" && text != "" {
+			t.Errorf("%s: says %s", c.name, text)
+		}
+	}
+	bad := node.Defaults()
+	bad.SigningCert = cert
+	if err := bad.Check(); !errors.Is(err, node.ErrConfig) || !strings.Contains(err.Error(), "without --module-signing-key") {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestReadPassphrase(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	if got, err := readPassphrase(put(t, dir, "a", " pass word \r\n")); err != nil || string(got) != " pass word " {
+		t.Errorf("%q, %v", got, err)
+	}
+	if _, err := readPassphrase(put(t, dir, "b", strings.Repeat("x", 5000))); err == nil || strings.Contains(err.Error(), "xxx") {
+		t.Errorf("a large one: %v", err)
+	}
+	if _, err := readPassphrase(filepath.Join(dir, "none")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("none: %v", err)
+	}
+}
+
+// signing is a supply with an image and a cache of its own.
+func signing(t *testing.T, key string) *supply {
+	t.Helper()
+	s := &supply{cfg: node.Config{StateDir: t.TempDir()}, info: driverinfo.Info{Driver: v535, Toolchain: true}, say: t.Logf,
+		image: t.TempDir(), scratch: filepath.Join(t.TempDir(), "scratch")}
+	if key != "" {
+		var err error
+		if s.signer, err = loadSigner(node.Config{SigningKey: key}, t.Logf); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return s
+}
+
+// made is a set of real files that are modules as far as this program looks.
+func made(t *testing.T, release string) *kbuild.Set {
+	t.Helper()
+	c := builder(t, "cp KOS/*.ko .")
+	set, err := CompileForImage(t.Context(), c, func(string, ...any) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	set.Key.Release = release
+	return set
+}
+
+// Modules of the cache are signed anew when another key is mounted; those of an image only when they have no signature, and the
+// signed copy is found again.
+func TestSignAgain(t *testing.T) {
+	t.Parallel()
+	_, _, a := keyPair(t, "A")
+	_, _, b := keyPair(t, "B")
+	w := node.Want{Driver: v535, Flavour: driverinfo.Proprietary, Release: imageKernel}
+	unsigned := made(t, imageKernel)
+	byA := signing(t, a)
+	signedA, err := byA.Sign(t.Context(), unsigned)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := signedA.SignedBy(); got != "A (sha256, key 41)" || unsigned.SignedBy() != "" || (*kbuild.Set)(nil).SignedBy() != "" {
+		t.Errorf("%q, %q", got, unsigned.SignedBy())
+	}
+	for _, c := range []struct {
+		name         string
+		image, cache *kbuild.Set
+		key          string
+		source       string
+		signs        bool
+	}{
+		{"no key, unsigned image", unsigned, nil, "", status.FromImage, false},
+		{"no key, signed cache", nil, signedA, "", status.FromCache, false},
+		{"unsigned image", unsigned, nil, a, status.FromImage, true},
+		{"unsigned image, signed before", unsigned, signedA, a, status.FromCache, false},
+		{"unsigned image, signed before with another key", unsigned, signedA, b, status.FromImage, true},
+		{"signed image", signedA, nil, b, status.FromImage, false},
+		{"unsigned cache", nil, unsigned, a, status.FromCache, true},
+		{"signed cache", nil, signedA, a, status.FromCache, false},
+		{"cache signed with another key", nil, signedA, b, status.FromCache, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			s := signing(t, c.key)
+			for dir, set := range map[string]*kbuild.Set{s.image: c.image, s.cache().Dir: c.cache} {
+				if set == nil {
+					continue
+				}
+				if _, err := (kbuild.Cache{Dir: dir}).Put(t.Context(), set); err != nil {
+					t.Fatal(err)
+				}
+			}
+			found, source, err := s.Find(t.Context(), w)
+			if err != nil || source != c.source || (s.Signer(found, source) != nil) != c.signs {
+				t.Fatalf("from %s, %v, to be signed by %v", source, err, s.Signer(found, source))
+			}
+			if !c.signs {
+				return
+			}
+			signed, err := s.Sign(t.Context(), found)
+			if err != nil {
+				t.Fatal(err)
+			}
+			kept, err := s.Keep(t.Context(), signed)
+			if err != nil || !bytes.Equal(kept.Certificate, s.signer.Certificate.Raw) {
+				t.Fatalf("%v, %v", kept, err)
+			}
+			for _, f := range kept.Modules {
+				if _, err := sign.VerifyFile(t.Context(), f.Path, []*x509.Certificate{s.signer.Certificate}); err != nil {
+					t.Error(err)
+				}
+			}
+			if again, source, err := s.Find(t.Context(), w); err != nil || source != status.FromCache || s.Signer(again, source) != nil {
+				t.Errorf("the next start: from %s, %v", source, err)
+			}
+			if _, err := os.Stat(s.scratch); !errors.Is(err, os.ErrNotExist) {
+				t.Errorf("the scratch folder is left: %v", err)
+			}
+		})
+	}
+}
+
+func TestSignTroubles(t *testing.T) {
+	t.Parallel()
+	_, _, key := keyPair(t, "A")
+	s := signing(t, key)
+	set := made(t, imageKernel)
+	set.SigHash = ""
+	if s.Signer(set, status.Compiled) != nil || s.Signer(nil, "") == nil {
+		t.Error("a kernel without signatures")
+	}
+	set.SigHash = "crc32"
+	if _, err := s.Sign(t.Context(), set); err == nil || !strings.Contains(err.Error(), imageKernel) {
+		t.Errorf("%v", err)
+	}
+	if (&kbuild.Set{Certificate: []byte("x")}).SigningCertificate() != nil || (*kbuild.Set)(nil).SigningCertificate() != nil {
+		t.Error("no certificate")
+	}
+}

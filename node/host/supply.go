@@ -1,0 +1,211 @@
+package host
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/driver-container/driver-container/distros/driverinfo"
+	"github.com/driver-container/driver-container/kmod/kbuild"
+	"github.com/driver-container/driver-container/kmod/sign"
+	"github.com/driver-container/driver-container/node"
+	"github.com/driver-container/driver-container/node/headers"
+	"github.com/driver-container/driver-container/node/preflight"
+)
+
+// Where modules are in an image, and where they are compiled. The scratch folder is the container's own: the result does not depend
+// on it, and the host's storage may not allow programs to run.
+const (
+	imageModules = "/usr/share/nvidia-driver/modules"
+	scratchDir   = "/var/tmp/nvidia-driver"
+	keepSets     = 6 // of modules in the cache: two drivers on three kernels
+)
+
+// supply is the real supplier.
+type supply struct {
+	cfg     node.Config
+	info    driverinfo.Info
+	say     func(string, ...any)
+	signer  *sign.Signer // of modules that are compiled here; nil: they stay unsigned
+	image   string       // folder of the image's modules; "": imageModules
+	scratch string       // "": scratchDir
+}
+
+func (s *supply) work() string { return cmp.Or(s.scratch, scratchDir) }
+
+func (s *supply) cache() kbuild.Cache {
+	return kbuild.Cache{Dir: filepath.Join(s.cfg.StateDir, "modules")}
+}
+
+// sources is the driver's own folder of the flavour in this image.
+func (s *supply) sources(flavour string) string {
+	dir := "kernel"
+	if flavour == driverinfo.Open {
+		dir = "kernel-open"
+	}
+	return filepath.Join("/usr/src", "nvidia-"+s.info.Driver, dir)
+}
+
+// headers finds headers without changing anything.
+func (s *supply) headers(release string) (kbuild.Headers, error) {
+	roots := []kbuild.Root{{Dir: "/", Name: "image"}, {Dir: "/host", Name: "host"}}
+	if hostVisible() {
+		roots = append(roots, kbuild.Root{Dir: rootOfInit, Name: "host"})
+	}
+	return kbuild.FindHeaders(release, roots)
+}
+
+// hostVisible says whether process 1 has another root than we: with hostPID it is the host's init.
+func hostVisible() bool {
+	ours, err := os.Stat("/")
+	if err != nil {
+		return false
+	}
+	theirs, err := os.Stat(rootOfInit + "/.")
+	return err == nil && !os.SameFile(ours, theirs)
+}
+
+// prepare brings headers and picks a compiler.
+func (s *supply) prepare(ctx context.Context, release string) (kbuild.Headers, kbuild.Compiler, error) {
+	h, err := s.headers(release)
+	var none *kbuild.NoHeadersError
+	if errors.As(err, &none) && s.cfg.Fetch {
+		s.say("no headers of kernel %s in the image or on the host; asking the system's repositories", release)
+		store := filepath.Join(s.cfg.StateDir, "downloads")
+		installed, ferr := headers.Fetch(ctx, headers.Options{Release: release, Store: store, Say: s.say})
+		if ferr != nil {
+			return h, kbuild.Compiler{}, errors.Join(ferr, err)
+		}
+		s.say("installed %s", strings.Join(installed, ", "))
+		h, err = s.headers(release)
+	}
+	if err != nil {
+		return h, kbuild.Compiler{}, err
+	}
+	if strings.HasPrefix(h.Build, rootOfInit) {
+		if h, err = s.bring(ctx, h); err != nil {
+			return h, kbuild.Compiler{}, err
+		}
+	}
+	if made, err := h.Link("/"); err != nil {
+		return h, kbuild.Compiler{}, err
+	} else if len(made) > 0 {
+		s.say("headers of the %s are used; links made: %s", h.Origin, strings.Join(made, ", "))
+	}
+	cc, err := kbuild.FindCompiler(ctx, h, os.Getenv("PATH"))
+	if err == nil && cc.Mismatch {
+		s.say("warning: the kernel was built with %s, compiling with %s (%s): the nearest there is", cc.Wanted, cc.Version, cc.Path)
+	}
+	return h, cc, err
+}
+
+// bring copies headers of the host into this container: make cannot work through process 1's root.
+func (s *supply) bring(ctx context.Context, h kbuild.Headers) (kbuild.Headers, error) {
+	dir := filepath.Join(s.work(), "headers")
+	begin := time.Now()
+	if err := errors.Join(os.MkdirAll(s.work(), 0o700), os.RemoveAll(dir)); err != nil {
+		return h, fmt.Errorf("make room for the host's headers: %w", err)
+	}
+	copied, err := h.Copy(ctx, dir)
+	if err == nil {
+		s.say("copied the host's headers %s in %s", strings.TrimPrefix(h.Build, rootOfInit), time.Since(begin).Round(time.Millisecond))
+	}
+	return copied, err
+}
+
+// Compile compiles the modules; the set stays in the scratch folder.
+func (s *supply) Compile(ctx context.Context, w node.Want) (*kbuild.Set, error) {
+	if !s.info.Toolchain {
+		return nil, &NoModulesError{Info: s.info, Release: w.Release, Flavour: w.Flavour}
+	}
+	h, cc, err := s.prepare(ctx, w.Release)
+	if err != nil {
+		return nil, err
+	}
+	id, err := kbuild.KernelID(w.Release, h, "", "")
+	if err != nil {
+		return nil, err
+	}
+	patches, err := s.patches(w.Release)
+	if err != nil {
+		return nil, err
+	}
+	log, err := s.log(w)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(s.work(), 0o700); err != nil {
+		return nil, fmt.Errorf("make the scratch folder: %w", err)
+	}
+	jobs, why := kbuild.Jobs(s.cfg.MaxThreads, kbuild.Limits{})
+	s.say("compiling %s (%s) for %s with %s, %d jobs (%s); the whole output goes to %s", w.Driver, w.Flavour, w.Release, cc.Version, jobs, why, log)
+	set, err := kbuild.Compile(ctx, kbuild.Job{
+		Source: s.sources(w.Flavour), Driver: w.Driver, Flavour: w.Flavour, Patches: patches, Kernel: id, Headers: h, Compiler: cc, Jobs: jobs,
+		Modules: append(append([]string(nil), w.Modules...), w.Optional...), Optional: w.Optional,
+		Work: s.work(), Log: log, Progress: progress(s.say),
+	})
+	sayOutput(s.say, err)
+	return set, err
+}
+
+// sayOutput says what a compile that failed printed.
+func sayOutput(say func(string, ...any), err error) {
+	if failed, ok := errors.AsType[*kbuild.CompileError](err); ok {
+		say("the last %d lines that the compile printed:", len(failed.Tail))
+		for _, line := range failed.Tail {
+			say("| %s", line)
+		}
+	}
+}
+
+// progress says how far a compile is, every ten seconds.
+func progress(say func(string, ...any)) func(done, total int, what string) {
+	const every = 10 * time.Second
+	begin := time.Now()
+	said := begin
+	return func(done, total int, what string) {
+		if time.Since(said) < every {
+			return
+		}
+		said = time.Now()
+		say("compiling: %d of about %d steps after %s: %s", done, total, said.Sub(begin).Round(time.Second), what)
+	}
+}
+
+// log is the file for the output of a compile, on the host's storage where there is any.
+func (s *supply) log(w node.Want) (string, error) {
+	dir := filepath.Join(s.cfg.StateDir, "log")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return "", fmt.Errorf("make the folder for the compile's log: %w", err)
+	}
+	return filepath.Join(dir, fmt.Sprintf("compile-%s-%s-%s.log", w.Driver, w.Flavour, w.Release)), nil
+}
+
+// Keep puts a set into the cache.
+func (s *supply) Keep(ctx context.Context, set *kbuild.Set) (*kbuild.Set, error) {
+	kept, err := s.cache().Put(ctx, set)
+	if err != nil {
+		return nil, err
+	}
+	if err := errors.Join(s.cache().Prune(keepSets), os.RemoveAll(s.work())); err != nil {
+		s.say("warning: remove old modules and the scratch folder: %v", err)
+	}
+	return kept, nil
+}
+
+// NoModulesError says that an image without a toolchain has no modules for a kernel.
+type NoModulesError struct {
+	Info             driverinfo.Info
+	Release, Flavour string
+}
+
+// Error names the kernels that the image has modules for, and what to do.
+func (e *NoModulesError) Error() string {
+	finding, fix := preflight.Missing(e.Info, e.Release, e.Flavour)
+	return finding + ". " + fix
+}

@@ -1,0 +1,111 @@
+package host
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/driver-container/driver-container/distros/driverinfo"
+	"github.com/driver-container/driver-container/kmod"
+	"github.com/driver-container/driver-container/kmod/kbuild"
+	"github.com/driver-container/driver-container/node"
+)
+
+// A set fits when driver, flavour, release and recipe are the same and it was not compiled for another build of that release.
+func TestFindInTheCache(t *testing.T) {
+	t.Parallel()
+	running, err := kernelRelease()
+	if err != nil {
+		t.Fatal(err)
+	}
+	const elsewhere = "6.1.0-99-elsewhere"
+	ours, err := kbuild.KernelID(running, kbuild.Headers{}, "", "")
+	hasID := err == nil
+	good := kbuild.Key{Driver: v535, Flavour: "open", Release: running, Arch: "amd64", Kernel: ours, Compiler: "gcc 12.2.0", Recipe: kbuild.Recipe}
+	for _, test := range []struct {
+		name    string
+		release string
+		edit    func(k *kbuild.Key)
+		found   bool
+	}{
+		{"this kernel", running, func(*kbuild.Key) {}, true},
+		{"another compiler", running, func(k *kbuild.Key) { k.Compiler = "gcc 14.2.0" }, true},
+		{"known by headers only", running, func(k *kbuild.Key) { k.Kernel = "headers 12" }, true},
+		{"another build of the release", running, func(k *kbuild.Key) { k.Kernel = "build-id 00" }, !hasID},
+		{"another kernel's set, asked for by that kernel", elsewhere, func(k *kbuild.Key) { k.Release, k.Kernel = elsewhere, "build-id 00" }, true},
+		{"another release", running, func(k *kbuild.Key) { k.Release = elsewhere }, false},
+		{"another driver", running, func(k *kbuild.Key) { k.Driver = v470 }, false},
+		{"another flavour", running, func(k *kbuild.Key) { k.Flavour = "proprietary" }, false},
+		{"another recipe", running, func(k *kbuild.Key) { k.Recipe++ }, false},
+		{"other patches", running, func(k *kbuild.Key) { k.Patches = []string{"ofa_kernel-12"} }, false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			s := &supply{cfg: node.Config{StateDir: t.TempDir()}, info: driverinfo.Info{Driver: v535, Arch: "amd64"}, say: t.Logf}
+			set := fakeSet(t, good)
+			test.edit(&set.Key)
+			if set.Key.Kernel == "" {
+				set.Key.Kernel = "headers 12" // this kernel does not show its build id
+			}
+			if _, err := s.Keep(t.Context(), set); err != nil {
+				t.Fatal(err)
+			}
+			got, source, err := s.Find(t.Context(), node.Want{Driver: v535, Flavour: "open", Release: test.release})
+			switch {
+			case test.found && (err != nil || source != "cache" || len(got.Modules) != 1):
+				t.Errorf("%v, from %q, %v", got, source, err)
+			case !test.found && !errors.Is(err, kbuild.ErrMiss):
+				t.Errorf("found %v, %v", got, err)
+			}
+		})
+	}
+}
+
+func fakeSet(t *testing.T, k kbuild.Key) *kbuild.Set {
+	t.Helper()
+	path := put(t, t.TempDir(), "nvidia.ko", "nvidia"+v535)
+	sum, size, err := kbuild.Digest(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	info := kmod.Info{Name: "nvidia", Version: v535, SrcVersion: "NVIDIA" + v535}
+	return &kbuild.Set{Dir: filepath.Dir(path), Key: k, Modules: []kbuild.File{{Name: "nvidia", Path: path, SHA256: sum, Size: size, Info: info}}}
+}
+
+// A damaged entry is moved aside: the modules are compiled again.
+func TestFindCorrupt(t *testing.T) {
+	t.Parallel()
+	s := &supply{cfg: node.Config{StateDir: t.TempDir()}, info: driverinfo.Info{Driver: v535}, say: t.Logf}
+	set, err := s.Keep(t.Context(), fakeSet(t, kbuild.Key{Driver: v535, Flavour: "open", Release: "r", Arch: "amd64", Kernel: "headers 1", Recipe: kbuild.Recipe}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(set.Modules[0].Path, []byte("xxxxxxxxxxxxxxxx"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	want := node.Want{Driver: v535, Flavour: "open", Release: "r"}
+	for range 2 {
+		if found, _, err := s.Find(t.Context(), want); !errors.Is(err, kbuild.ErrMiss) && !errors.As(err, new(*kbuild.CorruptError)) {
+			t.Errorf("%v, %v", found, err)
+		}
+	}
+}
+
+func TestSupplyPlaces(t *testing.T) {
+	t.Parallel()
+	s := &supply{cfg: node.Config{StateDir: t.TempDir()}, info: driverinfo.Info{Driver: v535}, say: t.Logf}
+	if a, b := s.sources("proprietary"), s.sources("open"); a != "/usr/src/nvidia-535.261.03/kernel" || b != "/usr/src/nvidia-535.261.03/kernel-open" {
+		t.Errorf("%s, %s", a, b)
+	}
+	log, err := s.log(node.Want{Driver: v535, Flavour: "open", Release: "r"})
+	if err != nil || filepath.Base(log) != "compile-535.261.03-open-r.log" {
+		t.Errorf("%s, %v", log, err)
+	}
+	progress(t.Logf)(1, 2, "x")
+	var none *kbuild.NoHeadersError
+	s.info.Toolchain = true
+	if _, err := s.Compile(t.Context(), node.Want{Driver: v535, Flavour: "open", Release: "0.0.0-none"}); !errors.As(err, &none) {
+		t.Errorf("no headers: %v", err)
+	}
+}

@@ -1,0 +1,37 @@
+package node
+
+import (
+	"context"
+	"github.com/driver-container/driver-container/node/status"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// An instance gives signs of life while it waits for the lock.
+func TestBeat(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		w.locked = true
+		_, n := w.begin(life{version: v535})
+		n.instanceFile = filepath.Join(w.dir, "instance")
+		n.status.Change(func(st *status.Snapshot) { st.Instance = status.NewInstance() })
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
+		defer cancel()
+		w.at(9*time.Minute, func() {
+			if err := status.Alive(n.instanceFile, time.Now()); err != nil {
+				t.Error(err)
+			}
+		})
+		if err := n.Run(ctx, t.Context()); err != nil {
+			t.Error(err)
+		}
+		if another := status.NewInstance(); len(another) != 16 || another == n.status.Get().Instance {
+			t.Error("names of instances are not unique")
+		}
+		_, n = w.begin(life{version: v535})
+		n.instanceFile = "/nonexistent/instance"
+		if err := n.Run(ctx, t.Context()); err == nil {
+			t.Error("no name of the instance, no error")
+		}
+	})
+}

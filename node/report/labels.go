@@ -1,0 +1,116 @@
+package report
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/driver-container/driver-container/node/status"
+)
+
+// labelPrefix is of all labels. GPU feature discovery has other ones (nvidia.com/gpu.product, nvidia.com/cuda.driver-version.*).
+const labelPrefix = "nvidia.com/driver."
+
+// label keeps the file of Node Feature Discovery true. The file stays while the driver is up, also when a GPU or a daemon fails for a while
+// or no container runs: removing the labels would remove the pods that were placed by them. While an older driver has to be replaced the
+// labels are that driver's. Before a driver is loaded there are none: the file outlives a reboot, which a driver does not.
+func (r *Reporter) label(st status.Snapshot) {
+	if r.o.Features == "" || !st.Holding() {
+		return
+	}
+	var err error
+	switch {
+	case st.Up == nil:
+		err = removeLabels(r.o.Features)
+	case st.State == status.Serving, st.State == status.Restored:
+		gpus := make([]labelledGPU, 0, len(st.GPUs))
+		for _, g := range st.GPUs {
+			gpus = append(gpus, labelledGPU{Model: gpuModel(g.Name, r.o.Proc, g.Address, g.ID), Works: g.Works})
+		}
+		err = writeLabels(r.o.Features, labelsOf(st.Up.Version, st.Up.Flavour, gpus))
+	}
+	switch {
+	case err == nil:
+		r.features = ""
+	case r.features == "":
+		r.features = err.Error()
+		r.o.Say("warning: %v; the driver goes on without", err)
+	}
+}
+
+// labelledGPU is one GPU of the node.
+type labelledGPU struct {
+	Model string // "Tesla T4"; see gpuModel
+	Works bool   // the driver initialised it
+}
+
+// labelsOf returns the labels of a driver of this version ("535.261.03") and flavour with these GPUs:
+//
+//	nvidia.com/driver.version.full, .major, .minor, .revision   a part that a version does not have has no label
+//	nvidia.com/driver.flavour                                   open or proprietary
+//	nvidia.com/driver.gpu.model                                 Tesla-T4, or mixed
+//	nvidia.com/driver.gpu.count, .working                       how many there are, and how many of them initialised
+//	nvidia.com/driver.gpu.count.MODEL                           of each model, where they are mixed
+//
+// Without gpus there are no labels about GPUs: it is not known which ones there are.
+func labelsOf(version, flavour string, gpus []labelledGPU) map[string]string {
+	labels := map[string]string{}
+	set := func(name, value string) {
+		if value = labelValue(value); value != "" {
+			labels[labelPrefix+name] = value
+		}
+	}
+	set("version.full", version)
+	for i, part := range strings.SplitN(version, ".", 3) {
+		set("version."+[]string{"major", "minor", "revision"}[i], part)
+	}
+	set("flavour", flavour)
+	if len(gpus) == 0 {
+		return labels
+	}
+	models, working := map[string]int{}, 0
+	for _, g := range gpus {
+		models[labelValue(g.Model)]++
+		if g.Works {
+			working++
+		}
+	}
+	set("gpu.count", strconv.Itoa(len(gpus)))
+	set("gpu.working", strconv.Itoa(working))
+	if len(models) == 1 {
+		set("gpu.model", gpus[0].Model)
+	}
+	if len(models) > 1 {
+		set("gpu.model", "mixed")
+		for model, n := range models {
+			if model != "" {
+				set(trim(cut("gpu.count."+model, maxName-len("driver."))), strconv.Itoa(n))
+			}
+		}
+	}
+	return labels
+}
+
+// maxName bounds the name of a label after its prefix, and its value.
+const maxName = 63
+
+// labelValue makes a label's value of a text: letters, digits, -, _ and . with a letter or digit at both ends, at most 63. What is not
+// allowed becomes a -, several in a row become one.
+func labelValue(text string) string {
+	var b strings.Builder
+	dash := false
+	for _, r := range text {
+		if r > 0x7f || !strings.ContainsRune("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.", r) {
+			dash = true
+			continue
+		}
+		if dash && b.Len() > 0 {
+			b.WriteByte('-')
+		}
+		dash = false
+		b.WriteRune(r)
+	}
+	return trim(cut(trim(b.String()), maxName))
+}
+
+func cut(s string, most int) string { return s[:min(len(s), most)] }
+func trim(s string) string          { return strings.Trim(s, "-_.") }

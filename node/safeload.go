@@ -1,0 +1,103 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"github.com/driver-container/driver-container/node/status"
+	"io/fs"
+	"math/rand/v2"
+	"time"
+)
+
+// SafeLoad is the permission to take down a driver that may be in use. The name is the GPU Operator's: the driver's pod sets an annotation on
+// its node and waits, and the controller that drains the node removes the annotation. Package node/kubernetes has the real one.
+type SafeLoad interface {
+	// Ask asks for it, again where the request is not there as it was made, and says whether it was given. It returns within seconds. An
+	// error that is fs.ErrPermission or fs.ErrNotExist says that asking again is useless; any other one passes.
+	Ask(ctx context.Context) (granted bool, err error)
+	// Withdraw takes the request back, if it is still there.
+	Withdraw(ctx context.Context) error
+	// String says what is waited for, for messages: "safe load (annotation x of node y)".
+	String() string
+}
+
+const (
+	safeLoadEvery = 2 * time.Second
+	safeLoadTries = time.Minute     // how long nobody may answer before the request was ever made
+	withdrawWait  = 3 * time.Second // a stop must not wait longer for a server that does not answer
+)
+
+// awaitSafeLoad waits until others have made the node free for another driver. Without anybody to ask it is a warning: the driver goes
+// on waiting for its holders, as it does without.
+func (n *Node) awaitSafeLoad(ctx context.Context, old status.Driver) (err error) {
+	if n.safeLoad == nil {
+		return nil
+	}
+	begin, asked, open, last := n.now(), false, true, ""
+	defer func() {
+		if open {
+			n.withdraw(ctx)
+		}
+	}()
+	for {
+		granted, err := n.safeLoad.Ask(ctx)
+		useless := errors.Is(err, fs.ErrPermission) || errors.Is(err, fs.ErrNotExist)
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case granted:
+			open = false
+			n.say("%s: given after %s", n.safeLoad, n.now().Sub(begin).Round(time.Second))
+			return nil
+		case err == nil:
+			asked = true
+		case useless, !asked && n.now().Sub(begin) >= safeLoadTries:
+			open = !useless
+			n.warn("%s: %v; going on without it: driver %s is replaced as soon as nobody uses it", n.safeLoad, err, old.Version)
+			return nil
+		case err.Error() != last:
+			last = err.Error()
+			n.say("warning: %s: %v; trying again", n.safeLoad, err)
+		}
+		if err := n.showSafeLoad(ctx, old); err != nil {
+			return err
+		}
+		if !sleep(ctx, safeLoadEvery+rand.N(safeLoadEvery/4)) { //nolint:gosec // it spreads the load of many nodes, and is no secret
+			return ctx.Err()
+		}
+	}
+}
+
+// showSafeLoad says in the status what is waited for, and who holds the driver meanwhile: whoever empties the node needs to know.
+func (n *Node) showSafeLoad(ctx context.Context, old status.Driver) error {
+	err := n.free(ctx)
+	var busy *InUseError
+	if err != nil && !errors.As(err, &busy) {
+		return err
+	}
+	reason := fmt.Sprintf("driver %s must go before %s can be loaded: waiting for %s", old.Version, n.want.Driver, n.safeLoad)
+	if busy != nil {
+		n.countBlocked()
+		reason += "; " + busy.Error()
+	}
+	n.status.Change(func(st *status.Snapshot) {
+		if st.State != status.Waiting {
+			n.say("%s", reason)
+		}
+		st.State, st.WaitsFor, st.Ready, st.Reason, st.Holders = status.Waiting, status.ForSafeLoad, false, reason, nil
+		if busy != nil {
+			st.Holders = busy.Holders
+		}
+	})
+	return nil
+}
+
+// withdraw takes the request back, also when ctx has ended, but within a few seconds.
+func (n *Node) withdraw(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), withdrawWait)
+	defer cancel()
+	if err := n.safeLoad.Withdraw(ctx); err != nil {
+		n.warn("%s could not be taken back: %v", n.safeLoad, err)
+	}
+}

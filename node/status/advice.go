@@ -1,0 +1,107 @@
+package status
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Advice is what a person wants to know about a state: what heals without help, and what to do next.
+type Advice struct {
+	Heals, Next string
+}
+
+// Advise advises on a status; held says whether an instance holds the node's lock.
+func Advise(st Snapshot, held bool) Advice {
+	if !held && !slices.Contains([]State{Detached, Restored, Failed, Absent, ""}, st.State) {
+		return Advice{
+			Heals: "the kubelet starts the container again; it adopts what it finds, or tidies up",
+			Next:  "the last instance was killed: see why (kubectl describe pod: OOMKilled, or terminationGracePeriodSeconds too short)",
+		}
+	}
+	switch st.State {
+	case Waiting:
+		return adviseWaiting(st)
+	case Starting:
+		next := "wait; kubectl logs shows each phase with its time"
+		if st.Phase == "modules" {
+			next = "wait: the modules are being compiled, which takes minutes; the log says how far it is"
+		}
+		return Advice{Next: next}
+	case Serving:
+		return Advice{Heals: "daemons that end are started again; a container that is killed adopts its driver", Next: "nothing"}
+	case Degraded:
+		return adviseDegraded(st)
+	case Stopping:
+		if len(st.Holders) > 0 {
+			return Advice{Heals: "it goes on as soon as nobody uses the driver, and leaves it in place when the grace period is over", Next: release(st)}
+		}
+		return Advice{Next: "wait"}
+	case Detached:
+		return Advice{Heals: "running work goes on; the next driver container adopts the driver",
+			Next: "start the driver container again, or take the driver down: nvidia-driver unload"}
+	case Restored:
+		return Advice{Heals: "the driver from before is loaded and served; the kubelet starts the container again, which tries once more",
+			Next: "correct what the reason says, or go back to the image from before"}
+	case Failed:
+		return Advice{Heals: "the kubelet starts the container again; what had been put up is gone",
+			Next: "correct what the reason says; nvidia-driver preflight checks the node without touching it"}
+	}
+	return Advice{Next: "start the driver container on this node"}
+}
+
+func adviseWaiting(st Snapshot) Advice {
+	if st.WaitsFor == ForSafeLoad {
+		return Advice{Heals: "it goes on when the annotation is removed from the node",
+			Next: "see what empties the node: the GPU Operator's upgrade controller, or the container driver-evict of this pod (kubectl logs -c); " +
+				"without either of them remove the annotation by hand, or switch --safe-load (DRIVER_SAFE_LOAD) off"}
+	}
+	return Advice{Heals: "it goes on as soon as nobody uses the driver", Next: release(st)}
+}
+
+// release says how to make holders let go.
+func release(st Snapshot) string {
+	var pods []string
+	others, kernel := false, false
+	for _, h := range st.Holders {
+		switch {
+		case h.PodName != "":
+			pod := fmt.Sprintf("kubectl delete pod -n %s %s", h.PodNamespace, h.PodName)
+			if !slices.Contains(pods, pod) {
+				pods = append(pods, pod)
+			}
+		case h.Kernel != "":
+			kernel = true
+		default:
+			others = true
+		}
+	}
+	const most = 3
+	var parts []string
+	if len(pods) > 0 {
+		text := strings.Join(pods[:min(len(pods), most)], "; ")
+		if len(pods) > most {
+			text += fmt.Sprintf("; and %d more pods", len(pods)-most)
+		}
+		parts = append(parts, "let these pods end, or: "+text)
+	}
+	if others {
+		parts = append(parts, "stop the processes that are named as holders")
+	}
+	if kernel || len(st.Holders) == 0 {
+		parts = append(parts, "unload what stands on the driver (a console, gdrdrv, nvidia_fs), or reboot the node")
+	}
+	return strings.Join(parts, "; ")
+}
+
+func adviseDegraded(st Snapshot) Advice {
+	switch {
+	case strings.Contains(st.Reason, "delete this pod"):
+		return Advice{Next: "somebody else changed the driver under this container: delete the pod, its successor puts all of it up again"}
+	case slices.ContainsFunc(st.GPUs, func(g GPU) bool { return !g.Works }):
+		return Advice{Heals: "the GPU is asked again every 30 s",
+			Next: "the reason is the kernel's: reset or replace the GPU, or reboot the node; --gpu-init=warn (DRIVER_GPU_INIT) serves the others meanwhile"}
+	}
+	return Advice{Heals: "daemons are started again, with longer and longer pauses; the driver is asked again every 30 s",
+		Next: "when it lasts, the log has what the daemon printed; delete the pod when the reason stays"}
+}

@@ -1,0 +1,102 @@
+package status
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// Markers are the files by which the parts of the GPU Operator see the driver's state: its startup-probe.sh, its driver manager and its
+// validator read them. .driver-ctr-ready belongs to the startup probe, driver-ready to the validator.
+type Markers struct {
+	Run    string // the folder that all instances share
+	Digest string // of the operator's configuration; "": none
+}
+
+const (
+	DaemonsMarker = "validations/.driver-daemons-status"
+	startupMarker = "validations/.driver-ctr-ready"
+	digestFile    = "nvidia-driver.state"
+)
+
+// NotReady comes first: nobody may take the markers of a predecessor for those of this instance.
+func (m Markers) NotReady() error {
+	if err := os.MkdirAll(filepath.Join(m.Run, "validations"), 0o755); err != nil {
+		return err
+	}
+	err := os.Remove(filepath.Join(m.Run, startupMarker))
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	}
+	return errors.Join(err, writeFile(filepath.Join(m.Run, DaemonsMarker), []byte("NotReady\n")))
+}
+
+// Ready comes last, when everything else is up: first the state of the daemons, then the digest by which the driver manager of a later pod
+// keeps the driver.
+func (m Markers) Ready() error {
+	if err := writeFile(filepath.Join(m.Run, DaemonsMarker), []byte("Ready\n")); err != nil {
+		return err
+	}
+	if m.Digest == "" {
+		return m.removeDigest()
+	}
+	return writeFile(filepath.Join(m.Run, digestFile), []byte(m.Digest+"\n"))
+}
+
+// removeDigest removes the digest: what it stands for is not loaded.
+func (m Markers) removeDigest() error {
+	err := os.Remove(filepath.Join(m.Run, digestFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+// Remove removes what a stopped driver must not leave behind.
+func (m Markers) Remove() error {
+	var errs []error
+	for _, name := range []string{DaemonsMarker, startupMarker} {
+		if err := os.Remove(filepath.Join(m.Run, name)); !errors.Is(err, fs.ErrNotExist) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(append(errs, m.removeDigest())...)
+}
+
+// RemoveUnfinished removes files that an instance was writing when it was killed, the status included. Only the holder of the lock may call
+// it: nobody else writes then.
+func (m Markers) RemoveUnfinished() error {
+	var errs []error
+	for _, name := range []string{DaemonsMarker, startupMarker, digestFile, fileName} {
+		found, err := filepath.Glob(unfinished(filepath.Join(m.Run, name)))
+		errs = append(errs, err)
+		for _, f := range found {
+			errs = append(errs, os.Remove(f))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// MarkStarted writes the marker that the GPU Operator's validator waits for. It is what `nvidia-driver probe startup` does in
+// place of the operator's startup-probe.sh, with the same content.
+func MarkStarted(run string, getenv func(string) string) error {
+	var text strings.Builder
+	for _, name := range []string{"GDRCOPY_ENABLED", "GDS_ENABLED", "GPU_DIRECT_RDMA_ENABLED"} {
+		value := getenv(name)
+		if value != "true" {
+			value = "false"
+		}
+		fmt.Fprintf(&text, "%s: %s\n", name, value)
+	}
+	path := filepath.Join(run, startupMarker)
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	if old, err := os.ReadFile(path); err == nil && string(old) == text.String() {
+		return nil
+	}
+	return writeFile(path, []byte(text.String()))
+}

@@ -1,0 +1,102 @@
+package status
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/driver-container/driver-container/node/lock"
+)
+
+// ErrNotReady says that the driver does not serve (yet), and why.
+var ErrNotReady = errors.New("the driver is not ready")
+
+// InstanceFile is where an instance writes its name, inside of its own container. By the name its probes know whether the node's status is
+// about this instance or about another one that still holds the node. The file's modification time is the heartbeat of the instance.
+const InstanceFile = "/run/driver-entrypoint.instance"
+
+// NewInstance is a name that no other instance has.
+func NewInstance() string {
+	var b [8]byte
+	if _, err := rand.Read(b[:]); err != nil {
+		return fmt.Sprintf("pid-%d", os.Getpid())
+	}
+	return hex.EncodeToString(b[:])
+}
+
+// Mine is ErrNotReady unless the instance of this container serves the driver: startup and readiness.
+func Mine(run, instanceFile string) error {
+	mine, err := os.ReadFile(instanceFile)
+	if err != nil {
+		return fmt.Errorf("%w: no driver-entrypoint runs in this container: %w", ErrNotReady, err)
+	}
+	st, err := Read(run)
+	if err == nil && st.Instance == strings.TrimSpace(string(mine)) {
+		return st.notReady()
+	}
+	holder, held, lerr := lock.Peek(lock.Path(run))
+	if held && lerr == nil {
+		return fmt.Errorf("%w: waiting for the node's lock, held by %s", ErrNotReady, holder)
+	}
+	return fmt.Errorf("%w: this container's instance has not begun", ErrNotReady)
+}
+
+// notReady is nil when the driver serves.
+func (st Snapshot) notReady() error {
+	switch {
+	case st.Ready:
+		return nil
+	case st.Reason != "":
+		return fmt.Errorf("%w: %s: %s", ErrNotReady, st.State, st.Reason)
+	case st.Phase != "":
+		return fmt.Errorf("%w: %s, phase %s", ErrNotReady, st.State, st.Phase)
+	}
+	return fmt.Errorf("%w: %s", ErrNotReady, st.State)
+}
+
+// Alive is an error unless the instance of this container gave a sign of life in the last minute. It does not look at the driver: a restart
+// does not help a container that waits or compiles.
+func Alive(instanceFile string, now time.Time) error {
+	const silence = time.Minute
+	info, err := os.Stat(instanceFile)
+	if err != nil {
+		return fmt.Errorf("no driver-entrypoint runs in this container: %w", err)
+	}
+	if quiet := now.Sub(info.ModTime()); quiet > silence {
+		return fmt.Errorf("driver-entrypoint has given no sign of life for %s", quiet.Round(time.Second))
+	}
+	return nil
+}
+
+// WaitReady returns when an instance on this node serves the driver: for containers that need it. say gets what is waited for when that
+// changes.
+func WaitReady(ctx context.Context, run string, say func(format string, args ...any)) error {
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for last := ""; ; {
+		st, err := Read(run)
+		if err == nil {
+			err = st.notReady()
+		} else if errors.Is(err, fs.ErrNotExist) {
+			err = fmt.Errorf("%w: no driver container has run on this node since it booted", ErrNotReady)
+		}
+		if err == nil {
+			return nil
+		}
+		if err.Error() != last {
+			last = err.Error()
+			say("waiting: %v", err)
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("gave up waiting: %w", err)
+		case <-tick.C:
+		}
+	}
+}

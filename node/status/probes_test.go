@@ -1,0 +1,111 @@
+package status
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/driver-container/driver-container/node/lock"
+)
+
+func TestMine(t *testing.T) {
+	t.Parallel()
+	run := t.TempDir()
+	file, instance := Folder(run), filepath.Join(run, "instance")
+	check := func(name, want string) {
+		t.Helper()
+		err := Mine(run, instance)
+		if want == "" && err == nil {
+			return
+		}
+		if want == "" || !errors.Is(err, ErrNotReady) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", name, err, want)
+		}
+	}
+	save := func(st Snapshot) {
+		t.Helper()
+		if err := file.Save(st); err != nil {
+			t.Fatal(err)
+		}
+	}
+	check("no instance", "no driver-entrypoint runs in this container")
+	if err := os.WriteFile(instance, []byte("mine\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	check("nothing written", "has not begun")
+	st := Snapshot{Schema: Schema, Instance: "mine", State: Starting, Phase: "modules"}
+	save(st)
+	check("starting", "starting, phase modules")
+	st.State, st.Phase, st.Reason = Degraded, "", "no GPU works"
+	save(st)
+	check("degraded", "degraded: no GPU works")
+	st.State, st.Reason, st.Ready = Serving, "", true
+	save(st)
+	check("ready", "")
+	st.State, st.Ready = Stopping, false
+	save(st)
+	check("stopping", "stopping")
+	st.Instance, st.State, st.Ready = "another", Serving, true
+	save(st)
+	check("the status of another one that has gone", "has not begun")
+	l, err := lock.Acquire(t.Context(), lock.Options{Path: lock.Path(run), Legacy: lock.LegacyPath(run), Self: lock.Holder{PID: 4711, Pod: "other-pod"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	check("the lock is held by another one", "held by pid 4711, pod other-pod")
+	if err := l.Release(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestAlive(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "instance")
+	if err := Alive(file, noon); err == nil || !strings.Contains(err.Error(), "no driver-entrypoint runs") {
+		t.Errorf("no file: %v", err)
+	}
+	if err := errors.Join(os.WriteFile(file, nil, 0o600), os.Chtimes(file, noon, noon)); err != nil {
+		t.Fatal(err)
+	}
+	if err := Alive(file, noon.Add(time.Minute)); err != nil {
+		t.Error(err)
+	}
+	if err := Alive(file, noon.Add(2*time.Minute)); err == nil || !strings.Contains(err.Error(), "no sign of life for 2m0s") {
+		t.Errorf("silent: %v", err)
+	}
+}
+
+func TestWaitReady(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		run := t.TempDir()
+		var said []string
+		say := func(format string, args ...any) { said = append(said, fmt.Sprintf(format, args...)) }
+		go func() {
+			for i, st := range []Snapshot{{State: Starting, Phase: "load"}, {State: Starting, Phase: "load"}, {State: Serving, Ready: true}} {
+				time.Sleep(10 * time.Second)
+				st.Schema, st.PID = Schema, i
+				if err := Folder(run).Save(st); err != nil {
+					t.Error(err)
+				}
+			}
+		}()
+		if err := WaitReady(t.Context(), run, say); err != nil {
+			t.Error(err)
+		}
+		if len(said) != 2 || !strings.Contains(said[0], "no driver container has run") || !strings.Contains(said[1], "phase load") {
+			t.Errorf("said %q", said)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if err := WaitReady(ctx, run+"/none", say); !errors.Is(err, ErrNotReady) || !strings.Contains(err.Error(), "gave up waiting") {
+			t.Errorf("for ever: %v", err)
+		}
+	})
+}

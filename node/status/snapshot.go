@@ -1,0 +1,138 @@
+package status
+
+import (
+	"time"
+
+	"github.com/driver-container/driver-container/kmod"
+	"github.com/driver-container/driver-container/node/daemons"
+	"github.com/driver-container/driver-container/node/devices"
+)
+
+// State is where a driver is in its life. docs/operations.md says what each means and what to do.
+type State string
+
+// States, in the order of a life. Absent, serving and detached are where an instance may end up; the others pass.
+const (
+	Waiting  State = "waiting"  // for the lock, or for a driver in use that must go first
+	Starting State = "starting" // in the phase that Snapshot.Phase names
+	Serving  State = "serving"  // ready
+	Degraded State = "degraded" // everything is up, but something that must work does not: not ready
+	Stopping State = "stopping" // taking down, or waiting for holders
+	Detached State = "detached" // left in place, in use, without a process: a successor adopts it
+	Restored State = "restored" // a newer driver failed to load, the older one was put back; without a process
+	Absent   State = "absent"   // nothing is loaded or mounted
+	Failed   State = "failed"   // a start failed; what it had put up is gone again
+)
+
+// What is waited for in state waiting (Snapshot.WaitsFor).
+const (
+	ForLock     = "lock"      // another instance has the node
+	ForHolders  = "holders"   // the driver that must go is in use
+	ForSafeLoad = "clearance" // safe load: somebody has to free the node first
+)
+
+// Where the modules of a driver come from (Driver.Source).
+const (
+	FromImage = "image"
+	FromCache = "cache"
+	Compiled  = "compiled" // by the instance that loaded them
+	Adopted   = "adopted"  // they were loaded by somebody else, and are the same build
+)
+
+// LockPhase is the first phase of a start (Snapshot.Phase): the instance waits for the node's lock.
+const LockPhase = "lock"
+
+// StatusSchema is raised when the meaning of a field changes.
+const Schema = 1
+
+// Snapshot is what is known about the driver on this node at one moment. The latest one is kept in /run/nvidia/driver-status.json: for
+// people, for probes, and for the next instance, which has to know what its predecessor put up. It does not outlive a boot.
+type Snapshot struct {
+	Schema   int       `json:"schema"`
+	BootID   string    `json:"bootID"`
+	State    State     `json:"state"`
+	Ready    bool      `json:"ready"`
+	Reason   string    `json:"reason,omitempty"`   // why it is not ready
+	WaitsFor string    `json:"waitsFor,omitempty"` // in state waiting: ForLock, ForHolders or ForSafeLoad
+	Phase    string    `json:"phase,omitempty"`
+	Instance string    `json:"instance"`
+	PID      int       `json:"pid"`
+	Pod      string    `json:"pod,omitempty"` // its name
+	PodSpace string    `json:"podNamespace,omitempty"`
+	PodUID   string    `json:"podUID,omitempty"`
+	Image    string    `json:"image,omitempty"`
+	Started  time.Time `json:"started"`
+	Updated  time.Time `json:"updated"`
+	Kernel   string    `json:"kernel"`
+	Wanted   string    `json:"wanted"` // version of the image's driver
+	Phases   []Timing  `json:"phases,omitempty"`
+	Warnings []string  `json:"warnings,omitempty"`
+	Counters Counters  `json:"counters"`
+	// LastFailure is how the last start of this boot that failed ended, also when a later one went well.
+	LastFailure *Failure `json:"lastFailure,omitempty"`
+
+	Up      *Driver         `json:"up,omitempty"` // what is loaded and served, of whichever version
+	Daemons []daemons.State `json:"daemons,omitempty"`
+	GPUs    []GPU           `json:"gpus,omitempty"`
+	Holders []kmod.Holder   `json:"holders,omitempty"` // who keeps the driver in use, when that is in the way
+}
+
+// Holding says whether the instance has the node's lock, or had it. Before that a snapshot is about the instance alone: it says nothing of
+// the driver, and no file has it.
+func (st Snapshot) Holding() bool { return st.State != "" && st.Phase != LockPhase }
+
+// Counters count since the instance began.
+type Counters struct {
+	Compiled       int `json:"compiled"`       // compiles that went well
+	CompilesFailed int `json:"compilesFailed"` // and those that did not
+	CacheHits      int `json:"cacheHits"`      // the modules were in the cache
+	CacheMisses    int `json:"cacheMisses"`    // neither image nor cache had them
+	BlockedUnloads int `json:"blockedUnloads"` // stops and replacements that found the driver in use; once each, however long that lasted
+}
+
+// Failure is a start that failed.
+type Failure struct {
+	Time   time.Time `json:"time"`
+	Wanted string    `json:"wanted"` // version of the driver
+	Pod    string    `json:"pod,omitempty"`
+	Reason string    `json:"reason"`
+}
+
+// Timing is how long a phase took.
+type Timing struct {
+	Phase   string  `json:"phase"`
+	Seconds float64 `json:"seconds"`
+}
+
+// Driver is a driver that is up: what a successor needs in order to adopt it, to take it down, or to put it back.
+type Driver struct {
+	Version  string         `json:"version"`
+	Flavour  string         `json:"flavour"`
+	Source   string         `json:"source"`           // where the modules came from: image, cache, compiled
+	Signer   string         `json:"signer,omitempty"` // who signed them, and how: "ACME modules (sha256, key 1AAE…)"; empty: nobody
+	Modules  []Module       `json:"modules"`
+	InTree   []string       `json:"inTree,omitempty"` // modules of the kernel that were loaded for it
+	RootID   string         `json:"rootID"`
+	RootDir  string         `json:"rootDir,omitempty"` // staged root on the host's storage; empty: the image itself was bound
+	Nodes    []devices.Node `json:"nodes,omitempty"`   // device files that were made
+	Firmware bool           `json:"firmware"`          // the kernel's search path for firmware is ours
+}
+
+// LoadedModule is one module with what it was loaded with.
+type Module struct {
+	Name       string   `json:"name"` // as in /proc/modules
+	SrcVersion string   `json:"srcVersion"`
+	File       string   `json:"file"`
+	SHA256     string   `json:"sha256"`
+	Params     []string `json:"params,omitempty"`
+}
+
+// GPU is a device on the PCI bus and what became of it.
+type GPU struct {
+	Address string `json:"address"`
+	ID      string `json:"id"` // "10de:1eb8"
+	Name    string `json:"name,omitempty"`
+	UUID    string `json:"uuid,omitempty"`
+	Works   bool   `json:"works"`
+	Reason  string `json:"reason,omitempty"` // the kernel's, when it does not
+}

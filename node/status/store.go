@@ -1,0 +1,135 @@
+package status
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Store keeps the status of an instance up to date. Several goroutines may use it.
+type Store struct {
+	mu      sync.Mutex
+	storage Storage // nil: the status is in memory only
+	say     func(format string, args ...any)
+	now     func() time.Time
+	st      Snapshot
+	saved   []byte // what was saved last, as JSON without the time
+	saveErr string // why the last save failed, said once
+	changed chan struct{}
+}
+
+// NewStore begins with a snapshot and saves its changes to storage. Without storage (nil) the status stays in memory.
+func NewStore(st Snapshot, storage Storage, say func(format string, args ...any)) *Store {
+	return &Store{storage: storage, say: say, now: time.Now, st: st, changed: make(chan struct{}, 1)}
+}
+
+// InMemory is a store with the same status that saves nothing: for verbs that do not have the node.
+func (s *Store) InMemory() *Store { return NewStore(s.Get(), nil, s.say) }
+
+// Predecessor reads what another instance of the same boot saved; it is empty when there is none or it cannot be read.
+func (s *Store) Predecessor() Snapshot {
+	if s.storage == nil {
+		return Snapshot{}
+	}
+	old, err := s.storage.Load()
+	if err != nil && !errors.Is(err, fs.ErrNotExist) { // nobody else can take down what the status names: one more attempt
+		s.say("warning: what the last instance left is not known: %v", err)
+		old, err = s.storage.Load()
+	}
+	if err != nil || old.BootID != s.st.BootID {
+		return Snapshot{}
+	}
+	return old
+}
+
+// Change edits the status, and saves it when the edit made a difference.
+func (s *Store) Change(edit func(*Snapshot)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	edit(&s.st)
+	if s.st.State != Waiting {
+		s.st.WaitsFor = ""
+	}
+	if s.storage == nil {
+		return
+	}
+	s.st.Updated = time.Time{}
+	data, err := json.Marshal(s.st)
+	s.st.Updated = s.now().UTC().Truncate(time.Millisecond)
+	if err == nil && bytes.Equal(data, s.saved) {
+		return
+	}
+	s.notify()
+	if err == nil {
+		err = s.storage.Save(s.st)
+	}
+	s.reportSave(err)
+	if s.saved = data; err != nil {
+		s.saved = nil
+	}
+}
+
+// ChangeUnsaved edits the status without saving it: for an instance that does not have the node, or not any more.
+func (s *Store) ChangeUnsaved(edit func(*Snapshot)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.st.WaitsFor = ""
+	edit(&s.st)
+	s.st.Updated = s.now().UTC().Truncate(time.Millisecond)
+	s.notify()
+}
+
+// Changed has an element when Get may return something new. It is for one listener, which may be slow: all changes since its last look are
+// one element.
+func (s *Store) Changed() <-chan struct{} { return s.changed }
+
+func (s *Store) notify() {
+	select {
+	case s.changed <- struct{}{}:
+	default: // the listener has not looked at the last change
+	}
+}
+
+// reportSave says once why the status cannot be saved. The driver goes on without it: readers of the file see by Updated that it is old.
+func (s *Store) reportSave(err error) {
+	text := ""
+	if err != nil {
+		text = err.Error()
+	}
+	if text != s.saveErr && text != "" {
+		s.say("warning: the status could not be written: %v", err)
+	}
+	s.saveErr = text
+}
+
+// Set is the usual change.
+func (s *Store) Set(state State, reason string) {
+	s.Change(func(st *Snapshot) { st.State, st.Ready, st.Reason = state, state == Serving, reason })
+}
+
+// Get returns a copy that may be kept.
+func (s *Store) Get() Snapshot {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	st := s.st
+	st.Phases, st.Warnings, st.GPUs = slices.Clone(st.Phases), slices.Clone(st.Warnings), slices.Clone(st.GPUs)
+	st.Daemons, st.Holders = slices.Clone(st.Daemons), slices.Clone(st.Holders)
+	return st
+}
+
+// Remove ends the status together with the driver.
+func (s *Store) Remove() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.saved = nil
+	s.st.State, s.st.Ready, s.st.Reason, s.st.Up = Absent, false, "", nil
+	s.notify()
+	if err := s.storage.Remove(); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}

@@ -1,0 +1,59 @@
+package status
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/driver-container/driver-container/kmod"
+	"github.com/driver-container/driver-container/node/lock"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+func TestWriteText(t *testing.T) {
+	t.Parallel()
+	run := t.TempDir()
+	held, err := lock.Acquire(t.Context(), lock.Options{Path: lock.Path(run), Legacy: lock.LegacyPath(run), Self: lock.Holder{PID: 7, Pod: "gpu/driver-old", Since: noon}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	write := func(what string, st Snapshot, instances ...kmod.Holder) {
+		t.Helper()
+		fmt.Fprintf(&out, "--- %s\n", what)
+		if err := WriteText(&out, st, run, instances); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("degraded, and another one waits", sample(), kmod.Holder{PID: 7, Container: "a"}, kmod.Holder{PID: 9, Container: "b", Pod: "uid", PodName: "driver-new", PodNamespace: "gpu"},
+		kmod.Holder{PID: 10, Container: "c", PodName: "driver-old", PodNamespace: "gpu"}, kmod.Holder{PID: 11}, kmod.Holder{PID: 12, Container: "a"})
+	holders := []kmod.Holder{{PID: 4711, Command: "python3", Pod: "u", PodName: "train-0", PodNamespace: "team", Files: []string{"/dev/nvidia0"}},
+		{PID: 4712, Command: "python3", Pod: "u", PodName: "train-0", PodNamespace: "team", Files: []string{"/dev/nvidia0"}}, {PID: 3, Command: "Xorg", Files: []string{"/dev/dri/card0"}}}
+	write("waiting for holders", Snapshot{State: Waiting, WaitsFor: ForHolders, Phase: "replace", Reason: "driver 470 must go", Holders: holders})
+	write("waiting for safe load", Snapshot{State: Waiting, WaitsFor: ForSafeLoad, Phase: "replace", Reason: "waiting for safe load"})
+	write("stopping", Snapshot{State: Stopping, Holders: holders[:1]})
+	write("compiling", Snapshot{State: Starting, Phase: "modules"})
+	if err := held.Release(); err != nil {
+		t.Fatal(err)
+	}
+	write("serving, killed", Snapshot{State: Serving})
+	write("failed", Snapshot{State: Failed, Reason: "no", LastFailure: &Failure{Time: noon, Wanted: "535.261.03", Pod: "gpu/driver-x", Reason: "no"}})
+	write("absent", Snapshot{Schema: Schema, State: Absent})
+	got := strings.ReplaceAll(out.String(), run, "/run/nvidia")
+	const golden = "testdata/status.txt"
+	if *update {
+		if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(golden)
+	if diff := cmp.Diff(string(want), got); diff != "" || err != nil {
+		t.Errorf("%v %s", err, diff)
+	}
+}

@@ -1,0 +1,56 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/driver-container/driver-container/kmod"
+	"github.com/driver-container/driver-container/node/preflight"
+	"github.com/driver-container/driver-container/node/status"
+)
+
+// The verbs preflight and compile touch nothing that is loaded, and write no status.
+func TestVerbs(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		w.leave(v470)
+		saved := w.saved
+		_, n := w.begin(life{version: v535})
+		checks, err := n.Preflight(t.Context())
+		if err != nil || len(checks) != 1 || checks[0].Name != preflight.Headers || n.prev != nil {
+			t.Errorf("%v, %v, %v", checks, n.prev, err)
+		}
+		for _, want := range []string{status.Compiled, "cache"} {
+			_, n := w.begin(life{version: v535})
+			n.cfg.DRM = true
+			set, source, err := n.Compile(context.Background(), "")
+			if err != nil || source != want || len(set.Modules) != 3 {
+				t.Errorf("%v from %s, %v; want %s", set, source, err, want)
+			}
+		}
+		if w.saved != saved || w.outcome() != whole {
+			t.Errorf("%s, status %+v", w.outcome(), w.saved)
+		}
+	})
+}
+
+// nouveau is unloaded only when that was asked for, with what stands on it, and never by force.
+func TestUnloadNouveau(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		nouveau := func() { w.modules["nouveau"] = kmod.Module{Name: "nouveau"} }
+		nouveau()
+		if e := w.run(life{version: v535}); e.err != nil || w.modules["nouveau"].Name == "" {
+			t.Errorf("not asked for: %v", e.err)
+		}
+		yes := func(n *Node) { n.cfg.UnloadNouveau = true }
+		if e := w.run(life{version: v535}, yes); e.err != nil || !e.served || w.modules["nouveau"].Name != "" {
+			t.Errorf("asked for: %v", e.err)
+		}
+		nouveau()
+		w.users = []kmod.Holder{{PID: 1, Command: "Xorg", Files: []string{"nouveau"}}}
+		if e := w.run(life{version: v535}, yes); !errors.Is(e.err, kmod.ErrInUse) || !strings.Contains(e.err.Error(), "unload nouveau") {
+			t.Errorf("in use: %v", e.err)
+		}
+	})
+}

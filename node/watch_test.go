@@ -1,0 +1,120 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/driver-container/driver-container/node/lock"
+	"github.com/driver-container/driver-container/node/status"
+)
+
+// A node in memory while it waits, without a word in the file, which is the holder's.
+func TestWaitsForLock(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		_, n := w.begin(life{version: v535})
+		if st := n.Snapshot(); st.Holding() {
+			t.Errorf("at the beginning: %+v", st)
+		}
+		n.waitsForLock(lock.Holder{PID: 7, Pod: "gpu/old"})
+		<-n.Changed()
+		st := n.Snapshot()
+		if st.State != status.Waiting || st.WaitsFor != status.ForLock || st.Holding() || !strings.Contains(st.Reason, "held by pid 7, pod gpu/old") || w.saved != nil {
+			t.Errorf("%+v, file %+v", st, w.saved)
+		}
+		if _, err := n.AskUsage(t.Context()); !errors.Is(err, status.ErrNotReady) {
+			t.Errorf("usage: %v", err)
+		}
+	})
+}
+
+// Who listens hears of each state, sees the last one, and is told before others can have the node.
+func TestSnapshotOfALife(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		var n *Node
+		var i *instance
+		seen := map[status.State]bool{}
+		var last status.Snapshot
+		locked := false
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		e := w.run(life{version: v535}, func(node *Node) {
+			n, i = node, node.kernel.(*instance)
+			n.ended = func() { last, locked = n.Snapshot(), i.holds }
+			go func() {
+				defer close(ended)
+				for {
+					select {
+					case <-ctx.Done():
+						return
+					case <-n.Changed():
+						if st := n.Snapshot(); st.Holding() {
+							seen[st.State] = true
+						}
+						if _, err := n.AskUsage(ctx); (err == nil) != (n.Snapshot().State == status.Serving) {
+							t.Errorf("usage in state %s: %v", n.Snapshot().State, err)
+						}
+					}
+				}
+			}()
+		})
+		time.Sleep(time.Second)
+		cancel()
+		<-ended
+		if e.err != nil || !seen[status.Starting] || !seen[status.Serving] || last.State != status.Absent || last.Up != nil || !locked || !i.usageEnded {
+			t.Errorf("error %v, seen %v, last %+v, locked %v", e.err, seen, last, locked)
+		}
+		if c := last.Counters; c.Compiled != 1 || c.CacheMisses != 1 || c.CacheHits != 0 || c.BlockedUnloads != 0 {
+			t.Errorf("%+v", c)
+		}
+		w.meddle("holder comes")
+		w.leave(v535)
+		w.meddle("holder comes")
+		if e := w.run(life{version: v535}); e.status.Counters.BlockedUnloads != 1 || e.status.Counters.CacheHits != 1 {
+			t.Errorf("%+v", e.status.Counters)
+		}
+	})
+}
+
+// The last failure outlives the starts that come after it.
+func TestLastFailure(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		w.broken[v535] = true
+		e := w.run(life{version: v535}, func(n *Node) { n.cfg.Pod, n.cfg.PodNamespace = "driver-x", "gpu" })
+		f := e.status.LastFailure
+		if f == nil || f.Wanted != v535 || f.Pod != "gpu/driver-x" || !strings.Contains(f.Reason, "load") {
+			t.Fatalf("%+v", f)
+		}
+		w.broken[v535] = false
+		w.run(life{version: v535}, func(*Node) {
+			w.at(8*time.Second, func() {
+				if got := w.saved.LastFailure; got == nil || *got != *f || w.saved.State != status.Serving {
+					t.Errorf("%+v, state %s", got, w.saved.State)
+				}
+			})
+		})
+	})
+}
+
+// A lock that never becomes free is said where Kubernetes shows it.
+func TestLockNeverFree(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		w.locked = true
+		file := w.dir + "/termination"
+		if err := os.WriteFile(file, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		var n *Node
+		e := w.run(life{version: v535, asks: time.Hour}, func(node *Node) { n = node; n.cfg.Termination = file })
+		text, err := os.ReadFile(file)
+		if !errors.Is(e.err, lock.ErrHeld) || !strings.Contains(string(text), lock.ErrHeld.Error()) {
+			t.Errorf("%v, last words %q, %v", e.err, text, err)
+		}
+		if st := n.Snapshot(); st.State != status.Failed || st.Holding() {
+			t.Errorf("%+v", st)
+		}
+	})
+}
