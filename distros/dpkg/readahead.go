@@ -49,7 +49,8 @@ func (a *readAhead) fill(src io.Reader) {
 		if buf == nil {
 			buf = make([]byte, aheadBlock)
 		}
-		// Not io.ReadFull: it returns the error at an early end by which decoders report a truncated stream.
+		// Not io.ReadFull: at an early end it returns io.ErrUnexpectedEOF, the error by which decoders report a
+		// truncated stream.
 		var err error
 		n := 0
 		for n < aheadBlock && err == nil {

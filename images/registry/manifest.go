@@ -48,8 +48,8 @@ func kindOf(raw []byte) (index bool, err error) {
 	return false, errors.New("the manifest is malformed: neither an image nor an index")
 }
 
-// mediaTypeOf returns the type that a manifest states itself, or else OCI's type, since only OCI allows to
-// omit it.
+// mediaTypeOf returns the type that a manifest states itself, or else OCI's type, because only OCI manifests
+// may omit it.
 func mediaTypeOf(raw []byte, stated types.MediaType) types.MediaType {
 	if stated != "" {
 		return stated

@@ -28,8 +28,8 @@ type Job struct {
 	Modules  []string // wanted, by file name without ".ko": "nvidia", "nvidia-uvm"
 	Optional []string // those of Modules that Source may lack
 	// Work is the parent of the scratch folder: an existing folder on a file system that may run programs. The
-	// scratch folder holds the sources' blobs three times, then the stripped modules, beside the objects: at most
-	// 4 times the size of Source and 300 MiB. Measured with 535.261.03: 500 MB for 70 MB of closed sources. With
+	// scratch folder has the sources' blobs three times, then the stripped modules, and the objects: at most 4
+	// times the size of Source and 300 MiB. Measured with 535.261.03: 500 MB for 70 MB of closed sources. With
 	// gcc 8 or newer, equal inputs give equal modules in any folder; with older ones, only in the same folder.
 	Work string
 	Log  string // file that gets the whole output of the compile; replaced

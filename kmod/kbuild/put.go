@@ -17,9 +17,9 @@ import (
 )
 
 // Put copies a set into the cache and returns the copy. The entry appears whole or not at all: Put writes it
-// under another name, syncs and renames it. If the cache has a whole set of the same key, modules and signer,
-// Put keeps and returns that; it moves a damaged one aside. After an error (unix.ENOSPC, ctx's cause) nothing
-// of the new entry is left.
+// under another name, syncs and renames it. If the cache has a whole set of the same key and signer with at
+// least these modules, Put keeps and returns that; it moves a damaged one aside. After an error (unix.ENOSPC,
+// ctx's cause) nothing of the new entry is left.
 func (c Cache) Put(ctx context.Context, s *Set) (*Set, error) {
 	fail := func(err error) (*Set, error) {
 		return nil, fmt.Errorf("store the modules %s in %s: %w", s.Key, c.Dir, err)
@@ -31,7 +31,7 @@ func (c Cache) Put(ctx context.Context, s *Set) (*Set, error) {
 	case err == nil && sameNames(there, s) && bytes.Equal(there.Certificate, s.Certificate):
 		return there, nil
 	case err == nil:
-		// The inputs are equal, but the entry has other modules or another signer: the new set replaces it.
+		// The inputs are equal, but the entry lacks modules or has another signer: the new set replaces it.
 	case errors.Is(err, ErrMiss):
 	default:
 		if _, damaged := errors.AsType[*CorruptError](err); !damaged {
@@ -72,7 +72,7 @@ func replace(temp, dir string) error {
 	return nil
 }
 
-// sameNames reports whether a has the modules of b.
+// sameNames reports whether a has all modules of b.
 func sameNames(a, b *Set) bool {
 	for _, f := range b.Modules {
 		if _, ok := a.File(f.Name); !ok {

@@ -36,7 +36,7 @@ type cgroup struct{ dir string }
 // findCgroups looks for the nearest cgroup around this process in which it can create children with limits. A
 // cgroup that has processes cannot have such children, so the result is mostly the parent of the own one.
 // findCgroups never goes above a cgroup with a memory limit, because the step would escape that limit. It
-// applies limits of processes that it passes.
+// applies the limits of processes of the cgroups that it passes on the way.
 func findCgroups() cgroups {
 	mount, err := cgroupMount("/proc/self/mountinfo")
 	if err != nil {

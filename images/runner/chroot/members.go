@@ -124,8 +124,8 @@ func (t *tree) vacant(p string) (*os.Root, string, error) {
 	return d, base, nil
 }
 
-// stale removes the entry of lower layers at a path, or, with inside, only their entries in it. Entries of
-// the current layer stay. A missing path is no error, as for the kernel's overlays.
+// stale removes the entry that lower layers have at a path or, with inside, only what they have in that
+// folder. Entries of the current layer stay. A missing path is no error, as for the kernel's overlays.
 func (t *tree) stale(p string, inside bool) error {
 	if !inside && !t.fresh[p] {
 		return t.remove(p)

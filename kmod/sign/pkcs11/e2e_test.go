@@ -28,8 +28,8 @@ func run(t *testing.T, name string, args ...string) string {
 	return string(out)
 }
 
-// token makes a SoftHSM token with a key of each kind, made in the token, and certificates that openssl made for keys that were
-// written into it.
+// token makes a SoftHSM token that has keys of each kind, made in the token, and certificates that openssl
+// made for keys that were imported into it. It returns the folder of the token.
 func token(t *testing.T) (dir string) {
 	t.Helper()
 	dir = t.TempDir()
@@ -54,7 +54,7 @@ func token(t *testing.T) (dir string) {
 		run(t, "openssl", "pkey", "-in", file+".key", "-outform", "DER", "-out", file+".keyder")
 		run(t, "openssl", "pkey", "-in", file+".key", "-pubout", "-outform", "DER", "-out", file+".pub")
 		tool("--write-object", file+".keyder", "--type", "privkey", "--id", "0"+id, "--label", name)
-		if name != "p384" { // which has its certificate only
+		if name != "p384" { // p384 has no public key object, only the certificate
 			tool("--write-object", file+".pub", "--type", "pubkey", "--id", "0"+id, "--label", name)
 		}
 		tool("--write-object", file+".der", "--type", "cert", "--id", "0"+id, "--label", name)
@@ -102,7 +102,7 @@ func TestRealToken(t *testing.T) {
 				t.Errorf("%s: token and file sign differently (%v)", name, err)
 			}
 		}
-		// A second session with the same library, while the first is open, ends alone.
+		// A second session with the same library, while the first is open, ends separately.
 		second, closeSecond, err := Open(c.uri, c.cert, pin)
 		if err == nil {
 			_, err = second.Sign(t.Context(), bytes.NewReader(module), crypto.SHA256)
@@ -136,7 +136,7 @@ func TestRealToken(t *testing.T) {
 	}
 }
 
-// toolSigns makes plain signatures with pkcs11-tool, as docs/signing.md says, and wraps them.
+// toolSigns makes plain signatures with pkcs11-tool, as docs/signing.md describes, and wraps them.
 func toolSigns(t *testing.T, dir string, module []byte) {
 	t.Helper()
 	digest := sha256.Sum256(module)

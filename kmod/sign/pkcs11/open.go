@@ -17,12 +17,14 @@ import (
 	"github.com/driver-container/driver-container/kmod/sign"
 )
 
-// Open finds the private key that the URI names, and its certificate: of certFile, as sign.LoadCertificates reads it, or of the
-// token when certFile is "" (the one with the key's id). The PIN is that of the URI's pin-source, else pass gives it. Close ends
-// the session with the token, after the last signature.
+// Open returns a signer with the private key that the URI names and the key's certificate. The certificate
+// comes from certFile (see sign.LoadCertificates) or, when certFile is "", from the token (the one with the
+// key's id). The PIN comes from the file that the URI's pin-source names, or else from pass. Close ends the
+// session with the token; call it after the last signature.
 //
-// The URI names the token by token, serial or slot-id (and model, manufacturer), the key by object or id, and the token's library
-// by module-path; all that is given must match, and exactly one token and one key may.
+// The URI names the token by token, serial or slot-id (and model, manufacturer), the key by object or id, and
+// the token's library by module-path. Every given property must match, and exactly one token and one key may
+// match.
 func Open(text, certFile string, pass sign.Passphrase) (*sign.Signer, io.Closer, error) {
 	u, err := parse(text)
 	if err != nil {
@@ -44,7 +46,7 @@ func (u uri) open(certFile string, pass sign.Passphrase) (_ *sign.Signer, _ *cry
 	if err != nil {
 		return nil, nil, err
 	}
-	// Modules are signed one after the other: a few sessions do.
+	// Modules are signed one after the other, so a few sessions suffice.
 	ctx, err := crypto11.Configure(&crypto11.Config{Path: u.module, SlotNumber: &slot, Pin: pin, MaxSessions: 4})
 	switch code := pkcs11.Error(0); {
 	case errors.As(err, &code) && slices.Contains([]pkcs11.Error{pkcs11.CKR_PIN_INCORRECT, pkcs11.CKR_PIN_INVALID, pkcs11.CKR_PIN_LEN_RANGE}, code):
@@ -79,7 +81,7 @@ func (u uri) open(certFile string, pass sign.Passphrase) (_ *sign.Signer, _ *cry
 	return nil, nil, err
 }
 
-// certificates gives at least one when there is no error.
+// certificates returns at least one certificate when there is no error.
 func (u uri) certificates(ctx *crypto11.Context, key crypto11.Signer, certFile string) ([]*x509.Certificate, error) {
 	if certFile != "" {
 		return sign.LoadCertificates(certFile)
@@ -104,8 +106,8 @@ func (u uri) certificates(ctx *crypto11.Context, key crypto11.Signer, certFile s
 	return []*x509.Certificate{cert}, nil
 }
 
-// findSlot asks the library which tokens there are. crypto11 finds a token by one property only, and the URIs that tools
-// print name several.
+// findSlot asks the library which tokens it has, and returns the slot of the one that the URI names. crypto11
+// finds a token by one property only, and the URIs that tools print have several.
 func (u uri) findSlot() (slot int, err error) {
 	if st, err := os.Stat(u.module); err != nil {
 		return 0, fmt.Errorf("the token's library: %w", err)
@@ -120,7 +122,8 @@ func (u uri) findSlot() (slot int, err error) {
 	switch started := lib.Initialize(); {
 	case started == nil:
 		defer func() { err = errors.Join(err, lib.Finalize()) }()
-	case !errors.Is(started, pkcs11.Error(pkcs11.CKR_CRYPTOKI_ALREADY_INITIALIZED)): // another key is open: that one ends it
+	// With that error, another key is open, and its Close finalizes the library.
+	case !errors.Is(started, pkcs11.Error(pkcs11.CKR_CRYPTOKI_ALREADY_INITIALIZED)):
 		return 0, fmt.Errorf("start the token's library: %w", started)
 	}
 	slots, err := lib.GetSlotList(true)
@@ -132,7 +135,7 @@ func (u uri) findSlot() (slot int, err error) {
 	for _, s := range slots {
 		info, err := lib.GetTokenInfo(s)
 		if err != nil || info.Flags&pkcs11.CKF_TOKEN_INITIALIZED == 0 {
-			continue // an empty or broken one is not what was asked for
+			continue // an empty or broken slot is not the one that the URI names
 		}
 		names = append(names, fmt.Sprintf("%q (serial %s, slot-id %d)", info.Label, info.SerialNumber, s))
 		if (u.slot == nil || *u.slot == s) && matches(u.token, info.Label) && matches(u.serial, info.SerialNumber) &&

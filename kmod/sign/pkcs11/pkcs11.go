@@ -1,8 +1,10 @@
-// Package pkcs11 signs modules with a key that lives in a token: a hardware security module, a smart card, or SoftHSM. The key
-// is named by a PKCS#11 URI (RFC 7512) and never leaves the token; the PIN comes from a file or from a function, never from the URI.
+// Package pkcs11 signs modules with a key in a token: a hardware security module, a smart card, or SoftHSM. A
+// PKCS#11 URI (RFC 7512) names the key, which never leaves the token. The PIN comes from a file or from a
+// function, never from the URI.
 //
-// It does not make or change keys. Keys that ask for the PIN at every signature (CKA_ALWAYS_AUTHENTICATE, as slot 9c of a
-// YubiKey) do not work. It needs cgo, since the tokens' libraries are shared objects: without cgo Open returns an error.
+// It does not make or change keys. Keys that require the PIN at every signature (CKA_ALWAYS_AUTHENTICATE,
+// such as slot 9c of a YubiKey) do not work. It needs cgo, because the tokens' libraries are shared objects:
+// without cgo Open returns an error.
 package pkcs11
 
 import (
@@ -17,13 +19,14 @@ import (
 	"github.com/driver-container/driver-container/kmod/sign"
 )
 
-// ErrPIN says that the token refused the PIN. It was tried once only: tokens lock themselves after a few wrong ones.
+// ErrPIN says that the token refused the PIN. Open tries it only once, because tokens lock themselves after a
+// few wrong PINs.
 var ErrPIN = errors.New("the token refused the PIN")
 
-// maxPIN bounds a file that has one; longer than any token takes.
+// maxPIN bounds a file with a PIN, in bytes; it is longer than any token accepts.
 const maxPIN = 4096
 
-// pin reads what the URI's pin-source names, else asks.
+// pin returns the PIN in the file that the URI's pin-source names, or else the one that pass returns.
 func (u uri) pin(pass sign.Passphrase) (string, error) {
 	if u.pinFile != "" {
 		return readPIN(u.pinFile)

@@ -11,7 +11,7 @@ import (
 
 // uri is a PKCS#11 URI (RFC 7512) that names a private key. Empty fields match anything.
 type uri struct {
-	token, manufacturer, model, serial string // as the token says
+	token, manufacturer, model, serial string // as the token reports
 	slot                               *uint  // slot-id
 	object                             string // label of the key
 	id                                 []byte // of the key
@@ -19,11 +19,11 @@ type uri struct {
 	pinFile                            string
 }
 
-// maxURI bounds what is parsed.
+// maxURI bounds the length of a URI, in bytes.
 const maxURI = 8192
 
-// parse reads "pkcs11:token=site;object=modules?module-path=/usr/lib/softhsm/libsofthsm2.so". Errors never show the URI: it may
-// have a PIN in it, by mistake.
+// parse parses "pkcs11:token=site;object=modules?module-path=/usr/lib/softhsm/libsofthsm2.so". Errors never
+// show the URI, because it may have a PIN in it by mistake.
 func parse(text string) (uri, error) {
 	var u uri
 	rest, ok := strings.CutPrefix(text, "pkcs11:")
@@ -54,7 +54,7 @@ func parse(text string) (uri, error) {
 	return u, nil
 }
 
-// attributes splits "name=value" parts, whose values are written with %XX.
+// attributes splits "name=value" parts. Their values are written with %XX.
 func attributes(text, separator string, each func(name, value string) error) error {
 	if text == "" {
 		return nil
