@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// flock never waits: unix.EWOULDBLOCK says that somebody else holds a lock that excludes this one.
+// flock never waits. unix.EWOULDBLOCK means that another process holds a lock that excludes this one.
 func flock(f *os.File, how int) error {
 	for {
 		err := unix.Flock(int(f.Fd()), how|unix.LOCK_NB)
@@ -23,12 +23,13 @@ func flock(f *os.File, how int) error {
 	}
 }
 
-// errReplaced: the file was locked, but its name shows another file by now or none.
+// errReplaced means that the file was locked, but its name no longer leads to that file.
 var errReplaced = errors.New("file was replaced while it was being locked")
 
-// take opens (and makes) a regular file, without truncating it, and locks it. With unix.EWOULDBLOCK the open file is
-// returned as well, to be read. errReplaced: try again.
-func take(path string) (*os.File, error) {
+// openAndLock opens a regular file, creates it if necessary, does not truncate it, and locks it. With
+// unix.EWOULDBLOCK it also returns the open file, so that the caller can read the holder. After errReplaced
+// the caller should try again.
+func openAndLock(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o644)
 	if err != nil {
 		return nil, err
@@ -44,15 +45,16 @@ func take(path string) (*os.File, error) {
 		f.Close()
 		return nil, err
 	}
-	if !same(f, path) {
+	if !isSameFile(f, path) {
 		f.Close()
 		return nil, errReplaced
 	}
 	return f, nil
 }
 
-// takeFolder locks a folder. A file system that cannot do that has no such lock, for us as for everybody.
-func takeFolder(dir string) (*os.File, error) {
+// lockFolder locks a folder. On a file system that cannot lock folders it returns nil: no instance has this
+// lock there.
+func lockFolder(dir string) (*os.File, error) {
 	f, err := os.OpenFile(dir, os.O_RDONLY|unix.O_DIRECTORY, 0)
 	if err != nil {
 		return nil, err
@@ -67,8 +69,8 @@ func takeFolder(dir string) (*os.File, error) {
 	return f, nil
 }
 
-// same says whether path still shows the open file.
-func same(f *os.File, path string) bool {
+// isSameFile says whether path still leads to the open file.
+func isSameFile(f *os.File, path string) bool {
 	open, err := f.Stat()
 	if err != nil {
 		return false
@@ -77,7 +79,8 @@ func same(f *os.File, path string) bool {
 	return err == nil && os.SameFile(open, named)
 }
 
-// overwrite replaces the content in place: a rename would give the name to another inode, which nobody has locked.
+// overwrite replaces the content in place: a rename would give the name to a new inode, which nobody has
+// locked.
 func overwrite(f *os.File, content []byte) error {
 	if err := f.Truncate(0); err != nil {
 		return fmt.Errorf("write the holder into the lock file: %w", err)

@@ -15,8 +15,8 @@ import (
 	"go.uber.org/goleak"
 )
 
-// As a child with this variable set the test binary takes the lock in the folder that it names, and keeps it until its
-// standard input ends.
+// With this variable set the test binary takes the lock in the folder that the variable names, and keeps it
+// until its standard input ends.
 const hold = "LOCK_TEST_HOLD"
 
 func TestMain(m *testing.M) {
@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 		fmt.Println(err)
 		os.Exit(1)
 	}
-	if os.Getenv("LOCK_TEST_DAEMON") != "" { // must not inherit the lock
+	if os.Getenv("LOCK_TEST_DAEMON") != "" { // this process must not inherit the lock
 		cmd := exec.Command("sleep", "30")
 		if err := cmd.Start(); err != nil {
 			os.Exit(1)
@@ -57,7 +57,7 @@ func options(dir string) Options {
 	}
 }
 
-// process is a real other holder.
+// process is another instance in a real process.
 type process struct {
 	*exec.Cmd
 	out *bufio.Scanner
@@ -82,7 +82,7 @@ func start(t *testing.T, cmd *exec.Cmd) *process {
 	return p
 }
 
-// line waits for what the process says.
+// line waits for the process to print a line.
 func (p *process) line(t *testing.T) string {
 	t.Helper()
 	if !p.out.Scan() {
@@ -91,21 +91,22 @@ func (p *process) line(t *testing.T) string {
 	return p.out.Text()
 }
 
-func ours(t *testing.T, dir string, env ...string) *process {
+func startInstance(t *testing.T, dir string, env ...string) *process {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(append(os.Environ(), hold+"="+dir, "GORACE=atexit_sleep_ms=0"), env...)
 	return start(t, cmd)
 }
 
-// theirs does with the legacy file what NVIDIA's script does: open on descriptor 3 with truncation, flock, write the pid.
-func theirs(t *testing.T, dir string) *process {
+// startNVIDIAScript does with the legacy file what NVIDIA's script does: open it as descriptor 3 with
+// truncation, flock it, write the pid.
+func startNVIDIAScript(t *testing.T, dir string) *process {
 	t.Helper()
 	return start(t, exec.Command("sh", "-c", `exec 3> "$0/nvidia-driver.pid"
 if flock -n 3; then echo $$ >&3; echo held $$; cat >/dev/null; else echo refused; fi`, dir))
 }
 
-// log collects what Say says.
+// log collects the messages of Say.
 type log struct {
 	sync.Mutex
 	lines []string

@@ -15,7 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Holder says who holds the lock, as its file does. Only PID is known of NVIDIA's container, and 0 means that not even that is.
+// Holder describes who holds the lock, as the lock file names it. Of NVIDIA's container only PID is known;
+// PID 0 means that even this is unknown.
 type Holder struct {
 	PID   int       `json:"pid"`
 	Pod   string    `json:"pod,omitempty"`
@@ -24,7 +25,8 @@ type Holder struct {
 	Since time.Time `json:"since,omitzero"`
 }
 
-// String is for logs: `pid 4711, pod gpu/driver-x7k2p, image driver:535.261.03-debian12, since 2026-01-02T15:04:05Z`.
+// String is the form for logs: `pid 4711, pod gpu/driver-x7k2p, image driver:535.261.03-debian12, since
+// 2026-01-02T15:04:05Z`.
 func (h Holder) String() string {
 	var parts []string
 	if h.PID > 0 {
@@ -44,11 +46,11 @@ func (h Holder) String() string {
 	return strings.Join(parts, ", ")
 }
 
-// maxContent bounds what is read of a lock file: anybody on the node may have written it.
+// maxContent limits what is read of a lock file: any process on the node may have written it.
 const maxContent = 4096
 
-// parse reads the content of our file (JSON) or of NVIDIA's (a process id). Whatever does not fit is an unknown holder, since
-// the lock itself is what counts; control characters are removed, because the text goes to logs.
+// parse reads the content of our file (JSON) or of NVIDIA's (a process id). Any other content is an unknown
+// holder, since only the lock itself counts. Control characters are removed, because the text goes to logs.
 func parse(content []byte) Holder {
 	text := strings.TrimSpace(string(content))
 	if pid, err := strconv.Atoi(text); err == nil {
@@ -58,7 +60,7 @@ func parse(content []byte) Holder {
 	if err := json.Unmarshal([]byte(text), &h); err != nil {
 		return Holder{}
 	}
-	if y := h.Since.Year(); y < 1970 || y > 9999 { // such a time cannot be written as JSON again
+	if y := h.Since.Year(); y < 1970 || y > 9999 { // such a time cannot be marshalled as JSON again
 		h.Since = time.Time{}
 	}
 	return Holder{PID: max(h.PID, 0), Pod: clean(h.Pod), Image: clean(h.Image), Host: clean(h.Host), Since: h.Since}
@@ -82,14 +84,15 @@ func readHolder(f *os.File) Holder {
 	return parse(content)
 }
 
-// Path is our own lock file in the folder that all instances share, /run/nvidia.
+// Path returns the path of our own lock file in the folder that all instances share, /run/nvidia.
 func Path(run string) string { return filepath.Join(run, "driver-entrypoint.lock") }
 
-// LegacyPath is the lock file of NVIDIA's container, in the same folder.
+// LegacyPath returns the path of the lock file of NVIDIA's container, in the same folder.
 func LegacyPath(run string) string { return filepath.Join(run, "nvidia-driver.pid") }
 
-// Peek says who holds the lock at path now. It never waits and keeps nothing. A missing file is a free lock. To find out, a
-// shared lock is asked for and dropped at once; only use it on our own file: NVIDIA's script would not try again.
+// Peek returns the holder of the lock at path and whether it is locked. It never waits and keeps nothing. A
+// missing file is a free lock. Peek takes a shared lock for a moment; use it only on our own file: NVIDIA's
+// script would not try again.
 func Peek(path string) (Holder, bool, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if errors.Is(err, os.ErrNotExist) {

@@ -18,22 +18,22 @@ type Options struct {
 	Path    string        // our own file, /run/nvidia/driver-entrypoint.lock
 	Legacy  string        // NVIDIA's file, /run/nvidia/nvidia-driver.pid
 	Self    Holder        // written into the files; PID 0 means this process, Since zero means now
-	Timeout time.Duration // how long to wait for another holder; 0: only one attempt
-	Every   time.Duration // how often Say tells who holds it, default 30 s
-	Poll    time.Duration // how often to try, default 1 s
+	Timeout time.Duration // how long to wait for another holder; 0: one attempt only
+	Every   time.Duration // how often Say names the holder during the wait, default 30 s
+	Poll    time.Duration // pause between attempts, default 1 s
 	Say     func(format string, args ...any)
-	Waits   func(h Holder) // told as often as Say while another holds it; may be nil
+	Waits   func(h Holder) // called as often as Say while another instance holds the lock; may be nil
 }
 
 // ErrHeld is what errors.Is finds in a *HeldError.
 var ErrHeld = errors.New("another driver container holds the lock of this node")
 
-// HeldError says that another instance held the lock for as long as we waited.
+// HeldError says that another instance held the lock during our whole wait.
 type HeldError struct {
 	Path   string // the file or folder that is locked
 	Holder Holder
 	Waited time.Duration
-	file   os.FileInfo // what is locked
+	file   os.FileInfo // the locked file
 }
 
 func (e *HeldError) Error() string {
@@ -44,19 +44,19 @@ func (e *HeldError) Error() string {
 // Is makes errors.Is(err, ErrHeld) true.
 func (e *HeldError) Is(target error) bool { return target == ErrHeld }
 
-// Lock is held until Release, or until the process ends in whatever way. It is not safe for concurrent use.
+// Lock is held until Release or until the process ends, even by SIGKILL. It is not safe for concurrent use.
 type Lock struct {
 	path, legacyPath    string
 	own, folder, legacy *os.File
 	self                Holder
 }
 
-// quick: so many attempts are made at once before anybody is called the holder. What they see may be status looking (Peek) or
-// another instance between two steps.
-const quick = 3
+// quickAttempts is the number of attempts in quick succession before Acquire reports another holder. During
+// these the lock may be taken by Peek for a moment, or by an instance that has not taken all three locks yet.
+const quickAttempts = 3
 
-// Acquire waits until all three locks are held. It returns a *HeldError after o.Timeout, and an error that wraps ctx.Err() at once when
-// ctx ends; nothing but the empty lock file may then be new on the node.
+// Acquire waits until all three locks are held. It returns a *HeldError after o.Timeout, and at once an error
+// that wraps ctx.Err() when ctx ends. After an error at most the empty lock file is new on the node.
 func Acquire(ctx context.Context, o Options) (*Lock, error) {
 	o = o.withDefaults()
 	if err := os.MkdirAll(filepath.Dir(o.Path), 0o755); err != nil {
@@ -65,19 +65,19 @@ func Acquire(ctx context.Context, o Options) (*Lock, error) {
 	began := time.Now()
 	poll := time.NewTimer(0)
 	defer poll.Stop()
-	var told time.Time
+	var lastLogged time.Time
 	for try := 0; ; try++ {
 		select {
 		case <-ctx.Done():
 			return nil, fmt.Errorf("wait for the driver's lock %s: %w", o.Path, ctx.Err())
 		case <-poll.C:
 		}
-		if ctx.Err() != nil { // both were ready
+		if ctx.Err() != nil { // both channels were ready
 			return nil, fmt.Errorf("wait for the driver's lock %s: %w", o.Path, ctx.Err())
 		}
 		l, err := attempt(o)
 		if err == nil {
-			if !told.IsZero() {
+			if !lastLogged.IsZero() {
 				o.Say("lock: taken after %v", time.Since(began).Round(time.Second))
 			}
 			return l, nil
@@ -86,7 +86,7 @@ func Acquire(ctx context.Context, o Options) (*Lock, error) {
 		if !errors.As(err, &held) {
 			return nil, err
 		}
-		if try < quick {
+		if try < quickAttempts {
 			poll.Reset(10 * time.Millisecond)
 			continue
 		}
@@ -94,8 +94,8 @@ func Acquire(ctx context.Context, o Options) (*Lock, error) {
 			held.identify("/proc")
 			return nil, held
 		}
-		if now := time.Now(); told.IsZero() || now.Sub(told) >= o.Every {
-			told = now
+		if now := time.Now(); lastLogged.IsZero() || now.Sub(lastLogged) >= o.Every {
+			lastLogged = now
 			held.identify("/proc")
 			o.Say("lock: %s is locked by %s; waiting, %v left", held.Path, held.Holder, (o.Timeout - held.Waited).Round(time.Second))
 			o.Waits(held.Holder)
@@ -123,41 +123,43 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// attempt takes all or nothing. The order is the same for everybody, so that two cannot each hold what the other needs.
+// attempt takes all locks or none. Every instance takes them in the same order, so that two instances cannot
+// each hold what the other needs.
 func attempt(o Options) (*Lock, error) {
 	l := &Lock{path: o.Path, legacyPath: o.Legacy, self: o.Self}
 	var err error
-	if l.own, err = takeAgain(o.Path); err == nil {
+	if l.own, err = lockFile(o.Path); err == nil {
 		dir := filepath.Dir(o.Path)
-		if l.folder, err = takeFolder(dir); errors.Is(err, unix.EWOULDBLOCK) {
-			err = heldBy(l.folder) // its file was unlinked by force: what has that name now is ours and empty
+		if l.folder, err = lockFolder(dir); errors.Is(err, unix.EWOULDBLOCK) {
+			err = heldBy(l.folder) // the holder's file was unlinked by force: the file of that name is a new, empty one that we made
 		}
 	}
 	if err == nil {
-		l.legacy, err = takeAgain(o.Legacy)
+		l.legacy, err = lockFile(o.Legacy)
 	}
 	if err == nil {
-		err = l.sign()
+		err = l.writeHolder()
 	}
 	if err != nil {
 		l.close()
-		return nil, plain(err)
+		return nil, wrapAttempt(err)
 	}
 	return l, nil
 }
 
-// plain keeps a *HeldError and says of everything else what was being done.
-func plain(err error) error {
+// wrapAttempt keeps a *HeldError and adds to every other error what was attempted.
+func wrapAttempt(err error) error {
 	if errors.Is(err, ErrHeld) {
 		return err
 	}
 	return fmt.Errorf("take the driver's lock: %w; is /run/nvidia mounted and writable?", err)
 }
 
-// takeAgain is take, patient with a file that is being replaced, and with a *HeldError where take has unix.EWOULDBLOCK.
-func takeAgain(path string) (*os.File, error) {
+// lockFile calls openAndLock again while the file is being replaced, and returns a *HeldError instead of
+// unix.EWOULDBLOCK.
+func lockFile(path string) (*os.File, error) {
 	for range 20 {
-		f, err := take(path)
+		f, err := openAndLock(path)
 		if errors.Is(err, errReplaced) {
 			continue
 		}
@@ -183,8 +185,8 @@ func heldBy(f *os.File) error {
 	return e
 }
 
-// sign writes the holder into both files.
-func (l *Lock) sign() error {
+// writeHolder writes the holder into both files.
+func (l *Lock) writeHolder() error {
 	if l.self.Since.IsZero() {
 		l.self.Since = time.Now().UTC().Truncate(time.Second)
 	}

@@ -69,14 +69,15 @@ func TestAcquireAndRelease(t *testing.T) {
 	}
 }
 
-// Another instance of ours: we wait, say who it is, and take over when it ends, in whatever way.
+// Another instance of ours holds the lock: Acquire waits, names the holder, and takes the lock when that
+// instance ends in any way.
 func TestTakeOver(t *testing.T) {
 	t.Parallel()
 	for _, end := range []string{"release", "SIGKILL"} {
 		t.Run(end, func(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
-			other := ours(t, dir)
+			other := startInstance(t, dir)
 			other.line(t)
 			o := options(dir)
 			var l log
@@ -103,7 +104,7 @@ func TestTakeOver(t *testing.T) {
 func TestTimeoutAndCancel(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	other := ours(t, dir)
+	other := startInstance(t, dir)
 	other.line(t)
 	o := options(dir)
 	content, pid := read(t, o.Path), read(t, o.Legacy)
@@ -129,12 +130,13 @@ func TestTimeoutAndCancel(t *testing.T) {
 	}
 }
 
-// NVIDIA's container holds: we wait, without touching its file. Ours holds: theirs is refused.
+// While NVIDIA's container holds the lock, Acquire waits and does not touch NVIDIA's file. While we hold it,
+// NVIDIA's script is refused.
 func TestTheirScript(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	o := options(dir)
-	other := theirs(t, dir)
+	other := startNVIDIAScript(t, dir)
 	other.line(t)
 	pid := read(t, o.Legacy)
 	_, err := Acquire(t.Context(), o)
@@ -145,7 +147,7 @@ func TestTheirScript(t *testing.T) {
 	if h, held, err := Peek(o.Path); held || err != nil {
 		t.Errorf("our own lock must be free meanwhile: %v %v", h, err)
 	}
-	loser := theirs(t, dir) // truncates the winner's pid (their bug): the kernel still knows
+	loser := startNVIDIAScript(t, dir) // the script truncates our pid (NVIDIA's bug), but the kernel still has our lock
 	if got := loser.line(t); got != "refused" {
 		t.Fatal(got)
 	}
@@ -156,7 +158,7 @@ func TestTheirScript(t *testing.T) {
 	o.Timeout = 5 * time.Second
 	l := acquire(t, o)
 	defer l.Release()
-	if got := theirs(t, dir).line(t); got != "refused" {
+	if got := startNVIDIAScript(t, dir).line(t); got != "refused" {
 		t.Errorf("ours holds, their script says %q", got)
 	}
 	if out, err := exec.Command("flock", "-n", o.Path, "true").CombinedOutput(); err == nil {
@@ -164,7 +166,8 @@ func TestTheirScript(t *testing.T) {
 	}
 }
 
-// Both files are unlinked by force while an instance holds them: the next one must not believe itself alone.
+// Both files are unlinked by force while an instance holds them: the next instance must not believe itself
+// alone.
 func TestUnlinkedByForce(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -175,7 +178,7 @@ func TestUnlinkedByForce(t *testing.T) {
 	if err := l.Lost(); !errors.As(err, &lost) || lost.Path != o.Path || !lost.Gone {
 		t.Errorf("Lost: %v", err)
 	}
-	other := ours(t, dir) // it polls, on new files, and makes them
+	other := startInstance(t, dir) // it polls on new files, which it creates
 	time.Sleep(200 * time.Millisecond)
 	_, err := Acquire(t.Context(), o)
 	var held *HeldError
@@ -183,7 +186,7 @@ func TestUnlinkedByForce(t *testing.T) {
 		t.Fatalf("two holders: %v", err)
 	}
 	for end := time.Now().Add(3 * time.Second); l.Lost() != nil && time.Now().Before(end); time.Sleep(7 * time.Millisecond) {
-		_ = l.Retake() // the other's attempts come in between now and then
+		_ = l.Retake() // the attempts of the other instance come in between sometimes
 	}
 	if err := l.Lost(); err != nil {
 		t.Errorf("after Retake: %v", err)
@@ -191,7 +194,7 @@ func TestUnlinkedByForce(t *testing.T) {
 	if h, held, err := Peek(o.Path); !held || h.PID != os.Getpid() || err != nil {
 		t.Errorf("Peek: %v %v %v", h, held, err)
 	}
-	if got := theirs(t, dir).line(t); got != "refused" {
+	if got := startNVIDIAScript(t, dir).line(t); got != "refused" {
 		t.Errorf("their script: %s", got)
 	}
 	if err := l.Release(); err != nil {
@@ -202,7 +205,8 @@ func TestUnlinkedByForce(t *testing.T) {
 	}
 }
 
-// Their lock outlives them in a daemon that inherited it: we wait for it and name it.
+// A daemon of NVIDIA's container inherited the lock and outlives the container: Acquire waits for the daemon
+// and names it.
 func TestTheirOrphan(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -221,14 +225,15 @@ func TestTheirOrphan(t *testing.T) {
 	}
 }
 
-// Only NVIDIA's file is removed, as k8s-driver-manager does, and NVIDIA's container takes it before we notice.
+// NVIDIA's file is removed, as k8s-driver-manager does, and NVIDIA's container locks a new one before we
+// notice.
 func TestLegacyTakenByOther(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	o := options(dir)
 	l := acquire(t, o)
 	remove(t, o.Legacy)
-	other := theirs(t, dir)
+	other := startNVIDIAScript(t, dir)
 	if got := other.line(t); !strings.HasPrefix(got, "held") {
 		t.Fatal(got)
 	}
@@ -247,11 +252,11 @@ func TestLegacyTakenByOther(t *testing.T) {
 	}
 }
 
-// A killed holder's daemon lives on and must not keep the lock.
+// A daemon of a killed holder lives on; it must not keep the lock.
 func TestDaemonDoesNotInherit(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	other := ours(t, dir, "LOCK_TEST_DAEMON=1")
+	other := startInstance(t, dir, "LOCK_TEST_DAEMON=1")
 	var pid int
 	if _, err := fmt.Sscanf(other.line(t), "daemon %d", &pid); err != nil {
 		t.Fatal(err)

@@ -40,7 +40,7 @@ func TestLocked(t *testing.T) {
 		"lock:\n":           false,
 		"pos:\t0\nflags: 0": false,
 	} {
-		if got := locked([]byte(info)); got != want {
+		if got := hasExclusiveFlock([]byte(info)); got != want {
 			t.Errorf("%q: %v", info, got)
 		}
 	}

@@ -9,10 +9,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// LostError says that a lock file's name shows another file than the one that we hold, or none.
+// LostError says that the name of a lock file now leads to another file than the one that we locked, or to
+// none.
 type LostError struct {
 	Path string
-	Gone bool // nothing has that name
+	Gone bool // no file has that name
 }
 
 func (e *LostError) Error() string {
@@ -23,15 +24,16 @@ func (e *LostError) Error() string {
 		"`fuser %s`, and end it", e.Path, e.Path)
 }
 
-// Lost compares the names with the files that we hold: a *LostError for each that was removed or replaced (joined, our own
-// first), nil when all is well. k8s-driver-manager removes NVIDIA's file as a matter of course: Retake repairs that.
+// Lost compares the names with the files that we locked. It returns nil when they match, else a *LostError
+// for each file that was removed or replaced (joined, our own file first). k8s-driver-manager removes
+// NVIDIA's file in normal operation; Retake repairs that.
 func (l *Lock) Lost() error {
 	var errs []error
 	for _, f := range []struct {
 		file *os.File
 		path string
 	}{{l.own, l.path}, {l.legacy, l.legacyPath}} {
-		if f.file == nil || same(f.file, f.path) {
+		if f.file == nil || isSameFile(f.file, f.path) {
 			continue
 		}
 		_, err := os.Lstat(f.path)
@@ -40,39 +42,40 @@ func (l *Lock) Lost() error {
 	return errors.Join(errs...)
 }
 
-// Retake makes and locks again what Lost complains of, where nobody else has it, and keeps the old one until then. It
-// returns a *HeldError when somebody else was faster.
+// Retake creates and locks again the files that Lost reports, where no other process has locked them. It
+// keeps the old lock until then. It returns a *HeldError when another process was faster.
 func (l *Lock) Retake() error {
 	var errs []error
 	for _, f := range []struct {
 		file **os.File
 		path string
 	}{{&l.own, l.path}, {&l.legacy, l.legacyPath}} {
-		if *f.file == nil || same(*f.file, f.path) {
+		if *f.file == nil || isSameFile(*f.file, f.path) {
 			continue
 		}
-		renewed, err := takeAgain(f.path)
+		renewed, err := lockFile(f.path)
 		if err != nil {
-			errs = append(errs, plain(err))
+			errs = append(errs, wrapAttempt(err))
 			continue
 		}
 		(*f.file).Close()
 		*f.file = renewed
 	}
 	if l.own != nil {
-		errs = append(errs, l.sign())
+		errs = append(errs, l.writeHolder())
 	}
 	return errors.Join(errs...)
 }
 
-// Release empties our own file and drops the locks. Our file is never unlinked; NVIDIA's is, when its name still shows the file
-// that we hold, because their scripts take its existence for a running driver. A second call does nothing.
+// Release empties our own file and drops the locks. It never unlinks our file. It removes NVIDIA's file when
+// its name still leads to the file that we locked, because NVIDIA's scripts take the file's existence for a
+// running driver. A second call does nothing.
 func (l *Lock) Release() error {
 	if l.own == nil {
 		return nil
 	}
 	var errs []error
-	if same(l.legacy, l.legacyPath) {
+	if isSameFile(l.legacy, l.legacyPath) {
 		if err := os.Remove(l.legacyPath); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			errs = append(errs, fmt.Errorf("release the driver's lock: %w", err))
 		}
@@ -84,7 +87,7 @@ func (l *Lock) Release() error {
 		if f == nil {
 			continue
 		}
-		// Said aloud, so that a descriptor which somebody duplicated against the rules does not keep the lock.
+		// The explicit unlock also frees the lock if a process has duplicated the descriptor in spite of the rules.
 		if err := flock(f, unix.LOCK_UN); err != nil {
 			errs = append(errs, fmt.Errorf("release the driver's lock: %w", err))
 		}
