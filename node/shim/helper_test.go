@@ -16,7 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The test binary plays three parts: the tests, the shim (when play is set), and the worker that the shim starts.
+// The test binary has three roles: the tests, the shim (when this variable is set), and the worker that the
+// shim starts.
 const play = "SHIM_TEST_PLAY"
 
 func TestMain(m *testing.M) {
@@ -34,7 +35,7 @@ func TestMain(m *testing.M) {
 	os.Exit(Run(os.Args, o))
 }
 
-// worker does what its first argument says.
+// worker does what its first argument names.
 func worker(args []string) int {
 	switch args[0] {
 	case "exit":
@@ -44,7 +45,7 @@ func worker(args []string) int {
 		n, _ := strconv.Atoi(args[1])
 		_ = unix.Kill(os.Getpid(), syscall.Signal(n))
 		time.Sleep(5 * time.Second)
-	case "signals": // prints those that it gets until SIGTERM
+	case "signals": // prints the signals that it gets until SIGTERM
 		return printSignals()
 	case "environment":
 		_, marked := os.LookupEnv(Marker)
@@ -58,11 +59,11 @@ func worker(args []string) int {
 				return 1
 			}
 		}
-	case "orphans": // a shell that leaves its child to the shim; no zombie may stay below the shim
+	case "orphans": // a shell leaves its child to the shim; no zombie may stay below the shim
 		_ = exec.Command("sh", "-c", "sleep 0.05 & sleep 0.05 & exit 0").Run()
 		time.Sleep(300 * time.Millisecond)
 		fmt.Println(zombies(os.Getppid()))
-	case "leave": // leaves processes in other sessions, the last argument deciding whether they listen to SIGTERM
+	case "leave": // leaves processes in other sessions; the last argument says whether they handle SIGTERM
 		script := `trap "` + args[1] + `" TERM; echo $$; while :; do sleep 0.02; done`
 		cmd := exec.Command("setsid", "sh", "-c", script)
 		pipe, _ := cmd.StdoutPipe()
@@ -105,7 +106,8 @@ func zombies(parent int) (n int) {
 func shim(t *testing.T, args ...string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0], args...)
-	cmd.Env = append(os.Environ(), play+"=1", "GORACE=atexit_sleep_ms=0") // else each one lasts a second longer under -race
+	// Without GORACE each process would end one second later under -race.
+	cmd.Env = append(os.Environ(), play+"=1", "GORACE=atexit_sleep_ms=0")
 	cmd.WaitDelay = time.Second
 	return cmd
 }

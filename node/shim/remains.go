@@ -11,37 +11,38 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// remains are the descendants of this process after the worker's end. Orphans become children of the shim, which is process 1
-// or a subreaper, whatever session or group they moved to; processes that others started in the container (an exec of the
-// runtime, everything of the node when the pod shares its process ids) are no descendants and are not touched.
+// remains ends the descendants of this process that outlive the worker. Orphans become children of the shim,
+// whatever session or group they moved to, because the shim is process 1 or a subreaper. Processes that
+// others started in the container (an exec of the runtime, all of the node's processes when the pod shares
+// its process ids) are no descendants and are not touched.
 type remains struct {
 	proc     string
 	children <-chan os.Signal
-	signals  <-chan os.Signal // a signal while waiting ends the patience: somebody wants the container gone
+	signals  <-chan os.Signal // a signal during the wait ends the grace period: the container has to end at once
 }
 
-// end asks the descendants to end, waits, kills them, and returns those that stay.
+// end sends the descendants SIGTERM, waits, kills them, and returns those that are still there.
 func (r remains) end(grace time.Duration) []int {
 	reap(0)
 	left := r.descendants()
 	if len(left) == 0 {
 		return nil
 	}
-	send(left, unix.SIGTERM)
-	send(left, unix.SIGCONT) // a stopped process would not see SIGTERM
+	signalAll(left, unix.SIGTERM)
+	signalAll(left, unix.SIGCONT) // a stopped process would not handle SIGTERM
 	if r.wait(grace, false) {
 		return nil
 	}
-	r.wait(gone, true)
+	r.wait(killTimeout, true)
 	return r.descendants()
 }
 
-// wait reaps until no descendant is left or the time is over. With kill, each round kills what it finds: a process that
-// is being killed may have started another one.
+// wait reaps until no descendant is left or the limit is reached. With kill, each round kills the descendants
+// that it finds: a process may have started another one before it died.
 func (r remains) wait(limit time.Duration, kill bool) (clean bool) {
 	deadline := time.NewTimer(limit)
 	defer deadline.Stop()
-	// A grandchild's end sends no SIGCHLD to this process, so looking again now and then is needed.
+	// The end of a grandchild sends no SIGCHLD to this process, so the loop also looks at intervals.
 	again := time.NewTicker(50 * time.Millisecond)
 	defer again.Stop()
 	signals := r.signals
@@ -55,7 +56,7 @@ func (r remains) wait(limit time.Duration, kill bool) (clean bool) {
 			return true
 		}
 		if kill {
-			send(left, unix.SIGKILL)
+			signalAll(left, unix.SIGKILL)
 		}
 		select {
 		case <-deadline.C:
@@ -68,16 +69,17 @@ func (r remains) wait(limit time.Duration, kill bool) (clean bool) {
 	}
 }
 
-// send signals processes that were descendants a moment ago. Children of this process cannot have been reaped in between (only
-// this goroutine reaps); a grandchild's number could be taken over within that moment in theory, and the kernel hands numbers
-// out in order, so that it would take tens of thousands of new processes.
-func send(pids []int, s unix.Signal) {
+// signalAll signals processes that were descendants a moment ago. The number of a child of this process
+// cannot have been reused, since only this goroutine reaps. The number of a grandchild could be, in theory;
+// but the kernel assigns numbers in order, so tens of thousands of processes would have to start within
+// that moment.
+func signalAll(pids []int, s unix.Signal) {
 	for _, pid := range pids {
-		_ = unix.Kill(pid, s) // gone is fine
+		_ = unix.Kill(pid, s) // a process that has ended is no error
 	}
 }
 
-// descendants lists live (not zombie) processes below this one.
+// descendants lists the live (not zombie) processes below this one.
 func (r remains) descendants() []int {
 	names, err := filepath.Glob(filepath.Join(r.proc, "[0-9]*"))
 	if err != nil {
@@ -103,15 +105,15 @@ func (r remains) descendants() []int {
 	var all []int
 	for todo := []int{os.Getpid()}; len(todo) > 0; {
 		next := below[todo[0]]
-		delete(below, todo[0]) // the listing is no snapshot: never walk in a circle
+		delete(below, todo[0]) // the list is no snapshot: a number can occur twice, this prevents an endless loop
 		todo = append(todo[1:], next...)
 		all = append(all, next...)
 	}
 	return slices.DeleteFunc(all, func(pid int) bool { return zombie[pid] })
 }
 
-// parseStat reads the parent and the state out of /proc/PID/stat. The command's name may hold spaces and parentheses: what
-// counts begins after the last one.
+// parseStat reads the parent and the state from /proc/PID/stat. The command's name may contain spaces and
+// parentheses: the fields begin after the last parenthesis.
 func parseStat(stat []byte) (parent int, dead, ok bool) {
 	i := bytes.LastIndexByte(stat, ')')
 	if i < 0 {

@@ -1,8 +1,10 @@
-// Package shim is process 1 of the container: it starts the same program a second time as the worker, passes signals on, reaps
-// every orphan, and ends with the worker's exit code after ending what the worker left running.
+// Package shim is process 1 of the container. It starts the same program a second time as the worker, passes
+// signals on and reaps every orphan. When the worker has ended, the shim ends the worker's remaining
+// processes and exits with the worker's exit code.
 //
-// It is the only place that calls wait4(-1), so that the worker can use os/exec without losing its children to it. It knows
-// nothing of drivers, holds no lock and writes no file: when it is killed, nothing is lost but the container.
+// Only the shim calls wait4(-1), so that the worker can use os/exec without losing its children to such a
+// call. The shim knows nothing of drivers, holds no lock and writes no file: when it is killed, only the
+// container is lost.
 package shim
 
 import (
@@ -22,22 +24,24 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Marker is the environment variable that tells the worker what it is. Its value is the shim's process id: a marker that leaked
-// into some other environment names a process that is not the reader's parent, and is ignored.
+// Marker is the environment variable that marks a process as the worker. Its value is the shim's process id:
+// a marker that leaked into another environment names a process that is not the reader's parent, and is
+// ignored.
 const Marker = "DRIVER_ENTRYPOINT_WORKER_OF"
 
 // Options of Run. The zero value is what the image uses.
 type Options struct {
-	Exe   string        // program of the worker, default /proc/self/exe: this very program, even after its file was replaced
+	// Exe is the program of the worker, default /proc/self/exe: this program, even after its file was replaced.
+	Exe   string
 	Env   []string      // environment of the worker without the marker, default this process's own
 	Proc  string        // where proc is mounted, default /proc
-	Grace time.Duration // between SIGTERM and SIGKILL for what the worker left running, default 2 s
+	Grace time.Duration // time between SIGTERM and SIGKILL for the worker's remaining processes, default 2 s
 	Say   func(format string, args ...any)
 }
 
-// gone is how long processes may take to disappear after SIGKILL. One that hangs in the kernel is left behind: the container's
-// end must not depend on it.
-const gone = time.Second
+// killTimeout is how long processes may take to disappear after SIGKILL. A process that hangs in the kernel
+// is left behind: the container's end must not depend on it.
+const killTimeout = time.Second
 
 func (o Options) withDefaults() Options {
 	if o.Exe == "" {
@@ -58,8 +62,8 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// IsWorker says whether this process was started by Run, and removes the marker, so that what the worker starts does not
-// inherit it. Call it once, first thing in main.
+// IsWorker says whether Run started this process. It removes the marker, so that the worker's children do not
+// inherit it. Call it once, as the first statement of main.
 func IsWorker() bool {
 	value, found := os.LookupEnv(Marker)
 	if !found {
@@ -71,19 +75,21 @@ func IsWorker() bool {
 	if value != strconv.Itoa(os.Getppid()) {
 		return false
 	}
-	// Started through /proc/self/exe its name would be "exe" in ps and among the holders of devices. Worth a try, not an error.
+	// A program that was started through /proc/self/exe is named "exe" in ps and in the list of device holders.
+	// A failure to rename it is no error.
 	_ = os.WriteFile("/proc/self/comm", []byte(filepath.Base(os.Args[0])), 0)
 	return true
 }
 
-// Run starts the worker with argv (argv[0] included) and returns the exit code to end with: the worker's own, 128 plus the
-// signal's number when a signal ended it, 1 when it could not be started. It must be called from the goroutine of main: the
-// kernel sends the worker SIGTERM when the thread that started it ends, and this thread lasts as long as the process.
+// Run starts the worker with argv (argv[0] included) and returns the exit code for this process: the worker's
+// own, 128 plus the signal's number when a signal ended the worker, 1 when the worker could not be started.
+// Call Run from the goroutine of main: the kernel sends the worker SIGTERM when the thread that started it
+// ends, and the main thread lasts as long as the process.
 func Run(argv []string, o Options) (exitCode int) {
 	o = o.withDefaults()
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	runtime.GOMAXPROCS(1) // it only waits
+	runtime.GOMAXPROCS(1) // the shim only waits
 	children, signals := make(chan os.Signal, 1), make(chan os.Signal, 128)
 	signal.Notify(children, unix.SIGCHLD)
 	signal.Notify(signals, forwarded()...)
@@ -94,8 +100,9 @@ func Run(argv []string, o Options) (exitCode int) {
 			o.Say("become the reaper of orphans: prctl: %v; orphans of this container go to process 1 of the node", err)
 		}
 	}
-	// The worker inherits this. With transparent huge pages each of the few small areas of an idle Go program takes 2 MB: 20 MB of
-	// memory instead of 12. No more than a saving, so an error is none.
+	// The worker inherits this setting. With transparent huge pages each of the few small memory areas of an
+	// idle Go program takes 2 MB: 20 MB of memory in total instead of 12 MB. An error is ignored: the setting
+	// only saves memory.
 	_ = unix.Prctl(unix.PR_SET_THP_DISABLE, 1, 0, 0, 0)
 	worker, err := start(argv, o)
 	if err != nil {
@@ -111,8 +118,8 @@ func Run(argv []string, o Options) (exitCode int) {
 	return code(status)
 }
 
-// forwarded are the signals for the worker. Not SIGCHLD, which is for the shim, nor SIGURG and SIGPIPE, which the Go runtime
-// and broken pipes cause; SIGKILL and SIGSTOP cannot be caught.
+// forwarded lists the signals that go to the worker. It leaves out SIGCHLD, which is for the shim, SIGURG and
+// SIGPIPE, which the Go runtime and broken pipes cause, and SIGKILL and SIGSTOP, which cannot be caught.
 func forwarded() []os.Signal {
 	skip := []syscall.Signal{unix.SIGCHLD, unix.SIGURG, unix.SIGPIPE, unix.SIGKILL, unix.SIGSTOP}
 	var all []os.Signal
@@ -124,13 +131,14 @@ func forwarded() []os.Signal {
 	return all
 }
 
-// start makes the worker leader of its own session: a Ctrl-C at a terminal reaches it once, through the shim, and not twice.
+// start makes the worker the leader of a session of its own, so that a Ctrl-C at a terminal reaches it once
+// (through the shim) and not twice.
 func start(argv []string, o Options) (int, error) {
 	if len(argv) == 0 {
 		return 0, errors.New("no arguments")
 	}
 	env := slices.DeleteFunc(slices.Clone(o.Env), func(v string) bool { return strings.HasPrefix(v, Marker+"=") })
-	//nolint:gosec // the program is this one, its arguments are those that this one was started with
+	//nolint:gosec // it starts this program again with the same arguments
 	pid, err := syscall.ForkExec(o.Exe, argv, &syscall.ProcAttr{
 		Env:   append(env, fmt.Sprintf("%s=%d", Marker, os.Getpid())),
 		Files: []uintptr{0, 1, 2},
@@ -145,7 +153,7 @@ func forward(worker int, children, signals <-chan os.Signal) unix.WaitStatus {
 		select {
 		case s := <-signals:
 			if n, ok := s.(syscall.Signal); ok {
-				_ = unix.Kill(worker, n) // the worker is not reaped yet, so that this cannot reach another process
+				_ = unix.Kill(worker, n) // the worker is not reaped yet, so the number still belongs to it
 			}
 		case <-children:
 			if status, ended := reap(worker); ended {

@@ -53,7 +53,7 @@ func TestWorkerCannotStart(t *testing.T) {
 	}
 }
 
-// The worker must not see the marker, and a marker from elsewhere does not make a worker.
+// The worker must not see the marker, and a marker of another process does not make a worker.
 func TestMarker(t *testing.T) {
 	t.Parallel()
 	for _, leaked := range []string{"", Marker + "=1", Marker + "=x", Marker + "="} {
@@ -101,7 +101,8 @@ func TestOrphansAreReaped(t *testing.T) {
 	}
 }
 
-// What the worker leaves ends with it, even in a session of its own; what does not belong to the shim stays.
+// What the worker leaves behind ends with it, even in a session of its own; processes that do not belong to
+// the shim stay.
 func TestRemains(t *testing.T) {
 	t.Parallel()
 	foreign := exec.CommandContext(t.Context(), "sleep", "60")
@@ -130,7 +131,7 @@ func TestRemains(t *testing.T) {
 	}
 }
 
-// The shim is killed: the worker is told by SIGTERM.
+// When the shim is killed, the worker gets SIGTERM.
 func TestShimKilled(t *testing.T) {
 	t.Parallel()
 	cmd := shim(t, "wait")
@@ -147,7 +148,7 @@ func TestShimKilled(t *testing.T) {
 	if _, err := fmt.Sscanf(lines.Text(), "ready %d", &pid); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(50 * time.Millisecond) // the thread that started the worker must not have been a passing one
+	time.Sleep(50 * time.Millisecond) // the thread that started the worker must not be a short-lived one
 	if !alive(pid) {
 		t.Fatal("the worker ended on its own")
 	}
@@ -161,7 +162,7 @@ func TestShimKilled(t *testing.T) {
 	eventually(t, "the worker ends", func() bool { return !alive(pid) })
 }
 
-// As in a container without hostPID: process 1 of a pid namespace.
+// The shim as process 1 of a pid namespace, as in a container without hostPID.
 func TestProcessOne(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {
