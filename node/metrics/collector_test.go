@@ -57,7 +57,7 @@ func TestCollect(t *testing.T) {
 	}
 }
 
-// What is not known is not there; what came out well shows its image and how long it took.
+// Unknown values have no series; a successful start shows its image and how long it took.
 func TestSparse(t *testing.T) {
 	t.Parallel()
 	waits := series(t, &collector{source: steady(status.Snapshot{Wanted: "1"}), gpus: &gpus{now: time.Now}})
@@ -80,7 +80,7 @@ func TestSparse(t *testing.T) {
 	}
 }
 
-// Nothing that the driver, the kernel or Kubernetes says makes a scrape fail.
+// No text from the driver, the kernel or Kubernetes makes a scrape fail.
 func TestHostile(t *testing.T) {
 	t.Parallel()
 	st := busy()

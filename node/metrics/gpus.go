@@ -10,7 +10,7 @@ import (
 	"github.com/driver-container/driver-container/node/status"
 )
 
-// What only the GPUs themselves can tell.
+// These metrics come from the GPUs, not from the status.
 var (
 	gpuQueryOK      = gauge("gpu_query_success", "Whether the last question to the GPUs for their use was answered for all of them.")
 	gpuQuerySeconds = gauge("gpu_query_duration_seconds", "How long that question took.")
@@ -20,19 +20,20 @@ var (
 	gpuUtilization  = gauge("gpu_utilization_ratio", "Share of the last sample period in which something ran on a GPU, 0 to 1.", "gpu", "uuid", "model")
 )
 
-// scrapeWait is how long a scrape waits for an answer; a later one is for the next scrape. Prometheus waits 10 s unless told otherwise.
+// scrapeWait is how long a scrape waits for an answer; an answer that comes later is used by the next scrape.
+// The default timeout of Prometheus is 10 s.
 const scrapeWait = 4 * time.Second
 
-// gpus keeps the last answer about the use of the GPUs.
+// gpus keeps the last answer about memory and utilisation of the GPUs.
 type gpus struct {
-	ask   func(ctx context.Context) (probe.Answer, error) // nil: never
+	query func(ctx context.Context) (probe.Answer, error) // nil: the GPUs are never asked
 	every time.Duration
 	wait  time.Duration
 	now   func() time.Time
 
 	mu      sync.Mutex
 	latest  *answer
-	asking  chan struct{} // closed when the question under way is over; nil: there is none
+	running chan struct{} // closed when the current query is over; nil: there is none
 	cancel  context.CancelFunc
 	stopped bool
 }
@@ -44,17 +45,17 @@ type answer struct {
 	at      time.Time
 }
 
-// refresh asks when the last answer is too old, and waits for the answer, but not for long. One question at a time: who comes meanwhile waits for
-// the same one.
+// refresh asks the GPUs when the last answer is too old, and waits at most g.wait for the answer. Only one
+// query runs at a time: every scrape that comes meanwhile waits for the same query.
 func (g *gpus) refresh(ctx context.Context) {
-	asking := g.begin(ctx)
-	if asking == nil {
+	running := g.begin(ctx)
+	if running == nil {
 		return
 	}
 	t := time.NewTimer(g.wait)
 	defer t.Stop()
 	select {
-	case <-asking:
+	case <-running:
 	case <-ctx.Done():
 	case <-t.C:
 	}
@@ -64,39 +65,41 @@ func (g *gpus) begin(ctx context.Context) chan struct{} {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	switch {
-	case g.ask == nil || g.every <= 0 || g.stopped:
+	case g.query == nil || g.every <= 0 || g.stopped:
 		return nil
-	case g.asking != nil:
-		return g.asking
+	case g.running != nil:
+		return g.running
 	case g.latest != nil && g.now().Sub(g.latest.at) < g.every:
 		return nil
 	}
 	done := make(chan struct{})
-	ctx, g.cancel = context.WithCancel(context.WithoutCancel(ctx)) // a scraper that hangs up does not break the question off
-	g.asking = done
-	go g.question(ctx, g.cancel, done)
+	// A scraper that closes its connection does not cancel the query.
+	ctx, g.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	g.running = done
+	go g.runQuery(ctx, g.cancel, done)
 	return done
 }
 
-func (g *gpus) question(ctx context.Context, cancel context.CancelFunc, done chan struct{}) {
+func (g *gpus) runQuery(ctx context.Context, cancel context.CancelFunc, done chan struct{}) {
 	defer close(done)
 	defer cancel()
 	began := g.now()
-	said, err := g.ask(ctx)
+	reply, err := g.query(ctx)
 	at := g.now()
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.asking, g.cancel = nil, nil
+	g.running, g.cancel = nil, nil
 	switch {
-	case errors.Is(err, probe.ErrBusy): // readiness is being decided: the next scrape asks
-	case errors.Is(err, status.ErrNotReady), errors.Is(err, probe.ErrEnded): // there is nothing to ask
+	case errors.Is(err, probe.ErrBusy): // the readiness check uses the probe: the next scrape asks again
+	case errors.Is(err, status.ErrNotReady), errors.Is(err, probe.ErrEnded): // the driver does not serve any GPU
 		g.latest = nil
 	default:
-		g.latest = &answer{devices: said.Devices, ok: err == nil, took: at.Sub(began), at: at}
+		g.latest = &answer{devices: reply.Devices, ok: err == nil, took: at.Sub(began), at: at}
 	}
 }
 
-// last is the last answer unless it is too old: somebody scrapes rarely, or the question under way takes long.
+// last returns the last answer unless it is too old, as when scrapes are rare or the current query takes
+// long.
 func (g *gpus) last() (answer, bool) {
 	const enough = 2 * time.Minute
 	g.mu.Lock()
@@ -107,20 +110,20 @@ func (g *gpus) last() (answer, bool) {
 	return *g.latest, true
 }
 
-// stop ends the question under way and waits for its end, which node/probe bounds.
+// stop cancels the current query and waits for its end, which node/probe bounds.
 func (g *gpus) stop() {
 	g.mu.Lock()
 	g.stopped = true
-	cancel, asking := g.cancel, g.asking
+	cancel, running := g.cancel, g.running
 	g.mu.Unlock()
-	if asking != nil {
+	if running != nil {
 		cancel()
-		<-asking
+		<-running
 	}
 }
 
 func (s sink) answer(a answer) {
-	s.send(gpuQueryOK, number(a.ok))
+	s.send(gpuQueryOK, boolValue(a.ok))
 	s.send(gpuQuerySeconds, a.took.Seconds())
 	s.send(gpusAnswering, float64(len(a.devices)))
 	for _, d := range a.devices {

@@ -12,7 +12,7 @@ import (
 	"github.com/driver-container/driver-container/node/status"
 )
 
-// asker answers after a while with as many bytes in use as it was asked before.
+// asker answers after a delay; the memory in use that it reports is the number of calls so far.
 type asker struct {
 	mu    sync.Mutex
 	asked int
@@ -20,7 +20,7 @@ type asker struct {
 	err   error
 }
 
-func (a *asker) ask(ctx context.Context) (probe.Answer, error) {
+func (a *asker) query(ctx context.Context) (probe.Answer, error) {
 	a.mu.Lock()
 	a.asked++
 	n, takes, err := a.asked, a.takes, a.err
@@ -48,10 +48,10 @@ func (a *asker) count() int {
 }
 
 func newGPUs(a *asker, every time.Duration) *gpus {
-	return &gpus{ask: a.ask, every: every, wait: scrapeWait, now: time.Now}
+	return &gpus{query: a.query, every: every, wait: scrapeWait, now: time.Now}
 }
 
-// used is the memory in use that a scrape sees now; -1: no answer.
+// used is the memory in use that a scrape sees now; -1 without an answer.
 func used(ctx context.Context, g *gpus) int {
 	g.refresh(ctx)
 	got, ok := g.last()
@@ -67,14 +67,14 @@ func TestAskedOnlyWhenScraped(t *testing.T) {
 		a := &asker{takes: time.Second}
 		g := newGPUs(a, 30*time.Second)
 		time.Sleep(time.Hour)
-		for i, want := range []int{1, 1, 1, 2, 2, 2, 3} { // a scrape each ten seconds
+		for i, want := range []int{1, 1, 1, 2, 2, 2, 3} { // one scrape every ten seconds
 			if got := used(t.Context(), g); got != want {
 				t.Errorf("scrape %d: %d, want %d", i, got, want)
 			}
 			time.Sleep(11 * time.Second)
 		}
 		time.Sleep(30 * time.Second)
-		for range 8 { // many at once: one question
+		for range 8 { // concurrent scrapes cause one query
 			go used(t.Context(), g)
 		}
 		time.Sleep(time.Minute)
@@ -88,7 +88,8 @@ func TestAskedOnlyWhenScraped(t *testing.T) {
 	})
 }
 
-// A scrape does not wait for a GPU that takes long to answer, and the next one has the answer. One that hangs has no values.
+// A scrape does not wait for a GPU that answers slowly, and the next scrape has the answer. A GPU that hangs
+// has no values.
 func TestSlow(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -103,13 +104,14 @@ func TestSlow(t *testing.T) {
 			t.Error("the answer of the question before", got)
 		}
 		time.Sleep(time.Minute)
-		a.set(10*time.Second, &probe.HungError{}) // and it comes back with an error
+		a.set(10*time.Second, &probe.HungError{}) // the query ends with an error
 		_ = used(t.Context(), g)
 		time.Sleep(20 * time.Second)
 		if got, ok := g.last(); !ok || got.ok {
 			t.Errorf("%+v %v", got, ok)
 		}
-		ctx, cancel := context.WithCancel(t.Context()) // who hangs up ends the waiting, not the question
+		// A client that closes its connection stops waiting, but does not cancel the query.
+		ctx, cancel := context.WithCancel(t.Context())
 		time.Sleep(time.Minute)
 		time.AfterFunc(time.Second, cancel)
 		began = time.Now()
@@ -138,7 +140,7 @@ func TestNotAsked(t *testing.T) {
 			t.Error(got)
 		}
 		time.Sleep(time.Minute)
-		a.set(0, probe.ErrBusy) // the answer before stays, until it is too old
+		a.set(0, probe.ErrBusy) // the previous answer stays until it is too old
 		if got := used(t.Context(), g); got != 1 {
 			t.Error(got)
 		}

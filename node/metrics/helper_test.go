@@ -23,7 +23,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// busy is a status in which everything is set: an upgrade that waits, on a node with two GPUs.
+// busy is a status in which every field is set: an upgrade that waits, on a node with two GPUs.
 func busy() status.Snapshot {
 	return status.Snapshot{
 		State: status.Waiting, WaitsFor: status.ForHolders, Reason: "in use", Kernel: "6.1.0-42-amd64", Wanted: "535.261.03", Image: "example.com/driver:535.261.03-debian12",
@@ -51,7 +51,7 @@ func t4(used uint64, utilization *float64) probe.Device {
 	return probe.Device{UUID: "GPU-1", Name: "Tesla T4", PCI: "0000:3b:00.0", Memory: &probe.Memory{Total: 16 << 30, Used: used}, Utilization: utilization}
 }
 
-// steady is a source that always says the same.
+// steady is a source whose status does not change.
 func steady(st status.Snapshot) Source {
 	return Source{Status: func() status.Snapshot { return st }, Live: func() error { return nil }, Ready: func() error {
 		if st.Ready {
@@ -61,7 +61,7 @@ func steady(st status.Snapshot) Source {
 	}}
 }
 
-// series are what a collector sends: "name{label="value",...}" to value, without the namespace.
+// series returns what a collector sends: "name{label="value",...}" to value, without the namespace.
 func series(t *testing.T, c *collector) map[string]float64 {
 	t.Helper()
 	registry := prometheus.NewPedanticRegistry()

@@ -1,9 +1,10 @@
-// Package metrics serves what a node's instance knows over HTTP: /metrics for Prometheus, /healthz and /readyz for whoever cannot run
-// `nvidia-driver probe`. docs/metrics.md lists every metric.
+// Package metrics serves the state of a node's instance over HTTP: /metrics for Prometheus, /healthz and
+// /readyz for clients that cannot run `nvidia-driver probe`. docs/metrics.md lists every metric.
 //
-// It reads the status and changes nothing. GPUs are asked for memory and utilisation only while somebody scrapes, no more often than
-// Options say, and never by this process itself: the answer comes from node/probe's child. There is no TLS and no authentication: what
-// is served is no secret, and who may reach the port is the business of the cluster's network policy.
+// The package reads the status and changes nothing. It asks the GPUs for memory and utilisation only during a
+// scrape, no more often than Options allow, and always through node/probe's child process. There is no TLS
+// and no authentication: what is served is no secret, and the cluster's network policy decides who may reach
+// the port.
 package metrics
 
 import (
@@ -18,37 +19,38 @@ import (
 	"github.com/driver-container/driver-container/node/status"
 )
 
-// Source is where the numbers come from. Its functions are called by several goroutines.
+// Source provides the data. Its functions are called from several goroutines.
 type Source struct {
 	Status func() status.Snapshot // a copy; before the lock is taken its State is ""
-	Live   func() error           // as `nvidia-driver probe live`; nil: alive
-	Ready  func() error           // as `nvidia-driver probe ready`
-	// GPUs asks the driver for memory and utilisation; nil: it is never asked. It has a deadline of its own, and returns soon after ctx ends.
+	Live   func() error           // the same as `nvidia-driver probe live`; nil: alive
+	Ready  func() error           // the same as `nvidia-driver probe ready`
+	// GPUs asks the driver for memory and utilisation. When it is nil, the GPUs are never asked. It has a
+	// deadline of its own and returns soon after ctx ends.
 	GPUs func(ctx context.Context) (probe.Answer, error)
 }
 
 // Options of New.
 type Options struct {
-	GPUEvery time.Duration // how old an answer about the GPUs may be before they are asked again; 0 or less: never asked
+	GPUEvery time.Duration // how old an answer about the GPUs may be before they are asked again; 0 or less: they are never asked
 	Version  string        // of this program
 }
 
 const namespace = "nvidia_driver_"
 
-// States of node, each of which is one series of nvidia_driver_state.
+// states lists the states of a node; each is one series of nvidia_driver_state.
 func states() []status.State {
 	return []status.State{status.Waiting, status.Starting, status.Serving, status.Degraded, status.Stopping, status.Detached, status.Restored,
 		status.Absent, status.Failed}
 }
 
-// collector turns a status into metrics at each scrape: nothing is kept that could be old.
+// collector turns the current status into metrics at each scrape and keeps nothing between scrapes.
 type collector struct {
 	source  Source
 	version string
 	gpus    *gpus
 }
 
-// metric is one that the collector knows.
+// metric is the description and the type of one metric.
 type metric struct {
 	desc *prometheus.Desc
 	kind prometheus.ValueType
@@ -62,7 +64,7 @@ func counter(name, help string, labels ...string) metric {
 	return metric{prometheus.NewDesc(namespace+name, help, labels, nil), prometheus.CounterValue}
 }
 
-// Describe tells the registry every metric that Collect may send.
+// Describe sends the description of every metric that Collect may send.
 func (c *collector) Describe(ch chan<- *prometheus.Desc) {
 	for _, m := range []metric{
 		buildInfo, info, wantedInfo, state, waitsFor, ready, started, updated, lastFailed, warnings, phaseSeconds, startSeconds, compiles, lookups, holders,
@@ -73,7 +75,7 @@ func (c *collector) Describe(ch chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect sends what the status and the last answer of the GPUs say now.
+// Collect sends the metrics of the current status and of the last answer of the GPUs.
 func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	out := sink{ch: ch, seen: map[string]bool{}}
 	out.send(buildInfo, 1, c.version, runtime.Version())
@@ -87,7 +89,8 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// sink sends each series once: the registry refuses a whole scrape when one comes twice, and a status is read from many places.
+// sink sends each series at most once: the registry refuses the whole scrape when a series occurs twice, and
+// parts of the status come from outside.
 type sink struct {
 	ch   chan<- prometheus.Metric
 	seen map[string]bool
@@ -109,13 +112,14 @@ func (s sink) send(m metric, value float64, labels ...string) {
 	s.ch <- sent
 }
 
-// label bounds what the driver, the kernel or Kubernetes said: a value of a label has to be UTF-8.
+// label limits the length of a label's value and makes it valid UTF-8; values come from the driver, the
+// kernel or Kubernetes.
 func label(text string) string {
 	const most = 300
 	return strings.ToValidUTF8(text[:min(len(text), most)], "")
 }
 
-func number(is bool) float64 {
+func boolValue(is bool) float64 {
 	if is {
 		return 1
 	}

@@ -5,7 +5,8 @@ import (
 	"github.com/driver-container/driver-container/node/status"
 )
 
-// What is served. Names follow Prometheus' rules: base units, and _total for what only grows. docs/metrics.md has them all.
+// These metrics come from the status. Names follow the rules of Prometheus: base units, and the suffix _total
+// for counters. docs/metrics.md explains all of them.
 var (
 	buildInfo  = gauge("entrypoint_build_info", "Version of driver-entrypoint, always 1.", "version", "goversion")
 	info       = gauge("info", "The driver that is loaded and served, always 1. module is the srcversion of nvidia.ko, source where the modules came from.", "driver", "module", "flavour", "kernel", "source", "image")
@@ -36,16 +37,16 @@ var (
 
 func (s sink) status(st status.Snapshot) {
 	now := st.State
-	if now == "" { // it does not have the node's lock yet
+	if now == "" { // the instance does not have the node's lock yet
 		now = status.Waiting
 	}
-	for _, one := range states() {
-		s.send(state, number(one == now), string(one))
+	for _, known := range states() {
+		s.send(state, boolValue(known == now), string(known))
 	}
 	for _, what := range []string{status.ForLock, status.ForHolders, status.ForSafeLoad} {
-		s.send(waitsFor, number(now == status.Waiting && st.WaitsFor == what), what)
+		s.send(waitsFor, boolValue(now == status.Waiting && st.WaitsFor == what), what)
 	}
-	s.send(ready, number(st.Ready))
+	s.send(ready, boolValue(st.Ready))
 	s.send(wantedInfo, 1, st.Wanted, st.Kernel, st.Image)
 	s.send(warnings, float64(len(st.Warnings)))
 	if !st.Started.IsZero() {
@@ -59,7 +60,7 @@ func (s sink) status(st status.Snapshot) {
 	}
 	if d := st.Up; d != nil {
 		image := ""
-		if d.Version == st.Wanted { // else it is a predecessor's, of an image that is not known
+		if d.Version == st.Wanted { // otherwise the driver is a predecessor's, whose image is unknown
 			image = st.Image
 		}
 		s.send(info, 1, d.Version, srcVersion(d), d.Flavour, st.Kernel, d.Source, image)
@@ -98,12 +99,13 @@ func (s sink) trouble(st status.Snapshot) {
 		s.send(holderProcesses, float64(n), pod[0], pod[1])
 	}
 	for _, d := range st.Daemons {
-		s.send(daemonUp, number(d.Ready), d.Name)
+		s.send(daemonUp, boolValue(d.Ready), d.Name)
 		s.send(daemonRestarts, float64(d.Restarts), d.Name)
 	}
 }
 
-// byPod counts holders by namespace and name of their pod, those above a bound as if it were not known: each is a series.
+// byPod counts holders by namespace and name of their pod. Each pod is one series, so pods beyond the limit
+// are counted as unknown.
 func byPod(all []kmod.Holder) map[[2]string]int {
 	const most = 64
 	count := map[[2]string]int{}
@@ -126,7 +128,7 @@ func (s sink) hardware(st status.Snapshot) {
 		if g.Works {
 			working++
 		}
-		s.send(gpuUp, number(g.Works), g.Address, g.UUID, g.Name)
+		s.send(gpuUp, boolValue(g.Works), g.Address, g.UUID, g.Name)
 	}
 	s.send(gpusExpected, float64(len(st.GPUs)))
 	s.send(gpusWorking, float64(working))

@@ -15,14 +15,14 @@ import (
 	"golang.org/x/net/netutil"
 )
 
-// Bounds of the server: it is one of many things in a process that must not grow, and anybody in the cluster may call it.
+// Limits of the server: its process must not grow, and anybody in the cluster may call it.
 const (
 	maxConnections = 32
-	maxScrapes     = 4 // at a time, the others get 503
+	maxScrapes     = 4 // concurrent scrapes; further ones get 503
 	maxHeader      = 16 << 10
 	headerTime     = 3 * time.Second
 	answerTime     = 15 * time.Second
-	idleTime       = 2 * time.Minute // above the usual scrape interval
+	idleTime       = 2 * time.Minute // longer than the usual scrape interval
 )
 
 // Server answers /metrics, /healthz and /readyz.
@@ -30,12 +30,12 @@ type Server struct {
 	source   Source
 	gpus     *gpus
 	handler  http.Handler
-	register error // what New could not register: a mistake in this package
+	register error // error of registering the collectors: a fault in this package
 }
 
-// New makes a server that is not listening yet.
+// New returns a server that is not listening yet.
 func New(source Source, o Options) *Server {
-	s := &Server{source: source, gpus: &gpus{ask: source.GPUs, every: o.GPUEvery, wait: scrapeWait, now: time.Now}}
+	s := &Server{source: source, gpus: &gpus{query: source.GPUs, every: o.GPUEvery, wait: scrapeWait, now: time.Now}}
 	registry := prometheus.NewRegistry()
 	s.register = errors.Join(
 		registry.Register(&collector{source: source, version: o.Version, gpus: s.gpus}),
@@ -54,7 +54,7 @@ func New(source Source, o Options) *Server {
 	return s
 }
 
-// answerWith says ok, or why not.
+// answerWith returns a handler that answers "ok", or 503 and the error.
 func answerWith(check func() error) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
@@ -71,7 +71,8 @@ func answerWith(check func() error) http.HandlerFunc {
 	}
 }
 
-// Serve answers on the listener until ctx ends, then closes it and everything that is open, and returns nil. Any other end is an error.
+// Serve answers on the listener until ctx ends, then closes the listener and every connection and returns
+// nil. Any other end is an error.
 func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	if s.register != nil {
 		return errors.Join(fmt.Errorf("serve metrics: %w", s.register), listener.Close())
@@ -85,7 +86,7 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	var err error
 	select {
 	case <-ctx.Done():
-		_ = server.Close() // the listener's error: it is gone either way
+		_ = server.Close() // an error of closing the listener does not matter here
 		<-ended
 	case err = <-ended:
 		err = fmt.Errorf("serve metrics on %s: %w", listener.Addr(), err)

@@ -63,7 +63,8 @@ func TestNotReady(t *testing.T) {
 	}
 }
 
-// The end of the context ends the server while somebody is connected and a question is under way; a port that is taken away is an error.
+// The end of the context ends the server while a client is connected and a query runs; a listener that is
+// closed by others is an error.
 func TestServeEnds(t *testing.T) {
 	t.Parallel()
 	listener, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // it listens at once
@@ -72,7 +73,7 @@ func TestServeEnds(t *testing.T) {
 	}
 	source := steady(serving())
 	slow := &asker{takes: time.Hour}
-	source.GPUs = slow.ask
+	source.GPUs = slow.query
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	defer cancel()
 	ended := make(chan error, 1)
@@ -106,7 +107,7 @@ func TestServeEnds(t *testing.T) {
 	}
 }
 
-// Somebody who keeps connections open and says nothing keeps nobody out for long.
+// Clients that keep connections open without sending anything do not lock out others for long.
 func TestSilentConnections(t *testing.T) {
 	t.Parallel()
 	url := serve(t, New(steady(status.Snapshot{}), Options{}))
