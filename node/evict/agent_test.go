@@ -16,14 +16,14 @@ import (
 	"github.com/driver-container/driver-container/node/status"
 )
 
-// crowd are pods of every kind.
+// crowd returns pods of every kind.
 func crowd() []*corev1.Pod {
 	return []*corev1.Pod{
 		pod("train", "ReplicaSet", gpu("nvidia.com/gpu")),
 		pod("slice", "Job", gpu("nvidia.com/mig-1g.5gb")),
-		pod("plugin", "DaemonSet", selector(deploy+"device-plugin", "true")),
-		pod("clients", "DaemonSet", selector(deploy+"client", "batch"), gpu("nvidia.com/gpu")),
-		pod("exporter", "DaemonSet", selector(deploy+"dcgm-exporter", "false")), // as if its selector were ignored
+		pod("plugin", "DaemonSet", selector(deployPrefix+"device-plugin", "true")),
+		pod("clients", "DaemonSet", selector(deployPrefix+"client", "batch"), gpu("nvidia.com/gpu")),
+		pod("exporter", "DaemonSet", selector(deployPrefix+"dcgm-exporter", "false")), // as if its node selector were ignored
 		pod("cni", "DaemonSet"),
 		pod("web", "ReplicaSet"),
 		pod("done", "Job", gpu("nvidia.com/gpu"), func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }),
@@ -38,13 +38,13 @@ func TestUpgrade(t *testing.T) {
 		b := newBench(t, crowd()...)
 		stop := b.start()
 		time.Sleep(10 * time.Second)
-		if n := b.see().calls; n > 2 { // at the start: is there anything to put back
+		if n := b.see().calls; n > 2 { // one call at the start: whether there is a record
 			t.Errorf("%d calls of the API before anybody asked", n)
 		}
 		b.d.begin(t.Context())
 		time.Sleep(6 * time.Second)
-		want := map[string]string{"kubernetes.io/hostname": nodeName, "feature.node.kubernetes.io/pci-10de.x": "true", deploy + "driver": "true",
-			deploy + "device-plugin": paused, deploy + "client": "batch_" + paused, deploy + "dcgm-exporter": "false", deploy + "node-status-exporter": "true"}
+		want := map[string]string{"kubernetes.io/hostname": nodeName, "feature.node.kubernetes.io/pci-10de.x": "true", deployPrefix + "driver": "true",
+			deployPrefix + "device-plugin": pausedSuffix, deployPrefix + "client": "batch_" + pausedSuffix, deployPrefix + "dcgm-exporter": "false", deployPrefix + "node-status-exporter": "true"}
 		if v := b.see(); !v.cordoned || v.annotations[Annotation] == "" || !maps.Equal(v.labels, want) {
 			t.Errorf("in the middle: %+v", v)
 		}
@@ -56,7 +56,7 @@ func TestUpgrade(t *testing.T) {
 		if n := b.see().patches; n != 3 {
 			t.Errorf("%d patches of the node, not take, release and put back", n)
 		}
-		if got := b.told(); got != "Started Done" {
+		if got := b.reasons(); got != "Started Done" {
 			t.Errorf("Events: %s", got)
 		}
 		calls := b.see().calls
@@ -83,8 +83,8 @@ func TestCordonedBefore(t *testing.T) {
 	})
 }
 
-// TestNobodysBusiness: what is not this pod's driver waiting for another driver is not acted upon.
-func TestNobodysBusiness(t *testing.T) {
+// TestUnrelatedStates: the agent acts only when its own pod's driver waits for another driver.
+func TestUnrelatedStates(t *testing.T) {
 	t.Parallel()
 	for name, set := range map[string]func(*driver){
 		"another pod's driver": func(d *driver) { d.name = "driver-old"; d.ask() },
@@ -103,15 +103,15 @@ func TestNobodysBusiness(t *testing.T) {
 				stop := b.start()
 				set(b.d)
 				time.Sleep(5 * time.Minute)
-				if err := stop(); err != nil || b.see().patches > 0 || b.told() != "" {
-					t.Errorf("%v, %d patches, told %s", err, b.see().patches, b.told())
+				if err := stop(); err != nil || b.see().patches > 0 || b.reasons() != "" {
+					t.Errorf("%v, %d patches, told %s", err, b.see().patches, b.reasons())
 				}
 			})
 		})
 	}
 }
 
-// TestBudgetFromTheStart: nothing is changed as long as a budget is in the way, and the budget is named.
+// TestBudgetFromTheStart: nothing is changed while a budget prevents an eviction, and the budget is named.
 func TestBudgetFromTheStart(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -143,14 +143,16 @@ func TestBudgetFromTheStart(t *testing.T) {
 	})
 }
 
-// TestBudgetInBetween: the second of two pods is refused until the timeout. The node is put back, and a later attempt goes through.
+// TestBudgetInBetween: the second of two pods is refused until the timeout. The changes are undone, and a
+// later attempt succeeds.
 func TestBudgetInBetween(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, crowd()...)
 		free := time.Now().Add(8 * time.Minute)
 		b.budget = func(pod string) *metav1.Status {
-			if pod == "team/slice" && b.cordoned() && time.Now().Before(free) { // another pod that the budget counts went just now
+			// Another pod of the same budget ended just now.
+			if pod == "team/slice" && b.cordoned() && time.Now().Before(free) {
 				return budgetSays("slice-pdb")
 			}
 			return nil
@@ -192,15 +194,16 @@ func TestUnmanaged(t *testing.T) {
 				if gone := b.names() == "driver-abc"; gone != force {
 					t.Errorf("left: %s", b.names())
 				}
-				if !force && (b.see().patches > 0 || !strings.Contains(b.said(), "pod team/notebook has no controller")) {
-					t.Errorf("%d patches\n%s", b.see().patches, b.said())
+				if !force && (b.see().patches > 0 || !strings.Contains(b.messages(), "pod team/notebook has no controller")) {
+					t.Errorf("%d patches\n%s", b.see().patches, b.messages())
 				}
 			})
 		})
 	}
 }
 
-// TestHolders: a pod without a request for GPUs that has the driver open goes as well; a DaemonSet's is named.
+// TestHolders: a pod without a request for GPUs that has the driver open is evicted as well; a DaemonSet's
+// pod is named.
 func TestHolders(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -222,11 +225,11 @@ func TestHolders(t *testing.T) {
 		}
 		time.Sleep(90 * time.Second)
 		b.pristine(false)
-		if !strings.Contains(b.said(), "in use by team/monitor, which no eviction ends") {
-			t.Errorf("log:\n%s", b.said())
+		if !strings.Contains(b.messages(), "in use by team/monitor, which no eviction ends") {
+			t.Errorf("log:\n%s", b.messages())
 		}
 		patches := b.see().patches
-		time.Sleep(90 * time.Second) // without the annotation: the driver that was let go on still waits
+		time.Sleep(90 * time.Second) // without the annotation: the driver was allowed to continue and still waits
 		if b.see().patches == patches {
 			t.Error("it was not tried again")
 		}
@@ -249,15 +252,15 @@ func TestDriverFails(t *testing.T) {
 				b.d.upgrade(t.Context())
 				time.Sleep(6 * time.Minute)
 				b.pristine(false)
-				if got := b.told(); got != "Started Failed" {
-					t.Errorf("Events: %s\n%s", got, b.said())
+				if got := b.reasons(); got != "Started Failed" {
+					t.Errorf("Events: %s\n%s", got, b.messages())
 				}
 			})
 		})
 	}
 }
 
-// TestStopped: SIGTERM at any second puts everything back.
+// TestStopped: SIGTERM at any second undoes all changes.
 func TestStopped(t *testing.T) {
 	t.Parallel()
 	for second := range 20 {
@@ -277,8 +280,8 @@ func TestStopped(t *testing.T) {
 	}
 }
 
-// TestMeddling: the node changes under the program's hands, and nobody's change is lost.
-func TestMeddling(t *testing.T) {
+// TestConcurrentChanges: others change the node at the same time, and no change is lost.
+func TestConcurrentChanges(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, crowd()...)
@@ -298,8 +301,8 @@ func TestMeddling(t *testing.T) {
 	})
 }
 
-// TestOthersDecide: what a person changes in the middle stays as they left it.
-func TestOthersDecide(t *testing.T) {
+// TestManualChangesStay: what a person changes during an upgrade stays.
+func TestManualChangesStay(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, crowd()...)
@@ -309,11 +312,11 @@ func TestOthersDecide(t *testing.T) {
 		time.Sleep(20 * time.Second)
 		b.locked(func() {
 			delete(b.node["spec"].(map[string]any), "unschedulable")
-			b.node["metadata"].(map[string]any)["labels"].(map[string]any)[deploy+"device-plugin"] = "false"
+			b.node["metadata"].(map[string]any)["labels"].(map[string]any)[deployPrefix+"device-plugin"] = "false"
 			b.bump()
 		})
 		err, v := stop(), b.see()
-		if err != nil || v.cordoned || v.labels[deploy+"device-plugin"] != "false" || v.labels[deploy+"client"] != "batch" {
+		if err != nil || v.cordoned || v.labels[deployPrefix+"device-plugin"] != "false" || v.labels[deployPrefix+"client"] != "batch" {
 			t.Errorf("%v, %+v", err, v)
 		}
 	})
@@ -329,13 +332,14 @@ func TestOthersDecide(t *testing.T) {
 		b.d.state(status.Failed, "")
 		time.Sleep(20 * time.Second)
 		err, v := stop(), b.see()
-		if err != nil || !v.cordoned || v.labels[deploy+"device-plugin"] != paused {
+		if err != nil || !v.cordoned || v.labels[deployPrefix+"device-plugin"] != pausedSuffix {
 			t.Errorf("with the record gone the node is a person's: %v, %+v", err, v)
 		}
 	})
 }
 
-// TestNoCluster: without an API server, or without rights, it stays and tries again, and does not flood the log.
+// TestNoCluster: without an API server or without rights the agent keeps running, tries again and does not
+// flood the log.
 func TestNoCluster(t *testing.T) {
 	t.Parallel()
 	for name, st := range map[string]*metav1.Status{
@@ -356,11 +360,11 @@ func TestNoCluster(t *testing.T) {
 				defer b.start()()
 				b.d.begin(t.Context())
 				time.Sleep(10 * time.Minute)
-				if lines := strings.Count(b.said(), "\n"); lines > 30 || b.see().patches > 0 {
-					t.Errorf("%d lines:\n%s", lines, b.said())
+				if lines := strings.Count(b.messages(), "\n"); lines > 30 || b.see().patches > 0 {
+					t.Errorf("%d lines:\n%s", lines, b.messages())
 				}
-				if name == "rights" && !strings.Contains(b.said(), `grant the service account "get" on "nodes"`) {
-					t.Errorf("log:\n%s", b.said())
+				if name == "rights" && !strings.Contains(b.messages(), `grant the service account "get" on "nodes"`) {
+					t.Errorf("log:\n%s", b.messages())
 				}
 				b.locked(func() { away = false })
 				time.Sleep(time.Minute)

@@ -20,13 +20,13 @@ type object map[string]any
 func (a *Agent) getNode(ctx context.Context) (*corev1.Node, error) {
 	n := &corev1.Node{}
 	if err := a.core.Get().Resource("nodes").Name(a.cfg.Node).Do(ctx).Into(n); err != nil {
-		return nil, fmt.Errorf("read node %s: %w%s", a.cfg.Node, err, rights(err, "get", "nodes"))
+		return nil, fmt.Errorf("read node %s: %w%s", a.cfg.Node, err, missingPermission(err, "get", "nodes"))
 	}
 	return n, nil
 }
 
-// change reads the node, asks edit what to change, and applies it all or not at all. Where the node was changed in between, edit is
-// asked again. A nil patch means that there is nothing to do.
+// change reads the node, calls edit for a patch, and applies the whole patch or nothing. When the node was
+// changed in between, it calls edit again. A nil patch means that there is nothing to do.
 func (a *Agent) change(ctx context.Context, edit func(*corev1.Node) (object, error)) error {
 	const tries = 10
 	var err error
@@ -44,7 +44,7 @@ func (a *Agent) change(ctx context.Context, edit func(*corev1.Node) (object, err
 			metadata = object{}
 			patch["metadata"] = metadata
 		}
-		metadata["resourceVersion"] = n.ResourceVersion // refused when it is not the node that edit saw
+		metadata["resourceVersion"] = n.ResourceVersion // the API server refuses the patch when the node has changed since edit read it
 		data, merr := json.Marshal(patch)
 		if merr != nil {
 			return fmt.Errorf("patch node %s: %w", a.cfg.Node, merr)
@@ -58,15 +58,15 @@ func (a *Agent) change(ctx context.Context, edit func(*corev1.Node) (object, err
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("patch node %s: %w%s", a.cfg.Node, err, rights(err, "patch", "nodes"))
+		return fmt.Errorf("patch node %s: %w%s", a.cfg.Node, err, missingPermission(err, "patch", "nodes"))
 	}
 	return nil
 }
 
-// errForeign: the annotation is another instance's.
+// errForeign says that the annotation belongs to another instance.
 var errForeign = errors.New("another pod's eviction")
 
-// recordOf is what the node's annotation says; false when there is none.
+// recordOf parses the node's annotation; false when there is none.
 func (a *Agent) recordOf(n *corev1.Node) (record, bool, error) {
 	text, ok := n.Annotations[Annotation]
 	if !ok {
@@ -74,14 +74,14 @@ func (a *Agent) recordOf(n *corev1.Node) (record, bool, error) {
 	}
 	r, err := parseRecord(text)
 	if err != nil {
-		return record{}, false, fmt.Errorf("node %s: the annotation %s cannot be read: %w; uncordon the node and correct its labels %s* by hand, then remove the annotation", a.cfg.Node, Annotation, err, deploy)
+		return record{}, false, fmt.Errorf("node %s: the annotation %s cannot be read: %w; uncordon the node and correct its labels %s* by hand, then remove the annotation", a.cfg.Node, Annotation, err, deployPrefix)
 	}
 	return r, true, nil
 }
 
-// take cordons the node, pauses the operands, and writes down what that changed: one patch. A record of ours that stands already is
-// kept: it knows what was there first.
-func (a *Agent) take(ctx context.Context) (record, error) {
+// prepareNode cordons the node, pauses the operands, and records these changes, all in one patch. It keeps an
+// existing record of this pod, since that knows the state before the first change.
+func (a *Agent) prepareNode(ctx context.Context) (record, error) {
 	var r record
 	err := a.change(ctx, func(n *corev1.Node) (object, error) {
 		old, there, err := a.recordOf(n)
@@ -108,8 +108,8 @@ func (a *Agent) take(ctx context.Context) (record, error) {
 	return r, err
 }
 
-// putBack undoes what a record says, as far as it is still as this program left it, and removes the record. It returns what was
-// undone; "" when there was no record, or only one that keep wants to stand.
+// putBack undoes the changes in a record, except those that others have changed since, and removes the
+// record. It returns what was undone; "" when there was no record, or when keep returns true for it.
 func (a *Agent) putBack(ctx context.Context, keep func(record) bool) (string, error) {
 	done := ""
 	err := a.change(ctx, func(n *corev1.Node) (object, error) {
@@ -137,10 +137,11 @@ func (a *Agent) putBack(ctx context.Context, keep func(record) bool) (string, er
 	return done, nil
 }
 
-// release lets the driver go on: the node is free. It does nothing when nobody asks any more; ErrLost when the record is gone.
-func (a *Agent) release(ctx context.Context) error {
+// allowDriver removes the annotation with which the driver asks, so that the driver continues. It does
+// nothing when the annotation is not there any more, and returns errLost when the record is gone.
+func (a *Agent) allowDriver(ctx context.Context) error {
 	return a.change(ctx, func(n *corev1.Node) (object, error) {
-		if err := a.mine(n); err != nil {
+		if err := a.checkOwnRecord(n); err != nil {
 			return nil, err
 		}
 		if n.Annotations[SafeLoad] != a.cfg.Pod {
@@ -150,10 +151,10 @@ func (a *Agent) release(ctx context.Context) error {
 	})
 }
 
-// errLost: somebody removed our record, and with it put things back or decided that they stay.
+// errLost says that somebody removed our record. That person has undone the changes or decided to keep them.
 var errLost = errors.New("its annotation " + Annotation + " was removed or replaced")
 
-func (a *Agent) mine(n *corev1.Node) error {
+func (a *Agent) checkOwnRecord(n *corev1.Node) error {
 	r, there, err := a.recordOf(n)
 	if err == nil && (!there || r.UID != a.cfg.UID) {
 		err = fmt.Errorf("node %s: %w; the eviction is given up", a.cfg.Node, errLost)
@@ -161,8 +162,8 @@ func (a *Agent) mine(n *corev1.Node) error {
 	return err
 }
 
-// rights tells which permission is missing, when that is why.
-func rights(err error, verb, resource string) string {
+// missingPermission names the permission that is missing, when err says that one is.
+func missingPermission(err error, verb, resource string) string {
 	if !apierrors.IsForbidden(err) {
 		return ""
 	}

@@ -15,9 +15,9 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Connect makes the client of the cluster that this pod runs in. It sends nothing yet. server is the address of the API server,
-// https://host:port; dir is the folder with the service account's token and ca.crt, which are read again as they rotate. The
-// error is ErrConfig: there is no server, or no token.
+// Connect returns the client of the cluster that this pod runs in. It sends nothing yet. server is the
+// address of the API server, https://host:port. dir is the folder with the service account's token and
+// ca.crt, which are read again when they rotate. The error is ErrConfig: there is no server, or no token.
 func Connect(server, dir, userAgent string) (*rest.RESTClient, error) {
 	if server == "" {
 		return nil, fmt.Errorf("%w: there is no API server: KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are not set; run this in a pod, or give --server", ErrConfig)
@@ -28,7 +28,7 @@ func Connect(server, dir, userAgent string) (*rest.RESTClient, error) {
 		TLSClientConfig: rest.TLSClientConfig{CAFile: filepath.Join(dir, "ca.crt")},
 		UserAgent:       userAgent,
 		Timeout:         callTimeout,
-		QPS:             5, // one node's agent among thousands
+		QPS:             5, // this is the agent of one node among thousands
 		Burst:           10,
 	}
 	for _, file := range []string{cfg.BearerTokenFile, cfg.CAFile} {
@@ -43,8 +43,9 @@ func Connect(server, dir, userAgent string) (*rest.RESTClient, error) {
 	return client, nil
 }
 
-// newClient makes a client of the core API. client-go's own typed clients would do, but they link the types of every API of
-// Kubernetes, which take several times as long to compile as all the rest of this program.
+// newClient returns a client of the core API. client-go's own typed clients would also work, but they link
+// the types of every API of Kubernetes, which take several times as long to compile as the rest of this
+// program.
 func newClient(cfg rest.Config) (*rest.RESTClient, error) {
 	types, err := objectTypes()
 	if err != nil {
@@ -56,7 +57,7 @@ func newClient(cfg rest.Config) (*rest.RESTClient, error) {
 	return rest.RESTClientFor(&cfg)
 }
 
-// objectTypes knows the objects that this program reads and sends.
+// objectTypes registers the objects that this program reads and sends.
 func objectTypes() (*runtime.Scheme, error) {
 	types := runtime.NewScheme()
 	if err := errors.Join(corev1.AddToScheme(types), policyv1.AddToScheme(types)); err != nil {
@@ -65,13 +66,14 @@ func objectTypes() (*runtime.Scheme, error) {
 	return types, nil
 }
 
-// ServerAddress is the API server as the kubelet tells it to every container; "" when it does not.
+// ServerAddress returns the address of the API server from the variables that the kubelet sets in every
+// container; "" when they are not set.
 func ServerAddress(host, port string) string {
 	if host == "" || port == "" {
 		return ""
 	}
-	return "https://" + net.JoinHostPort(host, port) // IPv6 gets its brackets
+	return "https://" + net.JoinHostPort(host, port) // adds brackets to an IPv6 address
 }
 
-// callTimeout bounds each call of the API.
+// callTimeout limits each call of the API.
 const callTimeout = 30 * time.Second

@@ -20,9 +20,10 @@ import (
 
 const nodeName = "gpu-1"
 
-// cluster is an API server for one node, as strict as the real one where it matters and stricter where this program has no business: a
-// call that is not expected, a patch without resourceVersion, or a field that no such object has fails the test. The real client talks
-// to it, without a network, so that it works with the clock of testing/synctest.
+// cluster is an API server for one node. It is as strict as the real one where that matters, and stricter
+// elsewhere: an unexpected call, a patch without resourceVersion, or a field that no such object has fails
+// the test. The real client talks to it without a network, so that it works with the clock of
+// testing/synctest.
 type cluster struct {
 	t  *testing.T
 	mu sync.Mutex
@@ -31,14 +32,14 @@ type cluster struct {
 	node    map[string]any
 	pods    []*corev1.Pod
 	events  []corev1.Event
-	patches int // of the node, that were applied
+	patches int // patches of the node that were applied
 	ends    map[types.UID]time.Time
 
 	takes  time.Duration                        // how long a pod takes to end
 	budget func(pod string) *metav1.Status      // refuses an eviction; nil: none
-	fail   func(r *http.Request) *metav1.Status // refuses anything; nil: nothing
-	meddle func()                               // called between a client's reading the node and its patch
-	cut    func(calls int, applied bool) bool   // the connection breaks there
+	fail   func(r *http.Request) *metav1.Status // refuses any request; nil: none
+	meddle func()                               // called between a client's read of the node and its patch
+	cut    func(calls int, applied bool) bool   // the connection breaks when it returns true
 	calls  int
 	grace  *int64 // of the last eviction
 }
@@ -48,18 +49,18 @@ func newCluster(t *testing.T, pods ...*corev1.Pod) *cluster {
 	c.node = map[string]any{"kind": "Node", "apiVersion": "v1",
 		"metadata": map[string]any{"name": nodeName, "labels": map[string]any{
 			"kubernetes.io/hostname":                nodeName,
-			deploy + "driver":                       "true",
-			deploy + "device-plugin":                "true",
-			deploy + "dcgm-exporter":                "false",
-			deploy + "client":                       "batch",
-			deploy + "node-status-exporter":         "true",
+			deployPrefix + "driver":                 "true",
+			deployPrefix + "device-plugin":          "true",
+			deployPrefix + "dcgm-exporter":          "false",
+			deployPrefix + "client":                 "batch",
+			deployPrefix + "node-status-exporter":   "true",
 			"feature.node.kubernetes.io/pci-10de.x": "true",
 		}, "annotations": map[string]any{}},
 		"spec": map[string]any{"podCIDR": "10.0.0.0/24"}}
 	return c
 }
 
-// client is the real client on this server.
+// client returns the real client, connected to this server.
 func (c *cluster) client() *rest.RESTClient {
 	core, err := newClient(rest.Config{Host: "http://cluster.test", Transport: c, QPS: 1000, Burst: 1000})
 	if err != nil {
@@ -70,7 +71,7 @@ func (c *cluster) client() *rest.RESTClient {
 
 var errCut = errors.New("connection reset by peer")
 
-// RoundTrip is the wire.
+// RoundTrip replaces the network.
 func (c *cluster) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err := r.Context().Err(); err != nil {
 		return nil, err
@@ -143,13 +144,14 @@ func (c *cluster) patchNode(w http.ResponseWriter, r *http.Request) {
 	reply(w, 200, c.node)
 }
 
-// bump is a change of the node. The version is part of what is read.
+// bump changes the node's resourceVersion, which is part of what clients read.
 func (c *cluster) bump() {
 	c.version++
 	c.node["metadata"].(map[string]any)["resourceVersion"] = strconv.Itoa(c.version)
 }
 
-// list answers in pages of two pods. It plays the kubelet and the DaemonSets' controller first.
+// list answers in pages of two pods. Before that it does what the kubelet and the DaemonSets' controller
+// would do.
 func (c *cluster) list(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
 	if q.Get("fieldSelector") != "spec.nodeName="+nodeName || q.Get("limit") == "" {
@@ -184,7 +186,7 @@ func (c *cluster) play() {
 	c.pods = stay
 }
 
-// end is what a deletion does.
+// end does what a deletion does.
 func (c *cluster) end(p *corev1.Pod) {
 	if p.DeletionTimestamp == nil {
 		now := metav1.Now()
@@ -283,7 +285,7 @@ func (c *cluster) cordoned() bool {
 	return ok
 }
 
-// view is what a test looks at, all of one moment.
+// view is a consistent snapshot for a test.
 type view struct {
 	labels, annotations map[string]string
 	cordoned            bool
@@ -312,8 +314,8 @@ func (c *cluster) locked(f func()) {
 	f()
 }
 
-// told are the Events' reasons on the pod, in their order.
-func (c *cluster) told() string {
+// reasons returns the reasons of the pod's Events in their order.
+func (c *cluster) reasons() string {
 	var out []string
 	for _, e := range c.see().events {
 		if e.InvolvedObject.Kind == "Pod" {

@@ -7,29 +7,31 @@ import (
 	"time"
 )
 
-// Config is what flags and environment say.
+// Config holds the values of flags and environment variables.
 type Config struct {
-	Node      string // name of this node
-	Pod       string // name of the pod that this process and the driver run in: the value of the safe-load annotation
-	Namespace string // the pod's
-	UID       string // the pod's
+	Node string // name of this node
+	// Pod is the name of the pod that this process and the driver run in: the value of the safe-load annotation.
+	Pod       string
+	Namespace string // namespace of the pod
+	UID       string // UID of the pod
 
-	Run         string        // folder with driver-status.json: /run/nvidia
-	Timeout     time.Duration // how long an eviction may take, and then again how long the driver's start may take
+	Run string // folder with driver-status.json: /run/nvidia
+	// Timeout is how long an eviction may take, and then again how long the driver's start may take.
+	Timeout     time.Duration
 	RetryAfter  time.Duration // pause after an attempt that failed
-	GracePeriod int64         // seconds given to evicted pods; -1: their own
-	Force       bool          // evict pods without a controller too: nobody makes them anew
+	GracePeriod int64         // seconds given to evicted pods; -1: the pods' own grace period
+	Force       bool          // evict also pods without a controller, which nothing recreates
 }
 
-// Defaults are those of the documentation.
+// Defaults returns the documented defaults.
 func Defaults() Config {
 	return Config{Run: "/run/nvidia", Timeout: 5 * time.Minute, RetryAfter: time.Minute, GracePeriod: -1}
 }
 
-// ErrConfig marks what has to be corrected in flags, environment or the pod's specification.
+// ErrConfig marks an error in flags, environment variables or the pod's specification.
 var ErrConfig = errors.New("bad configuration")
 
-// Check finds values that cannot be meant.
+// Check reports values that are missing or not valid.
 func (c Config) Check() error {
 	var errs []error
 	for _, f := range []struct{ flag, value, field string }{

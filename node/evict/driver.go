@@ -6,25 +6,27 @@ import (
 	"github.com/driver-container/driver-container/node/status"
 )
 
-// asks: the driver of this pod has the node's lock and waits for another driver to go, either for the safe-load annotation to be
-// removed or for whoever holds the driver.
-func (a *Agent) asks(st status.Snapshot) bool {
-	return st.Pod == a.cfg.Pod && st.State == status.Waiting && st.Phase == "replace" // not node.ForLock: nothing is this pod's then
+// wantsFreeNode says that the driver of this pod has the node's lock and waits for another driver to go:
+// either for the safe-load annotation to be removed or for the holders of the driver.
+func (a *Agent) wantsFreeNode(st status.Snapshot) bool {
+	// The phase excludes status.ForLock: a pod that waits for the lock does not own the node yet.
+	return st.Pod == a.cfg.Pod && st.State == status.Waiting && st.Phase == "replace"
 }
 
-// underWay: it was let go on, and is between the old driver and the new one.
-func (a *Agent) underWay(st status.Snapshot) bool {
+// isStarting says that the driver was allowed to continue and is between the old driver and the new one.
+func (a *Agent) isStarting(st status.Snapshot) bool {
 	return st.Pod == a.cfg.Pod && (st.State == status.Starting || st.State == status.Waiting) &&
 		slices.Contains([]string{"replace", "root", "load", "nodes", "daemons", "verify"}, st.Phase)
 }
 
-// serves: the driver of this pod is up and ready.
-func (a *Agent) serves(st status.Snapshot) bool {
+// isServing says that the driver of this pod is up and ready.
+func (a *Agent) isServing(st status.Snapshot) bool {
 	return st.Pod == a.cfg.Pod && st.State == status.Serving && st.Ready && st.Up != nil && st.Up.Version == st.Wanted
 }
 
-// over: nothing comes of this start any more. A new one begins by asking again.
-func (a *Agent) over(st status.Snapshot) bool {
+// startEnded says that this start of the driver will not succeed any more. A new start begins by asking
+// again.
+func (a *Agent) startEnded(st status.Snapshot) bool {
 	switch st.State {
 	case status.Failed, status.Restored, status.Absent, status.Detached, "":
 		return true

@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Reasons of Events, on the pod and on the node.
+// Reasons of the Events, which are written for the pod and for the node.
 const (
 	reasonStarted  = "GPUEvictionStarted"
 	reasonBlocked  = "GPUEvictionBlocked"
@@ -22,29 +22,29 @@ const (
 	reasonRestored = "GPUEvictionPutBack"
 )
 
-// told is an Event that was written: when the same happens again its count is raised.
-type told struct {
+// sentEvent is an Event that was written. When the same happens again, its count is raised.
+type sentEvent struct {
 	name, text string
 	count      int32
 }
 
-// repeat is how soon the same thing is not told again.
-const repeat = time.Minute
+// repeatAfter is how long the same message is not repeated.
+const repeatAfter = time.Minute
 
-// said is what was told last for a reason.
-type said struct {
+// lastMessage is the latest message for a reason.
+type lastMessage struct {
 	text string
 	at   time.Time
 }
 
-// tell says something in the log and in Events, the same thing once a minute. Events are for people: without permission there are
-// none, which is said once.
-func (a *Agent) tell(ctx context.Context, reason, format string, args ...any) {
+// report writes a message to the log and to Events, the same message at most once a minute. Without the
+// permission there are no Events, which is logged once.
+func (a *Agent) report(ctx context.Context, reason, format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
-	if last := a.said[reason]; last.text == text && time.Since(last.at) < repeat {
+	if last := a.messages[reason]; last.text == text && time.Since(last.at) < repeatAfter {
 		return
 	}
-	a.said[reason] = said{text, time.Now()}
+	a.messages[reason] = lastMessage{text, time.Now()}
 	kind := corev1.EventTypeNormal
 	if reason == reasonBlocked || reason == reasonFailed {
 		kind = corev1.EventTypeWarning
@@ -52,7 +52,7 @@ func (a *Agent) tell(ctx context.Context, reason, format string, args ...any) {
 	} else {
 		a.say("%s", text)
 	}
-	const most = 1000 // bytes; the API takes 1024
+	const most = 1000 // bytes; the API accepts 1024
 	if len(text) > most {
 		text = strings.ToValidUTF8(text[:most], "") + "..."
 	}
@@ -60,24 +60,25 @@ func (a *Agent) tell(ctx context.Context, reason, format string, args ...any) {
 	defer cancel()
 	for _, on := range []corev1.ObjectReference{
 		{APIVersion: "v1", Kind: "Pod", Namespace: a.cfg.Namespace, Name: a.cfg.Pod, UID: types.UID(a.cfg.UID)},
-		{APIVersion: "v1", Kind: "Node", Name: a.cfg.Node, UID: types.UID(a.cfg.Node)}, // the UID that the kubelet's Events have, too
+		// The kubelet's Events have the name as UID, too.
+		{APIVersion: "v1", Kind: "Node", Name: a.cfg.Node, UID: types.UID(a.cfg.Node)},
 	} {
 		err := a.event(bounded, on, kind, reason, text)
 		if ctx.Err() != nil {
 			return
 		}
-		if err != nil && !a.silent[on.Kind] {
-			a.say("warning: there are no Events of the %s: %v%s", on.Kind, err, rights(err, "create, patch", "events"))
+		if err != nil && !a.eventsFailed[on.Kind] {
+			a.say("warning: there are no Events of the %s: %v%s", on.Kind, err, missingPermission(err, "create, patch", "events"))
 		}
-		a.silent[on.Kind] = err != nil
+		a.eventsFailed[on.Kind] = err != nil
 	}
 }
 
-// event writes one Event, or raises the count of the last one when that said the same.
+// event writes one Event, or raises the count of the last one when that has the same text.
 func (a *Agent) event(ctx context.Context, on corev1.ObjectReference, kind, reason, text string) error {
 	namespace := on.Namespace
 	if namespace == "" {
-		namespace = metav1.NamespaceDefault // where Events of nodes belong
+		namespace = metav1.NamespaceDefault // where Events about nodes belong
 	}
 	key := on.Kind + " " + reason
 	last, now := a.events[key], metav1.Now()
@@ -88,9 +89,9 @@ func (a *Agent) event(ctx context.Context, on corev1.ObjectReference, kind, reas
 		}
 		err = a.core.Patch(types.MergePatchType).Namespace(namespace).Resource("events").Name(last.name).Body(patch).Do(ctx).Error()
 		if err == nil {
-			a.events[key] = told{last.name, text, last.count + 1}
+			a.events[key] = sentEvent{last.name, text, last.count + 1}
 		}
-		if !apierrors.IsNotFound(err) { // they are kept for an hour
+		if !apierrors.IsNotFound(err) { // the API server deletes Events after an hour
 			return err
 		}
 	}
@@ -101,7 +102,7 @@ func (a *Agent) event(ctx context.Context, on corev1.ObjectReference, kind, reas
 	}
 	err := a.core.Post().Namespace(namespace).Resource("events").Body(e).Do(ctx).Error()
 	if err == nil {
-		a.events[key] = told{e.Name, text, 1}
+		a.events[key] = sentEvent{e.Name, text, 1}
 	}
 	return err
 }

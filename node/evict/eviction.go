@@ -13,7 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// refusedError is an eviction that did not take place. Reason is for people: it names the budget where one is in the way.
+// refusedError says that an eviction was refused. Reason is for people: it names the disruption budget if one
+// is the cause.
 type refusedError struct {
 	Pod    string // NAMESPACE/NAME
 	Reason string
@@ -23,8 +24,9 @@ type refusedError struct {
 func (e *refusedError) Error() string { return "evict pod " + e.Pod + ": " + e.Reason }
 func (e *refusedError) Unwrap() error { return e.err }
 
-// evict asks the cluster to end a pod; nil when it will end, or is gone. A trial only asks whether it would. The error is a
-// *refusedError. The client's own retries are off: it would wait out a budget in silence.
+// evict asks the cluster to end a pod. It returns nil when the pod will end or is gone, else a
+// *refusedError. With trial it only asks whether the eviction would be allowed. The client's own retries
+// are off: they would wait for a budget without a message.
 func (a *Agent) evict(ctx context.Context, p *corev1.Pod, trial bool) error {
 	opts := &metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(p.UID))}
 	if a.cfg.GracePeriod >= 0 {
@@ -33,7 +35,7 @@ func (a *Agent) evict(ctx context.Context, p *corev1.Pod, trial bool) error {
 	req := a.core.Post().Namespace(p.Namespace).Resource("pods").Name(p.Name).SubResource("eviction").MaxRetries(0)
 	if trial {
 		opts.DryRun = []string{metav1.DryRunAll}
-		req = req.Param("dryRun", metav1.DryRunAll) // the options are for the pod, this is for the request and its webhooks
+		req = req.Param("dryRun", metav1.DryRunAll) // the options are for the pod; this parameter is for the request and its webhooks
 	}
 	err := req.Body(&policyv1.Eviction{
 		TypeMeta:      metav1.TypeMeta{APIVersion: policyv1.SchemeGroupVersion.String(), Kind: "Eviction"},
@@ -43,14 +45,14 @@ func (a *Agent) evict(ctx context.Context, p *corev1.Pod, trial bool) error {
 	switch {
 	case err == nil, apierrors.IsNotFound(err):
 		return nil
-	case apierrors.IsConflict(err): // the UID: this pod is gone, its name is another's
+	case apierrors.IsConflict(err): // the UID differs: this pod is gone, and another pod has its name
 		return nil
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
-		return nil // everything in it is being deleted
+		return nil // everything in the namespace is being deleted
 	case trial && apierrors.IsBadRequest(err):
-		return nil // a webhook without dry runs: nothing is known
+		return nil // a webhook does not support dry runs: the answer is unknown
 	}
-	e := &refusedError{Pod: podName(p), err: err, Reason: err.Error() + rights(err, "create", "pods/eviction")}
+	e := &refusedError{Pod: podName(p), err: err, Reason: err.Error() + missingPermission(err, "create", "pods/eviction")}
 	if apierrors.IsTooManyRequests(err) && apierrors.HasStatusCause(err, policyv1.DisruptionBudgetCause) {
 		e.Reason = "a PodDisruptionBudget does not allow it" + causes(err)
 	}
@@ -61,7 +63,7 @@ func (a *Agent) evict(ctx context.Context, p *corev1.Pod, trial bool) error {
 	return e
 }
 
-// causes are the words of the server, which name the budget.
+// causes returns the server's text, which names the budget.
 func causes(err error) string {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) || status.Status().Details == nil {
@@ -76,16 +78,16 @@ func causes(err error) string {
 	return out.String()
 }
 
-// left is what still stands in the way of the driver after a sweep.
-type left struct {
-	ending  []string // evicted, or an operand whose daemon is paused: they end
-	refused []string // with the reason
-	fixed   []string // nobody here may end them
+// sweepResult lists the pods that still keep the driver in use after a sweep.
+type sweepResult struct {
+	ending      []string // evicted, or of an operand whose daemon is paused
+	refused     []string // with the reason
+	unevictable []string // this program may not end them
 }
 
-func (l left) none() bool { return len(l.ending)+len(l.refused) == 0 }
+func (l sweepResult) isFree() bool { return len(l.ending)+len(l.refused) == 0 }
 
-func (l left) String() string {
+func (l sweepResult) String() string {
 	var parts []string
 	if len(l.refused) > 0 {
 		parts = append(parts, strings.Join(l.refused, "; "))
@@ -93,28 +95,28 @@ func (l left) String() string {
 	if len(l.ending) > 0 {
 		parts = append(parts, "not ended yet: "+strings.Join(l.ending, ", "))
 	}
-	if len(l.fixed) > 0 {
+	if len(l.unevictable) > 0 {
 		parts = append(parts, fmt.Sprintf("in use by %s, which no eviction ends (a DaemonSet: give it the node selector %sclient=true and the node that label, so that it can be paused)",
-			strings.Join(l.fixed, ", "), deploy))
+			strings.Join(l.unevictable, ", "), deployPrefix))
 	}
 	return strings.Join(parts, "; ")
 }
 
-// sweep evicts what has to go and has not been told to, and says what is left. With trial nothing is changed, and only what
-// would be refused is told.
-func (a *Agent) sweep(ctx context.Context, pausedLabels map[string]string, trial bool) (left, error) {
-	var l left
+// sweep evicts the pods that have to go and are not ending yet, and returns the pods that are left. With
+// trial it changes nothing and returns only the evictions that would be refused.
+func (a *Agent) sweep(ctx context.Context, pausedLabels map[string]string, trial bool) (sweepResult, error) {
+	var l sweepResult
 	pods, err := a.pods(ctx)
 	if err != nil {
 		return l, err
 	}
-	holders := holdersOf(a.watch.look().Holders)
+	holders := holdersOf(a.watch.read().Holders)
 	for i := range pods {
 		p := &pods[i]
 		switch k := a.cfg.classify(p, holders, pausedLabels); {
-		case k == bystander:
-		case k == fixed:
-			l.fixed = append(l.fixed, podName(p))
+		case k == ignored:
+		case k == unevictable:
+			l.unevictable = append(l.unevictable, podName(p))
 		case k == unmanaged:
 			l.refused = append(l.refused, "pod "+podName(p)+" has no controller that would make it anew: end it, or allow that with --force (DRIVER_EVICT_FORCE)")
 		case k == operand || p.DeletionTimestamp != nil:

@@ -59,7 +59,8 @@ func TestEvictionAnswers(t *testing.T) {
 	}
 }
 
-// TestNamesake: a StatefulSet's next pod has the name of the one that was evicted; it is another pod, and elsewhere.
+// TestNamesake: the next pod of a StatefulSet has the name of the evicted one; it is another pod, on another
+// node.
 func TestNamesake(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -20,7 +20,7 @@ import (
 	"github.com/driver-container/driver-container/node/status"
 )
 
-// pod makes a running pod; owner is the kind of its controller, "" for none.
+// pod returns a running pod; owner is the kind of its controller, "" for none.
 func pod(name, owner string, edit ...func(*corev1.Pod)) *corev1.Pod {
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: name, UID: types.UID("uid-" + name)}}
 	if owner != "" {
@@ -34,7 +34,7 @@ func pod(name, owner string, edit ...func(*corev1.Pod)) *corev1.Pod {
 	return p
 }
 
-// gpu asks for one of NVIDIA's resources.
+// gpu requests one of NVIDIA's resources.
 func gpu(name string) func(*corev1.Pod) {
 	return func(p *corev1.Pod) {
 		p.Spec.Containers[0].Resources.Limits = corev1.ResourceList{corev1.ResourceName(name): resource.MustParse("1")}
@@ -45,13 +45,14 @@ func selector(key, value string) func(*corev1.Pod) {
 	return func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{key: value} }
 }
 
-// driver plays driver-entrypoint of the same pod: its status file, and what it does when the annotation is gone.
+// driver plays driver-entrypoint of the same pod: it writes the status file and continues when the annotation
+// is gone.
 type driver struct {
 	t    *testing.T
 	c    *cluster
 	run  string
 	name string
-	fate status.State // how its start ends: Serving, or another
+	fate status.State // how its start ends: Serving, or another state
 	hold func() []kmod.Holder
 
 	mu   sync.Mutex
@@ -93,23 +94,23 @@ func (d *driver) state(s status.State, phase string) {
 	})
 }
 
-// ask is the start of a safe load.
+// ask starts a safe load.
 func (d *driver) ask() {
 	d.state(status.Waiting, "replace")
 	d.c.locked(func() { d.c.annotate(SafeLoad, d.name) })
 }
 
-// now is its state.
+// now returns its state.
 func (d *driver) now() status.State {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.st.State
 }
 
-// begin is upgrade beside the test.
+// begin runs upgrade concurrently with the test.
 func (d *driver) begin(ctx context.Context) { d.done.Go(func() { d.upgrade(ctx) }) }
 
-// upgrade goes from asking to the end of the start, or of ctx.
+// upgrade runs from the request to the end of the start, or of ctx.
 func (d *driver) upgrade(ctx context.Context) {
 	d.ask()
 	for {
@@ -154,7 +155,7 @@ func newBench(t *testing.T, pods ...*corev1.Pod) *bench {
 	if err := b.cfg.Check(); err != nil {
 		t.Fatal(err)
 	}
-	b.pods = append(b.pods, pod("driver-abc", "DaemonSet", selector(deploy+"driver", "true")))
+	b.pods = append(b.pods, pod("driver-abc", "DaemonSet", selector(deployPrefix+"driver", "true")))
 	b.bump()
 	return b
 }
@@ -167,8 +168,8 @@ func (b *bench) say(format string, args ...any) {
 	b.log = append(b.log, fmt.Sprintf(format, args...))
 }
 
-// said is the whole log.
-func (b *bench) said() string {
+// messages returns the whole log.
+func (b *bench) messages() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return strings.Join(b.log, "\n")
@@ -182,7 +183,7 @@ func (b *bench) start() (stop func() error) {
 	return func() error { cancel(); return <-end }
 }
 
-// names are the pods that are there.
+// names lists the existing pods.
 func (b *bench) names() string {
 	var out []string
 	b.locked(func() {
@@ -210,6 +211,6 @@ func (b *bench) pristine(cordonedBefore bool) {
 		b.t.Errorf("cordoned: %v, it was %v", got.cordoned, cordonedBefore)
 	}
 	if b.t.Failed() {
-		b.t.Logf("log:\n%s", b.said())
+		b.t.Logf("log:\n%s", b.messages())
 	}
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/driver-container/driver-container/node/status"
 )
 
-// killAt runs an upgrade and breaks the program off at one call of the API, before or after that took effect: from then on nothing
-// that it does arrives. It returns false when the upgrade was over before.
+// killAt runs an upgrade and kills the program at one call of the API, before or after the call took effect:
+// nothing that it does later has an effect. It returns false when the upgrade ended before.
 func killAt(b *bench, call int, applied bool) bool {
 	dead := false
 	ctx, kill := context.WithCancel(b.t.Context())
@@ -44,7 +44,8 @@ func killAt(b *bench, call int, applied bool) bool {
 	return dead
 }
 
-// TestKilledAnywhere: SIGKILL at every call. The next container of the pod goes on or puts back; the driver comes up in the end.
+// TestKilledAnywhere: SIGKILL at every call. The next container of the pod continues or undoes the changes;
+// the driver comes up in the end.
 func TestKilledAnywhere(t *testing.T) {
 	t.Parallel()
 	points := 0
@@ -62,7 +63,7 @@ func TestKilledAnywhere(t *testing.T) {
 				time.Sleep(3 * time.Minute)
 				b.pristine(false)
 				if b.d.now() != status.Serving || b.names() != survivors {
-					t.Errorf("killed at call %d (applied %v): driver %s, left %s\n%s", call, applied, b.d.now(), b.names(), b.said())
+					t.Errorf("killed at call %d (applied %v): driver %s, left %s\n%s", call, applied, b.d.now(), b.names(), b.messages())
 				}
 			})
 			if !going || t.Failed() {
@@ -76,8 +77,8 @@ func TestKilledAnywhere(t *testing.T) {
 	}
 }
 
-// TestKilledForGood: the pod is gone with it, and the next pod's instance puts the node back: at once when no driver waits, and
-// before it begins its own upgrade when one does.
+// TestKilledForGood: the pod is gone, too. The instance of the next pod undoes the changes: at once when no
+// driver waits, and before its own upgrade when one does.
 func TestKilledForGood(t *testing.T) {
 	t.Parallel()
 	for _, driverState := range []status.State{"", status.Starting, status.Serving, status.Waiting} {
@@ -89,7 +90,7 @@ func TestKilledForGood(t *testing.T) {
 				b.d.begin(ctx)
 				time.Sleep(100 * time.Millisecond)
 				if !killAt(b, 12, true) || b.see().annotations[Annotation] == "" {
-					t.Fatalf("it was not killed in the middle:\n%s", b.said())
+					t.Fatalf("it was not killed in the middle:\n%s", b.messages())
 				}
 				cancel()
 				b.d.done.Wait()
@@ -105,8 +106,8 @@ func TestKilledForGood(t *testing.T) {
 				defer b.start()()
 				time.Sleep(2 * time.Minute)
 				b.pristine(false)
-				if !strings.Contains(b.said(), "put back what pod nvidia/driver-abc had left") {
-					t.Errorf("log:\n%s", b.said())
+				if !strings.Contains(b.messages(), "put back what pod nvidia/driver-abc had left") {
+					t.Errorf("log:\n%s", b.messages())
 				}
 				if driverState == status.Waiting && b.d.now() != status.Serving {
 					t.Errorf("the new pod's driver is %s", b.d.now())
@@ -116,18 +117,18 @@ func TestKilledForGood(t *testing.T) {
 	}
 }
 
-// TestAnotherPodWorks: as long as the pod of a record is there, its own program puts back.
+// TestAnotherPodWorks: while the pod of a record exists, its own program undoes the changes.
 func TestAnotherPodWorks(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, append(crowd(), pod("driver-old", "DaemonSet"))...)
-		r := record{Pod: "nvidia/driver-old", UID: "uid-driver-old", Cordoned: true, Labels: map[string]string{deploy + "device-plugin": "true"}}
+		r := record{Pod: "nvidia/driver-old", UID: "uid-driver-old", Cordoned: true, Labels: map[string]string{deployPrefix + "device-plugin": "true"}}
 		b.node["spec"].(map[string]any)["unschedulable"] = true
 		b.annotate(Annotation, r.String())
 		defer b.start()()
 		time.Sleep(10 * time.Minute)
-		if b.see().patches > 0 || strings.Count(b.said(), "driver-old works on this node") != 1 {
-			t.Errorf("%d patches while driver-old is there\n%s", b.see().patches, b.said())
+		if b.see().patches > 0 || strings.Count(b.messages(), "driver-old works on this node") != 1 {
+			t.Errorf("%d patches while driver-old is there\n%s", b.see().patches, b.messages())
 		}
 		b.locked(func() {
 			for _, p := range b.pods {
@@ -141,7 +142,7 @@ func TestAnotherPodWorks(t *testing.T) {
 	})
 }
 
-// TestBrokenRecord: what cannot be read is left to a person, and nothing is begun on top of it.
+// TestBrokenRecord: a record that cannot be parsed is left to a person, and no upgrade begins.
 func TestBrokenRecord(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -150,8 +151,8 @@ func TestBrokenRecord(t *testing.T) {
 		stop := b.start()
 		b.d.begin(t.Context())
 		time.Sleep(5 * time.Minute)
-		if b.see().patches > 0 || !strings.Contains(b.said(), "uncordon the node and correct its labels") {
-			t.Errorf("%d patches\n%s", b.see().patches, b.said())
+		if b.see().patches > 0 || !strings.Contains(b.messages(), "uncordon the node and correct its labels") {
+			t.Errorf("%d patches\n%s", b.see().patches, b.messages())
 		}
 		b.locked(func() { b.annotate(Annotation, "") })
 		time.Sleep(3 * time.Minute)
@@ -162,7 +163,8 @@ func TestBrokenRecord(t *testing.T) {
 	})
 }
 
-// TestPutBackFails: the API server is gone when the driver serves. It is put back when it answers again, and a stop before says so.
+// TestPutBackFails: the API server is gone when the driver serves. The changes are undone when it answers
+// again; a stop before that is an error.
 func TestPutBackFails(t *testing.T) {
 	t.Parallel()
 	for name, again := range map[string]bool{"answers again": true, "stopped first": false} {
@@ -220,8 +222,8 @@ func TestEventsForbidden(t *testing.T) {
 		b.d.upgrade(t.Context())
 		time.Sleep(10 * time.Second)
 		b.pristine(false)
-		if n := strings.Count(b.said(), "there are no Events"); n != 2 { // of the pod, of the node
-			t.Errorf("said %d times:\n%s", n, b.said())
+		if n := strings.Count(b.messages(), "there are no Events"); n != 2 { // one for the pod, one for the node
+			t.Errorf("said %d times:\n%s", n, b.messages())
 		}
 	})
 }

@@ -16,21 +16,21 @@ import (
 	"github.com/driver-container/driver-container/kmod"
 )
 
-// kind is what a pod means for an upgrade.
+// kind says how a pod is treated in an upgrade.
 type kind int
 
 const (
-	bystander kind = iota // does not use a GPU, or is not ours to end
-	target                // to be evicted
-	unmanaged             // uses a GPU, and nobody would make it anew
-	operand               // a paused daemon's: its DaemonSet takes it away
-	fixed                 // uses the driver but belongs to a DaemonSet that is not paused, or to the node itself
+	ignored     kind = iota // does not use a GPU, or may not be ended by this program
+	target                  // to be evicted
+	unmanaged               // uses a GPU and has no controller that would recreate it
+	operand                 // of a paused daemon: its DaemonSet removes it
+	unevictable             // uses the driver but belongs to a DaemonSet that is not paused, or to the node
 )
 
-// classify decides by the pod alone and by who holds the driver.
+// classify decides by the pod and by the UIDs of the pods that hold the driver.
 func (c Config) classify(p *corev1.Pod, holders map[types.UID]bool, pausedLabels map[string]string) kind {
 	if string(p.UID) == c.UID || p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed {
-		return bystander
+		return ignored
 	}
 	owner := metav1.GetControllerOf(p)
 	_, mirror := p.Annotations[corev1.MirrorPodAnnotationKey]
@@ -38,19 +38,20 @@ func (c Config) classify(p *corev1.Pod, holders map[types.UID]bool, pausedLabels
 	case owner != nil && owner.Kind == "DaemonSet" && selectsAny(p.Spec.NodeSelector, pausedLabels):
 		return operand
 	case !usesGPU(&p.Spec) && !holders[p.UID]:
-		return bystander
+		return ignored
 	case mirror || owner != nil && (owner.Kind == "DaemonSet" || owner.Kind == "Node"):
 		if holders[p.UID] {
-			return fixed
+			return unevictable
 		}
-		return bystander
+		return ignored
 	case owner == nil && p.DeletionTimestamp == nil && !c.Force:
 		return unmanaged
 	}
 	return target
 }
 
-// selectsAny: the node selector of a DaemonSet is that of its pods, and says which label keeps them here.
+// selectsAny says whether a node selector names one of the labels. The selector of a DaemonSet is that of its
+// pods, so this shows which label keeps a pod on the node.
 func selectsAny(selector, labels map[string]string) bool {
 	for key := range selector {
 		if _, ok := labels[key]; ok {
@@ -60,7 +61,8 @@ func selectsAny(selector, labels map[string]string) bool {
 	return false
 }
 
-// usesGPU says whether a pod asks for any of NVIDIA's resources: nvidia.com/gpu, shared and renamed ones, MIG slices.
+// usesGPU says whether a pod requests any of NVIDIA's resources: nvidia.com/gpu, shared and renamed ones, MIG
+// slices.
 func usesGPU(s *corev1.PodSpec) bool {
 	nvidia := func(r corev1.ResourceRequirements) bool {
 		for _, list := range []corev1.ResourceList{r.Requests, r.Limits} {
@@ -89,7 +91,7 @@ func (a *Agent) pods(ctx context.Context) ([]corev1.Pod, error) {
 		}
 		list := &corev1.PodList{}
 		if err := req.Do(ctx).Into(list); err != nil {
-			return nil, fmt.Errorf("list the pods of node %s: %w%s", a.cfg.Node, err, rights(err, "list", "pods"))
+			return nil, fmt.Errorf("list the pods of node %s: %w%s", a.cfg.Node, err, missingPermission(err, "list", "pods"))
 		}
 		out = append(out, list.Items...)
 		if more = list.Continue; more == "" {
@@ -99,7 +101,7 @@ func (a *Agent) pods(ctx context.Context) ([]corev1.Pod, error) {
 	return nil, errors.New("list the pods of node " + a.cfg.Node + ": there are more than this program reads")
 }
 
-// holdersOf are the pods that the driver itself found to keep it in use, by their UID.
+// holdersOf returns the UIDs of the pods that the driver reports as holders.
 func holdersOf(holders []kmod.Holder) map[types.UID]bool {
 	out := map[types.UID]bool{}
 	for _, h := range holders {

@@ -16,7 +16,7 @@ func TestClassify(t *testing.T) {
 	phase := func(ph corev1.PodPhase) func(*corev1.Pod) { return func(p *corev1.Pod) { p.Status.Phase = ph } }
 	anyGPU := gpu("nvidia.com/gpu")
 	limits := corev1.ResourceList{"nvidia.com/gpu.shared": resource.MustParse("2")}
-	pausedLabels := map[string]string{deploy + "device-plugin": "true"}
+	pausedLabels := map[string]string{deployPrefix + "device-plugin": "true"}
 	for name, tc := range map[string]struct {
 		pod   *corev1.Pod
 		holds bool
@@ -35,26 +35,26 @@ func TestClassify(t *testing.T) {
 		"of the pod as a whole": {pod: pod("p", "ReplicaSet", func(p *corev1.Pod) { p.Spec.Resources = &corev1.ResourceRequirements{Limits: limits} }), want: target},
 		"none of it": {pod: pod("p", "ReplicaSet", func(p *corev1.Pod) {
 			p.Spec.Containers[0].Resources.Limits = corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("0")}
-		}), want: bystander},
-		"another maker's":           {pod: pod("p", "ReplicaSet", gpu("amd.com/gpu")), want: bystander},
-		"a name that looks like it": {pod: pod("p", "ReplicaSet", gpu("nvidia.community/gpu")), want: bystander},
-		"finished":                  {pod: pod("p", "Job", anyGPU, phase(corev1.PodSucceeded)), want: bystander},
-		"failed":                    {pod: pod("p", "Job", anyGPU, phase(corev1.PodFailed)), want: bystander},
-		"our own":                   {pod: pod("me", "DaemonSet", anyGPU), holds: true, want: bystander},
+		}), want: ignored},
+		"another maker's":           {pod: pod("p", "ReplicaSet", gpu("amd.com/gpu")), want: ignored},
+		"a name that looks like it": {pod: pod("p", "ReplicaSet", gpu("nvidia.community/gpu")), want: ignored},
+		"finished":                  {pod: pod("p", "Job", anyGPU, phase(corev1.PodSucceeded)), want: ignored},
+		"failed":                    {pod: pod("p", "Job", anyGPU, phase(corev1.PodFailed)), want: ignored},
+		"our own":                   {pod: pod("me", "DaemonSet", anyGPU), holds: true, want: ignored},
 		"alone":                     {pod: pod("p", "", anyGPU), want: unmanaged},
 		"alone, forced":             {pod: pod("p", "", anyGPU), force: true, want: target},
 		"alone, ends already":       {pod: pod("p", "", anyGPU, terminating), want: target},
-		"alone, no GPU":             {pod: pod("p", ""), want: bystander},
-		"static":                    {pod: pod("p", "Node", anyGPU, mirror), force: true, want: bystander},
-		"static, old server":        {pod: pod("p", "", anyGPU, mirror), force: true, want: bystander},
-		"static, holds":             {pod: pod("p", "Node", mirror), holds: true, want: fixed},
-		"DaemonSet":                 {pod: pod("p", "DaemonSet", anyGPU), force: true, want: bystander},
-		"DaemonSet, holds":          {pod: pod("p", "DaemonSet"), holds: true, want: fixed},
-		"operand":                   {pod: pod("p", "DaemonSet", selector(deploy+"device-plugin", "true")), want: operand},
-		"operand, holds":            {pod: pod("p", "DaemonSet", selector(deploy+"device-plugin", "true")), holds: true, want: operand},
-		"another's selector":        {pod: pod("p", "DaemonSet", selector(deploy+"dcgm", "true")), want: bystander},
+		"alone, no GPU":             {pod: pod("p", ""), want: ignored},
+		"static":                    {pod: pod("p", "Node", anyGPU, mirror), force: true, want: ignored},
+		"static, old server":        {pod: pod("p", "", anyGPU, mirror), force: true, want: ignored},
+		"static, holds":             {pod: pod("p", "Node", mirror), holds: true, want: unevictable},
+		"DaemonSet":                 {pod: pod("p", "DaemonSet", anyGPU), force: true, want: ignored},
+		"DaemonSet, holds":          {pod: pod("p", "DaemonSet"), holds: true, want: unevictable},
+		"operand":                   {pod: pod("p", "DaemonSet", selector(deployPrefix+"device-plugin", "true")), want: operand},
+		"operand, holds":            {pod: pod("p", "DaemonSet", selector(deployPrefix+"device-plugin", "true")), holds: true, want: operand},
+		"another's selector":        {pod: pod("p", "DaemonSet", selector(deployPrefix+"dcgm", "true")), want: ignored},
 		"holds":                     {pod: pod("p", "ReplicaSet"), holds: true, want: target},
-		"selector, no DaemonSet":    {pod: pod("p", "ReplicaSet", selector(deploy+"device-plugin", "true")), want: bystander},
+		"selector, no DaemonSet":    {pod: pod("p", "ReplicaSet", selector(deployPrefix+"device-plugin", "true")), want: ignored},
 	} {
 		holders := map[types.UID]bool{}
 		if tc.holds {

@@ -12,36 +12,40 @@ import (
 )
 
 const (
-	// Annotation holds, on a node, what was changed for an upgrade and what was there before. It stands as long as that is not put back.
+	// Annotation is the annotation of a node that records what was changed for an upgrade and the state before.
+	// It exists until the changes are undone.
 	Annotation = "driver-container/evict"
-	// SafeLoad is the annotation with which a driver's pod asks for a node without GPU users; its value is the pod's name. The
-	// driver goes on when it is removed. The GPU Operator's upgrade controller knows it as well.
+	// SafeLoad is the annotation with which a driver's pod asks for a node without GPU users; its value is the
+	// pod's name. The driver continues when the annotation is removed. The GPU Operator's upgrade controller
+	// uses it, too.
 	SafeLoad = "nvidia.com/gpu-driver-upgrade.driver-wait-for-safe-load"
 
-	deploy = "nvidia.com/gpu.deploy."
-	paused = "paused-for-driver-upgrade"
+	deployPrefix = "nvidia.com/gpu.deploy."
+	pausedSuffix = "paused-for-driver-upgrade"
 )
 
-// operands are the daemons that the GPU Operator's driver manager pauses around an upgrade, by their deploy labels. The driver is
-// not among them, nor is dra-driver: it may go only after the pods with its claims, which are not looked at here.
+// operands are the daemons that the GPU Operator's driver manager pauses around an upgrade, by the suffix of
+// their deploy labels. The driver is not among them. Neither is dra-driver: it may go only after the pods
+// with its claims, which this program does not look at.
 var operands = []string{
 	"operator-validator", "container-toolkit", "device-plugin", "gpu-feature-discovery", "dcgm-exporter", "dcgm", "mig-manager", "nvsm",
 	"sandbox-validator", "sandbox-device-plugin", "vgpu-device-manager", "client", "dra-validator", "dcgm-exporter-dra", "dcgm-dra",
 }
 
-// record is the annotation's value.
+// record is the value of the annotation.
 type record struct {
-	Pod      string            `json:"pod"` // NAMESPACE/NAME of the pod for which it was done
+	Pod      string            `json:"pod"` // NAMESPACE/NAME of the pod for which the changes were made
 	UID      string            `json:"uid"` // of that pod
 	Since    time.Time         `json:"since"`
 	Cordoned bool              `json:"cordoned"`         // the node was schedulable before
-	Labels   map[string]string `json:"labels,omitempty"` // of the node, as they were before
+	Labels   map[string]string `json:"labels,omitempty"` // labels of the node before the change
 }
 
-// maxRecord is many times what a record with all operands has.
+// maxRecord is many times the size of a record with all operands.
 const maxRecord = 16 << 10
 
-// parseRecord reads what an earlier instance wrote, or what somebody made of it: only labels that this program pauses are taken.
+// parseRecord reads what an earlier instance wrote and somebody may have edited: it accepts only labels that
+// this program pauses.
 func parseRecord(text string) (record, error) {
 	var r record
 	if len(text) > maxRecord {
@@ -51,7 +55,7 @@ func parseRecord(text string) (record, error) {
 		return record{}, err
 	}
 	for key, value := range r.Labels {
-		if !slices.Contains(operands, strings.TrimPrefix(key, deploy)) || !strings.HasPrefix(key, deploy) {
+		if !slices.Contains(operands, strings.TrimPrefix(key, deployPrefix)) || !strings.HasPrefix(key, deployPrefix) {
 			return record{}, fmt.Errorf("it names the label %q, which is not one that is paused", key)
 		}
 		if len(validation.IsValidLabelValue(value)) > 0 || pausedValue(value) == value {
@@ -62,18 +66,18 @@ func parseRecord(text string) (record, error) {
 }
 
 func (r record) String() string {
-	data, _ := json.Marshal(r) // strings, a time and a bool
+	data, _ := json.Marshal(r) // strings, a time and a bool: this cannot fail
 	return string(data)
 }
 
-// changes says what the record puts back, for people.
+// changes describes the recorded changes for people.
 func (r record) changes() string {
 	var parts []string
 	if r.Cordoned {
 		parts = append(parts, "cordoned")
 	}
 	for _, key := range slices.Sorted(maps.Keys(r.Labels)) {
-		parts = append(parts, "paused "+strings.TrimPrefix(key, deploy))
+		parts = append(parts, "paused "+strings.TrimPrefix(key, deployPrefix))
 	}
 	if len(parts) == 0 {
 		return "nothing changed"
@@ -81,25 +85,25 @@ func (r record) changes() string {
 	return strings.Join(parts, ", ")
 }
 
-// toPause are the labels to pause of those that the node has, with the values that they have now.
+// toPause returns those of the node's labels that have to be paused, with their present values.
 func toPause(labels map[string]string) map[string]string {
 	out := map[string]string{}
 	for _, name := range operands {
-		if value := labels[deploy+name]; pausedValue(value) != value {
-			out[deploy+name] = value
+		if value := labels[deployPrefix+name]; pausedValue(value) != value {
+			out[deployPrefix+name] = value
 		}
 	}
 	return out
 }
 
-// pausedValue is what a deploy label's value becomes, by the rules of the GPU Operator's driver manager: what is not deployed, or
-// paused already, stays; a value of somebody's own keeps its name.
+// pausedValue returns the paused form of a deploy label's value, by the rules of the GPU Operator's driver
+// manager: a value that means "not deployed" or "paused" stays, a custom value gets a suffix.
 func pausedValue(value string) string {
 	switch {
-	case value == "" || value == "false" || strings.Contains(value, paused):
+	case value == "" || value == "false" || strings.Contains(value, pausedSuffix):
 		return value
-	case value == "true" || len(value)+len("_"+paused) > validation.LabelValueMaxLength:
-		return paused
+	case value == "true" || len(value)+len("_"+pausedSuffix) > validation.LabelValueMaxLength:
+		return pausedSuffix
 	}
-	return value + "_" + paused
+	return value + "_" + pausedSuffix
 }

@@ -13,8 +13,8 @@ func TestPausedValue(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("x", 60)
 	for value, want := range map[string]string{
-		"": "", "false": "false", "true": paused, paused: paused, "pre-installed": "pre-installed_" + paused,
-		"team-a": "team-a_" + paused, "team-a_" + paused: "team-a_" + paused, long: paused,
+		"": "", "false": "false", "true": pausedSuffix, pausedSuffix: pausedSuffix, "pre-installed": "pre-installed_" + pausedSuffix,
+		"team-a": "team-a_" + pausedSuffix, "team-a_" + pausedSuffix: "team-a_" + pausedSuffix, long: pausedSuffix,
 	} {
 		if got := pausedValue(value); got != want {
 			t.Errorf("%q becomes %q, want %q", value, got, want)
@@ -25,17 +25,17 @@ func TestPausedValue(t *testing.T) {
 func TestToPause(t *testing.T) {
 	t.Parallel()
 	got := toPause(map[string]string{
-		deploy + "driver": "true", deploy + "dra-driver": "true", deploy + "node-status-exporter": "true", deploy + "dcgm": "false", deploy + "nvsm": "",
-		deploy + "mig-manager": paused, deploy + "device-plugin": "true", deploy + "client": "x", "nvidia.com/gpu.present": "true",
+		deployPrefix + "driver": "true", deployPrefix + "dra-driver": "true", deployPrefix + "node-status-exporter": "true", deployPrefix + "dcgm": "false", deployPrefix + "nvsm": "",
+		deployPrefix + "mig-manager": pausedSuffix, deployPrefix + "device-plugin": "true", deployPrefix + "client": "x", "nvidia.com/gpu.present": "true",
 	})
-	if diff := cmp.Diff(map[string]string{deploy + "device-plugin": "true", deploy + "client": "x"}, got); diff != "" {
+	if diff := cmp.Diff(map[string]string{deployPrefix + "device-plugin": "true", deployPrefix + "client": "x"}, got); diff != "" {
 		t.Error(diff)
 	}
 }
 
 func TestParseRecord(t *testing.T) {
 	t.Parallel()
-	r := record{Pod: "a/b", UID: "u", Since: time.Unix(1, 0).UTC(), Cordoned: true, Labels: map[string]string{deploy + "dcgm": "true"}}
+	r := record{Pod: "a/b", UID: "u", Since: time.Unix(1, 0).UTC(), Cordoned: true, Labels: map[string]string{deployPrefix + "dcgm": "true"}}
 	got, err := parseRecord(r.String())
 	if diff := cmp.Diff(r, got); err != nil || diff != "" {
 		t.Errorf("%v %s", err, diff)
@@ -48,7 +48,7 @@ func TestParseRecord(t *testing.T) {
 		"a label like ours": {`{"labels":{"device-plugin":"true"}}`, "not one that is paused"},
 		"the driver's":      {`{"labels":{"nvidia.com/gpu.deploy.driver":"true"}}`, "not one that is paused"},
 		"no label value":    {`{"labels":{"nvidia.com/gpu.deploy.dcgm":"a b"}}`, "never paused"},
-		"paused before":     {`{"labels":{"nvidia.com/gpu.deploy.dcgm":"` + paused + `"}}`, "never paused"},
+		"paused before":     {`{"labels":{"nvidia.com/gpu.deploy.dcgm":"` + pausedSuffix + `"}}`, "never paused"},
 	} {
 		if _, err := parseRecord(tc[0]); err == nil || !strings.Contains(err.Error(), tc[1]) {
 			t.Errorf("%s: %v, want %q", name, err, tc[1])
@@ -56,7 +56,8 @@ func TestParseRecord(t *testing.T) {
 	}
 }
 
-// FuzzRecord: whatever stands in the annotation, only labels that are paused by this program get a value, and a valid one.
+// FuzzRecord: whatever the annotation contains, only labels that this program pauses get a value, and a valid
+// one.
 func FuzzRecord(f *testing.F) {
 	f.Add(`{"pod":"a/b","uid":"u","since":"2026-01-02T03:04:05Z","cordoned":true,"labels":{"nvidia.com/gpu.deploy.dcgm":"true"}}`)
 	f.Add(`{"labels":{"nvidia.com/gpu.deploy.driver":"true"}}`)

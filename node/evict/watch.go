@@ -11,19 +11,20 @@ import (
 	"github.com/driver-container/driver-container/node/status"
 )
 
-// watch follows the driver's status file. It is looked at by its metadata: as long as nothing happens a look costs one system call.
+// watch reads the driver's status file when its metadata has changed. Without a change a read costs one
+// system call.
 type watch struct {
 	run  string
 	say  func(format string, args ...any)
 	last os.FileInfo
 	st   status.Snapshot
-	err  string // why it could not be read, said once
+	err  string // why the file could not be read, logged once
 }
 
 const statusFile = "driver-status.json"
 
-// look returns the status as it is now; without a State when there is none.
-func (w *watch) look() status.Snapshot {
+// read returns the present status; without a State when there is no file.
+func (w *watch) read() status.Snapshot {
 	info, err := os.Stat(filepath.Join(w.run, statusFile))
 	if err == nil && w.last != nil && os.SameFile(info, w.last) && info.ModTime().Equal(w.last.ModTime()) && info.Size() == w.last.Size() {
 		return w.st
@@ -35,7 +36,7 @@ func (w *watch) look() status.Snapshot {
 	text := ""
 	switch {
 	case err == nil:
-		w.last = info // older than what was read, if anything: then it is read once more
+		w.last = info // if the file changed after this call of Stat, it is read once more
 	case !errors.Is(err, fs.ErrNotExist):
 		text = err.Error()
 	}
@@ -46,7 +47,7 @@ func (w *watch) look() status.Snapshot {
 	return w.st
 }
 
-// pause waits; false when ctx ended first.
+// pause waits; it returns false when ctx ended first.
 func pause(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()

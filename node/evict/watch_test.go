@@ -23,31 +23,31 @@ func TestWatch(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if st := w.look(); st.State != "" || len(log) > 0 {
+	if st := w.read(); st.State != "" || len(log) > 0 {
 		t.Errorf("no file: %+v, %q", st, log)
 	}
 	for _, state := range []status.State{status.Waiting, status.Serving} {
 		put(fmt.Sprintf(`{"schema":1,"state":%q}`, state))
 		for range 2 {
-			if st := w.look(); st.State != state {
+			if st := w.read(); st.State != state {
 				t.Errorf("%s: %+v", state, st)
 			}
 		}
 	}
 	put(`{"schema":1,"st`)
 	for range 3 {
-		if st := w.look(); st.State != "" || len(log) != 1 || !strings.Contains(log[0], "unexpected EOF") {
+		if st := w.read(); st.State != "" || len(log) != 1 || !strings.Contains(log[0], "unexpected EOF") {
 			t.Errorf("broken: %+v, %q", st, log)
 		}
 	}
 	put(`{"schema":99,"state":"waiting"}`)
-	if st := w.look(); st.State != "" || len(log) != 2 || !strings.Contains(log[1], "schema 99") {
+	if st := w.read(); st.State != "" || len(log) != 2 || !strings.Contains(log[1], "schema 99") {
 		t.Errorf("of another version: %+v, %q", st, log)
 	}
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}
-	if st := w.look(); st.State != "" || len(log) != 2 {
+	if st := w.read(); st.State != "" || len(log) != 2 {
 		t.Errorf("gone: %+v, %q", st, log)
 	}
 }

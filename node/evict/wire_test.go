@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 )
 
-// object decodes an object that was sent whole, in whichever encoding the client chose.
+// object decodes an object that was sent in whichever encoding the client chose.
 func (c *cluster) object(r *http.Request, into runtime.Object) {
 	c.t.Helper()
 	types, terr := objectTypes()
@@ -27,7 +27,7 @@ func (c *cluster) object(r *http.Request, into runtime.Object) {
 	}
 }
 
-// body decodes a patch, and fails on what its type does not have.
+// body decodes a patch and fails on fields that its type does not have.
 func (c *cluster) body(r *http.Request, into any) {
 	c.t.Helper()
 	if got := r.Header.Get("Content-Type"); got != "application/merge-patch+json" {
@@ -41,7 +41,7 @@ func (c *cluster) body(r *http.Request, into any) {
 	}
 }
 
-// merge is RFC 7386.
+// merge is the algorithm of RFC 7386.
 func merge(into, patch map[string]any) {
 	for key, value := range patch {
 		sub, isMap := value.(map[string]any)
@@ -70,7 +70,8 @@ func refusal(code int32, reason metav1.StatusReason, text string) *metav1.Status
 	return &metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: "Failure", Code: code, Reason: reason, Message: text}
 }
 
-// budgetSays is the API server's answer where a budget is in the way (pkg/registry/core/pod/storage/eviction.go).
+// budgetSays is the API server's answer when a budget prevents an eviction
+// (pkg/registry/core/pod/storage/eviction.go).
 func budgetSays(name string) *metav1.Status {
 	st := refusal(429, metav1.StatusReasonTooManyRequests, "Cannot evict pod as it would violate the pod's disruption budget.")
 	st.Details = &metav1.StatusDetails{Causes: []metav1.StatusCause{{Type: policyv1.DisruptionBudgetCause,
