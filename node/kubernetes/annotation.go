@@ -7,7 +7,8 @@ import (
 	"strings"
 )
 
-// Annotation is the value of a node's annotation; "" when it does not have it. It needs the verb get on nodes.
+// Annotation returns the value of a node's annotation; "" when the node does not have it. It needs the verb
+// get on nodes.
 func (c *Client) Annotation(ctx context.Context, node, key string) (string, error) {
 	if node == "" {
 		return "", errNoNode()
@@ -17,7 +18,7 @@ func (c *Client) Annotation(ctx context.Context, node, key string) (string, erro
 			Annotations map[string]string `json:"annotations"`
 		} `json:"metadata"`
 	}
-	err := c.do(ctx, request{method: http.MethodGet, path: path("api", "v1", "nodes", node), metadata: true}, &object)
+	err := c.do(ctx, request{method: http.MethodGet, path: urlPath("api", "v1", "nodes", node), metadata: true}, &object)
 	return object.Metadata.Annotations[key], err
 }
 
@@ -27,10 +28,11 @@ func (c *Client) Annotate(ctx context.Context, node, key, value string) error {
 		return errNoNode()
 	}
 	body := map[string]any{"metadata": map[string]any{"annotations": map[string]string{key: value}}}
-	return c.do(ctx, request{method: http.MethodPatch, path: path("api", "v1", "nodes", node), kind: mergePatch, body: body, metadata: true}, nil)
+	return c.do(ctx, request{method: http.MethodPatch, path: urlPath("api", "v1", "nodes", node), kind: mergePatch, body: body, metadata: true}, nil)
 }
 
-// RemoveAnnotation removes a node's annotation if it has this value; another one stays, and is no error. It needs get and patch on nodes.
+// RemoveAnnotation removes a node's annotation if it has this value. Another value stays and is no error. It
+// needs get and patch on nodes.
 func (c *Client) RemoveAnnotation(ctx context.Context, node, key, value string) error {
 	now, err := c.Annotation(ctx, node, key)
 	if err != nil || now != value {
@@ -43,8 +45,8 @@ func (c *Client) RemoveAnnotation(ctx context.Context, node, key, value string) 
 	}
 	pointer := "/metadata/annotations/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(key) // RFC 6901
 	body := []operation{{"test", pointer, value}, {"remove", pointer, ""}}
-	err = c.do(ctx, request{method: http.MethodPatch, path: path("api", "v1", "nodes", node), kind: jsonPatch, body: body, metadata: true}, nil)
-	if errors.Is(err, errTest) { // somebody was faster
+	err = c.do(ctx, request{method: http.MethodPatch, path: urlPath("api", "v1", "nodes", node), kind: jsonPatch, body: body, metadata: true}, nil)
+	if errors.Is(err, errTest) { // another client changed it first
 		return nil
 	}
 	return err

@@ -1,6 +1,6 @@
 package kubernetes
 
-// otherAuthority issued nothing. Made by openssl req -x509; its key is gone.
+// otherAuthority has issued no certificate here. It was made with openssl req -x509; its key is gone.
 const otherAuthority = `-----BEGIN CERTIFICATE-----
 MIIBjzCCATWgAwIBAgIUdcLmP3NlLFhWpPwXpbHYJ9hcCd4wCgYIKoZIzj0EAwIw
 HDEaMBgGA1UEAwwRYW5vdGhlciBhdXRob3JpdHkwIBcNMjYxMTIxMTEyMDM4WhgP

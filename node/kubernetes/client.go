@@ -21,16 +21,16 @@ import (
 
 const (
 	accountFolder = "/var/run/secrets/kubernetes.io/serviceaccount" // where Kubernetes mounts a pod's service account
-	requestWait   = 5 * time.Second                                 // for one request, its answer included
-	maxAnswer     = 1 << 20                                         // bytes: of nodes only the metadata is asked for
-	maxAccount    = 1 << 20                                         // bytes of a token or of a bundle of authorities
+	requestWait   = 5 * time.Second                                 // for one request and its answer
+	maxAnswer     = 1 << 20                                         // bytes: of nodes only the metadata is requested
+	maxAccount    = 1 << 20                                         // bytes of a token or of a bundle of certificate authorities
 )
 
-// Client talks to one API server. It is safe for concurrent use. Token and authorities are read anew for each request: the kubelet
-// replaces them while a pod runs.
+// Client talks to one API server. It is safe for concurrent use. It reads token and certificate authorities
+// again for each request, because the kubelet replaces them while a pod runs.
 type Client struct {
-	server string // https://10.96.0.1:443; "": there is none, and every call says so
-	folder string // with token and ca.crt
+	server string // https://10.96.0.1:443; "": there is none, and every call returns an error
+	folder string // has the files token and ca.crt
 	wait   time.Duration
 
 	mu          sync.Mutex
@@ -38,8 +38,8 @@ type Client struct {
 	http        *http.Client
 }
 
-// InCluster is a client for the cluster that this process runs in, by the variables that Kubernetes sets in every container. Where they are
-// missing each call is ErrNoCluster.
+// InCluster returns a client for the cluster that this process runs in. It uses the variables that Kubernetes
+// sets in every container; without them each call returns ErrNoCluster.
 func InCluster(getenv func(string) string) *Client {
 	host, port := getenv("KUBERNETES_SERVICE_HOST"), getenv("KUBERNETES_SERVICE_PORT")
 	if host == "" || port == "" {
@@ -48,12 +48,12 @@ func InCluster(getenv func(string) string) *Client {
 	return New("https://"+net.JoinHostPort(host, port), accountFolder)
 }
 
-// New is a client for a server ("https://HOST:PORT") with the files token and ca.crt of a folder.
+// New returns a client for a server ("https://HOST:PORT") and a folder with the files token and ca.crt.
 func New(server, folder string) *Client {
 	return &Client{server: strings.TrimSuffix(server, "/"), folder: folder, wait: requestWait}
 }
 
-// Namespace is that of the pod, as its service account says it; "" where it does not.
+// Namespace returns the namespace of the pod from the service account; "" when that does not have it.
 func (c *Client) Namespace() string {
 	text, err := small(filepath.Join(c.folder, "namespace"))
 	if err != nil {
@@ -62,14 +62,14 @@ func (c *Client) Namespace() string {
 	return strings.TrimSpace(string(text))
 }
 
-// request is one call. Paths are made with path.
+// request is one call. Its path is made with urlPath.
 type request struct {
-	method, path, kind string // kind is the type of the body; "" without one
+	method, path, kind string // kind is the type of the body; "" without a body
 	body               any
-	metadata           bool // the answer is to have the object's metadata only
+	metadata           bool // request only the metadata of the object
 }
 
-// How the API server tells the kinds of patches.
+// Content types of bodies and answers.
 const (
 	jsonBody       = "application/json"
 	jsonPatch      = "application/json-patch+json"
@@ -78,8 +78,8 @@ const (
 	metadataOnly   = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 )
 
-// path joins the parts of a path; names cannot leave their place in it.
-func path(parts ...string) string {
+// urlPath joins the escaped elements of a path, so that a name cannot change the other elements.
+func urlPath(parts ...string) string {
 	for i, p := range parts {
 		parts[i] = url.PathEscape(p)
 	}
@@ -123,7 +123,7 @@ func (c *Client) do(ctx context.Context, r request, answer any) error {
 		return &unreachableError{c.server, err}
 	}
 	defer resp.Body.Close()
-	if answer == nil && resp.StatusCode/100 == 2 { // read it all the same, so that the connection can serve again
+	if answer == nil && resp.StatusCode/100 == 2 { // read the body nevertheless, so that the connection can be reused
 		_, _ = io.CopyN(io.Discard, resp.Body, maxAnswer)
 		return nil
 	}
@@ -142,7 +142,8 @@ func (c *Client) do(ctx context.Context, r request, answer any) error {
 	return nil
 }
 
-// message takes the server's words out of an answer: the message of a Status, or the beginning of whatever it is. It goes to logs.
+// message returns the server's error text: the message of a Status object, or the beginning of the answer. It
+// goes to logs.
 func message(data []byte) string {
 	const most = 512
 	var status struct{ Message string }
@@ -156,10 +157,10 @@ func message(data []byte) string {
 		}
 		return r
 	}, strings.ToValidUTF8(text, "?"))), " ")
-	return cut(text, most)
+	return truncate(text, most)
 }
 
-// account reads the token, and makes another HTTP client when the authorities have changed.
+// account reads the token and replaces the HTTP client when the certificate authorities have changed.
 func (c *Client) account() (*http.Client, string, error) {
 	token, err := small(filepath.Join(c.folder, "token"))
 	if err != nil {
@@ -184,8 +185,8 @@ func (c *Client) account() (*http.Client, string, error) {
 	return c.http, strings.TrimSpace(string(token)), nil
 }
 
-// newHTTP goes to the server itself: the proxies that a driver's pod may be given are for packages from outside. It follows no
-// redirection, which would carry the token along.
+// newHTTP returns a client that connects to the server directly: a proxy that a driver's pod is given is for
+// packages from outside. The client follows no redirects, since they would carry the token to another server.
 func newHTTP(pool *x509.CertPool) *http.Client {
 	return &http.Client{
 		Transport: &http.Transport{
@@ -194,7 +195,8 @@ func newHTTP(pool *x509.CertPool) *http.Client {
 			ResponseHeaderTimeout:  requestWait,
 			MaxResponseHeaderBytes: 64 << 10,
 			MaxIdleConns:           1,
-			IdleConnTimeout:        10 * time.Second, // longer than between two polls, shorter than between two heartbeats
+			// Longer than the interval between two polls, shorter than that between two heartbeats.
+			IdleConnTimeout: 10 * time.Second,
 		},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
@@ -213,8 +215,8 @@ func small(path string) ([]byte, error) {
 	return data, err
 }
 
-// cut shortens a text to so many bytes, between characters.
-func cut(text string, most int) string {
+// truncate shortens a text to at most this many bytes, between characters.
+func truncate(text string, most int) string {
 	if len(text) <= most {
 		return text
 	}

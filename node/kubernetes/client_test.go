@@ -50,7 +50,7 @@ func TestInCluster(t *testing.T) {
 	}
 }
 
-// Each kind of failure is what callers can tell apart.
+// Callers can tell each kind of failure from the others.
 func TestErrors(t *testing.T) {
 	t.Parallel()
 	empty := t.TempDir()
@@ -112,7 +112,7 @@ func TestErrors(t *testing.T) {
 		t.Errorf("a name that leaves its place: %v", err)
 	}
 	s.Do(func(st *apitest.State) {
-		if last := st.Requests[len(st.Requests)-1]; last != "GET /api/v1/nodes/../pods" { // one element, escaped, on the wire
+		if last := st.Requests[len(st.Requests)-1]; last != "GET /api/v1/nodes/../pods" { // one element, escaped, in the request
 			t.Errorf("%q", last)
 		}
 	})
@@ -120,7 +120,8 @@ func TestErrors(t *testing.T) {
 
 func second(_ string, err error) error { return err }
 
-// strangerOf is a service account whose authorities did not issue the server's certificate: apitest's are all alike, this one is not.
+// strangerOf returns a service account whose authority did not issue the server's certificate. All servers of
+// apitest have the same one, so another is needed.
 func strangerOf(t *testing.T, s *apitest.Server) string {
 	t.Helper()
 	token, err := os.ReadFile(filepath.Join(s.Folder, "token"))
@@ -140,7 +141,7 @@ func write(t *testing.T, path, text string) {
 	}
 }
 
-// The kubelet replaces the token and now and then the authorities while the pod runs.
+// The kubelet replaces the token, and sometimes the authorities, while the pod runs.
 func TestRotation(t *testing.T) {
 	t.Parallel()
 	s, c := start(t)
@@ -167,7 +168,7 @@ func TestRotation(t *testing.T) {
 	}
 }
 
-// A server that answers nonsense, too much, never, or sends somewhere else.
+// A server that answers nonsense, too much or never, or redirects.
 func TestHostileServer(t *testing.T) {
 	t.Parallel()
 	real1, _ := start(t)
@@ -196,7 +197,7 @@ func TestHostileServer(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			web := httptest.NewTLSServer(test.handler)
 			defer web.Close()
-			c := New(web.URL, real1.Folder) // httptest's certificates are all the same
+			c := New(web.URL, real1.Folder) // the certificates of httptest are all the same
 			c.wait = 200 * time.Millisecond
 			_, err := c.Annotation(t.Context(), testNode, "x")
 			if err == nil || !strings.Contains(err.Error(), test.want) || len(err.Error()) > 2000 || strings.Contains(err.Error(), "\x1b") {

@@ -1,7 +1,8 @@
-// Package kubernetes says to a cluster's API server the little that a driver's pod has to say: Events, a condition of its node, and the
-// annotation of the safe-load handshake. It is plain HTTPS with the pod's service account; a client library would be larger than the
-// rest of the program.
+// Package kubernetes is a small client for what a driver's pod writes to a cluster: Events, a condition of
+// its node, and the annotation of the safe-load handshake. It uses plain HTTPS with the pod's service
+// account; a client library would be larger than the rest of the program.
 //
-// Every call is one request with a deadline, and nothing is read that a server may make larger than it should be. The package keeps no
-// goroutine and repeats nothing by itself; what to say, when, and what a refusal means is the caller's business (package node/report).
+// Every call is one request with a deadline and a limit for the size of the answer. The package keeps no
+// goroutine and repeats nothing by itself. The caller (package node/report) decides what to write, when, and
+// what a refusal means.
 package kubernetes

@@ -7,24 +7,24 @@ import (
 	"net/http"
 )
 
-// What callers switch on with errors.Is. The first three also are fs.ErrPermission or fs.ErrNotExist: asking again is useless until somebody
-// changes the cluster.
+// Errors for errors.Is. The first three also match fs.ErrPermission or fs.ErrNotExist: to ask again is
+// useless until somebody changes the cluster.
 var (
 	ErrForbidden   = errors.New("not allowed")                           // 401, 403
 	ErrNotFound    = errors.New("not found")                             // 404
 	ErrNoCluster   = errors.New("no Kubernetes API to talk to")          // no server, no token, no name of the node
-	ErrUnreachable = errors.New("the Kubernetes API gives no answer")    // network, 429, 5xx: try again later
-	errTest        = errors.New("it is not as it was when it was asked") // a JSON patch whose test failed
+	ErrUnreachable = errors.New("the Kubernetes API gives no answer")    // network error, 429, 5xx: try again later
+	errTest        = errors.New("it is not as it was when it was asked") // the test of a JSON patch failed
 )
 
-// StatusError is the server's refusal.
+// StatusError is an answer of the server with an error code.
 type StatusError struct {
 	Method, Path string
-	Code         int    // of HTTP
-	Message      string // the server's words
+	Code         int    // HTTP status code
+	Message      string // the text of the server
 }
 
-// Error has the server's own words: they name user, verb and resource.
+// Error includes the server's own text, which names user, verb and resource.
 func (e *StatusError) Error() string {
 	hint := ""
 	switch {
@@ -36,9 +36,9 @@ func (e *StatusError) Error() string {
 	return fmt.Sprintf("%s %s: %d %s: %s%s", e.Method, e.Path, e.Code, http.StatusText(e.Code), e.Message, hint)
 }
 
-// Is groups the codes.
+// Is maps the status codes to the sentinel errors.
 func (e *StatusError) Is(target error) bool {
-	switch target { //nolint:errorlint // this is what errors.Is asks
+	switch target { //nolint:errorlint // errors.Is calls this method
 	case ErrForbidden, fs.ErrPermission:
 		return e.Code == http.StatusForbidden || e.Code == http.StatusUnauthorized
 	case ErrNotFound, fs.ErrNotExist:
@@ -51,16 +51,16 @@ func (e *StatusError) Is(target error) bool {
 	return false
 }
 
-// noCluster says what a client lacks.
+// noClusterError says what the client lacks.
 type noClusterError struct{ err error }
 
 func (e *noClusterError) Error() string { return fmt.Sprintf("%v: %v", ErrNoCluster, e.err) }
 func (e *noClusterError) Is(target error) bool {
 	return target == ErrNoCluster || target == fs.ErrNotExist
-}                                       //nolint:errorlint // this is what errors.Is asks
+}                                       //nolint:errorlint // errors.Is calls this method
 func (e *noClusterError) Unwrap() error { return e.err }
 
-// unreachableError is what the network says.
+// unreachableError wraps an error of the network.
 type unreachableError struct {
 	server string
 	err    error
@@ -69,5 +69,5 @@ type unreachableError struct {
 func (e *unreachableError) Error() string {
 	return fmt.Sprintf("%v: %s: %v; it is tried again", ErrUnreachable, e.server, e.err)
 }
-func (e *unreachableError) Is(target error) bool { return target == ErrUnreachable } //nolint:errorlint // this is what errors.Is asks
+func (e *unreachableError) Is(target error) bool { return target == ErrUnreachable } //nolint:errorlint // errors.Is calls this method
 func (e *unreachableError) Unwrap() error        { return e.err }

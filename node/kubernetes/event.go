@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Object is what an Event is about. Nodes have no namespace, and their UID is their name, as the kubelet writes it: kubectl describe node
-// looks for both.
+// Object is the subject of an Event. Nodes have no namespace, and their UID is their name, as in the
+// kubelet's Events: kubectl describe node looks for both.
 type Object struct {
 	Kind      string `json:"kind"` // Pod or Node
 	Namespace string `json:"namespace,omitempty"`
@@ -18,23 +18,23 @@ type Object struct {
 	Version   string `json:"apiVersion"`
 }
 
-// Pod is the object of a pod.
+// Pod returns the object of a pod.
 func Pod(namespace, name, uid string) Object {
 	return Object{Kind: "Pod", Namespace: namespace, Name: name, UID: uid, Version: "v1"}
 }
 
-// Node is the object of a node.
+// Node returns the object of a node.
 func Node(name string) Object { return Object{Kind: "Node", Name: name, UID: name, Version: "v1"} }
 
-// Event is something that people should see in kubectl describe and kubectl get events.
+// Event is a message for kubectl describe and kubectl get events.
 type Event struct {
 	About   Object
-	Warning bool   // else it is Normal
+	Warning bool   // false: type Normal
 	Reason  string // CamelCase, one word
 	Message string
 }
 
-// eventObject is an Event as the API has it (core v1).
+// eventObject is an Event in the API's form (core v1).
 type eventObject struct {
 	Version  string `json:"apiVersion"`
 	Kind     string `json:"kind"`
@@ -57,7 +57,8 @@ type eventObject struct {
 	Instance   string `json:"reportingInstance"`
 }
 
-// namespace is where the Event lies: with a pod, or in default with a node, which is what the API asks for.
+// namespace returns the namespace of the Event: that of the pod, or "default" for a node, as the API
+// requires.
 func (e Event) namespace() string {
 	if e.About.Namespace == "" {
 		return "default"
@@ -65,25 +66,27 @@ func (e Event) namespace() string {
 	return e.About.Namespace
 }
 
-// createEvent makes an Event that happened count times, and returns its name. It needs the verb create on events in that namespace.
+// createEvent creates an Event that happened count times and returns its name. It needs the verb create on
+// events in that namespace.
 func (c *Client) createEvent(ctx context.Context, e Event, host string, first, last time.Time, count int) (string, error) {
 	if e.About.Name == "" || e.About.Kind == "Pod" && e.About.Namespace == "" {
 		return "", &noClusterError{fmt.Errorf("name and namespace of the %s are not known: set POD_NAME, POD_NAMESPACE, POD_UID and NODE_NAME", e.About.Kind)}
 	}
 	const component = "nvidia-driver"
-	o := eventObject{Version: "v1", Kind: "Event", About: e.About, Reason: e.Reason, Message: cut(e.Message, maxMessage), Type: "Normal",
-		First: stamp(first), Last: stamp(last), Count: count, Controller: component, Instance: e.About.Name}
+	o := eventObject{Version: "v1", Kind: "Event", About: e.About, Reason: e.Reason, Message: truncate(e.Message, maxMessage), Type: "Normal",
+		First: formatTime(first), Last: formatTime(last), Count: count, Controller: component, Instance: e.About.Name}
 	if e.Warning {
 		o.Type = "Warning"
 	}
 	o.Source.Component, o.Source.Host = component, host
 	o.Metadata.Namespace = e.namespace()
 	o.Metadata.Name = fmt.Sprintf("%s.%016x", e.About.Name[:min(len(e.About.Name), 200)], rand.Uint64()) //nolint:gosec // a name, not a secret
-	return o.Metadata.Name, c.do(ctx, request{method: http.MethodPost, path: path("api", "v1", "namespaces", o.Metadata.Namespace, "events"), kind: jsonBody, body: o, metadata: true}, nil)
+	return o.Metadata.Name, c.do(ctx, request{method: http.MethodPost, path: urlPath("api", "v1", "namespaces", o.Metadata.Namespace, "events"), kind: jsonBody, body: o, metadata: true}, nil)
 }
 
-// raiseEvent says that an Event happened again. It needs the verb patch on events; ErrNotFound: the server has forgotten it (after an hour).
+// raiseEvent sets the count of an Event that happened again. It needs the verb patch on events. ErrNotFound
+// means that the server has deleted the Event (after an hour).
 func (c *Client) raiseEvent(ctx context.Context, e Event, name string, last time.Time, count int) error {
-	body := map[string]any{"count": count, "lastTimestamp": stamp(last)}
-	return c.do(ctx, request{method: http.MethodPatch, path: path("api", "v1", "namespaces", e.namespace(), "events", name), kind: mergePatch, body: body, metadata: true}, nil)
+	body := map[string]any{"count": count, "lastTimestamp": formatTime(last)}
+	return c.do(ctx, request{method: http.MethodPatch, path: urlPath("api", "v1", "namespaces", e.namespace(), "events", name), kind: mergePatch, body: body, metadata: true}, nil)
 }

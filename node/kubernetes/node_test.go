@@ -38,7 +38,7 @@ func TestRemoveAnnotation(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		has       string
-		meanwhile string // set between looking and removing
+		meanwhile string // set between the read and the removal
 		want      string
 	}{
 		"ours": {"me", "", ""}, "another's": {"you", "", "you"}, "none": {"", "", ""}, "another one is faster": {"me", "you", "you"},
@@ -66,7 +66,7 @@ func TestRemoveAnnotation(t *testing.T) {
 	}
 }
 
-// The handshake, with a controller that takes it away, and with another value in between.
+// The handshake with a controller that removes the annotation, and with another value in between.
 func TestSafeLoad(t *testing.T) {
 	t.Parallel()
 	s, c := start(t)
@@ -104,7 +104,7 @@ func TestSafeLoad(t *testing.T) {
 	if err := safe.Withdraw(t.Context()); err != nil || value() != "" {
 		t.Errorf("%v, %q", err, value())
 	}
-	ask(false) // a second life of the request: it is made anew
+	ask(false) // a second start sets the annotation again
 	if err := safe.Withdraw(t.Context()); err != nil || value() != "" {
 		t.Errorf("%v, %q", err, value())
 	}

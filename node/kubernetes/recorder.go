@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Recorder keeps a cluster from being told the same thing again and again: of each object and reason there is at most one message in Every,
-// the latest one, and what is repeated raises a count. It is not safe for concurrent use.
+// Recorder limits Events: for each object and reason it sends at most one message in each interval Every, the
+// latest one; a repeated message only raises a count. It is not safe for concurrent use.
 type Recorder struct {
 	Client *Client
 	Host   string        // name of the node
@@ -19,21 +19,21 @@ type Recorder struct {
 
 // entry is one object with one reason.
 type entry struct {
-	event   Event // the latest
-	pending int   // times that it happened and was not told
+	event   Event // the latest one
+	pending int   // how often it happened since the last Send
 	first   time.Time
 	last    time.Time
 
-	name  string    // of the Event that the server has; "": none
-	told  Event     // what that one says
-	count int       // and how often
-	sent  time.Time // when that was told
+	name     string    // of the Event on the server; "": none
+	reported Event     // content of that Event
+	count    int       // count of that Event
+	sent     time.Time // when it was sent
 }
 
-// maxEntries is more than there are reasons.
+// maxEntries is more than the number of reasons.
 const maxEntries = 64
 
-// Record notes that something happened. Send tells it.
+// Record notes that something happened. Send sends it.
 func (r *Recorder) Record(e Event) {
 	now := r.Now()
 	for _, x := range r.entries {
@@ -50,7 +50,7 @@ func (r *Recorder) Record(e Event) {
 	}
 }
 
-// Due is when Send has something to tell; zero: nothing is noted.
+// Due returns the time when Send has something to send; zero: there is nothing.
 func (r *Recorder) Due() time.Time {
 	var due time.Time
 	for _, x := range r.entries {
@@ -75,7 +75,7 @@ func (r *Recorder) every() time.Duration {
 	return 5 * time.Minute
 }
 
-// Send tells what is due, or with all everything that is noted. After an error the rest stays noted.
+// Send sends the Events that are due, or with all every pending one. After an error the others stay pending.
 func (r *Recorder) Send(ctx context.Context, all bool) error {
 	for _, x := range r.entries {
 		if x.pending == 0 || !all && !x.sent.IsZero() && r.Now().Sub(x.sent) < r.every() {
@@ -90,7 +90,7 @@ func (r *Recorder) Send(ctx context.Context, all bool) error {
 }
 
 func (r *Recorder) send(ctx context.Context, x *entry) error {
-	if x.name != "" && x.told == x.event {
+	if x.name != "" && x.reported == x.event {
 		err := r.Client.raiseEvent(ctx, x.event, x.name, x.last, x.count+x.pending)
 		if err == nil {
 			x.count += x.pending
@@ -101,7 +101,7 @@ func (r *Recorder) send(ctx context.Context, x *entry) error {
 	}
 	name, err := r.Client.createEvent(ctx, x.event, r.Host, x.first, x.last, x.pending)
 	if err == nil {
-		x.name, x.told, x.count = name, x.event, x.pending
+		x.name, x.reported, x.count = name, x.event, x.pending
 	}
 	return err
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/driver-container/driver-container/node/kubernetes/apitest"
 )
 
-// The same reason is told once in five minutes, and the count is raised.
+// The same reason is sent once in five minutes, and its count is raised.
 func TestRecorder(t *testing.T) {
 	t.Parallel()
 	s, c := start(t)
@@ -27,7 +27,7 @@ func TestRecorder(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	told := func(want ...string) {
+	reported := func(want ...string) {
 		t.Helper()
 		if got := s.Told(); !slices.Equal(got, want) {
 			t.Errorf("told %q, want %q", got, want)
@@ -37,27 +37,27 @@ func TestRecorder(t *testing.T) {
 		t.Error("nothing is due at the start")
 	}
 	record(used, Event{About: Node(testNode), Reason: "Serving", Message: "it serves"})
-	told("Node Normal Serving x1: it serves", "Pod Warning WaitingForHolders x1: used by a")
+	reported("Node Normal Serving x1: it serves", "Pod Warning WaitingForHolders x1: used by a")
 	now = now.Add(time.Minute)
 	record(used, used)
-	told("Node Normal Serving x1: it serves", "Pod Warning WaitingForHolders x1: used by a")
+	reported("Node Normal Serving x1: it serves", "Pod Warning WaitingForHolders x1: used by a")
 	if due := r.Due(); !due.Equal(noon.Add(5 * time.Minute)) {
 		t.Errorf("due %v", due)
 	}
 	now = noon.Add(5 * time.Minute)
 	record()
-	told("Node Normal Serving x1: it serves", "Pod Warning WaitingForHolders x3: used by a")
+	reported("Node Normal Serving x1: it serves", "Pod Warning WaitingForHolders x3: used by a")
 	other := used
 	other.Message = "used by b"
 	record(other, other)
-	if err := r.Send(t.Context(), true); err != nil { // the last word does not wait
+	if err := r.Send(t.Context(), true); err != nil { // the last message does not wait
 		t.Fatal(err)
 	}
-	told("Node Normal Serving x1: it serves", "Pod Warning WaitingForHolders x2: used by b", "Pod Warning WaitingForHolders x3: used by a")
-	s.Do(func(st *apitest.State) { clear(st.Events) }) // after an hour
+	reported("Node Normal Serving x1: it serves", "Pod Warning WaitingForHolders x2: used by b", "Pod Warning WaitingForHolders x3: used by a")
+	s.Do(func(st *apitest.State) { clear(st.Events) }) // as after an hour
 	now = now.Add(time.Hour)
 	record(other)
-	told("Pod Warning WaitingForHolders x1: used by b")
+	reported("Pod Warning WaitingForHolders x1: used by b")
 	for name := range 2 * maxEntries {
 		r.Record(Event{About: pod, Reason: strings.Repeat("x", name+1)})
 	}
@@ -66,7 +66,7 @@ func TestRecorder(t *testing.T) {
 	}
 }
 
-// What could not be told stays noted; what can never be told says why.
+// Events that could not be sent stay pending; those that can never be sent return the reason.
 func TestRecorderFails(t *testing.T) {
 	t.Parallel()
 	s, c := start(t)

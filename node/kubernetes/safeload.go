@@ -6,8 +6,9 @@ import (
 	"sync"
 )
 
-// SafeLoadAnnotation marks a node whose driver pod waits until the node may have another driver. GPU Operator's upgrade controller drains
-// the node and then removes it (k8s-operator-libs, safe_driver_load_manager.go); driver-evict does the same where there is no operator.
+// SafeLoadAnnotation marks a node whose driver pod waits until the node may get another driver. The GPU
+// Operator's upgrade controller drains the node and then removes the annotation (k8s-operator-libs,
+// safe_driver_load_manager.go); driver-evict does the same where there is no operator.
 const SafeLoadAnnotation = "nvidia.com/gpu-driver-upgrade.driver-wait-for-safe-load"
 
 // SafeLoad is the pod's side of that handshake. It is a node.Clearance.
@@ -20,18 +21,18 @@ type SafeLoad struct {
 	used  bool // Ask was called
 }
 
-// NewSafeLoad is for one life of one pod on one node.
+// NewSafeLoad returns the handshake for one start of one pod on one node.
 func NewSafeLoad(c *Client, node, pod string) *SafeLoad {
 	return &SafeLoad{client: c, node: node, pod: pod}
 }
 
-// String is for messages.
+// String names the handshake in messages.
 func (s *SafeLoad) String() string {
 	return fmt.Sprintf("safe load (annotation %s of node %s)", SafeLoadAnnotation, s.node)
 }
 
-// Ask sets the annotation the first time, and says later whether it was removed. What another pod has set there is replaced: whoever calls
-// this has the node's lock, so that the other one is gone or does not have its turn yet.
+// Ask sets the annotation at the first call, and later says whether it was removed. It replaces the value of
+// another pod: the caller has the node's lock, so the other pod is gone or does not have the lock yet.
 func (s *SafeLoad) Ask(ctx context.Context) (granted bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -52,7 +53,7 @@ func (s *SafeLoad) Ask(ctx context.Context) (granted bool, err error) {
 	return false, nil
 }
 
-// Withdraw removes the annotation if it is this pod's.
+// Withdraw removes the annotation if it has this pod's name.
 func (s *SafeLoad) Withdraw(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -60,7 +61,8 @@ func (s *SafeLoad) Withdraw(ctx context.Context) error {
 	return s.client.RemoveAnnotation(ctx, s.node, SafeLoadAnnotation, s.pod)
 }
 
-// Tidy removes what a container of this pod left that was killed while it waited. It does nothing in a life that asks itself.
+// Tidy removes the annotation that a container of this pod left when it was killed during the wait. It does
+// nothing after a call of Ask.
 func (s *SafeLoad) Tidy(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

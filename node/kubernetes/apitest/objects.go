@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// strict decodes JSON that may have no other fields.
-func strict(body []byte, into any) error {
+// decodeStrict decodes JSON and refuses unknown fields.
+func decodeStrict(body []byte, into any) error {
 	d := json.NewDecoder(bytes.NewReader(body))
 	d.DisallowUnknownFields()
 	if err := d.Decode(into); err != nil {
@@ -28,12 +28,12 @@ func (st *State) metadata() any {
 // node reads and patches the node's annotations.
 func (st *State) node(req *http.Request, kind string, body []byte) (any, error) {
 	if req.Method == http.MethodGet {
-		return st.metadata(), st.may(req, "get", "nodes")
+		return st.metadata(), st.authorize(req, "get", "nodes")
 	}
 	if req.Method != http.MethodPatch {
 		return nil, refuse(http.StatusMethodNotAllowed, "%s", req.Method)
 	}
-	if err := st.may(req, "patch", "nodes"); err != nil {
+	if err := st.authorize(req, "patch", "nodes"); err != nil {
 		return nil, err
 	}
 	switch kind {
@@ -43,7 +43,7 @@ func (st *State) node(req *http.Request, kind string, body []byte) (any, error) 
 				Annotations map[string]*string `json:"annotations"`
 			} `json:"metadata"`
 		}
-		if err := strict(body, &patch); err != nil {
+		if err := decodeStrict(body, &patch); err != nil {
 			return nil, err
 		}
 		for key, value := range patch.Metadata.Annotations {
@@ -63,7 +63,7 @@ func (st *State) node(req *http.Request, kind string, body []byte) (any, error) 
 
 func (st *State) jsonPatch(body []byte) error {
 	var ops []struct{ Op, Path, Value string }
-	if err := strict(body, &ops); err != nil {
+	if err := decodeStrict(body, &ops); err != nil {
 		return err
 	}
 	next := maps.Clone(st.Annotations)
@@ -91,7 +91,7 @@ func (st *State) status(req *http.Request, kind string, body []byte) (any, error
 	if req.Method != http.MethodPatch || kind != "application/strategic-merge-patch+json" {
 		return nil, refuse(http.StatusUnsupportedMediaType, "%s %s", req.Method, kind)
 	}
-	if err := st.may(req, "patch", "nodes/status"); err != nil {
+	if err := st.authorize(req, "patch", "nodes/status"); err != nil {
 		return nil, err
 	}
 	var patch struct {
@@ -103,7 +103,7 @@ func (st *State) status(req *http.Request, kind string, body []byte) (any, error
 			} `json:"conditions"`
 		} `json:"status"`
 	}
-	if err := strict(body, &patch); err != nil {
+	if err := decodeStrict(body, &patch); err != nil {
 		return nil, err
 	}
 	for _, c := range patch.Status.Conditions {
@@ -124,7 +124,7 @@ func (st *State) status(req *http.Request, kind string, body []byte) (any, error
 	return st.metadata(), nil
 }
 
-// event is what the API knows of an Event (core v1), as far as it is used.
+// event has the fields of an Event (core v1) that are used.
 type event struct {
 	APIVersion, Kind string
 	Metadata         struct{ Name, Namespace string }
@@ -143,11 +143,11 @@ func (st *State) createEvent(req *http.Request, namespace, kind string, body []b
 	if req.Method != http.MethodPost || kind != "application/json" {
 		return nil, refuse(http.StatusUnsupportedMediaType, "%s %s", req.Method, kind)
 	}
-	if err := st.may(req, "create", "events"); err != nil {
+	if err := st.authorize(req, "create", "events"); err != nil {
 		return nil, err
 	}
 	var e event
-	if err := strict(body, &e); err != nil {
+	if err := decodeStrict(body, &e); err != nil {
 		return nil, err
 	}
 	about := e.InvolvedObject
@@ -177,7 +177,7 @@ func (st *State) patchEvent(req *http.Request, namespace, name, kind string, bod
 	if req.Method != http.MethodPatch || kind != "application/merge-patch+json" {
 		return nil, refuse(http.StatusUnsupportedMediaType, "%s %s", req.Method, kind)
 	}
-	if err := st.may(req, "patch", "events"); err != nil {
+	if err := st.authorize(req, "patch", "events"); err != nil {
 		return nil, err
 	}
 	e, ok := st.Events[namespace+"/"+name]
@@ -188,14 +188,14 @@ func (st *State) patchEvent(req *http.Request, namespace, name, kind string, bod
 		Count         int       `json:"count"`
 		LastTimestamp time.Time `json:"lastTimestamp"`
 	}
-	if err := strict(body, &patch); err != nil {
+	if err := decodeStrict(body, &patch); err != nil {
 		return nil, err
 	}
 	e["count"], e["lastTimestamp"] = float64(patch.Count), patch.LastTimestamp
 	return st.metadata(), nil
 }
 
-// ref decodes into a map's element.
+// ref returns a pointer to a map's element for decoding.
 func ref(m map[string]map[string]any, name string) *map[string]any {
 	e := m[name]
 	return &e

@@ -1,6 +1,7 @@
-// Package apitest is an API server for tests: the few objects that node/kubernetes writes, kept by the rules of the real one. It refuses
-// what that would refuse (another token, another content type, a field that does not exist, an Event in the wrong namespace), so that a
-// test that passes here means something. It is no Kubernetes: ci/cluster has that.
+// Package apitest is an API server for tests. It has the few objects that node/kubernetes writes and follows
+// the rules of the real server: it refuses another token, another content type, a field that does not exist,
+// an Event in the wrong namespace. A test that passes with it is therefore meaningful. It is no full
+// Kubernetes API server: ci/cluster has that.
 package apitest
 
 import (
@@ -18,7 +19,7 @@ import (
 	"testing"
 )
 
-// Server is the API server. Its fields may be changed by Do only.
+// Server is the API server. Change its fields only through Do.
 type Server struct {
 	URL    string
 	Folder string // of the service account: token, ca.crt, namespace
@@ -27,22 +28,22 @@ type Server struct {
 	State State
 }
 
-// State is what the server has and how it behaves.
+// State is the content of the server and its behaviour.
 type State struct {
 	Token       string
 	Denied      []string // "VERB RESOURCE" that the service account may not do: "patch nodes/status"
-	Down        bool     // it answers 503
+	Down        bool     // every answer is 503
 	Annotations map[string]string
 	Conditions  []map[string]any
 	Events      map[string]map[string]any // by NAMESPACE/NAME
 	Requests    []string                  // "METHOD PATH", all of them
-	OnRequest   func(s *State)            // before each is looked at
+	OnRequest   func(s *State)            // called before each request is handled
 }
 
-// NodeName is the name of the one node.
+// NodeName is the name of the only node.
 const NodeName = "node-1"
 
-// New starts a server; it ends with the test.
+// New starts a server that ends with the test.
 func New(t testing.TB) *Server {
 	t.Helper()
 	s := &Server{State: State{Token: "token-1", Annotations: map[string]string{}, Events: map[string]map[string]any{}}}
@@ -55,7 +56,7 @@ func New(t testing.TB) *Server {
 	return s
 }
 
-// SetToken changes the token on both sides, as the kubelet does.
+// SetToken changes the token in the server and in the folder, as the kubelet does.
 func (s *Server) SetToken(t testing.TB, token string) {
 	t.Helper()
 	s.Do(func(st *State) { st.Token = token })
@@ -69,7 +70,7 @@ func (s *Server) put(t testing.TB, name, text string) {
 	}
 }
 
-// Do looks at the state, or changes it.
+// Do reads or changes the state.
 func (s *Server) Do(f func(st *State)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -88,7 +89,7 @@ func (s *Server) Told() (list []string) {
 	return list
 }
 
-// Condition is the node's condition of a type; nil when it has none.
+// Condition returns the node's condition of a type; nil when it has none.
 func (s *Server) Condition(kind string) (cond map[string]any) {
 	s.Do(func(st *State) {
 		for _, c := range st.Conditions {
@@ -100,7 +101,7 @@ func (s *Server) Condition(kind string) (cond map[string]any) {
 	return cond
 }
 
-// refusal is an answer of the server that is not 2xx.
+// refusal is an answer with an error code.
 type refusal struct {
 	code int
 	text string
@@ -124,7 +125,7 @@ func (s *Server) serve(w http.ResponseWriter, req *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	if err != nil {
 		code := http.StatusInternalServerError
-		if r, ok := err.(*refusal); ok { //nolint:errorlint // made above, never wrapped
+		if r, ok := err.(*refusal); ok { //nolint:errorlint // refuse made it, it is never wrapped
 			code = r.code
 		}
 		w.WriteHeader(code)
@@ -160,12 +161,13 @@ func (st *State) answer(req *http.Request) (any, error) {
 	return nil, refuse(http.StatusNotFound, "%s: the server could not find the requested resource", req.URL.Path)
 }
 
-// may checks the verb against the rights, and how the answer is asked for: whole nodes are large.
-func (st *State) may(req *http.Request, verb, resource string) error {
+// authorize checks the verb against the rights, and that only metadata is requested: whole nodes are large.
+func (st *State) authorize(req *http.Request, verb, resource string) error {
 	if slices.Contains(st.Denied, verb+" "+resource) {
 		return refuse(http.StatusForbidden, "%s is forbidden: User \"system:serviceaccount:gpu:nvidia-driver\" cannot %s resource %q in API group \"\"", resource, verb, resource)
 	}
-	if req.Header.Get("Accept") != "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1" { // v=1, for one, is 406
+	// The real server answers 406 to other values, such as v=1.
+	if req.Header.Get("Accept") != "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1" {
 		return refuse(http.StatusNotAcceptable, "only the following media types are accepted: application/json, application/yaml, application/vnd.kubernetes.protobuf")
 	}
 	return nil
