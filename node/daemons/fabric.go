@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// Where NVIDIA's packages put the fabric manager, and what they are told.
+// Paths of NVIDIA's packages for the fabric manager and the NVLink subnet manager.
 const (
 	fmProgram = "usr/bin/nv-fabricmanager"
 	fmScript  = "usr/bin/nvidia-fabricmanager-start.sh"
@@ -24,12 +24,14 @@ const (
 	smConfig  = "usr/share/nvidia/nvlsm/nvlsm.conf"
 )
 
-// FabricManager says which fabric daemons the machine needs: none without NVSwitch; nv-fabricmanager where the kernel driver has switches;
-// fabric manager and NVLink subnet manager, started by NVIDIA's script, where switches are managed through an InfiniBand device
-// (NVLink 5: SW_MNG in its vital product data). f.Fabric changes the configuration that they get; the image's own file is left as it is. An error: the machine needs what the image does not have.
+// FabricManager returns the fabric daemons that the machine needs: none without NVSwitch; nv-fabricmanager
+// where the kernel driver has switches; fabric manager and NVLink subnet manager, started by NVIDIA's script,
+// where the switches are managed through an InfiniBand device (NVLink 5: SW_MNG in its vital product data).
+// f.Fabric changes the configuration that the daemons get; the image's own file stays unchanged. An error
+// says that the image lacks a program that the machine needs.
 //
-// They are run as daemons that fork, though the configuration has DAEMONIZE=0: only the exit code of the forking program says that
-// the fabric was set up.
+// They are run as daemons that fork, although the configuration has DAEMONIZE=0: only the exit code of the
+// forking program says that the fabric was set up.
 func FabricManager(f Facts) ([]Spec, error) {
 	f = f.withDefaults()
 	five, switches := f.nvlink5(), f.nvswitch()
@@ -62,7 +64,7 @@ func FabricManager(f Facts) ([]Spec, error) {
 	return []Spec{s}, nil
 }
 
-// subnetManager changes the spec to NVIDIA's script, which starts both daemons.
+// subnetManager changes the spec to run NVIDIA's script, which starts both daemons.
 func (f Facts) subnetManager(s *Spec) {
 	s.Name = "nvidia-fabricmanager with nvlsm"
 	s.Path, s.Programs = f.path(fmScript), []string{fmProgram, "nvlsm"}
@@ -79,14 +81,15 @@ func (f Facts) subnetManager(s *Spec) {
 		return f.configure()
 	}
 	if f.Fabric["FABRIC_MODE"] == "1" {
-		// GPUs keep the partitions of the former mode until they are reset. Once, not at every restart: users may be on them.
+		// GPUs keep the partitions of the former mode until they are reset. The reset runs only once and not at
+		// every restart, because the GPUs may be in use by then.
 		s.After = func(ctx context.Context) error { return f.resetGPUs(ctx) }
 	}
 }
 
 func (f Facts) config() string { return filepath.Join(f.Work, "fabricmanager.cfg") }
 
-// nvlink5 looks for switches that are managed through an InfiniBand device.
+// nvlink5 says whether the machine has switches that are managed through an InfiniBand device.
 func (f Facts) nvlink5() bool {
 	files, err := filepath.Glob(filepath.Join(f.Sys, "class/infiniband/*/device/vpd"))
 	return err == nil && slices.ContainsFunc(files, func(name string) bool {
@@ -95,7 +98,8 @@ func (f Facts) nvlink5() bool {
 			return false
 		}
 		defer file.Close()
-		data, _ := io.ReadAll(io.LimitReader(file, 1<<15)) // the largest there is; devices fail at the end of theirs
+		// 32 KiB is the largest size of vital product data; devices return an error at the end of theirs.
+		data, _ := io.ReadAll(io.LimitReader(file, 1<<15))
 		return bytes.Contains(data, []byte("SW_MNG"))
 	})
 }
@@ -105,7 +109,7 @@ func (f Facts) nvswitch() bool {
 	return err == nil && len(entries) > 0
 }
 
-// modules waits for kernel modules, with an end.
+// modules waits at most f.Wait for kernel modules.
 func (f Facts) modules(ctx context.Context, names ...string) error {
 	ctx, cancel := context.WithTimeout(ctx, f.Wait)
 	defer cancel()
@@ -122,7 +126,7 @@ func (f Facts) modules(ctx context.Context, names ...string) error {
 	})
 }
 
-// checkSettings refuses what is no setting, and what the supervisor itself relies on.
+// checkSettings refuses names and values that are not valid, and settings that the supervisor depends on.
 func checkSettings(settings map[string]string) error {
 	bad := func(r rune) bool { return (r < 'A' || r > 'Z') && (r < '0' || r > '9') && r != '_' }
 	for _, key := range slices.Sorted(maps.Keys(settings)) {
@@ -142,7 +146,8 @@ func checkSettings(settings map[string]string) error {
 	return nil
 }
 
-// configure writes the configuration with the settings applied, and makes the folder that the fabric manager expects.
+// configure writes the configuration with the settings applied, and creates the folder that the fabric
+// manager expects.
 func (f Facts) configure() error {
 	text, err := readConfig(f.path(fmConfig))
 	if err != nil {
@@ -157,8 +162,8 @@ func (f Facts) configure() error {
 	return nil
 }
 
-// apply replaces KEY=value lines, and appends those that are not there, sorted. A DAEMONIZE that the image has switched off is
-// switched on.
+// apply replaces KEY=value lines and appends the missing ones, sorted. It switches DAEMONIZE on if the image
+// has switched it off.
 func apply(text []byte, settings map[string]string) []byte {
 	var out bytes.Buffer
 	done := map[string]bool{}
@@ -188,7 +193,7 @@ func apply(text []byte, settings map[string]string) []byte {
 	return out.Bytes()
 }
 
-// resetGPUs runs nvidia-smi -r, killed at ctx's end.
+// resetGPUs runs nvidia-smi -r, which is killed when ctx ends.
 func (f Facts) resetGPUs(ctx context.Context) error {
 	cmd := exec.CommandContext(ctx, f.path("usr/bin/nvidia-smi"), "-r")
 	cmd.WaitDelay = time.Second
@@ -202,10 +207,10 @@ func (f Facts) resetGPUs(ctx context.Context) error {
 	var err error
 	select {
 	case err = <-ended:
-	case <-ctx.Done(): // it may hang in the kernel: not longer than that
+	case <-ctx.Done(): // it may hang in the kernel: wait only a limited time
 		select {
 		case err = <-ended:
-		case <-time.After(afterKill):
+		case <-time.After(killTimeout):
 			return errors.New("reset the GPUs after the change of FABRIC_MODE: nvidia-smi -r hangs and cannot be killed")
 		}
 	}

@@ -19,7 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The test binary plays the daemons: its first argument says which.
+// The test binary plays the daemons: its first argument names one.
 const play = "DAEMONS_TEST_PLAY"
 
 func TestMain(m *testing.M) {
@@ -124,7 +124,7 @@ func daemonize(what, file string, term <-chan os.Signal) int {
 	return 0
 }
 
-var quickly = timing{first: 20 * time.Millisecond, most: 200 * time.Millisecond, stable: time.Minute, settle: 30 * time.Millisecond, poll: 10 * time.Millisecond}
+var quickly = timing{first: 20 * time.Millisecond, longest: 200 * time.Millisecond, stable: time.Minute, settle: 30 * time.Millisecond, poll: 10 * time.Millisecond}
 
 func spec(name, what string, files ...string) Spec {
 	s := Spec{
@@ -137,7 +137,7 @@ func spec(name, what string, files ...string) Spec {
 	return s
 }
 
-// log collects what say says.
+// log collects the messages of say.
 type log struct {
 	mu    sync.Mutex
 	lines []string
@@ -170,7 +170,7 @@ func alive(pid int) bool {
 	return ok && state != 'Z'
 }
 
-// eventually reads Changed, as the program does, until f likes the states.
+// eventually reads Changed, as the program does, until f accepts the states.
 func eventually(t *testing.T, s *Supervisor, what string, f func([]State) bool) []State {
 	t.Helper()
 	timeout := time.After(8 * time.Second)

@@ -15,19 +15,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// process is a started daemon: its program in the foreground, or what that left behind when it forked.
+// process is a started daemon: its program in the foreground, or the processes that the program left when it
+// forked.
 type process struct {
 	members []*member
 	out     *tail
-	mark    string // of all processes of this start, see strays; "" for one that was found by its pid file
-	since   uint64 // when it was started
+	// In the environment of all processes of this start, see strays; "" for a daemon that was found by its pid
+	// file.
+	mark  string
+	since uint64 // when it was started, in ticks
 }
 
-// markName is the environment variable with the mark.
+// markName is the environment variable of the mark.
 const markName = "DRIVER_ENTRYPOINT_START"
 
-// startChild starts the program as leader of its own group. No death signal: it would be tied to the thread that happens to start
-// it. When this process dies the shim, which every orphan is given to, ends it.
+// startChild starts the program as leader of its own process group. It sets no parent-death signal, because
+// that would be tied to the thread that starts the program. When this process dies, the shim gets the orphans
+// and ends them.
 func startChild(s Spec) (*process, error) {
 	out, w, err := newTail()
 	if err != nil {
@@ -48,31 +52,33 @@ func startChild(s Spec) (*process, error) {
 		return nil, err
 	}
 	m := &member{pid: cmd.Process.Pid, child: true, done: make(chan struct{}), quit: make(chan struct{})}
-	_, m.begun, _ = stat(m.pid) // at worst that of a zombie: nobody reaps it but the goroutine below
+	_, m.begun, _ = stat(m.pid) // at worst that of a zombie: only the goroutine below reaps it
 	go m.reap(cmd)
 	p.members = []*member{m}
 	return p, nil
 }
 
-// reap waits for a child. What is left of its group ends with it; before it is reaped its number is nobody else's.
+// reap waits for a child and kills the rest of its group. Until the child is reaped its number cannot belong
+// to another process.
 func (m *member) reap(cmd *exec.Cmd) {
 	for errors.Is(unix.Waitid(unix.P_PID, m.pid, nil, unix.WEXITED|unix.WNOWAIT, nil), unix.EINTR) {
 		continue
 	}
 	m.mu.Lock()
 	_ = unix.Kill(-m.pid, unix.SIGKILL)
-	_ = cmd.Wait() // ProcessState has it all
+	_ = cmd.Wait() // the result is in ProcessState
 	m.reaped, m.how = true, "it ended with "+cmd.ProcessState.String()
 	m.mu.Unlock()
 	close(m.done)
 }
 
-// launch starts a daemon and returns when it is ready. Nothing of it is left when that fails: the error is a *StartError. patience is for
-// ending what is in the way or did not become ready.
+// launch starts a daemon and returns when the daemon is ready. When that fails it ends every process of the
+// start; the error is a *StartError. patience limits the end of leftovers and of a daemon that does not
+// become ready.
 func launch(ctx, patience context.Context, s Spec, t timing) (*process, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.StartWait)
 	defer cancel()
-	p, err := s.try(ctx, patience, t)
+	p, err := s.attempt(ctx, patience, t)
 	if err == nil {
 		return p, nil
 	}
@@ -91,14 +97,14 @@ func launch(ctx, patience context.Context, s Spec, t timing) (*process, error) {
 	return nil, e
 }
 
-// try is launch without the cleaning up: with the error comes what was started until then.
-func (s Spec) try(ctx, patience context.Context, t timing) (*process, error) {
+// attempt does the work of launch without cleaning up: with an error it returns what was started until then.
+func (s Spec) attempt(ctx, patience context.Context, t timing) (*process, error) {
 	if s.Before != nil {
 		if err := s.Before(ctx); err != nil {
 			return nil, err
 		}
 	}
-	if err := s.clear(patience); err != nil {
+	if err := s.endLeftover(patience); err != nil {
 		return nil, err
 	}
 	p, err := startChild(s)
@@ -106,15 +112,15 @@ func (s Spec) try(ctx, patience context.Context, t timing) (*process, error) {
 		return nil, err
 	}
 	if s.PIDFile != "" {
-		if err := p.forked(ctx, s, t); err != nil {
+		if err := p.waitForked(ctx, s, t); err != nil {
 			return p, err
 		}
 	}
-	return p, p.ready(ctx, s, t)
+	return p, p.waitReady(ctx, s, t)
 }
 
-// forked waits for the program's end with 0, and for the daemons that its pid files then name.
-func (p *process) forked(ctx context.Context, s Spec, t timing) error {
+// waitForked waits until the program ends with 0, and finds the daemons that its pid files then name.
+func (p *process) waitForked(ctx context.Context, s Spec, t timing) error {
 	child := p.members[0]
 	fresh := func(pid int) bool { return pid != child.pid && startedSince(pid, p.since) }
 	files := append([]string{s.PIDFile}, s.Also...)
@@ -145,8 +151,8 @@ func (p *process) forked(ctx context.Context, s Spec, t timing) error {
 	return until(ctx, t.poll, look)
 }
 
-// ready waits until the daemon serves, or one of its processes ends.
-func (p *process) ready(ctx context.Context, s Spec, t timing) error {
+// waitReady waits until the daemon serves, or one of its processes ends.
+func (p *process) waitReady(ctx context.Context, s Spec, t timing) error {
 	if s.PIDFile != "" {
 		p.members = slices.DeleteFunc(p.members, func(m *member) bool { return m.child })
 	}
@@ -171,12 +177,12 @@ func (p *process) ready(ctx context.Context, s Spec, t timing) error {
 	})
 }
 
-// final is an error that asking again does not change.
+// final is an error that does not go away by trying again.
 type final struct{ error }
 
 func (f final) Unwrap() error { return f.error }
 
-// until asks again and again until nil, a final error, or ctx's end, and then returns the last error.
+// until calls f until it returns nil or a final error, or ctx ends, and returns the last error of f.
 func until(ctx context.Context, every time.Duration, f func() error) error {
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()
@@ -194,9 +200,10 @@ func until(ctx context.Context, every time.Duration, f func() error) error {
 	}
 }
 
-// clear ends a daemon that a killed predecessor left and that would keep the new one from starting, and removes a pid file that
-// names nobody, so that the one found after the start is the new one.
-func (s Spec) clear(patience context.Context) error {
+// endLeftover ends a daemon that a killed predecessor left and that would prevent the new one from starting.
+// It also removes a pid file that names no running daemon, so that the pid file found after the start is the
+// new one.
+func (s Spec) endLeftover(patience context.Context) error {
 	if s.PIDFile == "" {
 		return nil
 	}

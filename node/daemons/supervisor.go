@@ -10,16 +10,16 @@ import (
 	"time"
 )
 
-// timing are the supervisor's pauses; tests have shorter ones.
+// timing holds the supervisor's pauses; tests use shorter ones.
 type timing struct {
-	first, most time.Duration // pause before a restart: doubles from first to most
-	stable      time.Duration // a daemon that was up so long begins with first again
-	settle      time.Duration // a foreground program that lives so long has started
-	poll        time.Duration // between two looks at a pid file or at readiness
+	first, longest time.Duration // pause before a restart: doubles from first to longest
+	stable         time.Duration // after so long a time up, the pause begins with first again
+	settle         time.Duration // a foreground program has started when it has run so long
+	poll           time.Duration // interval between checks of a pid file or of readiness
 }
 
-func usual() timing {
-	return timing{first: time.Second, most: time.Minute, stable: time.Minute, settle: 300 * time.Millisecond, poll: 100 * time.Millisecond}
+func defaultTiming() timing {
+	return timing{first: time.Second, longest: time.Minute, stable: time.Minute, settle: 300 * time.Millisecond, poll: 100 * time.Millisecond}
 }
 
 // Supervisor keeps daemons running until Stop. Its methods are safe for concurrent use.
@@ -30,17 +30,17 @@ type Supervisor struct {
 	err     error
 }
 
-// daemon is one supervised program; the fields after mu are shared between its goroutine and States.
+// daemon is one supervised program. Its goroutine and States share the fields after mu.
 type daemon struct {
 	spec    Spec
 	timing  timing
 	say     func(string, ...any)
 	changed chan struct{}
-	cancel  context.CancelFunc // ends a start that is under way
-	hasten  context.CancelFunc // ends the patience of a stop
-	quit    chan struct{}      // closed: stop
-	done    chan struct{}      // closed: stopped
-	err     error              // of stopping, valid after done
+	cancel  context.CancelFunc // cancels a start in progress
+	hasten  context.CancelFunc // ends the patience of a stop, see supervise
+	quit    chan struct{}      // closed to stop the daemon
+	done    chan struct{}      // closed when the daemon is stopped
+	err     error              // error of stopping, valid after done
 	after   bool               // Spec.After has run
 
 	mu    sync.Mutex
@@ -48,11 +48,11 @@ type daemon struct {
 	pids  []int
 }
 
-// Start starts the daemons in order, each when the one before it is ready. When a required one fails, those that were started are
-// stopped again, and the error is its *StartError. One that is not required is retried in the background. ctx is for the start
-// only; the daemons run until Stop.
+// Start starts the daemons in order, each when the one before it is ready. When a required one fails, it
+// stops those that were started and returns a *StartError. A daemon that is not required is retried in the
+// background. ctx is only for the start; the daemons run until Stop.
 func Start(ctx context.Context, say func(format string, args ...any), specs ...Spec) (*Supervisor, error) {
-	return start(ctx, say, usual(), specs)
+	return start(ctx, say, defaultTiming(), specs)
 }
 
 func start(ctx context.Context, say func(string, ...any), t timing, specs []Spec) (*Supervisor, error) {
@@ -81,10 +81,10 @@ func start(ctx context.Context, say func(string, ...any), t timing, specs []Spec
 	return s, nil
 }
 
-// stopLimit bounds the stop of the others after a failed start.
+// stopLimit limits the stop of the other daemons after a failed start.
 const stopLimit = 15 * time.Second
 
-// start launches the daemon once and records the outcome.
+// start launches the daemon once and records the result.
 func (d *daemon) start(ctx, patience context.Context) (*process, error) {
 	began := time.Now()
 	p, err := launch(ctx, patience, d.spec, d.timing)
@@ -109,7 +109,8 @@ func (d *daemon) start(ctx, patience context.Context) (*process, error) {
 	return p, nil
 }
 
-// supervise keeps the daemon up until quit is closed. ctx is for the starts, patience for the stop. p is nil when the first start failed.
+// supervise keeps the daemon up until quit is closed. ctx limits the starts, patience the stop. p is nil
+// when the first start failed.
 func (d *daemon) supervise(ctx, patience context.Context, p *process) {
 	defer close(d.done)
 	defer d.hasten()
@@ -122,9 +123,9 @@ func (d *daemon) supervise(ctx, patience context.Context, p *process) {
 			case <-d.quit:
 				d.err = p.terminate(patience, d.spec.StopWait)
 				return
-			case <-p.down(d.quit):
+			case <-p.anyEnded(d.quit):
 			}
-			reason := p.how()
+			reason := p.endedHow()
 			d.down(reason)
 			if err := p.terminate(patience, d.spec.StopWait); err != nil {
 				d.say("%s: %v", d.spec.Name, err)
@@ -133,7 +134,7 @@ func (d *daemon) supervise(ctx, patience context.Context, p *process) {
 				pause = d.timing.first
 			}
 		}
-		d.say("%s is down: %s; starting it again in %v", d.spec.Name, d.now().Reason, pause)
+		d.say("%s is down: %s; starting it again in %v", d.spec.Name, d.snapshot().Reason, pause)
 		timer := time.NewTimer(pause)
 		select {
 		case <-d.quit:
@@ -141,9 +142,9 @@ func (d *daemon) supervise(ctx, patience context.Context, p *process) {
 			return
 		case <-timer.C:
 		}
-		pause = min(2*pause, d.timing.most)
-		d.again()
-		p, _ = d.start(ctx, patience) // down has the reason
+		pause = min(2*pause, d.timing.longest)
+		d.countRestart()
+		p, _ = d.start(ctx, patience) // the state has the reason
 	}
 }
 
@@ -167,7 +168,7 @@ func (d *daemon) down(reason string) {
 	})
 }
 
-func (d *daemon) again() { d.set(func(s *State) { s.Restarts++ }) }
+func (d *daemon) countRestart() { d.set(func(s *State) { s.Restarts++ }) }
 
 func (d *daemon) set(f func(*State)) {
 	d.mu.Lock()
@@ -175,29 +176,30 @@ func (d *daemon) set(f func(*State)) {
 	d.mu.Unlock()
 	select {
 	case d.changed <- struct{}{}:
-	default: // the last change has not been looked at: it includes this one
+	default: // the last change was not read yet: its reader sees this change, too
 	}
 }
 
-func (d *daemon) now() State {
+func (d *daemon) snapshot() State {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.state
 }
 
-// States of all daemons, in the order of the specs.
+// States returns the states of all daemons, in the order of the specs.
 func (s *Supervisor) States() []State {
 	states := make([]State, len(s.daemons))
 	for i, d := range s.daemons {
-		states[i] = d.now()
+		states[i] = d.snapshot()
 	}
 	return states
 }
 
-// Changed gets a value after States changed; changes that come faster than they are read are one. It is never closed.
+// Changed returns a channel that gets a value after States has changed. Several changes may give one value.
+// The channel is never closed.
 func (s *Supervisor) Changed() <-chan struct{} { return s.changed }
 
-// PIDs of all processes that are supervised now.
+// PIDs returns the ids of all processes that are supervised now.
 func (s *Supervisor) PIDs() []int {
 	var all []int
 	for _, d := range s.daemons {
@@ -208,9 +210,9 @@ func (s *Supervisor) PIDs() []int {
 	return all
 }
 
-// Stop ends the daemons, newest first, each with SIGTERM and after its StopWait with SIGKILL. When ctx ends all patience ends: the rest
-// gets SIGKILL at once, and Stop still returns within about 2 s. The error names what did not end. A second call returns
-// the first one's result.
+// Stop ends the daemons, the last started first, each with SIGTERM and after its StopWait with SIGKILL. When
+// ctx ends, all remaining daemons get SIGKILL at once, and Stop returns within about 2 s. The error names the
+// daemons that did not end. A second call returns the result of the first one.
 func (s *Supervisor) Stop(ctx context.Context) error {
 	s.stop.Do(func() {
 		impatient := context.AfterFunc(ctx, func() {
@@ -233,7 +235,7 @@ func (s *Supervisor) Stop(ctx context.Context) error {
 	return s.err
 }
 
-// end tells the daemon's goroutine to stop it.
+// end tells the daemon's goroutine to stop the daemon.
 func (d *daemon) end() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -245,7 +247,7 @@ func (d *daemon) end() {
 	}
 }
 
-// connect says whether somebody listens on a unix socket; "" is no socket.
+// connect checks that a process listens on a unix socket; "" is no socket and no error.
 func connect(ctx context.Context, socket string) error {
 	if socket == "" {
 		return nil

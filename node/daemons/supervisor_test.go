@@ -53,7 +53,7 @@ func TestStartAndStop(t *testing.T) {
 	}
 }
 
-// Killed five times, and up again each time; the pauses grow.
+// A daemon that is killed five times is up again each time; the pauses grow.
 func TestKilledFiveTimes(t *testing.T) {
 	t.Parallel()
 	f := in(t, "a.pid", "b1.pid", "b2.pid")
@@ -61,7 +61,7 @@ func TestKilledFiveTimes(t *testing.T) {
 	s := started(t, &l, quickly, spec("plain", "run"), spec("forking", "fork", f[0]), spec("two", "fork", f[1], f[2]))
 	for i := 1; i <= 5; i++ {
 		before := s.States()
-		killed := []int{before[0].PID, before[1].PID, pidOf(t, f[2])} // of the last one the companion: both have to be new
+		killed := []int{before[0].PID, before[1].PID, pidOf(t, f[2])} // of the last daemon the companion process: both have to be new
 		for _, pid := range killed {
 			if err := unix.Kill(pid, unix.SIGKILL); err != nil {
 				t.Fatal(err)
@@ -92,7 +92,7 @@ func TestPauses(t *testing.T) {
 	}{{time.Nanosecond, false}, {time.Minute, true}} {
 		var l log
 		tm := quickly
-		tm.stable, tm.most, tm.settle = c.stable, 80*time.Millisecond, time.Millisecond
+		tm.stable, tm.longest, tm.settle = c.stable, 80*time.Millisecond, time.Millisecond
 		s := started(t, &l, tm, spec("short", "short"))
 		states := eventually(t, s, "five restarts", func(st []State) bool { return st[0].Restarts == 5 && !st[0].Ready && !st[0].Running && st[0].PID == 0 })
 		if states[0].Reason == "" {
@@ -160,7 +160,7 @@ func TestNeverStarts(t *testing.T) {
 			if len(failed.Output) > tailLines {
 				t.Errorf("%d lines", len(failed.Output))
 			}
-			for _, file := range f[:2] { // they are there when the daemon came so far
+			for _, file := range f[:2] { // they exist if the daemon came so far
 				if pid, err := readPID(file); err == nil && alive(pid) && c.spec.PIDFile == file {
 					t.Errorf("daemon %d is left", pid)
 				}
@@ -172,7 +172,7 @@ func TestNeverStarts(t *testing.T) {
 	}
 }
 
-// One that is not required does not keep Start from succeeding, and comes up later.
+// Start succeeds without a daemon that is not required; that daemon comes up later.
 func TestOptional(t *testing.T) {
 	t.Parallel()
 	f := in(t, "gate")
@@ -207,7 +207,7 @@ func TestOptional(t *testing.T) {
 	}
 }
 
-// Start is cancelled: at once, and nothing is left.
+// Start is cancelled: it returns at once and leaves no process.
 func TestCancelStart(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -221,7 +221,7 @@ func TestCancelStart(t *testing.T) {
 	}
 }
 
-// Deaf daemons get SIGKILL after StopWait, or as soon as the stop's context ends.
+// Daemons that ignore SIGTERM get SIGKILL after StopWait, or as soon as the stop's context ends.
 func TestDeaf(t *testing.T) {
 	t.Parallel()
 	for _, patience := range []time.Duration{time.Minute, 100 * time.Millisecond} {
@@ -250,7 +250,7 @@ func TestDeaf(t *testing.T) {
 	}
 }
 
-// Stop while a daemon is down, waiting for its next start, or being started.
+// Stop while a daemon is down, waits for its next start, or is being started.
 func TestStopWhileDown(t *testing.T) {
 	t.Parallel()
 	waiting := spec("waiting", "fail")
@@ -260,7 +260,7 @@ func TestStopWhileDown(t *testing.T) {
 	starting.Ready = func(context.Context) error { return errors.New("never") }
 	starting.StartWait = 50 * time.Millisecond
 	tm := quickly
-	tm.first, tm.most = 100*time.Millisecond, time.Hour
+	tm.first, tm.longest = 100*time.Millisecond, time.Hour
 	var l log
 	s := started(t, &l, tm, waiting, starting)
 	time.Sleep(150 * time.Millisecond)

@@ -11,13 +11,14 @@ import (
 	"unicode"
 )
 
-// What is kept of a daemon's output.
+// Limits of what is kept of a daemon's output.
 const (
 	tailLines  = 20
 	tailLength = 500
 )
 
-// tail keeps the last lines of a daemon's output and reads the rest away, so that the daemon never blocks on a full pipe.
+// tail keeps the last lines of a daemon's output and discards the rest, so that the daemon never blocks on a
+// full pipe.
 type tail struct {
 	mu    sync.Mutex
 	lines []string
@@ -25,8 +26,8 @@ type tail struct {
 	done  chan struct{}
 }
 
-// newTail returns the end for the program to write to, which the caller closes after the start. A tail ends by itself when nobody has
-// that end any more, else by close.
+// newTail also returns the writing end for the program, which the caller closes after the start. A tail ends
+// by itself when no process has the writing end open any more, else by close.
 func newTail() (*tail, *os.File, error) {
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -41,7 +42,7 @@ func (t *tail) read() {
 	defer close(t.done)
 	b := bufio.NewReaderSize(t.r, 4096)
 	for {
-		line, err := b.ReadSlice('\n') // a line that is longer than the buffer comes in pieces
+		line, err := b.ReadSlice('\n') // a line longer than the buffer comes in pieces
 		t.add(string(line))
 		if err != nil && !errors.Is(err, bufio.ErrBufferFull) {
 			return
@@ -72,8 +73,8 @@ func (t *tail) last() []string {
 	return slices.Clone(t.lines)
 }
 
-// close ends the reading. It is for a program that has ended: what it wrote is still read, but nobody is waited for who holds
-// the pipe open.
+// close ends the reading, after the program has ended. It still reads what the program wrote, but does not
+// wait for other processes that have the pipe open.
 func (t *tail) close() {
 	_ = t.r.SetReadDeadline(time.Now().Add(100 * time.Millisecond))
 	<-t.done

@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// machine lays out an image and a machine under one folder.
+// machine creates an image and a machine under one folder.
 func machine(t *testing.T, files map[string]string) Facts {
 	t.Helper()
 	dir := t.TempDir()
@@ -52,7 +52,7 @@ func TestFabricSelection(t *testing.T) {
 	for name, c := range map[string]struct {
 		files map[string]string
 		set   map[string]string
-		want  string // name of the spec, "" none
+		want  string // name of the spec; "": none
 		err   string
 	}{
 		"no switches":       {image, nil, "", ""},

@@ -12,7 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A daemon that a killed predecessor left is ended before ours starts; a process that merely has its number is not.
+// A daemon that a killed predecessor left is ended before ours starts; a process that only has its number is
+// not.
 func TestLeftovers(t *testing.T) {
 	t.Parallel()
 	f := in(t, "a.pid", "foreign.pid", "junk.pid")
@@ -59,8 +60,8 @@ func TestFollowWithoutPidfd(t *testing.T) {
 	}
 	m := &member{pid: p.members[0].pid, begun: p.members[0].begun, done: make(chan struct{}), quit: make(chan struct{})}
 	other := &member{pid: m.pid, begun: m.begun, done: make(chan struct{}), quit: make(chan struct{})}
-	go m.follow()
-	go other.follow()
+	go m.watch()
+	go other.watch()
 	other.forget()
 	stranger := &member{pid: m.pid, begun: "1"}
 	stranger.signal(unix.SIGKILL)
@@ -73,7 +74,7 @@ func TestFollowWithoutPidfd(t *testing.T) {
 	}
 	select {
 	case <-m.done:
-	case <-time.After(2 * watchEvery):
+	case <-time.After(2 * watchInterval):
 		t.Error("the end was not seen")
 	}
 	m.forget()
@@ -114,7 +115,7 @@ func TestTail(t *testing.T) {
 		t.Fatal(err)
 	}
 	began := time.Now()
-	tl.close() // w stays open: somebody else has it
+	tl.close() // w stays open, as when another process has it
 	got := tl.last()
 	if len(got) != tailLines || got[len(got)-1] != "end" || len(got[len(got)-2]) > tailLength || time.Since(began) > time.Second {
 		t.Errorf("%d lines: %q", len(got), got)

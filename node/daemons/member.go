@@ -16,30 +16,30 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// watchEvery is how often a process is looked at on kernels without pidfd (before 5.3).
-const watchEvery = 2 * time.Second
+// watchInterval is how often a process is checked on kernels without pidfd (before 5.3).
+const watchInterval = 2 * time.Second
 
-// member is one process of a daemon. Signals go through its methods only: they never reach another process that got the same
-// number later.
+// member is one process of a daemon. Send signals only through its methods: they never reach another process
+// that got the same number later.
 type member struct {
 	pid   int
-	begun string        // start time in clock ticks since boot, as /proc/PID/stat has it
+	begun string        // start time in clock ticks since boot, as in /proc/PID/stat
 	fd    *os.File      // pidfd of a daemon that forked; nil on old kernels and for a child
-	child bool          // of this process, which then reaps it
+	child bool          // a child of this process, which therefore reaps it
 	done  chan struct{} // closed when the process has ended
 	quit  chan struct{} // closed by forget
 	once  sync.Once
 	how   string // how it ended; valid after done
 
-	mu     sync.Mutex // between a signal and reaping
+	mu     sync.Mutex // orders signals and reaping
 	reaped bool
 }
 
-// errNotThere: the pid file names no process that could be the daemon.
-var errNotThere = errors.New("no such daemon is running")
+// errNotRunning says that the pid file names no process that could be the daemon.
+var errNotRunning = errors.New("no such daemon is running")
 
-// fromPIDFile finds the daemon that a pid file names. The file may be a dead one's and the number somebody else's by now, so
-// that the process must be one that isOurs accepts.
+// fromPIDFile finds the daemon that a pid file names. The file may be from a daemon that has ended, and
+// another process may have the number by now, so isOurs has to accept the process.
 func fromPIDFile(file string, isOurs func(pid int) bool) (*member, error) {
 	pid, err := readPID(file)
 	if err != nil {
@@ -48,14 +48,15 @@ func fromPIDFile(file string, isOurs func(pid int) bool) (*member, error) {
 	if m := adopt(pid, isOurs); m != nil {
 		return m, nil
 	}
-	return nil, fmt.Errorf("%s names process %d: %w", file, pid, errNotThere)
+	return nil, fmt.Errorf("%s names process %d: %w", file, pid, errNotRunning)
 }
 
-// adopt follows a process that is no child of this one; nil when isOurs does not want it.
+// adopt watches a process that is no child of this one. It returns nil when isOurs refuses the process.
 func adopt(pid int, isOurs func(pid int) bool) *member {
 	fd := openPID(pid)
 	_, begun, ok := stat(pid)
-	// The order matters: with the descriptor open and the checks after it, the number cannot change hands in between.
+	// The order matters: the descriptor is open before the checks, so the number cannot pass to another process
+	// in between.
 	if !ok || !isOurs(pid) {
 		if fd != nil {
 			fd.Close()
@@ -63,7 +64,7 @@ func adopt(pid int, isOurs func(pid int) bool) *member {
 		return nil
 	}
 	m := &member{pid: pid, begun: begun, fd: fd, done: make(chan struct{}), quit: make(chan struct{}), how: "it ended"}
-	go m.follow()
+	go m.watch()
 	return m
 }
 
@@ -89,7 +90,7 @@ func parsePID(file string, text []byte) (int, error) {
 }
 
 func openPID(pid int) *os.File {
-	fd, err := unix.PidfdOpen(pid, unix.O_NONBLOCK) // PIDFD_NONBLOCK; kernels before 5.10 refuse the flag
+	fd, err := unix.PidfdOpen(pid, unix.O_NONBLOCK) // the flag is PIDFD_NONBLOCK; kernels before 5.10 refuse it
 	if errors.Is(err, unix.EINVAL) {
 		fd, err = unix.PidfdOpen(pid, 0)
 		if err == nil {
@@ -102,8 +103,8 @@ func openPID(pid int) *os.File {
 	return os.NewFile(uintptr(fd), "pidfd:"+strconv.Itoa(pid))
 }
 
-// follow waits for the end: the pidfd becomes readable, without a thread or a timer of ours.
-func (m *member) follow() {
+// watch waits for the process to end. The pidfd becomes readable then, which needs no thread and no timer.
+func (m *member) watch() {
 	defer close(m.done)
 	if m.fd != nil {
 		if conn, err := m.fd.SyscallConn(); err == nil {
@@ -113,11 +114,11 @@ func (m *member) follow() {
 			select {
 			case <-m.quit:
 				return
-			default: // the descriptor cannot be polled: look again and again
+			default: // the descriptor cannot be polled: check at intervals
 			}
 		}
 	}
-	ticker := time.NewTicker(watchEvery)
+	ticker := time.NewTicker(watchInterval)
 	defer ticker.Stop()
 	for m.alive() {
 		select {
@@ -140,7 +141,7 @@ func (m *member) alive() bool {
 	return ok && begun == m.begun && state != 'Z' && state != 'X'
 }
 
-// signal reaches the process, and its group when it leads one.
+// signal sends a signal to the process, and to its group when the process leads one.
 func (m *member) signal(s unix.Signal) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -154,8 +155,8 @@ func (m *member) signal(s unix.Signal) {
 	_ = unix.Kill(m.pid, s)
 }
 
-// forget ends the following and frees the descriptor. A child that does not end keeps its goroutine, which waits for it in the
-// kernel.
+// forget ends the watching and frees the descriptor. A child that does not end keeps its goroutine, which
+// waits for it in the kernel.
 func (m *member) forget() {
 	if m.child {
 		return
@@ -172,7 +173,8 @@ func (m *member) forget() {
 	})
 }
 
-// ticks is the time since boot in the unit of /proc/PID/stat, which Linux fixed at 100 a second for all that read it.
+// ticks returns the time since boot in the unit of /proc/PID/stat. Linux fixes that unit at 1/100 s for user
+// space.
 func ticks() uint64 {
 	var t unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &t); err != nil {
@@ -188,8 +190,9 @@ func startedSince(pid int, since uint64) bool {
 	return ok && err == nil && n >= since
 }
 
-// strays are processes of one start of a daemon, wherever they moved to: all have its mark in their environment. It is how what a
-// program left is found when it failed before it wrote a pid file.
+// strays returns the processes of one start of a daemon, whatever session or group they moved to: all of them
+// have its mark in their environment. This finds what a program left behind that failed before it wrote a pid
+// file.
 func strays(mark string, since uint64, known []*member) (found []*member) {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
@@ -219,7 +222,7 @@ func strays(mark string, since uint64, known []*member) (found []*member) {
 	return found
 }
 
-// stat reads the state and the start time out of /proc/PID/stat.
+// stat reads the state and the start time from /proc/PID/stat.
 func stat(pid int) (state byte, begun string, ok bool) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -228,16 +231,17 @@ func stat(pid int) (state byte, begun string, ok bool) {
 	return parseStat(text)
 }
 
-// parseStat: the command's name may hold anything, what counts begins after the last parenthesis.
+// parseStat parses such a file. The command's name may contain anything, so the fields are counted after the
+// last parenthesis.
 func parseStat(text []byte) (state byte, begun string, ok bool) {
 	f := bytes.Fields(text[bytes.LastIndexByte(text, ')')+1:])
-	if len(f) < 20 || len(f[0]) != 1 { // state is field 3 of the line, the start time field 22
+	if len(f) < 20 || len(f[0]) != 1 { // state is field 3 of the line, start time field 22
 		return 0, "", false
 	}
 	return f[0][0], string(f[19]), true
 }
 
-// runs says whether the process runs the program, even when its file was replaced since.
+// runs says whether the process runs the program, even if the program's file was replaced since.
 func runs(pid int, program string) bool {
 	exe, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
 	return err == nil && filepath.Base(strings.TrimSuffix(exe, " (deleted)")) == filepath.Base(program)

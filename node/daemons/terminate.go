@@ -9,11 +9,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// afterKill is how long a process may take to disappear after SIGKILL.
-const afterKill = 2 * time.Second
+// killTimeout is how long a process may take to disappear after SIGKILL.
+const killTimeout = 2 * time.Second
 
-// down is closed when one of the processes ends; with several that needs a goroutine, which ends with quit.
-func (p *process) down(quit <-chan struct{}) <-chan struct{} {
+// anyEnded returns a channel that gets a value or is closed when one of the processes ends. With several
+// processes each has a goroutine, which also ends with quit.
+func (p *process) anyEnded(quit <-chan struct{}) <-chan struct{} {
 	if len(p.members) == 1 {
 		return p.members[0].done
 	}
@@ -31,8 +32,8 @@ func (p *process) down(quit <-chan struct{}) <-chan struct{} {
 	return first
 }
 
-// how says which process ended and how.
-func (p *process) how() string {
+// endedHow says which process ended and how.
+func (p *process) endedHow() string {
 	for _, m := range p.members {
 		select {
 		case <-m.done:
@@ -47,8 +48,8 @@ func (p *process) how() string {
 	return ""
 }
 
-// terminate ends what is left: SIGTERM, SIGKILL after wait or as soon as patience ends, each to the whole group. The error
-// names processes that are still there afterwards.
+// terminate ends the remaining processes, each with its whole group: SIGTERM, then SIGKILL after wait or as
+// soon as patience ends. The error names the processes that are still there afterwards.
 func (p *process) terminate(patience context.Context, wait time.Duration) error {
 	p.collect()
 	all := func(s unix.Signal) {
@@ -57,10 +58,10 @@ func (p *process) terminate(patience context.Context, wait time.Duration) error 
 		}
 	}
 	all(unix.SIGTERM)
-	all(unix.SIGCONT) // a stopped process would not see it
-	if gone := p.gone(patience, wait); p.collect() || !gone {
+	all(unix.SIGCONT) // a stopped process would not handle SIGTERM
+	if gone := p.waitGone(patience, wait); p.collect() || !gone {
 		all(unix.SIGKILL)
-		p.gone(context.WithoutCancel(patience), afterKill)
+		p.waitGone(context.WithoutCancel(patience), killTimeout)
 	}
 	var left []string
 	for _, m := range p.members {
@@ -80,7 +81,8 @@ func (p *process) terminate(patience context.Context, wait time.Duration) error 
 	return nil
 }
 
-// collect adds processes of this start that are not known yet: helpers of a daemon, and what was started meanwhile.
+// collect adds processes of this start that are not known yet: helpers of the daemon and processes that were
+// started meanwhile.
 func (p *process) collect() (more bool) {
 	if p.mark == "" {
 		return false
@@ -90,7 +92,7 @@ func (p *process) collect() (more bool) {
 	return len(found) > 0
 }
 
-func (p *process) gone(patience context.Context, wait time.Duration) bool {
+func (p *process) waitGone(patience context.Context, wait time.Duration) bool {
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	for _, m := range p.members {

@@ -13,16 +13,18 @@ import (
 	"time"
 )
 
-// Facts is where the known daemons and what decides about them are found. The zero value is the image's own root and the
-// machine it runs on.
+// Facts says where the daemons, their configuration and the facts about the machine are. The zero value is
+// the image's own root and the machine it runs on.
 type Facts struct {
-	Root    string            // of the image, default /
-	Sys     string            // default /sys
-	Proc    string            // default /proc
-	Work    string            // folder for configuration files that are made, default /run/driver-entrypoint
-	Drivers string            // folder with gridd.conf and ClientConfigToken, default /drivers
-	Fabric  map[string]string // settings of the fabric manager: the environment's NVFM_CONFIG_*, without that prefix
-	Wait    time.Duration     // for the InfiniBand modules of NVLink 5 systems, default 5 min
+	Root    string // of the image, default /
+	Sys     string // default /sys
+	Proc    string // default /proc
+	Work    string // folder for generated configuration files, default /run/driver-entrypoint
+	Drivers string // folder with gridd.conf and ClientConfigToken, default /drivers
+	// Fabric has the settings of the fabric manager: the variables NVFM_CONFIG_* of the environment, without
+	// that prefix.
+	Fabric map[string]string
+	Wait   time.Duration // how long to wait for the InfiniBand modules of NVLink 5 systems, default 5 min
 }
 
 func (f Facts) withDefaults() Facts {
@@ -47,9 +49,10 @@ func (f Facts) has(name string) bool {
 	return err == nil && st.Mode().IsRegular()
 }
 
-// Persistenced keeps the GPUs initialised while nobody uses them; empty when the image has no nvidia-persistenced. It has no
-// foreground mode and prints nothing: its messages go to syslog, that is to /dev/log when the host's is mounted. Its first process ends
-// with 0 when all GPUs are initialised and its socket is there, which can take long. Not Required: a node serves without it.
+// Persistenced returns the daemon that keeps the GPUs initialised while nobody uses them; nothing when the
+// image has no nvidia-persistenced. The daemon has no foreground mode and prints nothing: its messages go to
+// syslog, that is, to /dev/log when the host's is mounted. Its first process ends with 0 when all GPUs are
+// initialised and its socket exists, which can take long. It is not Required: a node can serve without it.
 func Persistenced(f Facts) []Spec {
 	f = f.withDefaults()
 	const program = "usr/bin/nvidia-persistenced"
@@ -63,18 +66,19 @@ func Persistenced(f Facts) []Spec {
 	}}
 }
 
-// gridd is the folder of gridd's own libraries, below the system's library folder.
+// gridd returns the folder of gridd's own libraries, below the system's library folder.
 func (f Facts) gridd() string {
 	triplet := map[string]string{"amd64": "x86_64", "arm64": "aarch64"}[runtime.GOARCH] + "-linux-gnu"
-	const rpm = "usr/lib64/nvidia/gridd" // where systems of the rpm family have their libraries
+	const rpm = "usr/lib64/nvidia/gridd" // library folder of rpm systems
 	if st, err := os.Stat(f.path(rpm)); err == nil && st.IsDir() {
 		return rpm
 	}
 	return "usr/lib/" + triplet + "/nvidia/gridd"
 }
 
-// VGPU are the licence and topology daemons of a vGPU guest (DRIVER_TYPE=vgpu), those that the image has. gridd's configuration and
-// tokens are copied from f.Drivers before each start, as they may have been renewed.
+// VGPU returns the licence and topology daemons of a vGPU guest (DRIVER_TYPE=vgpu) that the image has.
+// gridd's configuration and tokens are copied from f.Drivers before each start, because they may have been
+// renewed.
 func VGPU(f Facts) []Spec {
 	f = f.withDefaults()
 	var specs []Spec
@@ -83,7 +87,7 @@ func VGPU(f Facts) []Spec {
 			Name: "nvidia-gridd", Path: f.path("usr/bin/nvidia-gridd"), Required: true,
 			Env:     append(os.Environ(), "LD_LIBRARY_PATH="+f.path(f.gridd())),
 			PIDFile: f.path("var/run/nvidia-gridd/nvidia-gridd.pid"),
-			Before:  func(context.Context) error { return f.licence() },
+			Before:  func(context.Context) error { return f.copyLicence() },
 		})
 	}
 	if f.has("usr/bin/nvidia-topologyd") {
@@ -98,8 +102,9 @@ func VGPU(f Facts) []Spec {
 	return specs
 }
 
-// licence copies gridd.conf and the tokens to where gridd reads them. Missing ones are fine: the image may have its own.
-func (f Facts) licence() error {
+// copyLicence copies gridd.conf and the tokens to the folders where gridd reads them. Missing files are no
+// error: the image may have its own.
+func (f Facts) copyLicence() error {
 	if err := os.MkdirAll(f.path("var/run/nvidia-gridd"), 0o755); err != nil {
 		return fmt.Errorf("make gridd's folder: %w", err)
 	}
@@ -112,7 +117,7 @@ func (f Facts) licence() error {
 		return fmt.Errorf("copy the licence tokens: %w", err)
 	}
 	for _, t := range tokens {
-		if strings.HasPrefix(t.Name(), ".") { // of a mounted ConfigMap: ..data and its folders
+		if strings.HasPrefix(t.Name(), ".") { // entries of a mounted ConfigMap: ..data and its folders
 			continue
 		}
 		if err := copyFile(filepath.Join(from, t.Name()), filepath.Join(to, t.Name())); err != nil {
@@ -122,10 +127,11 @@ func (f Facts) licence() error {
 	return nil
 }
 
-// maxConfig bounds configuration files and tokens.
+// maxConfig limits the size of configuration files and tokens.
 const maxConfig = 1 << 20
 
-// readConfig reads a regular file of bounded size, through links, since mounted ConfigMaps are made of them.
+// readConfig reads a regular file of limited size. It follows links, because mounted ConfigMaps consist of
+// links.
 func readConfig(path string) ([]byte, error) {
 	st, err := os.Stat(path)
 	if err != nil {
@@ -153,7 +159,7 @@ func copyFile(from, to string) error {
 	return writeFile(to, content)
 }
 
-// writeFile puts a whole file in place or leaves what was there.
+// writeFile writes the whole file atomically, or leaves the old one.
 func writeFile(path string, content []byte) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
