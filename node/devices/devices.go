@@ -1,7 +1,8 @@
-// Package devices knows the NVIDIA devices of a node: what the PCI bus has (without the driver, from sysfs) and the device
-// nodes through which programs reach the driver.
+// Package devices reads the NVIDIA devices of a node: the devices on the PCI bus (without the driver, from
+// sysfs) and the device nodes through which programs use the driver.
 //
-// It makes nodes and links and removes those that it made. It loads nothing, opens no device and never asks the driver itself.
+// It creates device nodes and links, and removes those that it created. It loads nothing, opens no device and
+// never asks the driver itself.
 package devices
 
 import (
@@ -18,7 +19,7 @@ import (
 	"strings"
 )
 
-// The vendors that the node cares for, as PCI numbers.
+// PCI numbers of the vendors that matter here.
 const (
 	NVIDIA   uint16 = 0x10de
 	Mellanox uint16 = 0x15b3
@@ -30,10 +31,10 @@ type GPU struct {
 	Vendor, Device       uint16
 	SubVendor, SubDevice uint16
 	Class                uint32 // 24 bits, 0x030000 (VGA) or 0x030200 (3D)
-	Driver               string // the driver that it is bound to: "nvidia", "nouveau", "vfio-pci"; "" for none
+	Driver               string // the driver that the device is bound to: "nvidia", "nouveau", "vfio-pci"; "" for none
 }
 
-// maxSmall bounds a file of sysfs that holds one number, maxText one of procfs that holds lines.
+// maxSmall limits a file of sysfs that holds one number, maxText a file of procfs that holds lines.
 const (
 	maxSmall = 64
 	maxText  = 1 << 20
@@ -41,7 +42,8 @@ const (
 
 var address = regexp.MustCompile(`^[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$`)
 
-// GPUs are NVIDIA's display devices below sys (a mounted sysfs, "/sys"), sorted by address. A machine without a PCI bus has none.
+// GPUs returns NVIDIA's display devices below sys (a mounted sysfs, "/sys"), sorted by address. A machine
+// without a PCI bus has none.
 func GPUs(sys string) ([]GPU, error) {
 	var gpus []GPU
 	err := eachDevice(sys, func(addr string, read func(string) (uint64, error)) error {
@@ -67,7 +69,7 @@ func GPUs(sys string) ([]GPU, error) {
 	return gpus, err
 }
 
-// HasVendor says whether a device of that vendor is on the bus: Mellanox for RDMA.
+// HasVendor says whether a device of a vendor is on the bus: Mellanox for RDMA.
 func HasVendor(sys string, vendor uint16) (bool, error) {
 	found := false
 	err := eachDevice(sys, func(_ string, read func(string) (uint64, error)) error {
@@ -78,7 +80,7 @@ func HasVendor(sys string, vendor uint16) (bool, error) {
 	return found, err
 }
 
-// eachDevice calls f for every PCI device. A device that disappears meanwhile (hot unplug) is passed over.
+// eachDevice calls f for every PCI device. It skips a device that disappears meanwhile (hot unplug).
 func eachDevice(sys string, f func(addr string, read func(string) (uint64, error)) error) error {
 	dir := filepath.Join(sys, "bus/pci/devices")
 	entries, err := os.ReadDir(dir)
@@ -109,7 +111,7 @@ func vendorAndClass(read func(string) (uint64, error)) (uint16, uint32, error) {
 	return uint16(vendor), uint32(class), err
 }
 
-// readNumber reads a number as sysfs writes them: "0x10de\n".
+// readNumber reads a number in the format of sysfs: "0x10de\n".
 func readNumber(path string) (uint64, error) {
 	text, err := readBounded(path, maxSmall)
 	if err != nil {
@@ -122,7 +124,7 @@ func readNumber(path string) (uint64, error) {
 	return n, nil
 }
 
-// readBounded reads at most limit bytes; a longer file is an error, not a part of it.
+// readBounded reads a file of at most limit bytes; a longer file is an error.
 func readBounded(path string, limit int64) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {

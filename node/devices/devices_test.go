@@ -41,7 +41,7 @@ func TestPCI(t *testing.T) {
 	pci(t, sys, "0000:06:00.0", "0x1002", "0x030000", "amdgpu")
 	pci(t, sys, "0000:c1:00.0", "0x10de", "0x068000", "nvidia-nvswitch")
 	pci(t, sys, "0000:d1:00.0", "0x15b3", "0x020700", "mlx5_core")
-	check(t, os.MkdirAll(filepath.Join(sys, "bus/pci/devices/0000:e1:00.0"), 0o755)) // gone half way
+	check(t, os.MkdirAll(filepath.Join(sys, "bus/pci/devices/0000:e1:00.0"), 0o755)) // a device that disappears during the scan
 	check(t, os.MkdirAll(filepath.Join(sys, "bus/pci/devices/not-an-address"), 0o755))
 
 	gpus, err := GPUs(sys)

@@ -9,22 +9,23 @@ import (
 	"strings"
 )
 
-// Listed is a GPU as the driver shows it without being asked through a device file: it has taken the device, which says nothing yet of
-// whether the device initialises, as that happens when somebody opens it.
+// Listed is a GPU as the driver shows it in procfs, without a query through a device file. The driver has
+// taken the device; this does not say whether the device initialises, since that happens when a program opens
+// it.
 type Listed struct {
-	Address  string // as the driver names the folder: "0000:05:00.0"
+	Address  string // name of the driver's folder: "0000:05:00.0"
 	Model    string // "Tesla T4"; "" until the GPU was initialised for the first time
-	UUID     string // "GPU-8a3c..."; "" as long
+	UUID     string // "GPU-8a3c..."; "" until then, too
 	Excluded bool   // by the administrator (NVreg_ExcludedGpus)
 }
 
 const (
-	maxListed = 1024 // far above what any machine has
+	maxListed = 1024 // far more than any machine has
 	maxWord   = 128  // bytes of a name
 )
 
-// Listed are the GPUs that the driver has taken, as /proc/driver/nvidia/gpus/<address>/information shows them, by address. Without a
-// loaded driver there are none.
+// Listed returns the GPUs that the driver has taken, from /proc/driver/nvidia/gpus/<address>/information,
+// by address. Without a loaded driver there are none.
 func (n Nodes) Listed() ([]Listed, error) {
 	dir := filepath.Join(n.Proc, "driver/nvidia/gpus")
 	entries, err := os.ReadDir(dir)
@@ -48,7 +49,8 @@ func (n Nodes) Listed() ([]Listed, error) {
 	return found, nil
 }
 
-// parseListed reads what the driver writes of a GPU. What it does not know yet it writes as "Unknown", or with question marks.
+// parseListed parses the driver's information about a GPU. The driver writes "Unknown" or question marks for
+// values that it does not know yet.
 func parseListed(addr string, text []byte) Listed {
 	fields := parseFields(text)
 	known := func(name string) string {

@@ -7,7 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// The driver's own words, of release 535: before and after the first initialisation.
+// Texts of the driver, release 535, before and after the first initialisation.
 const (
 	fresh = `Model: 		 Unknown
 IRQ:   		 0

@@ -13,8 +13,9 @@ import (
 
 const capsDir = "nvidia-caps"
 
-// ensure makes w and its link unless they are there. The Node is filled in as far as it came.
-func (n Nodes) ensure(w wanted) (Node, error) {
+// ensure creates the node and its link unless they exist. With an error the Node still describes what was
+// created.
+func (n Nodes) ensure(w wantedNode) (Node, error) {
 	node := Node{Path: filepath.Join(n.Dev, w.name), Major: w.major, Minor: w.minor}
 	if !isDevice(node.Path, w.dev()) {
 		if err := replaceNode(node.Path, w); err != nil {
@@ -30,15 +31,15 @@ func (n Nodes) ensure(w wanted) (Node, error) {
 	return node, err
 }
 
-// isDevice says whether path itself, not what a link there leads to, is the character device dev.
+// isDevice says whether path itself (not the target of a link) is the character device dev.
 func isDevice(path string, dev uint64) bool {
 	var st unix.Stat_t
 	return unix.Lstat(path, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFCHR && st.Rdev == dev
 }
 
-// replaceNode makes the node under a temporary name and renames it, so that no program ever finds nothing, or a node of the
-// wrong mode, in its place.
-func replaceNode(path string, w wanted) error {
+// replaceNode creates the node under a temporary name and renames it, so that no program ever finds the node
+// missing or with a wrong mode.
+func replaceNode(path string, w wantedNode) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
 	}
@@ -52,19 +53,19 @@ func replaceNode(path string, w wanted) error {
 	}
 	err = os.Chown(tmp, w.owner.uid, w.owner.gid)
 	if err == nil {
-		err = os.Chmod(tmp, fs.FileMode(w.owner.mode)) // mknod left out what the umask has
+		err = os.Chmod(tmp, fs.FileMode(w.owner.mode)) // mknod applied the umask
 	}
 	if err == nil {
 		err = os.Rename(tmp, path)
 	}
 	if err != nil {
-		_ = os.Remove(tmp) // the error to tell is the first
+		_ = os.Remove(tmp) // the first error is the one to report
 		return err
 	}
 	return nil
 }
 
-// ensureLink makes link -> target unless something there leads to the right device already.
+// ensureLink creates link -> target unless the link already leads to the right device.
 func ensureLink(link, target string, dev uint64) (bool, error) {
 	var st unix.Stat_t
 	if unix.Stat(link, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFCHR && st.Rdev == dev {
@@ -81,14 +82,15 @@ func ensureLink(link, target string, dev uint64) (bool, error) {
 		return false, err
 	}
 	if err := os.Rename(tmp, link); err != nil {
-		_ = os.Remove(tmp) // the error to tell is the first
+		_ = os.Remove(tmp) // the first error is the one to report
 		return false, err
 	}
 	return true, nil
 }
 
-// Remove takes away what Create made and is still as it was made; what somebody put in its place stays. Nodes outside of Dev are
-// refused: the list may come from a file. It goes on after an error and returns all of them.
+// Remove removes the nodes and links that Create created, if they are unchanged; it keeps what others put in
+// their place. It refuses nodes outside of Dev, because the list may come from a file. It continues after an
+// error and returns all errors.
 func (n Nodes) Remove(created []Node) error {
 	var errs []error
 	for _, node := range slices.Backward(created) {

@@ -13,23 +13,25 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrNoDriver says that the kernel has no character devices of NVIDIA: its module is not loaded.
+// ErrNoDriver says that the kernel has no character devices of NVIDIA: the module is not loaded.
 var ErrNoDriver = errors.New("the nvidia module is not loaded: /proc/devices does not name it")
 
-// Nodes makes and removes device nodes. Its folders are a /dev, a procfs and a sysfs: "/dev", "/proc", "/sys".
+// Nodes creates and removes device nodes. Its folders are a /dev, a procfs and a sysfs: "/dev", "/proc",
+// "/sys".
 type Nodes struct{ Dev, Proc, Sys string }
 
-// Node is a device node that we made, or replaced because it was wrong, with what is needed to recognise it when the module
-// that gave out its numbers is gone. It is meant for a state file.
+// Node is a device node that Create created, or replaced because it was wrong. It has what is needed to
+// recognise the node when the module that assigned its numbers is gone. It is meant for a state file.
 type Node struct {
 	Path  string `json:"path"` // "/dev/nvidia0"
 	Major uint32 `json:"major"`
 	Minor uint32 `json:"minor"`
-	Made  bool   `json:"made,omitempty"` // the node itself is ours
-	Link  string `json:"link,omitempty"` // "/dev/char/195:0" when that link is ours
+	Made  bool   `json:"made,omitempty"` // Create created the node itself
+	Link  string `json:"link,omitempty"` // "/dev/char/195:0" when Create created that link
 }
 
-// The numbers that the driver fixes: nv.h (NV_MAJOR_DEVICE_NUMBER, NV_CONTROL_DEVICE_MINOR, NV_MODESET...), linux_nvswitch.c.
+// Numbers that the driver fixes: nv.h (NV_MAJOR_DEVICE_NUMBER, NV_CONTROL_DEVICE_MINOR, NV_MODESET...),
+// linux_nvswitch.c.
 const (
 	frontMajor     = 195
 	controlMinor   = 255
@@ -40,19 +42,20 @@ const (
 	maxCaps        = 1 << 14
 )
 
-// wanted is a node that has to be there.
-type wanted struct {
+// wantedNode is a device node that has to exist.
+type wantedNode struct {
 	name         string // below Dev
 	major, minor uint32
 	owner        owner
 }
 
-// Create makes the device nodes of everything that is loaded, and the links of /dev/char by which runc finds them: nvidiactl,
-// nvidia<n>, nvidia-modeset, nvidia-uvm and its tools, nvidia-caps/*, NVLink and NVSwitch. Those with the right numbers are
-// kept as they are, wrong ones are replaced in one step. It returns what is ours now, also with an error. When the driver was
-// loaded with NVreg_ModifyDeviceFiles=0 the administrator keeps the nodes, and nothing is made.
+// Create creates the device nodes of every loaded module, and their links in /dev/char by which runc finds
+// them: nvidiactl, nvidia<n>, nvidia-modeset, nvidia-uvm and its tools, nvidia-caps/*, NVLink and NVSwitch.
+// It keeps nodes with the right numbers and replaces wrong ones atomically. It returns what it created, also
+// with an error. When the driver was loaded with NVreg_ModifyDeviceFiles=0 the administrator manages the
+// nodes, and Create does nothing.
 func (n Nodes) Create(ctx context.Context) ([]Node, error) {
-	want, err := n.want()
+	want, err := n.wantedNodes()
 	if err != nil {
 		return nil, fmt.Errorf("make device nodes: %w", err)
 	}
@@ -75,7 +78,7 @@ func (n Nodes) Create(ctx context.Context) ([]Node, error) {
 	return created, nil
 }
 
-func (n Nodes) want() ([]wanted, error) {
+func (n Nodes) wantedNodes() ([]wantedNode, error) {
 	text, err := readBounded(filepath.Join(n.Proc, "devices"), maxText)
 	if err != nil {
 		return nil, err
@@ -93,15 +96,15 @@ func (n Nodes) want() ([]wanted, error) {
 	if err != nil {
 		return nil, err
 	}
-	want := []wanted{{"nvidiactl", front, controlMinor, own}}
+	want := []wantedNode{{"nvidiactl", front, controlMinor, own}}
 	for _, minor := range slices.Sorted(maps.Values(minors)) {
-		want = append(want, wanted{fmt.Sprintf("nvidia%d", minor), front, minor, own})
+		want = append(want, wantedNode{fmt.Sprintf("nvidia%d", minor), front, minor, own})
 	}
 	if n.modeset(majors) {
-		want = append(want, wanted{"nvidia-modeset", front, modesetMinor, own})
+		want = append(want, wantedNode{"nvidia-modeset", front, modesetMinor, own})
 	}
 	if uvm, ok := majors["nvidia-uvm"]; ok {
-		want = append(want, wanted{"nvidia-uvm", uvm, 0, own}, wanted{"nvidia-uvm-tools", uvm, uvmToolsMinor, own})
+		want = append(want, wantedNode{"nvidia-uvm", uvm, 0, own}, wantedNode{"nvidia-uvm-tools", uvm, uvmToolsMinor, own})
 	}
 	fabric, err := n.wantFabric(majors)
 	if err != nil {
@@ -120,7 +123,8 @@ func firstOf(majors map[string]uint32, names ...string) (uint32, bool) {
 	return frontMajor, false
 }
 
-// modeset says whether nvidia-modeset is loaded: since release 545 it has a line in /proc/devices, before it shares nvidia's.
+// modeset says whether nvidia-modeset is loaded. Since release 545 it has a line in /proc/devices; before, it
+// shares nvidia's.
 func (n Nodes) modeset(majors map[string]uint32) bool {
 	if _, ok := majors["nvidia-modeset"]; ok {
 		return true
@@ -129,16 +133,16 @@ func (n Nodes) modeset(majors map[string]uint32) bool {
 	return err == nil
 }
 
-// wantFabric are the nodes of NVLink and of the NVSwitches, which have files of their own for modes. The minors of the switches
-// are not written anywhere; the driver counts them from 0.
-func (n Nodes) wantFabric(majors map[string]uint32) ([]wanted, error) {
-	var want []wanted
+// wantFabric returns the nodes of NVLink and of the NVSwitches, whose modes are in files of their own. No
+// file has the minors of the switches; the driver counts them from 0.
+func (n Nodes) wantFabric(majors map[string]uint32) ([]wantedNode, error) {
+	var want []wantedNode
 	if m, ok := majors["nvidia-nvlink"]; ok {
 		own, err := n.owner("driver/nvidia-nvlink/permissions")
 		if err != nil {
 			return nil, err
 		}
-		want = append(want, wanted{"nvidia-nvlink", m, 0, own})
+		want = append(want, wantedNode{"nvidia-nvlink", m, 0, own})
 	}
 	m, ok := majors["nvidia-nvswitch"]
 	if !ok {
@@ -152,39 +156,41 @@ func (n Nodes) wantFabric(majors map[string]uint32) ([]wanted, error) {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
-	want = append(want, wanted{"nvidia-nvswitchctl", m, switchCtlMinor, own})
+	want = append(want, wantedNode{"nvidia-nvswitchctl", m, switchCtlMinor, own})
 	for i := range entries[:min(len(entries), switchCtlMinor)] {
-		want = append(want, wanted{fmt.Sprintf("nvidia-nvswitch%d", i), m, uint32(i), own})
+		want = append(want, wantedNode{fmt.Sprintf("nvidia-nvswitch%d", i), m, uint32(i), own})
 	}
 	return want, nil
 }
 
-// wantCaps are the nodes of the driver's capabilities (MIG, fabric management): nvidia-caps/nvidia-cap<minor>.
-func (n Nodes) wantCaps(majors map[string]uint32) ([]wanted, error) {
+// wantCaps returns the nodes of the driver's capabilities (MIG, fabric management):
+// nvidia-caps/nvidia-cap<minor>.
+func (n Nodes) wantCaps(majors map[string]uint32) ([]wantedNode, error) {
 	major, ok := majors["nvidia-caps"]
 	if !ok {
 		return nil, nil
 	}
-	byMinor := map[uint32]wanted{}
+	byMinor := map[uint32]wantedNode{}
 	for _, dir := range []string{"driver/nvidia/capabilities", "driver/nvidia-nvlink/capabilities"} {
 		if err := n.capabilities(filepath.Join(n.Proc, dir), 0, func(c capability) error {
 			if len(byMinor) >= maxCaps {
 				return fmt.Errorf("%s: more than %d capabilities", dir, maxCaps)
 			}
-			byMinor[c.minor] = wanted{fmt.Sprintf("nvidia-caps/nvidia-cap%d", c.minor), major, c.minor, owner{mode: c.mode, modify: c.modify}}
+			byMinor[c.minor] = wantedNode{fmt.Sprintf("nvidia-caps/nvidia-cap%d", c.minor), major, c.minor, owner{mode: c.mode, modify: c.modify}}
 			return nil
 		}); err != nil {
 			return nil, err
 		}
 	}
-	want := make([]wanted, 0, len(byMinor))
+	want := make([]wantedNode, 0, len(byMinor))
 	for _, minor := range slices.Sorted(maps.Keys(byMinor)) {
 		want = append(want, byMinor[minor])
 	}
 	return want, nil
 }
 
-// capabilities calls f for each capability below dir. Those of a MIG instance that is destroyed meanwhile just vanish.
+// capabilities calls f for each capability below dir. It skips those of a MIG instance that is destroyed
+// meanwhile.
 func (n Nodes) capabilities(dir string, depth int, f func(capability) error) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -227,4 +233,4 @@ func (n Nodes) owner(name string) (owner, error) {
 	return parseOwner(text), nil
 }
 
-func (w wanted) dev() uint64 { return unix.Mkdev(w.major, w.minor) }
+func (w wantedNode) dev() uint64 { return unix.Mkdev(w.major, w.minor) }

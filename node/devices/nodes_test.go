@@ -36,7 +36,8 @@ func informationText(minor int, excluded string) string {
 		"Bus Location: \t 0000:05:00.0\nDevice Minor: \t %d\nGPU Excluded:\t %s\n", minor, excluded)
 }
 
-// loaded is a node with the whole driver loaded: two GPUs, one more excluded, MIG capabilities, a switch.
+// loaded is a node with the whole driver loaded: two GPUs, one more that is excluded, MIG capabilities, a
+// switch.
 func loaded(t *testing.T) Nodes {
 	t.Helper()
 	if os.Getuid() != 0 {
@@ -137,7 +138,7 @@ func TestCreateKeepsAndReplaces(t *testing.T) {
 		check(t, os.MkdirAll(filepath.Dir(at(name)), 0o755))
 		check(t, unix.Mknod(at(name), unix.S_IFCHR|0o600, int(unix.Mkdev(major, minor))))
 	}
-	mknod("nvidiactl", 195, 255) // right: kept with the mode that it has
+	mknod("nvidiactl", 195, 255) // right: kept with its mode
 	mknod("nvidia-uvm", 509, 0)  // of an earlier load
 	write(t, at("nvidia0"), "a regular file")
 	check(t, os.Symlink("nvidiactl", at("nvidia2")))
@@ -154,7 +155,7 @@ func TestCreateKeepsAndReplaces(t *testing.T) {
 	if diff := cmp.Diff(want, dev(t, n.Dev)); diff != "" {
 		t.Error(diff)
 	}
-	// What others put in place since then stays, and so does what was there before.
+	// What others put in place since then stays, and what existed before stays, too.
 	check(t, os.Remove(at("nvidia2")))
 	write(t, at("nvidia2"), "theirs")
 	check(t, n.Remove(created))

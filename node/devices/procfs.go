@@ -12,11 +12,12 @@ import (
 	"strings"
 )
 
-// maxMinor is the largest minor number that the driver uses by far (NV_CAP_DRV_MINOR_COUNT is 8192), and the largest
-// that all of user space agrees on is 20 bits.
+// maxMinor is 20 bits, the largest minor number that all of user space supports. The driver's largest is far
+// smaller (NV_CAP_DRV_MINOR_COUNT is 8192).
 const maxMinor = 1<<20 - 1
 
-// parseMajors reads /proc/devices: the majors of NVIDIA's character devices by name ("nvidia-uvm"). The first of a name wins.
+// parseMajors parses /proc/devices and returns the majors of NVIDIA's character devices by name
+// ("nvidia-uvm"). The first line of a name counts.
 func parseMajors(text []byte) map[string]uint32 {
 	majors := map[string]uint32{}
 	inside := false
@@ -40,7 +41,8 @@ func parseMajors(text []byte) map[string]uint32 {
 	return majors
 }
 
-// parseFields reads "Name: value" lines as all of NVIDIA's files in procfs have them; blanks and tabs around both do not count.
+// parseFields parses the "Name: value" lines of NVIDIA's files in procfs. It ignores spaces and tabs around
+// both.
 func parseFields(text []byte) map[string]string {
 	fields := map[string]string{}
 	for line := range lines(text) {
@@ -61,7 +63,7 @@ func lines(text []byte) iter.Seq[string] {
 	}
 }
 
-// information is what /proc/driver/nvidia/gpus/<address>/information says of a device node.
+// information has the fields of /proc/driver/nvidia/gpus/<address>/information for a device node.
 type information struct {
 	minor    uint32
 	excluded bool // by the NVreg_ExcludedGpus parameter: the driver refuses to open it
@@ -73,15 +75,15 @@ func parseInformation(text []byte) (information, error) {
 	if err != nil {
 		return information{}, fmt.Errorf("its Device Minor: %w", err)
 	}
-	// "GPU Blacklisted" until release 450.
+	// The field was called "GPU Blacklisted" until release 450.
 	return information{minor, fields["GPU Excluded"] == "Yes" || fields["GPU Blacklisted"] == "Yes"}, nil
 }
 
-// capability is what a file below /proc/driver/nvidia/capabilities says of the node that grants it.
+// capability is what a file below /proc/driver/nvidia/capabilities says about the node that grants it.
 type capability struct {
 	minor  uint32
 	mode   uint32
-	modify bool // false: the administrator keeps such nodes himself
+	modify bool // false: the administrator manages such nodes
 }
 
 func parseCapability(text []byte) (capability, error) {
@@ -108,14 +110,15 @@ func parseMinor(s string) (uint32, error) {
 	return uint32(n), nil
 }
 
-// owner is who owns device nodes and how, by the driver's parameters.
+// owner is the owner and the mode of device nodes, from the driver's parameters.
 type owner struct {
 	uid, gid int
 	mode     uint32
 	modify   bool
 }
 
-// parseOwner reads /proc/driver/nvidia/params (or .../permissions). What is missing or makes no sense is the driver's default.
+// parseOwner parses /proc/driver/nvidia/params (or .../permissions). A value that is missing or not valid is
+// the driver's default.
 func parseOwner(text []byte) owner {
 	o := owner{mode: 0o666, modify: true}
 	fields := parseFields(text)
@@ -131,8 +134,8 @@ func parseOwner(text []byte) owner {
 	return o
 }
 
-// Minors are the minor numbers of the GPUs that the driver has taken, by PCI address; GPUs that an administrator excluded are not
-// among them. Without a loaded driver it is empty.
+// Minors returns the minor numbers of the GPUs that the driver has taken, by PCI address, without GPUs that
+// an administrator excluded. Without a loaded driver it is empty.
 func (n Nodes) Minors() (map[string]uint32, error) {
 	dir := filepath.Join(n.Proc, "driver/nvidia/gpus")
 	entries, err := os.ReadDir(dir)
