@@ -8,7 +8,7 @@ import (
 	"github.com/driver-container/driver-container/distros/driverinfo"
 )
 
-// Missing says that an image without a toolchain has no modules for a kernel, and what to do.
+// Missing says that an image without a toolchain has no modules for a kernel, and how to fix that.
 func Missing(info driverinfo.Info, release, flavour string) (finding, fix string) {
 	fix = fmt.Sprintf("Use an image for this kernel, or one with a toolchain (driver-build --kernel %s ...).", release)
 	kernels := info.Kernels()
@@ -24,7 +24,7 @@ func Missing(info driverinfo.Info, release, flavour string) (finding, fix string
 	return fmt.Sprintf("this image has modules for kernels %s; this node runs %s", strings.Join(kernels, ", "), release), fix
 }
 
-// Serves lists the flavours that an image has modules of for a kernel, the preferred one first.
+// Serves lists the flavours of the image's modules for a kernel, the preferred one first.
 func Serves(info driverinfo.Info, release string) (flavours []string) {
 	for _, f := range info.Flavours {
 		if slices.Contains(info.Precompiled, driverinfo.Precompiled{Kernel: release, Flavour: f}) {
@@ -34,7 +34,7 @@ func Serves(info driverinfo.Info, release string) (flavours []string) {
 	return flavours
 }
 
-// checkAvailable: there are modules for this kernel, or what it takes to make them.
+// checkAvailable checks that there are modules for this kernel, or that they can be compiled.
 func checkAvailable(in *Input) result {
 	switch {
 	case in.Stays:

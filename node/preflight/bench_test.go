@@ -19,7 +19,7 @@ import (
 	"github.com/driver-container/driver-container/kmod/sign"
 )
 
-// newSigner makes a key with a certificate that signed itself; id nil leaves the subject key id out.
+// newSigner returns a key with a self-signed certificate; without id the certificate has no subject key id.
 func newSigner(t *testing.T, name string, serial int64, id []byte, issuer *sign.Signer) *sign.Signer {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -46,11 +46,13 @@ func newSigner(t *testing.T, name string, serial int64, id []byte, issuer *sign.
 	return s
 }
 
-// bench makes modules and tells the kernel's keys.
+// bench makes modules and provides the kernel's keys.
 type bench struct {
-	t                        *testing.T
-	dir                      string
-	db, other, leaf, without *sign.Signer // in db; nowhere; issued by db's; in db, without a subject key id
+	t   *testing.T
+	dir string
+	// db is in the firmware's db, other is unknown, leaf was issued by db, without is in db and has no subject
+	// key id.
+	db, other, leaf, without *sign.Signer
 }
 
 func newBench(t *testing.T) *bench {
@@ -74,7 +76,7 @@ func (b *bench) write(name string, data []byte) string {
 
 var plainModule = bytes.Repeat([]byte("\x7fELF module "), 500)
 
-// signed is a module that a key signed, and what somebody did to it then.
+// signed writes a module that a key signed and edit then changed.
 func (b *bench) signed(by *sign.Signer, hash crypto.Hash, edit func([]byte) []byte) string {
 	b.t.Helper()
 	from := b.write("plain.ko", plainModule)
@@ -96,7 +98,7 @@ func (b *bench) signed(by *sign.Signer, hash crypto.Hash, edit func([]byte) []by
 	return b.write("nvidia.ko", data)
 }
 
-// procKeys is /proc/keys of a machine whose db has two keys, and whose shim has one more.
+// procKeys is /proc/keys of a machine whose db has two keys and whose shim has one more.
 func (b *bench) procKeys() string {
 	key := func(serial int, name, id string) string {
 		return fmt.Sprintf("%08x I------     1 perm 1f030000     0     0 asymmetri %s: %s: X509.ecdsa %.8s []\n", serial, name, id, id)
@@ -110,16 +112,16 @@ func (b *bench) procKeys() string {
 		key(0x13, "SB test db", hex.EncodeToString(b.db.Certificate.SubjectKeyId)) + key(0x14, "SnakeOil", "0080") + key(0x15, "In nobody's ring", "ff")
 }
 
-// rings answers like the kernel: .secondary_trusted_keys holds two other keyrings.
+// rings answers like the kernel: .secondary_trusted_keys contains two other keyrings.
 func rings(keyring int32) ([]int32, error) {
 	return map[int32][]int32{1: {0x11}, 2: {1, 3}, 3: {0x12}, 4: {0x13, 0x14}}[keyring], nil
 }
 
-// state is a machine.
+// state describes a machine.
 type state struct{ enforce, lockdown string }
 
 var (
-	secure = state{"Y", "none [integrity] confidentiality"} // Secure Boot, db with our key
+	secure = state{"Y", "none [integrity] confidentiality"} // Secure Boot, db has our key
 	setup  = state{"N", "[none] integrity confidentiality"} // Setup Mode: db in .platform, nothing enforced
 	locked = state{"N", "none [integrity] confidentiality"} // lockdown=integrity without Secure Boot: EPERM
 )
@@ -137,7 +139,7 @@ func (b *bench) machine(s state) (*machine, Input) {
 	return m, in
 }
 
-// at changes one byte, counted from the end when negative.
+// flip changes one byte; a negative position counts from the end.
 func flip(at int) func([]byte) []byte {
 	return func(data []byte) []byte {
 		data = slices.Clone(data)

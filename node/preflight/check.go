@@ -1,8 +1,9 @@
-// Package preflight looks at a node before anything on it is changed and says what would stop the driver there, each finding
-// with what to do about it.
+// Package preflight checks a node before anything on it is changed and reports what would prevent the driver
+// from working there. Each finding says how to fix it.
 //
-// It reads sysfs, procfs, the image and, where it can be seen, the host's root; it loads, unloads, mounts and writes nothing
-// and starts no program. What a check cannot find out it says as a skipped check with the reason, never as a pass.
+// The package reads sysfs, procfs, the image and, where it is visible, the host's root. It loads, unloads,
+// mounts and writes nothing and starts no program. A check that cannot find out its answer is reported as
+// skipped with the reason, never as passed.
 package preflight
 
 import (
@@ -15,12 +16,12 @@ import (
 // Status is the result of a check.
 type Status string
 
-// The results. Only Blocked stops a start.
+// Results of a check. Only Blocked prevents a start.
 const (
 	OK      Status = "ok"
-	Warning Status = "warning"  // it may work, and somebody should look at it
-	Blocked Status = "blocking" // it cannot work, or would leave consumers with a driver they cannot use
-	Skipped Status = "skipped"  // not needed here, or there is nothing to judge by
+	Warning Status = "warning"  // the driver may work, but a person should look at this
+	Blocked Status = "blocking" // the driver cannot work, or would leave its users with a driver that they cannot use
+	Skipped Status = "skipped"  // not needed here, or the facts are unknown
 )
 
 // Names of checks, in the order in which they run.
@@ -48,8 +49,8 @@ const (
 	Disk         = "disk"
 )
 
-// Check is one finding. Fix tells in the imperative what to do; it is there for every check that is not OK, and may be there
-// for a skipped one.
+// Check is one finding. Fix says in the imperative what to do; every check that is not OK has it, and a
+// skipped one may have it.
 type Check struct {
 	Name    string `json:"name"`
 	Status  Status `json:"status"`
@@ -59,7 +60,7 @@ type Check struct {
 	Signatures *Signatures `json:"signatures,omitempty"` // of the check Signing
 }
 
-// result is what a check function says; its name is the table's.
+// result is the return value of a check function; the name comes from the table of checks.
 type result struct {
 	status       Status
 	finding, fix string
@@ -85,42 +86,42 @@ func block(fix, format string, args ...any) result {
 // step is a row of the table of checks.
 type step struct {
 	name string
-	look func(context.Context, *Input) result
+	run  func(context.Context, *Input) result
 }
 
-// quick is for checks that are over at once.
-func quick(look func(*Input) result) func(context.Context, *Input) result {
-	return func(_ context.Context, in *Input) result { return look(in) }
+// withoutContext adapts a check that ends at once and needs no context.
+func withoutContext(run func(*Input) result) func(context.Context, *Input) result {
+	return func(_ context.Context, in *Input) result { return run(in) }
 }
 
 func steps() []step {
 	return []step{
-		{Kernel, quick(checkKernel)},
-		{System, quick(checkSystem)},
-		{Privileges, quick(checkPrivileges)},
-		{HostPID, quick(checkHostPID)},
-		{RunShared, quick(checkRunShared)},
-		{GPUPresent, quick(checkPresent)},
-		{GPUDriver, quick(checkBound)},
-		{GPUHealth, quick(checkHealth)},
-		{GPUSupported, quick(checkSupported)},
-		{GPUFlavour, quick(checkFlavour)},
-		{Modules, quick(checkModules)},
-		{HostDriver, quick(checkHostDriver)},
-		{Available, quick(checkAvailable)},
+		{Kernel, withoutContext(checkKernel)},
+		{System, withoutContext(checkSystem)},
+		{Privileges, withoutContext(checkPrivileges)},
+		{HostPID, withoutContext(checkHostPID)},
+		{RunShared, withoutContext(checkRunShared)},
+		{GPUPresent, withoutContext(checkPresent)},
+		{GPUDriver, withoutContext(checkBound)},
+		{GPUHealth, withoutContext(checkHealth)},
+		{GPUSupported, withoutContext(checkSupported)},
+		{GPUFlavour, withoutContext(checkFlavour)},
+		{Modules, withoutContext(checkModules)},
+		{HostDriver, withoutContext(checkHostDriver)},
+		{Available, withoutContext(checkAvailable)},
 		{Signing, checkSigning},
-		{Dependencies, quick(checkDependencies)},
-		{RDMADevices, quick(checkRDMA)},
-		{KernelRule, quick(checkKernelRule)},
-		{Headers, quick(checkHeaders)},
-		{Compiler, quick(checkCompiler)},
-		{Memory, quick(checkMemory)},
-		{Disk, quick(checkDisk)},
+		{Dependencies, withoutContext(checkDependencies)},
+		{RDMADevices, withoutContext(checkRDMA)},
+		{KernelRule, withoutContext(checkKernelRule)},
+		{Headers, withoutContext(checkHeaders)},
+		{Compiler, withoutContext(checkCompiler)},
+		{Memory, withoutContext(checkMemory)},
+		{Disk, withoutContext(checkDisk)},
 	}
 }
 
-// Run asks every check, whatever the others say, and returns all findings in the order of steps. Of a cancelled context it
-// returns what there is.
+// Run runs every check, also after one that blocks, and returns the findings in the order of the checks. With
+// a cancelled context it returns the findings so far.
 func Run(ctx context.Context, in Input) []Check {
 	in.defaults()
 	var checks []Check
@@ -128,16 +129,16 @@ func Run(ctx context.Context, in Input) []Check {
 		if ctx.Err() != nil {
 			break
 		}
-		r := s.look(ctx, &in)
+		r := s.run(ctx, &in)
 		checks = append(checks, Check{Name: s.name, Status: r.status, Finding: r.finding, Fix: r.fix, Signatures: r.detail})
 	}
 	return checks
 }
 
-// BlockedError holds the checks that stop a start.
+// BlockedError holds the checks that prevent a start.
 type BlockedError struct{ Checks []Check }
 
-// Error is one line for each check: what was found and what to do.
+// Error returns one line for each check: the finding and the fix.
 func (e *BlockedError) Error() string {
 	lines := make([]string, len(e.Checks))
 	for i, c := range e.Checks {
@@ -146,13 +147,13 @@ func (e *BlockedError) Error() string {
 	return "this node cannot run the driver as it is:\n" + strings.Join(lines, "\n")
 }
 
-// Has says whether a check of that name is among those that block. A blocked Signing is a matter of the module, not of the
-// node, and has an exit code of its own.
+// Has says whether the check of that name blocks. A blocked Signing concerns the module and not the node, and
+// has an exit code of its own.
 func (e *BlockedError) Has(name string) bool {
 	return slices.ContainsFunc(e.Checks, func(c Check) bool { return c.Name == name })
 }
 
-// Blocking returns a *BlockedError of the checks that block, nil when none does.
+// Blocking returns a *BlockedError with the checks that block, nil when there are none.
 func Blocking(checks []Check) error {
 	var e BlockedError
 	for _, c := range checks {

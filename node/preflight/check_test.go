@@ -32,15 +32,15 @@ func at(address string, g devices.GPU) devices.GPU {
 	return g
 }
 
-// cases: a node, what is wrong with it, and what the check of that name says. Everything else stays as it is on a good node.
+// cases: a node, its fault, and the result of the check of that name. All the rest is as on a good node.
 var cases = []struct {
 	name   string
 	check  string
 	files  map[string]string
 	input  func(*Input)
 	status Status
-	find   string // in the finding
-	fix    string // in the fix
+	find   string // text in the finding
+	fix    string // text in the fix
 }{
 	{"no release", Kernel, nil, func(i *Input) { i.Release = "" }, Blocked, "not known", "uname -r"},
 	{"oops", Kernel, map[string]string{"proc/sys/kernel/tainted": "4225\n"}, nil, Warning, "Oops", "Reboot"},
@@ -278,7 +278,7 @@ func TestChecks(t *testing.T) {
 	}
 }
 
-// TestGood: a node on which nothing is wrong passes every check.
+// TestGood: a node without faults passes every check.
 func TestGood(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t, nil)
@@ -298,7 +298,7 @@ func TestGood(t *testing.T) {
 	golden(t, "good.txt", m.rename(b.String()))
 }
 
-// TestBad: a node on which much is wrong: the table, the error and the JSON.
+// TestBad: a node with many faults: the table, the error and the JSON.
 func TestBad(t *testing.T) {
 	t.Parallel()
 	files := secureBoot("Y", "none [integrity] confidentiality")
@@ -331,7 +331,7 @@ func TestBad(t *testing.T) {
 	golden(t, "warning.txt", b.String())
 }
 
-// TestEmpty: nothing at all is known, and nothing panics. A cancelled run ends.
+// TestEmpty: nothing is known, and no check panics. A cancelled run ends.
 func TestEmpty(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -11,22 +11,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ability is a capability of Linux.
-type ability struct {
+// capability is a capability of Linux.
+type capability struct {
 	bit  uint
 	name string
 }
 
-// capabilities that loading a driver takes; a root that is served by a link takes no mounts.
-func (in *Input) capabilities() []ability {
-	need := []ability{{unix.CAP_SYS_MODULE, "CAP_SYS_MODULE"}, {unix.CAP_MKNOD, "CAP_MKNOD"}}
+// capabilities returns the capabilities that loading a driver needs. A driver root that is served by a link
+// needs no mounts.
+func (in *Input) capabilities() []capability {
+	need := []capability{{unix.CAP_SYS_MODULE, "CAP_SYS_MODULE"}, {unix.CAP_MKNOD, "CAP_MKNOD"}}
 	if !in.Linked {
-		need = append(need, ability{unix.CAP_SYS_ADMIN, "CAP_SYS_ADMIN"})
+		need = append(need, capability{unix.CAP_SYS_ADMIN, "CAP_SYS_ADMIN"})
 	}
 	return need
 }
 
-func lacking(effective uint64, need []ability) string {
+func lacking(effective uint64, need []capability) string {
 	var missing []string
 	for _, c := range need {
 		if effective&(1<<c.bit) == 0 {
@@ -52,7 +53,8 @@ func checkPrivileges(in *Input) result {
 	if in.Linked {
 		return checkUnprivileged(in, effective)
 	}
-	// Of the mount alone: the file system below may be read-only in a privileged pod, too, which the start changes.
+	// Only the mount itself counts: the file system below it may be read-only in a privileged pod, too, but the
+	// start changes that.
 	if _, opts, found := in.mountOf("/sys"); found && readOnly(strings.Fields(opts)[0]) {
 		return block(privileged, "/sys is mounted read-only: the kernel cannot be told where the firmware is")
 	}
@@ -69,7 +71,8 @@ func (in *Input) effective() (bits uint64, found bool) {
 	return 0, false
 }
 
-// checkHostPID: only with the host's processes in sight can we name those that hold a GPU.
+// checkHostPID checks that the host's processes are visible, without which the holders of a GPU cannot be
+// named.
 func checkHostPID(in *Input) result {
 	_, err := in.host()
 	if err == nil {
@@ -85,13 +88,15 @@ func checkHostPID(in *Input) result {
 	return warn("Set hostPID: true in the pod.", "the host's processes are out of sight: who uses a GPU cannot be found out when the driver is to be stopped")
 }
 
-// bare says whether the root is a disk and not a container's: there, process 1 is the host's although its root is ours.
+// bare says whether the root is a disk and not that of a container: then process 1 is the host's, although
+// the root is our own.
 func (in *Input) bare() bool {
 	fstype, _, found := in.mountOf("/")
 	return found && fstype != "overlay"
 }
 
-// checkRunShared: the driver root is a mount below RunDir, which nobody outside of this container sees unless it propagates.
+// checkRunShared checks the mount propagation of RunDir. The driver root is a mount below RunDir, and without
+// propagation only this container sees it.
 func checkRunShared(in *Input) result {
 	const bidirectional = "Mount the host's %s with mountPropagation: Bidirectional; on the host, `mount --make-rshared /` if its mounts are private."
 	fix := strings.Replace(bidirectional, "%s", in.RunDir, 1)
@@ -112,7 +117,7 @@ func checkRunShared(in *Input) result {
 	}
 }
 
-// sameMounts says whether the host's process 1 has our mount namespace: there is nothing to propagate to.
+// sameMounts says whether the host's process 1 has our mount namespace. Then no propagation is needed.
 func (in *Input) sameMounts() bool {
 	if _, err := in.host(); err != nil && !in.bare() {
 		return false // process 1 is our own
@@ -125,14 +130,15 @@ func (in *Input) sameMounts() bool {
 	return err == nil && ours == theirs
 }
 
-// mountOf finds the mount that a path is on: its file system and its options, those of the mount and the optional fields of
-// mountinfo, each with a space before it. The last line of the longest mount point wins, for it lies on top.
+// mountOf finds the mount that contains a path: its file system type and its options, those of the mount and
+// the optional fields of mountinfo, each with a space before it. The last line with the longest mount point
+// counts, because that mount is on top.
 func (in *Input) mountOf(path string) (fstype, opts string, found bool) {
 	fstype, opts, at := in.mount(path)
 	return fstype, opts, at != ""
 }
 
-// mount is mountOf with the mount's place, "" when it is not found.
+// mount is mountOf with the mount point, "" when there is none.
 func (in *Input) mount(path string) (fstype, opts, at string) {
 	text, err := readSmall(filepath.Join(in.Proc, "self/mountinfo"), maxIndex)
 	if err != nil {

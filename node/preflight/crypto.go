@@ -6,8 +6,9 @@ import (
 	"strings"
 )
 
-// hash says whether the kernel can compute a hash, "sha512": it has it, or loads it when it is asked. It loads modules with the
-// modprobe of the host, in the host's own root, whatever the container has.
+// hash says whether the kernel can compute a hash, such as "sha512": it has the hash, or can load a module
+// for it on demand. The kernel loads modules with the host's modprobe in the host's root, whatever the
+// container has.
 func (in *Input) hash(name string) presence {
 	text, err := readSmall(filepath.Join(in.Proc, "crypto"), maxKeys)
 	if err != nil {
@@ -41,16 +42,16 @@ func (in *Input) hash(name string) presence {
 		if err != nil {
 			continue
 		}
-		if listed(filepath.Join(tree, "modules.dep"), name+"_generic") || listed(filepath.Join(tree, "modules.dep"), name) ||
-			aliased(filepath.Join(tree, "modules.alias"), "crypto-"+name) {
+		if hasModule(filepath.Join(tree, "modules.dep"), name+"_generic") || hasModule(filepath.Join(tree, "modules.dep"), name) ||
+			hasAlias(filepath.Join(tree, "modules.alias"), "crypto-"+name) {
 			return loadable
 		}
 	}
 	return absent
 }
 
-// aliased says whether modules.alias has a name: "alias crypto-sha512 sha512_generic".
-func aliased(index, name string) bool {
+// hasAlias says whether modules.alias has a name: "alias crypto-sha512 sha512_generic".
+func hasAlias(index, name string) bool {
 	text, err := readSmall(index, maxIndex)
 	return err == nil && strings.Contains("\n"+text, "\nalias "+name+" ")
 }

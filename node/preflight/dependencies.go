@@ -11,7 +11,7 @@ import (
 	"github.com/driver-container/driver-container/distros"
 )
 
-// state of a module of the kernel.
+// presence says whether the kernel has a module.
 type presence int
 
 const (
@@ -21,8 +21,8 @@ const (
 	present // loaded or built in
 )
 
-// checkDependencies looks for the kernel's own modules that nvidia.ko stands on. A kernel may be built without them; then the
-// driver is compiled without their use.
+// checkDependencies looks for the kernel's own modules that nvidia.ko depends on. A kernel may be built
+// without them; then the driver is compiled without them, too.
 func checkDependencies(in *Input) result {
 	trees := in.moduleTrees()
 	var missing []string
@@ -47,7 +47,8 @@ func checkDependencies(in *Input) result {
 	return ok("%s", strings.Join(found, ", "))
 }
 
-// modulePackages names the packages of the host's system, or of one of which it is known, where that is not.
+// modulePackages names the packages of the host's system with those modules. When the system is unknown, it
+// names those of Ubuntu as an example.
 func (in *Input) modulePackages() string {
 	unknown := fmt.Sprintf(" (Ubuntu: linux-modules-extra-%s)", in.Release)
 	host, err := in.host()
@@ -64,7 +65,8 @@ func (in *Input) modulePackages() string {
 	return ""
 }
 
-// moduleTrees are the folders with the modules of the running kernel: the image's own (or a mount of the host's) and the host's.
+// moduleTrees returns the folders with the modules of the running kernel: the image's own (or a mount of the
+// host's) and the host's.
 func (in *Input) moduleTrees() (dirs []string) {
 	roots := []string{in.Root}
 	if host, err := in.host(); err == nil {
@@ -85,10 +87,10 @@ func (in *Input) presence(name string, trees []string) presence {
 		return present
 	}
 	for _, tree := range trees {
-		if listed(filepath.Join(tree, "modules.builtin"), name) {
+		if hasModule(filepath.Join(tree, "modules.builtin"), name) {
 			return present
 		}
-		if listed(filepath.Join(tree, "modules.dep"), name) {
+		if hasModule(filepath.Join(tree, "modules.dep"), name) {
 			return loadable
 		}
 	}
@@ -98,8 +100,9 @@ func (in *Input) presence(name string, trees []string) presence {
 	return absent
 }
 
-// listed says whether modules.dep or modules.builtin names a module: "kernel/drivers/i2c/i2c-core.ko.xz: ...".
-func listed(index, name string) bool {
+// hasModule says whether modules.dep or modules.builtin names a module: "kernel/drivers/i2c/i2c-core.ko.xz:
+// ...".
+func hasModule(index, name string) bool {
 	text, err := readSmall(index, maxIndex)
 	if err != nil {
 		return false
@@ -114,7 +117,8 @@ func listed(index, name string) bool {
 	return false
 }
 
-// checkRDMA: nvidia-peermem stands on ib_core and is of no use without a network card of NVIDIA (Mellanox).
+// checkRDMA checks what nvidia-peermem needs: it depends on ib_core, and is useful only with a network card
+// of NVIDIA (Mellanox).
 func checkRDMA(in *Input) result {
 	if !in.RDMA {
 		return skip("GPUDirect RDMA is not asked for")

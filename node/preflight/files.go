@@ -14,10 +14,10 @@ import (
 const (
 	maxSmall = 64 << 10 // a file of sysfs, a kernel command line
 	maxIndex = 16 << 20 // modules.dep; Debian's has 0.5 MB
-	maxLinks = 40       // as the kernel
+	maxLinks = 40       // the kernel's limit
 )
 
-// errHost says that the host's root is not visible from here.
+// errHost says that the host's root is not visible to this process.
 var errHost = errors.New("the host's file system is not visible")
 
 // readSmall reads a file of at most limit bytes.
@@ -37,7 +37,7 @@ func readSmall(name string, limit int64) (string, error) {
 	return string(data), nil
 }
 
-// value is the content of a file of sysfs or procfs without its newline, "" when it cannot be read.
+// value returns the content of a file of sysfs or procfs without its newline, "" when it cannot be read.
 func value(elem ...string) string {
 	s, err := readSmall(filepath.Join(elem...), maxSmall)
 	if err != nil {
@@ -51,8 +51,8 @@ func exists(elem ...string) bool {
 	return err == nil
 }
 
-// host is the folder in which the host's root is seen. Without hostPID process 1 is our own, and its root is ours: what is
-// found there says nothing of the host.
+// host returns the folder in which the host's root is visible. Without hostPID process 1 is our own and its
+// root is ours, which says nothing about the host.
 func (in *Input) host() (string, error) {
 	theirs, err := os.Stat(in.Host)
 	if err != nil {
@@ -68,8 +68,8 @@ func (in *Input) host() (string, error) {
 	return in.Host, nil
 }
 
-// within finds a file of another root, following links as a process in there would: an absolute target begins at that root,
-// and ".." ends at it.
+// within finds a file of another root. It follows links as a process in that root would: an absolute target
+// begins at that root, and ".." ends at it.
 func within(root, name string) (string, error) {
 	var at []string
 	rest := strings.Split(strings.Trim(name, "/"), "/")

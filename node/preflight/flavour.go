@@ -10,17 +10,17 @@ import (
 	"github.com/driver-container/driver-container/node/devices"
 )
 
-// firstOpenDefault is the first branch whose installer takes the open modules where all GPUs allow it.
+// firstOpenDefault is the first branch whose installer prefers the open modules where all GPUs support them.
 const firstOpenDefault = 560
 
-// FlavourError says that the flavour that was asked for cannot be had from this image.
+// FlavourError says that the image does not have the requested flavour.
 type FlavourError struct {
 	Requested string
-	Have      []string // what the image has
-	Kernel    string   // for which it has no more than that; "" for any
+	Have      []string // flavours of the image
+	Kernel    string   // the kernel for which the image has only these; "" for any kernel
 }
 
-// Error says what to ask for instead.
+// Error says what to request instead.
 func (e *FlavourError) Error() string {
 	if !slices.Contains(requests(), e.Requested) {
 		return fmt.Sprintf("kernel module type %.40q is not known: use %s", e.Requested, strings.Join(requests(), ", "))
@@ -35,12 +35,13 @@ func (e *FlavourError) Error() string {
 
 func requests() []string { return []string{"auto", driverinfo.Open, driverinfo.Proprietary} }
 
-// Flavour chooses the kernel modules for a kernel among those that can be had for it: serves, or where that is empty, those of the
-// image. requested is "auto" (or ""), "open" or "proprietary"; the reason is for the log. What was
-// asked for is taken whatever the GPUs are: the check GPUFlavour says whether that can work. The error is a *FlavourError.
+// Flavour chooses the kernel modules for a kernel from those that are available for it: serves, or the
+// image's flavours where that is empty. requested is "auto" (or ""), "open" or "proprietary"; the reason is
+// for the log. An explicit request is followed whatever the GPUs are: the check GPUFlavour says whether it
+// can work. The error is a *FlavourError.
 //
-// auto takes what a GPU needs, and else follows NVIDIA's installer: open modules from 560 on where all GPUs can be driven by
-// them, proprietary ones before. A GPU that is not in the list has no vote.
+// auto takes the flavour that a GPU requires. Otherwise it follows NVIDIA's installer: open modules from 560
+// on where all GPUs support them, proprietary ones before. A GPU that is not in the list is ignored.
 func Flavour(info driverinfo.Info, release string, serves []string, supported Supported, gpus []devices.GPU, requested string) (flavour, reason string, err error) {
 	only := "the image has no other"
 	have, kernel := info.Flavours, ""
@@ -75,8 +76,8 @@ func Flavour(info driverinfo.Info, release string, serves []string, supported Su
 	return driverinfo.Proprietary, fmt.Sprintf("the default of drivers before %d", firstOpenDefault), nil
 }
 
-// needsOpen says whether only the open modules drive a GPU: by the list where it tells, and by the ranges of NVIDIA's installer
-// (the GPU halves of the Grace superchips).
+// needsOpen says whether only the open modules drive a GPU: according to the list if it says so, and
+// according to the ranges of NVIDIA's installer (the GPU halves of the Grace superchips).
 func needsOpen(g devices.GPU, c Chip, known bool) bool {
 	if known && c.Open && !c.Proprietary {
 		return true
@@ -86,7 +87,8 @@ func needsOpen(g devices.GPU, c Chip, known bool) bool {
 		d >= 0x2940 && d <= 0x297f || d >= 0x31c0 && d <= 0x31ff || d == 0x31a1 // Grace Blackwell
 }
 
-// checkFlavour: modules that do not drive a GPU load without an error and leave it out.
+// checkFlavour checks that the modules drive the GPUs: other modules load without an error and leave the GPUs
+// out.
 func checkFlavour(in *Input) result {
 	if in.Flavour == "" || len(in.GPUs) == 0 {
 		return skip("no GPU or no flavour to judge")
@@ -120,7 +122,7 @@ func checkFlavour(in *Input) result {
 	}
 }
 
-// branch is the first number of a driver version, 0 when there is none.
+// branch returns the first number of a driver version, 0 when there is none.
 func branch(version string) int {
 	first, _, _ := strings.Cut(version, ".")
 	n, err := strconv.Atoi(first)
@@ -130,7 +132,7 @@ func branch(version string) int {
 	return n
 }
 
-// label names a GPU for people: "0000:05:00.0 (Tesla P100-PCIE-16GB, 10de:15f8)".
+// label returns a GPU's name for people: "0000:05:00.0 (Tesla P100-PCIE-16GB, 10de:15f8)".
 func label(g devices.GPU, c Chip, known bool) string {
 	if !known || c.Name == "" {
 		return fmt.Sprintf("%s (%04x:%04x)", g.Address, g.Vendor, g.Device)

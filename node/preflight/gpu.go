@@ -10,7 +10,7 @@ import (
 	"github.com/driver-container/driver-container/node/devices"
 )
 
-// label names a GPU as the list knows it.
+// label returns a GPU's name from the driver's list.
 func (in *Input) label(g devices.GPU) string {
 	c, known := in.Supported.Lookup(g)
 	return label(g, c, known)
@@ -32,7 +32,7 @@ func checkPresent(in *Input) result {
 	return ok("%s", in.labels())
 }
 
-// checkBound looks at which driver a GPU is bound to. Nouveau is the one that the entrypoint can take away itself.
+// checkBound checks which drivers the GPUs are bound to. The entrypoint itself can unload only nouveau.
 func checkBound(in *Input) result {
 	var taken, fixes []string
 	noted := ""
@@ -64,8 +64,8 @@ func checkBound(in *Input) result {
 	}
 }
 
-// unbind says how to take a GPU from the driver that it is bound to; "" when it is free or will be. The note is about one that
-// will be taken.
+// unbind says how to take a GPU from the driver that it is bound to; "" when the GPU is free or will be. The
+// note is about a GPU that will be taken.
 func (in *Input) unbind(g devices.GPU) (fix, note string) {
 	write := fmt.Sprintf("echo %s > /sys/bus/pci/drivers/%s/unbind", g.Address, g.Driver)
 	switch g.Driver {
@@ -118,7 +118,8 @@ func checkHealth(in *Input) result {
 	return ok("every GPU answers and has addresses")
 }
 
-// noAddresses reads the first line of sysfs' resource file, "start end flags", which is BAR 0: where the registers are.
+// noAddresses reads the first line of sysfs' resource file, "start end flags". The line is BAR 0, where the
+// registers are.
 func noAddresses(resource string) bool {
 	first, _, _ := strings.Cut(resource, "\n")
 	fields := strings.Fields(first)
@@ -129,8 +130,8 @@ func noAddresses(resource string) bool {
 	return err == nil && start == 0
 }
 
-// checkSupported: a GPU that an older branch drives comes up with no other. One that is not in the list is not refused: NVIDIA's
-// lists lack GPUs that the driver supports.
+// checkSupported finds GPUs that only an older branch drives: they do not come up with this driver. A GPU
+// that is not in the list is not refused, because NVIDIA's lists lack GPUs that the driver supports.
 func checkSupported(in *Input) result {
 	if in.SupportedErr != nil {
 		return skip("cannot tell which GPUs driver %s supports: %v", in.Info.Driver, in.SupportedErr)

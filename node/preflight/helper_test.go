@@ -33,8 +33,8 @@ func golden(t *testing.T, name, got string) {
 	}
 }
 
-// machine is a node as files: path below a temporary folder -> content. "link:" begins a symbolic link, "" alone is an empty
-// file, and a path that ends in "/" a folder.
+// machine is a node as files: path below a temporary folder -> content. The prefix "link:" makes a symbolic
+// link, "" an empty file, and a path that ends in "/" a folder.
 type machine struct {
 	t   *testing.T
 	dir string
@@ -42,7 +42,7 @@ type machine struct {
 
 const release = "6.1.0-38-amd64"
 
-// goodFiles is a node on which everything is as it should be, seen from a privileged container with hostPID.
+// goodFiles is a node without faults, seen from a privileged container with hostPID.
 func goodFiles() map[string]string {
 	return map[string]string{
 		"sys/module/module/parameters/sig_enforce":             "N\n",
@@ -116,7 +116,7 @@ func (m *machine) write(name, body string) {
 	}
 }
 
-// rename makes text of a run the same in every folder.
+// rename makes the text of a run the same in every folder.
 func (m *machine) rename(text string) string { return strings.ReplaceAll(text, m.dir, "") }
 
 func gpu(device uint16, driver string) devices.GPU {
@@ -127,7 +127,7 @@ const (
 	k80, m60, p100, v100, t4, a100, h100, gh200, tooNew = 0x102d, 0x13f2, 0x15f8, 0x1db1, 0x1eb8, 0x20b0, 0x2330, 0x2342, 0x2901
 )
 
-// listText is an excerpt of a list as 535 has it: the T4 is not in it.
+// listText is an excerpt of the list of 535, which does not have the T4.
 const listText = `{"chips": [
  {"devid": "0x102D", "name": "Tesla K80", "legacybranch": "470.xx", "features": ["hdmi4k"]},
  {"devid": "0x15F8", "name": "Tesla P100-PCIE-16GB", "features": []},
@@ -155,7 +155,7 @@ func image() driverinfo.Info {
 	}
 }
 
-// input is what is known on that node.
+// input returns the facts about that node.
 func (m *machine) input() Input {
 	return Input{
 		Sys: m.dir + "/sys", Proc: m.dir + "/proc", Root: m.dir + "/root", Host: m.dir + "/host", RunDir: "/run/nvidia",

@@ -16,60 +16,66 @@ type Loading struct {
 	Path string
 }
 
-// What a compile of the modules takes, where Input says nothing else. The closed 535 links nvidia.ko out of 60 MB of objects.
+// Memory and disk space for a compile of the modules, when Input does not say. The closed 535 links nvidia.ko
+// from 60 MB of objects.
 const (
 	defaultNeedMemory = 1200 << 20
 	defaultNeedDisk   = 1 << 30
 )
 
-// Input is what the checks know before they look. The zero values of the paths are those of a running system.
+// Input holds the facts for the checks. The zero values of the paths mean those of a running system.
 type Input struct {
 	Sys, Proc string // "/sys", "/proc"
 	Root      string // our own root: "/"
-	Host      string // the host's root: "/proc/1/root". Where it is our own, the host counts as out of sight
-	RunDir    string // "/run/nvidia"
-	Linked    bool   // the driver root is served by a link to StateDir and not by a mount: the container need not be privileged
+	// Host is the host's root: "/proc/1/root". Where it is the same as Root, the host counts as not visible.
+	Host   string
+	RunDir string // "/run/nvidia"
+	// Linked says that the driver root is served by a link to StateDir and not by a mount, so that the container
+	// need not be privileged.
+	Linked bool
 
-	Info     driverinfo.Info // of the image
-	Release  string          // of the running kernel: "6.1.0-38-amd64"
-	Previous string          // version of the driver that our predecessor loaded, "" none: it is ours to replace
-	GPUs     []devices.GPU   // on the PCI bus
-	Modules  []kmod.Module   // loaded now
-	Flavour  string          // the flavour that is to be loaded, as Flavour chose it
+	Info    driverinfo.Info // of the image
+	Release string          // of the running kernel: "6.1.0-38-amd64"
+	// Previous is the version of the driver that our predecessor loaded, "" for none: that driver is ours to
+	// replace.
+	Previous string
+	GPUs     []devices.GPU // GPUs on the PCI bus
+	Modules  []kmod.Module // modules that are loaded now
+	Flavour  string        // the flavour to load, as the function Flavour chose it
 
 	Supported    Supported // the driver's own list of GPUs
 	SupportedErr error     // why there is no list
 
 	RDMA          bool
-	UnloadNouveau bool // somebody will unload an unused nouveau
+	UnloadNouveau bool // the caller will unload an unused nouveau
 
 	HaveModules bool              // modules for this kernel are in the image or in the cache: nothing is compiled
-	Source      string            // where: "image", "cache"
-	Stays       bool              // the driver that is loaded is the one to have: nothing is loaded
-	Damaged     string            // what was found damaged while looking for them
-	Load        []Loading         // of them, in order
-	Certificate *x509.Certificate // whose key signed them; nil: nobody's, or not known
-	SignWith    *x509.Certificate // whose key will sign what is compiled here, or Resign; nil: nobody signs
-	Resign      bool              // those modules will be signed with that key before they are loaded
-	SignHash    string            // that it will be signed with: "sha256"
+	Source      string            // where they are: "image", "cache"
+	Stays       bool              // the loaded driver is the wanted one: nothing is loaded
+	Damaged     string            // what was found damaged during the search for modules
+	Load        []Loading         // the modules to load, in order
+	Certificate *x509.Certificate // of the key that signed them; nil: none, or unknown
+	SignWith    *x509.Certificate // of the key that will sign compiled modules, or all with Resign; nil: they stay unsigned
+	Resign      bool              // the modules will be signed with that key before they are loaded
+	SignHash    string            // the hash of that signature: "sha256"
 
 	CanCompile   bool     // compiling is allowed and the image has compiler and sources
-	Serves       []string // flavours that can be had for this kernel; empty: those of Info
-	FetchHeaders bool     // headers that are not here will be asked of the system's repository
-	Headers      string   // where headers were found
-	HeadersErr   error    // why none were
-	Compiler     string   // the one to use: "gcc-12 12.2.0"
-	CompilerErr  error    // why there is none
-	WantedGCC    string   // the compiler that made the kernel, where it is another one than Compiler
+	Serves       []string // flavours that are available for this kernel; empty: those of Info
+	FetchHeaders bool     // missing headers will be fetched from the system's package repository
+	Headers      string   // where the headers were found
+	HeadersErr   error    // why there are no headers
+	Compiler     string   // the compiler that will be used: "gcc-12 12.2.0"
+	CompilerErr  error    // why there is no compiler
+	WantedGCC    string   // the compiler of the kernel, if it differs from Compiler
 
-	NeedMemory, NeedDisk uint64 // bytes; 0: what a compile needs
-	StateDir             string // where cache, logs and staged roots go: "/var/lib/nvidia-driver"
+	NeedMemory, NeedDisk uint64 // bytes; 0: the default for a compile
+	StateDir             string // folder of cache, logs and staged roots: "/var/lib/nvidia-driver"
 
 	Free    func(dir string) (uint64, error)     // free bytes of a file system; nil: statfs
-	Members func(keyring int32) ([]int32, error) // serial numbers of the keys in a keyring; nil: the kernel's own answer
+	Members func(keyring int32) ([]int32, error) // serial numbers of the keys in a keyring; nil: asks the kernel
 }
 
-// defaults fills what was left out.
+// defaults sets the fields that are empty.
 func (in *Input) defaults() {
 	for _, d := range []struct {
 		field *string

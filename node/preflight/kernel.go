@@ -9,7 +9,7 @@ import (
 	"github.com/driver-container/driver-container/distros/driverinfo"
 )
 
-// taintDied is the bit of kernel.tainted that says that there was an Oops or a BUG since boot.
+// taintDied is the bit of kernel.tainted for an Oops or a BUG since boot.
 const taintDied = 1 << 7
 
 func checkKernel(in *Input) result {
@@ -28,8 +28,8 @@ func checkKernel(in *Input) result {
 	return ok("%s", in.Release)
 }
 
-// checkSystem compares the host's system with the image's. Modules are compiled with the image's compiler against the host's
-// kernel, which goes well between relatives only.
+// checkSystem compares the host's system with the image's. Modules are compiled with the image's compiler
+// against the host's kernel, which works only between related systems.
 func checkSystem(in *Input) result {
 	root, err := in.host()
 	if err != nil {
@@ -47,13 +47,13 @@ func checkSystem(in *Input) result {
 	}
 }
 
-// madeFor tells whether a system's os-release is that of the system of an image: "rocky", "9.4" is rocky9.
+// madeFor says whether a system's os-release is that of the image's system: "rocky", "9.4" is rocky9.
 func madeFor(system, id, version string) bool {
 	d, err := distros.Lookup(system)
 	return err == nil && d.Matches(id, version) || id+version == system
 }
 
-// osRelease reads ID and VERSION_ID.
+// osRelease returns ID and VERSION_ID.
 func osRelease(text string) (id, version string) {
 	for line := range strings.Lines(text) {
 		name, v, _ := strings.Cut(strings.TrimSpace(line), "=")
@@ -142,7 +142,7 @@ func checkDisk(in *Input) result {
 	}
 	dir := in.StateDir
 	for !exists(dir) && dir != "/" && dir != "." {
-		dir = parent(dir) // it will be made
+		dir = parent(dir) // the folder will be created
 	}
 	free, err := in.Free(dir)
 	switch {

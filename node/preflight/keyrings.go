@@ -16,29 +16,31 @@ import (
 )
 
 const (
-	platformKeyring = ".platform" // the firmware's db
-	maxKeys         = 4 << 20     // bytes of /proc/keys: shim's list of what it forbids has 250 lines
+	platformKeyring = ".platform" // the keyring of the firmware's db
+	maxKeys         = 4 << 20     // bytes of /proc/keys: shim's list of forbidden keys has 250 lines
 	maxMembers      = 64 << 10    // bytes of a keyring's content: 16 Ki keys
-	maxNested       = 4           // .secondary_trusted_keys holds .builtin_trusted_keys and .machine
+	maxNested       = 4           // .secondary_trusted_keys contains .builtin_trusted_keys and .machine
 )
 
-// trustedKeyrings are where kernels look for the keys of modules; the last but one is the name before 4.5. The platform keyring is
-// used by the kernels of distributions (Debian, Ubuntu, Red Hat, SUSE), not by those of kernel.org.
+// trustedKeyrings returns the keyrings in which kernels look for the keys of modules; the last but one is the
+// name before 4.5. The kernels of distributions (Debian, Ubuntu, Red Hat, SUSE) use the platform keyring,
+// those of kernel.org do not.
 func trustedKeyrings() []string {
 	return []string{".builtin_trusted_keys", ".secondary_trusted_keys", ".machine", ".system_keyring", platformKeyring}
 }
 
 // Key is a key that the kernel trusts for modules.
 type Key struct {
-	Keyring string `json:"keyring,omitempty"` // "" where the kernel does not let us see what its keyrings hold
+	Keyring string `json:"keyring,omitempty"` // "" when the kernel does not show the content of its keyrings
 	Name    string `json:"name"`              // "SB test db: 1aae…": subject, and subject key id or else serial number
 }
 
-// keyrings are the keys that the kernel trusts, as far as they can be seen.
+// keyrings holds the keys that the kernel trusts, as far as they are visible.
 type keyrings struct {
-	keys  []Key
-	seen  bool // there are keyrings
-	exact bool // which key is in which is known; else keys are all of the certificates that the kernel has
+	keys []Key
+	seen bool // there are keyrings
+	// The keyring of each key is known. Otherwise keys has all certificates of the kernel.
+	exact bool
 }
 
 // procKey is a line of /proc/keys.
@@ -47,7 +49,7 @@ type procKey struct {
 	kind, text string
 }
 
-// readKeys reads /proc/keys for names, and asks the kernel which key is in which keyring.
+// readKeys reads the names from /proc/keys and asks the kernel for the content of the keyrings.
 func (in *Input) readKeys() keyrings {
 	text, err := readSmall(filepath.Join(in.Proc, "keys"), maxKeys)
 	if err != nil {
@@ -79,7 +81,7 @@ func (in *Input) readKeys() keyrings {
 	return k
 }
 
-// walk adds the keys of a keyring and of those that are in it.
+// walk adds the keys of a keyring and of the keyrings in it.
 func (k *keyrings) walk(in *Input, all map[int32]procKey, keyring int32, name string, depth int) {
 	members, err := in.Members(keyring)
 	if err != nil {
@@ -104,9 +106,9 @@ func (k *keyrings) add(key Key) {
 	}
 }
 
-// parseKey reads a line of /proc/keys: "0fbf75c3 I------ 1 perm 1f030000 0 0 asymmetri SB test db: 1aae: X509.rsa 1aae []". The
-// type is cut to nine letters. What follows a certificate's name is its algorithm and the end of its id; what follows a
-// keyring's, how many keys it has.
+// parseKey parses a line of /proc/keys: "0fbf75c3 I------ 1 perm 1f030000 0 0 asymmetri SB test db: 1aae:
+// X509.rsa 1aae []". The kernel cuts the type to nine letters. After the name of a certificate come its
+// algorithm and the end of its id, after the name of a keyring the number of its keys.
 func parseKey(line string) (procKey, bool) {
 	fields := strings.Fields(line)
 	if len(fields) < 9 {
@@ -138,7 +140,8 @@ func parseKey(line string) (procKey, bool) {
 	return k, true
 }
 
-// members asks the kernel for the keys of a keyring: KEYCTL_READ, which root may ask of the system's keyrings.
+// members asks the kernel for the keys of a keyring with KEYCTL_READ, which root may do with the system's
+// keyrings.
 func members(keyring int32) ([]int32, error) {
 	buf := make([]byte, 1<<10)
 	for {
@@ -157,12 +160,13 @@ func members(keyring int32) ([]int32, error) {
 	}
 	var serials []int32
 	for ; len(buf) >= 4; buf = buf[4:] {
-		serials = append(serials, int32(binary.NativeEndian.Uint32(buf))) //nolint:gosec // it is one
+		serials = append(serials, int32(binary.NativeEndian.Uint32(buf))) //nolint:gosec // the kernel returns int32
 	}
 	return serials, nil
 }
 
-// keyID is how the kernel ends the name of a certificate's key: its subject key id, else its serial number as in the certificate.
+// keyID returns the end of the name that the kernel gives to a certificate's key: the subject key id, or else
+// the serial number as in the certificate.
 func keyID(cert *x509.Certificate) string {
 	if len(cert.SubjectKeyId) > 0 {
 		return hex.EncodeToString(cert.SubjectKeyId)
@@ -170,7 +174,7 @@ func keyID(cert *x509.Certificate) string {
 	return hex.EncodeToString(serialBytes(cert))
 }
 
-// serialBytes is the content of the serial number in DER: never negative.
+// serialBytes returns the content of the serial number in DER, which is never negative.
 func serialBytes(cert *x509.Certificate) []byte {
 	b := cert.SerialNumber.Bytes()
 	if len(b) == 0 || b[0]&0x80 != 0 {
@@ -179,7 +183,7 @@ func serialBytes(cert *x509.Certificate) []byte {
 	return b
 }
 
-// byID finds a key by the hexadecimal digits that its name ends with.
+// byID finds a key by the hexadecimal digits at the end of its name.
 func (k keyrings) byID(id string) (Key, bool) {
 	i := slices.IndexFunc(k.keys, func(key Key) bool { return id != "" && strings.HasSuffix(key.Name, ": "+id) })
 	if i < 0 {
@@ -188,7 +192,8 @@ func (k keyrings) byID(id string) (Key, bool) {
 	return k.keys[i], true
 }
 
-// byName finds a key of a subject: the kernel writes its organisation before its common name, unless they begin alike.
+// byName finds a key by its subject. The kernel writes the organisation before the common name, unless they
+// begin alike.
 func (k keyrings) byName(name string) (Key, bool) {
 	i := slices.IndexFunc(k.keys, func(key Key) bool {
 		subject := key.Name

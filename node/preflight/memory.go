@@ -10,7 +10,8 @@ import (
 
 func parent(dir string) string { return filepath.Dir(filepath.Clean(dir)) }
 
-// freeMemory is what a compile may take: what the node has to give and what the container's memory cgroup leaves, the smaller.
+// freeMemory returns how much memory a compile may use: the available memory of the node or the rest of the
+// container's memory cgroup, whichever is less.
 func (in *Input) freeMemory() (bytes uint64, what string, found bool) {
 	bytes, what = math.MaxUint64, "on the node"
 	for line := range strings.Lines(value(in.Proc, "meminfo")) {
@@ -22,7 +23,7 @@ func (in *Input) freeMemory() (bytes uint64, what string, found bool) {
 	}
 	for _, dir := range in.memoryGroups() {
 		limit, err := strconv.ParseUint(first(dir, "memory.max", "memory.limit_in_bytes"), 10, 64)
-		if err != nil || limit > 1<<60 { // "max", and what version 1 has for it
+		if err != nil || limit > 1<<60 { // "max", or the value that version 1 uses for it
 			continue
 		}
 		used, err := strconv.ParseUint(first(dir, "memory.current", "memory.usage_in_bytes"), 10, 64)
@@ -36,8 +37,8 @@ func (in *Input) freeMemory() (bytes uint64, what string, found bool) {
 	return bytes, what, found
 }
 
-// memoryGroups are the folders of the memory cgroups that hold for this process, its own first. A container that has the host's /sys
-// sees the whole tree, and finds its own place in /proc/self/cgroup.
+// memoryGroups returns the folders of the memory cgroups that apply to this process, its own first. A
+// container with the host's /sys sees the whole tree and finds its own cgroup in /proc/self/cgroup.
 func (in *Input) memoryGroups() (dirs []string) {
 	for line := range strings.Lines(value(in.Proc, "self/cgroup")) {
 		fields := strings.SplitN(strings.TrimSpace(line), ":", 3)
@@ -52,7 +53,7 @@ func (in *Input) memoryGroups() (dirs []string) {
 	return append(dirs, filepath.Join(in.Sys, "fs/cgroup"), filepath.Join(in.Sys, "fs/cgroup/memory"))
 }
 
-// first is the content of the first of some files of a folder that says anything.
+// first returns the content of the first of some files that is not empty.
 func first(dir string, names ...string) string {
 	for _, name := range names {
 		if v := value(dir, name); v != "" {
@@ -62,7 +63,7 @@ func first(dir string, names ...string) string {
 	return ""
 }
 
-// size is a number of bytes for people.
+// size formats a number of bytes for people.
 func size(n uint64) string {
 	if n < 1<<30 {
 		return fmt.Sprintf("%d MiB", n>>20)

@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// rivals drive the same devices and claim them at boot.
+// rivals returns the modules of other drivers that claim the same devices at boot.
 func rivals() []string { return []string{"nvidiafb", "rivafb", "nova_core", "nova_drm"} }
 
-// ours are the modules of a driver that the entrypoint loads and unloads.
+// ours returns the modules of a driver that the entrypoint loads and unloads.
 func ours() []string {
 	return []string{"nvidia", "nvidia_uvm", "nvidia_modeset", "nvidia_drm", "nvidia_peermem"}
 }
@@ -56,12 +56,13 @@ func checkModules(in *Input) result {
 
 func disabled(in *Input) bool { return value(in.Proc, "sys/kernel/modules_disabled") == "1" }
 
-// smiDirs are the folders in which the validator and the driver manager of the GPU Operator look for a driver of the host.
+// smiDirs returns the folders in which the validator and the driver manager of the GPU Operator look for a
+// driver of the host.
 func smiDirs() []string {
 	return []string{"usr/bin", "usr/sbin", "bin", "sbin", "usr/lib/wsl/lib", "opt/bin"}
 }
 
-// hostFile is the first of some files that the host has, as it is called there.
+// hostFile returns the host's path of the first file of that name in some folders.
 func hostFile(root string, dirs []string, name string) string {
 	for _, dir := range dirs {
 		file, err := within(root, path.Join(dir, name))
@@ -73,7 +74,8 @@ func hostFile(root string, dirs []string, name string) string {
 	return ""
 }
 
-// hostHasDriver says whether somebody installed a driver on the host itself: its programs, or modules for the running kernel.
+// hostHasDriver says whether a driver is installed on the host itself: its programs, or modules for the
+// running kernel.
 func (in *Input) hostHasDriver() bool {
 	root, err := in.host()
 	if err != nil {
@@ -82,7 +84,7 @@ func (in *Input) hostHasDriver() bool {
 	return hostFile(root, smiDirs(), "nvidia-smi") != "" || in.hostModule(root) != ""
 }
 
-// hostModule is the nvidia module in the host's module tree, which udev would load at boot.
+// hostModule returns the nvidia module in the host's module tree, which udev would load at boot.
 func (in *Input) hostModule(root string) string {
 	for _, dir := range []string{"lib/modules", "usr/lib/modules"} {
 		file, err := within(root, path.Join(dir, in.Release, "modules.dep"))
@@ -103,8 +105,8 @@ func (in *Input) hostModule(root string) string {
 	return ""
 }
 
-// checkHostDriver finds a driver on the host. The rest of the stack takes nvidia-smi on the host's PATH for a driver that
-// belongs to the host, and then ignores ours.
+// checkHostDriver finds a driver on the host. The GPU Operator takes nvidia-smi on the host's PATH for a
+// driver of the host and then ignores ours.
 func checkHostDriver(in *Input) result {
 	root, err := in.host()
 	if err != nil {

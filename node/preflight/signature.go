@@ -11,33 +11,34 @@ import (
 	"github.com/driver-container/driver-container/kmod/sign"
 )
 
-// Verdict is what the kernel will find out about a module's signature.
+// Verdict is the result of the kernel's check of a module's signature, as predicted here.
 type Verdict string
 
-// The verdicts. What the kernel does with each depends on whether it enforces signatures (kernel/module/signing.c of 6.1, and
-// every row was seen there): see effect.
+// The verdicts. The kernel's reaction depends on whether it enforces signatures, see effect
+// (kernel/module/signing.c of 6.1; every row was observed there).
 const (
-	Trusted         Verdict = "trusted"              // by a key of the kernel's
-	ProbablyTrusted Verdict = "probably-trusted"     // by a key of such a name
+	Trusted         Verdict = "trusted"              // signed by a key of the kernel
+	ProbablyTrusted Verdict = "probably-trusted"     // signed by a key of that name
 	Unsigned        Verdict = "unsigned"             //
-	ForeignKey      Verdict = "foreign-key"          // a certificate that the kernel has not
-	ProbablyForeign Verdict = "probably-foreign-key" // the certificate is not known here, and no key of the kernel's is called so
-	KeysUnseen      Verdict = "keyrings-not-seen"    // the keys of the kernel cannot be seen
+	ForeignKey      Verdict = "foreign-key"          // signed by a certificate that the kernel does not have
+	ProbablyForeign Verdict = "probably-foreign-key" // the certificate is unknown here, and no key of the kernel has its name
+	KeysUnseen      Verdict = "keyrings-not-seen"    // the keys of the kernel are not visible
 	NoHash          Verdict = "hash-not-available"   // the kernel cannot compute the hash
-	HashUnseen      Verdict = "hash-not-seen"        // whether it can cannot be seen
-	Unsupported     Verdict = "not-supported"        // no PKCS#7, or an algorithm that nobody knows
+	HashUnseen      Verdict = "hash-not-seen"        // it is unknown whether the kernel can compute the hash
+	Unsupported     Verdict = "not-supported"        // not PKCS#7, or an unknown algorithm
 	Malformed       Verdict = "malformed"            // EBADMSG
-	Changed         Verdict = "changed"              // by a key that the kernel knows, over other bytes
+	Changed         Verdict = "changed"              // signed by a key that the kernel knows, but the content has changed
 	Unread          Verdict = "not-read"             // the file cannot be read
 )
 
-// effect is what a verdict means for a start.
+// effect returns what a verdict means for a start.
 func (v Verdict) effect(t trust) Status {
 	unsure := !t.strict() && t.secureBoot && !t.known
 	switch v {
 	case Trusted, ProbablyTrusted:
 		return OK
-	case Malformed, Changed: // refused whether signatures are asked for or not, where the kernel knows of signatures at all
+	// A kernel with support for signatures always refuses these modules.
+	case Malformed, Changed:
 		if t.known || t.strict() {
 			return Blocked
 		}
@@ -59,18 +60,18 @@ func (v Verdict) effect(t trust) Status {
 	return OK
 }
 
-// Signature is what is known of one module's signature.
+// Signature describes the signature of one module.
 type Signature struct {
 	Module  string  `json:"module"`
-	Signer  string  `json:"signer,omitempty"` // the certificate's name, or its issuer's where only that is known
-	KeyID   string  `json:"keyID,omitempty"`  // as the kernel shows it
+	Signer  string  `json:"signer,omitempty"` // the certificate's name, or the issuer's if only that is known
+	KeyID   string  `json:"keyID,omitempty"`  // in the kernel's format
 	Hash    string  `json:"hash,omitempty"`
 	Verdict Verdict `json:"verdict"`
-	Keyring string  `json:"keyring,omitempty"` // that has the key
+	Keyring string  `json:"keyring,omitempty"` // the keyring that has the key
 	Detail  string  `json:"detail,omitempty"`
 }
 
-// signatureOf judges a module's file.
+// signatureOf predicts the verdict for a module's file.
 func (in *Input) signatureOf(ctx context.Context, m Loading, keys keyrings, t trust) Signature {
 	s := Signature{Module: m.Name}
 	der, err := readSignature(m.Path)
@@ -87,13 +88,14 @@ func (in *Input) signatureOf(ctx context.Context, m Loading, keys keyrings, t tr
 		return s
 	}
 	cert := in.Certificate
-	if cert != nil && !names(d, cert) {
+	if cert != nil && !namesSigner(d, cert) {
 		cert = nil
 	}
 	s.Hash = d.Hash
 	s.byKey(keys, cert, d)
 	s.byHash(in.hash(d.Hash))
-	// A signature that does not hold is refused always, where the key is known; it takes reading the whole module to see.
+	// The kernel always refuses a wrong signature of a key that it knows. To find one, the whole module has to
+	// be read.
 	if cert != nil && (s.Verdict == Trusted || s.Verdict == HashUnseen && t.strict()) {
 		if _, err := sign.VerifyFile(ctx, m.Path, []*x509.Certificate{cert}); err != nil {
 			s.Verdict, s.Detail = unreadable(err), err.Error()
@@ -102,7 +104,7 @@ func (in *Input) signatureOf(ctx context.Context, m Loading, keys keyrings, t tr
 	return s
 }
 
-// signatureBy judges the signature that a certificate's key will make here.
+// signatureBy predicts the verdict for the signature that a certificate's key will make here.
 func (in *Input) signatureBy(cert *x509.Certificate, hash string, keys keyrings) Signature {
 	s := Signature{Hash: hash}
 	s.byKey(keys, cert, sign.Description{})
@@ -112,7 +114,7 @@ func (in *Input) signatureBy(cert *x509.Certificate, hash string, keys keyrings)
 	return s
 }
 
-// byKey looks the signer up among the kernel's keys.
+// byKey looks for the signer among the kernel's keys.
 func (s *Signature) byKey(keys keyrings, cert *x509.Certificate, d sign.Description) {
 	var found Key
 	var known bool
@@ -128,7 +130,7 @@ func (s *Signature) byKey(keys keyrings, cert *x509.Certificate, d sign.Descript
 		s.KeyID = hex.EncodeToString(d.KeyID)
 		found, known = keys.byID(s.KeyID)
 		s.Verdict = Trusted
-	default: // of a certificate that signed itself, the issuer's name is its own
+	default: // for a self-signed certificate the issuer's name is its own
 		s.Signer, s.KeyID = printable(d.Issuer), hex.EncodeToString(d.Serial)
 		found, known = keys.byName(d.Issuer)
 		s.Verdict = ProbablyTrusted
@@ -147,7 +149,7 @@ func (s *Signature) byKey(keys keyrings, cert *x509.Certificate, d sign.Descript
 	}
 }
 
-// byHash is looked at after the key here and before it in the kernel, which computes the hash first.
+// byHash is applied after byKey, because the kernel computes the hash before it looks for the key.
 func (s *Signature) byHash(p presence) {
 	switch p {
 	case absent:
@@ -162,7 +164,7 @@ func (s *Signature) byHash(p presence) {
 	}
 }
 
-// readSignature is the last signature of a module's file; nil when there is none.
+// readSignature returns the last signature of a module's file; nil when there is none.
 func readSignature(path string) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -194,8 +196,8 @@ func unreadable(err error) Verdict {
 	}
 }
 
-// names says whether a signature says that it is of a certificate's key.
-func names(d sign.Description, cert *x509.Certificate) bool {
+// namesSigner says whether a signature names a certificate's key as its signer.
+func namesSigner(d sign.Description, cert *x509.Certificate) bool {
 	if d.KeyID != nil {
 		return bytes.Equal(d.KeyID, cert.SubjectKeyId)
 	}

@@ -8,24 +8,25 @@ import (
 	"strings"
 )
 
-// CertificateFile is where a start that a key blocks leaves the certificate of that key, below the state folder: mokutil on the
-// host takes it from there.
+// CertificateFile is the name of the certificate file below the state folder. A start that is blocked by a
+// missing key writes the certificate there, for mokutil on the host.
 const CertificateFile = "module-signing.der"
 
-// Signatures is all that the check Signing saw.
+// Signatures is the result of the check Signing in detail.
 type Signatures struct {
 	Enforced      bool        `json:"enforced"`           // module.sig_enforce, which Secure Boot switches on
 	Lockdown      string      `json:"lockdown,omitempty"` // none, integrity, confidentiality
-	SecureBoot    bool        `json:"secureBoot"`         // the firmware's word; the kernel's are the two above
+	SecureBoot    bool        `json:"secureBoot"`         // of the firmware; the two fields above are the kernel's
 	ValidationOff bool        `json:"validationOff"`      // in shim, by mokutil --disable-validation
-	KernelSeen    bool        `json:"kernelSeen"`         // the kernel itself told whether it enforces
+	KernelSeen    bool        `json:"kernelSeen"`         // the kernel itself showed whether it enforces signatures
 	KeysSeen      bool        `json:"keysSeen"`
 	Keys          []Key       `json:"keys"`
 	Modules       []Signature `json:"modules"`
-	Enrol         string      `json:"enrol,omitempty"` // the command that enrols the key, where that is what is missing
+	Enrol         string      `json:"enrol,omitempty"` // the command that enrols the key, if that is missing
 }
 
-// checkSigning foretells what the kernel will say to the modules, before anything is loaded, or compiled for minutes.
+// checkSigning predicts whether the kernel will accept the modules, before anything is loaded or compiled for
+// minutes.
 func checkSigning(ctx context.Context, in *Input) result {
 	if in.Stays {
 		return skip("the driver that is loaded stays: no module is loaded")
@@ -41,7 +42,8 @@ func checkSigning(ctx context.Context, in *Input) result {
 	return r
 }
 
-// signatures judges every module that would be loaded; of those that do not exist yet, the one signature that they will get.
+// signatures returns a signature for every module that would be loaded; for modules that do not exist yet,
+// the one signature that all of them will get.
 func (in *Input) signatures(ctx context.Context, keys keyrings, t trust) (list []Signature) {
 	switch {
 	case in.HaveModules && !in.Resign:
@@ -56,7 +58,7 @@ func (in *Input) signatures(ctx context.Context, keys keyrings, t trust) (list [
 	return list
 }
 
-// judge says what the worst of the signatures mean.
+// judge returns the result for the worst of the signatures.
 func (s *Signatures) judge(in *Input, t trust) result {
 	order := []Status{OK, Warning, Blocked}
 	worst := OK
@@ -72,7 +74,7 @@ func (s *Signatures) judge(in *Input, t trust) result {
 			fixes = append(fixes, fix)
 		}
 	}
-	reason, _ := t.demand()
+	reason, _ := t.requirement()
 	finding, fix := reason+"; "+strings.Join(findings, "; "), strings.Join(fixes, " ")
 	switch {
 	case worst == Blocked:
@@ -88,7 +90,7 @@ func (s *Signatures) judge(in *Input, t trust) result {
 	}
 }
 
-// group is modules of which the same is to be said.
+// group is a set of modules with the same finding.
 type group struct {
 	Signature
 	names []string
@@ -110,7 +112,7 @@ func (s *Signatures) groups(t trust, effect Status) (all []group) {
 	return all
 }
 
-// text says what is known of the modules. whole: it holds for all of them.
+// text describes the signature of the modules. whole says that it is the same for all modules.
 func (g group) text(whole bool) string {
 	subject, have, are := "the modules", "have", "are"
 	if !whole {
@@ -159,9 +161,9 @@ func joined(text, detail string) string {
 	return text + " (" + detail + ")"
 }
 
-// fix says what to do about it.
+// fix says how to fix the finding.
 func (s *Signatures) fix(in *Input, t trust, g Signature) string {
-	_, what := t.demand()
+	_, what := t.requirement()
 	off := ", or switch " + what + " off on this node."
 	switch g.Verdict {
 	case Unsigned:
@@ -185,14 +187,15 @@ func (s *Signatures) fix(in *Input, t trust, g Signature) string {
 	}
 }
 
-// enrol says how the key gets into the kernel. Without UEFI no key does: the kernel's own are built in.
+// enrol says how to add the key to the kernel's keys. Without UEFI no key can be added: the kernel's own are
+// built in.
 func (s *Signatures) enrol(in *Input, t trust) string {
 	if !t.efi {
 		return "Sign the modules with a key that the kernel has built in: this machine was not started by UEFI, so that no other can be enrolled"
 	}
 	s.Enrol = "mokutil --import " + filepath.Join(in.StateDir, CertificateFile)
 	pending := ""
-	if t.waiting {
+	if t.enrolPending {
 		pending = " A key is waiting to be confirmed already: if it is this one, restarting is all that is left."
 	}
 	return "Enrol the key: on the host run `" + s.Enrol + "` (nvidia-driver init writes that file when this stops it), give a password, then restart the machine and confirm with the password in MokManager (Enroll MOK)." +

@@ -12,10 +12,10 @@ import (
 	"github.com/driver-container/driver-container/kmod/sign"
 )
 
-// Verdicts are compared with what Linux 6.1 (Debian's) said to the same modules in a virtual machine, with and without UEFI and Secure
-// Boot: errno, and whether it loaded.
+// Verdicts are compared with the reaction of Linux 6.1 (Debian's) to the same modules in a virtual machine,
+// with and without UEFI and Secure Boot: errno, and whether the module loaded.
 
-// judged is what the check says, without the others.
+// judged returns the result of the check Signing without the others.
 func judged(t *testing.T, in Input) Check {
 	t.Helper()
 	in.defaults()
@@ -23,11 +23,11 @@ func judged(t *testing.T, in Input) Check {
 	return Check{Name: Signing, Status: r.status, Finding: r.finding, Fix: r.fix, Signatures: r.detail}
 }
 
-// TestSignatures: the rows of what was measured.
+// TestSignatures: the rows of these measurements.
 func TestSignatures(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	// Where the signature proper begins to count from the end: its last byte is the last of the DER.
+	// The position of the signature proper, from the end: its last byte is the last of the DER.
 	lastOfSignature := -tail - 1
 	machines := map[string]Input{}
 	at := func(s state, sha512 bool) Input {
@@ -91,7 +91,7 @@ func TestSignatures(t *testing.T) {
 	}
 }
 
-// TestEnrol: which command enrols the key, and where none can.
+// TestEnrol: which command enrols the key, and when no key can be enrolled.
 func TestEnrol(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -119,7 +119,8 @@ func TestEnrol(t *testing.T) {
 	}
 }
 
-// TestSignHere: what a mounted key will sign is judged by its certificate, before anything is compiled or signed.
+// TestSignHere: the future signature of a mounted key is judged by its certificate, before anything is
+// compiled or signed.
 func TestSignHere(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -146,7 +147,7 @@ func TestSignHere(t *testing.T) {
 	}
 }
 
-// TestSome: one module of several is not as the others; one cannot be read.
+// TestSome: one module of several differs from the others; one cannot be read.
 func TestSome(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -167,7 +168,7 @@ func TestSome(t *testing.T) {
 	}
 }
 
-// TestOtherCertificate: a certificate that does not belong to a signature tells nothing of it.
+// TestOtherCertificate: a certificate that does not belong to a signature says nothing about it.
 func TestOtherCertificate(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -178,7 +179,7 @@ func TestOtherCertificate(t *testing.T) {
 	}
 }
 
-// TestKeysUnseen: the kernel's keys are hidden, wholly or in part, and so is what it can compute.
+// TestKeysUnseen: the kernel's keys are hidden, wholly or in part, and so are its hashes.
 func TestKeysUnseen(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -209,7 +210,7 @@ func TestKeysUnseen(t *testing.T) {
 	}
 }
 
-// TestNobodyAsks: where the kernel cannot be seen to ask, a broken signature is worth a warning.
+// TestNobodyAsks: when it is unknown whether the kernel requires signatures, a broken one gives a warning.
 func TestNobodyAsks(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -222,7 +223,7 @@ func TestNobodyAsks(t *testing.T) {
 	}
 }
 
-// TestShimOff: MokSBStateRT counts for nothing but the words: the kernel's own N wins.
+// TestShimOff: MokSBStateRT changes only the text: the kernel's own N counts.
 func TestShimOff(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -235,7 +236,8 @@ func TestShimOff(t *testing.T) {
 	}
 }
 
-// TestThisKernel: the keys of the machine that the test runs on can be read without an error, whatever they are.
+// TestThisKernel: the keys of the machine that the test runs on can be read without an error, whatever they
+// are.
 func TestThisKernel(t *testing.T) {
 	t.Parallel()
 	in := Input{}
@@ -247,7 +249,7 @@ func TestThisKernel(t *testing.T) {
 	}
 }
 
-// FuzzParseKey: no line makes it panic, and names are fit for a terminal.
+// FuzzParseKey: no line causes a panic, and names are fit for a terminal.
 func FuzzParseKey(f *testing.F) {
 	f.Add("0fbf75c3 I--Q---     1 perm 1f3f0000     0 65534 keyring   _uid_ses.0: 1")
 	f.Add("00000013 I------     1 perm 1f030000     0     0 asymmetri SB test db: 1aae: X509.rsa 1aae []")

@@ -11,45 +11,48 @@ import (
 	"github.com/driver-container/driver-container/node/devices"
 )
 
-// SupportedPath is where an image has the driver's own list of GPUs.
+// SupportedPath is the path of the driver's own list of GPUs in an image.
 const SupportedPath = "/usr/share/nvidia-driver/supported-gpus.json"
 
-// Bounds of the list: that of 535 has 330 kB and 2192 rows.
+// Limits of the list: that of 535 has 330 kB and 2192 rows.
 const (
 	maxList = 16 << 20
 	maxRows = 100_000
 	maxName = 100
 )
 
-// The features of a row that matter here. The second came with the lists of 560: of the GPUs that the open modules drive, it
-// marks those that the proprietary ones drive as well. Where a list has it nowhere, they drive all of them.
+// Features of a row that are used here. The second was added to the lists of 560: among the GPUs of the open
+// modules, it marks those that the proprietary modules drive as well. In a list without it, the proprietary
+// modules drive all GPUs.
 const (
 	featureOpen        = "kernelopen"
 	featureProprietary = "gsp_proprietary_supported"
 )
 
-// Chip is what the list says of a GPU.
+// Chip is the list's information about a GPU.
 type Chip struct {
-	Name        string
-	Legacy      string // the newest branch that drives it, "470.xx", where this driver does not; "" otherwise
-	Open        bool   // the open modules drive it
-	Proprietary bool   // the proprietary modules drive it
+	Name string
+	// Legacy is the newest branch that drives it, "470.xx", when this driver does not; "" otherwise.
+	Legacy      string
+	Open        bool // the open modules drive it
+	Proprietary bool // the proprietary modules drive it
 }
 
-// chipID is the key of a row; the subsystem is zero where a row is for all boards of a chip.
+// chipID is the key of a row; the subsystem is zero in a row for all boards of a chip.
 type chipID struct{ device, subVendor, subDevice uint16 }
 
-// Supported is the driver's list of GPUs. It is a hint: NVIDIA's own lists lack GPUs that the driver supports (the T4 in those
-// of 525 to 555). The zero value knows none.
+// Supported is the driver's list of GPUs. It is only a hint: NVIDIA's own lists lack GPUs that the driver
+// supports (the T4 in those of 525 to 555). The zero value knows no GPU.
 type Supported struct {
 	boards map[chipID]Chip
-	chips  map[uint16]Chip // the row of a chip, or else its first, for boards that are not listed
+	chips  map[uint16]Chip // the row of a chip, or else its first row, for boards that are not listed
 }
 
-// Len is the number of rows.
+// Len returns the number of rows.
 func (s Supported) Len() int { return len(s.boards) }
 
-// Lookup finds a GPU: the row of its board, else one of its chip (all rows of a chip agree on what matters here).
+// Lookup finds a GPU: the row of its board, or else one of its chip (all rows of a chip agree in these
+// fields).
 func (s Supported) Lookup(g devices.GPU) (Chip, bool) {
 	if c, ok := s.boards[chipID{g.Device, g.SubVendor, g.SubDevice}]; ok {
 		return c, true
@@ -58,8 +61,8 @@ func (s Supported) Lookup(g devices.GPU) (Chip, bool) {
 	return c, ok
 }
 
-// ReadSupported reads the list of a driver, at most 16 MiB. The error wraps fs.ErrNotExist where the image has none, as those
-// of old Debian packages.
+// ReadSupported reads the list of a driver, at most 16 MiB. The error wraps fs.ErrNotExist when the image has
+// no list, as with old Debian packages.
 func ReadSupported(path string) (Supported, error) {
 	data, err := readSmall(path, maxList)
 	if err != nil {
@@ -81,8 +84,8 @@ type row struct {
 	Features    []string `json:"features"`
 }
 
-// ParseSupported reads the text of a list. Rows whose numbers cannot be read are left out: a list is a hint, and one strange row
-// must not take the others away.
+// ParseSupported parses the text of a list. It skips rows whose numbers are not valid: the list is a hint,
+// and one bad row must not remove the others.
 func ParseSupported(data []byte) (Supported, error) {
 	var list struct {
 		Chips []row `json:"chips"`
@@ -129,7 +132,7 @@ func (r row) id() (id chipID, ok bool) {
 	return id, err == nil && r.DevID != ""
 }
 
-// printable is a text of the outside, fit for one line of a terminal.
+// printable makes a text from outside fit for one line of a terminal.
 func printable(s string) string {
 	s = strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) {

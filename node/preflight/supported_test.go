@@ -12,7 +12,8 @@ import (
 	"github.com/driver-container/driver-container/node/devices"
 )
 
-// newList is an excerpt as the lists of 560 and later are: it marks what the proprietary modules drive as well.
+// newList is an excerpt of a list of 560 or later: it marks the GPUs that the proprietary modules drive as
+// well.
 const newList = `{"chips": [
  {"devid": "0x15F8", "name": "Tesla P100-PCIE-16GB", "features": []},
  {"devid": "0x20B0", "name": "NVIDIA A100-SXM4-40GB", "features": ["kernelopen", "gsp_proprietary_supported"]},
@@ -116,7 +117,7 @@ func TestFlavour(t *testing.T) {
 	}
 }
 
-// TestFlavourOfKernel: what an image can serve for a kernel counts, not what it has for others.
+// TestFlavourOfKernel: only the flavours that the image has for this kernel count, not those for others.
 func TestFlavourOfKernel(t *testing.T) {
 	t.Parallel()
 	const p, o = driverinfo.Proprietary, driverinfo.Open
@@ -144,7 +145,7 @@ func TestFlavourOfKernel(t *testing.T) {
 	}
 }
 
-// TestRealList reads the list of a real driver where one is named.
+// TestRealList reads the list of a real driver if one is given.
 func TestRealList(t *testing.T) {
 	t.Parallel()
 	file := os.Getenv("SUPPORTED_GPUS")
@@ -168,7 +169,7 @@ func TestRealList(t *testing.T) {
 	}
 }
 
-// FuzzReadSupported: no text makes it panic, and names are fit for a terminal.
+// FuzzReadSupported: no text causes a panic, and names are fit for a terminal.
 func FuzzReadSupported(f *testing.F) {
 	f.Add([]byte(listText))
 	f.Add([]byte(newList))

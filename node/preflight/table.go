@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Table writes the checks for people: one row each, and below it, indented, what to do. The text is plain ASCII words in columns
-// and ends with a sentence that says how it went.
+// Table writes the checks for people: one row each, with the fix indented below it. The text consists of
+// plain ASCII words in columns and ends with a sentence about the result.
 func Table(w io.Writer, checks []Check) error {
 	wide := len("CHECK")
 	for _, c := range checks {
@@ -36,7 +36,7 @@ func Table(w io.Writer, checks []Check) error {
 	return err
 }
 
-// word is the status in a table; a failure stands out.
+// word returns the status for the table; a failure is in upper case.
 func (s Status) word() string {
 	switch s {
 	case Blocked:
@@ -57,7 +57,7 @@ func number(n int, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-// oneLine keeps a text of the outside from breaking the table.
+// oneLine prevents a text from outside from breaking the table.
 func oneLine(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r == '\n' || r == '\t' {

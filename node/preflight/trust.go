@@ -6,25 +6,26 @@ import (
 	"strings"
 )
 
-// trust is what the kernel demands of a module.
+// trust says what the kernel requires of a module.
 type trust struct {
-	enforced   bool   // only modules with a signature by a key that it knows
+	enforced   bool   // only modules that are signed by a key of the kernel
 	lockdown   string // "none", "integrity", "confidentiality"; "" when it cannot be read
-	secureBoot bool   // as the firmware says; a shim can switch the validation off all the same
-	known      bool   // the kernel itself told: enforced and lockdown count, whatever the firmware says
+	secureBoot bool   // according to the firmware; shim can switch the validation off nevertheless
+	known      bool   // read from the kernel itself: then enforced and lockdown count, whatever the firmware says
 
-	efi     bool // started by UEFI: keys can be enrolled
-	shimOff bool // mokutil --disable-validation: shim says so by MokSBStateRT
-	waiting bool // mokutil --import was called and the machine has not been restarted since
+	efi          bool // started by UEFI: keys can be enrolled
+	shimOff      bool // mokutil --disable-validation was run: shim reports it in MokSBStateRT
+	enrolPending bool // mokutil --import was called and the machine has not been restarted since
 }
 
-// strict says whether a module without a signature is refused. Lockdown refuses it with EPERM, enforcement with EKEYREJECTED.
+// strict says whether the kernel refuses a module without a signature. Lockdown refuses it with EPERM,
+// enforcement with EKEYREJECTED.
 func (t trust) strict() bool {
 	return t.enforced || t.lockdown == "integrity" || t.lockdown == "confidentiality"
 }
 
-// sysRoots are the places of sysfs. securityfs and efivarfs are mounts of their own, which a container has only when it sees the
-// host's.
+// sysRoots returns the paths of sysfs. securityfs and efivarfs are mounts of their own; a container has them
+// only when the host's sysfs is visible.
 func (in *Input) sysRoots() []string {
 	roots := []string{in.Sys}
 	if host, err := in.host(); err == nil {
@@ -33,7 +34,8 @@ func (in *Input) sysRoots() []string {
 	return roots
 }
 
-// readTrust asks the kernel, and where its files are not to be seen, the kernel command line and the firmware.
+// readTrust reads the kernel's files and, where these are not visible, the kernel command line and the
+// variables of the firmware.
 func (in *Input) readTrust() trust {
 	roots := in.sysRoots()
 	var t trust
@@ -44,19 +46,19 @@ func (in *Input) readTrust() trust {
 		}
 	}
 	for _, sys := range roots {
-		if t.lockdown = chosen(value(sys, "kernel/security/lockdown")); t.lockdown != "" {
+		if t.lockdown = bracketed(value(sys, "kernel/security/lockdown")); t.lockdown != "" {
 			break
 		}
 	}
 	t.secureBoot = efiFlag(roots, "SecureBoot") == 1
 	t.shimOff = efiFlag(roots, "MokSBStateRT") == 1 || efiFlag(roots, "MokSBState") == 1
-	t.waiting = efiVariable(roots, "MokNew") != ""
+	t.enrolPending = efiVariable(roots, "MokNew") != ""
 	t.efi = slices.ContainsFunc(roots, func(sys string) bool { return exists(sys, "firmware/efi") })
 	t.fromCommandLine(value(in.Proc, "cmdline"))
 	return t
 }
 
-// efiVariable is the file of a variable of the firmware, "" when there is none to be seen.
+// efiVariable returns the file of a variable of the firmware, "" when it is not visible.
 func efiVariable(roots []string, name string) string {
 	for _, sys := range roots {
 		files, err := filepath.Glob(filepath.Join(sys, "firmware/efi/efivars", name+"-*"))
@@ -67,7 +69,8 @@ func efiVariable(roots []string, name string) string {
 	return ""
 }
 
-// efiFlag is a variable of one byte, behind the four of its attributes; -1 when there is none.
+// efiFlag returns the value of a variable of one byte, which follows the four bytes of its attributes; -1
+// when there is none.
 func efiFlag(roots []string, name string) int {
 	data, err := readSmall(efiVariable(roots, name), maxSmall)
 	if err != nil || len(data) != 5 {
@@ -81,7 +84,7 @@ func (t *trust) fromCommandLine(line string) {
 		name, v, _ := strings.Cut(word, "=")
 		switch strings.ReplaceAll(name, "-", "_") {
 		case "module.sig_enforce":
-			// Without a value it means yes; the kernel that was built with enforcement ignores a no.
+			// Without a value the parameter means yes. A kernel that was built with enforcement ignores a no.
 			t.enforced = t.enforced || slices.Contains([]string{"", "1", "y", "Y", "on"}, v)
 		case "lockdown":
 			if t.lockdown == "" {
@@ -91,8 +94,8 @@ func (t *trust) fromCommandLine(line string) {
 	}
 }
 
-// chosen is the word in brackets: "none [integrity] confidentiality".
-func chosen(s string) string {
+// bracketed returns the word in brackets: "none [integrity] confidentiality".
+func bracketed(s string) string {
 	_, s, found := strings.Cut(s, "[")
 	word, _, closed := strings.Cut(s, "]")
 	if !found || !closed {
@@ -101,8 +104,9 @@ func chosen(s string) string {
 	return word
 }
 
-// demand says why modules have to be signed, and what one would switch off to load others.
-func (t trust) demand() (reason, what string) {
+// requirement says why modules have to be signed, and what a user would switch off in order to load
+// unsigned ones.
+func (t trust) requirement() (reason, what string) {
 	switch {
 	case t.enforced && t.secureBoot:
 		return "Secure Boot is on and the kernel loads signed modules only", "Secure Boot"

@@ -9,11 +9,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sight are the capabilities by which the open files of other users' processes are seen. A privileged container has them.
-var sight = []ability{{unix.CAP_SYS_PTRACE, "CAP_SYS_PTRACE"}, {unix.CAP_DAC_READ_SEARCH, "CAP_DAC_READ_SEARCH"}}
+// processCapabilities are needed to see the open files of other users' processes. A privileged container has
+// them.
+var processCapabilities = []capability{{unix.CAP_SYS_PTRACE, "CAP_SYS_PTRACE"}, {unix.CAP_DAC_READ_SEARCH, "CAP_DAC_READ_SEARCH"}}
 
-// checkUnprivileged: the kernel is told where the firmware is, by a file that an unprivileged container sees read-only, and that
-// AppArmor's profile for containers denies.
+// checkUnprivileged checks that the path of the firmware can be set. An unprivileged container sees the file
+// for it read-only, and AppArmor's profile for containers denies it.
 func checkUnprivileged(in *Input, effective uint64) result {
 	const dir = "module/firmware_class/parameters"
 	f, err := os.OpenFile(filepath.Join(in.Sys, dir, "path"), os.O_WRONLY, 0)
@@ -27,15 +28,15 @@ func checkUnprivileged(in *Input, effective uint64) result {
 	default:
 		_ = f.Close() // nothing was written
 	}
-	if missing := lacking(effective, sight); missing != "" {
+	if missing := lacking(effective, processCapabilities); missing != "" {
 		return warn("Add it to securityContext.capabilities.add of the container.",
 			"the container lacks %s: who uses a GPU cannot be found out when the driver is to be stopped, not for all users", missing)
 	}
 	return ok("the container has the capabilities that a linked driver root takes")
 }
 
-// checkRunLinked: a link is seen by all who see the folder that it is in. A mount in its place, a privileged container's, cannot be taken
-// away by one that is not.
+// checkRunLinked checks the folder of the link. Every process that sees the folder sees the link. An
+// unprivileged container cannot remove a mount that a privileged container left in place of the link.
 func checkRunLinked(in *Input) result {
 	target := filepath.Join(in.RunDir, "driver")
 	if _, _, at := in.mount(target); at == target {

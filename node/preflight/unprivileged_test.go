@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// capabilities of the documented variant: SYS_MODULE, MKNOD, SYS_PTRACE, DAC_READ_SEARCH.
+// variant has the capabilities of the documented variant: SYS_MODULE, MKNOD, SYS_PTRACE, DAC_READ_SEARCH.
 const variant = "CapEff:\t0000000008090004\n"
 
 func TestUnprivileged(t *testing.T) {
@@ -28,7 +28,8 @@ func TestUnprivileged(t *testing.T) {
 		{"no CAP_MKNOD", Privileges, map[string]string{"proc/self/status": "CapEff:\t0000000000090004\n"}, nil, Blocked, "lacks CAP_MKNOD", "capabilities.add"},
 		{"no CAP_SYS_PTRACE", Privileges, map[string]string{"proc/self/status": "CapEff:\t0000000008010004\n"}, nil, Warning, "lacks CAP_SYS_PTRACE", "capabilities.add"},
 		{"no CAP_DAC_READ_SEARCH", Privileges, map[string]string{"proc/self/status": "CapEff:\t0000000008090000\n"}, nil, Warning, "lacks CAP_DAC_READ_SEARCH", "capabilities.add"},
-		{"parameter not writable", Privileges, map[string]string{parameter + "/": ""}, nil, Blocked, "cannot be told where the firmware is", "hostPath"}, // EISDIR for EROFS
+		// EISDIR stands for EROFS.
+		{"parameter not writable", Privileges, map[string]string{parameter + "/": ""}, nil, Blocked, "cannot be told where the firmware is", "hostPath"},
 		{"a bind of the run folder", RunShared, nil, func(i *Input) { i.Host = "/nowhere" }, OK, "is a link in /run/nvidia", ""},
 		{"a root is mounted", RunShared, map[string]string{"proc/self/mountinfo": goodMounts + "599 598 8:1 /x /run/nvidia/driver rw - ext4 /dev/sda rw\n"}, nil,
 			Blocked, "a driver root is mounted at /run/nvidia/driver", "umount -R"},
@@ -54,7 +55,7 @@ func TestUnprivileged(t *testing.T) {
 	}
 }
 
-// Whose folder it is shows in the host's root.
+// The host's root shows whose folder it is.
 func TestRunLinkedIsTheHosts(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t, map[string]string{"proc/self/status": variant, "shared/": ""})
