@@ -17,11 +17,11 @@ const (
 	maxValues    = 4096    // kept
 )
 
-// conf holds the settings of apt.conf(5) that are about downloads, by their whole name in lower case:
-// "acquire::http::proxy". Lists, which downloads have none of that matter here, are not kept.
+// conf holds the settings of apt.conf(5) about downloads by their full name in lower case:
+// "acquire::http::proxy". Lists are not kept, since no download setting that matters here is a list.
 type conf map[string]string
 
-// is tells whether a setting has a truth value; it is false when it is not set.
+// is says whether a setting has this truth value; it is false for a setting that does not exist.
 func (c conf) is(name string, value bool) bool {
 	switch strings.ToLower(c[name]) {
 	case "yes", "true", "1", "on", "with", "enable":
@@ -32,9 +32,9 @@ func (c conf) is(name string, value bool) bool {
 	return false
 }
 
-// readConf reads etc/apt/apt.conf.d and then etc/apt/apt.conf, as apt does: what comes later counts. A file that cannot be
-// read is said and passed over, with what was before the mistake kept: most of what is in them has nothing to do with
-// downloads and must not keep a node from its headers.
+// readConf reads etc/apt/apt.conf.d and then etc/apt/apt.conf, like apt: the later value counts. For a file
+// that is not valid it logs a warning and keeps the settings before the mistake: most settings in these files
+// have nothing to do with downloads and must not prevent the download of headers.
 func readConf(root fs.FS, say func(string, ...any)) conf {
 	c := conf{}
 	for _, name := range confFiles(root, "etc/apt/apt.conf.d", "etc/apt/apt.conf", true) {
@@ -52,11 +52,11 @@ func readConf(root fs.FS, say func(string, ...any)) conf {
 	return c
 }
 
-// confFiles lists the files of a configuration folder in the order of their names, and the main file before or after.
-// Like apt it takes names that end in .conf, and those without an ending if the folder allows it.
+// confFiles lists the files of a configuration folder in the order of their names, and then the main file.
+// Like apt it accepts names that end in .conf, and names without an extension if bare is set.
 func confFiles(root fs.FS, dir, main string, bare bool) []string {
 	var names []string
-	list, _ := fs.ReadDir(root, dir) // an error is the same as none: the folder is optional
+	list, _ := fs.ReadDir(root, dir) // the folder is optional, so an error counts as an empty folder
 	for _, e := range list[:min(len(list), maxConfFiles)] {
 		ext := path.Ext(e.Name())
 		if !e.IsDir() && !strings.HasPrefix(e.Name(), ".") && (ext == ".conf" || ext == "" && bare) {
@@ -79,9 +79,9 @@ func readBounded(root fs.FS, name string) (string, error) {
 	return string(data), err
 }
 
-// parse reads the format of apt.conf(5): statements of a name and a value that end in a semicolon, scopes in braces,
-// comments of C, C++ and shell, and the directive #clear. #include is refused: nothing that is mounted into a container
-// needs it.
+// parse parses the format of apt.conf(5): statements of a name and a value that end in a semicolon, scopes in
+// braces, comments of C, C++ and shell, and the directive #clear. It refuses #include, which no configuration
+// that is mounted into a container needs.
 func (c conf) parse(text string) error {
 	l := lexer{text: text, line: 1}
 	var scopes, words []string
@@ -117,7 +117,7 @@ func (c conf) parse(text string) error {
 	}
 }
 
-// set keeps the value of one statement if it is about downloads.
+// set keeps the value of one statement if that is about downloads.
 func (c conf) set(scopes, words []string) error {
 	if len(words) == 0 || len(scopes) > 0 && len(words) == 1 { // empty, or an item of a list
 		return nil

@@ -16,16 +16,18 @@ import (
 
 const copyBuffer = 128 << 10
 
-// area is a folder that packages have trees in.
+// area is a folder of the root that gets trees of packages.
 type area struct {
 	dir   string
 	root  *os.Root
-	known map[string]bool // folders that are there and real
-	made  []string        // what this call made at the top
-	buf   []byte          // of copyBuffer bytes, for whoever copies: 16000 files with one each would be half a gigabyte
+	known map[string]bool // folders that exist and are no links
+	made  []string        // entries at the top that this call created
+	// Shared buffer of copyBuffer bytes: one for each of 16000 files would be half a gigabyte.
+	buf []byte
 }
 
-// mkdir makes a folder and those above it. A link in the way is not followed: a package could lead us anywhere with one.
+// mkdir creates a folder and its parents. It refuses a link in the path, because a package could lead to any
+// folder with one.
 func (a *area) mkdir(name string) error {
 	if a.known[name] {
 		return nil
@@ -52,9 +54,9 @@ func (a *area) mkdir(name string) error {
 	return nil
 }
 
-func (a *area) ofModules() bool { return strings.HasSuffix(a.dir, "lib/modules") }
+func (a *area) isModules() bool { return strings.HasSuffix(a.dir, "lib/modules") }
 
-// note remembers what was made at the top, so that a failure can take it away.
+// note records what was created at the top, so that a failure can remove it.
 func (a *area) note(name string) {
 	if !strings.Contains(name, "/") {
 		a.made = append(a.made, name)
@@ -74,7 +76,7 @@ func (a *area) write(mode fs.FileMode, modified time.Time, r io.Reader, sync boo
 	if err != nil {
 		return err
 	}
-	_, err = io.CopyBuffer(struct{ io.Writer }{f}, r, a.buf) // not f: its ReadFrom makes a buffer of its own
+	_, err = io.CopyBuffer(struct{ io.Writer }{f}, r, a.buf) // not f: its ReadFrom allocates a buffer of its own
 	if err == nil {
 		err = f.Chmod(perm) // whatever the umask: containers with other users read headers through the driver root
 	}
@@ -84,7 +86,7 @@ func (a *area) write(mode fs.FileMode, modified time.Time, r io.Reader, sync boo
 	if err = errors.Join(err, f.Close()); err != nil {
 		return err
 	}
-	return a.root.Chtimes(temporary, modified, modified) // make compares times
+	return a.root.Chtimes(temporary, modified, modified) // make compares modification times
 }
 
 func (a *area) discard() error {
@@ -95,8 +97,8 @@ func (a *area) discard() error {
 	return err
 }
 
-// same compares the temporary file with one that is there.
-func (a *area) same(name string) (bool, error) {
+// isSame compares the temporary file with an existing one.
+func (a *area) isSame(name string) (bool, error) {
 	var readers [2]*os.File
 	for i, n := range []string{temporary, name} {
 		f, err := a.root.Open(n)
@@ -121,14 +123,14 @@ func (a *area) same(name string) (bool, error) {
 
 func ended(err error) bool { return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) }
 
-// sync waits until the file system of an area has everything on the disk: one call instead of an fsync for each of 16000
-// files.
+// sync waits until everything in the file system of an area is on the disk: one call instead of an fsync for
+// each of 16000 files.
 func (a *area) sync() error {
 	f, err := a.root.Open(".")
 	if err != nil {
 		return err
 	}
-	defer f.Close() //nolint:errcheck // opened for its number
+	defer f.Close() // opened for its descriptor
 	conn, err := f.SyscallConn()
 	if err != nil {
 		return err

@@ -11,9 +11,10 @@ import (
 
 const maxLogins = 1000
 
-// login is an entry of auth.conf: who we are on a server. It never gets into a message.
+// login is an entry of auth.conf: user and password for a server. It never occurs in a message.
 type login struct {
-	scheme, host, port, path string // scheme "": only where nobody can listen; port "": any
+	// scheme "": any scheme that is encrypted; port "": any.
+	scheme, host, port, path string
 	user, password           string
 }
 
@@ -38,8 +39,8 @@ func readLogins(root fs.FS, say func(string, ...any)) []login {
 	return all
 }
 
-// parseLogins reads netrc's tokens: machine, login, password. Others are passed over, as apt does. Errors quote nothing of
-// the text: the token that looks wrong may be a password.
+// parseLogins parses the tokens of netrc: machine, login, password. Like apt it skips others. Errors quote
+// nothing of the text, because a token that looks wrong may be a password.
 func parseLogins(text string) ([]login, error) {
 	var all []login
 	words := strings.FieldsSeq(text)
@@ -68,7 +69,7 @@ func parseLogins(text string) ([]login, error) {
 	return all, nil
 }
 
-// machine reads [scheme://]host[:port][/path].
+// machine parses [scheme://]host[:port][/path].
 func machine(s string) (login, error) {
 	text := s
 	if !strings.Contains(text, "://") {
@@ -85,7 +86,7 @@ func machine(s string) (login, error) {
 	return l, nil
 }
 
-// find is the first login for a URL.
+// find returns the first login for a URL.
 func find(all []login, u *url.URL) (login, bool) {
 	for _, l := range all {
 		if l.scheme == u.Scheme || l.scheme == "" && u.Scheme == "https" {
@@ -97,13 +98,14 @@ func find(all []login, u *url.URL) (login, bool) {
 	return login{}, false
 }
 
-// transport adds logins to requests, each time anew: a redirect to another server does not carry them there.
+// transport adds logins to requests, for each request again: a redirect does not carry them to another
+// server.
 type transport struct {
 	*http.Transport
 	logins []login
 }
 
-// RoundTrip is http.RoundTripper's.
+// RoundTrip implements http.RoundTripper.
 func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if l, ok := find(t.logins, r.URL); ok && r.URL.User == nil && r.Header.Get("Authorization") == "" {
 		r = r.Clone(r.Context())

@@ -12,25 +12,25 @@ import (
 
 const maxCertFiles = 2000
 
-// anchors are where operators mount certificates of their own, and where the system's tools would take them from
-// (update-ca-certificates, update-ca-trust). The GPU operator mounts over the folder of what those tools make as well.
+// anchors are the folders in which operators mount certificates of their own; update-ca-certificates and
+// update-ca-trust read them, too. The GPU Operator also mounts over the folder of those tools' output.
 var anchors = []string{
 	"usr/local/share/ca-certificates", "etc/pki/ca-trust/source/anchors", "usr/share/pki/ca-trust-source/anchors",
 	"etc/pki/trust/anchors", "etc/pki/ca-trust/extracted/pem",
 }
 
-// authorities is the pool of trusted certificates: the system's, those in anchors, and apt's CaInfo. own says that root is
-// this process's.
+// authorities returns the pool of trusted certificates: those of the system, those in anchors, and apt's
+// CaInfo. own says that root is the root of this process.
 func authorities(root fs.FS, own bool, c conf, say func(string, ...any)) (*x509.CertPool, error) {
 	pool := x509.NewCertPool()
-	if own { // honours SSL_CERT_FILE and SSL_CERT_DIR
+	if own { // this honours SSL_CERT_FILE and SSL_CERT_DIR
 		system, err := x509.SystemCertPool()
 		if err != nil {
 			return nil, fmt.Errorf("read the system's certificates: %w", err)
 		}
 		pool = system
 	}
-	rehashed := regexp.MustCompile(`^[0-9a-f]{8}\.[0-9]+$`) // links to files beside them
+	rehashed := regexp.MustCompile(`^[0-9a-f]{8}\.[0-9]+$`) // links to files in the same folder
 	files := 0
 	add := func(name string, loud bool) {
 		if files++; files > maxCertFiles {
@@ -39,7 +39,7 @@ func authorities(root fs.FS, own bool, c conf, say func(string, ...any)) (*x509.
 		text, err := readBounded(root, name)
 		switch {
 		case err == nil && pool.AppendCertsFromPEM([]byte(text)):
-		case err == nil && der(pool, []byte(text)):
+		case err == nil && appendDER(pool, []byte(text)):
 		case loud && err == nil:
 			err = errors.New("it holds no certificate")
 			fallthrough
@@ -52,7 +52,7 @@ func authorities(root fs.FS, own bool, c conf, say func(string, ...any)) (*x509.
 			if err != nil || strings.Count(name, "/") > 12 || files > maxCertFiles {
 				return fs.SkipDir
 			}
-			hidden := strings.HasPrefix(d.Name(), ".") // ..data of mounted ConfigMaps, which the names beside it point into
+			hidden := strings.HasPrefix(d.Name(), ".") // ..data of a mounted ConfigMap, to which the names in the same folder point
 			if hidden && d.IsDir() {
 				return fs.SkipDir
 			}
@@ -67,7 +67,7 @@ func authorities(root fs.FS, own bool, c conf, say func(string, ...any)) (*x509.
 		walk("etc/pki/tls/certs", false)
 	}
 	for _, dir := range anchors {
-		walk(dir, !strings.HasPrefix(dir, "etc/pki/ca-trust/extracted")) // where other files than certificates are usual
+		walk(dir, !strings.HasPrefix(dir, "etc/pki/ca-trust/extracted")) // this folder usually has other files than certificates, too
 	}
 	for name, value := range c {
 		if name == "acquire::https::cainfo" || strings.HasPrefix(name, "acquire::https::cainfo::") {
@@ -77,7 +77,7 @@ func authorities(root fs.FS, own bool, c conf, say func(string, ...any)) (*x509.
 	return pool, nil
 }
 
-func der(pool *x509.CertPool, data []byte) bool {
+func appendDER(pool *x509.CertPool, data []byte) bool {
 	cert, err := x509.ParseCertificate(data)
 	if err == nil {
 		pool.AddCert(cert)

@@ -20,14 +20,14 @@ import (
 	"github.com/driver-container/driver-container/distros/fetch"
 )
 
-// debFamily is Debian's packages and apt's repositories.
+// debFamily implements family for Debian packages and apt's repositories.
 type debFamily struct {
 	*fetcher
 	conf conf
 	http *fetch.Client
 }
 
-// deb reads apt's configuration of the image.
+// deb reads the image's configuration of apt.
 func (f *fetcher) deb() (fam family, done func(), err error) {
 	d := &debFamily{fetcher: f, conf: readConf(f.files, f.Say)}
 	transport, err := newTransport(f.files, f.own(), d.conf, f.Getenv, f.Say)
@@ -38,10 +38,10 @@ func (f *fetcher) deb() (fam family, done func(), err error) {
 	return d, transport.CloseIdleConnections, nil
 }
 
-// find looks for one package by its name, and for the header packages that it depends on.
+// find finds the wanted packages by name, and the header packages that they depend on.
 func (f *debFamily) find(ctx context.Context, wants []string) (*plan, error) {
 	e := &UnavailableError{Release: f.Release, Package: wants[0]}
-	arch, _ := distros.LookupArch(f.Arch) // checked before
+	arch, _ := distros.LookupArch(f.Arch) // was checked before
 	releases, err := f.open(ctx, arch.Debian, e)
 	if err != nil {
 		return nil, err
@@ -63,7 +63,7 @@ func (f *debFamily) find(ctx context.Context, wants []string) (*plan, error) {
 	return f.closure(index, status, wants, arch.Debian, e)
 }
 
-// status reads what is installed in the image; nil where it does not say.
+// status reads which packages the image has; nil when the image has no such list.
 func (f *debFamily) status() (*dpkg.Status, error) {
 	file, err := f.files.Open("var/lib/dpkg/status")
 	if errors.Is(err, fs.ErrNotExist) {
@@ -78,7 +78,7 @@ func (f *debFamily) status() (*dpkg.Status, error) {
 
 func (f *debFamily) client(string) (*fetch.Client, error) { return f.http, nil }
 
-// members has no signature to check: the digest of the package came from a signed index.
+// members checks no signature: the digest of the package comes from a signed index.
 func (f *debFamily) members(in io.Reader, p item, add func(h *tar.Header, r io.Reader) error) error {
 	d, err := dpkg.OpenDeb(in)
 	if err != nil {
@@ -91,13 +91,14 @@ func (f *debFamily) members(in io.Reader, p item, add func(h *tar.Header, r io.R
 }
 
 const (
-	parallel   = 4   // repositories asked at once
+	parallel   = 4   // repositories that are asked at the same time
 	maxSources = 200 // repositories in the configuration of one image
 )
 
-// open asks every repository that the image is configured with and opens those that answer with a trusted signature. Each
-// is asked by itself, because one that cannot be reached (an image with its distribution's own sources, in a network that
-// has a mirror only) must not hide the others. e learns which were searched and which were not.
+// open asks every configured repository and opens those that answer with a trusted signature. It asks each
+// one separately: a repository that cannot be reached must not hide the others (an image may have its
+// distribution's own sources in a network that has only a mirror). It records in e which repositories were
+// searched and which were not.
 func (f *debFamily) open(ctx context.Context, arch string, e *UnavailableError) (*apt.Releases, error) {
 	sources, err := apt.ReadSources(f.files)
 	if err != nil {
@@ -118,13 +119,13 @@ func (f *debFamily) open(ctx context.Context, arch string, e *UnavailableError) 
 	for i := range sources {
 		sources[i].NoValidUntil = sources[i].NoValidUntil || unchecked
 		g.Go(func() error {
-			one := o
-			one.Sources = sources[i : i+1]
-			_, failed[i] = apt.OpenReleases(ctx, one)
+			single := o
+			single.Sources = sources[i : i+1]
+			_, failed[i] = apt.OpenReleases(ctx, single)
 			return nil
 		})
 	}
-	_ = g.Wait() // never an error: they are in failed
+	_ = g.Wait() // never an error: the errors are in failed
 	for i, err := range failed {
 		switch {
 		case err == nil:
@@ -141,7 +142,7 @@ func (f *debFamily) open(ctx context.Context, arch string, e *UnavailableError) 
 		e.Err = errors.New("none of them can be used")
 		return nil, e
 	}
-	releases, err := apt.OpenReleases(ctx, o) // from the store: the servers are only asked whether it is still so
+	releases, err := apt.OpenReleases(ctx, o) // from the store: the servers are only asked whether that is current
 	if err != nil && !local(err) && ctx.Err() == nil {
 		e.Err = err
 		return nil, e
@@ -149,7 +150,7 @@ func (f *debFamily) open(ctx context.Context, arch string, e *UnavailableError) 
 	return releases, err
 }
 
-// split makes a source of every URI and suite, without those for other architectures.
+// split returns a source for every URI and suite, without those for other architectures.
 func split(sources []apt.Source, arch string) []apt.Source {
 	var out []apt.Source
 	for _, s := range sources {
@@ -158,16 +159,16 @@ func split(sources []apt.Source, arch string) []apt.Source {
 		}
 		for _, uri := range s.URIs {
 			for _, suite := range s.Suites {
-				one := s
-				one.URIs, one.Suites = []string{uri}, []string{suite}
-				out = append(out, one)
+				single := s
+				single.URIs, single.Suites = []string{uri}, []string{suite}
+				out = append(out, single)
 			}
 		}
 	}
 	return out
 }
 
-// describe is a source for people, without its login.
+// describe returns a source for people, without its login.
 func describe(s apt.Source) string {
 	uri := s.URIs[0]
 	if u, err := url.Parse(uri); err == nil && u.User != nil {

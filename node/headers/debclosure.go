@@ -11,14 +11,14 @@ import (
 	"github.com/driver-container/driver-container/distros/dpkg"
 )
 
-// catalogue is what is asked of an *apt.Index.
+// catalogue is the part of *apt.Index that is used here.
 type catalogue interface {
 	Candidate(name string) (*apt.Package, bool)
 	Versions(name string) []apt.Package
 }
 
-// closure follows the dependencies among header packages. apt's own resolution would not do: it installs all that is
-// depended on, and see the package comment for what that is.
+// closure follows the dependencies among header packages. It does not use apt's own resolution, which would
+// install all dependencies; the package comment says what these are.
 func (f *debFamily) closure(x catalogue, st *dpkg.Status, wants []string, arch string, e *UnavailableError) (*plan, error) {
 	w := walk{x: x, st: st, arch: arch, chosen: map[string]*apt.Package{}}
 	for _, name := range wants {
@@ -30,7 +30,7 @@ func (f *debFamily) closure(x catalogue, st *dpkg.Status, wants []string, arch s
 		w.choose(p)
 	}
 	for i := 0; i < len(w.order); i++ {
-		if err := w.settle(w.order[i]); err != nil {
+		if err := w.addDependencies(w.order[i]); err != nil {
 			e.Err = err
 			return nil, e
 		}
@@ -58,7 +58,7 @@ type walk struct {
 	arch    string
 	chosen  map[string]*apt.Package
 	order   []*apt.Package
-	missing []string // what is depended on and neither fetched nor installed
+	missing []string // dependencies that are neither fetched nor installed
 }
 
 func (w *walk) choose(p *apt.Package) {
@@ -68,8 +68,8 @@ func (w *walk) choose(p *apt.Package) {
 	}
 }
 
-// settle chooses what a package needs.
-func (w *walk) settle(p *apt.Package) error {
+// addDependencies chooses the packages that a package needs.
+func (w *walk) addDependencies(p *apt.Package) error {
 	if len(w.order) > maxPackages {
 		return fmt.Errorf("%s needs more than %d packages: the repository is broken", w.order[0].Name, maxPackages)
 	}
@@ -79,7 +79,7 @@ func (w *walk) settle(p *apt.Package) error {
 			return fmt.Errorf("package %s: %s: %w", label(p.Package), field, err)
 		}
 		for _, group := range groups {
-			if err := w.meet(p, group); err != nil {
+			if err := w.satisfy(p, group); err != nil {
 				return err
 			}
 		}
@@ -87,14 +87,14 @@ func (w *walk) settle(p *apt.Package) error {
 	return nil
 }
 
-// meet chooses one of the alternatives, or finds that the image has it, or that it is not needed.
-func (w *walk) meet(p *apt.Package, group []dpkg.Relation) error {
-	wanted := slices.ContainsFunc(group, func(r dpkg.Relation) bool { return ofHeaders(r.Name) })
+// satisfy chooses one of the alternatives, unless the image has one or none is needed.
+func (w *walk) satisfy(p *apt.Package, group []dpkg.Relation) error {
+	wanted := slices.ContainsFunc(group, func(r dpkg.Relation) bool { return isHeaders(r.Name) })
 	for _, r := range group {
 		if c := w.chosen[r.Name]; c != nil && r.Matches(dpkg.Version(c.Version)) {
 			return nil
 		}
-		if !ofHeaders(r.Name) {
+		if !isHeaders(r.Name) {
 			continue
 		}
 		if found := w.find(r); found != nil {
@@ -110,7 +110,8 @@ func (w *walk) meet(p *apt.Package, group []dpkg.Relation) error {
 		return fmt.Errorf("package %s needs %s, which the repositories do not have (a mirror in the middle of an update? then try again in some minutes)", label(p.Package), text)
 	}
 	for _, r := range group {
-		// All programs stand on the C library: without it fixdep and modpost, which every module needs, do not start.
+		// Every program needs the C library: without the right one fixdep and modpost, which every module needs, do
+		// not start.
 		if have, ok := w.installed(r.Name); ok && r.Name == "libc6" {
 			return fmt.Errorf("the tools in package %s need %s, and the image has %s: use an image of the system that the node's kernel was made for",
 				label(p.Package), text, have.Get("Version"))
@@ -122,7 +123,8 @@ func (w *walk) meet(p *apt.Package, group []dpkg.Relation) error {
 	return nil
 }
 
-// find is the version of a header package that meets a relation: the one that apt would choose, else the newest.
+// find returns the version of a header package that satisfies a relation: the one that apt would choose, else
+// the newest.
 func (w *walk) find(r dpkg.Relation) *apt.Package {
 	if p, ok := w.x.Candidate(r.Name); ok && r.Matches(dpkg.Version(p.Version)) {
 		return p
@@ -135,7 +137,7 @@ func (w *walk) find(r dpkg.Relation) *apt.Package {
 	return nil
 }
 
-// present tells whether the image has what a relation asks for.
+// present says whether the image satisfies a relation.
 func (w *walk) present(r dpkg.Relation) bool {
 	if w.st == nil {
 		return false
@@ -155,14 +157,14 @@ func (w *walk) installed(name string) (dpkg.Paragraph, bool) {
 	return w.st.Find(name, w.arch)
 }
 
-// ofHeaders tells whether a package holds headers or the tools that belong to them, by its name: linux-headers-*,
-// linux-hwe-6.8-headers-*, linux-kbuild-*. Their other dependencies are compilers (and linux-compiler-gcc-12-x86, which
-// only names one), kernel images and libraries.
-func ofHeaders(name string) bool {
+// isHeaders says whether a package has headers or their tools, by its name: linux-headers-*,
+// linux-hwe-6.8-headers-*, linux-kbuild-*. Their other dependencies are compilers (and
+// linux-compiler-gcc-12-x86, which only names one), kernel images and libraries.
+func isHeaders(name string) bool {
 	return strings.Contains(name, "linux-") && (strings.Contains(name, "headers-") || strings.Contains(name, "kbuild-"))
 }
 
-// installedSize is how many bytes a package says to have unpacked; 0 when it does not.
+// installedSize returns the size of the unpacked package, 0 when the package does not give it.
 func installedSize(p apt.Package) (uint64, error) {
 	text := p.Paragraph.Get("Installed-Size")
 	if text == "" {

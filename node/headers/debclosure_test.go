@@ -11,10 +11,10 @@ import (
 	"github.com/driver-container/driver-container/distros/dpkg"
 )
 
-// shelf is a catalogue: "name version: depends".
-type shelf []string
+// fakeIndex is a catalogue: "name version: depends".
+type fakeIndex []string
 
-func (s shelf) Versions(name string) []apt.Package {
+func (s fakeIndex) Versions(name string) []apt.Package {
 	var out []apt.Package
 	for _, line := range s {
 		head, depends, _ := strings.Cut(line, ":")
@@ -28,7 +28,7 @@ func (s shelf) Versions(name string) []apt.Package {
 	return out
 }
 
-func (s shelf) Candidate(name string) (*apt.Package, bool) {
+func (s fakeIndex) Candidate(name string) (*apt.Package, bool) {
 	if all := s.Versions(name); len(all) > 0 {
 		return &all[0], true
 	}
@@ -37,7 +37,7 @@ func (s shelf) Candidate(name string) (*apt.Package, bool) {
 
 func TestClosure(t *testing.T) {
 	t.Parallel()
-	ubuntu := shelf{
+	ubuntu := fakeIndex{
 		"linux-headers-6.8.0-31-generic 6.8.0-31.31: linux-headers-6.8.0-31, libc6 (>= 2.38), libelf1t64 (>= 0.144), libssl3t64 (>= 3.0.0), zlib1g (>= 1:1.2.3.3)",
 		"linux-headers-6.8.0-31 6.8.0-31.31:",
 		"linux-headers-6.8.0-40-generic 6.8.0-40.40~22.04.3: linux-hwe-6.8-headers-6.8.0-40, libc6 (>= 2.34)",
@@ -45,7 +45,7 @@ func TestClosure(t *testing.T) {
 		"linux-headers-5.15.0-1009-aws 5.15.0-1009.11: linux-aws-headers-5.15.0-1009, libc6 (>= 2.34)",
 		"linux-aws-headers-5.15.0-1009 5.15.0-1009.11: coreutils | fileutils",
 	}
-	debian := shelf{
+	debian := fakeIndex{
 		"linux-headers-6.12.9+deb13-amd64 2: linux-base (>= 4.12~), linux-headers-6.12.9+deb13-common (= 2), linux-image-6.12.9+deb13-amd64 (= 2) | linux-image-6.12.9+deb13-amd64-unsigned (= 2), linux-kbuild-6.12.9+deb13, gcc-14",
 		"linux-headers-6.12.9+deb13-common 3:",
 		"linux-headers-6.12.9+deb13-common 2:",
@@ -54,10 +54,10 @@ func TestClosure(t *testing.T) {
 	}
 	tests := []struct {
 		name          string
-		x             shelf
+		x             fakeIndex
 		release, want string
 		status        string
-		missing       string // in what it said
+		missing       string // text in the log
 		err           string
 		upgrades      string
 	}{
@@ -71,14 +71,14 @@ func TestClosure(t *testing.T) {
 			want: "linux-kbuild-6.12.9+deb13 2,linux-headers-6.12.9+deb13-common 2,linux-headers-6.12.9+deb13-amd64 2", missing: "have brought it: pahole"},
 		{name: "newer than the image", x: ubuntu, release: "6.8.0-31-generic", status: status("libc6 2.35-0ubuntu3"),
 			err: "the tools in package linux-headers-6.8.0-31-generic 6.8.0-31.31 need libc6 (>= 2.38), and the image has 2.35-0ubuntu3"},
-		{name: "broken repository", x: shelf{debian[0]}, release: "6.12.9+deb13-amd64", err: "needs linux-headers-6.12.9+deb13-common (= 2), which the repositories do not have"},
-		{name: "the image has the rest", x: shelf{debian[0]}, release: "6.12.9+deb13-amd64", status: status("linux-headers-6.12.9+deb13-common 2", "linux-kbuild-6.12.9+deb13 2"),
+		{name: "broken repository", x: fakeIndex{debian[0]}, release: "6.12.9+deb13-amd64", err: "needs linux-headers-6.12.9+deb13-common (= 2), which the repositories do not have"},
+		{name: "the image has the rest", x: fakeIndex{debian[0]}, release: "6.12.9+deb13-amd64", status: status("linux-headers-6.12.9+deb13-common 2", "linux-kbuild-6.12.9+deb13 2"),
 			want: "linux-headers-6.12.9+deb13-amd64 2", missing: "gcc-14"},
 		{name: "upgrade", x: debian, release: "6.12.9+deb13-amd64", status: status("linux-kbuild-6.12.9+deb13 1", "linux-headers-6.12.9+deb13-common 2"),
 			want: "linux-kbuild-6.12.9+deb13 2,linux-headers-6.12.9+deb13-common 2,linux-headers-6.12.9+deb13-amd64 2", missing: "gcc-14, libc6 (>= 2.34), pahole", upgrades: "linux-kbuild-6.12.9+deb13"},
-		{name: "own kernel", x: shelf{"linux-headers-5.10.1-netflix-12 1:"}, release: "5.10.1-netflix-12", want: "linux-headers-5.10.1-netflix-12 1"},
-		{name: "bad dependency", x: shelf{"linux-headers-5.10.1-x 1: a ("}, release: "5.10.1-x", err: "Depends"},
-		{name: "circle", x: shelf{"linux-headers-1-a 1: linux-headers-1-b", "linux-headers-1-b 1: linux-headers-1-a"}, release: "1-a", want: "linux-headers-1-b 1,linux-headers-1-a 1"},
+		{name: "own kernel", x: fakeIndex{"linux-headers-5.10.1-netflix-12 1:"}, release: "5.10.1-netflix-12", want: "linux-headers-5.10.1-netflix-12 1"},
+		{name: "bad dependency", x: fakeIndex{"linux-headers-5.10.1-x 1: a ("}, release: "5.10.1-x", err: "Depends"},
+		{name: "circle", x: fakeIndex{"linux-headers-1-a 1: linux-headers-1-b", "linux-headers-1-b 1: linux-headers-1-a"}, release: "1-a", want: "linux-headers-1-b 1,linux-headers-1-a 1"},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -122,10 +122,10 @@ func TestClosure(t *testing.T) {
 	}
 }
 
-// An index that never ends.
+// An index without an end.
 func TestClosureIsBounded(t *testing.T) {
 	t.Parallel()
-	var s shelf
+	var s fakeIndex
 	for n := range 100 {
 		s = append(s, strings.Repeat("x", n)+"linux-headers-1 1: "+strings.Repeat("x", n+1)+"linux-headers-1")
 	}
@@ -140,7 +140,7 @@ func TestNearest(t *testing.T) {
 	t.Parallel()
 	d, err := distros.Lookup("ubuntu22.04")
 	must(t, err)
-	x := shelf{
+	x := fakeIndex{
 		"linux-headers-5.15.0-100-generic 1:", "linux-headers-5.15.0-103-generic 1:", "linux-headers-5.15.0-104-lowlatency 1:",
 		"linux-headers-generic 1: linux-headers-5.15.0-190-generic", "linux-headers-5.15.0-190-generic 1:", "linux-headers-5.19.0-102-generic 1:",
 	}

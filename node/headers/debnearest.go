@@ -13,12 +13,12 @@ import (
 
 const (
 	maxNearest  = 5
-	maxDistance = 250 // how far a number of the release may be off: Ubuntu counts the ABI of a series up to about 200
+	maxDistance = 250 // limit for the difference of one number: Ubuntu counts the ABI of a series up to about 200
 )
 
-// nearest lists releases that there are headers of, the most alike first: those that differ in one number, and the one
-// that the metapackage of the same flavour (linux-headers-amd64) points to. Names are tried instead of listed: an index
-// looks names up in microseconds, and "alike" is defined by exactly these names.
+// nearest lists releases that have headers, the most similar first: those that differ in one number, and the
+// one that the metapackage of the same flavour (linux-headers-amd64) points to. It tries names instead of
+// listing them: an index finds a name in microseconds, and similarity is defined by exactly these names.
 func nearest(x catalogue, d distros.Distro, release string) []string {
 	type found struct {
 		release  string
@@ -54,7 +54,7 @@ func nearest(x catalogue, d distros.Distro, release string) []string {
 	return out
 }
 
-// current is the release that the metapackage of the kernel's flavour depends on; "" if there is none.
+// current returns the release that the metapackage of the kernel's flavour depends on; "" if there is none.
 func current(x catalogue, release string) string {
 	flavour := regexp.MustCompile(`-([a-z][a-z0-9]*(-[a-z0-9]+)*)$`).FindStringSubmatch(release)
 	if flavour == nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/driver-container/driver-container/kmod/kbuild"
 )
 
-// TestRealRPM fetches headers from repositories that rpmbuild, rpmsign and createrepo_c made in the manner of each system, and
-// has kmod/kbuild take them.
+// TestRealRPM fetches headers from repositories that rpmbuild, rpmsign and createrepo_c made in the style of
+// each system, and passes them to kmod/kbuild.
 func TestRealRPM(t *testing.T) {
 	rpmtest.Need(t)
 	key := rpmtest.NewKey(t, rpmtest.KeyOptions{Name: "test"})
@@ -22,7 +22,7 @@ func TestRealRPM(t *testing.T) {
 		release         string
 		payload         string
 		repository      rpmtest.Repository
-		signed          bool // the packages
+		signed          bool // the packages are signed
 		folder, repo    string
 		packages        []rpmtest.Package
 		want            []string
@@ -84,7 +84,7 @@ func TestRealRPM(t *testing.T) {
 	}
 }
 
-// realTree is the least that kmod/kbuild takes for headers.
+// realTree is the minimum that kmod/kbuild accepts as headers.
 func realTree(dir, release string) []rpmtest.File {
 	var files []rpmtest.File
 	for name, body := range map[string]string{

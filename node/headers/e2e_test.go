@@ -18,8 +18,8 @@ import (
 	"github.com/driver-container/driver-container/kmod/kbuild"
 )
 
-// TestReal fetches the headers of Debian's newest kernel into a real base system, through the mirrors that it is
-// configured with.
+// TestRealArchive fetches the headers of Debian's newest kernel into a real base system, through its
+// configured mirrors.
 func TestRealArchive(t *testing.T) {
 	if os.Getenv("DRIVER_E2E") != "1" {
 		t.Skip("needs the network and ci/base: set DRIVER_E2E=1")
@@ -75,7 +75,7 @@ func TestRealArchive(t *testing.T) {
 	}
 }
 
-// resolves checks that links lead to something when the root is the root.
+// resolves checks that links have existing targets when the root is the root.
 func resolves(t *testing.T, root string, names ...string) {
 	t.Helper()
 	for _, name := range names {
@@ -122,7 +122,8 @@ func realRoot(t *testing.T, system string) string {
 	return root
 }
 
-// newestRelease asks the repositories. Its memory is part of what the test measures: set DRIVER_E2E_KERNEL to leave it out.
+// newestRelease asks the repositories. Its memory counts in the test's measurement: set DRIVER_E2E_KERNEL to
+// leave it out.
 func newestRelease(ctx context.Context, t *testing.T, root string) string {
 	t.Helper()
 	store, err := fetch.OpenStore(t.TempDir())

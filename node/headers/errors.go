@@ -8,23 +8,23 @@ import (
 	"syscall"
 )
 
-// ErrConflict says that something in the way of a header package is not the package's: a file that differs, a link where
-// a folder should be. It is not overwritten.
+// ErrConflict says that a file of a header package cannot be written because something else is there: a file
+// that differs, or a link instead of a folder. It is not overwritten.
 var ErrConflict = errors.New("something else is there")
 
-// ErrPackage says that a package is not what a package of headers is: programs with the setuid bit, links out of its
-// tree, the headers of another kernel.
+// ErrPackage says that the content of a package is not that of kernel headers: programs with the setuid bit,
+// links out of its tree, the headers of another kernel.
 var ErrPackage = errors.New("not a package of kernel headers")
 
-// UnavailableError says that the headers of a kernel are not to be had from the repositories of the image.
+// UnavailableError says that the repositories of the image do not have the headers of a kernel.
 type UnavailableError struct {
-	Release string   // the kernel's, as uname -r says it
-	Package string   // what was looked for; "" when the release cannot have one
+	Release string   // release of the kernel, as printed by uname -r
+	Package string   // the package that was searched; "" when the release cannot have one
 	Looked  []string // repositories that were searched, as "URI suite components"
 	Failed  []string // repositories that could not be used, with the reason
-	Nearest []string // releases that the repositories do have headers of, the nearest first
-	Folder  string   // where the image's configuration of repositories is; "": apt's
-	Err     error    // why, beyond "no such package"; may be nil
+	Nearest []string // releases whose headers the repositories have, the nearest first
+	Folder  string   // folder of the image's repository configuration; "": apt's
+	Err     error    // a reason other than a missing package; may be nil
 }
 
 func (e *UnavailableError) Error() string {
@@ -52,7 +52,7 @@ func (e *UnavailableError) Error() string {
 
 func (e *UnavailableError) Unwrap() error { return e.Err }
 
-// SpaceError says that a disk has no room for the headers. It was found out before anything was written.
+// SpaceError says that a disk has no room for the headers. It is found before anything is written.
 type SpaceError struct {
 	Dir        string
 	Need, Free uint64 // bytes
@@ -63,7 +63,7 @@ func (e *SpaceError) Error() string {
 		e.Need>>20, e.Dir, e.Free>>20)
 }
 
-// local tells whether an error is this machine's and not the repository's.
+// local says whether an error is caused by this machine and not by the repository.
 func local(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) || errors.Is(err, syscall.EROFS)
 }

@@ -16,23 +16,25 @@ import (
 	"github.com/driver-container/driver-container/distros/fetch"
 )
 
-// Options says whose headers to bring where.
+// Options says which headers to fetch and where to write them.
 type Options struct {
-	Root    string                           // the image's root: its configuration is read and its tree is written; "": "/"
-	Release string                           // the kernel's, as uname -r says it
-	Distro  distros.Distro                   // nil: what os-release of Root says
-	Arch    string                           // of Go: "amd64"; "": this program's
-	Store   string                           // folder for what is downloaded, kept; "": a temporary one
-	Getenv  func(string) string              // nil: os.Getenv; for proxies, and DNF_RELEASEVER
-	Say     func(format string, args ...any) // progress and warnings, a line each; nil: nobody listens
+	// Root is the image's root: its configuration is read and its tree is written; "": "/".
+	Root    string
+	Release string                           // release of the kernel, as printed by uname -r
+	Distro  distros.Distro                   // nil: according to os-release of Root
+	Arch    string                           // of Go: "amd64"; "": that of this program
+	Store   string                           // folder that keeps downloads; "": a temporary one
+	Getenv  func(string) string              // for proxies and DNF_RELEASEVER; nil: os.Getenv
+	Say     func(format string, args ...any) // progress and warnings, one line each; may be nil
 }
 
-// Fetch brings the header packages of a kernel into the root and returns them as "name version", the kernel's own last.
-// Files that are there and the same are kept, so it may be called again. When it fails, no tree is left that says to be
-// complete: include/config/kernel.release and include/generated/utsrelease.h are written last of all, and folders that
-// this call made are removed again.
+// Fetch unpacks the header packages of a kernel into the root and returns them as "name version", the
+// kernel's own last. It keeps identical files, so it may be called again. When it fails, it leaves no tree
+// that looks complete: it writes include/config/kernel.release and include/generated/utsrelease.h last, and
+// removes the folders that it created.
 //
-// Errors: *UnavailableError, *SpaceError, ErrConflict, ErrPackage, those of the disk, and the context's as it is.
+// Errors are *UnavailableError, *SpaceError, ErrConflict, ErrPackage, errors of the disk, and the error of
+// the context.
 func Fetch(ctx context.Context, o Options) (installed []string, err error) {
 	o = o.withDefaults()
 	root, err := os.OpenRoot(o.Root)
@@ -42,7 +44,7 @@ func Fetch(ctx context.Context, o Options) (installed []string, err error) {
 	defer root.Close() //nolint:errcheck // opened for reading folders
 	f := &fetcher{Options: o, root: root, files: root.FS()}
 	if path.Clean(o.Root) == "/" {
-		f.files = os.DirFS("/") // follows absolute links too, which os.Root never does
+		f.files = os.DirFS("/") // follows absolute links, too, which os.Root never does
 	}
 	installed, err = f.run(ctx)
 	var unavailable *UnavailableError
@@ -77,7 +79,7 @@ func (o Options) withDefaults() Options {
 type fetcher struct {
 	Options
 	root  *os.Root
-	files fs.FS // of the root
+	files fs.FS // the files of root
 	store *fetch.Store
 }
 
@@ -110,9 +112,9 @@ func (f *fetcher) run(ctx context.Context) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The indexes are tens of megabytes; what unpacks the packages wants some too, and the node its memory back.
+	// The indexes take tens of megabytes. They are released before unpacking, which needs memory, too.
 	debug.FreeOSMemory()
-	if err := f.room(plan); err != nil {
+	if err := f.checkSpace(plan); err != nil {
 		return nil, err
 	}
 	files, err := f.download(ctx, family, plan)
@@ -122,7 +124,7 @@ func (f *fetcher) run(ctx context.Context) ([]string, error) {
 	return f.unpack(ctx, family, plan, files)
 }
 
-// nothing says why a system has no package for the kernel.
+// nothing says why a system has no header package for the kernel.
 func (f *fetcher) nothing() error {
 	if f.Distro.PackageManager() == "" {
 		return fmt.Errorf("%s has no packages of headers; the host itself has them, in /lib/modules/%s/build", f.Distro.ID(), f.Release)
@@ -130,14 +132,14 @@ func (f *fetcher) nothing() error {
 	return fmt.Errorf("%q cannot be the name of a kernel of %s", f.Release, f.Distro.ID())
 }
 
-// openStore finds a place for downloads. closed gives it back if it was made for this call.
+// openStore opens the folder for downloads. closed removes it if it was created for this call.
 func (f *fetcher) openStore() (closed func(), err error) {
 	dir, closed := f.Store, func() {}
 	if dir == "" {
 		if dir, err = os.MkdirTemp("", "kernel-headers-"); err != nil {
 			return nil, err
 		}
-		closed = func() { _ = os.RemoveAll(dir) } // in the container's temporary folder: it goes with the container
+		closed = func() { _ = os.RemoveAll(dir) } // an error is ignored: the container's temporary folder is gone with the container
 	}
 	if f.store, err = fetch.OpenStore(dir); err != nil {
 		closed()
@@ -146,14 +148,14 @@ func (f *fetcher) openStore() (closed func(), err error) {
 	return closed, nil
 }
 
-// attempts of each request, half a second and a second apart: a repository that is not there shall not hold the node up,
-// and the container is started again anyway.
+// attempts for each request, with pauses of half a second and a second: a repository that does not answer
+// must not delay the node for long, and the container is restarted anyway.
 const attempts = 3
 
-// own says whether the root is this process's.
+// own says whether the root is that of this process.
 func (f *fetcher) own() bool { return path.Clean(f.Root) == "/" }
 
-// download brings the packages into the store and returns their paths.
+// download fetches the packages into the store and returns their paths.
 func (f *fetcher) download(ctx context.Context, from family, p *plan) ([]string, error) {
 	var out []string
 	for _, pkg := range p.packages {
@@ -184,5 +186,5 @@ func (f *fetcher) download(ctx context.Context, from family, p *plan) ([]string,
 
 func label(p distros.Package) string { return p.Name + " " + p.Version }
 
-// at is a path in the root, for messages and for system calls that os.Root has not.
+// at returns a path in the root, for messages and for system calls that os.Root does not have.
 func (f *fetcher) at(name string) string { return filepath.Join(f.Root, filepath.FromSlash(name)) }

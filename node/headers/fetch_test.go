@@ -17,7 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// list has every file below the root's source and library folders, links with their targets.
+// list returns every file below the root's source and library folders, links with their targets.
 func (i *image) list() []string {
 	var out []string
 	for _, dir := range []string{"usr/src", "usr/lib", "usr/share"} {
@@ -72,7 +72,7 @@ func TestFetch(t *testing.T) {
 		t.Errorf("it said:\n%s", i.log())
 	}
 	status := i.read("var/lib/dpkg/status")
-	// Again: nothing is written that is there, nothing downloaded that is in the store.
+	// The second call writes nothing that exists and downloads nothing that is in the store.
 	if got, err = i.fetch(); err != nil || !slices.Equal(got, want) {
 		t.Fatal(got, err)
 	}
@@ -264,7 +264,7 @@ func TestFileRepository(t *testing.T) {
 	}
 }
 
-// The simplest repository of an air gap: a folder with packages, Packages and Release, and no key.
+// The simplest repository for an isolated network: a folder with packages, Packages and Release, and no key.
 func TestFlatFolder(t *testing.T) {
 	t.Parallel()
 	i := newImage(t)

@@ -32,7 +32,8 @@ type rpmPackage struct {
 	damage              func([]byte) []byte
 }
 
-// bytes makes the package as rpmbuild does: all entries in an immutable region, digests of the payload and of each file.
+// bytes makes the package like rpmbuild: all entries in an immutable region, digests of the payload and of
+// each file.
 func (p rpmPackage) bytes(t testing.TB) []byte {
 	t.Helper()
 	payload := gzipped(t, p.cpio())
@@ -56,7 +57,7 @@ func (p rpmPackage) bytes(t testing.TB) []byte {
 	return b
 }
 
-// region wraps entries into one: its own index entry comes first, its trailer last.
+// region wraps entries into a region: its own index entry comes first, its trailer last.
 func region(t testing.TB, tag rpmfile.Tag, entries []rpmfile.Entry) []byte {
 	t.Helper()
 	slices.SortFunc(entries, func(a, b rpmfile.Entry) int { return int(a.Tag) - int(b.Tag) })
@@ -128,7 +129,7 @@ func (p rpmPackage) header(t testing.TB, payload []byte) []byte {
 	})
 }
 
-// cpio is the archive in its "newc" format.
+// cpio returns the archive in the "newc" format.
 func (p rpmPackage) cpio() []byte {
 	var b bytes.Buffer
 	pad := func() { b.Write(make([]byte, -b.Len()&3)) }
@@ -214,7 +215,7 @@ func armoured(t testing.TB, e *openpgp.Entity) string {
 	return b.String()
 }
 
-// newRPMImage is a root as of Rocky Linux 9.4, with the key of the tests.
+// newRPMImage is a root of Rocky Linux 9.4 with the key of the tests.
 func newRPMImage(t testing.TB, repo string) *image {
 	t.Helper()
 	i := &image{t: t, dir: t.TempDir(), env: map[string]string{}}
@@ -234,7 +235,8 @@ func (i *image) fetchRelease(release string) ([]string, error) {
 	return Fetch(i.t.Context(), o)
 }
 
-// kernelDevel is what the headers package of Red Hat's kernels holds; the link to it is in the package of the kernel.
+// kernelDevel is the headers package of Red Hat's kernels; the link to its tree is in the package of the
+// kernel.
 func kernelDevel(release string) rpmPackage {
 	version := strings.TrimSuffix(release, ".x86_64")
 	src := "usr/src/kernels/" + release + "/"

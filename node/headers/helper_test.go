@@ -24,7 +24,7 @@ import (
 
 const testRelease = "6.1.0-38-amd64"
 
-// entry is a member of a package; a file unless it says otherwise.
+// entry is a member of a package; a file unless the type says otherwise.
 type entry struct {
 	name, body, link string
 	kind             byte
@@ -118,7 +118,7 @@ type archive struct {
 	head     string // more Release fields
 	unsigned bool
 	files    map[string][]byte
-	gate     func(http.ResponseWriter, *http.Request) bool // false: it has answered
+	gate     func(http.ResponseWriter, *http.Request) bool // returns false when it has answered the request
 	server   *httptest.Server
 	mu       sync.Mutex
 	asked    map[string]int
@@ -264,8 +264,8 @@ func (i *image) log() string {
 	return i.said.String()
 }
 
-// debian is what Debian has for a kernel: its headers, those of all flavours, the tools; the compiler and the image that
-// they depend on are not there, so nobody can fetch them.
+// debian returns Debian's packages for a kernel: its headers, those of all flavours, the tools. The compiler
+// and the kernel image that they depend on are not there, so nothing can fetch them.
 func debian(release, version string) []deb {
 	base := strings.TrimSuffix(release, "-amd64")
 	src := "./usr/src/linux-headers-" + release + "/"

@@ -9,14 +9,14 @@ import (
 type token int
 
 const (
-	tokenEnd   token = iota // of the file
+	tokenEnd   token = iota // end of the file
 	tokenWord               // a name, or a value without its quotes
 	tokenOpen               // {
 	tokenClose              // }
 	tokenStop               // ;
 )
 
-// lexer cuts the text of an apt.conf file into tokens.
+// lexer splits the text of an apt.conf file into tokens.
 type lexer struct {
 	text string
 	line int
@@ -30,7 +30,7 @@ func (l *lexer) skip(n int) {
 }
 
 func (l *lexer) next() (string, token, error) {
-	if err := l.blanks(); err != nil {
+	if err := l.skipSpace(); err != nil {
 		return "", tokenEnd, err
 	}
 	if l.text == "" {
@@ -49,8 +49,8 @@ func (l *lexer) next() (string, token, error) {
 		l.skip(end + 2)
 		return word, tokenWord, nil
 	}
-	end := 1 // the first byte belongs to it, even if it is the # of a directive
-	for end < len(l.text) && !strings.ContainsRune(" \t\r\n{};\"", rune(l.text[end])) && !comment(l.text[end:]) {
+	end := 1 // the first byte belongs to the word, even if it is the # of a directive
+	for end < len(l.text) && !strings.ContainsRune(" \t\r\n{};\"", rune(l.text[end])) && !isComment(l.text[end:]) {
 		end++
 	}
 	word := l.text[:end]
@@ -58,8 +58,8 @@ func (l *lexer) next() (string, token, error) {
 	return word, tokenWord, nil
 }
 
-// blanks passes over white space and comments.
-func (l *lexer) blanks() error {
+// skipSpace skips white space and comments.
+func (l *lexer) skipSpace() error {
 	for {
 		l.skip(len(l.text) - len(strings.TrimLeft(l.text, " \t\r\n\v\f")))
 		switch {
@@ -69,7 +69,7 @@ func (l *lexer) blanks() error {
 				return l.fail("a comment is not closed")
 			}
 			l.skip(end + 2)
-		case comment(l.text):
+		case isComment(l.text):
 			end := strings.IndexByte(l.text, '\n')
 			if end < 0 {
 				end = len(l.text)
@@ -81,15 +81,15 @@ func (l *lexer) blanks() error {
 	}
 }
 
-// comment tells whether a comment begins here. Outside of quotes // does so even in the middle of a word, as in apt: a URL
-// has to be quoted.
-func comment(s string) bool {
+// isComment says whether a comment begins here. Outside of quotes // begins one even in the middle of a word,
+// as in apt: a URL has to be quoted.
+func isComment(s string) bool {
 	if s != "" && s[0] == '#' {
-		return !directive(s, "#clear") && !directive(s, "#include")
+		return !isDirective(s, "#clear") && !isDirective(s, "#include")
 	}
 	return strings.HasPrefix(s, "//") || strings.HasPrefix(s, "/*")
 }
 
-func directive(s, name string) bool {
+func isDirective(s, name string) bool {
 	return len(s) >= len(name) && strings.EqualFold(s[:len(name)], name)
 }

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// watchMemory looks at this process's resident memory until its result is called, which says the highest.
+// watchMemory observes this process's resident memory; the returned function returns the maximum.
 func watchMemory(t *testing.T) func() int64 {
 	t.Helper()
 	stop := make(chan struct{})

@@ -15,23 +15,25 @@ import (
 	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
 )
 
-// rpmFolder is where more repositories can be mounted.
+// rpmFolder is the folder in which more repositories can be mounted.
 const rpmFolder = "/etc/yum.repos.d"
 
-// rpmFamily is rpm packages and the repositories of yum, dnf and zypper. What is installed in the image is not asked: that is
-// in databases whose readers the node's program has no other use for, and headers packages of these systems depend on no
-// version of anything but each other.
+// rpmFamily implements family for rpm packages and the repositories of yum, dnf and zypper. It does not look
+// at the packages that the image has: that would need readers for rpm's databases, which the node's program
+// does not use otherwise, and the header packages of these systems depend on no particular version of
+// anything except each other.
 type rpmFamily struct {
 	*fetcher
 	distro   distros.RPM
-	arch     string // rpm's
+	arch     string // in rpm's terms
 	http     *fetch.Client
 	clients  *rpm.Clients    // of the repositories that had the packages
-	keys     rpmfile.Keyring // for packages that nothing else vouches for
-	searched map[string]bool // sources by what they are, so that none is asked twice
+	keys     rpmfile.Keyring // for packages of an index that is not signed
+	searched map[string]bool // repositories by their addresses, so that none is asked twice
 }
 
-// rpm makes the client. Proxies, certificates and logins of single repositories are those of their configuration.
+// rpm returns the family with its client. Proxies, certificates and logins of single repositories come from
+// their configuration.
 func (f *fetcher) rpm() (fam family, done func(), err error) {
 	d, ok := f.Distro.(distros.RPM)
 	arch, known := distros.LookupArch(f.Arch)
@@ -52,7 +54,7 @@ func (f *fetcher) rpm() (fam family, done func(), err error) {
 
 func (f *rpmFamily) client(url string) (*fetch.Client, error) { return f.clients.For(url) }
 
-// trust reads the keys that packages of these repositories may be signed by.
+// trust reads the keys that may sign packages of these repositories.
 func (f *rpmFamily) trust(o rpm.Options) (err error) {
 	var notes []string
 	f.keys, notes, err = o.Keyring()
@@ -73,7 +75,7 @@ func (f *rpmFamily) members(in io.Reader, p item, add func(h *tar.Header, r io.R
 	if err != nil {
 		return err
 	}
-	// An index that nobody signed may name an old package, rightly signed, as a new one.
+	// An unsigned index may present an old package with a valid signature as a new one.
 	if want, err := rpmfile.ParseEVR(p.Version); err != nil || m.Name != p.Name || m.Arch != p.Arch || rpmfile.Compare(m.EVR, want) != 0 {
 		return fmt.Errorf("%w: it calls itself %.100q %.100q of %.20q", ErrPackage, m.Name, m.EVR, m.Arch)
 	}
@@ -85,10 +87,10 @@ func (f *rpmFamily) members(in io.Reader, p item, add func(h *tar.Header, r io.R
 	return file.Payload(add)
 }
 
-// ofRPMHeaders tells whether a package holds headers by its name: kernel-devel, kernel-rt-devel, kernel-uek-devel,
-// kernel6.12-devel, kernel-default-devel and what those of SUSE share (kernel-devel, kernel-devel-azure). kernel-headers is for
-// programs, kernel-macros for packagers.
-func ofRPMHeaders(name string) bool {
+// isRPMHeaders says whether a package has headers, by its name: kernel-devel, kernel-rt-devel,
+// kernel-uek-devel, kernel6.12-devel, kernel-default-devel and the packages that those of SUSE share
+// (kernel-devel, kernel-devel-azure). kernel-headers is for programs, kernel-macros for packagers.
+func isRPMHeaders(name string) bool {
 	rest, ok := strings.CutPrefix(name, "kernel")
 	return ok && slices.Contains(strings.Split(rest, "-"), "devel") && !strings.HasSuffix(name, "-matched")
 }

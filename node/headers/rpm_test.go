@@ -53,7 +53,8 @@ func TestFetchRPM(t *testing.T) {
 	}
 }
 
-// The repositories of the minor version that the kernel is of are tried before those of the system; what the site says comes first.
+// The repositories of the kernel's minor version are tried before those of the system; a value of the
+// administrator comes first.
 func TestReleaseVersions(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct{ name, at, env, vars, want string }{
@@ -116,7 +117,7 @@ func TestSignedPackages(t *testing.T) {
 	for _, test := range []struct {
 		name  string
 		key   *openpgp.Entity
-		other string // key at another place that the source names instead
+		other string // a key in another file, which the source names instead
 		want  error
 	}{
 		{"right key", signer(), "", nil},
@@ -239,7 +240,7 @@ func TestUnavailableRPMBeforeAsking(t *testing.T) {
 	}
 }
 
-// SUSE's tree is in two halves, and the release of the kernel is not the version of its package.
+// SUSE's tree has two parts, and the release of the kernel is not the version of its package.
 func TestFetchSUSE(t *testing.T) {
 	t.Parallel()
 	const release, version = "6.4.0-150600.23.25-default", "6.4.0-150600.23.25"

@@ -11,13 +11,13 @@ import (
 	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
 )
 
-// shelves is what is asked of an *rpm.Index.
-type shelves interface {
+// provideIndex is the part of *rpm.Index that is used here.
+type provideIndex interface {
 	WhatProvides(want rpmfile.Relation) []*rpm.Package
 }
 
-// closure follows the dependencies among packages of headers. It returns nil when the first of them is not there.
-func (f *rpmFamily) closure(x shelves, wants []string, e *UnavailableError) (*plan, error) {
+// closure follows the dependencies among header packages. It returns nil when a wanted package is missing.
+func (f *rpmFamily) closure(x provideIndex, wants []string, e *UnavailableError) (*plan, error) {
 	w := rpmWalk{x: x, arch: f.arch}
 	for _, want := range wants {
 		r, err := rpmfile.ParseRequirement(want)
@@ -34,7 +34,7 @@ func (f *rpmFamily) closure(x shelves, wants []string, e *UnavailableError) (*pl
 		w.choose(p)
 	}
 	for i := 0; i < len(w.order); i++ {
-		if err := w.settle(w.order[i]); err != nil {
+		if err := w.addDependencies(w.order[i]); err != nil {
 			e.Err = err
 			return nil, e
 		}
@@ -51,7 +51,7 @@ func (f *rpmFamily) closure(x shelves, wants []string, e *UnavailableError) (*pl
 
 // rpmWalk is one closure in progress.
 type rpmWalk struct {
-	x     shelves
+	x     provideIndex
 	arch  string
 	order []*rpm.Package
 }
@@ -62,13 +62,14 @@ func (w *rpmWalk) choose(p *rpm.Package) {
 	}
 }
 
-// settle chooses the packages of headers that a package needs. What else it needs, compilers and libraries, is the image's affair.
-func (w *rpmWalk) settle(p *rpm.Package) error {
+// addDependencies chooses the header packages that a package needs. The image has to have the other
+// dependencies, compilers and libraries.
+func (w *rpmWalk) addDependencies(p *rpm.Package) error {
 	if len(w.order) > maxPackages {
 		return fmt.Errorf("%s needs more than %d packages: the repository is broken", w.order[0], maxPackages)
 	}
 	for _, r := range p.Metadata.Requires {
-		if r.Kind != "" || !ofRPMHeaders(r.Relation.Name) {
+		if r.Kind != "" || !isRPMHeaders(r.Relation.Name) {
 			continue
 		}
 		if slices.ContainsFunc(w.order, func(c *rpm.Package) bool { return provides(c, r.Relation) }) {
@@ -83,7 +84,7 @@ func (w *rpmWalk) settle(p *rpm.Package) error {
 	return nil
 }
 
-// provider is the package of headers that meets a requirement, or one part of an alternative.
+// provider returns the header package that satisfies a requirement, or one part of an alternative.
 func (w *rpmWalk) provider(r rpmfile.Requirement) *rpm.Package {
 	if r.Kind == "or" {
 		for _, part := range r.Parts {
@@ -94,7 +95,7 @@ func (w *rpmWalk) provider(r rpmfile.Requirement) *rpm.Package {
 		return nil
 	}
 	for _, p := range w.x.WhatProvides(r.Relation) {
-		if ofRPMHeaders(p.Name) && (p.Arch == w.arch || p.Arch == "noarch") {
+		if isRPMHeaders(p.Name) && (p.Arch == w.arch || p.Arch == "noarch") {
 			return p
 		}
 	}
@@ -105,8 +106,9 @@ func provides(p *rpm.Package, r rpmfile.Relation) bool {
 	return slices.ContainsFunc(p.Metadata.Provides, func(have rpmfile.Relation) bool { return have.Name == r.Name && r.Matches(have) })
 }
 
-// nearestRPM lists releases that there are headers of: of the same flavour those next to the wanted one, and the newest.
-func nearestRPM(x shelves, d distros.RPM, release string) []string {
+// nearestRPM lists releases that have headers: of the same flavour those next to the wanted one, and the
+// newest.
+func nearestRPM(x provideIndex, d distros.RPM, release string) []string {
 	wanted := distros.ParseRelease(release)
 	var all []string
 	for _, name := range d.KernelProvides() {

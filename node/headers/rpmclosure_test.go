@@ -20,12 +20,12 @@ import (
 	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
 )
 
-// rack is an index: "name version.arch: provides | requires", both with commas.
-type rack []*rpm.Package
+// fakeRPMIndex is an index: "name version.arch: provides | requires", both with commas.
+type fakeRPMIndex []*rpm.Package
 
-func newRack(t testing.TB, lines ...string) rack {
+func newFakeRPMIndex(t testing.TB, lines ...string) fakeRPMIndex {
 	t.Helper()
-	var out rack
+	var out fakeRPMIndex
 	for _, line := range lines {
 		head, rest, _ := strings.Cut(line, ": ")
 		provides, requires, _ := strings.Cut(rest, "|")
@@ -54,7 +54,7 @@ func newRack(t testing.TB, lines ...string) rack {
 	return out
 }
 
-func (r rack) WhatProvides(want rpmfile.Relation) []*rpm.Package {
+func (r fakeRPMIndex) WhatProvides(want rpmfile.Relation) []*rpm.Package {
 	var out []*rpm.Package
 	for _, p := range r {
 		if provides(p, want) {
@@ -73,7 +73,7 @@ func rpmFamilyOf(t testing.TB, system, release string) *rpmFamily {
 
 func TestRPMClosure(t *testing.T) {
 	t.Parallel()
-	el := newRack(t,
+	el := newFakeRPMIndex(t,
 		"kernel-devel 5.14.0-427.13.1.el9_4.i686: kernel-devel-uname-r = 5.14.0-427.13.1.el9_4.x86_64",
 		"kernel-devel 5.14.0-427.13.1.el9_4.x86_64: kernel-devel-uname-r = 5.14.0-427.13.1.el9_4.x86_64 | gcc, (make if gcc), elfutils-libelf-devel",
 		"kernel-devel-matched 5.14.0-427.13.1.el9_4.x86_64: | kernel-core = 5.14.0-427.13.1.el9_4, kernel-devel = 5.14.0-427.13.1.el9_4",
@@ -83,14 +83,14 @@ func TestRPMClosure(t *testing.T) {
 		"kmod-other 1-1.x86_64: kernel-devel-uname-r = 5.14.0-1.el9.x86_64",
 		"kernel-devel 5.14.0-2.el9.x86_64: kernel-devel-uname-r = 5.14.0-2.el9.x86_64 | kernel-devel-common = 5.14.0-2.el9",
 	)
-	suse := newRack(t,
+	suse := newFakeRPMIndex(t,
 		"kernel-azure-devel 6.4.0-150600.8.17.1.x86_64: kernel-azure-devel = 6.4.0-150600.8.17 | kernel-devel-azure = 6.4.0-150600.8.17, libelf-devel",
 		"kernel-devel-azure 6.4.0-150600.8.17.1.noarch: kernel-devel-azure = 6.4.0-150600.8.17 | kernel-macros",
 		"kernel-macros 6.4.0-150600.8.17.1.noarch: ",
 	)
 	for _, test := range []struct {
 		name, system, release string
-		x                     rack
+		x                     fakeRPMIndex
 		want, err             string
 	}{
 		{"red hat", "rocky9", "5.14.0-427.13.1.el9_4.x86_64", el, "kernel-devel 5.14.0-427.13.1.el9_4", ""},
@@ -126,7 +126,7 @@ func TestRPMClosure(t *testing.T) {
 	}
 }
 
-// A repository that never ends.
+// A repository without an end.
 func TestRPMClosureIsBounded(t *testing.T) {
 	t.Parallel()
 	var lines []string
@@ -134,7 +134,7 @@ func TestRPMClosureIsBounded(t *testing.T) {
 		lines = append(lines, "kernel"+strings.Repeat("x", n)+"-devel 1-1.x86_64: kernel-devel-uname-r = 5.14.0 | kernel"+strings.Repeat("x", n+1)+"-devel")
 	}
 	f := rpmFamilyOf(t, "rocky9", "5.14.0")
-	if _, err := f.closure(newRack(t, lines...), []string{"kernel-devel-uname-r = 5.14.0"}, &UnavailableError{}); err == nil || !strings.Contains(err.Error(), "more than 50 packages") {
+	if _, err := f.closure(newFakeRPMIndex(t, lines...), []string{"kernel-devel-uname-r = 5.14.0"}, &UnavailableError{}); err == nil || !strings.Contains(err.Error(), "more than 50 packages") {
 		t.Error(err)
 	}
 	if _, err := f.closure(nil, []string{"(a"}, &UnavailableError{}); err == nil {

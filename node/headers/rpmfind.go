@@ -15,8 +15,8 @@ import (
 	"github.com/driver-container/driver-container/distros/rpm/repoconf"
 )
 
-// find looks through the repositories once for each value that $releasever may have for this kernel, the likeliest first: those
-// of the system's current minor version no longer have the kernels of an older one.
+// find searches the repositories once for each possible value of $releasever for this kernel, the likeliest
+// first: the repositories of the system's current minor version no longer have the kernels of an older one.
 func (f *rpmFamily) find(ctx context.Context, wants []string) (*plan, error) {
 	e := &UnavailableError{Release: f.Release, Package: wants[0], Folder: rpmFolder}
 	vars, err := repoconf.ReadVars(f.files, nil, f.arch)
@@ -42,8 +42,9 @@ func (f *rpmFamily) find(ctx context.Context, wants []string) (*plan, error) {
 	return nil, e
 }
 
-// releaseVers are the values of $releasever to try. What the site says comes first: DNF_RELEASEVER as in NVIDIA's images, or a
-// file in etc/dnf/vars or etc/yum/vars, which is not among the system's own values.
+// releaseVers returns the values of $releasever to try. Values that an administrator set come first:
+// DNF_RELEASEVER as in NVIDIA's images, or a file in etc/dnf/vars or etc/yum/vars with a value that the
+// system itself does not have.
 func (f *rpmFamily) releaseVers(configured string) []string {
 	_, major := f.distro.OSRelease()
 	own := append(f.distro.ReleaseVers(f.Release), major)
@@ -64,8 +65,8 @@ func (f *rpmFamily) releaseVers(configured string) []string {
 	return out
 }
 
-// search goes through the repositories that these variables give and that have not been searched. It returns nil without an
-// error when they do not have the package; e knows more then.
+// search searches the repositories that these variables give and that were not searched before. It returns
+// nil without an error when they do not have the package; then e has more details.
 func (f *rpmFamily) search(ctx context.Context, vars repoconf.Vars, wants []string, e *UnavailableError) (*plan, error) {
 	sources, err := repoconf.ReadSources(f.files, vars)
 	if err == nil {
@@ -96,7 +97,7 @@ func (f *rpmFamily) search(ctx context.Context, vars repoconf.Vars, wants []stri
 		return nil, err
 	}
 	begin := time.Now()
-	releases, err := rpm.OpenReleases(ctx, o) // from the store: the servers are only asked whether it is still so
+	releases, err := rpm.OpenReleases(ctx, o) // from the store: the servers are only asked whether that is current
 	if err == nil {
 		err = f.trust(o)
 	}
@@ -116,25 +117,25 @@ func (f *rpmFamily) search(ctx context.Context, vars repoconf.Vars, wants []stri
 	return f.closure(index, wants, e)
 }
 
-// usable opens each repository by itself, because one that cannot be used must not hide the others.
+// usable opens each repository separately, because one that cannot be used must not hide the others.
 func (f *rpmFamily) usable(ctx context.Context, o rpm.Options, sources []repoconf.Source, e *UnavailableError) (usable []repoconf.Source, err error) {
 	failed := make([]error, len(sources))
 	g := errgroup.Group{}
 	g.SetLimit(parallel)
 	for i := range sources {
 		g.Go(func() error {
-			one := o
-			one.Sources = sources[i : i+1]
-			_, failed[i] = rpm.OpenReleases(ctx, one)
+			single := o
+			single.Sources = sources[i : i+1]
+			_, failed[i] = rpm.OpenReleases(ctx, single)
 			return nil
 		})
 	}
-	_ = g.Wait() // never an error: they are in failed
+	_ = g.Wait() // never an error: the errors are in failed
 	for i, err := range failed {
 		switch {
 		case err == nil:
 			usable = append(usable, sources[i])
-			e.Looked = append(e.Looked, sources[i].ID+" ("+place(sources[i])+")")
+			e.Looked = append(e.Looked, sources[i].ID+" ("+address(sources[i])+")")
 		case local(err), ctx.Err() != nil:
 			return nil, err
 		default:
@@ -145,8 +146,8 @@ func (f *rpmFamily) usable(ctx context.Context, o rpm.Options, sources []repocon
 	return usable, nil
 }
 
-// place is where a repository is, for people. Logins are no part of it.
-func place(s repoconf.Source) string {
+// address returns the address of a repository for people, without logins.
+func address(s repoconf.Source) string {
 	if len(s.BaseURLs) > 0 {
 		return s.BaseURLs[0]
 	}

@@ -9,15 +9,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// margin is left free beside what the packages say to need: a full disk harms more than missing headers.
+// margin stays free in addition to the size of the packages: a full disk is worse than missing headers.
 const margin = 32 << 20
 
-// room checks that the packages fit on the disks of the root and of the store, before anything is downloaded.
-func (f *fetcher) room(p *plan) error {
+// checkSpace checks that the packages fit on the disks of the root and of the store, before anything is
+// downloaded.
+func (f *fetcher) checkSpace(p *plan) error {
 	var tree, store uint64
 	for _, pkg := range p.packages {
-		// Sizes are of the files, or in blocks of 1 KiB. A header is 3 KiB on average, and most disks give it 4 or 8.
-		tree += 2*pkg.unpacked + uint64(pkg.Size) //nolint:gosec // checked to be positive when the index was read
+		// The sizes are those of the files, or in blocks of 1 KiB. A header has 3 KiB on average, and most disks
+		// use 4 or 8 KiB for it.
+		tree += 2*pkg.unpacked + uint64(pkg.Size) // was checked to be positive when the index was read
 		if !f.store.Has(cmp.Or(pkg.SHA256, pkg.SHA512)) {
 			store += uint64(pkg.Size) //nolint:gosec // as above
 		}
@@ -28,15 +30,15 @@ func (f *fetcher) room(p *plan) error {
 		return err
 	}
 	if sameDisk {
-		return enough(src, tree+store+margin)
+		return checkFree(src, tree+store+margin)
 	}
-	if err := enough(f.store.Dir(), store+margin); err != nil {
+	if err := checkFree(f.store.Dir(), store+margin); err != nil {
 		return err
 	}
-	return enough(src, tree+margin)
+	return checkFree(src, tree+margin)
 }
 
-// existing is the folder, or the nearest one above it that exists.
+// existing returns the folder, or its nearest parent that exists.
 func existing(dir string) string {
 	for dir != filepath.Dir(dir) {
 		if _, err := os.Stat(dir); err == nil {
@@ -57,13 +59,13 @@ func sameDisk(a, b string) (bool, error) {
 	return sa.Dev == sb.Dev, nil
 }
 
-func enough(dir string, need uint64) error {
+func checkFree(dir string, need uint64) error {
 	var st unix.Statfs_t
 	if err := unix.Statfs(dir, &st); err != nil {
 		return fmt.Errorf("look for free space: statfs %s: %w", dir, err)
 	}
 	free := st.Bavail * uint64(st.Bsize) //nolint:gosec // never negative
-	if st.Blocks > 0 && free < need {    // some network file systems do not count
+	if st.Blocks > 0 && free < need {    // some network file systems report no blocks
 		return &SpaceError{Dir: dir, Need: need, Free: free}
 	}
 	return nil

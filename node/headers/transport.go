@@ -14,9 +14,9 @@ import (
 	"golang.org/x/net/http/httpproxy"
 )
 
-const dialLimit = 10 * time.Second // networks without a way out drop packets: each try costs this
+const dialLimit = 10 * time.Second // a network without a way out drops packets, and each attempt then takes this long
 
-// newTransport is how the image reaches its repositories: proxies, logins, certificates.
+// newTransport returns the transport to the image's repositories, with proxies, logins and certificates.
 func newTransport(root fs.FS, own bool, c conf, getenv func(string) string, say func(string, ...any)) (*transport, error) {
 	pool, err := authorities(root, own, c, say)
 	if err != nil {
@@ -36,7 +36,7 @@ func newTransport(root fs.FS, own bool, c conf, getenv func(string) string, say 
 	return t, nil
 }
 
-// plainTransport has no logins.
+// plainTransport returns a transport without logins.
 func plainTransport(pool *x509.CertPool, proxy func(*http.Request) (*url.URL, error)) *http.Transport {
 	return &http.Transport{
 		Proxy:                 proxy,
@@ -50,7 +50,8 @@ func plainTransport(pool *x509.CertPool, proxy func(*http.Request) (*url.URL, er
 	}
 }
 
-// environment reads HTTP_PROXY, HTTPS_PROXY and NO_PROXY in both cases, the lower one first as curl and apt do.
+// environment reads HTTP_PROXY, HTTPS_PROXY and NO_PROXY in both cases. Lower case has precedence, as in curl
+// and apt.
 func environment(getenv func(string) string) *httpproxy.Config {
 	get := func(name string) string {
 		if v := getenv(strings.ToLower(name)); v != "" {
@@ -68,8 +69,9 @@ type proxies struct {
 	logins []login
 }
 
-// choose follows apt: apt.conf for this host, then in general, for https with http's settings as a fallback, then the
-// environment. NO_PROXY counts in any case, "DIRECT", or "false" as many write, means none.
+// choose follows apt: apt.conf for this host, then its general setting, for https with http's settings as a
+// fallback, then the environment. NO_PROXY always counts. "DIRECT", or "false" as many users write, means no
+// proxy.
 func (p proxies) choose(r *http.Request) (*url.URL, error) {
 	text := p.setting(r.URL)
 	switch {
@@ -80,10 +82,10 @@ func (p proxies) choose(r *http.Request) (*url.URL, error) {
 	}
 	u, err := url.Parse(text)
 	if err != nil || u.Host == "" {
-		// Not the text: it may hold a password.
+		// The error does not have the text, because that may contain a password.
 		return nil, fmt.Errorf("the proxy in apt.conf for %s is not a URL such as \"http://host:port\"", r.URL.Host)
 	}
-	if u.Scheme == "socks5h" { // apt's name of what net/http calls socks5: the proxy resolves names
+	if u.Scheme == "socks5h" { // apt's name for what net/http calls socks5: the proxy resolves names
 		u.Scheme = "socks5"
 	}
 	if l, ok := find(p.logins, u); ok && u.User == nil {
@@ -91,7 +93,7 @@ func (p proxies) choose(r *http.Request) (*url.URL, error) {
 	}
 	only := httpproxy.Config{HTTPProxy: u.String(), HTTPSProxy: u.String(), NoProxy: p.env.NoProxy}
 	if p.env.NoProxy == "" {
-		return u, nil // for addresses of this machine too, which the environment's rules exempt
+		return u, nil // also for addresses of this machine, which the environment's rules exempt
 	}
 	return only.ProxyFunc()(r.URL)
 }

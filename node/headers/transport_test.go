@@ -78,7 +78,7 @@ func TestProxies(t *testing.T) {
 	}
 }
 
-// A repository under a name that only the proxy knows.
+// A repository under a name that only the proxy can resolve.
 func TestFetchThroughProxy(t *testing.T) {
 	t.Parallel()
 	a := newArchive(t, debian(testRelease, "1")...)
@@ -113,7 +113,7 @@ func TestFetchThroughProxy(t *testing.T) {
 	}
 }
 
-// A server whose certificate only a mounted file vouches for.
+// A server whose certificate is trusted only because of a mounted file.
 func TestFetchWithMountedCertificate(t *testing.T) {
 	t.Parallel()
 	a := newArchive(t, debian(testRelease, "1")...)
@@ -157,7 +157,7 @@ func TestFetchWithMountedCertificate(t *testing.T) {
 	}
 }
 
-// A login is sent where it belongs and nowhere else, and never said.
+// A login is sent only to its server and never logged.
 func TestFetchWithLogin(t *testing.T) {
 	t.Parallel()
 	var elsewhere atomic.Int64
@@ -191,7 +191,7 @@ func TestFetchWithLogin(t *testing.T) {
 		t.Errorf("the login went to another server %d times", elsewhere.Load())
 	}
 
-	// In the URL of the source; wrong, so that there are errors to look at.
+	// The login is in the URL of the source, and wrong, so that there are errors to look at.
 	i = newImage(t, strings.Replace(a.server.URL, "http://", "http://apt:s3cret-but-wrong@", 1))
 	_, err := i.fetch()
 	if err == nil || !strings.Contains(err.Error(), "401") || strings.Contains(err.Error()+i.log(), "s3cret") {
@@ -205,7 +205,7 @@ func TestAuthorities(t *testing.T) {
 	defer server.Close()
 	text := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
 	root := fstest.MapFS{}
-	// As kubelet mounts a ConfigMap; the hidden folder is what the name beside it leads to.
+	// As the kubelet mounts a ConfigMap; the name beside the hidden folder leads into it.
 	root["usr/local/share/ca-certificates/..2026/ca.crt"] = &fstest.MapFile{Data: []byte("not read")}
 	root["usr/local/share/ca-certificates/ca.crt"] = &fstest.MapFile{Data: bytes.Join([][]byte{text, text}, nil)}
 	root["etc/ssl/certs/0123abcd.0"] = &fstest.MapFile{Data: []byte("not read")}

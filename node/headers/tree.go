@@ -15,11 +15,12 @@ import (
 	"time"
 )
 
-// temporary is the name under which a file is written, in the folder of its area. There is one at a time.
+// temporary is the name under which a file is written, in the folder of its area. There is at most one at a
+// time.
 const temporary = ".driver-headers.new"
 
-// tree writes packages into a root. Links above its areas (lib -> usr/lib) are followed inside of the root; below them
-// there are only folders that are real.
+// tree writes packages into a root. Links above its areas (lib -> usr/lib) are followed inside of the root;
+// below the areas links are not followed.
 type tree struct {
 	root    *os.Root
 	release string
@@ -31,14 +32,14 @@ type tree struct {
 	bytes   int64
 }
 
-// marker is a file that is written when all others are there.
+// marker is a file that is written after all others.
 type marker struct {
 	area *area
 	name string
 	mode fs.FileMode
 	time time.Time
 	data []byte
-	over bool // it may replace another
+	over bool // it may replace an existing file
 }
 
 func (t *tree) area(dir string) (*area, error) {
@@ -62,7 +63,7 @@ func (t *tree) area(dir string) (*area, error) {
 	return a, nil
 }
 
-// close gives the folders back, and removes what was made if it is not whole.
+// close closes the folders. After a failure it removes what was created, because that is incomplete.
 func (t *tree) close(failed bool) error {
 	var errs []error
 	for _, a := range t.areas {
@@ -76,7 +77,7 @@ func (t *tree) close(failed bool) error {
 	return errors.Join(errs...)
 }
 
-// file writes a file under a temporary name and puts it in its place.
+// file writes a file under a temporary name and renames it.
 func (t *tree) file(a *area, name string, h *tar.Header, r io.Reader) error {
 	if err := a.write(h.FileInfo().Mode(), h.ModTime, r, false); err != nil {
 		return errors.Join(err, a.discard())
@@ -84,14 +85,14 @@ func (t *tree) file(a *area, name string, h *tar.Header, r io.Reader) error {
 	return t.put(a, name)
 }
 
-// put renames the temporary file. What is there and the same stays, with its time; what differs is only replaced by an
-// upgrade.
+// put renames the temporary file. An identical existing file stays with its time; a different one is replaced
+// only by an upgrade.
 func (t *tree) put(a *area, name string) error {
 	old, err := a.root.Lstat(name)
 	if err == nil {
 		same := false
 		if old.Mode().IsRegular() {
-			if same, err = a.same(name); err != nil {
+			if same, err = a.isSame(name); err != nil {
 				return errors.Join(err, a.discard())
 			}
 		}
@@ -112,7 +113,8 @@ func (t *tree) put(a *area, name string) error {
 	return nil
 }
 
-// link makes a symbolic link. Its target may be absolute, which means the root; it must be in a system's static part.
+// link creates a symbolic link. Its target may be absolute, relative to the root; it must be in the static
+// part of the system.
 func (t *tree) link(a *area, h *tar.Header, name string) error {
 	target := h.Linkname
 	lead := target
@@ -123,7 +125,7 @@ func (t *tree) link(a *area, h *tar.Header, name string) error {
 	if first, _, _ := strings.Cut(lead, "/"); first != "usr" && first != "lib" {
 		return fmt.Errorf("%w: a link to %.100q", ErrPackage, target)
 	}
-	pointer := a.ofModules() && (path.Base(name) == "build" || path.Base(name) == "source")
+	pointer := a.isModules() && (path.Base(name) == "build" || path.Base(name) == "source")
 	if have, err := a.root.Readlink(name); err == nil && have == target {
 		return nil
 	}
@@ -141,8 +143,9 @@ func (t *tree) link(a *area, h *tar.Header, name string) error {
 	return nil
 }
 
-// linkBuild makes the link that leads from the kernel's modules to the first of the trees that is there, as Red Hat's package of
-// the kernel itself has it, which nobody needs here. One that is there stays.
+// linkBuild creates the link from the kernel's modules to the first existing tree. In Red Hat's systems the
+// package of the kernel itself has this link, and that package is not needed otherwise. An existing link
+// stays.
 func (t *tree) linkBuild(dirs []string) error {
 	for _, dir := range dirs {
 		if fi, err := t.root.Stat(dir); err != nil || !fi.IsDir() {
@@ -157,13 +160,13 @@ func (t *tree) linkBuild(dirs []string) error {
 	return nil
 }
 
-// hardLink gives a file that was unpacked before a second name.
+// hardLink adds a second name to a file that was unpacked before.
 func (t *tree) hardLink(a *area, h *tar.Header, name string) error {
-	dir, target, ok := t.place(h.Linkname)
+	dir, target, ok := t.splitName(h.Linkname)
 	if !ok || dir != a.dir || marks(name) || marks(target) {
 		return fmt.Errorf("%w: a hard link to %.100q", ErrPackage, h.Linkname)
 	}
-	if err := a.mkdir(path.Dir(target)); err != nil { // its folders are real ones
+	if err := a.mkdir(path.Dir(target)); err != nil { // refuses links among its parents
 		return err
 	}
 	if fi, err := a.root.Lstat(target); err != nil || !fi.Mode().IsRegular() {
@@ -175,7 +178,7 @@ func (t *tree) hardLink(a *area, h *tar.Header, name string) error {
 	return t.put(a, name)
 }
 
-// mark keeps a file for the end.
+// mark keeps a file in memory for publish.
 func (t *tree) mark(a *area, name string, h *tar.Header, r io.Reader) error {
 	const most = 4096
 	data, err := io.ReadAll(io.LimitReader(r, most+1))
@@ -189,8 +192,9 @@ func (t *tree) mark(a *area, name string, h *tar.Header, r io.Reader) error {
 	return nil
 }
 
-// publish writes what says that the headers are whole, when everything else is on the disk: after a power cut there must
-// be no tree with empty files that says so. utsrelease.h is the very last, because it decides (see marks).
+// publish writes the files that mark the headers as complete, after everything else is on the disk: after a
+// power failure there must be no tree that has these files and empty ones. utsrelease.h is the very last one,
+// because it decides (see marks).
 func (t *tree) publish() error {
 	for _, a := range t.areas {
 		if err := a.sync(); err != nil {

@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// Bounds on all packages of one kernel together. Ubuntu's largest are 150 MB in 30000 files.
+// Limits for all packages of one kernel together. Ubuntu's largest are 150 MB in 30000 files.
 const (
 	maxBytes   = 2 << 30
 	maxEntries = 400_000
@@ -53,7 +53,7 @@ func (f *fetcher) unpack(ctx context.Context, from family, p *plan, files []stri
 
 // unpack writes one package.
 func (t *tree) unpack(ctx context.Context, from family, file string, p item) error {
-	in, err := os.Open(file) //nolint:gosec // a path in the store
+	in, err := os.Open(file) // a path in the store
 	if err != nil {
 		return err
 	}
@@ -66,7 +66,7 @@ func (t *tree) unpack(ctx context.Context, from family, file string, p item) err
 		return t.member(h, r, skipped)
 	})
 	if len(skipped) > 0 {
-		t.say("warning: %s also has files that are no headers; they were left out: %s", label(p.Package), some(skipped))
+		t.say("warning: %s also has files that are no headers; they were left out: %s", label(p.Package), sample(skipped))
 	}
 	return err
 }
@@ -81,7 +81,7 @@ func (t *tree) member(h *tar.Header, r io.Reader, skipped map[string]bool) error
 	if t.entries > maxEntries || t.bytes > maxBytes {
 		return fmt.Errorf("%w: more than %d files or %d bytes", ErrPackage, maxEntries, maxBytes)
 	}
-	dir, name, ok := t.place(h.Name)
+	dir, name, ok := t.splitName(h.Name)
 	if !ok {
 		if h.Typeflag != tar.TypeDir && !strings.HasPrefix(h.Name, "usr/share/") {
 			if len(skipped) < 100 {
@@ -95,8 +95,8 @@ func (t *tree) member(h *tar.Header, r io.Reader, skipped map[string]bool) error
 		return err
 	}
 	err = t.add(a, name, h, r)
-	if a.ofModules() && errors.Is(err, syscall.EROFS) {
-		// The host's /lib/modules, mounted read-only. Those who look for headers look into /usr/src as well.
+	if a.isModules() && errors.Is(err, syscall.EROFS) {
+		// The host's /lib/modules is mounted read-only. Those who look for headers look into /usr/src as well.
 		t.say("warning: /%s/%s is not written: the file system is read-only", dir, name)
 		return nil
 	}
@@ -122,10 +122,10 @@ func (t *tree) add(a *area, name string, h *tar.Header, r io.Reader) error {
 	return t.file(a, name, h, r)
 }
 
-// place splits a member's name into the folder that it belongs to and the rest, and tells whether it is wanted: trees of
-// headers and the tools that they share, and what is said about this one kernel. All else (documentation, and what else a
-// package may bring) is not.
-func (t *tree) place(name string) (dir, rest string, ok bool) {
+// split divides a member's name into the area's folder and the rest, and says whether the member is wanted:
+// trees of headers, the tools that they share, and files about this kernel. Everything else (such as
+// documentation) is not wanted.
+func (t *tree) splitName(name string) (dir, rest string, ok bool) {
 	for _, a := range []struct{ dir, prefix string }{
 		{"usr/src", "linux"},
 		{"usr/src/kernels", t.release},
@@ -145,14 +145,15 @@ func (t *tree) place(name string) (dir, rest string, ok bool) {
 	return "", "", false
 }
 
-// marks tells whether a file is what makes a folder a kernel's headers to those who look for them. Of the two, the header
-// has the release that modules will carry in every system; Debian's kernel.release has the upstream version ("6.1.192").
+// marks says whether a file marks a folder as the headers of a kernel for programs that look for headers.
+// Of the two files, utsrelease.h has the release of the modules in every system; Debian's kernel.release
+// has the upstream version ("6.1.192").
 func marks(name string) bool {
 	return strings.HasSuffix(name, "/include/config/kernel.release") || strings.HasSuffix(name, "/include/generated/utsrelease.h")
 }
 
-// some lists up to three names.
-func some(names map[string]bool) string {
+// sample lists up to three names.
+func sample(names map[string]bool) string {
 	list := slices.Sorted(maps.Keys(names))
 	out := fmt.Sprintf("%.100q", list[:min(len(list), 3)])
 	if len(list) > 3 {
@@ -163,7 +164,7 @@ func some(names map[string]bool) string {
 
 var utsRelease = regexp.MustCompile(`(?m)^#define UTS_RELEASE "([^"\n]*)"`)
 
-// complete tells whether one of the trees is for the kernel.
+// complete says whether one of the trees is for the kernel.
 func (t *tree) complete() bool {
 	for _, m := range t.marked {
 		if strings.TrimSpace(string(m.data)) == t.release {

@@ -17,7 +17,7 @@ import (
 	"github.com/driver-container/driver-container/distros/dpkg"
 )
 
-// hostile fetches with more members in the package of the kernel's own headers.
+// hostile fetches with additional members in the package of the kernel's own headers.
 func hostile(t *testing.T, prepare func(*image), more ...entry) (*image, error) {
 	t.Helper()
 	debs := debian(testRelease, "1")
@@ -101,7 +101,7 @@ func TestLeftOutOfPackages(t *testing.T) {
 	}
 }
 
-// What is in the way is not overwritten, and a tree that was there before is not removed.
+// An existing file is not overwritten, and a tree that existed before is not removed.
 func TestInTheWay(t *testing.T) {
 	t.Parallel()
 	for name, prepare := range map[string]func(*image){
@@ -138,7 +138,8 @@ func TestInTheWay(t *testing.T) {
 	}
 }
 
-// Tools that headers of another kernel brought are upgraded, as dpkg would; pointers of lib/modules are set right.
+// Tools that headers of another kernel brought are upgraded, as dpkg would; the links of lib/modules are
+// corrected.
 func TestUpgrade(t *testing.T) {
 	t.Parallel()
 	i, err := hostile(t, func(i *image) {
@@ -189,7 +190,7 @@ func TestBrokenPackages(t *testing.T) {
 	}
 }
 
-// What a killed predecessor left is no obstacle, and is not taken for whole.
+// The remains of a killed predecessor are no obstacle and are not taken for complete headers.
 func TestAfterKill(t *testing.T) {
 	t.Parallel()
 	i, err := hostile(t, func(i *image) {
@@ -247,7 +248,7 @@ func TestReadOnlyModules(t *testing.T) {
 	must(t, tr.close(true))
 }
 
-// member passes an entry through tar, with its name cleaned as dpkg does.
+// member passes an entry through tar, with its name cleaned like dpkg does.
 func member(t *testing.T, e entry) (*tar.Header, *tar.Reader, error) {
 	t.Helper()
 	r := tar.NewReader(bytes.NewReader(tarOf(t, e)))
@@ -263,7 +264,7 @@ func FuzzPlace(f *testing.F) {
 	f.Add("usr/lib/modules/6.1.0-38-amd64/build")
 	f.Fuzz(func(t *testing.T, name string) {
 		tr := tree{release: testRelease}
-		dir, rest, ok := tr.place(name)
+		dir, rest, ok := tr.splitName(name)
 		if ok && (dir+"/"+rest != name || rest == "") {
 			t.Fatalf("%q is %q and %q", name, dir, rest)
 		}
