@@ -1,6 +1,7 @@
-// Command driver-probe asks NVML about the driver and prints the answer as JSON. It is a process of its own because NVML
-// needs cgo, keeps device files open and can hang: driver-entrypoint starts it with a deadline and kills it. With --usage it also says
-// how much memory of each GPU is in use, and how busy it is; without, it asks for no more than readiness needs.
+// Command driver-probe asks NVML about the driver and prints the answer as JSON. It is a process of its own
+// because NVML needs cgo, keeps device files open and can hang: driver-entrypoint starts it with a deadline
+// and kills it. With --usage it also reports the used memory and the utilisation of each GPU; without, it
+// asks only what readiness needs.
 package main
 
 import (
@@ -13,7 +14,7 @@ import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 )
 
-// answer is what the probe knows. Error is NVML's own word for what went wrong; the rest is then incomplete.
+// answer is the output. Error is the error text of NVML; the other fields are then incomplete.
 type answer struct {
 	Driver  string   `json:"driver,omitempty"` // version of the loaded kernel driver
 	NVML    string   `json:"nvml,omitempty"`   // version of the library
@@ -21,17 +22,20 @@ type answer struct {
 	Error   string   `json:"error,omitempty"`
 }
 
-// device is a GPU. Memory and Utilization are there with --usage only, and only where NVML has them: a GPU that is divided (MIG) has no
-// utilisation of its own, one that shares the processor's memory has none to count.
+// device is a GPU. Memory and Utilization are set only with --usage, and only where NVML has them: a GPU that
+// is divided (MIG) has no utilisation of its own, and one that shares the processor's memory has no memory to
+// count.
 type device struct {
-	UUID        string  `json:"uuid"`
-	Name        string  `json:"name"`
-	PCI         string  `json:"pci"`
-	Memory      *memory `json:"memory,omitempty"`
-	Utilization *uint32 `json:"utilization,omitempty"` // percent of the last sample period in which a kernel ran
+	UUID   string  `json:"uuid"`
+	Name   string  `json:"name"`
+	PCI    string  `json:"pci"`
+	Memory *memory `json:"memory,omitempty"`
+	// Percent of the last sample period in which a kernel ran.
+	Utilization *uint32 `json:"utilization,omitempty"`
 }
 
-// memory is in bytes. What the driver keeps for itself counts as used: the call that tells it apart is not in every branch.
+// memory is in bytes. Memory that the driver reserves for itself counts as used: the NVML call that separates
+// it does not exist in every branch.
 type memory struct {
 	Total uint64 `json:"total"`
 	Used  uint64 `json:"used"`
@@ -41,7 +45,8 @@ const usageFlag = "--usage"
 
 func main() { os.Exit(run(nvml.New(), os.Args[1:], os.Stdout, os.Stderr)) }
 
-// run exits with 0 when NVML answered everything, with 1 when not, the answer is printed in both cases; with 2 for other arguments.
+// run returns the exit code: 0 when NVML answered every call, 1 when it did not (the answer is printed in
+// both cases), 2 for wrong arguments.
 func run(lib nvml.Interface, args []string, stdout, stderr io.Writer) int {
 	usage := len(args) == 1 && args[0] == usageFlag
 	if len(args) > 0 && !usage {
@@ -59,7 +64,8 @@ func run(lib nvml.Interface, args []string, stdout, stderr io.Writer) int {
 	return 0
 }
 
-// ask stops at the first call about the driver that fails. A GPU that fails is left out, the first one is the error.
+// ask stops when a call about the driver fails. A GPU that fails is left out; the error of the first such GPU
+// is reported.
 func ask(lib nvml.Interface, usage bool) (a answer) {
 	a.Devices = []device{}
 	if ret := lib.Init(); ret != nvml.SUCCESS {
@@ -120,7 +126,7 @@ func describe(lib nvml.Interface, i int, usage bool) (d device, err error) {
 	return d, nil
 }
 
-// use adds what the GPU is used for. That it has no such number is no error.
+// use adds memory and utilisation. A GPU that does not support one of them is no error.
 func (d *device) use(h nvml.Device) error {
 	switch m, ret := h.GetMemoryInfo(); ret {
 	case nvml.SUCCESS:

@@ -10,7 +10,8 @@ import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml/mock"
 )
 
-// fake is a library with one device; fail names the call that does not work, or does not exist: "no memory".
+// fake is a library with one device. fail names the call that fails, or a value that the device does not
+// have: "no memory".
 func fake(fail string) *mock.Interface {
 	ret := func(name string) nvml.Return {
 		switch fail {
@@ -90,7 +91,7 @@ func TestUsage(t *testing.T) {
 	}
 }
 
-// The first of three GPUs is lost: the others are described all the same.
+// The first of three GPUs is lost: the others are described nevertheless.
 func TestOneIsLost(t *testing.T) {
 	t.Parallel()
 	lib := fake("")

@@ -14,14 +14,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxOutput bounds what is kept of a program's output; the rest is read and thrown away, so that the program does not block.
+// maxOutput limits what is kept of a program's output. The rest is read and discarded, so that the program
+// does not block.
 const maxOutput = 1 << 20
 
-// patience is how long a child may take to disappear after SIGKILL, and its output to end after its own end.
-const patience = 2 * time.Second
+// killTimeout is how long a child may take to disappear after SIGKILL, and its output to end after the child
+// has ended.
+const killTimeout = 2 * time.Second
 
-// HungError says that a program did not answer in time. It was killed with its whole group; Abandoned says that even this did
-// not end it: it hangs in the kernel, in a call to a GPU that does not come back, until the GPU answers or the node restarts.
+// HungError says that a program did not answer in time. The program and its whole process group were killed.
+// Abandoned says that the process is still there: it hangs in the kernel, in a call to a GPU that does not
+// return, until the GPU answers or the node restarts.
 type HungError struct {
 	Command   string
 	PID       int
@@ -37,23 +40,23 @@ func (e *HungError) Error() string {
 	return fmt.Sprintf("%s did not answer within %v and was killed: a GPU may hang; look at the kernel's log for NVRM lines", e.Command, e.After)
 }
 
-// child is a running program, leader of its own group.
+// child is a running program, the leader of its own process group.
 type child struct {
 	cmd            *exec.Cmd
 	stdout, stderr *output
-	done           chan struct{} // closed when it has ended and is reaped
-	mu             sync.Mutex    // between kill and reaping: a reaped number may be somebody else's
+	done           chan struct{} // closed when the child has ended and is reaped
+	mu             sync.Mutex    // orders kill and reaping: the number of a reaped process may belong to another process
 	reaped         bool
 }
 
 // result is how a program ended and what it printed.
 type result struct {
-	code           int // exit code; 128 and the signal's number when a signal ended it
+	code           int // the exit code, or 128 plus the signal's number when a signal ended the program
 	stdout, stderr []byte
 }
 
-// run waits for the program at most until ctx ends or the timeout is over. A *HungError with Abandoned comes with the child
-// that is still there.
+// run starts the program and waits until it ends, ctx ends or the timeout is over. With an Abandoned
+// *HungError it returns the child that is still there.
 func run(ctx context.Context, path string, args, env []string, timeout time.Duration) (result, *child, error) {
 	c, err := startChild(path, args, env)
 	if err != nil {
@@ -69,9 +72,9 @@ func run(ctx context.Context, path string, args, env []string, timeout time.Dura
 	case <-timer.C:
 	}
 	c.kill()
-	hung := &HungError{Command: path, PID: c.cmd.Process.Pid, After: time.Since(began).Round(time.Millisecond), Abandoned: !c.gone(patience)}
-	c.stdout.end(0)
-	c.stderr.end(0)
+	hung := &HungError{Command: path, PID: c.cmd.Process.Pid, After: time.Since(began).Round(time.Millisecond), Abandoned: !c.waitGone(killTimeout)}
+	c.stdout.finish(0)
+	c.stderr.finish(0)
 	if hung.Abandoned {
 		return result{}, c, hung
 	}
@@ -92,19 +95,20 @@ func startChild(path string, args, env []string) (*child, error) {
 	if c.stderr, err = newOutput(&c.cmd.Stderr); err == nil {
 		err = c.cmd.Start()
 	}
-	c.stdout.started()
-	c.stderr.started()
+	c.stdout.closeWriter()
+	c.stderr.closeWriter()
 	if err != nil {
-		c.stdout.end(0)
-		c.stderr.end(0)
+		c.stdout.finish(0)
+		c.stderr.finish(0)
 		return nil, fmt.Errorf("start %s: %w", path, err)
 	}
 	go c.wait()
 	return c, nil
 }
 
-// wait is the only goroutine that an abandoned child leaves. Before the child is reaped its group is killed: what it
-// started ends with it, and as long as its number is taken the group's is its own.
+// wait is the only goroutine that an abandoned child leaves. It kills the child's process group before it
+// reaps the child: this ends the child's own children, and until the child is reaped nobody else can have the
+// group's number.
 func (c *child) wait() {
 	for {
 		err := unix.Waitid(unix.P_PID, c.cmd.Process.Pid, nil, unix.WEXITED|unix.WNOWAIT, nil)
@@ -115,7 +119,7 @@ func (c *child) wait() {
 	c.kill()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	_ = c.cmd.Wait() // the state is read from ProcessState
+	_ = c.cmd.Wait() // the result is read from ProcessState
 	c.reaped = true
 	close(c.done)
 }
@@ -128,7 +132,7 @@ func (c *child) kill() {
 	}
 }
 
-func (c *child) gone(limit time.Duration) bool {
+func (c *child) waitGone(limit time.Duration) bool {
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
 	select {
@@ -140,15 +144,15 @@ func (c *child) gone(limit time.Duration) bool {
 }
 
 func (c *child) result() result {
-	r := result{stdout: c.stdout.end(patience), stderr: c.stderr.end(patience), code: c.cmd.ProcessState.ExitCode()}
+	r := result{stdout: c.stdout.finish(killTimeout), stderr: c.stderr.finish(killTimeout), code: c.cmd.ProcessState.ExitCode()}
 	if s, ok := c.cmd.ProcessState.Sys().(syscall.WaitStatus); ok && s.Signaled() {
 		r.code = 128 + int(s.Signal())
 	}
 	return r
 }
 
-// output reads one stream of a child. Its own pipe and not os/exec's, whose readers stay as long as any process has the
-// other end: here the reader ends when end says so.
+// output reads one stream of a child through a pipe of its own. The readers of os/exec stay as long as any
+// process has the other end open; this reader ends when finish is called.
 type output struct {
 	r, w *os.File
 	text []byte
@@ -175,15 +179,16 @@ func (o *output) collect() {
 	}
 }
 
-// started closes this process's copy of the writing end.
-func (o *output) started() {
+// closeWriter closes this process's copy of the writing end.
+func (o *output) closeWriter() {
 	if o != nil {
 		o.w.Close()
 	}
 }
 
-// end returns what was read, and stops reading after the time given, though somebody may still have the other end.
-func (o *output) end(limit time.Duration) []byte {
+// finish returns what was read. It stops reading after the limit even if another process still has the
+// writing end open.
+func (o *output) finish(limit time.Duration) []byte {
 	if o == nil {
 		return nil
 	}

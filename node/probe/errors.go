@@ -8,7 +8,7 @@ import (
 	"unicode"
 )
 
-// What errors.Is finds in a *DriverError.
+// errors.Is finds these errors in a *DriverError.
 var (
 	ErrNoDriver  = errors.New("the kernel driver does not answer: it is not loaded, or it found no GPU that it can serve")
 	ErrNoLibrary = errors.New("libnvidia-ml.so.1 is missing in the image")
@@ -16,7 +16,7 @@ var (
 	ErrLost      = errors.New("a GPU has fallen off the bus; the node needs a restart")
 )
 
-// DriverError is a driver that answers, but not with what was asked for. Text is its own word.
+// DriverError says that the driver answered with an error or incompletely. Text is the text of the driver.
 type DriverError struct {
 	Source string // SourceProbe, SourceSMI
 	Code   int    // exit code of nvidia-smi, 0 of driver-probe
@@ -35,17 +35,18 @@ func (e *DriverError) Error() string {
 	return fmt.Sprintf("%s (%s: %s)", what, e.Source, e.Text)
 }
 
-// Unwrap gives the sentinel, nil when the error is none of the known ones.
+// Unwrap returns the sentinel error, or nil when the error is not one of the known ones.
 func (e *DriverError) Unwrap() error { return e.kind }
 
-// Exit codes of nvidia-smi (its manual page, section RETURN VALUE; 18 was seen with a newer library on an older module).
+// Exit codes of nvidia-smi: its manual page, section RETURN VALUE. Code 18 is not in it; it was observed with
+// a library that is newer than the kernel module.
 const (
-	smiOK         = 0
-	smiNoDevices  = 6
-	smiNoDriver   = 9
-	smiNoLibrary  = 12
-	smiOffTheBus  = 15
-	smiOtherLevel = 18
+	smiOK              = 0
+	smiNoDevices       = 6
+	smiNoDriver        = 9
+	smiNoLibrary       = 12
+	smiOffTheBus       = 15
+	smiVersionMismatch = 18
 )
 
 func smiError(r result) error {
@@ -57,13 +58,13 @@ func smiError(r result) error {
 		e.kind = ErrNoLibrary
 	case smiOffTheBus:
 		e.kind = ErrLost
-	case smiOtherLevel:
+	case smiVersionMismatch:
 		e.kind = ErrMismatch
 	}
 	return e
 }
 
-// failure is the error that NVML's own words in a.Err mean. It is the same text that nvidia-smi prints for a single GPU.
+// failure maps the text of NVML in a.Err to an error. nvidia-smi prints the same text for a single GPU.
 func (a Answer) failure() error {
 	if a.Err == "" {
 		return nil
@@ -86,7 +87,8 @@ func (a Answer) failure() error {
 	return e
 }
 
-// lastLine is the last line with text, without control characters and of bounded length: it goes to logs.
+// lastLine returns the last line that has text, without control characters and of limited length, because it
+// goes to logs.
 func lastLine(text []byte) string {
 	lines := strings.FieldsFunc(string(text), func(r rune) bool { return r == '\n' || r == '\r' })
 	for _, line := range slices.Backward(lines) {

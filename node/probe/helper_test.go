@@ -17,11 +17,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The test binary plays driver-probe (no arguments, or --usage) and nvidia-smi (with the arguments of the query).
+// The test binary plays driver-probe (no arguments, or --usage) and nvidia-smi (with the arguments of the
+// query).
 const (
 	playNVML  = "PROBE_TEST_NVML"
 	playSMI   = "PROBE_TEST_SMI"
-	playUsage = "PROBE_TEST_USAGE" // what both print when they are asked for memory and utilisation, if set
+	playUsage = "PROBE_TEST_USAGE" // if set, both programs print this when they are asked for memory and utilisation
 )
 
 func TestMain(m *testing.M) {
@@ -39,7 +40,7 @@ func TestMain(m *testing.M) {
 	os.Exit(fake(script))
 }
 
-// fake does what the script says: "CODE text" prints and exits, the others misbehave.
+// fake follows the script: "CODE text" prints the text and exits with the code, the other scripts misbehave.
 func fake(script string) int {
 	what, text, _ := strings.Cut(script, " ")
 	switch what {
@@ -48,7 +49,7 @@ func fake(script string) int {
 		_ = exec.Command("sleep", text).Start()
 		fmt.Println("{")
 		time.Sleep(time.Minute)
-	case "daemon": // answers, and leaves somebody who keeps the output open
+	case "daemon": // answers, and leaves a process that keeps the output open
 		cmd := exec.Command("sleep", "3.5")
 		cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
@@ -81,8 +82,9 @@ func fake(script string) int {
 	return code
 }
 
-// unkillable makes a process that its parent cannot get rid of, as one that hangs in the kernel: a tracer has seized it, and the
-// kernel tells the parent of its end only when the tracer lets go, which is when the file goes away.
+// unkillable makes this process one that its parent cannot kill, like one that hangs in the kernel: a tracer
+// has seized it, and the kernel tells the parent of its end only when the tracer detaches, which is when the
+// file is removed.
 func unkillable(file string) {
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), playNVML+"=trace", "TRACEE="+strconv.Itoa(os.Getpid()), "TRACE_FILE="+file)

@@ -10,13 +10,13 @@ import (
 	"strings"
 )
 
-// maxDevices is far above what any machine has.
+// maxDevices is far more than any machine has.
 const maxDevices = 1024
 
 var errTooMany = fmt.Errorf("more than %d devices", maxDevices)
 
-// parseProbe reads the JSON of cmd/driver-probe. NVML's "Not Found" of the first calls is a machine without a GPU that the
-// driver serves: an answer.
+// parseProbe reads the JSON of cmd/driver-probe. When the first calls of NVML fail with "Not Found", the
+// machine has no GPU that the driver serves: that is an answer and no error.
 func parseProbe(text []byte) (Answer, error) {
 	a := Answer{Source: SourceProbe}
 	var raw struct {
@@ -34,14 +34,14 @@ func parseProbe(text []byte) (Answer, error) {
 	if len(raw.Devices) > maxDevices {
 		return a, errTooMany
 	}
-	for _, said := range raw.Devices {
-		dev, err := device(said.UUID, said.Name, said.PCI)
+	for _, reported := range raw.Devices {
+		dev, err := device(reported.UUID, reported.Name, reported.PCI)
 		if err != nil {
 			return a, err
 		}
-		dev.Memory = said.Memory
-		if said.Utilization != nil {
-			dev.Utilization = share(*said.Utilization)
+		dev.Memory = reported.Memory
+		if reported.Utilization != nil {
+			dev.Utilization = ratio(*reported.Utilization)
 		}
 		a.Devices = append(a.Devices, dev)
 	}
@@ -54,10 +54,11 @@ func parseProbe(text []byte) (Answer, error) {
 	return a, nil
 }
 
-// parseSMI reads what nvidia-smi prints for uuid,name,pci.bus_id,driver_version, with usage also
-// memory.total,memory.used,utilization.gpu in MiB and percent: one line a GPU. A value in brackets is nvidia-smi's way of saying that it
-// could not be had: without one of the first four the GPU is not among the devices, and Err says which. Lines that are no row ("Unable to
-// determine the device handle for GPU ...") come with exit code 0 as well.
+// parseSMI reads what nvidia-smi prints for uuid,name,pci.bus_id,driver_version (with usage also for
+// memory.total,memory.used,utilization.gpu in MiB and percent): one line a GPU. nvidia-smi prints a value in
+// brackets when it cannot read the value. Without one of the first four values the GPU is not among the
+// devices, and Err names the missing value. Lines that are not rows ("Unable to determine the device handle
+// for GPU ...") come with exit code 0, too.
 func parseSMI(text []byte, usage bool) (Answer, error) {
 	a := Answer{Source: SourceSMI}
 	columns := 4
@@ -77,7 +78,7 @@ func parseSMI(text []byte, usage bool) (Answer, error) {
 			a.Err = clean(line)
 			continue
 		}
-		after := len(f) - columns + 2 // a name may hold a comma, the others do not
+		after := len(f) - columns + 2 // a name may contain a comma, the other columns cannot
 		uuid, name, pci, version := f[0], strings.Join(f[1:after], ", "), f[after], f[after+1]
 		if bracketed(uuid) || bracketed(pci) || bracketed(version) {
 			a.Err = "incomplete answer about a GPU: " + clean(line)
@@ -88,7 +89,7 @@ func parseSMI(text []byte, usage bool) (Answer, error) {
 			return a, err
 		}
 		if usage {
-			dev.use(f[after+2:])
+			dev.setUsage(f[after+2:])
 		}
 		a.Devices = append(a.Devices, dev)
 		a.Driver = clean(version)
@@ -99,8 +100,9 @@ func parseSMI(text []byte, usage bool) (Answer, error) {
 	return a, nil
 }
 
-// use reads memory.total, memory.used and utilization.gpu; what is no number, such as [N/A], the GPU does not have.
-func (d *Device) use(f []string) {
+// setUsage reads memory.total, memory.used and utilization.gpu. The GPU does not have a value that is not a
+// number, such as [N/A].
+func (d *Device) setUsage(f []string) {
 	const mib = 1 << 20
 	total, err1 := strconv.ParseUint(f[0], 10, 32)
 	used, err2 := strconv.ParseUint(f[1], 10, 32)
@@ -108,12 +110,12 @@ func (d *Device) use(f []string) {
 		d.Memory = &Memory{Total: total * mib, Used: used * mib}
 	}
 	if percent, err := strconv.ParseUint(f[2], 10, 32); err == nil {
-		d.Utilization = share(float64(percent))
+		d.Utilization = ratio(float64(percent))
 	}
 }
 
-// share of 0 to 1, nil when it cannot be one.
-func share(percent float64) *float64 {
+// ratio turns a percentage into a number from 0 to 1, nil when it is out of range.
+func ratio(percent float64) *float64 {
 	if percent < 0 || percent > 100 {
 		return nil
 	}
@@ -124,7 +126,7 @@ func share(percent float64) *float64 {
 func bracketed(s string) bool { return strings.HasPrefix(s, "[") && strings.HasSuffix(s, "]") }
 
 func device(uuid, name, pci string) (Device, error) {
-	address, ok := sysfs(pci)
+	address, ok := sysfsAddress(pci)
 	if !ok {
 		return Device{}, fmt.Errorf("device %q: %q is no PCI address", clean(uuid), clean(pci))
 	}
@@ -135,8 +137,8 @@ func device(uuid, name, pci string) (Device, error) {
 	return d, nil
 }
 
-// sysfs turns NVIDIA's 00000000:05:00.0 into the kernel's 0000:05:00.0.
-func sysfs(pci string) (string, bool) {
+// sysfsAddress turns NVIDIA's 00000000:05:00.0 into the kernel's 0000:05:00.0.
+func sysfsAddress(pci string) (string, bool) {
 	head, function, ok := strings.Cut(strings.TrimSpace(pci), ".")
 	parts := strings.Split(head, ":")
 	if !ok || len(parts) != 3 {

@@ -84,7 +84,7 @@ func TestSysfs(t *testing.T) {
 		"00000000:05:00.0": "0000:05:00.0", "00010000:AB:1f.7": "10000:ab:1f.7", "0:0:0.0": "0000:00:00.0",
 		"05:00.0": "", "0000:05:20.0": "", "0000:05:00.8": "", "": "", "0000:05:00": "", "-1:05:00.0": "", "100000000:05:00.0": "",
 	} {
-		if got, ok := sysfs(in); got != want || ok != (want != "") {
+		if got, ok := sysfsAddress(in); got != want || ok != (want != "") {
 			t.Errorf("%q: %q, %v", in, got, ok)
 		}
 	}
@@ -111,7 +111,7 @@ func check(t *testing.T, a Answer, err error) {
 		if d.Utilization != nil && !(*d.Utilization >= 0 && *d.Utilization <= 1) {
 			t.Errorf("utilisation %v", *d.Utilization)
 		}
-		if again, ok := sysfs(d.PCI); !ok || again != d.PCI || d.UUID == "" {
+		if again, ok := sysfsAddress(d.PCI); !ok || again != d.PCI || d.UUID == "" {
 			t.Errorf("%+v", d)
 		}
 	}

@@ -1,8 +1,10 @@
-// Package probe asks the driver which GPUs it serves, always through a child process with a deadline: NVML needs cgo, keeps
-// device files open and can hang for ever in the kernel, and none of that may happen to the process that has to stop in time.
+// Package probe asks the driver which GPUs it serves, always through a child process with a deadline. NVML
+// needs cgo, keeps device files open and can hang in the kernel for ever; the process that has to stop in
+// time must have none of these problems.
 //
-// driver-probe (NVML) answers; where it cannot be started, because the image's glibc is too old for it, nvidia-smi does. The
-// package asks and reports: what an answer means for readiness, or for a metric, is the caller's business.
+// The child is driver-probe (NVML), or nvidia-smi where driver-probe cannot be started because the image's
+// glibc is too old for it. The package only asks and reports: the caller decides what an answer means for
+// readiness or for a metric.
 package probe
 
 import (
@@ -13,14 +15,14 @@ import (
 	"time"
 )
 
-// Where an Answer comes from.
+// Sources of an Answer.
 const (
 	SourceProbe  = "driver-probe"
 	SourceSMI    = "nvidia-smi"
-	SourceProcfs = "/proc/driver/nvidia" // nobody was asked: what the driver shows of itself
+	SourceProcfs = "/proc/driver/nvidia" // no program was asked: the driver shows this in procfs
 )
 
-// Answer is what the driver says. Err is the reason, in plain words, why it is incomplete.
+// Answer is what the driver answered. Err says in plain words why the answer is incomplete.
 type Answer struct {
 	Driver  string   `json:"driver,omitempty"` // version of the loaded driver; "" when nvidia-smi found no device
 	Devices []Device `json:"devices"`
@@ -28,8 +30,9 @@ type Answer struct {
 	Err     string   `json:"error,omitempty"`
 }
 
-// Device is a GPU that initialises. PCI is written as in /sys/bus/pci/devices: 0000:05:00.0. Memory and Utilization are nil unless they
-// were asked for and the GPU has them (a divided one, MIG, has no utilisation).
+// Device is a GPU that initialises. PCI is written as in /sys/bus/pci/devices: 0000:05:00.0. Memory and
+// Utilization are nil unless the caller asked for them and the GPU has them (a GPU divided by MIG has no
+// utilisation).
 type Device struct {
 	UUID        string   `json:"uuid"`
 	Name        string   `json:"name"`
@@ -46,10 +49,11 @@ type Memory struct {
 
 // Options of Ask. The zero value is what the image uses.
 type Options struct {
-	Probe   string        // default /usr/local/bin/driver-probe
-	SMI     string        // default /usr/bin/nvidia-smi
-	Env     []string      // of the child; nil: this process's own
-	Timeout time.Duration // of each child, default 60 s: a first initialisation of eight GPUs takes long
+	Probe string   // default /usr/local/bin/driver-probe
+	SMI   string   // default /usr/bin/nvidia-smi
+	Env   []string // environment of the child; nil: this process's own
+	// Timeout limits each child, default 60 s: the first initialisation of eight GPUs takes long.
+	Timeout time.Duration
 }
 
 func (o Options) withDefaults() Options {
@@ -65,18 +69,20 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Prober asks repeatedly and never leaves more than one child behind: as long as one hangs in the kernel, Ask says so at once
-// instead of starting the next. The zero value is ready; it is safe for concurrent use, one question at a time.
+// Prober asks repeatedly and never leaves more than one child behind: while a child hangs in the kernel, Ask
+// returns its error at once instead of starting another one. The zero value is ready to use. It is safe for
+// concurrent use and runs one query at a time.
 type Prober struct {
-	mu    sync.Mutex // held by the question under way
+	mu    sync.Mutex // held during a query
 	stuck *child
 	hung  *HungError
-	usage usage
+	usage usageQuery
 }
 
-// Ask asks once. An answer without devices is no error. Errors: *HungError; *DriverError (errors.Is with ErrNoDriver, ErrNoLibrary,
-// ErrMismatch, ErrLost), then with what is known in the Answer; else neither program could be started. Ask returns within
-// o.Timeout (twice that when nvidia-smi has to answer) and 2 s, or within 2 s of ctx's end.
+// Ask asks once. An answer without devices is no error. Errors are *HungError, *DriverError (errors.Is with
+// ErrNoDriver, ErrNoLibrary, ErrMismatch or ErrLost; the Answer then has what is known), or that neither
+// program could be started. Ask returns within o.Timeout (twice that when nvidia-smi has to answer) plus 2 s,
+// or within 2 s after ctx ends.
 func (p *Prober) Ask(ctx context.Context, o Options) (Answer, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -85,7 +91,7 @@ func (p *Prober) Ask(ctx context.Context, o Options) (Answer, error) {
 
 func (p *Prober) ask(ctx context.Context, o Options, usage bool) (Answer, error) {
 	if p.stuck != nil {
-		if !p.stuck.gone(0) {
+		if !p.stuck.waitGone(0) {
 			return Answer{Devices: []Device{}, Err: p.hung.Error()}, p.hung
 		}
 		p.stuck, p.hung = nil, nil
@@ -110,7 +116,7 @@ func (p *Prober) ask(ctx context.Context, o Options, usage bool) (Answer, error)
 	return a, err
 }
 
-// cannotStartError: the program does not run at all in this image, whatever the driver does.
+// cannotStartError says that the program does not run at all in this image, whatever the driver does.
 type cannotStartError struct{ err error }
 
 func (e *cannotStartError) Error() string { return e.err.Error() }
@@ -139,7 +145,7 @@ func (p *Prober) askNVML(ctx context.Context, o Options, usage bool) (Answer, er
 	if err != nil {
 		return a, err
 	}
-	if len(r.stdout) == 0 { // the dynamic linker: "version `GLIBC_2.34' not found", exit code 1
+	if len(r.stdout) == 0 { // the dynamic linker printed "version `GLIBC_2.34' not found" and exited with code 1
 		return a, &cannotStartError{fmt.Errorf("%s: exit code %d without an answer: %s", o.Probe, r.code, lastLine(r.stderr))}
 	}
 	a, err = parseProbe(r.stdout)

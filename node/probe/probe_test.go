@@ -82,7 +82,8 @@ func TestNeitherStarts(t *testing.T) {
 	}
 }
 
-// A child that hangs is killed with what it started, and nvidia-smi is not tried: it would hang in the same place.
+// A child that hangs is killed with its own children. nvidia-smi is not tried: it would hang in the same
+// place.
 func TestHung(t *testing.T) {
 	t.Parallel()
 	o := options("hang 61.25", smiOne)
@@ -108,14 +109,15 @@ func TestCancelled(t *testing.T) {
 	}
 }
 
-// A child that cannot be killed is left behind after two seconds, and no second one is started while it is there.
+// A child that cannot be killed is left behind after two seconds, and no second one is started while it is
+// there.
 func TestAbandoned(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "traced")
 	o := options("unkillable "+file, "")
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	go func() { // cancel once the tracer has it
+	go func() { // cancels when the tracer has seized the child
 		for ctx.Err() == nil {
 			if _, err := os.Stat(file); err == nil {
 				cancel()
@@ -130,14 +132,14 @@ func TestAbandoned(t *testing.T) {
 	if !errors.As(err, &hung) || !hung.Abandoned || a.Err == "" || !strings.Contains(err.Error(), "cannot be killed") {
 		t.Fatalf("%+v, %v", a, err)
 	}
-	if d := time.Since(began); d < patience || d > patience+3*time.Second {
+	if d := time.Since(began); d < killTimeout || d > killTimeout+3*time.Second {
 		t.Errorf("took %v", d)
 	}
 	began = time.Now()
 	if _, err := p.Ask(t.Context(), options(nvmlOne, "")); !errors.As(err, &hung) || time.Since(began) > time.Second {
 		t.Errorf("second: %v after %v", err, time.Since(began))
 	}
-	if err := os.Remove(file); err != nil { // the tracer lets go
+	if err := os.Remove(file); err != nil { // the tracer detaches
 		t.Fatal(err)
 	}
 	for end := time.Now().Add(3 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
@@ -150,7 +152,7 @@ func TestAbandoned(t *testing.T) {
 	}
 }
 
-// Descriptors must not grow: a node asks for months.
+// The number of descriptors must not grow: a node asks for months.
 func TestNoLeak(t *testing.T) {
 	count := func() int {
 		entries, err := os.ReadDir("/proc/self/fd")

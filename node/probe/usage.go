@@ -6,22 +6,23 @@ import (
 	"sync"
 )
 
-// Why AskUsage did not ask.
+// Reasons why AskUsage did not ask.
 var (
 	ErrBusy  = errors.New("another question to the driver is under way")
 	ErrEnded = errors.New("the driver is being taken down: its GPUs are not asked any more")
 )
 
-// usage is the question of AskUsage that is under way, if any.
-type usage struct {
+// usageQuery is the current query of AskUsage, if there is one.
+type usageQuery struct {
 	mu     sync.Mutex
 	ended  bool
 	cancel context.CancelFunc
-	done   chan struct{} // closed when its child is gone, or left behind
+	done   chan struct{} // closed when the query's child is gone or left behind
 }
 
-// AskUsage is like Ask, with memory and utilisation of each GPU. It never waits for another question: ErrBusy. After EndUsage its error is
-// ErrEnded. Who calls Ask meanwhile waits for it: give it a short timeout.
+// AskUsage is like Ask and adds memory and utilisation of each GPU. It never waits for another query but
+// returns ErrBusy; after EndUsage it returns ErrEnded. A concurrent call of Ask waits for AskUsage: give it a
+// short timeout.
 func (p *Prober) AskUsage(ctx context.Context, o Options) (Answer, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -36,7 +37,7 @@ func (p *Prober) AskUsage(ctx context.Context, o Options) (Answer, error) {
 	return p.ask(ctx, o, true)
 }
 
-// begin takes p.mu.
+// begin takes p.mu unless it returns an error.
 func (p *Prober) begin(cancel context.CancelFunc) (chan struct{}, error) {
 	p.usage.mu.Lock()
 	defer p.usage.mu.Unlock()
@@ -50,8 +51,9 @@ func (p *Prober) begin(cancel context.CancelFunc) (chan struct{}, error) {
 	return p.usage.done, nil
 }
 
-// EndUsage ends the question of AskUsage that is under way, and lets none begin any more: a child that has the driver open is in the
-// way of whoever unloads it. It returns when the child is gone, after 2 s at the latest when that hangs in the kernel.
+// EndUsage ends the current query of AskUsage and prevents further ones, because a child that has the driver
+// open blocks the driver's unloading. It returns when the child is gone, or after 2 s when the child hangs in
+// the kernel.
 func (p *Prober) EndUsage() {
 	p.usage.mu.Lock()
 	p.usage.ended = true

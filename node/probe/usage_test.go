@@ -32,7 +32,7 @@ func TestAskUsage(t *testing.T) {
 	}
 }
 
-// While readiness is being decided nobody asks for less important things, and does not wait either.
+// AskUsage neither asks nor waits during a query of Ask.
 func TestUsageIsBusy(t *testing.T) {
 	t.Parallel()
 	var p Prober
@@ -40,11 +40,11 @@ func TestUsageIsBusy(t *testing.T) {
 	if a, err := p.AskUsage(t.Context(), usageOptions("0 x")); !errors.Is(err, ErrBusy) || a.Err == "" {
 		t.Errorf("%+v, %v", a, err)
 	}
-	p.EndUsage() // does not wait for a question that is not its own
+	p.EndUsage() // does not wait for a query of Ask
 	p.mu.Unlock()
 }
 
-// Whoever takes the driver down ends the question at once, waits for its child's end, and no further one begins.
+// EndUsage cancels the current query at once, waits for the end of its child, and prevents further queries.
 func TestEndUsage(t *testing.T) {
 	t.Parallel()
 	var p Prober
