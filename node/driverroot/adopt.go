@@ -12,10 +12,13 @@ import (
 	"slices"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/driver-container/driver-container/node/mounttable"
 )
 
-// Adoptable says whether what is mounted at Target can go on serving driver Version: exactly one layer, whose source still
-// exists, readable, with libraries of that version and no other. The text says why not, or what is worth knowing although.
+// Adoptable says whether the mount at Target can continue to serve driver Version: it must be exactly one
+// layer whose source still exists and is readable, with libraries of that version and no other. The text is
+// the reason why not, or a remark although it can.
 func (r Root) Adoptable() (bool, string) {
 	mounts, err := r.Mounts()
 	if err != nil {
@@ -30,10 +33,10 @@ func (r Root) Adoptable() (bool, string) {
 	case base.Deleted():
 		return false, "what is mounted there was removed at its source"
 	}
-	return r.fit(r.Target, r.Storage == "" && identity(r.Target) == identity(r.Image))
+	return r.usable(r.Target, r.Storage == "" && isSameFile(r.Target, r.Image))
 }
 
-// AdoptableLink says the same of a link at Target.
+// AdoptableLink is Adoptable for a link at Target.
 func (r Root) AdoptableLink() (bool, string) {
 	dir, err := r.Linked()
 	switch {
@@ -49,17 +52,17 @@ func (r Root) AdoptableLink() (bool, string) {
 			return false, fmt.Sprintf("it has a folder %s, where consumers would look for devices", sub)
 		}
 	}
-	return r.fit(dir, false)
+	return r.usable(dir, false)
 }
 
-// fit says whether the root at dir serves our driver; own, that it is this container's own root.
-func (r Root) fit(dir string, own bool) (bool, string) {
+// usable says whether the root at dir serves our driver. own says that dir is this container's own root.
+func (r Root) usable(dir string, own bool) (bool, string) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return false, fmt.Sprintf("it cannot be read: %v", err)
 	}
 	defer root.Close()
-	if err := serves(root, r.Version); err != nil {
+	if err := checkLibraries(root, r.Version); err != nil {
 		return false, err.Error()
 	}
 	m, err := readMarker(root)
@@ -71,7 +74,7 @@ func (r Root) fit(dir string, own bool) (bool, string) {
 	case err != nil:
 		return false, err.Error()
 	}
-	if err := intact(root, r.Version, m.ID); err != nil {
+	if err := checkIntact(root, r.Version, m.ID); err != nil {
 		return false, fmt.Sprintf("it is damaged: %v", err)
 	}
 	if m.ID != r.ID {
@@ -80,9 +83,9 @@ func (r Root) fit(dir string, own bool) (bool, string) {
 	return true, ""
 }
 
-// baseOf is the bottom layer at target and how many there are.
+// baseOf returns the bottom layer at target and the number of layers.
 func baseOf(mounts []Mount, target string) (Mount, int) {
-	target, err := realPath(target)
+	target, err := mounttable.RealPath(target)
 	if err != nil {
 		return Mount{}, 0
 	}
@@ -99,20 +102,20 @@ func baseOf(mounts []Mount, target string) (Mount, int) {
 	return base, layers
 }
 
-// serves checks that a root lists and can read the driver's libraries. Listing matters: the folders of a container's root that
-// was removed are empty, while files that somebody opened lately may still open.
-func serves(root *os.Root, version string) error {
+// checkLibraries checks that the driver's libraries can be listed and read. The listing matters: the folders
+// of a removed container's root are empty, although files that were opened lately may still open.
+func checkLibraries(root *os.Root, version string) error {
 	found := false
 	for _, dir := range libraryDirs {
 		for _, e := range readDir(root, dir) {
-			m := versioned.FindStringSubmatch(e.Name())
+			m := versionedLibrary.FindStringSubmatch(e.Name())
 			if m == nil {
 				continue
 			}
 			if m[1] != version {
 				return fmt.Errorf("it has %s of another driver than %s", path.Join(dir, e.Name()), version)
 			}
-			if err := readable(root, path.Join(dir, e.Name())); err != nil {
+			if err := checkReadable(root, path.Join(dir, e.Name())); err != nil {
 				return err
 			}
 			found = true
@@ -124,7 +127,7 @@ func serves(root *os.Root, version string) error {
 	return nil
 }
 
-func readable(root *os.Root, name string) error {
+func checkReadable(root *os.Root, name string) error {
 	f, err := root.Open(name)
 	if err != nil {
 		return fmt.Errorf("it cannot be read: %w", err)
@@ -137,8 +140,9 @@ func readable(root *os.Root, name string) error {
 	return nil
 }
 
-// Refresh renews the submounts of a root that was adopted: those that a dead container left show its folders, not ours. The
-// base mount is not touched, and submounts that show the right folder stay. It may return a *NotSharedError after success.
+// Refresh renews the submounts of an adopted root, because those of a container that has ended show its
+// folders and not ours. It keeps the base mount and submounts that show the right folder. It may return a
+// *NotSharedError after success.
 func (r Root) Refresh(ctx context.Context) error {
 	mounts, err := r.Mounts()
 	if err != nil {
@@ -181,23 +185,23 @@ func (r Root) refresh(ctx context.Context, mounts []Mount) error {
 	return nil
 }
 
-// renew makes sub show our folder.
+// renew makes the submount show our folder.
 func (r Root) renew(ctx context.Context, root *os.Root, sub string, mounts []Mount) error {
 	from, to := filepath.Join(r.Image, sub), filepath.Join(r.Target, sub)
 	if err := ownFolder(root, sub); err != nil {
 		return err
 	}
-	resolved, err := realPath(to)
+	resolved, err := mounttable.RealPath(to)
 	if err != nil {
 		return err
 	}
 	layers := 0
 	for _, m := range mounts {
-		if atOrBelow(m.Point, resolved) {
+		if mounttable.AtOrBelow(m.Point, resolved) {
 			layers++
 		}
 	}
-	if layers == 1 && identity(from) == identity(to) && identity(from) != (inode{}) {
+	if layers == 1 && isSameFile(from, to) {
 		return nil
 	}
 	if err := r.clear(ctx, to); err != nil {

@@ -12,11 +12,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// firmwareDir is where driver images keep the firmware, out of the way of pods that mount something over /lib/firmware.
+// firmwareDir is the folder of the firmware in driver images. It differs from /lib/firmware because pods
+// mount volumes there.
 const firmwareDir = "usr/share/nvidia-driver/firmware/nvidia"
 
-// serveFirmware makes lib/firmware/nvidia/<version> lead to the firmware by a relative link, which works for the kernel as well:
-// it opens the path in the host's root, where an absolute link would leave the driver root.
+// serveFirmware makes lib/firmware/nvidia/<version> a relative link to the firmware. A relative link also
+// works for the kernel, which opens the path in the host's root: an absolute link would leave the driver
+// root.
 func serveFirmware(root *os.Root, version string) error {
 	from := path.Join(firmwareDir, version)
 	if _, err := root.Stat(from); err != nil {
@@ -42,18 +44,18 @@ func serveFirmware(root *os.Root, version string) error {
 	return nil
 }
 
-// ForeignPathError is a warning: the kernel's firmware search path is somebody else's and was kept.
+// ForeignPathError is a warning: the kernel's firmware search path belongs to another program and was kept.
 type ForeignPathError struct{ Parameter, Path string }
 
 func (e *ForeignPathError) Error() string {
 	return fmt.Sprintf("%s is %q, set by somebody else, and was kept: the driver's firmware is found only if it is there too (in nvidia/<version>)", e.Parameter, e.Path)
 }
 
-// SetFirmwarePath makes the kernel look for firmware in <target>/lib/firmware, by a parameter of its firmware loader below
-// sys, a mounted sysfs. The path is written without a newline, which older kernels take as a part of it. A value of somebody
-// else is kept, see ForeignPathError, unless there is no such folder, neither here nor for process 1: what a driver container
-// left behind that is long gone. A kernel without the parameter gives fs.ErrNotExist. undo clears the path if it is still ours
-// and is never nil.
+// SetFirmwarePath makes the kernel look for firmware in <target>/lib/firmware. It writes the parameter of the
+// kernel's firmware loader below sys, a mounted sysfs, without a newline, which older kernels take as a part
+// of the path. It keeps the value of another program, see ForeignPathError, unless that folder exists neither
+// here nor for process 1: then a driver container left it behind that ended long ago. On a kernel without the
+// parameter the error is fs.ErrNotExist. undo clears the path if it is still ours; it is never nil.
 func SetFirmwarePath(sys, target string) (undo func() error, err error) {
 	file := filepath.Join(sys, "module/firmware_class/parameters/path")
 	ours := filepath.Join(target, "lib/firmware")
@@ -78,7 +80,7 @@ func SetFirmwarePath(sys, target string) (undo func() error, err error) {
 		if now != ours {
 			return nil
 		}
-		// One byte 0 is the empty text to the kernel; of a write of no bytes it hears nothing.
+		// The kernel takes a single byte 0 for the empty text; a write of no bytes does not reach it.
 		if err := writeParameter(sys, file, "\x00"); err != nil {
 			return fmt.Errorf("clear the kernel's firmware path: %w", err)
 		}
@@ -86,7 +88,8 @@ func SetFirmwarePath(sys, target string) (undo func() error, err error) {
 	}, nil
 }
 
-// folderExists looks as process 1 too, which is the host's when the pod has hostPID: the kernel loads firmware in its root.
+// folderExists also looks in the root of process 1, which is the host's when the pod has hostPID: the kernel
+// loads firmware from its root.
 func folderExists(dir string) bool {
 	for _, at := range []string{dir, filepath.Join("/proc/1/root", dir)} {
 		if st, err := os.Stat(at); err == nil && st.IsDir() {
@@ -97,7 +100,7 @@ func folderExists(dir string) bool {
 }
 
 func readParameter(file string) (string, error) {
-	text, err := os.ReadFile(file) //nolint:gosec // sysfs gives a page at most
+	text, err := os.ReadFile(file) // a file of sysfs has at most one page
 	return strings.Trim(string(text), "\n\x00"), err
 }
 
@@ -116,9 +119,10 @@ func writeParameter(sys, file, value string) error {
 	return errors.Join(err, f.Close())
 }
 
-// remountWritable makes a sysfs writable whose file system as a whole is not, whatever its mount says. A privileged pod with a network of
-// its own has one: that network's sysfs is first mounted by the pod's sandbox, read-only, and containerd asks for no more than a writable
-// mount of the same. Only this pod sees the change.
+// remountWritable makes a sysfs writable whose superblock is read-only, whatever the options of its mount. A
+// privileged pod with a network of its own has such a sysfs: the pod's sandbox mounts that network's sysfs
+// first and read-only, and containerd then only asks for a writable mount of the same file system. Only this
+// pod sees the change.
 func remountWritable(sys string) error {
 	const flags = unix.MS_REMOUNT | unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC
 	if err := unix.Mount("", sys, "", flags, ""); err != nil {

@@ -22,7 +22,8 @@ const (
 	linkChild   = "DRIVERROOT_TEST_LINK"
 )
 
-// TestMain starts the tests again in a mount namespace of their own, in the same process: no mount of theirs is seen outside.
+// TestMain starts the tests again in a mount namespace of their own, in the same process: their mounts are
+// not visible outside.
 func TestMain(m *testing.M) {
 	if dir := os.Getenv(stageChild); dir != "" {
 		r := Root{Image: dir + "/image", Storage: dir + "/storage", ID: testID, Version: testVersion}
@@ -57,7 +58,7 @@ func needRoot(t *testing.T) {
 	t.Parallel()
 }
 
-// run is a fake /run/nvidia, a shared tmpfs, which is cleaned of mounts at the end.
+// sharedRun is a fake /run/nvidia, a shared tmpfs, whose mounts are removed at the end.
 func sharedRun(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -92,7 +93,7 @@ func link(t *testing.T, dir, target, name string) {
 	check(t, os.Symlink(target, filepath.Join(dir, name)))
 }
 
-// image makes the root of a small driver image in dir, as driver-build lays it out on Debian 12.
+// image makes the root of a small driver image in dir, in driver-build's layout for Debian 12.
 func image(t *testing.T, dir string) string {
 	t.Helper()
 	const lib = "usr/lib/x86_64-linux-gnu/"
@@ -121,7 +122,7 @@ func image(t *testing.T, dir string) string {
 	return dir
 }
 
-// testRoot is a Root over a fake image with everything of its own.
+// testRoot is a Root over a fake image with private folders.
 func testRoot(t *testing.T) Root {
 	t.Helper()
 	dir := t.TempDir()
@@ -161,7 +162,7 @@ func list(t *testing.T, dir string) []string {
 	return names
 }
 
-// holdFile starts a process that has a file open until the test ends, and returns when it has.
+// holdFile starts a process that keeps a file open until the test ends, and returns when the file is open.
 func holdFile(t *testing.T, path string) (release func()) {
 	t.Helper()
 	f, err := os.Open(path)
@@ -182,7 +183,7 @@ func holdFile(t *testing.T, path string) (release func()) {
 	return release
 }
 
-// waitFor polls until f holds.
+// waitFor polls until f returns true.
 func waitFor(t *testing.T, what string, f func() bool) {
 	t.Helper()
 	for end := time.Now().Add(5 * time.Second); !f(); time.Sleep(time.Millisecond) {

@@ -12,30 +12,33 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Where a container may not mount anything (it lacks CAP_SYS_ADMIN), a staged root is served by a symbolic link at Target, which
-// leads to the root's folder in Storage. That folder has to be at the same path in the container and on the host: the kernel
-// looks for firmware, and the host's runtime for libraries, by what the link says. What a mounted root has and a linked one has
-// not: procfs and the daemons' sockets below it, and a /dev of its own, so that Root.HostDev is required. A link is put in place,
-// and changed, by one rename; who has the older root mounted keeps it, whole.
+// Where a container may not mount (it lacks CAP_SYS_ADMIN), a staged root is served by a symbolic link at
+// Target to the root's folder in Storage. That folder must have the same path in the container and on the
+// host, because the kernel follows the link to find firmware, and the host's runtime to find libraries.
+// Unlike a mounted root, a linked one has no procfs, no sockets of the daemons and no /dev of its own;
+// therefore Root.HostDev is required. A link is created and replaced by one rename; a consumer that has the
+// older root mounted keeps it complete.
 
-// linkedName is the name of a staged root's folder, by which a link is known to be ours.
+// linkedName is the name of a staged root's folder, by which our links are recognised.
 var linkedName = regexp.MustCompile(`^[0-9]{1,6}(\.[0-9]{1,6}){1,3}-[0-9a-f]{12}$`)
 
-// maxStray is how many empty folders are looked at, and removed, where the link is to be.
+// maxStray is the limit for empty folders that are removed from the path of the link.
 const maxStray = 100
 
 var (
-	// ErrNotOurs says that something is at Target which this package did not put there.
+	// ErrNotOurs says that something is at Target that this package did not create.
 	ErrNotOurs = errors.New("it is not of a driver container")
-	// ErrNotLinkable says that a root cannot be served by a link: it is no copy on the host's storage, or device nodes are not the host's.
+	// ErrNotLinkable says that a root cannot be served by a link: it is not a copy on the host's storage, or
+	// device nodes are not the host's.
 	ErrNotLinkable = errors.New("only a root on the host's storage, beside the host's own /dev, can be served by a link")
 )
 
-// Linked is the folder of the staged root that Target is a link to, of whichever version; "" when Target is no such link.
+// Linked returns the folder of the staged root that the link at Target leads to, of any version; "" when
+// Target is no such link.
 func (r Root) Linked() (string, error) {
 	dir, err := os.Readlink(r.Target)
 	switch {
-	case errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.EINVAL): // EINVAL: no link
+	case errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.EINVAL): // EINVAL: not a link
 		return "", nil
 	case err != nil:
 		return "", fmt.Errorf("where does the driver root lead to: %w", err)
@@ -45,8 +48,8 @@ func (r Root) Linked() (string, error) {
 	return "", nil
 }
 
-// Link makes Target lead to the root, in one step, whether there is nothing, an empty folder or the link to another root. Anything
-// else stays and is an error: MountedError, ErrNotOurs.
+// Link makes Target lead to the root atomically, if Target does not exist, is an empty folder or is a link to
+// another root. Anything else stays and is an error: MountedError, ErrNotOurs.
 func (s Staged) Link(ctx context.Context) error {
 	r := s.Root
 	if r.Storage == "" || !r.HostDev {
@@ -71,8 +74,8 @@ func (s Staged) Link(ctx context.Context) error {
 	return nil
 }
 
-// furnishLinked gives a root the folders that a mounted one has from its mounts, and takes those away by which consumers would look for
-// devices in it. A container that mounted this root may have left them.
+// furnishLinked creates the folders that a mounted root has from its mounts. It removes dev and sys, in which
+// consumers would look for devices; a container that mounted this root may have left them.
 func (s Staged) furnishLinked() error {
 	root, err := os.OpenRoot(s.Dir)
 	if err != nil {
@@ -83,7 +86,7 @@ func (s Staged) furnishLinked() error {
 		return err
 	}
 	for _, dir := range []string{"dev", "sys"} {
-		if err := removed(root, dir); err != nil {
+		if err := removeIfExists(root, dir); err != nil {
 			return fmt.Errorf("a root beside the host's /dev must not have %s: %w", dir, err)
 		}
 	}
@@ -95,13 +98,13 @@ func (s Staged) furnishLinked() error {
 	return nil
 }
 
-// pointTo puts a link to dir at Target.
+// pointTo creates a link to dir at Target.
 func (r Root) pointTo(dir string) error {
 	parent := filepath.Dir(r.Target)
 	if err := os.MkdirAll(parent, 0o755); err != nil {
 		return err
 	}
-	tmp := filepath.Join(parent, "."+filepath.Base(r.Target)+".tmp") // the node's lock is held: nobody else makes it
+	tmp := filepath.Join(parent, "."+filepath.Base(r.Target)+".tmp") // the caller holds the node's lock: nobody else creates it
 	if err := clearAway(tmp); err != nil {
 		return err
 	}
@@ -115,7 +118,8 @@ func (r Root) pointTo(dir string) error {
 	return nil
 }
 
-// replaceBy renames the link to Target. A folder cannot be renamed over: it and the link change places.
+// replaceBy renames the link to Target. A rename cannot replace a folder, so a folder and the link are
+// exchanged.
 func (r Root) replaceBy(tmp string) error {
 	st, err := os.Lstat(r.Target)
 	switch {
@@ -140,7 +144,8 @@ func (r Root) replaceBy(tmp string) error {
 	return clearAway(tmp)
 }
 
-// onlyFolders makes sure that a folder has nothing but empty ones: the kubelet makes those where a pod mounts a path below the driver root.
+// onlyFolders checks that a folder contains only empty folders: the kubelet creates these when a pod mounts a
+// path below the driver root.
 func onlyFolders(dir string) error {
 	seen := 0
 	return filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
@@ -154,7 +159,7 @@ func onlyFolders(dir string) error {
 	})
 }
 
-// clearAway removes a link, or a folder with nothing but folders in it.
+// clearAway removes a link, or a folder that contains only folders.
 func clearAway(path string) error {
 	st, err := os.Lstat(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -169,8 +174,8 @@ func clearAway(path string) error {
 	return os.RemoveAll(path)
 }
 
-// Unlink removes the link at Target; what is not a link to a staged root stays and is no error. The root itself stays for those who have it
-// mounted, until Prune.
+// Unlink removes the link at Target; anything that is not a link to a staged root stays and is no error. The
+// root itself stays until Prune for consumers that have it mounted.
 func (r Root) Unlink() error {
 	dir, err := r.Linked()
 	if err != nil || dir == "" {

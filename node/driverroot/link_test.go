@@ -13,7 +13,8 @@ import (
 	"github.com/driver-container/driver-container/ci/conformance/inside"
 )
 
-// linkRoot is a testRoot that is served by a link. Nothing in these tests mounts, but for what plays a privileged container.
+// linkRoot is a testRoot that is served by a link. In these tests only the part of a privileged container
+// mounts anything.
 func linkRoot(t *testing.T) Root {
 	t.Helper()
 	r := testRoot(t)
@@ -51,9 +52,9 @@ func TestLink(t *testing.T) {
 	if got := list(t, filepath.Dir(r.Target)); len(got) != 1 {
 		t.Errorf("beside the link: %q", got)
 	}
-	check(t, s.Link(t.Context())) // once more
+	check(t, s.Link(t.Context())) // a second call
 	check(t, r.Prune(0))
-	// Another version takes its place in one step; who has the older root open keeps it.
+	// Another version replaces it atomically; a consumer that has the older root open keeps it.
 	old, err := os.OpenRoot(r.Target)
 	check(t, err)
 	defer old.Close()
@@ -63,7 +64,7 @@ func TestLink(t *testing.T) {
 	if got, err := r.Linked(); got != second.Dir || err != nil {
 		t.Errorf("links to %q, %v", got, err)
 	}
-	check(t, serves(old, testVersion))
+	check(t, checkLibraries(old, testVersion))
 	if ok, why := r.AdoptableLink(); !ok || !strings.Contains(why, "another build") {
 		t.Errorf("adoptable: %v, %s", ok, why)
 	}
@@ -81,7 +82,7 @@ func TestLink(t *testing.T) {
 	}
 }
 
-// What is in the link's place.
+// What may be in the place of the link.
 func TestLinkReplaces(t *testing.T) {
 	needRoot(t)
 	for name, c := range map[string]struct {
@@ -155,7 +156,7 @@ func TestLinkRefuses(t *testing.T) {
 	_, err = mount.Unmount(t.Context())
 	check(t, err)
 	check(t, s.Link(t.Context()))
-	// A root in which somebody put device files is no root for consumers that look at the host's.
+	// A root in which somebody created device files is not usable for consumers that look at the host's.
 	write(t, s.Dir, "dev/nvidia0", "", 0o644)
 	if ok, why := r.AdoptableLink(); ok || !strings.Contains(why, "folder dev") {
 		t.Errorf("%v, %s", ok, why)
@@ -174,7 +175,7 @@ func TestLinkRefuses(t *testing.T) {
 	}
 }
 
-// A linked root becomes a mounted one and the other way round, as a release changes its values.
+// A linked root becomes a mounted one and vice versa, as when a release changes its values.
 func TestLinkAndMountTakeTurns(t *testing.T) {
 	needRoot(t)
 	r := linkRoot(t)

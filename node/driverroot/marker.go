@@ -14,7 +14,8 @@ import (
 	"time"
 )
 
-// markerPath is a file in every staged root that says what it is; no image has it. It is the last file that gets written.
+// markerPath is a file in every staged root that describes it; no image has it. It is the last file that is
+// written.
 const markerPath = "usr/share/nvidia-driver/staged.json"
 
 const (
@@ -23,8 +24,9 @@ const (
 	maxChecked   = 10000
 )
 
-// marker describes a staged root. Checked are the files that a reuse looks at: what clients load, by size. Digests of
-// everything would cost the whole advantage of a second start; what was written in an earlier boot was waited for, see Settle.
+// marker describes a staged root. Checked are the files that a reuse checks by size: those that clients load.
+// Digests of all files would cost the whole advantage of a second start. The data of an earlier boot is on
+// the disk, see Settle.
 type marker struct {
 	Schema  int              `json:"schema"`
 	Version string           `json:"version"`
@@ -68,8 +70,8 @@ func readMarker(root *os.Root) (marker, error) {
 	return m, nil
 }
 
-// intact says in what a staged root differs from its marker; nil when it can be used.
-func intact(root *os.Root, version, id string) error {
+// checkIntact returns how a staged root differs from its marker; nil when the root can be used.
+func checkIntact(root *os.Root, version, id string) error {
 	m, err := readMarker(root)
 	if err != nil {
 		return err
@@ -92,17 +94,18 @@ func intact(root *os.Root, version, id string) error {
 	return nil
 }
 
-// libraryDirs are the folders in which the operator's validator, the device plugin and the DRA driver look for libraries. They
-// use no ld.so.cache and no other folders.
+// libraryDirs are the folders in which the operator's validator, the device plugin and the DRA driver look
+// for libraries. They use no ld.so.cache and no other folders.
 var libraryDirs = []string{
 	"usr/lib64", "usr/lib/x86_64-linux-gnu", "usr/lib/aarch64-linux-gnu",
 	"lib64", "lib/x86_64-linux-gnu", "lib/aarch64-linux-gnu",
 }
 
-// versioned are the libraries by whose names consumers tell the driver's version; they take the first that they find.
-var versioned = regexp.MustCompile(`^lib(?:cuda|nvidia-ml)\.so\.([0-9]+\.[0-9]+(?:\.[0-9]+)?)$`)
+// versionedLibrary matches the libraries from whose names consumers take the driver's version; they take
+// the first one that they find.
+var versionedLibrary = regexp.MustCompile(`^lib(?:cuda|nvidia-ml)\.so\.([0-9]+\.[0-9]+(?:\.[0-9]+)?)$`)
 
-// toCheck are the driver's libraries and programs in a root, with their sizes.
+// toCheck returns the driver's libraries and programs in a root with their sizes.
 func toCheck(root *os.Root, version string) (map[string]int64, error) {
 	checked := map[string]int64{}
 	add := func(name string, st fs.FileInfo) {
@@ -130,7 +133,7 @@ func toCheck(root *os.Root, version string) (map[string]int64, error) {
 	return checked, nil
 }
 
-// readDir lists a folder of a root; one that is not there has nothing.
+// readDir lists a folder of a root; a missing folder counts as empty.
 func readDir(root *os.Root, dir string) []fs.DirEntry {
 	f, err := root.Open(dir)
 	if err != nil {

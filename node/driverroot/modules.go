@@ -17,23 +17,23 @@ import (
 	"time"
 )
 
-// Module is the file of a kernel module, as package kmod/kbuild knows it.
+// Module is the file of a kernel module, as package kmod/kbuild returns it.
 type Module struct {
 	Path   string // .ko file
 	SHA256 string // hex
 }
 
 const (
-	listName   = ".modules" // in the folder of the modules: which are there, by digest
+	listName   = ".modules" // in the folder of the modules: the list of modules by digest
 	depmodWait = time.Minute
 	maxList    = 1 << 16
 )
 
 var releaseFormat = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._+~-]{0,127}$`)
 
-// AddModules puts kernel modules into the root, below lib/modules/<release>/updates/nvidia, with an index, so that
-// `chroot <root> modprobe nvidia` finds them: the operator's validator and its sidecars do that. It may be called before and
-// after Mount. When the same modules are there nothing is done.
+// AddModules puts kernel modules into the root, below lib/modules/<release>/updates/nvidia, with an index, so
+// that `chroot <root> modprobe nvidia` finds them, which the operator's validator and its sidecars run. It
+// may be called before and after Mount. It does nothing when the same modules are there.
 func (s Staged) AddModules(ctx context.Context, release string, files []Module) error {
 	if !releaseFormat.MatchString(release) {
 		return fmt.Errorf("add modules to the driver root: %q is not a kernel release", release)
@@ -77,8 +77,8 @@ func (s Staged) addModules(ctx context.Context, release string, files []Module) 
 	return newFile(root, path.Join(dir, listName), []byte(list))
 }
 
-// view opens the root itself. Not through the path: the host's /lib/modules may be mounted in the container, and that is not ours to
-// change. In a folder on the storage nobody mounts anything.
+// view opens the root itself and not its path: the host's /lib/modules may be mounted in the container, and
+// must not be changed. In a folder on the storage nothing is mounted.
 func (s Staged) view() (*os.File, error) {
 	if s.Root.NoMounts {
 		return os.Open(s.Dir)
@@ -116,16 +116,16 @@ func allThere(root *os.Root, dir string, files []Module) bool {
 	})
 }
 
-// addFile links or copies under a temporary name: modprobe must never read half a module. What is left under that name is removed and
-// not written to, as it may be a link.
+// addFile links or copies under a temporary name, so that modprobe never reads an incomplete module. An
+// existing file of the temporary name is removed and not written to, because it may be a link.
 func addFile(root *os.Root, dir, from string) (err error) {
 	name := path.Join(dir, filepath.Base(from))
 	tmp := name + ".tmp"
-	if err := removed(root, tmp); err != nil {
+	if err := removeIfExists(root, tmp); err != nil {
 		return err
 	}
 	if linkModule(root, from, tmp) {
-		if err := removed(root, name); err != nil { // a rename of a file to its own other name does nothing
+		if err := removeIfExists(root, name); err != nil { // a rename of a file to another name of the same file does nothing
 			return err
 		}
 		return root.Rename(tmp, name)
@@ -153,8 +153,8 @@ func addFile(root *os.Root, dir, from string) (err error) {
 	return nil
 }
 
-// linkModule gives a module a further name where the root itself has it: a module of the image is at the same place in a staged root,
-// of the same size and age.
+// linkModule creates another name for a module that the root itself has: a module of the image has the same
+// path in a staged root, with the same size and time.
 func linkModule(root *os.Root, from, name string) bool {
 	want, err := os.Stat(from)
 	if err != nil {
@@ -168,15 +168,15 @@ func linkModule(root *os.Root, from, name string) bool {
 	return root.Link(inRoot, name) == nil
 }
 
-func removed(root *os.Root, name string) error {
+func removeIfExists(root *os.Root, name string) error {
 	if err := root.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	return nil
 }
 
-// index makes modules.dep and its relatives, by the image's own depmod where it has one. Modules of the kernel itself are not in
-// the root: they are loaded before NVIDIA's.
+// index creates modules.dep and the other index files with the image's own depmod, if there is one. The
+// kernel's own modules are not in the root: they are loaded before NVIDIA's.
 func (s Staged) index(ctx context.Context, view *os.File, root *os.Root, release string, files []Module) error {
 	for _, depmod := range []string{"/sbin/depmod", "/usr/sbin/depmod"} {
 		if _, err := root.Lstat(strings.TrimPrefix(depmod, "/")); err != nil {
@@ -193,14 +193,15 @@ func (s Staged) index(ctx context.Context, view *os.File, root *os.Root, release
 	return writeDep(root, release, files)
 }
 
-// depmod runs with the served root as its own, or, where that may not be changed, in the image that the root is a copy of.
+// depmod runs with the served root as its root directory or, where the process may not change its root, from
+// the image of which the root is a copy.
 func (s Staged) depmod(ctx context.Context, view *os.File, program, release string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, program, "-a", release)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if s.Root.NoMounts {
 		cmd = exec.CommandContext(ctx, filepath.Join(s.Root.Image, program), "-a", "-b", s.Dir, release)
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	} else { // the path stands for the open folder in the child too, before it starts the program
+	} else { // in the child, too, the path stands for the open folder until the program starts
 		cmd.SysProcAttr.Chroot = fmt.Sprintf("/proc/self/fd/%d", view.Fd())
 	}
 	cmd.Dir = "/"
@@ -215,7 +216,7 @@ func lastLines(out []byte) string {
 	return text[max(0, len(text)-most):]
 }
 
-// needs are the modules of ours that each of ours needs, all of them, nearest first.
+// needs lists for each of our modules all of our modules that it needs, nearest first.
 var needs = map[string][]string{
 	"nvidia-uvm":     {"nvidia"},
 	"nvidia-modeset": {"nvidia"},
@@ -223,7 +224,7 @@ var needs = map[string][]string{
 	"nvidia-peermem": {"nvidia"},
 }
 
-// writeDep writes the text index, which busybox and u-root read, in an image without depmod.
+// writeDep writes the text index, which busybox and u-root read, for an image without depmod.
 func writeDep(root *os.Root, release string, files []Module) error {
 	at := map[string]string{}
 	for _, f := range files {

@@ -59,7 +59,7 @@ func TestAddModules(t *testing.T) {
 	}
 }
 
-// The host's /lib/modules in the container is not ours to write to.
+// The host's /lib/modules in the container must not be written to.
 func TestAddModulesLeavesTheHostAlone(t *testing.T) {
 	needRoot(t)
 	r := testRoot(t)

@@ -11,11 +11,27 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/driver-container/driver-container/node/mounttable"
 )
 
-// submounts are the folders of ours that show in the root: procfs, the daemons' sockets, and our /dev and /sys unless a staged
-// root tells consumers by their absence to use the host's. Each shows one file system only: what is mounted in our /dev (the
-// pod's termination log, shm) would hold things of the pod for as long as the root is there.
+// Mounts returns the mounts at and below Target; a mount always comes after those that it covers.
+func (r Root) Mounts() ([]Mount, error) {
+	target, err := mounttable.RealPath(r.Target)
+	if err != nil {
+		return nil, fmt.Errorf("look for mounts at %s: %w", r.Target, err)
+	}
+	mounts, err := mounttable.Read(func(point string) bool { return mounttable.AtOrBelow(point, target) })
+	if err != nil {
+		return nil, fmt.Errorf("look for mounts at %s: %w", r.Target, err)
+	}
+	return mounts, nil
+}
+
+// submounts lists our folders that are mounted in the root: procfs, the daemons' sockets, and our /dev and
+// /sys. A staged root has no dev and sys if consumers should use the host's. Each submount shows one file
+// system only: the mounts in our /dev (the pod's termination log, shm) would keep resources of the pod in use
+// as long as the root is there.
 func (r Root) submounts(staged bool) []string {
 	subs := append([]string{"proc"}, runDirs...)
 	if staged && r.HostDev {
@@ -24,9 +40,10 @@ func (r Root) submounts(staged bool) []string {
 	return append(subs, "dev", "sys")
 }
 
-// Mount puts the root at Target with all that belongs into it. It is built at a place of its own and appears at once, here and
-// for everybody who shares the folder; a failure leaves nothing. If there is anything mounted already it refuses, see
-// MountedError. A *NotSharedError comes after success, as a warning.
+// Mount mounts the root with its submounts at Target. It prepares everything at a private place, so that the
+// root appears at once, here and for every process that shares the folder; a failure leaves nothing. If
+// something is mounted there already it returns a MountedError. A *NotSharedError comes after success, as a
+// warning.
 func (s Staged) Mount(ctx context.Context) error {
 	r := s.Root
 	mounts, err := r.Mounts()
@@ -39,11 +56,11 @@ func (s Staged) Mount(ctx context.Context) error {
 	if err := os.MkdirAll(r.Target, 0o755); err != nil {
 		return fmt.Errorf("mount the driver root: %w", err)
 	}
-	target, err := realPath(r.Target)
+	target, err := mounttable.RealPath(r.Target)
 	if err != nil {
 		return fmt.Errorf("mount the driver root: %w", err)
 	}
-	parent, err := containing(target)
+	parent, err := mounttable.Containing(target)
 	if err != nil {
 		return fmt.Errorf("mount the driver root: %w", err)
 	}
@@ -68,7 +85,7 @@ func (s Staged) Mount(ctx context.Context) error {
 	return nil
 }
 
-// furnish gives a bare bind of a root its submounts.
+// furnish mounts the submounts into a bare bind of a root.
 func (r Root) furnish(ctx context.Context, base string, staged bool) error {
 	if err := r.RunDirs(); err != nil {
 		return err
@@ -102,7 +119,8 @@ func (r Root) furnish(ctx context.Context, base string, staged bool) error {
 	return nil
 }
 
-// ownFolder makes a folder in the root. A link on the way is refused: mounting there would mount somewhere else.
+// ownFolder creates a folder in the root. It refuses links in the path, which would lead the mount to another
+// place.
 func ownFolder(root *os.Root, name string) error {
 	at := ""
 	for part := range strings.SplitSeq(name, "/") {
@@ -117,7 +135,7 @@ func ownFolder(root *os.Root, name string) error {
 	return nil
 }
 
-// bindPrivate binds one file system, without what is mounted in it, and keeps later mounts in it from being seen elsewhere.
+// bindPrivate binds one file system without the mounts in it, and keeps later mounts in it from propagating.
 func bindPrivate(from, to string) error {
 	if err := unix.Mount(from, to, "", unix.MS_BIND, ""); err != nil {
 		return fmt.Errorf("bind %s on %s: %w", from, to, err)
@@ -128,18 +146,19 @@ func bindPrivate(from, to string) error {
 	return nil
 }
 
-// withScratch gives f an empty folder of its own to mount on and takes everything away that is there afterwards. A bind made
-// directly from a shared mount to a shared place would be a peer of its source: every submount would show there as well.
+// withScratch calls f with an empty private folder to mount on, and removes everything in it afterwards. A
+// direct bind from a shared mount to a shared place would be a peer of its source: every submount would
+// appear at the source as well.
 func withScratch(f func(dir string) error) (err error) {
 	dir, err := os.MkdirTemp("", "driver-root-")
 	if err != nil {
 		return err
 	}
-	if dir, err = realPath(dir); err != nil {
+	if dir, err = mounttable.RealPath(dir); err != nil {
 		return err
 	}
 	defer func() {
-		// Nobody else knows the place, so detaching all of it at once takes nothing from anybody.
+		// The place is private, so detaching everything at once affects no other process.
 		for unix.Unmount(dir, unix.UMOUNT_NOFOLLOW|unix.MNT_DETACH) == nil {
 			continue
 		}

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/driver-container/driver-container/ci/conformance/inside"
+	"github.com/driver-container/driver-container/node/mounttable"
 )
 
 func TestMountStagedBesideHostDev(t *testing.T) {
@@ -35,7 +36,7 @@ func TestMountStagedBesideHostDev(t *testing.T) {
 	if ok, why := r.Adoptable(); !ok || why != "" {
 		t.Errorf("adoptable: %v, %s", ok, why)
 	}
-	// A socket of a daemon of ours shows.
+	// The socket of one of our daemons is visible.
 	write(t, r.Image, "run/nvidia-persistenced/socket", "", 0o600)
 	if _, err := os.Stat(filepath.Join(r.Target, "run/nvidia-persistenced/socket")); err != nil {
 		t.Error(err)
@@ -44,7 +45,7 @@ func TestMountStagedBesideHostDev(t *testing.T) {
 	if err := s.Mount(t.Context()); !errors.As(err, &busy) || len(busy.Mounts) != 5 {
 		t.Errorf("a second mount: %v", err)
 	}
-	// The container dies, the root stays.
+	// The container ends, the root stays.
 	check(t, os.RemoveAll(r.Image))
 	if ok, why := r.Adoptable(); !ok {
 		t.Errorf("without the container: %s", why)
@@ -86,7 +87,7 @@ func TestMountWithOwnDev(t *testing.T) {
 	}
 }
 
-// An image whose folders are covered by volumes serves what is under them, the firmware above all.
+// An image whose folders are covered by volumes serves the files below them, above all the firmware.
 func TestImageBindShowsWhatVolumesCover(t *testing.T) {
 	needRoot(t)
 	r := testRoot(t)
@@ -104,7 +105,8 @@ func TestSharedPropagation(t *testing.T) {
 	needRoot(t)
 	r := testRoot(t)
 	r.HostDev = false
-	// The storage is shared as well, as on a host where systemd shares all: submounts must not show there.
+	// The storage is shared as well, as on a host where systemd shares all mounts: submounts must not appear
+	// there.
 	check(t, os.MkdirAll(r.Storage, 0o755))
 	check(t, unix.Mount("storage", r.Storage, "tmpfs", 0, ""))
 	check(t, unix.Mount("", r.Storage, "", unix.MS_SHARED, ""))
@@ -116,7 +118,7 @@ func TestSharedPropagation(t *testing.T) {
 	if got, want := (<-answer), len(points(t, r)); got != want || want != 7 {
 		t.Errorf("a peer namespace sees %d mounts, we see %d", got, want)
 	}
-	if used, err := readMounts(func(p string) bool { return atOrBelow(p, s.Dir) }); err != nil || len(used) > 0 {
+	if used, err := mounttable.Read(func(p string) bool { return mounttable.AtOrBelow(p, s.Dir) }); err != nil || len(used) > 0 {
 		t.Errorf("mounts in the storage: %v %v", used, err)
 	}
 	_, err := r.Unmount(t.Context())
@@ -127,7 +129,7 @@ func TestSharedPropagation(t *testing.T) {
 	}
 }
 
-// peer is a thread in another mount namespace, made now, that counts the mounts at and below a folder.
+// peer is a thread in another, new mount namespace that counts the mounts at and below a folder.
 func peer(t *testing.T) (ask chan<- string, answer <-chan int) {
 	questions, answers := make(chan string), make(chan int)
 	ready := make(chan error)
@@ -137,7 +139,7 @@ func peer(t *testing.T) (ask chan<- string, answer <-chan int) {
 			text, _ := os.ReadFile("/proc/thread-self/mountinfo")
 			n := 0
 			for line := range strings.Lines(string(text)) {
-				if f := strings.Fields(line); len(f) > 4 && atOrBelow(f[4], dir) {
+				if f := strings.Fields(line); len(f) > 4 && mounttable.AtOrBelow(f[4], dir) {
 					n++
 				}
 			}
@@ -172,7 +174,7 @@ func TestUnmountStackedStaleAndForeign(t *testing.T) {
 	check(t, unix.Mount("x", filepath.Join(r.Target, "tmp"), "tmpfs", 0, ""))
 	gone := filepath.Join(t.TempDir(), "gone")
 	check(t, os.Mkdir(gone, 0o755))
-	check(t, unix.Mount(gone, r.Target, "", unix.MS_BIND, "")) // third, whose source goes
+	check(t, unix.Mount(gone, r.Target, "", unix.MS_BIND, "")) // third layer, whose source is removed
 	check(t, os.Remove(gone))
 	if ok, why := r.Adoptable(); ok || why != "3 layers are mounted there" {
 		t.Errorf("adoptable: %v, %s", ok, why)
@@ -279,11 +281,11 @@ func TestMountFailureLeavesNothing(t *testing.T) {
 	}
 }
 
-// allMounts are those of this test: the others run at the same time.
+// allMounts returns the mounts of this test: other tests run at the same time.
 func allMounts(t *testing.T) []string {
 	t.Helper()
 	base := filepath.Dir(t.TempDir())
-	mounts, err := readMounts(func(p string) bool { return atOrBelow(p, base) })
+	mounts, err := mounttable.Read(func(p string) bool { return mounttable.AtOrBelow(p, base) })
 	check(t, err)
 	var found []string
 	for _, m := range mounts {
@@ -318,10 +320,10 @@ func TestRefresh(t *testing.T) {
 	check(t, r.Refresh(t.Context()))
 	after, err := r.Mounts()
 	check(t, err)
-	if diff := cmp.Diff(before, after, cmp.AllowUnexported(Mount{})); diff != "" {
+	if diff := cmp.Diff(before, after); diff != "" {
 		t.Error(diff)
 	}
-	// Another container of the same image comes.
+	// Another container of the same image starts.
 	next := r
 	next.Image = image(t, filepath.Join(t.TempDir(), "second"))
 	write(t, next.Image, "dev/nvidia7", "", 0o600)
@@ -333,7 +335,7 @@ func TestRefresh(t *testing.T) {
 	if found := inside.Lint(r.Target, r.Version, false); len(found) > 0 || len(points(t, r)) != 7 {
 		t.Errorf("findings %q, mounts %q", found, points(t, r))
 	}
-	// And one that makes its nodes in the host's /dev.
+	// And one that creates its nodes in the host's /dev.
 	next.HostDev = true
 	check(t, next.Refresh(t.Context()))
 	if _, err := os.Stat(filepath.Join(r.Target, "dev")); err == nil || len(points(t, r)) != 5 {

@@ -10,10 +10,12 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/driver-container/driver-container/node/mounttable"
 )
 
-// Prune removes old staged roots, all but the newest keep besides our own. Roots that are mounted anywhere, or that Target is a link
-// to, stay, and damaged ones that are not mounted always go.
+// Prune removes old staged roots, except our own and the newest keep others. It keeps roots that are mounted
+// anywhere and the root that Target links to, and always removes damaged roots that are not mounted.
 func (r Root) Prune(keep int) error {
 	if r.Storage == "" {
 		return nil
@@ -26,7 +28,7 @@ func (r Root) Prune(keep int) error {
 	if err != nil {
 		return fmt.Errorf("remove old driver roots: %w", err)
 	}
-	own, _ := r.name() // without an identity nothing is our own
+	own, _ := r.name() // without an identity there is no own root
 	type old struct {
 		dir  string
 		used time.Time
@@ -52,7 +54,7 @@ func (r Root) Prune(keep int) error {
 	return nil
 }
 
-// stagedAt is the time when a root was made; the year 1 for one without a readable marker.
+// stagedAt returns the time when a root was made; the zero time when its marker cannot be read.
 func stagedAt(dir string) time.Time {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -67,14 +69,14 @@ func stagedAt(dir string) time.Time {
 }
 
 func (r Root) removeUnused(dir string) error {
-	used, err := inUse(dir)
+	used, err := mounttable.Shows(dir)
 	if err != nil || used {
 		return err
 	}
-	if linked, err := r.Linked(); err != nil || linked != "" && identity(linked) == identity(dir) {
+	if linked, err := r.Linked(); err != nil || linked != "" && isSameFile(linked, dir) {
 		return err
 	}
-	// A new name first: a removal that is interrupted must not leave a root that looks complete.
+	// The folder is renamed first: an interrupted removal must not leave a root that looks complete.
 	tmp := filepath.Join(filepath.Dir(dir), tmpPrefix+strings.TrimPrefix(filepath.Base(dir), "."))
 	if err := os.Rename(dir, tmp); err != nil {
 		return err
@@ -83,39 +85,14 @@ func (r Root) removeUnused(dir string) error {
 	return r.removeTree(tmp)
 }
 
-// inUse says whether a mount shows dir or something in it, wherever that mount is.
-func inUse(dir string) (bool, error) {
-	dir, err := realPath(dir)
-	if err != nil {
-		return false, err
-	}
-	home, err := containing(dir)
-	if err != nil {
-		return false, err
-	}
-	rel, err := filepath.Rel(home.Point, dir)
-	if err != nil {
-		return false, err
-	}
-	inside := filepath.Join(home.Root, rel) // where dir is in its file system
-	mounts, err := readMounts(func(string) bool { return true })
-	if err != nil {
-		return false, err
-	}
-	return slices.ContainsFunc(mounts, func(m Mount) bool {
-		shown := strings.TrimSuffix(m.Root, "//deleted")
-		return m.device == home.device && atOrBelow(shown, inside) || atOrBelow(m.Point, dir)
-	}), nil
-}
-
-// removeTree removes a folder of ours, but never goes into a mount: below a root that somebody mounted a /dev into, that
+// removeTree removes a folder of ours, but never enters a mount: if somebody mounted a /dev into the root, it
 // would remove the host's devices.
 func (r Root) removeTree(dir string) error {
-	resolved, err := realPath(dir)
+	resolved, err := mounttable.RealPath(dir)
 	if err != nil {
 		return err
 	}
-	mounts, err := readMounts(func(point string) bool { return atOrBelow(point, resolved) })
+	mounts, err := mounttable.Read(func(point string) bool { return mounttable.AtOrBelow(point, resolved) })
 	if err != nil {
 		return err
 	}

@@ -12,17 +12,18 @@ import (
 	"time"
 )
 
-// A root is served as soon as it is complete for those who look at it. Whether it is on the disk as well makes a difference only
-// after the machine went down, and to wait for it can take long: a file system writes out everything at once, with what the runtime
-// has just unpacked. So until Settle has waited, a root has a file in it with the name of this boot, and counts as complete in this
-// boot only. The marker, which is written later, cannot be on the disk without it.
+// A root is served as soon as it is complete for its consumers. Whether it is on the disk matters only after
+// the machine went down, and waiting for that can take long, because a file system writes everything at once,
+// including what the runtime has just unpacked. Until Settle has waited, a root therefore has a file with the
+// id of this boot and counts as complete only in this boot. The marker is written after that file, so it
+// cannot be on the disk without it.
 const unsettledPath = "usr/share/nvidia-driver/staged.boot"
 
 const settleWait = 5 * time.Minute
 
 var errUnsettled = errors.New("the machine went down before all of it was on the disk")
 
-// bootID names the time since the machine's start; it is in every procfs.
+// bootID returns the id of this boot; every procfs has it.
 func bootID() (string, error) {
 	text, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
@@ -31,7 +32,8 @@ func bootID() (string, error) {
 	return strings.TrimSpace(string(text)), nil
 }
 
-// unsettled says whether a root still waits for Settle; errUnsettled for one that nothing waited for while it could be done.
+// unsettled says whether a root still waits for Settle. It returns errUnsettled when the machine went down
+// before Settle ran.
 func unsettled(root *os.Root) (bool, error) {
 	text, err := root.ReadFile(unsettledPath)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -50,8 +52,8 @@ func unsettled(root *os.Root) (bool, error) {
 	return true, nil
 }
 
-// Settle waits until the roots that were staged since the machine's start are on the disk. Until it was called, a start after the
-// machine went down stages again. It takes seconds when the disk is busy, so it is for the time when the driver serves.
+// Settle waits until the roots that were staged in this boot are on the disk. Without it, a start after the
+// machine went down stages again. It takes seconds when the disk is busy, so call it when the driver serves.
 func (r Root) Settle(ctx context.Context) error {
 	if r.Storage == "" {
 		return nil
@@ -106,13 +108,14 @@ func (r Root) settle(ctx context.Context) error {
 	}
 	var errs []error
 	for _, root := range waiting {
-		errs = append(errs, settled(root))
+		errs = append(errs, removeUnsettledMark(root))
 	}
 	return errors.Join(errs...)
 }
 
-// settled takes the file away. That it is gone has to be on the disk too, or the next boot would stage again.
-func settled(root *os.Root) error {
+// removeUnsettledMark removes the file. The removal has to be on the disk, too, or the next boot would stage
+// again.
+func removeUnsettledMark(root *os.Root) error {
 	if err := root.Remove(unsettledPath); err != nil {
 		return err
 	}

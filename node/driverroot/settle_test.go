@@ -13,7 +13,7 @@ import (
 func TestSettle(t *testing.T) {
 	needRoot(t)
 	r := testRoot(t)
-	check(t, r.Settle(t.Context())) // nothing is there
+	check(t, r.Settle(t.Context())) // there is no root
 	s, err := r.Stage(t.Context())
 	check(t, err)
 	file := filepath.Join(s.Dir, unsettledPath)
@@ -21,7 +21,7 @@ func TestSettle(t *testing.T) {
 		t.Errorf("in the same boot: %+v, %v", again, err)
 	}
 
-	// The machine goes down before anybody waited.
+	// The machine goes down before Settle.
 	check(t, os.WriteFile(file, []byte("another boot"), 0o644))
 	check(t, r.Settle(t.Context()))
 	if _, err := os.Stat(file); err != nil {
@@ -42,7 +42,7 @@ func TestSettle(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	why := errors.New("SIGTERM")
 	cancel(why)
-	if err := r.Settle(ctx); err != nil && !errors.Is(err, why) { // it may have been done before anybody looked
+	if err := r.Settle(ctx); err != nil && !errors.Is(err, why) { // the sync may end before the check of ctx
 		t.Errorf("stopped: %v", err)
 	}
 	check(t, r.Settle(t.Context()))
@@ -54,7 +54,8 @@ func TestSettle(t *testing.T) {
 	}
 }
 
-// Modules that the root has from the image are linked, and what is left of an earlier attempt is not written to.
+// Modules that the root has from the image are linked, and the remains of an earlier attempt are not written
+// to.
 func TestAddModulesLinks(t *testing.T) {
 	needRoot(t)
 	r := testRoot(t)
@@ -78,11 +79,11 @@ func TestAddModulesLinks(t *testing.T) {
 		check(t, s.AddModules(t.Context(), release, []Module{{Path: from, SHA256: sum}}))
 		var st unix.Stat_t
 		check(t, unix.Stat(to, &st))
-		if st.Nlink != 2 || !sameFile(t, inRoot, to) {
+		if st.Nlink != 2 || !isSameFile(inRoot, to) {
 			t.Errorf("not linked: %d names", st.Nlink)
 		}
 	}
-	write(t, dir, "nvidia.ko", "signed module", 0o644) // another one than the image's
+	write(t, dir, "nvidia.ko", "signed module", 0o644) // differs from the image's
 	check(t, s.AddModules(t.Context(), release, []Module{{Path: from, SHA256: "3"}}))
 	if text, err := os.ReadFile(to); err != nil || string(text) != "signed module" {
 		t.Errorf("%q, %v", text, err)

@@ -13,13 +13,16 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/driver-container/driver-container/node/treecopy"
 )
 
-// Stage makes the root ready to be mounted. With Storage it copies the image to Storage/roots/<version>-<identity>, under a
-// temporary name until it is complete; files that the storage can share with the image's layers take neither time nor room. A root
-// that is there is used again after a look at its libraries. What a killed predecessor left half done is removed. Any failure, a full
-// disk too (errors.Is unix.ENOSPC), leaves nothing behind. Nothing is mounted, so it may run while another driver serves. Settle has
-// to be called at some time after it. Without Storage there is nothing to do.
+// Stage makes the root ready for mounting. With Storage it copies the image to
+// Storage/roots/<version>-<identity>, under a temporary name until the copy is complete; files that the
+// storage can share with the image's layers take neither time nor space. It reuses an existing root after a
+// check of its libraries, and removes incomplete roots of killed predecessors. After any failure, also a full
+// disk (errors.Is unix.ENOSPC), nothing is left. It mounts nothing, so it may run while another driver
+// serves. Settle has to be called at some time after it. Without Storage it does nothing.
 func (r Root) Stage(ctx context.Context) (Staged, error) {
 	if !versionFormat.MatchString(r.Version) {
 		return Staged{}, fmt.Errorf("stage the driver root: driver version %q: want numbers and dots, as 535.261.03", r.Version)
@@ -51,11 +54,11 @@ func (r Root) Stage(ctx context.Context) (Staged, error) {
 		return Staged{}, fmt.Errorf("stage the driver root in %s: %w", roots, err)
 	}
 	r.say("driver root staged in %s: %d files, %d MB, %d MB of them shared with the image, %v",
-		s.Dir, sum.files, sum.bytes>>20, sum.shared>>20, time.Since(started).Round(10*time.Millisecond))
+		s.Dir, sum.Files, sum.Bytes>>20, sum.Shared>>20, time.Since(started).Round(10*time.Millisecond))
 	return s, nil
 }
 
-// reuse says whether dir is a complete root. A damaged one is moved aside, where Prune finds it.
+// reuse says whether dir is a complete root. It moves a damaged one aside, where Prune finds it.
 func (r Root) reuse(dir string) (bool, error) {
 	root, err := os.OpenRoot(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -63,7 +66,7 @@ func (r Root) reuse(dir string) (bool, error) {
 	}
 	if err == nil {
 		defer root.Close()
-		err = intact(root, r.Version, r.ID)
+		err = checkIntact(root, r.Version, r.ID)
 	}
 	if err == nil {
 		return true, nil
@@ -79,7 +82,7 @@ func (r Root) reuse(dir string) (bool, error) {
 	return false, nil
 }
 
-func (r Root) stage(ctx context.Context, roots, dir string) (sum copied, err error) {
+func (r Root) stage(ctx context.Context, roots, dir string) (sum treecopy.Sum, err error) {
 	src, covered, err := r.view()
 	if err != nil {
 		return sum, err
@@ -94,42 +97,23 @@ func (r Root) stage(ctx context.Context, roots, dir string) (sum copied, err err
 			err = errors.Join(err, os.RemoveAll(tmp))
 		}
 	}()
-	dst, image, err := r.share(tmp)
+	dst, image, reason, err := treecopy.OpenTarget(tmp, r.Image, r.initProc())
 	if err != nil {
 		return sum, err
 	}
 	defer dst.Close()
-	defer image.close()
-	if sum, err = r.copyTree(ctx, src, dst, covered, image); err != nil {
+	defer image.Close()
+	if reason != nil {
+		r.say("the driver root is a whole copy of the image: %v", reason)
+	}
+	o := treecopy.Options{LeaveOut: leftOut, Empty: emptied, Covered: covered, Storage: r.Storage, Lenient: r.NoMounts}
+	if sum, err = treecopy.Copy(ctx, src, dst, image, o); err != nil {
 		return sum, err
 	}
 	if err := r.finish(dst, sum); err != nil {
 		return sum, err
 	}
 	return sum, os.Rename(tmp, dir)
-}
-
-// share opens the folder that the root is made in, and the image's layers where the root can share files with them; else it says why
-// it cannot, and there are none.
-func (r Root) share(tmp string) (*os.File, *layers, error) {
-	dst, err := os.Open(tmp)
-	if err != nil {
-		return nil, nil, err
-	}
-	image, err := openLayers(r.initProc(), r.Image)
-	if err == nil {
-		if image.clones = canClone(dst); image.clones {
-			return dst, image, nil
-		}
-		var beside *os.File
-		if beside, err = image.beside(r.initProc(), tmp); err == nil {
-			dst.Close()
-			return beside, image, nil
-		}
-		image.close()
-	}
-	r.say("the driver root is a whole copy of the image: %v", err)
-	return dst, &layers{}, nil
 }
 
 func (r Root) initProc() string {
@@ -139,9 +123,9 @@ func (r Root) initProc() string {
 	return "/proc/1"
 }
 
-// finish adds what a root has more than the image: the way to the firmware, and the files of our own. Those are new files: what is
-// there may be shared with the image.
-func (r Root) finish(dst *os.File, sum copied) error {
+// finish adds what a root has in addition to the image: the link to the firmware, and our own files. It
+// creates new files, because existing ones may be shared with the image.
+func (r Root) finish(dst *os.File, sum treecopy.Sum) error {
 	root, err := rootAt(dst)
 	if err != nil {
 		return err
@@ -150,7 +134,7 @@ func (r Root) finish(dst *os.File, sum copied) error {
 	if err := serveFirmware(root, r.Version); err != nil {
 		return err
 	}
-	m := marker{Schema: markerSchema, Version: r.Version, ID: r.ID, Files: sum.files, Bytes: sum.bytes, Staged: time.Now().UTC().Truncate(time.Second)}
+	m := marker{Schema: markerSchema, Version: r.Version, ID: r.ID, Files: sum.Files, Bytes: sum.Bytes, Staged: time.Now().UTC().Truncate(time.Second)}
 	if m.Checked, err = toCheck(root, r.Version); err != nil {
 		return err
 	}
@@ -172,30 +156,24 @@ func (r Root) finish(dst *os.File, sum copied) error {
 }
 
 func newFile(root *os.Root, name string, text []byte) error {
-	if err := removed(root, name); err != nil {
+	if err := removeIfExists(root, name); err != nil {
 		return err
 	}
 	return root.WriteFile(name, text, 0o644)
 }
 
-func identity(dir string) inode {
-	var st unix.Stat_t
-	if unix.Stat(dir, &st) != nil {
-		return inode{}
+// isSameFile says whether both paths lead to the same existing file or folder.
+func isSameFile(a, b string) bool {
+	first, err := os.Stat(a)
+	if err != nil {
+		return false
 	}
-	return inode{st.Dev, st.Ino}
+	second, err := os.Stat(b)
+	return err == nil && os.SameFile(first, second)
 }
 
-func identityOf(f *os.File) inode {
-	var st unix.Stat_t
-	if unix.Fstat(int(f.Fd()), &st) != nil {
-		return inode{}
-	}
-	return inode{st.Dev, st.Ino}
-}
-
-// syncFS waits until all of a file system is on the disk: one wait instead of ten thousand for files. The kernel
-// does not let itself be interrupted in it, so a caller who gives up leaves it to end by itself.
+// syncFS waits until everything in a file system is on the disk: one wait instead of ten thousand for single
+// files. The call cannot be interrupted; when ctx ends, it continues in its goroutine.
 func syncFS(ctx context.Context, f *os.File) error {
 	fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
@@ -218,7 +196,8 @@ func syncFS(ctx context.Context, f *os.File) error {
 	}
 }
 
-// removeLeftovers removes what starts that were killed left, which nobody can be using: it never had its name.
+// removeLeftovers removes what killed starts left. Nothing can be using it, because it never had its final
+// name.
 func (r Root) removeLeftovers(roots string) error {
 	entries, err := os.ReadDir(roots)
 	if err != nil {

@@ -15,6 +15,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
+
+	"github.com/driver-container/driver-container/node/mounttable"
 )
 
 // describe lists a tree with everything that a copy has to keep.
@@ -87,7 +89,7 @@ func TestStageCopiesFaithfully(t *testing.T) {
 		top, _, _ := strings.Cut(name, "/")
 		gone := top == "dev" || top == "sys" || (top != name && (top == "run" || top == "tmp"))
 		for _, dir := range []string{"usr/lib/gcc", "usr/share/doc", "usr/share/man"} {
-			gone = gone || atOrBelow(name, dir)
+			gone = gone || mounttable.AtOrBelow(name, dir)
 		}
 		if gone || name == "var/cache/apt" {
 			delete(want, name)
@@ -112,7 +114,7 @@ func TestStageReusesWhatIsComplete(t *testing.T) {
 	r := testRoot(t)
 	first, err := r.Stage(t.Context())
 	check(t, err)
-	check(t, os.Remove(filepath.Join(r.Image, "usr/bin/nvidia-smi"))) // is not looked at again
+	check(t, os.Remove(filepath.Join(r.Image, "usr/bin/nvidia-smi"))) // is not checked again
 	again, err := r.Stage(t.Context())
 	if err != nil || !again.Reused || again.Dir != first.Dir {
 		t.Errorf("second: %+v, %v", again, err)

@@ -9,8 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The sysfs of a privileged pod with a network of its own, as containerd makes it: the sandbox mounts it first and read-only, and with that
-// all of it, then the container mounts it writable, which it is not.
+// The sysfs of a privileged pod with a network of its own, as containerd makes it: the sandbox mounts it
+// first and read-only, which makes the whole file system read-only. The container's mount then has the option
+// rw but is not writable.
 func TestSysfsOfAPod(t *testing.T) {
 	t.Parallel()
 	if os.Getuid() != 0 {

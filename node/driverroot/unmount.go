@@ -7,33 +7,35 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/driver-container/driver-container/node/mounttable"
 )
 
 const (
 	busyFor   = 2 * time.Second
 	busyPause = 50 * time.Millisecond
-	maxMounts = 10000 // a bound against a loop that makes no progress
+	maxMounts = 10000 // limit for a loop that makes no progress
 )
 
-// Unmount takes everything at and below Target away, the newest first and one at a time, however many layers killed
-// predecessors left, until mountinfo shows none. A mount in use is tried for 2 seconds and then detached: it is gone for
-// everybody who opens a path from now on, while those inside keep it; lazy has the mount points that this happened to. The
-// empty folder stays, for those who mounted it.
+// Unmount unmounts everything at and below Target, the newest mount first and one at a time, until mountinfo
+// shows none, however many layers killed predecessors left. It tries a mount in use for 2 seconds and then
+// detaches it: new lookups of the path do not find it any more, while processes inside keep it. lazy lists
+// the mount points of detached mounts. The empty folder stays for consumers that mounted it.
 func (r Root) Unmount(ctx context.Context) (lazy []string, err error) {
 	return r.unmountBelow(ctx, r.Target)
 }
 
 func (r Root) unmountBelow(ctx context.Context, dir string) (lazy []string, err error) {
-	dir, err = realPath(dir)
+	dir, err = mounttable.RealPath(dir)
 	if err != nil {
 		return nil, fmt.Errorf("unmount: %w", err)
 	}
 	for range maxMounts {
-		mounts, err := readMounts(func(point string) bool { return atOrBelow(point, dir) })
+		mounts, err := mounttable.Read(func(point string) bool { return mounttable.AtOrBelow(point, dir) })
 		if err != nil {
 			return lazy, fmt.Errorf("unmount %s: %w", dir, err)
 		}
-		m, ok := visibleLeaf(mounts, dir)
+		m, ok := mounttable.VisibleLeaf(mounts, dir)
 		if !ok {
 			return lazy, nil
 		}

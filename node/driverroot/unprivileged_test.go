@@ -15,12 +15,12 @@ import (
 	"github.com/driver-container/driver-container/ci/conformance/inside"
 )
 
-// unprivileged runs this test program as a child that stages and links the root below dir with these capabilities and no others, and
-// returns what it logged and how it ended.
+// unprivileged runs this test program as a child that stages and links the root below dir with only these
+// capabilities, and returns its log.
 func unprivileged(t *testing.T, dir string, keep ...uintptr) string {
 	t.Helper()
 	var out []byte
-	onOwnThread(func() { // what is dropped is dropped for ever, so the thread ends
+	onOwnThread(func() { // the capabilities are dropped for ever, so the thread ends
 		kept := map[uintptr]bool{}
 		for _, c := range keep {
 			kept[c] = true
@@ -38,7 +38,7 @@ func unprivileged(t *testing.T, dir string, keep ...uintptr) string {
 	return string(out)
 }
 
-// linkMain is that child.
+// linkMain is the main function of that child.
 func linkMain(dir string) error {
 	r := Root{Image: dir + "/merged", Storage: dir + "/storage", ID: testID, Version: testVersion, HostDev: true, NoMounts: true,
 		Target: dir + "/run/driver", init: "/proc/" + strconv.Itoa(os.Getppid()), Say: func(f string, a ...any) { fmt.Printf(f+"\n", a...) }}
@@ -49,7 +49,8 @@ func linkMain(dir string) error {
 	return s.Link(context.Background())
 }
 
-// A root is staged and linked with few capabilities; those by which the image's layers are found save the copy of what it shares with them.
+// A root is staged and linked with few capabilities. With those that are needed to find the image's layers,
+// it shares data with them.
 func TestUnprivileged(t *testing.T) {
 	needRoot(t)
 	for name, c := range map[string]struct {
@@ -68,7 +69,7 @@ func TestUnprivileged(t *testing.T) {
 			check(t, unix.Chmod(filepath.Join(base, "etc/big"), 0o2755))
 			check(t, os.Symlink("big", filepath.Join(base, "etc/other")))
 			check(t, os.Lchown(filepath.Join(base, "etc/other"), 1000, 1000))
-			// What the runtime and the pod mount.
+			// Mounts of the runtime and the pod.
 			for _, dir := range []string{"usr/lib/modules", "proc"} {
 				check(t, os.MkdirAll(filepath.Join(base, dir), 0o755))
 				check(t, unix.Mount("pod", filepath.Join(r.Image, dir), "tmpfs", 0, ""))
@@ -96,7 +97,7 @@ func TestUnprivileged(t *testing.T) {
 					t.Errorf("%s: %v", name, err)
 				}
 			}
-			if is := sameFile(t, filepath.Join(base, testLib, "open"), filepath.Join(target, testLib, "open")); is != c.share {
+			if is := isSameFile(filepath.Join(base, testLib, "open"), filepath.Join(target, testLib, "open")); is != c.share {
 				t.Errorf("shared with the layer: %v", is)
 			}
 			var st unix.Stat_t

@@ -7,15 +7,17 @@ import (
 	"runtime"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/driver-container/driver-container/node/mounttable"
 )
 
-// bareView opens dir as its own file system has it, without anything that is mounted on it or below it: what a copy of the
-// image needs, whose folders are covered by procfs, by volumes of the pod (the GPU Operator mounts one over /lib/firmware)
-// and by the files that the runtime binds (/etc/hosts). Comparing device numbers would not do: on overlay they do not tell
-// file systems apart, and what is covered would stay hidden.
+// bareView opens dir without anything that is mounted on it or below it. A copy of the image needs this: the
+// image's folders are covered by procfs, by volumes of the pod (the GPU Operator mounts one over
+// /lib/firmware) and by files that the runtime binds (/etc/hosts). Comparing device numbers would not work:
+// on overlay they do not distinguish file systems, and covered files would stay hidden.
 //
-// It works by a bind mount in a mount namespace of one thread, which ends at once: nothing of it can be left behind or be seen
-// by anybody else, whatever happens to this process. The folder stays open without its namespace.
+// It uses a bind mount in the mount namespace of one thread, which ends at once: nothing can be left behind
+// or be seen by another process, whatever happens to this one. The folder stays open without its namespace.
 func bareView(dir string) (*os.File, error) {
 	var f *os.File
 	var err error
@@ -30,7 +32,7 @@ func openBare(dir string) (*os.File, error) {
 	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
 		return nil, fmt.Errorf("unshare: %w (the container has to be privileged)", err)
 	}
-	// /proc is a mount everywhere. What gets mounted on it belongs to it, so it alone has to be private.
+	// /proc is a mount everywhere. New mounts on it belong to it, so only this mount has to be private.
 	const place = "/proc"
 	if err := unix.Mount("", place, "", unix.MS_PRIVATE, ""); err != nil {
 		return nil, fmt.Errorf("make %s private: %w", place, err)
@@ -45,13 +47,14 @@ func openBare(dir string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), dir), nil
 }
 
-// onOwnThread calls f on a thread of its own, which ends afterwards. The first thread of a process cannot end and would leave
-// /proc/self in f's namespace, so if it is our turn to run on that, it is held while f runs on another.
+// onOwnThread calls f on a thread of its own, which ends afterwards. The first thread of a process cannot end
+// and would keep /proc/self in f's namespace; if the goroutine gets that thread, it keeps it busy while f
+// runs on another one.
 func onOwnThread(f func()) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		runtime.LockOSThread() // not unlocked: that is what ends the thread
+		runtime.LockOSThread() // not unlocked: this ends the thread
 		if unix.Gettid() != unix.Getpid() {
 			f()
 			return
@@ -62,24 +65,24 @@ func onOwnThread(f func()) {
 	<-done
 }
 
-// rootAt is an os.Root for an open folder.
+// rootAt returns an os.Root for an open folder.
 func rootAt(f *os.File) (*os.Root, error) {
 	return os.OpenRoot(fmt.Sprintf("/proc/self/fd/%d", f.Fd()))
 }
 
-// view opens the image for a copy. covered are the places in it, relative to it, where something else is mounted; none where the view
-// shows what is below. Where nothing may be mounted, what is hidden stays hidden: a pod that mounts something over a folder of the image
-// has that folder empty in its root.
+// view opens the image for a copy. covered lists the relative paths on which something else is mounted; it is
+// empty if the view shows the files below the mounts. If the container may not mount, the covered files stay
+// hidden: a folder of the image that a volume covers is then empty in the root.
 func (r Root) view() (image *os.File, covered map[string]bool, err error) {
 	if !r.NoMounts {
 		image, err = bareView(r.Image)
 		return image, nil, err
 	}
-	dir, err := realPath(r.Image)
+	dir, err := mounttable.RealPath(r.Image)
 	if err != nil {
 		return nil, nil, err
 	}
-	mounts, err := readMounts(func(point string) bool { return point != dir && atOrBelow(point, dir) })
+	mounts, err := mounttable.Read(func(point string) bool { return point != dir && mounttable.AtOrBelow(point, dir) })
 	if err != nil {
 		return nil, nil, err
 	}

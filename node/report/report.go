@@ -54,8 +54,8 @@ type Reporter struct {
 	since     time.Time
 	condition sender
 	reported  reported // the condition
-	features  string // why they could not be written, said once
-	idle      bool   // Idle was called
+	features  string   // why they could not be written, said once
+	idle      bool     // Idle was called
 }
 
 const (

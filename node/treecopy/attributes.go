@@ -1,4 +1,4 @@
-package driverroot
+package treecopy
 
 import (
 	"errors"
@@ -9,11 +9,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// attributes gives an open copy the owner, mode, extended attributes and times of its original. The order matters: a change of
-// owner takes the set-user-ID bit and file capabilities away.
+// attributes sets the owner, mode, extended attributes and times of an open copy to those of its original.
+// The order matters: a change of owner removes the set-user-ID bit and file capabilities.
 //
-// A lenient copier goes without what it may not give: the file stays root's then, and runs with nobody else's rights. Nobody who reads a
-// driver root looks at owners, and a container without capabilities for them has fewer to be given.
+// A lenient copier skips attributes that it may not set: the file then belongs to root and runs without the
+// rights of others. No consumer of a driver root depends on owners, and a container without the capabilities
+// to set them should not need them.
 func (c *copier) attributes(from, to *os.File, st *unix.Stat_t) error {
 	fd := int(to.Fd())
 	mode := st.Mode & 0o7777
@@ -35,12 +36,13 @@ func (c *copier) attributes(from, to *os.File, st *unix.Stat_t) error {
 	return nil
 }
 
-func (c *copier) forgiven(err error) bool { return c.lenient && errors.Is(err, unix.EPERM) }
+func (c *copier) forgiven(err error) bool { return c.options.Lenient && errors.Is(err, unix.EPERM) }
 
 func times(st *unix.Stat_t) []unix.Timespec { return []unix.Timespec{st.Atim, st.Mtim} }
 
-// xattrs copies extended attributes: file capabilities (security.capability) and access lists. SELinux labels are given by the
-// policy of where the copy lies, and trusted.* belongs to the file system (overlay keeps its own there).
+// xattrs copies extended attributes: file capabilities (security.capability) and access control lists. It
+// skips SELinux labels, which the policy assigns by the copy's location, and trusted.*, which belong to the
+// file system (overlay keeps its own there).
 func (c *copier) xattrs(from, to int) error {
 	size, err := unix.Flistxattr(from, nil)
 	if err != nil || size == 0 {
@@ -51,7 +53,7 @@ func (c *copier) xattrs(from, to int) error {
 		return fmt.Errorf("list extended attributes: %w", err)
 	}
 	for name := range strings.SplitSeq(string(list[:size]), "\x00") {
-		// Overlay counts attributes of its own in the size and then leaves them out, so the list may even be empty.
+		// Overlay counts its own attributes in the size and then leaves them out, so the list may even be empty.
 		if name == "" || name == "security.selinux" || strings.HasPrefix(name, "trusted.") {
 			continue
 		}

@@ -1,4 +1,4 @@
-package driverroot
+package treecopy
 
 import (
 	"bufio"
@@ -11,19 +11,24 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/driver-container/driver-container/node/mounttable"
 )
 
-// layers are the folders that the image's files really lie in: the lower folders of the container's overlay, as the host has
-// them. A file of a staged root that is the same as one of those need not be copied: see share.go.
-type layers struct {
-	lowers   []*os.File // the topmost first
-	upper    *os.File   // what the container itself wrote; nil when this or one of the lowers was not found
-	metacopy bool       // a file in them may be without its data
-	clones   bool       // the file system of the storage shares blocks between files (btrfs, XFS)
-	blind    bool       // overlay's own attributes (trusted.*) are not shown to this process: it lacks CAP_SYS_ADMIN
+// Layers are the folders that contain the image's files: the lower folders of the container's overlay, opened
+// on the host. A file of a staged root that is identical to a file in them need not be copied, see share.go.
+type Layers struct {
+	lowers []*os.File // the topmost first
+	// Files that the container itself wrote; nil when this folder or one of the lowers was not found.
+	upper    *os.File
+	metacopy bool // a file in the layers may be without its data
+	clones   bool // the storage's file system can share blocks between files (btrfs, XFS)
+	// This process cannot see overlay's own attributes (trusted.*), because it lacks CAP_SYS_ADMIN.
+	blind bool
 }
 
-func (l *layers) close() {
+// Close closes the folders.
+func (l *Layers) Close() {
 	for _, f := range append(l.lowers, l.upper) {
 		if f != nil {
 			f.Close()
@@ -31,15 +36,38 @@ func (l *layers) close() {
 	}
 }
 
-// openLayers looks for the layers of the image, which is at dir in this container, and opens them through process 1, which is the
-// host's where the pod has hostPID. Whatever is missing for that (no overlay, no hostPID, an unusual snapshotter) gives an error,
-// and the image is copied. init is the folder of process 1 in procfs.
-func openLayers(init, dir string) (*layers, error) {
-	dir, err := realPath(dir)
+// OpenTarget opens dir, the folder of a copy of image, and the image's layers with which the copy can share
+// files. If sharing is not possible, reason says why and there are no layers. init is the folder of process
+// 1 in procfs.
+func OpenTarget(dir, image, init string) (target *os.File, layers *Layers, reason, err error) {
+	target, err = os.Open(dir)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	layers, reason = openLayers(init, image)
+	if reason == nil {
+		if layers.clones = canClone(target); layers.clones {
+			return target, layers, nil, nil
+		}
+		var beside *os.File
+		if beside, reason = layers.beside(init, dir); reason == nil {
+			target.Close()
+			return beside, layers, nil, nil
+		}
+		layers.Close()
+	}
+	return target, &Layers{}, reason, nil
+}
+
+// openLayers finds the layers of the image, which is at dir in this container, and opens them through process
+// 1, which is the host's when the pod has hostPID. Anything that is missing for that (no overlay, no hostPID,
+// an unusual snapshotter) is an error, and the image is copied. init is the folder of process 1 in procfs.
+func openLayers(init, dir string) (*Layers, error) {
+	dir, err := mounttable.RealPath(dir)
 	if err != nil {
 		return nil, err
 	}
-	m, err := containing(dir)
+	m, err := mounttable.Containing(dir)
 	if err != nil {
 		return nil, err
 	}
@@ -55,11 +83,11 @@ func openLayers(init, dir string) (*layers, error) {
 		return nil, err
 	}
 	defer host.Close()
-	l := &layers{metacopy: metacopy(m.options), blind: !seesTrusted()}
+	l := &Layers{metacopy: metacopy(m.Options), blind: !seesTrusted()}
 	if l.metacopy && l.blind {
 		return nil, errors.New("files in the image's layers may be without their data, and which ones only CAP_SYS_ADMIN shows")
 	}
-	lowers, upper := overlayLowers(m.options)
+	lowers, upper := overlayLowers(m.Options)
 	for _, candidates := range lowers {
 		for _, c := range candidates {
 			if f, err := openIn(host, filepath.Join(c, m.Root, inside)); err == nil {
@@ -79,7 +107,8 @@ func openLayers(init, dir string) (*layers, error) {
 	return l, nil
 }
 
-// seesTrusted says whether the kernel shows this process trusted.* attributes. To others it says that there are none.
+// seesTrusted says whether the kernel shows trusted.* attributes to this process. To others it reports that
+// there are none.
 func seesTrusted() bool {
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var sets [2]unix.CapUserData
@@ -94,8 +123,8 @@ func hostRoot(init string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), init+"/root"), nil
 }
 
-// openIn opens a folder of the host by its path there; links in it, also absolute ones, lead to where they lead on the host. A
-// kernel without openat2 (before 5.6) is answered by an error, and then by copying.
+// openIn opens a folder of the host by its path there; links in the path, also absolute ones, are resolved as
+// on the host. A kernel without openat2 (before 5.6) returns an error, and the image is copied.
 func openIn(host *os.File, dir string) (*os.File, error) {
 	how := &unix.OpenHow{Flags: unix.O_RDONLY | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS}
 	for try := 0; ; try++ {
@@ -110,10 +139,10 @@ func openIn(host *os.File, dir string) (*os.File, error) {
 	}
 }
 
-// beside opens dir, a folder of ours on the storage, by the mount that the layers are in: a hard link needs both of its names in
-// one mount, not only in one file system, and the volume of the pod is a mount of its own.
-func (l *layers) beside(init, dir string) (*os.File, error) {
-	own, err := containing(dir)
+// beside opens dir, a folder of ours on the storage, through the mount of the layers. A hard link needs both
+// names in one mount, not only in one file system, and the pod's volume is a mount of its own.
+func (l *Layers) beside(init, dir string) (*os.File, error) {
+	own, err := mounttable.Containing(dir)
 	if err != nil {
 		return nil, err
 	}
@@ -126,7 +155,7 @@ func (l *layers) beside(init, dir string) (*os.File, error) {
 		return nil, err
 	}
 	rel, err = filepath.Rel(home.Root, filepath.Join(own.Root, rel))
-	if err != nil || home.device != own.device || !filepath.IsLocal(rel) {
+	if err != nil || home.Device != own.Device || !filepath.IsLocal(rel) {
 		return nil, errors.New("the image's layers are on another file system")
 	}
 	host, err := hostRoot(init)
@@ -149,29 +178,29 @@ func (l *layers) beside(init, dir string) (*os.File, error) {
 	return f, nil
 }
 
-// mountOf is the mount of process 1 that an open folder is in.
-func mountOf(init string, f *os.File) (Mount, error) {
+// mountOf returns the mount of process 1 that contains an open folder.
+func mountOf(init string, f *os.File) (mounttable.Mount, error) {
 	info, err := os.Open(fmt.Sprintf("/proc/self/fdinfo/%d", f.Fd()))
 	if err != nil {
-		return Mount{}, err
+		return mounttable.Mount{}, err
 	}
 	defer info.Close()
 	id := 0
 	for lines := bufio.NewScanner(io.LimitReader(info, 1<<12)); lines.Scan(); {
 		if text, ok := strings.CutPrefix(lines.Text(), "mnt_id:"); ok {
 			if id, err = strconv.Atoi(strings.TrimSpace(text)); err != nil {
-				return Mount{}, err
+				return mounttable.Mount{}, err
 			}
 		}
 	}
-	mounts, err := readMountsOf(filepath.Join(init, "mountinfo"), func(string) bool { return true })
+	mounts, err := mounttable.ReadFile(filepath.Join(init, "mountinfo"), func(string) bool { return true })
 	if err != nil {
-		return Mount{}, err
+		return mounttable.Mount{}, err
 	}
 	for _, m := range mounts {
 		if m.ID == id {
 			return m, nil
 		}
 	}
-	return Mount{}, fmt.Errorf("%s is in no mount of process 1", f.Name())
+	return mounttable.Mount{}, fmt.Errorf("%s is in no mount of process 1", f.Name())
 }

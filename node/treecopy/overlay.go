@@ -1,4 +1,4 @@
-package driverroot
+package treecopy
 
 import (
 	"os"
@@ -6,16 +6,18 @@ import (
 	"strings"
 )
 
-// maxLayers is what the kernel takes (OVL_MAX_STACK).
+// maxLayers is the kernel's limit (OVL_MAX_STACK).
 const maxLayers = 500
 
-// overlayLowers are the lower folders that mountinfo's options of an overlay name, the topmost first, as whoever mounted it wrote
-// them: on the host, in its mount namespace. There are three forms: lowerdir=A:B, lowerdir+=A for each (the mount calls of Linux 6.5),
-// and, when the list was too long for the mount call, names that are relative to a folder that containerd was in: one of those above
-// the upper folder, so each of them is tried. None are returned for options that cannot be understood without doubt: a folder's name
-// with escapes in it (\: and, by mountinfo, \040), or attributes of overlay in the namespace of users, which are not looked at.
+// overlayLowers returns the lower folders of an overlay from its options in mountinfo, the topmost first, as
+// paths in the mount namespace of the runtime that mounted it, which is the host's. There are three forms:
+// lowerdir=A:B; lowerdir+=A for each folder (the mount calls of Linux 6.5); and, when the list was too long
+// for the mount call, names relative to a working directory of containerd. That directory is a parent of the
+// upper folder, so each of its parents is tried. Options that are ambiguous give no folders: a folder's name
+// with escapes (\: and, in mountinfo, \040), or overlay attributes in the user namespace, which this package
+// does not read.
 //
-// upper is the writable layer, "" where there is none.
+// upper is the writable layer, "" when there is none.
 func overlayLowers(options string) (lowers [][]string, upper string) {
 	if strings.Contains(options, `\`) || len(options) > 1<<16 {
 		return nil, ""
@@ -25,7 +27,7 @@ func overlayLowers(options string) (lowers [][]string, upper string) {
 		key, value, _ := strings.Cut(option, "=")
 		switch key {
 		case "lowerdir":
-			names = append(names, strings.Split(strings.ReplaceAll(value, "::", ":"), ":")...) // A::B: B has data only
+			names = append(names, strings.Split(strings.ReplaceAll(value, "::", ":"), ":")...) // A::B: B has only data
 		case "lowerdir+":
 			names = append(names, value)
 		case "upperdir":
@@ -35,7 +37,7 @@ func overlayLowers(options string) (lowers [][]string, upper string) {
 		}
 	}
 	for _, name := range names {
-		if candidates := places(name, upper); len(candidates) > 0 {
+		if candidates := candidatePaths(name, upper); len(candidates) > 0 {
 			lowers = append(lowers, candidates)
 		} else {
 			return nil, ""
@@ -47,8 +49,8 @@ func overlayLowers(options string) (lowers [][]string, upper string) {
 	return lowers, upper
 }
 
-// places are the paths that a lower folder may have.
-func places(name, upper string) []string {
+// candidatePaths returns the paths that a lower folder may have.
+func candidatePaths(name, upper string) []string {
 	switch {
 	case filepath.IsAbs(name):
 		return []string{filepath.Clean(name)}
@@ -62,8 +64,8 @@ func places(name, upper string) []string {
 	return found
 }
 
-// metacopy says whether an overlay may have files in one layer whose data are in another: by its options, which say what differs
-// from the module's parameter.
+// metacopy says whether an overlay may have files in one layer with their data in another one. Its options
+// say so when they differ from the module's parameter.
 func metacopy(options string) bool {
 	for option := range strings.SplitSeq(options, ",") {
 		if value, ok := strings.CutPrefix(option, "metacopy="); ok {

@@ -1,4 +1,4 @@
-package driverroot
+package treecopy
 
 import (
 	"errors"
@@ -7,19 +7,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// place is a folder of the tree.
+// place is a folder of the tree during a copy.
 type place struct {
 	at     string
 	depth  int
-	lowers []*os.File // the layers that have it
-	only   bool       // it is read in the one layer that has it, and not through the overlay
+	lowers []*os.File // the layers that have the folder
+	only   bool       // the folder is read in the only layer that has it, and not through the overlay
 }
 
-// enter opens a folder where it is read best: in the one layer that has it, or as the overlay shows it.
+// enter opens a folder in the only layer that has it or, if there is no such layer, through the overlay.
 func (c *copier) enter(src *os.File, name, at string, st *unix.Stat_t, parent place) (*os.File, place, error) {
 	p := place{at: at, depth: parent.depth + 1, lowers: parent.lowers, only: parent.only}
 	if !parent.only {
-		p.lowers = below(parent.lowers, at)
+		p.lowers = having(parent.lowers, at)
 		if from := c.image.only(p.lowers, at, st); from != nil {
 			p.only = true
 			return from, p, nil
@@ -35,7 +35,7 @@ func (c *copier) enter(src *os.File, name, at string, st *unix.Stat_t, parent pl
 	return from, p, err
 }
 
-// shareable is the layer whose file a file of the copy may share, nil for none.
+// shareable returns the layer with whose file a file of the copy may share data, nil for none.
 func (c *copier) shareable(at string, st *unix.Stat_t, p place) *os.File {
 	switch {
 	case len(p.lowers) == 0, c.image.clones && st.Size < smallestClone, !c.image.clones && !linkable(at, st):
@@ -46,8 +46,8 @@ func (c *copier) shareable(at string, st *unix.Stat_t, p place) *os.File {
 	return c.image.find(p.lowers, at, st)
 }
 
-// below are those of the layers that have a folder at this place.
-func below(lowers []*os.File, at string) []*os.File {
+// having returns those of the layers that have a folder at this path.
+func having(lowers []*os.File, at string) []*os.File {
 	var have []*os.File
 	for _, lower := range lowers {
 		var st unix.Stat_t
@@ -58,10 +58,11 @@ func below(lowers []*os.File, at string) []*os.File {
 	return have
 }
 
-// only opens a folder in the layer that alone has it, and with it all that is in it: what the overlay shows there is what this layer
-// has, so neither has to be compared, which is most of the work. nil when another layer or the container has the folder too, or when
-// the overlay may show something else there than the layer has, or nothing can be known of that. shown is the overlay's folder.
-func (l *layers) only(lowers []*os.File, at string, shown *unix.Stat_t) *os.File {
+// only opens a folder in the only layer that has it. The overlay then shows exactly the content of that
+// layer, so nothing below has to be compared, which is most of the work. It returns nil when another layer
+// or the container has the folder, too, or when the overlay may show a different content, or when this
+// cannot be found out. shown is the overlay's folder.
+func (l *Layers) only(lowers []*os.File, at string, shown *unix.Stat_t) *os.File {
 	if l.upper == nil || len(lowers) != 1 || l.metacopy || l.blind {
 		return nil
 	}
@@ -73,15 +74,15 @@ func (l *layers) only(lowers []*os.File, at string, shown *unix.Stat_t) *os.File
 	if err != nil {
 		return nil
 	}
-	if unix.Fstat(int(f.Fd()), &st) != nil || !same(shown, &st) || shown.Ctim != st.Ctim || special(f) {
+	if unix.Fstat(int(f.Fd()), &st) != nil || !isSameFile(shown, &st) || shown.Ctim != st.Ctim || special(f) {
 		f.Close()
 		return nil
 	}
 	return f
 }
 
-// special says whether an overlay shows in a layer's folder more or less than there is: what is in another one elsewhere (redirect), or
-// not the files that are marked as removed (opaque).
+// special says whether an overlay shows other content than the layer's folder has: that of a folder elsewhere
+// (redirect), or all of it without the lower layers (opaque).
 func special(dir *os.File) bool {
 	for _, name := range []string{"trusted.overlay.redirect", "trusted.overlay.opaque"} {
 		_, err := unix.Fgetxattr(int(dir.Fd()), name, nil)

@@ -1,4 +1,4 @@
-package driverroot
+package mounttable
 
 import (
 	"math/rand/v2"
@@ -26,25 +26,26 @@ func TestVisibleLeaf(t *testing.T) {
 		"kubelet's mount alone":           {[]Mount{m(2, 1, "/lib/firmware")}, 2},
 		"a similar name hides nothing":    {[]Mount{m(9, 1, ""), m(4, 9, "/run-a"), m(3, 4, "/run-a/x"), m(5, 9, "/run")}, 3},
 	} {
-		got, ok := visibleLeaf(c.mounts, "/t")
+		got, ok := VisibleLeaf(c.mounts, "/t")
 		if ok != (c.want != 0) || got.ID != c.want {
 			t.Errorf("%s: mount %d, want %d", name, got.ID, c.want)
 		}
 	}
 }
 
-// table is a model of the kernel's mounts: a path leads to a mount by way of what is mounted on the mounts before.
+// table is a model of the kernel's mounts: the lookup of a path passes through the mounts on the mounts
+// before.
 type table struct {
 	mounts []Mount
-	ids    []int // not in order, as the kernel gives numbers again
+	ids    []int // not in order, because the kernel reuses numbers
 }
 
 func (k *table) lookup(path string) (at int) {
 	for {
 		next := Mount{}
 		for _, m := range k.mounts {
-			// On the way down the kernel meets the nearest mount point first, and at one point the newest.
-			if m.Parent == at && atOrBelow(path, m.Point) && (next.Point == "" || len(m.Point) <= len(next.Point)) {
+			// The kernel's lookup meets the nearest mount point first, and the newest mount at one point.
+			if m.Parent == at && AtOrBelow(path, m.Point) && (next.Point == "" || len(m.Point) <= len(next.Point)) {
 				next = m
 			}
 		}
@@ -61,7 +62,8 @@ func (k *table) mount(path string) {
 	k.mounts = append(k.mounts, Mount{ID: id, Parent: k.lookup(path), Point: path})
 }
 
-// umount is the kernel's: it takes what the path leads to, if it is mounted right there and nothing is mounted on it.
+// umount works like the kernel's: it unmounts what the path leads to, if that is a mount point with nothing
+// mounted on it.
 func (k *table) umount(path string) (id int, ok bool) {
 	id = k.lookup(path)
 	i := slices.IndexFunc(k.mounts, func(m Mount) bool { return m.ID == id && m.Point == path })
@@ -73,7 +75,8 @@ func (k *table) umount(path string) (id int, ok bool) {
 	return id, true
 }
 
-// However mounts were stacked, taking the visible leaf again and again ends with none, each time by a path that leads to just it.
+// In whatever order mounts were stacked, repeatedly unmounting the visible leaf ends without mounts, and each
+// path leads to exactly the leaf.
 func TestUnmountOrderProperty(t *testing.T) {
 	t.Parallel()
 	paths := []string{"/t", "/t/dev", "/t/dev/pts", "/t/proc", "/t/run", "/t/run/a", "/t/run/a/b", "/t/run-a"}
@@ -87,7 +90,7 @@ func TestUnmountOrderProperty(t *testing.T) {
 			k.mount(paths[rng.IntN(len(paths))])
 		}
 		for n := len(k.mounts); n > 0; n-- {
-			m, ok := visibleLeaf(k.mounts, "/t")
+			m, ok := VisibleLeaf(k.mounts, "/t")
 			if !ok {
 				t.Fatalf("seed %d: nothing to unmount of %+v", seed, k.mounts)
 			}

@@ -1,4 +1,10 @@
-package driverroot
+// Package treecopy copies a folder tree with owners, modes, times, hard links and extended attributes. When
+// the tree is the merged folder of an overlay, the copy shares the data of files with the overlay's layers,
+// by clones or hard links.
+//
+// It knows nothing of drivers: the caller says what is left out, and syncs and renames the copy. It mounts
+// nothing.
+package treecopy
 
 import (
 	"context"
@@ -15,55 +21,71 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// Errors of Copy, besides the kernel's, which are wrapped (unix.ENOSPC).
+var (
+	// ErrDeep says that a tree has more nested folders than any driver image.
+	ErrDeep = errors.New("folders are nested too deep")
+	// ErrChanged says that a file changed while it was copied.
+	ErrChanged = errors.New("the file changed while it was copied")
+)
+
 const (
 	maxDepth = 64
-	// Copying waits for the disk more than for the processor; more workers than this do not make a disk faster.
+	// Copying waits more for the disk than for the processor; more workers do not make the disk faster.
 	maxWorkers = 8
 )
 
 type inode struct{ dev, ino uint64 }
 
-// copied is what a copy consists of.
-type copied struct {
-	files  int
-	bytes  int64
-	shared int64 // bytes of those that take no room, see share.go
+// Sum says what a copy consists of.
+type Sum struct {
+	Files  int
+	Bytes  int64
+	Shared int64 // bytes of the files that take no space of their own, see share.go
 }
 
-// copier copies a tree. Folders and the data of files are what its workers do, beside the one who asks for them: who finds no
-// worker free does it himself, so that nobody waits for anybody and few files are open.
+// Options of Copy. Paths are relative to the tree, except Storage.
+type Options struct {
+	LeaveOut map[string]bool // files and folders that are not copied
+	Empty    map[string]bool // folders that are copied without their content
+	Covered  map[string]bool // paths on which something is mounted that does not belong to the tree: copied without content
+	Storage  string          // a folder that is not copied, in case it is in the tree
+	Lenient  bool            // skip owners that this process may not set, see attributes
+}
+
+// copier copies a tree. Its workers copy folders and the data of files. A goroutine that finds no free worker
+// does the work itself, so that no goroutine waits for another one and few files are open.
 type copier struct {
-	stopped func() error // why to stop now: the caller's wish or a worker's error
+	stopped func() error // why to stop now: the caller's context or a worker's error
 	workers *errgroup.Group
-	image   *layers
+	image   *Layers
 	src     *os.File
-	covered map[string]bool // places in src where something is mounted, which is not the image's
-	lenient bool            // owners that we may not give are left out, see attributes
-	top     int             // descriptor of the copy's root
-	skip    inode           // the storage itself, should it lie in the image
+	options Options
+	top     int   // descriptor of the copy's root
+	skip    inode // Options.Storage
 
-	mu    sync.Mutex // of what follows
+	mu    sync.Mutex // protects the fields below
 	links map[inode]string
-	sum   copied
+	sum   Sum
 }
 
-// copyTree copies src to dst, both open folders, with owners, modes, times, hard links and extended attributes, but without
-// what is in leftOut, in the storage, and below emptied and covered places. What image has of it, which may have no layers, is shared
-// with that.
-func (r Root) copyTree(ctx context.Context, src, dst *os.File, covered map[string]bool, image *layers) (copied, error) {
+// Copy copies src to dst, both open folders, with owners, modes, times, hard links and extended attributes.
+// It leaves out what the options say. Files that are in a layer of image share their data with it; image
+// may have no layers.
+func Copy(ctx context.Context, src, dst *os.File, image *Layers, o Options) (Sum, error) {
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(min(max(2, runtime.NumCPU()), maxWorkers))
 	stopped := func() error { return context.Cause(ctx) }
-	c := &copier{stopped: stopped, workers: g, image: image, src: src, covered: covered, lenient: r.NoMounts, top: int(dst.Fd()),
-		links: map[inode]string{}, skip: identity(r.Storage)}
+	c := &copier{stopped: stopped, workers: g, image: image, src: src, options: o, top: int(dst.Fd()),
+		links: map[inode]string{}, skip: identity(o.Storage)}
 	walkErr := c.dir(src, dst, place{at: ".", lowers: image.lowers})
-	if err := g.Wait(); err != nil { // first: the walker's error is only its consequence when a worker failed
-		return copied{}, err
+	if err := g.Wait(); err != nil { // first: if a worker failed, walkErr is only a consequence of that
+		return Sum{}, err
 	}
 	return c.sum, walkErr
 }
 
-// do calls f by a worker, or itself.
+// do lets a worker call f, or calls it itself.
 func (c *copier) do(f func() error) error {
 	if c.workers.TryGo(f) {
 		return nil
@@ -71,7 +93,7 @@ func (c *copier) do(f func() error) error {
 	return f()
 }
 
-// dir copies what is in src, which is at p in the tree, to dst, and then src's own attributes.
+// dir copies the content of src, which has place p in the tree, to dst, and then the attributes of src.
 func (c *copier) dir(src, dst *os.File, p place) error {
 	if p.depth > maxDepth {
 		return fmt.Errorf("copy %s: %w", p.at, ErrDeep)
@@ -83,7 +105,7 @@ func (c *copier) dir(src, dst *os.File, p place) error {
 	slices.Sort(names)
 	for _, name := range names {
 		at := path.Join(p.at, name)
-		if leftOut[at] {
+		if c.options.LeaveOut[at] {
 			continue
 		}
 		if err := c.stopped(); err != nil {
@@ -106,13 +128,13 @@ func (c *copier) dir(src, dst *os.File, p place) error {
 func (c *copier) entry(src, dst *os.File, name, at string, p place) error {
 	var st unix.Stat_t
 	err := unix.Fstatat(int(src.Fd()), name, &st, unix.AT_SYMLINK_NOFOLLOW)
-	if errors.Is(err, unix.ENOENT) { // an overlay lists marks for removed files, and has nothing there
+	if errors.Is(err, unix.ENOENT) { // overlay lists marks for removed files, but there is no such file
 		return nil
 	}
 	if err == nil && st.Mode&unix.S_IFMT == unix.S_IFDIR {
 		return c.folder(src, dst, name, at, &st, p)
 	}
-	if err == nil && !c.covered[at] {
+	if err == nil && !c.options.Covered[at] {
 		err = c.leaf(src, dst, name, at, &st, p)
 	}
 	if err != nil {
@@ -127,10 +149,11 @@ func (c *copier) leaf(src, dst *os.File, name, at string, st *unix.Stat_t, p pla
 		return c.file(src, dst, name, at, st, p)
 	case unix.S_IFLNK:
 		return c.symlink(src, dst, name, st)
-	case unix.S_IFSOCK: // means nothing without the process that listens
+	case unix.S_IFSOCK: // useless without the process that listens
 		return nil
 	case unix.S_IFCHR:
-		if p.only && st.Rdev == 0 { // the layer's word that there is nothing, which an overlay does not show
+		// The layer's mark for a removed file, which an overlay does not show.
+		if p.only && st.Rdev == 0 {
 			return nil
 		}
 	}
@@ -157,7 +180,7 @@ func (c *copier) folder(src, dst *os.File, name, at string, st *unix.Stat_t, par
 	return c.do(func() error {
 		defer from.Close()
 		defer to.Close()
-		if !emptied[at] && !c.covered[at] {
+		if !c.options.Empty[at] && !c.options.Covered[at] {
 			return c.dir(from, to, p)
 		}
 		if err := c.attributes(from, to, st); err != nil {
@@ -167,7 +190,8 @@ func (c *copier) folder(src, dst *os.File, name, at string, st *unix.Stat_t, par
 	})
 }
 
-// file makes the file here, at once, so that the folder's times can be set when all in it is there, and has its data copied.
+// file creates the file at once, so that the folder's times can be set when all of its files exist, and lets
+// a worker copy the data.
 func (c *copier) file(src, dst *os.File, name, at string, st *unix.Stat_t, p place) error {
 	lower := c.shareable(at, st, p)
 	if lower != nil && !c.image.clones && linkFile(lower, at, dst, name, st) {
@@ -199,13 +223,13 @@ func (c *copier) file(src, dst *os.File, name, at string, st *unix.Stat_t, p pla
 	})
 }
 
-// create makes the file, and nothing more where it is one that has been made under another name.
+// create creates the file. If the file was already created under another name, it links that and returns nil.
 func (c *copier) create(dst *os.File, name, at string, st *unix.Stat_t) (*os.File, error) {
 	const flags = unix.O_WRONLY | unix.O_CREAT | unix.O_EXCL
 	if st.Nlink == 1 {
 		return openAt(dst, name, flags, 0o600)
 	}
-	c.mu.Lock() // until it is there: another worker may come for its second name
+	c.mu.Lock() // held until the file exists: another worker may need it for its second name
 	defer c.mu.Unlock()
 	key := inode{st.Dev, st.Ino}
 	if first, ok := c.links[key]; ok {
@@ -218,7 +242,7 @@ func (c *copier) create(dst *os.File, name, at string, st *unix.Stat_t) (*os.Fil
 	return to, err
 }
 
-// fill gives a new file its data and attributes.
+// fill copies data and attributes into a new file.
 func (c *copier) fill(from, to *os.File, at string, st *unix.Stat_t, lower *os.File) error {
 	if lower != nil && c.image.clones {
 		done, err := cloneFile(lower, at, to, st)
@@ -237,14 +261,16 @@ func (c *copier) fill(from, to *os.File, at string, st *unix.Stat_t, lower *os.F
 	if n != st.Size {
 		return fmt.Errorf("%w: %d bytes, not %d", ErrChanged, n, st.Size)
 	}
-	if n >= 1<<20 { // lets the disk begin now; the wait for it comes at the end, once for all
-		_ = unix.SyncFileRange(int(to.Fd()), 0, n, unix.SYNC_FILE_RANGE_WRITE) // only speed: not every file system has it
+	if n >= 1<<20 { // lets the disk begin now; the wait for the disk comes once at the end
+		// Not every file system supports it; it is only for speed.
+		_ = unix.SyncFileRange(int(to.Fd()), 0, n, unix.SYNC_FILE_RANGE_WRITE)
 	}
 	c.count(n, 0)
 	return c.attributes(from, to, st)
 }
 
-// data copies. os.File finds the best way for a large file (copy_file_range, splice); a small one is copied before it has looked.
+// data copies. os.File finds the best way for a large file (copy_file_range, splice); a small one is copied
+// faster without that search.
 func data(from, to *os.File, size int64) (int64, error) {
 	const small = 32 << 10
 	if size >= small {
@@ -261,9 +287,9 @@ func data(from, to *os.File, size int64) (int64, error) {
 func (c *copier) count(bytes, shared int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.sum.files++
-	c.sum.bytes += bytes
-	c.sum.shared += shared
+	c.sum.Files++
+	c.sum.Bytes += bytes
+	c.sum.Shared += shared
 }
 
 func openAt(dir *os.File, name string, flags int, mode uint32) (*os.File, error) {
@@ -277,4 +303,20 @@ func openAt(dir *os.File, name string, flags int, mode uint32) (*os.File, error)
 		}
 		return os.NewFile(uintptr(fd), name), nil
 	}
+}
+
+func identity(dir string) inode {
+	var st unix.Stat_t
+	if unix.Stat(dir, &st) != nil {
+		return inode{}
+	}
+	return inode{st.Dev, st.Ino}
+}
+
+func identityOf(f *os.File) inode {
+	var st unix.Stat_t
+	if unix.Fstat(int(f.Fd()), &st) != nil {
+		return inode{}
+	}
+	return inode{st.Dev, st.Ino}
 }

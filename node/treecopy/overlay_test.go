@@ -1,4 +1,4 @@
-package driverroot
+package treecopy
 
 import (
 	"path/filepath"

@@ -1,0 +1,167 @@
+// Package mounttable reads the kernel's list of mounts, /proc/PID/mountinfo, and answers which mount
+// contains a path, which one has to be unmounted next, and whether a folder is visible in any mount. It
+// mounts and unmounts nothing.
+package mounttable
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/moby/sys/mountinfo"
+)
+
+// Mount is one line of mountinfo.
+type Mount struct {
+	ID, Parent int
+	Point      string // the mount point
+	Source     string // the device or the name of the file system: "/dev/vda", "overlay", "proc"
+	FSType     string
+	Root       string // the folder of the file system that is visible at Point; ends in "//deleted" when that was removed
+	Shared     bool   // mounts below it propagate to its peers
+	Device     [2]int // major and minor of the file system
+	Options    string // of the file system: "rw,lowerdir=..."
+}
+
+// Deleted says that the source folder of the mount was removed.
+func (m Mount) Deleted() bool { return strings.HasSuffix(m.Root, "//deleted") }
+
+// AtOrBelow says whether a path is dir or below it. Both are clean absolute paths without links.
+func AtOrBelow(point, dir string) bool {
+	return point == dir || dir == "/" || strings.HasPrefix(point, dir+"/")
+}
+
+// Read returns the mounts of this process whose mount point keep accepts; a mount always comes after those
+// that it covers.
+func Read(keep func(point string) bool) ([]Mount, error) {
+	return ReadFile("/proc/self/mountinfo", keep)
+}
+
+// ReadFile is Read for the mountinfo file of a process.
+func ReadFile(file string, keep func(point string) bool) ([]Mount, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	infos, err := mountinfo.GetMountsFromReader(f, func(m *mountinfo.Info) (skip, stop bool) { return !keep(m.Mountpoint), false })
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", f.Name(), err)
+	}
+	mounts := make([]Mount, 0, len(infos))
+	for _, m := range infos {
+		mounts = append(mounts, Mount{ID: m.ID, Parent: m.Parent, Point: m.Mountpoint, Source: m.Source, FSType: m.FSType, Root: m.Root,
+			Shared: strings.Contains(" "+m.Optional, " shared:"), Device: [2]int{m.Major, m.Minor}, Options: m.VFSOptions})
+	}
+	return mounts, nil
+}
+
+// Containing returns the mount that contains a path: the last of those with the longest mount point.
+func Containing(dir string) (Mount, error) {
+	mounts, err := Read(func(point string) bool { return AtOrBelow(dir, point) })
+	if err != nil {
+		return Mount{}, err
+	}
+	var best Mount
+	for _, m := range mounts {
+		if len(m.Point) >= len(best.Point) {
+			best = m
+		}
+	}
+	if best.Point == "" {
+		return Mount{}, fmt.Errorf("%s is in no mount that mountinfo shows", dir)
+	}
+	return best, nil
+}
+
+// VisibleLeaf returns the mount at or below target that has no mount on top of it and that its path leads to:
+// the one to unmount next. The path of a covered mount leads to another mount until the mounts that cover it
+// are gone.
+func VisibleLeaf(mounts []Mount, target string) (Mount, bool) {
+	inside := map[int]bool{}
+	for _, m := range mounts {
+		inside[m.ID] = true
+	}
+	children := map[int][]Mount{}
+	for _, m := range mounts {
+		parent := m.Parent
+		if !inside[parent] || parent == m.ID {
+			parent = -1
+		}
+		children[parent] = append(children[parent], m)
+	}
+	at, point, found := -1, target, Mount{}
+	for range len(mounts) + 1 { // a parent comes before its children, so the loop ends here at the latest
+		next, ok := uncovered(children[at], point)
+		if !ok {
+			break
+		}
+		at, point, found = next.ID, next.Point, next
+	}
+	return found, found.Point != ""
+}
+
+// uncovered returns one of the mounts on a mount that is visible at point, which no other one hides: a mount
+// at point itself hides all others; one at a/b hides one at a/b/c.
+func uncovered(mounts []Mount, point string) (Mount, bool) {
+	var best Mount
+	for _, m := range mounts {
+		switch {
+		case best.Point == "", m.Point == best.Point, hides(m.Point, best.Point), m.Point == point:
+			best = m
+		}
+	}
+	return best, best.Point != ""
+}
+
+func hides(above, below string) bool {
+	return above != below && AtOrBelow(path.Clean(below), path.Clean(above))
+}
+
+// RealPath resolves links in the existing part of path, because mountinfo has no links in its paths.
+func RealPath(path string) (string, error) {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return "", err
+	}
+	rest := ""
+	for at := path; ; at = filepath.Dir(at) {
+		found, err := filepath.EvalSymlinks(at)
+		if err == nil {
+			return filepath.Join(found, rest), nil
+		}
+		if !errors.Is(err, os.ErrNotExist) || at == "/" {
+			return "", err
+		}
+		rest = filepath.Join(filepath.Base(at), rest)
+	}
+}
+
+// Shows says whether a mount anywhere shows dir or a part of it.
+func Shows(dir string) (bool, error) {
+	dir, err := RealPath(dir)
+	if err != nil {
+		return false, err
+	}
+	home, err := Containing(dir)
+	if err != nil {
+		return false, err
+	}
+	rel, err := filepath.Rel(home.Point, dir)
+	if err != nil {
+		return false, err
+	}
+	inside := filepath.Join(home.Root, rel) // path of dir in its file system
+	mounts, err := Read(func(string) bool { return true })
+	if err != nil {
+		return false, err
+	}
+	return slices.ContainsFunc(mounts, func(m Mount) bool {
+		shown := strings.TrimSuffix(m.Root, "//deleted")
+		return m.Device == home.Device && AtOrBelow(shown, inside) || AtOrBelow(m.Point, dir)
+	}), nil
+}

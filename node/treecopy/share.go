@@ -1,0 +1,127 @@
+package treecopy
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// A staged root shares data with the image's layers where possible, since 1 GB takes 20 s to copy and a link
+// no time: by a clone where the file system supports clones, else by a hard link, else not at all. A layer is
+// never written to, and this must stay so:
+//
+//   - a clone is a file of its own, so any file above a minimum size may be one;
+//   - a hard link is another name of the same file: a write to one changes the other, for all containers of
+//     the image. The root is mounted writable because its consumers expect that (modules are added to it,
+//     sidecars write into its usr/src). So only files are linked that are replaced and never written to:
+//     libraries, firmware and data of packages below usr/lib and usr/share, and large files below usr,
+//     which are programs. Not linked are scripts that a person may edit, lists that a tool updates, setuid
+//     programs, whose mode somebody may want to change, and files that others may write to. This package
+//     writes only to new files of a root.
+//
+// The removal of a name does not affect other names, so Prune and the runtime's removal of the image are as
+// harmless as with copies. Owner, mode, times and attributes are the layer's own, so a link never needs to
+// change them; SELinux labels are those that the runtime set in the layer.
+const (
+	smallestClone = 64 << 10
+	largeFile     = 256 << 10
+)
+
+// neverLinked are folders in which files are created, compiled or updated in place.
+var neverLinked = []string{"usr/src/", "usr/lib/modules/", "usr/lib/locale/"}
+
+// alwaysLinked are folders whose small files are linked, too: there are thousands of them.
+var alwaysLinked = []string{"usr/lib/", "usr/lib64/", "usr/share/"}
+
+// linkable says whether a file of the image, at this path in its tree, may be the same file in a root.
+func linkable(at string, st *unix.Stat_t) bool {
+	within := func(dir string) bool { return strings.HasPrefix(at, dir) }
+	if st.Mode&(unix.S_ISUID|unix.S_ISGID|unix.S_ISVTX|0o022) != 0 || slices.ContainsFunc(neverLinked, within) {
+		return false
+	}
+	return slices.ContainsFunc(alwaysLinked, within) || st.Size >= largeFile && within("usr/")
+}
+
+// find returns the layer whose file the overlay shows at a path, nil for none. It is the same file when the
+// inode number and all values of stat are equal. Nobody can set the change time, so a file of the writable
+// layer, which keeps the inode number of its origin, never matches, and neither does a file that is hidden
+// below it. A file of a layer whose data is in another layer (metacopy) has the same size but fewer blocks,
+// and is marked; an overlay without that feature refuses to show such a file.
+func (l *Layers) find(lowers []*os.File, at string, shown *unix.Stat_t) *os.File {
+	for _, lower := range lowers {
+		var st unix.Stat_t
+		if err := unix.Fstatat(int(lower.Fd()), at, &st, unix.AT_SYMLINK_NOFOLLOW); errors.Is(err, unix.ENOENT) {
+			continue
+		} else if err != nil || !isSameFile(shown, &st) || shown.Ctim != st.Ctim || shown.Nlink != st.Nlink {
+			return nil
+		}
+		if !l.metacopy {
+			return lower
+		}
+		_, err := unix.Lgetxattr(fmt.Sprintf("/proc/self/fd/%d/%s", lower.Fd(), at), "trusted.overlay.metacopy", nil)
+		if !errors.Is(err, unix.ENODATA) && !errors.Is(err, unix.ENOTSUP) {
+			return nil
+		}
+		return lower
+	}
+	return nil
+}
+
+// isSameFile compares everything except what another link changes, and the device, because an overlay has
+// device numbers of its own.
+func isSameFile(a, b *unix.Stat_t) bool {
+	return a.Ino == b.Ino && a.Mode == b.Mode && a.Size == b.Size && a.Blocks == b.Blocks && a.Mtim == b.Mtim && a.Uid == b.Uid && a.Gid == b.Gid
+}
+
+// linkFile links name in dst to the layer's file and says whether it did. A file that was changed or replaced
+// meanwhile is not the image's and gets copied.
+func linkFile(lower *os.File, at string, dst *os.File, name string, shown *unix.Stat_t) bool {
+	if unix.Linkat(int(lower.Fd()), at, int(dst.Fd()), name, 0) != nil { // EXDEV, EPERM, EMLINK: copy it
+		return false
+	}
+	var st unix.Stat_t
+	if unix.Fstatat(int(dst.Fd()), name, &st, unix.AT_SYMLINK_NOFOLLOW) == nil && isSameFile(shown, &st) {
+		return true
+	}
+	_ = unix.Unlinkat(int(dst.Fd()), name, 0) // if it stays, the copy fails because it cannot be created
+	return false
+}
+
+// cloneFile fills an empty file with the blocks of the layer's file and says whether it did. If it did not,
+// the file is still empty.
+func cloneFile(lower *os.File, at string, to *os.File, shown *unix.Stat_t) (bool, error) {
+	from, err := openAt(lower, at, unix.O_RDONLY, 0)
+	if err != nil {
+		return false, nil //nolint:nilerr // the file gets copied instead
+	}
+	defer from.Close()
+	if unix.IoctlFileClone(int(to.Fd()), int(from.Fd())) != nil {
+		return false, nil
+	}
+	var st unix.Stat_t
+	if unix.Fstat(int(from.Fd()), &st) == nil && isSameFile(shown, &st) && shown.Ctim == st.Ctim {
+		return true, nil
+	}
+	return false, unix.Ftruncate(int(to.Fd()), 0)
+}
+
+// canClone tries to clone between two unnamed files.
+func canClone(dir *os.File) bool {
+	var pair [2]*os.File
+	for i := range pair {
+		fd, err := unix.Openat(int(dir.Fd()), ".", unix.O_TMPFILE|unix.O_RDWR|unix.O_CLOEXEC, 0o600)
+		if err != nil {
+			return false
+		}
+		pair[i] = os.NewFile(uintptr(fd), dir.Name())
+		defer pair[i].Close()
+	}
+	if _, err := pair[0].Write(make([]byte, smallestClone)); err != nil {
+		return false
+	}
+	return unix.IoctlFileClone(int(pair[1].Fd()), int(pair[0].Fd())) == nil
+}
