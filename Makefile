@@ -12,7 +12,8 @@ STATICCHECK_VERSION   = v0.7.0
 ACTIONLINT_VERSION    = v1.7.12
 
 export CGO_CFLAGS += -O2 -Wno-deprecated-declarations
-# The same flags for everything, so that what `make image` compiled serves `make test`, the linters and the tests that build programs.
+# The same flags for everything, so that what `make image` compiled serves `make test`, the linters and the
+# tests that build programs.
 export GOFLAGS := $(shell cat ci/goflags) $(GOFLAGS)
 GO_BUILD = go build -buildvcs=auto -ldflags=-s\ -w
 ARCHS    = amd64 arm64

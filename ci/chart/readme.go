@@ -93,9 +93,9 @@ func flow(n *yaml.Node) {
 
 const intro = `# nvidia-driver
 
-NVIDIA's driver on every GPU node of a cluster, from images that driver-build made. Helm 3.8 or newer, Kubernetes 1.23 or newer
-(1.29 for eviction). How to install, upgrade and use it with the device plugin, the container toolkit and the GPU Operator is in
-[docs/kubernetes.md](../../docs/kubernetes.md); plain manifests made from this chart are in [deploy/manifests](../manifests).
+NVIDIA's driver on every GPU node of a cluster, from images of driver-build. Helm 3.8 or newer, Kubernetes 1.23 or newer
+(1.29 for eviction). [docs/kubernetes.md](../../docs/kubernetes.md) says how to install, upgrade and use it with the device plugin, the
+container toolkit and the GPU Operator. [deploy/manifests](../manifests) has plain manifests made from this chart.
 
     kubectl create namespace nvidia-driver
     kubectl label namespace nvidia-driver pod-security.kubernetes.io/enforce=privileged
@@ -104,7 +104,7 @@ NVIDIA's driver on every GPU node of a cluster, from images that driver-build ma
 
 ## Values
 
-This table is made from the comments in values.yaml by ci/chart/generate. values.schema.json refuses what is not in it.
+ci/chart/generate makes this table from the comments in values.yaml. values.schema.json refuses all other values.
 
 | value | default | |
 |---|---|---|

@@ -9,10 +9,10 @@ import (
 
 const head = `# Drivers and kernels, compiled
 
-Written by ` + "`make compat`" + `; do not edit. driver-build compiled every driver that Debian packages for the newest kernel of each Debian release,
-with the release's own compiler. Where that Debian has packages of the driver, they are the source; elsewhere it is an archive made from
-the same packages. In those of 535 and 550 the sources have Debian's patches; the older ones are NVIDIA's as they are, with the patches
-beside them, which only Debian's DKMS packages apply.
+` + "`make compat`" + ` writes this page; do not edit it. driver-build compiled every driver that Debian packages for the newest kernel of each Debian
+release, with the release's own compiler. The source is the release's packages of the driver. If the release has none, the source is an
+archive made from another release's packages of the driver. The sources of 535 and 550 contain Debian's patches. The older ones are NVIDIA's
+without changes; their patches lie beside them, and only Debian's DKMS packages apply these.
 `
 
 // render writes the page. differs: the matrix and the compiler do not agree somewhere, and nobody has said why.
@@ -27,7 +27,7 @@ func render(cells []*cell) (text string, differs bool) {
 		}
 	}
 	b.WriteString("\n## What the compiler says\n\n" +
-		"The error is the first one of the compile. Nothing is loaded here: what compiles can still be refused by the kernel, and where the lab has seen that, this says so.\n\n" +
+		"The error is the first one of the compile. `make compat` loads no module: the kernel can still refuse one that compiles. The table says so if the lab has seen it.\n\n" +
 		"| kernel | driver | flavour | source | patched | result | first error |\n|---|---|---|---|---|---|---|\n")
 	for _, c := range cells {
 		source, outcome, detail := "", "not run", ""
@@ -37,7 +37,7 @@ func render(cells []*cell) (text string, differs bool) {
 		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s | %s |\n", c.series(), c.Driver.version, c.Flavour, source, yes(c.Driver.patched), outcome, code(detail))
 	}
 	b.WriteString("\n## What the matrix says\n\n" +
-		"`matrix.yaml` is right where it lets through what compiles and is not refused, and nothing else. Where it is not, this table says why.\n\n" +
+		"`matrix.yaml` agrees if it allows exactly the combinations that compile and that the kernel does not refuse. Otherwise this table gives the reason.\n\n" +
 		"| kernel | driver | flavour | matrix | agrees | why |\n|---|---|---|---|---|---|\n")
 	for _, c := range cells {
 		agrees, why := agreement(c)
@@ -54,7 +54,7 @@ func outcomeOf(c *cell) string {
 	case r.Outcome == compiles && find(refused, c) != "":
 		return "compiles, but " + find(refused, c)
 	case r.Outcome == trouble:
-		return "not known: driver-build failed of something else"
+		return "not known: driver-build failed for another reason"
 	case r.Compute == compiles:
 		return "fails; nvidia and nvidia-uvm alone (`--modules nvidia,nvidia-uvm`) compile"
 	}

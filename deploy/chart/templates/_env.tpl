@@ -1,6 +1,6 @@
 {{/* Environment of the driver's container. Input everywhere: dict root, pool. */}}
 
-{{/* The container's list. A variable of `env` takes the place of ours: server-side apply refuses the same name twice. */}}
+{{/* The container's list. A variable of `env` replaces the chart's: server-side apply refuses a duplicate name. */}}
 {{- define "nvidia-driver.env" -}}
 {{- $v := .root.Values -}}
 {{- $env := include "nvidia-driver.ownEnv" . | fromYamlArray -}}
@@ -68,7 +68,7 @@
 {{- end }}
 {{- end }}
 
-{{/* Who a container is. */}}
+{{/* The identity of a container: its pod and node. */}}
 {{- define "nvidia-driver.identityEnv" -}}
 - {name: NODE_NAME, valueFrom: {fieldRef: {apiVersion: v1, fieldPath: spec.nodeName}}}
 - {name: POD_NAME, valueFrom: {fieldRef: {apiVersion: v1, fieldPath: metadata.name}}}
@@ -76,15 +76,15 @@
 - {name: POD_UID, valueFrom: {fieldRef: {apiVersion: v1, fieldPath: metadata.uid}}}
 {{- end }}
 
-{{/* How long a stop may take: less than the pod has. With eviction the successor waits for GPUs to be free, and the node is cordoned
-     meanwhile: an old pod that is in its way hands over soon. Input: root. */}}
+{{/* How long a stop may take: less than the pod's grace period. With eviction the next pod waits until the GPUs are free, and the
+     node is cordoned meanwhile, so an old pod must hand over soon. Input: root. */}}
 {{- define "nvidia-driver.grace" -}}
 {{- $longest := sub (int .Values.terminationGracePeriodSeconds) 20 -}}
 {{- printf "%ds" (ternary (min $longest 25) $longest .Values.evictGPUPods) -}}
 {{- end }}
 
-{{/* What the driver on the node depends on, and nothing else: where it is unchanged, the GPU Operator's driver manager leaves the driver
-     loaded. Labels, tolerations and the like are not in it. */}}
+{{/* A digest of everything that the driver on the node depends on, and of nothing else. If it is unchanged, the GPU Operator's
+     driver manager leaves the driver loaded. Labels, tolerations and the like are not part of it. */}}
 {{- define "nvidia-driver.configDigest" -}}
 {{- $v := .root.Values -}}
 {{- list .pool.ref .pool.kernelModuleType .pool.moduleParameters $v.rdma $v.moduleSigning $v.env $v.secretEnv $v.extraArgs | toJson | sha256sum -}}

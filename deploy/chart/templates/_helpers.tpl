@@ -1,5 +1,5 @@
 {{/* Names and labels. DaemonSet names and selectors must never change between chart versions: Kubernetes refuses another selector, and
-     another name means two DaemonSets during an upgrade. */}}
+     another name gives two DaemonSets during an upgrade. */}}
 
 {{- define "nvidia-driver.name" -}}
 {{- .Values.nameOverride | default .Chart.Name | trunc 63 | trimSuffix "-" -}}
@@ -19,7 +19,7 @@
 {{- end -}}
 {{- end }}
 
-{{/* Objects outside of namespaces: a release of the same name may be in another namespace. */}}
+{{/* Names of objects without a namespace: a release of the same name may be in another namespace. */}}
 {{- define "nvidia-driver.clusterName" -}}
 {{- printf "%s-%s" (include "nvidia-driver.fullname" .) .Release.Namespace -}}
 {{- end }}
@@ -28,7 +28,7 @@
 {{- .Values.serviceAccount.name | default (ternary (include "nvidia-driver.fullname" .) "default" .Values.serviceAccount.create) -}}
 {{- end }}
 
-{{/* What all pods of the release have, whatever their pool. */}}
+{{/* Labels of all pods of the release, in every pool. */}}
 {{- define "nvidia-driver.releaseSelector" -}}
 app.kubernetes.io/name: {{ include "nvidia-driver.name" . }}
 app.kubernetes.io/instance: {{ .Release.Name }}
@@ -41,7 +41,7 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 }}
 {{- end }}
 
-{{/* true where a container has to talk to the API server: nothing else gets a token. */}}
+{{/* true if a container has to talk to the API server: no other gets a token. */}}
 {{- define "nvidia-driver.needsToken" -}}
 {{- with .Values }}{{ if or .events .nodeCondition .safeLoad .evictGPUPods }}true{{ end }}{{ end -}}
 {{- end }}

@@ -1,11 +1,11 @@
-{{/* Which image a pool has. A tag is <driver>-<os>, or <driver>-<kernel>-<os>. */}}
+{{/* The image of a pool. A tag is <driver>-<os>, or <driver>-<kernel>-<os>. */}}
 
-{{/* A kernel release as it stands in tags and in the label of node feature discovery. */}}
+{{/* A kernel release as tags and the label of node feature discovery contain it. */}}
 {{- define "nvidia-driver.kernelTag" -}}
 {{- regexReplaceAll "[^-A-Za-z0-9_.]" . "_" | trimAll "-_." -}}
 {{- end }}
 
-{{/* The system in a tag, "" where it has none that driver-build knows. Input: dict root, tag. */}}
+{{/* The system in a tag, "" if it has none that driver-build knows. Input: dict root, tag. */}}
 {{- define "nvidia-driver.tagSystem" -}}
 {{- $known := (.root.Files.Get "files/systems.yaml" | fromYaml).systems -}}
 {{- regexFind (printf "-(%s)[0-9.]*$" (keys $known | sortAlpha | join "|")) .tag | trimPrefix "-" -}}

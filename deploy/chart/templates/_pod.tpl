@@ -65,8 +65,9 @@ volumes:
   {{- include "nvidia-driver.volumes" . | nindent 2 }}
 {{- end }}
 
-{{/* No probe ends a pod that compiles, waits for another container or waits for a GPU to be free, however long that takes: only silence
-     does. A start that fails ends by itself. `probe startup` is for the GPU Operator, which waits for the marker that it writes. */}}
+{{/* No probe ends a pod that compiles, or that waits for another container or a free GPU, however long it takes; a probe ends only a
+     pod that does not answer. A failed start ends by itself. `probe startup` is for the GPU Operator, which waits for the marker that
+     the probe writes. */}}
 {{- define "nvidia-driver.probes" -}}
 {{- $timeout := int .Values.probes.timeoutSeconds -}}
 startupProbe:
@@ -106,13 +107,13 @@ readinessProbe:
     {{- include "nvidia-driver.evictSecurityContext" .root | nindent 4 }}
   terminationMessagePolicy: FallbackToLogsOnError
   volumeMounts:
-    # With propagation, or its copy of the old driver root would stay when that is unmounted.
+    # With propagation: without it, the container's copy of the old driver root would stay mounted.
     - {name: run-nvidia, mountPath: /run/nvidia, readOnly: true, mountPropagation: HostToContainer}
     {{- include "nvidia-driver.tokenMount" .root | nindent 4 }}
 {{- end }}
 
-{{/* Nodes with a GPU, and never two driver pods on one node, whoever made the other: also while that one is Terminating, and across
-     releases, namespaces and the GPU Operator. Input: root. */}}
+{{/* Nodes with a GPU, and never two driver pods on one node. This includes pods that are Terminating, and pods of other releases,
+     other namespaces and the GPU Operator. Input: root. */}}
 {{- define "nvidia-driver.affinity" -}}
 {{- $affinity := deepCopy .Values.affinity -}}
 {{- if and .Values.nfd.enabled (not $affinity.nodeAffinity) -}}

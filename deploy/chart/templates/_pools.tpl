@@ -1,4 +1,4 @@
-{{/* Pools: groups of nodes, a DaemonSet each. Without `pools` there is one, without a name. */}}
+{{/* Pools: groups of nodes, one DaemonSet each. Without `pools` there is one pool, without a name. */}}
 
 {{/* All pools, completed and checked; JSON: {"pools": [...], "warnings": [...]}. */}}
 {{- define "nvidia-driver.pools" -}}
@@ -33,7 +33,7 @@
 {{- dict "pools" $pools "warnings" $warnings | toJson -}}
 {{- end }}
 
-{{/* One pool with everything that its DaemonSet needs; JSON. Input: dict root, own (what the values say about it). */}}
+{{/* One pool with everything that its DaemonSet needs; JSON. Input: dict root, own (its entry in the values). */}}
 {{- define "nvidia-driver.pool" -}}
 {{- $v := .root.Values -}}
 {{- $own := .own -}}
@@ -45,7 +45,7 @@
 {{- $_ := set $pool "digest" ($own.digest | default $v.image.digest) -}}
 {{- $_ := set $pool "ownDriver" (not (empty $own.driver)) -}}
 {{- range $key := list "driver" "os" "kernel" -}}
-  {{- /* A pool with a tag of its own is not measured by what the others have. */ -}}
+  {{- /* The values of the other pools do not apply to a pool with its own tag. */ -}}
   {{- $_ := set $pool $key (ternary (get $own $key) (get $own $key | default (get $v $key)) (ne $pool.tag "") | default "" | toString) -}}
 {{- end -}}
 {{- $_ := set $pool "precompiled" (ternary $own.precompiled $v.precompiled.enabled (hasKey $own "precompiled")) -}}
@@ -72,8 +72,8 @@
 {{- toJson $pool -}}
 {{- end }}
 
-{{/* Fails where all nodes of one pool are in another pool too, and warns where some may be; JSON list of warnings. Selectors are sure
-     to be disjoint when they ask for different values of one label. Input: list of pools. */}}
+{{/* Fails if all nodes of one pool are in another pool too, and warns if some may be; JSON list of warnings. Selectors are certainly
+     disjoint if they require different values of one label. Input: list of pools. */}}
 {{- define "nvidia-driver.overlaps" -}}
 {{- $warnings := list -}}
 {{- $pools := . -}}
@@ -97,7 +97,7 @@
 {{- toJson $warnings -}}
 {{- end }}
 
-{{/* What values.schema.json cannot say. */}}
+{{/* Checks that values.schema.json cannot express. */}}
 {{- define "nvidia-driver.checks" -}}
 {{- $v := .Values -}}
 {{- if and $v.evictGPUPods (semverCompare "<1.29.0-0" .Capabilities.KubeVersion.Version) -}}
@@ -126,7 +126,7 @@
 {{- end -}}
 {{- end }}
 
-{{/* The key of the label that tells the pools' pods apart, and its value. Always there, so that selectors never overlap. */}}
+{{/* The label that distinguishes the pods of the pools. Always set, so that selectors never overlap. */}}
 {{- define "nvidia-driver.poolLabel" -}}
 driver-container/pool: {{ .name | default "default" }}
 {{- end }}

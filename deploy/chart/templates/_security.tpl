@@ -1,7 +1,7 @@
-{{/* What the containers may do. */}}
+{{/* Security contexts of the containers. */}}
 
-{{/* The driver's container: it loads kernel modules and mounts into the node's /run/nvidia. Without privileges it puts a link there instead:
-     docs/least-privilege.md has the reason for each line. Input: root. */}}
+{{/* The driver's container loads kernel modules and mounts into the node's /run/nvidia. Without privileges it creates a link there
+     instead. docs/least-privilege.md has the reason for each line. Input: root. */}}
 {{- define "nvidia-driver.securityContext" -}}
 {{- if .Values.leastPrivilege.enabled -}}
 privileged: false
@@ -38,8 +38,8 @@ container.apparmor.security.beta.kubernetes.io/nvidia-driver-ctr: unconfined
 {{- end -}}
 {{- end }}
 
-{{/* Where the node's folder for compiled modules and driver roots is mounted. A link to a driver root has to mean the same on the node.
-     Input: root. */}}
+{{/* Where the node's folder for compiled modules and driver roots is mounted. A link to a driver root has to resolve to the same folder
+     on the node. Input: root. */}}
 {{- define "nvidia-driver.stateMountPath" -}}
 {{- if not .Values.leastPrivilege.enabled -}}
 /var/lib/nvidia-driver
@@ -50,7 +50,7 @@ container.apparmor.security.beta.kubernetes.io/nvidia-driver-ctr: unconfined
 {{- end -}}
 {{- end }}
 
-{{/* How mounts below /run/nvidia travel. Kubernetes allows Bidirectional to privileged containers only. Input: root. */}}
+{{/* Propagation of mounts below /run/nvidia. Kubernetes allows Bidirectional to privileged containers only. Input: root. */}}
 {{- define "nvidia-driver.runPropagation" -}}
 {{- ternary "HostToContainer" "Bidirectional" .Values.leastPrivilege.enabled -}}
 {{- end }}
@@ -69,7 +69,7 @@ seccompProfile:
   type: RuntimeDefault
 {{- end }}
 
-{{/* The service account's token, mounted by name into the containers that need it and into no others. */}}
+{{/* The service account's token, mounted by name only into the containers that need it. */}}
 {{- define "nvidia-driver.tokenVolume" -}}
 - name: api-token
   projected:

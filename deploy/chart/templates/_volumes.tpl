@@ -1,6 +1,6 @@
 {{/* Volumes of the pod and mounts of the driver's container. Input: dict root, pool. */}}
 
-{{/* The node's /usr is at /host/usr and never at /usr/src: the sources of the driver's modules are there in the image. */}}
+{{/* The node's /usr is at /host/usr and never at /usr/src, where the image has the sources of the driver's modules. */}}
 {{- define "nvidia-driver.mounts" -}}
 {{- $v := .root.Values -}}
 {{- $pool := .pool -}}
@@ -104,7 +104,7 @@
 {{- end }}
 {{- end }}
 
-{{/* Where repositories or certificates of a pool's system belong. Input: dict root, pool, key (repoConfig or certConfig). */}}
+{{/* The folder for repositories or certificates of a pool's system. Input: dict root, pool, key (repoConfig or certConfig). */}}
 {{- define "nvidia-driver.configDir" -}}
 {{- $c := get .root.Values .key -}}
 {{- if $c.path -}}
