@@ -2,30 +2,29 @@ package main
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/pflag"
 
-	"github.com/driver-container/driver-container/distros/fetch"
+	"github.com/driver-container/driver-container/cmd/driver-build/display"
 	"github.com/driver-container/driver-container/images"
-	"github.com/driver-container/driver-container/images/packages"
-	"github.com/driver-container/driver-container/images/recipe"
-	"github.com/driver-container/driver-container/images/registry"
+	"github.com/driver-container/driver-container/images/batch"
+	"github.com/driver-container/driver-container/images/progress"
 )
 
 // app is what all commands share: where to write, and the flags that say how to reach things.
 type app struct {
 	stdout, stderr io.Writer
 	getenv         func(string) string
+	printing       sync.Mutex // of stdout, where several goroutines print
 
 	cache    string
 	progress string
@@ -39,7 +38,7 @@ type app struct {
 	// Tests set these; their zero values are the real thing.
 	attempts int
 	backoff  time.Duration
-	binaries func(arch string) ([]recipe.Binary, error)
+	binaries batch.Programs
 }
 
 func (a *app) globalFlags(f *pflag.FlagSet) {
@@ -55,14 +54,13 @@ func (a *app) globalFlags(f *pflag.FlagSet) {
 
 // session is one run's connection to cache, network and terminal.
 type session struct {
-	builder  *images.Builder
-	registry *registry.Client
-	display  *display
-	watch    *transfers
+	*images.Builder
+	display   *display.Display
+	transfers *display.Transfers
 }
 
-// open prepares a session. mirrors are the matrix's; those of the command line come first. entrypoint as in --entrypoint.
-func (a *app) open(mirrors map[string][]string, entrypoint string) (*session, error) {
+// open prepares a session. mirrors are the matrix's; those of the command line come first.
+func (a *app) open(mirrors map[string][]string, programs batch.Programs) (*session, error) {
 	if a.jobs < 1 || a.jobs > 64 {
 		return nil, usageError{fmt.Errorf("--jobs %d: give a number from 1 to 64", a.jobs)}
 	}
@@ -70,64 +68,76 @@ func (a *app) open(mirrors map[string][]string, entrypoint string) (*session, er
 	if err != nil {
 		return nil, err
 	}
-	client, err := a.httpClient()
-	if err != nil {
-		return nil, err
-	}
 	dir, err := a.cacheDir()
 	if err != nil {
 		return nil, err
 	}
-	store, err := fetch.OpenStore(dir)
-	if err != nil {
-		return nil, fmt.Errorf("open the cache: %w", err)
-	}
-	d, err := newDisplay(a.stderr, a.progress) //nolint:contextcheck // the display ends with its channel, so that it still shows what was cancelled
+	d, err := display.New(a.stderr, a.progress) //nolint:contextcheck // the display ends with its channel, so that it still shows what was cancelled
 	if err != nil {
 		return nil, usageError{err}
 	}
-	s := &session{display: d, watch: newTransfers(d.observe)}
-	s.registry, err = registry.New(registry.Options{
-		Store: store, Insecure: a.insecure, CAFile: a.caFile, Mirrors: all, Offline: a.offline, Jobs: a.jobs, Progress: s.watch.event,
-		Attempts: a.attempts, Backoff: a.backoff,
+	s := &session{display: d, transfers: display.NewTransfers(d.Observe)}
+	s.Builder, err = batch.Connect(batch.Connection{
+		Cache: dir, Jobs: a.jobs, Offline: a.offline, Insecure: a.insecure, CAFile: a.caFile, Mirrors: all, AllowRollback: a.rollback,
+		Programs: programs, Info: buildInfo(), Attempts: a.attempts, Backoff: a.backoff, Observe: d.Observe, Progress: s.transfers.Event,
 	})
 	if err != nil {
-		return nil, errors.Join(usageError{err}, d.close())
-	}
-	info := buildInfo()
-	s.builder = &images.Builder{
-		Planner: images.Planner{
-			Env: packages.Env{
-				Store: store, Jobs: a.jobs, Machine: os.DirFS("/"), AllowRollback: a.rollback,
-				Fetch: &fetch.Client{
-					Store: store, HTTP: client, Offline: a.offline, UserAgent: "driver-build/" + info.Version, Attempts: a.attempts, Backoff: a.backoff,
-				},
-			},
-			Registry: s.registry, Observe: d.observe,
-		},
-		Binaries: a.binaries, Info: info,
-	}
-	if a.binaries == nil {
-		s.builder.Binaries = images.Binaries(programDir(), entrypoint, info.Version)
+		return nil, errors.Join(err, d.Close())
 	}
 	return s, nil
 }
 
+// programs finds those of this version; entrypoint as in --entrypoint.
+func (a *app) programs(entrypoint string) batch.Programs {
+	if a.binaries != nil {
+		return a.binaries
+	}
+	return images.Binaries(programDir(), entrypoint, buildInfo().Version)
+}
+
+// step begins a step of the command itself.
+func (s *session) step(target, name string) *progress.Step {
+	return s.Observe.Begin(target, name)
+}
+
 // close ends the display, after its last line has been written.
 func (s *session) close() error {
-	s.registry.Close()
-	s.watch.end()
-	return s.display.close()
+	s.Registry.Close()
+	s.transfers.End()
+	return s.display.Close()
 }
 
 // with opens a session, runs f in it and closes it.
-func (a *app) with(ctx context.Context, mirrors map[string][]string, entrypoint string, f func(context.Context, *session) error) (err error) {
-	s, err := a.open(mirrors, entrypoint) //nolint:contextcheck // the display ends with close, after the context
+func (a *app) with(ctx context.Context, mirrors map[string][]string, programs batch.Programs, f func(context.Context, *session) error) (err error) {
+	s, err := a.open(mirrors, programs) //nolint:contextcheck // the display ends with close, after the context
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, s.close()) }()
 	return f(ctx, s)
+}
+
+// result prints a line on stdout, whole, also when several goroutines print.
+func (a *app) result(line string) {
+	a.printing.Lock()
+	defer a.printing.Unlock()
+	fmt.Fprintln(a.stdout, line)
+}
+
+// printNotes prints what the user should know; it is called when the display has ended.
+func (a *app) printNotes(notes []string) {
+	for _, n := range notes {
+		fmt.Fprintln(a.stderr, "note: "+n)
+	}
+}
+
+func (a *app) printJSON(v any) error {
+	b, err := json.MarshalIndent(v, "", "  ")
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(a.stdout, "%s\n", b)
+	return err
 }
 
 func (a *app) cacheDir() (string, error) {
@@ -154,31 +164,6 @@ func (a *app) allMirrors(matrix map[string][]string) (map[string][]string, error
 		all[host] = append(all[host], list...)
 	}
 	return all, nil
-}
-
-// httpClient trusts the authorities of --ca besides the system's, for package mirrors and driver downloads.
-func (a *app) httpClient() (*http.Client, error) {
-	if a.caFile == "" {
-		return nil, nil //nolint:nilnil // nil is fetch's own client
-	}
-	pem, err := os.ReadFile(a.caFile)
-	if err != nil {
-		return nil, usageError{fmt.Errorf("--ca: %w", err)}
-	}
-	pool, err := x509.SystemCertPool()
-	if err != nil {
-		pool = x509.NewCertPool()
-	}
-	if !pool.AppendCertsFromPEM(pem) {
-		return nil, usageError{fmt.Errorf("--ca %s: no certificate in it (PEM is expected)", a.caFile)}
-	}
-	t, ok := http.DefaultTransport.(*http.Transport)
-	if !ok {
-		return nil, errors.New("the default HTTP transport has been replaced")
-	}
-	t = t.Clone()
-	t.TLSClientConfig = &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}
-	return &http.Client{Transport: t}, nil
 }
 
 // programDir is the folder of this program: the entrypoint's binaries lie beside it.

@@ -1,106 +1,172 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
-	"strconv"
 
 	"github.com/spf13/pflag"
 
+	"github.com/driver-container/driver-container/distros"
+	"github.com/driver-container/driver-container/images/batch"
+	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/recipe"
 )
 
-// buildOptions are the flags of the main command.
-type buildOptions struct {
-	selection   selection
-	outputs     []string
-	push        bool
-	repository  string
-	base        string
-	source      string
-	mirror      string
+// buildFlags are the flags of the main command.
+type buildFlags struct {
+	selection   selectionFlags
+	output      outputFlags
+	sources     sourceFlags
 	profile     string
 	compression string
 	entrypoint  string
 	dryRun      bool
 	lock        string
-	ahead       precompile
-	builders    builders
+	kernels     kernelFlags
+	runners     runnerFlags
 	signer      signerFlags
 }
 
-func (o *buildOptions) flags(f *pflag.FlagSet) {
-	f.StringArrayVarP(&o.outputs, "output", "o", nil, "oci:DIR, oci-archive:FILE or docker-archive:FILE (repeatable; default oci:dist, unless --push)")
-	f.BoolVar(&o.push, "push", false, "push to the repository, tagged <driver>-<os>")
-	f.StringVar(&o.repository, "repository", "", "REGISTRY/PATH to push to (default: the matrix's)")
-	f.StringVar(&o.base, "base", "", "base image instead of the row's: REF, oci:DIR[:TAG], oci-archive:FILE or docker-archive:FILE")
-	f.StringVar(&o.source, "source", "", "URL or FILE of the driver's .run archive; the row's checksum still applies")
-	f.StringVar(&o.mirror, "mirror", "", "package mirror instead of the addresses in the base's configuration: URL or PREFIX=URL")
+func (o *buildFlags) flags(f *pflag.FlagSet) {
+	o.selection.flags(f)
+	o.output.flags(f)
+	f.BoolVar(&o.output.push, "push", false, "push to the repository, tagged <driver>-<os>")
+	f.StringVar(&o.output.repository, "repository", "", "REGISTRY/PATH to push to (default: the matrix's)")
+	o.sources.flags(f)
+	o.sources.sourceFlag(f)
 	f.StringVar(&o.profile, "profile", "", "full: all user-mode libraries but X; compute: what CUDA, NVML and video need (default: the matrix's)")
 	f.StringVar(&o.compression, "compression", "gzip", "of the layers: gzip or zstd")
 	f.StringVar(&o.entrypoint, "entrypoint", "", "driver-entrypoint to put in (default: the one beside this program)")
 	f.BoolVar(&o.dryRun, "dry-run", false, "print the recipes as JSON and build nothing")
 	lockFlag(f, &o.lock)
-	o.ahead.flags(f)
-	o.builders.flags(f)
+	o.kernels.flags(f)
+	o.runners.flags(f)
 	o.signer.flags(f)
 }
 
-func (a *app) build(ctx context.Context, o buildOptions) (err error) {
-	m, err := o.selection.load()
+// check finds mistakes in the flags, and completes them with the defaults of the matrix.
+func (o *buildFlags) check(d matrix.Defaults, getenv func(string) string) (p recipe.Options, outs []output, err error) {
+	if outs, err = o.output.parse(o.dryRun); err != nil {
+		return p, nil, err
+	}
+	o.output.repository = cmp.Or(o.output.repository, d.Repository)
+	if o.output.push && o.output.repository == "" {
+		return p, nil, usageError{errors.New("--push: give --repository REGISTRY/PATH, or defaults.repository in the matrix")}
+	}
+	p, err = planOptions(o.sources, cmp.Or(o.profile, d.Profile), o.compression, getenv("SOURCE_DATE_EPOCH"))
+	if err != nil {
+		return p, nil, usageError{err}
+	}
+	err = errors.Join(o.kernels.Check(), o.runners.check(getenv), o.signer.check(len(o.kernels.Specs) > 0))
+	if err != nil {
+		return p, nil, usageError{err}
+	}
+	return p, outs, nil
+}
+
+func (a *app) build(ctx context.Context, o buildFlags) (err error) {
+	m, b, err := o.selection.batch()
 	if err != nil {
 		return err
 	}
-	targets, err := o.selection.targets(m)
-	if err != nil {
-		return err
-	}
-	for _, t := range targets {
+	for _, t := range b.Targets {
 		for _, rule := range t.Overridden {
 			fmt.Fprintf(a.stderr, "warning: %s %s: built although %s\n", t.Tag(), t.Arch, rule)
 		}
 	}
-	j := &job{app: a, options: o, targets: targets}
-	if err := j.check(m.Defaults); err != nil {
+	var outs []output
+	if b.Plan, outs, err = o.check(m.Defaults, a.getenv); err != nil {
 		return err
 	}
+	b.Kernels, b.Given.LockFile = o.kernels.Kernels, o.lock
 	signer, closer, err := o.signer.load(a.getenv)
 	if err != nil {
 		return usageError{err}
 	}
-	defer func() { err = errors.Join(err, closer.Close()) }()
+	defer func() { err = errors.Join(err, closer()) }()
 	if signer != nil {
-		j.plan.Signer = signer.Certificate
+		b.Plan.Signer = signer.Certificate
 	}
-	if j.lock, err = openLock(&j.options, targets...); err != nil {
+	groups, err := named(&b, outs)
+	if err != nil {
 		return err
 	}
-	if err := j.named(); err != nil {
-		return err
-	}
-	return a.with(ctx, m.Defaults.Mirrors, o.entrypoint, func(ctx context.Context, s *session) error {
-		s.builder.Signer = signer
-		closeRunner := j.options.builders.use(s.builder, func(line string) { _ = s.display.stepFor("builder", line).End(false, nil) })
-		return errors.Join(j.run(ctx, s), closeRunner())
+	return a.with(ctx, m.Defaults.Mirrors, a.programs(o.entrypoint), func(ctx context.Context, s *session) error {
+		s.Signer = signer
+		closeRunner := o.runners.use(s.Builder, func(line string) { _ = s.step("builder", line).End(false, nil) })
+		return errors.Join(a.buildGroups(ctx, s, &b, o, groups, outs), closeRunner())
 	})
 }
 
-func (o *buildOptions) planOptions(epoch string) (p recipe.Options, err error) {
-	if p.Profile, err = recipe.ParseProfile(o.profile); err != nil {
-		return p, err
+// named opens the lock and gives the images that the flags name; none where only the repositories know which kernels are
+// meant: see listed.
+func named(b *batch.Batch, outs []output) ([]batch.Group, error) {
+	if err := b.OpenLock(); err != nil || b.NeedsIndex() {
+		return nil, err
 	}
-	if p.Compression, err = recipe.ParseCompression(o.compression); err != nil {
-		return p, err
+	groups, err := b.Groups(nil)
+	if err != nil {
+		return nil, err
 	}
-	if epoch != "" {
-		if p.Epoch, err = strconv.ParseInt(epoch, 10, 64); err != nil || p.Epoch < 0 {
-			return p, fmt.Errorf("SOURCE_DATE_EPOCH %q is not a number of seconds", epoch)
+	return groups, checkGroups(b, groups, outs)
+}
+
+// listed asks the repositories for the kernels where only they know which are meant.
+func listed(ctx context.Context, s *session, b *batch.Batch, groups []batch.Group, outs []output) ([]batch.Group, error) {
+	if !b.NeedsIndex() {
+		return groups, nil
+	}
+	groups, err := b.Groups(func(t matrix.Target) ([]distros.Kernel, error) { return s.Kernels(ctx, t, b.Plan) })
+	if err != nil {
+		return nil, err
+	}
+	return groups, checkGroups(b, groups, outs)
+}
+
+// checkGroups refuses what the outputs cannot hold.
+func checkGroups(b *batch.Batch, groups []batch.Group, outs []output) error {
+	for _, out := range outs {
+		if err := out.check(len(groups), len(groups[0].Images), b.Plan.Compression == recipe.Zstd); err != nil {
+			return err
 		}
 	}
-	p.Base, p.Mirror = o.base, o.mirror
-	if o.source != "" {
-		p.Source, err = addressOf("--source", o.source)
+	if b.Plan.Source != "" && len(b.Targets) > 1 {
+		return usageError{errors.New("--source is one archive: it needs one driver and one architecture")}
 	}
-	return p, err
+	return nil
+}
+
+// buildGroups builds and publishes the images of all tags, or prints their recipes.
+func (a *app) buildGroups(ctx context.Context, s *session, b *batch.Batch, o buildFlags, groups []batch.Group, outs []output) error {
+	groups, err := listed(ctx, s, b, groups, outs)
+	if err != nil {
+		return err
+	}
+	return batch.Each(ctx, a.jobs, groups, func(g batch.Group) error {
+		if o.dryRun {
+			return b.Recipes(ctx, s.Builder, g, a.printRecipe)
+		}
+		artifact, err := b.Build(ctx, s.Builder, g)
+		if err != nil {
+			return err
+		}
+		for _, tag := range append([]string{g.Tag}, g.Aliases...) {
+			if err := a.publish(ctx, s, o.output, outs, tag, artifact); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func (a *app) printRecipe(r *recipe.Recipe) error {
+	b, err := json.MarshalIndent(r.Public(), "", "  ")
+	if err != nil {
+		return err
+	}
+	a.result(string(b))
+	return nil
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -8,9 +9,8 @@ import (
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/sync/errgroup"
 
-	"github.com/driver-container/driver-container/images/matrix"
+	"github.com/driver-container/driver-container/images/batch"
 	"github.com/driver-container/driver-container/images/recipe"
 )
 
@@ -19,146 +19,73 @@ with the size that the matrix has, the package repositories have compiler and he
 still there; and whether the registry has the image. Nothing is downloaded but bases and indexes. Exit code 3 when a pair is broken;
 an image that is missing or out of date breaks nothing. Without --os and --driver the whole matrix is meant.`
 
-// verdict is the answer to one question about a pair.
-type verdict struct {
-	State  string `json:"state"` // one of those below
-	Detail string `json:"detail,omitempty"`
-}
-
-const (
-	stateOK      = "ok"
-	stateFailed  = "failed"
-	stateUnknown = "unknown" // could not be found out, or means nothing
-	stateNone    = "none"    // there is nothing to ask
-)
-
-// checkRow is one pair.
-type checkRow struct {
-	System   string   `json:"os"`
-	Driver   string   `json:"driver"`
-	Arch     string   `json:"arch"`
-	Tag      string   `json:"tag"`
-	Excluded string   `json:"excluded,omitempty"` // the rule that says why it cannot be built; nothing else was asked then
-	Base     *verdict `json:"base,omitempty"`
-	Archive  *verdict `json:"archive,omitempty"`
-	Headers  *verdict `json:"headers,omitempty"` // and compiler, for the kernel in Kernel
-	Kernel   string   `json:"kernel,omitempty"`  // the newest that the driver compiles on
-	Kernels  int      `json:"kernels"`           // how many are offered that it compiles on
-	Lock     *verdict `json:"lock,omitempty"`    // whether what was locked is still there
-	Image    *stateOf `json:"image,omitempty"`
-	Broken   bool     `json:"broken"`
-}
-
-// checking is one call of the command.
-type checking struct {
-	app     *app
-	options buildOptions // selection, repository, mirror, lock and entrypoint only
-	format  string
-	plan    recipe.Options
-	lock    *lockFile
+// checkFlags are the flags of the command.
+type checkFlags struct {
+	selection                                    selectionFlags
+	repository, mirror, entrypoint, format, lock string
 }
 
 func newCheckCmd(a *app) *cobra.Command {
-	c := &checking{app: a}
-	o := &c.options
+	var o checkFlags
 	cmd := &cobra.Command{
 		Use: "check", Short: "Check that the pairs of the matrix can be built", Long: checkLong, Args: noArgs,
 		Example: "  driver-build check --repository registry.example.com/gpu/driver\n  driver-build check --os debian12 -o json",
-		RunE:    func(cmd *cobra.Command, _ []string) error { return c.do(cmd.Context()) },
+		RunE:    func(cmd *cobra.Command, _ []string) error { return a.check(cmd.Context(), o) },
 	}
 	f := cmd.Flags()
 	o.selection.flags(f)
-	f.StringVar(&o.repository, "repository", "", "REGISTRY/PATH to look for images in (default: the matrix's)")
-	f.StringVar(&o.mirror, "mirror", "", "package mirror instead of the addresses in the base's configuration: URL or PREFIX=URL")
-	f.StringVar(&o.entrypoint, "entrypoint", "", "driver-entrypoint of the images (default: the one beside this program)")
-	f.StringVarP(&c.format, "format", "o", "table", "table or json")
+	repositoryFlag(f, &o.repository)
+	mirrorFlag(f, &o.mirror)
+	entrypointFlag(f, &o.entrypoint)
+	formatFlag(f, &o.format)
 	lockFlag(f, &o.lock)
 	return cmd
 }
 
-func (c *checking) do(ctx context.Context) error {
-	o := &c.options
-	if c.format != "table" && c.format != "json" {
-		return usageError{fmt.Errorf("-o %q is not known: use table or json", c.format)}
+func (a *app) check(ctx context.Context, o checkFlags) error {
+	if err := checkFormat(o.format); err != nil {
+		return err
 	}
 	m, err := o.selection.load()
 	if err != nil {
 		return err
 	}
-	if o.repository == "" {
-		o.repository = m.Defaults.Repository
-	}
-	cells, err := o.selection.cells(m, true)
+	pairs, err := batch.Pairs(m, o.selection.Selection)
 	if err != nil {
 		return err
 	}
-	o.selection.all = true
-	targets, err := m.Select(matrix.Selection{
-		Systems: o.selection.systems, Drivers: o.selection.drivers, Archs: o.selection.archs, All: true, Flavours: o.selection.flavour,
-		AllowIncompatible: o.selection.incompatible,
-	})
-	if err != nil {
-		return usageError{err}
+	b := batch.Batch{
+		Selection: o.selection.Selection, Targets: batch.Targets(pairs), Repository: cmp.Or(o.repository, m.Defaults.Repository),
+		Plan: recipe.Options{Mirror: o.mirror}, Given: batch.Given{MatrixFile: o.selection.file, LockFile: o.lock},
 	}
-	if c.lock, err = openLock(o, targets...); err != nil {
+	if err := b.OpenLock(); err != nil {
 		return err
 	}
-	c.plan = recipe.Options{Mirror: o.mirror}
-	if c.plan.Profile, err = recipe.ParseProfile(m.Defaults.Profile); err != nil {
+	if b.Plan.Profile, err = recipe.ParseProfile(m.Defaults.Profile); err != nil {
 		return usageError{err}
 	}
-	rows := make([]checkRow, len(cells))
-	for i, l := range cells {
-		rows[i] = checkRow{System: l.System, Driver: l.Driver, Arch: l.Arch, Tag: l.Tag, Excluded: l.Excluded}
-	}
-	if err := c.app.with(ctx, m.Defaults.Mirrors, o.entrypoint, func(ctx context.Context, s *session) error {
-		return c.run(ctx, s, rows, targets)
+	var rows []batch.Checked
+	programs := a.programs(o.entrypoint)
+	if err := a.with(ctx, m.Defaults.Mirrors, programs, func(ctx context.Context, s *session) (err error) {
+		rows, err = b.Check(ctx, s.Builder, pairs)
+		return err
 	}); err != nil {
 		return err
 	}
-	if err := c.print(rows); err != nil {
+	if err := a.printChecked(rows, o.format); err != nil {
 		return err
 	}
-	if n := len(slices.DeleteFunc(rows, func(r checkRow) bool { return !r.Broken })); n > 0 {
-		return fmt.Errorf("%d of %d pairs cannot be built: %w", n, len(targets), errSomeFailed)
+	if n := len(slices.DeleteFunc(rows, func(r batch.Checked) bool { return !r.Broken })); n > 0 {
+		return fmt.Errorf("%d of %d pairs cannot be built: %w", n, len(b.Targets), batch.ErrSomeFailed)
 	}
 	return nil
 }
 
-// run looks at all pairs, several at a time.
-func (c *checking) run(ctx context.Context, s *session, rows []checkRow, targets []matrix.Target) error {
-	q, err := newInquiry(c, s)
-	if err != nil {
-		return err
+func (a *app) printChecked(rows []batch.Checked, format string) error {
+	if format == "json" {
+		return a.printJSON(rows)
 	}
-	var eg errgroup.Group
-	eg.SetLimit(max(1, c.app.jobs))
-	for i := range rows {
-		at := slices.IndexFunc(targets, func(t matrix.Target) bool {
-			return t.System.ID == rows[i].System && t.Driver.Version == rows[i].Driver && t.Arch == rows[i].Arch
-		})
-		if rows[i].Excluded != "" || at < 0 {
-			continue
-		}
-		eg.Go(func() error {
-			if err := context.Cause(ctx); err != nil {
-				return err
-			}
-			q.look(ctx, &rows[i], targets[at])
-			return context.Cause(ctx)
-		})
-	}
-	return eg.Wait()
-}
-
-func (c *checking) print(rows []checkRow) error {
-	if c.format == "json" {
-		if rows == nil {
-			rows = []checkRow{}
-		}
-		return c.app.printJSON(rows)
-	}
-	w := tabwriter.NewWriter(c.app.stdout, 0, 8, 2, ' ', 0)
+	w := tabwriter.NewWriter(a.stdout, 0, 8, 2, ' ', 0)
 	fmt.Fprintln(w, "OS\tDRIVER\tARCH\tBASE\tARCHIVE\tHEADERS\tLOCK\tIMAGE\tNOTE")
 	for _, r := range rows {
 		if r.Excluded != "" {
@@ -169,33 +96,35 @@ func (c *checking) print(rows []checkRow) error {
 		if r.Image != nil {
 			image = string(r.Image.State)
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", r.System, r.Driver, r.Arch, r.Base.text(), r.Archive.text(), r.Headers.text(), r.Lock.text(), image, r.note())
+		fmt.Fprintln(w, strings.Join([]string{
+			r.System, r.Driver, r.Arch, verdict(r.Base), verdict(r.Archive), verdict(r.Headers), verdict(r.Lock), image, checkNote(r),
+		}, "\t"))
 	}
 	return w.Flush()
 }
 
-func (v *verdict) text() string {
+func verdict(v *batch.Verdict) string {
 	switch {
-	case v == nil || v.State == stateNone:
+	case v == nil || v.State == batch.VerdictNone:
 		return "-"
-	case v.State == stateFailed:
+	case v.State == batch.VerdictFailed:
 		return "FAILED"
 	}
 	return v.State
 }
 
-// note is what people need to know beside the states.
-func (r checkRow) note() string {
+// checkNote is what people need to know beside the states.
+func checkNote(r batch.Checked) string {
 	var notes []string
-	for _, v := range []*verdict{r.Base, r.Archive, r.Headers, r.Lock} {
-		if v != nil && v.State != stateOK && v.Detail != "" && !slices.Contains(notes, v.Detail) {
+	for _, v := range []*batch.Verdict{r.Base, r.Archive, r.Headers, r.Lock} {
+		if v != nil && v.State != batch.VerdictOK && v.Detail != "" && !slices.Contains(notes, v.Detail) {
 			notes = append(notes, v.Detail)
 		}
 	}
-	if r.Headers != nil && r.Headers.State == stateOK {
+	if r.Headers != nil && r.Headers.State == batch.VerdictOK {
 		notes = append(notes, r.Headers.Detail)
 	}
-	if r.Image != nil && r.Image.State != imageMissing && r.Image.Why != "" {
+	if r.Image != nil && r.Image.State != batch.Missing && r.Image.Why != "" {
 		notes = append(notes, "image: "+r.Image.Why)
 	}
 	return strings.Join(notes, "; ")

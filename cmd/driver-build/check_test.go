@@ -8,15 +8,16 @@ import (
 	"testing"
 
 	"github.com/driver-container/driver-container/ci/imagetest"
+	"github.com/driver-container/driver-container/images/batch"
 )
 
-func rows(t *testing.T, r result) map[string]checkRow {
+func rows(t *testing.T, r result) map[string]batch.Checked {
 	t.Helper()
-	var list []checkRow
+	var list []batch.Checked
 	if err := json.Unmarshal([]byte(r.stdout), &list); err != nil {
 		t.Fatalf("%v: %s", err, r.stdout)
 	}
-	all := map[string]checkRow{}
+	all := map[string]batch.Checked{}
 	for _, row := range list {
 		all[row.Tag+" "+row.Arch] = row
 	}
@@ -41,13 +42,13 @@ func TestCheck(t *testing.T) {
 	r = u.tool(t, "check -o json --os debian12 --repository "+repository)
 	r.want(t, 0)
 	all := rows(t, r)
-	if row := all["535.261.03-debian12 amd64"]; row.Image.State != imageCurrent || row.Headers.State != stateOK || row.Kernel != imagetest.Kernel || row.Kernels != 3 || row.Archive.State != stateNone || row.Broken {
+	if row := all["535.261.03-debian12 amd64"]; row.Image.State != batch.Current || row.Headers.State != batch.VerdictOK || row.Kernel != imagetest.Kernel || row.Kernels != 3 || row.Archive.State != batch.VerdictNone || row.Broken {
 		t.Errorf("%+v", row)
 	}
 	if row := all["418.87.01-debian12 amd64"]; !strings.Contains(row.Excluded, "kernel-too-new") || row.Base != nil {
 		t.Errorf("%+v", row)
 	}
-	if row := all["535.261.03-debian12 arm64"]; row.Image.State != imageMissing { // one image, of the other architecture
+	if row := all["535.261.03-debian12 arm64"]; row.Image.State != batch.Missing { // one image, of the other architecture
 		t.Errorf("%+v", row.Image)
 	}
 }
@@ -70,16 +71,16 @@ func TestCheckBroken(t *testing.T) {
 	r.want(t, 3, "pairs cannot be built")
 	all := rows(t, r)
 	for pair, want := range map[string][3]string{
-		"418.87.01-ubuntu16.04 amd64":  {stateFailed, stateFailed, stateUnknown},
-		"535.261.03-ubuntu16.04 amd64": {stateFailed, stateOK, stateUnknown},
-		"418.87.01-ubuntu18.04 amd64":  {stateOK, stateFailed, stateFailed},
-		"535.261.03-debian12 amd64":    {stateOK, stateNone, stateOK},
+		"418.87.01-ubuntu16.04 amd64":  {batch.VerdictFailed, batch.VerdictFailed, batch.VerdictUnknown},
+		"535.261.03-ubuntu16.04 amd64": {batch.VerdictFailed, batch.VerdictOK, batch.VerdictUnknown},
+		"418.87.01-ubuntu18.04 amd64":  {batch.VerdictOK, batch.VerdictFailed, batch.VerdictFailed},
+		"535.261.03-debian12 amd64":    {batch.VerdictOK, batch.VerdictNone, batch.VerdictOK},
 	} {
 		row := all[pair]
 		if got := [3]string{row.Base.State, row.Archive.State, row.Headers.State}; got != want || row.Broken == (pair == "535.261.03-debian12 amd64") {
 			t.Errorf("%s: %v, want %v, %+v", pair, got, want, row)
 		}
-		if row.Image.State != imageUnknown || row.Image.Why == "" {
+		if row.Image.State != batch.Unknown || row.Image.Why == "" {
 			t.Errorf("%s: %+v", pair, row.Image)
 		}
 	}
@@ -98,10 +99,10 @@ func TestCheckLock(t *testing.T) {
 	r := u.tool(t, "check -o json")
 	r.want(t, 0)
 	all := rows(t, r)
-	if row := all["535.261.03-debian12 arm64"]; row.Lock.State != stateOK || !strings.HasPrefix(row.Lock.Detail, "base and ") || row.Image != nil {
+	if row := all["535.261.03-debian12 arm64"]; row.Lock.State != batch.VerdictOK || !strings.HasPrefix(row.Lock.Detail, "base and ") || row.Image != nil {
 		t.Errorf("%+v", row.Lock)
 	}
-	if row := all["535.261.03-ubuntu16.04 amd64"]; row.Lock.State != stateNone {
+	if row := all["535.261.03-ubuntu16.04 amd64"]; row.Lock.State != batch.VerdictNone {
 		t.Errorf("%+v", row.Lock)
 	}
 	gone := u.Archives["debian12"].Path(*u.Archives["debian12"].Find("libtirpc3", "amd64"))
@@ -114,7 +115,7 @@ func TestCheckLock(t *testing.T) {
 	r = u.tool(t, "check -o json")
 	r.want(t, 3)
 	all = rows(t, r)
-	if row := all["535.261.03-debian12 amd64"]; row.Lock.State != stateFailed || !strings.Contains(row.Lock.Detail, "404") || all["535.261.03-debian12 arm64"].Broken {
+	if row := all["535.261.03-debian12 amd64"]; row.Lock.State != batch.VerdictFailed || !strings.Contains(row.Lock.Detail, "404") || all["535.261.03-debian12 arm64"].Broken {
 		t.Errorf("%+v", row)
 	}
 	u.Fault(func(w http.ResponseWriter, r *http.Request) bool { // as repositories of a subscription answer
@@ -125,7 +126,7 @@ func TestCheckLock(t *testing.T) {
 	})
 	r = u.tool(t, "check -o json --os debian12")
 	r.want(t, 0)
-	if row := rows(t, r)["535.261.03-debian12 amd64"]; row.Lock.State != stateUnknown || !strings.Contains(row.Lock.Detail, "1 of ") {
+	if row := rows(t, r)["535.261.03-debian12 amd64"]; row.Lock.State != batch.VerdictUnknown || !strings.Contains(row.Lock.Detail, "1 of ") {
 		t.Errorf("%+v", row.Lock)
 	}
 }

@@ -6,50 +6,27 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
+	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
-	"github.com/driver-container/driver-container/distros"
-	"github.com/driver-container/driver-container/images/matrix"
+	"github.com/driver-container/driver-container/distros/fetch"
+	"github.com/driver-container/driver-container/images/batch"
 	"github.com/driver-container/driver-container/images/releases"
 )
 
-// driversOptions are the flags of the command.
-type driversOptions struct {
-	selection selection // matrixFile only
+// driversFlags are the flags of the command.
+type driversFlags struct {
+	selection selectionFlags
 	branches  []string
 	releases  string
 	at        string
 	lagging   bool
 	format    string
-}
-
-// branchRow is one branch, with what the matrix has of it.
-type branchRow struct {
-	Branch    string       `json:"branch"`
-	Kind      string       `json:"kind,omitempty"`
-	EndOfLife string       `json:"endOfLife,omitempty"` // last month of support, or "over"
-	Over      bool         `json:"over"`
-	CUDA      string       `json:"cuda,omitempty"`
-	Kernel    string       `json:"minKernel,omitempty"`
-	Newest    string       `json:"newest,omitempty"`
-	Date      string       `json:"newestDate,omitempty"`
-	Matrix    []string     `json:"matrix"` // versions that the matrix has, rising
-	Lags      bool         `json:"lags"`   // the matrix has the branch, but not its newest release
-	Releases  []releaseRow `json:"releases"`
-}
-
-// releaseRow is one release.
-type releaseRow struct {
-	Version  string   `json:"version"`
-	Date     string   `json:"date,omitempty"`
-	Kernel   string   `json:"maxKernel,omitempty"`
-	Notes    string   `json:"notes,omitempty"`
-	InMatrix bool     `json:"inMatrix"`
-	Archs    []string `json:"archs"`     // archives that are known
-	Checked  []string `json:"checksums"` // those whose sha256 is known
 }
 
 // behindError says that the matrix lacks releases; as that of check, its exit code is 3.
@@ -60,10 +37,10 @@ func (e *behindError) Error() string {
 }
 
 // Is makes it one of the errors of exit code 3.
-func (e *behindError) Is(target error) bool { return target == errSomeFailed }
+func (e *behindError) Is(target error) bool { return target == batch.ErrSomeFailed }
 
 func newDriversCmd(a *app) *cobra.Command {
-	var o driversOptions
+	var o driversFlags
 	cmd := &cobra.Command{
 		Use: "drivers [BRANCH...]", Short: "List the drivers there are, and where the matrix lags behind",
 		Long: "List the branches of the driver: kind, end of life, newest release, CUDA version, what the matrix has of each and whether\n" +
@@ -76,15 +53,15 @@ func newDriversCmd(a *app) *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.selection.matrixFile, "matrix", "", "the version matrix (default ./matrix.yaml, else the one in this program)")
-	f.StringVar(&o.releases, "releases", "", releasesHelp)
+	o.selection.matrixFlag(f)
+	releasesFlag(f, &o.releases)
 	f.StringVar(&o.at, "at", "", "YYYY-MM-DD: judge the end of life on that day (default today)")
 	f.BoolVar(&o.lagging, "lagging", false, "only branches whose newest release the matrix lacks; exit code 3 when there are any")
-	f.StringVarP(&o.format, "format", "o", "table", "table or json")
+	formatFlag(f, &o.format)
 	return cmd
 }
 
-func (a *app) drivers(ctx context.Context, o driversOptions) error {
+func (a *app) drivers(ctx context.Context, o driversFlags) error {
 	m, err := o.selection.load()
 	if err != nil {
 		return err
@@ -98,21 +75,19 @@ func (a *app) drivers(ctx context.Context, o driversOptions) error {
 			return usageError{fmt.Errorf("--at %q is no day, such as 2026-06-30", o.at)}
 		}
 	}
-	if o.format != "table" && o.format != "json" {
-		return usageError{fmt.Errorf("-o %q is not known: use table or json", o.format)}
+	if err := checkFormat(o.format); err != nil {
+		return err
 	}
-	var known knownDrivers
-	err = a.with(ctx, m.Defaults.Mirrors, "", func(ctx context.Context, s *session) (err error) {
+	var known releases.Known
+	err = a.with(ctx, m.Defaults.Mirrors, a.programs(""), func(ctx context.Context, s *session) (err error) {
 		known, err = a.knownDrivers(ctx, s, o.releases)
 		return err
 	})
-	for _, n := range known.notes {
-		fmt.Fprintln(a.stderr, "note: "+n)
-	}
+	a.printNotes(known.Notes)
 	if err != nil {
 		return err
 	}
-	rows, err := o.rows(known.Table, m, at)
+	rows, err := known.Coverage(m, at, o.branches, o.lagging)
 	if err != nil {
 		return usageError{err}
 	}
@@ -129,71 +104,111 @@ func (a *app) drivers(ctx context.Context, o driversOptions) error {
 	return nil
 }
 
-// rows are the branches that are asked for, those first that are still looked after.
-func (o driversOptions) rows(t *releases.Table, m *matrix.Matrix, at time.Time) ([]branchRow, error) {
-	var wanted []string
-	var errs []error
-	for _, name := range o.branches {
-		b, ok := t.Branch(name)
-		if !ok {
-			var known []string
-			for _, b := range t.Branches {
-				known = append(known, b.Name)
-			}
-			err := fmt.Errorf("no branch %q is known", name)
-			if near := distros.Nearest(strings.ToUpper(name), known); len(near) > 0 {
-				err = fmt.Errorf("%w: did you mean %s?", err, strings.Join(near, " or "))
-			}
-			errs = append(errs, err)
-		}
-		wanted = append(wanted, b.Name)
-	}
-	if len(errs) > 0 {
-		return nil, errors.Join(errs...)
-	}
-	var rows []branchRow
-	for _, b := range slices.Backward(t.Branches) {
-		r := newBranchRow(b, m, at)
-		if wantedIn(wanted, b.Name) && (r.Lags || !o.lagging) {
-			rows = append(rows, r)
-		}
-	}
-	return rows, nil
+func releasesFlag(f *pflag.FlagSet, value *string) {
+	f.StringVar(value, "releases", "", "FILE or URL of a releases.json as NVIDIA publishes it, or none: the built-in table alone (default NVIDIA's own, where it can be reached)")
 }
 
-func newBranchRow(b releases.Branch, m *matrix.Matrix, at time.Time) branchRow {
-	r := branchRow{
-		Branch: b.Name, Kind: string(b.Kind), EndOfLife: b.End, Over: b.Over(at), CUDA: b.CUDA, Kernel: b.Kernel,
-		Matrix: []string{}, Releases: []releaseRow{},
+// releasesSource is where --releases says that NVIDIA's list is read.
+func (a *app) releasesSource(s *session, flag string) (releases.Source, error) {
+	source := releases.Source{None: flag == "none", Offline: a.offline, Read: func(ctx context.Context, address string, limit int64) ([]byte, error) {
+		step := s.step("drivers", "read "+address)
+		text, err := s.Fetch.Latest(ctx, address, limit)
+		_ = step.End(false, nil) // the command says what went wrong
+		return text, err
+	}}
+	if flag == "" || source.None {
+		return source, nil
 	}
-	for _, d := range m.Drivers {
-		if d.Branch == b.Name {
-			r.Matrix = append(r.Matrix, d.Version)
-		}
+	address, err := fetch.Address("--releases", flag)
+	if err != nil {
+		return source, usageError{err}
 	}
-	slices.SortFunc(r.Matrix, releases.Compare)
-	for _, known := range b.Releases {
-		row := releaseRow{
-			Version: known.Version, Date: known.Date, Kernel: known.Kernel, Notes: known.Notes, Archs: []string{}, Checked: []string{},
-			InMatrix: slices.ContainsFunc(r.Matrix, func(v string) bool { return releases.Compare(v, known.Version) == 0 }),
-		}
-		for _, a := range known.Archives {
-			row.Archs = append(row.Archs, a.Arch)
-			if a.SHA256 != "" {
-				row.Checked = append(row.Checked, a.Arch)
-			}
-		}
-		r.Releases = append(r.Releases, row)
-	}
-	if newest, ok := b.Newest(); ok {
-		r.Newest, r.Date = newest.Version, newest.Date
-		r.Lags = len(r.Matrix) > 0 && releases.Compare(r.Matrix[len(r.Matrix)-1], newest.Version) < 0
-	}
-	return r
+	source.Address, source.Name = address, flag
+	return source, nil
 }
 
-// end is the end of life for people.
-func (r branchRow) end() string {
+// knownDrivers reads the table of the drivers there are.
+func (a *app) knownDrivers(ctx context.Context, s *session, flag string) (releases.Known, error) {
+	source, err := a.releasesSource(s, flag)
+	if err != nil {
+		return releases.Known{}, err
+	}
+	return releases.Load(ctx, source)
+}
+
+// now is the time that a command counts with: SOURCE_DATE_EPOCH, so that the same inputs give the same page, or the clock.
+func (a *app) now() (time.Time, error) {
+	epoch := a.getenv("SOURCE_DATE_EPOCH")
+	if epoch == "" {
+		return time.Now().UTC().Truncate(time.Second), nil
+	}
+	n, err := strconv.ParseInt(epoch, 10, 64)
+	if err != nil || n < 0 {
+		return time.Time{}, usageError{fmt.Errorf("SOURCE_DATE_EPOCH=%s: %w", epoch, cmp.Or(err, errors.New("it is negative")))}
+	}
+	return time.Unix(n, 0).UTC(), nil
+}
+
+// printDrivers prints branches, or the releases of those that were named.
+func (a *app) printDrivers(rows []releases.Coverage, o driversFlags) error {
+	if o.format == "json" {
+		return a.printJSON(append([]releases.Coverage{}, rows...))
+	}
+	if len(o.branches) > 0 {
+		return a.printReleases(rows)
+	}
+	if len(rows) == 0 { // --lagging, and nothing lags: nothing to say
+		return nil
+	}
+	w := tabwriter.NewWriter(a.stdout, 0, 8, 2, ' ', 0)
+	fmt.Fprintln(w, "BRANCH\tKIND\tEND OF LIFE\tNEWEST\tRELEASED\tCUDA\tKERNELS\tMATRIX\tNOTE")
+	for _, r := range rows {
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", r.Branch, cmp.Or(r.Kind, "-"), endOfLife(r), cmp.Or(r.Newest, "-"),
+			cmp.Or(r.Date, "-"), cmp.Or(r.CUDA, "-"), from(r.Kernel), cmp.Or(strings.Join(r.Matrix, " "), "-"), driverNote(r))
+	}
+	return w.Flush()
+}
+
+// driverNote is the advice of a row.
+func driverNote(r releases.Coverage) string {
+	switch {
+	case r.Lags:
+		return "lags behind: " + r.Newest + " is out"
+	case len(r.Matrix) > 0 && r.Over:
+		return "has the last release"
+	}
+	return ""
+}
+
+func (a *app) printReleases(rows []releases.Coverage) error {
+	w := tabwriter.NewWriter(a.stdout, 0, 8, 2, ' ', 0)
+	fmt.Fprintln(w, "VERSION\tRELEASED\tKERNELS\tARCHIVES\tSHA256\tMATRIX")
+	for _, b := range rows {
+		for _, r := range slices.Backward(b.Releases) {
+			in := "-"
+			if r.InMatrix {
+				in = "yes"
+			}
+			kernels := "-"
+			if r.Kernel != "" {
+				kernels = "up to " + r.Kernel
+			}
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", r.Version, cmp.Or(r.Date, "-"), kernels,
+				cmp.Or(strings.Join(r.Archs, " "), "-"), cmp.Or(strings.Join(r.Checked, " "), "-"), in)
+		}
+	}
+	return w.Flush()
+}
+
+func from(kernel string) string {
+	if kernel == "" {
+		return "-"
+	}
+	return "from " + kernel
+}
+
+// endOfLife is the end of life for people.
+func endOfLife(r releases.Coverage) string {
 	if r.Over && r.EndOfLife != releases.EndOver {
 		return "over " + r.EndOfLife
 	}

@@ -5,6 +5,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/driver-container/driver-container/images/releases"
 )
 
 // freshReleases is a releases.json with a release that no table has.
@@ -43,7 +45,7 @@ func TestDrivers(t *testing.T) {
 	r.want(t, 0)
 	golden(t, "drivers-R396.table", r.stdout)
 
-	var rows []branchRow
+	var rows []releases.Coverage
 	r = u.tool(t, "drivers -o json --at 2026-06-30 --releases "+u.file(t, "releases.json", freshReleases))
 	r.want(t, 0, "note: ", `left out an entry of R535: "nonsense" is no driver version`)
 	if err := json.Unmarshal([]byte(r.stdout), &rows); err != nil {

@@ -20,6 +20,7 @@ import (
 	"github.com/driver-container/driver-container/distros/apt"
 	"github.com/driver-container/driver-container/distros/dpkg"
 	"github.com/driver-container/driver-container/distros/fetch"
+	"github.com/driver-container/driver-container/images/batch"
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/registry"
 	"github.com/driver-container/driver-container/images/runfile"
@@ -225,7 +226,7 @@ func TestExitCode(t *testing.T) {
 		{&matrix.UnknownError{}, 2},
 		{&matrix.IncompatibleError{}, 2},
 		{&distros.UnknownError{}, 2},
-		{errors.Join(errSomeFailed, apt.ErrSignature), 3},
+		{errors.Join(batch.ErrSomeFailed, apt.ErrSignature), 3},
 		{fetch.ErrUnreachable, 4},
 		{fetch.ErrOffline, 4},
 		{&fetch.StatusError{Code: 500}, 4}, // fetch wraps it as ErrUnreachable

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"strings"
 	"text/tabwriter"
@@ -22,11 +21,11 @@ func newInspectCmd(a *app) *cobra.Command {
 		Use: "inspect IMAGE", Short: "Show what an image holds", Args: exactArgs(1),
 		Long: "Show what a driver image holds: driver, system, layers, libraries, firmware, packages.\n" + imageArgument,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if format != "table" && format != "json" {
-				return usageError{fmt.Errorf("-o %q is not known: use table or json", format)}
+			if err := checkFormat(format); err != nil {
+				return err
 			}
 			return a.withImage(cmd.Context(), args[0], arch, func(ctx context.Context, s *session, base *registry.Base) error {
-				i, err := s.builder.Examiner().Inspect(ctx, args[0], base.Image)
+				i, err := s.Examiner().Inspect(ctx, args[0], base.Image)
 				if err != nil {
 					return err
 				}
@@ -38,7 +37,7 @@ func newInspectCmd(a *app) *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&arch, "arch", "amd64", "which image of an index")
-	cmd.Flags().StringVarP(&format, "format", "o", "table", "table or json")
+	formatFlag(cmd.Flags(), &format)
 	return cmd
 }
 
@@ -51,15 +50,15 @@ func newVerifyCmd(a *app) *cobra.Command {
 			"firmware, entrypoint, licence; that modules compiled ahead of time are whole, their signatures right, and made by whom\n" +
 			"--sign-cert says. Prints each finding; exit code 5 when one is an error.\n" + imageArgument,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if format != "table" && format != "json" {
-				return usageError{fmt.Errorf("-o %q is not known: use table or json", format)}
+			if err := checkFormat(format); err != nil {
+				return err
 			}
 			signers, err := certificates(certs)
 			if err != nil {
 				return usageError{err}
 			}
 			return a.withImage(cmd.Context(), args[0], arch, func(ctx context.Context, s *session, base *registry.Base) error {
-				findings, err := s.builder.Examiner().Verify(ctx, args[0], base.Image, signers...)
+				findings, err := s.Examiner().Verify(ctx, args[0], base.Image, signers...)
 				if err != nil {
 					return err
 				}
@@ -72,14 +71,14 @@ func newVerifyCmd(a *app) *cobra.Command {
 	}
 	cmd.Flags().StringVar(&arch, "arch", "amd64", "which image of an index")
 	cmd.Flags().StringArrayVar(&certs, "sign-cert", nil, "FILE (PEM or DER): modules compiled ahead of time must be signed by one of these certificates' keys (repeatable)")
-	cmd.Flags().StringVarP(&format, "format", "o", "table", "table or json")
+	formatFlag(cmd.Flags(), &format)
 	return cmd
 }
 
 // withImage opens an image for reading.
 func (a *app) withImage(ctx context.Context, ref, arch string, f func(context.Context, *session, *registry.Base) error) error {
-	return a.with(ctx, nil, "", func(ctx context.Context, s *session) error {
-		base, err := s.registry.Base(ctx, ref, arch)
+	return a.with(ctx, nil, a.programs(""), func(ctx context.Context, s *session) error {
+		base, err := s.Registry.Base(ctx, ref, arch)
 		if err != nil {
 			return fmt.Errorf("open %s: %w", ref, err)
 		}
@@ -87,21 +86,9 @@ func (a *app) withImage(ctx context.Context, ref, arch string, f func(context.Co
 	})
 }
 
-func (a *app) printJSON(v any) error {
-	b, err := json.MarshalIndent(v, "", "  ")
-	if err != nil {
-		return err
-	}
-	_, err = fmt.Fprintf(a.stdout, "%s\n", b)
-	return err
-}
-
 func (a *app) printFindings(findings []verify.Finding, format string) error {
 	if format == "json" {
-		if findings == nil {
-			findings = []verify.Finding{}
-		}
-		return a.printJSON(findings)
+		return a.printJSON(append([]verify.Finding{}, findings...))
 	}
 	for _, f := range findings {
 		fmt.Fprintln(a.stdout, f)

@@ -6,13 +6,23 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
-	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/driver-container/driver-container/distros/fetch"
+	"github.com/driver-container/driver-container/images/batch"
 	"github.com/driver-container/driver-container/images/matrix"
+	"github.com/driver-container/driver-container/images/releases"
 )
+
+// addDriverFlags are the flags of the command add-driver.
+type addDriverFlags struct {
+	version          string
+	matrixFile       string
+	archs, urls      []string
+	index, releases  string
+	download, dryRun bool
+}
 
 func newMatrixCmd(a *app) *cobra.Command {
 	cmd := &cobra.Command{
@@ -25,7 +35,7 @@ func newMatrixCmd(a *app) *cobra.Command {
 }
 
 func newAddDriverCmd(a *app) *cobra.Command {
-	var o addDriverOptions
+	var o addDriverFlags
 	cmd := &cobra.Command{
 		Use: "add-driver VERSION", Short: "Add a driver release to the matrix", Args: exactArgs(1),
 		Long: "Add a driver release to matrix.yaml, behind the nearest older one, and change nothing else.\n\n" +
@@ -45,14 +55,14 @@ func newAddDriverCmd(a *app) *cobra.Command {
 	f.StringArrayVar(&o.archs, "arch", nil, "architecture: amd64 or arm64 (repeatable; default those whose address is known)")
 	f.StringArrayVar(&o.urls, "url", nil, "[ARCH=]URL of the .run archive (repeatable)")
 	f.StringVar(&o.index, "index", "", "FILE or URL of a list of checksums: lines as sha256sum writes them, or the columns of data/checksums.tsv")
-	f.StringVar(&o.releases, "releases", "", releasesHelp)
+	releasesFlag(f, &o.releases)
 	f.BoolVar(&o.download, "download", false, "download the archives and hash them")
 	f.BoolVar(&o.dryRun, "dry-run", false, "print the change as a diff and write nothing")
 	return cmd
 }
 
 // addDriver finds out what an entry needs, edits the text and writes the file.
-func (a *app) addDriver(ctx context.Context, o addDriverOptions) error {
+func (a *app) addDriver(ctx context.Context, o addDriverFlags) error {
 	text, err := os.ReadFile(o.matrixFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		return usageError{fmt.Errorf("no matrix to change: %w; give --matrix FILE", err)}
@@ -60,64 +70,50 @@ func (a *app) addDriver(ctx context.Context, o addDriverOptions) error {
 	if err != nil {
 		return usageError{fmt.Errorf("--matrix: %w", err)}
 	}
-	n := &driverEntry{app: a, options: o}
-	if err := n.check(text); err != nil {
+	e := &releases.Entry{Version: o.version, Archs: o.archs, URLs: o.urls, IndexName: o.index}
+	if err := e.Check(o.matrixFile, text); err != nil {
 		return usageError{err}
 	}
-	failed := a.with(ctx, nil, "", n.find)
-	for _, note := range n.notes {
-		fmt.Fprintln(a.stderr, "note: "+note)
-	}
+	failed := a.with(ctx, nil, a.programs(""), func(ctx context.Context, s *session) error { return a.findDriver(ctx, s, e, o) })
+	a.printNotes(e.Notes)
 	if failed != nil {
 		return failed
 	}
-	edit, err := matrix.AddDriver(o.matrixFile, text, n.driver, n.comment())
+	edit, err := matrix.AddDriver(o.matrixFile, text, e.Driver, e.Comment())
 	if err != nil {
 		return usageError{err}
 	}
 	if o.dryRun {
-		_, err := fmt.Fprint(a.stdout, diff(o.matrixFile, edit))
+		_, err := fmt.Fprint(a.stdout, edit.Diff(o.matrixFile))
 		return err
 	}
-	if err := replaceText(o.matrixFile, text, edit.Text); err != nil {
+	if err := batch.ReplaceText(o.matrixFile, text, edit.Text); err != nil {
 		return fmt.Errorf("write %s: %w", o.matrixFile, err)
 	}
-	_, err = fmt.Fprintf(a.stdout, "%s:%d: driver %s\n", o.matrixFile, edit.Line, n.driver.Version)
+	_, err = fmt.Fprintf(a.stdout, "%s:%d: driver %s\n", o.matrixFile, edit.Line, e.Driver.Version)
 	return err
 }
 
-// diff shows an insertion as diff -u does.
-func diff(file string, e *matrix.Edit) string {
-	var b strings.Builder
-	first := e.Line - len(e.Before)
-	old := len(e.Before) + len(e.After)
-	fmt.Fprintf(&b, "--- %s\n+++ %s\n@@ -%d,%d +%d,%d @@\n", file, file, first, old, first, old+len(e.Added))
-	for _, part := range []struct {
-		sign  string
-		lines []string
-	}{{" ", e.Before}, {"+", e.Added}, {" ", e.After}} {
-		for _, line := range part.lines {
-			b.WriteString(part.sign + line + "\n")
+// findDriver gives the entry what it is made from.
+func (a *app) findDriver(ctx context.Context, s *session, e *releases.Entry, o addDriverFlags) (err error) {
+	if o.index != "" {
+		if e.Index, err = fetch.Address("--index", o.index); err != nil {
+			return usageError{err}
 		}
 	}
-	return b.String()
-}
-
-// replaceText puts a new text in the place of a file. Somebody else's change of the meantime is not overwritten, and a link
-// stays one.
-func replaceText(file string, old, text []byte) error {
-	file, err := filepath.EvalSymlinks(file)
-	if err != nil {
+	if e.Source, err = a.releasesSource(s, o.releases); err != nil {
 		return err
 	}
-	info, err := os.Stat(file)
-	if err != nil {
+	if e.Day, err = a.now(); err != nil {
 		return err
 	}
-	return replaceFile(file, text, info.Mode().Perm(), func() error {
-		if now, err := os.ReadFile(file); err != nil || string(now) != string(old) {
-			return errors.Join(errors.New("it was changed meanwhile: try again"), err)
+	e.Read = s.Fetch.Latest
+	if o.download {
+		e.Download = func(ctx context.Context, address string, limit int64) (string, int64, error) {
+			step := s.step("driver "+o.version, "download "+releases.Shown(address))
+			sum, size, err := s.Fetch.Import(ctx, address, limit, func(done, total int64) { step.Progress("archive", done, total) })
+			return sum, size, step.End(false, err)
 		}
-		return nil
-	})
+	}
+	return e.Find(ctx)
 }

@@ -9,6 +9,7 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"github.com/driver-container/driver-container/ci/imagetest"
+	"github.com/driver-container/driver-container/images/batch"
 )
 
 func (u *user) plan(t *testing.T, args string) result {
@@ -76,7 +77,7 @@ func TestPlanKernels(t *testing.T) {
 		t.Helper()
 		r := u.plan(t, "--os debian12 --arch amd64 --format json "+flags)
 		r.want(t, 0)
-		var tasks []task
+		var tasks []batch.Task
 		if err := json.Unmarshal([]byte(r.stdout), &tasks); err != nil {
 			t.Fatal(err)
 		}

@@ -2,9 +2,12 @@ package main
 
 import (
 	"fmt"
+	"runtime/debug"
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/driver-container/driver-container/images/recipe"
 )
 
 const rootLong = `driver-build turns rows of a version matrix into NVIDIA driver images: the user-mode driver, the kernel module
@@ -21,7 +24,7 @@ const rootExample = `  driver-build --os debian12 --driver 535.261.03 --output o
   driver-build --os debian12 --driver 535.261.03 --arch amd64 --arch arm64 --dry-run`
 
 func newRootCmd(a *app) *cobra.Command {
-	var o buildOptions
+	var o buildFlags
 	cmd := &cobra.Command{
 		Use: "driver-build --os SYSTEM --driver VERSION", Short: "Build NVIDIA driver images from a version matrix",
 		Long: rootLong, Example: rootExample, Args: noArgs, SilenceErrors: true, SilenceUsage: true,
@@ -32,7 +35,6 @@ func newRootCmd(a *app) *cobra.Command {
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	cmd.CompletionOptions.HiddenDefaultCmd = false
 	a.globalFlags(cmd.PersistentFlags())
-	o.selection.flags(cmd.Flags())
 	o.flags(cmd.Flags())
 	cmd.AddCommand(newListCmd(a), newKernelsCmd(a), newFetchCmd(a), newInspectCmd(a), newVerifyCmd(a), newSignCmd(a), newPushCmd(a), newVersionCmd(a),
 		newDriversCmd(a), newMatrixCmd(a), newLockCmd(a), newCheckCmd(a), newPlanCmd(a), newReportCmd(a))
@@ -66,4 +68,30 @@ func exactArgs(n int) cobra.PositionalArgs {
 		}
 		return nil
 	}
+}
+
+func newVersionCmd(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use: "version", Short: "Print the version", Args: noArgs,
+		RunE: func(*cobra.Command, []string) error {
+			info := buildInfo()
+			_, err := fmt.Fprintln(a.stdout, "driver-build", info.Version, info.Revision)
+			return err
+		},
+	}
+}
+
+// buildInfo is what the Go tool wrote into this program.
+func buildInfo() recipe.BuilderInfo {
+	bi, ok := debug.ReadBuildInfo()
+	if !ok {
+		return recipe.BuilderInfo{Version: "unknown"}
+	}
+	info := recipe.BuilderInfo{Version: bi.Main.Version}
+	for _, s := range bi.Settings {
+		if s.Key == "vcs.revision" {
+			info.Revision = s.Value
+		}
+	}
+	return info
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/driver-container/driver-container/images"
+	"github.com/driver-container/driver-container/images/batch"
 	"github.com/driver-container/driver-container/images/modsign"
-	"github.com/driver-container/driver-container/images/registry"
 	"github.com/driver-container/driver-container/images/verify"
 	"github.com/driver-container/driver-container/kmod/sign"
 )
@@ -30,32 +30,29 @@ With a key elsewhere:     driver-build sign IMAGE --export DIR
 
 ` + imageArgument
 
-// signOptions are the flags of the command sign.
-type signOptions struct {
+// signFlags are the flags of the command sign.
+type signFlags struct {
 	signer          signerFlags
+	output          outputFlags
 	export, answers string // folders
 	whole           bool
-	arches          []string
-	tags            []string
-	outputs         []string
-	push            bool
-	repository      string
+	archs, tags     []string
 }
 
-func (o *signOptions) flags(f *pflag.FlagSet) {
+func (o *signFlags) flags(f *pflag.FlagSet) {
 	o.signer.flags(f)
 	f.StringVar(&o.export, "export", "", "write into DIR what an offline signer needs: digests and request.json")
 	f.BoolVar(&o.whole, "unsigned-modules", false, "with --export, the modules instead of their digests")
 	f.StringVar(&o.answers, "import", "", "attach the signatures that an offline signer left in DIR")
-	f.StringArrayVar(&o.arches, "arch", nil, "of an index, only these (repeatable; default: all)")
+	f.StringArrayVar(&o.archs, "arch", nil, "of an index, only these (repeatable; default: all)")
 	f.StringArrayVar(&o.tags, "tag", nil, "tag of the result (repeatable; default: the one that the image was built with)")
-	f.StringArrayVarP(&o.outputs, "output", "o", nil, "oci:DIR, oci-archive:FILE or docker-archive:FILE (repeatable; default oci:dist, unless --push)")
-	f.BoolVar(&o.push, "push", false, "push to the repository")
-	f.StringVar(&o.repository, "repository", "", "REGISTRY/PATH to push to")
+	o.output.flags(f)
+	f.BoolVar(&o.output.push, "push", false, "push to the repository")
+	f.StringVar(&o.output.repository, "repository", "", "REGISTRY/PATH to push to")
 }
 
 func newSignCmd(a *app) *cobra.Command {
-	var o signOptions
+	var o signFlags
 	cmd := &cobra.Command{
 		Use: "sign IMAGE", Short: "Sign the modules of an image", Long: signLong, Args: exactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return a.sign(cmd.Context(), args[0], o) },
@@ -64,7 +61,7 @@ func newSignCmd(a *app) *cobra.Command {
 	return cmd
 }
 
-func (o *signOptions) check() (outs []output, err error) {
+func (o *signFlags) check() (outs []output, err error) {
 	ways := 0
 	for _, given := range []string{o.signer.key, o.export, o.answers} {
 		if given != "" {
@@ -80,26 +77,20 @@ func (o *signOptions) check() (outs []output, err error) {
 		return nil, errors.New("--sign-cert and --sign-passphrase-file belong to a key: give --sign-key too")
 	case o.whole && o.export == "":
 		return nil, errors.New("--unsigned-modules says what --export writes: give --export DIR too")
-	case o.export != "" && (o.push || len(o.outputs) > 0 || len(o.tags) > 0):
+	case o.export != "" && (o.output.push || len(o.output.outputs) > 0 || len(o.tags) > 0):
 		return nil, errors.New("--export makes no image: --output, --push and --tag belong to --sign-key or --import")
-	case o.push && o.repository == "":
+	case o.output.push && o.output.repository == "":
 		return nil, errors.New("--push: give --repository REGISTRY/PATH")
 	}
-	for _, arch := range o.arches {
-		if !slices.Contains(arches(), arch) {
-			return nil, fmt.Errorf("--arch %q: there are %s", arch, strings.Join(arches(), ", "))
+	for _, arch := range o.archs {
+		if !slices.Contains(batch.Archs(), arch) {
+			return nil, fmt.Errorf("--arch %q: there are %s", arch, strings.Join(batch.Archs(), ", "))
 		}
 	}
-	if outs, err = parseOutputs(o.outputs); err != nil {
-		return nil, err
-	}
-	if len(outs) == 0 && !o.push {
-		outs = []output{{"oci", "dist"}}
-	}
-	return outs, nil
+	return o.output.parse(false)
 }
 
-func (a *app) sign(ctx context.Context, ref string, o signOptions) (err error) {
+func (a *app) sign(ctx context.Context, ref string, o signFlags) (err error) {
 	outs, err := o.check()
 	if err != nil {
 		return usageError{err}
@@ -108,9 +99,9 @@ func (a *app) sign(ctx context.Context, ref string, o signOptions) (err error) {
 	if err != nil {
 		return usageError{err}
 	}
-	defer func() { err = errors.Join(err, closer.Close()) }()
-	return a.with(ctx, nil, "", func(ctx context.Context, s *session) error {
-		all, err := s.images(ctx, ref, o.arches)
+	defer func() { err = errors.Join(err, closer()) }()
+	return a.with(ctx, nil, a.programs(""), func(ctx context.Context, s *session) error {
+		all, err := batch.Open(ctx, s.Registry, ref, o.archs)
 		if err != nil {
 			return err
 		}
@@ -123,23 +114,16 @@ func (a *app) sign(ctx context.Context, ref string, o signOptions) (err error) {
 		} else if how, err = o.read(all); err != nil {
 			return err
 		}
-		signed := make([]v1.Image, 0, len(all))
-		for _, arch := range arches() {
-			if all[arch] == nil {
-				continue
-			}
-			img, err := modsign.SignImage(ctx, s.builder.Layers(), ref+" "+arch, all[arch], how)
-			if err != nil {
-				return err
-			}
-			signed = append(signed, img)
+		signed, err := batch.Sign(ctx, s.Builder, ref, all, how)
+		if err != nil {
+			return err
 		}
-		return a.publish(ctx, s, signed, outs, o)
+		return a.publishSigned(ctx, s, signed, outs, o)
 	})
 }
 
 // read takes the signatures of an offline signer.
-func (o *signOptions) read(all map[string]v1.Image) (modsign.Signatures, error) {
+func (o *signFlags) read(all map[string]v1.Image) (modsign.Signatures, error) {
 	certs, err := certificates([]string{o.signer.cert})
 	if err != nil {
 		return modsign.Signatures{}, usageError{err}
@@ -154,8 +138,8 @@ func (o *signOptions) read(all map[string]v1.Image) (modsign.Signatures, error) 
 	return how, nil
 }
 
-func (a *app) export(ctx context.Context, s *session, all map[string]v1.Image, o signOptions) error {
-	q, err := modsign.RequestSignatures(ctx, s.builder.Store, o.export, all, o.whole)
+func (a *app) export(ctx context.Context, s *session, all map[string]v1.Image, o signFlags) error {
+	q, err := modsign.RequestSignatures(ctx, s.Store, o.export, all, o.whole)
 	if err != nil {
 		return fmt.Errorf("--export: %w", err)
 	}
@@ -164,82 +148,35 @@ func (a *app) export(ctx context.Context, s *session, all map[string]v1.Image, o
 	return nil
 }
 
-// publish writes the signed image as the main command writes those that it built.
-func (a *app) publish(ctx context.Context, s *session, signed []v1.Image, outs []output, o signOptions) error {
+// publishSigned writes the signed image as the main command writes those that it built.
+func (a *app) publishSigned(ctx context.Context, s *session, signed []v1.Image, outs []output, o signFlags) error {
 	artifact, err := images.Combine(signed)
 	if err != nil {
 		return err
 	}
 	tags := o.tags
 	if len(tags) == 0 {
-		config, err := signed[0].ConfigFile()
+		tag, err := batch.BuiltTag(signed[0])
 		if err != nil {
 			return err
 		}
-		tag := config.Config.Labels["org.opencontainers.image.version"]
-		if tag == "" {
-			return usageError{errors.New("the image does not say which tag it was built with: give --tag")}
-		}
 		tags = []string{tag}
 	}
-	zstd, err := hasZstd(signed)
+	zstd, err := batch.HasZstd(signed)
 	if err != nil {
 		return err
 	}
 	for _, out := range outs {
-		if err := out.check([]group{{items: make([]item, len(signed))}}, zstd); err != nil {
+		if err := out.check(1, len(signed), zstd); err != nil {
 			return err
 		}
 	}
-	j := &job{app: a, options: buildOptions{push: o.push, repository: o.repository}, outputs: outs}
 	for _, tag := range tags {
-		if err := j.publish(ctx, s, tag, artifact); err != nil {
+		if err := a.publish(ctx, s, o.output, outs, tag, artifact); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-func hasZstd(all []v1.Image) (bool, error) {
-	for _, img := range all {
-		m, err := img.Manifest()
-		if err != nil {
-			return false, err
-		}
-		for _, l := range m.Layers {
-			if strings.HasSuffix(string(l.MediaType), "+zstd") {
-				return true, nil
-			}
-		}
-	}
-	return false, nil
-}
-
-// arches are the architectures that driver images are made for.
-func arches() []string { return []string{"amd64", "arm64"} }
-
-// images opens an image for each architecture that it is there for, or for those that were asked for.
-func (s *session) images(ctx context.Context, ref string, wanted []string) (map[string]v1.Image, error) {
-	all := map[string]v1.Image{}
-	var missing error
-	for _, arch := range arches() {
-		if len(wanted) > 0 && !slices.Contains(wanted, arch) {
-			continue
-		}
-		base, err := s.registry.Base(ctx, ref, arch)
-		switch {
-		case is[*registry.PlatformError](err) && len(wanted) == 0:
-			missing = err
-		case err != nil:
-			return nil, fmt.Errorf("open %s: %w", ref, err)
-		default:
-			all[arch] = base.Image
-		}
-	}
-	if len(all) == 0 {
-		return nil, fmt.Errorf("open %s: %w", ref, missing)
-	}
-	return all, nil
 }
 
 // certificates reads the files of --sign-cert.

@@ -41,27 +41,24 @@ func (s *signerFlags) check(wanted bool) error {
 	return nil
 }
 
-type nothing struct{}
-
-func (nothing) Close() error { return nil }
-
-// load reads the key; the signer is nil when there is none. The closer ends the session with a token.
-func (s *signerFlags) load(getenv func(string) string) (*sign.Signer, io.Closer, error) {
+// load reads the key; the signer is nil when there is none. closer ends the session with a token.
+func (s *signerFlags) load(getenv func(string) string) (_ *sign.Signer, closer func() error, err error) {
+	none := func() error { return nil }
 	if s.key == "" {
-		return nil, nothing{}, nil
+		return nil, none, nil
 	}
 	if strings.HasPrefix(s.key, "pkcs11:") {
 		signer, token, err := pkcs11.Open(s.key, s.cert, s.passphrase(getenv))
 		if err != nil {
-			return nil, nothing{}, fmt.Errorf("--sign-key: %w", err)
+			return nil, none, fmt.Errorf("--sign-key: %w", err)
 		}
-		return signer, token, nil
+		return signer, token.Close, nil
 	}
 	signer, err := sign.LoadSigner(s.key, s.cert, s.passphrase(getenv))
 	if err != nil {
-		return nil, nothing{}, fmt.Errorf("--sign-key: %w", err)
+		return nil, none, fmt.Errorf("--sign-key: %w", err)
 	}
-	return signer, nothing{}, nil
+	return signer, none, nil
 }
 
 // passphrase is nil when none was given.

@@ -86,7 +86,7 @@ func TestSignerFlags(t *testing.T) {
 		if (err == nil) != (c.want == "") || err != nil && (!strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "correct")) {
 			t.Errorf("%s: %v; want %q", name, err, c.want)
 		}
-		if (signer == nil) != (err != nil || c.flags.key == "") || closer.Close() != nil {
+		if (signer == nil) != (err != nil || c.flags.key == "") || closer() != nil {
 			t.Errorf("%s: signer %v", name, signer)
 		}
 	}

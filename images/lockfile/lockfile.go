@@ -16,6 +16,7 @@ import (
 	"slices"
 
 	"github.com/driver-container/driver-container/distros"
+	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/recipe"
 )
 
@@ -46,9 +47,9 @@ func Name(tag, arch string) string { return tag + "/" + arch }
 func (t *Target) Name() string { return Name(t.Tag, t.Arch) }
 
 // New takes what a plan found. Addresses of files on this machine are refused: nobody else could use them.
-func New(r *recipe.Recipe, asked recipe.Request, kernels []string) (*Target, error) {
+func New(tag string, of matrix.Target, pins recipe.Pins, asked recipe.Request, kernels []string) (*Target, error) {
 	t := &Target{
-		Tag: r.Tag, System: r.System, Driver: r.Driver, Arch: r.Arch, Asked: asked, Pins: r.Pins(),
+		Tag: tag, System: of.System.ID, Driver: of.Driver.Version, Arch: of.Arch, Asked: asked, Pins: pins.Public(),
 		Kernels: slices.Compact(slices.Sorted(slices.Values(kernels))),
 	}
 	for _, p := range t.Packages() {

@@ -205,7 +205,7 @@ func TestNewRefusesLocalFiles(t *testing.T) {
 	t.Parallel()
 	p := pkg("gcc", "1")
 	p.URL = "file:///srv/gcc.deb"
-	if _, err := lockfile.New(&recipe.Recipe{Tag: "x", Arch: "amd64", Packages: []distros.Package{p}}, recipe.Request{}, nil); err == nil || !strings.Contains(err.Error(), "other machines do not have") {
+	if _, err := lockfile.New("x", matrix.Target{Arch: "amd64"}, recipe.Pins{Packages: []distros.Package{p}}, recipe.Request{}, nil); err == nil || !strings.Contains(err.Error(), "other machines do not have") {
 		t.Error(err)
 	}
 }

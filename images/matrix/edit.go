@@ -41,6 +41,23 @@ type Edit struct {
 	After  []string // up to three lines after it
 }
 
+// Diff shows the insertion as diff -u does.
+func (e *Edit) Diff(file string) string {
+	var b strings.Builder
+	first := e.Line - len(e.Before)
+	old := len(e.Before) + len(e.After)
+	fmt.Fprintf(&b, "--- %s\n+++ %s\n@@ -%d,%d +%d,%d @@\n", file, file, first, old, first, old+len(e.Added))
+	for _, part := range []struct {
+		sign  string
+		lines []string
+	}{{" ", e.Before}, {"+", e.Added}, {" ", e.After}} {
+		for _, line := range part.lines {
+			b.WriteString(part.sign + line + "\n")
+		}
+	}
+	return b.String()
+}
+
 // AddDriver inserts a driver into the text of a matrix, after the nearest older one. Every existing byte
 // stays: comments, order and style. The entry follows the style of its neighbours (indentation, empty lines
 // between entries, line ends). comment has the lines to put above it. name is only for messages.

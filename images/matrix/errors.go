@@ -116,3 +116,17 @@ func quoted(word string) string {
 	}
 	return fmt.Sprintf("%q", word)
 }
+
+// RequestError is a mistake in what was asked for (an argument, the matrix, the lock) that was found before anything was
+// made.
+type RequestError struct{ Err error }
+
+// RequestErrorf is fmt.Errorf for a RequestError.
+func RequestErrorf(format string, args ...any) error {
+	return &RequestError{fmt.Errorf(format, args...)}
+}
+
+// Error is that of Err.
+func (e *RequestError) Error() string { return e.Err.Error() }
+
+func (e *RequestError) Unwrap() error { return e.Err }

@@ -2,8 +2,10 @@
 // the sha256 of the archives as public packaging recipes publish them. It has a built-in table, and parses
 // NVIDIA's releases.json and files of checksums.
 //
-// It does no I/O and downloads nothing. It does not say that a driver works on a system: package matrix does
-// that. No value in the table was computed from a downloaded archive; data/ names the source of each value.
+// It compares a matrix with these drivers, and makes the entry of a driver that is to be added. It reads the
+// network only through the functions that its caller passes. It does not say that a driver works on a system:
+// package matrix does that. No value in the table was computed from a downloaded archive; data/ names the source
+// of each value.
 package releases
 
 import (

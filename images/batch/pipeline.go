@@ -1,25 +1,15 @@
-package main
+package batch
 
 import (
 	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
-	"text/tabwriter"
 )
 
-// maxMatrix is how many jobs a matrix of GitHub may make: https://docs.github.com/en/actions/reference/limits. What is left out
-// is found again by the next plan.
-const maxMatrix = 256
-
-func printTasks(w io.Writer, tasks []task) error {
-	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
-	fmt.Fprintln(t, "TAG\tARCH\tREASON")
-	for _, task := range tasks {
-		fmt.Fprintf(t, "%s\t%s\t%s\n", task.Tag, strings.Join(task.Archs, ","), task.Reason)
-	}
-	return t.Flush()
-}
+// MaxGitHubJobs is how many jobs a matrix of GitHub may make: https://docs.github.com/en/actions/reference/limits. The next
+// plan finds what is left out.
+const MaxGitHubJobs = 256
 
 // jobEntry is an entry of a GitHub matrix: texts only, as expressions take them.
 type jobEntry struct {
@@ -31,12 +21,9 @@ type jobEntry struct {
 	Args   string `json:"args"`
 }
 
-// printGitHub prints the matrix on one line, as GITHUB_OUTPUT takes it.
-func printGitHub(w, notes io.Writer, tasks []task) error {
-	if len(tasks) > maxMatrix {
-		fmt.Fprintf(notes, "note: %d images need building, the first %d are listed: a matrix has no more jobs; plan again when they are there\n", len(tasks), maxMatrix)
-		tasks = tasks[:maxMatrix]
-	}
+// WriteGitHub writes the matrix of a GitHub workflow on one line, as GITHUB_OUTPUT takes it: at most MaxGitHubJobs tasks.
+func WriteGitHub(w io.Writer, tasks []Task) error {
+	tasks = tasks[:min(len(tasks), MaxGitHubJobs)]
 	entries := []jobEntry{}
 	for _, t := range tasks {
 		entries = append(entries, jobEntry{t.Tag, t.System, t.Driver, strings.Join(t.Archs, " "), t.Reason, t.Args})
@@ -46,8 +33,8 @@ func printGitHub(w, notes io.Writer, tasks []task) error {
 	return e.Encode(map[string]any{"include": entries})
 }
 
-// printGitLab prints a child pipeline. A pipeline must have a job, so there is one that does nothing.
-func printGitLab(w io.Writer, tasks []task) error {
+// WriteGitLab writes a child pipeline. A pipeline must have a job, so there is one that does nothing.
+func WriteGitLab(w io.Writer, tasks []Task) error {
 	var b strings.Builder
 	b.WriteString("# By driver-build plan. The jobs extend .driver-build, which the file that triggers this pipeline defines.\n")
 	if len(tasks) == 0 {

@@ -1,4 +1,4 @@
-package main
+package display
 
 import (
 	"sync"
@@ -7,8 +7,9 @@ import (
 	"github.com/driver-container/driver-container/images/registry"
 )
 
-// transfers turns a registry's events, which are about blobs, into steps: one a pull or push, open while a blob is on its way.
-type transfers struct {
+// Transfers turns a registry's events, which are about blobs, into steps: one step for each pull or push, open while a blob
+// is being transferred.
+type Transfers struct {
 	observe progress.Observer
 	mu      sync.Mutex
 	open    map[string]*transfer
@@ -19,11 +20,13 @@ type transfer struct {
 	running map[string]bool
 }
 
-func newTransfers(o progress.Observer) *transfers {
-	return &transfers{observe: o, open: map[string]*transfer{}}
+// NewTransfers passes its steps on to an observer.
+func NewTransfers(o progress.Observer) *Transfers {
+	return &Transfers{observe: o, open: map[string]*transfer{}}
 }
 
-func (t *transfers) event(e registry.Event) {
+// Event takes an event of the registry.
+func (t *Transfers) Event(e registry.Event) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	id := e.Op + " " + e.Ref
@@ -48,7 +51,8 @@ func (t *transfers) event(e registry.Event) {
 	}
 }
 
-func (t *transfers) end() {
+// End closes the steps that are open.
+func (t *Transfers) End() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, tr := range t.open {

@@ -1,4 +1,6 @@
-package main
+// Package display shows the events of a build on a terminal, as BuildKit's own display does, which people know from docker
+// build. It knows nothing of what the events mean.
+package display
 
 import (
 	"context"
@@ -13,8 +15,8 @@ import (
 	"github.com/driver-container/driver-container/images/progress"
 )
 
-// display shows the events of a build with BuildKit's own display, which people know from docker build.
-type display struct {
+// Display shows events until it is closed.
+type Display struct {
 	mu    sync.Mutex
 	ch    chan *client.SolveStatus // nil once closed
 	done  chan error
@@ -27,7 +29,8 @@ var modes = map[string]progressui.DisplayMode{
 	"json": progressui.RawJSONMode, "quiet": progressui.QuietMode,
 }
 
-func newDisplay(w io.Writer, mode string) (*display, error) {
+// New starts a display of a mode, one of auto, tty, plain, json and quiet.
+func New(w io.Writer, mode string) (*Display, error) {
 	m, ok := modes[mode]
 	if !ok {
 		return nil, fmt.Errorf("--progress %q is not known: use auto, tty, plain, json or quiet", mode)
@@ -36,7 +39,7 @@ func newDisplay(w io.Writer, mode string) (*display, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--progress %s: %w", mode, err)
 	}
-	d := &display{ch: make(chan *client.SolveStatus, 16), done: make(chan error, 1), shown: map[string]*client.Vertex{}}
+	d := &Display{ch: make(chan *client.SolveStatus, 16), done: make(chan error, 1), shown: map[string]*client.Vertex{}}
 	go func(ch chan *client.SolveStatus) {
 		_, err := ui.UpdateFrom(context.Background(), ch) // ends when the channel is closed
 		d.done <- err
@@ -44,8 +47,8 @@ func newDisplay(w io.Writer, mode string) (*display, error) {
 	return d, nil
 }
 
-// close waits until everything is on the screen.
-func (d *display) close() error {
+// Close waits until everything is on the screen.
+func (d *Display) Close() error {
 	d.mu.Lock()
 	if d.ch != nil {
 		close(d.ch)
@@ -58,8 +61,8 @@ func (d *display) close() error {
 	return nil
 }
 
-// observe is an progress.Observer.
-func (d *display) observe(e progress.Event) {
+// Observe is an progress.Observer.
+func (d *Display) Observe(e progress.Event) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.ch == nil {
@@ -97,9 +100,4 @@ func (d *display) observe(e progress.Event) {
 		status.Logs = []*client.VertexLog{{Vertex: id, Stream: 2, Data: []byte(e.Note + "\n"), Timestamp: e.Time}}
 	}
 	d.ch <- status
-}
-
-// stepFor begins a step of the command itself.
-func (d *display) stepFor(target, name string) *progress.Step {
-	return progress.Observer(d.observe).Begin(target, name)
 }

@@ -1,0 +1,69 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"github.com/driver-container/driver-container/images"
+	"github.com/driver-container/driver-container/images/runner/auto"
+	"github.com/driver-container/driver-container/images/runner/buildkit"
+)
+
+// runnerFlags say what compiles modules ahead of time.
+type runnerFlags struct {
+	values   []string
+	compiles int
+	tls      buildkit.TLS
+
+	addresses []string  // of BuildKit daemons, after check
+	kind      auto.Kind // after check
+}
+
+func (r *runnerFlags) flags(f *pflag.FlagSet) {
+	f.StringArrayVar(&r.values, "builder", nil, "what compiles for --kernel: buildkit[=ADDRESS] (repeatable: they share the work), chroot or auto (default auto)")
+	f.IntVar(&r.compiles, "compiles", 0, "compiles at a time (default: one a BuildKit daemon, one in a chroot)")
+	r.tls = buildkit.DefaultTLS()
+	f.StringVar(&r.tls.CA, "builder-ca", r.tls.CA, "PEM file of the authority of a BuildKit daemon's certificate (BUILDKIT_TLS_CACERT)")
+	f.StringVar(&r.tls.Cert, "builder-cert", r.tls.Cert, "PEM file of our certificate for a BuildKit daemon (BUILDKIT_TLS_CERT)")
+	f.StringVar(&r.tls.Key, "builder-key", r.tls.Key, "PEM file of its key (BUILDKIT_TLS_KEY)")
+	f.StringVar(&r.tls.ServerName, "builder-name", r.tls.ServerName, "name in the daemon's certificate, where it is not the address's (BUILDKIT_TLS_SERVERNAME)")
+}
+
+// check decides which kind of runner is meant, without looking for one. BUILDKIT_HOST counts as an address that was given.
+func (r *runnerFlags) check(getenv func(string) string) error {
+	r.kind = auto.Any
+	for _, v := range r.values {
+		kind, address, given := strings.Cut(v, "=")
+		switch {
+		case !slices.Contains([]string{"auto", "chroot", "buildkit"}, kind) || given && (kind != "buildkit" || address == ""):
+			return fmt.Errorf("--builder %q: give buildkit, buildkit=ADDRESS, chroot or auto", v)
+		case r.kind != auto.Any && r.kind != auto.Kind(kind):
+			return fmt.Errorf("--builder %s and %s: one kind of builder at a time; several BuildKit daemons share the work", r.kind, kind)
+		}
+		r.kind = auto.Kind(kind)
+		if given {
+			r.addresses = append(r.addresses, address)
+		}
+	}
+	if r.compiles < 0 || r.compiles > 64 {
+		return fmt.Errorf("--compiles %d: give a number from 1 to 64", r.compiles)
+	}
+	if host := getenv("BUILDKIT_HOST"); host != "" && r.kind != auto.Chroot && len(r.addresses) == 0 {
+		r.kind, r.addresses = auto.BuildKit, []string{host}
+	}
+	return nil
+}
+
+// use gives the builder its runner, which is looked for when there is something to compile. The result ends it.
+func (r *runnerFlags) use(b *images.Builder, say func(string)) func() error {
+	b.Compiles = r.compiles
+	if b.Compiles == 0 {
+		b.Compiles = max(1, len(r.addresses))
+	}
+	finder := auto.New(auto.Options{Kind: r.kind, Addresses: r.addresses, TLS: r.tls, Work: b.Store.Dir(), Say: say})
+	b.Runner = finder.Runner
+	return finder.Close
+}

@@ -1,0 +1,54 @@
+package batch
+
+import (
+	"strings"
+
+	"github.com/driver-container/driver-container/images/recipe"
+)
+
+// arguments gives the named flags with the values of the batch, in the order of the names. A flag without a value, and a
+// switch that is off, is left out.
+func (b *Batch) arguments(flags ...string) (words []string) {
+	k := &b.Kernels
+	switches := map[string]bool{
+		"--one-image": k.Together, "--with-toolchain": k.Toolchain, "--with-sources": k.Sources,
+		"--allow-incompatible": b.Selection.AllowIncompatible,
+	}
+	values := map[string][]string{
+		"--matrix": {b.Given.MatrixFile}, "--lock": {b.Given.LockFile}, "--profile": {b.Given.Profile},
+		"--base": {b.Plan.Base}, "--mirror": {recipe.PublicMirror(b.Plan.Mirror)}, "--repository": {b.Repository},
+		"--kernel": k.Specs, "--kernel-flavour": k.Flavours, "--modules": {strings.Join(k.Modules, ",")},
+		"--flavour": b.Selection.Flavours,
+	}
+	for _, flag := range flags {
+		if switches[flag] {
+			words = append(words, flag)
+		}
+		for _, v := range values[flag] {
+			if v != "" {
+				words = append(words, flag, v)
+			}
+		}
+	}
+	return words
+}
+
+// lockCommand is the command that locks a section again with the flags of this call.
+func (b *Batch) lockCommand(section string) string {
+	words := b.arguments("--matrix", "--lock", "--base", "--mirror", "--flavour", "--kernel", "--kernel-flavour",
+		"--one-image", "--with-toolchain", "--with-sources", "--allow-incompatible")
+	for i, w := range words {
+		words[i] = shellWord(w)
+	}
+	return strings.Join(append(append([]string{"driver-build", "lock"}, words...), "--update", section), " ")
+}
+
+// shellWord quotes a word that a shell would take apart.
+func shellWord(s string) string {
+	if strings.IndexFunc(s, func(r rune) bool {
+		return !strings.ContainsRune("%+,-./:=@_~", r) && (r < '0' || r > '9' && r < 'A' || r > 'Z' && r < 'a' || r > 'z')
+	}) < 0 {
+		return s
+	}
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+}

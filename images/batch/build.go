@@ -1,0 +1,153 @@
+package batch
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/driver-container/driver-container/images"
+	"github.com/driver-container/driver-container/images/recipe"
+	"github.com/driver-container/driver-container/images/registry"
+)
+
+// Each calls f for all groups, several at a time. A group that fails does not stop the others; ErrSomeFailed says that of
+// several groups some failed.
+func Each(ctx context.Context, jobs int, groups []Group, f func(Group) error) error {
+	errs := each(ctx, jobs/2, len(groups), func(i int) error {
+		if err := f(groups[i]); err != nil {
+			return fmt.Errorf("%s: %w", groups[i].Tag, err)
+		}
+		return nil
+	})
+	failed := 0
+	for _, err := range errs {
+		if err != nil {
+			failed++
+		}
+	}
+	if failed == 0 || len(groups) == 1 {
+		return errors.Join(errs...)
+	}
+	return fmt.Errorf("%d of %d targets: %w:\n%w", failed, len(groups), ErrSomeFailed, errors.Join(errs...))
+}
+
+// Recipes plans the images of a group, or takes what was locked of them. found is called for each recipe, by several
+// goroutines at once.
+func (b *Batch) Recipes(ctx context.Context, builder *images.Builder, g Group, found func(*recipe.Recipe) error) error {
+	eg, ctx := errgroup.WithContext(ctx)
+	for _, im := range g.Images {
+		eg.Go(func() error {
+			r, err := im.recipe(ctx, builder)
+			if err != nil {
+				return err
+			}
+			return found(r)
+		})
+	}
+	return eg.Wait()
+}
+
+// Build builds the images of a group and makes one artifact of them.
+func (b *Batch) Build(ctx context.Context, builder *images.Builder, g Group) (registry.Artifact, error) {
+	built := make([]v1.Image, len(g.Images))
+	eg, ectx := errgroup.WithContext(ctx)
+	for i, im := range g.Images {
+		eg.Go(func() error {
+			r, err := im.recipe(ectx, builder)
+			if err != nil {
+				return err
+			}
+			built[i], err = builder.Build(ectx, r)
+			return b.explain(ctx, builder, im, err)
+		})
+	}
+	if err := eg.Wait(); err != nil {
+		return nil, err
+	}
+	return images.Combine(built)
+}
+
+// Download is a file, or a base image, that images are made from.
+type Download struct {
+	Digest string // with its kind: "sha256:..."
+	Path   string // in the cache; "" for a base
+	Name   string // the address of a file, the reference of a base
+}
+
+// Bases brings the base images of all groups into the cache. found is called once for each base.
+func (b *Batch) Bases(ctx context.Context, builder *images.Builder, groups []Group, found func(Download)) error {
+	once := firstTime(found)
+	for _, g := range groups {
+		for _, im := range g.Images {
+			base, err := builder.Registry.Base(ctx, im.base(), im.Target.Arch)
+			if err != nil {
+				return fmt.Errorf("base image of %s: %w", im.Target.System.ID, b.explain(ctx, builder, im, err))
+			}
+			d := Download{Digest: base.Digest.String(), Name: base.Name}
+			once(d.Digest+" "+d.Name, d)
+		}
+	}
+	return nil
+}
+
+// Fetch brings everything that the images of all groups are made from into the cache. found is called once for each
+// file, also where several images need it.
+func (b *Batch) Fetch(ctx context.Context, builder *images.Builder, groups []Group, found func(Download)) error {
+	once := firstTime(found)
+	for _, g := range groups {
+		for _, im := range g.Images {
+			r, err := im.recipe(ctx, builder)
+			if err != nil {
+				return err
+			}
+			if im.Pins != nil { // else the plan has read it
+				if _, err := builder.Registry.Base(ctx, r.Base.Location, im.Target.Arch); err != nil {
+					return fmt.Errorf("base image of %s: %w", r.Target(), b.explain(ctx, builder, im, err))
+				}
+			}
+			once(r.Base.Digest, Download{Digest: r.Base.Digest, Name: r.Base.Name})
+			if err := builder.Download(ctx, r); err != nil {
+				return b.explain(ctx, builder, im, err)
+			}
+			for _, f := range r.Public().Files() {
+				kind, digest := "sha256:", f.SHA256
+				if digest == "" { // of a repository that knows no other
+					kind, digest = "sha512:", f.SHA512
+				}
+				once(digest, Download{Digest: kind + digest, Path: builder.Store.Path(digest), Name: f.URL})
+			}
+		}
+	}
+	return nil
+}
+
+func firstTime(found func(Download)) func(key string, d Download) {
+	seen := map[string]bool{}
+	return func(key string, d Download) {
+		if !seen[key] {
+			seen[key] = true
+			found(d)
+		}
+	}
+}
+
+// recipe plans the image, or takes what was locked.
+func (im Image) recipe(ctx context.Context, b *images.Builder) (*recipe.Recipe, error) {
+	if im.Pins != nil {
+		return b.Recipe(im.Target, im.Plan, *im.Pins)
+	}
+	return b.Plan(ctx, im.Target, im.Plan)
+}
+
+// base is the reference of the image's base.
+func (im Image) base() string {
+	ref := cmp.Or(im.Plan.Base, im.Target.System.Base)
+	if im.Pins != nil && !registry.IsLocal(ref) {
+		return im.Pins.Base.Name + "@" + im.Pins.Base.Digest
+	}
+	return ref
+}

@@ -1,0 +1,219 @@
+package batch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/driver-container/driver-container/distros"
+	"github.com/driver-container/driver-container/distros/fetch"
+	"github.com/driver-container/driver-container/images"
+	"github.com/driver-container/driver-container/images/matrix"
+	"github.com/driver-container/driver-container/images/recipe"
+)
+
+// Verdict is the answer to one question about a pair.
+type Verdict struct {
+	State  string `json:"state"` // one of those below
+	Detail string `json:"detail,omitempty"`
+}
+
+// The states of a verdict.
+const (
+	VerdictOK      = "ok"
+	VerdictFailed  = "failed"
+	VerdictUnknown = "unknown" // could not be found out, or means nothing
+	VerdictNone    = "none"    // there is nothing to ask
+)
+
+// Checked is what was found out about one pair.
+type Checked struct {
+	System   string      `json:"os"`
+	Driver   string      `json:"driver"`
+	Arch     string      `json:"arch"`
+	Tag      string      `json:"tag"`
+	Excluded string      `json:"excluded,omitempty"` // the rule that says why it cannot be built; nothing else was asked then
+	Base     *Verdict    `json:"base,omitempty"`
+	Archive  *Verdict    `json:"archive,omitempty"`
+	Headers  *Verdict    `json:"headers,omitempty"` // and compiler, for the kernel in Kernel
+	Kernel   string      `json:"kernel,omitempty"`  // the newest that the driver compiles on
+	Kernels  int         `json:"kernels"`           // how many are offered that it compiles on
+	Lock     *Verdict    `json:"lock,omitempty"`    // whether what was locked is still there
+	Image    *ImageState `json:"image,omitempty"`
+	Broken   bool        `json:"broken"`
+}
+
+// Check looks at all pairs, several at a time: whether each could be built now, and whether its image is there. Where the
+// programs for images are missing, the image cannot be compared.
+func (b *Batch) Check(ctx context.Context, builder *images.Builder, pairs []Pair) ([]Checked, error) {
+	s, err := newSurvey(builder)
+	if err != nil {
+		return nil, err
+	}
+	rows := make([]Checked, len(pairs))
+	errs := each(ctx, s.online.Jobs, len(pairs), func(i int) error {
+		p := pairs[i]
+		rows[i] = Checked{System: p.System, Driver: p.Driver, Arch: p.Arch, Tag: p.Tag, Excluded: p.Excluded}
+		if p.Excluded == "" {
+			b.checkPair(ctx, s, &rows[i], p.Target)
+		}
+		return context.Cause(ctx)
+	})
+	return rows, errors.Join(errs...)
+}
+
+// checkPair answers all questions about one pair.
+func (b *Batch) checkPair(ctx context.Context, s *survey, row *Checked, t matrix.Target) {
+	im := Image{Target: t, Plan: b.Plan}
+	row.Base = s.base(ctx, t.System.Base, t.Arch)
+	row.Archive = s.archive(ctx, im)
+	row.Headers = &Verdict{VerdictUnknown, ""}
+	if row.Base.State != VerdictFailed { // else the same reason would be given twice
+		row.Headers = s.headers(ctx, row, im)
+	}
+	var lockErr error
+	if b.Lock != nil {
+		var pins *recipe.Pins
+		if pins, lockErr = b.lockedPins(im); lockErr == nil {
+			im.Pins = pins
+		}
+		row.Lock = b.lockedFiles(ctx, s, im, lockErr)
+	}
+	if b.Repository != "" {
+		st := s.state(ctx, b.Repository+":"+t.Tag(), t.Arch, b.comparable(ctx, s, im, lockErr))
+		st.Why = oneLine(st.Why)
+		row.Image = &st
+	}
+	for _, v := range []*Verdict{row.Base, row.Archive, row.Headers, row.Lock} {
+		row.Broken = row.Broken || v != nil && v.State == VerdictFailed
+	}
+}
+
+// lockedFiles asks for everything that is locked: base and packages. err says why there are no pins; a pair that is not
+// locked is no failure, a section that no longer fits is one.
+func (b *Batch) lockedFiles(ctx context.Context, s *survey, im Image, err error) *Verdict {
+	if err != nil {
+		if _, ok := b.Lock.Find(im.Tag(), im.Target.Arch); !ok {
+			return &Verdict{VerdictNone, "not locked"}
+		}
+		return failed(err)
+	}
+	if v := s.base(ctx, im.base(), im.Target.Arch); v.State == VerdictFailed {
+		return v
+	}
+	all := im.Pins.All()
+	closed := 0
+	for _, p := range all {
+		_, err := s.size(ctx, p.URL)
+		status, ok := errors.AsType[*fetch.StatusError](err)
+		if ok && (status.Code == http.StatusUnauthorized || status.Code == http.StatusForbidden) {
+			closed++ // of a subscription: a build has its certificates from the base's configuration, which is not read here
+			continue
+		}
+		if v := s.file(ctx, fetch.File{URL: p.URL, Size: p.Size}); v.State == VerdictFailed {
+			return v
+		}
+	}
+	if closed > 0 {
+		return &Verdict{VerdictUnknown, fmt.Sprintf(
+			"%d of %d locked packages are on servers that want a login or a certificate, which check does not use", closed, len(all))}
+	}
+	return &Verdict{VerdictOK, fmt.Sprintf("base and %d packages", len(all))}
+}
+
+// comparable gives the recipe to compare the image in the registry with; nil when there can be none.
+func (b *Batch) comparable(ctx context.Context, s *survey, im Image, lockErr error) *recipe.Recipe {
+	if b.Lock != nil && lockErr != nil {
+		if _, ok := b.Lock.Find(im.Tag(), im.Target.Arch); ok {
+			return nil
+		}
+	}
+	r, err := s.recipe(ctx, im)
+	if err != nil { // the pins cannot be found, or the programs are not beside driver-build
+		return nil
+	}
+	return r
+}
+
+func failed(err error) *Verdict { return &Verdict{VerdictFailed, oneLine(err.Error())} }
+
+// base asks for the manifest of a base.
+func (s *survey) base(ctx context.Context, ref, arch string) *Verdict {
+	digest, err := s.bases.get(ref+" "+arch, func() (string, error) {
+		h, err := s.online.Registry.Resolve(ctx, ref, arch)
+		return h.String(), err
+	})
+	if err != nil {
+		return failed(err)
+	}
+	return &Verdict{VerdictOK, digest}
+}
+
+// archive asks for the size of the driver's .run archive. A driver that comes as packages has none.
+func (s *survey) archive(ctx context.Context, im Image) *Verdict {
+	asked, err := recipe.Ask(im.Target, im.Plan)
+	if err != nil {
+		return failed(err)
+	}
+	if asked.Archive == nil {
+		return &Verdict{State: VerdictNone}
+	}
+	return s.file(ctx, *asked.Archive)
+}
+
+// file asks whether a file is there with the size that it should have.
+func (s *survey) file(ctx context.Context, f fetch.File) *Verdict {
+	size, err := s.size(ctx, f.URL)
+	switch {
+	case errors.Is(err, fetch.ErrOffline):
+		return &Verdict{VerdictUnknown, "--offline"}
+	case err != nil:
+		return failed(err)
+	case size == 0:
+		return &Verdict{VerdictUnknown, "the server does not say how large " + f.URL + " is"}
+	case f.Size > 0 && f.Size != size:
+		return &Verdict{VerdictFailed, fmt.Sprintf("%s has %d bytes, and should have %d", f.URL, size, f.Size)}
+	}
+	return &Verdict{VerdictOK, fmt.Sprintf("%d bytes", size)}
+}
+
+func (s *survey) size(ctx context.Context, address string) (int64, error) {
+	return s.sizes.get(address, func() (int64, error) { return s.online.Fetch.Stat(ctx, address) })
+}
+
+// headers plans an image with compiler and headers for the newest kernel that the driver compiles on. Where there is no
+// such kernel, it plans the image without.
+func (s *survey) headers(ctx context.Context, row *Checked, im Image) *Verdict {
+	offered, err := s.offered(ctx, im.Target, im.Plan)
+	if err != nil {
+		return failed(err)
+	}
+	for _, k := range offered {
+		if recipe.CheckKernel(im.Target.Driver, k.Release) == nil {
+			row.Kernels++
+		}
+	}
+	detail := "the repositories offer no kernel headers"
+	if len(offered) > 0 {
+		detail = fmt.Sprintf("the driver compiles on none of the %d kernels that the repositories offer", len(offered))
+	}
+	if row.Kernels > 0 {
+		latest := Kernels{Specs: []string{"latest"}}
+		releases, err := latest.releases(im.Target, false, func(matrix.Target) ([]distros.Kernel, error) { return offered, nil })
+		if err != nil { // kernels of other flavours only
+			detail = oneLine(err.Error())
+		} else {
+			row.Kernel = releases[0]
+			im.Plan.Kernels, im.Plan.Toolchain = releases[:1], true
+			detail = row.Kernel
+		}
+	}
+	if _, err := s.find(ctx, im); err != nil {
+		return failed(err)
+	}
+	if row.Kernel == "" {
+		return &Verdict{VerdictNone, detail}
+	}
+	return &Verdict{VerdictOK, detail}
+}

@@ -1,0 +1,91 @@
+package batch
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"time"
+
+	"github.com/driver-container/driver-container/distros/fetch"
+	"github.com/driver-container/driver-container/images"
+	"github.com/driver-container/driver-container/images/matrix"
+	"github.com/driver-container/driver-container/images/packages"
+	"github.com/driver-container/driver-container/images/progress"
+	"github.com/driver-container/driver-container/images/recipe"
+	"github.com/driver-container/driver-container/images/registry"
+)
+
+// Programs finds the programs that go into images of an architecture.
+type Programs = func(arch string) ([]recipe.Binary, error)
+
+// Connection says how the cache and the network are reached, and what all images have in common.
+type Connection struct {
+	Cache         string // folder
+	Jobs          int
+	Offline       bool                // only what is in the cache
+	Insecure      bool                // as in registry.Options
+	CAFile        string              // authorities that are trusted besides the system's; "": none
+	Mirrors       map[string][]string // of registries
+	AllowRollback bool                // as in images.Builder
+	Programs      Programs
+	Info          recipe.BuilderInfo
+	Attempts      int           // 0: the default
+	Backoff       time.Duration // 0: the default
+
+	Observe  progress.Observer
+	Progress func(registry.Event)
+}
+
+// Connect opens the cache and makes a builder. It uses no network.
+func Connect(c Connection) (*images.Builder, error) {
+	client, err := c.httpClient()
+	if err != nil {
+		return nil, &matrix.RequestError{Err: err}
+	}
+	store, err := fetch.OpenStore(c.Cache)
+	if err != nil {
+		return nil, fmt.Errorf("open the cache: %w", err)
+	}
+	registries, err := registry.New(registry.Options{
+		Store: store, Insecure: c.Insecure, CAFile: c.CAFile, Mirrors: c.Mirrors, Offline: c.Offline, Jobs: c.Jobs, Progress: c.Progress,
+		Attempts: c.Attempts, Backoff: c.Backoff,
+	})
+	if err != nil {
+		return nil, &matrix.RequestError{Err: err}
+	}
+	files := &fetch.Client{
+		Store: store, HTTP: client, Offline: c.Offline, UserAgent: "driver-build/" + c.Info.Version, Attempts: c.Attempts, Backoff: c.Backoff,
+	}
+	env := packages.Env{Store: store, Fetch: files, Jobs: c.Jobs, Machine: os.DirFS("/"), AllowRollback: c.AllowRollback}
+	return &images.Builder{
+		Planner: images.Planner{Env: env, Registry: registries, Observe: c.Observe}, Binaries: c.Programs, Info: c.Info,
+	}, nil
+}
+
+// httpClient trusts the authorities of the CA file besides the system's, for package mirrors and driver downloads.
+func (c *Connection) httpClient() (*http.Client, error) {
+	if c.CAFile == "" {
+		return nil, nil //nolint:nilnil // nil is fetch's own client
+	}
+	pem, err := os.ReadFile(c.CAFile)
+	if err != nil {
+		return nil, fmt.Errorf("--ca: %w", err)
+	}
+	pool, err := x509.SystemCertPool()
+	if err != nil {
+		pool = x509.NewCertPool()
+	}
+	if !pool.AppendCertsFromPEM(pem) {
+		return nil, fmt.Errorf("--ca %s: no certificate in it (PEM is expected)", c.CAFile)
+	}
+	t, ok := http.DefaultTransport.(*http.Transport)
+	if !ok {
+		return nil, errors.New("the default HTTP transport has been replaced")
+	}
+	t = t.Clone()
+	t.TLSClientConfig = &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}
+	return &http.Client{Transport: t}, nil
+}

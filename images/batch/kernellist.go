@@ -1,0 +1,214 @@
+package batch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/driver-container/driver-container/distros"
+	"github.com/driver-container/driver-container/distros/fetch"
+	"github.com/driver-container/driver-container/images"
+	"github.com/driver-container/driver-container/images/matrix"
+	"github.com/driver-container/driver-container/images/recipe"
+	"github.com/driver-container/driver-container/images/registry"
+)
+
+// KernelQuery asks which kernels the package repositories of systems offer.
+type KernelQuery struct {
+	Matrix     *matrix.Matrix
+	Selection  matrix.Selection
+	Flavours   []string       // of kernels; empty: all
+	Plan       recipe.Options // its Base and Mirror count
+	Repository string         // where images are looked for; "": nowhere
+	Dates      bool           // ask the mirror for the date of each kernel
+
+	Notes []string // what the user should know beside the answer
+
+	targets    []matrix.Target // one for each platform, without driver
+	compatible map[string]bool // platform and driver that the matrix allows
+	tags       map[string]bool // in the repository; nil: not known
+	offered    map[string]bool // flavours of all kernels that are offered
+}
+
+// OfferedKernel is one kernel of one system.
+type OfferedKernel struct {
+	System  string   `json:"os"`
+	Arch    string   `json:"arch"`
+	Kernel  string   `json:"kernel"`
+	Flavour string   `json:"flavour"`
+	Default bool     `json:"default"`
+	Package string   `json:"package"`
+	Version string   `json:"version"`
+	Date    string   `json:"date,omitempty"` // RFC 3339, with --dates where the mirror says it
+	Drivers []string `json:"drivers"`        // of the matrix, that compile on it
+	Images  []string `json:"images"`         // tags in the repository; null: not known
+}
+
+// Check asks the matrix which systems, architectures and drivers are meant.
+func (q *KernelQuery) Check() error {
+	s := &q.Selection
+	if len(s.Systems) == 0 {
+		return matrix.RequestErrorf("give --os SYSTEM; driver-build list shows the systems there are")
+	}
+	if len(s.Systems) > 1 && q.Plan.Base != "" {
+		return matrix.RequestErrorf("--base is of one system: give one --os")
+	}
+	if len(s.Archs) == 0 {
+		s.Archs = []string{"amd64"}
+	}
+	s.All = true
+	targets, err := q.Matrix.Select(*s)
+	if err != nil {
+		return &matrix.RequestError{Err: err}
+	}
+	q.compatible, q.offered = map[string]bool{}, map[string]bool{}
+	for _, t := range targets {
+		q.compatible[platform(t)+" "+t.Driver.Version] = true
+	}
+	for _, sys := range q.Matrix.Systems {
+		for _, arch := range slices.Compact(slices.Sorted(slices.Values(s.Archs))) {
+			if !slices.Contains(s.Systems, sys.ID) {
+				continue
+			}
+			if !slices.Contains(sys.Archs, arch) {
+				return matrix.RequestErrorf("--arch %s: the matrix has %s for %s only", arch, sys.ID, strings.Join(sys.Archs, ", "))
+			}
+			distro, err := distros.Lookup(sys.ID)
+			if err != nil {
+				return err
+			}
+			q.targets = append(q.targets, matrix.Target{System: sys, Distro: distro, Arch: arch})
+		}
+	}
+	if len(s.Drivers) > 0 {
+		for _, no := range q.Matrix.Impossible(*s) {
+			q.Notes = append(q.Notes, no.Error())
+		}
+	}
+	return nil
+}
+
+// List asks the repositories of all platforms and the registry. A platform that fails does not stop the others: the error
+// is ErrSomeFailed then, and the kernels of the others are there.
+func (q *KernelQuery) List(ctx context.Context, b *images.Builder) ([]OfferedKernel, error) {
+	var eg errgroup.Group
+	eg.Go(func() error { return q.listTags(ctx, b) })
+	found := make([][]images.DatedKernel, len(q.targets))
+	errs := each(ctx, b.Jobs/2, len(q.targets), func(i int) (err error) {
+		found[i], err = q.kernels(ctx, b, q.targets[i])
+		return err
+	})
+	if err := eg.Wait(); err != nil {
+		return nil, err
+	}
+	var rows []OfferedKernel
+	for i, t := range q.targets {
+		if errs[i] == nil && len(found[i]) == 0 {
+			q.Notes = append(q.Notes, fmt.Sprintf("the package repositories of %s offer no kernel headers", platform(t)))
+		}
+		for _, k := range found[i] {
+			q.offered[k.Flavour] = true
+			if wanted(q.Flavours, k.Flavour) {
+				rows = append(rows, q.row(t, k))
+			}
+		}
+	}
+	failed := slices.DeleteFunc(slices.Clone(errs), func(err error) bool { return err == nil })
+	switch {
+	case len(failed) == 0:
+		return rows, q.checkFlavours()
+	case len(failed) == len(errs):
+		return nil, errors.Join(errs...)
+	}
+	return rows, fmt.Errorf("%d of %d systems: %w:\n%w", len(failed), len(errs), ErrSomeFailed, errors.Join(failed...))
+}
+
+// kernels asks the repositories of one platform.
+func (q *KernelQuery) kernels(ctx context.Context, b *images.Builder, t matrix.Target) (found []images.DatedKernel, err error) {
+	if q.Dates {
+		return b.DatedKernels(ctx, t, q.Plan)
+	}
+	all, err := b.Kernels(ctx, t, q.Plan)
+	for _, k := range all {
+		found = append(found, images.DatedKernel{Kernel: k})
+	}
+	return found, err
+}
+
+// checkFlavours refuses a flavour that no system has: most likely it is misspelt.
+func (q *KernelQuery) checkFlavours() error {
+	for _, flavour := range q.Flavours {
+		if q.offered[flavour] {
+			continue
+		}
+		known := slices.Sorted(maps.Keys(q.offered))
+		hint := "there are " + strings.Join(known, ", ")
+		if near := distros.Nearest(flavour, known); len(near) > 0 {
+			hint = "did you mean " + strings.Join(near, ", ") + "?"
+		}
+		return matrix.RequestErrorf("--kernel-flavour %q: the repositories have no kernel of it: %s", flavour, hint)
+	}
+	return nil
+}
+
+// listTags asks the registry once for what it has. A registry that does not say is no failure: it is the smaller part of
+// the answer.
+func (q *KernelQuery) listTags(ctx context.Context, b *images.Builder) error {
+	if q.Repository == "" {
+		return nil
+	}
+	step := b.Observe.Begin(q.Repository, "list the tags")
+	tags, err := b.Registry.ListTags(ctx, q.Repository)
+	if ctx.Err() != nil {
+		return step.End(false, err)
+	}
+	_ = step.End(false, nil) // what went wrong is in the notes
+	if _, ok := errors.AsType[*registry.Error](err); ok || errors.Is(err, fetch.ErrOffline) {
+		q.Notes = append(q.Notes, fmt.Sprintf("which images exist is not known: %v", err))
+		return nil
+	}
+	if err != nil {
+		return matrix.RequestErrorf("--repository: %w", err)
+	}
+	q.tags = map[string]bool{}
+	for _, tag := range tags {
+		q.tags[tag] = true
+	}
+	return nil
+}
+
+// row says what can be done with a kernel.
+func (q *KernelQuery) row(t matrix.Target, k images.DatedKernel) OfferedKernel {
+	r := OfferedKernel{
+		System: t.System.ID, Arch: t.Arch, Kernel: k.Release, Flavour: k.Flavour, Default: k.Default, Package: k.Headers, Version: k.Version,
+		Drivers: []string{},
+	}
+	if !k.Date.IsZero() {
+		r.Date = k.Date.Format(time.RFC3339)
+	}
+	var tags []string
+	for _, d := range q.Matrix.Drivers {
+		if !wanted(q.Selection.Drivers, d.Version) {
+			continue
+		}
+		t.Driver = d
+		tag, aliases := recipe.KernelTags(t, k.Release)
+		tags = append(append(tags, tag), aliases...)
+		if q.compatible[platform(t)+" "+d.Version] && recipe.CheckKernel(d, k.Release) == nil {
+			r.Drivers = append(r.Drivers, d.Version)
+			tags = append(tags, t.Tag())
+		}
+	}
+	if q.tags != nil {
+		r.Images = slices.DeleteFunc(tags, func(tag string) bool { return !q.tags[tag] })
+		slices.Sort(r.Images)
+		r.Images = append([]string{}, slices.Compact(r.Images)...)
+	}
+	return r
+}

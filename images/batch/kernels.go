@@ -1,0 +1,139 @@
+package batch
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/driver-container/driver-container/distros"
+	"github.com/driver-container/driver-container/images/matrix"
+	"github.com/driver-container/driver-container/images/recipe"
+)
+
+// Kernels say for which kernels modules are compiled ahead of time, and what else goes into these images.
+type Kernels struct {
+	Specs     []string // as [recipe.SelectKernels] takes them; empty: nothing is compiled
+	Flavours  []string // of the kernels that "latest" and "all" mean
+	Modules   []string // to compile; empty: all that the sources offer
+	Together  bool     // one image for all kernels instead of one image a kernel
+	Toolchain bool     // compiler and sources go in as well
+	Sources   bool     // the sources of the kernel modules go in as well
+}
+
+var moduleName = regexp.MustCompile(`^[a-z][a-z0-9_-]{0,63}$`)
+
+// Check finds flags that say nothing without others, and names that cannot be right.
+func (k *Kernels) Check() error {
+	if len(k.Specs) == 0 {
+		for _, c := range []struct {
+			flag  string
+			given bool
+		}{
+			{"--kernel-flavour", len(k.Flavours) > 0}, {"--modules", len(k.Modules) > 0}, {"--one-image", k.Together},
+			{"--with-toolchain", k.Toolchain}, {"--with-sources", k.Sources},
+		} {
+			if c.given {
+				return fmt.Errorf("%s says something about modules that are compiled ahead of time: give --kernel too", c.flag)
+			}
+		}
+		return nil
+	}
+	if len(k.Flavours) > 0 && !k.NeedsIndex() {
+		return errors.New("--kernel-flavour narrows --kernel latest and all: a release has its flavour in its name")
+	}
+	for _, m := range k.Modules {
+		if !moduleName.MatchString(m) {
+			return fmt.Errorf("--modules: %q is no name of a module: give names such as nvidia,nvidia-uvm", m)
+		}
+	}
+	if len(k.Modules) > 0 && (!slices.Contains(k.Modules, "nvidia") || !slices.Contains(k.Modules, "nvidia-uvm")) {
+		return errors.New("--modules: nvidia and nvidia-uvm must be among them: nothing works without")
+	}
+	return nil
+}
+
+// ListKernels gives the kernels that the repositories of a target offer.
+type ListKernels func(matrix.Target) ([]distros.Kernel, error)
+
+// NeedsIndex says whether only the repositories know which kernels are meant.
+func (k *Kernels) NeedsIndex() bool { return slices.ContainsFunc(k.Specs, recipe.IsListed) }
+
+// expand turns targets into images: without kernels one image a target, else one for each kernel, or one for all kernels.
+func (b *Batch) expand(targets []matrix.Target, k *Kernels, list ListKernels) ([]Image, error) {
+	var all []Image
+	for _, t := range targets {
+		if len(k.Specs) == 0 {
+			all = append(all, Image{Target: t, Plan: b.Plan})
+			continue
+		}
+		releases, err := k.releases(t, b.Selection.AllowIncompatible, list)
+		if err != nil {
+			return nil, err
+		}
+		o := b.Plan
+		o.Together, o.Toolchain, o.Sources = k.Together, k.Toolchain, k.Sources
+		o.Modules, o.Flavours = k.Modules, b.Selection.Flavours
+		if k.Together {
+			o.Kernels = releases
+			all = append(all, Image{Target: t, Plan: o})
+			continue
+		}
+		for _, release := range releases {
+			o.Kernels = []string{release}
+			all = append(all, Image{Target: t, Plan: o})
+		}
+	}
+	return all, nil
+}
+
+// releases are the kernels of a target. Kernels that the repositories list and the driver does not compile on are left
+// out; such a kernel that the user named is refused.
+func (k *Kernels) releases(t matrix.Target, incompatible bool, list ListKernels) ([]string, error) {
+	var offered []distros.Kernel
+	usual := ""
+	if k.NeedsIndex() {
+		usual = t.Distro.KernelFlavour(t.Arch)
+		all, err := list(t)
+		if err != nil {
+			return nil, err
+		}
+		offered = slices.DeleteFunc(slices.Clone(all), func(k distros.Kernel) bool {
+			return !incompatible && recipe.CheckKernel(t.Driver, k.Release) != nil
+		})
+		if len(offered) == 0 && len(all) > 0 {
+			return nil, matrix.RequestErrorf("--kernel: %w; the repositories have no other", recipe.CheckKernel(t.Driver, all[0].Release))
+		}
+	}
+	for _, spec := range k.Specs {
+		if recipe.IsListed(spec) || incompatible {
+			continue
+		}
+		if err := recipe.CheckKernel(t.Driver, spec); err != nil {
+			return nil, matrix.RequestErrorf("--kernel %s: %w; --allow-incompatible builds it all the same", spec, err)
+		}
+	}
+	releases, err := recipe.SelectKernels(offered, k.Specs, k.Flavours, usual)
+	if err != nil {
+		return nil, matrix.RequestErrorf("%s %s: %w", t.Tag(), t.Arch, err)
+	}
+	return releases, nil
+}
+
+// lockWord is how the lock notes a spec: with the flavours that narrow it.
+func (k *Kernels) lockWord(spec string) string {
+	if len(k.Flavours) == 0 || !recipe.IsListed(spec) {
+		return spec
+	}
+	return fmt.Sprintf("%s %s", spec, strings.Join(slices.Compact(slices.Sorted(slices.Values(k.Flavours))), ","))
+}
+
+// lockWords are those of all specs, sorted, each once.
+func (k *Kernels) lockWords() (all []string) {
+	for _, spec := range k.Specs {
+		all = append(all, k.lockWord(spec))
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}

@@ -1,0 +1,188 @@
+package batch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/driver-container/driver-container/distros/fetch"
+	"github.com/driver-container/driver-container/images"
+	"github.com/driver-container/driver-container/images/lockfile"
+	"github.com/driver-container/driver-container/images/matrix"
+	"github.com/driver-container/driver-container/images/packages"
+	"github.com/driver-container/driver-container/images/recipe"
+)
+
+// Lock is the lock that a call goes by.
+type Lock struct {
+	*lockfile.Lock
+	File string
+}
+
+// LockPath is where the lock of a matrix is, unless given names it: beside the matrix, with the ending .lock.
+func LockPath(given, matrixFile string) string {
+	if given != "" {
+		return given
+	}
+	if matrixFile == "" {
+		matrixFile = "matrix.yaml"
+	}
+	return strings.TrimSuffix(matrixFile, filepath.Ext(matrixFile)) + ".lock"
+}
+
+// OpenLock reads the sections of the batch's targets, or all sections where the batch has no targets. Without a lock,
+// and with "none" as its file, the batch goes by no lock.
+func (b *Batch) OpenLock() error {
+	if b.Given.LockFile == "none" {
+		return nil
+	}
+	path := LockPath(b.Given.LockFile, b.Given.MatrixFile)
+	l, err := lockfile.Read(path, func(name string) bool {
+		return len(b.Targets) == 0 || slices.ContainsFunc(b.Targets, func(t matrix.Target) bool {
+			return strings.HasPrefix(name, t.Driver.Version+"-") && strings.HasSuffix(name, "-"+t.System.ID+"/"+t.Arch)
+		})
+	})
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && b.Given.LockFile == "":
+		return nil
+	case errors.Is(err, fs.ErrNotExist):
+		return matrix.RequestErrorf("--lock: %w; driver-build lock --lock %s writes it", err, path)
+	case err != nil:
+		return &matrix.RequestError{Err: err}
+	}
+	b.Lock = &Lock{l, path}
+	return nil
+}
+
+// lockedImages are the images of all targets as they were locked. An image that is not locked, or that was locked for
+// other flags or for another row of the matrix, is refused: a build that goes by a lock never makes something else
+// without saying so.
+func (b *Batch) lockedImages() ([]Image, error) {
+	var all []Image
+	var errs []error
+	for _, t := range b.Targets {
+		some, err := b.lockedTarget(t)
+		all, errs = append(all, some...), append(errs, err)
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, matrix.RequestErrorf("%s: %w", b.Lock.File, err)
+	}
+	return all, nil
+}
+
+// lockedTarget gives the images of one target: several where modules are compiled for several kernels.
+func (b *Batch) lockedTarget(t matrix.Target) ([]Image, error) {
+	releases, err := b.Lock.releases(&b.Kernels, t)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %s", err, b.lockCommand(t.Tag()+"/"+t.Arch))
+	}
+	k := b.Kernels
+	k.Specs, k.Flavours = releases, nil
+	all, err := b.expand([]matrix.Target{t}, &k, nil)
+	if err != nil {
+		return nil, err
+	}
+	for i := range all {
+		if all[i].Pins, err = b.lockedPins(all[i]); err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
+}
+
+// releases are the kernels that the specs meant when they were locked, so that no repository has to be asked what the
+// latest kernel is.
+func (l *Lock) releases(k *Kernels, t matrix.Target) (releases []string, err error) {
+	if k.Together && len(k.Specs) > 0 {
+		section, ok := l.Find(t.Tag(), t.Arch)
+		locked := []string(nil)
+		if ok {
+			locked = slices.Collect(maps.Keys(section.Asked.Headers))
+		}
+		if !ok || !slices.Equal(section.Kernels, k.lockWords()) && !sameWords(locked, k.Specs) {
+			return nil, fmt.Errorf("%s %s with the kernels %s is not locked", t.Tag(), t.Arch, strings.Join(k.lockWords(), ", "))
+		}
+		return locked, nil
+	}
+	for _, spec := range k.Specs {
+		if !recipe.IsListed(spec) {
+			releases = append(releases, spec)
+			continue
+		}
+		locked := lockedReleases(l.Lock, t, k.lockWord(spec))
+		if len(locked) == 0 {
+			return nil, fmt.Errorf("%s %s: which kernels --kernel %s means is not locked", t.Tag(), t.Arch, k.lockWord(spec))
+		}
+		releases = append(releases, locked...)
+	}
+	slices.Sort(releases)
+	return slices.Compact(releases), nil
+}
+
+func sameWords(a, b []string) bool {
+	return slices.Equal(slices.Sorted(slices.Values(a)), slices.Compact(slices.Sorted(slices.Values(b))))
+}
+
+// lockedReleases lists the kernels of a target that a word of the lock stood for.
+func lockedReleases(l *lockfile.Lock, t matrix.Target, word string) (releases []string) {
+	for _, section := range sectionsOf(l, t) {
+		if section.Tag != t.Tag() && slices.Contains(section.Kernels, word) {
+			releases = slices.AppendSeq(releases, maps.Keys(section.Asked.Headers))
+		}
+	}
+	return releases
+}
+
+// sectionsOf lists the sections of a target: that of its image, and those of its images for single kernels.
+func sectionsOf(l *lockfile.Lock, t matrix.Target) (all []*lockfile.Target) {
+	for _, name := range l.Names() {
+		if s := l.Targets[name]; s.System == t.System.ID && s.Driver == t.Driver.Version && s.Arch == t.Arch {
+			all = append(all, s)
+		}
+	}
+	return all
+}
+
+// lockedPins gives what was locked of an image, if the flags and the matrix still ask for that.
+func (b *Batch) lockedPins(im Image) (*recipe.Pins, error) {
+	asked, err := recipe.Ask(im.Target, im.Plan)
+	if err != nil {
+		return nil, err
+	}
+	name := lockfile.Name(im.Tag(), im.Target.Arch)
+	command := b.lockCommand(name)
+	locked, ok := b.Lock.Find(im.Tag(), im.Target.Arch)
+	if !ok {
+		return nil, fmt.Errorf("%s is not locked: %s", name, command)
+	}
+	if changes := lockfile.CompareRequests(locked.Asked, asked); len(changes) > 0 {
+		return nil, &lockfile.MismatchError{Target: name, Changes: changes, Command: command}
+	}
+	pins, err := locked.WithMirror(im.Plan.Mirror, asked)
+	if mismatch, ok := errors.AsType[*lockfile.MismatchError](err); ok {
+		mismatch.Command = command
+	}
+	return &pins, err
+}
+
+// explain adds to an error what the repositories have now, where something that was locked is no longer there.
+func (b *Batch) explain(ctx context.Context, builder *images.Builder, im Image, err error) error {
+	_, mismatch := errors.AsType[*fetch.MismatchError](err)
+	if err == nil || im.Pins == nil || !mismatch && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, packages.ErrBase) {
+		return err
+	}
+	now, planErr := builder.Plan(ctx, im.Target, im.Plan)
+	if planErr != nil {
+		return err // the first error says more
+	}
+	name := lockfile.Name(im.Tag(), im.Target.Arch)
+	if changes := lockfile.ComparePins(*im.Pins, now.Pins()); len(changes) > 0 {
+		return &lockfile.MismatchError{Target: name, Changes: changes, Command: b.lockCommand(name), Err: err}
+	}
+	return fmt.Errorf("%w; %s has it locked, and the repositories still name it", err, b.Lock.File)
+}

@@ -1,0 +1,66 @@
+package batch
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/driver-container/driver-container/images/matrix"
+)
+
+// maxKeyFile bounds the file of a repository's key; real ones have some kilobytes.
+const maxKeyFile = 1 << 20
+
+// ReadMatrix reads the matrix that --matrix names, or else matrix.yaml in the current folder, or else the embedded one.
+func ReadMatrix(file string, embedded []byte) (*matrix.Matrix, error) {
+	if file != "" {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			return nil, matrix.RequestErrorf("--matrix: %w", err)
+		}
+		return parseMatrix(file, data)
+	}
+	data, err := os.ReadFile("matrix.yaml")
+	if errors.Is(err, fs.ErrNotExist) {
+		return matrix.Parse("matrix.yaml (embedded)", embedded)
+	}
+	if err != nil {
+		return nil, matrix.RequestErrorf("read the matrix: %w", err)
+	}
+	return parseMatrix("matrix.yaml", data)
+}
+
+// parseMatrix reads a matrix, and the keys of repositories that it names by file, relative to its own folder.
+func parseMatrix(name string, data []byte) (*matrix.Matrix, error) {
+	m, err := matrix.Parse(name, data)
+	if err != nil {
+		return nil, err
+	}
+	for i, system := range m.Systems {
+		for j, rep := range system.Repositories {
+			if rep.Key == "" || strings.Contains(rep.Key, "-----BEGIN") {
+				continue
+			}
+			file := rep.Key
+			if !filepath.IsAbs(file) {
+				file = filepath.Join(filepath.Dir(name), file)
+			}
+			st, err := os.Stat(file)
+			if err == nil && st.Size() > maxKeyFile {
+				err = fmt.Errorf("%s has %d bytes, which is no key", file, st.Size())
+			}
+			var key []byte
+			if err == nil {
+				key, err = os.ReadFile(file)
+			}
+			if err != nil {
+				return nil, matrix.RequestErrorf("%s: key of a repository of %s: %w", name, system.ID, err)
+			}
+			m.Systems[i].Repositories[j].Key = string(key)
+		}
+	}
+	return m, nil
+}

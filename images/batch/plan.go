@@ -1,0 +1,123 @@
+package batch
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/driver-container/driver-container/distros"
+	"github.com/driver-container/driver-container/images"
+	"github.com/driver-container/driver-container/images/matrix"
+)
+
+// Task is one build that is due: a tag, for one or several architectures.
+type Task struct {
+	Tag     string   `json:"tag"`
+	System  string   `json:"os"`
+	Driver  string   `json:"driver"`
+	Archs   []string `json:"archs"`
+	Kernels []string `json:"kernels,omitempty"` // that modules are compiled for
+	Reason  string   `json:"reason"`
+	Args    string   `json:"args"` // of driver-build, separated by single spaces; nothing in it needs quotes
+}
+
+// Due lists the builds of images that the registry does not have, or that are out of date, in the order of the matrix.
+// An image that cannot be planned is listed too, so that its build says why. checked is the number of all tags. A
+// registry that does not answer is an error: everything would be built again. groups are those of [Batch.Groups], nil
+// where [Batch.NeedsIndex] is true.
+func (b *Batch) Due(ctx context.Context, builder *images.Builder, groups []Group) (tasks []Task, checked int, err error) {
+	s, err := newSurvey(builder)
+	if err != nil {
+		return nil, 0, err
+	}
+	if b.NeedsIndex() {
+		groups, err = b.Groups(func(t matrix.Target) ([]distros.Kernel, error) { return s.offered(ctx, t, b.Plan) })
+		if err != nil {
+			return nil, 0, err
+		}
+	}
+	reasons := make([][]string, len(groups))
+	if err := errors.Join(each(ctx, s.online.Jobs, len(groups), func(i int) (err error) {
+		reasons[i], err = b.reasons(ctx, s, groups[i])
+		return err
+	})...); err != nil {
+		return nil, 0, err
+	}
+	tasks = []Task{}
+	for i, g := range groups {
+		if len(reasons[i]) == 0 {
+			continue
+		}
+		t, err := b.task(g, strings.Join(reasons[i], "; "))
+		if err != nil {
+			return nil, 0, err
+		}
+		tasks = append(tasks, t)
+	}
+	return tasks, len(groups), nil
+}
+
+// reasons to build what belongs to a tag; none when it is up to date.
+func (b *Batch) reasons(ctx context.Context, s *survey, g Group) (reasons []string, err error) {
+	for _, im := range g.Images {
+		r, planErr := s.recipe(ctx, im)
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		arch := im.Target.Arch
+		st := s.state(ctx, b.Repository+":"+g.Tag, arch, r)
+		switch {
+		case st.State == Unknown:
+			return nil, st.Err
+		case planErr != nil:
+			reasons = append(reasons, arch+": cannot be planned: "+oneLine(planErr.Error()))
+		case st.State == Missing:
+			reasons = append(reasons, arch+": "+st.Why)
+		case st.State != Current:
+			reasons = append(reasons, arch+": "+string(st.State)+": "+st.Why)
+		}
+	}
+	return sameReason(g, reasons), nil
+}
+
+// sameReason says once what is true of all architectures.
+func sameReason(g Group, reasons []string) []string {
+	if len(reasons) < len(g.Images) {
+		return reasons
+	}
+	var all []string
+	for i, r := range reasons {
+		all = append(all, strings.TrimPrefix(r, g.Images[i].Target.Arch+": "))
+	}
+	if all = slices.Compact(all); len(all) == 1 {
+		return all
+	}
+	return reasons
+}
+
+func (b *Batch) task(g Group, reason string) (Task, error) {
+	first := g.Images[0]
+	t := Task{Tag: g.Tag, System: first.Target.System.ID, Driver: first.Target.Driver.Version, Kernels: first.Plan.Kernels, Reason: reason}
+	words := []string{"--os", t.System, "--driver", t.Driver}
+	for _, im := range g.Images {
+		t.Archs = append(t.Archs, im.Target.Arch)
+		words = append(words, "--arch", im.Target.Arch)
+	}
+	for _, k := range t.Kernels { // by name, so that the job builds what was planned
+		words = append(words, "--kernel", k)
+	}
+	words = append(words, b.arguments("--one-image", "--with-toolchain", "--with-sources", "--allow-incompatible", "--modules",
+		"--flavour", "--profile", "--base")...)
+	for _, w := range b.arguments("--mirror") {
+		words = append(words, strings.ReplaceAll(w, " ", ","))
+	}
+	words = append(words, b.arguments("--matrix", "--lock", "--repository")...)
+	for _, w := range words {
+		if strings.ContainsAny(w, " \t\n*?['\"\\") {
+			return t, matrix.RequestErrorf("%q cannot be an argument in a pipeline: use a name without spaces, quotes and wildcards", w)
+		}
+	}
+	t.Args = strings.Join(words, " ")
+	return t, nil
+}

@@ -1,0 +1,218 @@
+package batch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/driver-container/driver-container/images"
+	"github.com/driver-container/driver-container/images/matrix"
+	"github.com/driver-container/driver-container/images/page"
+	"github.com/driver-container/driver-container/images/recipe"
+	"github.com/driver-container/driver-container/images/registry"
+	"github.com/driver-container/driver-container/images/releases"
+)
+
+// created is the standard annotation that says when an image was made.
+const created = "org.opencontainers.image.created"
+
+// ReportOptions say what a page shows beside the pairs.
+type ReportOptions struct {
+	Title, Tool string // of the page; name and version of the program
+	Matrix      *matrix.Matrix
+	Releases    *releases.Table // of the drivers there are
+	Time        time.Time       // of the page
+	Compare     bool            // plan every image, also without a lock, to tell which are out of date
+}
+
+// reporter asks about all cells of a page.
+type reporter struct {
+	*Batch
+	survey  *survey
+	compare bool
+	tags    []string // of the repository, nil where it does not list them
+
+	mu       sync.Mutex
+	unknown  int   // images that could not be compared
+	whyFirst error // why the first of them could not be compared
+}
+
+// Report makes the page that shows pairs: what is built of them and what is not.
+func (b *Batch) Report(ctx context.Context, builder *images.Builder, pairs []Pair, o ReportOptions) (shown page.Report, err error) {
+	s, err := newSurvey(builder)
+	if err != nil {
+		return shown, err
+	}
+	shown = b.emptyPage(pairs, o)
+	r := &reporter{Batch: b, survey: s, compare: b.Repository != "" && (o.Compare || b.Lock != nil)}
+	if b.Repository != "" {
+		note, err := r.list(ctx)
+		if err != nil {
+			return shown, err
+		}
+		shown.Notes = append(shown.Notes, note...)
+	}
+	shown.Cells = make([]page.Cell, len(pairs))
+	if err := errors.Join(each(ctx, s.online.Jobs, len(pairs), func(i int) error {
+		shown.Cells[i] = r.cell(ctx, pairs[i])
+		return context.Cause(ctx)
+	})...); err != nil {
+		return shown, err
+	}
+	if r.unknown > 0 {
+		shown.Notes = append(shown.Notes, fmt.Sprintf("whether %d images are out of date could not be found out: %s", r.unknown, oneLine(r.whyFirst.Error())))
+	}
+	return shown, nil
+}
+
+// emptyPage has what the matrix and the table of drivers say: rows, columns and headings. The newest driver comes first.
+func (b *Batch) emptyPage(pairs []Pair, o ReportOptions) page.Report {
+	shown := page.Report{Title: o.Title, Generated: o.Time, Tool: o.Tool, Repository: b.Repository, Matrix: "matrix.yaml"}
+	if b.Given.MatrixFile != "" {
+		shown.Matrix = filepath.Base(b.Given.MatrixFile)
+	}
+	for _, s := range o.Matrix.Systems {
+		if slices.ContainsFunc(pairs, func(p Pair) bool { return p.System == s.ID }) {
+			shown.Systems = append(shown.Systems, page.System{ID: s.ID, Base: s.Base, Archs: s.Archs, Kernels: s.Kernels})
+		}
+	}
+	for _, d := range slices.Backward(o.Matrix.Drivers) {
+		if !slices.ContainsFunc(pairs, func(p Pair) bool { return p.Driver == d.Version }) {
+			continue
+		}
+		column := page.Driver{
+			Version: d.Version, Branch: d.Branch, Flavours: d.Flavours, Min: d.Kernel.Min, Max: d.Kernel.Max, Reason: d.Kernel.Reason,
+		}
+		if branch, ok := o.Releases.Branch(d.Branch); ok {
+			c := branch.Coverage(o.Matrix, o.Time)
+			column.Kind, column.End, column.Over = c.Kind, c.EndOfLife, c.Over
+			if c.Lags {
+				column.Newest = c.Newest
+			}
+		}
+		shown.Drivers = append(shown.Drivers, column)
+	}
+	return shown
+}
+
+// list asks for the tags of the repository. A registry that answers anything at all is asked further questions; without
+// any answer there is no page: an old page is better than a page that knows nothing.
+func (r *reporter) list(ctx context.Context) (notes []string, err error) {
+	step := r.survey.online.Observe.Begin(r.Repository, "list the tags")
+	tags, err := r.survey.online.Registry.ListTags(ctx, r.Repository)
+	_ = step.End(false, nil) // the errors below say what went wrong
+	_, status := errors.AsType[*registry.StatusError](err)
+	_, silent := errors.AsType[*registry.Error](err)
+	switch {
+	case ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	case status, errors.Is(err, fs.ErrNotExist):
+		notes = append(notes, fmt.Sprintf("images with compiled modules are not shown: %v", err))
+	case silent:
+		return nil, err
+	case err != nil:
+		return nil, matrix.RequestErrorf("--repository: %w", err)
+	}
+	r.tags = tags
+	return notes, nil
+}
+
+// cell says all that is known of a pair.
+func (r *reporter) cell(ctx context.Context, p Pair) page.Cell {
+	c := page.Cell{System: p.System, Driver: p.Driver, Arch: p.Arch, Tag: p.Tag, Source: p.Source}
+	if p.Excluded != "" {
+		c.State, c.Why = page.Excluded, p.Excluded
+		return c
+	}
+	t := p.Target
+	for _, series := range t.System.Kernels {
+		if recipe.CheckKernel(t.Driver, series) == nil {
+			c.Kernels = append(c.Kernels, series)
+		}
+	}
+	c.Modules = r.kernelTags(t)
+	if r.Repository == "" {
+		c.State = page.Buildable
+		return c
+	}
+	st := r.survey.state(ctx, r.Repository+":"+p.Tag, p.Arch, r.recipe(ctx, t))
+	c.State, c.Why = cellState(st.State), st.Why
+	if st.State == Missing {
+		c.Why = strings.TrimPrefix(st.Why, "not in the registry")
+	}
+	if st.Found.Size > 0 {
+		c.Digest, c.Size = st.Found.Digest.String(), st.Found.Size
+		c.Created, _ = time.Parse(time.RFC3339, st.Found.Annotations[created])
+		if c.Created.Unix() <= 0 { // without SOURCE_DATE_EPOCH images say 1970, which means nothing
+			c.Created = time.Time{}
+		}
+		if inside := st.Found.Annotations[recipe.LabelKernels]; inside != "" {
+			c.Modules = append(strings.Split(inside, ","), c.Modules...)
+		}
+	}
+	return c
+}
+
+// cellState is what the page calls a state of the registry's image.
+func cellState(s State) page.State {
+	switch s {
+	case Current, Present:
+		return page.Built
+	case Missing:
+		return page.Missing
+	case Old:
+		return page.OutOfDate
+	default:
+		return page.Unknown
+	}
+}
+
+// recipe is what the image would be made from now; nil when nothing is compared, or when that cannot be found out.
+func (r *reporter) recipe(ctx context.Context, t matrix.Target) *recipe.Recipe {
+	if !r.compare {
+		return nil
+	}
+	im := Image{Target: t, Plan: r.Plan}
+	var err error
+	if r.Lock != nil {
+		im.Pins, err = r.lockedPins(im)
+	}
+	var made *recipe.Recipe
+	if err == nil {
+		made, err = r.survey.recipe(ctx, im)
+	}
+	if err == nil {
+		return made
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.unknown++; r.whyFirst == nil {
+		r.whyFirst = err
+	}
+	return nil
+}
+
+// kernelTags are the kernels that the repository has images with compiled modules for, as their tags name them.
+func (r *reporter) kernelTags(t matrix.Target) (kernels []string) {
+	other := []string{"arm64", "aarch64"}
+	if t.Arch == "arm64" {
+		other = []string{"amd64", "x86_64"}
+	}
+	for _, tag := range r.tags {
+		front, back := t.Driver.Version+"-", "-"+t.System.ID
+		if len(tag) <= len(front)+len(back) || !strings.HasPrefix(tag, front) || !strings.HasSuffix(tag, back) {
+			continue
+		}
+		kernel := tag[len(front) : len(tag)-len(back)]
+		if !slices.ContainsFunc(other, func(arch string) bool { return strings.Contains(kernel, arch) }) {
+			kernels = append(kernels, kernel)
+		}
+	}
+	return kernels
+}

@@ -1,0 +1,87 @@
+package batch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+
+	"github.com/driver-container/driver-container/images"
+	"github.com/driver-container/driver-container/images/matrix"
+	"github.com/driver-container/driver-container/images/modsign"
+	"github.com/driver-container/driver-container/images/registry"
+)
+
+// Archs are the architectures that driver images are made for.
+func Archs() []string { return []string{"amd64", "arm64"} }
+
+// Open opens an image for each architecture that is wanted, or, where none is named, for each that it is there for.
+func Open(ctx context.Context, client *registry.Client, ref string, archs []string) (map[string]v1.Image, error) {
+	all := map[string]v1.Image{}
+	var missing error
+	for _, arch := range Archs() {
+		if !wanted(archs, arch) {
+			continue
+		}
+		base, err := client.Base(ctx, ref, arch)
+		_, other := errors.AsType[*registry.PlatformError](err)
+		switch {
+		case other && len(archs) == 0:
+			missing = err
+		case err != nil:
+			return nil, fmt.Errorf("open %s: %w", ref, err)
+		default:
+			all[arch] = base.Image
+		}
+	}
+	if len(all) == 0 {
+		return nil, fmt.Errorf("open %s: %w", ref, missing)
+	}
+	return all, nil
+}
+
+// Sign signs the modules in the images of all architectures; ref names them in messages.
+func Sign(ctx context.Context, b *images.Builder, ref string, all map[string]v1.Image, how modsign.Signatures) ([]v1.Image, error) {
+	signed := make([]v1.Image, 0, len(all))
+	for _, arch := range Archs() {
+		if all[arch] == nil {
+			continue
+		}
+		img, err := modsign.SignImage(ctx, b.Layers(), ref+" "+arch, all[arch], how)
+		if err != nil {
+			return nil, err
+		}
+		signed = append(signed, img)
+	}
+	return signed, nil
+}
+
+// BuiltTag is the tag that an image was built with, as its label says.
+func BuiltTag(img v1.Image) (string, error) {
+	config, err := img.ConfigFile()
+	if err != nil {
+		return "", err
+	}
+	tag := config.Config.Labels["org.opencontainers.image.version"]
+	if tag == "" {
+		return "", matrix.RequestErrorf("the image does not say which tag it was built with: give --tag")
+	}
+	return tag, nil
+}
+
+// HasZstd says whether an image has layers that are compressed with zstd.
+func HasZstd(all []v1.Image) (bool, error) {
+	for _, img := range all {
+		m, err := img.Manifest()
+		if err != nil {
+			return false, err
+		}
+		if slices.ContainsFunc(m.Layers, func(l v1.Descriptor) bool { return strings.HasSuffix(string(l.MediaType), "+zstd") }) {
+			return true, nil
+		}
+	}
+	return false, nil
+}

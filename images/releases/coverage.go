@@ -1,0 +1,106 @@
+package releases
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/driver-container/driver-container/distros"
+	"github.com/driver-container/driver-container/images/matrix"
+)
+
+// Coverage is one branch, with what the matrix has of it.
+type Coverage struct {
+	Branch    string            `json:"branch"`
+	Kind      string            `json:"kind,omitempty"`
+	EndOfLife string            `json:"endOfLife,omitempty"` // last month of support, or "over"
+	Over      bool              `json:"over"`
+	CUDA      string            `json:"cuda,omitempty"`
+	Kernel    string            `json:"minKernel,omitempty"`
+	Newest    string            `json:"newest,omitempty"`
+	Date      string            `json:"newestDate,omitempty"`
+	Matrix    []string          `json:"matrix"` // versions that the matrix has, rising
+	Lags      bool              `json:"lags"`   // the matrix has the branch, but not its newest release
+	Releases  []ReleaseCoverage `json:"releases"`
+}
+
+// ReleaseCoverage is one release of a branch.
+type ReleaseCoverage struct {
+	Version  string   `json:"version"`
+	Date     string   `json:"date,omitempty"`
+	Kernel   string   `json:"maxKernel,omitempty"`
+	Notes    string   `json:"notes,omitempty"`
+	InMatrix bool     `json:"inMatrix"`
+	Archs    []string `json:"archs"`     // archives that are known
+	Checked  []string `json:"checksums"` // those whose sha256 is known
+}
+
+// Coverage compares the branches that are named (by name or by any version of theirs), or all branches, with a matrix, the
+// newest branch first. With lagging it leaves out those whose newest release the matrix has.
+func (t *Table) Coverage(m *matrix.Matrix, at time.Time, branches []string, lagging bool) ([]Coverage, error) {
+	var wanted []string
+	var errs []error
+	for _, name := range branches {
+		b, ok := t.Branch(name)
+		if !ok {
+			errs = append(errs, t.unknownBranch(name))
+		}
+		wanted = append(wanted, b.Name)
+	}
+	if len(errs) > 0 {
+		return nil, errors.Join(errs...)
+	}
+	var all []Coverage
+	for _, b := range slices.Backward(t.Branches) {
+		c := b.Coverage(m, at)
+		if (len(wanted) == 0 || slices.Contains(wanted, b.Name)) && (c.Lags || !lagging) {
+			all = append(all, c)
+		}
+	}
+	return all, nil
+}
+
+func (t *Table) unknownBranch(name string) error {
+	var known []string
+	for _, b := range t.Branches {
+		known = append(known, b.Name)
+	}
+	if near := distros.Nearest(strings.ToUpper(name), known); len(near) > 0 {
+		return fmt.Errorf("no branch %q is known: did you mean %s?", name, strings.Join(near, " or "))
+	}
+	return fmt.Errorf("no branch %q is known", name)
+}
+
+// Coverage compares the branch with a matrix. at decides whether its support has ended.
+func (b Branch) Coverage(m *matrix.Matrix, at time.Time) Coverage {
+	c := Coverage{
+		Branch: b.Name, Kind: string(b.Kind), EndOfLife: b.End, Over: b.Over(at), CUDA: b.CUDA, Kernel: b.Kernel,
+		Matrix: []string{}, Releases: []ReleaseCoverage{},
+	}
+	for _, d := range m.Drivers {
+		if d.Branch == b.Name {
+			c.Matrix = append(c.Matrix, d.Version)
+		}
+	}
+	slices.SortFunc(c.Matrix, Compare)
+	for _, known := range b.Releases {
+		r := ReleaseCoverage{
+			Version: known.Version, Date: known.Date, Kernel: known.Kernel, Notes: known.Notes, Archs: []string{}, Checked: []string{},
+			InMatrix: slices.ContainsFunc(c.Matrix, func(v string) bool { return Compare(v, known.Version) == 0 }),
+		}
+		for _, a := range known.Archives {
+			r.Archs = append(r.Archs, a.Arch)
+			if a.SHA256 != "" {
+				r.Checked = append(r.Checked, a.Arch)
+			}
+		}
+		c.Releases = append(c.Releases, r)
+	}
+	if newest, ok := b.Newest(); ok {
+		c.Newest, c.Date = newest.Version, newest.Date
+		c.Lags = len(c.Matrix) > 0 && Compare(c.Matrix[len(c.Matrix)-1], newest.Version) < 0
+	}
+	return c
+}

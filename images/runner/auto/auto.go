@@ -1,0 +1,96 @@
+// Package auto finds what compiles modules on this machine: BuildKit daemons, or a chroot. It compiles nothing itself.
+package auto
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"sync"
+
+	"github.com/driver-container/driver-container/images/runner"
+	"github.com/driver-container/driver-container/images/runner/buildkit"
+	"github.com/driver-container/driver-container/images/runner/chroot"
+)
+
+// ErrNone says that this machine has nothing to compile modules with.
+var ErrNone = errors.New("nothing to compile modules with")
+
+// Kind is a kind of runner.
+type Kind string
+
+// The kinds of runners. With Any a BuildKit daemon at its default address is taken, and a chroot where there is none.
+const (
+	Any      Kind = "auto"
+	BuildKit Kind = "buildkit"
+	Chroot   Kind = "chroot"
+)
+
+// Options say what to look for.
+type Options struct {
+	Kind      Kind
+	Addresses []string // of BuildKit daemons; empty: the default address
+	TLS       buildkit.TLS
+	Work      string       // folder for what runners keep
+	Say       func(string) // takes lines for people
+}
+
+// Finder looks for a runner when it is first asked for one, and keeps it until it is closed.
+type Finder struct {
+	options Options
+	mu      sync.Mutex
+	found   runner.Runner
+	close   func() error // nil: there is nothing to close
+}
+
+// New makes a finder. It looks for nothing.
+func New(o Options) *Finder { return &Finder{options: o} }
+
+// Runner gives the runner.
+func (f *Finder) Runner(ctx context.Context) (runner.Runner, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.found != nil {
+		return f.found, nil
+	}
+	var err error
+	f.found, err = f.find(ctx)
+	return f.found, err
+}
+
+// Close ends the runner, if one was found.
+func (f *Finder) Close() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.close == nil {
+		return nil
+	}
+	return f.close()
+}
+
+func (f *Finder) find(ctx context.Context) (runner.Runner, error) {
+	o := f.options
+	var reasons []error
+	if o.Kind != Chroot {
+		pool, err := buildkit.New(ctx, buildkit.Options{Addresses: o.Addresses, TLS: o.TLS, Work: filepath.Join(o.Work, "tmp"), Say: o.Say})
+		if err == nil {
+			f.close = pool.Close
+			return pool, nil
+		}
+		if o.Kind == BuildKit || !errors.Is(err, runner.ErrUnavailable) {
+			return nil, err
+		}
+		reasons = append(reasons, err)
+	}
+	err := chroot.Supported() //nolint:contextcheck // it tries for a moment whether a root can be set up, and takes it down again
+	if err == nil {
+		var local *chroot.Runner
+		if local, err = chroot.New(chroot.Options{Work: filepath.Join(o.Work, "roots")}); err == nil {
+			o.Say("limits of a compile here: " + local.Limits())
+			return local, nil
+		}
+	}
+	reasons = append(reasons, err)
+	return nil, fmt.Errorf("%w: %w; run as root or where user namespaces are allowed, or give --builder buildkit=ADDRESS",
+		ErrNone, errors.Join(reasons...))
+}
