@@ -101,8 +101,8 @@ func (a *app) build(ctx context.Context, o buildFlags) (err error) {
 	})
 }
 
-// named opens the lock and gives the images that the flags name; none where only the repositories know which kernels are
-// meant: see listed.
+// named opens the lock and gives the images that the flags name; none where only the repositories know which
+// kernels are meant: see listed.
 func named(b *batch.Batch, outs []output) ([]batch.Group, error) {
 	if err := b.OpenLock(); err != nil || b.NeedsIndex() {
 		return nil, err

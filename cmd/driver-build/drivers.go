@@ -136,7 +136,8 @@ func (a *app) knownDrivers(ctx context.Context, s *session, flag string) (releas
 	return releases.Load(ctx, source)
 }
 
-// now is the time that a command counts with: SOURCE_DATE_EPOCH, so that the same inputs give the same page, or the clock.
+// now is the time that a command counts with: SOURCE_DATE_EPOCH, so that the same inputs give the same page,
+// or the clock.
 func (a *app) now() (time.Time, error) {
 	epoch := a.getenv("SOURCE_DATE_EPOCH")
 	if epoch == "" {

@@ -121,7 +121,8 @@ func leftovers(t *testing.T, dir string) (list []string) {
 	return list
 }
 
-// TestCancel: wherever the work is when it is stopped, it ends at once, leaves nothing half written and can be done again.
+// TestCancel: wherever the work is when it is stopped, it ends at once, leaves nothing half written and can
+// be done again.
 func TestCancel(t *testing.T) {
 	t.Parallel()
 	for _, part := range []string{"/v2/base/", "InRelease", "Packages.gz", "/pool/kmod", "/pool/libcuda1", "/v2/team/driver/blobs/uploads/"} {

@@ -15,7 +15,8 @@ import (
 	"github.com/driver-container/driver-container/ci/imagetest"
 )
 
-// offers replaces the kernels of an archive: "release" with headers and kernel, or "name dependency" for other packages.
+// offers replaces the kernels of an archive: "release" with headers and kernel, or "name dependency" for
+// other packages.
 func (u *user) offers(system string, list ...string) {
 	a := u.Archives[system]
 	a.Packages = slices.DeleteFunc(a.Packages, func(p imagetest.Package) bool { return strings.HasPrefix(p.Control, "Package: linux-") })

@@ -34,7 +34,8 @@ func TestToolHelp(t *testing.T) {
 	}
 }
 
-// TestLock: an image built from the lock is the image that was built without, and nothing but files is asked for.
+// TestLock: an image built from the lock is the image that was built without, and nothing but files is asked
+// for.
 func TestLock(t *testing.T) {
 	t.Parallel()
 	u := newUser(t)

@@ -1,4 +1,5 @@
-// Command driver-build turns rows of a version matrix into NVIDIA driver images. See its --help and docs/driver-build.md.
+// Command driver-build turns rows of a version matrix into NVIDIA driver images. See its --help and
+// docs/driver-build.md.
 package main
 
 import (
@@ -38,8 +39,8 @@ type interrupted struct{ signal os.Signal }
 
 func (i interrupted) Error() string { return "stopped by signal: " + i.signal.String() }
 
-// memoryLimit keeps the collector ahead of the decoders' buffers: a build stays below 300 MB whatever the driver's size.
-// It is a soft limit, and GOMEMLIMIT overrides it.
+// memoryLimit keeps the collector ahead of the decoders' buffers: a build stays below 300 MB whatever the
+// driver's size. It is a soft limit, and GOMEMLIMIT overrides it.
 const memoryLimit = 200 << 20
 
 func main() {
@@ -117,7 +118,8 @@ func exitCode(err error) int {
 	}
 }
 
-// untrusted says whether an error is about content that is not what it should be: a digest, a signature, a format.
+// untrusted says whether an error is about content that is not what it should be: a digest, a signature, a
+// format.
 func untrusted(err error) bool {
 	if is[*fetch.MismatchError](err) {
 		return true

@@ -22,7 +22,8 @@ func (o *outputFlags) flags(f *pflag.FlagSet) {
 	f.StringArrayVarP(&o.outputs, "output", "o", nil, "oci:DIR, oci-archive:FILE or docker-archive:FILE (repeatable; default oci:dist, unless --push)")
 }
 
-// parse checks all outputs before anything is done. none says that nothing is written unless an output is named.
+// parse checks all outputs before anything is done. none says that nothing is written unless an output is
+// named.
 func (o *outputFlags) parse(none bool) ([]output, error) {
 	var outs []output
 	for _, v := range o.outputs {

@@ -26,7 +26,8 @@ func firstDigest(t *testing.T, r result) string {
 	return first
 }
 
-// TestRPMLock: an image from the lock is the image that was built without, no repository is asked, and the lock has the keys.
+// TestRPMLock: an image from the lock is the image that was built without, no repository is asked, and the
+// lock has the keys.
 func TestRPMLock(t *testing.T) {
 	t.Parallel()
 	for _, id := range []string{"rocky9", "opensuse-leap15.6", "centos7"} {

@@ -171,7 +171,8 @@ func expireIndex(t *testing.T, u *rpmUser) {
 	u.Publish()
 }
 
-// TestRPMRollback: a mirror that serves an old index is refused, by every command, and by those after it; --allow-rollback is for once.
+// TestRPMRollback: a mirror that serves an old index is refused, by every command, and by those after it;
+// --allow-rollback is for once.
 func TestRPMRollback(t *testing.T) {
 	t.Parallel()
 	u := newRPMUser(t, "rocky9")

@@ -200,7 +200,8 @@ func readRequest(t *testing.T, dir string) (q modsign.SigningRequest) {
 	return q
 }
 
-// TestSignRefuses: whatever is wrong with signatures from elsewhere ends with the code of content that is not what it should be.
+// TestSignRefuses: whatever is wrong with signatures from elsewhere ends with the code of content that is not
+// what it should be.
 func TestSignRefuses(t *testing.T) {
 	t.Parallel()
 	u := newUser(t)

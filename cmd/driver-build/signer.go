@@ -14,8 +14,8 @@ import (
 	"github.com/driver-container/driver-container/kmod/sign/pkcs11"
 )
 
-// passphraseVariable and --sign-passphrase-file are the ways to give a passphrase or PIN: an argument would be seen by everybody on
-// the machine.
+// passphraseVariable and --sign-passphrase-file are the ways to give a passphrase or PIN: an argument would
+// be seen by everybody on the machine.
 const (
 	passphraseVariable = "DRIVER_SIGN_PASSPHRASE"
 	maxPassphrase      = 4 << 10

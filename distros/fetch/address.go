@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// Address turns what a person gives, a URL or the name of a file, into a URL that a Client reads. A file must be there.
-// what names the value in messages.
+// Address turns what a person gives, a URL or the name of a file, into a URL that a Client reads. A file must
+// be there. what names the value in messages.
 func Address(what, value string) (string, error) {
 	if strings.Contains(value, "://") {
 		u, err := url.Parse(value)

@@ -6,8 +6,8 @@ import (
 	"github.com/driver-container/driver-container/images/recipe"
 )
 
-// arguments gives the named flags with the values of the batch, in the order of the names. A flag without a value, and a
-// switch that is off, is left out.
+// arguments gives the named flags with the values of the batch, in the order of the names. A flag without a
+// value, and a switch that is off, is left out.
 func (b *Batch) arguments(flags ...string) (words []string) {
 	k := &b.Kernels
 	switches := map[string]bool{

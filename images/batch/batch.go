@@ -1,8 +1,10 @@
-// Package batch plans, locks, checks, builds and reports many images: the targets that a selection of the matrix gives.
+// Package batch plans, locks, checks, builds and reports many images: the targets that a selection of the
+// matrix gives.
 //
-// A [Batch] is what one call asks for. Its images share bases, package repositories and most packages, so each
-// question to the network is asked once for all of them. The package prints nothing and knows no flags and no exit codes:
-// these are the command's. How one image is planned and made is the business of package images.
+// A [Batch] is what one call asks for. Its images share bases, package repositories and most packages, so
+// each question to the network is asked once for all of them. The package prints nothing and knows no flags
+// and no exit codes: these are the command's. How one image is planned and made is the business of package
+// images.
 package batch
 
 import (
@@ -26,8 +28,8 @@ type Batch struct {
 	Given      Given
 }
 
-// Given are values of flags as the user gave them. Commands that are proposed to the user, or that a pipeline is to run,
-// repeat them.
+// Given are values of flags as the user gave them. Commands that are proposed to the user, or that a pipeline
+// is to run, repeat them.
 type Given struct{ MatrixFile, LockFile, Profile string }
 
 // Image is one image to plan or to build.
@@ -51,7 +53,8 @@ func (im Image) tags() (tag string, aliases []string) {
 	return im.Target.Tag(), recipe.AliasTags(im.Target)
 }
 
-// Group is the images that share a tag: a single one, or those of an index, which has one for each architecture.
+// Group is the images that share a tag: a single one, or those of an index, which has one for each
+// architecture.
 type Group struct {
 	Tag     string
 	Aliases []string // further tags of the same
@@ -74,11 +77,13 @@ func groupByTag(all []Image) []Group {
 	return groups
 }
 
-// NeedsIndex says whether the indexes of the package repositories have to be read to know which kernels are meant.
+// NeedsIndex says whether the indexes of the package repositories have to be read to know which kernels are
+// meant.
 func (b *Batch) NeedsIndex() bool { return b.Lock == nil && b.Kernels.NeedsIndex() }
 
-// Groups gives the images of the batch by tag, with their pins where there is a lock. list gives the kernels that the
-// repositories of a target offer; it is only called when NeedsIndex is true, and may be nil otherwise.
+// Groups gives the images of the batch by tag, with their pins where there is a lock. list gives the kernels
+// that the repositories of a target offer; it is only called when NeedsIndex is true, and may be nil
+// otherwise.
 func (b *Batch) Groups(list ListKernels) ([]Group, error) {
 	all, err := b.images(list)
 	return groupByTag(all), err

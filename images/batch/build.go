@@ -14,8 +14,8 @@ import (
 	"github.com/driver-container/driver-container/images/registry"
 )
 
-// Each calls f for all groups, several at a time. A group that fails does not stop the others; ErrSomeFailed says that of
-// several groups some failed.
+// Each calls f for all groups, several at a time. A group that fails does not stop the others; ErrSomeFailed
+// says that of several groups some failed.
 func Each(ctx context.Context, jobs int, groups []Group, f func(Group) error) error {
 	errs := each(ctx, jobs/2, len(groups), func(i int) error {
 		if err := f(groups[i]); err != nil {
@@ -35,8 +35,8 @@ func Each(ctx context.Context, jobs int, groups []Group, f func(Group) error) er
 	return fmt.Errorf("%d of %d targets: %w:\n%w", failed, len(groups), ErrSomeFailed, errors.Join(errs...))
 }
 
-// Recipes plans the images of a group, or takes what was locked of them. found is called for each recipe, by several
-// goroutines at once.
+// Recipes plans the images of a group, or takes what was locked of them. found is called for each recipe, by
+// several goroutines at once.
 func (b *Batch) Recipes(ctx context.Context, builder *images.Builder, g Group, found func(*recipe.Recipe) error) error {
 	eg, ctx := errgroup.WithContext(ctx)
 	for _, im := range g.Images {
@@ -94,8 +94,8 @@ func (b *Batch) Bases(ctx context.Context, builder *images.Builder, groups []Gro
 	return nil
 }
 
-// Fetch brings everything that the images of all groups are made from into the cache. found is called once for each
-// file, also where several images need it.
+// Fetch brings everything that the images of all groups are made from into the cache. found is called once
+// for each file, also where several images need it.
 func (b *Batch) Fetch(ctx context.Context, builder *images.Builder, groups []Group, found func(Download)) error {
 	once := firstTime(found)
 	for _, g := range groups {

@@ -44,8 +44,8 @@ type Checked struct {
 	Broken   bool        `json:"broken"`
 }
 
-// Check looks at all pairs, several at a time: whether each could be built now, and whether its image is there. Where the
-// programs for images are missing, the image cannot be compared.
+// Check looks at all pairs, several at a time: whether each could be built now, and whether its image is
+// there. Where the programs for images are missing, the image cannot be compared.
 func (b *Batch) Check(ctx context.Context, builder *images.Builder, pairs []Pair) ([]Checked, error) {
 	s, err := newSurvey(builder)
 	if err != nil {
@@ -90,8 +90,8 @@ func (b *Batch) checkPair(ctx context.Context, s *survey, row *Checked, t matrix
 	}
 }
 
-// lockedFiles asks for everything that is locked: base and packages. err says why there are no pins; a pair that is not
-// locked is no failure, a section that no longer fits is one.
+// lockedFiles asks for everything that is locked: base and packages. err says why there are no pins; a pair
+// that is not locked is no failure, a section that no longer fits is one.
 func (b *Batch) lockedFiles(ctx context.Context, s *survey, im Image, err error) *Verdict {
 	if err != nil {
 		if _, ok := b.Lock.Find(im.Tag(), im.Target.Arch); !ok {
@@ -182,8 +182,8 @@ func (s *survey) size(ctx context.Context, address string) (int64, error) {
 	return s.sizes.get(address, func() (int64, error) { return s.online.Fetch.Stat(ctx, address) })
 }
 
-// headers plans an image with compiler and headers for the newest kernel that the driver compiles on. Where there is no
-// such kernel, it plans the image without.
+// headers plans an image with compiler and headers for the newest kernel that the driver compiles on. Where
+// there is no such kernel, it plans the image without.
 func (s *survey) headers(ctx context.Context, row *Checked, im Image) *Verdict {
 	offered, err := s.offered(ctx, im.Target, im.Plan)
 	if err != nil {

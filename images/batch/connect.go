@@ -65,7 +65,8 @@ func Connect(c Connection) (*images.Builder, error) {
 	}, nil
 }
 
-// httpClient trusts the authorities of the CA file besides the system's, for package mirrors and driver downloads.
+// httpClient trusts the authorities of the CA file besides the system's, for package mirrors and driver
+// downloads.
 func (c *Connection) httpClient() (*http.Client, error) {
 	if c.CAFile == "" {
 		return nil, nil //nolint:nilnil // nil is fetch's own client

@@ -21,8 +21,8 @@ func CheckFolder(flag, file string) error {
 	return nil
 }
 
-// WriteFile puts a new text in the place of a file, whole or not at all. check, if there is one, is called right before,
-// and its error keeps the file as it is.
+// WriteFile puts a new text in the place of a file, whole or not at all. check, if there is one, is called
+// right before, and its error keeps the file as it is.
 func WriteFile(file string, text []byte, mode os.FileMode, check func() error) (err error) {
 	tmp, err := os.CreateTemp(filepath.Dir(file), "."+filepath.Base(file)+".tmp-*")
 	if err != nil {
@@ -45,8 +45,8 @@ func WriteFile(file string, text []byte, mode os.FileMode, check func() error) (
 	return os.Rename(tmp.Name(), file)
 }
 
-// ReplaceText puts a new text in the place of an old one. A change that somebody else made since the old text was read is
-// not overwritten, and a link stays a link.
+// ReplaceText puts a new text in the place of an old one. A change that somebody else made since the old text
+// was read is not overwritten, and a link stays a link.
 func ReplaceText(file string, old, text []byte) error {
 	file, err := filepath.EvalSymlinks(file)
 	if err != nil {

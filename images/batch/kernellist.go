@@ -94,8 +94,8 @@ func (q *KernelQuery) Check() error {
 	return nil
 }
 
-// List asks the repositories of all platforms and the registry. A platform that fails does not stop the others: the error
-// is ErrSomeFailed then, and the kernels of the others are there.
+// List asks the repositories of all platforms and the registry. A platform that fails does not stop the
+// others: the error is ErrSomeFailed then, and the kernels of the others are there.
 func (q *KernelQuery) List(ctx context.Context, b *images.Builder) ([]OfferedKernel, error) {
 	var eg errgroup.Group
 	eg.Go(func() error { return q.listTags(ctx, b) })
@@ -157,8 +157,8 @@ func (q *KernelQuery) checkFlavours() error {
 	return nil
 }
 
-// listTags asks the registry once for what it has. A registry that does not say is no failure: it is the smaller part of
-// the answer.
+// listTags asks the registry once for what it has. A registry that does not say is no failure: it is the
+// smaller part of the answer.
 func (q *KernelQuery) listTags(ctx context.Context, b *images.Builder) error {
 	if q.Repository == "" {
 		return nil

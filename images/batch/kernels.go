@@ -60,7 +60,8 @@ type ListKernels func(matrix.Target) ([]distros.Kernel, error)
 // NeedsIndex says whether only the repositories know which kernels are meant.
 func (k *Kernels) NeedsIndex() bool { return slices.ContainsFunc(k.Specs, recipe.IsListed) }
 
-// expand turns targets into images: without kernels one image a target, else one for each kernel, or one for all kernels.
+// expand turns targets into images: without kernels one image a target, else one for each kernel, or one for
+// all kernels.
 func (b *Batch) expand(targets []matrix.Target, k *Kernels, list ListKernels) ([]Image, error) {
 	var all []Image
 	for _, t := range targets {
@@ -88,8 +89,8 @@ func (b *Batch) expand(targets []matrix.Target, k *Kernels, list ListKernels) ([
 	return all, nil
 }
 
-// releases are the kernels of a target. Kernels that the repositories list and the driver does not compile on are left
-// out; such a kernel that the user named is refused.
+// releases are the kernels of a target. Kernels that the repositories list and the driver does not compile on
+// are left out; such a kernel that the user named is refused.
 func (k *Kernels) releases(t matrix.Target, incompatible bool, list ListKernels) ([]string, error) {
 	var offered []distros.Kernel
 	usual := ""

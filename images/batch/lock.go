@@ -35,8 +35,8 @@ func LockPath(given, matrixFile string) string {
 	return strings.TrimSuffix(matrixFile, filepath.Ext(matrixFile)) + ".lock"
 }
 
-// OpenLock reads the sections of the batch's targets, or all sections where the batch has no targets. Without a lock,
-// and with "none" as its file, the batch goes by no lock.
+// OpenLock reads the sections of the batch's targets, or all sections where the batch has no targets. Without
+// a lock, and with "none" as its file, the batch goes by no lock.
 func (b *Batch) OpenLock() error {
 	if b.Given.LockFile == "none" {
 		return nil
@@ -59,9 +59,9 @@ func (b *Batch) OpenLock() error {
 	return nil
 }
 
-// lockedImages are the images of all targets as they were locked. An image that is not locked, or that was locked for
-// other flags or for another row of the matrix, is refused: a build that goes by a lock never makes something else
-// without saying so.
+// lockedImages are the images of all targets as they were locked. An image that is not locked, or that was
+// locked for other flags or for another row of the matrix, is refused: a build that goes by a lock never
+// makes something else without saying so.
 func (b *Batch) lockedImages() ([]Image, error) {
 	var all []Image
 	var errs []error
@@ -95,8 +95,8 @@ func (b *Batch) lockedTarget(t matrix.Target) ([]Image, error) {
 	return all, nil
 }
 
-// releases are the kernels that the specs meant when they were locked, so that no repository has to be asked what the
-// latest kernel is.
+// releases are the kernels that the specs meant when they were locked, so that no repository has to be asked
+// what the latest kernel is.
 func (l *Lock) releases(k *Kernels, t matrix.Target) (releases []string, err error) {
 	if k.Together && len(k.Specs) > 0 {
 		section, ok := l.Find(t.Tag(), t.Arch)
@@ -170,7 +170,8 @@ func (b *Batch) lockedPins(im Image) (*recipe.Pins, error) {
 	return &pins, err
 }
 
-// explain adds to an error what the repositories have now, where something that was locked is no longer there.
+// explain adds to an error what the repositories have now, where something that was locked is no longer
+// there.
 func (b *Batch) explain(ctx context.Context, builder *images.Builder, im Image, err error) error {
 	_, mismatch := errors.AsType[*fetch.MismatchError](err)
 	if err == nil || im.Pins == nil || !mismatch && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, packages.ErrBase) {

@@ -14,7 +14,8 @@ import (
 // maxKeyFile bounds the file of a repository's key; real ones have some kilobytes.
 const maxKeyFile = 1 << 20
 
-// ReadMatrix reads the matrix that --matrix names, or else matrix.yaml in the current folder, or else the embedded one.
+// ReadMatrix reads the matrix that --matrix names, or else matrix.yaml in the current folder, or else the
+// embedded one.
 func ReadMatrix(file string, embedded []byte) (*matrix.Matrix, error) {
 	if file != "" {
 		data, err := os.ReadFile(file)

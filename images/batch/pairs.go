@@ -21,8 +21,8 @@ type Pair struct {
 	Target matrix.Target `json:"-" yaml:"-"` // zero when excluded
 }
 
-// Pairs asks the matrix about each pair of a selection on its own, in the order of the matrix. Empty fields of the
-// selection mean all there are.
+// Pairs asks the matrix about each pair of a selection on its own, in the order of the matrix. Empty fields
+// of the selection mean all there are.
 func Pairs(m *matrix.Matrix, s matrix.Selection) ([]Pair, error) {
 	s.All = true
 	if _, err := m.Select(s); err != nil {

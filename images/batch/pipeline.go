@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// MaxGitHubJobs is how many jobs a matrix of GitHub may make: https://docs.github.com/en/actions/reference/limits. The next
-// plan finds what is left out.
+// MaxGitHubJobs is how many jobs a matrix of GitHub may make:
+// https://docs.github.com/en/actions/reference/limits. The next plan finds what is left out.
 const MaxGitHubJobs = 256
 
 // jobEntry is an entry of a GitHub matrix: texts only, as expressions take them.
@@ -21,7 +21,8 @@ type jobEntry struct {
 	Args   string `json:"args"`
 }
 
-// WriteGitHub writes the matrix of a GitHub workflow on one line, as GITHUB_OUTPUT takes it: at most MaxGitHubJobs tasks.
+// WriteGitHub writes the matrix of a GitHub workflow on one line, as GITHUB_OUTPUT takes it: at most
+// MaxGitHubJobs tasks.
 func WriteGitHub(w io.Writer, tasks []Task) error {
 	tasks = tasks[:min(len(tasks), MaxGitHubJobs)]
 	entries := []jobEntry{}

@@ -22,10 +22,10 @@ type Task struct {
 	Args    string   `json:"args"` // of driver-build, separated by single spaces; nothing in it needs quotes
 }
 
-// Due lists the builds of images that the registry does not have, or that are out of date, in the order of the matrix.
-// An image that cannot be planned is listed too, so that its build says why. checked is the number of all tags. A
-// registry that does not answer is an error: everything would be built again. groups are those of [Batch.Groups], nil
-// where [Batch.NeedsIndex] is true.
+// Due lists the builds of images that the registry does not have, or that are out of date, in the order of
+// the matrix. An image that cannot be planned is listed too, so that its build says why. checked is the
+// number of all tags. A registry that does not answer is an error: everything would be built again. groups
+// are those of [Batch.Groups], nil where [Batch.NeedsIndex] is true.
 func (b *Batch) Due(ctx context.Context, builder *images.Builder, groups []Group) (tasks []Task, checked int, err error) {
 	s, err := newSurvey(builder)
 	if err != nil {

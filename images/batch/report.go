@@ -71,7 +71,8 @@ func (b *Batch) Report(ctx context.Context, builder *images.Builder, pairs []Pai
 	return shown, nil
 }
 
-// emptyPage has what the matrix and the table of drivers say: rows, columns and headings. The newest driver comes first.
+// emptyPage has what the matrix and the table of drivers say: rows, columns and headings. The newest driver
+// comes first.
 func (b *Batch) emptyPage(pairs []Pair, o ReportOptions) page.Report {
 	shown := page.Report{Title: o.Title, Generated: o.Time, Tool: o.Tool, Repository: b.Repository, Matrix: "matrix.yaml"}
 	if b.Given.MatrixFile != "" {
@@ -101,8 +102,8 @@ func (b *Batch) emptyPage(pairs []Pair, o ReportOptions) page.Report {
 	return shown
 }
 
-// list asks for the tags of the repository. A registry that answers anything at all is asked further questions; without
-// any answer there is no page: an old page is better than a page that knows nothing.
+// list asks for the tags of the repository. A registry that answers anything at all is asked further
+// questions; without any answer there is no page: an old page is better than a page that knows nothing.
 func (r *reporter) list(ctx context.Context) (notes []string, err error) {
 	step := r.survey.online.Observe.Begin(r.Repository, "list the tags")
 	tags, err := r.survey.online.Registry.ListTags(ctx, r.Repository)
@@ -173,7 +174,8 @@ func cellState(s State) page.State {
 	}
 }
 
-// recipe is what the image would be made from now; nil when nothing is compared, or when that cannot be found out.
+// recipe is what the image would be made from now; nil when nothing is compared, or when that cannot be found
+// out.
 func (r *reporter) recipe(ctx context.Context, t matrix.Target) *recipe.Recipe {
 	if !r.compare {
 		return nil
@@ -198,7 +200,8 @@ func (r *reporter) recipe(ctx context.Context, t matrix.Target) *recipe.Recipe {
 	return nil
 }
 
-// kernelTags are the kernels that the repository has images with compiled modules for, as their tags name them.
+// kernelTags are the kernels that the repository has images with compiled modules for, as their tags name
+// them.
 func (r *reporter) kernelTags(t matrix.Target) (kernels []string) {
 	other := []string{"arm64", "aarch64"}
 	if t.Arch == "arm64" {

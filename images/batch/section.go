@@ -10,7 +10,8 @@ import (
 	"github.com/driver-container/driver-container/images/recipe"
 )
 
-// target gives the sections of one target: of its image without modules or, with kernels, of its images with modules.
+// target gives the sections of one target: of its image without modules or, with kernels, of its images with
+// modules.
 func (u *LockUpdate) target(ctx context.Context, s *survey, t matrix.Target) ([]*lockfile.Target, error) {
 	if len(u.Kernels.Specs) == 0 {
 		section, err := u.section(ctx, s, Image{Target: t, Plan: u.Plan}, nil)
@@ -46,8 +47,8 @@ func (u *LockUpdate) target(ctx context.Context, s *survey, t matrix.Target) ([]
 	return all, nil
 }
 
-// releases are the kernels that the specs mean, each with the words that mean it: as they were locked, or, where they
-// were not locked or are to be resolved again, as the repositories have them.
+// releases are the kernels that the specs mean, each with the words that mean it: as they were locked, or,
+// where they were not locked or are to be resolved again, as the repositories have them.
 func (u *LockUpdate) releases(ctx context.Context, s *survey, t matrix.Target) (map[string][]string, error) {
 	words := map[string][]string{}
 	k := &u.Kernels

@@ -18,7 +18,8 @@ import (
 // Archs are the architectures that driver images are made for.
 func Archs() []string { return []string{"amd64", "arm64"} }
 
-// Open opens an image for each architecture that is wanted, or, where none is named, for each that it is there for.
+// Open opens an image for each architecture that is wanted, or, where none is named, for each that it is
+// there for.
 func Open(ctx context.Context, client *registry.Client, ref string, archs []string) (map[string]v1.Image, error) {
 	all := map[string]v1.Image{}
 	var missing error

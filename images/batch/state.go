@@ -30,8 +30,8 @@ type ImageState struct {
 	Err   error                `json:"-"`             // of unknown
 }
 
-// state asks the registry for the image of one architecture and compares it with a recipe, by what the image says that it
-// was made from. Without a recipe it only says whether the image is there.
+// state asks the registry for the image of one architecture and compares it with a recipe, by what the image
+// says that it was made from. Without a recipe it only says whether the image is there.
 func (s *survey) state(ctx context.Context, ref, arch string, r *recipe.Recipe) ImageState {
 	found, err := s.online.Registry.Describe(ctx, ref, arch)
 	if errors.Is(err, fs.ErrNotExist) {

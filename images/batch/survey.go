@@ -16,8 +16,9 @@ import (
 	"github.com/driver-container/driver-container/images/recipe"
 )
 
-// survey asks registries, package repositories and servers about many images. Images share bases, repositories and
-// most packages, so each question to the network is asked once, and equal requests are planned once.
+// survey asks registries, package repositories and servers about many images. Images share bases,
+// repositories and most packages, so each question to the network is asked once, and equal requests are
+// planned once.
 type survey struct {
 	online  *images.Builder
 	cached  *images.Planner
@@ -27,8 +28,8 @@ type survey struct {
 	sizes   memo[int64]            // by address
 }
 
-// newSurvey starts a survey for one call. All images of a system are planned from the state that the builder has read
-// once, by a planner that reads the cache alone.
+// newSurvey starts a survey for one call. All images of a system are planned from the state that the builder
+// has read once, by a planner that reads the cache alone.
 func newSurvey(b *images.Builder) (*survey, error) {
 	cached, err := b.Cached()
 	return &survey{online: b, cached: cached}, err
@@ -57,14 +58,14 @@ func (m *memo[T]) get(key string, find func() (T, error)) (T, error) {
 // platform is what package repositories belong to: a system and an architecture.
 func platform(t matrix.Target) string { return t.System.ID + " " + t.Arch }
 
-// offered lists the kernels that the repositories of a target's system offer. It reads the base and the indexes of the
-// repositories, and so brings everything that planning needs into the cache.
+// offered lists the kernels that the repositories of a target's system offer. It reads the base and the
+// indexes of the repositories, and so brings everything that planning needs into the cache.
 func (s *survey) offered(ctx context.Context, t matrix.Target, o recipe.Options) ([]distros.Kernel, error) {
 	return s.kernels.get(platform(t), func() ([]distros.Kernel, error) { return s.online.Kernels(ctx, t, o) })
 }
 
-// find finds the pins of an image, unless the lock has them. All images of a system are planned from one state of its
-// base and its repositories. No programs are needed.
+// find finds the pins of an image, unless the lock has them. All images of a system are planned from one
+// state of its base and its repositories. No programs are needed.
 func (s *survey) find(ctx context.Context, im Image) (recipe.Pins, error) {
 	if im.Pins != nil {
 		return *im.Pins, nil
@@ -103,8 +104,8 @@ func (s *survey) recipe(ctx context.Context, im Image) (*recipe.Recipe, error) {
 	return s.online.Recipe(im.Target, im.Plan, pins)
 }
 
-// each runs f for the numbers below n, several at a time, and returns the errors in the order of the numbers. An error
-// does not stop the others; a context that ends does.
+// each runs f for the numbers below n, several at a time, and returns the errors in the order of the numbers.
+// An error does not stop the others; a context that ends does.
 func each(ctx context.Context, jobs, n int, f func(i int) error) []error {
 	errs := make([]error, n)
 	var eg errgroup.Group

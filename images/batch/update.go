@@ -27,8 +27,8 @@ type LockUpdate struct {
 	valid bool // the file was there, and could be read
 }
 
-// Read reads the file and narrows the targets to those that are named. A file that is not there is an empty lock, and so
-// is a damaged file when everything is resolved again.
+// Read reads the file and narrows the targets to those that are named. A file that is not there is an empty
+// lock, and so is a damaged file when everything is resolved again.
 func (u *LockUpdate) Read() (err error) {
 	u.old, err = lockfile.Read(u.File, nil)
 	u.valid = err == nil
@@ -84,7 +84,8 @@ func (u *LockUpdate) isKernelTag(t matrix.Target, name string) bool {
 	return false
 }
 
-// Resolve finds the new content of the lock. A target that fails does not stop the others, but then there is no lock.
+// Resolve finds the new content of the lock. A target that fails does not stop the others, but then there is
+// no lock.
 func (u *LockUpdate) Resolve(ctx context.Context, builder *images.Builder) (*lockfile.Lock, error) {
 	s, err := newSurvey(builder)
 	if err != nil {

@@ -34,7 +34,8 @@ func (e *Entry) readIndex(ctx context.Context) ([]Sum, error) {
 	return sums, nil
 }
 
-// archive pins one archive: sha256, size and who says so. All sources that know the archive must say the same.
+// archive pins one archive: sha256, size and who says so. All sources that know the archive must say the
+// same.
 func (e *Entry) archive(ctx context.Context, arch, address string, r Release) (matrix.Archive, error) {
 	a := matrix.Archive{URL: address}
 	var from []string

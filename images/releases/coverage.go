@@ -37,8 +37,8 @@ type ReleaseCoverage struct {
 	Checked  []string `json:"checksums"` // those whose sha256 is known
 }
 
-// Coverage compares the branches that are named (by name or by any version of theirs), or all branches, with a matrix, the
-// newest branch first. With lagging it leaves out those whose newest release the matrix has.
+// Coverage compares the branches that are named (by name or by any version of theirs), or all branches, with
+// a matrix, the newest branch first. With lagging it leaves out those whose newest release the matrix has.
 func (t *Table) Coverage(m *matrix.Matrix, at time.Time, branches []string, lagging bool) ([]Coverage, error) {
 	var wanted []string
 	var errs []error

@@ -42,7 +42,8 @@ type Entry struct {
 // firstOpen is the first branch with open kernel modules.
 const firstOpen = "515"
 
-// Check refuses before anything is asked: mistakes in arguments, a driver that is there, a matrix that cannot be edited.
+// Check refuses before anything is asked: mistakes in arguments, a driver that is there, a matrix that cannot
+// be edited.
 func (e *Entry) Check(file string, text []byte) error {
 	e.urls, e.sources = map[string]string{}, map[string]string{}
 	for _, arch := range e.Archs {
@@ -115,7 +116,8 @@ func (e *Entry) Find(ctx context.Context) (err error) {
 	return nil
 }
 
-// load asks for NVIDIA's list only when the built-in table does not have the release and the user gave no address.
+// load asks for NVIDIA's list only when the built-in table does not have the release and the user gave no
+// address.
 func (e *Entry) load(ctx context.Context) error {
 	table, err := Builtin()
 	if err != nil {
@@ -182,7 +184,8 @@ func (e *Entry) limits(r Release) {
 	}
 }
 
-// Comment names the sources of the checksums, for the lines above the entry: one text for architectures with the same.
+// Comment names the sources of the checksums, for the lines above the entry: one text for architectures with
+// the same.
 func (e *Entry) Comment() (wrapped []string) {
 	byText := map[string][]string{}
 	for _, arch := range slices.Sorted(maps.Keys(e.sources)) {

@@ -9,7 +9,8 @@ import (
 	"github.com/driver-container/driver-container/images/matrix"
 )
 
-// publicPatience bounds the question to NVIDIA's server that the user did not ask for: the built-in table is there.
+// publicPatience bounds the question to NVIDIA's server that the user did not ask for: the built-in table is
+// there.
 const publicPatience = 15 * time.Second
 
 // Source is where NVIDIA's list of releases is read.
@@ -29,8 +30,8 @@ type Known struct {
 	Notes []string
 }
 
-// Load joins the built-in table with NVIDIA's list. A list that was asked for and that cannot be had is an error, and so is
-// one that is malformed. The public list may be missing: a note says so.
+// Load joins the built-in table with NVIDIA's list. A list that was asked for and that cannot be had is an
+// error, and so is one that is malformed. The public list may be missing: a note says so.
 func Load(ctx context.Context, s Source) (Known, error) {
 	table, err := Builtin()
 	if err != nil || s.None {

@@ -4,8 +4,8 @@
 //
 // It compares a matrix with these drivers, and makes the entry of a driver that is to be added. It reads the
 // network only through the functions that its caller passes. It does not say that a driver works on a system:
-// package matrix does that. No value in the table was computed from a downloaded archive; data/ names the source
-// of each value.
+// package matrix does that. No value in the table was computed from a downloaded archive; data/ names the
+// source of each value.
 package releases
 
 import (

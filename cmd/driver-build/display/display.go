@@ -1,5 +1,5 @@
-// Package display shows the events of a build on a terminal, as BuildKit's own display does, which people know from docker
-// build. It knows nothing of what the events mean.
+// Package display shows the events of a build on a terminal, as BuildKit's own display does, which people
+// know from docker build. It knows nothing of what the events mean.
 package display
 
 import (

@@ -7,8 +7,8 @@ import (
 	"github.com/driver-container/driver-container/images/registry"
 )
 
-// Transfers turns a registry's events, which are about blobs, into steps: one step for each pull or push, open while a blob
-// is being transferred.
+// Transfers turns a registry's events, which are about blobs, into steps: one step for each pull or push,
+// open while a blob is being transferred.
 type Transfers struct {
 	observe progress.Observer
 	mu      sync.Mutex

@@ -1,4 +1,5 @@
-// Package auto finds what compiles modules on this machine: BuildKit daemons, or a chroot. It compiles nothing itself.
+// Package auto finds what compiles modules on this machine: BuildKit daemons, or a chroot. It compiles
+// nothing itself.
 package auto
 
 import (
@@ -19,7 +20,8 @@ var ErrNone = errors.New("nothing to compile modules with")
 // Kind is a kind of runner.
 type Kind string
 
-// The kinds of runners. With Any a BuildKit daemon at its default address is taken, and a chroot where there is none.
+// The kinds of runners. With Any a BuildKit daemon at its default address is taken, and a chroot where there
+// is none.
 const (
 	Any      Kind = "auto"
 	BuildKit Kind = "buildkit"
