@@ -20,7 +20,7 @@ import (
 	"github.com/driver-container/driver-container/images/progress"
 )
 
-// app is what all commands share: where to write, and the flags that say how to reach things.
+// app is what all commands share: where they write, and the flags for the cache and the network.
 type app struct {
 	stdout, stderr io.Writer
 	getenv         func(string) string
@@ -87,7 +87,7 @@ func (a *app) open(mirrors map[string][]string, programs batch.Programs) (*sessi
 	return s, nil
 }
 
-// programs finds those of this version; entrypoint as in --entrypoint.
+// programs finds the programs for images of this version; entrypoint is the value of --entrypoint.
 func (a *app) programs(entrypoint string) batch.Programs {
 	if a.binaries != nil {
 		return a.binaries
@@ -117,7 +117,7 @@ func (a *app) with(ctx context.Context, mirrors map[string][]string, programs ba
 	return f(ctx, s)
 }
 
-// result prints a line on stdout, whole, also when several goroutines print.
+// result prints a line on stdout; lines of several goroutines do not mix.
 func (a *app) result(line string) {
 	a.printing.Lock()
 	defer a.printing.Unlock()
@@ -166,7 +166,7 @@ func (a *app) allMirrors(matrix map[string][]string) (map[string][]string, error
 	return all, nil
 }
 
-// programDir is the folder of this program: the entrypoint's binaries lie beside it.
+// programDir is the folder of this program, where the programs for images are too.
 func programDir() string {
 	exe, err := os.Executable()
 	if err != nil {

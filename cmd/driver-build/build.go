@@ -90,20 +90,20 @@ func (a *app) build(ctx context.Context, o buildFlags) (err error) {
 	if signer != nil {
 		b.Plan.Signer = signer.Certificate
 	}
-	groups, err := named(&b, outs)
+	groups, err := groupsFromFlags(&b, outs)
 	if err != nil {
 		return err
 	}
 	return a.with(ctx, m.Defaults.Mirrors, a.programs(o.entrypoint), func(ctx context.Context, s *session) error {
 		s.Signer = signer
-		closeRunner := o.runners.use(s.Builder, func(line string) { _ = s.step("builder", line).End(false, nil) })
+		closeRunner := o.runners.attach(s.Builder, func(line string) { _ = s.step("builder", line).End(false, nil) })
 		return errors.Join(a.buildGroups(ctx, s, &b, o, groups, outs), closeRunner())
 	})
 }
 
-// named opens the lock and gives the images that the flags name; none where only the repositories know which
-// kernels are meant: see listed.
-func named(b *batch.Batch, outs []output) ([]batch.Group, error) {
+// groupsFromFlags opens the lock and returns the images that the flags name. It returns none where only the
+// repositories know which kernels are meant: see groupsFromRepositories.
+func groupsFromFlags(b *batch.Batch, outs []output) ([]batch.Group, error) {
 	if err := b.OpenLock(); err != nil || b.NeedsIndex() {
 		return nil, err
 	}
@@ -114,8 +114,9 @@ func named(b *batch.Batch, outs []output) ([]batch.Group, error) {
 	return groups, checkGroups(b, groups, outs)
 }
 
-// listed asks the repositories for the kernels where only they know which are meant.
-func listed(ctx context.Context, s *session, b *batch.Batch, groups []batch.Group, outs []output) ([]batch.Group, error) {
+// groupsFromRepositories asks the repositories for the kernels where only they know which kernels are meant.
+// It returns groups otherwise.
+func groupsFromRepositories(ctx context.Context, s *session, b *batch.Batch, groups []batch.Group, outs []output) ([]batch.Group, error) {
 	if !b.NeedsIndex() {
 		return groups, nil
 	}
@@ -141,7 +142,7 @@ func checkGroups(b *batch.Batch, groups []batch.Group, outs []output) error {
 
 // buildGroups builds and publishes the images of all tags, or prints their recipes.
 func (a *app) buildGroups(ctx context.Context, s *session, b *batch.Batch, o buildFlags, groups []batch.Group, outs []output) error {
-	groups, err := listed(ctx, s, b, groups, outs)
+	groups, err := groupsFromRepositories(ctx, s, b, groups, outs)
 	if err != nil {
 		return err
 	}

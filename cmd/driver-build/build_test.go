@@ -73,7 +73,7 @@ func TestDryRun(t *testing.T) {
 	}
 }
 
-// TestOffline: after fetch, or after a build, nothing is asked of the network and the digest is the same.
+// TestOffline: after fetch, or after a build, a build sends no request and the digest is the same.
 func TestOffline(t *testing.T) {
 	t.Parallel()
 	u := newUser(t)

@@ -113,7 +113,7 @@ func verdict(v *batch.Verdict) string {
 	return v.State
 }
 
-// checkNote is what people need to know beside the states.
+// checkNote gives the reasons of the states, for people.
 func checkNote(r batch.Checked) string {
 	var notes []string
 	for _, v := range []*batch.Verdict{r.Base, r.Archive, r.Headers, r.Lock} {

@@ -53,7 +53,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// TestCheckBroken: whatever is broken is told of the pairs that need it, and of no others.
+// TestCheckBroken: a fault is reported for the pairs that need the broken part, and for no others.
 func TestCheckBroken(t *testing.T) {
 	t.Parallel()
 	u := newUser(t)
@@ -91,7 +91,7 @@ func TestCheckBroken(t *testing.T) {
 	u.tool(t, "check --os debian").want(t, 2, "debian12")
 }
 
-// TestCheckLock: what was locked and is gone breaks a pair, though the repositories have something newer.
+// TestCheckLock: a locked file that was removed breaks its pair, although the repositories have a newer one.
 func TestCheckLock(t *testing.T) {
 	t.Parallel()
 	u := newUser(t)

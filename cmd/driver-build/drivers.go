@@ -29,7 +29,7 @@ type driversFlags struct {
 	format    string
 }
 
-// behindError says that the matrix lacks releases; as that of check, its exit code is 3.
+// behindError says that the matrix lacks releases. Its exit code is 3, as that of a failed check.
 type behindError struct{ lags []string }
 
 func (e *behindError) Error() string {
@@ -136,8 +136,8 @@ func (a *app) knownDrivers(ctx context.Context, s *session, flag string) (releas
 	return releases.Load(ctx, source)
 }
 
-// now is the time that a command counts with: SOURCE_DATE_EPOCH, so that the same inputs give the same page,
-// or the clock.
+// now is the time that a command uses: SOURCE_DATE_EPOCH, so that equal inputs give an equal page, or the
+// clock.
 func (a *app) now() (time.Time, error) {
 	epoch := a.getenv("SOURCE_DATE_EPOCH")
 	if epoch == "" {
@@ -170,7 +170,7 @@ func (a *app) printDrivers(rows []releases.Coverage, o driversFlags) error {
 	return w.Flush()
 }
 
-// driverNote is the advice of a row.
+// driverNote is a hint about a branch.
 func driverNote(r releases.Coverage) string {
 	switch {
 	case r.Lags:
@@ -208,7 +208,7 @@ func from(kernel string) string {
 	return "from " + kernel
 }
 
-// endOfLife is the end of life for people.
+// endOfLife is the end of support of a branch, for people.
 func endOfLife(r releases.Coverage) string {
 	if r.Over && r.EndOfLife != releases.EndOver {
 		return "over " + r.EndOfLife

@@ -62,7 +62,8 @@ func TestDrivers(t *testing.T) {
 	if strings.Count(r.stdout, "\n") != 3 {
 		t.Error(r.stdout)
 	}
-	// Without a network: the last list, else the built-in table; one that was asked for must be there.
+	// Without a network the last list is used, or else the built-in table; a list that was asked for must be
+	// readable.
 	u.tool(t, "--offline drivers").want(t, 0, "note: NVIDIA's list of releases cannot be had, the built-in table is used")
 	u.tool(t, "--offline drivers --releases "+u.URL+"/other.json").want(t, 4, "--releases", "other.json")
 	u.Put("/wrong.json", []byte("<html>"))

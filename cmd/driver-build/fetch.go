@@ -53,12 +53,12 @@ func (a *app) fetch(ctx context.Context, o fetchFlags) error {
 		return usageError{err}
 	}
 	b.Kernels, b.Given.LockFile = o.kernels.Kernels, o.lock
-	groups, err := named(&b, nil)
+	groups, err := groupsFromFlags(&b, nil)
 	if err != nil {
 		return err
 	}
 	return a.with(ctx, m.Defaults.Mirrors, a.programs(""), func(ctx context.Context, s *session) error {
-		groups, err := listed(ctx, s, &b, groups, nil)
+		groups, err := groupsFromRepositories(ctx, s, &b, groups, nil)
 		if err != nil {
 			return err
 		}

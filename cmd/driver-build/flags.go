@@ -61,7 +61,7 @@ func (s *selectionFlags) batch() (m *matrix.Matrix, b batch.Batch, err error) {
 	return m, b, nil
 }
 
-// mirrorFlag declares --mirror, the place of packages.
+// mirrorFlag declares --mirror.
 func mirrorFlag(f *pflag.FlagSet, value *string) {
 	f.StringVar(value, "mirror", "", "package mirror instead of the addresses in the base's configuration: URL or PREFIX=URL")
 }
@@ -74,7 +74,7 @@ func (s *sourceFlags) flags(f *pflag.FlagSet) {
 	mirrorFlag(f, &s.mirror)
 }
 
-// sourceFlag declares --source of commands that read the driver.
+// sourceFlag declares --source.
 func (s *sourceFlags) sourceFlag(f *pflag.FlagSet) {
 	f.StringVar(&s.source, "source", "", "URL or FILE of the driver's .run archive; the row's checksum still applies")
 }
@@ -88,7 +88,7 @@ func repositoryFlag(f *pflag.FlagSet, value *string) {
 	f.StringVar(value, "repository", "", "REGISTRY/PATH to look for images in (default: the matrix's)")
 }
 
-// contentFlags say what the images hold that are looked for.
+// contentFlags say what the images should hold that a registry is asked for.
 type contentFlags struct{ profile, entrypoint string }
 
 func (c *contentFlags) flags(f *pflag.FlagSet) {
@@ -144,7 +144,7 @@ func planOptions(s sourceFlags, profile, compression, epoch string) (p recipe.Op
 	return p, err
 }
 
-// brief cuts the help of flags to what stands before the colon.
+// brief cuts the help of flags at the colon.
 func brief(f *pflag.FlagSet, names ...string) {
 	for _, name := range names {
 		flag := f.Lookup(name)

@@ -56,7 +56,7 @@ func (s *safeBuffer) String() string {
 	return s.b.String()
 }
 
-// result is what a call left.
+// result is the outcome of a call.
 type result struct {
 	code           int
 	stdout, stderr string

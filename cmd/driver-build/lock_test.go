@@ -109,7 +109,8 @@ func TestLockUpdate(t *testing.T) {
 	if strings.Count(r.stdout, "\n") != 1 || !strings.Contains(r.stdout, "535.261.03-debian12/amd64: package libtirpc3: ") || !strings.Contains(r.stdout, " -> 9:") {
 		t.Error(r.stdout)
 	}
-	// The old file is still there: the lock works. Once it is gone the build says what has become of it.
+	// While the server has the old file the lock works. When the file is removed, the build says what replaced
+	// it.
 	u.run(t, append(strings.Fields(target), "-o", "oci:"+u.path("x"))...).want(t, 0)
 	u.cache = t.TempDir()
 	u.Fault(func(w http.ResponseWriter, r *http.Request) bool {
@@ -126,7 +127,7 @@ func TestLockUpdate(t *testing.T) {
 	u.tool(t, "lock --update 535.261.03-debian12").want(t, 0)
 	u.run(t, append(strings.Fields(target), "-o", "oci:"+u.path("x"))...).want(t, 0)
 	u.Fault(nil)
-	// A row that changes is refused, and locked anew without being asked.
+	// A build refuses a row that changed; the next lock resolves it again, also without --update.
 	u.PutRun(oldDriver, "amd64", imagetest.Run(t, oldDriver, "amd64", imagetest.DriverFiles(oldDriver, "amd64"), nil))
 	u.Runs[oldDriver+" amd64"] = append(u.Runs[oldDriver+" amd64"], "\n"...)
 	u.PutRun(oldDriver, "amd64", u.Runs[oldDriver+" amd64"])
@@ -176,7 +177,8 @@ func TestLockKernels(t *testing.T) {
 	u.run(t, strings.Fields(target+" --dry-run")...).want(t, 2, "kernel: gone: 6.1.0-99-amd64")
 }
 
-// TestLockForm: nothing of this machine and no secret is written; a bad merge is said to be one.
+// TestLockForm: the lock holds no path of this machine and no secret; a merge with conflicts is reported as
+// one.
 func TestLockForm(t *testing.T) {
 	t.Parallel()
 	u := newUser(t)

@@ -34,7 +34,7 @@ import (
 	"github.com/driver-container/driver-container/kmod/sign"
 )
 
-// interrupted is the cause of a context that a signal ended.
+// interrupted is the cause of a context that a signal cancelled.
 type interrupted struct{ signal os.Signal }
 
 func (i interrupted) Error() string { return "stopped by signal: " + i.signal.String() }
@@ -118,8 +118,7 @@ func exitCode(err error) int {
 	}
 }
 
-// untrusted says whether an error is about content that is not what it should be: a digest, a signature, a
-// format.
+// untrusted says whether an error is about content that is wrong: a digest, a signature, a format.
 func untrusted(err error) bool {
 	if is[*fetch.MismatchError](err) {
 		return true

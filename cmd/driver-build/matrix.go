@@ -94,7 +94,7 @@ func (a *app) addDriver(ctx context.Context, o addDriverFlags) error {
 	return err
 }
 
-// findDriver gives the entry what it is made from.
+// findDriver connects the entry with the network and fills it in.
 func (a *app) findDriver(ctx context.Context, s *session, e *releases.Entry, o addDriverFlags) (err error) {
 	if o.index != "" {
 		if e.Index, err = fetch.Address("--index", o.index); err != nil {

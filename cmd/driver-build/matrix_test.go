@@ -31,7 +31,7 @@ func (u *user) add(t *testing.T, args string) (r result, text string) {
 	return r, string(after)
 }
 
-// kept says whether the text of a matrix still is what it was.
+// kept checks that the text of the matrix did not change.
 func kept(t *testing.T, text string) {
 	t.Helper()
 	if text != string(drivercontainer.Matrix) {
@@ -39,7 +39,7 @@ func kept(t *testing.T, text string) {
 	}
 }
 
-// entry is the driver that a text has and the project's matrix does not.
+// entry returns the driver that a text has and the project's matrix does not have.
 func entry(t *testing.T, text, version string) matrix.Driver {
 	t.Helper()
 	m, err := matrix.Parse("real.yaml", []byte(text))
@@ -70,7 +70,7 @@ func TestAddDriver(t *testing.T) {
 	if d := entry(t, text, "580.159.04"); len(d.Archives) != 2 || d.Kernel.Max != "7.1" || len(d.Flavours) != 2 {
 		t.Errorf("%+v", d)
 	}
-	// No limit is made up.
+	// A limit that no source names is left out.
 	r, text = u.add(t, "535.104.05 --arch arm64 --arch arm64")
 	r.want(t, 0, "note: kernel max of 535.104.05 is not known and was left out")
 	if d := entry(t, text, "535.104.05"); len(d.Archives) != 1 || d.Kernel.Max != "" || d.Kernel.Min != "3.10" {
@@ -132,7 +132,7 @@ func TestAddDriverSources(t *testing.T) {
 	if !strings.Contains(text, "/index, which names somebody, somebody else, and a download; added") {
 		t.Error(text)
 	}
-	// Who disagrees is not believed.
+	// Sources that disagree are refused.
 	for _, wrong := range []string{strings.Repeat("0", 64) + "  NVIDIA-Linux-x86_64-535.400.01.run\n", "535.400.01\tamd64\t/x.run\t" + sum + "\t20\n"} {
 		u.Put("/index", []byte(wrong))
 		r, text = u.add(t, "535.400.01 --download --index "+u.URL+"/index --url "+u.URL+name+" --releases none")
@@ -142,7 +142,7 @@ func TestAddDriverSources(t *testing.T) {
 	r, text = u.add(t, "580.159.04 --url "+u.URL+name+" --arch amd64 --download")
 	r.want(t, 5, "size is 19 bytes, expected 397162548 with sha256 c1e66761b088d17b3adf6cb6979de9af38be2684d102b001a176dcfafabdca1e")
 	kept(t, text)
-	// A checksum file that cannot be had, or is of something else, is none.
+	// A checksum file that cannot be read, or that belongs to another archive, counts as missing.
 	u.Put(name+".sha256sum", []byte(sum+"  NVIDIA-Linux-x86_64-535.1.run\n"))
 	r, text = u.add(t, "535.400.01"+fresh)
 	r.want(t, 2, "sha256sum is of another file", "no checksum is known")

@@ -47,7 +47,8 @@ func (o *outputFlags) parse(none bool) ([]output, error) {
 // output is one --output.
 type output struct{ kind, path string }
 
-// check refuses what the format cannot hold: so many tags, the first of so many architectures.
+// check refuses what the format cannot hold. tags is the number of tags, archs that of the architectures of
+// the first tag.
 func (o output) check(tags, archs int, zstd bool) error {
 	switch {
 	case o.kind != "oci" && tags > 1:

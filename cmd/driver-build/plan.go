@@ -73,7 +73,7 @@ func (a *app) plan(ctx context.Context, o planFlags) error {
 	if err := o.certificate(&b.Plan); err != nil {
 		return usageError{err}
 	}
-	groups, err := named(&b, nil)
+	groups, err := groupsFromFlags(&b, nil)
 	if err != nil {
 		return err
 	}
@@ -91,7 +91,7 @@ func (a *app) plan(ctx context.Context, o planFlags) error {
 	return a.printTasks(tasks, o.format)
 }
 
-// certificate takes the one that signs: which it is belongs to the content of an image.
+// certificate reads the certificate of the key that signs, which is part of the content of an image.
 func (o *planFlags) certificate(p *recipe.Options) error {
 	if o.cert == "" {
 		return nil

@@ -56,7 +56,7 @@ func TestPlan(t *testing.T) {
 	if err := yaml.Load([]byte(r.stdout), &child); err != nil || len(child) != 1 || len(child["nothing-to-build"].Script) != 1 {
 		t.Errorf("%v: %s", err, r.stdout)
 	}
-	// A package of one system becomes newer: its images are out of date.
+	// A package of one system gets a newer version: the images of that system are out of date.
 	p := u.Archives["ubuntu18.04"].Find("make", "amd64")
 	p.Control = strings.Replace(p.Control, "Version: ", "Version: 9:", 1)
 	u.Archives["ubuntu18.04"].Publish()
@@ -69,7 +69,7 @@ func TestPlan(t *testing.T) {
 	}
 }
 
-// TestPlanKernels: an image for each kernel, by name, so that every job builds what was planned.
+// TestPlanKernels: the plan names each kernel, so that every job builds what was planned.
 func TestPlanKernels(t *testing.T) {
 	t.Parallel()
 	u := newUser(t)

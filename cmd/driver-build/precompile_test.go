@@ -10,7 +10,7 @@ import (
 	"github.com/driver-container/driver-container/ci/imagetest"
 )
 
-// TestKernelTags: which images --kernel means, by the tags of their recipes. Nothing is compiled.
+// TestKernelTags: which images --kernel means, by the tags of their recipes. The test compiles nothing.
 func TestKernelTags(t *testing.T) {
 	t.Parallel()
 	u := newUser(t)
@@ -85,7 +85,7 @@ func TestKernelUsage(t *testing.T) {
 	r.want(t, 4, "unix:///nonexistent/buildkitd.sock")
 }
 
-// TestFetchKernels: what a compile needs comes along.
+// TestFetchKernels: fetch also downloads what a compile needs.
 func TestFetchKernels(t *testing.T) {
 	t.Parallel()
 	u := newUser(t)

@@ -52,7 +52,7 @@ func TestReport(t *testing.T) {
 	if count(got, "built") != 1 || count(got, "missing") != 5 {
 		t.Errorf("%d built, %d missing", count(got, "built"), count(got, "missing"))
 	}
-	// The base moves on: the image is out of date for those who compare.
+	// The base changes: with --compare the image is out of date.
 	if same := page("--compare --repository " + repository); count(same, "built") != 1 {
 		t.Error("what was just built is not up to date")
 	}
@@ -89,7 +89,8 @@ func TestReportFails(t *testing.T) {
 	} {
 		u.tool(t, "report "+args).want(t, want.code, want.part)
 	}
-	// A registry that does not answer for an image is told of; one that does not list is asked all the same.
+	// A registry that does not answer for an image is reported; a registry that lists no tags is still asked for
+	// images.
 	u.Fault(func(w http.ResponseWriter, r *http.Request) bool {
 		if strings.HasSuffix(r.URL.Path, "/tags/list") {
 			w.WriteHeader(http.StatusForbidden)

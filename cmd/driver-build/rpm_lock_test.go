@@ -107,7 +107,7 @@ func TestRPMLockMirror(t *testing.T) {
 	}
 }
 
-// TestRPMLockSignature: a package from the lock must be signed by the keys of then.
+// TestRPMLockSignature: a package from the lock must be signed by a key that was locked.
 func TestRPMLockSignature(t *testing.T) {
 	t.Parallel()
 	u := newRPMUser(t, "rocky9")

@@ -134,7 +134,7 @@ func TestRPMFailures(t *testing.T) {
 	}
 }
 
-// expired is a key that was good for a day, a year ago.
+// expired returns a key that was valid for one day, a year ago.
 func expired(t *testing.T, lifetime time.Duration) *openpgp.Entity {
 	t.Helper()
 	born := time.Now().AddDate(-1, 0, 0)
@@ -164,15 +164,15 @@ func expire(t *testing.T, u *rpmUser) {
 	u.Publish()
 }
 
-// expireIndex has it signed an hour ago by a key that was good until half an hour ago.
+// expireIndex signs the index one hour ago, with a key that expired half an hour ago.
 func expireIndex(t *testing.T, u *rpmUser) {
 	u.Signer = expired(t, time.Since(time.Now().AddDate(-1, 0, 0))-30*time.Minute)
 	u.trust(t, u.Signer)
 	u.Publish()
 }
 
-// TestRPMRollback: a mirror that serves an old index is refused, by every command, and by those after it;
-// --allow-rollback is for once.
+// TestRPMRollback: every command refuses a mirror that serves an old index, and so do later commands;
+// --allow-rollback accepts it for one call.
 func TestRPMRollback(t *testing.T) {
 	t.Parallel()
 	u := newRPMUser(t, "rocky9")
@@ -187,7 +187,7 @@ func TestRPMRollback(t *testing.T) {
 	u.matrix(t, build).want(t, 5, "older than before")
 }
 
-// TestRPMCommands: what else there is to do with an image and a system of .rpm packages.
+// TestRPMCommands: the other commands, on an image and a system of .rpm packages.
 func TestRPMCommands(t *testing.T) {
 	t.Parallel()
 	u := newRPMUser(t, "rocky9")

@@ -32,8 +32,8 @@ func (r *runnerFlags) flags(f *pflag.FlagSet) {
 	f.StringVar(&r.tls.ServerName, "builder-name", r.tls.ServerName, "name in the daemon's certificate, where it is not the address's (BUILDKIT_TLS_SERVERNAME)")
 }
 
-// check decides which kind of runner is meant, without looking for one. BUILDKIT_HOST counts as an address
-// that was given.
+// check decides which kind of runner is meant, and does not look for one. BUILDKIT_HOST counts as an address
+// of --builder.
 func (r *runnerFlags) check(getenv func(string) string) error {
 	r.kind = auto.Any
 	for _, v := range r.values {
@@ -58,9 +58,9 @@ func (r *runnerFlags) check(getenv func(string) string) error {
 	return nil
 }
 
-// use gives the builder its runner, which is looked for when there is something to compile. The result ends
-// it.
-func (r *runnerFlags) use(b *images.Builder, say func(string)) func() error {
+// attach gives the builder a runner, which is found when the first compile needs it. The returned function
+// ends the runner.
+func (r *runnerFlags) attach(b *images.Builder, say func(string)) func() error {
 	b.Compiles = r.compiles
 	if b.Compiles == 0 {
 		b.Compiles = max(1, len(r.addresses))

@@ -122,7 +122,7 @@ func (a *app) sign(ctx context.Context, ref string, o signFlags) (err error) {
 	})
 }
 
-// read takes the signatures of an offline signer.
+// read reads the signatures of an offline signer.
 func (o *signFlags) read(all map[string]v1.Image) (modsign.Signatures, error) {
 	certs, err := certificates([]string{o.signer.cert})
 	if err != nil {
@@ -192,7 +192,7 @@ func certificates(files []string) ([]*x509.Certificate, error) {
 	return all, nil
 }
 
-// signedBy says on one line who signed a set.
+// signedBy is a line about who signed a set of modules.
 func signedBy(m verify.ModuleSet) string {
 	if m.Damage != "" {
 		return "damaged: " + m.Damage

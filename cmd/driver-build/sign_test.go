@@ -200,8 +200,7 @@ func readRequest(t *testing.T, dir string) (q modsign.SigningRequest) {
 	return q
 }
 
-// TestSignRefuses: whatever is wrong with signatures from elsewhere ends with the code of content that is not
-// what it should be.
+// TestSignRefuses: wrong signatures of an offline signer end with the exit code for wrong content.
 func TestSignRefuses(t *testing.T) {
 	t.Parallel()
 	u := newUser(t)

@@ -30,7 +30,7 @@ func (s *signerFlags) flags(f *pflag.FlagSet) {
 	f.StringVar(&s.passphraseFile, "sign-passphrase-file", "", "FILE with the key's passphrase or PIN (or "+passphraseVariable+" in the environment)")
 }
 
-// check finds flags that go nowhere. wanted says whether there is anything to sign.
+// check finds flags that have no effect. wanted says whether there is anything to sign.
 func (s *signerFlags) check(wanted bool) error {
 	switch {
 	case s.key == "" && (s.cert != "" || s.passphraseFile != ""):

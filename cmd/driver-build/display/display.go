@@ -61,7 +61,7 @@ func (d *Display) Close() error {
 	return nil
 }
 
-// Observe is an progress.Observer.
+// Observe is a progress.Observer.
 func (d *Display) Observe(e progress.Event) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
