@@ -2,8 +2,9 @@ package rpm
 
 import "slices"
 
-// archs lists, best first, what an architecture runs. The variants of x86_64 and arm that need newer processors are their
-// own architectures here: a base that has them says so by its own packages.
+// archs lists the package architectures that run on a machine's architecture, the best first. The variants of
+// x86_64 and arm that need newer processors are architectures of their own here: a base that uses them shows
+// it by its own packages.
 var archs = map[string][]string{
 	"x86_64":    {"x86_64", "noarch", "i686", "i586", "i486", "i386"},
 	"x86_64_v2": {"x86_64_v2", "x86_64", "noarch", "i686", "i586", "i486", "i386"},
@@ -13,16 +14,18 @@ var archs = map[string][]string{
 	"i686":      {"i686", "i586", "i486", "i386", "noarch"},
 }
 
-// CompatibleArchs lists, best first, what an architecture runs; nothing for one that is not known.
+// CompatibleArchs returns the package architectures that run on arch, the best first; nil if arch is not
+// known.
 func CompatibleArchs(arch string) []string { return archs[arch] }
 
-// ranks orders architectures among packages of one name and version; noarch stands with the best.
+// ranks orders the architectures of packages with one name and version; noarch ranks beside the best one.
 var ranks = []string{"x86_64_v2", "x86_64", "aarch64", "ppc64le", "s390x", "noarch", "i686", "i586", "i486", "i386"}
 
-// KnownArch tells whether packages of an architecture are known here.
+// KnownArch reports whether this package knows the architecture.
 func KnownArch(arch string) bool { return slices.Contains(ranks, arch) }
 
-// ArchRank orders architectures among packages of one name and version; the lower number is the better one.
+// ArchRank returns the rank of an architecture among packages of one name and version; the lower rank is the
+// better one.
 func ArchRank(arch string) int {
 	if i := slices.Index(ranks, arch); i >= 0 {
 		return i

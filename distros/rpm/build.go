@@ -13,29 +13,29 @@ import (
 )
 
 const (
-	maxPackages  = 1 << 20 // of one list; Fedora has 75000
-	maxRelations = 1 << 24 // of one list, and as many files; Fedora has 2 million
+	maxPackages  = 1 << 20 // in one list; Fedora has 75000
+	maxRelations = 1 << 24 // in one list, and as many files; Fedora has 2 million
 	maxPackage   = 8 << 30 // bytes of one package; the largest, with debugging symbols, have 2 GiB
 )
 
-// Record is a package as a database lists it, for Options.SQLite.
+// Record is one package as a repository's database lists it; Options.SQLite returns them.
 type Record struct {
 	Name, Arch, Epoch, Version, Release string
-	ChecksumType, Checksum              string // of the package: "sha256" and hex
-	Location, Base                      string // as in location and xml:base
+	ChecksumType, Checksum              string // of the package: "sha256" and the digest in hex
+	Location, Base                      string // the attributes href and xml:base of the element location
 	Size, Installed, Built              int64  // bytes, bytes, seconds since 1970
 
 	Provides, Requires, Conflicts, Obsoletes []RecordRelation
-	Files                                    []string // those of the primary list
+	Files                                    []string // the files that the primary list names
 }
 
-// RecordRelation is a relation as a database has it: Flags is EQ, LT, LE, GT, GE or nothing.
+// RecordRelation is one relation of a Record. Flags is EQ, LT, LE, GT, GE, or empty if there is no version.
 type RecordRelation struct{ Name, Flags, Epoch, Version, Release string }
 
-// builder gathers the packages of one list.
+// builder collects the packages of one list.
 type builder struct {
 	repo    *repo
-	base    string // the folder that the list came from
+	base    string // the folder that the list was downloaded from
 	wanted  []string
 	table   *table
 	entries []entry
@@ -43,10 +43,10 @@ type builder struct {
 	e                  entry // the package being read
 	digestType, digest string
 	href, xmlBase      string
-	list               kind // of relations, being read
+	list               kind // the kind of relations being read
 }
 
-// kind is a list of relations of a package.
+// kind is one of the four lists of relations of a package.
 type kind int
 
 const (
@@ -80,12 +80,14 @@ func (b *builder) begin() {
 
 func (b *builder) text(p []byte) string { return b.table.texts.keep(p) }
 
-// skip tells whether the package being read is for another architecture, so that the rest of it does not matter.
+// skip reports whether the package being read is for another architecture, so that the rest of it is not
+// needed.
 func (b *builder) skip() bool {
 	return b.e.arch != "" && !slices.Contains(b.wanted, b.e.arch)
 }
 
-// span is where the relations of a kind are; lists of one kind must be in one piece.
+// span returns the range of the relations of a kind. The relations of one kind must be contiguous in the
+// list.
 func (b *builder) span(k kind) *span {
 	return [kinds]*span{&b.e.requires, &b.e.provides, &b.e.conflicts, &b.e.obsoletes}[k]
 }
@@ -97,7 +99,7 @@ func (b *builder) evr(epoch, version, release []byte) rpmfile.EVR {
 	return rpmfile.EVR{Epoch: b.text(epoch), Version: b.text(version), Release: b.text(release)}
 }
 
-// relations begins a list of relations of a kind.
+// relations begins the list of relations of one kind.
 func (b *builder) relations(k kind) {
 	n := uint32(len(b.table.relations)) //nolint:gosec // bounded by maxRelations
 	*b.span(k) = span{n, n}
@@ -108,7 +110,7 @@ func (b *builder) relation(k kind, name, flags, epoch, version, release []byte) 
 		return errors.New("a relation without a name")
 	}
 	if k == requires && strings.HasPrefix(string(name[:min(len(name), 7)]), "rpmlib(") {
-		return nil // what rpm itself must know
+		return nil // a feature of rpm itself, which no package provides
 	}
 	if len(b.table.relations) == maxRelations {
 		return fmt.Errorf("more than %d relations", maxRelations)
@@ -133,7 +135,7 @@ func (b *builder) relation(k kind, name, flags, epoch, version, release []byte) 
 	}
 	if name[0] == '(' {
 		_, err := b.table.requirement(r)
-		if understood := err == nil && k == requires; !understood { // the others of the list are as good as before
+		if understood := err == nil && k == requires; !understood { // the other relations of the list stay usable
 			b.hide(fmt.Sprintf("it has a rich dependency that cannot be understood: %.120s", r.name))
 			return nil
 		}
@@ -152,14 +154,15 @@ func (b *builder) file(name []byte) error {
 	return nil
 }
 
-// hide says why the package cannot be used; the first reason stays.
+// hide records why the package cannot be used; the first reason stays.
 func (b *builder) hide(why string) {
 	if b.e.hidden == "" {
 		b.e.hidden = why
 	}
 }
 
-// end checks the package and adds it. What is wrong with the list is an error; what only makes a package useless hides it.
+// end checks the package and adds it. A mistake in the list is an error; a mistake that only makes the
+// package unusable hides the package.
 func (b *builder) end() error {
 	e := &b.e
 	if e.name == "" || e.arch == "" || e.evr.Version == "" || e.evr.Release == "" {
@@ -193,7 +196,7 @@ func (b *builder) end() error {
 	return nil
 }
 
-// record adds a package of a database.
+// record adds a package that a database lists.
 func (b *builder) record(r Record) error {
 	b.begin()
 	b.e.name, b.e.arch = b.text([]byte(r.Name)), b.text([]byte(r.Arch))

@@ -7,8 +7,9 @@ import (
 	"github.com/driver-container/driver-container/distros/rpm/repoconf"
 )
 
-// Clients know how to talk to the hosts of sources: with the certificates, the proxy and the credentials that a source
-// names. Packages must be downloaded by them as well. Safe for concurrent use once made.
+// Clients holds the HTTP clients for the hosts of sources, with the certificates, the proxy and the
+// credentials that each source names. Packages must be downloaded with them as well. A Clients value is safe
+// for concurrent use.
 type Clients struct {
 	base *fetch.Client
 	own  []ownClient
@@ -16,14 +17,15 @@ type Clients struct {
 
 // ownClient is the client of one source.
 type ownClient struct {
-	prefixes []string // URLs it is for
+	prefixes []string // the URLs that it is for
 	client   *fetch.Client
 	err      error
 }
 
-// OpenClients makes the clients for the sources of the options, without asking any host: for those who know from elsewhere,
-// say a lock file, which packages to download. Only Fetch, Root, Machine, Sources, Vars, Arch and Mirror are used. Hosts that
-// a mirror list names are not known; Releases.Clients knows them.
+// OpenClients returns the clients for the sources of the options without contacting any host. It is for
+// callers that know from elsewhere, a lock file for example, which packages to download. It uses only Fetch,
+// Root, Machine, Sources, Vars, Arch and Mirror. It does not know the hosts that a mirror list names;
+// Releases.Clients does.
 func OpenClients(o Options) (*Clients, error) {
 	sources, _, err := o.sources()
 	if err != nil {
@@ -37,8 +39,9 @@ func OpenClients(o Options) (*Clients, error) {
 	return c, nil
 }
 
-// For is the client for a URL: that of the source whose folder it is below, or else of one on the same host, whose packages may lie
-// beside its folder. It is an error when that source needs files that are not there.
+// For returns the client for a URL: that of the source whose folder the URL is below, otherwise that of a
+// source on the same host, because packages may lie beside a source's folder, otherwise the base client. It
+// returns an error if that source needs files that are missing.
 func (c *Clients) For(rawURL string) (*fetch.Client, error) {
 	best, length := ownClient{client: c.base}, -1
 	for _, own := range c.own {
@@ -60,7 +63,7 @@ func sameHost(a, b string) bool {
 	return err1 == nil && err2 == nil && u.Host != "" && u.Scheme == v.Scheme && u.Host == v.Host
 }
 
-// access is how the options say to talk to sources.
+// access returns the parts of the options that a source's client is made of.
 func (o Options) access() repoconf.Access {
 	return repoconf.Access{Fetch: o.Fetch, Root: o.Root, Machine: o.Machine}
 }

@@ -23,7 +23,7 @@ import (
 	"github.com/driver-container/driver-container/distros/rpm/repoconf"
 )
 
-// certificate makes a client certificate and its key, in PEM.
+// certificate creates a client certificate and its key, both in PEM.
 func certificate(t *testing.T) (cert, key string, parsed *x509.Certificate) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -48,7 +48,8 @@ func certificate(t *testing.T) (cert, key string, parsed *x509.Certificate) {
 	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})), string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: raw})), parsed
 }
 
-// subscribed is a repository that wants a client certificate, and the options to use it by redhat.repo of a machine.
+// subscribed returns a repository that requires a client certificate, and the options that reach it with the
+// redhat.repo of a machine.
 func subscribed(t *testing.T) (r *repository, o Options, cert, key string) {
 	t.Helper()
 	r = newRepository(t, basics()...)
@@ -124,11 +125,12 @@ func checkBasicsSigned(t *testing.T, x *Index, url string) {
 	}
 }
 
-// TestSubscriptionFiles: names in redhat.repo may be those of an older pair; without any, the error says what to mount.
+// TestSubscriptionFiles checks that redhat.repo may name the files of an older pair, and that without any
+// pair the error says what to mount.
 func TestSubscriptionFiles(t *testing.T) {
 	t.Parallel()
 	r, o, cert, key := subscribed(t)
-	machine := o.Machine.(interface { //nolint:errcheck // it is
+	machine := o.Machine.(interface { //nolint:errcheck // it is an fstest.MapFS
 		ReadFile(string) ([]byte, error)
 	})
 	read := func(name string) string {
@@ -142,7 +144,7 @@ func TestSubscriptionFiles(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		files map[string]string
-		want  string // of the error
+		want  string // the text of the error
 	}{
 		{"another pair", map[string]string{"run/secrets/etc-pki-entitlement/2.pem": cert, "run/secrets/etc-pki-entitlement/2-key.pem": key}, ""},
 		{"on the host", map[string]string{"etc/pki/entitlement/1.pem": cert, "etc/pki/entitlement/1-key.pem": key}, ""},
@@ -173,7 +175,8 @@ func TestSubscriptionFiles(t *testing.T) {
 	}
 }
 
-// TestSecrets: user, password and query reach the host of the source, no other host, no URL and no message.
+// TestSecrets checks that user, password and query reach the host of the source, and no other host, no URL
+// and no message.
 func TestSecrets(t *testing.T) {
 	t.Parallel()
 	r := newRepository(t, basics()...)
@@ -277,7 +280,7 @@ func TestNoVerify(t *testing.T) {
 	}
 }
 
-// TestOptionsKeyring: keys that only a source names count, wherever they are.
+// TestOptionsKeyring checks that keys which only a source names count, wherever the base stores them.
 func TestOptionsKeyring(t *testing.T) {
 	t.Parallel()
 	k := testKeys()

@@ -17,7 +17,7 @@ import (
 	"github.com/driver-container/driver-container/distros/rpm/sqlite"
 )
 
-// style is how a distribution publishes.
+// style is the way in which a family of distributions publishes its repositories.
 type style struct {
 	name       string
 	repository rpmtest.Repository
@@ -37,8 +37,8 @@ func styles(key *rpmtest.Key) []style {
 	}
 }
 
-// TestCreaterepo reads repositories that createrepo_c made, in the style of each family, and compares what the index says of
-// each package with what is in the package.
+// TestCreaterepo reads repositories that createrepo_c made in the style of each family, and compares each
+// package in the index with the package itself.
 func TestCreaterepo(t *testing.T) {
 	t.Parallel()
 	rpmtest.Need(t)
@@ -92,7 +92,7 @@ func TestCreaterepo(t *testing.T) {
 	}
 }
 
-// compare opens a package and checks that the index says the same.
+// compare opens a package and checks that the index has the same data.
 func compare(t *testing.T, x *rpm.Index, s style, file, fingerprint string) {
 	t.Helper()
 	in, err := os.Open(file)
@@ -164,7 +164,7 @@ func writeFile(t *testing.T, name, text string) {
 	}
 }
 
-// dropXML leaves a repository its databases only.
+// dropXML removes the XML lists of a repository, so that only its databases are left.
 func dropXML(t *testing.T, dir string) {
 	t.Helper()
 	name := filepath.Join(dir, "repodata/repomd.xml")

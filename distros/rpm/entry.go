@@ -9,8 +9,9 @@ import (
 	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
 )
 
-// entry is one package of a list. 75000 of them as whole Packages would take some hundred megabytes, so it is made one only
-// when somebody asks: relations and files are ranges of its table until then.
+// entry is one package of a list, in a compact form. 75000 entries as Packages would take some hundred
+// megabytes, so a Package is made only when a caller asks for it; until then relations and files are ranges
+// in the entry's table.
 type entry struct {
 	name, arch string
 	evr        rpmfile.EVR
@@ -21,7 +22,7 @@ type entry struct {
 	url        string
 	digest     string   // the bytes of a sha256 or a sha512
 	keys       []string // see distros.Package.Keys
-	hotfix     bool     // of a source that modules do not hide from
+	hotfix     bool     // the source has module_hotfixes: modules hide none of its packages
 
 	size, installed, built int64
 
@@ -32,7 +33,7 @@ type entry struct {
 
 type span struct{ from, to uint32 }
 
-// table holds what the entries of one list have in common.
+// table holds the data that the entries of one list share.
 type table struct {
 	texts     *texts
 	evrs      []rpmfile.EVR
@@ -44,8 +45,8 @@ type table struct {
 // relation is an rpmfile.Relation, or a rich dependency as its text.
 type relation struct {
 	name string
-	evr  uint32 // of table.evrs
-	op   uint8  // of operators
+	evr  uint32 // index in table.evrs
+	op   uint8  // index in operators
 }
 
 var operators = [...]string{"", "<", "<=", "=", ">=", ">"}
@@ -54,7 +55,7 @@ func (t *table) relation(r relation) rpmfile.Relation {
 	return rpmfile.Relation{Name: r.name, Op: operators[r.op], EVR: t.evrs[r.evr]}
 }
 
-// evr keeps an EVR once.
+// evr returns the index of an EVR in the table and adds it the first time.
 func (t *table) evr(v rpmfile.EVR) uint32 {
 	id, ok := t.evrIDs[v]
 	if !ok {
@@ -71,7 +72,8 @@ func newTable() *table {
 	return t
 }
 
-// texts keeps strings once, in blocks: a million small strings cost the collector more than ten large ones.
+// texts stores each string once, in blocks: the garbage collector takes longer for a million small strings
+// than for ten large ones.
 type texts struct {
 	block strings.Builder
 	known map[string]string
@@ -81,7 +83,7 @@ const textBlock = 1 << 18 // bytes
 
 func newTexts() *texts { return &texts{known: map[string]string{}} }
 
-// keep returns the text as a string that does not refer to b.
+// keep returns the text as a string that does not share memory with b.
 func (t *texts) keep(b []byte) string {
 	if len(b) == 0 {
 		return ""
@@ -94,7 +96,7 @@ func (t *texts) keep(b []byte) string {
 	return s
 }
 
-// copy is keep for texts that are unlikely to come twice.
+// copy is like keep, for texts that are unlikely to occur twice.
 func (t *texts) copy(b []byte) string {
 	if t.block.Cap()-t.block.Len() < len(b) {
 		t.block = strings.Builder{}
@@ -105,7 +107,8 @@ func (t *texts) copy(b []byte) string {
 	return t.block.String()[start:]
 }
 
-// providedNames yields the names by which an entry can be found: its own, those it provides, its files. A name may come twice.
+// providedNames yields the names by which an entry can be found: its own, those that it provides, its files.
+// A name may be yielded twice.
 func (e *entry) providedNames(yield func(string) bool) {
 	if !yield(e.name) {
 		return
@@ -141,7 +144,8 @@ func (e *entry) filesOf() []string {
 	return e.table.files[e.files.from:e.files.to:e.files.to]
 }
 
-// make is the whole package. Its rich dependencies parsed when the list was read, so they parse now.
+// make returns the whole Package. Its rich dependencies were parsed when the list was read, so parsing them
+// here cannot fail.
 func (e *entry) make() *Package {
 	p := &Package{
 		Package: distros.Package{Name: e.name, Version: e.evr.String(), Arch: e.arch, URL: e.url, Size: e.size, Keys: e.keys},
@@ -172,7 +176,7 @@ func (e *entry) relations(s span) []rpmfile.Relation {
 	return out
 }
 
-// requirement is a relation as what is required. Only rich dependencies need parsing.
+// requirement returns a relation as a requirement. Only rich dependencies need parsing.
 func (t *table) requirement(r relation) (rpmfile.Requirement, error) {
 	if strings.HasPrefix(r.name, "(") {
 		return rpmfile.ParseRequirement(r.name)

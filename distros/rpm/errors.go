@@ -9,7 +9,7 @@ import (
 	"github.com/driver-container/driver-container/distros/rpm/repodata"
 )
 
-// Sentinels for callers to switch on. A mirror that does not answer is fetch.ErrUnreachable instead.
+// Sentinels that callers distinguish. If a mirror does not answer, the error is fetch.ErrUnreachable instead.
 var (
 	// ErrSignature says that a repomd.xml is not signed by a key that is trusted for its source.
 	ErrSignature = pgp.ErrSignature
@@ -23,5 +23,5 @@ var (
 	ErrRollback = errors.New("older than before")
 )
 
-// UnresolvableError says which request cannot be met and why.
+// UnresolvableError names a request that cannot be met, and the reason.
 type UnresolvableError = distros.UnresolvableError

@@ -8,8 +8,9 @@ import (
 	"github.com/driver-container/driver-container/distros/rpm/repoconf"
 )
 
-// excludedBy tells why a source does not want a package to be had; "" if it does not say so. Patterns are shell globs over
-// name, name.arch, name-version, name-version-release, each with .arch or without, and with the epoch before the version.
+// excludedBy returns the reason why a source excludes the package; "" if it does not. Patterns are shell
+// globs over name, name.arch, name-version and name-version-release, each with or without .arch and with or
+// without the epoch before the version.
 func (e *entry) excludedBy(s repoconf.Source) string {
 	if len(s.Exclude) == 0 && len(s.Include) == 0 {
 		return ""

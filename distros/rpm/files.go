@@ -13,15 +13,17 @@ import (
 	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
 )
 
-// fileTable knows who owns files that no primary list names. It is filled on demand: Fedora's lists of files have 800 MB.
+// fileTable records which packages own the files that no primary list names. It is filled on demand: Fedora's
+// lists of files have 800 MB.
 type fileTable struct {
-	mu    sync.Mutex
-	known map[string][]int // entries by path; none: looked for in all lists of files, and nobody has it
+	mu sync.Mutex
+	// Entries by path. An empty list means that all lists of files were searched and no package owns the file.
+	known map[string][]int
 }
 
-// Owners lists the packages that are to be had and own a file: by the primary lists, or, where those do not name it, by the
-// lists of files, which are fetched and read then. The order is that of WhatProvides. A context that ends, or a list that
-// cannot be had, is an error.
+// Owners returns the available packages that own a file. It uses the primary lists; if those do not name the
+// file, it fetches and reads the lists of files. The order is that of WhatProvides. It returns an error if
+// the context ends or a list cannot be downloaded.
 func (x *Index) Owners(ctx context.Context, file string) ([]*Package, error) {
 	if found := x.WhatProvides(rpmfile.Relation{Name: file}); len(found) > 0 {
 		return found, nil
@@ -42,8 +44,8 @@ func (x *Index) Owners(ctx context.Context, file string) ([]*Package, error) {
 	return out, nil
 }
 
-// lookFor reads the lists of files for one file; the first time also for all others that some package requires, because
-// reading takes seconds and more questions follow.
+// lookFor searches the lists of files for one file. The first time it also searches for all other files that
+// some package requires, because reading the lists takes seconds and more questions follow.
 func (x *Index) lookFor(ctx context.Context, file string) error {
 	wanted := map[string]bool{file: true}
 	if x.files.known == nil {
@@ -60,7 +62,7 @@ func (x *Index) lookFor(ctx context.Context, file string) error {
 			return readFilelists(in, wanted, found)
 		})
 		if err != nil {
-			x.files.known = nil // asked again, all are looked for again
+			x.files.known = nil // so that the next call searches for all files again
 			return fmt.Errorf("look for who owns %s: package repository %s: %w", file, repo.name(), err)
 		}
 	}
@@ -75,7 +77,7 @@ func (x *Index) lookFor(ctx context.Context, file string) error {
 	return nil
 }
 
-// requiredFiles adds the files that packages require and no primary list names.
+// requiredFiles adds the files that packages require and that no primary list names.
 func (x *Index) requiredFiles(wanted map[string]bool) {
 	for i := range x.entries {
 		for _, r := range x.entries[i].relationsOf(x.entries[i].requires) {
@@ -86,7 +88,8 @@ func (x *Index) requiredFiles(wanted map[string]bool) {
 	}
 }
 
-// readFilelists looks for files in a filelists.xml and notes them by the digest of their package.
+// readFilelists searches a filelists.xml for the wanted files and adds those found under the digest of their
+// package.
 func readFilelists(in io.Reader, wanted map[string]bool, found map[string][]string) error {
 	x := repodata.NewXMLReader(in)
 	var pkgid string

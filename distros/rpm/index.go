@@ -13,41 +13,43 @@ import (
 	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
 )
 
-// Package is a package of a repository. Its Metadata holds the files that the repository's primary list names (those in /etc
-// and in the bin folders) and those that were looked for since; never assume it to be all.
+// Package is a package of a repository. Its Metadata holds the files that the repository's primary list names
+// (those in /etc and in the bin folders) and those that were searched for since; that is never the complete
+// list.
 type Package struct {
 	distros.Package
 	Metadata rpmfile.Metadata `json:"-"` // not embedded: both have a Name and an Arch
 
-	Origin        string    `json:"-"` // id of its source, "baseos", for people
+	Origin        string    `json:"-"` // id of its source, "baseos", for messages
 	Priority      int       `json:"-"` // of its source; the lower number wins
 	InstalledSize int64     `json:"-"` // bytes
 	BuildTime     time.Time `json:"-"`
-	// Hidden says why the package is not to be had although the repository holds it: it belongs to a stream of a module that
-	// is not active, an active stream shadows it, or the source excludes it. Empty for all packages but those of Index.hidden.
+	// Hidden says why the package is not available although the repository holds it: it belongs to a stream of a
+	// module that is not active, an active stream shadows it, or the source excludes it. It is empty for all
+	// packages except those that Index.hidden returns.
 	Hidden string `json:"-"`
 }
 
-// String is "name version", as messages name packages.
+// String returns "name version", the form in which messages name packages.
 func (p *Package) String() string { return p.Name + " " + p.Version }
 
-// Index is what all repositories together offer for one architecture. It does not change and may be shared: packages that
-// are asked for twice are the same pointer, and callers must not write to them.
+// Index holds the packages that all repositories together offer for one architecture. It does not change and
+// may be shared: the same package is always returned as the same pointer, and callers must not write to it.
 type Index struct {
 	releases *Releases
 	arch     string
-	entries  []entry // see less; hidden ones too
-	provides links   // names that packages provide, and paths of primary's files
+	entries  []entry // in the order of less; includes the hidden ones
+	provides links   // names that packages provide, and paths of the files in the primary lists
 	obsolete links   // names that packages obsolete
 	notes    []string
 
 	mu    sync.Mutex
-	made  []*Package // by entry
+	made  []*Package // by index of the entry; nil until asked for
 	files fileTable
 }
 
-// build brings the entries into order and makes the tables. The same package from several repositories counts once, from
-// the first of them in that order.
+// build sorts the entries and fills the tables. If several repositories hold the same package, only the first
+// one in that order is kept.
 func (x *Index) build() {
 	slices.SortStableFunc(x.entries, less)
 	x.entries = slices.CompactFunc(x.entries, func(a, b entry) bool {
@@ -55,7 +57,7 @@ func (x *Index) build() {
 	})
 	x.made = make([]*Package, len(x.entries))
 	x.provides, x.obsolete = newLinks(), newLinks()
-	for i := range slices.Backward(x.entries) { // so that each list of links is forwards
+	for i := range slices.Backward(x.entries) { // backwards, so that each list of links is in the order of the entries
 		e := &x.entries[i]
 		for name := range e.providedNames {
 			x.provides.add(name, i)
@@ -66,8 +68,8 @@ func (x *Index) build() {
 	}
 }
 
-// less orders by name, then priority of the source, newest first, best architecture first, cheapest source first; what is
-// hidden comes after all that is not.
+// less orders entries by name, priority of the source, newest version, best architecture, cheapest source;
+// hidden entries come after all others of the name.
 func less(a, b entry) int {
 	return cmp.Or(
 		strings.Compare(a.name, b.name),
@@ -79,7 +81,7 @@ func less(a, b entry) int {
 	)
 }
 
-// span is the range of entries of one name.
+// span returns the range of the entries that have one name.
 func (x *Index) span(name string) (from, to int) {
 	from = sort.Search(len(x.entries), func(i int) bool { return x.entries[i].name >= name })
 	for to = from; to < len(x.entries) && x.entries[to].name == name; {
@@ -88,7 +90,7 @@ func (x *Index) span(name string) (from, to int) {
 	return from, to
 }
 
-// at is the package of an entry, always the same pointer.
+// at returns the package of an entry, always the same pointer.
 func (x *Index) at(i int) *Package {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -98,8 +100,8 @@ func (x *Index) at(i int) *Package {
 	return x.made[i]
 }
 
-// Candidate returns the package that would be installed for a name: from the sources of the best priority the newest, of the
-// best architecture; false when there is none.
+// Candidate returns the package that would be installed for a name: from the sources with the best priority
+// the newest version, of that the best architecture. It returns false if there is none.
 func (x *Index) Candidate(name string) (*Package, bool) {
 	for i, to := x.span(name); i < to; i++ {
 		if x.entries[i].hidden == "" {
@@ -109,8 +111,8 @@ func (x *Index) Candidate(name string) (*Package, bool) {
 	return nil, false
 }
 
-// Versions lists all packages of a name that are to be had, every architecture counted: by priority of their sources, then
-// newest first, then best architecture first.
+// Versions returns all available packages of a name, of every architecture, ordered by the priority of their
+// sources, then newest version first, then best architecture first.
 func (x *Index) Versions(name string) []*Package {
 	var out []*Package
 	for i, to := x.span(name); i < to; i++ {
@@ -121,7 +123,7 @@ func (x *Index) Versions(name string) []*Package {
 	return out
 }
 
-// Names lists the names of packages that begin with a prefix, in order, each once.
+// Names returns the names of packages that begin with a prefix, sorted, each once.
 func (x *Index) Names(prefix string) []string {
 	var names []string
 	from := sort.Search(len(x.entries), func(i int) bool { return x.entries[i].name >= prefix })
@@ -133,11 +135,11 @@ func (x *Index) Names(prefix string) []string {
 	return names
 }
 
-// WhatProvides lists the packages that meet a relation, by their name, by what they provide, or by a file of the primary
-// list; in the order of their names, then as Versions.
+// WhatProvides returns the packages that meet a relation by their name, by something they provide, or by a
+// file of the primary list. The order is that of their names, then that of Versions.
 func (x *Index) WhatProvides(want rpmfile.Relation) []*Package { return x.providers(want, false) }
 
-// hidden lists the packages that would meet a relation were they not hidden, for messages; see Package.Hidden.
+// hidden returns the hidden packages that would otherwise meet a relation, for messages; see Package.Hidden.
 func (x *Index) hidden(want rpmfile.Relation) []*Package { return x.providers(want, true) }
 
 func (x *Index) providers(want rpmfile.Relation, hidden bool) []*Package {
@@ -153,7 +155,8 @@ func (x *Index) providers(want rpmfile.Relation, hidden bool) []*Package {
 	return out
 }
 
-// Providing lists the packages that provide a name, in whatever version, the hidden ones too: for messages.
+// Providing returns the packages that provide a name in whatever version, including the hidden ones: for
+// messages.
 func (x *Index) Providing(name string) []*Package {
 	var out []*Package
 	for i := range x.provides.all(name) {
@@ -162,7 +165,7 @@ func (x *Index) Providing(name string) []*Package {
 	return out
 }
 
-// Obsoleting lists the packages that are to be had and obsolete something of that name, whatever the version.
+// Obsoleting returns the available packages that obsolete something of that name, whatever the version.
 func (x *Index) Obsoleting(name string) []*Package {
 	var out []*Package
 	for i := range x.obsolete.all(name) {
@@ -173,8 +176,9 @@ func (x *Index) Obsoleting(name string) []*Package {
 	return out
 }
 
-// Find returns one package by itself, without what it depends on: "name" for the candidate, "name.arch", "name-version",
-// "name-version-release" or "name = version" for exactly that. The error is *UnresolvableError, with the versions there are.
+// Find returns one package without its dependencies. The argument is "name" for the candidate, or
+// "name.arch", "name-version", "name-version-release" or "name = version" for exactly that package. The error
+// is *UnresolvableError with the versions that exist.
 func (x *Index) Find(want string) (*Package, error) {
 	if p, ok := x.Candidate(want); ok {
 		return p, nil
@@ -196,7 +200,8 @@ func (x *Index) Find(want string) (*Package, error) {
 	return nil, x.missing(want, prefixes(want)...)
 }
 
-// prefixes lists what of a text may be the name of a package, the longest first: "a-1-2.x" may be "a-1-2", "a-1" or "a".
+// prefixes returns the parts of a text that may be the name of a package, the longest first: "a-1-2.x" may be
+// "a-1-2", "a-1" or "a".
 func prefixes(want string) []string {
 	out := []string{want}
 	if i := strings.LastIndexByte(want, '.'); i > 0 {
@@ -213,7 +218,7 @@ func prefixes(want string) []string {
 	return out
 }
 
-// called tells whether a text names this package.
+// called reports whether a text names this package.
 func (p *Package) called(want string) bool {
 	e := p.Metadata.EVR
 	for _, version := range []string{"", "-" + e.Version, "-" + e.Version + "-" + e.Release, "-" + p.Version} {
@@ -224,7 +229,7 @@ func (p *Package) called(want string) bool {
 	return false
 }
 
-// missing explains why a package cannot be found.
+// missing returns the error that explains why a package was not found.
 func (x *Index) missing(want string, names ...string) error {
 	e := &UnresolvableError{Relation: want, Reason: "no repository has a package of that name"}
 	for _, name := range names {
@@ -239,16 +244,16 @@ func (x *Index) missing(want string, names ...string) error {
 	return e
 }
 
-// Arch is rpm's name of the architecture that the packages are for.
+// Arch returns rpm's name of the architecture that the packages are for.
 func (x *Index) Arch() string { return x.arch }
 
-// Digest is that of Releases.Digest.
+// Digest returns Releases.Digest of the repositories.
 func (x *Index) Digest() string { return x.releases.Digest() }
 
-// Notes are things people may want to know, such as repositories left out because they cannot be reached.
+// Notes returns messages for users, such as repositories that were left out because they cannot be reached.
 func (x *Index) Notes() []string { return slices.Clone(x.notes) }
 
-// Len is the number of packages, every version counted, without the hidden ones.
+// Len returns the number of packages, every version counted, without the hidden ones.
 func (x *Index) Len() int {
 	n := 0
 	for i := range x.entries {

@@ -13,7 +13,7 @@ func TestObsoleting(t *testing.T) {
 	b := newBuilder(&repo{source: repoconf.Source{ID: "x"}}, "https://example.com", "aarch64")
 	for _, p := range []struct {
 		name, arch string
-		size       int64 // none: the package is hidden
+		size       int64 // 0: the package is hidden
 		obsoletes  []string
 	}{
 		{"b", "aarch64", 1, []string{"old", "older", "old"}}, {"a", "noarch", 1, []string{"old"}}, {"c", "aarch64", 0, []string{"old"}}, {"a", "noarch", 1, nil},

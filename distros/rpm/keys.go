@@ -16,12 +16,12 @@ import (
 
 const maxKeyring = 4 << 20 // bytes of one file; SUSE's largest is below 10 KiB
 
-// keyFolders are where bases keep the keys that they trust.
+// keyFolders are the folders in which bases store the keys that they trust.
 var keyFolders = []string{"etc/pki/rpm-gpg", "usr/lib/rpm/gnupg/keys", "etc/pki/rpm-gpg-keys"}
 
-// Keyring returns all keys that a base trusts: those in its folders for them (etc/pki/rpm-gpg, usr/lib/rpm/gnupg/keys), those
-// that its rpm database holds, which the caller gives, and extra ones of the caller, which must be readable. The notes say
-// which files hold no usable key.
+// Keyring returns all keys that a base trusts: those in its folders for keys (etc/pki/rpm-gpg,
+// usr/lib/rpm/gnupg/keys), those that its rpm database holds, which the caller passes, and the caller's extra
+// keys, which must be readable. The notes name the files that hold no usable key.
 func Keyring(root fs.FS, installedKeys [][]byte, extra ...[]byte) (rpmfile.Keyring, []string, error) {
 	files, notes, err := trustedKeys(root, installedKeys)
 	if err != nil {
@@ -42,8 +42,9 @@ func Keyring(root fs.FS, installedKeys [][]byte, extra ...[]byte) (rpmfile.Keyri
 	return all, notes, nil
 }
 
-// Keyring returns all keys that may have signed packages of the options' sources: those of the base, of the sources, wherever
-// in the base they are, and of the options. Which of them count for a package says its Keys.
+// Keyring returns all keys that may have signed packages of the options' sources: those of the base, those of
+// the sources, wherever in the base they are stored, and those of the options. Package.Keys says which of
+// them count for a package.
 func (o Options) Keyring() (rpmfile.Keyring, []string, error) {
 	all, notes, err := Keyring(o.Root, nil, o.Keyrings...)
 	if err != nil {
@@ -90,7 +91,8 @@ func trustedKeys(root fs.FS, installed [][]byte) (files [][]byte, notes []string
 			data, err := repoconf.ReadFile(root, path.Join(dir, name), maxKeyring)
 			switch {
 			case err != nil:
-				notes = append(notes, fmt.Sprintf("%s: %v", path.Join(dir, name), err)) // one file does not take the others' trust away
+				// one unreadable file does not make the other keys untrusted
+				notes = append(notes, fmt.Sprintf("%s: %v", path.Join(dir, name), err))
 			case bytes.Contains(data, []byte("PRIVATE KEY BLOCK")) || len(data) == 0:
 				notes = append(notes, path.Join(dir, name)+" holds no public key")
 			default:
@@ -101,8 +103,9 @@ func trustedKeys(root fs.FS, installed [][]byte) (files [][]byte, notes []string
 	return files, notes, nil
 }
 
-// keysFor returns the files of keys that count for a source, and notes on those that cannot be had: its Key, or else those it
-// names, or else all that the base trusts; and in any case those of the options.
+// keysFor returns the files of keys that count for a source: its Key, otherwise the keys that it names,
+// otherwise all keys that the base trusts; and always those of the options. The notes say which keys could
+// not be read.
 func (o Options) keysFor(s repoconf.Source) (files [][]byte, notes []string, err error) {
 	files = slices.Clone(o.Keyrings)
 	if s.Key != "" {
@@ -141,7 +144,8 @@ func (o Options) keyFile(name string) ([]byte, error) {
 	return data, err
 }
 
-// fingerprints lists the keys of a source, for packages that must be signed by one of them.
+// fingerprints returns the fingerprints of a source's keys, one of which must sign each package, and notes
+// with those files that hold no key added.
 func fingerprints(files [][]byte, notes []string) ([]string, []string) {
 	var all rpmfile.Keyring
 	for _, data := range files {
@@ -155,7 +159,7 @@ func fingerprints(files [][]byte, notes []string) ([]string, []string) {
 	return all.Fingerprints(), notes
 }
 
-// trust checks signatures of repomd.xml with the keys in files.
+// trust returns the check of repomd.xml's signature with the keys in files.
 func (o Options) trust(files [][]byte, notes []string) pgp.Trust {
 	t := pgp.Trust{Notes: notes, Now: o.Now, AllowExpired: o.AllowExpired, Hint: "name one of the base with gpgkey, or give it in the matrix"}
 	for _, data := range files {

@@ -1,7 +1,7 @@
 package rpm
 
-// links is a table from a name to any number of entries, in three large pieces instead of a slice a name: Fedora's
-// packages provide 300000 names.
+// links maps a name to any number of entries. It has three large pieces instead of a slice for each name:
+// Fedora's packages provide 300000 names.
 type links struct {
 	heads map[string]int32
 	chain []link
@@ -13,7 +13,7 @@ type link struct {
 
 func newLinks() links { return links{heads: map[string]int32{}, chain: make([]link, 1)} }
 
-// add puts an entry before those of the name that are there; the same one twice in a row counts once.
+// add inserts an entry before the others of the name; the same entry twice in a row is stored once.
 func (l *links) add(name string, entry int) {
 	head := l.heads[name]
 	if head != 0 && l.chain[head].entry == int32(entry) { //nolint:gosec // bounded by maxPackages

@@ -18,21 +18,21 @@ import (
 	"github.com/driver-container/driver-container/distros/rpm/repodata"
 )
 
-// Bounds on unpacked lists.
+// Upper bounds for unpacked lists.
 const (
 	maxPrimary   = 1 << 30 // bytes; Fedora's has 180 MB
 	maxFilelists = 4 << 30 // bytes; Fedora's has 800 MB
 	maxModules   = 64 << 20
 )
 
-// loaded is what the lists of one repository hold.
+// loaded is the content of the lists of one repository.
 type loaded struct {
 	entries []entry
 	modules []repodata.Module
 }
 
-// Load fetches, verifies and reads the lists of packages and modules. Content that differs from what repomd.xml says is
-// ErrIndex.
+// Load fetches, verifies and reads the lists of packages and modules. If their content differs from
+// repomd.xml, the error is ErrIndex.
 func (r *Releases) Load(ctx context.Context) (*Index, error) {
 	found := make([]loaded, len(r.repos))
 	g, gctx := errgroup.WithContext(ctx)
@@ -95,9 +95,9 @@ func (r *repo) load(ctx context.Context, o Options) (l loaded, err error) {
 	return l, err
 }
 
-// read fetches a list, checks it and has it read.
+// read fetches and verifies a list and passes its unpacked content to the function read.
 func (r *repo) read(ctx context.Context, name string, l repodata.File, limit int64, read func(io.Reader) error) error {
-	if l.Sum.Size > limit { // whoever writes repomd.xml may not be trusted with the disk either
+	if l.Sum.Size > limit { // repomd.xml may be hostile: its sizes must not fill the disk
 		return fmt.Errorf("list %s: %w: it has %d bytes, more than the %d allowed", name, repodata.ErrIndex, l.Sum.Size, limit)
 	}
 	file, err := r.fetch(ctx, l)
@@ -112,7 +112,8 @@ func (r *repo) read(ctx context.Context, name string, l repodata.File, limit int
 	return nil
 }
 
-// fetch gets a list from the folder that served repomd.xml, or from another mirror that has the same.
+// fetch downloads a list from the folder that served repomd.xml, or from another mirror that has the same
+// file.
 func (r *repo) fetch(ctx context.Context, l repodata.File) (file string, err error) {
 	folders := append([]string{r.base}, slices.DeleteFunc(slices.Clone(r.folders), func(f string) bool { return f == r.base })...)
 	var failures []error
@@ -123,7 +124,7 @@ func (r *repo) fetch(ctx context.Context, l repodata.File) (file string, err err
 			return "", fmt.Errorf("%w: location %.80q: %w", repodata.ErrIndex, l.Href, err)
 		}
 		if url == previous {
-			break // its location does not depend on the mirror
+			break // the location does not depend on the mirror
 		}
 		previous = url
 		file, _, err = r.client.Get(ctx, fetch.File{URL: url, SHA256: l.Sum.SHA256, SHA512: l.Sum.SHA512, Size: l.Sum.Size}, nil)
@@ -143,9 +144,9 @@ func (r *repo) fetch(ctx context.Context, l repodata.File) (file string, err err
 	return "", errors.Join(failures...)
 }
 
-// Digest identifies what resolving can depend on: the repomd.xml of all repositories, in order, where they are (packages have
-// addresses; which mirror of a list has answered makes no difference), and what of the options and of the base counts. It is a key
-// for cached plans, 64 hex digits.
+// Digest returns 64 hex digits that identify the input of the resolver: the repomd.xml of all repositories in
+// order, their locations (packages have addresses; it makes no difference which mirror of a list has
+// answered), and the options and files of the base that count. It is a key for cached plans.
 func (r *Releases) Digest() string {
 	type line struct {
 		ID, Repomd                     string
@@ -159,7 +160,7 @@ func (r *Releases) Digest() string {
 		Modules repoconf.ModuleState
 		Repos   []line
 	}{2, r.options.Arch, repoconf.ModuleState{}, nil}
-	if modules, err := repoconf.ReadModuleState(r.options.Root); err == nil { // else Load says so
+	if modules, err := repoconf.ReadModuleState(r.options.Root); err == nil { // otherwise Load returns the error
 		state.Modules = modules
 	}
 	for _, repo := range r.repos {
@@ -168,14 +169,14 @@ func (r *Releases) Digest() string {
 		state.Repos = append(state.Repos, line{s.ID, repo.digest, s.Priority, s.Cost, s.Exclude, s.Include, repo.keys, places, s.ModuleHotfixes})
 	}
 	data, err := json.Marshal(state)
-	if err != nil { // strings and numbers only: cannot happen, and a constant digest would be a lie
+	if err != nil { // cannot happen with strings and numbers; a constant digest would be wrong
 		data = fmt.Append(nil, state)
 	}
 	sum := sha256.Sum256(data)
 	return hex.EncodeToString(sum[:])
 }
 
-// readDatabase hands an unpacked database to whoever can read it.
+// readDatabase writes an unpacked database to the store and reads its packages with Options.SQLite.
 func (b *builder) readDatabase(ctx context.Context, in io.Reader, o Options) error {
 	w, err := o.Fetch.Store.Create()
 	if err != nil {

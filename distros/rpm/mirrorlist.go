@@ -16,17 +16,18 @@ import (
 
 const (
 	maxMirrorList = 4 << 20 // bytes; Fedora's metalink has 60 KiB
-	maxMirrors    = 1000    // of one list
-	tryMirrors    = 8       // of them are asked before a repository counts as unreachable
+	maxMirrors    = 1000    // in one list
+	tryMirrors    = 8       // the number of mirrors that are asked before a repository counts as unreachable
 )
 
-// mirrors is what a mirror list or a metalink says.
+// mirrors is the content of a mirror list or a metalink.
 type mirrors struct {
 	folders []string            // that hold repodata, best first
-	sums    []repodata.Checksum // that repomd.xml may have: the current one and the last ones; none for a mirror list
+	sums    []repodata.Checksum // the permitted checksums of repomd.xml: the current one and the last ones; none for a mirror list
 }
 
-// parseMirrors reads a mirror list, which is a URL a line, or a metalink, which is XML. Mistakes are ErrIndex.
+// parseMirrors reads a mirror list, which has one URL a line, or a metalink, which is XML. Mistakes are
+// ErrIndex.
 func parseMirrors(data []byte, v repoconf.Vars) (m mirrors, err error) {
 	if bytes.HasPrefix(bytes.TrimSpace(data), []byte("<")) {
 		m, err = parseMetalink(data)
@@ -52,7 +53,8 @@ func parseMirrorList(data []byte, v repoconf.Vars) (m mirrors) {
 	return m
 }
 
-// parseMetalink reads what MirrorManager serves: mirrors with their preference (100 is best) and the digests of repomd.xml.
+// parseMetalink reads a metalink of MirrorManager: the mirrors with their preference (100 is best) and the
+// digests of repomd.xml.
 func parseMetalink(data []byte) (m mirrors, err error) {
 	const file = "repodata/repomd.xml"
 	type mirror struct {
@@ -79,12 +81,13 @@ func parseMetalink(data []byte) (m mirrors, err error) {
 			kind := string(x.Attr("type"))
 			var value string
 			if value, err = x.ReadString(); err == nil {
-				if s, err := repodata.NewChecksum(kind, value, size); err == nil && len(m.sums) < maxMirrors { // MD5 and SHA-1 are there as well
+				// a metalink has MD5 and SHA-1 as well, which NewChecksum refuses
+				if s, err := repodata.NewChecksum(kind, value, size); err == nil && len(m.sums) < maxMirrors {
 					m.sums = append(m.sums, s)
 				}
 			}
 		case "url":
-			preference, _ := strconv.Atoi(string(x.Attr("preference"))) // without one it is the last
+			preference, _ := strconv.Atoi(string(x.Attr("preference"))) // a mirror without a preference comes last
 			var raw string
 			raw, err = x.ReadString()
 			if folder, ok := strings.CutSuffix(raw, "/"+file); ok && repoconf.IsRemote(folder) && len(found) < maxMirrors {
@@ -105,7 +108,7 @@ func parseMetalink(data []byte) (m mirrors, err error) {
 	return m, nil
 }
 
-// permits tells whether a repomd.xml is one of those that the metalink names.
+// permits reports whether a repomd.xml is one of those that the metalink names.
 func (m mirrors) permits(repomd []byte) bool {
 	return len(m.sums) == 0 || slices.ContainsFunc(m.sums, func(s repodata.Checksum) bool { return s.Matches(repomd) })
 }

@@ -28,7 +28,8 @@ func metalink(repomd []byte, urls ...string) []byte {
 	return []byte(text.String())
 }
 
-// TestMirrors: mirrors that are gone, behind or forged are passed over; only what the metalink names is taken.
+// TestMirrors checks that mirrors which are unreachable, outdated or forged are passed over, and that only a
+// repomd.xml that the metalink names is accepted.
 func TestMirrors(t *testing.T) {
 	t.Parallel()
 	r := newRepository(t, basics()...)
@@ -78,7 +79,8 @@ func TestMirrors(t *testing.T) {
 	}
 }
 
-// TestOtherMirrorForLists: the folder that served repomd.xml may lack what another one has.
+// TestOtherMirrorForLists checks that a list which is missing in the folder that served repomd.xml is fetched
+// from another mirror.
 func TestOtherMirrorForLists(t *testing.T) {
 	t.Parallel()
 	r := newRepository(t, basics()...)

@@ -10,17 +10,18 @@ import (
 	"github.com/driver-container/driver-container/distros/rpm/repodata"
 )
 
-// hideByModules hides the packages of streams that are not active, and those that an active stream shadows, as dnf does: a
-// stream is active if the base has it enabled, or if it is the default and nothing says otherwise, or if an active one needs
-// it. A package that is in no stream is hidden if a package of an active stream has its name, or if it provides that name;
-// but never one of a source with module_hotfixes.
+// hideByModules hides the packages of streams that are not active, and the packages that an active stream
+// shadows, as dnf does. A stream is active if the base has it enabled, or if it is the default and nothing
+// overrides that, or if an active stream needs it. A package that is in no stream is hidden if a package of
+// an active stream has its name, or if it provides that name, except if it comes from a source with
+// module_hotfixes. The notes name enabled streams without a usable build.
 func hideByModules(entries []entry, docs []repodata.Module, state repoconf.ModuleState) (notes []string) {
 	if len(docs) == 0 {
 		return nil
 	}
 	active, notes := activeBuilds(docs, state)
 	in, out := map[string]bool{}, map[string]string{}
-	names := map[string]string{} // of packages of active streams -> the stream
+	names := map[string]string{} // name of a package of an active stream -> the stream
 	for i, d := range docs {
 		if d.IsDefault {
 			continue
@@ -63,12 +64,12 @@ func hideByModules(entries []entry, docs []repodata.Module, state repoconf.Modul
 	return notes
 }
 
-// artifact is how a modules list names a package.
+// artifact returns the name by which a list of modules refers to the package.
 func (e *entry) artifact() string {
 	return e.name + "-" + cmp.Or(e.evr.Epoch, "0") + ":" + e.evr.Version + "-" + e.evr.Release + "." + e.arch
 }
 
-// artifactName cuts name and architecture out of name-epoch:version-release.arch.
+// artifactName returns the name and the architecture of name-epoch:version-release.arch.
 func artifactName(artifact string) (name, arch string, ok bool) {
 	dot := strings.LastIndexByte(artifact, '.')
 	if dot < 0 {
@@ -85,12 +86,13 @@ func artifactName(artifact string) (name, arch string, ok bool) {
 	return name, arch, true
 }
 
-// activeBuilds chooses by document which builds are active: of each active stream the newest version whose own needs can be met.
+// activeBuilds returns which builds are active, by index in docs: of each active stream the newest version
+// whose own needs can be met.
 func activeBuilds(docs []repodata.Module, state repoconf.ModuleState) (active map[int]bool, notes []string) {
 	streams := map[string]string{}
 	for _, d := range docs {
 		if d.IsDefault && d.Stream != "" {
-			streams[d.Name] = d.Stream // several repositories say the same; if not, the last counts
+			streams[d.Name] = d.Stream // several repositories agree; otherwise the last one counts
 		}
 	}
 	maps.Copy(streams, state.Defaults)
@@ -121,7 +123,7 @@ func activeBuilds(docs []repodata.Module, state repoconf.ModuleState) (active ma
 		for _, i := range best {
 			active[i] = true
 		}
-		for _, dep := range slices.Sorted(maps.Keys(needs)) { // an active stream brings the streams that it needs
+		for _, dep := range slices.Sorted(maps.Keys(needs)) { // an active stream activates the streams that it needs
 			streams[dep] = needs[dep]
 			queue = append(queue, dep)
 		}
@@ -129,8 +131,9 @@ func activeBuilds(docs []repodata.Module, state repoconf.ModuleState) (active ma
 	return active, notes
 }
 
-// pick chooses among the builds of a stream: those of the newest version (one a repository and context) that fit what is
-// active. needs are the streams it takes on top, by module.
+// pick returns the builds to use among those of a stream: the newest version (one build for each repository,
+// all of one context) that fits the active streams. needs are the streams that it activates in addition, by
+// module.
 func pick(docs []repodata.Module, builds []int, streams map[string]string, state repoconf.ModuleState) (best []int, needs map[string]string) {
 	builds = slices.Clone(builds)
 	slices.SortStableFunc(builds, func(a, b int) int {
@@ -151,7 +154,8 @@ func pick(docs []repodata.Module, builds []int, streams map[string]string, state
 	return best, needs
 }
 
-// fits tells whether one of the alternatives of what a build needs can be met, and which streams would have to become active.
+// fits reports whether one of the alternatives of a build's needs can be met, and which streams would have to
+// become active for it.
 func fits(d repodata.Module, streams map[string]string, state repoconf.ModuleState) (needs map[string]string, ok bool) {
 	if len(d.Requires) == 0 {
 		return nil, true
@@ -183,7 +187,8 @@ func fits(d repodata.Module, streams map[string]string, state repoconf.ModuleSta
 	return nil, false
 }
 
-// accepts tells whether a stream is among those wanted; "-x" is all but x, no streams are any.
+// accepts reports whether a stream is among the wanted ones; "-x" means every stream except x, an empty list
+// means any stream.
 func accepts(want []string, have string) bool {
 	if len(want) == 0 {
 		return true

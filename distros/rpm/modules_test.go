@@ -14,7 +14,7 @@ import (
 	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
 )
 
-// moduleDocument writes a build of a stream in the form of those of RHEL.
+// moduleDocument returns the YAML document of a build of a stream, in the form that RHEL uses.
 func moduleDocument(stream, version, context string, requires string, artifacts ...string) string {
 	name, stream, _ := strings.Cut(stream, ":")
 	var b strings.Builder
@@ -142,7 +142,7 @@ func TestArtifactName(t *testing.T) {
 	}
 }
 
-// BenchmarkModules reads a list of the size of RHEL 8's AppStream.
+// BenchmarkModules reads a list as large as that of RHEL 8's AppStream.
 func BenchmarkModules(b *testing.B) {
 	var text bytes.Buffer
 	for i := range 900 {

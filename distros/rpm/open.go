@@ -17,31 +17,38 @@ import (
 	"github.com/driver-container/driver-container/distros/rpm/repodata"
 )
 
-const parallel = 4 // repositories fetched or parsed at once
+const parallel = 4 // number of repositories that are fetched or parsed at once
 
-// Options says which repositories to open and whom to trust.
+// Options says which repositories to open and which keys to trust.
 type Options struct {
-	Fetch   *fetch.Client     // mandatory
-	Root    fs.FS             // the base's root file system: sources (unless given below), keys, modules; may be nil if sources and keys are given
-	Machine fs.FS             // the root of this machine, for what is mounted of a subscription and for certificates; may be nil
-	Sources []repoconf.Source // nil: those of Root, WithSubscription of Machine
-	Arch    string            // rpm's name: "x86_64", "aarch64"; mandatory
+	Fetch *fetch.Client // mandatory
+	// The root file system of the base: sources (unless given below), keys, modules. It may be nil if sources
+	// and keys are given.
+	Root fs.FS
+	// The root of this machine, for certificates and for the files of a subscription that are mounted. It may be
+	// nil.
+	Machine fs.FS
+	Sources []repoconf.Source // nil: those of Root, plus WithSubscription of Machine
+	Arch    string            // mandatory, rpm's name: "x86_64", "aarch64"
 	Vars    repoconf.Vars     // for sources of Root and for mirror lists; nil: ReadVars without installed packages
-	Mirror  string            // replaces URLs, see WithMirror; "": none
+	Mirror  string            // replaces URLs, see WithMirror; "": no mirror
 
-	Keyrings      [][]byte // more trusted keys, for every source, binary or armoured
+	Keyrings      [][]byte // additional trusted keys for every source, binary or armoured
 	AllowExpired  bool     // accept signatures of keys that have expired
 	AllowRollback bool     // accept an older index than one seen before
-	// Remember is a folder for the newest revision seen of each repository; "": nothing is remembered, and no rollback noticed.
+	// Remember is the folder that stores the newest revision seen of each repository; "": nothing is stored, and
+	// a rollback is not noticed.
 	Remember string
 	Now      time.Time // zero: now
 
-	// SQLite reads the packages of a repository that lists them as a database only, as some of CentOS 5 to 7's time do; nil:
-	// such a repository is an error. It is distros/rpm/sqlite.Read, which is apart because few programs need it.
+	// SQLite reads the packages of a repository that lists them only in a database, as some repositories from
+	// the time of CentOS 5 to 7 do; nil: such a repository is an error. The implementation is
+	// distros/rpm/sqlite.Read, a separate package because few programs need it.
 	SQLite func(ctx context.Context, file string, add func(Record) error) error
 }
 
-// Releases are repositories whose repomd.xml has been fetched and verified, and whose lists have not yet.
+// Releases are repositories whose repomd.xml has been fetched and verified. Their lists have not been
+// fetched.
 type Releases struct {
 	options Options
 	repos   []*repo
@@ -52,20 +59,20 @@ type Releases struct {
 // repo is one source that is open.
 type repo struct {
 	source   repoconf.Source
-	identity string // of the repository, whatever the mirror
+	identity string // of the repository, the same for every mirror
 	mirrors  mirrors
 	folders  []string
 	base     string // the folder that served repomd.xml, without trailing slash
 	client   *fetch.Client
 	md       *repodata.Repomd
 	digest   string   // sha256 of repomd.xml
-	keys     []string // that packages must be signed by
+	keys     []string // one of which must sign each package
 	notes    []string
-	err      error // why it was skipped
+	err      error // why the repository was skipped
 }
 
-// sources are the sources to use, checked, with the mirror's URLs; and by id what each repository is called whatever the
-// mirror.
+// sources returns the sources to use, checked and with the URLs of the mirror, and the identity of each
+// repository by id, which does not depend on the mirror.
 func (o *Options) sources() (sources []repoconf.Source, identities map[string]string, err error) {
 	if sources, err = o.configured(); err != nil {
 		return nil, nil, err
@@ -89,7 +96,7 @@ func (o *Options) sources() (sources []repoconf.Source, identities map[string]st
 	return sources, identities, nil
 }
 
-// configured are the sources as the options or the base have them.
+// configured returns the sources of the options or of the base, without the mirror.
 func (o *Options) configured() ([]repoconf.Source, error) {
 	sources := slices.Clone(o.Sources)
 	if o.Vars == nil && o.Root != nil {
@@ -111,8 +118,9 @@ func (o *Options) configured() ([]repoconf.Source, error) {
 	return sources, nil
 }
 
-// OpenReleases fetches and verifies the repomd.xml of every repository, which is cheap, so that a caller can ask for their
-// Digest before it loads the lists. Errors: ErrSources, ErrSignature, ErrExpired, ErrIndex, ErrRollback, and those of fetch.
+// OpenReleases fetches and verifies the repomd.xml of every repository. That is cheap, so a caller can ask
+// for their Digest before it loads the lists. Errors: ErrSources, ErrSignature, ErrExpired, ErrIndex,
+// ErrRollback, and those of fetch.
 func OpenReleases(ctx context.Context, o Options) (*Releases, error) {
 	if o.Fetch == nil || o.Arch == "" {
 		return nil, fmt.Errorf("open package repositories: %w: a fetch client and an architecture are needed", repoconf.ErrSources)
@@ -157,7 +165,7 @@ func OpenReleases(ctx context.Context, o Options) (*Releases, error) {
 	return r, r.settle()
 }
 
-// settle leaves out what was skipped, and makes the clients.
+// settle removes the repositories that were skipped and makes the clients.
 func (r *Releases) settle() error {
 	var open []*repo
 	for _, repo := range r.repos {
@@ -177,10 +185,10 @@ func (r *Releases) settle() error {
 	return nil
 }
 
-// Clients are those for the packages of these repositories, those of mirrors included.
+// Clients returns the clients for the packages of these repositories and of their mirrors.
 func (r *Releases) Clients() *Clients { return r.clients }
 
-// name is for messages: no secret is ever in a URL of a source.
+// name returns the repository's name for messages. A source's URL never holds a secret.
 func (r *repo) name() string {
 	if r.base != "" {
 		return r.source.ID + " (" + repoconf.HideSecrets(r.base) + ")"

@@ -169,7 +169,7 @@ func TestFiles(t *testing.T) {
 	}
 }
 
-// TestRefused: what must not be accepted, and with which error.
+// TestRefused checks what is not accepted, and the error for each case.
 func TestRefused(t *testing.T) {
 	t.Parallel()
 	k := testKeys()
@@ -268,7 +268,7 @@ func TestExpiredAllowed(t *testing.T) {
 	}
 }
 
-// TestSignedPackages: the index is not signed, so that the packages must be.
+// TestSignedPackages checks that the packages must be signed if the index is not.
 func TestSignedPackages(t *testing.T) {
 	t.Parallel()
 	r := newRepository(t, basics()...)
@@ -475,7 +475,8 @@ func TestPackagesThatCannotBeUsed(t *testing.T) {
 	}
 }
 
-// TestPriorities: the lower number wins over the newer version, then the newer version, then the cheaper source.
+// TestPriorities checks the order: the lower priority number wins over the newer version, then the newer
+// version, then the cheaper source.
 func TestPriorities(t *testing.T) {
 	t.Parallel()
 	r := newRepository(t)

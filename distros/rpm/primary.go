@@ -9,7 +9,7 @@ import (
 	"github.com/driver-container/driver-container/distros/rpm/repodata"
 )
 
-// readPrimary reads the packages of a primary.xml. It is written for speed: Fedora's has 180 MB.
+// readPrimary reads the packages of a primary.xml. It is optimised for speed: Fedora's has 180 MB.
 func (b *builder) readPrimary(in io.Reader) error {
 	x := repodata.NewXMLReader(in)
 	for {
@@ -37,7 +37,7 @@ func (b *builder) readPrimary(in io.Reader) error {
 	}
 }
 
-// readPackage reads one package element to its end.
+// readPackage reads one package element up to its end.
 func (b *builder) readPackage(x *repodata.XMLReader) error {
 	for {
 		token, err := x.Next()
@@ -61,7 +61,7 @@ func (b *builder) readPackage(x *repodata.XMLReader) error {
 	}
 }
 
-// readElement reads what stands directly in a package.
+// readElement reads a direct child of a package element.
 func (b *builder) readElement(x *repodata.XMLReader) (err error) {
 	switch string(x.Name) {
 	case "name":
@@ -85,7 +85,7 @@ func (b *builder) readElement(x *repodata.XMLReader) (err error) {
 	return err
 }
 
-// readFormat reads what stands in the format of a package.
+// readFormat reads the format element of a package.
 func (b *builder) readFormat(x *repodata.XMLReader) error {
 	if x.Depth == 5 && string(x.Name) == "entry" && b.list >= 0 {
 		return b.relation(b.list, x.Attr("name"), x.Attr("flags"), x.Attr("epoch"), x.Attr("ver"), x.Attr("rel"))
@@ -116,7 +116,7 @@ func (b *builder) readFormat(x *repodata.XMLReader) error {
 	return nil
 }
 
-// readText reads the text of an element that was begun.
+// readText reads the text of the element that has just begun.
 func (b *builder) readText(x *repodata.XMLReader) (string, error) {
 	token, err := x.Next()
 	if err != nil || token != repodata.XMLText {

@@ -13,7 +13,7 @@ import (
 	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
 )
 
-// Lists as real repositories have them: see testdata/real/README.
+// The tests below read lists of real repositories: see testdata/real/README.
 
 func TestRealPrimary(t *testing.T) {
 	t.Parallel()

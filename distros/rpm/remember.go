@@ -17,21 +17,22 @@ import (
 	"github.com/driver-container/driver-container/distros/rpm/repodata"
 )
 
-// seen is the newest index seen of a repository. Repositories carry no expiry; this is what notices a mirror that withholds
-// updates by serving an old index with its good signature.
+// seen is the newest index seen of a repository. Repositories have no expiry date; comparing with seen
+// detects a mirror that withholds updates by serving an old index with its valid signature.
 type seen struct {
 	Repository string `json:"repository"` // identity, without secrets
 	Revision   string `json:"revision"`
-	Newest     int64  `json:"newest"` // seconds since 1970, of the lists
+	Newest     int64  `json:"newest"` // newest time of a list, seconds since 1970
 }
 
-// file is where a repository is remembered.
+// file returns the path of the file that stores what was seen of a repository.
 func (o Options) file(r *repo) string {
 	key := sha256.Sum256([]byte(r.source.ID + "\x00" + r.identity))
 	return filepath.Join(o.Remember, hex.EncodeToString(key[:16])+".json")
 }
 
-// recall is what was seen; nil if nothing. A note that cannot be read counts as none: it is not worth a failed build.
+// recall returns the newest index seen of a repository; nil if there is none. A file that cannot be read
+// counts as none: it is no reason to fail a build.
 func (o Options) recall(r *repo) *seen {
 	if o.Remember == "" {
 		return nil
@@ -44,7 +45,7 @@ func (o Options) recall(r *repo) *seen {
 	return &s
 }
 
-// notOlder refuses an index older than one that was seen.
+// notOlder returns ErrRollback if an index is older than the one that was seen.
 func (o Options) notOlder(r *repo, md *repodata.Repomd) error {
 	s := o.recall(r)
 	if s == nil || o.AllowRollback || compareIndexes(md, s) >= 0 {
@@ -54,8 +55,9 @@ func (o Options) notOlder(r *repo, md *repodata.Repomd) error {
 		ErrRollback, describe(md.Revision, md.Newest), describe(s.Revision, s.Newest))
 }
 
-// compareIndexes is negative if an index is older than what was seen. Revisions are times mostly, but need not be numbers, nor
-// stay of one kind: so a list that is newer than all before speaks against "older".
+// compareIndexes returns a negative number if an index is older than the one that was seen. Revisions are
+// mostly times, but need not be numbers, and a repository may change their kind. Therefore an index with a
+// list that is newer than all lists before does not count as older.
 func compareIndexes(r *repodata.Repomd, s *seen) int {
 	a, err1 := strconv.ParseInt(r.Revision, 10, 64)
 	b, err2 := strconv.ParseInt(s.Revision, 10, 64)
@@ -73,7 +75,7 @@ func describe(revision string, newest int64) string {
 	return fmt.Sprintf("%.40q of %s", revision, time.Unix(newest, 0).UTC().Format("2006-01-02 15:04"))
 }
 
-// remember notes an index, if it is newer than what was seen.
+// remember stores an index if it is newer than the one that was seen.
 func (o Options) remember(r *repo) error {
 	if s := o.recall(r); o.Remember == "" || s != nil && compareIndexes(r.md, s) <= 0 {
 		return nil
@@ -88,7 +90,7 @@ func (o Options) remember(r *repo) error {
 	return nil
 }
 
-// replaceFile writes a small file by way of a temporary name, and its folder where that is missing.
+// replaceFile writes a small file by renaming a temporary one, and creates its folder if that is missing.
 func replaceFile(name string, data []byte) (err error) {
 	dir := filepath.Dir(name)
 	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // nothing in it is secret

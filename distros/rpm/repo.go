@@ -15,8 +15,8 @@ import (
 	"github.com/driver-container/driver-container/distros/rpm/repodata"
 )
 
-// open finds the folders of a repository and takes the repomd.xml of the first that has a good one. A mirror that is
-// behind, broken or forged costs no more than the next try.
+// open finds the folders of a repository and takes the first valid repomd.xml. A mirror that is outdated,
+// broken or forged costs one more request.
 func (r *repo) open(ctx context.Context, o Options, rules repoconf.MirrorRules) error {
 	files, notes, err := o.keysFor(r.source)
 	if err != nil {
@@ -58,7 +58,8 @@ func (r *repo) open(ctx context.Context, o Options, rules repoconf.MirrorRules) 
 	return first
 }
 
-// prepareKeys decides what vouches for the packages: repomd.xml, or each its own signature by one of the source's keys.
+// prepareKeys decides what vouches for the packages: repomd.xml, or the signature of each package by one of
+// the source's keys.
 func (r *repo) prepareKeys(files [][]byte, notes []string) error {
 	s := r.source
 	if s.RepoGPGCheck {
@@ -70,7 +71,7 @@ func (r *repo) prepareKeys(files [][]byte, notes []string) error {
 	}
 	r.keys, notes = fingerprints(files, notes)
 	if len(r.keys) > 0 {
-		if len(s.GPGKeys) > 0 { // of those that it names, one may be the one
+		if len(s.GPGKeys) > 0 { // one of the named keys may be the right one, so unreadable ones are worth a note
 			r.notes = append(r.notes, notes...)
 		}
 		return nil
@@ -83,7 +84,7 @@ func (r *repo) prepareKeys(files [][]byte, notes []string) error {
 	return err
 }
 
-// findFolders asks the mirror list or the metalink. Base URLs of the source come first.
+// findFolders fetches the mirror list or the metalink and adds its folders after the base URLs of the source.
 func (r *repo) findFolders(ctx context.Context, o Options, rules repoconf.MirrorRules) error {
 	from := r.source.Metalink
 	if from == "" {

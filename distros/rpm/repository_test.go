@@ -35,7 +35,7 @@ func at(t time.Time) *packet.Config {
 	return &packet.Config{Time: func() time.Time { return t }, DefaultHash: crypto.SHA512, Algorithm: packet.PubKeyAlgoEdDSA}
 }
 
-// testKeys are made once.
+// testKeys returns keys that are generated once.
 var testKeys = sync.OnceValue(func() (k struct{ good, stranger, expired *openpgp.Entity }) {
 	create := func(name string, c *packet.Config) *openpgp.Entity {
 		e, err := openpgp.NewEntity(name, "", name+"@example.com", c)
@@ -70,7 +70,8 @@ func armoured(t testing.TB, e *openpgp.Entity) string {
 
 func fingerprintOf(e *openpgp.Entity) string { return fmt.Sprintf("%X", e.PrimaryKey.Fingerprint) }
 
-// testPackage is a package of a repository that a test writes. Relations are "name", or "name EQ epoch ver rel".
+// testPackage is a package of a repository that a test writes. Relations are "name" or "name EQ epoch ver
+// rel".
 type testPackage struct {
 	name, evr, arch                          string // evr: "version release [epoch]"
 	requires, provides, conflicts, obsoletes []string
@@ -150,7 +151,7 @@ func filelistsOf(packages []testPackage) string {
 	return b.String() + "</filelists>"
 }
 
-// repository is served over HTTP; its fields may be changed before publish, files after it.
+// repository is served over HTTP. Tests may change its fields before publish, and its files after it.
 type repository struct {
 	packages  []testPackage
 	modules   string
@@ -158,7 +159,7 @@ type repository struct {
 	SHA512    bool
 	revision  string
 	timestamp int64
-	plus      int // what repomd.xml adds to the open-size
+	plus      int // added to the open-size in repomd.xml
 	omit      []string
 	mangle    func(repomd string) string
 	files     map[string][]byte
@@ -188,7 +189,7 @@ func (r *repository) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	http.ServeContent(w, req, "", time.Time{}, bytes.NewReader(data))
 }
 
-// publish writes the lists and repomd.xml to /os, signed by the keys.
+// publish writes the lists and repomd.xml to /os, signed with the keys.
 func (r *repository) publish(t *testing.T, es ...*openpgp.Entity) {
 	t.Helper()
 	r.publishAt(t, "/os", testNow.AddDate(0, 0, -10), es...)
@@ -283,7 +284,7 @@ func pack(t *testing.T, text, ending string) []byte {
 	return b.Bytes()
 }
 
-// options check the signature of repomd.xml by the good key.
+// options returns options that check the signature of repomd.xml with the good key.
 func (r *repository) options(t *testing.T) Options {
 	t.Helper()
 	store, err := fetch.OpenStore(t.TempDir())

@@ -16,7 +16,7 @@ import (
 	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
 )
 
-// generatePrimary writes a list in the proportions of Fedora's: 75000 packages, 180 MB.
+// generatePrimary writes a list with the proportions of Fedora's: 75000 packages take 180 MB.
 func generatePrimary(w io.Writer, packages int) {
 	r := rand.New(rand.NewPCG(1, 2))
 	fmt.Fprintf(w, "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<metadata xmlns=\"http://linux.duke.edu/metadata/common\" xmlns:rpm=\"http://linux.duke.edu/metadata/rpm\" packages=\"%d\">\n", packages)
@@ -41,7 +41,7 @@ func generatePrimary(w io.Writer, packages int) {
 	fmt.Fprint(w, "</metadata>\n")
 }
 
-// TestScale guards the memory of large lists: what 60000 packages hold must stay below 300 MB.
+// TestScale limits the memory for large lists: an index of 60000 packages must take less than 300 MB.
 func TestScale(t *testing.T) {
 	const packages = 3000
 	x, held, _ := readGenerated(t, packages)
@@ -56,7 +56,7 @@ func TestScale(t *testing.T) {
 	}
 }
 
-// BenchmarkPrimary reads a list of the size of Fedora's.
+// BenchmarkPrimary reads a list as large as Fedora's.
 func BenchmarkPrimary(b *testing.B) {
 	for b.Loop() {
 		_, held, size := readGenerated(b, 60000)
@@ -88,7 +88,7 @@ func readGenerated(t testing.TB, packages int) (x *Index, held, size int64) {
 	return x, held, int64(list.Len())
 }
 
-// TestTooLarge: what a list says of sizes is bounded before anything is downloaded.
+// TestTooLarge checks that the sizes in a list are bounded before anything is downloaded.
 func TestTooLarge(t *testing.T) {
 	t.Parallel()
 	r := &repo{}

@@ -15,15 +15,16 @@ import (
 	"github.com/driver-container/driver-container/distros/fetch"
 )
 
-// Access is what the clients of sources are made of.
+// Access is the input from which the clients of sources are made.
 type Access struct {
-	Fetch *fetch.Client // for sources that need nothing of their own
-	// Root and Machine are where certificates are: the root file system of the base, and that of this machine. Each may be nil.
+	Fetch *fetch.Client // for sources without settings of their own
+	// Root and Machine are the file systems that hold certificates: that of the base and that of this machine.
+	// Each may be nil.
 	Root, Machine fs.FS
 }
 
-// Client is Fetch, or a copy of it with a transport of its own where the source needs one. The source's name and password go
-// to the hosts of prefixes only.
+// Client returns Fetch, or a copy of it with its own transport if the source needs one. The source's user
+// name and password are sent only to the hosts of prefixes.
 func (a Access) Client(s Source, prefixes []string) (*fetch.Client, error) {
 	if s.SSL == (SSL{}) && s.Proxy == "" && s.Username == "" && s.Password == "" && s.Query == "" {
 		return a.Fetch, nil
@@ -90,7 +91,7 @@ func (a Access) configure(t *http.Transport, s Source) error {
 		if !s.GPGCheck && !s.RepoGPGCheck && s.Key == "" {
 			return errors.New("sslverify=0, and no signature is checked either; set gpgcheck=1")
 		}
-		config.InsecureSkipVerify = true //nolint:gosec // as the source says: its signatures bind what it serves
+		config.InsecureSkipVerify = true //nolint:gosec // the source says so: its signatures bind what it serves
 	}
 	if s.SSL.CA != "" {
 		pem, err := a.machineFile(s.SSL.CA)
@@ -113,8 +114,9 @@ func (a Access) configure(t *http.Transport, s Source) error {
 	return nil
 }
 
-// clientCertificate reads a certificate and its key. Where the files that redhat.repo names are not there, the only pair among
-// the mounted entitlements is taken: a host's file may have been written for an older pair.
+// clientCertificate reads a certificate and its key. If the files that redhat.repo names do not exist, it
+// uses the only pair among the mounted entitlements: the host's redhat.repo may have been written for an
+// older pair.
 func (a Access) clientCertificate(s SSL) (tls.Certificate, error) {
 	key := s.Key
 	if key == "" {
@@ -140,7 +142,8 @@ func (a Access) clientCertificate(s SSL) (tls.Certificate, error) {
 	return pair, nil
 }
 
-// entitlementFolders are where the certificates of a subscription are, on a host and mounted into a container.
+// entitlementFolders are the folders of a subscription's certificates, on a host and mounted into a
+// container.
 var entitlementFolders = []string{"run/secrets/etc-pki-entitlement", "etc/pki/entitlement-host", "etc/pki/entitlement"}
 
 func (a Access) onlyEntitlement() (cert, key []byte, ok bool) {
@@ -167,7 +170,7 @@ func (a Access) onlyEntitlement() (cert, key []byte, ok bool) {
 	return nil, nil, false
 }
 
-// mounted lists where container runtimes put the folders of a subscribed host.
+// mounted says where container runtimes mount the folders of a subscribed host.
 var mounted = []struct{ host, container string }{
 	{"etc/pki/entitlement-host/", "run/secrets/etc-pki-entitlement/"},
 	{"etc/pki/entitlement/", "run/secrets/etc-pki-entitlement/"},
@@ -175,7 +178,8 @@ var mounted = []struct{ host, container string }{
 	{"etc/rhsm/", "run/secrets/rhsm/"},
 }
 
-// machineFile reads a file by its absolute path in the base or on the machine, or where it would be mounted.
+// machineFile reads a file by its absolute path in the base or on the machine, or from the folder where it
+// would be mounted.
 func (a Access) machineFile(name string) ([]byte, error) {
 	clean := strings.TrimPrefix(path.Clean("/"+strings.TrimPrefix(name, "file://")), "/")
 	places := []string{clean}
@@ -199,7 +203,8 @@ func (a Access) machineFile(name string) ([]byte, error) {
 		"/run/secrets/etc-pki-entitlement and /etc/rhsm as /run/secrets/rhsm: %w", name, fs.ErrNotExist)
 }
 
-// authorised adds what authenticates to requests to the source's own hosts, and to no others they redirect to.
+// authorised adds the credentials to requests to the source's own hosts, and not to requests to other hosts
+// after a redirect.
 type authorised struct {
 	inner                 http.RoundTripper
 	places                []string // scheme and host

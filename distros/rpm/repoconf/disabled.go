@@ -7,9 +7,9 @@ import (
 	"slices"
 )
 
-// ReadDisabled reads those sources of a root file system that ReadSources leaves out because they are switched off, and that
-// have one of the ids: the repositories of a minor version that a system has left behind are mostly configured like that.
-// Those that do not exist are none. Otherwise it is like ReadSources.
+// ReadDisabled reads the sources of a root file system that have one of the ids and that ReadSources leaves
+// out because they are switched off: the repositories of a minor version that a system has left behind are
+// mostly configured like that. Ids without a source are ignored. Otherwise it is like ReadSources.
 func ReadDisabled(root fs.FS, v Vars, ids ...string) ([]Source, error) {
 	if len(ids) == 0 {
 		return nil, nil
@@ -38,7 +38,7 @@ func ReadDisabled(root fs.FS, v Vars, ids ...string) ([]Source, error) {
 		}
 		out = append(out, found...)
 	}
-	// What is mounted comes first and takes the place of the base's.
+	// The mounted file comes first, and its sources replace those of the base.
 	seen := map[string]bool{}
 	return slices.DeleteFunc(out, func(s Source) bool {
 		again := seen[s.ID]
@@ -47,7 +47,7 @@ func ReadDisabled(root fs.FS, v Vars, ids ...string) ([]Source, error) {
 	}), nil
 }
 
-// disabledIn reads the sources of one file.
+// disabledIn reads the disabled sources of one file that have one of the ids.
 func disabledIn(root fs.FS, name string, d defaults, v Vars, ids []string) ([]Source, error) {
 	data, err := ReadOptional(root, name)
 	if err != nil || data == nil {

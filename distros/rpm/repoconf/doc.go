@@ -1,6 +1,7 @@
-// Package repoconf reads how a system is configured to get its packages: the .repo files of yum, dnf and zypper with their
-// variables and main sections, the sources of a subscription, the state of modules; and it makes the HTTP clients with the
-// certificates, the proxy and the credentials that a source names.
+// Package repoconf reads how a system is configured to get its packages: the .repo files of yum, dnf and
+// zypper with their variables and main sections, the sources of a subscription, and the state of modules. It
+// also makes the HTTP clients with the certificates, the proxy and the credentials that a source names.
 //
-// It takes a root file system and gives Sources. It does not look at what a repository serves: see repodata and rpm.
+// It reads a root file system and returns Sources. It does not look at what a repository serves: see repodata
+// and rpm.
 package repoconf

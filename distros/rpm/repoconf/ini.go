@@ -7,16 +7,19 @@ import (
 
 // section is one [section] of a configuration file.
 type section struct {
-	name    string
-	line    int
-	values  map[string]string // keys in lower case; the lines of a value parted by newlines
-	comment map[string]string // the same of lines behind a lone #: what a distribution offers and does not use
+	name   string
+	line   int
+	values map[string]string // keys in lower case; the lines of a value separated by newlines
+	// comment has the values of lines that are commented out with a lone #: settings that a distribution offers
+	// and does not use.
+	comment map[string]string
 }
 
 const maxSections = 10000 // redhat.repo of a large subscription has 1000
 
-// parseINI reads the dialect of yum, dnf and zypper: "key=value" or "key: value", values that go on in indented lines,
-// comments behind # or ; at the beginning of a line. Mistakes are ErrSources and name file and line.
+// parseINI reads the dialect of yum, dnf and zypper: "key=value" or "key: value", values that continue in
+// indented lines, comments after # or ; at the beginning of a line. Mistakes are ErrSources and name file and
+// line.
 func parseINI(name string, data []byte) ([]section, error) {
 	var out []section
 	n, key := 0, ""
@@ -66,7 +69,7 @@ func assignment(text string) (key, value string, ok bool) {
 	return strings.ToLower(strings.TrimSpace(text[:i])), strings.TrimSpace(text[i+1:]), true
 }
 
-// words cuts a list: its items are parted by blanks, newlines or commas.
+// words splits a list; its items are separated by blanks, newlines or commas.
 func words(value string) []string {
 	return strings.FieldsFunc(value, func(r rune) bool { return strings.ContainsRune(", \t\n", r) })
 }

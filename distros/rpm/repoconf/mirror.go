@@ -9,16 +9,19 @@ import (
 	"strings"
 )
 
-// WithMirror returns the sources with their URLs replaced by a mirror's. The mirror is one or more words parted by spaces or
-// commas:
+// WithMirror returns the sources with their URLs replaced by a mirror's. The mirror is one or more words
+// separated by spaces or commas:
 //
-//	PREFIX=URL  URLs that begin with PREFIX (host, host/path or a whole URL) have it replaced; the longest PREFIX wins
-//	URL         for all others but file URLs: it replaces their host and keeps their path. If its last path element is one of
-//	            theirs, it stands for all up to there: .../rocky for https://host/pub/rocky/9/BaseOS/x86_64/os.
+//	PREFIX=URL  replaces PREFIX (host, host/path or a whole URL) in URLs that begin with it; the longest
+//	            PREFIX wins
+//	URL         for all other URLs except file URLs: it replaces their host and keeps their path. If its
+//	            last path element occurs in their path, it replaces everything up to there:
+//	            .../rocky for https://host/pub/rocky/9/BaseOS/x86_64/os.
 //
-// A source with a mirror list or a metalink uses the base URL instead that stands as a comment beside it, as in the files of
-// most distributions; where there is none the URL of the list is replaced, and what the list names as well. A mirror that
-// matches no source is ErrSources.
+// For a source with a mirror list or a metalink, the mirror applies to the base URL that stands as a comment
+// beside it, as in the files of most distributions, and that base URL is used instead of the list. If there
+// is none, the URL of the list is replaced, and so are the URLs in the list. A mirror that matches no source
+// is ErrSources.
 func WithMirror(sources []Source, mirror string) ([]Source, error) {
 	m, err := ParseMirror(mirror)
 	if err != nil || m.empty() {
@@ -52,17 +55,18 @@ func WithMirror(sources []Source, mirror string) ([]Source, error) {
 	return out, nil
 }
 
-// MirrorRules are the words of a mirror.
+// MirrorRules are the parsed words of a mirror.
 type MirrorRules struct {
 	bare     string
 	prefixes map[string]string
 }
 
+// ParseMirror parses the words of a mirror. Mistakes are ErrSources.
 func ParseMirror(mirror string) (m MirrorRules, err error) {
 	m.prefixes = map[string]string{}
 	for _, w := range words(mirror) {
 		from, to, pair := strings.Cut(w, "=")
-		if strings.Contains(from, "?") || !pair { // the = of a query does not part
+		if strings.Contains(from, "?") || !pair { // a = in a query separates nothing
 			from, to = "", w
 		}
 		if u, err := url.Parse(to); err != nil || u.Scheme == "" {
@@ -80,7 +84,7 @@ func ParseMirror(mirror string) (m MirrorRules, err error) {
 	return m, nil
 }
 
-// public is the mirror without what authenticates, for messages.
+// public returns the mirror without credentials, for messages.
 func (m MirrorRules) public() string {
 	var all []string
 	for _, from := range slices.Sorted(maps.Keys(m.prefixes)) {
@@ -94,7 +98,7 @@ func (m MirrorRules) public() string {
 
 func (m MirrorRules) empty() bool { return m.bare == "" && len(m.prefixes) == 0 }
 
-// apply replaces a URL and counts that.
+// apply replaces a URL and returns 1 if a rule applies to it, otherwise 0.
 func (m MirrorRules) apply(uri *string) int {
 	was := *uri
 	if was == "" {
@@ -106,6 +110,7 @@ func (m MirrorRules) apply(uri *string) int {
 	return 0
 }
 
+// Replace returns the URL at which the mirror serves uri; uri itself if no rule applies.
 func (m MirrorRules) Replace(uri string) string {
 	best := ""
 	for p := range m.prefixes {
@@ -133,7 +138,8 @@ func (m MirrorRules) Replace(uri string) string {
 	return to
 }
 
-// HasURLPrefix compares with and without the scheme, and only up to the end of a path element.
+// HasURLPrefix reports whether uri begins with prefix, which may lack the scheme and must end with a path
+// element.
 func HasURLPrefix(uri, prefix string) bool {
 	if _, after, ok := strings.Cut(uri, "://"); ok && !strings.Contains(prefix, "://") {
 		uri = after

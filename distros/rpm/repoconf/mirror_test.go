@@ -44,7 +44,7 @@ func TestWithMirror(t *testing.T) {
 	}
 }
 
-// TestMirrorSecrets: what authenticates is in no message.
+// TestMirrorSecrets checks that no message contains credentials.
 func TestMirrorSecrets(t *testing.T) {
 	t.Parallel()
 	sources := []Source{{ID: "a", BaseURLs: []string{"https://x.example.com/os"}, Unused: "https://u:secret@y.example.com/os?token=secret"}, {ID: "b", Unused: "https://u:secret@y.example.com/"}}

@@ -10,15 +10,15 @@ import (
 	"github.com/driver-container/driver-container/distros/rpm/repodata"
 )
 
-// ModuleState is what the base says about modules.
+// ModuleState is the base's configuration of modules.
 type ModuleState struct {
 	Streams  map[string]string // enabled stream by module; "" where the module is disabled
 	Defaults map[string]string // that override those of the repositories
-	Platform string            // "el8"; "" where the base does not say
+	Platform string            // "el8"; "" if the base does not name it
 }
 
-// ReadModuleState reads what the base says about modules: etc/dnf/modules.d (which streams are enabled or disabled),
-// etc/dnf/modules.defaults.d, and the platform of os-release.
+// ReadModuleState reads the base's configuration of modules: etc/dnf/modules.d (which streams are enabled or
+// disabled), etc/dnf/modules.defaults.d, and the platform from os-release.
 func ReadModuleState(root fs.FS) (ModuleState, error) {
 	s := ModuleState{Streams: map[string]string{}, Defaults: map[string]string{}}
 	if root == nil {

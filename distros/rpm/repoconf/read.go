@@ -30,7 +30,8 @@ func ReadFile(root fs.FS, name string, limit int64) ([]byte, error) {
 	return data, nil
 }
 
-// ListFiles lists the files of a configuration folder by name, without hidden ones; none if there is no such folder.
+// ListFiles returns the names of the files in a configuration folder, without hidden ones; none if there is
+// no such folder.
 func ListFiles(root fs.FS, dir string) ([]string, error) {
 	list, err := fs.ReadDir(root, dir)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/driver-container/driver-container/distros/rpm/repodata"
 )
 
-// repoParser makes a Source of a section. Its first mistake stays in err.
+// repoParser makes a Source from a section. Its first error stays in err.
 type repoParser struct {
 	section
 	defaults defaults
@@ -28,7 +28,7 @@ func (p *repoParser) fail(format string, args ...any) {
 	}
 }
 
-// get is the value of the section, else of the main section, with its variables replaced.
+// get returns the value of the section, otherwise that of the main section, with its variables replaced.
 func (p *repoParser) get(keys ...string) string {
 	for _, from := range []map[string]string{p.values, p.defaults.values} {
 		for _, key := range keys {
@@ -52,7 +52,7 @@ func (p *repoParser) truth(key string, otherwise bool) bool {
 	return v
 }
 
-// number reads a number of the section itself.
+// number reads a number of the section itself, not of the main section.
 func (p *repoParser) number(key string) int {
 	text := strings.TrimSpace(p.values[key])
 	if text == "" {
@@ -95,8 +95,8 @@ func (p *repoParser) source(root fs.FS) (s Source, enabled bool) {
 	return s, true
 }
 
-// checks sets what must be signed. Zypper's gpgcheck, on unless said otherwise, is about repomd.xml: packages are bound by
-// its digests then.
+// checks sets what must be signed. Zypper's gpgcheck, which is on by default, concerns repomd.xml: the
+// digests in it then bind the packages.
 func (p *repoParser) checks(s *Source) {
 	if !p.defaults.zypp {
 		s.GPGCheck, s.RepoGPGCheck = p.truth("gpgcheck", false), p.truth("repo_gpgcheck", false)
@@ -127,12 +127,12 @@ func (p *repoParser) proxy(s *Source) {
 	s.Proxy = u.String()
 }
 
-// baseURL adds a folder.
+// baseURL adds a folder to the source.
 func (p *repoParser) baseURL(root fs.FS, s *Source, raw string) {
 	scheme, rest, _ := strings.Cut(raw, ":")
 	switch scheme {
 	case "cd", "dvd", "hd", "iso", "cdrom", "media":
-		return // not for containers
+		return // media do not exist in containers
 	case "dir":
 		raw = "file:" + rest
 	}
@@ -156,7 +156,8 @@ func (p *repoParser) baseURL(root fs.FS, s *Source, raw string) {
 	s.BaseURLs = append(s.BaseURLs, strings.TrimRight(u.String(), "/"))
 }
 
-// SeparateSecrets moves what authenticates out of the base URLs, so that no URL of a package ever holds a secret.
+// SeparateSecrets moves the credentials out of the base URLs, so that no URL of a package ever holds a
+// secret.
 func (s *Source) SeparateSecrets() {
 	login := func(u *url.URL) {
 		if u.User != nil {
@@ -165,7 +166,7 @@ func (s *Source) SeparateSecrets() {
 			u.User = nil
 		}
 	}
-	for _, list := range []*string{&s.MirrorList, &s.Metalink} { // their query is part of the question
+	for _, list := range []*string{&s.MirrorList, &s.Metalink} { // the query of a list selects its content and stays
 		if u, err := url.Parse(*list); err == nil && *list != "" {
 			login(u)
 			*list = u.String()
@@ -175,7 +176,7 @@ func (s *Source) SeparateSecrets() {
 	for i, raw := range s.BaseURLs {
 		u, err := url.Parse(raw)
 		if err != nil {
-			continue // check refuses it
+			continue // Check refuses it
 		}
 		login(u)
 		s.Query = cmp.Or(u.RawQuery, s.Query)
@@ -184,7 +185,7 @@ func (s *Source) SeparateSecrets() {
 	}
 }
 
-// credentials reads the file that zypper keeps a user and a password in.
+// credentials reads the file in which zypper stores a user and a password.
 func (p *repoParser) credentials(root fs.FS, s *Source, name string) {
 	if !repodata.SafePath(name) {
 		p.fail("credentials=%.40q is not the name of a file", name)

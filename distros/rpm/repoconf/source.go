@@ -15,40 +15,47 @@ import (
 // ErrSources says that the configuration of the sources cannot be understood or used.
 var ErrSources = errors.New("bad package sources")
 
-// Source is one repository of the configuration. The zero values of its switches are those of dnf, but for GPGCheck and
-// RepoGPGCheck: a source that checks neither, and has no Key, is refused when it is opened.
+// Source is one repository of the configuration. The zero values of its switches are dnf's defaults, except
+// for GPGCheck and RepoGPGCheck: a source that checks neither, and has no Key, is refused when it is opened.
 type Source struct {
-	Origin     string   // where it was written, "etc/yum.repos.d/rocky.repo:12"; for messages only
-	ID, Name   string   // "baseos", and what it is called for people
-	BaseURLs   []string // folders that hold repodata, each the same: http, https or file
+	Origin     string   // file and line, "etc/yum.repos.d/rocky.repo:12"; for messages only
+	ID, Name   string   // "baseos", and the name for users
+	BaseURLs   []string // folders that hold repodata, all with the same content: http, https or file
 	MirrorList string   // URL of a list of more such folders
-	Metalink   string   // URL of such a list that also says what repomd.xml must be
-	// Unused is a base URL that stands in the file as a comment, as many distributions have it beside their mirror list. Only
-	// WithMirror uses it.
+	Metalink   string   // URL of such a list that also has the checksums of repomd.xml
+	// Unused is a base URL that the file has as a comment, as many distributions put it beside their mirror
+	// list. Only WithMirror uses it.
 	Unused string
 
-	GPGCheck     bool     // packages must be signed by a key of the source
-	RepoGPGCheck bool     // repomd.xml must be signed by a key of the source; then packages need not be
-	GPGKeys      []string // URLs of keys: file URLs and absolute paths are read from the base, all others never; empty: all keys of the base
-	Key          string   // armoured public keys; if set, they and Options.Keyrings are all that is trusted for this source; without GPGCheck and RepoGPGCheck it counts as GPGCheck
+	GPGCheck     bool // packages must be signed by a key of the source
+	RepoGPGCheck bool // repomd.xml must be signed by a key of the source; packages then need no signature
+	// GPGKeys are URLs of keys. File URLs and absolute paths are read from the base, other URLs never. Empty:
+	// all keys of the base.
+	GPGKeys []string
+	// Key holds armoured public keys. If it is set, only these keys and Options.Keyrings are trusted for this
+	// source, and without GPGCheck and RepoGPGCheck it counts as GPGCheck.
+	Key string
 
 	SSL                SSL
-	Proxy              string // URL; "": that of the environment; "none": no proxy
+	Proxy              string // URL; "": the proxy of the environment; "none": no proxy
 	Username, Password string // for the source's hosts; never part of a URL or a message
-	Query              string // added to every URL, without its question mark: SUSE's update servers authenticate so; a secret as well
+	// Query is added to every URL, without its question mark. SUSE's update servers authenticate with it, so it
+	// is a secret as well.
+	Query string
 
 	Priority        int // the lower number wins; 0: 99
-	Cost            int // among the same package of sources of one priority; 0: 1000
+	Cost            int // decides for the same package in sources of one priority; 0: 1000
 	Exclude         []string
-	Include         []string // if not empty, only these packages are to be had
+	Include         []string // if not empty, only these packages are available
 	ModuleHotfixes  bool     // modules do not hide its packages
-	SkipUnavailable bool     // leave it out, with a note, when it cannot be reached
+	SkipUnavailable bool     // leave the source out, with a note, if it cannot be reached
 }
 
-// SSL is how a source is talked to over https. Paths are absolute, in the base or on the machine: see Options.Machine.
+// SSL holds the TLS settings of a source. Paths are absolute, in the base or on the machine: see
+// Options.Machine.
 type SSL struct {
 	CA, Cert, Key string // PEM; "": the machine's certificates, no client certificate
-	NoVerify      bool   // any certificate of the server will do; only where signatures bind what it serves
+	NoVerify      bool   // accept any certificate of the server; only if signatures bind what it serves
 }
 
 const (
@@ -56,7 +63,7 @@ const (
 	DefaultCost     = 1000
 )
 
-// sourceFolders are where sources are configured, in the order in which they are read.
+// sourceFolders are the folders in which sources are configured, in the order in which they are read.
 var sourceFolders = []string{"etc/yum.repos.d", "etc/yum/repos.d", "etc/distro.repos.d", "etc/zypp/repos.d"}
 
 const (
@@ -64,11 +71,12 @@ const (
 	mountedRedhat = "run/secrets/redhat.repo"
 )
 
-// ReadSources reads the sources of a root file system: *.repo in the folders of yum, dnf and zypper, with the defaults of the
-// main sections of etc/yum.conf or, if it exists, etc/dnf/dnf.conf, and those of etc/zypp/zypp.conf for zypper's. What
-// run/secrets/redhat.repo holds, which container runtimes mount for subscribed systems, replaces redhat.repo of the base.
-// Disabled sources and those on media are left out. None at all is not an error. Mistakes are ErrSources and name file and
-// line. Variables are replaced; those that do not exist stay as they are.
+// ReadSources reads the sources of a root file system: *.repo in the folders of yum, dnf and zypper, with the
+// defaults of the main section of etc/dnf/dnf.conf or, if that does not exist, of etc/yum.conf, and that of
+// etc/zypp/zypp.conf for zypper's. The sources of run/secrets/redhat.repo, which container runtimes mount for
+// subscribed systems, replace those of the base's redhat.repo. Disabled sources and those on media are left
+// out. It is not an error if there are no sources. Mistakes are ErrSources and name file and line. Variables
+// are replaced; unknown ones stay as they are written.
 func ReadSources(root fs.FS, v Vars) ([]Source, error) {
 	all, err := readFolders(root, v)
 	if err != nil {
@@ -119,8 +127,9 @@ func readEntitled(root fs.FS, v Vars) ([]Source, error) {
 	return parseRepo(root, mountedRedhat, data, d, v)
 }
 
-// WithSubscription adds the sources of a subscription that are mounted into this machine, run/secrets/redhat.repo of it, to
-// those of a base, as containers of subscribed hosts have them. Only for RHEL's own bases: others have no use for them.
+// WithSubscription adds the sources of a subscription that are mounted into this machine, from its
+// run/secrets/redhat.repo, to those of a base, like in containers of subscribed hosts. It does so only for
+// bases that are RHEL: other systems cannot use them.
 func WithSubscription(sources []Source, base, machine fs.FS, v Vars) ([]Source, error) {
 	if base == nil || machine == nil {
 		return sources, nil
@@ -145,7 +154,8 @@ func WithSubscription(sources []Source, base, machine fs.FS, v Vars) ([]Source, 
 	return sources, nil
 }
 
-// merge lets the sources of a subscription take the place of those the base has of it, and of those of the same id.
+// merge replaces the base's sources from its own redhat.repo, and those with the same ids, by the sources of
+// a subscription.
 func merge(all, entitled []Source) []Source {
 	if len(entitled) == 0 {
 		return all
@@ -163,7 +173,7 @@ func readRepoFile(root fs.FS, name string, d defaults, v Vars) ([]Source, error)
 	return parseRepo(root, name, data, d, v)
 }
 
-// defaults are what main sections say for all sources.
+// defaults are the values of a main section, which apply to all sources.
 type defaults struct {
 	values map[string]string
 	zypp   bool
@@ -220,7 +230,7 @@ func parseRepo(root fs.FS, name string, data []byte, d defaults, v Vars) ([]Sour
 	return out, nil
 }
 
-// Check finds what makes a source unusable.
+// Check returns an error that says what makes a source unusable.
 func (s *Source) Check() error {
 	bad := func(format string, args ...any) error {
 		return fmt.Errorf("%s: source %s: %w: %s", cmp.Or(s.Origin, "options"), s.ID, ErrSources, fmt.Sprintf(format, args...))
@@ -236,7 +246,7 @@ func (s *Source) Check() error {
 			if raw == "" {
 				continue
 			}
-			// Behind the question mark they go to the server as they are, as with dnf: EPEL's metalink on RHEL has such.
+			// A $ in the query goes to the server unchanged, as with dnf: EPEL's metalink on RHEL has one.
 			place, _, _ := strings.Cut(raw, "?")
 			if i := strings.IndexByte(place, '$'); i >= 0 {
 				return bad("nothing says what %s stands for; put it into etc/dnf/vars or etc/yum/vars, or into the matrix", firstVar(raw[i:]))
@@ -253,6 +263,7 @@ func (s *Source) Check() error {
 	return nil
 }
 
+// IsRemote reports whether a URL is one of http or https.
 func IsRemote(raw string) bool {
 	return strings.HasPrefix(raw, "http:") || strings.HasPrefix(raw, "https:")
 }
@@ -265,7 +276,7 @@ func firstVar(text string) string {
 	return text[:n]
 }
 
-// HideSecrets is a URL without user, password and query, for messages.
+// HideSecrets returns a URL without user, password and query, for messages.
 func HideSecrets(raw string) string {
 	u, err := url.Parse(raw)
 	if err != nil {

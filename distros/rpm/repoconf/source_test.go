@@ -261,7 +261,7 @@ func TestWithSubscription(t *testing.T) {
 	}
 }
 
-// rootOf is a root file system of text files.
+// rootOf returns a root file system of text files.
 func rootOf(files map[string]string) fstest.MapFS {
 	out := fstest.MapFS{}
 	for name, text := range files {

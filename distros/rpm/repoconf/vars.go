@@ -11,23 +11,25 @@ import (
 	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
 )
 
-// Vars are what the $variables of a configuration stand for: releasever, basearch, arch, and those of the site. Names are in
-// lower case or as their files are called.
+// Vars maps the $variables of a configuration to their values: releasever, basearch, arch, and those of the
+// site. Names are in lower case or as their files are called.
 type Vars map[string]string
 
-// varFolders are where sites and distributions put variables, a file each; later ones win.
+// varFolders are the folders in which sites and distributions define variables, one file each; later folders
+// win.
 var varFolders = []string{"etc/yum/vars", "etc/dnf/vars", "etc/zypp/vars.d"}
 
-// releaseProvides are what the package says that knows the release of a system, the best first: dnf's list, then what
-// yum's main configuration and older systems use.
+// releaseProvides are the names that the package with the system's release provides, the best first: those of
+// dnf's list, then those that yum's main configuration and older systems use.
 var releaseProvides = []string{
 	"system-release(releasever)", "system-release", "distribution-release(releasever)", "distribution-release",
 	"redhat-release", "suse-release", "centos-release",
 }
 
-// ReadVars finds the variables of a base: arch and basearch from rpm's name of its architecture, releasever as dnf, yum and
-// zypper find it (from the installed package that provides system-release and the like; on SUSE's systems from
-// etc/products.d/baseproduct; else from os-release), and the files of etc/yum/vars, etc/dnf/vars and etc/zypp/vars.d, which win.
+// ReadVars returns the variables of a base: arch and basearch from rpm's name of its architecture, releasever
+// as dnf, yum and zypper find it (from the installed package that provides system-release or a similar name;
+// on SUSE's systems from etc/products.d/baseproduct; otherwise from os-release), and the files of
+// etc/yum/vars, etc/dnf/vars and etc/zypp/vars.d, which win.
 func ReadVars(root fs.FS, installed []rpmfile.Metadata, arch string) (Vars, error) {
 	v := Vars{"arch": arch, "basearch": baseArch(arch)}
 	for _, find := range []func() (string, error){
@@ -79,7 +81,7 @@ func installedRelease(installed []rpmfile.Metadata) string {
 	return ""
 }
 
-// productVersion reads the version of etc/products.d/baseproduct, where zypper takes its releasever from.
+// productVersion reads the version in etc/products.d/baseproduct, from which zypper takes its releasever.
 func productVersion(root fs.FS) (string, error) {
 	data, err := ReadOptional(root, "etc/products.d/baseproduct")
 	if err != nil || data == nil {
@@ -90,7 +92,7 @@ func productVersion(root fs.FS) (string, error) {
 	for {
 		token, err := x.Next()
 		if err != nil {
-			return "", nil //nolint:nilerr // no product file of this form: os-release says it too
+			return "", nil //nolint:nilerr // no product file of this form: os-release has the version too
 		}
 		switch token {
 		case repodata.XMLStart:
@@ -133,7 +135,8 @@ func validVar(name string) bool {
 	return name != "" && strings.Trim(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_") == ""
 }
 
-// lookup finds a variable; releasever_major and releasever_minor are the parts of releasever before and after its first dot.
+// lookup returns the value of a variable; releasever_major and releasever_minor are the parts of releasever
+// before and after its first dot.
 func (v Vars) lookup(name string) (string, bool) {
 	if value, ok := v[name]; ok {
 		return value, true
@@ -150,11 +153,11 @@ func (v Vars) lookup(name string) (string, bool) {
 	return "", false
 }
 
-// Expand replaces $name, ${name}, ${name:-word if unset or empty} and ${name:+word if set}. Unknown variables stay as they
-// are written, as with dnf; words are expanded too.
+// Expand replaces $name, ${name}, ${name:-word if unset or empty} and ${name:+word if set}. Unknown variables
+// stay as they are written, as with dnf; words are expanded too.
 func (v Vars) Expand(text string) string { return v.expandDeep(text, 0) }
 
-const maxVarDepth = 8 // of words in words
+const maxVarDepth = 8 // of words within words
 
 func (v Vars) expandDeep(text string, depth int) string {
 	var b strings.Builder
@@ -171,7 +174,8 @@ func (v Vars) expandDeep(text string, depth int) string {
 	}
 }
 
-// variable expands what begins with a dollar and tells how much of the text that was.
+// variable expands the variable at the beginning of text, which is a dollar, and returns its value and the
+// length of text that it used.
 func (v Vars) variable(text string, depth int) (value string, used int) {
 	if !strings.HasPrefix(text, "${") {
 		n := 1
@@ -207,7 +211,7 @@ func (v Vars) variable(text string, depth int) (value string, used int) {
 	return text[:end+1], end + 1
 }
 
-// closing is where the brace of a ${ ends; -1 if it does not.
+// closing returns the index of the brace that closes a ${; -1 if there is none.
 func closing(text string) int {
 	open := 0
 	for i := range len(text) {
@@ -223,7 +227,7 @@ func closing(text string) int {
 	return -1
 }
 
-// ReadOptional is ReadFile for a configuration file, and nil for one that does not exist.
+// ReadOptional is ReadFile for a configuration file; it returns nil for one that does not exist.
 func ReadOptional(root fs.FS, name string) ([]byte, error) {
 	data, err := ReadFile(root, name, maxConfig)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -232,7 +236,7 @@ func ReadOptional(root fs.FS, name string) ([]byte, error) {
 	return data, err
 }
 
-// baseArch is what $basearch stands for.
+// baseArch returns the value of $basearch for an architecture.
 func baseArch(arch string) string {
 	switch arch {
 	case "i686", "i586", "i486":

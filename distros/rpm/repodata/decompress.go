@@ -17,14 +17,16 @@ import (
 	"github.com/mikelolasagasti/xz"
 )
 
-// Bounds on the memory that a compressed stream may make us allocate, each what the strongest usual level needs.
+// Bounds on the memory that a compressed stream can make the reader allocate; each is what the strongest
+// usual level needs.
 const (
 	maxDictionary = 64 << 20  // xz -9
 	maxWindow     = 128 << 20 // zstd --ultra -22
 )
 
-// Unpack opens a file of the store and gives read its content, whatever its compression is by its first bytes. What comes
-// out must be what repomd.xml says, at most limit bytes.
+// Unpack opens a file of the store, detects the compression by the first bytes and passes the unpacked
+// content to read. It returns an error if that content is longer than limit bytes or differs from want, the
+// values of repomd.xml.
 func Unpack(stop func() error, file string, want Checksum, limit int64, read func(io.Reader) error) error {
 	f, err := os.Open(file) //nolint:gosec // a path in the store
 	if err != nil {
@@ -88,12 +90,12 @@ func decompress(r *bufio.Reader) (io.ReadCloser, error) {
 	return io.NopCloser(r), nil
 }
 
-// counter refuses more bytes than announced and stops when the caller has gone away.
+// counter refuses more bytes than announced and stops when the caller's context has ended.
 type counter struct {
 	stop func() error
 	r    io.Reader
 	left int64
-	hash hash.Hash // nil: none
+	hash hash.Hash // nil: not computed
 }
 
 func (c *counter) Read(p []byte) (int, error) {

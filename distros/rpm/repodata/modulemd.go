@@ -17,7 +17,7 @@ const (
 	maxModuleDepth = 20
 )
 
-// Module is one document of a modules list: a build of a stream, or which stream of a module is the default.
+// Module is one document of a list of modules: a build of a stream, or the default stream of a module.
 type Module struct {
 	IsDefault bool
 	Name      string
@@ -25,11 +25,11 @@ type Module struct {
 	Version   uint64
 	Context   string
 	arch      string
-	Requires  []map[string][]string // alternatives; of each, by module the streams that will do; none: any
+	Requires  []map[string][]string // alternatives; each has the accepted streams by module; empty: any
 	Artifacts []string              // name-epoch:version-release.arch
 }
 
-// The shapes of the documents, as far as they matter here.
+// The fields of the documents that are used here.
 type (
 	moduleHeader struct {
 		Document string    `yaml:"document"`
@@ -55,8 +55,8 @@ type (
 	}
 )
 
-// ParseModules reads a modules.yaml: builds (modulemd of version 2) and defaults; other documents, those of obsolete streams
-// and translations, are passed over.
+// ParseModules reads a modules.yaml: builds (modulemd of version 2) and defaults. It skips other documents,
+// those of obsolete streams and translations.
 func ParseModules(in io.Reader) (docs []Module, err error) {
 	r := bufio.NewReaderSize(in, 64<<10)
 	var doc bytes.Buffer
@@ -94,7 +94,7 @@ func ParseModules(in io.Reader) (docs []Module, err error) {
 	}
 }
 
-// parseModuleDoc reads one document; nil if it does not matter here.
+// parseModuleDoc reads one document; it returns nil for one that is not used here.
 func parseModuleDoc(text []byte) (*Module, error) {
 	if !bytes.Contains(text, []byte("modulemd")) || bytes.Contains(text, []byte("document: modulemd-translations")) {
 		return nil, nil

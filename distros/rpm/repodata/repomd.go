@@ -13,31 +13,32 @@ import (
 	"strings"
 )
 
-// ErrIndex says that a repository contradicts itself: content that is not what its repomd.xml promises, or files that do not
-// parse.
+// ErrIndex says that a repository contradicts itself: content differs from its repomd.xml, or a file cannot
+// be parsed.
 var ErrIndex = errors.New("inconsistent repository")
 
 const MaxRepomd = 4 << 20 // bytes; the largest have 20 KiB
 
-// Repomd is what a repomd.xml says, as far as it matters here.
+// Repomd is the part of a repomd.xml that is used here.
 type Repomd struct {
-	Revision string          // mostly the seconds since 1970 when it was made, but any text is allowed
+	Revision string          // mostly its time in seconds since 1970, but any text is allowed
 	Newest   int64           // the largest timestamp of its lists
 	Lists    map[string]File // by type: "primary", "filelists", "modules", "primary_db"...
 }
 
 // File is one file of a repository.
 type File struct {
-	Href, Base    string   // below the repository, or below base
-	Sum, Unpacked Checksum // of the file, and of what it unpacks to; unpacked is zero if not known
+	Href, Base    string   // relative to the repository, or to base
+	Sum, Unpacked Checksum // of the file and of its unpacked content; Unpacked is zero if not known
 }
 
-// Checksum is what a file must be.
+// Checksum is the expected digest and size of a file.
 type Checksum struct {
-	SHA256, SHA512 string // hex, lower case; one of them
+	SHA256, SHA512 string // hex, lower case; one of the two is set
 	Size           int64  // bytes; 0: not known
 }
 
+// Digest returns the SHA-256, or the SHA-512 if there is no SHA-256, in hex.
 func (s Checksum) Digest() string {
 	if s.SHA256 != "" {
 		return s.SHA256
@@ -45,7 +46,8 @@ func (s Checksum) Digest() string {
 	return s.SHA512
 }
 
-// NewChecksum takes the digests that count: sha256 and sha512 by the names that metadata gives them.
+// NewChecksum returns the checksum for a digest of kind "sha256" or "sha512", the names that metadata uses.
+// Other kinds are an error, as they are too weak.
 func NewChecksum(kind, value string, size int64) (Checksum, error) {
 	value = strings.ToLower(strings.TrimSpace(value))
 	b, err := hex.DecodeString(value)
@@ -60,7 +62,8 @@ func NewChecksum(kind, value string, size int64) (Checksum, error) {
 	return Checksum{}, fmt.Errorf("its digest is a %.20q, which does not count; want sha256 or sha512", kind)
 }
 
-// ParseRepomd reads a repomd.xml. Lists whose digests do not count are left out: they cannot be used. Mistakes are ErrIndex.
+// ParseRepomd reads a repomd.xml. It leaves out lists that have only a weak digest, because they cannot be
+// used. Mistakes are ErrIndex.
 func ParseRepomd(text []byte) (*Repomd, error) {
 	r := &Repomd{Lists: map[string]File{}}
 	weak := map[string]error{}
@@ -107,7 +110,7 @@ func ParseRepomd(text []byte) (*Repomd, error) {
 
 var errWeak = errors.New("unusable")
 
-// primary is the list of packages: as XML, or else as a database.
+// primary returns the list of packages: as XML, otherwise as a database.
 func (r *Repomd) primary() (File, bool) {
 	l, ok := r.Lists["primary"]
 	if !ok {
@@ -154,7 +157,8 @@ func (r *Repomd) readList(x *XMLReader) (l File, err error) {
 	if l.Sum, err = NewChecksum(kind, value, size); err != nil {
 		return l, fmt.Errorf("%w: %w", errWeak, err)
 	}
-	if l.Unpacked, err = NewChecksum(openKind, openValue, open); err != nil { // it is no more than a help
+	// the digest of the unpacked content is only an additional check
+	if l.Unpacked, err = NewChecksum(openKind, openValue, open); err != nil {
 		l.Unpacked = Checksum{Size: open}
 	}
 	if _, err := JoinURL("https://x", l.Base, l.Href); err != nil {
@@ -163,10 +167,11 @@ func (r *Repomd) readList(x *XMLReader) (l File, err error) {
 	return l, nil
 }
 
-// JoinURL makes the URL of a file: below base where the metadata gives one (xml:base, as RHEL's extended repositories and
-// merged ones have it), else below the repository. Its path may begin with steps up, but not above the host's root, nor out of
-// a local folder: Amazon's repositories of each release have their packages in a folder beside them ("../../../../blobstore/").
-// The digest of what is there is known in any case.
+// JoinURL returns the URL of a file: below base if the metadata has one (xml:base, as RHEL's extended
+// repositories and merged ones do), otherwise below the repository. Its path may begin with "..", but must
+// not leave the host's root or a local folder: Amazon's repositories of each release have their packages in a
+// folder beside them ("../../../../blobstore/"). The content is safe in any case, because its digest is
+// known.
 func JoinURL(repository, base, href string) (string, error) {
 	if base != "" {
 		u, err := url.Parse(base)
@@ -181,18 +186,19 @@ func JoinURL(repository, base, href string) (string, error) {
 	}
 	plain, err := url.PathUnescape(href)
 	if err != nil {
-		plain = href // a lone percent sign
+		plain = href // it contains a lone percent sign
 	}
 	if !SafePath(plain) || !SafePath(href) || plain != href && strings.ContainsAny(href, "?#") {
 		return "", errors.New("it is not a path below the repository")
 	}
 	if plain == href || err != nil {
-		href = (&url.URL{Path: href}).EscapedPath() // most write names as they are, with + and ~ in them
+		href = (&url.URL{Path: href}).EscapedPath() // most metadata has names as they are, with + and ~ in them
 	}
 	return repository + "/" + href, nil
 }
 
-// climb takes the steps up that a path begins with off the end of the folder that it is in.
+// climb removes one element from the end of the folder for each ".." at the beginning of the path. It returns
+// the remaining folder and path.
 func climb(folder, href string) (above, rest string, err error) {
 	rest, up := strings.CutPrefix(href, "../")
 	if !up {
@@ -214,7 +220,8 @@ func climb(folder, href string) (above, rest string, err error) {
 	return host + path, rest, nil
 }
 
-// Matches tells whether the sum is that of some bytes. The size is not compared: the digest says all.
+// Matches reports whether the checksum is that of some bytes. It does not compare the size: the digest is
+// enough.
 func (s Checksum) Matches(data []byte) bool {
 	if s.SHA256 != "" {
 		have := sha256.Sum256(data)
@@ -224,7 +231,7 @@ func (s Checksum) Matches(data []byte) bool {
 	return s.SHA512 == hex.EncodeToString(have[:])
 }
 
-// SafePath tells whether a relative path stays below where it starts and needs no cleaning.
+// SafePath reports whether a relative path stays below its start and needs no cleaning.
 func SafePath(p string) bool {
 	return fs.ValidPath(p) && p != "." && !strings.ContainsAny(p, "\\\x00\n\r")
 }

@@ -15,7 +15,7 @@ func TestJoin(t *testing.T) {
 		{guid, "", "Packages/a b+c~1.rpm", guid + "/Packages/a%20b+c~1.rpm"},
 		{guid, "", "./a.rpm", guid + "/a.rpm"},
 		{guid, "https://other.example.com/x/", "a.rpm", "https://other.example.com/x/a.rpm"},
-		// as Amazon's repositories have it: five steps lead to the root of the host
+		// the form of Amazon's repositories: five steps lead to the root of the host
 		{guid, "", "../../../../../blobstore/13b7/kernel-devel.rpm", "https://cdn.example.com/blobstore/13b7/kernel-devel.rpm"},
 		{guid, "", "../a.rpm", "https://cdn.example.com/2/core/2.0/x86_64/a.rpm"},
 		{guid, "", "../../../../../../a.rpm", ""},
@@ -63,7 +63,7 @@ func TestRealRepomd(t *testing.T) {
 	for _, tt := range []struct {
 		file, revision  string
 		newest          int64
-		primary         string // beginning of its place
+		primary         string // the beginning of its location
 		size, open      int64
 		modules, byFile bool
 	}{

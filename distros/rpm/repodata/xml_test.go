@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// tokens writes what a document holds in one line.
+// tokens returns the content of a document in one line.
 func tokens(in string) (string, error) {
 	x := NewXMLReader(strings.NewReader(in))
 	var b strings.Builder
@@ -59,7 +59,7 @@ func TestXML(t *testing.T) {
 	}
 }
 
-// FuzzXML compares with the reader of the standard library wherever both accept a document.
+// FuzzXML compares with the reader of the standard library if both accept a document.
 func FuzzXML(f *testing.F) {
 	f.Add(`<?xml version="1.0"?><m:a b="c&amp;" d='e'><b/>x &lt; y<!-- z --><![CDATA[q]]></m:a>`)
 	f.Add(`<a b="x > y" c="don't">é&#x41;</a>`)
@@ -76,7 +76,7 @@ func FuzzXML(f *testing.F) {
 			if errors.Is(err, io.EOF) {
 				break
 			} else if err != nil {
-				return // it is stricter
+				return // this reader is stricter
 			}
 			switch token := token.(type) {
 			case xml.StartElement:

@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 )
 
-// ReadString reads the text of the element that was begun, to its end.
+// ReadString reads the text of the element that has just begun, up to its end.
 func (x *XMLReader) ReadString() (string, error) {
 	var text string
 	for end := x.Depth - 1; x.Depth > end; {
@@ -24,7 +24,8 @@ func (x *XMLReader) ReadString() (string, error) {
 	return text, nil
 }
 
-// ReadNumber is ReadString for a number that is not negative; fractions, which some write for seconds, are dropped.
+// ReadNumber is ReadString for a number that is not negative. It drops fractions, which some repositories
+// write for seconds.
 func (x *XMLReader) ReadNumber() (int64, error) {
 	text, err := x.ReadString()
 	if err != nil {
@@ -38,7 +39,7 @@ func (x *XMLReader) ReadNumber() (int64, error) {
 	return int64(n), nil
 }
 
-// Attr is the value of an attribute; empty if it is not there.
+// Attr returns the value of an attribute; nil if it does not exist.
 func (x *XMLReader) Attr(name string) []byte {
 	for _, a := range x.attrs {
 		if string(a.name) == name {
@@ -60,7 +61,7 @@ var entities = []struct {
 	char byte
 }{{"amp;", '&'}, {"lt;", '<'}, {"gt;", '>'}, {"quot;", '"'}, {"apos;", '\''}}
 
-// unescape replaces references in place: what they stand for is never longer.
+// unescape replaces references in place: the replacement is never longer.
 func unescape(b []byte) ([]byte, error) {
 	at := bytes.IndexByte(b, '&')
 	if at < 0 {

@@ -1,8 +1,9 @@
-// Package rpmtest makes real rpm packages, repositories and systems for tests: rpmbuild builds the packages from a description
-// in Go, a gpg key that is made on the fly signs them, createrepo_c makes repositories of them, rpm installs them into a folder.
+// Package rpmtest makes real rpm packages, repositories and systems for tests: rpmbuild builds the packages
+// from a description in Go, a generated gpg key signs them, createrepo_c makes repositories of them, and rpm
+// installs them into a folder.
 //
-// Everything lies in temporary folders and goes with the test. A failing tool fails the test. It does not imitate any of the
-// formats: what it makes is what the tools make.
+// Everything is in temporary folders that are removed with the test. A tool that fails fails the test. The
+// package does not imitate any of the formats: the real tools write them.
 package rpmtest
 
 import (
@@ -14,8 +15,9 @@ import (
 	"time"
 )
 
-// Need skips a test unless it runs in the real tier (DRIVER_E2E=1), with the reason; there a missing tool fails it. Without
-// tools named it asks for all that this package may use. Debian has them in the packages rpm, createrepo-c and gnupg.
+// Need skips a test, with the reason, unless it runs in the real tier (DRIVER_E2E=1). In that tier a missing
+// tool fails the test. If no tools are named, it asks for all that this package may use. Debian has them in
+// the packages rpm, createrepo-c and gnupg.
 func Need(t testing.TB, tools ...string) {
 	t.Helper()
 	if os.Getenv("DRIVER_E2E") != "1" {
@@ -31,10 +33,10 @@ func Need(t testing.TB, tools ...string) {
 	}
 }
 
-// runLimit ends a tool that hangs.
+// runLimit is the time after which a tool counts as hanging and is ended.
 const runLimit = 5 * time.Minute
 
-// run starts a tool and returns what it wrote; a failure fails the test.
+// run runs a tool and returns its output; a failure fails the test.
 func run(t testing.TB, env []string, name string, args ...string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), runLimit)

@@ -10,23 +10,25 @@ import (
 	"time"
 )
 
-// Key is a gpg key that signs packages and repositories. It has no passphrase and is gone after the test.
+// Key is a gpg key that signs packages and repositories. It has no passphrase and is removed after the test.
 type Key struct {
-	Fingerprint string // capital hex
+	Fingerprint string // hex, in capitals
 	Public      []byte // armoured
 	home        string
-	at          time.Time // when it signs; zero: now
+	at          time.Time // time of its signatures; zero: now
 }
 
-// KeyOptions say what a key is like. The zero value is an RSA key of 2048 bits without an end.
+// KeyOptions are the properties of a key. The zero value is an RSA key of 2048 bits that does not expire.
 type KeyOptions struct {
-	Name      string        // of its owner; "" is "rpmtest"
-	Algorithm string        // as gpg calls it, "rsa3072", "ed25519", "dsa2048"; "" is rsa2048
-	Created   time.Time     // zero: now. Signatures are made at that time, too, so that a key which has expired since can sign
-	Lifetime  time.Duration // 0: no end
+	Name      string // the owner's; "" is "rpmtest"
+	Algorithm string // gpg's name, "rsa3072", "ed25519", "dsa2048"; "" is rsa2048
+	// Created is the time at which the key was created; zero: now. Signatures get the same time, so that a key
+	// that has expired since can sign.
+	Created  time.Time
+	Lifetime time.Duration // 0: does not expire
 }
 
-// NewKey makes a key.
+// NewKey generates a key.
 func NewKey(t testing.TB, o KeyOptions) *Key {
 	t.Helper()
 	// Not t.TempDir: the path of the agent's socket must fit in 108 bytes.
@@ -36,7 +38,7 @@ func NewKey(t testing.TB, o KeyOptions) *Key {
 	}
 	k := &Key{home: home, at: o.Created}
 	t.Cleanup(func() {
-		_ = exec.Command("gpgconf", "--homedir", home, "--kill", "all").Run() // nothing runs: fine, too
+		_ = exec.Command("gpgconf", "--homedir", home, "--kill", "all").Run() // it is fine if nothing runs
 		_ = os.RemoveAll(home)
 	})
 	name, algorithm, end := "rpmtest", "rsa2048", "never"
@@ -60,7 +62,7 @@ func NewKey(t testing.TB, o KeyOptions) *Key {
 	return k
 }
 
-// flags are what gpg needs always.
+// flags returns the arguments that every call of gpg needs.
 func (k *Key) flags() []string {
 	out := []string{"--batch", "--no-tty", "--quiet", "--no-permission-warning", "--pinentry-mode", "loopback", "--homedir", k.home}
 	if !k.at.IsZero() {
@@ -74,13 +76,13 @@ func (k *Key) gpg(t testing.TB, args ...string) string {
 	return run(t, nil, "gpg", append(k.flags(), args...)...)
 }
 
-// Sign signs packages where they lie, as rpmsign does: over the header, and over header and payload.
+// Sign signs packages in place, as rpmsign does: over the header, and over header and payload.
 func (k *Key) Sign(t testing.TB, packages ...string) {
 	t.Helper()
 	k.sign(t, packages)
 }
 
-// SignV3 signs packages the way of rpm before 4.14: the signature of header and payload is there, too.
+// SignV3 signs packages in the format of rpm before 4.14, with a signature of header and payload as well.
 func (k *Key) SignV3(t testing.TB, packages ...string) {
 	t.Helper()
 	k.sign(t, packages, "--rpmv3")
@@ -97,7 +99,7 @@ func (k *Key) sign(t testing.TB, packages []string, more ...string) {
 	run(t, []string{"GNUPGHOME=" + k.home}, "rpmsign", append(append(args, more...), packages...)...)
 }
 
-// Detach signs a file; the armoured signature lies beside it with .asc added to its name.
+// Detach signs a file; it writes the armoured signature to the file's name plus .asc.
 func (k *Key) Detach(t testing.TB, file string) {
 	t.Helper()
 	k.gpg(t, "--yes", "--local-user", k.Fingerprint, "--armor", "--output", file+".asc", "--detach-sign", file)

@@ -9,35 +9,37 @@ import (
 	"testing"
 )
 
-// Package describes a package. rpmbuild adds what it always adds (the package's own name among its Provides, rpmlib features)
-// and nothing else: no dependencies are looked for in the files.
+// Package describes a package. rpmbuild adds what it always adds (the package's own name to its Provides,
+// rpmlib features) and nothing else: it does not search the files for dependencies.
 type Package struct {
 	Name    string
 	Version string // [epoch:]version-release; "" is 1-1
-	Arch    string // rpm's; "" is x86_64
+	Arch    string // rpm's name; "" is x86_64
 	Files   []File
-	Payload string // compression and level as rpm calls them, "w19.zstdio", "w6.xzdio", "w6.lzdio", "w9.bzdio"; "" is "w9.gzdio"
+	// Payload is compression and level in rpm's notation, "w19.zstdio", "w6.xzdio", "w6.lzdio", "w9.bzdio"; ""
+	// is "w9.gzdio".
+	Payload string
 
-	Provides, Requires, Conflicts, Obsoletes    []string // in the words of a spec file: "a >= 1", "(a or b)"
+	Provides, Requires, Conflicts, Obsoletes    []string // in the syntax of a spec file: "a >= 1", "(a or b)"
 	Recommends, Suggests, Supplements, Enhances []string
-	Post                                        string // a scriptlet, run by sh after installation
+	Post                                        string // a scriptlet that sh runs after installation
 }
 
 // File is a file of a package.
 type File struct {
 	Path string // absolute
 	Body string
-	// Mode is the permissions and the type: a regular file, fs.ModeDir or fs.ModeSymlink (then Body is the target), with
-	// fs.ModeSetuid and the like. Permissions of 0 are 0644, or 0755 of a folder.
+	// Mode is the permissions and the type: a regular file, fs.ModeDir or fs.ModeSymlink (then Body is the
+	// target), with fs.ModeSetuid and similar bits. Permissions of 0 mean 0644, or 0755 for a folder.
 	Mode          fs.FileMode
-	Hard          string // path of a file of the same package, named before, that this one is a hard link to
+	Hard          string // path of an earlier file of the same package that this one is a hard link to
 	Caps          string // "cap_net_raw=ep"
 	Owner, Group  string // "" is root
 	Ghost, Config bool
 }
 
-// Build makes packages and returns the paths of their .rpm files, in the order of the packages. All of them come from as few
-// runs of rpmbuild as possible: one for each architecture.
+// Build makes packages and returns the paths of their .rpm files, in the order of the packages. It uses as
+// few runs of rpmbuild as possible: at least one for each architecture.
 func Build(t testing.TB, packages ...Package) []string {
 	t.Helper()
 	top := t.TempDir()
@@ -86,7 +88,7 @@ func (p Package) filled() Package {
 	return p
 }
 
-// evr splits the version as a spec file wants it.
+// evr splits the version into the parts that a spec file needs.
 func (p Package) evr() (epoch, version, release string) {
 	epoch, rest, ok := strings.Cut(p.Version, ":")
 	if !ok {
@@ -99,8 +101,8 @@ func (p Package) evr() (epoch, version, release string) {
 	return epoch, rest[:i], rest[i+1:]
 }
 
-// layers spreads packages over as few spec files as can be: within one, each name and each path may come only once, and all
-// share an architecture and a payload.
+// layers distributes packages over as few spec files as possible: within one, each name and each path may
+// occur only once, and all packages have the same architecture and payload.
 func layers(packages []Package) []*spec {
 	var out []*spec
 	for i := range packages {

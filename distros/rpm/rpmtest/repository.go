@@ -14,15 +14,16 @@ type Repository struct {
 	Packages    []string // paths of .rpm files
 	Compression string   // of the lists: "gz", "xz", "zstd", "bz2"; "" is gz
 	Checksum    string   // "sha256", "sha512", "sha1"; "" is sha256
-	Database    bool     // sqlite lists, too
-	Key         *Key     // signs repomd.xml; nil: nobody does
-	PublishKey  bool     // repodata/repomd.xml.key, as SUSE has it
-	Modules     string   // modules.yaml; "": none
+	Database    bool     // with sqlite lists as well
+	Key         *Key     // signs repomd.xml; nil: it is not signed
+	PublishKey  bool     // write repodata/repomd.xml.key, as SUSE's repositories have it
+	Modules     string   // modules.yaml; "": no modules
 	Revision    string   // of repomd.xml; "": the time
-	Simple      bool     // file names without a checksum, as el5 to el7 had them
+	Simple      bool     // file names without a checksum, like those of el5 to el7
 }
 
-// Create makes the repository in a new folder below dir and returns its path. The packages are linked or copied into Packages/.
+// Create makes the repository in a new folder below dir and returns its path. It links or copies the packages
+// into Packages/.
 func (r Repository) Create(t testing.TB, dir string) string {
 	t.Helper()
 	dir, err := os.MkdirTemp(dir, "repository") //nolint:usetesting // below the folder that the caller wants
@@ -43,7 +44,7 @@ func (r Repository) Create(t testing.TB, dir string) string {
 	return dir
 }
 
-// Index makes the lists of a folder that has its packages already, anew if they are there.
+// Index makes the lists of a folder that already holds its packages, and replaces existing lists.
 func (r Repository) Index(t testing.TB, dir string) {
 	t.Helper()
 	compression, checksum := "gz", "sha256"
@@ -62,7 +63,7 @@ func (r Repository) Index(t testing.TB, dir string) {
 	}
 	zstandard := compression == "zstd"
 	if zstandard {
-		compression = "gz" // createrepo_c before 1.0 knows no other
+		compression = "gz" // createrepo_c before 1.0 knows only gz
 	}
 	args := []string{"--quiet", "--checksum", checksum, "--general-compress-type", compression, names, database}
 	if r.Revision != "" {
@@ -100,7 +101,7 @@ func (r Repository) SignIndex(t testing.TB, dir string) {
 	}
 }
 
-// Serve publishes a folder by HTTP until the test ends and returns its address, without a slash at the end.
+// Serve publishes a folder over HTTP until the test ends and returns its address, without a slash at the end.
 func Serve(t testing.TB, dir string) string {
 	t.Helper()
 	s := httptest.NewServer(http.FileServer(http.Dir(dir)))
@@ -108,7 +109,7 @@ func Serve(t testing.TB, dir string) string {
 	return s.URL
 }
 
-// place links a file to another path, or copies it where that cannot be done. A file there is replaced.
+// place hard-links a file to another path, or copies it if linking fails. An existing file is replaced.
 func place(t testing.TB, from, to string) {
 	t.Helper()
 	if err := os.Remove(to); err != nil && !os.IsNotExist(err) {

@@ -14,9 +14,9 @@ type Root struct {
 	DBPath  string
 }
 
-// NewRoot makes a system with an empty database. backend is "sqlite" ("" too) or "ndb"; a test that asks for one that this
-// machine's rpm cannot write is skipped: Debian's can write sqlite only, and read bdb. dbpath is "/var/lib/rpm" ("" too) or
-// "/usr/lib/sysimage/rpm".
+// NewRoot makes a system with an empty database. backend is "sqlite" (also for "") or "ndb"; if this
+// machine's rpm cannot write that format, the test is skipped: Debian's can write only sqlite, and read bdb.
+// dbpath is "/var/lib/rpm" (also for "") or "/usr/lib/sysimage/rpm".
 func NewRoot(t testing.TB, backend, dbpath string) *Root {
 	t.Helper()
 	r := &Root{Dir: t.TempDir(), Backend: backend, DBPath: dbpath}
@@ -35,14 +35,15 @@ func NewRoot(t testing.TB, backend, dbpath string) *Root {
 	return r
 }
 
-// RPM runs rpm on the system and returns what it prints.
+// RPM runs rpm on the system and returns its output.
 func (r *Root) RPM(t testing.TB, args ...string) string {
 	t.Helper()
 	fixed := []string{"--root", r.Dir, "--define", "_db_backend " + r.Backend, "--define", "_dbpath " + r.DBPath, "--nosignature"}
 	return run(t, nil, "rpm", append(fixed, args...)...)
 }
 
-// Install installs packages, whatever they depend on, and without their scripts. Root only: rpm changes its root.
+// Install installs packages without checking their dependencies and without their scripts. It needs root,
+// because rpm calls chroot.
 func (r *Root) Install(t testing.TB, packages ...string) {
 	t.Helper()
 	if len(packages) > 0 {
@@ -50,7 +51,7 @@ func (r *Root) Install(t testing.TB, packages ...string) {
 	}
 }
 
-// Installed lists the packages, "name-[epoch:]version-release.arch", as rpm -qa does, without the keys.
+// Installed returns the packages as "name-[epoch:]version-release.arch", like rpm -qa, without the keys.
 func (r *Root) Installed(t testing.TB) []string {
 	t.Helper()
 	var out []string

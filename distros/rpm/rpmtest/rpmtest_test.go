@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestEverything makes one of each, and lets rpm look at it.
+// TestEverything makes one of each kind and checks it with rpm.
 func TestEverything(t *testing.T) {
 	Need(t)
 	packages := Build(t,

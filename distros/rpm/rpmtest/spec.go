@@ -14,7 +14,7 @@ type spec struct {
 	dir           string
 	arch, payload string
 	members       []int
-	taken         map[string]bool // names and paths
+	taken         map[string]bool // names and paths in the spec file
 }
 
 func (s *spec) takes(p Package) bool {
@@ -29,7 +29,7 @@ func (s *spec) takes(p Package) bool {
 	return true
 }
 
-// write writes the spec file and the files of its packages; it returns the former's path.
+// write writes the spec file and the files of its packages, and returns the path of the spec file.
 func (s *spec) write(t testing.TB, packages []Package) string {
 	t.Helper()
 	tree := filepath.Join(s.dir, "tree")
@@ -92,7 +92,7 @@ func (p Package) spec(b *strings.Builder) {
 	fmt.Fprintf(b, "%%description -n %s\nnone\n", p.Name)
 }
 
-// make puts a file into the tree.
+// make creates a file in the tree.
 func (f File) make(tree string) error {
 	path := filepath.Join(tree, f.Path)
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -109,7 +109,7 @@ func (f File) make(tree string) error {
 	return os.WriteFile(path, []byte(f.Body), 0o644)
 }
 
-// line is what a spec file's list of files says of it.
+// line returns the entry for the file in a spec file's list of files.
 func (f File) line() string {
 	owner, group := f.Owner, f.Group
 	if owner == "" {
@@ -118,7 +118,7 @@ func (f File) line() string {
 	if group == "" {
 		group = "root"
 	}
-	mode := "-" // as it is: rpm takes none for a symbolic link
+	mode := "-" // unchanged: rpm accepts no mode for a symbolic link
 	if f.Mode&fs.ModeSymlink == 0 {
 		mode = fmt.Sprintf("%04o", f.bits())
 	}
@@ -137,7 +137,7 @@ func (f File) line() string {
 	return strings.Join(append(words, f.Path), " ") + "\n"
 }
 
-// bits are the permissions as chmod takes them.
+// bits returns the permissions in the form of chmod.
 func (f File) bits() uint32 {
 	perm := uint32(f.Mode.Perm())
 	switch {

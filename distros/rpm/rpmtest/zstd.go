@@ -16,7 +16,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// The parts of repomd.xml that recompress writes anew, as createrepo_c writes them.
+// The parts of repomd.xml that recompress replaces, in the form in which createrepo_c writes them.
 var (
 	dataElement  = regexp.MustCompile(`(?s)<data type="[^"]*">.*?</data>`)
 	fileLocation = regexp.MustCompile(`href="repodata/([^"]*\.xml)\.gz"`)
@@ -24,7 +24,8 @@ var (
 	fileSize     = regexp.MustCompile(`<size>[0-9]*</size>`)
 )
 
-// recompress makes the xml lists of a repository zstd, as createrepo_c 1.0 makes them and Fedora has them.
+// recompress compresses the XML lists of a repository with zstd, as createrepo_c 1.0 does and as Fedora's
+// are.
 func recompress(repodata string) error {
 	repomd := filepath.Join(repodata, "repomd.xml")
 	text, err := os.ReadFile(repomd) //nolint:gosec // a folder of the test
@@ -47,7 +48,7 @@ func recompress(repodata string) error {
 	return os.WriteFile(repomd, text, 0o644) //nolint:gosec // servers of other users read it
 }
 
-// recompressList turns one list into zstd, and returns what repomd.xml says of it now.
+// recompressList compresses one list with zstd and returns its new element for repomd.xml.
 func recompressList(repodata, name, element string) (string, error) {
 	old := filepath.Join(repodata, name+".gz")
 	packed, err := os.ReadFile(old) //nolint:gosec // a folder of the test
@@ -63,7 +64,7 @@ func recompressList(repodata, name, element string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if _, err := io.Copy(w, z); err != nil { //nolint:gosec // createrepo_c wrote it a moment ago
+	if _, err := io.Copy(w, z); err != nil { //nolint:gosec // createrepo_c has just written it
 		return "", err
 	}
 	if err := w.Close(); err != nil {

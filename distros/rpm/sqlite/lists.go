@@ -10,7 +10,8 @@ import (
 	"github.com/driver-container/driver-container/distros/rpm"
 )
 
-// lists reads the tables beside packages in step with it: all are ordered by the key of the package.
+// lists reads the tables beside the table packages in parallel with it: all are ordered by the key of the
+// package.
 type lists struct {
 	relations [4]*cursor // requires, provides, conflicts, obsoletes
 	files     *cursor
@@ -39,7 +40,7 @@ func (l *lists) close() (err error) {
 	return err
 }
 
-// fill adds to a record what the tables have for its key.
+// fill adds to a record the rows that the tables have for its key.
 func (l *lists) fill(key int64, r *rpm.Record) error {
 	for i, into := range []*[]rpm.RecordRelation{&r.Requires, &r.Provides, &r.Conflicts, &r.Obsoletes} {
 		err := l.relations[i].take(key, func(v []string) error {
@@ -56,7 +57,7 @@ func (l *lists) fill(key int64, r *rpm.Record) error {
 	})
 }
 
-// maxRows bounds what one package has of a table; the largest kernels provide 10000 things.
+// maxRows limits the rows of one table for one package; the largest kernels provide 10000 things.
 const maxRows = 1 << 18
 
 func tooMany(n int) error {
@@ -66,14 +67,14 @@ func tooMany(n int) error {
 	return nil
 }
 
-// cursor is a table being read, one row ahead.
+// cursor reads a table one row at a time and may hold the next row.
 type cursor struct {
 	table string
 	rows  *sql.Rows
 	key   int64
 	vals  []string
 	into  []any
-	ready bool // key and vals hold a row that was not taken
+	ready bool // key and vals hold a row that take has not used yet
 	ended bool
 }
 
@@ -90,7 +91,7 @@ func openCursor(ctx context.Context, db *sql.DB, table, query string, columns in
 	return c, nil
 }
 
-// take hands over the rows of a key. Rows of keys below it belong to no package and are dropped.
+// take passes the rows of a key to use. Rows with lower keys belong to no package and are dropped.
 func (c *cursor) take(key int64, use func([]string) error) error {
 	for {
 		if !c.ready && !c.ended {
@@ -115,7 +116,7 @@ func (c *cursor) take(key int64, use func([]string) error) error {
 	}
 }
 
-// text takes a column of any type as text; NULL is "".
+// text scans a column of any type as text; NULL is "".
 type text struct{ to *string }
 
 func (t text) Scan(v any) error {
@@ -134,7 +135,7 @@ func (t text) Scan(v any) error {
 	return nil
 }
 
-// number takes a column that is a number or a text of one; NULL is 0.
+// number scans a column that is a number or the text of one; NULL is 0.
 type number struct{ to *int64 }
 
 func (n number) Scan(v any) (err error) {

@@ -1,8 +1,8 @@
-// Package sqlite reads the list of packages of an rpm repository that is a SQLite database (primary_db of repomd.xml), as
-// repositories of the time of yum have it, some of them beside the XML and few instead of it. It is apart from package rpm
-// because SQLite is large and most programs never meet such a repository.
+// Package sqlite reads the list of packages of an rpm repository that is a SQLite database (primary_db in
+// repomd.xml). Repositories from the time of yum have it: some beside the XML, a few instead of it. It is
+// separate from package rpm because SQLite is large and most programs never need it.
 //
-// It does not write, and it reads no lists of files or of changes.
+// It does not write, and it does not read lists of files or of changes.
 package sqlite
 
 import (
@@ -19,17 +19,17 @@ import (
 	"github.com/driver-container/driver-container/distros/rpm"
 )
 
-// ErrSchema says that a file is not a database as createrepo makes it.
+// ErrSchema says that a file is not a database in createrepo's format.
 var ErrSchema = errors.New("not a package database")
 
-// pragmas keep a hostile database from doing anything but being read.
+// pragmas restrict a hostile database to being read.
 const pragmas = "mode=ro&immutable=1&_pragma=query_only(1)&_pragma=trusted_schema(0)&_pragma=cell_size_check(1)&_pragma=mmap_size(0)"
 
 const packagesQuery = `SELECT pkgKey, name, arch, epoch, version, release, checksum_type, pkgId, location_href, location_base,
 	size_package, size_installed, time_build FROM packages ORDER BY pkgKey`
 
-// Read hands the packages of a database to add, in the order of the database; an error of add ends it. It fits
-// rpm.Options.SQLite.
+// Read passes the packages of a database to add, in the order of the database, and stops at an error of add.
+// It is a value for rpm.Options.SQLite.
 func Read(ctx context.Context, file string, add func(rpm.Record) error) (err error) {
 	abs, err := filepath.Abs(file)
 	if err != nil {
@@ -76,7 +76,8 @@ func read(ctx context.Context, db *sql.DB, add func(rpm.Record) error) (err erro
 	return rows.Err()
 }
 
-// check refuses what is no plain table: a view or a virtual table of a hostile file can compute for ever.
+// check refuses anything except plain tables: a view or a virtual table of a hostile file can compute
+// forever.
 func check(ctx context.Context, db *sql.DB) error {
 	for _, name := range []string{"packages", "requires", "provides", "conflicts", "obsoletes", "files"} {
 		var made string

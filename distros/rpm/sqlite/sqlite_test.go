@@ -13,7 +13,7 @@ import (
 	"github.com/driver-container/driver-container/distros/rpm"
 )
 
-// schema is createrepo_c's, without its indexes.
+// schema is the schema of createrepo_c, without its indexes.
 const schema = `
 CREATE TABLE db_info (dbversion INTEGER, checksum TEXT);
 CREATE TABLE packages (pkgKey INTEGER PRIMARY KEY, pkgId TEXT, name TEXT, arch TEXT, version TEXT, epoch TEXT, release TEXT, summary TEXT,
@@ -118,7 +118,7 @@ func TestReadRefuses(t *testing.T) {
 	}
 }
 
-// FuzzRead changes bytes of a database: whatever comes, it must end without a panic.
+// FuzzRead changes bytes of a database: Read must end without a panic.
 func FuzzRead(f *testing.F) {
 	good, err := os.ReadFile(database(f, schema, rows))
 	if err != nil {
