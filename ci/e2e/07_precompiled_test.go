@@ -72,7 +72,6 @@ func TestPrecompiled(t *testing.T) {
 		}
 	}
 	t.Run("BuildKit", func(t *testing.T) {
-		lab.Full(t, "images/runner has what both runners must do alike; a compile of its own")
 		sameByBuildKit(t, root, local, layer)
 	})
 }

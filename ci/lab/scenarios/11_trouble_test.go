@@ -111,7 +111,6 @@ exit 0
 // The kernel kills a compiler for want of memory: the compile stops at once, and the message says what it was and what to do. So does
 // that of a compile without room for its files.
 func Test11OutOfMemoryAndSpace(t *testing.T) {
-	lab.Full(t, "preflight's checks of memory and disk are tested everywhere")
 	g := stage{products: map[string]product{"535": d535}, modules: []modules{{d535, closed}}}.start(t)
 	g.Sh("mv " + modulesDir + " " + awayDir + "; mkdir " + modulesDir)
 	g.Write("/lab/conftest.sh", hog, 0o755)

@@ -98,7 +98,6 @@ func wantDown(t *testing.T, g *lab.Guest, reason string) {
 // printed as the reason, and becomes ready when the daemon starts at last. SIGTERM stops it as always: when the daemon fails, when it
 // neither starts nor fails, and when it runs and holds the driver.
 func Test13DaemonNeverStarts(t *testing.T) {
-	lab.Full(t, "node/daemons has programs that never start")
 	g, pod := withStandin(t)
 	before := look(g)
 	g.Write(standinMode, "fails\n", 0)

@@ -116,7 +116,6 @@ func firmware(t *testing.T, g *lab.Guest) {
 // under a driver that runs. We say so and are not ready, and mount nothing behind its back. The next pod, with the same digest,
 // adopts the modules, also while they are in use, and serves the root again.
 func Test16DriverManager(t *testing.T) {
-	lab.Full(t, "the operator's other commands are in Test16Operator")
 	g := stage{products: map[string]product{"535": d535}, modules: []modules{{d535, closed}}}.start(t)
 	before := look(g)
 	p := ready(t, g, operated(g, digest))
