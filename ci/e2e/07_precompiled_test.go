@@ -9,8 +9,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-
-	"github.com/driver-container/driver-container/ci/lab"
 )
 
 const thinDriver = "535.261.03"

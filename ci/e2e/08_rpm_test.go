@@ -27,12 +27,14 @@ func Test08RPM(t *testing.T) {
 	root := i.unpack(t)
 	t.Run("packages", func(t *testing.T) { s.check(t, root) })
 	t.Run("programs", func(t *testing.T) { checkRPMPrograms(t, root) })
-	t.Run("precompiled", func(t *testing.T) {
-		release := s.repo.Release
+	release := s.repo.Release
+	t.Run("kernels", func(t *testing.T) {
 		list := sh(t, "env", s.proxy, program(t), "kernels", "--os", s.id, "--matrix", s.matrix, "--base", s.base, "--progress", "quiet")
 		if !strings.Contains(list, release+" ") || !strings.Contains(list, release+"+rt ") {
 			t.Errorf("driver-build kernels does not list %s and its real-time flavour:\n%s", release, list)
 		}
+	})
+	t.Run("precompiled", func(t *testing.T) {
 		i := s.build(t, filepath.Join(workspace(t), "rpm", "rocky9"), "--kernel", release, "--builder", "chroot")
 		command{args: []string{program(t), "verify", i.ref()}}.want(t, 0)
 		root := i.unpack(t)

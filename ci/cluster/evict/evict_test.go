@@ -11,7 +11,6 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/driver-container/driver-container/ci/lab"
 	"github.com/driver-container/driver-container/node/evict"
 	"github.com/driver-container/driver-container/node/status"
 )

@@ -45,7 +45,7 @@ func Test11MidCompile(t *testing.T) {
 			waitFor(t, time.Minute, "the end of every process", func() bool { return commands(g, c) == "sleep" })
 			took := time.Since(begin)
 			t.Logf("ended after %s, nothing was left after %s", ended.Round(10*time.Millisecond), took.Round(10*time.Millisecond))
-			if took > how.within {
+			if took > g.Limit(how.within) {
 				t.Errorf("it took %s, want at most %s", took, how.within)
 			}
 			after := look(g).withoutLock()
@@ -195,7 +195,7 @@ func Test11TermInStop(t *testing.T) {
 	p.Signal(syscall.SIGTERM)
 	ends(t, p, 0, time.Minute)
 	t.Logf("left %s after the second signal", time.Since(begin).Round(10*time.Millisecond))
-	if took := time.Since(begin); took > 2*time.Second {
+	if took := time.Since(begin); took > g.Limit(2*time.Second) {
 		t.Errorf("it went on for %s after the second signal", took)
 	}
 	serving(t, g, d535.driver)

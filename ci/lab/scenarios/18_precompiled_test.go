@@ -97,7 +97,7 @@ func Test18Precompiled(t *testing.T) {
 		stops(t, p, 0)
 	}
 	t.Logf("insmod takes %s, cp -al of the image %s, from the container's start to ready takes %s: %s more", load, tree, start, start-load-tree)
-	if limit := patience(); start > load+tree+limit {
+	if limit := g.Limit(time.Second); start > load+tree+limit {
 		t.Errorf("ready %s after the kernel's own time for modules and links, want at most %s", start-load-tree, limit)
 	}
 }
