@@ -19,7 +19,7 @@ GO_BUILD = go build -buildvcs=auto -ldflags=-s\ -w
 ARCHS    = amd64 arm64
 PROGRAMS = $(ARCHS:%=programs-%)
 
-.PHONY: all help build driver-build $(PROGRAMS) image test race e2e e2e-k8s e2e-full lab lab-compile buildkitd compat bench fuzz lint vet golden clean
+.PHONY: all help build driver-build $(PROGRAMS) image test race e2e e2e-full lab buildkitd compat bench fuzz lint vet golden clean
 all: build vet test ## build, vet, fast tests
 
 help: ## this text
@@ -44,20 +44,14 @@ test: ## the fast tier: Go and a C compiler, under two minutes; `make vet` and `
 race: ## the fast tier with the race detector: everything is compiled once more for it
 	go test -vet=off -ldflags=-w -race -shuffle=on ./...
 
-e2e: build ## the real tier: real packages, registry, tools; see docs/testing.md
+e2e: build ## what CI runs of the tests that need root, the network, guests: one proof of each promise; see docs/testing.md
 	ci/e2e/run
 
-e2e-k8s: build ## all that needs a cluster: chart, real Kubernetes in a guest, 1000 nodes, Prometheus; e2e has the shorter journeys of it
-	DRIVER_E2E_FULL=1 ci/e2e/run kubernetes
-
-e2e-full: ## the real tier with what CI has no time for, and with all of e2e-k8s
-	DRIVER_E2E_FULL=1 $(MAKE) e2e
+e2e-full: build ## all of these tests, tier by tier, into e2e-results.md; TIER=lab-secureboot for one, TIER=cluster for all cluster-*
+	ci/e2e/run $(or $(TIER),-all)
 
 lab: build ## scenarios of driver-entrypoint in QEMU guests; SCENARIO=06 for some of them
-	DRIVER_E2E=1 go test -v -count=1 -timeout 60m -parallel 2 -run '$(SCENARIO)' ./ci/lab/scenarios
-
-lab-compile: build ## a whole compile inside of a guest, about half an hour; part of no other target
-	DRIVER_E2E=1 DRIVER_LAB_COMPILE=1 go test -v -count=1 -timeout 120m -run Test01WholeCompile ./ci/lab/scenarios
+	DRIVER_E2E=1 go test -v -count=1 -timeout 180m -parallel 2 -run '$(SCENARIO)' ./ci/lab/scenarios
 
 buildkitd: ## a BuildKit daemon of the tested version, for --builder buildkit; needs root and runc
 	ci/buildkitd start
@@ -80,7 +74,7 @@ lint: vet ## staticcheck, golangci-lint and actionlint, installed by go install 
 	STATICCHECK_VERSION=$(STATICCHECK_VERSION) GOLANGCI_LINT_VERSION=$(GOLANGCI_LINT_VERSION) ACTIONLINT_VERSION=$(ACTIONLINT_VERSION) ci/lint
 
 golden: ## rewrite the golden files
-	go test ./cmd/driver-build ./images ./images/matrix ./node ./node/preflight ./ci/compat -update
+	go test ./cmd/driver-build ./images ./images/matrix ./node ./node/preflight ./ci/compat ./ci/tiers -update
 
 clean: ## remove what was built; the cache stays
 	rm -rf bin dist

@@ -24,12 +24,7 @@ func TestBinaries(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	arch := runtime.GOARCH
-	file := filepath.Join(dir, recipe.EntrypointName+"-linux-"+arch)
-	build := exec.Command("go", "build", "-buildvcs=false", "-o", file, "../cmd/driver-entrypoint")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
+	file := buildStub(t, dir, recipe.EntrypointName)
 	info, err := buildinfo.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
@@ -57,26 +52,32 @@ func TestBinaries(t *testing.T) {
 	}
 }
 
-// TestOptionalBinaries: what is there goes in, in one order. The programs are empty ones of the right names.
-func TestOptionalBinaries(t *testing.T) {
-	t.Parallel()
-	src, dir := t.TempDir(), t.TempDir()
-	write := func(name, text string) {
-		path := filepath.Join(src, name)
+// buildStub builds an empty program of the right name for this machine into a folder, as make build names it.
+func buildStub(t *testing.T, dir, name string) string {
+	t.Helper()
+	src, file := t.TempDir(), filepath.Join(dir, name+"-linux-"+runtime.GOARCH)
+	for path, text := range map[string]string{"go.mod": "module example.org/driver\n", "cmd/" + name + "/main.go": "package main\n\nfunc main() {}\n"} {
+		path = filepath.Join(src, path)
 		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o644)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	write("go.mod", "module example.org/driver\n")
+	build := exec.CommandContext(t.Context(), "go", "build", "-buildvcs=false", "-o", file, "./cmd/"+name)
+	build.Dir, build.Env = src, append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	return file
+}
+
+// TestOptionalBinaries: what is there goes in, in one order.
+func TestOptionalBinaries(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
 	names := []string{recipe.EntrypointName, recipe.EvictName, recipe.ProbeName}
 	want := [][]string{{recipe.EntrypointName}, {recipe.EntrypointName, recipe.EvictName}, {recipe.EntrypointName, recipe.ProbeName, recipe.EvictName}}
 	for i, name := range names {
-		write("cmd/"+name+"/main.go", "package main\n\nfunc main() {}\n")
-		build := exec.Command("go", "build", "-buildvcs=false", "-o", filepath.Join(dir, name+"-linux-"+runtime.GOARCH), "./cmd/"+name)
-		build.Dir, build.Env = src, append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=")
-		if out, err := build.CombinedOutput(); err != nil {
-			t.Fatalf("%v: %s", err, out)
-		}
+		buildStub(t, dir, name)
 		list, err := Binaries(dir, "", "(devel)")(runtime.GOARCH)
 		var got []string
 		for _, b := range list {
@@ -101,7 +102,7 @@ func TestWhereProgramsGo(t *testing.T) {
 	}
 	tree := rootfs.New(spool, nil)
 	for name, path := range map[string]string{recipe.EntrypointName: "usr/local/bin/driver-entrypoint", recipe.EvictName: "usr/bin/driver-evict"} {
-		if err := addProgram(tree, recipe.Binary{Name: name, Path: file}); err != nil {
+		if err := addProgram(tree, Binary{Name: name, Path: file}); err != nil {
 			t.Fatal(err)
 		}
 		if e, ok := tree.Lstat(path); !ok || e.Mode != 0o755 {

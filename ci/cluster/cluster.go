@@ -14,6 +14,8 @@ import (
 
 	"github.com/driver-container/driver-container/ci/cluster/control"
 	"github.com/driver-container/driver-container/ci/lab/fakegpu"
+
+	"github.com/driver-container/driver-container/ci/lab"
 )
 
 // Cluster is a running cluster of one node. Its methods end the test when they fail, so they belong in the test's own goroutine.
@@ -26,6 +28,7 @@ type Cluster struct {
 	api        *api
 	gpus       int
 	watches    []*StateTable
+	patience   lab.Patience
 }
 
 // New is a cluster as nobody has used it yet: the node Ready, the images pulled, no GPU. It ends with the test, which on failure prints
@@ -38,7 +41,9 @@ func New(t testing.TB) *Cluster {
 	begin := time.Now()
 	c := restore(t, s, r, t.TempDir())
 	t.Cleanup(c.reportFailure)
-	t.Logf("cluster: restored in %s", time.Since(begin).Round(10*time.Millisecond))
+	took := time.Since(begin)
+	c.patience = lab.Measure(took, quietRestore)
+	t.Logf("cluster: restored in %s", took.Round(10*time.Millisecond))
 	return c
 }
 
@@ -70,7 +75,7 @@ func (c *Cluster) PlugGPU(t testing.TB, model fakegpu.Model) {
 		case found == c.gpus:
 			t.Logf("cluster: GPU %s is there after %s", model.Name, time.Since(begin).Round(10*time.Millisecond))
 			return
-		case time.Since(begin) > plugLimit:
+		case time.Since(begin) > c.patience.Limit(plugLimit):
 			t.Fatalf("the node's kernel has %d GPUs, not %d, after %s", found, c.gpus, plugLimit)
 		case n == 5: // hotplug has its own events; they can be lost
 			c.Node("echo 1 >/sys/bus/pci/rescan")
@@ -159,15 +164,7 @@ func (c *Cluster) waitAPI(limit time.Duration) {
 // Wait calls check until it returns nil, at most for limit; then the test ends with what was waited for and the last error.
 func (c *Cluster) Wait(limit time.Duration, what string, check func() error) {
 	c.t.Helper()
-	for end := time.Now().Add(limit); ; <-time.After(pause) {
-		err := check()
-		if err == nil {
-			return
-		}
-		if time.Now().After(end) {
-			c.t.Fatalf("%s: not within %s: %v", what, limit, err)
-		}
-	}
+	c.patience.Wait(c.t, limit, what, check)
 }
 
 // bin is the folder of the programs.

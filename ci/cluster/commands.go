@@ -85,7 +85,7 @@ func (c *Cluster) NodeFor(limit time.Duration, command string) string {
 
 // TryNode is NodeFor for a command that may fail.
 func (c *Cluster) TryNode(limit time.Duration, command string) (string, error) {
-	r, err := c.machine.shell.run(command, limit)
+	r, err := c.machine.shell.run(command, c.patience.Limit(limit))
 	if err == nil && r.code != 0 {
 		err = fmt.Errorf("on the node, exit code %d: %s", r.code, command)
 	}

@@ -5,7 +5,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -30,14 +29,6 @@ func Gate(t testing.TB) {
 	}
 	if len(missing) > 0 {
 		t.Fatalf("the cluster needs packages that are not installed: %s (ci/e2e/setup installs them)", strings.Join(missing, " "))
-	}
-}
-
-// Full leaves a journey out of CI, which has no time for it: make e2e-k8s runs all of them. why says what CI has on the matter.
-func Full(t testing.TB, why string) {
-	t.Helper()
-	if os.Getenv("DRIVER_E2E_FULL") == "" {
-		t.Skip("runs with DRIVER_E2E_FULL=1 only (make e2e-k8s): " + why)
 	}
 }
 
@@ -116,11 +107,4 @@ func tool(t testing.TB, args ...string) string {
 }
 
 // sourceDir is this package's folder.
-func sourceDir(t testing.TB) string {
-	t.Helper()
-	_, file, _, ok := runtime.Caller(0)
-	if !ok || !filepath.IsAbs(file) {
-		t.Fatal("the cluster's source folder is not known: build the tests without -trimpath")
-	}
-	return filepath.Dir(file)
-}
+func sourceDir(t testing.TB) string { return filepath.Join(lab.Repository(t), "ci/cluster") }

@@ -13,8 +13,9 @@ const (
 
 // Limits are some five times what was seen on a quiet machine.
 const (
-	bootLimit    = 6 * time.Minute
-	restoreLimit = 90 * time.Second
+	bootLimit    = 20 * time.Minute
+	restoreLimit = 5 * time.Minute
+	quietRestore = 14 * time.Second
 	pullLimit    = 10 * time.Minute
 	nodeLimit    = 2 * time.Minute // of a command on the node
 	plugLimit    = time.Minute

@@ -9,8 +9,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-
-	"github.com/driver-container/driver-container/ci/lab"
 )
 
 const thinDriver = "535.261.03"
@@ -72,7 +70,6 @@ func TestPrecompiled(t *testing.T) {
 		}
 	}
 	t.Run("BuildKit", func(t *testing.T) {
-		lab.Full(t, "images/runner has what both runners must do alike; a compile of its own")
 		sameByBuildKit(t, root, local, layer)
 	})
 }

@@ -42,7 +42,6 @@ func Test09Ubuntu(t *testing.T) {
 		}
 	})
 	t.Run("precompiled", func(t *testing.T) {
-		lab.Full(t, "07 compiles in a chroot of Debian's image; a compile of its own")
 		i := s.build(t, filepath.Join(workspace(t), "apt", s.id), "--kernel", "latest", "--builder", "chroot")
 		if want := thinDriver + "-" + aptrepo.Newest + "-" + s.id; i.tag != want {
 			t.Errorf("the image is %s, want %s", i.tag, want)

@@ -19,14 +19,6 @@ var tools = []struct{ name, from string }{
 	{"mkfs.vfat", "dosfstools"}, {"mcopy", "mtools"},
 }
 
-// Full leaves a scenario out of CI, which has no time for it: it runs with DRIVER_E2E_FULL=1. why says what else CI has on the matter.
-func Full(t testing.TB, why string) {
-	t.Helper()
-	if os.Getenv("DRIVER_E2E_FULL") == "" {
-		t.Skip("runs with DRIVER_E2E_FULL=1 only (make e2e-full): " + why)
-	}
-}
-
 // Gate skips a test unless the real tier is asked for with DRIVER_E2E=1; then, whatever is missing is a failure.
 func Gate(t testing.TB) {
 	t.Helper()

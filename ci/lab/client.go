@@ -14,6 +14,7 @@ import (
 
 // client is the host's end of the conversation with an agent. Its methods may be called at the same time.
 type client struct {
+	patience  Patience // set before anything is asked
 	port      io.ReadWriteCloser
 	out       sync.Mutex // one request at a time
 	mu        sync.Mutex
@@ -115,7 +116,7 @@ func (c *client) call(op string, body, answer any, limit time.Duration) error {
 		delete(c.waiting, id)
 		c.mu.Unlock()
 	}()
-	timer := time.NewTimer(limit)
+	timer := time.NewTimer(c.patience.Limit(limit))
 	defer timer.Stop()
 	sent := make(chan error, 1)
 	go func() { sent <- c.send(wire.Request{ID: id, Op: op, Body: text}) }() // it ends with the port at the latest

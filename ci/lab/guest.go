@@ -15,7 +15,9 @@ import (
 )
 
 const (
-	bootLimit  = 3 * time.Minute
+	bootLimit  = 10 * time.Minute
+	quietBoot  = 5 * time.Second  // of a kernel that QEMU starts itself
+	quietStart = 40 * time.Second // with firmware and boot loaders
 	powerLimit = 20 * time.Second
 )
 
@@ -78,6 +80,11 @@ func (g *Guest) up(begin time.Time) {
 	select {
 	case release := <-g.client.ready:
 		g.boot = time.Since(begin)
+		quiet := quietBoot
+		if g.config.Firmware != nil {
+			quiet = quietStart
+		}
+		g.client.patience = Measure(g.boot, quiet)
 		g.t.Logf("guest: Linux %s ready after %s", release, g.boot.Round(10*time.Millisecond))
 	case <-g.client.gone:
 		g.t.Fatalf("the guest ended while it booted: %v", g.qemu.end())
@@ -106,6 +113,9 @@ func (g *Guest) Reboot(during func(*Console)) {
 
 // BootTime is how long it took from the start of QEMU to the agent's first word.
 func (g *Guest) BootTime() time.Duration { return g.boot }
+
+// Limit is a time limit for a quiet machine, stretched by how long this guest took to boot.
+func (g *Guest) Limit(quiet time.Duration) time.Duration { return g.client.patience.Limit(quiet) }
 
 // setup does what Config asks for inside the guest.
 func (g *Guest) setup() {

@@ -6,7 +6,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -54,22 +53,29 @@ func OlderKernel(t testing.TB, system string, nth int) *HostKernel {
 	}
 }
 
-// sourceDir is this package's folder.
-func sourceDir(t testing.TB) string {
+// Repository is the project's folder: the one above the test's own that has a go.mod.
+func Repository(t testing.TB) string {
 	t.Helper()
-	_, file, _, ok := runtime.Caller(0)
-	if !ok || !filepath.IsAbs(file) {
-		t.Fatal("the lab's source folder is not known: build the tests without -trimpath")
+	dir, err := filepath.Abs(".")
+	must(t, err)
+	for ; dir != "/"; dir = filepath.Dir(dir) {
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+			return dir
+		}
 	}
-	return filepath.Dir(file)
+	t.Fatal("there is no go.mod in the folders above: the tests run outside of the repository")
+	return ""
 }
+
+// sourceDir is this package's folder.
+func sourceDir(t testing.TB) string { return filepath.Join(Repository(t), "ci/lab") }
 
 // initramfs writes the first file system: the agent as /init, and the boot modules.
 func (k *HostKernel) initramfs(t testing.TB, path string) {
 	t.Helper()
 	agent := filepath.Join(filepath.Dir(path), "agent")
-	build := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-ldflags=-s -w", "-o", agent, "./agent")
-	build.Dir, build.Env = sourceDir(t), append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH=amd64", "GOFLAGS=-buildvcs=false")
+	build := exec.CommandContext(t.Context(), "go", "build", "-buildvcs=false", "-ldflags=-s -w", "-o", agent, "./agent")
+	build.Dir, build.Env = sourceDir(t), append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH=amd64")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build the guest's agent: %v\n%s", err, out)
 	}

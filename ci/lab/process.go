@@ -72,7 +72,7 @@ func (p *Process) lost() {
 
 // wait looks at the state under the lock after every event until done says so.
 func (p *Process) wait(limit time.Duration, done func() bool) bool {
-	timer := time.NewTimer(limit)
+	timer := time.NewTimer(p.client.patience.Limit(limit))
 	defer timer.Stop()
 	for {
 		p.mu.Lock()

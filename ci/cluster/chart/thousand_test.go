@@ -3,7 +3,6 @@ package chart
 import (
 	"context"
 	"fmt"
-	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -24,25 +23,20 @@ const (
 	rollout = "10m"
 )
 
-// crowd is how many nodes there are: a thousand, in CI 200. inFirst of them are in the pool "first".
-var crowd, inFirst = sizes()
+// TestThousandNodes takes a thousand nodes from nothing to a driver, to another driver, and into pools. A watcher sees every change of
+// every pod: never two driver pods on a node, and never more nodes without a driver than declared.
+func TestThousandNodes(t *testing.T) { testNodes(t, 1000) }
 
-func sizes() (crowd, inFirst int) {
-	crowd = 1000
-	if os.Getenv("DRIVER_E2E_FULL") == "" {
-		crowd = 200
-	}
-	return crowd, crowd * 2 / 5
-}
+// TestTwoHundredNodes does the same in a fifth of the time.
+func TestTwoHundredNodes(t *testing.T) { testNodes(t, 200) }
 
-// TestThousandNodes takes a thousand nodes (200 in CI) from nothing to a driver, to another driver, and into pools. A watcher sees every
-// change of every pod: never two driver pods on a node, and never more nodes without a driver than declared.
-func TestThousandNodes(t *testing.T) {
+func testNodes(t *testing.T, crowd int) {
+	t.Helper()
 	p := control.Start(t, control.Config{Controllers: true, Scheduler: true, KWOK: true})
 	client := clientset(t, p)
 	namespace(t, p, "gpu")
-	measure(t, fmt.Sprintf("%d nodes were made", crowd), func() { makeNodes(t, client) })
-	w := watchPods(t, client)
+	measure(t, fmt.Sprintf("%d nodes were made", crowd), func() { makeNodes(t, client, crowd) })
+	w := watchPods(t, client, crowd)
 	release := func(what, command string, values ...string) {
 		values = append(values, fmt.Sprintf("updateStrategy.rollingUpdate.maxUnavailable=%d%%", percent))
 		measure(t, what, func() {
@@ -73,14 +67,15 @@ func TestThousandNodes(t *testing.T) {
 
 func nodeName(i int) string { return fmt.Sprintf("node-%04d", i) }
 
+// poolOf puts two nodes of five into the first pool.
 func poolOf(node string) string {
-	if node < nodeName(inFirst) {
+	if strings.ContainsAny(node[len(node)-1:], "0123") {
 		return "first"
 	}
 	return "second"
 }
 
-func makeNodes(t *testing.T, client *kubernetes.Clientset) {
+func makeNodes(t *testing.T, client *kubernetes.Clientset, crowd int) {
 	t.Helper()
 	var names []string
 	for i := range crowd {
@@ -103,6 +98,7 @@ func measure(t *testing.T, what string, work func()) {
 
 // watcher follows all driver pods, change by change.
 type watcher struct {
+	crowd int // number of nodes
 	mu    sync.Mutex
 	on    map[string]map[types.UID]bool // node -> its pods -> whether it serves: ready, and not about to go
 	owner map[string]string             // node -> DaemonSet of the last pod on it
@@ -112,9 +108,9 @@ type watcher struct {
 	ended error
 }
 
-func watchPods(t *testing.T, client *kubernetes.Clientset) *watcher {
+func watchPods(t *testing.T, client *kubernetes.Clientset, crowd int) *watcher {
 	t.Helper()
-	w := &watcher{on: map[string]map[types.UID]bool{}, owner: map[string]string{}}
+	w := &watcher{crowd: crowd, on: map[string]map[types.UID]bool{}, owner: map[string]string{}}
 	ctx, cancel := context.WithCancel(t.Context())
 	pods := client.CoreV1().Pods("")
 	first, err := pods.List(ctx, meta.ListOptions{LabelSelector: selector})
@@ -214,7 +210,7 @@ func (w *watcher) restart() {
 func (w *watcher) mostUnavailable() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return crowd - w.worst
+	return w.crowd - w.worst
 }
 
 // serving waits until every node has exactly one pod that serves, and it is of the DaemonSet that belongs to the node.
@@ -229,10 +225,10 @@ func (w *watcher) serving(t *testing.T, p *control.Plane, owner func(node string
 		if len(w.twice) > 0 {
 			t.Fatalf("there were two driver pods at once on %s", strings.Join(w.twice, " "))
 		}
-		if w.up != crowd {
-			return fmt.Errorf("%d nodes of %d have one", w.up, crowd)
+		if w.up != w.crowd {
+			return fmt.Errorf("%d nodes of %d have one", w.up, w.crowd)
 		}
-		for i := range crowd {
+		for i := range w.crowd {
 			if node := nodeName(i); w.owner[node] != owner(node) || len(w.on[node]) != 1 {
 				return fmt.Errorf("node %s has %d pods, the last one of %s", node, len(w.on[node]), w.owner[node])
 			}

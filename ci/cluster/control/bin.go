@@ -20,7 +20,7 @@ const buildLimit = 35 * time.Minute
 func Gate(t testing.TB) {
 	t.Helper()
 	if os.Getenv("DRIVER_E2E") == "" {
-		t.Skip("tests with a real Kubernetes run with DRIVER_E2E=1 (make e2e-k8s): they build its programs from source, which takes minutes")
+		t.Skip("tests with a real Kubernetes run with DRIVER_E2E=1 (make e2e): they build its programs from source, which takes minutes")
 	}
 }
 

@@ -77,16 +77,7 @@ func (p *Plane) With(t testing.TB) *Plane {
 // Wait calls check until it returns nil, at most for limit; then the test ends with what was waited for and the last error.
 func (p *Plane) Wait(limit time.Duration, what string, check func() error) {
 	p.t.Helper()
-	for end := time.Now().Add(limit); ; {
-		err := check()
-		if err == nil {
-			return
-		}
-		if time.Now().After(end) {
-			p.t.Fatalf("%s: not within %s: %v", what, limit, err)
-		}
-		time.Sleep(100 * time.Millisecond) //nolint:forbidigo // a test's wait, with a limit
-	}
+	p.patience.Wait(p.t, limit, what, check)
 }
 
 func (p *Plane) need(out string, err error) string {

@@ -14,6 +14,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/driver-container/driver-container/ci/lab"
 )
 
 // Config says what runs besides etcd and the API server.
@@ -32,6 +34,8 @@ type Plane struct {
 	t      testing.TB
 	config string // path of this user's kubeconfig
 	home   string // HOME of this user's commands
+
+	patience lab.Patience
 }
 
 // Start starts a control plane that ends with the test. It returns when the API server is ready and, with controllers, the
@@ -46,7 +50,9 @@ func Start(t testing.TB, config Config) *Plane {
 	p.pki, err = NewPKI(p.path("pki"), "127.0.0.1", "localhost", serviceAddress)
 	must(t, err)
 	p.startEtcd()
+	begin := time.Now()
 	p.startAPI()
+	p.patience = lab.Measure(time.Since(begin), quietStart)
 	p.identities()
 	p.config = p.path("admin.kubeconfig")
 	if config.Controllers {

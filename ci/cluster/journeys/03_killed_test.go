@@ -16,7 +16,6 @@ import (
 // SIGKILL for the container's process 1, then for all its processes at once, while somebody uses the driver: each time kubelet starts the
 // container again, once, which adopts the driver. Nothing is unloaded.
 func Test03Killed(t *testing.T) {
-	cluster.Full(t, "scenario 05 of the lab kills every part of it")
 	c, _ := withGPU(t)
 	helmInstall(t, c, "nvidia-driver", cluster.Newer)
 	pod := waitServing(t, c, cluster.Newer)
@@ -54,7 +53,6 @@ func Test03Killed(t *testing.T) {
 // The node is reset, as power loss does: nothing is loaded then, and what lies in the node's memory is gone. The pod, which is the same,
 // brings the driver up again.
 func Test03Reboot(t *testing.T) {
-	cluster.Full(t, "node has tests of what another boot left")
 	c, _ := withGPU(t)
 	helmInstall(t, c, "nvidia-driver", cluster.Newer)
 	pod := waitServing(t, c, cluster.Newer)
@@ -78,7 +76,6 @@ func Test03Reboot(t *testing.T) {
 
 // A node that has no GPU yet: the pod ends with the reason, kubelet starts it again and again, and when there is a GPU it serves.
 func Test03LaterGPU(t *testing.T) {
-	cluster.Full(t, "scenario 08 of the lab has nodes without a GPU")
 	c := cluster.New(t)
 	c.StateTable()
 	helmInstall(t, c, "nvidia-driver", cluster.Newer)

@@ -14,7 +14,6 @@ import (
 // A release of another name, while the first one is there and then at the moment when it goes: what made classic driver containers
 // crash in a loop. The scheduler keeps the second pod away until the first one is gone.
 func Test03Renamed(t *testing.T) {
-	cluster.Full(t, "scenario 04 of the lab has two instances, ci/cluster/chart the anti-affinity of two releases")
 	c, w := withGPU(t)
 	helmInstall(t, c, "blue", cluster.Older)
 	waitServing(t, c, cluster.Older)
@@ -48,7 +47,6 @@ func Test03Renamed(t *testing.T) {
 // A pod that is deleted by force is gone for Kubernetes while its container still runs: the next pod starts beside it and waits for the
 // node's lock.
 func Test03Forced(t *testing.T) {
-	cluster.Full(t, "scenario 04 of the lab has two instances, and Test04InUse a driver that waits")
 	c, _ := withGPU(t)
 	helmInstall(t, c, "nvidia-driver", cluster.Older, "--set", "updateStrategy.type=OnDelete")
 	first := waitServing(t, c, cluster.Older)

@@ -17,7 +17,6 @@ const devicePlugin = "nvidia.com/gpu.deploy.device-plugin"
 // evicted, the device plugin is paused by its label, DaemonSets are left alone, and the node is as before in the end, also
 // when the container that does it is killed in the middle.
 func Test04Evict(t *testing.T) {
-	cluster.Full(t, "ci/cluster/evict has the same with a real API server, without a node")
 	c, _ := withGPU(t)
 	c.AdvertiseGPUs(2)
 	c.Kubectl("label", "node", cluster.NodeName, devicePlugin+"=true", "nvidia.com/gpu.deploy.dcgm=false")
@@ -120,7 +119,6 @@ func evictorKilled(t *testing.T, c *cluster.Cluster, training, plugin user, sett
 
 // The service account of driver-evict has no rights: the upgrade goes on as without it, and the log says what is missing.
 func Test04EvictForbidden(t *testing.T) {
-	cluster.Full(t, "ci/cluster/evict has the same with a real API server, without a node")
 	c, _ := withGPU(t)
 	settings := []string{"--set", "evictGPUPods=true", "--set", "events=true", "--set", "nodeCondition=true", "--set", "rbac.create=false", "--set", "terminationGracePeriodSeconds=30"}
 	helmInstall(t, c, "nvidia-driver", cluster.Older, settings...)

@@ -55,7 +55,6 @@ func Test04InUse(t *testing.T) {
 // The same with the safe-load handshake, whose other side, the GPU Operator's upgrade controller, is played by hand: the driver waits until
 // the node was drained and the annotation is gone.
 func Test04SafeLoad(t *testing.T) {
-	cluster.Full(t, "the handshake is tested in node and node/kubernetes")
 	c, _ := withGPU(t)
 	c.AdvertiseGPUs(1)
 	settings := []string{"--set", "safeLoad=true", "--set", "events=true", "--set", "terminationGracePeriodSeconds=30"}

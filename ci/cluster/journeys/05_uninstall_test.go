@@ -111,7 +111,6 @@ func Test05Uninstall(t *testing.T) {
 
 // Uninstalled while a pod uses the driver: driver, root and device files stay, and go on serving. The next installation adopts them.
 func Test05InUse(t *testing.T) {
-	cluster.Full(t, "scenario 06 of the lab stops and adopts a driver in use")
 	c, _ := withGPU(t)
 	quick := []string{"--set", "terminationGracePeriodSeconds=30"}
 	warmUp(c)

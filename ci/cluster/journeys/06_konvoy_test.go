@@ -28,7 +28,6 @@ func applyKonvoy(t *testing.T, c *cluster.Cluster, driver string) {
 // The image under Konvoy's chart of 2019, whose upgrades ended in minutes of CrashLoopBackOff. Its wrapper does not hand signals on, so
 // that every stop is a kill: the successor tidies up, and replaces what it finds loaded.
 func Test06Konvoy(t *testing.T) {
-	cluster.Full(t, "scenario 16 of the lab has the commands of 2019")
 	c, table := withGPU(t)
 	table.Allow(func(s sample.Sample) bool { return len(s.Lockers) == 0 && len(s.Root) == 0 })
 	c.Kubectl("label", "node", cluster.NodeName, konvoyLabel+"=NVIDIA")

@@ -16,7 +16,6 @@ import (
 // Driver pods of several owners on one node: two releases of the chart, the GPU Operator, and one that knows nothing of the others. Who
 // comes second stays Pending or waits for the node's lock, is never started again, and takes over when the one before has gone.
 func Test06Neighbours(t *testing.T) {
-	cluster.Full(t, "ci/cluster/chart has the anti-affinity, scenario 04 of the lab the lock")
 	c, table := withGPU(t)
 	table.Allow(func(s sample.Sample) bool { return len(s.Lockers) == 0 && len(s.Root) == 0 })
 	c.Kubectl("label", "node", cluster.NodeName, deployDriver+"=true", konvoyLabel+"=NVIDIA")

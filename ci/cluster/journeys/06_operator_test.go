@@ -103,7 +103,6 @@ func lastOf(c *cluster.Cluster, pod corev1.Pod) corev1.Pod {
 // The image as the GPU Operator's driver image, unchanged: its DaemonSet with OnDelete, its startup probe and preStop, its mounts, its
 // 30 seconds, its driver manager between two runs, and the sidecar for peer memory.
 func Test06Operator(t *testing.T) {
-	cluster.Full(t, "scenario 16 of the lab has what the operator does to a container")
 	c, table := withGPU(t)
 	// Without a folder of the host for it the driver root is the container's file system: it goes with the container, and the driver
 	// manager unmounts what is left of it. The next container has its own a moment after its lock.

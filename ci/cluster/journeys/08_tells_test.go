@@ -46,7 +46,6 @@ func wantSamples(t *testing.T, page string, expressions ...string) {
 
 // What a node tells with kubectl alone, from the start to the end: Events, a condition, labels for node feature discovery, metrics.
 func Test08Tells(t *testing.T) {
-	cluster.Full(t, "ci/cluster/telling and prometheus have the same with a real API server, without a node")
 	c, _ := withGPU(t)
 	helmInstall(t, c, "nvidia-driver", cluster.Newer, telling()...)
 	c.Wait(time.Minute, "no pod is wanted on a node that has no label", func() error {

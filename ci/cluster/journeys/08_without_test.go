@@ -12,7 +12,6 @@ import (
 // Without the rights that its options need, and without a folder of the node to keep anything in: each feature is off with one warning,
 // and the driver does not care.
 func Test08Without(t *testing.T) {
-	cluster.Full(t, "node/kubernetes has every right that is missing")
 	c, _ := withGPU(t)
 	labelGPU(c)
 	options := telling("--set", "rbac.create=false", "--set", "hostStateDir=")
@@ -48,7 +47,6 @@ func Test08Without(t *testing.T) {
 
 // Rights that are taken away while the driver serves: a change is told in vain, with one warning.
 func Test08Revoked(t *testing.T) {
-	cluster.Full(t, "node/kubernetes has every right that is missing")
 	c, table := withGPU(t)
 	labelGPU(c)
 	helmInstall(t, c, "nvidia-driver", cluster.Newer, telling()...)

@@ -101,7 +101,6 @@ func (l least) status(what string, wanted func(status.Snapshot) bool) status.Sna
 
 // A driver without privileges: installed, used, upgraded, killed and removed.
 func Test10LeastPrivilege(t *testing.T) {
-	cluster.Full(t, "ci/cluster/chart has the variant's manifests against a real API server")
 	l := least{t, cluster.New(t)}
 	l.StateTable()
 	l.PlugGPU(t, fakegpu.T4)

@@ -15,12 +15,8 @@ func Test00Modules(t *testing.T) {
 		product product
 		kernel  string
 		flavour string
-		full    bool
-	}{{d535, "debian12", closed, false}, {d418, "debian11", closed, false}, {d470, "debian12", closed, true}, {d535, "debian11", open, true}} {
+	}{{d535, "debian12", closed}, {d418, "debian11", closed}, {d470, "debian12", closed}, {d535, "debian11", open}} {
 		t.Run(m.product.tag()+"-"+m.kernel+"-"+m.flavour, func(t *testing.T) {
-			if m.full {
-				lab.Full(t, "no scenario that CI runs loads them")
-			}
 			m.product.modules(t, lab.Kernel(t, m.kernel), m.flavour)
 		})
 	}

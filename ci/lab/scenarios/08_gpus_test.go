@@ -124,7 +124,6 @@ func Test08GPUsOldNewLostUnlisted(t *testing.T) {
 
 // The open modules do not drive a P100: preflight says so before they are loaded, and the kernel says it when preflight may not.
 func Test08GPUsOpenFlavour(t *testing.T) {
-	lab.Full(t, "node/preflight has which GPU takes which flavour; a compile of its own")
 	g := stage{kernel: "debian11", gpus: []fakegpu.Model{fakegpu.P100}, products: map[string]product{"535": d535}, modules: []modules{{d535, open}}}.start(t)
 	asked := "KERNEL_MODULE_TYPE=open"
 	fails(t, g, light("535", asked), 11, 20*time.Second, `gpu-flavour: .*open modules do not drive .*P100`, `KERNEL_MODULE_TYPE|--kernel-module-type`)

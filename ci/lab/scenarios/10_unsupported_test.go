@@ -51,7 +51,6 @@ func Test10CompileFails(t *testing.T) {
 // itself. A test of the kernel's interfaces takes seconds here, and NVIDIA's script makes 150 of them, so that it is replaced by one
 // that finds nothing; make, the compiler, the sources and the kernel's headers are the real ones.
 func Test10KernelTooNew(t *testing.T) {
-	lab.Full(t, "node/preflight has the limits of every driver")
 	g := stage{products: map[string]product{"418": d418}}.start(t)
 	fails(t, g, driver("418"), 11, 20*time.Second,
 		`kernel-limit: kernel 6\.1\.0-\d+-amd64 is newer than 5\.15, the newest .*418\.226\.00.*does not build on 6\.1`,

@@ -17,7 +17,6 @@ import (
 // whose nvidia-smi reaches the driver. So it is for each way in which a root is served: staged on the host's storage with device
 // files on the host's /dev or in the root, adopted from a dead container, and the container's own root where the host has no storage.
 func Test14Consumers(t *testing.T) {
-	lab.Full(t, "ci/conformance asks the same programs about driver roots, without a guest")
 	lab.Gate(t)
 	disk := lab.TreeDisk(t, conformance.Prepare(t))
 	g := stage{products: map[string]product{"535": d535}, modules: []modules{{d535, closed}},

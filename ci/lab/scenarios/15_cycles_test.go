@@ -22,7 +22,6 @@ type traces struct {
 // After many starts and stops in one guest, every fourth with a SIGKILL and an adoption in between, nothing has grown: mounts, files,
 // modules and their references, cgroups, processes, open files, the kernel's memory.
 func Test15Cycles(t *testing.T) {
-	lab.Full(t, "scenarios 02 and 03 stop and start, and want the node as it was")
 	g := stage{products: map[string]product{"535": d535}, modules: []modules{{d535, closed}}}.start(t)
 	var first traces
 	var memory, serving int

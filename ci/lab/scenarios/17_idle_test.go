@@ -19,7 +19,6 @@ const (
 
 // An instance that serves costs the node next to nothing: little memory, and it sleeps but for a look every few seconds.
 func Test17Idle(t *testing.T) {
-	lab.Full(t, "make bench has the same figures")
 	g := stage{alone: true, products: map[string]product{"535": d535}, modules: []modules{{d535, closed}}}.start(t)
 	p := ready(t, g, driver("535"))
 	worker := childOf(t, g, p.PID)

@@ -52,7 +52,6 @@ func takeModules(t *testing.T, kernel *lab.HostKernel, state string) {
 // natively, but seconds where each call into the kernel is emulated. Of several measurements the best of each counts, as what else
 // the emulating machine does only ever makes them slower; each is a first start, without a staged root.
 func Test18Precompiled(t *testing.T) {
-	lab.Full(t, "a thin image is installed in ci/cluster/journeys, 01")
 	lab.Gate(t)
 	kernel := lab.Kernel(t, "debian12")
 	g := stage{alone: true, disks: map[string]lab.Image{"thin": thin(t, kernel)}, edit: func(c *lab.Config) {
@@ -98,7 +97,7 @@ func Test18Precompiled(t *testing.T) {
 		stops(t, p, 0)
 	}
 	t.Logf("insmod takes %s, cp -al of the image %s, from the container's start to ready takes %s: %s more", load, tree, start, start-load-tree)
-	if limit := patience(); start > load+tree+limit {
+	if limit := g.Limit(time.Second); start > load+tree+limit {
 		t.Errorf("ready %s after the kernel's own time for modules and links, want at most %s", start-load-tree, limit)
 	}
 }
@@ -150,7 +149,6 @@ func newer(before, after string) string {
 
 // One image with modules for several kernels serves each of them; on another kernel it says which ones it has and ends with 11.
 func Test19SeveralKernels(t *testing.T) {
-	lab.Full(t, "cmd/driver-build has how such an image is made, node/preflight a kernel that it has nothing for; two compiles of its own")
 	lab.Gate(t)
 	newest, second, third := lab.Kernel(t, "debian12"), lab.OlderKernel(t, "debian12", 2), lab.OlderKernel(t, "debian12", 3)
 	image := thin(t, newest, second, third)

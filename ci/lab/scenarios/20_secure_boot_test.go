@@ -74,7 +74,6 @@ func withSHA512(t *testing.T, g *lab.Guest) {
 // Secure Boot with the site's own key in the firmware's db. Whatever is wrong with a signature, the kernel refuses the module, preflight
 // has said so before, the start ends with 13 and tells why, and nothing stays. Modules that the site has signed load.
 func Test20SecureBoot(t *testing.T) {
-	lab.Full(t, "scenarios 21 and 22 boot with Secure Boot and with enforced signatures too")
 	var site, stranger *uefi.Key
 	var rows []refusal
 	g := stage{products: map[string]product{"535": d535}, edit: func(c *lab.Config) {

@@ -46,7 +46,6 @@ func Test22ValidationOff(t *testing.T) {
 
 // Setup Mode, and a key in db: signatures are not asked for, but one by a key that the kernel knows has to hold.
 func Test22SetupMode(t *testing.T) {
-	lab.Full(t, "other states of the firmware are in scenarios 21 and 22")
 	var row refusal
 	g := stage{products: map[string]product{"535": d535}, edit: func(c *lab.Config) {
 		site := newKey(t, "The site's modules")

@@ -41,7 +41,6 @@ func journeyImage(t *testing.T, journey, family, system string) (disk lab.Image,
 // Images of other systems than Debian on nodes whose kernels have names as theirs: the modules from the image are loaded, the driver
 // root has its libraries where that system has them and works from the host, and a stop leaves nothing behind.
 func Test23Systems(t *testing.T) {
-	lab.Full(t, "ci/e2e, 08 and 09, has what is in these images, without modules")
 	lab.Gate(t)
 	for _, c := range []struct {
 		journey, family, system string

@@ -1,0 +1,210 @@
+package main
+
+import (
+	"flag"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+var update = flag.Bool("update", false, "rewrite the table of docs/testing.md")
+
+const root = "../.."
+
+var declared = regexp.MustCompile(`(?m)^func (Test\w+)\(`)
+
+// testsOf lists the tests of a package, or of all below it when the name ends in "/...".
+func testsOf(t *testing.T, pkg string) map[string][]string {
+	t.Helper()
+	dir, below := strings.CutSuffix(pkg, "/...")
+	dir = filepath.Join(root, dir)
+	found := map[string][]string{}
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() && !below && path != dir {
+			if err == nil {
+				err = fs.SkipDir
+			}
+			return err
+		}
+		if strings.HasSuffix(path, "_test.go") {
+			text, err := os.ReadFile(path)
+			if err != nil {
+				return err
+			}
+			name, err := filepath.Rel(root, filepath.Dir(path))
+			if err != nil {
+				return err
+			}
+			for _, m := range declared.FindAllStringSubmatch(string(text), -1) {
+				if m[1] != "TestMain" {
+					found[name] = append(found[name], m[1])
+				}
+			}
+		}
+		return nil
+	})
+	if err != nil || len(found) == 0 {
+		t.Fatalf("the tests of %s: %q, %v", pkg, found, err)
+	}
+	return found
+}
+
+func allTiers(t *testing.T) []tier {
+	t.Helper()
+	all, err := tiers()
+	if err != nil || len(all) == 0 {
+		t.Fatalf("%d tiers, %v", len(all), err)
+	}
+	return all
+}
+
+func matches(t *testing.T, pattern, name string) bool {
+	t.Helper()
+	return regexp.MustCompile("^(" + pattern + ")$").MatchString(name)
+}
+
+// TestNoneIsLost: each test of the packages that belong to the tiers alone is in one tier, and each package elsewhere whose tests ask
+// for DRIVER_E2E is in one.
+func TestNoneIsLost(t *testing.T) {
+	t.Parallel()
+	in, packages := map[string][]string{}, map[string]bool{} // "package test" -> tiers
+	for _, tier := range allTiers(t) {
+		for _, pkg := range tier.Packages {
+			for name, tests := range testsOf(t, pkg) {
+				packages[name] = true
+				for _, test := range tests {
+					if run := tier.run(); run == "" || regexp.MustCompile(run).MatchString(test) {
+						in[name+" "+test] = append(in[name+" "+test], tier.Name)
+					}
+				}
+			}
+		}
+	}
+	for _, pkg := range []string{"./ci/e2e", "./ci/lab/scenarios", "./ci/lab", "./ci/conformance", "./ci/cluster/..."} {
+		for name, tests := range testsOf(t, pkg) {
+			for _, test := range tests {
+				if tiers := in[name+" "+test]; len(tiers) != 1 {
+					t.Errorf("%s of %s is in the tiers %q, want one", test, name, tiers)
+				}
+			}
+		}
+	}
+	asks := regexp.MustCompile(`"DRIVER_E2E"|rpmtest\.Need|lab\.Gate|lab\.Kernel|control\.Start`)
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || !strings.HasSuffix(path, "_test.go") || strings.HasPrefix(path, root+"/ci/tiers/") {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		if name, err := filepath.Rel(root, filepath.Dir(path)); err == nil && asks.Match(text) && !packages[name] {
+			t.Errorf("%s asks for DRIVER_E2E, and its package is in no tier", path)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// TestLater: what CI leaves out exists, and says what CI has instead.
+func TestLater(t *testing.T) {
+	t.Parallel()
+	for _, tier := range allTiers(t) {
+		var all []string
+		for _, pkg := range tier.Packages {
+			for _, tests := range testsOf(t, pkg) {
+				all = append(all, tests...)
+			}
+		}
+		for name, why := range tier.Later {
+			test, _, _ := strings.Cut(name, "/")
+			if why == "" || !slices.ContainsFunc(all, func(n string) bool { return matches(t, test, n) }) {
+				t.Errorf("tier %s, later: %q is no test of its packages, or nothing is said of it", tier.Name, name)
+			}
+		}
+		for _, pattern := range tier.Tests {
+			if !slices.ContainsFunc(all, func(n string) bool { return matches(t, pattern, n) }) {
+				t.Errorf("tier %s: no test of its packages matches %q", tier.Name, pattern)
+			}
+		}
+	}
+}
+
+func TestCommand(t *testing.T) {
+	t.Parallel()
+	one := tier{Name: "x-y", Packages: []string{"./a"}, Tests: []string{"TestA", "TestB.*"}, Parallel: 2, Later: map[string]string{"TestB.*": "?", "TestA/part": "?"}}
+	got := strings.Join(one.command(false), " ")
+	want := "go test -v -count=1 -vet=off -p=1 -timeout=3h0m0s -parallel=2 -run=^(TestA|TestB.*)$ -skip=^(TestA)$/^part$|^(TestB.*)$ ./a"
+	if got != want {
+		t.Errorf("%s\nwant\n%s", got, want)
+	}
+	if whole := strings.Join(one.command(true), " "); strings.Contains(whole, "-skip") {
+		t.Errorf("named: %s", whole)
+	}
+	if one.empty() || !(tier{Tests: []string{"A", "B"}, Later: map[string]string{"A|B": "?"}}).empty() {
+		t.Error("which tier has nothing for CI?")
+	}
+	if _, err := named([]tier{one}, []string{"x", "z"}); err == nil || !strings.Contains(err.Error(), `"z"`) {
+		t.Errorf("a tier that is not there: %v", err)
+	}
+	if some, err := named([]tier{one, {Name: "xy"}}, []string{"x"}); err != nil || len(some) != 1 {
+		t.Errorf("%v, %v", some, err)
+	}
+}
+
+func TestReplace(t *testing.T) {
+	t.Parallel()
+	table := replace("", "a", "| a | 1 |\n")
+	table = replace(table, "b", "| b | 2 |\n")
+	table = replace(table, "a", "| a | 3 |\n")
+	if diff := cmp.Diff(heading+"| b | 2 |\n| a | 3 |\n", table); diff != "" {
+		t.Errorf("-want +got\n%s", diff)
+	}
+}
+
+// TestDocumentation keeps the table of docs/testing.md the same as tiers.yaml; -update rewrites it.
+func TestDocumentation(t *testing.T) {
+	t.Parallel()
+	var out strings.Builder
+	out.WriteString("| tier | what it is about | CI leaves out | what CI has instead |\n|---|---|---|---|\n")
+	escape := strings.NewReplacer("|", `\|`).Replace
+	for _, tier := range allTiers(t) {
+		name, about := "`"+tier.Name+"`", tier.About
+		if len(tier.Later) == 0 {
+			fmt.Fprintf(&out, "| %s | %s | nothing | |\n", name, about)
+		}
+		for _, test := range slices.Sorted(maps.Keys(tier.Later)) {
+			fmt.Fprintf(&out, "| %s | %s | `%s` | %s |\n", name, about, escape(test), tier.Later[test])
+			name, about = "", ""
+		}
+	}
+	const begin, end, path = "<!-- tiers: written by go test ./ci/tiers -update -->\n", "<!-- end of tiers -->", root + "/docs/testing.md"
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, rest, ok := strings.Cut(string(text), begin)
+	have, after, ok2 := strings.Cut(rest, end)
+	if !ok || !ok2 {
+		t.Fatalf("%s has no %q and %q", path, begin, end)
+	}
+	if *update {
+		if err := os.WriteFile(path, []byte(before+begin+out.String()+end+after), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if diff := cmp.Diff(out.String(), have); diff != "" {
+		t.Errorf("%s is not what tiers.yaml says (make golden rewrites it): -tiers.yaml +page\n%s", path, diff)
+	}
+}
