@@ -57,7 +57,7 @@ var envNames = map[string][]string{
 	"unload-nouveau":                 {"DRIVER_UNLOAD_NOUVEAU"},
 }
 
-// fromEnvironment sets flags that were not given from their envNames, and writes the envNames into the help.
+// fromEnvironment sets flags that were not given from their environment variables.
 func fromEnvironment(flags *pflag.FlagSet, env []string) error {
 	var err error
 	flags.VisitAll(func(f *pflag.Flag) {

@@ -10,8 +10,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// reportFlags is what an instance tells others beyond the node's own files. All of it is off unless asked
-// for.
+// reportFlags are the reports of an instance besides the node's own files. All of them are off by default.
 type reportFlags struct {
 	metrics   string // address to listen on
 	gpuEvery  time.Duration

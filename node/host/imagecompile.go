@@ -29,9 +29,9 @@ type ImageCompile struct {
 	path    string // of programs; "": PATH
 }
 
-// CompileInto compiles modules with what the image has: its compiler, its headers, its sources. The result
-// depends on nothing else: not on the kernel that runs, not on a cache, and nothing is fetched. Errors:
-// ErrConfig, *kbuild.NoHeadersError, *kbuild.NoCompilerError, *kbuild.CompileError, those of files.
+// CompileForImage compiles modules with the compiler, the headers and the sources of the image. The result does
+// not depend on the running kernel or on a cache, and nothing is fetched. Errors: node.ErrConfig,
+// *kbuild.NoHeadersError, *kbuild.NoCompilerError, *kbuild.CompileError, those of files.
 func CompileForImage(ctx context.Context, c ImageCompile, say func(string, ...any)) (*kbuild.Set, error) {
 	if c.Flavour != driverinfo.Open && c.Flavour != driverinfo.Proprietary {
 		return nil, fmt.Errorf("%w: --kernel-module-type is %q; with --into it must be open or proprietary: there is no GPU to choose by", node.ErrConfig, c.Flavour)
