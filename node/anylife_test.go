@@ -11,8 +11,9 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Any interleaving of signals, kills, failures, users and meddlers, over any number of instances of two versions, ends in an allowed
-// state; and whatever happened, the next undisturbed life serves and leaves nothing.
+// Any interleaving of signals, kills, failures, users and meddlers, over any number of instances of two
+// versions, ends in an allowed state; and whatever happened, the next undisturbed life serves and leaves
+// nothing.
 func TestAnyLifeEndsWhole(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -72,7 +73,8 @@ func drawLife(rt *rapid.T) life {
 	return l
 }
 
-// Every operation of every kind of life fails once, is the moment of a signal, or the last one of its process.
+// Every operation of every kind of life fails once, is the moment of a signal, or the last one of its
+// process.
 func TestEveryOperation(t *testing.T) {
 	t.Parallel()
 	for name, before := range map[string]func(w *world){

@@ -10,7 +10,8 @@ import (
 	"github.com/driver-container/driver-container/node/preflight"
 )
 
-// leaveCertificate puts the certificate of a key that the kernel does not know into a file that mokutil on the host can read.
+// leaveCertificate puts the certificate of a key that the kernel does not know into a file that mokutil on
+// the host can read.
 func (n *Node) leaveCertificate(checks []preflight.Check) {
 	for _, c := range checks {
 		if c.Status != preflight.Blocked || c.Signatures == nil || c.Signatures.Enrol == "" {

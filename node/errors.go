@@ -8,10 +8,11 @@ import (
 	"github.com/driver-container/driver-container/kmod"
 )
 
-// ErrStopped says that a signal ended a start: what had been put up is gone again, and that is how it should be.
+// ErrStopped says that a signal ended a start. What had been put up is taken down again; that is no failure.
 var ErrStopped = errors.New("stopped")
 
-// ErrLeft says that the driver was left in place because it is in use. A stop that may do so (BusyDetach) does not return it.
+// ErrLeft says that the driver was left in place because it is in use. A stop that may do so (BusyDetach)
+// does not return it.
 var ErrLeft = errors.New("left in place")
 
 // InUseError says that the driver cannot be unloaded because somebody holds it.
@@ -38,7 +39,8 @@ func (e *InUseError) Error() string {
 	return text + " by " + strings.Join(names, "; ") + ". Stop these processes, or delete their pods"
 }
 
-// RollbackError says that a start failed after it had taken an older driver down, and what became of that one.
+// RollbackError says that a start failed after it had taken an older driver down, and what became of that
+// one.
 type RollbackError struct {
 	Old, New string // versions
 	Err      error  // why the new one failed

@@ -21,8 +21,9 @@ import (
 	"github.com/driver-container/driver-container/node/status"
 )
 
-// world is a node that keeps the kernel's rules: a module loads once and only on what it needs, is refused while it has
-// users, and mounts stack. Instances come and go; the world stays. Its time is that of a synctest bubble.
+// world is a node that keeps the kernel's rules: a module loads once and only on what it needs, is refused
+// while it has users, and mounts stack. Instances come and go; the world stays. Its time is that of a
+// synctest bubble.
 type world struct {
 	mu       sync.Mutex
 	dir      string // real files: markers, modules
@@ -54,7 +55,8 @@ type world struct {
 	ops   []string
 }
 
-// memory is a temporary folder without a disk below it, where there is one: thousands of lives write their markers.
+// memory is a temporary folder without a disk below it, where there is one: thousands of lives write their
+// markers.
 func memory(t testing.TB) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("/dev/shm", "node-*") //nolint:usetesting // t.TempDir is on a disk
@@ -80,7 +82,8 @@ func newWorld(t testing.TB, dir string) *world {
 	return w
 }
 
-// clone is a world in the same state. Its files are the same ones: only markers change, and every life writes them anew.
+// clone is a world in the same state. Its files are the same ones: only markers change, and every life writes
+// them anew.
 func (w *world) clone(t testing.TB) *world {
 	t.Helper()
 	c := newWorld(t, w.dir)
@@ -249,7 +252,8 @@ func (w *world) forgotten() {
 	}
 }
 
-// transitions are the states that may follow each in the status file. "" is no file. Whoever takes the node over begins with starting.
+// transitions are the states that may follow each in the status file. "" is no file. Whoever takes the node
+// over begins with starting.
 var transitions = map[status.State][]status.State{
 	"":              {status.Starting},
 	status.Starting: {status.Starting, status.Waiting, status.Serving, status.Degraded, status.Stopping},

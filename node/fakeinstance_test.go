@@ -17,7 +17,8 @@ import (
 	"github.com/driver-container/driver-container/kmod"
 )
 
-// instance is one process in the world, with everything that a Node asks for. before sees each operation before it happens.
+// instance is one process in the world, with everything that a Node asks for. before sees each operation
+// before it happens.
 type instance struct {
 	*world
 	life      life

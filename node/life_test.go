@@ -20,7 +20,8 @@ const (
 	v535 = "535.261.03"
 )
 
-// life is one instance to run in a world. It gets a first signal after asks, a second one half a minute later.
+// life is one instance to run in a world. It gets a first signal after asks, a second one half a minute
+// later.
 type life struct {
 	version string
 	param   string // of the module nvidia
@@ -182,7 +183,8 @@ func (l life) tale(e end, got outcome) string {
 	return fmt.Sprintf("%+v: served %v, killed %v, %s, state %q, error %v\n  %s", l, e.served, e.killed, got, e.status.State, e.err, strings.Join(e.ops, ", "))
 }
 
-// check judges how a life ended. dirty says that a killed predecessor or somebody else had left half a state when it began.
+// check judges how a life ended. dirty says that a killed predecessor or somebody else had left half a state
+// when it began.
 func (w *world) check(l life, e end, dirty bool) error {
 	got := w.outcome()
 	var errs []error

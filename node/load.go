@@ -12,10 +12,11 @@ import (
 	"github.com/driver-container/driver-container/node/status"
 )
 
-// inTree are modules of the kernel that the driver uses without naming them: NVIDIA's own container loads them, too.
+// inTree are modules of the kernel that the driver uses without naming them: NVIDIA's own container loads
+// them, too.
 var inTree = []string{"i2c_core", "ipmi_msghandler", "ipmi_devintf"}
 
-// load brings the modules into the kernel; those of an adopted driver are there.
+// load loads the modules into the kernel; those of an adopted driver are loaded already.
 func (n *Node) load(ctx context.Context) error {
 	if !n.adopted {
 		if err := n.insert(ctx); err != nil {
@@ -36,7 +37,7 @@ func (n *Node) modulesStep() step {
 
 const modulesStep = "modules"
 
-// takeOver makes a predecessor's record ours.
+// takeOver takes over a predecessor's record of the driver.
 func (n *Node) takeOver() {
 	root, firmware := n.driver.RootDir, n.driver.Firmware
 	if n.prev != nil && n.prev.Version != "" {
@@ -51,7 +52,7 @@ func (n *Node) takeOver() {
 	}
 }
 
-// files is what to load, from what was found.
+// files are the modules to load, of those that were found.
 func (n *Node) files() []status.Module {
 	var out []status.Module
 	for _, name := range n.want.Modules {
@@ -88,7 +89,7 @@ func (n *Node) insert(ctx context.Context) error {
 		}
 	}
 	switch {
-	case errors.Is(err, errRemains): // the stop goes on trying, with all that stands on them
+	case errors.Is(err, errRemains): // the stop tries again, with all modules that use them
 		n.up = append(n.up, n.modulesStep())
 	case err != nil:
 		n.removeInTree(ctx, n.driver.InTree)
@@ -122,7 +123,7 @@ func (n *Node) insertOne(ctx context.Context, m status.Module) error {
 	return err
 }
 
-// errRemains marks a load that could not be undone, because somebody was quick to use what had been loaded.
+// errRemains marks a load that could not be undone, because somebody already used what had been loaded.
 var errRemains = errors.New("half of the modules remain")
 
 // deleteAll removes modules, last first; what is not loaded is fine.
@@ -136,7 +137,7 @@ func (n *Node) deleteAll(ctx context.Context, modules []status.Module) error {
 	return errors.Join(errs...)
 }
 
-// check compares what is live with what was meant.
+// check compares the loaded modules with those that were to be loaded.
 func (n *Node) check() error {
 	for _, m := range n.driver.Modules {
 		live, err := n.kernel.Module(m.Name)
@@ -160,7 +161,8 @@ func foreign(m kmod.Module, driver string) bool {
 	return m.Version != driver && (m.Version != "" || m.Name == "nvidia")
 }
 
-// keep puts modules that were compiled or signed here into the cache, now that they have proved to load, and remembers those files instead.
+// keep puts modules that were compiled or signed here into the cache, now that they have proved to load, and
+// remembers those files instead.
 func (n *Node) keep(ctx context.Context) error {
 	set, err := n.supplier.Keep(ctx, n.found)
 	if err != nil {

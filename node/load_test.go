@@ -8,7 +8,8 @@ import (
 	"github.com/driver-container/driver-container/node/status"
 )
 
-// nvidia-peermem is loaded with the others when Mellanox's module is there, and left to reload_nvidia_peermem when not.
+// nvidia-peermem is loaded with the others when Mellanox's module is there, and left to reload_nvidia_peermem
+// when not.
 func TestRDMA(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		rdma := func(n *Node) {

@@ -45,7 +45,7 @@ type Node struct {
 	gpus       []devices.GPU
 	found      *kbuild.Set
 	source     string        // of found
-	fresh      bool          // found was compiled or signed here and is not in the cache
+	fresh      bool          // found was compiled or signed here and is not in the cache yet
 	damaged    string        // what was found damaged while looking for modules
 	adopted    bool          // what is loaded is what we would load
 	staged     string        // root on the host's storage
@@ -64,8 +64,8 @@ type Options struct {
 	Status *status.Store                    // required
 	// Served is called when the start is over and the long wait begins: what the start took can be given back.
 	Served func()
-	// Ended is called when everything is taken down or left, just before others can have the node. What concerns the node as a whole has to
-	// be reported now: a moment later a successor may report. It must be quick.
+	// Ended is called when everything is taken down or left, just before others can have the node. What concerns
+	// the node as a whole has to be reported now: a moment later a successor may report. It must be quick.
 	Ended func()
 	// SafeLoad is asked before another driver is taken down; nil: nobody is.
 	SafeLoad SafeLoad
@@ -88,16 +88,18 @@ func New(cfg Config, m Machine, o Options) *Node {
 	return n
 }
 
-// step is something that is up: how to take it down, and how to put it up again when a later step of taking down is refused.
+// step is something that is up: how to take it down, and how to put it up again when another step cannot be
+// taken down.
 type step struct {
 	name string
 	down func(ctx context.Context) error // whole or not at all
 	redo func(ctx context.Context) error // nil: it cannot be put back, what is below it has to go as well
 }
 
-// Run is a whole life: start, serve until ctx ends, stop. The stop runs under patience: when that ends, the stop waits for nobody any more,
-// but a step that has begun is finished. The result nil means that the driver is stopped, or left in place as configured. Errors: ErrConfig,
-// lock.ErrHeld, *preflight.BlockedError, *kbuild.NoHeadersError, *kbuild.CompileError, *kmod.RefusedError, *RollbackError, ErrLeft.
+// Run is a whole life: start, serve until ctx ends, stop. When patience ends, the stop waits for nobody any
+// more; a step that has begun is finished. The result nil means that the driver is stopped, or left in place
+// as configured. Errors: ErrConfig, lock.ErrHeld, *preflight.BlockedError, *kbuild.NoHeadersError,
+// *kbuild.CompileError, *kmod.RefusedError, *RollbackError, ErrLeft.
 func (n *Node) Run(ctx, patience context.Context) error {
 	if n.instanceFile != "" {
 		if err := atomicwriter.WriteFile(n.instanceFile, []byte(n.status.Get().Instance+"\n"), 0o644); err != nil {
@@ -116,7 +118,7 @@ func (n *Node) Run(ctx, patience context.Context) error {
 		n.status.ChangeUnsaved(func(st *status.Snapshot) {
 			st.State, st.Phase, st.Reason = status.Failed, status.LockPhase, err.Error()
 		})
-		n.lastWords(err)
+		n.writeTermination(err)
 		return err
 	}
 	if err == nil {
@@ -130,14 +132,15 @@ func (n *Node) Run(ctx, patience context.Context) error {
 	return errors.Join(err, n.lock.Release())
 }
 
-// Snapshot is what is known now, also while the instance waits for the lock and has no file to say it in (Snapshot.Holding). What it points
-// to is not changed any more.
+// Snapshot is what is known now, also while the instance waits for the lock, when no file has it
+// (status.Snapshot.Holding). What it points to does not change any more.
 func (n *Node) Snapshot() status.Snapshot { return n.status.Get() }
 
 // Changed has an element when Snapshot may return something new, see Store.Changed.
 func (n *Node) Changed() <-chan struct{} { return n.status.Changed() }
 
-// AskUsage asks the driver for memory and utilisation of its GPUs while it serves; the error is ErrNotReady when it does not. For metrics.
+// AskUsage asks the driver for memory and utilisation of its GPUs while it serves; the error is ErrNotReady
+// when it does not. For metrics.
 func (n *Node) AskUsage(ctx context.Context) (probe.Answer, error) {
 	if st := n.status.Get(); st.State != status.Serving && st.State != status.Degraded {
 		return probe.Answer{Devices: []probe.Device{}}, fmt.Errorf("%w: %s", status.ErrNotReady, st.State)

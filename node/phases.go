@@ -11,14 +11,16 @@ import (
 	"github.com/driver-container/driver-container/node/status"
 )
 
-// phase is one part of a start. What it puts up it adds to n.up, or it undoes it itself before it returns an error.
+// phase is one part of a start. It adds what it puts up to n.up, or undoes it itself before it returns an
+// error.
 type phase struct {
 	name string
 	run  func(n *Node, ctx context.Context) error
 }
 
-// phases in their order. Up to replace nothing that works is touched. The root comes before the modules: the kernel looks
-// for the driver's firmware in it, and a stop unmounts it only after the modules are gone.
+// phases are in the order of a start. Before replace nothing that works is touched. The root comes before the
+// modules: the kernel looks for the driver's firmware in it, and a stop unmounts it only after the modules
+// are unloaded.
 var phases = []phase{
 	{status.LockPhase, (*Node).takeLock},
 	{"recover", (*Node).recover},
@@ -62,7 +64,7 @@ func (n *Node) start(ctx context.Context) error {
 	return nil
 }
 
-// takeLock makes this the node's one instance. Until then nothing is written anywhere.
+// takeLock makes this the only instance on the node. Before that nothing is written anywhere.
 func (n *Node) takeLock(ctx context.Context) error {
 	lock, err := n.locker.Acquire(ctx, n.waitsForLock)
 	if err != nil {
@@ -80,7 +82,8 @@ func (n *Node) takeLock(ctx context.Context) error {
 	return errors.Join(n.markers.NotReady(), n.markers.RemoveUnfinished())
 }
 
-// waitsForLock shows to those who listen to this instance what it waits for. The node's status belongs to the holder.
+// waitsForLock puts into this instance's own status what it waits for. The node's status file belongs to the
+// holder.
 func (n *Node) waitsForLock(h lock.Holder) {
 	n.status.ChangeUnsaved(func(st *status.Snapshot) {
 		st.State, st.WaitsFor, st.Phase, st.Reason = status.Waiting, status.ForLock, status.LockPhase, "waiting for the node's lock, held by "+h.String()
@@ -94,7 +97,8 @@ func describe(d *status.Driver) string {
 	return fmt.Sprintf("driver %s (%s) up", d.Version, d.Flavour)
 }
 
-// beat shows the liveness probe that the process runs, however long a phase takes, until end is closed.
+// beat touches the instance's file until end is closed: the liveness probe sees by it that the process runs,
+// however long a phase takes.
 func (n *Node) beat(end <-chan struct{}) {
 	for {
 		t := time.NewTimer(untilNext(n.now()))
@@ -108,7 +112,7 @@ func (n *Node) beat(end <-chan struct{}) {
 	}
 }
 
-// warn says something that people should know and keeps it in the status.
+// warn logs a warning and keeps it in the status.
 func (n *Node) warn(format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
 	n.say("warning: %s", text)
@@ -120,7 +124,7 @@ func (n *Node) warn(format string, args ...any) {
 	})
 }
 
-// tick is how often something is looked at again that stands in the way.
+// tick is the pause between two looks at something that is in the way.
 const tick = time.Second
 
 // sleep waits; false when ctx ended first.

@@ -12,7 +12,8 @@ import (
 	"github.com/driver-container/driver-container/node/status"
 )
 
-// recover removes what serves nobody: stacked mounts, and while no driver is loaded any mount and what was made beside the driver.
+// recover removes what no driver uses: stacked mounts, and while no driver is loaded every mount and what was
+// made for a driver.
 func (n *Node) recover(ctx context.Context) error {
 	layers, err := n.roots.Mounted()
 	if err != nil {
@@ -38,7 +39,8 @@ func (n *Node) recover(ctx context.Context) error {
 	return n.roots.Unmount(ctx)
 }
 
-// sweep removes what a predecessor put up beside modules that are not loaded any more. The status names it until it is gone.
+// sweep removes what a predecessor put up for modules that are not loaded any more. The status names it until
+// it is removed.
 func (n *Node) sweep(ctx context.Context, mounted bool) {
 	if n.prev != nil || mounted {
 		n.clearFirmware()
@@ -51,7 +53,8 @@ func (n *Node) sweep(ctx context.Context, mounted bool) {
 	n.status.Change(func(st *status.Snapshot) { st.Up = nil })
 }
 
-// clearFirmware takes back the kernel's search path that a predecessor set; one of somebody else stays.
+// clearFirmware resets the kernel's search path for firmware that a predecessor set; a path that somebody
+// else set stays.
 func (n *Node) clearFirmware() {
 	undo, err := n.roots.Firmware()
 	if err != nil {
@@ -97,7 +100,8 @@ func (n *Node) adoptable() (bool, string, error) {
 	return true, "", nil
 }
 
-// differs compares a loaded module with what a predecessor wrote down of it, and with the file we would load.
+// differs compares a loaded module with a predecessor's record of it, and with the file that this instance
+// would load.
 func (n *Node) differs(file string, m kmod.Module) string {
 	wanted := n.options.For(m.Name)
 	known := false
@@ -130,7 +134,8 @@ func (n *Node) differs(file string, m kmod.Module) string {
 	return ""
 }
 
-// paramsDiffer compares what the kernel shows of parameters with what is wanted; what it does not show counts as equal.
+// paramsDiffer compares the parameters that the kernel shows with those that are wanted; a parameter that it
+// does not show counts as equal.
 func (n *Node) paramsDiffer(module string, wanted []string) []string {
 	shown, err := n.kernel.Params(module)
 	if err != nil {

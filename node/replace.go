@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// replace takes an older driver down, now that everything is ready for the new one. While it is in use it waits, not ready,
-// and names the holders; it neither ends nor starts over.
+// replace takes an older driver down, now that everything is ready for the new one. While the older one is in
+// use, the instance waits, is not ready and names the holders; it neither ends nor starts again.
 func (n *Node) replace(ctx context.Context) error {
 	if err := n.unloadNouveau(ctx); err != nil {
 		return err
@@ -20,7 +20,7 @@ func (n *Node) replace(ctx context.Context) error {
 	if err != nil || !loaded || n.adopted {
 		return err
 	}
-	old, err := n.old()
+	old, err := n.loadedDriver()
 	if err != nil {
 		return err
 	}
@@ -46,7 +46,8 @@ func (n *Node) replace(ctx context.Context) error {
 	return nil
 }
 
-// unloadNouveau takes the kernel's own driver away where that was asked for. It is not put back: whoever asks wants it gone.
+// unloadNouveau unloads the kernel's own driver where that is configured. It is not loaded again: anyone who
+// configures this does not want it.
 func (n *Node) unloadNouveau(ctx context.Context) error {
 	if !n.cfg.UnloadNouveau {
 		return nil
@@ -67,8 +68,8 @@ func (n *Node) unloadNouveau(ctx context.Context) error {
 	return nil
 }
 
-// old is the driver that is loaded: what its instance wrote down, or what the kernel tells.
-func (n *Node) old() (status.Driver, error) {
+// loadedDriver is the driver that is loaded: as its instance recorded it, or as far as the kernel shows it.
+func (n *Node) loadedDriver() (status.Driver, error) {
 	m, err := n.kernel.Module("nvidia")
 	if err != nil {
 		return status.Driver{}, err
@@ -108,7 +109,7 @@ func (n *Node) waitUntilFree(ctx context.Context, old status.Driver) error {
 	}
 }
 
-// countBlocked counts a stop or a replacement that finds the driver in use, once.
+// countBlocked counts each stop or replacement that finds the driver in use once.
 func (n *Node) countBlocked() {
 	if !n.blocked {
 		n.blocked = true
@@ -116,7 +117,8 @@ func (n *Node) countBlocked() {
 	}
 }
 
-// restoring puts the old driver back when the new one fails. A stop drops it: then no driver is what is wanted.
+// restoring is the step that puts the old driver back when the new one fails. A stop drops the step: then no
+// driver is wanted.
 func (n *Node) restoring(old status.Driver) step {
 	return step{name: restoreStep, down: func(ctx context.Context) error {
 		n.restored = &RollbackError{Old: old.Version, Restore: n.restore(ctx, old)}

@@ -10,13 +10,15 @@ import (
 	"time"
 )
 
-// SafeLoad is the permission to take down a driver that may be in use. The name is the GPU Operator's: the driver's pod sets an annotation on
-// its node and waits, and the controller that drains the node removes the annotation. Package node/kubernetes has the real one.
+// SafeLoad is the permission to take down a driver that may be in use. The name is the GPU Operator's: the
+// driver's pod sets an annotation on its node and waits, and the controller that drains the node removes the
+// annotation. Package node/kubernetes has the real one.
 type SafeLoad interface {
-	// Ask asks for it, again where the request is not there as it was made, and says whether it was given. It returns within seconds. An
-	// error that is fs.ErrPermission or fs.ErrNotExist says that asking again is useless; any other one passes.
+	// Ask asks for the permission and returns whether it was given. It asks again where the request was removed
+	// or changed. It returns within seconds. After fs.ErrPermission or fs.ErrNotExist asking again is useless;
+	// any other error may pass.
 	Ask(ctx context.Context) (granted bool, err error)
-	// Withdraw takes the request back, if it is still there.
+	// Withdraw removes the request, if it is still there.
 	Withdraw(ctx context.Context) error
 	// String says what is waited for, for messages: "safe load (annotation x of node y)".
 	String() string
@@ -24,12 +26,12 @@ type SafeLoad interface {
 
 const (
 	safeLoadEvery = 2 * time.Second
-	safeLoadTries = time.Minute     // how long nobody may answer before the request was ever made
+	safeLoadTries = time.Minute     // how long the first request may fail
 	withdrawWait  = 3 * time.Second // a stop must not wait longer for a server that does not answer
 )
 
-// awaitSafeLoad waits until others have made the node free for another driver. Without anybody to ask it is a warning: the driver goes
-// on waiting for its holders, as it does without.
+// awaitSafeLoad waits until others have freed the node for another driver. Where nobody can be asked, it
+// warns, and the instance waits for the holders only, as it does without safe load.
 func (n *Node) awaitSafeLoad(ctx context.Context, old status.Driver) (err error) {
 	if n.safeLoad == nil {
 		return nil
@@ -69,7 +71,8 @@ func (n *Node) awaitSafeLoad(ctx context.Context, old status.Driver) (err error)
 	}
 }
 
-// showSafeLoad says in the status what is waited for, and who holds the driver meanwhile: whoever empties the node needs to know.
+// showSafeLoad puts into the status what is waited for, and who holds the driver meanwhile: people who empty
+// the node need to know.
 func (n *Node) showSafeLoad(ctx context.Context, old status.Driver) error {
 	err := n.free(ctx)
 	var busy *InUseError

@@ -11,7 +11,8 @@ import (
 	"time"
 )
 
-// fakeSafeLoad keeps the handshake's rules: it is given once it was asked for, never before, and a request that was withdrawn is gone.
+// fakeSafeLoad keeps the handshake's rules: it is given once it was asked for, never before, and a request
+// that was withdrawn is gone.
 type fakeSafeLoad struct {
 	w        *world
 	err      error // of Ask and Withdraw
@@ -49,7 +50,8 @@ func (f *fakeSafeLoad) Withdraw(context.Context) error {
 	return f.err
 }
 
-// Safe load: the older driver stays until the node was made free, holders are named meanwhile, and the request never outlives the instance.
+// Safe load: the older driver stays until the node was made free, holders are named meanwhile, and the
+// request never outlives the instance.
 func TestSafeLoad(t *testing.T) {
 	for name, test := range map[string]struct {
 		err      error

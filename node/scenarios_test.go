@@ -115,7 +115,8 @@ func TestInUseAtStop(t *testing.T) {
 	}
 }
 
-// A holder that comes between the check and the unload: what was unloaded is loaded again, or the driver is gone.
+// A holder that comes between the check and the unload: what was unloaded is loaded again, or the driver is
+// gone.
 func TestHolderComesDuringUnload(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		w.cache[v535] = true
@@ -129,7 +130,8 @@ func TestHolderComesDuringUnload(t *testing.T) {
 	})
 }
 
-// Somebody else's module on top is unloaded with the driver; told when it is not there any more after a refusal.
+// Somebody else's module on top is unloaded with the driver; told when it is not there any more after a
+// refusal.
 func TestForeignModuleOnTop(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		e := w.run(life{version: v535}, func(*Node) {

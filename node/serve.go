@@ -10,8 +10,8 @@ import (
 	"github.com/driver-container/driver-container/node/status"
 )
 
-// serveRoot puts the driver root of this driver in place of whatever is there, and tells the kernel to look in it for firmware.
-// From here on a driver that was adopted is ours to take down: its modules go before its root does.
+// serveRoot replaces what is served by the driver root of this driver, and makes the kernel look in it for
+// firmware. From here on this instance takes an adopted driver down: first its modules, then its root.
 func (n *Node) serveRoot(ctx context.Context) error {
 	n.driver.RootDir = n.staged
 	var firmware func() error
@@ -40,7 +40,7 @@ func (n *Node) serveRoot(ctx context.Context) error {
 	return nil
 }
 
-// putRoot keeps what a predecessor serves when it is of this image, and else mounts it anew.
+// putRoot keeps the root that a predecessor serves when it is of this image, and mounts a new one otherwise.
 func (n *Node) putRoot(ctx context.Context) error {
 	kept, err := n.adoptRoot(ctx)
 	if err != nil || kept {
@@ -52,7 +52,7 @@ func (n *Node) putRoot(ctx context.Context) error {
 	return n.mountRoot(ctx)
 }
 
-// adoptRoot keeps what a predecessor serves when it is of this image.
+// adoptRoot keeps the root that a predecessor serves, if it is of this image.
 func (n *Node) adoptRoot(ctx context.Context) (bool, error) {
 	if !n.adopted {
 		return false, nil
@@ -76,7 +76,7 @@ func (n *Node) mountRoot(ctx context.Context) error {
 	return nil
 }
 
-// makeNodes makes the device files. They go when the modules go.
+// makeNodes makes the device files. They are removed together with the modules.
 func (n *Node) makeNodes(ctx context.Context) error {
 	created, err := n.hardware.CreateNodes(ctx)
 	n.driver.Nodes = union(n.driver.Nodes, created)
@@ -84,7 +84,8 @@ func (n *Node) makeNodes(ctx context.Context) error {
 	return err
 }
 
-// union adds nodes that are not there; of a path that is in both the newer one counts, unless the older one says that we made it.
+// union adds nodes whose path is new. For a path that both have, the newer node counts; that we made it is
+// kept from the older one.
 func union(old, created []devices.Node) []devices.Node {
 	out := slices.Clone(old)
 	for _, c := range created {
@@ -102,8 +103,8 @@ func union(old, created []devices.Node) []devices.Node {
 	return out
 }
 
-// startDaemons starts nvidia-persistenced and what else this machine needs. Those that do not start keep the node not ready; the
-// watch tries them again: to end would only make the container start over.
+// startDaemons starts nvidia-persistenced and what else this machine needs. While one does not start, the
+// node is not ready, and the watch tries again: ending would only restart the container.
 func (n *Node) startDaemons(ctx context.Context) error {
 	if err := n.tryDaemons(ctx); err != nil && ctx.Err() != nil {
 		return ctx.Err()

@@ -4,15 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"github.com/driver-container/driver-container/node/status"
-	"os"
 	"slices"
-	"strings"
 	"time"
+
+	"github.com/driver-container/driver-container/node/status"
 )
 
-// stop takes down what is up, or leaves it whole. cause is nil or ErrStopped when it was asked for; else it is why the start or the
-// service failed, and comes back joined with what stop has to say.
+// stop takes down what is up, or leaves it whole. cause is nil or ErrStopped when somebody asked for the
+// stop. Otherwise it is why the start or the service failed, and is joined with the error of the stop.
 func (n *Node) stop(patience context.Context, cause error) error {
 	if errors.Is(cause, ErrStopped) {
 		cause = nil
@@ -41,11 +40,11 @@ func (n *Node) stop(patience context.Context, cause error) error {
 	if err := n.takeDown(ctx); err != nil {
 		return n.leave(ctx, cause, err)
 	}
-	return n.gone(ctx, cause)
+	return n.stopped(ctx, cause)
 }
 
-// stopLimit bounds the waiting of a stop: the grace period less a margin for what comes after the waiting. A failed start does not wait
-// for holders as long: nobody asked it to go.
+// stopLimit bounds the waiting of a stop: the grace period less a margin for what comes after the waiting. A
+// failed start waits for holders for a shorter time: nobody asked it to stop.
 func (n *Node) stopLimit(cause error) time.Duration {
 	const margin = 5 * time.Second
 	limit := n.cfg.Grace - min(margin, n.cfg.Grace/4)
@@ -58,7 +57,7 @@ func (n *Node) stopLimit(cause error) time.Duration {
 	return limit
 }
 
-// forever is how long BusyWait waits: until SIGKILL, for all practical purposes.
+// forever is how long BusyWait waits: in practice until SIGKILL.
 const forever = 100 * 365 * 24 * time.Hour
 
 // takeDown tries until it succeeds or ctx ends; then it returns the last refusal.
@@ -82,7 +81,7 @@ func (n *Node) takeDown(ctx context.Context) error {
 		if n.now().Sub(said) >= 30*time.Second {
 			said = n.now()
 			n.say("%v", err)
-			n.lastWords(err)
+			n.writeTermination(err)
 		}
 		if !sleep(ctx, tick) {
 			return err
@@ -90,8 +89,9 @@ func (n *Node) takeDown(ctx context.Context) error {
 	}
 }
 
-// tryDown takes the steps down, newest first. Holders are looked for before anything is stopped; when a step is refused all the same,
-// the ones that were taken down are put up again. Each step has its own time, so that the end of the waiting never cuts one.
+// tryDown takes the steps down, newest first. It looks for holders before it stops anything. When a step
+// fails all the same, the steps that were taken down are put up again. The steps have a deadline of their
+// own: the end of the waiting (ctx) never interrupts one.
 func (n *Node) tryDown(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), max(n.cfg.Grace, time.Minute))
 	defer cancel()
@@ -121,15 +121,15 @@ func (n *Node) tryDown(ctx context.Context) error {
 	return nil
 }
 
-// gone ends a life in which everything that this instance put up was taken down. An older driver may still be there: because it was
-// not touched, or because it was put back.
-func (n *Node) gone(ctx context.Context, cause error) error {
+// stopped ends a life in which everything that this instance put up was taken down. An older driver may still
+// be there: it was not touched, or it was put back.
+func (n *Node) stopped(ctx context.Context, cause error) error {
 	loaded, err := n.isLoaded()
 	if err != nil {
 		return errors.Join(cause, err)
 	}
 	if !loaded {
-		// A signal may have come before a dead predecessor's leavings were removed.
+		// A signal may have come before the phase recover removed what a dead predecessor left.
 		err = errors.Join(n.recover(context.WithoutCancel(ctx)), n.markers.Remove())
 		n.status.Change(func(st *status.Snapshot) { st.Up = nil })
 	}
@@ -137,7 +137,7 @@ func (n *Node) gone(ctx context.Context, cause error) error {
 	switch {
 	case cause != nil:
 		cause = n.failed(cause)
-		n.lastWords(cause)
+		n.writeTermination(cause)
 	case loaded:
 		n.status.Set(status.Detached, "stopped before it was replaced")
 		n.say("stopped; the driver that was loaded before is left as it is")
@@ -148,7 +148,7 @@ func (n *Node) gone(ctx context.Context, cause error) error {
 	return errors.Join(cause, err)
 }
 
-// failed says how a start that failed leaves the node.
+// failed puts into the status how a failed start leaves the node.
 func (n *Node) failed(cause error) error {
 	state := status.Failed
 	if n.restored != nil {
@@ -164,22 +164,15 @@ func (n *Node) failed(cause error) error {
 	return cause
 }
 
-// failure is what is kept of a start or a service that failed, cut to what people read.
+// failure is what the status keeps of a failed start or service, cut to what people read.
 func (n *Node) failure(cause error) *status.Failure {
 	const most = 2048
 	return &status.Failure{Time: n.now().UTC().Truncate(time.Second), Wanted: n.info.Driver, Pod: n.cfg.PodText(), Reason: cut(cause.Error(), most)}
 }
 
-func cut(text string, most int) string {
-	if len(text) <= most {
-		return text
-	}
-	return strings.ToValidUTF8(text[:most], "")
-}
-
-// leave ends a life in which the driver stays.
+// leave ends a life whose driver stays on the node.
 func (n *Node) leave(ctx context.Context, cause, refusal error) error {
-	n.lastWords(refusal)
+	n.writeTermination(refusal)
 	if cause != nil {
 		n.status.Change(func(st *status.Snapshot) { st.LastFailure = n.failure(cause) })
 	}
@@ -203,7 +196,8 @@ func (n *Node) leave(ctx context.Context, cause, refusal error) error {
 	return errors.Join(cause, fmt.Errorf("%w: %w", ErrLeft, refusal))
 }
 
-// repairRoot serves the root again where a failure left modules without one: whoever holds them needs it.
+// repairRoot serves the root again where a failure left modules without one: the holders of the modules need
+// it.
 func (n *Node) repairRoot(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
 	defer cancel()
@@ -214,27 +208,4 @@ func (n *Node) repairRoot(ctx context.Context) {
 	if err := n.mountRoot(ctx); err != nil {
 		n.warn("the driver root could not be served again: %v", err)
 	}
-}
-
-// lastWords go where Kubernetes shows them with the pod.
-func (n *Node) lastWords(err error) {
-	if werr := LastWords(n.cfg.Termination, err); werr != nil {
-		n.say("%v", werr)
-	}
-}
-
-// LastWords writes why a container ends to the file from which Kubernetes takes a pod's termination message; it keeps 4096 bytes. Without
-// that file, outside of Kubernetes, nothing is written.
-func LastWords(path string, cause error) error {
-	const most = 4096
-	if path == "" {
-		return nil
-	}
-	if _, err := os.Stat(path); err != nil {
-		return nil //nolint:nilerr // not in Kubernetes
-	}
-	if err := os.WriteFile(path, []byte(cut(cause.Error(), most)), 0o600); err != nil {
-		return fmt.Errorf("write the termination message: %w", err)
-	}
-	return nil
 }

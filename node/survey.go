@@ -12,8 +12,8 @@ import (
 	"github.com/driver-container/driver-container/node/status"
 )
 
-// survey finds out what this node is to have, and whether it has it already: GPUs, flavour, parameters, modules that need no
-// compiling, and whether the driver that is loaded can stay. It changes nothing.
+// survey finds out what this node needs and what it has already: GPUs, flavour, parameters, modules that need
+// no compiling, and whether the loaded driver can stay. It changes nothing.
 func (n *Node) survey(ctx context.Context) error {
 	var err error
 	if n.gpus, err = n.hardware.GPUs(); err != nil {
@@ -73,7 +73,8 @@ func (n *Node) find(ctx context.Context) error {
 	return n.narrow()
 }
 
-// narrow leaves out what a set lacks that its builder left out (driver-build --modules) and that can be done without.
+// narrow drops modules that the set does not have because its builder left them out (driver-build --modules),
+// where the driver works without them.
 func (n *Node) narrow() error {
 	if n.found == nil {
 		return nil
@@ -97,7 +98,7 @@ func (n *Node) narrow() error {
 	return nil
 }
 
-// rdma says whether nvidia-peermem can be loaded now: it stands on Mellanox's modules.
+// rdma says whether nvidia-peermem can be loaded now: it needs Mellanox's modules.
 func (n *Node) rdma() (bool, error) {
 	if !n.cfg.RDMA {
 		return false, nil
@@ -114,7 +115,7 @@ func (n *Node) rdma() (bool, error) {
 	return err == nil, err
 }
 
-// decide whether to adopt.
+// decide decides whether the loaded driver is adopted.
 func (n *Node) decide() error {
 	loaded, err := n.isLoaded()
 	if err != nil || !loaded {
@@ -133,7 +134,8 @@ func (n *Node) decide() error {
 	return nil
 }
 
-// checkParams refuses parameters that the modules do not have, before anything loads: the kernel would only mutter about them.
+// checkParams refuses parameters that the modules do not have, before anything is loaded: the kernel would
+// only log them.
 func (n *Node) checkParams() error {
 	if n.found == nil {
 		return nil // checked again when there are files
@@ -150,7 +152,7 @@ func (n *Node) checkParams() error {
 	return nil
 }
 
-// preflight says everything that stands in the way, before anything is touched.
+// preflight reports everything that is in the way of the driver, before anything is touched.
 func (n *Node) preflight(ctx context.Context) error {
 	checks := n.hardware.Preflight(ctx, n.question())
 	for _, c := range checks {
@@ -204,7 +206,8 @@ func (n *Node) getModules(ctx context.Context) error {
 	return n.checkParams()
 }
 
-// stage copies the driver root to the host's storage where there is one. What is served now is not touched.
+// stage copies the driver root to the host's storage where there is any. The root that is served now is not
+// touched.
 func (n *Node) stage(ctx context.Context) (err error) {
 	n.staged, err = n.roots.Stage(ctx)
 	return err

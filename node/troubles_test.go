@@ -63,7 +63,8 @@ func TestDaemons(t *testing.T) {
 	})
 }
 
-// What others do to a driver that serves is said, is never repaired, and does not keep the stop from leaving nothing.
+// What others do to a driver that serves is said, is never repaired, and does not keep the stop from leaving
+// nothing.
 func TestMeddlers(t *testing.T) {
 	for what, want := range map[string]string{
 		"mounted over": "mounted over the driver root", "unmounted": "was unmounted by somebody else", "uvm unloaded": "nvidia_uvm was unloaded by somebody else",

@@ -13,8 +13,8 @@ import (
 	"github.com/driver-container/driver-container/node/status"
 )
 
-// free returns nil when every module of the driver could be unloaded, and an *InUseError that names the holders when not.
-// Our own daemons do not count: they are stopped first.
+// free returns nil when every module of the driver could be unloaded, else an *InUseError that names the
+// holders. Our own daemons do not count: they are stopped first.
 func (n *Node) free(ctx context.Context) error {
 	var ours []int
 	if n.daemons != nil {
@@ -27,13 +27,14 @@ func (n *Node) free(ctx context.Context) error {
 	if len(holders) > 0 {
 		return &InUseError{Holders: holders}
 	}
-	if len(ours) > 0 { // they raise the counts in ways that cannot be told apart
+	if len(ours) > 0 { // they raise the counts too, and nobody can tell their part from that of others
 		return nil
 	}
 	return n.unreferenced()
 }
 
-// unreferenced compares each module's count with the modules that stand on it: what is above that is a user.
+// unreferenced compares the count of each module with the number of modules that use it. A higher count means
+// that something else uses the module.
 func (n *Node) unreferenced() error {
 	stack, err := n.kernel.Stack("nvidia")
 	if errors.Is(err, fs.ErrNotExist) {
@@ -50,8 +51,9 @@ func (n *Node) unreferenced() error {
 	return nil
 }
 
-// unload removes everything that stands on nvidia, then nvidia, then what was loaded for it. When a module is refused half
-// way, those that were removed are loaded again: the driver is whole or gone.
+// unload removes every module that uses nvidia, then nvidia, then the modules of the kernel that were loaded
+// for it. When the kernel refuses to remove a module half way, the removed ones are loaded again: the driver
+// stays whole or goes completely.
 func (n *Node) unload(ctx context.Context, d status.Driver) error {
 	stack, err := n.kernel.Stack("nvidia")
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -60,14 +62,14 @@ func (n *Node) unload(ctx context.Context, d status.Driver) error {
 	if err := n.unreferenced(); err != nil {
 		return err
 	}
-	var gone []string
+	var removed []string
 	for _, m := range stack {
 		err := n.kernel.Delete(ctx, m.Name)
 		if err == nil || errors.Is(err, fs.ErrNotExist) {
-			gone = append(gone, m.Name)
+			removed = append(removed, m.Name)
 			continue
 		}
-		back := n.putBack(context.WithoutCancel(ctx), d, gone)
+		back := n.putBack(context.WithoutCancel(ctx), d, removed)
 		if errors.Is(err, kmod.ErrInUse) {
 			holders, scan := n.kernel.Holders(ctx, func(int) bool { return false })
 			return errors.Join(&InUseError{Holders: holders, Module: m.Name}, scan, back)
@@ -80,7 +82,7 @@ func (n *Node) unload(ctx context.Context, d status.Driver) error {
 	return nil
 }
 
-// removeNodes does not stop a stop: a device file without a driver harms nobody.
+// removeNodes only warns when it fails: a device file without a driver harms nobody.
 func (n *Node) removeNodes(nodes []devices.Node) {
 	err := n.hardware.RemoveNodes(nodes)
 	if err != nil {
@@ -91,16 +93,16 @@ func (n *Node) removeNodes(nodes []devices.Node) {
 	}
 }
 
-// putBack loads again what was removed from a stack, lowest first. Modules that are not ours are told: where their files are
-// is not known.
-func (n *Node) putBack(ctx context.Context, d status.Driver, gone []string) error {
+// putBack loads removed modules again, the lowest one first. For modules that are not ours there is only a
+// warning: their files are not known.
+func (n *Node) putBack(ctx context.Context, d status.Driver, removed []string) error {
 	var again []status.Module
 	for _, m := range d.Modules {
-		if slices.Contains(gone, m.Name) {
+		if slices.Contains(removed, m.Name) {
 			again = append(again, m)
 		}
 	}
-	for _, name := range gone {
+	for _, name := range removed {
 		if !slices.ContainsFunc(d.Modules, func(m status.Module) bool { return m.Name == name }) {
 			n.warn("module %s, which stood on the driver, was removed before the kernel refused another one; whoever loaded it must load it again", name)
 		}
@@ -114,7 +116,8 @@ func (n *Node) putBack(ctx context.Context, d status.Driver, gone []string) erro
 	return errors.Join(errs...)
 }
 
-// removeInTree removes modules of the kernel that were loaded for the driver, unless others use them by now.
+// removeInTree removes modules of the kernel that were loaded for the driver, except those that others use by
+// now.
 func (n *Node) removeInTree(ctx context.Context, names []string) {
 	for _, name := range slices.Backward(names) {
 		err := n.kernel.Delete(ctx, name)
@@ -124,7 +127,7 @@ func (n *Node) removeInTree(ctx context.Context, names []string) {
 	}
 }
 
-// checkFiles makes sure that module files of an earlier instance are still what they were when it loaded them.
+// checkFiles makes sure that the module files of an earlier instance have not changed since it loaded them.
 func checkFiles(modules []status.Module) error {
 	for _, m := range modules {
 		if err := checkFile(m); err != nil {

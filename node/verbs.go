@@ -10,7 +10,7 @@ import (
 	"github.com/driver-container/driver-container/node/status"
 )
 
-// Preflight says what a start would find. It changes nothing.
+// Preflight returns the checks of a start. It changes nothing.
 func (n *Node) Preflight(ctx context.Context) ([]preflight.Check, error) {
 	n.status = n.status.InMemory()
 	if st, err := status.Read(n.cfg.Run); err == nil && st.BootID == n.status.Get().BootID {
@@ -22,8 +22,8 @@ func (n *Node) Preflight(ctx context.Context) ([]preflight.Check, error) {
 	return n.hardware.Preflight(ctx, n.question()), nil
 }
 
-// Compile makes sure that the cache has the modules for a kernel, "" for the running one, and says where they came from. It
-// loads nothing and needs no GPU.
+// Compile makes sure that the cache has the modules for a kernel ("": the running one), and returns where
+// they came from. It loads nothing and needs no GPU.
 func (n *Node) Compile(ctx context.Context, release string) (set *kbuild.Set, source string, err error) {
 	n.status = n.status.InMemory()
 	if release == "" {
@@ -63,8 +63,9 @@ func (n *Node) Compile(ctx context.Context, release string) (set *kbuild.Set, so
 	return set, source, nil
 }
 
-// Unload takes down a driver that an instance left in place. ctx is for the waiting for the lock, patience for the stop, as in Run. The
-// error is lock.ErrHeld while an instance runs, ErrLeft when the driver is in use.
+// Unload takes down a driver that an instance left in place. ctx is for the waiting for the lock, patience
+// for the stop, as in Run. The error is lock.ErrHeld while an instance runs, ErrLeft when the driver is in
+// use.
 func (n *Node) Unload(ctx, patience context.Context) error {
 	if err := n.takeLock(ctx); err != nil {
 		return err
@@ -93,7 +94,7 @@ func (n *Node) unloadLeft(ctx, patience context.Context) error {
 		return n.roots.Unmount(ctx)
 	}})
 	if loaded {
-		if n.driver, err = n.old(); err != nil {
+		if n.driver, err = n.loadedDriver(); err != nil {
 			return err
 		}
 		n.up = append(n.up, n.modulesStep())

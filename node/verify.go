@@ -13,14 +13,14 @@ import (
 	"github.com/driver-container/driver-container/node/status"
 )
 
-// notAsked is what the status says where the driver's files in procfs had to do as an answer.
+// notAsked is the warning where the driver could not be asked and its files in procfs are the answer.
 const notAsked = "the GPUs are not asked whether they work: this container is not privileged and may not open their device files; " +
 	"verified is the driver's version, and that it has taken the GPUs"
 
-// verify asks the driver itself. A driver that answers with another version is a failure; a GPU that does not come up keeps the
-// node not ready or is a warning, as configured, and is asked again while the instance runs.
+// verify asks the driver itself. A driver that answers with another version is a failure. A GPU that does not
+// come up keeps the node not ready or is a warning, as configured; it is asked again while the instance runs.
 func (n *Node) verify(ctx context.Context) error {
-	n.dropRestore() // the new driver is in place: from here on a stop means none
+	n.dropRestore() // the new driver is in place: from here on a stop ends without a driver
 	reason, err := n.examine(ctx)
 	if err != nil {
 		return err
@@ -28,7 +28,7 @@ func (n *Node) verify(ctx context.Context) error {
 	return n.announce(reason)
 }
 
-// examine returns why the driver is not ready ("": it is), or an error when it cannot become so.
+// examine returns why the driver is not ready ("": it is ready), or an error when it cannot become ready.
 func (n *Node) examine(ctx context.Context) (string, error) {
 	if n.daemons == nil && n.daemonsErr != nil {
 		if err := n.tryDaemons(ctx); err != nil {
@@ -128,7 +128,8 @@ func daemonReason(states []daemons.State) string {
 	return strings.Join(down, "; ")
 }
 
-// announce writes what was found: markers first when it turns bad, last when it turns good.
+// announce writes whether the driver is ready: the markers are written first when it is not, and last when it
+// is.
 func (n *Node) announce(reason string) error {
 	if reason != "" {
 		n.say("not ready: %s", reason)

@@ -9,14 +9,15 @@ import (
 	"time"
 )
 
-// Every so often the watch looks; a GPU that did not come up is asked after less often, as it costs a process each time.
+// Pauses of the watch. A GPU that did not come up is asked less often, because that takes a process each
+// time.
 const (
 	watchEvery = 5 * time.Second
 	askEvery   = 30 * time.Second
 )
 
-// serve watches until ctx ends. It says what changed and corrects its own readiness; it never repairs behind the back of whoever
-// changed it.
+// serve watches until ctx ends. It reports what changed and corrects its own readiness. It never repairs what
+// somebody else changed.
 func (n *Node) serve(ctx context.Context) error {
 	if err := n.roots.Prune(ctx); err != nil {
 		n.warn("%v", err)
@@ -55,11 +56,12 @@ func (n *Node) serve(ctx context.Context) error {
 	}
 }
 
-// untilNext is the time until the clock shows a multiple of watchEvery. Whatever looks regularly does so at the same moment: an idle
-// processor is woken once.
+// untilNext is the time until the clock shows a multiple of watchEvery. All regular work is done at the same
+// moment, so that an idle processor wakes up once.
 func untilNext(now time.Time) time.Duration { return watchEvery - now.Sub(now.Truncate(watchEvery)) }
 
-// look returns why the driver is not ready. What only asking the driver can tell stays as it was unless again says so.
+// look returns why the driver is not ready. A reason that only the driver itself can revoke (last) stays
+// unless again is set: then the driver is asked.
 func (n *Node) look(ctx context.Context, last string, again bool) string {
 	if reason := n.changes(); reason != "" {
 		return reason
@@ -77,12 +79,12 @@ func (n *Node) look(ctx context.Context, last string, again bool) string {
 	return reason
 }
 
-// recovered says that a reason seen by changes is gone, so that asking the driver is worth it at once.
+// recovered says that a reason that changes had found is over, so that the driver should be asked at once.
 func (n *Node) recovered(last string) bool {
 	return n.status.Get().State == status.Degraded && n.lastSeen != "" && n.lastSeen == last
 }
 
-// changes compares modules, mounts, daemons and lock with what was put up.
+// changes compares modules, mounts, daemons and lock with what this instance put up.
 func (n *Node) changes() (reason string) {
 	defer func() {
 		if reason != "" {
@@ -109,7 +111,8 @@ func (n *Node) changes() (reason string) {
 	return n.daemonsDown()
 }
 
-// keepLock makes the lock's files anew where somebody removed them: the GPU Operator's driver manager does that to NVIDIA's file.
+// keepLock recreates the lock's files where somebody removed them: the GPU Operator's driver manager removes
+// NVIDIA's file.
 func (n *Node) keepLock() {
 	err := n.lock.Lost()
 	if err == nil {

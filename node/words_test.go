@@ -47,11 +47,11 @@ func TestErrors(t *testing.T) {
 }
 
 // Kubernetes keeps 4096 bytes of /dev/termination-log.
-func TestLastWords(t *testing.T) {
+func TestWriteTermination(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "termination-log")
 	n := &Node{cfg: Config{Termination: file}, say: t.Logf}
-	n.lastWords(errors.New("x"))
+	n.writeTermination(errors.New("x"))
 	if _, err := os.Stat(file); err == nil {
 		t.Error("outside of Kubernetes nothing is written")
 	}
@@ -62,15 +62,15 @@ func TestLastWords(t *testing.T) {
 		if err := os.WriteFile(file, nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		n.lastWords(errors.New(test.text))
+		n.writeTermination(errors.New(test.text))
 		if got, err := os.ReadFile(file); err != nil || len(got) != test.size || !strings.HasPrefix(test.text, string(got)) {
 			t.Errorf("%d bytes of %d, %v", len(got), len(test.text), err)
 		}
 	}
 	n.cfg.Termination = ""
-	n.lastWords(errors.New("x"))
+	n.writeTermination(errors.New("x"))
 	n.cfg.Termination = t.TempDir() // a folder cannot be written
-	n.lastWords(errors.New("x"))
+	n.writeTermination(errors.New("x"))
 }
 
 func TestSamePCI(t *testing.T) {

@@ -119,6 +119,9 @@ func TestWhoReachesWhom(t *testing.T) {
 			"process 1 of a node is small and static"},
 		{[]string{"node"}, []string{"node/evict"}, []string{"k8s.io"}, "process 1 talks plain HTTPS to the cluster; a client library is for driver-evict alone"},
 		{[]string{"cmd/driver-evict"}, nil, append(own("images", "ci", "node/kubernetes", "node/metrics"), buildkit, registries), "it has its own client, and serves nothing"},
+		{[]string{"node/status", "node/evict", "node/metrics", "node/report", "cmd/driver-evict"}, nil,
+			own("distros/apt", "distros/rpm", "kmod/kbuild", "node/headers", "node/preflight", "node/driverroot", "node/host"),
+			"a package that only looks at a driver needs node/status, and nothing that loads or compiles a driver"},
 		{[]string{"cmd/driver-entrypoint", "images", "node"}, nil, []string{"github.com/ThalesGroup/crypto11", "github.com/miekg/pkcs11"}, "tokens need cgo, and are for driver-build alone"},
 		{[]string{"cmd/driver-entrypoint", "node"}, nil, []string{"modernc.org/sqlite"}, "a database engine is for driver-build: a node reads package lists as XML, and no package database"},
 		{[]string{"cmd/driver-probe"}, nil, append(own("images", "node", "distros", "ci"), buildkit, registries, cobra), "the probe asks NVML and nothing else"},
@@ -144,6 +147,23 @@ func TestImages(t *testing.T) {
 	for _, p := range packages(t) {
 		if under(p.name(), "images/matrix", "images/runfile", "images/rootfs", "images/registry", "images/runner") && slices.Contains(p.Deps, module+"/images") {
 			t.Errorf("%s reaches images, which is made of it", p.name())
+		}
+	}
+}
+
+// TestNode is about the package node itself: it knows the machine by its interfaces only, and nothing that it is made of knows it.
+func TestNode(t *testing.T) {
+	t.Parallel()
+	for _, p := range packages(t) {
+		switch {
+		case p.name() == "node":
+			for _, part := range []string{"host", "report", "metrics", "kubernetes", "evict", "shim", "driverroot", "headers"} {
+				if slices.Contains(p.Deps, module+"/node/"+part) {
+					t.Errorf("node reaches node/%s, which it must not know", part)
+				}
+			}
+		case under(p.name(), "node") && p.name() != "node/host" && slices.Contains(p.Deps, module+"/node"):
+			t.Errorf("%s reaches node; only node/host and cmd/driver-entrypoint may", p.name())
 		}
 	}
 }

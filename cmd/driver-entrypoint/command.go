@@ -18,7 +18,8 @@ type program struct {
 	logFormat      string
 }
 
-// stays says whether these arguments are a verb that runs for long and has children: only those get the shim.
+// stays says whether these arguments are a verb that runs for long and has children: only such verbs get the
+// shim.
 func stays(args []string) bool {
 	if slices.Contains(args, "--help") || slices.Contains(args, "-h") {
 		return false
@@ -36,7 +37,8 @@ func stays(args []string) bool {
 	return slices.Contains(args, "--accept-license") || slices.Contains(args, "-a")
 }
 
-// command is the program with its verbs. Their context ends with the first signal; patience is for the verbs that stop a driver.
+// command is the program with its verbs. Their context ends with the first signal; patience is for the verbs
+// that stop a driver.
 func (p *program) command(patience context.Context) *cobra.Command {
 	root := p.initCommand(patience)
 	root.Use, root.Short, root.Long = "nvidia-driver", "bring the NVIDIA driver of this image up on a node", `nvidia-driver brings the driver of this image up on the node, keeps it serving, and takes it down or hands it over.
@@ -71,7 +73,7 @@ Without a command it prints this text; with --accept-license alone it does what 
 	return root
 }
 
-// unknown refuses a verb that does not exist and says which one may have been meant.
+// unknown refuses a verb that does not exist and suggests similar ones.
 func unknown(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
@@ -84,7 +86,7 @@ func unknown(cmd *cobra.Command, args []string) error {
 	return usageError{errors.New(text)}
 }
 
-// noArgs refuses what follows a verb, as a mistake of usage.
+// noArgs refuses arguments after a verb, as a usage error.
 func noArgs(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {
 		return usageError{fmt.Errorf("%s takes no arguments, but got %q", cmd.CommandPath(), args)}

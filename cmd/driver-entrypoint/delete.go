@@ -10,8 +10,8 @@ import (
 	"github.com/driver-container/driver-container/node/host"
 )
 
-// deleteModule is the child in which a module is unloaded: delete_module cannot be interrupted, and a kernel that hangs in it must not
-// take the parent along. It is no verb: it has one caller, package node/host.
+// deleteModule is the child that unloads a module: delete_module cannot be interrupted, and a kernel that
+// hangs in it must not hang the parent. It is not a verb for people: package node/host is its only caller.
 func deleteModule(argv []string, stderr io.Writer) (code int, ok bool) {
 	if len(argv) != 3 || argv[1] != host.DeleteVerb {
 		return 0, false

@@ -12,8 +12,8 @@ import (
 	"github.com/driver-container/driver-container/node"
 )
 
-// envNames are the environment variables of flags, the first one that is set counts. Those without the prefix DRIVER_ are what the GPU
-// Operator and NVIDIA's own containers use.
+// envNames are the environment variables of flags, the first one that is set counts. Those without the prefix
+// DRIVER_ are what the GPU Operator and NVIDIA's own containers use.
 var envNames = map[string][]string{
 	"accept-license":                 {"ACCEPT_LICENSE"},
 	"config-digest":                  {"DRIVER_CONFIG_DIGEST"},
@@ -57,7 +57,7 @@ var envNames = map[string][]string{
 	"unload-nouveau":                 {"DRIVER_UNLOAD_NOUVEAU"},
 }
 
-// fromEnvironment sets flags that were not given from their envNames, and writes the envNames into the help.
+// fromEnvironment sets flags that were not given from their environment variables.
 func fromEnvironment(flags *pflag.FlagSet, env []string) error {
 	var err error
 	flags.VisitAll(func(f *pflag.Flag) {
@@ -101,14 +101,14 @@ func describeEnvNames(cmd *cobra.Command) {
 	}
 }
 
-// folderFlags are the flags that every verb has which looks at the node.
+// folderFlags are the flags of every verb that looks at the node.
 func folderFlags(flags *pflag.FlagSet, c *node.Config) {
 	flags.StringVar(&c.Run, "run-dir", c.Run, "folder shared with the host and other containers")
 	flags.StringVar(&c.StateDir, "state-dir", c.StateDir, "storage of the host for compiled modules, logs and the driver root, where it is mounted")
 	flags.StringVar(&c.RootKind, "driver-root", c.RootKind, "how the driver root is served: mount, or link where the container is not privileged")
 }
 
-// moduleFlags are the flags about which driver modules to have.
+// moduleFlags are the flags about the modules of the driver.
 func moduleFlags(flags *pflag.FlagSet, c *node.Config) {
 	flags.StringVar(&c.ModuleType, "kernel-module-type", c.ModuleType, "flavour of the kernel modules: auto, open or proprietary")
 	flags.IntVarP(&c.MaxThreads, "max-threads", "m", 0, "most compilers at a time; 0: as many as the container's processor and memory limits allow")
@@ -126,17 +126,18 @@ func moduleFlags(flags *pflag.FlagSet, c *node.Config) {
 	flags.BoolVar(&c.UnloadNouveau, "unload-nouveau", false, "unload nouveau when it is loaded and nobody uses it")
 }
 
-// passphraseEnv is the passphrase of the key for modules. It has no flag: arguments can be read by everybody on the node.
+// passphraseEnv is the passphrase of the key for modules. It has no flag: arguments can be read by everybody
+// on the node.
 const passphraseEnv = "DRIVER_MODULE_SIGNING_PASSPHRASE"
 
-// stopFlags are the flags about the end.
+// stopFlags are the flags about the stop.
 func stopFlags(flags *pflag.FlagSet, c *node.Config) {
 	flags.DurationVar(&c.Grace, "grace", c.Grace, "how long a stop may take: some seconds less than the pod's terminationGracePeriodSeconds")
 	flags.StringVar(&c.OnBusy, "on-busy", c.OnBusy, "when the driver is still in use then: detach (leave it, exit 0), fail (leave it, exit 14) or wait")
 	flags.DurationVar(&c.LockTimeout, "lock-timeout", c.LockTimeout, "how long to wait for another instance on this node")
 }
 
-// identityFlags say who we are, for messages.
+// identityFlags are the names of this pod, image and node, for messages.
 func identityFlags(flags *pflag.FlagSet, c *node.Config) {
 	flags.StringVar(&c.Pod, "pod", "", "name of this pod, for messages")
 	flags.StringVar(&c.PodNamespace, "pod-namespace", "", "namespace of this pod, for messages and Events")
@@ -145,7 +146,7 @@ func identityFlags(flags *pflag.FlagSet, c *node.Config) {
 	flags.StringVar(&c.Host, "node-name", "", "name of this node, for messages, --node-condition and --safe-load")
 }
 
-// complete completes a configuration with what has no flag.
+// complete adds to a configuration what has no flag.
 func complete(c *node.Config, env []string) {
 	if c.ModuleType == "auto" && lookup(env, "OPEN_KERNEL_MODULES_ENABLED") == "true" {
 		c.ModuleType = "open"

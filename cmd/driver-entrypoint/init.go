@@ -55,14 +55,14 @@ func (p *program) node(cfg node.Config, o node.Options) (*node.Node, error) {
 	return host.New(cfg, o)
 }
 
-// serve runs an instance with everything that reports it. The reporter begins before the lock is taken, so that an instance that waits is
-// seen, and reports for the last time before the lock is given back.
+// serve runs an instance with everything that reports it. The reporter begins before the lock is taken, so
+// that an instance that waits is seen, and reports for the last time before the lock is given back.
 func (p *program) serve(ctx, patience context.Context, cfg node.Config, reports reportFlags) error {
 	client := kubernetes.InCluster(func(name string) string { return lookup(p.env, name) })
 	var reporter *report.Reporter
 	last := func() {
 		if reporter != nil {
-			ctx, cancel := lastWord(patience)
+			ctx, cancel := finalReport(patience)
 			defer cancel()
 			reporter.Close(ctx)
 		}
@@ -75,7 +75,7 @@ func (p *program) serve(ctx, patience context.Context, cfg node.Config, reports 
 	}
 	n, err := p.node(cfg, o)
 	if err != nil {
-		if werr := node.LastWords(cfg.Termination, err); werr != nil {
+		if werr := node.WriteTermination(cfg.Termination, err); werr != nil {
 			p.log()("%v", werr)
 		}
 		return err
@@ -89,9 +89,9 @@ func (p *program) serve(ctx, patience context.Context, cfg node.Config, reports 
 	return err
 }
 
-// lastWord bounds how long a stop waits for a server that does not answer: a part of the time that node.Config.Grace leaves, and less when
-// the patience has ended.
-func lastWord(patience context.Context) (context.Context, context.CancelFunc) {
+// finalReport bounds how long a stop waits for a server that does not answer: a part of the time that
+// node.Config.Grace leaves, and less when the patience has ended.
+func finalReport(patience context.Context) (context.Context, context.CancelFunc) {
 	limit := 3 * time.Second
 	if patience.Err() != nil {
 		limit = time.Second
@@ -115,7 +115,8 @@ func (p *program) reporting(client *kubernetes.Client, safe *kubernetes.SafeLoad
 	return o
 }
 
-// measure serves metrics until the function that it returns is called. A port that is taken is a warning: the driver matters more.
+// measure serves metrics until the function that it returns is called. A port that is in use is only a
+// warning: the driver matters more.
 func (p *program) measure(ctx context.Context, n *node.Node, run string, reports reportFlags) (end func()) {
 	if reports.metrics == "" {
 		return func() {}

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// log is how the verbs speak: one line on stderr.
+// log writes the messages of the verbs: one line each on stderr.
 func (p *program) log() func(format string, args ...any) { return plainLog(p.stderr, p.logFormat) }
 
 func plainLog(w io.Writer, format string) func(format string, args ...any) {

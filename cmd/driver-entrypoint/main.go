@@ -1,6 +1,6 @@
-// Command driver-entrypoint is process 1 of a driver image, also called nvidia-driver in it. `init` brings the driver up on the
-// node, serves it and takes it down; the other verbs look, wait, or do one part. It is static, has no cgo, and never talks to the
-// GPU itself.
+// Command driver-entrypoint is process 1 of a driver image, also called nvidia-driver in it. `init` brings
+// the driver up on the node, serves it and takes it down; the other verbs look, wait, or do one part. It is
+// static, has no cgo, and never talks to the GPU itself.
 package main
 
 import (
@@ -35,7 +35,8 @@ func run(argv, env []string, worker bool, stdout, stderr io.Writer) int {
 	if stays(argv[1:]) && !worker {
 		return shim.Run(argv, shim.Options{Say: plainLog(stderr, "")})
 	}
-	// Small heaps: the worker is idle for months, and garbage is worth less than the node's memory. What it computes itself is little.
+	// Small heaps: the worker is idle for months and computes little, so the node's memory is worth more than
+	// its processor time.
 	debug.SetGCPercent(40)
 	runtime.GOMAXPROCS(min(4, runtime.GOMAXPROCS(0)))
 	ctx, patience := signalContexts()
@@ -56,14 +57,15 @@ func run(argv, env []string, worker bool, stdout, stderr io.Writer) int {
 	return code
 }
 
-// settle is for an instance that serves: one processor wakes fewer threads, and what the start needed goes back to the node.
+// settle prepares for the long time in which an instance serves: with one processor fewer threads wake up,
+// and the memory of the start goes back to the node.
 func settle() {
 	runtime.GOMAXPROCS(1)
 	debug.FreeOSMemory()
 }
 
-// signalContexts are the two contexts of a way down: the first signal ends ctx, and the program begins to stop; the second one ends patience,
-// and the stop waits for nobody any more. They are the process's: nothing ends them before it.
+// signalContexts returns two contexts. The first signal ends ctx, and the program begins to stop. The second
+// signal ends patience, and the stop waits for nobody any more. The contexts live as long as the process.
 func signalContexts() (ctx, patience context.Context) {
 	patience, hasten := context.WithCancel(context.Background())
 	ctx, stop := context.WithCancel(patience)

@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// reportFlags is what an instance tells others beyond the node's own files. All of it is off unless asked for.
+// reportFlags are the reports of an instance besides the node's own files. All of them are off by default.
 type reportFlags struct {
 	metrics   string // address to listen on
 	gpuEvery  time.Duration
@@ -49,5 +49,5 @@ func (r *reportFlags) check() error {
 	return nil
 }
 
-// any says whether somebody has to follow the status.
+// any says whether a reporter has to follow the status.
 func (r *reportFlags) any() bool { return r.events || r.condition || r.safeLoad || r.features != "" }

@@ -99,11 +99,11 @@ func TestReporting(t *testing.T) {
 }
 
 // The last word has its time also after the second signal, but less.
-func TestLastWord(t *testing.T) {
+func TestFinalReport(t *testing.T) {
 	t.Parallel()
 	patience, hasten := context.WithCancel(t.Context())
 	wait := func() time.Duration {
-		ctx, cancel := lastWord(patience)
+		ctx, cancel := finalReport(patience)
 		defer cancel()
 		deadline, _ := ctx.Deadline()
 		return time.Until(deadline).Round(time.Second)

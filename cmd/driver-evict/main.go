@@ -1,5 +1,6 @@
-// Command driver-evict frees a node's GPUs when the driver of its pod is to be upgraded, and puts the node back in order afterwards.
-// It runs beside driver-entrypoint, as an init container that stays, where the chart's evictGPUPods asks for it.
+// Command driver-evict frees a node's GPUs when the driver of its pod is to be upgraded, and puts the node
+// back in order afterwards. It runs beside driver-entrypoint, as an init container that stays, where the
+// chart's evictGPUPods asks for it.
 package main
 
 import (
@@ -28,7 +29,8 @@ func main() { os.Exit(run(os.Args, os.Environ(), os.Stdout, os.Stderr)) }
 
 // run is the program without the process.
 func run(argv, env []string, stdout, stderr io.Writer) int {
-	// As in driver-entrypoint: it idles for months, and the node's memory is worth more than its garbage.
+	// As in driver-entrypoint: the program idles for months, so the node's memory is worth more than processor
+	// time.
 	debug.SetGCPercent(30)
 	runtime.GOMAXPROCS(min(2, runtime.GOMAXPROCS(0)))
 	s, flags := newSettings()

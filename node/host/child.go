@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// runChild runs this program with other arguments and waits for it, but not for ever: a process that hangs in the kernel cannot be
-// killed, and is left to the shim.
+// runChild runs this program with other arguments and waits for it up to a limit. A process that hangs in the
+// kernel cannot be killed; it is left to the shim.
 func runChild(ctx context.Context, limit time.Duration, args ...string) (code int, output string, err error) {
 	cmd := exec.Command("/proc/self/exe", args...) //nolint:noctx // killed below: a context would wait for its end
 	var out bytes.Buffer

@@ -7,7 +7,8 @@ import (
 	"github.com/driver-container/driver-container/node/daemons"
 )
 
-// daemonStarter starts the real daemons: persistence where the image has it, fabric management where the machine needs it.
+// daemonStarter starts the real daemons: persistence where the image has it, fabric management where the
+// machine needs it.
 type daemonStarter struct {
 	cfg node.Config
 	say func(string, ...any)

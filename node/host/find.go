@@ -14,8 +14,9 @@ import (
 	"github.com/driver-container/driver-container/node/status"
 )
 
-// Find takes modules of the image before those of the cache. The compiler does not matter for modules that are there already. Sets
-// that were compiled for another machine know their kernel by its headers only; whether the symbols fit the kernel checks itself.
+// Find prefers modules of the image to those of the cache. It does not compare compilers: the modules exist
+// already. Sets that were compiled for another machine name their kernel by its headers only; the kernel
+// itself checks whether the symbols fit.
 func (s *supply) Find(ctx context.Context, w node.Want) (*kbuild.Set, string, error) {
 	patches, err := s.patches(w.Release)
 	if err != nil {
@@ -69,13 +70,13 @@ func match(w node.Want, k kbuild.Key) bool {
 	return k.Driver == w.Driver && k.Flavour == w.Flavour && k.Release == w.Release && k.Recipe == kbuild.Recipe
 }
 
-// cached says whether the cache has a set for a kernel. Whether it is whole is Find's business, which tells of damage.
+// cached says whether the cache has a set for a kernel. It does not check the set for damage: Find does.
 func (s *supply) cached(flavour, release string) bool {
 	w := node.Want{Driver: s.info.Driver, Flavour: flavour, Release: release}
 	return s.cache().Has(func(k kbuild.Key) bool { return match(w, k) })
 }
 
-// patches are what the modules are compiled with beyond the driver's sources and the kernel's headers.
+// patches names what the modules are compiled with besides the driver's sources and the kernel's headers.
 func (s *supply) patches(release string) ([]string, error) {
 	arch, ok := distros.LookupArch(s.info.Arch)
 	if !s.cfg.RDMA || !ok {
@@ -88,7 +89,8 @@ func (s *supply) patches(release string) ([]string, error) {
 	return []string{name}, nil
 }
 
-// signedBefore takes the cache's copy of the image's modules where an earlier start signed it with the mounted key.
+// signedBefore takes the cache's copy of the image's modules where an earlier start signed it with the
+// mounted key.
 func (s *supply) signedBefore(ctx context.Context, set *kbuild.Set, source string) (*kbuild.Set, string) {
 	if source != status.FromImage || s.Signer(set, source) == nil {
 		return set, source

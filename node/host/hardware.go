@@ -57,8 +57,8 @@ func (h *hardware) Flavour(gpus []devices.GPU, release, requested string) (flavo
 	return preflight.Flavour(h.info, release, h.serves(release), supported, gpus, requested)
 }
 
-// serves lists the flavours that can be had for a kernel: modules of the image, what can be compiled, and where it cannot, modules of
-// the cache.
+// serves lists the flavours that this machine can load for a kernel: those of the image's modules, those that
+// can be compiled, and those of modules in the cache.
 func (h *hardware) serves(release string) (flavours []string) {
 	precompiled := preflight.Serves(h.info, release)
 	for _, f := range h.info.Flavours {
@@ -69,7 +69,8 @@ func (h *hardware) serves(release string) (flavours []string) {
 	return flavours
 }
 
-// Preflight asks everything about this machine. Headers and compiler matter only when there is something to compile.
+// Preflight runs all checks of this machine. It looks for headers and compiler only when there is something
+// to compile.
 func (h *hardware) Preflight(ctx context.Context, q node.Question) []preflight.Check {
 	in := preflight.Input{
 		RunDir: h.cfg.Run, Info: h.info, Release: q.Release, Previous: q.Previous, GPUs: q.GPUs, Flavour: q.Flavour,
@@ -95,7 +96,7 @@ func (h *hardware) Preflight(ctx context.Context, q node.Question) []preflight.C
 	return waive(preflight.Run(ctx, in), h.cfg.SkipPreflight)
 }
 
-// waive turns checks that the operator of the node does not want to stop a start into warnings.
+// waive turns blocking checks into warnings where the operator of the node has named them.
 func waive(checks []preflight.Check, names []string) []preflight.Check {
 	for i, c := range checks {
 		if c.Status == preflight.Blocked && slices.Contains(names, c.Name) {
@@ -138,8 +139,8 @@ func (h *hardware) CreateNodes(ctx context.Context) ([]devices.Node, error) {
 }
 func (h *hardware) RemoveNodes(created []devices.Node) error { return realNodes.Remove(created) }
 
-// Ask starts a child that asks the driver. The mark is set first: what the kernel says while it brings GPUs up is the reason when
-// one does not come.
+// Ask starts a child that asks the driver. The mark in the kernel's log is set first: when a GPU does not
+// come up, the lines after the mark are the reason.
 func (h *hardware) Ask(ctx context.Context) (probe.Answer, error) {
 	mark, err := (kmod.System{}).Mark()
 	if err == nil {
@@ -156,14 +157,14 @@ func (h *hardware) Ask(ctx context.Context) (probe.Answer, error) {
 	return h.prober.Ask(ctx, probe.Options{})
 }
 
-// AskUsage gives the child little time: it is for metrics, and whoever asks for them waits.
+// AskUsage gives the child little time: a scrape of the metrics waits for it.
 func (h *hardware) AskUsage(ctx context.Context) (probe.Answer, error) {
 	return h.prober.AskUsage(ctx, probe.Options{Timeout: 10 * time.Second})
 }
 
 func (h *hardware) EndUsage() { h.prober.EndUsage() }
 
-// Reasons are the kernel's lines about a GPU since it was last asked, at most the last three.
+// Reasons are the last lines of the kernel's log about a GPU since the driver was last asked, at most three.
 func (h *hardware) Reasons(gpu string) []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -173,10 +174,11 @@ func (h *hardware) Reasons(gpu string) []string {
 	return linesAbout(gpu, h.mark.Lines())
 }
 
-// pciAddress is how the kernel's log names a device; some messages leave the domain out.
+// pciAddress matches a device in the kernel's log; some messages leave the domain out.
 var pciAddress = regexp.MustCompile(`[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]`)
 
-// linesAbout picks the lines that name a GPU, and when there are none, the driver's lines that name no other: the last three different ones.
+// linesAbout picks the lines that name a GPU, and when there are none, the driver's lines that name no other:
+// the last three different ones.
 func linesAbout(gpu string, lines []string) []string {
 	const most = 3
 	_, short, _ := strings.Cut(gpu, ":")

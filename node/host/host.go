@@ -1,5 +1,6 @@
-// Package host is the real machine behind the interfaces of package node: the kernel's modules, the driver root, module files, daemons,
-// hardware and the node's lock. It decides nothing about the order of a start or a stop, which is package node's.
+// Package host is the real machine behind the interfaces of package node: the kernel's modules, the driver
+// root, module files, daemons, hardware and the node's lock. It decides nothing about the order of a start or
+// a stop, which is package node's.
 package host
 
 import (
@@ -26,8 +27,8 @@ import (
 // rootOfInit is the root of process 1: the host's own root where the pod has hostPID.
 const rootOfInit = "/proc/1/root"
 
-// New makes an instance for the machine that this program runs on, from the image that it is part of. Of the options only Say is required;
-// Status is set here.
+// New makes an instance for the machine that this program runs on, from the image that it is part of. Of the
+// options only Say is required; Status is set here.
 func New(cfg node.Config, o node.Options) (*node.Node, error) {
 	info, err := readInfo("/")
 	if err != nil {

@@ -23,7 +23,8 @@ const (
 	v535 = "535.261.03"
 )
 
-// What binds the phases to the machine, as far as any machine has it: the lab does the rest on a kernel with GPUs.
+// What binds the phases to the machine, as far as any machine has it: the lab does the rest on a kernel with
+// GPUs.
 
 func TestDeleteInChild(t *testing.T) {
 	t.Parallel()

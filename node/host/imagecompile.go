@@ -15,7 +15,8 @@ import (
 	"github.com/driver-container/driver-container/node/status"
 )
 
-// ImageCompile is a compile for an image: on a machine that need not have a GPU, nor run the kernel, nor be a node at all.
+// ImageCompile is a compile for an image. The machine needs no GPU, need not run that kernel, and need not be
+// a node.
 type ImageCompile struct {
 	Release    string   // of the kernel
 	Flavour    string   // driverinfo.Open or Proprietary
@@ -28,9 +29,9 @@ type ImageCompile struct {
 	path    string // of programs; "": PATH
 }
 
-// CompileInto compiles modules with what the image has: its compiler, its headers, its sources. The result depends on nothing else:
-// not on the kernel that runs, not on a cache, and nothing is fetched. Errors: ErrConfig, *kbuild.NoHeadersError,
-// *kbuild.NoCompilerError, *kbuild.CompileError, those of files.
+// CompileForImage compiles modules with the compiler, the headers and the sources of the image. The result does
+// not depend on the running kernel or on a cache, and nothing is fetched. Errors: node.ErrConfig,
+// *kbuild.NoHeadersError, *kbuild.NoCompilerError, *kbuild.CompileError, those of files.
 func CompileForImage(ctx context.Context, c ImageCompile, say func(string, ...any)) (*kbuild.Set, error) {
 	if c.Flavour != driverinfo.Open && c.Flavour != driverinfo.Proprietary {
 		return nil, fmt.Errorf("%w: --kernel-module-type is %q; with --into it must be open or proprietary: there is no GPU to choose by", node.ErrConfig, c.Flavour)
@@ -65,7 +66,7 @@ func CompileForImage(ctx context.Context, c ImageCompile, say func(string, ...an
 	return kept, os.RemoveAll(c.scratch)
 }
 
-// job is the compile, with everything from the image.
+// job describes the compile; everything in it is the image's.
 func (c ImageCompile) job(ctx context.Context, driver, source string, modules []string, say func(string, ...any)) (kbuild.Job, error) {
 	h, err := kbuild.FindHeaders(c.Release, []kbuild.Root{{Dir: c.root, Name: status.FromImage}})
 	if err != nil {
@@ -92,7 +93,7 @@ func (c ImageCompile) job(ctx context.Context, driver, source string, modules []
 	}, nil
 }
 
-// loadOrder is that of all modules that a driver may have.
+// loadOrder is the order of loading of all modules that a driver may have.
 var loadOrder = []string{"nvidia", "nvidia-uvm", "nvidia-modeset", "nvidia-drm", "nvidia-peermem"}
 
 // modulesOf lists the modules that sources are for, in their order of loading.
@@ -116,7 +117,7 @@ func modulesOf(source string) (names []string) {
 	return names
 }
 
-// chooseModules takes those modules that are asked for; a driver without the first two is none.
+// chooseModules picks the modules that were asked for. A driver needs at least the first two.
 func chooseModules(offers, asked []string) ([]string, error) {
 	if len(offers) == 0 {
 		return nil, fmt.Errorf("%w: the image has no sources of that flavour", node.ErrConfig)

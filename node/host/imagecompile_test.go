@@ -32,7 +32,8 @@ func put(t *testing.T, root, name, text string) string {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	// A child that another test forks meanwhile would have the file open for writing, and the program could not start.
+	// A child that another test forks meanwhile would have the file open for writing, and the program could not
+	// start.
 	syscall.ForkLock.RLock()
 	defer syscall.ForkLock.RUnlock()
 	if err := os.WriteFile(path, []byte(text), mode); err != nil {
@@ -64,7 +65,8 @@ func elfModule(name, version, release string) string {
 	return b.String()
 }
 
-// builder is the root in which an image's modules are compiled: its tools are fakes, and make takes finished modules.
+// builder is the root in which an image's modules are compiled: its tools are fakes, and make takes finished
+// modules.
 func builder(t *testing.T, script string) ImageCompile {
 	t.Helper()
 	root := t.TempDir()

@@ -16,8 +16,9 @@ const (
 	maxArguments = 4 << 10 // bytes of a command line that are looked at: ours are short
 )
 
-// Instances are the processes on this node, as far as they can be seen, that are instances of this program: one for each container, with
-// the pod it belongs to. Those that are not the lock's holder wait for it. proc is "/proc" but for tests; only hostPID shows other containers.
+// Instances are the processes on this node that are instances of this program: one for each container, with
+// its pod. An instance that does not hold the lock waits for it. proc is "/proc" except in tests. Processes
+// of other containers are visible with hostPID only.
 func Instances(proc string) []kmod.Holder {
 	d, err := os.Open(proc)
 	if err != nil {
@@ -50,7 +51,8 @@ func Instances(proc string) []kmod.Holder {
 	return found
 }
 
-// isInstance reads a command line: the program under one of its names, with the verb init or one of its spellings.
+// isInstance reads a command line: it must be this program under one of its names, with the verb init in one
+// of its spellings.
 func isInstance(path string) bool {
 	f, err := os.Open(path)
 	if err != nil {

@@ -14,17 +14,18 @@ import (
 	"github.com/driver-container/driver-container/node"
 )
 
-// kernelHook is a hook in the host's /etc/kernel/postinst.d. When a new kernel is installed there, the hook compiles the modules for it, and
-// the first start after the reboot finds them in the cache. The host's package manager runs the hook: it ends with 0 whatever happens, within
-// half an hour, and does nothing unless this very container serves. The zero value is no hook.
+// kernelHook is a hook in the host's /etc/kernel/postinst.d. When a new kernel is installed there, the hook
+// compiles the modules for it, and the first start after the reboot finds them in the cache. The host's
+// package manager runs the hook: it ends with 0 whatever happens, within half an hour, and does nothing
+// unless this very container serves. The zero value is no hook.
 type kernelHook struct {
 	path, text string
 }
 
 const hookName = "update-nvidia-driver" // as NVIDIA's container calls it: run-parts takes no name with a dot
 
-// newKernelHook returns no hook where the host's folder is not mounted. The error says why there can be none although it is mounted. onHost
-// says whether what is compiled is stored on the host.
+// newKernelHook returns no hook where the host's folder is not mounted. The error says why there can be none
+// although it is mounted. onHost says whether what is compiled is stored on the host.
 func newKernelHook(cfg node.Config, info driverinfo.Info, onHost bool) (kernelHook, error) {
 	if cfg.KernelHooks == "" {
 		return kernelHook{}, nil
@@ -47,8 +48,9 @@ func newKernelHook(cfg node.Config, info driverinfo.Info, onHost bool) (kernelHo
 	return kernelHook{path: filepath.Join(cfg.KernelHooks, hookName), text: hookText(cfg)}, nil
 }
 
-// hookText is the script, for the shell of any host. In a container of its own the program finds the same image and the same cache; what
-// the running one was configured with is in the arguments, apart from secrets.
+// hookText is the script, for the shell of any host. It starts the program in the mount namespace of the
+// running container, where the program finds the same image and the same cache. The arguments are the
+// configuration of the running container, without secrets.
 func hookText(cfg node.Config) string {
 	args := []string{"compile", "--kernel-module-type", cfg.ModuleType, "--state-dir", cfg.StateDir, "--drivers-dir", cfg.Drivers}
 	for _, f := range []struct {

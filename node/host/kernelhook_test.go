@@ -12,7 +12,8 @@ import (
 	"github.com/driver-container/driver-container/node"
 )
 
-// The hook as the host's package manager runs it: only a serving container of ours is entered, and it never fails.
+// The hook as the host's package manager runs it: only a serving container of ours is entered, and it never
+// fails.
 func TestKernelHook(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -14,7 +14,8 @@ import (
 // linkedRoot serves by a link at the target: nothing is mounted, so the container need not be privileged.
 type linkedRoot struct{ *stagedRoot }
 
-// linkable says what the pod lacks for a root that is served by a link. host is where the host's root is seen.
+// linkable returns what the pod lacks for a root that is served by a link. host is the path of the host's
+// root.
 func (s *stagedRoot) linkable(host string) error {
 	dir := s.root.Storage
 	switch {
@@ -38,7 +39,7 @@ func (s *stagedRoot) linkable(host string) error {
 	return nil
 }
 
-// Mount leads the target to the root. The name is that of the phase.
+// Mount makes the target a link to the root. The interface calls this mounting.
 func (l *linkedRoot) Mount(ctx context.Context) error { return foreignMount(l.staged.Link(ctx)) }
 
 // MountOld serves what was staged for another driver.
@@ -50,7 +51,7 @@ func (l *linkedRoot) MountOld(ctx context.Context, dir string) error {
 	return foreignMount(old.Link(ctx))
 }
 
-// Unmount removes the link. A mount of a privileged container is out of our reach.
+// Unmount removes the link. It cannot remove a mount of a privileged container.
 func (l *linkedRoot) Unmount(context.Context) error {
 	mounts, err := l.root.Mounts()
 	if err != nil {
@@ -62,7 +63,7 @@ func (l *linkedRoot) Unmount(context.Context) error {
 	return l.root.Unlink()
 }
 
-// foreignMount says what to do about a mount.
+// foreignMount adds to the error about a mount what to do about it.
 func foreignMount(err error) error {
 	var mounted *driverroot.MountedError
 	if !errors.As(err, &mounted) {

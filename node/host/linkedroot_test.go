@@ -133,7 +133,8 @@ func TestLinkedRoot(t *testing.T) {
 	}
 }
 
-// A privileged container takes the link of an unprivileged one away; the other way round that is impossible, and is said.
+// A privileged container takes the link of an unprivileged one away; the other way round that is impossible,
+// and is said.
 func TestRootsOfBothKinds(t *testing.T) {
 	t.Parallel()
 	l := newLinked(t, t.TempDir(), t.TempDir(), v535, "c")

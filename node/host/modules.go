@@ -14,13 +14,14 @@ import (
 	"github.com/driver-container/driver-container/kmod"
 )
 
-// modules are the kernel's.
+// modules are the modules of the running kernel.
 type modules struct {
 	kmod.System
 	release string
 }
 
-// Flavour is in the driver's own words: "NVIDIA UNIX Open Kernel Module" or "NVIDIA UNIX x86_64 Kernel Module".
+// Flavour reads what the driver says of itself: "NVIDIA UNIX Open Kernel Module" or "NVIDIA UNIX x86_64
+// Kernel Module".
 func (m *modules) Flavour() (string, error) {
 	data, err := os.ReadFile("/proc/driver/nvidia/version")
 	if err != nil {
@@ -33,15 +34,15 @@ func (m *modules) Flavour() (string, error) {
 	return driverinfo.Proprietary, nil
 }
 
-// InsertInTree loads modules of the kernel where they can be found. What is missing is not an error here: a driver that needs it
-// is refused with the symbol that it lacks. The host's tree counts first: where the driver root is this container's own, its index has
-// NVIDIA's modules and no others.
+// InsertInTree loads modules of the kernel where it finds them. A missing one is no error here: the kernel
+// refuses a driver that needs it, and names the missing symbol. The host's tree comes first: where the driver
+// root is that of this container, its module index has NVIDIA's modules only.
 func (m *modules) InsertInTree(ctx context.Context, names ...string) ([]string, error) {
 	inserted, _, err := m.InsertDeps(ctx, m.release, []string{"/host", rootOfInit, "/"}, names...)
 	return inserted, err
 }
 
-// What the child in which a module is deleted is called with, and how it ends.
+// The verb of the child that deletes a module, and its exit codes.
 const (
 	DeleteVerb   = "__delete-module"
 	DeleteInUse  = 3
@@ -51,7 +52,7 @@ const (
 // deleteWait is how long the kernel may take for one module. Measured: 0.1 s each.
 const deleteWait = 30 * time.Second
 
-// Delete unloads a module in a child, which is left behind when the kernel does not come back.
+// Delete unloads a module in a child. When the kernel does not return from that, the child is left behind.
 func (m *modules) Delete(ctx context.Context, name string) error {
 	code, out, err := runChild(ctx, deleteWait, DeleteVerb, name)
 	switch {

@@ -19,7 +19,7 @@ func (m *mountedRoot) mount(ctx context.Context, s driverroot.Staged) error {
 	return m.shared(s.Mount(ctx))
 }
 
-// shared turns the warning that nobody else sees the root into a line of the log.
+// shared logs the warning that no other container sees the root, and returns every other error.
 func (m *mountedRoot) shared(err error) error {
 	var private *driverroot.NotSharedError
 	if errors.As(err, &private) {
@@ -38,7 +38,7 @@ func (m *mountedRoot) MountOld(ctx context.Context, dir string) error {
 	return m.mount(ctx, old)
 }
 
-// Unmount removes the link, too, by which a container without privileges served its root.
+// Unmount also removes a link by which a container without privileges served its root.
 func (m *mountedRoot) Unmount(ctx context.Context) error {
 	if err := m.root.Unlink(); err != nil {
 		return err

@@ -10,15 +10,16 @@ import (
 	"github.com/driver-container/driver-container/kmod/kbuild"
 )
 
-// nvidia-peermem is compiled against Mellanox's own driver where that is used: NVIDIA's sources look for it at /usr/src/ofa_kernel,
-// Mellanox's container shows it at the second place.
+// Where Mellanox's own driver is used, nvidia-peermem is compiled against it. NVIDIA's sources look for it at
+// the first path, Mellanox's container has it at the second one.
 const (
 	ofedSource    = "usr/src/ofa_kernel"
 	ofedContainer = "run/mellanox/drivers/usr/src/ofa_kernel"
 )
 
-// ofed finds the sources of Mellanox's driver below root and returns a name for what they offer to other modules, "" when there are
-// none: modules that were compiled against others are not the same. It makes the link by which NVIDIA's sources find them.
+// ofed finds the sources of Mellanox's driver below root and returns a name of the symbols that they offer to
+// other modules, "" when there are none: modules that were compiled against other symbols are other modules.
+// It makes the link by which NVIDIA's sources find them.
 func ofed(root, kernelArch, release string) (string, error) {
 	source, container := filepath.Join(root, ofedSource), filepath.Join(root, ofedContainer)
 	if _, err := os.Stat(source); errors.Is(err, fs.ErrNotExist) {

@@ -9,7 +9,8 @@ import (
 	"github.com/driver-container/driver-container/node/probe"
 )
 
-// mayOpen says whether this container may open a device file. Anything but the refusal of its cgroup is the driver's to explain.
+// mayOpen says whether this container may open a device file. Only a refusal of its cgroup counts: the driver
+// explains other errors.
 func mayOpen(device string) bool {
 	fd, err := unix.Open(device, unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err == nil {
@@ -18,8 +19,9 @@ func mayOpen(device string) bool {
 	return !errors.Is(err, unix.EPERM)
 }
 
-// answerFromProcfs is for a container that is not privileged: it makes device files and may not open them, because the cgroup of its devices
-// refuses that, so the driver cannot be asked. Its files in procfs show that it is this version, and which GPUs it has taken.
+// answerFromProcfs is for a container that is not privileged: it makes device files and may not open them,
+// because the cgroup of its devices refuses that, so the driver cannot be asked. Its files in procfs show
+// that it is this version, and which GPUs it has taken.
 func answerFromProcfs() (probe.Answer, error) {
 	module, err := (kmod.System{}).Module("nvidia")
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 
 const keepRoots = 3 // staged roots to keep: this driver, the one before, and one more
 
-// stagedRoot is what the two kinds of driver root, mountedRoot and linkedRoot, have in common.
+// stagedRoot is the common part of the two kinds of driver root, mountedRoot and linkedRoot.
 type stagedRoot struct {
 	root    driverroot.Root
 	staged  driverroot.Staged
@@ -25,7 +25,7 @@ type stagedRoot struct {
 	say     func(string, ...any)
 }
 
-// newRoots makes the kind of driver root that is configured.
+// newRoots returns the kind of driver root that is configured.
 func newRoots(cfg node.Config, info driverinfo.Info, release string, onHost bool, say func(string, ...any)) (node.Roots, error) {
 	s, err := newStagedRoot(cfg, info, release, onHost, say)
 	if err != nil {
@@ -111,7 +111,8 @@ func (s *stagedRoot) Firmware() (func() error, error) {
 	return driverroot.SetFirmwarePath("/sys", s.root.Target)
 }
 
-// Prune waits until the root is on the disk, and removes old ones. That takes seconds each, so it waits until the driver serves.
+// Prune waits until the root is on the disk, and removes old ones. That takes seconds each, so it waits until
+// the driver serves.
 func (s *stagedRoot) Prune(ctx context.Context) error {
 	if s.root.Storage == "" {
 		return nil

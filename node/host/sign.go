@@ -19,7 +19,7 @@ import (
 // sigHash is the kernel's option that names the hash for signatures of modules.
 const sigHash = "CONFIG_MODULE_SIG_HASH"
 
-// loadSigner reads the key that was mounted for the modules that are compiled here; nil when there is none.
+// loadSigner reads the mounted key that signs modules which are compiled here; nil when there is none.
 func loadSigner(cfg node.Config, say func(string, ...any)) (*sign.Signer, error) {
 	if cfg.SigningKey == "" {
 		return nil, nil //nolint:nilnil // no key is no error
@@ -59,7 +59,8 @@ func readPassphrase(path string) (pass []byte, err error) {
 	return bytes.TrimRight(pass, "\r\n"), nil
 }
 
-// Signer is the mounted key's, but for modules that it has signed, and those of an image that were signed when it was built.
+// Signer is the owner of the mounted key, except for modules that this key has signed, and for modules of an
+// image that were signed when the image was built.
 func (s *supply) Signer(set *kbuild.Set, source string) *x509.Certificate {
 	switch {
 	case s.signer == nil:
@@ -79,7 +80,7 @@ func isSigned(set *kbuild.Set) bool {
 	return len(set.Certificate) > 0 || ok && f.Info.Signed
 }
 
-// Sign makes a signed copy of the modules in the scratch folder.
+// Sign puts a signed copy of the modules into the scratch folder.
 func (s *supply) Sign(ctx context.Context, set *kbuild.Set) (*kbuild.Set, error) {
 	hash, err := sign.ParseHash(set.SigHash)
 	if err != nil {

@@ -144,8 +144,8 @@ func made(t *testing.T, release string) *kbuild.Set {
 	return set
 }
 
-// Modules of the cache are signed anew when another key is mounted; those of an image only when they have no signature, and the
-// signed copy is found again.
+// Modules of the cache are signed anew when another key is mounted; those of an image only when they have no
+// signature, and the signed copy is found again.
 func TestSignAgain(t *testing.T) {
 	t.Parallel()
 	_, _, a := keyPair(t, "A")

@@ -18,15 +18,15 @@ import (
 	"github.com/driver-container/driver-container/node/preflight"
 )
 
-// Where modules are in an image, and where they are compiled. The scratch folder is the container's own: the result does not depend
-// on it, and the host's storage may not allow programs to run.
+// Where modules are in an image, and where they are compiled. The scratch folder is in the container: the
+// result does not depend on it, and the host's storage may be mounted noexec.
 const (
 	imageModules = "/usr/share/nvidia-driver/modules"
 	scratchDir   = "/var/tmp/nvidia-driver"
 	keepSets     = 6 // of modules in the cache: two drivers on three kernels
 )
 
-// supply is the real supplier.
+// supply supplies module files: from the image, from the cache on the host's storage, or compiled.
 type supply struct {
 	cfg     node.Config
 	info    driverinfo.Info
@@ -60,7 +60,8 @@ func (s *supply) headers(release string) (kbuild.Headers, error) {
 	return kbuild.FindHeaders(release, roots)
 }
 
-// hostVisible says whether process 1 has another root than we: with hostPID it is the host's init.
+// hostVisible says whether the root of process 1 is another one than ours: with hostPID process 1 is the
+// host's init.
 func hostVisible() bool {
 	ours, err := os.Stat("/")
 	if err != nil {
@@ -70,7 +71,7 @@ func hostVisible() bool {
 	return err == nil && !os.SameFile(ours, theirs)
 }
 
-// prepare brings headers and picks a compiler.
+// prepare finds or fetches headers, and picks a compiler.
 func (s *supply) prepare(ctx context.Context, release string) (kbuild.Headers, kbuild.Compiler, error) {
 	h, err := s.headers(release)
 	var none *kbuild.NoHeadersError
@@ -104,7 +105,7 @@ func (s *supply) prepare(ctx context.Context, release string) (kbuild.Headers, k
 	return h, cc, err
 }
 
-// bring copies headers of the host into this container: make cannot work through process 1's root.
+// bring copies headers of the host into this container: make cannot work through the root of process 1.
 func (s *supply) bring(ctx context.Context, h kbuild.Headers) (kbuild.Headers, error) {
 	dir := filepath.Join(s.work(), "headers")
 	begin := time.Now()
@@ -153,7 +154,7 @@ func (s *supply) Compile(ctx context.Context, w node.Want) (*kbuild.Set, error) 
 	return set, err
 }
 
-// sayOutput says what a compile that failed printed.
+// sayOutput logs the last lines that a failed compile printed.
 func sayOutput(say func(string, ...any), err error) {
 	if failed, ok := errors.AsType[*kbuild.CompileError](err); ok {
 		say("the last %d lines that the compile printed:", len(failed.Tail))
@@ -163,7 +164,7 @@ func sayOutput(say func(string, ...any), err error) {
 	}
 }
 
-// progress says how far a compile is, every ten seconds.
+// progress logs how far a compile is, every ten seconds.
 func progress(say func(string, ...any)) func(done, total int, what string) {
 	const every = 10 * time.Second
 	begin := time.Now()
@@ -177,7 +178,7 @@ func progress(say func(string, ...any)) func(done, total int, what string) {
 	}
 }
 
-// log is the file for the output of a compile, on the host's storage where there is any.
+// log is the path of the file for the output of a compile, on the host's storage where there is any.
 func (s *supply) log(w node.Want) (string, error) {
 	dir := filepath.Join(s.cfg.StateDir, "log")
 	if err := os.MkdirAll(dir, 0o755); err != nil {

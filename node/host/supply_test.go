@@ -12,7 +12,8 @@ import (
 	"github.com/driver-container/driver-container/node"
 )
 
-// A set fits when driver, flavour, release and recipe are the same and it was not compiled for another build of that release.
+// A set fits when driver, flavour, release and recipe are the same and it was not compiled for another build
+// of that release.
 func TestFindInTheCache(t *testing.T) {
 	t.Parallel()
 	running, err := kernelRelease()

@@ -44,8 +44,8 @@ func camel(s status.State) string {
 	return strings.ToUpper(string(s[:1])) + string(s[1:])
 }
 
-// reportCondition writes the condition when it has changed, and from time to time when it has not. An instance that does not have the node
-// reports no condition.
+// reportCondition writes the condition when it has changed, and from time to time when it has not. An
+// instance that does not have the node reports no condition.
 func (r *Reporter) reportCondition(ctx context.Context, st status.Snapshot, final bool) {
 	now := r.now()
 	if !st.Holding() || !r.condition.ready(now) {

@@ -7,12 +7,14 @@ import (
 	"github.com/driver-container/driver-container/node/status"
 )
 
-// labelPrefix is of all labels. GPU feature discovery has other ones (nvidia.com/gpu.product, nvidia.com/cuda.driver-version.*).
+// labelPrefix is of all labels. GPU feature discovery has other ones (nvidia.com/gpu.product,
+// nvidia.com/cuda.driver-version.*).
 const labelPrefix = "nvidia.com/driver."
 
-// label keeps the file of Node Feature Discovery true. The file stays while the driver is up, also when a GPU or a daemon fails for a while
-// or no container runs: removing the labels would remove the pods that were placed by them. While an older driver has to be replaced the
-// labels are that driver's. Before a driver is loaded there are none: the file outlives a reboot, which a driver does not.
+// label keeps the file of Node Feature Discovery true. The file stays while the driver is up, also when a GPU
+// or a daemon fails for a while or no container runs: removing the labels would remove the pods that were
+// placed by them. While an older driver has to be replaced the labels are that driver's. Before a driver is
+// loaded there are none: the file outlives a reboot, which a driver does not.
 func (r *Reporter) label(st status.Snapshot) {
 	if r.o.Features == "" || !st.Holding() {
 		return
@@ -93,8 +95,8 @@ func labelsOf(version, flavour string, gpus []labelledGPU) map[string]string {
 // maxName bounds the name of a label after its prefix, and its value.
 const maxName = 63
 
-// labelValue makes a label's value of a text: letters, digits, -, _ and . with a letter or digit at both ends, at most 63. What is not
-// allowed becomes a -, several in a row become one.
+// labelValue makes a label's value of a text: letters, digits, -, _ and . with a letter or digit at both
+// ends, at most 63. What is not allowed becomes a -, several in a row become one.
 func labelValue(text string) string {
 	var b strings.Builder
 	dash := false

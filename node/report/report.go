@@ -1,9 +1,9 @@
-// Package report reports the driver's status on a node to a cluster: by Kubernetes Events on the pod and the node, by the node condition
-// NVIDIADriverReady, and by the labels that Node Feature Discovery picks up.
+// Package report reports the driver's status on a node to a cluster: by Kubernetes Events on the pod and the
+// node, by the node condition NVIDIADriverReady, and by the labels that Node Feature Discovery picks up.
 //
-// It follows the status in a goroutine of its own and looks at the latest state only, so that nothing queues up and no phase of the driver's
-// life waits for a server. What cannot be reported is said once in the log; the driver goes on without it. The package does not decide when a
-// driver counts as serving.
+// It follows the status in a goroutine of its own and looks at the latest state only, so that nothing queues
+// up and no phase of the driver's life waits for a server. What cannot be reported is said once in the log;
+// the driver goes on without it. The package does not decide when a driver counts as serving.
 package report
 
 import (
@@ -109,7 +109,8 @@ func (r *Reporter) follow(ctx context.Context) {
 	}
 }
 
-// report reports what is new: labels first, which cost nothing, then the condition, by which others act, then Events.
+// report reports what is new: labels first, which cost nothing, then the condition, by which others act, then
+// Events.
 func (r *Reporter) report(ctx context.Context, final bool) {
 	st := r.source.Status()
 	r.label(st)

@@ -166,7 +166,8 @@ func TestEnds(t *testing.T) {
 	}
 }
 
-// The condition lives on without a change, changes of the text alone are told rarely, and its transition is that of its status.
+// The condition lives on without a change, changes of the text alone are told rarely, and its transition is
+// that of its status.
 func TestHeartbeat(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -245,7 +246,8 @@ func TestRefused(t *testing.T) {
 	})
 }
 
-// With its goroutine: a change is told at once, a server that hangs holds up nothing, and Close keeps its limit.
+// With its goroutine: a change is told at once, a server that hangs holds up nothing, and Close keeps its
+// limit.
 func TestStartAndClose(t *testing.T) {
 	t.Parallel()
 	s := apitest.New(t)

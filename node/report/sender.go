@@ -27,14 +27,15 @@ const (
 // ready says whether this way is switched on and not in a pause.
 func (s *sender) ready(now time.Time) bool { return s.on && !now.Before(s.pause) }
 
-// lastChance is for the last report: a server that did not answer gets one more attempt, a server that refuses does not.
+// lastChance is for the last report: a server that did not answer gets one more attempt, a server that
+// refuses does not.
 func (s *sender) lastChance(now time.Time) {
 	if s.wait != refusedWait {
 		s.pause = now
 	}
 }
 
-// result notes how it went. What ctx broke off says nothing.
+// result records how an attempt ended. An attempt that ctx interrupted does not count.
 func (s *sender) result(ctx context.Context, now time.Time, err error) {
 	switch {
 	case err == nil:

@@ -8,7 +8,7 @@ import (
 	"github.com/driver-container/driver-container/node/status"
 )
 
-// situation is a status as an Event: the reasons are all there are.
+// situation is a status as an Event. The reasons below are all that exist.
 type situation struct {
 	reason, message string
 	warning         bool
@@ -17,12 +17,13 @@ type situation struct {
 
 const compilePhase = "modules"
 
-// lasts says whether the situation should be told again while it stays.
+// lasts says whether the situation should be reported again while it lasts.
 func (s situation) lasts() bool {
 	return s.reason != "" && s.reason != "Serving" && s.reason != "Stopped"
 }
 
-// situationOf is the zero one when there is nothing to say: while a start goes its quick way, and while a stop has nobody to wait for.
+// situationOf is the zero situation when there is nothing to report: during a start that does not compile,
+// and during a stop that waits for nobody.
 func situationOf(st status.Snapshot, compiling bool) situation {
 	s := situation{message: st.Reason, warning: true, node: st.Holding()}
 	switch st.State {
@@ -56,7 +57,7 @@ func situationOf(st status.Snapshot, compiling bool) situation {
 	return s
 }
 
-// serving says what serves.
+// serving describes the driver that serves.
 func serving(st status.Snapshot) string {
 	if st.Up == nil {
 		return ""
@@ -81,7 +82,7 @@ func source(s string) string {
 	return s
 }
 
-// record notes an Event when the situation is another one, or has lasted.
+// record records an Event when the situation has changed, or has lasted for long.
 func (r *Reporter) record(st status.Snapshot) {
 	if !r.events.on {
 		return

@@ -59,7 +59,7 @@ func adviseWaiting(st Snapshot) Advice {
 	return Advice{Heals: "it goes on as soon as nobody uses the driver", Next: release(st)}
 }
 
-// release says how to make holders let go.
+// release says how to make the holders release the driver.
 func release(st Snapshot) string {
 	var pods []string
 	others, kernel := false, false

@@ -15,7 +15,8 @@ const fileName = "driver-status.json"
 // RootPath is where the driver root is served, beside the status in the folder that all instances share.
 func RootPath(run string) string { return filepath.Join(run, "driver") }
 
-// ReadStatus reads the status in the folder that all instances share. The error is fs.ErrNotExist where no driver has been since the boot.
+// ReadStatus reads the status in the folder that all instances share. The error is fs.ErrNotExist where no
+// driver has been since the boot.
 func Read(run string) (Snapshot, error) {
 	const limit = 1 << 20
 	var st Snapshot

@@ -9,8 +9,9 @@ import (
 	"strings"
 )
 
-// Markers are the files by which the parts of the GPU Operator see the driver's state: its startup-probe.sh, its driver manager and its
-// validator read them. .driver-ctr-ready belongs to the startup probe, driver-ready to the validator.
+// Markers are the files by which the parts of the GPU Operator see the driver's state: its startup-probe.sh,
+// its driver manager and its validator read them. .driver-ctr-ready belongs to the startup probe,
+// driver-ready to the validator.
 type Markers struct {
 	Run    string // the folder that all instances share
 	Digest string // of the operator's configuration; "": none
@@ -34,8 +35,8 @@ func (m Markers) NotReady() error {
 	return errors.Join(err, writeFile(filepath.Join(m.Run, DaemonsMarker), []byte("NotReady\n")))
 }
 
-// Ready comes last, when everything else is up: first the state of the daemons, then the digest by which the driver manager of a later pod
-// keeps the driver.
+// Ready comes last, when everything else is up: first the state of the daemons, then the digest by which the
+// driver manager of a later pod keeps the driver.
 func (m Markers) Ready() error {
 	if err := writeFile(filepath.Join(m.Run, DaemonsMarker), []byte("Ready\n")); err != nil {
 		return err
@@ -66,8 +67,8 @@ func (m Markers) Remove() error {
 	return errors.Join(append(errs, m.removeDigest())...)
 }
 
-// RemoveUnfinished removes files that an instance was writing when it was killed, the status included. Only the holder of the lock may call
-// it: nobody else writes then.
+// RemoveUnfinished removes files that an instance was writing when it was killed, the status included. Only
+// the holder of the lock may call it: nobody else writes then.
 func (m Markers) RemoveUnfinished() error {
 	var errs []error
 	for _, name := range []string{DaemonsMarker, startupMarker, digestFile, fileName} {
@@ -80,8 +81,8 @@ func (m Markers) RemoveUnfinished() error {
 	return errors.Join(errs...)
 }
 
-// MarkStarted writes the marker that the GPU Operator's validator waits for. It is what `nvidia-driver probe startup` does in
-// place of the operator's startup-probe.sh, with the same content.
+// MarkStarted writes the marker that the GPU Operator's validator waits for. `nvidia-driver probe startup`
+// calls it; it replaces the operator's startup-probe.sh and writes the same content.
 func MarkStarted(run string, getenv func(string) string) error {
 	var text strings.Builder
 	for _, name := range []string{"GDRCOPY_ENABLED", "GDS_ENABLED", "GPU_DIRECT_RDMA_ENABLED"} {

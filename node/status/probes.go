@@ -17,8 +17,9 @@ import (
 // ErrNotReady says that the driver does not serve (yet), and why.
 var ErrNotReady = errors.New("the driver is not ready")
 
-// InstanceFile is where an instance writes its name, inside of its own container. By the name its probes know whether the node's status is
-// about this instance or about another one that still holds the node. The file's modification time is the heartbeat of the instance.
+// InstanceFile is where an instance writes its name, inside of its own container. By the name its probes know
+// whether the node's status is about this instance or about another one that still holds the node. The file's
+// modification time is the heartbeat of the instance.
 const InstanceFile = "/run/driver-entrypoint.instance"
 
 // NewInstance is a name that no other instance has.
@@ -60,8 +61,8 @@ func (st Snapshot) notReady() error {
 	return fmt.Errorf("%w: %s", ErrNotReady, st.State)
 }
 
-// Alive is an error unless the instance of this container gave a sign of life in the last minute. It does not look at the driver: a restart
-// does not help a container that waits or compiles.
+// Alive is an error unless the instance of this container gave a sign of life in the last minute. It does not
+// look at the driver: a restart does not help a container that waits or compiles.
 func Alive(instanceFile string, now time.Time) error {
 	const silence = time.Minute
 	info, err := os.Stat(instanceFile)
@@ -74,8 +75,8 @@ func Alive(instanceFile string, now time.Time) error {
 	return nil
 }
 
-// WaitReady returns when an instance on this node serves the driver: for containers that need it. say gets what is waited for when that
-// changes.
+// WaitReady returns when an instance on this node serves the driver: for containers that need it. say gets
+// what is waited for when that changes.
 func WaitReady(ctx context.Context, run string, say func(format string, args ...any)) error {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()

@@ -8,10 +8,11 @@ import (
 	"github.com/driver-container/driver-container/node/devices"
 )
 
-// State is where a driver is in its life. docs/operations.md says what each means and what to do.
+// State is the state of a driver. docs/operations.md explains each state and what to do.
 type State string
 
-// States, in the order of a life. Absent, serving and detached are where an instance may end up; the others pass.
+// States, in the order of a life. An instance may stay in serving, degraded or a waiting state for long;
+// after its end the file has one of detached, restored and failed, or is removed (absent).
 const (
 	Waiting  State = "waiting"  // for the lock, or for a driver in use that must go first
 	Starting State = "starting" // in the phase that Snapshot.Phase names
@@ -45,8 +46,9 @@ const LockPhase = "lock"
 // StatusSchema is raised when the meaning of a field changes.
 const Schema = 1
 
-// Snapshot is what is known about the driver on this node at one moment. The latest one is kept in /run/nvidia/driver-status.json: for
-// people, for probes, and for the next instance, which has to know what its predecessor put up. It does not outlive a boot.
+// Snapshot is what is known about the driver on this node at one moment. The latest one is kept in
+// /run/nvidia/driver-status.json: for people, for probes, and for the next instance, which has to know what
+// its predecessor put up. It does not outlive a boot.
 type Snapshot struct {
 	Schema   int       `json:"schema"`
 	BootID   string    `json:"bootID"`
@@ -77,8 +79,8 @@ type Snapshot struct {
 	Holders []kmod.Holder   `json:"holders,omitempty"` // who keeps the driver in use, when that is in the way
 }
 
-// Holding says whether the instance has the node's lock, or had it. Before that a snapshot is about the instance alone: it says nothing of
-// the driver, and no file has it.
+// Holding says whether the instance has the node's lock, or had it. Before that a snapshot is about the
+// instance alone: it says nothing of the driver, and no file has it.
 func (st Snapshot) Holding() bool { return st.State != "" && st.Phase != LockPhase }
 
 // Counters count since the instance began.
@@ -104,7 +106,8 @@ type Timing struct {
 	Seconds float64 `json:"seconds"`
 }
 
-// Driver is a driver that is up: what a successor needs in order to adopt it, to take it down, or to put it back.
+// Driver is a driver that is up, with all that a successor needs to adopt it, to take it down, or to put it
+// back.
 type Driver struct {
 	Version  string         `json:"version"`
 	Flavour  string         `json:"flavour"`

@@ -22,7 +22,8 @@ type Store struct {
 	changed chan struct{}
 }
 
-// NewStore begins with a snapshot and saves its changes to storage. Without storage (nil) the status stays in memory.
+// NewStore begins with a snapshot and saves its changes to storage. Without storage (nil) the status stays in
+// memory.
 func NewStore(st Snapshot, storage Storage, say func(format string, args ...any)) *Store {
 	return &Store{storage: storage, say: say, now: time.Now, st: st, changed: make(chan struct{}, 1)}
 }
@@ -30,7 +31,8 @@ func NewStore(st Snapshot, storage Storage, say func(format string, args ...any)
 // InMemory is a store with the same status that saves nothing: for verbs that do not have the node.
 func (s *Store) InMemory() *Store { return NewStore(s.Get(), nil, s.say) }
 
-// Predecessor reads what another instance of the same boot saved; it is empty when there is none or it cannot be read.
+// Predecessor reads what another instance of the same boot saved; it is empty when there is none or it cannot
+// be read.
 func (s *Store) Predecessor() Snapshot {
 	if s.storage == nil {
 		return Snapshot{}
@@ -73,7 +75,8 @@ func (s *Store) Change(edit func(*Snapshot)) {
 	}
 }
 
-// ChangeUnsaved edits the status without saving it: for an instance that does not have the node, or not any more.
+// ChangeUnsaved edits the status without saving it: for an instance that does not have the node, or not any
+// more.
 func (s *Store) ChangeUnsaved(edit func(*Snapshot)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -83,8 +86,8 @@ func (s *Store) ChangeUnsaved(edit func(*Snapshot)) {
 	s.notify()
 }
 
-// Changed has an element when Get may return something new. It is for one listener, which may be slow: all changes since its last look are
-// one element.
+// Changed has an element when Get may return something new. It is for one listener, which may be slow: all
+// changes since its last look are one element.
 func (s *Store) Changed() <-chan struct{} { return s.changed }
 
 func (s *Store) notify() {
@@ -94,7 +97,8 @@ func (s *Store) notify() {
 	}
 }
 
-// reportSave says once why the status cannot be saved. The driver goes on without it: readers of the file see by Updated that it is old.
+// reportSave says once why the status cannot be saved. The driver goes on without it: readers of the file see
+// by Updated that it is old.
 func (s *Store) reportSave(err error) {
 	text := ""
 	if err != nil {

@@ -45,7 +45,7 @@ type Roots interface {
 	AddModules(ctx context.Context, files []kbuild.File) error
 	Mount(ctx context.Context) error
 	MountOld(ctx context.Context, dir string) error // serves the staged root of another driver again; an error when dir is "" or gone
-	Unmount(ctx context.Context) error              // every layer, whoever's
+	Unmount(ctx context.Context) error              // every layer, also those of others
 	Mounted() (layers int, err error)
 	Adopt(ctx context.Context) (bool, string) // renews what a dead container left behind, if the one layer is of our driver
 	Firmware() (undo func() error, err error)
@@ -54,12 +54,13 @@ type Roots interface {
 
 // Supplier gets module files.
 type Supplier interface {
-	// Find finds modules of the image or the cache. source is where it found them, or where it found damaged ones. The error is kbuild.ErrMiss
-	// where there are none, with a *kbuild.CorruptError where they are damaged.
+	// Find finds modules of the image or the cache. source is where it found them, or where it found damaged
+	// ones. The error is kbuild.ErrMiss where there are none, with a *kbuild.CorruptError where they are
+	// damaged.
 	Find(ctx context.Context, w Want) (set *kbuild.Set, source string, err error)
 	Compile(ctx context.Context, w Want) (*kbuild.Set, error)
-	// Signer is the owner of the key that will sign the set before it is loaded, or what will be compiled where set is nil. With nil the set
-	// stays as it is.
+	// Signer is the owner of the key that will sign the set before it is loaded, or what will be compiled where
+	// set is nil. With nil the set stays as it is.
 	Signer(set *kbuild.Set, source string) *x509.Certificate
 	Sign(ctx context.Context, set *kbuild.Set) (*kbuild.Set, error)
 	Keep(ctx context.Context, set *kbuild.Set) (*kbuild.Set, error) // in the cache, after it has been loaded
@@ -78,7 +79,8 @@ type Daemons interface {
 	Stop(ctx context.Context) error
 }
 
-// Hardware is the rest of the machine: the PCI bus, device files, the driver's own answer, and hooks of the host's package manager.
+// Hardware is the rest of the machine: the PCI bus, device files, the driver's own answer, and hooks of the
+// host's package manager.
 type Hardware interface {
 	GPUs() ([]devices.GPU, error)
 	Mellanox() (bool, error)

@@ -1,0 +1,38 @@
+package node
+
+import (
+	"fmt"
+	"os"
+	"strings"
+)
+
+// writeTermination writes an error to the pod's termination message, and logs when that fails.
+func (n *Node) writeTermination(err error) {
+	if werr := WriteTermination(n.cfg.Termination, err); werr != nil {
+		n.say("%v", werr)
+	}
+}
+
+// WriteTermination writes why a container ends into the file from which Kubernetes takes the pod's
+// termination message; Kubernetes keeps 4096 bytes. Where that file does not exist, outside of Kubernetes,
+// nothing is written.
+func WriteTermination(path string, cause error) error {
+	const most = 4096
+	if path == "" {
+		return nil
+	}
+	if _, err := os.Stat(path); err != nil {
+		return nil //nolint:nilerr // not in Kubernetes
+	}
+	if err := os.WriteFile(path, []byte(cut(cause.Error(), most)), 0o600); err != nil {
+		return fmt.Errorf("write the termination message: %w", err)
+	}
+	return nil
+}
+
+func cut(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most], "")
+}
