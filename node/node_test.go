@@ -2,10 +2,11 @@ package node
 
 import (
 	"context"
-	"github.com/driver-container/driver-container/node/status"
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/driver-container/driver-container/node/status"
 )
 
 // An instance gives signs of life while it waits for the lock.

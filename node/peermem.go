@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"time"
 
@@ -77,17 +76,6 @@ func (n *Node) waitMellanox(ctx context.Context, host bool) error {
 		if !sleep(ctx, tick) {
 			return fmt.Errorf("%w: %s", status.ErrNotReady, missing)
 		}
-	}
-	return nil
-}
-
-// PeermemMissing is ErrNotReady when Mellanox's module is loaded and nvidia-peermem is not.
-func PeermemMissing(s kmod.System) error {
-	if _, err := s.Module("mlx5_core"); errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if _, err := s.Module("nvidia_peermem"); err != nil {
-		return fmt.Errorf("%w: mlx5_core is loaded, nvidia-peermem is not: %w", status.ErrNotReady, err)
 	}
 	return nil
 }

@@ -2,8 +2,6 @@ package node
 
 import (
 	"errors"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -55,25 +53,4 @@ func TestPeermem(t *testing.T) {
 			t.Errorf("another driver: %v", err)
 		}
 	})
-}
-
-func TestPeermemMissing(t *testing.T) {
-	t.Parallel()
-	sys := t.TempDir()
-	s := kmod.System{Sys: sys, Proc: t.TempDir()}
-	if err := PeermemMissing(s); err != nil {
-		t.Errorf("no Mellanox: %v", err)
-	}
-	if err := os.MkdirAll(filepath.Join(sys, "module", "mlx5_core"), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := PeermemMissing(s); !errors.Is(err, status.ErrNotReady) {
-		t.Errorf("missing: %v", err)
-	}
-	if err := os.MkdirAll(filepath.Join(sys, "module", "nvidia_peermem"), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := PeermemMissing(s); err != nil {
-		t.Errorf("there: %v", err)
-	}
 }

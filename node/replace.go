@@ -4,10 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"github.com/driver-container/driver-container/node/status"
 	"io/fs"
 	"slices"
 	"time"
+
+	"github.com/driver-container/driver-container/node/status"
 )
 
 // replace takes an older driver down, now that everything is ready for the new one. While the older one is in

@@ -4,10 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"github.com/driver-container/driver-container/node/status"
 	"io/fs"
 	"math/rand/v2"
 	"time"
+
+	"github.com/driver-container/driver-container/node/status"
 )
 
 // SafeLoad is the permission to take down a driver that may be in use. The name is the GPU Operator's: the

@@ -4,11 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"github.com/driver-container/driver-container/node/status"
 	"io/fs"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/driver-container/driver-container/node/status"
 )
 
 // fakeSafeLoad keeps the handshake's rules: it is given once it was asked for, never before, and a request

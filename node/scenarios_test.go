@@ -3,12 +3,13 @@ package node
 import (
 	"context"
 	"errors"
-	"github.com/driver-container/driver-container/node/status"
 	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/driver-container/driver-container/node/status"
 )
 
 // at does something to the world after a while.

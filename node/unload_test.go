@@ -2,10 +2,11 @@ package node
 
 import (
 	"errors"
-	"github.com/driver-container/driver-container/node/status"
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/driver-container/driver-container/node/status"
 )
 
 func TestCheckFiles(t *testing.T) {

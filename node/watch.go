@@ -4,9 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"github.com/driver-container/driver-container/node/status"
 	"io/fs"
 	"time"
+
+	"github.com/driver-container/driver-container/node/status"
 )
 
 // Pauses of the watch. A GPU that did not come up is asked less often, because that takes a process each

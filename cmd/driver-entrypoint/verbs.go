@@ -225,7 +225,7 @@ func (p *program) reloadPeermemCommand() *cobra.Command {
 
 func (p *program) probePeermemCommand() *cobra.Command {
 	return &cobra.Command{Use: "probe_nvidia_peermem", Short: "exit code 15 when Mellanox's module is loaded and nvidia-peermem is not", Args: noArgs,
-		RunE: func(*cobra.Command, []string) error { return node.PeermemMissing(kmod.System{}) }}
+		RunE: func(*cobra.Command, []string) error { return status.PeermemMissing(kmod.System{}) }}
 }
 
 func (p *program) versionCommand() *cobra.Command {

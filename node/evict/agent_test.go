@@ -93,8 +93,8 @@ func TestUnrelatedStates(t *testing.T) {
 			d.c.locked(func() { d.c.annotate(SafeLoad, "driver-old") })
 		},
 		"nobody asks":        func(d *driver) { d.state(status.Waiting, "replace") },
-		"waits for the lock": func(d *driver) { d.ask(); d.state(status.Waiting, "lock") },
-		"serves":             func(d *driver) { d.ask(); d.state(status.Serving, "") },
+		"waits for the lock": func(d *driver) { d.state(status.Waiting, "lock"); d.annotate() },
+		"serves":             func(d *driver) { d.state(status.Serving, ""); d.annotate() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -97,8 +97,11 @@ func (d *driver) state(s status.State, phase string) {
 // ask starts a safe load.
 func (d *driver) ask() {
 	d.state(status.Waiting, "replace")
-	d.c.locked(func() { d.c.annotate(SafeLoad, d.name) })
+	d.annotate()
 }
+
+// annotate sets its annotation.
+func (d *driver) annotate() { d.c.locked(func() { d.c.annotate(SafeLoad, d.name) }) }
 
 // now returns its state.
 func (d *driver) now() status.State {

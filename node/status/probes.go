@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/driver-container/driver-container/kmod"
 	"github.com/driver-container/driver-container/node/lock"
 )
 
@@ -100,4 +101,15 @@ func WaitReady(ctx context.Context, run string, say func(format string, args ...
 		case <-tick.C:
 		}
 	}
+}
+
+// PeermemMissing is ErrNotReady when Mellanox's module is loaded and nvidia-peermem is not.
+func PeermemMissing(s kmod.System) error {
+	if _, err := s.Module("mlx5_core"); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if _, err := s.Module("nvidia_peermem"); err != nil {
+		return fmt.Errorf("%w: mlx5_core is loaded, nvidia-peermem is not: %w", ErrNotReady, err)
+	}
+	return nil
 }

@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/driver-container/driver-container/kmod"
 	"github.com/driver-container/driver-container/node/lock"
 )
 
@@ -108,4 +109,25 @@ func TestWaitReady(t *testing.T) {
 			t.Errorf("for ever: %v", err)
 		}
 	})
+}
+
+func TestPeermemMissing(t *testing.T) {
+	t.Parallel()
+	sys := t.TempDir()
+	s := kmod.System{Sys: sys, Proc: t.TempDir()}
+	if err := PeermemMissing(s); err != nil {
+		t.Errorf("no Mellanox: %v", err)
+	}
+	if err := os.MkdirAll(filepath.Join(sys, "module", "mlx5_core"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := PeermemMissing(s); !errors.Is(err, ErrNotReady) {
+		t.Errorf("missing: %v", err)
+	}
+	if err := os.MkdirAll(filepath.Join(sys, "module", "nvidia_peermem"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := PeermemMissing(s); err != nil {
+		t.Errorf("there: %v", err)
+	}
 }
