@@ -15,9 +15,9 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Connect makes the client of the cluster that this pod runs in. It sends nothing yet. server is the address of the API server,
-// https://host:port; dir is the folder with the service account's token and ca.crt, which are read again as they rotate. The
-// error is ErrConfig: there is no server, or no token.
+// Connect makes the client of the cluster that this pod runs in. It sends nothing yet. server is the address
+// of the API server, https://host:port; dir is the folder with the service account's token and ca.crt, which
+// are read again as they rotate. The error is ErrConfig: there is no server, or no token.
 func Connect(server, dir, userAgent string) (*rest.RESTClient, error) {
 	if server == "" {
 		return nil, fmt.Errorf("%w: there is no API server: KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are not set; run this in a pod, or give --server", ErrConfig)
@@ -43,8 +43,8 @@ func Connect(server, dir, userAgent string) (*rest.RESTClient, error) {
 	return client, nil
 }
 
-// newClient makes a client of the core API. client-go's own typed clients would do, but they link the types of every API of
-// Kubernetes, which take several times as long to compile as all the rest of this program.
+// newClient makes a client of the core API. client-go's own typed clients would do, but they link the types
+// of every API of Kubernetes, which take several times as long to compile as all the rest of this program.
 func newClient(cfg rest.Config) (*rest.RESTClient, error) {
 	types, err := objectTypes()
 	if err != nil {
