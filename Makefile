@@ -8,7 +8,6 @@ OUTPUT  ?= oci:dist
 
 # One place for the versions of the tools that check the code.
 GOLANGCI_LINT_VERSION = v2.12.2
-STATICCHECK_VERSION   = v0.7.0
 ACTIONLINT_VERSION    = v1.7.12
 
 export CGO_CFLAGS += -O2 -Wno-deprecated-declarations
@@ -70,8 +69,8 @@ vet: ## gofmt and go vet
 	go vet ./...
 	go -C ci/conformance/clients vet ./...
 
-lint: vet ## staticcheck, golangci-lint and actionlint, installed by go install when missing
-	STATICCHECK_VERSION=$(STATICCHECK_VERSION) GOLANGCI_LINT_VERSION=$(GOLANGCI_LINT_VERSION) ACTIONLINT_VERSION=$(ACTIONLINT_VERSION) ci/lint
+lint: ## golangci-lint (with staticcheck, go vet, gofmt), actionlint, shellcheck and ci/prose; go install brings what is missing
+	GOLANGCI_LINT_VERSION=$(GOLANGCI_LINT_VERSION) ACTIONLINT_VERSION=$(ACTIONLINT_VERSION) ci/lint
 
 golden: ## rewrite the golden files
 	go test ./cmd/driver-build ./images ./images/matrix ./node ./node/preflight ./ci/compat ./ci/tiers -update

@@ -102,7 +102,7 @@ func TestWhereProgramsGo(t *testing.T) {
 	}
 	tree := rootfs.New(spool, nil)
 	for name, path := range map[string]string{recipe.EntrypointName: "usr/local/bin/driver-entrypoint", recipe.EvictName: "usr/bin/driver-evict"} {
-		if err := addProgram(tree, Binary{Name: name, Path: file}); err != nil {
+		if err := addProgram(tree, recipe.Binary{Name: name, Path: file}); err != nil {
 			t.Fatal(err)
 		}
 		if e, ok := tree.Lstat(path); !ok || e.Mode != 0o755 {

@@ -10,7 +10,8 @@ import (
 	"syscall"
 )
 
-// cluster is the build of Kubernetes' programs. From nothing it takes minutes, and goes on at low priority beside the other tiers.
+// cluster is the build of Kubernetes' programs. From nothing it takes minutes, and goes on at low priority
+// beside the other tiers.
 type cluster struct {
 	cmd   *exec.Cmd
 	log   bytes.Buffer

@@ -71,8 +71,8 @@ func matches(t *testing.T, pattern, name string) bool {
 	return regexp.MustCompile("^(" + pattern + ")$").MatchString(name)
 }
 
-// TestNoneIsLost: each test of the packages that belong to the tiers alone is in one tier, and each package elsewhere whose tests ask
-// for DRIVER_E2E is in one.
+// TestNoneIsLost: each test of the packages that belong to the tiers alone is in one tier, and each package
+// elsewhere whose tests ask for DRIVER_E2E is in one.
 func TestNoneIsLost(t *testing.T) {
 	t.Parallel()
 	in, packages := map[string][]string{}, map[string]bool{} // "package test" -> tiers
