@@ -70,11 +70,11 @@ func TestImageGolden(t *testing.T) {
 				manifest.Layers[i].Size = 0 // compressors may change
 			}
 			golden(t, r.World, "config-"+name+".json", jsonOf(t, config)+jsonOf(t, manifest))
-			findings, err := r.b.Examiner().Verify(t.Context(), name, img)
+			findings, err := r.examiner().Verify(t.Context(), name, img)
 			if err != nil || verify.Unfit(findings) != nil {
 				t.Errorf("%v, %v", findings, err)
 			}
-			i, err := r.b.Examiner().Inspect(t.Context(), name, img)
+			i, err := r.examiner().Inspect(t.Context(), name, img)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -308,7 +308,7 @@ func TestCombine(t *testing.T) {
 		s := pair("debian12", newDriver)
 		s.Archs = []string{arch}
 		img := r.build(t, s, recipe.Options{})
-		findings, err := r.b.Examiner().Verify(t.Context(), arch, img)
+		findings, err := r.examiner().Verify(t.Context(), arch, img)
 		if err != nil || verify.Unfit(findings) != nil {
 			t.Errorf("%s: %v, %v", arch, findings, err)
 		}

@@ -70,11 +70,6 @@ func (b *Builder) Layers() layer.Cache {
 	return layer.Cache{Store: b.Store, Running: &b.running, Observe: b.Observe}
 }
 
-// Examiner reads images, in the builder's cache.
-func (b *Builder) Examiner() verify.Examiner {
-	return verify.Examiner{Store: b.Store, Observe: b.Observe}
-}
-
 func spec(r *recipe.Recipe, name, key string) layer.Spec {
 	return layer.Spec{Target: r.Target(), Name: name, Key: key, Compression: r.Compression, Time: r.Time()}
 }

@@ -28,6 +28,7 @@ import (
 	"github.com/driver-container/driver-container/images/recipe"
 	"github.com/driver-container/driver-container/images/registry"
 	"github.com/driver-container/driver-container/images/rootfs"
+	"github.com/driver-container/driver-container/images/verify"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -80,6 +81,8 @@ func newRig(t *testing.T) *rig {
 	w := imagetest.New(t)
 	return &rig{w, newBuilder(t, w, t.TempDir())}
 }
+
+func (r *rig) examiner() verify.Examiner { return verify.Examiner{Store: r.b.Store} }
 
 func newBuilder(t *testing.T, w *imagetest.World, cache string) *Builder {
 	t.Helper()

@@ -97,7 +97,7 @@ func TestRPMBases(t *testing.T) {
 			if !tree.Exists("usr/bin/gcc") || !tree.Exists("usr/bin/cc") {
 				t.Error("no compiler by its usual names")
 			}
-			findings, err := r.b.Examiner().Verify(t.Context(), "x", img)
+			findings, err := r.examiner().Verify(t.Context(), "x", img)
 			if err != nil || verify.Unfit(findings) != nil {
 				t.Errorf("%v, %v", findings, err)
 			}

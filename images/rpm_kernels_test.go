@@ -146,7 +146,7 @@ func TestRPMThin(t *testing.T) {
 			if all := installedRPMs(t, tree); strings.Contains(strings.Join(all, " "), "gcc") || !strings.Contains(strings.Join(all, " "), "kmod") {
 				t.Errorf("%q", all)
 			}
-			findings, err := r.b.Examiner().Verify(t.Context(), "x", img)
+			findings, err := r.examiner().Verify(t.Context(), "x", img)
 			if err != nil || verify.Unfit(findings) != nil || f.runs.Load() != 1 {
 				t.Errorf("%v, %v, %d compiles", findings, err, f.runs.Load())
 			}

@@ -141,16 +141,6 @@ func TestWhoReachesWhom(t *testing.T) {
 	}
 }
 
-// TestImages is apart: its parts may use each other, but not the package that puts them together.
-func TestImages(t *testing.T) {
-	t.Parallel()
-	for _, p := range packages(t) {
-		if under(p.name(), "images/matrix", "images/runfile", "images/rootfs", "images/registry", "images/runner") && slices.Contains(p.Deps, module+"/images") {
-			t.Errorf("%s reaches images, which is made of it", p.name())
-		}
-	}
-}
-
 // TestNode is about the package node itself: it knows the machine by its interfaces only, and nothing that it is made of knows it.
 func TestNode(t *testing.T) {
 	t.Parallel()

@@ -47,7 +47,7 @@ func TestRPMLock(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for _, p := range l.Targets[driver+"-"+id+"/amd64"].Packages() {
+			for _, p := range l.Targets[driver+"-"+id+"/amd64"].Pins.All() {
 				if u.Signed == (len(p.Keys) > 0) || u.SHA512 == (p.SHA512 == "") || u.SHA512 != (p.SHA256 == "") {
 					t.Errorf("%+v", p)
 				}

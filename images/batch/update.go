@@ -157,7 +157,7 @@ func (u *LockUpdate) Changes(now *lockfile.Lock) (lines []string) {
 			lines = append(lines, name+": dropped")
 		case !had:
 			lines = append(lines, fmt.Sprintf("%s: new, base %s, %d packages",
-				name, strings.TrimPrefix(after.Pins.Base.Digest, "sha256:")[:12], len(after.Packages())))
+				name, strings.TrimPrefix(after.Pins.Base.Digest, "sha256:")[:12], len(after.Pins.All())))
 		default:
 			for _, c := range lockfile.Compare(before, after) {
 				lines = append(lines, name+": "+c.String())

@@ -2,166 +2,75 @@ package lockfile
 
 import (
 	"bytes"
-	"encoding/json"
+	"cmp"
 	"fmt"
-	"maps"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 
-	"github.com/driver-container/driver-container/distros"
-	"github.com/driver-container/driver-container/images/matrix"
+	"go.yaml.in/yaml/v4"
 )
 
 const header = `# What the images of the matrix are made from. driver-build lock writes this file: run it again rather than edit it, also
 # after a merge with conflicts.
 `
 
-// Encode gives the bytes of the file.
-func (l *Lock) Encode() []byte {
-	w := &writer{}
-	w.b.WriteString(header)
-	fmt.Fprintf(&w.b, "schema: %d\n", Schema)
-	if len(l.Targets) == 0 {
-		w.b.WriteString("targets: {}\n")
-		return w.b.Bytes()
+// Encode returns the bytes of the file: one package a line, so that a new version is one line of a diff. What the library would
+// choose by itself (quotes, line breaks, the order of keys) is set here, so that another version of it writes the same bytes.
+func (l *Lock) Encode() ([]byte, error) {
+	doc := document{Schema: Schema, Targets: map[string]section{}}
+	for name, t := range l.Targets {
+		doc.Targets[name] = sectionOf(t)
 	}
-	w.b.WriteString("targets:\n")
-	for _, name := range l.Names() {
-		w.target(l.Targets[name])
+	var root yaml.Node
+	if err := root.Encode(doc); err != nil {
+		return nil, fmt.Errorf("encode the lock: %w", err)
 	}
-	return w.b.Bytes()
+	format(&root, false)
+	text, err := yaml.Dump(&root, yaml.WithIndent(2), yaml.WithCompactSeqIndent(), yaml.WithLineWidth(-1))
+	if err != nil {
+		return nil, fmt.Errorf("encode the lock: %w", err)
+	}
+	return append([]byte(header), quoted.ReplaceAllFunc(text, unquote)...), nil
 }
 
-// writer is a YAML writer for the few shapes of the file. The library's would choose its own quotes and line breaks, and another
-// version of it others.
-type writer struct{ b bytes.Buffer }
-
-func (w *writer) target(t *Target) {
-	w.line(2, text(t.Name())+":")
-	w.field(4, "system", t.System)
-	w.field(4, "driver", t.Driver)
-	w.field(4, "arch", t.Arch)
-	w.list(4, "kernels", t.Kernels)
-	q := t.Asked
-	w.line(4, "asked:")
-	w.field(6, "base", q.Base)
-	w.field(6, "mirror", q.Mirror)
-	w.list(6, "components", q.Components)
-	w.repositories(6, q.Repositories)
-	if q.OnlyThese {
-		w.line(6, "only-these-repositories: true")
-	}
-	w.list(6, "image", q.Image)
-	w.list(6, "compiler", q.Compiler)
-	if len(q.Headers) > 0 {
-		w.line(6, "headers:")
-		for _, release := range slices.Sorted(maps.Keys(q.Headers)) {
-			w.list(8, release, q.Headers[release])
+// format sets the style of a node and all below it: mappings in lists on one line, quotes only around text that needs them.
+func format(n *yaml.Node, flow bool) {
+	switch n.Kind {
+	case yaml.ScalarNode:
+		if n.ShortTag() == "!!str" {
+			n.Style = yaml.DoubleQuotedStyle
+			if isPlain(n.Value) {
+				n.Style = 0
+			}
+		}
+	case yaml.MappingNode:
+		for i := 0; i+1 < len(n.Content); i += 2 {
+			if key := n.Content[i].Value; key == "targets" || key == "headers" {
+				sortKeys(n.Content[i+1])
+			}
 		}
 	}
-	w.list(6, "driver", q.Driver)
-	if a := q.Archive; a != nil {
-		w.line(6, "archive:")
-		w.field(8, "digest", "sha256:"+a.SHA256)
-		w.number(8, "size", a.Size)
-		w.field(8, "url", a.URL)
+	if flow && n.Kind != yaml.ScalarNode {
+		n.Style |= yaml.FlowStyle
 	}
-	w.line(4, "base:")
-	w.field(6, "name", t.Pins.Base.Name)
-	w.field(6, "digest", t.Pins.Base.Digest)
-	w.packages(4, "packages", t.Pins.Packages)
-	w.packages(4, "compiler", t.Pins.Compiler)
-	if len(t.Pins.Headers) > 0 {
-		w.line(4, "headers:")
-		for _, release := range slices.Sorted(maps.Keys(t.Pins.Headers)) {
-			w.packages(6, release, t.Pins.Headers[release])
-		}
-	}
-	w.packages(4, "driver-packages", t.Pins.Driver)
-}
-
-func (w *writer) line(indent int, s string) {
-	w.b.WriteString(strings.Repeat(" ", indent))
-	w.b.WriteString(s)
-	w.b.WriteByte('\n')
-}
-
-// field leaves out what is empty.
-func (w *writer) field(indent int, key, value string) {
-	if value != "" {
-		w.line(indent, key+": "+text(value))
+	for _, c := range n.Content {
+		format(c, flow || n.Kind == yaml.SequenceNode)
 	}
 }
 
-func (w *writer) number(indent int, key string, value int64) {
-	if value != 0 {
-		w.line(indent, key+": "+strconv.FormatInt(value, 10))
-	}
+// sortKeys sorts a mapping by the bytes of its keys. The library would put "6.1.0-9" before "6.1.0-38".
+func sortKeys(n *yaml.Node) {
+	pairs := slices.Collect(slices.Chunk(n.Content, 2))
+	slices.SortFunc(pairs, func(a, b []*yaml.Node) int { return cmp.Compare(a[0].Value, b[0].Value) })
+	n.Content = slices.Concat(pairs...)
 }
 
-func (w *writer) list(indent int, key string, values []string) {
-	if len(values) == 0 {
-		return
-	}
-	w.line(indent, text(key)+":")
-	for _, v := range values {
-		w.line(indent, "- "+text(v))
-	}
-}
+// quoted matches text in quotes. The library puts single quotes around plain text with a colon, such as an address, where that is
+// part of a mapping on one line. It needs none there. All other quotes are double.
+var quoted = regexp.MustCompile(`"(?:[^"\\]|\\.)*"|'[^']*'`)
 
-func (w *writer) repositories(indent int, all []matrix.Repository) {
-	if len(all) == 0 {
-		return
-	}
-	w.line(indent, "repositories:")
-	for _, r := range all {
-		if len(r.BaseURLs) > 0 {
-			w.line(indent, "- {baseurl: "+flow(r.BaseURLs)+"}")
-			continue
-		}
-		w.line(indent, fmt.Sprintf("- {uris: %s, suites: %s, components: %s}", flow(r.URIs), flow(r.Suites), flow(r.Components)))
-	}
-}
-
-// packages writes one package a line, so that a new version is one line of a diff. An empty list is written too: the headers of a
-// kernel may need nothing beyond the compiler.
-func (w *writer) packages(indent int, key string, all []distros.Package) {
-	if len(all) == 0 {
-		if key != "compiler" && key != "driver-packages" {
-			w.line(indent, text(key)+": []")
-		}
-		return
-	}
-	w.line(indent, text(key)+":")
-	for _, p := range all {
-		fields := []string{"name: " + text(p.Name), "version: " + text(p.Version), "arch: " + text(p.Arch)}
-		if p.Replaces != "" {
-			fields = append(fields, "replaces: "+text(p.Replaces))
-		}
-		fields = append(fields, "size: "+strconv.FormatInt(p.Size, 10), "digest: "+digest(p), "url: "+text(p.URL))
-		if len(p.Keys) > 0 {
-			fields = append(fields, "keys: "+flow(p.Keys))
-		}
-		w.line(indent, "- {"+strings.Join(fields, ", ")+"}")
-	}
-}
-
-func digest(p distros.Package) string {
-	if p.SHA256 != "" {
-		return "sha256:" + p.SHA256
-	}
-	return "sha512:" + p.SHA512
-}
-
-func flow(values []string) string {
-	quoted := make([]string, len(values))
-	for i, v := range values {
-		quoted[i] = text(v)
-	}
-	return "[" + strings.Join(quoted, ", ") + "]"
-}
+func unquote(s []byte) []byte { return bytes.Trim(s, "'") }
 
 // plain are words that mean themselves in YAML without quotes: they begin with a letter, so that none is a number.
 var plain = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9._/+~@%=-]*(?::[A-Za-z0-9._/+~@%=-]+)*$`)
@@ -169,16 +78,6 @@ var plain = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9._/+~@%=-]*(?::[A-Za-z0-9._/+
 // reserved are words that are no text in some version of YAML.
 var reserved = []string{"null", "true", "false", "yes", "no", "on", "off", "y", "n"}
 
-// text is a scalar, in quotes unless it surely needs none.
-func text(s string) string {
-	if plain.MatchString(s) && !slices.Contains(reserved, strings.ToLower(s)) {
-		return s
-	}
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	if err := e.Encode(s); err != nil {
-		return strconv.Quote(s) // not reached: a string can always be encoded
-	}
-	return strings.TrimSuffix(b.String(), "\n")
+func isPlain(s string) bool {
+	return plain.MatchString(s) && !slices.Contains(reserved, strings.ToLower(s))
 }

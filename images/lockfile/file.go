@@ -24,6 +24,10 @@ func Read(file string, want func(name string) bool) (_ *Lock, err error) {
 
 // Write replaces a file as a whole. What was there stays until the new one is on the disk.
 func (l *Lock) Write(file string) (err error) {
+	data, err := l.Encode()
+	if err != nil {
+		return err
+	}
 	f, err := os.CreateTemp(filepath.Dir(file), "."+filepath.Base(file)+".tmp-*")
 	if err != nil {
 		return fmt.Errorf("write the lock: %w", err)
@@ -33,7 +37,7 @@ func (l *Lock) Write(file string) (err error) {
 			err = errors.Join(fmt.Errorf("write the lock: %w", err), os.Remove(f.Name()))
 		}
 	}()
-	_, err = f.Write(l.Encode())
+	_, err = f.Write(data)
 	if err == nil {
 		err = f.Chmod(0o644)
 	}

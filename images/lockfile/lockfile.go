@@ -15,7 +15,6 @@ import (
 	"net/url"
 	"slices"
 
-	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/recipe"
 )
@@ -52,21 +51,12 @@ func New(tag string, of matrix.Target, pins recipe.Pins, asked recipe.Request, k
 		Tag: tag, System: of.System.ID, Driver: of.Driver.Version, Arch: of.Arch, Asked: asked, Pins: pins.Public(),
 		Kernels: slices.Compact(slices.Sorted(slices.Values(kernels))),
 	}
-	for _, p := range t.Packages() {
+	for _, p := range t.Pins.All() {
 		if u, err := url.Parse(p.URL); err != nil || u.Scheme != "http" && u.Scheme != "https" {
 			return nil, fmt.Errorf("lock %s: package %s comes from %s, which other machines do not have: give a mirror with an http or https address", t.Name(), p.Name, p.URL)
 		}
 	}
 	return t, nil
-}
-
-// Packages are all that the target needs, in no order that means anything; some may be there twice.
-func (t *Target) Packages() []distros.Package {
-	all := slices.Concat(t.Pins.Packages, t.Pins.Compiler, t.Pins.Driver)
-	for _, release := range slices.Sorted(maps.Keys(t.Pins.Headers)) {
-		all = append(all, t.Pins.Headers[release]...)
-	}
-	return all
 }
 
 // Names of all sections, sorted.

@@ -59,13 +59,13 @@ type System struct {
 // Repository is a package repository that the matrix adds to a base: URIs, Suites and Components of .deb
 // packages, or BaseURLs of .rpm packages. A repository without a key is never used.
 type Repository struct {
-	URIs       []string `json:"uris,omitempty"`
-	Suites     []string `json:"suites,omitempty"`
-	Components []string `json:"components,omitempty"`
-	BaseURLs   []string `json:"baseurl,omitempty"` // of one repository; $releasever and $basearch stay unexpanded
+	URIs       []string `json:"uris,omitempty" yaml:"uris,omitempty"`
+	Suites     []string `json:"suites,omitempty" yaml:"suites,omitempty"`
+	Components []string `json:"components,omitempty" yaml:"components,omitempty"`
+	BaseURLs   []string `json:"baseurl,omitempty" yaml:"baseurl,omitempty"` // of one repository; $releasever and $basearch stay unexpanded
 	// Key is an armoured public key, or the path of a file with it; "" when GPGKeys are set.
-	Key     string   `json:"key,omitempty"`
-	GPGKeys []string `json:"gpgkey,omitempty"` // paths of keys in the base; only with BaseURLs
+	Key     string   `json:"key,omitempty" yaml:"-"`
+	GPGKeys []string `json:"gpgkey,omitempty" yaml:"-"` // paths of keys in the base; only with BaseURLs
 }
 
 // Driver is one release of the driver.

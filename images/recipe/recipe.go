@@ -59,9 +59,9 @@ type Kernel struct {
 
 // Base is the image below, by digest. Location is where this build reads it from and no part of the result.
 type Base struct {
-	Name     string `json:"name,omitempty"` // canonical repository:tag; empty for a base that came from a file
-	Digest   string `json:"digest"`
-	Location string `json:"-"`
+	Name     string `json:"name,omitempty" yaml:"name,omitempty"` // canonical repository:tag; empty for a base that came from a file
+	Digest   string `json:"digest" yaml:"digest"`
+	Location string `json:"-" yaml:"-"`
 }
 
 // Source is where the driver comes from: one .run archive or a set of Debian packages.

@@ -10,13 +10,13 @@ import (
 
 // Request is all that a plan starts from. Plans of equal requests differ only in what registries and repositories have.
 type Request struct {
-	Base         string              // the reference as it is written; "": an image of this machine
-	Mirror       string              // of packages, without credentials
-	Components   []string            // added to the repositories of the base
-	Repositories []matrix.Repository // added to those of the base; without keys, which decide what is trusted and not what is chosen
-	OnlyThese    bool                // instead of those of the base
-	Wants
-	Archive *fetch.File // the driver's .run archive, as the matrix has it; nil: the driver is packages
+	Base         string              `yaml:"base,omitempty"`                    // the reference as it is written; "": an image of this machine
+	Mirror       string              `yaml:"mirror,omitempty"`                  // of packages, without credentials
+	Components   []string            `yaml:"components,omitempty"`              // added to the repositories of the base
+	Repositories []matrix.Repository `yaml:"repositories,omitempty"`            // added to those of the base
+	OnlyThese    bool                `yaml:"only-these-repositories,omitempty"` // instead of those of the base
+	Wants        `yaml:",inline"`
+	Archive      *fetch.File `yaml:"-"` // the driver's .run archive, as the matrix has it; nil: the driver is packages
 }
 
 // Ask says what a plan of a target starts from. It uses no network and reads nothing.

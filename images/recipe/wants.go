@@ -11,10 +11,10 @@ import (
 
 // Wants is what a target asks of the package repositories, in the words of the package manager.
 type Wants struct {
-	Image    []string            // what the image has beside the driver
-	Compiler []string            // what compiles modules for the image: nothing else, so that it is the same for all images
-	Headers  map[string][]string // by the release of the kernel
-	Driver   []string            // packages with the driver; none: it comes as an archive
+	Image    []string            `yaml:"image,omitempty"`    // what the image has beside the driver
+	Compiler []string            `yaml:"compiler,omitempty"` // what compiles modules for the image: nothing else, so that it is the same for all images
+	Headers  map[string][]string `yaml:"headers,omitempty"`  // by the release of the kernel
+	Driver   []string            `yaml:"driver,omitempty"`   // packages with the driver; none: it comes as an archive
 }
 
 // wants decides what goes in: a toolchain or only what loading takes, headers for the kernels to compile for, and the driver, which
