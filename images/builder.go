@@ -21,7 +21,6 @@ import (
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/recipe"
 	"github.com/driver-container/driver-container/images/runner"
-	"github.com/driver-container/driver-container/images/verify"
 	"github.com/driver-container/driver-container/kmod/sign"
 )
 
