@@ -28,6 +28,7 @@ import (
 	"github.com/driver-container/driver-container/images/recipe"
 	"github.com/driver-container/driver-container/images/registry"
 	"github.com/driver-container/driver-container/images/rootfs"
+	"github.com/driver-container/driver-container/images/verify"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -38,8 +39,8 @@ const (
 	libDir    = "usr/lib/x86_64-linux-gnu"
 )
 
-// golden compares text with a file. What differs from run to run is replaced before: the server's address and digests,
-// which are numbered in the order in which they appear.
+// golden compares text with a file. What differs from run to run is replaced before: the server's address and
+// digests, which are numbered in the order in which they appear.
 func golden(t *testing.T, w *imagetest.World, name, got string) {
 	t.Helper()
 	got = normal(w, got)
@@ -80,6 +81,8 @@ func newRig(t *testing.T) *rig {
 	w := imagetest.New(t)
 	return &rig{w, newBuilder(t, w, t.TempDir())}
 }
+
+func examiner(b *Builder) verify.Examiner { return verify.Examiner{Store: b.Store} }
 
 func newBuilder(t *testing.T, w *imagetest.World, cache string) *Builder {
 	t.Helper()

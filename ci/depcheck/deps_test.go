@@ -138,16 +138,6 @@ func TestWhoReachesWhom(t *testing.T) {
 	}
 }
 
-// TestImages is apart: its parts may use each other, but not the package that puts them together.
-func TestImages(t *testing.T) {
-	t.Parallel()
-	for _, p := range packages(t) {
-		if under(p.name(), "images/matrix", "images/runfile", "images/rootfs", "images/registry", "images/runner") && slices.Contains(p.Deps, module+"/images") {
-			t.Errorf("%s reaches images, which is made of it", p.name())
-		}
-	}
-}
-
 // TestDirectImports is about what only one place may name.
 func TestDirectImports(t *testing.T) {
 	t.Parallel()

@@ -25,7 +25,7 @@ func newInspectCmd(a *app) *cobra.Command {
 				return err
 			}
 			return a.withImage(cmd.Context(), args[0], arch, func(ctx context.Context, s *session, base *registry.Base) error {
-				i, err := s.Examiner().Inspect(ctx, args[0], base.Image)
+				i, err := verify.Examiner{Store: s.Store, Observe: s.Observe}.Inspect(ctx, args[0], base.Image)
 				if err != nil {
 					return err
 				}
@@ -58,7 +58,7 @@ func newVerifyCmd(a *app) *cobra.Command {
 				return usageError{err}
 			}
 			return a.withImage(cmd.Context(), args[0], arch, func(ctx context.Context, s *session, base *registry.Base) error {
-				findings, err := s.Examiner().Verify(ctx, args[0], base.Image, signers...)
+				findings, err := verify.Examiner{Store: s.Store, Observe: s.Observe}.Verify(ctx, args[0], base.Image, signers...)
 				if err != nil {
 					return err
 				}

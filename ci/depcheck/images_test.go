@@ -1,0 +1,76 @@
+package depcheck
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// imageFloors are the packages of images, the lowest floor first. A package reaches what is below its floor and nothing else of
+// images. On the lowest floor are tools, which may use each other.
+var imageFloors = [][]string{
+	{
+		"images/matrix", "images/page", "images/progress", "images/registry", "images/releases", "images/rootfs", "images/runfile",
+		"images/runner",
+	},
+	{"images/recipe"},
+	{"images/layer", "images/lockfile"},
+	{"images/moduleset", "images/packages"},
+	{"images/driver", "images/modsign", "images/verify"},
+	{"images"},
+	{"images/batch"},
+}
+
+// floor is that of a package of images, -1 for any other.
+func floor(name string) int {
+	if name != "images" && !strings.HasPrefix(name, "images/") {
+		return -1
+	}
+	return slices.IndexFunc(imageFloors, func(some []string) bool {
+		return slices.ContainsFunc(some, func(tree string) bool { return name == tree || tree != "images" && under(name, tree) })
+	})
+}
+
+func TestImageFloors(t *testing.T) {
+	t.Parallel()
+	for _, p := range packages(t) {
+		if !under(p.name(), "images") {
+			continue
+		}
+		mine := floor(p.name())
+		if mine < 0 {
+			t.Errorf("%s is on no floor: add it to imageFloors", p.name())
+		}
+		for _, dep := range p.Deps {
+			other := floor(strings.TrimPrefix(dep, module+"/"))
+			if other > mine || other == mine && mine > 0 && !under(dep, p.ImportPath) {
+				t.Errorf("%s reaches %s, which is not below it", p.name(), dep)
+			}
+		}
+	}
+}
+
+// TestSize: a package that is read in one sitting. Generated data is not counted, for it is not Go.
+func TestSize(t *testing.T) {
+	t.Parallel()
+	const maxFiles, maxLines = 20, 2500
+	for _, p := range packages(t) {
+		if !under(p.name(), "images") {
+			continue
+		}
+		lines := 0
+		for _, file := range p.GoFiles {
+			text, err := os.ReadFile(filepath.Join(p.Dir, file))
+			if err != nil {
+				t.Fatal(err)
+			}
+			lines += bytes.Count(text, []byte("\n"))
+		}
+		if len(p.GoFiles) > maxFiles || lines > maxLines {
+			t.Errorf("%s has %d files and %d lines: at most %d and %d", p.name(), len(p.GoFiles), lines, maxFiles, maxLines)
+		}
+	}
+}
