@@ -45,7 +45,9 @@ func (b *Builder) driverLayers(ctx context.Context, r *recipe.Recipe) (driverLay
 }
 
 // unpackDriver makes the layers that are missing in have.
-func (b *Builder) unpackDriver(ctx context.Context, r *recipe.Recipe, have driverLayers, userKey, kernelKey string, step *progress.Step) (out driverLayers, err error) {
+func (b *Builder) unpackDriver(
+	ctx context.Context, r *recipe.Recipe, have driverLayers, userKey, kernelKey string, step *progress.Step,
+) (out driverLayers, err error) {
 	spool, err := rootfs.NewSpool(b.Store.Dir())
 	if err != nil {
 		return out, err

@@ -74,7 +74,9 @@ func (p *Planner) DatedKernels(ctx context.Context, t matrix.Target, o recipe.Op
 	return list, step.End(false, nil)
 }
 
-func (p *Planner) offeredKernels(ctx context.Context, t matrix.Target, o recipe.Options) (list []packages.Kernel, repos packages.Repositories, err error) {
+func (p *Planner) offeredKernels(
+	ctx context.Context, t matrix.Target, o recipe.Options,
+) (list []packages.Kernel, repos packages.Repositories, err error) {
 	step := p.Observe.Begin(t.System.ID+" "+t.Arch, "kernels")
 	cached := false
 	defer func() { err = step.End(cached, err) }()
@@ -92,7 +94,9 @@ func (p *Planner) offeredKernels(ctx context.Context, t matrix.Target, o recipe.
 
 // indexedKernels reads the indexes, which takes most of the time, unless they have not changed since the last
 // call.
-func (p *Planner) indexedKernels(ctx context.Context, t matrix.Target, repos packages.Repositories, step *progress.Step) (list []packages.Kernel, cached bool, err error) {
+func (p *Planner) indexedKernels(
+	ctx context.Context, t matrix.Target, repos packages.Repositories, step *progress.Step,
+) (list []packages.Kernel, cached bool, err error) {
 	k, err := layer.Key("kernels", t.Distro.ID(), t.Arch, repos.Digest())
 	if err != nil {
 		return nil, false, err

@@ -28,11 +28,11 @@ const compileOutput = "/modules"
 
 // modulesLayers makes the layers with modules: one for each kernel and flavour, in the order of the recipe.
 func (b *Builder) modulesLayers(ctx context.Context, r *recipe.Recipe, base v1.Image) ([]namedLayer, error) {
-	layers := make([]namedLayer, len(r.Kernels)*len(r.Precompile))
+	layers := make([]namedLayer, len(r.Kernels)*len(r.PrecompiledFlavours))
 	eg, ctx := errgroup.WithContext(ctx)
 	for i, k := range r.Kernels {
-		for j, flavour := range r.Precompile {
-			l := &layers[i*len(r.Precompile)+j]
+		for j, flavour := range r.PrecompiledFlavours {
+			l := &layers[i*len(r.PrecompiledFlavours)+j]
 			l.name = "modules " + flavour + " " + k.Release
 			eg.Go(func() (err error) { l.layer, err = b.modulesLayer(ctx, r, base, k, flavour); return err })
 		}

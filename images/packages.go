@@ -26,7 +26,10 @@ func (b *Builder) packagesLayer(ctx context.Context, r *recipe.Recipe, base v1.I
 
 // installedLayer is packages on the base, recorded as installed, and repositories that are added to the
 // base's.
-func (b *Builder) installedLayer(ctx context.Context, r *recipe.Recipe, base v1.Image, name string, pkgs []distros.Package, links map[string]string, repositories []matrix.Repository) (v1.Layer, error) {
+func (b *Builder) installedLayer(
+	ctx context.Context, r *recipe.Recipe, base v1.Image, name string, pkgs []distros.Package, links map[string]string,
+	repositories []matrix.Repository,
+) (v1.Layer, error) {
 	inputs := []any{r.Base.Digest, recipe.Digests(pkgs), links, r.Compression, r.Epoch}
 	if len(repositories) > 0 {
 		inputs = append(inputs, repositories)
@@ -63,7 +66,10 @@ func (b *Builder) headersLayer(ctx context.Context, r *recipe.Recipe, base v1.Im
 }
 
 // unpackedLayer downloads and unpacks packages and passes them to install, which lays them over the base.
-func (b *Builder) unpackedLayer(ctx context.Context, r *recipe.Recipe, base v1.Image, of layer.Spec, pkgs []distros.Package, install func(tree, lower *rootfs.Tree, all []packages.Unpacked) error) (v1.Layer, error) {
+func (b *Builder) unpackedLayer(
+	ctx context.Context, r *recipe.Recipe, base v1.Image, of layer.Spec, pkgs []distros.Package,
+	install func(tree, lower *rootfs.Tree, all []packages.Unpacked) error,
+) (v1.Layer, error) {
 	return b.Layers().Make(ctx, of, func(ctx context.Context, spool *rootfs.Spool, step *progress.Step) (*rootfs.Tree, error) {
 		lower, err := packages.ReadBase(ctx, b.Store, base, r.Base.Digest, spool, step)
 		if err != nil {

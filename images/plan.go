@@ -66,7 +66,9 @@ func (p *Planner) FindPins(ctx context.Context, t matrix.Target, o recipe.Option
 
 // open reads the base of a target and opens the repositories that its configuration names. name is for
 // messages.
-func (p *Planner) open(ctx context.Context, t matrix.Target, o recipe.Options, name string, spool *rootfs.Spool, step *progress.Step) (found recipe.Base, repos packages.Repositories, err error) {
+func (p *Planner) open(
+	ctx context.Context, t matrix.Target, o recipe.Options, name string, spool *rootfs.Spool, step *progress.Step,
+) (found recipe.Base, repos packages.Repositories, err error) {
 	ref := cmp.Or(o.Base, t.System.Base)
 	base, err := p.Registry.Base(ctx, ref, t.Arch)
 	if registry.IsLocal(ref) && errors.Is(err, fs.ErrNotExist) {
@@ -91,7 +93,9 @@ func (p *Planner) open(ctx context.Context, t matrix.Target, o recipe.Options, n
 }
 
 // resolve finds packages, unless an earlier plan of equal base, repositories and wants has found them.
-func (p *Planner) resolve(ctx context.Context, base string, repos packages.Repositories, w recipe.Wants, driver string, step *progress.Step) (pins recipe.Pins, err error) {
+func (p *Planner) resolve(
+	ctx context.Context, base string, repos packages.Repositories, w recipe.Wants, driver string, step *progress.Step,
+) (pins recipe.Pins, err error) {
 	k, err := layer.Key("plan", base, repos.Digest(), driver, w)
 	if err != nil {
 		return pins, err

@@ -73,6 +73,9 @@ type Spec struct {
 	Time        time.Time // of all files
 }
 
+// Fill makes the content of a layer, with the contents of its files in the spool.
+type Fill func(context.Context, *rootfs.Spool, *progress.Step) (*rootfs.Tree, error)
+
 // Key is the cache key of a layer, or of another result: the digest of what it is made from. Two images that
 // agree on these inputs share it.
 func Key(kind string, inputs ...any) (string, error) {
@@ -102,7 +105,7 @@ func (c Cache) Get(key string) (v1.Layer, bool) {
 
 // Make returns the layer of a specification, from the cache or made by fill. When several callers request the
 // same layer at the same time, one makes it and the others wait.
-func (c Cache) Make(ctx context.Context, of Spec, fill func(context.Context, *rootfs.Spool, *progress.Step) (*rootfs.Tree, error)) (v1.Layer, error) {
+func (c Cache) Make(ctx context.Context, of Spec, fill Fill) (v1.Layer, error) {
 	step := c.Observe.Begin(of.Target, of.Name+" layer")
 	if l, ok := c.Get(of.Key); ok {
 		return l, step.End(true, nil)

@@ -16,11 +16,11 @@ import (
 // image is thin: it serves these kernels and flavours and no others.
 func (r *Recipe) precompiled(t matrix.Target, o Options) {
 	r.Toolchain, r.Sources = o.Toolchain, o.Toolchain || o.Sources
-	if r.Precompile = slices.Clone(o.Flavours); len(r.Precompile) == 0 {
-		r.Precompile = PreferredFlavours(t.Flavours, t.Driver.Version)[:1]
+	if r.PrecompiledFlavours = slices.Clone(o.Flavours); len(r.PrecompiledFlavours) == 0 {
+		r.PrecompiledFlavours = PreferredFlavours(t.Flavours, t.Driver.Version)[:1]
 	}
 	if !r.Toolchain {
-		r.Flavours = r.Precompile
+		r.Flavours = r.PrecompiledFlavours
 	}
 	r.Modules = slices.Sorted(slices.Values(o.Modules))
 	for _, release := range o.Kernels {
@@ -75,7 +75,7 @@ func (r *Recipe) Releases() (all []string) {
 func (r *Recipe) sets() []driverinfo.Precompiled {
 	var all []driverinfo.Precompiled
 	for _, k := range r.Kernels {
-		for _, flavour := range r.Precompile {
+		for _, flavour := range r.PrecompiledFlavours {
 			all = append(all, driverinfo.Precompiled{Kernel: k.Release, Flavour: flavour})
 		}
 	}
@@ -108,7 +108,7 @@ func (r *Recipe) ModulesInputs(k Kernel, flavour string) []any {
 func (r *Recipe) precompiledInputs() []any {
 	inputs := []any{r.Signer}
 	for _, k := range r.Kernels {
-		for _, flavour := range r.Precompile {
+		for _, flavour := range r.PrecompiledFlavours {
 			inputs = append(inputs, r.ModulesInputs(k, flavour))
 		}
 	}
