@@ -20,8 +20,8 @@ type namedLayer struct {
 	layer v1.Layer
 }
 
-// assemble puts the layers on the base and writes the configuration. The result is an OCI image whatever format the base
-// has; a Docker layer and an OCI layer are the same bytes under two media types.
+// assemble puts the layers on the base and writes the configuration. The result is an OCI image whatever
+// format the base has; a Docker layer and an OCI layer are the same bytes under two media types.
 func assemble(r *recipe.Recipe, base v1.Image, layers []namedLayer) (v1.Image, error) {
 	img := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
 	baseConfig, err := base.ConfigFile()
@@ -59,7 +59,7 @@ func assemble(r *recipe.Recipe, base v1.Image, layers []namedLayer) (v1.Image, e
 	return mutate.Annotations(img, labels).(v1.Image), nil //nolint:forcetypeassert,errcheck // it returns what it is given
 }
 
-// addenda lists the layers with their history: those of the base as they are, then ours.
+// addenda lists the layers with their history: those of the base as they are, then those of the recipe.
 func addenda(r *recipe.Recipe, base v1.Image, baseConfig *v1.ConfigFile, layers []namedLayer) ([]mutate.Addendum, error) {
 	below, err := base.Layers()
 	if err != nil {
@@ -89,8 +89,8 @@ func addenda(r *recipe.Recipe, base v1.Image, baseConfig *v1.ConfigFile, layers 
 	return adds, nil
 }
 
-// environment is that of the base with what the GPU Operator and NVIDIA's container runtime expect of a driver image: void
-// keeps the runtime from injecting a driver into the driver's own container.
+// environment is that of the base with what the GPU Operator and NVIDIA's container runtime expect of a
+// driver image: void keeps the runtime from injecting a driver into the driver's own container.
 func environment(r *recipe.Recipe, base []string) []string {
 	vars := map[string]string{"PATH": recipe.DefaultPath}
 	for _, kv := range base {

@@ -15,11 +15,12 @@ import (
 	"github.com/driver-container/driver-container/images/recipe"
 )
 
-// Binaries finds the programs of an architecture in a folder, as make build leaves them there: driver-entrypoint-linux-arm64
-// or, for driver-build's own architecture, also plain driver-entrypoint. The entrypoint must be there; driver-probe may be
-// missing (it needs a C compiler for the architecture): the entrypoint then asks nvidia-smi; so may driver-evict: the image
-// then cannot evict pods. entrypoint, if not empty, is the file to take instead. Each is checked, without running it, to be a
-// program of this project, for that architecture and of that version.
+// Binaries finds the programs of an architecture in a folder, as make build leaves them there:
+// driver-entrypoint-linux-arm64 or, for driver-build's own architecture, also plain driver-entrypoint. The
+// entrypoint must be there; driver-probe may be missing (it needs a C compiler for the architecture): the
+// entrypoint then asks nvidia-smi; so may driver-evict: the image then cannot evict pods. entrypoint, if not
+// empty, is the file to take instead. Each is checked, without running it, to be a program of this project,
+// for that architecture and of that version.
 func Binaries(dir, entrypoint, version string) func(arch string) ([]recipe.Binary, error) {
 	return func(arch string) ([]recipe.Binary, error) {
 		path := entrypoint

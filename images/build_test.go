@@ -70,11 +70,11 @@ func TestImageGolden(t *testing.T) {
 				manifest.Layers[i].Size = 0 // compressors may change
 			}
 			golden(t, r.World, "config-"+name+".json", jsonOf(t, config)+jsonOf(t, manifest))
-			findings, err := r.examiner().Verify(t.Context(), name, img)
+			findings, err := examiner(r.b).Verify(t.Context(), name, img)
 			if err != nil || verify.Unfit(findings) != nil {
 				t.Errorf("%v, %v", findings, err)
 			}
-			i, err := r.examiner().Inspect(t.Context(), name, img)
+			i, err := examiner(r.b).Inspect(t.Context(), name, img)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -147,7 +147,8 @@ func TestSharedLayers(t *testing.T) {
 	}
 }
 
-// TestConcurrent: targets that share layers, at the same time, make each layer once and get what one after the other gives.
+// TestConcurrent: targets that share layers, at the same time, make each layer once and get what one after
+// the other gives.
 func TestConcurrent(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -308,7 +309,7 @@ func TestCombine(t *testing.T) {
 		s := pair("debian12", newDriver)
 		s.Archs = []string{arch}
 		img := r.build(t, s, recipe.Options{})
-		findings, err := r.examiner().Verify(t.Context(), arch, img)
+		findings, err := examiner(r.b).Verify(t.Context(), arch, img)
 		if err != nil || verify.Unfit(findings) != nil {
 			t.Errorf("%s: %v, %v", arch, findings, err)
 		}

@@ -1,10 +1,10 @@
 // Package images turns targets of the matrix into driver images.
 //
-// Plan pins everything that goes into an image and returns a Recipe; Build makes layers from it, each a pure function of its
-// inputs and kept in a cache by their digest, and assembles them on the base. Verify checks any image against what the rest
-// of the stack expects of a driver container, Inspect says what an image holds. Nothing is executed and nothing is unpacked
-// onto the machine, so no step needs root or a daemon, but one: modules that are compiled ahead of time are a step of a
-// runner (package runner). Where images come from and go to is package registry's.
+// Plan pins everything that goes into an image and returns a Recipe; Build makes layers from it, each a pure
+// function of its inputs and kept in a cache by their digest, and assembles them on the base. Verify checks
+// any image against what the rest of the stack expects of a driver container, Inspect says what an image
+// holds. Nothing is executed and nothing is unpacked onto the machine, so no step needs root or a daemon,
+// except one: a runner (package runner) compiles modules. Package registry reads and writes images.
 package images
 
 import (
@@ -24,14 +24,15 @@ import (
 	"github.com/driver-container/driver-container/kmod/sign"
 )
 
-// Builder makes images. All fields but Observe are needed. It is safe for concurrent use: targets that share a layer make it
-// once.
+// Builder makes images. All fields but Observe are needed. It is safe for concurrent use: targets that share
+// a layer make it once.
 type Builder struct {
 	Planner
 	Binaries func(arch string) ([]recipe.Binary, error) // the programs that go into the entrypoint layer
 	Info     recipe.BuilderInfo
 
-	// Runner gives what compiles modules for images. It is asked when there is something to compile; nil: nothing can be compiled.
+	// Runner gives what compiles modules for images. It is asked when there is something to compile; nil:
+	// nothing can be compiled.
 	Runner   func(context.Context) (runner.Runner, error)
 	Compiles int          // compiles at a time; 0: 1
 	Signer   *sign.Signer // of the modules that are compiled for images; nil: they stay unsigned
@@ -41,8 +42,8 @@ type Builder struct {
 	slots     *semaphore.Weighted
 }
 
-// Plan pins what goes into the image of a target. It reads the base and the signed package indexes and downloads no package
-// and no driver.
+// Plan pins what goes into the image of a target. It reads the base and the signed package indexes and
+// downloads no package and no driver.
 func (b *Builder) Plan(ctx context.Context, t matrix.Target, o recipe.Options) (*recipe.Recipe, error) {
 	programs, err := b.Binaries(t.Arch)
 	if err != nil {
@@ -73,7 +74,8 @@ func spec(r *recipe.Recipe, name, key string) layer.Spec {
 	return layer.Spec{Target: r.Target(), Name: name, Key: key, Compression: r.Compression, Time: r.Time()}
 }
 
-// Build makes the image of a recipe. It fails as fetch, apt, runfile and dpkg do; what was finished stays in the cache.
+// Build makes the image of a recipe. It fails as fetch, apt, runfile and dpkg do; what was finished stays in
+// the cache.
 func (b *Builder) Build(ctx context.Context, r *recipe.Recipe) (v1.Image, error) {
 	base, err := b.base(ctx, r.Base.Location, r)
 	if err != nil {

@@ -12,7 +12,8 @@ import (
 	"github.com/driver-container/driver-container/images/registry"
 )
 
-// Combine makes one artifact of the images of one tag: the image itself, or an index of them, one an architecture.
+// Combine makes one artifact of the images of one tag: the image itself, or an index of them, one an
+// architecture.
 func Combine(built []v1.Image) (registry.Artifact, error) {
 	if len(built) == 1 {
 		return built[0], nil

@@ -45,7 +45,7 @@ func TestDescription(t *testing.T) {
 	if err := got.CheckKernel("6.1.0-38-amd64"); err != nil {
 		t.Errorf("the node does not obey the override: %v", err)
 	}
-	if findings, err := r.examiner().Verify(t.Context(), "x", img); err != nil || verify.Unfit(findings) != nil {
+	if findings, err := examiner(r.b).Verify(t.Context(), "x", img); err != nil || verify.Unfit(findings) != nil {
 		t.Errorf("%v, %v", findings, err)
 	}
 }

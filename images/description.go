@@ -14,8 +14,8 @@ import (
 	"github.com/driver-container/driver-container/images/rootfs"
 )
 
-// descriptionLayer holds one small file. It is a layer of its own, so that images of all systems and drivers share the
-// entrypoint.
+// descriptionLayer holds one small file. It is a layer of its own, so that images of all systems and drivers
+// share the entrypoint.
 func (b *Builder) descriptionLayer(ctx context.Context, r *recipe.Recipe) (v1.Layer, error) {
 	info, err := r.Describe()
 	if err != nil {

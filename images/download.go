@@ -15,8 +15,8 @@ import (
 	"github.com/driver-container/driver-container/images/rootfs"
 )
 
-// Download brings the packages and the driver of a recipe into the cache, verified by their digests. The base is there already:
-// planning reads it.
+// Download brings the packages and the driver of a recipe into the cache, verified by their digests. The base
+// is there already: planning reads it.
 func (b *Builder) Download(ctx context.Context, r *recipe.Recipe) error {
 	step := b.Observe.Begin(r.Target(), "download")
 	if err := step.End(false, b.download(ctx, r, step)); err != nil {

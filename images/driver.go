@@ -16,8 +16,8 @@ import (
 
 type driverLayers struct{ user, kernel v1.Layer }
 
-// driverLayers makes both layers of the driver. They come from one pass over its archives, and only if one of them is not
-// in the cache. They do not depend on the system but on its library folders.
+// driverLayers makes both layers of the driver. They come from one pass over its archives, and only if one of
+// them is not in the cache. They do not depend on the system but on its library folders.
 func (b *Builder) driverLayers(ctx context.Context, r *recipe.Recipe) (driverLayers, error) {
 	userKey, err := layer.Key("user-mode", r.Source.Digests(), r.Driver, r.LibDir, r.LibDir32, r.Profile, r.Compression, r.Epoch)
 	if err != nil {
@@ -44,8 +44,10 @@ func (b *Builder) driverLayers(ctx context.Context, r *recipe.Recipe) (driverLay
 	return made, step.End(false, err)
 }
 
-// unpackDriver makes the layers that have lacks.
-func (b *Builder) unpackDriver(ctx context.Context, r *recipe.Recipe, have driverLayers, userKey, kernelKey string, step *progress.Step) (out driverLayers, err error) {
+// unpackDriver makes the layers that are missing in have.
+func (b *Builder) unpackDriver(
+	ctx context.Context, r *recipe.Recipe, have driverLayers, userKey, kernelKey string, step *progress.Step,
+) (out driverLayers, err error) {
 	spool, err := rootfs.NewSpool(b.Store.Dir())
 	if err != nil {
 		return out, err

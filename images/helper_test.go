@@ -39,8 +39,8 @@ const (
 	libDir    = "usr/lib/x86_64-linux-gnu"
 )
 
-// golden compares text with a file. What differs from run to run is replaced before: the server's address and digests,
-// which are numbered in the order in which they appear.
+// golden compares text with a file. What differs from run to run is replaced before: the server's address and
+// digests, which are numbered in the order in which they appear.
 func golden(t *testing.T, w *imagetest.World, name, got string) {
 	t.Helper()
 	got = normal(w, got)
@@ -82,7 +82,7 @@ func newRig(t *testing.T) *rig {
 	return &rig{w, newBuilder(t, w, t.TempDir())}
 }
 
-func (r *rig) examiner() verify.Examiner { return verify.Examiner{Store: r.b.Store} }
+func examiner(b *Builder) verify.Examiner { return verify.Examiner{Store: b.Store} }
 
 func newBuilder(t *testing.T, w *imagetest.World, cache string) *Builder {
 	t.Helper()

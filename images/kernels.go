@@ -19,16 +19,17 @@ import (
 	"github.com/driver-container/driver-container/images/rootfs"
 )
 
-// DatedKernel is a kernel that the repositories of a system offer, and when the package with its headers was published.
+// DatedKernel is a kernel that the repositories of a system offer, and when the package with its headers was
+// published.
 type DatedKernel struct {
 	distros.Kernel
 	Date time.Time // as the mirror has it; zero: it does not say
 }
 
-// Kernels lists the kernels that the package repositories of a target's base offer headers for, the newest first and of one
-// version the usual flavour first. The driver of the target does not matter. Where the repositories have kernels as well as
-// headers, headers without their kernel (old ones that were left behind) do not count. It downloads no package. Errors are
-// those of Plan.
+// Kernels lists the kernels that the package repositories of a target's base offer headers for, the newest
+// first and of one version the usual flavour first. The driver of the target does not matter. Where the
+// repositories have kernels as well as headers, headers without their kernel (old ones that were left behind)
+// do not count. It downloads no package. Errors are those of Plan.
 func (p *Planner) Kernels(ctx context.Context, t matrix.Target, o recipe.Options) ([]distros.Kernel, error) {
 	offered, _, err := p.offeredKernels(ctx, t, o)
 	var list []distros.Kernel
@@ -38,8 +39,8 @@ func (p *Planner) Kernels(ctx context.Context, t matrix.Target, o recipe.Options
 	return list, err
 }
 
-// DatedKernels is Kernels with one more request for each, for its date. A date that cannot be had is left out, and a note
-// says so.
+// DatedKernels is Kernels with one more request for each kernel, for its date. Where a date is not known it
+// is left out, with a note.
 func (p *Planner) DatedKernels(ctx context.Context, t matrix.Target, o recipe.Options) ([]DatedKernel, error) {
 	offered, repos, err := p.offeredKernels(ctx, t, o)
 	if err != nil {
@@ -73,7 +74,9 @@ func (p *Planner) DatedKernels(ctx context.Context, t matrix.Target, o recipe.Op
 	return list, step.End(false, nil)
 }
 
-func (p *Planner) offeredKernels(ctx context.Context, t matrix.Target, o recipe.Options) (list []packages.Kernel, repos packages.Repositories, err error) {
+func (p *Planner) offeredKernels(
+	ctx context.Context, t matrix.Target, o recipe.Options,
+) (list []packages.Kernel, repos packages.Repositories, err error) {
 	step := p.Observe.Begin(t.System.ID+" "+t.Arch, "kernels")
 	cached := false
 	defer func() { err = step.End(cached, err) }()
@@ -89,8 +92,11 @@ func (p *Planner) offeredKernels(ctx context.Context, t matrix.Target, o recipe.
 	return list, repos, err
 }
 
-// indexedKernels reads the indexes, which takes most of the time, unless they are the ones it read last time.
-func (p *Planner) indexedKernels(ctx context.Context, t matrix.Target, repos packages.Repositories, step *progress.Step) (list []packages.Kernel, cached bool, err error) {
+// indexedKernels reads the indexes, which takes most of the time, unless they have not changed since the last
+// call.
+func (p *Planner) indexedKernels(
+	ctx context.Context, t matrix.Target, repos packages.Repositories, step *progress.Step,
+) (list []packages.Kernel, cached bool, err error) {
 	k, err := layer.Key("kernels", t.Distro.ID(), t.Arch, repos.Digest())
 	if err != nil {
 		return nil, false, err

@@ -28,11 +28,11 @@ const compileOutput = "/modules"
 
 // modulesLayers makes the layers with modules: one for each kernel and flavour, in the order of the recipe.
 func (b *Builder) modulesLayers(ctx context.Context, r *recipe.Recipe, base v1.Image) ([]namedLayer, error) {
-	layers := make([]namedLayer, len(r.Kernels)*len(r.Precompile))
+	layers := make([]namedLayer, len(r.Kernels)*len(r.PrecompiledFlavours))
 	eg, ctx := errgroup.WithContext(ctx)
 	for i, k := range r.Kernels {
-		for j, flavour := range r.Precompile {
-			l := &layers[i*len(r.Precompile)+j]
+		for j, flavour := range r.PrecompiledFlavours {
+			l := &layers[i*len(r.PrecompiledFlavours)+j]
 			l.name = "modules " + flavour + " " + k.Release
 			eg.Go(func() (err error) { l.layer, err = b.modulesLayer(ctx, r, base, k, flavour); return err })
 		}
@@ -40,9 +40,9 @@ func (b *Builder) modulesLayers(ctx context.Context, r *recipe.Recipe, base v1.I
 	return layers, eg.Wait()
 }
 
-// modulesLayer holds the modules of one driver, flavour and kernel. It does not depend on the image that they are for, so that
-// every image that has them shares it. The entrypoint that compiles them is no part of the key: what it does with equal inputs
-// is kbuild.Recipe.
+// modulesLayer holds the modules of one driver, flavour and kernel. It does not depend on the image that they
+// are for, so that every image that has them shares it. The entrypoint that compiles them is no part of the
+// key: what it does with equal inputs is kbuild.Recipe.
 func (b *Builder) modulesLayer(ctx context.Context, r *recipe.Recipe, base v1.Image, k recipe.Kernel, flavour string) (v1.Layer, error) {
 	unsigned, err := layer.Key("modules", r.ModulesInputs(k, flavour)...)
 	if err != nil {
@@ -59,7 +59,8 @@ func (b *Builder) modulesLayer(ctx context.Context, r *recipe.Recipe, base v1.Im
 	return b.signedLayer(ctx, r, name, unsigned, made)
 }
 
-// signedLayer is a layer with modules, signed by the builder's key. It is cached by what was signed and by whom.
+// signedLayer is a layer with modules, signed by the builder's key. It is cached by what was signed and by
+// whom.
 func (b *Builder) signedLayer(ctx context.Context, r *recipe.Recipe, name, unsignedKey string, unsigned v1.Layer) (v1.Layer, error) {
 	k, err := layer.Key("signed-modules", unsignedKey, sign.Fingerprint(b.Signer.Certificate.Raw))
 	if err != nil {
@@ -122,8 +123,8 @@ func compileStep(r *recipe.Recipe, k recipe.Kernel, flavour string, layers []v1.
 	}
 }
 
-// compileRoot is the root to compile in, what changes least below: base, compiler, entrypoint, sources, headers, and a
-// description that says no more than a compile needs to know.
+// compileRoot is the root to compile in, what changes least below: base, compiler, entrypoint, sources,
+// headers, and a description that says no more than a compile needs to know.
 func (b *Builder) compileRoot(ctx context.Context, r *recipe.Recipe, base v1.Image, k recipe.Kernel) ([]v1.Layer, error) {
 	layers, err := base.Layers()
 	if err != nil {
@@ -148,7 +149,8 @@ func (b *Builder) compileRoot(ctx context.Context, r *recipe.Recipe, base v1.Ima
 	return append(slices.Clone(layers), compiler, entrypoint, driver.kernel, headers, description), nil
 }
 
-// compileDescription is the same for all images of a driver: their identity and rules have nothing to do with compiling.
+// compileDescription is the same for all images of a driver: their identity and rules have nothing to do with
+// compiling.
 func (b *Builder) compileDescription(ctx context.Context, r *recipe.Recipe) (v1.Layer, error) {
 	return b.describedLayer(ctx, r, driverinfo.Info{
 		Driver: r.Driver, Branch: r.Branch, OS: r.System, Arch: r.Arch, Profile: string(r.Profile), Flavours: r.Flavours,
@@ -156,7 +158,7 @@ func (b *Builder) compileDescription(ctx context.Context, r *recipe.Recipe) (v1.
 	})
 }
 
-// soleSet reads what a compile left, which must be what was asked for.
+// soleSet reads the set of modules that a compile left, and checks that it is the one that was requested.
 func soleSet(ctx context.Context, r *recipe.Recipe, dir string, k recipe.Kernel, flavour string) (*kbuild.Set, error) {
 	set, err := kbuild.Cache{Dir: dir}.Find(ctx, func(key kbuild.Key) bool {
 		return key.Driver == r.Driver && key.Flavour == flavour && key.Release == k.Release && key.Arch == r.Arch

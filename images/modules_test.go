@@ -141,7 +141,7 @@ func TestThin(t *testing.T) {
 	if err != nil || info.Toolchain || cmp.Diff(info.Precompiled, []driverinfo.Precompiled{{Kernel: imagetest.Kernel, Flavour: "proprietary"}}) != "" {
 		t.Errorf("%+v, %v", info, err)
 	}
-	findings, err := r.examiner().Verify(t.Context(), "x", img)
+	findings, err := examiner(r.b).Verify(t.Context(), "x", img)
 	if err != nil || verify.Unfit(findings) != nil {
 		t.Errorf("%v, %v", findings, err)
 	}

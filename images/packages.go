@@ -14,7 +14,8 @@ import (
 	"github.com/driver-container/driver-container/images/rootfs"
 )
 
-// packagesLayer holds what the image has beside the driver: packages, and what makes more of them to be had on the node.
+// packagesLayer holds what the image has besides the driver: packages, and the repositories from which a node
+// gets more of them.
 func (b *Builder) packagesLayer(ctx context.Context, r *recipe.Recipe, base v1.Image) (v1.Layer, error) {
 	var links map[string]string
 	if r.Toolchain {
@@ -23,8 +24,12 @@ func (b *Builder) packagesLayer(ctx context.Context, r *recipe.Recipe, base v1.I
 	return b.installedLayer(ctx, r, base, "packages", r.Packages, links, r.Public().Repositories)
 }
 
-// installedLayer is packages on the base, recorded as installed, and repositories that are added to the base's.
-func (b *Builder) installedLayer(ctx context.Context, r *recipe.Recipe, base v1.Image, name string, pkgs []distros.Package, links map[string]string, repositories []matrix.Repository) (v1.Layer, error) {
+// installedLayer is packages on the base, recorded as installed, and repositories that are added to the
+// base's.
+func (b *Builder) installedLayer(
+	ctx context.Context, r *recipe.Recipe, base v1.Image, name string, pkgs []distros.Package, links map[string]string,
+	repositories []matrix.Repository,
+) (v1.Layer, error) {
 	inputs := []any{r.Base.Digest, recipe.Digests(pkgs), links, r.Compression, r.Epoch}
 	if len(repositories) > 0 {
 		inputs = append(inputs, repositories)
@@ -60,8 +65,11 @@ func (b *Builder) headersLayer(ctx context.Context, r *recipe.Recipe, base v1.Im
 	})
 }
 
-// unpackedLayer gives packages to install, which lays them over the base.
-func (b *Builder) unpackedLayer(ctx context.Context, r *recipe.Recipe, base v1.Image, of layer.Spec, pkgs []distros.Package, install func(tree, lower *rootfs.Tree, all []packages.Unpacked) error) (v1.Layer, error) {
+// unpackedLayer downloads and unpacks packages and passes them to install, which lays them over the base.
+func (b *Builder) unpackedLayer(
+	ctx context.Context, r *recipe.Recipe, base v1.Image, of layer.Spec, pkgs []distros.Package,
+	install func(tree, lower *rootfs.Tree, all []packages.Unpacked) error,
+) (v1.Layer, error) {
 	return b.Layers().Make(ctx, of, func(ctx context.Context, spool *rootfs.Spool, step *progress.Step) (*rootfs.Tree, error) {
 		lower, err := packages.ReadBase(ctx, b.Store, base, r.Base.Digest, spool, step)
 		if err != nil {
@@ -88,8 +96,8 @@ func sources(r *recipe.Recipe) packages.Sources {
 	return packages.Sources{Distro: r.Distro, Arch: r.Arch, Repositories: r.Repositories, OnlyThese: r.OnlyThese, Kernels: r.Releases()}
 }
 
-// linkBuild makes the link by which modules are built, where the package that has it is the kernel's own and not there: that of
-// all rpm kernels.
+// linkBuild makes the link by which modules are built, where the package that has it is the kernel's own and
+// not there: that of all rpm kernels.
 func linkBuild(tree *rootfs.Tree, d distros.Distro, release string) error {
 	link := "lib/modules/" + release + "/build"
 	if tree.Exists(link) {

@@ -38,8 +38,8 @@ func (p *Planner) Cached() (*Planner, error) {
 	return &cached, nil
 }
 
-// FindPins finds what goes into the image of a target. It reads the base and the signed package indexes and downloads no package
-// and no driver.
+// FindPins finds what goes into the image of a target. It reads the base and the signed package indexes and
+// downloads no package and no driver.
 func (p *Planner) FindPins(ctx context.Context, t matrix.Target, o recipe.Options) (pins recipe.Pins, err error) {
 	asked, err := recipe.Ask(t, o)
 	if err != nil {
@@ -64,8 +64,11 @@ func (p *Planner) FindPins(ctx context.Context, t matrix.Target, o recipe.Option
 	return pins, nil
 }
 
-// open reads the base of a target and opens the repositories that its configuration names. name is for messages.
-func (p *Planner) open(ctx context.Context, t matrix.Target, o recipe.Options, name string, spool *rootfs.Spool, step *progress.Step) (found recipe.Base, repos packages.Repositories, err error) {
+// open reads the base of a target and opens the repositories that its configuration names. name is for
+// messages.
+func (p *Planner) open(
+	ctx context.Context, t matrix.Target, o recipe.Options, name string, spool *rootfs.Spool, step *progress.Step,
+) (found recipe.Base, repos packages.Repositories, err error) {
 	ref := cmp.Or(o.Base, t.System.Base)
 	base, err := p.Registry.Base(ctx, ref, t.Arch)
 	if registry.IsLocal(ref) && errors.Is(err, fs.ErrNotExist) {
@@ -90,7 +93,9 @@ func (p *Planner) open(ctx context.Context, t matrix.Target, o recipe.Options, n
 }
 
 // resolve finds packages, unless an earlier plan of equal base, repositories and wants has found them.
-func (p *Planner) resolve(ctx context.Context, base string, repos packages.Repositories, w recipe.Wants, driver string, step *progress.Step) (pins recipe.Pins, err error) {
+func (p *Planner) resolve(
+	ctx context.Context, base string, repos packages.Repositories, w recipe.Wants, driver string, step *progress.Step,
+) (pins recipe.Pins, err error) {
 	k, err := layer.Key("plan", base, repos.Digest(), driver, w)
 	if err != nil {
 		return pins, err
@@ -98,7 +103,7 @@ func (p *Planner) resolve(ctx context.Context, base string, repos packages.Repos
 	return remembered(p, k, func() (recipe.Pins, error) { return packages.Resolve(ctx, repos, w, driver, step) })
 }
 
-// remembered returns what the cache has for the key of a plan, or else what find finds, which it keeps.
+// remembered returns the cached value of a key. If there is none it calls find and caches its result.
 func remembered[T any](p *Planner, key string, find func() (T, error)) (found T, err error) {
 	name := filepath.Join("plans", key+".json")
 	if data, err := os.ReadFile(filepath.Join(p.Store.Dir(), name)); err == nil && json.Unmarshal(data, &found) == nil {

@@ -50,7 +50,8 @@ func TestRPMSameDigest(t *testing.T) {
 	}
 }
 
-// TestRPMBases: databases of the other formats, found through links, and an index with SHA-512 only that is signed itself.
+// TestRPMBases: databases of the other formats, found through links, and an index with SHA-512 only that is
+// signed itself.
 func TestRPMBases(t *testing.T) {
 	t.Parallel()
 	for id, c := range map[string]struct {
@@ -97,7 +98,7 @@ func TestRPMBases(t *testing.T) {
 			if !tree.Exists("usr/bin/gcc") || !tree.Exists("usr/bin/cc") {
 				t.Error("no compiler by its usual names")
 			}
-			findings, err := r.examiner().Verify(t.Context(), "x", img)
+			findings, err := examiner(r.b).Verify(t.Context(), "x", img)
 			if err != nil || verify.Unfit(findings) != nil {
 				t.Errorf("%v, %v", findings, err)
 			}

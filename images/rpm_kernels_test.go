@@ -34,8 +34,8 @@ func elHeaders(release, flavour string) distros.Kernel {
 	return distros.Kernel{Release: release, Flavour: flavour, Headers: name, Version: strings.TrimSuffix(plain, ".x86_64"), Default: true}
 }
 
-// TestRPMKernels: kernels are what headers packages provide, those of another series are no default, and headers without their
-// kernel do not count unless there are no kernels at all.
+// TestRPMKernels: kernels are what headers packages provide, those of another series are no default, and
+// headers without their kernel do not count unless there are no kernels at all.
 func TestRPMKernels(t *testing.T) {
 	t.Parallel()
 	r := newRPMRig(t, "rocky9")
@@ -112,8 +112,8 @@ func (f *rpmRunner) Run(ctx context.Context, s runner.Step, dir string, say func
 	return leaveSet(ctx, dir, release, flavour, []string{""})
 }
 
-// TestRPMThin: headers lie where their package puts them, the link by which modules are built is made, and none of it, nor the
-// compiler, is in the image.
+// TestRPMThin: headers lie where their package puts them, the link by which modules are built is made, and
+// none of it, nor the compiler, is in the image.
 func TestRPMThin(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ id, release, tree, extra string }{
@@ -146,7 +146,7 @@ func TestRPMThin(t *testing.T) {
 			if all := installedRPMs(t, tree); strings.Contains(strings.Join(all, " "), "gcc") || !strings.Contains(strings.Join(all, " "), "kmod") {
 				t.Errorf("%q", all)
 			}
-			findings, err := r.examiner().Verify(t.Context(), "x", img)
+			findings, err := examiner(r.b).Verify(t.Context(), "x", img)
 			if err != nil || verify.Unfit(findings) != nil || f.runs.Load() != 1 {
 				t.Errorf("%v, %v, %d compiles", findings, err, f.runs.Load())
 			}

@@ -13,7 +13,8 @@ import (
 	"github.com/driver-container/driver-container/images/recipe"
 )
 
-// TestRPMRepositories: the image has the repositories of the matrix, with their keys, in the words of its own package manager.
+// TestRPMRepositories: the image has the repositories of the matrix, with their keys, in the words of its own
+// package manager.
 func TestRPMRepositories(t *testing.T) {
 	t.Parallel()
 	stranger := imagetest.NewKey(t)
@@ -116,7 +117,8 @@ func TestOnlyThese(t *testing.T) {
 	fails(t, err, "none is configured")
 }
 
-// TestRPMMirror: packages come from the mirror that was given last, with the credentials that it asks for, which nobody sees.
+// TestRPMMirror: packages come from the mirror that was given last, with the credentials that it asks for,
+// which are not printed.
 func TestRPMMirror(t *testing.T) {
 	t.Parallel()
 	r := newRPMRig(t, "rocky9")
@@ -164,7 +166,8 @@ func TestRPMMirror(t *testing.T) {
 	}
 }
 
-// TestRPMRepositoryLogin: what a repository of the matrix asks for is given when packages are downloaded, and nobody sees it.
+// TestRPMRepositoryLogin: what a repository of the matrix asks for is given when packages are downloaded, and
+// nobody sees it.
 func TestRPMRepositoryLogin(t *testing.T) {
 	t.Parallel()
 	r := newRPMRig(t, "rocky9")

@@ -158,7 +158,7 @@ func TestRPMImage(t *testing.T) {
 			t.Errorf("%s: capability %x", h.Name, capability)
 		}
 	})
-	findings, err := r.examiner().Verify(t.Context(), "x", img)
+	findings, err := examiner(r.b).Verify(t.Context(), "x", img)
 	if err != nil || verify.Unfit(findings) != nil {
 		t.Errorf("%v, %v", findings, err)
 	}
@@ -168,7 +168,7 @@ func TestRPMImage(t *testing.T) {
 
 func checkInspection(t *testing.T, r *rpmRig, img v1.Image) {
 	t.Helper()
-	i, err := r.examiner().Inspect(t.Context(), "x", img)
+	i, err := examiner(r.b).Inspect(t.Context(), "x", img)
 	if err != nil {
 		t.Fatal(err)
 	}

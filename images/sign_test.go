@@ -69,7 +69,7 @@ func thin(t *testing.T, r *rig) v1.Image {
 // findings are the errors and notes of a rule.
 func findingsOf(t *testing.T, r *rig, img v1.Image, rule string, certs ...*x509.Certificate) (all []verify.Finding) {
 	t.Helper()
-	found, err := r.examiner().Verify(t.Context(), "x", img, certs...)
+	found, err := examiner(r.b).Verify(t.Context(), "x", img, certs...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,7 +81,8 @@ func findingsOf(t *testing.T, r *rig, img v1.Image, rule string, certs ...*x509.
 	return all
 }
 
-// TestSignImage: the layers with modules are those that a build with the key makes, and nothing else changes but a label.
+// TestSignImage: the layers with modules are those that a build with the key makes, and nothing else changes
+// but a label.
 func TestSignImage(t *testing.T) {
 	t.Parallel()
 	r, _ := precompiledRig(t)
@@ -130,7 +131,7 @@ func TestSignImage(t *testing.T) {
 	if found := findingsOf(t, r, signed, "module-signature", other.Certificate); len(found) != 6 || found[0].Severity != verify.Error || !strings.Contains(found[0].Message, "another key") {
 		t.Errorf("verify with another certificate: %v", found)
 	}
-	i, err := r.examiner().Inspect(t.Context(), "x", signed)
+	i, err := examiner(r.b).Inspect(t.Context(), "x", signed)
 	if err != nil || len(i.Modules) != 2 || i.Modules[0].Certificate != sign.Fingerprint(own.Certificate.Raw) || i.Modules[0].Kernel != imagetest.Kernel {
 		t.Fatalf("inspect: %+v, %v", i.Modules, err)
 	}

@@ -143,7 +143,7 @@ func TestVerify(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
-			findings, err := r.examiner().Verify(t.Context(), what, changed(t, good, c.files, c.config))
+			findings, err := examiner(r.b).Verify(t.Context(), what, changed(t, good, c.files, c.config))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -171,7 +171,7 @@ func TestVerifyStranger(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	img := imagetest.Image(t, "arm64", v1.Config{}, imagetest.Gzip(t, imagetest.Tar(t, "", []imagetest.File{{Name: "etc/motd", Body: "hello"}})))
-	findings, err := r.examiner().Verify(t.Context(), "x", img)
+	findings, err := examiner(r.b).Verify(t.Context(), "x", img)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -180,15 +180,15 @@ func TestVerifyStranger(t *testing.T) {
 		b.WriteString(f.String() + "\n")
 	}
 	golden(t, r.World, "verify-stranger.txt", b.String())
-	i, err := r.examiner().Inspect(t.Context(), "x", img)
+	i, err := examiner(r.b).Inspect(t.Context(), "x", img)
 	if err != nil || i.Driver != "" || len(i.Packages) != 0 {
 		t.Errorf("%+v, %v", i, err)
 	}
 	broken := imagetest.Image(t, "arm64", v1.Config{}, imagetest.Gzip(t, []byte("no tar")))
-	if _, err := r.examiner().Verify(t.Context(), "x", broken); err == nil {
+	if _, err := examiner(r.b).Verify(t.Context(), "x", broken); err == nil {
 		t.Error("a broken layer was verified")
 	}
-	if _, err := r.examiner().Inspect(t.Context(), "x", broken); err == nil {
+	if _, err := examiner(r.b).Inspect(t.Context(), "x", broken); err == nil {
 		t.Error("a broken layer was inspected")
 	}
 }

@@ -18,11 +18,13 @@ import (
 	"github.com/driver-container/driver-container/images/rootfs"
 )
 
-// maxInflated bounds the one compressed document that is taken out of a package, supported-gpus.json (0.3 MB today).
+// maxInflated bounds the one compressed document that is taken out of a package, supported-gpus.json (0.3 MB
+// today).
 const maxInflated = 16 << 20
 
-// readDebian reads a driver from Debian's packages into the layout that the .run archive installs: libraries and programs
-// out of the folders that Debian's alternatives lead to, firmware and documents to their places in the image.
+// readDebian reads a driver from Debian's packages into the layout that the .run archive installs: libraries
+// and programs out of the folders that Debian's alternatives lead to, firmware and documents to their places
+// in the image.
 func readDebian(ctx context.Context, env packages.Env, r *recipe.Recipe, spool *rootfs.Spool, step *progress.Step) (*Driver, error) {
 	debs, err := packages.DebReader(env).Unpack(ctx, r.Source.Packages, spool, step)
 	if err != nil {
@@ -42,8 +44,8 @@ func readDebian(ctx context.Context, env packages.Env, r *recipe.Recipe, spool *
 	return d, nil
 }
 
-// debianPlaces maps paths of Debian's packages to those of the .run archive; LIB stands for the library folder. The first
-// pattern that matches counts; an empty place drops the file.
+// debianPlaces maps paths of Debian's packages to those of the .run archive; LIB stands for the library
+// folder. The first pattern that matches counts; an empty place drops the file.
 var debianPlaces = []struct{ pattern, place string }{
 	{`LIB/nvidia/[^/]+/(libvdpau_nvidia\.so.*)`, "LIB/vdpau/$1"},
 	{`LIB/nvidia/[^/]+/nvidia/wine/(.*\.dll)`, "LIB/nvidia/wine/$1"},
@@ -118,8 +120,8 @@ func (d *Driver) inflate(e *rootfs.Entry, name string) (err error) {
 	return d.User.AddBytes(name, 0o644, data)
 }
 
-// takeKernelTar unpacks modules/<package>/... of a module source package. Debian's own build files are left out; the
-// binary objects of the oldest drivers get the names that the driver's Makefile asks for.
+// takeKernelTar unpacks modules/<package>/... of a module source package. Debian's own build files are left
+// out; the binary objects of the oldest drivers get the names that the driver's Makefile asks for.
 func (d *Driver) takeKernelTar(ctx context.Context, r *recipe.Recipe, flavour string, e *rootfs.Entry) (err error) {
 	compressed, err := e.Open()
 	if err != nil {

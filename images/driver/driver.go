@@ -20,8 +20,8 @@ type Driver struct {
 	Kernel *rootfs.Tree // usr/src/nvidia-<version>/kernel and kernel-open
 }
 
-// Read reads the driver of a recipe from its archive or packages, complete and without what the profile leaves out. Its files are
-// in the spool.
+// Read reads the driver of a recipe from its archive or packages, complete and without what the profile
+// leaves out. Its files are in the spool.
 func Read(ctx context.Context, env packages.Env, r *recipe.Recipe, spool *rootfs.Spool, step *progress.Step) (d *Driver, err error) {
 	if r.Source.Runfile != nil {
 		d, err = readRunfile(ctx, env.Fetch, r, spool, step)
@@ -34,8 +34,8 @@ func Read(ctx context.Context, env packages.Env, r *recipe.Recipe, spool *rootfs
 	return d, d.complete(r, spool)
 }
 
-// complete applies the profile, adds what an installation makes on the spot (soname links, as ldconfig would) and refuses a
-// driver that lacks what an image must have.
+// complete applies the profile, adds what an installation makes on the spot (soname links, as ldconfig would)
+// and refuses a driver that lacks what an image must have.
 func (d *Driver) complete(r *recipe.Recipe, spool *rootfs.Spool) error {
 	user := rootfs.New(spool, nil)
 	for _, e := range d.User.All() {

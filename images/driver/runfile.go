@@ -18,8 +18,8 @@ import (
 	"github.com/driver-container/driver-container/images/runfile"
 )
 
-// readRunfile reads a driver from NVIDIA's .run archive: downloaded and verified as a whole, unpacked in one pass, installed
-// as its .manifest says.
+// readRunfile reads a driver from NVIDIA's .run archive: downloaded and verified as a whole, unpacked in one
+// pass, installed as its .manifest says.
 func readRunfile(ctx context.Context, client *fetch.Client, r *recipe.Recipe, spool *rootfs.Spool, step *progress.Step) (*Driver, error) {
 	file, _, err := client.Get(ctx, *r.Source.Runfile, func(done, total int64) { step.Progress("download", done, total) })
 	if err != nil {
@@ -32,8 +32,8 @@ func readRunfile(ctx context.Context, client *fetch.Client, r *recipe.Recipe, sp
 	return installRunfile(raw, r, spool)
 }
 
-// unpackRunfile reads all members into the spool. The archive's own sums are checked besides the matrix's: an archive that
-// contradicts itself is broken however it was pinned.
+// unpackRunfile reads all members into the spool. The archive's own sums are checked besides the matrix's: an
+// archive that contradicts itself is broken however it was pinned.
 func unpackRunfile(ctx context.Context, file string, r *recipe.Recipe, spool *rootfs.Spool, step *progress.Step) (raw *rootfs.Tree, err error) {
 	f, err := os.Open(file)
 	if err != nil {
@@ -112,7 +112,8 @@ func takeRunfile(tree, raw *rootfs.Tree, f runfile.File) error {
 	return tree.AddBytes(f.Path, f.Mode, f.Rewrite(data))
 }
 
-// takeDocuments brings the licence and the list of GPUs to where every image has them. Drivers before R450 have no list.
+// takeDocuments brings the licence and the list of GPUs to where every image has them. Drivers before R450
+// have no list.
 func takeDocuments(d *Driver, raw *rootfs.Tree) error {
 	licence, ok := raw.Lstat("LICENSE")
 	if !ok {

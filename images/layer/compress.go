@@ -17,8 +17,8 @@ func mediaType(c recipe.Compression) types.MediaType {
 	return types.OCILayer
 }
 
-// gzipBlock and zstdWorkers are constants, not settings: the compressed bytes depend on the block size, and must not depend
-// on the machine. The number of goroutines that work on the blocks does not change them.
+// gzipBlock and zstdWorkers are constants, not settings: the compressed bytes depend on the block size, and
+// must not depend on the machine. The number of goroutines that work on the blocks does not change them.
 const (
 	gzipBlock   = 1 << 20
 	zstdWorkers = 2

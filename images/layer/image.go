@@ -7,8 +7,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// Histories are those of the layers of an image. Where the configuration does not have one for each they are empty, and known is
-// false.
+// Histories are those of the layers of an image. Where the configuration does not have one for each they are
+// empty, and known is false.
 func Histories(config *v1.ConfigFile, layers int) (all []v1.History, known bool) {
 	all = slices.DeleteFunc(slices.Clone(config.History), func(h v1.History) bool { return h.EmptyLayer })
 	if len(all) != layers {

@@ -1,5 +1,5 @@
-// Package layer makes the layers of images and keeps them in the cache by the digest of what they are made from. It knows neither
-// recipes nor what is in a layer.
+// Package layer makes the layers of images and keeps them in the cache by the digest of what they are made
+// from. It knows neither recipes nor what is in a layer.
 package layer
 
 import (
@@ -63,7 +63,8 @@ type Cache struct {
 	Observe progress.Observer
 }
 
-// Spec says which layer of which image is to be made. Its bytes depend on Key, which covers its content, Compression and Time.
+// Spec says which layer of which image is to be made. Its bytes depend on Key, which covers its content,
+// Compression and Time.
 type Spec struct {
 	Target      string // of the image, for progress: "535.261.03-debian12 amd64"
 	Name        string
@@ -72,8 +73,11 @@ type Spec struct {
 	Time        time.Time // of all files
 }
 
-// Key is the cache key of a layer, or of another result: the digest of what it is made from. Two images that agree on these inputs
-// share it.
+// Fill makes the content of a layer, with the contents of its files in the spool.
+type Fill func(context.Context, *rootfs.Spool, *progress.Step) (*rootfs.Tree, error)
+
+// Key is the cache key of a layer, or of another result: the digest of what it is made from. Two images that
+// agree on these inputs share it.
 func Key(kind string, inputs ...any) (string, error) {
 	b, err := json.Marshal([]any{recipe.Version, kind, inputs})
 	if err != nil {
@@ -85,7 +89,8 @@ func Key(kind string, inputs ...any) (string, error) {
 
 func file(key string) string { return filepath.Join("layers", key+".json") }
 
-// Get returns the layer of a key when record and blob are both there. A record that cannot be read counts as missing.
+// Get returns the layer of a key when record and blob are both there. A record that cannot be read counts as
+// missing.
 func (c Cache) Get(key string) (v1.Layer, bool) {
 	b, err := os.ReadFile(filepath.Join(c.Store.Dir(), file(key)))
 	if err != nil {
@@ -98,9 +103,9 @@ func (c Cache) Get(key string) (v1.Layer, bool) {
 	return &storedLayer{rec, c.Store}, true
 }
 
-// Make returns the layer of a specification, from the cache or made by fill. Of callers that want the same layer at the same time
-// one makes it and the others wait.
-func (c Cache) Make(ctx context.Context, of Spec, fill func(context.Context, *rootfs.Spool, *progress.Step) (*rootfs.Tree, error)) (v1.Layer, error) {
+// Make returns the layer of a specification, from the cache or made by fill. When several callers request the
+// same layer at the same time, one makes it and the others wait.
+func (c Cache) Make(ctx context.Context, of Spec, fill Fill) (v1.Layer, error) {
 	step := c.Observe.Begin(of.Target, of.Name+" layer")
 	if l, ok := c.Get(of.Key); ok {
 		return l, step.End(true, nil)

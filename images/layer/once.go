@@ -8,11 +8,11 @@ import (
 	"golang.org/x/sync/singleflight"
 )
 
-// errAbandoned says that work was stopped before its end because nobody wanted it any more.
+// errAbandoned means that work was stopped before its end because its caller was cancelled.
 var errAbandoned = errors.New("abandoned")
 
-// Once runs f, or waits for another caller that is running it under the same key. When that caller is cancelled its result
-// is no answer for this one, which then runs f itself.
+// Once runs f, or waits for another caller that is running it under the same key. When that other caller is
+// cancelled, this caller does not take its error but runs f itself.
 func Once[T any](ctx context.Context, running *singleflight.Group, key string, f func() (T, error)) (T, error) {
 	for {
 		made, err, _ := running.Do(key, func() (any, error) {

@@ -12,8 +12,9 @@ import (
 	"github.com/driver-container/driver-container/distros/fetch"
 )
 
-// WorkFolder makes an empty folder in the cache for files that another program has to see by their names. remove takes it away.
-// Folders of builders that were killed go when the next one is made: each is locked while its owner lives.
+// WorkFolder makes an empty folder in the cache for files that another program opens by name. remove takes it
+// away. Folders of builders that were killed go when the next one is made: each is locked while its owner
+// lives.
 func WorkFolder(store *fetch.Store) (dir string, remove func() error, err error) {
 	parent := filepath.Join(store.Dir(), "work")
 	if err := os.MkdirAll(parent, 0o755); err != nil {
@@ -37,7 +38,8 @@ func WorkFolder(store *fetch.Store) (dir string, remove func() error, err error)
 // unlocked is how long a folder may be there without its lock: a moment between two calls.
 const unlocked = time.Minute
 
-// sweep removes folders whose owners are gone. What cannot be removed now is tried again next time.
+// sweep removes folders whose owners have ended. A folder that cannot be removed now is tried again next
+// time.
 func sweep(parent string) {
 	list, err := os.ReadDir(parent)
 	if err != nil {

@@ -49,8 +49,8 @@ func (c *changes) words(what string, old, now []string) {
 	}
 }
 
-// CompareRequests lists what is asked for now and was not when the lock was made, and the other way round. The mirror is left out:
-// it changes where packages come from and not which.
+// CompareRequests lists what is asked for now and was not when the lock was made, and the other way round.
+// The mirror is left out: it changes where packages come from and not which.
 func CompareRequests(old, now recipe.Request) []Change {
 	var c changes
 	name := func(base string) string {
@@ -167,7 +167,7 @@ func Compare(old, now *Target) []Change {
 	return append(append(all, c...), ComparePins(old.Pins, now.Pins)...)
 }
 
-// MismatchError says that what is to be built is not what was locked. Nothing was built.
+// MismatchError means that the image that was requested is not the one that was locked. Nothing was built.
 type MismatchError struct {
 	Target  string // its name
 	Changes []Change

@@ -18,7 +18,7 @@ const (
 	maxDepth = 12
 )
 
-// conflicts says whether git could not merge the file. No line of ours begins with these.
+// conflicts reports whether the file has conflict marks of git. No line that Encode writes begins with them.
 func conflicts(data []byte) bool {
 	for _, mark := range []string{"<<<<<<<", "=======", ">>>>>>>"} {
 		if bytes.HasPrefix(data, []byte(mark)) || bytes.Contains(data, []byte("\n"+mark)) {
@@ -28,8 +28,8 @@ func conflicts(data []byte) bool {
 	return false
 }
 
-// Parse reads a file; name is for messages. It takes nothing on trust: what would be unusable later is ErrFormat now. Sections
-// that want does not name are passed over, unread; nil wants all.
+// Parse reads a file; name is for messages. It checks everything: a value that would be unusable later is
+// ErrFormat now. Sections that want does not name are passed over, unread; nil wants all.
 func Parse(name string, data []byte, want func(name string) bool) (*Lock, error) {
 	fail := func(err error) (*Lock, error) {
 		return nil, fmt.Errorf("%s: %w: %w; driver-build lock --update writes it anew", name, ErrFormat, err)

@@ -15,8 +15,9 @@ const header = `# What the images of the matrix are made from. driver-build lock
 # after a merge with conflicts.
 `
 
-// Encode returns the bytes of the file: one package a line, so that a new version is one line of a diff. What the library would
-// choose by itself (quotes, line breaks, the order of keys) is set here, so that another version of it writes the same bytes.
+// Encode returns the bytes of the file: one package a line, so that a new version is one line of a diff. What
+// the library would choose by itself (quotes, line breaks, the order of keys) is set here, so that another
+// version of it writes the same bytes.
 func (l *Lock) Encode() ([]byte, error) {
 	doc := document{Schema: Schema, Targets: map[string]section{}}
 	for name, t := range l.Targets {
@@ -34,7 +35,8 @@ func (l *Lock) Encode() ([]byte, error) {
 	return append([]byte(header), quoted.ReplaceAllFunc(text, unquote)...), nil
 }
 
-// format sets the style of a node and all below it: mappings in lists on one line, quotes only around text that needs them.
+// format sets the style of a node and all below it: mappings in lists on one line, quotes only around text
+// that needs them.
 func format(n *yaml.Node, flow bool) {
 	switch n.Kind {
 	case yaml.ScalarNode:
@@ -66,13 +68,14 @@ func sortKeys(n *yaml.Node) {
 	n.Content = slices.Concat(pairs...)
 }
 
-// quoted matches text in quotes. The library puts single quotes around plain text with a colon, such as an address, where that is
-// part of a mapping on one line. It needs none there. All other quotes are double.
+// quoted matches text in quotes. The library puts single quotes around plain text with a colon, such as an
+// address, where that is part of a mapping on one line. It needs none there. All other quotes are double.
 var quoted = regexp.MustCompile(`"(?:[^"\\]|\\.)*"|'[^']*'`)
 
 func unquote(s []byte) []byte { return bytes.Trim(s, "'") }
 
-// plain are words that mean themselves in YAML without quotes: they begin with a letter, so that none is a number.
+// plain are words that mean themselves in YAML without quotes: they begin with a letter, so that none is a
+// number.
 var plain = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9._/+~@%=-]*(?::[A-Za-z0-9._/+~@%=-]+)*$`)
 
 // reserved are words that are no text in some version of YAML.

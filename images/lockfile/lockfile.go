@@ -1,11 +1,11 @@
-// Package lockfile keeps what plans found, in a file beside the matrix, so that builds today and next year are made from the same
-// bytes: the digest of each base, and address, size and digest of every package.
+// Package lockfile keeps what plans found, in a file beside the matrix, so that builds today and next year
+// are made from the same bytes: the digest of each base, and address, size and digest of every package.
 //
-// The file is made for version control: a section for each image, one package a line, everything sorted, no time, no path of
-// this machine and no credential in it. The same content gives the same bytes.
+// The file is made for version control: a section for each image, one package a line, everything sorted, no
+// time, no path of this machine and no credential in it. The same content gives the same bytes.
 //
-// It does no planning and asks no network: package images plans, the command decides when. What differs between what was locked
-// and what is wanted or found now is a list of [Change].
+// It does no planning and asks no network: package images plans, the command decides when. What differs
+// between what was locked and what is wanted or found now is a list of [Change].
 package lockfile
 
 import (
@@ -22,7 +22,7 @@ import (
 // Schema is the version of the file's format.
 const Schema = 1
 
-// ErrFormat says that a file is no lock, or one that was damaged or merged badly.
+// ErrFormat means that a file is not a lock, or that it was damaged or merged badly.
 var ErrFormat = errors.New("not a valid lock")
 
 // Lock is what is locked, by Target.Name.
@@ -45,7 +45,8 @@ func Name(tag, arch string) string { return tag + "/" + arch }
 // Name of the target's section.
 func (t *Target) Name() string { return Name(t.Tag, t.Arch) }
 
-// New takes what a plan found. Addresses of files on this machine are refused: nobody else could use them.
+// New makes a section of pins. It refuses addresses of files on this machine, which no other machine could
+// use.
 func New(tag string, of matrix.Target, pins recipe.Pins, asked recipe.Request, kernels []string) (*Target, error) {
 	t := &Target{
 		Tag: tag, System: of.System.ID, Driver: of.Driver.Version, Arch: of.Arch, Asked: asked, Pins: pins.Public(),

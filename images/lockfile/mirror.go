@@ -10,9 +10,10 @@ import (
 	"github.com/driver-container/driver-container/images/recipe"
 )
 
-// WithMirror gives pins whose packages come from a mirror; the digests stay. A mirror is what a plan takes: PREFIX=URL words, and
-// a URL without a path, which replaces hosts. When asked is the same mirror that was locked with, its credentials are put back.
-// What only a plan can tell (a URL with a path, which stands for repositories and not for files) is a *MismatchError.
+// WithMirror gives pins whose packages come from a mirror; the digests stay. A mirror is what a plan takes:
+// PREFIX=URL words, and a URL without a path, which replaces hosts. When asked is the same mirror that was
+// locked with, its credentials are put back. What only a plan can tell (a URL with a path, which stands for
+// repositories and not for files) is a *MismatchError.
 func (t *Target) WithMirror(mirror string, asked recipe.Request) (recipe.Pins, error) {
 	p := t.Pins
 	words := strings.FieldsFunc(mirror, func(r rune) bool { return strings.ContainsRune(", \t\n", r) })
@@ -93,7 +94,8 @@ func moved(words []string, address string) (string, error) {
 	return u.String(), nil
 }
 
-// below says whether an address begins with a prefix, with or without its scheme, at the end of a path element.
+// below says whether an address begins with a prefix, with or without its scheme, at the end of a path
+// element.
 func below(address, prefix string) bool {
 	if _, after, ok := strings.Cut(address, "://"); ok && !strings.Contains(prefix, "://") {
 		address = after

@@ -6,8 +6,9 @@ import (
 	"strings"
 )
 
-// narrow leaves out the sections that nobody wants: a lock of a whole matrix has megabytes, which a YAML reader needs seconds for,
-// and a build needs a section or two. What does not look like the beginning of a section is kept, for the reader to judge.
+// narrow removes the sections that want does not name: a lock of a whole matrix has megabytes, which a YAML
+// reader needs seconds for, and a build needs a section or two. A line that does not look like the beginning
+// of a section is kept for the reader to judge.
 func narrow(data []byte, want func(name string) bool) []byte {
 	out := make([]byte, 0, len(data)/8)
 	below, keep := false, true

@@ -24,12 +24,13 @@ import (
 	"github.com/driver-container/driver-container/kmod/sign"
 )
 
-// ErrNoModules says that an image has no modules that were compiled ahead of time: there is nothing to sign.
+// ErrNoModules means that an image has no precompiled modules, so that there is nothing to sign.
 var ErrNoModules = errors.New("the image has no modules that were compiled ahead of time")
 
-// SignImage returns the image with signatures at its modules that were compiled ahead of time; those that they had are
-// replaced. Layers without modules keep their digests; of the configuration, only the signer's label changes. Every signature
-// is checked against the certificate before the image is returned: see kmod/sign for the errors, and ErrNoModules.
+// SignImage returns the image with signatures on its precompiled modules; the signatures that they had are
+// replaced. Layers without modules keep their digests; of the configuration, only the signer's label changes.
+// Every signature is checked against the certificate before the image is returned: see kmod/sign for the
+// errors, and ErrNoModules.
 func SignImage(ctx context.Context, layers layer.Cache, name string, img v1.Image, s Signatures) (v1.Image, error) {
 	examined, err := moduleLayers(ctx, img)
 	if err != nil {
@@ -55,8 +56,8 @@ func SignImage(ctx context.Context, layers layer.Cache, name string, img v1.Imag
 	return signed, nil
 }
 
-// resigned is a layer with other signatures. It is kept in the cache by what was signed, by whom, and with which signatures where they
-// came from elsewhere.
+// resigned is a layer with other signatures. It is kept in the cache by what was signed, by whom, and with
+// which signatures where they came from elsewhere.
 func resigned(ctx context.Context, layers layer.Cache, of layer.Spec, l v1.Layer, s Signatures) (v1.Layer, error) {
 	digest, err := l.Digest()
 	if err != nil {
@@ -85,8 +86,8 @@ type examinedLayer struct {
 	modules bool
 }
 
-// moduleLayers are the image's layers; at least one has modules when there is no error. Ours say in the history what they are;
-// all others are looked through.
+// moduleLayers are the image's layers; at least one has modules when there is no error. Layers of this
+// project say in the history what they are; all others are read.
 func moduleLayers(ctx context.Context, img v1.Image) ([]examinedLayer, error) {
 	config, err := img.ConfigFile()
 	if err != nil {
@@ -116,8 +117,8 @@ func moduleLayers(ctx context.Context, img v1.Image) ([]examinedLayer, error) {
 	return out, nil
 }
 
-// hasModules looks through a layer. One with modules has nothing else when it is ours; of another, whose modules would have to be taken
-// apart from the rest, no signed copy can be made.
+// hasModules reads a layer. A layer of this project that has modules has nothing else. Of any other layer
+// with modules no signed copy can be made, because the modules would have to be separated from the rest.
 func hasModules(ctx context.Context, l v1.Layer) (modules bool, err error) {
 	r, err := l.Uncompressed()
 	if err != nil {

@@ -29,10 +29,11 @@ type answer struct {
 	plain bool // a signature over the digest, not PKCS#7
 }
 
-// ImportSignatures reads what an offline signer left in dir, beside the request: for each module a file <sha256>.p7s (PKCS#7, DER;
-// or <sha256>.ko.p7s, as sign-file calls it) or <sha256>.sig (the signature over the digest alone: RSA PKCS#1 v1.5, or ECDSA in DER). All
-// modules of the request must have one. images are those that the signatures are meant for, by architecture: the request must be for
-// them, else the error wraps ErrRequest. A missing signature is sign.ErrUnsigned. Whether the signatures are right SignImage finds.
+// ImportSignatures reads what an offline signer left in dir, beside the request: for each module a file
+// <sha256>.p7s (PKCS#7, DER; or <sha256>.ko.p7s, as sign-file calls it) or <sha256>.sig (the signature over
+// the digest alone: RSA PKCS#1 v1.5, or ECDSA in DER). All modules of the request must have one. images are
+// those that the signatures are meant for, by architecture: the request must be for them, else the error
+// wraps ErrRequest. A missing signature is sign.ErrUnsigned. SignImage checks the signatures themselves.
 func ImportSignatures(dir string, images map[string]v1.Image, cert *x509.Certificate) (Signatures, error) {
 	none := Signatures{}
 	q, err := readRequest(dir)

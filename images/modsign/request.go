@@ -21,7 +21,7 @@ import (
 	"github.com/driver-container/driver-container/kmod/sign"
 )
 
-// RequestName is the file of a folder for an offline signer that says what is to be signed.
+// RequestName is the name of the file that lists, in a folder for an offline signer, what has to be signed.
 const RequestName = "request.json"
 
 const (
@@ -30,10 +30,10 @@ const (
 	maxRequestItems = 4096
 )
 
-// ErrRequest says that a folder with signatures does not belong to an image, or is damaged.
+// ErrRequest means that a folder with signatures does not belong to an image, or is damaged.
 var ErrRequest = errors.New("the signatures are not for this image")
 
-// SigningRequest says what of an image is to be signed, for a signer that has no access to it.
+// SigningRequest lists what has to be signed of an image, for a signer that has no access to the image.
 type SigningRequest struct {
 	Schema  int               `json:"schema"`
 	Images  map[string]string `json:"images"` // architecture -> digest of the manifest
@@ -53,8 +53,8 @@ type RequestedModule struct {
 	Size   int64  `json:"size"`   // bytes to be signed
 }
 
-// RequestSignatures writes into dir, which is made and must be empty, what an offline signer needs: the digests of the modules
-// of the images (by architecture), or the modules themselves, and last the request.
+// RequestSignatures writes into dir, which is made and must be empty, what an offline signer needs: the
+// digests of the modules of the images (by architecture), or the modules themselves, and last the request.
 func RequestSignatures(ctx context.Context, store *fetch.Store, dir string, images map[string]v1.Image, whole bool) (*SigningRequest, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, fmt.Errorf("write the request for signatures: %w", err)
@@ -128,7 +128,8 @@ func (q *SigningRequest) add(ctx context.Context, dir, arch string, set *kbuild.
 	return nil
 }
 
-// contentSum is the SHA-256 of a module without its signature; where that has been computed already, digest is it.
+// contentSum is the SHA-256 of a module without its signature; where that has been computed already, digest
+// is it.
 func contentSum(ctx context.Context, path string, hash crypto.Hash, digest []byte) (string, error) {
 	if hash != crypto.SHA256 {
 		var err error

@@ -18,7 +18,7 @@ import (
 	"github.com/driver-container/driver-container/kmod/sign"
 )
 
-// Signatures says who signs the modules of an image, and how.
+// Signatures is the source of the signatures of an image's modules.
 type Signatures struct {
 	Certificate *x509.Certificate // of the key; everything is checked against it
 	made        string            // what they are made from, for the cache; "" by the key, here and now
@@ -56,7 +56,8 @@ func hashOf(set *kbuild.Set) (crypto.Hash, error) {
 	return hash, nil
 }
 
-// Sign adds the sets of a layer to tree, with signatures. The sets lie in the store's folder while that happens.
+// Sign adds the sets of a layer to tree, with signatures. The sets lie in the store's folder while that
+// happens.
 func (s Signatures) Sign(ctx context.Context, store *fetch.Store, l v1.Layer, tree *rootfs.Tree) error {
 	return moduleset.Each(ctx, store, l, func(set *kbuild.Set, work string) error {
 		signed := filepath.Join(work, "signed")

@@ -1,5 +1,5 @@
-// Package moduleset puts sets of compiled modules into layers and gets them out again. In an image each set is a folder of
-// recipe.ModulesDir, as in a kbuild.Cache.
+// Package moduleset puts sets of compiled modules into layers and gets them out again. In an image each set
+// is a folder of recipe.ModulesDir, as in a kbuild.Cache.
 package moduleset
 
 import (
@@ -23,10 +23,12 @@ import (
 	"github.com/driver-container/driver-container/kmod/kbuild"
 )
 
-// maxModule bounds one file of a layer with modules. The largest module of NVIDIA has 65 MB without debug information.
+// maxModule bounds one file of a layer with modules. The largest module of NVIDIA has 65 MB without debug
+// information.
 const maxModule = 1 << 30
 
-// Split returns the folder of a set and the file in it of a path below ModulesDir: "535.261.03-proprietary-...", "nvidia.ko".
+// Split returns the folder of a set and the file in it of a path below ModulesDir:
+// "535.261.03-proprietary-...", "nvidia.ko".
 func Split(name string) (set, file string, ok bool) {
 	rest, below := strings.CutPrefix(name, recipe.ModulesDir+"/")
 	set, file = path.Split(rest)
@@ -61,8 +63,8 @@ func addLocal(tree *rootfs.Tree, name, file string) (err error) {
 	return tree.AddFile(name, 0o644, info.Size(), io.LimitReader(f, info.Size()))
 }
 
-// Each calls f for each set of modules of a layer, which is checked and lies on this machine until f returns. work is an empty
-// folder for f.
+// Each calls f for each set of modules of a layer, which is checked and lies on this machine until f returns.
+// work is an empty folder for f.
 func Each(ctx context.Context, store *fetch.Store, l v1.Layer, f func(set *kbuild.Set, work string) error) (err error) {
 	dir, remove, err := layer.WorkFolder(store)
 	if err != nil {
@@ -90,7 +92,8 @@ func Each(ctx context.Context, store *fetch.Store, l v1.Layer, f func(set *kbuil
 	return nil
 }
 
-// extract copies the sets of modules of a layer to a folder and names them, in their order. Other files are passed over.
+// extract copies the sets of modules of a layer to a folder and names them, in their order. Other files are
+// passed over.
 func extract(ctx context.Context, l v1.Layer, dir string) (names []string, err error) {
 	r, err := l.Uncompressed()
 	if err != nil {

@@ -19,7 +19,8 @@ import (
 	"github.com/driver-container/driver-container/images/rootfs"
 )
 
-// baseFacts are the files of a base whose content planning and layering need; of all others only name, mode and link count.
+// baseFacts are the files of a base whose content planning and layering need; of all others only name, mode
+// and link count.
 var baseFacts = []string{
 	"etc/os-release", "usr/lib/os-release", "etc/ld.so.conf",
 	"etc/apt/", "usr/share/keyrings/", "usr/share/gnupg/", "var/lib/dpkg/status", "var/lib/dpkg/info/",
@@ -30,7 +31,7 @@ var baseFacts = []string{
 // factsVersion is part of the name under which facts are kept: raise it when more of a base is to be kept.
 const factsVersion = "2"
 
-// IsDatabase says whether a file is part of the record of what is installed.
+// IsDatabase reports whether a file is part of the record of what is installed.
 func IsDatabase(path string) bool { return path == dpkgStatus || isRPMDatabase(path) }
 
 func isRPMDatabase(path string) bool {
@@ -49,8 +50,8 @@ func isBaseFact(path string) bool {
 	return false
 }
 
-// ReadBase returns the facts of a base as a tree. They are kept in the cache as a small tar, by the base's digest, so that a build that
-// finds everything else cached does not read the base again.
+// ReadBase returns the facts of a base as a tree. They are kept in the cache as a small tar, by the base's
+// digest, so that a build that finds everything else cached does not read the base again.
 func ReadBase(ctx context.Context, store *fetch.Store, img v1.Image, digest string, spool *rootfs.Spool, step *progress.Step) (*rootfs.Tree, error) {
 	name := filepath.Join("bases", strings.TrimPrefix(digest, "sha256:")+"-"+factsVersion+".tar")
 	if tree, err := readFacts(ctx, filepath.Join(store.Dir(), name), spool); err == nil {
@@ -77,7 +78,8 @@ func readFacts(ctx context.Context, path string, spool *rootfs.Spool) (tree *roo
 	return tree, tree.Apply(ctx, bufio.NewReaderSize(f, 256<<10), nil)
 }
 
-// ErrBase says that the base which was asked for cannot be the base of the target: it is not there, or of another system.
+// ErrBase means that the requested base cannot be the base of the target: it does not exist, or is of another
+// system.
 var ErrBase = errors.New("unsuitable base")
 
 // CheckSystem refuses a base of another system than the target's: its packages and libraries would not fit.

@@ -26,8 +26,8 @@ const (
 	dpkgInfo   = "var/lib/dpkg/info/"
 )
 
-// infoFiles are the control files that dpkg keeps of an installed package and that describe it. Scripts are left out: they
-// have not been run, and would act on a system that is none.
+// infoFiles are the control files that dpkg keeps of an installed package and that describe it. Scripts are
+// left out: they have not been run, and there is no running system that they could act on.
 var infoFiles = []string{"md5sums", "conffiles", "shlibs", "symbols", "triggers"}
 
 // debManager is Debian's packages.
@@ -74,7 +74,8 @@ func (debManager) reader(env Env, _ Sources, _ *rootfs.Tree) (Reader, error) {
 	return DebReader(env), nil
 }
 
-// DebReader reads .deb packages of any base: their digests come from a signed index, and no repository asks for more than a URL has.
+// DebReader reads .deb packages of any base: their digests come from a signed index, and no repository asks
+// for more than a URL has.
 func DebReader(env Env) Reader {
 	return Reader{env: env, Client: func(string) (*fetch.Client, error) { return env.Fetch, nil }, unpack: unpackDeb}
 }
@@ -94,7 +95,7 @@ func unpackDeb(ctx context.Context, file string, _ distros.Package, spool *rootf
 	})
 }
 
-// record writes dpkg's database. What it says of a package is the same whenever that is installed.
+// record writes dpkg's database. Its record of a package does not depend on the time of the installation.
 func (debManager) record(tree, lower *rootfs.Tree, debs []Unpacked, _ time.Time) error {
 	for _, u := range debs {
 		if err := recordDeb(tree, lower, u); err != nil {
@@ -123,8 +124,8 @@ func (debManager) installed(tree *rootfs.Tree) ([]Installed, error) {
 	return all, nil
 }
 
-// recordDeb writes the package's files in dpkg's info folder, and removes what an older version of it in the base had and this
-// one has not.
+// recordDeb writes the package's files in dpkg's info folder, and removes what an older version of it in the
+// base had and this one has not.
 func recordDeb(tree, lower *rootfs.Tree, u Unpacked) error {
 	stem := dpkgInfo + u.deb.Control.Get("Package")
 	if u.deb.Control.Get("Multi-Arch") == "same" {
@@ -153,7 +154,8 @@ func recordDeb(tree, lower *rootfs.Tree, u Unpacked) error {
 	return nil
 }
 
-// wantedSums drops the lines of md5sums whose files were left out, so that dpkg --verify finds nothing missing.
+// wantedSums drops the lines of md5sums whose files were left out, so that dpkg --verify finds nothing
+// missing.
 func wantedSums(data []byte) []byte {
 	var kept bytes.Buffer
 	for line := range bytes.Lines(data) {
@@ -164,7 +166,8 @@ func wantedSums(data []byte) []byte {
 	return kept.Bytes()
 }
 
-// recordStatus writes dpkg's list of installed packages, with the digests of configuration files that dpkg compares later.
+// recordStatus writes dpkg's list of installed packages, with the digests of configuration files that dpkg
+// compares later.
 func recordStatus(tree, lower *rootfs.Tree, debs []Unpacked) error {
 	text, err := lower.ReadFile(dpkgStatus)
 	if err != nil {

@@ -57,8 +57,9 @@ func (x debIndex) resolve(_ context.Context, want []string) ([]distros.Package, 
 	return all, err
 }
 
-// find finds a pinned package ("libcuda1=535.261.03-1") or, of one that Debian builds at versions of its own, the version of the
-// driver's own time: the newest that is not newer than the driver, else the oldest there is.
+// find finds a pinned package ("libcuda1=535.261.03-1") or, of one that Debian builds at versions of its own,
+// the version of the driver's own time: the newest that is not newer than the driver, else the oldest there
+// is.
 func (x debIndex) find(want, driver string) (*distros.Package, error) {
 	all := x.Versions(want)
 	if strings.Contains(want, "=") || len(all) == 0 {
@@ -76,8 +77,8 @@ func (x debIndex) find(want, driver string) (*distros.Package, error) {
 	return &all[len(all)-1].Package, nil
 }
 
-// kernels picks the kernels out of the index. Where the repositories have kernels as well as headers, headers without their
-// kernel (old ones that were left behind) do not count.
+// kernels picks the kernels out of the index. Where the repositories have kernels as well as headers, headers
+// without their kernel (old ones that were left behind) do not count.
 func (x debIndex) kernels(d distros.Distro, arch string) []Kernel {
 	var with, without []Kernel
 	series := map[string]string{} // flavour -> "6.1"
@@ -101,13 +102,14 @@ func (x debIndex) kernels(d distros.Distro, arch string) []Kernel {
 			without = append(without, k)
 		}
 	}
-	if len(with) == 0 { // a site's repository of headers
+	if len(with) == 0 { // a repository that a site keeps for headers
 		return without
 	}
 	return with
 }
 
-// defaultSeries is the series of the kernel that the metapackage of a flavour installs, "" when there is none.
+// defaultSeries is the series of the kernel that the metapackage of a flavour installs, "" when there is
+// none.
 func (x debIndex) defaultSeries(d distros.Distro, flavour, arch string) string {
 	meta, ok := x.Candidate(d.KernelMeta(flavour))
 	if !ok {

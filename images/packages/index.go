@@ -70,8 +70,8 @@ func loaded(ctx context.Context, repos Repositories, step *progress.Step) (index
 	return x, nil
 }
 
-// Resolve finds the packages that are wanted, and what they need; driver is the version whose packages are among them. The base of
-// the pins is left empty.
+// Resolve finds the packages that are wanted, and what they need; driver is the version whose packages are
+// among them. The base of the pins is left empty.
 func Resolve(ctx context.Context, repos Repositories, w recipe.Wants, driver string, step *progress.Step) (p recipe.Pins, err error) {
 	x, err := loaded(ctx, repos, step)
 	if err != nil {
@@ -96,8 +96,8 @@ func Resolve(ctx context.Context, repos Repositories, w recipe.Wants, driver str
 	return p, nil
 }
 
-// resolveCompiler resolves what compiling modules for the image takes: a compiler, and the headers of each kernel, which come with
-// what they need beyond the compiler.
+// resolveCompiler resolves what compiling modules for the image takes: a compiler, and the headers of each
+// kernel, which come with what they need beyond the compiler.
 func resolveCompiler(ctx context.Context, x index, w recipe.Wants, p *recipe.Pins) (err error) {
 	if p.Compiler, err = x.resolve(ctx, w.Compiler); err != nil {
 		return err

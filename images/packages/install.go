@@ -13,7 +13,8 @@ import (
 	"github.com/driver-container/driver-container/images/rootfs"
 )
 
-// unwanted says whether a packaged file has no use in a driver container. Copyright files and licences stay.
+// unwanted reports whether a packaged file has no use in a driver container. Copyright files and licences
+// stay.
 func unwanted(p string) bool {
 	for _, dir := range []string{"usr/share/man/", "usr/share/info/", "usr/share/lintian/", "usr/share/locale/", "usr/share/bug/", "usr/share/doc-base/", "usr/share/gcc/python/", "usr/share/gdb/"} {
 		if strings.HasPrefix(p, dir) {
@@ -44,7 +45,8 @@ func Configure(d distros.Distro, tree *rootfs.Tree, all []matrix.Repository) err
 	return m.configure(tree, all)
 }
 
-// Place lays packages over a base as their package manager would without running their scripts, and notes the paths of each.
+// Place lays packages over a base as their package manager would without running their scripts, and notes the
+// paths of each.
 func Place(tree *rootfs.Tree, all []Unpacked) error {
 	for i, u := range all {
 		for _, e := range u.Tree.All() {

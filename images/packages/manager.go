@@ -1,5 +1,5 @@
-// Package packages finds, reads and installs the packages of operating systems. Both kinds, .deb and .rpm, are behind one seam,
-// [manager]. Nothing of a package is executed.
+// Package packages finds, reads and installs the packages of operating systems. Both kinds, .deb and .rpm,
+// are behind one seam, [manager]. Nothing of a package is executed.
 package packages
 
 import (
@@ -23,8 +23,8 @@ type Env struct {
 	Fetch *fetch.Client
 	Jobs  int // downloads and packages unpacked at a time; 0: 4
 
-	// Machine is the root of this machine, for the subscription that repositories may ask for and that is mounted into containers
-	// of subscribed hosts; nothing of it goes into images. nil: there is none.
+	// Machine is the root of this machine, for the subscription that repositories may ask for and that is
+	// mounted into containers of subscribed hosts; nothing of it goes into images. nil: there is none.
 	Machine       fs.FS
 	AllowRollback bool // accept an index of rpm packages that is older than one seen before
 }
@@ -57,15 +57,15 @@ func SourcesOf(t matrix.Target, o recipe.Options) Sources {
 	}
 }
 
-// manager is what a kind of packages has of its own: its repositories, its archives and its record of what is installed.
-// debManager and rpmManager are all there are.
+// manager is what a kind of packages has of its own: its repositories, its archives and its record of what is
+// installed. debManager and rpmManager implement it.
 type manager interface {
 	// open reads the base's configuration and, verified, the heads of the repositories that it names.
 	open(ctx context.Context, env Env, s Sources, base *rootfs.Tree) (Repositories, error)
-	// reader gives what downloads and reads packages.
+	// reader returns a Reader for the packages of these sources.
 	reader(env Env, s Sources, base *rootfs.Tree) (Reader, error)
-	// record writes into tree, which lies over lower, that the packages are installed, and removes what older versions of them
-	// left there.
+	// record writes into tree, which lies over lower, that the packages are installed, and removes what older
+	// versions of them left there.
 	record(tree, lower *rootfs.Tree, all []Unpacked, when time.Time) error
 	// configure adds repositories to those that the image itself knows.
 	configure(tree *rootfs.Tree, all []matrix.Repository) error
@@ -101,7 +101,8 @@ type Installed struct {
 	Arch    string `json:"arch"`
 }
 
-// InstalledIn lists the packages of a root. It asks both managers: an image need not say which system it is of.
+// InstalledIn lists the packages of a root. It asks both managers: an image need not say which system it is
+// of.
 func InstalledIn(tree *rootfs.Tree) (all []Installed, err error) {
 	for _, m := range []manager{debManager{}, rpmManager{}} {
 		some, err := m.installed(tree)

@@ -20,7 +20,7 @@ type Reader struct {
 	env Env
 	// Client downloads from a URL: repositories can ask for certificates and credentials.
 	Client func(url string) (*fetch.Client, error)
-	// unpack reads a package from a downloaded file, verified as far as its digest has not done that.
+	// unpack reads a package from a downloaded file, and verifies what its digest does not cover.
 	unpack func(ctx context.Context, file string, p distros.Package, spool *rootfs.Spool) (Unpacked, error)
 }
 

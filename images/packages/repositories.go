@@ -8,8 +8,8 @@ import (
 	"github.com/driver-container/driver-container/images/rootfs"
 )
 
-// repositoriesName is the name of the files that tell an image's own package manager, and the node that looks for headers, of the
-// matrix' repositories.
+// repositoriesName is the name of the files that tell an image's own package manager, and the node that looks
+// for headers, of the matrix' repositories.
 const repositoriesName = "driver-build"
 
 // configure writes them as apt reads them, with their keys.

@@ -16,7 +16,7 @@ import (
 	"github.com/driver-container/driver-container/images/rootfs"
 )
 
-// rpmManager is the packages of Red Hat, SUSE and their kin.
+// rpmManager manages the packages of Red Hat, SUSE and the systems that follow them.
 type rpmManager struct{}
 
 func (rpmManager) open(ctx context.Context, env Env, s Sources, tree *rootfs.Tree) (Repositories, error) {
@@ -35,7 +35,7 @@ func (rpmManager) open(ctx context.Context, env Env, s Sources, tree *rootfs.Tre
 	return rpmRepositories{releases, base, mirrorLogins(s.Mirror)}, nil
 }
 
-// rpmBase is what a base says of its packages.
+// rpmBase is the state of the packages of a base.
 type rpmBase struct {
 	installed []rpmfile.Metadata
 	keys      [][]byte // of its database, armoured
@@ -69,8 +69,8 @@ func readRPMBase(tree *rootfs.Tree, arch string) (b rpmBase, err error) {
 	return b, err
 }
 
-// rpmOptions is the configuration of the base with what matrix and command line add. A subscription of this machine counts as
-// well, as it does in containers of subscribed hosts.
+// rpmOptions is the configuration of the base with what matrix and command line add. A subscription of this
+// machine counts as well, as it does in containers of subscribed hosts.
 func rpmOptions(env Env, s Sources, base rpmBase, tree *rootfs.Tree) (rpm.Options, error) {
 	options := rpm.Options{
 		Fetch: env.Fetch, Root: tree.OpenFS(), Machine: env.Machine, Arch: base.arch, Vars: base.vars, Keyrings: base.keys,
@@ -85,8 +85,8 @@ func rpmOptions(env Env, s Sources, base rpmBase, tree *rootfs.Tree) (rpm.Option
 	return options, nil
 }
 
-// rpmSources are the repositories of the base, those of a subscription, those that are switched off but have the headers of older
-// kernels that are asked for, and those of the matrix.
+// rpmSources are the repositories of the base, those of a subscription, those that are switched off but have
+// the headers of older kernels that are asked for, and those of the matrix.
 func rpmSources(options rpm.Options, of Sources) (sources []repoconf.Source, err error) {
 	if !of.OnlyThese {
 		if sources, err = repoconf.ReadSources(options.Root, options.Vars); err != nil {

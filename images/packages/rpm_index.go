@@ -21,7 +21,8 @@ type rpmRepositories struct {
 	logins logins
 }
 
-// Digest also tells apart what authenticates at a mirror: it is in the addresses of packages, which plans remember.
+// Digest also covers the logins at mirrors: they are part of the addresses of packages, which cached plans
+// hold.
 func (r rpmRepositories) Digest() string {
 	digest := r.Releases.Digest()
 	if len(r.logins) == 0 {
@@ -48,7 +49,8 @@ type rpmIndex struct {
 	logins    logins
 }
 
-// pinned is a package with an address that can be asked for at any time, when nobody knows of the mirror any more.
+// pinned returns a package whose address includes the login at the mirror, so that a later run can download
+// it without knowing the mirror.
 func (x rpmIndex) pinned(p *rpm.Package) distros.Package {
 	out := p.Package
 	out.URL = x.logins.put(out.URL)
@@ -64,7 +66,7 @@ func (x rpmIndex) resolve(ctx context.Context, want []string) ([]distros.Package
 	return all, err
 }
 
-// find has no use for the driver: nobody's rpm packages are taken for parts of one.
+// find ignores the driver: drivers are never taken from rpm packages.
 func (x rpmIndex) find(want, _ string) (*distros.Package, error) {
 	p, err := x.Find(want)
 	if err != nil {
@@ -74,8 +76,8 @@ func (x rpmIndex) find(want, _ string) (*distros.Package, error) {
 	return &found, nil
 }
 
-// kernels picks the kernels out of what packages provide. As with Debian's packages, headers without their kernel do not count where
-// there are kernels at all.
+// kernels picks the kernels out of what packages provide. As with Debian's packages, headers without their
+// kernel do not count where there are kernels at all.
 func (x rpmIndex) kernels(d distros.Distro, _ string) []Kernel {
 	system, ok := d.(distros.RPM)
 	if !ok {
@@ -123,13 +125,14 @@ func kernelsOfRPM(d distros.RPM, p *rpm.Package) (all []Kernel) {
 	return all
 }
 
-// offers says whether a package meets a dependency that is written as text.
+// offers reports whether a package satisfies a dependency, given as text.
 func (x rpmIndex) offers(text string) bool {
 	want, err := rpmfile.ParseRequirement(text)
 	return err == nil && len(x.WhatProvides(want.Relation)) > 0
 }
 
-// defaultSeries is the series of the newest kernel that the package of a flavour is for, "" when there is none.
+// defaultSeries is the series of the newest kernel that the package of a flavour is for, "" when there is
+// none.
 func (x rpmIndex) defaultSeries(d distros.RPM, flavour string) string {
 	meta, ok := x.Candidate(d.KernelMeta(flavour))
 	if !ok {

@@ -7,9 +7,10 @@ import (
 	"strings"
 )
 
-// logins are the users and passwords of mirrors, by the beginning of the addresses that they are for: scheme and host. Package rpm
-// keeps them out of addresses and asks with them while it knows the mirror. A recipe is built without: there its addresses have
-// them, as those of .deb packages, and Recipe.Public takes them out.
+// logins are the users and passwords of mirrors, by the beginning of the addresses that they are for: scheme
+// and host. Package rpm keeps them out of addresses and adds them to its own requests. A recipe is built
+// without package rpm's knowledge of mirrors, so its addresses hold them, as those of .deb packages do, and
+// Recipe.Public removes them.
 type logins map[string]*url.Userinfo
 
 // mirrorLogins finds them in the words of a mirror, which rpm.WithMirror checks.
@@ -27,7 +28,7 @@ func mirrorLogins(mirror string) logins {
 	return found
 }
 
-// put adds the login to an address that is on a mirror.
+// put adds the login of a mirror to an address on it.
 func (l logins) put(address string) string {
 	u, err := url.Parse(address)
 	if err != nil || u.User != nil || l[u.Scheme+"://"+u.Host] == nil {
@@ -37,7 +38,7 @@ func (l logins) put(address string) string {
 	return u.String()
 }
 
-// secrets are all of it, for a digest.
+// secrets returns all logins as text, for a digest.
 func (l logins) secrets() string {
 	var b strings.Builder
 	for _, place := range slices.Sorted(maps.Keys(l)) {

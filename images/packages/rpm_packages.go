@@ -19,7 +19,7 @@ import (
 	"github.com/driver-container/driver-container/images/rootfs"
 )
 
-// reader has the keys of the base and of the matrix: the digest of an .rpm may come from an index that nobody signed.
+// reader has the keys of the base and of the matrix: the digest of an .rpm may come from an unsigned index.
 func (rpmManager) reader(env Env, s Sources, lower *rootfs.Tree) (Reader, error) {
 	base, err := readRPMBase(lower, s.Arch)
 	if err != nil {
@@ -63,7 +63,7 @@ func unpackRPM(ctx context.Context, file string, p distros.Package, keys rpmfile
 	if err != nil {
 		return u, err
 	}
-	// An index that nobody signed may name an old package, rightly signed, as a new one.
+	// An unsigned index may list an old package, with its valid signature, as a new one.
 	if want, err := rpmfile.ParseEVR(p.Version); err != nil || m.Name != p.Name || m.Arch != p.Arch || rpmfile.Compare(m.EVR, want) != 0 {
 		return u, fmt.Errorf("%w: it calls itself %.100q %.100q of %.20q", rpmfile.ErrFormat, m.Name, m.EVR, m.Arch)
 	}
@@ -116,8 +116,8 @@ func (rpmManager) record(tree, lower *rootfs.Tree, all []Unpacked, when time.Tim
 	return nil
 }
 
-// removeReplaced deletes the files of the packages that new ones take the place of, but for those that another package of the base
-// has as well, which stays.
+// removeReplaced deletes the files of the packages that new ones replace, except those that another package
+// of the base has as well.
 func removeReplaced(tree, lower *rootfs.Tree, db *rpmdb.Database, headers []*rpmfile.Header) error {
 	replaced, err := db.Replaced(headers)
 	if err != nil || len(replaced) == 0 {
@@ -141,8 +141,8 @@ func removeReplaced(tree, lower *rootfs.Tree, db *rpmdb.Database, headers []*rpm
 	return removeOld(tree, lower, slices.DeleteFunc(gone, func(file string) bool { return stays[file] }))
 }
 
-// colour says which kinds of programs the system runs beside each other, as rpm notes it of each package: what the base's own say,
-// the last of them being the newest.
+// colour returns the kinds of programs (32 and 64 bit) that the system runs side by side, as rpm records it
+// with each package. It takes the value of the newest package of the base, which is the last one.
 func colour(all []*rpmfile.Header) uint32 {
 	for _, h := range slices.Backward(all) {
 		if n, ok := h.Int(rpmfile.TagInstallColor); ok {

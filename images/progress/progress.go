@@ -31,7 +31,7 @@ type Step struct {
 	observe Observer
 	id      string
 	name    string
-	last    atomic.Int64 // unix milliseconds of the last progress event: more than ten a second help nobody
+	last    atomic.Int64 // unix milliseconds of the last progress event: more than ten a second are of no use
 }
 
 // Begin starts a step of a target ("535.261.03-debian12 amd64").
@@ -49,7 +49,8 @@ func (s *Step) send(e Event) {
 	s.observe(e)
 }
 
-// Progress reports bytes; total is 0 when unknown. Events come at most ten times a second, the final one always.
+// Progress reports bytes; total is 0 when unknown. Events come at most ten times a second, the final one
+// always.
 func (s *Step) Progress(item string, current, total int64) {
 	now := time.Now().UnixMilli()
 	if last := s.last.Load(); now-last < 100 && current != total || !s.last.CompareAndSwap(s.last.Load(), now) {
@@ -61,13 +62,15 @@ func (s *Step) Progress(item string, current, total int64) {
 // Note passes a line on to people.
 func (s *Step) Note(text string) { s.send(Event{Note: text}) }
 
-// End closes the step: with the error, or as done, or as found in the cache. It returns err, so that it can wrap a result.
+// End closes the step: with the error, or as done, or as found in the cache. It returns err, so that it can
+// wrap a result.
 func (s *Step) End(cached bool, err error) error {
 	s.send(Event{Completed: true, Cached: cached, Err: err})
 	return err
 }
 
-// Meter counts the bytes that are written to it and reports them as those of an item. It fails once the context has ended.
+// Meter counts the bytes that are written to it and reports them as those of an item. It fails once the
+// context has ended.
 func (s *Step) Meter(ctx context.Context, item string, total int64) io.Writer {
 	return &meter{ctx: ctx, step: s, item: item, total: total}
 }

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Compression of the layers that we build. gzip is the default: container runtimes older than containerd 1.5 and Docker 23
-// cannot read zstd.
+// Compression of the layers that we build. gzip is the default: container runtimes older than containerd 1.5
+// and Docker 23 cannot read zstd.
 type Compression string
 
 // The compressions there are.

@@ -16,7 +16,7 @@ import (
 // firstOpenDefault is the first branch for which NVIDIA's installer prefers the open modules.
 const firstOpenDefault = 560
 
-// Describe is what the image says of itself to the program that runs in it.
+// Describe returns the description that the image holds for its entrypoint.
 func (r *Recipe) Describe() (driverinfo.Info, error) {
 	id, err := r.contentID()
 	if err != nil {
@@ -29,8 +29,8 @@ func (r *Recipe) Describe() (driverinfo.Info, error) {
 	}, nil
 }
 
-// contentID tells images of different content apart: it covers all that layers are made from, and neither the time nor the
-// compression, which change no file.
+// contentID tells images of different content apart: it covers all that layers are made from, and neither the
+// time nor the compression, which change no file.
 func (r *Recipe) contentID() (string, error) {
 	inputs := []any{
 		Version, r.System, r.Driver, r.Branch, r.Arch, r.Profile, r.Flavours, r.Base.Digest, Digests(r.Packages), r.Links,

@@ -12,7 +12,7 @@ import (
 	"github.com/driver-container/driver-container/distros/driverinfo"
 )
 
-// ErrKernel says that a kernel was asked for in words that mean nothing, or that mean no kernel there is.
+// ErrKernel means that a kernel was requested in words that cannot be read, or that match no kernel.
 var ErrKernel = errors.New("no such kernel")
 
 var (
@@ -30,18 +30,20 @@ type kernelSpec struct {
 	count   int // with latest, of each flavour
 }
 
-// IsListed says whether a spec of SelectKernels means kernels that only the repositories know, so that they must be asked.
+// IsListed reports whether a spec of SelectKernels can only be resolved with the list of kernels of the
+// repositories.
 func IsListed(spec string) bool { return listedKernels.MatchString(spec) }
 
 // SelectKernels turns specs into the releases of kernels, each once, the newest first. A spec is
 //
-//   - a release as uname -r says it, which need not be offered: planning finds out whether its headers are to be had;
+//   - a release as uname -r says it, which need not be offered: planning finds out whether its headers exist;
 //   - "all": everything offered, of the flavours if any are given;
-//   - "latest" or "latest:3": the newest, or the three newest, of each of the flavours, or of the usual one. Where the system
-//     has a default series for a flavour (see distros.Kernel), only kernels of that count;
+//   - "latest" or "latest:3": the newest, or the three newest, of each of the flavours, or of the usual one. Where
+//     the system has a default series for a flavour (see distros.Kernel), only kernels of that count;
 //   - "6.12:latest", "6.12:latest:3", "6.12:all": the same for one series.
 //
-// "latest:3" is content with fewer. A flavour without any kernel, and a spec that is none of the above, is ErrKernel.
+// Fewer kernels than "latest:3" asks for are no error. A flavour without any kernel is ErrKernel, and so is a
+// spec of another form.
 func SelectKernels(offered []distros.Kernel, specs, flavours []string, usual string) ([]string, error) {
 	offered = slices.Clone(offered)
 	slices.SortStableFunc(offered, func(a, b distros.Kernel) int { return distros.CompareReleases(b.Release, a.Release) })
@@ -132,7 +134,7 @@ func (s kernelSpec) newest(some []distros.Kernel) []distros.Kernel {
 	return some[:min(len(some), s.count)]
 }
 
-// notOffered says what there is instead.
+// notOffered is the error for kernels that are not offered. It lists what the repositories offer.
 func notOffered(offered []distros.Kernel, series, flavour string) error {
 	what := "kernel"
 	if series != "" {

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Labels of our own, besides the standard org.opencontainers.image.* ones.
+// Labels of this project, besides the standard org.opencontainers.image.* ones.
 const (
 	labelPrefix     = "io.github.driver-container."
 	LabelDriver     = labelPrefix + "driver"
@@ -13,10 +13,10 @@ const (
 	LabelProfile    = labelPrefix + "profile"
 	LabelFlavours   = labelPrefix + "flavours"
 	LabelOverridden = labelPrefix + "overridden"
-	LabelKernels    = labelPrefix + "kernels" // with modules compiled ahead of time
+	LabelKernels    = labelPrefix + "kernels" // whose modules the image has
 	LabelSigner     = labelPrefix + "signer"  // SHA-256 of the certificate whose key signed those modules
-	// LabelContent tells images of different content apart: driverinfo.Info.ID of the image. It is on the manifest too, so that
-	// whether an image is out of date can be seen without pulling it.
+	// LabelContent tells images of different content apart: driverinfo.Info.ID of the image. It is on the
+	// manifest too, so that whether an image is out of date can be seen without pulling it.
 	LabelContent = labelPrefix + "content"
 	projectURL   = "https://github.com/driver-container/driver-container"
 	OCIPrefix    = "org.opencontainers.image."

@@ -11,7 +11,7 @@ type Options struct {
 	Compression Compression // "": gzip
 	Epoch       int64       // SOURCE_DATE_EPOCH
 
-	Kernels   []string          // releases to compile modules for ahead of time
+	Kernels   []string          // releases to compile modules for
 	Together  bool              // all kernels in one image, <driver>-<os>; without it there must be one kernel, and the tag names it
 	Toolchain bool              // with Kernels: compiler and sources are in the image all the same, for other kernels
 	Sources   bool              // with Kernels: the sources of the modules are in the image

@@ -2,9 +2,9 @@ package recipe
 
 import "github.com/driver-container/driver-container/distros"
 
-// Where the driver's parts are in an image, besides the library folder and usr/bin. The firmware is not in lib/firmware:
-// the GPU Operator mounts over that folder in the driver's pod, so the entrypoint brings it to the driver root; a link in
-// usr/lib/firmware leads there for everything that looks into the image itself.
+// Where the driver's parts are in an image, besides the library folder and usr/bin. The firmware is not in
+// lib/firmware: the GPU Operator mounts over that folder in the driver's pod, so the entrypoint brings it to
+// the driver root; a link in usr/lib/firmware leads there for everything that looks into the image itself.
 const (
 	ShareDir      = "usr/share/nvidia-driver"
 	FirmwareDir   = ShareDir + "/firmware" // below it nvidia/<version>/*.bin, as the kernel asks for them
@@ -15,7 +15,8 @@ const (
 // ModulesDir is where an image has compiled modules: a kbuild.Cache, one folder a set.
 const ModulesDir = ShareDir + "/modules"
 
-// The names of our own programs in the image. Both of the first work: nvidia-driver is what the GPU Operator calls.
+// The names of our own programs in the image. Both of the first work: nvidia-driver is what the GPU Operator
+// calls.
 const (
 	EntrypointName = "driver-entrypoint"
 	EntrypointLink = "nvidia-driver"

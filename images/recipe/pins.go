@@ -15,15 +15,16 @@ import (
 // Pins is the part of a recipe that depends on when registries and repositories were asked.
 type Pins struct {
 	Base     Base                         `json:"base,omitzero"`
-	Packages []distros.Package            `json:"packages"`           // beside the driver
+	Packages []distros.Package            `json:"packages"`           // besides the driver
 	Compiler []distros.Package            `json:"compiler,omitempty"` // what compiles modules for the image
 	Headers  map[string][]distros.Package `json:"headers,omitempty"`  // by the release of the kernel
 	Driver   []distros.Package            `json:"driver"`             // nil for a .run archive
 }
 
-// New makes the recipe of a target from pins. It asks no registry and no repository: whether the base and the files still exist
-// shows when they are fetched. The caller makes sure that the pins answer the request of that target and those options. The base
-// is read from where the pins say; those that an earlier run kept do not say, and then it is read by its digest.
+// New makes the recipe of a target from pins. It asks no registry and no repository: whether the base and the
+// files still exist shows when they are fetched. The caller makes sure that the pins answer the request of
+// that target and those options. The base is read from where the pins say; those that an earlier run kept do
+// not say, and then it is read by its digest.
 func New(t matrix.Target, o Options, p Pins, programs []Binary, by BuilderInfo) (*Recipe, error) {
 	r := targetRecipe(t, o)
 	_, archive, err := wants(t, o, r)
@@ -91,8 +92,8 @@ func (p Pins) All() []distros.Package {
 	return all
 }
 
-// Public are the pins as a file may keep them: without the credentials that addresses may hold, and without where this run read the
-// base from.
+// Public are the pins as a file may keep them: without the credentials that addresses may hold, and without
+// where this run read the base from.
 func (p Pins) Public() Pins {
 	public := Pins{Base: Base{Name: p.Base.Name, Digest: p.Base.Digest}, Driver: publicPackages(p.Driver)}
 	public.Packages, public.Compiler = publicPackages(p.Packages), publicPackages(p.Compiler)

@@ -12,15 +12,15 @@ import (
 	"github.com/driver-container/driver-container/kmod/sign"
 )
 
-// precompiled makes the recipe one of an image that brings modules for some kernels. Without a toolchain the image is thin: it
-// serves these kernels and flavours and no others.
+// precompiled makes the recipe one of an image that brings modules for some kernels. Without a toolchain the
+// image is thin: it serves these kernels and flavours and no others.
 func (r *Recipe) precompiled(t matrix.Target, o Options) {
 	r.Toolchain, r.Sources = o.Toolchain, o.Toolchain || o.Sources
-	if r.Precompile = slices.Clone(o.Flavours); len(r.Precompile) == 0 {
-		r.Precompile = PreferredFlavours(t.Flavours, t.Driver.Version)[:1]
+	if r.PrecompiledFlavours = slices.Clone(o.Flavours); len(r.PrecompiledFlavours) == 0 {
+		r.PrecompiledFlavours = PreferredFlavours(t.Flavours, t.Driver.Version)[:1]
 	}
 	if !r.Toolchain {
-		r.Flavours = r.Precompile
+		r.Flavours = r.PrecompiledFlavours
 	}
 	r.Modules = slices.Sorted(slices.Values(o.Modules))
 	for _, release := range o.Kernels {
@@ -35,8 +35,9 @@ func (r *Recipe) precompiled(t matrix.Target, o Options) {
 	}
 }
 
-// KernelTags are the tags of an image with modules for one kernel: "535.261.03-6.1.0-38-amd64-debian12", and the same with the
-// branch, under which the GPU Operator asks for it; and both for each other name of the system.
+// KernelTags are the tags of an image with modules for one kernel: "535.261.03-6.1.0-38-amd64-debian12", and
+// the same with the branch, under which the GPU Operator asks for it; and both for each other name of the
+// system.
 func KernelTags(t matrix.Target, release string) (tag string, aliases []string) {
 	kernel := "-" + distros.KernelTag(release) + "-"
 	for _, system := range append([]string{t.System.ID}, t.System.Aliases...) {
@@ -53,7 +54,8 @@ func AliasTags(t matrix.Target) (aliases []string) {
 	return aliases
 }
 
-// CheckKernel says whether a driver's modules compile on a kernel, as far as the matrix knows; the error is a *driverinfo.KernelError.
+// CheckKernel checks whether a driver's modules compile on a kernel, as far as the matrix knows; the error is
+// a *driverinfo.KernelError.
 func CheckKernel(d matrix.Driver, release string) error {
 	if err := kernelRule(d.Kernel).Check(release); err != nil {
 		return fmt.Errorf("driver %s: %w", d.Version, err)
@@ -73,7 +75,7 @@ func (r *Recipe) Releases() (all []string) {
 func (r *Recipe) sets() []driverinfo.Precompiled {
 	var all []driverinfo.Precompiled
 	for _, k := range r.Kernels {
-		for _, flavour := range r.Precompile {
+		for _, flavour := range r.PrecompiledFlavours {
 			all = append(all, driverinfo.Precompiled{Kernel: k.Release, Flavour: flavour})
 		}
 	}
@@ -106,7 +108,7 @@ func (r *Recipe) ModulesInputs(k Kernel, flavour string) []any {
 func (r *Recipe) precompiledInputs() []any {
 	inputs := []any{r.Signer}
 	for _, k := range r.Kernels {
-		for _, flavour := range r.Precompile {
+		for _, flavour := range r.PrecompiledFlavours {
 			inputs = append(inputs, r.ModulesInputs(k, flavour))
 		}
 	}

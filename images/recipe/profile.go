@@ -12,8 +12,8 @@ type Profile string
 
 // The profiles.
 const (
-	Full    Profile = "full"    // all user-mode libraries but those of the X server
-	Compute Profile = "compute" // what CUDA, NVML and video need
+	Full    Profile = "full"    // all user-mode libraries except those of the X server
+	Compute Profile = "compute" // only what CUDA, NVML and video need
 )
 
 // ParseProfile reads the value of --profile.
@@ -26,8 +26,8 @@ func ParseProfile(s string) (Profile, error) {
 	}
 }
 
-// computeLibraries are the libraries that libnvidia-container counts to the compute, utility and video capabilities
-// (nvc_info.c), without their version: not every driver has each.
+// computeLibraries are the libraries that libnvidia-container counts to the compute, utility and video
+// capabilities (nvc_info.c), without their version: not every driver has each.
 var computeLibraries = []string{
 	"libcuda.", "libcudadebugger.", "libnvidia-ml.", "libnvidia-cfg.", "libnvidia-nscq.", "libnvidia-opencl.", "libOpenCL.",
 	"libnvidia-ptxjitcompiler.", "libnvidia-fatbinaryloader.", "libnvidia-compiler.", "libnvidia-nvvm.", "libnvidia-nvvm70.", "libnvidia-gpucomp.",
@@ -50,7 +50,7 @@ var (
 	fullFolders   = []string{"etc/vulkan/", "etc/vulkansc/", "usr/share/glvnd/", "usr/share/egl/", "usr/share/nvidia/"}
 )
 
-// Keeps says whether a file of the driver, by its path in the image, belongs to the profile.
+// Keeps reports whether a file of the driver, by its path in the image, belongs to the profile.
 func (p Profile) Keeps(name, libDir, libDir32 string) bool {
 	for _, dir := range alwaysFolders {
 		if strings.HasPrefix(name, dir) {
@@ -72,10 +72,10 @@ func (p Profile) Keeps(name, libDir, libDir32 string) bool {
 	return p == Full && HasPrefix(fullFolders, name)
 }
 
-// InFolder says whether a path lies below a folder.
+// InFolder reports whether a path lies below a folder.
 func InFolder(name, dir string) bool { return strings.HasPrefix(name, dir+"/") }
 
-// HasPrefix says whether a string begins with one of a list.
+// HasPrefix reports whether a string begins with one of a list of prefixes.
 func HasPrefix(list []string, s string) bool {
 	for _, p := range list {
 		if strings.HasPrefix(s, p) {

@@ -1,5 +1,5 @@
-// Package recipe says what an image is made of and what it is called: plain data, made of a target of the matrix, options and pins.
-// It reads no file and asks no server.
+// Package recipe says what an image is made of and what it is called: plain data, made of a target of the
+// matrix, options and pins. It reads no file and asks no server.
 package recipe
 
 import (
@@ -15,43 +15,43 @@ import (
 // Version is part of every layer's cache key. Raise it when the same inputs are to give other bytes.
 const Version = 1
 
-// Recipe is everything that goes into one image, pinned: the same recipe gives the same digest on any machine. It is plain
-// data, printed by --dry-run.
+// Recipe is everything that goes into one image, pinned: the same recipe gives the same digest on any
+// machine. It is plain data, printed by --dry-run.
 type Recipe struct {
-	Schema       int                   `json:"schema"`
-	System       string                `json:"system"`
-	Distro       distros.Distro        `json:"-"` // of System
-	Driver       string                `json:"driver"`
-	Branch       string                `json:"branch"`
-	Arch         string                `json:"arch"`
-	Tag          string                `json:"tag"`
-	Profile      Profile               `json:"profile"`
-	Flavours     []string              `json:"flavours"`
-	Base         Base                  `json:"base"`
-	Packages     []distros.Package     `json:"packages"`
-	Repositories []matrix.Repository   `json:"repositories,omitempty"`          // of the matrix, beside or instead of the base's; the image has them too
-	OnlyThese    bool                  `json:"onlyTheseRepositories,omitempty"` // instead of the base's
-	Links        map[string]string     `json:"links,omitempty"`                 // what update-alternatives would have made, path to target
-	Source       Source                `json:"source"`
-	LibDir       string                `json:"libDir"`
-	LibDir32     string                `json:"libDir32,omitempty"`
-	Entrypoint   []Binary              `json:"entrypoint"`
-	Aliases      []string              `json:"aliases,omitempty"`    // further tags: the GPU Operator's, with the branch
-	Toolchain    bool                  `json:"toolchain"`            // the image can compile: it has compiler and sources
-	Sources      bool                  `json:"sources"`              // the image has the sources of the kernel modules
-	Compiler     []distros.Package     `json:"compiler,omitempty"`   // what compiles ahead of time
-	Kernels      []Kernel              `json:"kernels,omitempty"`    // that modules are compiled for ahead of time, newest first
-	Precompile   []string              `json:"precompile,omitempty"` // flavours of those modules
-	Modules      []string              `json:"modules,omitempty"`    // of those; empty: all that the sources offer
-	Signer       string                `json:"signer,omitempty"`     // SHA-256 of the certificate whose key signs those modules
-	Compression  Compression           `json:"compression"`
-	Epoch        int64                 `json:"epoch"`                // SOURCE_DATE_EPOCH, seconds
-	Kernel       driverinfo.KernelRule `json:"kernel,omitzero"`      // kernels that the modules compile on
-	Overridden   []string              `json:"overridden,omitempty"` // compatibility rules that --allow-incompatible set aside
-	Builder      BuilderInfo           `json:"builder"`
+	Schema              int                   `json:"schema"`
+	System              string                `json:"system"`
+	Distro              distros.Distro        `json:"-"` // of System
+	Driver              string                `json:"driver"`
+	Branch              string                `json:"branch"`
+	Arch                string                `json:"arch"`
+	Tag                 string                `json:"tag"`
+	Profile             Profile               `json:"profile"`
+	Flavours            []string              `json:"flavours"`
+	Base                Base                  `json:"base"`
+	Packages            []distros.Package     `json:"packages"`
+	Repositories        []matrix.Repository   `json:"repositories,omitempty"`          // of the matrix, beside or instead of the base's; the image has them too
+	OnlyThese           bool                  `json:"onlyTheseRepositories,omitempty"` // instead of the base's
+	Links               map[string]string     `json:"links,omitempty"`                 // what update-alternatives would have made, path to target
+	Source              Source                `json:"source"`
+	LibDir              string                `json:"libDir"`
+	LibDir32            string                `json:"libDir32,omitempty"`
+	Entrypoint          []Binary              `json:"entrypoint"`
+	Aliases             []string              `json:"aliases,omitempty"`    // further tags: the GPU Operator's, with the branch
+	Toolchain           bool                  `json:"toolchain"`            // the image can compile: it has compiler and sources
+	Sources             bool                  `json:"sources"`              // the image has the sources of the kernel modules
+	Compiler            []distros.Package     `json:"compiler,omitempty"`   // what compiles modules
+	Kernels             []Kernel              `json:"kernels,omitempty"`    // whose modules the image has, newest first
+	PrecompiledFlavours []string              `json:"precompile,omitempty"` // flavours of those modules
+	Modules             []string              `json:"modules,omitempty"`    // of those; empty: all that the sources offer
+	Signer              string                `json:"signer,omitempty"`     // SHA-256 of the certificate whose key signs those modules
+	Compression         Compression           `json:"compression"`
+	Epoch               int64                 `json:"epoch"`                // SOURCE_DATE_EPOCH, seconds
+	Kernel              driverinfo.KernelRule `json:"kernel,omitzero"`      // kernels that the modules compile on
+	Overridden          []string              `json:"overridden,omitempty"` // compatibility rules that --allow-incompatible set aside
+	Builder             BuilderInfo           `json:"builder"`
 }
 
-// Kernel is a kernel that modules are compiled for ahead of time.
+// Kernel is a kernel whose modules the image has.
 type Kernel struct {
 	Release string            `json:"release"`
 	Headers []distros.Package `json:"headers"` // what comes on top of the compiler
@@ -77,7 +77,7 @@ type Binary struct {
 	Path   string `json:"-"` // on this machine
 }
 
-// BuilderInfo says which driver-build made the image.
+// BuilderInfo names the driver-build that made the image.
 type BuilderInfo struct {
 	Version  string `json:"version"`
 	Revision string `json:"revision,omitempty"`
@@ -89,8 +89,9 @@ func (r *Recipe) Target() string { return r.Tag + " " + r.Arch }
 // Time is the time of all files, layers and the image.
 func (r *Recipe) Time() time.Time { return time.Unix(r.Epoch, 0).UTC() }
 
-// Digests are the digests of packages: what a layer depends on, with the keys that they were checked by, so that a layer is not
-// taken for checked when other keys count. The addresses are left out, because any mirror serves the same bytes.
+// Digests are the digests of packages: what a layer depends on, with the keys that they were checked by, so
+// that a layer is not taken for checked when other keys count. The addresses are left out, because every
+// mirror serves the same bytes.
 func Digests(pkgs []distros.Package) []string {
 	sums := make([]string, len(pkgs))
 	for i, p := range pkgs {

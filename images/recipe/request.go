@@ -8,7 +8,8 @@ import (
 	"github.com/driver-container/driver-container/images/registry"
 )
 
-// Request is all that a plan starts from. Plans of equal requests differ only in what registries and repositories have.
+// Request is all that a plan starts from. Plans of equal requests differ only in what registries and
+// repositories have.
 type Request struct {
 	Base         string              `yaml:"base,omitempty"`                    // the reference as it is written; "": an image of this machine
 	Mirror       string              `yaml:"mirror,omitempty"`                  // of packages, without credentials

@@ -11,14 +11,14 @@ import (
 
 // Wants is what a target asks of the package repositories, in the words of the package manager.
 type Wants struct {
-	Image    []string            `yaml:"image,omitempty"`    // what the image has beside the driver
+	Image    []string            `yaml:"image,omitempty"`    // what the image has besides the driver
 	Compiler []string            `yaml:"compiler,omitempty"` // what compiles modules for the image: nothing else, so that it is the same for all images
 	Headers  map[string][]string `yaml:"headers,omitempty"`  // by the release of the kernel
 	Driver   []string            `yaml:"driver,omitempty"`   // packages with the driver; none: it comes as an archive
 }
 
-// wants decides what goes in: a toolchain or only what loading takes, headers for the kernels to compile for, and the driver, which
-// is packages or an archive.
+// wants decides what goes in: a toolchain or only what loading takes, headers for the kernels to compile for,
+// and the driver, which is packages or an archive.
 func wants(t matrix.Target, o Options, r *Recipe) (w Wants, archive *fetch.File, err error) {
 	d := t.Distro
 	w.Image = d.Toolchain(t.Arch)
@@ -45,8 +45,8 @@ func wants(t matrix.Target, o Options, r *Recipe) (w Wants, archive *fetch.File,
 	return w, archive, err
 }
 
-// driver decides where the driver comes from: the archive of the command line, the system's own packages where the row names
-// them, and else the row's .run archive.
+// driver decides where the driver comes from: the archive of the command line, the system's own packages
+// where the row names them, or the row's .run archive.
 func (w *Wants) driver(t matrix.Target, o Options, flavours []string) (*fetch.File, error) {
 	archive, ok := t.Driver.Archives[t.Arch]
 	if o.Source != "" {

@@ -11,7 +11,8 @@ import (
 	"github.com/driver-container/driver-container/images/recipe"
 )
 
-// checkDescription: our entrypoint refuses to start where the image does not say what it holds, and obeys what it says.
+// checkDescription: the entrypoint refuses to start without the description of its image, and follows what it
+// says.
 func checkDescription(s *subject, find func(Severity, string, string, ...any)) {
 	info, err := driverinfo.Read(s.tree.OpenFS())
 	switch {
@@ -50,8 +51,8 @@ func checkDescription(s *subject, find func(Severity, string, string, ...any)) {
 
 func sorted(words []string) string { return strings.Join(slices.Sorted(slices.Values(words)), ",") }
 
-// checkOverridden compares names with the label, which has "name: reason" for each, with "; " between them. A reason may hold
-// anything, so that the label is searched and not taken apart.
+// checkOverridden compares names with the label, which has "name: reason" for each, with "; " between them. A
+// reason may hold anything, so that the label is searched and not taken apart.
 func checkOverridden(names []string, label string, find func(Severity, string, string, ...any)) {
 	said := 0
 	for _, name := range names {

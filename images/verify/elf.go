@@ -99,8 +99,8 @@ func checkSonames(s *subject, find func(Severity, string, string, ...any)) {
 	}
 }
 
-// consumerLibraries are what the driver's graphics libraries take from the container that uses them: a driver image has no
-// X11, Wayland or libglvnd.
+// consumerLibraries are what the driver's graphics libraries take from the container that uses them: a driver
+// image has no X11, Wayland or libglvnd.
 var consumerLibraries = []string{
 	"libX11.", "libXext.", "libxcb", "libwayland-", "libdrm.", "libgbm.", "libGL.", "libEGL.", "libGLdispatch.", "libOpenGL.", "libGLX.",
 	"libvulkan.", "libcrypto.", "libssl.", "libnvidia-egl-wayland.", "libgtk-", "libgcc_s.", "libstdc++.",

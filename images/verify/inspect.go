@@ -31,10 +31,10 @@ type Inspection struct {
 	Libraries   []string             `json:"libraries"`
 	Programs    []string             `json:"programs"`
 	Firmware    []string             `json:"firmware"`
-	Modules     []ModuleSet          `json:"modules,omitempty"` // compiled ahead of time
+	Modules     []ModuleSet          `json:"modules,omitempty"` // precompiled
 	Packages    []packages.Installed `json:"packages"`
 	Env         []string             `json:"env"`
-	Description *driverinfo.Info     `json:"description,omitempty"` // what an image of ours says of itself
+	Description *driverinfo.Info     `json:"description,omitempty"` // the description in images of this project
 	Command     []string             `json:"command"`
 	Labels      map[string]string    `json:"labels,omitempty"`
 }

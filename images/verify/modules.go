@@ -23,7 +23,7 @@ import (
 	"github.com/driver-container/driver-container/kmod/sign"
 )
 
-// ModuleSet is a set of modules that was compiled ahead of time.
+// ModuleSet is a set of precompiled modules.
 type ModuleSet struct {
 	Folder      string       `json:"folder"` // below recipe.ModulesDir
 	Driver      string       `json:"driver"`
@@ -35,7 +35,8 @@ type ModuleSet struct {
 	Damage      string       `json:"damage,omitempty"`      // why it cannot be used; then the rest is unknown
 }
 
-// ModuleInfo is a module of a set, and what the signature at its end claims; the last three are "" when there is none.
+// ModuleInfo is a module of a set, and what the signature at its end claims; the last three are "" when there
+// is none.
 type ModuleInfo struct {
 	Name   string `json:"name"`
 	Signer string `json:"signer,omitempty"` // common name of the issuer of the signer's certificate
@@ -46,8 +47,8 @@ type ModuleInfo struct {
 	wrong  error // what is wrong with the signature
 }
 
-// moduleSets examines the sets of an image. With signers, each module must be signed by one of them; without, a signature must
-// be that of the set's own certificate where it names one.
+// moduleSets examines the sets of an image. With signers, each module must be signed by one of them; without,
+// a signature must be that of the set's own certificate where it names one.
 func moduleSets(ctx context.Context, store *fetch.Store, tree *rootfs.Tree, signers []*x509.Certificate) (all []ModuleSet, err error) {
 	list, err := tree.ReadDir(recipe.ModulesDir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -178,7 +179,8 @@ func checkModules(s *subject, find func(Severity, string, string, ...any)) {
 	}
 }
 
-// checkModuleSignatures: a signature that is wrong is refused by any kernel, one that is missing by those that enforce.
+// checkModuleSignatures: a signature that is wrong is refused by any kernel, one that is missing by those
+// that enforce.
 func checkModuleSignatures(s *subject, find func(Severity, string, string, ...any)) {
 	for _, m := range s.sets {
 		signed := 0

@@ -10,8 +10,8 @@ import (
 	"github.com/driver-container/driver-container/images/rootfs"
 )
 
-// checkVersion: consumers take the version from the first libcuda.so.* or libnvidia-ml.so.* they meet, so there must be one
-// only. A stray second one makes them inject a single library without an error.
+// checkVersion: consumers take the version from the first libcuda.so.* or libnvidia-ml.so.* they meet, so
+// there must be one only. A stray second one makes them inject a single library without an error.
 func checkVersion(s *subject, find func(Severity, string, string, ...any)) {
 	seen := map[string]string{}
 	for _, l := range s.drivers {
@@ -86,7 +86,8 @@ func checkFirmware(s *subject, find func(Severity, string, string, ...any)) {
 	}
 }
 
-// firmwareDirs are the folders with NVIDIA's firmware, each once: on a merged-/usr root two of the names are one folder.
+// firmwareDirs are the folders with NVIDIA's firmware, each once: on a merged-/usr root two of the names are
+// one folder.
 func (s *subject) firmwareDirs() []string {
 	var dirs []string
 	for _, d := range []string{recipe.FirmwareDir, "usr/lib/firmware", "lib/firmware"} {
@@ -133,7 +134,7 @@ func checkEntrypoint(s *subject, find func(Severity, string, string, ...any)) {
 	}
 	e, ok := s.which(recipe.EntrypointName)
 	if !ok {
-		return // somebody else's image
+		return // not an image of this project
 	}
 	l, err := readLibrary(e)
 	switch {
@@ -146,7 +147,8 @@ func checkEntrypoint(s *subject, find func(Severity, string, string, ...any)) {
 	}
 }
 
-// checkPrograms: the GPU Operator's startup probe and preStop run in the image; consumers run modprobe and ldconfig in it.
+// checkPrograms: the GPU Operator's startup probe and preStop run in the image; consumers run modprobe and
+// ldconfig in it.
 func checkPrograms(s *subject, find func(Severity, string, string, ...any)) {
 	for _, name := range []string{"sh", "mkdir", "cat", "mv", "rm", "nvidia-smi", "ldconfig", "modprobe"} {
 		if _, ok := s.which(name); !ok {

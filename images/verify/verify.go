@@ -1,5 +1,5 @@
-// Package verify reads any image, of this project or not: Verify checks it against what the rest of the stack expects of a driver
-// container, Inspect says what it holds.
+// Package verify reads any image, of this project or not: Verify checks it against what the rest of the stack
+// expects of a driver container, Inspect says what it holds.
 package verify
 
 import (
@@ -44,7 +44,7 @@ func (f Finding) String() string {
 	return fmt.Sprintf("%s: %s: %s: %s", f.Severity, f.Rule, f.Path, f.Message)
 }
 
-// ErrUnfit says that Verify has findings that are errors.
+// ErrUnfit means that Verify has findings that are errors.
 var ErrUnfit = errors.New("the image breaks the driver container's contract")
 
 // subject is an image under examination.
@@ -55,7 +55,7 @@ type subject struct {
 	drivers []library // the driver's libraries and programs
 	sets    []ModuleSet
 
-	wantSigned bool // each module must be signed by somebody whom the caller named
+	wantSigned bool // each module must be signed by one of the caller's certificates
 }
 
 // rule is one check. Rules run in the order of the table; a later one may rely on what an earlier one found.
@@ -64,8 +64,9 @@ type rule struct {
 	check func(*subject, func(Severity, string, string, ...any))
 }
 
-// rules are what the consumers of a driver root demand of an image: the GPU Operator's validator and startup probe, the
-// container toolkit, the device plugin (internal/driver/root.go, internal/lookup/root, startup-probe.sh of these projects).
+// rules are what the consumers of a driver root demand of an image: the GPU Operator's validator and startup
+// probe, the container toolkit, the device plugin (internal/driver/root.go, internal/lookup/root,
+// startup-probe.sh of these projects).
 func rules() []rule {
 	return []rule{
 		{"driver-version", checkVersion},
@@ -92,9 +93,9 @@ type Examiner struct {
 	Observe progress.Observer
 }
 
-// Verify checks an image, ours or not, against what the rest of the stack expects of a driver container. It returns all
-// findings; errors are only about reading the image. The spool's folder needs room for the unpacked image. With signers, the modules
-// that were compiled ahead of time must all be signed by one of them.
+// Verify checks any image, of this project or not, against what the rest of the stack expects of a driver
+// container. It returns all findings; errors are only about reading the image. The spool's folder needs room
+// for the unpacked image. With signers, the precompiled modules must all be signed by one of them.
 func (e Examiner) Verify(ctx context.Context, name string, img v1.Image, signers ...*x509.Certificate) (findings []Finding, err error) {
 	step := e.Observe.Begin(name, "verify")
 	defer func() { _ = step.End(false, err) }() // the error goes to the caller as well
