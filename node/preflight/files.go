@@ -28,13 +28,10 @@ func readSmall(name string, limit int64) (string, error) {
 	}
 	defer f.Close()
 	data, err := io.ReadAll(io.LimitReader(f, limit+1))
-	if err != nil {
-		return "", err
+	if err == nil && int64(len(data)) > limit {
+		err = fmt.Errorf("%s: larger than %d bytes", name, limit)
 	}
-	if int64(len(data)) > limit {
-		return "", fmt.Errorf("%s: larger than %d bytes", name, limit)
-	}
-	return string(data), nil
+	return string(data), err
 }
 
 // value returns the content of a file of sysfs or procfs without its newline, "" when it cannot be read.
@@ -54,12 +51,9 @@ func exists(elem ...string) bool {
 // host returns the folder in which the host's root is visible. Without hostPID process 1 is our own and its
 // root is ours, which says nothing about the host.
 func (in *Input) host() (string, error) {
-	theirs, err := os.Stat(in.Host)
-	if err != nil {
-		return "", fmt.Errorf("%w: %w", errHost, err)
-	}
+	theirs, hostErr := os.Stat(in.Host)
 	ours, err := os.Stat(in.Root)
-	if err != nil {
+	if err = errors.Join(hostErr, err); err != nil {
 		return "", fmt.Errorf("%w: %w", errHost, err)
 	}
 	if os.SameFile(theirs, ours) {
