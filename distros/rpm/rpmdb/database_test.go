@@ -16,7 +16,7 @@ import (
 	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
 )
 
-// system is one with packages, in a format.
+// system returns a system with packages, in a format.
 func system(t testing.TB, kind string, headers ...*rpmfile.Header) fstest.MapFS {
 	t.Helper()
 	b := map[string]backend{"bdb": bdb{blobs.BDBLayout{Order: binary.LittleEndian, PageSize: 4096}}, "ndb": ndb{}, "sqlite": sqlite{}}[kind]
@@ -125,7 +125,7 @@ func nameless() rpmfile.Entry {
 	return rpmfile.Entry{Tag: rpmfile.TagVersion, Type: rpmfile.TypeString, Value: "1"}
 }
 
-// notExist makes the error that says that there is no database one that the table expects.
+// notExist maps the error for a missing database to one that the table expects.
 func notExist(err error) error {
 	if errors.Is(err, fs.ErrNotExist) && !errors.Is(err, ErrFormat) {
 		return ErrFormat
@@ -133,7 +133,7 @@ func notExist(err error) error {
 	return err
 }
 
-// TestPlaces has several folders and files.
+// TestPlaces reads systems with several folders and files.
 func TestPlaces(t *testing.T) {
 	t.Parallel()
 	old := system(t, "bdb", made(t, "old 1-1 noarch"))["var/lib/rpm/Packages"]

@@ -12,8 +12,8 @@ import (
 	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
 )
 
-// readNDBIndex lists an Index.db, rpm's or ours, as "tag key number place", sorted. It follows the hash of every key as rpm
-// does, so that a posting that rpm would not find is missing.
+// readNDBIndex returns the content of an Index.db, rpm's or ours, as "tag key number position", sorted. It
+// follows the hash of every key as rpm does, so that a posting that rpm would not find is missing.
 func readNDBIndex(t *testing.T, data []byte) []string {
 	t.Helper()
 	le := binary.LittleEndian
@@ -86,7 +86,7 @@ func TestNDBIndex(t *testing.T) {
 	for _, number := range []uint32{1, 2, 1<<20 - 1, 1 << 20, 1 << 24, blobs.MaxNumber} {
 		names := []string{"", "a", "bin", strings.Repeat("x", 254), strings.Repeat("y", 255), strings.Repeat("z", 60000)}
 		for i := range 1500 {
-			names = append(names, fmt.Sprintf("file%d", i%1100)) // some twice: two places of one key
+			names = append(names, fmt.Sprintf("file%d", i%1100)) // some twice: two positions of one key
 		}
 		want += len(names)
 		packages = append(packages, pkg{number: number, header: header(t,
@@ -106,12 +106,12 @@ func TestNDBIndex(t *testing.T) {
 		}
 	}
 	slices.Sort(expect)
-	if !slices.Equal(got, expect) || len(got) != want+len(packages) { // and a group for each
+	if !slices.Equal(got, expect) || len(got) != want+len(packages) { // plus one group for each package
 		t.Errorf("%d postings, want %d (%d)", len(got), len(expect), want+len(packages))
 	}
 }
 
-// TestNDBCollisions has many postings that begin their search at one slot: it must not take quadratic time.
+// TestNDBCollisions has many postings whose search begins at one slot: it must not take quadratic time.
 func TestNDBCollisions(t *testing.T) {
 	t.Parallel()
 	names := slices.Repeat([]string{"__init__.py"}, 100000)
@@ -126,7 +126,7 @@ func TestNDBCollisions(t *testing.T) {
 	}
 }
 
-// header makes a header with entries; it has no region.
+// header returns a header with entries and without a region.
 func header(t testing.TB, entries ...rpmfile.Entry) *rpmfile.Header {
 	t.Helper()
 	slices.SortFunc(entries, func(a, b rpmfile.Entry) int { return cmp.Compare(a.Tag, b.Tag) })
