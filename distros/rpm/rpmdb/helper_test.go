@@ -17,7 +17,7 @@ import (
 const known = "github.com/knqyf263/go-rpmdb"
 
 // systemFile reads the database of a real system. They come with the library that the tests compare with: 18
-// systems of 280 MB, too large to copy into this repository.
+// systems, 280 MB in all, too large to copy into this repository.
 func systemFile(t testing.TB, name string) []byte {
 	t.Helper()
 	out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", known).Output()

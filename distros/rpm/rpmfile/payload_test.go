@@ -97,7 +97,8 @@ func TestPayload(t *testing.T) {
 	}
 }
 
-// stripped makes an archive of rpm's own format, whose members have nothing but their number.
+// stripped returns a function that makes an archive in rpm's own format, whose members have only their
+// number.
 func stripped(items []item) func(testing.TB) []byte {
 	return func(testing.TB) []byte {
 		var b bytes.Buffer
@@ -154,12 +155,14 @@ func TestPayloadStopsWithCaller(t *testing.T) {
 		t.Fatal(err)
 	}
 	n := 0
-	if err := f.Payload(func(*tar.Header, io.Reader) error { n++; return nil }); err != nil || n != len(goodList) { // reads nothing
+	// the second call reads nothing
+	if err := f.Payload(func(*tar.Header, io.Reader) error { n++; return nil }); err != nil || n != len(goodList) {
 		t.Errorf("%d files, %v", n, err)
 	}
 }
 
-// TestReaderFails cuts a package at each place, by its end and by an error of the reader, which must come through.
+// TestReaderFails cuts a package at each position, once by its end and once by an error of the reader, which
+// must be returned.
 func TestReaderFails(t *testing.T) {
 	t.Parallel()
 	lost := errors.New("connection lost")
@@ -176,7 +179,7 @@ func TestReaderFails(t *testing.T) {
 	}
 }
 
-// archiveOf makes a cpio archive that does not follow the header.
+// archiveOf returns a function that makes a cpio archive which does not match the header.
 func archiveOf(entries ...*cpio.Header) func(testing.TB) []byte {
 	return func(t testing.TB) []byte {
 		var b bytes.Buffer

@@ -23,7 +23,7 @@ import (
 	"github.com/cavaliergopher/rpm"
 )
 
-// day is when the keys of these tests are made.
+// day is the creation time of the keys in these tests.
 var day = time.Date(2024, 5, 1, 12, 0, 0, 0, time.UTC)
 
 func discard(*tar.Header, io.Reader) error { return nil }
@@ -124,7 +124,7 @@ func check(t *testing.T, f *File, keys Keyring, prints []string, want error, wor
 	}
 }
 
-// signAt signs whether or not the key is valid at that time.
+// signAt signs, even if the key is not valid at that time.
 func signAt(t testing.TB, e *openpgp.Entity, data []byte, when time.Time) []byte {
 	t.Helper()
 	s := &packet.Signature{Version: 4, SigType: packet.SigTypeBinary, PubKeyAlgo: e.PrimaryKey.PubKeyAlgo, Hash: crypto.SHA256, CreationTime: when, IssuerKeyId: &e.PrimaryKey.KeyId}
@@ -169,7 +169,7 @@ func TestVerifyRevoked(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		reason packet.ReasonForRevocation
-		signed time.Duration // after the key was made; it is revoked after a day
+		signed time.Duration // time after the creation of the key, which is revoked after a day
 		ok     bool
 	}{
 		{packet.KeySuperseded, time.Hour, true},
@@ -185,7 +185,7 @@ func TestVerifyRevoked(t *testing.T) {
 		}
 		after := ring(t, e)
 		check(t, opened(t, data), before, nil, nil, before.Fingerprints()[0])
-		for _, keys := range []Keyring{after, before.Add(after), after.Add(before)} { // one copy that knows is enough
+		for _, keys := range []Keyring{after, before.Add(after), after.Add(before)} { // one copy with the revocation is enough
 			if c.ok {
 				check(t, opened(t, data), keys, nil, nil, before.Fingerprints()[0])
 			} else {
@@ -195,7 +195,7 @@ func TestVerifyRevoked(t *testing.T) {
 	}
 }
 
-// v3Signed makes a signature of version 3, as RHEL and its kin do.
+// v3Signed returns a signature of version 3, as used by RHEL and its derivatives.
 func v3Signed(t testing.TB, key *packet.PrivateKey, data []byte, number byte, h crypto.Hash) []byte {
 	t.Helper()
 	trailer := binary.BigEndian.AppendUint32([]byte{0}, uint32(day.Add(time.Hour).Unix()))
@@ -233,7 +233,8 @@ func TestVerifyVersion3(t *testing.T) {
 	check(t, opened(t, pack(same, 10, crypto.SHA512)), keys, nil, nil, keys.Fingerprints()[0])
 	check(t, opened(t, pack(same, 2, crypto.SHA1)), keys, nil, ErrSignature, "weak digest")
 	check(t, opened(t, pack(same, 9, crypto.SHA256)), keys, nil, ErrSignature, "another")
-	for at := 3; at < 40; at++ { // no bit of it can change, but the number of bits of the number, which nothing needs
+	// Every changed bit must be noticed, except in the bit length of the number, which is not used.
+	for at := 3; at < 40; at++ {
 		if at == 23 {
 			continue
 		}
@@ -248,7 +249,7 @@ func TestVerifyVersion3(t *testing.T) {
 	}
 }
 
-// TestVerifyLegacy has packages that are signed as rpm 3 did: header and payload together.
+// TestVerifyLegacy reads packages that are signed as with rpm 3: header and payload together.
 func TestVerifyLegacy(t *testing.T) {
 	t.Parallel()
 	e, keys := signer(t, packet.Config{Time: at(day)})
@@ -262,7 +263,7 @@ func TestVerifyLegacy(t *testing.T) {
 		t.Fatal(err)
 	}
 	check(t, f, keys, nil, nil, keys.Fingerprints()[0])
-	check(t, f, keys, nil, nil, keys.Fingerprints()[0]) // the digest is as it was
+	check(t, f, keys, nil, nil, keys.Fingerprints()[0]) // the digest has not changed
 	check(t, f, Keyring{}, nil, ErrSignature, "not among")
 
 	r.sign = func(t testing.TB, header, payload []byte) []Entry {
@@ -314,8 +315,8 @@ func TestReadKeyring(t *testing.T) {
 	}
 }
 
-// TestRealPackages reads the packages that come with the module cavaliergopher/rpm: releases of CentOS from 2.1 to 7, which
-// hold the keys that signed them.
+// TestRealPackages reads the packages that the module cavaliergopher/rpm contains: releases of CentOS from
+// 2.1 to 7, which hold the keys that signed them.
 func TestRealPackages(t *testing.T) {
 	t.Parallel()
 	out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/cavaliergopher/rpm").Output()
@@ -361,7 +362,7 @@ func TestRealPackages(t *testing.T) {
 		} else {
 			check(t, f, keys, nil, ErrSignature, want.word)
 		}
-		if i := bytes.LastIndex(data, []byte("CentOS")); i > 0 { // in the header, by its place
+		if i := bytes.LastIndex(data, []byte("CentOS")); i > 0 { // in the header, recognised by its position
 			data = bytes.Clone(data)
 			data[i] ^= 1
 			f, err := Open(bytes.NewReader(data))
@@ -375,7 +376,7 @@ func TestRealPackages(t *testing.T) {
 	}
 }
 
-// compareWithOther compares the whole header with what another library reads.
+// compareWithOther compares the whole header with the result of another library.
 func compareWithOther(t *testing.T, data []byte, h *Header) {
 	t.Helper()
 	other, err := rpm.Read(bytes.NewReader(data))
