@@ -12,8 +12,8 @@ import (
 	"github.com/driver-container/driver-container/node"
 )
 
-// A set fits when driver, flavour, release and recipe are the same and it was not compiled for another build
-// of that release.
+// TestFindInTheCache checks that a set fits if driver, flavour, release and recipe are the same and it was
+// not compiled for another build of that release.
 func TestFindInTheCache(t *testing.T) {
 	t.Parallel()
 	running, err := kernelRelease()
@@ -74,7 +74,7 @@ func fakeSet(t *testing.T, k kbuild.Key) *kbuild.Set {
 	return &kbuild.Set{Dir: filepath.Dir(path), Key: k, Modules: []kbuild.File{{Name: "nvidia", Path: path, SHA256: sum, Size: size, Info: info}}}
 }
 
-// A damaged entry is moved aside: the modules are compiled again.
+// TestFindCorrupt checks that a damaged entry is moved aside, so that the modules are compiled again.
 func TestFindCorrupt(t *testing.T) {
 	t.Parallel()
 	s := &supply{cfg: node.Config{StateDir: t.TempDir()}, info: driverinfo.Info{Driver: v535}, say: t.Logf}
