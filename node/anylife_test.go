@@ -26,7 +26,7 @@ func TestAnyLifeEndsWhole(t *testing.T) {
 			if draw("stacked") {
 				w.layers, dirty = []string{v470, v470}, true
 			}
-			var told []string
+			var tales []string
 			for range rapid.IntRange(1, 4).Draw(rt, "lives") {
 				w.calm()
 				w.broken[v535], w.broken[v470] = draw("535 broken"), draw("470 broken")
@@ -37,18 +37,18 @@ func TestAnyLifeEndsWhole(t *testing.T) {
 				}
 				e := w.run(l)
 				got := w.outcome()
-				told = append(told, l.tale(e, got))
+				tales = append(tales, l.tale(e, got))
 				if err := w.check(l, e, dirty); err != nil {
-					rt.Fatalf("%v\n%s", err, strings.Join(told, "\n"))
+					rt.Fatalf("%v\n%s", err, strings.Join(tales, "\n"))
 				}
 				dirty = got != absent && got != whole
 			}
 			w.calm()
 			l := life{version: v535}
 			e := w.run(l)
-			told = append(told, l.tale(e, w.outcome()))
+			tales = append(tales, l.tale(e, w.outcome()))
 			if err := w.check(l, e, false); err != nil || !e.served {
-				rt.Fatalf("after all that, served %v, %v\n%s", e.served, err, strings.Join(told, "\n"))
+				rt.Fatalf("after all that, served %v, %v\n%s", e.served, err, strings.Join(tales, "\n"))
 			}
 		})
 	})

@@ -31,8 +31,8 @@ func ofed(root, kernelArch, release string) (string, error) {
 		}
 	}
 	for _, dir := range []string{source, container} {
-		for _, place := range []string{filepath.Join(kernelArch, release), "default"} {
-			sum, _, err := kbuild.Digest(filepath.Join(dir, place, "Module.symvers"))
+		for _, folder := range []string{filepath.Join(kernelArch, release), "default"} {
+			sum, _, err := kbuild.Digest(filepath.Join(dir, folder, "Module.symvers"))
 			if err == nil {
 				return "ofa_kernel-" + sum[:12], nil
 			}

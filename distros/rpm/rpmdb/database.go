@@ -43,13 +43,13 @@ type backend interface {
 // through links if root follows them. A malformed header is an error. Errors are ErrFormat, or wrap
 // fs.ErrNotExist if there is no database.
 func Read(root fs.FS) (*Database, error) {
-	place, err := locate(root)
+	found, err := locate(root)
 	if err != nil {
 		return nil, fmt.Errorf("rpm database: %w", err)
 	}
-	d := &Database{folder: place.folder, files: place.files}
-	name := path.Join(place.folder, place.format.file)
-	c, b, err := place.format.open(root, name)
+	d := &Database{folder: found.folder, files: found.files}
+	name := path.Join(found.folder, found.format.file)
+	c, b, err := found.format.open(root, name)
 	if err != nil {
 		return nil, fmt.Errorf("rpm database %s: %w", name, err)
 	}
@@ -133,11 +133,11 @@ func (d *Database) Replaced(installed []*rpmfile.Header) ([]*rpmfile.Header, err
 	for _, p := range after {
 		kept[p.number] = true
 	}
-	var gone []*rpmfile.Header
+	var replaced []*rpmfile.Header
 	for _, p := range d.packages {
 		if !kept[p.number] {
-			gone = append(gone, p.header)
+			replaced = append(replaced, p.header)
 		}
 	}
-	return gone, nil
+	return replaced, nil
 }

@@ -197,9 +197,9 @@ func TestObsoletes(t *testing.T) {
 	const less = 2 // RPMSENSE_LESS
 	base := system(t, "sqlite", made(t, "old 1-1 x86_64"), made(t, "other 1-1 x86_64", "old"))
 	for _, test := range []struct {
-		name string
-		add  []*rpmfile.Header
-		gone []string
+		name     string
+		add      []*rpmfile.Header
+		replaced []string
 	}{
 		{"any version", []*rpmfile.Header{obsoleting("old", "", 0)}, []string{"old 1-1 x86_64"}},
 		{"older", []*rpmfile.Header{obsoleting("old", "2-1", less)}, []string{"old 1-1 x86_64"}},
@@ -209,18 +209,18 @@ func TestObsoletes(t *testing.T) {
 		{"newer version", []*rpmfile.Header{made(t, "other 2-1 x86_64")}, []string{"other 1-1 x86_64"}},
 	} {
 		d := read(t, base)
-		gone, err := d.Replaced(test.add)
+		replaced, err := d.Replaced(test.add)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff(test.gone, names(gone)); diff != "" {
+		if diff := cmp.Diff(test.replaced, names(replaced)); diff != "" {
 			t.Errorf("%s: %s", test.name, diff)
 		}
 		changed, _, err := d.With(test.add)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got, want := len(read(t, apply(base, changed, nil)).Packages()), 2+len(test.add)-len(test.gone); got != want {
+		if got, want := len(read(t, apply(base, changed, nil)).Packages()), 2+len(test.add)-len(test.replaced); got != want {
 			t.Errorf("%s: %d packages, want %d", test.name, got, want)
 		}
 	}

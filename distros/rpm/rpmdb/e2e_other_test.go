@@ -108,20 +108,20 @@ func (o otherRPM) test(t *testing.T, files []string) {
 // package's.
 func compareNDBIndex(t *testing.T, root string, rpm func(...string) string) {
 	t.Helper()
-	place := filepath.Join(root, folders[0])
+	folder := filepath.Join(root, folders[0])
 	d := read(t, rooted(sqliteFile, systemFile(t, "fedora35-plus-mongo/"+sqliteFile)))
 	written, err := ndb{}.write(d.packages, d.last)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Remove(filepath.Join(place, "Index.db")); err != nil {
+	if err := os.Remove(filepath.Join(folder, "Index.db")); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(place, "Packages.db"), written["Packages.db"], 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(folder, "Packages.db"), written["Packages.db"], 0o644); err != nil {
 		t.Fatal(err)
 	}
 	rpm("-qa")
-	theirs, err := os.ReadFile(filepath.Join(place, "Index.db"))
+	theirs, err := os.ReadFile(filepath.Join(folder, "Index.db"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -211,8 +211,8 @@ func TestBDBTools(t *testing.T) {
 	files := rpmtest.Build(t, packages...)
 	for _, order := range []binary.ByteOrder{binary.LittleEndian, binary.BigEndian} {
 		dir := t.TempDir()
-		place := filepath.Join(dir, "var/lib/rpm")
-		if err := os.MkdirAll(place, 0o755); err != nil {
+		folder := filepath.Join(dir, "var/lib/rpm")
+		if err := os.MkdirAll(folder, 0o755); err != nil {
 			t.Fatal(err)
 		}
 		var dump strings.Builder
@@ -221,7 +221,7 @@ func TestBDBTools(t *testing.T) {
 		for i, f := range files[:2] {
 			fmt.Fprintf(&dump, " %x\n %x\n", word(uint32(i+3)), unpack(t, dir, f).Bytes())
 		}
-		load := exec.CommandContext(t.Context(), "db5.3_load", filepath.Join(place, "Packages"))
+		load := exec.CommandContext(t.Context(), "db5.3_load", filepath.Join(folder, "Packages"))
 		load.Stdin = strings.NewReader(dump.String() + "DATA=END\n")
 		if out, err := load.CombinedOutput(); err != nil {
 			t.Fatalf("db5.3_load: %v\n%s", err, out)
@@ -230,7 +230,7 @@ func TestBDBTools(t *testing.T) {
 		if got := []uint32{d.last, d.packages[0].number, d.packages[1].number, d.packages[2].number}; !slices.Equal(got, []uint32{11, 3, 10, 11}) {
 			t.Errorf("numbers %v", got)
 		}
-		if out, err := exec.CommandContext(t.Context(), "db5.3_verify", filepath.Join(place, "Packages")).CombinedOutput(); err != nil {
+		if out, err := exec.CommandContext(t.Context(), "db5.3_verify", filepath.Join(folder, "Packages")).CombinedOutput(); err != nil {
 			t.Errorf("db5.3_verify: %v\n%s", err, out)
 		}
 		want := "base-1-1.noarch\nlib-1.1-1.el9.x86_64\ntool-1.5-3.x86_64"

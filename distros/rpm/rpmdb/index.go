@@ -53,8 +53,8 @@ var indexes = []index{
 
 // posting is one item of an index for a package: a key, and the key's position in the header's entry.
 type posting struct {
-	key   string
-	place uint32
+	key      string
+	position uint32
 }
 
 // maxPostings is the upper bound for an index. A workstation with 5000 packages has 500000 files.
@@ -67,7 +67,7 @@ func (x index) postings(h *rpmfile.Header) []posting {
 	flags, triggers := h.Ints(rpmfile.TagRequireFlags), x.triggers(h)
 	seen := map[string]bool{}
 	for i, key := range keys {
-		place := uint32(i)
+		position := uint32(i)
 		switch {
 		case x.tag == rpmfile.TagRequireName && i < len(flags) && transient(flags[i]):
 			continue
@@ -77,15 +77,15 @@ func (x index) postings(h *rpmfile.Header) []posting {
 			}
 			seen[key] = true
 		case triggers != nil: // the position is that of the trigger instead of the path
-			place = 0
+			position = 0
 			if i < len(triggers) {
-				place = uint32(triggers[i])
+				position = uint32(triggers[i])
 			}
 		}
-		out = append(out, posting{key, place})
+		out = append(out, posting{key, position})
 		if strings.HasPrefix(key, "(") && x.rich() {
 			for _, name := range richNames(key) {
-				out = append(out, posting{name, place})
+				out = append(out, posting{name, position})
 			}
 		}
 	}

@@ -15,17 +15,17 @@ const keyPackage = "gpg-pubkey"
 
 // install returns the packages after an installation. New packages get the next numbers, as with rpm.
 func install(have []pkg, last uint32, installed []*rpmfile.Header) ([]pkg, uint32, error) {
-	packages, places := slices.Clone(have), map[string][]int{}
+	packages, byName := slices.Clone(have), map[string][]int{}
 	for i, p := range packages {
 		name := p.header.Text(rpmfile.TagName)
-		places[name] = append(places[name], i)
+		byName[name] = append(byName[name], i)
 	}
 	for _, h := range installed {
 		if err := recordable(h, last); err != nil {
 			return nil, 0, err
 		}
 		name := h.Text(rpmfile.TagName)
-		for _, i := range places[name] {
+		for _, i := range byName[name] {
 			if old := packages[i].header; old != nil && replaces(h, old) {
 				packages[i].header = nil
 			}
@@ -34,7 +34,7 @@ func install(have []pkg, last uint32, installed []*rpmfile.Header) ([]pkg, uint3
 			return nil, 0, err
 		}
 		last++
-		places[name] = append(places[name], len(packages))
+		byName[name] = append(byName[name], len(packages))
 		packages = append(packages, pkg{last, h, stamp(h)})
 	}
 	packages = slices.DeleteFunc(packages, func(p pkg) bool { return p.header == nil })

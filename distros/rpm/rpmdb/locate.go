@@ -28,8 +28,8 @@ func formats() []format {
 	return []format{{"rpmdb.sqlite", openSQLite}, {"Packages.db", openNDB}, {"Packages", openBDB}}
 }
 
-// place is the location of a database.
-type place struct {
+// location says where a database is.
+type location struct {
 	folder string
 	format format
 	files  []string
@@ -37,22 +37,22 @@ type place struct {
 
 // locate finds the database. An empty file does not count: systems leave such files when they change the
 // format.
-func locate(root fs.FS) (place, error) {
+func locate(root fs.FS) (location, error) {
 	for _, folder := range folders {
 		list, err := fs.ReadDir(root, folder)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
 		if err != nil {
-			return place{}, err
+			return location{}, err
 		}
 		for _, f := range formats() {
 			if info, err := fs.Stat(root, path.Join(folder, f.file)); err == nil && info.Mode().IsRegular() && info.Size() > 0 {
-				return place{folder, f, databaseFiles(list)}, nil
+				return location{folder, f, databaseFiles(list)}, nil
 			}
 		}
 	}
-	return place{}, fmt.Errorf("no rpmdb.sqlite, Packages.db or Packages in %s: %w", strings.Join(folders, " or "), fs.ErrNotExist)
+	return location{}, fmt.Errorf("no rpmdb.sqlite, Packages.db or Packages in %s: %w", strings.Join(folders, " or "), fs.ErrNotExist)
 }
 
 // databaseFiles returns the names of those files in the folder that rpm makes, of all formats: after a

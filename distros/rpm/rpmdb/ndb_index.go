@@ -56,13 +56,13 @@ func writeNDBIndex(packages []pkg, generation uint32) ([]byte, error) {
 
 // ndbTable is one hash table: a header of 64 bytes, slots of 12 bytes (first the 8 bytes of key and data of
 // all slots, then the 4 bytes of further data of all slots), and keys with their lengths before them. The
-// position of a key carries bits of its hash above those that positions need, as a first check.
+// offset of a key in the table carries bits of its hash above those that offsets need, as a first check.
 type ndbTable struct {
 	slots, more []byte
 	keys        []byte
 	mask        uint32            // of the slots: their number is a power of two
-	high        uint32            // bits of a position that belong to the hash
-	places      map[string]uint32 // positions of the keys
+	high        uint32            // bits of an offset that belong to the hash
+	offsets     map[string]uint32 // of the keys in the table
 	tried       map[uint32]ndbPath
 }
 
@@ -78,7 +78,7 @@ type ndbPosting struct {
 
 // newNDBTable returns the table of an index, a whole number of pages.
 func newNDBTable(packages []pkg, x index) ([]byte, error) {
-	t := &ndbTable{places: map[string]uint32{}, tried: map[uint32]ndbPath{}}
+	t := &ndbTable{offsets: map[string]uint32{}, tried: map[uint32]ndbPath{}}
 	list, keyBytes, err := t.collect(packages, x)
 	if err != nil {
 		return nil, err
@@ -106,21 +106,21 @@ func newNDBTable(packages []pkg, x index) ([]byte, error) {
 	return out, nil
 }
 
-// collect returns the postings of all packages, each once, and assigns every key its position. Position 0 is
+// collect returns the postings of all packages, each once, and assigns every key its offset. Offset 0 is
 // never used.
 func (t *ndbTable) collect(packages []pkg, x index) (list []ndbPosting, keyBytes int, err error) {
 	keyBytes = 1
 	for _, p := range packages {
 		seen := map[posting]bool{}
-		for _, one := range x.postings(p.header) {
-			if seen[one] {
+		for _, item := range x.postings(p.header) {
+			if seen[item] {
 				continue
 			}
-			seen[one] = true
-			list = append(list, ndbPosting{one.key, p.number, one.place})
-			if t.places[one.key] == 0 {
-				t.places[one.key] = uint32(keyBytes)
-				keyBytes += len(ndbKey(one.key))
+			seen[item] = true
+			list = append(list, ndbPosting{item.key, p.number, item.position})
+			if t.offsets[item.key] == 0 {
+				t.offsets[item.key] = uint32(keyBytes)
+				keyBytes += len(ndbKey(item.key))
 			}
 		}
 		if len(list) > maxPostings || keyBytes > blobs.MaxBytes {
@@ -137,8 +137,8 @@ func tooMany(x index) error {
 // put fills the first free slot on the path that the key's hash determines.
 func (t *ndbTable) put(p ndbPosting) {
 	le := binary.LittleEndian
-	hash, place := ndbHash(p.key), t.places[p.key]
-	copy(t.keys[place:], ndbKey(p.key))
+	hash, offset := ndbHash(p.key), t.offsets[p.key]
+	copy(t.keys[offset:], ndbKey(p.key))
 	at, ok := t.tried[hash&t.mask]
 	if !ok {
 		at = ndbPath{hash & t.mask, 7}
@@ -147,7 +147,7 @@ func (t *ndbTable) put(p ndbPosting) {
 		at = ndbPath{(at.slot + at.step) & t.mask, at.step + 1}
 	}
 	t.tried[hash&t.mask] = at
-	le.PutUint32(t.slots[at.slot*8:], place|hash&t.high)
+	le.PutUint32(t.slots[at.slot*8:], offset|hash&t.high)
 	data, more := ndbData(p.number, p.at)
 	le.PutUint32(t.slots[at.slot*8+4:], data)
 	le.PutUint32(t.more[at.slot*4:], more)

@@ -48,7 +48,7 @@ func readNDBTable(t *testing.T, data []byte) []ndbPosting {
 			at++ // a key that was removed
 			continue
 		}
-		place, n, head := at, uint32(keys[at]), uint32(1)
+		offset, n, head := at, uint32(keys[at]), uint32(1)
 		if n == 255 {
 			n, head = uint32(le.Uint16(keys[at+1:])), 3
 		}
@@ -59,7 +59,7 @@ func readNDBTable(t *testing.T, data []byte) []ndbPosting {
 			if slot == 0 {
 				break
 			}
-			if slot != place|ndbHash(key)&high {
+			if slot != offset|ndbHash(key)&high {
 				continue
 			}
 			packed, more := le.Uint32(data[ndbTableHead+h*8+4:]), le.Uint32(data[ndbTableHead+slots*8+h*4:])
@@ -100,8 +100,8 @@ func TestNDBIndex(t *testing.T) {
 	var expect []string
 	for _, p := range packages {
 		for _, x := range indexes {
-			for _, one := range x.postings(p.header) {
-				expect = append(expect, fmt.Sprintf("%d %q %d %d", x.tag, one.key, p.number, one.place))
+			for _, item := range x.postings(p.header) {
+				expect = append(expect, fmt.Sprintf("%d %q %d %d", x.tag, item.key, p.number, item.position))
 			}
 		}
 	}

@@ -90,12 +90,12 @@ func fillSQLiteIndex(ctx context.Context, tx *sql.Tx, packages []pkg, x index) e
 		if count += len(list); count > maxPostings {
 			return tooMany(x)
 		}
-		for _, one := range list {
-			var key any = one.key
+		for _, item := range list {
+			var key any = item.key
 			if x.binary {
-				key = []byte(one.key)
+				key = []byte(item.key)
 			}
-			if _, err := insert.ExecContext(ctx, key, int64(p.number), int64(one.place)); err != nil {
+			if _, err := insert.ExecContext(ctx, key, int64(p.number), int64(item.position)); err != nil {
 				return fmt.Errorf("table %s: %w", x.table, err)
 			}
 		}

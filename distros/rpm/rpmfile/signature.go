@@ -144,9 +144,9 @@ func (s signature) check(key *packet.PublicKey, digest hash.Hash) error {
 	return errors.New("the signature is longer than the key")
 }
 
-// by finds the key that made the signature, checks that it is accepted, and returns its primary key's
+// signer finds the key that made the signature, checks that it is accepted, and returns its primary key's
 // fingerprint.
-func (s signature) by(keys Keyring, fingerprints []string, digest hash.Hash) (string, error) {
+func (s signature) signer(keys Keyring, fingerprints []string, digest hash.Hash) (string, error) {
 	name := fmt.Sprintf("key %016X", s.keyID)
 	failure := fmt.Errorf("%s is not among the %d keys that are trusted here", name, len(keys.Fingerprints()))
 	signer := ""

@@ -41,7 +41,7 @@ func (f *File) Verify(keys Keyring, fingerprints []string) (signer string, err e
 			failures = append(failures, fmt.Errorf("key %016X signed header and payload together: read the payload, then verify again", s.keyID))
 			continue
 		}
-		signer, err := s.by(keys, fingerprints, s.digest)
+		signer, err := s.signer(keys, fingerprints, s.digest)
 		if err == nil {
 			return signer, nil
 		}
@@ -95,7 +95,7 @@ func (f *File) headerSigner(data []byte, keys Keyring, fingerprints []string) (s
 		return "", err
 	}
 	h.Write(f.signed())
-	return s.by(keys, fingerprints, h)
+	return s.signer(keys, fingerprints, h)
 }
 
 // prepareLegacy finds the signatures over header and payload, if Verify needs them.

@@ -44,16 +44,18 @@ func TestVerify(t *testing.T) {
 	short, shorts := signer(t, packet.Config{Time: at(day), Algorithm: packet.PubKeyAlgoRSA, RSABits: 1024})
 	expiring, expired := signer(t, packet.Config{Time: at(day), KeyLifetimeSecs: 3600})
 	now := packet.Config{Time: at(day.Add(time.Minute))}
-	one := []item{{path: "/a", body: "x"}}
-	signed := func(e *openpgp.Entity, c packet.Config) recipe { return recipe{items: one, sign: headerSigned(e, c)} }
-	both := recipe{items: one, sign: func(t testing.TB, header, _ []byte) []Entry {
+	single := []item{{path: "/a", body: "x"}}
+	signed := func(e *openpgp.Entity, c packet.Config) recipe {
+		return recipe{items: single, sign: headerSigned(e, c)}
+	}
+	both := recipe{items: single, sign: func(t testing.TB, header, _ []byte) []Entry {
 		return []Entry{openPGPTag(sign(t, other, header, now)), {TagRSAHeader, TypeBinary, sign(t, key, header, now)}}
 	}}
 	raw := func(data []byte) recipe {
-		return recipe{items: one, sign: func(testing.TB, []byte, []byte) []Entry { return []Entry{{TagRSAHeader, TypeBinary, data}} }}
+		return recipe{items: single, sign: func(testing.TB, []byte, []byte) []Entry { return []Entry{{TagRSAHeader, TypeBinary, data}} }}
 	}
 	dated := func(e *openpgp.Entity, when time.Time) recipe {
-		return recipe{items: one, sign: func(t testing.TB, header, _ []byte) []Entry {
+		return recipe{items: single, sign: func(t testing.TB, header, _ []byte) []Entry {
 			return []Entry{{TagRSAHeader, TypeBinary, signAt(t, e, header, when)}}
 		}}
 	}
@@ -75,7 +77,7 @@ func TestVerify(t *testing.T) {
 		"good, named":            {signed(key, now), keys, []string{"00", primary}, nil, primary},
 		"good, one of many keys": {signed(key, now), others.Add(expired).Add(keys), nil, nil, primary},
 		"SHA-512":                {signed(key, packet.Config{Time: now.Time, DefaultHash: crypto.SHA512}), keys, nil, nil, primary},
-		"bound by its files":     {recipe{items: one, sign: headerSigned(key, now), drop: []Tag{TagPayloadDigest}}, keys, nil, nil, primary},
+		"bound by its files":     {recipe{items: single, sign: headerSigned(key, now), drop: []Tag{TagPayloadDigest}}, keys, nil, nil, primary},
 		"no files":               {recipe{sign: headerSigned(key, now), drop: []Tag{TagPayloadDigest}}, keys, nil, nil, primary},
 		"two, first unknown":     {both, keys, nil, nil, primary},
 		"two, first known":       {both, others, nil, nil, others.Fingerprints()[0]},
@@ -86,7 +88,7 @@ func TestVerify(t *testing.T) {
 		"signed in the future":   {signed(key, packet.Config{Time: at(time.Now().Add(48 * time.Hour))}), keys, nil, ErrKey, "clock"},
 		"signature expired":      {signed(key, packet.Config{Time: now.Time, SigLifetimeSecs: 60}), keys, nil, ErrKey, "expired"},
 		"short key":              {signed(short, now), shorts, nil, ErrKey, "1024 bits"},
-		"no signature":           {recipe{items: one}, keys, nil, ErrSignature, "not signed"},
+		"no signature":           {recipe{items: single}, keys, nil, ErrSignature, "not signed"},
 		"no keys":                {signed(key, now), Keyring{}, nil, ErrSignature, "0 keys"},
 		"unknown key":            {signed(other, now), keys, nil, ErrSignature, "not among"},
 		"known but not for this": {signed(key, now), keys.Add(others), others.Fingerprints(), ErrSignature, "not for this package"},
@@ -97,7 +99,7 @@ func TestVerify(t *testing.T) {
 		"text signature":         {raw(textSigned(t, key)), keys, nil, ErrSignature, "type 0x1"},
 		"signature of something": {raw(sign(t, key, []byte("something"), now)), keys, nil, ErrSignature, "key "},
 		"two packets in one":     {raw(append(sign(t, other, []byte("x"), now), sign(t, key, []byte("x"), now)...)), keys, nil, ErrSignature, "one packet"},
-		"base64 that is none": {recipe{items: one, sign: func(testing.TB, []byte, []byte) []Entry {
+		"base64 that is none": {recipe{items: single, sign: func(testing.TB, []byte, []byte) []Entry {
 			return []Entry{{TagOpenPGP, TypeStringArray, []string{"%%"}}}
 		}}, keys, nil, ErrSignature, "malformed"},
 	}
@@ -222,9 +224,9 @@ func v3Signed(t testing.TB, key *packet.PrivateKey, data []byte, number byte, h 
 func TestVerifyVersion3(t *testing.T) {
 	t.Parallel()
 	e, keys := signer(t, packet.Config{Time: at(day), Algorithm: packet.PubKeyAlgoRSA, RSABits: 2048})
-	one := []item{{path: "/a", body: "x"}}
+	single := []item{{path: "/a", body: "x"}}
 	pack := func(change func([]byte) []byte, number byte, h crypto.Hash) []byte {
-		return recipe{items: one, sign: func(t testing.TB, header, _ []byte) []Entry {
+		return recipe{items: single, sign: func(t testing.TB, header, _ []byte) []Entry {
 			return []Entry{{TagRSAHeader, TypeBinary, change(v3Signed(t, e.PrivateKey, header, number, h))}}
 		}}.build(t)
 	}

@@ -21,7 +21,7 @@ func (r *resolution) explain(err error) error {
 		e.proof = append(e.proof, &r.s.clauses[i])
 	}
 	e.walk()
-	for _, find := range []func() error{e.nobody, e.enemies, e.versions} {
+	for _, find := range []func() error{e.unmet, e.excluding, e.versions} {
 		if err := find(); err != nil {
 			return err
 		}
@@ -92,8 +92,8 @@ func (e *explanation) chain(n int) []string {
 	return out
 }
 
-// nobody returns an error for a requirement in the proof that no package meets; nil if there is none.
-func (e *explanation) nobody() error {
+// unmet returns an error for a requirement in the proof that no package meets; nil if there is none.
+func (e *explanation) unmet() error {
 	for _, n := range e.order {
 		for _, c := range e.proof {
 			if c.reason != byRequire || c.Matches != n || slices.ContainsFunc(c.literals, func(l literal) bool { return l > 0 }) {
@@ -156,9 +156,9 @@ func provision(p *rpm.Package, name string) string {
 	return name
 }
 
-// enemies returns an error for two packages in the proof of which one excludes the other; nil if there are
+// excluding returns an error for two packages in the proof of which one excludes the other; nil if there are
 // none.
-func (e *explanation) enemies() error {
+func (e *explanation) excluding() error {
 	for _, n := range e.order {
 		for _, c := range e.proof {
 			if len(c.literals) != 2 || c.literals[0] > 0 || c.literals[1] > 0 || !slices.Contains(c.literals, -literal(n)) {

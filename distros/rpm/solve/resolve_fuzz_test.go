@@ -45,7 +45,7 @@ func FuzzResolve(f *testing.F) {
 				}
 			}
 		}
-		want := []string{m.one(m.names...)}
+		want := []string{m.pick(m.names...)}
 		if m.chance(50) {
 			want = append(want, m.requirement())
 		}
@@ -147,8 +147,8 @@ func met(there []rpmfile.Metadata, r rpmfile.Requirement) bool {
 		})
 	case "without":
 		return slices.ContainsFunc(there, func(m rpmfile.Metadata) bool {
-			one := []rpmfile.Metadata{m}
-			return met(one, r.Parts[0]) && !met(one, r.Parts[1])
+			alone := []rpmfile.Metadata{m}
+			return met(alone, r.Parts[0]) && !met(alone, r.Parts[1])
 		})
 	}
 	return slices.ContainsFunc(there, func(m rpmfile.Metadata) bool {

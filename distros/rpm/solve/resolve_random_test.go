@@ -29,18 +29,18 @@ func newMaker(seed uint64, names int) *maker {
 	return m
 }
 
-func (m *maker) one(list ...string) string { return list[m.r.IntN(len(list))] }
+func (m *maker) pick(list ...string) string { return list[m.r.IntN(len(list))] }
 
 func (m *maker) chance(percent int) bool { return m.r.IntN(100) < percent }
 
 // relation returns a relation to a package or to something that several packages provide.
 func (m *maker) relation() string {
-	name := m.one(m.names...)
+	name := m.pick(m.names...)
 	if m.chance(40) {
 		name = fmt.Sprintf("v%d", m.r.IntN(len(m.names)/5))
 	}
 	if m.chance(40) {
-		return fmt.Sprintf("%s %s %d", name, m.one("=", ">=", ">=", "<", "<="), 1+m.r.IntN(3))
+		return fmt.Sprintf("%s %s %d", name, m.pick("=", ">=", ">=", "<", "<="), 1+m.r.IntN(3))
 	}
 	return name
 }
@@ -50,7 +50,7 @@ func (m *maker) requirement() string {
 		return m.relation()
 	}
 	a, b, c := m.relation(), m.relation(), m.relation()
-	return "(" + m.one(
+	return "(" + m.pick(
 		a+" or "+b, a+" and "+b, a+" if "+b, a+" if "+b+" else "+c, a+" or "+b+" or "+c, a+" or ("+b+" and "+c+")", a+" if ("+b+" or "+c+")",
 		a+" with "+b, a+" without "+b) + ")"
 }
@@ -78,7 +78,7 @@ func (m *maker) write(b *strings.Builder, name string, v int) {
 		requires = append(requires, m.requirement())
 	}
 	if m.chance(15) {
-		requires = append(requires, fmt.Sprintf("%s = %d", m.one(m.names...), v))
+		requires = append(requires, fmt.Sprintf("%s = %d", m.pick(m.names...), v))
 	}
 	for range m.r.IntN(2) {
 		p := fmt.Sprintf("v%d", m.r.IntN(len(m.names)/5))
@@ -96,7 +96,7 @@ func (m *maker) write(b *strings.Builder, name string, v int) {
 		fmt.Fprintf(b, "; conflicts: %s", m.relation())
 	}
 	if m.chance(4) {
-		fmt.Fprintf(b, "; obsoletes: %s < %d", m.one(m.names...), 2+m.r.IntN(2))
+		fmt.Fprintf(b, "; obsoletes: %s < %d", m.pick(m.names...), 2+m.r.IntN(2))
 	}
 	if m.chance(10) {
 		fmt.Fprintf(b, "; files: /usr/bin/%s", name)
@@ -115,7 +115,7 @@ func (m *maker) system(t testing.TB, index []rpm.Package) []rpm.Package {
 	x := newRepositories("x86_64", old)
 	var have []rpm.Package
 	for range len(m.names) / 6 {
-		got, err := Resolve(context.Background(), x, metadataOf(have), []string{m.one(m.names...)})
+		got, err := Resolve(context.Background(), x, metadataOf(have), []string{m.pick(m.names...)})
 		if err != nil {
 			continue
 		}
@@ -162,7 +162,7 @@ func randomWorlds(t testing.TB, count, requests int) []*world {
 func (m *maker) request(w *world) []string {
 	var want []string
 	for range 1 + m.r.IntN(3) {
-		name := m.one(m.names...)
+		name := m.pick(m.names...)
 		if m.chance(20) {
 			name = fmt.Sprintf("v%d = %d", m.r.IntN(len(m.names)/5), 1+m.r.IntN(3))
 		}

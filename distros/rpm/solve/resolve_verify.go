@@ -69,13 +69,13 @@ func (u *universe) holds(r rpmfile.Requirement, there []bool) (bool, error) {
 		return slices.ContainsFunc(set, func(l literal) bool { return there[l] }), err
 	}
 	part := make([]bool, 3)
-	all, one := true, false
+	all, some := true, false
 	for i, p := range r.Parts {
 		ok, err := u.holds(p, there)
 		if err != nil {
 			return false, err
 		}
-		all, one = all && ok, one || ok
+		all, some = all && ok, some || ok
 		if i < len(part) {
 			part[i] = ok
 		}
@@ -84,7 +84,7 @@ func (u *universe) holds(r rpmfile.Requirement, there []bool) (bool, error) {
 	case "and":
 		return all, nil
 	case "or":
-		return one, nil
+		return some, nil
 	case "if":
 		return part[1] && part[0] || !part[1] && (part[2] || len(r.Parts) < 3), nil
 	case "unless":

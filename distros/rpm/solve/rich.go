@@ -40,8 +40,8 @@ func (u *universe) normal(r rpmfile.Requirement, negated bool) ([][]literal, err
 	return nil, fmt.Errorf("%w: %s: unknown operator %q", repodata.ErrIndex, r, r.Kind)
 }
 
-// combine returns the form of several requirements. All of them must hold, or one of them if one is true.
-func (u *universe) combine(parts []rpmfile.Requirement, negated, one bool) ([][]literal, error) {
+// combine returns the form of several requirements. All of them must hold, or one of them if anyOf is true.
+func (u *universe) combine(parts []rpmfile.Requirement, negated, anyOf bool) ([][]literal, error) {
 	var out [][]literal
 	for i, p := range parts {
 		form, err := u.normal(p, negated)
@@ -49,7 +49,7 @@ func (u *universe) combine(parts []rpmfile.Requirement, negated, one bool) ([][]
 			return nil, err
 		}
 		switch {
-		case !one:
+		case !anyOf:
 			out = append(out, form...)
 		case i == 0:
 			out = form

@@ -178,16 +178,16 @@ func (u *universe) sortByCommonProvides(list []literal) []literal {
 	if !found {
 		return list
 	}
-	places := make([]int, len(list))
+	order := make([]int, len(list))
 	for i, l := range list {
-		places[i] = i
+		order[i] = i
 		if u.all[l].pkg == nil {
 			behind[i] = 0
 		}
 	}
-	slices.SortStableFunc(places, func(a, b int) int { return cmp.Compare(behind[a], behind[b]) })
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(behind[a], behind[b]) })
 	out := make([]literal, len(list))
-	for i, at := range places {
+	for i, at := range order {
 		out[i] = list[at]
 	}
 	return out
