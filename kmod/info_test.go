@@ -128,11 +128,12 @@ func TestReadInfoManySections(t *testing.T) {
 	b := moduleOf("name=big", "vermagic="+testVermagic)
 	le := binary.LittleEndian
 	table := int(le.Uint64(b[40:]))
-	le.PutUint64(b[table+32:], uint64(3+more))
-	le.PutUint32(b[table+40:], 2)
+	modinfo, names := bytes.Clone(b[table+64:table+128]), bytes.Clone(b[table+128:])
+	b = append(append(b[:table+64], bytes.Repeat(modinfo, more)...), names...)
+	le.PutUint64(b[table+32:], uint64(1+more+1))
+	le.PutUint32(b[table+40:], uint32(1+more))
 	le.PutUint16(b[60:], 0)
 	le.PutUint16(b[62:], uint16(elf.SHN_XINDEX))
-	b = append(b, bytes.Repeat(b[table+64:table+128], more)...)
 	info, err := readInfo(bytes.NewReader(b), int64(len(b)))
 	if err != nil || info.Name != "big" {
 		t.Errorf("readInfo = %+v, %v; want the module big", info, err)
