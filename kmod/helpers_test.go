@@ -5,12 +5,11 @@ import (
 	"debug/elf"
 	"encoding/base64"
 	"encoding/binary"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-
-	"golang.org/x/sys/unix"
 )
 
 // elfOf returns the smallest file that the kernel's loader begins to read: a relocatable 64 bit ELF file with
@@ -119,4 +118,13 @@ func put(t testing.TB, path, content string, folder bool) {
 	}
 }
 
-func readMark(m *Mark, buf []byte) (int, error) { return unix.Read(m.fd, buf) }
+func appendTo(t testing.TB, path, text string) {
+	t.Helper()
+	f, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
+	if err == nil {
+		_, err = f.WriteString(text)
+	}
+	if err := errors.Join(err, f.Close()); err != nil {
+		t.Fatal(err)
+	}
+}

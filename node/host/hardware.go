@@ -14,6 +14,7 @@ import (
 	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/kmod"
 	"github.com/driver-container/driver-container/kmod/kbuild"
+	"github.com/driver-container/driver-container/kmod/kmsg"
 	"github.com/driver-container/driver-container/node"
 	"github.com/driver-container/driver-container/node/devices"
 	"github.com/driver-container/driver-container/node/preflight"
@@ -37,7 +38,7 @@ type hardware struct {
 	supported func() (preflight.Supported, error) // returns the image's list, read once
 
 	mu   sync.Mutex
-	mark *kmod.Mark // position in the kernel's log at which this instance began to look
+	mark *kmsg.Mark // position in the kernel's log at which this instance began to look
 }
 
 func (h *hardware) GPUs() ([]devices.GPU, error) { return devices.GPUs("/sys") }
@@ -142,7 +143,7 @@ func (h *hardware) RemoveNodes(created []devices.Node) error { return realNodes.
 // Ask starts a child that asks the driver. The mark in the kernel's log is set first: when a GPU does not
 // come up, the lines after the mark are the reason.
 func (h *hardware) Ask(ctx context.Context) (probe.Answer, error) {
-	mark, err := (kmod.System{}).Mark()
+	mark, err := kmsg.Open("")
 	if err == nil {
 		h.mu.Lock()
 		if h.mark != nil {
