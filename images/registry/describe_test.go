@@ -9,13 +9,14 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 
 	"github.com/driver-container/driver-container/distros/fetch"
+	"github.com/driver-container/driver-container/images/oci/ocitest"
 )
 
 func TestDescribe(t *testing.T) {
 	t.Parallel()
 	f := newFake(t)
 	c := client(t)
-	img, ok := mutate.Annotations(makeImage(t, "amd64", 100, "file"), map[string]string{"content": "x"}).(v1.Image)
+	img, ok := mutate.Annotations(ocitest.Image(t, "amd64", 100, "file"), map[string]string{"content": "x"}).(v1.Image)
 	if !ok {
 		t.Fatal("no image")
 	}

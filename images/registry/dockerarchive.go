@@ -176,3 +176,17 @@ func (a *archive) packedLayer(ctx context.Context, store *fetch.Store, file stri
 	digest, size, err := w.Commit()
 	return v1.Descriptor{MediaType: t, Size: size, Digest: v1.Hash{Algorithm: "sha256", Hex: digest}}, err
 }
+
+// keep writes a document into the store.
+func keep(store *fetch.Store, raw []byte) (err error) {
+	w, err := store.Create()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, w.Close()) }()
+	if _, err := w.Write(raw); err != nil {
+		return err
+	}
+	_, _, err = w.Commit()
+	return err
+}

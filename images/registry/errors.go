@@ -60,17 +60,6 @@ func (e *StatusError) Is(target error) bool {
 	return target == fs.ErrNotExist && e.Code == http.StatusNotFound
 }
 
-// PlatformError says that an image does not exist for the requested architecture.
-type PlatformError struct {
-	Ref  string
-	Want string   // "linux/arm64"
-	Have []string // sorted; the platforms that the image exists for
-}
-
-func (e *PlatformError) Error() string {
-	return fmt.Sprintf("%s is not there for %s; it is there for: %s", e.Ref, e.Want, strings.Join(e.Have, ", "))
-}
-
 // errPlain refuses to send credentials and content unencrypted.
 var errPlain = errors.New("plain HTTP is allowed only for loopback addresses and with --insecure-registry")
 

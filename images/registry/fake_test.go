@@ -3,7 +3,6 @@ package registry
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -230,13 +229,4 @@ func client(t *testing.T, change ...func(*Options)) *Client {
 	}
 	t.Cleanup(c.Close)
 	return c
-}
-
-func errorAs[E error](t *testing.T, err error) E {
-	t.Helper()
-	var e E
-	if !errors.As(err, &e) {
-		t.Fatalf("error is %T %v; want a %T", err, err, e)
-	}
-	return e
 }

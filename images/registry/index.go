@@ -8,17 +8,19 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/partial"
 	"github.com/google/go-containerregistry/pkg/v1/types"
+
+	"github.com/driver-container/driver-container/distros/fetch"
 )
 
-// Local opens an image or a whole index on this machine (oci:DIR[:TAG], oci-archive:FILE[:TAG],
+// openLocal opens an image or a whole index on this machine (oci:DIR[:TAG], oci-archive:FILE[:TAG],
 // docker-archive:FILE[:TAG]) for a push. Without a tag the source must have exactly one entry. Content is
 // verified when it is read.
-func (c *Client) Local(ctx context.Context, ref string) (Artifact, error) {
+func openLocal(ctx context.Context, store *fetch.Store, ref string) (Artifact, error) {
 	l, ok := cutLocal(ref)
 	if !ok {
 		return nil, fmt.Errorf("read %s: not an image on this machine: give oci:DIR, oci-archive:FILE or docker-archive:FILE", ref)
 	}
-	m, b, err := c.openLocal(ctx, l, "")
+	m, b, err := l.open(ctx, store, "")
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", ref, err)
 	}

@@ -13,6 +13,8 @@ import (
 	"strings"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+
+	"github.com/driver-container/driver-container/distros/fetch"
 )
 
 // Annotations that hold the name of an entry in a layout's index.
@@ -51,37 +53,39 @@ func cutLocal(text string) (localRef, bool) {
 	return l, true
 }
 
-func (c *Client) localBase(ctx context.Context, l localRef, arch string) (*Base, error) {
-	m, b, err := c.openLocal(ctx, l, arch)
+// image reads the image for linux/arch. What an archive holds is copied into the store; a layout is read where it is.
+func (l localRef) image(ctx context.Context, store *fetch.Store, arch string) (*image, v1.Hash, error) {
+	m, b, err := l.open(ctx, store, arch)
 	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", l.text, err)
+		return nil, v1.Hash{}, fmt.Errorf("read %s: %w", l.text, err)
 	}
 	img, err := newImage(m.raw, b)
 	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", l.text, err)
+		return nil, v1.Hash{}, fmt.Errorf("read %s: %w", l.text, err)
 	}
 	if err := checkPlatform(l.text, arch, img); err != nil {
-		return nil, err
+		return nil, v1.Hash{}, err
 	}
 	if l.kind == "oci-archive" {
 		if err := unpackLayers(ctx, img); err != nil {
-			return nil, fmt.Errorf("read %s: %w", l.text, err)
+			return nil, v1.Hash{}, fmt.Errorf("read %s: %w", l.text, err)
 		}
-		img.blobs = storeBlobs(c.opts.Store)
+		img.blobs = storeBlobs(store)
 	}
-	return &Base{Image: img, Name: l.path, Digest: m.digest}, nil
+	return img, m.digest, nil
 }
 
-func (c *Client) localManifest(ctx context.Context, l localRef, arch string) (found, error) {
-	m, _, err := c.openLocal(ctx, l, arch)
+// manifestDigest is the digest of the manifest for linux/arch, or of the index itself when arch is empty.
+func (l localRef) manifestDigest(ctx context.Context, store *fetch.Store, arch string) (v1.Hash, error) {
+	m, _, err := l.open(ctx, store, arch)
 	if err != nil {
-		return found{}, fmt.Errorf("read %s: %w", l.text, err)
+		return v1.Hash{}, fmt.Errorf("read %s: %w", l.text, err)
 	}
-	return m, nil
+	return m.digest, nil
 }
 
-// openLocal returns the manifest for linux/arch and the blobs that it refers to.
-func (c *Client) openLocal(ctx context.Context, l localRef, arch string) (found, blobs, error) {
+// open returns the manifest for linux/arch and the blobs that it refers to.
+func (l localRef) open(ctx context.Context, store *fetch.Store, arch string) (found, blobs, error) {
 	switch l.kind {
 	case "oci":
 		index, err := readBounded(filepath.Join(l.path, "index.json"), maxManifest)
@@ -100,7 +104,7 @@ func (c *Client) openLocal(ctx context.Context, l localRef, arch string) (found,
 		if err != nil {
 			return found{}, blobs{}, fmt.Errorf("not an OCI archive: %w", err)
 		}
-		b := a.blobs(ctx, c.opts.Store)
+		b := a.blobs(ctx, store)
 		m, err := chooseEntry(l, arch, index, b)
 		return m, b, err
 	default:
@@ -108,8 +112,8 @@ func (c *Client) openLocal(ctx context.Context, l localRef, arch string) (found,
 		if err != nil {
 			return found{}, blobs{}, err
 		}
-		m, err := a.docker(ctx, c.opts.Store, l.tag)
-		return m, storeBlobs(c.opts.Store), err
+		m, err := a.docker(ctx, store, l.tag)
+		return m, storeBlobs(store), err
 	}
 }
 

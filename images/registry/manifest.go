@@ -14,15 +14,21 @@ import (
 // maxDepth bounds how deep indexes nest. In practice at most one index is inside another.
 const maxDepth = 4
 
-// acceptable lists the types of manifest that this package reads, for the Accept header.
-var acceptable = strings.Join([]string{
-	string(types.OCIImageIndex), string(types.DockerManifestList), string(types.OCIManifestSchema1), string(types.DockerManifestSchema2),
-}, ", ")
-
 // found is a verified manifest: raw has the digest.
 type found struct {
 	raw    []byte
 	digest v1.Hash
+}
+
+// PlatformError says that an image does not exist for the requested architecture.
+type PlatformError struct {
+	Ref  string
+	Want string   // "linux/arm64"
+	Have []string // sorted; the platforms that the image exists for
+}
+
+func (e *PlatformError) Error() string {
+	return fmt.Sprintf("%s is not there for %s; it is there for: %s", e.Ref, e.Want, strings.Join(e.Have, ", "))
 }
 
 // kindOf distinguishes an index from a manifest by the content, because a server or a layout may not state

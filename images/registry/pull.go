@@ -88,7 +88,11 @@ func (p *pull) prefer(e endpoint) {
 // fetch.ErrOffline.
 func (c *Client) Base(ctx context.Context, ref, arch string) (*Base, error) {
 	if local, ok := cutLocal(ref); ok {
-		return c.localBase(ctx, local, arch)
+		img, digest, err := local.image(ctx, c.opts.Store, arch)
+		if err != nil {
+			return nil, err
+		}
+		return &Base{Image: img, Name: local.path, Digest: digest}, nil
 	}
 	p, err := c.newPull("pull", ref)
 	if err != nil {
@@ -164,4 +168,10 @@ func (p *pull) blob(ctx context.Context, d v1.Descriptor) error {
 		p.report(event)
 	}
 	return err
+}
+
+// Local opens an image or a whole index on this machine, for a push. It copies what an archive holds into the
+// client's store.
+func (c *Client) Local(ctx context.Context, ref string) (Artifact, error) {
+	return openLocal(ctx, c.opts.Store, ref)
 }

@@ -7,11 +7,18 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"strings"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/types"
 
 	"github.com/driver-container/driver-container/distros/fetch"
 )
+
+// acceptable lists the types of manifest that this package reads, for the Accept header.
+var acceptable = strings.Join([]string{
+	string(types.OCIImageIndex), string(types.DockerManifestList), string(types.OCIManifestSchema1), string(types.DockerManifestSchema2),
+}, ", ")
 
 // headManifest requests the digest of a tag. It is zero when the registry does not state it.
 func (s *session) headManifest(ctx context.Context, identifier string) (v1.Hash, error) {
@@ -79,18 +86,4 @@ func (p *pull) fetchManifest(ctx context.Context, s *session, identifier string,
 		return found{}, &finalError{err}
 	}
 	return found{raw, h}, nil
-}
-
-// keep writes a document into the store.
-func keep(store *fetch.Store, raw []byte) (err error) {
-	w, err := store.Create()
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, w.Close()) }()
-	if _, err := w.Write(raw); err != nil {
-		return err
-	}
-	_, _, err = w.Commit()
-	return err
 }

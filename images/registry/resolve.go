@@ -16,8 +16,7 @@ import (
 // are those of Base.
 func (c *Client) Resolve(ctx context.Context, ref, arch string) (v1.Hash, error) {
 	if local, ok := cutLocal(ref); ok {
-		m, err := c.localManifest(ctx, local, arch)
-		return m.digest, err
+		return local.manifestDigest(ctx, c.opts.Store, arch)
 	}
 	p, err := c.newPull("resolve", ref)
 	if err != nil {
