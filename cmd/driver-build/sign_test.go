@@ -16,8 +16,8 @@ import (
 	"github.com/driver-container/driver-container/ci/imagetest"
 	"github.com/driver-container/driver-container/images"
 	"github.com/driver-container/driver-container/images/modsign"
+	"github.com/driver-container/driver-container/images/oci"
 	"github.com/driver-container/driver-container/images/recipe"
-	"github.com/driver-container/driver-container/images/registry"
 	"github.com/driver-container/driver-container/kmod/kbuild"
 )
 
@@ -36,7 +36,7 @@ func (u *user) modulesImage(t *testing.T, arches ...string) string {
 		t.Fatal(err)
 	}
 	dir := u.path("in-" + strings.Join(arches, "-"))
-	if err := registry.WriteLayout(context.Background(), dir, "mine", artifact); err != nil {
+	if err := oci.WriteLayout(context.Background(), dir, "mine", artifact); err != nil {
 		t.Fatal(err)
 	}
 	return "oci:" + dir + ":mine"

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 
 	"github.com/driver-container/driver-container/distros/fetch"
+	"github.com/driver-container/driver-container/images/oci"
 	"github.com/driver-container/driver-container/images/oci/ocitest"
 )
 
@@ -29,7 +30,7 @@ func TestDescribe(t *testing.T) {
 	if err != nil || d.Annotations["content"] != "x" || d.Digest != digest || d.Tag != digest || d.Size < 50 {
 		t.Errorf("%+v, %v", d, err)
 	}
-	var platform *PlatformError
+	var platform *oci.PlatformError
 	if _, err := c.Describe(t.Context(), ref, "arm64"); !errors.As(err, &platform) {
 		t.Errorf("another architecture: %v", err)
 	}

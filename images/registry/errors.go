@@ -19,6 +19,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
 
 	"github.com/driver-container/driver-container/distros/fetch"
+	"github.com/driver-container/driver-container/images/oci"
 )
 
 // Error says that a registry could not be reached, gave a wrong answer, or refused. errors.Is reports it as
@@ -86,7 +87,7 @@ func (e *itemError) Unwrap() error { return e.err }
 func failure(ctx context.Context, op, ref, host string, err error) error {
 	var done *Error
 	var mismatch *fetch.MismatchError
-	var platform *PlatformError
+	var platform *oci.PlatformError
 	var file *fs.PathError
 	switch {
 	case err == nil:

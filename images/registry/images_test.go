@@ -5,6 +5,7 @@ import (
 
 	"github.com/google/go-containerregistry/pkg/authn"
 
+	"github.com/driver-container/driver-container/images/oci"
 	"github.com/driver-container/driver-container/images/oci/ocitest"
 )
 
@@ -16,7 +17,7 @@ func (NoCredentials) Resolve(authn.Resource) (authn.Authenticator, error) {
 }
 
 // mustPush pushes with a new client.
-func mustPush(t *testing.T, ref string, a Artifact, tags ...string) Stats {
+func mustPush(t *testing.T, ref string, a oci.Artifact, tags ...string) Stats {
 	t.Helper()
 	got, stats, err := client(t).Push(t.Context(), ref, a, tags...)
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/driver-container/driver-container/images/oci"
 	"github.com/driver-container/driver-container/images/oci/ocitest"
 )
 
@@ -15,16 +16,16 @@ func TestLocalIsPushed(t *testing.T) {
 	img := ocitest.Image(t, "amd64", 10, "c")
 	layout, archive := filepath.Join(dir, "layout"), filepath.Join(dir, "oci.tar")
 	for _, err := range []error{
-		WriteLayout(t.Context(), layout, "both", index),
-		WriteLayout(t.Context(), layout, "one", img),
-		WriteOCIArchive(t.Context(), archive, "both", index),
+		oci.WriteLayout(t.Context(), layout, "both", index),
+		oci.WriteLayout(t.Context(), layout, "one", img),
+		oci.WriteOCIArchive(t.Context(), archive, "both", index),
 	} {
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
 	c := client(t)
-	for ref, want := range map[string]Artifact{"oci:" + layout + ":both": index, "oci:" + layout + ":one": img, "oci-archive:" + archive: index} {
+	for ref, want := range map[string]oci.Artifact{"oci:" + layout + ":both": index, "oci:" + layout + ":one": img, "oci-archive:" + archive: index} {
 		a, err := c.Local(t.Context(), ref)
 		if err != nil {
 			t.Fatal(err)

@@ -9,6 +9,7 @@ import (
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
+	"github.com/driver-container/driver-container/images/oci"
 	"github.com/driver-container/driver-container/images/oci/ocitest"
 )
 
@@ -19,10 +20,10 @@ func TestBaseLocal(t *testing.T) {
 	amd, arm, other := ocitest.Image(t, "amd64", 1000, "a", "b"), ocitest.Image(t, "arm64", 1000, "a"), ocitest.Image(t, "amd64", 10, "c")
 	index := ocitest.Index(t, amd, arm)
 	for _, err := range []error{
-		WriteLayout(t.Context(), layout, "both", index),
-		WriteLayout(t.Context(), layout, "docker.io/library/other:1", other),
-		WriteOCIArchive(t.Context(), ociFile, "both", index),
-		WriteDockerArchive(t.Context(), docker, "debian:12", amd),
+		oci.WriteLayout(t.Context(), layout, "both", index),
+		oci.WriteLayout(t.Context(), layout, "docker.io/library/other:1", other),
+		oci.WriteOCIArchive(t.Context(), ociFile, "both", index),
+		oci.WriteDockerArchive(t.Context(), docker, "debian:12", amd),
 	} {
 		if err != nil {
 			t.Fatal(err)
@@ -47,7 +48,7 @@ func TestBaseLocal(t *testing.T) {
 			t.Errorf("Base(%s): %v", tc.ref, err)
 			continue
 		}
-		if !IsLocal(tc.ref) || b.Digest != ocitest.Digest(t, b.Image) || !strings.HasPrefix(b.Name, dir) {
+		if !oci.IsLocal(tc.ref) || b.Digest != ocitest.Digest(t, b.Image) || !strings.HasPrefix(b.Name, dir) {
 			t.Errorf("Base(%s) = %s %s; digest of the image %s", tc.ref, b.Name, b.Digest, ocitest.Digest(t, b.Image))
 		}
 		if h, err := c.Resolve(t.Context(), tc.ref, tc.arch); err != nil || h != b.Digest {
@@ -71,7 +72,7 @@ func TestBaseLocal(t *testing.T) {
 			t.Errorf("Base(%s) = %v; want %q", ref, err, want)
 		}
 	}
-	var missing *PlatformError
+	var missing *oci.PlatformError
 	if _, err := c.Base(t.Context(), "docker-archive:"+docker, "arm64"); !errors.As(err, &missing) {
 		t.Errorf("docker-archive of another architecture: %v", err)
 	}

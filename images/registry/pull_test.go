@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/driver-container/driver-container/distros/fetch"
+	"github.com/driver-container/driver-container/images/oci"
 	"github.com/driver-container/driver-container/images/oci/ocitest"
 )
 
@@ -112,8 +113,8 @@ func TestBaseWrongArchitecture(t *testing.T) {
 	ref := f.host() + "/x:1"
 	mustPush(t, ref, ocitest.Image(t, "arm64", 100, "one"))
 	_, err := client(t).Base(t.Context(), ref, "amd64")
-	want := &PlatformError{Ref: ref, Want: "linux/amd64", Have: []string{"linux/arm64"}}
-	if diff := cmp.Diff(want, ocitest.ErrorAs[*PlatformError](t, err)); diff != "" {
+	want := &oci.PlatformError{Ref: ref, Want: "linux/amd64", Have: []string{"linux/arm64"}}
+	if diff := cmp.Diff(want, ocitest.ErrorAs[*oci.PlatformError](t, err)); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -216,7 +217,7 @@ func TestTagMemo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := hashOf([]byte("x"))
+	h := oci.HashOf([]byte("x"))
 	if err := c.rememberTag(r, h); err != nil {
 		t.Fatal(err)
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 
 	"github.com/driver-container/driver-container/distros/fetch"
+	"github.com/driver-container/driver-container/images/oci"
 	"github.com/driver-container/driver-container/images/oci/ocitest"
 )
 
@@ -79,8 +80,8 @@ func TestPushIndex(t *testing.T) {
 		ocitest.SameLayers(t, got.Image, want)
 	}
 	_, err := c.Base(t.Context(), ref, "riscv64")
-	want := &PlatformError{Ref: ref, Want: "linux/riscv64", Have: []string{"linux/amd64", "linux/arm64"}}
-	if diff := cmp.Diff(want, ocitest.ErrorAs[*PlatformError](t, err)); diff != "" {
+	want := &oci.PlatformError{Ref: ref, Want: "linux/riscv64", Have: []string{"linux/amd64", "linux/arm64"}}
+	if diff := cmp.Diff(want, ocitest.ErrorAs[*oci.PlatformError](t, err)); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -91,7 +92,7 @@ func TestPushMounts(t *testing.T) {
 	base := ocitest.Image(t, "amd64", 1000, "one", "two")
 	mustPush(t, f.host()+"/library/debian:12", base)
 	named := func(name string) v1.Image {
-		img, ok := mutate.Annotations(base, map[string]string{baseNameAnnotation: name}).(v1.Image)
+		img, ok := mutate.Annotations(base, map[string]string{oci.BaseNameAnnotation: name}).(v1.Image)
 		if !ok {
 			t.Fatal("not an image")
 		}
@@ -255,7 +256,7 @@ func TestPushDamagedLayer(t *testing.T) {
 	t.Parallel()
 	f := newFake(t)
 	img := ocitest.Image(t, "amd64", 1000, "one")
-	if err := WriteLayout(t.Context(), t.TempDir(), "x", img); err != nil {
+	if err := oci.WriteLayout(t.Context(), t.TempDir(), "x", img); err != nil {
 		t.Fatal(err)
 	}
 	_, _, err := client(t).Push(t.Context(), f.host()+"/x:1", ocitest.Damaged{Image: img})

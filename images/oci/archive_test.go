@@ -1,4 +1,4 @@
-package registry
+package oci
 
 import (
 	"archive/tar"
@@ -27,8 +27,8 @@ func open(t *testing.T, ref string) (*image, error) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, _ := cutLocal(ref)
-	img, _, err := l.image(t.Context(), store, "amd64")
+	l, _ := ParseLocal(ref)
+	img, _, err := l.Image(t.Context(), store, "amd64")
 	return img, err
 }
 
@@ -111,7 +111,7 @@ func writeTestTar(t *testing.T, list ...tarEntry) string {
 func TestDockerArchiveOld(t *testing.T) {
 	t.Parallel()
 	one := ocitest.LayerTar(t, "one", 5000)
-	config := fmt.Appendf(nil, `{"os":"linux","architecture":"amd64","rootfs":{"type":"layers","diff_ids":[%q,%q]}}`, hashOf(one), hashOf(one))
+	config := fmt.Appendf(nil, `{"os":"linux","architecture":"amd64","rootfs":{"type":"layers","diff_ids":[%q,%q]}}`, HashOf(one), HashOf(one))
 	manifest, err := json.Marshal([]dockerEntry{{Config: "c.json", RepoTags: []string{"x:1"}, Layers: []string{"a/layer.tar", "b/layer.tar"}}})
 	if err != nil {
 		t.Fatal(err)
@@ -130,7 +130,7 @@ func TestDockerArchiveOld(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if l := m.Layers[1]; l.Digest != hashOf(one) || l.MediaType != types.OCIUncompressedLayer || l.Size != int64(len(one)) {
+	if l := m.Layers[1]; l.Digest != HashOf(one) || l.MediaType != types.OCIUncompressedLayer || l.Size != int64(len(one)) {
 		t.Errorf("layer %+v; want the uncompressed tar as it is", l)
 	}
 	layers, err := b.Layers()

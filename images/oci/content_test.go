@@ -1,4 +1,4 @@
-package registry
+package oci
 
 import (
 	"bytes"
@@ -32,7 +32,7 @@ func FuzzManifest(f *testing.F) {
 	f.Add([]byte(`{"schemaVersion":2,"manifests":[{"digest":"sha256:` + strings.Repeat("a", 64) + `","platform":{"os":"linux","architecture":"amd64"}}]}`))
 	f.Add([]byte(`{"schemaVersion":2,"config":{"digest":"sha256:` + strings.Repeat("a", 64) + `"},"layers":[]}`))
 	f.Fuzz(func(_ *testing.T, b []byte) {
-		_, _ = choose("x", "amd64", found{raw: b}, func(v1.Hash) (found, error) { return found{raw: b}, nil })
-		_, _ = parseManifest(b)
+		_, _ = ChooseManifest("x", "amd64", Manifest{Raw: b}, func(v1.Hash) (Manifest, error) { return Manifest{Raw: b}, nil })
+		_, _ = ParseManifest(b)
 	})
 }
