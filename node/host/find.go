@@ -68,7 +68,7 @@ func (s *supply) findWith(ctx context.Context, w node.Want, patches []string) (*
 
 // match reports whether a set fits, as far as the name of the kernel shows it.
 func match(w node.Want, k kbuild.Key) bool {
-	return k.Driver == w.Driver && k.Flavour == w.Flavour && k.Release == w.Release && k.Recipe == kbuild.Recipe
+	return k.Driver == w.Driver && k.Flavour == w.Flavour && k.Release == w.Release && k.Method == kbuild.Method
 }
 
 // cached reports whether the cache has a set for a kernel. It does not check the set for damage: Find does.

@@ -23,7 +23,7 @@ func TestFindInTheCache(t *testing.T) {
 	const elsewhere = "6.1.0-99-elsewhere"
 	ours, err := kbuild.KernelID(running, kbuild.Headers{}, "", "")
 	hasID := err == nil
-	good := kbuild.Key{Driver: v535, Flavour: "open", Release: running, Arch: "amd64", Kernel: ours, Compiler: "gcc 12.2.0", Recipe: kbuild.Recipe}
+	good := kbuild.Key{Driver: v535, Flavour: "open", Release: running, Arch: "amd64", Kernel: ours, Compiler: "gcc 12.2.0", Method: kbuild.Method}
 	for _, test := range []struct {
 		name    string
 		release string
@@ -38,7 +38,7 @@ func TestFindInTheCache(t *testing.T) {
 		{"another release", running, func(k *kbuild.Key) { k.Release = elsewhere }, false},
 		{"another driver", running, func(k *kbuild.Key) { k.Driver = v470 }, false},
 		{"another flavour", running, func(k *kbuild.Key) { k.Flavour = "proprietary" }, false},
-		{"another recipe", running, func(k *kbuild.Key) { k.Recipe++ }, false},
+		{"another method", running, func(k *kbuild.Key) { k.Method++ }, false},
 		{"other patches", running, func(k *kbuild.Key) { k.Patches = []string{"ofa_kernel-12"} }, false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -78,7 +78,7 @@ func fakeSet(t *testing.T, k kbuild.Key) *kbuild.Set {
 func TestFindCorrupt(t *testing.T) {
 	t.Parallel()
 	s := &supply{cfg: node.Config{StateDir: t.TempDir()}, info: driverinfo.Info{Driver: v535}, say: t.Logf}
-	set, err := s.Keep(t.Context(), fakeSet(t, kbuild.Key{Driver: v535, Flavour: "open", Release: "r", Arch: "amd64", Kernel: "headers 1", Recipe: kbuild.Recipe}))
+	set, err := s.Keep(t.Context(), fakeSet(t, kbuild.Key{Driver: v535, Flavour: "open", Release: "r", Arch: "amd64", Kernel: "headers 1", Method: kbuild.Method}))
 	if err != nil {
 		t.Fatal(err)
 	}
