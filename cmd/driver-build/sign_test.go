@@ -47,7 +47,7 @@ func modulesSet(t *testing.T, arch string) (files []imagetest.File) {
 	t.Helper()
 	work := t.TempDir()
 	set := &kbuild.Set{Dir: work, SigHash: "sha256", Key: kbuild.Key{
-		Driver: newDriver, Flavour: "proprietary", Release: imagetest.Kernel, Arch: arch, Kernel: "headers 00", Compiler: "gcc 12.2.0", Recipe: kbuild.Recipe,
+		Driver: newDriver, Flavour: "proprietary", Release: imagetest.Kernel, Arch: arch, Kernel: "headers 00", Compiler: "gcc 12.2.0", Method: kbuild.Method,
 	}}
 	for _, name := range []string{"nvidia", "nvidia-uvm"} {
 		data := imagetest.Module(strings.ReplaceAll(name, "-", "_"), newDriver, imagetest.Kernel)

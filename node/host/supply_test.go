@@ -12,7 +12,7 @@ import (
 	"github.com/driver-container/driver-container/node"
 )
 
-// TestFindInTheCache checks that a set fits if driver, flavour, release and recipe are the same and it was
+// TestFindInTheCache checks that a set fits if driver, flavour, release and compile method are the same and it was
 // not compiled for another build of that release.
 func TestFindInTheCache(t *testing.T) {
 	t.Parallel()

@@ -89,7 +89,7 @@ func Supported() (err error) {
 }
 
 // Run executes a step: see runner.Runner.
-func (r *Runner) Run(ctx context.Context, s runner.Step, dir string, say func(line string)) (err error) {
+func (r *Runner) Run(ctx context.Context, s runner.Step, dir string, output func(line string)) (err error) {
 	if err := s.Check(); err != nil {
 		return err
 	}
@@ -102,7 +102,7 @@ func (r *Runner) Run(ctx context.Context, s runner.Step, dir string, say func(li
 		return fmt.Errorf("%s: make a root for it in %s: %w", s.Name, r.work, err)
 	}
 	defer func() { err = errors.Join(err, f.remove()) }()
-	if err := r.step(ctx, s, f, dir, say); err != nil {
+	if err := r.step(ctx, s, f, dir, output); err != nil {
 		if ctx.Err() != nil {
 			return fmt.Errorf("%s: %w", s.Name, context.Cause(ctx))
 		}
@@ -111,7 +111,7 @@ func (r *Runner) Run(ctx context.Context, s runner.Step, dir string, say func(li
 	return nil
 }
 
-func (r *Runner) step(ctx context.Context, s runner.Step, f *folder, dir string, say func(string)) error {
+func (r *Runner) step(ctx context.Context, s runner.Step, f *folder, dir string, output func(string)) error {
 	root, err := f.root()
 	if err != nil {
 		return err
@@ -120,15 +120,15 @@ func (r *Runner) step(ctx context.Context, s runner.Step, f *folder, dir string,
 	if err := runnable(root.Name()); err != nil {
 		return fmt.Errorf("%s: %w", s.Name, err)
 	}
-	output, err := unpack(ctx, root, s)
+	result, err := unpack(ctx, root, s)
 	if err != nil {
 		return fmt.Errorf("%s: unpack its root: %w", s.Name, err)
 	}
 	settle()
-	if err := r.execute(ctx, s, f, say); err != nil {
+	if err := r.execute(ctx, s, f, output); err != nil {
 		return err
 	}
-	from, err := root.OpenRoot(output)
+	from, err := root.OpenRoot(result)
 	if err != nil {
 		return fmt.Errorf("%s: open what the command left in %s: %w", s.Name, s.Output, err)
 	}

@@ -45,10 +45,10 @@ type inner struct {
 }
 
 // execute runs the command in the unpacked root and returns nil or the way in which it failed.
-func (r *Runner) execute(ctx context.Context, s runner.Step, f *folder, say func(string)) (err error) {
+func (r *Runner) execute(ctx context.Context, s runner.Step, f *folder, output func(string)) (err error) {
 	lines := runner.NewLines(func(line string) {
-		if say != nil && ctx.Err() == nil {
-			say(line)
+		if output != nil && ctx.Err() == nil {
+			output(line)
 		}
 	})
 	in := inner{lines: lines, config: config{Root: f.path + "/root", Args: s.Args, Env: s.Env}}
