@@ -48,6 +48,9 @@ type StatusError struct {
 	retryAfter time.Duration
 }
 
+// RetryAfter is the pause that the registry requested; 0 if none.
+func (e *StatusError) RetryAfter() time.Duration { return e.retryAfter }
+
 func (e *StatusError) Error() string {
 	s := fmt.Sprintf("it answered %d %s", e.Code, http.StatusText(e.Code))
 	if e.Message != "" {

@@ -32,38 +32,33 @@ type transfer struct {
 // upload sends a blob. When the connection breaks, it asks the registry how many bytes arrived and sends the
 // rest. If the registry does not know (Docker's never does after an interrupted request), it begins again.
 func (p *push) upload(ctx context.Context, b oci.Blob, location string) error {
-	t := transfer{location: location}
-	failures, best := 0, int64(0)
-	for {
-		err := p.attempt(ctx, b, &t)
-		if err == nil {
-			return nil
+	t, best := transfer{location: location}, int64(0)
+	hopeless := func(err error) bool { return final(err) && !lostUpload(err) }
+	_, err := fetch.Retry{Attempts: p.opts.Attempts, Backoff: p.opts.Backoff, Final: hopeless}.Do(ctx, func(ctx context.Context) (progress bool, err error) {
+		if err = p.attempt(ctx, b, &t); err == nil {
+			return true, nil
 		}
 		if ctx.Err() != nil {
 			if t.location != "" {
 				p.abandon(context.WithoutCancel(ctx), t.location, abandonTimeout)
 			}
-			return context.Cause(ctx)
+			return false, err
 		}
-		if final(err) && !lostUpload(err) {
-			return err
+		if hopeless(err) {
+			return false, err
 		}
 		p.resume(ctx, b, &t)
 		if t.location == "" { // perhaps only the answer to the last request was lost
 			if there, headErr := p.hasBlob(ctx, b.Desc.Digest); headErr == nil && there {
-				return nil
+				return true, nil
 			}
 		}
-		if t.offset >= best+progressStep {
-			failures, best = 0, t.offset
+		if progress = t.offset >= best+progressStep; progress {
+			best = t.offset
 		}
-		if failures++; failures >= p.opts.Attempts {
-			return err
-		}
-		if err := p.pause(ctx, failures, err); err != nil {
-			return err
-		}
-	}
+		return progress, err
+	})
+	return err
 }
 
 // lostUpload reports whether the registry does not know the upload any more, or counts other bytes than we
