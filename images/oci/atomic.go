@@ -17,8 +17,8 @@ import (
 // lockWait is the longest wait for another process that writes to the same layout.
 const lockWait = 10 * time.Minute
 
-// ReplaceFile writes a whole file: temporary name, fsync, rename.
-func ReplaceFile(path string, data []byte) error {
+// replaceFile writes a whole file: temporary name, fsync, rename.
+func replaceFile(path string, data []byte) error {
 	return writeFile(path, func(w io.Writer) error {
 		_, err := w.Write(data)
 		return err

@@ -68,14 +68,14 @@ func writeLayout(ctx context.Context, dir, tag string, all *Content) (err error)
 			return err
 		}
 	}
-	if err := ReplaceFile(filepath.Join(dir, "oci-layout"), []byte(layoutVersion)); err != nil {
+	if err := replaceFile(filepath.Join(dir, "oci-layout"), []byte(layoutVersion)); err != nil {
 		return err
 	}
 	raw, err := json.Marshal(withEntry(index, all.Top().Desc, tag))
 	if err != nil {
 		return err
 	}
-	return ReplaceFile(filepath.Join(dir, "index.json"), raw)
+	return replaceFile(filepath.Join(dir, "index.json"), raw)
 }
 
 // blob returns a document as a blob.
