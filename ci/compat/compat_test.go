@@ -96,7 +96,7 @@ func TestRender(t *testing.T) {
 	t.Parallel()
 	text, differs := render(examples())
 	if !differs {
-		t.Error("nobody has said why 470 fails on 6.1 here, but nothing differs")
+		t.Error("known.go has no reason why 470 fails on 6.1 here, but nothing differs")
 	}
 	name := filepath.Join("testdata", "compat.md")
 	if *update {
@@ -237,7 +237,7 @@ func TestOneCell(t *testing.T) {
 		{System: "debian12", Kernel: k, Driver: drivers[0], Flavour: matrix.Proprietary},
 	}
 	if err := l.fill(t.Context(), cells, true); err == nil {
-		t.Error("the trouble of the first cell is not told")
+		t.Error("the trouble of the first cell is not reported")
 	}
 	for i, want := range []*result{
 		{Outcome: trouble, Error: "exit status 4: network", Source: "packages"},

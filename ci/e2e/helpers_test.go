@@ -53,7 +53,7 @@ func workspace(t *testing.T) string {
 // removed at the end of the test.
 func scratch(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp(workspace(t), "scratch-*") //nolint:usetesting // t.TempDir may be on another file system, and hard links would fail
+	dir, err := os.MkdirTemp(workspace(t), "scratch-*") //nolint:usetesting // hard links need the same file system
 	must(t, err)
 	must(t, os.Chmod(dir, 0o755))
 	t.Cleanup(func() {

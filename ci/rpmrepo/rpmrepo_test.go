@@ -59,7 +59,7 @@ func TestReleases(t *testing.T) {
 		t.Errorf("Systems() = %v", Systems())
 	}
 	if _, err := k.ReleaseIn("beos5"); err == nil {
-		t.Error("a system that nobody knows has a kernel")
+		t.Error("an unknown system has a kernel")
 	}
 	if _, err := (Kernel{Release: "6.1.0-56.el9.x86_64"}).ReleaseIn("rocky9"); err == nil {
 		t.Error("a kernel that is not Debian's was taken")

@@ -75,7 +75,7 @@ func Test04SafeLoad(t *testing.T) {
 
 	c.Kubectl("drain", cluster.NodeName, "--ignore-daemonsets", "--pod-selector=app=training", "--timeout=2m")
 	if loaded := c.Loaded(); loaded != cluster.Newer {
-		t.Errorf("the node is free, but nobody has said so yet: %q is loaded, not %s", loaded, cluster.Newer)
+		t.Errorf("the node is free, but the annotation still exists: %q is loaded, not %s", loaded, cluster.Newer)
 	}
 	c.Kubectl("annotate", "node", cluster.NodeName, evict.SafeLoad+"-")
 	waitServing(t, c, cluster.Older)

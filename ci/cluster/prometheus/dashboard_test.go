@@ -189,7 +189,7 @@ func TestMetricsExist(t *testing.T) {
 	for _, text := range append(asked, string(docs)) {
 		for _, n := range name.FindAllString(text, -1) {
 			if _, ok := served[n]; !ok {
-				t.Errorf("%s is served by nobody: %.100s", n, text)
+				t.Errorf("no server serves %s: %.100s", n, text)
 			}
 		}
 	}

@@ -104,7 +104,7 @@ func firstReady(t *testing.T, a, b *lab.Process) (first, other *lab.Process) {
 			return b, a
 		}
 	}
-	t.Fatalf("nobody took over:\n%s\n%s", a.Output(), b.Output())
+	t.Fatalf("neither instance took over:\n%s\n%s", a.Output(), b.Output())
 	return nil, nil
 }
 

@@ -178,7 +178,7 @@ case "$2" in */driver-modules/source) cp /seed/*/*.ko "$2" ;; *) echo "unexpecte
 	// The names end differently: a set that was compiled on the node itself identifies the kernel by its build
 	// id.
 	if got := g.Sh("ls -A " + modulesDir); strings.ContainsAny(got, "\n") || got[:strings.LastIndex(got, "-")] != entry[:strings.LastIndex(entry, "-")] {
-		t.Errorf("the cache has %q, want the set anew and nothing else", got)
+		t.Errorf("the cache has %q, want only the recompiled set", got)
 	}
 	servesAgain(t, g, light("535", "DRIVER_NO_COMPILE=true"), d535.driver)
 }
