@@ -10,7 +10,7 @@ import (
 	"github.com/driver-container/driver-container/node/driverroot"
 )
 
-// The roots that the entrypoint serves, in each of its ways, satisfy every program and our own linter.
+// The roots that the entrypoint serves, in each of its ways, satisfy every program and the project's linter.
 func TestServedRoots(t *testing.T) {
 	ctx := private(t)
 	dir, image := Prepare(t), unpacked(t)
@@ -53,7 +53,8 @@ func TestServedRoots(t *testing.T) {
 	}
 }
 
-// sound fails for a root that somebody complains about, and looks at the numbers: a check that finds nothing proves nothing.
+// sound fails for a root with a problem or finding. It also requires what must be found: a check that finds
+// nothing proves nothing.
 func sound(t *testing.T, r inside.Report) {
 	t.Helper()
 	for _, p := range r.Problems() {

@@ -10,8 +10,8 @@ import (
 	"github.com/driver-container/driver-container/node/status"
 )
 
-// A pod uses a GPU while the driver is upgraded: the old driver is left whole, the new one's pod waits and names that pod wherever one
-// looks, and goes on when it has ended.
+// A pod uses a GPU while the driver is upgraded: the old driver stays intact; the new one's pod waits, names
+// that pod in every report, and continues when it has ended.
 func Test04InUse(t *testing.T) {
 	c, _ := withGPU(t)
 	c.AdvertiseGPUs(1)
@@ -52,8 +52,8 @@ func Test04InUse(t *testing.T) {
 	noRestarts(t, c)
 }
 
-// The same with the safe-load handshake, whose other side, the GPU Operator's upgrade controller, is played by hand: the driver waits until
-// the node was drained and the annotation is gone.
+// The same with the safe-load handshake. The test takes the other side, that of the GPU Operator's upgrade
+// controller: the driver waits until the node has been drained and the annotation is removed.
 func Test04SafeLoad(t *testing.T) {
 	c, _ := withGPU(t)
 	c.AdvertiseGPUs(1)
@@ -75,7 +75,7 @@ func Test04SafeLoad(t *testing.T) {
 
 	c.Kubectl("drain", cluster.NodeName, "--ignore-daemonsets", "--pod-selector=app=training", "--timeout=2m")
 	if loaded := c.Loaded(); loaded != cluster.Newer {
-		t.Errorf("the node is free, but nobody has said so yet: %q is loaded, not %s", loaded, cluster.Newer)
+		t.Errorf("the node is free, but the annotation still exists: %q is loaded, not %s", loaded, cluster.Newer)
 	}
 	c.Kubectl("annotate", "node", cluster.NodeName, evict.SafeLoad+"-")
 	waitServing(t, c, cluster.Older)

@@ -1,5 +1,6 @@
-// Package telling holds what a driver's pod tells a cluster against the real API server: that its few hand-written requests are what the
-// server takes, that the declared rights suffice and no others do, and that kubectl alone shows what happens on a node.
+// Package telling tests with the real API server how a driver's pod reports to a cluster: that the server
+// accepts its few hand-written requests, that the declared rights suffice and that each is needed, and that
+// kubectl alone shows what happens on a node.
 package telling
 
 import (
@@ -21,7 +22,7 @@ import (
 	"github.com/driver-container/driver-container/node/status"
 )
 
-// The rights are those that the options ask for, one by one.
+// The rights are those that the options need, one by one.
 const objects = `
 apiVersion: v1
 kind: Namespace
@@ -60,7 +61,7 @@ subjects: [{kind: ServiceAccount, name: driver, namespace: gpu}]
 	}
 }
 
-// account is the folder that Kubernetes would mount into the pod.
+// account returns the folder that Kubernetes would mount into the pod.
 func account(t *testing.T, p *control.Plane) (server, dir string) {
 	t.Helper()
 	dir = t.TempDir()
@@ -120,7 +121,7 @@ func TestTelling(t *testing.T) {
 	t.Run("safe load", func(t *testing.T) { safeLoad(t, p.With(t), client) })
 }
 
-// withoutRights: each way says once what it may not do, in the server's words.
+// withoutRights: each way of reporting says once which right is missing, in the server's words.
 func withoutRights(t *testing.T, client *kubernetes.Client) {
 	d := &driver{changed: make(chan struct{}, 1), st: status.Snapshot{State: status.Degraded, Reason: "x"}}
 	r := report.Start(t.Context(), report.Source{Status: d.Status, Changed: d.changed}, options(client, d, "some-uid"))
@@ -147,7 +148,7 @@ func options(client *kubernetes.Client, d *driver, uid string) report.Options {
 	return report.Options{Events: true, Condition: true, Client: client, Node: "node-1", Pod: kubernetes.Pod("gpu", "driver-x", uid), Say: d.say}
 }
 
-// life goes from the wait for a holder to a clean stop, and looks with kubectl.
+// life goes from the wait for a holder to a clean stop, and reads the results with kubectl.
 func life(t *testing.T, p *control.Plane, client *kubernetes.Client, uid string) {
 	d := &driver{changed: make(chan struct{}, 1)}
 	r := report.Start(t.Context(), report.Source{Status: d.Status, Changed: d.changed}, options(client, d, uid))
@@ -199,7 +200,7 @@ func life(t *testing.T, p *control.Plane, client *kubernetes.Client, uid string)
 	}
 }
 
-// safeLoad is the handshake, with kubectl in the part of the controller.
+// safeLoad tests the handshake; kubectl takes the part of the controller.
 func safeLoad(t *testing.T, p *control.Plane, client *kubernetes.Client) {
 	p.Kubectl("annotate", "node", "node-1", kubernetes.SafeLoadAnnotation+"=dead-pod")
 	safe := kubernetes.NewSafeLoad(client, "node-1", "driver-x")

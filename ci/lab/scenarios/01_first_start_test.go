@@ -12,11 +12,12 @@ import (
 	"github.com/driver-container/driver-container/ci/lab"
 )
 
-// standIn takes the place of make, and of nothing else. A whole compile takes more than ten minutes in a guest, which is emulated;
-// Test01WholeCompile does it. It checks what it is called with as make would use it, proves that compiler and headers work together in
-// the container with a file of its own, prints what make printed when these modules were compiled natively, by the same image, and
-// leaves the modules where make leaves them. The rest is real: the search for headers and compiler, the copy of the sources, the
-// log, strip, the checks, and all that follows.
+// standIn replaces make, and only make. A whole compile takes more than ten minutes in a guest, which is
+// emulated; Test01WholeCompile does it. standIn checks its arguments and environment as make would use them.
+// It compiles a file of its own, to prove that compiler and headers work together in the container. It prints
+// the output that make printed when the same image compiled these modules natively, and leaves the modules
+// where make leaves them. The rest is real: the search for headers and compiler, the copy of the sources, the
+// log, strip, the checks, and all later steps.
 const standIn = `#!/bin/sh
 set -e
 [ "$1" = -C ]
@@ -43,8 +44,8 @@ for m in $NV_KERNEL_MODULES; do
 done
 `
 
-// A node's first start: nothing is cached, the host has the headers. The modules are compiled (see standIn), loaded, kept, and
-// served; log and status say how long each phase took.
+// The first start on a node: nothing is cached, the host has the headers. The modules are compiled (see
+// standIn), loaded, kept, and served; log and status say how long each phase took.
 func Test01FirstStart(t *testing.T) {
 	g := stage{products: map[string]product{"535": d535}, edit: func(c *lab.Config) { made(t, c) }}.start(t)
 	g.Write("/opt/make", standIn, 0o755)
@@ -78,7 +79,7 @@ func Test01FirstStart(t *testing.T) {
 	}
 }
 
-// made is a disk with the modules that were compiled natively, and what make printed.
+// made adds a disk with the modules that were compiled natively, and with make's output.
 func made(t *testing.T, c *lab.Config) {
 	t.Helper()
 	dir := d535.modules(t, c.Kernel, closed)
@@ -86,7 +87,8 @@ func made(t *testing.T, c *lab.Config) {
 	c.Disks["/opt/made"] = lab.TreeDisk(t, dir)
 }
 
-// compileLog is the file with what make printed in a native compile. Modules that come out of a thin image have none: compiled once more.
+// compileLog returns the file with make's output of a native compile. Modules from a thin image have none:
+// they are compiled once more.
 func (p product) compileLog(t *testing.T, kernel *lab.HostKernel, flavour string) string {
 	t.Helper()
 	name := fmt.Sprintf("compile-%s-%s-%s.log", p.driver, flavour, kernel.Release)
@@ -104,7 +106,8 @@ func (p product) compileLog(t *testing.T, kernel *lab.HostKernel, flavour string
 	return file
 }
 
-// toolchain wants preflight to find the headers both ways: through the host's processes, and where the host's folders are mounted.
+// toolchain requires that preflight finds the headers in both ways: through the host's processes, and where
+// the host's folders are mounted.
 func toolchain(t *testing.T, g *lab.Guest) {
 	t.Helper()
 	release := g.Sh("uname -r")
@@ -117,7 +120,8 @@ func toolchain(t *testing.T, g *lab.Guest) {
 	contains(t, ends(t, g.Start(check), 0, time.Minute), `headers +\S+ +.*image: /usr/src/linux-headers-`+release)
 }
 
-// kept wants the cache on the host to have what is loaded, and the whole output of the compile to be there.
+// kept requires that the cache on the host has the modules that are loaded, and that the whole output of the
+// compile exists.
 func kept(t *testing.T, g *lab.Guest) {
 	t.Helper()
 	files := strings.Fields(g.Sh("cd /var/lib/nvidia-driver/modules && ls -d */*"))
@@ -140,8 +144,9 @@ func kept(t *testing.T, g *lab.Guest) {
 	}
 }
 
-// A whole compile in the guest, by the real make: DRIVER_LAB_COMPILE=1 compiles 470.256.02, DRIVER_LAB_COMPILE=535
-// compiles 535.261.03, both on 6.1 (make lab-compile). It takes a quarter of an hour and more, so it is not part of the other scenarios.
+// A whole compile in the guest, by the real make: DRIVER_LAB_COMPILE=1 compiles 470.256.02,
+// DRIVER_LAB_COMPILE=535 compiles 535.261.03, both on 6.1 (make lab-compile). It takes a quarter of an hour
+// and more, so it runs only if the variable is set.
 func Test01WholeCompile(t *testing.T) {
 	p := d470
 	switch os.Getenv("DRIVER_LAB_COMPILE") {

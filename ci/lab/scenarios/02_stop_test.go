@@ -2,7 +2,7 @@ package scenarios
 
 import "testing"
 
-// Stopped when idle, the driver leaves the node as it found it.
+// If the driver is stopped while no program uses it, the node is in the same state as before the start.
 func Test02StopIdle(t *testing.T) {
 	g := stage{products: map[string]product{"535": d535}, modules: []modules{{d535, closed}}}.start(t)
 	before := look(g)

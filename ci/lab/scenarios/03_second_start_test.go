@@ -9,9 +9,10 @@ import (
 	"github.com/driver-container/driver-container/ci/lab"
 )
 
-// The second start on a node compiles nothing and copies nothing, and on a quiet machine the driver is ready at most a second after the time that the
-// kernel itself needs for the modules: what insmod of the same files takes in the same guest. Of several measurements the best of
-// each counts, as what else the emulating machine does only ever makes them slower.
+// The second start on a node compiles nothing and copies nothing. On an idle machine the driver is ready at
+// most a second after the time that the kernel itself needs for the modules: the time of insmod with the same
+// files in the same guest. The test measures both several times and compares the shortest times, because
+// other work of the emulating machine can only make them longer.
 func Test03SecondStart(t *testing.T) {
 	const least, most = 3, 10 // measurements
 	g := stage{alone: true, products: map[string]product{"535": d535}, modules: []modules{{d535, closed}}}.start(t)
@@ -37,7 +38,7 @@ func Test03SecondStart(t *testing.T) {
 	}
 }
 
-// secondStart starts and stops the driver and returns how long it took to be ready.
+// secondStart starts and stops the driver and returns how long it took to become ready.
 func secondStart(t *testing.T, g *lab.Guest) time.Duration {
 	t.Helper()
 	p := ready(t, g, driver("535"))
@@ -56,7 +57,7 @@ func secondStart(t *testing.T, g *lab.Guest) time.Duration {
 	return took
 }
 
-// insmod loads the same files, after what they need, without any of our programs.
+// insmod loads the same files, after the modules they need, without any of this project's programs.
 func insmod(t *testing.T, g *lab.Guest) time.Duration {
 	t.Helper()
 	out := g.Sh(`cd /var/lib/nvidia-driver/modules/535*/

@@ -11,9 +11,9 @@ import (
 
 const legacyLock = "/run/nvidia/nvidia-driver.pid"
 
-// Two driver pods on one node, as when a DaemonSet is replaced by one of another name: the second waits, not ready, and says for
-// whom; it ends at once when it is told to; removing the lock's files by force lets nobody in; and when the first has stopped, the
-// second takes over.
+// Two driver pods on one node, as when a DaemonSet is replaced by one of another name. The second pod waits,
+// is not ready, and names the pod that it waits for; it ends at once on SIGTERM. Removing the lock's files by
+// force does not let another instance in. When the first pod has stopped, the second takes over.
 func Test04TwoInstances(t *testing.T) {
 	g := stage{products: map[string]product{"535": d535}, modules: []modules{{d535, closed}}}.start(t)
 	before := look(g)
@@ -36,7 +36,7 @@ func Test04TwoInstances(t *testing.T) {
 
 	b = waits(t, g, a, "gpu/driver-b", true)
 	g.Sh("rm -f /run/nvidia/driver-entrypoint.lock " + legacyLock)
-	c := waits(t, g, a, "gpu/driver-c", false) // the first that finds no files
+	c := waits(t, g, a, "gpu/driver-c", false) // the first instance that finds no files
 	a.WaitLine(`removed the lock file .*; made it anew`, time.Minute)
 	g.Sh("rm -f /run/nvidia/driver-entrypoint.lock " + legacyLock)
 	alone(t, a, b, c)
@@ -59,8 +59,8 @@ func Test04TwoInstances(t *testing.T) {
 	foreign(t, g)
 }
 
-// waits starts one more driver pod beside a holder and wants it to wait, not ready, alive, saying who holds the node; known: the
-// lock's files are there, which name the holder.
+// waits starts one more driver pod beside a holder and requires that it waits, is alive and not ready, and
+// names the holder of the node. known: the lock's files exist, which name the holder.
 func waits(t *testing.T, g *lab.Guest, holder *lab.Process, pod string, known bool) *lab.Process {
 	t.Helper()
 	p := g.Start(driver("535", "POD_NAME="+pod))
@@ -76,7 +76,8 @@ func waits(t *testing.T, g *lab.Guest, holder *lab.Process, pod string, known bo
 	return p
 }
 
-// alone wants the first to be ready and the others to be waiting, by all that they said and say.
+// alone requires that the first is ready and that the others wait, by their output so far and by their
+// probes.
 func alone(t *testing.T, serving *lab.Process, waiting ...*lab.Process) {
 	t.Helper()
 	if r := serving.Exec("nvidia-driver", "probe", "ready"); r.Code != 0 {
@@ -92,7 +93,7 @@ func alone(t *testing.T, serving *lab.Process, waiting ...*lab.Process) {
 	}
 }
 
-// firstReady is whoever of two takes over, and the other one.
+// firstReady returns the one of two instances that takes over, and the other one.
 func firstReady(t *testing.T, a, b *lab.Process) (first, other *lab.Process) {
 	t.Helper()
 	for limit := time.Now().Add(3 * time.Minute); time.Now().Before(limit); time.Sleep(200 * time.Millisecond) {
@@ -103,12 +104,12 @@ func firstReady(t *testing.T, a, b *lab.Process) (first, other *lab.Process) {
 			return b, a
 		}
 	}
-	t.Fatalf("nobody took over:\n%s\n%s", a.Output(), b.Output())
+	t.Fatalf("neither instance took over:\n%s\n%s", a.Output(), b.Output())
 	return nil, nil
 }
 
-// foreign shows that NVIDIA's own container and ours exclude each other: theirs locks its pid file with flock(1), for as long as its
-// shell lives.
+// foreign shows that NVIDIA's own container and this project's exclude each other: NVIDIA's locks its pid
+// file with flock(1), as long as its shell lives.
 func foreign(t *testing.T, g *lab.Guest) {
 	t.Helper()
 	script := func(text string) lab.Container {

@@ -11,7 +11,7 @@ import (
 	"github.com/driver-container/driver-container/node/status"
 )
 
-// An upgrade in one boot, from 470 to 535: idle, in use, and with a 535 that the kernel refuses.
+// An upgrade without a reboot, from 470 to 535: idle, in use, and with a 535 that the kernel refuses.
 func Test07Upgrade(t *testing.T) {
 	g := stage{products: map[string]product{"470": d470, "535": d535}, modules: []modules{{d470, closed}, {d535, closed}}}.start(t)
 	empty := look(g).withoutLock()
@@ -21,8 +21,8 @@ func Test07Upgrade(t *testing.T) {
 	t.Run("busy", func(t *testing.T) { upgradeBusy(t, g) })
 	t.Run("stopped while it waits", func(t *testing.T) { upgradeStopped(t, g) })
 	for _, c := range []struct{ module, param string }{
-		{"nvidia", "NVreg_EnableMSI=nonsense"},              // nothing of the new driver loads
-		{"nvidia-uvm", "uvm_perf_prefetch_enable=nonsense"}, // half of it loads
+		{"nvidia", "NVreg_EnableMSI=nonsense"},              // no module of the new driver loads
+		{"nvidia-uvm", "uvm_perf_prefetch_enable=nonsense"}, // some of its modules load
 	} {
 		t.Run("refused "+c.module, func(t *testing.T) { upgradeRefused(t, g, c.module, c.param) })
 	}
@@ -32,7 +32,7 @@ func Test07Upgrade(t *testing.T) {
 	}
 }
 
-// killed is a 470 that serves and whose container is killed: modules and root stay.
+// killed starts a 470 that serves, and kills its container: modules and root stay.
 func killed(t *testing.T, g *lab.Guest) {
 	t.Helper()
 	p := ready(t, g, driver("470"))
@@ -49,7 +49,7 @@ func upgradeIdle(t *testing.T, g *lab.Guest) {
 	stops(t, p, 0)
 }
 
-// upgradeBusy detaches 470 by a holder and lets 535 wait for it.
+// upgradeBusy keeps 470 in use by a holder and lets 535 wait for the holder.
 func upgradeBusy(t *testing.T, g *lab.Guest) {
 	p := ready(t, g, driver("470", "DRIVER_GRACE=8s"))
 	holder := g.Hold("/run/nvidia/driver/dev/nvidiactl")
@@ -69,7 +69,7 @@ func upgradeBusy(t *testing.T, g *lab.Guest) {
 	if r := p.Exec("nvidia-driver", "probe", "live"); r.Code != 0 {
 		t.Errorf("probe live: %v", r)
 	}
-	serving(t, g, d470.driver) // whoever holds it can go on working with it
+	serving(t, g, d470.driver) // programs that use the old driver can go on
 	if !p.Running() {
 		t.Fatal("it ended instead of waiting")
 	}
@@ -84,7 +84,7 @@ func upgradeBusy(t *testing.T, g *lab.Guest) {
 	stops(t, p, 0)
 }
 
-// upgradeStopped ends a 535 that waits: 470 is not touched, and the next 470 adopts it.
+// upgradeStopped ends a 535 that waits: 470 is not changed, and the next 470 adopts it.
 func upgradeStopped(t *testing.T, g *lab.Guest) {
 	killed(t, g)
 	holder := g.Hold("/run/nvidia/driver/dev/nvidia-uvm")
@@ -106,7 +106,8 @@ func upgradeStopped(t *testing.T, g *lab.Guest) {
 	}
 }
 
-// upgradeRefused gives a parameter a value that the new module refuses: the old driver is loaded and served again.
+// upgradeRefused gives a parameter a value that the new module refuses: the old driver is loaded and served
+// again.
 func upgradeRefused(t *testing.T, g *lab.Guest, module, param string) {
 	killed(t, g)
 	conf := "/drivers/" + module + ".conf"
@@ -122,7 +123,7 @@ func upgradeRefused(t *testing.T, g *lab.Guest, module, param string) {
 		t.Errorf("status %s, up %+v, reason %q; want 470 restored", st.State, st.Up, st.Reason)
 	}
 	g.Remove(conf)
-	p = ready(t, g, driver("470")) // the old image again: it takes over what was put back
+	p = ready(t, g, driver("470")) // the old image again: it adopts the driver that was restored
 	contains(t, p.Output(), `adopting it`)
 	stops(t, p, 0)
 }

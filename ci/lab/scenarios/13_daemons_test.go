@@ -17,13 +17,15 @@ const (
 	standinMode  = "/drivers/standin"
 )
 
-// persisting is a pod that runs nvidia-persistenced. Its own root is served, as a copy on the host's storage would only take time here.
+// persisting is a pod that runs nvidia-persistenced. It serves its own root, because a copy on the host's
+// storage would only cost time here.
 func persisting() lab.Container {
 	return unstaged(lab.DriverPod("535", "DRIVER_GPU_INIT=warn"))
 }
 
-// withStandin is a guest that has a stand-in for nvidia-persistenced, and the pod that runs it: the real one cannot be told to fail, and
-// on the lab's GPU, which does not initialise, it does not hold the driver as it does on a real one.
+// withStandin returns a guest that has a stand-in for nvidia-persistenced, and the pod that runs it. The real
+// one cannot be made to fail, and with the lab's GPU, which does not initialise, it does not hold the driver
+// as it does with a real one.
 func withStandin(t *testing.T) (*lab.Guest, lab.Container) {
 	t.Helper()
 	lab.Gate(t)
@@ -37,9 +39,9 @@ func withStandin(t *testing.T) (*lab.Guest, lab.Container) {
 	return g, pod
 }
 
-// A daemon that is killed is started again after 1, 2, 4, 8 and 16 s. While it is down the node is not ready and says why, in the
-// status, in the operator's marker and to its probe; then it is ready again. It is the real nvidia-persistenced: it starts also
-// where no GPU initialises.
+// A daemon that is killed is started again after 1, 2, 4, 8 and 16 s. While it is down, the node is not ready
+// and gives the reason in the status, in the operator's marker and to its probe; then the node is ready
+// again. It is the real nvidia-persistenced: it starts even if no GPU initialises.
 func Test13DaemonKilledFiveTimes(t *testing.T) {
 	g := stage{products: map[string]product{"535": d535}, modules: []modules{{d535, closed}}}.start(t)
 	before := look(g)
@@ -56,7 +58,7 @@ func Test13DaemonKilledFiveTimes(t *testing.T) {
 		killed := time.Now()
 		g.Sh("kill -9 " + g.Sh("cat /run/nvidia/driver/run/nvidia-persistenced/nvidia-persistenced.pid"))
 		p.WaitLine(`nvidia-persistenced is down: process \d+: .*; starting it again in `+pause+`$`, 20*time.Second)
-		if i > 0 { // the first pause is about as long as the question
+		if i > 0 { // the first pause is about as long as one query
 			wantDown(t, g, `nvidia-persistenced is not running: process \d+: `)
 			if r := p.Exec("nvidia-driver", "probe", "ready"); r.Code != 15 {
 				t.Errorf("kill %d: the readiness probe says: %s", i+1, r)
@@ -80,7 +82,7 @@ func Test13DaemonKilledFiveTimes(t *testing.T) {
 	}
 }
 
-// wantDown wants a node that is not ready, for this reason.
+// wantDown requires a node that is not ready, for this reason.
 func wantDown(t *testing.T, g *lab.Guest, reason string) {
 	t.Helper()
 	var st status.Snapshot
@@ -94,9 +96,10 @@ func wantDown(t *testing.T, g *lab.Guest, reason string) {
 	}
 }
 
-// A daemon that never starts does not end the container, which would only begin again: the node is not ready, with what the daemon
-// printed as the reason, and becomes ready when the daemon starts at last. SIGTERM stops it as always: when the daemon fails, when it
-// neither starts nor fails, and when it runs and holds the driver.
+// A daemon that never starts does not end the container, which would only start again. The node is not ready,
+// with the daemon's output as the reason, and becomes ready when the daemon finally starts. SIGTERM stops the
+// container as always: when the daemon fails, when it neither starts nor fails, and when it runs and holds
+// the driver.
 func Test13DaemonNeverStarts(t *testing.T) {
 	g, pod := withStandin(t)
 	before := look(g)

@@ -11,8 +11,9 @@ import (
 	"github.com/driver-container/driver-container/ci/lab"
 )
 
-// journeyImage is an image with modules that a journey of the build leaves in the workspace, in a folder named family/system, and the
-// release of the kernel that they are for. The journey runs unless it did.
+// journeyImage returns an image with modules that a journey of package e2e leaves in the workspace, in a
+// folder named family/system, and the release of the kernel that they are for. It runs the journey if the
+// image does not exist.
 func journeyImage(t *testing.T, journey, family, system string) (disk lab.Image, release string) {
 	t.Helper()
 	making.Lock()
@@ -38,14 +39,15 @@ func journeyImage(t *testing.T, journey, family, system string) (disk lab.Image,
 	return lab.ImageDisk(t, dir, d535.driver+"-"+tag), release
 }
 
-// Images of other systems than Debian on nodes whose kernels have names as theirs: the modules from the image are loaded, the driver
-// root has its libraries where that system has them and works from the host, and a stop leaves nothing behind.
+// Images of other systems than Debian, on nodes whose kernels have names like those systems' kernels. The
+// modules from the image are loaded, the driver root has its libraries where that system has them and works
+// from the host, and a stop leaves nothing behind.
 func Test23Systems(t *testing.T) {
 	lab.Gate(t)
 	for _, c := range []struct {
 		journey, family, system string
 		id                      string   // in os-release
-		has                     []string // in the driver root
+		has                     []string // files in the driver root
 	}{
 		{"Test08RPM", "rpm", "rocky9", `ID="rocky"`, []string{"usr/lib64/libcuda.so.1", "usr/lib64/libnvidia-ml.so.1", "lib64/libcuda.so.1", "var/lib/rpm/rpmdb.sqlite"}},
 		{"Test09Ubuntu", "apt", "ubuntu24.04", "ID=ubuntu", []string{"usr/lib/x86_64-linux-gnu/libcuda.so.1", "lib/x86_64-linux-gnu/libnvidia-ml.so.1", "var/lib/dpkg/status"}},
