@@ -13,8 +13,8 @@ import (
 // images. On the lowest floor are tools, which may use each other.
 var imageFloors = [][]string{
 	{
-		"images/matrix", "images/page", "images/progress", "images/registry", "images/releases", "images/rootfs", "images/runfile",
-		"images/runner",
+		"images/matrix", "images/oci", "images/page", "images/progress", "images/registry", "images/releases", "images/rootfs",
+		"images/runfile", "images/runner", "images/workdir",
 	},
 	{"images/recipe"},
 	{"images/layer", "images/lockfile"},
