@@ -87,7 +87,9 @@ func run(ctx context.Context, t tier, whole bool, programs *cluster) error {
 	for name, value := range t.Environment {
 		cmd.Env = append(cmd.Env, name+"="+value)
 	}
-	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
-	cmd.WaitDelay = time.Minute // for tests to end the processes that they started
+	// A group of its own: go test alone, when it is interrupted, waits for its tests, and they do not know.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGINT) }
+	cmd.WaitDelay = time.Minute // for tests to end what they started
 	return cmd.Run()
 }
