@@ -10,7 +10,7 @@ import (
 // packages.
 type rpm struct {
 	family, version string   // as in os-release
-	minors          bool     // VERSION_ID has a minor version, and this system covers all of them
+	coversMinors    bool     // VERSION_ID has a minor version, and this system covers all of them
 	compilers       []string // packages; the one that built the system's usual kernels first
 	elf             string   // package with libelf's headers and link, see elfProbe
 	dirs            []string // folders of compilers that are not on the usual path
@@ -27,7 +27,7 @@ func (d rpm) Matches(id, versionID string) bool {
 	if id != d.family {
 		return false
 	}
-	return versionID == d.version || d.minors && strings.HasPrefix(versionID, d.version+".")
+	return versionID == d.version || d.coversMinors && strings.HasPrefix(versionID, d.version+".")
 }
 
 // LibDir is lib64 for every 64-bit architecture.

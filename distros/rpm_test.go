@@ -225,7 +225,7 @@ func TestKernelOfProvide(t *testing.T) {
 
 func TestRPMKernelNames(t *testing.T) {
 	t.Parallel()
-	for _, tt := range []struct{ system, usual, flavour, meta string }{
+	for _, tt := range []struct{ system, defaultFlavour, flavour, meta string }{
 		{"centos7", "", "", "kernel-devel"},
 		{"rhel9", "", "rt", "kernel-rt-devel"},
 		{"ol9", "uek", "uek", "kernel-uek-devel"},
@@ -234,7 +234,7 @@ func TestRPMKernelNames(t *testing.T) {
 		{"opensuse-leap15.6", "default", "azure", "kernel-azure-devel"},
 	} {
 		d := lookup(t, tt.system)
-		if d.KernelFlavour("amd64") != tt.usual || d.KernelFlavour("sparc") != "" || d.KernelMeta(tt.flavour) != tt.meta {
+		if d.KernelFlavour("amd64") != tt.defaultFlavour || d.KernelFlavour("sparc") != "" || d.KernelMeta(tt.flavour) != tt.meta {
 			t.Errorf("%s: %q, %q, %q", tt.system, d.KernelFlavour("amd64"), d.KernelFlavour("sparc"), d.KernelMeta(tt.flavour))
 		}
 	}

@@ -16,9 +16,9 @@ import (
 
 // Machine is what the phases stand on. Package node/host has the real one.
 type Machine struct {
-	Info        driverinfo.Info // what the image says of its driver
-	Release     string          // of the running kernel
-	HostStorage bool            // Config.StateDir is storage of the host
+	Info        driverinfo.Description // what the image says of its driver
+	Release     string                 // of the running kernel
+	HostStorage bool                   // Config.StateDir is storage of the host
 	Kernel      Kernel
 	Roots       Roots
 	Supplier    Supplier

@@ -230,7 +230,7 @@ func TestEntriesAreChecked(t *testing.T) {
 		name, _, _ := strings.Cut(field, ":")
 		raw := strings.Replace(control("a 1"), name+":", "X-"+name+":", 1) + field + "\n"
 		e := entry{name: "a", version: "1", raw: strings.ReplaceAll(raw, "\n\n", "\n"), repo: &repo{}}
-		if _, err := e.pkg(); !errors.Is(err, ErrIndex) {
+		if _, err := e.toPackage(); !errors.Is(err, ErrIndex) {
 			t.Errorf("entry with %q: %v, want ErrIndex", field, err)
 		}
 	}

@@ -28,7 +28,7 @@ func (d *Deb) Data(add func(h *tar.Header, r io.Reader) error) (err error) {
 		return fmt.Errorf("%s: %w: %w", name, ErrFormat, err)
 	}
 	defer in.Close() //nolint:errcheck // only frees memory
-	ahead := newReadAhead(&limited{in: in, left: maxData})
+	ahead := newReadAhead(&limitReader{in: in, left: maxData})
 	defer ahead.stop() // before in is closed: ahead reads from it
 	t := tar.NewReader(ahead)
 	for range maxEntries {
@@ -39,7 +39,7 @@ func (d *Deb) Data(add func(h *tar.Header, r io.Reader) error) (err error) {
 		if err != nil {
 			return fmt.Errorf("%s: %w: %w", name, ErrFormat, err)
 		}
-		if err := guard(h); err != nil {
+		if err := checkHeader(h); err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
 		if h.Name == "" {
@@ -74,8 +74,8 @@ func (d *Deb) finish(name string, r io.Reader) error {
 	return nil
 }
 
-// guard checks a header and cleans its names.
-func guard(h *tar.Header) error {
+// checkHeader checks a header and cleans its names.
+func checkHeader(h *tar.Header) error {
 	name, err := cleanName(h.Name)
 	if err != nil {
 		return err

@@ -25,7 +25,7 @@ type KernelError struct {
 	Unknown bool // Release does not begin with a version
 }
 
-// Name returns the name of the rule in Info.Overridden.
+// Name returns the name of the rule in Description.Overridden.
 func (e *KernelError) Name() string {
 	if e.TooNew {
 		return KernelTooNew

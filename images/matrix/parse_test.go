@@ -212,7 +212,7 @@ func TestRepositories(t *testing.T) {
 	}
 	want := []System{
 		{
-			ID: "rocky9", Base: "example.com/rocky:9", Archs: []string{"amd64"}, Kernels: []string{"5.14"}, Aliases: []string{"rocky9.4", "rhcos4.18"}, OnlyThese: true,
+			ID: "rocky9", Base: "example.com/rocky:9", Archs: []string{"amd64"}, Kernels: []string{"5.14"}, Aliases: []string{"rocky9.4", "rhcos4.18"}, ReplaceRepositories: true,
 			Repositories: []Repository{
 				{BaseURLs: []string{"https://example.com/$releasever/$basearch/os/"}, GPGKeys: []string{"file:///etc/pki/rpm-gpg/KEY", "/etc/pki/rpm-gpg/OLD"}},
 				{BaseURLs: []string{"https://example.com/a/", "https://example.org/a/"}, Key: "site.asc"},

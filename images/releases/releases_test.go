@@ -29,7 +29,7 @@ func TestBuiltin(t *testing.T) {
 		if n > 0 && Compare(table.Branches[n-1].Name, b.Name) >= 0 {
 			t.Errorf("%s after %s", b.Name, table.Branches[n-1].Name)
 		}
-		if _, err := time.Parse("2006-01", b.End); b.End != "" && b.End != EndOver && err != nil {
+		if _, err := time.Parse("2006-01", b.End); b.End != "" && b.End != EndPassed && err != nil {
 			t.Errorf("%s: end %q", b.Name, b.End)
 		}
 		for i, r := range b.Releases {
@@ -98,7 +98,7 @@ func TestOver(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := (Branch{End: tt.end}).Over(at); got != tt.want {
+		if got := (Branch{End: tt.end}).Ended(at); got != tt.want {
 			t.Errorf("end %q at %s: %v", tt.end, tt.at, got)
 		}
 	}

@@ -71,7 +71,7 @@ func showEntry(t testing.TB, e *Entry) string {
 		return e.Path + " -> " + e.Target
 	case e.Kind == Deleted:
 		return "-" + e.Path
-	case e.Elided:
+	case e.ContentOmitted:
 		return e.Path + " (elided)"
 	}
 	r, err := e.Open()

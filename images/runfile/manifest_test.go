@@ -107,7 +107,7 @@ func render(m *runfile.Manifest, files []runfile.File) string {
 			from = "-> " + f.Link
 		}
 		notes := ""
-		if f.X() {
+		if f.NeedsX() {
 			notes += " X"
 		}
 		if f.Rewrite != nil {

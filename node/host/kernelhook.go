@@ -26,7 +26,7 @@ const hookName = "update-nvidia-driver" // as NVIDIA's container calls it: run-p
 
 // newKernelHook returns no hook where the host's folder is not mounted. The error says why there can be none
 // although it is mounted. onHost says whether what is compiled is stored on the host.
-func newKernelHook(cfg node.Config, info driverinfo.Info, onHost bool) (kernelHook, error) {
+func newKernelHook(cfg node.Config, info driverinfo.Description, onHost bool) (kernelHook, error) {
 	if cfg.KernelHooks == "" {
 		return kernelHook{}, nil
 	}
