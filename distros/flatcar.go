@@ -36,12 +36,7 @@ func (d packageless) Headers(string) []string { return nil }
 func (d packageless) KernelOf(string) (release, flavour string, ok bool) { return "", "", false }
 
 // KernelFlavour is the suffix of the releases.
-func (d packageless) KernelFlavour(arch string) string {
-	if _, ok := LookupArch(arch); !ok {
-		return ""
-	}
-	return d.family
-}
+func (d packageless) KernelFlavour(arch string) string { return forArch(arch, d.family) }
 
 // KernelImages returns nil.
 func (d packageless) KernelImages(string) []string { return nil }

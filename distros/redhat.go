@@ -89,12 +89,7 @@ func (d el) KernelOfProvide(name, version, _ string) (release, flavour string, o
 }
 
 // KernelFlavour is "" except for Oracle, whose machines boot Oracle's own kernel.
-func (d el) KernelFlavour(arch string) string {
-	if _, ok := LookupArch(arch); !ok {
-		return ""
-	}
-	return d.defaultFlavour
-}
+func (d el) KernelFlavour(arch string) string { return forArch(arch, d.defaultFlavour) }
 
 // KernelImages returns a provide of kernel-core, or of kernel where that is one package.
 func (d el) KernelImages(release string) []string {

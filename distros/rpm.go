@@ -31,28 +31,18 @@ func (d rpm) Matches(id, versionID string) bool {
 }
 
 // LibDir is lib64 for every 64-bit architecture.
-func (d rpm) LibDir(arch string) string {
-	if _, ok := LookupArch(arch); !ok {
-		return ""
-	}
-	return "usr/lib64"
-}
+func (d rpm) LibDir(arch string) string { return forArch(arch, "usr/lib64") }
 
 // LibDir32 is lib, which 64-bit programs do not use.
 func (d rpm) LibDir32(arch string) string {
-	if a, ok := LookupArch(arch); !ok || a.Compat == "" {
-		return ""
+	if a, _ := LookupArch(arch); a.Compat != "" {
+		return "usr/lib"
 	}
-	return "usr/lib"
+	return ""
 }
 
 // Runtime is kmod, as elsewhere.
-func (d rpm) Runtime(arch string) []string {
-	if _, ok := LookupArch(arch); !ok {
-		return nil
-	}
-	return []string{"kmod"}
-}
+func (d rpm) Runtime(arch string) []string { return forArch(arch, []string{"kmod"}) }
 
 // Toolchain returns the tools that the kernel's and NVIDIA's scripts call and that a slim base lacks. The
 // headers of the C library and the assembler come with the compiler. elf is the same for all architectures,

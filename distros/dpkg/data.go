@@ -65,10 +65,7 @@ func (b body) Read(p []byte) (int, error) {
 
 // finish reads to the end of the compressed stream, which has its checksum.
 func (d *Deb) finish(name string, r io.Reader) error {
-	if _, err := io.Copy(io.Discard, r); err != nil {
-		return fmt.Errorf("%s: %w: %w", name, ErrFormat, err)
-	}
-	if _, err := io.Copy(io.Discard, d.ar); err != nil {
+	if _, err := io.Copy(io.Discard, io.MultiReader(r, d.ar)); err != nil {
 		return fmt.Errorf("%s: %w: %w", name, ErrFormat, err)
 	}
 	return nil

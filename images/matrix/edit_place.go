@@ -122,9 +122,7 @@ func (p driverList) insertionLine(s style, version string) int {
 func (p driverList) insert(s style, at int, entry []string) *Edit {
 	front, back := p.lines[:at], p.lines[at:]
 	var text strings.Builder
-	for _, l := range front {
-		text.WriteString(l)
-	}
+	text.WriteString(strings.Join(front, ""))
 	if at > 0 && !strings.HasSuffix(front[at-1], "\n") { // the last line has no line end
 		text.WriteString(s.end)
 	}
@@ -139,9 +137,7 @@ func (p driverList) insert(s style, at int, entry []string) *Edit {
 	for _, l := range added {
 		text.WriteString(l + s.end)
 	}
-	for _, l := range back {
-		text.WriteString(l)
-	}
+	text.WriteString(strings.Join(back, ""))
 	return &Edit{
 		Text: []byte(text.String()), Line: at + 1, Added: added,
 		Before: withoutLineEnds(front[max(0, at-3):]), After: withoutLineEnds(back[:min(3, len(back))]),

@@ -206,7 +206,7 @@ func (t *Tree) addEntry(e *Entry) error {
 	if e.Kind != Dir && len(t.names[e.Path]) > 0 {
 		return fmt.Errorf("%s: a directory that is not empty would be replaced by a file", e.Path)
 	}
-	if low, ok := t.Lstat(e.Path); ok && e.Kind == File && low.Kind == Dir && !t.has(e.Path) {
+	if low, ok := t.Lstat(e.Path); ok && e.Kind == File && low.Kind == Dir && t.entries[e.Path] == nil {
 		return fmt.Errorf("%s: a directory of the base would be replaced by a file", e.Path)
 	}
 	for dir := path.Dir(e.Path); dir != "."; dir = path.Dir(dir) {
@@ -223,11 +223,6 @@ func (t *Tree) addEntry(e *Entry) error {
 		t.names[dir][path.Base(p)] = true
 	}
 	return nil
-}
-
-func (t *Tree) has(p string) bool {
-	_, ok := t.entries[p]
-	return ok
 }
 
 func (t *Tree) removeEntry(p string) {

@@ -232,14 +232,17 @@ func (t *Tree) Add(hdr *tar.Header, r io.Reader) error {
 	}
 }
 
+// specialBits are the bits of a mode that Go and Unix place differently.
+var specialBits = []struct {
+	mode fs.FileMode
+	bit  int64
+}{{fs.ModeSetuid, 0o4000}, {fs.ModeSetgid, 0o2000}, {fs.ModeSticky, 0o1000}}
+
 func unixMode(m fs.FileMode) int64 {
 	bits := int64(m.Perm())
-	for _, b := range []struct {
-		mode fs.FileMode
-		bit  int64
-	}{{fs.ModeSetuid, 0o4000}, {fs.ModeSetgid, 0o2000}, {fs.ModeSticky, 0o1000}} {
-		if m&b.mode != 0 {
-			bits |= b.bit
+	for _, s := range specialBits {
+		if m&s.mode != 0 {
+			bits |= s.bit
 		}
 	}
 	return bits
@@ -247,14 +250,10 @@ func unixMode(m fs.FileMode) int64 {
 
 func fileMode(bits int64) fs.FileMode {
 	m := fs.FileMode(bits & 0o777)
-	if bits&0o4000 != 0 {
-		m |= fs.ModeSetuid
-	}
-	if bits&0o2000 != 0 {
-		m |= fs.ModeSetgid
-	}
-	if bits&0o1000 != 0 {
-		m |= fs.ModeSticky
+	for _, s := range specialBits {
+		if bits&s.bit != 0 {
+			m |= s.mode
+		}
 	}
 	return m
 }

@@ -1,12 +1,13 @@
 package runfile
 
+import "fmt"
+
 import (
 	"crypto/md5" //nolint:gosec // part of the format; it only detects damage
 	"crypto/sha256"
 	"encoding/hex"
 	"hash"
 	"io"
-	"strconv"
 )
 
 // checksums computes the three sums of an archive. A goroutine of its own writes to each.
@@ -40,15 +41,13 @@ func (s *checksums) writers() []io.Writer {
 func (s *checksums) verify(h Header, symptom error) (Sums, error) {
 	sums := Sums{SHA256: hex.EncodeToString(s.sha.Sum(nil)), Size: int64(*s.size)}
 	if got := s.crc.Sum32(); got != h.CRC {
-		return sums, &ChecksumError{Sum: "CRC", Want: decimal(h.CRC), Got: decimal(got), Cause: symptom}
+		return sums, &ChecksumError{Sum: "CRC", Want: fmt.Sprint(h.CRC), Got: fmt.Sprint(got), Cause: symptom}
 	}
 	if got := hex.EncodeToString(s.md5.Sum(nil)); h.MD5 != "" && got != h.MD5 {
 		return sums, &ChecksumError{Sum: "MD5", Want: h.MD5, Got: got, Cause: symptom}
 	}
 	return sums, symptom
 }
-
-func decimal(n uint32) string { return strconv.FormatUint(uint64(n), 10) }
 
 // counter counts the bytes written to it.
 type counter int64
