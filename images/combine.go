@@ -8,13 +8,13 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 
+	"github.com/driver-container/driver-container/images/oci"
 	"github.com/driver-container/driver-container/images/recipe"
-	"github.com/driver-container/driver-container/images/registry"
 )
 
 // Combine makes one artifact of the images of one tag: the image itself, or an index of them, one an
 // architecture.
-func Combine(built []v1.Image) (registry.Artifact, error) {
+func Combine(built []v1.Image) (oci.Artifact, error) {
 	if len(built) == 1 {
 		return built[0], nil
 	}

@@ -42,7 +42,7 @@ func (b *Builder) modulesLayers(ctx context.Context, r *recipe.Recipe, base v1.I
 
 // modulesLayer holds the modules of one driver, flavour and kernel. It does not depend on the image that they
 // are for, so that every image that has them shares it. The entrypoint that compiles them is no part of the
-// key: what it does with equal inputs is kbuild.Recipe.
+// key: what it does with equal inputs is kbuild.Method.
 func (b *Builder) modulesLayer(ctx context.Context, r *recipe.Recipe, base v1.Image, k recipe.Kernel, flavour string) (v1.Layer, error) {
 	unsigned, err := layer.Key("modules", r.ModulesInputs(k, flavour)...)
 	if err != nil {

@@ -36,7 +36,7 @@ type fakeRunner struct {
 
 func (f *fakeRunner) String() string { return "fake" }
 
-func (f *fakeRunner) Run(ctx context.Context, s runner.Step, dir string, say func(string)) error {
+func (f *fakeRunner) Run(ctx context.Context, s runner.Step, dir string, output func(string)) error {
 	f.runs.Add(1)
 	if err := s.Check(); err != nil {
 		f.t.Errorf("step: %v", err)
@@ -65,7 +65,7 @@ func (f *fakeRunner) Run(ctx context.Context, s runner.Step, dir string, say fun
 	if err != nil || !info.Toolchain || info.Driver != newDriver || len(info.Precompiled) > 0 {
 		f.t.Errorf("the root's description: %+v, %v", info, err)
 	}
-	say("compiling")
+	output("compiling")
 	return leaveSet(ctx, dir, release, flavour, strings.Split(arg("--modules"), ","))
 }
 
@@ -95,7 +95,7 @@ func leaveSet(ctx context.Context, dir, release, flavour string, names []string)
 		names = []string{"nvidia", "nvidia-uvm", "nvidia-modeset"}
 	}
 	set := &kbuild.Set{Dir: work, SigHash: "sha256", Key: kbuild.Key{
-		Driver: newDriver, Flavour: flavour, Release: release, Arch: "amd64", Kernel: "headers 00", Compiler: "gcc 12.2.0", Recipe: kbuild.Recipe,
+		Driver: newDriver, Flavour: flavour, Release: release, Arch: "amd64", Kernel: "headers 00", Compiler: "gcc 12.2.0", Method: kbuild.Method,
 	}}
 	for _, name := range names {
 		data := imagetest.Module(strings.ReplaceAll(name, "-", "_"), newDriver, release)

@@ -13,6 +13,7 @@ import (
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/images/layer"
 	"github.com/driver-container/driver-container/images/matrix"
+	"github.com/driver-container/driver-container/images/oci"
 	"github.com/driver-container/driver-container/images/packages"
 	"github.com/driver-container/driver-container/images/progress"
 	"github.com/driver-container/driver-container/images/recipe"
@@ -71,14 +72,14 @@ func (p *Planner) open(
 ) (found recipe.Base, repos packages.Repositories, err error) {
 	ref := cmp.Or(o.Base, t.System.Base)
 	base, err := p.Registry.Base(ctx, ref, t.Arch)
-	if registry.IsLocal(ref) && errors.Is(err, fs.ErrNotExist) {
+	if oci.IsLocal(ref) && errors.Is(err, fs.ErrNotExist) {
 		return found, nil, fmt.Errorf("%w: %w", packages.ErrBase, err)
 	}
 	if err != nil {
 		return found, nil, fmt.Errorf("base image of %s: %w", name, err)
 	}
 	found = recipe.Base{Name: base.Name, Digest: base.Digest.String(), Location: ref}
-	if registry.IsLocal(ref) {
+	if oci.IsLocal(ref) {
 		found.Name = "" // a path of this machine has no place in an image
 	}
 	tree, err := packages.ReadBase(ctx, p.Store, base.Image, found.Digest, spool, step)

@@ -87,7 +87,7 @@ type rpmRunner struct {
 	want []string // must be there
 }
 
-func (f *rpmRunner) Run(ctx context.Context, s runner.Step, dir string, say func(string)) error {
+func (f *rpmRunner) Run(ctx context.Context, s runner.Step, dir string, output func(string)) error {
 	f.runs.Add(1)
 	if err := s.Check(); err != nil {
 		f.t.Errorf("step: %v", err)
@@ -108,7 +108,7 @@ func (f *rpmRunner) Run(ctx context.Context, s runner.Step, dir string, say func
 	if info, err := driverinfo.Read(root.OpenFS()); err != nil || !info.Toolchain || info.Driver != newDriver {
 		f.t.Errorf("the root's description: %+v, %v", info, err)
 	}
-	say("compiling")
+	output("compiling")
 	return leaveSet(ctx, dir, release, flavour, []string{""})
 }
 

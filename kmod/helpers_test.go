@@ -2,45 +2,43 @@ package kmod
 
 import (
 	"bytes"
+	"debug/elf"
 	"encoding/base64"
 	"encoding/binary"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-
-	"golang.org/x/sys/unix"
 )
 
 // elfOf returns the smallest file that the kernel's loader begins to read: a relocatable 64 bit ELF file with
 // one section.
 func elfOf(name string, content []byte) []byte {
 	names := []byte("\x00" + name + "\x00.shstrtab\x00")
-	b := make([]byte, elfHeaderSize)
-	copy(b, "\x7fELF\x02\x01\x01")
-	le := binary.LittleEndian
-	le.PutUint16(b[16:], elfRelocatable)
-	contentAt := len(b)
-	b = append(b, content...)
-	namesAt := len(b)
-	b = append(b, names...)
-	for len(b)%8 != 0 {
-		b = append(b, 0)
+	header := elf.Header64{
+		Ident: [elf.EI_NIDENT]byte{0x7f, 'E', 'L', 'F', byte(elf.ELFCLASS64), byte(elf.ELFDATA2LSB), byte(elf.EV_CURRENT)},
+		Type:  uint16(elf.ET_REL), Version: uint32(elf.EV_CURRENT), Shentsize: 64, Shnum: 3, Shstrndx: 2,
 	}
-	le.PutUint64(b[40:], uint64(len(b)))
-	le.PutUint16(b[58:], elfSectionSize)
-	le.PutUint16(b[60:], 3)
-	le.PutUint16(b[62:], 2)
-	for _, s := range []elfSection{{}, {name: 1, kind: 1, offset: uint64(contentAt), size: uint64(len(content))},
-		{name: uint32(len(name) + 2), kind: 3, offset: uint64(namesAt), size: uint64(len(names))}} {
-		h := make([]byte, elfSectionSize)
-		le.PutUint32(h, s.name)
-		le.PutUint32(h[4:], s.kind)
-		le.PutUint64(h[24:], s.offset)
-		le.PutUint64(h[32:], s.size)
-		b = append(b, h...)
+	const contentAt = 64
+	namesAt := contentAt + len(content)
+	header.Shoff = uint64(namesAt+len(names)+7) &^ 7
+	var b bytes.Buffer
+	write := func(v any) {
+		if err := binary.Write(&b, binary.LittleEndian, v); err != nil {
+			panic(err) // fixed sizes only
+		}
 	}
-	return b
+	write(header)
+	b.Write(content)
+	b.Write(names)
+	b.Write(make([]byte, int(header.Shoff)-b.Len()))
+	write([]elf.Section64{
+		{},
+		{Name: 1, Type: uint32(elf.SHT_PROGBITS), Off: contentAt, Size: uint64(len(content))},
+		{Name: uint32(len(name) + 2), Type: uint32(elf.SHT_STRTAB), Off: uint64(namesAt), Size: uint64(len(names))},
+	})
+	return b.Bytes()
 }
 
 const testVermagic = "6.1.0-38-amd64 SMP preempt mod_unload modversions "
@@ -120,4 +118,13 @@ func put(t testing.TB, path, content string, folder bool) {
 	}
 }
 
-func readMark(m *Mark, buf []byte) (int, error) { return unix.Read(m.fd, buf) }
+func appendTo(t testing.TB, path, text string) {
+	t.Helper()
+	f, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
+	if err == nil {
+		_, err = f.WriteString(text)
+	}
+	if err := errors.Join(err, f.Close()); err != nil {
+		t.Fatal(err)
+	}
+}

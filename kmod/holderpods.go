@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+
+	"github.com/driver-container/driver-container/kmod/kmsg"
 )
 
 // podLogs is where the kubelet keeps the logs of pods, in folders NAMESPACE_NAME_UID. It is the only place on
@@ -18,7 +20,7 @@ const (
 // is set even when the process has ended.
 func (s System) Process(pid int) Holder {
 	dir := s.proc(strconv.Itoa(pid))
-	h := Holder{PID: pid, Command: printable(optional(dir + "/comm"))}
+	h := Holder{PID: pid, Command: kmsg.Printable(optional(dir + "/comm"))}
 	if text, err := readSmall(dir+"/cgroup", maxCgroup); err == nil {
 		h.Container, h.Pod = parseCgroup(text)
 	}

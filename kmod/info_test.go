@@ -3,6 +3,7 @@ package kmod
 import (
 	"bytes"
 	"compress/gzip"
+	"debug/elf"
 	"encoding/binary"
 	"errors"
 	"io"
@@ -123,13 +124,16 @@ func TestReadInfoRefuses(t *testing.T) {
 // stripped.
 func TestReadInfoManySections(t *testing.T) {
 	t.Parallel()
+	const more = int(elf.SHN_LORESERVE)
 	b := moduleOf("name=big", "vermagic="+testVermagic)
 	le := binary.LittleEndian
-	table := le.Uint64(b[40:])
-	le.PutUint64(b[table+32:], 3)
-	le.PutUint32(b[table+40:], 2)
+	table := int(le.Uint64(b[40:]))
+	modinfo, names := bytes.Clone(b[table+64:table+128]), bytes.Clone(b[table+128:])
+	b = append(append(b[:table+64], bytes.Repeat(modinfo, more)...), names...)
+	le.PutUint64(b[table+32:], uint64(1+more+1))
+	le.PutUint32(b[table+40:], uint32(1+more))
 	le.PutUint16(b[60:], 0)
-	le.PutUint16(b[62:], elfExtended)
+	le.PutUint16(b[62:], uint16(elf.SHN_XINDEX))
 	info, err := readInfo(bytes.NewReader(b), int64(len(b)))
 	if err != nil || info.Name != "big" {
 		t.Errorf("readInfo = %+v, %v; want the module big", info, err)

@@ -10,6 +10,8 @@ import (
 
 	"github.com/u-root/u-root/pkg/kmodule"
 	"golang.org/x/sys/unix"
+
+	"github.com/driver-container/driver-container/kmod/kmsg"
 )
 
 // insertGrace is how long a load that has begun may continue after the context's end. The start of a module
@@ -51,8 +53,8 @@ func (s System) insert(ctx context.Context, path string, params []string, load l
 	if err != nil {
 		return fail(err)
 	}
-	mark, _ := s.Mark() //nolint:errcheck // without the kernel's log the error number must suffice
-	defer mark.Close()  //nolint:errcheck // only read from
+	mark, _ := kmsg.Open(s.Kmsg) //nolint:errcheck // without the kernel's log the error number must suffice
+	defer mark.Close()           //nolint:errcheck // only read from
 	done := make(chan error, 1)
 	go func() { // ends with the system call
 		defer f.Close()

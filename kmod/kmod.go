@@ -1,7 +1,7 @@
 // Package kmod talks to Linux about kernel modules: what a module file says about itself (ReadInfo), which
 // parameters the machine's files give it (ReadOptions), what is loaded and which modules use it
-// (System.Module, Loaded, Stack, Params), loading (Insert, InsertDeps), unloading (Delete), what the kernel
-// logged since a moment (Mark), and which processes hold NVIDIA's devices (Holders).
+// (System.Module, Loaded, Stack, Params), loading (Insert, InsertDeps), unloading (Delete), and which
+// processes hold NVIDIA's devices (Holders).
 //
 // Only Insert, InsertDeps and Delete change the kernel; everything else reads. The package makes no decisions
 // (what to load, when to unload, which processes to wait for), stops no process, creates no device node,

@@ -12,6 +12,8 @@ import (
 	"sync"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/driver-container/driver-container/kmod/kmsg"
 )
 
 const (
@@ -224,5 +226,5 @@ func moduleOfPath(path string) string {
 
 // cleanPath returns a path for people: without the suffix that /proc adds to a file whose name was removed.
 func cleanPath(path string) string {
-	return printable(strings.TrimSuffix(path, " (deleted)"))
+	return kmsg.Printable(strings.TrimSuffix(path, " (deleted)"))
 }

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strings"
 
 	"github.com/driver-container/driver-container/kmod/sign"
 )
@@ -36,14 +35,4 @@ func readSignature(data io.ReaderAt, size int64) (signature, error) {
 		id = d.KeyID
 	}
 	return signature{present: true, signer: d.Issuer, hash: d.Hash, keyID: sign.Colons(id)}, nil
-}
-
-// printable replaces characters that would garble a log line or a terminal.
-func printable(s string) string {
-	return strings.Map(func(r rune) rune {
-		if r < ' ' || r >= 0x7f && r < 0xa0 || r == '\ufffd' {
-			return '?'
-		}
-		return r
-	}, s)
 }

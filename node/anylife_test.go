@@ -11,9 +11,9 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Any interleaving of signals, kills, failures, users and meddlers, over any number of instances of two
-// versions, ends in an allowed state; and whatever happened, the next undisturbed life serves and leaves
-// nothing.
+// TestAnyLifeEndsWhole checks that any interleaving of signals, kills, failures, users and changes by others,
+// over any number of instances of two versions, ends in an allowed state, and that afterwards the next
+// undisturbed life serves and leaves nothing behind.
 func TestAnyLifeEndsWhole(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -26,7 +26,7 @@ func TestAnyLifeEndsWhole(t *testing.T) {
 			if draw("stacked") {
 				w.layers, dirty = []string{v470, v470}, true
 			}
-			var told []string
+			var tales []string
 			for range rapid.IntRange(1, 4).Draw(rt, "lives") {
 				w.calm()
 				w.broken[v535], w.broken[v470] = draw("535 broken"), draw("470 broken")
@@ -37,18 +37,18 @@ func TestAnyLifeEndsWhole(t *testing.T) {
 				}
 				e := w.run(l)
 				got := w.outcome()
-				told = append(told, l.tale(e, got))
+				tales = append(tales, l.tale(e, got))
 				if err := w.check(l, e, dirty); err != nil {
-					rt.Fatalf("%v\n%s", err, strings.Join(told, "\n"))
+					rt.Fatalf("%v\n%s", err, strings.Join(tales, "\n"))
 				}
 				dirty = got != absent && got != whole
 			}
 			w.calm()
 			l := life{version: v535}
 			e := w.run(l)
-			told = append(told, l.tale(e, w.outcome()))
+			tales = append(tales, l.tale(e, w.outcome()))
 			if err := w.check(l, e, false); err != nil || !e.served {
-				rt.Fatalf("after all that, served %v, %v\n%s", e.served, err, strings.Join(told, "\n"))
+				rt.Fatalf("after all that, served %v, %v\n%s", e.served, err, strings.Join(tales, "\n"))
 			}
 		})
 	})
@@ -64,7 +64,7 @@ func drawLife(rt *rapid.T) life {
 	for range rapid.IntRange(0, 3).Draw(rt, "events") {
 		e := event{rapid.IntRange(1, 110).Draw(rt, "at"), rapid.SampledFrom(happenings).Draw(rt, "what")}
 		if e.what == "fail" {
-			fails++ // what fails for good is somebody else's test: a second try must be possible
+			fails++ // permanent failures have other tests: here a second attempt must be possible
 		}
 		if e.what != "fail" || fails == 1 {
 			l.events = append(l.events, e)
@@ -73,8 +73,8 @@ func drawLife(rt *rapid.T) life {
 	return l
 }
 
-// Every operation of every kind of life fails once, is the moment of a signal, or the last one of its
-// process.
+// TestEveryOperation lets each operation of each kind of life fail once, coincide with a signal, or be the
+// last one of its process.
 func TestEveryOperation(t *testing.T) {
 	t.Parallel()
 	for name, before := range map[string]func(w *world){
@@ -97,7 +97,7 @@ func TestEveryOperation(t *testing.T) {
 	}
 }
 
-// leave lets an instance serve and be killed.
+// leave runs an instance until it serves and kills it.
 func (w *world) leave(version string) {
 	w.run(life{version: version})
 	w.run(life{version: version, asks: time.Hour}, func(n *Node) {
@@ -123,7 +123,7 @@ func everyOperation(t *testing.T, before func(w *world)) {
 			}
 			w.calm()
 			left := w.left()
-			if known[left] { // another fault left the same
+			if known[left] { // another fault left the same state
 				continue
 			}
 			known[left] = true

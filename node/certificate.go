@@ -10,7 +10,7 @@ import (
 	"github.com/driver-container/driver-container/node/preflight"
 )
 
-// leaveCertificate puts the certificate of a key that the kernel does not know into a file that mokutil on
+// leaveCertificate writes the certificate of a key that the kernel does not know into a file that mokutil on
 // the host can read.
 func (n *Node) leaveCertificate(checks []preflight.Check) {
 	for _, c := range checks {

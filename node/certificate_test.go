@@ -19,7 +19,7 @@ import (
 	"github.com/driver-container/driver-container/node/status"
 )
 
-// What a mounted key is for is signed once, before it is loaded and kept.
+// TestSignedStart checks that modules are signed with a mounted key once, before they are loaded and kept.
 func TestSignedStart(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		for _, cached := range []bool{false, true} {
@@ -34,7 +34,8 @@ func TestSignedStart(t *testing.T) {
 	})
 }
 
-// The certificate is left for mokutil when a start is blocked by its key, and only then.
+// TestLeaveCertificate checks that the certificate is left for mokutil if and only if a start is blocked by
+// its key.
 func TestLeaveCertificate(t *testing.T) {
 	t.Parallel()
 	cert := certificate(t)
@@ -74,7 +75,7 @@ func TestLeaveCertificate(t *testing.T) {
 	}
 }
 
-// certificate is a certificate of a key that nobody keeps.
+// certificate returns a certificate whose key is not kept.
 func certificate(t *testing.T) *x509.Certificate {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -93,7 +94,7 @@ func certificate(t *testing.T) *x509.Certificate {
 	return cert
 }
 
-// sayings collects what is said.
+// sayings collects the logged lines.
 type sayings []string
 
 func (s *sayings) say(format string, args ...any) { *s = append(*s, fmt.Sprintf(format, args...)) }

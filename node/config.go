@@ -8,26 +8,26 @@ import (
 	"time"
 )
 
-// What to do when the driver is in use at a stop and stays so (Config.OnBusy).
+// Values of Config.OnBusy: what to do if the driver is in use at a stop and stays so.
 const (
 	BusyDetach = "detach" // leave everything in place for a successor, exit code 0
 	BusyFail   = "fail"   // the same, exit code 14
-	BusyWait   = "wait"   // go on waiting, until a second signal or SIGKILL
+	BusyWait   = "wait"   // continue to wait, until a second signal or SIGKILL
 )
 
-// How the driver root is served (Config.RootKind).
+// Values of Config.RootKind: how the driver root is served.
 const (
-	RootMount = "mount" // by a mount, which takes a privileged container
+	RootMount = "mount" // by a mount, which needs a privileged container
 	RootLink  = "link"  // by a link to the host's storage
 )
 
-// What a GPU that does not come up means (Config.GPUInit).
+// Values of Config.GPUInit: what a GPU that does not come up means.
 const (
-	GPURequire = "require" // not ready until it does
+	GPURequire = "require" // not ready until it comes up
 	GPUWarn    = "warn"    // ready, with a warning
 )
 
-// Config is what flags, environment and the image say. Paths are those inside of the container.
+// Config is the configuration from flags, environment and the image. Paths are those inside of the container.
 type Config struct {
 	Pod, Image, Host     string // for messages and the lock's holder; may be empty
 	PodNamespace, PodUID string // the same
@@ -36,34 +36,35 @@ type Config struct {
 	StateDir    string // storage of the host, if mounted: /var/lib/nvidia-driver
 	RootKind    string // how the driver root is served: RootMount or RootLink
 	Drivers     string // folder with <module>.conf: /drivers
-	Termination string // where Kubernetes reads last words: /dev/termination-log
+	Termination string // file from which Kubernetes reads the termination message: /dev/termination-log
 	KernelHooks string // folder of the host's hooks for new kernels, if mounted: /run/kernel/postinst.d
 
 	ModuleType    string   // auto, open or proprietary
 	DRM           bool     // load nvidia-drm too
-	RDMA          bool     // load nvidia-peermem where there is a Mellanox device
-	UnloadNouveau bool     // unload nouveau when it is loaded and unused
-	SkipPreflight []string // names of checks that may not block
+	RDMA          bool     // load nvidia-peermem if there is a Mellanox device
+	UnloadNouveau bool     // unload nouveau if it is loaded and unused
+	SkipPreflight []string // names of checks that must not block
 	MaxThreads    int      // of the compiler; 0: from the limits of the container
 	NoCompile     bool     // never compile: modules of the image or the cache only
-	Fetch         bool     // fetch headers from repositories when they are nowhere else
+	Fetch         bool     // fetch headers from repositories if they are nowhere else
 
-	SigningKey            string                 // file with the private key for modules that are compiled here; "": they stay unsigned
+	// SigningKey is the file with the private key for modules that are compiled here; "": they stay unsigned.
+	SigningKey            string
 	SigningCert           string                 // file with its certificate; "": it is in the key's file
 	SigningPassphraseFile string                 // file with the key's passphrase
-	SigningPassphrase     func() ([]byte, error) // the passphrase where no file has it; nil: there is none
+	SigningPassphrase     func() ([]byte, error) // returns the passphrase if no file has it; nil: there is none
 
 	LockTimeout time.Duration     // how long to wait for the node's lock
 	Grace       time.Duration     // how long a stop may take
 	OnBusy      string            // BusyDetach, BusyFail or BusyWait
 	GPUInit     string            // GPURequire or GPUWarn
-	Persistence bool              // run nvidia-persistenced where the image has it
+	Persistence bool              // run nvidia-persistenced if the image has it
 	Digest      string            // DRIVER_CONFIG_DIGEST of the GPU Operator, kept for its driver manager
 	Fabric      map[string]string // settings of the fabric manager: NVFM_CONFIG_*, without that prefix
 	VGPU        bool              // DRIVER_TYPE=vgpu: licence and topology daemons
 }
 
-// Defaults are those of the documentation.
+// Defaults returns the documented default values.
 func Defaults() Config {
 	return Config{
 		Run: "/run/nvidia", StateDir: "/var/lib/nvidia-driver", Drivers: "/drivers", Termination: "/dev/termination-log",
@@ -73,10 +74,11 @@ func Defaults() Config {
 	}
 }
 
-// ErrConfig marks what the operator of the node has to correct in flags, environment or mounted files.
+// ErrConfig marks mistakes in flags, environment or mounted files that the operator of the node has to
+// correct.
 var ErrConfig = errors.New("bad configuration")
 
-// Check finds values that cannot be meant.
+// Check returns an error for values that cannot be intended.
 func (c Config) Check() error {
 	var errs []error
 	oneOf := func(flag, value string, allowed ...string) {
@@ -108,7 +110,7 @@ func (c Config) Check() error {
 	return nil
 }
 
-// modules are the files to load, in order, under the names of the driver's own build.
+// modules returns the files to load, in order, under the names of the driver's own build.
 func (c Config) modules(mellanox bool) []string {
 	modules := []string{"nvidia", "nvidia-uvm", "nvidia-modeset"}
 	if c.DRM {
@@ -120,7 +122,8 @@ func (c Config) modules(mellanox bool) []string {
 	return modules
 }
 
-// PodText names the pod as people write it.
+// PodText returns the pod as NAMESPACE/NAME, or its name alone if the namespace is unknown; "" outside of a
+// pod.
 func (c Config) PodText() string {
 	if c.Pod == "" || c.PodNamespace == "" {
 		return c.Pod

@@ -18,12 +18,12 @@ var ErrLeft = errors.New("left in place")
 // InUseError says that the driver cannot be unloaded because somebody holds it.
 type InUseError struct {
 	Holders []kmod.Holder // empty: something inside of the kernel
-	Module  string        // the one that was refused or has references that nobody accounts for; may be empty
+	Module  string        // the module that was refused or has references without a known holder; may be empty
 }
 
 func (e *InUseError) Error() string {
 	const most = 8
-	// NVIDIA's own container says the first sentence; people search their logs for it.
+	// NVIDIA's own container prints the first sentence; people search their logs for it.
 	text := "Could not unload NVIDIA driver kernel modules, driver is in use"
 	if len(e.Holders) == 0 {
 		return text + fmt.Sprintf(": no process has its device files open, yet module %s has references (a kernel module or a mapping of a process that this container cannot see: run with hostPID)", e.Module)
@@ -39,12 +39,12 @@ func (e *InUseError) Error() string {
 	return text + " by " + strings.Join(names, "; ") + ". Stop these processes, or delete their pods"
 }
 
-// RollbackError says that a start failed after it had taken an older driver down, and what became of that
-// one.
+// RollbackError says that a start failed after it had taken an older driver down, and whether the older one
+// was restored.
 type RollbackError struct {
 	Old, New string // versions
 	Err      error  // why the new one failed
-	Restore  error  // nil: the old one is back
+	Restore  error  // nil: the old one is restored
 }
 
 func (e *RollbackError) Error() string {

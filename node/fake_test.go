@@ -21,15 +21,15 @@ import (
 	"github.com/driver-container/driver-container/node/status"
 )
 
-// world is a node that keeps the kernel's rules: a module loads once and only on what it needs, is refused
-// while it has users, and mounts stack. Instances come and go; the world stays. Its time is that of a
-// synctest bubble.
+// world is a simulated node that enforces the kernel's rules: a module loads once and only on the modules
+// that it needs, is refused while it has users, and mounts stack. Instances come and go; the world stays. Its
+// time is that of a synctest bubble.
 type world struct {
 	mu       sync.Mutex
 	dir      string // real files: markers, modules
 	modules  map[string]kmod.Module
 	params   map[string][]string
-	layers   []string // what is mounted at the driver root, lowest first: versions, or "foreign"
+	layers   []string // mounts at the driver root, lowest first: versions, or "foreign"
 	nodes    []devices.Node
 	users    []kmod.Holder // processes that have device files open
 	firmware string        // the kernel's search path
@@ -42,20 +42,20 @@ type world struct {
 	broken       map[string]bool // versions whose nvidia.ko the kernel refuses
 	sick         bool            // the GPU does not come up
 	noDaemon     bool            // the daemon never starts
-	daemonDown   bool            // it has died
+	daemonDown   bool            // the daemon has died
 	preflightBad bool
 
-	faster  string // srcversion of the nvidia that somebody loads just before an instance does
+	faster  string // srcversion of the nvidia that another program loads just before an instance does
 	ignores bool   // the kernel ignores parameters
 	fewer   bool   // sets lack nvidia-modeset
 
-	leaks []string // what killed instances had put up without a record: nobody can know whose it is
-	wrong []string // broken rules
+	leaks []string // what killed instances had put up without a record: no successor can know its owner
+	wrong []string // violations of the rules
 	lives int
 	ops   []string
 }
 
-// memory is a temporary folder without a disk below it, where there is one: thousands of lives write their
+// memory returns a temporary folder in memory, if there is such a file system: thousands of lives write their
 // markers.
 func memory(t testing.TB) string {
 	t.Helper()
@@ -67,7 +67,7 @@ func memory(t testing.TB) string {
 	return dir
 }
 
-// what a host has before any driver came.
+// hostModules are the modules of a host before the first driver.
 var hostModules = []string{"i2c_core"}
 
 func newWorld(t testing.TB, dir string) *world {
@@ -82,8 +82,8 @@ func newWorld(t testing.TB, dir string) *world {
 	return w
 }
 
-// clone is a world in the same state. Its files are the same ones: only markers change, and every life writes
-// them anew.
+// clone returns a world in the same state. It shares the files: only markers change, and every life writes
+// them again.
 func (w *world) clone(t testing.TB) *world {
 	t.Helper()
 	c := newWorld(t, w.dir)
@@ -97,7 +97,7 @@ func (w *world) clone(t testing.TB) *world {
 	return c
 }
 
-// left is everything that a successor can find, as text.
+// left returns everything that a successor can find, as text.
 func (w *world) left() string {
 	var up *status.Driver
 	if w.saved != nil {
@@ -107,13 +107,13 @@ func (w *world) left() string {
 	return fmt.Sprint(slices.Sorted(maps.Keys(w.modules)), w.modules["nvidia"].Version, w.params, w.layers, w.nodes, w.cache, w.firmware, w.lockFile, w.leaks, string(record), err)
 }
 
-// stands is what each module stands on. gdrdrv is somebody else's.
+// stands says which modules each module needs. gdrdrv does not belong to the driver.
 var stands = map[string][]string{
 	"nvidia": {"ipmi_msghandler", "i2c_core"}, "nvidia_uvm": {"nvidia"}, "nvidia_modeset": {"nvidia"}, "nvidia_drm": {"nvidia_modeset"},
 	"gdrdrv": {"nvidia"}, "nvidia_peermem": {"nvidia"}, "ipmi_devintf": {"ipmi_msghandler"},
 }
 
-// live adds what changes: holders and the count.
+// live adds the values that change: holders and the count.
 func (w *world) live(m kmod.Module) kmod.Module {
 	m.Holders = nil
 	for other, on := range stands {
@@ -168,7 +168,7 @@ func (w *world) delete(name string) error {
 
 func srcversion(name, version string) string { return strings.ToUpper(name) + version }
 
-// files are a driver's modules below a folder of the world, as real files.
+// files returns a driver's modules below a folder of the world, as real files.
 func (w *world) files(folder, version string, extra ...string) (*kbuild.Set, error) {
 	set := &kbuild.Set{Dir: filepath.Join(w.dir, folder, version)}
 	if err := os.MkdirAll(set.Dir, 0o755); err != nil {
@@ -194,16 +194,17 @@ func (w *world) files(folder, version string, extra ...string) (*kbuild.Set, err
 	return set, nil
 }
 
-// outcome is where a node is when no instance runs.
+// outcome is the state of a node when no instance runs.
 type outcome string
 
-// The allowed ones. A node may also be "half" after a SIGKILL, until the next instance has served.
+// The allowed outcomes. A node may also be "half" after a SIGKILL, until the next instance has served.
 const (
-	absent outcome = "absent" // nothing loaded, nothing mounted, no device files, no search path, as before the first driver
-	whole  outcome = "whole"  // one version: all of its modules, exactly its root, device files
+	// nothing loaded, nothing mounted, no device files, no search path, as before the first driver
+	absent outcome = "absent"
+	whole  outcome = "whole" // one version: all of its modules, exactly its root, device files
 )
 
-// outcome judges the world, not what the instance says of itself.
+// outcome judges the world, not what the instance reports.
 func (w *world) outcome() outcome {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -236,7 +237,7 @@ func (w *world) judge() outcome {
 	return whole
 }
 
-// forgotten notes, when an instance is killed, what it had put up and had not yet written down.
+// forgotten notes, when an instance is killed, what it had put up and had not yet recorded.
 func (w *world) forgotten() {
 	var known status.Driver
 	if w.saved != nil && w.saved.Up != nil {
@@ -252,8 +253,8 @@ func (w *world) forgotten() {
 	}
 }
 
-// transitions are the states that may follow each in the status file. "" is no file. Whoever takes the node
-// over begins with starting.
+// transitions are the states that may follow each state in the status file. "" means no file. An instance
+// that takes the node over begins with starting.
 var transitions = map[status.State][]status.State{
 	"":              {status.Starting},
 	status.Starting: {status.Starting, status.Waiting, status.Serving, status.Degraded, status.Stopping},

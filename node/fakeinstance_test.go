@@ -17,17 +17,17 @@ import (
 	"github.com/driver-container/driver-container/kmod"
 )
 
-// instance is one process in the world, with everything that a Node asks for. before sees each operation
-// before it happens.
+// instance is one process in the world, with everything that a Node needs. It calls before at the beginning
+// of each operation.
 type instance struct {
 	*world
 	life      life
 	number    int
 	before    func(op string) error
-	disturbed bool // by a failure or by somebody else: what it finds need not be what it put up
-	meddled   bool // by somebody else
+	disturbed bool // by a failure or by another program: it may not find what it put up
+	meddled   bool // by another program
 	mellanox  bool
-	extra     []string // files that a set has besides the usual ones
+	extra     []string // files of a set besides the usual ones
 	signer    *x509.Certificate
 	holds     bool // the lock
 	daemon    bool
@@ -50,14 +50,15 @@ func (i *instance) do(op string, f func() error) error {
 	return f()
 }
 
-// die is SIGKILL: nothing of this goroutine runs any more but what it deferred. Called with the lock.
+// die simulates SIGKILL: nothing of this goroutine runs any more except its deferred calls. It is called with
+// the lock held.
 func (i *instance) die() {
 	i.forgotten()
 	i.killed = true
 	runtime.Goexit()
 }
 
-// over is what the kernel and the container runtime do at the end of a process.
+// over does what the kernel and the container runtime do at the end of a process.
 func (i *instance) over() {
 	i.mu.Lock()
 	defer i.mu.Unlock()

@@ -43,7 +43,7 @@ func (i *instance) mount(dir string) error {
 	})
 }
 
-// Unmount goes layer by layer: it may be stopped half way.
+// Unmount removes layer by layer: it may be interrupted half way.
 func (i *instance) Unmount(context.Context) error {
 	for left := 1; left > 0; {
 		err := i.do("unmount", func() error {
@@ -89,7 +89,7 @@ func (i *instance) Find(context.Context, Want) (set *kbuild.Set, source string, 
 	return set, "cache", err
 }
 
-// Compile takes a while, which a signal ends.
+// Compile takes a while; a signal interrupts it.
 func (i *instance) Compile(ctx context.Context, _ Want) (set *kbuild.Set, err error) {
 	if err := i.do("compile", func() error { return nil }); err != nil {
 		return nil, err
@@ -172,7 +172,7 @@ func (i *instance) Preflight(context.Context, Question) []preflight.Check {
 	return []preflight.Check{{Name: preflight.Headers, Status: preflight.Warning, Finding: "another compiler"}}
 }
 
-// CreateNodes returns what it made: nodes that are there stay as they are.
+// CreateNodes returns the nodes that it made; existing nodes stay as they are.
 func (i *instance) CreateNodes(context.Context) (made []devices.Node, err error) {
 	err = i.do("create nodes", func() error {
 		if len(i.nodes) == 0 {
@@ -215,7 +215,7 @@ func (i *instance) EndUsage() { i.mu.Lock(); i.usageEnded = true; i.mu.Unlock() 
 func (i *instance) WriteKernelHook() error  { return nil }
 func (i *instance) RemoveKernelHook() error { return nil }
 
-// fakeHardware has the hardware's Flavour: the kernel has a method of the same name.
+// fakeHardware has the hardware's Flavour, because the kernel has a method with the same name.
 type fakeHardware struct{ *instance }
 
 func (fakeHardware) Flavour([]devices.GPU, string, string) (string, string, error) {
@@ -269,7 +269,7 @@ func (i *instance) Retake() error {
 	})
 }
 
-// The storage: what a status file is, with each change checked.
+// The methods of the storage hold the status file and check each change.
 func (i *instance) Load() (st status.Snapshot, err error) {
 	err = i.do("read status", func() error {
 		if i.saved == nil {

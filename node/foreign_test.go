@@ -15,7 +15,7 @@ func TestForeign(t *testing.T) {
 		{"nvidia", "470.256.02", false},
 		{"nvidia", "535.261.03", true},
 		{"nvidia", "", true},
-		{"nvidia_uvm", "", false}, // as those of 470 are
+		{"nvidia_uvm", "", false}, // like those of 470
 		{"nvidia_uvm", "470.256.02", false},
 		{"nvidia_uvm", "535.261.03", true},
 	} {

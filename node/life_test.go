@@ -20,8 +20,8 @@ const (
 	v535 = "535.261.03"
 )
 
-// life is one instance to run in a world. It gets a first signal after asks, a second one half a minute
-// later.
+// life describes one instance to run in a world. It gets a first signal after the time asks, a second one
+// half a minute later.
 type life struct {
 	version string
 	param   string // of the module nvidia
@@ -36,16 +36,17 @@ type event struct {
 	what string
 }
 
-// What may happen. The first three are the instance's own troubles, the others are somebody else's doing.
+// happenings are the possible events. The first three happen to the instance itself, the others are done by
+// other programs.
 var happenings = []string{"fail", "signal", "kill", "holder comes", "uvm holder comes", "holders go", "gdrdrv comes",
 	"mounted over", "unmounted", "uvm unloaded", "lock file removed", "lock file taken", "daemon dies"}
 
-// happen does an event to an instance. Called with the world's lock.
+// happen applies an event to an instance. It is called with the world's lock held.
 func (i *instance) happen(what, op string, signal func()) error {
 	switch what {
 	case "fail":
 		i.disturbed = true
-		if strings.HasPrefix(op, "delete ipmi") { // said, and no reason to stay: it harms nobody
+		if strings.HasPrefix(op, "delete ipmi") { // logged, but no reason to leave the driver: it harms nobody
 			i.leaks = append(i.leaks, "ipmi_msghandler", "ipmi_devintf")
 		}
 		return fmt.Errorf("%w: %s", errInjected, op)
@@ -63,7 +64,8 @@ func (i *instance) happen(what, op string, signal func()) error {
 	return nil
 }
 
-// meddle is what others do on the node, where they can. It says whether the driver is not whole any more.
+// meddle simulates what other programs do on the node, if it is possible. It returns true if the driver is
+// not whole any more.
 func (w *world) meddle(what string) bool {
 	_, loaded := w.modules["nvidia"]
 	switch {
@@ -92,18 +94,18 @@ func (w *world) meddle(what string) bool {
 	return false
 }
 
-// end is how an instance ended.
+// end describes how an instance ended.
 type end struct {
 	err                       error
 	began                     bool // it had the lock
 	took                      time.Duration
 	served, killed, disturbed bool
 	meddled                   bool
-	status                    status.Snapshot // the zero one when there is none
+	status                    status.Snapshot // zero if there is none
 	ops                       []string
 }
 
-// begin makes the instance of a life.
+// begin makes the instance for a life.
 func (w *world) begin(l life) (*instance, *Node) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -123,9 +125,9 @@ func (w *world) begin(l life) (*instance, *Node) {
 	}
 }
 
-// run lets an instance live to its end. It must be called in a bubble.
+// run runs an instance to its end. It must be called in a bubble.
 func (w *world) run(l life, edit ...func(*Node)) end {
-	time.Sleep(untilNext(time.Now())) // the number of looks does not depend on when it began
+	time.Sleep(untilNext(time.Now())) // so that the number of looks does not depend on the time of the start
 	begin := time.Now()
 	i, n := w.begin(l)
 	for _, e := range edit {
@@ -178,13 +180,13 @@ func (w *world) run(l life, edit ...func(*Node)) end {
 	return e
 }
 
-// tale is what happened in a world, for the message of a failure.
+// tale returns the events in a world, for the message of a failure.
 func (l life) tale(e end, got outcome) string {
 	return fmt.Sprintf("%+v: served %v, killed %v, %s, state %q, error %v\n  %s", l, e.served, e.killed, got, e.status.State, e.err, strings.Join(e.ops, ", "))
 }
 
-// check judges how a life ended. dirty says that a killed predecessor or somebody else had left half a state
-// when it began.
+// check judges how a life ended. dirty says that a killed predecessor or another program had left half a
+// state before it began.
 func (w *world) check(l life, e end, dirty bool) error {
 	got := w.outcome()
 	var errs []error
@@ -211,12 +213,12 @@ func (w *world) check(l life, e end, dirty bool) error {
 		bad("whole, the status has %v", up)
 	}
 	if e.status.State == status.Starting || e.status.State == status.Waiting || e.status.State == status.Stopping || e.status.Ready {
-		if !e.disturbed { // the last word could not be written
+		if !e.disturbed { // the last status could not be written
 			bad("no process, state %s", e.status.State)
 		}
 	}
 	if !e.began {
-		return errors.Join(errs...) // what a killed predecessor says of itself
+		return errors.Join(errs...) // the record of a killed predecessor
 	}
 	if text, err := os.ReadFile(filepath.Join(w.dir, "nvidia", status.DaemonsMarker)); err == nil && string(text) != "NotReady\n" {
 		bad("no process, the marker says %s", text)
@@ -224,12 +226,12 @@ func (w *world) check(l life, e end, dirty bool) error {
 	return errors.Join(errs...)
 }
 
-// plain: nothing happens to this life that must make it fail.
+// plain reports that no event of this life must make it fail.
 func (l life) plain() bool {
 	return len(l.events) == 0 && l.param != "NVreg_Unknown=1"
 }
 
-// calm removes from the world what is in the way of a driver, but nothing that an instance has to clear away.
+// calm removes from the world what is in the way of a driver, except what an instance has to remove.
 func (w *world) calm() {
 	w.users, w.broken, w.noDaemon, w.daemonDown, w.sick, w.preflightBad = nil, map[string]bool{}, false, false, false, false
 	delete(w.modules, "gdrdrv")

@@ -42,7 +42,7 @@ func (n *Node) takeOver() {
 	root, firmware := n.driver.RootDir, n.driver.Firmware
 	if n.prev != nil && n.prev.Version != "" {
 		n.driver = *n.prev
-	} else { // loaded by somebody else, the same build: found says what
+	} else { // another program loaded it, the same build: found describes it
 		n.driver = status.Driver{Modules: n.files(), Signer: n.found.SignedBy()}
 	}
 	n.driver.Version, n.driver.Flavour, n.driver.RootID = n.want.Driver, n.want.Flavour, n.info.ID
@@ -52,7 +52,7 @@ func (n *Node) takeOver() {
 	}
 }
 
-// files are the modules to load, of those that were found.
+// files returns the modules to load, of those that were found.
 func (n *Node) files() []status.Module {
 	var out []status.Module
 	for _, name := range n.want.Modules {
@@ -116,7 +116,7 @@ func (n *Node) insertOne(ctx context.Context, m status.Module) error {
 	if !errors.Is(err, kmod.ErrLoaded) {
 		return err
 	}
-	live, err := n.kernel.Module(m.Name) // somebody was faster: fine if it is the same build
+	live, err := n.kernel.Module(m.Name) // another program was faster: fine if it is the same build
 	if err == nil && live.SrcVersion != m.SrcVersion {
 		err = fmt.Errorf("another build of it is loaded already (srcversion %s, this one has %s)", live.SrcVersion, m.SrcVersion)
 	}
@@ -126,7 +126,7 @@ func (n *Node) insertOne(ctx context.Context, m status.Module) error {
 // errRemains marks a load that could not be undone, because somebody already used what had been loaded.
 var errRemains = errors.New("half of the modules remain")
 
-// deleteAll removes modules, last first; what is not loaded is fine.
+// deleteAll removes modules, last first; a module that is not loaded is no error.
 func (n *Node) deleteAll(ctx context.Context, modules []status.Module) error {
 	var errs []error
 	for _, m := range slices.Backward(modules) {
@@ -155,14 +155,14 @@ func (n *Node) check() error {
 	return nil
 }
 
-// foreign says whether a module that is loaded is of another driver. The nvidia-uvm of 470 and of older
-// drivers names none.
+// foreign reports whether a loaded module belongs to another driver. The nvidia-uvm of 470 and of older
+// drivers has no version.
 func foreign(m kmod.Module, driver string) bool {
 	return m.Version != driver && (m.Version != "" || m.Name == "nvidia")
 }
 
-// keep puts modules that were compiled or signed here into the cache, now that they have proved to load, and
-// remembers those files instead.
+// keep puts modules that were compiled or signed here into the cache after they have been loaded, and records
+// those files instead.
 func (n *Node) keep(ctx context.Context) error {
 	set, err := n.supplier.Keep(ctx, n.found)
 	if err != nil {

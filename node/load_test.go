@@ -8,8 +8,8 @@ import (
 	"github.com/driver-container/driver-container/node/status"
 )
 
-// nvidia-peermem is loaded with the others when Mellanox's module is there, and left to reload_nvidia_peermem
-// when not.
+// TestRDMA checks that nvidia-peermem is loaded with the others if Mellanox's module is loaded, and otherwise
+// left to reload_nvidia_peermem.
 func TestRDMA(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		rdma := func(n *Node) {
@@ -30,7 +30,8 @@ func TestRDMA(t *testing.T) {
 	})
 }
 
-// What a kernel shows after a load must be what was loaded.
+// TestVerifyAfterLoad checks that the modules which a kernel shows after a load must be those that were
+// loaded.
 func TestVerifyAfterLoad(t *testing.T) {
 	t.Parallel()
 	for want, edit := range map[string]func(w *world){

@@ -14,9 +14,9 @@ import (
 	"github.com/driver-container/driver-container/node/probe"
 )
 
-// Machine is what the phases stand on. Package node/host has the real one.
+// Machine is the machine as the phases see it. Package node/host has the real one.
 type Machine struct {
-	Info        driverinfo.Description // what the image says of its driver
+	Info        driverinfo.Description // the image's description of its driver
 	Release     string                 // of the running kernel
 	HostStorage bool                   // Config.StateDir is storage of the host
 	Kernel      Kernel
@@ -27,11 +27,11 @@ type Machine struct {
 	Locker      Locker
 }
 
-// Kernel is what the phases ask of the kernel's modules. Names are those of /proc/modules.
+// Kernel has the operations on the kernel's modules that the phases need. Names are those of /proc/modules.
 type Kernel interface {
 	Module(name string) (kmod.Module, error)
 	Stack(name string) ([]kmod.Module, error)
-	Flavour() (string, error) // of the nvidia module that is loaded
+	Flavour() (string, error) // of the loaded nvidia module
 	Params(name string) (map[string]string, error)
 	Insert(ctx context.Context, path string, params []string) error
 	InsertInTree(ctx context.Context, names ...string) (inserted []string, err error)
@@ -39,31 +39,34 @@ type Kernel interface {
 	Holders(ctx context.Context, except func(pid int) bool) ([]kmod.Holder, error)
 }
 
-// Roots is the driver root. It has one layer, or none.
+// Roots is the driver root, which has one layer or none.
 type Roots interface {
-	Stage(ctx context.Context) (dir string, err error) // dir: on the host's storage; "": the image itself is bound
+	Stage(ctx context.Context) (dir string, err error) // dir is on the host's storage; "": the image itself is bound
 	AddModules(ctx context.Context, files []kbuild.File) error
 	Mount(ctx context.Context) error
-	MountOld(ctx context.Context, dir string) error // serves the staged root of another driver again; an error when dir is "" or gone
-	Unmount(ctx context.Context) error              // every layer, also those of others
+	// MountOld serves the staged root of another driver again; an error if dir is "" or does not exist.
+	MountOld(ctx context.Context, dir string) error
+	Unmount(ctx context.Context) error // every layer, also those of others
 	Mounted() (layers int, err error)
-	Adopt(ctx context.Context) (bool, string) // renews what a dead container left behind, if the one layer is of our driver
+	// Adopt renews what a dead container left behind, if the only layer is of our driver. Otherwise it says why
+	// not.
+	Adopt(ctx context.Context) (bool, string)
 	Firmware() (undo func() error, err error)
-	Prune(ctx context.Context) error // staged roots that are not served any more
+	Prune(ctx context.Context) error // removes staged roots that are not served any more
 }
 
-// Supplier gets module files.
+// Supplier supplies module files.
 type Supplier interface {
 	// Find finds modules of the image or the cache. source is where it found them, or where it found damaged
-	// ones. The error is kbuild.ErrMiss where there are none, with a *kbuild.CorruptError where they are
+	// ones. The error is kbuild.ErrMiss if there are none, joined with a *kbuild.CorruptError if they are
 	// damaged.
 	Find(ctx context.Context, w Want) (set *kbuild.Set, source string, err error)
 	Compile(ctx context.Context, w Want) (*kbuild.Set, error)
-	// Signer is the owner of the key that will sign the set before it is loaded, or what will be compiled where
-	// set is nil. With nil the set stays as it is.
+	// Signer returns the certificate of the key that will sign the set before it is loaded, or, if set is nil,
+	// the modules that will be compiled. If it returns nil, they stay as they are.
 	Signer(set *kbuild.Set, source string) *x509.Certificate
 	Sign(ctx context.Context, set *kbuild.Set) (*kbuild.Set, error)
-	Keep(ctx context.Context, set *kbuild.Set) (*kbuild.Set, error) // in the cache, after it has been loaded
+	Keep(ctx context.Context, set *kbuild.Set) (*kbuild.Set, error) // puts the set into the cache, after it has been loaded
 }
 
 // DaemonStarter starts the daemons that this machine needs.
@@ -71,7 +74,7 @@ type DaemonStarter interface {
 	Start(ctx context.Context) (Daemons, error)
 }
 
-// Daemons are daemons that were started, as *daemons.Supervisor.
+// Daemons are running daemons; *daemons.Supervisor implements it.
 type Daemons interface {
 	States() []daemons.State
 	Changed() <-chan struct{}
@@ -91,41 +94,43 @@ type Hardware interface {
 	RemoveNodes(created []devices.Node) error
 	Ask(ctx context.Context) (probe.Answer, error)
 	AskUsage(ctx context.Context) (probe.Answer, error)
-	EndUsage()                   // ends AskUsage, which has the driver open, and lets none begin any more
-	Reasons(gpu string) []string // what the kernel's log says of a GPU
-	WriteKernelHook() error      // the hook that compiles the modules when the host installs a kernel
+	EndUsage()                   // ends AskUsage, which has the driver open, and allows no further calls
+	Reasons(gpu string) []string // returns what the kernel's log says about a GPU
+	WriteKernelHook() error      // writes the hook that compiles the modules when the host installs a kernel
 	RemoveKernelHook() error
 }
 
 // Locker takes the node's lock.
 type Locker interface {
-	// Acquire waits for the lock, and calls waits now and then while another instance holds it.
+	// Acquire waits for the lock, and calls waits from time to time while another instance holds it.
 	Acquire(ctx context.Context, waits func(lock.Holder)) (Lock, error)
 }
 
-// Lock is the node's lock while it is held, as *lock.Lock.
+// Lock is the node's lock while it is held; *lock.Lock implements it.
 type Lock interface {
 	Release() error
-	Lost() error   // somebody removed or replaced the lock's files
-	Retake() error // recreates them; an error when somebody else holds them now
+	Lost() error   // an error if another program removed or replaced the lock's files
+	Retake() error // recreates them; an error if another program holds them now
 }
 
-// Want is what modules to have: of which driver and for which kernel.
+// Want describes the modules that are needed: of which driver and for which kernel.
 type Want struct {
 	Driver, Flavour, Release string
 	Modules                  []string // files, in the order of loading: nvidia, nvidia-uvm
-	Optional                 []string // to compile where the sources have them
+	Optional                 []string // compiled if the sources have them
 }
 
-// Question is what preflight judges.
+// Question is the input of preflight.
 type Question struct {
 	Want
 	GPUs     []devices.GPU
-	Previous string            // version of the driver that a predecessor of this program loaded; "" none
-	Set      *kbuild.Set       // modules that are there; nil: they have to be compiled, unless Adopted
-	Source   string            // of Set
-	Adopted  bool              // the driver that is loaded stays
-	SignWith *x509.Certificate // owner of the key that will sign the modules before they are loaded; nil: they stay as they are
-	Damaged  string            // what was found damaged while looking for modules
+	Previous string      // version of the driver that a predecessor of this program loaded; "": none
+	Set      *kbuild.Set // existing modules; nil: they have to be compiled, unless Adopted
+	Source   string      // of Set
+	Adopted  bool        // the loaded driver stays
+	// SignWith is the certificate of the key that will sign the modules before they are loaded; nil: they stay
+	// as they are.
+	SignWith *x509.Certificate
+	Damaged  string // damaged modules that were found in the search
 	RDMA     bool
 }

@@ -16,15 +16,15 @@ import (
 	"github.com/driver-container/driver-container/node/status"
 )
 
-// Node is one instance of the entrypoint at work. Make one for each run.
+// Node is one running instance of the entrypoint. Make a new one for each run.
 type Node struct {
 	cfg     Config
 	info    driverinfo.Description
 	release string // of the running kernel
 	say     func(format string, args ...any)
 	now     func() time.Time
-	served  func() // the start is over
-	ended   func() // everything is taken down or left, others may have the node next
+	served  func() // called when the start is complete
+	ended   func() // called when everything is taken down or left, just before others can take the node
 
 	kernel       Kernel
 	roots        Roots
@@ -32,28 +32,28 @@ type Node struct {
 	starter      DaemonStarter
 	hardware     Hardware
 	locker       Locker
-	safeLoad     SafeLoad // nil: nobody is asked
+	safeLoad     SafeLoad // nil: no permission is needed
 	hostStorage  bool
 	instanceFile string // see InstanceFile; "": none
 	markers      status.Markers
 	status       *status.Store
 
 	lock       Lock
-	prev       *status.Driver // what a predecessor of this boot left, as far as its status says
+	prev       *status.Driver // what a predecessor of this boot left, according to its status
 	want       Want
 	options    kmod.Options
 	gpus       []devices.GPU
 	found      *kbuild.Set
 	source     string        // of found
 	fresh      bool          // found was compiled or signed here and is not in the cache yet
-	damaged    string        // what was found damaged while looking for modules
-	adopted    bool          // what is loaded is what we would load
+	damaged    string        // damaged modules that were found in the search
+	adopted    bool          // the loaded driver is what this instance would load
 	staged     string        // root on the host's storage
-	driver     status.Driver // what is up now
+	driver     status.Driver // the driver that is up now
 	daemons    Daemons
-	daemonsErr error // why they could not be started
+	daemonsErr error // why the daemons could not be started
 	up         []step
-	restored   *RollbackError // set when an older driver was put back, or could not be
+	restored   *RollbackError // set if an older driver was restored, or could not be
 	lastSeen   string         // the last reason that the watch itself found
 	blocked    bool           // this stop or replacement has found the driver in use
 }
@@ -62,16 +62,18 @@ type Node struct {
 type Options struct {
 	Say    func(format string, args ...any) // a line of the log; required
 	Status *status.Store                    // required
-	// Served is called when the start is over and the long wait begins: what the start took can be given back.
+	// Served is called when the start is complete and the long wait begins: the memory of the start can be
+	// freed.
 	Served func()
-	// Ended is called when everything is taken down or left, just before others can have the node. What concerns
-	// the node as a whole has to be reported now: a moment later a successor may report. It must be quick.
+	// Ended is called when everything is taken down or left, just before others can take the node. Anything that
+	// concerns the node as a whole has to be reported now: a moment later a successor may report. It must be
+	// quick.
 	Ended func()
-	// SafeLoad is asked before another driver is taken down; nil: nobody is.
+	// SafeLoad is asked before another driver is taken down; nil: no permission is needed.
 	SafeLoad SafeLoad
 }
 
-// New makes an instance for a machine.
+// New returns an instance for a machine.
 func New(cfg Config, m Machine, o Options) *Node {
 	n := &Node{
 		cfg: cfg, info: m.Info, release: m.Release, say: o.Say, now: time.Now, served: o.Served, ended: o.Ended,
@@ -88,17 +90,17 @@ func New(cfg Config, m Machine, o Options) *Node {
 	return n
 }
 
-// step is something that is up: how to take it down, and how to put it up again when another step cannot be
+// step is something that is up: how to take it down, and how to put it up again if another step cannot be
 // taken down.
 type step struct {
 	name string
 	down func(ctx context.Context) error // whole or not at all
-	redo func(ctx context.Context) error // nil: it cannot be put back, what is below it has to go as well
+	redo func(ctx context.Context) error // nil: it cannot be put back, so everything below it must be taken down, too
 }
 
-// Run is a whole life: start, serve until ctx ends, stop. When patience ends, the stop waits for nobody any
-// more; a step that has begun is finished. The result nil means that the driver is stopped, or left in place
-// as configured. Errors: ErrConfig, lock.ErrHeld, *preflight.BlockedError, *kbuild.NoHeadersError,
+// Run runs a whole life: start, serve until ctx ends, stop. When patience ends, the stop waits for nothing
+// any more; a step that has begun is finished. The result nil means that the driver is stopped, or left in
+// place as configured. Errors: ErrConfig, lock.ErrHeld, *preflight.BlockedError, *kbuild.NoHeadersError,
 // *kbuild.CompileError, *kmod.RefusedError, *RollbackError, ErrLeft.
 func (n *Node) Run(ctx, patience context.Context) error {
 	if n.instanceFile != "" {
@@ -110,7 +112,7 @@ func (n *Node) Run(ctx, patience context.Context) error {
 		go n.beat(end)
 	}
 	err := n.start(ctx)
-	if n.lock == nil { // never had the node: there is nothing to take down
+	if n.lock == nil { // it never had the node: there is nothing to take down
 		if ctx.Err() != nil {
 			n.say("stopped while waiting for the lock; nothing was touched")
 			return nil
@@ -125,22 +127,23 @@ func (n *Node) Run(ctx, patience context.Context) error {
 		err = n.serve(ctx)
 	}
 	if ctx.Err() != nil {
-		err = ErrStopped // what a signal broke off is no failure
+		err = ErrStopped // an interruption by a signal is no failure
 	}
 	err = n.stop(patience, err)
 	n.ended()
 	return errors.Join(err, n.lock.Release())
 }
 
-// Snapshot is what is known now, also while the instance waits for the lock, when no file has it
-// (status.Snapshot.Holding). What it points to does not change any more.
+// Snapshot returns the current status, also while the instance waits for the lock, when no file has it
+// (status.Snapshot.Holding). Data that it points to does not change any more.
 func (n *Node) Snapshot() status.Snapshot { return n.status.Get() }
 
-// Changed has an element when Snapshot may return something new, see Store.Changed.
+// Changed returns a channel that has an element when Snapshot may return something new, see
+// status.Store.Changed.
 func (n *Node) Changed() <-chan struct{} { return n.status.Changed() }
 
-// AskUsage asks the driver for memory and utilisation of its GPUs while it serves; the error is ErrNotReady
-// when it does not. For metrics.
+// AskUsage asks the driver for memory and utilisation of its GPUs while it serves, for metrics. The error is
+// ErrNotReady if it does not serve.
 func (n *Node) AskUsage(ctx context.Context) (probe.Answer, error) {
 	if st := n.status.Get(); st.State != status.Serving && st.State != status.Degraded {
 		return probe.Answer{Devices: []probe.Device{}}, fmt.Errorf("%w: %s", status.ErrNotReady, st.State)

@@ -9,7 +9,7 @@ import (
 	"github.com/driver-container/driver-container/node/status"
 )
 
-// An instance gives signs of life while it waits for the lock.
+// TestBeat checks that an instance updates its heartbeat while it waits for the lock.
 func TestBeat(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		w.locked = true

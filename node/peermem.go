@@ -11,12 +11,12 @@ import (
 	"github.com/driver-container/driver-container/node/status"
 )
 
-// mofedReady is what the container of Mellanox's driver leaves when its modules are loaded.
+// mofedReady is the file that the container of Mellanox's driver creates when its modules are loaded.
 const mofedReady = "/run/mellanox/drivers/.driver-ready"
 
-// LoadPeermem waits until this node's driver serves and Mellanox's modules are there, then loads
-// nvidia-peermem of the set that the driver was loaded from. hostMOFED: Mellanox's driver is the host's own.
-// timeout bounds the waiting; 0: ctx alone does.
+// LoadPeermem waits until this node's driver serves and Mellanox's modules are loaded, then loads
+// nvidia-peermem of the set that the driver was loaded from. hostMOFED says that Mellanox's driver is the
+// host's own. timeout limits the waiting; 0: only ctx does.
 func (n *Node) LoadPeermem(ctx context.Context, timeout time.Duration, hostMOFED bool) error {
 	wait, cancel := context.WithCancel(ctx)
 	if timeout > 0 {

@@ -82,7 +82,7 @@ func (n *Node) takeLock(ctx context.Context) error {
 	return errors.Join(n.markers.NotReady(), n.markers.RemoveUnfinished())
 }
 
-// waitsForLock puts into this instance's own status what it waits for. The node's status file belongs to the
+// waitsForLock sets in this instance's own status what it waits for. The node's status file belongs to the
 // holder.
 func (n *Node) waitsForLock(h lock.Holder) {
 	n.status.ChangeUnsaved(func(st *status.Snapshot) {
@@ -124,10 +124,10 @@ func (n *Node) warn(format string, args ...any) {
 	})
 }
 
-// tick is the pause between two looks at something that is in the way.
+// tick is the pause between two checks of something that is in the way.
 const tick = time.Second
 
-// sleep waits; false when ctx ended first.
+// sleep waits, and returns false if ctx ended first.
 func sleep(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()

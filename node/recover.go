@@ -12,8 +12,8 @@ import (
 	"github.com/driver-container/driver-container/node/status"
 )
 
-// recover removes what no driver uses: stacked mounts, and while no driver is loaded every mount and what was
-// made for a driver.
+// recover removes what no driver uses: stacked mounts, and, if no driver is loaded, every mount and
+// everything that was made for a driver.
 func (n *Node) recover(ctx context.Context) error {
 	layers, err := n.roots.Mounted()
 	if err != nil {
@@ -34,7 +34,7 @@ func (n *Node) recover(ctx context.Context) error {
 	case !loaded:
 		n.say("a driver root is mounted on %s but no driver is loaded; removing it", status.RootPath(n.cfg.Run))
 	default:
-		return nil // judged when it is known what to serve
+		return nil // decided later, when it is known what to serve
 	}
 	return n.roots.Unmount(ctx)
 }
@@ -53,12 +53,12 @@ func (n *Node) sweep(ctx context.Context, mounted bool) {
 	n.status.Change(func(st *status.Snapshot) { st.Up = nil })
 }
 
-// clearFirmware resets the kernel's search path for firmware that a predecessor set; a path that somebody
-// else set stays.
+// clearFirmware resets the kernel's search path for firmware that a predecessor set; a path that another
+// program set stays.
 func (n *Node) clearFirmware() {
 	undo, err := n.roots.Firmware()
 	if err != nil {
-		return // not ours, or this kernel has none
+		return // set by another program, or this kernel has none
 	}
 	if err := undo(); err != nil {
 		n.warn("firmware: %v", err)
@@ -73,7 +73,8 @@ func (n *Node) isLoaded() (bool, error) {
 	return err == nil, err
 }
 
-// adoptable says whether what is loaded is what this instance would load, so that it can stay.
+// adoptable reports whether the loaded driver is what this instance would load, so that it can stay;
+// otherwise the text says why not.
 func (n *Node) adoptable() (bool, string, error) {
 	flavour, err := n.kernel.Flavour()
 	if err != nil {
@@ -101,7 +102,7 @@ func (n *Node) adoptable() (bool, string, error) {
 }
 
 // differs compares a loaded module with a predecessor's record of it, and with the file that this instance
-// would load.
+// would load. It returns the difference; "" if there is none.
 func (n *Node) differs(file string, m kmod.Module) string {
 	wanted := n.options.For(m.Name)
 	known := false
@@ -134,8 +135,8 @@ func (n *Node) differs(file string, m kmod.Module) string {
 	return ""
 }
 
-// paramsDiffer compares the parameters that the kernel shows with those that are wanted; a parameter that it
-// does not show counts as equal.
+// paramsDiffer returns the parameters whose values in the kernel differ from the wanted ones; a parameter
+// that the kernel does not show counts as equal.
 func (n *Node) paramsDiffer(module string, wanted []string) []string {
 	shown, err := n.kernel.Params(module)
 	if err != nil {

@@ -39,7 +39,7 @@ func (n *Node) replace(ctx context.Context) error {
 	}
 	n.clearFirmware()
 	if err := n.roots.Unmount(ctx); err != nil {
-		n.up = append(n.up, n.restoring(old)) // the modules are gone, the rest can be put back
+		n.up = append(n.up, n.restoring(old)) // the modules are removed, the rest can be put back
 		return err
 	}
 	n.status.Change(func(st *status.Snapshot) { st.Up = nil })
@@ -47,8 +47,8 @@ func (n *Node) replace(ctx context.Context) error {
 	return nil
 }
 
-// unloadNouveau unloads the kernel's own driver where that is configured. It is not loaded again: anyone who
-// configures this does not want it.
+// unloadNouveau unloads the kernel's own driver if that is configured. It is not loaded again, because the
+// configuration says that it is not wanted.
 func (n *Node) unloadNouveau(ctx context.Context) error {
 	if !n.cfg.UnloadNouveau {
 		return nil
@@ -69,7 +69,8 @@ func (n *Node) unloadNouveau(ctx context.Context) error {
 	return nil
 }
 
-// loadedDriver is the driver that is loaded: as its instance recorded it, or as far as the kernel shows it.
+// loadedDriver returns the driver that is loaded: as its instance recorded it, or as far as the kernel shows
+// it.
 func (n *Node) loadedDriver() (status.Driver, error) {
 	m, err := n.kernel.Module("nvidia")
 	if err != nil {
@@ -82,7 +83,7 @@ func (n *Node) loadedDriver() (status.Driver, error) {
 	return status.Driver{Version: m.Version, Flavour: flavour}, err
 }
 
-// waitUntilFree returns nil when the old driver could be unloaded at once.
+// waitUntilFree waits, and returns nil when the old driver could be unloaded at once.
 func (n *Node) waitUntilFree(ctx context.Context, old status.Driver) error {
 	var said time.Time
 	for {
@@ -118,8 +119,8 @@ func (n *Node) countBlocked() {
 	}
 }
 
-// restoring is the step that puts the old driver back when the new one fails. A stop drops the step: then no
-// driver is wanted.
+// restoring returns the step that restores the old driver if the new one fails. A stop drops the step: then
+// no driver is wanted.
 func (n *Node) restoring(old status.Driver) step {
 	return step{name: restoreStep, down: func(ctx context.Context) error {
 		n.restored = &RollbackError{Old: old.Version, Restore: n.restore(ctx, old)}
@@ -167,7 +168,7 @@ func (n *Node) restore(ctx context.Context, old status.Driver) error {
 	if err = n.roots.MountOld(ctx, old.RootDir); err != nil {
 		err = n.roots.MountOld(ctx, old.RootDir)
 	}
-	if err != nil { // modules alone are half a driver
+	if err != nil { // modules alone are only half a driver
 		err = fmt.Errorf("put driver %s back: its modules loaded, its root could not be served: %w", old.Version, err)
 		return errors.Join(err, n.unload(ctx, old))
 	}

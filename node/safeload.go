@@ -11,17 +11,17 @@ import (
 	"github.com/driver-container/driver-container/node/status"
 )
 
-// SafeLoad is the permission to take down a driver that may be in use. The name is the GPU Operator's: the
-// driver's pod sets an annotation on its node and waits, and the controller that drains the node removes the
-// annotation. Package node/kubernetes has the real one.
+// SafeLoad is the permission to take down a driver that may be in use. The name comes from the GPU Operator:
+// the driver's pod sets an annotation on its node and waits, and the controller that drains the node removes
+// the annotation. Package node/kubernetes has the real implementation.
 type SafeLoad interface {
-	// Ask asks for the permission and returns whether it was given. It asks again where the request was removed
-	// or changed. It returns within seconds. After fs.ErrPermission or fs.ErrNotExist asking again is useless;
-	// any other error may pass.
+	// Ask asks for the permission and returns whether it was given. It asks again if the request was removed or
+	// changed. It returns within seconds. After fs.ErrPermission or fs.ErrNotExist asking again is useless; any
+	// other error may pass.
 	Ask(ctx context.Context) (granted bool, err error)
 	// Withdraw removes the request, if it is still there.
 	Withdraw(ctx context.Context) error
-	// String says what is waited for, for messages: "safe load (annotation x of node y)".
+	// String returns what the instance waits for, for messages: "safe load (annotation x of node y)".
 	String() string
 }
 
@@ -31,8 +31,8 @@ const (
 	withdrawWait  = 3 * time.Second // a stop must not wait longer for a server that does not answer
 )
 
-// awaitSafeLoad waits until others have freed the node for another driver. Where nobody can be asked, it
-// warns, and the instance waits for the holders only, as it does without safe load.
+// awaitSafeLoad waits until others have freed the node for another driver. If it cannot ask, it warns, and
+// the instance waits only for the holders, as it does without safe load.
 func (n *Node) awaitSafeLoad(ctx context.Context, old status.Driver) (err error) {
 	if n.safeLoad == nil {
 		return nil
@@ -72,8 +72,8 @@ func (n *Node) awaitSafeLoad(ctx context.Context, old status.Driver) (err error)
 	}
 }
 
-// showSafeLoad puts into the status what is waited for, and who holds the driver meanwhile: people who empty
-// the node need to know.
+// showSafeLoad sets in the status what the instance waits for, and which processes hold the driver meanwhile:
+// people who drain the node need to know.
 func (n *Node) showSafeLoad(ctx context.Context, old status.Driver) error {
 	err := n.free(ctx)
 	var busy *InUseError
@@ -97,7 +97,7 @@ func (n *Node) showSafeLoad(ctx context.Context, old status.Driver) error {
 	return nil
 }
 
-// withdraw takes the request back, also when ctx has ended, but within a few seconds.
+// withdraw withdraws the request, even if ctx has ended, but within a few seconds.
 func (n *Node) withdraw(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), withdrawWait)
 	defer cancel()

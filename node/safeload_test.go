@@ -12,11 +12,11 @@ import (
 	"github.com/driver-container/driver-container/node/status"
 )
 
-// fakeSafeLoad keeps the handshake's rules: it is given once it was asked for, never before, and a request
-// that was withdrawn is gone.
+// fakeSafeLoad enforces the rules of the handshake: the permission is given after it was asked for, never
+// before, and a withdrawn request is removed.
 type fakeSafeLoad struct {
 	w        *world
-	err      error // of Ask and Withdraw
+	err      error // the error of Ask and Withdraw
 	asked    bool
 	given    bool
 	asks     int
@@ -51,17 +51,17 @@ func (f *fakeSafeLoad) Withdraw(context.Context) error {
 	return f.err
 }
 
-// Safe load: the older driver stays until the node was made free, holders are named meanwhile, and the
-// request never outlives the instance.
+// TestSafeLoad checks that the older driver stays until the node was freed, that holders are named meanwhile,
+// and that the request never outlives the instance.
 func TestSafeLoad(t *testing.T) {
 	for name, test := range map[string]struct {
 		err      error
-		given    time.Duration // when it is given; 0: never
+		given    time.Duration // when the permission is given; 0: never
 		asks     time.Duration // when the instance is asked to stop
 		used     bool
 		served   bool
 		withdrew int
-		seen     string // in the status after 10 s
+		seen     string // part of the status after 10 s
 		warning  string
 	}{
 		"given": {given: 20 * time.Second, asks: time.Minute, served: true, seen: "470.256.02 must go before 535.261.03 can be loaded: waiting for safe load (test)"},

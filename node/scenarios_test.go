@@ -12,7 +12,7 @@ import (
 	"github.com/driver-container/driver-container/node/status"
 )
 
-// at does something to the world after a while.
+// at changes the world after a while.
 func (w *world) at(after time.Duration, f func()) {
 	time.AfterFunc(after, func() {
 		w.mu.Lock()
@@ -27,7 +27,7 @@ func bubble(t *testing.T, f func(t *testing.T, w *world)) {
 	synctest.Test(t, func(t *testing.T) { f(t, newWorld(t, memory(t))) })
 }
 
-// Scenarios 1 to 3 of the lab.
+// TestFirstAndSecondStart is scenarios 1 to 3 of the lab.
 func TestFirstAndSecondStart(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		e := w.run(life{version: v535})
@@ -41,7 +41,8 @@ func TestFirstAndSecondStart(t *testing.T) {
 	})
 }
 
-// Scenario 4: the second instance waits and takes over; stopped while it waits it touches nothing.
+// TestTwoInstances is scenario 4: the second instance waits and takes over; if it is stopped while it waits,
+// it touches nothing.
 func TestTwoInstances(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		first, n1 := w.begin(life{version: v535})
@@ -73,7 +74,7 @@ func TestTwoInstances(t *testing.T) {
 	})
 }
 
-// Scenario 5: what two killed ones left is adopted, and one mount remains.
+// TestKilledTwice is scenario 5: what two killed instances left is adopted, and one mount remains.
 func TestKilledTwice(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		w.leave(v535)
@@ -85,7 +86,7 @@ func TestKilledTwice(t *testing.T) {
 	})
 }
 
-// Scenario 6.
+// TestInUseAtStop is scenario 6.
 func TestInUseAtStop(t *testing.T) {
 	for policy, want := range map[string]error{BusyDetach: nil, BusyFail: ErrLeft, BusyWait: nil} {
 		t.Run(policy, func(t *testing.T) {
@@ -96,7 +97,7 @@ func TestInUseAtStop(t *testing.T) {
 				if !errors.Is(e.err, want) || w.outcome() != whole || e.status.State != status.Detached || len(e.status.Holders) != 1 {
 					t.Errorf("error %v, %s, status %+v", e.err, w.outcome(), e.status)
 				}
-				took, most := e.took-12*time.Second, 16*time.Second // grace 20 s less its margin of 5 s
+				took, most := e.took-12*time.Second, 16*time.Second // grace 20 s minus its margin of 5 s
 				if policy == BusyWait {
 					most = 31 * time.Second // the second signal
 				}
@@ -116,13 +117,13 @@ func TestInUseAtStop(t *testing.T) {
 	}
 }
 
-// A holder that comes between the check and the unload: what was unloaded is loaded again, or the driver is
-// gone.
+// TestHolderComesDuringUnload has a holder that comes between the check and the unload: the unloaded modules
+// are loaded again, or the driver is removed completely.
 func TestHolderComesDuringUnload(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		w.cache[v535] = true
 		first := w.run(life{version: v535})
-		at := slices.Index(first.ops, "delete nvidia_uvm") + 1 // nvidia_modeset has gone
+		at := slices.Index(first.ops, "delete nvidia_uvm") + 1 // nvidia_modeset is already unloaded
 		w.run(life{version: v470})
 		e := w.run(life{version: v535, events: []event{{at, "holder comes"}}})
 		if w.outcome() != whole || e.status.State != status.Detached || !slices.Contains(e.ops, "delete nvidia_modeset") {
@@ -131,8 +132,8 @@ func TestHolderComesDuringUnload(t *testing.T) {
 	})
 }
 
-// Somebody else's module on top is unloaded with the driver; told when it is not there any more after a
-// refusal.
+// TestForeignModuleOnTop checks that another program's module on top is unloaded with the driver, and that a
+// warning names it if it is missing after a refusal.
 func TestForeignModuleOnTop(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		e := w.run(life{version: v535}, func(*Node) {

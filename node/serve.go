@@ -10,7 +10,7 @@ import (
 	"github.com/driver-container/driver-container/node/status"
 )
 
-// serveRoot replaces what is served by the driver root of this driver, and makes the kernel look in it for
+// serveRoot replaces the served root by the root of this driver, and makes the kernel search in it for
 // firmware. From here on this instance takes an adopted driver down: first its modules, then its root.
 func (n *Node) serveRoot(ctx context.Context) error {
 	n.driver.RootDir = n.staged
@@ -40,7 +40,7 @@ func (n *Node) serveRoot(ctx context.Context) error {
 	return nil
 }
 
-// putRoot keeps the root that a predecessor serves when it is of this image, and mounts a new one otherwise.
+// putRoot keeps the root that a predecessor serves if it is of this image, and mounts a new one otherwise.
 func (n *Node) putRoot(ctx context.Context) error {
 	kept, err := n.adoptRoot(ctx)
 	if err != nil || kept {
@@ -65,7 +65,7 @@ func (n *Node) adoptRoot(ctx context.Context) (bool, error) {
 }
 
 func (n *Node) mountRoot(ctx context.Context) error {
-	if n.found != nil { // all of them, those that this program does not load included: a sidecar may want nvidia-peermem
+	if n.found != nil { // all modules, including those that this program does not load: a sidecar may need nvidia-peermem
 		if err := n.roots.AddModules(ctx, n.found.Modules); err != nil {
 			n.warn("modprobe inside of the driver root will not find the modules: %v", err)
 		}
@@ -84,8 +84,8 @@ func (n *Node) makeNodes(ctx context.Context) error {
 	return err
 }
 
-// union adds nodes whose path is new. For a path that both have, the newer node counts; that we made it is
-// kept from the older one.
+// union adds nodes whose path is new. For a path that both have, the newer node counts, but the record that
+// this program made it is kept from the older one.
 func union(old, created []devices.Node) []devices.Node {
 	out := slices.Clone(old)
 	for _, c := range created {
@@ -103,8 +103,8 @@ func union(old, created []devices.Node) []devices.Node {
 	return out
 }
 
-// startDaemons starts nvidia-persistenced and what else this machine needs. While one does not start, the
-// node is not ready, and the watch tries again: ending would only restart the container.
+// startDaemons starts nvidia-persistenced and the other daemons that this machine needs. While one does not
+// start, the node is not ready, and the watch tries again: ending would only restart the container.
 func (n *Node) startDaemons(ctx context.Context) error {
 	if err := n.tryDaemons(ctx); err != nil && ctx.Err() != nil {
 		return ctx.Err()

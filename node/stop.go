@@ -10,8 +10,8 @@ import (
 	"github.com/driver-container/driver-container/node/status"
 )
 
-// stop takes down what is up, or leaves it whole. cause is nil or ErrStopped when somebody asked for the
-// stop. Otherwise it is why the start or the service failed, and is joined with the error of the stop.
+// stop takes down what is up, or leaves it whole. cause is nil or ErrStopped if the stop was requested.
+// Otherwise it is the error of the start or the service, and is joined with the error of the stop.
 func (n *Node) stop(patience context.Context, cause error) error {
 	if errors.Is(cause, ErrStopped) {
 		cause = nil
@@ -43,8 +43,8 @@ func (n *Node) stop(patience context.Context, cause error) error {
 	return n.stopped(ctx, cause)
 }
 
-// stopLimit bounds the waiting of a stop: the grace period less a margin for what comes after the waiting. A
-// failed start waits for holders for a shorter time: nobody asked it to stop.
+// stopLimit returns the time that a stop may wait: the grace period minus a margin for what comes after the
+// waiting. A failed start waits for holders for a shorter time, because nobody asked it to stop.
 func (n *Node) stopLimit(cause error) time.Duration {
 	const margin = 5 * time.Second
 	limit := n.cfg.Grace - min(margin, n.cfg.Grace/4)
@@ -57,12 +57,12 @@ func (n *Node) stopLimit(cause error) time.Duration {
 	return limit
 }
 
-// forever is how long BusyWait waits: in practice until SIGKILL.
+// forever is the time that BusyWait waits: in practice until SIGKILL.
 const forever = 100 * 365 * 24 * time.Hour
 
 // takeDown tries until it succeeds or ctx ends; then it returns the last refusal.
 func (n *Node) takeDown(ctx context.Context) error {
-	const enough = 3 // attempts at what is not a matter of waiting, even when there is no time left
+	const enough = 3 // attempts for errors that do not pass by waiting, even if no time is left
 	var said time.Time
 	for failures := 0; ; {
 		err := n.tryDown(ctx)
@@ -89,9 +89,9 @@ func (n *Node) takeDown(ctx context.Context) error {
 	}
 }
 
-// tryDown takes the steps down, newest first. It looks for holders before it stops anything. When a step
-// fails all the same, the steps that were taken down are put up again. The steps have a deadline of their
-// own: the end of the waiting (ctx) never interrupts one.
+// tryDown takes the steps down, newest first. It looks for holders before it stops anything. If a step fails
+// nevertheless, the steps that were taken down are put up again. The steps have their own deadlines: the end
+// of the waiting (ctx) never interrupts one.
 func (n *Node) tryDown(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), max(n.cfg.Grace, time.Minute))
 	defer cancel()
@@ -106,7 +106,7 @@ func (n *Node) tryDown(ctx context.Context) error {
 			continue
 		}
 		later := n.up[i+1:]
-		if slices.ContainsFunc(later, func(s step) bool { return s.redo == nil }) { // the driver is gone: the only way is on
+		if slices.ContainsFunc(later, func(s step) bool { return s.redo == nil }) { // the driver is removed: it can only continue
 			n.up = n.up[:i+1]
 			return err
 		}
@@ -148,7 +148,7 @@ func (n *Node) stopped(ctx context.Context, cause error) error {
 	return errors.Join(cause, err)
 }
 
-// failed puts into the status how a failed start leaves the node.
+// failed sets in the status how a failed start leaves the node.
 func (n *Node) failed(cause error) error {
 	state := status.Failed
 	if n.restored != nil {
@@ -164,7 +164,7 @@ func (n *Node) failed(cause error) error {
 	return cause
 }
 
-// failure is what the status keeps of a failed start or service, cut to what people read.
+// failure returns the status's record of a failed start or service, cut to a readable length.
 func (n *Node) failure(cause error) *status.Failure {
 	const most = 2048
 	return &status.Failure{Time: n.now().UTC().Truncate(time.Second), Wanted: n.info.Driver, Pod: n.cfg.PodText(), Reason: cut(cause.Error(), most)}
@@ -196,8 +196,7 @@ func (n *Node) leave(ctx context.Context, cause, refusal error) error {
 	return errors.Join(cause, fmt.Errorf("%w: %w", ErrLeft, refusal))
 }
 
-// repairRoot serves the root again where a failure left modules without one: the holders of the modules need
-// it.
+// repairRoot serves the root again if a failure left modules without one: the holders of the modules need it.
 func (n *Node) repairRoot(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
 	defer cancel()

@@ -46,7 +46,7 @@ func (n *Node) survey(ctx context.Context) error {
 	return n.decide()
 }
 
-// find looks for modules that are there already.
+// find searches for existing modules.
 func (n *Node) find(ctx context.Context) error {
 	set, source, err := n.supplier.Find(ctx, n.want)
 	n.status.Change(func(st *status.Snapshot) {
@@ -73,8 +73,8 @@ func (n *Node) find(ctx context.Context) error {
 	return n.narrow()
 }
 
-// narrow drops modules that the set does not have because its builder left them out (driver-build --modules),
-// where the driver works without them.
+// narrow drops modules that the set lacks because its builder left them out (driver-build --modules), if the
+// driver works without them.
 func (n *Node) narrow() error {
 	if n.found == nil {
 		return nil
@@ -98,7 +98,7 @@ func (n *Node) narrow() error {
 	return nil
 }
 
-// rdma says whether nvidia-peermem can be loaded now: it needs Mellanox's modules.
+// rdma reports whether nvidia-peermem can be loaded now: it needs Mellanox's modules.
 func (n *Node) rdma() (bool, error) {
 	if !n.cfg.RDMA {
 		return false, nil
@@ -152,7 +152,7 @@ func (n *Node) checkParams() error {
 	return nil
 }
 
-// preflight reports everything that is in the way of the driver, before anything is touched.
+// preflight returns an error with everything that is in the way of the driver, before anything is changed.
 func (n *Node) preflight(ctx context.Context) error {
 	checks := n.hardware.Preflight(ctx, n.question())
 	for _, c := range checks {
@@ -176,7 +176,7 @@ func (n *Node) question() Question {
 	return q
 }
 
-// getModules compiles what was not found, and signs what a key was mounted for.
+// getModules compiles modules that were not found, and signs them if a key is mounted for that.
 func (n *Node) getModules(ctx context.Context) error {
 	if n.adopted {
 		return nil
@@ -206,8 +206,8 @@ func (n *Node) getModules(ctx context.Context) error {
 	return n.checkParams()
 }
 
-// stage copies the driver root to the host's storage where there is any. The root that is served now is not
-// touched.
+// stage copies the driver root to the host's storage if there is any. It does not touch the root that is
+// served now.
 func (n *Node) stage(ctx context.Context) (err error) {
 	n.staged, err = n.roots.Stage(ctx)
 	return err

@@ -10,7 +10,8 @@ import (
 	"github.com/driver-container/driver-container/node/status"
 )
 
-// A set without what its builder left out is loaded without it, unless it was asked for.
+// TestNarrow checks that a set which lacks modules that its builder left out is loaded without them, unless
+// they were requested.
 func TestNarrow(t *testing.T) {
 	t.Parallel()
 	set := func(names ...string) *kbuild.Set {

@@ -6,16 +6,16 @@ import (
 	"strings"
 )
 
-// writeTermination writes an error to the pod's termination message, and logs when that fails.
+// writeTermination writes an error to the pod's termination message, and logs a failure to do so.
 func (n *Node) writeTermination(err error) {
 	if werr := WriteTermination(n.cfg.Termination, err); werr != nil {
 		n.say("%v", werr)
 	}
 }
 
-// WriteTermination writes why a container ends into the file from which Kubernetes takes the pod's
-// termination message; Kubernetes keeps 4096 bytes. Where that file does not exist, outside of Kubernetes,
-// nothing is written.
+// WriteTermination writes the reason why a container ends into the file from which Kubernetes takes the pod's
+// termination message; Kubernetes keeps 4096 bytes. If that file does not exist, outside of Kubernetes, it
+// writes nothing.
 func WriteTermination(path string, cause error) error {
 	const most = 4096
 	if path == "" {

@@ -11,7 +11,8 @@ import (
 	"github.com/driver-container/driver-container/node/status"
 )
 
-// Scenario 11: the disk is full when the modules are kept; a signal ends a compile.
+// TestCompileTroubles is scenario 11: the disk is full when the modules are kept; a signal interrupts a
+// compile.
 func TestCompileTroubles(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		first := w.run(life{version: v535})
@@ -29,7 +30,7 @@ func TestCompileTroubles(t *testing.T) {
 	})
 }
 
-// Scenario 12.
+// TestParameters is scenario 12.
 func TestParameters(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		w.cache[v535] = true
@@ -45,7 +46,7 @@ func TestParameters(t *testing.T) {
 	})
 }
 
-// Scenario 13.
+// TestDaemons is scenario 13.
 func TestDaemons(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		w.noDaemon = true
@@ -63,8 +64,8 @@ func TestDaemons(t *testing.T) {
 	})
 }
 
-// What others do to a driver that serves is said, is never repaired, and does not keep the stop from leaving
-// nothing.
+// TestMeddlers checks that changes which others make to a driver that serves are reported and never repaired,
+// and that a stop nevertheless leaves nothing behind.
 func TestMeddlers(t *testing.T) {
 	for what, want := range map[string]string{
 		"mounted over": "mounted over the driver root", "unmounted": "was unmounted by somebody else", "uvm unloaded": "nvidia_uvm was unloaded by somebody else",
@@ -90,7 +91,7 @@ func TestMeddlers(t *testing.T) {
 	}
 }
 
-// `unload` takes down what an instance left.
+// TestUnload checks that `unload` takes down what an instance left.
 func TestUnload(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		for _, prepare := range []func(){func() {}, func() { w.leave(v535) }, func() { w.leave(v470) }, func() { w.layers = []string{v470} },

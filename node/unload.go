@@ -27,7 +27,7 @@ func (n *Node) free(ctx context.Context) error {
 	if len(holders) > 0 {
 		return &InUseError{Holders: holders}
 	}
-	if len(ours) > 0 { // they raise the counts too, and nobody can tell their part from that of others
+	if len(ours) > 0 { // they raise the counts too, and their part cannot be distinguished
 		return nil
 	}
 	return n.unreferenced()
@@ -78,11 +78,11 @@ func (n *Node) unload(ctx context.Context, d status.Driver) error {
 	}
 	n.removeInTree(ctx, d.InTree)
 	n.removeNodes(d.Nodes)
-	n.prev = nil // nothing is left of it
+	n.prev = nil // nothing of it is left
 	return nil
 }
 
-// removeNodes only warns when it fails: a device file without a driver harms nobody.
+// removeNodes only warns if it fails: a device file without a driver harms nobody.
 func (n *Node) removeNodes(nodes []devices.Node) {
 	err := n.hardware.RemoveNodes(nodes)
 	if err != nil {
@@ -116,7 +116,7 @@ func (n *Node) putBack(ctx context.Context, d status.Driver, removed []string) e
 	return errors.Join(errs...)
 }
 
-// removeInTree removes modules of the kernel that were loaded for the driver, except those that others use by
+// removeInTree removes modules of the kernel that were loaded for the driver, except those that others use
 // now.
 func (n *Node) removeInTree(ctx context.Context, names []string) {
 	for _, name := range slices.Backward(names) {
@@ -127,7 +127,7 @@ func (n *Node) removeInTree(ctx context.Context, names []string) {
 	}
 }
 
-// checkFiles makes sure that the module files of an earlier instance have not changed since it loaded them.
+// checkFiles returns an error if the module files of an earlier instance have changed since it loaded them.
 func checkFiles(modules []status.Module) error {
 	for _, m := range modules {
 		if err := checkFile(m); err != nil {

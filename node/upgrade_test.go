@@ -12,7 +12,8 @@ import (
 	"github.com/driver-container/driver-container/node/status"
 )
 
-// Scenario 7: the new one fails, the old one is back; while it is in use the new one waits.
+// TestUpgrade is scenario 7: the new driver fails and the old one is restored; while the old one is in use,
+// the new one waits.
 func TestUpgrade(t *testing.T) {
 	t.Run("fails", func(t *testing.T) {
 		bubble(t, func(t *testing.T, w *world) {
@@ -64,7 +65,7 @@ func TestUpgrade(t *testing.T) {
 	})
 }
 
-// Scenario 8: a GPU that never comes up.
+// TestGPUThatDoesNotComeUp is scenario 8: a GPU never comes up.
 func TestGPUThatDoesNotComeUp(t *testing.T) {
 	for policy, ready := range map[string]bool{GPURequire: false, GPUWarn: true} {
 		t.Run(policy, func(t *testing.T) {

@@ -63,9 +63,8 @@ func (n *Node) Compile(ctx context.Context, release string) (set *kbuild.Set, so
 	return set, source, nil
 }
 
-// Unload takes down a driver that an instance left in place. ctx is for the waiting for the lock, patience
-// for the stop, as in Run. The error is lock.ErrHeld while an instance runs, ErrLeft when the driver is in
-// use.
+// Unload takes down a driver that an instance left in place. ctx limits the waiting for the lock, patience
+// the stop, as in Run. The error is lock.ErrHeld while an instance runs, ErrLeft if the driver is in use.
 func (n *Node) Unload(ctx, patience context.Context) error {
 	if err := n.takeLock(ctx); err != nil {
 		return err

@@ -11,7 +11,7 @@ import (
 	"github.com/driver-container/driver-container/node/status"
 )
 
-// The verbs preflight and compile touch nothing that is loaded, and write no status.
+// TestVerbs checks that the verbs preflight and compile change nothing that is loaded, and write no status.
 func TestVerbs(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		w.leave(v470)
@@ -35,7 +35,8 @@ func TestVerbs(t *testing.T) {
 	})
 }
 
-// nouveau is unloaded only when that was asked for, with what stands on it, and never by force.
+// TestUnloadNouveau checks that nouveau is unloaded only if that is configured, with the modules that use it,
+// and never by force.
 func TestUnloadNouveau(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		nouveau := func() { w.modules["nouveau"] = kmod.Module{Name: "nouveau"} }

@@ -13,7 +13,7 @@ import (
 	"github.com/driver-container/driver-container/node/status"
 )
 
-// notAsked is the warning where the driver could not be asked and its files in procfs are the answer.
+// notAsked is the warning for a driver that cannot be asked, so that its files in procfs are the answer.
 const notAsked = "the GPUs are not asked whether they work: this container is not privileged and may not open their device files; " +
 	"verified is the driver's version, and that it has taken the GPUs"
 
@@ -28,7 +28,8 @@ func (n *Node) verify(ctx context.Context) error {
 	return n.announce(reason)
 }
 
-// examine returns why the driver is not ready ("": it is ready), or an error when it cannot become ready.
+// examine returns the reason why the driver is not ready ("": it is ready), or an error if it cannot become
+// ready.
 func (n *Node) examine(ctx context.Context) (string, error) {
 	if n.daemons == nil && n.daemonsErr != nil {
 		if err := n.tryDaemons(ctx); err != nil {
@@ -68,7 +69,7 @@ func (n *Node) examine(ctx context.Context) (string, error) {
 	return text + " (--gpu-init=warn serves the others all the same)", nil
 }
 
-// judge compares the PCI bus with what the driver answered.
+// judge compares the PCI bus with the driver's answer.
 func (n *Node) judge(answer probe.Answer) (gpus []status.GPU, broken []string) {
 	for _, g := range n.gpus {
 		state := status.GPU{Address: g.Address, ID: fmt.Sprintf("%04x:%04x", g.Vendor, g.Device)}
@@ -128,8 +129,8 @@ func daemonReason(states []daemons.State) string {
 	return strings.Join(down, "; ")
 }
 
-// announce writes whether the driver is ready: the markers are written first when it is not, and last when it
-// is.
+// announce writes whether the driver is ready. If it is not, it writes the markers first; if it is, it writes
+// them last.
 func (n *Node) announce(reason string) error {
 	if reason != "" {
 		n.say("not ready: %s", reason)

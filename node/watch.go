@@ -18,7 +18,7 @@ const (
 )
 
 // serve watches until ctx ends. It reports what changed and corrects its own readiness. It never repairs what
-// somebody else changed.
+// others changed.
 func (n *Node) serve(ctx context.Context) error {
 	if err := n.roots.Prune(ctx); err != nil {
 		n.warn("%v", err)
@@ -57,12 +57,12 @@ func (n *Node) serve(ctx context.Context) error {
 	}
 }
 
-// untilNext is the time until the clock shows a multiple of watchEvery. All regular work is done at the same
-// moment, so that an idle processor wakes up once.
+// untilNext returns the time until the clock shows a multiple of watchEvery. All regular work is done at the
+// same moment, so that an idle processor wakes up once.
 func untilNext(now time.Time) time.Duration { return watchEvery - now.Sub(now.Truncate(watchEvery)) }
 
-// look returns why the driver is not ready. A reason that only the driver itself can revoke (last) stays
-// unless again is set: then the driver is asked.
+// look returns the reason why the driver is not ready. A reason that only the driver itself can revoke (last)
+// stays, unless again is true: then look asks the driver.
 func (n *Node) look(ctx context.Context, last string, again bool) string {
 	if reason := n.changes(); reason != "" {
 		return reason
@@ -80,7 +80,8 @@ func (n *Node) look(ctx context.Context, last string, again bool) string {
 	return reason
 }
 
-// recovered says that a reason that changes had found is over, so that the driver should be asked at once.
+// recovered reports whether a reason that changes had found is over, so that the driver should be asked at
+// once.
 func (n *Node) recovered(last string) bool {
 	return n.status.Get().State == status.Degraded && n.lastSeen != "" && n.lastSeen == last
 }
@@ -112,8 +113,8 @@ func (n *Node) changes() (reason string) {
 	return n.daemonsDown()
 }
 
-// keepLock recreates the lock's files where somebody removed them: the GPU Operator's driver manager removes
-// NVIDIA's file.
+// keepLock recreates the lock's files if another program removed them: the GPU Operator's driver manager
+// removes NVIDIA's file.
 func (n *Node) keepLock() {
 	err := n.lock.Lost()
 	if err == nil {

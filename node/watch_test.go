@@ -12,7 +12,8 @@ import (
 	"github.com/driver-container/driver-container/node/status"
 )
 
-// A node in memory while it waits, without a word in the file, which is the holder's.
+// TestWaitsForLock checks that a waiting instance has its status in memory only: the file belongs to the
+// holder.
 func TestWaitsForLock(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		_, n := w.begin(life{version: v535})
@@ -31,7 +32,8 @@ func TestWaitsForLock(t *testing.T) {
 	})
 }
 
-// Who listens hears of each state, sees the last one, and is told before others can have the node.
+// TestSnapshotOfALife checks that a listener receives each state including the last one, before others can
+// take the node.
 func TestSnapshotOfALife(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		var n *Node
@@ -79,7 +81,7 @@ func TestSnapshotOfALife(t *testing.T) {
 	})
 }
 
-// The last failure outlives the starts that come after it.
+// TestLastFailure checks that the last failure outlives later starts.
 func TestLastFailure(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		w.broken[v535] = true
@@ -99,7 +101,7 @@ func TestLastFailure(t *testing.T) {
 	})
 }
 
-// A lock that never becomes free is said where Kubernetes shows it.
+// TestLockNeverFree checks that the termination message names a lock that never becomes free.
 func TestLockNeverFree(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		w.locked = true

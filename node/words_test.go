@@ -46,7 +46,7 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// Kubernetes keeps 4096 bytes of /dev/termination-log.
+// TestWriteTermination checks the file of the termination message, of which Kubernetes keeps 4096 bytes.
 func TestWriteTermination(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "termination-log")
@@ -88,7 +88,7 @@ func TestSamePCI(t *testing.T) {
 	}
 }
 
-// quietHardware says nothing of a GPU.
+// quietHardware has no reasons for a GPU.
 type quietHardware struct{ Hardware }
 
 func (quietHardware) Reasons(string) []string { return nil }

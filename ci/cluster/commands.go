@@ -1,17 +1,14 @@
 package cluster
 
 import (
-	"bytes"
+	"context"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"strings"
 	"time"
-)
 
-// commandLimit bounds kubectl and helm, which have limits of their own.
-const commandLimit = 15 * time.Minute
+	"github.com/driver-container/driver-container/ci/cluster/control"
+)
 
 // Kubeconfig is the path of the administrator's.
 func (c *Cluster) Kubeconfig() string { return c.kubeconfig }
@@ -48,23 +45,10 @@ func (c *Cluster) Helm(args ...string) string {
 // TryHelm runs helm and returns what it prints to stdout; the error has what it prints to stderr.
 func (c *Cluster) TryHelm(args ...string) (string, error) { return c.command("", "helm", args...) }
 
+// command has no context of the test: a failed test is described when that has ended.
 func (c *Cluster) command(stdin, name string, args ...string) (string, error) {
-	ctx, cancel := background(commandLimit) // a failed test is described when its own context has ended
-	defer cancel()
-	cmd := exec.CommandContext(ctx, filepath.Join(c.bin(), name), args...)
-	home := filepath.Dir(c.kubeconfig)
-	cmd.Env = []string{
-		"PATH=" + os.Getenv("PATH"), "HOME=" + home, "TMPDIR=" + home, "KUBECONFIG=" + c.kubeconfig, "KUBECACHEDIR=" + filepath.Join(home, "cache"),
-		"KUBECTL_KUBERC=false", "HELM_NO_PLUGINS=1",
-	}
-	cmd.WaitDelay = 5 * time.Second
-	cmd.Stdin = strings.NewReader(stdin)
-	var stdout, stderr bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	if err := cmd.Run(); err != nil {
-		return stdout.String(), fmt.Errorf("%s %s: %w: %s", name, strings.Join(args, " "), err, strings.TrimSpace(stderr.String()))
-	}
-	return stdout.String(), nil
+	k := control.Command{Program: filepath.Join(c.bin(), name), Home: filepath.Dir(c.kubeconfig), Kubeconfig: c.kubeconfig}
+	return k.Run(context.Background(), stdin, args...)
 }
 
 // Node runs a command of bash as root on the node and returns what it printed, to stderr too. Another exit code than 0 ends the test.

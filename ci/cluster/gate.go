@@ -21,14 +21,8 @@ var tools = []struct{ name, from string }{{"mmdebstrap", "mmdebstrap"}, {"qemu-i
 func Gate(t testing.TB) {
 	t.Helper()
 	lab.Gate(t)
-	var missing []string
 	for _, tool := range tools {
-		if _, err := exec.LookPath(tool.name); err != nil {
-			missing = append(missing, tool.from)
-		}
-	}
-	if len(missing) > 0 {
-		t.Fatalf("the cluster needs packages that are not installed: %s (ci/e2e/setup installs them)", strings.Join(missing, " "))
+		lab.Need(t, tool.name, tool.from)
 	}
 }
 

@@ -35,6 +35,7 @@ type RPM struct {
 	Unsigned bool
 	Signed   time.Time           // zero: a day ago
 	Archive  func([]byte) []byte // changes the archive before it is compressed; what the header says of it stays
+	Damage   func([]byte) []byte // changes the finished package
 }
 
 func (p RPM) arch() string {
@@ -76,7 +77,11 @@ func (p RPM) Bytes(t testing.TB) []byte {
 	out[77], out[79] = 1, 5 // Linux; signatures in a header
 	out = append(append(out, magic...), region(t, rpmfile.TagHeaderSignatures, entries)...)
 	out = append(out, make([]byte, -len(out)&7)...)
-	return slices.Concat(out, header, payload)
+	out = slices.Concat(out, header, payload)
+	if p.Damage != nil {
+		out = p.Damage(out)
+	}
+	return out
 }
 
 // region makes a header as rpmbuild does: all entries in one region.

@@ -29,16 +29,23 @@ type RPMRepository struct {
 	Revision int64           // what orders the states of a repository: seconds since 1970
 	Lie      bool            // repomd.xml promises another list than there is
 
-	world *World
-	dir   string // where it is served
+	t   testing.TB
+	url string // of the server
+	dir string // where it is served
+	put func(path string, data []byte)
+}
+
+// NewRPMRepository makes a repository in a folder of a server, which put gives its files to.
+func NewRPMRepository(t testing.TB, url, dir string, put func(path string, data []byte)) *RPMRepository {
+	return &RPMRepository{t: t, url: url, dir: dir, put: put, Revision: RPMTime}
 }
 
 // BaseURL is where it is.
-func (r *RPMRepository) BaseURL() string { return r.world.URL + r.dir }
+func (r *RPMRepository) BaseURL() string { return r.url + r.dir }
 
 // Path is where a package is served.
 func (r *RPMRepository) Path(p RPM) string {
-	evr := p.evr(r.world.t)
+	evr := p.evr(r.t)
 	return fmt.Sprintf("%s/Packages/%s-%s-%s.%s.rpm", r.dir, p.Name, evr.Version, evr.Release, p.arch())
 }
 
@@ -46,27 +53,26 @@ func (r *RPMRepository) Path(p RPM) string {
 func (r *RPMRepository) Find(name string) *RPM {
 	i := slices.IndexFunc(r.Packages, func(p RPM) bool { return p.Name == name })
 	if i < 0 {
-		r.world.t.Fatalf("imagetest: no package %s", name)
+		r.t.Fatalf("imagetest: no package %s", name)
 	}
 	return &r.Packages[i]
 }
 
 // Publish writes packages, the list of them and repomd.xml.
 func (r *RPMRepository) Publish() {
-	w := r.world
 	var list strings.Builder
 	list.WriteString(`<?xml version="1.0" encoding="UTF-8"?><metadata xmlns="http://linux.duke.edu/metadata/common" xmlns:rpm="http://linux.duke.edu/metadata/rpm">` + "\n")
 	for _, p := range r.Packages {
 		if p.Signer == nil {
 			p.Signer = r.Signer
 		}
-		data := p.Bytes(w.t)
-		w.Put(r.Path(p), data)
+		data := p.Bytes(r.t)
+		r.put(r.Path(p), data)
 		r.describe(&list, p, data)
 	}
 	list.WriteString("</metadata>\n")
-	data := Gzip(w.t, []byte(list.String()))
-	w.Put(r.dir+"/repodata/primary.xml.gz", data)
+	data := Gzip(r.t, []byte(list.String()))
+	r.put(r.dir+"/repodata/primary.xml.gz", data)
 	kind, sum := r.digest(data)
 	if r.Lie {
 		kind, sum = r.digest([]byte("something else"))
@@ -74,9 +80,9 @@ func (r *RPMRepository) Publish() {
 	text := fmt.Sprintf(`<?xml version="1.0" encoding="UTF-8"?><repomd xmlns="http://linux.duke.edu/metadata/repo"><revision>%d</revision>`+
 		`<data type="primary"><checksum type="%s">%s</checksum><location href="repodata/primary.xml.gz"/><timestamp>%[1]d</timestamp><size>%[4]d</size></data></repomd>`+"\n",
 		r.Revision, kind, sum, len(data))
-	w.Put(r.dir+"/repodata/repomd.xml", []byte(text))
+	r.put(r.dir+"/repodata/repomd.xml", []byte(text))
 	if r.Signed {
-		w.Put(r.dir+"/repodata/repomd.xml.asc", detached(w.t, r.Signer, text))
+		r.put(r.dir+"/repodata/repomd.xml.asc", detached(r.t, r.Signer, text))
 	}
 }
 
@@ -89,7 +95,7 @@ func (r *RPMRepository) digest(data []byte) (kind, sum string) {
 
 // describe writes what a list of packages says of one.
 func (r *RPMRepository) describe(b *strings.Builder, p RPM, data []byte) {
-	evr, t := p.evr(r.world.t), r.world.t
+	evr, t := p.evr(r.t), r.t
 	epoch := "0"
 	if evr.Epoch != "" {
 		epoch = evr.Epoch

@@ -48,18 +48,21 @@ type RPMSystem struct {
 	// Change is applied to all files of the base before it is pushed.
 	Change func([]File) []File
 
+	world        *World
 	id, database string
 }
 
 func (w *World) newRPMSystem(id, database string) *RPMSystem {
 	return &RPMSystem{
-		RPMRepository: (&RPMWorld{World: w}).Extra("/" + id), Imported: []*openpgp.Entity{w.key}, id: id, database: database,
+		world: w, RPMRepository: (&RPMWorld{World: w}).Extra("/" + id), Imported: []*openpgp.Entity{w.key}, id: id, database: database,
 	}
 }
 
 // Extra is one more repository, with nothing in it.
 func (w *RPMWorld) Extra(dir string) *RPMRepository {
-	return &RPMRepository{world: w.World, dir: dir, Signer: w.key, Revision: RPMTime}
+	r := NewRPMRepository(w.t, w.URL, dir, w.Put)
+	r.Signer = w.key
+	return r
 }
 
 // Matrix is a matrix.yaml of this world.

@@ -28,14 +28,16 @@ func Gate(t testing.TB) {
 	if os.Getuid() != 0 {
 		t.Fatal("the lab needs root: it unpacks images with their owners and device nodes")
 	}
-	var missing []string
 	for _, tool := range tools {
-		if _, err := exec.LookPath(tool.name); err != nil {
-			missing = append(missing, tool.from)
-		}
+		Need(t, tool.name, tool.from)
 	}
-	if len(missing) > 0 {
-		t.Fatalf("the lab needs packages that are not installed: %s (ci/e2e/setup installs them)", strings.Join(missing, " "))
+}
+
+// Need fails a test for which a program is missing, which is in a package of Debian.
+func Need(t testing.TB, program, from string) {
+	t.Helper()
+	if _, err := exec.LookPath(program); err != nil {
+		t.Fatalf("%s is missing: ci/e2e/setup installs Debian's package %s", program, from)
 	}
 }
 

@@ -22,6 +22,7 @@ import (
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/images/batch"
 	"github.com/driver-container/driver-container/images/matrix"
+	"github.com/driver-container/driver-container/images/oci"
 	"github.com/driver-container/driver-container/images/registry"
 	"github.com/driver-container/driver-container/images/runfile"
 	"github.com/driver-container/driver-container/images/verify"
@@ -232,7 +233,7 @@ func TestExitCode(t *testing.T) {
 		{fetch.ErrOffline, 4},
 		{&fetch.StatusError{Code: 500}, 4}, // fetch wraps it as ErrUnreachable
 		{&registry.Error{Err: errors.New("x")}, 4},
-		{&registry.PlatformError{}, 4},
+		{&oci.PlatformError{}, 4},
 		{&fetch.MismatchError{}, 5},
 		{errors.Join(fetch.ErrUnreachable, &fetch.MismatchError{}), 5},
 		{apt.ErrSignature, 5}, {apt.ErrExpired, 5}, {apt.ErrIndex, 5},

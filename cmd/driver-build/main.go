@@ -23,9 +23,9 @@ import (
 	"github.com/driver-container/driver-container/images/batch"
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/modsign"
+	"github.com/driver-container/driver-container/images/oci"
 	"github.com/driver-container/driver-container/images/packages"
 	"github.com/driver-container/driver-container/images/recipe"
-	"github.com/driver-container/driver-container/images/registry"
 	"github.com/driver-container/driver-container/images/runfile"
 	"github.com/driver-container/driver-container/images/runner"
 	"github.com/driver-container/driver-container/images/runner/auto"
@@ -106,7 +106,7 @@ func exitCode(err error) int {
 		return exitUsage
 	case untrusted(err):
 		return exitMismatch
-	case errors.Is(err, fetch.ErrUnreachable) || errors.Is(err, fetch.ErrOffline) || is[*registry.PlatformError](err):
+	case errors.Is(err, fetch.ErrUnreachable) || errors.Is(err, fetch.ErrOffline) || is[*oci.PlatformError](err):
 		return exitNetwork
 	case is[*distros.UnresolvableError](err) || errors.Is(err, apt.ErrSources) || errors.Is(err, rpm.ErrSources) ||
 		is[*runner.FailedError](err) || errors.Is(err, auto.ErrNone):

@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/driver-container/driver-container/images/registry"
+	"github.com/driver-container/driver-container/images/oci"
 )
 
 // outputFlags say where images go. The help of --push and --repository is the command's.
@@ -62,22 +62,22 @@ func (o output) check(tags, archs int, zstd bool) error {
 }
 
 // write stores an artifact under its tag and returns the line for stdout, without digest.
-func (o output) write(ctx context.Context, repository, tag string, t registry.Artifact) (string, error) {
+func (o output) write(ctx context.Context, repository, tag string, t oci.Artifact) (string, error) {
 	switch o.kind {
 	case "oci":
-		return "oci:" + o.path + ":" + tag, registry.WriteLayout(ctx, o.path, tag, t)
+		return "oci:" + o.path + ":" + tag, oci.WriteLayout(ctx, o.path, tag, t)
 	case "oci-archive":
-		return "oci-archive:" + o.path + ":" + tag, registry.WriteOCIArchive(ctx, o.path, tag, t)
+		return "oci-archive:" + o.path + ":" + tag, oci.WriteOCIArchive(ctx, o.path, tag, t)
 	default:
 		if repository == "" {
 			repository = "driver"
 		}
-		return "docker-archive:" + o.path + ":" + repository + ":" + tag, registry.WriteDockerArchive(ctx, o.path, repository+":"+tag, t)
+		return "docker-archive:" + o.path + ":" + repository + ":" + tag, oci.WriteDockerArchive(ctx, o.path, repository+":"+tag, t)
 	}
 }
 
 // publish writes an artifact to all outputs, pushes it, and prints a line for each.
-func (a *app) publish(ctx context.Context, s *session, o outputFlags, outs []output, tag string, t registry.Artifact) error {
+func (a *app) publish(ctx context.Context, s *session, o outputFlags, outs []output, tag string, t oci.Artifact) error {
 	digest, err := t.Digest()
 	if err != nil {
 		return err
@@ -106,7 +106,7 @@ func newPushCmd(a *app) *cobra.Command {
 		Long: "Push what a build has written: oci:DIR[:TAG], oci-archive:FILE[:TAG] or docker-archive:FILE. Only what the registry\n" +
 			"lacks is sent, an upload that breaks off goes on where it was, and the tag moves when everything is there.",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if !registry.IsLocal(args[0]) {
+			if !oci.IsLocal(args[0]) {
 				return usageError{fmt.Errorf("push %s: give oci:DIR[:TAG], oci-archive:FILE or docker-archive:FILE", args[0])}
 			}
 			return a.with(cmd.Context(), nil, a.programs(""), func(ctx context.Context, s *session) error {

@@ -16,8 +16,8 @@ import (
 	"github.com/driver-container/driver-container/ci/imagetest"
 	"github.com/driver-container/driver-container/images"
 	"github.com/driver-container/driver-container/images/modsign"
+	"github.com/driver-container/driver-container/images/oci"
 	"github.com/driver-container/driver-container/images/recipe"
-	"github.com/driver-container/driver-container/images/registry"
 	"github.com/driver-container/driver-container/kmod/kbuild"
 )
 
@@ -36,7 +36,7 @@ func (u *user) modulesImage(t *testing.T, arches ...string) string {
 		t.Fatal(err)
 	}
 	dir := u.path("in-" + strings.Join(arches, "-"))
-	if err := registry.WriteLayout(context.Background(), dir, "mine", artifact); err != nil {
+	if err := oci.WriteLayout(context.Background(), dir, "mine", artifact); err != nil {
 		t.Fatal(err)
 	}
 	return "oci:" + dir + ":mine"
@@ -47,7 +47,7 @@ func modulesSet(t *testing.T, arch string) (files []imagetest.File) {
 	t.Helper()
 	work := t.TempDir()
 	set := &kbuild.Set{Dir: work, SigHash: "sha256", Key: kbuild.Key{
-		Driver: newDriver, Flavour: "proprietary", Release: imagetest.Kernel, Arch: arch, Kernel: "headers 00", Compiler: "gcc 12.2.0", Recipe: kbuild.Recipe,
+		Driver: newDriver, Flavour: "proprietary", Release: imagetest.Kernel, Arch: arch, Kernel: "headers 00", Compiler: "gcc 12.2.0", Method: kbuild.Method,
 	}}
 	for _, name := range []string{"nvidia", "nvidia-uvm"} {
 		data := imagetest.Module(strings.ReplaceAll(name, "-", "_"), newDriver, imagetest.Kernel)

@@ -11,7 +11,7 @@ import (
 	"github.com/driver-container/driver-container/node/evict"
 )
 
-// settings are what flags and environment say.
+// settings are the values of flags and environment.
 type settings struct {
 	cfg       evict.Config
 	server    string
@@ -20,7 +20,7 @@ type settings struct {
 	version   bool
 }
 
-// twins are the environment variables of flags.
+// twins maps each flag to its environment variable.
 var twins = map[string]string{
 	"force":               "DRIVER_EVICT_FORCE",
 	"grace-period":        "DRIVER_EVICT_GRACE_PERIOD",
@@ -67,7 +67,7 @@ func usage(f *pflag.FlagSet) string {
 	return "driver-evict frees a node's GPUs when the driver of its pod asks for that, and puts the node back in order afterwards.\n\nFlags:\n" + f.FlagUsages()
 }
 
-// parse reads flags, and for those that are not given the environment.
+// parse reads the flags, and the environment for flags that are not given.
 func (s *settings) parse(f *pflag.FlagSet, args, env []string) error {
 	if err := f.Parse(args); err != nil {
 		return fmt.Errorf("%w: %w", evict.ErrConfig, err)

@@ -8,11 +8,11 @@ import (
 	"time"
 )
 
-// logger writes one line a message, as driver-entrypoint does.
+// logger returns a function that writes one line for each message, as driver-entrypoint does.
 func logger(w io.Writer, format string) func(format string, args ...any) {
 	if format == "json" {
 		logger := slog.New(slog.NewJSONHandler(w, nil))
-		return func(format string, args ...any) { logger.Info(fmt.Sprintf(format, args...)) } //nolint:sloglint // the text is the message, there is nothing else
+		return func(format string, args ...any) { logger.Info(fmt.Sprintf(format, args...)) } //nolint:sloglint // the message has no attributes
 	}
 	var mu sync.Mutex
 	return func(format string, args ...any) {

@@ -1,6 +1,6 @@
-// Command driver-evict frees a node's GPUs when the driver of its pod is to be upgraded, and puts the node
-// back in order afterwards. It runs beside driver-entrypoint, as an init container that stays, where the
-// chart's evictGPUPods asks for it.
+// Command driver-evict frees a node's GPUs before the driver of its pod is upgraded, and restores the node
+// afterwards. It runs beside driver-entrypoint, as an init container that keeps running, if the chart's
+// evictGPUPods is set.
 package main
 
 import (
@@ -19,7 +19,7 @@ import (
 	"github.com/driver-container/driver-container/node/evict"
 )
 
-// Exit codes, as docs/evict.md lists them.
+// Exit codes; docs/evict.md lists them.
 const (
 	exitFailure = 1
 	exitUsage   = 2
@@ -27,7 +27,7 @@ const (
 
 func main() { os.Exit(run(os.Args, os.Environ(), os.Stdout, os.Stderr)) }
 
-// run is the program without the process.
+// run is the whole program; it returns the exit code.
 func run(argv, env []string, stdout, stderr io.Writer) int {
 	// As in driver-entrypoint: the program idles for months, so the node's memory is worth more than processor
 	// time.
@@ -66,7 +66,7 @@ func (s *settings) serve(stderr io.Writer) error {
 	return evict.New(s.cfg, core, logger(stderr, s.logFormat), debug.FreeOSMemory).Run(ctx)
 }
 
-// version is that of the build.
+// version returns the version of the build.
 func version() string {
 	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
 		return info.Main.Version

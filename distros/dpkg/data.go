@@ -7,6 +7,8 @@ import (
 	"io"
 	"path"
 	"strings"
+
+	"github.com/driver-container/driver-container/distros/readahead"
 )
 
 // Data passes every member of data.tar to add, in the order of the archive. It may be called once. Names, and
@@ -28,8 +30,8 @@ func (d *Deb) Data(add func(h *tar.Header, r io.Reader) error) (err error) {
 		return fmt.Errorf("%s: %w: %w", name, ErrFormat, err)
 	}
 	defer in.Close() //nolint:errcheck // only frees memory
-	ahead := newReadAhead(&limitReader{in: in, left: maxData})
-	defer ahead.stop() // before in is closed: ahead reads from it
+	ahead := readahead.New(&limitReader{in: in, left: maxData})
+	defer ahead.Stop() // before in is closed: ahead reads from it
 	t := tar.NewReader(ahead)
 	for range maxEntries {
 		h, err := t.Next()

@@ -1,8 +1,8 @@
 package dpkg
 
 import (
-	"cmp"
 	"bytes"
+	"cmp"
 	"fmt"
 	"os/exec"
 	"slices"

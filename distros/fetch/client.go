@@ -48,8 +48,6 @@ const (
 	defaultAttempts = 5
 	defaultBackoff  = 500 * time.Millisecond
 	defaultStall    = time.Minute
-	maxBackoff      = 30 * time.Second
-	maxRetryAfter   = 2 * time.Minute
 	// Bytes of a file of unknown size; the largest driver archive is under 1 GiB.
 	maxUnknownSize = 16 << 30
 )

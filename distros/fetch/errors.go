@@ -37,6 +37,9 @@ type StatusError struct {
 	retryAfter time.Duration // the pause that the server requested, 0 if none
 }
 
+// RetryAfter is the pause that the server requested; 0 if none.
+func (e *StatusError) RetryAfter() time.Duration { return e.retryAfter }
+
 func (e *StatusError) Error() string {
 	text := fmt.Sprintf("the server answered %d %s", e.Code, http.StatusText(e.Code))
 	if e.Code == http.StatusNotFound || e.Code == http.StatusGone {

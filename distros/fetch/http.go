@@ -6,10 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"net/http"
 	"net/url"
-	"strconv"
 	"sync/atomic"
 	"time"
 )
@@ -110,14 +108,7 @@ func (r watchedReader) Read(p []byte) (int, error) {
 }
 
 func statusError(resp *http.Response, u *url.URL) *StatusError {
-	e := &StatusError{URL: display(u), Code: resp.StatusCode}
-	after := resp.Header.Get("Retry-After")
-	if n, err := strconv.Atoi(after); err == nil && n > 0 {
-		e.retryAfter = time.Duration(min(n, int(maxRetryAfter/time.Second))) * time.Second
-	} else if t, err := http.ParseTime(after); err == nil {
-		e.retryAfter = min(max(time.Until(t), 0), maxRetryAfter)
-	}
-	return e
+	return &StatusError{URL: display(u), Code: resp.StatusCode, retryAfter: RetryAfter(resp)}
 }
 
 // permanent reports whether another attempt is pointless: local errors, certificates, and answers that mean
@@ -146,33 +137,11 @@ func (c *Client) retry(ctx context.Context, u *url.URL, try func(context.Context
 	if backoff <= 0 {
 		backoff = defaultBackoff
 	}
-	failures, tries, pause := 0, 0, backoff
-	for {
-		ahead, err := try(ctx)
-		tries++
-		if err == nil {
-			return nil
-		}
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		if ahead {
-			failures, pause = 0, backoff
-		}
-		failures++
-		if permanent(err) || failures >= attempts {
-			return giveUp(err, u, tries)
-		}
-		wait := pause/2 + rand.N(pause/2+1) //nolint:gosec // jitter
-		pause = min(2*pause, maxBackoff)
-		var status *StatusError
-		if errors.As(err, &status) {
-			wait = max(wait, status.retryAfter)
-		}
-		if err := sleep(ctx, wait); err != nil {
-			return err
-		}
+	tries, err := Retry{attempts, backoff, permanent}.Do(ctx, try)
+	if err == nil || ctx.Err() != nil {
+		return err
 	}
+	return giveUp(err, u, tries)
 }
 
 func giveUp(err error, u *url.URL, tries int) error {
@@ -189,15 +158,4 @@ func giveUp(err error, u *url.URL, tries int) error {
 		return fmt.Errorf("%s%s: %w", u.Host, after, err)
 	}
 	return fmt.Errorf("%s %w%s: %w", u.Host, ErrUnreachable, after, err)
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-t.C:
-		return nil
-	}
 }

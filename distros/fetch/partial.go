@@ -12,6 +12,8 @@ import (
 	"regexp"
 	"strconv"
 	"time"
+
+	"github.com/moby/sys/atomicwriter"
 )
 
 // waitStep is the interval at which a process checks whether another one, which downloads the same file, has
@@ -195,23 +197,10 @@ func ignoreMissing(err error) error {
 	return err
 }
 
-// replaceFile writes a small file through a temporary name.
-func replaceFile(path string, data []byte) (err error) {
-	tmp, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
-	if err != nil {
-		return diskFull(path, err)
+// replaceFile writes a small file as a whole.
+func replaceFile(path string, data []byte) error {
+	if err := atomicwriter.WriteFile(path, data, 0o600); err != nil {
+		return fmt.Errorf("write %s: %w", path, diskFull(path, err))
 	}
-	defer func() {
-		if err != nil {
-			_ = os.Remove(tmp.Name())
-			err = fmt.Errorf("write %s: %w", path, diskFull(path, err))
-		}
-	}()
-	if _, err := tmp.Write(data); err != nil {
-		return errors.Join(err, tmp.Close())
-	}
-	if err := errors.Join(tmp.Sync(), tmp.Close()); err != nil {
-		return err
-	}
-	return os.Rename(tmp.Name(), path)
+	return nil
 }

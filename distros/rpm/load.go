@@ -165,8 +165,8 @@ func (r *Releases) Digest() string {
 	}
 	for _, repo := range r.repos {
 		s := repo.source
-		places := slices.Concat(s.BaseURLs, []string{s.MirrorList, s.Metalink})
-		state.Repos = append(state.Repos, line{s.ID, repo.digest, s.Priority, s.Cost, s.Exclude, s.Include, repo.keys, places, s.ModuleHotfixes})
+		sources := slices.Concat(s.BaseURLs, []string{s.MirrorList, s.Metalink})
+		state.Repos = append(state.Repos, line{s.ID, repo.digest, s.Priority, s.Cost, s.Exclude, s.Include, repo.keys, sources, s.ModuleHotfixes})
 	}
 	data, err := json.Marshal(state)
 	if err != nil { // cannot happen with strings and numbers; a constant digest would be wrong

@@ -332,9 +332,9 @@ func TestSkipUnavailable(t *testing.T) {
 	r := newRepository(t, basics()...)
 	r.publish(t, testKeys().good)
 	o := r.options(t)
-	gone := o.Sources[0]
-	gone.ID, gone.BaseURLs = "gone", []string{"http://127.0.0.1:1/os"}
-	o.Sources = append(o.Sources, gone)
+	unreachable := o.Sources[0]
+	unreachable.ID, unreachable.BaseURLs = "gone", []string{"http://127.0.0.1:1/os"}
+	o.Sources = append(o.Sources, unreachable)
 	if _, err := openIndex(t.Context(), o); !errors.Is(err, fetch.ErrUnreachable) {
 		t.Errorf("Open = %v; want ErrUnreachable", err)
 	}

@@ -5,13 +5,13 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
 	"time"
+
+	"github.com/moby/sys/atomicwriter"
 
 	"github.com/driver-container/driver-container/distros/rpm/repoconf"
 	"github.com/driver-container/driver-container/distros/rpm/repodata"
@@ -82,36 +82,13 @@ func (o Options) remember(r *repo) error {
 	}
 	text, err := json.Marshal(seen{repoconf.HideSecrets(r.identity), r.md.Revision, r.md.Newest})
 	if err == nil {
-		err = replaceFile(o.file(r), append(text, '\n'))
+		err = os.MkdirAll(o.Remember, 0o755) //nolint:gosec // nothing in it is secret
+	}
+	if err == nil {
+		err = atomicwriter.WriteFile(o.file(r), append(text, '\n'), 0o600)
 	}
 	if err != nil {
 		return fmt.Errorf("remember the revision of the repository: %w", err)
 	}
 	return nil
-}
-
-// replaceFile writes a small file by renaming a temporary one, and creates its folder if that is missing.
-func replaceFile(name string, data []byte) (err error) {
-	dir := filepath.Dir(name)
-	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // nothing in it is secret
-		return err
-	}
-	tmp, err := os.CreateTemp(dir, ".tmp-*")
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			if rm := os.Remove(tmp.Name()); !errors.Is(rm, fs.ErrNotExist) {
-				err = errors.Join(err, rm)
-			}
-		}
-	}()
-	if _, err := tmp.Write(data); err != nil {
-		return errors.Join(err, tmp.Close())
-	}
-	if err := errors.Join(tmp.Sync(), tmp.Close()); err != nil {
-		return err
-	}
-	return os.Rename(tmp.Name(), name)
 }

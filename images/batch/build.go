@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/driver-container/driver-container/images"
+	"github.com/driver-container/driver-container/images/oci"
 	"github.com/driver-container/driver-container/images/recipe"
-	"github.com/driver-container/driver-container/images/registry"
 )
 
 // Each calls f for all groups, several at a time. A group that fails does not stop the others; ErrSomeFailed
@@ -52,7 +52,7 @@ func (b *Batch) Recipes(ctx context.Context, builder *images.Builder, g Group, f
 }
 
 // Build builds the images of a group and makes one artifact of them.
-func (b *Batch) Build(ctx context.Context, builder *images.Builder, g Group) (registry.Artifact, error) {
+func (b *Batch) Build(ctx context.Context, builder *images.Builder, g Group) (oci.Artifact, error) {
 	built := make([]v1.Image, len(g.Images))
 	eg, ectx := errgroup.WithContext(ctx)
 	for i, im := range g.Images {
@@ -146,7 +146,7 @@ func (im Image) recipe(ctx context.Context, b *images.Builder) (*recipe.Recipe, 
 // base is the reference of the image's base.
 func (im Image) base() string {
 	ref := cmp.Or(im.Plan.Base, im.Target.System.Base)
-	if im.Pins != nil && !registry.IsLocal(ref) {
+	if im.Pins != nil && !oci.IsLocal(ref) {
 		return im.Pins.Base.Name + "@" + im.Pins.Base.Digest
 	}
 	return ref

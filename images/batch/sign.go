@@ -12,6 +12,7 @@ import (
 	"github.com/driver-container/driver-container/images"
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/modsign"
+	"github.com/driver-container/driver-container/images/oci"
 	"github.com/driver-container/driver-container/images/registry"
 )
 
@@ -28,7 +29,7 @@ func Open(ctx context.Context, client *registry.Client, ref string, archs []stri
 			continue
 		}
 		base, err := client.Base(ctx, ref, arch)
-		_, other := errors.AsType[*registry.PlatformError](err)
+		_, other := errors.AsType[*oci.PlatformError](err)
 		switch {
 		case other && len(archs) == 0:
 			missing = err

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"strings"
 
+	"github.com/driver-container/driver-container/images/oci"
 	"github.com/driver-container/driver-container/images/recipe"
 	"github.com/driver-container/driver-container/images/registry"
 )
@@ -37,7 +38,7 @@ func (s *survey) state(ctx context.Context, ref, arch string, r *recipe.Recipe) 
 	if errors.Is(err, fs.ErrNotExist) {
 		return ImageState{State: Missing, Why: "not in the registry"}
 	}
-	if _, ok := errors.AsType[*registry.PlatformError](err); ok {
+	if _, ok := errors.AsType[*oci.PlatformError](err); ok {
 		return ImageState{State: Missing, Why: "in the registry for other architectures only"}
 	}
 	switch {

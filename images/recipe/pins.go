@@ -9,7 +9,7 @@ import (
 
 	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/images/matrix"
-	"github.com/driver-container/driver-container/images/registry"
+	"github.com/driver-container/driver-container/images/oci"
 )
 
 // Pins is the part of a recipe that depends on when registries and repositories were asked.
@@ -34,7 +34,7 @@ func New(t matrix.Target, o Options, p Pins, programs []Binary, by BuilderInfo) 
 	r.Entrypoint, r.Builder, r.Base = programs, by, p.Base
 	switch {
 	case p.Base.Location != "":
-	case registry.IsLocal(o.Base):
+	case oci.IsLocal(o.Base):
 		r.Base.Location = o.Base
 	case p.Base.Name == "":
 		return nil, errors.New("the base was an image of the machine that planned: give --base")

@@ -100,7 +100,7 @@ func (s Source) kernelPins(flavour string) []string {
 func (r *Recipe) ModulesInputs(k Kernel, flavour string) []any {
 	return []any{
 		r.Base.Digest, r.Links, Digests(r.Compiler), Digests(k.Headers), r.Source.kernelPins(flavour), r.Driver, flavour, r.Arch, k.Release, r.Modules,
-		kbuild.Recipe, r.Compression, r.Epoch,
+		kbuild.Method, r.Compression, r.Epoch,
 	}
 }
 

@@ -5,7 +5,7 @@ import (
 
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/images/matrix"
-	"github.com/driver-container/driver-container/images/registry"
+	"github.com/driver-container/driver-container/images/oci"
 )
 
 // Request is all that a plan starts from. Plans of equal requests differ only in what registries and
@@ -30,7 +30,7 @@ func Ask(t matrix.Target, o Options) (Request, error) {
 		Base: cmp.Or(o.Base, t.System.Base), Components: t.System.Components, Repositories: publicRepositories(t.System.Repositories),
 		OnlyThese: t.System.ReplaceRepositories, Wants: w, Mirror: PublicMirror(o.Mirror),
 	}
-	if registry.IsLocal(q.Base) {
+	if oci.IsLocal(q.Base) {
 		q.Base = ""
 	}
 	if archive != nil {

@@ -7,6 +7,8 @@ import (
 	"io"
 	"sync"
 	"time"
+
+	"github.com/driver-container/driver-container/images/oci"
 )
 
 // errStalled is the cause that ends an upload of which the registry took no byte for too long.
@@ -20,7 +22,7 @@ type uploadBody struct {
 	sent   func(n int)
 
 	mu     sync.Mutex
-	source *verifier
+	source *oci.Verifier
 	file   io.Closer
 	done   int64
 	err    error // the source's error: another try cannot help
@@ -28,16 +30,16 @@ type uploadBody struct {
 }
 
 // body opens a blob for sending from offset on. cancel ends the request. The caller must call finish.
-func (p *push) body(b blob, offset int64, cancel context.CancelCauseFunc) (*uploadBody, error) {
-	r, err := b.open()
+func (p *push) body(b oci.Blob, offset int64, cancel context.CancelCauseFunc) (*uploadBody, error) {
+	r, err := b.Open()
 	if err != nil {
 		return nil, err
 	}
-	source := verified(r, b.desc, "blob")
+	source := oci.Verify(r, b.Desc, "blob")
 	if err := skip(source, offset); err != nil {
 		return nil, errors.Join(err, r.Close())
 	}
-	event := Event{Op: "push", Ref: p.ref.text, Name: b.desc.Digest.String(), Current: offset, Total: b.desc.Size}
+	event := Event{Op: "push", Ref: p.ref.text, Name: b.Desc.Digest.String(), Current: offset, Total: b.Desc.Size}
 	p.report(event)
 	u := &uploadBody{limits: p.limits, source: source, file: r, done: offset, sent: func(n int) {
 		event.Current += int64(n)
@@ -61,7 +63,7 @@ func (u *uploadBody) Read(p []byte) (int, error) {
 	if n > 0 {
 		u.sent(n)
 	}
-	if u.done >= u.source.desc.Size {
+	if u.done >= u.source.Desc.Size {
 		u.timer.Reset(u.limits.commit)
 	} else {
 		u.timer.Reset(u.limits.stall)
@@ -90,13 +92,13 @@ func (u *uploadBody) finish() {
 }
 
 // verdict compares the sent bytes with the digest. The push calls it before it closes the upload.
-func (u *uploadBody) verdict() error {
+func (u *uploadBody) Verdict() error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.err != nil {
 		return &finalError{u.err}
 	}
-	if err := u.source.verdict(); err != nil {
+	if err := u.source.Verdict(); err != nil {
 		return &finalError{err}
 	}
 	return nil

@@ -8,6 +8,8 @@ import (
 	"io/fs"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+
+	"github.com/driver-container/driver-container/images/oci"
 )
 
 // Description is the content of an image's manifest that identifies the image, without its layers.
@@ -28,24 +30,24 @@ func (c *Client) Describe(ctx context.Context, ref, arch string) (Description, e
 		return Description{}, err
 	}
 	p.endpoints = p.endpoints[len(p.endpoints)-1:]
-	top, err := p.top(ctx)
+	top, err := p.Top(ctx)
 	if err != nil {
 		return Description{}, absent(err)
 	}
-	m, err := choose(ref, arch, top, func(h v1.Hash) (found, error) { return p.byDigest(ctx, h) })
+	m, err := oci.ChooseManifest(ref, arch, top, func(h v1.Hash) (oci.Manifest, error) { return p.byDigest(ctx, h) })
 	if err != nil {
 		return Description{}, err
 	}
-	manifest, err := v1.ParseManifest(bytes.NewReader(m.raw))
+	manifest, err := v1.ParseManifest(bytes.NewReader(m.Raw))
 	if err != nil {
 		return Description{}, fmt.Errorf("look at %s: the image manifest is malformed: %w", ref, err)
 	}
-	if m.digest == top.digest {
+	if m.Digest == top.Digest {
 		if err := p.single(ctx, arch, m, manifest.Config); err != nil {
 			return Description{}, err
 		}
 	}
-	d := Description{Digest: m.digest, Tag: top.digest, Annotations: manifest.Annotations}
+	d := Description{Digest: m.Digest, Tag: top.Digest, Annotations: manifest.Annotations}
 	for _, l := range manifest.Layers {
 		d.Size += l.Size
 	}
@@ -53,18 +55,18 @@ func (c *Client) Describe(ctx context.Context, ref, arch string) (Description, e
 }
 
 // single refuses an image of another architecture.
-func (p *pull) single(ctx context.Context, arch string, m found, config v1.Descriptor) error {
-	if config.Size > maxConfig {
-		return fmt.Errorf("look at %s: its config is larger than %d bytes", p.ref.text, maxConfig)
+func (p *pull) single(ctx context.Context, arch string, m oci.Manifest, config v1.Descriptor) error {
+	if config.Size > oci.MaxConfig {
+		return fmt.Errorf("look at %s: its config is larger than %d bytes", p.ref.text, oci.MaxConfig)
 	}
 	if err := p.blob(ctx, config); err != nil {
 		return err
 	}
-	img, err := newImage(m.raw, storeBlobs(p.opts.Store))
+	img, err := oci.NewImage(m.Raw, oci.StoreBlobs(p.opts.Store))
 	if err != nil {
 		return fmt.Errorf("look at %s: %w", p.ref.text, err)
 	}
-	return checkPlatform(p.ref.text, arch, img)
+	return oci.CheckPlatform(p.ref.text, arch, img)
 }
 
 // absent turns a registry's 404 for a tag into fs.ErrNotExist: there is no such image, or no such repository

@@ -9,13 +9,15 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 
 	"github.com/driver-container/driver-container/distros/fetch"
+	"github.com/driver-container/driver-container/images/oci"
+	"github.com/driver-container/driver-container/images/oci/ocitest"
 )
 
 func TestDescribe(t *testing.T) {
 	t.Parallel()
 	f := newFake(t)
 	c := client(t)
-	img, ok := mutate.Annotations(makeImage(t, "amd64", 100, "file"), map[string]string{"content": "x"}).(v1.Image)
+	img, ok := mutate.Annotations(ocitest.Image(t, "amd64", 100, "file"), map[string]string{"content": "x"}).(v1.Image)
 	if !ok {
 		t.Fatal("no image")
 	}
@@ -28,7 +30,7 @@ func TestDescribe(t *testing.T) {
 	if err != nil || d.Annotations["content"] != "x" || d.Digest != digest || d.Tag != digest || d.Size < 50 {
 		t.Errorf("%+v, %v", d, err)
 	}
-	var platform *PlatformError
+	var platform *oci.PlatformError
 	if _, err := c.Describe(t.Context(), ref, "arm64"); !errors.As(err, &platform) {
 		t.Errorf("another architecture: %v", err)
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
 
 	"github.com/driver-container/driver-container/distros/fetch"
+	"github.com/driver-container/driver-container/images/oci"
 )
 
 // Error says that a registry could not be reached, gave a wrong answer, or refused. errors.Is reports it as
@@ -47,6 +48,9 @@ type StatusError struct {
 	retryAfter time.Duration
 }
 
+// RetryAfter is the pause that the registry requested; 0 if none.
+func (e *StatusError) RetryAfter() time.Duration { return e.retryAfter }
+
 func (e *StatusError) Error() string {
 	s := fmt.Sprintf("it answered %d %s", e.Code, http.StatusText(e.Code))
 	if e.Message != "" {
@@ -58,17 +62,6 @@ func (e *StatusError) Error() string {
 // Is makes errors.Is(err, fs.ErrNotExist) true for 404.
 func (e *StatusError) Is(target error) bool {
 	return target == fs.ErrNotExist && e.Code == http.StatusNotFound
-}
-
-// PlatformError says that an image does not exist for the requested architecture.
-type PlatformError struct {
-	Ref  string
-	Want string   // "linux/arm64"
-	Have []string // sorted; the platforms that the image exists for
-}
-
-func (e *PlatformError) Error() string {
-	return fmt.Sprintf("%s is not there for %s; it is there for: %s", e.Ref, e.Want, strings.Join(e.Have, ", "))
 }
 
 // errPlain refuses to send credentials and content unencrypted.
@@ -97,7 +90,7 @@ func (e *itemError) Unwrap() error { return e.err }
 func failure(ctx context.Context, op, ref, host string, err error) error {
 	var done *Error
 	var mismatch *fetch.MismatchError
-	var platform *PlatformError
+	var platform *oci.PlatformError
 	var file *fs.PathError
 	switch {
 	case err == nil:

@@ -3,7 +3,6 @@ package registry
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -20,6 +19,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/driver-container/driver-container/distros/fetch"
+	"github.com/driver-container/driver-container/images/oci"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -92,7 +92,7 @@ func (f *fake) put(repo string, b []byte) {
 	if f.blobs[repo] == nil {
 		f.blobs[repo] = map[string][]byte{}
 	}
-	f.blobs[repo][hashOf(b).String()] = b
+	f.blobs[repo][oci.HashOf(b).String()] = b
 }
 
 func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -185,7 +185,7 @@ func (f *fake) upload(w http.ResponseWriter, r *http.Request, repo, id string) {
 			return
 		}
 	case http.MethodPut:
-		if hashOf(have).String() != r.URL.Query().Get("digest") {
+		if oci.HashOf(have).String() != r.URL.Query().Get("digest") {
 			http.Error(w, `{"errors":[{"code":"DIGEST_INVALID"}]}`, http.StatusBadRequest)
 			return
 		}
@@ -230,13 +230,4 @@ func client(t *testing.T, change ...func(*Options)) *Client {
 	}
 	t.Cleanup(c.Close)
 	return c
-}
-
-func errorAs[E error](t *testing.T, err error) E {
-	t.Helper()
-	var e E
-	if !errors.As(err, &e) {
-		t.Fatalf("error is %T %v; want a %T", err, err, e)
-	}
-	return e
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/authn"
 
 	"github.com/driver-container/driver-container/distros/fetch"
+	"github.com/driver-container/driver-container/images/oci/ocitest"
 )
 
 const secret = "hunter2-secret"
@@ -82,7 +83,7 @@ func TestCredentials(t *testing.T) {
 			t.Parallel()
 			f := newFake(t)
 			f.failing(guard(f))
-			img := makeImage(t, "amd64", 1000, "one", "two")
+			img := ocitest.Image(t, "amd64", 1000, "one", "two")
 			c := client(t, func(o *Options) { o.Keychain, o.Jobs, o.Attempts = login{"me", secret}, 1, 6 })
 			if _, stats, err := c.Push(t.Context(), f.host()+"/library/x:1", img); err != nil || stats.Uploaded != 3 {
 				t.Fatalf("push: %+v, %v", stats, err)
@@ -97,7 +98,7 @@ func TestCredentials(t *testing.T) {
 				f.forget()
 				c := client(t, func(o *Options) { o.Keychain = keys })
 				_, err := c.Base(t.Context(), f.host()+"/library/x:1", "amd64")
-				errorAs[*Error](t, err)
+				ocitest.ErrorAs[*Error](t, err)
 				for _, want := range []string{"docker login " + f.host(), "podman login " + f.host()} {
 					if !strings.Contains(err.Error(), want) {
 						t.Errorf("%v does not say %q", err, want)
@@ -201,7 +202,7 @@ func TestPullFaults(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			f := newFake(t)
-			img := makeImage(t, "amd64", 5000, "one")
+			img := ocitest.Image(t, "amd64", 5000, "one")
 			mustPush(t, f.host()+"/x:1", img)
 			fault := faulty(tc.n, strings.TrimSuffix(tc.part, "\x00"), tc.fault(f))
 			f.failing(func(w http.ResponseWriter, r *http.Request) bool {
@@ -221,10 +222,10 @@ func TestPullFaults(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				sameLayers(t, b.Image, img)
+				ocitest.SameLayers(t, b.Image, img)
 				return
 			}
-			e := errorAs[*Error](t, err)
+			e := ocitest.ErrorAs[*Error](t, err)
 			if e.Host != f.host() || !errors.Is(err, fetch.ErrUnreachable) || !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("error %q; want one of host %s with %q", err, f.host(), tc.want)
 			}
@@ -239,7 +240,7 @@ func TestPullFaults(t *testing.T) {
 func TestPullResumes(t *testing.T) {
 	t.Parallel()
 	f := newFake(t)
-	img := makeImage(t, "amd64", 50000, "one")
+	img := ocitest.Image(t, "amd64", 50000, "one")
 	mustPush(t, f.host()+"/x:1", img)
 	m, err := img.Manifest()
 	if err != nil {
@@ -272,10 +273,10 @@ func TestPullLies(t *testing.T) {
 	t.Parallel()
 	for _, part := range []string{"GET /v2/x/blobs", "GET /v2/x/manifests"} {
 		f := newFake(t)
-		mustPush(t, f.host()+"/x:1", makeImage(t, "amd64", 100, "one"))
+		mustPush(t, f.host()+"/x:1", ocitest.Image(t, "amd64", 100, "one"))
 		f.failing(faulty(99, part, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("{}")) }))
 		_, err := client(t).Base(t.Context(), f.host()+"/x:1", "amd64")
-		errorAs[*fetch.MismatchError](t, err)
+		ocitest.ErrorAs[*fetch.MismatchError](t, err)
 		if errors.Is(err, fetch.ErrUnreachable) {
 			t.Errorf("%s: %v is of the network; want of the content", part, err)
 		}
@@ -288,7 +289,7 @@ func TestUnreachable(t *testing.T) {
 	host := strings.TrimPrefix(s.URL, "http://")
 	s.Close()
 	_, err := client(t).Base(t.Context(), host+"/x:1", "amd64")
-	if errorAs[*Error](t, err).Host != host || !strings.Contains(err.Error(), "refused") {
+	if ocitest.ErrorAs[*Error](t, err).Host != host || !strings.Contains(err.Error(), "refused") {
 		t.Errorf("error %v; want refused by %s", err, host)
 	}
 }
@@ -305,7 +306,7 @@ func TestPrivateCA(t *testing.T) {
 	if err := os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw}), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	img := makeImage(t, "amd64", 100, "one")
+	img := ocitest.Image(t, "amd64", 100, "one")
 	for name, with := range map[string]func(*Options){
 		"CA":       func(o *Options) { o.CAFile = ca },
 		"insecure": func(o *Options) { o.Insecure = true },
@@ -316,7 +317,7 @@ func TestPrivateCA(t *testing.T) {
 	}
 	start := time.Now()
 	_, _, err := client(t, func(o *Options) { o.Backoff = 10 * time.Second }).Push(t.Context(), host+"/x:1", img)
-	errorAs[*Error](t, err)
+	ocitest.ErrorAs[*Error](t, err)
 	if !strings.Contains(err.Error(), "--ca") || time.Since(start) > 5*time.Second {
 		t.Errorf("after %v: %v; want a hint at --ca, at once", time.Since(start), err)
 	}
@@ -332,7 +333,7 @@ func TestPrivateCA(t *testing.T) {
 func TestCredentialsStayAtHome(t *testing.T) {
 	t.Parallel()
 	f := newFake(t)
-	img := makeImage(t, "amd64", 1000, "one")
+	img := ocitest.Image(t, "amd64", 1000, "one")
 	var leaked atomic.Int64
 	away := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Authorization") != "" {
@@ -384,7 +385,7 @@ func TestPushStalls(t *testing.T) {
 			f.failing(faulty(n, "PATCH", func(http.ResponseWriter, *http.Request) { <-done }))
 			c := client(t)
 			c.limits = limits{request: time.Second, stall: 300 * time.Millisecond, commit: 300 * time.Millisecond}
-			_, stats, err := c.Push(t.Context(), f.host()+"/x:1", makeImage(t, "amd64", 1000, "one"))
+			_, stats, err := c.Push(t.Context(), f.host()+"/x:1", ocitest.Image(t, "amd64", 1000, "one"))
 			close(done)
 			if n == 2 && (err != nil || stats.Uploaded != 2) {
 				t.Errorf("Push = %+v, %v; want 2 uploaded", stats, err)

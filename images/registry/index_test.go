@@ -3,32 +3,35 @@ package registry
 import (
 	"path/filepath"
 	"testing"
+
+	"github.com/driver-container/driver-container/images/oci"
+	"github.com/driver-container/driver-container/images/oci/ocitest"
 )
 
 // An artifact that was written to this machine is pushed with the same digest, an index as a whole.
 func TestLocalIsPushed(t *testing.T) {
 	t.Parallel()
 	f, dir := newFake(t), t.TempDir()
-	index := makeIndex(t, makeImage(t, "amd64", 1000, "a", "b"), makeImage(t, "arm64", 1000, "a"))
-	img := makeImage(t, "amd64", 10, "c")
+	index := ocitest.Index(t, ocitest.Image(t, "amd64", 1000, "a", "b"), ocitest.Image(t, "arm64", 1000, "a"))
+	img := ocitest.Image(t, "amd64", 10, "c")
 	layout, archive := filepath.Join(dir, "layout"), filepath.Join(dir, "oci.tar")
 	for _, err := range []error{
-		WriteLayout(t.Context(), layout, "both", index),
-		WriteLayout(t.Context(), layout, "one", img),
-		WriteOCIArchive(t.Context(), archive, "both", index),
+		oci.WriteLayout(t.Context(), layout, "both", index),
+		oci.WriteLayout(t.Context(), layout, "one", img),
+		oci.WriteOCIArchive(t.Context(), archive, "both", index),
 	} {
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
 	c := client(t)
-	for ref, want := range map[string]Artifact{"oci:" + layout + ":both": index, "oci:" + layout + ":one": img, "oci-archive:" + archive: index} {
+	for ref, want := range map[string]oci.Artifact{"oci:" + layout + ":both": index, "oci:" + layout + ":one": img, "oci-archive:" + archive: index} {
 		a, err := c.Local(t.Context(), ref)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got, _, err := c.Push(t.Context(), f.host()+"/x:1", a); err != nil || got != digestOf(t, want) {
-			t.Errorf("Push(Local(%s)) = %s, %v; want %s", ref, got, err, digestOf(t, want))
+		if got, _, err := c.Push(t.Context(), f.host()+"/x:1", a); err != nil || got != ocitest.Digest(t, want) {
+			t.Errorf("Push(Local(%s)) = %s, %v; want %s", ref, got, err, ocitest.Digest(t, want))
 		}
 	}
 	for _, bad := range []string{"x:1", "oci:" + layout, "oci:" + dir, "oci-archive:" + layout} {

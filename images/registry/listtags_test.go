@@ -13,12 +13,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/driver-container/driver-container/distros/fetch"
+	"github.com/driver-container/driver-container/images/oci/ocitest"
 )
 
 func TestListTags(t *testing.T) {
 	t.Parallel()
 	f := newFake(t)
-	img := makeImage(t, "amd64", 100)
+	img := ocitest.Image(t, "amd64", 100)
 	c := client(t)
 	for _, tag := range []string{"535-debian12", "535.261.03-debian12", "latest"} {
 		if _, _, err := c.Push(t.Context(), f.host()+"/team/driver:"+tag, img); err != nil {

@@ -9,19 +9,21 @@ import (
 	"time"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+
+	"github.com/driver-container/driver-container/images/oci"
 )
 
 // blob makes sure that the repository has a blob.
-func (p *push) blob(ctx context.Context, b blob) error {
-	there, err := p.hasBlob(ctx, b.desc.Digest)
+func (p *push) blob(ctx context.Context, b oci.Blob) error {
+	there, err := p.hasBlob(ctx, b.Desc.Digest)
 	if err == nil && there {
 		p.count(b, Exists)
 		return nil
 	}
 	if err != nil {
-		return &itemError{"blob " + b.desc.Digest.String(), err}
+		return &itemError{"blob " + b.Desc.Digest.String(), err}
 	}
-	location, mounted, err := p.mount(ctx, b.desc.Digest)
+	location, mounted, err := p.mount(ctx, b.Desc.Digest)
 	if err == nil && mounted {
 		p.count(b, Mounted)
 		return nil
@@ -30,10 +32,10 @@ func (p *push) blob(ctx context.Context, b blob) error {
 		err = p.upload(ctx, b, location)
 	}
 	if err != nil {
-		return &itemError{"blob " + b.desc.Digest.String(), err}
+		return &itemError{"blob " + b.Desc.Digest.String(), err}
 	}
 	p.count(b, Done)
-	p.remember(b.desc.Digest, p.ref.repo.Name())
+	p.remember(b.Desc.Digest, p.ref.repo.Name())
 	return nil
 }
 

@@ -1,7 +1,6 @@
 package registry
 
 import (
-	"bytes"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -14,7 +13,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/google/go-containerregistry/pkg/name"
-	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
 )
 
@@ -225,31 +223,4 @@ func TestReceived(t *testing.T) {
 			t.Errorf("received(%q) = %d; want %d", in, n, want)
 		}
 	}
-}
-
-func FuzzArchive(f *testing.F) {
-	f.Add([]byte("not a tar"))
-	f.Add(layerTar(f, "x", 10))
-	f.Add(bytes.Repeat([]byte{0}, 1024))
-	f.Fuzz(func(t *testing.T, b []byte) {
-		a, err := indexArchive("x", bytes.NewReader(b))
-		if err != nil {
-			return
-		}
-		for n, m := range a.members {
-			if m.offset < 0 || m.size < 0 {
-				t.Errorf("%s at %d, %d bytes", n, m.offset, m.size)
-			}
-			_, _ = a.find(n)
-		}
-	})
-}
-
-func FuzzManifest(f *testing.F) {
-	f.Add([]byte(`{"schemaVersion":2,"manifests":[{"digest":"sha256:` + strings.Repeat("a", 64) + `","platform":{"os":"linux","architecture":"amd64"}}]}`))
-	f.Add([]byte(`{"schemaVersion":2,"config":{"digest":"sha256:` + strings.Repeat("a", 64) + `"},"layers":[]}`))
-	f.Fuzz(func(_ *testing.T, b []byte) {
-		_, _ = choose("x", "amd64", found{raw: b}, func(v1.Hash) (found, error) { return found{raw: b}, nil })
-		_, _ = parseManifest(b)
-	})
 }

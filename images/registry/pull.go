@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/driver-container/driver-container/distros/fetch"
+	"github.com/driver-container/driver-container/images/oci"
 )
 
 // Base is an image to build upon. All of its content is on this machine.
@@ -87,8 +88,12 @@ func (p *pull) prefer(e endpoint) {
 // When it returns, all layers are on this machine. Errors: *Error, *PlatformError, *fetch.MismatchError,
 // fetch.ErrOffline.
 func (c *Client) Base(ctx context.Context, ref, arch string) (*Base, error) {
-	if local, ok := cutLocal(ref); ok {
-		return c.localBase(ctx, local, arch)
+	if local, ok := oci.ParseLocal(ref); ok {
+		img, digest, err := local.Image(ctx, c.opts.Store, arch)
+		if err != nil {
+			return nil, err
+		}
+		return &Base{Image: img, Name: local.Path, Digest: digest}, nil
 	}
 	p, err := c.newPull("pull", ref)
 	if err != nil {
@@ -98,21 +103,21 @@ func (c *Client) Base(ctx context.Context, ref, arch string) (*Base, error) {
 	if err != nil {
 		return nil, err
 	}
-	manifest, err := parseManifest(m.raw)
+	manifest, err := oci.ParseManifest(m.Raw)
 	if err != nil {
 		return nil, fmt.Errorf("pull %s: %w", ref, err)
 	}
-	if manifest.Config.Size > maxConfig {
-		return nil, fmt.Errorf("pull %s: its config is larger than %d bytes", ref, maxConfig)
+	if manifest.Config.Size > oci.MaxConfig {
+		return nil, fmt.Errorf("pull %s: its config is larger than %d bytes", ref, oci.MaxConfig)
 	}
 	if err := p.blob(ctx, manifest.Config); err != nil {
 		return nil, err
 	}
-	img, err := newImage(m.raw, storeBlobs(c.opts.Store))
+	img, err := oci.NewImage(m.Raw, oci.StoreBlobs(c.opts.Store))
 	if err != nil {
 		return nil, fmt.Errorf("pull %s: %w", ref, err)
 	}
-	if err := checkPlatform(ref, arch, img); err != nil {
+	if err := oci.CheckPlatform(ref, arch, img); err != nil {
 		return nil, err
 	}
 	jobs, ctx := errgroup.WithContext(ctx)
@@ -128,7 +133,7 @@ func (c *Client) Base(ctx context.Context, ref, arch string) (*Base, error) {
 	if err := jobs.Wait(); err != nil {
 		return nil, err
 	}
-	return &Base{Image: img, Name: p.ref.canonical(), Digest: m.digest}, nil
+	return &Base{Image: img, Name: p.ref.canonical(), Digest: m.Digest}, nil
 }
 
 // blob downloads a blob into the store. Package fetch verifies, resumes, and coordinates with other
@@ -164,4 +169,10 @@ func (p *pull) blob(ctx context.Context, d v1.Descriptor) error {
 		p.report(event)
 	}
 	return err
+}
+
+// Local opens an image or a whole index on this machine, for a push. It copies what an archive holds into the
+// client's store.
+func (c *Client) Local(ctx context.Context, ref string) (oci.Artifact, error) {
+	return oci.OpenLocal(ctx, c.opts.Store, ref)
 }

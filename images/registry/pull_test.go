@@ -15,12 +15,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/driver-container/driver-container/distros/fetch"
+	"github.com/driver-container/driver-container/images/oci"
+	"github.com/driver-container/driver-container/images/oci/ocitest"
 )
 
 func TestBasePullsOnce(t *testing.T) {
 	t.Parallel()
 	f := newFake(t)
-	img := makeImage(t, "amd64", 5000, "one", "two", "three")
+	img := ocitest.Image(t, "amd64", 5000, "one", "two", "three")
 	ref := f.host() + "/library/debian:12"
 	mustPush(t, ref, img)
 	f.forget()
@@ -38,10 +40,10 @@ func TestBasePullsOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if base.Name != ref || base.Digest != digestOf(t, img) {
-		t.Errorf("Base = %s %s; want %s %s", base.Name, base.Digest, ref, digestOf(t, img))
+	if base.Name != ref || base.Digest != ocitest.Digest(t, img) {
+		t.Errorf("Base = %s %s; want %s %s", base.Name, base.Digest, ref, ocitest.Digest(t, img))
 	}
-	sameLayers(t, base.Image, img)
+	ocitest.SameLayers(t, base.Image, img)
 	if got := states[Done]; got != 4 {
 		t.Errorf("%d blobs were reported as pulled; want 4", got)
 	}
@@ -68,21 +70,21 @@ func TestBasePullsOnce(t *testing.T) {
 func TestBaseOffline(t *testing.T) {
 	t.Parallel()
 	f := newFake(t)
-	img := makeImage(t, "amd64", 100, "one")
+	img := ocitest.Image(t, "amd64", 100, "one")
 	ref := f.host() + "/x:1"
-	mustPush(t, ref, makeIndex(t, img))
+	mustPush(t, ref, ocitest.Index(t, img))
 	c := client(t)
 	if _, err := c.Base(t.Context(), ref, "amd64"); err != nil {
 		t.Fatal(err)
 	}
 	f.forget()
 	offline := client(t, func(o *Options) { o.Offline, o.Store = true, c.opts.Store })
-	for _, r := range []string{ref, f.host() + "/x@" + digestOf(t, img).String()} {
+	for _, r := range []string{ref, f.host() + "/x@" + ocitest.Digest(t, img).String()} {
 		got, err := offline.Base(t.Context(), r, "amd64")
 		if err != nil {
 			t.Fatal(err)
 		}
-		sameLayers(t, got.Image, img)
+		ocitest.SameLayers(t, got.Image, img)
 	}
 	for _, r := range []string{f.host() + "/x:2", f.host() + "/x@sha256:" + strings.Repeat("1", 64)} {
 		if _, err := offline.Base(t.Context(), r, "amd64"); !errors.Is(err, fetch.ErrOffline) || errors.Is(err, fetch.ErrUnreachable) {
@@ -109,10 +111,10 @@ func TestBaseWrongArchitecture(t *testing.T) {
 	t.Parallel()
 	f := newFake(t)
 	ref := f.host() + "/x:1"
-	mustPush(t, ref, makeImage(t, "arm64", 100, "one"))
+	mustPush(t, ref, ocitest.Image(t, "arm64", 100, "one"))
 	_, err := client(t).Base(t.Context(), ref, "amd64")
-	want := &PlatformError{Ref: ref, Want: "linux/amd64", Have: []string{"linux/arm64"}}
-	if diff := cmp.Diff(want, errorAs[*PlatformError](t, err)); diff != "" {
+	want := &oci.PlatformError{Ref: ref, Want: "linux/amd64", Have: []string{"linux/arm64"}}
+	if diff := cmp.Diff(want, ocitest.ErrorAs[*oci.PlatformError](t, err)); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -121,7 +123,7 @@ func TestBaseWrongArchitecture(t *testing.T) {
 func TestBaseAtOnce(t *testing.T) {
 	t.Parallel()
 	f := newFake(t)
-	img := makeImage(t, "amd64", 100000, "one", "two", "three")
+	img := ocitest.Image(t, "amd64", 100000, "one", "two", "three")
 	ref := f.host() + "/x:1"
 	mustPush(t, ref, img)
 	f.forget()
@@ -135,7 +137,7 @@ func TestBaseAtOnce(t *testing.T) {
 				t.Error(err)
 				return
 			}
-			sameLayers(t, b.Image, img)
+			ocitest.SameLayers(t, b.Image, img)
 		})
 	}
 	wg.Wait()
@@ -146,7 +148,7 @@ func TestBaseAtOnce(t *testing.T) {
 
 func TestMirrors(t *testing.T) {
 	t.Parallel()
-	img := makeImage(t, "amd64", 1000, "one", "two")
+	img := ocitest.Image(t, "amd64", 1000, "one", "two")
 	lies := func(f *fake) func(http.ResponseWriter, *http.Request) bool {
 		return func(w http.ResponseWriter, r *http.Request) bool {
 			if r.Method != http.MethodGet || !strings.Contains(r.URL.Path, "/blobs/") {
@@ -191,7 +193,7 @@ func TestMirrors(t *testing.T) {
 			if b.Name != own.host()+"/x:1" {
 				t.Errorf("name %s shows the mirror", b.Name)
 			}
-			sameLayers(t, b.Image, img)
+			ocitest.SameLayers(t, b.Image, img)
 			if n := own.count("GET", "/blobs/"); n != tc.blobs {
 				t.Errorf("%d blobs came from the registry itself; want %d", n, tc.blobs)
 			}
@@ -202,7 +204,7 @@ func TestMirrors(t *testing.T) {
 		own, mirror := newFake(t), newFake(t)
 		c := client(t, func(o *Options) { o.Mirrors = map[string][]string{own.host(): {mirror.host()}} })
 		_, err := c.Base(t.Context(), own.host()+"/x:1", "amd64")
-		if errorAs[*Error](t, err).Host != own.host() || !strings.Contains(err.Error(), mirror.host()) || !errors.Is(err, fs.ErrNotExist) {
+		if ocitest.ErrorAs[*Error](t, err).Host != own.host() || !strings.Contains(err.Error(), mirror.host()) || !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("error %v; want one of the registry that names the mirror too", err)
 		}
 	})
@@ -215,7 +217,7 @@ func TestTagMemo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := hashOf([]byte("x"))
+	h := oci.HashOf([]byte("x"))
 	if err := c.rememberTag(r, h); err != nil {
 		t.Fatal(err)
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
 
 	"github.com/driver-container/driver-container/distros/fetch"
+	"github.com/driver-container/driver-container/images/oci"
 )
 
 // Stats count what a push did with the blobs (layers and configs) of an artifact.
@@ -38,16 +39,16 @@ type push struct {
 // tags. A tag moves only when all of its content is in the registry. An artifact that already has all its
 // names costs one request for each name. Errors: *Error; *fetch.MismatchError when a blob does not match its
 // digest.
-func (c *Client) Push(ctx context.Context, ref string, t Artifact, tags ...string) (v1.Hash, Stats, error) {
+func (c *Client) Push(ctx context.Context, ref string, t oci.Artifact, tags ...string) (v1.Hash, Stats, error) {
 	r, err := parseReference(ref, c.opts.Insecure)
 	if err != nil {
 		return v1.Hash{}, Stats{}, err
 	}
-	all, err := collect(t)
+	all, err := oci.Collect(t)
 	if err != nil {
 		return v1.Hash{}, Stats{}, fmt.Errorf("push %s: %w", ref, err)
 	}
-	names, err := targets(r, all.top().desc.Digest, tags)
+	names, err := targets(r, all.Top().Desc.Digest, tags)
 	if err != nil {
 		return v1.Hash{}, Stats{}, err
 	}
@@ -59,7 +60,7 @@ func (c *Client) Push(ctx context.Context, ref string, t Artifact, tags ...strin
 	if err := p.run(ctx, all, names); err != nil {
 		return v1.Hash{}, p.stats, failure(ctx, "push", ref, r.repo.RegistryStr(), err)
 	}
-	return all.top().desc.Digest, p.stats, nil
+	return all.Top().Desc.Digest, p.stats, nil
 }
 
 // targets returns the tags to move, or the digest when the reference has no tag.
@@ -85,7 +86,7 @@ func targets(r reference, digest v1.Hash, tags []string) ([]string, error) {
 }
 
 // candidates returns the repositories of the same registry that blobs may be mounted from.
-func (p *push) candidates(all *content) {
+func (p *push) candidates(all *oci.Content) {
 	add := func(list *[]string, repository string) {
 		r, err := parseReference(repository, p.opts.Insecure)
 		if err != nil || r.repo.RegistryStr() != p.ref.repo.RegistryStr() || r.repo.RepositoryStr() == p.ref.repo.RepositoryStr() {
@@ -95,26 +96,26 @@ func (p *push) candidates(all *content) {
 			*list = append(*list, s)
 		}
 	}
-	for _, name := range all.bases {
+	for _, name := range all.Bases {
 		add(&p.from, name)
 	}
 	for _, name := range p.opts.MountFrom {
 		add(&p.from, name)
 	}
 	p.base = slices.Clone(p.from)
-	for _, b := range all.blobs {
-		if o := p.origin(b.desc.Digest); o != "" {
+	for _, b := range all.Blobs {
+		if o := p.origin(b.Desc.Digest); o != "" {
 			add(&p.base, o)
 		}
 	}
 }
 
-func (p *push) run(ctx context.Context, all *content, names []string) (err error) {
+func (p *push) run(ctx context.Context, all *oci.Content, names []string) (err error) {
 	p.s, err = p.session(ctx, endpoint{repo: p.ref.repo}, p.opts.Attempts, transport.PushScope, p.base...)
 	if err != nil {
 		return err
 	}
-	top := all.top()
+	top := all.Top()
 	missing, err := p.missing(ctx, top, names)
 	if err != nil {
 		return err
@@ -123,7 +124,7 @@ func (p *push) run(ctx context.Context, all *content, names []string) (err error
 		p.unchanged(all, names)
 		return nil
 	}
-	there, err := p.there(ctx, top.desc.Digest.String(), top)
+	there, err := p.there(ctx, top.Desc.Digest.String(), top)
 	if err != nil {
 		return err
 	}
@@ -133,7 +134,7 @@ func (p *push) run(ctx context.Context, all *content, names []string) (err error
 		return err
 	}
 	for _, name := range missing {
-		if err := p.document(ctx, name, top); err != nil {
+		if err := p.Document(ctx, name, top); err != nil {
 			return err
 		}
 	}

@@ -1,7 +1,6 @@
 package registry
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -17,13 +16,15 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 
 	"github.com/driver-container/driver-container/distros/fetch"
+	"github.com/driver-container/driver-container/images/oci"
+	"github.com/driver-container/driver-container/images/oci/ocitest"
 )
 
 func TestPushSendsOnlyWhatIsMissing(t *testing.T) {
 	t.Parallel()
 	f := newFake(t)
 	ref := f.host() + "/team/driver:a"
-	img := makeImage(t, "amd64", 1000, "one", "two")
+	img := ocitest.Image(t, "amd64", 1000, "one", "two")
 	if got, want := mustPush(t, ref, img, "b"), (Stats{Uploaded: 3, Bytes: f.taken}); got != want || f.taken == 0 {
 		t.Errorf("first push: %+v; want %+v", got, want)
 	}
@@ -43,7 +44,7 @@ func TestPushSendsOnlyWhatIsMissing(t *testing.T) {
 		t.Errorf("another tag: %d requests about blobs; want none", n)
 	}
 	f.forget()
-	more := makeImage(t, "amd64", 1000, "one", "two", "three")
+	more := ocitest.Image(t, "amd64", 1000, "one", "two", "three")
 	if got := mustPush(t, ref, more); got.Existing != 2 || got.Uploaded != 2 {
 		t.Errorf("one layer more: %+v; want 2 existing, 2 uploaded", got)
 	}
@@ -52,8 +53,8 @@ func TestPushSendsOnlyWhatIsMissing(t *testing.T) {
 func TestPushIndex(t *testing.T) {
 	t.Parallel()
 	f := newFake(t)
-	amd, arm := makeImage(t, "amd64", 1000, "shared", "amd"), makeImage(t, "arm64", 1000, "shared", "arm")
-	index := makeIndex(t, amd, arm)
+	amd, arm := ocitest.Image(t, "amd64", 1000, "shared", "amd"), ocitest.Image(t, "arm64", 1000, "shared", "arm")
+	index := ocitest.Index(t, amd, arm)
 	ref := f.host() + "/team/driver:1-os"
 	if got := mustPush(t, ref, index); got.Uploaded != 5 {
 		t.Errorf("Push(index) = %+v; want 5 uploaded: the shared layer once", got)
@@ -64,7 +65,7 @@ func TestPushIndex(t *testing.T) {
 			puts = append(puts, line[strings.LastIndex(line, "/")+1:])
 		}
 	}
-	if diff := cmp.Diff([]string{digestOf(t, amd).String(), digestOf(t, arm).String(), "1-os"}, puts); diff != "" {
+	if diff := cmp.Diff([]string{ocitest.Digest(t, amd).String(), ocitest.Digest(t, arm).String(), "1-os"}, puts); diff != "" {
 		t.Errorf("order of manifests (-want +got):\n%s", diff)
 	}
 	c := client(t)
@@ -73,14 +74,14 @@ func TestPushIndex(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got.Digest != digestOf(t, want) || digestOf(t, got.Image) != got.Digest {
-			t.Errorf("Base(%s) has digest %s; want %s", arch, got.Digest, digestOf(t, want))
+		if got.Digest != ocitest.Digest(t, want) || ocitest.Digest(t, got.Image) != got.Digest {
+			t.Errorf("Base(%s) has digest %s; want %s", arch, got.Digest, ocitest.Digest(t, want))
 		}
-		sameLayers(t, got.Image, want)
+		ocitest.SameLayers(t, got.Image, want)
 	}
 	_, err := c.Base(t.Context(), ref, "riscv64")
-	want := &PlatformError{Ref: ref, Want: "linux/riscv64", Have: []string{"linux/amd64", "linux/arm64"}}
-	if diff := cmp.Diff(want, errorAs[*PlatformError](t, err)); diff != "" {
+	want := &oci.PlatformError{Ref: ref, Want: "linux/riscv64", Have: []string{"linux/amd64", "linux/arm64"}}
+	if diff := cmp.Diff(want, ocitest.ErrorAs[*oci.PlatformError](t, err)); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -88,10 +89,10 @@ func TestPushIndex(t *testing.T) {
 func TestPushMounts(t *testing.T) {
 	t.Parallel()
 	f := newFake(t)
-	base := makeImage(t, "amd64", 1000, "one", "two")
+	base := ocitest.Image(t, "amd64", 1000, "one", "two")
 	mustPush(t, f.host()+"/library/debian:12", base)
 	named := func(name string) v1.Image {
-		img, ok := mutate.Annotations(base, map[string]string{baseNameAnnotation: name}).(v1.Image)
+		img, ok := mutate.Annotations(base, map[string]string{oci.BaseNameAnnotation: name}).(v1.Image)
 		if !ok {
 			t.Fatal("not an image")
 		}
@@ -137,7 +138,7 @@ func TestPushMounts(t *testing.T) {
 func TestPushResumes(t *testing.T) {
 	t.Parallel()
 	f := newFake(t)
-	img := makeImage(t, "amd64", 3<<20, "big")
+	img := ocitest.Image(t, "amd64", 3<<20, "big")
 	var once sync.Once
 	var first int64
 	f.failing(func(w http.ResponseWriter, r *http.Request) (handled bool) {
@@ -186,7 +187,7 @@ func TestPushBeginsAgain(t *testing.T) {
 		cut(w)
 		return true
 	})
-	if got := mustPush(t, f.host()+"/x:1", makeImage(t, "amd64", 100000, "one")); got.Uploaded != 2 {
+	if got := mustPush(t, f.host()+"/x:1", ocitest.Image(t, "amd64", 100000, "one")); got.Uploaded != 2 {
 		t.Errorf("Push = %+v; want 2 uploaded", got)
 	}
 }
@@ -209,7 +210,7 @@ func TestPushLostAnswer(t *testing.T) {
 		cut(w)
 		return true
 	})
-	img := makeImage(t, "amd64", 1000, "one")
+	img := ocitest.Image(t, "amd64", 1000, "one")
 	got := mustPush(t, f.host()+"/x:1", img)
 	if got.Uploaded != 2 || lost != 2 || f.count("PATCH", "") != 2 {
 		t.Errorf("Push = %+v with %d PATCH and %d lost answers; want 2 of each", got, f.count("PATCH", ""), lost)
@@ -226,7 +227,7 @@ func TestPushKeepsTheTagUntilAllIsThere(t *testing.T) {
 	t.Parallel()
 	f := newFake(t)
 	ref := f.host() + "/x:1"
-	old := makeImage(t, "amd64", 1000, "old")
+	old := ocitest.Image(t, "amd64", 1000, "old")
 	mustPush(t, ref, old)
 	f.failing(func(w http.ResponseWriter, r *http.Request) bool {
 		if r.Method == http.MethodPatch && r.ContentLength > 1000 {
@@ -235,9 +236,9 @@ func TestPushKeepsTheTagUntilAllIsThere(t *testing.T) {
 		}
 		return false
 	})
-	index := makeIndex(t, makeImage(t, "amd64", 2000, "new"), makeImage(t, "arm64", 500, "new"))
+	index := ocitest.Index(t, ocitest.Image(t, "amd64", 2000, "new"), ocitest.Image(t, "arm64", 500, "new"))
 	_, _, err := client(t).Push(t.Context(), ref, index)
-	e := errorAs[*Error](t, err)
+	e := ocitest.ErrorAs[*Error](t, err)
 	if e.Host != f.host() || e.Op != "push" || !strings.Contains(err.Error(), "blob sha256:") || !strings.Contains(err.Error(), "500") {
 		t.Errorf("error %q does not name host, blob and status", err)
 	}
@@ -245,7 +246,7 @@ func TestPushKeepsTheTagUntilAllIsThere(t *testing.T) {
 		t.Errorf("%d manifests were put; want the old one only", n)
 	}
 	got, err := client(t).Resolve(t.Context(), ref, "")
-	if err != nil || got != digestOf(t, old) {
+	if err != nil || got != ocitest.Digest(t, old) {
 		t.Errorf("the tag is %s, %v; want the old image", got, err)
 	}
 }
@@ -254,38 +255,18 @@ func TestPushKeepsTheTagUntilAllIsThere(t *testing.T) {
 func TestPushDamagedLayer(t *testing.T) {
 	t.Parallel()
 	f := newFake(t)
-	img := makeImage(t, "amd64", 1000, "one")
-	if err := WriteLayout(t.Context(), t.TempDir(), "x", img); err != nil {
+	img := ocitest.Image(t, "amd64", 1000, "one")
+	if err := oci.WriteLayout(t.Context(), t.TempDir(), "x", img); err != nil {
 		t.Fatal(err)
 	}
-	_, _, err := client(t).Push(t.Context(), f.host()+"/x:1", damaged{img})
-	errorAs[*fetch.MismatchError](t, err)
+	_, _, err := client(t).Push(t.Context(), f.host()+"/x:1", ocitest.Damaged{Image: img})
+	ocitest.ErrorAs[*fetch.MismatchError](t, err)
 	if errors.Is(err, fetch.ErrUnreachable) {
 		t.Errorf("%v is of the network; want of the content", err)
 	}
 	if f.count("PUT", "") > 1 { // the config may have been faster
 		t.Error("the registry was told that the layer is complete")
 	}
-}
-
-// damaged is an image whose layers have one wrong byte.
-type damaged struct{ v1.Image }
-
-func (d damaged) LayerByDigest(h v1.Hash) (v1.Layer, error) {
-	l, err := d.Image.LayerByDigest(h)
-	return damagedLayer{l}, err
-}
-
-type damagedLayer struct{ v1.Layer }
-
-func (d damagedLayer) Compressed() (io.ReadCloser, error) {
-	r, err := d.Layer.Compressed()
-	if err != nil {
-		return nil, err
-	}
-	b, err := io.ReadAll(r)
-	b[len(b)/2] ^= 1
-	return io.NopCloser(bytes.NewReader(b)), err
 }
 
 func TestPushCancelled(t *testing.T) {
@@ -303,7 +284,7 @@ func TestPushCancelled(t *testing.T) {
 		}
 		return false
 	})
-	img := makeImage(t, "amd64", 8<<20, "one")
+	img := ocitest.Image(t, "amd64", 8<<20, "one")
 	start := time.Now()
 	_, _, err := client(t).Push(ctx, f.host()+"/x:1", img)
 	if !errors.Is(err, context.Canceled) {
@@ -316,8 +297,8 @@ func TestPushCancelled(t *testing.T) {
 
 func TestPushTargets(t *testing.T) {
 	t.Parallel()
-	img := makeImage(t, "amd64", 10, "one")
-	digest := digestOf(t, img)
+	img := ocitest.Image(t, "amd64", 10, "one")
+	digest := ocitest.Digest(t, img)
 	f := newFake(t)
 	if _, _, err := client(t).Push(t.Context(), f.host()+"/x@"+digest.String(), img); err != nil {
 		t.Errorf("push by digest: %v", err)

@@ -9,20 +9,22 @@ import (
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"golang.org/x/sync/errgroup"
+
+	"github.com/driver-container/driver-container/images/oci"
 )
 
 // content sends everything except the tags.
-func (p *push) content(ctx context.Context, all *content) error {
+func (p *push) content(ctx context.Context, all *oci.Content) error {
 	jobs, jctx := errgroup.WithContext(ctx)
 	jobs.SetLimit(p.opts.Jobs)
-	for _, b := range all.blobs {
+	for _, b := range all.Blobs {
 		jobs.Go(func() error { return p.blob(jctx, b) })
 	}
 	if err := jobs.Wait(); err != nil {
 		return err
 	}
-	for _, d := range all.documents[:len(all.documents)-1] {
-		if err := p.document(ctx, d.desc.Digest.String(), d); err != nil {
+	for _, d := range all.Documents[:len(all.Documents)-1] {
+		if err := p.Document(ctx, d.Desc.Digest.String(), d); err != nil {
 			return err
 		}
 	}
@@ -30,7 +32,7 @@ func (p *push) content(ctx context.Context, all *content) error {
 }
 
 // missing returns the names that do not yet lead to the artifact.
-func (p *push) missing(ctx context.Context, top document, names []string) ([]string, error) {
+func (p *push) missing(ctx context.Context, top oci.Document, names []string) ([]string, error) {
 	var out []string
 	for _, name := range names {
 		there, err := p.there(ctx, name, top)
@@ -45,7 +47,7 @@ func (p *push) missing(ctx context.Context, top document, names []string) ([]str
 }
 
 // there reports whether the registry has the document under that name.
-func (p *push) there(ctx context.Context, name string, d document) (bool, error) {
+func (p *push) there(ctx context.Context, name string, d oci.Document) (bool, error) {
 	var got v1.Hash
 	err := p.try(ctx, p.opts.Attempts, p.limits.request, func(ctx context.Context) (err error) {
 		got, err = p.s.headManifest(ctx, name)
@@ -54,16 +56,16 @@ func (p *push) there(ctx context.Context, name string, d document) (bool, error)
 	if code := status(err); code == http.StatusNotFound {
 		return false, nil
 	}
-	return got == d.desc.Digest, err
+	return got == d.Desc.Digest, err
 }
 
 // unchanged reports the event that nothing had to be sent.
-func (p *push) unchanged(all *content, names []string) {
-	for _, b := range all.blobs {
+func (p *push) unchanged(all *oci.Content, names []string) {
+	for _, b := range all.Blobs {
 		p.count(b, Exists)
 	}
 	for _, name := range names {
-		p.told("manifest "+name, all.top().desc.Size, Exists)
+		p.told("manifest "+name, all.Top().Desc.Size, Exists)
 	}
 }
 
@@ -71,8 +73,8 @@ func (p *push) told(name string, size int64, s State) {
 	p.report(Event{Op: "push", Ref: p.ref.text, Name: name, Current: size, Total: size, State: s})
 }
 
-func (p *push) count(b blob, s State) {
-	p.told(b.desc.Digest.String(), b.desc.Size, s)
+func (p *push) count(b oci.Blob, s State) {
+	p.told(b.Desc.Digest.String(), b.Desc.Size, s)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch s {
@@ -87,27 +89,27 @@ func (p *push) count(b blob, s State) {
 }
 
 // document puts a manifest under a name, and checks that the registry stored it with the right digest.
-func (p *push) document(ctx context.Context, name string, d document) error {
+func (p *push) Document(ctx context.Context, name string, d oci.Document) error {
 	err := p.try(ctx, p.opts.Attempts, p.limits.commit, func(ctx context.Context) error {
-		req, err := http.NewRequestWithContext(ctx, http.MethodPut, p.s.url("manifests", name), bytes.NewReader(d.raw))
+		req, err := http.NewRequestWithContext(ctx, http.MethodPut, p.s.url("manifests", name), bytes.NewReader(d.Raw))
 		if err != nil {
 			return err
 		}
-		req.Header.Set("Content-Type", string(d.desc.MediaType))
+		req.Header.Set("Content-Type", string(d.Desc.MediaType))
 		resp, err := p.s.http.Do(req)
 		if err != nil {
 			return err
 		}
 		err = check(resp, http.StatusCreated, http.StatusOK, http.StatusAccepted)
 		got := resp.Header.Get("Docker-Content-Digest")
-		if err == nil && got != "" && got != d.desc.Digest.String() {
-			err = &finalError{fmt.Errorf("it stored manifest %s as %s", d.desc.Digest, clean(got))}
+		if err == nil && got != "" && got != d.Desc.Digest.String() {
+			err = &finalError{fmt.Errorf("it stored manifest %s as %s", d.Desc.Digest, clean(got))}
 		}
 		return errors.Join(err, resp.Body.Close())
 	})
 	if err != nil {
 		return &itemError{"manifest " + name, err}
 	}
-	p.told("manifest "+name, d.desc.Size, Done)
+	p.told("manifest "+name, d.Desc.Size, Done)
 	return nil
 }

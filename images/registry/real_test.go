@@ -23,6 +23,8 @@ import (
 	"time"
 
 	"golang.org/x/crypto/bcrypt"
+
+	"github.com/driver-container/driver-container/images/oci/ocitest"
 )
 
 // TestRealRegistry pushes and pulls with Docker's own registry from Debian's package: TLS with a private CA,
@@ -43,8 +45,8 @@ func TestRealRegistry(t *testing.T) {
 		return client(t, func(o *Options) { o.CAFile, o.Keychain, o.Backoff = ca, user, 10*time.Millisecond })
 	}
 	me := with(login{"me", secret})
-	amd, arm := makeImage(t, "amd64", 2<<20, "shared", "amd"), makeImage(t, "arm64", 1000, "shared small", "arm")
-	index := makeIndex(t, amd, arm)
+	amd, arm := ocitest.Image(t, "amd64", 2<<20, "shared", "amd"), ocitest.Image(t, "arm64", 1000, "shared small", "arm")
+	index := ocitest.Index(t, amd, arm)
 
 	// The proxy breaks the connection once, in the middle of a layer.
 	_, stats, err := me.Push(t.Context(), proxy+"/team/driver:1-os", index)
@@ -59,7 +61,7 @@ func TestRealRegistry(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sameLayers(t, base.Image, amd)
+	ocitest.SameLayers(t, base.Image, amd)
 	if _, stats, err = me.Push(t.Context(), host+"/other/driver:1", base.Image); err != nil || stats.Mounted != 3 {
 		t.Errorf("push to another repository: %+v, %v; want 3 blobs mounted", stats, err)
 	}

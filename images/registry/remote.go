@@ -7,11 +7,19 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"strings"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/types"
 
 	"github.com/driver-container/driver-container/distros/fetch"
+	"github.com/driver-container/driver-container/images/oci"
 )
+
+// acceptable lists the types of manifest that this package reads, for the Accept header.
+var acceptable = strings.Join([]string{
+	string(types.OCIImageIndex), string(types.DockerManifestList), string(types.OCIManifestSchema1), string(types.DockerManifestSchema2),
+}, ", ")
 
 // headManifest requests the digest of a tag. It is zero when the registry does not state it.
 func (s *session) headManifest(ctx context.Context, identifier string) (v1.Hash, error) {
@@ -53,44 +61,30 @@ func (s *session) url(kind, identifier string) string {
 
 // fetchManifest downloads a manifest, verifies it against want unless that is zero, and keeps it in the
 // store.
-func (p *pull) fetchManifest(ctx context.Context, s *session, identifier string, want v1.Hash) (_ found, err error) {
+func (p *pull) fetchManifest(ctx context.Context, s *session, identifier string, want v1.Hash) (_ oci.Manifest, err error) {
 	resp, err := s.manifestRequest(ctx, http.MethodGet, identifier)
 	if err != nil {
-		return found{}, err
+		return oci.Manifest{}, err
 	}
 	defer func() { err = errors.Join(err, resp.Body.Close()) }()
 	if err := check(resp, http.StatusOK); err != nil {
-		return found{}, err
+		return oci.Manifest{}, err
 	}
-	raw, err := io.ReadAll(io.LimitReader(resp.Body, maxManifest+1))
+	raw, err := io.ReadAll(io.LimitReader(resp.Body, oci.MaxManifest+1))
 	if err != nil {
-		return found{}, err
+		return oci.Manifest{}, err
 	}
-	if len(raw) > maxManifest {
-		return found{}, &finalError{fmt.Errorf("it sent a manifest of more than %d bytes", maxManifest)}
+	if len(raw) > oci.MaxManifest {
+		return oci.Manifest{}, &finalError{fmt.Errorf("it sent a manifest of more than %d bytes", oci.MaxManifest)}
 	}
-	h := hashOf(raw)
+	h := oci.HashOf(raw)
 	if want != (v1.Hash{}) && h != want {
-		return found{}, &fetch.MismatchError{
+		return oci.Manifest{}, &fetch.MismatchError{
 			URL: s.url("manifests", identifier), Want: want.Hex, Got: h.Hex, GotSize: int64(len(raw)),
 		}
 	}
-	if err := keep(p.opts.Store, raw); err != nil {
-		return found{}, &finalError{err}
+	if err := oci.StoreDocument(p.opts.Store, raw); err != nil {
+		return oci.Manifest{}, &finalError{err}
 	}
-	return found{raw, h}, nil
-}
-
-// keep writes a document into the store.
-func keep(store *fetch.Store, raw []byte) (err error) {
-	w, err := store.Create()
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, w.Close()) }()
-	if _, err := w.Write(raw); err != nil {
-		return err
-	}
-	_, _, err = w.Commit()
-	return err
+	return oci.Manifest{Raw: raw, Digest: h}, nil
 }

@@ -9,45 +9,45 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
 	"github.com/driver-container/driver-container/distros/fetch"
+	"github.com/driver-container/driver-container/images/oci"
 )
 
 // Resolve returns the digest of the manifest for linux/arch, or of the index itself when arch is empty. It
 // pulls only manifests. It assumes that a single image has the right architecture; Base checks that. Errors
 // are those of Base.
 func (c *Client) Resolve(ctx context.Context, ref, arch string) (v1.Hash, error) {
-	if local, ok := cutLocal(ref); ok {
-		m, err := c.localManifest(ctx, local, arch)
-		return m.digest, err
+	if local, ok := oci.ParseLocal(ref); ok {
+		return local.ManifestDigest(ctx, c.opts.Store, arch)
 	}
 	p, err := c.newPull("resolve", ref)
 	if err != nil {
 		return v1.Hash{}, err
 	}
 	m, err := p.manifest(ctx, arch)
-	return m.digest, err
+	return m.Digest, err
 }
 
-func (p *pull) manifest(ctx context.Context, arch string) (found, error) {
-	top, err := p.top(ctx)
+func (p *pull) manifest(ctx context.Context, arch string) (oci.Manifest, error) {
+	top, err := p.Top(ctx)
 	if err != nil {
-		return found{}, err
+		return oci.Manifest{}, err
 	}
-	return choose(p.ref.text, arch, top, func(h v1.Hash) (found, error) { return p.byDigest(ctx, h) })
+	return oci.ChooseManifest(p.ref.text, arch, top, func(h v1.Hash) (oci.Manifest, error) { return p.byDigest(ctx, h) })
 }
 
 // top returns the manifest that the reference names: from the store if it is there, else from the network.
-func (p *pull) top(ctx context.Context) (found, error) {
+func (p *pull) Top(ctx context.Context) (oci.Manifest, error) {
 	if p.ref.digest != (v1.Hash{}) {
 		return p.byDigest(ctx, p.ref.digest)
 	}
 	if p.opts.Offline {
 		h, ok := p.recallTag(p.ref)
 		if !ok {
-			return found{}, p.offline()
+			return oci.Manifest{}, p.offline()
 		}
 		return p.byDigest(ctx, h)
 	}
-	var got found
+	var got oci.Manifest
 	err := p.each(ctx, func(s *session, attempts int) error {
 		return p.try(ctx, attempts, p.limits.request, func(ctx context.Context) (err error) {
 			got, err = p.resolveTag(ctx, s)
@@ -55,17 +55,17 @@ func (p *pull) top(ctx context.Context) (found, error) {
 		})
 	})
 	if err != nil {
-		return found{}, err
+		return oci.Manifest{}, err
 	}
-	return got, p.rememberTag(p.ref, got.digest)
+	return got, p.rememberTag(p.ref, got.Digest)
 }
 
 // resolveTag requests the digest first: registries count fetched manifests against a limit, and the store
 // mostly has the manifest.
-func (p *pull) resolveTag(ctx context.Context, s *session) (found, error) {
+func (p *pull) resolveTag(ctx context.Context, s *session) (oci.Manifest, error) {
 	h, err := s.headManifest(ctx, p.ref.tag)
 	if err != nil {
-		return found{}, err
+		return oci.Manifest{}, err
 	}
 	if h == (v1.Hash{}) { // the registry does not state the digest
 		return p.fetchManifest(ctx, s, p.ref.tag, v1.Hash{})
@@ -77,14 +77,14 @@ func (p *pull) resolveTag(ctx context.Context, s *session) (found, error) {
 }
 
 // byDigest returns a manifest by its digest.
-func (p *pull) byDigest(ctx context.Context, h v1.Hash) (found, error) {
+func (p *pull) byDigest(ctx context.Context, h v1.Hash) (oci.Manifest, error) {
 	if got, ok := p.cached(h); ok {
 		return got, nil
 	}
 	if p.opts.Offline {
-		return found{}, p.offline()
+		return oci.Manifest{}, p.offline()
 	}
-	var got found
+	var got oci.Manifest
 	err := p.each(ctx, func(s *session, attempts int) error {
 		return p.try(ctx, attempts, p.limits.request, func(ctx context.Context) (err error) {
 			got, err = p.fetchManifest(ctx, s, h.String(), h)
@@ -99,11 +99,11 @@ func (p *pull) offline() error {
 }
 
 // cached reads a manifest from the store. It removes a damaged one, so that the next copy replaces it.
-func (p *pull) cached(h v1.Hash) (found, bool) {
-	raw, err := storeBlobs(p.opts.Store).document(h, maxManifest)
+func (p *pull) cached(h v1.Hash) (oci.Manifest, bool) {
+	raw, err := oci.StoreBlobs(p.opts.Store).Document(h, oci.MaxManifest)
 	var mismatch *fetch.MismatchError
 	if errors.As(err, &mismatch) {
 		_ = os.Remove(p.opts.Store.Path(h.Hex)) // if that fails, the digest is checked again next time
 	}
-	return found{raw, h}, err == nil
+	return oci.Manifest{Raw: raw, Digest: h}, err == nil
 }

@@ -5,11 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
-	"math/rand/v2"
 	"net"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -25,11 +23,7 @@ type limits struct {
 
 var defaultLimits = limits{request: time.Minute, stall: 2 * time.Minute, commit: 10 * time.Minute}
 
-const (
-	maxBackoff    = 30 * time.Second
-	maxRetryAfter = 2 * time.Minute
-	maxErrorBody  = 64 << 10
-)
+const maxErrorBody = 64 << 10
 
 // finalError marks an error that no further attempt can cure.
 type finalError struct{ error }
@@ -38,43 +32,16 @@ func (e *finalError) Unwrap() error { return e.error }
 
 // try calls f, each time with a new deadline, until f succeeds, cannot succeed, or has failed too often.
 func (c *Client) try(ctx context.Context, attempts int, limit time.Duration, f func(context.Context) error) error {
-	for n := 1; ; n++ {
-		err := once(ctx, limit, f)
-		if ctx.Err() != nil && err != nil {
-			return context.Cause(ctx)
-		}
-		if err == nil || final(err) || n >= attempts {
-			return err
-		}
-		if err := c.pause(ctx, n, err); err != nil {
-			return err
-		}
-	}
+	_, err := fetch.Retry{Attempts: attempts, Backoff: c.opts.Backoff, Final: final}.Do(ctx, func(ctx context.Context) (bool, error) {
+		return false, once(ctx, limit, f)
+	})
+	return err
 }
 
 func once(ctx context.Context, limit time.Duration, f func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	return f(ctx)
-}
-
-// pause waits before attempt n+1: twice as long as before attempt n, with jitter so that clients do not run
-// in step, and not shorter than the server requested.
-func (c *Client) pause(ctx context.Context, n int, err error) error {
-	wait := min(c.opts.Backoff<<min(n-1, 20), maxBackoff)
-	wait = wait/2 + rand.N(wait/2+1) //nolint:gosec // jitter
-	var answer *StatusError
-	if errors.As(err, &answer) {
-		wait = max(wait, answer.retryAfter)
-	}
-	t := time.NewTimer(wait)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-t.C:
-		return nil
-	}
 }
 
 // final reports whether a further attempt is pointless. It checks for certificate errors first: where plain
@@ -99,22 +66,11 @@ func check(resp *http.Response, codes ...int) error {
 	if slices.Contains(codes, resp.StatusCode) {
 		return nil
 	}
-	e := &StatusError{Code: resp.StatusCode, retryAfter: retryAfter(resp)}
+	e := &StatusError{Code: resp.StatusCode, retryAfter: fetch.RetryAfter(resp)}
 	if resp.Request == nil || resp.Request.Method != http.MethodHead {
 		e.Message = message(resp.Body)
 	}
 	return e
-}
-
-func retryAfter(resp *http.Response) time.Duration {
-	after := resp.Header.Get("Retry-After")
-	if n, err := strconv.Atoi(after); err == nil && n > 0 {
-		return time.Duration(min(n, int(maxRetryAfter/time.Second))) * time.Second
-	}
-	if t, err := http.ParseTime(after); err == nil {
-		return min(max(time.Until(t), 0), maxRetryAfter)
-	}
-	return 0
 }
 
 // message returns the text of the errors document that registries send, see "Error Codes" in the OCI

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/moby/sys/atomicwriter"
 )
 
 // tagRecord is the cache's record of a tag: cache/tags/<sha256 of the name>.json. It is used only offline.
@@ -34,7 +35,7 @@ func (c *Client) rememberTag(r reference, h v1.Hash) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return fmt.Errorf("remember what %s is: %w", r.text, err)
 	}
-	if err := replaceFile(path, b); err != nil {
+	if err := atomicwriter.WriteFile(path, b, 0o644); err != nil {
 		return fmt.Errorf("remember what %s is: %w", r.text, err)
 	}
 	return nil

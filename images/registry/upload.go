@@ -14,6 +14,7 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
 	"github.com/driver-container/driver-container/distros/fetch"
+	"github.com/driver-container/driver-container/images/oci"
 )
 
 // progressStep is how many bytes must arrive for an interrupted upload to count as progress.
@@ -30,39 +31,34 @@ type transfer struct {
 
 // upload sends a blob. When the connection breaks, it asks the registry how many bytes arrived and sends the
 // rest. If the registry does not know (Docker's never does after an interrupted request), it begins again.
-func (p *push) upload(ctx context.Context, b blob, location string) error {
-	t := transfer{location: location}
-	failures, best := 0, int64(0)
-	for {
-		err := p.attempt(ctx, b, &t)
-		if err == nil {
-			return nil
+func (p *push) upload(ctx context.Context, b oci.Blob, location string) error {
+	t, best := transfer{location: location}, int64(0)
+	hopeless := func(err error) bool { return final(err) && !lostUpload(err) }
+	_, err := fetch.Retry{Attempts: p.opts.Attempts, Backoff: p.opts.Backoff, Final: hopeless}.Do(ctx, func(ctx context.Context) (progress bool, err error) {
+		if err = p.attempt(ctx, b, &t); err == nil {
+			return true, nil
 		}
 		if ctx.Err() != nil {
 			if t.location != "" {
 				p.abandon(context.WithoutCancel(ctx), t.location, abandonTimeout)
 			}
-			return context.Cause(ctx)
+			return false, err
 		}
-		if final(err) && !lostUpload(err) {
-			return err
+		if hopeless(err) {
+			return false, err
 		}
 		p.resume(ctx, b, &t)
 		if t.location == "" { // perhaps only the answer to the last request was lost
-			if there, headErr := p.hasBlob(ctx, b.desc.Digest); headErr == nil && there {
-				return nil
+			if there, headErr := p.hasBlob(ctx, b.Desc.Digest); headErr == nil && there {
+				return true, nil
 			}
 		}
-		if t.offset >= best+progressStep {
-			failures, best = 0, t.offset
+		if progress = t.offset >= best+progressStep; progress {
+			best = t.offset
 		}
-		if failures++; failures >= p.opts.Attempts {
-			return err
-		}
-		if err := p.pause(ctx, failures, err); err != nil {
-			return err
-		}
-	}
+		return progress, err
+	})
+	return err
 }
 
 // lostUpload reports whether the registry does not know the upload any more, or counts other bytes than we
@@ -77,7 +73,7 @@ func lostUpload(err error) bool {
 }
 
 // attempt begins the upload if necessary, sends the missing bytes, and closes the upload.
-func (p *push) attempt(ctx context.Context, b blob, t *transfer) error {
+func (p *push) attempt(ctx context.Context, b oci.Blob, t *transfer) error {
 	if t.location == "" {
 		resp, err := p.send(ctx, http.MethodPost, p.s.url("blobs", "uploads/"), http.StatusAccepted)
 		if err != nil {
@@ -88,16 +84,16 @@ func (p *push) attempt(ctx context.Context, b blob, t *transfer) error {
 		}
 		t.offset = 0
 	}
-	if t.offset < b.desc.Size {
+	if t.offset < b.Desc.Size {
 		if err := p.patch(ctx, b, t); err != nil {
 			return err
 		}
 	}
-	return p.commit(ctx, b.desc.Digest, t)
+	return p.commit(ctx, b.Desc.Digest, t)
 }
 
 // patch sends the blob from the transfer's offset on.
-func (p *push) patch(ctx context.Context, b blob, t *transfer) error {
+func (p *push) patch(ctx context.Context, b oci.Blob, t *transfer) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	body, err := p.body(b, t.offset, cancel)
@@ -109,10 +105,10 @@ func (p *push) patch(ctx context.Context, b blob, t *transfer) error {
 	if err != nil {
 		return err
 	}
-	req.ContentLength = b.desc.Size - t.offset
+	req.ContentLength = b.Desc.Size - t.offset
 	req.Header.Set("Content-Type", "application/octet-stream")
 	if t.offset > 0 { // the first request has no range, like docker's: some registries accept only that
-		req.Header.Set("Content-Range", fmt.Sprintf("%d-%d", t.offset, b.desc.Size-1))
+		req.Header.Set("Content-Range", fmt.Sprintf("%d-%d", t.offset, b.Desc.Size-1))
 	}
 	resp, err := p.s.http.Do(req)
 	if err != nil {
@@ -123,17 +119,17 @@ func (p *push) patch(ctx context.Context, b blob, t *transfer) error {
 	if err != nil {
 		return body.explain(ctx, err)
 	}
-	if err := body.verdict(); err != nil {
+	if err := body.Verdict(); err != nil {
 		p.abandon(ctx, t.location, abandonTimeout)
 		return err
 	}
 	if t.location, err = nextLocation(answer{resp.StatusCode, resp.Header, resp.Request.URL}, t.location); err != nil {
 		return &finalError{err}
 	}
-	if n, ok := received(resp.Header.Get("Range")); ok && n < b.desc.Size {
-		return fmt.Errorf("it took %d of %d bytes", n, b.desc.Size)
+	if n, ok := received(resp.Header.Get("Range")); ok && n < b.Desc.Size {
+		return fmt.Errorf("it took %d of %d bytes", n, b.Desc.Size)
 	}
-	t.offset = b.desc.Size
+	t.offset = b.Desc.Size
 	return nil
 }
 
@@ -153,7 +149,7 @@ func (p *push) commit(ctx context.Context, h v1.Hash, t *transfer) error {
 }
 
 // resume asks how many bytes of an upload arrived. If the registry does not say, the transfer begins again.
-func (p *push) resume(ctx context.Context, b blob, t *transfer) {
+func (p *push) resume(ctx context.Context, b oci.Blob, t *transfer) {
 	if t.location == "" {
 		return
 	}
@@ -164,7 +160,7 @@ func (p *push) resume(ctx context.Context, b blob, t *transfer) {
 	})
 	if err == nil {
 		n, ok := received(resp.header.Get("Range"))
-		if location, err := nextLocation(resp, t.location); ok && err == nil && n <= b.desc.Size {
+		if location, err := nextLocation(resp, t.location); ok && err == nil && n <= b.Desc.Size {
 			*t = transfer{location: location, offset: n}
 			return
 		}

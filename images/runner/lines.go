@@ -15,15 +15,15 @@ const (
 // Lines splits the output of a command into lines, passes each on and keeps the last ones. Its memory is
 // bounded for any input. It is an io.Writer that never fails, and several goroutines may use it.
 type Lines struct {
-	mu   sync.Mutex
-	say  func(string)
-	part []byte
-	tail []string // ring: next is the oldest line once it is full
-	next int
+	mu     sync.Mutex
+	output func(string)
+	part   []byte
+	tail   []string // ring: next is the oldest line once it is full
+	next   int
 }
 
-// NewLines returns a Lines that calls say for every line. say may be nil.
-func NewLines(say func(line string)) *Lines { return &Lines{say: say} }
+// NewLines returns a Lines that calls output for every line. output may be nil.
+func NewLines(output func(line string)) *Lines { return &Lines{output: output} }
 
 // Write takes a piece of output of any length.
 func (l *Lines) Write(p []byte) (int, error) {
@@ -67,7 +67,7 @@ func (l *Lines) line(b []byte) {
 		l.tail[l.next] = s
 		l.next = (l.next + 1) % tailLines
 	}
-	if l.say != nil {
-		l.say(s)
+	if l.output != nil {
+		l.output(s)
 	}
 }

@@ -35,10 +35,10 @@ type Step struct {
 // Runner executes steps. It is safe for concurrent use.
 type Runner interface {
 	// Run executes the step and copies the content of Step.Output into dir, an empty folder of this machine:
-	// regular files with mode 0644 and folders with mode 0755; anything else in it is an error. Run calls say
-	// for every line that the command prints, in order, from one goroutine at a time; say may be nil. Errors:
+	// regular files with mode 0644 and folders with mode 0755; anything else in it is an error. Run calls output
+	// for every line that the command prints, in order, from one goroutine at a time; output may be nil. Errors:
 	// *FailedError, ErrUnavailable (wrapped), ctx's cause.
-	Run(ctx context.Context, s Step, dir string, say func(line string)) error
+	Run(ctx context.Context, s Step, dir string, output func(line string)) error
 	String() string // for messages: "chroot", "buildkit unix:///run/buildkit/buildkitd.sock"
 }
 

@@ -22,7 +22,7 @@ func newSet(t *testing.T, driver string, names ...string) *Set {
 	t.Helper()
 	dir := t.TempDir()
 	s := &Set{Dir: dir, Key: Key{
-		Driver: driver, Flavour: "open", Release: release, Arch: "amd64", Kernel: "build-id 12", Compiler: "gcc 12.2.0", Recipe: Recipe,
+		Driver: driver, Flavour: "open", Release: release, Arch: "amd64", Kernel: "build-id 12", Compiler: "gcc 12.2.0", Method: Method,
 	}}
 	for _, name := range names {
 		path := write(t, dir, name+".ko", string(module(strings.ReplaceAll(name, "-", "_"), driver, release)))

@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/driver-container/driver-container/kmod"
 )
 
 // maxTrees bounds how many folders one tree of headers may lead to. Debian's leads to three.
@@ -115,7 +117,7 @@ func (h Headers) copyTree(ctx context.Context, tree, dir string) (links []string
 // leads returns the folder outside of tree that a link in tree leads to (for a link to a file, the file's
 // folder); "" if there is none.
 func (h Headers) leads(tree, link string) string {
-	path, err := resolve(h.root, filepath.Join(tree, link))
+	path, err := kmod.Within(h.root, filepath.Join(tree, link))
 	if err != nil {
 		return ""
 	}

@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+
+	"github.com/driver-container/driver-container/kmod"
 )
 
 // Root is a file system that may have headers, such as the image ("/") or the host ("/proc/1/root").
@@ -91,7 +93,7 @@ func FindHeaders(release string, roots []Root) (Headers, error) {
 }
 
 func headersAt(root Root, place, release string) (Headers, error) {
-	dir, err := resolve(root.Dir, place)
+	dir, err := kmod.Within(root.Dir, place)
 	if err != nil {
 		return Headers{}, fmt.Errorf("/%s: %w", place, plain(err))
 	}
@@ -128,7 +130,7 @@ func (h Headers) check() error {
 		return fmt.Errorf("is for kernel %s", found)
 	}
 	for _, name := range []string{"include/generated/autoconf.h", "include/config/auto.conf", "Module.symvers", "scripts/mod/modpost"} {
-		if path, err := resolve(h.root, strings.TrimPrefix(h.Build, h.root)+"/"+name); err != nil || !isFile(path) {
+		if path, err := kmod.Within(h.root, strings.TrimPrefix(h.Build, h.root)+"/"+name); err != nil || !isFile(path) {
 			return fmt.Errorf("%s is missing: the headers are installed only in part (Debian and Ubuntu: is the linux-kbuild package there?)", name)
 		}
 	}

@@ -2,7 +2,6 @@ package kbuild
 
 import (
 	"errors"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -140,27 +139,5 @@ func TestLink(t *testing.T) {
 	}
 	if own, err := h.Link(host); err != nil || len(own) != 0 {
 		t.Errorf("in its own root: %q, %v", own, err)
-	}
-}
-
-func TestResolve(t *testing.T) {
-	t.Parallel()
-	root := t.TempDir()
-	write(t, root, "etc/passwd", "")
-	write(t, root, "a/up", "-> ../../../../../../etc")
-	write(t, root, "a/absolute", "-> /etc/passwd")
-	for path, want := range map[string]string{
-		"a/up/passwd": "etc/passwd", "a/absolute": "etc/passwd", "../../etc": "etc", "/": "", "a/../etc/./passwd": "etc/passwd", "etc/missing": "-",
-	} {
-		got, err := resolve(root, path)
-		if want == "-" {
-			if !errors.Is(err, fs.ErrNotExist) {
-				t.Errorf("%s: %v", path, err)
-			}
-			continue
-		}
-		if err != nil || got != filepath.Join(root, want) {
-			t.Errorf("%s: %s, %v", path, got, err)
-		}
 	}
 }

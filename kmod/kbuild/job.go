@@ -42,7 +42,7 @@ type Job struct {
 func (j Job) Key() Key {
 	return Key{
 		Driver: j.Driver, Flavour: j.Flavour, Release: j.Headers.Release, Arch: runtime.GOARCH, Kernel: j.Kernel,
-		Compiler: j.Compiler.Version, Patches: j.Patches, Recipe: Recipe,
+		Compiler: j.Compiler.Version, Patches: j.Patches, Method: Method,
 	}
 }
 

@@ -15,9 +15,9 @@ import (
 	"strings"
 )
 
-// Recipe is the version of the way this package compiles. It is part of the key and changes when Compile
+// Method is the version of the way this package compiles. It is part of the key and changes when Compile
 // makes something else of equal inputs.
-const Recipe = 1
+const Method = 1
 
 // Key names all inputs that a set of modules was compiled from. Sets with equal keys are interchangeable.
 type Key struct {
@@ -28,7 +28,7 @@ type Key struct {
 	Kernel   string   `json:"kernel"`            // identity of the kernel, from KernelID
 	Compiler string   `json:"compiler"`          // Compiler.Version: "gcc 12.2.0"
 	Patches  []string `json:"patches,omitempty"` // names of the patches to NVIDIA's sources, in their order
-	Recipe   int      `json:"recipe"`            // Recipe of the program that compiled the set
+	Method   int      `json:"recipe"`            // Method of the program that compiled the set
 }
 
 // String returns the name of the set's folder in a cache: "535.261.03-proprietary-6.1.0-38-amd64-<12 hex

@@ -9,7 +9,7 @@ import (
 
 func TestKeyString(t *testing.T) {
 	t.Parallel()
-	k := Key{Driver: driver, Flavour: "proprietary", Release: release, Arch: "amd64", Kernel: "build-id 12", Compiler: "gcc 12.2.0", Recipe: 1}
+	k := Key{Driver: driver, Flavour: "proprietary", Release: release, Arch: "amd64", Kernel: "build-id 12", Compiler: "gcc 12.2.0", Method: 1}
 	const want = "535.261.03-proprietary-6.1.0-56-amd64-"
 	name := k.String()
 	if !strings.HasPrefix(name, want) || len(name) != len(want)+12 {
@@ -17,7 +17,7 @@ func TestKeyString(t *testing.T) {
 	}
 	for what, change := range map[string]func(*Key){
 		"arch": func(k *Key) { k.Arch = "arm64" }, "kernel": func(k *Key) { k.Kernel = "build-id 13" }, "compiler": func(k *Key) { k.Compiler = "gcc 12.2.1" },
-		"patches": func(k *Key) { k.Patches = []string{"a"} }, "recipe": func(k *Key) { k.Recipe = 2 },
+		"patches": func(k *Key) { k.Patches = []string{"a"} }, "recipe": func(k *Key) { k.Method = 2 },
 	} {
 		other := k
 		change(&other)

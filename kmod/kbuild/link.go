@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/driver-container/driver-container/kmod"
 )
 
 // splitPath matches the path of the second half of a split tree in the Makefile of the first half: "include
@@ -28,7 +30,7 @@ func (h Headers) findSource(place string) (string, error) {
 	}
 	candidates = append(candidates, build+"/source") // kbuild leaves this link in a folder given with O=
 	for _, c := range candidates {
-		dir, err := resolve(h.root, c)
+		dir, err := kmod.Within(h.root, c)
 		if err == nil && isFile(filepath.Join(dir, "include/linux/module.h")) && isFile(filepath.Join(dir, "Makefile")) {
 			return dir, nil
 		}
@@ -55,7 +57,7 @@ func (h Headers) Link(root string) (made []string, err error) {
 		names = append(names, string(m[1]))
 	}
 	for _, name := range names {
-		if target, err := resolve(h.root, "usr/src/"+name); err == nil {
+		if target, err := kmod.Within(h.root, "usr/src/"+name); err == nil {
 			links["/usr/src/"+name] = target
 		}
 	}
@@ -95,7 +97,7 @@ func makeInside(root, path string) (string, error) {
 	dir := root
 	for part := range strings.SplitSeq(strings.Trim(path, "/"), "/") {
 		relative := strings.TrimPrefix(dir, root) + "/" + part
-		next, err := resolve(root, relative)
+		next, err := kmod.Within(root, relative)
 		if errors.Is(err, fs.ErrNotExist) {
 			next = filepath.Join(dir, part)
 			err = os.Mkdir(next, 0o755)

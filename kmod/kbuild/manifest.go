@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash/crc64"
 	"io"
 	"io/fs"
 	"os"
@@ -151,6 +152,17 @@ func (m *manifest) verify(ctx context.Context, dir string) error {
 		}
 	}
 	return nil
+}
+
+// fileCRC is the CRC-64 (ECMA) of a file; ok is false when the file has another size than this. The standard library's takes
+// 40 to 75 ms for the 70 MB of a set; parts that are read at the same time save less than that, and nothing on a busy node.
+func fileCRC(ctx context.Context, file *os.File, size int64) (crc uint64, ok bool, err error) {
+	if info, err := file.Stat(); err != nil || info.Size() != size {
+		return 0, false, err
+	}
+	sum := crc64.New(crc64.MakeTable(crc64.ECMA))
+	read, err := copyContext(ctx, sum, io.LimitReader(file, size+1))
+	return sum.Sum64(), read == size, err
 }
 
 func crcText(sum uint64) string { return fmt.Sprintf("%016x", sum) }

@@ -11,6 +11,8 @@ import (
 	"runtime"
 	"strings"
 	"time"
+
+	"github.com/moby/sys/atomicwriter"
 )
 
 // Facts says where the daemons, their configuration and the facts about the machine are. The zero value is
@@ -159,22 +161,10 @@ func copyFile(from, to string) error {
 	return writeFile(to, content)
 }
 
-// writeFile writes the whole file atomically, or leaves the old one.
+// writeFile writes the whole file atomically, or leaves the old one. It creates the folder.
 func writeFile(path string, content []byte) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
 	}
-	t, err := os.CreateTemp(filepath.Dir(path), ".tmp-*")
-	if err != nil {
-		return err
-	}
-	_, err = t.Write(content)
-	err = errors.Join(err, t.Chmod(0o644), t.Sync(), t.Close())
-	if err == nil {
-		err = os.Rename(t.Name(), path)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(t.Name()))
-	}
-	return nil
+	return atomicwriter.WriteFile(path, content, 0o644)
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/ProtonMail/go-crypto/openpgp/packet"
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/driver-container/driver-container/ci/imagetest"
 	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
 )
 
@@ -48,7 +49,7 @@ func TestFetchRPM(t *testing.T) {
 	if strings.Contains(i.log(), "warning") {
 		t.Errorf("it said:\n%s", i.log())
 	}
-	if n := a.count("/el/9.4/x86_64/kernel-devel-5.14.0-427.13.1.el9_4.x86_64.rpm"); n != 1 {
+	if n := a.count("/el/9.4/x86_64/Packages/kernel-devel-5.14.0-427.13.1.el9_4.x86_64.rpm"); n != 1 {
 		t.Errorf("downloaded %d times", n)
 	}
 }
@@ -111,7 +112,7 @@ func TestExtraRepositories(t *testing.T) {
 
 func TestSignedPackages(t *testing.T) {
 	t.Parallel()
-	stranger, err := openpgp.NewEntity("stranger", "", "s@example.com", &packet.Config{Algorithm: packet.PubKeyAlgoEdDSA, Time: func() time.Time { return time.Now().Add(-time.Hour) }})
+	stranger, err := openpgp.NewEntity("stranger", "", "s@example.com", &packet.Config{Algorithm: packet.PubKeyAlgoEdDSA, Time: func() time.Time { return time.Now().AddDate(0, 0, -2) }})
 	must(t, err)
 	const repo = "[test]\nbaseurl=%s/el/\ngpgcheck=1\ngpgkey=file:///etc/pki/rpm-gpg/RPM-GPG-KEY-test\n"
 	for _, test := range []struct {
@@ -130,13 +131,13 @@ func TestSignedPackages(t *testing.T) {
 			t.Parallel()
 			a := newArchive(t)
 			p := kernelDevel(rockyRelease)
-			p.key = test.key
+			p.Signer, p.Unsigned = test.key, test.key == nil
 			a.rpmRepository("/el", nil, p)
 			a.server.Start()
 			text := strings.ReplaceAll(repo, "%s", a.server.URL)
 			i := newRPMImage(t, text)
 			if test.other != "" {
-				i.write(test.other, armoured(t, stranger))
+				i.write(test.other, imagetest.Armoured(t, stranger))
 				i.write("etc/yum.repos.d/test.repo", strings.ReplaceAll(text, "etc/pki/rpm-gpg/RPM-GPG-KEY-test", test.other))
 			}
 			_, err := i.fetchRelease(rockyRelease)
@@ -151,16 +152,16 @@ func TestBadPackages(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		name   string
-		change func(*rpmPackage)
+		change func(*imagetest.RPM)
 		want   error
 		text   string
 	}{
-		{"of another kernel", func(p *rpmPackage) { p.entries = kernelDevel("5.14.0-1.el9.x86_64").entries }, ErrPackage, "says nowhere"},
-		{"setuid", func(p *rpmPackage) { p.entries[4].mode = 0o4755 }, ErrPackage, "setuid"},
-		{"a link out of its tree", func(p *rpmPackage) { p.entries[5].link = "../../../../../../../../etc" }, ErrPackage, "a link to"},
-		{"cut off", func(p *rpmPackage) { p.damage = func(b []byte) []byte { return b[:len(b)-20] } }, nil, "payload"},
-		{"other payload", func(p *rpmPackage) {
-			p.damage = func(b []byte) []byte { b[len(b)-10] ^= 1; return b }
+		{"of another kernel", func(p *imagetest.RPM) { p.Files = kernelDevel("5.14.0-1.el9.x86_64").Files }, ErrPackage, "says nowhere"},
+		{"setuid", func(p *imagetest.RPM) { p.Files[4].Mode = 0o4755 }, ErrPackage, "setuid"},
+		{"a link out of its tree", func(p *imagetest.RPM) { p.Files[5].Link = "../../../../../../../../etc" }, ErrPackage, "a link to"},
+		{"cut off", func(p *imagetest.RPM) { p.Damage = func(b []byte) []byte { return b[:len(b)-20] } }, nil, "payload"},
+		{"other payload", func(p *imagetest.RPM) {
+			p.Damage = func(b []byte) []byte { b[len(b)-10] ^= 1; return b }
 		}, nil, "payload"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -186,7 +187,7 @@ func TestBadPackages(t *testing.T) {
 
 func TestUnavailableRPM(t *testing.T) {
 	t.Parallel()
-	var all []rpmPackage
+	var all []imagetest.RPM
 	for _, r := range []string{"5.14.0-427.el9.x86_64", "5.14.0-427.9.1.el9_4.x86_64", "5.14.0-427.20.1.el9_4.x86_64", "5.14.0-427.50.2.el9_4.x86_64", "5.14.0-503.11.1.el9_5.x86_64"} {
 		all = append(all, kernelDevel(r))
 	}
@@ -246,18 +247,18 @@ func TestFetchSUSE(t *testing.T) {
 	const release, version = "6.4.0-150600.23.25-default", "6.4.0-150600.23.25"
 	obj, src := "usr/src/linux-"+version+"-obj/x86_64/default/", "usr/src/linux-"+version+"/"
 	a := newArchive(t)
-	a.rpmRepository("/leap", signer(), rpmPackage{
-		name: "kernel-default-devel", version: version + ".1", arch: "x86_64", provides: []string{"kernel-default-devel = " + version},
-		requires: []string{"kernel-devel = " + version, "libelf-devel"},
-		entries: []entry{
-			{name: obj + "include/config/kernel.release", body: release + "\n"},
-			{name: obj + "include/generated/utsrelease.h", body: "#define UTS_RELEASE \"" + release + "\"\n"},
-			{name: "lib/modules/" + release + "/build", link: "/usr/src/linux-" + version + "-obj/x86_64/default"},
-			{name: "lib/modules/" + release + "/source", link: "/usr/src/linux-" + version},
+	a.rpmRepository("/leap", signer(), imagetest.RPM{
+		Name: "kernel-default-devel", EVR: version + ".1", Unsigned: true, Provides: []string{"kernel-default-devel = " + version},
+		Requires: []string{"kernel-devel = " + version, "libelf-devel"},
+		Files: []imagetest.File{
+			{Name: obj + "include/config/kernel.release", Body: release + "\n"},
+			{Name: obj + "include/generated/utsrelease.h", Body: "#define UTS_RELEASE \"" + release + "\"\n"},
+			{Name: "lib/modules/" + release + "/build", Link: "/usr/src/linux-" + version + "-obj/x86_64/default"},
+			{Name: "lib/modules/" + release + "/source", Link: "/usr/src/linux-" + version},
 		},
-	}, rpmPackage{
-		name: "kernel-devel", version: version + ".1", arch: "noarch", provides: []string{"kernel-devel = " + version},
-		requires: []string{"kernel-macros"}, entries: []entry{{name: src + "Makefile", body: "all:\n"}},
+	}, imagetest.RPM{
+		Name: "kernel-devel", EVR: version + ".1", Arch: "noarch", Unsigned: true, Provides: []string{"kernel-devel = " + version},
+		Requires: []string{"kernel-macros"}, Files: []imagetest.File{{Name: src + "Makefile", Body: "all:\n"}},
 	})
 	a.server.Start()
 	i := newRPMImage(t, "")

@@ -14,7 +14,7 @@ import (
 	"github.com/driver-container/driver-container/node"
 )
 
-// TestMain plays a child when it is called as runChild calls this program.
+// TestMain runs a child's part if it is called as runChild calls this program.
 func TestMain(m *testing.M) {
 	if len(os.Args) < 2 || !strings.HasPrefix(os.Args[1], "__") {
 		os.Exit(m.Run())
@@ -77,7 +77,7 @@ func TestRunChild(t *testing.T) {
 	}
 }
 
-// Outside of an image there is nothing to make an instance of.
+// TestNewOutsideOfAnImage checks that New fails without an image.
 func TestNewOutsideOfAnImage(t *testing.T) {
 	t.Parallel()
 	if _, err := os.Stat("/" + driverinfo.Path); err == nil {

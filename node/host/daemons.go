@@ -7,14 +7,14 @@ import (
 	"github.com/driver-container/driver-container/node/daemons"
 )
 
-// daemonStarter starts the real daemons: persistence where the image has it, fabric management where the
-// machine needs it.
+// daemonStarter starts the real daemons: persistence if the image has it, fabric management if the machine
+// needs it.
 type daemonStarter struct {
 	cfg node.Config
 	say func(string, ...any)
 }
 
-// Start starts what the image has and the machine needs.
+// Start starts the daemons that the image has and the machine needs.
 func (a *daemonStarter) Start(ctx context.Context) (node.Daemons, error) {
 	facts := daemons.Facts{Drivers: a.cfg.Drivers, Fabric: a.cfg.Fabric}
 	var specs []daemons.Spec

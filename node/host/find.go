@@ -45,7 +45,8 @@ func (s *supply) findWith(ctx context.Context, w node.Want, patches []string) (*
 	fits := func(k kbuild.Key) bool {
 		return slices.Equal(k.Patches, patches) && match(w, k) && (id == "" || k.Kernel == id || !strings.HasPrefix(k.Kernel, "build-id "))
 	}
-	miss, damaged := kbuild.ErrMiss, "" // miss: also with what was found damaged, which is of the source damaged
+	// miss is joined with the error for damaged modules; damaged is their source.
+	miss, damaged := kbuild.ErrMiss, ""
 	for _, from := range []struct {
 		cache  kbuild.Cache
 		source string
@@ -65,18 +66,19 @@ func (s *supply) findWith(ctx context.Context, w node.Want, patches []string) (*
 	return nil, damaged, miss
 }
 
-// match says whether a set is what is wanted, as far as the name of the kernel tells.
+// match reports whether a set fits, as far as the name of the kernel shows it.
 func match(w node.Want, k kbuild.Key) bool {
-	return k.Driver == w.Driver && k.Flavour == w.Flavour && k.Release == w.Release && k.Recipe == kbuild.Recipe
+	return k.Driver == w.Driver && k.Flavour == w.Flavour && k.Release == w.Release && k.Method == kbuild.Method
 }
 
-// cached says whether the cache has a set for a kernel. It does not check the set for damage: Find does.
+// cached reports whether the cache has a set for a kernel. It does not check the set for damage: Find does.
 func (s *supply) cached(flavour, release string) bool {
 	w := node.Want{Driver: s.info.Driver, Flavour: flavour, Release: release}
 	return s.cache().Has(func(k kbuild.Key) bool { return match(w, k) })
 }
 
-// patches names what the modules are compiled with besides the driver's sources and the kernel's headers.
+// patches returns names of what the modules are compiled with besides the driver's sources and the kernel's
+// headers.
 func (s *supply) patches(release string) ([]string, error) {
 	arch, ok := distros.LookupArch(s.info.Arch)
 	if !s.cfg.RDMA || !ok {
@@ -89,8 +91,8 @@ func (s *supply) patches(release string) ([]string, error) {
 	return []string{name}, nil
 }
 
-// signedBefore takes the cache's copy of the image's modules where an earlier start signed it with the
-// mounted key.
+// signedBefore returns the cache's copy of the image's modules if an earlier start signed it with the mounted
+// key.
 func (s *supply) signedBefore(ctx context.Context, set *kbuild.Set, source string) (*kbuild.Set, string) {
 	if source != status.FromImage || s.Signer(set, source) == nil {
 		return set, source

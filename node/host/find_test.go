@@ -12,7 +12,8 @@ import (
 	"github.com/driver-container/driver-container/node/status"
 )
 
-// A damaged set of the image is said to be the image's fault, and the cache is looked into all the same.
+// TestDamagedImage checks that the error for a damaged set of the image names the image, and that the cache
+// is searched all the same.
 func TestDamagedImage(t *testing.T) {
 	t.Parallel()
 	s := signing(t, "")

@@ -14,6 +14,7 @@ import (
 	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/kmod"
 	"github.com/driver-container/driver-container/kmod/kbuild"
+	"github.com/driver-container/driver-container/kmod/kmsg"
 	"github.com/driver-container/driver-container/node"
 	"github.com/driver-container/driver-container/node/devices"
 	"github.com/driver-container/driver-container/node/preflight"
@@ -34,10 +35,10 @@ type hardware struct {
 	supply  *supply
 	prober  probe.Prober
 
-	supported func() (preflight.Supported, error) // the image's list, read once
+	supported func() (preflight.Supported, error) // returns the image's list, read once
 
 	mu   sync.Mutex
-	mark *kmod.Mark // in the kernel's log, where this instance began to look
+	mark *kmsg.Mark // position in the kernel's log at which this instance began to look
 }
 
 func (h *hardware) GPUs() ([]devices.GPU, error) { return devices.GPUs("/sys") }
@@ -57,8 +58,8 @@ func (h *hardware) Flavour(gpus []devices.GPU, release, requested string) (flavo
 	return preflight.Flavour(h.info, release, h.serves(release), supported, gpus, requested)
 }
 
-// serves lists the flavours that this machine can load for a kernel: those of the image's modules, those that
-// can be compiled, and those of modules in the cache.
+// serves returns the flavours that this machine can load for a kernel: those of the image's modules, those
+// that can be compiled, and those of modules in the cache.
 func (h *hardware) serves(release string) (flavours []string) {
 	precompiled := preflight.Serves(h.info, release)
 	for _, f := range h.info.Flavours {
@@ -96,7 +97,7 @@ func (h *hardware) Preflight(ctx context.Context, q node.Question) []preflight.C
 	return waive(preflight.Run(ctx, in), h.cfg.SkipPreflight)
 }
 
-// waive turns blocking checks into warnings where the operator of the node has named them.
+// waive turns those blocking checks into warnings that the operator of the node has named.
 func waive(checks []preflight.Check, names []string) []preflight.Check {
 	for i, c := range checks {
 		if c.Status == preflight.Blocked && slices.Contains(names, c.Name) {
@@ -142,7 +143,7 @@ func (h *hardware) RemoveNodes(created []devices.Node) error { return realNodes.
 // Ask starts a child that asks the driver. The mark in the kernel's log is set first: when a GPU does not
 // come up, the lines after the mark are the reason.
 func (h *hardware) Ask(ctx context.Context) (probe.Answer, error) {
-	mark, err := (kmod.System{}).Mark()
+	mark, err := kmsg.Open("")
 	if err == nil {
 		h.mu.Lock()
 		if h.mark != nil {
@@ -164,7 +165,8 @@ func (h *hardware) AskUsage(ctx context.Context) (probe.Answer, error) {
 
 func (h *hardware) EndUsage() { h.prober.EndUsage() }
 
-// Reasons are the last lines of the kernel's log about a GPU since the driver was last asked, at most three.
+// Reasons returns the last lines of the kernel's log about a GPU since the driver was last asked, at most
+// three.
 func (h *hardware) Reasons(gpu string) []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -177,8 +179,8 @@ func (h *hardware) Reasons(gpu string) []string {
 // pciAddress matches a device in the kernel's log; some messages leave the domain out.
 var pciAddress = regexp.MustCompile(`[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]`)
 
-// linesAbout picks the lines that name a GPU, and when there are none, the driver's lines that name no other:
-// the last three different ones.
+// linesAbout returns the lines that name a GPU, or if there are none, the driver's lines that name no other
+// GPU: the last three different ones.
 func linesAbout(gpu string, lines []string) []string {
 	const most = 3
 	_, short, _ := strings.Cut(gpu, ":")
@@ -186,7 +188,7 @@ func linesAbout(gpu string, lines []string) []string {
 	for _, l := range lines {
 		l = strings.TrimSpace(l)
 		switch {
-		case strings.Contains(l, "direct-loading firmware"): // Debian's kernel says so when all is well
+		case strings.Contains(l, "direct-loading firmware"): // Debian's kernel logs this without any problem
 		case strings.Contains(l, short):
 			named = append(slices.DeleteFunc(named, func(o string) bool { return o == l }), l)
 		case strings.Contains(l, "NVRM") && !pciAddress.MatchString(l):

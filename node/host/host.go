@@ -1,6 +1,6 @@
-// Package host is the real machine behind the interfaces of package node: the kernel's modules, the driver
-// root, module files, daemons, hardware and the node's lock. It decides nothing about the order of a start or
-// a stop, which is package node's.
+// Package host implements the interfaces of package node for the real machine: the kernel's modules, the
+// driver root, module files, daemons, hardware and the node's lock. It does not decide the order of a start
+// or a stop; package node does.
 package host
 
 import (
@@ -24,11 +24,11 @@ import (
 	"github.com/driver-container/driver-container/node/status"
 )
 
-// rootOfInit is the root of process 1: the host's own root where the pod has hostPID.
+// rootOfInit is the root of process 1: the host's own root if the pod has hostPID.
 const rootOfInit = "/proc/1/root"
 
-// New makes an instance for the machine that this program runs on, from the image that it is part of. Of the
-// options only Say is required; Status is set here.
+// New returns an instance for the machine that this program runs on, from the image that it is part of. Of
+// the options only Say is required; New sets Status.
 func New(cfg node.Config, o node.Options) (*node.Node, error) {
 	info, err := readInfo("/")
 	if err != nil {
@@ -55,7 +55,7 @@ func New(cfg node.Config, o node.Options) (*node.Node, error) {
 	return node.New(cfg, m, o), nil
 }
 
-// machine binds the interfaces of the phases.
+// machine returns the real implementation of the phases' interfaces.
 func machine(cfg node.Config, info driverinfo.Description, release string, say func(string, ...any)) (node.Machine, error) {
 	onHost, err := mounted(cfg.StateDir)
 	if err != nil {
@@ -82,7 +82,7 @@ func machine(cfg node.Config, info driverinfo.Description, release string, say f
 	}, nil
 }
 
-// readInfo reads what the image says of its driver.
+// readInfo reads the image's description of its driver.
 func readInfo(root string) (driverinfo.Description, error) {
 	info, err := driverinfo.Read(os.DirFS(root))
 	if err != nil {
@@ -112,7 +112,7 @@ func (l *locker) Acquire(ctx context.Context, waits func(lock.Holder)) (node.Loc
 	})
 }
 
-// mounted says whether a path is a mount point in this container.
+// mounted reports whether a path is a mount point in this container.
 func mounted(path string) (bool, error) {
 	target, err := filepath.EvalSymlinks(path)
 	if errors.Is(err, fs.ErrNotExist) {

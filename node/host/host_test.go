@@ -23,8 +23,8 @@ const (
 	v535 = "535.261.03"
 )
 
-// What binds the phases to the machine, as far as any machine has it: the lab does the rest on a kernel with
-// GPUs.
+// These tests check the implementation of the phases' interfaces as far as every machine has it. The lab
+// tests the rest on a kernel with GPUs.
 
 func TestDeleteInChild(t *testing.T) {
 	t.Parallel()
@@ -112,7 +112,8 @@ func TestHardware(t *testing.T) {
 	}
 }
 
-// An image without a toolchain serves what it has modules of, and what the cache has.
+// TestServes checks that an image without a toolchain serves the flavours of its modules, and of those in the
+// cache.
 func TestServes(t *testing.T) {
 	t.Parallel()
 	s := signing(t, "")
@@ -147,7 +148,7 @@ func TestServes(t *testing.T) {
 	}
 }
 
-// A machine without the daemons' programs has none.
+// TestDaemonStarter checks that a machine without the daemons' programs starts none.
 func TestDaemonStarter(t *testing.T) {
 	t.Parallel()
 	for _, program := range []string{"/usr/bin/nvidia-persistenced", "/usr/bin/nvidia-gridd"} {

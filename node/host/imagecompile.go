@@ -29,8 +29,8 @@ type ImageCompile struct {
 	path    string // of programs; "": PATH
 }
 
-// CompileForImage compiles modules with the compiler, the headers and the sources of the image. The result does
-// not depend on the running kernel or on a cache, and nothing is fetched. Errors: node.ErrConfig,
+// CompileForImage compiles modules with the compiler, the headers and the sources of the image. The result
+// does not depend on the running kernel or on a cache, and nothing is fetched. Errors: node.ErrConfig,
 // *kbuild.NoHeadersError, *kbuild.NoCompilerError, *kbuild.CompileError, those of files.
 func CompileForImage(ctx context.Context, c ImageCompile, say func(string, ...any)) (*kbuild.Set, error) {
 	if c.Flavour != driverinfo.Open && c.Flavour != driverinfo.Proprietary {
@@ -66,7 +66,7 @@ func CompileForImage(ctx context.Context, c ImageCompile, say func(string, ...an
 	return kept, os.RemoveAll(c.scratch)
 }
 
-// job describes the compile; everything in it is the image's.
+// job returns the description of the compile; everything in it comes from the image.
 func (c ImageCompile) job(ctx context.Context, driver, source string, modules []string, say func(string, ...any)) (kbuild.Job, error) {
 	h, err := kbuild.FindHeaders(c.Release, []kbuild.Root{{Dir: c.root, Name: status.FromImage}})
 	if err != nil {
@@ -96,7 +96,7 @@ func (c ImageCompile) job(ctx context.Context, driver, source string, modules []
 // loadOrder is the order of loading of all modules that a driver may have.
 var loadOrder = []string{"nvidia", "nvidia-uvm", "nvidia-modeset", "nvidia-drm", "nvidia-peermem"}
 
-// modulesOf lists the modules that sources are for, in their order of loading.
+// modulesOf returns the modules that the sources can build, in their order of loading.
 func modulesOf(source string) (names []string) {
 	dirs, err := filepath.Glob(filepath.Join(source, "*", "*.Kbuild"))
 	if err != nil {
@@ -117,7 +117,7 @@ func modulesOf(source string) (names []string) {
 	return names
 }
 
-// chooseModules picks the modules that were asked for. A driver needs at least the first two.
+// chooseModules returns the requested modules. A driver needs at least the first two.
 func chooseModules(offers, asked []string) ([]string, error) {
 	if len(offers) == 0 {
 		return nil, fmt.Errorf("%w: the image has no sources of that flavour", node.ErrConfig)

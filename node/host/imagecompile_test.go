@@ -21,7 +21,7 @@ import (
 
 const imageKernel = "6.1.0-56-amd64"
 
-// put makes a file below root; one that begins with "#!" can be run.
+// put writes a file below root; one that begins with "#!" is executable.
 func put(t *testing.T, root, name, text string) string {
 	t.Helper()
 	path := filepath.Join(root, name)
@@ -32,8 +32,8 @@ func put(t *testing.T, root, name, text string) string {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	// A child that another test forks meanwhile would have the file open for writing, and the program could not
-	// start.
+	// A child that another test forks in the meantime would have the file open for writing, and the program
+	// could not start.
 	syscall.ForkLock.RLock()
 	defer syscall.ForkLock.RUnlock()
 	if err := os.WriteFile(path, []byte(text), mode); err != nil {
@@ -42,7 +42,7 @@ func put(t *testing.T, root, name, text string) string {
 	return path
 }
 
-// elfModule is a kernel module that consists of its description.
+// elfModule returns a kernel module that consists only of its description.
 func elfModule(name, version, release string) string {
 	info := fmt.Sprintf("name=%s\x00vermagic=%s SMP mod_unload\x00license=NVIDIA\x00version=%s\x00", name, release, version)
 	names := "\x00.modinfo\x00.shstrtab\x00"
@@ -65,8 +65,7 @@ func elfModule(name, version, release string) string {
 	return b.String()
 }
 
-// builder is the root in which an image's modules are compiled: its tools are fakes, and make takes finished
-// modules.
+// builder returns a compile in a root with fake tools, in which make copies finished modules.
 func builder(t *testing.T, script string) ImageCompile {
 	t.Helper()
 	root := t.TempDir()
@@ -105,7 +104,8 @@ func names(set *kbuild.Set) (out []string) {
 	return out
 }
 
-// What is compiled for an image depends on the image alone, and is a cache's entry.
+// TestCompileInto checks that a compile for an image depends on the image alone, and that its result is an
+// entry of a cache.
 func TestCompileInto(t *testing.T) {
 	t.Parallel()
 	c := builder(t, "cp KOS/*.ko .")

@@ -13,12 +13,12 @@ import (
 
 const (
 	maxProcesses = 1 << 20
-	maxArguments = 4 << 10 // bytes of a command line that are looked at: ours are short
+	maxArguments = 4 << 10 // bytes of a command line that are read: those of this program are short
 )
 
-// Instances are the processes on this node that are instances of this program: one for each container, with
-// its pod. An instance that does not hold the lock waits for it. proc is "/proc" except in tests. Processes
-// of other containers are visible with hostPID only.
+// Instances returns the processes on this node that are instances of this program: one for each container,
+// with its pod. An instance that does not hold the lock waits for it. proc is "/proc" except in tests.
+// Processes of other containers are visible with hostPID only.
 func Instances(proc string) []kmod.Holder {
 	d, err := os.Open(proc)
 	if err != nil {

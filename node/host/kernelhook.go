@@ -22,10 +22,11 @@ type kernelHook struct {
 	path, text string
 }
 
-const hookName = "update-nvidia-driver" // as NVIDIA's container calls it: run-parts takes no name with a dot
+// hookName is the name that NVIDIA's container uses. It has no dot, because run-parts ignores names with one.
+const hookName = "update-nvidia-driver"
 
-// newKernelHook returns no hook where the host's folder is not mounted. The error says why there can be none
-// although it is mounted. onHost says whether what is compiled is stored on the host.
+// newKernelHook returns the zero kernelHook if the host's folder is not mounted. The error says why there can
+// be no hook although the folder is mounted. onHost says whether compiled modules are stored on the host.
 func newKernelHook(cfg node.Config, info driverinfo.Description, onHost bool) (kernelHook, error) {
 	if cfg.KernelHooks == "" {
 		return kernelHook{}, nil
@@ -35,7 +36,7 @@ func newKernelHook(cfg node.Config, info driverinfo.Description, onHost bool) (k
 		return kernelHook{}, err
 	}
 	switch {
-	case !info.Toolchain || cfg.NoCompile: // nothing to do: images for given kernels are made for each
+	case !info.Toolchain || cfg.NoCompile: // nothing to do: images for given kernels are built for each kernel
 		return kernelHook{}, nil
 	case !hostVisible():
 		err = errors.New("the pod has no hostPID, so the host cannot find this container")
@@ -48,9 +49,9 @@ func newKernelHook(cfg node.Config, info driverinfo.Description, onHost bool) (k
 	return kernelHook{path: filepath.Join(cfg.KernelHooks, hookName), text: hookText(cfg)}, nil
 }
 
-// hookText is the script, for the shell of any host. It starts the program in the mount namespace of the
-// running container, where the program finds the same image and the same cache. The arguments are the
-// configuration of the running container, without secrets.
+// hookText returns the script, which works in the shell of every host. It starts the program in the mount
+// namespace of the running container, where the program finds the same image and the same cache. The
+// arguments are the configuration of the running container, without secrets.
 func hookText(cfg node.Config) string {
 	args := []string{"compile", "--kernel-module-type", cfg.ModuleType, "--state-dir", cfg.StateDir, "--drivers-dir", cfg.Drivers}
 	for _, f := range []struct {
@@ -88,7 +89,7 @@ exit 0
 `, "/run/nvidia", strings.Join(args, " "))
 }
 
-// WriteKernelHook writes the hook where there is one.
+// WriteKernelHook writes the hook, if there is one.
 func (h kernelHook) WriteKernelHook() error {
 	if h.path == "" {
 		return nil
@@ -99,7 +100,7 @@ func (h kernelHook) WriteKernelHook() error {
 	return nil
 }
 
-// RemoveKernelHook removes it again.
+// RemoveKernelHook removes the hook.
 func (h kernelHook) RemoveKernelHook() error {
 	if h.path == "" {
 		return nil

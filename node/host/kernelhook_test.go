@@ -12,8 +12,8 @@ import (
 	"github.com/driver-container/driver-container/node"
 )
 
-// The hook as the host's package manager runs it: only a serving container of ours is entered, and it never
-// fails.
+// TestKernelHook runs the hook as the host's package manager does: it enters only a serving container of this
+// program, and never fails.
 func TestKernelHook(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -89,7 +89,7 @@ func TestNoKernelHook(t *testing.T) {
 	if err != nil || h.path != "" || h.WriteKernelHook() != nil || h.RemoveKernelHook() != nil {
 		t.Errorf("%+v, %v", h, err)
 	}
-	cfg.KernelHooks, cfg.StateDir = "/proc", t.TempDir() // mounted, and the rest is not
+	cfg.KernelHooks, cfg.StateDir = "/proc", t.TempDir() // mounted, and all else is missing
 	h, err = newKernelHook(cfg, driverinfo.Description{Toolchain: true}, false)
 	if err == nil || h.path != "" || !strings.Contains(err.Error(), "/proc") {
 		t.Errorf("%+v, %v", h, err)

@@ -14,8 +14,8 @@ import (
 // linkedRoot serves by a link at the target: nothing is mounted, so the container need not be privileged.
 type linkedRoot struct{ *stagedRoot }
 
-// linkable returns what the pod lacks for a root that is served by a link. host is the path of the host's
-// root.
+// linkable returns an error that says what the pod lacks for a root that is served by a link. host is the
+// path of the host's root.
 func (s *stagedRoot) linkable(host string) error {
 	dir := s.root.Storage
 	switch {
@@ -42,7 +42,7 @@ func (s *stagedRoot) linkable(host string) error {
 // Mount makes the target a link to the root. The interface calls this mounting.
 func (l *linkedRoot) Mount(ctx context.Context) error { return foreignMount(l.staged.Link(ctx)) }
 
-// MountOld serves what was staged for another driver.
+// MountOld serves the staged root of another driver.
 func (l *linkedRoot) MountOld(ctx context.Context, dir string) error {
 	old, err := l.old(dir)
 	if err != nil {
@@ -63,7 +63,7 @@ func (l *linkedRoot) Unmount(context.Context) error {
 	return l.root.Unlink()
 }
 
-// foreignMount adds to the error about a mount what to do about it.
+// foreignMount adds advice to the error about a mount.
 func foreignMount(err error) error {
 	var mounted *driverroot.MountedError
 	if !errors.As(err, &mounted) {

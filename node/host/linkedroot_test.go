@@ -15,7 +15,7 @@ import (
 	"github.com/driver-container/driver-container/node/driverroot"
 )
 
-// A root that nobody serves, on a folder of its own: nothing is mounted here.
+// TestMountedRootWithoutStorage uses a root that is not served, in its own folder: nothing is mounted here.
 func TestMountedRootWithoutStorage(t *testing.T) {
 	t.Parallel()
 	cfg := node.Defaults()
@@ -46,7 +46,7 @@ func TestMountedRootWithoutStorage(t *testing.T) {
 	}
 }
 
-// newLinked is a linked root on folders of its own: real files, a real link.
+// newLinked returns a linked root in its own folders: real files, a real link.
 func newLinked(t *testing.T, storage, run, version, id string) *linkedRoot {
 	t.Helper()
 	image := t.TempDir()
@@ -66,7 +66,7 @@ func newLinked(t *testing.T, storage, run, version, id string) *linkedRoot {
 	}}}
 }
 
-// serveLinked stages and serves, as the phases do.
+// serveLinked stages and serves a root as the phases do.
 func serveLinked(t *testing.T, l *linkedRoot) string {
 	t.Helper()
 	ctx := t.Context()
@@ -133,8 +133,8 @@ func TestLinkedRoot(t *testing.T) {
 	}
 }
 
-// A privileged container takes the link of an unprivileged one away; the other way round that is impossible,
-// and is said.
+// TestRootsOfBothKinds checks that a privileged container removes the link of an unprivileged one; the
+// opposite is impossible, and the error says so.
 func TestRootsOfBothKinds(t *testing.T) {
 	t.Parallel()
 	l := newLinked(t, t.TempDir(), t.TempDir(), v535, "c")
@@ -203,7 +203,8 @@ func TestLinkable(t *testing.T) {
 	}
 }
 
-// The cgroup of devices answers EPERM; a device that is not there, or not ours to open, is not its word.
+// TestMayOpen checks that only EPERM, the answer of the cgroup of devices, counts as a refusal, and not a
+// missing device or one with other permissions.
 func TestMayOpen(t *testing.T) {
 	t.Parallel()
 	for _, path := range []string{"/dev/null", "/dev/nowhere", t.TempDir()} {

@@ -49,10 +49,10 @@ const (
 	DeleteAbsent = 4
 )
 
-// deleteWait is how long the kernel may take for one module. Measured: 0.1 s each.
+// deleteWait is how long the kernel may take for one module; measured: 0.1 s each.
 const deleteWait = 30 * time.Second
 
-// Delete unloads a module in a child. When the kernel does not return from that, the child is left behind.
+// Delete unloads a module in a child. If the kernel does not return from that, the child is left behind.
 func (m *modules) Delete(ctx context.Context, name string) error {
 	code, out, err := runChild(ctx, deleteWait, DeleteVerb, name)
 	switch {

@@ -13,7 +13,7 @@ type mountedRoot struct{ *stagedRoot }
 func (m *mountedRoot) Mount(ctx context.Context) error { return m.mount(ctx, m.staged) }
 
 func (m *mountedRoot) mount(ctx context.Context, s driverroot.Staged) error {
-	if err := s.Root.RunDirs(); err != nil { // before the daemons: they would make and remove their own
+	if err := s.Root.RunDirs(); err != nil { // before the daemons start, which would create and remove these folders
 		return err
 	}
 	return m.shared(s.Mount(ctx))
@@ -29,7 +29,7 @@ func (m *mountedRoot) shared(err error) error {
 	return err
 }
 
-// MountOld serves what was staged for another driver.
+// MountOld serves the staged root of another driver.
 func (m *mountedRoot) MountOld(ctx context.Context, dir string) error {
 	old, err := m.old(dir)
 	if err != nil {
@@ -38,7 +38,7 @@ func (m *mountedRoot) MountOld(ctx context.Context, dir string) error {
 	return m.mount(ctx, old)
 }
 
-// Unmount also removes a link by which a container without privileges served its root.
+// Unmount also removes the link with which a container without privileges served its root.
 func (m *mountedRoot) Unmount(ctx context.Context) error {
 	if err := m.root.Unlink(); err != nil {
 		return err

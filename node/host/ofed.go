@@ -10,16 +10,16 @@ import (
 	"github.com/driver-container/driver-container/kmod/kbuild"
 )
 
-// Where Mellanox's own driver is used, nvidia-peermem is compiled against it. NVIDIA's sources look for it at
+// If Mellanox's own driver is used, nvidia-peermem is compiled against it. NVIDIA's sources search for it at
 // the first path, Mellanox's container has it at the second one.
 const (
 	ofedSource    = "usr/src/ofa_kernel"
 	ofedContainer = "run/mellanox/drivers/usr/src/ofa_kernel"
 )
 
-// ofed finds the sources of Mellanox's driver below root and returns a name of the symbols that they offer to
-// other modules, "" when there are none: modules that were compiled against other symbols are other modules.
-// It makes the link by which NVIDIA's sources find them.
+// ofed finds the sources of Mellanox's driver below root and creates the link through which NVIDIA's sources
+// find them. It returns a name of the symbols that they offer to other modules, because modules that were
+// compiled against other symbols differ; "" if there are no such sources.
 func ofed(root, kernelArch, release string) (string, error) {
 	source, container := filepath.Join(root, ofedSource), filepath.Join(root, ofedContainer)
 	if _, err := os.Stat(source); errors.Is(err, fs.ErrNotExist) {
@@ -31,8 +31,8 @@ func ofed(root, kernelArch, release string) (string, error) {
 		}
 	}
 	for _, dir := range []string{source, container} {
-		for _, place := range []string{filepath.Join(kernelArch, release), "default"} {
-			sum, _, err := kbuild.Digest(filepath.Join(dir, place, "Module.symvers"))
+		for _, folder := range []string{filepath.Join(kernelArch, release), "default"} {
+			sum, _, err := kbuild.Digest(filepath.Join(dir, folder, "Module.symvers"))
 			if err == nil {
 				return "ofa_kernel-" + sum[:12], nil
 			}

@@ -9,19 +9,19 @@ import (
 	"github.com/driver-container/driver-container/node/probe"
 )
 
-// mayOpen says whether this container may open a device file. Only a refusal of its cgroup counts: the driver
-// explains other errors.
+// mayOpen reports whether this container may open a device file. Only a refusal by its cgroup counts: the
+// driver explains other errors.
 func mayOpen(device string) bool {
 	fd, err := unix.Open(device, unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err == nil {
-		_ = unix.Close(fd) // nothing was done with it
+		_ = unix.Close(fd) // the file is only opened and closed
 	}
 	return !errors.Is(err, unix.EPERM)
 }
 
-// answerFromProcfs is for a container that is not privileged: it makes device files and may not open them,
-// because the cgroup of its devices refuses that, so the driver cannot be asked. Its files in procfs show
-// that it is this version, and which GPUs it has taken.
+// answerFromProcfs returns the driver's answer for a container that is not privileged. Such a container
+// creates device files, but the cgroup of its devices does not allow it to open them, so it cannot ask the
+// driver. The driver's files in procfs show that it is this version, and which GPUs it uses.
 func answerFromProcfs() (probe.Answer, error) {
 	module, err := (kmod.System{}).Module("nvidia")
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/driver-container/driver-container/node/status"
 )
 
-const keepRoots = 3 // staged roots to keep: this driver, the one before, and one more
+const keepRoots = 3 // number of staged roots to keep: this driver, the one before, and one more
 
 // stagedRoot is the common part of the two kinds of driver root, mountedRoot and linkedRoot.
 type stagedRoot struct {
@@ -41,7 +41,7 @@ func newRoots(cfg node.Config, info driverinfo.Description, release string, onHo
 	return &linkedRoot{s}, nil
 }
 
-// newStagedRoot stages on the host's storage where StateDir is on it.
+// newStagedRoot returns a root that stages on the host's storage if StateDir is on it.
 func newStagedRoot(cfg node.Config, info driverinfo.Description, release string, onHost bool, say func(string, ...any)) (*stagedRoot, error) {
 	hostDev, err := devices.HostDev("/proc")
 	if err != nil {
@@ -56,7 +56,7 @@ func newStagedRoot(cfg node.Config, info driverinfo.Description, release string,
 	}}, nil
 }
 
-// Stage copies the image's root where the host has storage for it.
+// Stage copies the image's root if the host has storage for it.
 func (s *stagedRoot) Stage(ctx context.Context) (string, error) {
 	staged, err := s.root.Stage(ctx)
 	if err != nil {
@@ -79,7 +79,7 @@ func (s *stagedRoot) AddModules(ctx context.Context, files []kbuild.File) error 
 	return s.staged.AddModules(ctx, s.release, list)
 }
 
-// old is what was staged for another driver.
+// old returns the staged root of another driver.
 func (s *stagedRoot) old(dir string) (driverroot.Staged, error) {
 	if dir == "" || s.root.Storage == "" || filepath.Dir(dir) != filepath.Dir(s.staged.Dir) {
 		return driverroot.Staged{}, errors.New("its root went away with its container, or was not staged here")
@@ -87,7 +87,7 @@ func (s *stagedRoot) old(dir string) (driverroot.Staged, error) {
 	return driverroot.Staged{Root: s.root, Dir: dir}, nil
 }
 
-// Mounted counts the layers at the target itself; a link to a staged root is one.
+// Mounted returns the number of layers at the target itself; a link to a staged root counts as one.
 func (s *stagedRoot) Mounted() (int, error) {
 	mounts, err := s.root.Mounts()
 	if err != nil {
@@ -106,18 +106,18 @@ func (s *stagedRoot) Mounted() (int, error) {
 	return layers, nil
 }
 
-// Firmware points the kernel at the root's firmware.
+// Firmware makes the kernel search for firmware in the root.
 func (s *stagedRoot) Firmware() (func() error, error) {
 	return driverroot.SetFirmwarePath("/sys", s.root.Target)
 }
 
-// Prune waits until the root is on the disk, and removes old ones. That takes seconds each, so it waits until
-// the driver serves.
+// Prune waits until the root is written to the disk, and removes old roots. Each takes seconds, so Prune is
+// called after the driver serves.
 func (s *stagedRoot) Prune(ctx context.Context) error {
 	if s.root.Storage == "" {
 		return nil
 	}
-	if err := s.root.Settle(ctx); err != nil && ctx.Err() == nil { // else it stops, and the next start does it
+	if err := s.root.Settle(ctx); err != nil && ctx.Err() == nil { // otherwise it stops, and the next start does it
 		s.say("warning: %v", err)
 	}
 	return s.root.Prune(keepRoots)

@@ -19,10 +19,10 @@ import (
 // sigHash is the kernel's option that names the hash for signatures of modules.
 const sigHash = "CONFIG_MODULE_SIG_HASH"
 
-// loadSigner reads the mounted key that signs modules which are compiled here; nil when there is none.
+// loadSigner reads the mounted key that signs modules which are compiled here; nil if there is none.
 func loadSigner(cfg node.Config, say func(string, ...any)) (*sign.Signer, error) {
 	if cfg.SigningKey == "" {
-		return nil, nil //nolint:nilnil // no key is no error
+		return nil, nil //nolint:nilnil // a missing key is not an error
 	}
 	info, err := os.Stat(cfg.SigningKey)
 	if err != nil {
@@ -42,7 +42,7 @@ func loadSigner(cfg node.Config, say func(string, ...any)) (*sign.Signer, error)
 	return signer, nil
 }
 
-// readPassphrase reads a file without the end of its line.
+// readPassphrase reads a file without its trailing end of line.
 func readPassphrase(path string) (pass []byte, err error) {
 	const most = 4 << 10
 	f, err := os.Open(path)
@@ -59,8 +59,8 @@ func readPassphrase(path string) (pass []byte, err error) {
 	return bytes.TrimRight(pass, "\r\n"), nil
 }
 
-// Signer is the owner of the mounted key, except for modules that this key has signed, and for modules of an
-// image that were signed when the image was built.
+// Signer returns the certificate of the mounted key, except for modules that this key has signed, and for
+// modules of an image that were signed when the image was built.
 func (s *supply) Signer(set *kbuild.Set, source string) *x509.Certificate {
 	switch {
 	case s.signer == nil:
@@ -69,7 +69,7 @@ func (s *supply) Signer(set *kbuild.Set, source string) *x509.Certificate {
 		return s.signer.Certificate
 	case bytes.Equal(set.Certificate, s.signer.Certificate.Raw),
 		source == status.FromImage && isSigned(set),
-		set.SigHash == "": // the kernel knows no signatures
+		set.SigHash == "": // the kernel does not check signatures
 		return nil
 	}
 	return s.signer.Certificate
@@ -80,7 +80,7 @@ func isSigned(set *kbuild.Set) bool {
 	return len(set.Certificate) > 0 || ok && f.Info.Signed
 }
 
-// Sign puts a signed copy of the modules into the scratch folder.
+// Sign writes a signed copy of the modules into the scratch folder.
 func (s *supply) Sign(ctx context.Context, set *kbuild.Set) (*kbuild.Set, error) {
 	hash, err := sign.ParseHash(set.SigHash)
 	if err != nil {

@@ -23,7 +23,7 @@ import (
 	"github.com/driver-container/driver-container/node/status"
 )
 
-// keyPair writes a key and its certificate, in files of their own and together.
+// keyPair writes a key and its certificate, into separate files and into one file.
 func keyPair(t *testing.T, name string) (key, cert, both string) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -52,7 +52,7 @@ func keyPair(t *testing.T, name string) (key, cert, both string) {
 	return write("key.pem", keyText), write("cert.pem", certText), write("both.pem", append(keyText, certText...))
 }
 
-// sayings collects what is said.
+// sayings collects the logged lines.
 type sayings []string
 
 func (s *sayings) say(format string, args ...any) { *s = append(*s, fmt.Sprintf(format, args...)) }
@@ -72,7 +72,7 @@ func TestLoadSigner(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		cfg  node.Config
-		want string // of the error
+		want string // the text of the error
 		says string
 	}{
 		{"none", node.Config{}, "", ""},
@@ -118,7 +118,7 @@ func TestReadPassphrase(t *testing.T) {
 	}
 }
 
-// signing is a supply with an image and a cache of its own.
+// signing returns a supply with its own image and cache.
 func signing(t *testing.T, key string) *supply {
 	t.Helper()
 	s := &supply{cfg: node.Config{StateDir: t.TempDir()}, info: driverinfo.Description{Driver: v535, Toolchain: true}, say: t.Logf,
@@ -132,7 +132,7 @@ func signing(t *testing.T, key string) *supply {
 	return s
 }
 
-// made is a set of real files that are modules as far as this program looks.
+// made returns a set of real files that look like modules to this program.
 func made(t *testing.T, release string) *kbuild.Set {
 	t.Helper()
 	c := builder(t, "cp KOS/*.ko .")
@@ -144,8 +144,8 @@ func made(t *testing.T, release string) *kbuild.Set {
 	return set
 }
 
-// Modules of the cache are signed anew when another key is mounted; those of an image only when they have no
-// signature, and the signed copy is found again.
+// TestSignAgain checks that modules of the cache are signed again if another key is mounted, that those of an
+// image are signed only if they have no signature, and that the signed copy is found again.
 func TestSignAgain(t *testing.T) {
 	t.Parallel()
 	_, _, a := keyPair(t, "A")

@@ -23,7 +23,7 @@ import (
 const (
 	imageModules = "/usr/share/nvidia-driver/modules"
 	scratchDir   = "/var/tmp/nvidia-driver"
-	keepSets     = 6 // of modules in the cache: two drivers on three kernels
+	keepSets     = 6 // number of sets of modules in the cache: two drivers on three kernels
 )
 
 // supply supplies module files: from the image, from the cache on the host's storage, or compiled.
@@ -42,7 +42,7 @@ func (s *supply) cache() kbuild.Cache {
 	return kbuild.Cache{Dir: filepath.Join(s.cfg.StateDir, "modules")}
 }
 
-// sources is the driver's own folder of the flavour in this image.
+// sources returns the folder of the flavour's sources in this image.
 func (s *supply) sources(flavour string) string {
 	dir := "kernel"
 	if flavour == driverinfo.Open {
@@ -51,7 +51,7 @@ func (s *supply) sources(flavour string) string {
 	return filepath.Join("/usr/src", "nvidia-"+s.info.Driver, dir)
 }
 
-// headers finds headers without changing anything.
+// headers searches for headers without changing anything.
 func (s *supply) headers(release string) (kbuild.Headers, error) {
 	roots := []kbuild.Root{{Dir: "/", Name: "image"}, {Dir: "/host", Name: "host"}}
 	if hostVisible() {
@@ -60,7 +60,7 @@ func (s *supply) headers(release string) (kbuild.Headers, error) {
 	return kbuild.FindHeaders(release, roots)
 }
 
-// hostVisible says whether the root of process 1 is another one than ours: with hostPID process 1 is the
+// hostVisible reports whether process 1 has another root than this process: with hostPID process 1 is the
 // host's init.
 func hostVisible() bool {
 	ours, err := os.Stat("/")
@@ -178,7 +178,7 @@ func progress(say func(string, ...any)) func(done, total int, what string) {
 	}
 }
 
-// log is the path of the file for the output of a compile, on the host's storage where there is any.
+// log returns the path of the file for the output of a compile, on the host's storage if there is any.
 func (s *supply) log(w node.Want) (string, error) {
 	dir := filepath.Join(s.cfg.StateDir, "log")
 	if err := os.MkdirAll(dir, 0o755); err != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/driver-container/driver-container/node"
 )
 
-// A set fits when driver, flavour, release and recipe are the same and it was not compiled for another build
-// of that release.
+// TestFindInTheCache checks that a set fits if driver, flavour, release and compile method are the same and it was
+// not compiled for another build of that release.
 func TestFindInTheCache(t *testing.T) {
 	t.Parallel()
 	running, err := kernelRelease()
@@ -23,7 +23,7 @@ func TestFindInTheCache(t *testing.T) {
 	const elsewhere = "6.1.0-99-elsewhere"
 	ours, err := kbuild.KernelID(running, kbuild.Headers{}, "", "")
 	hasID := err == nil
-	good := kbuild.Key{Driver: v535, Flavour: "open", Release: running, Arch: "amd64", Kernel: ours, Compiler: "gcc 12.2.0", Recipe: kbuild.Recipe}
+	good := kbuild.Key{Driver: v535, Flavour: "open", Release: running, Arch: "amd64", Kernel: ours, Compiler: "gcc 12.2.0", Method: kbuild.Method}
 	for _, test := range []struct {
 		name    string
 		release string
@@ -38,7 +38,7 @@ func TestFindInTheCache(t *testing.T) {
 		{"another release", running, func(k *kbuild.Key) { k.Release = elsewhere }, false},
 		{"another driver", running, func(k *kbuild.Key) { k.Driver = v470 }, false},
 		{"another flavour", running, func(k *kbuild.Key) { k.Flavour = "proprietary" }, false},
-		{"another recipe", running, func(k *kbuild.Key) { k.Recipe++ }, false},
+		{"another method", running, func(k *kbuild.Key) { k.Method++ }, false},
 		{"other patches", running, func(k *kbuild.Key) { k.Patches = []string{"ofa_kernel-12"} }, false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -74,11 +74,11 @@ func fakeSet(t *testing.T, k kbuild.Key) *kbuild.Set {
 	return &kbuild.Set{Dir: filepath.Dir(path), Key: k, Modules: []kbuild.File{{Name: "nvidia", Path: path, SHA256: sum, Size: size, Info: info}}}
 }
 
-// A damaged entry is moved aside: the modules are compiled again.
+// TestFindCorrupt checks that a damaged entry is moved aside, so that the modules are compiled again.
 func TestFindCorrupt(t *testing.T) {
 	t.Parallel()
 	s := &supply{cfg: node.Config{StateDir: t.TempDir()}, info: driverinfo.Description{Driver: v535}, say: t.Logf}
-	set, err := s.Keep(t.Context(), fakeSet(t, kbuild.Key{Driver: v535, Flavour: "open", Release: "r", Arch: "amd64", Kernel: "headers 1", Recipe: kbuild.Recipe}))
+	set, err := s.Keep(t.Context(), fakeSet(t, kbuild.Key{Driver: v535, Flavour: "open", Release: "r", Arch: "amd64", Kernel: "headers 1", Method: kbuild.Method}))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/driver-container/driver-container/distros"
+	"github.com/driver-container/driver-container/kmod"
 )
 
 // presence says whether the kernel has a module.
@@ -74,7 +75,7 @@ func (in *Input) moduleTrees() (dirs []string) {
 	}
 	for _, root := range roots {
 		for _, dir := range []string{"lib/modules", "usr/lib/modules"} {
-			if tree, err := within(root, path.Join(dir, in.Release)); err == nil && exists(tree, "modules.dep") && !slices.Contains(dirs, tree) {
+			if tree, err := kmod.Within(root, path.Join(dir, in.Release)); err == nil && exists(tree, "modules.dep") && !slices.Contains(dirs, tree) {
 				dirs = append(dirs, tree)
 			}
 		}
@@ -167,11 +168,11 @@ func (in *Input) hash(name string) presence {
 	if helper = strings.TrimSpace(helper); helper == "" || disabled(in) {
 		return absent
 	}
-	if file, err := within(root, helper); err != nil || !exists(file) {
+	if file, err := kmod.Within(root, helper); err != nil || !exists(file) {
 		return absent
 	}
 	for _, dir := range []string{"lib/modules", "usr/lib/modules"} {
-		tree, err := within(root, path.Join(dir, in.Release))
+		tree, err := kmod.Within(root, path.Join(dir, in.Release))
 		if err != nil {
 			continue
 		}

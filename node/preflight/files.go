@@ -4,17 +4,16 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
-	"path"
 	"path/filepath"
 	"strings"
+
+	"github.com/driver-container/driver-container/kmod"
 )
 
 const (
 	maxSmall = 64 << 10 // a file of sysfs, a kernel command line
 	maxIndex = 16 << 20 // modules.dep; Debian's has 0.5 MB
-	maxLinks = 40       // the kernel's limit
 )
 
 // errHost says that the host's root is not visible to this process.
@@ -62,48 +61,9 @@ func (in *Input) host() (string, error) {
 	return in.Host, nil
 }
 
-// within finds a file of another root. It follows links as a process in that root would: an absolute target
-// begins at that root, and ".." ends at it.
-func within(root, name string) (string, error) {
-	var at []string
-	rest := strings.Split(strings.Trim(name, "/"), "/")
-	for links := 0; len(rest) > 0; {
-		part := rest[0]
-		rest = rest[1:]
-		switch part {
-		case "", ".":
-			continue
-		case "..":
-			at = at[:max(0, len(at)-1)]
-			continue
-		}
-		here := filepath.Join(root, filepath.Join(at...), part)
-		info, err := os.Lstat(here)
-		if err != nil {
-			return "", err
-		}
-		if info.Mode()&fs.ModeSymlink == 0 {
-			at = append(at, part)
-			continue
-		}
-		if links++; links > maxLinks {
-			return "", fmt.Errorf("%s: too many links", name)
-		}
-		target, err := os.Readlink(here)
-		if err != nil {
-			return "", err
-		}
-		if path.IsAbs(target) {
-			at = nil
-		}
-		rest = append(strings.Split(strings.Trim(target, "/"), "/"), rest...)
-	}
-	return filepath.Join(root, filepath.Join(at...)), nil
-}
-
 // hostValue is value for a file below the host's root.
 func hostValue(root, name string) string {
-	file, err := within(root, name)
+	file, err := kmod.Within(root, name)
 	if err != nil {
 		return ""
 	}

@@ -5,6 +5,8 @@ import (
 	"path"
 	"slices"
 	"strings"
+
+	"github.com/driver-container/driver-container/kmod"
 )
 
 // rivals returns the modules of other drivers that claim the same devices at boot.
@@ -65,7 +67,7 @@ func smiDirs() []string {
 // hostFile returns the host's path of the first file of that name in some folders.
 func hostFile(root string, dirs []string, name string) string {
 	for _, dir := range dirs {
-		file, err := within(root, path.Join(dir, name))
+		file, err := kmod.Within(root, path.Join(dir, name))
 		if err != nil || !exists(file) {
 			continue
 		}
@@ -87,7 +89,7 @@ func (in *Input) hostHasDriver() bool {
 // hostModule returns the nvidia module in the host's module tree, which udev would load at boot.
 func (in *Input) hostModule(root string) string {
 	for _, dir := range []string{"lib/modules", "usr/lib/modules"} {
-		file, err := within(root, path.Join(dir, in.Release, "modules.dep"))
+		file, err := kmod.Within(root, path.Join(dir, in.Release, "modules.dep"))
 		if err != nil {
 			continue
 		}

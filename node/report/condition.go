@@ -11,8 +11,8 @@ import (
 
 const (
 	conditionType = "NVIDIADriverReady"
-	heartbeat     = 5 * time.Minute  // a condition that is older than two of them is of an instance that was killed
-	messageEvery  = 10 * time.Second // when only the message has changed, it is reported at most so often
+	heartbeat     = 5 * time.Minute  // a condition that is older than two heartbeats belongs to an instance that was killed
+	messageEvery  = 10 * time.Second // the minimum time between two reports if only the message has changed
 )
 
 // reported is the condition that the server has.
@@ -21,13 +21,13 @@ type reported struct {
 	at                      time.Time
 }
 
-// conditionOf is a status as a node condition.
+// conditionOf returns the node condition for a status.
 func conditionOf(st status.Snapshot) kubernetes.Condition {
 	c := kubernetes.Condition{Type: conditionType, Status: "False", Reason: camel(st.State), Message: st.Reason}
 	switch st.State {
 	case status.Serving:
 		c.Status, c.Message = "True", serving(st)
-	case status.Detached: // the driver works, and nobody looks after it
+	case status.Detached: // the driver works, but no instance watches it
 		c.Status = "Unknown"
 	case status.Starting:
 		c.Message = "phase " + st.Phase
@@ -44,8 +44,8 @@ func camel(s status.State) string {
 	return strings.ToUpper(string(s[:1])) + string(s[1:])
 }
 
-// reportCondition writes the condition when it has changed, and from time to time when it has not. An
-// instance that does not have the node reports no condition.
+// reportCondition writes the condition when it has changed, and from time to time as a heartbeat. An instance
+// that does not hold the node's lock reports no condition.
 func (r *Reporter) reportCondition(ctx context.Context, st status.Snapshot, final bool) {
 	now := r.now()
 	if !st.Holding() || !r.condition.ready(now) {
@@ -69,7 +69,7 @@ func (r *Reporter) reportCondition(ctx context.Context, st status.Snapshot, fina
 	}
 }
 
-// conditionDue is when the condition is to be written again without a change.
+// conditionDue returns the time at which the condition must be written again without a change.
 func (r *Reporter) conditionDue() time.Time {
 	st := r.source.Status()
 	if !st.Holding() {

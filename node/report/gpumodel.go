@@ -9,9 +9,10 @@ import (
 
 const maxInformation = 64 << 10 // bytes; the kernel module writes some twenty lines
 
-// gpuModel names a GPU by its PCI address ("0000:05:00.0"): as NVML did (name), else as the kernel module
-// does in PROC/driver/nvidia/gpus/ADDRESS/information, which it knows of the boards that were sold with a
-// name, else by its PCI id ("10de:1eb8"). proc is "/proc" except in tests.
+// gpuModel returns the model of a GPU. It uses the name from NVML; without one, the name that the kernel
+// module has in PROC/driver/nvidia/gpus/ADDRESS/information (ADDRESS is the PCI address, "0000:05:00.0"),
+// which exists for boards that were sold with a name; otherwise the PCI id ("10de:1eb8"). proc is "/proc"
+// except in tests.
 func gpuModel(name, proc, address, id string) string {
 	if name != "" {
 		return name
@@ -28,8 +29,8 @@ func gpuModel(name, proc, address, id string) string {
 	return id
 }
 
-// parseModel finds the line "Model: Tesla T4". Unknown is the module's word for a board that it has not
-// initialised.
+// parseModel returns the model in the line "Model: Tesla T4". The kernel module writes Unknown for a board
+// that it has not initialised; the result is then "".
 func parseModel(text string) string {
 	for line := range strings.Lines(text) {
 		if value, ok := strings.CutPrefix(line, "Model:"); ok {

@@ -7,14 +7,14 @@ import (
 	"github.com/driver-container/driver-container/node/status"
 )
 
-// labelPrefix is of all labels. GPU feature discovery has other ones (nvidia.com/gpu.product,
+// labelPrefix begins the names of all labels. GPU feature discovery uses other names (nvidia.com/gpu.product,
 // nvidia.com/cuda.driver-version.*).
 const labelPrefix = "nvidia.com/driver."
 
-// label keeps the file of Node Feature Discovery true. The file stays while the driver is up, also when a GPU
-// or a daemon fails for a while or no container runs: removing the labels would remove the pods that were
-// placed by them. While an older driver has to be replaced the labels are that driver's. Before a driver is
-// loaded there are none: the file outlives a reboot, which a driver does not.
+// label updates the file of Node Feature Discovery. The file stays while the driver is up, even if a GPU or a
+// daemon fails for a while or no container runs: removing the labels would remove the pods that were placed
+// by them. While an older driver has to be replaced, the labels are that driver's. Before a driver is loaded
+// there are no labels: the file outlives a reboot, which a driver does not.
 func (r *Reporter) label(st status.Snapshot) {
 	if r.o.Features == "" || !st.Holding() {
 		return
@@ -47,13 +47,13 @@ type labelledGPU struct {
 
 // labelsOf returns the labels of a driver of this version ("535.261.03") and flavour with these GPUs:
 //
-//	nvidia.com/driver.version.full, .major, .minor, .revision   a part that a version does not have has no label
+//	nvidia.com/driver.version.full, .major, .minor, .revision   no label for a part that the version lacks
 //	nvidia.com/driver.flavour                                   open or proprietary
 //	nvidia.com/driver.gpu.model                                 Tesla-T4, or mixed
-//	nvidia.com/driver.gpu.count, .working                       how many there are, and how many of them initialised
-//	nvidia.com/driver.gpu.count.MODEL                           of each model, where they are mixed
+//	nvidia.com/driver.gpu.count, .working                       number of GPUs, and of those that initialised
+//	nvidia.com/driver.gpu.count.MODEL                           of each model, if they are mixed
 //
-// Without gpus there are no labels about GPUs: it is not known which ones there are.
+// Without gpus there are no labels about GPUs, because the GPUs are not known.
 func labelsOf(version, flavour string, gpus []labelledGPU) map[string]string {
 	labels := map[string]string{}
 	set := func(name, value string) {
@@ -92,11 +92,11 @@ func labelsOf(version, flavour string, gpus []labelledGPU) map[string]string {
 	return labels
 }
 
-// maxName bounds the name of a label after its prefix, and its value.
+// maxName is the maximum length of a label's value, and of its name after the prefix.
 const maxName = 63
 
-// labelValue makes a label's value of a text: letters, digits, -, _ and . with a letter or digit at both
-// ends, at most 63. What is not allowed becomes a -, several in a row become one.
+// labelValue converts a text to a label's value: letters, digits, -, _ and . with a letter or digit at both
+// ends, at most 63 characters. A sequence of other characters becomes one -.
 func labelValue(text string) string {
 	var b strings.Builder
 	dash := false

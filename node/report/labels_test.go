@@ -40,7 +40,7 @@ func TestLabels(t *testing.T) {
 	}
 }
 
-// Kubernetes' own rules.
+// The rules of Kubernetes.
 var (
 	validValue = regexp.MustCompile(`^([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?$`)
 	validName  = regexp.MustCompile(`^nvidia\.com/[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$`)

@@ -16,12 +16,12 @@ import (
 // labelsFile is the file in the folder of Node Feature Discovery
 // (/etc/kubernetes/node-feature-discovery/features.d on the host). NFD's worker reads files of NAME=VALUE
 // lines there, its "local" source, and makes labels of the names whose namespace it may write; nvidia.com is
-// one of them by default. It leaves files alone whose names begin with a dot, as that of an unfinished copy
+// one of them by default. It ignores files whose names begin with a dot, as the name of an unfinished copy
 // does.
 const labelsFile = "nvidia-driver"
 
-// writeLabels replaces the file as a whole. A file with the same labels is left alone: NFD looks at all that
-// changes. The folder is the host's and must be mounted: it is not made.
+// writeLabels replaces the whole file. It does not touch a file with the same labels, because NFD reacts to
+// every change. The folder belongs to the host and must be mounted: writeLabels does not create it.
 func writeLabels(dir string, labels map[string]string) error {
 	var text strings.Builder
 	text.WriteString("# Written by the NVIDIA driver container, and removed when its driver goes.\n")
@@ -38,7 +38,7 @@ func writeLabels(dir string, labels map[string]string) error {
 	return nil
 }
 
-// removeLabels removes the file, if there is one, and copies that an instance left unfinished when it was
+// removeLabels removes the file, if there is one, and the copies that an instance left unfinished when it was
 // killed.
 func removeLabels(dir string) error {
 	left, err := filepath.Glob(filepath.Join(dir, ".tmp-"+labelsFile+"*"))

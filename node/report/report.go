@@ -1,9 +1,9 @@
 // Package report reports the driver's status on a node to a cluster: by Kubernetes Events on the pod and the
 // node, by the node condition NVIDIADriverReady, and by the labels that Node Feature Discovery picks up.
 //
-// It follows the status in a goroutine of its own and looks at the latest state only, so that nothing queues
-// up and no phase of the driver's life waits for a server. What cannot be reported is said once in the log;
-// the driver goes on without it. The package does not decide when a driver counts as serving.
+// It follows the status in its own goroutine and looks only at the latest state, so that nothing queues up
+// and no phase of the driver's life waits for a server. A report that fails is logged once; the driver
+// continues without it. The package does not decide when a driver counts as serving.
 package report
 
 import (
@@ -15,28 +15,28 @@ import (
 	"github.com/driver-container/driver-container/node/status"
 )
 
-// Source is the instance that is followed: of *node.Node, Snapshot and Changed.
+// Source is the instance to follow: the methods Snapshot and Changed of *node.Node.
 type Source struct {
 	Status  func() status.Snapshot
 	Changed <-chan struct{}
 }
 
-// Options say what to report, and where.
+// Options say what to report, and where to.
 type Options struct {
 	Events    bool
 	Condition bool
 	Features  string // NFD's folder; "": no labels
 
-	Client *kubernetes.Client // required with Events and Condition
+	Client *kubernetes.Client // required for Events and Condition
 	Node   string             // name of the node in the cluster
-	Pod    kubernetes.Object  // of this pod
+	Pod    kubernetes.Object  // this pod
 	Proc   string             // default /proc
 	Say    func(format string, args ...any)
-	// Idle is called once, after it was reported that the driver serves for the first time; may be nil.
+	// Idle is called once, after the first report that the driver serves; may be nil.
 	Idle func(ctx context.Context)
 }
 
-// Reporter is at work from Start to Close.
+// Reporter works from Start to Close.
 type Reporter struct {
 	source Source
 	o      Options
@@ -48,22 +48,22 @@ type Reporter struct {
 
 	events    sender
 	recorder  *kubernetes.Recorder
-	last      situation // that was recorded
+	last      situation // the last one that was recorded
 	recorded  time.Time
-	phase     string // that the start is in, since when
+	phase     string // the phase of the start, and since when it lasts
 	since     time.Time
 	condition sender
 	reported  reported // the condition
-	features  string   // why they could not be written, said once
+	features  string   // why the labels could not be written, logged once
 	idle      bool     // Idle was called
 }
 
 const (
-	repeatEvery = 10 * time.Minute // an Event is forgotten after an hour; a state that lasts is reported again
-	compileWait = 5 * time.Second  // a phase that takes longer compiles
+	repeatEvery = 10 * time.Minute // an Event is deleted after an hour; a state that lasts is reported again
+	compileWait = 5 * time.Second  // a phase that takes longer is a compile
 )
 
-// Start follows the source until Close, or until ctx ends.
+// Start returns a reporter that follows the source until Close, or until ctx ends.
 func Start(ctx context.Context, source Source, o Options) *Reporter {
 	if o.Proc == "" {
 		o.Proc = "/proc"
@@ -78,7 +78,7 @@ func Start(ctx context.Context, source Source, o Options) *Reporter {
 	return r
 }
 
-// Close reports the last state before ctx ends, and ends the reporter. Later calls do nothing.
+// Close reports the last state, at the latest until ctx ends, and ends the reporter. Later calls do nothing.
 func (r *Reporter) Close(ctx context.Context) {
 	r.once.Do(func() {
 		r.cancel()
@@ -109,8 +109,8 @@ func (r *Reporter) follow(ctx context.Context) {
 	}
 }
 
-// report reports what is new: labels first, which cost nothing, then the condition, by which others act, then
-// Events.
+// report reports the changes: first the labels, which cost nothing, then the condition, on which other
+// programs act, then Events.
 func (r *Reporter) report(ctx context.Context, final bool) {
 	st := r.source.Status()
 	r.label(st)
@@ -127,7 +127,7 @@ func (r *Reporter) report(ctx context.Context, final bool) {
 	}
 }
 
-// next is when there is something to do without a change of the status.
+// next returns the time at which there is something to do without a change of the status.
 func (r *Reporter) next() time.Time {
 	next := r.now().Add(heartbeat)
 	sooner := func(at time.Time) {

@@ -20,7 +20,7 @@ import (
 
 var noon = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 
-// bench is a reporter without its goroutine: the test says when it looks, and what time it is.
+// bench is a reporter without its goroutine: the test controls when it looks at the status, and the clock.
 type bench struct {
 	*Reporter
 	server *apitest.Server
@@ -43,7 +43,7 @@ func newBench(t *testing.T) *bench {
 	return b
 }
 
-// see lets it look at a status after a while.
+// see lets the reporter look at a status after a while.
 func (b *bench) see(t *testing.T, after time.Duration, st status.Snapshot) {
 	t.Helper()
 	b.st, b.clock = st, b.clock.Add(after)
@@ -75,7 +75,7 @@ var (
 	serves  = status.Snapshot{State: status.Serving, Ready: true, Up: up, GPUs: gpus, Kernel: "6.1.0", Phases: []status.Timing{{Phase: "lock", Seconds: 0.5}, {Phase: "load", Seconds: 1.25}}}
 )
 
-// A life from the wait for the lock to a clean stop, as kubectl shows it.
+// TestLife reports a life from the wait for the lock to a clean stop, and compares with what kubectl shows.
 func TestLife(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -138,7 +138,7 @@ func TestLife(t *testing.T) {
 	}
 }
 
-// How a life may end, in a condition and in labels.
+// TestEnds checks condition and labels for each way in which a life may end.
 func TestEnds(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -152,7 +152,7 @@ func TestEnds(t *testing.T) {
 	} {
 		b := newBench(t)
 		b.see(t, 0, serves)
-		if test.st.State != status.Detached { // a replacement goes through nothing
+		if test.st.State != status.Detached { // a replacement has no such steps
 			b.see(t, time.Second, status.Snapshot{State: status.Starting, Phase: "root"})
 		}
 		b.st = test.st
@@ -166,8 +166,8 @@ func TestEnds(t *testing.T) {
 	}
 }
 
-// The condition lives on without a change, changes of the text alone are told rarely, and its transition is
-// that of its status.
+// TestHeartbeat checks that the condition is renewed without a change, that changes of the text alone are
+// reported rarely, and that the time of its transition is that of its status.
 func TestHeartbeat(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -211,7 +211,8 @@ func TestHeartbeat(t *testing.T) {
 	}
 }
 
-// Missing rights and a server that is down: one warning each, rare attempts, the other ways go on.
+// TestRefused checks missing rights and a server that is down: one warning each, rare attempts, and the other
+// kinds of reports continue.
 func TestRefused(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -246,8 +247,8 @@ func TestRefused(t *testing.T) {
 	})
 }
 
-// With its goroutine: a change is told at once, a server that hangs holds up nothing, and Close keeps its
-// limit.
+// TestStartAndClose checks the reporter with its goroutine: it reports a change at once, a server that hangs
+// blocks nothing, and Close keeps its deadline.
 func TestStartAndClose(t *testing.T) {
 	t.Parallel()
 	s := apitest.New(t)

@@ -8,27 +8,27 @@ import (
 	"github.com/driver-container/driver-container/node/kubernetes"
 )
 
-// sender is the state of one way of reporting: whether it works, and when to try again when it does not.
+// sender is the state of one kind of report: whether it works, and when to try again if it does not.
 type sender struct {
 	what  string
 	on    bool
 	say   func(format string, args ...any)
-	pause time.Time     // not before
+	pause time.Time     // no attempt before this time
 	wait  time.Duration // the last pause
-	bad   string        // why it does not work, said once
+	bad   string        // why it does not work, logged once
 }
 
 const (
-	refusedWait = 10 * time.Minute // rights are given by people
+	refusedWait = 10 * time.Minute // people have to grant the rights
 	firstWait   = 10 * time.Second // a server that does not answer may be starting
 	mostWait    = 5 * time.Minute
 )
 
-// ready says whether this way is switched on and not in a pause.
+// ready reports whether this kind of report is switched on and not in a pause.
 func (s *sender) ready(now time.Time) bool { return s.on && !now.Before(s.pause) }
 
-// lastChance is for the last report: a server that did not answer gets one more attempt, a server that
-// refuses does not.
+// lastChance prepares the last report: a server that did not answer gets one more attempt, a server that
+// refused does not.
 func (s *sender) lastChance(now time.Time) {
 	if s.wait != refusedWait {
 		s.pause = now

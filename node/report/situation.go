@@ -8,22 +8,22 @@ import (
 	"github.com/driver-container/driver-container/node/status"
 )
 
-// situation is a status as an Event. The reasons below are all that exist.
+// situation is the content of an Event. The reasons below are the only ones.
 type situation struct {
 	reason, message string
 	warning         bool
-	node            bool // also on the node: it concerns others than this pod
+	node            bool // also on the node: it concerns more than this pod
 }
 
 const compilePhase = "modules"
 
-// lasts says whether the situation should be reported again while it lasts.
+// lasts reports whether the situation should be reported again while it lasts.
 func (s situation) lasts() bool {
 	return s.reason != "" && s.reason != "Serving" && s.reason != "Stopped"
 }
 
-// situationOf is the zero situation when there is nothing to report: during a start that does not compile,
-// and during a stop that waits for nobody.
+// situationOf returns the situation for a status. It is zero when there is nothing to report: during a start
+// that does not compile, and during a stop that waits for nobody.
 func situationOf(st status.Snapshot, compiling bool) situation {
 	s := situation{message: st.Reason, warning: true, node: st.Holding()}
 	switch st.State {
@@ -57,7 +57,7 @@ func situationOf(st status.Snapshot, compiling bool) situation {
 	return s
 }
 
-// serving describes the driver that serves.
+// serving returns a description of the driver that serves.
 func serving(st status.Snapshot) string {
 	if st.Up == nil {
 		return ""

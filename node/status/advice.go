@@ -6,12 +6,12 @@ import (
 	"strings"
 )
 
-// Advice is what a person wants to know about a state: what heals without help, and what to do next.
+// Advice is help for users about a state: what recovers by itself, and what to do next.
 type Advice struct {
 	Heals, Next string
 }
 
-// Advise advises on a status; held says whether an instance holds the node's lock.
+// Advise returns advice on a status; held says whether an instance holds the node's lock.
 func Advise(st Snapshot, held bool) Advice {
 	if !held && !slices.Contains([]State{Detached, Restored, Failed, Absent, ""}, st.State) {
 		return Advice{
@@ -59,7 +59,7 @@ func adviseWaiting(st Snapshot) Advice {
 	return Advice{Heals: "it goes on as soon as nobody uses the driver", Next: release(st)}
 }
 
-// release says how to make the holders release the driver.
+// release returns a text that says how to make the holders release the driver.
 func release(st Snapshot) string {
 	var pods []string
 	others, kernel := false, false

@@ -12,11 +12,12 @@ import (
 
 const fileName = "driver-status.json"
 
-// RootPath is where the driver root is served, beside the status in the folder that all instances share.
+// RootPath returns the path at which the driver root is served, beside the status in the folder that all
+// instances share.
 func RootPath(run string) string { return filepath.Join(run, "driver") }
 
-// ReadStatus reads the status in the folder that all instances share. The error is fs.ErrNotExist where no
-// driver has been since the boot.
+// Read reads the status in the folder that all instances share. The error is fs.ErrNotExist if there has been
+// no driver since the boot.
 func Read(run string) (Snapshot, error) {
 	const limit = 1 << 20
 	var st Snapshot
@@ -41,11 +42,11 @@ func Read(run string) (Snapshot, error) {
 	return st, nil
 }
 
-// Storage is where a snapshot outlives its instance: a Folder, except in tests.
+// Storage stores a snapshot beyond the life of its instance; it is a Folder, except in tests.
 type Storage interface {
 	Load() (Snapshot, error)
 	Save(st Snapshot) error
-	Remove() error // fs.ErrNotExist when there is none
+	Remove() error // fs.ErrNotExist if there is none
 }
 
 // Folder stores the status in the file of this folder.
@@ -57,7 +58,7 @@ func (f Folder) Load() (Snapshot, error) { return Read(string(f)) }
 // Remove removes the file.
 func (f Folder) Remove() error { return os.Remove(filepath.Join(string(f), fileName)) }
 
-// Save replaces the file as a whole.
+// Save replaces the whole file.
 func (f Folder) Save(st Snapshot) error {
 	data, err := json.MarshalIndent(st, "", "  ")
 	if err != nil {
@@ -69,7 +70,7 @@ func (f Folder) Save(st Snapshot) error {
 // writeFile replaces a file that everybody on the node may read.
 func writeFile(path string, data []byte) error { return atomicwriter.WriteFile(path, data, 0o644) }
 
-// unfinished is the pattern of the names that writeFile gives a file first.
+// unfinished returns the pattern of the temporary names that writeFile uses.
 func unfinished(path string) string {
 	return filepath.Join(filepath.Dir(path), ".tmp-"+filepath.Base(path)+"*")
 }

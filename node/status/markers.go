@@ -23,7 +23,8 @@ const (
 	digestFile    = "nvidia-driver.state"
 )
 
-// NotReady comes first: nobody may take the markers of a predecessor for those of this instance.
+// NotReady must be called first: no program may mistake the markers of a predecessor for those of this
+// instance.
 func (m Markers) NotReady() error {
 	if err := os.MkdirAll(filepath.Join(m.Run, "validations"), 0o755); err != nil {
 		return err
@@ -35,8 +36,8 @@ func (m Markers) NotReady() error {
 	return errors.Join(err, writeFile(filepath.Join(m.Run, DaemonsMarker), []byte("NotReady\n")))
 }
 
-// Ready comes last, when everything else is up: first the state of the daemons, then the digest by which the
-// driver manager of a later pod keeps the driver.
+// Ready must be called last, when everything else is up. It writes the state of the daemons and then the
+// digest by which the driver manager of a later pod keeps the driver.
 func (m Markers) Ready() error {
 	if err := writeFile(filepath.Join(m.Run, DaemonsMarker), []byte("Ready\n")); err != nil {
 		return err
@@ -47,7 +48,7 @@ func (m Markers) Ready() error {
 	return writeFile(filepath.Join(m.Run, digestFile), []byte(m.Digest+"\n"))
 }
 
-// removeDigest removes the digest: what it stands for is not loaded.
+// removeDigest removes the digest, because the configuration that it identifies is not loaded.
 func (m Markers) removeDigest() error {
 	err := os.Remove(filepath.Join(m.Run, digestFile))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -56,7 +57,7 @@ func (m Markers) removeDigest() error {
 	return err
 }
 
-// Remove removes what a stopped driver must not leave behind.
+// Remove removes the files that a stopped driver must not leave behind.
 func (m Markers) Remove() error {
 	var errs []error
 	for _, name := range []string{DaemonsMarker, startupMarker} {
@@ -67,8 +68,8 @@ func (m Markers) Remove() error {
 	return errors.Join(append(errs, m.removeDigest())...)
 }
 
-// RemoveUnfinished removes files that an instance was writing when it was killed, the status included. Only
-// the holder of the lock may call it: nobody else writes then.
+// RemoveUnfinished removes the files that an instance was writing when it was killed, including the status.
+// Only the holder of the lock may call it, because nobody else writes then.
 func (m Markers) RemoveUnfinished() error {
 	var errs []error
 	for _, name := range []string{DaemonsMarker, startupMarker, digestFile, fileName} {

@@ -8,7 +8,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// What an instance that was killed while it wrote left is removed; files of others stay.
+// TestLeftovers checks that the files of an instance which was killed while it wrote are removed, and that
+// files of others stay.
 func TestLeftovers(t *testing.T) {
 	t.Parallel()
 	m := Markers{Run: t.TempDir()}

@@ -18,12 +18,12 @@ import (
 // ErrNotReady says that the driver does not serve (yet), and why.
 var ErrNotReady = errors.New("the driver is not ready")
 
-// InstanceFile is where an instance writes its name, inside of its own container. By the name its probes know
-// whether the node's status is about this instance or about another one that still holds the node. The file's
-// modification time is the heartbeat of the instance.
+// InstanceFile is the file into which an instance writes its name, inside of its own container. With the
+// name, its probes know whether the node's status is about this instance or about another one that still
+// holds the node. The file's modification time is the heartbeat of the instance.
 const InstanceFile = "/run/driver-entrypoint.instance"
 
-// NewInstance is a name that no other instance has.
+// NewInstance returns a name that no other instance has.
 func NewInstance() string {
 	var b [8]byte
 	if _, err := rand.Read(b[:]); err != nil {
@@ -32,7 +32,8 @@ func NewInstance() string {
 	return hex.EncodeToString(b[:])
 }
 
-// Mine is ErrNotReady unless the instance of this container serves the driver: startup and readiness.
+// Mine returns ErrNotReady unless the instance of this container serves the driver. It is the startup and
+// readiness probe.
 func Mine(run, instanceFile string) error {
 	mine, err := os.ReadFile(instanceFile)
 	if err != nil {
@@ -49,7 +50,7 @@ func Mine(run, instanceFile string) error {
 	return fmt.Errorf("%w: this container's instance has not begun", ErrNotReady)
 }
 
-// notReady is nil when the driver serves.
+// notReady returns nil if the driver serves, otherwise ErrNotReady with the reason.
 func (st Snapshot) notReady() error {
 	switch {
 	case st.Ready:
@@ -62,8 +63,8 @@ func (st Snapshot) notReady() error {
 	return fmt.Errorf("%w: %s", ErrNotReady, st.State)
 }
 
-// Alive is an error unless the instance of this container gave a sign of life in the last minute. It does not
-// look at the driver: a restart does not help a container that waits or compiles.
+// Alive returns an error unless the instance of this container has updated its heartbeat in the last minute.
+// It does not look at the driver: a restart does not help a container that waits or compiles.
 func Alive(instanceFile string, now time.Time) error {
 	const silence = time.Minute
 	info, err := os.Stat(instanceFile)
@@ -76,8 +77,8 @@ func Alive(instanceFile string, now time.Time) error {
 	return nil
 }
 
-// WaitReady returns when an instance on this node serves the driver: for containers that need it. say gets
-// what is waited for when that changes.
+// WaitReady returns nil when an instance on this node serves the driver: for containers that need it. It
+// passes what it waits for to say, when that changes.
 func WaitReady(ctx context.Context, run string, say func(format string, args ...any)) error {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
@@ -103,7 +104,7 @@ func WaitReady(ctx context.Context, run string, say func(format string, args ...
 	}
 }
 
-// PeermemMissing is ErrNotReady when Mellanox's module is loaded and nvidia-peermem is not.
+// PeermemMissing returns ErrNotReady if Mellanox's module is loaded and nvidia-peermem is not.
 func PeermemMissing(s kmod.System) error {
 	if _, err := s.Module("mlx5_core"); errors.Is(err, fs.ErrNotExist) {
 		return nil

@@ -22,14 +22,14 @@ const (
 	Detached State = "detached" // left in place, in use, without a process: a successor adopts it
 	Restored State = "restored" // a newer driver failed to load, the older one was put back; without a process
 	Absent   State = "absent"   // nothing is loaded or mounted
-	Failed   State = "failed"   // a start failed; what it had put up is gone again
+	Failed   State = "failed"   // a start failed; everything that it had put up is removed
 )
 
-// What is waited for in state waiting (Snapshot.WaitsFor).
+// Values of Snapshot.WaitsFor in state waiting.
 const (
-	ForLock     = "lock"      // another instance has the node
-	ForHolders  = "holders"   // the driver that must go is in use
-	ForSafeLoad = "clearance" // safe load: somebody has to free the node first
+	ForLock     = "lock"      // another instance holds the node's lock
+	ForHolders  = "holders"   // the driver that must be replaced is in use
+	ForSafeLoad = "clearance" // safe load: the node must be freed first
 )
 
 // Where the modules of a driver come from (Driver.Source).
@@ -37,16 +37,16 @@ const (
 	FromImage = "image"
 	FromCache = "cache"
 	Compiled  = "compiled" // by the instance that loaded them
-	Adopted   = "adopted"  // they were loaded by somebody else, and are the same build
+	Adopted   = "adopted"  // another program loaded them, and they are the same build
 )
 
 // LockPhase is the first phase of a start (Snapshot.Phase): the instance waits for the node's lock.
 const LockPhase = "lock"
 
-// StatusSchema is raised when the meaning of a field changes.
+// Schema is increased when the meaning of a field changes.
 const Schema = 1
 
-// Snapshot is what is known about the driver on this node at one moment. The latest one is kept in
+// Snapshot is the known state of the driver on this node at one moment. The latest one is stored in
 // /run/nvidia/driver-status.json: for people, for probes, and for the next instance, which has to know what
 // its predecessor put up. It does not outlive a boot.
 type Snapshot struct {
@@ -54,7 +54,7 @@ type Snapshot struct {
 	BootID   string    `json:"bootID"`
 	State    State     `json:"state"`
 	Ready    bool      `json:"ready"`
-	Reason   string    `json:"reason,omitempty"`   // why it is not ready
+	Reason   string    `json:"reason,omitempty"`   // why the driver is not ready
 	WaitsFor string    `json:"waitsFor,omitempty"` // in state waiting: ForLock, ForHolders or ForSafeLoad
 	Phase    string    `json:"phase,omitempty"`
 	Instance string    `json:"instance"`
@@ -70,29 +70,31 @@ type Snapshot struct {
 	Phases   []Timing  `json:"phases,omitempty"`
 	Warnings []string  `json:"warnings,omitempty"`
 	Counters Counters  `json:"counters"`
-	// LastFailure is how the last start of this boot that failed ended, also when a later one went well.
+	// LastFailure is the last failed start of this boot, even if a later start succeeded.
 	LastFailure *Failure `json:"lastFailure,omitempty"`
 
-	Up      *Driver         `json:"up,omitempty"` // what is loaded and served, of whichever version
+	Up      *Driver         `json:"up,omitempty"` // the driver that is loaded and served, of whichever version
 	Daemons []daemons.State `json:"daemons,omitempty"`
 	GPUs    []GPU           `json:"gpus,omitempty"`
-	Holders []kmod.Holder   `json:"holders,omitempty"` // who keeps the driver in use, when that is in the way
+	Holders []kmod.Holder   `json:"holders,omitempty"` // the processes that keep the driver in use, if they block the instance
 }
 
-// Holding says whether the instance has the node's lock, or had it. Before that a snapshot is about the
-// instance alone: it says nothing of the driver, and no file has it.
+// Holding reports whether the instance has the node's lock, or had it. Before that, a snapshot is about the
+// instance alone: it contains nothing about the driver, and is in no file.
 func (st Snapshot) Holding() bool { return st.State != "" && st.Phase != LockPhase }
 
-// Counters count since the instance began.
+// Counters count from the start of the instance.
 type Counters struct {
-	Compiled       int `json:"compiled"`       // compiles that went well
-	CompilesFailed int `json:"compilesFailed"` // and those that did not
+	Compiled       int `json:"compiled"`       // compiles that succeeded
+	CompilesFailed int `json:"compilesFailed"` // compiles that failed
 	CacheHits      int `json:"cacheHits"`      // the modules were in the cache
 	CacheMisses    int `json:"cacheMisses"`    // neither image nor cache had them
-	BlockedUnloads int `json:"blockedUnloads"` // stops and replacements that found the driver in use; once each, however long that lasted
+	// BlockedUnloads counts stops and replacements that found the driver in use, each once, however long that
+	// lasted.
+	BlockedUnloads int `json:"blockedUnloads"`
 }
 
-// Failure is a start that failed.
+// Failure describes a start that failed.
 type Failure struct {
 	Time   time.Time `json:"time"`
 	Wanted string    `json:"wanted"` // version of the driver
@@ -100,28 +102,29 @@ type Failure struct {
 	Reason string    `json:"reason"`
 }
 
-// Timing is how long a phase took.
+// Timing is the duration of a phase.
 type Timing struct {
 	Phase   string  `json:"phase"`
 	Seconds float64 `json:"seconds"`
 }
 
-// Driver is a driver that is up, with all that a successor needs to adopt it, to take it down, or to put it
-// back.
+// Driver is a driver that is up, with all data that a successor needs to adopt it, to take it down, or to put
+// it back.
 type Driver struct {
-	Version  string         `json:"version"`
-	Flavour  string         `json:"flavour"`
-	Source   string         `json:"source"`           // where the modules came from: image, cache, compiled
-	Signer   string         `json:"signer,omitempty"` // who signed them, and how: "ACME modules (sha256, key 1AAE…)"; empty: nobody
+	Version string `json:"version"`
+	Flavour string `json:"flavour"`
+	Source  string `json:"source"` // where the modules came from: image, cache, compiled
+	// owner of the key, and how: "ACME modules (sha256, key 1AAE…)"; empty: not signed
+	Signer   string         `json:"signer,omitempty"`
 	Modules  []Module       `json:"modules"`
 	InTree   []string       `json:"inTree,omitempty"` // modules of the kernel that were loaded for it
 	RootID   string         `json:"rootID"`
 	RootDir  string         `json:"rootDir,omitempty"` // staged root on the host's storage; empty: the image itself was bound
 	Nodes    []devices.Node `json:"nodes,omitempty"`   // device files that were made
-	Firmware bool           `json:"firmware"`          // the kernel's search path for firmware is ours
+	Firmware bool           `json:"firmware"`          // this program has set the kernel's search path for firmware
 }
 
-// LoadedModule is one module with what it was loaded with.
+// Module is a module with the parameters that it was loaded with.
 type Module struct {
 	Name       string   `json:"name"` // as in /proc/modules
 	SrcVersion string   `json:"srcVersion"`
@@ -130,12 +133,12 @@ type Module struct {
 	Params     []string `json:"params,omitempty"`
 }
 
-// GPU is a device on the PCI bus and what became of it.
+// GPU is a device on the PCI bus and the result of its initialisation.
 type GPU struct {
 	Address string `json:"address"`
 	ID      string `json:"id"` // "10de:1eb8"
 	Name    string `json:"name,omitempty"`
 	UUID    string `json:"uuid,omitempty"`
 	Works   bool   `json:"works"`
-	Reason  string `json:"reason,omitempty"` // the kernel's, when it does not
+	Reason  string `json:"reason,omitempty"` // the kernel's message, if it does not work
 }

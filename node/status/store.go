@@ -10,35 +10,35 @@ import (
 	"time"
 )
 
-// Store keeps the status of an instance up to date. Several goroutines may use it.
+// Store keeps the status of an instance up to date. It is safe for use by several goroutines.
 type Store struct {
 	mu      sync.Mutex
 	storage Storage // nil: the status is in memory only
 	say     func(format string, args ...any)
 	now     func() time.Time
 	st      Snapshot
-	saved   []byte // what was saved last, as JSON without the time
-	saveErr string // why the last save failed, said once
+	saved   []byte // the last saved status, as JSON without the time
+	saveErr string // why the last save failed, logged once
 	changed chan struct{}
 }
 
-// NewStore begins with a snapshot and saves its changes to storage. Without storage (nil) the status stays in
-// memory.
+// NewStore returns a store that begins with a snapshot and saves its changes to storage. Without storage
+// (nil) the status stays in memory.
 func NewStore(st Snapshot, storage Storage, say func(format string, args ...any)) *Store {
 	return &Store{storage: storage, say: say, now: time.Now, st: st, changed: make(chan struct{}, 1)}
 }
 
-// InMemory is a store with the same status that saves nothing: for verbs that do not have the node.
+// InMemory returns a store with the same status that saves nothing: for verbs that do not hold the lock.
 func (s *Store) InMemory() *Store { return NewStore(s.Get(), nil, s.say) }
 
-// Predecessor reads what another instance of the same boot saved; it is empty when there is none or it cannot
-// be read.
+// Predecessor returns the status that another instance of the same boot saved. It is empty if there is none
+// or if it cannot be read.
 func (s *Store) Predecessor() Snapshot {
 	if s.storage == nil {
 		return Snapshot{}
 	}
 	old, err := s.storage.Load()
-	if err != nil && !errors.Is(err, fs.ErrNotExist) { // nobody else can take down what the status names: one more attempt
+	if err != nil && !errors.Is(err, fs.ErrNotExist) { // only this instance can take down what the status names: one more attempt
 		s.say("warning: what the last instance left is not known: %v", err)
 		old, err = s.storage.Load()
 	}
@@ -48,7 +48,7 @@ func (s *Store) Predecessor() Snapshot {
 	return old
 }
 
-// Change edits the status, and saves it when the edit made a difference.
+// Change edits the status, and saves it if the edit made a difference.
 func (s *Store) Change(edit func(*Snapshot)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -75,8 +75,8 @@ func (s *Store) Change(edit func(*Snapshot)) {
 	}
 }
 
-// ChangeUnsaved edits the status without saving it: for an instance that does not have the node, or not any
-// more.
+// ChangeUnsaved edits the status without saving it: for an instance that does not hold the lock, or no longer
+// holds it.
 func (s *Store) ChangeUnsaved(edit func(*Snapshot)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -86,19 +86,19 @@ func (s *Store) ChangeUnsaved(edit func(*Snapshot)) {
 	s.notify()
 }
 
-// Changed has an element when Get may return something new. It is for one listener, which may be slow: all
-// changes since its last look are one element.
+// Changed returns a channel that has an element when Get may return something new. It is for one listener,
+// which may be slow: all changes since its last read are one element.
 func (s *Store) Changed() <-chan struct{} { return s.changed }
 
 func (s *Store) notify() {
 	select {
 	case s.changed <- struct{}{}:
-	default: // the listener has not looked at the last change
+	default: // the listener has not received the last change
 	}
 }
 
-// reportSave says once why the status cannot be saved. The driver goes on without it: readers of the file see
-// by Updated that it is old.
+// reportSave logs once why the status cannot be saved. The driver continues without it: readers of the file
+// see by Updated that it is old.
 func (s *Store) reportSave(err error) {
 	text := ""
 	if err != nil {
@@ -110,12 +110,12 @@ func (s *Store) reportSave(err error) {
 	s.saveErr = text
 }
 
-// Set is the usual change.
+// Set changes state and reason, the most frequent change.
 func (s *Store) Set(state State, reason string) {
 	s.Change(func(st *Snapshot) { st.State, st.Ready, st.Reason = state, state == Serving, reason })
 }
 
-// Get returns a copy that may be kept.
+// Get returns a copy that the caller may keep.
 func (s *Store) Get() Snapshot {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -125,7 +125,7 @@ func (s *Store) Get() Snapshot {
 	return st
 }
 
-// Remove ends the status together with the driver.
+// Remove removes the status together with the driver.
 func (s *Store) Remove() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// countingStorage counts what is written, and fails while it is full.
+// countingStorage counts the writes, and fails while it is full.
 type countingStorage struct {
 	saves int
 	full  bool

@@ -11,9 +11,9 @@ import (
 	"github.com/driver-container/driver-container/node/lock"
 )
 
-// WriteText writes a status for people: what runs, who waits for it, who is in the way, what failed last,
-// what heals itself, and what to do next. run is the folder that all instances share. instances are the
-// processes of all driver containers on the node; they may be left out.
+// WriteText writes a status for users: what runs, which instances wait, which processes are in the way, what
+// failed last, what recovers by itself, and what to do next. run is the folder that all instances share.
+// instances are the processes of all driver containers on the node; they may be left out.
 func WriteText(out io.Writer, st Snapshot, run string, instances []kmod.Holder) error {
 	w := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
 	row := func(name, format string, args ...any) {
@@ -73,8 +73,8 @@ func WriteText(out io.Writer, st Snapshot, run string, instances []kmod.Holder) 
 	return w.Flush()
 }
 
-// waiting are the instances that do not have the lock. The holder's pid may be of another pid namespace: then
-// the name of its pod identifies it.
+// waiting returns the instances that do not hold the lock. The holder's pid may be of another pid namespace:
+// then the name of its pod identifies it.
 func waiting(instances []kmod.Holder, holder lock.Holder, held bool) []string {
 	if !held {
 		return nil

@@ -88,16 +88,24 @@ func (p *Plane) need(out string, err error) string {
 
 func (p *Plane) command(stdin, name string, args ...string) (string, error) {
 	p.t.Helper()
-	ctx, cancel := context.WithTimeout(p.t.Context(), commandLimit)
+	return Command{Program: filepath.Join(p.bin, name), Home: p.home, Kubeconfig: p.config}.Run(p.t.Context(), stdin, args...)
+}
+
+// Command is kubectl or helm with a folder for its caches and the kubeconfig of a user.
+type Command struct{ Program, Home, Kubeconfig string }
+
+// Run returns what it prints to stdout; the error has what it prints to stderr.
+func (c Command) Run(ctx context.Context, stdin string, args ...string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, commandLimit)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, filepath.Join(p.bin, name), args...)
-	cmd.Env = append(environment(p.home), "KUBECONFIG="+p.config)
+	cmd := exec.CommandContext(ctx, c.Program, args...)
+	cmd.Env = append(environment(c.Home), "KUBECONFIG="+c.Kubeconfig)
 	cmd.WaitDelay = 5 * time.Second
 	cmd.Stdin = strings.NewReader(stdin)
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	if err := cmd.Run(); err != nil {
-		return stdout.String(), fmt.Errorf("%s %s: %w: %s", name, strings.Join(args, " "), err, strings.TrimSpace(stderr.String()))
+		return stdout.String(), fmt.Errorf("%s %s: %w: %s", filepath.Base(c.Program), strings.Join(args, " "), err, strings.TrimSpace(stderr.String()))
 	}
 	return stdout.String(), nil
 }

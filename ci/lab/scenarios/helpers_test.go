@@ -81,7 +81,7 @@ func (p product) modules(t *testing.T, kernel *lab.HostKernel, flavour string) s
 	defer making.Unlock()
 	state := filepath.Join(cacheDir(t), "state-"+kernel.Release)
 	match := func(k kbuild.Key) bool {
-		return k.Driver == p.driver && k.Flavour == flavour && k.Release == kernel.Release && k.Recipe == kbuild.Recipe
+		return k.Driver == p.driver && k.Flavour == flavour && k.Release == kernel.Release && k.Method == kbuild.Method
 	}
 	cache := kbuild.Cache{Dir: filepath.Join(state, "modules")}
 	if set, err := cache.Find(t.Context(), match); err == nil {

@@ -60,7 +60,7 @@ func (a Access) ownClient(s Source, prefixes []string) (*fetch.Client, error) {
 		auth := authorised{inner: inner, user: s.Username, password: s.Password, query: s.Query}
 		for _, p := range prefixes {
 			if u, err := url.Parse(p); err == nil {
-				auth.places = append(auth.places, u.Scheme+"://"+u.Host)
+				auth.hosts = append(auth.hosts, u.Scheme+"://"+u.Host)
 			}
 		}
 		inner = auth
@@ -182,17 +182,17 @@ var mounted = []struct{ host, container string }{
 // would be mounted.
 func (a Access) machineFile(name string) ([]byte, error) {
 	clean := strings.TrimPrefix(path.Clean("/"+strings.TrimPrefix(name, "file://")), "/")
-	places := []string{clean}
+	candidates := []string{clean}
 	for _, m := range mounted {
 		if rest, ok := strings.CutPrefix(clean, m.host); ok {
-			places = append(places, m.container+rest)
+			candidates = append(candidates, m.container+rest)
 		}
 	}
 	for _, root := range []fs.FS{a.Root, a.Machine} {
 		if root == nil {
 			continue
 		}
-		for _, p := range places {
+		for _, p := range candidates {
 			data, err := ReadFile(root, p, maxConfig)
 			if err == nil || !errors.Is(err, fs.ErrNotExist) {
 				return data, err
@@ -207,12 +207,12 @@ func (a Access) machineFile(name string) ([]byte, error) {
 // after a redirect.
 type authorised struct {
 	inner                 http.RoundTripper
-	places                []string // scheme and host
+	hosts                 []string // scheme and host
 	user, password, query string
 }
 
 func (a authorised) RoundTrip(req *http.Request) (*http.Response, error) {
-	if slices.Contains(a.places, req.URL.Scheme+"://"+req.URL.Host) {
+	if slices.Contains(a.hosts, req.URL.Scheme+"://"+req.URL.Host) {
 		req = req.Clone(req.Context())
 		if a.user != "" || a.password != "" {
 			req.SetBasicAuth(a.user, a.password)

@@ -247,8 +247,8 @@ func (s *Source) Check() error {
 				continue
 			}
 			// A $ in the query goes to the server unchanged, as with dnf: EPEL's metalink on RHEL has one.
-			place, _, _ := strings.Cut(raw, "?")
-			if i := strings.IndexByte(place, '$'); i >= 0 {
+			address, _, _ := strings.Cut(raw, "?")
+			if i := strings.IndexByte(address, '$'); i >= 0 {
 				return bad("nothing says what %s stands for; put it into etc/dnf/vars or etc/yum/vars, or into the matrix", firstVar(raw[i:]))
 			}
 			u, err := url.Parse(raw)

@@ -13,11 +13,11 @@ import (
 	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
 )
 
-// Database is what a system's database says, and what is needed to write it again. It is not changed after it was read, so
-// it may be shared.
+// Database is the content of a system's database, and the data that is needed to write it again. It does not
+// change after it was read, so it may be shared.
 type Database struct {
 	folder   string
-	files    []string // names in the folder that belong to the database
+	files    []string // names of the files in the folder that belong to the database
 	backend  backend
 	packages []pkg
 	last     uint32
@@ -30,25 +30,26 @@ type pkg struct {
 	stamp  uint32
 }
 
-// backend is one of the formats, with what it keeps of the base's files.
+// backend is one of the formats, with the data that it keeps from the base's files.
 type backend interface {
-	// kind is the name that rpm gives to the format.
+	// kind returns rpm's name of the format.
 	kind() string
-	// write renders all files of a database that holds the packages, sorted by number, by their names in its folder.
+	// write returns all files of a database with these packages, which are sorted by number. The keys are the
+	// names of the files in the database's folder.
 	write(packages []pkg, last uint32) (map[string][]byte, error)
 }
 
-// Read reads the database of a system: usr/lib/sysimage/rpm, else var/lib/rpm, whichever has one, found through links if
-// root follows them. A header that is not well-formed is an error. Errors are ErrFormat, or wrap fs.ErrNotExist when there is
-// no database.
+// Read reads the database of a system: the first of usr/lib/sysimage/rpm and var/lib/rpm that has one, also
+// through links if root follows them. A malformed header is an error. Errors are ErrFormat, or wrap
+// fs.ErrNotExist if there is no database.
 func Read(root fs.FS) (*Database, error) {
-	place, err := locate(root)
+	found, err := locate(root)
 	if err != nil {
 		return nil, fmt.Errorf("rpm database: %w", err)
 	}
-	d := &Database{folder: place.folder, files: place.files}
-	name := path.Join(place.folder, place.format.file)
-	c, b, err := place.format.open(root, name)
+	d := &Database{folder: found.folder, files: found.files}
+	name := path.Join(found.folder, found.format.file)
+	c, b, err := found.format.open(root, name)
 	if err != nil {
 		return nil, fmt.Errorf("rpm database %s: %w", name, err)
 	}
@@ -67,11 +68,11 @@ func Read(root fs.FS) (*Database, error) {
 	return d, nil
 }
 
-// Kind is the format, as rpm calls it: "bdb", "ndb" or "sqlite".
+// Kind returns rpm's name of the format: "bdb", "ndb" or "sqlite".
 func (d *Database) Kind() string { return d.backend.kind() }
 
-// Packages lists what is installed, in the order of its numbers, which is that of installation. Imported keys are among
-// it: packages called gpg-pubkey, without files.
+// Packages returns the installed packages in the order of their numbers, which is the order of installation.
+// Imported keys are among them: packages with the name gpg-pubkey, without files.
 func (d *Database) Packages() []*rpmfile.Header {
 	out := make([]*rpmfile.Header, len(d.packages))
 	for i, p := range d.packages {
@@ -80,7 +81,7 @@ func (d *Database) Packages() []*rpmfile.Header {
 	return out
 }
 
-// Keys lists the imported keys, armoured.
+// Keys returns the imported keys, armoured.
 func (d *Database) Keys() [][]byte {
 	var keys [][]byte
 	for _, p := range d.packages {
@@ -92,13 +93,14 @@ func (d *Database) Keys() [][]byte {
 	return keys
 }
 
-// With renders the database's files after the installation of packages, by their paths relative to the root, and lists the
-// paths of files that have to go. Headers are to be as rpm stores them, see rpmfile.File.InstalledHeader. The order of the
-// arguments is that of installation; the same input gives the same bytes, and the Database itself stays what it is.
+// With returns the database's files after the installation of packages, by their paths relative to the root,
+// and the paths of the files that must be removed. Headers must be in the form in which rpm stores them, see
+// rpmfile.File.InstalledHeader. The order of the arguments is that of installation. The same input yields the
+// same bytes. The Database itself does not change.
 //
-// A package replaces those of its name and architecture, and those of its name when one of the two is noarch. Of packages
-// that are installed side by side (kernels, see installOnly) and of imported keys, only the same version is replaced. What
-// a package obsoletes goes as well.
+// A package replaces those of its name and architecture, and those of its name if one of the two is noarch.
+// Packages that are installed side by side (kernels, see installOnly) and imported keys replace only the same
+// version. Packages that a new one obsoletes are removed as well.
 func (d *Database) With(installed []*rpmfile.Header) (changed map[string][]byte, removed []string, err error) {
 	packages, last, err := install(d.packages, d.last, installed)
 	if err != nil {
@@ -120,7 +122,8 @@ func (d *Database) With(installed []*rpmfile.Header) (changed map[string][]byte,
 	return changed, removed, nil
 }
 
-// Replaced lists what With takes out of the database for these packages: those that they replace or obsolete.
+// Replaced returns the packages that With removes from the database for these packages: those that they
+// replace or obsolete.
 func (d *Database) Replaced(installed []*rpmfile.Header) ([]*rpmfile.Header, error) {
 	after, _, err := install(d.packages, d.last, installed)
 	if err != nil {
@@ -130,11 +133,11 @@ func (d *Database) Replaced(installed []*rpmfile.Header) ([]*rpmfile.Header, err
 	for _, p := range after {
 		kept[p.number] = true
 	}
-	var gone []*rpmfile.Header
+	var replaced []*rpmfile.Header
 	for _, p := range d.packages {
 		if !kept[p.number] {
-			gone = append(gone, p.header)
+			replaced = append(replaced, p.header)
 		}
 	}
-	return gone, nil
+	return replaced, nil
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
 )
 
-// system is one with packages, in a format.
+// system returns a system with packages, in a format.
 func system(t testing.TB, kind string, headers ...*rpmfile.Header) fstest.MapFS {
 	t.Helper()
 	b := map[string]backend{"bdb": bdb{blobs.BDBLayout{Order: binary.LittleEndian, PageSize: 4096}}, "ndb": ndb{}, "sqlite": sqlite{}}[kind]
@@ -125,7 +125,7 @@ func nameless() rpmfile.Entry {
 	return rpmfile.Entry{Tag: rpmfile.TagVersion, Type: rpmfile.TypeString, Value: "1"}
 }
 
-// notExist makes the error that says that there is no database one that the table expects.
+// notExist maps the error for a missing database to one that the table expects.
 func notExist(err error) error {
 	if errors.Is(err, fs.ErrNotExist) && !errors.Is(err, ErrFormat) {
 		return ErrFormat
@@ -133,7 +133,7 @@ func notExist(err error) error {
 	return err
 }
 
-// TestPlaces has several folders and files.
+// TestPlaces reads systems with several folders and files.
 func TestPlaces(t *testing.T) {
 	t.Parallel()
 	old := system(t, "bdb", made(t, "old 1-1 noarch"))["var/lib/rpm/Packages"]
@@ -197,9 +197,9 @@ func TestObsoletes(t *testing.T) {
 	const less = 2 // RPMSENSE_LESS
 	base := system(t, "sqlite", made(t, "old 1-1 x86_64"), made(t, "other 1-1 x86_64", "old"))
 	for _, test := range []struct {
-		name string
-		add  []*rpmfile.Header
-		gone []string
+		name     string
+		add      []*rpmfile.Header
+		replaced []string
 	}{
 		{"any version", []*rpmfile.Header{obsoleting("old", "", 0)}, []string{"old 1-1 x86_64"}},
 		{"older", []*rpmfile.Header{obsoleting("old", "2-1", less)}, []string{"old 1-1 x86_64"}},
@@ -209,18 +209,18 @@ func TestObsoletes(t *testing.T) {
 		{"newer version", []*rpmfile.Header{made(t, "other 2-1 x86_64")}, []string{"other 1-1 x86_64"}},
 	} {
 		d := read(t, base)
-		gone, err := d.Replaced(test.add)
+		replaced, err := d.Replaced(test.add)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff(test.gone, names(gone)); diff != "" {
+		if diff := cmp.Diff(test.replaced, names(replaced)); diff != "" {
 			t.Errorf("%s: %s", test.name, diff)
 		}
 		changed, _, err := d.With(test.add)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got, want := len(read(t, apply(base, changed, nil)).Packages()), 2+len(test.add)-len(test.gone); got != want {
+		if got, want := len(read(t, apply(base, changed, nil)).Packages()), 2+len(test.add)-len(test.replaced); got != want {
 			t.Errorf("%s: %d packages, want %d", test.name, got, want)
 		}
 	}

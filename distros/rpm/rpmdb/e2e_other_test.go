@@ -16,8 +16,8 @@ import (
 	"github.com/driver-container/driver-container/distros/rpm/rpmtest"
 )
 
-// TestOtherRPMs asks the rpm of other systems, which write what Debian 12's cannot: that of Debian 11 (4.16) bdb, that of
-// Debian 13 (4.20) ndb. It makes both systems with mmdebstrap.
+// TestOtherRPMs checks with the rpm of other systems the formats that Debian 12's rpm cannot write: that of
+// Debian 11 (4.16) for bdb, that of Debian 13 (4.20) for ndb. It makes both systems with mmdebstrap.
 func TestOtherRPMs(t *testing.T) {
 	rpmtest.Need(t, "rpm", "rpmbuild", "mmdebstrap", "db5.3_verify")
 	if os.Getuid() != 0 {
@@ -32,7 +32,7 @@ func TestOtherRPMs(t *testing.T) {
 	}
 }
 
-// otherRPM is a release of Debian, the format to test there, and how to install.
+// otherRPM is a release of Debian, the format to test there, and the arguments that install packages.
 type otherRPM struct {
 	suite   string
 	backend backend
@@ -71,7 +71,7 @@ func (o otherRPM) test(t *testing.T, files []string) {
 	if d.Kind() != b.kind() || d.folder != folders[0] || d.last != 4 {
 		t.Fatalf("%s in %s, last number %d", d.Kind(), d.folder, d.last)
 	}
-	rpm("-qa") // an rpm with bdb makes its indexes, and says so
+	rpm("-qa") // an rpm with bdb makes its indexes here, with a message
 	index, _ := os.ReadFile(filepath.Join(root, folders[0], "Index.db"))
 	for question, want := range map[string]string{
 		"-qa":                                  "base-1-1.noarch\nlib-1.1-1.el9.x86_64\ntool-1.5-3.x86_64",
@@ -104,23 +104,24 @@ func (o otherRPM) test(t *testing.T, files []string) {
 	}
 }
 
-// compareNDBIndex has rpm make Index.db for real systems' packages, and compares.
+// compareNDBIndex lets rpm make Index.db for the packages of real systems, and compares it with this
+// package's.
 func compareNDBIndex(t *testing.T, root string, rpm func(...string) string) {
 	t.Helper()
-	place := filepath.Join(root, folders[0])
+	folder := filepath.Join(root, folders[0])
 	d := read(t, rooted(sqliteFile, systemFile(t, "fedora35-plus-mongo/"+sqliteFile)))
 	written, err := ndb{}.write(d.packages, d.last)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Remove(filepath.Join(place, "Index.db")); err != nil {
+	if err := os.Remove(filepath.Join(folder, "Index.db")); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(place, "Packages.db"), written["Packages.db"], 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(folder, "Packages.db"), written["Packages.db"], 0o644); err != nil {
 		t.Fatal(err)
 	}
 	rpm("-qa")
-	theirs, err := os.ReadFile(filepath.Join(place, "Index.db"))
+	theirs, err := os.ReadFile(filepath.Join(folder, "Index.db"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -20,7 +20,8 @@ import (
 	"github.com/driver-container/driver-container/distros/rpm/rpmtest"
 )
 
-// packages are built for these tests; the last one stays for real rpm to install after us.
+// packages are built for these tests. The real rpm installs the last one into the database that this package
+// wrote.
 var packages = []rpmtest.Package{
 	{Name: "base", Version: "1-1", Arch: "noarch", Files: []rpmtest.File{{Path: "/usr", Mode: fs.ModeDir}, {Path: "/usr/share", Mode: fs.ModeDir}}},
 	{Name: "lib", Version: "2:1.0-1.el9", Provides: []string{"libx.so.1()(64bit)"}, Files: []rpmtest.File{{Path: "/usr/lib64/libx.so.1", Body: "old"}}},
@@ -36,7 +37,7 @@ var packages = []rpmtest.Package{
 	{Name: "later", Version: "1-1", Files: []rpmtest.File{{Path: "/usr/bin/later", Body: "later"}}},
 }
 
-// questions are what systems are asked.
+// questions are the arguments of rpm whose output the tests compare.
 var questions = [][]string{
 	{"-qa"},
 	{"-q", "lib"},
@@ -96,7 +97,7 @@ func unpack(t *testing.T, root, file string) *rpmfile.Header {
 	return h
 }
 
-// recordIn installs files into a system as this project does.
+// recordIn installs files into a system with this project's code.
 func recordIn(t *testing.T, root string, files ...string) *Database {
 	t.Helper()
 	d := read(t, os.DirFS(root))
@@ -121,8 +122,9 @@ func recordIn(t *testing.T, root string, files ...string) *Database {
 	return read(t, os.DirFS(root))
 }
 
-// TestRPM has real rpm install packages into one system, and us into another: rpm must see no difference, its own indexes
-// must be equal to ours, and rpm must be able to go on.
+// TestRPM installs packages into one system with the real rpm, and into another with this package: rpm must
+// see no difference, its indexes must equal those that this package wrote, and rpm must be able to install
+// more.
 func TestRPM(t *testing.T) {
 	rpmtest.Need(t, "rpm", "rpmbuild")
 	files := rpmtest.Build(t, packages...)
@@ -137,7 +139,7 @@ func TestRPM(t *testing.T) {
 			t.Errorf("rpm %v (-rpm's +ours):\n%s", q, diff)
 		}
 	}
-	rows := func(r *rpmtest.Root) []string { // but those of the time of installation
+	rows := func(r *rpmtest.Root) []string { // without those of the time of installation
 		data, err := os.ReadFile(filepath.Join(r.Dir, "var/lib/rpm", sqliteFile))
 		if err != nil {
 			t.Fatal(err)
@@ -157,7 +159,7 @@ func TestRPM(t *testing.T) {
 	}
 }
 
-// TestRPMIndexes has real rpm index what we have written, and compares the indexes.
+// TestRPMIndexes lets the real rpm index a database that this package wrote, and compares the indexes.
 func TestRPMIndexes(t *testing.T) {
 	rpmtest.Need(t, "rpm", "rpmbuild")
 	files := rpmtest.Build(t, packages...)
@@ -177,7 +179,7 @@ func TestRPMIndexes(t *testing.T) {
 	}
 }
 
-// renumbered gives packages the numbers that rpm --rebuilddb gives them.
+// renumbered returns packages with the numbers that rpm --rebuilddb assigns.
 func renumbered(packages []pkg) []pkg {
 	packages = slices.Clone(packages)
 	for i := range packages {
@@ -186,7 +188,7 @@ func renumbered(packages []pkg) []pkg {
 	return packages
 }
 
-// ask runs rpm on a system, and returns what it says; failing is an answer, too.
+// ask runs rpm on a system and returns its output; a failure counts as an answer, too.
 func ask(t *testing.T, root string, more, question []string) string {
 	t.Helper()
 	args := append([]string{"--root", root, "--dbpath", "/var/lib/rpm", "--nosignature"}, more...)
@@ -202,14 +204,15 @@ func sorted(list []string) []string {
 	return list
 }
 
-// TestBDBTools has Berkeley DB's own tools make a base and check what we write, and rpm's reader of bdb read it.
+// TestBDBTools makes a base with Berkeley DB's own tools. They check the files that this package writes, and
+// rpm's reader of bdb reads them.
 func TestBDBTools(t *testing.T) {
 	rpmtest.Need(t, "rpm", "rpmbuild", "db5.3_load", "db5.3_verify")
 	files := rpmtest.Build(t, packages...)
 	for _, order := range []binary.ByteOrder{binary.LittleEndian, binary.BigEndian} {
 		dir := t.TempDir()
-		place := filepath.Join(dir, "var/lib/rpm")
-		if err := os.MkdirAll(place, 0o755); err != nil {
+		folder := filepath.Join(dir, "var/lib/rpm")
+		if err := os.MkdirAll(folder, 0o755); err != nil {
 			t.Fatal(err)
 		}
 		var dump strings.Builder
@@ -218,7 +221,7 @@ func TestBDBTools(t *testing.T) {
 		for i, f := range files[:2] {
 			fmt.Fprintf(&dump, " %x\n %x\n", word(uint32(i+3)), unpack(t, dir, f).Bytes())
 		}
-		load := exec.CommandContext(t.Context(), "db5.3_load", filepath.Join(place, "Packages"))
+		load := exec.CommandContext(t.Context(), "db5.3_load", filepath.Join(folder, "Packages"))
 		load.Stdin = strings.NewReader(dump.String() + "DATA=END\n")
 		if out, err := load.CombinedOutput(); err != nil {
 			t.Fatalf("db5.3_load: %v\n%s", err, out)
@@ -227,7 +230,7 @@ func TestBDBTools(t *testing.T) {
 		if got := []uint32{d.last, d.packages[0].number, d.packages[1].number, d.packages[2].number}; !slices.Equal(got, []uint32{11, 3, 10, 11}) {
 			t.Errorf("numbers %v", got)
 		}
-		if out, err := exec.CommandContext(t.Context(), "db5.3_verify", filepath.Join(place, "Packages")).CombinedOutput(); err != nil {
+		if out, err := exec.CommandContext(t.Context(), "db5.3_verify", filepath.Join(folder, "Packages")).CombinedOutput(); err != nil {
 			t.Errorf("db5.3_verify: %v\n%s", err, out)
 		}
 		want := "base-1-1.noarch\nlib-1.1-1.el9.x86_64\ntool-1.5-3.x86_64"

@@ -16,8 +16,8 @@ import (
 
 const known = "github.com/knqyf263/go-rpmdb"
 
-// systemFile reads the database of a real system. They come with the library that the tests compare with: 18 systems, 280 MB,
-// which is why they are not copied into this repository.
+// systemFile reads the database of a real system. They come with the library that the tests compare with: 18
+// systems, 280 MB in all, too large to copy into this repository.
 func systemFile(t testing.TB, name string) []byte {
 	t.Helper()
 	out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", known).Output()
@@ -32,7 +32,7 @@ func systemFile(t testing.TB, name string) []byte {
 	return data
 }
 
-// rooted is a system whose database is one file.
+// rooted returns a system whose database is one file.
 func rooted(file string, data []byte) fstest.MapFS {
 	folder := "var/lib/rpm"
 	if file == "Packages.db" {
@@ -50,7 +50,7 @@ func read(t testing.TB, root fs.FS) *Database {
 	return d
 }
 
-// apply does what the caller of With does.
+// apply applies the result of With to root, as its caller does.
 func apply(root fstest.MapFS, changed map[string][]byte, removed []string) fstest.MapFS {
 	out := maps.Clone(root)
 	for _, name := range removed {
@@ -62,7 +62,7 @@ func apply(root fstest.MapFS, changed map[string][]byte, removed []string) fstes
 	return out
 }
 
-// made makes the header of a package: "name version-release arch" and what it provides.
+// made makes the header of a package from "name version-release arch" and the names that it provides.
 func made(t testing.TB, text string, provides ...string) *rpmfile.Header {
 	t.Helper()
 	words := strings.Fields(text)
@@ -73,7 +73,7 @@ func made(t testing.TB, text string, provides ...string) *rpmfile.Header {
 		{Tag: rpmfile.TagRelease, Type: rpmfile.TypeString, Value: release},
 		{Tag: rpmfile.TagInstallTime, Type: rpmfile.TypeInt32, Value: []uint32{1700000000}},
 	}
-	if len(words) > 2 { // keys have none
+	if len(words) > 2 { // keys have no architecture
 		entries = append(entries, rpmfile.Entry{Tag: rpmfile.TagArch, Type: rpmfile.TypeString, Value: words[2]})
 	}
 	if provides = append([]string{words[0]}, provides...); len(provides) > 0 {
@@ -82,7 +82,7 @@ func made(t testing.TB, text string, provides ...string) *rpmfile.Header {
 	return header(t, entries...)
 }
 
-// names lists packages as "name version-release arch".
+// names returns packages as "name version-release arch".
 func names(headers []*rpmfile.Header) []string {
 	out := []string{}
 	for _, h := range headers {
@@ -91,7 +91,7 @@ func names(headers []*rpmfile.Header) []string {
 	return out
 }
 
-// bytesOf are the headers' bytes, sorted.
+// bytesOf returns the bytes of the headers, sorted.
 func bytesOf(headers []*rpmfile.Header) []string {
 	var out []string
 	for _, h := range headers {

@@ -9,7 +9,7 @@ import (
 	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
 )
 
-// Tags of which only the indexes know; the numbers are those of rpm's rpmtag.h.
+// Tags that only the indexes use; the numbers are those of rpm's rpmtag.h.
 const (
 	tagRecommendName         rpmfile.Tag = 5046
 	tagSuggestName           rpmfile.Tag = 5049
@@ -21,15 +21,15 @@ const (
 	tagTransFileTriggerIndex rpmfile.Tag = 5080
 )
 
-// index is one of the indexes of a database: which entry of headers it finds packages by.
+// index is one of the indexes of a database. It finds packages by one entry of their headers.
 type index struct {
 	tag    rpmfile.Tag
 	table  string // its name in sqlite; also that of its file in bdb
-	many   bool   // the entry is an array: sqlite has an index by package, too
-	binary bool   // keys are bytes, not texts: sqlite has no index by key
+	many   bool   // the entry is an array: sqlite also has an index by package
+	binary bool   // keys are bytes, not text: sqlite has no index by key
 }
 
-// indexes are those of rpm 4.14 to 4.20, in its order. When one is missing rpm makes it.
+// indexes are those of rpm 4.14 to 4.20, in its order. rpm makes an index that is missing.
 var indexes = []index{
 	{tag: rpmfile.TagName, table: "Name"},
 	{tag: rpmfile.TagBaseNames, table: "Basenames", many: true},
@@ -51,23 +51,23 @@ var indexes = []index{
 	{tag: tagEnhanceName, table: "Enhancename", many: true},
 }
 
-// posting is what an index has for a package: a key, and the place of the key in the header's entry.
+// posting is one item of an index for a package: a key, and the key's position in the header's entry.
 type posting struct {
-	key   string
-	place uint32
+	key      string
+	position uint32
 }
 
-// maxPostings bounds an index. A workstation with 5000 packages has 500000 files.
+// maxPostings is the upper bound for an index. A workstation with 5000 packages has 500000 files.
 const maxPostings = 8 << 20
 
-// postings lists what an index has to say about a package, as rpm fills it (tag2index in rpm's lib/rpmdb.c).
+// postings returns the items of an index for a package, as rpm fills it (tag2index in rpm's lib/rpmdb.c).
 func (x index) postings(h *rpmfile.Header) []posting {
 	keys := x.keys(h)
 	out := make([]posting, 0, len(keys))
 	flags, triggers := h.Ints(rpmfile.TagRequireFlags), x.triggers(h)
 	seen := map[string]bool{}
 	for i, key := range keys {
-		place := uint32(i)
+		position := uint32(i)
 		switch {
 		case x.tag == rpmfile.TagRequireName && i < len(flags) && transient(flags[i]):
 			continue
@@ -76,23 +76,24 @@ func (x index) postings(h *rpmfile.Header) []posting {
 				continue // only the first trigger on a package
 			}
 			seen[key] = true
-		case triggers != nil: // the trigger's number instead of the path's
-			place = 0
+		case triggers != nil: // the position is that of the trigger instead of the path
+			position = 0
 			if i < len(triggers) {
-				place = uint32(triggers[i])
+				position = uint32(triggers[i])
 			}
 		}
-		out = append(out, posting{key, place})
+		out = append(out, posting{key, position})
 		if strings.HasPrefix(key, "(") && x.rich() {
 			for _, name := range richNames(key) {
-				out = append(out, posting{name, place})
+				out = append(out, posting{name, position})
 			}
 		}
 	}
 	return out
 }
 
-// triggers are the numbers of the triggers that the paths of a file trigger belong to; nil for other indexes.
+// triggers returns the numbers of the triggers that the paths of a file trigger belong to; nil for other
+// indexes.
 func (x index) triggers(h *rpmfile.Header) []uint64 {
 	switch x.tag {
 	case tagFileTriggerName:
@@ -103,12 +104,12 @@ func (x index) triggers(h *rpmfile.Header) []uint64 {
 	return nil
 }
 
-// keys are the values of the index's entry in a header.
+// keys returns the values of the index's entry in a header.
 func (x index) keys(h *rpmfile.Header) []string {
 	switch {
 	case !h.Has(x.tag) && x.tag == rpmfile.TagGroup:
 		return []string{"Unknown"}
-	case x.tag == rpmfile.TagInstallTID: // in the byte order of the machine: those of all systems built here
+	case x.tag == rpmfile.TagInstallTID: // in the machine's byte order: all systems built here are little endian
 		var out []string
 		for _, n := range h.Ints(x.tag) {
 			out = append(out, string(binary.LittleEndian.AppendUint32(nil, uint32(n))))
@@ -125,7 +126,7 @@ func (x index) keys(h *rpmfile.Header) []string {
 	return h.Texts(x.tag)
 }
 
-// rich tells whether rpm also files the names inside of rich dependencies.
+// rich reports whether rpm also indexes the names inside of rich dependencies.
 func (x index) rich() bool {
 	switch x.tag {
 	case rpmfile.TagRequireName, rpmfile.TagConflictName, tagRecommendName, tagSuggestName, tagSupplementName, tagEnhanceName:
@@ -134,20 +135,22 @@ func (x index) rich() bool {
 	return false
 }
 
-// Bits of rpm's rpmds.h: who a requirement is for.
+// Bits of rpm's rpmds.h: the purposes of a requirement.
 const (
 	senseInstall = 1<<5 | 1<<7 | 1<<9 | 1<<10 | 1<<24 | 1<<26 // %posttrans, %pretrans, %pre, %post, rpmlib(...), keys
 	senseErase   = 1<<11 | 1<<12 | 1<<20 | 1<<21              // %preun, %postun, %preuntrans, %postuntrans
 	senseMeta    = 1 << 29
 )
 
-// transient tells whether a requirement ends with the installation, so that nothing needs to find it later.
+// transient reports whether a requirement ends with the installation, so that no later search needs to find
+// it.
 func transient(flags uint64) bool {
 	return flags&senseInstall != 0 && flags&senseErase == 0 && flags&senseMeta == 0
 }
 
-// richNames lists the names in a rich dependency, sorted. Those of conditions come with "!": when such a package comes,
-// something may be missing. A dependency that cannot be read has no names; rpm sees it the same way.
+// richNames returns the names in a rich dependency, sorted. Names in conditions begin with "!": when such a
+// package is installed, another one may be missing. A dependency that cannot be parsed has no names; rpm does
+// the same.
 func richNames(text string) []string {
 	r, err := rpmfile.ParseRequirement(text)
 	if err != nil {
@@ -174,7 +177,7 @@ func addNames(names map[string]bool, r rpmfile.Requirement, negative bool) {
 	for i, part := range r.Parts {
 		addNames(names, part, negative != (conditional && i == 1))
 		if conditional && i == 1 && len(r.Parts) == 3 {
-			addNames(names, part, negative) // with an else, the condition matters either way
+			addNames(names, part, negative) // with an else part, the condition matters in both cases
 		}
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
 )
 
-// TestRichNames has what rpm 4.20 files for rich dependencies.
+// TestRichNames compares with the names that rpm 4.20 indexes for rich dependencies.
 func TestRichNames(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string][]string{

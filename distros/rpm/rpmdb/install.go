@@ -9,22 +9,23 @@ import (
 	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
 )
 
-// keyPackage is the name under which rpm records an imported key; its version is the end of the key's fingerprint.
+// keyPackage is the name under which rpm records an imported key; its version is the end of the key's
+// fingerprint.
 const keyPackage = "gpg-pubkey"
 
-// install returns the packages after an installation. New ones get the next numbers, as rpm gives them.
+// install returns the packages after an installation. New packages get the next numbers, as with rpm.
 func install(have []pkg, last uint32, installed []*rpmfile.Header) ([]pkg, uint32, error) {
-	packages, places := slices.Clone(have), map[string][]int{}
+	packages, byName := slices.Clone(have), map[string][]int{}
 	for i, p := range packages {
 		name := p.header.Text(rpmfile.TagName)
-		places[name] = append(places[name], i)
+		byName[name] = append(byName[name], i)
 	}
 	for _, h := range installed {
 		if err := recordable(h, last); err != nil {
 			return nil, 0, err
 		}
 		name := h.Text(rpmfile.TagName)
-		for _, i := range places[name] {
+		for _, i := range byName[name] {
 			if old := packages[i].header; old != nil && replaces(h, old) {
 				packages[i].header = nil
 			}
@@ -33,7 +34,7 @@ func install(have []pkg, last uint32, installed []*rpmfile.Header) ([]pkg, uint3
 			return nil, 0, err
 		}
 		last++
-		places[name] = append(places[name], len(packages))
+		byName[name] = append(byName[name], len(packages))
 		packages = append(packages, pkg{last, h, stamp(h)})
 	}
 	packages = slices.DeleteFunc(packages, func(p pkg) bool { return p.header == nil })
@@ -43,8 +44,8 @@ func install(have []pkg, last uint32, installed []*rpmfile.Header) ([]pkg, uint3
 	return packages, last, nil
 }
 
-// obsolete drops packages of before that a new one obsoletes, by name and version; what they provide does not count for rpm.
-// Packages that are installed together do not obsolete each other.
+// obsolete removes the packages of before that a new one obsoletes by name and version; for rpm, the names
+// that they provide do not count. Packages that are installed together do not obsolete each other.
 func obsolete(h *rpmfile.Header, before []pkg) error {
 	if !h.Has(rpmfile.TagObsoleteName) {
 		return nil
@@ -73,7 +74,7 @@ func obsolete(h *rpmfile.Header, before []pkg) error {
 	return nil
 }
 
-// recordable refuses what rpm would not find again, or what could not be read again.
+// recordable returns an error for a header that rpm would not find again, or that could not be read again.
 func recordable(h *rpmfile.Header, last uint32) error {
 	switch {
 	case h == nil || h.Text(rpmfile.TagName) == "" || h.Text(rpmfile.TagVersion) == "" || h.Text(rpmfile.TagRelease) == "":
@@ -86,13 +87,14 @@ func recordable(h *rpmfile.Header, last uint32) error {
 	return nil
 }
 
-// stamp is when a package was installed: ndb notes when a header was written, which is the same time.
+// stamp returns the time at which a package was installed. ndb stores the time at which a header was written,
+// which is the same.
 func stamp(h *rpmfile.Header) uint32 {
 	t, _ := h.Int(rpmfile.TagInstallTime)
 	return uint32(t)
 }
 
-// replaces tells whether a package cannot be installed beside another one.
+// replaces reports whether a package cannot be installed beside another one.
 func replaces(h, old *rpmfile.Header) bool {
 	same := func(tag rpmfile.Tag) bool { return h.Text(tag) == old.Text(tag) }
 	if !same(rpmfile.TagName) {
@@ -111,9 +113,10 @@ func replaces(h, old *rpmfile.Header) bool {
 	return epoch == oldEpoch && same(rpmfile.TagVersion) && same(rpmfile.TagRelease)
 }
 
-// installOnly tells whether several versions of a package may be installed: kernels, their modules and their development
-// files. The provides are those of dnf's and zypper's defaults (installonlypkgs, provides:multiversion); the names are yum's
-// of el7, whose kernel-devel provides no such thing, and dnf's own.
+// installOnly reports whether several versions of a package may be installed: kernels, their modules and
+// their development files. The provides are those of dnf's and zypper's defaults (installonlypkgs,
+// provides:multiversion). The names are those of el7's yum, because kernel-devel has no such provides there,
+// and dnf's own.
 func installOnly(h *rpmfile.Header) bool {
 	for _, p := range h.Texts(rpmfile.TagProvideName) {
 		switch p {

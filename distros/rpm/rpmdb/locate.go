@@ -12,48 +12,51 @@ import (
 	"github.com/driver-container/driver-container/distros/rpm/rpmdb/blobs"
 )
 
-// folders are where systems have the database: Fedora, SUSE and el10 moved it to the first, and left a link at the second.
+// folders are the folders of the database: Fedora, SUSE and el10 moved it to the first, and left a link at
+// the second.
 var folders = []string{"usr/lib/sysimage/rpm", "var/lib/rpm"}
 
-// format is a kind of database.
+// format is one of the formats of a database.
 type format struct {
-	file string // what it is recognised by
+	file string // the file by which it is recognised
 	open func(root fs.FS, name string) (blobs.Contents, backend, error)
 }
 
-// formats are in the order in which rpm looks for another format's database when its own is missing.
+// formats returns the formats in the order in which rpm looks for another format's database if its own is
+// missing.
 func formats() []format {
 	return []format{{"rpmdb.sqlite", openSQLite}, {"Packages.db", openNDB}, {"Packages", openBDB}}
 }
 
-// place is where a database is.
-type place struct {
+// location says where a database is.
+type location struct {
 	folder string
 	format format
 	files  []string
 }
 
-// locate finds the database. An empty file does not count: systems leave such ones behind when they change the format.
-func locate(root fs.FS) (place, error) {
+// locate finds the database. An empty file does not count: systems leave such files when they change the
+// format.
+func locate(root fs.FS) (location, error) {
 	for _, folder := range folders {
 		list, err := fs.ReadDir(root, folder)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
 		if err != nil {
-			return place{}, err
+			return location{}, err
 		}
 		for _, f := range formats() {
 			if info, err := fs.Stat(root, path.Join(folder, f.file)); err == nil && info.Mode().IsRegular() && info.Size() > 0 {
-				return place{folder, f, databaseFiles(list)}, nil
+				return location{folder, f, databaseFiles(list)}, nil
 			}
 		}
 	}
-	return place{}, fmt.Errorf("no rpmdb.sqlite, Packages.db or Packages in %s: %w", strings.Join(folders, " or "), fs.ErrNotExist)
+	return location{}, fmt.Errorf("no rpmdb.sqlite, Packages.db or Packages in %s: %w", strings.Join(folders, " or "), fs.ErrNotExist)
 }
 
-// databaseFiles picks the names of the files that rpm makes in its folder, of all formats: after a change, what is left of
-// an older database would only mislead.
+// databaseFiles returns the names of those files in the folder that rpm makes, of all formats: after a
+// change, the remains of an older database would only mislead.
 func databaseFiles(list []fs.DirEntry) []string {
 	names := []string{
 		"Packages", "Packages.db", "Index.db", "Filemd5s", "Provideversion", "Requireversion", "Pubkeys", "Depends", "Filedigests",

@@ -9,9 +9,10 @@ import (
 	"github.com/driver-container/driver-container/distros/rpm/rpmdb/blobs"
 )
 
-// The layout of Index.db of rpm's ndb, version 0; all numbers are little endian. The file is a container: a header of 32
-// bytes (magic, version, generation, pages of slots, page size, generation of Packages.db) and slots of 16 (magic with the
-// use in its last byte, tag, first page, pages). Each slot's pages are a hash table, see ndbTable.
+// The layout of Index.db of rpm's ndb, version 0; all numbers are little endian. The file is a container: a
+// header of 32 bytes (magic, version, generation, pages of slots, page size, generation of Packages.db) and
+// slots of 16 bytes (magic with the use in its last byte, tag, first page, pages). The pages of each slot are
+// a hash table, see ndbTable.
 const (
 	ndbIndexMagic     = "RpmX"
 	ndbIndexSlotMagic = "Slo\x00"
@@ -20,7 +21,7 @@ const (
 	ndbPage           = 4096
 	ndbIndexHead      = 32
 	ndbSlot           = 16
-	ndbKeyRoom        = 4096 // room for keys that a table is made with at least
+	ndbKeyRoom        = 4096 // the least room for keys in a new table
 )
 
 // writeNDBIndex writes Index.db for the packages of a Packages.db of the same generation.
@@ -53,20 +54,21 @@ func writeNDBIndex(packages []pkg, generation uint32) ([]byte, error) {
 	return bytes.Join(out, nil), nil
 }
 
-// ndbTable is one hash table: a header of 64 bytes, slots of 12 (first all their 8 bytes of key and data, then all their 4
-// of further data), and keys with their lengths before them. A key's place carries bits of its hash above those that
-// places need, as a first check.
+// ndbTable is one hash table: a header of 64 bytes, slots of 12 bytes (first the 8 bytes of key and data of
+// all slots, then the 4 bytes of further data of all slots), and keys with their lengths before them. The
+// offset of a key in the table carries bits of its hash above those that offsets need, as a first check.
 type ndbTable struct {
 	slots, more []byte
 	keys        []byte
 	mask        uint32            // of the slots: their number is a power of two
-	high        uint32            // bits of a place that are of the hash
-	places      map[string]uint32 // of the keys
+	high        uint32            // bits of an offset that belong to the hash
+	offsets     map[string]uint32 // of the keys in the table
 	tried       map[uint32]ndbPath
 }
 
-// ndbPath is how far the search for a free slot went that began at one slot. It always goes on from there: otherwise
-// thousands of files of one name, or keys made to have one hash, would take quadratic time.
+// ndbPath is the state of the search for a free slot that began at one slot. The next search from the same
+// slot continues there: otherwise thousands of files of one name, or keys made to have one hash, would take
+// quadratic time.
 type ndbPath struct{ slot, step uint32 }
 
 type ndbPosting struct {
@@ -74,14 +76,14 @@ type ndbPosting struct {
 	number, at uint32
 }
 
-// newNDBTable makes the table of an index, a whole number of pages.
+// newNDBTable returns the table of an index, a whole number of pages.
 func newNDBTable(packages []pkg, x index) ([]byte, error) {
-	t := &ndbTable{places: map[string]uint32{}, tried: map[uint32]ndbPath{}}
+	t := &ndbTable{offsets: map[string]uint32{}, tried: map[uint32]ndbPath{}}
 	list, keyBytes, err := t.collect(packages, x)
 	if err != nil {
 		return nil, err
 	}
-	slots := uint32(4) << (bits.Len(uint(max(len(list), 256))) - 1) // at most half of them used, as rpm wants it
+	slots := uint32(4) << (bits.Len(uint(max(len(list), 256))) - 1) // at most half of them used, as in rpm
 	size := ndbTableHead + int(slots)*12 + keyBytes + ndbKeyRoom
 	out := make([]byte, (size+ndbPage-1)/ndbPage*ndbPage)
 	t.slots, t.more = out[ndbTableHead:ndbTableHead+slots*8], out[ndbTableHead+slots*8:ndbTableHead+slots*12]
@@ -104,20 +106,21 @@ func newNDBTable(packages []pkg, x index) ([]byte, error) {
 	return out, nil
 }
 
-// collect lists the postings of all packages, each once, and gives every key its place. Place 0 is never used.
+// collect returns the postings of all packages, each once, and assigns every key its offset. Offset 0 is
+// never used.
 func (t *ndbTable) collect(packages []pkg, x index) (list []ndbPosting, keyBytes int, err error) {
 	keyBytes = 1
 	for _, p := range packages {
 		seen := map[posting]bool{}
-		for _, one := range x.postings(p.header) {
-			if seen[one] {
+		for _, item := range x.postings(p.header) {
+			if seen[item] {
 				continue
 			}
-			seen[one] = true
-			list = append(list, ndbPosting{one.key, p.number, one.place})
-			if t.places[one.key] == 0 {
-				t.places[one.key] = uint32(keyBytes)
-				keyBytes += len(ndbKey(one.key))
+			seen[item] = true
+			list = append(list, ndbPosting{item.key, p.number, item.position})
+			if t.offsets[item.key] == 0 {
+				t.offsets[item.key] = uint32(keyBytes)
+				keyBytes += len(ndbKey(item.key))
 			}
 		}
 		if len(list) > maxPostings || keyBytes > blobs.MaxBytes {
@@ -131,11 +134,11 @@ func tooMany(x index) error {
 	return fmt.Errorf("%w: more than %d entries for the index %s", ErrFormat, maxPostings, x.table)
 }
 
-// put fills the first free slot on the path that the key's hash prescribes.
+// put fills the first free slot on the path that the key's hash determines.
 func (t *ndbTable) put(p ndbPosting) {
 	le := binary.LittleEndian
-	hash, place := ndbHash(p.key), t.places[p.key]
-	copy(t.keys[place:], ndbKey(p.key))
+	hash, offset := ndbHash(p.key), t.offsets[p.key]
+	copy(t.keys[offset:], ndbKey(p.key))
 	at, ok := t.tried[hash&t.mask]
 	if !ok {
 		at = ndbPath{hash & t.mask, 7}
@@ -144,13 +147,13 @@ func (t *ndbTable) put(p ndbPosting) {
 		at = ndbPath{(at.slot + at.step) & t.mask, at.step + 1}
 	}
 	t.tried[hash&t.mask] = at
-	le.PutUint32(t.slots[at.slot*8:], place|hash&t.high)
+	le.PutUint32(t.slots[at.slot*8:], offset|hash&t.high)
 	data, more := ndbData(p.number, p.at)
 	le.PutUint32(t.slots[at.slot*8+4:], data)
 	le.PutUint32(t.more[at.slot*4:], more)
 }
 
-// ndbData packs a package's number and the place in its header.
+// ndbData packs a package's number and the position in its header.
 func ndbData(number, at uint32) (data, more uint32) {
 	switch {
 	case number < 1<<20 && at < 1<<10:
@@ -161,7 +164,8 @@ func ndbData(number, at uint32) (data, more uint32) {
 	return at | 1<<31, number
 }
 
-// ndbKey is a key with its length before it: one byte, or 255 and two, or three times 255 and four.
+// ndbKey returns a key with its length before it: one byte, or 255 and two bytes, or three times 255 and four
+// bytes.
 func ndbKey(key string) []byte {
 	n := len(key)
 	var out []byte

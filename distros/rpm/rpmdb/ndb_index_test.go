@@ -12,8 +12,8 @@ import (
 	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
 )
 
-// readNDBIndex lists an Index.db, rpm's or ours, as "tag key number place", sorted. It follows the hash of every key as rpm
-// does, so that a posting that rpm would not find is missing.
+// readNDBIndex returns the content of an Index.db, rpm's or ours, as "tag key number position", sorted. It
+// follows the hash of every key as rpm does, so that a posting that rpm would not find is missing.
 func readNDBIndex(t *testing.T, data []byte) []string {
 	t.Helper()
 	le := binary.LittleEndian
@@ -48,7 +48,7 @@ func readNDBTable(t *testing.T, data []byte) []ndbPosting {
 			at++ // a key that was removed
 			continue
 		}
-		place, n, head := at, uint32(keys[at]), uint32(1)
+		offset, n, head := at, uint32(keys[at]), uint32(1)
 		if n == 255 {
 			n, head = uint32(le.Uint16(keys[at+1:])), 3
 		}
@@ -59,7 +59,7 @@ func readNDBTable(t *testing.T, data []byte) []ndbPosting {
 			if slot == 0 {
 				break
 			}
-			if slot != place|ndbHash(key)&high {
+			if slot != offset|ndbHash(key)&high {
 				continue
 			}
 			packed, more := le.Uint32(data[ndbTableHead+h*8+4:]), le.Uint32(data[ndbTableHead+slots*8+h*4:])
@@ -86,7 +86,7 @@ func TestNDBIndex(t *testing.T) {
 	for _, number := range []uint32{1, 2, 1<<20 - 1, 1 << 20, 1 << 24, blobs.MaxNumber} {
 		names := []string{"", "a", "bin", strings.Repeat("x", 254), strings.Repeat("y", 255), strings.Repeat("z", 60000)}
 		for i := range 1500 {
-			names = append(names, fmt.Sprintf("file%d", i%1100)) // some twice: two places of one key
+			names = append(names, fmt.Sprintf("file%d", i%1100)) // some twice: two positions of one key
 		}
 		want += len(names)
 		packages = append(packages, pkg{number: number, header: header(t,
@@ -100,18 +100,18 @@ func TestNDBIndex(t *testing.T) {
 	var expect []string
 	for _, p := range packages {
 		for _, x := range indexes {
-			for _, one := range x.postings(p.header) {
-				expect = append(expect, fmt.Sprintf("%d %q %d %d", x.tag, one.key, p.number, one.place))
+			for _, item := range x.postings(p.header) {
+				expect = append(expect, fmt.Sprintf("%d %q %d %d", x.tag, item.key, p.number, item.position))
 			}
 		}
 	}
 	slices.Sort(expect)
-	if !slices.Equal(got, expect) || len(got) != want+len(packages) { // and a group for each
+	if !slices.Equal(got, expect) || len(got) != want+len(packages) { // plus one group for each package
 		t.Errorf("%d postings, want %d (%d)", len(got), len(expect), want+len(packages))
 	}
 }
 
-// TestNDBCollisions has many postings that begin their search at one slot: it must not take quadratic time.
+// TestNDBCollisions has many postings whose search begins at one slot: it must not take quadratic time.
 func TestNDBCollisions(t *testing.T) {
 	t.Parallel()
 	names := slices.Repeat([]string{"__init__.py"}, 100000)
@@ -126,7 +126,7 @@ func TestNDBCollisions(t *testing.T) {
 	}
 }
 
-// header makes a header with entries; it has no region.
+// header returns a header with entries and without a region.
 func header(t testing.TB, entries ...rpmfile.Entry) *rpmfile.Header {
 	t.Helper()
 	slices.SortFunc(entries, func(a, b rpmfile.Entry) int { return cmp.Compare(a.Tag, b.Tag) })

@@ -22,7 +22,7 @@ import (
 	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
 )
 
-// systems are real databases, one of each format, version and byte order.
+// systems are real databases, one for each format, version and byte order.
 var systems = []struct {
 	name, kind           string
 	packages, last, keys int
@@ -37,8 +37,8 @@ var systems = []struct {
 	{"cbl-mariner-2.0/rpmdb.sqlite", "sqlite", 129, 129, 0},
 }
 
-// TestSystems reads real databases, compares with what the known library finds in them, writes them again with a package
-// more, and has the known library read that, too.
+// TestSystems reads real databases and compares with the known library. It then writes them with one more
+// package and lets the known library read the result, too.
 func TestSystems(t *testing.T) {
 	t.Parallel()
 	for _, s := range systems {
@@ -67,7 +67,7 @@ func TestSystems(t *testing.T) {
 				t.Errorf("after With: %s in %s, last number %d", now.Kind(), now.folder, now.last)
 			}
 			want := bytesOf(now.Packages())
-			if s.kind == "bdb" { // the known library looks at large values only
+			if s.kind == "bdb" { // the known library reads only large values
 				want = slices.DeleteFunc(want, func(b string) bool { return b == string(added.Bytes()) })
 			}
 			if !slices.Equal(want, readKnown(t, path.Base(s.name), changed[path.Join(d.folder, path.Base(s.name))])) {
@@ -77,7 +77,8 @@ func TestSystems(t *testing.T) {
 	}
 }
 
-// slow skips the one system whose indexes take SQLite, translated from C and watched by the race detector, very long.
+// slow skips the one system whose indexes take very long in SQLite, which is translated from C and watched by
+// the race detector.
 func slow(t *testing.T, name string) {
 	t.Helper()
 	if strings.HasPrefix(name, "fedora35") && os.Getenv("DRIVER_E2E") != "1" {
@@ -116,8 +117,8 @@ func readKnown(t *testing.T, file string, data []byte) []string {
 	return out
 }
 
-// TestSQLiteIndexes compares the indexes that real rpm wrote (4.17 of Fedora 35, 4.17 of CBL-Mariner 2) with those that we
-// write for the same packages, and the schemas.
+// TestSQLiteIndexes compares the indexes and schemas that real rpm wrote (4.17 of Fedora 35, 4.17 of
+// CBL-Mariner 2) with those that this package writes for the same packages.
 func TestSQLiteIndexes(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"fedora35-plus-mongo", "cbl-mariner-2.0"} {
@@ -141,7 +142,7 @@ func TestSQLiteIndexes(t *testing.T) {
 	}
 }
 
-// tables lists the schema and all rows of a database but the headers.
+// tables returns the schema and all rows of a database except the headers.
 func tables(t *testing.T, data []byte) []string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

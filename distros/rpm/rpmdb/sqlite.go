@@ -22,19 +22,20 @@ const (
 	sqliteFile    = "rpmdb.sqlite"
 	sqliteTimeout = 5 * time.Minute // for reading or writing a database; the largest take seconds
 
-	// Numbers of sqlite3_limit.
+	// Identifiers of sqlite3_limit.
 	sqliteLimitLength = 0
 	sqliteLimitSQL    = 1
 )
 
-// sqlite is the backend of SQLite. Nothing is kept of the base's file: see write.
+// sqlite is the backend of SQLite. It keeps nothing from the base's file: see write.
 type sqlite struct{}
 
 func (sqlite) kind() string { return "sqlite" }
 
-// openSQLite reads rpmdb.sqlite from a copy, because SQLite wants a file of its own, and has to merge the log that a system
-// leaves beside it when rpm was interrupted (rpmdb.sqlite-wal). A journal of the other kind (rpmdb.sqlite-journal), which rpm
-// does not use, is left alone: it can name files that SQLite would then delete.
+// openSQLite reads rpmdb.sqlite from a copy, because SQLite needs a file of its own, and has to merge the log
+// that a system has beside it if rpm was interrupted (rpmdb.sqlite-wal). It does not copy a journal of the
+// other kind (rpmdb.sqlite-journal), which rpm does not use: a journal can name files that SQLite would then
+// delete.
 func openSQLite(root fs.FS, name string) (c blobs.Contents, b backend, err error) {
 	dir, err := os.MkdirTemp("", "rpmdb-")
 	if err != nil {
@@ -80,7 +81,7 @@ func copyFile(root fs.FS, name, to string) error {
 	return errors.Join(err, out.Close())
 }
 
-// withSQLite opens a file of ours, sets pragmas, and passes the only connection to do.
+// withSQLite opens a file that this package wrote, sets pragmas, and passes the only connection to do.
 func withSQLite(ctx context.Context, file string, pragmas []string, do func(*sql.Conn) error) (err error) {
 	source := url.URL{Scheme: "file", Opaque: (&url.URL{Path: file}).EscapedPath()}
 	db, err := sql.Open("sqlite", source.String())
@@ -107,8 +108,8 @@ func withSQLite(ctx context.Context, file string, pragmas []string, do func(*sql
 	return do(conn)
 }
 
-// readSQLite reads the headers. The schema is the base's, so Packages might be a view that never ends: it has to be a table,
-// and rows and bytes are counted.
+// readSQLite reads the headers. The schema comes from the base, so Packages could be a view that never ends:
+// it has to be a table, and the number of rows and bytes is limited.
 func readSQLite(ctx context.Context, conn *sql.Conn) (c blobs.Contents, err error) {
 	var kind, text string
 	row := conn.QueryRowContext(ctx, "SELECT type, sql FROM sqlite_master WHERE name = 'Packages'")
@@ -140,7 +141,7 @@ func readSQLite(ctx context.Context, conn *sql.Conn) (c blobs.Contents, err erro
 	if err := rows.Err(); err != nil {
 		return c, fmt.Errorf("read the table Packages: %w", err)
 	}
-	// Numbers of packages that are gone are not given again; without the table it is no harm if they are.
+	// The numbers of removed packages are not used again. If the table is missing, it does no harm if they are.
 	var last int64
 	if err := conn.QueryRowContext(ctx, "SELECT max(seq) FROM sqlite_sequence WHERE name = 'Packages'").Scan(&last); err == nil && last > 0 && last < blobs.MaxNumber {
 		c.Last = max(c.Last, uint32(last))

@@ -14,7 +14,7 @@ import (
 	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
 )
 
-// sqliteWith makes a database with statements of SQL, and returns its folder.
+// sqliteWith makes a database with SQL statements and returns its folder.
 func sqliteWith(t testing.TB, pragmas []string, statements ...string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -71,7 +71,8 @@ func TestSQLiteHostile(t *testing.T) {
 	}
 }
 
-// TestSQLiteLog reads what an interrupted rpm left in its write-ahead log, and leaves neither log nor its index behind.
+// TestSQLiteLog reads the changes that an interrupted rpm left in its write-ahead log. Neither the log nor
+// its index may remain.
 func TestSQLiteLog(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -86,7 +87,7 @@ func TestSQLiteLog(t *testing.T) {
 		if _, err := conn.ExecContext(ctx, "INSERT INTO Packages VALUES(3, ?)", made(t, "a 1-1 noarch").Bytes()); err != nil {
 			return err
 		}
-		for _, end := range []string{"", "-wal", "-shm"} { // as it is before the log is merged
+		for _, end := range []string{"", "-wal", "-shm"} { // the state before the log is merged
 			system["var/lib/rpm/"+sqliteFile+end] = fileOf(t, dir, sqliteFile+end)
 		}
 		return nil
@@ -107,7 +108,7 @@ func TestSQLiteLog(t *testing.T) {
 	}
 }
 
-// TestSQLiteTrigger has a trigger that adds a package on every write; it must not come along.
+// TestSQLiteTrigger has a trigger that adds a package on every write; the result must not contain it.
 func TestSQLiteTrigger(t *testing.T) {
 	t.Parallel()
 	dir := sqliteWith(t, nil, createPackages,

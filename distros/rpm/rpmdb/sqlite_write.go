@@ -9,9 +9,9 @@ import (
 	"path/filepath"
 )
 
-// write makes a new rpmdb.sqlite: the base's may have any schema, triggers that would run on what we write included. It
-// does not use a write-ahead log, so that whoever may read the file can read the database: with one, SQLite wants to write
-// beside it. rpm switches to a log when it next writes.
+// write makes a new rpmdb.sqlite: the base's file may have any schema, including triggers that would run on
+// each write. The new file does not use a write-ahead log, so that everyone who may read the file can read
+// the database: with a log, SQLite needs to write beside it. rpm switches to a log when it next writes.
 func (sqlite) write(packages []pkg, last uint32) (files map[string][]byte, err error) {
 	dir, err := os.MkdirTemp("", "rpmdb-")
 	if err != nil {
@@ -21,7 +21,7 @@ func (sqlite) write(packages []pkg, last uint32) (files map[string][]byte, err e
 	ctx, cancel := context.WithTimeout(context.Background(), sqliteTimeout)
 	defer cancel()
 	file := filepath.Join(dir, sqliteFile)
-	// The file is thrown away on failure, so nothing has to be safe on the disk.
+	// On failure the file is deleted, so nothing has to be synced to the disk.
 	pragmas := []string{"page_size=4096", "journal_mode=OFF", "synchronous=OFF", "locking_mode=EXCLUSIVE"}
 	if err := withSQLite(ctx, file, pragmas, func(conn *sql.Conn) error { return fillSQLite(ctx, conn, packages, last) }); err != nil {
 		return nil, err
@@ -33,7 +33,7 @@ func (sqlite) write(packages []pkg, last uint32) (files map[string][]byte, err e
 	return map[string][]byte{sqliteFile: data}, nil
 }
 
-// fillSQLite makes tables as rpm 4.16 to 4.20 do, and indexes after their tables are filled, which is faster.
+// fillSQLite makes tables like rpm 4.16 to 4.20, and indexes after their tables are filled, which is faster.
 func fillSQLite(ctx context.Context, conn *sql.Conn, packages []pkg, last uint32) error {
 	tx, err := conn.BeginTx(ctx, nil)
 	if err != nil {
@@ -68,7 +68,8 @@ func fillSQLite(ctx context.Context, conn *sql.Conn, packages []pkg, last uint32
 	return tx.Commit()
 }
 
-// fillSQLiteIndex makes one of the tables that find packages. The names are constants of ours.
+// fillSQLiteIndex makes one of the tables that find packages. The names in the statements are constants of
+// this package.
 func fillSQLiteIndex(ctx context.Context, tx *sql.Tx, packages []pkg, x index) error {
 	kind := "TEXT"
 	if x.binary {
@@ -89,12 +90,12 @@ func fillSQLiteIndex(ctx context.Context, tx *sql.Tx, packages []pkg, x index) e
 		if count += len(list); count > maxPostings {
 			return tooMany(x)
 		}
-		for _, one := range list {
-			var key any = one.key
+		for _, item := range list {
+			var key any = item.key
 			if x.binary {
-				key = []byte(one.key)
+				key = []byte(item.key)
 			}
-			if _, err := insert.ExecContext(ctx, key, int64(p.number), int64(one.place)); err != nil {
+			if _, err := insert.ExecContext(ctx, key, int64(p.number), int64(item.position)); err != nil {
 				return fmt.Errorf("table %s: %w", x.table, err)
 			}
 		}
@@ -108,7 +109,7 @@ func fillSQLiteIndex(ctx context.Context, tx *sql.Tx, packages []pkg, x index) e
 	return nil
 }
 
-// columns are those of an index's table that rpm has SQLite index.
+// columns returns the columns of an index's table for which rpm makes an SQLite index.
 func (x index) columns() []string {
 	switch {
 	case x.binary:

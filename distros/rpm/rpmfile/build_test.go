@@ -56,10 +56,10 @@ func words(to []byte, all ...uint32) []byte {
 	return to
 }
 
-// item is a file of a package to make.
+// item is a file of the package that a recipe makes.
 type item struct {
 	path  string
-	mode  uint16 // with its kind; 0: a plain file
+	mode  uint16 // with the bits of its kind; 0: a plain file
 	body  string // or the target of a link
 	inode uint32
 	user  string
@@ -75,16 +75,16 @@ type item struct {
 
 func (i item) kind() uint16 { return i.mode & modeKind }
 
-// recipe is a package to make.
+// recipe describes a package that build makes.
 type recipe struct {
 	items      []item
 	compressor string
-	extra      []Entry // of the header; an entry replaces the usual one
-	drop       []Tag   // of the header
+	extra      []Entry // entries of the header; each replaces the usual one
+	drop       []Tag   // entries that the header lacks
 	sign       func(t testing.TB, header, payload []byte) []Entry
-	archive    func(t testing.TB) []byte       // instead of the usual one
-	payload    func(b []byte) []byte           // changes the compressed payload, after its digest was taken
-	mangle     func(signature, header *Header) // before it is written
+	archive    func(t testing.TB) []byte       // replaces the usual archive
+	payload    func(b []byte) []byte           // changes the compressed payload after its digest was computed
+	mangle     func(signature, header *Header) // changes the headers before they are written
 	tail       string
 }
 
@@ -184,7 +184,7 @@ func (r recipe) header(t testing.TB, payload []byte) *Header {
 // build makes the package.
 func (r recipe) build(t testing.TB) []byte {
 	t.Helper()
-	r.items = slices.Clone(r.items) // recipes share them, and tests run beside each other
+	r.items = slices.Clone(r.items) // recipes share the items, and tests run in parallel
 	for i := range r.items {
 		if r.items[i].mode == 0 {
 			r.items[i].mode = modeRegular | 0o644
@@ -219,11 +219,11 @@ func (r recipe) build(t testing.TB) []byte {
 	return append(append(append(append(out, headerMagic...), h.Bytes()...), payload...), r.tail...)
 }
 
-// signer makes a key, with a keyring of it.
+// signer generates a key and a keyring with it.
 func signer(t testing.TB, c packet.Config) (*openpgp.Entity, Keyring) {
 	t.Helper()
 	if c.Algorithm == 0 {
-		c.Algorithm = packet.PubKeyAlgoEdDSA // quick to make
+		c.Algorithm = packet.PubKeyAlgoEdDSA // fast to generate
 	}
 	e, err := openpgp.NewEntity("Test", "", "test@example.org", &c)
 	if err != nil {
@@ -247,7 +247,7 @@ func ring(t testing.TB, all ...*openpgp.Entity) Keyring {
 	return k
 }
 
-// sign makes a detached signature.
+// sign returns a detached signature.
 func sign(t testing.TB, e *openpgp.Entity, data []byte, c packet.Config) []byte {
 	t.Helper()
 	var b bytes.Buffer
@@ -257,7 +257,7 @@ func sign(t testing.TB, e *openpgp.Entity, data []byte, c packet.Config) []byte 
 	return b.Bytes()
 }
 
-// headerSigned signs the header, with the tag that rpmsign would take.
+// headerSigned returns a function that signs the header, with the tag that rpmsign would use.
 func headerSigned(e *openpgp.Entity, c packet.Config) func(testing.TB, []byte, []byte) []Entry {
 	return func(t testing.TB, header, _ []byte) []Entry {
 		return []Entry{{TagRSAHeader, TypeBinary, sign(t, e, header, c)}}

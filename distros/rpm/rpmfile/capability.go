@@ -8,14 +8,15 @@ import (
 	"strings"
 )
 
-// capabilityNames are Linux's, in the order of their numbers (linux/capability.h).
+// capabilityNames are the names of Linux's capabilities, in the order of their numbers (linux/capability.h).
 var capabilityNames = strings.Fields(`chown dac_override dac_read_search fowner fsetid kill setgid setuid setpcap linux_immutable
 	net_bind_service net_broadcast net_admin net_raw ipc_lock ipc_owner sys_module sys_rawio sys_chroot sys_ptrace sys_pacct
 	sys_admin sys_boot sys_nice sys_resource sys_time sys_tty_config mknod lease audit_write audit_control setfcap mac_override
 	mac_admin syslog wake_alarm block_suspend audit_read perfmon bpf checkpoint_restore`)
 
-// capabilityXattr makes the value of the extended attribute security.capability (revision 2, linux/capability.h) of the
-// text that headers have, which is that of cap_to_text(3): "cap_net_admin,cap_net_raw=ep". nil when there is none.
+// capabilityXattr converts the text of a header, which has the format of cap_to_text(3)
+// ("cap_net_admin,cap_net_raw=ep"), to the value of the extended attribute security.capability (revision 2,
+// linux/capability.h). It returns nil if there are no capabilities.
 func capabilityXattr(text string) ([]byte, error) {
 	var permitted, inheritable, effective uint64
 	for clause := range strings.FieldsSeq(text) {
@@ -51,7 +52,7 @@ func capabilityXattr(text string) ([]byte, error) {
 		return nil, nil
 	}
 	word := uint32(2 << 24)
-	if effective != 0 { // files have one bit for all of them
+	if effective != 0 { // files have one effective bit for all capabilities
 		word |= 1
 		if effective != permitted|inheritable {
 			return nil, fmt.Errorf("capabilities %.80q: %w: some, but not all, are effective: files cannot have that", text, ErrFormat)
@@ -64,7 +65,7 @@ func capabilityXattr(text string) ([]byte, error) {
 	return out, nil
 }
 
-// capabilitySet reads the list before the operator; none means all.
+// capabilitySet reads the list before the operator; an empty list means all capabilities.
 func capabilitySet(list string) (uint64, error) {
 	if list == "" || list == "all" {
 		return 1<<len(capabilityNames) - 1, nil
@@ -73,7 +74,7 @@ func capabilitySet(list string) (uint64, error) {
 	for name := range strings.SplitSeq(list, ",") {
 		short := strings.TrimPrefix(strings.ToLower(name), "cap_")
 		n := slices.Index(capabilityNames, short)
-		if n < 0 { // newer than this list: libcap writes its number
+		if n < 0 { // newer than the names above: libcap writes its number
 			number, err := strconv.ParseUint(short, 10, 6)
 			if err != nil {
 				return 0, fmt.Errorf("unknown capability %.40q", name)

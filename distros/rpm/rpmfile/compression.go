@@ -11,11 +11,11 @@ import (
 	"github.com/driver-container/driver-container/distros/dpkg"
 )
 
-// maxDictionary bounds what an LZMA stream makes us allocate; level 9 needs as much.
+// maxDictionary limits the memory that an LZMA stream can make the reader allocate; level 9 needs this much.
 const maxDictionary = 64 << 20
 
-// decompress opens a payload by the name that the header has for its compression. No name is gzip or none: rpm leaves it
-// to zlib to find out.
+// decompress returns the unpacked payload. The header names the compression; without a name the payload is
+// either gzip or not compressed, which rpm lets zlib detect.
 func decompress(in *bufio.Reader, name string) (io.ReadCloser, error) {
 	switch name {
 	case "":

@@ -9,7 +9,7 @@ import (
 	"io"
 )
 
-// regular passes on a file, or notes that its content comes later under another name.
+// regular passes a file to add, or remembers it if its content follows later under another name.
 func (p *payload) regular(i int, h *tar.Header, size int64) error {
 	x := p.f.files[i]
 	g := p.groups[x.id]
@@ -20,7 +20,7 @@ func (p *payload) regular(i int, h *tar.Header, size int64) error {
 		case x.size > 0 || len(g.waiting) < g.members-1:
 			g.waiting = append(g.waiting, i)
 			return nil
-		} // else the last name of an empty file
+		} // otherwise it is the last name of an empty file
 	}
 	if size != x.size || g.primary >= 0 {
 		return fmt.Errorf("%w: %d bytes in the archive, the header says %d, once", ErrDigest, size, x.size)
@@ -38,7 +38,7 @@ func (p *payload) regular(i int, h *tar.Header, size int64) error {
 	return nil
 }
 
-// link passes on a further name of a file.
+// link passes a further name of a file to add, as a hard link.
 func (p *payload) link(i int, g *linkGroup) error {
 	x, first := p.f.files[i], p.f.files[g.primary]
 	if x.size != first.size || x.digest != first.digest {
@@ -49,7 +49,7 @@ func (p *payload) link(i int, g *linkGroup) error {
 	return p.add(h, bytes.NewReader(nil))
 }
 
-// content passes on a file with its content, and compares the digest of all of it.
+// content passes a file with its content to add, and compares the digest of the whole content.
 func (p *payload) content(x file, h *tar.Header) error {
 	h.Typeflag, h.Size = tar.TypeReg, x.size
 	if x.caps != "" {
@@ -85,7 +85,7 @@ func (p *payload) content(x file, h *tar.Header) error {
 	return nil
 }
 
-// symlink passes on a symbolic link, whose target is in the header as well as in the archive.
+// symlink passes a symbolic link to add. Its target must be the same in the header and in the archive.
 func (p *payload) symlink(x file, h *tar.Header, size int64) error {
 	if x.target == "" || h.Name == "" {
 		return fmt.Errorf("%w: a symbolic link without name or target", ErrUnsafePath)
@@ -104,10 +104,11 @@ func (p *payload) symlink(x file, h *tar.Header, size int64) error {
 	return p.add(h, bytes.NewReader(nil))
 }
 
-// body is the content of a member. It marks errors, which add will pass on, and counts all bytes into a digest.
+// body reads the content of a member. It marks errors, because add returns them to Payload, and hashes all
+// bytes.
 type body struct {
 	p  *payload
-	to hash.Hash // nil: none
+	to hash.Hash // nil: not hashed
 }
 
 func (b *body) Read(buf []byte) (int, error) {
@@ -121,7 +122,8 @@ func (b *body) Read(buf []byte) (int, error) {
 	return n, err
 }
 
-// rawReader reads the payload as it is in the file. It keeps the reader's own error, which decoders may rename.
+// rawReader reads the payload as it is stored in the file. It keeps the reader's own error, because decoders
+// may replace it.
 type rawReader struct {
 	in  io.Reader
 	to  []hash.Hash
@@ -139,7 +141,7 @@ func (r *rawReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// limited fails, instead of ending, when more is read than expected.
+// limited returns an error, instead of the end of the file, if more bytes are read than expected.
 type limited struct {
 	in   io.Reader
 	left int64

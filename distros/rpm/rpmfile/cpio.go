@@ -8,29 +8,31 @@ import (
 )
 
 const (
-	cpioMagic    = "070701" // "newc": all numbers as eight hex digits, then the name
-	cpioChecked  = "070702" // the same with a checksum, which nothing checks: digests do
-	cpioStripped = "07070X" // rpm's own, for files of 4 GiB and more: the number of the file in the header's list, nothing else
+	cpioMagic   = "070701" // "newc": all numbers as eight hex digits, then the name
+	cpioChecked = "070702" // the same with a checksum, which is not checked: the digests are
+	// rpm's own format, for files of 4 GiB and more: only the number of the file in the header's list
+	cpioStripped = "07070X"
 	cpioTrailer  = "TRAILER!!!"
 	maxCPIOName  = 4096 + 2
 )
 
-// archive reads the cpio archives of packages. cavaliergopher/cpio is not used: it takes broken numbers for zero, and
-// does not know the stripped format.
+// archive reads the cpio archives of packages. cavaliergopher/cpio is not used, because it reads broken
+// numbers as zero and does not know the stripped format.
 type archive struct {
 	in   io.Reader
 	at   int64 // bytes read
-	left int64 // of the current member
+	left int64 // bytes left of the current member
 }
 
-// member is the beginning of one.
+// member is the beginning of a member of the archive.
 type member struct {
-	index int    // in the header's list of files; -1: by name
-	name  string // as the archive has it
-	size  int64  // -1: what the header says
+	index int    // in the header's list of files; -1: use the name
+	name  string // as in the archive
+	size  int64  // -1: use the size in the header
 }
 
-// next skips the rest of the current member and reads the beginning of the next; io.EOF at the archive's own end.
+// next skips the rest of the current member and reads the beginning of the next; it returns io.EOF at the
+// archive's own end mark.
 func (a *archive) next() (member, error) {
 	if _, err := io.CopyN(io.Discard, a, a.left); err != nil {
 		return member{}, cut(err)
@@ -58,8 +60,9 @@ func (a *archive) next() (member, error) {
 	return member{}, fmt.Errorf("%w: %q where a member of a cpio archive should begin", ErrFormat, magic)
 }
 
-// named reads inode, mode, owner, group, links, time, size, two devices twice, length of the name, checksum, name. The
-// header of the package has all of it but name and size, and it is what was signed.
+// named reads inode, mode, owner, group, links, time, size, two devices of two numbers each, length of the
+// name, checksum, name. It returns only name and size: the package's header has all else, and the header is
+// signed.
 func (a *archive) named() (member, error) {
 	var fields [13]int64
 	for i := range fields {
@@ -89,10 +92,10 @@ func (a *archive) named() (member, error) {
 	return m, nil
 }
 
-// begin sets how long the current member is.
+// begin sets the size of the current member.
 func (a *archive) begin(size int64) { a.left = size }
 
-// Read is of the current member.
+// Read reads from the current member.
 func (a *archive) Read(p []byte) (int, error) {
 	if a.left == 0 {
 		return 0, io.EOF
@@ -129,7 +132,7 @@ func (a *archive) number() (int64, error) {
 	return int64(n), nil
 }
 
-// pad skips to the next multiple of four.
+// pad skips to the next multiple of four bytes.
 func (a *archive) pad() error {
 	var rest [3]byte
 	return a.full(rest[:-a.at&3])

@@ -22,7 +22,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// needs skips a test of the real tier where it cannot run.
+// needs skips a test of the real tier if it cannot run.
 func needs(t *testing.T, tools ...string) {
 	t.Helper()
 	if os.Getenv("DRIVER_E2E") != "1" {
@@ -35,7 +35,7 @@ func needs(t *testing.T, tools ...string) {
 	}
 }
 
-// run runs a real tool and returns what it prints.
+// run runs a real tool and returns its output.
 func run(t *testing.T, stdin io.Reader, env []string, name string, args ...string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
@@ -51,7 +51,7 @@ func run(t *testing.T, stdin io.Reader, env []string, name string, args ...strin
 	return stdout.String()
 }
 
-// TestVersionsReal compares with librpm, by its Lua function rpm.vercmp, in one process.
+// TestVersionsReal compares with librpm through its Lua function rpm.vercmp, in one process.
 func TestVersionsReal(t *testing.T) {
 	needs(t, "rpm")
 	random := rand.New(rand.NewPCG(1, 2))
@@ -66,7 +66,7 @@ func TestVersionsReal(t *testing.T) {
 	var pairs [][2]string
 	for i := range 20000 {
 		a, b := word(), word()
-		if i%2 == 0 && len(a) > 0 { // near each other
+		if i%2 == 0 && len(a) > 0 { // similar to each other
 			at := random.IntN(len(a))
 			b = a[:at] + parts[random.IntN(len(parts))] + a[at:]
 		}
@@ -87,7 +87,8 @@ func TestVersionsReal(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "pairs"), []byte(in.String()), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	// rpm.vercmp of 4.18 takes whole versions with epoch and release, so that hyphens and leading "digits:" are left out above.
+	// rpm.vercmp of 4.18 takes whole versions with epoch and release, so the versions above have neither hyphens
+	// nor leading "digits:".
 	script := `local function text(h) return (h:gsub("..", function(x) return string.char(tonumber(x, 16)) end)) end
 local out = io.open("` + dir + `/answers", "w")
 for line in io.lines("` + dir + `/pairs") do
@@ -107,7 +108,7 @@ out:close()`
 	}
 	wrong, compared := 0, 0
 	for i, p := range pairs {
-		if out[i] == "invalid" { // nothing, or nothing before a hyphen
+		if out[i] == "invalid" { // empty, or empty before a hyphen
 			continue
 		}
 		compared++
@@ -126,7 +127,7 @@ out:close()`
 	}
 }
 
-// TestMatchesReal asks rpm which of many requirements of one package are met by another.
+// TestMatchesReal asks rpm which of many requirements of one package another package meets.
 func TestMatchesReal(t *testing.T) {
 	needs(t, "rpm", "rpmbuild")
 	random := rand.New(rand.NewPCG(3, 4))
@@ -236,7 +237,7 @@ head -c 300001 /dev/urandom > %{buildroot}/usr/share/noise
 %ghost /var/log/ghost
 `
 
-// rpmbuilt is packages made with rpmbuild, one a compression, signed by gpg's key.
+// rpmbuilt are packages built with rpmbuild, one for each compression, signed with a gpg key.
 type rpmbuilt struct {
 	dir, key string
 	files    map[string]string // by compression
@@ -250,7 +251,7 @@ func makeReal(t *testing.T) rpmbuilt {
 	if err != nil {
 		t.Fatal(err)
 	}
-	home, err := os.MkdirTemp("", "g") //nolint:usetesting // a short name: that of gpg-agent's socket in it is bounded
+	home, err := os.MkdirTemp("", "g") //nolint:usetesting // short: the path of gpg-agent's socket in it is limited
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -279,8 +280,8 @@ func makeReal(t *testing.T) rpmbuilt {
 	return r
 }
 
-// TestPackagesReal reads what rpmbuild and rpmsign make, and compares with what rpm says of it and with what rpm puts on
-// the disk and into its database when it installs it.
+// TestPackagesReal reads packages that rpmbuild and rpmsign made. It compares with rpm's queries, and with
+// what rpm writes to the disk and into its database when it installs them.
 func TestPackagesReal(t *testing.T) {
 	needs(t, "rpmbuild", "rpmsign", "gpg", "rpm", "rpm2cpio", "cpio", "sqlite3")
 	r := makeReal(t)
@@ -329,7 +330,7 @@ func compareWithCPIO(t *testing.T, name string, tree map[string]*tar.Header) {
 	}
 }
 
-// compareWithDump compares what the header says of each file.
+// compareWithDump compares the header's data of each file.
 func compareWithDump(t *testing.T, name string, f *File) {
 	t.Helper()
 	var want, got []string
@@ -384,7 +385,7 @@ func compareWithDependencies(t *testing.T, r rpmbuilt, name string, f *File) {
 	}
 }
 
-// compareWithInstalled lets rpm install the package under a root of its own.
+// compareWithInstalled lets rpm install the package into a root folder of its own.
 func compareWithInstalled(t *testing.T, r rpmbuilt, name string, f *File, tree map[string]*tar.Header, bodies map[string][]byte) {
 	t.Helper()
 	root := t.TempDir()
@@ -405,7 +406,7 @@ func compareWithInstalled(t *testing.T, r rpmbuilt, name string, f *File, tree m
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The transaction's number is the time at which it began, which may be a second earlier.
+	// The transaction's number is its start time, which may be a second earlier.
 	tid, _ := theirs.Int(TagInstallTID)
 	if ours, err = ours.With(Entry{TagInstallTID, TypeInt32, []uint32{uint32(tid)}}); err != nil {
 		t.Fatal(err)

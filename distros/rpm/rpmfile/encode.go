@@ -9,17 +9,18 @@ import (
 	"strings"
 )
 
-// Entry is a value to add to a header. Value is of the Go type that the constant of its Type names; strings have no zero
-// bytes in them, and slices are not empty.
+// Entry is a value to add to a header. Value has the Go type that the constant of its Type names; strings
+// must not contain zero bytes, and slices must not be empty.
 type Entry struct {
 	Tag   Tag
 	Type  Type
 	Value any
 }
 
-// With returns the header with entries added behind the immutable region, as rpm does when it installs a package: the
-// region stays what it was byte by byte, entries behind it are in the order of their tags. An entry replaces one of the
-// same tag; inside of the region the old value stays, unseen. Of a header without region everything is encoded anew.
+// With returns the header with entries added behind the immutable region, as rpm does when it installs a
+// package: the bytes of the region do not change, and the entries behind it are sorted by their tags. An
+// entry replaces one with the same tag; if that one is inside the region, its value stays there without
+// effect. For a header without a region, everything is encoded again.
 func (h *Header) With(entries ...Entry) (*Header, error) {
 	behind := map[Tag]entry{}
 	for i := h.regionIndex; i < h.count(); i++ {
@@ -61,7 +62,7 @@ func (h *Header) count() int {
 	return int(binary.BigEndian.Uint32(h.blob))
 }
 
-// encode makes the bytes of a value.
+// encode returns the bytes of a value.
 func (e Entry) encode() (entry, error) {
 	out := entry{tag: e.Tag, kind: e.Type}
 	fits := false

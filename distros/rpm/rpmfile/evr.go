@@ -7,16 +7,16 @@ import (
 
 // EVR is a version of a package: [epoch:]version[-release].
 type EVR struct {
-	Epoch   string // decimal; "" when not given, which counts as 0
+	Epoch   string // decimal; "" if there is none, which counts as 0
 	Version string
-	Release string // "" when not given, as in most dependencies
+	Release string // "" if there is none, as in most dependencies
 }
 
-// maxEVR is longer than any real version in bytes.
+// maxEVR is the maximum length of a version in bytes, longer than any real one.
 const maxEVR = 1024
 
-// ParseEVR reads a version and checks it: the epoch is a number of 32 bits, the version is there, and no part has a
-// blank or a control character. Errors are ErrFormat.
+// ParseEVR reads a version and checks it: the epoch is a number of 32 bits, the version is not empty, and no
+// part contains a blank or a control character. Errors are ErrFormat.
 func ParseEVR(s string) (EVR, error) {
 	v := splitEVR(s)
 	switch {
@@ -34,7 +34,8 @@ func ParseEVR(s string) (EVR, error) {
 	return v, nil
 }
 
-// splitEVR cuts where rpm cuts: the epoch is the digits before a colon, the release follows the last hyphen.
+// splitEVR splits a version like rpm: the epoch is the digits before a colon, the release follows the last
+// hyphen.
 func splitEVR(s string) EVR {
 	var v EVR
 	v.Version = s
@@ -54,7 +55,7 @@ func splitEVR(s string) EVR {
 	return v
 }
 
-// String is the version as written; an epoch of 0 is left out only when there was none.
+// String returns the version as written; an epoch of 0 is included if it was written.
 func (v EVR) String() string {
 	s := v.Version
 	if v.Epoch != "" {
@@ -66,8 +67,9 @@ func (v EVR) String() string {
 	return s
 }
 
-// Compare is -1, 0 or 1 as a is older than, as old as, or newer than b: by epochs, then versions, then releases. A missing
-// epoch counts as 0, a missing release as older than any other. In a Relation it would match all: see Relation.Matches.
+// Compare returns -1, 0 or 1 if a is older than, as old as, or newer than b: first by epochs, then versions,
+// then releases. A missing epoch counts as 0, a missing release as older than any other. In a Relation a
+// missing release matches all releases: see Relation.Matches.
 func Compare(a, b EVR) int {
 	if c := compareEpochs(a.Epoch, b.Epoch); c != 0 {
 		return c
@@ -82,9 +84,10 @@ func compareEpochs(a, b string) int {
 	return compareNumbers(strings.TrimLeft(a, "0"), strings.TrimLeft(b, "0"))
 }
 
-// CompareVersions orders two versions, or two releases, as rpm does: stretches of digits as numbers, stretches of letters
-// by their bytes, a number above letters, everything else only separates. A tilde sorts before the end of the text, a
-// caret after the end but before anything else. "1.0" and "1_0" are equal.
+// CompareVersions orders two versions, or two releases, like rpm. Sequences of digits compare as numbers,
+// sequences of letters by their bytes, and a number is newer than letters; all other characters only
+// separate. A tilde sorts before the end of the text, a caret after the end but before anything else. "1.0"
+// and "1_0" are equal. The result is -1, 0 or 1.
 func CompareVersions(a, b string) int {
 	if a == b {
 		return 0
@@ -105,7 +108,7 @@ func CompareVersions(a, b string) int {
 			kind = isDigit
 		}
 		na, nb := stretch(a, kind), stretch(b, kind)
-		if nb == 0 { // of different kinds: the number is the newer one
+		if nb == 0 { // one is a number and the other letters: the number is newer
 			if isDigit(a[0]) {
 				return 1
 			}
@@ -120,11 +123,11 @@ func CompareVersions(a, b string) int {
 		}
 		a, b = a[na:], b[nb:]
 	}
-	return min(len(a), 1) - min(len(b), 1) // one of them is at its end: what has more left is newer
+	return min(len(a), 1) - min(len(b), 1) // at least one of them has ended: the other one is newer
 }
 
-// compareMarks handles a tilde or a caret at the beginning of either text: done when they differ, both when they can be
-// skipped.
+// compareMarks compares a tilde or a caret at the beginning of the texts. If done is true, c is the result;
+// if both is true, the texts begin with the same mark, which can be skipped.
 func compareMarks(a, b string) (c int, both, done bool) {
 	tildeA, tildeB := strings.HasPrefix(a, "~"), strings.HasPrefix(b, "~")
 	caretA, caretB := strings.HasPrefix(a, "^"), strings.HasPrefix(b, "^")
@@ -164,7 +167,7 @@ func stretch(s string, kind func(byte) bool) int {
 	return n
 }
 
-// separates is for characters that only end a stretch. Bytes of other alphabets do so as well.
+// separates reports whether a character only ends a sequence; letters of other alphabets do, too.
 func separates(r rune) bool {
 	return r >= 0x80 || !isDigit(byte(r)) && !isAlpha(byte(r)) && r != '~' && r != '^'
 }

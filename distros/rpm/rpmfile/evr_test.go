@@ -9,8 +9,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// ordered lists versions, each line newer than the one before, equal ones on one line: what librpm 4.18 says of them (the
-// real tier compares it again).
+// ordered lists versions: each line is newer than the one before, and the versions of one line are equal. The
+// order is that of librpm 4.18; the real tier compares it again.
 var ordered = [][]string{
 	{"~"},
 	{"~1"},
@@ -76,7 +76,7 @@ func TestParseEVR(t *testing.T) {
 		"3:1.0~rc1-0.1^git":     {"3", "1.0~rc1", "0.1^git"},
 		":1":                    {"0", "1", ""},
 		"1-2-3":                 {"", "1-2", "3"},
-		"a:1":                   {"", "a:1", ""}, // rpm: an epoch is digits
+		"a:1":                   {"", "a:1", ""}, // for rpm, an epoch consists of digits
 		"5.14.0-427.13.1.el9_4": {"", "5.14.0", "427.13.1.el9_4"},
 	} {
 		got, err := ParseEVR(text)
@@ -134,7 +134,7 @@ func TestMatches(t *testing.T) {
 		{"a = 1", "a = 1-5", true},
 		{"a = 1-4", "a = 1-5", false},
 		{"a = 1-5", "a = 1", true},
-		{"a > 1", "a = 1-5", false}, // no release in the requirement: all releases of 1 are 1
+		{"a > 1", "a = 1-5", false}, // without a release in the requirement, every release of 1 counts as 1
 		{"a < 1", "a = 1-5", false},
 		{"a >= 1", "a = 1-5", true},
 		{"a > 1-4", "a = 1-5", true},

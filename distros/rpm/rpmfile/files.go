@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// What the mode of a file says about its kind.
+// The bits of a file's mode that say its kind.
 const (
 	modeKind    = 0o170000
 	modeRegular = 0o100000
@@ -20,14 +20,14 @@ const (
 	modeSetGrp  = 0o2000
 )
 
-const flagGhost = 1 << 6 // the package owns the name, but brings no file
+const flagGhost = 1 << 6 // the package owns the name, but has no content for it
 
-// file is one of a package's, as its header has it.
+// file is one file of a package, with the data of the header.
 type file struct {
-	path        string // as written, mostly absolute
+	path        string // as written in the header, mostly absolute
 	mode        uint16
 	size        int64
-	digest      string // hex, of a digest that counts; "" when there is none
+	digest      string // hex, SHA-256 or better; "" if there is none
 	target      string // of a symbolic link
 	flags       uint64
 	user, group string
@@ -39,19 +39,21 @@ type file struct {
 func (x file) kind() uint16 { return x.mode & modeKind }
 func (x file) ghost() bool  { return x.flags&flagGhost != 0 }
 
-// hashOf names the digests that count by rpm's numbers, which are OpenPGP's. The default, 1, is MD5.
+// hashOf returns the hash function for rpm's number of an algorithm, which is OpenPGP's; false if it is
+// weaker than SHA-256. The default of headers is 1, MD5.
 func hashOf(algorithm uint64) (crypto.Hash, bool) {
 	h, ok := map[uint64]crypto.Hash{8: crypto.SHA256, 9: crypto.SHA384, 10: crypto.SHA512}[algorithm]
 	return h, ok
 }
 
-// fileHash is the kind of the digests of files; false when they do not count.
+// fileHash returns the hash function of the files' digests; false if it is too weak.
 func (h *Header) fileHash() (crypto.Hash, bool) {
 	algorithm, _ := h.Int(TagFileDigestAlgo)
 	return hashOf(algorithm)
 }
 
-// payloadDigest is the digest of the payload as it is in the file; "" when there is none that counts.
+// payloadDigest returns the digest of the payload as it is stored in the file, in hex; "" if there is none,
+// or only a weak one.
 func (f *File) payloadDigest() (crypto.Hash, string) {
 	algorithm, _ := f.Header.Int(TagPayloadDigestAlgo)
 	h, ok := hashOf(algorithm)
@@ -67,7 +69,7 @@ func isHex(s string, size int) bool {
 	return err == nil && len(raw) == size
 }
 
-// fileList puts together what the header's arrays say of each file. Only modes and sizes must be there.
+// fileList combines the header's arrays into a list of files. Only modes and sizes are mandatory.
 func (h *Header) fileList() ([]file, error) {
 	paths, err := h.paths()
 	if err != nil {
@@ -76,7 +78,7 @@ func (h *Header) fileList() ([]file, error) {
 	all := make([]file, len(paths))
 	for i := range all {
 		all[i].path = paths[i]
-		all[i].id = [2]uint64{0, uint64(i) + 1<<32} // each its own, until the header says otherwise
+		all[i].id = [2]uint64{0, uint64(i) + 1<<32} // different for each file, until the header says otherwise
 	}
 	sizes := TagFileSizes
 	if h.Has(TagLongFileSizes) {
@@ -123,7 +125,7 @@ func (h *Header) fileList() ([]file, error) {
 	return all, err
 }
 
-// column hands each file its value of one array, which may be missing.
+// column passes each file its value in one array of the header, which may be missing.
 func column[T any](all []file, tag Tag, values []T, set func(*file, T)) error {
 	if len(values) != len(all) && len(values) > 0 {
 		return fmt.Errorf("%w: %d files, tag %d has %d values", ErrFormat, len(all), tag, len(values))

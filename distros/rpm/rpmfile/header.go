@@ -7,8 +7,8 @@ import (
 	"slices"
 )
 
-// Bounds on one header. rpm allows as many entries, and four times as much data; the headers of the largest packages
-// (kernel-devel, 20000 files) have 4 MiB.
+// Bounds for one header. rpm allows as many entries, and four times as much data; the headers of the largest
+// packages (kernel-devel, 20000 files) have 4 MiB.
 const (
 	maxIndex = 0xffff
 	maxStore = 64 << 20
@@ -19,17 +19,18 @@ const (
 	indexSize = 16 // one entry: tag, type, offset, count
 )
 
-// Header is the metadata of a package, as it is in a .rpm file and in rpm's database: typed entries by tag. It is not
-// changed after it was made. The zero Header has no entries.
+// Header is the metadata of a package, as stored in a .rpm file and in rpm's database: typed entries by tag.
+// It does not change after it was made. The zero Header has no entries.
 type Header struct {
 	blob []byte
-	// region is how much of the index and of the data the immutable region takes: what was signed. 0 when there is none.
+	// regionIndex and regionData are the sizes of the immutable region, which is the part that is signed, in the
+	// index and in the data. They are 0 if there is no region.
 	regionIndex, regionData int
 	entries                 []entry
-	byTag                   map[Tag]int // which of entries counts
+	byTag                   map[Tag]int // the index in entries of the valid one
 }
 
-// entry is where a value lies.
+// entry is the location of a value.
 type entry struct {
 	tag   Tag
 	kind  Type
@@ -37,8 +38,9 @@ type entry struct {
 	data  []byte // a part of the header's blob
 }
 
-// ParseHeader reads a header as the database has it: the number of entries, the size of the data, the index, the data, and
-// nothing after that. It keeps blob, which must not be changed any more. Errors are ErrFormat.
+// ParseHeader reads a header in the form of the database: the number of entries, the size of the data, the
+// index, the data, and nothing after that. The Header refers to blob, which must not change any more. Errors
+// are ErrFormat.
 func ParseHeader(blob []byte) (*Header, error) {
 	h := &Header{blob: blob, byTag: map[Tag]int{}}
 	if len(blob) < introSize {
@@ -70,7 +72,7 @@ func checkSizes(count, size uint32) error {
 	return nil
 }
 
-// index is one entry of the index as it is written.
+// index returns one entry of the index as it is written.
 func (h *Header) index(i int) (tag Tag, kind Type, offset int32, count uint32) {
 	b := h.blob[introSize+i*indexSize:]
 	return Tag(binary.BigEndian.Uint32(b)), Type(binary.BigEndian.Uint32(b[4:])), int32(binary.BigEndian.Uint32(b[8:])), binary.BigEndian.Uint32(b[12:])
@@ -80,8 +82,8 @@ func (h *Header) store() []byte {
 	return h.blob[introSize+int(binary.BigEndian.Uint32(h.blob))*indexSize:]
 }
 
-// readRegion checks the immutable region: its first entry points at a trailer, an index entry itself, which ends the
-// region's data and says by a negative offset how many entries the region has.
+// readRegion checks the immutable region: its first entry points to a trailer, which is itself an index
+// entry, ends the region's data, and has the number of the region's entries as a negative offset.
 func (h *Header) readRegion(total int) error {
 	tag, kind, offset, count := h.index(0)
 	if !isRegion(tag) {
@@ -94,7 +96,7 @@ func (h *Header) readRegion(total int) error {
 	trailer := store[offset:]
 	endTag, endKind := Tag(binary.BigEndian.Uint32(trailer)), Type(binary.BigEndian.Uint32(trailer[4:]))
 	size, endCount := -int64(int32(binary.BigEndian.Uint32(trailer[8:]))), binary.BigEndian.Uint32(trailer[12:])
-	sameTag := endTag == tag || tag == TagHeaderSignatures && endTag == TagHeaderImage // so written by rpm 4.0
+	sameTag := endTag == tag || tag == TagHeaderSignatures && endTag == TagHeaderImage // rpm 4.0 writes this
 	if !sameTag || endKind != TypeBinary || endCount != indexSize || size <= 0 || size%indexSize != 0 || size/indexSize > int64(total) {
 		return fmt.Errorf("%w: the trailer of the region (tag %d, type %d, size %d, count %d)", ErrFormat, endTag, endKind, size, endCount)
 	}
@@ -106,8 +108,9 @@ func isRegion(t Tag) bool {
 	return t == TagHeaderImmutable || t == TagHeaderSignatures || t == TagHeaderImage
 }
 
-// readEntries finds the value of each entry. All of them together cannot be longer than the data: entries that overlap
-// would make a small header expensive to read. Entries behind the region replace those inside of it.
+// readEntries finds the value of each entry. All values together cannot be longer than the data, because
+// entries that overlap would make a small header expensive to read. Entries behind the region replace those
+// inside of it.
 func (h *Header) readEntries(total int) error {
 	store, used := h.store(), 0
 	for i := range total {
@@ -137,12 +140,12 @@ func (h *Header) readEntries(total int) error {
 			h.entries = append(h.entries, e)
 		case i >= h.regionIndex && h.regionIndex > 0:
 			h.entries[at] = e
-		} // else a second one in the region: the first counts
+		} // otherwise it is a second one in the region: the first one counts
 	}
 	return nil
 }
 
-// valueLength is the size of a value in bytes.
+// valueLength returns the size of a value in bytes.
 func valueLength(in []byte, kind Type, count int) (int, bool) {
 	if kind == TypeString && count != 1 {
 		return 0, false
@@ -161,13 +164,14 @@ func valueLength(in []byte, kind Type, count int) (int, bool) {
 	return length, true
 }
 
-// Bytes is the header as ParseHeader takes it: what was parsed, or what With encoded. It must not be changed.
+// Bytes returns the header in the form that ParseHeader reads: the bytes that were parsed or that With
+// encoded. They must not be changed.
 func (h *Header) Bytes() []byte { return h.blob }
 
-// Immutable tells whether the header has an immutable region, the part that signatures are about.
+// Immutable reports whether the header has an immutable region, the part that signatures cover.
 func (h *Header) Immutable() bool { return h.regionIndex > 0 }
 
-// Tags lists what the header has, in ascending order, the region's own entry left out.
+// Tags returns the tags of the header in ascending order, without the region's own entry.
 func (h *Header) Tags() []Tag {
 	tags := make([]Tag, len(h.entries))
 	for i, e := range h.entries {
@@ -177,7 +181,7 @@ func (h *Header) Tags() []Tag {
 	return tags
 }
 
-// Has tells whether there is an entry.
+// Has reports whether there is an entry with the tag.
 func (h *Header) Has(tag Tag) bool {
 	_, ok := h.byTag[tag]
 	return ok
@@ -191,7 +195,8 @@ func (h *Header) get(tag Tag) (entry, bool) {
 	return h.entries[i], true
 }
 
-// Texts is the value of a text, an array of texts, or a translated text (the untranslated one first); nil for others.
+// Texts returns the value of a text, an array of texts, or a translated text (the untranslated one first);
+// nil for other types.
 func (h *Header) Texts(tag Tag) []string {
 	e, ok := h.get(tag)
 	if !ok || typeSize(e.kind) > 0 {
@@ -199,14 +204,14 @@ func (h *Header) Texts(tag Tag) []string {
 	}
 	all := make([]string, 0, e.count)
 	for rest := e.data; len(all) < e.count; {
-		n := bytes.IndexByte(rest, 0) // is there: readEntries looked
+		n := bytes.IndexByte(rest, 0) // found: readEntries has checked it
 		all = append(all, string(rest[:n]))
 		rest = rest[n+1:]
 	}
 	return all
 }
 
-// Text is the first of Texts, or "".
+// Text returns the first of Texts, or "".
 func (h *Header) Text(tag Tag) string {
 	e, ok := h.get(tag)
 	if !ok || typeSize(e.kind) > 0 {
@@ -215,7 +220,7 @@ func (h *Header) Text(tag Tag) string {
 	return string(e.data[:bytes.IndexByte(e.data, 0)])
 }
 
-// Ints is the value of numbers of any width, characters included; nil for others.
+// Ints returns the value of an entry with numbers of any width or characters; nil for other types.
 func (h *Header) Ints(tag Tag) []uint64 {
 	e, ok := h.get(tag)
 	size := typeSize(e.kind)
@@ -231,7 +236,7 @@ func (h *Header) Ints(tag Tag) []uint64 {
 	return all
 }
 
-// Int is the first of Ints.
+// Int returns the first of Ints; false if there is none.
 func (h *Header) Int(tag Tag) (n uint64, ok bool) {
 	all := h.Ints(tag)
 	if len(all) == 0 {
@@ -240,7 +245,7 @@ func (h *Header) Int(tag Tag) (n uint64, ok bool) {
 	return all[0], true
 }
 
-// Binary is the value of binary data or characters; nil for others. It must not be changed.
+// Binary returns the value of binary data or characters; nil for other types. It must not be changed.
 func (h *Header) Binary(tag Tag) []byte {
 	if e, ok := h.get(tag); ok && typeSize(e.kind) == 1 {
 		return e.data

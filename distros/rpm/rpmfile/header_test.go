@@ -32,7 +32,7 @@ func TestHeader(t *testing.T) {
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%s: %s", name, diff)
 		}
-		// Of another type there is nothing, never a misreading.
+		// With a method for another type there is no value, never a wrong one.
 		if h.Text(TagFileModes) != "" || h.Texts(TagSigMD5) != nil || h.Ints(TagName) != nil || h.Ints(TagSigMD5) != nil || h.Binary(TagName) != nil || h.Has(TagVendor) || h.Text(TagVendor) != "" {
 			t.Errorf("%s: values of other types", name)
 		}

@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// installedTags says as what an entry of the signature header is kept in the database (rpm's headerMergeLegacySigs).
+// installedTags maps entries of the signature header to the tags under which the database stores them (rpm's
+// headerMergeLegacySigs).
 var installedTags = []struct{ signature, installed Tag }{
 	{SigTagSize, TagSigSize},
 	{SigTagPGP, TagSigPGP},
@@ -29,13 +30,15 @@ var installedTags = []struct{ signature, installed Tag }{
 // stateNotInstalled is rpm's RPMFILE_STATE_NOTINSTALLED.
 const stateNotInstalled = 2
 
-// InstalledHeader is the record that rpm would put into its database after it has installed the package: the header, its
-// signatures and digests, the time in seconds, the states of the files (all there), and the colour of the system: 3 where
-// 64 and 32 bit packages share a system as they do on x86_64 (rpm's _transaction_color), else 0. The transaction's number
-// is the time. rpm --verify and rpm -q look at all of it.
+// InstalledHeader returns the record that rpm writes into its database after it has installed the package:
+// the header, its signatures and digests, the time in seconds, the states of the files (all installed), and
+// the colour of the system. The colour is 3 if packages of 64 and 32 bits share a system, as on x86_64 (rpm's
+// _transaction_color), otherwise 0. The number of the transaction is the time. rpm --verify and rpm -q use
+// all of it.
 //
-// Files for which left is true, by their absolute paths, are noted as not installed, as rpm does with documentation when it is
-// told to leave that out: rpm --verify does not miss them. nil leaves out nothing.
+// Files for which left returns true, by their absolute paths, are recorded as not installed, as rpm does with
+// documentation if it leaves that out: rpm --verify then does not report them as missing. With nil, all files
+// are installed.
 func (f *File) InstalledHeader(installed time.Time, colour uint32, left func(path string) bool) (*Header, error) {
 	var add []Entry
 	for _, t := range installedTags {
@@ -70,7 +73,7 @@ func (f *File) InstalledHeader(installed time.Time, colour uint32, left func(pat
 	return h, nil
 }
 
-// entry is the value as With takes it, under another tag.
+// entry returns the value in the form for With, with another tag.
 func (e entry) entry(tag Tag) (Entry, error) {
 	h := &Header{entries: []entry{e}, byTag: map[Tag]int{e.tag: 0}}
 	out := Entry{Tag: tag, Type: e.kind}

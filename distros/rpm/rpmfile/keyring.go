@@ -11,14 +11,14 @@ import (
 	"github.com/driver-container/driver-container/distros/pgp"
 )
 
-// minBits is the shortest RSA or DSA key that counts.
+// minBits is the minimum length of an RSA or DSA key.
 const minBits = 2048
 
 // Keyring holds the public keys that may sign packages. The zero Keyring is empty.
 type Keyring struct{ keys openpgp.EntityList }
 
-// ReadKeyring reads files of public keys, each binary or with any number of armoured blocks. Keys of kinds that cannot be
-// read are passed over if there are others in the same file.
+// ReadKeyring reads files of public keys, each binary or with any number of armoured blocks. Keys of kinds
+// that it cannot read are skipped if there are others in the same file.
 func ReadKeyring(files ...[]byte) (Keyring, error) {
 	var k Keyring
 	for i, data := range files {
@@ -31,13 +31,13 @@ func ReadKeyring(files ...[]byte) (Keyring, error) {
 	return k, nil
 }
 
-// Add returns a keyring with the keys of both. The same key may be there more than once: of its copies one can have a
-// later expiry, another a revocation, and both count.
+// Add returns a keyring with the keys of both. It may contain several copies of a key: one copy can have a
+// later expiry, another one a revocation, and both count.
 func (k Keyring) Add(more Keyring) Keyring {
 	return Keyring{append(slices.Clip(k.keys), more.keys...)}
 }
 
-// Fingerprints lists the primary keys in capital hex, sorted.
+// Fingerprints returns the fingerprints of the primary keys in capital hex, sorted.
 func (k Keyring) Fingerprints() []string {
 	var all []string
 	for _, e := range k.keys {
@@ -49,8 +49,9 @@ func (k Keyring) Fingerprints() []string {
 
 func fingerprint(k *packet.PublicKey) string { return fmt.Sprintf("%X", k.Fingerprint) }
 
-// candidates are the keys that may have made a signature. Keys without flags, as those of before 2005, may sign; subkeys
-// must say so, and must have confirmed that they belong to their primary key.
+// candidates returns the keys that may have made a signature. Primary keys without usage flags, which were
+// made before 2005, may sign; subkeys need the flag for signing, and must have confirmed that they belong to
+// their primary key.
 func (k Keyring) candidates(id uint64) (out []openpgp.Key) {
 	for _, key := range k.keys.KeysById(id) {
 		primary, _ := key.Entity.PrimarySelfSignature()
@@ -65,8 +66,8 @@ func (k Keyring) candidates(id uint64) (out []openpgp.Key) {
 	return out
 }
 
-// usable tells whether a key was good for signing when it signed: packages are signed once, and are still taken years
-// after that, when the key may have expired.
+// usable returns an error if a key was not valid for signing at the time of the signature. The present time
+// does not matter: packages are signed once and are installed years later, when the key may have expired.
 func usable(key openpgp.Key, at time.Time) error {
 	self, _ := key.Entity.PrimarySelfSignature()
 	primary := key.Entity.PrimaryKey
@@ -86,8 +87,9 @@ func usable(key openpgp.Key, at time.Time) error {
 	return nil
 }
 
-// revoked looks at all revocations of a key, of its primary key and of the name it goes by. A key that was replaced or
-// given up was good until then; one that may have been stolen never is, since a thief can write any date.
+// revoked reports whether a key was revoked at a time. It uses all revocations of the key, of its primary key
+// and of its user name. A key that was replaced or retired was valid until then; a key that may have been
+// stolen never was, because a thief can write any date.
 func revoked(key openpgp.Key, at time.Time) bool {
 	all := slices.Clone(key.Entity.Revocations)
 	if key.PublicKey != key.Entity.PrimaryKey {

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Metadata is what the resolution of dependencies looks at, of an installed package or of one in a repository.
+// Metadata is the data for the resolution of dependencies, of an installed package or of one in a repository.
 type Metadata struct {
 	Name      string
 	EVR       EVR
@@ -16,13 +16,13 @@ type Metadata struct {
 	Requires  []Requirement // without those that rpm itself meets, rpmlib(...)
 	Conflicts []Relation    // without rich ones: see Notes
 	Obsoletes []Relation
-	Files     []string // absolute paths; of a repository's package perhaps only those of its primary index
-	Notes     []string // what could not be understood and was left out
+	Files     []string // absolute paths; for a package of a repository perhaps only those of the primary list
+	Notes     []string // dependencies that could not be understood and were left out
 }
 
-// Metadata is the part of the header that resolution looks at. A package without a name or version, or whose arrays do
-// not belong together, is ErrFormat. Rich conflicts, which no distribution uses, and rich dependencies that do not parse
-// are left out and noted.
+// Metadata returns the part of the header that the resolution of dependencies uses. A package without a name
+// or version, or with arrays of different lengths, is ErrFormat. Rich conflicts, which no distribution uses,
+// and rich dependencies that cannot be parsed are left out, with a note.
 func (h *Header) Metadata() (Metadata, error) {
 	m := Metadata{Name: h.Text(TagName), Arch: h.Text(TagArch)}
 	m.EVR = EVR{Version: h.Text(TagVersion), Release: h.Text(TagRelease)}
@@ -48,11 +48,11 @@ func (h *Header) Metadata() (Metadata, error) {
 			return m, nil
 		}
 	}
-	m.Provides = append(m.Provides, self) // packages of rpm 3, and keys, do not say so themselves
+	m.Provides = append(m.Provides, self) // packages of rpm 3, and keys, do not provide themselves
 	return m, nil
 }
 
-// Meets tells whether a package meets a relation by its name, by what it provides, or by one of Files.
+// Meets reports whether a package meets a relation by its name, by something it provides, or by one of Files.
 func (m *Metadata) Meets(want Relation) bool {
 	if want.Name == m.Name && want.Matches(Relation{Name: m.Name, Op: "=", EVR: m.EVR}) {
 		return true
@@ -74,7 +74,7 @@ func (h *Header) relations(m *Metadata) error {
 		{TagObsoleteName, TagObsoleteFlags, TagObsoleteVersion, func(r Relation, _ uint64) { m.Obsoletes = append(m.Obsoletes, r) }},
 	} {
 		names, flags, versions := h.Texts(d.name), h.Ints(d.flags), h.Texts(d.version)
-		// rpm 3 wrote neither flags nor versions for what has none.
+		// rpm 3 wrote neither flags nor versions for a relation without them.
 		if len(flags) != 0 && len(flags) != len(names) || len(versions) != 0 && len(versions) != len(names) || len(flags) != len(versions) {
 			return fmt.Errorf("%w: tag %d has %d names, %d flags and %d versions", ErrFormat, d.name, len(names), len(flags), len(versions))
 		}
@@ -119,7 +119,8 @@ func (m *Metadata) addConflict(r Relation, _ uint64) {
 	m.Conflicts = append(m.Conflicts, r)
 }
 
-// paths puts the names of all files together. Bounds follow from those of the header, except that names share folders.
+// paths returns the paths of all files. Its bounds follow from those of the header, except that names share
+// folders.
 func (h *Header) paths() ([]string, error) {
 	if old := h.Texts(TagOldFileNames); len(old) > 0 {
 		return old, nil
@@ -142,5 +143,6 @@ func (h *Header) paths() ([]string, error) {
 	return names, nil
 }
 
-// maxPaths bounds all names of a package's files together, in bytes. The largest packages have 5 MiB.
+// maxPaths is the upper bound for the paths of a package's files together, in bytes. The largest packages
+// have 5 MiB.
 const maxPaths = 64 << 20

@@ -13,32 +13,35 @@ import (
 )
 
 const (
-	leadSize    = 96
-	leadMagic   = "\xed\xab\xee\xdb"
-	headerMagic = "\x8e\xad\xe8\x01\x00\x00\x00\x00" // with the version of the format, 1, and four reserved bytes
+	leadSize  = 96
+	leadMagic = "\xed\xab\xee\xdb"
+	// includes the version of the format, 1, and four reserved bytes
+	headerMagic = "\x8e\xad\xe8\x01\x00\x00\x00\x00"
 )
 
 // File is a binary or source package, read in one pass from its start to its end: Open, then Payload once.
 type File struct {
 	Header    *Header // the metadata
-	Signature *Header // signatures and digests of the metadata and the payload; nothing signs this one
+	Signature *Header // signatures and digests of the metadata and the payload; it is not signed itself
 
 	in      *bufio.Reader
 	files   []file
 	started bool              // Payload was called
-	read    bool              // the payload was read to its end, and is what the header says
+	read    bool              // the payload was read to its end and matches the header
 	legacy  []legacySignature // over header and payload
 }
 
-// legacySignature is a signature over header and payload with its digest, complete when the payload was read.
+// legacySignature is a signature over header and payload with its digest, which is complete after the payload
+// was read.
 type legacySignature struct {
 	signature
 	digest hash.Hash
 }
 
-// Open reads a package up to the beginning of its payload: lead, signature header, header. It does not close r. Errors in
-// the package are ErrFormat, or ErrDigest if the header is damaged; others are r's own. Nothing is authentic before
-// Verify, and the payload not before Payload has ended without an error.
+// Open reads a package up to the beginning of its payload: lead, signature header, header. It does not close
+// r. Errors in the package are ErrFormat, or ErrDigest if the header is damaged; others are r's own. Before
+// Verify has succeeded nothing is authentic; the payload is not authentic before Payload has ended without an
+// error.
 func Open(r io.Reader) (*File, error) {
 	f := &File{in: bufio.NewReaderSize(r, 256<<10)}
 	if err := f.readLead(); err != nil {
@@ -63,7 +66,7 @@ func Open(r io.Reader) (*File, error) {
 	return f, nil
 }
 
-// cut names an end of the file in the middle of something.
+// cut returns ErrFormat if the file ends in the middle of a part.
 func cut(err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return fmt.Errorf("%w: the file ends too early", ErrFormat)
@@ -71,7 +74,7 @@ func cut(err error) error {
 	return err
 }
 
-// readLead checks the first bytes. All else that is in them is repeated in the header, and rpm itself ignores it.
+// readLead checks the first bytes. The header repeats everything else in them, and rpm itself ignores it.
 func (f *File) readLead() error {
 	var lead [leadSize]byte
 	if _, err := io.ReadFull(f.in, lead[:]); err != nil {
@@ -88,7 +91,8 @@ func (f *File) readLead() error {
 	return nil
 }
 
-// readHeader reads a header with its magic. Memory is taken as the data arrives, not as the first bytes promise.
+// readHeader reads a header with its magic. It allocates memory as the data arrives, not as announced by the
+// first bytes.
 func (f *File) readHeader() (*Header, error) {
 	var intro [len(headerMagic) + introSize]byte
 	if _, err := io.ReadFull(f.in, intro[:]); err != nil {
@@ -109,8 +113,8 @@ func (f *File) readHeader() (*Header, error) {
 	return ParseHeader(blob.Bytes())
 }
 
-// checkHeader makes sure that the region is all of the header, so that nothing of it is beside what was signed, and that
-// the header is whole.
+// checkHeader checks that the region is the whole header, so that no part of it is unsigned, and that the
+// header is not damaged.
 func (f *File) checkHeader() error {
 	if f.Header.regionIndex > 0 {
 		if tag, _, _, _ := f.Header.index(0); tag == TagHeaderSignatures || f.Header.regionIndex != f.Header.count() || f.Header.regionData != len(f.Header.store()) {
@@ -134,10 +138,10 @@ func (f *File) checkHeader() error {
 	return nil
 }
 
-// signed is what header signatures and digests are over.
+// signed returns the bytes that header signatures and digests cover.
 func (f *File) signed() []byte { return append([]byte(headerMagic), f.Header.Bytes()...) }
 
-// name is for messages.
+// name returns the package's name for messages.
 func (f *File) name() string {
 	return fmt.Sprintf("%.100s-%.100s-%.100s", f.Header.Text(TagName), f.Header.Text(TagVersion), f.Header.Text(TagRelease))
 }

@@ -12,25 +12,28 @@ import (
 	"time"
 )
 
-// Bounds on one payload. The largest packages a driver image takes are below 1 GiB unpacked.
+// Bounds for one payload. The largest packages in a driver image are below 1 GiB unpacked.
 const (
 	maxUnpacked = 8 << 30 // bytes of all files
 	memberExtra = 256     // bytes of a member besides its name and content
 	tailExtra   = 64 << 10
 )
 
-const capabilityRecord = "SCHILY.xattr.security.capability" // how archives/tar keeps extended attributes
+// the key under which archive/tar stores the extended attribute
+const capabilityRecord = "SCHILY.xattr.security.capability"
 
-// Payload passes every file to add, in the order of the archive, and may be called once. Names come clean and relative
-// ("usr/bin/x"), the targets of hard links as well; the root folder and ghosts are left out. Types are only regular files,
-// folders, symbolic links (whose targets are as the package has them: the caller resolves them inside of its tree) and
-// hard links, which follow the file they name. Anything else is ErrUnsafePath. Uid and Gid are 0, the names of user and
-// group are the package's; what belongs to another than root loses its set-user or set-group bit, since it would
-// belong to root. Capabilities are in PAXRecords. r is valid until add returns and need not be read.
+// Payload passes every file to add, in the order of the archive, and may be called once. Names are clean and
+// relative ("usr/bin/x"), and so are the targets of hard links; the root folder and ghosts are left out. The
+// only types are regular files, folders, symbolic links (with the targets of the package: the caller resolves
+// them inside of its tree) and hard links, which follow the file that they name. Anything else is
+// ErrUnsafePath. Uid and Gid are 0; the names of user and group are the package's. A file that belongs to a
+// user or group other than root loses its set-user or set-group bit, because it would now belong to root.
+// Capabilities are in PAXRecords. r is valid until add returns and need not be read.
 //
-// All that is passed on comes from the header, but for the content, whose size and digest must be the header's. Every
-// file of the header must be there once. It ends with add's error, unwrapped by errors.Is and As, or after the whole
-// payload was read and its digest compared. Errors are ErrFormat, ErrDigest, ErrUnsafePath, or the reader's own.
+// All data comes from the header except the content of files, whose size and digest must match the header.
+// Every file of the header must occur once. Payload stops at the first error of add and returns it such that
+// errors.Is and errors.As find it; otherwise it reads the whole payload and compares its digest. Errors are
+// ErrFormat, ErrDigest, ErrUnsafePath, or the reader's own.
 func (f *File) Payload(add func(h *tar.Header, r io.Reader) error) error {
 	if f.started {
 		return fmt.Errorf("rpm %s: its payload was read already", f.name())
@@ -50,26 +53,27 @@ func (f *File) Payload(add func(h *tar.Header, r io.Reader) error) error {
 	return nil
 }
 
-// payload is the work of one Payload.
+// payload is the state of one call of Payload.
 type payload struct {
 	f       *File
 	add     func(h *tar.Header, r io.Reader) error
 	raw     *rawReader
 	in      *archive
-	names   []string // of each file, clean
+	names   []string // clean, one for each file
 	byName  map[string]int
 	seen    []bool
 	groups  map[[2]uint64]*linkGroup
-	digest  string // what the header says of the whole
+	digest  string // of the whole payload, from the header
 	counted hash.Hash
 	limit   int64
 }
 
-// linkGroup is the names of one file. The archive has its content once, with the last name; archives/tar wants it first.
+// linkGroup is the names of one file. The archive has its content once, with the last name; archive/tar needs
+// it with the first.
 type linkGroup struct {
 	members int
-	waiting []int // names that came before the content
-	primary int   // whose content was passed on; -1 before
+	waiting []int // names that occurred before the content
+	primary int   // the name under which the content was passed on; -1 before that
 }
 
 func (f *File) newPayload(add func(h *tar.Header, r io.Reader) error) (*payload, error) {
@@ -148,10 +152,10 @@ func (p *payload) run() error {
 	return p.finish(whole, below)
 }
 
-// finish reads to the end of the file. Behind the archive there is nothing but zeros, behind the compressed stream
-// nothing at all.
+// finish reads to the end of the file. Only zeros may follow the archive, and nothing may follow the
+// compressed stream.
 func (p *payload) finish(whole io.Reader, below *bufio.Reader) error {
-	rest, err := io.ReadAll(whole) // limited
+	rest, err := io.ReadAll(whole) // bounded by limited
 	if err != nil {
 		return p.broken(err)
 	}
@@ -173,7 +177,7 @@ func (p *payload) finish(whole io.Reader, below *bufio.Reader) error {
 	return nil
 }
 
-// broken marks an error of decompression as one of the format, unless it is the error of the reader that we were given.
+// broken marks an error of decompression as ErrFormat, unless it is the error of the underlying reader.
 func (p *payload) broken(err error) error {
 	if p.raw.err != nil {
 		return p.raw.err
@@ -184,7 +188,7 @@ func (p *payload) broken(err error) error {
 	return fmt.Errorf("%w: %w", ErrFormat, err)
 }
 
-// member passes one on.
+// member passes one member to add.
 func (p *payload) member(m member) error {
 	i := m.index
 	if i < 0 {
@@ -232,7 +236,8 @@ func (p *payload) member(m member) error {
 	return nil
 }
 
-// strippedSize is how long a member of the stripped format is: of a file with several names the last one has the content.
+// strippedSize returns the size of a member in the stripped format: of a file with several names, the last
+// one has the content.
 func (p *payload) strippedSize(i int) int64 {
 	x := p.f.files[i]
 	switch x.kind() {
@@ -251,7 +256,7 @@ func (p *payload) strippedSize(i int) int64 {
 	return 0
 }
 
-// tarHeader is what all kinds of files have.
+// tarHeader returns the fields that all kinds of files have.
 func (p *payload) tarHeader(i int) *tar.Header {
 	x := p.f.files[i]
 	h := &tar.Header{Name: p.names[i], Mode: int64(x.mode &^ modeKind), ModTime: time.Unix(x.mtime, 0), Uname: x.user, Gname: x.group}
@@ -264,7 +269,7 @@ func (p *payload) tarHeader(i int) *tar.Header {
 	return h
 }
 
-// cleanName makes "/usr/bin/" and "./usr/bin" into "usr/bin", and "/" into "".
+// cleanName converts "/usr/bin/" and "./usr/bin" to "usr/bin", and "/" to "".
 func cleanName(name string) (string, error) {
 	if strings.Contains(name, "\x00") {
 		return "", fmt.Errorf("%.100q: %w: a name with a zero byte", name, ErrUnsafePath)

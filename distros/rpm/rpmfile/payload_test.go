@@ -97,7 +97,8 @@ func TestPayload(t *testing.T) {
 	}
 }
 
-// stripped makes an archive of rpm's own format, whose members have nothing but their number.
+// stripped returns a function that makes an archive in rpm's own format, whose members have only their
+// number.
 func stripped(items []item) func(testing.TB) []byte {
 	return func(testing.TB) []byte {
 		var b bytes.Buffer
@@ -154,12 +155,14 @@ func TestPayloadStopsWithCaller(t *testing.T) {
 		t.Fatal(err)
 	}
 	n := 0
-	if err := f.Payload(func(*tar.Header, io.Reader) error { n++; return nil }); err != nil || n != len(goodList) { // reads nothing
+	// the second call reads nothing
+	if err := f.Payload(func(*tar.Header, io.Reader) error { n++; return nil }); err != nil || n != len(goodList) {
 		t.Errorf("%d files, %v", n, err)
 	}
 }
 
-// TestReaderFails cuts a package at each place, by its end and by an error of the reader, which must come through.
+// TestReaderFails cuts a package at each position, once by its end and once by an error of the reader, which
+// must be returned.
 func TestReaderFails(t *testing.T) {
 	t.Parallel()
 	lost := errors.New("connection lost")
@@ -176,7 +179,7 @@ func TestReaderFails(t *testing.T) {
 	}
 }
 
-// archiveOf makes a cpio archive that does not follow the header.
+// archiveOf returns a function that makes a cpio archive which does not match the header.
 func archiveOf(entries ...*cpio.Header) func(testing.TB) []byte {
 	return func(t testing.TB) []byte {
 		var b bytes.Buffer
@@ -199,11 +202,11 @@ func archiveOf(entries ...*cpio.Header) func(testing.TB) []byte {
 
 func TestPackageHostile(t *testing.T) {
 	t.Parallel()
-	one := []item{{path: "/usr/a", body: "x"}}
+	single := []item{{path: "/usr/a", body: "x"}}
 	with := func(i item) recipe { return recipe{items: []item{i}, compressor: "gzip"} }
 	named := func(path, archive string) recipe { return with(item{path: path, body: "x", archive: archive}) }
 	replaced := func(old, by string) recipe {
-		return recipe{items: one, archive: func(t testing.TB) []byte {
+		return recipe{items: single, archive: func(t testing.TB) []byte {
 			return bytes.Replace(recipe{items: []item{{path: "/usr/a", mode: modeRegular, body: "x"}}}.cpio(t), []byte(old), []byte(by), 1)
 		}}
 	}
@@ -227,42 +230,42 @@ func TestPackageHostile(t *testing.T) {
 		"other digest":              {with(item{path: "/x", body: "aaa", digest: strings.Repeat("0", 64)}), ErrDigest, "digest"},
 		"other size":                {with(item{path: "/x", body: "aaa", size: 2}), ErrDigest, "3 bytes"},
 		"missing":                   {with(item{path: "/x", body: "aaa", absent: true}), ErrFormat, "not in the archive"},
-		"twice in the archive":      {recipe{items: one, archive: archiveOf(&cpio.Header{Name: "./usr/a", Size: 1}, &cpio.Header{Name: "./usr/a", Size: 1})}, ErrFormat, "twice"},
+		"twice in the archive":      {recipe{items: single, archive: archiveOf(&cpio.Header{Name: "./usr/a", Size: 1}, &cpio.Header{Name: "./usr/a", Size: 1})}, ErrFormat, "twice"},
 		"twice in the header":       {recipe{items: []item{{path: "/a", body: "x"}, {path: "//a", body: "x"}}}, ErrFormat, "twice"},
 		"ghost in the archive":      {recipe{items: []item{{path: "/a", body: "x", ghost: true}}, archive: archiveOf(&cpio.Header{Name: "./a", Size: 1})}, ErrFormat, "not there"},
 		"hard links that differ":    {recipe{items: []item{{path: "/a", body: "x", inode: 3}, {path: "/b", body: "y", inode: 3}}}, ErrDigest, "differ"},
 		"hard links without file":   {recipe{items: []item{{path: "/a", body: "x", inode: 3}, {path: "/b", body: "x", inode: 3}}, archive: archiveOf(&cpio.Header{Name: "./a"}, &cpio.Header{Name: "./b"})}, ErrFormat, "missing"},
 		"hard links with two files": {recipe{items: []item{{path: "/a", body: "x", inode: 3}, {path: "/b", body: "x", inode: 3}}, archive: archiveOf(&cpio.Header{Name: "./a", Size: 1}, &cpio.Header{Name: "./b", Size: 1})}, ErrDigest, "once"},
-		"bomb":                      {recipe{items: one, compressor: "gzip", archive: func(testing.TB) []byte { return append([]byte("070701"), make([]byte, 8<<20)...) }}, ErrFormat, "hexadecimal"},
-		"bomb behind the archive": {recipe{items: one, compressor: "zstd", archive: func(t testing.TB) []byte {
+		"bomb":                      {recipe{items: single, compressor: "gzip", archive: func(testing.TB) []byte { return append([]byte("070701"), make([]byte, 8<<20)...) }}, ErrFormat, "hexadecimal"},
+		"bomb behind the archive": {recipe{items: single, compressor: "zstd", archive: func(t testing.TB) []byte {
 			return append(archiveOf(&cpio.Header{Name: "./usr/a", Size: 1})(t), make([]byte, 8<<20)...)
 		}}, ErrFormat, "longer than"},
-		"data behind the archive": {recipe{items: one, archive: func(t testing.TB) []byte {
+		"data behind the archive": {recipe{items: single, archive: func(t testing.TB) []byte {
 			return append(archiveOf(&cpio.Header{Name: "./usr/a", Size: 1})(t), "evil"...)
 		}}, ErrFormat, "behind"},
-		"rubbish behind":         {recipe{items: one, compressor: "gzip", tail: "rubbish"}, ErrFormat, ""},
-		"rubbish behind xz":      {recipe{items: one, compressor: "xz", tail: "rubbish"}, ErrFormat, ""},
-		"rubbish behind zstd":    {recipe{items: one, compressor: "zstd", tail: "rubbish"}, ErrFormat, ""},
-		"rubbish behind lzma":    {recipe{items: one, compressor: "lzma", tail: "rubbish"}, ErrDigest, ""},
-		"the same, no digest":    {recipe{items: one, compressor: "lzma", tail: "rubbish", drop: []Tag{TagPayloadDigest}}, ErrFormat, "behind the compressed"},
-		"zeros behind":           {recipe{items: one, tail: "\x00\x00\x00\x00"}, ErrDigest, ""},
-		"another payload":        {recipe{items: one, payload: func(b []byte) []byte { b[50] ^= 1; return b }}, ErrDigest, "its digest is"},
+		"rubbish behind":         {recipe{items: single, compressor: "gzip", tail: "rubbish"}, ErrFormat, ""},
+		"rubbish behind xz":      {recipe{items: single, compressor: "xz", tail: "rubbish"}, ErrFormat, ""},
+		"rubbish behind zstd":    {recipe{items: single, compressor: "zstd", tail: "rubbish"}, ErrFormat, ""},
+		"rubbish behind lzma":    {recipe{items: single, compressor: "lzma", tail: "rubbish"}, ErrDigest, ""},
+		"the same, no digest":    {recipe{items: single, compressor: "lzma", tail: "rubbish", drop: []Tag{TagPayloadDigest}}, ErrFormat, "behind the compressed"},
+		"zeros behind":           {recipe{items: single, tail: "\x00\x00\x00\x00"}, ErrDigest, ""},
+		"another payload":        {recipe{items: single, payload: func(b []byte) []byte { b[50] ^= 1; return b }}, ErrDigest, "its digest is"},
 		"magic of cpio":          {replaced("070701", "070707"), ErrFormat, "should begin"},
 		"number in cpio":         {replaced("00000001", "0000000g"), ErrFormat, "hexadecimal"},
 		"sign in cpio":           {replaced("00000001", "-0000001"), ErrFormat, "hexadecimal"},
 		"name that does not end": {replaced("./usr/a\x00", "./usr/ab"), ErrFormat, "does not end"},
 		"name that is too long":  {replaced("00000008", "0000ffff"), ErrFormat, "bytes"},
-		"number of no file":      {recipe{items: one, archive: func(testing.TB) []byte { return []byte("07070X00000001\x00\x00") }}, ErrFormat, "no file"},
-		"number far out":         {recipe{items: one, archive: func(testing.TB) []byte { return []byte("07070Xffffffff\x00\x00") }}, ErrFormat, "file 4294967295"},
-		"delta rpm":              {recipe{items: one, extra: []Entry{text(TagPayloadFormat, "drpm")}}, ErrFormat, "drpm"},
-		"unknown compression":    {recipe{items: one, extra: []Entry{text(TagPayloadCompressor, "br")}}, ErrFormat, "not supported"},
-		"not what it says":       {recipe{items: one, extra: []Entry{text(TagPayloadCompressor, "xz")}}, ErrFormat, ""},
+		"number of no file":      {recipe{items: single, archive: func(testing.TB) []byte { return []byte("07070X00000001\x00\x00") }}, ErrFormat, "no file"},
+		"number far out":         {recipe{items: single, archive: func(testing.TB) []byte { return []byte("07070Xffffffff\x00\x00") }}, ErrFormat, "file 4294967295"},
+		"delta rpm":              {recipe{items: single, extra: []Entry{text(TagPayloadFormat, "drpm")}}, ErrFormat, "drpm"},
+		"unknown compression":    {recipe{items: single, extra: []Entry{text(TagPayloadCompressor, "br")}}, ErrFormat, "not supported"},
+		"not what it says":       {recipe{items: single, extra: []Entry{text(TagPayloadCompressor, "xz")}}, ErrFormat, ""},
 		"capabilities":           {with(item{path: "/x", body: "a", caps: "cap_everything=ep"}), ErrFormat, "cap_everything"},
-		"impossible size":        {recipe{items: one, drop: []Tag{TagFileSizes}, extra: []Entry{{TagLongFileSizes, TypeInt64, []uint64{1 << 62}}}}, ErrFormat, "more than"},
-		"negative size":          {recipe{items: one, drop: []Tag{TagFileSizes}, extra: []Entry{{TagLongFileSizes, TypeInt64, []uint64{1 << 63}}}}, ErrFormat, "more than"},
-		"fewer modes":            {recipe{items: one, extra: []Entry{{TagFileModes, TypeInt16, []uint16{1, 2}}}}, ErrFormat, "tag 1030"},
-		"no sizes":               {recipe{items: one, drop: []Tag{TagFileSizes}}, ErrFormat, "tag 1028"},
-		"no name":                {recipe{items: one, drop: []Tag{TagName}}, ErrFormat, "no name"},
+		"impossible size":        {recipe{items: single, drop: []Tag{TagFileSizes}, extra: []Entry{{TagLongFileSizes, TypeInt64, []uint64{1 << 62}}}}, ErrFormat, "more than"},
+		"negative size":          {recipe{items: single, drop: []Tag{TagFileSizes}, extra: []Entry{{TagLongFileSizes, TypeInt64, []uint64{1 << 63}}}}, ErrFormat, "more than"},
+		"fewer modes":            {recipe{items: single, extra: []Entry{{TagFileModes, TypeInt16, []uint16{1, 2}}}}, ErrFormat, "tag 1030"},
+		"no sizes":               {recipe{items: single, drop: []Tag{TagFileSizes}}, ErrFormat, "tag 1028"},
+		"no name":                {recipe{items: single, drop: []Tag{TagName}}, ErrFormat, "no name"},
 	}
 	for name, c := range tests {
 		t.Run(name, func(t *testing.T) {

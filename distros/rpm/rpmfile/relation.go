@@ -1,13 +1,13 @@
 package rpmfile
 
-// Relation is a name with a range of versions: what is required, provided, conflicted with or obsoleted.
+// Relation is a name with a range of versions: something required, provided, conflicted with or obsoleted.
 type Relation struct {
 	Name string
 	Op   string // "<", "<=", "=", ">=" or ">"; "" for any version
-	EVR  EVR    // zero without Op
+	EVR  EVR    // zero if Op is ""
 }
 
-// String is the relation in rpm's syntax: "glibc >= 2.17".
+// String returns the relation in rpm's syntax: "glibc >= 2.17".
 func (r Relation) String() string {
 	if r.Op == "" {
 		return r.Name
@@ -15,16 +15,16 @@ func (r Relation) String() string {
 	return r.Name + " " + r.Op + " " + r.EVR.String()
 }
 
-// Bits of the flags that headers keep beside each dependency.
+// Bits of the flags that headers have for each dependency.
 const (
 	senseLess      = 1 << 1
 	senseGreater   = 1 << 2
 	senseEqual     = 1 << 3
-	senseMissingOK = 1 << 19 // a wish, written among the requirements by rpm 4.4 and SUSE's of that time
+	senseMissingOK = 1 << 19 // a recommendation; rpm 4.4 and SUSE's of that time write it among the requirements
 	senseRPMLib    = 1 << 24 // a feature that rpm itself must have
 )
 
-// sense is the operator as bits.
+// sense returns the operator as bits.
 func sense(op string) uint64 {
 	switch op {
 	case "<":
@@ -41,7 +41,7 @@ func sense(op string) uint64 {
 	return 0
 }
 
-// operator is the inverse of sense; other bits do not matter.
+// operator is the inverse of sense; it ignores other bits.
 func operator(flags uint64) string {
 	switch flags & (senseLess | senseGreater | senseEqual) {
 	case senseLess:
@@ -55,12 +55,12 @@ func operator(flags uint64) string {
 	case senseGreater:
 		return ">"
 	}
-	return "" // none, or all of them: any version
+	return "" // none of the bits, or all of them: any version
 }
 
-// Matches tells whether something provided meets the relation: same name, and ranges that overlap. A side without version
-// meets every version (not so in Debian). A side without release stands for all releases of its version if its range
-// includes that version.
+// Matches reports whether something provided meets the relation: the names are equal and the ranges overlap.
+// A side without a version matches every version (unlike in Debian). A side without a release stands for all
+// releases of its version if its range includes that version.
 func (r Relation) Matches(provided Relation) bool {
 	if r.Name != provided.Name {
 		return false

@@ -6,15 +6,15 @@ import (
 	"strings"
 )
 
-// Requirement is what a package requires: one relation, or a rich dependency of several.
+// Requirement is one requirement of a package: a single relation, or a rich dependency of several.
 type Requirement struct {
-	Relation Relation // when Kind is ""
-	// Kind is "" for a plain relation, else how Parts belong together:
+	Relation Relation // used if Kind is ""
+	// Kind is "" for a plain relation, otherwise it says how Parts are combined:
 	//   "and", "or"  all of them, or one of them; two or more parts
-	//   "with"       one package provides all parts; two or more
+	//   "with"       one package provides all parts; two or more parts
 	//   "without"    a package provides the first part and not the second
-	//   "if"         the first part is required if the second is met; else the third, if there is one
-	//   "unless"     the first part is required unless the second is met; then the third, if there is one
+	//   "if"         the first part is required if the second is met, otherwise the third, if there is one
+	//   "unless"     the first part is required if the second is not met, otherwise the third, if there is one
 	Kind  string
 	Parts []Requirement
 }
@@ -25,7 +25,7 @@ const (
 	maxDepth       = 32
 )
 
-// String is the requirement in rpm's syntax.
+// String returns the requirement in rpm's syntax.
 func (r Requirement) String() string {
 	if r.Kind == "" {
 		return r.Relation.String()
@@ -40,8 +40,8 @@ func (r Requirement) String() string {
 	return "(" + strings.Join(words, " "+r.Kind+" ") + ")"
 }
 
-// ParseRequirement reads a dependency in rpm's syntax: "gcc", "glibc >= 2.17", "/usr/bin/perl", "(a if b else c)".
-// Operators stand between blanks. Errors are ErrFormat.
+// ParseRequirement reads a dependency in rpm's syntax: "gcc", "glibc >= 2.17", "/usr/bin/perl", "(a if b else
+// c)". Operators stand between blanks. Errors are ErrFormat.
 func ParseRequirement(text string) (Requirement, error) {
 	if len(text) > maxRequirement {
 		return Requirement{}, fmt.Errorf("requirement %.80q: %w: longer than %d bytes", text, ErrFormat, maxRequirement)
@@ -59,13 +59,13 @@ func ParseRequirement(text string) (Requirement, error) {
 
 type requirementParser struct{ rest string }
 
-// skip drops blanks and returns what is left.
+// skip drops leading blanks and returns the rest.
 func (p *requirementParser) skip() string {
 	p.rest = strings.TrimLeft(p.rest, " \t\n\r")
 	return p.rest
 }
 
-// word takes what goes on to the next blank, or to a closing bracket that was not opened inside of it.
+// word returns the text up to the next blank, or up to a closing bracket that was not opened inside of it.
 func (p *requirementParser) word() string {
 	p.skip()
 	open := 0
@@ -111,13 +111,13 @@ func (p *requirementParser) dependency(depth int) (Requirement, error) {
 		r.Parts = append(r.Parts, next)
 	}
 	p.rest = p.rest[1:]
-	if r.Kind == "" { // "(a)" is a
+	if r.Kind == "" { // "(a)" means a
 		return first, nil
 	}
 	return r, nil
 }
 
-// operator reads the next word between the parts of a bracket.
+// operator reads the next word between the parts in a bracket.
 func (p *requirementParser) operator(r *Requirement) error {
 	if p.rest == "" {
 		return errors.New("a bracket is not closed")
@@ -164,7 +164,7 @@ func (p *requirementParser) relation() (Relation, error) {
 	return r, nil
 }
 
-// checkName refuses what is no name: a forgotten blank before an operator is the usual mistake.
+// checkName returns an error for an invalid name: a missing blank before an operator is the usual mistake.
 func checkName(name string) error {
 	if name == "" {
 		return errors.New("there is no name")

@@ -22,16 +22,17 @@ type signature struct {
 	keyID   uint64
 	hash    crypto.Hash
 	created time.Time
-	v4      *packet.Signature // or later
+	v4      *packet.Signature // version 4 or later
 	v3      *signatureV3
 }
 
-// signatureV3 is a signature of version 3 (RFC 4880, 5.2.2). RHEL and all that follow it sign with such to this day;
-// go-crypto reads later versions only.
+// signatureV3 is a signature of version 3 (RFC 4880, 5.2.2). RHEL and its derivatives still sign with this
+// version; go-crypto reads only later ones.
 type signatureV3 struct {
-	trailer []byte // what is hashed behind the data
-	start   []byte // of the digest
-	rsa     []byte // the signature as a number; nil when it is of another kind, which nobody uses with digests that count
+	trailer []byte // hashed after the data
+	start   []byte // the first bytes of the digest
+	// rsa is the signature as a number; nil if it is of another kind, which nobody uses with strong digests.
+	rsa []byte
 }
 
 // parseSignature reads one signature packet and nothing else.
@@ -59,7 +60,7 @@ func parseSignature(data []byte) (signature, error) {
 	return signature{keyID: *sig.IssuerKeyId, hash: sig.Hash, created: sig.CreationTime, v4: sig}, nil
 }
 
-// packetBody takes the frame off a signature packet that is all of data (RFC 4880, 4.2).
+// packetBody returns the body of a signature packet that takes all of data (RFC 4880, 4.2).
 func packetBody(data []byte) ([]byte, bool) {
 	if len(data) < 2 {
 		return nil, false
@@ -82,7 +83,8 @@ func packetBody(data []byte) ([]byte, bool) {
 }
 
 func parseV3(b []byte) (signature, error) {
-	// version, length 5, type, 4 bytes of time, 8 of key id, key algorithm, hash algorithm, 2 of the digest, bits, number
+	// version, length 5, type, 4 bytes of time, 8 of key id, key algorithm, hash algorithm, 2 of the digest,
+	// bits, number
 	if len(b) < 22 || b[1] != 5 || b[2] != byte(packet.SigTypeBinary) {
 		return signature{}, errors.New("malformed signature of version 3")
 	}
@@ -101,7 +103,7 @@ func parseV3(b []byte) (signature, error) {
 	}, nil
 }
 
-// begin makes the hash that the signed data goes into.
+// begin returns the hash that the signed data must be written to; an error if it is a weak one.
 func (s signature) begin() (hash.Hash, error) {
 	if !pgp.Strong(s.hash) {
 		return nil, fmt.Errorf("key %016X signed a weak digest (%v); such signatures can be forged", s.keyID, s.hash)
@@ -112,7 +114,8 @@ func (s signature) begin() (hash.Hash, error) {
 	return s.v4.PrepareVerify()
 }
 
-// check tells whether the key made this signature of what was written to digest, which stays as it is.
+// check returns an error if the key did not make this signature of the data that was written to digest. It
+// does not change digest.
 func (s signature) check(key *packet.PublicKey, digest hash.Hash) error {
 	cloner, ok := digest.(hash.Cloner)
 	if !ok {
@@ -134,15 +137,16 @@ func (s signature) check(key *packet.PublicKey, digest hash.Hash) error {
 	if !bytes.Equal(sum[:2], s.v3.start) {
 		return errors.New("the signed data is another")
 	}
-	// The number has no leading zeros in OpenPGP, but PKCS#1 wants them.
+	// The number has no leading zeros in OpenPGP, but PKCS#1 needs them.
 	if short := public.Size() - len(s.v3.rsa); short >= 0 {
 		return rsa.VerifyPKCS1v15(public, s.hash, sum, append(make([]byte, short), s.v3.rsa...))
 	}
 	return errors.New("the signature is longer than the key")
 }
 
-// by finds the key that made the signature, tells whether it counts, and returns its primary key's fingerprint.
-func (s signature) by(keys Keyring, fingerprints []string, digest hash.Hash) (string, error) {
+// signer finds the key that made the signature, checks that it is accepted, and returns its primary key's
+// fingerprint.
+func (s signature) signer(keys Keyring, fingerprints []string, digest hash.Hash) (string, error) {
 	name := fmt.Sprintf("key %016X", s.keyID)
 	failure := fmt.Errorf("%s is not among the %d keys that are trusted here", name, len(keys.Fingerprints()))
 	signer := ""
@@ -162,7 +166,7 @@ func (s signature) by(keys Keyring, fingerprints []string, digest hash.Hash) (st
 			continue
 		}
 		failure = fmt.Errorf("%s (%s): %w", name, primary, err)
-		if revoked(key, s.created) { // whatever other copies of the key say
+		if revoked(key, s.created) { // whatever other copies of the key contain
 			return "", failure
 		}
 	}

@@ -1,14 +1,15 @@
 package rpmfile
 
-// Tag is the number of an entry of a header. In a package's signature header some numbers mean other things: see SigTag*.
+// Tag is the number of an entry of a header. In a package's signature header some numbers have another
+// meaning: see SigTag*.
 type Tag uint32
 
-// Type is the kind of an entry's value.
+// Type is the type of an entry's value.
 type Type uint32
 
 // Types, with the Go type that Entry.Value has for them.
 const (
-	TypeNull        Type = 0 // nil; not written by any rpm of this century
+	TypeNull        Type = 0 // nil; no rpm of this century writes it
 	TypeChar        Type = 1 // []byte
 	TypeInt8        Type = 2 // []byte
 	TypeInt16       Type = 3 // []uint16
@@ -17,14 +18,14 @@ const (
 	TypeString      Type = 6 // string
 	TypeBinary      Type = 7 // []byte
 	TypeStringArray Type = 8 // []string
-	TypeI18NString  Type = 9 // []string, one a language; the first is the untranslated one
+	TypeI18NString  Type = 9 // []string, one for each language; the first is the untranslated one
 )
 
 // Tags of package headers that this project reads or writes. The numbers are those of rpm's rpmtag.h.
 const (
 	TagHeaderImage       Tag = 61 // region of rpm 3
 	TagHeaderSignatures  Tag = 62 // region of signature headers
-	TagHeaderImmutable   Tag = 63 // region of package headers: what was signed
+	TagHeaderImmutable   Tag = 63 // region of package headers: the signed part
 	TagI18NTable         Tag = 100
 	TagSigSize           Tag = 257
 	TagSigPGP            Tag = 259
@@ -110,7 +111,7 @@ const (
 	TagPayloadDigestAlt  Tag = 5097
 )
 
-// Tags that have their meaning only in a package's signature header.
+// Tags that have this meaning only in a package's signature header.
 const (
 	SigTagFileSignatures Tag = 274
 	SigTagFileSigLength  Tag = 275
@@ -122,7 +123,7 @@ const (
 	SigTagReserved       Tag = 1008
 )
 
-// typeSize is how much one value takes; 0 for those that end with a zero byte.
+// typeSize returns the size of one value in bytes; 0 for types that end with a zero byte.
 func typeSize(t Type) int {
 	switch t {
 	case TypeChar, TypeInt8, TypeBinary:
@@ -137,5 +138,5 @@ func typeSize(t Type) int {
 	return 0
 }
 
-// alignment is what the offset of a value must divide by.
+// alignment returns the number of bytes that must divide the offset of a value.
 func alignment(t Type) int { return max(1, typeSize(t)) }

@@ -7,21 +7,23 @@ import (
 	"strings"
 )
 
-// maxSignatures bounds the signatures of one package; there is one, two while a distribution changes its keys.
+// maxSignatures limits the signatures of one package; usually there is one, and two while a distribution
+// changes its keys.
 const maxSignatures = 8
 
-// Verify checks that one of the keys signed the package and returns the fingerprint of its primary key in capital hex.
-// When fingerprints are given, only keys (or subkeys) with one of them count.
+// Verify checks that one of the keys has signed the package and returns the fingerprint of its primary key in
+// capital hex. If fingerprints are given, only keys (or subkeys) with one of them are accepted.
 //
-// The signature is over the header; the header must bind the payload: by a digest of it, as all packages since rpm 4.14
-// have one, or else by digests of all files, which is how it is in el6 and el7. MD5 and SHA-1 bind nothing, and
-// signatures that use them do not count. So what Payload passes on is only as good as Payload's own result.
+// The signature covers the header, and the header must bind the payload: by a digest of the payload, as in
+// all packages since rpm 4.14, or by digests of all files, as in el6 and el7. MD5 and SHA-1 do not count,
+// neither for that nor in signatures. The payload is therefore authentic only if Payload returns no error.
 //
-// A package whose header alone is not signed, or does not bind the payload, but that has a signature over header and
-// payload as rpm 3 and 4 make them, is verified by that one, after Payload has ended.
+// If the header alone is not signed or does not bind the payload, but the package has a signature over header
+// and payload, as rpm 3 and 4 make it, then Verify checks that signature, and must be called after Payload
+// has ended.
 //
-// Errors are ErrSignature, ErrKey (rightly signed, by a key that had expired or was revoked or is too short) or ErrDigest
-// (rightly signed, but nothing binds the payload).
+// Errors are ErrSignature, ErrKey (correctly signed, by a key that had expired, was revoked or is too short)
+// or ErrDigest (correctly signed, but nothing binds the payload).
 func (f *File) Verify(keys Keyring, fingerprints []string) (signer string, err error) {
 	var failures []error
 	binding := f.binds()
@@ -39,7 +41,7 @@ func (f *File) Verify(keys Keyring, fingerprints []string) (signer string, err e
 			failures = append(failures, fmt.Errorf("key %016X signed header and payload together: read the payload, then verify again", s.keyID))
 			continue
 		}
-		signer, err := s.by(keys, fingerprints, s.digest)
+		signer, err := s.signer(keys, fingerprints, s.digest)
 		if err == nil {
 			return signer, nil
 		}
@@ -61,13 +63,14 @@ func (f *File) Verify(keys Keyring, fingerprints []string) (signer string, err e
 	return "", fmt.Errorf("rpm %s: %w: %s", f.name(), cause, strings.Join(words, "; "))
 }
 
-// headerSignatures lists the signatures over the header: of RSA and all later kinds, of DSA, and those of rpm 4.20.
+// headerSignatures returns the signatures over the header: those of rpm 4.20, those of RSA and all later
+// kinds, those of DSA.
 func (f *File) headerSignatures() [][]byte {
 	var all [][]byte
 	for _, text := range f.Signature.Texts(TagOpenPGP) {
 		data, err := base64.StdEncoding.DecodeString(text)
 		if err != nil {
-			data = nil // counts as a malformed one
+			data = nil // counts as malformed
 		}
 		all = append(all, data)
 	}
@@ -92,10 +95,10 @@ func (f *File) headerSigner(data []byte, keys Keyring, fingerprints []string) (s
 		return "", err
 	}
 	h.Write(f.signed())
-	return s.by(keys, fingerprints, h)
+	return s.signer(keys, fingerprints, h)
 }
 
-// prepareLegacy finds the signatures over header and payload, where they matter.
+// prepareLegacy finds the signatures over header and payload, if Verify needs them.
 func (f *File) prepareLegacy() {
 	if f.binds() == nil && len(f.headerSignatures()) > 0 {
 		return
@@ -103,7 +106,7 @@ func (f *File) prepareLegacy() {
 	for _, tag := range []Tag{SigTagPGP, SigTagGPG} {
 		s, err := parseSignature(f.Signature.Binary(tag))
 		if err != nil {
-			continue // missing, mostly
+			continue // usually missing
 		}
 		if h, err := s.begin(); err == nil {
 			h.Write(f.signed())
@@ -112,7 +115,7 @@ func (f *File) prepareLegacy() {
 	}
 }
 
-// binds tells why the header does not say what the payload holds, if it does not.
+// binds returns an error that says why the header does not bind the content of the payload; nil if it does.
 func (f *File) binds() error {
 	if _, sum := f.payloadDigest(); sum != "" {
 		return nil

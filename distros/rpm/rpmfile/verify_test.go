@@ -23,7 +23,7 @@ import (
 	"github.com/cavaliergopher/rpm"
 )
 
-// day is when the keys of these tests are made.
+// day is the creation time of the keys in these tests.
 var day = time.Date(2024, 5, 1, 12, 0, 0, 0, time.UTC)
 
 func discard(*tar.Header, io.Reader) error { return nil }
@@ -44,16 +44,18 @@ func TestVerify(t *testing.T) {
 	short, shorts := signer(t, packet.Config{Time: at(day), Algorithm: packet.PubKeyAlgoRSA, RSABits: 1024})
 	expiring, expired := signer(t, packet.Config{Time: at(day), KeyLifetimeSecs: 3600})
 	now := packet.Config{Time: at(day.Add(time.Minute))}
-	one := []item{{path: "/a", body: "x"}}
-	signed := func(e *openpgp.Entity, c packet.Config) recipe { return recipe{items: one, sign: headerSigned(e, c)} }
-	both := recipe{items: one, sign: func(t testing.TB, header, _ []byte) []Entry {
+	single := []item{{path: "/a", body: "x"}}
+	signed := func(e *openpgp.Entity, c packet.Config) recipe {
+		return recipe{items: single, sign: headerSigned(e, c)}
+	}
+	both := recipe{items: single, sign: func(t testing.TB, header, _ []byte) []Entry {
 		return []Entry{openPGPTag(sign(t, other, header, now)), {TagRSAHeader, TypeBinary, sign(t, key, header, now)}}
 	}}
 	raw := func(data []byte) recipe {
-		return recipe{items: one, sign: func(testing.TB, []byte, []byte) []Entry { return []Entry{{TagRSAHeader, TypeBinary, data}} }}
+		return recipe{items: single, sign: func(testing.TB, []byte, []byte) []Entry { return []Entry{{TagRSAHeader, TypeBinary, data}} }}
 	}
 	dated := func(e *openpgp.Entity, when time.Time) recipe {
-		return recipe{items: one, sign: func(t testing.TB, header, _ []byte) []Entry {
+		return recipe{items: single, sign: func(t testing.TB, header, _ []byte) []Entry {
 			return []Entry{{TagRSAHeader, TypeBinary, signAt(t, e, header, when)}}
 		}}
 	}
@@ -75,7 +77,7 @@ func TestVerify(t *testing.T) {
 		"good, named":            {signed(key, now), keys, []string{"00", primary}, nil, primary},
 		"good, one of many keys": {signed(key, now), others.Add(expired).Add(keys), nil, nil, primary},
 		"SHA-512":                {signed(key, packet.Config{Time: now.Time, DefaultHash: crypto.SHA512}), keys, nil, nil, primary},
-		"bound by its files":     {recipe{items: one, sign: headerSigned(key, now), drop: []Tag{TagPayloadDigest}}, keys, nil, nil, primary},
+		"bound by its files":     {recipe{items: single, sign: headerSigned(key, now), drop: []Tag{TagPayloadDigest}}, keys, nil, nil, primary},
 		"no files":               {recipe{sign: headerSigned(key, now), drop: []Tag{TagPayloadDigest}}, keys, nil, nil, primary},
 		"two, first unknown":     {both, keys, nil, nil, primary},
 		"two, first known":       {both, others, nil, nil, others.Fingerprints()[0]},
@@ -86,7 +88,7 @@ func TestVerify(t *testing.T) {
 		"signed in the future":   {signed(key, packet.Config{Time: at(time.Now().Add(48 * time.Hour))}), keys, nil, ErrKey, "clock"},
 		"signature expired":      {signed(key, packet.Config{Time: now.Time, SigLifetimeSecs: 60}), keys, nil, ErrKey, "expired"},
 		"short key":              {signed(short, now), shorts, nil, ErrKey, "1024 bits"},
-		"no signature":           {recipe{items: one}, keys, nil, ErrSignature, "not signed"},
+		"no signature":           {recipe{items: single}, keys, nil, ErrSignature, "not signed"},
 		"no keys":                {signed(key, now), Keyring{}, nil, ErrSignature, "0 keys"},
 		"unknown key":            {signed(other, now), keys, nil, ErrSignature, "not among"},
 		"known but not for this": {signed(key, now), keys.Add(others), others.Fingerprints(), ErrSignature, "not for this package"},
@@ -97,7 +99,7 @@ func TestVerify(t *testing.T) {
 		"text signature":         {raw(textSigned(t, key)), keys, nil, ErrSignature, "type 0x1"},
 		"signature of something": {raw(sign(t, key, []byte("something"), now)), keys, nil, ErrSignature, "key "},
 		"two packets in one":     {raw(append(sign(t, other, []byte("x"), now), sign(t, key, []byte("x"), now)...)), keys, nil, ErrSignature, "one packet"},
-		"base64 that is none": {recipe{items: one, sign: func(testing.TB, []byte, []byte) []Entry {
+		"base64 that is none": {recipe{items: single, sign: func(testing.TB, []byte, []byte) []Entry {
 			return []Entry{{TagOpenPGP, TypeStringArray, []string{"%%"}}}
 		}}, keys, nil, ErrSignature, "malformed"},
 	}
@@ -124,7 +126,7 @@ func check(t *testing.T, f *File, keys Keyring, prints []string, want error, wor
 	}
 }
 
-// signAt signs whether or not the key is valid at that time.
+// signAt signs, even if the key is not valid at that time.
 func signAt(t testing.TB, e *openpgp.Entity, data []byte, when time.Time) []byte {
 	t.Helper()
 	s := &packet.Signature{Version: 4, SigType: packet.SigTypeBinary, PubKeyAlgo: e.PrimaryKey.PubKeyAlgo, Hash: crypto.SHA256, CreationTime: when, IssuerKeyId: &e.PrimaryKey.KeyId}
@@ -169,7 +171,7 @@ func TestVerifyRevoked(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		reason packet.ReasonForRevocation
-		signed time.Duration // after the key was made; it is revoked after a day
+		signed time.Duration // time after the creation of the key, which is revoked after a day
 		ok     bool
 	}{
 		{packet.KeySuperseded, time.Hour, true},
@@ -185,7 +187,7 @@ func TestVerifyRevoked(t *testing.T) {
 		}
 		after := ring(t, e)
 		check(t, opened(t, data), before, nil, nil, before.Fingerprints()[0])
-		for _, keys := range []Keyring{after, before.Add(after), after.Add(before)} { // one copy that knows is enough
+		for _, keys := range []Keyring{after, before.Add(after), after.Add(before)} { // one copy with the revocation is enough
 			if c.ok {
 				check(t, opened(t, data), keys, nil, nil, before.Fingerprints()[0])
 			} else {
@@ -195,7 +197,7 @@ func TestVerifyRevoked(t *testing.T) {
 	}
 }
 
-// v3Signed makes a signature of version 3, as RHEL and its kin do.
+// v3Signed returns a signature of version 3, as used by RHEL and its derivatives.
 func v3Signed(t testing.TB, key *packet.PrivateKey, data []byte, number byte, h crypto.Hash) []byte {
 	t.Helper()
 	trailer := binary.BigEndian.AppendUint32([]byte{0}, uint32(day.Add(time.Hour).Unix()))
@@ -222,9 +224,9 @@ func v3Signed(t testing.TB, key *packet.PrivateKey, data []byte, number byte, h 
 func TestVerifyVersion3(t *testing.T) {
 	t.Parallel()
 	e, keys := signer(t, packet.Config{Time: at(day), Algorithm: packet.PubKeyAlgoRSA, RSABits: 2048})
-	one := []item{{path: "/a", body: "x"}}
+	single := []item{{path: "/a", body: "x"}}
 	pack := func(change func([]byte) []byte, number byte, h crypto.Hash) []byte {
-		return recipe{items: one, sign: func(t testing.TB, header, _ []byte) []Entry {
+		return recipe{items: single, sign: func(t testing.TB, header, _ []byte) []Entry {
 			return []Entry{{TagRSAHeader, TypeBinary, change(v3Signed(t, e.PrivateKey, header, number, h))}}
 		}}.build(t)
 	}
@@ -233,7 +235,8 @@ func TestVerifyVersion3(t *testing.T) {
 	check(t, opened(t, pack(same, 10, crypto.SHA512)), keys, nil, nil, keys.Fingerprints()[0])
 	check(t, opened(t, pack(same, 2, crypto.SHA1)), keys, nil, ErrSignature, "weak digest")
 	check(t, opened(t, pack(same, 9, crypto.SHA256)), keys, nil, ErrSignature, "another")
-	for at := 3; at < 40; at++ { // no bit of it can change, but the number of bits of the number, which nothing needs
+	// Every changed bit must be noticed, except in the bit length of the number, which is not used.
+	for at := 3; at < 40; at++ {
 		if at == 23 {
 			continue
 		}
@@ -248,7 +251,7 @@ func TestVerifyVersion3(t *testing.T) {
 	}
 }
 
-// TestVerifyLegacy has packages that are signed as rpm 3 did: header and payload together.
+// TestVerifyLegacy reads packages that are signed as with rpm 3: header and payload together.
 func TestVerifyLegacy(t *testing.T) {
 	t.Parallel()
 	e, keys := signer(t, packet.Config{Time: at(day)})
@@ -262,7 +265,7 @@ func TestVerifyLegacy(t *testing.T) {
 		t.Fatal(err)
 	}
 	check(t, f, keys, nil, nil, keys.Fingerprints()[0])
-	check(t, f, keys, nil, nil, keys.Fingerprints()[0]) // the digest is as it was
+	check(t, f, keys, nil, nil, keys.Fingerprints()[0]) // the digest has not changed
 	check(t, f, Keyring{}, nil, ErrSignature, "not among")
 
 	r.sign = func(t testing.TB, header, payload []byte) []Entry {
@@ -314,8 +317,8 @@ func TestReadKeyring(t *testing.T) {
 	}
 }
 
-// TestRealPackages reads the packages that come with the module cavaliergopher/rpm: releases of CentOS from 2.1 to 7, which
-// hold the keys that signed them.
+// TestRealPackages reads the packages that the module cavaliergopher/rpm contains: releases of CentOS from
+// 2.1 to 7, which hold the keys that signed them.
 func TestRealPackages(t *testing.T) {
 	t.Parallel()
 	out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/cavaliergopher/rpm").Output()
@@ -361,7 +364,7 @@ func TestRealPackages(t *testing.T) {
 		} else {
 			check(t, f, keys, nil, ErrSignature, want.word)
 		}
-		if i := bytes.LastIndex(data, []byte("CentOS")); i > 0 { // in the header, by its place
+		if i := bytes.LastIndex(data, []byte("CentOS")); i > 0 { // in the header, recognised by its position
 			data = bytes.Clone(data)
 			data[i] ^= 1
 			f, err := Open(bytes.NewReader(data))
@@ -375,7 +378,7 @@ func TestRealPackages(t *testing.T) {
 	}
 }
 
-// compareWithOther compares the whole header with what another library reads.
+// compareWithOther compares the whole header with the result of another library.
 func compareWithOther(t *testing.T, data []byte, h *Header) {
 	t.Helper()
 	other, err := rpm.Read(bytes.NewReader(data))

@@ -38,7 +38,7 @@ func (r Repository) Create(t testing.TB, dir string) string {
 		t.Fatal(err)
 	}
 	for _, p := range r.Packages {
-		place(t, p, filepath.Join(folder, filepath.Base(p)))
+		linkOrCopy(t, p, filepath.Join(folder, filepath.Base(p)))
 	}
 	r.Index(t, dir)
 	return dir
@@ -109,8 +109,8 @@ func Serve(t testing.TB, dir string) string {
 	return s.URL
 }
 
-// place hard-links a file to another path, or copies it if linking fails. An existing file is replaced.
-func place(t testing.TB, from, to string) {
+// linkOrCopy hard-links a file to another path, or copies it if linking fails. An existing file is replaced.
+func linkOrCopy(t testing.TB, from, to string) {
 	t.Helper()
 	if err := os.Remove(to); err != nil && !os.IsNotExist(err) {
 		t.Fatal(err)

@@ -9,7 +9,7 @@ import (
 	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
 )
 
-// Repositories is what the solver asks of the repositories: see the methods of rpm.Index, which are these.
+// Repositories are the methods of rpm.Index that the solver uses; see there.
 type Repositories interface {
 	Arch() string
 	Versions(name string) []*rpm.Package
@@ -19,16 +19,18 @@ type Repositories interface {
 	Owners(ctx context.Context, file string) ([]*rpm.Package, error)
 }
 
-// Resolve returns what must be added to a system, or upgraded in it, so that every want is met with all that it needs
-// (Requires, not Recommends or Supplements), sorted by name, version and architecture. A want is a requirement in rpm's syntax:
-// "gcc", "gcc = 11.4.1-3.el9", "kernel-devel-uname-r = 5.14.0-427.el9.x86_64", "/usr/bin/make", "(a or b)", or
-// "name.architecture". What is installed stays as it is wherever it suffices; of it, packages are upgraded when a requirement
-// or a conflict demands it, or replaced by one that obsoletes them; never removed and never downgraded.
+// Resolve returns the packages that must be added to a system, or upgraded in it, so that every want is met
+// with everything that it needs (Requires, not Recommends or Supplements), sorted by name, version and
+// architecture. A want is a requirement in rpm's syntax: "gcc", "gcc = 11.4.1-3.el9", "kernel-devel-uname-r =
+// 5.14.0-427.el9.x86_64", "/usr/bin/make", "(a or b)", or "name.architecture". Installed packages stay as
+// they are if possible. They are upgraded if a requirement or a conflict demands it, or replaced by a package
+// that obsoletes them; never removed and never downgraded.
 //
-// The result is that of dnf with best=True and without weak dependencies: of what was asked for, the newest version of the
-// best repository or none; of all else, what libsolv's policy prefers. It is a pure function of index, system and wants.
-// Errors: *UnresolvableError, ErrSources for wants that do not parse, ErrIndex for requirements that do not, and those of
-// fetching lists of files.
+// The result is that of dnf with best=True and without weak dependencies: for a requested package, the newest
+// version from the best repository, or an error; for all others, the choice of libsolv's policy. The function
+// is pure: the result depends only on index, system and wants. Errors: *UnresolvableError, ErrSources for
+// wants that cannot be parsed, ErrIndex for requirements that cannot be parsed, and those of fetching lists
+// of files.
 func Resolve(ctx context.Context, x Repositories, installed []rpmfile.Metadata, want []string) ([]rpm.Package, error) {
 	foreign := slices.ContainsFunc(want, func(w string) bool { return foreign(x.Arch(), w) })
 	owned := func(path string) ([]*rpm.Package, error) { return x.Owners(ctx, path) }
@@ -38,7 +40,7 @@ func Resolve(ctx context.Context, x Repositories, installed []rpmfile.Metadata, 
 		return nil, err
 	}
 	if len(u.guessed) > 0 && (err != nil || r.relied()) {
-		// A file was thought to be in packages that were not looked into: again, with the lists of files.
+		// Packages that were not examined were assumed to have a file: run again, with the lists of files.
 		u = newUniverse(x, owned, installed, foreign)
 		u.lists = true
 		r, err = solve(ctx, u, want)
@@ -55,8 +57,8 @@ type resolution struct {
 	requests []int
 }
 
-// solve runs the solver; again without them when preferences stand in the way, the last of them first. It ends: each time
-// there are more packages that no preference leaves out.
+// solve runs the solver. If preferences prevent a solution, it drops them, the last one first, and runs
+// again. It terminates, because each time more packages are exempt from preferences.
 func solve(ctx context.Context, u *universe, want []string) (*resolution, error) {
 	requests := make([][]clause, len(want))
 	for i, w := range want {
@@ -81,7 +83,7 @@ func solve(ctx context.Context, u *universe, want []string) (*resolution, error)
 	}
 }
 
-// start adds the clauses of the requests and of what is installed.
+// start adds the clauses of the requests and of the installed packages.
 func (r *resolution) start(requests []clause) error {
 	u, broken := r.s.u, -1
 	add := func(c clause) int {
@@ -114,7 +116,8 @@ func (r *resolution) start(requests []clause) error {
 	return nil
 }
 
-// giveUp gives up the last preference among clauses that contradict each other; false: there is none.
+// giveUp drops the last preference among clauses that contradict each other. It returns false if there is
+// none.
 func (r *resolution) giveUp(proof []int) bool {
 	for _, i := range slices.Backward(proof) {
 		if c := &r.s.clauses[i]; c.reason == byPreference {
@@ -124,7 +127,8 @@ func (r *resolution) giveUp(proof []int) bool {
 	return false
 }
 
-// needless gives up preferences that left out packages which are there now all the same; false: there are none.
+// needless drops preferences that excluded packages which are in the solution all the same. It returns false
+// if there are none.
 func (r *resolution) needless() bool {
 	found := false
 	for i := range r.s.clauses {
@@ -135,7 +139,8 @@ func (r *resolution) needless() bool {
 	return found
 }
 
-// giveUp lets packages that a preference left out be chosen again; false: they could be already.
+// giveUp exempts packages that a preference excluded from all preferences. It returns false if they were
+// exempt already.
 func (u *universe) giveUp(left []literal) bool {
 	news := false
 	for _, l := range left {
@@ -145,7 +150,7 @@ func (u *universe) giveUp(left []literal) bool {
 	return news
 }
 
-// relied tells whether the solution rests on a guess about files.
+// relied reports whether the solution depends on an assumption about files.
 func (r *resolution) relied() bool {
 	for n := range r.s.u.guessed {
 		if r.s.level[n] > 0 {
@@ -155,7 +160,7 @@ func (r *resolution) relied() bool {
 	return false
 }
 
-// result proves the solution and lists what it adds.
+// result verifies the solution and returns the packages that it adds.
 func (r *resolution) result() ([]rpm.Package, error) {
 	u := r.s.u
 	there := make([]bool, len(u.all))
@@ -184,7 +189,7 @@ func (r *resolution) result() ([]rpm.Package, error) {
 	return out, nil
 }
 
-// evrText is [epoch:]version-release, without an epoch of 0.
+// evrText returns [epoch:]version-release, without an epoch of 0.
 func evrText(v rpmfile.EVR) string {
 	if v.Epoch == "0" {
 		v.Epoch = ""

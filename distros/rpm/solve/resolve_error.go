@@ -9,8 +9,8 @@ import (
 	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
 )
 
-// explain turns the solver's proof into words: of the clauses that contradict each other the one that says most, and the way
-// from a request to it. Other errors stay as they are.
+// explain converts the solver's proof to a message: the most informative one of the clauses that contradict
+// each other, and the chain from a request to it. Other errors are returned unchanged.
 func (r *resolution) explain(err error) error {
 	var un *unsolvable
 	if r == nil || !errors.As(err, &un) {
@@ -21,7 +21,7 @@ func (r *resolution) explain(err error) error {
 		e.proof = append(e.proof, &r.s.clauses[i])
 	}
 	e.walk()
-	for _, find := range []func() error{e.nobody, e.enemies, e.versions} {
+	for _, find := range []func() error{e.unmet, e.excluding, e.versions} {
 		if err := find(); err != nil {
 			return err
 		}
@@ -36,16 +36,16 @@ func (r *resolution) explain(err error) error {
 	return first
 }
 
-// explanation walks the clauses of a proof from the requests on.
+// explanation walks the clauses of a proof, beginning with the requests.
 type explanation struct {
 	u       *universe
 	proof   []*clause
-	order   []int           // packages as they are met
-	parents map[int]int     // who needs a package; 0: it was asked for
-	needs   map[int]*clause // why
+	order   []int           // packages in the order in which the walk meets them
+	parents map[int]int     // the package that needs a package; 0: it was requested
+	needs   map[int]*clause // the clause for which it is needed
 }
 
-// walk finds the packages of the proof, breadth first, newest first.
+// walk visits the packages of the proof, breadth first, newest first.
 func (e *explanation) walk() {
 	reach := func(from int, c *clause) {
 		list := slices.Clone(c.literals)
@@ -81,7 +81,7 @@ func (e *explanation) walk() {
 	follow()
 }
 
-// chain is the way from a request to a package.
+// chain returns the chain from a request to a package.
 func (e *explanation) chain(n int) []string {
 	var out []string
 	for steps := 0; n > 0 && steps < 100; steps++ {
@@ -92,14 +92,14 @@ func (e *explanation) chain(n int) []string {
 	return out
 }
 
-// nobody finds a requirement that nothing meets.
-func (e *explanation) nobody() error {
+// unmet returns an error for a requirement in the proof that no package meets; nil if there is none.
+func (e *explanation) unmet() error {
 	for _, n := range e.order {
 		for _, c := range e.proof {
 			if c.reason != byRequire || c.Matches != n || slices.ContainsFunc(c.literals, func(l literal) bool { return l > 0 }) {
 				continue
 			}
-			if len(c.literals) > 1 { // something of a rich dependency must not be there, but is
+			if len(c.literals) > 1 { // a part of a rich dependency must not be in the system, but is
 				continue
 			}
 			return e.u.missing(e.chain(n), c.text, rpmfile.Relation{Name: c.name})
@@ -108,11 +108,11 @@ func (e *explanation) nobody() error {
 	return nil
 }
 
-// missing says that nothing meets a requirement, and what comes near.
+// missing returns the error for a requirement that no package meets, with the packages that come close to it.
 func (u *universe) missing(chain []string, text string, r rpmfile.Relation) error {
 	e := &rpm.UnresolvableError{Chain: chain, Relation: text, Reason: "which no repository has; add the repository that has it"}
 	if r.Name == "" {
-		return e // a rich dependency
+		return e // it is a rich dependency
 	}
 	other := false
 	seen := map[string]bool{}
@@ -143,10 +143,10 @@ func (u *universe) missing(chain []string, text string, r rpmfile.Relation) erro
 	return e
 }
 
-// maxVersions bounds what a message lists.
+// maxVersions limits the versions that a message lists.
 const maxVersions = 10
 
-// provision is what a package provides by a name.
+// provision returns the relation with which a package provides a name, for messages.
 func provision(p *rpm.Package, name string) string {
 	for _, r := range p.Metadata.Provides {
 		if r.Name == name {
@@ -156,8 +156,9 @@ func provision(p *rpm.Package, name string) string {
 	return name
 }
 
-// enemies finds two packages of which one does not go with the other.
-func (e *explanation) enemies() error {
+// excluding returns an error for two packages in the proof of which one excludes the other; nil if there are
+// none.
+func (e *explanation) excluding() error {
 	for _, n := range e.order {
 		for _, c := range e.proof {
 			if len(c.literals) != 2 || c.literals[0] > 0 || c.literals[1] > 0 || !slices.Contains(c.literals, -literal(n)) {
@@ -190,7 +191,7 @@ func (e *explanation) enemies() error {
 	return nil
 }
 
-// state says why a package is in the game.
+// state returns the reason why a package is considered.
 func (e *explanation) state(n int) string {
 	if e.u.all[n].pkg == nil {
 		return "installed"
@@ -201,7 +202,7 @@ func (e *explanation) state(n int) string {
 	return "asked for"
 }
 
-// fill says who needs a package.
+// fill adds to the error which package or request needs a package.
 func (e *explanation) fill(err *rpm.UnresolvableError, n int, relation string) {
 	err.Relation = relation
 	if parent := e.parents[n]; parent > 0 {
@@ -209,7 +210,7 @@ func (e *explanation) fill(err *rpm.UnresolvableError, n int, relation string) {
 	}
 }
 
-// versions finds two versions of a package that both are needed.
+// versions returns an error for two versions of a package that are both needed; nil if there are none.
 func (e *explanation) versions() error {
 	for _, n := range e.order {
 		for _, c := range e.proof {
@@ -241,7 +242,7 @@ func (e *explanation) versions() error {
 	return nil
 }
 
-// keeper is who needs one version of a package and not another one.
+// keeper returns a clause that needs one version of a package and not another one.
 func (e *explanation) keeper(n, not int) *clause {
 	for _, c := range e.proof {
 		if c.reason == byRequire && slices.Contains(c.literals, literal(n)) && !slices.Contains(c.literals, literal(not)) {

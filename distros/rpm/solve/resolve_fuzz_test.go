@@ -12,7 +12,7 @@ import (
 	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
 )
 
-// tape is a source of randomness that plays what a fuzzer writes, then goes on by itself.
+// tape is a source of randomness that first returns the fuzzer's bytes, then random numbers.
 type tape struct {
 	data []byte
 	then *rand.PCG
@@ -27,8 +27,9 @@ func (s *tape) Uint64() uint64 {
 	return uint64(b) * 0x0101010101010101
 }
 
-// FuzzResolve: whatever the repository and the system, the solver ends, gives the same result twice, and a result has all that
-// it needs, breaks nothing that was whole, and has no enemies in it.
+// FuzzResolve checks that for every repository and system the solver terminates and returns the same result
+// twice, and that a result contains everything that it needs, breaks nothing that was intact, and has no
+// packages that exclude each other.
 func FuzzResolve(f *testing.F) {
 	f.Add(uint64(1), []byte("x"), false)
 	f.Add(uint64(7), []byte("\x00\xff\x80abcdefgh"), true)
@@ -44,7 +45,7 @@ func FuzzResolve(f *testing.F) {
 				}
 			}
 		}
-		want := []string{m.one(m.names...)}
+		want := []string{m.pick(m.names...)}
 		if m.chance(50) {
 			want = append(want, m.requirement())
 		}
@@ -64,7 +65,7 @@ func FuzzResolve(f *testing.F) {
 	})
 }
 
-// checkClosed checks a result by the words of rpm, without the solver's code.
+// checkClosed checks a result by rpm's rules, without the solver's code.
 func checkClosed(t *testing.T, before, added []rpmfile.Metadata, want []string) {
 	t.Helper()
 	after := slices.Clone(added)
@@ -101,7 +102,7 @@ func checkClosed(t *testing.T, before, added []rpmfile.Metadata, want []string) 
 	}
 }
 
-// takesPlace tells whether a new package replaces an installed one, and that it does not downgrade it.
+// takesPlace reports whether a new package replaces an installed one, and fails the test if it downgrades it.
 func takesPlace(t *testing.T, p, old rpmfile.Metadata) bool {
 	t.Helper()
 	if p.Name == old.Name {
@@ -127,7 +128,7 @@ func labels(list []rpmfile.Metadata) string {
 	return fmt.Sprint(out)
 }
 
-// met tells whether packages meet a requirement.
+// met reports whether packages meet a requirement.
 func met(there []rpmfile.Metadata, r rpmfile.Requirement) bool {
 	part := func(i int) bool { return i < len(r.Parts) && met(there, r.Parts[i]) }
 	switch r.Kind {
@@ -146,8 +147,8 @@ func met(there []rpmfile.Metadata, r rpmfile.Requirement) bool {
 		})
 	case "without":
 		return slices.ContainsFunc(there, func(m rpmfile.Metadata) bool {
-			one := []rpmfile.Metadata{m}
-			return met(one, r.Parts[0]) && !met(one, r.Parts[1])
+			alone := []rpmfile.Metadata{m}
+			return met(alone, r.Parts[0]) && !met(alone, r.Parts[1])
 		})
 	}
 	return slices.ContainsFunc(there, func(m rpmfile.Metadata) bool {

@@ -15,7 +15,7 @@ import (
 	"github.com/driver-container/driver-container/distros/rpm/rpmtest"
 )
 
-// maker makes packages full of trouble, the same for the same seed.
+// maker makes packages with many conflicts, the same ones for the same seed.
 type maker struct {
 	r     *rand.Rand
 	names []string
@@ -29,18 +29,18 @@ func newMaker(seed uint64, names int) *maker {
 	return m
 }
 
-func (m *maker) one(list ...string) string { return list[m.r.IntN(len(list))] }
+func (m *maker) pick(list ...string) string { return list[m.r.IntN(len(list))] }
 
 func (m *maker) chance(percent int) bool { return m.r.IntN(100) < percent }
 
-// relation speaks of a package or of something that several provide.
+// relation returns a relation to a package or to something that several packages provide.
 func (m *maker) relation() string {
-	name := m.one(m.names...)
+	name := m.pick(m.names...)
 	if m.chance(40) {
 		name = fmt.Sprintf("v%d", m.r.IntN(len(m.names)/5))
 	}
 	if m.chance(40) {
-		return fmt.Sprintf("%s %s %d", name, m.one("=", ">=", ">=", "<", "<="), 1+m.r.IntN(3))
+		return fmt.Sprintf("%s %s %d", name, m.pick("=", ">=", ">=", "<", "<="), 1+m.r.IntN(3))
 	}
 	return name
 }
@@ -50,12 +50,12 @@ func (m *maker) requirement() string {
 		return m.relation()
 	}
 	a, b, c := m.relation(), m.relation(), m.relation()
-	return "(" + m.one(
+	return "(" + m.pick(
 		a+" or "+b, a+" and "+b, a+" if "+b, a+" if "+b+" else "+c, a+" or "+b+" or "+c, a+" or ("+b+" and "+c+")", a+" if ("+b+" or "+c+")",
 		a+" with "+b, a+" without "+b) + ")"
 }
 
-// packages makes every name in one to three versions.
+// packages makes one to three versions of every name.
 func (m *maker) packages() string {
 	var b strings.Builder
 	for _, name := range m.names {
@@ -78,7 +78,7 @@ func (m *maker) write(b *strings.Builder, name string, v int) {
 		requires = append(requires, m.requirement())
 	}
 	if m.chance(15) {
-		requires = append(requires, fmt.Sprintf("%s = %d", m.one(m.names...), v))
+		requires = append(requires, fmt.Sprintf("%s = %d", m.pick(m.names...), v))
 	}
 	for range m.r.IntN(2) {
 		p := fmt.Sprintf("v%d", m.r.IntN(len(m.names)/5))
@@ -96,7 +96,7 @@ func (m *maker) write(b *strings.Builder, name string, v int) {
 		fmt.Fprintf(b, "; conflicts: %s", m.relation())
 	}
 	if m.chance(4) {
-		fmt.Fprintf(b, "; obsoletes: %s < %d", m.one(m.names...), 2+m.r.IntN(2))
+		fmt.Fprintf(b, "; obsoletes: %s < %d", m.pick(m.names...), 2+m.r.IntN(2))
 	}
 	if m.chance(10) {
 		fmt.Fprintf(b, "; files: /usr/bin/%s", name)
@@ -104,7 +104,7 @@ func (m *maker) write(b *strings.Builder, name string, v int) {
 	b.WriteByte('\n')
 }
 
-// system makes a system that is whole, of the oldest versions.
+// system makes a consistent system of the oldest versions.
 func (m *maker) system(t testing.TB, index []rpm.Package) []rpm.Package {
 	var old []rpm.Package
 	for _, p := range index {
@@ -115,12 +115,12 @@ func (m *maker) system(t testing.TB, index []rpm.Package) []rpm.Package {
 	x := newRepositories("x86_64", old)
 	var have []rpm.Package
 	for range len(m.names) / 6 {
-		got, err := Resolve(context.Background(), x, metadataOf(have), []string{m.one(m.names...)})
+		got, err := Resolve(context.Background(), x, metadataOf(have), []string{m.pick(m.names...)})
 		if err != nil {
 			continue
 		}
 		for _, p := range got {
-			if p.Replaces != "" { // an obsoleted one goes; keep it simple
+			if p.Replaces != "" { // an obsoleted package would be removed: leave such cases out
 				got = nil
 			}
 		}
@@ -129,7 +129,7 @@ func (m *maker) system(t testing.TB, index []rpm.Package) []rpm.Package {
 	return have
 }
 
-// randomWorlds makes worlds and requests; those with an index that three divides have an empty system.
+// randomWorlds makes worlds and requests; every third world has an empty system.
 func randomWorlds(t testing.TB, count, requests int) []*world {
 	t.Helper()
 	if n, err := strconv.Atoi(os.Getenv("DRIVER_E2E_WORLDS")); err == nil {
@@ -156,12 +156,13 @@ func randomWorlds(t testing.TB, count, requests int) []*world {
 	return worlds
 }
 
-// request asks for up to three things that are not there. dnf upgrades what is asked for and there, and takes for a package what
-// obsoletes an old version of it although the newest is not obsoleted: we do neither.
+// request returns requests for up to three things that are not installed. dnf upgrades a request that is
+// installed, and for a package it accepts one that obsoletes an old version of it, even if the newest version
+// is not obsoleted; this package does neither.
 func (m *maker) request(w *world) []string {
 	var want []string
 	for range 1 + m.r.IntN(3) {
-		name := m.one(m.names...)
+		name := m.pick(m.names...)
 		if m.chance(20) {
 			name = fmt.Sprintf("v%d = %d", m.r.IntN(len(m.names)/5), 1+m.r.IntN(3))
 		}
@@ -172,7 +173,7 @@ func (m *maker) request(w *world) []string {
 	return want
 }
 
-// tally counts what became of comparisons.
+// tally counts the results of comparisons.
 type tally struct{ same, refused, different int }
 
 func (c *tally) add(t testing.TB, i int, want []string, tool string, theirs, mine referenceAnswer) {
@@ -194,11 +195,12 @@ func (c *tally) report(t testing.TB, tool string, allowed int) {
 	}
 }
 
-// TestRealRandom compares what we make of random repositories, systems and requests with what dnf makes of them.
+// TestRealRandom compares this package's solutions for random repositories, systems and requests with dnf's.
 //
-// Without a system they must be the same. With one, a few differ: libsolv prefers upgrades of what is installed to new packages
-// by weak rules that it makes of all packages there are, and gives these up because of packages that have nothing to do with
-// the solution; we make them only of packages that are tried.
+// Without a system they must be equal. With one, a few differ: libsolv prefers upgrades of installed packages
+// to new packages by weak rules, which it makes for all packages in the repositories, and it drops these
+// because of packages that have nothing to do with the solution. This package makes such rules only for
+// packages that it tries.
 func TestRealRandom(t *testing.T) {
 	rpmtest.Need(t, "rpm", "rpmbuild", "createrepo_c", "dnf")
 	var cases []referenceCase
@@ -221,15 +223,15 @@ func TestRealRandom(t *testing.T) {
 	filled.report(t, "dnf, systems", 4)
 }
 
-// obsoleteOnce tells whether an older version of a package is obsoleted by something: then dnf takes that for what was asked for,
-// although the newest version is not obsoleted.
+// obsoleteOnce reports whether some package obsoletes an older version of a package: dnf then accepts that
+// package for the request, although the newest version is not obsoleted.
 func obsoleteOnce(index []rpm.Package, name string) bool {
 	return slices.ContainsFunc(index, func(p rpm.Package) bool {
 		return slices.ContainsFunc(p.Metadata.Obsoletes, func(r rpmfile.Relation) bool { return r.Name == name })
 	})
 }
 
-// has tells whether something installed meets a relation.
+// has reports whether an installed package meets a relation.
 func has(system []rpm.Package, relation string) bool {
 	r, err := rpmfile.ParseRequirement(relation)
 	return err == nil && slices.ContainsFunc(system, func(p rpm.Package) bool { return p.Metadata.Meets(r.Relation) })

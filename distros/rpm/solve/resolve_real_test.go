@@ -21,7 +21,7 @@ import (
 	"github.com/driver-container/driver-container/distros/rpm/rpmtest"
 )
 
-// referenceCase is what testdata/dnf_reference.py reads.
+// referenceCase is the input of testdata/dnf_reference.py.
 type referenceCase struct {
 	Root  string          `json:"root"`
 	Repos []referenceRepo `json:"repos"`
@@ -35,14 +35,14 @@ type referenceRepo struct {
 	Priority int    `json:"priority"`
 }
 
-// referenceAnswer is what it writes for each list of wants.
+// referenceAnswer is its output for each list of wants.
 type referenceAnswer struct {
 	Add    []string `json:"add"`
 	Remove []string `json:"remove"`
 	Error  string   `json:"error"`
 }
 
-// askDNF lets dnf resolve.
+// askDNF lets dnf resolve the cases.
 func askDNF(t testing.TB, cases []referenceCase) [][]referenceAnswer {
 	t.Helper()
 	in, err := json.Marshal(cases)
@@ -66,7 +66,8 @@ func askDNF(t testing.TB, cases []referenceCase) [][]referenceAnswer {
 	return answers
 }
 
-// referenceHome tells rpm where systems have their database: Debian's looks for it below the home of its user.
+// referenceHome tells rpm where systems have their database: Debian's rpm searches for it below the user's
+// home folder.
 func referenceHome(t testing.TB) string {
 	t.Helper()
 	home := t.TempDir()
@@ -76,13 +77,13 @@ func referenceHome(t testing.TB) string {
 	return home
 }
 
-// world is a system and its repositories, as real packages and as our own index.
+// world is a system and its repositories, both as real packages and as an index of this project.
 type world struct {
 	system, index []rpm.Package
 	reference     referenceCase
 }
 
-// realPackages turns descriptions into packages that rpmbuild can make.
+// realPackages converts descriptions to packages that rpmbuild can make.
 func realPackages(packages []rpm.Package) []rpmtest.Package {
 	var out []rpmtest.Package
 	for _, p := range packages {
@@ -111,7 +112,7 @@ func realPackages(packages []rpm.Package) []rpmtest.Package {
 	return out
 }
 
-// makeWorlds builds the packages of all worlds in one go, their repositories and systems.
+// makeWorlds builds the packages of all worlds at once, their repositories and systems.
 func makeWorlds(t testing.TB, worlds []*world) {
 	t.Helper()
 	var all []rpmtest.Package
@@ -141,7 +142,7 @@ func makeWorlds(t testing.TB, worlds []*world) {
 	}
 }
 
-// ours is our answer in the words of the reference.
+// ours returns this package's answer in the form of the reference.
 func ours(t testing.TB, w *world, want []string) referenceAnswer {
 	t.Helper()
 	x := newRepositories("x86_64", w.index)
@@ -190,8 +191,8 @@ func TestRealCases(t *testing.T) {
 	}
 }
 
-// TestRealRepository goes the whole way: a signed repository that createrepo_c made, a system that rpm made, a requirement that
-// only the lists of files tell about; and compares with dnf.
+// TestRealRepository tests the whole process: a signed repository that createrepo_c made, a system that rpm
+// made, and a requirement that only the lists of files can answer. It compares the result with dnf's.
 func TestRealRepository(t *testing.T) {
 	rpmtest.Need(t)
 	describedFiles := func(path string) []rpmtest.File { return []rpmtest.File{{Path: path, Body: "x"}} }

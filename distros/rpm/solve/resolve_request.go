@@ -10,13 +10,13 @@ import (
 	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
 )
 
-// foreign tells whether a want names an architecture of the other word size.
+// foreign reports whether a want names an architecture of the other word size.
 func foreign(arch, want string) bool {
 	i := strings.LastIndexByte(want, '.')
 	return i > 0 && slices.Contains(rpm.CompatibleArchs(arch), want[i+1:]) && wordSize(want[i+1:]) == 32 && wordSize(arch) == 64
 }
 
-// request turns a want into clauses.
+// request returns the clauses for a want.
 func (u *universe) request(want string) ([]clause, error) {
 	req, err := rpmfile.ParseRequirement(want)
 	if err != nil {
@@ -48,8 +48,8 @@ func (u *universe) request(want string) ([]clause, error) {
 	return []clause{{literals: options, reason: byRequest, text: want, name: req.Relation.Name}}, nil
 }
 
-// wanted lists the packages that a request may mean: those of the name and what obsoletes them, else those of the name and
-// the architecture, else those that provide it.
+// wanted returns the packages that a request may mean: those with the name and those that obsolete them,
+// otherwise those with the name and the architecture, otherwise those that provide it.
 func (u *universe) wanted(r rpmfile.Relation) ([]literal, error) {
 	options := slices.DeleteFunc(u.named(r.Name), func(l literal) bool { return !u.all[l].Meets(r) })
 	if name, arch, ok := cutArch(r.Name); len(options) == 0 && ok {

@@ -16,8 +16,8 @@ import (
 	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
 )
 
-// described reads packages, one a line of "name version[ arch]; requires: a, (b or c); provides: ...; conflicts: ...;
-// obsoletes: ...; files: ...; origin: ...; priority: ...; hidden: ...".
+// described parses packages, one a line of "name version[ arch]; requires: a, (b or c); provides: ...;
+// conflicts: ...; obsoletes: ...; files: ...; origin: ...; priority: ...; hidden: ...".
 func described(t interface{ Fatal(...any) }, lines string) []rpm.Package {
 	var out []rpm.Package
 	for line := range strings.Lines(lines) {
@@ -84,7 +84,7 @@ func metadataOf(packages []rpm.Package) []rpmfile.Metadata {
 	return out
 }
 
-// short writes a result: "name version[.arch][<replaced], ...".
+// short returns a result as "name version[.arch][<replaced], ...".
 func short(packages []rpm.Package) string {
 	var out []string
 	for _, p := range packages {
@@ -107,11 +107,11 @@ func wants(text string) []string {
 	return strings.Split(text, ", ")
 }
 
-// resolveCase is one resolution; TestReal* of the real tier lets dnf do the same.
+// resolveCase is one resolution; TestReal* of the real tier lets dnf resolve the same case.
 type resolveCase struct {
 	name, index, system, want string
-	result                    string // as short writes it
-	unlike                    string // why dnf's result differs; "" if it does not
+	result                    string // in the form of short
+	unlike                    string // the reason why dnf's result differs; "" if it does not
 }
 
 func resolveCases() []resolveCase {
@@ -145,7 +145,8 @@ func resolveCases() []resolveCase {
 		{name: "if, and it is not", index: "a 1-1; requires: (b if c)\nb 1-1\nc 1-1", want: "a", result: "a 1-1"},
 		{name: "if, and it is", index: "a 1-1; requires: (b if c)\nb 1-1", system: "c 1-1", want: "a", result: "a 1-1, b 1-1"},
 		{name: "if, and it comes", index: "a 1-1; requires: (b if c)\nb 1-1\nc 1-1", want: "a, c", result: "a 1-1, b 1-1, c 1-1"},
-		{name: "else", index: "a 1-1; requires: (b if c else d)\nb 1-1\nc 1-1\nd 1-1", want: "a", result: "a 1-1, b 1-1, c 1-1"}, // dnf thinks of it as (b or not c) and (c or d)
+		// dnf reads it as (b or not c) and (c or d)
+		{name: "else", index: "a 1-1; requires: (b if c else d)\nb 1-1\nc 1-1\nd 1-1", want: "a", result: "a 1-1, b 1-1, c 1-1"},
 		{name: "not else", index: "a 1-1; requires: (b if c else d)\nb 1-1\nc 1-1\nd 1-1", want: "a, c", result: "a 1-1, b 1-1, c 1-1"},
 		{name: "with", index: "a 1-1; requires: (v >= 2 with v < 3)\nb 1-1; provides: v = 1\nc 1-1; provides: v = 2\nd 1-1; provides: v = 3", want: "a", result: "a 1-1, c 1-1"},
 		{name: "without", index: "a 1-1; requires: (v without w)\nb 1-1; provides: v, w\nc 1-1; provides: v", want: "a", result: "a 1-1, c 1-1"},
@@ -299,7 +300,8 @@ func TestResolveRefuses(t *testing.T) {
 	}
 }
 
-// TestOrderDoesNotMatter: neither that of the database nor that of the packages of one repository.
+// TestOrderDoesNotMatter checks that the result depends neither on the order of the database nor on that of
+// the packages of one repository.
 func TestOrderDoesNotMatter(t *testing.T) {
 	t.Parallel()
 	reverse := func(text string) string {
@@ -318,8 +320,8 @@ func TestOrderDoesNotMatter(t *testing.T) {
 	}
 }
 
-// TestFileLists: the lists of files are asked only where nothing else tells who has a file, or where it mattered that all
-// versions of a package were thought to have it.
+// TestFileLists checks that the lists of files are used only if nothing else shows which package has a file,
+// or if the solution depends on the assumption that all versions of a package have it.
 func TestFileLists(t *testing.T) {
 	t.Parallel()
 	const file = "/usr/share/x"
@@ -354,7 +356,7 @@ func TestFileLists(t *testing.T) {
 	}
 }
 
-// TestArchitectures: packages of 32 bits are not even thought of unless one is asked for or installed.
+// TestArchitectures checks that packages of 32 bits are not considered unless one is requested or installed.
 func TestArchitectures(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ arch, index, system, want, result string }{

@@ -8,9 +8,9 @@ import (
 	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
 )
 
-// verify proves a solution without the solver's clauses: all that is there has what it requires, and nothing is there with
-// what it conflicts with or replaces. What was wrong among the installed packages before may stay so. The solver ensures it;
-// this keeps a mistake in it from becoming a broken image.
+// verify checks a solution without the solver's clauses: every package has what it requires, and no package
+// is together with one that it conflicts with or replaces. Problems that the installed packages had before
+// are allowed. The solver ensures this; the check prevents that a mistake in it breaks an image.
 func (u *universe) verify(there []bool) error {
 	before := make([]bool, len(u.all))
 	for n := 1; n <= u.installed; n++ {
@@ -47,7 +47,8 @@ func (u *universe) verify(there []bool) error {
 	return nil
 }
 
-// apart tells why two packages cannot be together, as far as the first one says so; "" if they can.
+// apart returns the reason why two packages cannot be installed together, according to the first one; "" if
+// they can.
 func apart(p, q *solvable) string {
 	switch {
 	case slices.ContainsFunc(p.Conflicts, func(r rpmfile.Relation) bool { return q.Meets(r) }):
@@ -60,7 +61,7 @@ func apart(p, q *solvable) string {
 	return ""
 }
 
-// holds tells whether packages meet a requirement.
+// holds reports whether packages meet a requirement.
 func (u *universe) holds(r rpmfile.Requirement, there []bool) (bool, error) {
 	switch r.Kind {
 	case "", "with", "without":
@@ -68,13 +69,13 @@ func (u *universe) holds(r rpmfile.Requirement, there []bool) (bool, error) {
 		return slices.ContainsFunc(set, func(l literal) bool { return there[l] }), err
 	}
 	part := make([]bool, 3)
-	all, one := true, false
+	all, some := true, false
 	for i, p := range r.Parts {
 		ok, err := u.holds(p, there)
 		if err != nil {
 			return false, err
 		}
-		all, one = all && ok, one || ok
+		all, some = all && ok, some || ok
 		if i < len(part) {
 			part[i] = ok
 		}
@@ -83,7 +84,7 @@ func (u *universe) holds(r rpmfile.Requirement, there []bool) (bool, error) {
 	case "and":
 		return all, nil
 	case "or":
-		return one, nil
+		return some, nil
 	case "if":
 		return part[1] && part[0] || !part[1] && (part[2] || len(r.Parts) < 3), nil
 	case "unless":

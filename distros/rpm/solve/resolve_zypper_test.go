@@ -13,7 +13,7 @@ import (
 	"github.com/driver-container/driver-container/distros/rpm/rpmtest"
 )
 
-// zypperSummary is the part of zypper's output that tells what it would do.
+// zypperSummary is the part of zypper's output that says what it would do.
 type zypperSummary struct {
 	Install   []zypperPackage `xml:"install-summary>to-install>solvable"`
 	Upgrade   []zypperPackage `xml:"install-summary>to-upgrade>solvable"`
@@ -30,7 +30,7 @@ type zypperPackage struct {
 
 func (p zypperPackage) String() string { return fmt.Sprintf("%s %s %s", p.Name, p.Edition, p.Arch) }
 
-// prepareZypper tells a system about its repositories.
+// prepareZypper configures the repositories of a system.
 func prepareZypper(t testing.TB, w *world, home string) {
 	t.Helper()
 	dir := filepath.Join(w.reference.Root, "etc/zypp/repos.d")
@@ -55,7 +55,7 @@ func zypper(t testing.TB, w *world, home string, args ...string) ([]byte, error)
 	return c.Output()
 }
 
-// askZypper lets zypper resolve.
+// askZypper lets zypper resolve the wants.
 func askZypper(t testing.TB, w *world, home string, want []string) referenceAnswer {
 	t.Helper()
 	out, err := zypper(t, w, home, append([]string{"install", "--dry-run", "--no-recommends"}, want...)...)
@@ -77,8 +77,8 @@ func askZypper(t testing.TB, w *world, home string, want []string) referenceAnsw
 	return a
 }
 
-// TestRealZypper compares with zypper. Where we refuse what zypper takes in an older version, that counts as agreement: dnf
-// with best=True refuses as well.
+// TestRealZypper compares with zypper. If this package refuses a request for which zypper takes an older
+// version, that counts as agreement: dnf with best=True refuses as well.
 func TestRealZypper(t *testing.T) {
 	rpmtest.Need(t, "rpm", "rpmbuild", "createrepo_c", "zypper")
 	home := referenceHome(t)
@@ -99,7 +99,7 @@ func TestRealZypper(t *testing.T) {
 	c.report(t, "zypper", 5)
 }
 
-// takesOlder tells whether an answer does not have the newest version of something that was asked for.
+// takesOlder reports whether an answer does not contain the newest version of something that was requested.
 func takesOlder(w *world, want []string, a referenceAnswer) bool {
 	x := newRepositories("x86_64", w.index)
 	return slices.ContainsFunc(want, func(name string) bool {

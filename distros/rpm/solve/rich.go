@@ -8,12 +8,13 @@ import (
 	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
 )
 
-// maxLiterals bounds what one requirement becomes. The richest of Fedora become some hundred, where every package that
-// provides a part counts as one.
+// maxLiterals limits the literals of one requirement. The richest requirements of Fedora have some hundred;
+// every package that provides a part counts as one.
 const maxLiterals = 1 << 18
 
-// normal turns a requirement, or its negation, into clauses of which all must hold: the conjunctive normal form. The words mean
-// what they mean to rpm and libsolv: "a if b" is a or not b, "a unless b" is a and not b.
+// normal returns the clauses of a requirement, or of its negation, in conjunctive normal form: all of them
+// must hold. The operators have the meaning of rpm and libsolv: "a if b" is a or not b, "a unless b" is a and
+// not b.
 func (u *universe) normal(r rpmfile.Requirement, negated bool) ([][]literal, error) {
 	switch r.Kind {
 	case "", "with", "without":
@@ -39,8 +40,8 @@ func (u *universe) normal(r rpmfile.Requirement, negated bool) ([][]literal, err
 	return nil, fmt.Errorf("%w: %s: unknown operator %q", repodata.ErrIndex, r, r.Kind)
 }
 
-// combine makes one form of several: all of them must hold, or one of them.
-func (u *universe) combine(parts []rpmfile.Requirement, negated, one bool) ([][]literal, error) {
+// combine returns the form of several requirements. All of them must hold, or one of them if anyOf is true.
+func (u *universe) combine(parts []rpmfile.Requirement, negated, anyOf bool) ([][]literal, error) {
 	var out [][]literal
 	for i, p := range parts {
 		form, err := u.normal(p, negated)
@@ -48,7 +49,7 @@ func (u *universe) combine(parts []rpmfile.Requirement, negated, one bool) ([][]
 			return nil, err
 		}
 		switch {
-		case !one:
+		case !anyOf:
 			out = append(out, form...)
 		case i == 0:
 			out = form
@@ -61,8 +62,8 @@ func (u *universe) combine(parts []rpmfile.Requirement, negated, one bool) ([][]
 	return out, nil
 }
 
-// conditional is "a if b [else c]" as (a or not b) and (b or c), and "a unless b [else c]" as the same with b the other way
-// round, except that without c nothing may be there when b is.
+// conditional returns "a if b [else c]" as (a or not b) and (b or c). "a unless b [else c]" is the same with
+// b negated, except that without c nothing may be installed if b is.
 func (u *universe) conditional(r rpmfile.Requirement, negated bool) ([][]literal, error) {
 	unless := r.Kind == "unless"
 	then, err := u.normal(r.Parts[0], negated)
@@ -94,13 +95,13 @@ func (u *universe) conditional(r rpmfile.Requirement, negated bool) ([][]literal
 		if second, err = either(other, is); err != nil {
 			return nil, err
 		}
-	case unless != negated: // what is left is false: "a unless b", and the negation of "a if b"
+	case unless != negated: // the missing third part counts as false: "a unless b", and the negation of "a if b"
 		second = is
 	}
 	return append(slices.Clone(first), second...), nil
 }
 
-// either is the form of "one of two forms holds".
+// either returns the form of "one of two forms holds".
 func either(a, b [][]literal) ([][]literal, error) {
 	out := make([][]literal, 0, len(a)*len(b))
 	total := 0
@@ -115,7 +116,7 @@ func either(a, b [][]literal) ([][]literal, error) {
 	return out, nil
 }
 
-// set lists the packages that meet a requirement by themselves.
+// set returns the packages each of which meets a requirement alone.
 func (u *universe) set(r rpmfile.Requirement) ([]literal, error) {
 	if r.Kind == "" {
 		return u.providers(r.Relation)
@@ -144,7 +145,7 @@ func (u *universe) set(r rpmfile.Requirement) ([]literal, error) {
 	return slices.Compact(out), nil
 }
 
-// tidy drops what a literal comes twice in, and tells whether a clause always holds.
+// tidy removes duplicate literals, and returns true if the clause always holds.
 func tidy(c []literal) ([]literal, bool) {
 	slices.Sort(c)
 	c = slices.Compact(c)

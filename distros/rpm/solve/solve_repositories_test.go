@@ -10,14 +10,15 @@ import (
 	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
 )
 
-// repositories stand in for an index: packages in its order, and who owns the files that Metadata does not name.
+// repositories stand in for an index: packages in its order, and the owners of the files that Metadata does
+// not name.
 type repositories struct {
 	arch     string
 	packages []rpm.Package
 	owners   func(path string) []*rpm.Package
 }
 
-// newRepositories brings packages, which are given in the order of their sources, into the order of an index.
+// newRepositories sorts packages, which come in the order of their sources, in the order of an index.
 func newRepositories(arch string, packages []rpm.Package) *repositories {
 	packages = slices.Clone(packages)
 	slices.SortStableFunc(packages, func(a, b rpm.Package) int {
@@ -64,7 +65,7 @@ func (x *repositories) Obsoleting(name string) []*rpm.Package {
 	})
 }
 
-// Owners is what owners says, where no package names the file by itself.
+// Owners returns the entry of owners if no package names the file itself.
 func (x *repositories) Owners(_ context.Context, file string) ([]*rpm.Package, error) {
 	if found := x.WhatProvides(rpmfile.Relation{Name: file}); len(found) > 0 || x.owners == nil {
 		return found, nil

@@ -5,7 +5,8 @@ import (
 	"slices"
 )
 
-// literal is a statement about one package of the universe by its number: there if positive, not there if negative.
+// literal is a statement about one package of the universe by its number: in the solution if positive, not in
+// it if negative.
 type literal int
 
 func (l literal) index() int {
@@ -17,63 +18,63 @@ func (l literal) index() int {
 
 func (l literal) pkg() int { return max(int(l), -int(l)) }
 
-// clause says that one of its literals holds. The first two are watched.
+// clause is a list of literals of which at least one must hold. The first two are watched.
 type clause struct {
 	literals []literal
 	reason   reason
-	Matches  int       // the package that says so; 0: nobody
-	text     string    // of what it says, for messages
-	name     string    // of the relation that text is of; "" if it is several
+	Matches  int       // the package that the clause comes from; 0: no package
+	text     string    // the relation behind the clause, for messages
+	name     string    // name in the relation of text; "" if it has several
 	from     []int     // clauses that a learnt one follows from,
 	roots    []literal // together with the negations of these, which hold at the root
-	left     []literal // packages that a preference leaves out
+	left     []literal // packages that a preference excludes
 }
 
-// reason says why a clause is.
+// reason is the origin of a clause.
 type reason int
 
 const (
 	byLearning reason = iota
-	byRequest         // somebody asked for it
-	byStaying         // what is installed stays, or is upgraded
+	byRequest         // a want
+	byStaying         // an installed package stays, or is upgraded
 	byRequire
 	byConflict
 	byObsolete
 	bySameName
-	byPreference // may be given up
+	byPreference // may be dropped
 )
 
-// solver looks for a set of packages that meets all clauses. It works as libsolv does, the solver of dnf and zypper, which in
-// turn is a CDCL SAT solver whose free decisions follow a policy instead of statistics: so the result is theirs. Unlike there,
-// what a package needs and excludes becomes clauses only once the package is part of the solution, so that neither the whole
-// repository nor its lists of files need to be looked at; the first conflict with such a clause has the same effect as if it
-// had been known before.
+// solver searches for a set of packages that meets all clauses. It works like libsolv, the solver of dnf and
+// zypper: it is a CDCL SAT solver whose free decisions follow a policy instead of statistics. So the results
+// are the same. Unlike in libsolv, the needs and conflicts of a package become clauses only when the package
+// is part of the solution, so that neither the whole repository nor its lists of files need to be read. The
+// first conflict with such a clause has the same effect as if the clause had existed before.
 type solver struct {
 	u                 *universe
 	clauses           []clause
 	watches           [][]int // by literal.index: clauses that watch it
-	level             []int   // by package: 0 undecided, n there since level n, -n not there
+	level             []int   // by package: 0 undecided, n in the solution since level n, -n excluded since level n
 	trail             []literal
-	why               []int // by position in trail: the clause, or -1 for a free decision
-	limits            []int // by level-1: length of trail before it
-	head              int   // of trail: what is before has been propagated
+	why               []int // by position in trail: the clause that forces it, or -1 for a free decision
+	limits            []int // by level-1: length of trail before the level
+	head              int   // position in trail up to which everything is propagated
 	expanded          []bool
-	choices           []int             // clauses of requirements that leave a choice, ordered by
+	choices           []int             // clauses of requirements that leave a choice, sorted by
 	ordered           map[int][]literal // their literals in order
 	branches          []branch
 	learnt, minimized int
 }
 
-// branch remembers the alternatives of a free decision.
+// branch stores the alternatives of a free decision.
 type branch struct {
 	level  int // before the decision
 	others []literal
 }
 
-// rootLevel is that of everything that follows without a free decision.
+// rootLevel is the level of everything that follows without a free decision.
 const rootLevel = 1
 
-// grow makes room for packages that were added to the universe.
+// grow extends the slices for packages that were added to the universe.
 func (s *solver) grow() {
 	n := len(s.u.all)
 	for len(s.level) < n {
@@ -95,7 +96,7 @@ func (s *solver) isFalse(l literal) bool {
 
 func (s *solver) undecided(l literal) bool { return s.level[l.pkg()] == 0 }
 
-// depth is the level at which a literal was decided.
+// depth returns the level at which a literal was decided.
 func (s *solver) depth(l literal) int {
 	v := s.level[l.pkg()]
 	return max(v, -v)
@@ -114,9 +115,9 @@ func (s *solver) set(l literal, why int) {
 	s.why = append(s.why, why)
 }
 
-// add adds a clause and draws the conclusion if only one of its literals can still hold. It returns the clause if none can,
-// else -1. The clause must follow at the current level, not below: it contains the negation of something decided there, or
-// this is the root.
+// add adds a clause and sets its last literal that can still hold, if there is only one. It returns the
+// clause if none can hold, otherwise -1. The clause must follow at the current level, not below: it contains
+// the negation of something decided there, or the current level is the root.
 func (s *solver) add(c clause) int {
 	i := len(s.clauses)
 	s.grow()
@@ -136,7 +137,7 @@ func (s *solver) add(c clause) int {
 	return -1
 }
 
-// rank orders literals by how fit they are to be watched.
+// rank orders literals by how suitable they are to be watched.
 func (s *solver) rank(l literal) int {
 	switch {
 	case s.isTrue(l):
@@ -147,7 +148,7 @@ func (s *solver) rank(l literal) int {
 	return s.depth(l)
 }
 
-// propagate draws all conclusions from what was decided. It returns the clause that cannot be met, or -1.
+// propagate draws all conclusions from the decisions so far. It returns the clause that cannot be met, or -1.
 func (s *solver) propagate() (int, error) {
 	for s.head < len(s.trail) {
 		l := s.trail[s.head]
@@ -165,7 +166,7 @@ func (s *solver) propagate() (int, error) {
 		}
 		conflict := -1
 		for _, r := range rules {
-			// A clause of one literal is not watched: it must be the one that is learnt from.
+			// A clause of one literal is not watched: it must be the one to learn from.
 			if c := s.include(r); c >= 0 && (conflict < 0 || len(s.clauses[c].literals) < len(s.clauses[conflict].literals)) {
 				conflict = c
 			}
@@ -177,7 +178,7 @@ func (s *solver) propagate() (int, error) {
 	return -1, nil
 }
 
-// include adds a clause of a package, and remembers those that leave a choice.
+// include adds a clause of a package, and stores it among the choices if it leaves one.
 func (s *solver) include(c clause) int {
 	positive := 0
 	for _, l := range c.literals {
@@ -195,7 +196,8 @@ func (s *solver) include(c clause) int {
 	return s.add(c)
 }
 
-// visit looks at the clauses that watch the negation of a literal that became true.
+// visit examines the clauses that watch the negation of a literal that became true. It returns the clause
+// that cannot be met, or -1.
 func (s *solver) visit(l literal) int {
 	n := (-l).index()
 	list := s.watches[n]

@@ -2,7 +2,7 @@ package solve
 
 import "slices"
 
-// revert goes back to a level.
+// revert undoes all decisions back to a level.
 func (s *solver) revert(level int) {
 	if s.current() <= level {
 		return
@@ -19,8 +19,8 @@ func (s *solver) revert(level int) {
 	}
 }
 
-// analyze finds out why a clause cannot be met, and what to learn from it: a clause of which all but the first literal are
-// false at the returned level.
+// analyze finds out why a clause cannot be met. It returns the clause to learn, of which all literals except
+// the first are false at the returned level.
 func (s *solver) analyze(conflict int) (clause, int) {
 	learnt := clause{from: []int{conflict}}
 	seen := make(map[int]bool)
@@ -34,7 +34,7 @@ func (s *solver) analyze(conflict int) (clause, int) {
 			switch s.depth(l) {
 			case s.current():
 				open++
-			default: // the root's, too: they tell where a contradiction comes from
+			default: // those of the root as well: they show the origin of a contradiction
 				learnt.literals = append(learnt.literals, l)
 			}
 		}
@@ -66,8 +66,8 @@ func (s *solver) analyze(conflict int) (clause, int) {
 	return learnt, back
 }
 
-// proof lists the clauses that contradict each other, in order: those that led to a conflict at the root, without what was
-// learnt on the way but with what that came from.
+// proof returns the clauses that contradict each other, in order: those that led to a conflict at the root.
+// It replaces learnt clauses by those that they follow from.
 func (s *solver) proof(conflict int) []int {
 	positions := map[literal]int{}
 	for at, l := range s.trail {
@@ -82,7 +82,7 @@ func (s *solver) proof(conflict int) []int {
 		}
 	}
 	known := map[literal]bool{}
-	explain := func(literals []literal) { // why these do not hold
+	explain := func(literals []literal) { // adds the clauses because of which these do not hold
 		for _, l := range literals {
 			at, ok := positions[-l]
 			if !ok || known[l] || s.why[at] < 0 {

@@ -9,9 +9,10 @@ import (
 	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
 )
 
-// choose orders packages of which one is enough, best first, and drops those that never would be chosen. Its steps and their
-// order are those of libsolv's policy: repositories of the best priority, best architecture, newest version of each name,
-// nothing that another one obsoletes; then by name, except that packages come last of which something newer exists.
+// choose sorts packages of which one is enough, the best first, and drops those that would never be chosen.
+// Its steps and their order are those of libsolv's policy: repositories of the best priority, best
+// architecture, newest version of each name, nothing that another package obsoletes; then by name, with
+// packages of which a newer version exists at the end.
 func (u *universe) choose(options []literal) []literal {
 	out := u.best(options)
 	if len(out) < 2 {
@@ -21,7 +22,7 @@ func (u *universe) choose(options []literal) []literal {
 	return u.sortByCommonProvides(out)
 }
 
-// best is choose without the last steps, as it is done for what was asked for.
+// best is choose without the last steps, as needed for requests.
 func (u *universe) best(options []literal) []literal {
 	out := slices.Clone(options)
 	if len(out) < 2 {
@@ -42,7 +43,7 @@ func (u *universe) bestPriority(list []literal) []literal {
 	return slices.DeleteFunc(list, func(l literal) bool { p := u.all[l].pkg; return p != nil && p.Priority > best })
 }
 
-// bestArch drops 32 bit packages where there is one of 64 bits; noarch goes with both.
+// bestArch drops 32 bit packages if there is one of 64 bits; noarch packages stay in any case.
 func (u *universe) bestArch(list []literal) []literal {
 	best := 0
 	for _, l := range list {
@@ -51,7 +52,7 @@ func (u *universe) bestArch(list []literal) []literal {
 	return slices.DeleteFunc(list, func(l literal) bool { w := wordSize(u.all[l].Arch); return w != 0 && w != best })
 }
 
-// bestVersions leaves one package of each name, and of those none that another one obsoletes.
+// bestVersions keeps one package of each name, without those that another one obsoletes.
 func (u *universe) bestVersions(list []literal) []literal {
 	slices.SortFunc(list, func(a, b literal) int {
 		p, q := u.all[a], u.all[b]
@@ -69,7 +70,7 @@ func (u *universe) bestVersions(list []literal) []literal {
 	return list
 }
 
-// boolsFirst orders what is true before what is not.
+// boolsFirst sorts true before false.
 func boolsFirst(a, b bool) int {
 	switch {
 	case a == b:
@@ -80,7 +81,7 @@ func boolsFirst(a, b bool) int {
 	return 1
 }
 
-// dropObsoleted drops packages that another one of the list obsoletes, unless that is mutual.
+// dropObsoleted drops packages that another one of the list obsoletes, unless they obsolete each other.
 func (u *universe) dropObsoleted(list []literal) []literal {
 	over := func(a, b literal) bool { return supersedes(u.all[a].Metadata, u.all[b].Metadata) }
 	var out []literal
@@ -92,7 +93,7 @@ func (u *universe) dropObsoleted(list []literal) []literal {
 	return out
 }
 
-// reaches tells whether one package of a list obsoletes another one, perhaps by way of further ones.
+// reaches reports whether one package of a list obsoletes another one, directly or through further ones.
 func (u *universe) reaches(list []literal, from, to literal) bool {
 	seen := map[literal]bool{from: true}
 	next := []literal{from}
@@ -112,7 +113,7 @@ func (u *universe) reaches(list []literal, from, to literal) bool {
 	return false
 }
 
-// oldLast moves packages to the end of which there is a newer version, in any repository that counts as much.
+// oldLast moves packages to the end if a newer version exists in a repository of the same priority.
 func (u *universe) oldLast(list []literal) []literal {
 	var good, bad []literal
 	for _, l := range list {
@@ -136,7 +137,7 @@ func (u *universe) isOld(l literal) bool {
 		case m == l || q.Arch != p.Arch:
 			return false
 		case q.pkg == nil:
-			return true // to libsolv, what is installed counts more than any repository
+			return true // for libsolv, an installed package has precedence over any repository
 		case q.pkg.Priority != p.pkg.Priority:
 			return q.pkg.Priority < p.pkg.Priority
 		}
@@ -144,8 +145,8 @@ func (u *universe) isOld(l literal) bool {
 	})
 }
 
-// sortByCommonProvides moves packages back that provide older versions of something than others of the list do: so
-// java-17 comes before java-11 where java is needed.
+// sortByCommonProvides moves packages back if they provide older versions of something than others in the
+// list: java-17 comes before java-11 if java is needed.
 func (u *universe) sortByCommonProvides(list []literal) []literal {
 	type provision struct {
 		at int
@@ -159,7 +160,7 @@ func (u *universe) sortByCommonProvides(list []literal) []literal {
 			}
 		}
 	}
-	newest := func(a, b provision) int { // as ranges: those that reach higher first
+	newest := func(a, b provision) int { // as ranges: the one that reaches higher comes first
 		return cmp.Or(-compareLoosely(a.r.EVR, b.r.EVR), boolsFirst(b.r.Op == "<", a.r.Op == "<"))
 	}
 	slices.SortStableFunc(all, func(a, b provision) int { return cmp.Or(strings.Compare(a.r.Name, b.r.Name), newest(a, b)) })
@@ -177,22 +178,22 @@ func (u *universe) sortByCommonProvides(list []literal) []literal {
 	if !found {
 		return list
 	}
-	places := make([]int, len(list))
+	order := make([]int, len(list))
 	for i, l := range list {
-		places[i] = i
+		order[i] = i
 		if u.all[l].pkg == nil {
 			behind[i] = 0
 		}
 	}
-	slices.SortStableFunc(places, func(a, b int) int { return cmp.Compare(behind[a], behind[b]) })
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(behind[a], behind[b]) })
 	out := make([]literal, len(list))
-	for i, at := range places {
+	for i, at := range order {
 		out[i] = list[at]
 	}
 	return out
 }
 
-// compareLoosely is Compare, except that a missing release equals all.
+// compareLoosely is Compare, except that a missing release equals every release.
 func compareLoosely(a, b rpmfile.EVR) int {
 	if a.Release == "" || b.Release == "" {
 		a.Release, b.Release = "", ""
@@ -200,7 +201,7 @@ func compareLoosely(a, b rpmfile.EVR) int {
 	return rpmfile.Compare(a, b)
 }
 
-// looksLikeDigest tells whether a version is that of a symbol, not of something that gets newer.
+// looksLikeDigest reports whether a version is that of a symbol, which does not become newer.
 func looksLikeDigest(version string) bool {
 	return len(version) >= 4 && strings.Trim(version, "0123456789abcdef") == ""
 }

@@ -7,7 +7,8 @@ import (
 	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
 )
 
-// wordSize is 64 or 32, and 0 of noarch. Packages of one name but different word sizes can be installed together.
+// wordSize returns 64 or 32, and 0 for noarch. Packages of one name but different word sizes can be installed
+// together.
 func wordSize(arch string) int {
 	switch arch {
 	case "noarch":
@@ -22,7 +23,7 @@ func together(a, b string) bool {
 	return wordSize(a) != wordSize(b) && wordSize(a) != 0 && wordSize(b) != 0
 }
 
-// supersedes tells whether a package replaces another one of a different name.
+// supersedes reports whether a package obsoletes another one of a different name.
 func supersedes(p, other *rpmfile.Metadata) bool {
 	if p.Name == other.Name || together(p.Arch, other.Arch) {
 		return false
@@ -31,8 +32,8 @@ func supersedes(p, other *rpmfile.Metadata) bool {
 	return slices.ContainsFunc(p.Obsoletes, func(r rpmfile.Relation) bool { return r.Matches(self) })
 }
 
-// replaces lists the installed packages that cannot stay when a package comes, because it is another version of them or
-// obsoletes them.
+// replaces returns the installed packages that cannot stay if a package is installed, because it is another
+// version of them or obsoletes them.
 func (u *universe) replaces(n int) []int {
 	p := u.all[n]
 	if p.pkg == nil {
@@ -56,9 +57,9 @@ func (u *universe) replaces(n int) []int {
 	return out
 }
 
-// installsBeside tells whether several versions of a package may be installed: kernels, their modules and their development
-// files. The provides are those of the defaults of dnf (installonlypkgs) and zypper (provides:multiversion); the names are
-// those of yum in el7, whose packages provide no such thing.
+// installsBeside reports whether several versions of a package may be installed: kernels, their modules and
+// their development files. The provides are those of the defaults of dnf (installonlypkgs) and zypper
+// (provides:multiversion). The names are those of el7's yum, whose packages have no such provides.
 func installsBeside(m *rpmfile.Metadata) bool {
 	if slices.ContainsFunc(m.Provides, func(r rpmfile.Relation) bool {
 		switch r.Name {

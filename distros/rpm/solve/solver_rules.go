@@ -7,7 +7,8 @@ import (
 	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
 )
 
-// rules are the clauses of a package that hold once it is there. What was wrong among installed packages before stays so.
+// rules returns the clauses that hold once a package is in the solution. Problems that installed packages had
+// before are allowed.
 func (u *universe) rules(n int) ([]clause, error) {
 	p := u.all[n]
 	var out []clause
@@ -27,7 +28,7 @@ func (u *universe) rules(n int) ([]clause, error) {
 			return nil, err
 		}
 		for _, l := range list {
-			// A package never conflicts with what it provides itself.
+			// A package never conflicts with something that it provides itself.
 			if int(l) != n && (p.pkg != nil || u.all[l].pkg != nil) {
 				out = append(out, clause{literals: []literal{-literal(n), -l}, reason: byConflict, Matches: n, text: r.String(), name: r.Name})
 			}
@@ -36,7 +37,7 @@ func (u *universe) rules(n int) ([]clause, error) {
 	return append(out, u.replacements(n)...), nil
 }
 
-// requirement is what a package needs as clauses.
+// requirement returns a requirement of a package as clauses.
 func (u *universe) requirement(n int, r rpmfile.Requirement) ([]clause, error) {
 	form, err := u.normal(r, false)
 	if err != nil {
@@ -62,8 +63,9 @@ func (u *universe) requirement(n int, r rpmfile.Requirement) ([]clause, error) {
 	return out, nil
 }
 
-// upgradesOnly is a clause without the packages that are new to the system, if what is installed or an upgrade of it can meet
-// the clause; nil if that makes no difference. Such clauses are given up when they cannot be met.
+// upgradesOnly returns the clause without the packages that are new to the system, if an installed package or
+// an upgrade of it can meet the clause; nil if that makes no difference. Such clauses are dropped if they
+// cannot be met.
 func (u *universe) upgradesOnly(c []literal) []literal {
 	var few []literal
 	var olds []int
@@ -91,7 +93,7 @@ func (u *universe) upgradesOnly(c []literal) []literal {
 	if !choice || len(olds) == 0 {
 		return nil
 	}
-	// Where an installed package and all its upgrades meet the clause, it is met in any case.
+	// If an installed package and all its upgrades meet the clause, it is met in any case.
 	for _, old := range olds {
 		if slices.ContainsFunc(u.ways[old], func(l literal) bool { return !slices.Contains(c, l) }) {
 			return few
@@ -100,7 +102,7 @@ func (u *universe) upgradesOnly(c []literal) []literal {
 	return nil
 }
 
-// replaced is the installed package that another one takes the place of; 0 if there is none.
+// replaced returns the installed package that another one replaces; 0 if there is none.
 func (u *universe) replaced(n int) int {
 	if n < 0 || u.all[n].pkg == nil {
 		return 0
@@ -121,15 +123,15 @@ func (u *universe) replaced(n int) int {
 	return 0
 }
 
-// metBefore tells whether installed packages met a requirement before anything was changed.
+// metBefore reports whether the installed packages meet a requirement without any change.
 func (u *universe) metBefore(form [][]literal) bool {
 	return !slices.ContainsFunc(form, func(c []literal) bool {
 		return !slices.ContainsFunc(c, func(l literal) bool { return (l.pkg() <= u.installed) == (l > 0) })
 	})
 }
 
-// replacements are the clauses that keep two packages apart of which one replaces the other: because it obsoletes it, or
-// because both have the same name and are not of those that are installed beside each other.
+// replacements returns the clauses that exclude two packages of which one replaces the other: because it
+// obsoletes it, or because both have the same name and are not installed side by side.
 func (u *universe) replacements(n int) []clause {
 	p := u.all[n]
 	var out []clause
@@ -142,7 +144,7 @@ func (u *universe) replacements(n int) []clause {
 		}
 	}
 	if p.pkg == nil || p.beside {
-		return out // an installed one: the other one says it
+		return out // it is installed: the other package has this clause
 	}
 	for _, l := range u.named(p.Name) {
 		if int(l) != n && !together(p.Arch, u.all[l].Arch) {
@@ -152,8 +154,9 @@ func (u *universe) replacements(n int) []clause {
 	return out
 }
 
-// stay lists what can be there instead of an installed package, itself first: newer versions, and packages that obsolete it.
-// Packages are not downgraded, and their architecture does not change but from or to noarch.
+// stay returns the packages that can take an installed package's place, itself first: newer versions, and
+// packages that obsolete it. Packages are not downgraded, and their architecture does not change except from
+// or to noarch.
 func (u *universe) stay(n int) []literal {
 	p := u.all[n]
 	out := []literal{literal(n)}
@@ -173,8 +176,9 @@ func (u *universe) stay(n int) []literal {
 	return out
 }
 
-// multilib is the clause that a package of 32 bits comes only together with that of 64 bits of the same name, if there is one,
-// as dnf has it; nil for others, and for what was asked for by its architecture.
+// multilib returns the clause that a package of 32 bits is installed only together with that of 64 bits of
+// the same name, if there is one, as with dnf; nil for others, and for packages that were requested with
+// their architecture.
 func (u *universe) multilib(n int) *clause {
 	p := u.all[n]
 	if p.pkg == nil || wordSize(p.Arch) != 32 || wordSize(u.x.Arch()) != 64 || slices.Contains(u.asked, literal(n)) {

@@ -7,24 +7,25 @@ import (
 	"slices"
 )
 
-// maxLearnt ends a search that leads nowhere. Real repositories need less than a hundred.
+// maxLearnt ends a search that finds no solution. Real repositories need fewer than a hundred learnt clauses.
 const maxLearnt = 20000
 
-// maxMinimized bounds how often a solution is made smaller.
+// maxMinimized limits the attempts to make a solution smaller.
 const maxMinimized = 1000
 
-// errUnsolvable says that the clauses contradict each other; the solver's proof tells which.
+// errUnsolvable says that the clauses contradict each other; the solver's proof says which.
 var errUnsolvable = errors.New("unsolvable")
 
-// unsolvable carries the clauses that contradict each other.
+// unsolvable is the error that holds the clauses which contradict each other.
 type unsolvable struct{ proof []int }
 
 func (*unsolvable) Error() string { return errUnsolvable.Error() }
 
 func (*unsolvable) Unwrap() error { return errUnsolvable }
 
-// run decides until everything is met: what was asked for first, then that what is installed stays, then what all that
-// needs. Last it tries to do without packages that only were chosen because a better choice came later.
+// run decides until everything is met: first the requests, then that installed packages stay, then the
+// requirements of all these. At last it tries to remove packages that were chosen before a better choice was
+// known.
 func (s *solver) run(ctx context.Context, requests []int) error {
 	s.grow()
 	if err := s.settle(); err != nil {
@@ -72,7 +73,7 @@ func (s *solver) decide(l literal) {
 	s.set(l, -1)
 }
 
-// settle propagates, and learns from conflicts until there is none.
+// settle propagates, and learns from conflicts until there are none.
 func (s *solver) settle() error {
 	for {
 		conflict, err := s.propagate()
@@ -94,7 +95,8 @@ func (s *solver) settle() error {
 	}
 }
 
-// nextRequest are the packages that would meet a request which nothing meets yet, best first; nil: all are met.
+// nextRequest returns the packages that would meet a request which is not met yet, best first; nil if all are
+// met.
 func (s *solver) nextRequest(requests []int) []literal {
 	for _, i := range requests {
 		options := s.open(i)
@@ -115,8 +117,8 @@ func (s *solver) nextRequest(requests []int) []literal {
 	return nil
 }
 
-// nextInstalled is an installed package that nothing was decided about: it stays. If it cannot stay and what can replace it
-// has not been decided, these are the replacements.
+// nextInstalled returns an installed package that is undecided: it stays. If it cannot stay and its
+// replacements are undecided, it returns those. It returns nil if nothing is left.
 func (s *solver) nextInstalled() []literal {
 	for p := 1; p <= s.u.installed; p++ {
 		if s.undecided(literal(p)) {
@@ -131,18 +133,19 @@ func (s *solver) nextInstalled() []literal {
 	return nil
 }
 
-// round goes through all requirements that leave a choice, again and again until nothing is left to decide: first it decides
-// those of which policy leaves one way only, then all.
+// round visits all requirements that leave a choice until nothing is left to decide: first it decides those
+// for which the policy leaves one option only, then all.
 type round struct {
 	level int // at its start; 0: it has not started
 	last  int // clause that was decided last; -1: none
-	put   int // the first clause that was put off; -1: none
+	put   int // the first clause that was postponed; -1: none
 	free  bool
 }
 
 func newRound(s *solver) round { return round{level: s.current(), last: -1, put: -1} }
 
-// nextRequirement are the packages that would meet a requirement of something that is there, best first; nil: all are met.
+// nextRequirement returns the packages that would meet a requirement of a package in the solution, best
+// first; nil if all are met.
 func (s *solver) nextRequirement(r *round) []literal {
 	start := 0
 	if r.last >= 0 {
@@ -172,13 +175,14 @@ func (s *solver) nextRequirement(r *round) []literal {
 	}
 }
 
-// compareChoices is the order in which requirements are looked at, that of libsolv: those of the last package first.
+// compareChoices is the order in which requirements are visited. It is that of libsolv: those of the last
+// package first.
 func (s *solver) compareChoices(i, j int) int {
 	return slices.CompareFunc(s.ordered[i], s.ordered[j], s.u.compareLiterals)
 }
 
-// open lists the undecided packages that would meet a clause; nil if it is met, or does not matter yet because one of those
-// that it speaks of is not there.
+// open returns the undecided packages that would meet a clause; nil if it is met, or not relevant yet because
+// one of the packages that it depends on is not in the solution.
 func (s *solver) open(i int) []literal {
 	var out []literal
 	for _, l := range s.clauses[i].literals {
@@ -193,8 +197,8 @@ func (s *solver) open(i int) []literal {
 	return out
 }
 
-// minimize looks for a choice of which an alternative is there now, too, for another reason. It takes that one instead, the
-// earliest of such choices first.
+// minimize searches for a decision of which an alternative is now in the solution for another reason. It
+// decides for that alternative instead, for the earliest such decision, and returns false if there is none.
 func (s *solver) minimize() bool {
 	if s.minimized++; s.minimized > maxMinimized {
 		return false
@@ -205,7 +209,7 @@ func (s *solver) minimize() bool {
 			if l != 0 && s.level[l] > b.level {
 				level := b.level
 				others := slices.Clone(b.others)
-				others[k] = 0 // so that it does not come again
+				others[k] = 0 // so that it is not tried again
 				s.revert(level)
 				s.branches = append(s.branches, branch{level: level, others: others})
 				s.decide(l)

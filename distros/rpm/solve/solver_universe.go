@@ -9,37 +9,39 @@ import (
 	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
 )
 
-// solvable is a package that is installed or that could be.
+// solvable is a package that is installed or could be.
 type solvable struct {
 	*rpmfile.Metadata
 	pkg     *rpm.Package // nil: installed
-	beside  bool         // other versions of it may be installed beside it
+	beside  bool         // other versions may be installed beside it
 	offered bool         // it is installed, and a repository has the same version
 }
 
 func (p *solvable) String() string { return p.Name + " " + evrText(p.EVR) }
 
-// universe numbers packages: the installed ones from 1 on, those of the index as they come up.
+// universe assigns numbers to packages: from 1 to the installed ones, then to those of the index when they
+// are first used.
 type universe struct {
 	x         Repositories
 	owned     func(path string) ([]*rpm.Package, error) // Repositories.Owners
-	all       []*solvable                               // all[0] is nobody
+	all       []*solvable                               // all[0] is unused
 	installed int
-	stays     []int       // by installed package: the clause that it stays,
-	ways      [][]literal // and what that says
+	stays     []int       // by installed package: the number of its byStaying clause,
+	ways      [][]literal // and the literals of that clause
 	asked     []literal   // packages that would meet a request
 	numbers   map[*rpm.Package]int
 	same      map[string]int   // installed packages by name, version and architecture
 	names     map[string][]int // installed packages by name
 	provided  map[string][]int // installed packages by what they provide, and by path
-	foreign   bool             // packages of the other word size count, too
-	lists     bool             // the lists of files have to be asked even if something installed has a file
-	guessed   map[int]bool     // packages thought to have a file because an installed version of theirs has it
-	givenUp   map[literal]bool // packages that no preference leaves out any more
+	foreign   bool             // packages of the other word size are considered, too
+	lists     bool             // the lists of files must be used even if an installed package has a file
+	guessed   map[int]bool     // packages assumed to have a file because an installed version of them has it
+	givenUp   map[literal]bool // packages that are exempt from all preferences
 	cache     map[rpmfile.Relation][]literal
 }
 
-// newUniverse starts with what is installed; packages without an architecture (keys) and sources are left out.
+// newUniverse returns a universe of the installed packages, without packages that have no architecture (keys)
+// and sources.
 func newUniverse(x Repositories, owned func(string) ([]*rpm.Package, error), installed []rpmfile.Metadata, foreign bool) *universe {
 	u := &universe{
 		x: x, owned: owned, all: []*solvable{nil}, numbers: map[*rpm.Package]int{}, same: map[string]int{}, names: map[string][]int{},
@@ -51,7 +53,7 @@ func newUniverse(x Repositories, owned func(string) ([]*rpm.Package, error), ins
 			list = append(list, m)
 		}
 	}
-	slices.SortStableFunc(list, compareMetadata) // the same result whatever the order of the database
+	slices.SortStableFunc(list, compareMetadata) // so that the result does not depend on the order of the database
 	for _, m := range list {
 		n := len(u.all)
 		u.all = append(u.all, &solvable{Metadata: m, beside: installsBeside(m)})
@@ -65,7 +67,7 @@ func newUniverse(x Repositories, owned func(string) ([]*rpm.Package, error), ins
 			u.provided[f] = append(u.provided[f], n)
 		}
 		if wordSize(m.Arch) != wordSize(x.Arch()) && wordSize(m.Arch) != 0 {
-			u.foreign = true // what keeps it alive may have to be upgraded
+			u.foreign = true // the packages that need it may have to be upgraded
 		}
 	}
 	u.installed = len(u.all) - 1
@@ -82,7 +84,7 @@ func compareMetadata(a, b *rpmfile.Metadata) int {
 
 func identity(m *rpmfile.Metadata) string { return m.Name + " " + evrText(m.EVR) + " " + m.Arch }
 
-// order sorts packages of the universe whatever the order in which they came up.
+// order compares packages by properties that do not depend on the order in which they got their numbers.
 func (u *universe) order(a, b int) int {
 	p, q := u.all[a], u.all[b]
 	switch {
@@ -96,7 +98,7 @@ func (u *universe) order(a, b int) int {
 	return cmp.Or(compareMetadata(p.Metadata, q.Metadata), strings.Compare(p.pkg.Origin, q.pkg.Origin), cmp.Compare(a, b))
 }
 
-// compareLiterals orders literals as numbers that follow order.
+// compareLiterals compares literals as if the numbers followed order.
 func (u *universe) compareLiterals(a, b literal) int {
 	switch {
 	case a < 0 && b < 0:
@@ -109,7 +111,8 @@ func (u *universe) compareLiterals(a, b literal) int {
 	return u.order(int(a), int(b))
 }
 
-// number is that of a package of the index; that of the installed package if it is the same; 0 if it does not count here.
+// number returns the number of a package of the index; that of the installed package if it is the same; 0 if
+// the package is not considered.
 func (u *universe) number(p *rpm.Package) int {
 	if n, ok := u.numbers[p]; ok {
 		return n
@@ -127,8 +130,8 @@ func (u *universe) number(p *rpm.Package) int {
 	return n
 }
 
-// add adds packages of the index to a list of packages; those that are installed are left out, because what they say
-// themselves counts.
+// add adds packages of the index to a list of packages; installed ones are left out, because their own data
+// has precedence.
 func (u *universe) add(to []literal, packages []*rpm.Package) []literal {
 	for _, p := range packages {
 		if n := u.number(p); n > u.installed {
@@ -138,7 +141,7 @@ func (u *universe) add(to []literal, packages []*rpm.Package) []literal {
 	return to
 }
 
-// named lists the packages of a name, installed or not.
+// named returns the packages with a name, installed or not.
 func (u *universe) named(name string) []literal {
 	var out []literal
 	for _, n := range u.names[name] {
@@ -149,7 +152,7 @@ func (u *universe) named(name string) []literal {
 	return slices.Compact(out)
 }
 
-// providers lists the packages, installed or not, that meet a relation; sorted.
+// providers returns the packages, installed or not, that meet a relation, sorted.
 func (u *universe) providers(r rpmfile.Relation) ([]literal, error) {
 	if list, ok := u.cache[r]; ok {
 		return list, nil
@@ -173,8 +176,9 @@ func (u *universe) providers(r rpmfile.Relation) ([]literal, error) {
 	return out, nil
 }
 
-// owners adds those to the packages that provide a path which own it. Lists of files are large, so as long as something
-// installed has the file it is taken for granted that all versions of that have it; see Resolve for what is made of it.
+// owners adds the owners of a path to the packages that provide it. Lists of files are large. So if an
+// installed package has the file, owners assumes that all versions of it have the file; Resolve checks
+// whether the solution depends on that.
 func (u *universe) owners(path string, have []literal) ([]literal, error) {
 	if u.lists || len(have) == 0 {
 		packages, err := u.owned(path)

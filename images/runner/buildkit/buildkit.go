@@ -79,7 +79,7 @@ func New(ctx context.Context, o Options) (*Pool, error) {
 }
 
 func newPool(o Options) *Pool {
-	v := &voice{say: o.Say}
+	v := &serial{output: o.Say}
 	return &Pool{say: v.line, spool: &spool{dir: o.Work}, closing: make(chan struct{})}
 }
 

@@ -42,11 +42,11 @@ type worker struct {
 
 // job is one attempt at a step.
 type job struct {
-	step  runner.Step
-	root  *root
-	spool *spool
-	dir   string
-	say   func(string) // never nil, may be called by any goroutine until solve returns
+	step   runner.Step
+	root   *root
+	spool  *spool
+	dir    string
+	output func(string) // never nil, may be called by any goroutine until solve returns
 }
 
 // remote is a daemon that BuildKit's own client connects to.

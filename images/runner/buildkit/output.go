@@ -16,7 +16,7 @@ const maxPart = 16 << 10 // bytes of an unfinished line
 type output struct {
 	vertex digest.Digest // of the command
 	lines  *runner.Lines
-	say    func(string)
+	print  func(string)
 	parts  [3][]byte // unfinished lines of stdout (1) and stderr (2), which BuildKit keeps apart
 	cached bool
 }
@@ -25,7 +25,7 @@ func (o *output) take(s *client.SolveStatus) {
 	for _, v := range s.Vertexes {
 		if v.Digest == o.vertex && v.Cached && !o.cached {
 			o.cached = true
-			o.say("cached")
+			o.print("cached")
 		}
 	}
 	for _, l := range s.Logs {

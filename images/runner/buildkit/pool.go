@@ -78,7 +78,7 @@ func (p *Pool) probe(ctx context.Context, members []*member) []error {
 // Run implements runner.Runner. When a daemon cannot finish a step, because it died or its disk is full, the
 // step runs on the next daemon; a command that failed does not run again. The error says what happened on
 // each daemon.
-func (p *Pool) Run(ctx context.Context, s runner.Step, dir string, say func(line string)) error {
+func (p *Pool) Run(ctx context.Context, s runner.Step, dir string, output func(line string)) error {
 	if err := s.Check(); err != nil {
 		return err
 	}
@@ -97,9 +97,9 @@ func (p *Pool) Run(ctx context.Context, s runner.Step, dir string, say func(line
 		if err != nil {
 			return err
 		}
-		voice := &voice{say: say}
-		err = m.daemon.solve(ctx, job{step: s, root: root, spool: p.spool, dir: dir, say: voice.line})
-		voice.silence()
+		lines := &serial{output: output}
+		err = m.daemon.solve(ctx, job{step: s, root: root, spool: p.spool, dir: dir, output: lines.line})
+		lines.end()
 		p.give(m)
 		if err == nil {
 			return nil
@@ -114,8 +114,8 @@ func (p *Pool) Run(ctx context.Context, s runner.Step, dir string, say func(line
 			tried[m] = &attempts{}
 		}
 		tried[m].add(err, trouble.full)
-		if say != nil {
-			say(err.Error())
+		if output != nil {
+			output(err.Error())
 		}
 	}
 }
@@ -262,23 +262,23 @@ func empty(dir string) error {
 	return nil
 }
 
-// voice passes lines to a caller that must not be called by two goroutines at the same time, nor after Run
+// serial passes lines to a caller that must not be called by two goroutines at the same time, nor after Run
 // has returned.
-type voice struct {
-	mu  sync.Mutex
-	say func(string)
+type serial struct {
+	mu     sync.Mutex
+	output func(string)
 }
 
-func (v *voice) line(s string) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if v.say != nil {
-		v.say(s)
+func (l *serial) line(s string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.output != nil {
+		l.output(s)
 	}
 }
 
-func (v *voice) silence() {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	v.say = nil
+func (l *serial) end() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.output = nil
 }

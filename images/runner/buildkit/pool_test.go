@@ -53,7 +53,7 @@ func (f *fake) solve(ctx context.Context, j job) error {
 	if err := os.WriteFile(filepath.Join(j.dir, "result"), nil, 0o600); err != nil {
 		return err
 	}
-	j.say("started")
+	j.output("started")
 	if do == nil {
 		return nil
 	}

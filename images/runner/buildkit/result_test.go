@@ -174,8 +174,8 @@ func TestOutput(t *testing.T) {
 	t.Parallel()
 	vertex := digest.FromString("exec")
 	var lines []string
-	say := func(line string) { lines = append(lines, line) }
-	o := &output{vertex: vertex, lines: runner.NewLines(say), say: say}
+	write := func(line string) { lines = append(lines, line) }
+	o := &output{vertex: vertex, lines: runner.NewLines(write), print: write}
 	log := func(of digest.Digest, stream int, text string) *client.VertexLog {
 		return &client.VertexLog{Vertex: of, Stream: stream, Data: []byte(text)}
 	}

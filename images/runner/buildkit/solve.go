@@ -56,7 +56,7 @@ func (r *remote) solve(ctx context.Context, j job) error {
 	limit := true
 	err := r.attempt(ctx, j, limit)
 	if err != nil && j.step.Memory > 0 && refusesLimits(err) && context.Cause(ctx) == nil {
-		j.say(fmt.Sprintf("buildkitd at %s cannot limit the memory of a step (v0.33 is the first that can): it runs without the limit", r.address))
+		j.output(fmt.Sprintf("buildkitd at %s cannot limit the memory of a step (v0.33 is the first that can): it runs without the limit", r.address))
 		limit = false
 		err = r.attempt(ctx, j, limit)
 	}
@@ -99,7 +99,7 @@ func (r *remote) attempt(ctx context.Context, j job, limit bool) error {
 	tell := func(line string) { r.tell(r.address + ": " + j.step.Name + ": " + line) }
 	blobs := &store{root: j.root, spool: j.spool, tell: tell, told: map[digest.Digest]bool{}}
 	result := newResult(j.dir)
-	out := &output{vertex: exec, lines: runner.NewLines(j.say), say: j.say}
+	out := &output{vertex: exec, lines: runner.NewLines(j.output), print: j.output}
 	// The goroutine drains the channel until Solve closes it, also after ctx has ended: a Solve that cannot
 	// write to it never returns.
 	status := make(chan *client.SolveStatus)

@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -14,6 +15,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/driver-container/driver-container/images/workdir"
 )
 
 // groupFile is a file in a step's folder that names the step's cgroup, so that a cleanup after a dead owner
@@ -116,12 +119,12 @@ func ownCgroup(file string) (string, error) {
 }
 
 // make creates the cgroup of a step; it returns nil where none can be created.
-func (c cgroups) make(f *folder, memory int64) (*cgroup, error) {
+func (c cgroups) make(f *workdir.Dir, memory int64) (*cgroup, error) {
 	if c.parent == "" {
 		return nil, nil //nolint:nilnil // a nil group does nothing
 	}
-	g := &cgroup{dir: filepath.Join(c.parent, groupPrefix+strconv.Itoa(os.Getpid())+"-"+f.name)}
-	if err := os.WriteFile(filepath.Join(f.path, groupFile), []byte(g.dir), 0o600); err != nil {
+	g := &cgroup{dir: filepath.Join(c.parent, groupPrefix+strconv.Itoa(os.Getpid())+"-"+filepath.Base(f.Path))}
+	if err := os.WriteFile(filepath.Join(f.Path, groupFile), []byte(g.dir), 0o600); err != nil {
 		return nil, err
 	}
 	if err := os.Mkdir(g.dir, 0o755); err != nil {
@@ -191,4 +194,13 @@ func removeCgroup(dir string) error {
 		<-time.After(10 * time.Millisecond)
 	}
 	return fmt.Errorf("remove cgroup %s: it still has processes", dir)
+}
+
+// removeStaleGroup removes the cgroup of a step whose owner died.
+func removeStaleGroup(work *os.Root, name string) error {
+	group, err := work.ReadFile(path.Join(name, groupFile))
+	if err != nil {
+		return nil //nolint:nilerr // the owner died before it had one
+	}
+	return removeCgroup(string(group))
 }

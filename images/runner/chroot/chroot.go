@@ -23,6 +23,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/driver-container/driver-container/images/runner"
+	"github.com/driver-container/driver-container/images/workdir"
 )
 
 // Options say where a Runner works.
@@ -40,6 +41,9 @@ type Runner struct {
 
 var _ runner.Runner = (*Runner)(nil)
 
+// folderPrefix begins the names of the folders of steps.
+const folderPrefix = "step-"
+
 // New prepares the folder and removes folders of dead owners from it. It does not test whether this machine
 // lets it run anything: see Supported.
 func New(o Options) (*Runner, error) {
@@ -53,7 +57,7 @@ func New(o Options) (*Runner, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make the folder for the roots of steps: %w", err)
 	}
-	if err := sweep(work); err != nil {
+	if err := workdir.Sweep(work, folderPrefix, removeStaleGroup); err != nil {
 		return nil, fmt.Errorf("remove what an earlier run left in %s: %w", work, err)
 	}
 	return &Runner{work: work, groups: findCgroups()}, nil
@@ -89,7 +93,7 @@ func Supported() (err error) {
 }
 
 // Run executes a step: see runner.Runner.
-func (r *Runner) Run(ctx context.Context, s runner.Step, dir string, say func(line string)) (err error) {
+func (r *Runner) Run(ctx context.Context, s runner.Step, dir string, output func(line string)) (err error) {
 	if err := s.Check(); err != nil {
 		return err
 	}
@@ -97,12 +101,12 @@ func (r *Runner) Run(ctx context.Context, s runner.Step, dir string, say func(li
 		return fmt.Errorf("%s: %w: the chroot runner of this %s machine cannot run programs for %s: use BuildKit with a builder that can",
 			s.Name, runner.ErrUnavailable, runtime.GOARCH, s.Arch)
 	}
-	f, err := newFolder(r.work)
+	f, err := workdir.New(r.work, folderPrefix)
 	if err != nil {
 		return fmt.Errorf("%s: make a root for it in %s: %w", s.Name, r.work, err)
 	}
-	defer func() { err = errors.Join(err, f.remove()) }()
-	if err := r.step(ctx, s, f, dir, say); err != nil {
+	defer func() { err = errors.Join(err, f.Remove()) }()
+	if err := r.step(ctx, s, f, dir, output); err != nil {
 		if ctx.Err() != nil {
 			return fmt.Errorf("%s: %w", s.Name, context.Cause(ctx))
 		}
@@ -111,8 +115,8 @@ func (r *Runner) Run(ctx context.Context, s runner.Step, dir string, say func(li
 	return nil
 }
 
-func (r *Runner) step(ctx context.Context, s runner.Step, f *folder, dir string, say func(string)) error {
-	root, err := f.root()
+func (r *Runner) step(ctx context.Context, s runner.Step, f *workdir.Dir, dir string, output func(string)) error {
+	root, err := makeRoot(f.Path)
 	if err != nil {
 		return err
 	}
@@ -120,15 +124,15 @@ func (r *Runner) step(ctx context.Context, s runner.Step, f *folder, dir string,
 	if err := runnable(root.Name()); err != nil {
 		return fmt.Errorf("%s: %w", s.Name, err)
 	}
-	output, err := unpack(ctx, root, s)
+	result, err := unpack(ctx, root, s)
 	if err != nil {
 		return fmt.Errorf("%s: unpack its root: %w", s.Name, err)
 	}
 	settle()
-	if err := r.execute(ctx, s, f, say); err != nil {
+	if err := r.execute(ctx, s, f, output); err != nil {
 		return err
 	}
-	from, err := root.OpenRoot(output)
+	from, err := root.OpenRoot(result)
 	if err != nil {
 		return fmt.Errorf("%s: open what the command left in %s: %w", s.Name, s.Output, err)
 	}
@@ -150,4 +154,16 @@ func runnable(dir string) error {
 		return fmt.Errorf("%w: %s is mounted noexec, so no program starts from it: name another folder, or use BuildKit", runner.ErrUnavailable, dir)
 	}
 	return nil
+}
+
+// makeRoot creates the folder that becomes the root of a step, in the step's private folder.
+func makeRoot(dir string) (*os.Root, error) {
+	path := filepath.Join(dir, "root")
+	if err := os.Mkdir(path, 0o755); err != nil {
+		return nil, err
+	}
+	if err := os.Chmod(path, 0o755); err != nil { // independent of the umask
+		return nil, err
+	}
+	return os.OpenRoot(path)
 }

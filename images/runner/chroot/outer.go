@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/driver-container/driver-container/images/runner"
+	"github.com/driver-container/driver-container/images/workdir"
 )
 
 // config is what the inner process reads from a pipe. No other process can read it, and it cannot leak into a
@@ -45,13 +46,13 @@ type inner struct {
 }
 
 // execute runs the command in the unpacked root and returns nil or the way in which it failed.
-func (r *Runner) execute(ctx context.Context, s runner.Step, f *folder, say func(string)) (err error) {
+func (r *Runner) execute(ctx context.Context, s runner.Step, f *workdir.Dir, output func(string)) (err error) {
 	lines := runner.NewLines(func(line string) {
-		if say != nil && ctx.Err() == nil {
-			say(line)
+		if output != nil && ctx.Err() == nil {
+			output(line)
 		}
 	})
-	in := inner{lines: lines, config: config{Root: f.path + "/root", Args: s.Args, Env: s.Env}}
+	in := inner{lines: lines, config: config{Root: f.Path + "/root", Args: s.Args, Env: s.Env}}
 	in.group, err = r.groups.make(f, s.Memory)
 	if err != nil {
 		return fmt.Errorf("%s: %w", s.Name, err)

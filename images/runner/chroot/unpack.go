@@ -15,6 +15,7 @@ import (
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
+	"github.com/driver-container/driver-container/distros/readahead"
 	"github.com/driver-container/driver-container/images/rootfs"
 	"github.com/driver-container/driver-container/images/runner"
 )
@@ -75,7 +76,7 @@ func (t *tree) layer(ctx context.Context, l v1.Layer) (err error) {
 	defer func() { err = errors.Join(err, r.Close()) }()
 	sum := sha256.New()
 	t.fresh = map[string]bool{}
-	if err := t.archive(ctx, newAhead(io.TeeReader(r, sum))); err != nil {
+	if err := t.archive(ctx, readahead.New(io.TeeReader(r, sum))); err != nil {
 		return err
 	}
 	if got := hex.EncodeToString(sum.Sum(nil)); want.Algorithm != "sha256" || got != want.Hex {
@@ -85,8 +86,8 @@ func (t *tree) layer(ctx context.Context, l v1.Layer) (err error) {
 }
 
 // archive reads the layer to the end of its content, not only to the end of the archive.
-func (t *tree) archive(ctx context.Context, a *ahead) error {
-	defer a.wait()
+func (t *tree) archive(ctx context.Context, a *readahead.Reader) error {
+	defer a.Stop()
 	if err := t.entries(ctx, a); err != nil {
 		return err
 	}

@@ -6,13 +6,16 @@ import (
 	"math/bits"
 )
 
-// The layout of Berkeley DB's hash files, versions 8 to 10, as far as rpm uses it. All numbers are in the byte order of the
-// machine that made the file. A page begins with
+// The layout of Berkeley DB's hash files, versions 8 to 10, as far as rpm uses it. All numbers are in the
+// byte order of the machine that made the file. A page begins with these fields, given as offset, name and
+// size:
 //
-//	0 log position (8)   8 its number (4)   12 previous (4)   16 next (4)   20 entries (2)   22 first used byte (2)   24 level (1)   25 type (1)
+//	0 log position (8)   8 its number (4)   12 previous (4)   16 next (4)
+//	20 entries (2)   22 first used byte (2)   24 level (1)   25 type (1)
 //
-// followed in hash pages by the offsets of entries, 2 bytes each; entries lie from the end of the page downwards, keys at
-// even and values at odd indexes. Overflow pages carry the number of their bytes at 22 and the bytes from 26.
+// In hash pages, the offsets of entries follow, 2 bytes each; entries fill the page from its end downwards,
+// with keys at even and values at odd indexes. Overflow pages have the number of their bytes at 22 and the
+// bytes from 26.
 const (
 	bdbMagic      = 0x061561
 	bdbMetaBytes  = 512
@@ -27,10 +30,10 @@ const (
 	bdbEntryOverflow = 3 // type, 3 unused, page (4), length (4)
 	bdbOverflowBytes = 12
 
-	bdbSpares = 32 // each tells where the pages of one doubling of the buckets begin
+	bdbSpares = 32 // each says where the pages of one doubling of the buckets begin
 )
 
-// BDBLayout is what a new hash file takes over from an old one.
+// BDBLayout holds the properties of an old hash file that a new one takes over.
 type BDBLayout struct {
 	Order    binary.ByteOrder
 	PageSize int
@@ -81,12 +84,12 @@ func parseBDB(data []byte) (bdbMeta, error) {
 	return m, nil
 }
 
-// bucketPage tells where the pages of a bucket begin. The sum may wrap around; readers check the result.
+// bucketPage returns the first page of a bucket. The sum may wrap around; readers check the result.
 func (m *bdbMeta) bucketPage(bucket uint32) uint32 {
 	return bucket + m.spares[min(bits.Len32(bucket), bdbSpares-1)]
 }
 
-// bdbHash is the function that spreads keys over buckets: FNV-1 without its offset.
+// bdbHash is the hash function that distributes keys over buckets: FNV-1 without its offset.
 func bdbHash(key []byte) uint32 {
 	var h uint32
 	for _, c := range key {

@@ -2,8 +2,9 @@ package blobs
 
 import "fmt"
 
-// bdbReader walks a hash file that is in memory. Every page is visited at most once, over all buckets and values: a cycle
-// or a page that two owners share is an error, and so time and memory are bounded by the size of the file.
+// bdbReader reads a hash file in memory. It visits every page at most once, over all buckets and values. A
+// cycle, or a page that two owners share, is an error. Time and memory are therefore bounded by the size of
+// the file.
 type bdbReader struct {
 	bdbMeta
 	data  []byte
@@ -12,8 +13,8 @@ type bdbReader struct {
 	total int
 }
 
-// ReadBDB reads the file Packages: 4-byte keys, the numbers of packages, and headers; under number 0 the highest number that
-// was given. Errors are ErrFormat.
+// ReadBDB reads the file Packages. Its keys have 4 bytes and are the numbers of packages; its values are
+// headers. The record with number 0 holds the highest number that was assigned. Errors are ErrFormat.
 func ReadBDB(data []byte) (Contents, BDBLayout, error) {
 	meta, err := parseBDB(data)
 	if err != nil {
@@ -28,7 +29,7 @@ func ReadBDB(data []byte) (Contents, BDBLayout, error) {
 	return r.out, BDBLayout{meta.order, meta.pageSize}, nil
 }
 
-// page returns a page after noting that it was visited.
+// page returns a page and marks it as visited.
 func (r *bdbReader) page(number uint32) ([]byte, error) {
 	if number == 0 || number > r.lastPage {
 		return nil, fmt.Errorf("%w: page %d of %d", ErrFormat, number, r.lastPage)
@@ -62,7 +63,7 @@ func (r *bdbReader) bucket(bucket uint32) error {
 	return nil
 }
 
-// entries reads the pairs of a hash page.
+// entries reads the pairs of keys and values of a hash page.
 func (r *bdbReader) entries(p []byte) error {
 	n := int(r.order.Uint16(p[20:]))
 	first := bdbPageHeader + 2*n

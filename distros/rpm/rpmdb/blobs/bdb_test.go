@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// sample is contents of packages whose headers have sizes around the limits of pages.
+// sample returns packages whose headers have sizes around the limits of pages.
 func sample(pageSize int) Contents {
 	c := Contents{Last: 5000}
 	for i, size := range []int{1, 100, pageSize/4 - 1, pageSize / 4, pageSize/4 + 1, pageSize - 26, pageSize - 25, pageSize, 3 * pageSize, 70001} {
@@ -46,7 +46,7 @@ func TestBDBRoundTrip(t *testing.T) {
 	}
 }
 
-// TestBDBHostile changes single words of a good file; each must be noticed.
+// TestBDBHostile changes single words of a valid file; the reader must notice each change.
 func TestBDBHostile(t *testing.T) {
 	t.Parallel()
 	le := binary.LittleEndian

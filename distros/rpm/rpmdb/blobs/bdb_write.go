@@ -8,28 +8,32 @@ import (
 	"slices"
 )
 
-// bdbPerBucket is how many packages a bucket takes on average: with 4096-byte pages its first page has room for them.
+// bdbPerBucket is the average number of packages in a bucket: with 4096-byte pages they fit on its first
+// page.
 const bdbPerBucket = 64
 
-// bdbCharKey is what a hash file keeps so that a program with another hash function notices.
+// bdbCharKey is text that a hash file holds so that a program with another hash function notices the
+// difference.
 const bdbCharKey = "%$sniglet^&\x00"
 
-// bdbWriter lays out a new hash file: the first page, one page for each bucket, then whatever does not fit.
+// bdbWriter makes a new hash file: the first page, one page for each bucket, then further pages for data that
+// does not fit.
 type bdbWriter struct {
 	order    binary.ByteOrder
 	pageSize int
 	pages    [][]byte
 }
 
-// WriteBDB writes a file Packages of version 9, which Berkeley DB 4.6 and later read, in the byte order and with the page
-// size of the base's file. The number of buckets is a power of two, so that the next one begins a doubling of its own.
+// WriteBDB returns a file Packages of version 9, which Berkeley DB 4.6 and later read, in the byte order and
+// with the page size of the base's file. The number of buckets is a power of two, so that the next bucket
+// begins a doubling of its own.
 func WriteBDB(c Contents, base BDBLayout) []byte {
 	w := &bdbWriter{order: base.Order, pageSize: base.PageSize}
 	n := uint32(2)
 	for int(n)*bdbPerBucket < len(c.Records) {
 		n *= 2
 	}
-	w.pages = append(w.pages, make([]byte, w.pageSize)) // the first one, filled in at the end
+	w.pages = append(w.pages, make([]byte, w.pageSize)) // the first page, filled in at the end
 	for range n {
 		w.newPage(bdbPageHash)
 	}
@@ -45,7 +49,7 @@ func WriteBDB(c Contents, base BDBLayout) []byte {
 	}
 	w.meta(n, uint32(len(c.Records)+1))
 	out := bytes.Join(w.pages, nil)
-	// Berkeley DB knows files by 20 bytes that must differ between files and need not be random.
+	// Berkeley DB identifies files by 20 bytes that must differ between files and need not be random.
 	sum := sha256.Sum256(out)
 	copy(out[52:72], sum[:])
 	return out
@@ -62,19 +66,19 @@ func (w *bdbWriter) newPage(kind byte) uint32 {
 	p := make([]byte, w.pageSize)
 	number := uint32(len(w.pages))
 	w.stamp(p, number, kind)
-	w.order.PutUint16(p[22:], uint16(w.pageSize)) // all free; 65536 does not fit and is written as 0, as Berkeley DB does
+	w.order.PutUint16(p[22:], uint16(w.pageSize)) // all of it free; 65536 does not fit and is written as 0, as in Berkeley DB
 	w.pages = append(w.pages, p)
 	return number
 }
 
-// stamp writes what all pages have. The log position 0/1 means that no log knows the page.
+// stamp writes the fields that all pages have. The log position 0/1 means that no log contains the page.
 func (w *bdbWriter) stamp(p []byte, number uint32, kind byte) {
 	w.order.PutUint32(p[4:], 1)
 	w.order.PutUint32(p[8:], number)
 	p[25] = kind
 }
 
-// bucket fills the page of a bucket, and further ones that it chains, with pairs in the order of their keys.
+// bucket fills the page of a bucket, and further pages linked to it, with pairs in the order of their keys.
 func (w *bdbWriter) bucket(number uint32, records []Record) {
 	slices.SortFunc(records, func(a, b Record) int { return bytes.Compare(w.key(a), w.key(b)) })
 	free, entries := w.pageSize, 0
@@ -99,7 +103,8 @@ func (w *bdbWriter) bucket(number uint32, records []Record) {
 	}
 }
 
-// value encodes a value: in place up to a quarter of a page, where Berkeley DB draws the line, else on overflow pages.
+// value encodes a value: inline up to a quarter of a page, which is Berkeley DB's limit, otherwise on
+// overflow pages.
 func (w *bdbWriter) value(blob []byte) []byte {
 	if len(blob) <= w.pageSize/4 {
 		return append([]byte{bdbEntryInline}, blob...)
@@ -112,7 +117,7 @@ func (w *bdbWriter) value(blob []byte) []byte {
 		number := w.newPage(bdbPageOverflow)
 		p := w.pages[number]
 		w.order.PutUint32(p[12:], previous)
-		w.order.PutUint16(p[20:], 1) // users of the value
+		w.order.PutUint16(p[20:], 1) // number of users of the value
 		w.order.PutUint16(p[22:], uint16(len(part)))
 		copy(p[bdbPageHeader:], part)
 		if previous == 0 {
@@ -135,8 +140,8 @@ func (w *bdbWriter) meta(buckets, pairs uint32) {
 	put(20, uint32(w.pageSize))
 	put(32, uint32(len(w.pages)-1))
 	put(72, buckets-1)
-	put(76, buckets-1)   // mask of the buckets that there are
-	put(80, buckets/2-1) // and of half of them
+	put(76, buckets-1)   // mask of the existing buckets
+	put(80, buckets/2-1) // mask of half of them
 	put(88, pairs)
 	put(92, bdbHash([]byte(bdbCharKey)))
 	for i := range bits.Len32(buckets-1) + 1 {

@@ -1,10 +1,10 @@
-// Package blobs reads and writes the two of rpm's database formats that are plain files of numbered blobs: bdb, the hash file
-// Packages of Berkeley DB, and ndb's Packages.db. It knows nothing of what the blobs are (headers of packages), and does not
-// keep indexes: package rpmdb does.
+// Package blobs reads and writes the two of rpm's database formats that are plain files of numbered blobs:
+// bdb, the hash file Packages of Berkeley DB, and ndb's Packages.db. It does not interpret the blobs (they
+// are headers of packages) and keeps no indexes: package rpmdb does both.
 //
-// Files are taken and given as a whole, in memory. Those that are read may come from anybody: offsets, lengths, cycles and
-// checksums are checked, and time and memory are bounded by the size of the file. It is a package of its own so that fuzzing
-// it is fast, without the code of SQLite.
+// Files are read and written as a whole, in memory. The files that it reads are not trusted: offsets,
+// lengths, cycles and checksums are checked, and time and memory are bounded by the size of the file. The
+// package is separate so that fuzzing it is fast, without the code of SQLite.
 package blobs
 
 import (
@@ -15,28 +15,30 @@ import (
 // ErrFormat means that a file is damaged, of an unknown version, or larger than the bounds.
 var ErrFormat = errors.New("not a valid rpm database")
 
-// Bounds on what is read.
+// Upper bounds for files that are read.
 const (
 	MaxBytes   = 512 << 20 // of a database file, and of all blobs together
 	MaxBlob    = 64 << 20  // bytes of one blob
-	MaxRecords = 200000    // a system has a few hundred packages, a large one 5000
+	MaxRecords = 200000    // a typical system has a few hundred packages, a large one 5000
 	MaxNumber  = 1<<31 - 1 // rpm's numbers are positive and 32 bits long
 )
 
-// Record is a blob and its number, which is not 0.
+// Record is a blob with its number, which is not 0.
 type Record struct {
 	Number uint32
 	Blob   []byte
 	Stamp  uint32 // ndb only: when it was written, seconds since 1970
 }
 
-// Contents is what a file holds: records, in any order as read, and the highest number ever given.
+// Contents is the content of a file: the records, after reading in any order, and the highest number ever
+// assigned.
 type Contents struct {
 	Records []Record
 	Last    uint32
 }
 
-// Add appends a record after checking the bounds; total counts the bytes of all blobs. Errors are ErrFormat.
+// Add appends a record after checking the bounds; total is increased by its size and counts the bytes of all
+// blobs. Errors are ErrFormat.
 func (c *Contents) Add(r Record, total *int) error {
 	*total += len(r.Blob)
 	switch {

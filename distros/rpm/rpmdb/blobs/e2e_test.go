@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// TestVerify has Berkeley DB check files with every kind of page.
+// TestVerify lets Berkeley DB check files with every kind of page.
 func TestVerify(t *testing.T) {
 	if os.Getenv("DRIVER_E2E") != "1" {
 		t.Skip("needs db5.3_verify of the real tier: set DRIVER_E2E=1")

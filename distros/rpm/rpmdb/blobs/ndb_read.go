@@ -9,9 +9,9 @@ import (
 	"slices"
 )
 
-// The layout of Packages.db of rpm's ndb, version 0; all numbers are little endian. A header of 32 bytes (magic, version,
-// generation, pages of slots, next number) is followed by slots of 16 (magic, number, first block, blocks) to the end of
-// the pages of slots, and those by blobs in blocks of 16 bytes:
+// The layout of Packages.db of rpm's ndb, version 0; all numbers are little endian. A header of 32 bytes
+// (magic, version, generation, pages of slots, next number) is followed by slots of 16 bytes (magic, number,
+// first block, blocks) up to the end of the pages of slots. The blobs follow, in blocks of 16 bytes:
 //
 //	magic, number, time, length   the header   zeros   Adler-32 of all that, length, magic
 const (
@@ -21,17 +21,17 @@ const (
 	ndbBlobEnd   = "BlbE"
 
 	ndbHeader   = 32
-	ndbBlock    = 16 // of a slot too
+	ndbBlock    = 16 // also the size of a slot
 	ndbPage     = 4096
 	ndbBlobHead = 16
 	ndbBlobTail = 12
 )
 
-// ndbSlot is a package's place in the file.
+// ndbSlot is a package's location in the file.
 type ndbSlot struct{ number, first, blocks uint32 }
 
-// ReadNDB reads Packages.db. Slots whose blobs overlap, or whose checksum is wrong, are errors. The generation is a number
-// that changes with every change of the file. Errors are ErrFormat.
+// ReadNDB reads Packages.db. Slots whose blobs overlap and wrong checksums are errors. The generation is a
+// number that changes with every change of the file. Errors are ErrFormat.
 func ReadNDB(data []byte) (c Contents, generation uint32, err error) {
 	if len(data) < ndbPage || string(data[:4]) != ndbMagic {
 		return c, 0, fmt.Errorf("%w: no ndb file", ErrFormat)
@@ -69,7 +69,7 @@ func ReadNDB(data []byte) (c Contents, generation uint32, err error) {
 	return c, le.Uint32(data[8:]), nil
 }
 
-// ndbSlots reads the used slots, in the order of what they point to.
+// ndbSlots returns the used slots, sorted by the blocks that they point to.
 func ndbSlots(pages []byte) ([]ndbSlot, error) {
 	var slots []ndbSlot
 	for at := ndbHeader; at < len(pages); at += ndbBlock {
@@ -110,7 +110,7 @@ func ndbBlob(data []byte, number uint32) (Record, error) {
 	return Record{number, data[ndbBlobHead : ndbBlobHead+length : ndbBlobHead+length], le.Uint32(data[8:])}, nil
 }
 
-// ndbBlobSize is the size of the blob of a header, in whole blocks.
+// ndbBlobSize returns the size of the blob for a header of length bytes, in whole blocks.
 func ndbBlobSize(length int64) int64 {
 	return (ndbBlobHead + length + ndbBlobTail + ndbBlock - 1) / ndbBlock * ndbBlock
 }

@@ -5,8 +5,8 @@ import (
 	"hash/adler32"
 )
 
-// WriteNDB writes Packages.db: as many pages of slots as needed, and the blobs without gaps. The generation
-// must be another one than the base's, and that of Index.db.
+// WriteNDB returns a Packages.db: as many pages of slots as needed, and the blobs without gaps. The
+// generation must differ from that of the base and equal that of Index.db.
 func WriteNDB(c Contents, generation uint32) []byte {
 	const perPage = ndbPage / ndbBlock
 	pages := (len(c.Records) + ndbHeader/ndbBlock + perPage - 1) / perPage

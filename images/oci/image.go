@@ -1,4 +1,4 @@
-package registry
+package oci
 
 import (
 	"bytes"
@@ -18,8 +18,8 @@ import (
 
 // Bounds of documents that are read into memory. Registries accept manifests of up to 4 MiB.
 const (
-	maxManifest = 4 << 20
-	maxConfig   = 8 << 20
+	MaxManifest = 4 << 20
+	MaxConfig   = 8 << 20
 )
 
 // blobs is the place that has the content of an image.
@@ -28,7 +28,7 @@ type blobs struct {
 	open  func(h v1.Hash) (io.ReadCloser, error)
 }
 
-func storeBlobs(s *fetch.Store) blobs {
+func StoreBlobs(s *fetch.Store) blobs {
 	return blobs{where: "the cache", open: func(h v1.Hash) (io.ReadCloser, error) {
 		if h.Algorithm != "sha256" {
 			return nil, fmt.Errorf("%s: only sha256 is supported", h)
@@ -37,8 +37,8 @@ func storeBlobs(s *fetch.Store) blobs {
 	}}
 }
 
-// document reads a manifest or a config of bounded size and verifies it.
-func (b blobs) document(h v1.Hash, limit int64) (_ []byte, err error) {
+// Document reads a manifest or a config of bounded size and verifies it.
+func (b blobs) Document(h v1.Hash, limit int64) (_ []byte, err error) {
 	r, err := b.open(h)
 	if err != nil {
 		return nil, err
@@ -62,7 +62,7 @@ func (b blobs) document(h v1.Hash, limit int64) (_ []byte, err error) {
 // image is a v1.Image over blobs. Its documents are in memory and verified; each layer is read when it is
 // opened.
 type image struct {
-	raw       []byte
+	Raw       []byte
 	mediaType types.MediaType
 	manifest  *v1.Manifest
 	rawConfig []byte
@@ -72,14 +72,14 @@ type image struct {
 
 var _ v1.Image = (*image)(nil)
 
-// newImage parses a verified manifest and reads its config.
-func newImage(raw []byte, b blobs) (*image, error) {
-	m, err := parseManifest(raw)
+// NewImage parses a verified manifest and reads its config.
+func NewImage(raw []byte, b blobs) (*image, error) {
+	m, err := ParseManifest(raw)
 	if err != nil {
 		return nil, err
 	}
-	i := &image{raw: raw, mediaType: mediaTypeOf(raw, m.MediaType), manifest: m, blobs: b}
-	if i.rawConfig, err = b.document(m.Config.Digest, maxConfig); err != nil {
+	i := &image{Raw: raw, mediaType: mediaTypeOf(raw, m.MediaType), manifest: m, blobs: b}
+	if i.rawConfig, err = b.Document(m.Config.Digest, MaxConfig); err != nil {
 		return nil, fmt.Errorf("read the image config: %w", err)
 	}
 	if i.config, err = v1.ParseConfigFile(bytes.NewReader(i.rawConfig)); err != nil {
@@ -91,7 +91,7 @@ func newImage(raw []byte, b blobs) (*image, error) {
 	return i, nil
 }
 
-func parseManifest(raw []byte) (*v1.Manifest, error) {
+func ParseManifest(raw []byte) (*v1.Manifest, error) {
 	m, err := v1.ParseManifest(bytes.NewReader(raw))
 	if err != nil {
 		return nil, fmt.Errorf("the image manifest is malformed: %w", err)
@@ -110,13 +110,13 @@ func parseManifest(raw []byte) (*v1.Manifest, error) {
 }
 
 func (i *image) MediaType() (types.MediaType, error) { return i.mediaType, nil }
-func (i *image) Size() (int64, error)                { return int64(len(i.raw)), nil }
+func (i *image) Size() (int64, error)                { return int64(len(i.Raw)), nil }
 func (i *image) ConfigName() (v1.Hash, error)        { return i.manifest.Config.Digest, nil }
 func (i *image) ConfigFile() (*v1.ConfigFile, error) { return i.config.DeepCopy(), nil }
 func (i *image) RawConfigFile() ([]byte, error)      { return i.rawConfig, nil }
 func (i *image) Digest() (v1.Hash, error)            { return partial.Digest(i) }
 func (i *image) Manifest() (*v1.Manifest, error)     { return i.manifest.DeepCopy(), nil }
-func (i *image) RawManifest() ([]byte, error)        { return i.raw, nil }
+func (i *image) RawManifest() ([]byte, error)        { return i.Raw, nil }
 func (i *image) layer(n int) *layer {
 	return &layer{i.manifest.Layers[n], i.config.RootFS.DiffIDs[n], i.blobs}
 }
@@ -168,7 +168,7 @@ func (l *layer) Compressed() (io.ReadCloser, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open layer %s in %s: %w", l.desc.Digest, l.blobs.where, err)
 	}
-	return verified(r, l.desc, l.blobs.where), nil
+	return Verify(r, l.desc, l.blobs.where), nil
 }
 
 func (l *layer) Uncompressed() (io.ReadCloser, error) {
@@ -183,37 +183,37 @@ func (l *layer) Uncompressed() (io.ReadCloser, error) {
 	return out, nil
 }
 
-// verifier returns an error at the end of its content if the content does not match the descriptor.
-type verifier struct {
+// Verifier returns an error at the end of its content if the content does not match the descriptor.
+type Verifier struct {
 	io.ReadCloser
-	desc  v1.Descriptor
+	Desc  v1.Descriptor
 	where string
 	hash  hash.Hash
 	size  int64
 }
 
-func verified(r io.ReadCloser, d v1.Descriptor, where string) *verifier {
-	return &verifier{ReadCloser: r, desc: d, where: where, hash: sha256.New()}
+func Verify(r io.ReadCloser, d v1.Descriptor, where string) *Verifier {
+	return &Verifier{ReadCloser: r, Desc: d, where: where, hash: sha256.New()}
 }
 
-func (v *verifier) Read(p []byte) (int, error) {
+func (v *Verifier) Read(p []byte) (int, error) {
 	n, err := v.ReadCloser.Read(p)
 	v.hash.Write(p[:n])
 	v.size += int64(n)
-	if v.size > v.desc.Size || errors.Is(err, io.EOF) {
-		if bad := v.verdict(); bad != nil {
+	if v.size > v.Desc.Size || errors.Is(err, io.EOF) {
+		if bad := v.Verdict(); bad != nil {
 			return n, bad
 		}
 	}
 	return n, err
 }
 
-func (v *verifier) verdict() error {
+func (v *Verifier) Verdict() error {
 	got := hex.EncodeToString(v.hash.Sum(nil))
-	if v.size == v.desc.Size && got == v.desc.Digest.Hex {
+	if v.size == v.Desc.Size && got == v.Desc.Digest.Hex {
 		return nil
 	}
 	return &fetch.MismatchError{
-		URL: v.where + " (" + v.desc.Digest.String() + ")", Want: v.desc.Digest.Hex, Got: got, WantSize: v.desc.Size, GotSize: v.size,
+		URL: v.where + " (" + v.Desc.Digest.String() + ")", Want: v.Desc.Digest.Hex, Got: got, WantSize: v.Desc.Size, GotSize: v.size,
 	}
 }

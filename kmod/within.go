@@ -1,4 +1,4 @@
-package kbuild
+package kmod
 
 import (
 	"fmt"
@@ -12,9 +12,9 @@ import (
 // maxLinks is the number of symbolic links that one path may lead through, as in the kernel.
 const maxLinks = 40
 
-// resolve follows path inside root as if root were "/": absolute links start at root, and ".." does not leave
+// Within follows path inside root as if root were "/": absolute links start at root, and ".." does not leave
 // it. The result is an existing path below root without links.
-func resolve(root, path string) (string, error) {
+func Within(root, path string) (string, error) {
 	todo := strings.Split(path, "/")
 	here, links := "", 0
 	for len(todo) > 0 {

@@ -1,15 +1,16 @@
-package dpkg
+// Package readahead reads a source in a goroutine of its own, so that decompression and the work on what it gives
+// run at the same time.
+package readahead
 
 import "io"
 
 const (
-	aheadBlock  = 256 << 10 // bytes of a block
-	aheadBlocks = 8         // most blocks that are ready
+	blockSize = 256 << 10 // bytes of a block
+	blocks    = 8         // most blocks that are ready
 )
 
-// readAhead reads its source in a goroutine of its own, so that unpacking continues while the consumer works.
-// The caller must call stop; after that the goroutine does not use the source any more.
-type readAhead struct {
+// Reader reads its source some blocks before its caller needs them. It is for one goroutine.
+type Reader struct {
 	full  chan block
 	free  chan []byte
 	quit  chan struct{}
@@ -23,21 +24,22 @@ type block struct {
 	err  error // follows the data
 }
 
-func newReadAhead(src io.Reader) *readAhead {
-	a := &readAhead{
-		full:  make(chan block, aheadBlocks),
-		free:  make(chan []byte, aheadBlocks),
+// New begins to read. The caller must call Stop.
+func New(src io.Reader) *Reader {
+	a := &Reader{
+		full:  make(chan block, blocks),
+		free:  make(chan []byte, blocks),
 		quit:  make(chan struct{}),
 		ended: make(chan struct{}),
 	}
-	for range aheadBlocks {
+	for range blocks {
 		a.free <- nil // allocated at the first use: most packages are small
 	}
 	go a.fill(src)
 	return a
 }
 
-func (a *readAhead) fill(src io.Reader) {
+func (a *Reader) fill(src io.Reader) {
 	defer close(a.ended)
 	for {
 		var buf []byte
@@ -47,15 +49,15 @@ func (a *readAhead) fill(src io.Reader) {
 			return
 		}
 		if buf == nil {
-			buf = make([]byte, aheadBlock)
+			buf = make([]byte, blockSize)
 		}
 		// Not io.ReadFull: at an early end it returns io.ErrUnexpectedEOF, the error by which decoders report a
 		// truncated stream.
 		var err error
 		n := 0
-		for n < aheadBlock && err == nil {
+		for n < blockSize && err == nil {
 			var m int
-			m, err = src.Read(buf[n:aheadBlock])
+			m, err = src.Read(buf[n:blockSize])
 			n += m
 		}
 		select {
@@ -70,13 +72,13 @@ func (a *readAhead) fill(src io.Reader) {
 }
 
 // Read returns the blocks in order. The source's error follows its data, in every further call.
-func (a *readAhead) Read(p []byte) (int, error) {
+func (a *Reader) Read(p []byte) (int, error) {
 	for a.pos == len(a.cur.data) {
 		if a.cur.err != nil {
 			return 0, a.cur.err
 		}
 		if a.cur.data != nil {
-			a.free <- a.cur.data // never blocks: there are only aheadBlocks blocks
+			a.free <- a.cur.data // never blocks: there are no more blocks
 		}
 		a.cur, a.pos = <-a.full, 0
 	}
@@ -85,7 +87,8 @@ func (a *readAhead) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-func (a *readAhead) stop() {
+// Stop ends the reading. After it the source is not used any more.
+func (a *Reader) Stop() {
 	close(a.quit)
 	<-a.ended
 }

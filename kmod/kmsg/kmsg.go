@@ -1,4 +1,7 @@
-package kmod
+// Package kmsg reads what the kernel logged since a moment: from /dev/kmsg, or with syslog(2) where a container may not open that.
+//
+// It writes nothing into the log and does not interpret it: see kmod.RefusedError for that.
+package kmsg
 
 import (
 	"bytes"
@@ -27,13 +30,16 @@ type Mark struct {
 	tail    *string // end of the whole log, where syslog(2) reads it; fd is then not used
 }
 
-// Mark returns the present end of the kernel's log. It is exact: it compares no clock and no sequence number.
-// The caller closes it.
-func (s System) Mark() (*Mark, error) {
-	path := or(s.Kmsg, "/dev/kmsg")
+// Open returns a Mark at the present end of the kernel's log. It is exact: it compares no clock and no
+// sequence number. The caller closes it. The path "" is /dev/kmsg; tests name another file.
+func Open(path string) (*Mark, error) {
+	device := path == ""
+	if device {
+		path = "/dev/kmsg"
+	}
 	// Not os.Open: the runtime would wait for more records at the end of the log.
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
-	if errors.Is(err, unix.EPERM) && s.Kmsg == "" {
+	if errors.Is(err, unix.EPERM) && device {
 		if text, syslogErr := readSyslog(); syslogErr == nil {
 			tail := syslogTail(text)
 			return &Mark{fd: -1, tail: &tail}, nil
@@ -134,7 +140,7 @@ func parseKmsg(line string) (facility int, text []string, ok bool) {
 // kernelText returns the lines of a message, printable.
 func kernelText(message string) (text []string) {
 	for part := range strings.SplitSeq(message, "\n") {
-		if part = strings.TrimRight(printable(strings.ReplaceAll(part, "\t", " ")), " "); part != "" {
+		if part = strings.TrimRight(Printable(strings.ReplaceAll(part, "\t", " ")), " "); part != "" {
 			text = append(text, strings.ToValidUTF8(part[:min(len(part), maxKmsgLine)], ""))
 		}
 	}
@@ -158,4 +164,14 @@ func unescape(s string) string {
 		b.WriteByte(s[i])
 	}
 	return b.String()
+}
+
+// Printable replaces characters that would garble a log line or a terminal.
+func Printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r >= 0x7f && r < 0xa0 || r == '\ufffd' {
+			return '?'
+		}
+		return r
+	}, s)
 }

@@ -1,4 +1,4 @@
-package registry
+package oci
 
 import (
 	"encoding/json"
@@ -14,15 +14,21 @@ import (
 // maxDepth bounds how deep indexes nest. In practice at most one index is inside another.
 const maxDepth = 4
 
-// acceptable lists the types of manifest that this package reads, for the Accept header.
-var acceptable = strings.Join([]string{
-	string(types.OCIImageIndex), string(types.DockerManifestList), string(types.OCIManifestSchema1), string(types.DockerManifestSchema2),
-}, ", ")
+// Manifest is a verified manifest: raw has the digest.
+type Manifest struct {
+	Raw    []byte
+	Digest v1.Hash
+}
 
-// found is a verified manifest: raw has the digest.
-type found struct {
-	raw    []byte
-	digest v1.Hash
+// PlatformError says that an image does not exist for the requested architecture.
+type PlatformError struct {
+	Ref  string
+	Want string   // "linux/arm64"
+	Have []string // sorted; the platforms that the image exists for
+}
+
+func (e *PlatformError) Error() string {
+	return fmt.Sprintf("%s is not there for %s; it is there for: %s", e.Ref, e.Want, strings.Join(e.Have, ", "))
 }
 
 // kindOf distinguishes an index from a manifest by the content, because a server or a layout may not state
@@ -60,30 +66,30 @@ func mediaTypeOf(raw []byte, stated types.MediaType) types.MediaType {
 	return types.OCIManifestSchema1
 }
 
-// choose follows indexes down to the manifest for linux/arch. load returns a manifest by its digest. With an
+// ChooseManifest follows indexes down to the manifest for linux/arch. load returns a manifest by its digest. With an
 // empty arch, choose returns top.
-func choose(ref, arch string, top found, load func(v1.Hash) (found, error)) (found, error) {
+func ChooseManifest(ref, arch string, top Manifest, load func(v1.Hash) (Manifest, error)) (Manifest, error) {
 	for range maxDepth {
-		index, err := kindOf(top.raw)
+		index, err := kindOf(top.Raw)
 		if err != nil {
-			return found{}, fmt.Errorf("%s: %w", ref, err)
+			return Manifest{}, fmt.Errorf("%s: %w", ref, err)
 		}
 		if !index || arch == "" {
 			return top, nil
 		}
 		var doc v1.IndexManifest
-		if err := json.Unmarshal(top.raw, &doc); err != nil {
-			return found{}, fmt.Errorf("%s: the index is malformed: %w", ref, err)
+		if err := json.Unmarshal(top.Raw, &doc); err != nil {
+			return Manifest{}, fmt.Errorf("%s: the index is malformed: %w", ref, err)
 		}
 		next, err := pick(ref, arch, doc.Manifests)
 		if err != nil {
-			return found{}, err
+			return Manifest{}, err
 		}
 		if top, err = load(next.Digest); err != nil {
-			return found{}, err
+			return Manifest{}, err
 		}
 	}
-	return found{}, fmt.Errorf("%s: indexes within indexes, more than %d deep", ref, maxDepth)
+	return Manifest{}, fmt.Errorf("%s: indexes within indexes, more than %d deep", ref, maxDepth)
 }
 
 // pick returns the entry for linux/arch. Of several variants it takes the most basic one, because every
@@ -121,8 +127,8 @@ func pick(ref, arch string, entries []v1.Descriptor) (v1.Descriptor, error) {
 	return match[0], nil
 }
 
-// checkPlatform refuses a single image for another architecture.
-func checkPlatform(ref, arch string, i *image) error {
+// CheckPlatform refuses a single image for another architecture.
+func CheckPlatform(ref, arch string, i *image) error {
 	p := v1.Platform{OS: i.config.OS, Architecture: i.config.Architecture}
 	if (p.OS == "" || p.OS == "linux") && p.Architecture == arch {
 		return nil

@@ -1,4 +1,4 @@
-package registry
+package oci
 
 import (
 	"context"
@@ -13,6 +13,8 @@ import (
 	"strings"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+
+	"github.com/driver-container/driver-container/distros/fetch"
 )
 
 // Annotations that hold the name of an entry in a layout's index.
@@ -21,95 +23,97 @@ const (
 	containerdNameAnnotation = "io.containerd.image.name" // docker save and ctr write it beside the one above
 )
 
-// localRef is a reference to an image on this machine.
-type localRef struct {
+// LocalRef is a reference to an image on this machine.
+type LocalRef struct {
 	text string // as written
 	kind string // "oci", "oci-archive" or "docker-archive"
-	path string
+	Path string
 	tag  string
 }
 
 // IsLocal reports whether a reference names an image on this machine and not in a registry.
 func IsLocal(ref string) bool {
-	_, ok := cutLocal(ref)
+	_, ok := ParseLocal(ref)
 	return ok
 }
 
-func cutLocal(text string) (localRef, bool) {
+func ParseLocal(text string) (LocalRef, bool) {
 	kind, rest, ok := strings.Cut(text, ":")
 	if !ok || kind != "oci" && kind != "oci-archive" && kind != "docker-archive" {
-		return localRef{}, false
+		return LocalRef{}, false
 	}
-	l := localRef{text: text, kind: kind, path: rest}
+	l := LocalRef{text: text, kind: kind, Path: rest}
 	// Paths and tags may both have colons, so the path that exists decides.
 	for end := len(rest); end > 0; end = strings.LastIndexByte(rest[:end], ':') {
 		if _, err := os.Stat(rest[:end]); err == nil {
-			l.path, l.tag = rest[:end], strings.TrimPrefix(rest[end:], ":")
+			l.Path, l.tag = rest[:end], strings.TrimPrefix(rest[end:], ":")
 			break
 		}
 	}
 	return l, true
 }
 
-func (c *Client) localBase(ctx context.Context, l localRef, arch string) (*Base, error) {
-	m, b, err := c.openLocal(ctx, l, arch)
+// Image reads the image for linux/arch. What an archive holds is copied into the store; a layout is read where it is.
+func (l LocalRef) Image(ctx context.Context, store *fetch.Store, arch string) (*image, v1.Hash, error) {
+	m, b, err := l.open(ctx, store, arch)
 	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", l.text, err)
+		return nil, v1.Hash{}, fmt.Errorf("read %s: %w", l.text, err)
 	}
-	img, err := newImage(m.raw, b)
+	img, err := NewImage(m.Raw, b)
 	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", l.text, err)
+		return nil, v1.Hash{}, fmt.Errorf("read %s: %w", l.text, err)
 	}
-	if err := checkPlatform(l.text, arch, img); err != nil {
-		return nil, err
+	if err := CheckPlatform(l.text, arch, img); err != nil {
+		return nil, v1.Hash{}, err
 	}
 	if l.kind == "oci-archive" {
 		if err := unpackLayers(ctx, img); err != nil {
-			return nil, fmt.Errorf("read %s: %w", l.text, err)
+			return nil, v1.Hash{}, fmt.Errorf("read %s: %w", l.text, err)
 		}
-		img.blobs = storeBlobs(c.opts.Store)
+		img.blobs = StoreBlobs(store)
 	}
-	return &Base{Image: img, Name: l.path, Digest: m.digest}, nil
+	return img, m.Digest, nil
 }
 
-func (c *Client) localManifest(ctx context.Context, l localRef, arch string) (found, error) {
-	m, _, err := c.openLocal(ctx, l, arch)
+// ManifestDigest is the digest of the manifest for linux/arch, or of the index itself when arch is empty.
+func (l LocalRef) ManifestDigest(ctx context.Context, store *fetch.Store, arch string) (v1.Hash, error) {
+	m, _, err := l.open(ctx, store, arch)
 	if err != nil {
-		return found{}, fmt.Errorf("read %s: %w", l.text, err)
+		return v1.Hash{}, fmt.Errorf("read %s: %w", l.text, err)
 	}
-	return m, nil
+	return m.Digest, nil
 }
 
-// openLocal returns the manifest for linux/arch and the blobs that it refers to.
-func (c *Client) openLocal(ctx context.Context, l localRef, arch string) (found, blobs, error) {
+// open returns the manifest for linux/arch and the blobs that it refers to.
+func (l LocalRef) open(ctx context.Context, store *fetch.Store, arch string) (Manifest, blobs, error) {
 	switch l.kind {
 	case "oci":
-		index, err := readBounded(filepath.Join(l.path, "index.json"), maxManifest)
+		index, err := readBounded(filepath.Join(l.Path, "index.json"), MaxManifest)
 		if err != nil {
-			return found{}, blobs{}, fmt.Errorf("not an OCI layout: %w", err)
+			return Manifest{}, blobs{}, fmt.Errorf("not an OCI layout: %w", err)
 		}
-		b := layoutBlobs(l.path)
+		b := layoutBlobs(l.Path)
 		m, err := chooseEntry(l, arch, index, b)
 		return m, b, err
 	case "oci-archive":
-		a, err := openArchive(l.path)
+		a, err := openArchive(l.Path)
 		if err != nil {
-			return found{}, blobs{}, err
+			return Manifest{}, blobs{}, err
 		}
-		index, err := a.read("index.json", maxManifest)
+		index, err := a.read("index.json", MaxManifest)
 		if err != nil {
-			return found{}, blobs{}, fmt.Errorf("not an OCI archive: %w", err)
+			return Manifest{}, blobs{}, fmt.Errorf("not an OCI archive: %w", err)
 		}
-		b := a.blobs(ctx, c.opts.Store)
+		b := a.blobs(ctx, store)
 		m, err := chooseEntry(l, arch, index, b)
 		return m, b, err
 	default:
-		a, err := openArchive(l.path)
+		a, err := openArchive(l.Path)
 		if err != nil {
-			return found{}, blobs{}, err
+			return Manifest{}, blobs{}, err
 		}
-		m, err := a.docker(ctx, c.opts.Store, l.tag)
-		return m, storeBlobs(c.opts.Store), err
+		m, err := a.docker(ctx, store, l.tag)
+		return m, StoreBlobs(store), err
 	}
 }
 
@@ -136,28 +140,28 @@ func readBounded(path string, limit int64) (_ []byte, err error) {
 }
 
 // chooseEntry returns the manifest for linux/arch of the entry of a layout's index that the reference means.
-func chooseEntry(l localRef, arch string, index []byte, b blobs) (found, error) {
+func chooseEntry(l LocalRef, arch string, index []byte, b blobs) (Manifest, error) {
 	var doc v1.IndexManifest
 	if err := json.Unmarshal(index, &doc); err != nil {
-		return found{}, fmt.Errorf("index.json is malformed: %w", err)
+		return Manifest{}, fmt.Errorf("index.json is malformed: %w", err)
 	}
 	d, err := entry(l, arch, doc.Manifests)
 	if err != nil {
-		return found{}, err
+		return Manifest{}, err
 	}
-	load := func(h v1.Hash) (found, error) {
-		raw, err := b.document(h, maxManifest)
-		return found{raw, h}, err
+	load := func(h v1.Hash) (Manifest, error) {
+		raw, err := b.Document(h, MaxManifest)
+		return Manifest{raw, h}, err
 	}
 	top, err := load(d.Digest)
 	if err != nil {
-		return found{}, err
+		return Manifest{}, err
 	}
-	return choose(l.text, arch, top, load)
+	return ChooseManifest(l.text, arch, top, load)
 }
 
 // entry selects an entry by tag; without a tag, the only entry, or the only one that can be for linux/arch.
-func entry(l localRef, arch string, entries []v1.Descriptor) (v1.Descriptor, error) {
+func entry(l LocalRef, arch string, entries []v1.Descriptor) (v1.Descriptor, error) {
 	var match []v1.Descriptor
 	for _, d := range entries {
 		p := d.Platform
@@ -180,7 +184,7 @@ func entry(l localRef, arch string, entries []v1.Descriptor) (v1.Descriptor, err
 	slices.Sort(names)
 	switch {
 	case len(match) > 1 && l.tag == "":
-		return v1.Descriptor{}, fmt.Errorf("it holds several images: name one as %s:%s:TAG, of: %s", l.kind, l.path, strings.Join(names, ", "))
+		return v1.Descriptor{}, fmt.Errorf("it holds several images: name one as %s:%s:TAG, of: %s", l.kind, l.Path, strings.Join(names, ", "))
 	case len(match) > 1:
 		return v1.Descriptor{}, fmt.Errorf("it holds %d images named %s", len(match), l.tag)
 	case l.tag != "":

@@ -1,4 +1,4 @@
-package registry
+package oci
 
 import (
 	"archive/tar"
@@ -24,21 +24,21 @@ var ErrNotForDocker = errors.New("a docker-archive cannot hold it")
 // and tag give the same bytes. The file appears when it is complete. After an error, or when ctx ends,
 // nothing is left.
 func WriteOCIArchive(ctx context.Context, file, tag string, t Artifact) error {
-	all, err := collect(t)
+	all, err := Collect(t)
 	if err != nil {
 		return fmt.Errorf("write OCI archive %s: %w", file, err)
 	}
-	index := withEntry(&v1.IndexManifest{SchemaVersion: 2, MediaType: types.OCIImageIndex}, all.top().desc, tag)
+	index := withEntry(&v1.IndexManifest{SchemaVersion: 2, MediaType: types.OCIImageIndex}, all.Top().Desc, tag)
 	raw, err := json.Marshal(index)
 	if err != nil {
 		return fmt.Errorf("write OCI archive %s: %w", file, err)
 	}
 	files := []tarFile{inline("index.json", raw), inline("oci-layout", []byte(layoutVersion))}
-	for _, b := range all.blobs {
-		files = append(files, tarFile{"blobs/sha256/" + b.desc.Digest.Hex, b})
+	for _, b := range all.Blobs {
+		files = append(files, tarFile{"blobs/sha256/" + b.Desc.Digest.Hex, b})
 	}
-	for _, d := range all.documents {
-		files = append(files, tarFile{"blobs/sha256/" + d.desc.Digest.Hex, d.blob()})
+	for _, d := range all.Documents {
+		files = append(files, tarFile{"blobs/sha256/" + d.Desc.Digest.Hex, d.blob()})
 	}
 	if err := writeTar(ctx, file, files); err != nil {
 		return fmt.Errorf("write OCI archive %s: %w", file, err)
@@ -56,27 +56,27 @@ func WriteDockerArchive(ctx context.Context, file, ref string, t Artifact) error
 	if err != nil {
 		return fail(fmt.Errorf("%q is not repository:tag: %w", ref, err))
 	}
-	all, err := collect(t)
+	all, err := Collect(t)
 	if err != nil {
 		return fail(err)
 	}
 	if all.images != 1 {
 		return fail(fmt.Errorf("%w: it takes one image, this index has %d; name one architecture, or write an oci-archive", ErrNotForDocker, all.images))
 	}
-	m, err := v1.ParseManifest(bytes.NewReader(all.image().raw))
+	m, err := v1.ParseManifest(bytes.NewReader(all.Image().Raw))
 	if err != nil {
 		return fail(err)
 	}
 	e := dockerEntry{Config: m.Config.Digest.Hex + ".json", RepoTags: []string{dockerName(tag)}, Layers: []string{}}
 	files := []tarFile{}
-	for _, b := range all.blobs {
+	for _, b := range all.Blobs {
 		switch {
-		case b.desc.Digest == m.Config.Digest:
+		case b.Desc.Digest == m.Config.Digest:
 			files = append(files, tarFile{e.Config, b})
-		case b.desc.MediaType == types.OCILayerZStd:
-			return fail(fmt.Errorf("%w: layer %s is zstd; build with --compression gzip, or write an oci-archive", ErrNotForDocker, b.desc.Digest))
+		case b.Desc.MediaType == types.OCILayerZStd:
+			return fail(fmt.Errorf("%w: layer %s is zstd; build with --compression gzip, or write an oci-archive", ErrNotForDocker, b.Desc.Digest))
 		default:
-			files = append(files, tarFile{layerFile(b.desc), b})
+			files = append(files, tarFile{layerFile(b.Desc), b})
 		}
 	}
 	for _, d := range m.Layers {
@@ -92,8 +92,8 @@ func WriteDockerArchive(ctx context.Context, file, ref string, t Artifact) error
 	return nil
 }
 
-// image returns the first manifest that is not an index: an index comes after the documents that it names.
-func (c *content) image() document { return c.documents[0] }
+// Image returns the first manifest that is not an index: an index comes after the documents that it names.
+func (c *Content) Image() Document { return c.Documents[0] }
 
 func layerFile(d v1.Descriptor) string {
 	if d.MediaType == types.OCIUncompressedLayer || d.MediaType == types.DockerUncompressedLayer {
@@ -111,11 +111,11 @@ func dockerName(t name.Tag) string {
 // tarFile is a member of an archive to write.
 type tarFile struct {
 	name string
-	blob
+	Blob
 }
 
 func inline(name string, raw []byte) tarFile {
-	d := document{raw: raw, desc: v1.Descriptor{Size: int64(len(raw)), Digest: hashOf(raw)}}
+	d := Document{Raw: raw, Desc: v1.Descriptor{Size: int64(len(raw)), Digest: HashOf(raw)}}
 	return tarFile{name, d.blob()}
 }
 
@@ -125,7 +125,7 @@ func writeTar(ctx context.Context, file string, members []tarFile) error {
 	return writeFile(file, func(w io.Writer) error {
 		tw := tar.NewWriter(w)
 		for _, m := range members {
-			if err := tw.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: m.name, Size: m.desc.Size, Mode: 0o644}); err != nil {
+			if err := tw.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: m.name, Size: m.Desc.Size, Mode: 0o644}); err != nil {
 				return err
 			}
 			if err := m.copy(ctx, tw); err != nil {

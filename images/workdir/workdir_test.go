@@ -1,4 +1,4 @@
-package chroot
+package workdir
 
 import (
 	"errors"
@@ -18,11 +18,11 @@ func TestRemove(t *testing.T) {
 	if err := os.WriteFile(outside, []byte("x"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	f, err := newFolder(work)
+	f, err := New(work, "step-")
 	if err != nil {
 		t.Fatal(err)
 	}
-	root, err := f.root()
+	root, err := os.OpenRoot(f.Path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,7 +44,7 @@ func TestRemove(t *testing.T) {
 		}
 	}
 	root.Close()
-	if err := f.remove(); err != nil {
+	if err := f.Remove(); err != nil {
 		t.Fatal(err)
 	}
 	if list, _ := os.ReadDir(work); len(list) > 0 {
@@ -89,7 +89,7 @@ func TestRemoveInterrupted(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(work, "step-file"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := sweep(work); err != nil {
+	if err := Sweep(work, "step-", nil); err != nil {
 		t.Fatal(err)
 	}
 	list, err := filepath.Glob(filepath.Join(work, "*"))
@@ -115,7 +115,7 @@ func TestRemoveStopsAtMounts(t *testing.T) {
 		t.Skip("mount: ", err)
 	}
 	// The mount may have moved with the folder that it is in.
-	err := sweep(work)
+	err := Sweep(work, "step-", nil)
 	points, globErr := filepath.Glob(filepath.Join(work, "step-1/*/mnt"))
 	more, _ := filepath.Glob(filepath.Join(work, "step-1/*/*/mnt"))
 	for _, p := range append(points, more...) {
@@ -129,7 +129,7 @@ func TestRemoveStopsAtMounts(t *testing.T) {
 	if _, err := os.Stat(precious); err != nil {
 		t.Error(err)
 	}
-	if err := sweep(work); err != nil {
+	if err := Sweep(work, "step-", nil); err != nil {
 		t.Error(err)
 	}
 }
@@ -138,20 +138,20 @@ func TestRemoveStopsAtMounts(t *testing.T) {
 func TestLocks(t *testing.T) {
 	t.Parallel()
 	work := t.TempDir()
-	f, err := newFolder(work)
+	f, err := New(work, "step-")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := sweep(work); err != nil {
+	if err := Sweep(work, "step-", nil); err != nil {
 		t.Fatal(err)
 	}
-	if info, err := os.Stat(f.path); err != nil || info.Mode().Perm() != 0o700 {
+	if info, err := os.Stat(f.Path); err != nil || info.Mode().Perm() != 0o700 {
 		t.Errorf("%v, %v", info, err)
 	}
-	if err := f.remove(); err != nil {
+	if err := f.Remove(); err != nil {
 		t.Error(err)
 	}
-	if _, err := takeLock(f.work, f.name); err == nil {
+	if _, err := takeLock(f.parent, f.name); err == nil {
 		t.Error("a lock on nothing")
 	}
 }

@@ -1,4 +1,4 @@
-package kmod
+package kmsg
 
 import (
 	"fmt"
@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 )
 
 func appendTo(t testing.TB, path, text string) {
@@ -29,7 +30,7 @@ func TestMark(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "kmsg")
 	appendTo(t, path, "6,1,100,-;before\n")
-	m, err := System{Kmsg: path}.Mark()
+	m, err := Open(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,7 +60,7 @@ func TestMark(t *testing.T) {
 
 func TestMarkWithoutLog(t *testing.T) {
 	t.Parallel()
-	m, err := System{Kmsg: filepath.Join(t.TempDir(), "none")}.Mark()
+	m, err := Open(filepath.Join(t.TempDir(), "none"))
 	if err == nil || m.Lines() != nil || m.Close() != nil {
 		t.Errorf("Mark = %v, %v; want an error and a mark that can be used", m, err)
 	}
@@ -74,7 +75,7 @@ func TestMarkOfTheKernel(t *testing.T) {
 		t.Skipf("needs root and /dev/kmsg: %v", err)
 	}
 	defer w.Close()
-	m, err := System{}.Mark()
+	m, err := Open("")
 	if err != nil {
 		t.Skipf("needs a readable kernel log: %v", err)
 	}
@@ -86,7 +87,7 @@ func TestMarkOfTheKernel(t *testing.T) {
 	if got := m.Lines(); strings.Contains(strings.Join(got, "\n"), words) { // a process wrote it, not the kernel
 		t.Errorf("Lines = %q; want none of a process", got)
 	}
-	raw, err := System{}.Mark()
+	raw, err := Open("")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -141,3 +142,5 @@ func FuzzKmsg(f *testing.F) {
 		}
 	})
 }
+
+func readMark(m *Mark, buf []byte) (int, error) { return unix.Read(m.fd, buf) }

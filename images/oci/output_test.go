@@ -1,4 +1,4 @@
-package registry
+package oci
 
 import (
 	"archive/tar"
@@ -23,6 +23,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/validate"
 
 	"github.com/driver-container/driver-container/distros/fetch"
+	"github.com/driver-container/driver-container/images/oci/ocitest"
 )
 
 // entries returns the names in a layout's index, and checks the whole layout with go-containerregistry.
@@ -65,7 +66,7 @@ func leftovers(t *testing.T, dir string) []string {
 func TestWriteLayout(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "new", "layout")
-	one, two := makeImage(t, "amd64", 1000, "shared", "one"), makeIndex(t, makeImage(t, "amd64", 1000, "shared"), makeImage(t, "arm64", 10, "x"))
+	one, two := ocitest.Image(t, "amd64", 1000, "shared", "one"), ocitest.Index(t, ocitest.Image(t, "amd64", 1000, "shared"), ocitest.Image(t, "arm64", 10, "x"))
 	write := func(tag string, a Artifact) {
 		if err := WriteLayout(t.Context(), dir, tag, a); err != nil {
 			t.Fatal(err)
@@ -73,12 +74,12 @@ func TestWriteLayout(t *testing.T) {
 	}
 	write("b", one)
 	write("a", two)
-	want := []string{"a " + digestOf(t, two).String(), "b " + digestOf(t, one).String()}
+	want := []string{"a " + ocitest.Digest(t, two).String(), "b " + ocitest.Digest(t, one).String()}
 	if diff := cmp.Diff(want, entries(t, dir)); diff != "" {
 		t.Error(diff)
 	}
 	write("a", one) // takes the name from the image two
-	want = []string{"a " + digestOf(t, one).String(), "b " + digestOf(t, one).String()}
+	want = []string{"a " + ocitest.Digest(t, one).String(), "b " + ocitest.Digest(t, one).String()}
 	if diff := cmp.Diff(want, entries(t, dir)); diff != "" {
 		t.Error(diff)
 	}
@@ -120,7 +121,7 @@ func TestWriteLayoutAtOnce(t *testing.T) {
 	dir := t.TempDir()
 	var wg sync.WaitGroup
 	for _, tag := range []string{"a", "b", "c", "d"} {
-		img := makeImage(t, "amd64", 20000, "shared", tag)
+		img := ocitest.Image(t, "amd64", 20000, "shared", tag)
 		wg.Go(func() {
 			if err := WriteLayout(t.Context(), dir, tag, img); err != nil {
 				t.Error(err)
@@ -139,14 +140,14 @@ func TestWriteLayoutRefusesWhatIsNotOne(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "index.json"), []byte(`{"schemaVersion":1}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := WriteLayout(t.Context(), dir, "a", makeImage(t, "amd64", 10, "a")); err == nil {
+	if err := WriteLayout(t.Context(), dir, "a", ocitest.Image(t, "amd64", 10, "a")); err == nil {
 		t.Error("an index of another version was overwritten")
 	}
 }
 
 func TestCancelLeavesNothing(t *testing.T) {
 	t.Parallel()
-	img := makeImage(t, "amd64", 1<<20, "one")
+	img := ocitest.Image(t, "amd64", 1<<20, "one")
 	for name, write := range map[string]func(context.Context, string, Artifact) error{
 		"layout": func(ctx context.Context, dir string, a Artifact) error { return WriteLayout(ctx, dir, "x", a) },
 		"oci": func(ctx context.Context, dir string, a Artifact) error {
@@ -161,10 +162,10 @@ func TestCancelLeavesNothing(t *testing.T) {
 		if err := write(ctx, dir, cancelling{img, cancel}); !errors.Is(err, context.Canceled) {
 			t.Errorf("%s: %v; want context.Canceled", name, err)
 		}
-		if err := write(t.Context(), dir, damaged{img}); err == nil {
+		if err := write(t.Context(), dir, ocitest.Damaged{Image: img}); err == nil {
 			t.Errorf("%s: a damaged layer was written", name)
 		} else {
-			errorAs[*fetch.MismatchError](t, err)
+			ocitest.ErrorAs[*fetch.MismatchError](t, err)
 		}
 		if left := leftovers(t, dir); len(left) != 0 {
 			t.Errorf("%s: left behind: %v", name, left)
@@ -213,7 +214,7 @@ func tarNames(t *testing.T, file string) (names []string) {
 func TestArchivesAreDeterministic(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	img := makeImage(t, "amd64", 1000, "one", "two")
+	img := ocitest.Image(t, "amd64", 1000, "one", "two")
 	for name, write := range map[string]func(string) error{
 		"oci":    func(f string) error { return WriteOCIArchive(t.Context(), f, "1", img) },
 		"docker": func(f string) error { return WriteDockerArchive(t.Context(), f, "docker.io/library/x:1", img) },
@@ -241,7 +242,7 @@ func TestArchivesAreDeterministic(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sameLayers(t, got, img)
+	ocitest.SameLayers(t, got, img)
 	if left := leftovers(t, dir); len(left) != 0 {
 		t.Errorf("left behind: %v", left)
 	}
@@ -250,18 +251,18 @@ func TestArchivesAreDeterministic(t *testing.T) {
 func TestWriteDockerArchiveRefuses(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "x.tar")
-	img := makeImage(t, "amd64", 10, "one")
-	zstd, err := mutate.AppendLayers(img, zstdLayer())
+	img := ocitest.Image(t, "amd64", 10, "one")
+	zstd, err := mutate.AppendLayers(img, ocitest.ZstdLayer())
 	if err != nil {
 		t.Fatal(err)
 	}
-	for want, a := range map[string]Artifact{"zstd": zstd, "this index has 2": makeIndex(t, img, makeImage(t, "arm64", 10, "one"))} {
+	for want, a := range map[string]Artifact{"zstd": zstd, "this index has 2": ocitest.Index(t, img, ocitest.Image(t, "arm64", 10, "one"))} {
 		err := WriteDockerArchive(t.Context(), file, "x:1", a)
 		if !errors.Is(err, ErrNotForDocker) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v; want ErrNotForDocker with %q", err, want)
 		}
 	}
-	if err := WriteDockerArchive(t.Context(), file, "x:1", makeIndex(t, img)); err != nil {
+	if err := WriteDockerArchive(t.Context(), file, "x:1", ocitest.Index(t, img)); err != nil {
 		t.Errorf("an index of one image: %v", err)
 	}
 	if err := WriteDockerArchive(t.Context(), file, "no tag!", img); err == nil {

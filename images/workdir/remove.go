@@ -1,4 +1,4 @@
-package chroot
+package workdir
 
 import (
 	"errors"
@@ -16,11 +16,11 @@ import (
 // lifted is the prefix of the name of a folder that is being removed.
 const lifted = "gone-"
 
-// removeFolder deletes a folder of top with everything in it. It moves each folder below it up into it before
+// remove deletes a folder of top with everything in it. It moves each folder below it up into it before
 // it reads that folder, so no path is ever longer than two names, however deep the tree is, and no link is
 // followed. The kernel refuses to move or remove a mount point: the removal then fails and touches nothing
 // that is mounted.
-func removeFolder(top *os.Root, name string) error {
+func remove(top *os.Root, name string) error {
 	if err := top.Chmod(name, 0o700); err != nil {
 		return err
 	}

@@ -1,4 +1,4 @@
-package registry
+package oci
 
 import (
 	"bytes"
@@ -30,7 +30,7 @@ const layoutJobs = 4
 // index is replaced last and as a whole, so that the layout is complete at any moment. After an error, or
 // when ctx ends, no partial file is left.
 func WriteLayout(ctx context.Context, dir, tag string, t Artifact) (err error) {
-	all, err := collect(t)
+	all, err := Collect(t)
 	if err == nil {
 		err = writeLayout(ctx, dir, tag, all)
 	}
@@ -40,7 +40,7 @@ func WriteLayout(ctx context.Context, dir, tag string, t Artifact) (err error) {
 	return nil
 }
 
-func writeLayout(ctx context.Context, dir, tag string, all *content) (err error) {
+func writeLayout(ctx context.Context, dir, tag string, all *Content) (err error) {
 	store := filepath.Join(dir, "blobs", "sha256")
 	if err := os.MkdirAll(store, 0o755); err != nil {
 		return diskFull(dir, err)
@@ -57,13 +57,13 @@ func writeLayout(ctx context.Context, dir, tag string, all *content) (err error)
 	sweepTemp(store, ".")
 	jobs, jctx := errgroup.WithContext(ctx)
 	jobs.SetLimit(layoutJobs)
-	for _, b := range all.blobs {
+	for _, b := range all.Blobs {
 		jobs.Go(func() error { return layoutBlob(jctx, store, b) })
 	}
 	if err := jobs.Wait(); err != nil {
 		return err
 	}
-	for _, d := range all.documents {
+	for _, d := range all.Documents {
 		if err := layoutBlob(ctx, store, d.blob()); err != nil {
 			return err
 		}
@@ -71,7 +71,7 @@ func writeLayout(ctx context.Context, dir, tag string, all *content) (err error)
 	if err := replaceFile(filepath.Join(dir, "oci-layout"), []byte(layoutVersion)); err != nil {
 		return err
 	}
-	raw, err := json.Marshal(withEntry(index, all.top().desc, tag))
+	raw, err := json.Marshal(withEntry(index, all.Top().Desc, tag))
 	if err != nil {
 		return err
 	}
@@ -79,15 +79,15 @@ func writeLayout(ctx context.Context, dir, tag string, all *content) (err error)
 }
 
 // blob returns a document as a blob.
-func (d document) blob() blob {
-	return blob{d.desc, func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(d.raw)), nil }}
+func (d Document) blob() Blob {
+	return Blob{d.Desc, func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(d.Raw)), nil }}
 }
 
 // readIndex reads the index of a layout, or starts a new one. It refuses a layout of another version, to not
 // damage it.
 func readIndex(dir string) (*v1.IndexManifest, error) {
 	index := &v1.IndexManifest{SchemaVersion: 2, MediaType: types.OCIImageIndex}
-	raw, err := readBounded(filepath.Join(dir, "index.json"), maxManifest)
+	raw, err := readBounded(filepath.Join(dir, "index.json"), MaxManifest)
 	if errors.Is(err, fs.ErrNotExist) {
 		return index, nil
 	}
@@ -122,9 +122,9 @@ func withEntry(index *v1.IndexManifest, d v1.Descriptor, tag string) *v1.IndexMa
 }
 
 // layoutBlob writes a blob unless an intact copy exists.
-func layoutBlob(ctx context.Context, dir string, b blob) error {
-	path := filepath.Join(dir, b.desc.Digest.Hex)
-	if sound(ctx, path, b.desc) {
+func layoutBlob(ctx context.Context, dir string, b Blob) error {
+	path := filepath.Join(dir, b.Desc.Digest.Hex)
+	if sound(ctx, path, b.Desc) {
 		return nil
 	}
 	return writeFile(path, func(w io.Writer) error { return b.copy(ctx, w) })
@@ -140,18 +140,18 @@ func sound(ctx context.Context, path string, d v1.Descriptor) bool {
 	if err != nil {
 		return false
 	}
-	v := verified(f, d, path)
+	v := Verify(f, d, path)
 	err = copyCtx(ctx, io.Discard, v)
 	return errors.Join(err, v.Close()) == nil
 }
 
 // copy writes a blob to w. It returns an error if the blob does not match its descriptor.
-func (b blob) copy(ctx context.Context, w io.Writer) (err error) {
-	r, err := b.open()
+func (b Blob) copy(ctx context.Context, w io.Writer) (err error) {
+	r, err := b.Open()
 	if err != nil {
 		return err
 	}
-	v := verified(r, b.desc, "blob")
+	v := Verify(r, b.Desc, "blob")
 	defer func() { err = errors.Join(err, v.Close()) }()
 	err = copyCtx(ctx, w, v)
 	return err

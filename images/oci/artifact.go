@@ -1,4 +1,4 @@
-package registry
+package oci
 
 import (
 	"bytes"
@@ -24,38 +24,38 @@ var (
 	_ Artifact = v1.ImageIndex(nil)
 )
 
-// blob is a layer or a config.
-type blob struct {
-	desc v1.Descriptor
-	open func() (io.ReadCloser, error)
+// Blob is a layer or a config.
+type Blob struct {
+	Desc v1.Descriptor
+	Open func() (io.ReadCloser, error)
 }
 
-// document is a manifest or an index.
-type document struct {
-	raw  []byte
-	desc v1.Descriptor
+// Document is a manifest or an index.
+type Document struct {
+	Raw  []byte
+	Desc v1.Descriptor
 }
 
-// content is everything that belongs to an artifact.
-type content struct {
-	blobs     []blob     // each once, in order of appearance
-	documents []document // each once; an index comes after what it names, the artifact itself is last
-	bases     []string   // names of base images, from annotations
+// Content is everything that belongs to an artifact.
+type Content struct {
+	Blobs     []Blob     // each once, in order of appearance
+	Documents []Document // each once; an index comes after what it names, the artifact itself is last
+	Bases     []string   // names of base images, from annotations
 	images    int
 }
 
-func (c *content) top() document { return c.documents[len(c.documents)-1] }
+func (c *Content) Top() Document { return c.Documents[len(c.Documents)-1] }
 
-// baseNameAnnotation names the image that an image is based on.
-const baseNameAnnotation = "org.opencontainers.image.base.name"
+// BaseNameAnnotation names the image that an image is based on.
+const BaseNameAnnotation = "org.opencontainers.image.base.name"
 
-// collect returns everything that belongs to an artifact.
-func collect(t Artifact) (*content, error) {
-	c := &content{}
+// Collect returns everything that belongs to an artifact.
+func Collect(t Artifact) (*Content, error) {
+	c := &Content{}
 	return c, c.add(t, map[v1.Hash]bool{}, maxDepth)
 }
 
-func (c *content) add(t Artifact, seen map[v1.Hash]bool, depth int) error {
+func (c *Content) add(t Artifact, seen map[v1.Hash]bool, depth int) error {
 	if depth == 0 {
 		return fmt.Errorf("indexes within indexes, more than %d deep", maxDepth)
 	}
@@ -67,18 +67,18 @@ func (c *content) add(t Artifact, seen map[v1.Hash]bool, depth int) error {
 	if err != nil {
 		return fmt.Errorf("read the manifest's type: %w", err)
 	}
-	d := document{raw: raw, desc: v1.Descriptor{MediaType: mt, Size: int64(len(raw)), Digest: hashOf(raw)}}
-	if seen[d.desc.Digest] {
+	d := Document{Raw: raw, Desc: v1.Descriptor{MediaType: mt, Size: int64(len(raw)), Digest: HashOf(raw)}}
+	if seen[d.Desc.Digest] {
 		return nil
 	}
-	seen[d.desc.Digest] = true
+	seen[d.Desc.Digest] = true
 	switch t := t.(type) {
 	case v1.Image:
 		cf, err := t.ConfigFile()
 		if err != nil {
 			return fmt.Errorf("read the image config: %w", err)
 		}
-		d.desc.Platform = platformOf(cf)
+		d.Desc.Platform = platformOf(cf)
 		err = c.addImage(t, seen)
 		if err != nil {
 			return err
@@ -90,7 +90,7 @@ func (c *content) add(t Artifact, seen map[v1.Hash]bool, depth int) error {
 	default:
 		return fmt.Errorf("%T is neither an image nor an index", t)
 	}
-	c.documents = append(c.documents, d)
+	c.Documents = append(c.Documents, d)
 	return nil
 }
 
@@ -101,7 +101,7 @@ func platformOf(cf *v1.ConfigFile) *v1.Platform {
 	return &v1.Platform{OS: cf.OS, Architecture: cf.Architecture, Variant: cf.Variant}
 }
 
-func (c *content) addImage(i v1.Image, seen map[v1.Hash]bool) error {
+func (c *Content) addImage(i v1.Image, seen map[v1.Hash]bool) error {
 	m, err := i.Manifest()
 	if err != nil {
 		return fmt.Errorf("read the manifest: %w", err)
@@ -111,8 +111,8 @@ func (c *content) addImage(i v1.Image, seen map[v1.Hash]bool) error {
 		return fmt.Errorf("read the image config: %w", err)
 	}
 	c.images++
-	if name := m.Annotations[baseNameAnnotation]; name != "" {
-		c.bases = append(c.bases, name)
+	if name := m.Annotations[BaseNameAnnotation]; name != "" {
+		c.Bases = append(c.Bases, name)
 	}
 	for _, d := range m.Layers {
 		c.addBlob(seen, d, func() (io.ReadCloser, error) {
@@ -127,14 +127,14 @@ func (c *content) addImage(i v1.Image, seen map[v1.Hash]bool) error {
 	return nil
 }
 
-func (c *content) addBlob(seen map[v1.Hash]bool, d v1.Descriptor, open func() (io.ReadCloser, error)) {
+func (c *Content) addBlob(seen map[v1.Hash]bool, d v1.Descriptor, open func() (io.ReadCloser, error)) {
 	if !seen[d.Digest] {
 		seen[d.Digest] = true
-		c.blobs = append(c.blobs, blob{d, open})
+		c.Blobs = append(c.Blobs, Blob{d, open})
 	}
 }
 
-func (c *content) addIndex(x v1.ImageIndex, seen map[v1.Hash]bool, depth int) error {
+func (c *Content) addIndex(x v1.ImageIndex, seen map[v1.Hash]bool, depth int) error {
 	m, err := x.IndexManifest()
 	if err != nil {
 		return fmt.Errorf("read the index: %w", err)

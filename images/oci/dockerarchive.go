@@ -1,4 +1,4 @@
-package registry
+package oci
 
 import (
 	"bytes"
@@ -34,48 +34,48 @@ type dockerEntry struct {
 // application/vnd.oci.image.layer.v1.tar, whose digests are their diff IDs. Compressing them here would make
 // the base's digest depend on the version of a compressor; the price is that a push of such a base sends more
 // bytes.
-func (a *archive) docker(ctx context.Context, store *fetch.Store, tag string) (found, error) {
-	raw, err := a.read("manifest.json", maxManifest)
+func (a *archive) docker(ctx context.Context, store *fetch.Store, tag string) (Manifest, error) {
+	raw, err := a.read("manifest.json", MaxManifest)
 	if err != nil {
-		return found{}, fmt.Errorf("not an archive of docker save: %w", err)
+		return Manifest{}, fmt.Errorf("not an archive of docker save: %w", err)
 	}
 	var entries []dockerEntry
 	if err := json.Unmarshal(raw, &entries); err != nil {
-		return found{}, fmt.Errorf("manifest.json in %s is malformed: %w", a.path, err)
+		return Manifest{}, fmt.Errorf("manifest.json in %s is malformed: %w", a.path, err)
 	}
 	e, err := dockerPick(entries, tag)
 	if err != nil {
-		return found{}, fmt.Errorf("%s: %w", a.path, err)
+		return Manifest{}, fmt.Errorf("%s: %w", a.path, err)
 	}
-	config, err := a.read(e.Config, maxConfig)
+	config, err := a.read(e.Config, MaxConfig)
 	if err != nil {
-		return found{}, err
+		return Manifest{}, err
 	}
 	cf, err := v1.ParseConfigFile(bytes.NewReader(config))
 	if err != nil {
-		return found{}, fmt.Errorf("%s in %s is malformed: %w", e.Config, a.path, err)
+		return Manifest{}, fmt.Errorf("%s in %s is malformed: %w", e.Config, a.path, err)
 	}
 	if len(cf.RootFS.DiffIDs) != len(e.Layers) {
-		return found{}, fmt.Errorf("%s lists %d layers, its image config %d", a.path, len(e.Layers), len(cf.RootFS.DiffIDs))
+		return Manifest{}, fmt.Errorf("%s lists %d layers, its image config %d", a.path, len(e.Layers), len(cf.RootFS.DiffIDs))
 	}
 	m := v1.Manifest{
 		SchemaVersion: 2, MediaType: types.OCIManifestSchema1,
-		Config: v1.Descriptor{MediaType: types.OCIConfigJSON, Size: int64(len(config)), Digest: hashOf(config)},
+		Config: v1.Descriptor{MediaType: types.OCIConfigJSON, Size: int64(len(config)), Digest: HashOf(config)},
 		Layers: make([]v1.Descriptor, len(e.Layers)),
 	}
 	for i, file := range e.Layers {
 		if m.Layers[i], err = a.dockerLayer(ctx, store, file, cf.RootFS.DiffIDs[i]); err != nil {
-			return found{}, err
+			return Manifest{}, err
 		}
 	}
 	manifest, err := json.Marshal(m)
 	if err != nil {
-		return found{}, err
+		return Manifest{}, err
 	}
-	return found{manifest, hashOf(manifest)}, errors.Join(keep(store, config), keep(store, manifest))
+	return Manifest{manifest, HashOf(manifest)}, errors.Join(StoreDocument(store, config), StoreDocument(store, manifest))
 }
 
-func hashOf(b []byte) v1.Hash {
+func HashOf(b []byte) v1.Hash {
 	sum := sha256.Sum256(b)
 	return v1.Hash{Algorithm: "sha256", Hex: hex.EncodeToString(sum[:])}
 }
@@ -175,4 +175,18 @@ func (a *archive) packedLayer(ctx context.Context, store *fetch.Store, file stri
 	}
 	digest, size, err := w.Commit()
 	return v1.Descriptor{MediaType: t, Size: size, Digest: v1.Hash{Algorithm: "sha256", Hex: digest}}, err
+}
+
+// StoreDocument writes a document into the store.
+func StoreDocument(store *fetch.Store, raw []byte) (err error) {
+	w, err := store.Create()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, w.Close()) }()
+	if _, err := w.Write(raw); err != nil {
+		return err
+	}
+	_, _, err = w.Commit()
+	return err
 }

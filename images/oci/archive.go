@@ -1,4 +1,4 @@
-package registry
+package oci
 
 import (
 	"archive/tar"
@@ -130,7 +130,7 @@ func (a *archive) read(name string, limit int64) (_ []byte, err error) {
 // blobs returns the blobs of an OCI archive. The first open of a blob unpacks it into the store and verifies
 // it.
 func (a *archive) blobs(ctx context.Context, store *fetch.Store) blobs {
-	kept := storeBlobs(store)
+	kept := StoreBlobs(store)
 	return blobs{where: a.path, open: func(h v1.Hash) (io.ReadCloser, error) {
 		if h.Algorithm == "sha256" && !store.Has(h.Hex) {
 			if err := a.unpack(ctx, store, "blobs/sha256/"+h.Hex, h); err != nil {
@@ -147,7 +147,7 @@ func (a *archive) unpack(ctx context.Context, store *fetch.Store, name string, w
 	if err != nil {
 		return err
 	}
-	v := verified(r, v1.Descriptor{Digest: want, Size: size}, name+" in "+a.path)
+	v := Verify(r, v1.Descriptor{Digest: want, Size: size}, name+" in "+a.path)
 	defer func() { err = errors.Join(err, v.Close()) }()
 	w, err := store.Create()
 	if err != nil {

@@ -1,0 +1,81 @@
+package fetch
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"net/http"
+	"strconv"
+	"time"
+)
+
+const (
+	maxBackoff    = 30 * time.Second
+	maxRetryAfter = 2 * time.Minute
+)
+
+// Retry says how often a request is tried.
+type Retry struct {
+	Attempts int              // failures in a row that end it
+	Backoff  time.Duration    // the pause after the first failure; each further one is twice as long, up to 30 s
+	Final    func(error) bool // reports whether another attempt is pointless
+}
+
+// Do calls try until it succeeds, fails in a way that is final, or has failed too often in a row without progress.
+// Pauses have jitter, so that clients do not run in step, and are not shorter than the server requested: an error
+// with a method RetryAfter knows that. It returns the number of calls and the error of the last one; ctx's cause
+// when ctx has ended.
+func (r Retry) Do(ctx context.Context, try func(context.Context) (progress bool, err error)) (tries int, err error) {
+	failures, pause := 0, r.Backoff
+	for {
+		progress, err := try(ctx)
+		tries++
+		if err == nil {
+			return tries, nil
+		}
+		if ctx.Err() != nil {
+			return tries, context.Cause(ctx)
+		}
+		if progress {
+			failures, pause = 0, r.Backoff
+		}
+		failures++
+		if r.Final(err) || failures >= r.Attempts {
+			return tries, err
+		}
+		wait := pause/2 + rand.N(pause/2+1) //nolint:gosec // jitter
+		pause = min(2*pause, maxBackoff)
+		if asked, ok := errors.AsType[interface {
+			error
+			RetryAfter() time.Duration
+		}](err); ok {
+			wait = max(wait, asked.RetryAfter())
+		}
+		if err := sleep(ctx, wait); err != nil {
+			return tries, err
+		}
+	}
+}
+
+// RetryAfter is the pause that an answer requests, at most 2 minutes; 0 if it requests none.
+func RetryAfter(resp *http.Response) time.Duration {
+	after := resp.Header.Get("Retry-After")
+	if n, err := strconv.Atoi(after); err == nil && n > 0 {
+		return time.Duration(min(n, int(maxRetryAfter/time.Second))) * time.Second
+	}
+	if t, err := http.ParseTime(after); err == nil {
+		return min(max(time.Until(t), 0), maxRetryAfter)
+	}
+	return 0
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-t.C:
+		return nil
+	}
+}

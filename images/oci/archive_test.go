@@ -1,0 +1,193 @@
+package oci
+
+import (
+	"archive/tar"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/driver-container/driver-container/distros/fetch"
+	"github.com/driver-container/driver-container/images/oci/ocitest"
+)
+
+// open opens an image for linux/amd64 with a store of its own.
+func open(t *testing.T, ref string) (*image, error) {
+	t.Helper()
+	store, err := fetch.OpenStore(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, _ := ParseLocal(ref)
+	img, _, err := l.Image(t.Context(), store, "amd64")
+	return img, err
+}
+
+// The content of a layout is read in place and verified.
+func TestLayoutDamaged(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	img := ocitest.Image(t, "amd64", 1000, "one")
+	if err := WriteLayout(t.Context(), dir, "x", img); err != nil {
+		t.Fatal(err)
+	}
+	m, err := img.Manifest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	flip := func(h v1.Hash) {
+		path := filepath.Join(dir, "blobs", "sha256", h.Hex)
+		b, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b[len(b)-1] ^= 1
+		if err := os.WriteFile(path, b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	flip(m.Layers[0].Digest)
+	b, err := open(t, "oci:"+dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	layers, err := b.Layers()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := layers[0].Compressed()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	err = copyCtx(t.Context(), &bytes.Buffer{}, r)
+	ocitest.ErrorAs[*fetch.MismatchError](t, err)
+	flip(m.Config.Digest)
+	_, err = open(t, "oci:"+dir)
+	ocitest.ErrorAs[*fetch.MismatchError](t, err)
+}
+
+type tarEntry struct {
+	name, link string
+	content    []byte
+}
+
+func writeTestTar(t *testing.T, list ...tarEntry) string {
+	t.Helper()
+	var buf bytes.Buffer
+	w := tar.NewWriter(&buf)
+	for _, e := range list {
+		h := &tar.Header{Name: e.name, Size: int64(len(e.content)), Mode: 0o644, Typeflag: tar.TypeReg}
+		if e.link != "" {
+			h.Typeflag, h.Linkname = tar.TypeSymlink, e.link
+		}
+		if err := w.WriteHeader(h); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.Write(e.content); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "x.tar")
+	if err := os.WriteFile(file, buf.Bytes(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// The format of old `docker save`: uncompressed layers, a repeated layer as a link.
+func TestDockerArchiveOld(t *testing.T) {
+	t.Parallel()
+	one := ocitest.LayerTar(t, "one", 5000)
+	config := fmt.Appendf(nil, `{"os":"linux","architecture":"amd64","rootfs":{"type":"layers","diff_ids":[%q,%q]}}`, HashOf(one), HashOf(one))
+	manifest, err := json.Marshal([]dockerEntry{{Config: "c.json", RepoTags: []string{"x:1"}, Layers: []string{"a/layer.tar", "b/layer.tar"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	sound := []tarEntry{
+		{name: "b/layer.tar", link: "../a/layer.tar"},
+		{name: "a/layer.tar", content: one},
+		{name: "./c.json", content: config},
+		{name: "manifest.json", content: manifest},
+	}
+	b, err := open(t, "docker-archive:"+writeTestTar(t, sound...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := b.Manifest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if l := m.Layers[1]; l.Digest != HashOf(one) || l.MediaType != types.OCIUncompressedLayer || l.Size != int64(len(one)) {
+		t.Errorf("layer %+v; want the uncompressed tar as it is", l)
+	}
+	layers, err := b.Layers()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(ocitest.UnpackedBytes(t, layers[0]), one) {
+		t.Error("the layer's content changed")
+	}
+
+	replaced := func(i int, e tarEntry) []tarEntry {
+		out := append([]tarEntry{}, sound...)
+		out[i] = e
+		return out
+	}
+	for name, list := range map[string][]tarEntry{
+		"wrong layer":        replaced(1, tarEntry{name: "a/layer.tar", content: ocitest.LayerTar(t, "two", 5000)}),
+		"wrong packed layer": replaced(1, tarEntry{name: "a/layer.tar", content: ocitest.Gzipped(t, ocitest.LayerTar(t, "two", 5000))}),
+	} {
+		_, err := open(t, "docker-archive:"+writeTestTar(t, list...))
+		t.Log(name, err)
+		ocitest.ErrorAs[*fetch.MismatchError](t, err)
+	}
+	packed, err := open(t, "docker-archive:"+writeTestTar(t, replaced(1, tarEntry{name: "a/layer.tar", content: ocitest.Gzipped(t, one)})...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ocitest.SameLayers(t, packed, b)
+	z, err := zstd.NewWriter(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if packed, err = open(t, "docker-archive:"+writeTestTar(t, replaced(1, tarEntry{name: "a/layer.tar", content: z.EncodeAll(one, nil)})...)); err != nil {
+		t.Fatal(err)
+	}
+	ocitest.SameLayers(t, packed, b)
+	for name, list := range map[string][]tarEntry{
+		"link to itself": replaced(0, tarEntry{name: "b/layer.tar", link: "layer.tar"}),
+		"no layer":       sound[2:],
+		"no manifest":    sound[:3],
+	} {
+		if _, err := open(t, "docker-archive:"+writeTestTar(t, list...)); err == nil {
+			t.Errorf("%s was accepted", name)
+		}
+	}
+	_, err = openArchive(writeTestTar(t))
+	if err != nil {
+		t.Errorf("an empty tar: %v", err)
+	}
+	gz := filepath.Join(t.TempDir(), "x")
+	if err := os.WriteFile(gz, ocitest.Gzipped(t, one), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := openArchive(gz); err == nil || !strings.Contains(err.Error(), "gunzip") {
+		t.Errorf("a compressed archive: %v; want a hint", err)
+	}
+	if _, err := openArchive(os.DevNull); err == nil || errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("an empty file: %v", err)
+	}
+}
