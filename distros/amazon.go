@@ -10,7 +10,7 @@ func amazon() []Distro {
 		el{rpm: rpm{
 			family: "amzn", version: "2", compilers: []string{"gcc", "gcc10"}, elf: elfDevel,
 			links: map[string]string{"usr/bin/gcc-10": "gcc10-gcc"},
-		}, versions: []string{"2"}, whole: true, topics: []string{"5.4", "5.10", "5.15"}},
+		}, versions: []string{"2"}, singlePackage: true, extraSeries: []string{"5.4", "5.10", "5.15"}},
 		el{rpm: rpm{family: "amzn", version: "2023", compilers: []string{"gcc"}, elf: elfDevel}, versions: []string{"latest"}, series: "6.1"},
 	}
 }

@@ -31,3 +31,12 @@ func LookupArch(name string) (Arch, bool) {
 	}
 	return Arch{}, false
 }
+
+// forArch returns a value that is the same for every architecture; the zero value for one that no driver
+// exists for.
+func forArch[T any](arch string, value T) (out T) {
+	if _, ok := LookupArch(arch); ok {
+		return value
+	}
+	return out
+}

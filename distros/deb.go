@@ -27,28 +27,21 @@ func (d deb) PackageManager() string            { return "apt" }
 func (d deb) Matches(id, versionID string) bool { return id == d.family && versionID == d.version }
 
 func (d deb) LibDir(arch string) string {
-	a, ok := LookupArch(arch)
-	if !ok {
-		return ""
+	if a, ok := LookupArch(arch); ok {
+		return "usr/lib/" + a.Triplet
 	}
-	return "usr/lib/" + a.Triplet
+	return ""
 }
 
 func (d deb) LibDir32(arch string) string {
-	a, ok := LookupArch(arch)
-	if !ok || a.Compat == "" {
-		return ""
+	if a, _ := LookupArch(arch); a.Compat != "" {
+		return "usr/lib/" + a.Compat
 	}
-	return "usr/lib/" + a.Compat
+	return ""
 }
 
 // Runtime is kmod. Other programs in the image that look for modprobe in the driver root use it too.
-func (d deb) Runtime(arch string) []string {
-	if _, ok := LookupArch(arch); !ok {
-		return nil
-	}
-	return []string{"kmod"}
-}
+func (d deb) Runtime(arch string) []string { return forArch(arch, []string{"kmod"}) }
 
 // Toolchain names versioned compilers instead of the package gcc: kernels name the version they need, and
 // Links makes the short names. binutils and linux-libc-dev come as dependencies. perl, awk, sed, grep, diff
@@ -95,13 +88,10 @@ func (d deb) KernelOf(headersPackage string) (release, flavour string, ok bool) 
 
 // KernelFlavour is the architecture's name in Debian.
 func (d deb) KernelFlavour(arch string) string {
-	if _, ok := LookupArch(arch); !ok {
-		return ""
-	}
 	if d.family == "ubuntu" {
-		return "generic"
+		return forArch(arch, "generic")
 	}
-	return arch
+	return forArch(arch, arch)
 }
 
 // KernelImages returns the signed and the unsigned kernel. Ubuntu puts the word before the release, Debian

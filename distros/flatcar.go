@@ -2,8 +2,8 @@ package distros
 
 import "strings"
 
-// hosted is a system without packages, whose images use another system's user land.
-type hosted struct {
+// packageless is a system without packages, whose images use another system's user land.
+type packageless struct {
 	Distro // the user land
 	family string
 }
@@ -15,42 +15,37 @@ type hosted struct {
 func flatcar() []Distro {
 	for _, d := range debian() {
 		if d.ID() == "debian13" {
-			return []Distro{hosted{Distro: d, family: "flatcar"}}
+			return []Distro{packageless{Distro: d, family: "flatcar"}}
 		}
 	}
 	return nil
 }
 
 // ID has no version, because one image serves all versions. The operator's tags have one (see OSTag).
-func (d hosted) ID() string                        { return d.family }
-func (d hosted) OSRelease() (id, versionID string) { return d.family, "" }
-func (d hosted) PackageManager() string            { return "" }
+func (d packageless) ID() string                        { return d.family }
+func (d packageless) OSRelease() (id, versionID string) { return d.family, "" }
+func (d packageless) PackageManager() string            { return "" }
 
 // Matches accepts every version.
-func (d hosted) Matches(id, _ string) bool { return id == d.family }
+func (d packageless) Matches(id, _ string) bool { return id == d.family }
 
 // Headers returns nil: no package has them.
-func (d hosted) Headers(string) []string { return nil }
+func (d packageless) Headers(string) []string { return nil }
 
 // KernelOf never returns ok.
-func (d hosted) KernelOf(string) (release, flavour string, ok bool) { return "", "", false }
+func (d packageless) KernelOf(string) (release, flavour string, ok bool) { return "", "", false }
 
 // KernelFlavour is the suffix of the releases.
-func (d hosted) KernelFlavour(arch string) string {
-	if _, ok := LookupArch(arch); !ok {
-		return ""
-	}
-	return d.family
-}
+func (d packageless) KernelFlavour(arch string) string { return forArch(arch, d.family) }
 
 // KernelImages returns nil.
-func (d hosted) KernelImages(string) []string { return nil }
+func (d packageless) KernelImages(string) []string { return nil }
 
 // KernelMeta returns "".
-func (d hosted) KernelMeta(string) string { return "" }
+func (d packageless) KernelMeta(string) string { return "" }
 
 // BuildDirs returns the folder on the host.
-func (d hosted) BuildDirs(release string) []string {
+func (d packageless) BuildDirs(release string) []string {
 	if !isRelease(release) || strings.Contains(release, "..") {
 		return nil
 	}
@@ -58,4 +53,4 @@ func (d hosted) BuildDirs(release string) []string {
 }
 
 // ModulePackages returns nil: the system is one piece.
-func (d hosted) ModulePackages(string) []string { return nil }
+func (d packageless) ModulePackages(string) []string { return nil }

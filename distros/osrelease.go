@@ -86,7 +86,7 @@ func OSTag(id, versionID string) string {
 // Userland returns the system whose base, packages and folders the images of d have. It is d itself unless d
 // has no packages (Flatcar): such images are based on another system and share only the kernel with d.
 func Userland(d Distro) Distro {
-	if h, ok := d.(hosted); ok {
+	if h, ok := d.(packageless); ok {
 		return h.Distro
 	}
 	return d

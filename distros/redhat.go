@@ -9,11 +9,11 @@ import (
 // the provides of their headers packages have that name. It equals uname -r since el6, for all flavours.
 type el struct {
 	rpm
-	provides []string // beside kernel-devel-uname-r
-	usual    string   // flavour
-	versions []string // values of $releasever that hold for all kernels
-	whole    bool     // one package has the kernel with all of its modules
-	topics   []string // kernel series with repositories of their own, switched off: amzn2extra-kernel-5.10
+	provides       []string // beside kernel-devel-uname-r
+	defaultFlavour string   // flavour
+	versions       []string // values of $releasever that hold for all kernels
+	singlePackage  bool     // one package has the kernel with all of its modules
+	extraSeries    []string // kernel series with repositories of their own, switched off: amzn2extra-kernel-5.10
 	// The series of the packages without a series in their name, where packages of later series have one:
 	// kernel6.12.
 	series string
@@ -26,15 +26,15 @@ type el struct {
 func redhat() []Distro {
 	all := []Distro{
 		// Kernel 3.10, gcc 4.8.
-		el{rpm: rpm{family: "centos", version: "7", compilers: []string{"gcc"}, elf: elfDevel}, versions: []string{"7"}, whole: true},
+		el{rpm: rpm{family: "centos", version: "7", compilers: []string{"gcc"}, elf: elfDevel}, versions: []string{"7"}, singlePackage: true},
 	}
 	for _, version := range []string{"8", "9", "10"} { // 4.18 and gcc 8.5, 5.14 and gcc 11, 6.12 and gcc 14
 		for _, family := range []string{"rhel", "rocky", "almalinux"} {
-			all = append(all, el{rpm: rpm{family: family, version: version, minors: true, compilers: []string{"gcc"}, elf: elfDevel}})
+			all = append(all, el{rpm: rpm{family: family, version: version, coversMinors: true, compilers: []string{"gcc"}, elf: elfDevel}})
 		}
 	}
 	for _, version := range []string{"8", "9", "10"} {
-		d := el{rpm: rpm{family: "ol", version: version, minors: true, compilers: []string{"gcc"}, elf: elfDevel}, provides: []string{"kernel-uek-devel-uname-r"}, usual: "uek"}
+		d := el{rpm: rpm{family: "ol", version: version, coversMinors: true, compilers: []string{"gcc"}, elf: elfDevel}, provides: []string{"kernel-uek-devel-uname-r"}, defaultFlavour: "uek"}
 		if set := map[string]string{"8": "gcc-toolset-11", "9": "gcc-toolset-13"}[version]; set != "" {
 			d.compilers = append(d.compilers, set+"-gcc")
 			d.dirs = []string{"opt/rh/" + set + "/root/usr/bin"}
@@ -89,12 +89,7 @@ func (d el) KernelOfProvide(name, version, _ string) (release, flavour string, o
 }
 
 // KernelFlavour is "" except for Oracle, whose machines boot Oracle's own kernel.
-func (d el) KernelFlavour(arch string) string {
-	if _, ok := LookupArch(arch); !ok {
-		return ""
-	}
-	return d.usual
-}
+func (d el) KernelFlavour(arch string) string { return forArch(arch, d.defaultFlavour) }
 
 // KernelImages returns a provide of kernel-core, or of kernel where that is one package.
 func (d el) KernelImages(release string) []string {
@@ -129,7 +124,7 @@ func (d el) BuildDirs(release string) []string {
 // flavour's "+" nor the text after it: kernel-rt-modules-5.14.0-427.13.1.el9_4.x86_64.
 func (d el) ModulePackages(release string) []string {
 	r := ParseRelease(release)
-	if d.whole || !isRelease(release) || r.Arch == "" {
+	if d.singlePackage || !isRelease(release) || r.Arch == "" {
 		return nil
 	}
 	name, rest := "kernel", r.Version+"-"+r.Build+"."+r.Arch
@@ -155,7 +150,7 @@ func (d el) ReleaseVers(release string) []string {
 	switch {
 	case !ok || major != d.version:
 		return nil
-	case minor == "" || !d.minors:
+	case minor == "" || !d.coversMinors:
 		return []string{major}
 	}
 	return []string{minor, major}
@@ -167,7 +162,7 @@ func (d el) ReleaseVers(release string) []string {
 // (amzn2-extras.repo).
 func (d el) ExtraRepositories(release, arch string) []string {
 	r := ParseRelease(release)
-	if r.Dist == d.ID() && slices.Contains(d.topics, r.Series()) {
+	if r.Dist == d.ID() && slices.Contains(d.extraSeries, r.Series()) {
 		return []string{d.ID() + "extra-kernel-" + r.Series()}
 	}
 	minor, major, ok := elMinor(r.Dist)
@@ -183,15 +178,15 @@ func (d el) ExtraRepositories(release, arch string) []string {
 		}
 	case d.family == "centos":
 		build, _, _ := strings.Cut(r.Build, ".")
-		if dated := centos7[build]; dated != "" {
+		if dated := centos7Versions[build]; dated != "" {
 			ids = append(ids, "C"+dated+"-base", "C"+dated+"-updates")
 		}
 	}
 	return ids
 }
 
-// centos7 has CentOS's names of its minor versions by the first number of their kernels' builds.
-var centos7 = map[string]string{
+// centos7Versions has CentOS's names of its minor versions by the first number of their kernels' builds.
+var centos7Versions = map[string]string{
 	"123": "7.0.1406", "229": "7.1.1503", "327": "7.2.1511", "514": "7.3.1611", "693": "7.4.1708",
 	"862": "7.5.1804", "957": "7.6.1810", "1062": "7.7.1908", "1127": "7.8.2003", "1160": "7.9.2009",
 }

@@ -45,7 +45,7 @@ func ParseRelease(release string) Release {
 		if d := releaseDist.FindStringSubmatch(r.Build); d != nil {
 			r.Dist = d[1]
 		}
-		r.Flavour = r.variant(m[3])
+		r.Flavour = r.packageFlavour(m[3])
 		return r
 	}
 	r.Flavour, _, _ = splitRelease(release)
@@ -56,9 +56,9 @@ func ParseRelease(release string) Release {
 	return r
 }
 
-// variant returns the flavour as the packages name it, from the text after the architecture and from the
+// packageFlavour returns the flavour as the packages name it, from the text after the architecture and from the
 // build.
-func (r Release) variant(suffix string) string {
+func (r Release) packageFlavour(suffix string) string {
 	before := ""
 	switch {
 	case strings.HasSuffix(r.Dist, "uek") && suffix != "" && suffix != "debug":

@@ -10,7 +10,7 @@ import (
 // packages.
 type rpm struct {
 	family, version string   // as in os-release
-	minors          bool     // VERSION_ID has a minor version, and this system covers all of them
+	coversMinors    bool     // VERSION_ID has a minor version, and this system covers all of them
 	compilers       []string // packages; the one that built the system's usual kernels first
 	elf             string   // package with libelf's headers and link, see elfProbe
 	dirs            []string // folders of compilers that are not on the usual path
@@ -27,32 +27,22 @@ func (d rpm) Matches(id, versionID string) bool {
 	if id != d.family {
 		return false
 	}
-	return versionID == d.version || d.minors && strings.HasPrefix(versionID, d.version+".")
+	return versionID == d.version || d.coversMinors && strings.HasPrefix(versionID, d.version+".")
 }
 
 // LibDir is lib64 for every 64-bit architecture.
-func (d rpm) LibDir(arch string) string {
-	if _, ok := LookupArch(arch); !ok {
-		return ""
-	}
-	return "usr/lib64"
-}
+func (d rpm) LibDir(arch string) string { return forArch(arch, "usr/lib64") }
 
 // LibDir32 is lib, which 64-bit programs do not use.
 func (d rpm) LibDir32(arch string) string {
-	if a, ok := LookupArch(arch); !ok || a.Compat == "" {
-		return ""
+	if a, _ := LookupArch(arch); a.Compat != "" {
+		return "usr/lib"
 	}
-	return "usr/lib"
+	return ""
 }
 
 // Runtime is kmod, as elsewhere.
-func (d rpm) Runtime(arch string) []string {
-	if _, ok := LookupArch(arch); !ok {
-		return nil
-	}
-	return []string{"kmod"}
-}
+func (d rpm) Runtime(arch string) []string { return forArch(arch, []string{"kmod"}) }
 
 // Toolchain returns the tools that the kernel's and NVIDIA's scripts call and that a slim base lacks. The
 // headers of the C library and the assembler come with the compiler. elf is the same for all architectures,

@@ -10,9 +10,7 @@ import (
 func lookup(t *testing.T, id string) RPM {
 	t.Helper()
 	d, err := Lookup(id)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	r, ok := d.(RPM)
 	if !ok {
 		t.Fatalf("%s has no rpm packages", id)
@@ -225,7 +223,7 @@ func TestKernelOfProvide(t *testing.T) {
 
 func TestRPMKernelNames(t *testing.T) {
 	t.Parallel()
-	for _, tt := range []struct{ system, usual, flavour, meta string }{
+	for _, tt := range []struct{ system, defaultFlavour, flavour, meta string }{
 		{"centos7", "", "", "kernel-devel"},
 		{"rhel9", "", "rt", "kernel-rt-devel"},
 		{"ol9", "uek", "uek", "kernel-uek-devel"},
@@ -234,7 +232,7 @@ func TestRPMKernelNames(t *testing.T) {
 		{"opensuse-leap15.6", "default", "azure", "kernel-azure-devel"},
 	} {
 		d := lookup(t, tt.system)
-		if d.KernelFlavour("amd64") != tt.usual || d.KernelFlavour("sparc") != "" || d.KernelMeta(tt.flavour) != tt.meta {
+		if d.KernelFlavour("amd64") != tt.defaultFlavour || d.KernelFlavour("sparc") != "" || d.KernelMeta(tt.flavour) != tt.meta {
 			t.Errorf("%s: %q, %q, %q", tt.system, d.KernelFlavour("amd64"), d.KernelFlavour("sparc"), d.KernelMeta(tt.flavour))
 		}
 	}
@@ -246,9 +244,7 @@ func TestRPMKernelNames(t *testing.T) {
 func TestFlatcar(t *testing.T) {
 	t.Parallel()
 	d, err := FromOSRelease(osRelease("ID=flatcar\nVERSION_ID=4081.2.0\n"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if d.ID() != "flatcar" || Userland(d).ID() != "debian13" || d.PackageManager() != "" || d.Headers("6.6.54-flatcar") != nil ||
 		d.KernelFlavour("amd64") != "flatcar" || d.KernelFlavour("sparc") != "" || d.KernelImages("6.6.54-flatcar") != nil || d.KernelMeta("flatcar") != "" ||
 		d.ModulePackages("6.6.54-flatcar") != nil {
@@ -284,14 +280,19 @@ func TestDebModulePackages(t *testing.T) {
 	t.Parallel()
 	for id, want := range map[string]string{"ubuntu24.04": "linux-modules-extra-6.8.0-31-generic", "debian12": ""} {
 		d, err := Lookup(id)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if got := strings.Join(d.ModulePackages("6.8.0-31-generic"), " "); got != want {
 			t.Errorf("%s: %q", id, got)
 		}
 		if d.ModulePackages("x y") != nil || d.BuildDirs("x y") != nil || d.BuildDirs("6.8.0-31-generic")[0] != "usr/src/linux-headers-6.8.0-31-generic" {
 			t.Errorf("%s: %q", id, d.BuildDirs("6.8.0-31-generic"))
 		}
+	}
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

@@ -81,12 +81,7 @@ func (d sle) KernelOfProvide(name, version, own string) (release, flavour string
 }
 
 // KernelFlavour is "default".
-func (d sle) KernelFlavour(arch string) string {
-	if _, ok := LookupArch(arch); !ok {
-		return ""
-	}
-	return "default"
-}
+func (d sle) KernelFlavour(arch string) string { return forArch(arch, "default") }
 
 // KernelImages returns one package.
 func (d sle) KernelImages(release string) []string {

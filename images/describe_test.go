@@ -34,7 +34,7 @@ func TestDescription(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := driverinfo.Info{
+	want := driverinfo.Description{
 		Schema: 1, Driver: oldDriver, Branch: "R418", OS: "ubuntu16.04", Arch: "amd64", Profile: "compute", Flavours: []string{"proprietary"},
 		Kernel:     driverinfo.KernelRule{Min: "2.6.32", Max: "5.1", Reason: "unpatched; fixed in 418.88"},
 		Overridden: []string{"excluded", "kernel-too-new"}, ID: got.ID, Toolchain: true,

@@ -24,7 +24,7 @@ func (b *Builder) descriptionLayer(ctx context.Context, r *recipe.Recipe) (v1.La
 	return b.describedLayer(ctx, r, info)
 }
 
-func (b *Builder) describedLayer(ctx context.Context, r *recipe.Recipe, info driverinfo.Info) (v1.Layer, error) {
+func (b *Builder) describedLayer(ctx context.Context, r *recipe.Recipe, info driverinfo.Description) (v1.Layer, error) {
 	text, err := info.Encode()
 	if err != nil {
 		return nil, fmt.Errorf("describe %s: %w", r.Target(), err)

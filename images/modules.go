@@ -152,7 +152,7 @@ func (b *Builder) compileRoot(ctx context.Context, r *recipe.Recipe, base v1.Ima
 // compileDescription is the same for all images of a driver: their identity and rules have nothing to do with
 // compiling.
 func (b *Builder) compileDescription(ctx context.Context, r *recipe.Recipe) (v1.Layer, error) {
-	return b.describedLayer(ctx, r, driverinfo.Info{
+	return b.describedLayer(ctx, r, driverinfo.Description{
 		Driver: r.Driver, Branch: r.Branch, OS: r.System, Arch: r.Arch, Profile: string(r.Profile), Flavours: r.Flavours,
 		Toolchain: true, ID: strings.Repeat("0", 64),
 	})

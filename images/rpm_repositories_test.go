@@ -108,11 +108,11 @@ func TestOnlyThese(t *testing.T) {
 		t.Error(text)
 	}
 	target := r.target(t)
-	target.System.OnlyThese = false
+	target.System.ReplaceRepositories = false
 	if _, err := r.b.Plan(t.Context(), target, recipe.Options{}); err == nil || !strings.Contains(err.Error(), "gone.invalid") {
 		t.Errorf("%v", err)
 	}
-	target.System.OnlyThese, target.System.Repositories = true, nil
+	target.System.ReplaceRepositories, target.System.Repositories = true, nil
 	_, err := r.b.Plan(t.Context(), target, recipe.Options{})
 	fails(t, err, "none is configured")
 }

@@ -54,9 +54,9 @@ func gone(names ...string) (files []imagetest.File) {
 }
 
 // described is the note of the good image, changed.
-func described(t *testing.T, change func(*driverinfo.Info)) string {
+func described(t *testing.T, change func(*driverinfo.Description)) string {
 	t.Helper()
-	info := driverinfo.Info{
+	info := driverinfo.Description{
 		Driver: newDriver, Branch: "R535", OS: "debian12", Arch: "amd64", Profile: "full", Flavours: []string{"proprietary", "open"},
 		ID: strings.Repeat("0", 64), Toolchain: true,
 	}
@@ -118,11 +118,11 @@ func TestVerify(t *testing.T) {
 		"undescribed":     {gone(driverinfo.Path), nil, []string{"error: description: " + driverinfo.Path + ": is not there: the entrypoint cannot know which driver it has"}},
 		"somebody else's": {gone(driverinfo.Path, "usr/local/bin/driver-entrypoint", "usr/local/bin/nvidia-driver"), func(c *v1.Config) { c.Entrypoint = []string{"/bin/sh"} }, []string{"error: entrypoint: nvidia-driver is not on PATH: the GPU Operator starts the image with that command"}},
 		"damaged":         {put(driverinfo.Path, "{"), nil, []string{"error: description: " + driverinfo.Path + ": /" + driverinfo.Path + ": not a valid description of a driver image: unexpected EOF: build the image again"}},
-		"other driver": {put(driverinfo.Path, described(t, func(i *driverinfo.Info) { i.Driver = "550.54.14" })), nil, []string{
+		"other driver": {put(driverinfo.Path, described(t, func(i *driverinfo.Description) { i.Driver = "550.54.14" })), nil, []string{
 			"error: description: " + driverinfo.Path + `: driver is "550.54.14", that of the libraries is "535.261.03"`,
 			"error: description: " + driverinfo.Path + `: driver is "550.54.14", that of the label is "535.261.03"`,
 		}},
-		"other description": {put(driverinfo.Path, described(t, func(i *driverinfo.Info) {
+		"other description": {put(driverinfo.Path, described(t, func(i *driverinfo.Description) {
 			i.OS, i.Arch, i.Profile, i.Flavours, i.Overridden = "debian13", "arm64", "compute", []string{"open"}, []string{"kernel-too-new"}
 		})), nil, []string{
 			"error: description: " + driverinfo.Path + `: os is "debian13", that of the label is "debian12"`,
@@ -134,7 +134,7 @@ func TestVerify(t *testing.T) {
 		"label": {nil, func(c *v1.Config) { c.Labels[recipe.LabelOverridden] = "kernel-too-new: a; reason" }, []string{
 			"error: description: " + driverinfo.Path + `: overridden rules are "", the label says "kernel-too-new: a; reason"`,
 		}},
-		"overridden": {put(driverinfo.Path, described(t, func(i *driverinfo.Info) { i.Overridden = []string{"excluded", "kernel-too-new"} })), func(c *v1.Config) {
+		"overridden": {put(driverinfo.Path, described(t, func(i *driverinfo.Description) { i.Overridden = []string{"excluded", "kernel-too-new"} })), func(c *v1.Config) {
 			c.Labels[recipe.LabelOverridden] = "kernel-too-new: the reason; has a colon: here; excluded: it is"
 		}, nil},
 		"env version": {nil, env("DRIVER_VERSION", "DRIVER_VERSION=1.2"), []string{"error: environment: DRIVER_VERSION is 1.2, the libraries are 535.261.03"}},

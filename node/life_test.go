@@ -118,7 +118,7 @@ func (w *world) begin(l life) (*instance, *Node) {
 	}
 	say := func(string, ...any) {}
 	return i, &Node{
-		cfg: cfg, info: driverinfo.Info{Driver: l.version, ID: l.version, Flavours: []string{driverinfo.Proprietary}}, release: "6.1.0-1-amd64",
+		cfg: cfg, info: driverinfo.Description{Driver: l.version, ID: l.version, Flavours: []string{driverinfo.Proprietary}}, release: "6.1.0-1-amd64",
 		say: say, now: time.Now, served: func() {}, ended: func() {}, kernel: i, roots: i, supplier: i, starter: i, hardware: fakeHardware{i}, locker: i,
 		markers: status.Markers{Run: cfg.Run, Digest: "digest-" + l.version},
 		status:  status.NewStore(status.Snapshot{Schema: status.Schema, BootID: "boot", Instance: fmt.Sprint(i.number)}, i, say),

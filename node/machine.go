@@ -16,9 +16,9 @@ import (
 
 // Machine is the machine as the phases see it. Package node/host has the real one.
 type Machine struct {
-	Info        driverinfo.Info // the image's description of its driver
-	Release     string          // of the running kernel
-	HostStorage bool            // Config.StateDir is storage of the host
+	Info        driverinfo.Description // the image's description of its driver
+	Release     string                 // of the running kernel
+	HostStorage bool                   // Config.StateDir is storage of the host
 	Kernel      Kernel
 	Roots       Roots
 	Supplier    Supplier

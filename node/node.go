@@ -19,7 +19,7 @@ import (
 // Node is one running instance of the entrypoint. Make a new one for each run.
 type Node struct {
 	cfg     Config
-	info    driverinfo.Info
+	info    driverinfo.Description
 	release string // of the running kernel
 	say     func(format string, args ...any)
 	now     func() time.Time

@@ -175,7 +175,7 @@ func driverNote(r releases.Coverage) string {
 	switch {
 	case r.Lags:
 		return "lags behind: " + r.Newest + " is out"
-	case len(r.Matrix) > 0 && r.Over:
+	case len(r.Matrix) > 0 && r.Ended:
 		return "has the last release"
 	}
 	return ""
@@ -210,7 +210,7 @@ func from(kernel string) string {
 
 // endOfLife is the end of support of a branch, for people.
 func endOfLife(r releases.Coverage) string {
-	if r.Over && r.EndOfLife != releases.EndOver {
+	if r.Ended && r.EndOfLife != releases.EndPassed {
 		return "over " + r.EndOfLife
 	}
 	return cmp.Or(r.EndOfLife, "-")

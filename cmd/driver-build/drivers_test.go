@@ -52,7 +52,7 @@ func TestDrivers(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, b := range rows {
-		if b.Branch == "R535" && (b.Newest != "535.400.01" || b.Date != "2026-05-12" || b.Over || !b.Lags || b.Matrix[0] != newDriver) {
+		if b.Branch == "R535" && (b.Newest != "535.400.01" || b.Date != "2026-05-12" || b.Ended || !b.Lags || b.Matrix[0] != newDriver) {
 			t.Errorf("%+v", b)
 		}
 	}

@@ -115,7 +115,7 @@ func (a *app) printInspection(i *verify.Inspection) error {
 }
 
 // kernels is the range that the modules compile on: "3.10 to 6.16".
-func kernels(d *driverinfo.Info) string {
+func kernels(d *driverinfo.Description) string {
 	text := "any"
 	switch {
 	case d.Kernel.Min != "" && d.Kernel.Max != "":

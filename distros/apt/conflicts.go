@@ -19,7 +19,7 @@ type conflict struct {
 // never conflicts with itself, nor with another version or architecture of itself.
 func (s *solver) conflicts(it *item) []conflict {
 	var out []conflict
-	for _, g := range it.avoids {
+	for _, g := range it.excludes {
 		for _, r := range g {
 			for _, other := range s.matching(r) {
 				if other.name != it.name {
@@ -29,11 +29,11 @@ func (s *solver) conflicts(it *item) []conflict {
 		}
 	}
 	for _, name := range it.names() {
-		for _, other := range s.live(s.foes[name]) {
+		for _, other := range s.onlyCurrent(s.conflicting[name]) {
 			if other.name == it.name {
 				continue
 			}
-			for _, g := range other.avoids {
+			for _, g := range other.excludes {
 				for _, r := range g {
 					if r.Name == name && it.meets(r) {
 						out = append(out, conflict{other, other, r})
@@ -45,9 +45,9 @@ func (s *solver) conflicts(it *item) []conflict {
 	return out
 }
 
-// way returns an upgrade of the other item that ends a conflict; nil if there is none. It does not change
+// escape returns an upgrade of the other item that ends a conflict; nil if there is none. It does not change
 // chosen items.
-func (s *solver) way(it *item, c conflict) (*item, error) {
+func (s *solver) escape(it *item, c conflict) (*item, error) {
 	if s.current[c.other.name] != c.other {
 		return nil, nil // installed for another architecture: not in the index
 	}
@@ -55,7 +55,7 @@ func (s *solver) way(it *item, c conflict) (*item, error) {
 	if next == nil || err != nil {
 		return nil, err
 	}
-	for _, g := range next.avoids {
+	for _, g := range next.excludes {
 		if slices.ContainsFunc(g, it.meets) {
 			return nil, nil
 		}
@@ -66,11 +66,11 @@ func (s *solver) way(it *item, c conflict) (*item, error) {
 	return next, nil
 }
 
-// clash returns the reason why an item cannot be added to the system; nil if it can, possibly with upgrades
+// conflictReason returns the reason why an item cannot be added to the system; nil if it can, possibly with upgrades
 // of others.
-func (s *solver) clash(it, by *item) error {
+func (s *solver) conflictReason(it, by *item) error {
 	for _, c := range s.conflicts(it) {
-		next, err := s.way(it, c)
+		next, err := s.escape(it, c)
 		if err != nil {
 			return err
 		}
@@ -82,14 +82,14 @@ func (s *solver) clash(it, by *item) error {
 }
 
 func (s *solver) upgradeAway(it *item, c conflict) error {
-	next, err := s.way(it, c)
+	next, err := s.escape(it, c)
 	if err != nil {
 		return err
 	}
 	if next == nil {
 		return s.refuse(it, it.by, c)
 	}
-	if err := s.clash(next, it); err != nil {
+	if err := s.conflictReason(next, it); err != nil {
 		return err
 	}
 	return s.choose(next, it)
@@ -121,7 +121,7 @@ func (s *solver) verify() error {
 	for _, name := range slices.Sorted(maps.Keys(s.current)) {
 		it := s.current[name]
 		for _, group := range it.depends {
-			if s.satisfied(group) || it.entry == nil && !s.had(group) {
+			if s.satisfied(group) || it.entry == nil && !s.metBefore(group) {
 				continue // it was broken before
 			}
 			return s.impossible(it, group)
@@ -136,8 +136,8 @@ func (s *solver) verify() error {
 	return nil
 }
 
-// had reports whether the system met a dependency before any change.
-func (s *solver) had(group []dpkg.Relation) bool {
+// metBefore reports whether the system met a dependency before any change.
+func (s *solver) metBefore(group []dpkg.Relation) bool {
 	for _, r := range group {
 		for _, it := range slices.Concat(s.known[r.Name], s.foreign[r.Name]) {
 			if it.entry == nil && it.meets(r) {

@@ -24,9 +24,7 @@ func TestMachine(t *testing.T) {
 	}
 	root := os.DirFS("/")
 	sources, err := ReadSources(root)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	sources = slices.DeleteFunc(sources, func(s Source) bool { return !strings.Contains(strings.Join(s.URIs, " "), "debian") })
 	if len(sources) == 0 {
 		t.Skip("no Debian source in /etc/apt")
@@ -36,40 +34,28 @@ func TestMachine(t *testing.T) {
 		dir = t.TempDir()
 	}
 	store, err := fetch.OpenStore(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
 	o := Options{Fetch: &fetch.Client{Store: store}, Root: root, Sources: sources, Arch: runtime.GOARCH, Components: []string{"non-free"}}
 	begin := time.Now()
 	r, err := OpenReleases(ctx, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Logf("releases: %v, digest %s", time.Since(begin), r.Digest())
 	begin = time.Now()
 	x, err := r.Load(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	t.Logf("indexes: %v, %d packages, heap %d MB, from the system %d MB", time.Since(begin), x.Len(), m.HeapAlloc>>20, m.Sys>>20)
 	lists := aptUpdate(t)
 	f, err := os.Open("/var/lib/dpkg/status")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer f.Close() //nolint:errcheck // read only
 	machine, err := dpkg.ReadStatus(f)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	empty := t.TempDir() + "/status"
-	if err := os.WriteFile(empty, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(empty, nil, 0o600))
 	for _, want := range [][]string{
 		{"gcc-12", "make", "libc6-dev", "kmod"},
 		{"openjdk-17-jdk-headless"},
@@ -107,9 +93,7 @@ func compareWithApt(t *testing.T, x *Index, installed *dpkg.Status, lists, statu
 	t.Helper()
 	begin := time.Now()
 	got, err := x.Resolve(installed, want)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Logf("%d packages in %v", len(got), time.Since(begin))
 	apt, ours := aptGet(t, lists, status, want), versions(got)
 	if apt == nil {
@@ -136,9 +120,7 @@ func versions(pkgs []Package) []string {
 func aptUpdate(t *testing.T) (lists string) {
 	t.Helper()
 	lists = t.TempDir()
-	if err := os.Mkdir(lists+"/partial", 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Mkdir(lists+"/partial", 0o700))
 	if out, err := exec.Command("apt-get", "update", "-o", "Dir::State::lists="+lists, "-o", "Dir::Cache::pkgcache=", "-o", "Dir::Cache::srcpkgcache=", "-o", "APT::Sandbox::User=root").CombinedOutput(); err != nil { //nolint:gosec // the test's own arguments
 		t.Fatalf("apt-get update: %v\n%s", err, out)
 	}

@@ -24,7 +24,7 @@ func (x *Index) Find(want string) (*Package, error) {
 	var versions []string
 	for _, e := range x.named(rel.Name) {
 		if rel.Matches(dpkg.Version(e.version)) {
-			p, err := e.pkg()
+			p, err := e.toPackage()
 			return &p, err
 		}
 		versions = append(versions, fmt.Sprintf("%s (%s)", e.version, e.origin()))
@@ -36,7 +36,7 @@ func (x *Index) Find(want string) (*Package, error) {
 func (x *Index) Versions(name string) []Package {
 	var all []Package
 	for _, e := range x.named(name) {
-		if p, err := e.pkg(); err == nil {
+		if p, err := e.toPackage(); err == nil {
 			all = append(all, p)
 		}
 	}

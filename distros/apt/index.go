@@ -113,7 +113,7 @@ func (x *Index) Candidate(name string) (*Package, bool) {
 	if e == nil {
 		return nil, false
 	}
-	p, err := e.pkg()
+	p, err := e.toPackage()
 	return &p, err == nil
 }
 
@@ -134,8 +134,8 @@ func (e *entry) origin() string {
 	return e.repo.suite + "/" + e.component
 }
 
-// pkg checks an entry and converts it into a Package. Mistakes are ErrIndex.
-func (e *entry) pkg() (Package, error) {
+// toPackage checks an entry and converts it into a Package. Mistakes are ErrIndex.
+func (e *entry) toPackage() (Package, error) {
 	bad := func(what, value string) (Package, error) {
 		return Package{}, fmt.Errorf("package repository %s: %w: package %s %s: bad %s %.80q", e.repo.name(), ErrIndex, e.name, e.version, what, value)
 	}

@@ -152,11 +152,11 @@ func (j job) fetch(ctx context.Context, client *fetch.Client, choices []choice) 
 	for _, c := range choices {
 		for _, url := range j.urls(c) {
 			file, _, err := client.Get(ctx, fetch.File{URL: url, SHA256: c.sha256, Size: c.size}, nil)
-			var lie *fetch.MismatchError
+			var mismatch *fetch.MismatchError
 			switch {
 			case err == nil:
 				return file, c, nil
-			case errors.As(err, &lie):
+			case errors.As(err, &mismatch):
 				return "", c, fmt.Errorf("%w (a mirror in the middle of an update? then try again in some minutes): %w", ErrIndex, err)
 			case !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fetch.ErrOffline):
 				return "", c, err

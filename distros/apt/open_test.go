@@ -44,7 +44,7 @@ func TestOpen(t *testing.T) {
 		{"valid", func(a *archive, _ *Options) { a.head += "Valid-Until: Sat, 4 Jul 2026 10:00:00 +0000\n" }},
 		{"by suite", func(a *archive, o *Options) {
 			o.Sources[0].Suites = []string{"stable"}
-			a.files["/debian/dists/stable/InRelease"] = nil
+			a.Files["/debian/dists/stable/InRelease"] = nil
 		}},
 		{"old name of security components", func(a *archive, _ *Options) {
 			a.head = strings.Replace(a.head, "Components: main contrib", "Components: updates/main updates/contrib", 1)
@@ -61,21 +61,19 @@ func TestOpen(t *testing.T) {
 			o := a.options(t)
 			tt.change(a, &o)
 			a.publish(t, keys().ed)
-			if _, ok := a.files["/debian/dists/stable/InRelease"]; ok {
-				for name, data := range a.files {
-					a.files[strings.Replace(name, "bookworm", "stable", 1)] = data
+			if _, ok := a.Files["/debian/dists/stable/InRelease"]; ok {
+				for name, data := range a.Files {
+					a.Files[strings.Replace(name, "bookworm", "stable", 1)] = data
 				}
 			}
 			x, err := openIndex(t.Context(), o)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			got, err := x.Resolve(nil, []string{"a"})
 			if err != nil || short(got) != "a 1, b 1" || x.Len() != 2 {
 				t.Fatalf("Resolve = %q, %v, of %d packages", short(got), err, x.Len())
 			}
 			want := Package{Package: distros.Package{
-				Name: "b", Version: "1", Arch: "amd64", URL: a.url + "/debian/pool/b_1_amd64.deb", Size: 10,
+				Name: "b", Version: "1", Arch: "amd64", URL: a.URL + "/debian/pool/b_1_amd64.deb", Size: 10,
 				SHA256: strings.Repeat("0", 63) + "1",
 			}}
 			got[1].Paragraph, got[1].Origin = want.Paragraph, ""
@@ -92,7 +90,7 @@ func TestSignatures(t *testing.T) {
 	const in = "/debian/dists/bookworm/InRelease"
 	edit := func(from, to string) func(*archive, *Options) {
 		return func(a *archive, _ *Options) {
-			a.files[in] = bytes.Replace(a.files[in], []byte(from), []byte(to), 1)
+			a.Files[in] = bytes.Replace(a.Files[in], []byte(from), []byte(to), 1)
 		}
 	}
 	for _, tt := range []struct {
@@ -114,10 +112,10 @@ func TestSignatures(t *testing.T) {
 		{"tampered", []*openpgp.Entity{k.ed}, edit("Codename: bookworm", "Codename: bookworn"), ErrSignature, "key"},
 		{"text before", []*openpgp.Entity{k.ed}, edit("-----BEGIN PGP SIGNED", "Codename: x\n-----BEGIN PGP SIGNED"), ErrSignature, "begin"},
 		{"text after", []*openpgp.Entity{k.ed}, edit("-----END PGP SIGNATURE-----\n", "-----END PGP SIGNATURE-----\nCodename: x\n"), ErrSignature, "after"},
-		{"two messages", []*openpgp.Entity{k.ed}, func(a *archive, _ *Options) { a.files[in] = append(a.files[in], a.files[in]...) }, ErrSignature, "after"},
+		{"two messages", []*openpgp.Entity{k.ed}, func(a *archive, _ *Options) { a.Files[in] = append(a.Files[in], a.Files[in]...) }, ErrSignature, "after"},
 		{"header beside Hash", []*openpgp.Entity{k.ed}, edit("SIGNED MESSAGE-----\n", "SIGNED MESSAGE-----\nOrigin: x\n"), ErrSignature, "malformed"},
-		{"no signature at all", []*openpgp.Entity{k.ed}, func(a *archive, _ *Options) { a.files[in] = []byte(bookworm) }, ErrSignature, ""},
-		{"empty", []*openpgp.Entity{k.ed}, func(a *archive, _ *Options) { a.files[in] = nil }, ErrSignature, ""},
+		{"no signature at all", []*openpgp.Entity{k.ed}, func(a *archive, _ *Options) { a.Files[in] = []byte(bookworm) }, ErrSignature, ""},
+		{"empty", []*openpgp.Entity{k.ed}, func(a *archive, _ *Options) { a.Files[in] = nil }, ErrSignature, ""},
 		{"trusted=yes needs none", []*openpgp.Entity{k.stranger}, func(_ *archive, o *Options) { o.Sources[0].Trusted = true }, nil, ""},
 		{"no key at all", []*openpgp.Entity{k.ed}, func(_ *archive, o *Options) { o.Sources[0].Key = "" }, ErrSignature, "no key is trusted"},
 		{"future", []*openpgp.Entity{k.ed}, func(_ *archive, o *Options) { o.Now = testNow.AddDate(-1, 0, 0) }, ErrExpired, ""},
@@ -152,18 +150,16 @@ func TestDetachedSignature(t *testing.T) {
 				sign = openpgp.ArmoredDetachSign
 			}
 			var sig bytes.Buffer
-			if err := sign(&sig, keys().ed, strings.NewReader(text), at(testNow)); err != nil {
-				t.Fatal(err)
-			}
-			a.files[dir+"/Release"], a.files[dir+"/Release.gpg"] = []byte(text), sig.Bytes()
+			must(t, sign(&sig, keys().ed, strings.NewReader(text), at(testNow)))
+			a.Files[dir+"/Release"], a.Files[dir+"/Release.gpg"] = []byte(text), sig.Bytes()
 			if _, err := openIndex(t.Context(), o); err != nil {
 				t.Error(err)
 			}
-			a.files[dir+"/Release"] = []byte(text + "\n")
+			a.Files[dir+"/Release"] = []byte(text + "\n")
 			if _, err := openIndex(t.Context(), o); !errors.Is(err, ErrSignature) {
 				t.Errorf("changed text: %v", err)
 			}
-			delete(a.files, dir+"/Release.gpg")
+			delete(a.Files, dir+"/Release.gpg")
 			if _, err := openIndex(t.Context(), o); !errors.Is(err, fetch.ErrUnreachable) {
 				t.Errorf("no signature: %v", err)
 			}
@@ -186,9 +182,9 @@ func TestOpenRefuses(t *testing.T) {
 		{"another suite", func(a *archive, _ *Options) { a.head = strings.Replace(a.head, "bookworm", "bullseye", 1) }, nil, ErrIndex, "bullseye"},
 		{"not a Release file", func(a *archive, _ *Options) { a.head = "hello\n" }, nil, ErrIndex, ""},
 		{"lying index", nil, func(a *archive, _ *Options) {
-			a.files[gz] = bytes.Repeat([]byte{1}, len(a.files[gz]))
+			a.Files[gz] = bytes.Repeat([]byte{1}, len(a.Files[gz]))
 		}, ErrIndex, "Packages"},
-		{"short index", nil, func(a *archive, _ *Options) { a.files[gz] = a.files[gz][:20] }, ErrIndex, "Packages"},
+		{"short index", nil, func(a *archive, _ *Options) { a.Files[gz] = a.Files[gz][:20] }, ErrIndex, "Packages"},
 		{"weak digests only", func(a *archive, _ *Options) { a.packages = nil }, nil, ErrIndex, "lists no index"},
 		{"garbage with the right digest", func(a *archive, _ *Options) { a.raw = "hello\n" }, nil, ErrIndex, "malformed"},
 		{"a package without a version", func(a *archive, _ *Options) { a.raw = "Package: a\n" }, nil, ErrIndex, "without name, version"},
@@ -199,11 +195,11 @@ func TestOpenRefuses(t *testing.T) {
 		{"component of the options", func(_ *archive, o *Options) { o.Components = []string{"non-free"} }, nil, nil, "it has contrib, main"},
 		{"no source", func(_ *archive, o *Options) { o.Sources = []Source{} }, nil, ErrSources, "none is configured"},
 		{"no source for the architecture", func(_ *archive, o *Options) { o.Sources[0].Architectures = []string{"arm64"} }, nil, ErrSources, "amd64"},
-		{"gone", nil, func(a *archive, _ *Options) { clear(a.files) }, fetch.ErrUnreachable, "404"},
+		{"gone", nil, func(a *archive, _ *Options) { clear(a.Files) }, fetch.ErrUnreachable, "404"},
 		{"index gone", nil, func(a *archive, _ *Options) {
-			for name := range a.files {
+			for name := range a.Files {
 				if strings.Contains(name, "Packages") {
-					delete(a.files, name)
+					delete(a.Files, name)
 				}
 			}
 		}, fetch.ErrUnreachable, "Packages"},
@@ -245,9 +241,7 @@ func TestComponentsAreAdded(t *testing.T) {
 	o.Sources = append(o.Sources, b.options(t).Sources...)
 	o.Components = []string{"contrib"}
 	x, err := openIndex(t.Context(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	got, err := x.Resolve(nil, []string{"c"})
 	if err != nil || short(got) != "a 1, b 1, c 1" {
 		t.Errorf("Resolve = %q, %v", short(got), err)
@@ -259,7 +253,7 @@ func TestFlatAndAll(t *testing.T) {
 	a := newArchive(t)
 	a.head = "Date: Sat, 20 Jun 2026 10:00:00 UTC\n"
 	a.packages = map[string]string{"": "f 1"}
-	a.files["/flat/InRelease"] = clearsigned(t, a.release(t, "/flat"), testNow, keys().ed)
+	a.Files["/flat/InRelease"] = clearsigned(t, a.release(t, "/flat"), testNow, keys().ed)
 	b := newArchive(t)
 	b.head = strings.Replace(b.head, "No-Support-for-Architecture-all: Packages\n", "", 1)
 	b.packages["main/binary-all"] = "d 1 all; Depends: f"
@@ -267,15 +261,13 @@ func TestFlatAndAll(t *testing.T) {
 	o := b.options(t)
 	for _, suite := range []string{"/", "./"} {
 		flat := a.options(t).Sources[0]
-		flat.URIs, flat.Suites, flat.Components = []string{a.url + "/flat"}, []string{suite}, nil
+		flat.URIs, flat.Suites, flat.Components = []string{a.URL + "/flat"}, []string{suite}, nil
 		p := o
 		p.Sources = append([]Source{flat}, o.Sources...)
 		x, err := openIndex(t.Context(), p)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		got, err := x.Resolve(nil, []string{"d"})
-		if err != nil || short(got) != "d 1, f 1" || got[1].URL != a.url+"/flat/pool/f_1_amd64.deb" {
+		if err != nil || short(got) != "d 1, f 1" || got[1].URL != a.URL+"/flat/pool/f_1_amd64.deb" {
 			t.Errorf("Resolve = %+v, %v", got, err)
 		}
 	}
@@ -300,15 +292,11 @@ func TestDigestAndOffline(t *testing.T) {
 	digest := func(o Options) string {
 		t.Helper()
 		r, err := OpenReleases(t.Context(), o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return r.Digest()
 	}
 	first, err := openIndex(t.Context(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	o.Now = o.Now.Add(time.Hour)
 	offline := o
 	offline.Fetch = &fetch.Client{Store: o.Fetch.Store, Offline: true}
@@ -321,10 +309,10 @@ func TestDigestAndOffline(t *testing.T) {
 	if first.Digest() != digest(o) || digest(offline) != digest(o) || a2 == digest(o) {
 		t.Errorf("digests: %s, again %s, offline %s, with a component more %s", first.Digest(), digest(o), digest(offline), a2)
 	}
-	a.mu.Lock()
+	a.Lock()
 	a.head += "Version: 2\n"
 	a.publish(t, keys().ed)
-	a.mu.Unlock()
+	a.Unlock()
 	if digest(o) == first.Digest() {
 		t.Error("the digest does not follow the Release file")
 	}
@@ -337,7 +325,7 @@ func TestSourcesAndKeysOfTheBase(t *testing.T) {
 	k := keys()
 	both := append(public(t, true, k.rsa), public(t, true, k.ed)...)
 	fingerprint := strings.ToUpper(fmt.Sprintf("%x", k.ed.PrimaryKey.Fingerprint))
-	line := func(options string) string { return "deb " + options + " " + a.url + "/debian bookworm main\n" }
+	line := func(options string) string { return "deb " + options + " " + a.URL + "/debian bookworm main\n" }
 	for _, tt := range []struct {
 		name, sources string
 		files         map[string][]byte
@@ -377,9 +365,7 @@ func TestCancel(t *testing.T) {
 	a.publish(t, keys().ed)
 	ctx, cancel := context.WithCancel(t.Context())
 	r, err := OpenReleases(ctx, a.options(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	cancel()
 	if _, err := r.Load(ctx); !errors.Is(err, context.Canceled) {
 		t.Errorf("Load: %v, want context.Canceled", err)

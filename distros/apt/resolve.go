@@ -37,7 +37,7 @@ func (x *Index) Resolve(st *dpkg.Status, want []string) ([]Package, error) {
 		if s.current[it.name] != it {
 			continue // replaced later
 		}
-		if err := s.settle(it); err != nil {
+		if err := s.resolveItem(it); err != nil {
 			return nil, err
 		}
 	}
@@ -49,7 +49,7 @@ func (x *Index) Resolve(st *dpkg.Status, want []string) ([]Package, error) {
 		if it.entry == nil {
 			continue
 		}
-		p, err := it.entry.pkg()
+		p, err := it.entry.toPackage()
 		if err != nil {
 			return nil, err
 		}
@@ -83,7 +83,7 @@ type item struct {
 	multiArch string
 	paragraph dpkg.Paragraph
 	depends   dpkg.Relations // Pre-Depends and Depends
-	avoids    dpkg.Relations // Conflicts and Breaks
+	excludes  dpkg.Relations // Conflicts and Breaks
 	provides  dpkg.Relations
 	replaces  string // the version that it replaces
 	by        *item  // the item that needs it; nil: it was requested or already installed
@@ -110,7 +110,7 @@ func newItem(p dpkg.Paragraph, e *entry, arch string) (*item, error) {
 		field string
 		into  *dpkg.Relations
 	}{
-		{"Pre-Depends", &it.depends}, {"Depends", &it.depends}, {"Conflicts", &it.avoids}, {"Breaks", &it.avoids}, {"Provides", &it.provides},
+		{"Pre-Depends", &it.depends}, {"Depends", &it.depends}, {"Conflicts", &it.excludes}, {"Breaks", &it.excludes}, {"Provides", &it.provides},
 	} {
 		v := p.Get(f.field)
 		if v == "" {

@@ -32,7 +32,7 @@ func control(lines string, more ...string) string {
 
 // indexOf returns an index made without a network. Each text is a repository of its own; one that begins with
 // "backports" is NotAutomatic.
-func indexOf(t interface{ Fatal(...any) }, texts ...string) *Index {
+func indexOf(t failer, texts ...string) *Index {
 	x := &Index{releases: &Releases{options: Options{Arch: "amd64"}}}
 	var found [][]entry
 	for i, text := range texts {
@@ -40,12 +40,8 @@ func indexOf(t interface{ Fatal(...any) }, texts ...string) *Index {
 		r := &repo{base: fmt.Sprintf("http://r%d", i), suite: fmt.Sprintf("s%d", i), rel: &release{notAutomatic: backports}}
 		var a arena
 		for p, err := range dpkg.ReadParagraphs(strings.NewReader(control(text))) {
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := a.add(p.String(), "amd64", r, "main"); err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
+			must(t, a.add(p.String(), "amd64", r, "main"))
 		}
 		found = append(found, a.entries)
 	}
@@ -53,11 +49,9 @@ func indexOf(t interface{ Fatal(...any) }, texts ...string) *Index {
 	return x
 }
 
-func statusOf(t interface{ Fatal(...any) }, lines string) *dpkg.Status {
+func statusOf(t failer, lines string) *dpkg.Status {
 	st, err := dpkg.ReadStatus(strings.NewReader(control(lines, "Status: install ok installed")))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return st
 }
 
@@ -107,9 +101,7 @@ func TestResolve(t *testing.T) {
 			x := indexOf(t, tt.index)
 			for range 3 {
 				got, err := x.Resolve(statusOf(t, tt.status), strings.Fields(tt.want))
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				if diff := cmp.Diff(tt.result, short(got)); diff != "" {
 					t.Fatalf("Resolve(%s) (-want +got):\n%s", tt.want, diff)
 				}
@@ -230,7 +222,7 @@ func TestEntriesAreChecked(t *testing.T) {
 		name, _, _ := strings.Cut(field, ":")
 		raw := strings.Replace(control("a 1"), name+":", "X-"+name+":", 1) + field + "\n"
 		e := entry{name: "a", version: "1", raw: strings.ReplaceAll(raw, "\n\n", "\n"), repo: &repo{}}
-		if _, err := e.pkg(); !errors.Is(err, ErrIndex) {
+		if _, err := e.toPackage(); !errors.Is(err, ErrIndex) {
 			t.Errorf("entry with %q: %v, want ErrIndex", field, err)
 		}
 	}

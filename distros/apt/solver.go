@@ -9,21 +9,21 @@ import (
 
 // solver is the state of one resolution. current only grows or gets newer versions, so the resolution ends.
 type solver struct {
-	x       *Index
-	arch    string
-	current map[string]*item   // by name, for the index's architecture or all
-	foreign map[string][]*item // installed for other architectures, by name
-	known   map[string][]*item // name or provided name -> items that had it; items not in current are stale
-	needers map[string][]*item // name -> items that depend on it
-	foes    map[string][]*item // name -> items that conflict with it
-	items   map[*entry]*item   // parsed entries
-	queue   []*item            // chosen items that are not yet settled
+	x           *Index
+	arch        string
+	current     map[string]*item   // by name, for the index's architecture or all
+	foreign     map[string][]*item // installed for other architectures, by name
+	known       map[string][]*item // name or provided name -> items that had it; items not in current are stale
+	dependents  map[string][]*item // name -> items that depend on it
+	conflicting map[string][]*item // name -> items that conflict with it
+	items       map[*entry]*item   // parsed entries
+	queue       []*item            // chosen items that are not yet settled
 }
 
 func (x *Index) solver(st *dpkg.Status) (*solver, error) {
 	s := &solver{
 		x: x, arch: x.releases.options.Arch, current: map[string]*item{}, foreign: map[string][]*item{},
-		known: map[string][]*item{}, needers: map[string][]*item{}, foes: map[string][]*item{}, items: map[*entry]*item{},
+		known: map[string][]*item{}, dependents: map[string][]*item{}, conflicting: map[string][]*item{}, items: map[*entry]*item{},
 	}
 	if st == nil {
 		return s, nil
@@ -39,13 +39,13 @@ func (x *Index) solver(st *dpkg.Status) (*solver, error) {
 			}
 			continue
 		}
-		s.enter(it)
+		s.insert(it)
 	}
 	return s, nil
 }
 
-// enter adds an item to the system.
-func (s *solver) enter(it *item) {
+// insert adds an item to the system.
+func (s *solver) insert(it *item) {
 	s.current[it.name] = it
 	for _, n := range it.names() {
 		s.known[n] = append(s.known[n], it)
@@ -53,7 +53,7 @@ func (s *solver) enter(it *item) {
 	for _, list := range []struct {
 		rels dpkg.Relations
 		into map[string][]*item
-	}{{it.depends, s.needers}, {it.avoids, s.foes}} {
+	}{{it.depends, s.dependents}, {it.excludes, s.conflicting}} {
 		for _, g := range list.rels {
 			for _, r := range g {
 				if have := list.into[r.Name]; len(have) == 0 || have[len(have)-1] != it {
@@ -64,8 +64,8 @@ func (s *solver) enter(it *item) {
 	}
 }
 
-// live drops the items that have been replaced.
-func (s *solver) live(list []*item) []*item {
+// onlyCurrent drops the items that have been replaced.
+func (s *solver) onlyCurrent(list []*item) []*item {
 	var out []*item
 	for _, it := range list {
 		if s.current[it.name] == it && !slices.Contains(out, it) {
@@ -97,7 +97,7 @@ func (s *solver) matching(r dpkg.Relation) []*item {
 	var out []*item
 	switch r.ArchQual {
 	case "", "any", "native", s.arch, "all":
-		for _, it := range s.live(s.known[r.Name]) {
+		for _, it := range s.onlyCurrent(s.known[r.Name]) {
 			if it.meets(r) {
 				out = append(out, it)
 			}
@@ -126,7 +126,7 @@ func (s *solver) satisfy(by *item, group []dpkg.Relation) error {
 	}
 	var first error
 	for _, it := range options {
-		if err := s.clash(it, by); err != nil {
+		if err := s.conflictReason(it, by); err != nil {
 			if first == nil {
 				first = err
 			}
@@ -157,16 +157,16 @@ func (s *solver) choose(it, by *item) error {
 		}
 	}
 	it.by = by
-	s.enter(it)
+	s.insert(it)
 	s.queue = append(s.queue, it)
 	if old == nil {
 		return nil
 	}
-	return s.mend(old, it)
+	return s.recheckDependents(old, it)
 }
 
-// settle chooses what an item needs, and upgrades what it conflicts with.
-func (s *solver) settle(it *item) error {
+// resolveItem chooses what an item needs, and upgrades what it conflicts with.
+func (s *solver) resolveItem(it *item) error {
 	for _, group := range it.depends {
 		if err := s.satisfy(it, group); err != nil {
 			return err
@@ -183,10 +183,10 @@ func (s *solver) settle(it *item) error {
 	return nil
 }
 
-// mend settles the items that depended on a version that was just replaced.
-func (s *solver) mend(old, it *item) error {
+// recheckDependents settles the items that depended on a version that was just replaced.
+func (s *solver) recheckDependents(old, it *item) error {
 	for _, name := range old.names() {
-		for _, r := range s.live(s.needers[name]) {
+		for _, r := range s.onlyCurrent(s.dependents[name]) {
 			for _, group := range r.depends {
 				broken := slices.ContainsFunc(group, old.meets) && !s.satisfied(group)
 				if !broken || s.current[r.name] != r {
@@ -194,7 +194,7 @@ func (s *solver) mend(old, it *item) error {
 				}
 				if next, err := s.newer(r); err != nil {
 					return err
-				} else if next != nil && s.clash(next, it) == nil {
+				} else if next != nil && s.conflictReason(next, it) == nil {
 					if err := s.choose(next, it); err != nil {
 						return err
 					}

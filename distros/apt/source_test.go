@@ -55,9 +55,7 @@ signed-by:
 		"etc/apt/sources.list.d/dir.list/file": {Data: []byte("nonsense")},
 	}
 	got, err := ReadSources(root)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	want := []Source{
 		{Origin: "etc/apt/sources.list:2", URIs: []string{"http://archive.example/ubuntu"}, Suites: []string{"xenial"}, Components: []string{"main", "restricted"}},
 		{

@@ -3,13 +3,9 @@ package dpkg
 import (
 	"archive/tar"
 	"bytes"
-	"compress/gzip"
 	"fmt"
 	"io"
 	"testing"
-
-	"github.com/klauspost/compress/zstd"
-	"github.com/ulikunitz/xz"
 )
 
 // part is a member of an ar archive.
@@ -45,43 +41,12 @@ func buildTar(t testing.TB, entries ...entry) []byte {
 			e.kind = tar.TypeReg
 		}
 		h := &tar.Header{Name: e.name, Linkname: e.link, Typeflag: e.kind, Mode: 0o644, Size: int64(len(e.body))}
-		if err := w.WriteHeader(h); err != nil {
-			t.Fatal(err)
-		}
+		must(t, w.WriteHeader(h))
 		if _, err := io.WriteString(w, e.body); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
-	return b.Bytes()
-}
-
-func compress(t testing.TB, ending string, data []byte) []byte {
-	t.Helper()
-	var b bytes.Buffer
-	var w io.WriteCloser
-	var err error
-	switch ending {
-	case "":
-		return data
-	case ".gz":
-		w = gzip.NewWriter(&b)
-	case ".xz":
-		w, err = xz.NewWriter(&b)
-	case ".zst":
-		w, err = zstd.NewWriter(&b)
-	}
-	if err == nil {
-		_, err = w.Write(data)
-	}
-	if err == nil {
-		err = w.Close()
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, w.Close())
 	return b.Bytes()
 }
 
@@ -97,4 +62,11 @@ func control(t testing.TB, more ...entry) []byte {
 func debOf(t testing.TB, entries ...entry) []byte {
 	t.Helper()
 	return buildAr(part{"debian-binary", []byte("2.0\n")}, part{"control.tar", control(t)}, part{"data.tar", buildTar(t, entries...)})
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }

@@ -30,7 +30,7 @@ func (d *Deb) Data(add func(h *tar.Header, r io.Reader) error) (err error) {
 		return fmt.Errorf("%s: %w: %w", name, ErrFormat, err)
 	}
 	defer in.Close() //nolint:errcheck // only frees memory
-	ahead := readahead.New(&limited{in: in, left: maxData})
+	ahead := readahead.New(&limitReader{in: in, left: maxData})
 	defer ahead.Stop() // before in is closed: ahead reads from it
 	t := tar.NewReader(ahead)
 	for range maxEntries {
@@ -41,7 +41,7 @@ func (d *Deb) Data(add func(h *tar.Header, r io.Reader) error) (err error) {
 		if err != nil {
 			return fmt.Errorf("%s: %w: %w", name, ErrFormat, err)
 		}
-		if err := guard(h); err != nil {
+		if err := checkHeader(h); err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
 		if h.Name == "" {
@@ -67,17 +67,14 @@ func (b body) Read(p []byte) (int, error) {
 
 // finish reads to the end of the compressed stream, which has its checksum.
 func (d *Deb) finish(name string, r io.Reader) error {
-	if _, err := io.Copy(io.Discard, r); err != nil {
-		return fmt.Errorf("%s: %w: %w", name, ErrFormat, err)
-	}
-	if _, err := io.Copy(io.Discard, d.ar); err != nil {
+	if _, err := io.Copy(io.Discard, io.MultiReader(r, d.ar)); err != nil {
 		return fmt.Errorf("%s: %w: %w", name, ErrFormat, err)
 	}
 	return nil
 }
 
-// guard checks a header and cleans its names.
-func guard(h *tar.Header) error {
+// checkHeader checks a header and cleans its names.
+func checkHeader(h *tar.Header) error {
 	name, err := cleanName(h.Name)
 	if err != nil {
 		return err

@@ -97,7 +97,7 @@ func (d *Deb) readControl() error {
 		return fmt.Errorf("%s: %w: %w", m.name, ErrFormat, err)
 	}
 	defer in.Close() //nolint:errcheck // only frees memory
-	t := tar.NewReader(&limited{in: in, left: maxControl})
+	t := tar.NewReader(&limitReader{in: in, left: maxControl})
 	for {
 		h, err := t.Next()
 		if errors.Is(err, io.EOF) {
@@ -154,13 +154,13 @@ func (d *Deb) findData() error {
 	return nil
 }
 
-// limited returns an error, and not io.EOF, when more than the expected bytes are read.
-type limited struct {
+// limitReader returns an error, and not io.EOF, when more than the expected bytes are read.
+type limitReader struct {
 	in   io.Reader
 	left int64
 }
 
-func (l *limited) Read(p []byte) (int, error) {
+func (l *limitReader) Read(p []byte) (int, error) {
 	if l.left <= 0 {
 		return 0, fmt.Errorf("%w: larger than any real package", ErrFormat)
 	}

@@ -15,6 +15,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
+
+	"github.com/driver-container/driver-container/distros/repotest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -57,8 +59,8 @@ func TestDeb(t *testing.T) {
 			archive := buildAr(
 				part{"debian-binary", []byte("2.0\n")},
 				part{"_ignored", []byte("odd")},
-				part{"control.tar" + c, compress(t, c, control(t, entry{name: "md5sums", body: "0  x\n"}))},
-				part{"data.tar" + d, compress(t, d, buildTar(t, goodData...))},
+				part{"control.tar" + c, repotest.Compress(t, c, control(t, entry{name: "md5sums", body: "0  x\n"}))},
+				part{"data.tar" + d, repotest.Compress(t, d, buildTar(t, goodData...))},
 				part{"_gpgorigin", []byte("later members are ignored")})
 			for name, r := range map[string]io.Reader{"plain": bytes.NewReader(archive), "byte by byte": iotest.OneByteReader(bytes.NewReader(archive))} {
 				deb, got, err := list(r)
@@ -82,17 +84,13 @@ func TestDeb(t *testing.T) {
 func TestDebStopsWithCaller(t *testing.T) {
 	t.Parallel()
 	d, err := OpenDeb(bytes.NewReader(debOf(t, goodData...)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	stop := errors.New("enough")
 	if err := d.Data(func(*tar.Header, io.Reader) error { return stop }); !errors.Is(err, stop) {
 		t.Errorf("Data = %v; want the callback's error", err)
 	}
 	d, err = OpenDeb(bytes.NewReader(debOf(t, goodData...)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	n := 0
 	// The function reads nothing.
 	if err := d.Data(func(*tar.Header, io.Reader) error { n++; return nil }); err != nil || n != len(goodList) {
@@ -106,7 +104,7 @@ func TestDebHostile(t *testing.T) {
 	ctl, data := part{"control.tar", control(t)}, part{"data.tar", buildTar(t, goodData...)}
 	good := buildAr(binary, ctl, data)
 	header := func(s string) []byte { return append([]byte(arMagic), s...) }
-	xzData := compress(t, ".xz", data.data)
+	xzData := repotest.Compress(t, ".xz", data.data)
 	flipped := bytes.Clone(xzData)
 	flipped[len(flipped)/2] ^= 1
 	tests := map[string]struct {
@@ -164,7 +162,7 @@ func TestDebHostile(t *testing.T) {
 		}
 	}
 	for _, ending := range []string{"", ".gz", ".xz", ".zst"} { // a truncated stream in a whole archive
-		short := compress(t, ending, buildTar(t, append(goodData, entry{name: "big", body: strings.Repeat("x", 600_000)})...))
+		short := repotest.Compress(t, ending, buildTar(t, append(goodData, entry{name: "big", body: strings.Repeat("x", 600_000)})...))
 		for _, n := range []int{1, 4, 9, 20} {
 			if _, _, err := list(bytes.NewReader(buildAr(binary, ctl, part{"data.tar" + ending, short[:len(short)-n]}))); !errors.Is(err, ErrFormat) && ending != "" {
 				t.Errorf("data.tar%s short of %d bytes: %v; want ErrFormat", ending, n, err)
@@ -190,13 +188,9 @@ func TestDebBuiltByDpkg(t *testing.T) {
 		"usr/share/hello/text": strings.Repeat("hello\n", 1000), "etc/hello": "conf", "DEBIAN/conffiles": "/etc/hello\n",
 	} {
 		path := filepath.Join(tree, name)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o644)); err != nil { //nolint:gosec // dpkg-deb wants these modes
-			t.Fatal(err)
-		}
+		must(t, errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o644))) //nolint:gosec // dpkg-deb wants these modes
 	}
-	if err := errors.Join(os.Chmod(filepath.Join(tree, "DEBIAN"), 0o755), os.Link(filepath.Join(tree, "etc/hello"), filepath.Join(tree, "etc/hi"))); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(os.Chmod(filepath.Join(tree, "DEBIAN"), 0o755), os.Link(filepath.Join(tree, "etc/hello"), filepath.Join(tree, "etc/hi"))))
 	for _, z := range []string{"none", "gzip", "xz", "zstd"} {
 		file := filepath.Join(t.TempDir(), "x.deb")
 		cmd := exec.CommandContext(t.Context(), "dpkg-deb", "--root-owner-group", "-Z"+z, "--build", tree, file)
@@ -205,9 +199,7 @@ func TestDebBuiltByDpkg(t *testing.T) {
 			continue
 		}
 		in, err := os.Open(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		deb, got, err := list(in)
 		if err != nil || len(got) != 7 || string(deb.Files["conffiles"]) != "/etc/hello\n" {
 			t.Errorf("-Z%s: %q, %v", z, got, err)
@@ -220,8 +212,8 @@ func TestDebBuiltByDpkg(t *testing.T) {
 
 func FuzzDeb(f *testing.F) {
 	for _, ending := range []string{"", ".gz", ".xz", ".zst"} {
-		f.Add(buildAr(part{"debian-binary", []byte("2.0\n")}, part{"control.tar" + ending, compress(f, ending, control(f))},
-			part{"data.tar" + ending, compress(f, ending, buildTar(f, goodData...))}))
+		f.Add(buildAr(part{"debian-binary", []byte("2.0\n")}, part{"control.tar" + ending, repotest.Compress(f, ending, control(f))},
+			part{"data.tar" + ending, repotest.Compress(f, ending, buildTar(f, goodData...))}))
 	}
 	f.Add(debOf(f, entry{name: "../x"}))
 	f.Fuzz(func(t *testing.T, in []byte) {
@@ -242,7 +234,7 @@ func FuzzDeb(f *testing.F) {
 // FuzzDecompress feeds the decoders themselves, without the archive's checksum in front of them.
 func FuzzDecompress(f *testing.F) {
 	for i, ending := range []string{".gz", ".xz", ".zst"} {
-		f.Add(uint8(i), compress(f, ending, []byte(strings.Repeat("some text ", 100))))
+		f.Add(uint8(i), repotest.Compress(f, ending, []byte(strings.Repeat("some text ", 100))))
 	}
 	f.Fuzz(func(_ *testing.T, kind uint8, in []byte) {
 		r, err := Decompress(bytes.NewReader(in), []string{".gz", ".xz", ".zst"}[kind%3])

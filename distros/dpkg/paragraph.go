@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"slices"
 	"strings"
 )
 
@@ -58,7 +59,7 @@ func (p Paragraph) Names() []string {
 
 // Set returns the paragraph with a field replaced, or added at the end.
 func (p Paragraph) Set(name, value string) Paragraph {
-	fields := append([]field(nil), p.fields...)
+	fields := slices.Clone(p.fields)
 	for i, f := range fields {
 		if strings.EqualFold(f.name, name) {
 			fields[i].value = value
@@ -70,17 +71,9 @@ func (p Paragraph) Set(name, value string) Paragraph {
 
 // Without returns the paragraph without the named fields.
 func (p Paragraph) Without(names ...string) Paragraph {
-	var fields []field
-	for _, f := range p.fields {
-		drop := false
-		for _, n := range names {
-			drop = drop || strings.EqualFold(f.name, n)
-		}
-		if !drop {
-			fields = append(fields, f)
-		}
-	}
-	return render(fields)
+	return render(slices.DeleteFunc(slices.Clone(p.fields), func(f field) bool {
+		return slices.ContainsFunc(names, func(n string) bool { return strings.EqualFold(f.name, n) })
+	}))
 }
 
 // String returns the text of the paragraph: every line with a newline, no blank line after the last.
@@ -247,13 +240,5 @@ func fieldEnd(text string) int {
 
 // validName follows policy 5.1: printable ASCII except space and colon, not beginning with # or -.
 func validName(s string) bool {
-	if s == "" || s[0] == '-' || s[0] == '#' {
-		return false
-	}
-	for i := range len(s) {
-		if s[i] <= ' ' || s[i] > '~' {
-			return false
-		}
-	}
-	return true
+	return s != "" && s[0] != '-' && s[0] != '#' && !strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r > '~' })
 }

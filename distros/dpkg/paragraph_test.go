@@ -197,9 +197,7 @@ func BenchmarkReadParagraphs(b *testing.B) {
 	for b.Loop() {
 		n := 0
 		for p, err := range ReadParagraphs(strings.NewReader(in)) {
-			if err != nil {
-				b.Fatal(err)
-			}
+			must(b, err)
 			if p.Get("Package") != "" && p.Get("SHA256") != "" {
 				n++
 			}

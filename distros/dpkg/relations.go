@@ -2,6 +2,7 @@ package dpkg
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -197,33 +198,15 @@ func archApplies(list, arch string) (bool, error) {
 
 // noProfileApplies evaluates one <a !b> list without active build profiles: only negated terms hold.
 func noProfileApplies(list string) bool {
-	for w := range strings.FieldsSeq(list) {
-		if w[0] != '!' {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(strings.Fields(list), func(w string) bool { return w[0] != '!' })
 }
 
 // validPackage follows policy 5.6.1, except that it accepts upper case, which old archives have in virtual
 // names.
 func validPackage(s string) bool {
-	if s == "" || !isAlnum(s[0]) {
-		return false
-	}
-	for i := range len(s) {
-		if !isAlnum(s[i]) && strings.IndexByte("+-._", s[i]) < 0 {
-			return false
-		}
-	}
-	return true
+	return s != "" && isAlnum(s[0]) && !strings.ContainsFunc(s, func(r rune) bool { return r > '~' || !isAlnum(byte(r)) && !strings.ContainsRune("+-._", r) })
 }
 
 func validWord(s string) bool {
-	for i := range len(s) {
-		if !isAlnum(s[i]) && s[i] != '-' {
-			return false
-		}
-	}
-	return s != ""
+	return s != "" && !strings.ContainsFunc(s, func(r rune) bool { return r > '~' || !isAlnum(byte(r)) && r != '-' })
 }

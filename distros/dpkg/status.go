@@ -1,6 +1,7 @@
 package dpkg
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"slices"
@@ -112,10 +113,7 @@ var indexOnly = []string{
 func (s *Status) With(pkgs ...Paragraph) []byte {
 	pkgs = slices.Clone(pkgs)
 	slices.SortStableFunc(pkgs, func(a, b Paragraph) int {
-		if c := strings.Compare(a.Get("Package"), b.Get("Package")); c != 0 {
-			return c
-		}
-		return strings.Compare(a.Get("Architecture"), b.Get("Architecture"))
+		return cmp.Or(strings.Compare(a.Get("Package"), b.Get("Package")), strings.Compare(a.Get("Architecture"), b.Get("Architecture")))
 	})
 	texts := make([]string, len(s.entries))
 	places := map[string][]int{}

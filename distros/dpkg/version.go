@@ -6,6 +6,7 @@
 package dpkg
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 )
@@ -75,9 +76,8 @@ func Compare(a, b Version) int {
 func comparePart(a, b string) int {
 	for a != "" || b != "" {
 		for a != "" && !isDigit(a[0]) || b != "" && !isDigit(b[0]) {
-			wa, wb := weight(a), weight(b)
-			if wa != wb {
-				return sign(wa - wb)
+			if c := cmp.Compare(weight(a), weight(b)); c != 0 {
+				return c
 			}
 			a, b = a[1:], b[1:] // equal weights outside of numbers: neither is empty
 		}
@@ -106,10 +106,7 @@ func weight(s string) int {
 
 func compareNumbers(a, b string) int {
 	a, b = strings.TrimLeft(a, "0"), strings.TrimLeft(b, "0")
-	if len(a) != len(b) {
-		return sign(len(a) - len(b))
-	}
-	return strings.Compare(a, b)
+	return cmp.Or(cmp.Compare(len(a), len(b)), strings.Compare(a, b))
 }
 
 func digits(s string) int {
@@ -124,24 +121,8 @@ func isDigit(c byte) bool { return c >= '0' && c <= '9' }
 
 func isAlnum(c byte) bool { return isDigit(c) || c|0x20 >= 'a' && c|0x20 <= 'z' }
 
-func sign(n int) int {
-	switch {
-	case n < 0:
-		return -1
-	case n > 0:
-		return 1
-	}
-	return 0
-}
-
 // Upstream returns the version without epoch and Debian revision: "535.261.03" of "1:535.261.03-1~deb12u1".
 func (v Version) Upstream() string {
-	s := string(v)
-	if _, after, ok := strings.Cut(s, ":"); ok {
-		s = after
-	}
-	if i := strings.LastIndexByte(s, '-'); i >= 0 {
-		s = s[:i]
-	}
-	return s
+	_, upstream, _ := v.split()
+	return upstream
 }

@@ -2,6 +2,7 @@ package dpkg
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"os/exec"
 	"slices"
@@ -50,8 +51,8 @@ func TestCompare(t *testing.T) {
 		for j, b := range order {
 			for _, x := range a {
 				for _, y := range b {
-					if got := Compare(x, y); got != sign(i-j) {
-						t.Errorf("Compare(%q, %q) = %d; want %d", x, y, got, sign(i-j))
+					if got := Compare(x, y); got != cmp.Compare(i, j) {
+						t.Errorf("Compare(%q, %q) = %d; want %d", x, y, got, cmp.Compare(i, j))
 					}
 				}
 			}
@@ -125,9 +126,7 @@ func TestCompareLikeDpkg(t *testing.T) {
 	done`)
 	cmd.Stdin = &in
 	out, err := cmd.Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	answers := strings.Fields(string(out))
 	if len(answers) != len(list) {
 		t.Fatalf("%d answers to %d questions", len(answers), len(list))

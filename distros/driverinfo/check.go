@@ -24,7 +24,7 @@ const (
 	maxPrecompiled = 512
 )
 
-func (i Info) check() error {
+func (i Description) check() error {
 	bad := func(what, got, want string) error {
 		return fmt.Errorf("%w: %s %.80q is not %s", ErrFormat, what, got, want)
 	}
@@ -54,7 +54,7 @@ func (i Info) check() error {
 	return i.checkLists()
 }
 
-func (i Info) checkLists() error {
+func (i Description) checkLists() error {
 	if len(i.Flavours) == 0 {
 		return fmt.Errorf("%w: it names no flavour of the kernel modules", ErrFormat)
 	}
@@ -74,7 +74,7 @@ func (i Info) checkLists() error {
 	return i.checkPrecompiled()
 }
 
-func (i Info) checkPrecompiled() error {
+func (i Description) checkPrecompiled() error {
 	if len(i.Precompiled) > maxPrecompiled {
 		return fmt.Errorf("%w: more than %d sets of modules", ErrFormat, maxPrecompiled)
 	}

@@ -39,8 +39,8 @@ const (
 	KernelLimit  = "kernel-limit"
 )
 
-// Info describes the content of an image.
-type Info struct {
+// Description describes the content of an image.
+type Description struct {
 	Schema  int    `json:"schema"`
 	Driver  string `json:"driver"`  // "535.261.03"
 	Branch  string `json:"branch"`  // "R535"
@@ -69,51 +69,51 @@ var ErrFormat = errors.New("not a valid description of a driver image")
 
 // Read reads the note of the image with this root. The error wraps fs.ErrNotExist when the image has none,
 // and ErrFormat when it is damaged or from another version of this software.
-func Read(root fs.FS) (Info, error) {
+func Read(root fs.FS) (Description, error) {
 	f, err := root.Open(Path)
 	if err != nil {
-		return Info{}, fmt.Errorf("read what the image says of its driver: %w", err)
+		return Description{}, fmt.Errorf("read what the image says of its driver: %w", err)
 	}
 	defer func() { _ = f.Close() }()
 	data, err := io.ReadAll(io.LimitReader(f, maxBytes+1))
 	if err != nil {
-		return Info{}, fmt.Errorf("read what the image says of its driver: %w", err)
+		return Description{}, fmt.Errorf("read what the image says of its driver: %w", err)
 	}
 	info, err := Decode(data)
 	if err != nil {
-		return Info{}, fmt.Errorf("/%s: %w: build the image again", Path, err)
+		return Description{}, fmt.Errorf("/%s: %w: build the image again", Path, err)
 	}
 	return info, nil
 }
 
 // Decode parses the bytes of a note. Unknown fields are mistakes, because writer and reader are in one image.
 // Errors are ErrFormat.
-func Decode(data []byte) (Info, error) {
+func Decode(data []byte) (Description, error) {
 	if len(data) > maxBytes {
-		return Info{}, fmt.Errorf("%w: larger than %d bytes", ErrFormat, maxBytes)
+		return Description{}, fmt.Errorf("%w: larger than %d bytes", ErrFormat, maxBytes)
 	}
 	var version struct{ Schema int }
 	if err := json.Unmarshal(data, &version); err == nil && version.Schema != Schema {
-		return Info{}, fmt.Errorf("%w: schema %d, this program reads %d", ErrFormat, version.Schema, Schema)
+		return Description{}, fmt.Errorf("%w: schema %d, this program reads %d", ErrFormat, version.Schema, Schema)
 	}
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.DisallowUnknownFields()
-	var info Info
+	var info Description
 	if err := d.Decode(&info); err != nil {
-		return Info{}, fmt.Errorf("%w: %w", ErrFormat, err)
+		return Description{}, fmt.Errorf("%w: %w", ErrFormat, err)
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return Info{}, fmt.Errorf("%w: something follows its end", ErrFormat)
+		return Description{}, fmt.Errorf("%w: something follows its end", ErrFormat)
 	}
 	if err := info.check(); err != nil {
-		return Info{}, err
+		return Description{}, err
 	}
 	return info, nil
 }
 
 // Encode returns the note as bytes: equal for equal content, with a newline at the end. It refuses what Read
 // refuses.
-func (i Info) Encode() ([]byte, error) {
+func (i Description) Encode() ([]byte, error) {
 	i.Schema = Schema
 	i.Overridden = slices.Compact(slices.Sorted(slices.Values(i.Overridden)))
 	i.Precompiled = slices.Clone(i.Precompiled)
@@ -129,7 +129,7 @@ func (i Info) Encode() ([]byte, error) {
 }
 
 // Kernels returns the releases that the image has modules for, each once, in the order of the note.
-func (i Info) Kernels() []string {
+func (i Description) Kernels() []string {
 	var releases []string
 	for _, p := range i.Precompiled {
 		if !slices.Contains(releases, p.Kernel) {
@@ -140,11 +140,11 @@ func (i Info) Kernels() []string {
 }
 
 // Overrides reports whether a rule was overridden.
-func (i Info) Overrides(rule string) bool { return slices.Contains(i.Overridden, rule) }
+func (i Description) Overrides(rule string) bool { return slices.Contains(i.Overridden, rule) }
 
 // CheckKernel compares a kernel release with the rule of the image, unless the rule was overridden. The error
 // is a *KernelError.
-func (i Info) CheckKernel(release string) error {
+func (i Description) CheckKernel(release string) error {
 	err := i.Kernel.Check(release)
 	var limit *KernelError
 	if !errors.As(err, &limit) {

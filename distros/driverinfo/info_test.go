@@ -11,8 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func example() Info {
-	return Info{
+func example() Description {
+	return Description{
 		Schema: Schema, Driver: "418.226.00", Branch: "R418", OS: "debian11", Arch: "amd64", Profile: "full",
 		Flavours: []string{Proprietary}, Kernel: KernelRule{Min: "2.6.32", Max: "5.15", Reason: "unpatched"},
 		Overridden: []string{"excluded"}, ID: strings.Repeat("0a", 32), Toolchain: true,
@@ -72,7 +72,7 @@ func TestEncodeRead(t *testing.T) {
 	if text, err = unordered.Encode(); err != nil || string(text) != exampleText {
 		t.Errorf("%s, %v", text, err)
 	}
-	if _, err := (Info{}).Encode(); !errors.Is(err, ErrFormat) {
+	if _, err := (Description{}).Encode(); !errors.Is(err, ErrFormat) {
 		t.Errorf("an empty note was written: %v", err)
 	}
 	if d := cmp.Diff([]string{"5.10.0-9-amd64", "5.10.0-32-amd64"}, got.Kernels()); d != "" {

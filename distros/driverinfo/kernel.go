@@ -3,6 +3,7 @@ package driverinfo
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -25,7 +26,7 @@ type KernelError struct {
 	Unknown bool // Release does not begin with a version
 }
 
-// Name returns the name of the rule in Info.Overridden.
+// Name returns the name of the rule in Description.Overridden.
 func (e *KernelError) Name() string {
 	if e.TooNew {
 		return KernelTooNew
@@ -102,12 +103,8 @@ func numbers(release string) (n []int) {
 
 // compare orders versions by the numbers that both have.
 func compare(a, b []int) int {
-	for i := range min(len(a), len(b)) {
-		if c := cmp.Compare(a[i], b[i]); c != 0 {
-			return c
-		}
-	}
-	return 0
+	n := min(len(a), len(b))
+	return slices.Compare(a[:n], b[:n])
 }
 
 // comparePrecompiled orders by the version of the kernel, then by name: 6.1.0-9-amd64 before 6.1.0-38-amd64.

@@ -10,54 +10,27 @@ import (
 	"time"
 
 	"github.com/ProtonMail/go-crypto/openpgp"
-	"github.com/ProtonMail/go-crypto/openpgp/armor"
 	"github.com/ProtonMail/go-crypto/openpgp/clearsign"
 	"github.com/ProtonMail/go-crypto/openpgp/packet"
+
+	"github.com/driver-container/driver-container/distros/repotest"
 )
 
-var testNow = time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
-
-func at(t time.Time) *packet.Config {
-	return &packet.Config{Time: func() time.Time { return t }, DefaultHash: crypto.SHA512}
-}
-
-func newKey(t *testing.T, lifetime time.Duration) *openpgp.Entity {
-	t.Helper()
-	c := at(testNow.AddDate(-3, 0, 0))
-	c.Algorithm, c.KeyLifetimeSecs = packet.PubKeyAlgoEdDSA, uint32(lifetime.Seconds())
-	e, err := openpgp.NewEntity("test", "", "test@example.com", c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return e
-}
-
-// block returns an armoured block of one type.
-func block(t *testing.T, kind string, write func(io.Writer) error) string {
-	t.Helper()
-	var b bytes.Buffer
-	w, err := armor.Encode(&b, kind, nil)
-	if err == nil {
-		err = errors.Join(write(w), w.Close())
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	return b.String() + "\n"
-}
+var (
+	testNow = repotest.Now
+	at      = repotest.At
+)
 
 func TestDetached(t *testing.T) {
 	t.Parallel()
-	good, stranger, old := newKey(t, 0), newKey(t, 0), newKey(t, 2*365*24*time.Hour)
+	good, stranger, old := repotest.Key("test", 0), repotest.Key("test", 0), repotest.Key("test", 2*365*24*time.Hour)
 	sign := func(e *openpgp.Entity, when time.Time) []byte {
 		var b bytes.Buffer
-		if err := openpgp.DetachSign(&b, e, strings.NewReader("text"), at(when)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, openpgp.DetachSign(&b, e, strings.NewReader("text"), at(when)))
 		return b.Bytes()
 	}
 	mine, theirs, late := sign(good, testNow), sign(stranger, testNow), sign(old, testNow.AddDate(-2, 0, 0))
-	armoured := block(t, openpgp.SignatureType, func(w io.Writer) error { _, err := w.Write(mine); return err })
+	armoured := repotest.Armour(t, openpgp.SignatureType, func(w io.Writer) error { _, err := w.Write(mine); return err })
 	for name, c := range map[string]struct {
 		text string
 		sig  []byte
@@ -86,7 +59,7 @@ func TestDetached(t *testing.T) {
 
 func TestClearsigned(t *testing.T) {
 	t.Parallel()
-	good := newKey(t, 0)
+	good := repotest.Key("test", 0)
 	var b bytes.Buffer
 	w, err := clearsign.Encode(&b, good.PrivateKey, at(testNow))
 	if err == nil {
@@ -116,9 +89,7 @@ func TestWeakDigest(t *testing.T) {
 	c := at(testNow.AddDate(-3, 0, 0))
 	c.RSABits = 2048
 	key, err := openpgp.NewEntity("rsa", "", "rsa@example.com", c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if Strong(crypto.SHA1) || Strong(crypto.MD5) || Strong(crypto.RIPEMD160) {
 		t.Error("SHA-1, MD5 or RIPEMD-160 count as strong")
 	}
@@ -134,9 +105,7 @@ func TestWeakDigest(t *testing.T) {
 			t.Fatal(h, err)
 		}
 		var b bytes.Buffer
-		if err := sig.Serialize(&b); err != nil {
-			t.Fatal(err)
-		}
+		must(t, sig.Serialize(&b))
 		err := Trust{Now: testNow, Keys: openpgp.EntityList{key}}.Detached([]byte("text"), b.Bytes())
 		if ok != (err == nil) || !ok && (!errors.Is(err, ErrSignature) || !strings.Contains(err.Error(), "weak")) {
 			t.Errorf("%v: %v", h, err)
@@ -146,20 +115,18 @@ func TestWeakDigest(t *testing.T) {
 
 func TestReadKeys(t *testing.T) {
 	t.Parallel()
-	one, two := newKey(t, 0), newKey(t, 0)
-	armoured := func(e *openpgp.Entity) string { return block(t, openpgp.PublicKeyType, e.Serialize) }
-	unreadable := block(t, openpgp.PublicKeyType, func(w io.Writer) error { _, err := w.Write([]byte{0x99, 0, 1, 9}); return err })
+	one, two := repotest.Key("test", 0), repotest.Key("test", 0)
+	armoured := func(e *openpgp.Entity) string { return repotest.Armour(t, openpgp.PublicKeyType, e.Serialize) }
+	unreadable := repotest.Armour(t, openpgp.PublicKeyType, func(w io.Writer) error { _, err := w.Write([]byte{0x99, 0, 1, 9}); return err })
 	var binary bytes.Buffer
-	if err := errors.Join(one.Serialize(&binary), two.Serialize(&binary)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(one.Serialize(&binary), two.Serialize(&binary)))
 	for name, c := range map[string]struct {
 		data string
 		keys int
 	}{
 		"binary": {binary.String(), 2}, "armoured": {armoured(one), 1}, "two blocks": {"a comment\n" + armoured(one) + "\n" + armoured(two), 2},
 		"one of two cannot be read": {unreadable + armoured(one), 1}, "none can be read": {unreadable, 0}, "nothing": {"", 0},
-		"cut": {armoured(one)[:60], 0}, "another block": {block(t, openpgp.SignatureType, one.Serialize), 0},
+		"cut": {armoured(one)[:60], 0}, "another block": {repotest.Armour(t, openpgp.SignatureType, one.Serialize), 0},
 		"keybox": {"\x00\x00\x00\x20\x01\x01\x00\x02KBXf\x00", 0},
 	} {
 		keys, err := ReadKeys([]byte(c.data))
@@ -185,4 +152,11 @@ func FuzzTrust(f *testing.F) {
 			t.Error("no keys, no error")
 		}
 	})
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }

@@ -216,7 +216,7 @@ func TestSecrets(t *testing.T) {
 	if len(strange) > 0 {
 		t.Errorf("secrets went to another host: %q", strange)
 	}
-	r.files["/os/repodata/repomd.xml.asc"] = nil
+	r.Files["/os/repodata/repomd.xml.asc"] = nil
 	u.User = url.UserPassword("me", "s3crets")
 	o.Sources[0].BaseURLs = []string{u.String()}
 	if _, err := openIndex(t.Context(), o); err == nil || strings.Contains(err.Error(), "s3cret") || strings.Contains(err.Error(), "t0ken") {

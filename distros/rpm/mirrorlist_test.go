@@ -35,15 +35,15 @@ func TestMirrors(t *testing.T) {
 	r := newRepository(t, basics()...)
 	base := strings.TrimSuffix(r.url, "/os")
 	r.publish(t, testKeys().good)
-	current := r.files["/os/repodata/repomd.xml"]
+	current := r.Files["/os/repodata/repomd.xml"]
 	r.revision = "1"
 	r.publishAt(t, "/old", testNow, testKeys().good)
 	r.publishAt(t, "/forged", testNow, testKeys().stranger)
-	r.files["/list"] = []byte("# mirrors\n\nftp://x/\n" + base + "/gone/\n" + base + "/forged\n" + base + "/$way\n")
-	r.files["/metalink"] = metalink(current, base+"/os", base+"/old", base+"/gone")
-	r.files["/metalink-old"] = metalink(current, base+"/old")
-	r.files["/metalink-weak"] = []byte(strings.ReplaceAll(string(r.files["/metalink"]), `type="sha`, `type="x`))
-	r.files["/empty"] = []byte("# nothing\n")
+	r.Files["/list"] = []byte("# mirrors\n\nftp://x/\n" + base + "/gone/\n" + base + "/forged\n" + base + "/$way\n")
+	r.Files["/metalink"] = metalink(current, base+"/os", base+"/old", base+"/gone")
+	r.Files["/metalink-old"] = metalink(current, base+"/old")
+	r.Files["/metalink-weak"] = []byte(strings.ReplaceAll(string(r.Files["/metalink"]), `type="sha`, `type="x`))
+	r.Files["/empty"] = []byte("# nothing\n")
 	for _, c := range []struct {
 		name   string
 		source repoconf.Source
@@ -87,7 +87,7 @@ func TestOtherMirrorForLists(t *testing.T) {
 	base := strings.TrimSuffix(r.url, "/os")
 	r.publish(t, testKeys().good)
 	r.publishAt(t, "/half", testNow, testKeys().good)
-	r.files["/half/repodata/primary.xml.gz"][40] ^= 1
+	r.Files["/half/repodata/primary.xml.gz"][40] ^= 1
 	o := r.options(t)
 	o.Sources[0].BaseURLs = []string{base + "/half", r.url}
 	x, err := openIndex(t.Context(), o)
@@ -95,9 +95,9 @@ func TestOtherMirrorForLists(t *testing.T) {
 		t.Fatal(err)
 	}
 	checkBasics(t, x, base+"/half")
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.requests["/os/repodata/primary.xml.gz"] != 1 {
+	r.Lock()
+	defer r.Unlock()
+	if r.Requests["/os/repodata/primary.xml.gz"] != 1 {
 		t.Error("the second mirror was not asked")
 	}
 }
@@ -107,7 +107,7 @@ func TestMirrorOfMirrorList(t *testing.T) {
 	r := newRepository(t, basics()...)
 	r.publish(t, testKeys().good)
 	base := strings.TrimSuffix(r.url, "/os")
-	r.files["/core/mirror.list"] = []byte("https://cdn.example.com/os\n")
+	r.Files["/core/mirror.list"] = []byte("https://cdn.example.com/os\n")
 	o := r.options(t)
 	o.Sources[0].BaseURLs, o.Sources[0].MirrorList, o.Mirror = nil, "https://cdn.example.com/core/mirror.list", base
 	x, err := openIndex(t.Context(), o)

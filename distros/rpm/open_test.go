@@ -34,7 +34,7 @@ func basics() []testPackage {
 
 func TestOpen(t *testing.T) {
 	t.Parallel()
-	for _, ending := range []string{"gz", "xz", "zst", ""} {
+	for _, ending := range []string{".gz", ".xz", ".zst", ""} {
 		for _, long := range []bool{false, true} {
 			t.Run(fmt.Sprint(ending, long), func(t *testing.T) {
 				t.Parallel()
@@ -158,8 +158,8 @@ func TestFiles(t *testing.T) {
 		if len(got) > 0 {
 			name = got[0].String()
 		}
-		if err != nil || name != c.owner || r.requests[list] != c.requests {
-			t.Errorf("owners(%s) = %v, %v after %d requests; want %q after %d", c.file, got, err, r.requests[list], c.owner, c.requests)
+		if err != nil || name != c.owner || r.Requests[list] != c.requests {
+			t.Errorf("owners(%s) = %v, %v after %d requests; want %q after %d", c.file, got, err, r.Requests[list], c.owner, c.requests)
 		}
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -174,7 +174,7 @@ func TestRefused(t *testing.T) {
 	t.Parallel()
 	k := testKeys()
 	flip := func(name string) func(*repository) {
-		return func(r *repository) { r.files["/os/repodata/"+name][30] ^= 1 }
+		return func(r *repository) { r.Files["/os/repodata/"+name][30] ^= 1 }
 	}
 	for _, c := range []struct {
 		name   string
@@ -185,16 +185,16 @@ func TestRefused(t *testing.T) {
 		text   string
 	}{
 		{name: "stranger", after: func(r *repository) {
-			r.files["/os/repodata/repomd.xml.asc"] = detachedBy(t, string(r.files["/os/repodata/repomd.xml"]), testNow, k.stranger)
+			r.Files["/os/repodata/repomd.xml.asc"] = detachedBy(t, string(r.Files["/os/repodata/repomd.xml"]), testNow, k.stranger)
 		}, want: ErrSignature, text: "not trusted here"},
 		{name: "changed", after: flip("repomd.xml"), want: ErrSignature},
-		{name: "unsigned", after: func(r *repository) { delete(r.files, "/os/repodata/repomd.xml.asc") }, want: ErrSignature, text: "repo_gpgcheck=0"},
-		{name: "no signature in it", after: func(r *repository) { r.files["/os/repodata/repomd.xml.asc"] = []byte("hello") }, want: ErrSignature},
+		{name: "unsigned", after: func(r *repository) { delete(r.Files, "/os/repodata/repomd.xml.asc") }, want: ErrSignature, text: "repo_gpgcheck=0"},
+		{name: "no signature in it", after: func(r *repository) { r.Files["/os/repodata/repomd.xml.asc"] = []byte("hello") }, want: ErrSignature},
 		{name: "expired key", option: func(o *Options) { o.Sources[0].Key = armoured(t, k.expired) }, after: func(r *repository) {
-			r.files["/os/repodata/repomd.xml.asc"] = detachedBy(t, string(r.files["/os/repodata/repomd.xml"]), testNow.AddDate(-2, -6, 0), k.expired)
+			r.Files["/os/repodata/repomd.xml.asc"] = detachedBy(t, string(r.Files["/os/repodata/repomd.xml"]), testNow.AddDate(-2, -6, 0), k.expired)
 		}, want: ErrExpired},
 		{name: "list changed", after: flip("primary.xml.gz"), want: repodata.ErrIndex, text: "mirror in the middle of an update"},
-		{name: "list gone", after: func(r *repository) { delete(r.files, "/os/repodata/primary.xml.gz") }, want: fs.ErrNotExist},
+		{name: "list gone", after: func(r *repository) { delete(r.Files, "/os/repodata/primary.xml.gz") }, want: fs.ErrNotExist},
 		{name: "larger than said", before: func(r *repository) { r.plus = -1 }, want: repodata.ErrIndex, text: "more bytes"},
 		{name: "smaller than said", before: func(r *repository) { r.plus = 1 }, want: repodata.ErrIndex, text: "unpacks to"},
 		{name: "larger than allowed", before: func(r *repository) { r.plus = maxPrimary }, want: repodata.ErrIndex, text: "more than"},
@@ -347,7 +347,7 @@ func TestSkipUnavailable(t *testing.T) {
 	if _, err := openIndex(t.Context(), o); !errors.Is(err, fetch.ErrUnreachable) {
 		t.Errorf("Open(nothing left) = %v", err)
 	}
-	r.files["/os/repodata/repomd.xml"] = []byte("<repomd/>")
+	r.Files["/os/repodata/repomd.xml"] = []byte("<repomd/>")
 	o = r.options(t)
 	o.Sources[0].SkipUnavailable = true
 	if _, err := openIndex(t.Context(), o); !errors.Is(err, ErrSignature) {
@@ -363,7 +363,7 @@ func TestOffline(t *testing.T) {
 	if _, err := openIndex(t.Context(), o); err != nil {
 		t.Fatal(err)
 	}
-	r.files = map[string][]byte{}
+	r.Files = map[string][]byte{}
 	o.Fetch.Offline = true
 	x, err := openIndex(t.Context(), o)
 	if err != nil {
@@ -403,7 +403,7 @@ func TestDigest(t *testing.T) {
 	r := newRepository(t, basics()...)
 	r.publish(t, testKeys().good)
 	r.publishAt(t, "/mirror/os", testNow, testKeys().good)
-	if !bytes.Equal(r.files["/os/repodata/repomd.xml"], r.files["/mirror/os/repodata/repomd.xml"]) {
+	if !bytes.Equal(r.Files["/os/repodata/repomd.xml"], r.Files["/mirror/os/repodata/repomd.xml"]) {
 		t.Fatal("the mirror has another repomd.xml")
 	}
 	digest := func(change func(*Options)) string {

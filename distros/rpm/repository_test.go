@@ -3,15 +3,11 @@ package rpm
 import (
 	"bytes"
 	"cmp"
-	"compress/gzip"
 	"context"
-	"crypto"
 	"crypto/sha256"
 	"crypto/sha512"
 	"fmt"
 	"io"
-	"net/http"
-	"net/http/httptest"
 	"slices"
 	"strings"
 	"sync"
@@ -20,52 +16,26 @@ import (
 	"time"
 
 	"github.com/ProtonMail/go-crypto/openpgp"
-	"github.com/ProtonMail/go-crypto/openpgp/armor"
-	"github.com/ProtonMail/go-crypto/openpgp/packet"
-	"github.com/klauspost/compress/zstd"
-	"github.com/ulikunitz/xz"
 
 	"github.com/driver-container/driver-container/distros/fetch"
+	"github.com/driver-container/driver-container/distros/repotest"
 	"github.com/driver-container/driver-container/distros/rpm/repoconf"
 )
 
-var testNow = time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
-
-func at(t time.Time) *packet.Config {
-	return &packet.Config{Time: func() time.Time { return t }, DefaultHash: crypto.SHA512, Algorithm: packet.PubKeyAlgoEdDSA}
-}
+var (
+	testNow = repotest.Now
+	at      = repotest.At
+)
 
 // testKeys returns keys that are generated once.
 var testKeys = sync.OnceValue(func() (k struct{ good, stranger, expired *openpgp.Entity }) {
-	create := func(name string, c *packet.Config) *openpgp.Entity {
-		e, err := openpgp.NewEntity(name, "", name+"@example.com", c)
-		if err != nil {
-			panic(err)
-		}
-		return e
-	}
-	born := at(testNow.AddDate(-3, 0, 0))
-	k.good, k.stranger = create("good", born), create("stranger", born)
-	old := at(testNow.AddDate(-3, 0, 0))
-	old.KeyLifetimeSecs = 365 * 24 * 3600
-	k.expired = create("expired", old)
+	k.good, k.stranger, k.expired = repotest.Key("good", 0), repotest.Key("stranger", 0), repotest.Key("expired", 365*24*time.Hour)
 	return k
 })
 
 func armoured(t testing.TB, e *openpgp.Entity) string {
 	t.Helper()
-	var b bytes.Buffer
-	w, err := armor.Encode(&b, openpgp.PublicKeyType, nil)
-	if err == nil {
-		err = e.Serialize(w)
-	}
-	if err == nil {
-		err = w.Close()
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	return b.String() + "\n"
+	return repotest.Armour(t, openpgp.PublicKeyType, e.Serialize)
 }
 
 func fingerprintOf(e *openpgp.Entity) string { return fmt.Sprintf("%X", e.PrimaryKey.Fingerprint) }
@@ -153,6 +123,7 @@ func filelistsOf(packages []testPackage) string {
 
 // repository is served over HTTP. Tests may change its fields before publish, and its files after it.
 type repository struct {
+	*repotest.Server
 	packages  []testPackage
 	modules   string
 	ending    string // compression of the lists
@@ -162,31 +133,13 @@ type repository struct {
 	plus      int // added to the open-size in repomd.xml
 	omit      []string
 	mangle    func(repomd string) string
-	files     map[string][]byte
-	requests  map[string]int
-	mu        sync.Mutex
 	url       string
 }
 
 func newRepository(t *testing.T, packages ...testPackage) *repository {
 	t.Helper()
-	r := &repository{packages: packages, ending: "gz", revision: "1750000000", timestamp: 1750000000, files: map[string][]byte{}, requests: map[string]int{}}
-	server := httptest.NewServer(r)
-	t.Cleanup(server.Close)
-	r.url = server.URL + "/os"
-	return r
-}
-
-func (r *repository) ServeHTTP(w http.ResponseWriter, req *http.Request) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.requests[req.URL.Path]++
-	data, ok := r.files[req.URL.Path]
-	if !ok {
-		http.NotFound(w, req)
-		return
-	}
-	http.ServeContent(w, req, "", time.Time{}, bytes.NewReader(data))
+	s := repotest.Serve(t)
+	return &repository{Server: s, url: s.URL + "/os", packages: packages, ending: ".gz", revision: "1750000000", timestamp: 1750000000}
 }
 
 // publish writes the lists and repomd.xml to /os, signed with the keys.
@@ -197,8 +150,8 @@ func (r *repository) publish(t *testing.T, es ...*openpgp.Entity) {
 
 func (r *repository) publishAt(t *testing.T, dir string, when time.Time, es ...*openpgp.Entity) {
 	t.Helper()
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	r.Lock()
+	defer r.Unlock()
 	var b strings.Builder
 	fmt.Fprintf(&b, `<?xml version="1.0" encoding="UTF-8"?><repomd xmlns="http://linux.duke.edu/metadata/repo"><revision>%s</revision>`, r.revision)
 	lists := []struct{ kind, name, text string }{
@@ -211,12 +164,9 @@ func (r *repository) publishAt(t *testing.T, dir string, when time.Time, es ...*
 		if slices.Contains(r.omit, l.kind) {
 			continue
 		}
-		data := pack(t, l.text, r.ending)
-		name := "repodata/" + l.name
-		if r.ending != "" {
-			name += "." + r.ending
-		}
-		r.files[dir+"/"+name] = data
+		data := repotest.Compress(t, r.ending, []byte(l.text))
+		name := "repodata/" + l.name + r.ending
+		r.Files[dir+"/"+name] = data
 		kind, sum, open := "sha256", fmt.Sprintf("%x", sha256.Sum256(data)), fmt.Sprintf("%x", sha256.Sum256([]byte(l.text)))
 		if r.SHA512 {
 			kind, sum, open = "sha512", fmt.Sprintf("%x", sha512.Sum512(data)), fmt.Sprintf("%x", sha512.Sum512([]byte(l.text)))
@@ -228,60 +178,21 @@ func (r *repository) publishAt(t *testing.T, dir string, when time.Time, es ...*
 	if r.mangle != nil {
 		text = r.mangle(text)
 	}
-	r.files[dir+"/repodata/repomd.xml"] = []byte(text)
+	r.Files[dir+"/repodata/repomd.xml"] = []byte(text)
 	if len(es) > 0 {
-		r.files[dir+"/repodata/repomd.xml.asc"] = detachedBy(t, text, when, es...)
+		r.Files[dir+"/repodata/repomd.xml.asc"] = detachedBy(t, text, when, es...)
 	}
 }
 
 func detachedBy(t *testing.T, text string, when time.Time, es ...*openpgp.Entity) []byte {
 	t.Helper()
-	var raw, b bytes.Buffer
+	var raw bytes.Buffer
 	for _, e := range es {
 		if err := openpgp.DetachSign(&raw, e, strings.NewReader(text), at(when)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	w, err := armor.Encode(&b, openpgp.SignatureType, nil)
-	if err == nil {
-		_, err = w.Write(raw.Bytes())
-	}
-	if err == nil {
-		err = w.Close()
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	return b.Bytes()
-}
-
-type nopCloser struct{ io.Writer }
-
-func (nopCloser) Close() error { return nil }
-
-func pack(t *testing.T, text, ending string) []byte {
-	t.Helper()
-	var b bytes.Buffer
-	var w io.WriteCloser = nopCloser{&b}
-	var err error
-	switch ending {
-	case "gz":
-		w = gzip.NewWriter(&b)
-	case "xz":
-		w, err = xz.NewWriter(&b)
-	case "zst":
-		w, err = zstd.NewWriter(&b)
-	}
-	if err == nil {
-		_, err = io.WriteString(w, text)
-	}
-	if err == nil {
-		err = w.Close()
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	return b.Bytes()
+	return []byte(strings.TrimSuffix(repotest.Armour(t, openpgp.SignatureType, func(w io.Writer) error { _, err := w.Write(raw.Bytes()); return err }), "\n"))
 }
 
 // options returns options that check the signature of repomd.xml with the good key.

@@ -92,7 +92,7 @@ func (b *Batch) emptyPage(pairs []Pair, o ReportOptions) page.Report {
 		}
 		if branch, ok := o.Releases.Branch(d.Branch); ok {
 			c := branch.Coverage(o.Matrix, o.Time)
-			column.Kind, column.End, column.Over = c.Kind, c.EndOfLife, c.Over
+			column.Kind, column.End, column.Over = c.Kind, c.EndOfLife, c.Ended
 			if c.Lags {
 				column.Newest = c.Newest
 			}

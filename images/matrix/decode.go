@@ -23,12 +23,12 @@ func (d *decoder) errorf(n *yaml.Node, format string, args ...any) {
 	d.errorAt(n.Line, n.Column, fmt.Sprintf(format, args...))
 }
 
-// full reports that there are more mistakes than will be reported, so the walk can stop.
-func (d *decoder) full() bool { return len(d.errs) > maxErrors }
+// tooManyErrors reports that there are more mistakes than will be reported, so the walk can stop.
+func (d *decoder) tooManyErrors() bool { return len(d.errs) > maxErrors }
 
-// plain refuses YAML features that a matrix does not need: anchors and aliases (a few lines of them can stand
+// refuseAliases refuses YAML features that a matrix does not need: anchors and aliases (a few lines of them can stand
 // for gigabytes) and explicit tags.
-func (d *decoder) plain(n *yaml.Node, what string) bool {
+func (d *decoder) refuseAliases(n *yaml.Node, what string) bool {
 	switch {
 	case n.Kind == yaml.AliasNode || n.Anchor != "":
 		d.errorf(n, "%s uses a YAML anchor or alias: write the value out", what)
@@ -74,7 +74,7 @@ func (d *decoder) mapping(n *yaml.Node, what string, keys ...key) {
 // pairs calls visit once for each key of a mapping and refuses the second of two equal keys. It returns the
 // keys, or nil when the node is not a mapping.
 func (d *decoder) pairs(n *yaml.Node, what string, visit func(name string, at, value *yaml.Node)) map[string]bool {
-	if !d.plain(n, what) {
+	if !d.refuseAliases(n, what) {
 		return nil
 	}
 	if n.Kind != yaml.MappingNode {
@@ -82,9 +82,9 @@ func (d *decoder) pairs(n *yaml.Node, what string, visit func(name string, at, v
 		return nil
 	}
 	seen, lines := map[string]bool{}, map[string]int{}
-	for i := 0; i+1 < len(n.Content) && !d.full(); i += 2 {
+	for i := 0; i+1 < len(n.Content) && !d.tooManyErrors(); i += 2 {
 		at, value := n.Content[i], n.Content[i+1]
-		if !d.plain(at, "a key of "+what) {
+		if !d.refuseAliases(at, "a key of "+what) {
 			continue
 		}
 		if at.Kind != yaml.ScalarNode {
@@ -104,7 +104,7 @@ func (d *decoder) pairs(n *yaml.Node, what string, visit func(name string, at, v
 // list reads a sequence.
 func (d *decoder) list(what string, each reader) reader {
 	return func(n *yaml.Node) {
-		if !d.plain(n, what) {
+		if !d.refuseAliases(n, what) {
 			return
 		}
 		if n.Kind != yaml.SequenceNode {
@@ -115,7 +115,7 @@ func (d *decoder) list(what string, each reader) reader {
 			d.errorf(n, "%s is an empty list: fill it or remove the key", what)
 		}
 		for _, item := range n.Content {
-			if d.full() {
+			if d.tooManyErrors() {
 				return
 			}
 			each(item)
@@ -129,7 +129,7 @@ type check func(text string) string
 // text reads a scalar as written.
 func (d *decoder) text(what string, to *string, checks ...check) reader {
 	return func(n *yaml.Node) {
-		if !d.plain(n, what) {
+		if !d.refuseAliases(n, what) {
 			return
 		}
 		if n.Kind != yaml.ScalarNode {

@@ -77,12 +77,12 @@ func AddDriver(name string, text []byte, d Driver, comment []string) (*Edit, err
 			return nil, &DuplicateError{File: name, Version: d.Version, Have: v.Value, Line: v.Line}
 		}
 	}
-	p := page{lines: splitLines(text), items: items, end: keyAfter(root, "drivers")}
+	p := driverList{lines: splitLines(text), items: items, end: keyAfter(root, "drivers")}
 	s, err := p.style()
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w: %w", name, ErrLayout, err)
 	}
-	at := p.place(s, d.Version)
+	at := p.insertionLine(s, d.Version)
 	e := p.insert(s, at, s.entry(d, comment))
 	after, err := Parse(name, e.Text)
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// page is a file as lines, with the entries of its list of drivers.
-type page struct {
+// driverList is a file as lines, with the entries of its list of drivers.
+type driverList struct {
 	lines []string     // each with its line end
 	items []*yaml.Node // in the order of the file
 	end   int          // line of the key after the list; 0: the list goes to the end of the file
@@ -30,7 +30,7 @@ type style struct {
 }
 
 // style returns the style of the existing entries.
-func (p page) style() (style, error) {
+func (p driverList) style() (style, error) {
 	var s style
 	if last := p.items[len(p.items)-1].Line; last > len(p.lines) || p.end > len(p.lines) || p.end > 0 && p.end <= last {
 		// Keys on one line, or line ends that only YAML accepts.
@@ -47,7 +47,7 @@ func (p page) style() (style, error) {
 		} else if s.dash != m[1] {
 			return s, fmt.Errorf("line %d: the entry is indented otherwise than the one before it", item.Line)
 		}
-		if head := p.head(s, item); n > 0 && head > 1 && strings.TrimSpace(p.lines[head-2]) == "" {
+		if head := p.entryStart(s, item); n > 0 && head > 1 && strings.TrimSpace(p.lines[head-2]) == "" {
 			s.blank = true
 		}
 		if strings.HasSuffix(line, "\r\n") {
@@ -67,7 +67,7 @@ func (p page) style() (style, error) {
 }
 
 // inner returns the indentation of the first mapping inside of an entry, "" when there is none.
-func (p page) inner() string {
+func (p driverList) inner() string {
 	for _, item := range p.items {
 		for i := 0; i+1 < len(item.Content); i += 2 {
 			if v := item.Content[i+1]; v.Kind == yaml.MappingNode && v.Style&yaml.FlowStyle == 0 && v.Column > item.Column {
@@ -78,9 +78,9 @@ func (p page) inner() string {
 	return ""
 }
 
-// head returns the line (from 1) where an entry begins: that of its dash, or of the comment directly above
+// entryStart returns the line (from 1) where an entry begins: that of its dash, or of the comment directly above
 // it.
-func (p page) head(s style, item *yaml.Node) int {
+func (p driverList) entryStart(s style, item *yaml.Node) int {
 	line := item.Line
 	for line > 1 && comment(s, p.lines[line-2]) {
 		line--
@@ -95,9 +95,9 @@ func comment(s style, line string) bool {
 	return strings.HasPrefix(text, "#") && len(line)-len(text) <= len(s.dash)
 }
 
-// place returns the number of lines before the new entry: it follows the nearest older one, or comes before
+// insertionLine returns the number of lines before the new entry: it follows the nearest older one, or comes before
 // the first.
-func (p page) place(s style, version string) int {
+func (p driverList) insertionLine(s style, version string) int {
 	before := -1
 	for n, item := range p.items {
 		v := child(item, "version").Value
@@ -106,7 +106,7 @@ func (p page) place(s style, version string) int {
 		}
 	}
 	if before+1 < len(p.items) {
-		return p.head(s, p.items[before+1]) - 1
+		return p.entryStart(s, p.items[before+1]) - 1
 	}
 	at := len(p.lines)
 	if p.end > 0 {
@@ -119,17 +119,15 @@ func (p page) place(s style, version string) int {
 }
 
 // insert puts lines after the first at lines, with the empty lines that the style requires.
-func (p page) insert(s style, at int, entry []string) *Edit {
+func (p driverList) insert(s style, at int, entry []string) *Edit {
 	front, back := p.lines[:at], p.lines[at:]
 	var text strings.Builder
-	for _, l := range front {
-		text.WriteString(l)
-	}
+	text.WriteString(strings.Join(front, ""))
 	if at > 0 && !strings.HasSuffix(front[at-1], "\n") { // the last line has no line end
 		text.WriteString(s.end)
 	}
 	added := slices.Clone(entry)
-	first := p.head(s, p.items[0]) - 1
+	first := p.entryStart(s, p.items[0]) - 1
 	if s.blank && at > first && strings.TrimSpace(front[at-1]) != "" {
 		added = append([]string{""}, added...)
 	}
@@ -139,17 +137,15 @@ func (p page) insert(s style, at int, entry []string) *Edit {
 	for _, l := range added {
 		text.WriteString(l + s.end)
 	}
-	for _, l := range back {
-		text.WriteString(l)
-	}
+	text.WriteString(strings.Join(back, ""))
 	return &Edit{
 		Text: []byte(text.String()), Line: at + 1, Added: added,
-		Before: bare(front[max(0, at-3):]), After: bare(back[:min(3, len(back))]),
+		Before: withoutLineEnds(front[max(0, at-3):]), After: withoutLineEnds(back[:min(3, len(back))]),
 	}
 }
 
-// bare returns lines without their ends.
-func bare(lines []string) []string {
+// withoutLineEnds returns lines without their ends.
+func withoutLineEnds(lines []string) []string {
 	all := make([]string, len(lines))
 	for i, l := range lines {
 		all[i] = strings.TrimRight(l, "\r\n")

@@ -34,9 +34,7 @@ func TestAddDriverReal(t *testing.T) {
 			continue
 		}
 		m, err := Parse("matrix.yaml", e.Text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		versions := m.versions()
 		n := slices.Index(versions, version)
 		if n < 0 || n == 0 != (behind == "") || n > 0 && versions[n-1] != behind {
@@ -132,9 +130,7 @@ func TestAddDriverRefuses(t *testing.T) {
 func FuzzAddDriver(f *testing.F) {
 	f.Add(drivercontainer.Matrix, "https://example.com/x.run", "Gentoo: it's \"so\" #1")
 	five, err := os.ReadFile("testdata/five.yaml")
-	if err != nil {
-		f.Fatal(err)
-	}
+	must(f, err)
 	f.Add(five, "https://example.com/x.run", "'")
 	f.Add([]byte(oneSystem+"drivers:\n- version: 418.87.01\n  archives: {amd64: {url: https://example.com/a.run, sha256: "+strings.Repeat("0", 64)+"}}\n  kernel:\n    max: 5.1\n    reason: |+\n      text\n      # more\n\n\n"), "x", "-")
 	f.Fuzz(func(t *testing.T, text []byte, url, reason string) {

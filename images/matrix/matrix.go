@@ -49,11 +49,11 @@ type System struct {
 	Archs   []string // Go names: "amd64", "arm64"
 	Kernels []string // its kernel series, lowest first: "4.4", "4.15"
 	// Aliases are further names for the second half of the tag: "almalinux9.4" for almalinux9.
-	Aliases      []string
-	Components   []string     // added to the repositories of the base: "non-free"
-	Repositories []Repository // additional to those of the base
-	OnlyThese    bool         // use Repositories instead of those of the base, which are then not read
-	AllowExpired bool         // accept repository indexes past their Valid-Until: frozen archives
+	Aliases             []string
+	Components          []string     // added to the repositories of the base: "non-free"
+	Repositories        []Repository // additional to those of the base
+	ReplaceRepositories bool         // use Repositories instead of those of the base, which are then not read
+	AllowExpired        bool         // accept repository indexes past their Valid-Until: frozen archives
 }
 
 // Repository is a package repository that the matrix adds to a base: URIs, Suites and Components of .deb

@@ -20,14 +20,10 @@ func golden(t *testing.T, name, got string) {
 	t.Helper()
 	path := filepath.Join("testdata", name)
 	if *update {
-		if err := os.WriteFile(path, []byte(got), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(path, []byte(got), 0o600))
 	}
 	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if diff := cmp.Diff(string(want), got); diff != "" {
 		t.Errorf("%s differs (-want +got), run with -update to accept:\n%s", path, diff)
 	}
@@ -46,9 +42,7 @@ func embedded(t *testing.T) *Matrix {
 func TestParseFiveMistakes(t *testing.T) {
 	t.Parallel()
 	data, err := os.ReadFile("testdata/five.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	m, err := Parse("five.yaml", data)
 	var errs Errors
 	if m != nil || !errors.As(err, &errs) || len(errs) != 5 {
@@ -97,9 +91,7 @@ func TestEmbeddedPairs(t *testing.T) {
 	t.Parallel()
 	m := embedded(t)
 	targets, err := m.Select(Selection{All: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var b strings.Builder
 	for _, target := range targets {
 		b.WriteString(target.Tag() + " " + target.Arch + " " + strings.Join(target.Flavours, ",") + "\n")
@@ -137,5 +129,12 @@ func TestWants(t *testing.T) {
 		if diff := cmp.Diff([]any{tt.user, tt.kernel, tt.ok}, []any{user, kernel, ok}); diff != "" {
 			t.Errorf("Wants(%s, %s) (-want +got):\n%s", tt.system, tt.arch, diff)
 		}
+	}
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

@@ -131,9 +131,7 @@ func TestParseGood(t *testing.T) {
 	t.Parallel()
 	text := file(goodSystem, driverYAML("595.10", ", branch: R595"), "")
 	m, err := Parse("m", []byte(text))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	d := m.Drivers[0]
 	if d.Version != "595.10" || d.Branch != "R595" || len(d.Flavours) != 2 || m.Systems[0].Kernels[0] != "6.1" {
 		t.Errorf("values are not as written: %+v", d)
@@ -207,12 +205,10 @@ func TestRepositories(t *testing.T) {
   {id: flatcar, base: "example.com/debian:13", archs: [amd64], kernels: [6.6], aliases: [flatcar4081.2.0], components: [contrib],
   repositories: [{uris: ["https://example.com/"], suites: [s], components: [main], key: site.asc}]}`
 	m, err := Parse("m", []byte(file(systems, driverYAML("535.261.03", ""), "")))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	want := []System{
 		{
-			ID: "rocky9", Base: "example.com/rocky:9", Archs: []string{"amd64"}, Kernels: []string{"5.14"}, Aliases: []string{"rocky9.4", "rhcos4.18"}, OnlyThese: true,
+			ID: "rocky9", Base: "example.com/rocky:9", Archs: []string{"amd64"}, Kernels: []string{"5.14"}, Aliases: []string{"rocky9.4", "rhcos4.18"}, ReplaceRepositories: true,
 			Repositories: []Repository{
 				{BaseURLs: []string{"https://example.com/$releasever/$basearch/os/"}, GPGKeys: []string{"file:///etc/pki/rpm-gpg/KEY", "/etc/pki/rpm-gpg/OLD"}},
 				{BaseURLs: []string{"https://example.com/a/", "https://example.org/a/"}, Key: "site.asc"},

@@ -22,25 +22,25 @@ const (
 
 // reference is a word whose check needs the whole file.
 type reference struct {
-	kind    string
-	word    string
-	at      *yaml.Node
-	defines bool    // the word is an id, not a use of one
-	version *string // for kindUpstream: the version of its driver
+	kind         string
+	word         string
+	at           *yaml.Node
+	isDefinition bool    // the word is an id, not a use of one
+	version      *string // for kindUpstream: the version of its driver
 }
 
-// defines reads the id of a system or the version of a driver.
-func (d *decoder) defines(kind string, to *string, checks ...check) reader {
+// readDefinition reads the id of a system or the version of a driver.
+func (d *decoder) readDefinition(kind string, to *string, checks ...check) reader {
 	return func(n *yaml.Node) {
 		d.text(map[string]string{kindSystem: "id", kindDriver: "version"}[kind], to, checks...)(n)
 		if *to != "" {
-			d.refs = append(d.refs, reference{kind: kind, word: *to, at: n, defines: true})
+			d.refs = append(d.refs, reference{kind: kind, word: *to, at: n, isDefinition: true})
 		}
 	}
 }
 
-// refers reads a word that must be defined elsewhere in the file.
-func (d *decoder) refers(kind string, to *string, checks ...check) reader {
+// readReference reads a word that must be defined elsewhere in the file.
+func (d *decoder) readReference(kind string, to *string, checks ...check) reader {
 	return func(n *yaml.Node) {
 		d.text(kind, to, checks...)(n)
 		if *to != "" {
@@ -58,22 +58,22 @@ func (d *decoder) references(m *Matrix) {
 	systems, drivers := m.systemIDs(), m.versions()
 	places := map[string]*yaml.Node{}
 	for _, r := range d.refs {
-		if d.full() {
+		if d.tooManyErrors() {
 			return
 		}
 		switch {
-		case r.defines && r.kind == kindSystem:
+		case r.isDefinition && r.kind == kindSystem:
 			d.unique(places, r, kindSystem+" "+r.word)
 			if !slices.Contains(known, r.word) {
 				d.errorf(r.at, "unknown system %s%s", quoted(r.word), suggest(r.word, known))
 			}
-		case r.defines && r.kind == kindAlias:
+		case r.isDefinition && r.kind == kindAlias:
 			if slices.Contains(known, r.word) {
 				d.errorf(r.at, "alias %s is the id of a system", quoted(r.word))
 				continue
 			}
 			d.unique(places, r, kindSystem+" "+r.word)
-		case r.defines:
+		case r.isDefinition:
 			d.unique(places, r, kindDriver+" "+canonical(r.word))
 		case r.kind == kindSystem && !slices.Contains(systems, r.word):
 			d.errorf(r.at, "system %s is not in systems%s", quoted(r.word), suggest(r.word, systems))

@@ -51,7 +51,7 @@ func (d *decoder) defaults(to *Defaults, n *yaml.Node) {
 func (d *decoder) driver(to *Driver, n *yaml.Node) {
 	var branchAt *yaml.Node
 	d.mapping(n, "a driver",
-		key{name: "version", required: true, read: d.defines(kindDriver, &to.Version, driverVersion)},
+		key{name: "version", required: true, read: d.readDefinition(kindDriver, &to.Version, driverVersion)},
 		key{name: "branch", read: func(n *yaml.Node) { branchAt = n; d.text("branch", &to.Branch)(n) }},
 		key{name: "archives", read: func(n *yaml.Node) { d.archives(&to.Archives, n) }},
 		key{name: "flavours", read: d.texts("flavours", &to.Flavours, oneOf(knownFlavours))},
@@ -115,13 +115,13 @@ func (d *decoder) limits(to *KernelLimits, n *yaml.Node) {
 
 func (d *decoder) exclusion(to *Exclusion, n *yaml.Node) {
 	d.mapping(n, "an exclusion",
-		key{name: "system", read: d.refers(kindSystem, &to.System)},
-		key{name: "driver", read: d.refers(kindPattern, &to.Driver,
+		key{name: "system", read: d.readReference(kindSystem, &to.System)},
+		key{name: "driver", read: d.readReference(kindPattern, &to.Driver,
 			shape(patternShape, "is neither a driver version nor a pattern such as 418.*"))},
 		key{name: "arch", read: d.text("arch", &to.Arch, oneOf(knownArchs))},
 		key{name: "reason", required: true, read: d.text("reason", &to.Reason)},
 	)
-	if to.System == "" && to.Driver == "" && to.Arch == "" && n.Kind == yaml.MappingNode && !d.full() {
+	if to.System == "" && to.Driver == "" && to.Arch == "" && n.Kind == yaml.MappingNode && !d.tooManyErrors() {
 		d.errorf(n, "an exclusion names no system, driver or arch: it would exclude everything")
 	}
 }

@@ -18,7 +18,7 @@ import (
 // Empty Archs mean amd64, or with All every architecture that a system has. A pair that is selected in spite
 // of a rule has that rule in Target.Overridden.
 func (m *Matrix) Select(s Selection) ([]Target, error) {
-	targets, bad, err := m.pick(s)
+	targets, bad, err := m.selectCandidates(s)
 	if err != nil {
 		return nil, err
 	}
@@ -38,14 +38,14 @@ func (m *Matrix) Impossible(s Selection) []*IncompatibleError {
 	s.All = true
 	var bad []*IncompatibleError
 	for _, t := range m.candidates(s) {
-		failed, _ := m.judge(t, s.AllowIncompatible)
+		failed, _ := m.checkRules(t, s.AllowIncompatible)
 		bad = append(bad, failed...)
 	}
 	return bad
 }
 
-// pick judges every candidate.
-func (m *Matrix) pick(s Selection) (good []Target, bad []*IncompatibleError, err error) {
+// selectCandidates judges every candidate.
+func (m *Matrix) selectCandidates(s Selection) (good []Target, bad []*IncompatibleError, err error) {
 	if !s.All && (len(s.Systems) == 0 || len(s.Drivers) == 0) {
 		return nil, nil, ErrNothingSelected
 	}
@@ -53,7 +53,7 @@ func (m *Matrix) pick(s Selection) (good []Target, bad []*IncompatibleError, err
 		return nil, nil, err
 	}
 	for _, t := range m.candidates(s) {
-		failed, overridden := m.judge(t, s.AllowIncompatible)
+		failed, overridden := m.checkRules(t, s.AllowIncompatible)
 		if len(failed) > 0 {
 			bad = append(bad, failed...)
 			continue
@@ -85,7 +85,7 @@ func (m *Matrix) unknown(s Selection) error {
 func (m *Matrix) candidates(s Selection) []Target {
 	var targets []Target
 	for _, sys := range m.Systems {
-		if !chosen(s.Systems, sys.ID, s.All) {
+		if !selected(s.Systems, sys.ID, s.All) {
 			continue
 		}
 		distro, err := distros.Lookup(sys.ID)
@@ -93,7 +93,7 @@ func (m *Matrix) candidates(s Selection) []Target {
 			continue // not reached: the ids of a parsed matrix are known
 		}
 		for _, drv := range m.Drivers {
-			if !chosen(s.Drivers, drv.Version, s.All) {
+			if !selected(s.Drivers, drv.Version, s.All) {
 				continue
 			}
 			flavours := drv.Flavours
@@ -108,8 +108,8 @@ func (m *Matrix) candidates(s Selection) []Target {
 	return targets
 }
 
-// judge checks every rule. overridden has the rules that forbid the target and that allow overrides.
-func (m *Matrix) judge(t Target, allow bool) (failed []*IncompatibleError, overridden []string) {
+// checkRules checks every rule. overridden has the rules that forbid the target and that allow overrides.
+func (m *Matrix) checkRules(t Target, allow bool) (failed []*IncompatibleError, overridden []string) {
 	for _, r := range rules() {
 		reason := r.check(m, t)
 		switch {
@@ -138,8 +138,8 @@ func archs(s Selection, sys System) []string {
 	}
 }
 
-// chosen reports whether a name is selected. With all, an empty list selects everything.
-func chosen(names []string, name string, all bool) bool {
+// selected reports whether a name is selected. With all, an empty list selects everything.
+func selected(names []string, name string, all bool) bool {
 	return slices.Contains(names, name) || all && len(names) == 0
 }
 

@@ -10,7 +10,7 @@ func (d *decoder) system(to *System, n *yaml.Node) {
 	var repositories []*yaml.Node
 	var only *yaml.Node
 	d.mapping(n, "a system",
-		key{name: "id", required: true, read: d.defines(kindSystem, &to.ID)},
+		key{name: "id", required: true, read: d.readDefinition(kindSystem, &to.ID)},
 		key{name: "base", required: true, read: d.text("base", &to.Base, baseReference)},
 		key{name: "archs", required: true, read: d.texts("archs", &to.Archs, oneOf(knownArchs))},
 		key{name: "kernels", required: true, read: func(n *yaml.Node) { d.kernels(&to.Kernels, n) }},
@@ -24,18 +24,18 @@ func (d *decoder) system(to *System, n *yaml.Node) {
 		})},
 		key{name: "only-these-repositories", read: func(n *yaml.Node) {
 			only = n
-			d.flag("only-these-repositories", &to.OnlyThese)(n)
+			d.flag("only-these-repositories", &to.ReplaceRepositories)(n)
 		}},
 		key{name: "allow-expired", read: d.flag("allow-expired", &to.AllowExpired)},
 	)
-	if to.OnlyThese && len(to.Repositories) == 0 {
+	if to.ReplaceRepositories && len(to.Repositories) == 0 {
 		d.errorf(only, "only-these-repositories without repositories: there would be none")
 	}
-	d.fits(to, n, repositories)
+	d.checkRepositoryKind(to, n, repositories)
 }
 
-// fits checks that the repositories and their settings are of the system's kind of packages.
-func (d *decoder) fits(s *System, n *yaml.Node, repositories []*yaml.Node) {
+// checkRepositoryKind checks that the repositories and their settings are of the system's kind of packages.
+func (d *decoder) checkRepositoryKind(s *System, n *yaml.Node, repositories []*yaml.Node) {
 	system, err := distros.Lookup(s.ID)
 	if err != nil {
 		return // reported with the references
@@ -61,7 +61,7 @@ func (d *decoder) aliases(to *[]string) reader {
 		d.text("an entry of aliases", &s, shape(aliasShape, "is no name of a system as it stands in tags, such as almalinux9.4"))(n)
 		if s != "" {
 			*to = append(*to, s)
-			d.refs = append(d.refs, reference{kind: kindAlias, word: s, at: n, defines: true})
+			d.refs = append(d.refs, reference{kind: kindAlias, word: s, at: n, isDefinition: true})
 		}
 	})
 }
@@ -94,7 +94,7 @@ func (d *decoder) repository(to *Repository, n *yaml.Node) {
 		key{name: "gpgkey", read: d.texts("gpgkey", &to.GPGKeys, keyPath)},
 		key{name: "key", read: d.text("key", &to.Key)},
 	)
-	if n.Kind != yaml.MappingNode || d.full() {
+	if n.Kind != yaml.MappingNode || d.tooManyErrors() {
 		return // reported already
 	}
 	has := map[string]bool{}
@@ -107,19 +107,19 @@ func (d *decoder) repository(to *Repository, n *yaml.Node) {
 	}
 	for _, name := range []string{"uris", "suites", "components"} {
 		if has[name] == has["baseurl"] {
-			d.needs(n, name, "baseurl", has[name])
+			d.requireKey(n, name, "baseurl", has[name])
 		}
 	}
 	if !has["baseurl"] && !has["key"] {
 		d.errorf(n, "a repository has no key key")
 	}
 	if !has["baseurl"] && has["gpgkey"] {
-		d.needs(n, "gpgkey", "uris", true)
+		d.requireKey(n, "gpgkey", "uris", true)
 	}
 }
 
-// needs reports a key that is missing in a repository, or that belongs to the other kind of repository.
-func (d *decoder) needs(n *yaml.Node, name, other string, there bool) {
+// requireKey reports a key that is missing in a repository, or that belongs to the other kind of repository.
+func (d *decoder) requireKey(n *yaml.Node, name, other string, there bool) {
 	if there {
 		d.errorf(n, "a repository has both %s and %s: uris, suites, components and key are for .deb packages, baseurl with gpgkey or key for .rpm packages", other, name)
 		return

@@ -52,7 +52,7 @@ type Sources struct {
 // SourcesOf are those of a target.
 func SourcesOf(t matrix.Target, o recipe.Options) Sources {
 	return Sources{
-		Distro: t.Distro, Arch: t.Arch, Repositories: t.System.Repositories, OnlyThese: t.System.OnlyThese, Components: t.System.Components,
+		Distro: t.Distro, Arch: t.Arch, Repositories: t.System.Repositories, OnlyThese: t.System.ReplaceRepositories, Components: t.System.Components,
 		AllowExpired: t.System.AllowExpired, Mirror: o.Mirror, Kernels: o.Kernels,
 	}
 }

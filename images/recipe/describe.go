@@ -17,12 +17,12 @@ import (
 const firstOpenDefault = 560
 
 // Describe returns the description that the image holds for its entrypoint.
-func (r *Recipe) Describe() (driverinfo.Info, error) {
+func (r *Recipe) Describe() (driverinfo.Description, error) {
 	id, err := r.contentID()
 	if err != nil {
-		return driverinfo.Info{}, err
+		return driverinfo.Description{}, err
 	}
-	return driverinfo.Info{
+	return driverinfo.Description{
 		Schema: driverinfo.Schema, Driver: r.Driver, Branch: r.Branch, OS: r.System, Arch: r.Arch, Profile: string(r.Profile),
 		Flavours: PreferredFlavours(r.Flavours, r.Driver), Kernel: r.Kernel, Overridden: ruleNames(r.Overridden), ID: id,
 		Toolchain: r.Toolchain, Precompiled: r.sets(),

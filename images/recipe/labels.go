@@ -15,7 +15,7 @@ const (
 	LabelOverridden = labelPrefix + "overridden"
 	LabelKernels    = labelPrefix + "kernels" // whose modules the image has
 	LabelSigner     = labelPrefix + "signer"  // SHA-256 of the certificate whose key signed those modules
-	// LabelContent tells images of different content apart: driverinfo.Info.ID of the image. It is on the
+	// LabelContent tells images of different content apart: driverinfo.Description.ID of the image. It is on the
 	// manifest too, so that whether an image is out of date can be seen without pulling it.
 	LabelContent = labelPrefix + "content"
 	projectURL   = "https://github.com/driver-container/driver-container"

@@ -28,7 +28,7 @@ func Ask(t matrix.Target, o Options) (Request, error) {
 	}
 	q := Request{
 		Base: cmp.Or(o.Base, t.System.Base), Components: t.System.Components, Repositories: publicRepositories(t.System.Repositories),
-		OnlyThese: t.System.OnlyThese, Wants: w, Mirror: PublicMirror(o.Mirror),
+		OnlyThese: t.System.ReplaceRepositories, Wants: w, Mirror: PublicMirror(o.Mirror),
 	}
 	if oci.IsLocal(q.Base) {
 		q.Base = ""

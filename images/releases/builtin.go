@@ -59,7 +59,7 @@ func addRows(t *Table, text string, fields int, add func(*Table, []string) error
 			return nil, fmt.Errorf("line %d: %w", n, err)
 		}
 	}
-	return t.With(part.sorted()), nil
+	return t.With(part.sortAndMerge()), nil
 }
 
 func addBranch(t *Table, row []string) error {
@@ -90,7 +90,7 @@ func addChecksum(t *Table, row []string) error {
 	return t.add(Release{Version: row[0], Archives: []Archive{a}})
 }
 
-// add appends a release to its branch; sorted then sorts the releases.
+// add appends a release to its branch; sortAndMerge then sorts the releases.
 func (t *Table) add(r Release) error {
 	if !versionShape.MatchString(r.Version) {
 		return fmt.Errorf("%.80q is no driver version, such as 535.261.03", r.Version)
@@ -104,8 +104,8 @@ func (t *Table) add(r Release) error {
 	return nil
 }
 
-// sorted sorts releases that were added one by one and merges equal ones.
-func (t *Table) sorted() *Table {
+// sortAndMerge sorts releases that were added one by one and merges equal ones.
+func (t *Table) sortAndMerge() *Table {
 	sorted := new(Table)
 	for _, b := range t.Branches {
 		slices.SortStableFunc(b.Releases, byVersion)

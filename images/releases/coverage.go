@@ -16,7 +16,7 @@ type Coverage struct {
 	Branch    string            `json:"branch"`
 	Kind      string            `json:"kind,omitempty"`
 	EndOfLife string            `json:"endOfLife,omitempty"` // last month of support, or "over"
-	Over      bool              `json:"over"`
+	Ended     bool              `json:"over"`
 	CUDA      string            `json:"cuda,omitempty"`
 	Kernel    string            `json:"minKernel,omitempty"`
 	Newest    string            `json:"newest,omitempty"`
@@ -76,7 +76,7 @@ func (t *Table) unknownBranch(name string) error {
 // Coverage compares the branch with a matrix. at decides whether its support has ended.
 func (b Branch) Coverage(m *matrix.Matrix, at time.Time) Coverage {
 	c := Coverage{
-		Branch: b.Name, Kind: string(b.Kind), EndOfLife: b.End, Over: b.Over(at), CUDA: b.CUDA, Kernel: b.Kernel,
+		Branch: b.Name, Kind: string(b.Kind), EndOfLife: b.End, Ended: b.Ended(at), CUDA: b.CUDA, Kernel: b.Kernel,
 		Matrix: []string{}, Releases: []ReleaseCoverage{},
 	}
 	for _, d := range m.Drivers {

@@ -77,13 +77,13 @@ func parseRow(row []string) (Sum, bool) {
 		}
 	}
 	if len(row) > 6 {
-		s.From = plain(row[6])
+		s.From = printableText(row[6])
 	}
 	return s, true
 }
 
-// plain keeps the characters that are safe in a comment: printable ASCII, of bounded length.
-func plain(text string) string {
+// printableText keeps the characters that are safe in a comment: printable ASCII, of bounded length.
+func printableText(text string) string {
 	text = strings.Map(func(r rune) rune {
 		if r < ' ' || r > '~' {
 			return -1

@@ -98,7 +98,7 @@ func Parse(text []byte) (t *Table, notes []string, err error) {
 	if found == 0 {
 		return nil, notes, fmt.Errorf("%w: no release in it", ErrFormat)
 	}
-	return new(Table).With(all.sorted()), notes, nil
+	return new(Table).With(all.sortAndMerge()), notes, nil
 }
 
 func parseEntry(raw json.RawMessage) (Release, error) {

@@ -27,8 +27,8 @@ const (
 	Legacy     Kind = "legacy"      // only for old cards
 )
 
-// EndOver is the end of life of a branch whose support has ended in an unpublished month.
-const EndOver = "over"
+// EndPassed is the end of life of a branch whose support has ended in an unpublished month.
+const EndPassed = "over"
 
 // Table is a set of branches in ascending order. Values never change: With returns a new table.
 type Table struct{ Branches []Branch }
@@ -37,7 +37,7 @@ type Table struct{ Branches []Branch }
 type Branch struct {
 	Name     string // "R535"
 	Kind     Kind   // "" when unknown
-	End      string // last month of support, "2028-06"; EndOver; "" when unknown
+	End      string // last month of support, "2028-06"; EndPassed; "" when unknown
 	CUDA     string // the CUDA version that it shipped with, "12.2"; "" when unknown
 	Kernel   string // the oldest kernel that its last releases compile on, "3.10"; "" when unknown
 	Releases []Release
@@ -105,9 +105,9 @@ func (b Branch) Newest() (r Release, ok bool) {
 	return b.Releases[len(b.Releases)-1], true
 }
 
-// Over reports whether support has ended at a time: the month of End has passed.
-func (b Branch) Over(at time.Time) bool {
-	if b.End == EndOver {
+// Ended reports whether support has ended at a time: the month of End has passed.
+func (b Branch) Ended(at time.Time) bool {
+	if b.End == EndPassed {
 		return true
 	}
 	end, err := time.Parse("2006-01", b.End)

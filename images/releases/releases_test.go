@@ -15,9 +15,7 @@ import (
 func builtin(t testing.TB) *Table {
 	t.Helper()
 	table, err := Builtin()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return table
 }
 
@@ -29,7 +27,7 @@ func TestBuiltin(t *testing.T) {
 		if n > 0 && Compare(table.Branches[n-1].Name, b.Name) >= 0 {
 			t.Errorf("%s after %s", b.Name, table.Branches[n-1].Name)
 		}
-		if _, err := time.Parse("2006-01", b.End); b.End != "" && b.End != EndOver && err != nil {
+		if _, err := time.Parse("2006-01", b.End); b.End != "" && b.End != EndPassed && err != nil {
 			t.Errorf("%s: end %q", b.Name, b.End)
 		}
 		for i, r := range b.Releases {
@@ -65,9 +63,7 @@ func TestAgreesWithMatrix(t *testing.T) {
 	t.Parallel()
 	table := builtin(t)
 	m, err := matrix.Parse("matrix.yaml", drivercontainer.Matrix)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, d := range m.Drivers {
 		r, ok := table.Release(d.Version)
 		if !ok {
@@ -95,10 +91,8 @@ func TestOver(t *testing.T) {
 		{"over", "2000-01-01T00:00:00Z", true}, {"", "2100-01-01T00:00:00Z", false}, {"soon", "2100-01-01T00:00:00Z", false},
 	} {
 		at, err := time.Parse(time.RFC3339, tt.at)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := (Branch{End: tt.end}).Over(at); got != tt.want {
+		must(t, err)
+		if got := (Branch{End: tt.end}).Ended(at); got != tt.want {
 			t.Errorf("end %q at %s: %v", tt.end, tt.at, got)
 		}
 	}
@@ -134,9 +128,7 @@ const sample = `{
 func TestParse(t *testing.T) {
 	t.Parallel()
 	fresh, notes, err := Parse([]byte(sample))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	table := builtin(t).With(fresh)
 	r, ok := table.Release("535.400.01")
 	if want := (Release{Version: "535.400.01", Date: "2026-05-12", Notes: "https://docs.nvidia.com/x/index.html", Archives: []Archive{
@@ -172,9 +164,7 @@ func TestParseIndex(t *testing.T) {
 		sum + "  NVIDIA-Linux-x86_64-535.54.03-no-compat32.run\n" + "zz  NVIDIA-Linux-x86_64-1.run\n" +
 		"550.54.14\tamd64\t/tesla/550.54.14/x.run\t" + sum + "\t12\t1\tus\x1b[1m\n555.1\tsparc\thttp://x/y.run\t" + sum + "\n560.1\tarm64\tftp://x\t" + sum + "\t-1\n"
 	got, err := ParseIndex([]byte(text))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	want := []Sum{
 		{Version: "535.54.03", Arch: "amd64", SHA256: sum}, {Version: "535.54.03", Arch: "arm64", SHA256: sum},
 		{Version: "550.54.14", Arch: "amd64", URL: archiveHost + "/tesla/550.54.14/x.run", SHA256: sum, Size: 12, From: "us[1m"},
@@ -227,4 +217,11 @@ func FuzzParseIndex(f *testing.F) {
 			}
 		}
 	})
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }

@@ -36,7 +36,7 @@ func (e *Entry) Open() (*io.SectionReader, error) {
 	switch {
 	case e.Kind != File:
 		return nil, errors.New("not a regular file")
-	case e.Elided:
+	case e.ContentOmitted:
 		return nil, errElided
 	}
 	return e.content.open(), nil

@@ -14,9 +14,7 @@ import (
 func newSpool(t testing.TB) *Spool {
 	t.Helper()
 	s, err := NewSpool(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil {
 			t.Error(err)
@@ -71,17 +69,13 @@ func showEntry(t testing.TB, e *Entry) string {
 		return e.Path + " -> " + e.Target
 	case e.Kind == Deleted:
 		return "-" + e.Path
-	case e.Elided:
+	case e.ContentOmitted:
 		return e.Path + " (elided)"
 	}
 	r, err := e.Open()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	b, err := io.ReadAll(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return e.Path + " = " + string(b)
 }
 
@@ -98,16 +92,12 @@ func tarOf(t testing.TB, headers ...tar.Header) []byte {
 		if h.Mode == 0 {
 			h.Mode = 0o644
 		}
-		if err := w.WriteHeader(&h); err != nil {
-			t.Fatal(err)
-		}
+		must(t, w.WriteHeader(&h))
 		if _, err := io.WriteString(w, body); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, w.Close())
 	return b.Bytes()
 }
 
@@ -130,9 +120,7 @@ func device(name string) tar.Header {
 func written(t testing.TB, tree *Tree) []byte {
 	t.Helper()
 	var b bytes.Buffer
-	if err := tree.WriteTar(context.Background(), &b, time.Unix(1700000000, 0)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, tree.WriteTar(context.Background(), &b, time.Unix(1700000000, 0)))
 	return b.Bytes()
 }
 
@@ -140,11 +128,16 @@ func applied(t testing.TB, s *Spool, keep func(string) bool, layers ...[]byte) *
 	t.Helper()
 	tree := New(s, nil)
 	for _, l := range layers {
-		if err := tree.Apply(context.Background(), bytes.NewReader(l), keep); err != nil {
-			t.Fatal(err)
-		}
+		must(t, tree.Apply(context.Background(), bytes.NewReader(l), keep))
 	}
 	return tree
 }
 
 var _ fs.ReadDirFS = view{}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

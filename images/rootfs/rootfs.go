@@ -36,13 +36,13 @@ const (
 
 // Entry is one name in a tree.
 type Entry struct {
-	Path     string      // clean and relative, without leading slash; never empty
-	Kind     Kind        // what it is
-	Mode     fs.FileMode // permission bits and setuid, setgid, sticky
-	Target   string      // of a Link, as written
-	UID, GID int
-	Size     int64 // of a File
-	Elided   bool  // the content of this File was not kept (a base from which only metadata is needed)
+	Path           string      // clean and relative, without leading slash; never empty
+	Kind           Kind        // what it is
+	Mode           fs.FileMode // permission bits and setuid, setgid, sticky
+	Target         string      // of a Link, as written
+	UID, GID       int
+	Size           int64 // of a File
+	ContentOmitted bool  // the content of this File was not kept (a base from which only metadata is needed)
 	// Time is the modification time of the content; zero: the time given to WriteTar. rpm -V compares it.
 	Time time.Time
 	// Capability is the extended attribute security.capability of a File, in the kernel's format; "": none.
@@ -93,7 +93,7 @@ func Clean(name string) (string, error) {
 
 // AddFile adds a regular file with the content of r, which must be exactly size bytes.
 func (t *Tree) AddFile(name string, mode fs.FileMode, size int64, r io.Reader) error {
-	p, err := t.place(name)
+	p, err := t.resolveParent(name)
 	if err != nil {
 		return err
 	}
@@ -101,7 +101,7 @@ func (t *Tree) AddFile(name string, mode fs.FileMode, size int64, r io.Reader) e
 	if err != nil {
 		return fmt.Errorf("spool %s: %w", name, err)
 	}
-	return t.put(&Entry{Path: p, Kind: File, Mode: mode, Size: size, content: content})
+	return t.addEntry(&Entry{Path: p, Kind: File, Mode: mode, Size: size, content: content})
 }
 
 // AddDir adds a directory. It does not change one that exists, in this tree or in the lower one.
@@ -122,12 +122,12 @@ func (t *Tree) AddDir(name string, mode fs.FileMode) error {
 		}
 		return nil
 	}
-	return t.put(&Entry{Path: p, Kind: Dir, Mode: mode})
+	return t.addEntry(&Entry{Path: p, Kind: Dir, Mode: mode})
 }
 
 // AddLink adds a symbolic link.
 func (t *Tree) AddLink(name, target string) error {
-	p, err := t.place(name)
+	p, err := t.resolveParent(name)
 	if err != nil {
 		return err
 	}
@@ -137,16 +137,16 @@ func (t *Tree) AddLink(name, target string) error {
 	if e, ok := t.Lstat(p); ok && e.Kind == Dir {
 		return nil // a package's lib64 -> usr/lib64 over a directory: the directory and its content stay
 	}
-	return t.put(&Entry{Path: p, Kind: Link, Mode: 0o777, Target: target})
+	return t.addEntry(&Entry{Path: p, Kind: Link, Mode: 0o777, Target: target})
 }
 
 // AddHardLink makes name a second name of the file existing, which must be in this tree.
 func (t *Tree) AddHardLink(name, existing string) error {
-	p, err := t.place(name)
+	p, err := t.resolveParent(name)
 	if err != nil {
 		return err
 	}
-	from, err := t.place(existing)
+	from, err := t.resolveParent(existing)
 	if err != nil {
 		return err
 	}
@@ -156,38 +156,38 @@ func (t *Tree) AddHardLink(name, existing string) error {
 	}
 	linked := *e
 	linked.Path = p
-	return t.put(&linked)
+	return t.addEntry(&linked)
 }
 
 // Move adds an entry of another tree, with its content, under a new name. Both trees must share their spool.
 func (t *Tree) Move(e *Entry, name string) error {
-	p, err := t.place(name)
+	p, err := t.resolveParent(name)
 	if err != nil {
 		return err
 	}
 	moved := *e
 	moved.Path = p
-	return t.put(&moved)
+	return t.addEntry(&moved)
 }
 
 // Delete removes a path. A whiteout covers what the lower tree has at that path.
 func (t *Tree) Delete(name string) error {
-	p, err := t.place(name)
+	p, err := t.resolveParent(name)
 	if err != nil {
 		return err
 	}
-	t.forget(p)
+	t.removeEntry(p)
 	if t.lower == nil {
 		return nil
 	}
 	if _, ok := t.lower.Lstat(p); ok {
-		return t.put(&Entry{Path: p, Kind: Deleted})
+		return t.addEntry(&Entry{Path: p, Kind: Deleted})
 	}
 	return nil
 }
 
-// place cleans a name and resolves its parent directories through the links of the tree.
-func (t *Tree) place(name string) (string, error) {
+// resolveParent cleans a name and resolves its parent directories through the links of the tree.
+func (t *Tree) resolveParent(name string) (string, error) {
 	p, err := Clean(name)
 	if err != nil {
 		return "", err
@@ -202,11 +202,11 @@ func (t *Tree) place(name string) (string, error) {
 	return path.Join(dir, path.Base(p)), nil
 }
 
-func (t *Tree) put(e *Entry) error {
+func (t *Tree) addEntry(e *Entry) error {
 	if e.Kind != Dir && len(t.names[e.Path]) > 0 {
 		return fmt.Errorf("%s: a directory that is not empty would be replaced by a file", e.Path)
 	}
-	if low, ok := t.Lstat(e.Path); ok && e.Kind == File && low.Kind == Dir && !t.own(e.Path) {
+	if low, ok := t.Lstat(e.Path); ok && e.Kind == File && low.Kind == Dir && t.entries[e.Path] == nil {
 		return fmt.Errorf("%s: a directory of the base would be replaced by a file", e.Path)
 	}
 	for dir := path.Dir(e.Path); dir != "."; dir = path.Dir(dir) {
@@ -225,14 +225,9 @@ func (t *Tree) put(e *Entry) error {
 	return nil
 }
 
-func (t *Tree) own(p string) bool {
-	_, ok := t.entries[p]
-	return ok
-}
-
-func (t *Tree) forget(p string) {
+func (t *Tree) removeEntry(p string) {
 	for name := range t.names[p] {
-		t.forget(path.Join(p, name))
+		t.removeEntry(path.Join(p, name))
 	}
 	delete(t.names, p)
 	delete(t.entries, p)

@@ -34,9 +34,7 @@ func TestResolve(t *testing.T) {
 	lower := build(t, s, nil, "usr/lib/", "lib -> usr/lib", "abs -> /usr/lib", "usr/share/doc/", "gone -> usr/lib")
 	tree := build(t, s, lower, "usr/lib/x/f = 1", "up -> ../../../usr", "usr/here -> .", "loop1 -> loop2", "loop2 -> loop1",
 		"self -> self/x", "usr/back -> ../lib", "dangling -> no/such", "chain -> abs/x")
-	if err := tree.Delete("gone"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, tree.Delete("gone"))
 	for name, want := range map[string]string{
 		".": ".", "usr": "usr", "lib": "usr/lib", "lib/x/f": "usr/lib/x/f", "abs/x": "usr/lib/x", "up/lib": "usr/lib",
 		"usr/here/here/here/lib": "usr/lib", "usr/back/x": "usr/lib/x", "dangling": "no/such", "dangling/a": "no/such/a",
@@ -144,9 +142,7 @@ func TestDelete(t *testing.T) {
 	base := build(t, s, nil, "usr/lib/a = 1", "usr/lib/d/x = 1", "lib -> usr/lib", "keep = 1")
 	tree := build(t, s, base, "lib/b = 2", "lib/d/y = 3")
 	for _, name := range []string{"lib/a", "lib/b", "lib/d", "nothing"} {
-		if err := tree.Delete(name); err != nil {
-			t.Fatal(err)
-		}
+		must(t, tree.Delete(name))
 	}
 	if d := cmp.Diff([]string{"-usr/lib/a", "-usr/lib/d"}, show(t, tree)); d != "" {
 		t.Error(d)
@@ -177,9 +173,7 @@ func TestMove(t *testing.T) {
 	from := build(t, s, nil, "a = 1", "l -> a")
 	tree := build(t, s, nil, "lib -> usr/lib")
 	for _, e := range from.All() {
-		if err := tree.Move(e, "lib/"+e.Path); err != nil {
-			t.Fatal(err)
-		}
+		must(t, tree.Move(e, "lib/"+e.Path))
 	}
 	if err := tree.Move(from.All()[0], "../x"); !errors.Is(err, ErrUnsafePath) {
 		t.Error(err)
@@ -220,15 +214,11 @@ func TestFS(t *testing.T) {
 	s := newSpool(t)
 	base := build(t, s, nil, "etc/os-release = ID=x", "usr/lib/a = 1")
 	tree := build(t, s, base, "etc/apt/sources.list = deb", "usr/lib/b = 22", "empty/")
-	if err := tree.AddFile("usr/lib/zero", 0o600, 0, strings.NewReader("")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, tree.AddFile("usr/lib/zero", 0o600, 0, strings.NewReader("")))
 	if err := fstest.TestFS(tree.OpenFS(), "etc/os-release", "etc/apt/sources.list", "usr/lib/a", "usr/lib/b", "usr/lib/zero"); err != nil {
 		t.Error(err)
 	}
-	if err := tree.AddLink("link", "usr/lib"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, tree.AddLink("link", "usr/lib"))
 	fsys := tree.OpenFS()
 	if b, err := fs.ReadFile(fsys, "link/b"); err != nil || string(b) != "22" {
 		t.Errorf("%q, %v", b, err)

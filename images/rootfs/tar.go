@@ -69,7 +69,7 @@ func header(e *Entry, mtime time.Time) *tar.Header {
 		hdr.Typeflag, hdr.Mode, hdr.Name = tar.TypeReg, 0o644, path.Join(path.Dir(e.Path), whiteout+path.Base(e.Path))
 	default:
 		hdr.Typeflag, hdr.Size = tar.TypeReg, e.Size
-		if e.Elided {
+		if e.ContentOmitted {
 			hdr.Size, hdr.PAXRecords = 0, map[string]string{paxElided: "1"}
 		}
 		if e.Capability != "" {
@@ -138,11 +138,11 @@ func (t *Tree) apply(hdr *tar.Header, r io.Reader, keep func(string) bool) error
 	switch {
 	case base == opaque:
 		top := path.Clean(dir)
-		t.forget(top)
+		t.removeEntry(top)
 		if top == "." {
 			return nil
 		}
-		return t.put(&Entry{Path: top, Kind: Dir, Mode: 0o755})
+		return t.addEntry(&Entry{Path: top, Kind: Dir, Mode: 0o755})
 	case strings.HasPrefix(base, whiteout):
 		return t.Delete(path.Join(dir, strings.TrimPrefix(base, whiteout)))
 	}
@@ -151,9 +151,9 @@ func (t *Tree) apply(hdr *tar.Header, r io.Reader, keep func(string) bool) error
 	case tar.TypeDir:
 		e.Kind = Dir
 		if old, ok := t.entries[name]; ok && old.Kind != Dir {
-			t.forget(name)
+			t.removeEntry(name)
 		}
-		return t.put(e)
+		return t.addEntry(e)
 	case tar.TypeSymlink:
 		e.Kind, e.Target = Link, hdr.Linkname
 	case tar.TypeLink:
@@ -174,18 +174,18 @@ func (t *Tree) apply(hdr *tar.Header, r io.Reader, keep func(string) bool) error
 		if sparse(hdr) {
 			return errSparse
 		}
-		e.Size, e.Elided = hdr.Size, true
+		e.Size, e.ContentOmitted = hdr.Size, true
 		if keep == nil || keep(name) {
 			if e.content, err = t.spool.write(r, hdr.Size); err != nil {
 				return err
 			}
-			e.Elided = hdr.PAXRecords[paxElided] != ""
+			e.ContentOmitted = hdr.PAXRecords[paxElided] != ""
 		}
 	default:
 		return nil
 	}
-	t.forget(name)
-	return t.put(e)
+	t.removeEntry(name)
+	return t.addEntry(e)
 }
 
 // errSparse refuses sparse files, against which the layer format advises: a few bytes can stand for terabytes
@@ -220,7 +220,7 @@ func (t *Tree) Add(hdr *tar.Header, r io.Reader) error {
 		if err := t.AddFile(hdr.Name, mode, hdr.Size, r); err != nil {
 			return err
 		}
-		p, err := t.place(hdr.Name)
+		p, err := t.resolveParent(hdr.Name)
 		if err != nil {
 			return err
 		}
@@ -232,14 +232,17 @@ func (t *Tree) Add(hdr *tar.Header, r io.Reader) error {
 	}
 }
 
+// specialBits are the bits of a mode that Go and Unix place differently.
+var specialBits = []struct {
+	mode fs.FileMode
+	bit  int64
+}{{fs.ModeSetuid, 0o4000}, {fs.ModeSetgid, 0o2000}, {fs.ModeSticky, 0o1000}}
+
 func unixMode(m fs.FileMode) int64 {
 	bits := int64(m.Perm())
-	for _, b := range []struct {
-		mode fs.FileMode
-		bit  int64
-	}{{fs.ModeSetuid, 0o4000}, {fs.ModeSetgid, 0o2000}, {fs.ModeSticky, 0o1000}} {
-		if m&b.mode != 0 {
-			bits |= b.bit
+	for _, s := range specialBits {
+		if m&s.mode != 0 {
+			bits |= s.bit
 		}
 	}
 	return bits
@@ -247,14 +250,10 @@ func unixMode(m fs.FileMode) int64 {
 
 func fileMode(bits int64) fs.FileMode {
 	m := fs.FileMode(bits & 0o777)
-	if bits&0o4000 != 0 {
-		m |= fs.ModeSetuid
-	}
-	if bits&0o2000 != 0 {
-		m |= fs.ModeSetgid
-	}
-	if bits&0o1000 != 0 {
-		m |= fs.ModeSticky
+	for _, s := range specialBits {
+		if bits&s.bit != 0 {
+			m |= s.mode
+		}
 	}
 	return m
 }

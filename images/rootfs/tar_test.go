@@ -23,9 +23,7 @@ func names(t testing.TB, layer []byte) []string {
 		if errors.Is(err, io.EOF) {
 			return list
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		list = append(list, h.Name)
 	}
 }
@@ -104,15 +102,11 @@ func TestSparse(t *testing.T) {
 	h := tar.Header{Typeflag: tar.TypeReg, Name: "a", Mode: 0o644, Size: int64(len(map1)), Format: tar.FormatPAX, PAXRecords: map[string]string{
 		"XXX.sparse.major": "1", "XXX.sparse.minor": "0", "XXX.sparse.realsize": "1099511627776", "XXX.sparse.name": "a",
 	}}
-	if err := w.WriteHeader(&h); err != nil {
-		t.Fatal(err)
-	}
+	must(t, w.WriteHeader(&h))
 	if _, err := io.WriteString(w, map1); err != nil {
 		t.Fatal(err)
 	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, w.Close())
 	layer := bytes.ReplaceAll(b.Bytes(), []byte("XXX.sparse"), []byte("GNU.sparse"))
 	layer = append(layer, make([]byte, 2048)...)
 	tree := New(newSpool(t), nil)

@@ -43,7 +43,7 @@ func (m *Manifest) entry(line int, text string) (Entry, error) {
 		e.Tag = strings.TrimPrefix(words[n-1], "MODULE:")
 		words = words[:n-1]
 	}
-	if reason := e.take(r.fields, words); reason != "" {
+	if reason := e.assign(r.fields, words); reason != "" {
 		return e, m.errorf(e, "%s", reason)
 	}
 	if e.Link() {
@@ -66,9 +66,9 @@ func parseMode(s string) (fs.FileMode, error) {
 	return mode, nil
 }
 
-// take assigns the words after TYPE to the fields of the entry, in the order of the type's field letters. It
+// assign assigns the words after TYPE to the fields of the entry, in the order of the type's field letters. It
 // returns the mistake in them, or "".
-func (e *Entry) take(fields string, words []string) (reason string) {
+func (e *Entry) assign(fields string, words []string) (reason string) {
 	for i, f := range []byte(fields) {
 		if len(words) == 0 {
 			if f >= 'a' {

@@ -45,9 +45,7 @@ func sample(compression string) *generate.Archive {
 func encode(t testing.TB, a *generate.Archive) []byte {
 	t.Helper()
 	data, err := a.Encode(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return data
 }
 
@@ -81,9 +79,7 @@ func TestRoundTrip(t *testing.T) {
 				a.Decompressor = decompressor
 				data := encode(t, a)
 				got, sums, err := extract(t, iotest.HalfReader(bytes.NewReader(data)), runfile.Limits{})
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				delete(got, ".manifest")
 				if diff := cmp.Diff(members(t, a), got); diff != "" {
 					t.Errorf("members, -want +got:\n%s", diff)
@@ -105,9 +101,7 @@ func members(t *testing.T, a *generate.Archive) map[string]string {
 			continue
 		}
 		r, err := m.Open()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		h := sha256.New()
 		if _, err := io.Copy(h, r); err != nil {
 			t.Fatal(err)
@@ -121,9 +115,7 @@ func members(t *testing.T, a *generate.Archive) map[string]string {
 func TestRoundTripManifest(t *testing.T) {
 	t.Parallel()
 	x, err := runfile.Open(bytes.NewReader(encode(t, sample("zstd"))))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var m *runfile.Manifest
 	_, err = x.Extract(t.Context(), func(name string, _ fs.FileMode, _ int64, content io.Reader) (err error) {
 		if name == runfile.ManifestName {
@@ -131,13 +123,9 @@ func TestRoundTripManifest(t *testing.T) {
 		}
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	files, err := m.Install(debian)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var got []string
 	for _, f := range files {
 		got = append(got, f.Mode.String()+" "+f.Path+" "+f.Source+f.Link)
@@ -210,9 +198,7 @@ func hostile(t *testing.T, headers ...tar.Header) []byte {
 		if h.Typeflag == 0 {
 			h.Typeflag = tar.TypeReg
 		}
-		if err := w.WriteHeader(&h); err != nil {
-			t.Fatal(err)
-		}
+		must(t, w.WriteHeader(&h))
 		if _, err := w.Write(make([]byte, h.Size)); err != nil {
 			t.Fatal(err)
 		}
@@ -275,9 +261,7 @@ func payloadOf(t *testing.T, h tar.Header) []byte {
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)
 	h.Typeflag, h.Size = tar.TypeReg, 0
-	if err := w.WriteHeader(&h); err != nil {
-		t.Fatal(err)
-	}
+	must(t, w.WriteHeader(&h))
 	return append(b.Bytes(), bytes.Repeat([]byte{1}, 512)...)
 }
 
@@ -319,9 +303,7 @@ func TestExtractStops(t *testing.T) {
 	data := encode(t, sample("zstd"))
 	open := func(r io.Reader) *runfile.Reader {
 		x, err := runfile.Open(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return x
 	}
 	ignore := func(string, fs.FileMode, int64, io.Reader) error { return nil }

@@ -34,7 +34,7 @@ type feed struct {
 }
 
 // newFeed starts the goroutines. They end when src or ctx ends; wait waits for their end.
-func newFeed(ctx context.Context, src io.Reader, sum *summer) *feed {
+func newFeed(ctx context.Context, src io.Reader, sum *checksums) *feed {
 	f := &feed{done: ctx.Done(), cause: func() error { return context.Cause(ctx) }, free: make(chan *chunk, chunks), out: make(chan *chunk, chunks)}
 	for range chunks {
 		f.free <- &chunk{buf: make([]byte, chunkSize)}

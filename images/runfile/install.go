@@ -28,9 +28,9 @@ type File struct {
 	Line int
 }
 
-// X reports whether only an X server or an X desktop uses the file: drivers and modules of the server, its
+// NeedsX reports whether only an X server or an X desktop uses the file: drivers and modules of the server, its
 // configuration, nvidia-settings and nvidia-xconfig with their files.
-func (f File) X() bool {
+func (f File) NeedsX() bool {
 	if rules[f.Type].x || f.Tag == "xdriver" || f.Tag == "xutils" {
 		return true
 	}
@@ -60,7 +60,7 @@ func (m *Manifest) Install(l Layout) ([]File, error) {
 		if e.Arch == Compat32 && l.LibDir32 == "" || e.GLVND == "NON_GLVND" || e.TLS == "CLASSIC" && newTLS[tlsKey(e)] {
 			continue
 		}
-		f, err := m.place(l, e)
+		f, err := m.fileFor(l, e)
 		if err != nil {
 			return nil, err
 		}
@@ -103,8 +103,8 @@ func (m *Manifest) newTLS() map[string]bool {
 	return found
 }
 
-// place applies the rule of an entry's type.
-func (m *Manifest) place(l Layout, e Entry) (File, error) {
+// fileFor applies the rule of an entry's type.
+func (m *Manifest) fileFor(l Layout, e Entry) (File, error) {
 	r, known := lookupRule(e.Type)
 	if !known {
 		return File{}, m.errorf(e, "unknown type")

@@ -12,9 +12,7 @@ import (
 func install(t *testing.T, l runfile.Layout, lines ...string) ([]runfile.File, error) {
 	t.Helper()
 	m, err := runfile.ParseManifest("m", strings.NewReader(manifestHead+strings.Join(lines, "\n")+"\n"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return m.Install(l)
 }
 

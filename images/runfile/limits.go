@@ -1,5 +1,7 @@
 package runfile
 
+import "cmp"
+
 // Limits bounds what an archive can make its reader do. A zero field means the default.
 type Limits struct {
 	// Stub is the most bytes before the payload: shell stub and embedded decompressor. 610.57.04 has 160,635.
@@ -22,17 +24,9 @@ const (
 )
 
 func (l Limits) withDefaults() Limits {
-	if l.Stub <= 0 {
-		l.Stub = 16 << 20
-	}
-	if l.Content <= 0 {
-		l.Content = 4 << 30
-	}
-	if l.Members <= 0 {
-		l.Members = 20000
-	}
-	if l.Window == 0 {
-		l.Window = 64 << 20
-	}
+	l.Stub = cmp.Or(max(l.Stub, 0), 16<<20)
+	l.Content = cmp.Or(max(l.Content, 0), 4<<30)
+	l.Members = cmp.Or(max(l.Members, 0), 20000)
+	l.Window = cmp.Or(l.Window, 64<<20)
 	return l
 }

@@ -16,16 +16,19 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func golden(t *testing.T, name, got string) {
 	t.Helper()
 	if *update {
-		if err := os.WriteFile(name, []byte(got), 0o644); err != nil { //nolint:gosec // a source file
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(name, []byte(got), 0o644)) //nolint:gosec // a source file
 		return
 	}
 	want, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if string(want) != got {
 		t.Errorf("%s differs (run with -update and look at the difference):\n%s", name, got)
+	}
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

@@ -87,14 +87,10 @@ func TestInstallGolden(t *testing.T) {
 func parseFile(t *testing.T, name string) *runfile.Manifest {
 	t.Helper()
 	f, err := os.Open(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer f.Close()
 	m, err := runfile.ParseManifest(filepath.Base(name), f)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return m
 }
 
@@ -107,7 +103,7 @@ func render(m *runfile.Manifest, files []runfile.File) string {
 			from = "-> " + f.Link
 		}
 		notes := ""
-		if f.X() {
+		if f.NeedsX() {
 			notes += " X"
 		}
 		if f.Rewrite != nil {

@@ -81,7 +81,7 @@ func (r *Reader) describe() string {
 func (r *Reader) extract(parent context.Context, add AddFunc) (Sums, error) {
 	ctx, cancel := context.WithCancelCause(parent)
 	defer cancel(nil)
-	sum := newSummer(r.head, r.summed)
+	sum := newChecksums(r.head, r.summed)
 	feed := newFeed(ctx, r.src, sum)
 	payload := &skipper{src: feed, head: r.head, lines: r.header.Skip - 1, limit: r.limits.Stub}
 	unpackErr := payload.skip()

@@ -20,23 +20,23 @@ import (
 
 // Inspection is what an image holds.
 type Inspection struct {
-	Digest      string               `json:"digest"`
-	Arch        string               `json:"arch"`
-	Driver      string               `json:"driver"`
-	System      string               `json:"system"` // ID and VERSION_ID of its os-release
-	Profile     string               `json:"profile,omitempty"`
-	Flavours    []string             `json:"flavours"` // kernel sources that are there
-	Size        int64                `json:"size"`     // compressed bytes of all layers
-	Layers      []LayerInfo          `json:"layers"`
-	Libraries   []string             `json:"libraries"`
-	Programs    []string             `json:"programs"`
-	Firmware    []string             `json:"firmware"`
-	Modules     []ModuleSet          `json:"modules,omitempty"` // precompiled
-	Packages    []packages.Installed `json:"packages"`
-	Env         []string             `json:"env"`
-	Description *driverinfo.Info     `json:"description,omitempty"` // the description in images of this project
-	Command     []string             `json:"command"`
-	Labels      map[string]string    `json:"labels,omitempty"`
+	Digest      string                  `json:"digest"`
+	Arch        string                  `json:"arch"`
+	Driver      string                  `json:"driver"`
+	System      string                  `json:"system"` // ID and VERSION_ID of its os-release
+	Profile     string                  `json:"profile,omitempty"`
+	Flavours    []string                `json:"flavours"` // kernel sources that are there
+	Size        int64                   `json:"size"`     // compressed bytes of all layers
+	Layers      []LayerInfo             `json:"layers"`
+	Libraries   []string                `json:"libraries"`
+	Programs    []string                `json:"programs"`
+	Firmware    []string                `json:"firmware"`
+	Modules     []ModuleSet             `json:"modules,omitempty"` // precompiled
+	Packages    []packages.Installed    `json:"packages"`
+	Env         []string                `json:"env"`
+	Description *driverinfo.Description `json:"description,omitempty"` // the description in images of this project
+	Command     []string                `json:"command"`
+	Labels      map[string]string       `json:"labels,omitempty"`
 }
 
 // LayerInfo is one layer, from the base upwards.

@@ -26,7 +26,7 @@ type Root struct {
 	Image  string // root of the driver image: "/" in the container
 	// Storage is a folder on the host's storage: "/var/lib/nvidia-driver"; "" binds the image instead of a copy.
 	Storage string
-	ID      string // identity of the image's content, 64 hex digits (driverinfo.Info.ID)
+	ID      string // identity of the image's content, 64 hex digits (driverinfo.Description.ID)
 	Version string // version of the driver: "535.261.03"
 	// HostDev says that device nodes are created in the host's /dev. A staged root then has neither dev nor sys,
 	// which tells consumers to use the host's. A bound image always has both.

@@ -30,7 +30,7 @@ const (
 type hardware struct {
 	kernelHook
 	cfg     node.Config
-	info    driverinfo.Info
+	info    driverinfo.Description
 	release string
 	supply  *supply
 	prober  probe.Prober

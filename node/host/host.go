@@ -56,7 +56,7 @@ func New(cfg node.Config, o node.Options) (*node.Node, error) {
 }
 
 // machine returns the real implementation of the phases' interfaces.
-func machine(cfg node.Config, info driverinfo.Info, release string, say func(string, ...any)) (node.Machine, error) {
+func machine(cfg node.Config, info driverinfo.Description, release string, say func(string, ...any)) (node.Machine, error) {
 	onHost, err := mounted(cfg.StateDir)
 	if err != nil {
 		return node.Machine{}, fmt.Errorf("is %s storage of the host: %w", cfg.StateDir, err)
@@ -83,10 +83,10 @@ func machine(cfg node.Config, info driverinfo.Info, release string, say func(str
 }
 
 // readInfo reads the image's description of its driver.
-func readInfo(root string) (driverinfo.Info, error) {
+func readInfo(root string) (driverinfo.Description, error) {
 	info, err := driverinfo.Read(os.DirFS(root))
 	if err != nil {
-		return driverinfo.Info{}, fmt.Errorf("%w: %w; this program only works in an image that driver-build made", node.ErrConfig, err)
+		return driverinfo.Description{}, fmt.Errorf("%w: %w; this program only works in an image that driver-build made", node.ErrConfig, err)
 	}
 	return info, nil
 }

@@ -74,7 +74,7 @@ func TestHardware(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(cfg.Drivers, "nvidia.conf"), []byte("NVreg_A=1\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	info := driverinfo.Info{Driver: v535, Branch: "R535", OS: "debian12", Arch: "amd64", Flavours: []string{driverinfo.Proprietary}}
+	info := driverinfo.Description{Driver: v535, Branch: "R535", OS: "debian12", Arch: "amd64", Flavours: []string{driverinfo.Proprietary}}
 	m := &hardware{cfg: cfg, info: info, release: "0.0.0-none", supply: &supply{cfg: cfg, info: info, say: t.Logf},
 		supported: func() (preflight.Supported, error) { return preflight.Supported{}, fs.ErrNotExist }}
 	gpus, err := m.GPUs()
@@ -117,7 +117,7 @@ func TestHardware(t *testing.T) {
 func TestServes(t *testing.T) {
 	t.Parallel()
 	s := signing(t, "")
-	info := driverinfo.Info{Driver: v535, Flavours: []string{driverinfo.Open, driverinfo.Proprietary},
+	info := driverinfo.Description{Driver: v535, Flavours: []string{driverinfo.Open, driverinfo.Proprietary},
 		Precompiled: []driverinfo.Precompiled{{Kernel: imageKernel, Flavour: driverinfo.Open}}}
 	m := &hardware{info: info, supply: s, supported: func() (preflight.Supported, error) { return preflight.Supported{}, nil }}
 	see := func(release string, want ...string) {

@@ -69,7 +69,7 @@ func elfModule(name, version, release string) string {
 func builder(t *testing.T, script string) ImageCompile {
 	t.Helper()
 	root := t.TempDir()
-	info, err := driverinfo.Info{Driver: v535, Branch: "R535", OS: "debian12", Arch: "amd64", Profile: "full",
+	info, err := driverinfo.Description{Driver: v535, Branch: "R535", OS: "debian12", Arch: "amd64", Profile: "full",
 		Flavours: []string{driverinfo.Proprietary}, ID: strings.Repeat("0", 64)}.Encode()
 	if err != nil {
 		t.Fatal(err)

@@ -27,7 +27,7 @@ const hookName = "update-nvidia-driver"
 
 // newKernelHook returns the zero kernelHook if the host's folder is not mounted. The error says why there can
 // be no hook although the folder is mounted. onHost says whether compiled modules are stored on the host.
-func newKernelHook(cfg node.Config, info driverinfo.Info, onHost bool) (kernelHook, error) {
+func newKernelHook(cfg node.Config, info driverinfo.Description, onHost bool) (kernelHook, error) {
 	if cfg.KernelHooks == "" {
 		return kernelHook{}, nil
 	}

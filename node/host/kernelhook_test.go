@@ -85,16 +85,16 @@ func TestNoKernelHook(t *testing.T) {
 	t.Parallel()
 	cfg := node.Defaults()
 	cfg.KernelHooks = t.TempDir() // not mounted
-	h, err := newKernelHook(cfg, driverinfo.Info{Toolchain: true}, false)
+	h, err := newKernelHook(cfg, driverinfo.Description{Toolchain: true}, false)
 	if err != nil || h.path != "" || h.WriteKernelHook() != nil || h.RemoveKernelHook() != nil {
 		t.Errorf("%+v, %v", h, err)
 	}
 	cfg.KernelHooks, cfg.StateDir = "/proc", t.TempDir() // mounted, and all else is missing
-	h, err = newKernelHook(cfg, driverinfo.Info{Toolchain: true}, false)
+	h, err = newKernelHook(cfg, driverinfo.Description{Toolchain: true}, false)
 	if err == nil || h.path != "" || !strings.Contains(err.Error(), "/proc") {
 		t.Errorf("%+v, %v", h, err)
 	}
-	if h, err = newKernelHook(cfg, driverinfo.Info{}, false); err != nil || h.path != "" {
+	if h, err = newKernelHook(cfg, driverinfo.Description{}, false); err != nil || h.path != "" {
 		t.Errorf("an image that compiles nothing: %+v, %v", h, err)
 	}
 	h = kernelHook{path: "/proc/nowhere/x"}

@@ -21,7 +21,7 @@ func TestMountedRootWithoutStorage(t *testing.T) {
 	cfg := node.Defaults()
 	cfg.Run, cfg.StateDir = t.TempDir(), t.TempDir()
 	said := 0
-	r, err := newRoots(cfg, driverinfo.Info{Driver: v535, ID: strings.Repeat("0", 64)}, "6.1.0-38-amd64", false, func(string, ...any) { said++ })
+	r, err := newRoots(cfg, driverinfo.Description{Driver: v535, ID: strings.Repeat("0", 64)}, "6.1.0-38-amd64", false, func(string, ...any) { said++ })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -194,7 +194,7 @@ func TestLinkable(t *testing.T) {
 	want(root(dir, true), "is another one on the host")
 	cfg := node.Defaults()
 	cfg.RootKind, cfg.Run, cfg.StateDir = node.RootLink, t.TempDir(), t.TempDir()
-	if _, err := newRoots(cfg, driverinfo.Info{Driver: v535, ID: strings.Repeat("0", 64)}, "6.1.0-38-amd64", false, t.Logf); !errors.Is(err, node.ErrConfig) {
+	if _, err := newRoots(cfg, driverinfo.Description{Driver: v535, ID: strings.Repeat("0", 64)}, "6.1.0-38-amd64", false, t.Logf); !errors.Is(err, node.ErrConfig) {
 		t.Error(err)
 	}
 	cfg.RootKind = "copy"

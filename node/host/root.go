@@ -26,7 +26,7 @@ type stagedRoot struct {
 }
 
 // newRoots returns the kind of driver root that is configured.
-func newRoots(cfg node.Config, info driverinfo.Info, release string, onHost bool, say func(string, ...any)) (node.Roots, error) {
+func newRoots(cfg node.Config, info driverinfo.Description, release string, onHost bool, say func(string, ...any)) (node.Roots, error) {
 	s, err := newStagedRoot(cfg, info, release, onHost, say)
 	if err != nil {
 		return nil, err
@@ -42,7 +42,7 @@ func newRoots(cfg node.Config, info driverinfo.Info, release string, onHost bool
 }
 
 // newStagedRoot returns a root that stages on the host's storage if StateDir is on it.
-func newStagedRoot(cfg node.Config, info driverinfo.Info, release string, onHost bool, say func(string, ...any)) (*stagedRoot, error) {
+func newStagedRoot(cfg node.Config, info driverinfo.Description, release string, onHost bool, say func(string, ...any)) (*stagedRoot, error) {
 	hostDev, err := devices.HostDev("/proc")
 	if err != nil {
 		return nil, err

@@ -121,7 +121,7 @@ func TestReadPassphrase(t *testing.T) {
 // signing returns a supply with its own image and cache.
 func signing(t *testing.T, key string) *supply {
 	t.Helper()
-	s := &supply{cfg: node.Config{StateDir: t.TempDir()}, info: driverinfo.Info{Driver: v535, Toolchain: true}, say: t.Logf,
+	s := &supply{cfg: node.Config{StateDir: t.TempDir()}, info: driverinfo.Description{Driver: v535, Toolchain: true}, say: t.Logf,
 		image: t.TempDir(), scratch: filepath.Join(t.TempDir(), "scratch")}
 	if key != "" {
 		var err error

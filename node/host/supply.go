@@ -29,7 +29,7 @@ const (
 // supply supplies module files: from the image, from the cache on the host's storage, or compiled.
 type supply struct {
 	cfg     node.Config
-	info    driverinfo.Info
+	info    driverinfo.Description
 	say     func(string, ...any)
 	signer  *sign.Signer // of modules that are compiled here; nil: they stay unsigned
 	image   string       // folder of the image's modules; "": imageModules
@@ -201,7 +201,7 @@ func (s *supply) Keep(ctx context.Context, set *kbuild.Set) (*kbuild.Set, error)
 
 // NoModulesError says that an image without a toolchain has no modules for a kernel.
 type NoModulesError struct {
-	Info             driverinfo.Info
+	Info             driverinfo.Description
 	Release, Flavour string
 }
 

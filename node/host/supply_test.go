@@ -43,7 +43,7 @@ func TestFindInTheCache(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			s := &supply{cfg: node.Config{StateDir: t.TempDir()}, info: driverinfo.Info{Driver: v535, Arch: "amd64"}, say: t.Logf}
+			s := &supply{cfg: node.Config{StateDir: t.TempDir()}, info: driverinfo.Description{Driver: v535, Arch: "amd64"}, say: t.Logf}
 			set := fakeSet(t, good)
 			test.edit(&set.Key)
 			if set.Key.Kernel == "" {
@@ -77,7 +77,7 @@ func fakeSet(t *testing.T, k kbuild.Key) *kbuild.Set {
 // TestFindCorrupt checks that a damaged entry is moved aside, so that the modules are compiled again.
 func TestFindCorrupt(t *testing.T) {
 	t.Parallel()
-	s := &supply{cfg: node.Config{StateDir: t.TempDir()}, info: driverinfo.Info{Driver: v535}, say: t.Logf}
+	s := &supply{cfg: node.Config{StateDir: t.TempDir()}, info: driverinfo.Description{Driver: v535}, say: t.Logf}
 	set, err := s.Keep(t.Context(), fakeSet(t, kbuild.Key{Driver: v535, Flavour: "open", Release: "r", Arch: "amd64", Kernel: "headers 1", Method: kbuild.Method}))
 	if err != nil {
 		t.Fatal(err)
@@ -95,7 +95,7 @@ func TestFindCorrupt(t *testing.T) {
 
 func TestSupplyPlaces(t *testing.T) {
 	t.Parallel()
-	s := &supply{cfg: node.Config{StateDir: t.TempDir()}, info: driverinfo.Info{Driver: v535}, say: t.Logf}
+	s := &supply{cfg: node.Config{StateDir: t.TempDir()}, info: driverinfo.Description{Driver: v535}, say: t.Logf}
 	if a, b := s.sources("proprietary"), s.sources("open"); a != "/usr/src/nvidia-535.261.03/kernel" || b != "/usr/src/nvidia-535.261.03/kernel-open" {
 		t.Errorf("%s, %s", a, b)
 	}

@@ -9,7 +9,7 @@ import (
 )
 
 // Missing says that an image without a toolchain has no modules for a kernel, and how to fix that.
-func Missing(info driverinfo.Info, release, flavour string) (finding, fix string) {
+func Missing(info driverinfo.Description, release, flavour string) (finding, fix string) {
 	fix = fmt.Sprintf("Use an image for this kernel, or one with a toolchain (driver-build --kernel %s ...).", release)
 	kernels := info.Kernels()
 	switch {
@@ -25,7 +25,7 @@ func Missing(info driverinfo.Info, release, flavour string) (finding, fix string
 }
 
 // Serves lists the flavours of the image's modules for a kernel, the preferred one first.
-func Serves(info driverinfo.Info, release string) (flavours []string) {
+func Serves(info driverinfo.Description, release string) (flavours []string) {
 	for _, f := range info.Flavours {
 		if slices.Contains(info.Precompiled, driverinfo.Precompiled{Kernel: release, Flavour: f}) {
 			flavours = append(flavours, f)

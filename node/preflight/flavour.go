@@ -42,7 +42,7 @@ func requests() []string { return []string{"auto", driverinfo.Open, driverinfo.P
 //
 // auto takes the flavour that a GPU requires. Otherwise it follows NVIDIA's installer: open modules from 560
 // on where all GPUs support them, proprietary ones before. A GPU that is not in the list is ignored.
-func Flavour(info driverinfo.Info, release string, serves []string, supported Supported, gpus []devices.GPU, requested string) (flavour, reason string, err error) {
+func Flavour(info driverinfo.Description, release string, serves []string, supported Supported, gpus []devices.GPU, requested string) (flavour, reason string, err error) {
 	only := "the image has no other"
 	have, kernel := info.Flavours, ""
 	if len(serves) > 0 && len(serves) < len(have) {

@@ -148,8 +148,8 @@ func list(t *testing.T, text string) Supported {
 	return s
 }
 
-func image() driverinfo.Info {
-	return driverinfo.Info{
+func image() driverinfo.Description {
+	return driverinfo.Description{
 		Schema: 1, Driver: "535.261.03", Branch: "R535", OS: "debian12", Arch: "amd64", Profile: "full", Toolchain: true,
 		Flavours: []string{driverinfo.Proprietary, driverinfo.Open}, Kernel: driverinfo.KernelRule{Min: "3.10", Max: "6.16", Reason: "Gentoo"},
 	}

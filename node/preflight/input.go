@@ -34,8 +34,8 @@ type Input struct {
 	// need not be privileged.
 	Linked bool
 
-	Info    driverinfo.Info // of the image
-	Release string          // of the running kernel: "6.1.0-38-amd64"
+	Info    driverinfo.Description // of the image
+	Release string                 // of the running kernel: "6.1.0-38-amd64"
 	// Previous is the version of the driver that our predecessor loaded, "" for none: that driver is ours to
 	// replace.
 	Previous string

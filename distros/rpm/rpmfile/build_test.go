@@ -19,10 +19,8 @@ import (
 	"github.com/ProtonMail/go-crypto/openpgp"
 	"github.com/ProtonMail/go-crypto/openpgp/packet"
 	"github.com/cavaliergopher/cpio"
-	"github.com/klauspost/compress/gzip"
-	"github.com/klauspost/compress/zstd"
-	"github.com/ulikunitz/xz"
-	"github.com/ulikunitz/xz/lzma"
+
+	"github.com/driver-container/driver-container/distros/repotest"
 )
 
 // region encodes entries as rpmbuild does: all of them in an immutable region.
@@ -192,7 +190,7 @@ func (r recipe) build(t testing.TB) []byte {
 			r.items[i].mode = modeRegular | 0o644
 		}
 	}
-	payload := pack(t, r.compressor, r.cpio(t))
+	payload := repotest.Compress(t, map[string]string{"gzip": ".gz", "xz": ".xz", "zstd": ".zst", "lzma": ".lzma"}[r.compressor], r.cpio(t))
 	h := r.header(t, payload)
 	signed := append([]byte(headerMagic), h.Bytes()...)
 	if r.payload != nil {
@@ -219,35 +217,6 @@ func (r recipe) build(t testing.TB) []byte {
 		out = append(out, 0)
 	}
 	return append(append(append(append(out, headerMagic...), h.Bytes()...), payload...), r.tail...)
-}
-
-func pack(t testing.TB, how string, data []byte) []byte {
-	t.Helper()
-	var b bytes.Buffer
-	var w io.WriteCloser
-	var err error
-	switch how {
-	case "gzip":
-		w = gzip.NewWriter(&b)
-	case "xz":
-		w, err = xz.NewWriter(&b)
-	case "zstd":
-		w, err = zstd.NewWriter(&b)
-	case "lzma":
-		w, err = lzma.NewWriter(&b)
-	default:
-		return data
-	}
-	if err == nil {
-		_, err = w.Write(data)
-	}
-	if err == nil {
-		err = w.Close()
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	return b.Bytes()
 }
 
 // signer generates a key and a keyring with it.
