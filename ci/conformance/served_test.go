@@ -8,6 +8,7 @@ import (
 
 	"github.com/driver-container/driver-container/ci/conformance/inside"
 	"github.com/driver-container/driver-container/node/driverroot"
+	"github.com/driver-container/driver-container/node/logging/logtest"
 )
 
 // The roots that the entrypoint serves, in each of its ways, satisfy every program and the project's linter.
@@ -23,7 +24,7 @@ func TestServedRoots(t *testing.T) {
 		{"bind of the image", false, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			root := driverroot.Root{Target: "/run/nvidia/driver", Image: container(t, image, true), ID: "0123456789abcdef", Version: driver, HostDev: c.hostDev, Say: t.Logf}
+			root := driverroot.Root{Target: "/run/nvidia/driver", Image: container(t, image, true), ID: "0123456789abcdef", Version: driver, HostDev: c.hostDev, Log: logtest.New(t)}
 			if c.storage {
 				root.Storage = filepath.Join(t.TempDir(), "nvidia-driver")
 			}

@@ -286,7 +286,7 @@ func testKilled(t *testing.T, s *stage, name, at string, answered, podGone bool)
 		defer end()
 	}
 	e.Wait(limit, "the driver serves", func() error {
-		if e.node().Annotations[evict.SafeLoad] != "" {
+		if e.node().Annotations[status.SafeLoadAnnotation] != "" {
 			return fmt.Errorf("it still asks")
 		}
 		return nil

@@ -17,7 +17,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/driver-container/driver-container/node/evict"
 	"github.com/driver-container/driver-container/node/status"
 )
 
@@ -48,7 +47,7 @@ func (e *site) driver(pod *corev1.Pod) (end func()) {
 		if err := e.annotate(pod.Name); err != nil {
 			e.t.Error(err)
 		}
-		for n := e.node(); n.Annotations[evict.SafeLoad] == pod.Name; n = e.node() {
+		for n := e.node(); n.Annotations[status.SafeLoadAnnotation] == pod.Name; n = e.node() {
 			if !sleep(ctx, 300*time.Millisecond) {
 				return
 			}

@@ -20,6 +20,7 @@ import (
 
 	"github.com/driver-container/driver-container/ci/cluster/control"
 	"github.com/driver-container/driver-container/node/evict"
+	"github.com/driver-container/driver-container/node/status"
 )
 
 const (
@@ -198,7 +199,7 @@ func (e *site) pristine(cordoned bool, users int) {
 		switch {
 		case err != nil:
 			return err
-		case n.Annotations[evict.Annotation] != "" || n.Annotations[evict.SafeLoad] != "":
+		case n.Annotations[evict.Annotation] != "" || n.Annotations[status.SafeLoadAnnotation] != "":
 			return fmt.Errorf("annotations %v", n.Annotations)
 		case n.Spec.Unschedulable != cordoned:
 			return fmt.Errorf("cordoned: %v", n.Spec.Unschedulable)
@@ -213,7 +214,7 @@ func (e *site) pristine(cordoned bool, users int) {
 
 // annotate sets the safe-load annotation, as the driver does.
 func (e *site) annotate(value string) error {
-	patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, evict.SafeLoad, value)
+	patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, status.SafeLoadAnnotation, value)
 	_, err := e.core.Nodes().Patch(context.Background(), e.name, "application/merge-patch+json", []byte(patch), metav1.PatchOptions{})
 	return err
 }

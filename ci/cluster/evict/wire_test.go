@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	"github.com/driver-container/driver-container/node/evict"
+	"github.com/driver-container/driver-container/node/status"
 )
 
 // step names the purpose of a request; "" for requests that change nothing, and for Events.
@@ -23,7 +24,7 @@ func step(r *http.Request, body string) string {
 	switch {
 	case r.Method == http.MethodPatch && strings.Contains(r.URL.Path, "/nodes/") && strings.Contains(body, `"`+evict.Annotation+`":null`):
 		return "put back"
-	case r.Method == http.MethodPatch && strings.Contains(r.URL.Path, "/nodes/") && strings.Contains(body, evict.SafeLoad):
+	case r.Method == http.MethodPatch && strings.Contains(r.URL.Path, "/nodes/") && strings.Contains(body, status.SafeLoadAnnotation):
 		return "release"
 	case r.Method == http.MethodPatch && strings.Contains(r.URL.Path, "/nodes/"):
 		return "take"

@@ -78,7 +78,7 @@ func waitLocked(c *cluster.Cluster, space, selector, holder string) corev1.Pod {
 		}
 		pod = pods[0]
 		out, err := c.TryKubectl("logs", "-n", space, pod.Name, "-c", driverCtr)
-		if err == nil && !(strings.Contains(out, "is locked by") && strings.Contains(out, holder)) {
+		if err == nil && !(strings.Contains(out, "waiting for the lock path=") && strings.Contains(out, holder)) {
 			err = fmt.Errorf("it says %q", out)
 		}
 		return err

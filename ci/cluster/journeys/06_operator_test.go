@@ -133,7 +133,7 @@ func Test06Operator(t *testing.T) {
 	if out := c.Logs(pod, "k8s-driver-manager"); !strings.Contains(out, "digest 1001 is equal") {
 		t.Errorf("the driver manager says %q", out)
 	}
-	if out := c.Logs(pod, driverCtr); !strings.Contains(out, "state detached") || !strings.Contains(out, "adopting it") || loads(t, c) != before {
+	if out := c.Logs(pod, driverCtr); !strings.Contains(out, "state=detached") || !strings.Contains(out, "adopting it") || loads(t, c) != before {
 		t.Errorf("the driver was loaded %d times before, %d times now: %s", before, loads(t, c), out)
 	}
 	if p := training.waitHolding(c); p.UID != holder.UID {

@@ -2,6 +2,7 @@ package journeys
 
 import (
 	"errors"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -20,7 +21,7 @@ func Test08Without(t *testing.T) {
 	noRestarts(t, c)
 	log := c.Logs(pod, driverCtr)
 	for _, feature := range []string{"Kubernetes Events", "the node condition NVIDIADriverReady"} {
-		if n := strings.Count(log, "warning: "+feature+": "); n != 1 {
+		if n := strings.Count(log, "warning: reporting failed, the driver goes on without it feature="+strconv.Quote(feature)+": "); n != 1 {
 			t.Errorf("%d warnings about %s, want one, in\n%s", n, feature, log)
 		}
 	}
@@ -57,7 +58,7 @@ func Test08Revoked(t *testing.T) {
 	c.Node("umount -lR /run/nvidia/driver") // simulates a mistake: the node is not ready, which cannot be reported
 	c.Wait(startWait, "one warning in the log", func() error {
 		log := c.Logs(pod, driverCtr)
-		if n := strings.Count(log, "warning: the node condition"); n != 1 {
+		if n := strings.Count(log, `warning: reporting failed, the driver goes on without it feature="the node condition`); n != 1 {
 			return errors.New(log)
 		}
 		return nil

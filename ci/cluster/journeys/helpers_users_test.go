@@ -148,7 +148,7 @@ func cordoned(c *cluster.Cluster) bool {
 // waitPutBack waits until all changes of an eviction to the node are undone.
 func waitPutBack(c *cluster.Cluster) {
 	c.Wait(time.Minute, "the node is as it was before the eviction", func() error {
-		if r, s := annotation(c, evict.Annotation), annotation(c, evict.SafeLoad); r != "" || s != "" || cordoned(c) {
+		if r, s := annotation(c, evict.Annotation), annotation(c, status.SafeLoadAnnotation); r != "" || s != "" || cordoned(c) {
 			return fmt.Errorf("cordoned %t, record %q, safe load %q", cordoned(c), r, s)
 		}
 		return nil

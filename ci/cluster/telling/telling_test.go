@@ -18,6 +18,7 @@ import (
 	"github.com/driver-container/driver-container/ci/cluster/control"
 	"github.com/driver-container/driver-container/kmod"
 	"github.com/driver-container/driver-container/node/kubernetes"
+	"github.com/driver-container/driver-container/node/logging/logtest"
 	"github.com/driver-container/driver-container/node/report"
 	"github.com/driver-container/driver-container/node/status"
 )
@@ -86,15 +87,10 @@ type driver struct {
 	mu      sync.Mutex
 	st      status.Snapshot
 	changed chan struct{}
-	said    []string
+	said    logtest.Log
 }
 
 func (d *driver) Status() status.Snapshot { d.mu.Lock(); defer d.mu.Unlock(); return d.st }
-func (d *driver) say(format string, args ...any) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.said = append(d.said, fmt.Sprintf(format, args...))
-}
 
 func (d *driver) set(st status.Snapshot) {
 	d.mu.Lock()
@@ -128,15 +124,13 @@ func withoutRights(t *testing.T, client *kubernetes.Client) {
 	d.set(status.Snapshot{State: status.Serving, Up: &status.Driver{Version: "535.261.03", Flavour: "open"}})
 	deadline := time.Now().Add(20 * time.Second)
 	for said := 0; said < 2 && time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
-		d.mu.Lock()
-		said = len(d.said)
-		d.mu.Unlock()
+		said = len(d.said.Lines())
 	}
 	closing, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 	defer cancel()
 	r.Close(closing)
-	text := strings.Join(d.said, "\n")
-	if len(d.said) != 2 || !strings.Contains(text, `cannot patch resource "nodes/status"`) || !strings.Contains(text, `cannot create resource "events"`) {
+	text := d.said.String()
+	if len(d.said.Lines()) != 2 || !strings.Contains(text, `cannot patch resource "nodes/status"`) || !strings.Contains(text, `cannot create resource "events"`) {
 		t.Errorf("said\n%s", text)
 	}
 	if _, err := kubernetes.NewSafeLoad(client, "node-1", "driver-x").Ask(t.Context()); !errors.Is(err, kubernetes.ErrForbidden) {
@@ -145,7 +139,7 @@ func withoutRights(t *testing.T, client *kubernetes.Client) {
 }
 
 func options(client *kubernetes.Client, d *driver, uid string) report.Options {
-	return report.Options{Events: true, Condition: true, Client: client, Node: "node-1", Pod: kubernetes.Pod("gpu", "driver-x", uid), Say: d.say}
+	return report.Options{Events: true, Condition: true, Client: client, Node: "node-1", Pod: kubernetes.Pod("gpu", "driver-x", uid), Log: d.said.Logger()}
 }
 
 // life goes from the wait for a holder to a clean stop, and reads the results with kubectl.
@@ -195,14 +189,14 @@ func life(t *testing.T, p *control.Plane, client *kubernetes.Client, uid string)
 	r.Close(closing)
 	condition("False Stopped")
 	see(describe("pod", "-n", "gpu", "driver-x"), "Stopped")
-	if len(d.said) > 0 {
-		t.Errorf("warnings: %q", d.said)
+	if warnings := d.said.String(); warnings != "" {
+		t.Errorf("warnings: %s", warnings)
 	}
 }
 
 // safeLoad tests the handshake; kubectl takes the part of the controller.
 func safeLoad(t *testing.T, p *control.Plane, client *kubernetes.Client) {
-	p.Kubectl("annotate", "node", "node-1", kubernetes.SafeLoadAnnotation+"=dead-pod")
+	p.Kubectl("annotate", "node", "node-1", status.SafeLoadAnnotation+"=dead-pod")
 	safe := kubernetes.NewSafeLoad(client, "node-1", "driver-x")
 	ask := func(want bool) {
 		t.Helper()
@@ -213,14 +207,14 @@ func safeLoad(t *testing.T, p *control.Plane, client *kubernetes.Client) {
 	value := func(want string) {
 		t.Helper()
 		text := p.Kubectl("get", "node", "node-1", "-o", "jsonpath={.metadata.annotations}")
-		if got := strings.Contains(text, kubernetes.SafeLoadAnnotation); got != (want != "") || !strings.Contains(text, want) {
+		if got := strings.Contains(text, status.SafeLoadAnnotation); got != (want != "") || !strings.Contains(text, want) {
 			t.Errorf("annotations %s, want %q", text, want)
 		}
 	}
 	ask(false)
 	value("driver-x")
 	ask(false)
-	p.Kubectl("annotate", "node", "node-1", kubernetes.SafeLoadAnnotation+"-")
+	p.Kubectl("annotate", "node", "node-1", status.SafeLoadAnnotation+"-")
 	ask(true)
 	safe = kubernetes.NewSafeLoad(client, "node-1", "driver-y")
 	ask(false)
@@ -229,7 +223,7 @@ func safeLoad(t *testing.T, p *control.Plane, client *kubernetes.Client) {
 		t.Error(err)
 	}
 	value("")
-	p.Kubectl("annotate", "node", "node-1", kubernetes.SafeLoadAnnotation+"=someone")
+	p.Kubectl("annotate", "node", "node-1", status.SafeLoadAnnotation+"=someone")
 	if err := safe.Withdraw(context.Background()); err != nil {
 		t.Error(err)
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/driver-container/driver-container/ci/lab"
+	"github.com/driver-container/driver-container/node/logging/logtest"
 )
 
 // standIn replaces make, and only make. A whole compile takes more than ten minutes in a guest, which is
@@ -54,16 +55,16 @@ func Test01FirstStart(t *testing.T) {
 
 	p := g.Start(driver("535").With(lab.Mount{Host: "/opt/make", Guest: "/usr/bin/make", File: true}).
 		With(lab.Mount{Host: "/opt/made", Guest: "/opt/made", ReadOnly: true}))
-	p.WaitLine(`compiling: \d+ of about \d+ steps after 1\ds: `, 3*time.Minute)
+	p.WaitLine(logtest.Progress+`1\ds step=`, 3*time.Minute)
 	probes(t, p, 15, 15, 0)
 	if st := statusOf(t, g); st.Phase != "modules" || st.State != "starting" {
 		t.Errorf("while it compiles: %+v", st)
 	}
-	p.WaitLine(`ready: driver 535\.261\.03 \(proprietary\) serves kernel `, 4*time.Minute)
-	contains(t, p.Output(), `compiling 535\.261\.03 \(proprietary\) for \S+ with gcc 12\.2\.0, [12] jobs \(.*\); the whole output goes to /var/lib/`)
+	p.WaitLine(logtest.Ready+`535\.261\.03 flavour=proprietary kernel=`, 4*time.Minute)
+	contains(t, p.Output(), logtest.Compiling+`535\.261\.03 flavour=proprietary kernel=\S+ compiler="gcc 12\.2\.0" jobs=[12] limit=.* path=/var/lib/`)
 	took := phasesOf(t, g, p)
 	st := statusOf(t, g)
-	t.Logf("from the container's start to ready: %s; phases: %v", since(t, g, p, "ready: driver").Round(10*time.Millisecond), took)
+	t.Logf("from the container's start to ready: %s; phases: %v", since(t, g, p, logtest.Ready).Round(10*time.Millisecond), took)
 	if st.Up == nil || st.Up.Source != "compiled" || !st.Ready || took["modules"] < 11*time.Second {
 		t.Errorf("status %+v", st)
 	}
@@ -158,8 +159,8 @@ func Test01WholeCompile(t *testing.T) {
 	g := stage{alone: true, products: map[string]product{"driver": p}, edit: func(c *lab.Config) { c.MemoryMB = 3000 }}.start(t)
 	before := look(g)
 	d := g.Start(driver("driver"))
-	d.WaitLine(`compiling: \d+ of about \d+ steps after `, 10*time.Minute)
-	d.WaitLine(`ready: driver `+p.driver, 90*time.Minute)
+	d.WaitLine(logtest.Progress, 10*time.Minute)
+	d.WaitLine(logtest.Ready+p.driver, 90*time.Minute)
 	st := statusOf(t, g)
 	t.Logf("phases: %v", phasesOf(t, g, d))
 	if st.Up == nil || st.Up.Source != "compiled" || driverLoaded(g) != p.driver {

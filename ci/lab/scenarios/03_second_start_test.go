@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/driver-container/driver-container/ci/lab"
+	"github.com/driver-container/driver-container/node/logging/logtest"
 )
 
 // The second start on a node compiles nothing and copies nothing. On an idle machine the driver is ready at
@@ -17,7 +18,7 @@ func Test03SecondStart(t *testing.T) {
 	const least, most = 3, 10 // measurements
 	g := stage{alone: true, products: map[string]product{"535": d535}, modules: []modules{{d535, closed}}}.start(t)
 	first := ready(t, g, driver("535"))
-	contains(t, first.Output(), `driver root staged in /var/lib/nvidia-driver/roots/535\.261\.03-`)
+	contains(t, first.Output(), logtest.Staged+`/var/lib/nvidia-driver/roots/535\.261\.03-`)
 	stops(t, first, 0)
 
 	kept := func() string { // the folder of a set has the time of its last use
@@ -42,12 +43,12 @@ func Test03SecondStart(t *testing.T) {
 func secondStart(t *testing.T, g *lab.Guest) time.Duration {
 	t.Helper()
 	p := ready(t, g, driver("535"))
-	took := since(t, g, p, "ready: driver").Round(time.Millisecond)
+	took := since(t, g, p, logtest.Ready).Round(time.Millisecond)
 	t.Logf("ready after %s, its first line after %s; phases %v", took, since(t, g, p, "accepting its license"), phasesOf(t, g, p))
 	if up := statusOf(t, g).Up; up == nil || up.Source != "cache" {
 		t.Errorf("the modules did not come from the cache: %+v", up)
 	}
-	if out := p.Output(); strings.Contains(out, "compil") || strings.Contains(out, "staged in") {
+	if out := p.Output(); strings.Contains(out, "compil") || strings.Contains(out, "driver root staged") {
 		t.Errorf("it compiled or copied:\n%s", out)
 	}
 	if logs := g.Sh("ls /var/lib/nvidia-driver/log 2>/dev/null || true"); logs != "" {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/driver-container/driver-container/ci/lab"
+	"github.com/driver-container/driver-container/node/logging/logtest"
 )
 
 const legacyLock = "/run/nvidia/nvidia-driver.pid"
@@ -37,7 +38,7 @@ func Test04TwoInstances(t *testing.T) {
 	b = waits(t, g, a, "gpu/driver-b", true)
 	g.Sh("rm -f /run/nvidia/driver-entrypoint.lock " + legacyLock)
 	c := waits(t, g, a, "gpu/driver-c", false) // the first instance that finds no files
-	a.WaitLine(`removed the lock file .*; made it anew`, time.Minute)
+	a.WaitLine(logtest.LockRecreated+`.*removed the lock file `, time.Minute)
 	g.Sh("rm -f /run/nvidia/driver-entrypoint.lock " + legacyLock)
 	alone(t, a, b, c)
 	usable(t, g)
@@ -47,7 +48,7 @@ func Test04TwoInstances(t *testing.T) {
 	alone(t, next, last)
 	usable(t, g)
 	stops(t, next, 0)
-	last.WaitLine(`ready: driver`, 3*time.Minute)
+	last.WaitLine(logtest.Ready, 3*time.Minute)
 	usable(t, g)
 	if n := loads(g); n != 3 {
 		t.Errorf("the driver was loaded %d times by three instances in turn", n)
@@ -64,10 +65,10 @@ func Test04TwoInstances(t *testing.T) {
 func waits(t *testing.T, g *lab.Guest, holder *lab.Process, pod string, known bool) *lab.Process {
 	t.Helper()
 	p := g.Start(driver("535", "POD_NAME="+pod))
-	p.WaitLine(`lock: .* is locked by .*; waiting`, time.Minute)
+	p.WaitLine(logtest.LockWait, time.Minute)
 	said := probes(t, p, 15, 15, 0)
 	if known {
-		contains(t, p.Output(), `locked by pid \d+, pod gpu/driver-a`)
+		contains(t, p.Output(), `holder="pid \d+, pod gpu/driver-a`)
 		contains(t, said, `not ready: waiting for the node's lock, held by pid \d+, pod gpu/driver-a`)
 	}
 	if !holder.Running() {
@@ -84,7 +85,7 @@ func alone(t *testing.T, serving *lab.Process, waiting ...*lab.Process) {
 		t.Errorf("the holder is not ready: %s", r)
 	}
 	for _, w := range waiting {
-		if !w.Running() || strings.Contains(w.Output(), "phase lock") {
+		if !w.Running() || strings.Contains(w.Output(), logtest.PhaseFinished+"lock") {
 			t.Errorf("%s does not wait:\n%s", w, w.Output())
 		}
 		if r := w.Exec("nvidia-driver", "probe", "ready"); r.Code != 15 {
@@ -98,9 +99,9 @@ func firstReady(t *testing.T, a, b *lab.Process) (first, other *lab.Process) {
 	t.Helper()
 	for limit := time.Now().Add(3 * time.Minute); time.Now().Before(limit); time.Sleep(200 * time.Millisecond) {
 		switch {
-		case strings.Contains(a.Output(), "ready: driver"):
+		case strings.Contains(a.Output(), logtest.Ready):
 			return a, b
-		case strings.Contains(b.Output(), "ready: driver"):
+		case strings.Contains(b.Output(), logtest.Ready):
 			return b, a
 		}
 	}
@@ -120,13 +121,13 @@ func foreign(t *testing.T, g *lab.Guest) {
 	n := g.Start(theirs)
 	n.WaitLine("^holding$", time.Minute)
 	p := g.Start(driver("535"))
-	p.WaitLine(fmt.Sprintf(`lock: %s is locked by pid %d; waiting`, legacyLock, n.PID), time.Minute)
+	p.WaitLine(fmt.Sprintf(`waiting for the lock path=%s holder="pid %d" `, legacyLock, n.PID), time.Minute)
 	probes(t, p, 15, 15, 0)
 	if loaded := g.Driver(); len(loaded) > 0 {
 		t.Errorf("beside NVIDIA's container %v were loaded", loaded)
 	}
 	n.Kill()
-	p.WaitLine(`ready: driver`, 3*time.Minute)
+	p.WaitLine(logtest.Ready, 3*time.Minute)
 	ends(t, g.Start(theirs), 77, time.Minute)
 	stops(t, p, 0)
 	ends(t, g.Start(script("exec 3>"+legacyLock+"; flock -n 3 || exit 77")), 0, time.Minute)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/driver-container/driver-container/ci/lab"
+	"github.com/driver-container/driver-container/node/logging/logtest"
 )
 
 // A driver container that is killed leaves modules and mounts. The next one adopts what it would have made
@@ -59,7 +60,7 @@ func imageRoot(t *testing.T, g *lab.Guest) {
 	p = adopts(t, g, c, live)
 	p.Kill()
 	p = adopts(t, g, c, live)
-	contains(t, p.Output(), `the driver root is served anew: `)
+	contains(t, p.Output(), `the driver root is served again: `)
 	stops(t, p, 0)
 }
 
@@ -71,7 +72,7 @@ func notOurs(t *testing.T, g *lab.Guest) {
 	p.Kill()
 	g.Write("/drivers/nvidia.conf", "NVreg_EnableStreamMemOPs=1\n", 0)
 	p = ready(t, g, driver("535"))
-	contains(t, p.Output(), `a driver is loaded that has to be replaced: nvidia was loaded with parameters \[\], wanted are \["NVreg_EnableStreamMemOPs=1"\]`)
+	contains(t, p.Output(), logtest.ToBeReplaced+`nvidia was loaded with parameters \[\], wanted are \["NVreg_EnableStreamMemOPs=1"\]`)
 	contains(t, g.Read("/proc/driver/nvidia/params"), `(?m)^EnableStreamMemOPs: 1$`)
 	usable(t, g)
 
@@ -103,7 +104,7 @@ func kernelView(g *lab.Guest) string {
 func adopts(t *testing.T, g *lab.Guest, c lab.Container, live string) *lab.Process {
 	t.Helper()
 	p := ready(t, g, c)
-	contains(t, p.Output(), `driver 535\.261\.03 is loaded as wanted: adopting it`)
+	contains(t, p.Output(), logtest.Adopting+`535\.261\.03`)
 	if now := kernelView(g); now != live {
 		t.Errorf("the modules were loaded again\nbefore %s\nafter  %s", live, now)
 	}

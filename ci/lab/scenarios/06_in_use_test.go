@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/driver-container/driver-container/ci/lab"
+	"github.com/driver-container/driver-container/node/logging/logtest"
 	"github.com/driver-container/driver-container/node/status"
 )
 
@@ -38,7 +39,7 @@ func Test06InUse(t *testing.T) {
 	}
 	probes(t, p, 15, 15, 0)
 	out := ends(t, p, 0, time.Minute)
-	contains(t, out, `left in place: Could not unload NVIDIA driver kernel modules, driver is in use by `)
+	contains(t, out, logtest.LeftInPlace+`Could not unload NVIDIA driver kernel modules, driver is in use by `)
 	left(t, g, p, host, inPod, serving)
 
 	p = ready(t, g, busy("DRIVER_GRACE=100s"))
@@ -62,7 +63,7 @@ func Test06InUse(t *testing.T) {
 	left(t, g, p, host, inPod, serving)
 	host.Kill()
 	inPod.Kill()
-	contains(t, ends(t, g.Start(unloading()), 0, time.Minute), `driver unloaded, root unmounted`)
+	contains(t, ends(t, g.Start(unloading()), 0, time.Minute), logtest.Unloaded)
 	if after := look(g).withoutLock(); after != before {
 		t.Errorf("the node is not as it was\nbefore %+v\nafter  %+v", before, after)
 	}
@@ -87,7 +88,7 @@ func freed(t *testing.T, g *lab.Guest, before snapshot) {
 	host.Kill()
 	inPod.Kill()
 	asked := time.Now()
-	contains(t, ends(t, p, 0, time.Minute), `driver unloaded, root unmounted`)
+	contains(t, ends(t, p, 0, time.Minute), logtest.Unloaded)
 	if took := time.Since(asked); took > g.Limit(10*time.Second) {
 		t.Errorf("after the last holder's end it took %s", took)
 	}
@@ -164,7 +165,7 @@ func readable(t *testing.T, g *lab.Guest) {
 
 func adopted(t *testing.T, g *lab.Guest, p *lab.Process) {
 	t.Helper()
-	contains(t, p.Output(), `driver 535\.261\.03 is loaded as wanted: adopting it`)
+	contains(t, p.Output(), logtest.Adopting+`535\.261\.03`)
 	if n := loads(g); n != 1 {
 		t.Errorf("the driver was loaded %d times", n)
 	}

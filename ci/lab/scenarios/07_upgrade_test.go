@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/driver-container/driver-container/ci/lab"
+	"github.com/driver-container/driver-container/node/logging/logtest"
 	"github.com/driver-container/driver-container/node/status"
 )
 
@@ -44,7 +45,7 @@ func killed(t *testing.T, g *lab.Guest) {
 func upgradeIdle(t *testing.T, g *lab.Guest) {
 	p := ready(t, g, driver("535"))
 	serving(t, g, d535.driver)
-	contains(t, p.Output(), `unloading driver 470\.256\.02`)
+	contains(t, p.Output(), logtest.Unloading+`470\.256\.02`)
 	t.Logf("phases: %v", statusOf(t, g).Phases)
 	stops(t, p, 0)
 }
@@ -55,10 +56,10 @@ func upgradeBusy(t *testing.T, g *lab.Guest) {
 	holder := g.Hold("/run/nvidia/driver/dev/nvidiactl")
 	out := stops(t, p, 0)
 	p.Kill()
-	contains(t, out, fmt.Sprintf(`left in place: .*driver is in use by pid %d \(`, holder.PID))
+	contains(t, out, fmt.Sprintf(logtest.LeftInPlace+`.*driver is in use by pid %d \(`, holder.PID))
 
 	p = g.Start(driver("535"))
-	p.WaitLine(fmt.Sprintf(`waiting to replace driver 470\.256\.02: .*in use by pid %d \(.*nvidiactl`, holder.PID), 2*time.Minute)
+	p.WaitLine(fmt.Sprintf(logtest.WaitsToReplace+`470\.256\.02: .*in use by pid %d \(.*nvidiactl`, holder.PID), 2*time.Minute)
 	st := statusOf(t, g)
 	if st.State != status.Waiting || st.Ready || len(st.Holders) != 1 || st.Holders[0].PID != holder.PID {
 		t.Errorf("status %s, ready %v, holders %v; want it to wait for %d", st.State, st.Ready, st.Holders, holder.PID)
@@ -75,7 +76,7 @@ func upgradeBusy(t *testing.T, g *lab.Guest) {
 	}
 	holder.Kill()
 	begin := time.Now()
-	p.WaitLine(`ready: driver 535`, time.Minute)
+	p.WaitLine(logtest.Ready+`535`, time.Minute)
 	t.Logf("535 is ready %s after the holder left", time.Since(begin).Round(10*time.Millisecond))
 	serving(t, g, d535.driver)
 	if st := statusOf(t, g); len(st.Holders) != 0 || st.Reason != "" {
@@ -89,7 +90,7 @@ func upgradeStopped(t *testing.T, g *lab.Guest) {
 	killed(t, g)
 	holder := g.Hold("/run/nvidia/driver/dev/nvidia-uvm")
 	p := g.Start(driver("535"))
-	p.WaitLine(`waiting to replace driver 470`, 2*time.Minute)
+	p.WaitLine(logtest.WaitsToReplace+`470`, 2*time.Minute)
 	begin := time.Now()
 	stops(t, p, 0)
 	if took := time.Since(begin); took > g.Limit(3*time.Second) {
@@ -98,7 +99,7 @@ func upgradeStopped(t *testing.T, g *lab.Guest) {
 	p.Kill()
 	serving(t, g, d470.driver)
 	p = ready(t, g, driver("470"))
-	contains(t, p.Output(), `driver 470\.256\.02 is loaded as wanted: adopting it`)
+	contains(t, p.Output(), logtest.Adopting+`470\.256\.02`)
 	holder.Kill()
 	stops(t, p, 0)
 	if v := driverLoaded(g); v != "" {

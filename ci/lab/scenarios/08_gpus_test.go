@@ -8,6 +8,7 @@ import (
 
 	"github.com/driver-container/driver-container/ci/lab"
 	"github.com/driver-container/driver-container/ci/lab/fakegpu"
+	"github.com/driver-container/driver-container/node/logging/logtest"
 	"github.com/driver-container/driver-container/node/status"
 )
 
@@ -72,7 +73,7 @@ func Test08GPUsTwoTakenNone(t *testing.T) {
 func requireGPU(t *testing.T, g *lab.Guest) {
 	before := look(g)
 	p := g.Start(light("535", "DRIVER_GPU_INIT=require"))
-	p.WaitLine(`not ready: GPU 0000:00:05\.0 \(10de:1eb8\) does not initialise: .*NVRM: GPU 0000:00:05\.0: RmInitAdapter failed.*; GPU 0000:00:06\.0 \(10de:27b8\) does not initialise: .*NVRM: GPU 0000:00:06\.0`, time.Minute)
+	p.WaitLine(logtest.NotReady+`GPU 0000:00:05\.0 \(10de:1eb8\) does not initialise: .*NVRM: GPU 0000:00:05\.0: RmInitAdapter failed.*; GPU 0000:00:06\.0 \(10de:27b8\) does not initialise: .*NVRM: GPU 0000:00:06\.0`, time.Minute)
 	if st := statusOf(t, g); st.State != status.Degraded || st.Ready || !strings.Contains(st.Reason, "NVRM:") || len(st.GPUs) != 2 || st.GPUs[0].Works {
 		t.Errorf("status %+v", st)
 	}

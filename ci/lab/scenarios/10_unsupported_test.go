@@ -42,7 +42,7 @@ func Test10CompileFails(t *testing.T) {
 	if exit, ok := errors.AsType[*exec.ExitError](err); !ok || exit.ExitCode() != 12 {
 		t.Errorf("%v; want exit code 12", err)
 	}
-	contains(t, string(out), `compile driver 418\.226\.00 for kernel 6\.1.*: make failed: .*`+tooOld, `the last 40 lines that the compile printed:\n.*\| `,
+	contains(t, string(out), `compile driver 418\.226\.00 for kernel 6\.1.*: make failed: .*`+tooOld, `last lines of the compile count=40\n\| `,
 		`does this driver support this kernel and compiler\? whole output in /var/lib/nvidia-driver/log/compile-418`)
 	if left, err := filepath.Glob(state + "/modules/*"); err != nil || len(left) != 0 {
 		t.Errorf("the cache has %v %v", left, err)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/driver-container/driver-container/ci/lab"
+	"github.com/driver-container/driver-container/node/logging/logtest"
 	"github.com/driver-container/driver-container/node/status"
 )
 
@@ -37,7 +38,7 @@ func Test11MidCompile(t *testing.T) {
 	} {
 		t.Run(how.name, func(t *testing.T) {
 			p := c.ExecStart("nvidia-driver", "init", "--accept-license")
-			p.WaitLine(`compiling 535\.261\.03 .* with gcc 12`, time.Minute)
+			p.WaitLine(logtest.Compiling+`535\.261\.03 .* compiler="gcc 12`, time.Minute)
 			waitFor(t, time.Minute, "a compiler at work", func() bool { return strings.Contains(commands(g, c), "cc1") })
 			begin := time.Now()
 			how.end(t, p)
@@ -64,7 +65,7 @@ func Test11MidCompile(t *testing.T) {
 	c.Kill()
 	t.Run("SIGKILL of the container", func(t *testing.T) {
 		p := g.Start(withHeaders(g, light("535")))
-		p.WaitLine(`compiling 535\.261\.03`, time.Minute)
+		p.WaitLine(logtest.Compiling+`535\.261\.03`, time.Minute)
 		waitFor(t, time.Minute, "a compiler at work", func() bool { return strings.Contains(commands(g, p), "cc1") })
 		p.Kill()
 		if after := look(g).withoutKilled(); after != before {
@@ -117,7 +118,7 @@ func Test11OutOfMemoryAndSpace(t *testing.T) {
 	c := withHeaders(g, light("535")).With(lab.Mount{
 		Host: "/lab/conftest.sh", Guest: "/usr/src/nvidia-535.261.03/kernel/conftest.sh", ReadOnly: true, File: true})
 	c.MemoryMB = 256
-	fails(t, g, c, 12, 5*time.Minute, `warning: preflight: memory: .* \(of the container.s limit of 256 MiB\)`, `1 jobs \(the container's memory limit of 256 MiB\)`,
+	fails(t, g, c, 12, 5*time.Minute, `warning: preflight: memory: .* \(of the container.s limit of 256 MiB\)`, `jobs=1 limit="the container's memory limit of 256 MiB"`,
 		`compile driver 535\.261\.03 for kernel 6\.1.*: make failed: the kernel killed \d+ of its programs for want of memory`,
 		`out of memory: raise the container's memory limit above 1 GiB; whole output in`)
 	contains(t, g.Dmesg(), `Memory cgroup out of memory: Killed process \d+ \(cc1\)`)

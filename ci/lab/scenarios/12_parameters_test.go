@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/driver-container/driver-container/ci/lab"
+	"github.com/driver-container/driver-container/node/logging/logtest"
 )
 
 // parameter is a module parameter that the kernel shows while the module is loaded.
@@ -69,7 +70,7 @@ func Test12Parameters(t *testing.T) {
 
 	g.Write("/drivers/nvidia-uvm.conf", "  uvm_perf_prefetch_threshold=60\t uvm_global_oversubscription=0 \r\n# the same\n", 0)
 	second := ready(t, g, pod)
-	contains(t, second.Output(), `is loaded as wanted: adopting it`)
+	contains(t, second.Output(), logtest.Adopting)
 	second.Kill()
 
 	g.Write("/drivers/nvidia.conf", "NVreg_EnableMSI=1\n", 0)

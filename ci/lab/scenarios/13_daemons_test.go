@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/driver-container/driver-container/ci/lab"
+	"github.com/driver-container/driver-container/node/logging/logtest"
 	"github.com/driver-container/driver-container/node/status"
 )
 
@@ -57,20 +58,20 @@ func Test13DaemonKilledFiveTimes(t *testing.T) {
 		}
 		killed := time.Now()
 		g.Sh("kill -9 " + g.Sh("cat /run/nvidia/driver/run/nvidia-persistenced/nvidia-persistenced.pid"))
-		p.WaitLine(`nvidia-persistenced is down: process \d+: .*; starting it again in `+pause+`$`, 20*time.Second)
+		p.WaitLine(logtest.DaemonDown+`nvidia-persistenced pause=`+pause+`: process \d+: `, 20*time.Second)
 		if i > 0 { // the first pause is about as long as one query
 			wantDown(t, g, `nvidia-persistenced is not running: process \d+: `)
 			if r := p.Exec("nvidia-driver", "probe", "ready"); r.Code != 15 {
 				t.Errorf("kill %d: the readiness probe says: %s", i+1, r)
 			}
 		}
-		p.WaitLine(`ready: driver`, time.Minute)
+		p.WaitLine(logtest.Ready, time.Minute)
 		t.Logf("kill %d: ready again after %s", i+1, time.Since(killed).Round(100*time.Millisecond))
 		if text := g.Read(daemonStatus); text != "Ready\n" {
 			t.Errorf("kill %d: the operator's marker says %q", i+1, text)
 		}
 	}
-	if n := strings.Count(p.Output(), "not ready: nvidia-persistenced"); n != 5 {
+	if n := strings.Count(p.Output(), logtest.NotReady+"nvidia-persistenced"); n != 5 {
 		t.Errorf("it said %d times that it is not ready, want 5:\n%s", n, p.Output())
 	}
 	if v, n := driverLoaded(g), roots(g); v != d535.driver || n != 1 {
@@ -105,7 +106,7 @@ func Test13DaemonNeverStarts(t *testing.T) {
 	before := look(g)
 	g.Write(standinMode, "fails\n", 0)
 	p := g.Start(pod)
-	p.WaitLine(`not ready: nvidia-persistenced is not running: .*it was told to fail`, 2*time.Minute)
+	p.WaitLine(logtest.NotReady+`nvidia-persistenced is not running: .*it was told to fail`, 2*time.Minute)
 	wantDown(t, g, `it was told to fail`)
 	eventually(t, 30*time.Second, "three more attempts", func() bool { return statusOf(t, g).Daemons[0].Restarts >= 3 })
 	if !p.Running() || driverLoaded(g) != d535.driver || roots(g) != 1 {
@@ -120,7 +121,7 @@ func Test13DaemonNeverStarts(t *testing.T) {
 		}
 	}
 	g.Remove(standinMode)
-	p.WaitLine(`ready: driver`, time.Minute)
+	p.WaitLine(logtest.Ready, time.Minute)
 	st := statusOf(t, g)
 	if !st.Ready || st.Reason != "" {
 		t.Errorf("it starts by now, but: %+v", st)
@@ -133,7 +134,7 @@ func Test13DaemonNeverStarts(t *testing.T) {
 
 	g.Write(standinMode, "fails\n", 0)
 	p = g.Start(pod)
-	p.WaitLine(`not ready: nvidia-persistenced`, 2*time.Minute)
+	p.WaitLine(logtest.NotReady+`nvidia-persistenced`, 2*time.Minute)
 	stops(t, p, 0)
 	p.Kill()
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/driver-container/driver-container/ci/conformance"
 	"github.com/driver-container/driver-container/ci/lab"
+	"github.com/driver-container/driver-container/node/logging/logtest"
 	"github.com/driver-container/driver-container/node/status"
 )
 
@@ -62,7 +63,7 @@ func Test16Operator(t *testing.T) {
 
 	g.Write(validations+".driver-ctr-ready", "GDS_ENABLED: true\n", 0) // from a pod that was killed before the node booted
 	p := g.Start(operated(g, digest))
-	p.WaitLine(`phase lock`, time.Minute)
+	p.WaitLine(logtest.PhaseFinished+"lock", time.Minute)
 	if g.Exists(validations + ".driver-ctr-ready") {
 		t.Error("the marker of an earlier driver is still there while this one starts")
 	}
@@ -72,7 +73,7 @@ func Test16Operator(t *testing.T) {
 	if r := probe(p, true); r.Code == 0 {
 		t.Errorf("the startup probe passes before the driver is up: %s", r)
 	}
-	p.WaitLine(`ready: driver`, 3*time.Minute)
+	p.WaitLine(logtest.Ready, 3*time.Minute)
 	ends(t, dependant, 0, 30*time.Second)
 	if g.Read(daemonStatus) != "Ready\n" || strings.TrimSpace(g.Read(digestFile)) != digest {
 		t.Errorf("markers: daemons %q, digest %q", g.Read(daemonStatus), g.Read(digestFile))
@@ -124,7 +125,7 @@ func Test16DriverManager(t *testing.T) {
 	p := ready(t, g, operated(g, digest))
 
 	g.Remove(pidFile)
-	p.WaitLine(`nvidia-driver\.pid.*made it anew`, 30*time.Second)
+	p.WaitLine(logtest.LockRecreated+`.*nvidia-driver\.pid`, 30*time.Second)
 	eventually(t, 10*time.Second, "NVIDIA's pid file is back", func() bool { return g.Exists(pidFile) })
 	if st := statusOf(t, g); !st.Ready {
 		t.Errorf("not ready for want of a pid file: %+v", st)
@@ -132,7 +133,7 @@ func Test16DriverManager(t *testing.T) {
 
 	holder := g.Hold("/run/nvidia/driver/dev/nvidiactl")
 	driverManager(g)
-	p.WaitLine(`not ready: the driver root /run/nvidia/driver was unmounted by somebody else; delete this pod`, 30*time.Second)
+	p.WaitLine(logtest.NotReady+`the driver root /run/nvidia/driver was unmounted by somebody else; delete this pod`, 30*time.Second)
 	wantDown(t, g, `unmounted by somebody else`)
 	if r := p.Exec("nvidia-driver", "probe", "ready"); r.Code != 15 {
 		t.Errorf("the readiness probe of a driver without root: %s", r)
@@ -159,7 +160,7 @@ func Test16DriverManager(t *testing.T) {
 
 	driverManager(g) // digest equal: no eviction, no unload
 	p = ready(t, g, operated(g, digest))
-	contains(t, p.Output(), `is loaded as wanted: adopting it`)
+	contains(t, p.Output(), logtest.Adopting)
 	if n := roots(g); n != 1 || g.Read(daemonStatus) != "Ready\n" {
 		t.Errorf("adopted: %d roots, the operator's marker says %q", n, g.Read(daemonStatus))
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/driver-container/driver-container/ci/lab"
+	"github.com/driver-container/driver-container/node/logging/logtest"
 )
 
 // thin returns the image with modules for a kernel and without a toolchain, or with a layer for each of
@@ -67,7 +68,7 @@ func Test18Precompiled(t *testing.T) {
 	g.Unpack("thin")
 	before, used := written(g), usedMB(t, g)
 	p := ready(t, g, driver("thin"))
-	start := since(t, g, p, "ready: driver").Round(time.Millisecond)
+	start := since(t, g, p, logtest.Ready).Round(time.Millisecond)
 	t.Logf("the first start: ready after %s; phases %v", start, phasesOf(t, g, p))
 	if up := statusOf(t, g).Up; up == nil || up.Source != "image" {
 		t.Errorf("the modules did not come from the image: %+v", up)
@@ -94,7 +95,7 @@ func Test18Precompiled(t *testing.T) {
 		// ext4 needs long to find inodes after many were freed
 		g.Sh(fmt.Sprintf("mv /var/lib/nvidia-driver/roots /var/lib/roots-%d", n))
 		p := ready(t, g, driver("thin"))
-		took := since(t, g, p, "ready: driver").Round(time.Millisecond)
+		took := since(t, g, p, logtest.Ready).Round(time.Millisecond)
 		t.Logf("ready after %s; phases %v", took, phasesOf(t, g, p))
 		start = min(start, took)
 		stops(t, p, 0)

@@ -149,7 +149,7 @@ func signsHere(t *testing.T, g *lab.Guest, site *uefi.Key) {
 	g.Sh("mkdir -p " + modulesDir + " && cp -a " + forgedDir + "/unsigned/. " + modulesDir)
 	c := light("535", "DRIVER_MODULE_SIGNING_KEY=/keys/key.pem", "DRIVER_MODULE_SIGNING_CERT=/keys/cert.pem").
 		With(lab.Mount{Host: "/keys", Guest: "/keys", ReadOnly: true})
-	contains(t, loadsSigned(t, g, c), `signing the modules with the key of The site's modules \(sha256\)`)
+	contains(t, loadsSigned(t, g, c), `signing the modules certificate="The site's modules" hash=sha256`)
 	if again := loadsSigned(t, g, c); contained(again, `signing the modules`) {
 		t.Errorf("the second start signed again:\n%s", again)
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/driver-container/driver-container/ci/lab"
+	"github.com/driver-container/driver-container/node/logging/logtest"
 )
 
 // journeyImage returns an image with modules that a journey of package e2e leaves in the workspace, in a
@@ -61,7 +62,7 @@ func Test23Systems(t *testing.T) {
 			}
 			before := look(g)
 			p := ready(t, g, driver(c.system))
-			t.Logf("ready after %s; phases %v", since(t, g, p, "ready: driver").Round(time.Millisecond), phasesOf(t, g, p))
+			t.Logf("ready after %s; phases %v", since(t, g, p, logtest.Ready).Round(time.Millisecond), phasesOf(t, g, p))
 			if up := statusOf(t, g).Up; up == nil || up.Source != "image" || driverLoaded(g) != d535.driver {
 				t.Errorf("%+v, loaded %q, want modules of the image", up, driverLoaded(g))
 			}

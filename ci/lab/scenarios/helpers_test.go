@@ -16,6 +16,7 @@ import (
 	"github.com/driver-container/driver-container/ci/lab"
 	"github.com/driver-container/driver-container/ci/lab/fakegpu"
 	"github.com/driver-container/driver-container/kmod/kbuild"
+	"github.com/driver-container/driver-container/node/logging/logtest"
 	"github.com/driver-container/driver-container/node/status"
 )
 
@@ -224,7 +225,7 @@ func driver(image string, env ...string) lab.Container {
 func ready(t *testing.T, g *lab.Guest, c lab.Container) *lab.Process {
 	t.Helper()
 	p := g.Start(c)
-	p.WaitLine(`ready: driver`, 3*time.Minute)
+	p.WaitLine(logtest.Ready, 3*time.Minute)
 	return p
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/driver-container/driver-container/ci/lab"
+	"github.com/driver-container/driver-container/node/logging/logtest"
 )
 
 // Helpers of the scenarios about one driver's life and its successors'.
@@ -50,12 +51,12 @@ func probes(t *testing.T, p *lab.Process, startup, ready, live int) string {
 // status. It returns the duration of each phase from the status.
 func phasesOf(t *testing.T, g *lab.Guest, p *lab.Process) map[string]time.Duration {
 	t.Helper()
-	p.WaitLine(`driver \S+ \(proprietary\) on kernel \S+ is up after `, time.Minute)
+	p.WaitLine(logtest.Up, time.Minute)
 	want := []string{"lock", "recover", "survey", "preflight", "modules", "stage", "replace", "root", "load", "nodes", "daemons", "verify"}
 	var logged, kept []string
 	for _, l := range p.Lines() {
-		if _, rest, ok := strings.Cut(l.Text, " phase "); ok {
-			name, took, _ := strings.Cut(rest, ": ")
+		if _, rest, ok := strings.Cut(l.Text, logtest.PhaseFinished); ok {
+			name, took, _ := strings.Cut(rest, " duration=")
 			if _, err := time.ParseDuration(took); err != nil {
 				t.Errorf("no time in %q", l.Text)
 			}
