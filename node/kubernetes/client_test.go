@@ -198,7 +198,7 @@ func TestHostileServer(t *testing.T) {
 			web := httptest.NewTLSServer(test.handler)
 			defer web.Close()
 			c := New(web.URL, real1.Folder) // the certificates of httptest are all the same
-			if name == "silent" { // the others answer, however slow the machine is
+			if name == "silent" {           // the others answer, however slow the machine is
 				c.wait = 200 * time.Millisecond
 			}
 			_, err := c.Annotation(t.Context(), testNode, "x")
