@@ -15,6 +15,7 @@ import (
 	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/apt"
 	"github.com/driver-container/driver-container/distros/fetch"
+	"github.com/driver-container/driver-container/distros/repotest"
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/packages"
 	"github.com/driver-container/driver-container/images/progress"
@@ -138,7 +139,7 @@ func TestKernelsErrors(t *testing.T) {
 	if _, err = r.b.Kernels(ctx, place, recipe.Options{}); !errors.Is(err, context.Canceled) {
 		t.Errorf("cancelled: %v", err)
 	}
-	r.Archives["debian12"].Signer = imagetest.NewKey(t)
+	r.Archives["debian12"].Signer = repotest.Key("imagetest", 0)
 	r.Archives["debian12"].Publish()
 	if _, err = r.b.Kernels(t.Context(), place, recipe.Options{}); !errors.Is(err, apt.ErrSignature) {
 		t.Errorf("foreign signature: %v", err)

@@ -13,6 +13,7 @@ import (
 	"github.com/ProtonMail/go-crypto/openpgp"
 	"github.com/ProtonMail/go-crypto/openpgp/clearsign"
 	"github.com/ProtonMail/go-crypto/openpgp/packet"
+	"github.com/driver-container/driver-container/distros/repotest"
 )
 
 // Archive is a package repository. Tests change its fields and publish again.
@@ -97,7 +98,7 @@ func (a *Archive) release(indexes map[string]*strings.Builder) string {
 	for _, c := range a.sys.components {
 		for _, arch := range a.sys.archs {
 			part := c + "/binary-" + arch
-			data := Gzip(a.world.t, []byte(indexes[part].String()))
+			data := repotest.Compress(a.world.t, ".gz", []byte(indexes[part].String()))
 			name := part + "/Packages.gz"
 			a.world.Put(a.dir()+"/dists/"+a.sys.suite+"/"+name, data)
 			sum := sha256.Sum256(data)
