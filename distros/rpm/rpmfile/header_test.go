@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/driver-container/driver-container/distros/rpm/packtest"
 	"github.com/google/go-cmp/cmp"
 )
 
@@ -96,7 +97,7 @@ func TestParseHeaderHostile(t *testing.T) {
 	good := region(t, TagHeaderImmutable, Entry{TagName, TypeString, "hello"}, Entry{TagFileSizes, TypeInt32, []uint32{1, 2}}).Bytes()
 	change := func(at int, value uint32) []byte {
 		b := bytes.Clone(good)
-		copy(b[at:], words(nil, value))
+		copy(b[at:], packtest.Words(nil, value))
 		return b
 	}
 	const first = introSize + indexSize // the entry of the name
@@ -105,9 +106,9 @@ func TestParseHeaderHostile(t *testing.T) {
 		"empty":                   nil,
 		"cut":                     good[:len(good)-1],
 		"rubbish behind":          append(bytes.Clone(good), 0),
-		"no entries":              words(nil, 0, 0),
-		"a billion entries":       words(nil, 1e9, 16),
-		"gigabytes of data":       words(nil, 1, 0xffffffff),
+		"no entries":              packtest.Words(nil, 0, 0),
+		"a billion entries":       packtest.Words(nil, 1e9, 16),
+		"gigabytes of data":       packtest.Words(nil, 1, 0xffffffff),
 		"region: wrong type":      change(introSize+4, 6),
 		"region: wrong count":     change(introSize+12, 15),
 		"region: outside":         change(introSize+8, 1000),
@@ -131,9 +132,9 @@ func TestParseHeaderHostile(t *testing.T) {
 		"two strings in one":      change(first+12, 2),
 		"count too large":         change(first+indexSize+12, 0x7fffffff),
 		"count beyond the region": change(first+indexSize+12, 6),
-		"string does not end":     append(words(nil, 1, 3, 1000, 6, 0, 1), "abc"...),
-		"array does not end":      append(words(nil, 1, 4, 1117, 8, 0, 3), "a\x00b\x00"...),
-		"overlap":                 append(words(nil, 3, 4, 1000, 6, 0, 1, 1001, 6, 0, 1, 1002, 6, 0, 1), "abc\x00"...),
+		"string does not end":     append(packtest.Words(nil, 1, 3, 1000, 6, 0, 1), "abc"...),
+		"array does not end":      append(packtest.Words(nil, 1, 4, 1117, 8, 0, 3), "a\x00b\x00"...),
+		"overlap":                 append(packtest.Words(nil, 3, 4, 1000, 6, 0, 1, 1001, 6, 0, 1, 1002, 6, 0, 1), "abc\x00"...),
 	}
 	for name, in := range tests {
 		if _, err := ParseHeader(in); !errors.Is(err, ErrFormat) {

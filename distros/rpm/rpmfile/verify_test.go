@@ -21,6 +21,8 @@ import (
 	"github.com/ProtonMail/go-crypto/openpgp/armor"
 	"github.com/ProtonMail/go-crypto/openpgp/packet"
 	"github.com/cavaliergopher/rpm"
+	"github.com/driver-container/driver-container/distros/repotest"
+	"github.com/driver-container/driver-container/distros/rpm/packtest"
 )
 
 // day is the creation time of the keys in these tests.
@@ -44,7 +46,7 @@ func TestVerify(t *testing.T) {
 	short, shorts := signer(t, packet.Config{Time: at(day), Algorithm: packet.PubKeyAlgoRSA, RSABits: 1024})
 	expiring, expired := signer(t, packet.Config{Time: at(day), KeyLifetimeSecs: 3600})
 	now := packet.Config{Time: at(day.Add(time.Minute))}
-	single := []item{{path: "/a", body: "x"}}
+	single := []repotest.File{{Name: "a", Body: "x"}}
 	signed := func(e *openpgp.Entity, c packet.Config) recipe {
 		return recipe{items: single, sign: headerSigned(e, c)}
 	}
@@ -56,7 +58,7 @@ func TestVerify(t *testing.T) {
 	}
 	dated := func(e *openpgp.Entity, when time.Time) recipe {
 		return recipe{items: single, sign: func(t testing.TB, header, _ []byte) []Entry {
-			return []Entry{{TagRSAHeader, TypeBinary, signAt(t, e, header, when)}}
+			return []Entry{{TagRSAHeader, TypeBinary, packtest.SignAt(t, e, header, when)}}
 		}}
 	}
 	unbound := func(r recipe) recipe {
@@ -126,22 +128,6 @@ func check(t *testing.T, f *File, keys Keyring, prints []string, want error, wor
 	}
 }
 
-// signAt signs, even if the key is not valid at that time.
-func signAt(t testing.TB, e *openpgp.Entity, data []byte, when time.Time) []byte {
-	t.Helper()
-	s := &packet.Signature{Version: 4, SigType: packet.SigTypeBinary, PubKeyAlgo: e.PrimaryKey.PubKeyAlgo, Hash: crypto.SHA256, CreationTime: when, IssuerKeyId: &e.PrimaryKey.KeyId}
-	h := crypto.SHA256.New()
-	h.Write(data)
-	var b bytes.Buffer
-	if err := s.Sign(h, e.PrivateKey, nil); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Serialize(&b); err != nil {
-		t.Fatal(err)
-	}
-	return b.Bytes()
-}
-
 func textSigned(t *testing.T, e *openpgp.Entity) []byte {
 	t.Helper()
 	var b bytes.Buffer
@@ -161,7 +147,7 @@ func TestVerifySubkey(t *testing.T) {
 	}
 	keys := ring(t, e)
 	sub := e.Subkeys[len(e.Subkeys)-1].PublicKey
-	data := recipe{items: []item{{path: "/a", body: "x"}}, sign: headerSigned(e, packet.Config{Time: at(day.Add(time.Minute)), SigningKeyId: sub.KeyId})}.build(t)
+	data := recipe{items: []repotest.File{{Name: "a", Body: "x"}}, sign: headerSigned(e, packet.Config{Time: at(day.Add(time.Minute)), SigningKeyId: sub.KeyId})}.build(t)
 	for _, prints := range [][]string{nil, {fingerprint(sub)}, keys.Fingerprints()} {
 		check(t, opened(t, data), keys, prints, nil, keys.Fingerprints()[0])
 	}
@@ -181,7 +167,7 @@ func TestVerifyRevoked(t *testing.T) {
 		{packet.NoReason, time.Hour, false},
 	} {
 		e, before := signer(t, packet.Config{Time: at(day)})
-		data := recipe{items: []item{{path: "/a", body: "x"}}, sign: headerSigned(e, packet.Config{Time: at(day.Add(c.signed))})}.build(t)
+		data := recipe{items: []repotest.File{{Name: "a", Body: "x"}}, sign: headerSigned(e, packet.Config{Time: at(day.Add(c.signed))})}.build(t)
 		if err := e.RevokeKey(c.reason, "", &packet.Config{Time: at(day.Add(24 * time.Hour))}); err != nil {
 			t.Fatal(err)
 		}
@@ -224,7 +210,7 @@ func v3Signed(t testing.TB, key *packet.PrivateKey, data []byte, number byte, h 
 func TestVerifyVersion3(t *testing.T) {
 	t.Parallel()
 	e, keys := signer(t, packet.Config{Time: at(day), Algorithm: packet.PubKeyAlgoRSA, RSABits: 2048})
-	single := []item{{path: "/a", body: "x"}}
+	single := []repotest.File{{Name: "a", Body: "x"}}
 	pack := func(change func([]byte) []byte, number byte, h crypto.Hash) []byte {
 		return recipe{items: single, sign: func(t testing.TB, header, _ []byte) []Entry {
 			return []Entry{{TagRSAHeader, TypeBinary, change(v3Signed(t, e.PrivateKey, header, number, h))}}
@@ -256,7 +242,7 @@ func TestVerifyLegacy(t *testing.T) {
 	t.Parallel()
 	e, keys := signer(t, packet.Config{Time: at(day)})
 	c := packet.Config{Time: at(day.Add(time.Hour))}
-	r := recipe{items: []item{{path: "/a", body: "x"}}, compressor: "gzip", drop: []Tag{TagPayloadDigest, TagFileDigestAlgo}, sign: func(t testing.TB, header, payload []byte) []Entry {
+	r := recipe{items: []repotest.File{{Name: "a", Body: "x"}}, compressor: "gzip", drop: []Tag{TagPayloadDigest, TagFileDigestAlgo}, sign: func(t testing.TB, header, payload []byte) []Entry {
 		return []Entry{{SigTagPGP, TypeBinary, sign(t, e, append(slices.Clone(header), payload...), c)}}
 	}}
 	f := opened(t, r.build(t))
