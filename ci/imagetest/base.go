@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 
 	"github.com/driver-container/driver-container/distros"
+	"github.com/driver-container/driver-container/distros/apt/debtest"
 	"github.com/driver-container/driver-container/distros/repotest"
 )
 
@@ -42,25 +43,40 @@ func triplet(arch string) string {
 	return a.Triplet
 }
 
+func (w *World) newArchive(s system) *debtest.Archive {
+	a := debtest.NewArchive(w.t, "/"+s.family, s.suite, s.archs, s.components, w.Put)
+	a.Signer = w.key
+	for _, arch := range s.archs {
+		a.Packages = append(a.Packages, s.toolchain(arch)...)
+		if s.id == "debian12" {
+			a.Packages = append(a.Packages, debianDriver(w.t, NewDriver, arch)...)
+			if arch == "amd64" {
+				a.Packages = append(a.Packages, kernels()...)
+			}
+		}
+	}
+	return a
+}
+
 // toolchain makes the packages of distros.Distro.Toolchain and their dependencies. libc6-dev needs a newer
 // libc6 than the base has.
-func (s system) toolchain(arch string) []Package {
+func (s system) toolchain(arch string) []debtest.Package {
 	d, err := distros.Lookup(s.id)
 	if err != nil {
 		return nil
 	}
 	lib := "lib/" + triplet(arch)
 	newLibc := s.libc + "+u1"
-	deb := func(name, version, fields string, files ...repotest.File) Package {
+	deb := func(name, version, fields string, files ...repotest.File) debtest.Package {
 		files = append(files, repotest.File{Name: "usr/share/doc/" + name + "/copyright", Body: "free\n"},
 			repotest.File{Name: "usr/share/doc/" + name + "/changelog.gz", Body: "old\n"}, repotest.File{Name: "usr/share/man/man1/" + name + ".1.gz", Body: "manual\n"})
 		control := fmt.Sprintf("Package: %s\nVersion: %s\nArchitecture: %s\nMaintainer: Test <test@example.com>\n%sDescription: %s for tests", name, version, arch, fields, name)
-		return Package{Control: control, Files: files}
+		return debtest.Package{Control: control, Files: files}
 	}
 	program := func(name string) repotest.File {
 		return repotest.File{Name: name, Mode: 0o755, Body: string(ELF{Arch: arch, Program: true, Needed: []string{"libc.so.6"}, Note: name}.Bytes())}
 	}
-	list := []Package{
+	list := []debtest.Package{
 		deb("libtirpc3", "1.3.3", "Depends: libc6\n", repotest.File{Name: "usr/" + lib + "/libtirpc.so.3.0.0", Body: string(ELF{Soname: "libtirpc.so.3", Needed: []string{"libc.so.6"}, Arch: arch}.Bytes())},
 			repotest.File{Name: "usr/" + lib + "/libtirpc.so.3", Link: "libtirpc.so.3.0.0"}),
 		deb("cpp", "12", "", program("usr/bin/cpp")),

@@ -5,6 +5,7 @@ import (
 	"debug/elf"
 	"fmt"
 
+	"github.com/driver-container/driver-container/distros/apt/debtest"
 	"github.com/driver-container/driver-container/distros/repotest"
 )
 
@@ -41,13 +42,13 @@ const (
 )
 
 // kernels makes the packages of debian12's kernels.
-func kernels() []Package {
-	pack := func(name, arch, fields string, files ...repotest.File) Package {
-		return Package{
+func kernels() []debtest.Package {
+	pack := func(name, arch, fields string, files ...repotest.File) debtest.Package {
+		return debtest.Package{
 			Control: fmt.Sprintf("Package: %s\nVersion: 6.1.192-2\nArchitecture: %s\n%sDescription: %[1]s for tests", name, arch, fields), Files: files,
 		}
 	}
-	list := []Package{pack("linux-kbuild-6.1", "amd64", "Depends: libc6\n", repotest.File{Name: "usr/lib/linux-kbuild-6.1/scripts/mod/modpost", Body: "program", Mode: 0o755})}
+	list := []debtest.Package{pack("linux-kbuild-6.1", "amd64", "Depends: libc6\n", repotest.File{Name: "usr/lib/linux-kbuild-6.1/scripts/mod/modpost", Body: "program", Mode: 0o755})}
 	for _, release := range []string{Kernel, CloudKernel, OldKernel} {
 		list = append(list, pack("linux-image-"+release, "amd64", "", repotest.File{Name: "boot/vmlinuz-" + release, Body: "kernel"}),
 			pack("linux-headers-"+release, "amd64", "Depends: linux-kbuild-6.1, gcc-12\n",

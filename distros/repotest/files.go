@@ -3,9 +3,12 @@ package repotest
 import (
 	"archive/tar"
 	"bytes"
+	"cmp"
 	"io"
 	"path"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
@@ -15,16 +18,34 @@ import (
 	"sync"
 )
 
-// File is a file of a package, an archive or a system; a symbolic link if Link is set. Mode 0 is 0644.
+// File is a file of a package, an archive or a system; a symbolic link if Link is set, a folder if Name ends in
+// a slash. Mode 0 is the usual one.
 type File struct {
 	Name, Body, Link string
 	Mode             int64
+
+	Type byte  // in tar archives, instead of the one that follows from the name and the link
+	Time int64 // of the last change, in tar archives
 
 	// These are for rpm packages only. Files with the same Inode that is not 0 are hard links of each other; a
 	// ghost is not in the archive. Owner "" is root.
 	Owner, Caps string
 	Inode       uint32
 	Ghost       bool
+}
+
+func (f File) header() *tar.Header {
+	h := &tar.Header{Typeflag: tar.TypeReg, Name: f.Name, Linkname: f.Link, Mode: 0o644, Size: int64(len(f.Body)), ModTime: time.Unix(f.Time, 0), Format: tar.FormatGNU}
+	switch {
+	case f.Type != 0:
+		h.Typeflag = f.Type
+	case f.Link != "":
+		h.Typeflag, h.Mode = tar.TypeSymlink, 0o777
+	case strings.HasSuffix(f.Name, "/"):
+		h.Typeflag, h.Mode = tar.TypeDir, 0o755
+	}
+	h.Mode = cmp.Or(f.Mode, h.Mode)
+	return h
 }
 
 // Failer is the part of a test that Must needs: tests of the packages testing and rapid have it.
@@ -41,24 +62,31 @@ func Must(t Failer, err error) {
 	}
 }
 
-// Tar returns an archive of the files with the directories above them; prefix is put before each name.
-func Tar(t testing.TB, prefix string, files []File) []byte {
+// RawTar returns an archive of the files, with the names as they are.
+func RawTar(t testing.TB, files ...File) []byte {
 	t.Helper()
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)
-	write := func(h tar.Header, body string) {
-		h.Format, h.Size = tar.FormatGNU, int64(len(body))
-		Must(t, w.WriteHeader(&h))
-		_, err := io.WriteString(w, body)
+	for _, f := range files {
+		Must(t, w.WriteHeader(f.header()))
+		_, err := io.WriteString(w, f.Body)
 		Must(t, err)
 	}
+	Must(t, w.Close())
+	return b.Bytes()
+}
+
+// Tar returns an archive of the files with the directories above them; prefix is put before each name.
+func Tar(t testing.TB, prefix string, files []File) []byte {
+	t.Helper()
+	var all []File
 	done := map[string]bool{".": true, "/": true}
 	var parents func(dir string)
 	parents = func(dir string) {
 		if !done[dir] {
 			done[dir] = true
 			parents(path.Dir(dir))
-			write(tar.Header{Typeflag: tar.TypeDir, Name: prefix + dir + "/", Mode: 0o755}, "")
+			all = append(all, File{Name: prefix + dir + "/"})
 		}
 	}
 	for _, f := range files {
@@ -66,17 +94,10 @@ func Tar(t testing.TB, prefix string, files []File) []byte {
 			parents(path.Dir(f.Name))
 			done[f.Name] = true
 		}
-		h := tar.Header{Typeflag: tar.TypeReg, Name: prefix + f.Name, Mode: f.Mode, Linkname: f.Link}
-		if f.Mode == 0 {
-			h.Mode = 0o644
-		}
-		if f.Link != "" {
-			h.Typeflag, h.Mode = tar.TypeSymlink, 0o777
-		}
-		write(h, f.Body)
+		f.Name = prefix + f.Name
+		all = append(all, f)
 	}
-	Must(t, w.Close())
-	return b.Bytes()
+	return RawTar(t, all...)
 }
 
 // gzips are compressors for reuse: tests compress hundreds of small files, and each compressor takes a
