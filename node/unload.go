@@ -130,17 +130,13 @@ func (n *Node) removeInTree(ctx context.Context, names []string) {
 // checkFiles returns an error if the module files of an earlier instance have changed since it loaded them.
 func checkFiles(modules []status.Module) error {
 	for _, m := range modules {
-		if err := checkFile(m); err != nil {
+		sum, _, err := kbuild.Digest(m.File)
+		switch {
+		case err != nil:
 			return err
+		case sum != m.SHA256:
+			return fmt.Errorf("%s has sha256 %s, it had %s when it was verified; remove it and start again", m.File, sum, m.SHA256)
 		}
 	}
 	return nil
-}
-
-func checkFile(m status.Module) error {
-	sum, _, err := kbuild.Digest(m.File)
-	if err == nil && sum != m.SHA256 {
-		err = fmt.Errorf("%s has sha256 %s, it had %s when it was verified; remove it and start again", m.File, sum, m.SHA256)
-	}
-	return err
 }
