@@ -96,19 +96,16 @@ func (n *Node) removeNodes(nodes []devices.Node) {
 // putBack loads removed modules again, the lowest one first. For modules that are not ours there is only a
 // warning: their files are not known.
 func (n *Node) putBack(ctx context.Context, d status.Driver, removed []string) error {
-	var again []status.Module
-	for _, m := range d.Modules {
-		if slices.Contains(removed, m.Name) {
-			again = append(again, m)
-		}
-	}
 	for _, name := range removed {
 		if !slices.ContainsFunc(d.Modules, func(m status.Module) bool { return m.Name == name }) {
 			n.warn("module %s, which stood on the driver, was removed before the kernel refused another one; whoever loaded it must load it again", name)
 		}
 	}
 	var errs []error
-	for _, m := range again {
+	for _, m := range d.Modules {
+		if !slices.Contains(removed, m.Name) {
+			continue
+		}
 		if err := n.insertOne(ctx, m); err != nil {
 			errs = append(errs, fmt.Errorf("load %s again: %w", m.Name, err))
 		}

@@ -75,7 +75,7 @@ func (p *program) serve(ctx, patience context.Context, cfg node.Config, reports 
 	}
 	n, err := p.node(cfg, o)
 	if err != nil {
-		if werr := node.WriteTermination(cfg.Termination, err); werr != nil {
+		if werr := status.WriteTermination(cfg.Termination, err); werr != nil {
 			p.log().Warn("no termination message", "error", werr)
 		}
 		return err

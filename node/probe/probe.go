@@ -11,6 +11,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 )
@@ -39,6 +40,13 @@ type Device struct {
 	PCI         string   `json:"pci"`
 	Memory      *Memory  `json:"memory,omitempty"`
 	Utilization *float64 `json:"utilization,omitempty"` // 0 to 1: share of the last sample period in which something ran
+}
+
+// At reports whether the device has a PCI address. The domain of an address is written with four or eight
+// digits.
+func (d Device) At(address string) bool {
+	trim := func(s string) string { return strings.TrimLeft(strings.ToLower(s), "0") }
+	return trim(d.PCI) == trim(address)
 }
 
 // Memory of a GPU, in bytes.
