@@ -61,8 +61,8 @@ Without a command it prints this text; with --accept-license alone it does what 
 	root.AddCommand(p.initCommand(patience), p.probeCommand(), p.statusCommand(), p.waitReadyCommand(), p.preflightCommand(),
 		p.compileCommand(), p.unloadCommand(patience), p.holdersCommand(), p.reloadPeermemCommand(), p.probePeermemCommand(), p.versionCommand())
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
-		if err := fromEnvironment(cmd.Flags(), p.env); err != nil {
-			return err
+		if err := envNames.Set(cmd.Flags(), p.env); err != nil {
+			return usageError{err}
 		}
 		if p.logFormat != "text" && p.logFormat != "json" {
 			return usageError{fmt.Errorf("--log-format is %q; it must be text or json", p.logFormat)}
