@@ -214,7 +214,7 @@ func TestHoldersForReal(t *testing.T) {
 		if line, err := bufio.NewReader(out).ReadString('\n'); line != "ready\n" {
 			t.Fatalf("the child said %q: %v", line, err)
 		}
-		found, err := s.process(t.Context(), cmd.Process.Pid, table)
+		found, err := s.scanProcess(t.Context(), cmd.Process.Pid, table)
 		if module, ok := found["/dev/zero"]; err != nil || !ok || module != "zero" {
 			maps, _ := os.ReadFile("/proc/" + strconv.Itoa(cmd.Process.Pid) + "/maps")
 			t.Errorf("%s: found %v, %v; want /dev/zero\n%s", how, found, err, maps)

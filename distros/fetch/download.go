@@ -22,7 +22,7 @@ func (c *Client) download(ctx context.Context, u *url.URL, f File, progress Prog
 	if err != nil || part == nil {
 		return err == nil, err
 	}
-	if f.Size > 0 && part.size > f.Size || part.size > 0 && part.origin.URL != display(u) {
+	if f.Size > 0 && part.size > f.Size || part.size > 0 && part.origin.URL != redactURL(u) {
 		if err := part.restart(origin{}); err != nil {
 			return false, errors.Join(err, part.file.Close())
 		}
@@ -55,7 +55,7 @@ func (c *Client) download(ctx context.Context, u *url.URL, f File, progress Prog
 func (c *Client) mismatch(u *url.URL, f File, part *partial, announced int64) error {
 	want, got := part.sums.compare(f)
 	e := &MismatchError{
-		URL: display(u), Want: want, Got: got,
+		URL: redactURL(u), Want: want, Got: got,
 		WantSize: f.Size, GotSize: max(part.size, announced),
 	}
 	e.Kept = part.reject(c.Store, u.Path)
@@ -77,7 +77,7 @@ func (c *Client) copyLocal(ctx context.Context, u *url.URL, f File, progress Pro
 		return fmt.Errorf("not a regular file: %w", fs.ErrInvalid)
 	}
 	if f.Size > 0 && fi.Size() != f.Size {
-		return &MismatchError{URL: display(u), Want: f.key(), Got: "not read", WantSize: f.Size, GotSize: fi.Size()}
+		return &MismatchError{URL: redactURL(u), Want: f.key(), Got: "not read", WantSize: f.Size, GotSize: fi.Size()}
 	}
 	w, err := c.Store.Create()
 	if err != nil {
@@ -90,14 +90,14 @@ func (c *Client) copyLocal(ctx context.Context, u *url.URL, f File, progress Pro
 	}
 	if want, got := w.sums.compare(f); want != got {
 		// Not kept: the file is on this machine, where people can inspect it.
-		return &MismatchError{URL: display(u), Want: want, Got: got, WantSize: f.Size, GotSize: w.size}
+		return &MismatchError{URL: redactURL(u), Want: want, Got: got, WantSize: f.Size, GotSize: w.size}
 	}
 	_, _, err = w.Commit()
 	return err
 }
 
-// copyCtx copies until the end or until ctx ends, and calls tell with the number of bytes after each piece.
-func copyCtx(ctx context.Context, w io.Writer, r io.Reader, tell func(int64)) error {
+// copyCtx copies until the end or until ctx ends, and calls progress with the number of bytes after each piece.
+func copyCtx(ctx context.Context, w io.Writer, r io.Reader, progress func(int64)) error {
 	buf := make([]byte, 256<<10)
 	var done int64
 	for {
@@ -110,7 +110,7 @@ func copyCtx(ctx context.Context, w io.Writer, r io.Reader, tell func(int64)) er
 				return err
 			}
 			done += int64(n)
-			tell(done)
+			progress(done)
 		}
 		if errors.Is(err, io.EOF) {
 			return nil

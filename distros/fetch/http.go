@@ -41,7 +41,7 @@ func (c *Client) client() *http.Client {
 func (c *Client) request(ctx context.Context, u *url.URL) (*http.Request, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), http.NoBody)
 	if err != nil {
-		return nil, bare(err)
+		return nil, unwrapURLError(err)
 	}
 	agent := c.UserAgent
 	if agent == "" {
@@ -89,7 +89,7 @@ func (w *watch) explain(err error) error {
 	if w.stalled.Load() {
 		return fmt.Errorf("%w (%v)", errStalled, w.limit)
 	}
-	return bare(err)
+	return unwrapURLError(err)
 }
 
 func (w *watch) reader(r io.Reader) io.Reader { return watchedReader{r, w} }
@@ -108,7 +108,7 @@ func (r watchedReader) Read(p []byte) (int, error) {
 }
 
 func statusError(resp *http.Response, u *url.URL) *StatusError {
-	return &StatusError{URL: display(u), Code: resp.StatusCode, retryAfter: RetryAfter(resp)}
+	return &StatusError{URL: redactURL(u), Code: resp.StatusCode, retryAfter: RetryAfter(resp)}
 }
 
 // permanent reports whether another attempt is pointless: local errors, certificates, and answers that mean
@@ -129,7 +129,7 @@ func permanent(err error) bool {
 // retry calls try until it succeeds, cannot succeed, or has failed too often in a row without progress. It
 // honours Retry-After. It returns network errors as ErrUnreachable with the host, and those of ctx and of
 // this machine unchanged.
-func (c *Client) retry(ctx context.Context, u *url.URL, try func(context.Context) (ahead bool, err error)) error {
+func (c *Client) retry(ctx context.Context, u *url.URL, try func(context.Context) (progressed bool, err error)) error {
 	attempts, backoff := c.Attempts, c.Backoff
 	if attempts <= 0 {
 		attempts = defaultAttempts

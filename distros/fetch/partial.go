@@ -73,7 +73,7 @@ func (c *Client) lockPartial(ctx context.Context, f File) (*partial, error) {
 		}
 		if time.Since(lastGrowth) > c.stall()+c.stall()/2 {
 			if slot++; slot == partialSlots {
-				return nil, fmt.Errorf("%d other processes download to %s and none gets ahead: %w", slot, path, ErrUnreachable)
+				return nil, fmt.Errorf("%d other processes download to %s and none makes progress: %w", slot, path, ErrUnreachable)
 			}
 			lastSize, lastGrowth = -1, time.Now()
 			continue

@@ -124,14 +124,14 @@ func withEntry(index *v1.IndexManifest, d v1.Descriptor, tag string) *v1.IndexMa
 // layoutBlob writes a blob unless an intact copy exists.
 func layoutBlob(ctx context.Context, dir string, b Blob) error {
 	path := filepath.Join(dir, b.Desc.Digest.Hex)
-	if sound(ctx, path, b.Desc) {
+	if intact(ctx, path, b.Desc) {
 		return nil
 	}
 	return writeFile(path, func(w io.Writer) error { return b.copy(ctx, w) })
 }
 
-// sound reports whether a file has the content of the descriptor.
-func sound(ctx context.Context, path string, d v1.Descriptor) bool {
+// intact reports whether a file has the content of the descriptor.
+func intact(ctx context.Context, path string, d v1.Descriptor) bool {
 	fi, err := os.Lstat(path)
 	if err != nil || !fi.Mode().IsRegular() || fi.Size() != d.Size {
 		return false

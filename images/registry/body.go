@@ -91,7 +91,7 @@ func (u *uploadBody) finish() {
 	_ = u.Close() // opened for reading
 }
 
-// verdict compares the sent bytes with the digest. The push calls it before it closes the upload.
+// checkDigest compares the sent bytes with the digest. The push calls it before it closes the upload.
 func (u *uploadBody) Verdict() error {
 	u.mu.Lock()
 	defer u.mu.Unlock()

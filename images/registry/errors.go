@@ -67,14 +67,14 @@ func (e *StatusError) Is(target error) bool {
 // errPlain refuses to send credentials and content unencrypted.
 var errPlain = errors.New("plain HTTP is allowed only for loopback addresses and with --insecure-registry")
 
-// said replaces the text of an error, which may have a URL with a token, and keeps the error for errors.As.
-type said struct {
+// redactedError replaces the text of an error, which may have a URL with a token, and keeps the error for errors.As.
+type redactedError struct {
 	text string
 	err  error
 }
 
-func (e *said) Error() string { return e.text }
-func (e *said) Unwrap() error { return e.err }
+func (e *redactedError) Error() string { return e.text }
+func (e *redactedError) Unwrap() error { return e.err }
 
 // itemError says which blob or manifest an error is about.
 type itemError struct {
@@ -133,7 +133,7 @@ func explain(op, host string, err error) error {
 	if errors.As(err, &item) {
 		text = item.item + ": " + text
 	}
-	return &said{text: text, err: err}
+	return &redactedError{text: text, err: err}
 }
 
 func verb(op string) string {

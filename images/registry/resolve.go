@@ -48,7 +48,7 @@ func (p *pull) Top(ctx context.Context) (oci.Manifest, error) {
 		return p.byDigest(ctx, h)
 	}
 	var got oci.Manifest
-	err := p.each(ctx, func(s *session, attempts int) error {
+	err := p.tryEndpoints(ctx, func(s *session, attempts int) error {
 		return p.try(ctx, attempts, p.limits.request, func(ctx context.Context) (err error) {
 			got, err = p.resolveTag(ctx, s)
 			return err
@@ -85,7 +85,7 @@ func (p *pull) byDigest(ctx context.Context, h v1.Hash) (oci.Manifest, error) {
 		return oci.Manifest{}, p.offline()
 	}
 	var got oci.Manifest
-	err := p.each(ctx, func(s *session, attempts int) error {
+	err := p.tryEndpoints(ctx, func(s *session, attempts int) error {
 		return p.try(ctx, attempts, p.limits.request, func(ctx context.Context) (err error) {
 			got, err = p.fetchManifest(ctx, s, h.String(), h)
 			return err

@@ -49,7 +49,7 @@ func (p *push) upload(ctx context.Context, b oci.Blob, location string) error {
 		}
 		p.resume(ctx, b, &t)
 		if t.location == "" { // perhaps only the answer to the last request was lost
-			if there, headErr := p.hasBlob(ctx, b.Desc.Digest); headErr == nil && there {
+			if exists, headErr := p.hasBlob(ctx, b.Desc.Digest); headErr == nil && exists {
 				return true, nil
 			}
 		}

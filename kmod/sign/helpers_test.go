@@ -77,5 +77,5 @@ func pemOf(label string, der []byte) []byte {
 }
 
 func signed(module, der []byte) []byte {
-	return append(append([]byte{}, module...), tail(der)...)
+	return append(append([]byte{}, module...), signatureBytes(der)...)
 }

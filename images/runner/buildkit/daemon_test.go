@@ -167,7 +167,7 @@ func (d *testDaemon) processes(t *testing.T) []int {
 // pool opens a pool and closes it at the end of the test.
 func pool(t *testing.T, addresses ...string) *Pool {
 	t.Helper()
-	p, err := New(t.Context(), Options{Addresses: addresses, Work: t.TempDir(), Say: func(line string) { t.Log(line) }})
+	p, err := New(t.Context(), Options{Addresses: addresses, Work: t.TempDir(), OnLine: func(line string) { t.Log(line) }})
 	if err != nil {
 		t.Fatal(err)
 	}

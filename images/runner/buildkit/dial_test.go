@@ -33,8 +33,8 @@ func TestAddresses(t *testing.T) {
 		"unix://run/buildkit.sock":   "no absolute path",
 		"unix://":                    "no absolute path",
 		"tcp://builder":              "no port",
-		"tcp://:1234":                "names nobody",
-		"kube-pod://":                "names nobody",
+		"tcp://:1234":                "has no name",
+		"kube-pod://":                "has no name",
 		"tcp://builder:12%34":        "cannot be read",
 	} {
 		_, err := checkAddress(address)

@@ -91,7 +91,7 @@ func fakes(t *testing.T, list ...*fake) *Pool {
 	for i, f := range list {
 		p.add(string(rune('a'+i)), f)
 	}
-	if err := p.ask(t.Context()); err != nil {
+	if err := p.probeAll(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
@@ -108,12 +108,12 @@ func someStep(t *testing.T, arch string) runner.Step {
 }
 
 func lost(name string) func(context.Context) error {
-	return func(context.Context) error { return &troubleError{address: name, err: errors.New("EOF")} }
+	return func(context.Context) error { return &daemonError{address: name, err: errors.New("EOF")} }
 }
 
 func full(name string) func(context.Context) error {
 	return func(context.Context) error {
-		return &troubleError{address: name, full: true, err: errors.New("ENOSPC")}
+		return &daemonError{address: name, full: true, err: errors.New("ENOSPC")}
 	}
 }
 
@@ -211,7 +211,7 @@ func TestPoolRest(t *testing.T) {
 		b.do, b.down = lost("b"), errors.New("b is gone")
 		again() // b is lost, a is alive after all
 		check("the last one", 2, 3)
-		time.Sleep(leaveOut + time.Second)
+		time.Sleep(suspension + time.Second)
 		b.do = nil
 		again()
 		check("a is the first of two", 3, 3)
@@ -265,7 +265,7 @@ func TestPoolCancel(t *testing.T) {
 		a, b := amd64(), amd64()
 		a.do = func(ctx context.Context) error {
 			<-ctx.Done()
-			return &troubleError{address: "a", err: context.Cause(ctx)}
+			return &daemonError{address: "a", err: context.Cause(ctx)}
 		}
 		p := fakes(t, a, b)
 		ctx, cancel := context.WithCancelCause(t.Context())
@@ -315,7 +315,7 @@ func TestPoolAsk(t *testing.T) {
 		err  bool
 	}{{[]bool{false, false}, 0, false}, {[]bool{true, false}, 1, false}, {[]bool{true, true}, 0, true}} {
 		var lines []string
-		p := newPool(Options{Say: func(line string) { lines = append(lines, line) }})
+		p := newPool(Options{OnLine: func(line string) { lines = append(lines, line) }})
 		for i, down := range c.down {
 			f := amd64()
 			if down {
@@ -323,7 +323,7 @@ func TestPoolAsk(t *testing.T) {
 			}
 			p.add(fmt.Sprint(i), f)
 		}
-		err := p.ask(t.Context())
+		err := p.probeAll(t.Context())
 		if (err != nil) != c.err || len(lines) != c.says {
 			t.Errorf("%v: %v, said %q", c.down, err, lines)
 		}

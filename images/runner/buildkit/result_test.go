@@ -101,8 +101,8 @@ func TestResultRefused(t *testing.T) {
 		"file as folder":    {archive(t, file("l", "1"), file("l/x", "2")), "l"},
 		"long path":         {archive(t, file(strings.Repeat("x/", 600)+"y", "2")), "a path of"},
 		"no archive":        {bytes.Repeat([]byte("x"), 4096), "tar"},
-		"cut in a file":     {whole[:1000], errCut.Error()},
-		"cut in a header":   {whole[:100], errCut.Error()},
+		"cut in a file":     {whole[:1000], errIncomplete.Error()},
+		"cut in a header":   {whole[:100], errIncomplete.Error()},
 		"cut before an end": {whole[:2560], ""},
 	} {
 		dir := t.TempDir()
@@ -118,7 +118,7 @@ func TestResultEnds(t *testing.T) {
 	noLeaks(t)
 	dir := t.TempDir()
 	r := newResult(dir)
-	if err := r.close(); !errors.Is(err, errCut) {
+	if err := r.close(); !errors.Is(err, errIncomplete) {
 		t.Errorf("nothing came: %v", err)
 	}
 	if _, err := r.open(); err == nil {
@@ -135,7 +135,7 @@ func TestResultEnds(t *testing.T) {
 	if _, err := w.Write(archive(t, file("a", strings.Repeat("x", 2000)))[:1000]); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.close(); !errors.Is(err, errCut) {
+	if err := r.close(); !errors.Is(err, errIncomplete) {
 		t.Errorf("stopped in the middle: %v", err)
 	}
 	if _, err := w.Write([]byte("more")); err == nil {
@@ -234,7 +234,7 @@ func TestExplain(t *testing.T) {
 	} {
 		r := &remote{address: "unix:///x"}
 		err := r.explain(t.Context(), runner.Step{Name: "s"}, &output{lines: runner.NewLines(nil)}, c.err)
-		var trouble *troubleError
+		var trouble *daemonError
 		if !errors.As(err, &trouble) || trouble.full != c.full || !strings.Contains(err.Error(), "unix:///x") {
 			t.Errorf("%v: %v", c.err, err)
 		}

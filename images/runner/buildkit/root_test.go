@@ -125,7 +125,7 @@ func TestStore(t *testing.T) {
 	}
 	var told []string
 	sp := &spool{dir: t.TempDir()}
-	s := &store{root: mustRoot(t, "amd64", l, f), spool: sp, tell: func(line string) { told = append(told, line) }, told: map[digest.Digest]bool{}}
+	s := &store{root: mustRoot(t, "amd64", l, f), spool: sp, notify: func(line string) { told = append(told, line) }, told: map[digest.Digest]bool{}}
 	want := map[digest.Digest][]byte{}
 	for _, layer := range []v1.Layer{l.Layer, f.Layer} {
 		sum, _ := layer.Digest()
@@ -180,7 +180,7 @@ func TestStore(t *testing.T) {
 func TestSpoolDamaged(t *testing.T) {
 	t.Parallel()
 	l := &streamed{Layer: runnertest.Layer(t, "a = 1"), bytes: []byte("something else")}
-	s := &store{root: mustRoot(t, "amd64", l), spool: &spool{dir: t.TempDir()}, tell: func(string) {}, told: map[digest.Digest]bool{}}
+	s := &store{root: mustRoot(t, "amd64", l), spool: &spool{dir: t.TempDir()}, notify: func(string) {}, told: map[digest.Digest]bool{}}
 	sum, _ := l.Digest()
 	desc := ocispecs.Descriptor{Digest: digest.Digest(sum.String())}
 	if _, err := s.ReaderAt(t.Context(), desc); err == nil || !strings.Contains(err.Error(), sum.String()) {
