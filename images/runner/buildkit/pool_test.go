@@ -91,9 +91,7 @@ func fakes(t *testing.T, list ...*fake) *Pool {
 	for i, f := range list {
 		p.add(string(rune('a'+i)), f)
 	}
-	if err := p.probeAll(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, p.probeAll(t.Context()))
 	t.Cleanup(func() {
 		if err := p.Close(); err != nil {
 			t.Error(err)
@@ -176,9 +174,7 @@ func TestPoolOutcomes(t *testing.T) {
 func names(t *testing.T, dir string) []os.DirEntry {
 	t.Helper()
 	list, err := os.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return list
 }
 
@@ -192,9 +188,7 @@ func TestPoolRest(t *testing.T) {
 		s := someStep(t, "amd64")
 		again := func() {
 			t.Helper()
-			if err := p.Run(t.Context(), s, t.TempDir(), nil); err != nil {
-				t.Fatal(err)
-			}
+			must(t, p.Run(t.Context(), s, t.TempDir(), nil))
 		}
 		check := func(what string, want ...int) {
 			t.Helper()
@@ -297,9 +291,7 @@ func TestPoolSay(t *testing.T) {
 	a, b := amd64(), amd64()
 	a.do = lost("a")
 	var lines []string
-	if err := fakes(t, a, b).Run(t.Context(), someStep(t, "amd64"), t.TempDir(), func(line string) { lines = append(lines, line) }); err != nil {
-		t.Fatal(err)
-	}
+	must(t, fakes(t, a, b).Run(t.Context(), someStep(t, "amd64"), t.TempDir(), func(line string) { lines = append(lines, line) }))
 	want := []string{"started", "buildkitd at a was lost while it worked: EOF", "started"}
 	if d := cmp.Diff(want, lines); d != "" {
 		t.Errorf("lines (-want +got):\n%s", d)

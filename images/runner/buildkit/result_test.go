@@ -34,16 +34,12 @@ func archive(t testing.TB, list ...tar.Header) []byte {
 			content, h.Linkname = h.Linkname, ""
 			h.Size = int64(len(content))
 		}
-		if err := w.WriteHeader(&h); err != nil {
-			t.Fatal(err)
-		}
+		must(t, w.WriteHeader(&h))
 		if _, err := io.WriteString(w, content); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, w.Close())
 	return b.Bytes()
 }
 
@@ -74,9 +70,7 @@ func TestResult(t *testing.T) {
 		tar.Header{Name: "d", Typeflag: tar.TypeDir, Mode: 0o700},
 		file("d/a", "1"), file("e/f/b", "2"),
 		tar.Header{Name: "twin", Typeflag: tar.TypeLink, Linkname: "d/a"}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if d := cmp.Diff(map[string]string{"d/": "", "d/a": "1", "e/": "", "e/f/": "", "e/f/b": "2", "twin": "1"}, runnertest.Files(t, dir)); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
 	}
@@ -126,9 +120,7 @@ func TestResultEnds(t *testing.T) {
 	}
 	r = newResult(dir)
 	w, err := r.open()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if _, err := r.open(); err == nil {
 		t.Error("a second result")
 	}
@@ -151,9 +143,7 @@ func FuzzUnpack(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		top := t.TempDir()
 		dir := filepath.Join(top, "result")
-		if err := os.Mkdir(dir, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Mkdir(dir, 0o755))
 		_ = unpack(bytes.NewReader(b), dir)
 		if list, _ := os.ReadDir(top); len(list) != 1 {
 			t.Errorf("it wrote outside: %v", list)
