@@ -62,8 +62,7 @@ func TestInsertDepsRefused(t *testing.T) {
 	k.refuse["cec"] = unix.EKEYREJECTED
 	k.log["cec"] = "3,9,9,-;Loading of unsigned module is rejected\n"
 	inserted, _, err := k.s.insertDeps(t.Context(), testRelease, []string{moduleRoot(t)}, []string{"drm_kms_helper"}, k.load)
-	var refused *RefusedError
-	if !errors.As(err, &refused) || refused.Module != "cec" || !slices.Equal(inserted, []string{"drm"}) {
+	if refused, ok := errors.AsType[*RefusedError](err); !ok || refused.Module != "cec" || !slices.Equal(inserted, []string{"drm"}) {
 		t.Errorf("insertDeps = %q, %v; want drm loaded and cec refused", inserted, err)
 	}
 	if _, _, err := k.s.insertDeps(t.Context(), testRelease, []string{moduleRoot(t)}, []string{"gone"}, k.load); !errors.Is(err, fs.ErrNotExist) {

@@ -65,7 +65,7 @@ func TestReadInfoRefuses(t *testing.T) {
 		"empty": nil, "text": []byte("#!/bin/sh\n"), "half": good[:len(good)/2], "shared object": shared, "table beyond": far,
 		"table too long": many, "other section": elfOf(".text", []byte("x")), "no vermagic": moduleOf("name=x"),
 		"gzip of text": repotest.Compress(t, ".gz", []byte("hello")),
-		"cut gzip": repotest.Compress(t, ".gz", good)[:40], "cut xz": repotest.Compress(t, ".xz", good)[:60],
+		"cut gzip":     repotest.Compress(t, ".gz", good)[:40], "cut xz": repotest.Compress(t, ".xz", good)[:60],
 		"cut zstd": repotest.Compress(t, ".zst", good)[:40],
 	} {
 		path := filepath.Join(t.TempDir(), "x.ko")
@@ -157,8 +157,7 @@ func TestCheckParams(t *testing.T) {
 	for name, nearest := range map[string]string{"NVreg_EnableMSl": "NVreg_EnableMSI", "nvreg_enablemsi": "NVreg_EnableMSI",
 		"EnableMSI": "NVreg_EnableMSI", "NVreg_ModifyDeviceFile": "NVreg_ModifyDeviceFiles", "something_else": ""} {
 		err := info.CheckParams([]string{"NVreg_EnableMSI=0", name + "=1"})
-		var unknown *UnknownParamError
-		if !errors.As(err, &unknown) || unknown.Name != name || unknown.Nearest != nearest || unknown.Module != "nvidia" {
+		if unknown, ok := errors.AsType[*UnknownParamError](err); !ok || unknown.Name != name || unknown.Nearest != nearest || unknown.Module != "nvidia" {
 			t.Errorf("CheckParams(%s) = %#v; want nearest %q", name, err, nearest)
 		}
 	}

@@ -96,7 +96,7 @@ func (c *Client) have(f File) bool {
 func parseURL(raw string) (*url.URL, error) {
 	u, err := url.Parse(raw)
 	if err != nil {
-		return nil, fmt.Errorf("download: not a URL: %w", unwrapURLError(err)) // bare: the text of url.Parse has the password
+		return nil, fmt.Errorf("download: not a URL: %w", unwrapURLError(err)) // the text of url.Parse has the password
 	}
 	switch {
 	case u.Scheme == "file" && (u.Host == "" || u.Host == "localhost") && u.Path != "":

@@ -85,7 +85,7 @@ func (c *Client) copyLocal(ctx context.Context, u *url.URL, f File, progress Pro
 	}
 	defer w.Close() //nolint:errcheck // discards; after Commit a no-op
 	w.sums = newSums(f)
-	if err := copyCtx(ctx, w, src, func(n int64) { progress(n, fi.Size()) }); err != nil {
+	if err := Copy(ctx, w, src, func(n int64) { progress(n, fi.Size()) }); err != nil {
 		return err
 	}
 	if want, got := w.sums.compare(f); want != got {
@@ -96,8 +96,9 @@ func (c *Client) copyLocal(ctx context.Context, u *url.URL, f File, progress Pro
 	return err
 }
 
-// copyCtx copies until the end or until ctx ends, and calls progress with the number of bytes after each piece.
-func copyCtx(ctx context.Context, w io.Writer, r io.Reader, progress func(int64)) error {
+// Copy copies until the end or until ctx ends, and calls progress, if there is one, with the number of bytes after
+// each piece.
+func Copy(ctx context.Context, w io.Writer, r io.Reader, progress func(int64)) error {
 	buf := make([]byte, 256<<10)
 	var done int64
 	for {
@@ -109,8 +110,9 @@ func copyCtx(ctx context.Context, w io.Writer, r io.Reader, progress func(int64)
 			if _, err := w.Write(buf[:n]); err != nil {
 				return err
 			}
-			done += int64(n)
-			progress(done)
+			if done += int64(n); progress != nil {
+				progress(done)
+			}
 		}
 		if errors.Is(err, io.EOF) {
 			return nil

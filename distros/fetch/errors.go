@@ -93,8 +93,7 @@ func redactURL(u *url.URL) string {
 
 // unwrapURLError removes the wrapper of net/http, which repeats the URL with its secrets.
 func unwrapURLError(err error) error {
-	var ue *url.Error
-	if errors.As(err, &ue) {
+	if ue, ok := errors.AsType[*url.Error](err); ok {
 		return ue.Err
 	}
 	return err

@@ -328,8 +328,7 @@ func TestGetFile(t *testing.T) {
 	url := "file://" + strings.ReplaceAll(path, " ", "%20")
 	for _, size := range []int64{5, 0} {
 		_, _, err := c.Get(t.Context(), File{URL: url, SHA256: digest(nil), Size: size}, nil)
-		var e *MismatchError
-		if !errors.As(err, &e) {
+		if _, ok := errors.AsType[*MismatchError](err); !ok {
 			t.Errorf("size %d: Get = %v; want a MismatchError", size, err)
 		}
 		checkEmpty(t, c.Store, tmpDir)

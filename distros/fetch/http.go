@@ -1,6 +1,7 @@
 package fetch
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -43,21 +44,14 @@ func (c *Client) request(ctx context.Context, u *url.URL) (*http.Request, error)
 	if err != nil {
 		return nil, unwrapURLError(err)
 	}
-	agent := c.UserAgent
-	if agent == "" {
-		agent = "driver-build"
-	}
-	req.Header.Set("User-Agent", agent)
+	req.Header.Set("User-Agent", cmp.Or(c.UserAgent, "driver-build"))
 	// Without this, net/http requests gzip and unpacks it: sizes and ranges would count other bytes.
 	req.Header.Set("Accept-Encoding", "identity")
 	return req, nil
 }
 
 func (c *Client) stall() time.Duration {
-	if c.Stall > 0 {
-		return c.Stall
-	}
-	return defaultStall
+	return cmp.Or(max(c.Stall, 0), defaultStall)
 }
 
 // watch ends a request when nothing has arrived for a while: no header, or no further byte of the body.
@@ -130,14 +124,7 @@ func permanent(err error) bool {
 // honours Retry-After. It returns network errors as ErrUnreachable with the host, and those of ctx and of
 // this machine unchanged.
 func (c *Client) retry(ctx context.Context, u *url.URL, try func(context.Context) (progressed bool, err error)) error {
-	attempts, backoff := c.Attempts, c.Backoff
-	if attempts <= 0 {
-		attempts = defaultAttempts
-	}
-	if backoff <= 0 {
-		backoff = defaultBackoff
-	}
-	tries, err := Retry{attempts, backoff, permanent}.Do(ctx, try)
+	tries, err := Retry{cmp.Or(max(c.Attempts, 0), defaultAttempts), cmp.Or(max(c.Backoff, 0), defaultBackoff), permanent}.Do(ctx, try)
 	if err == nil || ctx.Err() != nil {
 		return err
 	}
@@ -145,16 +132,14 @@ func (c *Client) retry(ctx context.Context, u *url.URL, try func(context.Context
 }
 
 func giveUp(err error, u *url.URL, tries int) error {
-	var local *localError
-	if errors.As(err, &local) {
+	if _, ok := errors.AsType[*localError](err); ok {
 		return err
 	}
 	after := ""
 	if tries > 1 {
 		after = fmt.Sprintf(" after %d tries", tries)
 	}
-	var status *StatusError
-	if errors.As(err, &status) { // it is reachable, but an ErrUnreachable nevertheless
+	if _, ok := errors.AsType[*StatusError](err); ok { // it is reachable, but an ErrUnreachable nevertheless
 		return fmt.Errorf("%s%s: %w", u.Host, after, err)
 	}
 	return fmt.Errorf("%s %w%s: %w", u.Host, ErrUnreachable, after, err)

@@ -77,7 +77,7 @@ func (c *Client) importFrom(ctx context.Context, r io.Reader, name string, total
 		return "", 0, &localError{err}
 	}
 	defer w.Close() //nolint:errcheck // discards; after Commit a no-op
-	if err := copyCtx(ctx, w, io.LimitReader(r, limit+1), func(n int64) { p(n, total) }); err != nil {
+	if err := Copy(ctx, w, io.LimitReader(r, limit+1), func(n int64) { p(n, total) }); err != nil {
 		return "", 0, err
 	}
 	if w.size > limit {

@@ -98,7 +98,7 @@ func loadPartial(ctx context.Context, file *os.File, f File) (*partial, error) {
 		p.origin = origin{}
 		return p, closeOn(p.restart(origin{}), file)
 	}
-	err = copyCtx(ctx, p.sums, file, func(n int64) { p.size = n })
+	err = Copy(ctx, p.sums, file, func(n int64) { p.size = n })
 	return p, closeOn(err, file)
 }
 

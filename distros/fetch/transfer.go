@@ -66,7 +66,7 @@ func (c *Client) attempt(ctx context.Context, u *url.URL, f File, part *partial,
 	progress(part.size, max(total, f.Size))
 	start := part.size
 	body := io.LimitReader(watch.reader(resp.Body), limit-part.size)
-	err = copyCtx(ctx, part, body, func(n int64) { progress(start+n, max(total, f.Size)) })
+	err = Copy(ctx, part, body, func(n int64) { progress(start+n, max(total, f.Size)) })
 	switch {
 	case err != nil:
 		return total, watch.explain(err)

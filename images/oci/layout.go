@@ -15,6 +15,8 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 	"golang.org/x/sync/errgroup"
+
+	"github.com/driver-container/driver-container/distros/fetch"
 )
 
 // layoutVersion is the content of the file oci-layout.
@@ -141,7 +143,7 @@ func intact(ctx context.Context, path string, d v1.Descriptor) bool {
 		return false
 	}
 	v := Verify(f, d, path)
-	err = copyCtx(ctx, io.Discard, v)
+	err = fetch.Copy(ctx, io.Discard, v, nil)
 	return errors.Join(err, v.Close()) == nil
 }
 
@@ -153,6 +155,6 @@ func (b Blob) copy(ctx context.Context, w io.Writer) (err error) {
 	}
 	v := Verify(r, b.Desc, "blob")
 	defer func() { err = errors.Join(err, v.Close()) }()
-	err = copyCtx(ctx, w, v)
+	err = fetch.Copy(ctx, w, v, nil)
 	return err
 }

@@ -129,8 +129,7 @@ func explain(op, host string, err error) error {
 	case errors.As(err, &answer):
 		text = answer.Error()
 	}
-	var item *itemError
-	if errors.As(err, &item) {
+	if item, ok := errors.AsType[*itemError](err); ok {
 		text = item.item + ": " + text
 	}
 	return &redactedError{text: text, err: err}
@@ -169,16 +168,13 @@ func isCertificate(err error) bool {
 // plainText returns an error's text without URLs, which have tokens and signatures, and without characters
 // that a server may have sent to disturb a terminal.
 func plainText(err error) string {
-	var theirs *transport.Error
-	if errors.As(err, &theirs) {
+	if theirs, ok := errors.AsType[*transport.Error](err); ok {
 		return answerText(theirs)
 	}
-	var item *itemError
-	if errors.As(err, &item) {
+	if item, ok := errors.AsType[*itemError](err); ok {
 		return plainText(item.err)
 	}
-	var ue *url.Error
-	if errors.As(err, &ue) {
+	if ue, ok := errors.AsType[*url.Error](err); ok {
 		return plainText(ue.Err)
 	}
 	text := err.Error()

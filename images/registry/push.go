@@ -96,10 +96,7 @@ func (p *push) candidates(all *oci.Content) {
 			*list = append(*list, s)
 		}
 	}
-	for _, name := range all.Bases {
-		add(&p.from, name)
-	}
-	for _, name := range p.opts.MountFrom {
+	for _, name := range slices.Concat(all.Bases, p.opts.MountFrom) {
 		add(&p.from, name)
 	}
 	p.base = slices.Clone(p.from)

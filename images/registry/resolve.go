@@ -101,8 +101,7 @@ func (p *pull) offline() error {
 // cached reads a manifest from the store. It removes a damaged one, so that the next copy replaces it.
 func (p *pull) cached(h v1.Hash) (oci.Manifest, bool) {
 	raw, err := oci.StoreBlobs(p.opts.Store).Document(h, oci.MaxManifest)
-	var mismatch *fetch.MismatchError
-	if errors.As(err, &mismatch) {
+	if _, ok := errors.AsType[*fetch.MismatchError](err); ok {
 		_ = os.Remove(p.opts.Store.Path(h.Hex)) // if that fails, the digest is checked again next time
 	}
 	return oci.Manifest{Raw: raw, Digest: h}, err == nil

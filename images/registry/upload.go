@@ -119,7 +119,7 @@ func (p *push) patch(ctx context.Context, b oci.Blob, t *transfer) error {
 	if err != nil {
 		return body.explain(ctx, err)
 	}
-	if err := body.Verdict(); err != nil {
+	if err := body.CheckDigest(); err != nil {
 		p.abandon(ctx, t.location, abandonTimeout)
 		return err
 	}

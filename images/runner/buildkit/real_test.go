@@ -362,8 +362,7 @@ func TestRealMemory(t *testing.T) {
 	s := step(t, runnertest.ProgramLayer(t), "eat", fmt.Sprint(256<<20))
 	s.Memory = 64 << 20
 	_, err := run(t, pool(t, d.address), s)
-	var failed *runner.FailedError
-	if !errors.As(err, &failed) || failed.Code != -1 || !strings.Contains(err.Error(), "67 MB") {
+	if failed, ok := errors.AsType[*runner.FailedError](err); !ok || failed.Code != -1 || !strings.Contains(err.Error(), "67 MB") {
 		t.Errorf("more memory than allowed: %v", err)
 	}
 }

@@ -207,8 +207,8 @@ func TestExplain(t *testing.T) {
 		{exit(137, "", 5e6), -1, "may use 5 MB"},
 		{exit(139, "", 0), -1, "signal 11"},
 	} {
-		var f *runner.FailedError
-		if !errors.As(c.err, &f) || f.Code != c.code || !strings.Contains(c.err.Error(), c.says) || f.Runner != "buildkit unix:///x" {
+		if f, ok := errors.AsType[*runner.FailedError](c.err); !ok || f.Code != c.code ||
+			!strings.Contains(c.err.Error(), c.says) || f.Runner != "buildkit unix:///x" {
 			t.Errorf("%v, want code %d and %q", c.err, c.code, c.says)
 		}
 	}
@@ -224,8 +224,7 @@ func TestExplain(t *testing.T) {
 	} {
 		r := &remote{address: "unix:///x"}
 		err := r.explain(t.Context(), runner.Step{Name: "s"}, &output{lines: runner.NewLines(nil)}, c.err)
-		var trouble *daemonError
-		if !errors.As(err, &trouble) || trouble.full != c.full || !strings.Contains(err.Error(), "unix:///x") {
+		if trouble, ok := errors.AsType[*daemonError](err); !ok || trouble.full != c.full || !strings.Contains(err.Error(), "unix:///x") {
 			t.Errorf("%v: %v", c.err, err)
 		}
 	}

@@ -143,8 +143,7 @@ func TestMounts(t *testing.T) {
 			continue // this kernel has no such file
 		}
 		err := r.Run(t.Context(), runnertest.Step(t, prog, nil, "write", file+"=0"), t.TempDir(), nil)
-		var f *runner.FailedError
-		if !errors.As(err, &f) || f.Code != 125 || !strings.Contains(strings.Join(f.Tail, ""), "read-only") {
+		if f, ok := errors.AsType[*runner.FailedError](err); !ok || f.Code != 125 || !strings.Contains(strings.Join(f.Tail, ""), "read-only") {
 			t.Errorf("write %s: %v", file, err)
 		}
 	}
@@ -206,8 +205,7 @@ func TestMemory(t *testing.T) {
 	step.Memory = 300 << 20
 	var said strings.Builder
 	err := r.Run(t.Context(), step, t.TempDir(), func(line string) { fmt.Fprintln(&said, line) })
-	var f *runner.FailedError
-	if !errors.As(err, &f) || !strings.Contains(f.Error()+said.String(), "memory") {
+	if f, ok := errors.AsType[*runner.FailedError](err); !ok || !strings.Contains(f.Error()+said.String(), "memory") {
 		t.Errorf("%v", err)
 	}
 	step.Args[2] = fmt.Sprint(20 << 20)
