@@ -33,7 +33,7 @@ func (n *Node) leaveCertificate(checks []preflight.Check) {
 			n.warn("the certificate of %s could not be left for mokutil: %v", sign.Owner(cert), err)
 			return
 		}
-		n.say("the certificate of %s is in %s", sign.Owner(cert), path)
+		n.log.Info("certificate written for mokutil", "certificate", sign.Owner(cert), "path", path)
 		if !n.hostStorage {
 			n.warn("%s is not a folder of the host: copy %s out of the container, or mount it", n.cfg.StateDir, path)
 		}

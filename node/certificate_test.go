@@ -7,7 +7,6 @@ import (
 	"crypto/rand"
 	"crypto/x509"
 	"crypto/x509/pkix"
-	"fmt"
 	"math/big"
 	"os"
 	"path/filepath"
@@ -15,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/driver-container/driver-container/kmod/kbuild"
+	"github.com/driver-container/driver-container/node/logging/logtest"
 	"github.com/driver-container/driver-container/node/preflight"
 	"github.com/driver-container/driver-container/node/status"
 )
@@ -52,26 +52,26 @@ func TestLeaveCertificate(t *testing.T) {
 		{"no block", preflight.Check{Status: preflight.Warning, Signatures: &preflight.Signatures{Enrol: "mokutil"}}, false},
 	} {
 		for who, found := range map[string]*kbuild.Set{"mounted key": nil, "set": signed} {
-			var said sayings
-			n := &Node{cfg: Config{StateDir: filepath.Join(t.TempDir(), "state")}, say: said.say, supplier: none, found: found, status: status.NewStore(status.Snapshot{}, nil, nil)}
+			var said logtest.Log
+			n := &Node{cfg: Config{StateDir: filepath.Join(t.TempDir(), "state")}, log: said.Logger(), supplier: none, found: found, status: status.NewStore(status.Snapshot{}, nil, nil)}
 			if found == nil {
 				n.supplier = mounted
 			}
 			n.leaveCertificate([]preflight.Check{c.check})
 			data, err := os.ReadFile(filepath.Join(n.cfg.StateDir, preflight.CertificateFile))
 			if c.left != (err == nil) || c.left && !bytes.Equal(data, cert.Raw) {
-				t.Errorf("%s, %s: %v; %q", c.name, who, err, said)
+				t.Errorf("%s, %s: %v; %s", c.name, who, err, &said)
 			}
-			if c.left && !strings.Contains(strings.Join(said, " "), "is not a folder of the host") {
-				t.Errorf("%s: %q", who, said)
+			if c.left && !strings.Contains(said.String(), "is not a folder of the host") {
+				t.Errorf("%s: %s", who, &said)
 			}
 		}
 	}
-	var said sayings
-	n := &Node{cfg: Config{StateDir: "/proc/nowhere"}, say: said.say, supplier: mounted, status: status.NewStore(status.Snapshot{}, nil, nil)}
+	var said logtest.Log
+	n := &Node{cfg: Config{StateDir: "/proc/nowhere"}, log: said.Logger(), supplier: mounted, status: status.NewStore(status.Snapshot{}, nil, nil)}
 	n.leaveCertificate([]preflight.Check{{Status: preflight.Blocked, Signatures: &preflight.Signatures{Enrol: "mokutil"}}})
-	if !strings.Contains(strings.Join(said, " "), "could not be left for mokutil") {
-		t.Errorf("%q", said)
+	if !strings.Contains(said.String(), "could not be left for mokutil") {
+		t.Errorf("%s", &said)
 	}
 }
 
@@ -93,8 +93,3 @@ func certificate(t *testing.T) *x509.Certificate {
 	}
 	return cert
 }
-
-// sayings collects the logged lines.
-type sayings []string
-
-func (s *sayings) say(format string, args ...any) { *s = append(*s, fmt.Sprintf(format, args...)) }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -116,12 +117,12 @@ func (w *world) begin(l life) (*instance, *Node) {
 	if l.onBusy != "" {
 		cfg.OnBusy = l.onBusy
 	}
-	say := func(string, ...any) {}
+	log := slog.New(slog.DiscardHandler)
 	return i, &Node{
 		cfg: cfg, info: driverinfo.Description{Driver: l.version, ID: l.version, Flavours: []string{driverinfo.Proprietary}}, release: "6.1.0-1-amd64",
-		say: say, now: time.Now, served: func() {}, ended: func() {}, kernel: i, roots: i, supplier: i, starter: i, hardware: fakeHardware{i}, locker: i,
+		log: log, now: time.Now, served: func() {}, ended: func() {}, kernel: i, roots: i, supplier: i, starter: i, hardware: fakeHardware{i}, locker: i,
 		markers: status.Markers{Run: cfg.Run, Digest: "digest-" + l.version},
-		status:  status.NewStore(status.Snapshot{Schema: status.Schema, BootID: "boot", Instance: fmt.Sprint(i.number)}, i, say),
+		status:  status.NewStore(status.Snapshot{Schema: status.Schema, BootID: "boot", Instance: fmt.Sprint(i.number)}, i, log),
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/moby/sys/atomicwriter"
@@ -20,8 +21,8 @@ import (
 type Node struct {
 	cfg     Config
 	info    driverinfo.Description
-	release string // of the running kernel
-	say     func(format string, args ...any)
+	release string       // of the running kernel
+	log     *slog.Logger // during a phase of the start with its name
 	now     func() time.Time
 	served  func() // called when the start is complete
 	ended   func() // called when everything is taken down or left, just before others can take the node
@@ -60,8 +61,8 @@ type Node struct {
 
 // Options are what an instance needs besides its machine.
 type Options struct {
-	Say    func(format string, args ...any) // a line of the log; required
-	Status *status.Store                    // required
+	Log    *slog.Logger  // required
+	Status *status.Store // required
 	// Served is called when the start is complete and the long wait begins: the memory of the start can be
 	// freed.
 	Served func()
@@ -76,7 +77,7 @@ type Options struct {
 // New returns an instance for a machine.
 func New(cfg Config, m Machine, o Options) *Node {
 	n := &Node{
-		cfg: cfg, info: m.Info, release: m.Release, say: o.Say, now: time.Now, served: o.Served, ended: o.Ended,
+		cfg: cfg, info: m.Info, release: m.Release, log: o.Log, now: time.Now, served: o.Served, ended: o.Ended,
 		kernel: m.Kernel, roots: m.Roots, supplier: m.Supplier, starter: m.Starter, hardware: m.Hardware, locker: m.Locker,
 		safeLoad: o.SafeLoad, hostStorage: m.HostStorage, instanceFile: status.InstanceFile,
 		markers: status.Markers{Run: cfg.Run, Digest: cfg.Digest}, status: o.Status,
@@ -114,7 +115,7 @@ func (n *Node) Run(ctx, patience context.Context) error {
 	err := n.start(ctx)
 	if n.lock == nil { // it never had the node: there is nothing to take down
 		if ctx.Err() != nil {
-			n.say("stopped while waiting for the lock; nothing was touched")
+			n.log.Info("stopped while waiting for the lock; nothing was touched")
 			return nil
 		}
 		n.status.ChangeUnsaved(func(st *status.Snapshot) {

@@ -23,14 +23,14 @@ func (n *Node) LoadPeermem(ctx context.Context, timeout time.Duration, hostMOFED
 		wait, cancel = context.WithTimeout(ctx, timeout)
 	}
 	defer cancel()
-	if err := status.WaitReady(wait, n.cfg.Run, n.say); err != nil {
+	if err := status.WaitReady(wait, n.cfg.Run, n.log); err != nil {
 		return err
 	}
 	if err := n.waitMellanox(wait, hostMOFED); err != nil {
 		return err
 	}
 	if _, err := n.kernel.Module("nvidia_peermem"); err == nil {
-		n.say("nvidia-peermem is loaded already")
+		n.log.Info("already loaded", "module", "nvidia-peermem")
 		return nil
 	}
 	st, err := status.Read(n.cfg.Run)
@@ -55,7 +55,7 @@ func (n *Node) LoadPeermem(ctx context.Context, timeout time.Duration, hostMOFED
 	if err := n.kernel.Insert(ctx, f.Path, options.For("nvidia_peermem")); err != nil && !errors.Is(err, kmod.ErrLoaded) {
 		return fmt.Errorf("failed to load nvidia-peermem module: %w", err)
 	}
-	n.say("nvidia-peermem is loaded")
+	n.log.Info("loaded", "module", "nvidia-peermem")
 	return nil
 }
 
@@ -71,7 +71,7 @@ func (n *Node) waitMellanox(ctx context.Context, host bool) error {
 	const missing = "Mellanox's driver is not there (" + mofedReady + ", or mlx5_core of the host with USE_HOST_MOFED=true)"
 	for said := false; !there(); said = true {
 		if !said {
-			n.say("waiting: %s", missing)
+			n.log.Info("waiting", "reason", missing)
 		}
 		if !sleep(ctx, tick) {
 			return fmt.Errorf("%w: %s", status.ErrNotReady, missing)

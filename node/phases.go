@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/driver-container/driver-container/node/lock"
+	"github.com/driver-container/driver-container/node/logging"
 	"github.com/driver-container/driver-container/node/status"
 )
 
@@ -38,17 +39,19 @@ var phases = []phase{
 
 // start runs the phases until one fails or ctx ends.
 func (n *Node) start(ctx context.Context) error {
-	begin := n.now()
+	begin, log := n.now(), n.log
+	defer func() { n.log = log }()
 	for i, p := range phases {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
 		since := n.now()
+		n.log = log.With(logging.PhaseKey, p.name)
 		err := p.run(n, ctx)
-		took := n.now().Sub(since)
+		took := n.now().Sub(since).Round(time.Millisecond)
 		if n.lock != nil {
 			n.status.Change(func(st *status.Snapshot) {
-				st.Phases = append(st.Phases, status.Timing{Phase: p.name, Seconds: took.Round(time.Millisecond).Seconds()})
+				st.Phases = append(st.Phases, status.Timing{Phase: p.name, Seconds: took.Seconds()})
 				if err == nil && i+1 < len(phases) {
 					st.Phase = phases[i+1].name
 				}
@@ -57,10 +60,10 @@ func (n *Node) start(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", p.name, err)
 		}
-		n.say("phase %s: %s", p.name, took.Round(time.Millisecond))
+		log.Info("phase finished", logging.PhaseKey, p.name, "duration", took)
 	}
 	n.status.Change(func(st *status.Snapshot) { st.Phase = "" })
-	n.say("driver %s (%s) on kernel %s is up after %s", n.driver.Version, n.driver.Flavour, n.release, n.now().Sub(begin).Round(time.Millisecond))
+	log.Info("the driver is up", "driver", n.driver.Version, "flavour", n.driver.Flavour, "kernel", n.release, "duration", n.now().Sub(begin).Round(time.Millisecond))
 	return nil
 }
 
@@ -74,7 +77,7 @@ func (n *Node) takeLock(ctx context.Context) error {
 	old := n.status.Predecessor()
 	n.prev = old.Up
 	if old.State != "" && old.State != status.Absent {
-		n.say("predecessor: %s, state %s, %s", describe(old.Up), old.State, old.Reason)
+		n.log.Info("predecessor found", "left", describe(old.Up), "state", old.State, "reason", old.Reason)
 	}
 	n.status.Change(func(st *status.Snapshot) {
 		st.State, st.Phase, st.Reason, st.Up, st.LastFailure = status.Starting, "", "", old.Up, old.LastFailure
@@ -115,7 +118,7 @@ func (n *Node) beat(end <-chan struct{}) {
 // warn logs a warning and keeps it in the status.
 func (n *Node) warn(format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
-	n.say("warning: %s", text)
+	n.log.Warn(text) //nolint:sloglint // the sentence is also in the status
 	n.status.Change(func(st *status.Snapshot) {
 		const most = 50
 		if len(st.Warnings) < most {

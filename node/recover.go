@@ -32,7 +32,7 @@ func (n *Node) recover(ctx context.Context) error {
 	case layers > 1:
 		n.warn("%d driver roots are stacked on %s; removing all of them", layers, status.RootPath(n.cfg.Run))
 	case !loaded:
-		n.say("a driver root is mounted on %s but no driver is loaded; removing it", status.RootPath(n.cfg.Run))
+		n.log.Warn("a driver root is mounted but no driver is loaded, removing it", "path", status.RootPath(n.cfg.Run))
 	default:
 		return nil // decided later, when it is known what to serve
 	}

@@ -33,7 +33,7 @@ func (n *Node) replace(ctx context.Context) error {
 		return err
 	}
 	n.status.Set(status.Starting, "")
-	n.say("unloading driver %s", old.Version)
+	n.log.Info("unloading the driver", "driver", old.Version)
 	if err := n.unload(ctx, old); err != nil {
 		return err
 	}
@@ -64,7 +64,7 @@ func (n *Node) unloadNouveau(ctx context.Context) error {
 		if err := n.kernel.Delete(ctx, m.Name); err != nil {
 			return fmt.Errorf("unload nouveau, which drives the GPUs now: %w; stop what uses it (a console or display server), or blacklist it and reboot", err)
 		}
-		n.say("unloaded %s", m.Name)
+		n.log.Info("unloaded", "module", m.Name)
 	}
 	return nil
 }
@@ -103,7 +103,7 @@ func (n *Node) waitUntilFree(ctx context.Context, old status.Driver) error {
 		})
 		if n.now().Sub(said) >= 30*time.Second {
 			said = n.now()
-			n.say("waiting to replace driver %s: %v", old.Version, busy)
+			n.log.Info("waiting to replace the driver", "driver", old.Version, "reason", busy)
 		}
 		if !sleep(ctx, tick) {
 			return ctx.Err()

@@ -51,7 +51,7 @@ func (n *Node) awaitSafeLoad(ctx context.Context, old status.Driver) (err error)
 			return ctx.Err()
 		case granted:
 			open = false
-			n.say("%s: given after %s", n.safeLoad, n.now().Sub(begin).Round(time.Second))
+			n.log.Info("safe load given", "duration", n.now().Sub(begin).Round(time.Second))
 			return nil
 		case err == nil:
 			asked = true
@@ -61,7 +61,7 @@ func (n *Node) awaitSafeLoad(ctx context.Context, old status.Driver) (err error)
 			return nil
 		case err.Error() != last:
 			last = err.Error()
-			n.say("warning: %s: %v; trying again", n.safeLoad, err)
+			n.log.Warn("safe load not asked for, trying again", "error", err)
 		}
 		if err := n.showSafeLoad(ctx, old); err != nil {
 			return err
@@ -87,7 +87,7 @@ func (n *Node) showSafeLoad(ctx context.Context, old status.Driver) error {
 	}
 	n.status.Change(func(st *status.Snapshot) {
 		if st.State != status.Waiting {
-			n.say("%s", reason)
+			n.log.Info("waiting for safe load", "reason", reason)
 		}
 		st.State, st.WaitsFor, st.Ready, st.Reason, st.Holders = status.Waiting, status.ForSafeLoad, false, reason, nil
 		if busy != nil {

@@ -59,7 +59,7 @@ func (n *Node) adoptRoot(ctx context.Context) (bool, error) {
 	}
 	ok, why := n.roots.Adopt(ctx)
 	if !ok {
-		n.say("the driver root is served anew: %s", why)
+		n.log.Info("the driver root is served again", "reason", why)
 	}
 	return ok, ctx.Err()
 }

@@ -19,7 +19,7 @@ func (n *Node) stop(patience context.Context, cause error) error {
 	if cause == nil {
 		n.dropRestore()
 	} else {
-		n.say("%v", cause)
+		n.log.Error("stopping after a failure", "error", cause)
 	}
 	ctx, cancel := context.WithTimeout(patience, n.stopLimit(cause))
 	defer cancel()
@@ -80,7 +80,7 @@ func (n *Node) takeDown(ctx context.Context) error {
 		}
 		if n.now().Sub(said) >= 30*time.Second {
 			said = n.now()
-			n.say("%v", err)
+			n.log.Warn("the driver cannot be taken down yet", "error", err)
 			n.writeTermination(err)
 		}
 		if !sleep(ctx, tick) {
@@ -140,9 +140,9 @@ func (n *Node) stopped(ctx context.Context, cause error) error {
 		n.writeTermination(cause)
 	case loaded:
 		n.status.Set(status.Detached, "stopped before it was replaced")
-		n.say("stopped; the driver that was loaded before is left as it is")
+		n.log.Info("stopped; the driver that was loaded before is left as it is")
 	default:
-		n.say("driver unloaded, root unmounted")
+		n.log.Info("driver unloaded, root unmounted")
 		err = errors.Join(err, n.status.Remove())
 	}
 	return errors.Join(cause, err)
@@ -183,7 +183,7 @@ func (n *Node) leave(ctx context.Context, cause, refusal error) error {
 		return errors.Join(cause, refusal)
 	}
 	reason := fmt.Sprintf("left in place: %v", refusal)
-	n.say("%s", reason)
+	n.log.Warn("left in place", "error", refusal)
 	n.repairRoot(ctx)
 	n.showDriver()
 	n.status.Change(func(st *status.Snapshot) { // the daemons end with this container

@@ -36,7 +36,7 @@ func (n *Node) survey(ctx context.Context) error {
 			n.want.Optional = append(n.want.Optional, m)
 		}
 	}
-	n.say("driver %s, %s modules (%s), kernel %s, %d GPUs", n.want.Driver, flavour, reason, n.release, len(n.gpus))
+	n.log.Info("driver chosen", "driver", n.want.Driver, "flavour", flavour, "kernel", n.release, "gpus", len(n.gpus), "reason", reason)
 	if err := n.find(ctx); err != nil {
 		return err
 	}
@@ -91,7 +91,7 @@ func (n *Node) narrow() error {
 		case name == "nvidia-peermem":
 			n.warn("GPUDirect RDMA is asked for, but the modules for kernel %s (%s) have no nvidia-peermem: use an image that was built with it", n.want.Release, n.source)
 		default:
-			n.say("the modules for kernel %s (%s) have no %s: it is not loaded", n.want.Release, n.source, name)
+			n.log.Info("module not in this set, it is not loaded", "module", name, "kernel", n.want.Release, "source", n.source)
 		}
 	}
 	n.want.Modules = modules
@@ -127,9 +127,9 @@ func (n *Node) decide() error {
 	}
 	n.adopted = ok
 	if ok {
-		n.say("driver %s is loaded as wanted: adopting it", n.want.Driver)
+		n.log.Info("the driver is loaded as wanted, adopting it", "driver", n.want.Driver)
 	} else {
-		n.say("a driver is loaded that has to be replaced: %s", why)
+		n.log.Info("a driver is loaded that has to be replaced", "reason", why)
 	}
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/driver-container/driver-container/kmod"
 	"github.com/driver-container/driver-container/kmod/kbuild"
+	"github.com/driver-container/driver-container/node/logging/logtest"
 	"github.com/driver-container/driver-container/node/status"
 )
 
@@ -30,15 +31,15 @@ func TestNarrow(t *testing.T) {
 		err  string
 	}{
 		{"all", set("nvidia", "nvidia-uvm", "nvidia-modeset"), Config{}, "nvidia nvidia-uvm nvidia-modeset", "", ""},
-		{"compute", set("nvidia", "nvidia-uvm"), Config{}, "nvidia nvidia-uvm", "have no nvidia-modeset: it is not loaded", ""},
+		{"compute", set("nvidia", "nvidia-uvm"), Config{}, "nvidia nvidia-uvm", "it is not loaded module=nvidia-modeset kernel=6.1.0-56-amd64", ""},
 		{"drm", set("nvidia", "nvidia-uvm", "nvidia-modeset"), Config{DRM: true}, "", "", "have no nvidia-drm: use an image that was built with it"},
 		{"drm without modeset", set("nvidia", "nvidia-uvm", "nvidia-drm"), Config{DRM: true}, "", "", "have no nvidia-modeset"},
 		{"RDMA", set("nvidia", "nvidia-uvm", "nvidia-modeset"), Config{RDMA: true}, "nvidia nvidia-uvm nvidia-modeset", "warning: GPUDirect RDMA is asked for", ""},
 		{"no uvm", set("nvidia"), Config{}, "", "", "has no nvidia-uvm"},
 		{"nothing found", nil, Config{DRM: true}, "nvidia nvidia-uvm nvidia-modeset nvidia-drm", "", ""},
 	} {
-		var said sayings
-		n := &Node{cfg: c.cfg, say: said.say, found: c.set, source: status.FromImage, want: Want{Release: "6.1.0-56-amd64", Modules: c.cfg.modules(true)}, status: status.NewStore(status.Snapshot{}, nil, nil)}
+		var said logtest.Log
+		n := &Node{cfg: c.cfg, log: said.Logger(), found: c.set, source: status.FromImage, want: Want{Release: "6.1.0-56-amd64", Modules: c.cfg.modules(true)}, status: status.NewStore(status.Snapshot{}, nil, nil)}
 		err := n.narrow()
 		if err == nil {
 			err = n.checkParams()
@@ -48,8 +49,8 @@ func TestNarrow(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), c.err) || c.cfg.DRM != errors.Is(err, ErrConfig) {
 				t.Errorf("%s: %v", c.name, err)
 			}
-		case err != nil || strings.Join(n.want.Modules, " ") != c.want || !strings.Contains(strings.Join(said, " "), c.says):
-			t.Errorf("%s: %v, %v, %q", c.name, n.want.Modules, err, said)
+		case err != nil || strings.Join(n.want.Modules, " ") != c.want || !strings.Contains(said.String(), c.says):
+			t.Errorf("%s: %v, %v, %s", c.name, n.want.Modules, err, &said)
 		}
 	}
 }

@@ -9,7 +9,7 @@ import (
 // writeTermination writes an error to the pod's termination message, and logs a failure to do so.
 func (n *Node) writeTermination(err error) {
 	if werr := WriteTermination(n.cfg.Termination, err); werr != nil {
-		n.say("%v", werr)
+		n.log.Warn("no termination message", "error", werr)
 	}
 }
 

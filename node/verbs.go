@@ -37,7 +37,7 @@ func (n *Node) Compile(ctx context.Context, release string) (set *kbuild.Set, so
 	if err != nil {
 		return nil, "", fmt.Errorf("%w: %w", ErrConfig, err)
 	}
-	n.say("driver %s, %s modules (%s), kernel %s", n.info.Driver, flavour, reason, release)
+	n.log.Info("driver chosen", "driver", n.info.Driver, "flavour", flavour, "kernel", release, "reason", reason)
 	w := Want{Driver: n.info.Driver, Flavour: flavour, Release: release, Modules: n.cfg.modules(false)}
 	for _, m := range []string{"nvidia-drm", "nvidia-peermem"} {
 		if m != "nvidia-drm" || !n.cfg.DRM {
@@ -86,7 +86,7 @@ func (n *Node) unloadLeft(ctx, patience context.Context) error {
 		return err
 	}
 	if !loaded && layers == 0 {
-		n.say("no driver is loaded and no root is mounted")
+		n.log.Info("no driver is loaded and no root is mounted")
 	}
 	n.up = append(n.up, step{name: "root", down: func(ctx context.Context) error {
 		n.clearFirmware()

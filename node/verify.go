@@ -133,7 +133,7 @@ func daemonReason(states []daemons.State) string {
 // them last.
 func (n *Node) announce(reason string) error {
 	if reason != "" {
-		n.say("not ready: %s", reason)
+		n.log.Error("not ready", "reason", reason)
 		err := n.markers.NotReady()
 		n.status.Set(status.Degraded, reason)
 		return err
@@ -142,7 +142,7 @@ func (n *Node) announce(reason string) error {
 		return fmt.Errorf("write the markers of readiness: %w", err)
 	}
 	n.status.Change(func(st *status.Snapshot) { st.State, st.Ready, st.Reason, st.Holders = status.Serving, true, "", nil })
-	n.say("ready: driver %s (%s) serves kernel %s", n.driver.Version, n.driver.Flavour, n.release)
+	n.log.Info("ready", "driver", n.driver.Version, "flavour", n.driver.Flavour, "kernel", n.release)
 	return nil
 }
 

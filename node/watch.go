@@ -124,5 +124,5 @@ func (n *Node) keepLock() {
 		n.warnOnce(fmt.Sprintf("%v; it cannot be made anew: %v", err, retake))
 		return
 	}
-	n.say("%v; made it anew", err)
+	n.log.Warn("lock file recreated", "error", err)
 }

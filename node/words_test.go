@@ -12,6 +12,7 @@ import (
 	"github.com/driver-container/driver-container/kmod"
 	"github.com/driver-container/driver-container/node/daemons"
 	"github.com/driver-container/driver-container/node/devices"
+	"github.com/driver-container/driver-container/node/logging/logtest"
 	"github.com/driver-container/driver-container/node/probe"
 	"github.com/driver-container/driver-container/node/status"
 )
@@ -50,7 +51,7 @@ func TestErrors(t *testing.T) {
 func TestWriteTermination(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "termination-log")
-	n := &Node{cfg: Config{Termination: file}, say: t.Logf}
+	n := &Node{cfg: Config{Termination: file}, log: logtest.New(t)}
 	n.writeTermination(errors.New("x"))
 	if _, err := os.Stat(file); err == nil {
 		t.Error("outside of Kubernetes nothing is written")

@@ -59,7 +59,8 @@ func TestHeadersAreSplit(t *testing.T) {
 	}
 }
 
-// TestAptInstalls: apt itself uses the repositories in the base, and the compiler and the headers that it installs make a kernel module.
+// TestAptInstalls: apt itself uses the repositories in the base, and the compiler and the headers that it
+// installs compile a kernel module.
 func TestAptInstalls(t *testing.T) {
 	if os.Getenv("DRIVER_E2E") == "" {
 		t.Skip("apt-get and a compile in a base run with DRIVER_E2E=1 (make e2e-full TIER=peers): they take two minutes, root, the network and what ci/e2e/setup installs")

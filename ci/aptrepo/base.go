@@ -58,7 +58,7 @@ func debianImage(dir string) (v1.Image, error) {
 	return index.Image(manifest.Manifests[0].Digest)
 }
 
-// statusOf reads the list of installed packages out of an image.
+// statusOf reads the list of installed packages from an image.
 func statusOf(image v1.Image) ([]byte, error) {
 	flat := mutate.Extract(image)
 	defer flat.Close()

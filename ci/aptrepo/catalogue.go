@@ -11,14 +11,14 @@ import (
 	"github.com/driver-container/driver-container/ci/rpmrepo"
 )
 
-// rename is what Debian calls something else.
+// rename is a package that has another name in Debian.
 type rename struct {
 	debian, ubuntu, version string // version is Ubuntu's
 	links                   map[string]string
-	provides                string // "libelf1": old names that stay, with the version
+	provides                string // "libelf1": old names that it still provides, with the version
 }
 
-// renames are the packages of Ubuntu 24.04's toolchain that Debian 12 has under other names.
+// renames returns the packages of Ubuntu 24.04's toolchain that have other names in Debian 12.
 func renames() []rename {
 	const gcc = "13.3.0-6ubuntu2~24.04"
 	return []rename{
@@ -29,10 +29,12 @@ func renames() []rename {
 	}
 }
 
-// wanted is what is asked of apt, with Debian's names; what it needs beyond the base comes with it.
+// wanted returns the packages that apt shall download, by Debian's names; apt adds the dependencies that the
+// base lacks.
 func wanted() []string { return []string{"gcc-12", "kmod", "libc6-dev", "libelf1", "make"} }
 
-// download fetches the packages that the base lacks for what is wanted, by apt itself, which looks at the base's list of packages.
+// download fetches the wanted packages that the base lacks, by apt itself, which reads the base's list of
+// packages.
 func download(ctx context.Context, status, dir string) ([]string, error) {
 	out, err := rpmrepo.Run(ctx, "", "apt-get", append([]string{"install", "-qq", "--no-install-recommends", "--print-uris", "-o", "Dir::State::status=" + status}, wanted()...)...)
 	if err != nil {
@@ -54,7 +56,8 @@ func download(ctx context.Context, status, dir string) ([]string, error) {
 	return filepath.Glob(filepath.Join(dir, "*.deb"))
 }
 
-// adopt gives Ubuntu's names to a package where they differ: its own, and those that it depends on. The rest are taken as they are.
+// adopt gives a package Ubuntu's names if they differ: its own, and those of its dependencies. Other packages
+// are not changed.
 func adopt(ctx context.Context, deb, out string) error {
 	name, _, _ := strings.Cut(filepath.Base(deb), "_")
 	var r *rename
@@ -89,7 +92,7 @@ func adopt(ctx context.Context, deb, out string) error {
 	return os.RemoveAll(tree)
 }
 
-// rewrite changes a control file. Versions that Debian's compiler demands of its own parts become Ubuntu's.
+// rewrite changes a control file. Versions that Debian's compiler requires of its own parts become Ubuntu's.
 func (r rename) rewrite(control string) string {
 	version := regexp.MustCompile(`(?m)^Version: (.*)$`).FindStringSubmatch(control)[1]
 	for _, other := range renames() {
@@ -106,7 +109,7 @@ func (r rename) rewrite(control string) string {
 	return control
 }
 
-// pack makes a .deb of a tree, under the name that its control file gives.
+// pack makes a .deb of a tree, under the name in its control file.
 func pack(ctx context.Context, tree, out string) error {
 	_, err := rpmrepo.Run(ctx, "", "dpkg-deb", "--root-owner-group", "-Zzstd", "-z1", "--build", tree, out)
 	return err

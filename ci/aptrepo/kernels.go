@@ -12,19 +12,20 @@ import (
 	"github.com/driver-container/driver-container/ci/rpmrepo"
 )
 
-// kernel is one whose headers are offered.
+// kernel is a kernel whose headers are in the repositories.
 type kernel struct {
 	release  string // "6.8.0-106-generic"
-	shared   string // the package with what the flavours of a release have in common
-	meta     string // the package that depends on the newest of its kind; "" for older ones
-	security bool   // in noble-security, too
+	shared   string // the package with the files that the flavours of a release share
+	meta     string // the package that depends on the newest kernel of its kind; "" for older ones
+	security bool   // also in noble-security
 	old      bool   // in noble, as released
 }
 
-// Newest is the kernel that Ubuntu 24.04 installs, among those that are offered. It is the one whose headers are real.
+// Newest is the kernel that Ubuntu 24.04 installs, of those in the repositories. It is the one whose headers
+// are real.
 const Newest = "6.8.0-106-generic"
 
-// kernels are the series and flavours, by their real names.
+// kernels returns the series and flavours, by their real names.
 func kernels() []kernel {
 	return []kernel{
 		{release: "6.8.0-31-generic", shared: "linux-headers-6.8.0-31", old: true},
@@ -36,7 +37,8 @@ func kernels() []kernel {
 	}
 }
 
-// buildKernels packs headers into the folders of suites. Without a Debian kernel, Newest is as empty as the others.
+// buildKernels packs headers into the folders of suites. Without a Debian kernel, Newest is as empty as the
+// others.
 func buildKernels(ctx context.Context, k *rpmrepo.Kernel, pool, work string) error {
 	made := map[string]bool{}
 	for _, u := range kernels() {
@@ -87,7 +89,7 @@ func buildKernels(ctx context.Context, k *rpmrepo.Kernel, pool, work string) err
 
 func (k kernel) flavour() string { return k.release[strings.LastIndexByte(k.release, '-')+1:] }
 
-// control is a package without anything but what its control file says.
+// control is a package that consists of its control file.
 type control struct{ name, version, arch, depends string }
 
 func (c control) file() string { return c.name + "_" + c.version + "_" + c.arch + ".deb" }
@@ -111,8 +113,8 @@ func writeFile(name, text string) error {
 	return os.WriteFile(name, []byte(text), 0o644)
 }
 
-// split fills the tree of one of the two packages that Ubuntu makes of a kernel's headers: what all flavours share, or one flavour's
-// configuration and programs with links to the shared rest.
+// split fills the tree of one of the two packages that Ubuntu makes of a kernel's headers: the files that all
+// flavours share, or one flavour's configuration and programs with links to the shared files.
 func split(k *rpmrepo.Kernel, name, tree string) (err error) {
 	shared, flavoured := "linux-headers-"+strings.TrimSuffix(Newest, "-generic"), "linux-headers-"+Newest
 	if name != shared && name != flavoured {
@@ -171,7 +173,8 @@ func ownOfFlavour(rel string) bool {
 	return false
 }
 
-// linkFor is the link of the flavour's tree through which a shared file is reached: of folders that are in both, what is one below.
+// linkFor returns the link of the flavour's tree through which a shared file is reached: in folders that are
+// in both trees, each entry has its own link.
 func linkFor(rel string) string {
 	for _, folder := range []string{"arch/x86/include/", "arch/x86/", "arch/", "include/"} {
 		if rest, found := strings.CutPrefix(rel, folder); found {

@@ -14,35 +14,37 @@ import (
 	"github.com/driver-container/driver-container/ci/rpmrepo"
 )
 
-// recipe is part of what a result is kept under: it grows when the same inputs give something else.
+// recipe is part of a result's key in the cache: increase it when the same inputs give another result.
 const recipe = "1"
 
 // Options say what to make.
 type Options struct {
 	// Debian is the folder of an OCI layout with a base of Debian 12, as ci/base makes it.
 	Debian string
-	// Kernel becomes the headers of Newest. Nil: they are as empty as those of the other kernels.
+	// Kernel becomes the headers of Newest. Nil: Newest is as empty as the other kernels.
 	Kernel *rpmrepo.Kernel
-	// Cache is a folder to keep results in; "": driver-build's in the user's cache.
+	// Cache is the folder of results; "": that of driver-build in the user's cache.
 	Cache string
 }
 
-// Repository is what was made. Its folders are shared and never written to.
+// Repository is the result of Make. Its folders are shared and never written to.
 type Repository struct {
 	// Dir has www/HOST/ubuntu, the files that are served, and base, an OCI layout.
 	Dir string
 }
 
-// Base is the base image, as driver-build's --base takes it.
+// Base returns the base image, as driver-build's --base takes it.
 func (r *Repository) Base() string { return "oci:" + filepath.Join(r.Dir, "base") }
 
-// WWW is the folder of what is served, one folder for each host.
+// WWW returns the folder that is served, with one folder for each host.
 func (r *Repository) WWW() string { return filepath.Join(r.Dir, "www") }
 
-// Handler serves the repositories to clients that use it as their proxy, under the addresses that the base's files have.
+// Handler serves the repositories to clients that use it as their proxy, under the addresses in the base's
+// files.
 func (r *Repository) Handler() http.Handler { return rpmrepo.Serve(r.WWW()) }
 
-// Make makes the repositories and the base, or finds that it did. Processes that want the same wait for each other.
+// Make makes the repositories and the base, unless the cache has them. Processes that want the same result
+// wait for each other.
 func Make(ctx context.Context, o Options) (*Repository, error) {
 	if o.Cache == "" {
 		user, err := os.UserCacheDir()
@@ -75,7 +77,7 @@ func Make(ctx context.Context, o Options) (*Repository, error) {
 	return &Repository{Dir: dir}, nil
 }
 
-// fill does all of the work.
+// fill makes the result.
 func fill(ctx context.Context, o Options, dir string) error {
 	image, err := debianImage(o.Debian)
 	if err != nil {

@@ -24,13 +24,13 @@ const (
 	securityHost = "security.ubuntu.example"
 )
 
-// suites are the suites of each host.
+// suites returns the suites of each host.
 func suites() map[string][]string {
 	return map[string][]string{archiveHost: {release, updates, backports}, securityHost: {security}}
 }
 
-// publish moves the packages that lie in pool/SUITE to www/HOST/ubuntu and indexes them. Everything is in main; the other components
-// are empty.
+// publish moves the packages in pool/SUITE to www/HOST/ubuntu and indexes them. All packages are in main; the
+// other components are empty.
 func publish(ctx context.Context, s *rpmrepo.Signer, pool, www string) error {
 	for host, names := range suites() {
 		root := filepath.Join(www, host, "ubuntu")
@@ -79,7 +79,8 @@ func index(ctx context.Context, s *rpmrepo.Signer, root, suite string) error {
 	if err != nil {
 		return err
 	}
-	for _, component := range components { // as in Ubuntu's archive: Release names them, only the compressed ones are there
+	// like Ubuntu's archive: Release names plain and compressed lists, and only the compressed ones exist
+	for _, component := range components {
 		if err := os.Remove(filepath.Join(dist, component, "binary-amd64", "Packages")); err != nil {
 			return err
 		}

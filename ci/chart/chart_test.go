@@ -13,7 +13,7 @@ import (
 
 const project = "../.."
 
-// Whoever changes values.yaml, the table of systems or deploy/monitoring runs ci/chart/generate.
+// After a change of values.yaml, the table of systems or deploy/monitoring, run ci/chart/generate.
 func TestGeneratedFilesAreUpToDate(t *testing.T) {
 	t.Parallel()
 	files, err := Files(project)
@@ -32,7 +32,8 @@ func TestGeneratedFilesAreUpToDate(t *testing.T) {
 	}
 }
 
-// Each set of values has its manifest, and the other way round; what is in them is compared where there is helm (ci/cluster/chart).
+// Each set of values has its manifest, and each manifest its values; the contents are compared where helm is
+// available (ci/cluster/chart).
 func TestManifestsBelongToValues(t *testing.T) {
 	t.Parallel()
 	names := func(pattern string) (names []string) {
@@ -50,7 +51,7 @@ func TestManifestsBelongToValues(t *testing.T) {
 	}
 }
 
-// schema is the part of JSON Schema that values.schema.json uses to say which values there are.
+// schema is the part of JSON Schema that values.schema.json uses to declare values.
 type schema struct {
 	Ref         string            `json:"$ref"`
 	Properties  map[string]schema `json:"properties"`
@@ -58,7 +59,7 @@ type schema struct {
 	Additional  json.RawMessage   `json:"additionalProperties"`
 }
 
-// paths are the values that a schema knows, as Rows names them.
+// paths returns the values that a schema declares, named as in Rows.
 func (s schema) paths(root schema, prefix string) []string {
 	if name, ok := strings.CutPrefix(s.Ref, "#/definitions/"); ok {
 		s = root.Definitions[name]
@@ -73,7 +74,8 @@ func (s schema) paths(root schema, prefix string) []string {
 	return paths
 }
 
-// A value that only the schema or only values.yaml knows is a mistake in one of them: the schema refuses all others.
+// A value that only the schema or only values.yaml has is a mistake in one of them: the schema refuses all
+// other values.
 func TestSchemaKnowsTheValues(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile(filepath.Join(project, chartDir, "values.schema.json"))
@@ -99,7 +101,8 @@ func TestSchemaKnowsTheValues(t *testing.T) {
 	for _, r := range rows {
 		documented = append(documented, r.Path)
 	}
-	// Not in values.yaml on purpose: helm's own, maps that are empty by default, and a key that only repeats what always holds.
+	// Intentionally not in values.yaml: helm's own values, maps that are empty by default, and a key whose only
+	// valid value always applies.
 	unlisted := func(path string) bool {
 		return path == "global" || path == "updateStrategy.rollingUpdate.maxSurge" || strings.HasPrefix(path, "moduleParameters.") ||
 			strings.HasPrefix(path, "affinity.")
@@ -177,7 +180,7 @@ func TestPlain(t *testing.T) {
 	}
 }
 
-// A folder without the chart, and a helm that is not there, are errors that say what was attempted.
+// Without the chart's folder, or without helm, the error says what was attempted.
 func TestGenerateFails(t *testing.T) {
 	t.Parallel()
 	if err := generate(t.Context(), t.TempDir(), "", ""); err == nil || !strings.Contains(err.Error(), "into the chart") {

@@ -11,22 +11,24 @@ import (
 	"github.com/driver-container/driver-container/distros"
 )
 
-// chartDir is where the chart is, relative to the project's folder.
+// chartDir is the path of the chart, relative to the project's folder.
 const chartDir = "deploy/chart"
 
-// copies are files that the chart carries and somebody else owns: templates cannot read outside of their chart.
+// copies are files of other folders that the chart needs a copy of: templates cannot read outside their
+// chart.
 var copies = map[string]string{
 	chartDir + "/files/alerts.yaml":    "deploy/monitoring/alerts.yaml",
 	chartDir + "/files/dashboard.json": "deploy/monitoring/dashboard.json",
 }
 
-// folders are where configuration is mounted, by the kind of a system's packages; node/headers reads them, docs/headers.md lists them.
+// folders are the mount points of configuration, by the kind of a system's packages; node/headers reads them,
+// docs/headers.md lists them.
 var folders = map[string]map[string]string{
 	"apt": {"repoConfig": "/etc/apt/sources.list.d", "certConfig": "/usr/local/share/ca-certificates"},
 	"rpm": {"repoConfig": "/etc/yum.repos.d", "certConfig": "/etc/pki/ca-trust/source/anchors"},
 }
 
-// Files are the generated files that need no helm: path relative to root -> content.
+// Files returns the generated files that need no helm: path relative to root -> content.
 func Files(root string) (map[string][]byte, error) {
 	files := map[string][]byte{chartDir + "/files/systems.yaml": systems()}
 	for to, from := range copies {
@@ -48,7 +50,8 @@ func Files(root string) (map[string][]byte, error) {
 	return files, nil
 }
 
-// systems is the table that templates know systems by: the beginning of their names in tags, and the kind of their packages.
+// systems returns the templates' table of systems: the beginning of their names in tags, and the kind of
+// their packages.
 func systems() []byte {
 	kinds := map[string]string{}
 	for _, d := range distros.All() {

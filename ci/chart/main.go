@@ -1,8 +1,9 @@
-// Command chart writes what is generated of the Helm chart: its README from the comments of values.yaml, the files that its templates
-// read from the packages and folders that own them, and, with -helm, the plain manifests from the chart.
+// Command chart writes the generated files of the Helm chart: its README from the comments of values.yaml,
+// the files that its templates need, copied from the packages and folders that own them, and, with -helm, the
+// plain manifests from the chart.
 //
-// It does not check the chart: helm does, in ci/cluster/chart. The fast test of this package wants everything that needs no helm to be
-// up to date.
+// It does not check the chart: helm does, in ci/cluster/chart. The fast test of this package fails when a
+// file is out of date that can be generated without helm.
 package main
 
 import (
@@ -30,7 +31,7 @@ func main() {
 	}
 }
 
-// generate writes every generated file below root whose content is another one.
+// generate writes every generated file below root whose content has changed.
 func generate(ctx context.Context, root, helm, manifests string) error {
 	files, err := Files(root)
 	if err != nil {
@@ -59,7 +60,7 @@ func generate(ctx context.Context, root, helm, manifests string) error {
 	return nil
 }
 
-// write leaves a file alone that is as it should be, so that nothing that depends on it is made again.
+// write does not touch a file that is up to date, so that nothing that depends on it is rebuilt.
 func write(path string, content []byte) error {
 	if old, err := os.ReadFile(path); err == nil && bytes.Equal(old, content) {
 		return nil

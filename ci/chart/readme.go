@@ -9,13 +9,15 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// Row is one value of the chart: its path ("image.tag"), its default as one line of YAML ("" for a group), and what its comment says.
+// Row is one value of the chart: its path ("image.tag"), its default as one line of YAML ("" for a group),
+// and the text of its comment.
 type Row struct{ Path, Default, Text string }
 
-// whole are values that are one row although they are mappings with keys: what Kubernetes defines is not explained key by key.
+// whole are values that get one row although they are mappings: keys that Kubernetes defines are not
+// explained one by one.
 var whole = []string{"resources", "evict.resources", "dashboard.labels"}
 
-// Rows are the values in the order of the file. It is an error for a value to have no comment.
+// Rows returns the values in the order of the file. It is an error if a value has no comment.
 func Rows(values []byte) ([]Row, error) {
 	var doc yaml.Node
 	if err := yaml.Unmarshal(values, &doc); err != nil {
@@ -24,8 +26,8 @@ func Rows(values []byte) ([]Row, error) {
 	if len(doc.Content) != 1 || doc.Content[0].Kind != yaml.MappingNode {
 		return nil, fmt.Errorf("read the chart's values.yaml: it is no mapping")
 	}
-	// The parser gives a comment at the head of the file to the document and those below a group to the group's first key, or to the
-	// group itself: lines are what can be relied on.
+	// The parser attaches a comment at the head of the file to the document, and comments below a group to the
+	// group's first key or to the group itself. So read comments from the lines.
 	return walk(doc.Content[0], "", strings.Split(string(values), "\n"))
 }
 
@@ -57,7 +59,7 @@ func walk(mapping *yaml.Node, prefix string, lines []string) ([]Row, error) {
 	return rows, nil
 }
 
-// comment are the lines above a line that are comments, as one; line counts from 1.
+// comment joins the comment lines above a line; line counts from 1.
 func comment(lines []string, line int) string {
 	var found []string
 	for i := line - 2; i >= 0; i-- {
@@ -71,7 +73,7 @@ func comment(lines []string, line int) string {
 	return strings.Join(found, " ")
 }
 
-// oneLine is a value in flow style.
+// oneLine returns a value in flow style.
 func oneLine(value *yaml.Node) (string, error) {
 	flow(value)
 	text, err := yaml.Marshal(value)

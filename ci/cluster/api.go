@@ -15,14 +15,14 @@ import (
 	"time"
 )
 
-// api asks the API server over one connection that stays: kubectl makes a new one each time, and a handshake costs an emulated server more
-// than the question.
+// api sends requests to the API server over one connection that stays open: kubectl makes a new one each
+// time, and on an emulated server the handshake takes longer than the request.
 type api struct {
 	server string
 	client *http.Client
 }
 
-// newAPI is for the administrator, whose kubeconfig package control wrote, in JSON.
+// newAPI returns an api for the administrator, whose kubeconfig package control wrote, in JSON.
 func newAPI(t testing.TB, kubeconfig, server string) *api {
 	t.Helper()
 	text, err := os.ReadFile(kubeconfig)
@@ -53,7 +53,7 @@ func newAPI(t testing.TB, kubeconfig, server string) *api {
 	return &api{server, &http.Client{Transport: transport}}
 }
 
-// get asks for a path and decodes the answer into v, which may be nil.
+// get requests a path and decodes the answer into v, which may be nil.
 func (a *api) get(path string, v any) error { return a.getFor(20*time.Second, path, v) }
 
 // getFor is get with another limit.
@@ -82,7 +82,7 @@ func (a *api) getFor(limit time.Duration, path string, v any) error {
 	return json.Unmarshal(body, v)
 }
 
-// connect makes the administrator's kubeconfig for the port that this guest has, and the connection.
+// connect makes the administrator's kubeconfig for this guest's port, and the connection.
 func (c *Cluster) connect() {
 	c.t.Helper()
 	text, err := os.ReadFile(filepath.Join(c.base.dir, "kubeconfig"))

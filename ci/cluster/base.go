@@ -12,10 +12,10 @@ import (
 	"github.com/driver-container/driver-container/ci/lab"
 )
 
-// keepStates is how many of a kind stay in the cache: this checkout's, and those before.
+// keepStates is the number of entries of each kind that stay in the cache: this checkout's, and earlier ones.
 const keepStates = 3
 
-// base is the guest's disk as it was made, and what starts it.
+// base is the guest's initial disk, and the files that start it.
 type base struct {
 	dir     string // root.ext4, initramfs, pki, kubeconfig
 	key     string
@@ -39,7 +39,8 @@ func makeBase(t testing.TB) base {
 	return b
 }
 
-// makePKI fills a folder with what the guest's units name and returns the administrator's kubeconfig, which names guestServer.
+// makePKI makes the certificates that the guest's units name in a folder, and returns the administrator's
+// kubeconfig, which names guestServer.
 func makePKI(t testing.TB, dir string) []byte {
 	t.Helper()
 	pki, err := control.NewPKI(dir, "localhost", NodeName, "kubernetes", "kubernetes.default", "kubernetes.default.svc", "127.0.0.1", nodeIP, apiAddress)
@@ -60,7 +61,7 @@ func makePKI(t testing.TB, dir string) []byte {
 	return config
 }
 
-// digestOf is a short digest of texts and of the files in folders: names, modes and contents.
+// digestOf returns a short digest of texts and of the files in folders: names, modes and contents.
 func digestOf(t testing.TB, texts []string, folders ...string) string {
 	t.Helper()
 	h := sha256.New()

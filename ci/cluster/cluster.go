@@ -18,7 +18,8 @@ import (
 	"github.com/driver-container/driver-container/ci/lab"
 )
 
-// Cluster is a running cluster of one node. Its methods end the test when they fail, so they belong in the test's own goroutine.
+// Cluster is a running cluster of one node. Its methods end the test when they fail, so call them in the
+// test's own goroutine.
 type Cluster struct {
 	t          testing.TB
 	base       base
@@ -31,8 +32,9 @@ type Cluster struct {
 	patience   lab.Patience
 }
 
-// New is a cluster as nobody has used it yet: the node Ready, the images pulled, no GPU. It ends with the test, which on failure prints
-// what happened in it. One test has one cluster, and one cluster runs at a time: tests of clusters are not parallel.
+// New returns an unused cluster: the node is Ready, the images are pulled, there is no GPU. The cluster ends
+// with the test, which on failure prints what happened in it. One test has one cluster, and one cluster runs
+// at a time: tests of clusters are not parallel.
 func New(t testing.TB) *Cluster {
 	t.Helper()
 	Gate(t)
@@ -47,22 +49,22 @@ func New(t testing.TB) *Cluster {
 	return c
 }
 
-// KernelRelease is uname -r of the node.
+// KernelRelease returns uname -r of the node.
 func (c *Cluster) KernelRelease() string { return c.base.release }
 
-// ImageRef is the image of a driver, Older or Newer, as the node knows it.
+// ImageRef returns the image of a driver, Older or Newer, by its name on the node.
 func (c *Cluster) ImageRef(driver string) (repository, tag string) {
 	return guestRegistry + "/" + driverName, driverTag(c.base, driver)
 }
 
-// Push puts an image into the registry, as ref says ("NAME:TAG"), and returns what the node calls it.
+// Push pushes an image to the registry under ref ("NAME:TAG"), and returns its name on the node.
 func (c *Cluster) Push(ref string, image v1.Image) string {
 	c.t.Helper()
 	c.registry.push(c.t, ref, image)
 	return guestRegistry + "/" + ref
 }
 
-// PlugGPU plugs a GPU into the running node and waits until its kernel knows it.
+// PlugGPU plugs a GPU into the running node and waits until its kernel has found it.
 func (c *Cluster) PlugGPU(t testing.TB, model fakegpu.Model) {
 	t.Helper()
 	const firstSlot = 9
@@ -77,7 +79,7 @@ func (c *Cluster) PlugGPU(t testing.TB, model fakegpu.Model) {
 			return
 		case time.Since(begin) > c.patience.Limit(plugLimit):
 			t.Fatalf("the node's kernel has %d GPUs, not %d, after %s", found, c.gpus, plugLimit)
-		case n == 5: // hotplug has its own events; they can be lost
+		case n == 5: // hotplug has its own events, which can be lost
 			c.Node("echo 1 >/sys/bus/pci/rescan")
 		}
 		<-time.After(pause)
@@ -99,8 +101,8 @@ func (c *Cluster) AdvertiseGPUs(n int) {
 	})
 }
 
-// Reboot resets the node as power loss does, but for etcd, whose data is brought to the disk first, and waits until it is Ready
-// again. GPUs stay plugged in; GPUs that were advertised are not any more.
+// Reboot resets the node as power loss does, except for etcd, whose data is synced to the disk first, and
+// waits until the node is Ready again. GPUs stay plugged in; the node no longer advertises GPUs.
 func (c *Cluster) Reboot() {
 	c.t.Helper()
 	boot := "cat /proc/sys/kernel/random/boot_id"
@@ -126,7 +128,8 @@ func (c *Cluster) Reboot() {
 	c.t.Logf("cluster: reboot to Ready took %s", time.Since(begin).Round(time.Second))
 }
 
-// waitNode waits for a node that is Ready, and for what its cluster needs before a pod can be made.
+// waitNode waits for a node that is Ready, and for the objects that the cluster needs before a pod can be
+// made.
 func (c *Cluster) waitNode(limit time.Duration) {
 	c.t.Helper()
 	c.waitAPI(limit)
@@ -148,7 +151,8 @@ func (c *Cluster) waitNode(limit time.Duration) {
 	})
 }
 
-// waitAPI waits for the API server. Connections are accepted before anybody listens in the guest: each attempt has a limit.
+// waitAPI waits for the API server. QEMU accepts connections before a program listens in the guest, so each
+// attempt has a limit.
 func (c *Cluster) waitAPI(limit time.Duration) {
 	c.t.Helper()
 	c.Wait(limit, "the API server is ready", func() error {
@@ -161,16 +165,17 @@ func (c *Cluster) waitAPI(limit time.Duration) {
 	})
 }
 
-// Wait calls check until it returns nil, at most for limit; then the test ends with what was waited for and the last error.
+// Wait calls check until it returns nil, at most for limit. Then the test fails with the description of the
+// condition and the last error.
 func (c *Cluster) Wait(limit time.Duration, what string, check func() error) {
 	c.t.Helper()
 	c.patience.Wait(c.t, limit, what, check)
 }
 
-// bin is the folder of the programs.
+// bin returns the folder of the programs.
 func (c *Cluster) bin() string { return control.Bin(c.t) }
 
-// background is for what has to be asked after the test's own context has ended.
+// background returns a context for requests after the test's own context has ended.
 func background(limit time.Duration) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.Background(), limit)
 }

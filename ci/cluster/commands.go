@@ -10,10 +10,10 @@ import (
 	"github.com/driver-container/driver-container/ci/cluster/control"
 )
 
-// Kubeconfig is the path of the administrator's.
+// Kubeconfig returns the path of the administrator's kubeconfig.
 func (c *Cluster) Kubeconfig() string { return c.kubeconfig }
 
-// Kubectl runs kubectl and returns what it prints to stdout. Its failure ends the test.
+// Kubectl runs kubectl and returns its stdout. If kubectl fails, the test ends.
 func (c *Cluster) Kubectl(args ...string) string {
 	c.t.Helper()
 	out, err := c.TryKubectl(args...)
@@ -21,7 +21,7 @@ func (c *Cluster) Kubectl(args ...string) string {
 	return out
 }
 
-// TryKubectl runs kubectl and returns what it prints to stdout; the error has what it prints to stderr.
+// TryKubectl runs kubectl and returns its stdout; the error has its stderr.
 func (c *Cluster) TryKubectl(args ...string) (string, error) {
 	return c.command("", "kubectl", args...)
 }
@@ -34,7 +34,7 @@ func (c *Cluster) Apply(manifests string) {
 	}
 }
 
-// Helm runs helm and returns what it prints to stdout. Its failure ends the test.
+// Helm runs helm and returns its stdout. If helm fails, the test ends.
 func (c *Cluster) Helm(args ...string) string {
 	c.t.Helper()
 	out, err := c.TryHelm(args...)
@@ -42,16 +42,17 @@ func (c *Cluster) Helm(args ...string) string {
 	return out
 }
 
-// TryHelm runs helm and returns what it prints to stdout; the error has what it prints to stderr.
+// TryHelm runs helm and returns its stdout; the error has its stderr.
 func (c *Cluster) TryHelm(args ...string) (string, error) { return c.command("", "helm", args...) }
 
-// command has no context of the test: a failed test is described when that has ended.
+// command does not use the test's context: the report of a failed test runs after that context has ended.
 func (c *Cluster) command(stdin, name string, args ...string) (string, error) {
 	k := control.Command{Program: filepath.Join(c.bin(), name), Home: filepath.Dir(c.kubeconfig), Kubeconfig: c.kubeconfig}
 	return k.Run(context.Background(), stdin, args...)
 }
 
-// Node runs a command of bash as root on the node and returns what it printed, to stderr too. Another exit code than 0 ends the test.
+// Node runs a bash command as root on the node and returns its stdout and stderr. If the exit code is not 0,
+// the test ends.
 func (c *Cluster) Node(command string) string {
 	c.t.Helper()
 	return c.NodeFor(nodeLimit, command)

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// TestShell: answers come in any order, cut lines are passed over.
+// TestShell: answers come in any order, and incomplete lines are skipped.
 func TestShell(t *testing.T) {
 	t.Parallel()
 	ours, theirs := net.Pipe()

@@ -14,10 +14,10 @@ import (
 	"github.com/driver-container/driver-container/ci/lab"
 )
 
-// tools are what the cluster starts beyond what the lab does, with the Debian package each comes from.
+// tools are the programs that the cluster needs in addition to the lab's, with the Debian package of each.
 var tools = []struct{ name, from string }{{"mmdebstrap", "mmdebstrap"}, {"qemu-img", "qemu-utils"}, {"cpio", "cpio"}}
 
-// Gate skips a test unless the real tier is asked for with DRIVER_E2E=1; then, whatever is missing is a failure.
+// Gate skips a test unless DRIVER_E2E=1 asks for the real tier; then anything that is missing is a failure.
 func Gate(t testing.TB) {
 	t.Helper()
 	lab.Gate(t)
@@ -26,7 +26,7 @@ func Gate(t testing.TB) {
 	}
 }
 
-// cacheDir is where guests and their states are kept: DRIVER_CLUSTER_DIR, or a folder in the user's cache.
+// cacheDir is the folder of guests and their states: DRIVER_CLUSTER_DIR, or a folder in the user's cache.
 func cacheDir(t testing.TB) string {
 	t.Helper()
 	dir := os.Getenv("DRIVER_CLUSTER_DIR")
@@ -39,8 +39,9 @@ func cacheDir(t testing.TB) string {
 	return dir
 }
 
-// cached returns a folder of the cache, made by build under another name if it is not there. Other test processes wait meanwhile. Of
-// those with the same prefix the ones that nobody used for longest are removed, beyond keepStates.
+// cached returns a folder of the cache. If it is missing, build makes it under another name. Other test
+// processes wait meanwhile. Of the folders with the same prefix, cached keeps the keepStates that were used
+// last.
 func cached(t testing.TB, prefix, key string, build func(dir string)) string {
 	t.Helper()
 	dir := filepath.Join(cacheDir(t), prefix+"-"+key)
@@ -85,7 +86,7 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// tool runs a program of this machine that must succeed, and returns its standard output.
+// tool runs a program of this machine and returns its standard output; the test fails if the program fails.
 func tool(t testing.TB, args ...string) string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), args[0], args[1:]...)
@@ -100,5 +101,5 @@ func tool(t testing.TB, args ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// sourceDir is this package's folder.
+// sourceDir returns this package's folder.
 func sourceDir(t testing.TB) string { return filepath.Join(lab.Repository(t), "ci/cluster") }

@@ -17,7 +17,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// Versions of the driver that the node has images of. Both are for its kernel, with closed modules.
+// The driver versions of which the node has images. Both are for its kernel, with closed modules.
 const (
 	Older = "470.256.02"
 	Newer = "535.261.03"
@@ -25,19 +25,20 @@ const (
 
 const (
 	driverSystem = "debian12"
-	// HolderImage is the image of program holder (folder holder), which opens the files that it is given and sleeps.
+	// HolderImage is the image of program holder (folder holder), which opens the files in its arguments and
+	// sleeps.
 	HolderImage = guestRegistry + "/holder:1"
 	driverName  = "driver"
 )
 
-// pulled is an image that the node has from the beginning.
+// pulled is an image that is on the node from the beginning.
 type pulled struct {
 	ref    string // "NAME:TAG" in the registry
 	image  v1.Image
 	digest string
 }
 
-// images makes what the node shall have: the drivers, holder, pause. The registry serves them.
+// images makes the images that the node needs: the drivers, holder, pause. The registry serves them.
 func images(t testing.TB, b base, r *registry) []pulled {
 	t.Helper()
 	var list []pulled
@@ -58,10 +59,11 @@ func images(t testing.TB, b base, r *registry) []pulled {
 	return list
 }
 
-// driverTag is the tag that driver-build gives the image with modules for the guest's kernel.
+// driverTag returns the tag that driver-build gives the image with modules for the guest's kernel.
 func driverTag(b base, driver string) string { return driver + "-" + b.release + "-" + driverSystem }
 
-// driverLayout is the image as driver-build of bin or DRIVER_E2E_BIN makes it, made again when one of the programs changed.
+// driverLayout returns the image that driver-build of bin or DRIVER_E2E_BIN makes, rebuilt when one of the
+// programs has changed.
 func driverLayout(t testing.TB, b base, driver string) (string, v1.Image) {
 	t.Helper()
 	root := filepath.Join(sourceDir(t), "../..")
@@ -79,7 +81,8 @@ func driverLayout(t testing.TB, b base, driver string) (string, v1.Image) {
 	dir := cached(t, "driver-"+driver, key, func(dir string) {
 		from := tool(t, filepath.Join(root, "ci/base"), driverSystem)
 		tool(t, program, "--os", driverSystem, "--driver", driver, "--kernel", b.release, "--builder", "chroot", "--base", from,
-			// What takes long in an emulated node is to unpack images: as little as serves, compressed so that it is fast.
+			// On an emulated node unpacking images takes long: the image has only what serving needs, and a
+			// compression that is fast to unpack.
 			"--profile", "compute", "--flavour", "proprietary", "--compression", "zstd",
 			"--matrix", filepath.Join(root, "matrix.yaml"), "--output", "oci:"+dir, "--progress", "plain")
 	})
@@ -89,7 +92,7 @@ func driverLayout(t testing.TB, b base, driver string) (string, v1.Image) {
 	must(t, err)
 	manifest, err := index.IndexManifest()
 	must(t, err)
-	image, err := index.Image(manifest.Manifests[0].Digest) // all tags are of the same image
+	image, err := index.Image(manifest.Manifests[0].Digest) // all tags refer to the same image
 	must(t, err)
 	return dir, image
 }
@@ -106,7 +109,7 @@ func goProgram(t testing.TB, folder string) string {
 	return path
 }
 
-// oneFile is an image of one static program, which it runs.
+// oneFile makes an image of one static program, which the image runs.
 func oneFile(t testing.TB, name, path string) v1.Image {
 	t.Helper()
 	data, err := os.ReadFile(path)

@@ -35,15 +35,16 @@ type machine struct {
 
 const (
 	memoryMB = 2048
-	firstFD  = 3 // that exec.Cmd's ExtraFiles begin with
+	firstFD  = 3 // of the first of exec.Cmd's ExtraFiles
 )
 
-// hardware is what a state can only be restored on.
+// hardware returns the arguments that must be the same when a state is restored.
 func hardware() []string {
 	return []string{
-		// Vectors wider than SSE are slow to emulate, and programs use them when they see them. Instructions for AES pay.
+		// Vectors wider than SSE are slow to emulate, and programs use them if the processor has them. Instructions
+		// for AES save time.
 		"-accel", "tcg,thread=multi,tb-size=512", "-cpu", "Nehalem,+aes,+pclmulqdq", "-smp", "2", "-m", strconv.Itoa(memoryMB),
-		// A fake GPU needs memory that another process can be given.
+		// A fake GPU needs memory that can be shared with another process.
 		"-object", fmt.Sprintf("memory-backend-memfd,id=ram,size=%dM,share=on", memoryMB), "-machine", "pc,memory-backend=ram",
 		"-nodefaults", "-no-user-config", "-display", "none", "-device", "virtio-serial-pci,addr=0x4", "-device", "virtserialport,chardev=shell,name=shell",
 		"-device", "virtio-blk-pci,drive=root,addr=0x5", "-device", "virtio-net-pci,netdev=net,addr=0x6,romfile=", "-device", "virtio-rng-pci,addr=0x7",
@@ -51,8 +52,8 @@ func hardware() []string {
 	}
 }
 
-// startMachine starts the guest from a disk, and from a state unless that is nil. registry is the port of this machine that it reaches
-// as guestRegistry. The machine ends with the test.
+// startMachine starts the guest from a disk, and from a state unless that is nil. registry is the port of
+// this machine that the guest reaches as guestRegistry. The machine ends with the test.
 func startMachine(t testing.TB, b base, disk string, registry int, state *os.File) *machine {
 	t.Helper()
 	const attempts = 5
@@ -62,7 +63,7 @@ func startMachine(t testing.TB, b base, disk string, registry int, state *os.Fil
 			t.Cleanup(m.kill)
 			return m
 		}
-		// Between the choice of a port and QEMU's start somebody else may take it.
+		// Another process may take the port between its choice and QEMU's start.
 		if !strings.Contains(err.Error(), "host forwarding") || n == attempts {
 			t.Fatalf("start the guest: %v", err)
 		}
@@ -86,7 +87,7 @@ func tryMachine(t testing.TB, b base, disk string, registry int, state *os.File)
 	}
 	m.cmd = exec.Command("qemu-system-x86_64", args...)
 	m.cmd.ExtraFiles, m.cmd.Stdout, m.cmd.Stderr, m.cmd.WaitDelay = files, &m.said, &m.said, time.Second
-	// It ends with the test even when that is killed; a signal from the keyboard is for the test.
+	// QEMU ends with the test even if the test is killed; a signal from the keyboard is for the test.
 	m.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setsid: true}
 	must(t, m.cmd.Start())
 	must(t, errors.Join(monitorEnd.Close(), shellEnd.Close()))
@@ -119,7 +120,7 @@ func (m *machine) kill() {
 	m.gpus = nil
 }
 
-// quit ends the guest so that its disk is complete.
+// quit ends the guest in such a way that its disk is complete.
 func (m *machine) quit() {
 	m.t.Helper()
 	must(m.t, m.monitor.do("quit", nil, nil))
@@ -150,7 +151,7 @@ func (m *machine) consoleText() string {
 	return strings.ReplaceAll(string(text), "\r", "")
 }
 
-// freePort is a port of loopback that nobody has right now.
+// freePort returns a port of loopback on which no process listens now.
 func freePort(t testing.TB) int {
 	t.Helper()
 	l, err := net.Listen("tcp4", "127.0.0.1:0")
@@ -166,7 +167,7 @@ func portOf(t testing.TB, l net.Listener) int {
 	return int(address.Port())
 }
 
-// socketPair is our end and QEMU's.
+// socketPair returns this process's end and QEMU's.
 func socketPair(t testing.TB) (*net.UnixConn, *os.File) {
 	t.Helper()
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)

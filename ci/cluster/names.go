@@ -2,7 +2,7 @@ package cluster
 
 import "time"
 
-// The guest's own names and addresses, which its root (guest/) has too.
+// The guest's own names and addresses; the files of its root (guest/) have the same ones.
 const (
 	NodeName      = "node"
 	nodeIP        = "10.0.2.15"       // of eth0, QEMU's user network
@@ -11,7 +11,7 @@ const (
 	guestServer   = "https://127.0.0.1:443"
 )
 
-// Limits are some five times what was seen on a quiet machine.
+// The limits are about five times the durations on an idle machine.
 const (
 	bootLimit    = 20 * time.Minute
 	restoreLimit = 5 * time.Minute
@@ -19,7 +19,7 @@ const (
 	pullLimit    = 10 * time.Minute
 	nodeLimit    = 2 * time.Minute // of a command on the node
 	plugLimit    = time.Minute
-	pause        = 300 * time.Millisecond // between two questions
-	// RolloutLimit is for a pod to be there and ready.
+	pause        = 300 * time.Millisecond // between two requests
+	// RolloutLimit is the limit for a pod to exist and be ready.
 	RolloutLimit = 3 * time.Minute
 )

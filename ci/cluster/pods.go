@@ -14,16 +14,16 @@ import (
 	"github.com/driver-container/driver-container/node/status"
 )
 
-// driverSelector is the label of every driver pod, whatever release, operator or namespace it is of.
+// driverSelector is the label of every driver pod, of any release, operator or namespace.
 const driverSelector = "app.kubernetes.io/component=nvidia-driver"
 
-// DriverPods are the driver pods of all namespaces, oldest first.
+// DriverPods returns the driver pods of all namespaces, oldest first.
 func (c *Cluster) DriverPods() []corev1.Pod {
 	c.t.Helper()
 	return c.Pods("-A", "-l", driverSelector)
 }
 
-// Pods are those that `kubectl get pods` finds with these arguments, oldest first.
+// Pods returns the pods that `kubectl get pods` finds with these arguments, oldest first.
 func (c *Cluster) Pods(args ...string) []corev1.Pod {
 	c.t.Helper()
 	list, err := c.pods(args...)
@@ -50,7 +50,8 @@ func (c *Cluster) pods(args ...string) ([]corev1.Pod, error) {
 	return list.Items, nil
 }
 
-// podsPath is what `kubectl get pods` with these arguments asks the API server for; ok is false for arguments beyond the usual.
+// podsPath returns the path that `kubectl get pods` with these arguments requests from the API server; ok is
+// false for other arguments than the usual ones.
 func podsPath(args []string) (path string, ok bool) {
 	namespace, query := "/namespaces/default", url.Values{}
 	for i := 0; i < len(args); i++ {
@@ -77,7 +78,7 @@ func podsPath(args []string) (path string, ok bool) {
 	return "/api/v1" + namespace + "/pods?" + query.Encode(), true
 }
 
-// Restarts is how often containers of pods were started again, all together.
+// Restarts returns how often containers of pods were restarted, all together.
 func Restarts(pods []corev1.Pod) int {
 	n := 0
 	for _, p := range pods {
@@ -88,15 +89,15 @@ func Restarts(pods []corev1.Pod) int {
 	return n
 }
 
-// Ready says whether a pod is, and is not about to end.
+// Ready says whether a pod is ready and not being deleted.
 func Ready(p corev1.Pod) bool {
 	return p.DeletionTimestamp == nil && slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
 		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
 	})
 }
 
-// WaitDriver waits until there is one driver pod in the cluster, it is ready and it is of this image's tag (any, if empty), and returns
-// it.
+// WaitDriver waits until the cluster has exactly one driver pod, it is ready and has this image tag (any, if
+// empty), and returns the pod.
 func (c *Cluster) WaitDriver(limit time.Duration, tag string) corev1.Pod {
 	c.t.Helper()
 	var pod corev1.Pod
@@ -117,7 +118,7 @@ func (c *Cluster) WaitDriver(limit time.Duration, tag string) corev1.Pod {
 	return pod
 }
 
-// DriverImage is the image of a pod's driver container.
+// DriverImage returns the image of a pod's driver container.
 func DriverImage(p corev1.Pod) string {
 	for _, c := range p.Spec.Containers {
 		if c.Name == "nvidia-driver-ctr" {
@@ -127,7 +128,7 @@ func DriverImage(p corev1.Pod) string {
 	return ""
 }
 
-// Summary is a line about each pod, for messages.
+// Summary returns a line about each pod, for messages.
 func Summary(pods []corev1.Pod) string {
 	var lines []string
 	for _, p := range pods {
@@ -147,7 +148,8 @@ func Summary(pods []corev1.Pod) string {
 	return strings.Join(lines, "; ")
 }
 
-// WaitGone waits until no pod is found with these arguments of `kubectl get pods`; pods that are about to end are still there.
+// WaitGone waits until `kubectl get pods` with these arguments finds no pod; pods that are being deleted
+// still count.
 func (c *Cluster) WaitGone(limit time.Duration, args ...string) {
 	c.t.Helper()
 	c.Wait(limit, "no pods with "+strings.Join(args, " "), func() error {
@@ -159,7 +161,7 @@ func (c *Cluster) WaitGone(limit time.Duration, args ...string) {
 	})
 }
 
-// Events are all events of the cluster, oldest first.
+// Events returns all events of the cluster, oldest first.
 func (c *Cluster) Events() []corev1.Event {
 	c.t.Helper()
 	var list corev1.EventList
@@ -168,13 +170,13 @@ func (c *Cluster) Events() []corev1.Event {
 	return list.Items
 }
 
-// Logs are what a container of a pod printed; previous: before it was started again.
+// Logs returns the output of a pod's container; previous: of the container before its restart.
 func (c *Cluster) Logs(p corev1.Pod, container string) string {
 	c.t.Helper()
 	return c.Kubectl("logs", "-n", p.Namespace, p.Name, "-c", container)
 }
 
-// Status is the status file on the node; the zero status when there is none.
+// Status returns the content of the status file on the node; the zero status if the file is missing.
 func (c *Cluster) Status() status.Snapshot {
 	c.t.Helper()
 	var st status.Snapshot
@@ -185,7 +187,7 @@ func (c *Cluster) Status() status.Snapshot {
 	return st
 }
 
-// Loaded is the version of the driver that the node's kernel has, "" for none.
+// Loaded returns the version of the driver in the node's kernel, "" for none.
 func (c *Cluster) Loaded() string {
 	c.t.Helper()
 	return strings.TrimSpace(c.Node("cat /sys/module/nvidia/version 2>/dev/null || true"))

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// qmp is a conversation with QEMU's monitor, one command at a time.
+// qmp is a connection to QEMU's monitor, which runs one command at a time.
 type qmp struct {
 	conn *net.UnixConn
 	in   *bufio.Reader
@@ -20,19 +20,19 @@ type qmp struct {
 
 const qmpLimit = time.Minute
 
-// newQMP greets a monitor.
+// newQMP does the handshake with a monitor.
 func newQMP(conn *net.UnixConn) (*qmp, error) {
 	q := &qmp{conn: conn, in: bufio.NewReader(conn)}
 	if err := conn.SetReadDeadline(time.Now().Add(qmpLimit)); err != nil {
 		return nil, err
 	}
-	if _, err := q.in.ReadBytes('\n'); err != nil { // its own greeting
+	if _, err := q.in.ReadBytes('\n'); err != nil { // the monitor's greeting
 		return nil, fmt.Errorf("QEMU's monitor does not answer: %w", err)
 	}
 	return q, q.do("qmp_capabilities", nil, nil)
 }
 
-// do runs a command; answer may be nil. files are handed over with it.
+// do runs a command; answer may be nil. files are sent with it.
 func (q *qmp) do(command string, arguments, answer any, files ...*os.File) error {
 	text, err := json.Marshal(struct {
 		Execute   string `json:"execute"`
@@ -74,7 +74,7 @@ func (q *qmp) do(command string, arguments, answer any, files ...*os.File) error
 	}
 }
 
-// give hands QEMU a file under a name.
+// give passes a file to QEMU under a name.
 func (q *qmp) give(name string, f *os.File) error {
 	return q.do("getfd", map[string]string{"fdname": name}, nil, f)
 }
@@ -93,7 +93,7 @@ func (q *qmp) save(to *os.File, limit time.Duration) error {
 	return q.poll("query-migrate", "completed", limit)
 }
 
-// restored waits until a guest that was started from a state has read it, and lets it go on.
+// restored waits until a guest that was started from a state has read it, and then lets the guest run.
 func (q *qmp) restored(limit time.Duration) error {
 	if err := q.poll("query-status", "paused", limit); err != nil {
 		return err
@@ -101,7 +101,7 @@ func (q *qmp) restored(limit time.Duration) error {
 	return q.do("cont", nil, nil)
 }
 
-// poll asks until QEMU answers with a status.
+// poll sends the command until QEMU answers with the wanted status.
 func (q *qmp) poll(command, want string, limit time.Duration) error {
 	for end := time.Now().Add(limit); ; <-time.After(20 * time.Millisecond) {
 		var is struct{ Status string }

@@ -21,14 +21,14 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 )
 
-// registry is an image registry on this machine's loopback, which the guest reaches as guestRegistry, whatever its port is. Below
-// /files/ it serves the files that the node fetches (Cluster.Upload).
+// registry is an image registry on this machine's loopback, which the guest reaches as guestRegistry,
+// whatever its port is. Below /files/ it serves the files that the node downloads (Cluster.Upload).
 type registry struct {
 	port int
 
 	mu      sync.Mutex
-	layouts []string          // folders of OCI layouts, whose blobs are served where they lie
-	blobs   map[string][]byte // everything else
+	layouts []string          // folders of OCI layouts, whose blobs are served from there
+	blobs   map[string][]byte // all other blobs
 	files   map[string]string // name -> path on this machine
 }
 
@@ -87,13 +87,13 @@ func (r *registry) open(h v1.Hash) (io.ReadCloser, int64, error) {
 	return nil, 0, ggcr.ErrNotFound
 }
 
-// Get is for go-containerregistry, like the two after it.
+// Get, Stat and Put are for go-containerregistry.
 func (r *registry) Get(_ context.Context, _ string, h v1.Hash) (io.ReadCloser, error) {
 	blob, _, err := r.open(h)
 	return blob, err
 }
 
-// Stat is the size of a blob.
+// Stat returns the size of a blob.
 func (r *registry) Stat(_ context.Context, _ string, h v1.Hash) (int64, error) {
 	blob, size, err := r.open(h)
 	if err != nil {
@@ -114,7 +114,7 @@ func (r *registry) Put(_ context.Context, _ string, h v1.Hash, blob io.ReadClose
 	return nil
 }
 
-// push puts an image there under "NAME:TAG". Blobs that a layout has are not copied.
+// push puts an image into the registry under "NAME:TAG". It does not copy blobs that a layout has.
 func (r *registry) push(t testing.TB, ref string, image v1.Image) {
 	t.Helper()
 	to, err := name.ParseReference("127.0.0.1:"+itoa(r.port)+"/"+ref, name.Insecure)

@@ -57,7 +57,7 @@ func (c *Cluster) reportFailure() {
 	c.t.Log(b.String())
 }
 
-// tail keeps messages readable: the end is where errors are.
+// tail keeps messages readable: errors are at the end.
 func tail(s string) string {
 	const most = 12000
 	if len(s) <= most {

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// shell is the root shell on the node, guest/root/usr/local/lib/cluster/shell: lines of base64 on a virtio port. Commands may run at
-// the same time.
+// shell is the root shell on the node, guest/root/usr/local/lib/cluster/shell: lines of base64 on a virtio
+// port. Several commands may run at the same time.
 type shell struct {
 	conn net.Conn
 
@@ -22,7 +22,7 @@ type shell struct {
 	waiting map[int]chan result
 }
 
-// result is what came of a command: its exit code, and its standard output and error as one text.
+// result is the result of a command: its exit code, and its standard output and error as one text.
 type result struct {
 	code int
 	text string
@@ -30,7 +30,7 @@ type result struct {
 
 func newShell(conn net.Conn) *shell {
 	s := &shell{conn: conn, waiting: map[int]chan result{}}
-	go s.receive() // until QEMU is gone, or close
+	go s.receive() // until QEMU ends, or close
 	return s
 }
 
@@ -41,7 +41,7 @@ func (s *shell) receive() {
 	for lines.Scan() {
 		f := strings.Split(lines.Text(), " ")
 		if len(f) != 3 {
-			continue // what was cut off when the node was reset
+			continue // the rest of a line that was cut off when the node was reset
 		}
 		id, err1 := strconv.Atoi(f[0])
 		code, err2 := strconv.Atoi(f[1])
@@ -53,17 +53,17 @@ func (s *shell) receive() {
 		waiter := s.waiting[id]
 		delete(s.waiting, id)
 		s.mu.Unlock()
-		if string(text) == "\n" { // the node's end of the shell ends every answer with a new line, an empty one too
+		if string(text) == "\n" { // the node's end of the shell adds a newline to every answer, also to an empty one
 			text = nil
 		}
 		if waiter != nil {
-			waiter <- result{code, string(text)} // it has room
+			waiter <- result{code, string(text)} // the channel has room
 		}
 	}
 	_ = s.conn.Close()
 }
 
-// run runs a command of bash, which is killed on the node when its time is over (exit code 124).
+// run runs a bash command, which is killed on the node when the limit has passed (exit code 124).
 func (s *shell) run(command string, limit time.Duration) (result, error) {
 	reply := make(chan result, 1)
 	s.mu.Lock()

@@ -16,10 +16,11 @@ type state struct {
 	key  string
 }
 
-// stateRecipe is part of the states' keys: it grows when something changes that they do not depend on by themselves.
+// stateRecipe is part of the states' keys: increase it when something changes that is not in the keys
+// otherwise.
 const stateRecipe = "1"
 
-// readyState is the guest with its node Ready and nothing else.
+// readyState returns the guest with its node Ready and no images.
 func readyState(t testing.TB, r *registry) state {
 	t.Helper()
 	b := makeBase(t)
@@ -39,7 +40,7 @@ func readyState(t testing.TB, r *registry) state {
 	return s
 }
 
-// pulledState is that with the images on the node.
+// pulledState returns that state with the images on the node.
 func pulledState(t testing.TB, r *registry) (state, []pulled) {
 	t.Helper()
 	ready := readyState(t, r)
@@ -60,7 +61,7 @@ func pulledState(t testing.TB, r *registry) (state, []pulled) {
 			t.Logf("cluster: pulled %s in %s", p.ref, time.Since(begin).Round(100*time.Millisecond))
 		}
 		c.save(dir)
-		if from.dir != ready.dir { // it depends on nothing that may be removed before it
+		if from.dir != ready.dir { // rebased, so that the state does not depend on one that may be removed first
 			tool(t, "qemu-img", "rebase", "-q", "-F", "qcow2", "-b", filepath.Join(ready.dir, "disk.qcow2"), disk)
 		}
 		must(t, os.WriteFile(filepath.Join(dir, readyFile), []byte(ready.key), 0o644))
@@ -68,11 +69,12 @@ func pulledState(t testing.TB, r *registry) (state, []pulled) {
 	return s, list
 }
 
-// readyFile says which state a state with images began as.
+// readyFile names the state from which a state with images was made.
 const readyFile = "ready"
 
-// latestPulled is the newest state with images, whichever they are, that began as the given one; that itself when there is none. Of
-// images that have most of their layers in common with older ones, the node pulls the rest only.
+// latestPulled returns the newest state, with any images, that was made from the given state; if there is
+// none, the given state. If images share most of their layers with older ones, the node pulls only the other
+// layers.
 func latestPulled(t testing.TB, ready state) state {
 	t.Helper()
 	dirs, err := filepath.Glob(filepath.Join(cacheDir(t), "pulled-*"))
@@ -88,7 +90,7 @@ func latestPulled(t testing.TB, ready state) state {
 	return latest
 }
 
-// overlay makes a disk in a folder that holds what differs from another one.
+// overlay makes a disk in a folder that holds the differences from another disk.
 func overlay(t testing.TB, backing, format, dir string) string {
 	t.Helper()
 	path := filepath.Join(dir, "disk.qcow2")
@@ -96,7 +98,7 @@ func overlay(t testing.TB, backing, format, dir string) string {
 	return path
 }
 
-// restore starts a guest from a state; what it writes goes to a new disk in the folder.
+// restore starts a guest from a state; its writes go to a new disk in the folder.
 func restore(t testing.TB, s state, r *registry, dir string) *Cluster {
 	t.Helper()
 	memory, err := os.Open(filepath.Join(s.dir, "memory"))
@@ -110,7 +112,8 @@ func restore(t testing.TB, s state, r *registry, dir string) *Cluster {
 	return c
 }
 
-// save stops the guest for good and keeps it. Memory that is free is filled with zeros first: it takes no room then, and no time.
+// save stops the guest for good and keeps its state. It fills free memory with zeros first: zeros take no
+// room and no time to save.
 func (c *Cluster) save(dir string) {
 	c.t.Helper()
 	const spareMB = 96

@@ -8,12 +8,12 @@ import (
 	"github.com/driver-container/driver-container/ci/cluster/sample"
 )
 
-// StateTable looks at the node several times a second and remembers what changed. The test fails when the table of package sample was
-// violated at any time.
+// StateTable samples the node several times a second and records the changes. The test fails if the state
+// table of package sample was violated at any time.
 type StateTable struct {
 	c       *Cluster
 	samples []sample.Sample
-	read    int // lines of the node's file that are in samples
+	read    int // number of lines of the node's file that are in samples
 	allowed []func(sample.Sample) bool
 }
 
@@ -39,7 +39,7 @@ func (c *Cluster) StateTable() *StateTable {
 	return w
 }
 
-// Allow makes samples that the function accepts no violation.
+// Allow declares that samples for which the function returns true are no violation.
 func (w *StateTable) Allow(f func(sample.Sample) bool) { w.allowed = append(w.allowed, f) }
 
 // launch starts the watcher on the node.
@@ -49,13 +49,13 @@ func (w *StateTable) launch() {
 	w.c.Node("systemd-run --quiet --collect --unit=watcher --property=StandardOutput=truncate:" + watcherLog + " " + watcherPath)
 }
 
-// collect reads what the watcher saw up to now.
+// collect reads the watcher's samples so far.
 func (w *StateTable) collect() {
 	w.c.t.Helper()
 	for line := range strings.Lines(w.c.Node(fmt.Sprintf("tail -n +%d %s", w.read+1, watcherLog))) {
 		var s sample.Sample
 		if !strings.HasSuffix(line, "\n") {
-			break // it is being written
+			break // incomplete: the watcher is writing it
 		}
 		must(w.c.t, json.Unmarshal([]byte(line), &s))
 		w.samples = append(w.samples, s)
@@ -63,7 +63,7 @@ func (w *StateTable) collect() {
 	}
 }
 
-// Check fails the test if the table was violated up to now.
+// Check fails the test if the table has been violated so far.
 func (w *StateTable) Check() {
 	w.c.t.Helper()
 	w.collect()
@@ -86,14 +86,14 @@ func (w *StateTable) allows(s sample.Sample) bool {
 	return false
 }
 
-// Samples are what was seen up to now, whenever something changed.
+// Samples returns the samples so far, one for each change.
 func (w *StateTable) Samples() []sample.Sample {
 	w.c.t.Helper()
 	w.collect()
 	return w.samples
 }
 
-// String is a line for each change.
+// String returns a line for each change.
 func (w *StateTable) String() string {
 	var b strings.Builder
 	if r, err := w.c.TryNode(nodeLimit, "cat "+watcherLog); err == nil {

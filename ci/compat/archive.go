@@ -20,11 +20,11 @@ import (
 	"github.com/driver-container/driver-container/ci/runfile"
 )
 
-// archive is a .run file of a driver and the matrix that names it.
+// archive is a .run file of a driver and the matrix that names the file.
 type archive struct{ file, matrix string }
 
-// archive makes one from Debian's packages, once: an image of the driver is built on its home system, and its layers become
-// members of the archive.
+// archive makes the archive of a driver from Debian's packages, once per driver: it builds an image of the
+// driver for the driver's home system, and the image's layers become members of the archive.
 func (l *laboratory) archive(ctx context.Context, d driver) (a archive, err error) {
 	if a, ok := l.archives[d.version]; ok {
 		return a, nil
@@ -70,7 +70,7 @@ func (l *laboratory) makeArchive(ctx context.Context, d driver, file string) (er
 	if err := errors.Join(os.Mkdir(tree, 0o755), unpackDriver(image, digest, tree)); err != nil {
 		return err
 	}
-	made, _, err := runfile.FromTree(os.DirFS(tree), d.version, "x86_64") // what it leaves out are copyright files
+	made, _, err := runfile.FromTree(os.DirFS(tree), d.version, "x86_64") // FromTree leaves out copyright files
 	if err != nil {
 		return err
 	}
@@ -164,7 +164,7 @@ func unpackFile(root *os.Root, name string, mode fs.FileMode, r io.Reader) error
 	return errors.Join(err, f.Close())
 }
 
-// sum is the sha256 and the size of a file.
+// sum returns the sha256 and the size of a file.
 func sum(file string) (digest string, size int64, err error) {
 	f, err := os.Open(file)
 	if err != nil {

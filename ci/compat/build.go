@@ -16,7 +16,7 @@ import (
 	"github.com/driver-container/driver-container/images/matrix"
 )
 
-// laboratory is where cells are compiled.
+// laboratory holds what the compiles of all cells share.
 type laboratory struct {
 	program, matrixFile, work, builder, only string
 
@@ -29,7 +29,7 @@ type laboratory struct {
 // output is what a command printed.
 type output struct{ stdout, stderr string }
 
-// limit of one command: a compile takes minutes, on a busy machine many of them.
+// limit is the deadline of one command: a compile takes minutes, on a busy machine many of them.
 const limit = time.Hour
 
 func command(ctx context.Context, name string, args ...string) (output, error) {
@@ -67,7 +67,8 @@ func (l *laboratory) base(ctx context.Context, system string) (string, error) {
 	return l.bases[system], nil
 }
 
-// fill gives every cell its result: from an earlier run, or else by compiling. Trouble with one does not stop the others.
+// fill sets the result of every cell: from an earlier run, or else by compiling. Trouble with one cell does
+// not stop the others.
 func (l *laboratory) fill(ctx context.Context, cells []*cell, compile bool) error {
 	var errs []error
 	for i, c := range cells {
@@ -97,7 +98,8 @@ func (l *laboratory) fill(ctx context.Context, cells []*cell, compile bool) erro
 	return errors.Join(errs...)
 }
 
-// try compiles all modules and, when one that compute nodes do not load is what fails, the other ones alone.
+// try compiles all modules. If a module fails that compute nodes do not load, try compiles nvidia and
+// nvidia-uvm alone as well.
 func (l *laboratory) try(ctx context.Context, c *cell) (*result, error) {
 	begin := time.Now()
 	flags, source, err := l.source(ctx, c)
@@ -122,7 +124,7 @@ func (l *laboratory) try(ctx context.Context, c *cell) (*result, error) {
 	return r, nil
 }
 
-// compile builds the image of a cell and drops it.
+// compile builds the image of a cell and deletes it.
 func (l *laboratory) compile(ctx context.Context, c *cell, flags []string, modules string) (r *result, err error) {
 	base, err := l.base(ctx, c.System)
 	if err != nil {
@@ -157,8 +159,8 @@ func (l *laboratory) compile(ctx context.Context, c *cell, flags []string, modul
 	return r, nil
 }
 
-// source decides where the sources come from: Debian's packages where the matrix has them for the system, the product's own way;
-// else an archive made from them. flags are driver-build's.
+// source decides where the sources come from: Debian's packages if the matrix has them for the system, as for
+// a user of the product; else an archive made from those packages. flags are flags of driver-build.
 func (l *laboratory) source(ctx context.Context, c *cell) (flags []string, source string, err error) {
 	at := slices.IndexFunc(l.matrix.Drivers, func(d matrix.Driver) bool { return d.Version == c.Driver.version })
 	if at < 0 {

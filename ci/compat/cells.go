@@ -16,20 +16,22 @@ import (
 
 const arch = "amd64"
 
-// systems are the kernels that are tried: of each the newest of its usual series and flavour.
+// systems are those whose kernels are tried: of each the newest kernel of its usual series and flavour.
 var systems = []string{"debian11", "debian12", "debian13"}
 
 // driver is one that Debian packages.
 type driver struct {
 	version string
-	home    string // the system whose packages the sources are taken from for the others
-	debian  string // their version there
+	home    string // the other systems get their sources from this system's packages
+	debian  string // version of the packages in home
 	infix   string // in the names of its packages: "tesla-418-"
 	open    bool   // Debian packages the open modules too
-	patched bool   // the sources in the packages have Debian's patches; else these lie beside them and nobody here applies them
+	// The sources in the packages are patched by Debian. If false, the patches lie beside the sources and
+	// neither driver-build nor this command applies them.
+	patched bool
 }
 
-// drivers are those that the archives of these systems hold for data centre GPUs, and the matrix has.
+// drivers are the drivers for data centre GPUs in the archives of these systems that the matrix has too.
 var drivers = []driver{
 	{version: "418.226.00", home: "debian11", debian: "418.226.00-6~deb11u2", infix: "tesla-418-"},
 	{version: "450.248.02", home: "debian11", debian: "450.248.02-7~deb11u1", infix: "tesla-450-"},
@@ -46,13 +48,13 @@ type kernel struct {
 	Version string `json:"version"` // of the package: "6.1.192-2"
 }
 
-// cell is one compile, and what came of it.
+// cell is one compile and its result.
 type cell struct {
 	System  string
 	Kernel  kernel
 	Driver  driver
 	Flavour string
-	Rules   string  // what the matrix says against it: "kernel-too-new: ..."; "" when it says that it works
+	Rules   string  // the matrix's reason against the cell: "kernel-too-new: ..."; "" when the matrix says that it works
 	Result  *result // nil: not compiled yet
 }
 
@@ -60,31 +62,32 @@ func (c *cell) String() string {
 	return c.System + " " + c.Driver.version + " " + c.Flavour + " " + c.Kernel.Release
 }
 
-// series is what the kernel's release begins with: "5.10".
+// series returns the beginning of the kernel's release: "5.10".
 func (c *cell) series() string {
 	fields := strings.SplitN(c.Kernel.Release, ".", 3)
 	return strings.Join(fields[:min(2, len(fields))], ".")
 }
 
-// The outcomes of a cell. Trouble is anything but a compiler's word: it says nothing about the driver and is tried again.
+// The outcomes of a cell. Trouble is any failure except a compiler error: it proves nothing about the driver,
+// and the next run tries again.
 const (
 	compiles = "compiles"
 	fails    = "fails"
 	trouble  = "trouble"
 )
 
-// result is what is kept of a cell.
+// result is what the work folder keeps of a cell.
 type result struct {
 	Outcome  string
-	Error    string `json:",omitempty"` // the first error of the compiler, or what the trouble is
-	Compute  string `json:",omitempty"` // outcome for nvidia and nvidia-uvm alone, where another module was what failed
+	Error    string `json:",omitempty"` // the first error of the compiler, or a description of the trouble
+	Compute  string `json:",omitempty"` // outcome for nvidia and nvidia-uvm alone, if another module failed
 	Compiler string `json:",omitempty"` // "gcc 12.2.0"; "" when the modules were in driver-build's cache
 	Source   string // where the sources are from: packages or archive
 	Date     string // "2026-11-21"
-	Seconds  int    // of the whole of driver-build
+	Seconds  int    // duration of the whole driver-build run
 }
 
-// cells lists what is to be compiled, by system, driver and flavour, and asks the matrix about each.
+// cells lists what is to be compiled, by system, driver and flavour, and asks the matrix about each cell.
 func (l *laboratory) cells(ctx context.Context) ([]*cell, error) {
 	var all []*cell
 	for _, system := range systems {
@@ -112,7 +115,7 @@ func (d driver) flavours() []string {
 	return []string{matrix.Proprietary}
 }
 
-// newest is the kernel that --kernel latest means. It is asked for once and named from then on.
+// newest returns the kernel that --kernel latest means. It asks once; later commands name the kernel.
 func (l *laboratory) newest(ctx context.Context, system string) (k kernel, err error) {
 	d, err := distros.Lookup(system)
 	if err != nil {
@@ -138,12 +141,12 @@ func (l *laboratory) newest(ctx context.Context, system string) (k kernel, err e
 	return k, fmt.Errorf("driver-build kernels lists no kernel that %s installs", system)
 }
 
-// file is where a cell's result is kept.
+// file returns the path of a cell's result.
 func (l *laboratory) file(c *cell) string {
 	return filepath.Join(l.work, "results", strings.ReplaceAll(c.String(), " ", "_")+".json")
 }
 
-// load takes the result that an earlier run left, if it is one.
+// load reads the result of an earlier run, if there is one and it is not trouble.
 func (l *laboratory) load(c *cell) error {
 	data, err := os.ReadFile(l.file(c))
 	if errors.Is(err, fs.ErrNotExist) {

@@ -77,7 +77,7 @@ func TestEssential(t *testing.T) {
 	}
 }
 
-// examples has one cell of every kind.
+// examples returns one cell of every kind.
 func examples() []*cell {
 	old, mid, fresh := kernel{Release: "5.10.0-46-amd64", Version: "5.10.262-1"}, kernel{Release: "6.1.0-56-amd64", Version: "6.1.192-2"},
 		kernel{Release: "6.12.117+deb13-amd64", Version: "6.12.117-1"}
@@ -96,7 +96,7 @@ func TestRender(t *testing.T) {
 	t.Parallel()
 	text, differs := render(examples())
 	if !differs {
-		t.Error("nobody has said why 470 fails on 6.1 here, but nothing differs")
+		t.Error("known.go has no reason why 470 fails on 6.1 here, but nothing differs")
 	}
 	name := filepath.Join("testdata", "compat.md")
 	if *update {
@@ -116,7 +116,7 @@ func TestRender(t *testing.T) {
 	}
 }
 
-// The real matrix has all that the table is about, and the matrices made from it are valid.
+// The real matrix has every system and driver of the table, and the matrices made from it are valid.
 func TestMatrices(t *testing.T) {
 	t.Parallel()
 	data, err := os.ReadFile("../../matrix.yaml")
@@ -156,7 +156,7 @@ func TestMatrices(t *testing.T) {
 	}
 }
 
-// What one run keeps the next one finds; trouble is tried again.
+// The second run uses the results of the first; cells with trouble are tried again.
 func TestResume(t *testing.T) {
 	t.Parallel()
 	l := &laboratory{work: t.TempDir()}
@@ -196,7 +196,8 @@ func TestUsage(t *testing.T) {
 	}
 }
 
-// standIn is a driver-build of a few lines, for the order of things: what it says is what the real one says.
+// standIn is a shell script instead of driver-build, for tests of the order of commands. Its messages are
+// those of the real program.
 const standIn = `#!/bin/sh
 case " $* " in
 *" kernels "*) echo '[{"kernel":"6.1.0-57-cloud-amd64","flavour":"cloud-amd64","default":true},{"kernel":"6.12.1-amd64","flavour":"amd64"},{"kernel":"6.1.0-57-amd64","flavour":"amd64","default":true,"version":"6.1.200-1"}]' ;;
@@ -236,7 +237,7 @@ func TestOneCell(t *testing.T) {
 		{System: "debian12", Kernel: k, Driver: drivers[0], Flavour: matrix.Proprietary},
 	}
 	if err := l.fill(t.Context(), cells, true); err == nil {
-		t.Error("the trouble of the first cell is not told")
+		t.Error("the trouble of the first cell is not reported")
 	}
 	for i, want := range []*result{
 		{Outcome: trouble, Error: "exit status 4: network", Source: "packages"},

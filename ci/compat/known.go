@@ -10,14 +10,14 @@ type known struct {
 	text    string
 }
 
-// refused lists modules that compile and that the kernel does not load, as far as a test has seen it.
+// refused lists modules that compile and that the kernel then refuses to load, as far as a test has seen it.
 var refused = []known{
 	{driver: "418.226.00", series: "5.10", text: "the kernel refuses nvidia-uvm: modules that depend on a proprietary one may no " +
 		"longer use radix_tree_preloads (seen by Test10LoadsInPart of ci/lab/scenarios)"},
 }
 
-// Why the open modules fail: pci_resize_resource changed within these stable series. The releases are those of
-// Debian's archive whose headers were examined; the series changed between them.
+// Why the open modules fail: the signature of pci_resize_resource changed within these stable series, between
+// the two releases named. They are the releases in Debian's archive whose headers were examined.
 const (
 	resize61 = "a limit covers all flavours and a whole series. Only the open flavour fails, on later releases: pci_resize_resource, which " +
 		"the proprietary one does not call, has three arguments in 6.1.176 (6.1.0-50) and four in 6.1.187 (6.1.0-53)"
@@ -34,7 +34,7 @@ var reasons = []known{
 		"older kernel than the system of its image. On 5.10 a start ends with exit code 13 and names the symbol"},
 }
 
-// find returns the text for a cell, "" if there is none.
+// find returns the text for a cell, "" if the table has none.
 func find(table []known, c *cell) string {
 	for _, k := range table {
 		if k.driver == c.Driver.version && k.series == c.series() && (k.flavour == "" || k.flavour == c.Flavour) {

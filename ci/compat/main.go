@@ -1,12 +1,15 @@
-// Command compat holds the matrix's rules against reality: it has driver-build compile every driver that Debian packages
-// for the kernels of three Debian releases, both flavours, and writes a table of what came of it beside what the rules say.
+// Command compat compares the matrix's rules with the compiler: driver-build compiles every driver that
+// Debian packages for the kernels of three Debian releases, in both flavours, and compat writes a table of
+// the results beside what the rules say.
 //
-// Everything is done through driver-build, as a user would do it, one compile at a time. Where Debian has packages of a driver
-// for a system, they are what is compiled; where it has none, a .run archive made from them is (package ci/runfile). Each
-// result is kept in a folder, so that an interrupted run goes on where it was. It loads no module: that a kernel refuses what
-// compiled is known from the lab, and noted in known.go.
+// Everything goes through driver-build, as a user would do it, one compile at a time. If Debian has packages
+// of a driver for a system, their sources are compiled; otherwise the sources of a .run archive made from
+// such packages (package ci/runfile). Each result is kept in a folder, so that an interrupted run continues
+// where it stopped. The command loads no module: known.go lists modules that compiled and that the kernel
+// refused in the lab.
 //
-//	go run ./ci/compat [--program bin/driver-build] [--matrix matrix.yaml] [--work DIR] [--output docs/compat.md] [--only WORD] [--render]
+//	go run ./ci/compat [--program bin/driver-build] [--matrix matrix.yaml] [--work DIR]
+//		[--output docs/compat.md] [--only WORD] [--render]
 package main
 
 import (
@@ -34,7 +37,7 @@ func main() {
 	}
 }
 
-// errDiffers says that the table has a line which somebody has to look at.
+// errDiffers says that a line of the table needs an explanation or a correction.
 var errDiffers = errors.New("the matrix and the compiler differ, and known.go has no reason: correct matrix.yaml, or say there why not")
 
 func run(ctx context.Context, args []string, stderr io.Writer) error {

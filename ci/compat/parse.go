@@ -6,18 +6,19 @@ import (
 )
 
 var (
-	// failure is what the entrypoint says when make or strip fails; see kbuild.CompileError.
+	// failure matches the entrypoint's message when make or strip fails; see kbuild.CompileError.
 	failure = regexp.MustCompile(`compile driver \S+ for kernel \S+: (?:make|strip) failed: (?:exit status \d+|signal: \w+)(?:: (.*?))?; does this driver support this kernel`)
-	// compiler is what it says when it begins.
+	// compiler matches the entrypoint's message when a compile begins.
 	compiler = regexp.MustCompile(`compiling \S.* for \S+ with (\S+ \d[^\s,]*), \d+ jobs?`)
-	// places are folders that do not matter to people: the scratch folder, and the two of the headers.
+	// places matches folders that do not matter to readers: the scratch folder, and the two folders of the
+	// kernel headers.
 	places = regexp.MustCompile(`/\S*?/driver-modules/source/|/usr/src/linux-headers-[^/\s]+/`)
-	// module is the one that an error is in, by the folder of the source or the name of the object.
+	// module matches the module that an error is in, by the folder of the source or the name of the object.
 	module = regexp.MustCompile(`(?:^|\s|/)(nvidia(?:-[a-z]+)?)(?:/|\.ko\b|\.o\b)`)
 )
 
-// compileError finds what the compiler said first. ok is false when what driver-build failed of is not a compiler's word:
-// memory, disk, network, packages.
+// compileError returns the first error of the compiler. ok is false when driver-build failed for another
+// reason: memory, disk, network, packages.
 func compileError(log string) (message string, ok bool) {
 	all := failure.FindAllStringSubmatch(log, -1)
 	if len(all) == 0 {
@@ -30,7 +31,7 @@ func compileError(log string) (message string, ok bool) {
 	return message, true
 }
 
-// compilerOf finds the compiler: "gcc 12.2.0"; "" when nothing was compiled.
+// compilerOf returns the compiler: "gcc 12.2.0"; "" when nothing was compiled.
 func compilerOf(log string) string {
 	if m := compiler.FindStringSubmatch(log); m != nil {
 		return m[1]
@@ -38,7 +39,8 @@ func compilerOf(log string) string {
 	return ""
 }
 
-// essential says whether an error is in a module that every node needs, or in something that belongs to none, such as a header.
+// essential says whether an error is in a module that every node needs, or in a file that belongs to no
+// module, such as a header.
 func essential(message string) bool {
 	m := module.FindStringSubmatch(message)
 	return m == nil || m[1] == "nvidia" || m[1] == "nvidia-uvm"

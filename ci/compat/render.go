@@ -15,7 +15,8 @@ archive made from another release's packages of the driver. The sources of 535 a
 without changes; their patches lie beside them, and only Debian's DKMS packages apply these.
 `
 
-// render writes the page. differs: the matrix and the compiler do not agree somewhere, and nobody has said why.
+// render writes the page. differs: a cell's result is not what the matrix says, and known.go has no reason
+// for it.
 func render(cells []*cell) (text string, differs bool) {
 	var b strings.Builder
 	b.WriteString(head)
@@ -47,7 +48,7 @@ func render(cells []*cell) (text string, differs bool) {
 	return b.String(), differs
 }
 
-// outcomeOf is the result for people.
+// outcomeOf returns the result in words for readers.
 func outcomeOf(c *cell) string {
 	r := c.Result
 	switch {
@@ -61,7 +62,8 @@ func outcomeOf(c *cell) string {
 	return r.Outcome
 }
 
-// agreement compares the matrix with what can be used: what compiles and is not refused.
+// agreement compares the matrix with what can be used: modules that compile and that the kernel does not
+// refuse.
 func agreement(c *cell) (agrees, why string) {
 	if c.Result == nil || c.Result.Outcome == trouble {
 		return "not known", ""
@@ -73,7 +75,7 @@ func agreement(c *cell) (agrees, why string) {
 	return "no", find(reasons, c)
 }
 
-// compilerUsed is the compiler of a system, as any of its compiles named it.
+// compilerUsed returns the compiler of a system, as any of the system's compiles named it.
 func compilerUsed(cells []*cell, system string) string {
 	for _, c := range cells {
 		if c.System == system && c.Result != nil && c.Result.Compiler != "" {
@@ -83,7 +85,7 @@ func compilerUsed(cells []*cell, system string) string {
 	return ""
 }
 
-// dates is the day, or the first and the last one, on which cells were compiled.
+// dates returns the day on which cells were compiled, or the first and the last day.
 func dates(cells []*cell) string {
 	var days []string
 	for _, c := range cells {
@@ -111,7 +113,7 @@ func yes(b bool) string {
 // escape makes text fit into a cell of a table.
 func escape(text string) string { return strings.ReplaceAll(text, "|", `\|`) }
 
-// code is text of a program in a cell of a table.
+// code formats a program's text for a cell of a table.
 func code(text string) string {
 	if text == "" {
 		return ""

@@ -8,7 +8,8 @@ import (
 	"github.com/driver-container/driver-container/images/matrix"
 )
 
-// minimalMatrix writes a matrix with Debian's packages of a driver: the sources of the modules, and of the rest what an image must have.
+// minimalMatrix writes a matrix with Debian's packages of a driver: the sources of the modules, and of the
+// other packages only those that an image must have.
 func (l *laboratory) minimalMatrix(d driver) (file string, err error) {
 	kernel := "nvidia-" + d.infix + "kernel-source"
 	if d.open {

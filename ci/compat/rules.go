@@ -10,8 +10,8 @@ import (
 	"github.com/driver-container/driver-container/images/recipe"
 )
 
-// against is what the matrix says against a cell, "" when it says that it works: the rules for pairs, and the limits for the
-// very kernel.
+// against returns the matrix's reason against a cell, "" when the matrix says that it works. It asks the
+// rules for pairs and the limits for the exact kernel.
 func against(m *matrix.Matrix, c *cell) (string, error) {
 	_, err := m.Select(matrix.Selection{
 		Systems: []string{c.System}, Drivers: []string{c.Driver.version}, Archs: []string{arch}, Flavours: []string{c.Flavour},

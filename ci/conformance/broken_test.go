@@ -11,8 +11,8 @@ import (
 
 const libs = "usr/lib/x86_64-linux-gnu"
 
-// Every root that breaks a rule is one that a program stumbles over, and our linter says so too. Where no program of ours
-// notices, the case says who would.
+// Every root that breaks a rule makes a program fail, and the project's linter finds it too. If none of the
+// programs here notices, the case names the program that would.
 func TestBrokenRoots(t *testing.T) {
 	private(t)
 	dir, image := Prepare(t), unpacked(t)
@@ -22,9 +22,11 @@ func TestBrokenRoots(t *testing.T) {
 	for _, c := range []struct {
 		name     string
 		spoil    func(r spoiled)
-		problems []string // parts of the problems that programs have, all of them; none: nobody here notices
-		others   string   // who would notice
-		content  bool     // it is about the content of a file: the linter reads names and links; sizes are in the staged root's marker
+		problems []string // parts of all problems that programs report; none: no program here notices
+		others   string   // the program that would notice
+		// The case breaks the content of a file, which the linter does not see: it reads names and links. Sizes are
+		// in the staged root's marker.
+		content bool
 	}{
 		{name: "a library of another version", spoil: func(r spoiled) { r.link(libs+"/libcuda.so."+driver, libs+"/libcuda.so.470.1") },
 			problems: []string{"nvidia-ctk: 27 of 27 libraries are not found", "nvidia-ctk: libcuda.so.470.1 is of another version"}},
@@ -89,7 +91,7 @@ func TestBrokenRoots(t *testing.T) {
 	}
 }
 
-// agree compares what programs say of a broken root with what they should.
+// agree compares what programs report of a broken root with what they should report.
 func agree(t *testing.T, r inside.Report, problems []string, others string) {
 	t.Helper()
 	all := strings.Join(r.Problems(), "\n")

@@ -9,7 +9,8 @@ import (
 	"path/filepath"
 )
 
-// runtimeConfig is that of nvidia-container-runtime: NVIDIA's mode cdi with the specifications of the run, and runc.
+// runtimeConfig is the configuration of nvidia-container-runtime: NVIDIA's mode cdi with the specifications
+// of the run, and runc.
 const runtimeConfig = `[nvidia-container-runtime]
 mode = "cdi"
 runtimes = ["/usr/sbin/runc"]
@@ -18,8 +19,9 @@ default-kind = "nvidia.com/gpu"
 spec-dirs = ["/run/cdi"]
 `
 
-// consumer makes a small system in the folder to out of the files of a whole one: what NVIDIA's programs and runc need, and
-// in bundle/ what a container needs that looks at the driver. It stays small because guests carry it in their memory.
+// consumer makes a small system in the folder to from files of a whole system: what NVIDIA's programs and
+// runc need, and in bundle/ what a container needs that looks at the driver. It stays small because guests
+// hold it in memory.
 func consumer(system, clients, runc, to string) error {
 	c := copier{system: system, to: to}
 	programs, err := os.ReadDir(clients)
@@ -34,7 +36,7 @@ func consumer(system, clients, runc, to string) error {
 		c.inside(name, name)
 	}
 	c.inside("usr/bin/dash", "usr/bin/sh")
-	c.libraries("libm.so.6", "libdl.so.2", "libpthread.so.0", "librt.so.1") // of nvidia-smi
+	c.libraries("libm.so.6", "libdl.so.2", "libpthread.so.0", "librt.so.1") // needed by nvidia-smi
 	c.skeleton()
 	bundle := copier{system: system, to: filepath.Join(to, "bundle")}
 	for _, name := range []string{"usr/bin/true", "usr/sbin/ldconfig"} {
@@ -53,19 +55,19 @@ func consumer(system, clients, runc, to string) error {
 	return os.WriteFile(filepath.Join(config, "config.toml"), []byte(runtimeConfig), 0o644)
 }
 
-// copier takes files out of a system, libraries included. After an error it does nothing more.
+// copier takes files out of a system, with the libraries of programs. After an error it does nothing more.
 type copier struct {
 	system, to string
 	err        error
 }
 
-// libraryDirs are those of Debian's architectures, with the dynamic linker's.
+// libraryDirs are the library folders of Debian's architectures, and the dynamic linker's.
 var libraryDirs = []string{"usr/lib/x86_64-linux-gnu", "usr/lib/aarch64-linux-gnu", "usr/lib64", "usr/lib"}
 
 // inside copies a program of the system.
 func (c *copier) inside(from, to string) { c.outside(filepath.Join(c.system, from), to) }
 
-// outside copies any program, with the system's libraries.
+// outside copies a program from anywhere, with the system's libraries.
 func (c *copier) outside(from, to string) {
 	if c.err != nil {
 		return
@@ -96,7 +98,7 @@ func (c *copier) outside(from, to string) {
 	c.libraries(needed...)
 }
 
-// libraries copies the files that these names lead to.
+// libraries copies the files to which these names lead.
 func (c *copier) libraries(names ...string) {
 	for _, name := range names {
 		if c.err != nil {

@@ -12,11 +12,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// driver is the image that the tests use: Debian's newest LTS driver.
+// driver is the version in the image that the tests use: Debian's newest LTS driver.
 const system, driver = "debian12", "535.261.03"
 
-// unpacked is the root of that image, made by driver-build from real packages and unpacked by umoci. Tests must not change it:
-// they copy it with tree.
+// unpacked returns the root of that image, which driver-build makes from real packages and umoci unpacks.
+// Tests must not change it: they copy it with tree.
 func unpacked(t *testing.T) string {
 	t.Helper()
 	dir, err := theImage()
@@ -27,7 +27,7 @@ func unpacked(t *testing.T) string {
 }
 
 var theImage = sync.OnceValues(func() (string, error) {
-	ctx := context.Background() // shared by all tests; each command in it ends
+	ctx := context.Background() // all tests use this image, so no test's context; each command ends by itself
 	repo, err := repository()
 	if err != nil {
 		return "", err
@@ -69,8 +69,9 @@ var theImage = sync.OnceValues(func() (string, error) {
 	return dir, os.Rename(dir+".new", dir)
 })
 
-// tree is a copy of the image's root that a test may add to and remove from, made of hard links: file contents must not be
-// written to. It is as the entrypoint serves it when device nodes are on the host: no dev, no sys, places for sockets.
+// tree returns a copy of the image's root in which a test may add and remove files. It consists of hard
+// links: do not write to the contents of files. It looks as the entrypoint serves it when device nodes are on
+// the host: no dev, no sys, folders for sockets.
 func tree(t *testing.T, from string) string {
 	t.Helper()
 	// Beside the original, because hard links do not cross file systems.
@@ -101,7 +102,8 @@ func tree(t *testing.T, from string) string {
 	return to
 }
 
-// container is the image's root as a privileged container has it: with /proc, this process's /dev and, when sys is true, /sys.
+// container returns the image's root as a privileged container sees it: with /proc, this process's /dev and,
+// when sys is true, /sys.
 func container(t *testing.T, image string, sys bool) string {
 	t.Helper()
 	root := tree(t, image)

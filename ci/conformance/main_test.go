@@ -19,7 +19,8 @@ import (
 // privately is set in the process that has a mount namespace of its own.
 const privately = "DRIVER_CONFORMANCE_PRIVATE"
 
-// TestMain runs the real tier in a mount namespace of its own, because roots are served at /run/nvidia/driver.
+// TestMain runs the real tier in a mount namespace of its own, because roots are served at
+// /run/nvidia/driver.
 func TestMain(m *testing.M) {
 	if os.Getenv("DRIVER_E2E") == "" || os.Getenv(privately) != "" {
 		os.Exit(m.Run())
@@ -43,8 +44,8 @@ func again() int {
 	return cmd.ProcessState.ExitCode()
 }
 
-// private makes /run and /dev of this process its own, once: the driver's device nodes are in that /dev. It skips the test
-// where the real tier does not run.
+// private gives this process its own /run and /dev, once: the driver's device nodes are in that /dev. It
+// skips the test where the real tier does not run.
 func private(t *testing.T) context.Context {
 	t.Helper()
 	if os.Getenv("DRIVER_E2E") == "" {
@@ -67,7 +68,7 @@ var mounts = sync.OnceValue(func() error {
 			return err
 		}
 	}
-	// As systemd makes it; the driver root is served to others by propagation.
+	// systemd makes /run shared too; propagation makes the driver root visible to other mount namespaces.
 	if err := unix.Mount("", "/run", "", unix.MS_SHARED, ""); err != nil {
 		return err
 	}

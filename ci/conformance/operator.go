@@ -1,8 +1,9 @@
 package conformance
 
-// StartupProbe is what the GPU operator has the kubelet run in the image of a driver, `sh` with a file of a ConfigMap: the
-// same programs in the same order, written for these tests. First the module, then the daemons' status if somebody wrote one,
-// then nvidia-smi, and only then the marker that the validator waits for. It exits 0 when the driver serves.
+// StartupProbe is what the GPU operator makes the kubelet run in the image of a driver, `sh` with a file of a
+// ConfigMap: the same programs in the same order, written for these tests. It checks first the module, then
+// the daemons' status if a status file exists, then nvidia-smi. Only then it writes the marker that the
+// validator waits for. It exits 0 when the driver serves.
 const StartupProbe = `validations=/run/nvidia/validations
 if [ ! -f /sys/module/nvidia/refcnt ]; then
   echo "module nvidia is not loaded"
@@ -22,5 +23,5 @@ END
 mv $validations/.driver-ctr-ready.new $validations/.driver-ctr-ready
 `
 
-// PreStop is what it runs before it stops the container.
+// PreStop is what the operator runs before it stops the container.
 const PreStop = `rm -f /run/nvidia/validations/.driver-ctr-ready /run/nvidia/validations/.driver-daemons-status`

@@ -18,15 +18,15 @@ const (
 	marker  = "run/nvidia/validations/.driver-ctr-ready"
 )
 
-// The operator's commands work in the image with nothing but the image's own programs, and the probe passes exactly when
-// module, daemons and nvidia-smi do, in this order.
+// The operator's commands work in the image with the image's own programs alone, and the probe passes exactly
+// when module, daemons and nvidia-smi do, in this order.
 func TestOperatorCommands(t *testing.T) {
 	private(t)
 	image := unpacked(t)
 	env := config(t).Env
 	for _, c := range []struct {
-		name, smi string   // smi: a program that answers instead of the real nvidia-smi, in the image
-		files     []string // that exist
+		name, smi string   // smi: a program in the image that answers instead of the real nvidia-smi
+		files     []string // files that exist
 		status    string   // content of the daemons' status file, "" for none
 		want      string   // part of the output
 		code      int
@@ -71,7 +71,7 @@ func TestOperatorCommands(t *testing.T) {
 	}
 }
 
-// The names under which the operator starts the image and its sidecars: it gives the command itself, without a path.
+// The operator starts the image and its sidecars by these names: it gives the command itself, without a path.
 func TestOperatorFindsPrograms(t *testing.T) {
 	private(t)
 	root := container(t, unpacked(t), false)
@@ -107,7 +107,7 @@ func sh(t *testing.T, root string, env []string, script string) (int, string) {
 	return cmd.ProcessState.ExitCode(), string(out)
 }
 
-// config is what the image says of its environment and command.
+// config returns the image's configuration, with its environment and command.
 func config(t *testing.T) v1.Config {
 	t.Helper()
 	cache, err := cacheDir()

@@ -24,11 +24,12 @@ const keep = 48 * time.Hour
 // Prepare builds what Run needs, or finds it in the cache, and returns its folder:
 //
 //	bin/driver-conformance   static; looks at a root
-//	consumer/                a Debian 12 of some 70 MB with nvidia-ctk, nvidia-cdi-hook, nvidia-container-runtime, nvcdi-mock, runc
+//	consumer/                a Debian 12 of some 70 MB with nvidia-ctk, nvidia-cdi-hook,
+//	                         nvidia-container-runtime, nvcdi-mock, runc
 //	consumer/bundle/         the root of the containers that are started in it: a shell, ldconfig and libc
 //
-// The folder belongs to the cache: it must not be written to. The first time takes about half a minute with Go's build cache
-// empty, later ones about a second. Whatever is missing fails the test.
+// The folder belongs to the cache: do not write to it. The first call takes about half a minute with Go's
+// build cache empty, later ones about a second. Prepare fails the test if something is missing.
 func Prepare(t testing.TB) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
@@ -84,12 +85,12 @@ func build(ctx context.Context, repo, runc, dir string) error {
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(temp) //nolint:errcheck // the name is gone when all went well; otherwise prune takes it
+	defer os.RemoveAll(temp) //nolint:errcheck // renamed if all went well; otherwise prune removes it
 	if err := os.Mkdir(filepath.Join(temp, "bin"), 0o755); err != nil {
 		return err
 	}
 	clients := filepath.Join(temp, "clients")
-	// The compiler of this machine: cgo's programs need no newer glibc than Debian 12 has when built on it.
+	// Use this machine's compiler: built on Debian 12, programs with cgo need no newer glibc than Debian 12 has.
 	if _, err := command(ctx, filepath.Join(repo, "ci/conformance/clients"), []string{"CGO_ENABLED=1", "CGO_CFLAGS=-O2 -Wno-deprecated-declarations"},
 		"go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", clients+"/", "tool", "./nvcdi-mock"); err != nil {
 		return err
@@ -111,7 +112,8 @@ func build(ctx context.Context, repo, runc, dir string) error {
 	return os.Rename(temp, dir)
 }
 
-// checker builds driver-conformance, whose sources are the project's own: Go's cache knows whether it changed.
+// checker builds driver-conformance. Its sources are part of the project: Go's cache knows whether they
+// changed.
 func checker(ctx context.Context, repo, dir string) error {
 	program := filepath.Join(dir, "bin/driver-conformance")
 	if _, err := command(ctx, repo, []string{"CGO_ENABLED=0"}, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w",
@@ -150,7 +152,7 @@ func key(clients, runc string) (string, error) {
 	return hex.EncodeToString(sum.Sum(nil))[:16], nil
 }
 
-// prune removes what other versions left.
+// prune removes old folders of other versions.
 func prune(cache, key string) error {
 	entries, err := os.ReadDir(cache)
 	if err != nil {
@@ -188,7 +190,7 @@ func lock(path string) (func(), error) {
 	return func() { f.Close() }, nil
 }
 
-// repository is the folder above that holds the project's go.mod.
+// repository returns the nearest folder above that holds the project's go.mod.
 func repository() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {

@@ -14,16 +14,16 @@ import (
 	"github.com/driver-container/driver-container/ci/conformance/inside"
 )
 
-// Options say which root to look at.
+// Options say which root to examine.
 type Options struct {
 	Root    string // the driver root
 	Version string // the driver version that it should have
 	Dev     string // folder with the driver's device nodes; "" is /dev
-	HostDev bool   // the nodes are on the host's /dev: for our linter, which then wants no dev in the root
+	HostDev bool   // the nodes are on the host's /dev: the project's linter then allows no dev in the root
 }
 
-// Run asks the programs in dir, which Prepare made, about a driver root. The error is about the asking; problems and the
-// linter's findings are in the report.
+// Run lets the programs in dir, which Prepare made, examine a driver root. An error means that they could not
+// be run; problems and the linter's findings are in the report.
 func Run(ctx context.Context, dir string, o Options) (inside.Report, error) {
 	args := []string{"--consumer", filepath.Join(dir, "consumer"), "--driver-root", o.Root, "--driver-version", o.Version}
 	if o.Dev != "" {
@@ -35,7 +35,7 @@ func Run(ctx context.Context, dir string, o Options) (inside.Report, error) {
 	var stdout, stderr bytes.Buffer
 	cmd := exec.CommandContext(ctx, filepath.Join(dir, "bin/driver-conformance"), args...)
 	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = &stdout, &stderr, 10*time.Second
-	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) } // its child goes with it
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) } // the child ends with it
 	err := cmd.Run()
 	var exit *exec.ExitError
 	if err != nil && (!errors.As(err, &exit) || exit.ExitCode() != 1) {

@@ -8,9 +8,10 @@ import (
 
 	"github.com/driver-container/driver-container/ci/conformance/inside"
 	"github.com/driver-container/driver-container/node/driverroot"
+	"github.com/driver-container/driver-container/node/logging/logtest"
 )
 
-// The roots that the entrypoint serves, in each of its ways, satisfy every program and our own linter.
+// The roots that the entrypoint serves, in each of its ways, satisfy every program and the project's linter.
 func TestServedRoots(t *testing.T) {
 	ctx := private(t)
 	dir, image := Prepare(t), unpacked(t)
@@ -23,7 +24,7 @@ func TestServedRoots(t *testing.T) {
 		{"bind of the image", false, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			root := driverroot.Root{Target: "/run/nvidia/driver", Image: container(t, image, true), ID: "0123456789abcdef", Version: driver, HostDev: c.hostDev, Say: t.Logf}
+			root := driverroot.Root{Target: "/run/nvidia/driver", Image: container(t, image, true), ID: "0123456789abcdef", Version: driver, HostDev: c.hostDev, Log: logtest.New(t)}
 			if c.storage {
 				root.Storage = filepath.Join(t.TempDir(), "nvidia-driver")
 			}
@@ -53,7 +54,8 @@ func TestServedRoots(t *testing.T) {
 	}
 }
 
-// sound fails for a root that somebody complains about, and looks at the numbers: a check that finds nothing proves nothing.
+// sound fails for a root with a problem or finding. It also requires what must be found: a check that finds
+// nothing proves nothing.
 func sound(t *testing.T, r inside.Report) {
 	t.Helper()
 	for _, p := range r.Problems() {

@@ -1,5 +1,6 @@
-// Package depcheck holds tests about the project as a whole: which package may reach which. Direct imports are also the
-// linter's business (.golangci.yaml); this looks at everything that is reached, for each architecture and build tag alike.
+// Package depcheck holds tests of the whole project: which package may reach which. The linter checks direct
+// imports too (.golangci.yaml); these tests check everything that is reached, for each architecture and build
+// tag alike.
 package depcheck
 
 import (
@@ -17,16 +18,16 @@ import (
 
 const module = "github.com/driver-container/driver-container"
 
-// pkg is what the rules need of `go list -json`.
+// pkg holds the fields of `go list -json` that the rules need.
 type pkg struct {
 	ImportPath string
 	Dir        string
 	GoFiles    []string
 	Imports    []string
-	Deps       []string // all that it reaches
+	Deps       []string // all packages that it reaches
 }
 
-// name is the path inside the project: "images/matrix"; "." for the root.
+// name returns the path inside the project: "images/matrix"; "." for the root.
 func (p pkg) name() string {
 	if p.ImportPath == module {
 		return "."
@@ -34,7 +35,7 @@ func (p pkg) name() string {
 	return strings.TrimPrefix(p.ImportPath, module+"/")
 }
 
-// project lists the packages of the project, with those that hold test support; _test.go files do not count.
+// project lists the packages of the project, including those with test support; _test.go files do not count.
 var project = sync.OnceValues(func() ([]pkg, error) {
 	cmd := exec.Command("go", "list", "-deps", "-json=ImportPath,Dir,GoFiles,Imports,Deps", "./...")
 	cmd.Dir = "../.."
@@ -58,7 +59,7 @@ var project = sync.OnceValues(func() ([]pkg, error) {
 	}
 })
 
-// packages gives the packages of the project without those that hold test support.
+// packages returns the packages of the project without those that hold test support.
 func packages(t *testing.T) []pkg {
 	t.Helper()
 	return slices.DeleteFunc(slices.Clone(withSupport(t)), func(p pkg) bool { return helper(p.ImportPath) })
@@ -76,12 +77,13 @@ func withSupport(t *testing.T) []pkg {
 	return all
 }
 
-// helper says whether a package holds what several packages' tests share: its name ends in "test", as net/http/httptest.
+// helper says whether a package holds code that the tests of several packages share: its name ends in "test",
+// like net/http/httptest.
 func helper(importPath string) bool {
 	return under(importPath, module) && strings.HasSuffix(importPath, "test")
 }
 
-// under says whether a package is one of the trees.
+// under says whether a package is in one of the trees.
 func under(importPath string, trees ...string) bool {
 	return slices.ContainsFunc(trees, func(tree string) bool { return importPath == tree || strings.HasPrefix(importPath, tree+"/") })
 }
@@ -100,7 +102,7 @@ func TestWhoReachesWhom(t *testing.T) {
 		return names
 	}
 	rules := []struct {
-		from   []string // of the project
+		from   []string // packages of the project
 		except []string
 		never  []string
 		why    string
@@ -141,7 +143,8 @@ func TestWhoReachesWhom(t *testing.T) {
 	}
 }
 
-// TestNode is about the package node itself: it knows the machine by its interfaces only, and nothing that it is made of knows it.
+// TestNode is about the package node itself: it knows the machine by its interfaces only, and none of its
+// parts imports it.
 func TestNode(t *testing.T) {
 	t.Parallel()
 	for _, p := range packages(t) {
@@ -158,7 +161,7 @@ func TestNode(t *testing.T) {
 	}
 }
 
-// TestDirectImports is about what only one place may name.
+// TestDirectImports checks packages that only one place may import.
 func TestDirectImports(t *testing.T) {
 	t.Parallel()
 	only := map[string][]string{
@@ -198,7 +201,8 @@ func TestDirectImports(t *testing.T) {
 	}
 }
 
-// TestHelpersStayInTests: no product code may reach test support, and only ci may hold test support that uses ci.
+// TestHelpersStayInTests: no product code may reach test support, and only ci may hold test support that uses
+// ci.
 func TestHelpersStayInTests(t *testing.T) {
 	t.Parallel()
 	for _, p := range withSupport(t) {
@@ -213,7 +217,7 @@ func TestHelpersStayInTests(t *testing.T) {
 	}
 }
 
-// TestCommandsAreLeaves: nothing imports a command, or a part of another command, or what belongs to ci.
+// TestCommandsAreLeaves: no package imports a command, a part of another command, or a package of ci.
 func TestCommandsAreLeaves(t *testing.T) {
 	t.Parallel()
 	for _, p := range packages(t) {

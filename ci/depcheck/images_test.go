@@ -9,12 +9,12 @@ import (
 	"testing"
 )
 
-// imageFloors are the packages of images, the lowest floor first. A package reaches what is below its floor and nothing else of
-// images. On the lowest floor are tools, which may use each other.
+// imageFloors are the packages of images, the lowest floor first. Of images, a package reaches only packages
+// on lower floors. The packages on the lowest floor are tools, which may use each other.
 var imageFloors = [][]string{
 	{
-		"images/matrix", "images/page", "images/progress", "images/registry", "images/releases", "images/rootfs", "images/runfile",
-		"images/runner",
+		"images/matrix", "images/oci", "images/page", "images/progress", "images/registry", "images/releases", "images/rootfs",
+		"images/runfile", "images/runner", "images/workdir",
 	},
 	{"images/recipe"},
 	{"images/layer", "images/lockfile"},

@@ -10,12 +10,13 @@ import (
 	"testing"
 )
 
-// systemName is a string that is the name of an operating system, or one with its version, and nothing else.
+// systemName matches a string that consists of the name of an operating system, with or without its version.
 var systemName = regexp.MustCompile(`^(?:debian|ubuntu|rhel|redhat|centos|rocky|rockylinux|almalinux|fedora|sles?|opensuse|amzn|ol)-?[0-9.]*$`)
 
-// TestSystemsAreData: what differs between systems is data of package distros. Code elsewhere that compares with a
-// system's name is where the next system would be forgotten. Comments, messages and field names are not meant, nor is
-// the key "debian" of a driver in matrix.yaml, which names a kind of packages.
+// TestSystemsAreData: differences between systems are data of package distros. Code elsewhere that compares
+// with a system's name would be forgotten when the next system is added. The rule does not apply to comments,
+// messages and field names, nor to the key "debian" of a driver in matrix.yaml, which names a kind of
+// packages.
 func TestSystemsAreData(t *testing.T) {
 	t.Parallel()
 	for _, p := range packages(t) {

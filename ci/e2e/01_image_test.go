@@ -12,7 +12,8 @@ import (
 	"time"
 )
 
-// The README's command gives an image that standard tools accept, whose programs run and whose sources compile.
+// The README's command makes an image that standard tools accept, whose programs run and whose sources
+// compile.
 func Test01Image(t *testing.T) {
 	root := journey(t)
 	out := filepath.Join(scratch(t), "dist")
@@ -49,7 +50,8 @@ func checkWithSkopeo(t *testing.T, i image) {
 	}
 }
 
-// documents are what base images leave out of packages (dpkg's path-exclude), and what their own scripts change.
+// documents matches files of packages that base images leave out (dpkg's path-exclude), and files that the
+// packages' own scripts change.
 var documents = regexp.MustCompile(`/usr/share/(doc|man|locale|info|lintian|bug)/`)
 
 func checkDpkg(t *testing.T, root string) {
@@ -98,7 +100,8 @@ func checkPrograms(t *testing.T, root string) {
 	}
 }
 
-// checkModules compiles the proprietary modules in the image, for the newest kernel of Debian 12, as a node would.
+// checkModules compiles the proprietary modules in the image, for the newest kernel of Debian 12, as a node
+// would.
 func checkModules(t *testing.T, root string) {
 	release := installHeaders(t, root)
 	made := chroot(root, "nvidia-driver", "compile", "--kernel", release, "--fetch-headers=false").want(t, 0)
@@ -117,7 +120,8 @@ func checkModules(t *testing.T, root string) {
 	keepForLab(t, release, "log", filepath.Join(root, "var/lib/nvidia-driver/log", "compile-535.261.03-proprietary-"+release+".log"))
 }
 
-// keepForLab puts a compiled set, or what its compile printed, where the scenarios of the lab look for it before they compile.
+// keepForLab puts a compiled set, or the output of its compile, where the scenarios of the lab look for it
+// before they compile.
 func keepForLab(t *testing.T, release, folder, path string) {
 	t.Helper()
 	cache, err := os.UserCacheDir()
@@ -129,7 +133,7 @@ func keepForLab(t *testing.T, release, folder, path string) {
 	}
 }
 
-// installHeaders puts the newest header packages of Debian 12's kernel into root, as an unpacked folder: no scripts run.
+// installHeaders unpacks the newest header packages of Debian 12's kernel into root: no scripts run.
 func installHeaders(t *testing.T, root string) string {
 	t.Helper()
 	names := strings.Fields(sh(t, "apt-cache", "pkgnames", "linux-headers-6.1.0-"))

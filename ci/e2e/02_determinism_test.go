@@ -17,8 +17,8 @@ func atoi(t *testing.T, s string) int {
 	return n
 }
 
-// Two caches that share nothing but downloads, two folders, two values of TZ and umask, a base that lies elsewhere: one digest.
-// What is cached takes seconds.
+// Two caches that share only downloads, two folders, two values of TZ and umask, a base at another path: one
+// digest. A build from the cache takes seconds.
 func Test02Determinism(t *testing.T) {
 	journey(t)
 	const system, driver = "debian12", "535.261.03"
@@ -47,7 +47,7 @@ func Test02Determinism(t *testing.T) {
 	}
 }
 
-// freshCache is a cache with the downloads of a target and nothing else in it: no layers, no plans, no documents.
+// freshCache makes a cache that holds only the downloads of a target: no layers, no plans, no documents.
 func freshCache(t *testing.T, system, driver, base string) string {
 	t.Helper()
 	cache := filepath.Join(scratch(t), "cache")

@@ -17,7 +17,7 @@ import (
 	"github.com/driver-container/driver-container/ci/runfile"
 )
 
-// A .run archive made of a real driver, in each compression, gives the same driver as Debian's packages.
+// A .run archive made of a real driver, in each compression, results in the same driver as Debian's packages.
 func Test03Runfile(t *testing.T) {
 	journey(t)
 	for _, c := range []struct{ system, driver, compression string }{
@@ -47,8 +47,8 @@ func Test03Runfile(t *testing.T) {
 	}
 }
 
-// driverPaths drops what must differ: an archive has no place for the copyright files of Debian's packages, and its
-// dkms.conf is a template that installing fills in.
+// driverPaths drops what must differ: an archive has no copyright files of Debian's packages, and its
+// dkms.conf is a template that the installation fills in.
 func driverPaths(all map[string]string) map[string]string {
 	kept := map[string]string{}
 	for name, what := range all {
@@ -75,7 +75,8 @@ func generate(t *testing.T, tree, driver, compression, dir string) string {
 	return file
 }
 
-// writeMatrix writes a matrix of one system and one driver, whose only source is an archive with this file's checksum.
+// writeMatrix writes a matrix of one system and one driver, whose only source is an archive with this file's
+// checksum.
 func writeMatrix(t *testing.T, system, driver, url, file string) string {
 	t.Helper()
 	f, err := os.Open(file)

@@ -15,8 +15,9 @@ import (
 	"time"
 )
 
-// The issue's own example: 418.87.01 on ubuntu16.04, pushed to a private registry with TLS and a password. The base is a
-// stand-in with a package repository of the test's, the driver a generated archive under the real path.
+// The example of the issue: 418.87.01 on ubuntu16.04, pushed to a private registry with TLS and a password.
+// The base is a stand-in with a package repository that the test makes. The driver is a generated archive
+// under the real path.
 func Test04Registry(t *testing.T) {
 	journey(t)
 	dir := scratch(t)
@@ -66,7 +67,7 @@ func Test04Registry(t *testing.T) {
 	}
 }
 
-// privateRegistry is a running docker-registry that only its user may use.
+// privateRegistry is a running docker-registry that accepts only its own user.
 type privateRegistry struct{ host, ca, config, log string }
 
 // startRegistry starts Debian's docker-registry on a port of its own, until the test ends.
@@ -97,7 +98,7 @@ auth: {htpasswd: {realm: e2e, path: %[1]s/htpasswd}}
 	must(t, cmd.Start())
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill()
-		_ = cmd.Wait() // says that it was killed
+		_ = cmd.Wait() // returns that the process was killed
 		must(t, log.Close())
 		if t.Failed() {
 			text, _ := os.ReadFile(r.log)
@@ -116,7 +117,8 @@ auth: {htpasswd: {realm: e2e, path: %[1]s/htpasswd}}
 	}
 }
 
-// uploads counts the blobs that have been sent: the requests that complete an upload, in the registry's access log.
+// uploads counts the blobs that have been sent: the requests that complete an upload, in the registry's
+// access log.
 func (r privateRegistry) uploads(t *testing.T) int {
 	t.Helper()
 	text, err := os.ReadFile(r.log)

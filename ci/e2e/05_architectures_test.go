@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 )
 
-// One index of both architectures, built on this one; the other's programs start under qemu.
+// One index for both architectures, built on one of them; the other's programs start under qemu.
 func Test05Architectures(t *testing.T) {
 	root := journey(t)
 	i := image{dir: filepath.Join(scratch(t), "dist"), tag: "535.261.03-debian12"}
@@ -51,7 +51,7 @@ func Test05Architectures(t *testing.T) {
 	qemu("usr/bin/make", "--version").want(t, 0)
 }
 
-// bothBases is one layout with an index of the bases of both architectures.
+// bothBases returns one layout with an index of the bases of both architectures.
 func bothBases(t *testing.T) string {
 	t.Helper()
 	var index v1.ImageIndex = empty.Index

@@ -14,7 +14,8 @@ import (
 	"time"
 )
 
-// Whatever stops a build, the next one is fine; two at once are both right; a full disk is said to be one.
+// After an interruption of any kind the next build succeeds; two builds at once are both right; the error
+// names a full disk as the cause.
 func Test06Interruption(t *testing.T) {
 	journey(t)
 	const system, driver = "debian11", "418.226.00"
@@ -59,7 +60,8 @@ func Test06Interruption(t *testing.T) {
 	})
 }
 
-// stopped starts a command, sends it a signal in the middle of making layers, and says how long it took to end after that.
+// stopped starts a command, sends it a signal while it makes layers, and returns how long it took to end
+// after that.
 func stopped(t *testing.T, args []string, cache string, signal syscall.Signal) result {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
@@ -80,7 +82,7 @@ func stopped(t *testing.T, args []string, cache string, signal syscall.Signal) r
 	return result{command: args, code: cmd.ProcessState.ExitCode(), stdout: stdout.String(), stderr: stderr.String(), took: time.Since(start)}
 }
 
-// writing says whether a layer is in the making: a file of some size in the cache's folder for unfinished ones.
+// writing says whether a layer is being made: a file of some size in the cache's folder for unfinished ones.
 func writing(t *testing.T, dir string) bool {
 	t.Helper()
 	list, err := os.ReadDir(dir)
@@ -95,7 +97,7 @@ func writing(t *testing.T, dir string) bool {
 	return false
 }
 
-// nothingIn checks that a folder is absent or holds no file; empty folders in it do no harm.
+// nothingIn checks that a folder is absent or holds no file; empty folders in it are harmless.
 func nothingIn(t *testing.T, dir string) {
 	t.Helper()
 	err := filepath.WalkDir(dir, func(name string, d fs.DirEntry, err error) error {
@@ -109,7 +111,7 @@ func nothingIn(t *testing.T, dir string) {
 	}
 }
 
-// wholeBlobs checks that everything in a cache is what its name says.
+// wholeBlobs checks that the content of every blob in a cache has the digest that is its name.
 func wholeBlobs(t *testing.T, cache string) {
 	t.Helper()
 	dir := filepath.Join(cache, "blobs", "sha256")
@@ -129,7 +131,7 @@ func wholeBlobs(t *testing.T, cache string) {
 	}
 }
 
-// fullDisk runs a build that meets a full disk: it fails, says so, and leaves nothing half written there.
+// fullDisk runs a build on a full disk: it fails, names the cause, and leaves no incomplete file there.
 func fullDisk(t *testing.T, args func(disk string) []string) {
 	disk := filepath.Join(scratch(t), "disk")
 	must(t, os.Mkdir(disk, 0o755))
@@ -144,7 +146,7 @@ func fullDisk(t *testing.T, args func(disk string) []string) {
 	if spools, err := filepath.Glob(filepath.Join(disk, "spool-*")); err != nil || len(spools) > 0 {
 		t.Errorf("left behind: %v %v", spools, err)
 	}
-	// Whole blobs may stay, for the next try; an index that speaks of missing ones may not.
+	// Complete blobs may stay, for the next attempt; an index that refers to missing ones may not.
 	if _, err := os.Stat(filepath.Join(disk, "out", "index.json")); err == nil {
 		t.Error("the output has an index.json")
 	}

@@ -13,11 +13,12 @@ import (
 
 const thinDriver = "535.261.03"
 
-// precompiled builds the thin image for the newest kernel of debian12, with these flags, and returns it under its first tag.
+// precompiled builds the thin image for the newest kernel of debian12, with these flags, and returns it under
+// its first tag.
 func precompiled(t *testing.T, dir string, flags ...string) (image, result) {
 	t.Helper()
 	args := []string{program(t), "--progress", "plain", "--os", "debian12", "--driver", thinDriver, "--kernel", "latest", "--base", base(t, "debian12", "amd64"),
-		"--compression", "zstd", // as ci/cluster has it: the layer with the modules is made once
+		"--compression", "zstd", // as in ci/cluster: the layer with the modules is made once
 		"--matrix", filepath.Join(repository(t), "matrix.yaml"), "--output", "oci:" + dir}
 	r := command{args: append(args, flags...)}.want(t, 0)
 	lines := strings.Split(strings.TrimSpace(r.stdout), "\n")
@@ -36,7 +37,7 @@ func precompiled(t *testing.T, dir string, flags ...string) (image, result) {
 	return images[0], r
 }
 
-// newestKernel is what driver-build kernels names first of the system's usual kernels.
+// newestKernel returns the first of the system's usual kernels that driver-build kernels lists.
 func newestKernel(t *testing.T) string {
 	t.Helper()
 	var list []struct {
@@ -54,8 +55,9 @@ func newestKernel(t *testing.T) string {
 	return ""
 }
 
-// An image with modules has all of them. Compiled by both runners they are the same, byte for byte: in a chroot in one folder, and in a
-// BuildKit daemon. A second image takes them from our cache, and where that is gone from the daemon's.
+// An image with modules has all of them. Both runners make the same bytes: in a chroot in one folder, and in
+// a BuildKit daemon. A second image takes the modules from driver-build's cache, and from the daemon's if
+// that one is empty.
 func TestPrecompiled(t *testing.T) {
 	root := journey(t)
 	local, _ := precompiled(t, filepath.Join(workspace(t), "debian", "thin"), "--builder", "chroot")
@@ -74,7 +76,7 @@ func TestPrecompiled(t *testing.T) {
 	})
 }
 
-// sameByBuildKit compiles in a BuildKit daemon what a chroot has compiled.
+// sameByBuildKit compiles in a BuildKit daemon what a chroot has compiled, and compares.
 func sameByBuildKit(t *testing.T, root string, local image, layer string) {
 	t.Helper()
 	daemon := filepath.Join(scratch(t), "daemon")
@@ -111,7 +113,7 @@ func sameByBuildKit(t *testing.T, root string, local image, layer string) {
 	}
 }
 
-// cacheWithout is a copy of driver-build's cache, by hard links, that lacks a layer of an image.
+// cacheWithout returns a copy of driver-build's cache, by hard links, that lacks a layer of an image.
 func cacheWithout(t *testing.T, i image, layer string) string {
 	t.Helper()
 	own, err := os.UserCacheDir()
@@ -126,7 +128,7 @@ func cacheWithout(t *testing.T, i image, layer string) string {
 	return dir
 }
 
-// forget removes what a cache knows of a layer.
+// forget removes the entries of a layer from a cache.
 func forget(t *testing.T, cache string, i image, layer string) {
 	t.Helper()
 	hash, err := i.layer(t, layer).Digest()

@@ -11,16 +11,17 @@ import (
 	"github.com/driver-container/driver-container/ci/rpmrepo"
 )
 
-// What a mirror or somebody on the way may do to rpm repositories, each on a copy of Rocky's or openSUSE's. Nothing of it ends in an image, and
-// the message names what is wrong.
+// Changes that a mirror or an attacker on the network can make to rpm repositories, each on a copy of Rocky's
+// or openSUSE's. None of them results in an image, and the message names what is wrong.
 func TestRPMHostile(t *testing.T) {
 	journey(t)
 	const rocky, leap = "rocky9", "opensuse-leap15.6"
 	for _, c := range []struct {
 		name, system string
-		harm         func(t *testing.T, repositories map[string]string, kmod string) // folder of each repository by its last but one element
-		code         int
-		says         []string
+		// folder of each repository by its last path element but one
+		harm func(t *testing.T, repositories map[string]string, kmod string)
+		code int
+		says []string
 	}{
 		{"payload changed, index renewed", rocky, func(t *testing.T, r map[string]string, kmod string) {
 			flip(t, kmod)
@@ -60,7 +61,8 @@ func TestRPMHostile(t *testing.T) {
 	}
 }
 
-// A mirror that serves an older index than was seen before is refused, by the revision that the index has, and its own newer one is not.
+// driver-build refuses a mirror that serves an older index than it has seen before, judged by the index's
+// revision. It accepts the mirror's own newer index.
 func TestRPMRollback(t *testing.T) {
 	journey(t)
 	s, r, _ := copied(t, "rocky9")
@@ -71,11 +73,12 @@ func TestRPMRollback(t *testing.T) {
 	s.command(t, filepath.Join(scratch(t), "new"), "--cache", cache).want(t, 0)
 	must(t, os.RemoveAll(filepath.Join(r["BaseOS"], "repodata")))
 	must(t, os.Rename(old, filepath.Join(r["BaseOS"], "repodata")))
-	sh(t, "find", r["BaseOS"], "-name", "repomd.xml", "-exec", "touch", "-d", "+1 minute", "{}", "+") // or the server would say that nothing is newer
+	// otherwise the server would answer that the file is not newer
+	sh(t, "find", r["BaseOS"], "-name", "repomd.xml", "-exec", "touch", "-d", "+1 minute", "{}", "+")
 	refused(t, s, cache, 5, "baseos", "older")
 }
 
-// refused builds with a cache of its own and wants a failure that leaves no image.
+// refused builds with a cache of its own and expects a failure that leaves no image.
 func refused(t *testing.T, s target, cache string, code int, says ...string) {
 	t.Helper()
 	out := filepath.Join(scratch(t), "dist")
@@ -95,7 +98,8 @@ func refused(t *testing.T, s target, cache string, code int, says ...string) {
 	}
 }
 
-// copied is a system whose repositories are copies that may be changed: their folders by the last but two elements, and the package of kmod.
+// copied returns a system whose repositories are copies that a test may change: their folders by the last
+// path element but two, and the package of kmod.
 func copied(t *testing.T, system string) (s target, repositories map[string]string, kmod string) {
 	t.Helper()
 	repo, err := rpmrepo.Make(t.Context(), rpmrepo.Options{System: system})
@@ -124,7 +128,7 @@ func copied(t *testing.T, system string) (s target, repositories map[string]stri
 	return serveTarget(t, system, repo.Base(), www), repositories, kmod
 }
 
-// reindex publishes a folder anew, as whoever controls a mirror can: without the distribution's key.
+// reindex publishes a changed folder, as a person who controls a mirror can: without the distribution's key.
 func reindex(t *testing.T, dir string) {
 	t.Helper()
 	sh(t, "createrepo_c", "--quiet", "--revision", "1800000000", dir)

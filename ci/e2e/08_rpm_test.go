@@ -15,9 +15,9 @@ import (
 	"github.com/driver-container/driver-container/distros"
 )
 
-// The whole way on Rocky Linux 9: the image has what dnf would install, rpm sees it and finds every file as it should be, NVIDIA's
-// programs run in it, and the modules that it compiles ahead of time are for the kernel that has this name. The image with them stays
-// for the lab's scenario.
+// A complete build on Rocky Linux 9: the image has the packages that dnf would install, rpm reads its
+// database and finds every file unchanged, NVIDIA's programs run in it, and the modules that are compiled
+// into an image are for the kernel of this name. The image with modules is kept for the lab's scenario.
 func Test08RPM(t *testing.T) {
 	journey(t)
 	k := lab.Kernel(t, "debian12")
@@ -52,8 +52,8 @@ func Test08RPM(t *testing.T) {
 	})
 }
 
-// One image of each other style of repository and database, where nothing is compiled: el7's and el8's Berkeley DB, modules of el8, a mirror list,
-// a signed index and the database of SUSE.
+// One image for each other style of repository and database, without a compile: el7's and el8's Berkeley DB,
+// modules of el8, a mirror list, a signed index and SUSE's database.
 func TestRPMSystems(t *testing.T) {
 	journey(t)
 	for _, id := range []string{"centos7", "rocky8", "amzn2023", "opensuse-leap15.6"} {
@@ -66,7 +66,8 @@ func TestRPMSystems(t *testing.T) {
 	}
 }
 
-// check compares an image, and the headers that its modules would be compiled with, with what the system's own program installs.
+// check compares an image, and the headers with which its modules would be compiled, with what the system's
+// own program installs.
 func (s rpmTarget) check(t *testing.T, root string) {
 	t.Helper()
 	got := s.installed(t, root)
@@ -79,7 +80,8 @@ func (s rpmTarget) check(t *testing.T, root string) {
 	s.verify(t, root)
 }
 
-// headers are the packages of the newest kernel's headers, and what they need beyond the image, by the plan.
+// headers returns the packages of the newest kernel's headers, and those that they need beyond the image, by
+// the plan.
 func (s rpmTarget) headers(t *testing.T) []string {
 	t.Helper()
 	r := s.command(t, filepath.Join(scratch(t), "none"), "--kernel", s.repo.Release, "--builder", "chroot", "--dry-run").want(t, 0)
@@ -99,13 +101,15 @@ func (s rpmTarget) headers(t *testing.T) []string {
 	return list
 }
 
-// verify asks rpm whether all files of all packages are as they should be. Debian's rpm does not read SUSE's database.
+// verify asks rpm whether all files of all packages are unchanged. Debian's rpm does not read SUSE's
+// database.
 func (s rpmTarget) verify(t *testing.T, root string) {
 	t.Helper()
 	if s.ndb() {
 		return
 	}
-	if s.repo.System != "centos7" && s.repo.System != "rocky8" { // Debian's rpm reads Berkeley DB's files but makes no indexes there, as those systems' own does
+	// Debian's rpm reads Berkeley DB's files but makes no indexes there, as those systems' own rpm does.
+	if s.repo.System != "centos7" && s.repo.System != "rocky8" {
 		command{env: []string{"HOME=" + filepath.Dir(root)}, args: []string{"rpmdb", "--root", root, "--dbpath", "/var/lib/rpm", "--verifydb"}}.want(t, 0)
 		if owner := s.rpm(root, "-qf", "/usr/sbin/modprobe").want(t, 0); !strings.HasPrefix(owner.stdout, "kmod-") {
 			t.Errorf("modprobe is not kmod's\n%s", owner)
@@ -116,7 +120,7 @@ func (s rpmTarget) verify(t *testing.T, root string) {
 	}
 }
 
-// installed lists the packages of a root, by rpm itself where it can.
+// installed lists the packages of a root, by rpm itself if it can read the database.
 func (s rpmTarget) installed(t *testing.T, root string) []string {
 	t.Helper()
 	if !s.ndb() {
@@ -141,7 +145,8 @@ func (s rpmTarget) installed(t *testing.T, root string) []string {
 	return s.names(list.String())
 }
 
-// names sorts a list of packages. Keys count as packages for rpm; what imports one is its own business.
+// names sorts a list of packages. rpm counts keys as packages; they are left out, because each program
+// imports its own.
 func (s rpmTarget) names(list string) []string {
 	names := slices.DeleteFunc(strings.Fields(list), func(n string) bool { return strings.HasPrefix(n, "gpg-pubkey-") })
 	slices.Sort(names)
@@ -156,7 +161,7 @@ func checkRPMPrograms(t *testing.T, root string) {
 		t.Errorf("no driver version\n%s", version)
 	}
 	for _, name := range []string{"libcuda.so.1", "libnvidia-ml.so.1", "libnvidia-ptxjitcompiler.so.1", "libnvcuvid.so.1"} {
-		// Of the loader's own words, "=> not found" alone: the base has no ldd, which is a script.
+		// Of the loader's messages, look for "=> not found" only: the base has no ldd, which is a script.
 		if list := chroot(root, "/lib64/ld-linux-x86-64.so.2", "--list", "/usr/lib64/"+name).want(t, 0); strings.Contains(list.stdout, "not found") {
 			t.Errorf("%s misses libraries\n%s", name, list)
 		}

@@ -18,23 +18,24 @@ import (
 	"github.com/driver-container/driver-container/distros"
 )
 
-// target is a system whose repositories are made here, and a driver.
+// target is a system whose repositories the test makes, and a driver.
 type target struct {
 	id, base string // "rocky9", "oci:DIR"
-	proxy    string // "http_proxy=ADDRESS" of the server of everything
+	proxy    string // "http_proxy=ADDRESS" of the server of all hosts
 	matrix   string
 }
 
-// rpmTarget is one of the family of rpm.
+// rpmTarget is a target with .rpm packages.
 type rpmTarget struct {
 	target
 	repo *rpmrepo.Repository
 }
 
-// archiveHost serves the driver.
+// archiveHost is the host that serves the driver.
 const archiveHost = "archive.example"
 
-// rpmSystem makes the repositories of a system, or takes them from the cache, and serves them and the driver's archive.
+// rpmSystem makes the repositories of a system, or takes them from the cache, and serves them and the
+// driver's archive.
 func rpmSystem(t *testing.T, id string, k *rpmrepo.Kernel) rpmTarget {
 	t.Helper()
 	repo, err := rpmrepo.Make(t.Context(), rpmrepo.Options{System: id, Kernel: k})
@@ -56,7 +57,8 @@ func serveTarget(t *testing.T, id, base, www string) target {
 	return target{id: id, base: base, proxy: "http_proxy=" + serve(t, rpmrepo.Serve(served)), matrix: archiveMatrix(t, id, archive)}
 }
 
-// driverArchive is an archive of the driver, made of Debian's packages of it. Journeys share it: the same file gives the same layers.
+// driverArchive returns an archive of the driver, made of Debian's packages. Journeys share it: the same file
+// gives the same layers.
 func driverArchive(t *testing.T) string {
 	t.Helper()
 	dir := filepath.Join(workspace(t), "archives")
@@ -72,7 +74,7 @@ func driverArchive(t *testing.T) string {
 	return to
 }
 
-// archiveMatrix is a matrix of one system and the driver, whose archive is on the host that serves it.
+// archiveMatrix returns a matrix of one system and the driver, whose archive is on archiveHost.
 func archiveMatrix(t *testing.T, system, archive string) string {
 	t.Helper()
 	f, err := os.Open(archive)
@@ -131,7 +133,7 @@ func (s target) command(t *testing.T, dir string, flags ...string) command {
 
 func (s rpmTarget) ndb() bool { return strings.HasPrefix(s.id, "opensuse") }
 
-// resolver is the program that the packages of an image are compared with.
+// resolver returns the program whose result is compared with the packages of an image.
 func (s rpmTarget) resolver() string {
 	if s.ndb() {
 		return "zypper"
@@ -139,8 +141,8 @@ func (s rpmTarget) resolver() string {
 	return "dnf"
 }
 
-// reference lists what is installed after the system's program has installed, into a copy of the base, what driver-build wants,
-// the headers of the newest kernel among it.
+// reference lists the installed packages after the system's program has installed, into a copy of the base,
+// the packages that driver-build requests, including the headers of the newest kernel.
 func (s rpmTarget) reference(t *testing.T) []string {
 	t.Helper()
 	d, err := distros.Lookup(s.id)
@@ -161,7 +163,8 @@ func (s rpmTarget) reference(t *testing.T) []string {
 	return s.names(s.rpmAt(root, s.home(t, root), "-qa", "--qf", "%{NAME}-%|EPOCH?{%{EPOCH}:}|%{VERSION}-%{RELEASE}.%{ARCH}\n").want(t, 0).stdout)
 }
 
-// home is a home folder whose rpm looks for the database where the system has it; Debian's own looks in the home folder.
+// home returns a home folder with which rpm looks for the database where the system has it; Debian's rpm
+// looks in the home folder.
 func (s rpmTarget) home(t *testing.T, root string) string {
 	t.Helper()
 	path := "/var/lib/rpm"

@@ -14,8 +14,9 @@ import (
 	"github.com/driver-container/driver-container/distros"
 )
 
-// The whole way on Ubuntu 24.04: its kernels are listed by series and flavour, the image has what apt would install, and the modules are
-// compiled with headers that are split as Ubuntu's are.
+// A complete build on Ubuntu 24.04: its kernels are listed by series and flavour, the image has the packages
+// that apt would install, and the modules are compiled with headers that are split into packages as Ubuntu's
+// are.
 func Test09Ubuntu(t *testing.T) {
 	journey(t)
 	k := lab.Kernel(t, "debian12")
@@ -46,7 +47,8 @@ func Test09Ubuntu(t *testing.T) {
 		if want := thinDriver + "-" + aptrepo.Newest + "-" + s.id; i.tag != want {
 			t.Errorf("the image is %s, want %s", i.tag, want)
 		}
-		// Debian's nvidia-persistenced, which the archive is made of, is linked with libtirpc; NVIDIA's own has that inside.
+		// Debian's nvidia-persistenced, from which the archive is made, is linked with libtirpc; NVIDIA's own
+		// contains that library.
 		for line := range strings.Lines(command{args: []string{program(t), "verify", i.ref()}}.do(t).stdout) {
 			if strings.HasPrefix(line, "error: ") && !strings.Contains(line, "nvidia-persistenced: needs libtirpc.so.3") {
 				t.Errorf("driver-build verify: %s", line)
@@ -63,7 +65,8 @@ func Test09Ubuntu(t *testing.T) {
 	})
 }
 
-// checkUbuntuKernels wants every kernel of every suite once, and the default series to be that of the release, for each flavour.
+// checkUbuntuKernels requires that every kernel of every suite is listed once, and that the default series is
+// the release's, for each flavour.
 func checkUbuntuKernels(t *testing.T, s target) {
 	var list []struct {
 		Kernel, Flavour string
@@ -88,7 +91,7 @@ func checkUbuntuKernels(t *testing.T, s target) {
 	}
 }
 
-// apt lists the packages of the base after apt has installed what driver-build wants.
+// apt lists the packages of the base after apt has installed the packages that driver-build requests.
 func (s target) apt(t *testing.T, repo *aptrepo.Repository) []string {
 	t.Helper()
 	d, err := distros.Lookup(s.id)
@@ -102,7 +105,7 @@ apt-get -o APT::Sandbox::User=root -q update && exec apt-get -o APT::Sandbox::Us
 	return dpkgList(t, root)
 }
 
-// dpkgList is what dpkg says is installed.
+// dpkgList returns the installed packages, as dpkg lists them.
 func dpkgList(t *testing.T, root string) []string {
 	t.Helper()
 	return strings.Fields(chroot(root, "dpkg-query", "-W", "-f", "${Package}=${Version}=${db:Status-Status}\n").want(t, 0).stdout)

@@ -38,7 +38,7 @@ func repository(t *testing.T) string {
 	return root
 }
 
-// workspace is the folder that journeys share, for images that several of them look at.
+// workspace returns the folder that journeys share, for images that several of them use.
 func workspace(t *testing.T) string {
 	t.Helper()
 	dir := os.Getenv("DRIVER_E2E_DIR")
@@ -49,10 +49,11 @@ func workspace(t *testing.T) string {
 	return dir
 }
 
-// scratch is an empty folder inside the workspace, so that hard links from one to another work; it is removed afterwards.
+// scratch makes an empty folder inside the workspace, so that hard links between such folders work; it is
+// removed at the end of the test.
 func scratch(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp(workspace(t), "scratch-*") //nolint:usetesting // t.TempDir may be on another file system, and hard links would fail
+	dir, err := os.MkdirTemp(workspace(t), "scratch-*") //nolint:usetesting // hard links need the same file system
 	must(t, err)
 	must(t, os.Chmod(dir, 0o755))
 	t.Cleanup(func() {
@@ -63,7 +64,8 @@ func scratch(t *testing.T) string {
 	return dir
 }
 
-// program is the path of driver-build. DRIVER_E2E_BIN names another folder of binaries to test, such as a release's.
+// program returns the path of driver-build. DRIVER_E2E_BIN names another folder of binaries to test, such as
+// a release's.
 func program(t *testing.T) string {
 	t.Helper()
 	dir := os.Getenv("DRIVER_E2E_BIN")
@@ -80,14 +82,14 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// command is a program to run. The zero values: in the workspace, with this process's environment.
+// command is a program to run. Zero values mean: in the workspace, with this process's environment.
 type command struct {
 	dir  string
 	env  []string // added to the environment
 	args []string
 }
 
-// result is what came of a command.
+// result is the result of a command.
 type result struct {
 	command        []string
 	code           int
@@ -100,7 +102,7 @@ func (r result) String() string {
 		"\nstdout:\n" + tail(r.stdout) + "\nstderr:\n" + tail(r.stderr)
 }
 
-// tail keeps failure messages readable: the end is where errors are.
+// tail keeps failure messages readable: errors are at the end.
 func tail(s string) string {
 	const most = 6000
 	if len(s) <= most {
@@ -131,7 +133,7 @@ func (c command) do(t *testing.T) result {
 	return r
 }
 
-// want runs a command that must end with this exit code.
+// want runs a command and fails the test if it ends with another exit code.
 func (c command) want(t *testing.T, code int) result {
 	t.Helper()
 	r := c.do(t)
@@ -141,7 +143,7 @@ func (c command) want(t *testing.T, code int) result {
 	return r
 }
 
-// sh runs a program that must succeed and returns its stdout without the last newline.
+// sh runs a program, fails the test if the program fails, and returns its stdout without the last newline.
 func sh(t *testing.T, args ...string) string {
 	t.Helper()
 	return strings.TrimSuffix(command{args: args}.want(t, 0).stdout, "\n")

@@ -19,20 +19,21 @@ import (
 
 func itoa(n int) string { return strconv.Itoa(n) }
 
-// base is a base image of a Debian release, made from its archive: "oci:DIR".
+// base returns a base image of a Debian release, made from its archive: "oci:DIR".
 func base(t *testing.T, system, arch string) string {
 	t.Helper()
 	lines := strings.Split(sh(t, filepath.Join(repository(t), "ci", "base"), system, arch), "\n")
 	return lines[len(lines)-1]
 }
 
-// build runs driver-build with these flags, which must succeed, and returns the digest it printed.
+// build runs driver-build with these flags, fails the test if driver-build fails, and returns the digest that
+// it printed.
 func build(t *testing.T, args ...string) string {
 	t.Helper()
 	return digest(t, command{args: append([]string{program(t), "--progress", "plain"}, args...)}.want(t, 0))
 }
 
-// digest takes the digest out of the one line that driver-build prints.
+// digest returns the digest in the one line that driver-build prints.
 func digest(t *testing.T, r result) string {
 	t.Helper()
 	_, d, ok := strings.Cut(strings.TrimSpace(r.stdout), "@")
@@ -47,7 +48,7 @@ type image struct{ dir, tag, digest string }
 
 func (i image) ref() string { return "oci:" + i.dir + ":" + i.tag }
 
-// debian is the image of a driver from Debian's packages. The first journey that asks for it builds it.
+// debian returns the image of a driver from Debian's packages. The first journey that needs it builds it.
 func debian(t *testing.T, system, driver string) image {
 	t.Helper()
 	i := image{dir: filepath.Join(workspace(t), "debian", driver+"-"+system), tag: driver + "-" + system}
@@ -68,7 +69,7 @@ func (i image) open(t *testing.T) v1.Image {
 	return img
 }
 
-// layer finds a layer of ours by the name in its history.
+// layer returns the layer of driver-build that has this name in its history.
 func (i image) layer(t *testing.T, name string) v1.Layer {
 	t.Helper()
 	img := i.open(t)
@@ -113,7 +114,7 @@ func (i image) contents(t *testing.T, name string) map[string]string {
 	}
 }
 
-// driverTree unpacks the driver's own layers, with tar, into a folder that generated archives are made from.
+// driverTree unpacks the driver's own layers, with tar, into a folder from which archives are generated.
 func (i image) driverTree(t *testing.T) string {
 	t.Helper()
 	dir := filepath.Join(scratch(t), i.tag)
@@ -134,7 +135,8 @@ func (i image) unpack(t *testing.T) string {
 	return filepath.Join(bundle, "rootfs")
 }
 
-// chroot runs a program in an unpacked image, with /proc and /dev as a container has them. The mounts end with it.
+// chroot runs a program in an unpacked image, with /proc and /dev as in a container. The mounts end with the
+// program.
 func chroot(root string, args ...string) command {
 	script := `mount -t proc proc "$1/proc" && mount --rbind /dev "$1/dev" && exec chroot "$@"`
 	return command{

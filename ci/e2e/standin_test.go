@@ -31,7 +31,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 )
 
-// standInBase is Debian 11's base that says it is Ubuntu 16.04 and whose only package repository is url, signed with key.
+// standInBase returns Debian 11's base with Ubuntu 16.04's name; its only package repository is url, signed
+// with key.
 func standInBase(t *testing.T, url string, key []byte) string {
 	t.Helper()
 	debian := strings.TrimPrefix(base(t, "debian11", "amd64"), "oci:")
@@ -66,7 +67,8 @@ func standInBase(t *testing.T, url string, key []byte) string {
 	return dir
 }
 
-// repositoryOf writes a signed repository, suite xenial, of packages that hold one program each, and returns its key.
+// repositoryOf writes a signed repository, suite xenial, of packages with one program each, and returns its
+// key.
 func repositoryOf(t *testing.T, dir string, names []string) []byte {
 	t.Helper()
 	pool, dist := filepath.Join(dir, "pool"), filepath.Join(dir, "dists", "xenial")
@@ -119,8 +121,9 @@ func sum(data []byte) string {
 	return hex.EncodeToString(s[:])
 }
 
-// renamed is a copy of a driver's tree that passes for another version, whose text must not be longer: in paths, links and,
-// padded with zeros, at the end of the strings that libraries name each other by.
+// renamed returns a copy of a driver's tree with another version, whose text must not be longer. It replaces
+// the version in paths, in links and, padded with zeros, at the end of the names by which libraries refer to
+// each other.
 func renamed(t *testing.T, tree, from, to string) string {
 	t.Helper()
 	dir := filepath.Join(scratch(t), to)
@@ -160,7 +163,8 @@ func renamed(t *testing.T, tree, from, to string) string {
 	return dir
 }
 
-// certificates makes an authority (ca.crt, whose path it returns) and a certificate for 127.0.0.1 (server.pem, server-key.pem).
+// certificates makes an authority (ca.crt, whose path it returns) and a certificate for 127.0.0.1
+// (server.pem, server-key.pem).
 func certificates(t *testing.T, dir string) string {
 	t.Helper()
 	must(t, os.MkdirAll(filepath.Join(dir, "trust"), 0o755))

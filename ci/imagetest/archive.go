@@ -15,12 +15,12 @@ import (
 	"github.com/ProtonMail/go-crypto/openpgp/packet"
 )
 
-// Archive is a package repository. Change its fields and publish again.
+// Archive is a package repository. Tests change its fields and publish again.
 type Archive struct {
 	Packages   []Package
 	ValidUntil time.Time       // zero: no such field
-	Signer     *openpgp.Entity // whom the base trusts, unless changed
-	Lie        bool            // the Release file promises other indexes than there are
+	Signer     *openpgp.Entity // the base trusts this key, unless it is changed
+	Lie        bool            // the Release file lists other indexes than those that are served
 
 	world *World
 	sys   system
@@ -51,7 +51,7 @@ func (p Package) field(name string) string {
 	return ""
 }
 
-// Path is where a package is served.
+// Path returns the path under which a package is served.
 func (a *Archive) Path(p Package) string {
 	return fmt.Sprintf("%s/pool/%s_%s_%s.deb", a.dir(), p.field("Package"), p.field("Version"), p.field("Architecture"))
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/driver-container/driver-container/distros"
 )
 
-// system is what tests need to know of one.
+// system is the data of a system that tests need.
 type system struct {
 	id, family, version, suite string
 	archs, components          []string
@@ -41,8 +41,8 @@ func triplet(arch string) string {
 	return a.Triplet
 }
 
-// toolchain makes the packages of distros.Distro.Toolchain and what they depend on. libc6-dev wants a newer libc6 than the
-// base has.
+// toolchain makes the packages of distros.Distro.Toolchain and their dependencies. libc6-dev needs a newer
+// libc6 than the base has.
 func (s system) toolchain(arch string) []Package {
 	d, err := distros.Lookup(s.id)
 	if err != nil {
@@ -89,7 +89,7 @@ func (s system) toolchain(arch string) []Package {
 	return list
 }
 
-// baseFiles is a root file system with a shell, a C library and dpkg's database.
+// baseFiles returns a root file system with a shell, a C library and dpkg's database.
 func (w *World) baseFiles(s system, arch string) []File {
 	lib, bin, sbin := "lib", "bin", "sbin"
 	var files []File
@@ -130,10 +130,10 @@ func (w *World) baseFiles(s system, arch string) []File {
 	return append(files, File{Name: "etc/apt/sources.list", Body: fmt.Sprintf("deb [signed-by=/usr/share/keyrings/test.gpg] %s/%s %s main\n", w.URL, s.family, s.suite)})
 }
 
-// Base is the reference of a system's base image.
+// Base returns the reference of a system's base image.
 func (w *World) Base(id string) string { return w.Host + "/base/" + id + ":test" }
 
-// pushBase puts a base in the registry: an index of one image an architecture, each with one layer.
+// pushBase pushes a base to the registry: an index with one image for each architecture, each with one layer.
 func (w *World) pushBase(s system) {
 	index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
 	for _, arch := range s.archs {

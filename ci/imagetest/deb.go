@@ -21,7 +21,7 @@ type File struct {
 	Mode             int64
 }
 
-// Tar is an archive of the files with the directories above them; prefix is put before each name.
+// Tar returns an archive of the files with the directories above them; prefix is put before each name.
 func Tar(t testing.TB, prefix string, files []File) []byte {
 	t.Helper()
 	var b bytes.Buffer
@@ -45,7 +45,7 @@ func Tar(t testing.TB, prefix string, files []File) []byte {
 		}
 	}
 	for _, f := range files {
-		if path.Clean(f.Name) == f.Name { // hostile names come as they are
+		if path.Clean(f.Name) == f.Name { // hostile names are written unchanged
 			parents(path.Dir(f.Name))
 			done[f.Name] = true
 		}
@@ -72,8 +72,8 @@ type Package struct {
 	Component string // "": main
 }
 
-// Deb is the archive. A package with control files beside control has its data compressed with xz, as Debian's are; the
-// others have not, because the encoder takes its time.
+// Deb returns the package's archive. A package with more control files than control has its data compressed
+// with xz, like Debian's packages; the data of others are not, because the encoder is slow.
 func (p Package) Deb(t testing.TB) []byte {
 	t.Helper()
 	control := []File{{Name: "control", Body: p.Control + "\n"}}
@@ -122,7 +122,8 @@ func Gzip(t testing.TB, data []byte) []byte {
 	return finish(t, z, nil, &b, data)
 }
 
-// gzips are compressors to use again: a world has hundreds of small files, and each compressor takes a megabyte.
+// gzips are compressors for reuse: a world has hundreds of small files, and each compressor takes a
+// megabyte.
 var gzips = sync.Pool{New: func() any { return gzip.NewWriter(nil) }}
 
 func finish(t testing.TB, w io.WriteCloser, err error, b *bytes.Buffer, data []byte) []byte {

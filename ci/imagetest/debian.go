@@ -14,8 +14,8 @@ func debianNames() []string {
 	}
 }
 
-// debianDriver is the driver in Debian's packages: libraries and programs in the folders of the alternatives, module
-// sources in a tar, and a newer libcuda1 beside the one that the matrix pins.
+// debianDriver is the driver in Debian's packages: libraries and programs in the folders of the alternatives,
+// module sources in a tar, and a newer libcuda1 besides the one that the matrix pins.
 func debianDriver(t testing.TB, version, arch string) []Package {
 	lib := "usr/lib/" + triplet(arch) + "/"
 	current := lib + "nvidia/current/"
@@ -67,7 +67,7 @@ func debianDriver(t testing.TB, version, arch string) []Package {
 	}
 }
 
-// debianKernel is the tar of module sources that a package ships, with Debian's own build files.
+// debianKernel returns the tar of module sources that a package ships, with Debian's own build files.
 func debianKernel(t testing.TB, name string) File {
 	files := kernelSources("modules/" + name + "/")
 	files = append(files, File{Name: "modules/" + name + "/debian/rules", Body: "# not wanted\n"})

@@ -12,7 +12,7 @@ import (
 	"github.com/driver-container/driver-container/ci/runfile"
 )
 
-// DriverFiles is an installed driver, at the paths of an image.
+// DriverFiles returns an installed driver, at the paths of an image.
 func DriverFiles(version, arch string) []File {
 	lib := "usr/lib/" + triplet(arch) + "/"
 	library := func(dir, stem, soname, libArch string, needed ...string) File {
@@ -57,7 +57,8 @@ func kernelSources(dir string) []File {
 	}
 }
 
-// Run makes a .run archive of an installed driver. change, which may be nil, is applied before it is written.
+// Run makes a .run archive of an installed driver. It calls change, which may be nil, before it writes the
+// archive.
 func Run(t testing.TB, version, arch string, files []File, change func(*runfile.Archive)) []byte {
 	t.Helper()
 	fsys := fstest.MapFS{}
@@ -93,7 +94,7 @@ func kernelArch(arch string) string {
 	return "x86_64"
 }
 
-// RunPath is where a world serves a .run archive.
+// RunPath returns the path under which a world serves a .run archive.
 func RunPath(version, arch string) string {
 	return fmt.Sprintf("/tesla/%s/NVIDIA-Linux-%s-%s.run", version, kernelArch(arch), version)
 }
@@ -102,13 +103,14 @@ func (w *World) addRun(version, arch string) {
 	w.PutRun(version, arch, Run(w.t, version, arch, DriverFiles(version, arch), nil))
 }
 
-// PutRun serves an archive under the driver's path and has the matrix name its digest.
+// PutRun serves an archive under the driver's path and puts its digest into the matrix.
 func (w *World) PutRun(version, arch string, data []byte) {
 	w.Runs[version+" "+arch] = data
 	w.Put(RunPath(version, arch), data)
 }
 
-// Matrix is a matrix.yaml of this world. 418.87.01 does not work on debian12, whose kernel is too new for it.
+// Matrix returns a matrix.yaml of this world. 418.87.01 does not work on debian12, whose kernel is too new
+// for it.
 func (w *World) Matrix() string {
 	var b strings.Builder
 	b.WriteString("systems:\n")

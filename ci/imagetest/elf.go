@@ -6,14 +6,14 @@ import (
 	"encoding/binary"
 )
 
-// ELF describes a file with nothing but headers: enough for everybody who asks what a library is and needs.
+// ELF describes a file that consists of headers: enough for code that reads what a library is and needs.
 type ELF struct {
 	Soname  string
 	Needed  []string
 	Arch    string // amd64, arm64 or i386
 	Static  bool   // a program without dynamic section
 	Program bool   // it asks for a dynamic loader, unless Static
-	Note    string // bytes that make two files differ
+	Note    string // bytes that make two files different
 }
 
 func (e ELF) machine() elf.Machine {
@@ -27,7 +27,7 @@ func (e ELF) machine() elf.Machine {
 	}
 }
 
-// Bytes is the file: header, program header, string table, dynamic section, section names, sections.
+// Bytes returns the file: header, program header, string table, dynamic section, section names, sections.
 func (e ELF) Bytes() []byte {
 	const headerSize, progSize = 64, 56
 	names := "\x00.dynstr\x00.dynamic\x00.shstrtab\x00"
@@ -77,5 +77,5 @@ func (e ELF) Bytes() []byte {
 	return out.Bytes()
 }
 
-// put writes to memory, which cannot fail, values of fixed size, which cannot fail either.
+// put writes values of fixed size to memory; neither can fail.
 func put(b *bytes.Buffer, v any) { _ = binary.Write(b, binary.LittleEndian, v) }

@@ -6,7 +6,8 @@ import (
 	"fmt"
 )
 
-// Module is a kernel module with nothing but its description: enough for everybody who asks what it is, and for signing.
+// Module is a kernel module that consists of its description: enough for code that reads the description, and
+// for signing.
 func Module(name, version, release string) []byte {
 	const headerSize = 64
 	info := fmt.Sprintf("name=%s\x00version=%s\x00license=NVIDIA\x00srcversion=AC415F9243EB439A4D6B17F\x00vermagic=%s SMP mod_unload \x00", name, version, release)

@@ -20,21 +20,21 @@ import (
 	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
 )
 
-// RPMTime is when all files of packages were made.
+// RPMTime is the modification time of all files of packages.
 const RPMTime = 1700000000
 
-// RPM is a .rpm package for x86_64, or for the architecture that it names. Relations are in rpm's words: "glibc >= 2.34". A name
-// of Files that ends in a slash is a folder.
+// RPM is a .rpm package for x86_64, or for the architecture that it names. Relations are written as in rpm:
+// "glibc >= 2.34". A name of Files that ends in a slash is a folder.
 type RPM struct {
 	Name, EVR, Arch                          string // EVR: [epoch:]version-release
 	Provides, Requires, Conflicts, Obsoletes []string
 	Files                                    []File
 	Caps                                     map[string]string // by name of a file: "cap_net_raw=ep"
 
-	Signer   *openpgp.Entity // nil: that of the system
+	Signer   *openpgp.Entity // nil: the system's key
 	Unsigned bool
 	Signed   time.Time           // zero: a day ago
-	Archive  func([]byte) []byte // changes the archive before it is compressed; what the header says of it stays
+	Archive  func([]byte) []byte // changes the archive before it is compressed; the header stays as it is
 	Damage   func([]byte) []byte // changes the finished package
 }
 
@@ -53,7 +53,7 @@ func (p RPM) evr(t testing.TB) rpmfile.EVR {
 	return e
 }
 
-// Bytes is the package: lead, signature header, header, archive.
+// Bytes returns the package: lead, signature header, header, archive.
 func (p RPM) Bytes(t testing.TB) []byte {
 	t.Helper()
 	archive := p.cpio(t)
@@ -122,7 +122,7 @@ func (p RPM) sign(t testing.TB, header []byte) []byte {
 	return b.Bytes()
 }
 
-// mode is that of a file in headers and archives.
+// mode returns the mode of a file in headers and archives.
 func (f File) mode() uint16 {
 	switch {
 	case f.Link != "":

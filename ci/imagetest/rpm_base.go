@@ -29,7 +29,8 @@ import (
 	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
 )
 
-// PushBase puts the base in the registry: one layer with the installed packages, the system's files and the database.
+// PushBase pushes the base to the registry: one layer with the installed packages, the system's files and the
+// database.
 func (s *RPMSystem) PushBase() {
 	t := s.world.t
 	var files []File
@@ -42,7 +43,7 @@ func (s *RPMSystem) PushBase() {
 			if strings.HasPrefix(f.Name, "lib64/") { // a link
 				f.Name = "usr/" + f.Name
 			}
-			if f.mode()>>12 != 0o4 { // folders come with what is in them
+			if f.mode()>>12 != 0o4 { // the files' paths create the folders
 				files = append(files, f)
 			}
 		}
@@ -79,7 +80,7 @@ func (s *RPMSystem) PushBase() {
 	}
 }
 
-// importedKey is how rpm records a key.
+// importedKey returns the entry that rpm records for a key.
 func (s *RPMSystem) importedKey(key *openpgp.Entity) *rpmfile.Header {
 	h, err := (&rpmfile.Header{}).With(
 		rpmfile.Entry{Tag: rpmfile.TagName, Type: rpmfile.TypeString, Value: "gpg-pubkey"},
@@ -93,7 +94,7 @@ func (s *RPMSystem) importedKey(key *openpgp.Entity) *rpmfile.Header {
 	return h
 }
 
-// records is the database, as files.
+// records returns the database, as files.
 func (s *RPMSystem) records(installed []*rpmfile.Header) map[string][]byte {
 	none := fstest.MapFS{}
 	var err error
@@ -143,7 +144,8 @@ var emptySQLite = sync.OnceValues(func() ([]byte, error) {
 	return os.ReadFile(file)
 })
 
-// ReadRPMs reads the database of a root: "name epoch:version-release.arch" of each package, sorted.
+// ReadRPMs reads the database of a root and returns "name epoch:version-release.arch" of each package,
+// sorted.
 func ReadRPMs(root fs.FS) ([]string, error) {
 	db, err := rpmdb.Read(root)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
 )
 
-// entries is the header.
+// entries returns the entries of the header.
 func (p RPM) entries(t testing.TB, payload []byte) []rpmfile.Entry {
 	evr := p.evr(t)
 	var all []rpmfile.Entry
@@ -64,7 +64,7 @@ func (p RPM) entries(t testing.TB, payload []byte) []rpmfile.Entry {
 	return append(all, p.fileEntries()...)
 }
 
-// fileEntries are the arrays with what each file is.
+// fileEntries returns the arrays with the attributes of each file.
 func (p RPM) fileEntries() []rpmfile.Entry {
 	var dirs []string
 	columns := map[rpmfile.Tag][]string{}
@@ -114,7 +114,7 @@ func (p RPM) fileEntries() []rpmfile.Entry {
 // sense are the flags of relations.
 var sense = map[string]uint32{"<": 2, "<=": 10, "=": 8, ">=": 12, ">": 4}
 
-// relations reads them; a rich one is no more than its name.
+// relations parses them; a rich relation becomes its whole text as a name.
 func relations(t testing.TB, list []string) (all []rpmfile.Relation) {
 	for _, text := range list {
 		r, err := rpmfile.ParseRequirement(text)

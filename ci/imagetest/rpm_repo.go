@@ -20,30 +20,30 @@ import (
 	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
 )
 
-// RPMRepository is a repository of .rpm packages. Change its fields and publish again.
+// RPMRepository is a repository of .rpm packages. Tests change its fields and publish again.
 type RPMRepository struct {
 	Packages []RPM
-	Signer   *openpgp.Entity // of packages that name nobody else, and of the index if Signed
+	Signer   *openpgp.Entity // of packages without a signer of their own, and of the index if Signed
 	Signed   bool            // repomd.xml has a signature
 	SHA512   bool            // the index has no other digests
-	Revision int64           // what orders the states of a repository: seconds since 1970
-	Lie      bool            // repomd.xml promises another list than there is
+	Revision int64           // orders the states of a repository: seconds since 1970
+	Lie      bool            // repomd.xml describes another list than the one that is served
 
 	t   testing.TB
 	url string // of the server
-	dir string // where it is served
+	dir string // path under which it is served
 	put func(path string, data []byte)
 }
 
-// NewRPMRepository makes a repository in a folder of a server, which put gives its files to.
+// NewRPMRepository makes a repository in a folder of a server. It calls put with each file to be served.
 func NewRPMRepository(t testing.TB, url, dir string, put func(path string, data []byte)) *RPMRepository {
 	return &RPMRepository{t: t, url: url, dir: dir, put: put, Revision: RPMTime}
 }
 
-// BaseURL is where it is.
+// BaseURL returns the repository's URL.
 func (r *RPMRepository) BaseURL() string { return r.url + r.dir }
 
-// Path is where a package is served.
+// Path returns the path under which a package is served.
 func (r *RPMRepository) Path(p RPM) string {
 	evr := p.evr(r.t)
 	return fmt.Sprintf("%s/Packages/%s-%s-%s.%s.rpm", r.dir, p.Name, evr.Version, evr.Release, p.arch())
@@ -58,7 +58,7 @@ func (r *RPMRepository) Find(name string) *RPM {
 	return &r.Packages[i]
 }
 
-// Publish writes packages, the list of them and repomd.xml.
+// Publish writes packages, the list of packages and repomd.xml.
 func (r *RPMRepository) Publish() {
 	var list strings.Builder
 	list.WriteString(`<?xml version="1.0" encoding="UTF-8"?><metadata xmlns="http://linux.duke.edu/metadata/common" xmlns:rpm="http://linux.duke.edu/metadata/rpm">` + "\n")
@@ -93,7 +93,7 @@ func (r *RPMRepository) digest(data []byte) (kind, sum string) {
 	return "sha256", fmt.Sprintf("%x", sha256.Sum256(data))
 }
 
-// describe writes what a list of packages says of one.
+// describe writes the entry of a package in the list of packages.
 func (r *RPMRepository) describe(b *strings.Builder, p RPM, data []byte) {
 	evr, t := p.evr(r.t), r.t
 	epoch := "0"
@@ -120,7 +120,7 @@ func (r *RPMRepository) describe(b *strings.Builder, p RPM, data []byte) {
 		}
 		fmt.Fprintf(b, "</rpm:%s>", l.name)
 	}
-	for _, f := range p.Files { // of those in other folders lists of files tell
+	for _, f := range p.Files { // files of other folders are in the lists of files
 		if name := f.rpmPath(); strings.HasPrefix(name, "/etc/") || strings.Contains(name, "bin/") {
 			fmt.Fprintf(b, "<file>%s</file>", escaped(name))
 		}
@@ -134,7 +134,7 @@ func escaped(s string) string {
 	return b.String()
 }
 
-// detached is an armoured signature.
+// detached returns an armoured signature.
 func detached(t testing.TB, signer *openpgp.Entity, text string) []byte {
 	var b bytes.Buffer
 	c := &packet.Config{DefaultHash: crypto.SHA512, Time: func() time.Time { return time.Now().Add(-time.Hour) }}
@@ -144,7 +144,7 @@ func detached(t testing.TB, signer *openpgp.Entity, text string) []byte {
 	return b.Bytes()
 }
 
-// Armoured is a public key as text.
+// Armoured returns a public key as text.
 func Armoured(t testing.TB, key *openpgp.Entity) string {
 	t.Helper()
 	var b bytes.Buffer

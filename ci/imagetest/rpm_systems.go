@@ -7,7 +7,8 @@ import (
 	"github.com/driver-container/driver-container/distros"
 )
 
-// The kernels of rocky9 in a world, newest first; there are headers of RPMOrphanKernel, but not the kernel. And that of openSUSE.
+// The kernels of rocky9 in a world, newest first, and the kernel of openSUSE. RPMOrphanKernel has headers
+// only, no kernel package.
 const (
 	RPMKernel       = "5.14.0-503.11.1.el9_5.x86_64"
 	RPMRTKernel     = "5.14.0-503.10.1.el9_5.x86_64+rt"
@@ -17,26 +18,27 @@ const (
 	CentOSKernel    = "3.10.0-1160.el7.x86_64"
 )
 
-// RPMKey is where the bases have their key.
+// RPMKey is the path of the key in the bases.
 const RPMKey = "etc/pki/rpm-gpg/RPM-GPG-KEY-test"
 
 func rpmProgram(name string) File {
 	return File{Name: name, Mode: 0o755, Body: string(ELF{Arch: "amd64", Program: true, Needed: []string{"libc.so.6"}, Note: name}.Bytes())}
 }
 
-// rpmLibrary is where the C library of real packages is: below a link of the base.
+// rpmLibrary is the path of the C library in real packages: below a link of the base.
 func rpmLibrary(soname, note string) File {
 	return File{Name: "lib64/" + soname, Mode: 0o755, Body: string(ELF{Soname: soname, Arch: "amd64", Note: note}.Bytes())}
 }
 
-// rpmPackage is a package with a licence and documentation.
+// rpmPackage returns a package with a licence and documentation.
 func rpmPackage(name, evr string, requires []string, files ...File) RPM {
 	return RPM{Name: name, EVR: evr, Requires: requires, Files: append(files,
 		File{Name: "usr/share/licenses/" + name + "/"}, File{Name: "usr/share/licenses/" + name + "/LICENSE", Body: "free\n"},
 		File{Name: "usr/share/doc/" + name + "/README", Body: "read me\n"}, File{Name: "usr/share/man/man1/" + name + ".1.gz", Body: "manual\n"})}
 }
 
-// install adds what every base has: a shell, a C library and a program whose package a newer one obsoletes.
+// install adds the packages of every base: a shell, a C library and a program whose package a newer one
+// obsoletes.
 func (s *RPMSystem) install(dist string) {
 	release := RPM{Name: s.id + "-release", EVR: "9.4-1" + dist, Arch: "noarch", Provides: []string{"system-release = 9.4-1", "system-release(releasever) = 9"}}
 	glibc := rpmPackage("glibc", "2.34-60"+dist, nil, rpmLibrary("libc.so.6", "old"), rpmLibrary("libold.so.1", ""), rpmProgram("usr/sbin/ldconfig"))
@@ -52,7 +54,8 @@ func (s *RPMSystem) install(dist string) {
 	s.Files = append(s.Files, File{Name: RPMKey, Body: Armoured(s.world.t, s.world.key)})
 }
 
-// toolchain adds the packages of distros.Distro.Toolchain and what they depend on: a newer C library than the base has, among it.
+// toolchain adds the packages of distros.Distro.Toolchain and their dependencies, among them a newer C
+// library than the base has.
 func (s *RPMSystem) toolchain(dist string) {
 	d, err := distros.Lookup(s.id)
 	if err != nil {
@@ -92,7 +95,7 @@ func (s *RPMSystem) toolchain(dist string) {
 	}
 }
 
-// elKernel is a kernel's headers and, unless it is an orphan, the kernel. flavour is "" or "rt".
+// elKernel returns a kernel's headers and, unless it is an orphan, the kernel. flavour is "" or "rt".
 func elKernel(release, flavour string, orphan bool) []RPM {
 	plain, _, _ := strings.Cut(release, "+")
 	version := strings.TrimSuffix(plain, ".x86_64")

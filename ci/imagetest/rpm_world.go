@@ -17,8 +17,9 @@ type RPMWorld struct {
 	Systems map[string]*RPMSystem
 }
 
-// NewRPM starts a world with some of rocky9 (a database of SQLite, packages that are signed), opensuse-leap15.6 (ndb, an index that
-// is signed and has SHA-512 only) and centos7 (Berkeley DB; its own repositories are gone, the matrix has others), for amd64.
+// NewRPM starts a world with the named systems of rocky9 (a database of SQLite, signed packages),
+// opensuse-leap15.6 (ndb, a signed index with SHA-512 only) and centos7 (Berkeley DB; its own repositories no
+// longer exist, the matrix has others), for amd64.
 func NewRPM(t testing.TB, ids ...string) *RPMWorld {
 	t.Helper()
 	w := &RPMWorld{start(t), map[string]*RPMSystem{}}
@@ -37,14 +38,14 @@ func NewRPM(t testing.TB, ids ...string) *RPMWorld {
 	return w
 }
 
-// RPMSystem is a system of a world. Change what is in it and publish or push again.
+// RPMSystem is a system of a world. Tests change its fields and publish or push again.
 type RPMSystem struct {
-	*RPMRepository                   // the only one that its packages come from
+	*RPMRepository                   // the only repository of its packages
 	Installed      []RPM             // in the base
-	Files          []File            // of the base, beside those of its packages
+	Files          []File            // of the base, in addition to those of its packages
 	Imported       []*openpgp.Entity // keys in the base's database
-	Colour         uint32            // that rpm notes
-	Row            string            // of the matrix, further lines of it
+	Colour         uint32            // the colour that rpm records
+	Row            string            // further lines of the system's row in the matrix
 	// Change is applied to all files of the base before it is pushed.
 	Change func([]File) []File
 
@@ -58,14 +59,14 @@ func (w *World) newRPMSystem(id, database string) *RPMSystem {
 	}
 }
 
-// Extra is one more repository, with nothing in it.
+// Extra returns another repository, without packages.
 func (w *RPMWorld) Extra(dir string) *RPMRepository {
 	r := NewRPMRepository(w.t, w.URL, dir, w.Put)
 	r.Signer = w.key
 	return r
 }
 
-// Matrix is a matrix.yaml of this world.
+// Matrix returns a matrix.yaml of this world.
 func (w *RPMWorld) Matrix() string {
 	var b strings.Builder
 	b.WriteString("systems:\n")

@@ -22,10 +22,10 @@ const (
 	NewDriver = "535.261.03" // a .run archive for both architectures, and Debian's packages for debian12
 )
 
-// World is a server with everything that a build asks the network for.
+// World is a server with everything that a build downloads.
 type World struct {
 	URL      string // of the server, without a final slash
-	Host     string // of the server: a registry is there too
+	Host     string // of the server; its registry has the same address
 	Runs     map[string][]byte
 	Archives map[string]*Archive // by system
 
@@ -37,7 +37,7 @@ type World struct {
 	fault    func(http.ResponseWriter, *http.Request) bool
 }
 
-// New starts a world with debian12 (amd64, arm64), ubuntu16.04 and ubuntu18.04 (amd64), published and ready.
+// New starts a world with debian12 (amd64, arm64), ubuntu16.04 and ubuntu18.04 (amd64), all published.
 func New(t testing.TB) *World {
 	t.Helper()
 	w := start(t)
@@ -52,7 +52,7 @@ func New(t testing.TB) *World {
 	return w
 }
 
-// start is a world with a registry, a key and nothing else.
+// start returns a world with a registry, a key and nothing else.
 func start(t testing.TB) *World {
 	w := &World{t: t, Runs: map[string][]byte{}, Archives: map[string]*Archive{}, files: map[string][]byte{}, requests: map[string]int{}}
 	w.key = NewKey(t)
@@ -63,7 +63,7 @@ func start(t testing.TB) *World {
 	return w
 }
 
-// NewKey makes a signing key, quickly.
+// NewKey makes a signing key quickly.
 func NewKey(t testing.TB) *openpgp.Entity {
 	t.Helper()
 	e, err := openpgp.NewEntity("imagetest", "", "imagetest@example.com", &packet.Config{
@@ -92,7 +92,8 @@ func (w *World) serve(images http.Handler, rw http.ResponseWriter, r *http.Reque
 	}
 }
 
-// Fault sets a handler that may answer requests first: it returns true if it did. nil takes it away.
+// Fault sets a handler that may answer requests first: it returns true if it has answered. nil removes the
+// handler.
 func (w *World) Fault(f func(http.ResponseWriter, *http.Request) bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -106,14 +107,14 @@ func (w *World) Put(path string, data []byte) {
 	w.files[path] = data
 }
 
-// File is what is served under a path.
+// File returns the data that are served under a path.
 func (w *World) File(path string) []byte {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.files[path]
 }
 
-// Requests counts the requests so far for paths that contain part.
+// Requests returns the number of requests so far for paths that contain part.
 func (w *World) Requests(part string) (n int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -12,14 +12,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// tools are what the lab starts, with the Debian package each comes from.
+// tools are the programs that the lab starts, with the Debian package of each.
 var tools = []struct{ name, from string }{
 	{"qemu-system-x86_64", "qemu-system-x86"}, {"busybox", "busybox-static"}, {"depmod", "kmod"}, {"mke2fs", "e2fsprogs"},
 	{"mkfs.erofs", "erofs-utils"}, {"umoci", "umoci"}, {"dpkg-deb", "dpkg"},
 	{"mkfs.vfat", "dosfstools"}, {"mcopy", "mtools"},
 }
 
-// Gate skips a test unless the real tier is asked for with DRIVER_E2E=1; then, whatever is missing is a failure.
+// Gate skips a test unless DRIVER_E2E=1 asks for the real tier; then anything that is missing is a failure.
 func Gate(t testing.TB) {
 	t.Helper()
 	if os.Getenv("DRIVER_E2E") == "" {
@@ -33,7 +33,7 @@ func Gate(t testing.TB) {
 	}
 }
 
-// Need fails a test for which a program is missing, which is in a package of Debian.
+// Need fails a test if a program is missing, and names its Debian package.
 func Need(t testing.TB, program, from string) {
 	t.Helper()
 	if _, err := exec.LookPath(program); err != nil {
@@ -41,7 +41,7 @@ func Need(t testing.TB, program, from string) {
 	}
 }
 
-// cacheDir is where kernels and disks are kept: DRIVER_LAB_DIR, or a folder in the user's cache.
+// cacheDir is the folder of kernels and disks: DRIVER_LAB_DIR, or a folder in the user's cache.
 func cacheDir(t testing.TB) string {
 	t.Helper()
 	dir := os.Getenv("DRIVER_LAB_DIR")
@@ -54,8 +54,8 @@ func cacheDir(t testing.TB) string {
 	return dir
 }
 
-// cached returns the path of something in the cache, made by build under another name if it is not there. Other test
-// processes wait meanwhile.
+// cached returns the path of an entry of the cache. If the entry is missing, build makes it under another
+// name. Other test processes wait meanwhile.
 func cached(t testing.TB, name string, build func(path string)) string {
 	t.Helper()
 	path := filepath.Join(cacheDir(t), name)
@@ -66,7 +66,7 @@ func cached(t testing.TB, name string, build func(path string)) string {
 	must(t, unix.Flock(int(lock.Fd()), unix.LOCK_EX))
 	if _, err := os.Stat(path); err == nil {
 		now := time.Now()
-		must(t, os.Chtimes(path, now, now)) // prune looks at it
+		must(t, os.Chtimes(path, now, now)) // prune reads these times
 		return path
 	}
 	partial := path + ".partial"
@@ -76,7 +76,8 @@ func cached(t testing.TB, name string, build func(path string)) string {
 	return path
 }
 
-// prune removes the oldest files of a folder in the cache beyond a number, unless they were used within the last hours.
+// prune removes the oldest files of a folder in the cache, except the given number of newest ones and those
+// that were used within the last hours.
 func prune(t testing.TB, pattern string, keep int) {
 	t.Helper()
 	const young = 3 * time.Hour
@@ -109,7 +110,7 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// tool runs a program of the host that must succeed.
+// tool runs a program of the host; the test fails if the program fails.
 func tool(t testing.TB, args ...string) string {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), args[0], args[1:]...).CombinedOutput()

@@ -12,9 +12,9 @@ import (
 	"github.com/driver-container/driver-container/ci/lab/wire"
 )
 
-// client is the host's end of the conversation with an agent. Its methods may be called at the same time.
+// client is the host's end of the connection to an agent. Its methods may be called at the same time.
 type client struct {
-	patience  Patience // set before anything is asked
+	patience  Patience // set before the first request
 	port      io.ReadWriteCloser
 	out       sync.Mutex // one request at a time
 	mu        sync.Mutex
@@ -22,8 +22,8 @@ type client struct {
 	waiting   map[uint64]chan wire.Message
 	processes map[string]*Process
 	ready     chan string   // the kernel's release, once
-	gone      chan struct{} // closed when the port is
-	cause     error         // why, after gone
+	gone      chan struct{} // closed when the port is closed
+	cause     error         // the reason, valid after gone
 }
 
 func newClient(port io.ReadWriteCloser) *client {
@@ -32,7 +32,7 @@ func newClient(port io.ReadWriteCloser) *client {
 	return c
 }
 
-// receive hands messages out until the port is closed, and then tells everybody who waits.
+// receive distributes messages until the port is closed. Then all calls that wait return with an error.
 func (c *client) receive() {
 	lines := bufio.NewReaderSize(c.port, 1<<20)
 	var err error
@@ -84,22 +84,22 @@ func (c *client) dispatch(m wire.Message) {
 	switch {
 	case m.ID != 0:
 		if waiter != nil {
-			waiter <- m // it has room
+			waiter <- m // the channel has room
 		}
 	case m.Event == wire.EventReady:
 		select {
 		case c.ready <- m.Text:
-		default: // said twice
+		default: // sent twice
 		}
 	case p != nil:
 		p.event(m)
 	}
 }
 
-// errGone says that the guest ended while somebody waited for it.
+// errGone means that the guest ended during a wait for it.
 var errGone = errors.New("the guest is gone")
 
-// call asks and waits for the answer. answer may be nil.
+// call sends a request and waits for the answer. answer may be nil.
 func (c *client) call(op string, body, answer any, limit time.Duration) error {
 	text, err := json.Marshal(body)
 	if err != nil {
@@ -119,7 +119,7 @@ func (c *client) call(op string, body, answer any, limit time.Duration) error {
 	timer := time.NewTimer(c.patience.Limit(limit))
 	defer timer.Stop()
 	sent := make(chan error, 1)
-	go func() { sent <- c.send(wire.Request{ID: id, Op: op, Body: text}) }() // it ends with the port at the latest
+	go func() { sent <- c.send(wire.Request{ID: id, Op: op, Body: text}) }() // ends at the latest when the port is closed
 	for {
 		select {
 		case err := <-sent:
@@ -160,7 +160,7 @@ func (c *client) add(p *Process) {
 	c.processes[p.ID] = p
 }
 
-// forget tells everybody who waits for a process that it is lost: the guest restarts.
+// forget ends all waits for processes with an error: the guest restarts, and its processes are lost.
 func (c *client) forget() {
 	c.mu.Lock()
 	processes := c.processes

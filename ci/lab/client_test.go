@@ -16,7 +16,7 @@ import (
 	"github.com/driver-container/driver-container/ci/lab/wire"
 )
 
-// fakeAgent answers as a guest's agent would; do says how.
+// fakeAgent answers as a guest's agent would; do makes the answers.
 func fakeAgent(t *testing.T, do func(r wire.Request, send func(wire.Message))) *client {
 	t.Helper()
 	ours, theirs := net.Pipe()
@@ -88,7 +88,7 @@ func TestCallFails(t *testing.T) {
 	}
 }
 
-// printing is an agent whose processes print two lines and end with 3; "forever" never ends.
+// printing returns an agent whose processes print two lines and end with 3; "forever" never ends.
 func printing(r wire.Request, send func(wire.Message)) {
 	var spec wire.Spec
 	_ = json.Unmarshal(r.Body, &spec)
@@ -121,7 +121,7 @@ func TestProcess(t *testing.T) {
 	}
 }
 
-// TestGuestEnds: whoever waits for a process hears of the guest's end.
+// TestGuestEnds: a wait for a process ends with an error when the guest ends.
 func TestGuestEnds(t *testing.T) {
 	t.Parallel()
 	c := fakeAgent(t, printing)

@@ -9,13 +9,14 @@ import (
 	"time"
 )
 
-// Console is a guest's serial line with somebody at its keyboard: of a guest with Firmware.Debian. Its methods end the test when they fail.
+// Console is the serial line of a guest with Firmware.Debian, with a keyboard for the test. Its methods end
+// the test when they fail.
 type Console struct {
 	t    testing.TB
 	conn net.Conn
 	mu   sync.Mutex
-	text strings.Builder // all that came
-	seen int             // of what words returned, what Wait has matched
+	text strings.Builder // all output so far
+	seen int             // how much of words' result Wait has matched
 	news chan struct{}
 }
 
@@ -25,12 +26,13 @@ const (
 	KeyDown  = "\x1b[B"
 )
 
-// keyPause is what programs of the firmware need between keys: they read an escape sequence by its time.
+// keyPause is the pause that programs of the firmware need between keys: they recognise the end of an escape
+// sequence by time.
 const keyPause = 700 * time.Millisecond
 
 func newConsole(t testing.TB, conn net.Conn) *Console {
 	c := &Console{t: t, conn: conn, news: make(chan struct{})}
-	go c.receive() // until QEMU is gone
+	go c.receive() // until QEMU ends
 	return c
 }
 
@@ -51,14 +53,14 @@ func (c *Console) receive() {
 
 var escapes = regexp.MustCompile(`\x1b\[[0-9;?]*[A-Za-z]`)
 
-// words is the text without the colours and the places where it stands.
+// words returns the text without colours and cursor positions.
 func (c *Console) words() (text string, news chan struct{}) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return escapes.ReplaceAllString(c.text.String(), ""), c.news
 }
 
-// Wait waits for text that matches, after what Wait found the last time.
+// Wait waits for text that matches and that comes after Wait's last match.
 func (c *Console) Wait(pattern string, limit time.Duration) string {
 	c.t.Helper()
 	re := regexp.MustCompile(pattern)

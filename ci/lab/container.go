@@ -9,36 +9,40 @@ import (
 	"github.com/driver-container/driver-container/ci/lab/wire"
 )
 
-// Container is what is to run: a privileged container of a pod with hostPID, on the host's network.
+// Container describes a container to start: a privileged container of a pod with hostPID, on the host's
+// network.
 type Container struct {
 	Image    string   // a name of Config.Images; "" for a process on the host itself
-	Command  []string // instead of the image's
+	Command  []string // instead of the image's command
 	Args     []string // after the command
-	Env      []string // after the image's
+	Env      []string // after the image's variables
 	Dir      string
-	Name     string // of the container; default "nvidia-driver-ctr"
-	PodUID   string // default random
+	Name     string // of the container; "" means "nvidia-driver-ctr"
+	PodUID   string // "" means a random one
 	Mounts   []Mount
 	MemoryMB int     // limit, 0 for none
 	CPUs     float64 // limit, 0 for none
-	// HostDev makes the host's /dev the container's. Without it the container has a copy of the nodes that the host has at the start.
+	// HostDev mounts the host's /dev into the container. Without it the container gets a copy of the nodes that
+	// the host has at the start.
 	HostDev bool
-	// UpperMB puts what the container writes on a tmpfs of this size, so that it can be full; without it, on the host's disk.
+	// UpperMB puts the container's upper layer on a tmpfs of this size, so that it can be full; without it the
+	// layer is on the host's disk.
 	UpperMB    int
 	PrivatePID bool // not the host's PID namespace
 }
 
 // Mount is a hostPath volume.
 type Mount struct {
-	Host     string // on the guest's host; a folder is made when missing
+	Host     string // on the guest's host; a missing folder is made
 	Guest    string // in the container
 	ReadOnly bool
-	Shared   bool // mounts travel both ways: mountPropagation Bidirectional
-	File     bool // a file, and not a folder
+	Shared   bool // mounts appear on both sides: mountPropagation Bidirectional
+	File     bool // a file instead of a folder
 }
 
-// DriverPod is a container with the volumes of a driver DaemonSet. The host's /usr/src is not one of them: it would hide the
-// driver's sources in the image. Through the host's processes the container sees it all the same.
+// DriverPod returns a container with the volumes of a driver DaemonSet. The host's /usr/src is not one of
+// them: it would hide the driver's sources in the image. The container can still read it through the host's
+// processes.
 func DriverPod(image string, env ...string) Container {
 	return Container{Image: image, Env: env, Name: "nvidia-driver-ctr", Mounts: []Mount{
 		{Host: "/run/nvidia", Guest: "/run/nvidia", Shared: true},
@@ -51,19 +55,19 @@ func DriverPod(image string, env ...string) Container {
 	}}
 }
 
-// With is the container with one more volume.
+// With returns the container with one more volume.
 func (c Container) With(m Mount) Container {
 	c.Mounts = append(slices.Clone(c.Mounts), m)
 	return c
 }
 
-// Without is the container without the volume that it has at a path.
+// Without returns the container without the volume at a path.
 func (c Container) Without(guest string) Container {
 	c.Mounts = slices.DeleteFunc(slices.Clone(c.Mounts), func(m Mount) bool { return m.Guest == guest })
 	return c
 }
 
-// spec is what the agent gets.
+// spec returns the specification that the agent receives.
 func (c Container) spec(images map[string]Image) wire.Spec {
 	s := wire.Spec{
 		ID: newID(), Dir: c.Dir, PodUID: c.PodUID, Name: c.Name, HostDev: c.HostDev, OwnPIDs: c.PrivatePID, UpperMB: c.UpperMB,
@@ -92,7 +96,8 @@ func (c Container) spec(images map[string]Image) wire.Spec {
 	return s
 }
 
-// lastOfEach keeps the last value of each variable, as container runtimes do: of two, a process would see the first.
+// lastOfEach keeps the last value of each variable, as container runtimes do: otherwise a process would use
+// the first of two.
 func lastOfEach(env []string) []string {
 	var kept []string
 	for i, e := range env {
@@ -110,7 +115,7 @@ func imageDir(name string) string { return "/lab/images/" + name }
 
 func newID() string {
 	var b [32]byte
-	_, _ = rand.Read(b[:]) // it never fails
+	_, _ = rand.Read(b[:]) // never fails
 	return hex.EncodeToString(b[:])
 }
 

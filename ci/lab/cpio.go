@@ -8,13 +8,13 @@ import (
 	"strings"
 )
 
-// cpio writes the "newc" format that the kernel unpacks as its first file system: for each file a header of 110 characters of
-// hexadecimal text, the name, the data, both padded to 4 bytes.
+// cpio writes the "newc" format, which the kernel unpacks as its first file system. Each file has a header of
+// 110 characters of hexadecimal text, the name and the data; name and data are padded to 4 bytes.
 type cpio struct {
 	w     io.Writer
 	inode uint32
 	at    int64
-	dirs  []string // made already
+	dirs  []string // already written
 	err   error
 }
 
@@ -23,7 +23,7 @@ const (
 	typeFile = 0o100000
 )
 
-// file adds a regular file after the folders above it. Name has no slash at its beginning.
+// file adds a regular file, after the folders above it. The name does not begin with a slash.
 func (c *cpio) file(name string, perm uint32, data []byte) {
 	c.parents(name)
 	c.entry(name, typeFile|perm, data)
@@ -44,7 +44,7 @@ func (c *cpio) parents(name string) {
 	}
 }
 
-// close writes the end mark and says the first error of all.
+// close writes the end mark and returns the first error of all writes.
 func (c *cpio) close() error {
 	c.entry("TRAILER!!!", 0, nil)
 	return c.err

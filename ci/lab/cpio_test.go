@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestCpio unpacks what was written with a program that is not ours.
+// TestCpio unpacks the archive with the system's cpio program.
 func TestCpio(t *testing.T) {
 	t.Parallel()
 	busybox, err := exec.LookPath("busybox")

@@ -1,12 +1,13 @@
-// Package lab runs real Debian kernels in QEMU, with fake GPUs (package fakegpu) that NVIDIA's real kernel modules accept,
-// and driver containers in them that are set up as kubelet, containerd and runc set up a privileged pod. Tests drive it.
+// Package lab runs real Debian kernels in QEMU, with fake GPUs (package fakegpu) that NVIDIA's real kernel
+// modules accept. Driver containers in the guests are set up as kubelet, containerd and runc set up a
+// privileged pod. Tests drive the package.
 //
-// A guest starts directly, or through UEFI with Secure Boot (Firmware, package uefi), up to Debian's own signed chain and a person at
-// the console.
+// A guest starts directly, or through UEFI with Secure Boot (Firmware, package uefi), up to Debian's own
+// signed boot chain and a test that types at the console.
 //
-// It emulates in software, so it needs no /dev/kvm; a guest is up in some seconds. Everything that takes long is kept in a
-// cache: kernels, disks made of images. Guests share nothing that one of them can write. No graphics adapter ever
-// initialises: what lies behind a working GPU cannot be tested here.
+// The lab emulates in software, so it needs no /dev/kvm; a guest boots in some seconds. A cache keeps
+// everything that takes long to make: kernels, disks made of images. Guests share nothing that one of them
+// can write. No graphics adapter ever initialises: code that needs a working GPU cannot be tested here.
 //
-// Its functions end the test when something goes wrong, and every wait has a limit.
+// The package's functions end the test when an error occurs, and every wait has a limit.
 package lab

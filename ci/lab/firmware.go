@@ -9,18 +9,21 @@ import (
 	"github.com/driver-container/driver-container/ci/lab/uefi"
 )
 
-// Firmware makes a guest start through UEFI that has Secure Boot, instead of QEMU's direct start. It takes some seconds more.
+// Firmware starts a guest through UEFI with Secure Boot, instead of QEMU's direct start. This takes some
+// seconds more.
 type Firmware struct {
-	// Variables are added to the firmware's store before the first start. With a PK among them Secure Boot is on; without, the
-	// firmware is in Setup Mode, and Linux has the keys of db all the same.
+	// Variables are added to the firmware's store before the first start. With a PK among them Secure Boot is
+	// on. Without one the firmware is in Setup Mode, and Linux has the keys of db nevertheless.
 	Variables []uefi.Variable
-	// Debian is the chain of an installed Debian: the store has Microsoft's keys from the beginning (no more PK, KEK, db), and shim, GRUB
-	// and the kernel come from a disk, as Debian signed them. Such a guest can restart (Guest.Reboot) and has a console to type on.
-	// Without it QEMU hands the kernel to the firmware, which checks no signature of it then: everything behind that is real.
+	// Debian selects the boot chain of an installed Debian: the store has Microsoft's keys from the beginning
+	// (so Variables must not contain PK, KEK, db), and shim, GRUB and the kernel come from a disk, signed by
+	// Debian. Such a guest can restart (Guest.Reboot) and has a console for the test to type on. Without Debian,
+	// QEMU passes the kernel to the firmware, which then does not check its signature; everything after that is
+	// real.
 	Debian bool
 }
 
-// OVMF's files, of the package ovmf: code that protects the variables from the guest, and the stores to begin with.
+// OVMF's files, of the package ovmf: code that protects the variables from the guest, and the initial stores.
 const (
 	ovmf          = "/usr/share/OVMF/"
 	ovmfCode      = ovmf + "OVMF_CODE_4M.secboot.fd"
@@ -28,10 +31,11 @@ const (
 	ovmfMicrosoft = ovmf + "OVMF_VARS_4M.ms.fd"
 )
 
-// chainRecipe is part of the cache's name: it grows when ci/lab/chain makes something else.
+// chainRecipe is part of the cache's name: increase it when the result of ci/lab/chain changes.
 const chainRecipe = "1"
 
-// arguments are QEMU's for a machine with this firmware: all but the serial port. Files are made in dir.
+// arguments returns QEMU's arguments for a machine with this firmware, except those of the serial port. It
+// makes files in dir.
 func (f *Firmware) arguments(t testing.TB, c *Config, dir, initramfs, kernel string) []string {
 	t.Helper()
 	template := ovmfEmpty
@@ -47,7 +51,7 @@ func (f *Firmware) arguments(t testing.TB, c *Config, dir, initramfs, kernel str
 	variables := filepath.Join(dir, "variables.fd")
 	must(t, os.WriteFile(variables, flash, 0o644))
 	args := []string{
-		// System management mode is what keeps the guest's hands off the variables.
+		// System management mode prevents the guest from writing the variables directly.
 		"-machine", "q35,smm=on,vmport=off,memory-backend=ram", "-global", "driver=cfi.pflash01,property=secure,value=on",
 		"-global", "ICH9-LPC.disable_s3=1",
 		"-drive", "if=pflash,unit=0,format=raw,readonly=on,file=" + ovmfCode,
@@ -61,7 +65,7 @@ func (f *Firmware) arguments(t testing.TB, c *Config, dir, initramfs, kernel str
 	return append(args, "-drive", "if=none,id=esp,format=raw,file="+disk, "-device", "virtio-blk-pci,drive=esp,addr=0x4,bootindex=1")
 }
 
-// grubConfig is where Debian's signed GRUB looks for it.
+// grubConfig is the path at which Debian's signed GRUB looks for its configuration.
 const grubConfig = `set timeout=0
 serial --unit=0 --speed=115200
 terminal_output serial
@@ -71,7 +75,7 @@ initrd /initramfs
 boot
 `
 
-// makeESP makes the disk that firmware starts from, without mounting it: one FAT file system, no partitions.
+// makeESP makes the disk from which firmware starts, without mounting it: one FAT file system, no partitions.
 func makeESP(t testing.TB, disk, kernel, initramfs, commandLine string) {
 	t.Helper()
 	const size = 96 << 20

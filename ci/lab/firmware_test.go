@@ -10,14 +10,16 @@ import (
 	"github.com/driver-container/driver-container/ci/lab/uefi"
 )
 
-// secureBoot is what /sys says of it: the firmware's variable, whose first 4 bytes are attributes, and the kernel's own state.
+// secureBoot prints the state of Secure Boot: the firmware's variable, whose first 4 bytes are attributes,
+// and the kernel's own state.
 const secureBoot = `tail -c 1 /sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c | od -An -tx1
 cat /sys/kernel/security/lockdown /sys/module/module/parameters/sig_enforce`
 
-// unsigned makes a copy of one of the kernel's own modules without its signature, whose last line is part of that.
+// unsigned makes a copy of one of the kernel's own modules that counts as unsigned: it lacks the last 40
+// bytes, which contain the signature's marker.
 const unsigned = `f=/lib/modules/$(uname -r)/kernel/drivers/net/dummy.ko; head -c $(($(stat -c %s $f) - 40)) $f >/tmp/unsigned.ko; cp $f /tmp/signed.ko`
 
-// TestFirmware: Secure Boot with a key of ours.
+// TestFirmware: Secure Boot with a key of the test.
 func TestFirmware(t *testing.T) {
 	Gate(t)
 	key, err := uefi.NewKey("lab's own key")
@@ -40,7 +42,7 @@ func TestFirmware(t *testing.T) {
 	}
 }
 
-// TestRestart: an installed Debian, which restarts and keeps its disk.
+// TestRestart: an installed Debian that restarts and keeps its disk.
 func TestRestart(t *testing.T) {
 	Gate(t)
 	g := Start(t, Config{Kernel: Kernel(t, "debian12"), GPUs: []fakegpu.Model{fakegpu.T4}, Firmware: &Firmware{Debian: true}})

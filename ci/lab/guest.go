@@ -16,28 +16,29 @@ import (
 
 const (
 	bootLimit  = 10 * time.Minute
-	quietBoot  = 5 * time.Second  // of a kernel that QEMU starts itself
+	quietBoot  = 5 * time.Second  // of a kernel that QEMU starts directly
 	quietStart = 40 * time.Second // with firmware and boot loaders
 	powerLimit = 20 * time.Second
 )
 
-// Config is a guest to be started.
+// Config describes a guest to start.
 type Config struct {
 	Kernel      *HostKernel
 	GPUs        []fakegpu.Model
 	MemoryMB    int    // default 1400
 	CPUs        int    // default 2; 1 for a guest that can restart
-	CommandLine string // added to the kernel's: "module.sig_enforce=1"
+	CommandLine string // added to the kernel's command line: "module.sig_enforce=1"
 	Images      map[string]Image
 	Disks       map[string]string // folder in the guest to a disk of TreeDisk, read only
 	DiskMB      int               // size of the disk at /var/lib, default 8192
-	NoHeaders   bool              // the host has neither /usr/src nor the modules' build links
+	NoHeaders   bool              // the host has neither /usr/src nor the modules' links to the headers
 	Network     bool              // the guest has a network, on which 10.0.2.2 is this machine's loopback
-	PCIStub     bool              // the GPUs are bound to pci-stub before anything else runs
+	PCIStub     bool              // the GPUs are bound to pci-stub before any other program runs
 	Firmware    *Firmware         // UEFI; nil: QEMU starts the kernel itself
 }
 
-// Guest is a running guest. Its methods end the test when they fail, so they belong in the test's own goroutine.
+// Guest is a running guest. Its methods end the test when they fail, so call them in the test's own
+// goroutine.
 type Guest struct {
 	t       testing.TB
 	config  Config
@@ -48,7 +49,7 @@ type Guest struct {
 	allow   []*regexp.Regexp // lines of the kernel log that are expected
 }
 
-// Start boots a guest and makes it end with the test, which fails if the kernel log shows a bug.
+// Start boots a guest that ends with the test. The test fails if the kernel log shows a bug.
 func Start(t testing.TB, config Config) *Guest {
 	t.Helper()
 	if config.MemoryMB == 0 {
@@ -57,7 +58,7 @@ func Start(t testing.TB, config Config) *Guest {
 	if config.CPUs == 0 {
 		config.CPUs = 2
 		if config.Firmware != nil && config.Firmware.Debian {
-			config.CPUs = 1 // with two of them, firmware takes 25 s to restart, not 10
+			config.CPUs = 1 // with two CPUs, firmware takes 25 s instead of 10 to restart
 		}
 	}
 	if config.DiskMB == 0 {
@@ -74,7 +75,7 @@ func Start(t testing.TB, config Config) *Guest {
 	return g
 }
 
-// up waits for the agent and sets the guest up.
+// up waits for the agent and then sets the guest up.
 func (g *Guest) up(begin time.Time) {
 	g.t.Helper()
 	select {
@@ -94,8 +95,8 @@ func (g *Guest) up(begin time.Time) {
 	g.setup()
 }
 
-// Reboot restarts a guest with Firmware.Debian. Its processes are lost; /var/lib and the firmware's variables stay. during, which
-// may be nil, sits at the console until the kernel starts.
+// Reboot restarts a guest with Firmware.Debian. Its processes are lost; /var/lib and the firmware's variables
+// are kept. during, which may be nil, uses the console until the kernel starts.
 func (g *Guest) Reboot(during func(*Console)) {
 	g.t.Helper()
 	if g.console == nil {
@@ -111,13 +112,13 @@ func (g *Guest) Reboot(during func(*Console)) {
 	g.up(begin)
 }
 
-// BootTime is how long it took from the start of QEMU to the agent's first word.
+// BootTime returns the time from the start of QEMU to the agent's first message.
 func (g *Guest) BootTime() time.Duration { return g.boot }
 
-// Limit is a time limit for a quiet machine, stretched by how long this guest took to boot.
+// Limit multiplies a time limit for an idle machine by a factor that follows from this guest's boot time.
 func (g *Guest) Limit(quiet time.Duration) time.Duration { return g.client.patience.Limit(quiet) }
 
-// setup does what Config asks for inside the guest.
+// setup does the steps inside the guest that Config describes.
 func (g *Guest) setup() {
 	g.t.Helper()
 	for i, name := range sortedKeys(g.config.Images) {
@@ -146,7 +147,7 @@ func (g *Guest) call(op string, body, answer any) {
 	}
 }
 
-// Run runs a command on the guest's host, where busybox is all there is.
+// Run runs a command on the guest's host, which has only busybox.
 func (g *Guest) Run(args ...string) Result {
 	g.t.Helper()
 	return g.RunFor(runLimit, args...)
@@ -158,7 +159,8 @@ func (g *Guest) RunFor(limit time.Duration, args ...string) Result {
 	return run(g.t, g.client, wire.Spec{Args: args, Env: hostEnv(), Dir: "/"}, limit)
 }
 
-// Sh runs a script on the guest's host; it must succeed. The answer is what it printed, without the last newline.
+// Sh runs a script on the guest's host and returns its output without the last newline. The test fails if the
+// script fails.
 func (g *Guest) Sh(script string) string {
 	g.t.Helper()
 	r := g.Run("sh", "-c", script)
@@ -168,7 +170,7 @@ func (g *Guest) Sh(script string) string {
 	return strings.TrimSuffix(r.Output, "\n")
 }
 
-// Start starts a container, or a process on the host when no image is named.
+// Start starts a container, or a process on the host if no image is named.
 func (g *Guest) Start(c Container) *Process {
 	g.t.Helper()
 	if _, found := g.config.Images[c.Image]; c.Image != "" && !found {
@@ -183,13 +185,14 @@ func (g *Guest) Process(args ...string) *Process {
 	return g.Start(Container{Command: args, Dir: "/"})
 }
 
-// Module inserts a module of the guest's kernel after those it needs, by its name with underscores.
+// Module inserts a module of the guest's kernel after the modules it needs, by its name with underscores.
 func (g *Guest) Module(name string) {
 	g.t.Helper()
 	g.call(wire.OpModule, wire.File{Path: name}, nil)
 }
 
-// Insert inserts a module file of the guest's host and says what the kernel answered: 0, or why not.
+// Insert inserts a module file of the guest's host and returns the kernel's error number: 0 if it was
+// inserted.
 func (g *Guest) Insert(path string) syscall.Errno {
 	g.t.Helper()
 	var answer wire.Inserted
@@ -197,14 +200,14 @@ func (g *Guest) Insert(path string) syscall.Errno {
 	return syscall.Errno(answer.Errno)
 }
 
-// AllowDmesg says which line of the kernel log is expected although it looks like a bug.
+// AllowDmesg declares lines of the kernel log as expected although they look like bugs.
 func (g *Guest) AllowDmesg(pattern string) { g.allow = append(g.allow, regexp.MustCompile(pattern)) }
 
-// end checks the kernel log and powers off; QEMU is gone afterwards whatever happens.
+// end checks the kernel log and powers off; QEMU ends in any case.
 func (g *Guest) end() {
 	g.t.Helper()
 	g.checkLog()
-	// No answer comes: the port is closed.
+	// The request gets no answer: the port is closed.
 	_ = g.client.call(wire.OpPowerOff, wire.File{}, nil, powerLimit)
 	err := g.qemu.stop(powerLimit)
 	if err != nil {
@@ -224,12 +227,12 @@ func (g *Guest) checkLog() {
 	}
 }
 
-// shown is how many lines from a bug on are shown.
+// shown is the number of log lines that are shown, from a bug on.
 const shown = 40
 
 var bugPattern = regexp.MustCompile(`WARNING:|\bOops\b|BUG:|BUG\b.*at |general protection|Kernel panic|blocked for more than|refcount_t|UBSAN|KASAN`)
 
-// bugs are the lines of the kernel log from the first bug on.
+// bugs returns the lines of the kernel log from the first bug on.
 func (g *Guest) bugs() ([]string, error) {
 	log, err := g.kernelLog()
 	if err != nil {
@@ -258,7 +261,7 @@ func sortedKeys[V any](m map[string]V) []string {
 	return keys
 }
 
-// Write writes a file on the guest's host; its folder is made when missing. Mode 0 means 0644.
+// Write writes a file on the guest's host, and makes its folder if it is missing. Mode 0 means 0644.
 func (g *Guest) Write(path, content string, mode os.FileMode) {
 	g.t.Helper()
 	g.call(wire.OpWrite, wire.File{Path: path, Data: []byte(content), Mode: uint32(mode.Perm())}, nil)

@@ -11,22 +11,23 @@ import (
 // Image is a container image as a disk.
 type Image struct {
 	Disk    string   // erofs
-	Digest  string   // of its manifest: "sha256:..."
-	Env     []string // of its configuration
+	Digest  string   // digest of its manifest: "sha256:..."
+	Env     []string // from its configuration
 	Command []string // Entrypoint and Cmd
 	layers  string   // on the guest's disk, see Unpack
 }
 
 const keepImages = 8
 
-// descriptor is what an OCI index and manifest say of a blob.
+// descriptor is the entry of a blob in an OCI index or manifest.
 type descriptor struct {
 	Digest      string
 	Annotations map[string]string
 	Platform    struct{ Architecture string }
 }
 
-// ImageDisk makes a disk of an image in an OCI layout, or takes it from the cache. tag may be empty when there is one only.
+// ImageDisk makes a disk of an image in an OCI layout, or takes it from the cache. tag may be empty if the
+// layout has one image only.
 func ImageDisk(t testing.TB, layout, tag string) Image {
 	t.Helper()
 	const refName = "org.opencontainers.image.ref.name"
@@ -65,7 +66,7 @@ func ImageDisk(t testing.TB, layout, tag string) Image {
 	return image
 }
 
-// TreeDisk makes a disk of a folder, for Config.Disks. It lives as long as the test.
+// TreeDisk makes a disk of a folder, for Config.Disks. The disk is removed at the end of the test.
 func TreeDisk(t testing.TB, dir string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "tree.erofs")
@@ -73,7 +74,7 @@ func TreeDisk(t testing.TB, dir string) string {
 	return path
 }
 
-// makeErofs does not compress: an emulated processor would take longer to unpack it than to read it.
+// makeErofs does not compress: an emulated processor takes longer to decompress data than to read it.
 func makeErofs(t testing.TB, dir, path string) {
 	t.Helper()
 	tool(t, "mkfs.erofs", "--quiet", path, dir)

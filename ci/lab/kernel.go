@@ -12,11 +12,12 @@ import (
 	"testing"
 )
 
-// kernelRecipe is part of the cache's names: it grows when ci/lab/kernel makes something else.
+// kernelRecipe is part of the cache's names: increase it when the result of ci/lab/kernel changes.
 const kernelRecipe = "2"
 
-// bootModules reach the disks, the port and their file systems. Whatever is built in is not missed. The checksum comes first:
-// libcrc32c asks for it through modprobe, which the initramfs lacks.
+// bootModules are needed for the disks, the port and their file systems. Those that are built into the kernel
+// are skipped. The checksum comes first: libcrc32c requests it through modprobe, which the initramfs does not
+// have.
 var bootModules = []string{"crc32c_generic", "virtio_pci", "virtio_blk", "virtio_console", "erofs", "ext4", "overlay"}
 
 // HostKernel is a Debian kernel with its modules and headers.
@@ -29,13 +30,13 @@ type HostKernel struct {
 	disk    string // Root and busybox, as erofs
 }
 
-// Kernel downloads the kernel of a system, "debian11" or "debian12", or takes it from the cache.
+// Kernel downloads the newest kernel of a system, "debian11" or "debian12", or takes it from the cache.
 func Kernel(t testing.TB, system string) *HostKernel {
 	t.Helper()
 	return OlderKernel(t, system, 1)
 }
 
-// OlderKernel is the nth newest kernel of a system, 2 being the one before the newest.
+// OlderKernel returns the nth newest kernel of a system; 2 is the one before the newest.
 func OlderKernel(t testing.TB, system string, nth int) *HostKernel {
 	t.Helper()
 	name := system + "-kernel-" + kernelRecipe
@@ -53,7 +54,7 @@ func OlderKernel(t testing.TB, system string, nth int) *HostKernel {
 	}
 }
 
-// Repository is the project's folder: the one above the test's own that has a go.mod.
+// Repository returns the project's folder: the nearest one above the test's own that has a go.mod.
 func Repository(t testing.TB) string {
 	t.Helper()
 	dir, err := filepath.Abs(".")
@@ -67,7 +68,7 @@ func Repository(t testing.TB) string {
 	return ""
 }
 
-// sourceDir is this package's folder.
+// sourceDir returns this package's folder.
 func sourceDir(t testing.TB) string { return filepath.Join(Repository(t), "ci/lab") }
 
 // initramfs writes the first file system: the agent as /init, and the boot modules.
@@ -109,8 +110,8 @@ func osRelease(system string) string {
 	return fmt.Sprintf("PRETTY_NAME=\"Debian GNU/Linux %[1]s\"\nNAME=\"Debian GNU/Linux\"\nVERSION_ID=\"%[1]s\"\nID=debian\n", version)
 }
 
-// loadOrder lists the files of modules and of what they need, by the text of modules.dep, in the order in which they can be
-// loaded. Names that it does not have are built in.
+// loadOrder lists the files of modules and of their dependencies, by the text of modules.dep, in the order in
+// which they can be loaded. A name that is not in it is built in.
 func loadOrder(dep string, names []string) []string {
 	files := map[string]string{}
 	needs := map[string][]string{}
@@ -129,7 +130,7 @@ func loadOrder(dep string, names []string) []string {
 			continue
 		}
 		chain := slices.Clone(needs[file])
-		slices.Reverse(chain) // modules.dep names what is needed directly first
+		slices.Reverse(chain) // modules.dep names direct dependencies first
 		for _, f := range append(chain, file) {
 			if !slices.Contains(order, f) {
 				order = append(order, f)
@@ -144,7 +145,7 @@ func moduleName(file string) string {
 	return strings.ReplaceAll(name, "-", "_")
 }
 
-// varDisk is an empty ext4 file system, as big as it says but sparse.
+// varDisk makes an empty ext4 file system of the given size, as a sparse file.
 func varDisk(t testing.TB, megabytes int) string {
 	t.Helper()
 	return cached(t, fmt.Sprintf("var-%d.ext4", megabytes), func(path string) {

@@ -14,7 +14,7 @@ import (
 	"github.com/driver-container/driver-container/ci/lab/fakegpu"
 )
 
-// busyboxImage is an image that is made in no time.
+// busyboxImage makes a small image quickly.
 func busyboxImage(t *testing.T) Image {
 	t.Helper()
 	busybox, err := exec.LookPath("busybox")
@@ -32,8 +32,8 @@ func busyboxImage(t *testing.T) Image {
 	return Image{Disk: TreeDisk(t, root), Env: []string{"PATH=/bin"}, Command: []string{"sh", "-c"}}
 }
 
-// TestLab boots a guest and tries everything that scenarios use. DRIVER_LAB_MODULES may name a folder with compiled modules of
-// the driver for this kernel, which are loaded then.
+// TestLab boots a guest and tries everything that scenarios use. DRIVER_LAB_MODULES may name a folder with
+// compiled modules of the driver for this kernel; then the test loads them.
 func TestLab(t *testing.T) {
 	Gate(t)
 	config := Config{
@@ -126,7 +126,7 @@ func trySignals(t *testing.T, g *Guest) {
 	if code, out := p.Stop(30 * time.Second); code != 5 || !strings.HasSuffix(out, "got it\n") {
 		t.Errorf("exit code %d: %s", code, out)
 	}
-	// Everything in the container ends with its first process.
+	// All processes in the container end with its first process.
 	if code, _ := inside.Wait(30 * time.Second); code != 137 {
 		t.Errorf("a process of its: %d", code)
 	}
@@ -140,7 +140,8 @@ func trySignals(t *testing.T, g *Guest) {
 	lonely.Kill()
 }
 
-// tryPropagation does what NVIDIA's container does: a bind of its own root below /run/nvidia, which survives it.
+// tryPropagation does what NVIDIA's container does: it binds its own root below /run/nvidia. The bind
+// outlives the container.
 func tryPropagation(t *testing.T, g *Guest) {
 	before := g.Mounts()
 	c := DriverPod("busybox")
@@ -204,7 +205,8 @@ func tryModules(t *testing.T, g *Guest) {
 	g.Sh("rmmod nvidia_modeset && rmmod nvidia_uvm && rmmod nvidia")
 }
 
-// TestOtherKernel is about what differs: a kernel of another series, a host without headers, GPUs that are taken.
+// TestOtherKernel tests the differences: a kernel of another series, a host without headers, GPUs that are
+// bound to another driver.
 func TestOtherKernel(t *testing.T) {
 	Gate(t)
 	g := Start(t, Config{Kernel: Kernel(t, "debian11"), GPUs: []fakegpu.Model{fakegpu.K80}, Images: map[string]Image{"busybox": busyboxImage(t)}, NoHeaders: true, PCIStub: true})
@@ -219,7 +221,7 @@ func TestOtherKernel(t *testing.T) {
 	equal(t, "processes that are left", g.Sh("pidof sleep || echo none"), "none")
 }
 
-// TestGuestDies: whoever waits gets an error long before the limit.
+// TestGuestDies: all waits return an error long before their limit.
 func TestGuestDies(t *testing.T) {
 	Gate(t)
 	config := Config{Kernel: Kernel(t, "debian12"), MemoryMB: 512, CPUs: 1, DiskMB: 8192}

@@ -18,20 +18,20 @@ func (g *Guest) Read(path string) string {
 	return string(f.Data)
 }
 
-// Exists says whether there is something at a path of the guest's host; a dangling link counts.
+// Exists says whether a path exists on the guest's host; a dangling link counts.
 func (g *Guest) Exists(path string) bool {
 	g.t.Helper()
 	return g.Run("sh", "-c", `[ -e "$1" ] || [ -L "$1" ]`, "sh", path).Code == 0
 }
 
-// Remove removes a file or a folder with all below it.
+// Remove removes a file, or a folder with its contents.
 func (g *Guest) Remove(path string) {
 	g.t.Helper()
 	g.call(wire.OpRemove, wire.File{Path: path}, nil)
 }
 
-// List lists everything below a folder of the guest's host on the same file system, one line each: mode, path, and size, target
-// or device numbers. Nothing in it depends on time.
+// List lists everything below a folder of the guest's host on the same file system, one line each: mode,
+// path, and size, target or device numbers. The list does not depend on time.
 func (g *Guest) List(dir string) []string {
 	g.t.Helper()
 	var entries []wire.Entry
@@ -63,7 +63,7 @@ type MountPoint struct {
 	FileSystemDev string // "0:35"
 }
 
-// Mounts are the mounts of the guest's host, in the kernel's order.
+// Mounts returns the mounts of the guest's host, in the kernel's order.
 func (g *Guest) Mounts() []MountPoint {
 	g.t.Helper()
 	all, err := parseMounts(g.Read("/proc/1/mountinfo"))
@@ -71,7 +71,7 @@ func (g *Guest) Mounts() []MountPoint {
 	return all
 }
 
-// MountsBelow are the mounts at a path or below it.
+// MountsBelow returns the mounts at a path or below it.
 func (g *Guest) MountsBelow(path string) []MountPoint {
 	g.t.Helper()
 	return slices.DeleteFunc(g.Mounts(), func(m MountPoint) bool { return m.Point != path && !strings.HasPrefix(m.Point, path+"/") })
@@ -103,7 +103,7 @@ func parseMounts(text string) ([]MountPoint, error) {
 	return all, nil
 }
 
-// Modules are the names of the loaded modules, sorted.
+// Modules returns the names of the loaded modules, sorted.
 func (g *Guest) Modules() []string {
 	g.t.Helper()
 	var names []string
@@ -115,13 +115,13 @@ func (g *Guest) Modules() []string {
 	return names
 }
 
-// Driver is the loaded modules of the driver, sorted: nothing else has a name that begins with nvidia.
+// Driver returns the loaded modules of the driver, sorted: only their names begin with nvidia.
 func (g *Guest) Driver() []string {
 	g.t.Helper()
 	return slices.DeleteFunc(g.Modules(), func(name string) bool { return !strings.HasPrefix(name, "nvidia") })
 }
 
-// Dmesg is the kernel log since boot.
+// Dmesg returns the kernel log since boot.
 func (g *Guest) Dmesg() string {
 	g.t.Helper()
 	log, err := g.kernelLog()
@@ -129,7 +129,7 @@ func (g *Guest) Dmesg() string {
 	return log
 }
 
-// kernelLog is Dmesg for the end of a test, when nothing may end it.
+// kernelLog is Dmesg for the end of a test: it does not end the test when it fails.
 func (g *Guest) kernelLog() (string, error) {
 	const limit = 30 * time.Second
 	spec := wire.Spec{ID: newID(), Args: []string{"dmesg"}, Env: hostEnv(), Dir: "/"}
@@ -147,7 +147,8 @@ func (g *Guest) kernelLog() (string, error) {
 	return p.Output(), nil
 }
 
-// Hold opens a device file on the guest's host and keeps it open until Kill. It returns when the file is open.
+// Hold opens a device file on the guest's host and keeps it open until Kill. It returns when the file is
+// open.
 func (g *Guest) Hold(device string) *Process {
 	g.t.Helper()
 	p := g.Process("sh", "-c", `exec 3<>"$1" && echo open && exec sleep 100000`, "sh", device)

@@ -27,13 +27,13 @@ type machine struct {
 	cmd     *exec.Cmd
 	gpus    []*fakegpu.GPU
 	console string   // file
-	serial  net.Conn // the console, when somebody types on it
+	serial  net.Conn // the console, if the test types on it
 	done    chan struct{}
-	err     error // of its end, after done
+	err     error // of QEMU's end, valid after done
 	said    strings.Builder
 }
 
-// firstFD is the number that the first of exec.Cmd's ExtraFiles has in QEMU.
+// firstFD is the file descriptor in QEMU of the first of exec.Cmd's ExtraFiles.
 const firstFD = 3
 
 // startMachine starts QEMU with one end of a socket as the agent's port and one for each GPU.
@@ -70,7 +70,8 @@ func startMachine(t testing.TB, c *Config) *machine {
 	m.cmd.ExtraFiles = files
 	m.cmd.Stdout, m.cmd.Stderr = &m.said, &m.said
 	m.cmd.WaitDelay = time.Second
-	// It ends with the test even when that is killed. Sessions: a signal from the keyboard is for the test.
+	// QEMU ends with the test even if the test is killed. It has a session of its own: a signal from the
+	// keyboard is for the test.
 	m.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setsid: true}
 	err = m.cmd.Start()
 	for _, f := range files {
@@ -97,9 +98,9 @@ func socketPair() (net.Conn, *os.File, error) {
 	return conn, theirs, nil
 }
 
-// commandLine is the kernel's.
+// commandLine returns the kernel's command line.
 func commandLine(c *Config) string {
-	// Warnings go to the console too, for a guest that hangs. The log keeps everything that the driver says.
+	// Warnings go to the console too, for a guest that hangs. The log keeps all messages of the driver.
 	kernel := "console=ttyS0 loglevel=5 panic=-1 log_buf_len=4M mitigations=off nosoftlockup " + c.CommandLine
 	if c.NoHeaders {
 		kernel += " " + wire.NoHeaders
@@ -107,11 +108,11 @@ func commandLine(c *Config) string {
 	return strings.TrimSpace(kernel)
 }
 
-// arguments are QEMU's, but for what the guest starts from, its console and its disks. Software emulation is asked for, because KVM
-// is often there and broken.
+// arguments returns QEMU's arguments, except those of the guest's boot, its console and its disks. They
+// request software emulation, because KVM is often available and broken.
 func arguments(c *Config) []string {
 	args := []string{
-		// Vectors wider than SSE are slow to emulate, and libraries use them when they see them.
+		// Vectors wider than SSE are slow to emulate, and libraries use them if the processor has them.
 		"-accel", "tcg,thread=multi", "-cpu", "Nehalem", "-smp", strconv.Itoa(c.CPUs), "-m", strconv.Itoa(c.MemoryMB),
 		"-object", fmt.Sprintf("memory-backend-memfd,id=ram,size=%dM,share=on", c.MemoryMB),
 		"-nodefaults", "-no-user-config", "-display", "none",
@@ -127,7 +128,7 @@ func arguments(c *Config) []string {
 	return args
 }
 
-// disks are the virtio disks, which the agent finds by their serial numbers.
+// disks adds the virtio disks, which the agent finds by their serial numbers.
 func disks(t testing.TB, c *Config) []string {
 	t.Helper()
 	var args []string
@@ -138,7 +139,7 @@ func disks(t testing.TB, c *Config) []string {
 		slot++
 	}
 	add("host", c.Kernel.disk, "readonly=on")
-	add("var", varDisk(t, c.DiskMB), "snapshot=on") // what is written goes to a temporary file
+	add("var", varDisk(t, c.DiskMB), "snapshot=on") // writes go to a temporary file
 	for i, name := range sortedKeys(c.Images) {
 		add(fmt.Sprint("image", i), c.Images[name].Disk, "readonly=on")
 	}
@@ -167,7 +168,7 @@ func (m *machine) stop(limit time.Duration) error {
 	return err
 }
 
-// end says how QEMU ended, when it has.
+// end says how QEMU ended, if it has ended.
 func (m *machine) end() error {
 	select {
 	case <-m.done:
@@ -190,7 +191,7 @@ func (m *machine) consoleText() string {
 	return strings.ReplaceAll(string(text), "\r", "")
 }
 
-// keepConsole copies the console's log to where it stays after a failed test, and says where.
+// keepConsole copies the console's log to a folder that outlives a failed test, and logs the path.
 func (m *machine) keepConsole() string {
 	path := filepath.Join(cacheDir(m.t), "failed", strings.ReplaceAll(m.t.Name(), "/", "-")+".console")
 	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(m.consoleText()), 0o644)); err != nil {

@@ -29,20 +29,20 @@ type Process struct {
 	started time.Time
 	mu      sync.Mutex
 	lines   []Line
-	seen    int // lines before it have been matched by WaitLine
+	seen    int // WaitLine has matched the lines before this index
 	news    chan struct{}
 	ended   bool
 	code    int
-	problem string // what the agent says about its end, beyond the code
+	problem string // the agent's description of its end, beyond the code
 }
 
-// Line is one line of what a process printed to stdout or stderr.
+// Line is one line of a process's stdout or stderr.
 type Line struct {
 	At   time.Time // the guest's clock
 	Text string
 }
 
-// event records what happened and wakes those who wait.
+// event records an event and wakes all waits.
 func (p *Process) event(m wire.Message) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -60,7 +60,7 @@ func (p *Process) wake() {
 	p.news = make(chan struct{})
 }
 
-// lost is called when the guest is gone.
+// lost is called when the guest has ended.
 func (p *Process) lost() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -70,7 +70,7 @@ func (p *Process) lost() {
 	}
 }
 
-// wait looks at the state under the lock after every event until done says so.
+// wait checks the state under the lock after every event until done returns true.
 func (p *Process) wait(limit time.Duration, done func() bool) bool {
 	timer := time.NewTimer(p.client.patience.Limit(limit))
 	defer timer.Stop()
@@ -89,7 +89,8 @@ func (p *Process) wait(limit time.Duration, done func() bool) bool {
 	}
 }
 
-// Wait waits for the end: the exit code, 128+n when signal n ended it, and everything that was printed.
+// Wait waits for the end and returns the exit code, which is 128+n when signal n ended the process, and all
+// output.
 func (p *Process) Wait(limit time.Duration) (code int, output string) {
 	p.t.Helper()
 	if !p.wait(limit, func() bool { return p.ended }) {
@@ -101,8 +102,8 @@ func (p *Process) Wait(limit time.Duration) (code int, output string) {
 	return p.code, p.Output()
 }
 
-// WaitLine waits for a line that matches, after the last one that WaitLine found. The end of the process without it is a
-// failure.
+// WaitLine waits for a line that matches, after WaitLine's last match. If the process ends without such a
+// line, the test fails.
 func (p *Process) WaitLine(pattern string, limit time.Duration) string {
 	p.t.Helper()
 	re := regexp.MustCompile(pattern)
@@ -124,7 +125,7 @@ func (p *Process) WaitLine(pattern string, limit time.Duration) string {
 	return ""
 }
 
-// String is the name for messages.
+// String returns the name for messages.
 func (p *Process) String() string {
 	name := p.spec.Name
 	if name == "" {
@@ -133,14 +134,14 @@ func (p *Process) String() string {
 	return fmt.Sprintf("%s (pid %d)", name, p.PID)
 }
 
-// Lines is what was printed so far.
+// Lines returns the output so far.
 func (p *Process) Lines() []Line {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return append([]Line(nil), p.lines...)
 }
 
-// Output is what was printed so far, as one text.
+// Output returns the output so far, as one text.
 func (p *Process) Output() string {
 	var b strings.Builder
 	for _, l := range p.Lines() {
@@ -162,8 +163,9 @@ func (p *Process) Signal(s syscall.Signal) {
 	must(p.t, p.client.call(wire.OpSignal, wire.Signal{Process: p.ID, Number: int(s)}, nil, callLimit))
 }
 
-// Kill ends everything in a container with SIGKILL, unmounts its root and deletes the upper layer, as containerd does: a bind
-// mount of the root is stale from then on. It may be called after the end, and then only does the latter.
+// Kill ends all processes of a container with SIGKILL, unmounts its root and deletes the upper layer, as
+// containerd does: a bind mount of the root is stale from then on. If the container has ended before, Kill
+// only does the clean-up.
 func (p *Process) Kill() {
 	p.t.Helper()
 	must(p.t, p.client.call(wire.OpDestroy, wire.Signal{Process: p.ID}, nil, destroyLimit))

@@ -7,9 +7,10 @@ import (
 	"testing"
 )
 
-// Renamed is the kernel with another release: the one that uname says and that its modules lie under. It is how a guest plays the node of
-// a system whose kernels cannot be had. Modules of the kernel itself are the same files, and load all the same: with CONFIG_MODVERSIONS
-// the checksums of symbols count, not the release in vermagic. The renamed kernel has no headers, and no signed image for firmware to start.
+// Renamed returns the kernel with another release, in uname and in the path of its modules. With it a guest
+// can stand for a node of a system whose kernels are not available. The kernel's own modules are the same
+// files, and can still be loaded: with CONFIG_MODVERSIONS the checksums of symbols count, not the release in
+// vermagic. The renamed kernel has no headers, and no signed image for firmware to start.
 func (k *HostKernel) Renamed(t testing.TB, release string) *HostKernel {
 	t.Helper()
 	if len(release) >= utsField {
@@ -36,7 +37,8 @@ func (k *HostKernel) Renamed(t testing.TB, release string) *HostKernel {
 // utsField is the size of each field of struct new_utsname, __NEW_UTS_LEN + 1.
 const utsField = 65
 
-// renameUTS changes the release in init_uts_ns (init/version.c), wherever the image has it: the fields sysname, nodename and release.
+// renameUTS changes the release in init_uts_ns (init/version.c), at every place in the image: the fields
+// sysname, nodename and release.
 func renameUTS(t testing.TB, image []byte, from, to string) []byte {
 	t.Helper()
 	fields := func(release string) []byte {

@@ -9,7 +9,8 @@ import (
 	"github.com/driver-container/driver-container/ci/lab/wire"
 )
 
-// Exec runs a command in the container, as `kubectl exec` and kubelet's probes do. It has the container's environment.
+// Exec runs a command in the container with the container's environment, as `kubectl exec` and kubelet's
+// probes do.
 func (p *Process) Exec(args ...string) Result {
 	p.t.Helper()
 	return p.ExecFor(runLimit, args...)
@@ -27,7 +28,7 @@ func (p *Process) ExecStart(args ...string) *Process {
 	return start(p.t, p.client, wire.Spec{Args: args, Env: p.spec.Env, Join: p.ID, Name: p.spec.Name})
 }
 
-// Termination is what the container wrote to /dev/termination-log.
+// Termination returns the content of the container's /dev/termination-log.
 func (p *Process) Termination() string {
 	p.t.Helper()
 	var f wire.File
@@ -39,7 +40,7 @@ func terminationLog(pod, id string) string {
 	return "/var/lib/kubelet/pods/" + pod + "/containers/termination-log-" + id[:12]
 }
 
-// Result is what came of a command.
+// Result is the result of a command.
 type Result struct {
 	Args   []string
 	Code   int
@@ -47,12 +48,12 @@ type Result struct {
 	Took   time.Duration
 }
 
-// String is for messages.
+// String returns the result for messages.
 func (r Result) String() string {
 	return fmt.Sprintf("%s: exit code %d after %s\n%s", strings.Join(r.Args, " "), r.Code, r.Took.Round(time.Millisecond), tail(r.Output))
 }
 
-// start starts a process; its ID is chosen here, so that no event can come before it is known.
+// start starts a process. It chooses the process's ID, so that no event can arrive before the ID is known.
 func start(t testing.TB, c *client, spec wire.Spec) *Process {
 	t.Helper()
 	if spec.ID == "" {
@@ -75,7 +76,7 @@ func run(t testing.TB, c *client, spec wire.Spec, limit time.Duration) Result {
 	return Result{spec.Args, code, output, time.Since(p.started)}
 }
 
-// tail keeps messages readable: the end is where errors are.
+// tail keeps messages readable: errors are at the end.
 func tail(s string) string {
 	const most = 8000
 	if len(s) <= most {

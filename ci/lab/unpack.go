@@ -5,13 +5,15 @@ import (
 	"time"
 )
 
-// unpackedDir is where containerd keeps the layers of images and what containers write (the agent makes the latter).
+// unpackedDir is where containerd keeps the layers of images and the upper layers of containers (the agent
+// makes the latter).
 const unpackedDir = "/var/lib/containerd/io.containerd.snapshotter.v1.overlayfs/snapshots"
 
 const unpackLimit = 5 * time.Minute
 
-// Unpack lays an image on the guest's own disk, where containerd unpacks images: containers of it that are started from now on have two
-// layers there under their own, of which the upper one has the driver's modules and firmware. Without it the image is a disk of its own.
+// Unpack copies an image to the guest's own disk, where containerd unpacks images: containers that are
+// started from it from now on have two layers there below their own, the upper of which has the driver's
+// modules and firmware. Without Unpack the image is a disk of its own.
 func (g *Guest) Unpack(name string) {
 	g.t.Helper()
 	image, found := g.config.Images[name]
@@ -32,7 +34,7 @@ func (g *Guest) Unpack(name string) {
 	g.config.Images[name] = image
 }
 
-// lowerdir is where an image's files are, as an overlay's option has it.
+// lowerdir returns the folders of an image's files, as in an overlay's option.
 func (i Image) lowerdir(name string) string {
 	if i.layers != "" {
 		return i.layers

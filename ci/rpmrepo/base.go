@@ -17,7 +17,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// install makes the root of a base: rpm unpacks its packages and keeps its database, in the one format that Debian's rpm writes.
+// install makes the root of a base: rpm unpacks its packages and keeps its database, in the only format that
+// Debian's rpm writes.
 func install(ctx context.Context, sys system, catalogue []software, key []byte, packages, root string) error {
 	var files []string
 	names := []string{"filesystem", "setup", sys.release}
@@ -47,7 +48,7 @@ func install(ctx context.Context, sys system, catalogue []software, key []byte, 
 	if _, err := Run(ctx, "", "rpm", append(append(rpm, "--install", "--define", "_pkgverify_level all"), files...)...); err != nil {
 		return fmt.Errorf("install the base of %s: %w", sys.id, err)
 	}
-	if _, err := Run(ctx, "", "ldconfig", "-r", root); err != nil { // as the script of its package would
+	if _, err := Run(ctx, "", "ldconfig", "-r", root); err != nil { // the script of its package would run it
 		return err
 	}
 	if err := os.RemoveAll(filepath.Join(root, "root/.rpmdb")); err != nil { // Debian's rpm keeps a lock in it
@@ -59,7 +60,8 @@ func install(ctx context.Context, sys system, catalogue []software, key []byte, 
 	return nil
 }
 
-// makeBase installs the base into dir/root and puts it, with the system's own format of database, into the OCI layout dir/base.
+// makeBase installs the base into dir/root and puts it, with the system's own format of database, into the
+// OCI layout dir/base.
 func makeBase(ctx context.Context, sys system, catalogue []software, key []byte, packages, dir string) (err error) {
 	root := filepath.Join(dir, "root")
 	if err := install(ctx, sys, catalogue, key, packages, root); err != nil {

@@ -12,7 +12,8 @@ import (
 	"strings"
 )
 
-// buildCatalogue packs the software, which lies in trees/NAME, into folders of out that are named by its parts.
+// buildCatalogue packs the software, which is in trees/NAME, into folders of out that are named after its
+// parts.
 func buildCatalogue(ctx context.Context, sys system, catalogue []software, debs []deb, trees, out string) (err error) {
 	names := map[string]string{}
 	for _, s := range catalogue {
@@ -82,7 +83,7 @@ func (s software) tree(ctx context.Context, sys system, from, root string) (line
 	return fileLines(from)
 }
 
-// atSUSE changes a tree to what the package has there.
+// atSUSE changes a tree to what the package has on SUSE's systems.
 func (s software) atSUSE(tree string) error {
 	for _, name := range s.without {
 		if err := os.Remove(filepath.Join(tree, name)); err != nil {
@@ -97,10 +98,10 @@ func (s software) atSUSE(tree string) error {
 	return nil
 }
 
-// rich says whether the system's rpm knows rich dependencies.
+// rich says whether the system's rpm supports rich dependencies.
 func (s system) rich() bool { return !s.oldSigns }
 
-// buildSystem packs what makes the system itself: its folders, its users, its name, keys and repositories.
+// buildSystem packs the files of the system itself: its folders, its users, its name, keys and repositories.
 func buildSystem(ctx context.Context, sys system, key []byte, out string) (err error) {
 	root, err := os.MkdirTemp(out, ".root-")
 	if err != nil {
@@ -159,8 +160,8 @@ func (s system) releaseFiles(key []byte) map[string]string {
 	return files
 }
 
-// filesystem makes the folders of a root and says how they are packed. Debian's loader and compiler look for libraries in folders
-// that these systems do not have, so there are links with those names.
+// filesystem makes the folders of a root and returns their lines of %files. Debian's loader and compiler look
+// for libraries in folders that these systems do not have, so it makes links with those names.
 func filesystem(sys system, root string) ([]string, error) {
 	modes := map[string]fs.FileMode{"tmp": 0o777 | fs.ModeSticky, "var/tmp": 0o777 | fs.ModeSticky, "root": 0o550, "proc": 0o555, "sys": 0o555}
 	links := map[string]string{"var/run": "../run", "var/lock": "../run/lock", "usr/lib/x86_64-linux-gnu": "../lib64"}
@@ -172,7 +173,7 @@ func filesystem(sys system, root string) ([]string, error) {
 	for _, top := range []string{"bin", "sbin", "lib", "lib64"} {
 		links[top] = "usr/" + top
 	}
-	if sys.suse { // Leap 15 has folders there
+	if sys.suse { // Leap 15 has folders instead of these links
 		folders = append(folders, "bin", "sbin", "lib", "lib64")
 		for _, top := range []string{"bin", "sbin", "lib", "lib64"} {
 			delete(links, top)

@@ -19,7 +19,8 @@ import (
 // deb is a Debian package to be repackaged.
 type deb struct{ name, version, file string }
 
-// candidates asks apt which versions of the packages it would download. Their file names are the inputs of what is made.
+// candidates asks apt which versions of the packages it would download. Their file names are inputs of the
+// cache's key.
 func candidates(ctx context.Context, names []string) ([]deb, error) {
 	out, err := Run(ctx, "", "apt-get", append([]string{"download", "--print-uris"}, names...)...)
 	if err != nil {
@@ -43,7 +44,8 @@ func candidates(ctx context.Context, names []string) ([]deb, error) {
 	return found, nil
 }
 
-// unpack downloads packages and unpacks each piece of software into dir/NAME, in the places of the family of RHEL.
+// unpack downloads packages and unpacks each piece of software into dir/NAME, at the paths of the family of
+// RHEL.
 func unpack(ctx context.Context, catalogue []software, debs []deb, dir string) error {
 	downloads := filepath.Join(dir, ".debs")
 	if err := os.MkdirAll(downloads, 0o755); err != nil {
@@ -76,7 +78,7 @@ func unpack(ctx context.Context, catalogue []software, debs []deb, dir string) e
 	return os.RemoveAll(downloads)
 }
 
-// unpackDeb runs dpkg-deb and writes what is kept of the package.
+// unpackDeb runs dpkg-deb and writes the files that the package keeps.
 func unpackDeb(ctx context.Context, file, tree, name string) (err error) {
 	cmd := exec.CommandContext(ctx, "dpkg-deb", "--fsys-tarfile", file)
 	out, err := cmd.StdoutPipe()
@@ -132,14 +134,16 @@ func writeEntry(h *tar.Header, r io.Reader, to, linked string) error {
 	return fmt.Errorf("%s is neither a file nor a link", h.Name)
 }
 
-// unused is what is left out: documents, translations, and large files that compiling kernel modules does not need.
+// unused matches files that are left out: documents, translations, and large files that compiling kernel
+// modules does not need.
 var unused = regexp.MustCompile(`^usr/share/(doc|man|locale|info|lintian|bug|bash-completion|doc-base|menu|gdb|gcc|lto)/` +
 	`|^usr/lib/x86_64-linux-gnu/(gconv/|bfd-plugins/|gprofng/|audit/)|/(lto1|lto-dump|g\+\+-mapper-server)$|/lib[a-z]+san(_preinit)?\.(a|o|so)$` +
 	`|/lib(c|m-2\.36|mvec|m|bfd|opcodes|itm|quadmath)\.a$|-(lto-dump|lto-dump-12|dwp|gold|ld\.gold|gprofng|gp-[a-z-]+)$|/(dwp|gold|ld\.gold|gprofng|gp-[a-z-]+|lto-dump-12)$` +
 	`|^lib64/ld-linux|^usr/bin/(catchsegv|mtrace|xtrace|tzselect|bashbug|perl5\.36.*|c_rehash|make-first-existing-target)$|/plugin/|^etc/(init\.d|default|profile\.d|cron.*)/|^usr/share/initramfs-tools/|^lib/systemd/|\.wasm$`)
 
-// placeOf is where a file of Debian's belongs in the family of RHEL; "" for nowhere. Some paths go through links that systems have
-// in their root, as some do in real packages: /lib64/libc.so.6, /sbin/ldconfig.
+// placeOf returns the path of a file of Debian's in the family of RHEL; "" if the file is left out. Some
+// paths go through links that systems have in their root, as in real packages: /lib64/libc.so.6,
+// /sbin/ldconfig.
 func placeOf(name, software string) string {
 	name = path.Clean(strings.TrimPrefix(name, "./"))
 	if unused.MatchString(name) {
@@ -159,7 +163,7 @@ func placeOf(name, software string) string {
 	return name
 }
 
-// Run runs a program of the machine in a folder and returns what it printed; the error has what it said.
+// Run runs a program of the machine in a folder and returns its stdout; the error has its stderr.
 func Run(ctx context.Context, dir, program string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, program, args...)
 	var stderr strings.Builder

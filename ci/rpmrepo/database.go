@@ -13,8 +13,8 @@ import (
 	"strings"
 )
 
-// convert replaces the database in a root, which is in SQLite's format, by one in the system's own. Indexes are left out: rpm makes
-// them again.
+// convert replaces the database in a root, which is in SQLite's format, by one in the system's own format. It
+// writes no indexes: rpm makes them.
 func convert(ctx context.Context, sys system, root string) error {
 	if sys.database == sqlite {
 		return nil
@@ -70,8 +70,8 @@ func blobs(ctx context.Context, file string) ([]record, error) {
 	return all, nil
 }
 
-// writeBDB makes the file Packages of el5 to el8 with Berkeley DB's own program: a hash from a package's number, as the processor
-// has it, to its header. Number 0 holds the highest one in use.
+// writeBDB makes the file Packages of el5 to el8 with Berkeley DB's own program: a hash from a package's
+// number, in the processor's byte order, to its header. Number 0 holds the highest number in use.
 func writeBDB(ctx context.Context, headers []record, file string) error {
 	var dump strings.Builder
 	dump.WriteString("VERSION=3\nformat=bytevalue\ntype=hash\ndb_pagesize=4096\nHEADER=END\n")
@@ -92,8 +92,8 @@ func writeBDB(ctx context.Context, headers []record, file string) error {
 	return os.Remove(text)
 }
 
-// ndbOf is the file Packages.db of SUSE (rpm's lib/backend/ndb/rpmpkg.c): pages of slots that say where a package's blob lies, in blocks
-// of 16 bytes; blobs with a head, padding and a checksum.
+// ndbOf returns the file Packages.db of SUSE (rpm's lib/backend/ndb/rpmpkg.c): pages of slots with the
+// position of a package's blob, in blocks of 16 bytes; then blobs with a head, padding and a checksum.
 func ndbOf(headers []record) []byte {
 	const block, page, headerSlots, head, tail = 16, 4096, 2, 16, 12
 	le := binary.LittleEndian
@@ -119,12 +119,12 @@ func ndbOf(headers []record) []byte {
 		file = le.AppendUint32(file, v)
 	}
 	file = append(file, slots...)
-	for len(file) < pages*page { // empty slots have their name and nothing else
+	for len(file) < pages*page { // empty slots have only their name
 		file = le.AppendUint32(file, word("Slot"))
 		file = append(file, make([]byte, block-4)...)
 	}
 	return append(file, data...)
 }
 
-// word is a name of four letters as a number.
+// word returns a name of four letters as a number.
 func word(name string) uint32 { return binary.LittleEndian.Uint32([]byte(name)) }

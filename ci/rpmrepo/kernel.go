@@ -14,13 +14,13 @@ import (
 
 // Kernel is a Debian kernel whose headers become a kernel-devel package.
 type Kernel struct {
-	// Root has the unpacked packages linux-headers-RELEASE, -common and linux-kbuild, as ci/lab's kernels have them.
+	// Root has the unpacked packages linux-headers-RELEASE, -common and linux-kbuild, like ci/lab's kernels.
 	Root string
 	// Release is Debian's: "6.1.0-56-amd64".
 	Release string
 }
 
-// stubVersion and stubNumber are of the newest kernel where none is given.
+// stubVersion and stubNumber are of the newest kernel if no kernel is given.
 const (
 	stubVersion = "6.1.0"
 	stubNumber  = 9
@@ -28,8 +28,9 @@ const (
 
 var debianRelease = regexp.MustCompile(`^([0-9]+\.[0-9]+\.[0-9]+)-([0-9]+)-amd64$`)
 
-// ReleaseIn is what the kernel is called in a system: "6.1.0-56.el9_4.x86_64" at rocky9, "6.1.0-150600.56-default" at opensuse-leap15.6.
-// Debian's own name has one hyphen more than rpm allows in a version.
+// ReleaseIn returns the kernel's release in a system: "6.1.0-56.el9_4.x86_64" in rocky9,
+// "6.1.0-150600.56-default" in opensuse-leap15.6. Debian's own name has one hyphen more than rpm allows in a
+// version.
 func (k Kernel) ReleaseIn(id string) (string, error) {
 	sys, err := lookup(id)
 	if err != nil {
@@ -42,7 +43,7 @@ func (k Kernel) ReleaseIn(id string) (string, error) {
 	return sys.uname(m[1], sys.build(m[2]), ""), nil
 }
 
-// build is a kernel package's release for a number that counts them.
+// build returns a kernel package's release for a number that counts them.
 func (s system) build(number string) string {
 	switch {
 	case s.suse:
@@ -53,7 +54,8 @@ func (s system) build(number string) string {
 	return number + s.dist
 }
 
-// uname is the release of a kernel whose package has this version and release. flavour is "" or, as in RHEL, "rt".
+// uname returns the release of a kernel whose package has this version and release. flavour is "" or, as in
+// RHEL, "rt".
 func (s system) uname(version, release, flavour string) string {
 	switch {
 	case s.suse && flavour != "":
@@ -66,7 +68,7 @@ func (s system) uname(version, release, flavour string) string {
 	return version + "-" + release + ".x86_64"
 }
 
-// develPiece describes the package of a kernel's headers, which lie in the folder that it also returns.
+// develPiece describes the package of a kernel's headers, and returns the folder of the headers.
 func (s system) develPiece(version, release, flavour string) (piece, string) {
 	uname := s.uname(version, release, flavour)
 	p := piece{name: "kernel-devel", version: version, release: release, requires: []string{"/usr/bin/bash", "make", "findutils"}}
@@ -90,8 +92,8 @@ func (s system) develPiece(version, release, flavour string) (piece, string) {
 	return p, "usr/src/kernels/" + uname
 }
 
-// buildKernels packs the headers of the kernel, if there is one, and of two that have a Makefile only: one that is older, and one of
-// another flavour.
+// buildKernels packs the headers of the kernel, if one is given, and of two kernels with only a Makefile: an
+// older one, and one of another flavour.
 func buildKernels(ctx context.Context, sys system, k *Kernel, out string) (err error) {
 	version, number := stubVersion, stubNumber
 	if k != nil {
@@ -136,7 +138,7 @@ func buildKernels(ctx context.Context, sys system, k *Kernel, out string) (err e
 	if err := add(sys.build(strconv.Itoa(number)), "", newest); err != nil {
 		return fmt.Errorf("headers of the newest kernel: %w", err)
 	}
-	// Packages of one build have names of their own, so the older one is a build of its own.
+	// Packages of one build have names of their own, so the older kernel is a separate build.
 	flavour := "rt"
 	if sys.suse {
 		flavour = "azure"
@@ -155,8 +157,8 @@ func buildKernels(ctx context.Context, sys system, k *Kernel, out string) (err e
 	return rpmbuild(ctx, sys, pieces, root, dir)
 }
 
-// Merge makes one tree of Debian's three, as the family of RHEL has it, for a kernel that calls itself uname. Other architectures are
-// left out, and the compiler is called gcc, without a version.
+// Merge makes one tree of Debian's three, as in the family of RHEL, for a kernel with the release uname. It
+// leaves other architectures out, and the compiler is called gcc, without a version.
 func (k *Kernel) Merge(tree, uname string) error {
 	src := filepath.Join(k.Root, "usr/src")
 	common := filepath.Join(src, "linux-headers-"+strings.TrimSuffix(k.Release, "-amd64")+"-common")
@@ -193,7 +195,7 @@ func (k *Kernel) Merge(tree, uname string) error {
 	return nil
 }
 
-// speaksOf are the files of a tree that have the kernel's release or its compiler in them.
+// speaksOf matches the files of a tree that contain the kernel's release or its compiler.
 var speaksOf = regexp.MustCompile(`/(kernel\.release|utsrelease\.h|\.config|auto\.conf|autoconf\.h|compile\.h|vermagic\.h)$`)
 
 func (k *Kernel) copy(from, to, uname string) error {

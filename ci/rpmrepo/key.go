@@ -17,7 +17,8 @@ type Signer struct {
 
 const signerName = "rpmrepo (tests) <rpmrepo@builder.example>"
 
-// NewSigner makes a key in a new folder. Sockets of gpg's agent have short paths, so it lies in the folder for temporary files.
+// NewSigner makes a key in a new folder. Sockets of gpg's agent need short paths, so it is in the folder for
+// temporary files.
 func NewSigner(ctx context.Context) (*Signer, error) {
 	home, err := os.MkdirTemp("", "rpmrepo-gpg-")
 	if err != nil {
@@ -37,9 +38,10 @@ func NewSigner(ctx context.Context) (*Signer, error) {
 	return s, nil
 }
 
-// Close ends gpg's agent and forgets the secret key.
+// Close ends gpg's agent and deletes the secret key.
 func (s *Signer) Close(ctx context.Context) {
-	_, _ = Run(context.WithoutCancel(ctx), "", "gpgconf", "--homedir", s.home, "--kill", "all") // without it the agent ends when its folder is gone
+	// if this fails, the agent ends when its folder has been removed
+	_, _ = Run(context.WithoutCancel(ctx), "", "gpgconf", "--homedir", s.home, "--kill", "all")
 	_ = os.RemoveAll(s.home)
 }
 
@@ -73,13 +75,13 @@ func (s *Signer) Detached(ctx context.Context, file string) error {
 	return err
 }
 
-// Clear writes a file with its signature in one, as InRelease is.
+// Clear writes a file that contains its signature, like InRelease.
 func (s *Signer) Clear(ctx context.Context, file, signed string) error {
 	_, err := s.gpg(ctx, "--clearsign", "--digest-algo", "sha512", "--output", signed, file)
 	return err
 }
 
-// Fingerprint is the key's, in capital hex.
+// Fingerprint returns the key's fingerprint, in capital hex.
 func (s *Signer) Fingerprint(ctx context.Context) (string, error) {
 	text, err := s.gpg(ctx, "--with-colons", "--fingerprint")
 	if err != nil {
@@ -93,7 +95,7 @@ func (s *Signer) Fingerprint(ctx context.Context) (string, error) {
 	return "", fmt.Errorf("gpg shows no fingerprint in %q", text)
 }
 
-// Binary is the public key as it is in keyring files.
+// Binary returns the public key in the format of keyring files.
 func (s *Signer) Binary(ctx context.Context) ([]byte, error) {
 	text, err := s.gpg(ctx, "--export")
 	return []byte(text), err

@@ -18,7 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// recipe is part of what a result is kept under: it grows when the same inputs give something else.
+// recipe is part of a result's key in the cache: increase it when the same inputs give another result.
 const recipe = "2"
 
 // Options say what to make.
@@ -27,35 +27,38 @@ type Options struct {
 	System string
 	// Kernel is packaged as kernel-devel with all of its headers. Nil: kernels have a Makefile only.
 	Kernel *Kernel
-	// Cache is a folder to keep results in; "": driver-build's in the user's cache.
+	// Cache is the folder of results; "": that of driver-build in the user's cache.
 	Cache string
 }
 
-// Repository is what was made. Its folders are shared and never written to.
+// Repository is the result of Make. Its folders are shared and never written to.
 type Repository struct {
-	// System is the one that it is for.
+	// System is the system of the repositories.
 	System string
-	// Fingerprint is that of the key that signs, in capital hex; Key is the key, armoured.
+	// Fingerprint is that of the signing key, in capital hex; Key is the key, armoured.
 	Fingerprint string
 	Key         []byte
 	// Dir has www/HOST/PATH, the files that are served, and base, an OCI layout.
 	Dir string
-	// Root is a folder with the base's files. Its database is always in SQLite's format, which Debian's programs can write.
+	// Root is a folder with the base's files. Its database is always in SQLite's format, which Debian's programs
+	// can write.
 	Root string
-	// Release is what the newest kernel is called.
+	// Release is the newest kernel's release.
 	Release string
 }
 
-// Base is the system's base image, as driver-build's --base takes it.
+// Base returns the system's base image, as driver-build's --base takes it.
 func (r *Repository) Base() string { return "oci:" + filepath.Join(r.Dir, "base") }
 
-// WWW is the folder of what is served, one folder for each host.
+// WWW returns the folder that is served, with one folder for each host.
 func (r *Repository) WWW() string { return filepath.Join(r.Dir, "www") }
 
-// Handler serves the repositories to clients that use it as their proxy, under the addresses that the base's files have.
+// Handler serves the repositories to clients that use it as their proxy, under the addresses in the base's
+// files.
 func (r *Repository) Handler() http.Handler { return Serve(r.WWW()) }
 
-// Serve serves the folders of a directory, each as the host of its name, to clients that use it as their proxy.
+// Serve serves the folders of a directory, each as the host of its name, to clients that use it as their
+// proxy.
 func Serve(www string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		host := req.Host
@@ -70,7 +73,8 @@ func Serve(www string) http.Handler {
 	})
 }
 
-// Make makes the repositories and the base of a system, or finds that it did. Processes that want the same wait for each other.
+// Make makes the repositories and the base of a system, unless the cache has them. Processes that want the
+// same result wait for each other.
 func Make(ctx context.Context, o Options) (*Repository, error) {
 	sys, err := lookup(o.System)
 	if err != nil {
@@ -122,10 +126,11 @@ func files(debs []deb) []string {
 	return all
 }
 
-// unusedFor is after how long results are removed that nobody asked for.
+// unusedFor is the time after which results are removed that were not used.
 const unusedFor = 7 * 24 * time.Hour
 
-// prune removes results from a folder that nobody asked for in a while: other versions of Debian's packages, mostly.
+// prune removes results from a folder that were not used for a while: mostly other versions of Debian's
+// packages.
 func prune(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -143,7 +148,8 @@ func prune(dir string) error {
 	return nil
 }
 
-// Once makes dir by build, under another name, if it is not there. What nobody asked for in a week goes from the folder that it is in.
+// Once makes dir with build, under another name, if it does not exist. Entries of the same parent folder that
+// were not used for a week are removed.
 func Once(dir string, build func(partial string) error) error {
 	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
 		return err
@@ -176,7 +182,7 @@ func Once(dir string, build func(partial string) error) error {
 	return os.Rename(partial, dir)
 }
 
-// fill does all of the work.
+// fill makes the result.
 func fill(ctx context.Context, o Options, sys system, debs []deb, dir string) error {
 	all := catalogue()
 	trees, err := contents(ctx, o.Cache, all, debs)
@@ -214,7 +220,7 @@ func fill(ctx context.Context, o Options, sys system, debs []deb, dir string) er
 		os.RemoveAll(packages))
 }
 
-// contents are the unpacked Debian packages, which all systems share.
+// contents returns the folder of the unpacked Debian packages, which all systems share.
 func contents(ctx context.Context, cache string, all []software, debs []deb) (string, error) {
 	text, err := json.Marshal(struct {
 		Recipe, Catalogue string
@@ -252,7 +258,7 @@ func buildAll(ctx context.Context, o Options, sys system, all []software, debs [
 
 const firstRevision = 1700000000
 
-// open describes what lies in a folder.
+// open describes the result in a folder.
 func open(o Options, sys system, dir string) (*Repository, error) {
 	key, err := os.ReadFile(filepath.Join(dir, "key.asc"))
 	if err != nil {

@@ -9,16 +9,17 @@ import (
 	"strings"
 )
 
-// The modular packages of RHEL 8: two streams of perl, of which 5.26 is the default and what the catalogue has is the newer one,
-// and one of a tool set without a default, whose packages are hidden until somebody enables it.
+// The modular packages of RHEL 8: two streams of perl, of which 5.26 is the default and the catalogue's
+// package is the newer one, and one of a tool set without a default, whose packages are hidden until the
+// module is enabled.
 const (
 	newStream, oldStream = "5.36", "5.26"
 	modularRelease       = "1.module+el8.10.0+1001+0a1b2c3d"
 	modulesFile          = "modules.yaml"
 )
 
-// buildModules packs an older perl-interpreter for the default stream, and a newer make that only module build-tools has.
-// The text that says so is modules.yaml beside them.
+// buildModules packs an older perl-interpreter for the default stream, and a newer make that only module
+// build-tools has. modules.yaml beside them declares these modules.
 func buildModules(ctx context.Context, sys system, perl deb, out string) (err error) {
 	root, err := os.MkdirTemp(out, ".root-")
 	if err != nil {
@@ -42,7 +43,7 @@ func buildModules(ctx context.Context, sys system, perl deb, out string) (err er
 	return rpmbuild(ctx, sys, pieces, root, filepath.Join(out, fmt.Sprint("part-", application)))
 }
 
-// modules is the text of modules.yaml. newer is the package of perl's other stream.
+// modules returns the text of modules.yaml. newer is the package of perl's other stream.
 func modules(newer string) string {
 	var b strings.Builder
 	document := func(name, stream, artifact string) {

@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// publish makes the system's repositories out of signed packages, in www/HOST/PATH. revision orders what is published one after
-// the other: createrepo_c takes seconds since 1970.
+// publish makes the system's repositories from signed packages, in www/HOST/PATH. revision orders states that
+// are published one after the other: createrepo_c takes seconds since 1970.
 func publish(ctx context.Context, sys system, s *Signer, packages, www string, revision int) error {
 	for _, r := range sys.repos {
 		if r.url == "" {
@@ -52,7 +52,7 @@ func publish(ctx context.Context, sys system, s *Signer, packages, www string, r
 	return nil
 }
 
-// index makes or renews repodata.
+// index creates or updates repodata.
 func (r repo) index(ctx context.Context, sys system, s *Signer, packages, dir string, revision int) error {
 	args := slices.Concat(sys.createrepo, []string{"--quiet", "--revision", fmt.Sprint(revision), "--set-timestamp-to-revision", dir})
 	if _, err := Run(ctx, "", "createrepo_c", args...); err != nil {
@@ -73,7 +73,7 @@ func (r repo) index(ctx context.Context, sys system, s *Signer, packages, dir st
 	return os.WriteFile(filepath.Join(repodata, "repomd.xml.key"), s.Key, 0o644)
 }
 
-// folderOf is where the answer to a URL lies.
+// folderOf returns the folder with the answers for a URL.
 func folderOf(www, address string) (string, error) {
 	u, err := url.Parse(address)
 	if err != nil {

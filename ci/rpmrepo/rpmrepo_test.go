@@ -59,14 +59,15 @@ func TestReleases(t *testing.T) {
 		t.Errorf("Systems() = %v", Systems())
 	}
 	if _, err := k.ReleaseIn("beos5"); err == nil {
-		t.Error("a system that nobody knows has a kernel")
+		t.Error("an unknown system has a kernel")
 	}
 	if _, err := (Kernel{Release: "6.1.0-56.el9.x86_64"}).ReleaseIn("rocky9"); err == nil {
 		t.Error("a kernel that is not Debian's was taken")
 	}
 }
 
-// The catalogue is whole: what something needs by name is in it, and no two packages have one name.
+// The catalogue is complete: it has every package that another one needs by name, and no two packages have
+// one name.
 func TestCatalogue(t *testing.T) {
 	t.Parallel()
 	for _, sys := range systems() {
@@ -89,7 +90,7 @@ func TestCatalogue(t *testing.T) {
 	}
 }
 
-// A reader that is not ours finds the packages of a database in SUSE's format.
+// A library of another project finds the packages of a database in SUSE's format.
 func TestNDB(t *testing.T) {
 	t.Parallel()
 	var records []record
@@ -111,7 +112,7 @@ func TestNDB(t *testing.T) {
 	}
 }
 
-// header is one of rpm's, with a name, a version and a release.
+// header returns a header of rpm's, with a name, a version and a release.
 func header(name string) []byte {
 	be := binary.BigEndian
 	var index, data []byte

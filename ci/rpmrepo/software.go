@@ -2,21 +2,23 @@ package rpmrepo
 
 // software is an rpm package made of Debian packages.
 type software struct {
-	name     string   // in the family of RHEL
-	suse     string   // at SUSE, where it is another one
-	debs     []string // the first one gives the version
-	part     part
-	base     bool              // bases have it
-	needs    []string          // required beyond what its programs are linked with; names in the family of RHEL, files, rich dependencies
-	provides []string          // beyond its name, its files and its libraries
-	links    map[string]string // that Debian's alternatives would make
+	name string   // name in the family of RHEL
+	suse string   // name in SUSE's systems, if it differs
+	debs []string // the first one has the version
+	part part
+	base bool // installed in bases
+	// required in addition to the libraries of its programs; names in the family of RHEL, files, rich
+	// dependencies
+	needs    []string
+	provides []string          // in addition to its name, its files and its libraries
+	links    map[string]string // links that Debian's alternatives would make
 	plain    bool              // rpm looks for no dependencies in it
-	without  []string          // files that the package does not have at SUSE, whose compilers have versioned names only
+	without  []string          // files that the package does not have in SUSE's systems, whose compilers have versioned names only
 	with     map[string]string // links that it has there instead
 }
 
-// catalogue is what a driver's image needs to compile kernel modules, and what that needs. It is closed: each library that
-// something is linked with is in it.
+// catalogue returns what a driver's image needs to compile kernel modules, with all dependencies: each
+// library that a program is linked with is in it.
 func catalogue() []software {
 	return []software{
 		{name: "glibc", debs: []string{"libc6"}, base: true, needs: []string{"glibc-common", "filesystem", "(glibc-gconv-extra if redhat-rpm-config)"},
@@ -48,7 +50,7 @@ func catalogue() []software {
 		{name: "gzip", debs: []string{"gzip"}},
 		{name: "xz", debs: []string{"xz-utils"}},
 		{name: "openssl-libs", suse: "libopenssl3", debs: []string{"libssl3"}, base: true},
-		// Debian's nvidia-persistenced is linked with libtirpc; NVIDIA's own has that inside.
+		// Debian's nvidia-persistenced is linked with libtirpc; NVIDIA's own contains that library.
 		{name: "libtirpc", suse: "libtirpc3", debs: []string{"libtirpc3"}, base: true},
 		{name: "krb5-libs", suse: "krb5", debs: []string{"libgssapi-krb5-2", "libkrb5-3", "libk5crypto3", "libkrb5support0"}, base: true},
 		{name: "libcom_err", suse: "libcom_err2", debs: []string{"libcom-err2"}, base: true},
@@ -81,7 +83,7 @@ func catalogue() []software {
 	}
 }
 
-// nameIn is the package's name in a system.
+// nameIn returns the package's name in a system.
 func (s software) nameIn(sys system) string {
 	if sys.suse && s.suse != "" {
 		return s.suse

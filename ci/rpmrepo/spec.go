@@ -10,16 +10,16 @@ import (
 	"strings"
 )
 
-// piece is an rpm package to be built: what a spec file says of it.
+// piece is an rpm package to be built, as a spec file describes it.
 type piece struct {
 	name, epoch, version, release string
 	noarch                        bool
 	requires, provides, obsoletes []string
-	automatic                     bool     // libraries are found by rpm itself
+	automatic                     bool     // rpm itself finds the libraries
 	files                         []string // lines of %files
 }
 
-// evr is [epoch:]version-release.
+// evr returns [epoch:]version-release.
 func (p piece) evr() string {
 	if p.epoch != "" {
 		return p.epoch + ":" + p.version + "-" + p.release
@@ -27,7 +27,7 @@ func (p piece) evr() string {
 	return p.version + "-" + p.release
 }
 
-// text is the piece's part of a spec file, whose list of files is beside it.
+// text returns the piece's part of a spec file; the list of files is a file beside the spec.
 func (p piece) text(list string) string {
 	var b strings.Builder
 	line := func(tag, value string) { fmt.Fprintf(&b, "%s: %s\n", tag, value) }
@@ -60,7 +60,7 @@ func (p piece) text(list string) string {
 	return b.String()
 }
 
-// rpmbuild packs pieces, whose files lie in root, into out. It neither strips nor changes files.
+// rpmbuild packs pieces, whose files are in root, into out. It neither strips nor changes files.
 func rpmbuild(ctx context.Context, sys system, pieces []piece, root, out string) (err error) {
 	work, err := os.MkdirTemp(out, ".rpmbuild-")
 	if err != nil {
@@ -95,7 +95,7 @@ func rpmbuild(ctx context.Context, sys system, pieces []piece, root, out string)
 	return nil
 }
 
-// fileLines are the lines of %files for everything in a tree but folders.
+// fileLines returns the lines of %files for everything in a tree except folders.
 func fileLines(tree string) ([]string, error) {
 	var lines []string
 	err := filepath.WalkDir(tree, func(name string, d fs.DirEntry, err error) error {
@@ -119,7 +119,7 @@ func fileLines(tree string) ([]string, error) {
 	return lines, err
 }
 
-// versionOf takes Debian's version apart: [epoch:]upstream-revision, with the characters that rpm allows.
+// versionOf splits Debian's version: [epoch:]upstream-revision, with the characters that rpm allows.
 func versionOf(debian, dist string) (epoch, version, release string) {
 	if before, after, found := strings.Cut(debian, ":"); found {
 		epoch, debian = before, after

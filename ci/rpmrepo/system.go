@@ -2,7 +2,7 @@ package rpmrepo
 
 import "fmt"
 
-// kind is how a system's rpm keeps its database.
+// kind is the format of a system's rpm database.
 type kind string
 
 const (
@@ -11,18 +11,18 @@ const (
 	bdb    kind = "bdb"
 )
 
-// system is what differs between the systems whose repositories can be made.
+// system is the data in which the systems differ whose repositories can be made.
 type system struct {
 	id         string // "rocky9"
 	dist       string // end of releases: ".el9"
-	payload    string // rpm's word for compression and level
-	oldSigns   bool   // header and payload are signed as rpm 3 did
+	payload    string // compression and level, as rpm writes them
+	oldSigns   bool   // header and payload are signed as by rpm 3
 	suse       bool   // SUSE's names of packages
 	database   kind
 	dbPath     string
 	osRelease  string
-	product    string // file about the product, which zypper looks for
-	release    string // package that says which system it is
+	product    string // the product's file, which zypper looks for
+	release    string // the package with the system's os-release
 	version    string // its version, which is $releasever
 	key        string // path of the key in the base
 	repos      []repo
@@ -33,8 +33,8 @@ type system struct {
 // repo is a repository of a system.
 type repo struct {
 	id      string
-	url     string // where the base's files say it is; with a mirror list where it sends to
-	parts   []part // which software is in it
+	url     string // its address in the base's files; with a mirror list, the mirror's address
+	parts   []part // the software in it
 	signed  bool   // repomd.xml has a signature
 	modular bool
 	mirrors string // address of the mirror list, if it has one
@@ -46,11 +46,11 @@ type repo struct {
 type part int
 
 const (
-	core part = iota // libraries, shell, what a base is made of
+	core part = iota // libraries, shell, the packages of a base
 	application
 )
 
-// Systems lists the names that Make knows.
+// Systems lists the names that Make accepts.
 func Systems() []string {
 	var ids []string
 	for _, s := range systems() {

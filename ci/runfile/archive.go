@@ -17,17 +17,17 @@ import (
 
 // Member is one file of the payload and its line in the manifest.
 type Member struct {
-	// Name is the path in the tar, without ./ in front: libcuda.so.535.261.03, kernel/nvidia/nv.c, 32/libcuda.so.535.261.03.
-	// For links, which have no tar member, it is the link's own name.
+	// Name is the path in the tar, without ./ in front: libcuda.so.535.261.03, kernel/nvidia/nv.c,
+	// 32/libcuda.so.535.261.03. For links, which have no tar member, it is the link's own name.
 	Name string
 	// Mode is the file's permission in the tar and in the manifest.
 	Mode fs.FileMode
-	// Line is what follows FILE and MODE in the manifest: "CUDA_LIB NATIVE / MODULE:gpgpu". A member with an empty Line
-	// is in the tar only, as makeself.sh and pkg-history.txt are in NVIDIA's.
+	// Line is the rest of the member's manifest line, after FILE and MODE: "CUDA_LIB NATIVE / MODULE:gpgpu". A
+	// member with an empty Line is in the tar only, like makeself.sh and pkg-history.txt in NVIDIA's archives.
 	Line string
-	// Size is the number of bytes that Open's reader gives.
+	// Size is the number of bytes that Open's reader returns.
 	Size int64
-	// Open gives the content; nil for links.
+	// Open returns the content; nil for links.
 	Open func() (io.ReadCloser, error)
 }
 
@@ -40,11 +40,12 @@ func Bytes(content []byte) func() (io.ReadCloser, error) {
 type Archive struct {
 	// Version is the driver's, Arch x86_64 or aarch64.
 	Version, Arch string
-	// Modules are the kernel modules of the manifest's line 4. Empty: nvidia nvidia-uvm nvidia-modeset nvidia-drm.
+	// Modules are the kernel modules of the manifest's line 4. If empty: nvidia nvidia-uvm nvidia-modeset
+	// nvidia-drm.
 	Modules []string
-	// Compression is "gzip", "xz" or "zstd", or "none", which no reader should take. Empty means xz.
+	// Compression is "gzip", "xz" or "zstd", or "none", which readers should refuse. Empty means xz.
 	Compression string
-	// Fast trades size for time: for tests whose subject is not the compression.
+	// Fast compresses faster and worse: for tests that are not about compression.
 	Fast bool
 	// Decompressor is binary data to embed between stub and payload; empty for none.
 	Decompressor []byte
@@ -52,20 +53,21 @@ type Archive struct {
 	NoMD5 bool
 	// Time is the modification time of all members.
 	Time time.Time
-	// Members are written in the order of a hash of their names: real archives have the order of a directory on disk.
+	// Members are written in the order of a hash of their names: real archives have the order of a directory on
+	// disk.
 	Members []Member
-	// Trailer is appended inside the compressed payload, behind the end of the tar.
+	// Trailer is appended inside the compressed payload, after the end of the tar.
 	Trailer []byte
 	// Manifest replaces the generated .manifest.
 	Manifest []byte
-	// RawTar replaces the whole tar: bytes for a reader to choke on.
+	// RawTar replaces the whole tar, for tests with invalid data.
 	RawTar []byte
 }
 
-// Name is the file name under which NVIDIA would publish it.
+// Name returns the file name under which NVIDIA would publish the archive.
 func (a *Archive) Name() string { return fmt.Sprintf("NVIDIA-Linux-%s-%s.run", a.Arch, a.Version) }
 
-// WriteFile writes the archive to a file, which appears under its name only when complete.
+// WriteFile writes the archive to a file, which gets its name only when it is complete.
 func (a *Archive) WriteFile(ctx context.Context, name string) (err error) {
 	defer func() {
 		if err != nil {
@@ -93,7 +95,7 @@ func (a *Archive) WriteFile(ctx context.Context, name string) (err error) {
 	return os.Rename(out.Name(), name)
 }
 
-// writeBody writes everything from line 4 on: what the sums cover.
+// writeBody writes everything from line 4 on, over which the checksums are computed.
 func (a *Archive) writeBody(ctx context.Context, w io.Writer) error {
 	buffered := bufio.NewWriterSize(w, 1<<20)
 	if _, err := buffered.WriteString(a.stub()); err != nil {

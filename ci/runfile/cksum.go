@@ -1,7 +1,7 @@
 package runfile
 
-// cksum is POSIX cksum, written straight from the standard's formula and not shared with the reader under test: a
-// mistake in one would otherwise hide in the other.
+// cksum is POSIX cksum, implemented from the standard's formula and not shared with the reader under test:
+// otherwise a mistake in one would hide in the other.
 type cksum struct {
 	table  [256]uint32
 	crc    uint32
@@ -35,7 +35,7 @@ func (c *cksum) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// sum ends the computation.
+// sum ends the computation and returns the result.
 func (c *cksum) sum() uint32 {
 	for n := c.length; n > 0; n >>= 8 {
 		c.add(byte(n))

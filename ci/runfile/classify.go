@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// libraryTypes gives the manifest type and the component of libraries by the start of their name. What is not listed is
-// an OPENGL_LIB, the largest family.
+// libraryTypes maps the start of a library's name to its manifest type and component. A library that is not
+// listed is an OPENGL_LIB, the largest family.
 var libraryTypes = []struct{ prefix, typ, path, tag string }{
 	{"libcudadebugger.", "CUDA_LIB", "/", "gpgpudbg"},
 	{"libcuda.", "CUDA_LIB", "/", "gpgpu"},
@@ -36,14 +36,14 @@ var libraryTypes = []struct{ prefix, typ, path, tag string }{
 	{"lib", "OPENGL_LIB", "", "opengl"},
 }
 
-// linkTypes are the types of links to libraries that are not the library's type with _SYMLINK behind.
+// linkTypes are the types of links to libraries whose type is not the library's type followed by _SYMLINK.
 var linkTypes = map[string]string{
 	"CUDA_LIB": "CUDA_SYMLINK", "OPENGL_LIB": "OPENGL_SYMLINK", "VDPAU_LIB": "VDPAU_SYMLINK", "TLS_LIB": "TLS_SYMLINK",
 	"OPENCL_WRAPPER_LIB": "OPENCL_WRAPPER_SYMLINK",
 }
 
-// folders maps places in an installed driver to members and lines. VERSION stands for the driver's version; %n for the
-// rest of the path, %d for its directory with a slash behind. The first match counts.
+// folders maps paths in an installed driver to members and lines. VERSION stands for the driver's version; %n
+// for the rest of the path, %d for its directory followed by a slash. The first match counts.
 var folders = []struct{ prefix, member, line string }{
 	{"usr/src/nvidia-VERSION/kernel/", "kernel/%n", "KERNEL_MODULE_SRC INHERIT_PATH_DEPTH:1 MODULE:resman"},
 	{"usr/src/nvidia-VERSION/kernel-open/", "kernel-open/%n", "KERNEL_MODULE_SRC INHERIT_PATH_DEPTH:1 MODULE:open_resman"},
@@ -77,7 +77,7 @@ var folders = []struct{ prefix, member, line string }{
 	{"usr/share/X11/xorg.conf.d/", "%n", "XORG_OUTPUTCLASS_CONFIG MODULE:xdriver"},
 }
 
-// libraryDirs are the library folders that a driver may lie in.
+// libraryDirs are the library folders in which a driver may be installed.
 var libraryDirs = []struct{ prefix, arch, member string }{
 	{"usr/lib/x86_64-linux-gnu/", "NATIVE", ""},
 	{"usr/lib/aarch64-linux-gnu/", "NATIVE", ""},
@@ -86,10 +86,10 @@ var libraryDirs = []struct{ prefix, arch, member string }{
 	{"usr/lib32/", "COMPAT32", "32/"},
 }
 
-// Classify gives, for a path of an installed driver, the name of the member in a .run archive and what its manifest line
-// says behind FILE and MODE. target is what the path points to if it is a symbolic link, and empty otherwise. It accepts
-// the layout of this project's images and that of Debian's packages without alternatives. ok is false for what has no
-// place in an archive.
+// Classify returns, for a path of an installed driver, the name of the member in a .run archive and the rest
+// of its manifest line after FILE and MODE. If the path is a symbolic link, target is what it points to;
+// otherwise target is empty. Classify accepts the layout of this project's images and that of Debian's
+// packages without alternatives. ok is false for a path that does not belong into an archive.
 func Classify(name, target, version string) (member, line string, ok bool) {
 	for _, dir := range libraryDirs {
 		if rest, found := strings.CutPrefix(name, dir.prefix); found {
@@ -118,7 +118,7 @@ func Classify(name, target, version string) (member, line string, ok bool) {
 	return "", "", false
 }
 
-// classifyLink knows the one kind of link outside library folders that manifests have for programs.
+// classifyLink handles the only kind of link outside library folders that manifests have for programs.
 func classifyLink(name, target string) (member, line string, ok bool) {
 	if path.Dir(name) != "usr/bin" || path.Base(target) != target {
 		return "", "", false
@@ -126,7 +126,7 @@ func classifyLink(name, target string) (member, line string, ok bool) {
 	return path.Base(name), "UTILITY_BIN_SYMLINK " + target + " MODULE:installer", true
 }
 
-// classifyLibrary is for paths below a library folder.
+// classifyLibrary handles paths below a library folder.
 func classifyLibrary(name, target, arch, prefix string) (member, line string, ok bool) {
 	base := path.Base(name)
 	switch dir := path.Dir(name); {

@@ -39,8 +39,9 @@ type plain struct{ io.Writer }
 
 func (plain) Close() error { return nil }
 
-// xz makes what NVIDIA's makeself makes: level 6, no integrity check, several blocks because of several threads. The
-// program is four times as fast as the library, which is there for machines without it.
+// xz compresses as NVIDIA's makeself does: level 6, no integrity check, several blocks because of several
+// threads. The xz program is four times as fast as the library, which is used on machines without the
+// program.
 func (a *Archive) xz(ctx context.Context, w io.Writer) (io.WriteCloser, error) {
 	program, err := exec.LookPath("xz")
 	if err != nil {
@@ -66,7 +67,7 @@ func xzLibrary(w io.Writer) (io.WriteCloser, error) {
 	return xz.WriterConfig{NoCheckSum: true, DictCap: 8 << 20}.NewWriter(w)
 }
 
-// pipe writes to a program, whose end it waits for on Close.
+// pipe writes to a program; Close waits for the program's end.
 type pipe struct {
 	io.WriteCloser
 	cmd *exec.Cmd

@@ -56,7 +56,7 @@ func TestClassify(t *testing.T) {
 	}
 }
 
-// What is installed from an archive of a tree is the tree.
+// A tree that is packed into an archive and installed from it is unchanged.
 func TestFromTree(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -99,7 +99,7 @@ func TestFromTree(t *testing.T) {
 	}
 }
 
-// installed reads an archive with the reader that it is made for.
+// installed reads an archive with the product's reader.
 func installed(t *testing.T, name string) []string {
 	t.Helper()
 	f, err := os.Open(name)
@@ -184,7 +184,7 @@ func TestWriteFileFails(t *testing.T) {
 	}
 }
 
-// Machines without the xz program get the same format from the library.
+// On machines without the xz program the library makes the same format.
 func TestXZLibrary(t *testing.T) {
 	t.Parallel()
 	var b bytes.Buffer

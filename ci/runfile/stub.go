@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// headLines is how many lines precede the first line of the stub: shebang, CRCsum, MD5.
+// headLines is the number of lines before the first line of the stub: shebang, CRCsum, MD5.
 const headLines = 3
 
 // stub returns the shell script from line 4 to END_OF_STUB. It refuses to run.
@@ -16,7 +16,7 @@ echo "This is a generated test archive. It holds a driver's files, but no instal
 exit 1
 END_OF_STUB
 `
-	// 15 variables, then the script, whose first newline ends the last of them.
+	// 15 variables, then the script, whose first newline ends the last variable's line.
 	lines := headLines + 15 + strings.Count(script, "\n") - 1
 	skipDecompress, sizeDecompress := lines+1, 0
 	if len(a.Decompressor) > 0 {

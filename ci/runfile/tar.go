@@ -14,7 +14,7 @@ import (
 	"strings"
 )
 
-// manifest renders the .manifest: eight header lines, then a line a member.
+// manifest renders the .manifest: eight header lines, then one line for each member.
 func (a *Archive) manifest() []byte {
 	if a.Manifest != nil {
 		return a.Manifest
@@ -44,8 +44,8 @@ func (a *Archive) manifest() []byte {
 	return b.Bytes()
 }
 
-// writeTar writes the payload in the shape of NVIDIA's: GNU tar, names with ./ in front, no member for the top, every
-// directory before its content, no order otherwise.
+// writeTar writes the payload in the layout of NVIDIA's: GNU tar, names that begin with ./, no member for the
+// top directory, every directory before its content, no other order.
 func (a *Archive) writeTar(ctx context.Context, w io.Writer) error {
 	manifest := a.manifest()
 	members := []Member{{Name: ".manifest", Mode: 0o644, Size: int64(len(manifest)), Open: Bytes(manifest)}}
@@ -90,7 +90,7 @@ func (a *Archive) writeMember(t *tar.Writer, m Member) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, content.Close()) }()
-	// The owner is that of some build machine; readers must not care.
+	// The owner is a user of some build machine; readers must ignore it.
 	hdr := &tar.Header{Typeflag: tar.TypeReg, Name: "./" + m.Name, Mode: int64(m.Mode.Perm()), Size: m.Size,
 		Uid: 1000, Gid: 1000, Uname: "builder", Gname: "builder", ModTime: a.Time, Format: tar.FormatGNU}
 	if err := t.WriteHeader(hdr); err != nil {

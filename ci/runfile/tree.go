@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// FromTree makes an archive of an installed driver: fsys is the root of a tree that has it, as an image of this project
-// or Debian's packages lay it out. skipped lists the paths that have no place in an archive, such as copyright files. The
-// tree is read again when the archive is written.
+// FromTree makes an archive of an installed driver: fsys is the root of a tree with the driver, laid out as
+// an image of this project or as Debian's packages. skipped lists the paths that do not belong into an
+// archive, such as copyright files. The tree is read again when the archive is written.
 //
 // As in NVIDIA's archives, some members are not in the manifest.
 func FromTree(fsys fs.FS, version, arch string) (a *Archive, skipped []string, err error) {
@@ -48,7 +48,7 @@ func FromTree(fsys fs.FS, version, arch string) (a *Archive, skipped []string, e
 	return a, skipped, nil
 }
 
-// member classifies one path. ok is false for what does not belong into an archive.
+// member classifies one path. ok is false for a path that does not belong into an archive.
 func member(fsys fs.FS, name string, d fs.DirEntry, version string) (m Member, ok bool, err error) {
 	target := ""
 	switch d.Type() {
@@ -74,8 +74,8 @@ func member(fsys fs.FS, name string, d fs.DirEntry, version string) (m Member, o
 	return m, true, nil
 }
 
-// manifestMode: NVIDIA's manifests give libraries and programs 0755, kernel sources 0644, the rest mostly 0444. Packages
-// have libraries at 0644.
+// manifestMode returns the mode in the manifest: NVIDIA's manifests have libraries and programs at 0755,
+// kernel sources at 0644, most other files at 0444. Packages have libraries at 0644.
 func manifestMode(m Member, have fs.FileMode) fs.FileMode {
 	typ, _, _ := strings.Cut(m.Line, " ")
 	switch {

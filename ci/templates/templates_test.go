@@ -1,5 +1,6 @@
-// Package templates checks the pipelines that users copy. The GitHub one is also linted by actionlint (ci/lint), which knows its
-// schema; for GitLab's there is no such tool that works without a server, so what is used of its language is checked here.
+// Package templates checks the pipelines that users copy. The GitHub one is also linted by actionlint
+// (ci/lint), which knows its schema. For GitLab no such tool works without a server, so this package checks
+// the part of GitLab's language that the pipeline uses.
 package templates
 
 import (
@@ -16,7 +17,8 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// pipeline is the part of GitLab's language that is used; https://docs.gitlab.com/ci/yaml has all of it. Another key is a mistake.
+// pipeline is that part of GitLab's language; https://docs.gitlab.com/ci/yaml has all of it. Another key is a
+// mistake.
 type pipeline struct {
 	Stages    []string
 	Workflow  struct{ Rules []rule }
@@ -63,7 +65,7 @@ func load(t *testing.T, file string, into any) {
 	}
 }
 
-// check finds what GitLab would refuse: of a job without a script, a stage or a template that is not there.
+// check finds what GitLab would refuse: a job without a script, a missing stage, a missing template.
 func (p pipeline) check() (wrong []string) {
 	for _, name := range slices.Sorted(maps.Keys(p.Jobs)) {
 		say := func(format string, args ...any) { wrong = append(wrong, name+": "+fmt.Sprintf(format, args...)) }
@@ -123,7 +125,7 @@ func TestGitLab(t *testing.T) {
 		if wrong := whole.check(); len(wrong) > 0 || len(generated.Jobs) == 0 {
 			t.Errorf("%s: %d jobs; %s", child, len(generated.Jobs), strings.Join(wrong, "\n"))
 		}
-		for name, j := range parent.Jobs { // a child that ran them would plan again, and trigger itself
+		for name, j := range parent.Jobs { // a child pipeline with these jobs would plan again, and trigger itself
 			if !strings.HasPrefix(name, ".") && (len(j.Rules) != 1 || j.Rules[0].If != `$CI_PIPELINE_SOURCE != "parent_pipeline"`) {
 				t.Errorf("%s also runs in the child pipeline", name)
 			}
@@ -134,7 +136,7 @@ func TestGitLab(t *testing.T) {
 	}
 }
 
-// TestGitLabScripts runs shellcheck over what the jobs run. actionlint does so for GitHub.
+// TestGitLabScripts runs shellcheck on the scripts of the jobs. actionlint does so for GitHub.
 func TestGitLabScripts(t *testing.T) {
 	t.Parallel()
 	shellcheck, err := exec.LookPath("shellcheck")
@@ -153,7 +155,8 @@ func TestGitLabScripts(t *testing.T) {
 	}
 }
 
-// TestGitHub looks at what actionlint does not: that actions are pinned, and that no job has more rights than it needs.
+// TestGitHub checks what actionlint does not: that actions are pinned, and that no job has more rights than
+// it needs.
 func TestGitHub(t *testing.T) {
 	t.Parallel()
 	var w struct {

@@ -10,7 +10,7 @@ import (
 	"syscall"
 )
 
-// cluster is the build of Kubernetes' programs. From nothing it takes minutes, and goes on at low priority
+// cluster is the build of Kubernetes' programs. Without a cache it takes minutes, and runs at low priority
 // beside the other tiers.
 type cluster struct {
 	cmd   *exec.Cmd
@@ -19,7 +19,7 @@ type cluster struct {
 	err   error
 }
 
-// build begins when one of the tiers needs the programs.
+// build starts the build if one of the tiers needs the programs.
 func build(ctx context.Context, chosen []tier) *cluster {
 	c := &cluster{ended: make(chan struct{})}
 	if !slices.ContainsFunc(chosen, func(t tier) bool { return t.Cluster }) {
@@ -37,7 +37,7 @@ func build(ctx context.Context, chosen []tier) *cluster {
 	return c
 }
 
-// wait ends when the programs are there.
+// wait returns when the build has ended.
 func (c *cluster) wait() error {
 	<-c.ended
 	if c.err != nil {

@@ -13,7 +13,8 @@ import (
 	"time"
 )
 
-// limit is what a tier may take on a slow machine. On a quiet one with two cores each ends within an hour.
+// limit is the longest time of a tier, for slow machines. On an idle machine with two cores each tier ends
+// within an hour.
 const limit = 3 * time.Hour
 
 func main() {
@@ -42,7 +43,7 @@ func work(ctx context.Context, all bool, names []string) error {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	programs := build(ctx, chosen)
-	defer programs.wait() //nolint:errcheck // it was cancelled, or the tiers told
+	defer programs.wait() //nolint:errcheck // cancelled, or the tiers have reported the error
 	defer cancel()
 	var failed, lines []string
 	for _, t := range chosen {
@@ -72,7 +73,7 @@ func work(ctx context.Context, all bool, names []string) error {
 	return nil
 }
 
-// run is one tier.
+// run runs one tier.
 func run(ctx context.Context, t tier, whole bool, programs *cluster) error {
 	if t.Cluster {
 		if err := programs.wait(); err != nil {
@@ -86,7 +87,9 @@ func run(ctx context.Context, t tier, whole bool, programs *cluster) error {
 	for name, value := range t.Environment {
 		cmd.Env = append(cmd.Env, name+"="+value)
 	}
-	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	// A group of its own: go test alone, when it is interrupted, waits for its tests, and they do not know.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGINT) }
 	cmd.WaitDelay = time.Minute // for tests to end what they started
 	return cmd.Run()
 }

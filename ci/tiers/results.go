@@ -17,7 +17,7 @@ const (
 	heading = "| tier | commit | date | duration | result |\n|---|---|---|---|---|\n"
 )
 
-// record writes the line of a tier into the table of results, in place of the one that the tier left before.
+// record writes the line of a tier into the table of results, instead of the tier's earlier line.
 func record(ctx context.Context, name string, took time.Duration, result string) error {
 	text, err := os.ReadFile(results)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -30,7 +30,7 @@ func record(ctx context.Context, name string, took time.Duration, result string)
 	return nil
 }
 
-// replace gives a table in which the line of a tier is the last one.
+// replace returns a table in which the line of a tier is the last one.
 func replace(table, name, line string) string {
 	var out strings.Builder
 	out.WriteString(heading)
@@ -42,7 +42,7 @@ func replace(table, name, line string) string {
 	return out.String() + line
 }
 
-// commit is what is checked out; "+" stands for changes that are not committed.
+// commit returns the commit that is checked out; "+" stands for changes that are not committed.
 func commit(ctx context.Context) string {
 	out, err := exec.CommandContext(ctx, "git", "describe", "--always", "--abbrev=12", "--dirty=+", "--exclude=*").Output()
 	if err != nil {

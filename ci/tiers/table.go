@@ -20,10 +20,10 @@ type tier struct {
 	About       string
 	Packages    []string
 	Tests       []string          // regular expressions for names of tests; none: all tests of the packages
-	Later       map[string]string // what CI leaves out, with what it has instead; "Test/part" is a subtest
+	Later       map[string]string // tests that CI leaves out, each with what CI runs instead; "Test/part" is a subtest
 	Parallel    int               // guests at a time; 0: one after the other
 	Cluster     bool              // needs Kubernetes' programs
-	Named       bool              // runs only where somebody names it
+	Named       bool              // runs only when it is named on the command line
 	Environment map[string]string
 }
 
@@ -37,7 +37,7 @@ func tiers() ([]tier, error) {
 	return all, nil
 }
 
-// named selects tiers by their names, or by what their names begin with.
+// named selects tiers by their names, or by the beginning of their names.
 func named(all []tier, names []string) ([]tier, error) {
 	for _, name := range names {
 		if !slices.ContainsFunc(all, func(t tier) bool { return t.is(name) }) {
@@ -49,7 +49,8 @@ func named(all []tier, names []string) ([]tier, error) {
 
 func (t tier) is(name string) bool { return t.Name == name || strings.HasPrefix(t.Name, name+"-") }
 
-// skip is the regular expression of what CI leaves out, for go test -skip; "" when it leaves nothing out.
+// skip returns the regular expression of the tests that CI leaves out, for go test -skip; "" if it leaves out
+// none.
 func (t tier) skip() string {
 	var out []string
 	for _, name := range slices.Sorted(maps.Keys(t.Later)) {
@@ -63,7 +64,7 @@ func (t tier) skip() string {
 	return strings.Join(out, "|")
 }
 
-// run is the regular expression of its tests, for go test -run.
+// run returns the regular expression of the tier's tests, for go test -run.
 func (t tier) run() string {
 	if len(t.Tests) == 0 {
 		return ""
@@ -71,7 +72,7 @@ func (t tier) run() string {
 	return "^(" + strings.Join(t.Tests, "|") + ")$"
 }
 
-// command is its go test.
+// command returns the tier's go test command.
 func (t tier) command(whole bool) []string {
 	args := []string{"go", "test", "-v", "-count=1", "-vet=off", "-p=1", "-timeout=" + limit.String(), fmt.Sprintf("-parallel=%d", max(t.Parallel, 1))}
 	if run := t.run(); run != "" {

@@ -21,7 +21,7 @@ const root = "../.."
 
 var declared = regexp.MustCompile(`(?m)^func (Test\w+)\(`)
 
-// testsOf lists the tests of a package, or of all below it when the name ends in "/...".
+// testsOf lists the tests of a package, or of all packages below it when the name ends in "/...".
 func testsOf(t *testing.T, pkg string) map[string][]string {
 	t.Helper()
 	dir, below := strings.CutSuffix(pkg, "/...")
@@ -71,8 +71,8 @@ func matches(t *testing.T, pattern, name string) bool {
 	return regexp.MustCompile("^(" + pattern + ")$").MatchString(name)
 }
 
-// TestNoneIsLost: each test of the packages that belong to the tiers alone is in one tier, and each package
-// elsewhere whose tests ask for DRIVER_E2E is in one.
+// TestNoneIsLost: each test of the packages that belong to the tiers alone is in one tier, and so is each
+// other package whose tests ask for DRIVER_E2E.
 func TestNoneIsLost(t *testing.T) {
 	t.Parallel()
 	in, packages := map[string][]string{}, map[string]bool{} // "package test" -> tiers
@@ -116,7 +116,7 @@ func TestNoneIsLost(t *testing.T) {
 	}
 }
 
-// TestLater: what CI leaves out exists, and says what CI has instead.
+// TestLater: tests that CI leaves out exist, and name what CI runs instead.
 func TestLater(t *testing.T) {
 	t.Parallel()
 	for _, tier := range allTiers(t) {

@@ -1,5 +1,5 @@
-// Package xzbench compares decoders of xz, the slow part of packages and of drivers up to R525. It is no part of the product;
-// ci/bench runs it.
+// Package xzbench compares decoders of xz, the slow part of packages and of drivers up to R525. It is not
+// part of the product; ci/bench runs it.
 package xzbench
 
 import (

@@ -26,7 +26,7 @@ func (p *program) initCommand(patience context.Context) *cobra.Command {
 				return err
 			}
 			if !license {
-				p.log()("using this driver means accepting its license, /licenses/LICENSE in this image; --accept-license says that you do")
+				p.log().Info("using this driver means accepting its license, /licenses/LICENSE in this image; --accept-license says that you do")
 			}
 			return p.serve(cmd.Context(), patience, cfg, reports)
 		}}
@@ -51,7 +51,7 @@ func (p *program) node(cfg node.Config, o node.Options) (*node.Node, error) {
 	if err := cfg.Check(); err != nil {
 		return nil, err
 	}
-	o.Say, o.Served = p.log(), settle
+	o.Log, o.Served = p.log(), settle
 	return host.New(cfg, o)
 }
 
@@ -76,7 +76,7 @@ func (p *program) serve(ctx, patience context.Context, cfg node.Config, reports 
 	n, err := p.node(cfg, o)
 	if err != nil {
 		if werr := node.WriteTermination(cfg.Termination, err); werr != nil {
-			p.log()("%v", werr)
+			p.log().Warn("no termination message", "error", werr)
 		}
 		return err
 	}
@@ -104,11 +104,11 @@ func (p *program) reporting(client *kubernetes.Client, safe *kubernetes.SafeLoad
 		cfg.PodNamespace = client.Namespace()
 	}
 	o := report.Options{Events: reports.events, Condition: reports.condition, Features: reports.features, Client: client, Node: cfg.Host,
-		Pod: kubernetes.Pod(cfg.PodNamespace, cfg.Pod, cfg.PodUID), Say: p.log()}
+		Pod: kubernetes.Pod(cfg.PodNamespace, cfg.Pod, cfg.PodUID), Log: p.log()}
 	if safe != nil {
 		o.Idle = func(ctx context.Context) {
 			if err := safe.Tidy(ctx); err != nil {
-				p.log()("warning: %s: remove what an earlier container of this pod left: %v", safe, err)
+				p.log().Warn("the request that an earlier container of this pod left was not removed", "error", err)
 			}
 		}
 	}
@@ -125,7 +125,8 @@ func (p *program) measure(ctx context.Context, n *node.Node, run string, reports
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", reports.metrics)
 	if err != nil {
 		cancel()
-		p.log()("warning: no metrics: %v; is another driver container's port the same on this node (hostNetwork)? choose another one with --metrics-addr", err)
+		p.log().Warn("no metrics", "error",
+			fmt.Errorf("%w; is another driver container's port the same on this node (hostNetwork)? choose another one with --metrics-addr", err))
 		return func() {}
 	}
 	server := metrics.New(metrics.Source{
@@ -139,7 +140,7 @@ func (p *program) measure(ctx context.Context, n *node.Node, run string, reports
 	return func() {
 		cancel()
 		if err := <-done; err != nil {
-			p.log()("warning: metrics: %v", fmt.Errorf("%s: %w", reports.metrics, err))
+			p.log().Warn("metrics ended", "url", reports.metrics, "error", err)
 		}
 	}
 }

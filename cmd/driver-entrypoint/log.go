@@ -1,25 +1,10 @@
 package main
 
 import (
-	"fmt"
-	"io"
 	"log/slog"
-	"sync"
-	"time"
+
+	"github.com/driver-container/driver-container/node/logging"
 )
 
-// log writes the messages of the verbs: one line each on stderr.
-func (p *program) log() func(format string, args ...any) { return plainLog(p.stderr, p.logFormat) }
-
-func plainLog(w io.Writer, format string) func(format string, args ...any) {
-	if format == "json" {
-		logger := slog.New(slog.NewJSONHandler(w, nil))
-		return func(format string, args ...any) { logger.Info(fmt.Sprintf(format, args...)) } //nolint:sloglint // the text is the message, there is nothing else
-	}
-	var mu sync.Mutex
-	return func(format string, args ...any) {
-		mu.Lock()
-		defer mu.Unlock()
-		fmt.Fprintf(w, "%s %s\n", time.Now().UTC().Format("2006-01-02T15:04:05.000Z"), fmt.Sprintf(format, args...))
-	}
-}
+// log returns the logger of the verbs, which writes to stderr.
+func (p *program) log() *slog.Logger { return logging.New(p.stderr, p.logFormat) }

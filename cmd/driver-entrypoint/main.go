@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/driver-container/driver-container/node/logging"
 	"github.com/driver-container/driver-container/node/shim"
 )
 
@@ -33,7 +34,7 @@ func run(argv, env []string, worker bool, stdout, stderr io.Writer) int {
 		return code
 	}
 	if stays(argv[1:]) && !worker {
-		return shim.Run(argv, shim.Options{Say: plainLog(stderr, "")})
+		return shim.Run(argv, shim.Options{Log: logging.New(stderr, "")})
 	}
 	// Small heaps: the worker is idle for months and computes little, so the node's memory is worth more than
 	// its processor time.

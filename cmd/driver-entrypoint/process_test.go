@@ -37,13 +37,13 @@ func TestDeleteModule(t *testing.T) {
 func TestLog(t *testing.T) {
 	t.Parallel()
 	var text, lines bytes.Buffer
-	plainLog(&text, "text")("phase %s: %d", "lock", 1)
-	if got := text.String(); !strings.HasSuffix(got, "Z phase lock: 1\n") {
+	(&program{stderr: &text, logFormat: "text"}).log().Info("phase finished", "phase", "lock", "duration", time.Second)
+	if got := text.String(); !strings.HasSuffix(got, "Z phase finished phase=lock duration=1s\n") {
 		t.Errorf("%q", got)
 	}
-	plainLog(&lines, "json")("phase %s: %d", "lock", 1)
-	var line struct{ Msg, Time string }
-	if err := json.Unmarshal(lines.Bytes(), &line); err != nil || line.Msg != "phase lock: 1" || line.Time == "" {
+	(&program{stderr: &lines, logFormat: "json"}).log().Info("phase finished", "phase", "lock", "duration", time.Second)
+	var line struct{ Msg, Time, Phase, Duration string }
+	if err := json.Unmarshal(lines.Bytes(), &line); err != nil || line.Msg != "phase finished" || line.Phase != "lock" || line.Duration != "1s" || line.Time == "" {
 		t.Errorf("%s, %v", lines.String(), err)
 	}
 }

@@ -93,7 +93,7 @@ func TestReporting(t *testing.T) {
 		t.Errorf("%+v", o)
 	}
 	p.reporting(client, kubernetes.NewSafeLoad(client, "node-1", "driver-x"), cfg, reportFlags{safeLoad: true}).Idle(t.Context())
-	if !strings.Contains(stderr.String(), "remove what an earlier container of this pod left") {
+	if !strings.Contains(stderr.String(), "warning: the request that an earlier container of this pod left was not removed: ") {
 		t.Errorf("%s", stderr.String())
 	}
 }

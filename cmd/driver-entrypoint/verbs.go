@@ -108,7 +108,7 @@ modules below that folder instead of the cache.`,
 			if output == "json" {
 				return writeJSON(p.stdout, set)
 			}
-			p.log()("modules: %s", source)
+			p.log().Info("modules", "source", source)
 			_, err = fmt.Fprintln(p.stdout, set.Dir)
 			return err
 		}}

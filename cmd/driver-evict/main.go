@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/driver-container/driver-container/node/evict"
+	"github.com/driver-container/driver-container/node/logging"
 )
 
 // Exit codes; docs/evict.md lists them.
@@ -63,7 +64,7 @@ func (s *settings) serve(stderr io.Writer) error {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM, unix.SIGINT)
 	defer stop()
-	return evict.New(s.cfg, core, logger(stderr, s.logFormat), debug.FreeOSMemory).Run(ctx)
+	return evict.New(s.cfg, core, logging.New(stderr, s.logFormat), debug.FreeOSMemory).Run(ctx)
 }
 
 // version returns the version of the build.

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"encoding/json"
 	"strings"
 	"testing"
 	"time"
@@ -54,19 +53,5 @@ func TestRun(t *testing.T) {
 				t.Errorf("code %d, want %d\n%s\n%s", code, tc.code, &out, &errs)
 			}
 		})
-	}
-}
-
-func TestLog(t *testing.T) {
-	t.Parallel()
-	var text, lines bytes.Buffer
-	logger(&text, "text")("evicted pod %s", "a/b")
-	if !strings.HasSuffix(text.String(), "Z evicted pod a/b\n") {
-		t.Errorf("%q", &text)
-	}
-	logger(&lines, "json")("evicted pod %s", "a/b")
-	var line map[string]any
-	if err := json.Unmarshal(lines.Bytes(), &line); err != nil || line["msg"] != "evicted pod a/b" {
-		t.Errorf("%q, %v", &lines, err)
 	}
 }

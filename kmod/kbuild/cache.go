@@ -1,9 +1,11 @@
 package kbuild
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -153,7 +155,7 @@ func (c Cache) entries() ([]entry, error) {
 	}
 	defer f.Close()
 	list, err := f.ReadDir(maxEntries)
-	if err != nil && len(list) == 0 && !isEnd(err) {
+	if err != nil && len(list) == 0 && !errors.Is(err, io.EOF) {
 		return nil, fmt.Errorf("list the cached modules: %w", err)
 	}
 	var all []entry
@@ -168,10 +170,7 @@ func (c Cache) entries() ([]entry, error) {
 		all = append(all, entry{e.Name(), info.ModTime()})
 	}
 	slices.SortFunc(all, func(a, b entry) int {
-		if c := b.used.Compare(a.used); c != 0 {
-			return c
-		}
-		return strings.Compare(a.name, b.name)
+		return cmp.Or(b.used.Compare(a.used), strings.Compare(a.name, b.name))
 	})
 	return all, nil
 }

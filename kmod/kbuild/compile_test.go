@@ -218,7 +218,7 @@ func TestCompileStop(t *testing.T) {
 	if !errors.Is(err, cause) {
 		t.Fatalf("error %v", err)
 	}
-	if took := time.Since(begin); took > 2*time.Second {
+	if took := time.Since(begin); took > 20*time.Second { // a second on a quiet machine; the programs sleep for 100
 		t.Errorf("took %v", took)
 	}
 	for _, process := range running(t, b.kos) {

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/driver-container/driver-container/kmod"
@@ -171,14 +172,10 @@ func (h Headers) Config(names ...string) (map[string]string, error) {
 		return nil, fmt.Errorf("read the configuration of kernel %s: %w", h.Release, err)
 	}
 	defer f.Close()
-	wanted := map[string]bool{}
-	for _, name := range names {
-		wanted[name] = true
-	}
 	values := map[string]string{}
 	lines := bufio.NewScanner(io.LimitReader(f, 8<<20))
 	for lines.Scan() {
-		if name, value, ok := strings.Cut(lines.Text(), "="); ok && wanted[name] {
+		if name, value, ok := strings.Cut(lines.Text(), "="); ok && slices.Contains(names, name) {
 			values[name] = strings.Trim(value, `"`)
 		}
 	}

@@ -38,10 +38,7 @@ func Jobs(limit int, l Limits) (n int, why string) {
 	}
 	n, why = cpus, fmt.Sprintf("%d processors", cpus)
 	lower := func(to int, reason string) {
-		if to < 1 {
-			to = 1
-		}
-		if to < n {
+		if to = max(to, 1); to < n {
 			n, why = to, reason
 		}
 	}

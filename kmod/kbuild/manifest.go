@@ -112,13 +112,11 @@ func strict(raw []byte, into any) error {
 	if err := d.Decode(into); err != nil {
 		return err
 	}
-	if _, err := d.Token(); !isEnd(err) {
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
 		return errors.New("more follows after its end")
 	}
 	return nil
 }
-
-func isEnd(err error) bool { return errors.Is(err, io.EOF) }
 
 func (m *manifest) seal() ([]byte, error) {
 	raw, err := json.Marshal(m)
@@ -177,24 +175,17 @@ func (m *manifest) set(dir string) *Set {
 	return s
 }
 
-// copyContext is io.Copy that stops when ctx ends.
+// readFunc is an io.Reader.
+type readFunc func(p []byte) (int, error)
+
+func (f readFunc) Read(p []byte) (int, error) { return f(p) }
+
+// copyContext is io.Copy that ends with ctx.
 func copyContext(ctx context.Context, w io.Writer, r io.Reader) (int64, error) {
-	buf := make([]byte, 256<<10)
-	var size int64
-	for {
+	return io.CopyBuffer(w, readFunc(func(p []byte) (int, error) {
 		if err := context.Cause(ctx); err != nil {
-			return size, err
+			return 0, err
 		}
-		n, err := r.Read(buf)
-		if _, err := w.Write(buf[:n]); err != nil {
-			return size, err
-		}
-		size += int64(n)
-		if isEnd(err) {
-			return size, nil
-		}
-		if err != nil {
-			return size, err
-		}
-	}
+		return r.Read(p)
+	}), make([]byte, 256<<10))
 }

@@ -9,14 +9,14 @@ import (
 	"os/signal"
 	"path/filepath"
 	"strconv"
-	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
 
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
+
+	"github.com/driver-container/driver-container/node/logging/logtest"
 )
 
 // The test binary plays the daemons: its first argument names one.
@@ -137,27 +137,9 @@ func spec(name, what string, files ...string) Spec {
 	return s
 }
 
-// log collects the messages of say.
-type log struct {
-	mu    sync.Mutex
-	lines []string
-}
-
-func (l *log) say(f string, a ...any) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.lines = append(l.lines, fmt.Sprintf(f, a...))
-}
-
-func (l *log) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return strings.Join(l.lines, "\n")
-}
-
-func started(t *testing.T, l *log, tm timing, specs ...Spec) *Supervisor {
+func started(t *testing.T, l *logtest.Log, tm timing, specs ...Spec) *Supervisor {
 	t.Helper()
-	s, err := start(t.Context(), l.say, tm, specs)
+	s, err := start(t.Context(), l.Logger(), tm, specs)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/driver-container/driver-container/node/logging/logtest"
 )
 
 // A daemon that a killed predecessor left is ended before ours starts; a process that only has its number is
@@ -18,7 +20,7 @@ func TestLeftovers(t *testing.T) {
 	t.Parallel()
 	f := in(t, "a.pid", "foreign.pid", "junk.pid")
 	old := spec("old", "fork", f[0])
-	var l log
+	var l logtest.Log
 	p, err := launch(t.Context(), t.Context(), old.withDefaults(), quickly)
 	if err != nil {
 		t.Fatal(err)

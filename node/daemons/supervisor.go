@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"slices"
 	"sync"
@@ -34,7 +35,7 @@ type Supervisor struct {
 type daemon struct {
 	spec    Spec
 	timing  timing
-	say     func(string, ...any)
+	log     *slog.Logger // has the daemon's name
 	changed chan struct{}
 	cancel  context.CancelFunc // cancels a start in progress
 	hasten  context.CancelFunc // ends the patience of a stop, see supervise
@@ -51,18 +52,15 @@ type daemon struct {
 // Start starts the daemons in order, each when the one before it is ready. When a required one fails, it
 // stops those that were started and returns a *StartError. A daemon that is not required is retried in the
 // background. ctx is only for the start; the daemons run until Stop.
-func Start(ctx context.Context, say func(format string, args ...any), specs ...Spec) (*Supervisor, error) {
-	return start(ctx, say, defaultTiming(), specs)
+func Start(ctx context.Context, log *slog.Logger, specs ...Spec) (*Supervisor, error) {
+	return start(ctx, log, defaultTiming(), specs)
 }
 
-func start(ctx context.Context, say func(string, ...any), t timing, specs []Spec) (*Supervisor, error) {
-	if say == nil {
-		say = func(string, ...any) {}
-	}
+func start(ctx context.Context, log *slog.Logger, t timing, specs []Spec) (*Supervisor, error) {
 	s := &Supervisor{changed: make(chan struct{}, 1)}
 	for _, spec := range specs {
 		d := &daemon{
-			spec: spec.withDefaults(), timing: t, say: say, changed: s.changed,
+			spec: spec.withDefaults(), timing: t, log: log.With("daemon", spec.Name), changed: s.changed,
 			quit: make(chan struct{}), done: make(chan struct{}),
 			state: State{Name: spec.Name, Since: time.Now()},
 		}
@@ -97,13 +95,13 @@ func (d *daemon) start(ctx, patience context.Context) (*process, error) {
 		return nil, err
 	}
 	d.up(p)
-	d.say("%s: ready after %v, pid %v", d.spec.Name, time.Since(began).Round(time.Millisecond), d.pids)
+	d.log.Info("daemon ready", "pids", d.pids, "duration", time.Since(began).Round(time.Millisecond))
 	if d.spec.After != nil && !d.after {
 		d.after = true
 		ctx, cancel := context.WithTimeout(ctx, d.spec.StartWait)
 		defer cancel()
 		if err := d.spec.After(ctx); err != nil {
-			d.say("%s: %v", d.spec.Name, err)
+			d.log.Warn("daemon not set up", "error", err)
 		}
 	}
 	return p, nil
@@ -128,13 +126,13 @@ func (d *daemon) supervise(ctx, patience context.Context, p *process) {
 			reason := p.endedHow()
 			d.down(reason)
 			if err := p.terminate(patience, d.spec.StopWait); err != nil {
-				d.say("%s: %v", d.spec.Name, err)
+				d.log.Warn("daemon not ended", "error", err)
 			}
 			if time.Since(began) >= d.timing.stable {
 				pause = d.timing.first
 			}
 		}
-		d.say("%s is down: %s; starting it again in %v", d.spec.Name, d.snapshot().Reason, pause)
+		d.log.Warn("daemon is down, starting it again", "pause", pause, "reason", d.snapshot().Reason)
 		timer := time.NewTimer(pause)
 		select {
 		case <-d.quit:

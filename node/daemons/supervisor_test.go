@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/driver-container/driver-container/node/logging/logtest"
 )
 
 func ready(s State) bool { return s.Running && s.Ready }
@@ -20,7 +22,7 @@ func TestStartAndStop(t *testing.T) {
 	forking := spec("forking", "fork", f[0])
 	forking.Socket = f[3]
 	forking.Env = append(forking.Env, "SOCKET="+f[3])
-	var l log
+	var l logtest.Log
 	s := started(t, &l, quickly, spec("plain", "run"), forking, spec("two", "fork", f[1], f[2]), spec("late", "late", f[4]))
 	states := s.States()
 	for i, want := range []string{"plain", "forking", "two", "late"} {
@@ -48,7 +50,7 @@ func TestStartAndStop(t *testing.T) {
 	if got := s.PIDs(); len(got) != 0 {
 		t.Errorf("PIDs after stop: %v", got)
 	}
-	if !strings.Contains(l.String(), "plain: ready after") {
+	if !strings.Contains(l.String(), "daemon ready daemon=plain pids=") {
 		t.Error(&l)
 	}
 }
@@ -57,7 +59,7 @@ func TestStartAndStop(t *testing.T) {
 func TestKilledFiveTimes(t *testing.T) {
 	t.Parallel()
 	f := in(t, "a.pid", "b1.pid", "b2.pid")
-	var l log
+	var l logtest.Log
 	s := started(t, &l, quickly, spec("plain", "run"), spec("forking", "fork", f[0]), spec("two", "fork", f[1], f[2]))
 	for i := 1; i <= 5; i++ {
 		before := s.States()
@@ -76,7 +78,7 @@ func TestKilledFiveTimes(t *testing.T) {
 			}
 		}
 	}
-	for _, want := range []string{"plain is down: process", "signal: killed: hello; starting it again in 20ms", "in 160ms", "forking is down: process"} {
+	for _, want := range []string{logtest.DaemonDown + "plain pause=20ms: process", "signal: killed: hello\n", "pause=160ms", logtest.DaemonDown + "forking pause=20ms: process"} {
 		if !strings.Contains(l.String(), want) {
 			t.Errorf("never said %q:\n%s", want, &l)
 		}
@@ -90,7 +92,7 @@ func TestPauses(t *testing.T) {
 		stable time.Duration
 		want   bool
 	}{{time.Nanosecond, false}, {time.Minute, true}} {
-		var l log
+		var l logtest.Log
 		tm := quickly
 		tm.stable, tm.longest, tm.settle = c.stable, 80*time.Millisecond, time.Millisecond
 		s := started(t, &l, tm, spec("short", "short"))
@@ -98,10 +100,10 @@ func TestPauses(t *testing.T) {
 		if states[0].Reason == "" {
 			t.Errorf("%+v", states[0])
 		}
-		if got := strings.Contains(l.String(), "in 80ms"); got != c.want {
+		if got := strings.Contains(l.String(), "pause=80ms"); got != c.want {
 			t.Errorf("stable after %v: longest pause seen: %v\n%s", c.stable, got, &l)
 		}
-		if strings.Contains(l.String(), "in 160ms") {
+		if strings.Contains(l.String(), "pause=160ms") {
 			t.Errorf("longer than the longest:\n%s", &l)
 		}
 		if err := s.Stop(t.Context()); err != nil {
@@ -147,12 +149,12 @@ func TestNeverStarts(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			var l log
+			var l logtest.Log
 			first := spec("first", "run")
 			first.Ready = func(context.Context) error { return nil }
 			tm := quickly
 			tm.settle = 5 * time.Second // the machine may be busy
-			s, err := start(t.Context(), l.say, tm, []Spec{first, c.spec})
+			s, err := start(t.Context(), l.Logger(), tm, []Spec{first, c.spec})
 			var failed *StartError
 			if s != nil || !errors.As(err, &failed) || failed.Name != "d" || !strings.Contains(strings.ReplaceAll(err.Error(), "it was to fork and ", "to "), c.want) {
 				t.Fatalf("got %v, want %q", err, c.want)
@@ -165,7 +167,7 @@ func TestNeverStarts(t *testing.T) {
 					t.Errorf("daemon %d is left", pid)
 				}
 			}
-			if out := l.String(); !strings.Contains(out, "first: ready") {
+			if out := l.String(); !strings.Contains(out, "ready daemon=first") {
 				t.Error(out)
 			}
 		})
@@ -184,7 +186,7 @@ func TestOptional(t *testing.T) {
 	}
 	ran := 0
 	s.After = func(context.Context) error { ran++; return errors.New("after failed") }
-	var l log
+	var l logtest.Log
 	sup := started(t, &l, quickly, s)
 	st := eventually(t, sup, "tried twice", func(st []State) bool { return st[0].Restarts >= 2 && st[0].Reason != "" })
 	if st[0].Ready || !strings.Contains(st[0].Reason, "no such file") || strings.Contains(st[0].Reason, "\n") {
@@ -202,7 +204,7 @@ func TestOptional(t *testing.T) {
 	if err := sup.Stop(t.Context()); err != nil {
 		t.Error(err)
 	}
-	if ran != 1 || !strings.Contains(l.String(), "late: after failed") {
+	if ran != 1 || !strings.Contains(l.String(), "daemon=late: after failed") {
 		t.Errorf("After ran %d times:\n%s", ran, &l)
 	}
 }
@@ -215,7 +217,7 @@ func TestCancelStart(t *testing.T) {
 	slow.Ready = func(context.Context) error { return errors.New("not yet") }
 	time.AfterFunc(200*time.Millisecond, cancel)
 	began := time.Now()
-	_, err := start(ctx, nil, quickly, []Spec{spec("first", "run"), slow})
+	_, err := start(ctx, logtest.New(t), quickly, []Spec{spec("first", "run"), slow})
 	if !errors.Is(err, context.Canceled) || time.Since(began) > 2*time.Second {
 		t.Errorf("%v after %v", err, time.Since(began))
 	}
@@ -232,7 +234,7 @@ func TestDeaf(t *testing.T) {
 		if patience < time.Minute {
 			deaf.StopWait = time.Minute
 		}
-		var l log
+		var l logtest.Log
 		s := started(t, &l, quickly, deaf, forked)
 		pids := s.PIDs()
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -261,7 +263,7 @@ func TestStopWhileDown(t *testing.T) {
 	starting.StartWait = 50 * time.Millisecond
 	tm := quickly
 	tm.first, tm.longest = 100*time.Millisecond, time.Hour
-	var l log
+	var l logtest.Log
 	s := started(t, &l, tm, waiting, starting)
 	time.Sleep(150 * time.Millisecond)
 	began := time.Now()

@@ -9,10 +9,10 @@ import (
 	"strings"
 )
 
-// Listed is a GPU as the driver shows it in procfs, without a query through a device file. The driver has
+// ListedGPU is a GPU as the driver shows it in procfs, without a query through a device file. The driver has
 // taken the device; this does not say whether the device initialises, since that happens when a program opens
 // it.
-type Listed struct {
+type ListedGPU struct {
 	Address  string // name of the driver's folder: "0000:05:00.0"
 	Model    string // "Tesla T4"; "" until the GPU was initialised for the first time
 	UUID     string // "GPU-8a3c..."; "" until then, too
@@ -26,13 +26,13 @@ const (
 
 // Listed returns the GPUs that the driver has taken, from /proc/driver/nvidia/gpus/<address>/information,
 // by address. Without a loaded driver there are none.
-func (n Nodes) Listed() ([]Listed, error) {
+func (n Nodes) Listed() ([]ListedGPU, error) {
 	dir := filepath.Join(n.Proc, "driver/nvidia/gpus")
 	entries, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("which GPUs the driver has taken: %w", err)
 	}
-	var found []Listed
+	var found []ListedGPU
 	for _, e := range entries[:min(len(entries), maxListed)] {
 		if !address.MatchString(e.Name()) {
 			continue
@@ -51,7 +51,7 @@ func (n Nodes) Listed() ([]Listed, error) {
 
 // parseListed parses the driver's information about a GPU. The driver writes "Unknown" or question marks for
 // values that it does not know yet.
-func parseListed(addr string, text []byte) Listed {
+func parseListed(addr string, text []byte) ListedGPU {
 	fields := parseFields(text)
 	known := func(name string) string {
 		value := strings.ToValidUTF8(fields[name], "")
@@ -60,7 +60,7 @@ func parseListed(addr string, text []byte) Listed {
 		}
 		return value
 	}
-	return Listed{
+	return ListedGPU{
 		Address: addr, Model: known("Model"), UUID: known("GPU UUID"),
 		Excluded: fields["GPU Excluded"] == "Yes" || fields["GPU Blacklisted"] == "Yes", // the latter until release 450
 	}

@@ -40,7 +40,7 @@ func TestListed(t *testing.T) {
 	write(t, filepath.Join(gpus, "0000:05:00.0/information"), fresh)
 	write(t, filepath.Join(gpus, "0000:af:00.0/information"), used)
 	write(t, filepath.Join(gpus, "no-address/information"), used)
-	want := []Listed{{Address: "0000:05:00.0"},
+	want := []ListedGPU{{Address: "0000:05:00.0"},
 		{Address: "0000:af:00.0", Model: "Tesla T4", UUID: "GPU-8a3c1f2e-0d4b-4a56-9c7e-1b2d3f405162", Excluded: true}}
 	got, err := n.Listed()
 	check(t, err)

@@ -84,12 +84,12 @@ func (r Root) usable(dir string, own bool) (bool, string) {
 }
 
 // baseOf returns the bottom layer at target and the number of layers.
-func baseOf(mounts []Mount, target string) (Mount, int) {
+func baseOf(mounts []mounttable.Mount, target string) (mounttable.Mount, int) {
 	target, err := mounttable.RealPath(target)
 	if err != nil {
-		return Mount{}, 0
+		return mounttable.Mount{}, 0
 	}
-	var base Mount
+	var base mounttable.Mount
 	layers := 0
 	for _, m := range mounts {
 		if m.Point == target {
@@ -161,7 +161,7 @@ func (r Root) Refresh(ctx context.Context) error {
 	return nil
 }
 
-func (r Root) refresh(ctx context.Context, mounts []Mount) error {
+func (r Root) refresh(ctx context.Context, mounts []mounttable.Mount) error {
 	if err := r.RunDirs(); err != nil {
 		return err
 	}
@@ -186,7 +186,7 @@ func (r Root) refresh(ctx context.Context, mounts []Mount) error {
 }
 
 // renew makes the submount show our folder.
-func (r Root) renew(ctx context.Context, root *os.Root, sub string, mounts []Mount) error {
+func (r Root) renew(ctx context.Context, root *os.Root, sub string, mounts []mounttable.Mount) error {
 	from, to := filepath.Join(r.Image, sub), filepath.Join(r.Target, sub)
 	if err := ownFolder(root, sub); err != nil {
 		return err

@@ -13,6 +13,7 @@ package driverroot
 
 import (
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -34,7 +35,7 @@ type Root struct {
 	// NoMounts says that this container is not privileged: it may not mount, change its root or give files to
 	// other users. The root is then made without any of these, and served by Link.
 	NoMounts bool
-	Say      func(format string, args ...any) // writes a line to the log; may be nil
+	Log      *slog.Logger // required
 
 	// init is process 1 in procfs, through which the image's layers are found; "" is "/proc/1".
 	init string
@@ -47,14 +48,11 @@ type Staged struct {
 	Reused bool   // the folder existed already
 }
 
-// Mount is a line of the mount table.
-type Mount = mounttable.Mount
-
 // MountedError says that there are mounts at the target. Unmount removes them; Adoptable says whether they
 // can be kept.
 type MountedError struct {
 	Target string
-	Mounts []Mount
+	Mounts []mounttable.Mount
 }
 
 func (e *MountedError) Error() string {
@@ -107,12 +105,6 @@ func (r Root) name() (string, error) {
 		return "", fmt.Errorf("identity of the image %q: want at least 12 hex digits", r.ID)
 	}
 	return r.Version + "-" + r.ID[:12], nil
-}
-
-func (r Root) say(format string, args ...any) {
-	if r.Say != nil {
-		r.Say(format, args...)
-	}
 }
 
 // RunDirs creates the folders of the daemons' sockets in the image's /run. Call it before daemons start: a

@@ -3,6 +3,7 @@ package driverroot
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/driver-container/driver-container/node/logging/logtest"
 )
 
 const (
@@ -26,7 +29,7 @@ const (
 // not visible outside.
 func TestMain(m *testing.M) {
 	if dir := os.Getenv(stageChild); dir != "" {
-		r := Root{Image: dir + "/image", Storage: dir + "/storage", ID: testID, Version: testVersion}
+		r := Root{Image: dir + "/image", Storage: dir + "/storage", ID: testID, Version: testVersion, Log: slog.New(slog.DiscardHandler)}
 		_, err := r.Stage(context.Background())
 		fmt.Println(err)
 		os.Exit(0)
@@ -127,7 +130,7 @@ func testRoot(t *testing.T) Root {
 	t.Helper()
 	dir := t.TempDir()
 	return Root{Target: filepath.Join(sharedRun(t), "driver"), Image: image(t, filepath.Join(dir, "image")), Storage: filepath.Join(dir, "storage"),
-		ID: testID, Version: testVersion, HostDev: true, Say: func(f string, a ...any) { t.Logf(f, a...) }}
+		ID: testID, Version: testVersion, HostDev: true, Log: logtest.New(t)}
 }
 
 func mounted(t *testing.T, r Root) Staged {

@@ -16,7 +16,7 @@ import (
 )
 
 // Mounts returns the mounts at and below Target; a mount always comes after those that it covers.
-func (r Root) Mounts() ([]Mount, error) {
+func (r Root) Mounts() ([]mounttable.Mount, error) {
 	target, err := mounttable.RealPath(r.Target)
 	if err != nil {
 		return nil, fmt.Errorf("look for mounts at %s: %w", r.Target, err)

@@ -81,7 +81,7 @@ func (r Root) removeUnused(dir string) error {
 	if err := os.Rename(dir, tmp); err != nil {
 		return err
 	}
-	r.say("removing the old driver root %s", dir)
+	r.Log.Info("removing an old driver root", "path", dir)
 	return r.removeTree(tmp)
 }
 

@@ -10,6 +10,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
+
+	"github.com/driver-container/driver-container/node/logging/logtest"
 )
 
 const (
@@ -50,15 +52,15 @@ func layered(t *testing.T, dir string) (r Root, base, upper string) {
 	check(t, unix.Mount("overlay", at("merged"), "overlay", 0, options))
 	t.Cleanup(func() { _ = unix.Unmount(at("merged"), unix.MNT_DETACH) })
 	r = Root{Image: at("merged"), Storage: at("storage"), ID: testID, Version: testVersion, HostDev: true, init: "/proc/self",
-		Target: filepath.Join(sharedRun(t), "driver")}
+		Target: filepath.Join(sharedRun(t), "driver"), Log: logtest.New(t)}
 	return r, at("base"), at("upper")
 }
 
 // stageLog stages and returns the log.
 func stageLog(t *testing.T, r Root) (Staged, string) {
 	t.Helper()
-	var log strings.Builder
-	r.Say = func(format string, args ...any) { fmt.Fprintf(&log, format+"\n", args...) }
+	var log logtest.Log
+	r.Log = log.Logger()
 	s, err := r.Stage(t.Context())
 	check(t, err)
 	t.Log(strings.TrimSpace(log.String()))
@@ -79,7 +81,8 @@ func TestStageLinks(t *testing.T) {
 		t.Fatal(err) // the whiteout
 	}
 	s, log := stageLog(t, r)
-	contains(t, log, "1 MB of them shared")
+	contains(t, log, logtest.Staged+r.Storage)
+	contains(t, log, " shared=104")
 
 	want, got := describe(t, r.Image), describe(t, s.Dir)
 	for _, name := range []string{"usr/share/one", "usr/share/one/a", "usr/share/one/sub", "usr/share/one/sub/b", "usr/share/one/odd",
@@ -150,7 +153,7 @@ func TestStageCopiesWhereItCannotLink(t *testing.T) {
 			c.edit(t, &r)
 			s, log := stageLog(t, r)
 			contains(t, log, c.why)
-			contains(t, log, "0 MB of them shared")
+			contains(t, log, " shared=0 ")
 			if text, err := os.ReadFile(filepath.Join(s.Dir, "usr/bin/big")); err != nil || string(text) != big {
 				t.Errorf("the copy: %v", err)
 			}
@@ -201,7 +204,7 @@ func TestStageClones(t *testing.T) {
 			edited := filepath.Join(r.Image, testLib, "edited")
 			check(t, os.WriteFile(edited, []byte("EDIT "+big), 0o644))
 			s, log := stageLog(t, r)
-			contains(t, log, "2 MB of them shared") // also files that must not be linked
+			contains(t, log, " shared=235") // also files that must not be linked
 			for name, want := range map[string]string{"usr/bin/su": big, testLib + "hidden": "driver " + big, testLib + "edited": "EDIT " + big} {
 				if text, err := os.ReadFile(filepath.Join(s.Dir, name)); err != nil || string(text) != want {
 					t.Errorf("%s differs, %v", name, err)

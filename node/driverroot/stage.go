@@ -53,8 +53,7 @@ func (r Root) Stage(ctx context.Context) (Staged, error) {
 	if err != nil {
 		return Staged{}, fmt.Errorf("stage the driver root in %s: %w", roots, err)
 	}
-	r.say("driver root staged in %s: %d files, %d MB, %d MB of them shared with the image, %v",
-		s.Dir, sum.Files, sum.Bytes>>20, sum.Shared>>20, time.Since(started).Round(10*time.Millisecond))
+	r.Log.Info("driver root staged", "path", s.Dir, "files", sum.Files, "bytes", sum.Bytes, "shared", sum.Shared, "duration", time.Since(started).Round(10*time.Millisecond))
 	return s, nil
 }
 
@@ -75,7 +74,7 @@ func (r Root) reuse(dir string) (bool, error) {
 	if tmpErr != nil {
 		return false, fmt.Errorf("stage the driver root: move the damaged %s aside: %w", dir, tmpErr)
 	}
-	r.say("the staged driver root %s is damaged (%v): staging it again", dir, err)
+	r.Log.Warn("the staged driver root is damaged, staging it again", "path", dir, "error", err)
 	if err := os.Rename(dir, filepath.Join(bad, filepath.Base(dir))); err != nil {
 		return false, fmt.Errorf("stage the driver root: move the damaged %s aside: %w", dir, err)
 	}
@@ -104,7 +103,7 @@ func (r Root) stage(ctx context.Context, roots, dir string) (sum treecopy.Sum, e
 	defer dst.Close()
 	defer image.Close()
 	if reason != nil {
-		r.say("the driver root is a whole copy of the image: %v", reason)
+		r.Log.Info("the driver root is a whole copy of the image", "reason", reason)
 	}
 	o := treecopy.Options{LeaveOut: leftOut, Empty: emptied, Covered: covered, Storage: r.Storage, Lenient: r.NoMounts}
 	if sum, err = treecopy.Copy(ctx, src, dst, image, o); err != nil {

@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
+	"github.com/driver-container/driver-container/node/logging/logtest"
 	"github.com/driver-container/driver-container/node/mounttable"
 )
 
@@ -199,7 +200,7 @@ func TestStageKilled(t *testing.T) {
 			t.Fatalf("the kill left %q", name)
 		}
 	}
-	r := Root{Image: dir + "/image", Storage: dir + "/storage", ID: testID, Version: testVersion}
+	r := Root{Image: dir + "/image", Storage: dir + "/storage", ID: testID, Version: testVersion, Log: logtest.New(t)}
 	s, err := r.Stage(t.Context())
 	if err != nil || s.Reused {
 		t.Fatalf("next start: %+v, %v", s, err)

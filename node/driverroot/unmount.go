@@ -50,7 +50,7 @@ func (r Root) unmountBelow(ctx context.Context, dir string) (lazy []string, err 
 	return lazy, fmt.Errorf("unmount %s: there is no end of mounts after %d: who mounts there?", dir, maxMounts)
 }
 
-func (r Root) unmountOne(ctx context.Context, m Mount) (detached bool, err error) {
+func (r Root) unmountOne(ctx context.Context, m mounttable.Mount) (detached bool, err error) {
 	deadline := time.Now().Add(busyFor)
 	for {
 		err := unix.Unmount(m.Point, unix.UMOUNT_NOFOLLOW)
@@ -58,7 +58,7 @@ func (r Root) unmountOne(ctx context.Context, m Mount) (detached bool, err error
 			return false, err
 		}
 		if time.Now().After(deadline) {
-			r.say("%s is still in use after %v: detaching it", m.Point, busyFor)
+			r.Log.Warn("mount still in use, detaching it", "path", m.Point, "duration", busyFor)
 			return true, unix.Unmount(m.Point, unix.UMOUNT_NOFOLLOW|unix.MNT_DETACH)
 		}
 		select {

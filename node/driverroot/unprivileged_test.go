@@ -2,7 +2,6 @@ package driverroot
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/driver-container/driver-container/ci/conformance/inside"
+	"github.com/driver-container/driver-container/node/logging"
 )
 
 // unprivileged runs this test program as a child that stages and links the root below dir with only these
@@ -41,7 +41,7 @@ func unprivileged(t *testing.T, dir string, keep ...uintptr) string {
 // linkMain is the main function of that child.
 func linkMain(dir string) error {
 	r := Root{Image: dir + "/merged", Storage: dir + "/storage", ID: testID, Version: testVersion, HostDev: true, NoMounts: true,
-		Target: dir + "/run/driver", init: "/proc/" + strconv.Itoa(os.Getppid()), Say: func(f string, a ...any) { fmt.Printf(f+"\n", a...) }}
+		Target: dir + "/run/driver", init: "/proc/" + strconv.Itoa(os.Getppid()), Log: logging.New(os.Stdout, "text")}
 	s, err := r.Stage(context.Background())
 	if err != nil {
 		return err

@@ -3,6 +3,7 @@ package evict
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"time"
 
@@ -15,7 +16,7 @@ import (
 type Agent struct {
 	cfg           Config
 	core          *rest.RESTClient
-	say           func(format string, args ...any)
+	log           *slog.Logger
 	releaseMemory func()
 	watch         watch
 
@@ -30,13 +31,13 @@ type Agent struct {
 	eventsFailed map[string]bool        // kinds of objects whose Events failed, which was logged
 }
 
-// New returns an agent. It calls say once for each line of the log. It calls releaseMemory, if that is not
+// New returns an agent. It calls releaseMemory, if that is not
 // nil, after work for an upgrade, when the memory for that can be released.
-func New(cfg Config, core *rest.RESTClient, say func(format string, args ...any), releaseMemory func()) *Agent {
+func New(cfg Config, core *rest.RESTClient, log *slog.Logger, releaseMemory func()) *Agent {
 	if releaseMemory == nil {
 		releaseMemory = func() {}
 	}
-	return &Agent{cfg: cfg, core: core, say: say, releaseMemory: releaseMemory, watch: watch{run: cfg.Run, say: say}, mayHaveRecord: true,
+	return &Agent{cfg: cfg, core: core, log: log, releaseMemory: releaseMemory, watch: watch{run: cfg.Run, log: log}, mayHaveRecord: true,
 		messages: map[string]lastMessage{}, events: map[string]sentEvent{}, eventsFailed: map[string]bool{}}
 }
 
@@ -53,7 +54,7 @@ const (
 // Run works until ctx ends, then undoes the changes on the node. An error says that this failed and the next
 // instance has to do it. Run does not end for any other reason: without the cluster it tries again.
 func (a *Agent) Run(ctx context.Context) error {
-	a.say("waiting for driver of pod %s/%s on node %s to ask for a free node", a.cfg.Namespace, a.cfg.Pod, a.cfg.Node)
+	a.log.Info("waiting for the driver to ask for a free node", "pod", a.cfg.Namespace+"/"+a.cfg.Pod, "node", a.cfg.Node)
 	for a.round(ctx); pause(ctx, statusInterval); {
 		a.round(ctx)
 	}
@@ -67,7 +68,7 @@ func (a *Agent) Run(ctx context.Context) error {
 		return fmt.Errorf("at the end: %w; the next instance of this pod does it, or see the annotation %s of node %s", err, Annotation, a.cfg.Node)
 	}
 	if done != "" {
-		a.say("put back: %s", done)
+		a.log.Info("put back", "changes", done)
 	}
 	return nil
 }
@@ -107,7 +108,7 @@ func (a *Agent) act(ctx context.Context, st status.Snapshot) (time.Duration, err
 	if err != nil {
 		return clusterRetry, err
 	}
-	if asker := n.Annotations[SafeLoad]; asker != a.cfg.Pod && (asker != "" || a.grantedTo == "" || a.grantedTo != st.Instance) {
+	if asker := n.Annotations[status.SafeLoadAnnotation]; asker != a.cfg.Pod && (asker != "" || a.grantedTo == "" || a.grantedTo != st.Instance) {
 		return clusterRetry, nil // the driver has not asked yet, or is not the instance that was allowed to continue
 	}
 	l, err := a.sweep(ctx, toPause(n.Labels), true)

@@ -90,7 +90,7 @@ func TestUnrelatedStates(t *testing.T) {
 		"another pod's driver": func(d *driver) { d.name = "driver-old"; d.ask() },
 		"another asks": func(d *driver) {
 			d.state(status.Waiting, "replace")
-			d.c.locked(func() { d.c.annotate(SafeLoad, "driver-old") })
+			d.c.locked(func() { d.c.annotate(status.SafeLoadAnnotation, "driver-old") })
 		},
 		"nobody asks":        func(d *driver) { d.state(status.Waiting, "replace") },
 		"waits for the lock": func(d *driver) { d.state(status.Waiting, "lock"); d.annotate() },
@@ -166,7 +166,7 @@ func TestBudgetInBetween(t *testing.T) {
 		time.Sleep(80 * time.Second)
 		b.pristine(false)
 		v := b.see()
-		if v.annotations[SafeLoad] == "" {
+		if v.annotations[status.SafeLoadAnnotation] == "" {
 			t.Error("the driver was let go on")
 		}
 		if e := v.events[len(v.events)-1]; e.Reason != reasonFailed || !strings.Contains(e.Message, "slice-pdb") || !strings.Contains(e.Message, "not free after 5m0s") {
@@ -174,7 +174,7 @@ func TestBudgetInBetween(t *testing.T) {
 		}
 		time.Sleep(5 * time.Minute)
 		b.pristine(false)
-		if got := b.names(); got != survivors || b.see().annotations[SafeLoad] != "" {
+		if got := b.names(); got != survivors || b.see().annotations[status.SafeLoadAnnotation] != "" {
 			t.Errorf("left: %s", got)
 		}
 	})

@@ -37,7 +37,7 @@ func (a *Agent) attempt(ctx context.Context) (err error) {
 			}
 			if err == nil && l.isFree() && !freed {
 				freed, a.grantedTo, deadline = true, st.Instance, time.Now().Add(a.cfg.Timeout)
-				a.say("node %s is free, the driver goes on", a.cfg.Node)
+				a.log.Info("the node is free, the driver goes on", "node", a.cfg.Node)
 			}
 		}
 		if time.Now().After(deadline) {
@@ -87,7 +87,7 @@ func (a *Agent) finish(ctx context.Context, cause error) error {
 	case err != nil:
 		return errors.Join(cause, err)
 	case ctx.Err() != nil:
-		a.say("stopped: put back: %s", done)
+		a.log.Info("stopped, put back", "changes", done)
 		return nil
 	case cause != nil && done != "":
 		return fmt.Errorf("%w; put back (%s), tried again in %s", cause, done, a.cfg.RetryAfter)

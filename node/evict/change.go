@@ -11,6 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/driver-container/driver-container/node/status"
 )
 
 // object is a part of a JSON merge patch; nil removes a key.
@@ -144,10 +146,10 @@ func (a *Agent) allowDriver(ctx context.Context) error {
 		if err := a.checkOwnRecord(n); err != nil {
 			return nil, err
 		}
-		if n.Annotations[SafeLoad] != a.cfg.Pod {
+		if n.Annotations[status.SafeLoadAnnotation] != a.cfg.Pod {
 			return nil, nil
 		}
-		return object{"metadata": object{"annotations": object{SafeLoad: nil}}}, nil
+		return object{"metadata": object{"annotations": object{status.SafeLoadAnnotation: nil}}}, nil
 	})
 }
 

@@ -48,9 +48,9 @@ func (a *Agent) report(ctx context.Context, reason, format string, args ...any) 
 	kind := corev1.EventTypeNormal
 	if reason == reasonBlocked || reason == reasonFailed {
 		kind = corev1.EventTypeWarning
-		a.say("warning: %s", text)
+		a.log.Warn(text, "event", reason) //nolint:sloglint // the sentence is also in the Event
 	} else {
-		a.say("%s", text)
+		a.log.Info(text, "event", reason) //nolint:sloglint // the sentence is also in the Event
 	}
 	const most = 1000 // bytes; the API accepts 1024
 	if len(text) > most {
@@ -68,7 +68,7 @@ func (a *Agent) report(ctx context.Context, reason, format string, args ...any) 
 			return
 		}
 		if err != nil && !a.eventsFailed[on.Kind] {
-			a.say("warning: there are no Events of the %s: %v%s", on.Kind, err, missingPermission(err, "create, patch", "events"))
+			a.log.Warn("no Events", "kind", on.Kind, "error", fmt.Sprintf("%v%s", err, missingPermission(err, "create, patch", "events")))
 		}
 		a.eventsFailed[on.Kind] = err != nil
 	}

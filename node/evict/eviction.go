@@ -132,7 +132,7 @@ func (a *Agent) sweep(ctx context.Context, pausedLabels map[string]string, trial
 			case errors.As(err, &refused):
 				l.refused = append(l.refused, "pod "+refused.Pod+": "+refused.Reason)
 			case !trial:
-				a.say("evicted pod %s", podName(p))
+				a.log.Info("evicted", "pod", podName(p))
 				l.ending = append(l.ending, podName(p))
 			}
 		}

@@ -3,7 +3,6 @@ package evict
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -17,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/driver-container/driver-container/kmod"
+	"github.com/driver-container/driver-container/node/logging/logtest"
 	"github.com/driver-container/driver-container/node/status"
 )
 
@@ -101,7 +101,7 @@ func (d *driver) ask() {
 }
 
 // annotate sets its annotation.
-func (d *driver) annotate() { d.c.locked(func() { d.c.annotate(SafeLoad, d.name) }) }
+func (d *driver) annotate() { d.c.locked(func() { d.c.annotate(status.SafeLoadAnnotation, d.name) }) }
 
 // now returns its state.
 func (d *driver) now() status.State {
@@ -121,7 +121,7 @@ func (d *driver) upgrade(ctx context.Context) {
 			return
 		}
 		var wait bool
-		d.c.locked(func() { wait = d.c.annotation(SafeLoad) == d.name })
+		d.c.locked(func() { wait = d.c.annotation(status.SafeLoadAnnotation) == d.name })
 		var holders []kmod.Holder
 		if d.hold != nil {
 			holders = d.hold()
@@ -147,7 +147,7 @@ type bench struct {
 	cfg Config
 
 	mu  sync.Mutex
-	log []string
+	log logtest.Log
 }
 
 func newBench(t *testing.T, pods ...*corev1.Pod) *bench {
@@ -163,20 +163,10 @@ func newBench(t *testing.T, pods ...*corev1.Pod) *bench {
 	return b
 }
 
-func (b *bench) agent() *Agent { return New(b.cfg, b.client(), b.say, nil) }
-
-func (b *bench) say(format string, args ...any) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.log = append(b.log, fmt.Sprintf(format, args...))
-}
+func (b *bench) agent() *Agent { return New(b.cfg, b.client(), b.log.Logger(), nil) }
 
 // messages returns the whole log.
-func (b *bench) messages() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return strings.Join(b.log, "\n")
-}
+func (b *bench) messages() string { return b.log.String() }
 
 // start runs an agent until the returned function ends it.
 func (b *bench) start() (stop func() error) {

@@ -26,7 +26,7 @@ func (a *Agent) settle(ctx context.Context, st status.Snapshot) (wait time.Durat
 		a.mayHaveRecord = false
 		return 0, nil
 	case !a.isForeign(r) && (a.wantsFreeNode(st) || a.isStarting(st)):
-		a.say("going on with what was begun at %s: %s", r.Since.Format(time.RFC3339), r.changes())
+		a.log.Info("continuing what was begun", "since", r.Since, "changes", r.changes())
 		return a.cfg.RetryAfter, a.attempt(ctx)
 	// A driver that asks has the node's lock, so no other pod can be in the middle of an upgrade.
 	case a.isForeign(r) && !a.wantsFreeNode(st):
@@ -37,7 +37,7 @@ func (a *Agent) settle(ctx context.Context, st status.Snapshot) (wait time.Durat
 		if alive {
 			if a.otherPod != r.UID {
 				a.otherPod = r.UID
-				a.say("pod %s works on this node: %s", r.Pod, r.changes())
+				a.log.Info("another pod works on this node", "pod", r.Pod, "changes", r.changes())
 			}
 			return foreignRetry, nil
 		}

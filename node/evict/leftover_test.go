@@ -127,7 +127,7 @@ func TestAnotherPodWorks(t *testing.T) {
 		b.annotate(Annotation, r.String())
 		defer b.start()()
 		time.Sleep(10 * time.Minute)
-		if b.see().patches > 0 || strings.Count(b.messages(), "driver-old works on this node") != 1 {
+		if b.see().patches > 0 || strings.Count(b.messages(), "another pod works on this node pod=nvidia/driver-old ") != 1 {
 			t.Errorf("%d patches while driver-old is there\n%s", b.see().patches, b.messages())
 		}
 		b.locked(func() {
@@ -222,7 +222,7 @@ func TestEventsForbidden(t *testing.T) {
 		b.d.upgrade(t.Context())
 		time.Sleep(10 * time.Second)
 		b.pristine(false)
-		if n := strings.Count(b.messages(), "there are no Events"); n != 2 { // one for the pod, one for the node
+		if n := strings.Count(b.messages(), "no Events kind="); n != 2 { // one for the pod, one for the node
 			t.Errorf("said %d times:\n%s", n, b.messages())
 		}
 	})

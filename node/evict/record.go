@@ -15,10 +15,6 @@ const (
 	// Annotation is the annotation of a node that records what was changed for an upgrade and the state before.
 	// It exists until the changes are undone.
 	Annotation = "driver-container/evict"
-	// SafeLoad is the annotation with which a driver's pod asks for a node without GPU users; its value is the
-	// pod's name. The driver continues when the annotation is removed. The GPU Operator's upgrade controller
-	// uses it, too.
-	SafeLoad = "nvidia.com/gpu-driver-upgrade.driver-wait-for-safe-load"
 
 	deployPrefix = "nvidia.com/gpu.deploy."
 	pausedSuffix = "paused-for-driver-upgrade"

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"time"
@@ -15,7 +16,7 @@ import (
 // system call.
 type watch struct {
 	run  string
-	say  func(format string, args ...any)
+	log  *slog.Logger
 	last os.FileInfo
 	st   status.Snapshot
 	err  string // why the file could not be read, logged once
@@ -41,7 +42,7 @@ func (w *watch) read() status.Snapshot {
 		text = err.Error()
 	}
 	if text != w.err && text != "" {
-		w.say("warning: %s", text)
+		w.log.Warn("status file not read", "error", err)
 	}
 	w.err = text
 	return w.st

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/driver-container/driver-container/node/logging/logtest"
 	"github.com/driver-container/driver-container/node/status"
 )
 
@@ -15,16 +16,16 @@ func TestWatch(t *testing.T) {
 	t.Parallel()
 	run := t.TempDir()
 	path := filepath.Join(run, statusFile)
-	var log []string
-	w := watch{run: run, say: func(f string, a ...any) { log = append(log, fmt.Sprintf(f, a...)) }}
+	var log logtest.Log
+	w := watch{run: run, log: log.Logger()}
 	put := func(text string) {
 		t.Helper()
 		if err := errors.Join(os.WriteFile(path+".tmp", []byte(text), 0o644), os.Rename(path+".tmp", path)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if st := w.read(); st.State != "" || len(log) > 0 {
-		t.Errorf("no file: %+v, %q", st, log)
+	if st := w.read(); st.State != "" || len(log.Lines()) > 0 {
+		t.Errorf("no file: %+v, %q", st, log.Lines())
 	}
 	for _, state := range []status.State{status.Waiting, status.Serving} {
 		put(fmt.Sprintf(`{"schema":1,"state":%q}`, state))
@@ -36,19 +37,19 @@ func TestWatch(t *testing.T) {
 	}
 	put(`{"schema":1,"st`)
 	for range 3 {
-		if st := w.read(); st.State != "" || len(log) != 1 || !strings.Contains(log[0], "unexpected EOF") {
-			t.Errorf("broken: %+v, %q", st, log)
+		if st := w.read(); st.State != "" || len(log.Lines()) != 1 || !strings.Contains(log.Lines()[0], "unexpected EOF") {
+			t.Errorf("broken: %+v, %q", st, log.Lines())
 		}
 	}
 	put(`{"schema":99,"state":"waiting"}`)
-	if st := w.read(); st.State != "" || len(log) != 2 || !strings.Contains(log[1], "schema 99") {
-		t.Errorf("of another version: %+v, %q", st, log)
+	if st := w.read(); st.State != "" || len(log.Lines()) != 2 || !strings.Contains(log.Lines()[1], "schema 99") {
+		t.Errorf("of another version: %+v, %q", st, log.Lines())
 	}
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}
-	if st := w.read(); st.State != "" || len(log) != 2 {
-		t.Errorf("gone: %+v, %q", st, log)
+	if st := w.read(); st.State != "" || len(log.Lines()) != 2 {
+		t.Errorf("gone: %+v, %q", st, log.Lines())
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"log/slog"
 	"path"
 	"slices"
 	"strings"
@@ -35,7 +36,7 @@ func (c conf) is(name string, value bool) bool {
 // readConf reads etc/apt/apt.conf.d and then etc/apt/apt.conf, like apt: the later value counts. For a file
 // that is not valid it logs a warning and keeps the settings before the mistake: most settings in these files
 // have nothing to do with downloads and must not prevent the download of headers.
-func readConf(root fs.FS, say func(string, ...any)) conf {
+func readConf(root fs.FS, log *slog.Logger) conf {
 	c := conf{}
 	for _, name := range confFiles(root, "etc/apt/apt.conf.d", "etc/apt/apt.conf", true) {
 		text, err := readBounded(root, name)
@@ -46,7 +47,7 @@ func readConf(root fs.FS, say func(string, ...any)) conf {
 			err = c.parse(text)
 		}
 		if err != nil {
-			say("warning: %s: %v: the rest of it is not used", name, err)
+			log.Warn("the rest of the file is not used", "path", name, "error", err)
 		}
 	}
 	return c

@@ -9,6 +9,8 @@ import (
 	"testing/fstest"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/driver-container/driver-container/node/logging/logtest"
 )
 
 func TestParseConf(t *testing.T) {
@@ -79,12 +81,12 @@ func TestReadConf(t *testing.T) {
 		"etc/apt/apt.conf.d/98big":         {Data: make([]byte, maxConf+1)},
 		"etc/apt/apt.conf":                 {Data: []byte(`Acquire::a "2";`)},
 	}
-	var said []string
-	got := readConf(root, func(format string, args ...any) { said = append(said, fmt.Sprintf(format, args...)) })
+	var log logtest.Log
+	got := readConf(root, log.Logger())
 	if diff := cmp.Diff(conf{"acquire::http::proxy": "mounted", "acquire::a": "2", "acquire::b": "1"}, got); diff != "" {
 		t.Error(diff)
 	}
-	if len(said) != 2 || !strings.Contains(said[0], "50broken.conf: line 2: a quote") || !strings.Contains(said[1], "98big: it has more than") {
+	if said := log.Lines(); len(said) != 2 || !strings.Contains(said[0], "50broken.conf: line 2: a quote") || !strings.Contains(said[1], "98big: it has more than") {
 		t.Errorf("%q", said)
 	}
 	if got := readConf(fstest.MapFS{}, nil); len(got) > 0 {

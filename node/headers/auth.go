@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"net/http"
 	"net/url"
 	"strings"
@@ -19,7 +20,7 @@ type login struct {
 }
 
 // readLogins reads etc/apt/auth.conf.d/*.conf and etc/apt/auth.conf; see apt_auth.conf(5).
-func readLogins(root fs.FS, say func(string, ...any)) []login {
+func readLogins(root fs.FS, log *slog.Logger) []login {
 	var all []login
 	for _, name := range confFiles(root, "etc/apt/auth.conf.d", "etc/apt/auth.conf", false) {
 		text, err := readBounded(root, name)
@@ -27,12 +28,12 @@ func readLogins(root fs.FS, say func(string, ...any)) []login {
 			continue
 		}
 		if err != nil {
-			say("warning: %s: %v: logins in it are not used", name, err)
+			log.Warn("logins in the file are not used", "path", name, "error", err)
 			continue
 		}
 		more, err := parseLogins(text)
 		if err != nil {
-			say("warning: %s: %v: the rest of it is not used", name, err)
+			log.Warn("the rest of the file is not used", "path", name, "error", err)
 		}
 		all = append(all, more...)
 	}

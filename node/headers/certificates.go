@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"path"
 	"regexp"
 	"strings"
@@ -21,7 +22,7 @@ var anchors = []string{
 
 // authorities returns the pool of trusted certificates: those of the system, those in anchors, and apt's
 // CaInfo. own says that root is the root of this process.
-func authorities(root fs.FS, own bool, c conf, say func(string, ...any)) (*x509.CertPool, error) {
+func authorities(root fs.FS, own bool, c conf, log *slog.Logger) (*x509.CertPool, error) {
 	pool := x509.NewCertPool()
 	if own { // this honours SSL_CERT_FILE and SSL_CERT_DIR
 		system, err := x509.SystemCertPool()
@@ -44,7 +45,7 @@ func authorities(root fs.FS, own bool, c conf, say func(string, ...any)) (*x509.
 			err = errors.New("it holds no certificate")
 			fallthrough
 		case loud:
-			say("warning: certificates of %s are not used: %v", name, err)
+			log.Warn("certificates not used", "path", name, "error", err)
 		}
 	}
 	walk := func(dir string, loud bool) {

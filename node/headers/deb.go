@@ -29,8 +29,8 @@ type debFamily struct {
 
 // deb reads the image's configuration of apt.
 func (f *fetcher) deb() (fam family, done func(), err error) {
-	d := &debFamily{fetcher: f, conf: readConf(f.files, f.Say)}
-	transport, err := newTransport(f.files, f.own(), d.conf, f.Getenv, f.Say)
+	d := &debFamily{fetcher: f, conf: readConf(f.files, f.Log)}
+	transport, err := newTransport(f.files, f.own(), d.conf, f.Getenv, f.Log)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -55,7 +55,7 @@ func (f *debFamily) find(ctx context.Context, wants []string) (*plan, error) {
 		e.Err = err
 		return nil, e
 	}
-	f.Say("package repositories read: %d packages in %s", index.Len(), time.Since(begin).Round(time.Millisecond))
+	f.Log.Info("package repositories read", "count", index.Len(), "duration", time.Since(begin).Round(time.Millisecond))
 	status, err := f.status()
 	if err != nil {
 		return nil, err
@@ -112,7 +112,7 @@ func (f *debFamily) open(ctx context.Context, arch string, e *UnavailableError) 
 	}
 	unchecked := f.conf.is("acquire::check-valid-until", false)
 	o := apt.Options{Fetch: f.http, Root: f.files, Arch: arch}
-	f.Say("looking for %s in %d package repositories", e.Package, len(sources))
+	f.Log.Info("looking for headers", "package", e.Package, "repositories", len(sources))
 	failed := make([]error, len(sources))
 	g := errgroup.Group{}
 	g.SetLimit(parallel)
@@ -135,7 +135,7 @@ func (f *debFamily) open(ctx context.Context, arch string, e *UnavailableError) 
 			return nil, err
 		default:
 			e.Failed = append(e.Failed, err.Error())
-			f.Say("warning: left out: %v", err)
+			f.Log.Warn("repository left out", "error", err)
 		}
 	}
 	if len(o.Sources) == 0 {

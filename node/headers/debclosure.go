@@ -37,7 +37,7 @@ func (f *debFamily) closure(x catalogue, st *dpkg.Status, wants []string, arch s
 	}
 	if len(w.missing) > 0 {
 		slices.Sort(w.missing)
-		f.Say("not fetched, because compiling modules does not need it or the image should have brought it: %s", strings.Join(slices.Compact(w.missing), ", "))
+		f.Log.Info("not fetched, because compiling modules does not need it or the image should have brought it", "packages", slices.Compact(w.missing))
 	}
 	out := &plan{}
 	for _, p := range slices.Backward(w.order) {

@@ -68,7 +68,7 @@ func TestClosure(t *testing.T) {
 		{name: "cloud flavour, no record of what is installed", x: ubuntu, release: "5.15.0-1009-aws",
 			want: "linux-aws-headers-5.15.0-1009 5.15.0-1009.11,linux-headers-5.15.0-1009-aws 5.15.0-1009.11", missing: "coreutils | fileutils, libc6 (>= 2.34)"},
 		{name: "debian, exact version of a dependency, no image", x: debian, release: "6.12.9+deb13-amd64", status: status("libc6 2.41", "gcc-14 14.2.0"),
-			want: "linux-kbuild-6.12.9+deb13 2,linux-headers-6.12.9+deb13-common 2,linux-headers-6.12.9+deb13-amd64 2", missing: "have brought it: pahole"},
+			want: "linux-kbuild-6.12.9+deb13 2,linux-headers-6.12.9+deb13-common 2,linux-headers-6.12.9+deb13-amd64 2", missing: "have brought it packages=pahole\n"},
 		{name: "newer than the image", x: ubuntu, release: "6.8.0-31-generic", status: status("libc6 2.35-0ubuntu3"),
 			err: "the tools in package linux-headers-6.8.0-31-generic 6.8.0-31.31 need libc6 (>= 2.38), and the image has 2.35-0ubuntu3"},
 		{name: "broken repository", x: fakeIndex{debian[0]}, release: "6.12.9+deb13-amd64", err: "needs linux-headers-6.12.9+deb13-common (= 2), which the repositories do not have"},

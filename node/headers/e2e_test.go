@@ -16,6 +16,7 @@ import (
 	"github.com/driver-container/driver-container/distros/apt"
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/kmod/kbuild"
+	"github.com/driver-container/driver-container/node/logging/logtest"
 )
 
 // TestRealArchive fetches the headers of Debian's newest kernel into a real base system, through its
@@ -36,7 +37,7 @@ func TestRealArchive(t *testing.T) {
 	runtime.ReadMemStats(&before)
 	peak := watchMemory(t)
 	begin := time.Now()
-	o := Options{Root: root, Release: release, Store: t.TempDir(), Say: t.Logf}
+	o := Options{Root: root, Release: release, Store: t.TempDir(), Log: logtest.New(t)}
 	installed, err := Fetch(ctx, o)
 	if err != nil {
 		t.Fatal(err)

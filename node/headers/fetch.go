@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path"
 	"path/filepath"
@@ -20,12 +21,12 @@ import (
 type Options struct {
 	// Root is the image's root: its configuration is read and its tree is written; "": "/".
 	Root    string
-	Release string                           // release of the kernel, as printed by uname -r
-	Distro  distros.Distro                   // nil: according to os-release of Root
-	Arch    string                           // of Go: "amd64"; "": that of this program
-	Store   string                           // folder that keeps downloads; "": a temporary one
-	Getenv  func(string) string              // for proxies and DNF_RELEASEVER; nil: os.Getenv
-	Say     func(format string, args ...any) // progress and warnings, one line each; may be nil
+	Release string              // release of the kernel, as printed by uname -r
+	Distro  distros.Distro      // nil: according to os-release of Root
+	Arch    string              // of Go: "amd64"; "": that of this program
+	Store   string              // folder that keeps downloads; "": a temporary one
+	Getenv  func(string) string // for proxies and DNF_RELEASEVER; nil: os.Getenv
+	Log     *slog.Logger        // progress and warnings; may be nil
 }
 
 // Fetch unpacks the header packages of a kernel into the root and returns them as "name version", the
@@ -69,8 +70,8 @@ func (o Options) withDefaults() Options {
 	if o.Getenv == nil {
 		o.Getenv = os.Getenv
 	}
-	if o.Say == nil {
-		o.Say = func(string, ...any) {}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
 	}
 	return o
 }
@@ -174,11 +175,7 @@ func (f *fetcher) download(ctx context.Context, from family, p *plan) ([]string,
 				Release: f.Release, Package: pkg.Name, Folder: p.folder, Err: fmt.Errorf("package %s: %w", label(pkg.Package), err),
 			}
 		}
-		how := "downloaded in " + time.Since(begin).Round(10*time.Millisecond).String()
-		if cached {
-			how = "is in the cache"
-		}
-		f.Say("%s (%.1f MB) %s", label(pkg.Package), float64(pkg.Size)/1e6, how)
+		f.Log.Info("package fetched", "package", label(pkg.Package), "bytes", pkg.Size, "cached", cached, "duration", time.Since(begin).Round(10*time.Millisecond))
 		out = append(out, file)
 	}
 	return out, nil

@@ -20,6 +20,8 @@ import (
 	"github.com/ProtonMail/go-crypto/openpgp"
 	"github.com/ProtonMail/go-crypto/openpgp/clearsign"
 	"github.com/ProtonMail/go-crypto/openpgp/packet"
+
+	"github.com/driver-container/driver-container/node/logging/logtest"
 )
 
 const testRelease = "6.1.0-38-amd64"
@@ -195,8 +197,7 @@ func (a *archive) count(path string) int {
 type image struct {
 	t    testing.TB
 	dir  string
-	mu   sync.Mutex
-	said strings.Builder
+	said logtest.Log
 	env  map[string]string
 }
 
@@ -248,21 +249,13 @@ func (i *image) options() Options {
 	return Options{
 		Root: i.dir, Release: testRelease, Arch: "amd64", Store: filepath.Join(i.dir, "tmp/store"),
 		Getenv: func(name string) string { return i.env[name] },
-		Say: func(format string, args ...any) {
-			i.mu.Lock()
-			defer i.mu.Unlock()
-			fmt.Fprintf(&i.said, format+"\n", args...)
-		},
+		Log:    i.said.Logger(),
 	}
 }
 
 func (i *image) fetch() ([]string, error) { return Fetch(i.t.Context(), i.options()) }
 
-func (i *image) log() string {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	return i.said.String()
-}
+func (i *image) log() string { return i.said.String() }
 
 // debian returns Debian's packages for a kernel: its headers, those of all flavours, the tools. The compiler
 // and the kernel image that they depend on are not there, so nothing can fetch them.

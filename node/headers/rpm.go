@@ -40,7 +40,7 @@ func (f *fetcher) rpm() (fam family, done func(), err error) {
 	if !ok || !known {
 		return nil, nil, fmt.Errorf("%s has no rpm packages for %s", f.Distro.ID(), f.Arch)
 	}
-	pool, err := authorities(f.files, f.own(), nil, f.Say)
+	pool, err := authorities(f.files, f.own(), nil, f.Log)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -60,7 +60,7 @@ func (f *rpmFamily) trust(o rpm.Options) (err error) {
 	f.keys, notes, err = o.Keyring()
 	slices.Sort(notes)
 	for _, note := range slices.Compact(notes) {
-		f.Say("warning: a key is not used: %s", note)
+		f.Log.Warn("a key is not used", "reason", note)
 	}
 	return err
 }

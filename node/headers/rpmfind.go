@@ -92,7 +92,7 @@ func (f *rpmFamily) search(ctx context.Context, vars repoconf.Vars, wants []stri
 		return nil, e
 	}
 	o := rpm.Options{Fetch: f.http, Root: f.files, Arch: f.arch, Vars: vars}
-	f.Say("looking for %s in %d package repositories (releasever %s)", e.Package, len(sources), cmp.Or(vars["releasever"], "unknown"))
+	f.Log.Info("looking for headers", "package", e.Package, "repositories", len(sources), "releasever", cmp.Or(vars["releasever"], "unknown"))
 	if o.Sources, err = f.usable(ctx, o, sources, e); err != nil || len(o.Sources) == 0 {
 		return nil, err
 	}
@@ -113,7 +113,7 @@ func (f *rpmFamily) search(ctx context.Context, vars repoconf.Vars, wants []stri
 		return nil, e
 	}
 	f.clients = releases.Clients()
-	f.Say("package repositories read: %d packages in %s", index.Len(), time.Since(begin).Round(time.Millisecond))
+	f.Log.Info("package repositories read", "count", index.Len(), "duration", time.Since(begin).Round(time.Millisecond))
 	return f.closure(index, wants, e)
 }
 
@@ -140,7 +140,7 @@ func (f *rpmFamily) usable(ctx context.Context, o rpm.Options, sources []repocon
 			return nil, err
 		default:
 			e.Failed = append(e.Failed, err.Error())
-			f.Say("warning: left out: %v", err)
+			f.Log.Warn("repository left out", "error", err)
 		}
 	}
 	return usable, nil

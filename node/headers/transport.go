@@ -5,6 +5,7 @@ import (
 	"crypto/x509"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/url"
@@ -17,20 +18,20 @@ import (
 const dialLimit = 10 * time.Second // a network without a way out drops packets, and each attempt then takes this long
 
 // newTransport returns the transport to the image's repositories, with proxies, logins and certificates.
-func newTransport(root fs.FS, own bool, c conf, getenv func(string) string, say func(string, ...any)) (*transport, error) {
-	pool, err := authorities(root, own, c, say)
+func newTransport(root fs.FS, own bool, c conf, getenv func(string) string, log *slog.Logger) (*transport, error) {
+	pool, err := authorities(root, own, c, log)
 	if err != nil {
 		return nil, err
 	}
 	for _, name := range []string{"acquire::https::sslcert", "acquire::http::proxy-auto-detect", "acquire::http::proxyautodetect"} {
 		if c[name] != "" {
-			say("warning: the setting %s of apt.conf is not supported here and ignored", name)
+			log.Warn("setting of apt.conf not supported, ignored", "setting", name)
 		}
 	}
 	if c.is("acquire::https::verify-peer", false) || c.is("acquire::https::verify-host", false) {
-		say("warning: apt.conf switches the check of certificates off; here it stays on: mount the authority's certificate into /usr/local/share/ca-certificates")
+		log.Warn("apt.conf switches the check of certificates off; here it stays on: mount the authority's certificate into /usr/local/share/ca-certificates")
 	}
-	t := &transport{logins: readLogins(root, say)}
+	t := &transport{logins: readLogins(root, log)}
 	proxies := proxies{conf: c, env: environment(getenv), logins: t.logins}
 	t.Transport = plainTransport(pool, proxies.choose)
 	return t, nil

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path"
 	"slices"
@@ -24,7 +25,7 @@ const temporary = ".driver-headers.new"
 type tree struct {
 	root    *os.Root
 	release string
-	say     func(string, ...any)
+	log     *slog.Logger
 	areas   []*area
 	marked  []marker
 	replace bool // the package is an upgrade: its files may replace others

@@ -25,7 +25,7 @@ const (
 // unpack writes the packages' headers into the root.
 func (f *fetcher) unpack(ctx context.Context, from family, p *plan, files []string) (installed []string, err error) {
 	begin := time.Now()
-	t := &tree{root: f.root, release: f.Release, say: f.Say}
+	t := &tree{root: f.root, release: f.Release, log: f.Log}
 	defer func() { err = errors.Join(err, t.close(err != nil)) }()
 	for i, pkg := range p.packages {
 		t.replace = pkg.upgrade
@@ -46,8 +46,8 @@ func (f *fetcher) unpack(ctx context.Context, from family, p *plan, files []stri
 	if err := t.publish(); err != nil {
 		return nil, err
 	}
-	f.Say("headers of kernel %s are in %s: %d files, %d MB, unpacked in %s",
-		f.Release, f.at("usr/src"), t.entries, t.bytes/1e6, time.Since(begin).Round(10*time.Millisecond))
+	f.Log.Info("headers unpacked", "kernel", f.Release, "path", f.at("usr/src"),
+		"files", t.entries, "bytes", t.bytes, "duration", time.Since(begin).Round(10*time.Millisecond))
 	return installed, nil
 }
 
@@ -66,7 +66,7 @@ func (t *tree) unpack(ctx context.Context, from family, file string, p item) err
 		return t.member(h, r, skipped)
 	})
 	if len(skipped) > 0 {
-		t.say("warning: %s also has files that are no headers; they were left out: %s", label(p.Package), sample(skipped))
+		t.log.Warn("files that are no headers were left out", "package", label(p.Package), "reason", sample(skipped))
 	}
 	return err
 }
@@ -97,7 +97,7 @@ func (t *tree) member(h *tar.Header, r io.Reader, skipped map[string]bool) error
 	err = t.add(a, name, h, r)
 	if a.isModules() && errors.Is(err, syscall.EROFS) {
 		// The host's /lib/modules is mounted read-only. Those who look for headers look into /usr/src as well.
-		t.say("warning: /%s/%s is not written: the file system is read-only", dir, name)
+		t.log.Warn("not written: the file system is read-only", "path", "/"+dir+"/"+name)
 		return nil
 	}
 	return err

@@ -96,7 +96,7 @@ func TestLeftOutOfPackages(t *testing.T) {
 	if i.read("usr/src/linux-headers-6.1.0-38-amd64/copy") != "include ../\n" {
 		t.Error("the hard link has other content")
 	}
-	if !strings.Contains(i.log(), `left out: ["etc/passwd" "lib/modules/other/build" "usr/bin/gcc"] and more`) {
+	if !strings.Contains(i.log(), `left out package="linux-headers-6.1.0-38-amd64 1": ["etc/passwd" "lib/modules/other/build" "usr/bin/gcc"] and more`) {
 		t.Errorf("it said %s", i.log())
 	}
 }
@@ -220,7 +220,7 @@ func TestReadOnlyModules(t *testing.T) {
 	root, err := os.OpenRoot(i.dir)
 	must(t, err)
 	defer root.Close()
-	tr := &tree{root: root, release: testRelease, say: i.options().Say}
+	tr := &tree{root: root, release: testRelease, log: i.options().Log}
 	for _, e := range debian(testRelease, "1")[0].entries {
 		h, r, err := member(t, e)
 		must(t, err)
@@ -233,13 +233,13 @@ func TestReadOnlyModules(t *testing.T) {
 	if !strings.Contains(i.read("usr/src/linux-headers-6.1.0-38-amd64/include/generated/utsrelease.h"), testRelease) {
 		t.Error("the headers are not there")
 	}
-	if !strings.Contains(i.log(), "/lib/modules/6.1.0-38-amd64/build is not written: the file system is read-only") {
+	if !strings.Contains(i.log(), "not written: the file system is read-only path=/lib/modules/6.1.0-38-amd64/build") {
 		t.Errorf("it said %q", i.log())
 	}
 
 	must(t, unix.Mount("tmpfs", src, "tmpfs", unix.MS_RDONLY, ""))
 	defer func() { must(t, unix.Unmount(src, unix.MNT_DETACH)) }()
-	tr = &tree{root: root, release: testRelease, say: i.options().Say}
+	tr = &tree{root: root, release: testRelease, log: i.options().Log}
 	h, r, err := member(t, entry{name: here + "x", body: "x"})
 	must(t, err)
 	if err := tr.member(h, r, nil); !errors.Is(err, syscall.EROFS) {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/node"
+	"github.com/driver-container/driver-container/node/logging/logtest"
 )
 
 // TestMain runs a child's part if it is called as runChild calls this program.
@@ -83,7 +84,7 @@ func TestNewOutsideOfAnImage(t *testing.T) {
 	if _, err := os.Stat("/" + driverinfo.Path); err == nil {
 		t.Skip("this is an image")
 	}
-	if _, err := New(node.Defaults(), node.Options{Say: t.Logf}); !errors.Is(err, node.ErrConfig) || !strings.Contains(err.Error(), "driver-build made") {
+	if _, err := New(node.Defaults(), node.Options{Log: logtest.New(t)}); !errors.Is(err, node.ErrConfig) || !strings.Contains(err.Error(), "driver-build made") {
 		t.Errorf("%v", err)
 	}
 }

@@ -2,6 +2,7 @@ package host
 
 import (
 	"context"
+	"log/slog"
 
 	"github.com/driver-container/driver-container/node"
 	"github.com/driver-container/driver-container/node/daemons"
@@ -11,7 +12,7 @@ import (
 // needs it.
 type daemonStarter struct {
 	cfg node.Config
-	say func(string, ...any)
+	log *slog.Logger
 }
 
 // Start starts the daemons that the image has and the machine needs.
@@ -29,7 +30,7 @@ func (a *daemonStarter) Start(ctx context.Context) (node.Daemons, error) {
 	if a.cfg.VGPU {
 		specs = append(specs, daemons.VGPU(facts)...)
 	}
-	s, err := daemons.Start(ctx, a.say, specs...)
+	s, err := daemons.Start(ctx, a.log, specs...)
 	if err != nil {
 		return nil, err
 	}

@@ -28,7 +28,7 @@ func (s *supply) Find(ctx context.Context, w node.Want) (*kbuild.Set, string, er
 	}
 	// Nothing can be compiled against the node's RDMA driver here: the driver goes without what needs it.
 	if set, source, err = s.findWith(ctx, w, nil); err == nil {
-		s.say("warning: the modules were compiled without this node's RDMA driver (%s): nvidia-peermem is left out; an image with a toolchain compiles it", patches[0])
+		s.log.Warn("the modules were compiled without this node's RDMA driver: nvidia-peermem is left out; an image with a toolchain compiles it", "patch", patches[0])
 		set.Modules = slices.DeleteFunc(set.Modules, func(f kbuild.File) bool { return f.Name == "nvidia-peermem" })
 	}
 	return set, source, err
@@ -39,7 +39,7 @@ func (s *supply) findWith(ctx context.Context, w node.Want, patches []string) (*
 	id := ""
 	if running, err := kernelRelease(); err == nil && running == w.Release {
 		if id, err = kbuild.KernelID(w.Release, kbuild.Headers{}, "", ""); err != nil {
-			s.say("the kernel does not show its build id (%v): modules are chosen by its release", err)
+			s.log.Info("the kernel does not show its build id, modules are chosen by its release", "error", err)
 		}
 	}
 	fits := func(k kbuild.Key) bool {

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -28,7 +29,7 @@ import (
 const rootOfInit = "/proc/1/root"
 
 // New returns an instance for the machine that this program runs on, from the image that it is part of. Of
-// the options only Say is required; New sets Status.
+// the options only Log is required; New sets Status.
 func New(cfg node.Config, o node.Options) (*node.Node, error) {
 	info, err := readInfo("/")
 	if err != nil {
@@ -47,8 +48,8 @@ func New(cfg node.Config, o node.Options) (*node.Node, error) {
 	}
 	o.Status = status.NewStore(status.Snapshot{Schema: status.Schema, BootID: strings.TrimSpace(string(boot)), Instance: status.NewInstance(),
 		PID: os.Getpid(), Pod: cfg.Pod, PodSpace: cfg.PodNamespace, PodUID: cfg.PodUID, Image: cfg.Image,
-		Started: time.Now().UTC().Truncate(time.Second), Kernel: release, Wanted: info.Driver}, status.Folder(cfg.Run), o.Say)
-	m, err := machine(cfg, info, release, o.Say)
+		Started: time.Now().UTC().Truncate(time.Second), Kernel: release, Wanted: info.Driver}, status.Folder(cfg.Run), o.Log)
+	m, err := machine(cfg, info, release, o.Log)
 	if err != nil {
 		return nil, err
 	}
@@ -56,28 +57,28 @@ func New(cfg node.Config, o node.Options) (*node.Node, error) {
 }
 
 // machine returns the real implementation of the phases' interfaces.
-func machine(cfg node.Config, info driverinfo.Description, release string, say func(string, ...any)) (node.Machine, error) {
+func machine(cfg node.Config, info driverinfo.Description, release string, log *slog.Logger) (node.Machine, error) {
 	onHost, err := mounted(cfg.StateDir)
 	if err != nil {
 		return node.Machine{}, fmt.Errorf("is %s storage of the host: %w", cfg.StateDir, err)
 	}
 	hook, err := newKernelHook(cfg, info, onHost)
 	if err != nil {
-		say("%v", err)
+		log.Warn("no kernel hook", "error", err)
 	}
-	signer, err := loadSigner(cfg, say)
+	signer, err := loadSigner(cfg, log)
 	if err != nil {
 		return node.Machine{}, err
 	}
-	roots, err := newRoots(cfg, info, release, onHost, say)
+	roots, err := newRoots(cfg, info, release, onHost, log)
 	if err != nil {
 		return node.Machine{}, err
 	}
-	supply := &supply{cfg: cfg, info: info, say: say, signer: signer}
+	supply := &supply{cfg: cfg, info: info, log: log, signer: signer}
 	supported := sync.OnceValues(func() (preflight.Supported, error) { return preflight.ReadSupported(supportedGPUs) })
 	return node.Machine{
 		Info: info, Release: release, HostStorage: onHost, Kernel: &modules{release: release}, Roots: roots, Supplier: supply,
-		Starter: &daemonStarter{cfg: cfg, say: say}, Locker: &locker{cfg: cfg, say: say},
+		Starter: &daemonStarter{cfg: cfg, log: log}, Locker: &locker{cfg: cfg, log: log},
 		Hardware: &hardware{cfg: cfg, info: info, release: release, supply: supply, supported: supported, kernelHook: hook},
 	}, nil
 }
@@ -102,12 +103,12 @@ func kernelRelease() (string, error) {
 // locker takes the real lock.
 type locker struct {
 	cfg node.Config
-	say func(string, ...any)
+	log *slog.Logger
 }
 
 func (l *locker) Acquire(ctx context.Context, waits func(lock.Holder)) (node.Lock, error) {
 	return lock.Acquire(ctx, lock.Options{
-		Path: lock.Path(l.cfg.Run), Legacy: lock.LegacyPath(l.cfg.Run), Timeout: l.cfg.LockTimeout, Say: l.say, Waits: waits,
+		Path: lock.Path(l.cfg.Run), Legacy: lock.LegacyPath(l.cfg.Run), Timeout: l.cfg.LockTimeout, Log: l.log, OnWait: waits,
 		Self: lock.Holder{Pod: l.cfg.PodText(), Image: l.cfg.Image, Host: l.cfg.Host},
 	})
 }

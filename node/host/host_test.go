@@ -14,6 +14,7 @@ import (
 	"github.com/driver-container/driver-container/node"
 	"github.com/driver-container/driver-container/node/devices"
 	"github.com/driver-container/driver-container/node/lock"
+	"github.com/driver-container/driver-container/node/logging/logtest"
 	"github.com/driver-container/driver-container/node/preflight"
 	"github.com/driver-container/driver-container/node/status"
 )
@@ -54,7 +55,7 @@ func TestNodeLock(t *testing.T) {
 	t.Parallel()
 	cfg := node.Defaults()
 	cfg.Run, cfg.Pod = t.TempDir(), "pod"
-	l := &locker{cfg: cfg, say: t.Logf}
+	l := &locker{cfg: cfg, log: logtest.New(t)}
 	held, err := l.Acquire(t.Context(), nil)
 	if err != nil {
 		t.Fatal(err)
@@ -75,7 +76,7 @@ func TestHardware(t *testing.T) {
 		t.Fatal(err)
 	}
 	info := driverinfo.Description{Driver: v535, Branch: "R535", OS: "debian12", Arch: "amd64", Flavours: []string{driverinfo.Proprietary}}
-	m := &hardware{cfg: cfg, info: info, release: "0.0.0-none", supply: &supply{cfg: cfg, info: info, say: t.Logf},
+	m := &hardware{cfg: cfg, info: info, release: "0.0.0-none", supply: &supply{cfg: cfg, info: info, log: logtest.New(t)},
 		supported: func() (preflight.Supported, error) { return preflight.Supported{}, fs.ErrNotExist }}
 	gpus, err := m.GPUs()
 	if err != nil {
@@ -158,7 +159,7 @@ func TestDaemonStarter(t *testing.T) {
 	}
 	cfg := node.Defaults()
 	cfg.VGPU, cfg.Drivers = true, t.TempDir()
-	d, err := (&daemonStarter{cfg: cfg, say: t.Logf}).Start(t.Context())
+	d, err := (&daemonStarter{cfg: cfg, log: logtest.New(t)}).Start(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -32,7 +33,7 @@ type ImageCompile struct {
 // CompileForImage compiles modules with the compiler, the headers and the sources of the image. The result
 // does not depend on the running kernel or on a cache, and nothing is fetched. Errors: node.ErrConfig,
 // *kbuild.NoHeadersError, *kbuild.NoCompilerError, *kbuild.CompileError, those of files.
-func CompileForImage(ctx context.Context, c ImageCompile, say func(string, ...any)) (*kbuild.Set, error) {
+func CompileForImage(ctx context.Context, c ImageCompile, log *slog.Logger) (*kbuild.Set, error) {
 	if c.Flavour != driverinfo.Open && c.Flavour != driverinfo.Proprietary {
 		return nil, fmt.Errorf("%w: --kernel-module-type is %q; with --into it must be open or proprietary: there is no GPU to choose by", node.ErrConfig, c.Flavour)
 	}
@@ -49,14 +50,14 @@ func CompileForImage(ctx context.Context, c ImageCompile, say func(string, ...an
 	if err != nil {
 		return nil, fmt.Errorf("%s modules of driver %s: %w", c.Flavour, info.Driver, err)
 	}
-	job, err := c.job(ctx, info.Driver, source, modules, say)
+	job, err := c.job(ctx, info.Driver, source, modules, log)
 	if err != nil {
 		return nil, err
 	}
-	say("compiling %s of %s (%s) for %s with %s, %d jobs", strings.Join(modules, ", "), info.Driver, c.Flavour, c.Release, job.Compiler.Version, job.Jobs)
+	log.Info("compiling", "driver", info.Driver, "flavour", c.Flavour, "kernel", c.Release, "compiler", job.Compiler.Version, "jobs", job.Jobs, "modules", modules)
 	set, err := kbuild.Compile(ctx, job)
 	if err != nil {
-		sayOutput(say, err)
+		logOutput(log, err)
 		return nil, err
 	}
 	kept, err := kbuild.Cache{Dir: c.Dir}.Put(ctx, set)
@@ -67,7 +68,7 @@ func CompileForImage(ctx context.Context, c ImageCompile, say func(string, ...an
 }
 
 // job returns the description of the compile; everything in it comes from the image.
-func (c ImageCompile) job(ctx context.Context, driver, source string, modules []string, say func(string, ...any)) (kbuild.Job, error) {
+func (c ImageCompile) job(ctx context.Context, driver, source string, modules []string, log *slog.Logger) (kbuild.Job, error) {
 	h, err := kbuild.FindHeaders(c.Release, []kbuild.Root{{Dir: c.root, Name: status.FromImage}})
 	if err != nil {
 		return kbuild.Job{}, err
@@ -81,7 +82,7 @@ func (c ImageCompile) job(ctx context.Context, driver, source string, modules []
 		return kbuild.Job{}, err
 	}
 	if cc.Mismatch {
-		say("warning: the kernel was built with %s, compiling with %s (%s): the nearest there is", cc.Wanted, cc.Version, cc.Path)
+		log.Warn("the kernel was built with another compiler, this is the nearest there is", "wanted", cc.Wanted, "compiler", cc.Version, "path", cc.Path)
 	}
 	if err := os.MkdirAll(c.scratch, 0o700); err != nil {
 		return kbuild.Job{}, fmt.Errorf("make the scratch folder: %w", err)
@@ -89,7 +90,7 @@ func (c ImageCompile) job(ctx context.Context, driver, source string, modules []
 	jobs, _ := kbuild.Jobs(c.MaxThreads, kbuild.Limits{})
 	return kbuild.Job{
 		Source: source, Driver: driver, Flavour: c.Flavour, Kernel: id, Headers: h, Compiler: cc, Jobs: jobs, Modules: modules,
-		Work: c.scratch, Log: filepath.Join(c.scratch, "compile.log"), Progress: progress(say),
+		Work: c.scratch, Log: filepath.Join(c.scratch, "compile.log"), Progress: progress(log),
 	}, nil
 }
 

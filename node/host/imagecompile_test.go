@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -17,6 +18,7 @@ import (
 	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/kmod/kbuild"
 	"github.com/driver-container/driver-container/node"
+	"github.com/driver-container/driver-container/node/logging/logtest"
 )
 
 const imageKernel = "6.1.0-56-amd64"
@@ -109,9 +111,14 @@ func names(set *kbuild.Set) (out []string) {
 func TestCompileInto(t *testing.T) {
 	t.Parallel()
 	c := builder(t, "cp KOS/*.ko .")
-	set, err := CompileForImage(t.Context(), c, t.Logf)
+	var log logtest.Log
+	set, err := CompileForImage(t.Context(), c, log.Logger())
 	if err != nil {
 		t.Fatal(err)
+	}
+	line := logtest.Compiling + `535\.261\.03 flavour=proprietary kernel=\S+ compiler="gcc 12\.2\.0" jobs=\d+ `
+	if !regexp.MustCompile(line).MatchString(log.String()) {
+		t.Errorf("no line like %q in\n%s", line, &log)
 	}
 	if !slices.Equal(names(set), loadOrder) || set.SigHash != "sha256" || set.Dir != filepath.Join(c.Dir, set.Key.String()) || !strings.HasPrefix(set.Key.Kernel, "headers ") {
 		t.Errorf("%+v", set)
@@ -124,7 +131,7 @@ func TestCompileInto(t *testing.T) {
 		t.Errorf("%+v, %v", found, err)
 	}
 	c.Modules, c.Dir = []string{"nvidia-uvm", "nvidia"}, filepath.Join(c.root, "fewer")
-	if set, err = CompileForImage(t.Context(), c, t.Logf); err != nil || !slices.Equal(names(set), []string{"nvidia", "nvidia-uvm"}) {
+	if set, err = CompileForImage(t.Context(), c, logtest.New(t)); err != nil || !slices.Equal(names(set), []string{"nvidia", "nvidia-uvm"}) {
 		t.Errorf("%+v, %v", set, err)
 	}
 }
@@ -151,21 +158,21 @@ func TestCompileIntoRefuses(t *testing.T) {
 	} {
 		i := good
 		c.edit(&i)
-		var said []string
-		_, err := CompileForImage(t.Context(), i, func(format string, args ...any) { said = append(said, fmt.Sprintf(format, args...)) })
+		var log logtest.Log
+		_, err := CompileForImage(t.Context(), i, log.Logger())
 		if err == nil || !c.is(err) || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%v, want %s", err, c.want)
 		}
 		if _, err := os.Stat(good.Dir); err == nil {
 			t.Error("something was left in the output")
 		}
-		if c.want == "nv.c:1: error: no such thing" && !slices.Contains(said, "| "+c.want) {
-			t.Errorf("the compiler's words are not said: %q", said)
+		if c.want == "nv.c:1: error: no such thing" && !slices.Contains(log.Lines(), "| "+c.want) {
+			t.Errorf("the compiler's words are not said: %q", log.Lines())
 		}
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := CompileForImage(ctx, good, t.Logf); !errors.Is(err, context.Canceled) {
+	if _, err := CompileForImage(ctx, good, logtest.New(t)); !errors.Is(err, context.Canceled) {
 		t.Errorf("cancelled: %v", err)
 	}
 }

@@ -35,7 +35,7 @@ func (s *stagedRoot) linkable(host string) error {
 	case err == nil, errors.Is(err, fs.ErrNotExist):
 		return fmt.Errorf("the folder that is mounted at %s is another one on the host: a link to it would lead nowhere; mount it at the same path as on the host, and set --state-dir (DRIVER_STATE_DIR) to that", dir)
 	}
-	s.say("whether %s is the same folder on the host is not known (%v): it has to be", dir, err)
+	s.log.Warn("the folder has to be the same one on the host, which cannot be checked", "path", dir, "error", err)
 	return nil
 }
 
@@ -77,7 +77,7 @@ func foreignMount(err error) error {
 func (l *linkedRoot) Adopt(context.Context) (bool, string) {
 	ok, note := l.root.AdoptableLink()
 	if ok && note != "" {
-		l.say("the driver root stays: %s", note)
+		l.log.Info("the driver root stays", "reason", note)
 		return true, ""
 	}
 	return ok, note

@@ -13,6 +13,8 @@ import (
 	"github.com/driver-container/driver-container/kmod/kbuild"
 	"github.com/driver-container/driver-container/node"
 	"github.com/driver-container/driver-container/node/driverroot"
+	"github.com/driver-container/driver-container/node/logging/logtest"
+	"github.com/driver-container/driver-container/node/mounttable"
 )
 
 // TestMountedRootWithoutStorage uses a root that is not served, in its own folder: nothing is mounted here.
@@ -20,14 +22,14 @@ func TestMountedRootWithoutStorage(t *testing.T) {
 	t.Parallel()
 	cfg := node.Defaults()
 	cfg.Run, cfg.StateDir = t.TempDir(), t.TempDir()
-	said := 0
-	r, err := newRoots(cfg, driverinfo.Description{Driver: v535, ID: strings.Repeat("0", 64)}, "6.1.0-38-amd64", false, func(string, ...any) { said++ })
+	var log logtest.Log
+	r, err := newRoots(cfg, driverinfo.Description{Driver: v535, ID: strings.Repeat("0", 64)}, "6.1.0-38-amd64", false, log.Logger())
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, m := t.Context(), r.(*mountedRoot)
-	if dir, err := m.Stage(ctx); dir != "" || err != nil || said != 1 {
-		t.Errorf("staged %q, %v, said %d", dir, err, said)
+	if dir, err := m.Stage(ctx); dir != "" || err != nil || len(log.Lines()) != 1 {
+		t.Errorf("staged %q, %v, said %q", dir, err, log.Lines())
 	}
 	if n, err := m.Mounted(); n != 0 || err != nil {
 		t.Errorf("%d mounts, %v", n, err)
@@ -61,8 +63,8 @@ func newLinked(t *testing.T, storage, run, version, id string) *linkedRoot {
 			t.Fatal(err)
 		}
 	}
-	return &linkedRoot{&stagedRoot{say: t.Logf, release: "6.1.0-38-amd64", root: driverroot.Root{
-		Target: filepath.Join(run, "driver"), Image: image, Storage: storage, ID: strings.Repeat(id, 64), Version: version, HostDev: true, NoMounts: true, Say: t.Logf,
+	return &linkedRoot{&stagedRoot{log: logtest.New(t), release: "6.1.0-38-amd64", root: driverroot.Root{
+		Target: filepath.Join(run, "driver"), Image: image, Storage: storage, ID: strings.Repeat(id, 64), Version: version, HostDev: true, NoMounts: true, Log: logtest.New(t),
 	}}}
 }
 
@@ -152,7 +154,7 @@ func TestRootsOfBothKinds(t *testing.T) {
 	if n, err := m.Mounted(); n != 0 || err != nil {
 		t.Errorf("%d layers, %v", n, err)
 	}
-	mounted := &driverroot.MountedError{Target: "/run/nvidia/driver", Mounts: []driverroot.Mount{{Point: "/run/nvidia/driver", Source: "/dev/sda"}}}
+	mounted := &driverroot.MountedError{Target: "/run/nvidia/driver", Mounts: []mounttable.Mount{{Point: "/run/nvidia/driver", Source: "/dev/sda"}}}
 	if err := foreignMount(mounted); !errors.Is(err, node.ErrConfig) || !strings.Contains(err.Error(), "umount -R /run/nvidia/driver") {
 		t.Error(err)
 	}
@@ -166,7 +168,7 @@ func TestLinkable(t *testing.T) {
 	host, dir := t.TempDir(), t.TempDir()
 	there := filepath.Join(host, dir)
 	root := func(storage string, hostDev bool) *stagedRoot {
-		return &stagedRoot{say: t.Logf, root: driverroot.Root{Storage: storage, HostDev: hostDev}}
+		return &stagedRoot{log: logtest.New(t), root: driverroot.Root{Storage: storage, HostDev: hostDev}}
 	}
 	want := func(s *stagedRoot, text string) {
 		t.Helper()
@@ -194,7 +196,7 @@ func TestLinkable(t *testing.T) {
 	want(root(dir, true), "is another one on the host")
 	cfg := node.Defaults()
 	cfg.RootKind, cfg.Run, cfg.StateDir = node.RootLink, t.TempDir(), t.TempDir()
-	if _, err := newRoots(cfg, driverinfo.Description{Driver: v535, ID: strings.Repeat("0", 64)}, "6.1.0-38-amd64", false, t.Logf); !errors.Is(err, node.ErrConfig) {
+	if _, err := newRoots(cfg, driverinfo.Description{Driver: v535, ID: strings.Repeat("0", 64)}, "6.1.0-38-amd64", false, logtest.New(t)); !errors.Is(err, node.ErrConfig) {
 		t.Error(err)
 	}
 	cfg.RootKind = "copy"

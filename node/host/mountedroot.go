@@ -23,7 +23,7 @@ func (m *mountedRoot) mount(ctx context.Context, s driverroot.Staged) error {
 func (m *mountedRoot) shared(err error) error {
 	var private *driverroot.NotSharedError
 	if errors.As(err, &private) {
-		m.say("warning: %v", private)
+		m.log.Warn("nobody else sees the driver root", "error", private)
 		return nil
 	}
 	return err
@@ -45,7 +45,7 @@ func (m *mountedRoot) Unmount(ctx context.Context) error {
 	}
 	lazy, err := m.root.Unmount(ctx)
 	for _, point := range lazy {
-		m.say("warning: %s was in use by a process in this container and is detached", point)
+		m.log.Warn("a mount was in use by a process in this container and is detached", "path", point)
 	}
 	return err
 }
@@ -56,7 +56,7 @@ func (m *mountedRoot) Adopt(ctx context.Context) (bool, string) {
 		return false, note
 	}
 	if note != "" {
-		m.say("the driver root stays: %s", note)
+		m.log.Info("the driver root stays", "reason", note)
 	}
 	if err := m.shared(m.root.Refresh(ctx)); err != nil {
 		return false, err.Error()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"path/filepath"
 	"slices"
 
@@ -12,6 +13,7 @@ import (
 	"github.com/driver-container/driver-container/node"
 	"github.com/driver-container/driver-container/node/devices"
 	"github.com/driver-container/driver-container/node/driverroot"
+	"github.com/driver-container/driver-container/node/mounttable"
 	"github.com/driver-container/driver-container/node/status"
 )
 
@@ -22,12 +24,12 @@ type stagedRoot struct {
 	root    driverroot.Root
 	staged  driverroot.Staged
 	release string
-	say     func(string, ...any)
+	log     *slog.Logger
 }
 
 // newRoots returns the kind of driver root that is configured.
-func newRoots(cfg node.Config, info driverinfo.Description, release string, onHost bool, say func(string, ...any)) (node.Roots, error) {
-	s, err := newStagedRoot(cfg, info, release, onHost, say)
+func newRoots(cfg node.Config, info driverinfo.Description, release string, onHost bool, log *slog.Logger) (node.Roots, error) {
+	s, err := newStagedRoot(cfg, info, release, onHost, log)
 	if err != nil {
 		return nil, err
 	}
@@ -42,7 +44,7 @@ func newRoots(cfg node.Config, info driverinfo.Description, release string, onHo
 }
 
 // newStagedRoot returns a root that stages on the host's storage if StateDir is on it.
-func newStagedRoot(cfg node.Config, info driverinfo.Description, release string, onHost bool, say func(string, ...any)) (*stagedRoot, error) {
+func newStagedRoot(cfg node.Config, info driverinfo.Description, release string, onHost bool, log *slog.Logger) (*stagedRoot, error) {
 	hostDev, err := devices.HostDev("/proc")
 	if err != nil {
 		return nil, err
@@ -51,8 +53,8 @@ func newStagedRoot(cfg node.Config, info driverinfo.Description, release string,
 	if onHost {
 		storage = cfg.StateDir
 	}
-	return &stagedRoot{say: say, release: release, root: driverroot.Root{
-		Target: status.RootPath(cfg.Run), Image: "/", Storage: storage, ID: info.ID, Version: info.Driver, HostDev: hostDev, Say: say,
+	return &stagedRoot{log: log, release: release, root: driverroot.Root{
+		Target: status.RootPath(cfg.Run), Image: "/", Storage: storage, ID: info.ID, Version: info.Driver, HostDev: hostDev, Log: log,
 	}}, nil
 }
 
@@ -64,7 +66,7 @@ func (s *stagedRoot) Stage(ctx context.Context) (string, error) {
 	}
 	s.staged = staged
 	if s.root.Storage == "" {
-		s.say("%s", "no storage of the host is mounted: the root of this container is served, and ends with it")
+		s.log.Info("no storage of the host is mounted: the root of this container is served, and ends with it")
 		return "", nil
 	}
 	return staged.Dir, nil
@@ -97,7 +99,7 @@ func (s *stagedRoot) Mounted() (int, error) {
 	if err != nil {
 		target = s.root.Target
 	}
-	layers := len(slices.DeleteFunc(mounts, func(mt driverroot.Mount) bool { return mt.Point != target }))
+	layers := len(slices.DeleteFunc(mounts, func(mt mounttable.Mount) bool { return mt.Point != target }))
 	if linked, err := s.root.Linked(); err != nil {
 		return 0, err
 	} else if linked != "" {
@@ -118,7 +120,7 @@ func (s *stagedRoot) Prune(ctx context.Context) error {
 		return nil
 	}
 	if err := s.root.Settle(ctx); err != nil && ctx.Err() == nil { // otherwise it stops, and the next start does it
-		s.say("warning: %v", err)
+		s.log.Warn("the driver root is not on the disk yet", "error", err)
 	}
 	return s.root.Prune(keepRoots)
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"path/filepath"
 
@@ -20,7 +21,7 @@ import (
 const sigHash = "CONFIG_MODULE_SIG_HASH"
 
 // loadSigner reads the mounted key that signs modules which are compiled here; nil if there is none.
-func loadSigner(cfg node.Config, say func(string, ...any)) (*sign.Signer, error) {
+func loadSigner(cfg node.Config, log *slog.Logger) (*sign.Signer, error) {
 	if cfg.SigningKey == "" {
 		return nil, nil //nolint:nilnil // a missing key is not an error
 	}
@@ -29,7 +30,7 @@ func loadSigner(cfg node.Config, say func(string, ...any)) (*sign.Signer, error)
 		return nil, fmt.Errorf("%w: --module-signing-key: %w", node.ErrConfig, err)
 	}
 	if mode := info.Mode().Perm(); mode&0o077 != 0 {
-		say("warning: the key in %s can be read by others than its owner (mode %04o): mount it with mode 0400", cfg.SigningKey, mode)
+		log.Warn("the signing key can be read by others than its owner: mount it with mode 0400", "path", cfg.SigningKey, "mode", fmt.Sprintf("%04o", mode))
 	}
 	pass := sign.Passphrase(cfg.SigningPassphrase)
 	if cfg.SigningPassphraseFile != "" {
@@ -90,7 +91,7 @@ func (s *supply) Sign(ctx context.Context, set *kbuild.Set) (*kbuild.Set, error)
 	if err := errors.Join(os.RemoveAll(work), os.MkdirAll(work, 0o700)); err != nil {
 		return nil, fmt.Errorf("make room for signed modules: %w", err)
 	}
-	s.say("signing the modules with the key of %s (%s)", sign.Owner(s.signer.Certificate), set.SigHash)
+	s.log.Info("signing the modules", "certificate", sign.Owner(s.signer.Certificate), "hash", set.SigHash)
 	return set.Sign(ctx, work, s.signer.Certificate, func(ctx context.Context, f kbuild.File) ([]byte, error) {
 		return s.signer.SignFile(ctx, f.Path, hash)
 	})

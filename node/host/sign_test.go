@@ -9,7 +9,6 @@ import (
 	"crypto/x509/pkix"
 	"encoding/pem"
 	"errors"
-	"fmt"
 	"math/big"
 	"os"
 	"path/filepath"
@@ -20,6 +19,7 @@ import (
 	"github.com/driver-container/driver-container/kmod/kbuild"
 	"github.com/driver-container/driver-container/kmod/sign"
 	"github.com/driver-container/driver-container/node"
+	"github.com/driver-container/driver-container/node/logging/logtest"
 	"github.com/driver-container/driver-container/node/status"
 )
 
@@ -52,11 +52,6 @@ func keyPair(t *testing.T, name string) (key, cert, both string) {
 	return write("key.pem", keyText), write("cert.pem", certText), write("both.pem", append(keyText, certText...))
 }
 
-// sayings collects the logged lines.
-type sayings []string
-
-func (s *sayings) say(format string, args ...any) { *s = append(*s, fmt.Sprintf(format, args...)) }
-
 func TestLoadSigner(t *testing.T) {
 	t.Parallel()
 	key, cert, both := keyPair(t, "A")
@@ -83,8 +78,8 @@ func TestLoadSigner(t *testing.T) {
 		{"another's certificate", node.Config{SigningKey: key, SigningCert: other}, "is not that of the private key", ""},
 		{"no certificate", node.Config{SigningKey: key}, "the key that is to sign modules", ""},
 	} {
-		var said sayings
-		s, err := loadSigner(c.cfg, said.say)
+		var log logtest.Log
+		s, err := loadSigner(c.cfg, log.Logger())
 		switch {
 		case c.want != "":
 			if !errors.Is(err, node.ErrConfig) || !strings.Contains(err.Error(), c.want) {
@@ -93,7 +88,7 @@ func TestLoadSigner(t *testing.T) {
 		case err != nil || (s == nil) != (c.cfg.SigningKey == ""):
 			t.Errorf("%s: %v, %v", c.name, s, err)
 		}
-		if text := strings.Join(said, ""); !strings.Contains(text, c.says) || c.says == "" && text != "" {
+		if text := log.String(); !strings.Contains(text, c.says) || c.says == "" && text != "" {
 			t.Errorf("%s: says %s", c.name, text)
 		}
 	}
@@ -121,11 +116,11 @@ func TestReadPassphrase(t *testing.T) {
 // signing returns a supply with its own image and cache.
 func signing(t *testing.T, key string) *supply {
 	t.Helper()
-	s := &supply{cfg: node.Config{StateDir: t.TempDir()}, info: driverinfo.Description{Driver: v535, Toolchain: true}, say: t.Logf,
+	s := &supply{cfg: node.Config{StateDir: t.TempDir()}, info: driverinfo.Description{Driver: v535, Toolchain: true}, log: logtest.New(t),
 		image: t.TempDir(), scratch: filepath.Join(t.TempDir(), "scratch")}
 	if key != "" {
 		var err error
-		if s.signer, err = loadSigner(node.Config{SigningKey: key}, t.Logf); err != nil {
+		if s.signer, err = loadSigner(node.Config{SigningKey: key}, logtest.New(t)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -136,7 +131,7 @@ func signing(t *testing.T, key string) *supply {
 func made(t *testing.T, release string) *kbuild.Set {
 	t.Helper()
 	c := builder(t, "cp KOS/*.ko .")
-	set, err := CompileForImage(t.Context(), c, func(string, ...any) {})
+	set, err := CompileForImage(t.Context(), c, logtest.New(t))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -30,7 +31,7 @@ const (
 type supply struct {
 	cfg     node.Config
 	info    driverinfo.Description
-	say     func(string, ...any)
+	log     *slog.Logger
 	signer  *sign.Signer // of modules that are compiled here; nil: they stay unsigned
 	image   string       // folder of the image's modules; "": imageModules
 	scratch string       // "": scratchDir
@@ -76,13 +77,13 @@ func (s *supply) prepare(ctx context.Context, release string) (kbuild.Headers, k
 	h, err := s.headers(release)
 	var none *kbuild.NoHeadersError
 	if errors.As(err, &none) && s.cfg.Fetch {
-		s.say("no headers of kernel %s in the image or on the host; asking the system's repositories", release)
+		s.log.Info("no headers in the image or on the host, asking the system's repositories", "kernel", release)
 		store := filepath.Join(s.cfg.StateDir, "downloads")
-		installed, ferr := headers.Fetch(ctx, headers.Options{Release: release, Store: store, Say: s.say})
+		installed, ferr := headers.Fetch(ctx, headers.Options{Release: release, Store: store, Log: s.log})
 		if ferr != nil {
 			return h, kbuild.Compiler{}, errors.Join(ferr, err)
 		}
-		s.say("installed %s", strings.Join(installed, ", "))
+		s.log.Info("headers installed", "packages", installed)
 		h, err = s.headers(release)
 	}
 	if err != nil {
@@ -96,11 +97,11 @@ func (s *supply) prepare(ctx context.Context, release string) (kbuild.Headers, k
 	if made, err := h.Link("/"); err != nil {
 		return h, kbuild.Compiler{}, err
 	} else if len(made) > 0 {
-		s.say("headers of the %s are used; links made: %s", h.Origin, strings.Join(made, ", "))
+		s.log.Info("headers found, links made", "origin", h.Origin, "paths", made)
 	}
 	cc, err := kbuild.FindCompiler(ctx, h, os.Getenv("PATH"))
 	if err == nil && cc.Mismatch {
-		s.say("warning: the kernel was built with %s, compiling with %s (%s): the nearest there is", cc.Wanted, cc.Version, cc.Path)
+		s.log.Warn("the kernel was built with another compiler, this is the nearest there is", "wanted", cc.Wanted, "compiler", cc.Version, "path", cc.Path)
 	}
 	return h, cc, err
 }
@@ -114,7 +115,7 @@ func (s *supply) bring(ctx context.Context, h kbuild.Headers) (kbuild.Headers, e
 	}
 	copied, err := h.Copy(ctx, dir)
 	if err == nil {
-		s.say("copied the host's headers %s in %s", strings.TrimPrefix(h.Build, rootOfInit), time.Since(begin).Round(time.Millisecond))
+		s.log.Info("host's headers copied", "path", strings.TrimPrefix(h.Build, rootOfInit), "duration", time.Since(begin).Round(time.Millisecond))
 	}
 	return copied, err
 }
@@ -136,7 +137,7 @@ func (s *supply) Compile(ctx context.Context, w node.Want) (*kbuild.Set, error) 
 	if err != nil {
 		return nil, err
 	}
-	log, err := s.log(w)
+	path, err := s.logFile(w)
 	if err != nil {
 		return nil, err
 	}
@@ -144,42 +145,39 @@ func (s *supply) Compile(ctx context.Context, w node.Want) (*kbuild.Set, error) 
 		return nil, fmt.Errorf("make the scratch folder: %w", err)
 	}
 	jobs, why := kbuild.Jobs(s.cfg.MaxThreads, kbuild.Limits{})
-	s.say("compiling %s (%s) for %s with %s, %d jobs (%s); the whole output goes to %s", w.Driver, w.Flavour, w.Release, cc.Version, jobs, why, log)
+	s.log.Info("compiling", "driver", w.Driver, "flavour", w.Flavour, "kernel", w.Release, "compiler", cc.Version, "jobs", jobs, "limit", why, "path", path)
 	set, err := kbuild.Compile(ctx, kbuild.Job{
 		Source: s.sources(w.Flavour), Driver: w.Driver, Flavour: w.Flavour, Patches: patches, Kernel: id, Headers: h, Compiler: cc, Jobs: jobs,
 		Modules: append(append([]string(nil), w.Modules...), w.Optional...), Optional: w.Optional,
-		Work: s.work(), Log: log, Progress: progress(s.say),
+		Work: s.work(), Log: path, Progress: progress(s.log),
 	})
-	sayOutput(s.say, err)
+	logOutput(s.log, err)
 	return set, err
 }
 
-// sayOutput logs the last lines that a failed compile printed.
-func sayOutput(say func(string, ...any), err error) {
+// logOutput logs the last lines that a failed compile printed.
+func logOutput(log *slog.Logger, err error) {
 	if failed, ok := errors.AsType[*kbuild.CompileError](err); ok {
-		say("the last %d lines that the compile printed:", len(failed.Tail))
-		for _, line := range failed.Tail {
-			say("| %s", line)
-		}
+		log.Info("last lines of the compile", "count", len(failed.Tail), "output", strings.Join(failed.Tail, "\n")+"\n")
 	}
 }
 
 // progress logs how far a compile is, every ten seconds.
-func progress(say func(string, ...any)) func(done, total int, what string) {
+func progress(log *slog.Logger) func(done, total int, what string) {
 	const every = 10 * time.Second
 	begin := time.Now()
-	said := begin
+	logged := begin
 	return func(done, total int, what string) {
-		if time.Since(said) < every {
+		if time.Since(logged) < every {
 			return
 		}
-		said = time.Now()
-		say("compiling: %d of about %d steps after %s: %s", done, total, said.Sub(begin).Round(time.Second), what)
+		logged = time.Now()
+		log.Info("compile progress", "done", done, "total", total, "duration", logged.Sub(begin).Round(time.Second), "step", what)
 	}
 }
 
-// log returns the path of the file for the output of a compile, on the host's storage if there is any.
-func (s *supply) log(w node.Want) (string, error) {
+// logFile returns the path of the file for the output of a compile, on the host's storage if there is any.
+func (s *supply) logFile(w node.Want) (string, error) {
 	dir := filepath.Join(s.cfg.StateDir, "log")
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", fmt.Errorf("make the folder for the compile's log: %w", err)
@@ -194,7 +192,7 @@ func (s *supply) Keep(ctx context.Context, set *kbuild.Set) (*kbuild.Set, error)
 		return nil, err
 	}
 	if err := errors.Join(s.cache().Prune(keepSets), os.RemoveAll(s.work())); err != nil {
-		s.say("warning: remove old modules and the scratch folder: %v", err)
+		s.log.Warn("old modules or the scratch folder not removed", "error", err)
 	}
 	return kept, nil
 }

@@ -4,12 +4,16 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"regexp"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/kmod"
 	"github.com/driver-container/driver-container/kmod/kbuild"
 	"github.com/driver-container/driver-container/node"
+	"github.com/driver-container/driver-container/node/logging/logtest"
 )
 
 // TestFindInTheCache checks that a set fits if driver, flavour, release and compile method are the same and it was
@@ -43,7 +47,7 @@ func TestFindInTheCache(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			s := &supply{cfg: node.Config{StateDir: t.TempDir()}, info: driverinfo.Description{Driver: v535, Arch: "amd64"}, say: t.Logf}
+			s := &supply{cfg: node.Config{StateDir: t.TempDir()}, info: driverinfo.Description{Driver: v535, Arch: "amd64"}, log: logtest.New(t)}
 			set := fakeSet(t, good)
 			test.edit(&set.Key)
 			if set.Key.Kernel == "" {
@@ -77,7 +81,7 @@ func fakeSet(t *testing.T, k kbuild.Key) *kbuild.Set {
 // TestFindCorrupt checks that a damaged entry is moved aside, so that the modules are compiled again.
 func TestFindCorrupt(t *testing.T) {
 	t.Parallel()
-	s := &supply{cfg: node.Config{StateDir: t.TempDir()}, info: driverinfo.Description{Driver: v535}, say: t.Logf}
+	s := &supply{cfg: node.Config{StateDir: t.TempDir()}, info: driverinfo.Description{Driver: v535}, log: logtest.New(t)}
 	set, err := s.Keep(t.Context(), fakeSet(t, kbuild.Key{Driver: v535, Flavour: "open", Release: "r", Arch: "amd64", Kernel: "headers 1", Method: kbuild.Method}))
 	if err != nil {
 		t.Fatal(err)
@@ -93,17 +97,32 @@ func TestFindCorrupt(t *testing.T) {
 	}
 }
 
+func TestProgress(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var log logtest.Log
+		step := progress(log.Logger())
+		for done := range 25 {
+			time.Sleep(time.Second)
+			step(done, 800, "CC [M]  nvidia/nv.o")
+		}
+		line := regexp.MustCompile(logtest.Progress + `\d0s step="CC \[M\]  nvidia/nv\.o"\n`)
+		if n := len(line.FindAllString(log.String(), -1)); n != 2 {
+			t.Errorf("%d lines:\n%s", n, &log)
+		}
+	})
+}
+
 func TestSupplyPlaces(t *testing.T) {
 	t.Parallel()
-	s := &supply{cfg: node.Config{StateDir: t.TempDir()}, info: driverinfo.Description{Driver: v535}, say: t.Logf}
+	s := &supply{cfg: node.Config{StateDir: t.TempDir()}, info: driverinfo.Description{Driver: v535}, log: logtest.New(t)}
 	if a, b := s.sources("proprietary"), s.sources("open"); a != "/usr/src/nvidia-535.261.03/kernel" || b != "/usr/src/nvidia-535.261.03/kernel-open" {
 		t.Errorf("%s, %s", a, b)
 	}
-	log, err := s.log(node.Want{Driver: v535, Flavour: "open", Release: "r"})
+	log, err := s.logFile(node.Want{Driver: v535, Flavour: "open", Release: "r"})
 	if err != nil || filepath.Base(log) != "compile-535.261.03-open-r.log" {
 		t.Errorf("%s, %v", log, err)
 	}
-	progress(t.Logf)(1, 2, "x")
 	var none *kbuild.NoHeadersError
 	s.info.Toolchain = true
 	if _, err := s.Compile(t.Context(), node.Want{Driver: v535, Flavour: "open", Release: "0.0.0-none"}); !errors.As(err, &none) {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/driver-container/driver-container/node/kubernetes/apitest"
+	"github.com/driver-container/driver-container/node/status"
 )
 
 func TestCondition(t *testing.T) {
@@ -72,13 +73,13 @@ func TestSafeLoad(t *testing.T) {
 	s, c := start(t)
 	safe := NewSafeLoad(c, testNode, "driver-x")
 	value := func() (v string) {
-		s.Do(func(st *apitest.State) { v = st.Annotations[SafeLoadAnnotation] })
+		s.Do(func(st *apitest.State) { v = st.Annotations[status.SafeLoadAnnotation] })
 		return v
 	}
 	set := func(v string) {
 		s.Do(func(st *apitest.State) {
-			if delete(st.Annotations, SafeLoadAnnotation); v != "" {
-				st.Annotations[SafeLoadAnnotation] = v
+			if delete(st.Annotations, status.SafeLoadAnnotation); v != "" {
+				st.Annotations[status.SafeLoadAnnotation] = v
 			}
 		})
 	}

@@ -4,14 +4,11 @@ import (
 	"context"
 	"fmt"
 	"sync"
+
+	"github.com/driver-container/driver-container/node/status"
 )
 
-// SafeLoadAnnotation marks a node whose driver pod waits until the node may get another driver. The GPU
-// Operator's upgrade controller drains the node and then removes the annotation (k8s-operator-libs,
-// safe_driver_load_manager.go); driver-evict does the same where there is no operator.
-const SafeLoadAnnotation = "nvidia.com/gpu-driver-upgrade.driver-wait-for-safe-load"
-
-// SafeLoad is the pod's side of that handshake. It is a node.Clearance.
+// SafeLoad asks for a node without GPU users by status.SafeLoadAnnotation. It is a node.SafeLoad.
 type SafeLoad struct {
 	client    *Client
 	node, pod string
@@ -28,7 +25,7 @@ func NewSafeLoad(c *Client, node, pod string) *SafeLoad {
 
 // String names the handshake in messages.
 func (s *SafeLoad) String() string {
-	return fmt.Sprintf("safe load (annotation %s of node %s)", SafeLoadAnnotation, s.node)
+	return fmt.Sprintf("safe load (annotation %s of node %s)", status.SafeLoadAnnotation, s.node)
 }
 
 // Ask sets the annotation at the first call, and later says whether it was removed. It replaces the value of
@@ -41,12 +38,12 @@ func (s *SafeLoad) Ask(ctx context.Context) (granted bool, err error) {
 		return false, &noClusterError{fmt.Errorf("the name of the pod is not known: set POD_NAME from metadata.name")}
 	}
 	if s.asked {
-		value, err := s.client.Annotation(ctx, s.node, SafeLoadAnnotation)
+		value, err := s.client.Annotation(ctx, s.node, status.SafeLoadAnnotation)
 		if err != nil || value == "" || value == s.pod {
 			return err == nil && value == "", err
 		}
 	}
-	if err := s.client.Annotate(ctx, s.node, SafeLoadAnnotation, s.pod); err != nil {
+	if err := s.client.Annotate(ctx, s.node, status.SafeLoadAnnotation, s.pod); err != nil {
 		return false, err
 	}
 	s.asked = true
@@ -58,7 +55,7 @@ func (s *SafeLoad) Withdraw(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.asked = false
-	return s.client.RemoveAnnotation(ctx, s.node, SafeLoadAnnotation, s.pod)
+	return s.client.RemoveAnnotation(ctx, s.node, status.SafeLoadAnnotation, s.pod)
 }
 
 // Tidy removes the annotation that a container of this pod left when it was killed during the wait. It does
@@ -69,5 +66,5 @@ func (s *SafeLoad) Tidy(ctx context.Context) error {
 	if s.used || s.pod == "" {
 		return nil
 	}
-	return s.client.RemoveAnnotation(ctx, s.node, SafeLoadAnnotation, s.pod)
+	return s.client.RemoveAnnotation(ctx, s.node, status.SafeLoadAnnotation, s.pod)
 }

@@ -7,12 +7,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"go.uber.org/goleak"
+
+	"github.com/driver-container/driver-container/node/logging"
 )
 
 // With this variable set the test binary takes the lock in the folder that the variable names, and keeps it
@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 	o := options(dir)
 	o.Self = Holder{Pod: "gpu/one", Image: "driver:1", Host: "node1"}
 	o.Timeout = 10 * time.Second
-	o.Say = func(f string, a ...any) { fmt.Fprintf(os.Stderr, f+"\n", a...) }
+	o.Log = logging.New(os.Stderr, "text")
 	l, err := Acquire(noContext(), o)
 	if err != nil {
 		fmt.Println(err)
@@ -104,24 +104,6 @@ func startNVIDIAScript(t *testing.T, dir string) *process {
 	t.Helper()
 	return start(t, exec.Command("sh", "-c", `exec 3> "$0/nvidia-driver.pid"
 if flock -n 3; then echo $$ >&3; echo held $$; cat >/dev/null; else echo refused; fi`, dir))
-}
-
-// log collects the messages of Say.
-type log struct {
-	sync.Mutex
-	lines []string
-}
-
-func (l *log) say(f string, a ...any) {
-	l.Lock()
-	defer l.Unlock()
-	l.lines = append(l.lines, fmt.Sprintf(f, a...))
-}
-
-func (l *log) String() string {
-	l.Lock()
-	defer l.Unlock()
-	return strings.Join(l.lines, "\n")
 }
 
 func read(t *testing.T, path string) string {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -15,14 +16,14 @@ import (
 
 // Options of Acquire. Path and Legacy are required.
 type Options struct {
-	Path    string        // our own file, /run/nvidia/driver-entrypoint.lock
-	Legacy  string        // NVIDIA's file, /run/nvidia/nvidia-driver.pid
-	Self    Holder        // written into the files; PID 0 means this process, Since zero means now
-	Timeout time.Duration // how long to wait for another holder; 0: one attempt only
-	Every   time.Duration // how often Say names the holder during the wait, default 30 s
-	Poll    time.Duration // pause between attempts, default 1 s
-	Say     func(format string, args ...any)
-	Waits   func(h Holder) // called as often as Say while another instance holds the lock; may be nil
+	Path        string         // our own file, /run/nvidia/driver-entrypoint.lock
+	Legacy      string         // NVIDIA's file, /run/nvidia/nvidia-driver.pid
+	Self        Holder         // written into the files; PID 0 means this process, Since zero means now
+	Timeout     time.Duration  // how long to wait for another holder; 0: one attempt only
+	LogInterval time.Duration  // how often the holder is logged during the wait, default 30 s
+	Poll        time.Duration  // pause between attempts, default 1 s
+	Log         *slog.Logger   // may be nil
+	OnWait      func(h Holder) // called once per LogInterval while another instance holds the lock; may be nil
 }
 
 // ErrHeld is what errors.Is finds in a *HeldError.
@@ -78,7 +79,7 @@ func Acquire(ctx context.Context, o Options) (*Lock, error) {
 		l, err := attempt(o)
 		if err == nil {
 			if !lastLogged.IsZero() {
-				o.Say("lock: taken after %v", time.Since(began).Round(time.Second))
+				o.Log.Info("lock taken", "duration", time.Since(began).Round(time.Second))
 			}
 			return l, nil
 		}
@@ -94,19 +95,19 @@ func Acquire(ctx context.Context, o Options) (*Lock, error) {
 			held.identify("/proc")
 			return nil, held
 		}
-		if now := time.Now(); lastLogged.IsZero() || now.Sub(lastLogged) >= o.Every {
+		if now := time.Now(); lastLogged.IsZero() || now.Sub(lastLogged) >= o.LogInterval {
 			lastLogged = now
 			held.identify("/proc")
-			o.Say("lock: %s is locked by %s; waiting, %v left", held.Path, held.Holder, (o.Timeout - held.Waited).Round(time.Second))
-			o.Waits(held.Holder)
+			o.Log.Info("waiting for the lock", "path", held.Path, "holder", held.Holder.String(), "remaining", (o.Timeout - held.Waited).Round(time.Second))
+			o.OnWait(held.Holder)
 		}
 		poll.Reset(min(o.Poll, o.Timeout-held.Waited))
 	}
 }
 
 func (o Options) withDefaults() Options {
-	if o.Every <= 0 {
-		o.Every = 30 * time.Second
+	if o.LogInterval <= 0 {
+		o.LogInterval = 30 * time.Second
 	}
 	if o.Poll <= 0 {
 		o.Poll = time.Second
@@ -114,11 +115,11 @@ func (o Options) withDefaults() Options {
 	if o.Self.PID == 0 {
 		o.Self.PID = os.Getpid()
 	}
-	if o.Say == nil {
-		o.Say = func(string, ...any) {}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
 	}
-	if o.Waits == nil {
-		o.Waits = func(Holder) {}
+	if o.OnWait == nil {
+		o.OnWait = func(Holder) {}
 	}
 	return o
 }

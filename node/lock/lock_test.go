@@ -7,12 +7,15 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/driver-container/driver-container/node/logging/logtest"
 )
 
 func noContext() context.Context { return context.Background() }
@@ -80,8 +83,8 @@ func TestTakeOver(t *testing.T) {
 			other := startInstance(t, dir)
 			other.line(t)
 			o := options(dir)
-			var l log
-			o.Say, o.Timeout, o.Every = l.say, 10*time.Second, 100*time.Millisecond
+			var l logtest.Log
+			o.Log, o.Timeout, o.LogInterval = l.Logger(), 10*time.Second, 100*time.Millisecond
 			time.AfterFunc(400*time.Millisecond, func() {
 				if end == "release" {
 					_ = other.in.Close()
@@ -90,8 +93,8 @@ func TestTakeOver(t *testing.T) {
 				}
 			})
 			got := acquire(t, o)
-			want := fmt.Sprintf("is locked by pid %d, pod gpu/one, image driver:1, host node1, since ", other.Process.Pid)
-			if n := strings.Count(l.String(), want); n < 2 || n > 6 {
+			want := fmt.Sprintf(logtest.LockWait+`pid %d, pod gpu/one, image driver:1, host node1, since `, other.Process.Pid)
+			if n := len(regexp.MustCompile(want).FindAllString(l.String(), -1)); n < 2 || n > 6 {
 				t.Errorf("said %d times %q:\n%s", n, want, &l)
 			}
 			if err := got.Release(); err != nil {

@@ -35,7 +35,7 @@ func (r *Reporter) label(st status.Snapshot) {
 		r.features = ""
 	case r.features == "":
 		r.features = err.Error()
-		r.o.Say("warning: %v; the driver goes on without", err)
+		r.o.Log.Warn("reporting failed, the driver goes on without it", "feature", "node labels", "error", err)
 	}
 }
 

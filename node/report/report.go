@@ -8,6 +8,7 @@ package report
 
 import (
 	"context"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -31,7 +32,7 @@ type Options struct {
 	Node   string             // name of the node in the cluster
 	Pod    kubernetes.Object  // this pod
 	Proc   string             // default /proc
-	Say    func(format string, args ...any)
+	Log    *slog.Logger
 	// Idle is called once, after the first report that the driver serves; may be nil.
 	Idle func(ctx context.Context)
 }
@@ -70,8 +71,8 @@ func Start(ctx context.Context, source Source, o Options) *Reporter {
 	}
 	r := &Reporter{source: source, o: o, now: time.Now, done: make(chan struct{})}
 	r.recorder = &kubernetes.Recorder{Client: o.Client, Host: o.Node, Now: func() time.Time { return r.now() }}
-	r.events = sender{what: "Kubernetes Events", on: o.Events, say: o.Say}
-	r.condition = sender{what: "the node condition " + conditionType, on: o.Condition, say: o.Say}
+	r.events = sender{what: "Kubernetes Events", on: o.Events, log: o.Log}
+	r.condition = sender{what: "the node condition " + conditionType, on: o.Condition, log: o.Log}
 	ctx, cancel := context.WithCancel(ctx)
 	r.cancel = cancel
 	go r.follow(ctx)

@@ -15,6 +15,7 @@ import (
 	"github.com/driver-container/driver-container/kmod"
 	"github.com/driver-container/driver-container/node/kubernetes"
 	"github.com/driver-container/driver-container/node/kubernetes/apitest"
+	"github.com/driver-container/driver-container/node/logging/logtest"
 	"github.com/driver-container/driver-container/node/status"
 )
 
@@ -26,7 +27,7 @@ type bench struct {
 	server *apitest.Server
 	st     status.Snapshot
 	clock  time.Time
-	said   []string
+	said   logtest.Log
 }
 
 func newBench(t *testing.T) *bench {
@@ -35,7 +36,7 @@ func newBench(t *testing.T) *bench {
 	b := &bench{server: s, clock: noon}
 	b.Reporter = Start(t.Context(), Source{Status: func() status.Snapshot { return b.st }}, Options{
 		Events: true, Condition: true, Features: t.TempDir(), Client: kubernetes.New(s.URL, s.Folder), Node: apitest.NodeName,
-		Pod: kubernetes.Pod("gpu", "driver-x", "uid-1"), Proc: t.TempDir(), Say: func(f string, a ...any) { b.said = append(b.said, fmt.Sprintf(f, a...)) },
+		Pod: kubernetes.Pod("gpu", "driver-x", "uid-1"), Proc: t.TempDir(), Log: b.said.Logger(),
 	})
 	b.cancel()
 	<-b.done
@@ -133,8 +134,8 @@ func TestLife(t *testing.T) {
 	if got := b.server.Told(); !slices.Equal(got, want) {
 		t.Errorf("told\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
-	if len(b.said) > 0 {
-		t.Errorf("warnings: %q", b.said)
+	if b.said.String() != "" {
+		t.Errorf("warnings: %s", &b.said)
 	}
 }
 
@@ -220,8 +221,8 @@ func TestRefused(t *testing.T) {
 	b.server.Do(func(st *apitest.State) { st.Denied = []string{"patch nodes/status"} })
 	b.see(t, 0, serves)
 	b.see(t, time.Minute, status.Snapshot{State: status.Degraded, Up: up, Reason: "x"})
-	if len(b.said) != 2 || !strings.Contains(b.said[1], "node condition NVIDIADriverReady: PATCH") || len(b.server.Told()) != 4 {
-		t.Errorf("said %q, told %q", b.said, b.server.Told())
+	if said := b.said.Lines(); len(said) != 2 || !strings.Contains(said[1], `feature="the node condition NVIDIADriverReady": PATCH`) || len(b.server.Told()) != 4 {
+		t.Errorf("said %s, told %q", &b.said, b.server.Told())
 	}
 	b.server.Do(func(st *apitest.State) { st.Denied, st.Down = nil, true })
 	b.see(t, refusedWait, serves)
@@ -232,8 +233,8 @@ func TestRefused(t *testing.T) {
 		t.Errorf("it does not pause: %s", got)
 	}
 	b.see(t, mostWait, serves)
-	if got := b.condition(); !strings.HasPrefix(got, "True Serving") || !strings.Contains(strings.Join(b.said, "\n"), "working again") {
-		t.Errorf("%s, said %q", got, b.said)
+	if got := b.condition(); !strings.HasPrefix(got, "True Serving") || !strings.Contains(b.said.String(), "reporting works again feature=\"the node condition") {
+		t.Errorf("%s, said %s", got, &b.said)
 	}
 	b.server.Do(func(st *apitest.State) { st.Denied = []string{"create events", "patch events", "patch nodes/status"} })
 	b.see(t, time.Hour, status.Snapshot{State: status.Failed, Reason: "x"})
@@ -262,7 +263,7 @@ func TestStartAndClose(t *testing.T) {
 		changed <- struct{}{}
 	}
 	r := Start(t.Context(), Source{Changed: changed, Status: func() status.Snapshot { mu.Lock(); defer mu.Unlock(); return st }}, Options{
-		Condition: true, Events: true, Client: kubernetes.New(s.URL, s.Folder), Node: apitest.NodeName, Say: t.Logf,
+		Condition: true, Events: true, Client: kubernetes.New(s.URL, s.Folder), Node: apitest.NodeName, Log: logtest.New(t),
 		Pod: kubernetes.Pod("gpu", "driver-x", ""), Idle: func(context.Context) { idle <- struct{}{} },
 	})
 	set(serves)

@@ -3,6 +3,7 @@ package report
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"time"
 
 	"github.com/driver-container/driver-container/node/kubernetes"
@@ -12,7 +13,7 @@ import (
 type sender struct {
 	what  string
 	on    bool
-	say   func(format string, args ...any)
+	log   *slog.Logger
 	pause time.Time     // no attempt before this time
 	wait  time.Duration // the last pause
 	bad   string        // why it does not work, logged once
@@ -40,7 +41,7 @@ func (s *sender) result(ctx context.Context, now time.Time, err error) {
 	switch {
 	case err == nil:
 		if s.bad != "" {
-			s.say("%s: working again", s.what)
+			s.log.Info("reporting works again", "feature", s.what)
 		}
 		s.bad, s.wait = "", 0
 		return
@@ -53,7 +54,7 @@ func (s *sender) result(ctx context.Context, now time.Time, err error) {
 	}
 	s.pause = now.Add(s.wait)
 	if s.bad == "" {
-		s.say("warning: %s: %v; the driver goes on without", s.what, err)
+		s.log.Warn("reporting failed, the driver goes on without it", "feature", s.what, "error", err)
 	}
 	s.bad = err.Error()
 }

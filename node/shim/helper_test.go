@@ -14,6 +14,8 @@ import (
 
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
+
+	"github.com/driver-container/driver-container/node/logging"
 )
 
 // The test binary has three roles: the tests, the shim (when this variable is set), and the worker that the
@@ -28,7 +30,7 @@ func TestMain(m *testing.M) {
 	if IsWorker() {
 		os.Exit(worker(os.Args[1:]))
 	}
-	o := Options{Grace: 300 * time.Millisecond, Say: func(f string, a ...any) { fmt.Fprintf(os.Stderr, f+"\n", a...) }}
+	o := Options{Grace: 300 * time.Millisecond, Log: logging.New(os.Stderr, "text")}
 	if exe, found := os.LookupEnv("SHIM_TEST_EXE"); found {
 		o.Exe = exe
 	}

@@ -10,6 +10,7 @@ package shim
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -36,7 +37,7 @@ type Options struct {
 	Env   []string      // environment of the worker without the marker, default this process's own
 	Proc  string        // where proc is mounted, default /proc
 	Grace time.Duration // time between SIGTERM and SIGKILL for the worker's remaining processes, default 2 s
-	Say   func(format string, args ...any)
+	Log   *slog.Logger  // may be nil
 }
 
 // killTimeout is how long processes may take to disappear after SIGKILL. A process that hangs in the kernel
@@ -56,8 +57,8 @@ func (o Options) withDefaults() Options {
 	if o.Grace <= 0 {
 		o.Grace = 2 * time.Second
 	}
-	if o.Say == nil {
-		o.Say = func(string, ...any) {}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
 	}
 	return o
 }
@@ -97,7 +98,7 @@ func Run(argv []string, o Options) (exitCode int) {
 	defer signal.Stop(signals)
 	if os.Getpid() != 1 {
 		if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
-			o.Say("become the reaper of orphans: prctl: %v; orphans of this container go to process 1 of the node", err)
+			o.Log.Warn("cannot become the reaper of orphans, they go to process 1 of the node", "error", err)
 		}
 	}
 	// The worker inherits this setting. With transparent huge pages each of the few small memory areas of an
@@ -106,14 +107,14 @@ func Run(argv []string, o Options) (exitCode int) {
 	_ = unix.Prctl(unix.PR_SET_THP_DISABLE, 1, 0, 0, 0)
 	worker, err := start(argv, o)
 	if err != nil {
-		o.Say("start the worker %s: %v; nothing was done", o.Exe, err)
+		o.Log.Error("cannot start the worker, nothing was done", "path", o.Exe, "error", err)
 		return 1
 	}
 	debug.FreeOSMemory()
 	status := forward(worker, children, signals)
 	r := remains{proc: o.Proc, children: children, signals: signals}
 	if left := r.end(o.Grace); len(left) > 0 {
-		o.Say("processes that do not end after SIGKILL are left behind: %v", left)
+		o.Log.Warn("processes that do not end after SIGKILL are left behind", "pids", left)
 	}
 	return code(status)
 }

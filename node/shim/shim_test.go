@@ -45,7 +45,7 @@ func TestWorkerCannotStart(t *testing.T) {
 	cmd := shim(t, "exit", "0")
 	cmd.Env = append(cmd.Env, "SHIM_TEST_EXE=/nonexistent")
 	out, _ := cmd.CombinedOutput()
-	if got := cmd.ProcessState.ExitCode(); got != 1 || !strings.Contains(string(out), "start the worker /nonexistent: no such file") {
+	if got := cmd.ProcessState.ExitCode(); got != 1 || !strings.Contains(string(out), "error: cannot start the worker, nothing was done path=/nonexistent: no such file") {
 		t.Errorf("got %d, %q", got, out)
 	}
 	if got := Run(nil, Options{}); got != 1 {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"strings"
 	"time"
@@ -78,8 +79,8 @@ func Alive(instanceFile string, now time.Time) error {
 }
 
 // WaitReady returns nil when an instance on this node serves the driver: for containers that need it. It
-// passes what it waits for to say, when that changes.
-func WaitReady(ctx context.Context, run string, say func(format string, args ...any)) error {
+// logs what it waits for, when that changes.
+func WaitReady(ctx context.Context, run string, log *slog.Logger) error {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	for last := ""; ; {
@@ -94,7 +95,7 @@ func WaitReady(ctx context.Context, run string, say func(format string, args ...
 		}
 		if err.Error() != last {
 			last = err.Error()
-			say("waiting: %v", err)
+			log.Info("waiting", "reason", err)
 		}
 		select {
 		case <-ctx.Done():

@@ -3,7 +3,6 @@ package status
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/driver-container/driver-container/kmod"
 	"github.com/driver-container/driver-container/node/lock"
+	"github.com/driver-container/driver-container/node/logging/logtest"
 )
 
 func TestMine(t *testing.T) {
@@ -86,8 +86,7 @@ func TestWaitReady(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		run := t.TempDir()
-		var said []string
-		say := func(format string, args ...any) { said = append(said, fmt.Sprintf(format, args...)) }
+		var log logtest.Log
 		go func() {
 			for i, st := range []Snapshot{{State: Starting, Phase: "load"}, {State: Starting, Phase: "load"}, {State: Serving, Ready: true}} {
 				time.Sleep(10 * time.Second)
@@ -97,15 +96,15 @@ func TestWaitReady(t *testing.T) {
 				}
 			}
 		}()
-		if err := WaitReady(t.Context(), run, say); err != nil {
+		if err := WaitReady(t.Context(), run, log.Logger()); err != nil {
 			t.Error(err)
 		}
-		if len(said) != 2 || !strings.Contains(said[0], "no driver container has run") || !strings.Contains(said[1], "phase load") {
+		if said := log.Lines(); len(said) != 2 || !strings.Contains(said[0], "no driver container has run") || !strings.Contains(said[1], "phase load") {
 			t.Errorf("said %q", said)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		if err := WaitReady(ctx, run+"/none", say); !errors.Is(err, ErrNotReady) || !strings.Contains(err.Error(), "gave up waiting") {
+		if err := WaitReady(ctx, run+"/none", log.Logger()); !errors.Is(err, ErrNotReady) || !strings.Contains(err.Error(), "gave up waiting") {
 			t.Errorf("for ever: %v", err)
 		}
 	})

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io/fs"
+	"log/slog"
 	"slices"
 	"sync"
 	"time"
@@ -14,7 +15,7 @@ import (
 type Store struct {
 	mu      sync.Mutex
 	storage Storage // nil: the status is in memory only
-	say     func(format string, args ...any)
+	log     *slog.Logger
 	now     func() time.Time
 	st      Snapshot
 	saved   []byte // the last saved status, as JSON without the time
@@ -24,12 +25,12 @@ type Store struct {
 
 // NewStore returns a store that begins with a snapshot and saves its changes to storage. Without storage
 // (nil) the status stays in memory.
-func NewStore(st Snapshot, storage Storage, say func(format string, args ...any)) *Store {
-	return &Store{storage: storage, say: say, now: time.Now, st: st, changed: make(chan struct{}, 1)}
+func NewStore(st Snapshot, storage Storage, log *slog.Logger) *Store {
+	return &Store{storage: storage, log: log, now: time.Now, st: st, changed: make(chan struct{}, 1)}
 }
 
 // InMemory returns a store with the same status that saves nothing: for verbs that do not hold the lock.
-func (s *Store) InMemory() *Store { return NewStore(s.Get(), nil, s.say) }
+func (s *Store) InMemory() *Store { return NewStore(s.Get(), nil, s.log) }
 
 // Predecessor returns the status that another instance of the same boot saved. It is empty if there is none
 // or if it cannot be read.
@@ -39,7 +40,7 @@ func (s *Store) Predecessor() Snapshot {
 	}
 	old, err := s.storage.Load()
 	if err != nil && !errors.Is(err, fs.ErrNotExist) { // only this instance can take down what the status names: one more attempt
-		s.say("warning: what the last instance left is not known: %v", err)
+		s.log.Warn("status of the last instance unknown", "error", err)
 		old, err = s.storage.Load()
 	}
 	if err != nil || old.BootID != s.st.BootID {
@@ -105,7 +106,7 @@ func (s *Store) reportSave(err error) {
 		text = err.Error()
 	}
 	if text != s.saveErr && text != "" {
-		s.say("warning: the status could not be written: %v", err)
+		s.log.Warn("status not written", "error", err)
 	}
 	s.saveErr = text
 }

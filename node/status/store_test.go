@@ -4,6 +4,8 @@ import (
 	"errors"
 	"testing"
 	"time"
+
+	"github.com/driver-container/driver-container/node/logging/logtest"
 )
 
 // countingStorage counts the writes, and fails while it is full.
@@ -26,8 +28,8 @@ func (c *countingStorage) Save(st Snapshot) error {
 
 func TestStore(t *testing.T) {
 	t.Parallel()
-	storage, now, said := &countingStorage{}, noon, 0
-	s := NewStore(Snapshot{}, storage, func(string, ...any) { said++ })
+	storage, now, log := &countingStorage{}, noon, logtest.Log{}
+	s := NewStore(Snapshot{}, storage, log.Logger())
 	s.now = func() time.Time { now = now.Add(time.Second); return now }
 	s.Set(Starting, "")
 	s.Set(Starting, "")
@@ -37,8 +39,8 @@ func TestStore(t *testing.T) {
 	storage.full = true
 	s.Set(Serving, "")
 	s.Set(Degraded, "x")
-	if said != 1 || storage.st.State != Starting {
-		t.Errorf("a full disk was told %d times", said)
+	if len(log.Lines()) != 1 || storage.st.State != Starting {
+		t.Errorf("a full disk was told:\n%s", &log)
 	}
 	storage.full = false
 	s.Set(Degraded, "x")
@@ -60,7 +62,7 @@ func TestStore(t *testing.T) {
 
 func TestPredecessor(t *testing.T) {
 	t.Parallel()
-	s := NewStore(Snapshot{BootID: "b"}, &countingStorage{st: sample()}, t.Logf)
+	s := NewStore(Snapshot{BootID: "b"}, &countingStorage{st: sample()}, logtest.New(t))
 	if got := s.Predecessor(); got.Up == nil {
 		t.Errorf("the same boot: %+v", got)
 	}

@@ -15,7 +15,8 @@ import (
 	"github.com/driver-container/driver-container/ci/cluster/control"
 )
 
-// TestAPIServer shows every object of every rendered variant to a real API server, which checks all of it and keeps nothing.
+// TestAPIServer sends every object of every rendered variant to a real API server, which checks all of it and
+// stores nothing.
 func TestAPIServer(t *testing.T) {
 	p := control.Start(t, control.Config{Controllers: true})
 	monitoring(t, p)
@@ -36,8 +37,8 @@ func TestAPIServer(t *testing.T) {
 	t.Run("Pod Security", func(t *testing.T) { podSecurity(t, p.With(t)) })
 }
 
-// podSecurity has the pods themselves: of a DaemonSet that is against a namespace's level the API server only warns, and its
-// pods are refused one by one, when it is too late for helm to say so.
+// podSecurity checks the pods themselves. For a DaemonSet that violates a namespace's level the API server
+// only warns; it refuses the pods one by one, when it is too late for helm to report it.
 func podSecurity(t *testing.T, p *control.Plane) {
 	for _, level := range []string{"privileged", "baseline"} {
 		p.Kubectl("create", "namespace", level)
@@ -76,7 +77,7 @@ func podSecurity(t *testing.T, p *control.Plane) {
 	}
 }
 
-// pods are the pods that the DaemonSets of a rendered chart would make, as JSON.
+// pods returns the pods that the DaemonSets of a rendered chart would make, as JSON.
 func pods(t *testing.T, p *control.Plane, path string) []string {
 	t.Helper()
 	out := p.Kubectl("create", "--dry-run=client", "-o", "json", "-f", path)
@@ -105,7 +106,7 @@ func pods(t *testing.T, p *control.Plane, path string) []string {
 			}
 			pod := core.Pod{ObjectMeta: set.Spec.Template.ObjectMeta, Spec: set.Spec.Template.Spec}
 			pod.APIVersion, pod.Kind, pod.Name = "v1", "Pod", set.Name
-			pod.Spec.ServiceAccountName = "default" // the only one that there is
+			pod.Spec.ServiceAccountName = "default" // the only one that exists
 			text, err := json.Marshal(pod)
 			if err != nil {
 				t.Fatal(err)

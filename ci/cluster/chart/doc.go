@@ -1,9 +1,11 @@
-// Package chart tests deploy/chart with helm and with a real API server (package control): how it renders, which values it
-// refuses, whether every object that it makes is accepted, what its service account may do, what becomes of the objects when
-// releases are upgraded, rolled back and removed, and how a new driver goes through a thousand nodes.
+// Package chart tests deploy/chart with helm and with a real API server (package control): how it renders,
+// which values it refuses, whether the API server accepts every object that it makes, what its service
+// account may do, what happens to the objects when releases are upgraded, rolled back and removed, and how a
+// new driver rolls out over a thousand nodes.
 //
-// No container runs here. That the pods do what they should is shown by the journeys of package cluster.
+// No container runs here. The journeys of package cluster show that the pods do what they should.
 //
-// The tests need DRIVER_E2E=1, and Go's module proxy for the programs. testdata/values has the sets of values that are rendered,
-// testdata/golden what becomes of them (go test -update writes it anew), testdata/previous.tgz the chart of the version before.
+// The tests need DRIVER_E2E=1, and Go's module proxy for the programs. testdata/values has the sets of values
+// that are rendered, testdata/golden the rendered results (go test -update rewrites them),
+// testdata/previous.tgz the chart of the version before.
 package chart

@@ -27,7 +27,7 @@ const (
 	selector   = "app.kubernetes.io/component=nvidia-driver"
 )
 
-// setFlags are flags of helm that set values.
+// setFlags returns helm's flags that set values.
 func setFlags(values ...string) []string {
 	var flags []string
 	for _, v := range values {
@@ -36,19 +36,19 @@ func setFlags(values ...string) []string {
 	return flags
 }
 
-// minimal are the values that every release needs.
+// minimal returns flags with the values that every release needs.
 func minimal(more ...string) []string {
 	return setFlags(append([]string{"image.repository=registry.example.com/driver", "image.tag=535.261.03-debian12"}, more...)...)
 }
 
-// namespace makes one in which driver pods are allowed.
+// namespace makes a namespace in which driver pods are allowed.
 func namespace(t *testing.T, p *control.Plane, name string) {
 	t.Helper()
 	p.Kubectl("create", "namespace", name)
 	p.Kubectl("label", "namespace", name, "pod-security.kubernetes.io/enforce=privileged")
 }
 
-// apply creates an object from JSON or YAML, which must work.
+// apply creates an object from JSON or YAML; the test fails if the API server refuses it.
 func apply(t *testing.T, p *control.Plane, object string) {
 	t.Helper()
 	if _, err := p.KubectlInput(object, "create", "-f", "-"); err != nil {
@@ -56,7 +56,7 @@ func apply(t *testing.T, p *control.Plane, object string) {
 	}
 }
 
-// get decodes what kubectl get says about something.
+// get decodes the output of kubectl get.
 func get[T any](t *testing.T, p *control.Plane, args ...string) T {
 	t.Helper()
 	var v T
@@ -66,7 +66,7 @@ func get[T any](t *testing.T, p *control.Plane, args ...string) T {
 	return v
 }
 
-// restConfig is the plane for Go clients, without limits of their own on the number of requests.
+// restConfig returns the plane's configuration for Go clients, without a client-side limit on requests.
 func restConfig(t *testing.T, p *control.Plane) *rest.Config {
 	t.Helper()
 	config, err := clientcmd.BuildConfigFromFlags("", p.Kubeconfig())
@@ -86,7 +86,7 @@ func clientset(t *testing.T, p *control.Plane) *kubernetes.Clientset {
 	return client
 }
 
-// monitoring tells the API server about the Prometheus Operator's objects, with the definitions of the operator's own release.
+// monitoring installs the definitions of the Prometheus Operator's objects, from the operator's own release.
 func monitoring(t *testing.T, p *control.Plane) {
 	t.Helper()
 	const module = "github.com/prometheus-operator/prometheus-operator"
@@ -117,7 +117,7 @@ func read(t *testing.T, path string) string {
 	return string(data)
 }
 
-// base is a file's name without its ending.
+// base returns a file's name without its extension.
 func base(path string) string { return strings.TrimSuffix(filepath.Base(path), filepath.Ext(path)) }
 
 func glob(t *testing.T, pattern string) []string {

@@ -29,7 +29,7 @@ var (
 	ofEviction  = []string{"list pods @*", "create pods/eviction @*"}
 )
 
-// grants are sets of options, and everything that each allows.
+// grants are sets of options, and all rights that each gives.
 var grants = map[string]struct {
 	values []string
 	rights []string
@@ -43,8 +43,8 @@ var grants = map[string]struct {
 	"no-roles":   {[]string{"evictGPUPods=true", "rbac.create=false"}, nil},
 }
 
-// TestRights compares what the service account of each set of options may do with what is declared, twice: it asks the API
-// server's authorizers about every resource and every verb, and it tries requests.
+// TestRights compares what the service account of each set of options may do with the declared rights, twice:
+// it asks the API server's authorizers about every resource and every verb, and it tries requests.
 func TestRights(t *testing.T) {
 	p := control.Start(t, control.Config{})
 	for _, object := range []string{
@@ -83,14 +83,15 @@ type question struct {
 	namespaced      bool
 }
 
-// questions are all resources that the API server has, and the wildcard that a role for everything would have.
+// questions returns all resources of the API server, and the wildcard that a role for everything would have.
 func questions(t *testing.T, client *kubernetes.Clientset) []question {
 	t.Helper()
 	_, lists, err := client.Discovery().ServerGroupsAndResources()
 	if err != nil {
 		t.Fatal(err)
 	}
-	all := []question{{"*", "*", true}, {"", "users", false}, {"", "groups", false}} // the last two can be impersonated, and are no objects
+	// Users and groups can be impersonated, and are no objects.
+	all := []question{{"*", "*", true}, {"", "users", false}, {"", "groups", false}}
 	for _, list := range lists {
 		group, _, found := strings.Cut(list.GroupVersion, "/")
 		if !found {
@@ -108,21 +109,21 @@ func questions(t *testing.T, client *kubernetes.Clientset) []question {
 	return all
 }
 
-// special are verbs that only some resources know.
+// special are verbs that only some resources have.
 var special = map[string][]string{
 	"users": {"impersonate"}, "groups": {"impersonate"}, "serviceaccounts": {"impersonate"},
 	"roles": {"bind", "escalate"}, "clusterroles": {"bind", "escalate"},
 	"certificatesigningrequests": {"approve", "sign"},
 }
 
-// allowed are the rights of a service account, found out by asking about every one that there could be.
+// allowed returns the rights of a service account. It asks about every right that could exist.
 func allowed(t *testing.T, client *kubernetes.Clientset, questions []question, own, account string) []string {
 	t.Helper()
 	var all []string
 	for _, q := range questions {
 		for _, verb := range append([]string{"get", "list", "watch", "create", "update", "patch", "delete", "deletecollection", "*"}, special[q.resource]...) {
 			namespaces := []string{""}
-			if q.namespaced { // where it is allowed everywhere, nothing more is to be asked
+			if q.namespaced { // if it is allowed everywhere, single namespaces need no question
 				namespaces = append(namespaces, own, "default", "kube-system")
 			}
 			all = append(all, strings.Join([]string{verb, q.group, q.resource, strings.Join(namespaces, ",")}, " "))
@@ -176,10 +177,11 @@ func review(ctx context.Context, client *kubernetes.Clientset, own, account, ver
 	return answer.Status.Allowed, nil
 }
 
-// request is one that the API server is asked for real; writing ones as a dry run, so that their order does not matter.
+// request is one that the test sends to the API server; requests that write are dry runs, so that their order
+// does not matter.
 type request struct {
 	method, path, body string
-	right              string // that it takes; "" for what no option allows
+	right              string // that it needs; "" if no option allows it
 }
 
 func requests(own string) []request {
@@ -215,7 +217,8 @@ func requests(own string) []request {
 	}
 }
 
-// try makes a request as somebody, and says whether it was allowed. An allowed one has to work.
+// try sends a request as the given user, and says whether the API server allowed it. An allowed request has
+// to work.
 func try(t *testing.T, p *control.Plane, r request) bool {
 	t.Helper()
 	config := restConfig(t, p)

@@ -7,7 +7,7 @@ import (
 	"github.com/driver-container/driver-container/ci/cluster/control"
 )
 
-// refused are values that helm must not take, over those that minimal sets, with what it has to say.
+// refused are values that helm must refuse, set in addition to those of minimal, with the expected message.
 var refused = map[string]struct {
 	values []string
 	want   string
@@ -20,7 +20,7 @@ var refused = map[string]struct {
 	"unknown affinity":         {[]string{"affinity.nodeSelector=x"}, "at '/affinity': additional properties 'nodeSelector' not allowed"},
 	"unknown key of resources": {[]string{"resources.cpu=1"}, "at '/resources': additional properties 'cpu' not allowed"},
 
-	// Which image.
+	// The image.
 	"no repository":                {[]string{"image.repository="}, "image.repository is missing: registry and path"},
 	"repository with a tag":        {[]string{"image.repository=example.com/driver:1"}, "at '/image/repository'"},
 	"repository with a scheme":     {[]string{"image.repository=https://example.com/driver"}, "at '/image/repository'"},
@@ -76,7 +76,7 @@ var refused = map[string]struct {
 	"parameter with blanks":  {[]string{"moduleParameters.nvidia.NVreg_X=a b"}, "at '/moduleParameters/nvidia/NVreg_X'"},
 	"licence as a text":      {[]string{"acceptLicense=please"}, "at '/acceptLicense': got string, want boolean"},
 
-	// What it depends on.
+	// Values that depend on others.
 	"files twice":             {[]string{"repoConfig.configMapName=a", "repoConfig.files.x=y"}, "repoConfig has configMapName and files: use one of them"},
 	"items of nothing":        {[]string{"certConfig.items[0]=x"}, "certConfig.items are names in the ConfigMap of certConfig.configMapName, which is missing"},
 	"item outside its folder": {[]string{"certConfig.configMapName=a", "certConfig.items[0]=../x"}, "at '/certConfig/items/0'"},
@@ -105,7 +105,8 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestOldKubernetes has versions in the place of the cluster's: what needs a newer one says so before anything is installed.
+// TestOldKubernetes renders for other versions of the cluster: if a value needs a newer one, helm says so
+// before it installs anything.
 func TestOldKubernetes(t *testing.T) {
 	control.Gate(t)
 	for _, tc := range []struct {

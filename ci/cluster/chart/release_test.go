@@ -17,13 +17,14 @@ import (
 	"github.com/driver-container/driver-container/ci/cluster/control"
 )
 
-// previous is the chart of the version before. With a new version of the chart, its predecessor goes here: helm package.
+// previous is the chart of the version before. When the chart gets a new version, put its predecessor here:
+// helm package.
 const previous = "testdata/previous.tgz"
 
-// settle is how long pods that come or go may need: some seconds on a quiet machine.
+// settle is how long pods may take to start or to end: some seconds on an idle machine.
 const settle = 2 * time.Minute
 
-// nodes makes nodes for kwok with an NVIDIA device, as node feature discovery says it.
+// nodes makes nodes for kwok with an NVIDIA device, labelled as node feature discovery labels them.
 func nodes(t *testing.T, p *control.Plane, names ...string) {
 	t.Helper()
 	for _, name := range names {
@@ -31,7 +32,7 @@ func nodes(t *testing.T, p *control.Plane, names ...string) {
 	}
 }
 
-// node makes one, with the labels that every kubelet gives its node besides.
+// node makes a node, with the labels that every kubelet sets in addition.
 func node(t *testing.T, p *control.Plane, name string, labels map[string]string) {
 	t.Helper()
 	n := core.Node{ObjectMeta: meta.ObjectMeta{Name: name, Labels: map[string]string{core.LabelHostname: name, core.LabelOSStable: "linux"}}}
@@ -41,7 +42,7 @@ func node(t *testing.T, p *control.Plane, name string, labels map[string]string)
 	}
 }
 
-// inventory is all objects that there are, but those that come and go by themselves.
+// inventory lists all objects of the cluster, except those that controllers make and remove by themselves.
 func inventory(t *testing.T, p *control.Plane) []string {
 	t.Helper()
 	var kinds []string
@@ -60,7 +61,8 @@ func set(t *testing.T, p *control.Plane) apps.DaemonSet {
 	return get[apps.DaemonSet](t, p, "-n", "gpu", "daemonset/gpu-nvidia-driver")
 }
 
-// TestRelease takes a release from the chart of the version before to this one with another driver and more rights, back, and away.
+// TestRelease upgrades a release from the chart of the version before to this chart, with another driver and
+// more rights; rolls it back; and removes it.
 func TestRelease(t *testing.T) {
 	p := control.Start(t, control.Config{Controllers: true, Scheduler: true, KWOK: true})
 	nodes(t, p, "a", "b", "c")
@@ -122,8 +124,8 @@ func images(t *testing.T, p *control.Plane, want string) {
 	})
 }
 
-// TestOnePodPerNode has a second release, in another namespace and with another name, on the nodes of the first: its pods wait
-// until those of the first are gone.
+// TestOnePodPerNode installs a second release, in another namespace and with another name, on the nodes of
+// the first: its pods wait until those of the first have ended.
 func TestOnePodPerNode(t *testing.T) {
 	p := control.Start(t, control.Config{Controllers: true, Scheduler: true, KWOK: true})
 	nodes(t, p, "a", "b")
@@ -145,7 +147,8 @@ func TestOnePodPerNode(t *testing.T) {
 	}
 }
 
-// phases is nil when a namespace has one driver pod for each of two nodes, all in this phase; with reasons, for one of them.
+// phases returns nil when a namespace has one driver pod for each of two nodes, all in this phase; with
+// reasons, one pod must have one of them.
 func phases(t *testing.T, p *control.Plane, namespace string, phase core.PodPhase, reasons ...string) error {
 	t.Helper()
 	pods := get[core.PodList](t, p, "pods", "-n", namespace, "-l", selector).Items

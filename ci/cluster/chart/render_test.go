@@ -16,7 +16,8 @@ import (
 	"github.com/driver-container/driver-container/distros"
 )
 
-// kubeVersion is what helm takes for the cluster's where there is none; else the goldens would depend on helm's release.
+// kubeVersion is the version that helm assumes without a cluster. Without it the golden files would depend on
+// helm's release.
 const kubeVersion = "v1.36.0"
 
 func template(t *testing.T, args ...string) (string, error) {
@@ -56,7 +57,7 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// TestManifests has deploy/manifests compared with what the chart renders.
+// TestManifests compares deploy/manifests with what the chart renders.
 func TestManifests(t *testing.T) {
 	dir := t.TempDir()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
@@ -74,8 +75,8 @@ func TestManifests(t *testing.T) {
 	}
 }
 
-// TestWarnings has values that work and deserve a word. helm shows it before an installation (a comment in what `helm template`
-// prints) and after it (the notes).
+// TestWarnings sets values that work and deserve a warning. helm shows it before an installation (a comment
+// in the output of `helm template`) and after it (the notes).
 func TestWarnings(t *testing.T) {
 	control.Gate(t)
 	for name, tc := range map[string]struct {
@@ -110,7 +111,7 @@ func TestWarnings(t *testing.T) {
 	}
 }
 
-// TestKernelTag has kernels' names as they are in tags made by the template and by driver-build.
+// TestKernelTag compares the tags that the template makes of kernels' names with those of driver-build.
 func TestKernelTag(t *testing.T) {
 	control.Gate(t)
 	for _, kernel := range []string{

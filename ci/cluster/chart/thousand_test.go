@@ -23,8 +23,9 @@ const (
 	rollout = "10m"
 )
 
-// TestThousandNodes takes a thousand nodes from nothing to a driver, to another driver, and into pools. A watcher sees every change of
-// every pod: never two driver pods on a node, and never more nodes without a driver than declared.
+// TestThousandNodes takes a thousand nodes from no driver to a driver, to another driver, and into pools. A
+// watcher receives every change of every pod: never two driver pods on a node, and never more nodes without a
+// driver than declared.
 func TestThousandNodes(t *testing.T) { testNodes(t, 1000) }
 
 // TestTwoHundredNodes does the same in a fifth of the time.
@@ -100,10 +101,10 @@ func measure(t *testing.T, what string, work func()) {
 type watcher struct {
 	crowd int // number of nodes
 	mu    sync.Mutex
-	on    map[string]map[types.UID]bool // node -> its pods -> whether it serves: ready, and not about to go
+	on    map[string]map[types.UID]bool // node -> its pods -> whether the pod serves: ready, and not being deleted
 	owner map[string]string             // node -> DaemonSet of the last pod on it
 	up    int                           // nodes with a pod that serves
-	worst int                           // the fewest of them since restart
+	worst int                           // the smallest value of up since restart
 	twice []string                      // nodes that had two pods
 	ended error
 }
@@ -126,8 +127,9 @@ func watchPods(t *testing.T, client *kubernetes.Clientset, crowd int) *watcher {
 	return w
 }
 
-// follow sees every change from a version of the cluster on. The API server ends watches of those who are slow; the next one goes
-// on where the last one has ended, and misses nothing: when a version is too old for that, the server says so.
+// follow receives every change after a version of the cluster. The API server ends the watches of slow
+// clients; the next watch continues where the last one ended, and misses nothing: when a version is too old
+// for that, the server returns an error.
 func (w *watcher) follow(ctx context.Context, pods typed.PodInterface, version string) {
 	for ctx.Err() == nil {
 		events, err := pods.Watch(ctx, meta.ListOptions{LabelSelector: selector, ResourceVersion: version})
@@ -159,7 +161,7 @@ func (w *watcher) see(event watch.EventType, pod *core.Pod) {
 	defer w.mu.Unlock()
 	node := pod.Spec.NodeName
 	if node == "" {
-		return // not on any node yet
+		return // not on a node yet
 	}
 	if w.on[node] == nil {
 		w.on[node] = map[types.UID]bool{}
@@ -213,7 +215,8 @@ func (w *watcher) mostUnavailable() int {
 	return w.crowd - w.worst
 }
 
-// serving waits until every node has exactly one pod that serves, and it is of the DaemonSet that belongs to the node.
+// serving waits until every node has exactly one pod that serves, and the pod is of the DaemonSet that
+// belongs to the node.
 func (w *watcher) serving(t *testing.T, p *control.Plane, owner func(node string) string) {
 	t.Helper()
 	p.Wait(5*time.Minute, "one driver pod on every node", func() error {

@@ -13,10 +13,10 @@ import (
 	"time"
 )
 
-// buildLimit is five times what building everything takes on two quiet cores.
+// buildLimit is five times the duration of building everything on two idle cores.
 const buildLimit = 35 * time.Minute
 
-// Gate skips a test unless the real tier is asked for with DRIVER_E2E=1.
+// Gate skips a test unless DRIVER_E2E=1 asks for the real tier.
 func Gate(t testing.TB) {
 	t.Helper()
 	if os.Getenv("DRIVER_E2E") == "" {
@@ -24,9 +24,9 @@ func Gate(t testing.TB) {
 	}
 }
 
-// Bin is the folder with etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kubelet, kubectl, helm and kwok. They
-// are built when they are missing or of another version, which takes minutes and may download Go modules. Without
-// DRIVER_E2E=1 the test is skipped.
+// Bin returns the folder with etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kubelet,
+// kubectl, helm and kwok. It builds programs that are missing or have another version, which takes minutes
+// and may download Go modules. Without DRIVER_E2E=1 the test is skipped.
 func Bin(t testing.TB) string {
 	t.Helper()
 	Gate(t)
@@ -55,7 +55,7 @@ var bin = sync.OnceValues(func() (string, error) {
 	return strings.TrimSpace(string(out)), nil
 })
 
-// repository is the root of the project, found upwards from the folder that the test runs in.
+// repository returns the project's root, found upwards from the folder that the test runs in.
 func repository() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {

@@ -12,48 +12,48 @@ import (
 	"time"
 )
 
-// commandLimit bounds every command; helm waits for a roll-out of its own accord, with limits of its own.
+// commandLimit bounds every command; helm's waits for a roll-out have shorter limits of their own.
 const commandLimit = 15 * time.Minute
 
-// Kubeconfig is the path of this user's kubeconfig.
+// Kubeconfig returns the path of this user's kubeconfig.
 func (p *Plane) Kubeconfig() string { return p.config }
 
-// Kubectl runs kubectl and returns what it prints to stdout. Its failure ends the test.
+// Kubectl runs kubectl and returns its stdout. If kubectl fails, the test ends.
 func (p *Plane) Kubectl(args ...string) string {
 	p.t.Helper()
 	return p.need(p.TryKubectl(args...))
 }
 
-// TryKubectl runs kubectl and returns what it prints to stdout; the error has what it prints to stderr.
+// TryKubectl runs kubectl and returns its stdout; the error has its stderr.
 func (p *Plane) TryKubectl(args ...string) (string, error) {
 	p.t.Helper()
 	return p.command("", "kubectl", args...)
 }
 
-// KubectlInput is TryKubectl with something on stdin, for `kubectl apply -f -` and the like.
+// KubectlInput is TryKubectl with data on stdin, for `kubectl apply -f -` and the like.
 func (p *Plane) KubectlInput(stdin string, args ...string) (string, error) {
 	p.t.Helper()
 	return p.command(stdin, "kubectl", args...)
 }
 
-// Helm runs helm and returns what it prints to stdout. Its failure ends the test.
+// Helm runs helm and returns its stdout. If helm fails, the test ends.
 func (p *Plane) Helm(args ...string) string {
 	p.t.Helper()
 	return p.need(p.TryHelm(args...))
 }
 
-// TryHelm runs helm and returns what it prints to stdout; the error has what it prints to stderr.
+// TryHelm runs helm and returns its stdout; the error has its stderr.
 func (p *Plane) TryHelm(args ...string) (string, error) {
 	p.t.Helper()
 	return p.command("", "helm", args...)
 }
 
-// As is the same plane seen by another user, by impersonation: the API server decides as if that user were asking. For a
-// service account: As("system:serviceaccount:NAMESPACE:NAME", "system:serviceaccounts", "system:serviceaccounts:NAMESPACE",
-// "system:authenticated"), which ServiceAccount does.
+// As returns the same plane with another user, by impersonation: the API server decides as if that user sent
+// the requests. For a service account: As("system:serviceaccount:NAMESPACE:NAME", "system:serviceaccounts",
+// "system:serviceaccounts:NAMESPACE", "system:authenticated"), which ServiceAccount does.
 func (p *Plane) As(user string, groups ...string) *Plane {
 	p.t.Helper()
-	home, err := os.MkdirTemp(p.dir, "user-") //nolint:usetesting // inside of the plane's folder, which goes with it
+	home, err := os.MkdirTemp(p.dir, "user-") //nolint:usetesting // inside the plane's folder, which is removed with the plane
 	must(p.t, err)
 	other := *p
 	other.home, other.config = home, filepath.Join(home, "kubeconfig")
@@ -61,20 +61,21 @@ func (p *Plane) As(user string, groups ...string) *Plane {
 	return &other
 }
 
-// ServiceAccount is the plane as a pod with this service account sees it.
+// ServiceAccount returns the plane as a pod with this service account uses it.
 func (p *Plane) ServiceAccount(namespace, name string) *Plane {
 	p.t.Helper()
 	return p.As("system:serviceaccount:"+namespace+":"+name, "system:serviceaccounts", "system:serviceaccounts:"+namespace, "system:authenticated")
 }
 
-// With is the same plane for another test, such as a subtest: what fails, fails there.
+// With returns the same plane for another test, such as a subtest: failures are reported to that test.
 func (p *Plane) With(t testing.TB) *Plane {
 	other := *p
 	other.t = t
 	return &other
 }
 
-// Wait calls check until it returns nil, at most for limit; then the test ends with what was waited for and the last error.
+// Wait calls check until it returns nil, at most for limit. Then the test fails with the description of the
+// condition and the last error.
 func (p *Plane) Wait(limit time.Duration, what string, check func() error) {
 	p.t.Helper()
 	p.patience.Wait(p.t, limit, what, check)
@@ -110,7 +111,8 @@ func (c Command) Run(ctx context.Context, stdin string, args ...string) (string,
 	return stdout.String(), nil
 }
 
-// environment keeps a command's caches and settings in a folder of its own, away from those of whoever runs the tests.
+// environment keeps a command's caches and settings in a folder of its own, separate from those of the user
+// who runs the tests.
 func environment(home string) []string {
 	return []string{
 		"PATH=" + os.Getenv("PATH"), "HOME=" + home, "TMPDIR=" + home, "KUBECACHEDIR=" + filepath.Join(home, "cache"),
@@ -118,7 +120,8 @@ func environment(home string) []string {
 	}
 }
 
-// Helm runs the helm of Bin for what needs no cluster: lint, template, package. It returns stdout; the error has stderr.
+// Helm runs the helm of Bin for commands that need no cluster: lint, template, package. It returns stdout;
+// the error has stderr.
 func Helm(t testing.TB, args ...string) (string, error) {
 	t.Helper()
 	p := &Plane{t: t, bin: Bin(t), home: t.TempDir(), config: "/dev/null"}

@@ -18,7 +18,7 @@ func TestMain(m *testing.M) {
 	os.Exit(status)
 }
 
-// children are the command lines of the processes that this one has started.
+// children returns the command lines of the processes that this process has started.
 func children() []string {
 	var lines []string
 	tasks, err := filepath.Glob("/proc/self/task/*/children")
@@ -59,7 +59,8 @@ func TestAPIServer(t *testing.T) {
 	}
 }
 
-// TestAdmission makes sure that this plane refuses what real clusters refuse: it would be worth little otherwise.
+// TestAdmission checks that this plane refuses what real clusters refuse; otherwise tests on it would prove
+// little.
 func TestAdmission(t *testing.T) {
 	p := Start(t, Config{Controllers: true})
 	p.Kubectl("create", "namespace", "strict")
@@ -89,7 +90,7 @@ func TestAdmission(t *testing.T) {
 	}
 }
 
-// TestNodes has a DaemonSet of three kwok nodes, which needs everything that Config can start.
+// TestNodes rolls out a DaemonSet on three kwok nodes, which needs everything that Config can start.
 func TestNodes(t *testing.T) {
 	begin := time.Now()
 	p := Start(t, Config{Controllers: true, Scheduler: true, KWOK: true})

@@ -1,10 +1,11 @@
-// Package control starts the control plane of a real Kubernetes on this machine, without nodes: etcd and kube-apiserver and,
-// when asked, kube-controller-manager, kube-scheduler and kwok, which plays the kubelets of any number of nodes. Tests use it for
-// everything that an API server decides: schemas, admission, Pod Security, RBAC, roll-outs, Helm's releases.
+// Package control starts the control plane of a real Kubernetes on this machine, without nodes: etcd and
+// kube-apiserver and, if asked, kube-controller-manager, kube-scheduler and kwok, which simulates the
+// kubelets of any number of nodes. Tests use it for everything that an API server decides: schemas,
+// admission, Pod Security, RBAC, roll-outs, Helm's releases.
 //
-// The programs are those of ci/cluster/tools (Bin builds them when they are missing). Everything listens on loopback or on a
-// socket in a temporary folder, and ends with the test, by process, also when the test binary is killed. PKI makes the
-// certificates and kubeconfigs; the guest of package cluster uses them as well.
+// The programs are those of ci/cluster/tools (Bin builds them when they are missing). Everything listens on
+// loopback or on a socket in a temporary folder. Each process ends with the test, also when the test binary
+// is killed. PKI makes the certificates and kubeconfigs; the guest of package cluster uses them as well.
 //
-// It runs no container and has no kubelet: whatever needs a pod that really starts is the business of package cluster.
+// It runs no container and has no kubelet: tests with pods that really start belong to package cluster.
 package control

@@ -6,8 +6,9 @@ import (
 	"os"
 )
 
-// Kubeconfig writes a kubeconfig to path, complete in itself (mode 0600): the API server at the URL, the authority, and a new
-// client certificate for the user in these groups. NAME.crt and NAME.key stay in the folder as well.
+// Kubeconfig writes a self-contained kubeconfig to path (mode 0600): the API server at the URL, the
+// authority, and a new client certificate for the user in these groups. NAME.crt and NAME.key stay in the
+// folder as well.
 func (p *PKI) Kubeconfig(path, server, name, user string, groups ...string) error {
 	if err := p.Client(name, user, groups...); err != nil {
 		return err
@@ -15,7 +16,8 @@ func (p *PKI) Kubeconfig(path, server, name, user string, groups ...string) erro
 	return p.kubeconfig(path, server, name, nil)
 }
 
-// kubeconfig is JSON, which every YAML reader takes; bytes become base64 as the format wants them. as is who is impersonated.
+// kubeconfig returns JSON, which every YAML reader takes; bytes become base64 as the format requires. as is
+// the impersonated identity.
 func (p *PKI) kubeconfig(path, server, name string, as *identity) error {
 	var files [3][]byte
 	for i, file := range []string{"ca.crt", name + ".crt", name + ".key"} {
@@ -42,7 +44,7 @@ func (p *PKI) kubeconfig(path, server, name string, as *identity) error {
 	return os.WriteFile(path, append(data, '\n'), 0o600)
 }
 
-// identity is who the API server shall take a caller for.
+// identity is the user and the groups with which the API server shall treat a request.
 type identity struct {
 	user   string
 	groups []string

@@ -15,15 +15,15 @@ import (
 	"time"
 )
 
-// Certificates are good from a day ago, since a guest restored from a snapshot may run behind, for ten years, since snapshots
-// are kept.
+// Certificates are valid from a day ago, since the clock of a guest restored from a snapshot may be behind,
+// for ten years, since snapshots are kept.
 const (
 	backdated = 24 * time.Hour
 	validFor  = 10 * 365 * 24 * time.Hour
 )
 
-// PKI is a certificate authority in a folder, and what it has signed: PEM files, keys with mode 0600. ECDSA throughout, which
-// costs a slow guest little.
+// PKI is a certificate authority in a folder, and the certificates that it has signed: PEM files, keys with
+// mode 0600. All keys are ECDSA, which costs a slow guest little.
 //
 //	ca.crt ca.key                the authority, for servers and clients alike
 //	apiserver.crt apiserver.key  the API server's, for the names given to NewPKI
@@ -35,8 +35,8 @@ type PKI struct {
 	key *ecdsa.PrivateKey
 }
 
-// NewPKI makes the authority and the API server's files in dir, which is created. names are the host names and addresses
-// that the API server is reached by.
+// NewPKI makes the authority and the API server's files in dir, which it creates. names are the host names
+// and addresses by which clients reach the API server.
 func NewPKI(dir string, names ...string) (*PKI, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make the folder of the certificates: %w", err)
@@ -67,7 +67,7 @@ func NewPKI(dir string, names ...string) (*PKI, error) {
 	return p, p.write("sa.pub", "PUBLIC KEY", public, 0o644)
 }
 
-// Path is the path of one of the authority's files, such as "ca.crt".
+// Path returns the path of one of the authority's files, such as "ca.crt".
 func (p *PKI) Path(name string) string { return filepath.Join(p.Dir, name) }
 
 // Server makes NAME.crt and NAME.key for a server with these host names and addresses.
@@ -83,7 +83,7 @@ func (p *PKI) Server(name string, hosts ...string) error {
 	return p.issue(name, cert)
 }
 
-// Client makes NAME.crt and NAME.key for a user of the API server, who is a member of these groups.
+// Client makes NAME.crt and NAME.key for a user of the API server who is a member of these groups.
 func (p *PKI) Client(name, user string, groups ...string) error {
 	return p.issue(name, &x509.Certificate{
 		Subject:     pkix.Name{CommonName: user, Organization: groups},
@@ -113,7 +113,7 @@ func (p *PKI) newKey(name string) (*ecdsa.PrivateKey, error) {
 	return key, p.write(name+".key", "EC PRIVATE KEY", der, 0o600)
 }
 
-// sign writes NAME.crt and returns the certificate as it is read back.
+// sign writes NAME.crt and returns the certificate parsed from its DER form.
 func (p *PKI) sign(name string, cert *x509.Certificate, public *ecdsa.PublicKey) (*x509.Certificate, error) {
 	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120))
 	if err != nil {

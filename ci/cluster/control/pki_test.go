@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// TestPKI has both ends of a connection check each other with the files.
+// TestPKI opens a connection whose two ends check each other with the files.
 func TestPKI(t *testing.T) {
 	t.Parallel()
 	p, err := NewPKI(t.TempDir(), "10.0.2.15", "api.example.com")

@@ -22,12 +22,12 @@ import (
 type Config struct {
 	Controllers bool // kube-controller-manager: service accounts, DaemonSets, garbage
 	Scheduler   bool // kube-scheduler
-	KWOK        bool // plays every node that is created; pods on them run and end at once
+	KWOK        bool // simulates every node that is created; pods on them run and end at once
 }
 
-// Plane is a running control plane, seen by one user: Start's result is cluster-admin, As gives others.
+// Plane is a running control plane, used by one user: Start returns it for cluster-admin, As for other users.
 type Plane struct {
-	dir    string // everything of the plane
+	dir    string // folder of everything that belongs to the plane
 	bin    string
 	server string // URL
 	pki    *PKI
@@ -38,8 +38,8 @@ type Plane struct {
 	patience lab.Patience
 }
 
-// Start starts a control plane that ends with the test. It returns when the API server is ready and, with controllers, the
-// namespace default has its service account. Without DRIVER_E2E=1 the test is skipped.
+// Start starts a control plane that ends with the test. It returns when the API server is ready and, with
+// controllers, when the namespace default has its service account. Without DRIVER_E2E=1 the test is skipped.
 func Start(t testing.TB, config Config) *Plane {
 	t.Helper()
 	p := &Plane{t: t, bin: Bin(t)}
@@ -77,7 +77,7 @@ func Start(t testing.TB, config Config) *Plane {
 
 func (p *Plane) path(name string) string { return filepath.Join(p.dir, name) }
 
-// run starts a program for as long as the test lasts.
+// run starts a program that runs until the test ends.
 func (p *Plane) run(name string, args ...string) *process {
 	p.t.Helper()
 	proc, err := start(p.dir, p.bin, name, args...)
@@ -86,10 +86,11 @@ func (p *Plane) run(name string, args ...string) *process {
 	return proc
 }
 
-// keep ends a program with the test. Cleanups run last in, first out: etcd, which was first, ends after the API server.
+// keep ends a program with the test. Cleanups run last in, first out: etcd, which was first, ends after the
+// API server.
 func (p *Plane) keep(proc *process) {
 	p.t.Cleanup(func() {
-		if p.t.Failed() && proc.running() { // stop shows the log of one that ended
+		if p.t.Failed() && proc.running() { // stop shows the log of a program that has ended
 			p.t.Logf("%s, the end of its log:\n%s", proc.name, logTail(proc.log))
 		}
 		proc.stop(p.t)
@@ -105,8 +106,8 @@ func (p *Plane) startEtcd() {
 	must(p.t, err)
 }
 
-// startAPI finds a port for the API server, which cannot be given an open socket: somebody may take the port in between, so
-// this is tried more than once.
+// startAPI finds a port for the API server. The API server does not take an open socket, so another process
+// may take the port in between: startAPI tries more than once.
 func (p *Plane) startAPI() {
 	p.t.Helper()
 	client := p.client()
@@ -131,7 +132,7 @@ func (p *Plane) startAPI() {
 	p.t.Fatalf("kube-apiserver does not become ready: %v; its last lines:\n%s", failed, logTail(p.path("kube-apiserver.log")))
 }
 
-// client trusts the plane's authority and is nobody: /readyz is open to everyone.
+// client trusts the plane's authority and has no identity: /readyz is open to everyone.
 func (p *Plane) client() *http.Client {
 	p.t.Helper()
 	pem, err := os.ReadFile(p.pki.Path("ca.crt"))
@@ -157,7 +158,8 @@ func get(ctx context.Context, client *http.Client, url string) error {
 	return nil
 }
 
-// identities writes a kubeconfig for each program, with the names that Kubernetes' own roles are bound to, and for people.
+// identities writes a kubeconfig for each program, with the names to which Kubernetes' own roles are bound,
+// and one for human users.
 func (p *Plane) identities() {
 	p.t.Helper()
 	for name, who := range map[string][]string{

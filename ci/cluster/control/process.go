@@ -18,20 +18,21 @@ import (
 
 const (
 	startLimit = 5 * time.Minute  // for each program
-	quietStart = 4 * time.Second  // of the slowest one, the API server, on a quiet machine
+	quietStart = 4 * time.Second  // of the slowest program, the API server, on an idle machine
 	stopLimit  = 15 * time.Second // how long a program may take to end before it is killed
 )
 
 // process is a program that runs until it is stopped.
 type process struct {
 	name string
-	log  string // path of what it prints
+	log  string // path of its output
 	cmd  *exec.Cmd
 	done chan struct{} // closed when it has ended
-	err  error         // why, once done
+	err  error         // valid after done is closed
 }
 
-// start runs a program with its output in DIR/NAME.log. The kernel kills it when this process dies without stopping it.
+// start runs a program with its output in DIR/NAME.log. If this process dies without stopping the program,
+// the kernel kills it.
 func start(dir, bin, name string, args ...string) (*process, error) {
 	p := &process{name: name, log: filepath.Join(dir, name+".log"), done: make(chan struct{})}
 	out, err := os.OpenFile(p.log, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
@@ -70,7 +71,8 @@ func (p *process) running() bool {
 	}
 }
 
-// await returns when check finds the program ready, and an error when it ends before that or needs too long.
+// await returns nil when check succeeds. It returns an error when the program ends before that, or when the
+// limit has passed.
 func (p *process) await(ctx context.Context, check func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, startLimit)
 	defer cancel()
@@ -91,7 +93,8 @@ func (p *process) await(ctx context.Context, check func(context.Context) error) 
 	}
 }
 
-// stop ends the program and waits for that. That it had ended before is an error of the test: it should have run on.
+// stop ends the program and waits for its end. If the program had ended before, that is an error of the test:
+// it should have been running.
 func (p *process) stop(t testing.TB) {
 	if !p.running() {
 		t.Errorf("%s ended by itself: %v; its last lines:\n%s", p.name, p.err, logTail(p.log))
@@ -113,7 +116,7 @@ func (p *process) stop(t testing.TB) {
 	}
 }
 
-// logTail is the end of a log file, for messages.
+// logTail returns the end of a log file, for messages.
 func logTail(path string) string {
 	file, err := os.Open(path)
 	if err != nil {
@@ -127,7 +130,7 @@ func logTail(path string) string {
 	return last.String()
 }
 
-// tail keeps the end of what is written to it.
+// tail keeps the end of the data written to it.
 type tail struct {
 	mu   sync.Mutex
 	data []byte
@@ -146,7 +149,7 @@ func (w *tail) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// String is the last whole lines.
+// String returns the last whole lines.
 func (w *tail) String() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()

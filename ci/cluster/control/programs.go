@@ -7,16 +7,16 @@ import (
 	"path/filepath"
 )
 
-// What the addresses of services come from, and the first of them, which is the API server's.
+// The address range of services, and its first address, which is the API server's.
 const (
 	serviceRange   = "10.96.0.0/16"
 	serviceAddress = "10.96.0.1"
 )
 
-// etcdArgs has no port at all: its one client shares the folder. The data are worth nothing after the test, so nothing is
-// forced to the disk.
+// etcdArgs opens no port: etcd's only client shares the folder. The data are worthless after the test, so
+// etcd does not sync them to the disk.
 func (p *Plane) etcdArgs() []string {
-	const peer = "unix://localhost:1" // a file of this name in the folder; etcd wants what it advertises to have a port
+	const peer = "unix://localhost:1" // a file of this name in the folder; etcd requires a port in the URL that it advertises
 	return []string{
 		"--name=test", "--data-dir=" + filepath.Join(p.dir, "etcd"), "--unsafe-no-fsync", "--log-level=warn",
 		"--listen-client-urls=" + p.etcd(), "--advertise-client-urls=unix://localhost:2", "--enable-grpc-gateway=false",
@@ -26,12 +26,12 @@ func (p *Plane) etcdArgs() []string {
 
 func (p *Plane) etcd() string { return "unix://" + filepath.Join(p.dir, "etcd.sock") }
 
-// apiserverArgs authorizes and admits as clusters made by kubeadm do: the Node and RBAC authorizers, the default admission
-// plugins, with Pod Security among them, and NodeRestriction.
+// apiserverArgs sets authorization and admission as kubeadm does for its clusters: the Node and RBAC
+// authorizers, the default admission plugins, with Pod Security among them, and NodeRestriction.
 func (p *Plane) apiserverArgs(port int) []string {
 	return []string{
 		"--etcd-servers=" + p.etcd(), "--bind-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", port),
-		"--endpoint-reconciler-type=none", // nobody reaches the server by its service, and its address is no endpoint's
+		"--endpoint-reconciler-type=none", // no client reaches the server through its service, and its address is no valid endpoint
 		"--service-cluster-ip-range=" + serviceRange, "--allow-privileged=true",
 		"--authorization-mode=Node,RBAC", "--enable-admission-plugins=NodeRestriction",
 		"--client-ca-file=" + p.pki.Path("ca.crt"), "--cert-dir=" + filepath.Join(p.dir, "apiserver"),
@@ -41,7 +41,8 @@ func (p *Plane) apiserverArgs(port int) []string {
 	}
 }
 
-// controllersArgs raises the limits on its requests: a roll-out over a thousand nodes is thousands of them.
+// controllersArgs raises the limits on its requests: a roll-out over a thousand nodes sends thousands of
+// them.
 func (p *Plane) controllersArgs() []string {
 	return []string{
 		"--kubeconfig=" + p.path("controllers.kubeconfig"), "--use-service-account-credentials", "--leader-elect=false", "--secure-port=0",
@@ -56,15 +57,15 @@ func (p *Plane) schedulerArgs() ([]string, error) {
 	return []string{"--config=" + p.path("scheduler.json"), "--secure-port=0"}, os.WriteFile(p.path("scheduler.json"), []byte(config), 0o600)
 }
 
-// kwokStages is what kwok does; it does nothing of its own accord.
+// kwokStages is kwok's configuration; without stages kwok does nothing.
 //
 //go:embed kwok.yaml
 var kwokStages []byte
 
-// kwokArgs makes it play every node that there is.
+// kwokArgs makes kwok simulate every node of the cluster.
 func (p *Plane) kwokArgs() ([]string, error) {
 	return []string{
 		"--kubeconfig=" + p.path("kwok.kubeconfig"), "--config=" + p.path("kwok.yaml"), "--manage-all-nodes",
-		"--v=WARN", "--node-lease-duration-seconds=40", // without leases the node controller takes the nodes for lost
+		"--v=WARN", "--node-lease-duration-seconds=40", // without leases the node controller considers the nodes lost
 	}, os.WriteFile(p.path("kwok.yaml"), kwokStages, 0o600)
 }

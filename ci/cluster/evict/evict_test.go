@@ -15,7 +15,8 @@ import (
 	"github.com/driver-container/driver-container/node/status"
 )
 
-// TestMain lets more tests run at a time than there are processors: they wait most of the time, for a cluster that they share.
+// TestMain lets more tests run at a time than there are processors: most of the time they wait for the
+// cluster that they share.
 func TestMain(m *testing.M) {
 	flag.Parse()
 	if err := flag.Set("test.parallel", "6"); err != nil {
@@ -47,7 +48,7 @@ func TestEvict(t *testing.T) {
 	}
 }
 
-// testUpgrade is the whole way: what uses the GPU leaves, the rest stays, and all comes back.
+// testUpgrade is a whole upgrade: the pods that use the GPU leave, the others stay, and all come back.
 func testUpgrade(t *testing.T, s *stage) {
 	e := s.site(t, "upgrade", 2)
 	pod := e.driverPod()
@@ -91,7 +92,8 @@ func testUpgrade(t *testing.T, s *stage) {
 	a.stop()
 }
 
-// testBudget: as long as a budget says no nothing is touched, the Event names it, and when it says yes the upgrade goes on by itself.
+// testBudget: as long as a disruption budget refuses, driver-evict changes nothing, and the Event names the
+// budget. When the budget allows it, the upgrade continues by itself.
 func testBudget(t *testing.T, s *stage) {
 	e := s.site(t, "budget", 1)
 	e.budget("train-budget", 0)
@@ -121,7 +123,8 @@ func testBudget(t *testing.T, s *stage) {
 	e.pristine(false, 1)
 }
 
-// testOneByOne: a budget that lets one of two pods go at a time. Where the first can run elsewhere, the second follows when it does.
+// testOneByOne: a budget lets one of two pods leave at a time. If the first can run on another node, the
+// second leaves when the first runs there.
 func testOneByOne(t *testing.T, s *stage) {
 	e := s.site(t, "two", 2)
 	other := s.site(t, "two-b", 0)
@@ -147,7 +150,8 @@ func testOneByOne(t *testing.T, s *stage) {
 	}
 }
 
-// testCordoned: who cordoned it before will uncordon it.
+// testCordoned: a node that somebody cordoned before stays cordoned; the person who cordoned it will uncordon
+// it.
 func testCordoned(t *testing.T, s *stage) {
 	e := s.site(t, "cordoned", 1)
 	e.Kubectl("cordon", e.name)
@@ -158,7 +162,7 @@ func testCordoned(t *testing.T, s *stage) {
 	e.pristine(true, 0)
 }
 
-// testStopped: SIGTERM in the middle.
+// testStopped: SIGTERM during an upgrade.
 func testStopped(t *testing.T, s *stage) {
 	e := s.site(t, "stopped", 0)
 	e.deployment("stay", "stopped", 1, "example.org/stay")
@@ -187,7 +191,7 @@ func testStopped(t *testing.T, s *stage) {
 	}
 }
 
-// testAlone: a pod that nothing would make anew stays, and is named.
+// testAlone: a pod that no controller would recreate stays, and the Event names it.
 func testAlone(t *testing.T, s *stage) {
 	e := s.site(t, "alone", 0)
 	_, err := e.KubectlInput(`{apiVersion: v1, kind: Pod, metadata: {name: notebook, namespace: team}, spec: {nodeName: alone, containers: [{name: c, image: none, resources: {limits: {nvidia.com/gpu: 1}}}]}}`, "apply", "-f", "-")
@@ -209,7 +213,8 @@ func testAlone(t *testing.T, s *stage) {
 	e.pristine(false, 0)
 }
 
-// testRights: a service account with no rights at all. It says what is missing, and does not end.
+// testRights: a service account with no rights at all. driver-evict reports the missing right, and does not
+// end.
 func testRights(t *testing.T, s *stage) {
 	e := s.site(t, "rights", 1)
 	e.account = "nothing"
@@ -239,8 +244,9 @@ func testRights(t *testing.T, s *stage) {
 	<-a.done
 }
 
-// testKilled: SIGKILL when a request is on its way, before the server has it or before its answer is here. The container starts again;
-// or its pod is gone, and the next pod's does the rest.
+// testKilled: SIGKILL during a request, before the server has received it or before driver-evict has the
+// answer. Then either the container starts again; or the pod is deleted, and the next pod's container
+// finishes the work.
 func testKilled(t *testing.T, s *stage, name, at string, answered, podGone bool) {
 	e := s.site(t, name, 1)
 	pod := e.driverPod()
@@ -280,7 +286,7 @@ func testKilled(t *testing.T, s *stage, name, at string, answered, podGone bool)
 		defer end()
 	}
 	e.Wait(limit, "the driver serves", func() error {
-		if e.node().Annotations[evict.SafeLoad] != "" {
+		if e.node().Annotations[status.SafeLoadAnnotation] != "" {
 			return fmt.Errorf("it still asks")
 		}
 		return nil

@@ -17,7 +17,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/driver-container/driver-container/node/evict"
 	"github.com/driver-container/driver-container/node/status"
 )
 
@@ -37,7 +36,8 @@ func (e *site) status(pod string, state status.State, phase string) {
 	}
 }
 
-// driver plays the driver of a pod: it asks for a free node, waits, and comes up. The returned function ends it and waits for that.
+// driver simulates the driver of a pod: it asks for a free node, waits, and comes up. The returned function
+// ends it and waits for its end.
 func (e *site) driver(pod *corev1.Pod) (end func()) {
 	e.t.Helper()
 	ctx, cancel := context.WithCancel(e.t.Context())
@@ -47,7 +47,7 @@ func (e *site) driver(pod *corev1.Pod) (end func()) {
 		if err := e.annotate(pod.Name); err != nil {
 			e.t.Error(err)
 		}
-		for n := e.node(); n.Annotations[evict.SafeLoad] == pod.Name; n = e.node() {
+		for n := e.node(); n.Annotations[status.SafeLoadAnnotation] == pod.Name; n = e.node() {
 			if !sleep(ctx, 300*time.Millisecond) {
 				return
 			}
@@ -77,7 +77,7 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// must is for what fails only when the cluster is gone: the test then fails elsewhere, with the reason.
+// must is for calls that fail only without a cluster: the test then fails elsewhere, with the reason.
 func must(pods []corev1.Pod, _ error) []corev1.Pod { return pods }
 
 // agent is a running driver-evict.
@@ -102,8 +102,8 @@ func (a *agent) said() string {
 	return a.log.String()
 }
 
-// start runs driver-evict as the chart's container of a pod says, with a token that is bound to that pod. server and ca are the API
-// server's unless given.
+// start runs driver-evict as the chart's container of a pod does, with a token that is bound to that pod.
+// server and ca are the API server's unless given.
 func (e *site) start(pod *corev1.Pod, server, ca string) *agent {
 	e.t.Helper()
 	if server == "" {
@@ -134,7 +134,7 @@ func (e *site) start(pod *corev1.Pod, server, ca string) *agent {
 	return a
 }
 
-// chartEnv is the environment that the kubelet would make of the pod's container.
+// chartEnv returns the environment that the kubelet would make for the pod's container.
 func chartEnv(t *testing.T, pod *corev1.Pod) []string {
 	t.Helper()
 	fields := map[string]string{"spec.nodeName": pod.Spec.NodeName, "metadata.name": pod.Name, "metadata.namespace": pod.Namespace, "metadata.uid": string(pod.UID)}
@@ -156,13 +156,13 @@ func chartEnv(t *testing.T, pod *corev1.Pod) []string {
 	return nil
 }
 
-// kill is SIGKILL.
+// kill sends SIGKILL.
 func (a *agent) kill() {
 	_ = a.cmd.Process.Kill()
 	<-a.done
 }
 
-// stop is SIGTERM, within the time that the kubelet gives.
+// stop sends SIGTERM and waits for the end, within the kubelet's grace period.
 func (a *agent) stop() {
 	a.t.Helper()
 	_ = a.cmd.Process.Signal(syscall.SIGTERM)
@@ -177,7 +177,8 @@ func (a *agent) stop() {
 	}
 }
 
-// memory is what the process has resident, in MiB: all of it, and what is not the program's file.
+// memory returns the process's resident memory in MiB: all of it, and the part that is not the program's
+// file.
 func (a *agent) memory() (all, anon int) {
 	a.t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", a.cmd.Process.Pid))

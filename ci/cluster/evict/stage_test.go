@@ -20,13 +20,14 @@ import (
 
 	"github.com/driver-container/driver-container/ci/cluster/control"
 	"github.com/driver-container/driver-container/node/evict"
+	"github.com/driver-container/driver-container/node/status"
 )
 
 const (
 	space  = "gpu-driver" // the chart's release
-	team   = "team"       // who uses GPUs
+	team   = "team"       // namespace of the pods that use GPUs
 	deploy = "nvidia.com/gpu.deploy."
-	limit  = 90 * time.Second // for whatever takes seconds on a quiet machine
+	limit  = 90 * time.Second // for steps that take seconds on an idle machine
 )
 
 // stage is a cluster with the chart installed.
@@ -38,7 +39,7 @@ type stage struct {
 	account string
 }
 
-// daemons are a device plugin that follows its deploy label, and a DaemonSet that has nothing to do with GPUs.
+// daemons are a device plugin that follows its deploy label, and a DaemonSet without any relation to GPUs.
 const daemons = `
 {kind: List, apiVersion: v1, items: [
   {apiVersion: apps/v1, kind: DaemonSet, metadata: {name: plugin, namespace: team}, spec: {selector: {matchLabels: {app: plugin}}, template: {
@@ -73,7 +74,7 @@ func newStage(t *testing.T) *stage {
 	return s
 }
 
-// site is one node with a GPU and what runs on it.
+// site is one node with a GPU and the pods on it.
 type site struct {
 	*stage
 	t    *testing.T
@@ -87,7 +88,7 @@ func labelsBefore(name string) map[string]string {
 		deploy + "client": "batch", deploy + "dcgm": "false"}
 }
 
-// site adds a node, and on it a deployment with so many pods that use its GPUs.
+// site adds a node, and on it a deployment of the given number of pods that use its GPUs.
 func (s *stage) site(t *testing.T, name string, users int) *site {
 	t.Helper()
 	e := &site{stage: &stage{Plane: s.With(t), core: s.core, binary: s.binary, ca: s.ca, account: s.account}, t: t, name: name, run: t.TempDir()}
@@ -108,7 +109,7 @@ func (s *stage) site(t *testing.T, name string, users int) *site {
 	return e
 }
 
-// deployment makes pods with a GPU each on the nodes of a site. With finalizers they do not end.
+// deployment makes pods with a GPU each on the nodes of a site. With finalizers the pods do not end.
 func (e *site) deployment(name, site string, replicas int, finalizers ...string) {
 	e.t.Helper()
 	_, err := e.KubectlInput(fmt.Sprintf(`{apiVersion: apps/v1, kind: Deployment, metadata: {name: %[1]s, namespace: team}, spec: {replicas: %[3]d, selector: {matchLabels: {app: %[1]s}},
@@ -118,7 +119,8 @@ func (e *site) deployment(name, site string, replicas int, finalizers ...string)
 	}
 }
 
-// budget lets so many pods of a deployment be away; it waits until the controller has counted.
+// budget lets the given number of a deployment's pods be unavailable; it waits until the controller has
+// counted.
 func (e *site) budget(name string, away int) {
 	e.t.Helper()
 	_, err := e.KubectlInput(fmt.Sprintf(`{apiVersion: policy/v1, kind: PodDisruptionBudget, metadata: {name: %[1]s-pdb, namespace: team}, spec: {maxUnavailable: %[2]d, selector: {matchLabels: {app: %[1]s}}}}`, name, away), "apply", "-f", "-")
@@ -134,7 +136,7 @@ func (e *site) budget(name string, away int) {
 	})
 }
 
-// pods are the running pods of the node.
+// pods returns the running pods of the node.
 func (e *site) pods() ([]corev1.Pod, error) {
 	list, err := e.core.Pods("").List(context.Background(), metav1.ListOptions{FieldSelector: "status.phase=Running,spec.nodeName=" + e.name})
 	if err != nil {
@@ -143,7 +145,7 @@ func (e *site) pods() ([]corev1.Pod, error) {
 	return list.Items, nil
 }
 
-// counts are their numbers by app; the chart's are "driver".
+// counts returns the number of pods by app; the chart's are "driver".
 func (e *site) counts() (map[string]int, error) {
 	pods, err := e.pods()
 	counts := map[string]int{}
@@ -157,7 +159,7 @@ func (e *site) counts() (map[string]int, error) {
 	return counts, err
 }
 
-// driverPod is the chart's pod on this node, that is not being deleted.
+// driverPod returns the chart's pod on this node that is not being deleted.
 func (e *site) driverPod() *corev1.Pod {
 	e.t.Helper()
 	var found *corev1.Pod
@@ -183,7 +185,7 @@ func (e *site) node() *corev1.Node {
 	return n
 }
 
-// pristine waits until the node is as it was, with its pods back.
+// pristine waits until the node is in its first state, with its pods back.
 func (e *site) pristine(cordoned bool, users int) {
 	e.t.Helper()
 	e.Wait(limit, e.name+" as it was before", func() error {
@@ -197,7 +199,7 @@ func (e *site) pristine(cordoned bool, users int) {
 		switch {
 		case err != nil:
 			return err
-		case n.Annotations[evict.Annotation] != "" || n.Annotations[evict.SafeLoad] != "":
+		case n.Annotations[evict.Annotation] != "" || n.Annotations[status.SafeLoadAnnotation] != "":
 			return fmt.Errorf("annotations %v", n.Annotations)
 		case n.Spec.Unschedulable != cordoned:
 			return fmt.Errorf("cordoned: %v", n.Spec.Unschedulable)
@@ -212,12 +214,12 @@ func (e *site) pristine(cordoned bool, users int) {
 
 // annotate sets the safe-load annotation, as the driver does.
 func (e *site) annotate(value string) error {
-	patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, evict.SafeLoad, value)
+	patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, status.SafeLoadAnnotation, value)
 	_, err := e.core.Nodes().Patch(context.Background(), e.name, "application/merge-patch+json", []byte(patch), metav1.PatchOptions{})
 	return err
 }
 
-// event is the Event about the node with a reason.
+// event returns the Event about the node with this reason.
 func (e *site) event(reason string) (*corev1.Event, error) {
 	for _, in := range []string{"default", space} {
 		list, err := e.core.Events(in).List(context.Background(), metav1.ListOptions{FieldSelector: "reason=" + reason})

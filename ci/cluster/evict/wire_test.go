@@ -16,14 +16,15 @@ import (
 	"testing"
 
 	"github.com/driver-container/driver-container/node/evict"
+	"github.com/driver-container/driver-container/node/status"
 )
 
-// step names what a request is for; "" for those that change nothing, and Events.
+// step names the purpose of a request; "" for requests that change nothing, and for Events.
 func step(r *http.Request, body string) string {
 	switch {
 	case r.Method == http.MethodPatch && strings.Contains(r.URL.Path, "/nodes/") && strings.Contains(body, `"`+evict.Annotation+`":null`):
 		return "put back"
-	case r.Method == http.MethodPatch && strings.Contains(r.URL.Path, "/nodes/") && strings.Contains(body, evict.SafeLoad):
+	case r.Method == http.MethodPatch && strings.Contains(r.URL.Path, "/nodes/") && strings.Contains(body, status.SafeLoadAnnotation):
 		return "release"
 	case r.Method == http.MethodPatch && strings.Contains(r.URL.Path, "/nodes/"):
 		return "take"
@@ -33,8 +34,8 @@ func step(r *http.Request, body string) string {
 	return ""
 }
 
-// wire stands between driver-evict and the API server. cut is called with each step that is on its way, before the server has it and
-// after it was answered; once it says true, nothing passes any more.
+// wire is a proxy between driver-evict and the API server. It calls cut with each step, before the server
+// receives the request and after the server has answered; once cut returns true, nothing passes any more.
 type wire struct {
 	*httptest.Server
 	ca string

@@ -1,9 +1,10 @@
-// Program holder keeps files open, as a program that uses a GPU keeps its device files open, until it is asked to end. It does nothing
-// else: what lies behind a fake GPU does not work.
+// Program holder keeps files open, as a program that uses a GPU keeps its device files open, until a signal
+// ends it. It does nothing else: a fake GPU cannot compute.
 //
 // usage: holder [-wait] [-ignore-term] FILE...
 //
-// -wait: for files that do not exist yet. -ignore-term: SIGTERM does not end it, as programs that are slow to stop.
+// -wait: wait for files that do not exist yet. -ignore-term: ignore SIGTERM, as programs that are slow to
+// stop.
 package main
 
 import (
@@ -32,7 +33,7 @@ func run() error {
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
 	for _, path := range flag.Args() {
 		for {
-			// It stays open until the process ends.
+			// The file stays open until the process ends.
 			_, err := syscall.Open(path, syscall.O_RDWR|syscall.O_CLOEXEC, 0)
 			if err == nil {
 				fmt.Println("holding", path)

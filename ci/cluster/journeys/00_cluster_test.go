@@ -8,7 +8,7 @@ import (
 	"github.com/driver-container/driver-container/ci/lab/fakegpu"
 )
 
-// The cluster itself: a GPU is plugged into the node and advertised, and a pod that asks for it runs.
+// The cluster itself: a GPU is plugged into the node and advertised, and a pod that requests it runs.
 func Test00Cluster(t *testing.T) {
 	c := cluster.New(t)
 	c.PlugGPU(t, fakegpu.T4)

@@ -7,8 +7,9 @@ import (
 	"github.com/driver-container/driver-container/ci/cluster"
 )
 
-// helm install brings a node with a GPU to a serving driver, without anything being compiled: modules are loaded, the root is served on
-// the node, and a pod that was there before the driver, and waits for it in an init container, runs then.
+// helm install on a node with a GPU results in a serving driver, without a compile: modules are loaded, the
+// root is served on the node. A pod that was created before the driver, and waits for it in an init
+// container, then runs.
 func Test01Install(t *testing.T) {
 	c, table := withGPU(t)
 	applyDependant(c, "before", cluster.Newer)

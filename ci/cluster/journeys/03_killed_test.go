@@ -13,8 +13,8 @@ import (
 	"github.com/driver-container/driver-container/node/status"
 )
 
-// SIGKILL for the container's process 1, then for all its processes at once, while somebody uses the driver: each time kubelet starts the
-// container again, once, which adopts the driver. Nothing is unloaded.
+// SIGKILL for the container's process 1, then for all its processes at once, while a pod uses the driver:
+// each time kubelet restarts the container, once, and the new one adopts the driver. Nothing is unloaded.
 func Test03Killed(t *testing.T) {
 	c, _ := withGPU(t)
 	helmInstall(t, c, "nvidia-driver", cluster.Newer)
@@ -23,7 +23,7 @@ func Test03Killed(t *testing.T) {
 
 	for n, victims := range []string{
 		"%d",
-		"$(cat /sys/fs/cgroup$(cut -d: -f3 </proc/%d/cgroup)/cgroup.procs)", // as the kernel does when memory is short
+		"$(cat /sys/fs/cgroup$(cut -d: -f3 </proc/%d/cgroup)/cgroup.procs)", // as the kernel does when memory runs out
 	} {
 		before := c.Status()
 		c.Node(fmt.Sprintf("kill -9 "+victims, before.PID))
@@ -50,8 +50,8 @@ func Test03Killed(t *testing.T) {
 	}
 }
 
-// The node is reset, as power loss does: nothing is loaded then, and what lies in the node's memory is gone. The pod, which is the same,
-// brings the driver up again.
+// The node is reset, as by power loss: no module is loaded then, and files in the node's memory are lost. The
+// same pod brings the driver up again.
 func Test03Reboot(t *testing.T) {
 	c, _ := withGPU(t)
 	helmInstall(t, c, "nvidia-driver", cluster.Newer)
@@ -74,7 +74,8 @@ func Test03Reboot(t *testing.T) {
 	}
 }
 
-// A node that has no GPU yet: the pod ends with the reason, kubelet starts it again and again, and when there is a GPU it serves.
+// A node that has no GPU yet: the pod ends with the reason, kubelet starts it again and again, and once there
+// is a GPU the pod serves.
 func Test03LaterGPU(t *testing.T) {
 	c := cluster.New(t)
 	c.StateTable()

@@ -11,8 +11,9 @@ import (
 	"github.com/driver-container/driver-container/node/status"
 )
 
-// A release of another name, while the first one is there and then at the moment when it goes: what made classic driver containers
-// crash in a loop. The scheduler keeps the second pod away until the first one is gone.
+// A release of another name is installed, first while the first one runs and then while it is being removed:
+// classic driver containers crashed in a loop in this situation. The scheduler keeps the second pod away
+// until the first one has ended.
 func Test03Renamed(t *testing.T) {
 	c, w := withGPU(t)
 	helmInstall(t, c, "blue", cluster.Older)
@@ -27,7 +28,7 @@ func Test03Renamed(t *testing.T) {
 	waitServing(t, c, cluster.Newer)
 	noRestarts(t, c)
 
-	// The same name, installed again at once while its pod is about to end.
+	// Install a release of the same name at once, while its pod is being deleted.
 	uninstall(c, "green")
 	helmInstall(t, c, "green", cluster.Older)
 	if pods := c.DriverPods(); len(pods) < 2 && pods[0].DeletionTimestamp == nil {
@@ -44,14 +45,14 @@ func Test03Renamed(t *testing.T) {
 	}
 }
 
-// A pod that is deleted by force is gone for Kubernetes while its container still runs: the next pod starts beside it and waits for the
-// node's lock.
+// A pod that is deleted by force no longer exists for Kubernetes while its container still runs: the next pod
+// starts beside it and waits for the node's lock.
 func Test03Forced(t *testing.T) {
 	c, _ := withGPU(t)
 	helmInstall(t, c, "nvidia-driver", cluster.Older, "--set", "updateStrategy.type=OnDelete")
 	first := waitServing(t, c, cluster.Older)
 
-	// In use, the driver keeps the old container stopping for its whole grace period.
+	// If the driver is in use, the old container takes its whole grace period to stop.
 	applyHolder(c, "user")
 	helmUpgrade(t, c, "nvidia-driver", cluster.Newer, "--set", "updateStrategy.type=OnDelete")
 	c.Kubectl("delete", "pod", first.Name, "-n", namespace, "--force", "--grace-period=0")

@@ -8,8 +8,8 @@ import (
 	"github.com/driver-container/driver-container/ci/cluster"
 )
 
-// helm upgrade to another driver, and back: the old pod unloads its driver and ends, the new one loads its own. A pod that waits for a
-// driver meanwhile runs when there is one.
+// helm upgrade to another driver, and back: the old pod unloads its driver and ends, the new one loads its
+// own. A pod that waits for a driver meanwhile runs as soon as one serves.
 func Test03Upgrade(t *testing.T) {
 	c, _ := withGPU(t)
 	helmInstall(t, c, "nvidia-driver", cluster.Older)

@@ -13,9 +13,10 @@ import (
 
 const devicePlugin = "nvidia.com/gpu.deploy.device-plugin"
 
-// An upgrade with evictGPUPods while a pod uses a GPU: a budget in its way stops it before anything is changed; without it the pod is
-// evicted, the device plugin is paused by its label, DaemonSets are left alone, and the node is as before in the end, also
-// when the container that does it is killed in the middle.
+// An upgrade with evictGPUPods while a pod uses a GPU. A disruption budget that forbids the eviction stops it
+// before anything is changed. Without the budget the pod is evicted, the device plugin is paused by its
+// label, DaemonSets are not changed, and in the end the node is as before, also when the container that does
+// this is killed meanwhile.
 func Test04Evict(t *testing.T) {
 	c, _ := withGPU(t)
 	c.AdvertiseGPUs(2)
@@ -27,7 +28,7 @@ func Test04Evict(t *testing.T) {
 	plugin := user{kind: "DaemonSet", name: "device-plugin", selector: devicePlugin, grace: 2}
 	training.apply(c)
 	plugin.apply(c)
-	// This one asks for a GPU and does not use it: then it is in nobody's way.
+	// This pod requests a GPU and does not use it, so it blocks nothing.
 	c.Apply(`{apiVersion: apps/v1, kind: DaemonSet, metadata: {name: monitor, namespace: ` + work + `}, spec: {selector: {matchLabels: {app: monitor}},
 		template: {metadata: {labels: {app: monitor}}, spec: {terminationGracePeriodSeconds: 2,
 		containers: [{name: holder, image: "` + cluster.HolderImage + `", args: [/dev/null], resources: {limits: {nvidia.com/gpu: 1}}}]}}}}`)
@@ -71,7 +72,7 @@ func Test04Evict(t *testing.T) {
 	evictorKilled(t, c, training, plugin, settings)
 }
 
-// wantLabels wants the node's labels as Test04Evict has set them.
+// wantLabels requires that the node's labels are those that Test04Evict has set.
 func wantLabels(t *testing.T, c *cluster.Cluster) {
 	t.Helper()
 	if plugin, dcgm := label(c, devicePlugin), label(c, "nvidia.com/gpu.deploy.dcgm"); plugin != "true" || dcgm != "false" {
@@ -79,7 +80,8 @@ func wantLabels(t *testing.T, c *cluster.Cluster) {
 	}
 }
 
-// evictorKilled goes back to the older driver, and kills driver-evict while the evicted pod takes its time to end.
+// evictorKilled returns to the older driver, and kills driver-evict while the evicted pod takes its time to
+// end.
 func evictorKilled(t *testing.T, c *cluster.Cluster, training, plugin user, settings []string) {
 	t.Helper()
 	training.delete(c)
@@ -117,7 +119,8 @@ func evictorKilled(t *testing.T, c *cluster.Cluster, training, plugin user, sett
 	}
 }
 
-// The service account of driver-evict has no rights: the upgrade goes on as without it, and the log says what is missing.
+// The service account of driver-evict has no rights: the upgrade continues as without driver-evict, and the
+// log names the missing right.
 func Test04EvictForbidden(t *testing.T) {
 	c, _ := withGPU(t)
 	settings := []string{"--set", "evictGPUPods=true", "--set", "events=true", "--set", "nodeCondition=true", "--set", "rbac.create=false", "--set", "terminationGracePeriodSeconds=30"}

@@ -6,12 +6,11 @@ import (
 	"time"
 
 	"github.com/driver-container/driver-container/ci/cluster"
-	"github.com/driver-container/driver-container/node/evict"
 	"github.com/driver-container/driver-container/node/status"
 )
 
-// A pod uses a GPU while the driver is upgraded: the old driver is left whole, the new one's pod waits and names that pod wherever one
-// looks, and goes on when it has ended.
+// A pod uses a GPU while the driver is upgraded: the old driver stays intact; the new one's pod waits, names
+// that pod in every report, and continues when it has ended.
 func Test04InUse(t *testing.T) {
 	c, _ := withGPU(t)
 	c.AdvertiseGPUs(1)
@@ -52,8 +51,8 @@ func Test04InUse(t *testing.T) {
 	noRestarts(t, c)
 }
 
-// The same with the safe-load handshake, whose other side, the GPU Operator's upgrade controller, is played by hand: the driver waits until
-// the node was drained and the annotation is gone.
+// The same with the safe-load handshake. The test takes the other side, that of the GPU Operator's upgrade
+// controller: the driver waits until the node has been drained and the annotation is removed.
 func Test04SafeLoad(t *testing.T) {
 	c, _ := withGPU(t)
 	c.AdvertiseGPUs(1)
@@ -68,20 +67,20 @@ func Test04SafeLoad(t *testing.T) {
 	waitStatus(c, startWait, "the driver waits for safe load", func(st status.Snapshot) bool {
 		return st.Pod == pod.Name && st.State == status.Waiting && st.WaitsFor == status.ForSafeLoad && heldBy(st, holder)
 	})
-	if asker := annotation(c, evict.SafeLoad); asker != pod.Name {
+	if asker := annotation(c, status.SafeLoadAnnotation); asker != pod.Name {
 		t.Errorf("the annotation says %q, want %s", asker, pod.Name)
 	}
-	waitEvent(t, c, "Pod", pod.Name, "WaitingForSafeLoad", evict.SafeLoad)
+	waitEvent(t, c, "Pod", pod.Name, "WaitingForSafeLoad", status.SafeLoadAnnotation)
 
 	c.Kubectl("drain", cluster.NodeName, "--ignore-daemonsets", "--pod-selector=app=training", "--timeout=2m")
 	if loaded := c.Loaded(); loaded != cluster.Newer {
-		t.Errorf("the node is free, but nobody has said so yet: %q is loaded, not %s", loaded, cluster.Newer)
+		t.Errorf("the node is free, but the annotation still exists: %q is loaded, not %s", loaded, cluster.Newer)
 	}
-	c.Kubectl("annotate", "node", cluster.NodeName, evict.SafeLoad+"-")
+	c.Kubectl("annotate", "node", cluster.NodeName, status.SafeLoadAnnotation+"-")
 	waitServing(t, c, cluster.Older)
 	c.Kubectl("uncordon", cluster.NodeName)
 	training.waitHolding(c)
-	if asker := annotation(c, evict.SafeLoad); asker != "" {
+	if asker := annotation(c, status.SafeLoadAnnotation); asker != "" {
 		t.Errorf("after it: the annotation says %q", asker)
 	}
 	noRestarts(t, c)

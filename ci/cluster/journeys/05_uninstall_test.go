@@ -14,7 +14,7 @@ import (
 	"github.com/driver-container/driver-container/node/status"
 )
 
-// inventory is what a driver container may change on a node and in its cluster, as sorted lines.
+// inventory returns what a driver container may change on a node and in its cluster, as sorted lines.
 func inventory(t *testing.T, c *cluster.Cluster) []string {
 	t.Helper()
 	const pruned = `-path /run/containerd -o -path /run/systemd -o -path /run/udev -o -path /run/netns -o -path /run/etcd -o -path '/run/watcher.log*' -o -path /dev/pts -o -path /dev/shm`
@@ -51,13 +51,13 @@ func inventory(t *testing.T, c *cluster.Cluster) []string {
 	return lines
 }
 
-// warmUp runs a pod that has nothing to do with drivers: the first one of a node brings up its network.
+// warmUp runs a pod that is not related to drivers: the first pod of a node sets up its network.
 func warmUp(c *cluster.Cluster) {
 	applyPod(c, "first", "/dev/null")
 	c.Kubectl("delete", "pod", "first")
 }
 
-// changed are the lines that only one of two inventories has, but for those that begin with an exception.
+// changed returns the lines that only one of two inventories has, except those that begin with an exception.
 func changed(before, after []string, exceptions ...string) []string {
 	var diff []string
 	note := func(sign string, lines, other []string) {
@@ -72,7 +72,7 @@ func changed(before, after []string, exceptions ...string) []string {
 	return diff
 }
 
-// remains are what an uninstallation leaves on purpose, as docs/kubernetes.md says.
+// remains returns what an uninstallation leaves on purpose, as docs/kubernetes.md says.
 func remains() []string {
 	return []string{
 		"d " + statePath, "f " + statePath, "l " + statePath, // compiled modules and driver roots, for the next installation
@@ -83,7 +83,7 @@ func remains() []string {
 	}
 }
 
-// After helm uninstall node and cluster are as they were before helm install.
+// After helm uninstall, node and cluster are as they were before helm install.
 func Test05Uninstall(t *testing.T) {
 	c, _ := withGPU(t)
 	labelGPU(c)
@@ -109,7 +109,8 @@ func Test05Uninstall(t *testing.T) {
 	t.Logf("what remains beside %s: %q, condition %q", statePath, changed(before, inventory(t, c), remains()[:3]...), condition(c))
 }
 
-// Uninstalled while a pod uses the driver: driver, root and device files stay, and go on serving. The next installation adopts them.
+// Uninstalled while a pod uses the driver: driver, root and device files stay, and continue to work. The next
+// installation adopts them.
 func Test05InUse(t *testing.T) {
 	c, _ := withGPU(t)
 	quick := []string{"--set", "terminationGracePeriodSeconds=30"}

@@ -17,7 +17,7 @@ const (
 	konvoyLabel    = "konvoy.mesosphere.com/gpu-provider"
 )
 
-// applyKonvoy makes or changes the DaemonSet of Konvoy's chart, and its namespace.
+// applyKonvoy creates or changes the DaemonSet of Konvoy's chart, and its namespace.
 func applyKonvoy(t *testing.T, c *cluster.Cluster, driver string) {
 	t.Helper()
 	c.Apply(`{apiVersion: v1, kind: Namespace, metadata: {name: ` + konvoySpace + `}}`)
@@ -25,8 +25,9 @@ func applyKonvoy(t *testing.T, c *cluster.Cluster, driver string) {
 	c.Apply(testdata(t, "konvoy.yaml", "NAMESPACE", konvoySpace, "IMAGE", repository+":"+tag))
 }
 
-// The image under Konvoy's chart of 2019, whose upgrades ended in minutes of CrashLoopBackOff. Its wrapper does not hand signals on, so
-// that every stop is a kill: the successor tidies up, and replaces what it finds loaded.
+// The image in Konvoy's chart of 2019, whose upgrades ended in minutes of CrashLoopBackOff. Its wrapper does
+// not forward signals, so that every stop is a kill: the next container cleans up, and replaces the modules
+// that it finds loaded.
 func Test06Konvoy(t *testing.T) {
 	c, table := withGPU(t)
 	table.Allow(func(s sample.Sample) bool { return len(s.Lockers) == 0 && len(s.Root) == 0 })
@@ -52,7 +53,7 @@ func Test06Konvoy(t *testing.T) {
 	}
 }
 
-// wantServes is an error unless that driver is loaded and served.
+// wantServes returns an error unless that driver is loaded and served.
 func wantServes(c *cluster.Cluster, driver string) error {
 	st := c.Status()
 	if st.Up == nil || !st.Ready {

@@ -13,8 +13,9 @@ import (
 	"github.com/driver-container/driver-container/ci/cluster/sample"
 )
 
-// Driver pods of several owners on one node: two releases of the chart, the GPU Operator, and one that knows nothing of the others. Who
-// comes second stays Pending or waits for the node's lock, is never started again, and takes over when the one before has gone.
+// Driver pods of several owners on one node: two releases of the chart, the GPU Operator, and one that does
+// not know the others. The second pod stays Pending or waits for the node's lock, is never restarted, and
+// takes over when the first has ended.
 func Test06Neighbours(t *testing.T) {
 	c, table := withGPU(t)
 	table.Allow(func(s sample.Sample) bool { return len(s.Lockers) == 0 && len(s.Root) == 0 })
@@ -34,7 +35,7 @@ func Test06Neighbours(t *testing.T) {
 
 	uninstall(c, "nvidia-driver")
 	c.Wait(startWait, "the second driver takes over", func() error { return wantServes(c, cluster.Newer) })
-	third := waitLocked(c, "other", driverSelector, second.Name) // Konvoy's chart gives it no namespace to say
+	third := waitLocked(c, "other", driverSelector, second.Name) // Konvoy's chart does not pass its namespace
 	noKill(t, c, second)
 	c.Kubectl("delete", "namespace", konvoySpace, "--wait=false")
 	if pod := waitServing(t, c, cluster.Older); pod.UID != third.UID {
@@ -45,7 +46,7 @@ func Test06Neighbours(t *testing.T) {
 
 const driverSelector = "app.kubernetes.io/component=nvidia-driver"
 
-// pending waits until the scheduler keeps the one pod with a label off the node because of another one.
+// pending waits until the scheduler keeps the one pod with a label off the node because of another pod.
 func pending(c *cluster.Cluster, space, selector string) {
 	c.Wait(stopWait, "a pending pod with "+selector, func() error {
 		pods := c.Pods("-n", space, "-l", selector)
@@ -58,7 +59,7 @@ func pending(c *cluster.Cluster, space, selector string) {
 	})
 }
 
-// noKill wants that no container of a pod was started again.
+// noKill requires that no container of a pod was restarted.
 func noKill(t *testing.T, c *cluster.Cluster, pod corev1.Pod) {
 	t.Helper()
 	if pods := c.Pods("-n", pod.Namespace, "--field-selector=metadata.name="+pod.Name); cluster.Restarts(pods) != 0 {
@@ -66,7 +67,8 @@ func noKill(t *testing.T, c *cluster.Cluster, pod corev1.Pod) {
 	}
 }
 
-// waitLocked waits until a pod says that it waits for the node's lock, and that this one has it, and returns it.
+// waitLocked waits until a pod reports that it waits for the node's lock and that holder has the lock, and
+// returns the pod.
 func waitLocked(c *cluster.Cluster, space, selector, holder string) corev1.Pod {
 	var pod corev1.Pod
 	c.Wait(startWait, "a pod with "+selector+" waits for the lock", func() error {
@@ -76,7 +78,7 @@ func waitLocked(c *cluster.Cluster, space, selector, holder string) corev1.Pod {
 		}
 		pod = pods[0]
 		out, err := c.TryKubectl("logs", "-n", space, pod.Name, "-c", driverCtr)
-		if err == nil && !(strings.Contains(out, "is locked by") && strings.Contains(out, holder)) {
+		if err == nil && !(strings.Contains(out, "waiting for the lock path=") && strings.Contains(out, holder)) {
 			err = fmt.Errorf("it says %q", out)
 		}
 		return err

@@ -22,7 +22,7 @@ const (
 	digestFile    = "/run/nvidia/nvidia-driver.state"
 )
 
-// testdata is a file of that folder, with values in the place of names.
+// testdata returns a file of that folder, with names replaced by values.
 func testdata(t *testing.T, name string, replace ...string) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("testdata", name))
@@ -32,8 +32,8 @@ func testdata(t *testing.T, name string, replace ...string) string {
 	return strings.NewReplacer(replace...).Replace(string(text))
 }
 
-// applyOperator makes or changes the operator's DaemonSet, with a driver and a digest of its configuration, and what the operator
-// makes besides.
+// applyOperator creates or changes the operator's DaemonSet, with a driver and a digest of its configuration,
+// and the other objects that the operator creates.
 func applyOperator(t *testing.T, c *cluster.Cluster, driver, digest string) {
 	t.Helper()
 	if _, err := c.TryKubectl("get", "namespace", operatorSpace); err != nil {
@@ -45,7 +45,7 @@ func applyOperator(t *testing.T, c *cluster.Cluster, driver, digest string) {
 	c.Apply(testdata(t, "operator.yaml", "NAMESPACE", operatorSpace, "IMAGE", repository+":"+tag, "@DIGEST@", digest, "PRESTOP", conformance.PreStop))
 }
 
-// waitPod waits for the one ready pod with a label that is not the one before, and returns it.
+// waitPod waits for the one ready pod with a label that is not the pod before, and returns it.
 func waitPod(c *cluster.Cluster, limit time.Duration, space, selector string, before corev1.Pod) corev1.Pod {
 	var pod corev1.Pod
 	c.Wait(limit, "a ready pod with "+selector, func() error {
@@ -59,8 +59,8 @@ func waitPod(c *cluster.Cluster, limit time.Duration, space, selector string, be
 	return pod
 }
 
-// replacePod deletes a pod, wants all its containers to end by themselves within its time, and returns its successor as soon as that is
-// ready.
+// replacePod deletes a pod, requires that all its containers end by themselves within the grace period, and
+// returns the next pod as soon as that is ready.
 func replacePod(t *testing.T, c *cluster.Cluster, pod corev1.Pod, selector string) corev1.Pod {
 	t.Helper()
 	begin := time.Now()
@@ -79,7 +79,8 @@ func replacePod(t *testing.T, c *cluster.Cluster, pod corev1.Pod, selector strin
 	return next
 }
 
-// lastOf deletes a pod and returns the last that the kubelet says of it, with the exit codes. A finalizer keeps it for that long.
+// lastOf deletes a pod and returns the kubelet's last status of it, with the exit codes. A finalizer keeps
+// the pod until then.
 func lastOf(c *cluster.Cluster, pod corev1.Pod) corev1.Pod {
 	finalizers := func(list string) {
 		c.Kubectl("patch", "pod", pod.Name, "-n", pod.Namespace, "--type=merge", "-p", `{"metadata":{"finalizers":`+list+`}}`)
@@ -100,12 +101,14 @@ func lastOf(c *cluster.Cluster, pod corev1.Pod) corev1.Pod {
 	return last
 }
 
-// The image as the GPU Operator's driver image, unchanged: its DaemonSet with OnDelete, its startup probe and preStop, its mounts, its
-// 30 seconds, its driver manager between two runs, and the sidecar for peer memory.
+// The image replaces the GPU Operator's driver image without changes to its DaemonSet: OnDelete, startup
+// probe and preStop, mounts, 30 seconds of grace, the driver manager between two runs, and the sidecar for
+// peer memory.
 func Test06Operator(t *testing.T) {
 	c, table := withGPU(t)
-	// Without a folder of the host for it the driver root is the container's file system: it goes with the container, and the driver
-	// manager unmounts what is left of it. The next container has its own a moment after its lock.
+	// Without a folder of the host, the driver root is the container's file system: it ends with the container,
+	// and the driver manager unmounts what is left of it. The next container has its own root a moment after its
+	// lock.
 	table.Allow(func(s sample.Sample) bool { return len(s.Root) == 0 && !s.Ready })
 	c.Kubectl("label", "node", cluster.NodeName, deployDriver+"=true")
 	applyOperator(t, c, cluster.Older, "1001")
@@ -118,8 +121,9 @@ func Test06Operator(t *testing.T) {
 		t.Errorf("the sidecar for peer memory says %s", out)
 	}
 
-	// In use: the pod ends within its time, and its successor keeps what is loaded, though the driver manager has unmounted the root.
-	// Its device files are in the root only, whence the container toolkit makes others for containers: the node's stands for those.
+	// In use: the pod ends within its grace period, and the next pod keeps the loaded modules, although the
+	// driver manager has unmounted the root. The device files are in the root only, from which the container
+	// toolkit makes others for containers: a device file on the node stands for those.
 	c.Node("mknod /dev/nvidiactl c 195 255")
 	training := user{kind: "Deployment", name: "training", grace: 2}
 	training.apply(c)
@@ -129,14 +133,15 @@ func Test06Operator(t *testing.T) {
 	if out := c.Logs(pod, "k8s-driver-manager"); !strings.Contains(out, "digest 1001 is equal") {
 		t.Errorf("the driver manager says %q", out)
 	}
-	if out := c.Logs(pod, driverCtr); !strings.Contains(out, "state detached") || !strings.Contains(out, "adopting it") || loads(t, c) != before {
+	if out := c.Logs(pod, driverCtr); !strings.Contains(out, "state=detached") || !strings.Contains(out, "adopting it") || loads(t, c) != before {
 		t.Errorf("the driver was loaded %d times before, %d times now: %s", before, loads(t, c), out)
 	}
 	if p := training.waitHolding(c); p.UID != holder.UID {
 		t.Error("the pod that uses the GPU was disturbed")
 	}
 
-	// Another driver, nobody uses the one that is there: OnDelete, so that nothing happens until somebody deletes the pod.
+	// Another driver, while no program uses the current one: with OnDelete nothing happens until the pod is
+	// deleted.
 	training.delete(c)
 	c.WaitGone(stopWait, "-n", work, "-l", "app=training")
 	applyOperator(t, c, cluster.Newer, "1002")

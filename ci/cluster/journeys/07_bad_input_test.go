@@ -12,11 +12,12 @@ import (
 	"github.com/driver-container/driver-container/ci/cluster"
 )
 
-// other is a release as long as the node's, so that it can be put in its place in modules.
+// other returns a release of the same length as the node's, so that it can replace the node's in modules.
 func other(release string) string { return "9" + release[1:] }
 
-// What an operator gets wrong: a kernel that there is no image for, an image with modules for another kernel, a namespace that
-// allows no privileged pods. kubectl names the cause each time, and the node stays as it was until it is corrected.
+// Mistakes of cluster administrators: a kernel without an image, an image with modules for another kernel, a
+// namespace that allows no privileged pods. kubectl names the cause each time, and the node does not change
+// until the mistake is corrected.
 func Test07BadInput(t *testing.T) {
 	c, _ := withGPU(t)
 	repository, tag := c.ImageRef(cluster.Newer)
@@ -67,7 +68,7 @@ func Test07BadInput(t *testing.T) {
 		t.Errorf("the node was touched: %s", out)
 	}
 
-	// The right tag heals it.
+	// The right tag ends the problem.
 	helmUpgrade(t, c, "nvidia-driver", cluster.Newer)
 	waitServing(t, c, cluster.Newer)
 	uninstall(c, "nvidia-driver")
@@ -89,7 +90,8 @@ func Test07BadInput(t *testing.T) {
 	noRestarts(t, c)
 }
 
-// waitReason waits until the driver's container waits for one of these reasons, with a message that has the words.
+// waitReason waits until the driver's container waits for one of these reasons, with a message that contains
+// the words.
 func waitReason(c *cluster.Cluster, words string, reasons ...string) {
 	c.Wait(startWait, fmt.Sprintf("a driver pod that waits: %q, %s", reasons, words), func() error {
 		for _, p := range c.DriverPods() {
@@ -105,7 +107,8 @@ func waitReason(c *cluster.Cluster, words string, reasons ...string) {
 	})
 }
 
-// otherImage puts what an image says and has of its modules into /srv/other on the node, as if they were for another kernel.
+// otherImage writes an image's label and modules to /srv/other on the node, as if they were for another
+// kernel.
 func otherImage(t *testing.T, c *cluster.Cluster, image string) {
 	t.Helper()
 	c.Node(fmt.Sprintf(`set -e

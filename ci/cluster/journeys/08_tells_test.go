@@ -14,7 +14,7 @@ import (
 
 const featureFile = "/etc/kubernetes/node-feature-discovery/features.d/nvidia-driver"
 
-// telling switches on all that needs rights, for nodes that node feature discovery has labelled.
+// telling switches on all options that need rights, for nodes that node feature discovery has labelled.
 func telling(more ...string) []string {
 	return append([]string{"--set", "nfd.enabled=true", "--set", "events=true", "--set", "nodeCondition=true", "--set", "safeLoad=true"}, more...)
 }
@@ -24,17 +24,17 @@ func labelGPU(c *cluster.Cluster) {
 	c.Kubectl("label", "node", cluster.NodeName, "feature.node.kubernetes.io/pci-0302_10de.present=true")
 }
 
-// condition is the status and the reason of the node's condition of the driver, "" where there is none.
+// condition returns the status and the reason of the node's condition of the driver, "" if there is none.
 func condition(c *cluster.Cluster) string {
 	return c.Kubectl("get", "node", cluster.NodeName, "-o", `jsonpath={range .status.conditions[?(@.type=="NVIDIADriverReady")]}{.status} {.reason}{end}`)
 }
 
-// fetch gets a page of the driver pod, through the API server.
+// fetch returns a page of the driver pod, through the API server.
 func fetch(c *cluster.Cluster, pod corev1.Pod, path string) string {
 	return c.Kubectl("get", "--raw", fmt.Sprintf("/api/v1/namespaces/%s/pods/%s:9835/proxy%s", pod.Namespace, pod.Name, path))
 }
 
-// wantSamples wants metrics to have lines that match.
+// wantSamples requires that metrics have lines that match.
 func wantSamples(t *testing.T, page string, expressions ...string) {
 	t.Helper()
 	for _, e := range expressions {
@@ -44,7 +44,8 @@ func wantSamples(t *testing.T, page string, expressions ...string) {
 	}
 }
 
-// What a node tells with kubectl alone, from the start to the end: Events, a condition, labels for node feature discovery, metrics.
+// What a node reports through kubectl alone, from the start to the end: Events, a condition, labels for node
+// feature discovery, metrics.
 func Test08Tells(t *testing.T) {
 	c, _ := withGPU(t)
 	helmInstall(t, c, "nvidia-driver", cluster.Newer, telling()...)
@@ -66,7 +67,7 @@ func Test08Tells(t *testing.T) {
 		t.Errorf("kubectl describe node does not show the condition:\n%s", out)
 	}
 	for _, label := range []string{"version.full=535.261.03", "version.major=535", "version.minor=261", "version.revision=03", "flavour=proprietary", "gpu.count=1",
-		"gpu.model=10de-1eb8"} { // its name is known when it has been initialised
+		"gpu.model=10de-1eb8"} { // its name is known after it has been initialised
 		if out := c.Node("cat " + featureFile); !strings.Contains(out, "nvidia.com/driver."+label+"\n") {
 			t.Errorf("no label %s in\n%s", label, out)
 		}
@@ -79,7 +80,8 @@ func Test08Tells(t *testing.T) {
 		}
 	}
 
-	// The uninstallation that docs/kubernetes.md recommends: the pods have the right to say that they have gone.
+	// The uninstallation that docs/kubernetes.md recommends: the pods still have the right to report that they
+	// have stopped.
 	c.Kubectl("delete", "daemonsets", "-n", namespace, "-l", "app.kubernetes.io/instance=nvidia-driver", "--cascade=foreground")
 	c.WaitGone(stopWait, "-n", namespace)
 	uninstall(c, "nvidia-driver")

@@ -2,6 +2,7 @@ package journeys
 
 import (
 	"errors"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -9,8 +10,8 @@ import (
 	"github.com/driver-container/driver-container/ci/cluster/sample"
 )
 
-// Without the rights that its options need, and without a folder of the node to keep anything in: each feature is off with one warning,
-// and the driver does not care.
+// Without the rights that its options need, and without a folder on the node for storage: each feature is off
+// with one warning, and the driver works.
 func Test08Without(t *testing.T) {
 	c, _ := withGPU(t)
 	labelGPU(c)
@@ -20,7 +21,7 @@ func Test08Without(t *testing.T) {
 	noRestarts(t, c)
 	log := c.Logs(pod, driverCtr)
 	for _, feature := range []string{"Kubernetes Events", "the node condition NVIDIADriverReady"} {
-		if n := strings.Count(log, "warning: "+feature+": "); n != 1 {
+		if n := strings.Count(log, "warning: reporting failed, the driver goes on without it feature="+strconv.Quote(feature)+": "); n != 1 {
 			t.Errorf("%d warnings about %s, want one, in\n%s", n, feature, log)
 		}
 	}
@@ -34,7 +35,7 @@ func Test08Without(t *testing.T) {
 		t.Errorf("labels and storage: %s", out)
 	}
 
-	// Safe load cannot be asked for: the driver is replaced without.
+	// The driver cannot request a safe load: it is replaced without one.
 	helmUpgrade(t, c, "nvidia-driver", cluster.Newer, options...)
 	waitServing(t, c, cluster.Newer)
 	noRestarts(t, c)
@@ -45,7 +46,7 @@ func Test08Without(t *testing.T) {
 	}
 }
 
-// Rights that are taken away while the driver serves: a change is told in vain, with one warning.
+// Rights that are removed while the driver serves: the report of a change fails, with one warning.
 func Test08Revoked(t *testing.T) {
 	c, table := withGPU(t)
 	labelGPU(c)
@@ -54,10 +55,10 @@ func Test08Revoked(t *testing.T) {
 	waitCondition(c, "True", "Serving")
 	c.Kubectl("delete", "clusterrole,clusterrolebinding", "-l", "app.kubernetes.io/instance=nvidia-driver")
 	table.Allow(func(s sample.Sample) bool { return len(s.Root) == 0 })
-	c.Node("umount -lR /run/nvidia/driver") // somebody's mistake: not ready, which cannot be told
+	c.Node("umount -lR /run/nvidia/driver") // simulates a mistake: the node is not ready, which cannot be reported
 	c.Wait(startWait, "one warning in the log", func() error {
 		log := c.Logs(pod, driverCtr)
-		if n := strings.Count(log, "warning: the node condition"); n != 1 {
+		if n := strings.Count(log, `warning: reporting failed, the driver goes on without it feature="the node condition`); n != 1 {
 			return errors.New(log)
 		}
 		return nil
@@ -65,7 +66,7 @@ func Test08Revoked(t *testing.T) {
 	if is := condition(c); is != "True Serving" {
 		t.Errorf("the condition is %q", is)
 	}
-	// What needs no right that was taken goes on.
+	// Reports that need none of the removed rights continue.
 	waitEvent(t, c, "Pod", pod.Name, "Degraded")
 	noRestarts(t, c)
 }

@@ -11,11 +11,11 @@ import (
 	"github.com/driver-container/driver-container/ci/lab/fakegpu"
 )
 
-// leastNeeds is the table of docs/least-privilege.md: what happens without a capability. skip is a check to turn off, which says so in good
-// time, so that the kernel's own answer is seen.
+// leastNeeds is the table of docs/least-privilege.md: what happens without a capability. skip names a check
+// to turn off that would report the problem early, so that the kernel's own answer shows.
 var leastNeeds = []struct {
 	drop, skip string
-	says       string // in the pod's last words, or in the status of one that serves
+	says       string // in the pod's termination message, or in the status of a pod that serves
 	serves     bool
 }{
 	{"SYS_MODULE", "", "the container lacks CAP_SYS_MODULE", false},
@@ -26,11 +26,11 @@ var leastNeeds = []struct {
 	{"DAC_READ_SEARCH", "", "the container lacks CAP_DAC_READ_SEARCH", true},
 }
 
-// Each capability is needed, and who lacks one is told which.
+// Each capability is needed, and a pod that lacks one reports which.
 func Test10Capabilities(t *testing.T) {
 	l := least{t, cluster.New(t)}
 	l.Kubectl("create", "namespace", leastSpace)
-	// This driver's kernel module refuses a K80; only the kernel's log says why.
+	// This driver's kernel module refuses a K80; only the kernel's log has the reason.
 	l.PlugGPU(t, fakegpu.K80)
 	const why = "supported through the NVIDIA 470.xx Legacy drivers"
 	for _, drop := range []string{"", "SYSLOG"} {
@@ -66,7 +66,8 @@ func Test10Capabilities(t *testing.T) {
 	}
 }
 
-// without applies the chart's manifests for a variant that lacks a capability; the returned function removes everything again.
+// without applies the chart's manifests for a variant that lacks a capability; the returned function removes
+// everything again.
 func (l least) without(drop, skip string) (end func()) {
 	l.t.Helper()
 	manifests := l.Helm(append(append([]string{"template", "gpu", "../../../deploy/chart", "--namespace", leastSpace}, l.values(cluster.Newer)...),
@@ -88,7 +89,7 @@ func (l least) without(drop, skip string) (end func()) {
 	}
 }
 
-// lastWords are those of a driver container that ended.
+// lastWords returns the termination message of a driver container that has ended.
 func (l least) lastWords() (text string) {
 	l.t.Helper()
 	l.Wait(cluster.RolloutLimit, "the driver container ends with an error", func() error {

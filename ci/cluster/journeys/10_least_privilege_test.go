@@ -37,7 +37,7 @@ func (l least) values(driver string) []string {
 	}
 }
 
-// ready waits until that driver serves and says what its pod is.
+// ready waits until that driver serves and returns its pod.
 func (l least) ready(driver string) corev1.Pod {
 	l.t.Helper()
 	_, tag := l.ImageRef(driver)
@@ -48,7 +48,7 @@ func (l least) ready(driver string) corev1.Pod {
 	return pod
 }
 
-// wantLink checks that the driver root is a link to that driver's, and that nothing is mounted for it.
+// wantLink checks that the driver root is a link to that driver's root, and that nothing is mounted for it.
 func (l least) wantLink(driver string) {
 	l.t.Helper()
 	if to := strings.TrimSpace(l.Node("readlink /run/nvidia/driver")); !strings.HasPrefix(to, "/var/lib/nvidia-driver/roots/"+driver+"-") {
@@ -62,7 +62,8 @@ func (l least) wantLink(driver string) {
 	}
 }
 
-// consumer is a pod as a device plugin is one: it waits for the driver, without privileges, and then has the driver root.
+// consumer makes a pod like that of a device plugin: it waits for the driver, without privileges, and then
+// has the driver root.
 func (l least) consumer(name, library string) {
 	l.t.Helper()
 	repository, tag := l.ImageRef(cluster.Newer)
@@ -75,7 +76,7 @@ func (l least) consumer(name, library string) {
 		name, repository, tag, cluster.HolderImage, library))
 }
 
-// user is a pod that has a GPU's device files open, as a user who is not root.
+// user makes a pod that keeps a GPU's device files open, as a user who is not root.
 func (l least) user(name string) {
 	l.t.Helper()
 	l.Apply(fmt.Sprintf(`{apiVersion: v1, kind: Pod, metadata: {name: %s}, spec: {terminationGracePeriodSeconds: 5,
@@ -120,7 +121,8 @@ func Test10LeastPrivilege(t *testing.T) {
 		t.Errorf("status: %s", out)
 	}
 
-	// An upgrade waits for the GPU's user, names the pod, and goes on when that is gone. Who has the older root keeps it.
+	// An upgrade waits for the GPU's user, names the pod, and continues when the pod has ended. Pods that have
+	// the older root keep it.
 	l.user("training")
 	l.install(cluster.Newer)
 	st = l.status("the new driver waits for pod training", func(st status.Snapshot) bool {
@@ -137,7 +139,7 @@ func Test10LeastPrivilege(t *testing.T) {
 	l.consumer("late", "libcuda.so."+cluster.Newer)
 	l.Kubectl("wait", "--for=condition=Ready", "pod/late", "--timeout=3m")
 
-	// A container whose processes are killed finds everything in place.
+	// A container whose processes are killed finds everything in place after its restart.
 	l.Node(fmt.Sprintf("kill -9 $(cat /sys/fs/cgroup$(cut -d: -f3 </proc/%d/cgroup)/cgroup.procs)", l.Status().PID))
 	l.Wait(cluster.RolloutLimit, "the container is started again and ready", func() error {
 		list := l.DriverPods()
@@ -158,15 +160,16 @@ func Test10LeastPrivilege(t *testing.T) {
 	}
 }
 
-// leavings is what a driver that is gone must not leave on the node. The lock's file stays for ever, and stored roots stay for the next start.
+// leavings returns what a driver that has stopped must not leave on the node. The lock's file stays for ever,
+// and stored roots stay for the next start.
 func (l least) leavings() string {
 	l.t.Helper()
 	return l.Node(`ls -d /run/nvidia/driver /run/nvidia/driver-status.json /dev/nvidia* /run/nvidia/.driver* 2>/dev/null; grep -E '^nvidia' /proc/modules
 		tr -d '\n\0' </sys/module/firmware_class/parameters/path; grep /run/nvidia /proc/self/mountinfo; true`)
 }
 
-// wantConfined checks that the kernel confines the container as the pod says: it has five capabilities and a filter of system calls, and
-// may not open the device files that it makes.
+// wantConfined checks that the kernel confines the container as the pod declares: the container has five
+// capabilities and a filter of system calls, and may not open the device files that it makes.
 func wantConfined(t *testing.T, l least, pod corev1.Pod) {
 	t.Helper()
 	for _, c := range pod.Spec.Containers {

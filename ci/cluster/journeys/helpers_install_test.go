@@ -21,7 +21,7 @@ const (
 	namespace = "nvidia-driver"
 	driverCtr = "nvidia-driver-ctr"
 	statePath = "/var/lib/nvidia-driver"
-	startWait = 2 * time.Minute // a quiet start takes about 15 s
+	startWait = 2 * time.Minute // a start on an idle machine takes about 15 s
 	stopWait  = time.Minute
 )
 
@@ -35,7 +35,8 @@ func chartDir(t *testing.T) string {
 	return dir
 }
 
-// values choose a driver's image, on a node without node feature discovery, whose GPU never initialises. More --set and the like follow.
+// values select a driver's image, on a node without node feature discovery, whose GPU never initialises. More
+// --set and the like follow.
 func values(c *cluster.Cluster, driver string, more ...string) []string {
 	repository, tag := c.ImageRef(driver)
 	return append([]string{
@@ -56,10 +57,10 @@ func helmUpgrade(t *testing.T, c *cluster.Cluster, release, driver string, more 
 	return c.Helm(append([]string{"upgrade", release, chartDir(t), "-n", namespace}, values(c, driver, more...)...)...)
 }
 
-// uninstall removes a release; its pod may be there for a while.
+// uninstall removes a release; its pod may exist for a while.
 func uninstall(c *cluster.Cluster, release string) { c.Helm("uninstall", release, "-n", namespace) }
 
-// withGPU is a cluster whose node has a GPU, watched for violations of the state table.
+// withGPU returns a cluster whose node has a GPU, watched for violations of the state table.
 func withGPU(t *testing.T) (*cluster.Cluster, *cluster.StateTable) {
 	t.Helper()
 	c := cluster.New(t)
@@ -67,7 +68,8 @@ func withGPU(t *testing.T) (*cluster.Cluster, *cluster.StateTable) {
 	return c, c.StateTable()
 }
 
-// waitServing waits for one ready pod of the driver, and wants the node to be served by it as the state table says.
+// waitServing waits for one ready pod of the driver, and requires that it serves the node as the state table
+// says.
 func waitServing(t *testing.T, c *cluster.Cluster, driver string) corev1.Pod {
 	t.Helper()
 	begin := time.Now()
@@ -86,7 +88,7 @@ func waitServing(t *testing.T, c *cluster.Cluster, driver string) corev1.Pod {
 	return pod
 }
 
-// noRestarts wants that no container of the pods that are there now was started twice.
+// noRestarts requires that no container of the current pods was started twice.
 func noRestarts(t *testing.T, c *cluster.Cluster) {
 	t.Helper()
 	if pods := c.DriverPods(); cluster.Restarts(pods) != 0 {
@@ -94,7 +96,7 @@ func noRestarts(t *testing.T, c *cluster.Cluster) {
 	}
 }
 
-// loads is how often modules of the driver were loaded since the node's start, as the kernel tells it.
+// loads returns how often modules of the driver were loaded since the node's start, by the kernel's log.
 func loads(t *testing.T, c *cluster.Cluster) int {
 	t.Helper()
 	out := strings.TrimSpace(c.Node("dmesg | grep -c 'NVRM: loading' || true"))
@@ -105,7 +107,7 @@ func loads(t *testing.T, c *cluster.Cluster) int {
 	return n
 }
 
-// podOf is the one driver pod of a release that is not about to end; ok is false while there is none.
+// podOf returns the one driver pod of a release that is not being deleted; ok is false while there is none.
 func podOf(c *cluster.Cluster, release string) (corev1.Pod, bool) {
 	pods := slices.DeleteFunc(c.DriverPods(), func(p corev1.Pod) bool {
 		return p.Labels["app.kubernetes.io/instance"] != release || p.DeletionTimestamp != nil
@@ -136,7 +138,8 @@ func waitPending(t *testing.T, c *cluster.Cluster, release string) corev1.Pod {
 	return pod
 }
 
-// applyDependant makes a pod that waits for the driver in an init container, as device plugins and exporters are to do, and then runs.
+// applyDependant makes a pod that waits for the driver in an init container, as device plugins and exporters
+// should, and then runs.
 func applyDependant(c *cluster.Cluster, name, driver string) {
 	repository, tag := c.ImageRef(driver)
 	c.Apply(fmt.Sprintf(`{apiVersion: v1, kind: Pod, metadata: {name: %s}, spec: {terminationGracePeriodSeconds: 1,
@@ -174,9 +177,10 @@ func applyPod(c *cluster.Cluster, name, device string) {
 	})
 }
 
-// wantRootWorks runs nvidia-smi on the node with the driver root's libraries, as the operator's validator does: a root beside the
-// host's /dev has none, so nothing that needs one is run with chroot. A fake GPU never initialises: nvidia-smi ends with 6,
-// "No devices were found"; it would be 9 without modules, 18 with others'.
+// wantRootWorks runs nvidia-smi on the node with the driver root's libraries, as the operator's validator
+// does: when the device nodes are on the host's /dev, the root has none, so programs that need one cannot run
+// with chroot. A fake GPU never initialises: nvidia-smi ends with 6, "No devices were found"; it would be 9
+// without modules, 18 with modules of another version.
 func wantRootWorks(t *testing.T, c *cluster.Cluster) {
 	t.Helper()
 	out := c.Node("test -c /dev/nvidia0; root=/run/nvidia/driver; LD_PRELOAD=$root/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1 $root/usr/bin/nvidia-smi; echo code $?")

@@ -16,20 +16,21 @@ import (
 	"github.com/driver-container/driver-container/node/status"
 )
 
-// Where programs that use a GPU run.
+// work is the namespace of programs that use a GPU.
 const work = "work"
 
-// user is something that uses a GPU: its pods ask for one, and hold the driver's control device as soon as that exists.
+// user is a workload that uses a GPU: its pods request one, and hold the driver's control device as soon as
+// that exists.
 type user struct {
 	kind     string // Deployment, DaemonSet
 	name     string
 	requests bool   // nvidia.com/gpu
-	selector string // of nodes: a label that has to be "true"; "" for none
-	grace    int    // seconds that its pods are given to end
-	stubborn bool   // they use all of them
+	selector string // of nodes: a label that must be "true"; "" for none
+	grace    int    // grace period of its pods in seconds
+	stubborn bool   // its pods use the whole grace period
 }
 
-// apply makes it, and its namespace.
+// apply creates the workload, and its namespace.
 func (u user) apply(c *cluster.Cluster) {
 	spec, limits, selector, flags := `selector: {matchLabels: {app: `+u.name+`}}`, "", "", ""
 	if u.kind == "Deployment" {
@@ -45,14 +46,15 @@ func (u user) apply(c *cluster.Cluster) {
 		flags = `"-ignore-term", `
 	}
 	c.Apply(fmt.Sprintf(`{apiVersion: v1, kind: Namespace, metadata: {name: %s}}`, work))
-	// The device files come and go with the driver: they are looked for on the node, not in the container's own /dev.
+	// The device files come and go with the driver: the program looks for them on the node, not in the
+	// container's own /dev.
 	c.Apply(fmt.Sprintf(`{apiVersion: apps/v1, kind: %s, metadata: {name: %s, namespace: %s}, spec: {%s, template: {metadata: {labels: {app: %s}},
 		spec: {terminationGracePeriodSeconds: %d, %s tolerations: [{key: nvidia.com/gpu, operator: Exists}], containers: [{name: holder, image: "%s",
 		args: ["-wait", %s"/host/dev/nvidiactl"], %s securityContext: {privileged: true}, volumeMounts: [{name: dev, mountPath: /host/dev}]}],
 		volumes: [{name: dev, hostPath: {path: /dev}}]}}}}`, u.kind, u.name, work, spec, u.name, u.grace, selector, cluster.HolderImage, flags, limits))
 }
 
-// waitHolding waits until its one pod has the driver open, and returns it.
+// waitHolding waits until the workload's one pod has the driver open, and returns the pod.
 func (u user) waitHolding(c *cluster.Cluster) corev1.Pod {
 	var pod corev1.Pod
 	c.Wait(startWait, u.name+" uses the driver", func() error {
@@ -70,12 +72,12 @@ func (u user) waitHolding(c *cluster.Cluster) corev1.Pod {
 	return pod
 }
 
-// delete ends it; its pods may be there for a while.
+// delete deletes the workload; its pods may exist for a while.
 func (u user) delete(c *cluster.Cluster) {
 	c.Kubectl("delete", strings.ToLower(u.kind), u.name, "-n", work, "--wait=false")
 }
 
-// waitStatus waits until the status on the node is as wanted.
+// waitStatus waits until wanted accepts the status on the node.
 func waitStatus(c *cluster.Cluster, limit time.Duration, what string, wanted func(status.Snapshot) bool) status.Snapshot {
 	var st status.Snapshot
 	c.Wait(limit, what, func() error {
@@ -92,7 +94,8 @@ func heldBy(st status.Snapshot, p corev1.Pod) bool {
 	return slices.ContainsFunc(st.Holders, func(h kmod.Holder) bool { return h.PodNamespace == p.Namespace && h.PodName == p.Name })
 }
 
-// waitEvent waits for an Event with that reason about an object of that kind and name whose message has all the words.
+// waitEvent waits for an Event with that reason about an object of that kind and name whose message contains
+// all the words.
 func waitEvent(t *testing.T, c *cluster.Cluster, kind, name, reason string, words ...string) corev1.Event {
 	t.Helper()
 	var found corev1.Event
@@ -113,7 +116,8 @@ func waitEvent(t *testing.T, c *cluster.Cluster, kind, name, reason string, word
 	return found
 }
 
-// waitCondition waits until the node's condition of the driver has that status and reason and a message with all the words.
+// waitCondition waits until the node's condition of the driver has that status and reason and a message with
+// all the words.
 func waitCondition(c *cluster.Cluster, status, reason string, words ...string) {
 	c.Wait(time.Minute, fmt.Sprintf("condition NVIDIADriverReady %s %s %q", status, reason, words), func() error {
 		out := c.Kubectl("get", "node", cluster.NodeName, "-o", `jsonpath={range .status.conditions[?(@.type=="NVIDIADriverReady")]}{.status} {.reason} {.message}{end}`)
@@ -126,12 +130,12 @@ func waitCondition(c *cluster.Cluster, status, reason string, words ...string) {
 	})
 }
 
-// annotation is the value of one of the node's, "" for none.
+// annotation returns the value of one of the node's annotations, "" for none.
 func annotation(c *cluster.Cluster, name string) string {
 	return c.Kubectl("get", "node", cluster.NodeName, "-o", `jsonpath={.metadata.annotations.`+strings.ReplaceAll(name, ".", `\.`)+`}`)
 }
 
-// label is the value of one of the node's, "" for none.
+// label returns the value of one of the node's labels, "" for none.
 func label(c *cluster.Cluster, name string) string {
 	return c.Kubectl("get", "node", cluster.NodeName, "-o", `jsonpath={.metadata.labels.`+strings.ReplaceAll(name, ".", `\.`)+`}`)
 }
@@ -141,10 +145,10 @@ func cordoned(c *cluster.Cluster) bool {
 	return c.Kubectl("get", "node", cluster.NodeName, "-o", "jsonpath={.spec.unschedulable}") == "true"
 }
 
-// waitPutBack waits until nothing of an eviction stands on the node.
+// waitPutBack waits until all changes of an eviction to the node are undone.
 func waitPutBack(c *cluster.Cluster) {
 	c.Wait(time.Minute, "the node is as it was before the eviction", func() error {
-		if r, s := annotation(c, evict.Annotation), annotation(c, evict.SafeLoad); r != "" || s != "" || cordoned(c) {
+		if r, s := annotation(c, evict.Annotation), annotation(c, status.SafeLoadAnnotation); r != "" || s != "" || cordoned(c) {
 			return fmt.Errorf("cordoned %t, record %q, safe load %q", cordoned(c), r, s)
 		}
 		return nil

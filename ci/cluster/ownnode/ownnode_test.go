@@ -1,5 +1,5 @@
-// Package ownnode tries the chart's option rbac.ownNodeOnly against a real API server: with the token of a driver pod, the requests
-// that driver-entrypoint and driver-evict make, on the pod's own node and on another.
+// Package ownnode tests the chart's option rbac.ownNodeOnly with a real API server: it sends the requests of
+// driver-entrypoint and driver-evict with the token of a driver pod, for the pod's own node and for another.
 package ownnode
 
 import (
@@ -28,8 +28,8 @@ const (
 	condition = `{"status":{"conditions":[{"type":"NVIDIADriverReady","status":"True"}]}}`
 )
 
-// Roles give the right to change all nodes. With the policy a pod changes its own only, and a token of the same account that is for no
-// pod changes none.
+// Roles give the right to change all nodes. With the policy a pod changes its own node only, and a token of
+// the same account that belongs to no pod changes none.
 func TestOwnNodeOnly(t *testing.T) {
 	control.Gate(t)
 	p := control.Start(t, control.Config{})
@@ -43,7 +43,7 @@ func TestOwnNodeOnly(t *testing.T) {
 	pod := p.Kubectl("create", "token", account, "-n", namespace, "--bound-object-kind", "Pod", "--bound-object-name", "driver")
 	unbound := p.Kubectl("create", "token", account, "-n", namespace)
 
-	// A policy counts some moments after it was made.
+	// A policy takes effect some moments after it was made.
 	p.Wait(time.Minute, "the policy refuses another node", func() error {
 		if code, body := server.patch(t, pod, "b", annotate); code != http.StatusForbidden {
 			return fmt.Errorf("status %d: %s", code, body)
@@ -64,10 +64,10 @@ func TestOwnNodeOnly(t *testing.T) {
 			t.Errorf("%s: status %d, want %d with %q: %s", c.name, code, c.code, c.refusal, body)
 		}
 	}
-	p.Kubectl("annotate", "node", "b", "x=2") // everybody else is left alone
+	p.Kubectl("annotate", "node", "b", "x=2") // the policy does not restrict other users
 }
 
-// server is the API server as a pod talks to it: its address, and its authority.
+// server is the API server as a pod connects to it: its address, and its authority.
 type server struct {
 	url    string
 	client *http.Client

@@ -14,7 +14,7 @@ import (
 
 const monitoring = "../../../deploy/monitoring/"
 
-// dashboard is what the tests need of Grafana's model.
+// dashboard is the part of Grafana's model that the tests need.
 type dashboard struct {
 	Title, UID    string
 	SchemaVersion int
@@ -55,7 +55,7 @@ func read(t *testing.T) dashboard {
 	return d
 }
 
-// expressions are all questions of the dashboard.
+// expressions returns all queries of the dashboard.
 func (d dashboard) expressions() (all []string) {
 	for _, p := range d.Panels {
 		for _, target := range p.Targets {
@@ -65,7 +65,7 @@ func (d dashboard) expressions() (all []string) {
 	return all
 }
 
-// TestDashboard is what Grafana refuses or shows wrongly without a word.
+// TestDashboard finds errors that Grafana refuses, or shows wrongly without a message.
 func TestDashboard(t *testing.T) {
 	t.Parallel()
 	d := read(t)
@@ -93,7 +93,7 @@ func TestDashboard(t *testing.T) {
 	}
 }
 
-// lies: within the grid's 24 columns, over no other panel.
+// lies checks that the panel is within the grid's 24 columns and covers no other panel.
 func (p panel) lies(t *testing.T, taken map[[2]int]string) {
 	t.Helper()
 	g := p.GridPos
@@ -110,7 +110,7 @@ func (p panel) lies(t *testing.T, taken map[[2]int]string) {
 	}
 }
 
-// asks: the data source that was chosen, with variables that exist.
+// asks checks that the panel uses the selected data source, and variables that exist.
 func (p panel) asks(t *testing.T, known map[string]bool) {
 	t.Helper()
 	variable := regexp.MustCompile(`\$\{?(\w+)`)
@@ -132,7 +132,7 @@ func (p panel) asks(t *testing.T, known map[string]bool) {
 	}
 }
 
-// rules are alerts.yaml.
+// rules is the content of alerts.yaml.
 type rules struct {
 	Groups []struct {
 		Name  string
@@ -159,8 +159,8 @@ func readRules(t *testing.T) rules {
 	return r
 }
 
-// TestMetricsExist: what the dashboard, the rules and the documentation name is served, and what is served is in the documentation, with
-// the same words.
+// TestMetricsExist: metrics that the dashboard, the rules and the documentation name are served, and metrics
+// that are served are in the documentation, with the same help text.
 func TestMetricsExist(t *testing.T) {
 	t.Parallel()
 	pages := slices.Concat(get(t, "http://"+serve(t, waiting())+"/metrics"), get(t, "http://"+serve(t, serving())+"/metrics"))
@@ -189,7 +189,7 @@ func TestMetricsExist(t *testing.T) {
 	for _, text := range append(asked, string(docs)) {
 		for _, n := range name.FindAllString(text, -1) {
 			if _, ok := served[n]; !ok {
-				t.Errorf("%s is served by nobody: %.100s", n, text)
+				t.Errorf("no server serves %s: %.100s", n, text)
 			}
 		}
 	}

@@ -18,7 +18,7 @@ import (
 
 const wanted = "535.261.03"
 
-// serving is a node on which all is well.
+// serving is the status of a node without problems.
 func serving() status.Snapshot {
 	return status.Snapshot{
 		State: status.Serving, Ready: true, Kernel: "6.1.0-42-amd64", Wanted: wanted, Image: "example.com/driver:535.261.03-debian12",
@@ -30,7 +30,8 @@ func serving() status.Snapshot {
 	}
 }
 
-// waiting is one where little is: an older driver is in use, a start failed before, a GPU does not work, a daemon is down.
+// waiting is the status of a node with many problems: an older driver is in use, a start failed before, a GPU
+// does not work, a daemon is down.
 func waiting() status.Snapshot {
 	st := serving()
 	st.State, st.WaitsFor, st.Ready, st.Reason = status.Waiting, status.ForHolders, false, "in use"
@@ -43,7 +44,7 @@ func waiting() status.Snapshot {
 	return st
 }
 
-// serve is a server of a node's metrics until the test ends: its address.
+// serve starts a server of a node's metrics that runs until the test ends, and returns its address.
 func serve(t *testing.T, st status.Snapshot) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // it listens at once
@@ -77,7 +78,7 @@ func serve(t *testing.T, st status.Snapshot) string {
 	return listener.Addr().String()
 }
 
-// get is the body of a page that has to be there.
+// get returns the body of a page that must exist.
 func get(t *testing.T, url string) []byte {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// gate skips what needs Debian's package prometheus.
+// gate skips tests that need Debian's package prometheus.
 func gate(t *testing.T) {
 	t.Helper()
 	if os.Getenv("DRIVER_E2E") != "1" {
@@ -19,7 +19,7 @@ func gate(t *testing.T) {
 	}
 }
 
-// promtool runs it in a folder: what it printed, and whether it was content.
+// promtool runs promtool in a folder and returns its output; an error means that promtool found a fault.
 func promtool(t *testing.T, dir string, stdin []byte, args ...string) (string, error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -30,7 +30,7 @@ func promtool(t *testing.T, dir string, stdin []byte, args ...string) (string, e
 	return string(out), err
 }
 
-// TestNames: promtool has nothing to say against what is served.
+// TestNames: promtool finds no fault in the metrics that are served.
 func TestNames(t *testing.T) {
 	t.Parallel()
 	gate(t)
@@ -43,7 +43,7 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// ours leaves out what client_golang itself serves about Go and the process: its names are its own business.
+// ours leaves out what client_golang itself serves about Go and the process: its names are not the project's.
 func ours(page []byte) (lines []byte) {
 	for line := range bytes.Lines(page) {
 		if bytes.Contains(line, []byte("nvidia_driver_")) {
@@ -53,7 +53,8 @@ func ours(page []byte) (lines []byte) {
 	return lines
 }
 
-// TestRules: promtool's unit tests of the rules pass, and there is no rule that could say nothing without a test noticing.
+// TestRules: promtool's unit tests of the rules pass, and every rule has a test that would notice if the rule
+// never fired.
 func TestRules(t *testing.T) {
 	t.Parallel()
 	gate(t)
@@ -84,8 +85,8 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// TestDocumentedConfiguration: what docs/metrics.md tells people to write is a configuration. Debian builds Prometheus without the discovery of
-// pods: that one line is replaced.
+// TestDocumentedConfiguration: the configuration in docs/metrics.md is valid. Debian builds Prometheus
+// without the discovery of pods: the test replaces that one line.
 func TestDocumentedConfiguration(t *testing.T) {
 	t.Parallel()
 	gate(t)

@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// server is a Prometheus of its own.
+// server is a Prometheus process of the test.
 type server struct {
 	t   *testing.T
 	url string
@@ -53,7 +53,7 @@ func start(t *testing.T, config string) server {
 	return server{t, "http://" + address}
 }
 
-// unused is an address on which nobody listens.
+// unused returns an address on which no process listens.
 func unused(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // it listens at once
@@ -103,7 +103,7 @@ func (s server) listens() {
 	}
 }
 
-// until waits until an expression has so many series.
+// until waits until an expression returns this number of series.
 func (s server) until(expr string, n int) []sample {
 	s.t.Helper()
 	for end := time.Now().Add(30 * time.Second); ; time.Sleep(100 * time.Millisecond) {
@@ -117,7 +117,8 @@ func (s server) until(expr string, n int) []sample {
 	}
 }
 
-// TestScrape: a real Prometheus scrapes a node that serves, one that does not, and one that is not there.
+// TestScrape: a real Prometheus scrapes a node that serves, one that does not serve, and one that does not
+// exist.
 func TestScrape(t *testing.T) {
 	t.Parallel()
 	gate(t)
@@ -151,7 +152,7 @@ func TestScrape(t *testing.T) {
 			t.Errorf("%s: %v, want %v", expr, got, want)
 		}
 	}
-	// What is wrong with two of the three nodes is seen; most alerts wait for their time before they fire.
+	// The rules show the problems of two of the three nodes; most alerts wait for their time before they fire.
 	firing := map[string]bool{}
 	for _, a := range s.until("ALERTS", len(expected)) {
 		firing[a.Metric["alertname"]] = true
@@ -177,7 +178,7 @@ func TestScrape(t *testing.T) {
 var expected = []string{"NVIDIADriverNotReady", "NVIDIADriverStartFailed", "NVIDIADriverWaitsForHolders", "NVIDIADriverVersionSkew",
 	"NVIDIADriverOutdated", "NVIDIADriverGPUMissing", "NVIDIADriverScrapeFails"}
 
-// healthy: every rule was evaluated without an error.
+// healthy fails unless every rule was evaluated without an error.
 func healthy(t *testing.T, s server) {
 	t.Helper()
 	var a struct {

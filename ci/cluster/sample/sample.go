@@ -1,10 +1,11 @@
-// Package sample takes and judges samples of a driver's state on a node: the state table that holds whatever happens to containers.
+// Package sample takes samples of a driver's state on a node and judges them by rules that hold at all times,
+// whatever happens to containers:
 //
 //   - only one instance has the node's lock
-//   - the driver root is of the version that is loaded, and is there as long as something is loaded
-//   - whoever says "serving" has loaded and serves what it says, once
+//   - the driver root has the loaded version, and exists as long as a module is loaded
+//   - an instance whose status is "serving" has loaded the version that it names, and serves it once
 //
-// It reads files and nothing else.
+// It only reads files.
 package sample
 
 import (
@@ -17,38 +18,38 @@ import (
 	"time"
 )
 
-// Sample is what was seen at one time.
+// Sample is the state of a node at one time.
 type Sample struct {
 	At      time.Time `json:"at"` // the node's clock
 	State   string    `json:"state"`
 	Ready   bool      `json:"ready"`
 	Pod     string    `json:"pod"`
-	Up      string    `json:"up"`      // version that the status says is up
+	Up      string    `json:"up"`      // the running version, as the status names it
 	Loaded  string    `json:"loaded"`  // version of the kernel's module nvidia
 	Root    []string  `json:"root"`    // versions of libnvidia-ml in the driver root
 	Mounts  int       `json:"mounts"`  // at the driver root itself
 	Lockers []string  `json:"lockers"` // processes that have the node's lock
 }
 
-// Same says whether nothing but the time differs.
+// Same says whether the samples differ in nothing except the time.
 func (s Sample) Same(o Sample) bool {
 	return s.State == o.State && s.Ready == o.Ready && s.Pod == o.Pod && s.Up == o.Up && s.Loaded == o.Loaded && s.Mounts == o.Mounts &&
 		slices.Equal(s.Root, o.Root) && slices.Equal(s.Lockers, o.Lockers)
 }
 
-// Taker takes samples of one node. It remembers what is dear to look at and changes rarely.
+// Taker takes samples of one node. It remembers what is expensive to read and changes rarely.
 type Taker struct {
-	Root string // "/" but in tests
+	Root string // "/" except in tests
 
-	libraries os.FileInfo // of the folder that versions is about
+	libraries os.FileInfo // of the folder that versions describes
 	versions  []string
 	lockers   []string
 	looks     int
 }
 
-// Take looks once. What is seen is of one moment: if something changed meanwhile, ok is false.
+// Take takes one sample. The sample shows one moment: if something changed meanwhile, ok is false.
 func (t *Taker) Take() (s Sample, ok bool) {
-	const rarely = 8 // looks at processes, unless the status changed
+	const rarely = 8 // how many samples use one reading of the processes, unless the status changed
 	before := status(t.Root)
 	s = before
 	s.Loaded = loaded(t.Root)
@@ -67,7 +68,8 @@ func (t *Taker) Take() (s Sample, ok bool) {
 	return s, true
 }
 
-// rootVersions are those of the libraries in the driver root, by which consumers find out the driver's version.
+// rootVersions returns the versions of the libraries in the driver root, by which consumers find out the
+// driver's version.
 func (t *Taker) rootVersions() []string {
 	const library, folders = "libnvidia-ml.so.", "run/nvidia/driver/usr/lib/*-linux-gnu"
 	dirs, _ := filepath.Glob(filepath.Join(t.Root, folders))
@@ -129,8 +131,8 @@ func mounts(root string) int {
 	return n
 }
 
-// lockers are the processes that locked /run/nvidia/driver-entrypoint.lock or a file that was there before, as the kernel shows it with
-// their open files.
+// lockers returns the processes that hold a lock on /run/nvidia/driver-entrypoint.lock, or on an earlier file
+// at that path, as the kernel shows it with their open files.
 func lockers(root string) []string {
 	fds, _ := filepath.Glob(filepath.Join(root, "proc/[0-9]*/comm"))
 	var found []string
@@ -156,7 +158,7 @@ func lockers(root string) []string {
 	return slices.Compact(found)
 }
 
-// Judge says what of the table a sample violates.
+// Judge returns the rules that a sample violates.
 func (s Sample) Judge() []string {
 	var wrong []string
 	say := func(format string, args ...any) {

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// node is a folder that looks like a node.
+// node is a folder with the files of a node.
 func node(t *testing.T, files map[string]string) string {
 	t.Helper()
 	root := t.TempDir()

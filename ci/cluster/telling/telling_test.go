@@ -1,5 +1,6 @@
-// Package telling holds what a driver's pod tells a cluster against the real API server: that its few hand-written requests are what the
-// server takes, that the declared rights suffice and no others do, and that kubectl alone shows what happens on a node.
+// Package telling tests with the real API server how a driver's pod reports to a cluster: that the server
+// accepts its few hand-written requests, that the declared rights suffice and that each is needed, and that
+// kubectl alone shows what happens on a node.
 package telling
 
 import (
@@ -17,11 +18,12 @@ import (
 	"github.com/driver-container/driver-container/ci/cluster/control"
 	"github.com/driver-container/driver-container/kmod"
 	"github.com/driver-container/driver-container/node/kubernetes"
+	"github.com/driver-container/driver-container/node/logging/logtest"
 	"github.com/driver-container/driver-container/node/report"
 	"github.com/driver-container/driver-container/node/status"
 )
 
-// The rights are those that the options ask for, one by one.
+// The rights are those that the options need, one by one.
 const objects = `
 apiVersion: v1
 kind: Namespace
@@ -60,7 +62,7 @@ subjects: [{kind: ServiceAccount, name: driver, namespace: gpu}]
 	}
 }
 
-// account is the folder that Kubernetes would mount into the pod.
+// account returns the folder that Kubernetes would mount into the pod.
 func account(t *testing.T, p *control.Plane) (server, dir string) {
 	t.Helper()
 	dir = t.TempDir()
@@ -85,15 +87,10 @@ type driver struct {
 	mu      sync.Mutex
 	st      status.Snapshot
 	changed chan struct{}
-	said    []string
+	said    logtest.Log
 }
 
 func (d *driver) Status() status.Snapshot { d.mu.Lock(); defer d.mu.Unlock(); return d.st }
-func (d *driver) say(format string, args ...any) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.said = append(d.said, fmt.Sprintf(format, args...))
-}
 
 func (d *driver) set(st status.Snapshot) {
 	d.mu.Lock()
@@ -120,22 +117,20 @@ func TestTelling(t *testing.T) {
 	t.Run("safe load", func(t *testing.T) { safeLoad(t, p.With(t), client) })
 }
 
-// withoutRights: each way says once what it may not do, in the server's words.
+// withoutRights: each way of reporting says once which right is missing, in the server's words.
 func withoutRights(t *testing.T, client *kubernetes.Client) {
 	d := &driver{changed: make(chan struct{}, 1), st: status.Snapshot{State: status.Degraded, Reason: "x"}}
 	r := report.Start(t.Context(), report.Source{Status: d.Status, Changed: d.changed}, options(client, d, "some-uid"))
 	d.set(status.Snapshot{State: status.Serving, Up: &status.Driver{Version: "535.261.03", Flavour: "open"}})
 	deadline := time.Now().Add(20 * time.Second)
 	for said := 0; said < 2 && time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
-		d.mu.Lock()
-		said = len(d.said)
-		d.mu.Unlock()
+		said = len(d.said.Lines())
 	}
 	closing, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 	defer cancel()
 	r.Close(closing)
-	text := strings.Join(d.said, "\n")
-	if len(d.said) != 2 || !strings.Contains(text, `cannot patch resource "nodes/status"`) || !strings.Contains(text, `cannot create resource "events"`) {
+	text := d.said.String()
+	if len(d.said.Lines()) != 2 || !strings.Contains(text, `cannot patch resource "nodes/status"`) || !strings.Contains(text, `cannot create resource "events"`) {
 		t.Errorf("said\n%s", text)
 	}
 	if _, err := kubernetes.NewSafeLoad(client, "node-1", "driver-x").Ask(t.Context()); !errors.Is(err, kubernetes.ErrForbidden) {
@@ -144,10 +139,10 @@ func withoutRights(t *testing.T, client *kubernetes.Client) {
 }
 
 func options(client *kubernetes.Client, d *driver, uid string) report.Options {
-	return report.Options{Events: true, Condition: true, Client: client, Node: "node-1", Pod: kubernetes.Pod("gpu", "driver-x", uid), Say: d.say}
+	return report.Options{Events: true, Condition: true, Client: client, Node: "node-1", Pod: kubernetes.Pod("gpu", "driver-x", uid), Log: d.said.Logger()}
 }
 
-// life goes from the wait for a holder to a clean stop, and looks with kubectl.
+// life goes from the wait for a holder to a clean stop, and reads the results with kubectl.
 func life(t *testing.T, p *control.Plane, client *kubernetes.Client, uid string) {
 	d := &driver{changed: make(chan struct{}, 1)}
 	r := report.Start(t.Context(), report.Source{Status: d.Status, Changed: d.changed}, options(client, d, uid))
@@ -194,14 +189,14 @@ func life(t *testing.T, p *control.Plane, client *kubernetes.Client, uid string)
 	r.Close(closing)
 	condition("False Stopped")
 	see(describe("pod", "-n", "gpu", "driver-x"), "Stopped")
-	if len(d.said) > 0 {
-		t.Errorf("warnings: %q", d.said)
+	if warnings := d.said.String(); warnings != "" {
+		t.Errorf("warnings: %s", warnings)
 	}
 }
 
-// safeLoad is the handshake, with kubectl in the part of the controller.
+// safeLoad tests the handshake; kubectl takes the part of the controller.
 func safeLoad(t *testing.T, p *control.Plane, client *kubernetes.Client) {
-	p.Kubectl("annotate", "node", "node-1", kubernetes.SafeLoadAnnotation+"=dead-pod")
+	p.Kubectl("annotate", "node", "node-1", status.SafeLoadAnnotation+"=dead-pod")
 	safe := kubernetes.NewSafeLoad(client, "node-1", "driver-x")
 	ask := func(want bool) {
 		t.Helper()
@@ -212,14 +207,14 @@ func safeLoad(t *testing.T, p *control.Plane, client *kubernetes.Client) {
 	value := func(want string) {
 		t.Helper()
 		text := p.Kubectl("get", "node", "node-1", "-o", "jsonpath={.metadata.annotations}")
-		if got := strings.Contains(text, kubernetes.SafeLoadAnnotation); got != (want != "") || !strings.Contains(text, want) {
+		if got := strings.Contains(text, status.SafeLoadAnnotation); got != (want != "") || !strings.Contains(text, want) {
 			t.Errorf("annotations %s, want %q", text, want)
 		}
 	}
 	ask(false)
 	value("driver-x")
 	ask(false)
-	p.Kubectl("annotate", "node", "node-1", kubernetes.SafeLoadAnnotation+"-")
+	p.Kubectl("annotate", "node", "node-1", status.SafeLoadAnnotation+"-")
 	ask(true)
 	safe = kubernetes.NewSafeLoad(client, "node-1", "driver-y")
 	ask(false)
@@ -228,7 +223,7 @@ func safeLoad(t *testing.T, p *control.Plane, client *kubernetes.Client) {
 		t.Error(err)
 	}
 	value("")
-	p.Kubectl("annotate", "node", "node-1", kubernetes.SafeLoadAnnotation+"=someone")
+	p.Kubectl("annotate", "node", "node-1", status.SafeLoadAnnotation+"=someone")
 	if err := safe.Withdraw(context.Background()); err != nil {
 		t.Error(err)
 	}

@@ -1,5 +1,6 @@
-// Program watcher looks at a node several times a second and prints a line of JSON (Sample of package sample) when something changed: what
-// the driver says about itself, what the kernel has loaded, which driver root is served. It judges nothing.
+// Program watcher examines a node several times a second and prints a line of JSON (Sample of package sample)
+// when something changed: the driver's status, the loaded module, the driver root that is served. It judges
+// nothing.
 //
 // usage: watcher [-every 150ms]
 package main

@@ -1,10 +1,12 @@
-// Command driver-conformance asks NVIDIA's own programs what they make of a driver root and prints their answers as JSON
-// (package inside). It exits 0 when none of them has a problem, 1 when one has, 2 when they could not be asked.
+// Command driver-conformance lets NVIDIA's own programs examine a driver root and prints their findings as
+// JSON (package inside). It exits 0 when none of them reports a problem, 1 when one does, 2 when they could
+// not be run.
 //
 //	driver-conformance --consumer DIR --driver-root DIR --driver-version VERSION [--dev DIR] [--host-dev]
 //
-// It starts itself again in a mount and pid namespace of its own, so nothing that it or the programs do to /dev, /run or any
-// mount is seen outside. It needs root. It is static and runs anywhere, a guest without a system included.
+// It starts itself again in a mount and pid namespace of its own, so that the rest of the machine does not
+// see what it and the programs do to /dev, /run or any mount. It needs root. It is static and runs anywhere,
+// also in a guest without a system.
 package main
 
 import (
@@ -23,11 +25,11 @@ import (
 	"github.com/driver-container/driver-container/ci/conformance/inside"
 )
 
-// limit bounds a whole run; natively it takes two seconds.
+// limit bounds a whole run; without emulation a run takes two seconds.
 const limit = 5 * time.Minute
 
 func main() {
-	runtime.LockOSThread() // see again
+	runtime.LockOSThread() // see the function again
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	ctx, cancel := context.WithTimeout(ctx, limit)
@@ -49,7 +51,7 @@ func run(ctx context.Context, args []string) (int, error) {
 	flags.BoolVar(&o.HostDev, "host-dev", false, "device nodes are on the host's /dev, so the root must have no dev (for our linter)")
 	entered := flags.Bool("inside", false, "used by the program itself")
 	if err := flags.Parse(args); err != nil {
-		return 2, nil //nolint:nilerr // flag has said what is wrong
+		return 2, nil //nolint:nilerr // flag has printed what is wrong
 	}
 	if o.Consumer == "" || o.Version == "" || flags.NArg() > 0 {
 		return 2, errors.New("--consumer and --driver-version are required, and there are no arguments")
@@ -72,11 +74,13 @@ func run(ctx context.Context, args []string) (int, error) {
 	return 0, nil
 }
 
-// again runs this program in namespaces of its own. With the pid namespace, whatever it leaves behind ends with it.
+// again runs this program in namespaces of its own. Processes that it leaves behind end with the pid
+// namespace.
 func again(ctx context.Context, args []string) (int, error) {
 	cmd := exec.CommandContext(ctx, "/proc/self/exe", append([]string{"--inside"}, args...)...)
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
-	// The signal comes when the thread that started it ends: main's is locked, so that is when this process does.
+	// The kernel sends the signal when the thread ends that started the child. main locked its thread, so that
+	// is when this process ends.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWPID, Pdeathsig: syscall.SIGKILL}
 	err := cmd.Run()
 	var exit *exec.ExitError

@@ -9,15 +9,16 @@ import (
 	"strings"
 )
 
-// specDir is where the specifications of a run lie; the runtime's configuration names it too.
+// specDir is the folder of a run's specifications; the runtime's configuration names it too.
 const specDir = "/run/cdi"
 
-// hookPath is nvidia-cdi-hook in the world.
+// hookPath is the path of nvidia-cdi-hook in the world.
 const hookPath = "/usr/bin/nvidia-cdi-hook"
 
-// validator does what the GPU operator's validator does by hand before anything else: find libnvidia-ml and nvidia-smi with
-// links resolved in its own root (so that an absolute link leads nowhere), run that nvidia-smi in its own container with that
-// library, and change into the driver root to run modprobe.
+// validator does what the code of the GPU operator's validator does first, without a library of NVIDIA: find
+// libnvidia-ml and nvidia-smi with links resolved in its own root (so that an absolute link leads nowhere),
+// run that nvidia-smi in its own container with that library, and change into the driver root to run
+// modprobe.
 func (s session) validator(ctx context.Context) {
 	lib, c := resolve("libnvidia-ml.so.1", libraryDirs)
 	smi, bin := resolve("nvidia-smi", []string{"usr/bin", "usr/sbin", "bin", "sbin"})
@@ -38,7 +39,7 @@ func (s session) validator(ctx context.Context) {
 		}
 		s.end(c)
 	}
-	// 127 is what the validator got of a root without it; whether the module loads is not asked here.
+	// The validator got exit code 127 from a root without modprobe. Whether the module loads is not tested here.
 	c, stdout, stderr := s.start(ctx, "validator's modprobe", nil, "/usr/sbin/chroot", driverRoot, "/sbin/modprobe", "--version")
 	if c.Code != 0 {
 		c.problem("chroot %s /sbin/modprobe: exit code %d", driverRoot, c.Code)
@@ -46,7 +47,8 @@ func (s session) validator(ctx context.Context) {
 	s.end(c, stdout, stderr)
 }
 
-// resolve finds a file in folders of the driver root as filepath.EvalSymlinks does: without regard to that root.
+// resolve finds a file in folders of the driver root as filepath.EvalSymlinks does: absolute links are not
+// taken as relative to the driver root.
 func resolve(name string, dirs []string) (string, Client) {
 	var reason error
 	for _, dir := range dirs {
@@ -66,8 +68,9 @@ func resolve(name string, dirs []string) (string, Client) {
 	return "", c
 }
 
-// smi judges nvidia-smi's exit code: 9 is a library that was found and a driver that is not loaded, 6 a loaded driver without
-// a device that starts, 12 a library that is not found, 18 another version.
+// smi judges nvidia-smi's exit code: 9 means that the library was found and the driver is not loaded, 6 that
+// the driver is loaded and no device starts, 12 that the library is not found, 18 that it has another
+// version.
 func (s session) smi(c *Client, code int) {
 	allowed := []int{9}
 	if s.Loaded != "" {
@@ -78,26 +81,26 @@ func (s session) smi(c *Client, code int) {
 	}
 }
 
-// specifications has CDI specifications made in both ways and starts a container with each of them.
+// specifications makes CDI specifications in both ways and starts a container with each of them.
 func (s session) specifications(ctx context.Context) {
 	if err := os.MkdirAll(specDir, 0o755); err != nil {
 		s.end(Client{Name: "nvidia-ctk", Code: -1, Problems: []string{err.Error()}})
 		return
 	}
-	// The vendor is given, because the command's default is that of ordinary devices.
+	// The vendor is given, because the command's default is the vendor of ordinary devices.
 	c, out, log := s.start(ctx, "nvidia-ctk", nil, "/usr/bin/nvidia-ctk", "cdi", "generate", "--mode=management",
 		"--vendor=management.nvidia.com", "--driver-root="+driverRoot, "--dev-root="+s.DevRoot, "--nvidia-cdi-hook-path="+hookPath, "--format=json")
 	s.specification(ctx, c, "management.nvidia.com", "all", out, log)
 	gpus, err := filepath.Glob(filepath.Join(s.DevRoot, "dev/nvidia[0-9]*"))
 	if err != nil || len(gpus) == 0 {
-		return // no device that a mock could have
+		return // no device that a mock could stand for
 	}
 	c, out, log = s.start(ctx, "nvcdi", nil, "/usr/bin/nvcdi-mock", "--gpus="+fmt.Sprint(len(gpus)), "--driver-version="+s.Version,
 		"--driver-root="+driverRoot, "--dev-root="+s.DevRoot, "--nvidia-cdi-hook-path="+hookPath)
 	s.specification(ctx, c, "nvidia.com", "0", out, log)
 }
 
-// specification judges one and goes on to the container.
+// specification judges one specification and then starts the container.
 func (s session) specification(ctx context.Context, c Client, vendor, device string, out, log []byte) {
 	made := false
 	if c.Code != 0 {

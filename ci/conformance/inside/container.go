@@ -13,13 +13,14 @@ import (
 	_ "embed"
 )
 
-// look is what runs in the container: it says which of the driver's libraries the dynamic linker knows and can load, whether
-// device nodes can be opened, and what nvidia-smi answers.
+// look is the script that runs in the container. It prints which of the driver's libraries the dynamic linker
+// knows, which of them it cannot load, whether device nodes can be opened, and what nvidia-smi answers.
 //
 //go:embed look.sh
 var look string
 
-// container starts a container with a CDI device through nvidia-container-runtime and runc and reports what is inside.
+// container starts a container with a CDI device through nvidia-container-runtime and runc and reports what
+// the script finds in it.
 func (s session) container(ctx context.Context, name, device string) {
 	begin := time.Now()
 	c := Client{Name: name, Command: []string{"/usr/bin/nvidia-container-runtime", "create", device}}
@@ -42,8 +43,8 @@ func (s session) inContainer(ctx context.Context, c *Client, device string) (str
 	if err := writeBundle(bundle, id, device); err != nil {
 		return "", fmt.Errorf("write a bundle: %w", err)
 	}
-	// The runtime changes a bundle on create only, so create and start are separate, and the container writes to files:
-	// create returns while it lives.
+	// The runtime changes a bundle on create only, so create and start are separate. The container writes to
+	// files, because create returns while the container lives.
 	program := "exec /usr/bin/nvidia-container-runtime --log " + bundle + "/runc.log "
 	step := func(command string) error {
 		r, _, stderr := s.start(ctx, command, nil, "/bin/sh", "-c", program+command)
@@ -69,7 +70,7 @@ func (s session) inContainer(ctx context.Context, c *Client, device string) (str
 	return finished(ctx, bundle+"/output")
 }
 
-// finished waits for the last line of the script.
+// finished waits for the last line of the script's output.
 func finished(ctx context.Context, file string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
@@ -91,7 +92,8 @@ func finished(ctx context.Context, file string) (string, error) {
 	}
 }
 
-// inspect reads the script's lines: "library NAME", "broken NAME: reason", "device NAME: reason or ok", "smi CODE".
+// inspect reads the script's lines: "library NAME", "broken NAME: reason", "device NAME: reason or ok", "smi
+// CODE".
 func (s session) inspect(c *Client, output string) {
 	code := -1
 	for line := range strings.Lines(output) {
@@ -104,7 +106,7 @@ func (s session) inspect(c *Client, output string) {
 		case "device":
 			node, reason, _ := strings.Cut(rest, ": ")
 			c.Found.Devices = append(c.Found.Devices, node)
-			// Anything else is the driver's answer, or that there is none: the way to it is open.
+			// Any other error means that the device node can be opened: the driver answered, or no driver is loaded.
 			if strings.Contains(reason, "not permitted") || strings.Contains(reason, "Permission denied") {
 				c.problem("%s cannot be opened: %s", node, reason)
 			}
@@ -124,7 +126,8 @@ func (s session) inspect(c *Client, output string) {
 	}
 }
 
-// writeBundle makes an OCI bundle whose root is a copy of the minimal system in /bundle: hooks write to it.
+// writeBundle makes an OCI bundle whose root is a copy of the minimal system in /bundle, because hooks write
+// to it.
 func writeBundle(dir, id, device string) error {
 	if err := os.MkdirAll(filepath.Join(dir, "rootfs"), 0o755); err != nil {
 		return err

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// libraryDirs are the folders that every consumer searches, in a driver root: what nvidia-ctk, the validator, the device
-// plugin and the DRA driver have in common.
+// libraryDirs are the folders of a driver root that every consumer searches: nvidia-ctk, the validator, the
+// device plugin and the DRA driver have these in common.
 var libraryDirs = []string{
 	"usr/lib64", "usr/lib/x86_64-linux-gnu", "usr/lib/aarch64-linux-gnu",
 	"lib64", "lib/x86_64-linux-gnu", "lib/aarch64-linux-gnu",
@@ -21,13 +21,15 @@ var programs = []string{
 	"nvidia-imex", "nvidia-imex-ctl",
 }
 
-// firmwareDirs are where consumers look, and where the image keeps it: a file that is in the second only is a mistake.
+// firmwareDirs are where consumers look, and where the image keeps the firmware: a file that is only in the
+// second is a mistake.
 var firmwareDirs = []string{"lib/firmware/nvidia", "usr/share/nvidia-driver/firmware/nvidia"}
 
-// essential libraries must be in a root whatever else is.
+// essential libraries must be in every root.
 var essential = []string{"libcuda.so.", "libnvidia-ml.so."}
 
-// Expect is what a complete and correct client finds in the driver root dir, which holds that version: file names only.
+// Expect returns what a complete and correct client finds in the driver root dir, which holds that version:
+// file names only.
 func Expect(dir, version string) (Inventory, error) {
 	var want Inventory
 	for _, lib := range libraryDirs {
@@ -69,7 +71,7 @@ func Expect(dir, version string) (Inventory, error) {
 	return want, nil
 }
 
-// compare notes what a client did not find, and what it found that is not of this version.
+// compare notes what a client did not find, and files of another version that it found.
 func (c *Client) compare(want Inventory, version string) {
 	missing := func(what string, want, got []string) {
 		var lost []string

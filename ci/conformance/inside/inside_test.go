@@ -120,7 +120,7 @@ func TestExpect(t *testing.T) {
 	}
 }
 
-// What the script in the container prints is read strictly: silence is a problem.
+// The output of the script in the container is read strictly: missing output is a problem.
 func TestInspect(t *testing.T) {
 	t.Parallel()
 	good := "library libcuda.so.1\nlibrary libnvidia-ml.so.1\ndevice /dev/nvidiactl: cannot open /dev/nvidiactl: No such device or address\nNVIDIA-SMI has failed\nsmi 9\nend\n"

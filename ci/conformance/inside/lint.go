@@ -11,7 +11,8 @@ import (
 
 var programDirs = []string{"usr/bin", "usr/sbin", "bin", "sbin"}
 
-// versioned are the libraries by whose names consumers tell the driver's version; they take the first that they find.
+// versioned matches the libraries whose names tell consumers the driver's version; consumers take the first
+// one.
 var versioned = regexp.MustCompile(`^lib(?:cuda|nvidia-ml)\.so\.([0-9]+\.[0-9]+(?:\.[0-9]+)?)$`)
 
 var driverVersion = regexp.MustCompile(`^[0-9]{3}\.[0-9]+(\.[0-9]+)?$`)
@@ -19,10 +20,11 @@ var driverVersion = regexp.MustCompile(`^[0-9]{3}\.[0-9]+(\.[0-9]+)?$`)
 // socketDirs are the folders of the daemons' sockets, which clients look up below the driver root.
 var socketDirs = []string{"run/nvidia-persistenced", "run/nvidia-fabricmanager", "run/nvidia-topologyd"}
 
-// Lint returns one finding for each rule that dir breaks, of those rules that consumers of a driver root depend on; none for a good root.
-// dir is a root as it is served, with its submounts; hostDev says that device nodes are on
-// the host's /dev, so that the root must have no dev. An os.Root plays the consumers' part: a link that is
-// absolute or leaves the root cannot be followed, as in their containers, where the root lies somewhere else.
+// Lint returns one finding for each rule that dir breaks, of those rules that consumers of a driver root
+// depend on; none for a good root. dir is a root as it is served, with its submounts. hostDev says that
+// device nodes are on the host's /dev, so that the root must have no dev. Lint reads through an os.Root, as
+// consumers do in their containers, where the root is mounted at another path: a link that is absolute or
+// leaves the root cannot be followed.
 func Lint(dir, version string, hostDev bool) []string {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -40,7 +42,8 @@ func Lint(dir, version string, hostDev bool) []string {
 
 func finding(format string, args ...any) []string { return []string{fmt.Sprintf(format, args...)} }
 
-// lintLibraries: libnvidia-ml.so.1 where the validator looks, by relative links; every library that leads to the driver's.
+// lintLibraries requires libnvidia-ml.so.1 where the validator looks, by relative links, and that every
+// library link leads to the driver's file.
 func lintLibraries(root *os.Root, version string, _ bool) []string {
 	var found []string
 	for _, lib := range []string{"libnvidia-ml.so", "libcuda.so"} {
@@ -69,7 +72,7 @@ func linked(root *os.Root, soname, file string) []string {
 	return finding("%s is in none of %s", soname, strings.Join(libraryDirs, ", "))
 }
 
-// lintVersions: one version only, since consumers take the first name that matches.
+// lintVersions requires a single version, since consumers take the first name that matches.
 func lintVersions(root *os.Root, version string, _ bool) []string {
 	var found []string
 	seen := map[string]bool{}
@@ -87,7 +90,7 @@ func lintVersions(root *os.Root, version string, _ bool) []string {
 	return found
 }
 
-// lintSMI: a regular file that can be run; the DRA driver looks for nothing else.
+// lintSMI requires a regular file that can be run; the DRA driver accepts nothing else.
 func lintSMI(root *os.Root, _ string, _ bool) []string {
 	for _, dir := range programDirs {
 		st, err := root.Lstat(path.Join(dir, "nvidia-smi"))
@@ -102,14 +105,15 @@ func lintSMI(root *os.Root, _ string, _ bool) []string {
 	return finding("nvidia-smi is in none of %s", strings.Join(programDirs, ", "))
 }
 
-// lintTools: what consumers run after a chroot into the root, or read for their own chroot.
+// lintTools requires the programs that consumers run after a chroot into the root, and files that they read
+// for their own chroot.
 func lintTools(root *os.Root, _ string, _ bool) []string {
 	var found []string
 	for _, name := range []string{"sbin/modprobe", "sbin/ldconfig"} {
 		if _, err := root.Stat(name); err == nil {
 			continue
 		}
-		// In a chroot absolute links work, so follow one step of that kind.
+		// In a chroot absolute links work, so follow one such link.
 		target, err := root.Readlink(name)
 		if err == nil && path.IsAbs(target) {
 			_, err = root.Stat(strings.TrimPrefix(path.Clean(target), "/"))
@@ -124,7 +128,8 @@ func lintTools(root *os.Root, _ string, _ bool) []string {
 	return found
 }
 
-// lintFolders: the sources that sidecars compile against, procfs and the places of the daemons' sockets.
+// lintFolders requires the sources that sidecars compile against, procfs and the folders of the daemons'
+// sockets.
 func lintFolders(root *os.Root, version string, _ bool) []string {
 	var found []string
 	for _, name := range append([]string{"usr/src/nvidia-" + version, "proc"}, socketDirs...) {
@@ -135,7 +140,7 @@ func lintFolders(root *os.Root, version string, _ bool) []string {
 	return found
 }
 
-// lintFirmware: what the driver ships has to be where the kernel is told to look, of this version only.
+// lintFirmware requires the driver's firmware in the folder that the kernel is given, of this version only.
 func lintFirmware(root *os.Root, version string, _ bool) []string {
 	var found []string
 	for _, e := range readDir(root, "lib/firmware/nvidia") {
@@ -153,7 +158,8 @@ func lintFirmware(root *os.Root, version string, _ bool) []string {
 	return found
 }
 
-// lintDevices: consumers take a folder dev as the word that device nodes are in the root, and then read sys in it too.
+// lintDevices: for consumers a folder dev means that device nodes are in the root; then they read sys in it
+// too.
 func lintDevices(root *os.Root, _ string, hostDev bool) []string {
 	dev, devErr := root.Stat("dev")
 	if devErr != nil || !dev.IsDir() {
@@ -168,7 +174,7 @@ func lintDevices(root *os.Root, _ string, hostDev bool) []string {
 	return nil
 }
 
-// readDir lists a folder of a root; one that is not there has nothing.
+// readDir lists a folder of a root; a missing folder is empty.
 func readDir(root *os.Root, dir string) []fs.DirEntry {
 	entries, err := fs.ReadDir(root.FS(), dir)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 
 const lintVersion = "535.261.03"
 
-// served makes a folder that is a good root beside the host's /dev.
+// served makes a folder that is a good root when device nodes are on the host's /dev.
 func served(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()

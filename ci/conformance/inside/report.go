@@ -8,11 +8,11 @@ import (
 
 // Report is what the programs found in one driver root.
 type Report struct {
-	Root    string   `json:"root"`    // the driver root that was looked at, as the caller named it
+	Root    string   `json:"root"`    // the driver root that was examined, as the caller named it
 	Version string   `json:"version"` // the driver version that it should have
-	Loaded  string   `json:"loaded"`  // version of the kernel module that is loaded here, "" without
+	Loaded  string   `json:"loaded"`  // version of the kernel module that is loaded here, "" if none is
 	DevRoot string   `json:"devRoot"` // "/" or the driver root: where consumers look for dev (contract of the validator)
-	Lint    []string `json:"lint"`    // what our own linter says of the root
+	Lint    []string `json:"lint"`    // findings of the project's own linter
 	Clients []Client `json:"clients"` // in the order in which they ran
 }
 
@@ -23,12 +23,12 @@ type Client struct {
 	Code     int       `json:"code"` // exit status; -1 when it did not start or ran past its deadline
 	Millis   int64     `json:"millis"`
 	Found    Inventory `json:"found"`
-	Warnings []string  `json:"warnings,omitempty"` // lines of the program's log, each once, the expected ones included
-	Problems []string  `json:"problems,omitempty"` // what is wrong, in words for people
-	Output   string    `json:"output,omitempty"`   // the end of what it printed, when there are problems
+	Warnings []string  `json:"warnings,omitempty"` // lines of the program's log, each once, including the expected ones
+	Problems []string  `json:"problems,omitempty"` // what is wrong, in words for readers
+	Output   string    `json:"output,omitempty"`   // the end of the program's output, when there are problems
 }
 
-// Inventory is what a program would give a container. Paths are those inside the container.
+// Inventory is what a program would give to a container. Paths are those inside the container.
 type Inventory struct {
 	Devices   []string `json:"devices,omitempty"`
 	Libraries []string `json:"libraries,omitempty"` // *.so.VERSION, base names
@@ -39,8 +39,8 @@ type Inventory struct {
 	Hooks     []string `json:"hooks,omitempty"`    // names of nvidia-cdi-hook's commands
 }
 
-// Problems are the problems of all clients, each with the client's name in front. The linter's findings are not among them:
-// callers compare the two.
+// Problems returns the problems of all clients, each after the client's name. The linter's findings are not
+// among them: callers compare the two.
 func (r Report) Problems() []string {
 	var all []string
 	for _, c := range r.Clients {
@@ -51,7 +51,7 @@ func (r Report) Problems() []string {
 	return all
 }
 
-// Client is the run of that name.
+// Client returns the run of the client of that name.
 func (r Report) Client(name string) (Client, bool) {
 	i := slices.IndexFunc(r.Clients, func(c Client) bool { return c.Name == name })
 	if i < 0 {
@@ -60,7 +60,7 @@ func (r Report) Client(name string) (Client, bool) {
 	return r.Clients[i], true
 }
 
-// String is the report for a log: one line a client and one a problem.
+// String returns the report for a log: one line for each client and one for each problem.
 func (r Report) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "driver root %s, driver %s, module %s, device nodes below %s\n", r.Root, r.Version, or(r.Loaded, "not loaded"), r.DevRoot)

@@ -12,25 +12,25 @@ import (
 	"time"
 )
 
-// Options say what to look at. All paths are those of the calling process.
+// Options say what to examine. All paths are those of the calling process.
 type Options struct {
 	Consumer string // a small system with the programs, made by package conformance
 	Root     string // the driver root
 	Dev      string // folder with the driver's device nodes, usually /dev
 	Version  string // driver version that the root should have
-	HostDev  bool   // device nodes are on the host's /dev, so the root must have no dev (for our linter)
+	HostDev  bool   // device nodes are on the host's /dev, so the root must have no dev (for the project's linter)
 }
 
-// Run enters the world and asks every program. It is for a process that does nothing else afterwards, and that is the first
-// in a mount and pid namespace of its own. An error means that the question could not be put; what the programs say, and
-// that they fail, is in the report.
+// Run enters the world and runs every program. The calling process must do nothing else afterwards, and must
+// be the first process of a mount and pid namespace of its own. An error means that the programs could not be
+// run; what they report, and that they fail, is in the report.
 func Run(ctx context.Context, o Options) (Report, error) {
 	r := Report{Root: o.Root, Version: o.Version, DevRoot: "/", Lint: append([]string{}, Lint(o.Root, o.Version, o.HostDev)...)}
 	if err := world(o.Consumer, o.Root, o.Dev); err != nil {
 		return r, fmt.Errorf("prepare a private world for the consumers of %s: %w", o.Root, err)
 	}
 	r.Loaded = loaded()
-	// The rule that validator, device plugin and DRA driver share.
+	// Validator, device plugin and DRA driver share this rule.
 	if info, err := os.Stat(filepath.Join(driverRoot, "dev")); err == nil && info.IsDir() {
 		r.DevRoot = driverRoot
 	}
@@ -44,13 +44,14 @@ func Run(ctx context.Context, o Options) (Report, error) {
 	return r, nil
 }
 
-// session is one look at one root.
+// session is one examination of one root.
 type session struct {
 	*Report
 	want Inventory
 }
 
-// loaded is the version of the module, from a line such as "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.261.03  ...".
+// loaded returns the version of the module, from a line such as "NVRM version: NVIDIA UNIX x86_64 Kernel
+// Module  535.261.03  ...".
 func loaded() string {
 	text, err := os.ReadFile("/proc/driver/nvidia/version")
 	if err != nil {
@@ -64,8 +65,8 @@ func loaded() string {
 	return "unknown"
 }
 
-// start is how a program is called: the environment of a root shell, with a deadline for programs that hang. It is long enough
-// for an emulated machine.
+// start runs a program with the environment of a root shell, with a deadline for programs that hang. It is
+// long enough for an emulated machine.
 func (s session) start(ctx context.Context, name string, env []string, command ...string) (Client, []byte, []byte) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()

@@ -8,7 +8,8 @@ import (
 	"strings"
 )
 
-// specLimit bounds a CDI specification; those of the largest machines have some hundred kilobytes.
+// specLimit bounds the size of a CDI specification; those of the largest machines have some hundred
+// kilobytes.
 const specLimit = 8 << 20
 
 // Spec is the part of a CDI specification that says what a container gets
@@ -31,7 +32,7 @@ type Edits struct {
 	Env         []string `json:"env"`
 	DeviceNodes []struct {
 		Path     string `json:"path"`
-		HostPath string `json:"hostPath"` // "" when it is path
+		HostPath string `json:"hostPath"` // "" means path
 	} `json:"deviceNodes"`
 	Mounts []struct {
 		HostPath      string `json:"hostPath"`
@@ -59,8 +60,8 @@ func ParseSpec(data []byte) (Spec, error) {
 	return s, nil
 }
 
-// Inventory sorts what the specification gives to a container that asks for all of its devices. version tells driver
-// libraries from other files.
+// Inventory sorts what the specification gives to a container that asks for all of its devices. version
+// distinguishes driver libraries from other files.
 func (s Spec) Inventory(version string) Inventory {
 	var inv Inventory
 	for _, d := range s.Devices {

@@ -8,8 +8,9 @@ import (
 	"strings"
 )
 
-// expected are the warnings that NVIDIA's programs print on a machine where nothing is wrong, as beginnings of the message,
-// each with the reason. Every other warning counts as a problem, so that a file which an image loses is noticed.
+// expected are the warnings that NVIDIA's programs print on a machine where nothing is wrong, as beginnings
+// of the message, each with the reason. Every other warning counts as a problem, so that a file that is
+// missing in an image is noticed.
 var expected = []struct{ start, why string }{
 	{"Ignoring error in locating libnvidia-sandboxutils.so.1", "part of the driver since 555"},
 	{"Failed to init nvsandboxutils", "as above"},
@@ -23,7 +24,8 @@ var expected = []struct{ start, why string }{
 	{"Failed to evaluate symlink ", "those of /dev/dri: made by nvidia-drm, which is not loaded unless asked for"},
 }
 
-// optional are files of packages that a driver image may leave out: warnings about them are reported, but no problem.
+// optional are files of packages that a driver image may leave out: warnings about them are in the report,
+// but are no problem.
 var optional = []struct{ start, why string }{
 	{"Could not locate libnvidia-egl-", "packages of their own: egl-gbm, egl-wayland, egl-xcb, egl-xlib"},
 	{"Could not locate egl/egl_external_platform.d/", "as above"},
@@ -68,7 +70,7 @@ func Warnings(log []byte) []string {
 	return all
 }
 
-// judge makes problems of those warnings that neither list has.
+// judge turns warnings that are in neither list into problems.
 func (c *Client) judge() {
 	known := func(w string) bool {
 		for _, e := range expected {
@@ -83,7 +85,7 @@ func (c *Client) judge() {
 		}
 		return false
 	}
-	const most = 8 // of one run's: a root without ld.so.cache gives one for each library
+	const most = 8 // problems per run: a root without ld.so.cache gives one for each library
 	unknown := 0
 	for _, w := range c.Warnings {
 		if known(w) {

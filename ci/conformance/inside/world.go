@@ -10,25 +10,26 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// driverRoot is where the root appears in the world, as on a node.
+// driverRoot is the path of the root in the world, as on a node.
 const driverRoot = "/run/nvidia/driver"
 
-// standardNodes are the character devices that a container runtime expects of its own machine.
+// standardNodes are the character devices that a container runtime expects on its machine.
 var standardNodes = []struct {
 	name         string
 	major, minor uint32
 }{{"null", 1, 3}, {"zero", 1, 5}, {"full", 1, 7}, {"random", 1, 8}, {"urandom", 1, 9}, {"tty", 5, 0}}
 
-// world makes the place in which the programs run and enters it for good: the calling process must be the first one of a
-// mount and pid namespace that it does not share. consumer is a Debian system with the programs, root the driver root, dev
-// a folder with device nodes, of which those of the driver are copied. consumer is not written to.
+// world makes the world in which the programs run and enters it for good: the calling process must be the
+// first one of a mount and pid namespace that it does not share. consumer is a Debian system with the
+// programs, root the driver root. dev is a folder with device nodes; the driver's nodes are copied from it.
+// consumer is not written to.
 func world(consumer, root, dev string) error {
 	at := func(name string) string { return filepath.Join(consumer, name) }
-	// Private first: from here on no mount reaches anybody else.
+	// Make mounts private first: from here on no mount is visible in another namespace.
 	if err := mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return err
 	}
-	// A mount of its own, because runc's pivot_root refuses a process whose root is none.
+	// The root needs a mount of its own, because runc's pivot_root fails if the process's root is not a mount.
 	if err := mount(consumer, consumer, "", unix.MS_BIND, ""); err != nil {
 		return err
 	}
@@ -43,8 +44,8 @@ func world(consumer, root, dev string) error {
 	if err := mount("/sys", at("sys"), "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
 		return err
 	}
-	// One hierarchy whatever the machine has, so that runc behaves alike everywhere. Where it cannot be mounted, runc uses
-	// what is there.
+	// Mount one cgroup hierarchy, whatever the machine has, so that runc behaves alike everywhere. Where it
+	// cannot be mounted, runc uses what exists.
 	if err := mount("cgroup2", at("sys/fs/cgroup"), "cgroup2", 0, ""); err != nil && !errors.Is(err, unix.EBUSY) && !errors.Is(err, unix.ENODEV) {
 		return err
 	}
@@ -63,7 +64,8 @@ func world(consumer, root, dev string) error {
 	return os.Chdir("/")
 }
 
-// nodes makes the standard device nodes in the folder to, and copies of the driver's nodes in the folder from.
+// nodes makes the standard device nodes in the folder to, and copies of the driver's nodes in the folder
+// from.
 func nodes(to, from string) error {
 	node := func(name string, rdev uint64) error {
 		path := filepath.Join(to, name)
@@ -73,7 +75,7 @@ func nodes(to, from string) error {
 		if err := unix.Mknod(path, unix.S_IFCHR|0o666, int(rdev)); err != nil {
 			return fmt.Errorf("make device node %s: %w", path, err)
 		}
-		return os.Chmod(path, 0o666) // whatever the umask is
+		return os.Chmod(path, 0o666) // independent of the umask
 	}
 	for _, n := range standardNodes {
 		if err := node(n.name, unix.Mkdev(n.major, n.minor)); err != nil {
@@ -88,7 +90,7 @@ func nodes(to, from string) error {
 		for _, n := range names {
 			var st unix.Stat_t
 			if err := unix.Lstat(n, &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFCHR {
-				continue // a folder, or gone
+				continue // a folder, or removed meanwhile
 			}
 			if err := node(strings.TrimPrefix(n, filepath.Clean(from)+"/"), st.Rdev); err != nil {
 				return err

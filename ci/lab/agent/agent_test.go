@@ -15,13 +15,13 @@ import (
 	"github.com/driver-container/driver-container/ci/lab/wire"
 )
 
-// talk is a test's end of a server's port.
+// talk is the test's end of a server's port.
 type talk struct {
 	t    *testing.T
 	conn net.Conn
 	in   *bufio.Reader
 	id   uint64
-	seen []wire.Message // events that came while an answer was waited for
+	seen []wire.Message // events that arrived while talk waited for an answer
 }
 
 func newTalk(t *testing.T) *talk {
@@ -72,7 +72,7 @@ func (k *talk) ask(op string, body any) wire.Message {
 	}
 }
 
-// end collects what a process printed until its end.
+// end collects a process's output until the process ends.
 func (k *talk) end(id string) (lines []string, code int) {
 	k.t.Helper()
 	for {
@@ -122,7 +122,7 @@ func TestProcesses(t *testing.T) {
 	}
 }
 
-// TestLongLines: a line that is longer than the limit comes in parts, and nothing of it is lost.
+// TestLongLines: a line that is longer than the limit comes in parts, and no part is lost.
 func TestLongLines(t *testing.T) {
 	t.Parallel()
 	k := newTalk(t)

@@ -17,7 +17,7 @@ import (
 
 const cgroups = "/sys/fs/cgroup"
 
-// controllers passes what limits need on to the children of a group.
+// controllers enables for the children of a group the controllers that limits need.
 func controllers(dir string) error {
 	if err := os.WriteFile(filepath.Join(dir, "cgroup.subtree_control"), []byte("+cpu +memory +pids"), 0o644); err != nil {
 		return fmt.Errorf("cgroup controllers: %w", err)
@@ -25,7 +25,7 @@ func controllers(dir string) error {
 	return nil
 }
 
-// cgroupPath is where kubelet with the systemd driver puts a container of a burstable pod.
+// cgroupPath returns where kubelet with the systemd driver puts a container of a burstable pod.
 func cgroupPath(s wire.Spec) string {
 	pod := strings.ReplaceAll(s.PodUID, "-", "_")
 	return filepath.Join(cgroups, "kubepods.slice/kubepods-burstable.slice", "kubepods-burstable-pod"+pod+".slice", "cri-containerd-"+s.ID+".scope")
@@ -62,7 +62,8 @@ func makeCgroup(s wire.Spec) (string, error) {
 	return dir, nil
 }
 
-// killCgroup kills everything in a group and removes it. cgroup.kill came with 5.14, so they are killed one by one.
+// killCgroup kills everything in a group and removes the group. It kills the processes one by one, because
+// cgroup.kill came with Linux 5.14.
 func killCgroup(dir string, limit time.Duration) error {
 	deadline := time.Now().Add(limit)
 	for {
@@ -76,7 +77,7 @@ func killCgroup(dir string, limit time.Duration) error {
 		pids := strings.Fields(string(text))
 		for _, p := range pids {
 			if pid, err := strconv.Atoi(p); err == nil && pid > 1 {
-				_ = unix.Kill(pid, unix.SIGKILL) // it may be gone already
+				_ = unix.Kill(pid, unix.SIGKILL) // it may have ended already
 			}
 		}
 		if len(pids) == 0 {
@@ -91,7 +92,7 @@ func killCgroup(dir string, limit time.Duration) error {
 	}
 }
 
-// removeGroups removes a group and those that its processes made below.
+// removeGroups removes a group and the groups that its processes made below it.
 func removeGroups(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/driver-container/driver-container/ci/lab/wire"
 )
 
-// Where containerd keeps these.
+// The folders are those of containerd.
 const (
 	tasks     = "/run/containerd/io.containerd.runtime.v2.task/k8s.io"
 	snapshots = "/var/lib/containerd/io.containerd.snapshotter.v1.overlayfs/snapshots"
@@ -51,7 +51,7 @@ func (s *server) prepare(p *process) error {
 	return p.self(roleContainer, flags)
 }
 
-// self makes the command that is this program in another role, born in the container's group.
+// self sets p.cmd to this program in another role; the process starts in the container's group.
 func (p *process) self(role string, flags uintptr) error {
 	group, err := os.Open(p.cgroup)
 	if err != nil {
@@ -112,8 +112,8 @@ func makeSource(b wire.Bind) error {
 	return os.WriteFile(b.Host, nil, 0o666)
 }
 
-// cleanup ends what runs in the container and unmounts its root. The upper layer lives on until the container is removed:
-// a bind mount of the root that somebody made keeps working until then, and is stale afterwards.
+// cleanup ends the processes of the container and unmounts its root. The upper layer exists until the
+// container is removed: a bind mount of the root works until then, and is stale afterwards.
 func (p *process) cleanup(remove bool) error {
 	if p.spec.Image == "" {
 		return nil
@@ -131,7 +131,7 @@ func (p *process) cleanup(remove bool) error {
 	}
 	upper := filepath.Join(snapshots, p.spec.ID)
 	if p.spec.UpperMB > 0 {
-		_ = unix.Unmount(upper, unix.MNT_DETACH) // gone already after a second call
+		_ = unix.Unmount(upper, unix.MNT_DETACH) // a second call finds it unmounted
 	}
 	return errors.Join(p.clean, os.RemoveAll(upper))
 }

@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// fillDev makes /dev as containerd does for a privileged container: a tmpfs with a copy of every node that the host has
-// at this moment. A DaemonSet that mounts the host's /dev gets that instead.
+// fillDev makes /dev as containerd does for a privileged container: a tmpfs with a copy of every node that
+// the host has at this moment. A DaemonSet that mounts the host's /dev gets the host's instead.
 func fillDev(dev string, host bool) error {
 	if host {
 		if err := unix.Mount("/dev", dev, "", unix.MS_BIND|unix.MS_REC, ""); err != nil {

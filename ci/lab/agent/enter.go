@@ -10,8 +10,9 @@ import (
 	"github.com/driver-container/driver-container/ci/lab/wire"
 )
 
-// enterMain joins the mount, UTS and IPC namespaces of the process that spec.Join names. It must have a file system context of its
-// own (the kernel refuses setns of one that threads share); exec takes that of the calling thread.
+// enterMain joins the mount, UTS and IPC namespaces of the process that spec.Join names. Its thread must have
+// a file system context of its own (the kernel refuses setns with a context that threads share); exec uses
+// the context of the calling thread.
 func enterMain() error {
 	return handover(func(spec wire.Spec) error {
 		runtime.LockOSThread()

@@ -48,7 +48,7 @@ func write(f wire.File) error {
 	if err := os.MkdirAll(filepath.Dir(f.Path), 0o755); err != nil {
 		return err
 	}
-	// Not a new file and a rename: it may be a kernel's file.
+	// Do not write a new file and rename it: the path may be a file of the kernel (proc, sysfs).
 	out, err := os.OpenFile(f.Path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, fs.FileMode(f.Mode))
 	if err != nil {
 		return err
@@ -57,7 +57,7 @@ func write(f wire.File) error {
 	return errors.Join(err, out.Close())
 }
 
-// list walks one file system. A folder that vanishes meanwhile is left out.
+// list walks one file system. It leaves out a folder that is removed meanwhile.
 func list(top string) ([]wire.Entry, error) {
 	var all []wire.Entry
 	var first unix.Stat_t
@@ -90,7 +90,7 @@ func entry(path string, d fs.DirEntry, st unix.Stat_t) wire.Entry {
 	e.Mode = info.Mode().String()
 	switch st.Mode & unix.S_IFMT {
 	case unix.S_IFLNK:
-		e.Link, _ = os.Readlink(path) // empty when it has just gone
+		e.Link, _ = os.Readlink(path) // empty if it has just been removed
 	case unix.S_IFCHR, unix.S_IFBLK:
 		e.Major, e.Minor = unix.Major(st.Rdev), unix.Minor(st.Rdev)
 	case unix.S_IFREG:
@@ -99,7 +99,7 @@ func entry(path string, d fs.DirEntry, st unix.Stat_t) wire.Entry {
 	return e
 }
 
-// insertFile inserts any module file. The kernel's refusal is an answer, not an error.
+// insertFile inserts any module file. If the kernel refuses it, the refusal is the answer, not an error.
 func insertFile(path string) (wire.Inserted, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -113,7 +113,7 @@ func insertFile(path string) (wire.Inserted, error) {
 	return wire.Inserted{Errno: int(errno)}, nil
 }
 
-// modprobe inserts a module of the running kernel after those it needs, by modules.dep.
+// modprobe inserts a module of the running kernel after the modules it needs, by modules.dep.
 func modprobe(name string) error {
 	var uts unix.Utsname
 	if err := unix.Uname(&uts); err != nil {
@@ -129,7 +129,7 @@ func modprobe(name string) error {
 		if strings.ReplaceAll(strings.TrimSuffix(filepath.Base(file), ".ko"), "-", "_") != name {
 			continue
 		}
-		order := strings.Fields(needs) // what has to be there last comes first
+		order := strings.Fields(needs) // modules.dep lists the module to load first at the end
 		for _, needed := range slices.Backward(order) {
 			if err := insert(filepath.Join(dir, needed)); err != nil {
 				return err

@@ -14,7 +14,7 @@ import (
 
 const (
 	newRoot  = "/newroot"
-	labDir   = "/lab"        // of the guest's host: the agent, image disks
+	labDir   = "/lab"        // on the guest's host: the agent, image disks
 	bootList = "/boot/order" // names of the module files below /boot, in the order in which they load
 	// diskWait bounds the wait for a disk to appear; drivers probe them in the background.
 	diskWait = 20 * time.Second
@@ -46,7 +46,8 @@ func mountAll(all ...mount) error {
 	return nil
 }
 
-// initMain is process 1: it makes a host out of the initramfs and then reaps processes until the agent's server is gone.
+// initMain is process 1: it makes a host out of the initramfs and then reaps processes until the agent's
+// server ends.
 func initMain() error {
 	err := boot()
 	if err == nil {
@@ -59,8 +60,8 @@ func initMain() error {
 	return errors.Join(err, unix.Reboot(unix.LINUX_REBOOT_CMD_POWER_OFF))
 }
 
-// boot does what an initrd and systemd do: a root that is not the kernel's rootfs (pivot_root is refused on that), /usr from a disk,
-// the usual file systems, and shared propagation.
+// boot does what an initrd and systemd do. It mounts a root that is not the kernel's rootfs (on which
+// pivot_root fails), /usr from a disk and the usual file systems, and makes mounts shared.
 func boot() error {
 	err := mountAll(
 		mount{"proc", "/proc", "proc", 0, ""},
@@ -92,7 +93,7 @@ func boot() error {
 	return hostMounts()
 }
 
-// bootModules inserts the modules that reach the disks and the port.
+// bootModules inserts the modules that the disks and the port need.
 func bootModules() error {
 	order, err := os.ReadFile(bootList)
 	if err != nil {
@@ -118,7 +119,7 @@ func insert(path string) error {
 	return nil
 }
 
-// hostMounts is what systemd mounts.
+// hostMounts mounts what systemd mounts.
 func hostMounts() error {
 	const secure = unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC
 	err := mountAll(
@@ -159,7 +160,7 @@ func hostMounts() error {
 	return controllers("/sys/fs/cgroup")
 }
 
-// firmwareVariables mounts UEFI's variables where there is UEFI, as systemd does.
+// firmwareVariables mounts the UEFI variables if the machine has UEFI, as systemd does.
 func firmwareVariables() error {
 	if _, err := os.Stat("/sys/firmware/efi"); err != nil {
 		return nil //nolint:nilerr // no UEFI
@@ -174,7 +175,7 @@ func firmwareVariables() error {
 func mountDisk(serial, target, kind string) error {
 	deadline := time.Now().Add(diskWait)
 	for {
-		matches, _ := filepath.Glob("/sys/block/vd*/serial") // the pattern is right
+		matches, _ := filepath.Glob("/sys/block/vd*/serial") // the pattern is valid
 		for _, m := range matches {
 			if have, err := os.ReadFile(m); err != nil || strings.TrimSpace(string(have)) != serial {
 				continue

@@ -1,9 +1,9 @@
-// Program agent is everything that the lab runs inside a guest: /init of the initramfs, process 1, the server that does what
-// the test asks for over a virtio-serial port, and a container runtime that treats a privileged pod as kubelet,
-// containerd and runc do.
+// Program agent is everything that the lab runs inside a guest: /init of the initramfs, process 1, the server
+// that carries out the test's requests over a virtio-serial port, and a container runtime that treats a
+// privileged pod as kubelet, containerd and runc do.
 //
-// It is one static binary that starts itself again in its roles. It trusts the test that drives it. It has no business
-// outside a guest that is thrown away: there it would take over the machine.
+// It is one static binary that starts itself again in its roles. It trusts the test that drives it. Run it
+// only in a guest that is thrown away: anywhere else it would take over the machine.
 package main
 
 import (
@@ -11,7 +11,7 @@ import (
 	"os"
 )
 
-// The roles, as the first argument. Without one it is /init.
+// The roles, as the first argument. Without an argument the program is /init.
 const (
 	roleServe     = "serve"     // answers requests
 	roleContainer = "container" // sets a container up and becomes its process

@@ -18,25 +18,25 @@ import (
 )
 
 const (
-	startLimit = 60 * time.Second // to set up a container
+	startLimit = 60 * time.Second // for the setup of a container
 	killLimit  = 20 * time.Second // for SIGKILL to take effect
-	// pipeLimit is how long output of processes that outlive the first is still read.
+	// pipeLimit is how long the agent still reads output of processes that outlive the first one.
 	pipeLimit = 2 * time.Second
 )
 
-// process is a started process, alone or the first of a container.
+// process is a process that was started: a single one, or the first of a container.
 type process struct {
 	spec   wire.Spec
 	cmd    *exec.Cmd
 	group  *os.File // its cgroup's folder until it has been started
-	cgroup string   // "" for a process of the host's
+	cgroup string   // "" for a process on the host
 	root   string   // mount point of the container's root file system, "" when it has none of its own
 	done   chan struct{}
-	once   sync.Once // the root is unmounted by whoever comes first
+	once   sync.Once // several places unmount the root; only the first call does it
 	clean  error
 }
 
-// start begins a process and says its PID as the host sees it.
+// start begins a process and returns its PID as the host sees it.
 func (s *server) start(spec wire.Spec) (int, error) {
 	if len(spec.Args) == 0 {
 		return 0, errors.New("start: no command")
@@ -58,7 +58,7 @@ func (s *server) start(spec wire.Spec) (int, error) {
 		_, _ = input.Close(), output.Close()
 		return 0, errors.Join(err, p.cleanup(true))
 	}
-	_ = input.Close() // ours only; nothing was written through it
+	_ = input.Close() // only this copy of the descriptor; nothing was written through it
 	s.mu.Lock()
 	s.processes[spec.ID] = p
 	s.mu.Unlock()
@@ -66,7 +66,8 @@ func (s *server) start(spec wire.Spec) (int, error) {
 	return p.cmd.Process.Pid, nil
 }
 
-// launch starts the command. A container's setup reports through a pipe that exec closes: nothing in it means success.
+// launch starts the command. A container's setup reports errors through a pipe that exec closes: no data
+// means success.
 func (p *process) launch() error {
 	if p.spec.Image == "" && p.spec.Join == "" {
 		return p.cmd.Start()
@@ -87,7 +88,7 @@ func (p *process) launch() error {
 	defer report.Close()
 	p.cmd.ExtraFiles = []*os.File{specRead, reportWrite} // descriptors 3 and 4
 	err = p.cmd.Start()
-	_ = reportWrite.Close() // the child has its own
+	_ = reportWrite.Close() // the child has its own copy
 	if err != nil {
 		return errors.Join(err, specWrite.Close())
 	}
@@ -110,7 +111,7 @@ func ignoreExit(err error) error {
 	return err
 }
 
-// follow reports lines until the end, and then the end.
+// follow reports the process's lines until the output ends, and then the exit.
 func (s *server) follow(p *process, output *os.File) {
 	read := make(chan struct{})
 	go func() {
@@ -118,7 +119,7 @@ func (s *server) follow(p *process, output *os.File) {
 		s.lines(p.spec.ID, output)
 	}()
 	err := ignoreExit(p.cmd.Wait())
-	if p.root != "" { // runc kills what is left when the container has no PID namespace of its own
+	if p.root != "" { // like runc, kill what is left when the container has no PID namespace of its own
 		err = errors.Join(err, p.cleanup(false))
 	}
 	_ = output.SetReadDeadline(time.Now().Add(pipeLimit)) // pipes have deadlines
@@ -165,7 +166,8 @@ func (p *process) signal(n unix.Signal) error {
 	}
 }
 
-// destroy kills all of a container and removes its root with the upper layer, as containerd does when the pod is deleted.
+// destroy kills every process of a container and removes its root with the upper layer, as containerd does
+// when the pod is deleted.
 func (p *process) destroy() error {
 	select {
 	case <-p.done:

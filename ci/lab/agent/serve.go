@@ -17,15 +17,16 @@ import (
 	"github.com/driver-container/driver-container/ci/lab/wire"
 )
 
-// server answers requests. Every request has a goroutine; the agent's end is the guest's end, so none of them is waited for.
+// server answers requests. Every request has a goroutine. The guest ends with the agent, so nothing waits for
+// the goroutines.
 type server struct {
-	out       sync.Mutex // one line at a time
+	out       sync.Mutex // serializes lines
 	port      io.Writer
 	mu        sync.Mutex
 	processes map[string]*process
 }
 
-// rebootPause is time for the answer to reach the host.
+// rebootPause gives the answer time to reach the host.
 const rebootPause = 100 * time.Millisecond
 
 func serve() error {
@@ -66,11 +67,11 @@ func (s *server) loop(port io.Reader) error {
 	}
 }
 
-// openPort finds the port by its name: there is no udev here.
+// openPort finds the port by its name: the guest has no udev.
 func openPort() (*os.File, error) {
 	deadline := time.Now().Add(diskWait)
 	for time.Now().Before(deadline) {
-		matches, _ := filepath.Glob("/sys/class/virtio-ports/*/name") // the pattern is right
+		matches, _ := filepath.Glob("/sys/class/virtio-ports/*/name") // the pattern is valid
 		for _, m := range matches {
 			if name, err := os.ReadFile(m); err == nil && strings.TrimSpace(string(name)) == wire.Port {
 				return os.OpenFile("/dev/"+filepath.Base(filepath.Dir(m)), os.O_RDWR, 0)
@@ -81,7 +82,7 @@ func openPort() (*os.File, error) {
 	return nil, fmt.Errorf("no virtio port is named %s", wire.Port)
 }
 
-// send writes one message. When the host is gone there is nobody to tell.
+// send writes one message. Errors are ignored: they mean that the host has closed the port.
 func (s *server) send(m wire.Message) {
 	line, err := json.Marshal(m)
 	if err != nil {

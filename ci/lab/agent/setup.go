@@ -22,8 +22,8 @@ const (
 	reportFD = 4
 )
 
-// handover reads the specification, does the setup and becomes the command. It only returns with an error, which has been
-// reported to the server then.
+// handover reads the specification, does the setup and becomes the command. It only returns after an error,
+// and has then reported that error to the server.
 func handover(setup func(wire.Spec) error) error {
 	unix.CloseOnExec(specFD)
 	unix.CloseOnExec(reportFD)
@@ -83,8 +83,8 @@ func containerMain() error {
 	})
 }
 
-// fill mounts everything into the root file system. The namespace is a copy of the host's, with its peers: whatever is not to
-// travel to the host lies below a mount that is private.
+// fill mounts everything into the root file system. The namespace is a copy of the host's and a peer of it,
+// so mounts that must not appear on the host are made below a private mount.
 func fill(root string, spec wire.Spec) error {
 	if err := unix.Mount("", root, "", unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("make %s private: %w", root, err)
@@ -112,7 +112,7 @@ func fill(root string, spec wire.Spec) error {
 	return nil
 }
 
-// bind follows no symbolic links of the image beyond its root: /var/run and /lib are often links.
+// bind does not follow symbolic links of the image out of its root: /var/run and /lib are often links.
 func bind(root string, b wire.Bind) error {
 	r, err := os.OpenRoot(root)
 	if err != nil {
@@ -154,8 +154,8 @@ func bind(root string, b wire.Bind) error {
 	return nil
 }
 
-// pivot makes the container's root the root of its mount namespace. The old one is made a slave first: unmounting a
-// shared tree would unmount the host's.
+// pivot makes the container's root the root of its mount namespace. The old root becomes a slave first:
+// unmounting a shared tree would unmount the host's.
 func pivot(root string, shared bool) error {
 	old, err := unix.Open("/", unix.O_DIRECTORY|unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -175,7 +175,7 @@ func pivot(root string, shared bool) error {
 			if !shared {
 				return nil
 			}
-			return unix.Mount("", "/", "", unix.MS_SHARED|unix.MS_REC, "") // as containerd asks for when a mount is Bidirectional
+			return unix.Mount("", "/", "", unix.MS_SHARED|unix.MS_REC, "") // containerd asks for this when a mount is Bidirectional
 		}},
 	}
 	for _, s := range steps {

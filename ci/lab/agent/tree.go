@@ -14,7 +14,8 @@ import (
 	"github.com/driver-container/driver-container/ci/lab/wire"
 )
 
-// hostTree fills the new root: /usr is the kernel's disk, with a layer in memory above so that tests can change it.
+// hostTree fills the new root: /usr is the kernel's disk, under a layer in memory so that tests can change
+// it.
 func hostTree() error {
 	lab := newRoot + labDir
 	for _, dir := range []string{lab + "/usr", lab + "/upper", lab + "/work", lab + "/images", newRoot + "/etc/modprobe.d", newRoot + "/root", newRoot + "/opt", newRoot + "/drivers"} {
@@ -54,8 +55,8 @@ func hostTree() error {
 	return errors.Join(os.WriteFile(newRoot+"/etc/os-release", release, 0o644), copyFile("/init", lab+"/agent"))
 }
 
-// hideHeaders makes the upper layer of /usr say that there are no headers, when the command line asks for it: removing thousands
-// of files through the overlay would take seconds.
+// hideHeaders hides the kernel's headers by an entry in the upper layer of /usr, when the command line asks
+// for it: removing thousands of files through the overlay would take seconds.
 func hideHeaders(lab string) error {
 	command, err := os.ReadFile("/proc/cmdline")
 	if err != nil || !slices.Contains(strings.Fields(string(command)), wire.NoHeaders) {

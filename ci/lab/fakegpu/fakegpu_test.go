@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// qemu plays QEMU's end of the socket.
+// qemu is the test's replacement for QEMU at its end of the socket.
 type qemu struct {
 	t    *testing.T
 	conn net.Conn
@@ -98,7 +98,7 @@ func TestIdentity(t *testing.T) {
 	}
 }
 
-// TestBARs sizes and places them as a BIOS does.
+// TestBARs asks for the BARs' sizes and sets their addresses, as a BIOS does.
 func TestBARs(t *testing.T) {
 	t.Parallel()
 	q, _ := connect(t, T4)
@@ -155,7 +155,7 @@ func TestCapabilities(t *testing.T) {
 	}
 }
 
-// TestDescriptors: those that come with the messages without an answer are closed.
+// TestDescriptors: descriptors are closed if they come with a message that needs no answer.
 func TestDescriptors(t *testing.T) {
 	t.Parallel()
 	q, _ := connect(t, T4)
@@ -197,7 +197,7 @@ func TestBrokenProtocol(t *testing.T) {
 			if _, err := q.conn.Write(bytes); err != nil {
 				t.Fatal(err)
 			}
-			_, _ = q.conn.Read(make([]byte, 1)) // until it hangs up or the other test's end
+			_, _ = q.conn.Read(make([]byte, 1)) // returns when the function under test hangs up, or when the other end is closed
 			if err := g.Close(); err == nil {
 				t.Error("it was accepted")
 			}

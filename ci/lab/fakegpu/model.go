@@ -1,9 +1,10 @@
-// Package fakegpu plays NVIDIA GPUs for a guest of QEMU: the other end of its device x-pci-proxy-dev, which sends every access
-// to a PCI function's configuration space and BARs over a socket. It holds just enough registers for the driver's probe
-// to accept or refuse the device as it would the real one; nothing behind them works, and no adapter ever initialises.
+// Package fakegpu simulates NVIDIA GPUs for a guest of QEMU. It is the other end of QEMU's device
+// x-pci-proxy-dev, which sends every access to a PCI function's configuration space and BARs over a socket. A
+// simulated GPU has just enough registers for the driver's probe to accept or refuse the device as it would
+// the real one; nothing behind them works, and no adapter ever initialises.
 package fakegpu
 
-// Model says what the driver looks at when it probes a device.
+// Model holds the values that the driver reads when it probes a device.
 type Model struct {
 	Name   string
 	Device uint16 // PCI device id
@@ -14,7 +15,8 @@ type Model struct {
 
 const board = 0x030200
 
-// The models. The comment says what 535.261.03 does with them, closed modules first; measured with the real ones.
+// The models. Each comment says what 535.261.03 does with the device, closed modules first; measured with the
+// real modules.
 var (
 	M60    = Model{"M60", 0x13f2, board, 0x124000a1, 0x124a1000}    // loads; open: ENODEV
 	P100   = Model{"P100", 0x15f8, board, 0x130000a1, 0x130a1000}   // loads; open: ENODEV
@@ -28,5 +30,5 @@ var (
 	Lost   = Model{"Lost", 0x1eb8, board, 0xffffffff, 0xffffffff}   // ENODEV: fallen off the bus
 )
 
-// Models are all of them.
+// Models returns all models.
 func Models() []Model { return []Model{M60, P100, V100, T4, A100, L4, H100, K80, TooNew, Lost} }

@@ -2,8 +2,8 @@ package fakegpu
 
 import "encoding/binary"
 
-// bars are the memory regions. The proxy device knows 32-bit BARs only, so the three are 0, 1 and 2: after a hole the
-// driver would say that one of them has no size.
+// bars are the memory regions. The proxy device knows 32-bit BARs only, so the three are BAR 0, 1 and 2: with
+// a gap before a BAR the driver would report that the BAR has no size.
 var bars = [...]struct{ size, flags uint32 }{{16 << 20, 0}, {64 << 20, 8}, {32 << 20, 8}}
 
 const (
@@ -11,7 +11,7 @@ const (
 	subsystem  = 0x12a210de
 	command    = 0x04 // offset of the command register
 	firstBAR   = 0x10
-	// maxRegisters bounds what a guest can make this process remember of BAR0.
+	// maxRegisters bounds how many registers of BAR0 a guest can make this process remember.
 	maxRegisters = 1 << 20
 )
 
@@ -20,7 +20,7 @@ type gpu struct {
 	config   [configSize]byte
 	writable [configSize]byte // mask
 	fixed    map[uint32]uint32
-	bar0     map[uint32]uint32 // everything else in BAR0 is memory that is zero at first
+	bar0     map[uint32]uint32 // all other words of BAR0 are memory that is zero at first
 }
 
 func newGPU(m Model) *gpu {
@@ -31,7 +31,7 @@ func newGPU(m Model) *gpu {
 	g.set16(0x00, 0x10de, 0)
 	g.set16(0x02, m.Device, 0)
 	g.set16(command, 0, 0x0547)
-	g.set16(0x06, 0x0010, 0) // status: there are capabilities
+	g.set16(0x06, 0x0010, 0) // status: the device has capabilities
 	g.set32(0x08, m.Class<<8|0xa1, 0)
 	g.set8(0x0c, 0, 0xff) // cache line
 	for i, b := range bars {
@@ -44,7 +44,8 @@ func newGPU(m Model) *gpu {
 	return g
 }
 
-// capabilities are chained at 0x60 power management, 0x68 MSI, 0x78 PCI Express, 0xc8 MSI-X; the driver insists on the last.
+// capabilities builds the chain: 0x60 power management, 0x68 MSI, 0x78 PCI Express, 0xc8 MSI-X. The driver
+// requires the last.
 func (g *gpu) capabilities() {
 	g.set32(0x60, 0x00036801, 0)
 	g.set16(0x64, 8, 3)
@@ -79,7 +80,7 @@ func (g *gpu) set32(at int, value, mask uint32) {
 	binary.LittleEndian.PutUint32(g.writable[at:], mask)
 }
 
-// reset is what a reset of the bus does: the device answers nothing until it is configured again.
+// reset does what a reset of the bus does: the device answers nothing until it is configured again.
 func (g *gpu) reset() { g.set16(command, 0, 0x0547) }
 
 func ones(n int) uint64 {
@@ -139,7 +140,7 @@ func (g *gpu) readMemory(address uint64, n int) uint64 {
 	return (g.register(first) | g.register(first+4)<<32) >> (8 * (at & 3)) & ones(n)
 }
 
-// writeMemory keeps aligned words of BAR0 and forgets everything else.
+// writeMemory keeps aligned words of BAR0 and ignores all other writes.
 func (g *gpu) writeMemory(address, value uint64, n int) {
 	bar, at, ok := g.region(address)
 	if !ok || bar != 0 || n != 4 || at&3 != 0 || len(g.bar0) >= maxRegisters {

@@ -11,9 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The commands of QEMU 7's multi-process protocol (hw/remote/mpqemu-link.h there). Every one is a header of 16 bytes {int32
-// command, 4 bytes padding, uint64 size} and size bytes; numbers are in the machine's order. sync and setIRQ carry file
-// descriptors and get no answer.
+// The commands of QEMU 7's multi-process protocol (hw/remote/mpqemu-link.h in its sources). A message is a
+// header of 16 bytes {int32 command, 4 bytes padding, uint64 size} and size bytes of data; numbers are in the
+// machine's byte order. sync and setIRQ carry file descriptors and get no answer.
 const (
 	cmdSync = iota
 	cmdReturn
@@ -27,11 +27,11 @@ const (
 
 const (
 	headerSize = 16
-	maxMessage = 4096 // the largest, the guest's memory map, is some hundred bytes
+	maxMessage = 4096 // the largest message, the guest's memory map, has some hundred bytes
 	maxFDs     = 64
 )
 
-// GPU is a function that is being served.
+// GPU is a simulated function with its server.
 type GPU struct {
 	// File is QEMU's end of the socket: the fd of a device x-pci-proxy-dev. Close it when QEMU has been started.
 	File *os.File
@@ -39,7 +39,7 @@ type GPU struct {
 	done chan error
 }
 
-// Serve plays a model until QEMU is gone or Close is called.
+// Serve simulates a model until QEMU ends or Close is called.
 func Serve(m Model) (*GPU, error) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -61,7 +61,7 @@ func Serve(m Model) (*GPU, error) {
 	return g, nil
 }
 
-// Close ends the service and says whether QEMU broke the protocol. The end of QEMU is not an error.
+// Close ends the service and returns an error if QEMU broke the protocol. The end of QEMU is not an error.
 func (g *GPU) Close() error {
 	_ = g.File.Close() // closed already after QEMU's start
 	_ = g.ours.Close()
@@ -96,7 +96,8 @@ func serve(conn *net.UnixConn, g *gpu) error {
 	}
 }
 
-// receive reads one message and closes the descriptors that come with it: memory and interrupts are not played.
+// receive reads one message and closes the descriptors that come with it: memory and interrupts are not
+// simulated.
 func receive(conn *net.UnixConn) (cmd int32, data []byte, err error) {
 	var header [headerSize]byte
 	oob := make([]byte, unix.CmsgSpace(4*maxFDs))
@@ -142,7 +143,7 @@ func closeRights(oob []byte) error {
 	return nil
 }
 
-// handle acts on a message and says what to answer, if anything.
+// handle carries out a message and returns the answer, if the message needs one.
 func (g *gpu) handle(cmd int32, data []byte) (value uint64, answer bool, err error) {
 	need := map[int32]int{cmdConfigRead: 12, cmdConfigWrite: 12, cmdMemoryRead: 20, cmdMemoryWrite: 20}[cmd]
 	if len(data) < need {

@@ -6,9 +6,10 @@ import (
 	"github.com/driver-container/driver-container/ci/lab"
 )
 
-// The modules that the scenarios load: those of 535 for 6.1 come from its thin image, the others are compiled by their image's own
-// `nvidia-driver compile`, with the host's headers, as on a node. The open modules of 535
-// do not compile for the newest kernels of the 6.1 series; for 5.10 they do, with a newer compiler than the kernel's own.
+// The modules that the scenarios load. Those of 535 for 6.1 come from its thin image. The others are compiled
+// by their image's own `nvidia-driver compile`, with the host's headers, as on a node. The open modules of
+// 535 do not compile for the newest kernels of the 6.1 series. For 5.10 they do, with a newer compiler than
+// the one that built the kernel.
 func Test00Modules(t *testing.T) {
 	lab.Gate(t)
 	for _, m := range []struct {

@@ -10,13 +10,15 @@ import (
 	"time"
 
 	"github.com/driver-container/driver-container/ci/lab"
+	"github.com/driver-container/driver-container/node/logging/logtest"
 )
 
-// standIn takes the place of make, and of nothing else. A whole compile takes more than ten minutes in a guest, which is emulated;
-// Test01WholeCompile does it. It checks what it is called with as make would use it, proves that compiler and headers work together in
-// the container with a file of its own, prints what make printed when these modules were compiled natively, by the same image, and
-// leaves the modules where make leaves them. The rest is real: the search for headers and compiler, the copy of the sources, the
-// log, strip, the checks, and all that follows.
+// standIn replaces make, and only make. A whole compile takes more than ten minutes in a guest, which is
+// emulated; Test01WholeCompile does it. standIn checks its arguments and environment as make would use them.
+// It compiles a file of its own, to prove that compiler and headers work together in the container. It prints
+// the output that make printed when the same image compiled these modules natively, and leaves the modules
+// where make leaves them. The rest is real: the search for headers and compiler, the copy of the sources, the
+// log, strip, the checks, and all later steps.
 const standIn = `#!/bin/sh
 set -e
 [ "$1" = -C ]
@@ -43,8 +45,8 @@ for m in $NV_KERNEL_MODULES; do
 done
 `
 
-// A node's first start: nothing is cached, the host has the headers. The modules are compiled (see standIn), loaded, kept, and
-// served; log and status say how long each phase took.
+// The first start on a node: nothing is cached, the host has the headers. The modules are compiled (see
+// standIn), loaded, kept, and served; log and status say how long each phase took.
 func Test01FirstStart(t *testing.T) {
 	g := stage{products: map[string]product{"535": d535}, edit: func(c *lab.Config) { made(t, c) }}.start(t)
 	g.Write("/opt/make", standIn, 0o755)
@@ -53,16 +55,16 @@ func Test01FirstStart(t *testing.T) {
 
 	p := g.Start(driver("535").With(lab.Mount{Host: "/opt/make", Guest: "/usr/bin/make", File: true}).
 		With(lab.Mount{Host: "/opt/made", Guest: "/opt/made", ReadOnly: true}))
-	p.WaitLine(`compiling: \d+ of about \d+ steps after 1\ds: `, 3*time.Minute)
+	p.WaitLine(logtest.Progress+`1\ds step=`, 3*time.Minute)
 	probes(t, p, 15, 15, 0)
 	if st := statusOf(t, g); st.Phase != "modules" || st.State != "starting" {
 		t.Errorf("while it compiles: %+v", st)
 	}
-	p.WaitLine(`ready: driver 535\.261\.03 \(proprietary\) serves kernel `, 4*time.Minute)
-	contains(t, p.Output(), `compiling 535\.261\.03 \(proprietary\) for \S+ with gcc 12\.2\.0, [12] jobs \(.*\); the whole output goes to /var/lib/`)
+	p.WaitLine(logtest.Ready+`535\.261\.03 flavour=proprietary kernel=`, 4*time.Minute)
+	contains(t, p.Output(), logtest.Compiling+`535\.261\.03 flavour=proprietary kernel=\S+ compiler="gcc 12\.2\.0" jobs=[12] limit=.* path=/var/lib/`)
 	took := phasesOf(t, g, p)
 	st := statusOf(t, g)
-	t.Logf("from the container's start to ready: %s; phases: %v", since(t, g, p, "ready: driver").Round(10*time.Millisecond), took)
+	t.Logf("from the container's start to ready: %s; phases: %v", since(t, g, p, logtest.Ready).Round(10*time.Millisecond), took)
 	if st.Up == nil || st.Up.Source != "compiled" || !st.Ready || took["modules"] < 11*time.Second {
 		t.Errorf("status %+v", st)
 	}
@@ -78,7 +80,7 @@ func Test01FirstStart(t *testing.T) {
 	}
 }
 
-// made is a disk with the modules that were compiled natively, and what make printed.
+// made adds a disk with the modules that were compiled natively, and with make's output.
 func made(t *testing.T, c *lab.Config) {
 	t.Helper()
 	dir := d535.modules(t, c.Kernel, closed)
@@ -86,7 +88,8 @@ func made(t *testing.T, c *lab.Config) {
 	c.Disks["/opt/made"] = lab.TreeDisk(t, dir)
 }
 
-// compileLog is the file with what make printed in a native compile. Modules that come out of a thin image have none: compiled once more.
+// compileLog returns the file with make's output of a native compile. Modules from a thin image have none:
+// they are compiled once more.
 func (p product) compileLog(t *testing.T, kernel *lab.HostKernel, flavour string) string {
 	t.Helper()
 	name := fmt.Sprintf("compile-%s-%s-%s.log", p.driver, flavour, kernel.Release)
@@ -104,7 +107,8 @@ func (p product) compileLog(t *testing.T, kernel *lab.HostKernel, flavour string
 	return file
 }
 
-// toolchain wants preflight to find the headers both ways: through the host's processes, and where the host's folders are mounted.
+// toolchain requires that preflight finds the headers in both ways: through the host's processes, and where
+// the host's folders are mounted.
 func toolchain(t *testing.T, g *lab.Guest) {
 	t.Helper()
 	release := g.Sh("uname -r")
@@ -117,7 +121,8 @@ func toolchain(t *testing.T, g *lab.Guest) {
 	contains(t, ends(t, g.Start(check), 0, time.Minute), `headers +\S+ +.*image: /usr/src/linux-headers-`+release)
 }
 
-// kept wants the cache on the host to have what is loaded, and the whole output of the compile to be there.
+// kept requires that the cache on the host has the modules that are loaded, and that the whole output of the
+// compile exists.
 func kept(t *testing.T, g *lab.Guest) {
 	t.Helper()
 	files := strings.Fields(g.Sh("cd /var/lib/nvidia-driver/modules && ls -d */*"))
@@ -140,8 +145,9 @@ func kept(t *testing.T, g *lab.Guest) {
 	}
 }
 
-// A whole compile in the guest, by the real make: DRIVER_LAB_COMPILE=1 compiles 470.256.02, DRIVER_LAB_COMPILE=535
-// compiles 535.261.03, both on 6.1 (make lab-compile). It takes a quarter of an hour and more, so it is not part of the other scenarios.
+// A whole compile in the guest, by the real make: DRIVER_LAB_COMPILE=1 compiles 470.256.02,
+// DRIVER_LAB_COMPILE=535 compiles 535.261.03, both on 6.1 (make lab-compile). It takes a quarter of an hour
+// and more, so it runs only if the variable is set.
 func Test01WholeCompile(t *testing.T) {
 	p := d470
 	switch os.Getenv("DRIVER_LAB_COMPILE") {
@@ -153,8 +159,8 @@ func Test01WholeCompile(t *testing.T) {
 	g := stage{alone: true, products: map[string]product{"driver": p}, edit: func(c *lab.Config) { c.MemoryMB = 3000 }}.start(t)
 	before := look(g)
 	d := g.Start(driver("driver"))
-	d.WaitLine(`compiling: \d+ of about \d+ steps after `, 10*time.Minute)
-	d.WaitLine(`ready: driver `+p.driver, 90*time.Minute)
+	d.WaitLine(logtest.Progress, 10*time.Minute)
+	d.WaitLine(logtest.Ready+p.driver, 90*time.Minute)
 	st := statusOf(t, g)
 	t.Logf("phases: %v", phasesOf(t, g, d))
 	if st.Up == nil || st.Up.Source != "compiled" || driverLoaded(g) != p.driver {

@@ -7,16 +7,18 @@ import (
 	"time"
 
 	"github.com/driver-container/driver-container/ci/lab"
+	"github.com/driver-container/driver-container/node/logging/logtest"
 )
 
-// The second start on a node compiles nothing and copies nothing, and on a quiet machine the driver is ready at most a second after the time that the
-// kernel itself needs for the modules: what insmod of the same files takes in the same guest. Of several measurements the best of
-// each counts, as what else the emulating machine does only ever makes them slower.
+// The second start on a node compiles nothing and copies nothing. On an idle machine the driver is ready at
+// most a second after the time that the kernel itself needs for the modules: the time of insmod with the same
+// files in the same guest. The test measures both several times and compares the shortest times, because
+// other work of the emulating machine can only make them longer.
 func Test03SecondStart(t *testing.T) {
 	const least, most = 3, 10 // measurements
 	g := stage{alone: true, products: map[string]product{"535": d535}, modules: []modules{{d535, closed}}}.start(t)
 	first := ready(t, g, driver("535"))
-	contains(t, first.Output(), `driver root staged in /var/lib/nvidia-driver/roots/535\.261\.03-`)
+	contains(t, first.Output(), logtest.Staged+`/var/lib/nvidia-driver/roots/535\.261\.03-`)
 	stops(t, first, 0)
 
 	kept := func() string { // the folder of a set has the time of its last use
@@ -37,16 +39,16 @@ func Test03SecondStart(t *testing.T) {
 	}
 }
 
-// secondStart starts and stops the driver and returns how long it took to be ready.
+// secondStart starts and stops the driver and returns how long it took to become ready.
 func secondStart(t *testing.T, g *lab.Guest) time.Duration {
 	t.Helper()
 	p := ready(t, g, driver("535"))
-	took := since(t, g, p, "ready: driver").Round(time.Millisecond)
+	took := since(t, g, p, logtest.Ready).Round(time.Millisecond)
 	t.Logf("ready after %s, its first line after %s; phases %v", took, since(t, g, p, "accepting its license"), phasesOf(t, g, p))
 	if up := statusOf(t, g).Up; up == nil || up.Source != "cache" {
 		t.Errorf("the modules did not come from the cache: %+v", up)
 	}
-	if out := p.Output(); strings.Contains(out, "compil") || strings.Contains(out, "staged in") {
+	if out := p.Output(); strings.Contains(out, "compil") || strings.Contains(out, "driver root staged") {
 		t.Errorf("it compiled or copied:\n%s", out)
 	}
 	if logs := g.Sh("ls /var/lib/nvidia-driver/log 2>/dev/null || true"); logs != "" {
@@ -56,7 +58,7 @@ func secondStart(t *testing.T, g *lab.Guest) time.Duration {
 	return took
 }
 
-// insmod loads the same files, after what they need, without any of our programs.
+// insmod loads the same files, after the modules they need, without any of this project's programs.
 func insmod(t *testing.T, g *lab.Guest) time.Duration {
 	t.Helper()
 	out := g.Sh(`cd /var/lib/nvidia-driver/modules/535*/

@@ -7,13 +7,14 @@ import (
 	"time"
 
 	"github.com/driver-container/driver-container/ci/lab"
+	"github.com/driver-container/driver-container/node/logging/logtest"
 )
 
 const legacyLock = "/run/nvidia/nvidia-driver.pid"
 
-// Two driver pods on one node, as when a DaemonSet is replaced by one of another name: the second waits, not ready, and says for
-// whom; it ends at once when it is told to; removing the lock's files by force lets nobody in; and when the first has stopped, the
-// second takes over.
+// Two driver pods on one node, as when a DaemonSet is replaced by one of another name. The second pod waits,
+// is not ready, and names the pod that it waits for; it ends at once on SIGTERM. Removing the lock's files by
+// force does not let another instance in. When the first pod has stopped, the second takes over.
 func Test04TwoInstances(t *testing.T) {
 	g := stage{products: map[string]product{"535": d535}, modules: []modules{{d535, closed}}}.start(t)
 	before := look(g)
@@ -36,8 +37,8 @@ func Test04TwoInstances(t *testing.T) {
 
 	b = waits(t, g, a, "gpu/driver-b", true)
 	g.Sh("rm -f /run/nvidia/driver-entrypoint.lock " + legacyLock)
-	c := waits(t, g, a, "gpu/driver-c", false) // the first that finds no files
-	a.WaitLine(`removed the lock file .*; made it anew`, time.Minute)
+	c := waits(t, g, a, "gpu/driver-c", false) // the first instance that finds no files
+	a.WaitLine(logtest.LockRecreated+`.*removed the lock file `, time.Minute)
 	g.Sh("rm -f /run/nvidia/driver-entrypoint.lock " + legacyLock)
 	alone(t, a, b, c)
 	usable(t, g)
@@ -47,7 +48,7 @@ func Test04TwoInstances(t *testing.T) {
 	alone(t, next, last)
 	usable(t, g)
 	stops(t, next, 0)
-	last.WaitLine(`ready: driver`, 3*time.Minute)
+	last.WaitLine(logtest.Ready, 3*time.Minute)
 	usable(t, g)
 	if n := loads(g); n != 3 {
 		t.Errorf("the driver was loaded %d times by three instances in turn", n)
@@ -59,15 +60,15 @@ func Test04TwoInstances(t *testing.T) {
 	foreign(t, g)
 }
 
-// waits starts one more driver pod beside a holder and wants it to wait, not ready, alive, saying who holds the node; known: the
-// lock's files are there, which name the holder.
+// waits starts one more driver pod beside a holder and requires that it waits, is alive and not ready, and
+// names the holder of the node. known: the lock's files exist, which name the holder.
 func waits(t *testing.T, g *lab.Guest, holder *lab.Process, pod string, known bool) *lab.Process {
 	t.Helper()
 	p := g.Start(driver("535", "POD_NAME="+pod))
-	p.WaitLine(`lock: .* is locked by .*; waiting`, time.Minute)
+	p.WaitLine(logtest.LockWait, time.Minute)
 	said := probes(t, p, 15, 15, 0)
 	if known {
-		contains(t, p.Output(), `locked by pid \d+, pod gpu/driver-a`)
+		contains(t, p.Output(), `holder="pid \d+, pod gpu/driver-a`)
 		contains(t, said, `not ready: waiting for the node's lock, held by pid \d+, pod gpu/driver-a`)
 	}
 	if !holder.Running() {
@@ -76,14 +77,15 @@ func waits(t *testing.T, g *lab.Guest, holder *lab.Process, pod string, known bo
 	return p
 }
 
-// alone wants the first to be ready and the others to be waiting, by all that they said and say.
+// alone requires that the first is ready and that the others wait, by their output so far and by their
+// probes.
 func alone(t *testing.T, serving *lab.Process, waiting ...*lab.Process) {
 	t.Helper()
 	if r := serving.Exec("nvidia-driver", "probe", "ready"); r.Code != 0 {
 		t.Errorf("the holder is not ready: %s", r)
 	}
 	for _, w := range waiting {
-		if !w.Running() || strings.Contains(w.Output(), "phase lock") {
+		if !w.Running() || strings.Contains(w.Output(), logtest.PhaseFinished+"lock") {
 			t.Errorf("%s does not wait:\n%s", w, w.Output())
 		}
 		if r := w.Exec("nvidia-driver", "probe", "ready"); r.Code != 15 {
@@ -92,23 +94,23 @@ func alone(t *testing.T, serving *lab.Process, waiting ...*lab.Process) {
 	}
 }
 
-// firstReady is whoever of two takes over, and the other one.
+// firstReady returns the one of two instances that takes over, and the other one.
 func firstReady(t *testing.T, a, b *lab.Process) (first, other *lab.Process) {
 	t.Helper()
 	for limit := time.Now().Add(3 * time.Minute); time.Now().Before(limit); time.Sleep(200 * time.Millisecond) {
 		switch {
-		case strings.Contains(a.Output(), "ready: driver"):
+		case strings.Contains(a.Output(), logtest.Ready):
 			return a, b
-		case strings.Contains(b.Output(), "ready: driver"):
+		case strings.Contains(b.Output(), logtest.Ready):
 			return b, a
 		}
 	}
-	t.Fatalf("nobody took over:\n%s\n%s", a.Output(), b.Output())
+	t.Fatalf("neither instance took over:\n%s\n%s", a.Output(), b.Output())
 	return nil, nil
 }
 
-// foreign shows that NVIDIA's own container and ours exclude each other: theirs locks its pid file with flock(1), for as long as its
-// shell lives.
+// foreign shows that NVIDIA's own container and this project's exclude each other: NVIDIA's locks its pid
+// file with flock(1), as long as its shell lives.
 func foreign(t *testing.T, g *lab.Guest) {
 	t.Helper()
 	script := func(text string) lab.Container {
@@ -119,13 +121,13 @@ func foreign(t *testing.T, g *lab.Guest) {
 	n := g.Start(theirs)
 	n.WaitLine("^holding$", time.Minute)
 	p := g.Start(driver("535"))
-	p.WaitLine(fmt.Sprintf(`lock: %s is locked by pid %d; waiting`, legacyLock, n.PID), time.Minute)
+	p.WaitLine(fmt.Sprintf(`waiting for the lock path=%s holder="pid %d" `, legacyLock, n.PID), time.Minute)
 	probes(t, p, 15, 15, 0)
 	if loaded := g.Driver(); len(loaded) > 0 {
 		t.Errorf("beside NVIDIA's container %v were loaded", loaded)
 	}
 	n.Kill()
-	p.WaitLine(`ready: driver`, 3*time.Minute)
+	p.WaitLine(logtest.Ready, 3*time.Minute)
 	ends(t, g.Start(theirs), 77, time.Minute)
 	stops(t, p, 0)
 	ends(t, g.Start(script("exec 3>"+legacyLock+"; flock -n 3 || exit 77")), 0, time.Minute)

@@ -9,15 +9,17 @@ import (
 	"time"
 
 	"github.com/driver-container/driver-container/ci/lab"
+	"github.com/driver-container/driver-container/node/logging/logtest"
 )
 
-// A driver container that is killed leaves modules and mounts. The next one adopts what is as it would have made it, without
-// disturbing whoever works with it, and removes what is in the way, until exactly one root is mounted.
+// A driver container that is killed leaves modules and mounts. The next one adopts what it would have made
+// the same way, without disturbing programs that use it. It removes what is in the way, until exactly one
+// root is mounted.
 func Test05Killed(t *testing.T) {
 	g := stage{products: map[string]product{"535": d535}, modules: []modules{{d535, closed}}}.start(t)
 	before := look(g)
 	p := ready(t, g, driver("535"))
-	work := g.Hold("/run/nvidia/driver/dev/nvidiactl") // a workload that lives through all of it
+	work := g.Hold("/run/nvidia/driver/dev/nvidiactl") // a workload that lives through the whole test
 	live := kernelView(g)
 
 	p.Kill()
@@ -25,7 +27,7 @@ func Test05Killed(t *testing.T) {
 	p = adopts(t, g, driver("535"), live)
 	contains(t, p.Output(), `\d driver roots are stacked on /run/nvidia/driver; removing all of them`)
 
-	p.Signal(syscall.SIGKILL) // only process 1, as when memory runs out: the rest of the container goes with it
+	p.Signal(syscall.SIGKILL) // only process 1, as when memory runs out: the rest of the container ends with it
 	p.Wait(time.Minute)
 	g.Sh("mount --bind /etc /run/nvidia/driver")
 	p.Kill()
@@ -43,11 +45,11 @@ func Test05Killed(t *testing.T) {
 	notOurs(t, g)
 }
 
-// imageRoot: where the host lends no storage, the root is the container's own. What is mounted after the container's end has no
-// upper layer any more: it is served anew.
+// imageRoot: if the host provides no storage, the root is the container's own. A mount that outlives the
+// container no longer has an upper layer: the next container replaces it.
 func imageRoot(t *testing.T, g *lab.Guest) {
 	t.Helper()
-	// Without storage there is no cache either: the image has its modules.
+	// Without storage there is no cache either: the image contains its modules.
 	c := driver("535").Without("/var/lib/nvidia-driver").With(lab.Mount{
 		Host: "/var/lib/nvidia-driver/modules", Guest: "/usr/share/nvidia-driver/modules", ReadOnly: true})
 	p := ready(t, g, c)
@@ -58,11 +60,11 @@ func imageRoot(t *testing.T, g *lab.Guest) {
 	p = adopts(t, g, c, live)
 	p.Kill()
 	p = adopts(t, g, c, live)
-	contains(t, p.Output(), `the driver root is served anew: `)
+	contains(t, p.Output(), `the driver root is served again: `)
 	stops(t, p, 0)
 }
 
-// notOurs: what is loaded with other parameters, or by somebody else, is replaced and not adopted.
+// notOurs: modules that were loaded with other parameters, or by another program, are replaced and not adopted.
 func notOurs(t *testing.T, g *lab.Guest) {
 	t.Helper()
 	p := ready(t, g, driver("535"))
@@ -70,14 +72,14 @@ func notOurs(t *testing.T, g *lab.Guest) {
 	p.Kill()
 	g.Write("/drivers/nvidia.conf", "NVreg_EnableStreamMemOPs=1\n", 0)
 	p = ready(t, g, driver("535"))
-	contains(t, p.Output(), `a driver is loaded that has to be replaced: nvidia was loaded with parameters \[\], wanted are \["NVreg_EnableStreamMemOPs=1"\]`)
+	contains(t, p.Output(), logtest.ToBeReplaced+`nvidia was loaded with parameters \[\], wanted are \["NVreg_EnableStreamMemOPs=1"\]`)
 	contains(t, g.Read("/proc/driver/nvidia/params"), `(?m)^EnableStreamMemOPs: 1$`)
 	usable(t, g)
 
 	p.Kill()
 	path := "/run/nvidia/driver-status.json"
 	st := statusOf(t, g)
-	st.Up.Modules[0].SrcVersion = "0123456789ABCDEF01234567" // what the dead one had loaded was another build
+	st.Up.Modules[0].SrcVersion = "0123456789ABCDEF01234567" // as if the dead container had loaded modules of another build
 	text, err := json.Marshal(st)
 	if err != nil {
 		t.Fatal(err)
@@ -92,7 +94,7 @@ func notOurs(t *testing.T, g *lab.Guest) {
 	stops(t, p, 0)
 }
 
-// kernelView is what changes when a module of the driver is loaded again.
+// kernelView returns what changes when a module of the driver is loaded again.
 func kernelView(g *lab.Guest) string {
 	return g.Sh(`cd /sys/module; for m in nvidia nvidia_uvm nvidia_modeset; do
 		echo $m $(cat $m/initstate $m/srcversion $m/sections/.text); done; dmesg | grep -c 'loading NVIDIA UNIX'`)
@@ -102,7 +104,7 @@ func kernelView(g *lab.Guest) string {
 func adopts(t *testing.T, g *lab.Guest, c lab.Container, live string) *lab.Process {
 	t.Helper()
 	p := ready(t, g, c)
-	contains(t, p.Output(), `driver 535\.261\.03 is loaded as wanted: adopting it`)
+	contains(t, p.Output(), logtest.Adopting+`535\.261\.03`)
 	if now := kernelView(g); now != live {
 		t.Errorf("the modules were loaded again\nbefore %s\nafter  %s", live, now)
 	}

@@ -10,17 +10,20 @@ import (
 	"time"
 
 	"github.com/driver-container/driver-container/ci/lab"
+	"github.com/driver-container/driver-container/node/logging/logtest"
 	"github.com/driver-container/driver-container/node/status"
 )
 
 const workPod = "5f2a7c10-aaaa-bbbb-cccc-000000000001"
 
-// Told to stop while a process on the host and one in a pod use the driver, an instance names both, waits as long as it may and
-// leaves everything whole; its successor adopts it; and when the holders are gone, everything goes.
+// An instance gets SIGTERM while a process on the host and one in a pod use the driver. It names both, waits
+// as long as it may and leaves everything intact. The next instance adopts it. When the holders have ended,
+// everything is removed.
 func Test06InUse(t *testing.T) {
 	g := stage{products: map[string]product{"535": d535}, modules: []modules{{d535, closed}}}.start(t)
 	before := look(g)
-	busy := func(env ...string) lab.Container { // device files on the host's /dev: the holders' way to them does not end with us
+	// device files on the host's /dev: the holders can reach them after the container has ended
+	busy := func(env ...string) lab.Container {
 		c := driver("535", append([]string{"DRIVER_GRACE=8s"}, env...)...)
 		c.HostDev = true
 		return c
@@ -36,7 +39,7 @@ func Test06InUse(t *testing.T) {
 	}
 	probes(t, p, 15, 15, 0)
 	out := ends(t, p, 0, time.Minute)
-	contains(t, out, `left in place: Could not unload NVIDIA driver kernel modules, driver is in use by `)
+	contains(t, out, logtest.LeftInPlace+`Could not unload NVIDIA driver kernel modules, driver is in use by `)
 	left(t, g, p, host, inPod, serving)
 
 	p = ready(t, g, busy("DRIVER_GRACE=100s"))
@@ -60,7 +63,7 @@ func Test06InUse(t *testing.T) {
 	left(t, g, p, host, inPod, serving)
 	host.Kill()
 	inPod.Kill()
-	contains(t, ends(t, g.Start(unloading()), 0, time.Minute), `driver unloaded, root unmounted`)
+	contains(t, ends(t, g.Start(unloading()), 0, time.Minute), logtest.Unloaded)
 	if after := look(g).withoutLock(); after != before {
 		t.Errorf("the node is not as it was\nbefore %+v\nafter  %+v", before, after)
 	}
@@ -85,7 +88,7 @@ func freed(t *testing.T, g *lab.Guest, before snapshot) {
 	host.Kill()
 	inPod.Kill()
 	asked := time.Now()
-	contains(t, ends(t, p, 0, time.Minute), `driver unloaded, root unmounted`)
+	contains(t, ends(t, p, 0, time.Minute), logtest.Unloaded)
 	if took := time.Since(asked); took > g.Limit(10*time.Second) {
 		t.Errorf("after the last holder's end it took %s", took)
 	}
@@ -94,15 +97,15 @@ func freed(t *testing.T, g *lab.Guest, before snapshot) {
 	}
 }
 
-// unloading is what an administrator runs to get rid of a driver that was left: it refuses while an instance runs, or somebody
-// uses the driver.
+// unloading is the command with which an administrator removes a driver that was left: it refuses while an
+// instance runs, or while programs use the driver.
 func unloading() lab.Container {
 	c := driver("535", "DRIVER_LOCK_TIMEOUT=1s", "DRIVER_GRACE=5s")
 	c.Command, c.HostDev = []string{"nvidia-driver", "unload"}, true
 	return c
 }
 
-// hold opens device files on the host, and in a pod that has nothing to do with ours.
+// hold opens device files on the host, and in a pod that is not related to the driver's.
 func hold(t *testing.T, g *lab.Guest) (host, inPod *lab.Process) {
 	t.Helper()
 	host = g.Hold("/dev/nvidiactl")
@@ -111,14 +114,15 @@ func hold(t *testing.T, g *lab.Guest) (host, inPod *lab.Process) {
 	return host, pod.Hold("/dev/nvidia-uvm")
 }
 
-// named wants a text to name both holders as people need it.
+// named requires that a text names both holders in the way that an administrator needs.
 func named(t *testing.T, host, inPod *lab.Process, text string) {
 	t.Helper()
 	contains(t, text, fmt.Sprintf(`pid %d \(sleep\): /dev/nvidiactl`, host.PID),
 		fmt.Sprintf(`pid %d \(sleep\) in container [0-9a-f]{12,64} pod %s: /dev/nvidia-uvm`, inPod.PID, regexp.QuoteMeta(workPod)))
 }
 
-// left wants everything to be as it was while it served, but nobody to be ready, and the holders in all the places.
+// left requires that everything is as it was while the driver served, except that no instance is ready, and
+// that every report names the holders.
 func left(t *testing.T, g *lab.Guest, p, host, inPod *lab.Process, serving snapshot) {
 	t.Helper()
 	named(t, host, inPod, p.Output())
@@ -149,7 +153,8 @@ func left(t *testing.T, g *lab.Guest, p, host, inPod *lab.Process, serving snaps
 	readable(t, g)
 }
 
-// readable wants the one driver root to show the driver to the host, after the container is gone, too.
+// readable requires that the host can use the driver through the one driver root, after the container has
+// ended, too.
 func readable(t *testing.T, g *lab.Guest) {
 	t.Helper()
 	if n := roots(g); n != 1 {
@@ -160,7 +165,7 @@ func readable(t *testing.T, g *lab.Guest) {
 
 func adopted(t *testing.T, g *lab.Guest, p *lab.Process) {
 	t.Helper()
-	contains(t, p.Output(), `driver 535\.261\.03 is loaded as wanted: adopting it`)
+	contains(t, p.Output(), logtest.Adopting+`535\.261\.03`)
 	if n := loads(g); n != 1 {
 		t.Errorf("the driver was loaded %d times", n)
 	}

@@ -8,10 +8,11 @@ import (
 	"time"
 
 	"github.com/driver-container/driver-container/ci/lab"
+	"github.com/driver-container/driver-container/node/logging/logtest"
 	"github.com/driver-container/driver-container/node/status"
 )
 
-// An upgrade in one boot, from 470 to 535: idle, in use, and with a 535 that the kernel refuses.
+// An upgrade without a reboot, from 470 to 535: idle, in use, and with a 535 that the kernel refuses.
 func Test07Upgrade(t *testing.T) {
 	g := stage{products: map[string]product{"470": d470, "535": d535}, modules: []modules{{d470, closed}, {d535, closed}}}.start(t)
 	empty := look(g).withoutLock()
@@ -21,8 +22,8 @@ func Test07Upgrade(t *testing.T) {
 	t.Run("busy", func(t *testing.T) { upgradeBusy(t, g) })
 	t.Run("stopped while it waits", func(t *testing.T) { upgradeStopped(t, g) })
 	for _, c := range []struct{ module, param string }{
-		{"nvidia", "NVreg_EnableMSI=nonsense"},              // nothing of the new driver loads
-		{"nvidia-uvm", "uvm_perf_prefetch_enable=nonsense"}, // half of it loads
+		{"nvidia", "NVreg_EnableMSI=nonsense"},              // no module of the new driver loads
+		{"nvidia-uvm", "uvm_perf_prefetch_enable=nonsense"}, // some of its modules load
 	} {
 		t.Run("refused "+c.module, func(t *testing.T) { upgradeRefused(t, g, c.module, c.param) })
 	}
@@ -32,7 +33,7 @@ func Test07Upgrade(t *testing.T) {
 	}
 }
 
-// killed is a 470 that serves and whose container is killed: modules and root stay.
+// killed starts a 470 that serves, and kills its container: modules and root stay.
 func killed(t *testing.T, g *lab.Guest) {
 	t.Helper()
 	p := ready(t, g, driver("470"))
@@ -44,21 +45,21 @@ func killed(t *testing.T, g *lab.Guest) {
 func upgradeIdle(t *testing.T, g *lab.Guest) {
 	p := ready(t, g, driver("535"))
 	serving(t, g, d535.driver)
-	contains(t, p.Output(), `unloading driver 470\.256\.02`)
+	contains(t, p.Output(), logtest.Unloading+`470\.256\.02`)
 	t.Logf("phases: %v", statusOf(t, g).Phases)
 	stops(t, p, 0)
 }
 
-// upgradeBusy detaches 470 by a holder and lets 535 wait for it.
+// upgradeBusy keeps 470 in use by a holder and lets 535 wait for the holder.
 func upgradeBusy(t *testing.T, g *lab.Guest) {
 	p := ready(t, g, driver("470", "DRIVER_GRACE=8s"))
 	holder := g.Hold("/run/nvidia/driver/dev/nvidiactl")
 	out := stops(t, p, 0)
 	p.Kill()
-	contains(t, out, fmt.Sprintf(`left in place: .*driver is in use by pid %d \(`, holder.PID))
+	contains(t, out, fmt.Sprintf(logtest.LeftInPlace+`.*driver is in use by pid %d \(`, holder.PID))
 
 	p = g.Start(driver("535"))
-	p.WaitLine(fmt.Sprintf(`waiting to replace driver 470\.256\.02: .*in use by pid %d \(.*nvidiactl`, holder.PID), 2*time.Minute)
+	p.WaitLine(fmt.Sprintf(logtest.WaitsToReplace+`470\.256\.02: .*in use by pid %d \(.*nvidiactl`, holder.PID), 2*time.Minute)
 	st := statusOf(t, g)
 	if st.State != status.Waiting || st.Ready || len(st.Holders) != 1 || st.Holders[0].PID != holder.PID {
 		t.Errorf("status %s, ready %v, holders %v; want it to wait for %d", st.State, st.Ready, st.Holders, holder.PID)
@@ -69,13 +70,13 @@ func upgradeBusy(t *testing.T, g *lab.Guest) {
 	if r := p.Exec("nvidia-driver", "probe", "live"); r.Code != 0 {
 		t.Errorf("probe live: %v", r)
 	}
-	serving(t, g, d470.driver) // whoever holds it can go on working with it
+	serving(t, g, d470.driver) // programs that use the old driver can go on
 	if !p.Running() {
 		t.Fatal("it ended instead of waiting")
 	}
 	holder.Kill()
 	begin := time.Now()
-	p.WaitLine(`ready: driver 535`, time.Minute)
+	p.WaitLine(logtest.Ready+`535`, time.Minute)
 	t.Logf("535 is ready %s after the holder left", time.Since(begin).Round(10*time.Millisecond))
 	serving(t, g, d535.driver)
 	if st := statusOf(t, g); len(st.Holders) != 0 || st.Reason != "" {
@@ -84,12 +85,12 @@ func upgradeBusy(t *testing.T, g *lab.Guest) {
 	stops(t, p, 0)
 }
 
-// upgradeStopped ends a 535 that waits: 470 is not touched, and the next 470 adopts it.
+// upgradeStopped ends a 535 that waits: 470 is not changed, and the next 470 adopts it.
 func upgradeStopped(t *testing.T, g *lab.Guest) {
 	killed(t, g)
 	holder := g.Hold("/run/nvidia/driver/dev/nvidia-uvm")
 	p := g.Start(driver("535"))
-	p.WaitLine(`waiting to replace driver 470`, 2*time.Minute)
+	p.WaitLine(logtest.WaitsToReplace+`470`, 2*time.Minute)
 	begin := time.Now()
 	stops(t, p, 0)
 	if took := time.Since(begin); took > g.Limit(3*time.Second) {
@@ -98,7 +99,7 @@ func upgradeStopped(t *testing.T, g *lab.Guest) {
 	p.Kill()
 	serving(t, g, d470.driver)
 	p = ready(t, g, driver("470"))
-	contains(t, p.Output(), `driver 470\.256\.02 is loaded as wanted: adopting it`)
+	contains(t, p.Output(), logtest.Adopting+`470\.256\.02`)
 	holder.Kill()
 	stops(t, p, 0)
 	if v := driverLoaded(g); v != "" {
@@ -106,7 +107,8 @@ func upgradeStopped(t *testing.T, g *lab.Guest) {
 	}
 }
 
-// upgradeRefused gives a parameter a value that the new module refuses: the old driver is loaded and served again.
+// upgradeRefused gives a parameter a value that the new module refuses: the old driver is loaded and served
+// again.
 func upgradeRefused(t *testing.T, g *lab.Guest, module, param string) {
 	killed(t, g)
 	conf := "/drivers/" + module + ".conf"
@@ -122,7 +124,7 @@ func upgradeRefused(t *testing.T, g *lab.Guest, module, param string) {
 		t.Errorf("status %s, up %+v, reason %q; want 470 restored", st.State, st.Up, st.Reason)
 	}
 	g.Remove(conf)
-	p = ready(t, g, driver("470")) // the old image again: it takes over what was put back
+	p = ready(t, g, driver("470")) // the old image again: it adopts the driver that was restored
 	contains(t, p.Output(), `adopting it`)
 	stops(t, p, 0)
 }

@@ -8,13 +8,14 @@ import (
 
 	"github.com/driver-container/driver-container/ci/lab"
 	"github.com/driver-container/driver-container/ci/lab/fakegpu"
+	"github.com/driver-container/driver-container/node/logging/logtest"
 	"github.com/driver-container/driver-container/node/status"
 )
 
-// slots of the lab's GPUs.
+// The PCI slots of the lab's GPUs.
 const first, second, third, fourth = "0000:00:05.0", "0000:00:06.0", "0000:00:07.0", "0000:00:08.0"
 
-// onBus leaves these GPUs of a guest on the bus.
+// onBus removes all GPUs of a guest from the bus, except these.
 func onBus(g *lab.Guest, keep ...string) {
 	g.Sh("echo 1 > /sys/bus/pci/rescan")
 	for _, slot := range []string{first, second, third, fourth} {
@@ -24,8 +25,9 @@ func onBus(g *lab.Guest, keep ...string) {
 	}
 }
 
-// Two GPUs are served; those that another driver has are named, with how to give them back; without any, the message says so at once.
-// Whatever preflight is told to overlook, the kernel says again, and nothing stays behind.
+// Two GPUs are served. GPUs that another driver has are named, with the commands that return them. Without
+// any GPU the message says so at once. If preflight is told to ignore a problem, the kernel reports the same
+// one, and no state is left on the node.
 func Test08GPUsTwoTakenNone(t *testing.T) {
 	g := stage{gpus: []fakegpu.Model{fakegpu.T4, fakegpu.L4}, products: map[string]product{"535": d535}, modules: []modules{{d535, closed}}}.start(t)
 	p := ready(t, g, light("535"))
@@ -66,12 +68,12 @@ func Test08GPUsTwoTakenNone(t *testing.T) {
 	servesAgain(t, g, light("535"), d535.driver)
 }
 
-// With --gpu-init=require, the default, a GPU that does not come up keeps the node not ready, with the kernel's reason, and the driver
-// there; it can be stopped like any other.
+// With --gpu-init=require, the default, a GPU that does not come up keeps the node not ready, with the
+// kernel's reason, and leaves the driver loaded; the instance can be stopped like any other.
 func requireGPU(t *testing.T, g *lab.Guest) {
 	before := look(g)
 	p := g.Start(light("535", "DRIVER_GPU_INIT=require"))
-	p.WaitLine(`not ready: GPU 0000:00:05\.0 \(10de:1eb8\) does not initialise: .*NVRM: GPU 0000:00:05\.0: RmInitAdapter failed.*; GPU 0000:00:06\.0 \(10de:27b8\) does not initialise: .*NVRM: GPU 0000:00:06\.0`, time.Minute)
+	p.WaitLine(logtest.NotReady+`GPU 0000:00:05\.0 \(10de:1eb8\) does not initialise: .*NVRM: GPU 0000:00:05\.0: RmInitAdapter failed.*; GPU 0000:00:06\.0 \(10de:27b8\) does not initialise: .*NVRM: GPU 0000:00:06\.0`, time.Minute)
 	if st := statusOf(t, g); st.State != status.Degraded || st.Ready || !strings.Contains(st.Reason, "NVRM:") || len(st.GPUs) != 2 || st.GPUs[0].Works {
 		t.Errorf("status %+v", st)
 	}
@@ -93,8 +95,9 @@ func requireGPU(t *testing.T, g *lab.Guest) {
 	}
 }
 
-// A GPU that the list gives to another branch is refused before anything is touched, one that the list lacks is not, as the T4, which
-// NVIDIA's list of 535 has forgotten: the kernel decides.
+// A GPU that NVIDIA's list assigns to another driver branch is refused before anything is changed. A GPU that
+// is not on the list is not refused, because the list can be incomplete, as that of 535, which lacks the T4:
+// the kernel decides.
 func Test08GPUsOldNewLostUnlisted(t *testing.T) {
 	g := stage{gpus: []fakegpu.Model{fakegpu.K80, fakegpu.TooNew, fakegpu.Lost, fakegpu.T4},
 		products: map[string]product{"535": d535}, modules: []modules{{d535, closed}}}.start(t)
@@ -122,7 +125,8 @@ func Test08GPUsOldNewLostUnlisted(t *testing.T) {
 	t.Run("not listed", func(t *testing.T) { servesAgain(t, g, light("535"), d535.driver) })
 }
 
-// The open modules do not drive a P100: preflight says so before they are loaded, and the kernel says it when preflight may not.
+// The open modules do not support a P100: preflight says so before they are loaded, and the kernel does if
+// preflight is told to ignore it.
 func Test08GPUsOpenFlavour(t *testing.T) {
 	g := stage{kernel: "debian11", gpus: []fakegpu.Model{fakegpu.P100}, products: map[string]product{"535": d535}, modules: []modules{{d535, open}}}.start(t)
 	asked := "KERNEL_MODULE_TYPE=open"

@@ -7,8 +7,9 @@ import (
 	"github.com/driver-container/driver-container/ci/lab"
 )
 
-// A kernel that loads signed modules only refuses ours, which have no signature: the start says so before it touches anything, and
-// when it is told not to look, the kernel's own refusal is explained the same way.
+// A kernel that loads only signed modules refuses the driver's, which have no signature: the start says so
+// before it changes anything. If it is told to skip the check, it explains the kernel's own refusal in the
+// same way.
 func Test09Signature(t *testing.T) {
 	g := stage{products: map[string]product{"535": d535}, modules: []modules{{d535, closed}},
 		edit: func(c *lab.Config) { c.CommandLine = "module.sig_enforce=1" }}.start(t)

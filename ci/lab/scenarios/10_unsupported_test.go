@@ -10,17 +10,18 @@ import (
 	"github.com/driver-container/driver-container/ci/lab"
 )
 
-// tooOld is what gcc 10 says to the options of kernel 6.1.
+// tooOld is gcc 10's message about the options of kernel 6.1.
 const tooOld = `gcc: error: unrecognized command-line option '-mharden-sls=all'`
 
-// Without headers anywhere the start ends with 11, names every place where it looked, and says what to do.
+// If there are no headers anywhere, the start ends with 11, names every place where it looked, and says what
+// to do.
 func Test10NoHeaders(t *testing.T) {
 	g := stage{products: map[string]product{"535": d535}, edit: func(c *lab.Config) { c.NoHeaders = true }}.start(t)
 	release := g.Sh("uname -r")
 	fails(t, g, driver("535", "DRIVER_FETCH_HEADERS=false"), 11, 20*time.Second,
 		`no headers for kernel `+release+`: image: /lib/modules/`+release+`/build: .*; image: /usr/src/linux-headers-`+release+`: .*host: /usr/src/linux-headers-`+release,
 		`Install linux-headers-`+release+` on the host and run with hostPID or mount its /usr at /host/usr`)
-	// The repositories of the image cannot be reached: no network at all.
+	// The image's repositories cannot be reached: the guest has no network.
 	fails(t, g, driver("535"), 11, 2*time.Minute,
 		`asking the system's repositories`, `no headers for kernel `+release+` from the package repositories`, `could not be used: .*`,
 		`run with hostPID or mount its /usr at /host/usr, or use an image with modules for this kernel`)
@@ -29,8 +30,9 @@ func Test10NoHeaders(t *testing.T) {
 	}
 }
 
-// What 418 cannot do on kernel 6.1 the compiler says itself: that of the image is too old for an option that this kernel is built with
-// (and newer ones stop at stdarg.h, which is gone). It is the image's own compile, on this machine, from its first test to its error.
+// The compiler itself reports why 418 cannot work on kernel 6.1: the image's compiler is too old for an
+// option with which this kernel is built (and newer compilers stop at stdarg.h, which no longer exists). This
+// is the image's own compile, on this machine, from its first test to its error.
 func Test10CompileFails(t *testing.T) {
 	lab.Gate(t)
 	making.Lock()
@@ -40,16 +42,17 @@ func Test10CompileFails(t *testing.T) {
 	if exit, ok := errors.AsType[*exec.ExitError](err); !ok || exit.ExitCode() != 12 {
 		t.Errorf("%v; want exit code 12", err)
 	}
-	contains(t, string(out), `compile driver 418\.226\.00 for kernel 6\.1.*: make failed: .*`+tooOld, `the last 40 lines that the compile printed:\n.*\| `,
+	contains(t, string(out), `compile driver 418\.226\.00 for kernel 6\.1.*: make failed: .*`+tooOld, `last lines of the compile count=40\n\| `,
 		`does this driver support this kernel and compiler\? whole output in /var/lib/nvidia-driver/log/compile-418`)
 	if left, err := filepath.Glob(state + "/modules/*"); err != nil || len(left) != 0 {
 		t.Errorf("the cache has %v %v", left, err)
 	}
 }
 
-// The rule that is baked into the image of 418 refuses kernel 6.1 before anything is compiled. Overridden, the compiler speaks for
-// itself. A test of the kernel's interfaces takes seconds here, and NVIDIA's script makes 150 of them, so that it is replaced by one
-// that finds nothing; make, the compiler, the sources and the kernel's headers are the real ones.
+// A rule in the image of 418 refuses kernel 6.1 before anything is compiled. If the rule is overridden, the
+// compiler reports the problem. A test of the kernel's interfaces takes seconds here, and NVIDIA's script
+// runs 150 of them, so it is replaced by one that finds nothing; make, the compiler, the sources and the
+// kernel's headers are real.
 func Test10KernelTooNew(t *testing.T) {
 	g := stage{products: map[string]product{"418": d418}}.start(t)
 	fails(t, g, driver("418"), 11, 20*time.Second,
@@ -64,8 +67,8 @@ func Test10KernelTooNew(t *testing.T) {
 	contains(t, log, tooOld)
 }
 
-// A driver can compile for a kernel and not load on it: 418 on Debian 11's 5.10. nvidia has loaded when nvidia-uvm is refused; nothing
-// of it stays, and the message names the symbol.
+// A driver can compile for a kernel whose loader refuses it: 418 on Debian 11's 5.10. nvidia is loaded when
+// the kernel refuses nvidia-uvm. Then nvidia is unloaded again, and the message names the symbol.
 func Test10LoadsInPart(t *testing.T) {
 	g := stage{kernel: "debian11", products: map[string]product{"418": d418}, modules: []modules{{d418, closed}}}.start(t)
 	fails(t, g, light("418"), 13, 30*time.Second, `the kernel refused the module nvidia_uvm`, `radix_tree_preloads`)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/driver-container/driver-container/ci/lab"
+	"github.com/driver-container/driver-container/node/logging/logtest"
 	"github.com/driver-container/driver-container/node/status"
 )
 
@@ -17,14 +18,14 @@ const (
 	scratchDir = "/var/tmp/nvidia-driver/driver-modules"
 )
 
-// A compile, with the real make and gcc, ends within two seconds of SIGTERM, and however its processes are killed, none goes on. What
-// was written for it is gone, and the next start is none the worse.
+// A compile, with the real make and gcc, ends within two seconds of SIGTERM. However its processes are
+// killed, none continues. Files that were written for it are removed, and the next start works.
 func Test11MidCompile(t *testing.T) {
 	g := stage{products: map[string]product{"535": d535}, modules: []modules{{d535, closed}}}.start(t)
 	g.Sh("mv " + modulesDir + " " + awayDir + "; mkdir " + modulesDir)
 	before := look(g).withoutKilled()
 	pod := withHeaders(g, light("535"))
-	pod.Command = []string{"sleep", "100000"} // nobody but the program under test ends what it started
+	pod.Command = []string{"sleep", "100000"} // only the program under test may end the processes that it started
 	c := g.Start(pod)
 	for _, how := range []struct {
 		name   string
@@ -37,7 +38,7 @@ func Test11MidCompile(t *testing.T) {
 	} {
 		t.Run(how.name, func(t *testing.T) {
 			p := c.ExecStart("nvidia-driver", "init", "--accept-license")
-			p.WaitLine(`compiling 535\.261\.03 .* with gcc 12`, time.Minute)
+			p.WaitLine(logtest.Compiling+`535\.261\.03 .* compiler="gcc 12`, time.Minute)
 			waitFor(t, time.Minute, "a compiler at work", func() bool { return strings.Contains(commands(g, c), "cc1") })
 			begin := time.Now()
 			how.end(t, p)
@@ -64,7 +65,7 @@ func Test11MidCompile(t *testing.T) {
 	c.Kill()
 	t.Run("SIGKILL of the container", func(t *testing.T) {
 		p := g.Start(withHeaders(g, light("535")))
-		p.WaitLine(`compiling 535\.261\.03`, time.Minute)
+		p.WaitLine(logtest.Compiling+`535\.261\.03`, time.Minute)
 		waitFor(t, time.Minute, "a compiler at work", func() bool { return strings.Contains(commands(g, p), "cc1") })
 		p.Kill()
 		if after := look(g).withoutKilled(); after != before {
@@ -75,12 +76,12 @@ func Test11MidCompile(t *testing.T) {
 	servesAgain(t, g, light("535"), d535.driver)
 }
 
-// commands are the names of the processes of a container, sorted, each once.
+// commands returns the names of the processes of a container, sorted, each once.
 func commands(g *lab.Guest, c *lab.Process) string {
 	return g.Sh(`d=$(sed -n s/^0:://p /proc/` + strconv.Itoa(c.PID) + `/cgroup); for p in $(cat /sys/fs/cgroup$d/cgroup.procs); do cat /proc/$p/comm; done 2>/dev/null | sort -u | tr '\n' ' ' | sed 's/ $//'`)
 }
 
-// worker is the process that does the work: the only child of the first one.
+// worker returns the process that does the work: the only child of the first one.
 func worker(t *testing.T, g *lab.Guest, p *lab.Process) string {
 	t.Helper()
 	pid := strings.TrimSpace(g.Read("/proc/" + strconv.Itoa(p.PID) + "/task/" + strconv.Itoa(p.PID) + "/children"))
@@ -99,8 +100,8 @@ func waitFor(t *testing.T, limit time.Duration, what string, done func() bool) {
 	}
 }
 
-// hog takes the place of NVIDIA's script that tests the kernel's interfaces: as that does, it hides what the compiler prints and goes
-// on when it fails. The compiler takes 1.2 GB for it.
+// hog replaces NVIDIA's script that tests the kernel's interfaces. Like that script, it hides the compiler's
+// output and continues when the compiler fails. The compiler needs 1.2 GB for its input.
 const hog = `#!/bin/sh
 { printf '#define A "%04000d"\n' 0
 p=A; for n in B C D E F; do echo "#define $n $p $p $p $p $p $p $p $p $p $p"; p=$n; done
@@ -108,8 +109,8 @@ echo 'const char *s = F;'; } | "$1" -S -o /dev/null -x c - >/dev/null 2>&1
 exit 0
 `
 
-// The kernel kills a compiler for want of memory: the compile stops at once, and the message says what it was and what to do. So does
-// that of a compile without room for its files.
+// The kernel kills a compiler because memory runs out: the compile stops at once, and the message names the
+// cause and what to do. The same holds for a compile without room for its files.
 func Test11OutOfMemoryAndSpace(t *testing.T) {
 	g := stage{products: map[string]product{"535": d535}, modules: []modules{{d535, closed}}}.start(t)
 	g.Sh("mv " + modulesDir + " " + awayDir + "; mkdir " + modulesDir)
@@ -117,12 +118,12 @@ func Test11OutOfMemoryAndSpace(t *testing.T) {
 	c := withHeaders(g, light("535")).With(lab.Mount{
 		Host: "/lab/conftest.sh", Guest: "/usr/src/nvidia-535.261.03/kernel/conftest.sh", ReadOnly: true, File: true})
 	c.MemoryMB = 256
-	fails(t, g, c, 12, 5*time.Minute, `warning: preflight: memory: .* \(of the container.s limit of 256 MiB\)`, `1 jobs \(the container's memory limit of 256 MiB\)`,
+	fails(t, g, c, 12, 5*time.Minute, `warning: preflight: memory: .* \(of the container.s limit of 256 MiB\)`, `jobs=1 limit="the container's memory limit of 256 MiB"`,
 		`compile driver 535\.261\.03 for kernel 6\.1.*: make failed: the kernel killed \d+ of its programs for want of memory`,
 		`out of memory: raise the container's memory limit above 1 GiB; whole output in`)
 	contains(t, g.Dmesg(), `Memory cgroup out of memory: Killed process \d+ \(cc1\)`)
 	c = withHeaders(g, light("535"))
-	c.UpperMB = 48 // where a compile works
+	c.UpperMB = 48 // limits the disk on which a compile works
 	fails(t, g, c, 11, 30*time.Second, `disk: \d+ MiB are free in /var/lib/nvidia-driver, 1\.0 GiB are needed\. Free space there`)
 	c.Env = append(c.Env, "DRIVER_SKIP_PREFLIGHT=disk")
 	fails(t, g, c, 1, 3*time.Minute, `no space left on device`, `copy the driver's sources from /usr/src/nvidia-535\.261\.03/kernel to /var/tmp/nvidia-driver`)
@@ -130,11 +131,12 @@ func Test11OutOfMemoryAndSpace(t *testing.T) {
 	servesAgain(t, g, light("535"), d535.driver)
 }
 
-// fullDisk: there is no room for the root of 535 while 470 serves. What serves stays, nothing half done is left. It is part of
-// Test07Upgrade, whose guest has what it needs.
+// fullDisk: the disk has no room for the root of 535 while 470 serves. What serves stays, and nothing
+// incomplete is left. It is part of Test07Upgrade, whose guest has what it needs.
 func fullDisk(t *testing.T, g *lab.Guest) {
 	roots := g.Sh("ls -A /var/lib/nvidia-driver/roots")
-	g.Sh("rm -f /run/nvidia/nvidia-driver.pid /run/nvidia/validations/..driver*") // what the killed one left is not the question here
+	// the files of the killed instance are not part of this test
+	g.Sh("rm -f /run/nvidia/nvidia-driver.pid /run/nvidia/validations/..driver*")
 	g.Sh("fallocate -l $(df -k /var/lib | awk 'END{print ($4-200*1024)*1024}') /var/lib/fill")
 	out := fails(t, g, driver("535"), 1, 3*time.Minute, `stage the driver root in /var/lib/nvidia-driver/roots: .*no space left on device: make room`)
 	if strings.Contains(out, "unloading") {
@@ -147,9 +149,9 @@ func fullDisk(t *testing.T, g *lab.Guest) {
 	g.Remove("/var/lib/fill")
 }
 
-// A byte of the cached module has changed: the entry is moved aside and never loaded. Where nothing can be compiled, the start says so;
-// else the modules are made again. A compile takes half an hour here, so that its make is one that copies the result of an earlier one;
-// everything around it is real.
+// A byte of the cached module has changed: the entry is moved aside and never loaded. If nothing can be
+// compiled, the start says so; otherwise the modules are compiled again. A compile takes half an hour here,
+// so the test's make copies the result of an earlier one; everything else is real.
 func Test11CacheCorrupted(t *testing.T) {
 	g := stage{products: map[string]product{"535": d535}, modules: []modules{{d535, closed}}}.start(t)
 	entry := g.Sh("ls " + modulesDir)
@@ -174,14 +176,16 @@ case "$2" in */driver-modules/source) cp /seed/*/*.ko "$2" ;; *) echo "unexpecte
 		t.Errorf("modules are from %q, state %s", st.Up.Source, st.State)
 	}
 	stops(t, p, 0)
-	// Its name ends differently: compiled on the node itself, it knows the kernel by its build id.
+	// The names end differently: a set that was compiled on the node itself identifies the kernel by its build
+	// id.
 	if got := g.Sh("ls -A " + modulesDir); strings.ContainsAny(got, "\n") || got[:strings.LastIndex(got, "-")] != entry[:strings.LastIndex(entry, "-")] {
-		t.Errorf("the cache has %q, want the set anew and nothing else", got)
+		t.Errorf("the cache has %q, want only the recompiled set", got)
 	}
 	servesAgain(t, g, light("535", "DRIVER_NO_COMPILE=true"), d535.driver)
 }
 
-// A second SIGTERM ends the waiting of a stop: the driver is left to its holder at once, and the next instance adopts it.
+// A second SIGTERM ends the wait of a stop at once: the driver is left to its holder, and the next instance
+// adopts it.
 func Test11TermInStop(t *testing.T) {
 	g := stage{products: map[string]product{"535": d535}, modules: []modules{{d535, closed}}}.start(t)
 	p := ready(t, g, light("535", "DRIVER_ON_BUSY=wait"))

@@ -6,9 +6,10 @@ import (
 	"time"
 
 	"github.com/driver-container/driver-container/ci/lab"
+	"github.com/driver-container/driver-container/node/logging/logtest"
 )
 
-// parameter is one that the kernel shows while the module is loaded.
+// parameter is a module parameter that the kernel shows while the module is loaded.
 type parameter struct{ file, want string }
 
 const (
@@ -25,9 +26,10 @@ func wantParameters(t *testing.T, g *lab.Guest, all ...parameter) {
 	}
 }
 
-// Parameters come from /drivers/<module>.conf, several lines and several on a line, and from /etc/modprobe.d, which they override. All
-// are live afterwards. A name that no module has is refused before anything is touched, whether a driver is loaded or not. What was
-// loaded with other parameters is replaced and not adopted; another way to write the same ones changes nothing.
+// Parameters come from /drivers/<module>.conf, on several lines or several on a line, and from
+// /etc/modprobe.d, which they override. The loaded modules have all of them. A name that no module has is
+// refused before anything is changed, whether a driver is loaded or not. Modules that were loaded with other
+// parameters are replaced and not adopted; the same parameters in another notation change nothing.
 func Test12Parameters(t *testing.T) {
 	g := stage{products: map[string]product{"535": d535}, modules: []modules{{d535, closed}}}.start(t)
 	pod := driver("535").With(lab.Mount{Host: "/modprobe", Guest: "/etc/modprobe.d", ReadOnly: true})
@@ -43,7 +45,7 @@ func Test12Parameters(t *testing.T) {
 	g.Write("/drivers/nvidia.conf", "# by the cluster\nNVreg_EnableMSI=0 NVreg_UsePageAttributeTable=1\n\nNVreg_DeviceFileMode=0640\n"+
 		`NVreg_RegistryDwords="RMUseSwI2c=0x01;RMI2cSpeed=100"`+"\n", 0)
 	g.Write("/drivers/nvidia-uvm.conf", "uvm_perf_prefetch_threshold=60\nuvm_global_oversubscription=0", 0)
-	g.Write("/drivers/gridd.conf", "ServerAddress=10.0.0.1\n", 0) // not of a module
+	g.Write("/drivers/gridd.conf", "ServerAddress=10.0.0.1\n", 0) // not a module's
 	g.Write("/modprobe/gpu.conf", "options nvidia NVreg_EnableMSI=1 NVreg_DynamicPowerManagement=0x02\n"+
 		"options nvidia_uvm \\\n  uvm_perf_prefetch_min_faults=3\nblacklist nouveau\noptions other unknown=1\n", 0)
 	first := ready(t, g, pod)
@@ -59,7 +61,7 @@ func Test12Parameters(t *testing.T) {
 	}
 	first.Kill()
 
-	// While the driver of a dead predecessor is loaded: it must not be touched for a typing mistake.
+	// While the driver of a dead instance is loaded: a typing mistake must not change it.
 	g.Write("/drivers/nvidia-uvm.conf", "uvm_global_oversubscribtion=0", 0)
 	contains(t, ends(t, g.Start(pod), 2, time.Minute), `uvm_global_oversubscribtion`, `uvm_global_oversubscription\b`, `/drivers/nvidia-uvm\.conf`)
 	if v, n := driverLoaded(g), roots(g); v != d535.driver || n != 1 {
@@ -68,7 +70,7 @@ func Test12Parameters(t *testing.T) {
 
 	g.Write("/drivers/nvidia-uvm.conf", "  uvm_perf_prefetch_threshold=60\t uvm_global_oversubscription=0 \r\n# the same\n", 0)
 	second := ready(t, g, pod)
-	contains(t, second.Output(), `is loaded as wanted: adopting it`)
+	contains(t, second.Output(), logtest.Adopting)
 	second.Kill()
 
 	g.Write("/drivers/nvidia.conf", "NVreg_EnableMSI=1\n", 0)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/driver-container/driver-container/ci/lab"
+	"github.com/driver-container/driver-container/node/logging/logtest"
 	"github.com/driver-container/driver-container/node/status"
 )
 
@@ -17,13 +18,15 @@ const (
 	standinMode  = "/drivers/standin"
 )
 
-// persisting is a pod that runs nvidia-persistenced. Its own root is served, as a copy on the host's storage would only take time here.
+// persisting is a pod that runs nvidia-persistenced. It serves its own root, because a copy on the host's
+// storage would only cost time here.
 func persisting() lab.Container {
 	return unstaged(lab.DriverPod("535", "DRIVER_GPU_INIT=warn"))
 }
 
-// withStandin is a guest that has a stand-in for nvidia-persistenced, and the pod that runs it: the real one cannot be told to fail, and
-// on the lab's GPU, which does not initialise, it does not hold the driver as it does on a real one.
+// withStandin returns a guest that has a stand-in for nvidia-persistenced, and the pod that runs it. The real
+// one cannot be made to fail, and with the lab's GPU, which does not initialise, it does not hold the driver
+// as it does with a real one.
 func withStandin(t *testing.T) (*lab.Guest, lab.Container) {
 	t.Helper()
 	lab.Gate(t)
@@ -37,9 +40,9 @@ func withStandin(t *testing.T) (*lab.Guest, lab.Container) {
 	return g, pod
 }
 
-// A daemon that is killed is started again after 1, 2, 4, 8 and 16 s. While it is down the node is not ready and says why, in the
-// status, in the operator's marker and to its probe; then it is ready again. It is the real nvidia-persistenced: it starts also
-// where no GPU initialises.
+// A daemon that is killed is started again after 1, 2, 4, 8 and 16 s. While it is down, the node is not ready
+// and gives the reason in the status, in the operator's marker and to its probe; then the node is ready
+// again. It is the real nvidia-persistenced: it starts even if no GPU initialises.
 func Test13DaemonKilledFiveTimes(t *testing.T) {
 	g := stage{products: map[string]product{"535": d535}, modules: []modules{{d535, closed}}}.start(t)
 	before := look(g)
@@ -55,20 +58,20 @@ func Test13DaemonKilledFiveTimes(t *testing.T) {
 		}
 		killed := time.Now()
 		g.Sh("kill -9 " + g.Sh("cat /run/nvidia/driver/run/nvidia-persistenced/nvidia-persistenced.pid"))
-		p.WaitLine(`nvidia-persistenced is down: process \d+: .*; starting it again in `+pause+`$`, 20*time.Second)
-		if i > 0 { // the first pause is about as long as the question
+		p.WaitLine(logtest.DaemonDown+`nvidia-persistenced pause=`+pause+`: process \d+: `, 20*time.Second)
+		if i > 0 { // the first pause is about as long as one query
 			wantDown(t, g, `nvidia-persistenced is not running: process \d+: `)
 			if r := p.Exec("nvidia-driver", "probe", "ready"); r.Code != 15 {
 				t.Errorf("kill %d: the readiness probe says: %s", i+1, r)
 			}
 		}
-		p.WaitLine(`ready: driver`, time.Minute)
+		p.WaitLine(logtest.Ready, time.Minute)
 		t.Logf("kill %d: ready again after %s", i+1, time.Since(killed).Round(100*time.Millisecond))
 		if text := g.Read(daemonStatus); text != "Ready\n" {
 			t.Errorf("kill %d: the operator's marker says %q", i+1, text)
 		}
 	}
-	if n := strings.Count(p.Output(), "not ready: nvidia-persistenced"); n != 5 {
+	if n := strings.Count(p.Output(), logtest.NotReady+"nvidia-persistenced"); n != 5 {
 		t.Errorf("it said %d times that it is not ready, want 5:\n%s", n, p.Output())
 	}
 	if v, n := driverLoaded(g), roots(g); v != d535.driver || n != 1 {
@@ -80,7 +83,7 @@ func Test13DaemonKilledFiveTimes(t *testing.T) {
 	}
 }
 
-// wantDown wants a node that is not ready, for this reason.
+// wantDown requires a node that is not ready, for this reason.
 func wantDown(t *testing.T, g *lab.Guest, reason string) {
 	t.Helper()
 	var st status.Snapshot
@@ -94,15 +97,16 @@ func wantDown(t *testing.T, g *lab.Guest, reason string) {
 	}
 }
 
-// A daemon that never starts does not end the container, which would only begin again: the node is not ready, with what the daemon
-// printed as the reason, and becomes ready when the daemon starts at last. SIGTERM stops it as always: when the daemon fails, when it
-// neither starts nor fails, and when it runs and holds the driver.
+// A daemon that never starts does not end the container, which would only start again. The node is not ready,
+// with the daemon's output as the reason, and becomes ready when the daemon finally starts. SIGTERM stops the
+// container as always: when the daemon fails, when it neither starts nor fails, and when it runs and holds
+// the driver.
 func Test13DaemonNeverStarts(t *testing.T) {
 	g, pod := withStandin(t)
 	before := look(g)
 	g.Write(standinMode, "fails\n", 0)
 	p := g.Start(pod)
-	p.WaitLine(`not ready: nvidia-persistenced is not running: .*it was told to fail`, 2*time.Minute)
+	p.WaitLine(logtest.NotReady+`nvidia-persistenced is not running: .*it was told to fail`, 2*time.Minute)
 	wantDown(t, g, `it was told to fail`)
 	eventually(t, 30*time.Second, "three more attempts", func() bool { return statusOf(t, g).Daemons[0].Restarts >= 3 })
 	if !p.Running() || driverLoaded(g) != d535.driver || roots(g) != 1 {
@@ -117,7 +121,7 @@ func Test13DaemonNeverStarts(t *testing.T) {
 		}
 	}
 	g.Remove(standinMode)
-	p.WaitLine(`ready: driver`, time.Minute)
+	p.WaitLine(logtest.Ready, time.Minute)
 	st := statusOf(t, g)
 	if !st.Ready || st.Reason != "" {
 		t.Errorf("it starts by now, but: %+v", st)
@@ -130,7 +134,7 @@ func Test13DaemonNeverStarts(t *testing.T) {
 
 	g.Write(standinMode, "fails\n", 0)
 	p = g.Start(pod)
-	p.WaitLine(`not ready: nvidia-persistenced`, 2*time.Minute)
+	p.WaitLine(logtest.NotReady+`nvidia-persistenced`, 2*time.Minute)
 	stops(t, p, 0)
 	p.Kill()
 

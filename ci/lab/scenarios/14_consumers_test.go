@@ -12,10 +12,11 @@ import (
 	"github.com/driver-container/driver-container/ci/lab"
 )
 
-// The driver root that was produced on the node is what NVIDIA's own programs expect, with the real module loaded: nvidia-ctk in
-// management mode, nvcdi with go-nvml's mock, and a container through nvidia-container-runtime and runc, which finds its libraries and
-// whose nvidia-smi reaches the driver. So it is for each way in which a root is served: staged on the host's storage with device
-// files on the host's /dev or in the root, adopted from a dead container, and the container's own root where the host has no storage.
+// The driver root that was made on the node satisfies NVIDIA's own programs, with the real module loaded:
+// nvidia-ctk in management mode, nvcdi with go-nvml's mock, and a container through nvidia-container-runtime
+// and runc, which finds its libraries and whose nvidia-smi reaches the driver. The test covers each way in
+// which a root is served: staged on the host's storage with device files on the host's /dev or in the root,
+// adopted from a dead container, and the container's own root when the host has no storage.
 func Test14Consumers(t *testing.T) {
 	lab.Gate(t)
 	disk := lab.TreeDisk(t, conformance.Prepare(t))
@@ -32,7 +33,7 @@ func Test14Consumers(t *testing.T) {
 
 	p = ready(t, g, driver("535"))
 	consume(t, g, false, "/run/nvidia/driver")
-	p.Kill() // its root, device files and sockets are gone, the served root is not
+	p.Kill() // its root, device files and sockets no longer exist, but the served root does
 	p = ready(t, g, driver("535"))
 	contains(t, p.Output(), `adopting it`)
 	consume(t, g, false, "/run/nvidia/driver")
@@ -48,13 +49,14 @@ func Test14Consumers(t *testing.T) {
 	}
 }
 
-// unstaged is a pod for which only the cache of modules is the host's storage: the root that is served is the container's own.
+// unstaged is a pod that has only the cache of modules on the host's storage: it serves the container's own
+// root.
 func unstaged(pod lab.Container) lab.Container {
 	return pod.Without("/var/lib/nvidia-driver").
 		With(lab.Mount{Host: "/var/lib/nvidia-driver/modules", Guest: "/var/lib/nvidia-driver/modules"})
 }
 
-// consume asks the clients about the root that is served now.
+// consume lets the clients examine the root that is served now.
 func consume(t *testing.T, g *lab.Guest, hostDev bool, devRoot string) {
 	t.Helper()
 	args := []string{"/conformance/bin/driver-conformance", "--consumer", "/conformance/consumer", "--driver-version", d535.driver}

@@ -13,21 +13,23 @@ import (
 
 const cycles = 20
 
-// traces is what cycles may leave on the host, apart from the kernel's log, which the lab itself looks through.
+// traces is what cycles may leave on the host, apart from the kernel's log, which the lab itself checks.
 type traces struct {
-	Mounts, Files, References, Modules, Firmware string // equal or not
+	Mounts, Files, References, Modules, Firmware string // compared for equality
 	Groups, Processes, Descriptors               int    // open files of the lab's agent, which is process 1
 }
 
-// After many starts and stops in one guest, every fourth with a SIGKILL and an adoption in between, nothing has grown: mounts, files,
-// modules and their references, cgroups, processes, open files, the kernel's memory.
+// After many starts and stops in one guest, every fourth with a SIGKILL and an adoption in between, none of
+// these has grown: mounts, files, modules and their references, cgroups, processes, open files, the kernel's
+// memory.
 func Test15Cycles(t *testing.T) {
 	g := stage{products: map[string]product{"535": d535}, modules: []modules{{d535, closed}}}.start(t)
 	var first traces
 	var memory, serving int
 	var times []time.Duration
 	pod := driver("535")
-	pod.PodUID = "6a2b4f0e-1d35-4c57-9c83-2f8a7be0d915" // kubelet's folder and groups of a pod are not what is measured
+	// always the same pod, so that kubelet's folder and groups of a pod do not count
+	pod.PodUID = "6a2b4f0e-1d35-4c57-9c83-2f8a7be0d915"
 	count := cycles
 	for i := 1; i <= count; i++ {
 		begin := time.Now()
@@ -45,11 +47,12 @@ func Test15Cycles(t *testing.T) {
 			t.Fatalf("cycle %d: exit code %d\n%s", i, code, out)
 		}
 		now := trace(t, g)
-		if now.Processes <= first.Processes+1 { // the count itself meets processes that begin and end; a leak of one a cycle is more
+		// the count itself can include processes that begin and end; a leak of one a cycle is more
+		if now.Processes <= first.Processes+1 {
 			now.Processes = first.Processes
 		}
 		switch {
-		case i == 2: // the first one leaves a staged root, and the kernel keeps some of its own
+		case i == 2: // the first cycle leaves a staged root, and the kernel keeps some memory
 			first, memory, serving = now, used(t, g), open
 		case i > 2 && now != first:
 			t.Fatalf("cycle %d left something\nafter 2:  %+v\nafter %d: %+v", i, first, i, now)
@@ -60,7 +63,7 @@ func Test15Cycles(t *testing.T) {
 	grown := used(t, g) - memory
 	t.Logf("%d cycles: %v; memory in use grew by %d KiB; %d groups, %d processes, %d open files of the agent, %d of the serving process",
 		count, times, grown, first.Groups, first.Processes, first.Descriptors, serving)
-	// Runs differ by 30 MB in either direction; a leak of one module a cycle would be 1200 MB.
+	// Runs differ by up to 30 MB; a leak of one module a cycle would be 1200 MB.
 	if limit := 100 << 10; grown > limit {
 		t.Errorf("memory in use grew by %d KiB in %d cycles, more than %d", grown, count-2, limit)
 	}
@@ -81,12 +84,12 @@ func trace(t *testing.T, g *lab.Guest) traces {
 		References:  g.Sh("cd /sys/module && for m in *; do [ -f $m/refcnt ] && echo $m $(cat $m/refcnt); done; true"),
 		Firmware:    g.Sh("cat /sys/module/firmware_class/parameters/path"),
 		Groups:      number(t, g, "find /sys/fs/cgroup -type d | wc -l"),
-		Processes:   number(t, g, "for p in /proc/[0-9]*; do readlink $p/exe; done | wc -l"), // of kernel threads it is empty
+		Processes:   number(t, g, "for p in /proc/[0-9]*; do readlink $p/exe; done | wc -l"), // empty for kernel threads
 		Descriptors: number(t, g, `for p in /proc/[0-9]*; do case "$(readlink $p/exe)" in */init|*/agent) ls $p/fd;; esac; done | wc -l`),
 	}
 }
 
-// used is the memory in use in KiB after everything that can be given back was given back.
+// used returns the memory in use, in KiB, after the kernel has freed all memory that can be freed.
 func used(t *testing.T, g *lab.Guest) int {
 	t.Helper()
 	return number(t, g, `sync; echo 3 >/proc/sys/vm/drop_caches; awk '/^MemTotal|^MemFree|^Cached|^Buffers/ {sub(":", "", $1); v[$1] = $2} `+

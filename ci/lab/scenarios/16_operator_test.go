@@ -10,6 +10,7 @@ import (
 
 	"github.com/driver-container/driver-container/ci/conformance"
 	"github.com/driver-container/driver-container/ci/lab"
+	"github.com/driver-container/driver-container/node/logging/logtest"
 	"github.com/driver-container/driver-container/node/status"
 )
 
@@ -21,8 +22,9 @@ const (
 	digest      = "2557654321"
 )
 
-// operated is the pod as the GPU Operator makes it from its DaemonSet: its command, its environment, its probe from a ConfigMap, and
-// its volume over /lib/firmware, which kubelet makes in the folder where the driver root is going to be.
+// operated returns the pod as the GPU Operator makes it from its DaemonSet: its command, its environment, its
+// probe from a ConfigMap, and its volume over /lib/firmware, which kubelet makes in the folder of the later
+// driver root.
 func operated(g *lab.Guest, digest string) lab.Container {
 	g.Write("/configmap/startup-probe.sh", conformance.StartupProbe, 0o755)
 	pod := driver("535", "NODE_NAME=gpu-node-1", "NODE_IP=10.0.0.7", "NVIDIA_VISIBLE_DEVICES=void", "DRIVER_CONFIG_DIGEST="+digest,
@@ -35,8 +37,9 @@ func operated(g *lab.Guest, digest string) lab.Container {
 	return pod
 }
 
-// probe runs the operator's startup probe. The lab's GPU never initialises, so the real nvidia-smi says 6, "No devices were found"; with
-// one that says 0 in front of it on the PATH the rest of the probe is seen too.
+// probe runs the operator's startup probe. The lab's GPU never initialises, so the real nvidia-smi ends with
+// 6, "No devices were found"; with one that ends with 0 before it in the PATH, the rest of the probe runs
+// too.
 func probe(p *lab.Process, smi bool) lab.Result {
 	script := "sh " + probeScript
 	if smi {
@@ -45,9 +48,9 @@ func probe(p *lab.Process, smi bool) lab.Result {
 	return p.Exec("sh", "-c", script)
 }
 
-// What the GPU Operator does with a driver's image, from the start to the end of its pod: it gives command, environment, firmware volume,
-// startup probe and preStop, and finds its markers, its digest and the kernel's firmware. Another container that has nothing but
-// /run/nvidia waits for the driver with wait-ready.
+// What the GPU Operator does with a driver's image, from the start to the end of its pod: it gives command,
+// environment, firmware volume, startup probe and preStop, and finds its markers, its digest and the kernel's
+// firmware. Another container that has only /run/nvidia waits for the driver with wait-ready.
 func Test16Operator(t *testing.T) {
 	g := stage{products: map[string]product{"535": d535}, modules: []modules{{d535, closed}}}.start(t)
 	before := look(g)
@@ -58,9 +61,9 @@ func Test16Operator(t *testing.T) {
 	dependant := g.Start(waiting)
 	dependant.WaitLine(`waiting: `, time.Minute)
 
-	g.Write(validations+".driver-ctr-ready", "GDS_ENABLED: true\n", 0) // of a pod that was killed before the node booted
+	g.Write(validations+".driver-ctr-ready", "GDS_ENABLED: true\n", 0) // from a pod that was killed before the node booted
 	p := g.Start(operated(g, digest))
-	p.WaitLine(`phase lock`, time.Minute)
+	p.WaitLine(logtest.PhaseFinished+"lock", time.Minute)
 	if g.Exists(validations + ".driver-ctr-ready") {
 		t.Error("the marker of an earlier driver is still there while this one starts")
 	}
@@ -70,7 +73,7 @@ func Test16Operator(t *testing.T) {
 	if r := probe(p, true); r.Code == 0 {
 		t.Errorf("the startup probe passes before the driver is up: %s", r)
 	}
-	p.WaitLine(`ready: driver`, 3*time.Minute)
+	p.WaitLine(logtest.Ready, 3*time.Minute)
 	ends(t, dependant, 0, 30*time.Second)
 	if g.Read(daemonStatus) != "Ready\n" || strings.TrimSpace(g.Read(digestFile)) != digest {
 		t.Errorf("markers: daemons %q, digest %q", g.Read(daemonStatus), g.Read(digestFile))
@@ -99,11 +102,11 @@ func Test16Operator(t *testing.T) {
 	}
 }
 
-// firmware wants the kernel to be able to find the driver's.
+// firmware requires that the kernel can find the driver's firmware.
 func firmware(t *testing.T, g *lab.Guest) {
 	t.Helper()
 	path := g.Read("/sys/module/firmware_class/parameters/path")
-	if strings.TrimSuffix(path, "\n") != "/run/nvidia/driver/lib/firmware" { // sysfs adds one newline of its own
+	if strings.TrimSuffix(path, "\n") != "/run/nvidia/driver/lib/firmware" { // sysfs adds one newline
 		t.Fatalf("the kernel looks for firmware in %q", path)
 	}
 	dir := strings.TrimSpace(path) + "/nvidia/" + d535.driver
@@ -112,16 +115,17 @@ func firmware(t *testing.T, g *lab.Guest) {
 	}
 }
 
-// The operator's driver manager, the init container of the next pod, removes NVIDIA's pid file and unmounts the driver root, also
-// under a driver that runs. We say so and are not ready, and mount nothing behind its back. The next pod, with the same digest,
-// adopts the modules, also while they are in use, and serves the root again.
+// The operator's driver manager, the init container of the next pod, removes NVIDIA's pid file and unmounts
+// the driver root, also while a driver runs. The driver then reports this, is not ready, and does not mount
+// the root again by itself. The next pod, with the same digest, adopts the modules, also while they are in
+// use, and serves the root again.
 func Test16DriverManager(t *testing.T) {
 	g := stage{products: map[string]product{"535": d535}, modules: []modules{{d535, closed}}}.start(t)
 	before := look(g)
 	p := ready(t, g, operated(g, digest))
 
 	g.Remove(pidFile)
-	p.WaitLine(`nvidia-driver\.pid.*made it anew`, 30*time.Second)
+	p.WaitLine(logtest.LockRecreated+`.*nvidia-driver\.pid`, 30*time.Second)
 	eventually(t, 10*time.Second, "NVIDIA's pid file is back", func() bool { return g.Exists(pidFile) })
 	if st := statusOf(t, g); !st.Ready {
 		t.Errorf("not ready for want of a pid file: %+v", st)
@@ -129,7 +133,7 @@ func Test16DriverManager(t *testing.T) {
 
 	holder := g.Hold("/run/nvidia/driver/dev/nvidiactl")
 	driverManager(g)
-	p.WaitLine(`not ready: the driver root /run/nvidia/driver was unmounted by somebody else; delete this pod`, 30*time.Second)
+	p.WaitLine(logtest.NotReady+`the driver root /run/nvidia/driver was unmounted by somebody else; delete this pod`, 30*time.Second)
 	wantDown(t, g, `unmounted by somebody else`)
 	if r := p.Exec("nvidia-driver", "probe", "ready"); r.Code != 15 {
 		t.Errorf("the readiness probe of a driver without root: %s", r)
@@ -144,7 +148,7 @@ func Test16DriverManager(t *testing.T) {
 		t.Errorf("the root was mounted behind the manager's back: %d", n)
 	}
 	begin := time.Now()
-	out := stops(t, p, 0) // in use: it stays
+	out := stops(t, p, 0) // in use: the driver stays
 	contains(t, out, fmt.Sprintf(`pid %d \(`, holder.PID), `left in place`)
 	if took := time.Since(begin); took > g.Limit(30*time.Second) {
 		t.Errorf("the stop took %s, more than the operator's terminationGracePeriodSeconds of 30", took)
@@ -156,7 +160,7 @@ func Test16DriverManager(t *testing.T) {
 
 	driverManager(g) // digest equal: no eviction, no unload
 	p = ready(t, g, operated(g, digest))
-	contains(t, p.Output(), `is loaded as wanted: adopting it`)
+	contains(t, p.Output(), logtest.Adopting)
 	if n := roots(g); n != 1 || g.Read(daemonStatus) != "Ready\n" {
 		t.Errorf("adopted: %d roots, the operator's marker says %q", n, g.Read(daemonStatus))
 	}
@@ -168,7 +172,8 @@ func Test16DriverManager(t *testing.T) {
 	}
 }
 
-// driverManager does to a node what the operator's driver manager does when the digest is equal.
+// driverManager makes the changes on a node that the operator's driver manager makes when the digest is
+// equal.
 func driverManager(g *lab.Guest) {
 	for _, m := range slices.Backward(g.MountsBelow("/run/nvidia/driver")) {
 		g.Sh("umount -l " + m.Point)
@@ -176,7 +181,8 @@ func driverManager(g *lab.Guest) {
 	g.Remove(pidFile)
 }
 
-// Older platforms (Konvoy) give the image nothing but --accept-license, and NVIDIA's own images know -a and --max-threads.
+// Older platforms (Konvoy) give the image only --accept-license, and NVIDIA's own images accept -a and
+// --max-threads.
 func Test16OlderCommands(t *testing.T) {
 	g := stage{products: map[string]product{"535": d535}, modules: []modules{{d535, closed}}}.start(t)
 	for _, command := range [][]string{{"nvidia-driver", "--accept-license"}, {"nvidia-driver", "init", "-a", "--max-threads", "1"}} {

@@ -12,17 +12,20 @@ import (
 
 // What an instance that only serves may cost a node.
 const (
-	idleResident = 15 << 10 // KB of the worker (VmRSS), and of both together of their own (RssAnon): the program itself is shared
-	idleMoments  = 12       // tenths of a second in which one of them ran, of
+	// KB of the worker (VmRSS), and of both processes' private memory together (RssAnon): the program itself is
+	// shared.
+	idleResident = 15 << 10
+	idleMoments  = 12 // at most in so many tenths of a second one of the processes ran, during idleSeconds
 	idleSeconds  = 30
 )
 
-// An instance that serves costs the node next to nothing: little memory, and it sleeps but for a look every few seconds.
+// An instance that serves costs the node almost nothing: little memory, and it sleeps except for a check
+// every few seconds.
 func Test17Idle(t *testing.T) {
 	g := stage{alone: true, products: map[string]product{"535": d535}, modules: []modules{{d535, closed}}}.start(t)
 	p := ready(t, g, driver("535"))
 	worker := childOf(t, g, p.PID)
-	g.Sh("sleep 20") // what the start left is swept away
+	g.Sh("sleep 20") // leftovers of the start are cleaned up
 	before := map[string]usage{"shim": usageOf(t, g, p.PID), "worker": usageOf(t, g, worker)}
 	moments := moments(t, g, p.PID, worker)
 	own := 0
@@ -43,7 +46,8 @@ func Test17Idle(t *testing.T) {
 	stops(t, p, 0)
 }
 
-// usage is what a process has and did, from /proc. Context switches are counted by thread; those of threads that ended are lost.
+// usage is a process's resources and activity, from /proc. Context switches are counted by thread; those of
+// threads that ended are lost.
 type usage struct{ resident, own, threads, switches int }
 
 func usageOf(t *testing.T, g *lab.Guest, pid int) usage {
@@ -73,7 +77,7 @@ func usageOf(t *testing.T, g *lab.Guest, pid int) usage {
 	return u
 }
 
-// moments counts the tenths of a second in which a process ran at all: one look takes many context switches.
+// moments counts the tenths of a second in which a process ran: one check causes many context switches.
 func moments(t *testing.T, g *lab.Guest, pids ...int) int {
 	t.Helper()
 	var files strings.Builder
@@ -88,10 +92,10 @@ done; echo $n`, idleSeconds, files.String()))
 	if err != nil {
 		t.Fatalf("count moments: %q", text)
 	}
-	return n - 1 // the first one has nothing to be compared with
+	return n - 1 // the first one has no predecessor to compare with
 }
 
-// childOf is the first child of a process.
+// childOf returns the first child of a process.
 func childOf(t *testing.T, g *lab.Guest, pid int) int {
 	t.Helper()
 	text := g.Sh(fmt.Sprintf("grep -l '^PPid:[[:space:]]*%d$' /proc/[0-9]*/status | head -1 | cut -d/ -f3", pid))

@@ -9,10 +9,11 @@ import (
 	"time"
 
 	"github.com/driver-container/driver-container/ci/lab"
+	"github.com/driver-container/driver-container/node/logging/logtest"
 )
 
-// thin is the image with modules for a kernel and nothing to compile with, or with a layer for each of several kernels. driver-build
-// compiles them in a chroot, once.
+// thin returns the image with modules for a kernel and without a toolchain, or with a layer for each of
+// several kernels. driver-build compiles the modules in a chroot, once.
 func thin(t *testing.T, kernels ...*lab.HostKernel) lab.Image {
 	t.Helper()
 	making.Lock()
@@ -21,7 +22,7 @@ func thin(t *testing.T, kernels ...*lab.HostKernel) lab.Image {
 	return lab.ImageDisk(t, dir, tag)
 }
 
-// thinLayout is its OCI layout and tag.
+// thinLayout returns its OCI layout and tag.
 func thinLayout(t *testing.T, kernels ...*lab.HostKernel) (dir, tag string) {
 	t.Helper()
 	flags, names := []string{"--builder", "chroot"}, []string{"thin", d535.tag()}
@@ -46,16 +47,18 @@ func takeModules(t *testing.T, kernel *lab.HostKernel, state string) {
 	run(t, "cp", "-a", filepath.Join(bundle, "rootfs/usr/share/nvidia-driver/modules")+"/.", to)
 }
 
-// The first start of a thin image on a node without compiler, headers or network, as soon as the runtime has unpacked the image: nothing is
-// compiled, the driver root takes next to no room, nothing is written outside of the folders that are for it, and the driver is ready
-// at most a second after the time that the kernel itself needs: for the modules, and for links to the image's files. Those take 0.2 s
-// natively, but seconds where each call into the kernel is emulated. Of several measurements the best of each counts, as what else
-// the emulating machine does only ever makes them slower; each is a first start, without a staged root.
+// The first start of a thin image on a node without compiler, headers or network, as soon as the runtime has
+// unpacked the image. Nothing is compiled, the driver root takes almost no room, and nothing is written
+// outside the driver's own folders. The driver is ready at most a second after the time that the kernel
+// itself needs: for the modules, and for links to the image's files. The links take 0.2 s natively, but
+// seconds on an emulated machine, where each system call is slow. The test measures both several times and
+// compares the shortest times, because other work of the emulating machine can only make them longer; each
+// start is a first start, without a staged root.
 func Test18Precompiled(t *testing.T) {
 	lab.Gate(t)
 	kernel := lab.Kernel(t, "debian12")
 	g := stage{alone: true, disks: map[string]lab.Image{"thin": thin(t, kernel)}, edit: func(c *lab.Config) {
-		c.NoHeaders, c.MemoryMB = true, 3000 // what was unpacked just now is in memory on a node
+		c.NoHeaders, c.MemoryMB = true, 3000 // on a node, data that were just unpacked are in memory
 	}}.start(t)
 	for _, absent := range []string{"usr/bin/gcc", "usr/bin/make", "usr/bin/gcc-12", "usr/src/nvidia-535.261.03", "usr/src/linux-headers-" + kernel.Release} {
 		if g.Exists("/lab/images/thin/" + absent) {
@@ -65,7 +68,7 @@ func Test18Precompiled(t *testing.T) {
 	g.Unpack("thin")
 	before, used := written(g), usedMB(t, g)
 	p := ready(t, g, driver("thin"))
-	start := since(t, g, p, "ready: driver").Round(time.Millisecond)
+	start := since(t, g, p, logtest.Ready).Round(time.Millisecond)
 	t.Logf("the first start: ready after %s; phases %v", start, phasesOf(t, g, p))
 	if up := statusOf(t, g).Up; up == nil || up.Source != "image" {
 		t.Errorf("the modules did not come from the image: %+v", up)
@@ -89,9 +92,10 @@ func Test18Precompiled(t *testing.T) {
 	load, tree := time.Hour, time.Hour
 	for n := 0; n < 3 || n < 6 && start > load+tree+time.Second; n++ {
 		load, tree = min(load, insmod(t, g)), min(tree, linkTree(t, g, n))
-		g.Sh(fmt.Sprintf("mv /var/lib/nvidia-driver/roots /var/lib/roots-%d", n)) // ext4 looks long for inodes after many were freed
+		// ext4 needs long to find inodes after many were freed
+		g.Sh(fmt.Sprintf("mv /var/lib/nvidia-driver/roots /var/lib/roots-%d", n))
 		p := ready(t, g, driver("thin"))
-		took := since(t, g, p, "ready: driver").Round(time.Millisecond)
+		took := since(t, g, p, logtest.Ready).Round(time.Millisecond)
 		t.Logf("ready after %s; phases %v", took, phasesOf(t, g, p))
 		start = min(start, took)
 		stops(t, p, 0)
@@ -102,7 +106,8 @@ func Test18Precompiled(t *testing.T) {
 	}
 }
 
-// linkTree makes links to all files of the image's lower layer, in folders like there, without any of our programs.
+// linkTree makes links to all files of the image's lower layer, in the same folders, without any of this
+// project's programs.
 func linkTree(t *testing.T, g *lab.Guest, n int) time.Duration {
 	t.Helper()
 	begin, end, _ := strings.Cut(g.Sh(fmt.Sprintf(`cd /var/lib/containerd/*/snapshots; mkdir -p /var/lib/links-%[1]d
@@ -116,7 +121,7 @@ func linkTree(t *testing.T, g *lab.Guest, n int) time.Duration {
 	return time.Duration((to - from) * float64(time.Second)).Round(10 * time.Millisecond)
 }
 
-// usedMB is how much of the disk is in use that images, roots and caches are on.
+// usedMB returns how much of the disk with images, roots and caches is in use.
 func usedMB(t *testing.T, g *lab.Guest) int {
 	t.Helper()
 	mb, err := strconv.Atoi(g.Sh("df -m /var/lib | tail -n1 | awk '{print $3}'"))
@@ -126,8 +131,8 @@ func usedMB(t *testing.T, g *lab.Guest) int {
 	return mb
 }
 
-// written lists what is in the writable layers of containers and on the host's storage, but for the folders that are the driver's and
-// for what the runtime makes to mount on.
+// written lists the files in the writable layers of containers and on the host's storage, except the driver's
+// own folders and the runtime's mount points.
 func written(g *lab.Guest) string {
 	return g.Sh(`find /var/lib/containerd -path '*/fs/*' \( -type f -o -type l \) | sed 's|.*/fs/|image:|' | grep -v -e '^image:run/' -e '^image:host-etc/'
 		find /var/lib /etc /root /opt /tmp -xdev -type f -not -path '/var/lib/nvidia-driver/*' -not -path '/var/lib/containerd/*' -not -path '/var/lib/kubelet/*'`)
@@ -147,7 +152,8 @@ func newer(before, after string) string {
 	return strings.Join(made, "\n")
 }
 
-// One image with modules for several kernels serves each of them; on another kernel it says which ones it has and ends with 11.
+// One image with modules for several kernels serves each of them; on another kernel it lists the kernels that
+// it has modules for and ends with 11.
 func Test19SeveralKernels(t *testing.T) {
 	lab.Gate(t)
 	newest, second, third := lab.Kernel(t, "debian12"), lab.OlderKernel(t, "debian12", 2), lab.OlderKernel(t, "debian12", 3)

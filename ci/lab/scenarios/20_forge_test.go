@@ -21,12 +21,12 @@ import (
 	"github.com/driver-container/driver-container/kmod/sign"
 )
 
-// forged is a set of the driver's modules: signed, and then damaged in one of them.
+// forged is a set of the driver's modules: signed, and then one of them damaged.
 type forged struct {
 	name   string
 	key    *uefi.Key   // nil: unsigned
 	hash   crypto.Hash // 0: SHA-256
-	module string      // that is damaged; "": nvidia
+	module string      // the damaged module; "": nvidia
 	damage func(t *testing.T, path string)
 }
 
@@ -46,7 +46,7 @@ func forge(t *testing.T, p product, kernel *lab.HostKernel, sets ...forged) stri
 		if f.key != nil {
 			set = f.signed(t, unsigned)
 		}
-		// The cache's own digests are right, whatever is wrong with the signatures.
+		// The cache's own digests are right, even if the signatures are wrong.
 		if _, err := (kbuild.Cache{Dir: filepath.Join(disk, f.name)}).Put(t.Context(), set); err != nil {
 			t.Fatal(err)
 		}
@@ -99,7 +99,7 @@ func fileDigest(t *testing.T, path string) (int64, string) {
 	return n, hex.EncodeToString(h.Sum(nil))
 }
 
-// edit opens a signed module and hands its signature over, and where that begins.
+// edit opens a signed module and passes the signature, and its offset, to do.
 func edit(t *testing.T, path string, do func(f *os.File, content int64, der []byte) error) {
 	t.Helper()
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
@@ -134,7 +134,7 @@ func payloadBit(t *testing.T, path string) {
 	edit(t, path, func(f *os.File, content int64, _ []byte) error { return flip(f, content/2) })
 }
 
-// signatureBit changes what the key made: the last bytes of a PKCS#7 without attributes.
+// signatureBit changes the output of the key: the last bytes of a PKCS#7 without attributes.
 func signatureBit(t *testing.T, path string) {
 	t.Helper()
 	edit(t, path, func(f *os.File, content int64, der []byte) error { return flip(f, content+int64(len(der))-10) })
@@ -146,7 +146,7 @@ func brokenDER(t *testing.T, path string) {
 	edit(t, path, func(f *os.File, content int64, _ []byte) error { return flip(f, content) })
 }
 
-// truncatedDER leaves half of the signature, and says so in the trailer.
+// truncatedDER leaves half of the signature, and writes its length to the trailer.
 func truncatedDER(t *testing.T, path string) {
 	t.Helper()
 	edit(t, path, func(f *os.File, content int64, der []byte) error {
@@ -161,7 +161,7 @@ func truncatedDER(t *testing.T, path string) {
 	})
 }
 
-// stripped is what a packager does who strips modules after they were signed.
+// stripped strips a module after it was signed, as some packagers do.
 func stripped(t *testing.T, path string) { t.Helper(); run(t, "strip", "-g", path) }
 
 // newKey makes a key whose certificate has this name.
@@ -174,12 +174,13 @@ func newKey(t *testing.T, name string) *uefi.Key {
 	return k
 }
 
-// with is a driver's pod whose module cache is one of the forged ones; the root of the image itself is served (light).
+// with returns a driver's pod whose module cache is one of the forged ones; it serves the image's own root
+// (light).
 func with(image, set string, env ...string) lab.Container {
 	return light(image, env...).Without(modulesDir).With(lab.Mount{Host: forgedDir + "/" + set, Guest: modulesDir, ReadOnly: true})
 }
 
-// inserts asks the kernel itself about one module of a forged set.
+// inserts lets the kernel itself load one module of a forged set.
 func inserts(g *lab.Guest, set, module string) error {
 	if errno := g.Insert(g.Sh("ls " + forgedDir + "/" + set + "/*/" + module + ".ko")); errno != 0 {
 		return errno
@@ -187,8 +188,8 @@ func inserts(g *lab.Guest, set, module string) error {
 	return nil
 }
 
-// foretells runs preflight, which must end with this exit code and say these things.
-func foretells(t *testing.T, g *lab.Guest, c lab.Container, code int, expressions ...string) {
+// predicts runs preflight, which must end with this exit code and print text that matches.
+func predicts(t *testing.T, g *lab.Guest, c lab.Container, code int, expressions ...string) {
 	t.Helper()
 	c.Command = []string{"nvidia-driver", "preflight"}
 	p := g.Start(c)
@@ -196,7 +197,8 @@ func foretells(t *testing.T, g *lab.Guest, c lab.Container, code int, expression
 	p.Kill()
 }
 
-// cleanTaint wants a kernel that took no unsigned module (taint E, bit 13; kernel: Documentation/admin-guide/tainted-kernels.rst).
+// cleanTaint requires a kernel that has loaded no unsigned module (taint E, bit 13; kernel:
+// Documentation/admin-guide/tainted-kernels.rst).
 func cleanTaint(t *testing.T, g *lab.Guest) {
 	t.Helper()
 	if g.Sh("echo $(($(cat /proc/sys/kernel/tainted) >> 13 & 1))") != "0" {

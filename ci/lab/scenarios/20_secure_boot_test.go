@@ -12,16 +12,17 @@ import (
 )
 
 const (
-	demanded = `Secure Boot is on and the kernel loads signed modules only; ` // how preflight's finding begins
+	demanded = `Secure Boot is on and the kernel loads signed modules only; ` // the beginning of preflight's finding
 	byTest   = ` signed by "The site's modules" \(key [0-9a-f]{40}, sha256\)`
 )
 
 // refusal is a set of modules that a kernel refuses.
 type refusal struct {
 	forged
-	errno    syscall.Errno // the kernel's own word
-	finding  string        // preflight's
-	loading  string        // what a start says that was told not to look before; "": not tried
+	errno   syscall.Errno // the kernel's own error
+	finding string        // preflight's finding
+	// The message of a start that was told to skip preflight's check; "": not tried.
+	loading  string
 	prepares func(t *testing.T, g *lab.Guest)
 }
 
@@ -37,7 +38,7 @@ func refusals(site, stranger *uefi.Key) []refusal {
 			loading: `the kernel refused the module nvidia .*signature does not fit its content`},
 		{forged: forged{name: "signature", key: site, module: "nvidia-uvm", damage: signatureBit}, errno: rejected,
 			finding: `nvidia-uvm is` + byTest + `, but the signature does not hold`,
-			// nvidia is loaded by then, and unloaded again.
+			// nvidia is loaded before, and is unloaded again.
 			loading: `the kernel refused the module nvidia.uvm .*signature does not fit its content`},
 		{forged: forged{name: "broken", key: site, damage: brokenDER}, errno: badMessage,
 			finding: `nvidia has a broken signature, which kernels always refuse`,
@@ -51,18 +52,19 @@ func refusals(site, stranger *uefi.Key) []refusal {
 	}
 }
 
-// withoutSHA512 makes a host of this one that has no module for the hash.
+// withoutSHA512 removes the module for the hash from the host.
 func withoutSHA512(t *testing.T, g *lab.Guest) {
 	t.Helper()
 	g.Sh(`cd /lib/modules/$(uname -r) && gone=$(find . -name 'sha512*') && tar cf /tmp/sha512.tar $gone modules.dep modules.alias &&
 rm $gone && sed -i /sha512/d modules.dep modules.alias`)
 }
 
-// withSHA512 undoes that: the kernel loads the module by itself when it meets such a signature, and preflight knows.
+// withSHA512 restores it: the kernel loads the module by itself when it checks such a signature, and
+// preflight expects that.
 func withSHA512(t *testing.T, g *lab.Guest) {
 	t.Helper()
 	g.Sh("cd /lib/modules/$(uname -r) && tar xf /tmp/sha512.tar")
-	foretells(t, g, with("535", "sha512"), 0, `module-signing +ok +`+demanded+`.* sha512\), which the kernel knows .*the kernel loads sha512 when it is asked`)
+	predicts(t, g, with("535", "sha512"), 0, `module-signing +ok +`+demanded+`.* sha512\), which the kernel knows .*the kernel loads sha512 when it is asked`)
 	if err := inserts(g, "sha512", "nvidia"); err != nil {
 		t.Errorf("sha512 with its module: %v", err)
 		return
@@ -71,8 +73,9 @@ func withSHA512(t *testing.T, g *lab.Guest) {
 	g.Sh("rmmod nvidia")
 }
 
-// Secure Boot with the site's own key in the firmware's db. Whatever is wrong with a signature, the kernel refuses the module, preflight
-// has said so before, the start ends with 13 and tells why, and nothing stays. Modules that the site has signed load.
+// Secure Boot with the site's own key in the firmware's db. For every defect of a signature, the kernel
+// refuses the module, preflight has predicted it, the start ends with 13 and gives the reason, and no state
+// is left. Modules that the site has signed load.
 func Test20SecureBoot(t *testing.T) {
 	var site, stranger *uefi.Key
 	var rows []refusal
@@ -95,13 +98,13 @@ func Test20SecureBoot(t *testing.T) {
 	}
 	withSHA512(t, g)
 	t.Log("signed")
-	foretells(t, g, with("535", "signed"), 0, `module-signing +ok +`+demanded+`the modules are`+byTest+`, which the kernel knows \(keyring \.platform\)`)
+	predicts(t, g, with("535", "signed"), 0, `module-signing +ok +`+demanded+`the modules are`+byTest+`, which the kernel knows \(keyring \.platform\)`)
 	loadsSigned(t, g, with("535", "signed"))
 	t.Log("signed here")
 	signsHere(t, g, site)
 }
 
-// refused wants a set of modules refused by everybody.
+// refused requires that preflight, the kernel and a start refuse a set of modules.
 func refused(t *testing.T, g *lab.Guest, r refusal, demand string) {
 	t.Helper()
 	if r.prepares != nil {
@@ -114,7 +117,7 @@ func refused(t *testing.T, g *lab.Guest, r refusal, demand string) {
 	if err := inserts(g, r.name, module); !errors.Is(err, r.errno) {
 		t.Errorf("%s: the kernel said %v, not %v", r.name, err, r.errno)
 	}
-	foretells(t, g, with("535", r.name), 11, `module-signing +FAIL +`+demand+r.finding)
+	predicts(t, g, with("535", r.name), 11, `module-signing +FAIL +`+demand+r.finding)
 	fails(t, g, with("535", r.name), 13, 30*time.Second, `module-signing: `+demand+r.finding)
 	if r.loading != "" {
 		fails(t, g, with("535", r.name, "DRIVER_SKIP_PREFLIGHT=module-signing"), 13, time.Minute, `warning: preflight: module-signing`, r.loading)
@@ -122,7 +125,7 @@ func refused(t *testing.T, g *lab.Guest, r refusal, demand string) {
 	cleanTaint(t, g)
 }
 
-// loadsSigned starts a driver whose modules the kernel knows, and stops it.
+// loadsSigned starts a driver whose modules the kernel accepts, and stops it.
 func loadsSigned(t *testing.T, g *lab.Guest, c lab.Container) string {
 	t.Helper()
 	p := ready(t, g, c)
@@ -146,7 +149,7 @@ func signsHere(t *testing.T, g *lab.Guest, site *uefi.Key) {
 	g.Sh("mkdir -p " + modulesDir + " && cp -a " + forgedDir + "/unsigned/. " + modulesDir)
 	c := light("535", "DRIVER_MODULE_SIGNING_KEY=/keys/key.pem", "DRIVER_MODULE_SIGNING_CERT=/keys/cert.pem").
 		With(lab.Mount{Host: "/keys", Guest: "/keys", ReadOnly: true})
-	contains(t, loadsSigned(t, g, c), `signing the modules with the key of The site's modules \(sha256\)`)
+	contains(t, loadsSigned(t, g, c), `signing the modules certificate="The site's modules" hash=sha256`)
 	if again := loadsSigned(t, g, c); contained(again, `signing the modules`) {
 		t.Errorf("the second start signed again:\n%s", again)
 	}

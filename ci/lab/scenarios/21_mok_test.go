@@ -15,9 +15,9 @@ import (
 
 const toolsDir = "/mokutil" // in the guest
 
-// Firmware with Microsoft's keys, and Debian's own shim, GRUB and kernel: nothing on the machine is signed by the site. A start is
-// refused, names the command that enrols the key, and leaves the certificate for it. A person runs that command, restarts, confirms in
-// MokManager, and the same start loads the driver.
+// Firmware with Microsoft's keys, and Debian's own shim, GRUB and kernel: the site has signed nothing on the
+// machine. A start is refused, names the command that enrols the key, and leaves the certificate for it. A
+// person runs that command, restarts, confirms in MokManager, and the same start loads the driver.
 func Test21MOK(t *testing.T) {
 	var owner *uefi.Key
 	g := stage{products: map[string]product{"535": d535}, edit: func(c *lab.Config) {
@@ -36,18 +36,18 @@ func Test21MOK(t *testing.T) {
 	}
 	enrol(t, g, certificate)
 	contains(t, g.Read("/proc/keys"), `\.machine: [1-9]`, `The owner's modules`)
-	foretells(t, g, light("535"), 0, `module-signing +ok +.*"The owner's modules" .* which the kernel knows \(keyring \.machine\)`)
+	predicts(t, g, light("535"), 0, `module-signing +ok +.*"The owner's modules" .* which the kernel knows \(keyring \.machine\)`)
 	loadsSigned(t, g, light("535"))
 }
 
-// enrol is what a person does at the machine.
+// enrol does the steps of a person at the machine.
 func enrol(t *testing.T, g *lab.Guest, certificate string) {
 	t.Helper()
 	const password = "enrolment"
 	mokutil := func(args string) string {
 		return g.Sh("LD_LIBRARY_PATH=" + toolsDir + "/lib " + toolsDir + "/lib/ld-linux-x86-64.so.2 " + toolsDir + "/bin/mokutil " + args)
 	}
-	// At a terminal it asks for the password instead.
+	// At a terminal mokutil asks for the password instead.
 	g.Write("/run/hash", mokutil("--generate-hash="+password), 0o600)
 	mokutil("--import " + certificate + " --hash-file /run/hash")
 	g.Reboot(func(c *lab.Console) {
@@ -65,7 +65,7 @@ func enrol(t *testing.T, g *lab.Guest, certificate string) {
 	})
 }
 
-// program is a folder with a program of this machine and the libraries that it needs.
+// program returns a folder with a program of this machine and the libraries that it needs.
 func program(t *testing.T, name string) string {
 	t.Helper()
 	path, err := exec.LookPath(name)

@@ -9,8 +9,9 @@ import (
 	"github.com/driver-container/driver-container/ci/lab/uefi"
 )
 
-// module.sig_enforce without UEFI: the refusals are those of Secure Boot, but no key can be enrolled, and a signature that does not hold
-// is one more of a key that the kernel does not know. Test09 has the modules without signature.
+// module.sig_enforce without UEFI: the refusals are those of Secure Boot, but no key can be enrolled, and an
+// invalid signature counts as one of a key that the kernel does not know. Test09 has the modules without
+// signature.
 func Test22Enforced(t *testing.T) {
 	const demand = `the kernel loads signed modules only \(module\.sig_enforce\); `
 	var rows []refusal
@@ -32,19 +33,21 @@ func Test22Enforced(t *testing.T) {
 	fails(t, g, with("535", "foreign"), 13, 30*time.Second, `this machine was not started by UEFI, so that no other can be enrolled`)
 }
 
-// The validation is switched off in shim, as mokutil --disable-validation does: the firmware still says that Secure Boot is on, and
-// the kernel takes modules without a signature. Preflight is not misled.
+// The validation is switched off in shim, as by mokutil --disable-validation: the firmware still reports that
+// Secure Boot is on, and the kernel accepts modules without a signature. Preflight reports the state
+// correctly.
 func Test22ValidationOff(t *testing.T) {
 	g := stage{products: map[string]product{"535": d535}, modules: []modules{{d535, closed}},
 		edit: func(c *lab.Config) {
 			c.Firmware = &lab.Firmware{Debian: true, Variables: []uefi.Variable{uefi.MokSBState()}}
 		}}.start(t)
-	foretells(t, g, light("535"), 0, `module-signing +ok +the kernel takes modules without a signature, although Secure Boot is on in the firmware`,
+	predicts(t, g, light("535"), 0, `module-signing +ok +the kernel takes modules without a signature, although Secure Boot is on in the firmware`,
 		`the validation is switched off in shim \(mokutil --disable-validation\)`)
 	servesAgain(t, g, light("535"), d535.driver)
 }
 
-// Setup Mode, and a key in db: signatures are not asked for, but one by a key that the kernel knows has to hold.
+// Setup Mode, and a key in db: the kernel does not require signatures, but a signature by a key that it knows
+// has to be valid.
 func Test22SetupMode(t *testing.T) {
 	var row refusal
 	g := stage{products: map[string]product{"535": d535}, edit: func(c *lab.Config) {
@@ -57,8 +60,8 @@ func Test22SetupMode(t *testing.T) {
 	}}.start(t)
 	const demand = `the kernel takes modules without a signature; `
 	refused(t, g, row, demand)
-	foretells(t, g, with("535", "foreign"), 0, `module-signing +ok +`+demand+`the modules are signed by "A stranger's modules"`)
-	foretells(t, g, with("535", "unsigned"), 0, `module-signing +ok +`+demand+`the modules have no signature`)
+	predicts(t, g, with("535", "foreign"), 0, `module-signing +ok +`+demand+`the modules are signed by "A stranger's modules"`)
+	predicts(t, g, with("535", "unsigned"), 0, `module-signing +ok +`+demand+`the modules have no signature`)
 	g.Module("drm")
 	if err := inserts(g, "foreign", "nvidia"); err != nil {
 		t.Errorf("signed by a stranger: %v", err)

@@ -9,10 +9,12 @@ import (
 	"time"
 
 	"github.com/driver-container/driver-container/ci/lab"
+	"github.com/driver-container/driver-container/node/logging/logtest"
 )
 
-// journeyImage is an image with modules that a journey of the build leaves in the workspace, in a folder named family/system, and the
-// release of the kernel that they are for. The journey runs unless it did.
+// journeyImage returns an image with modules that a journey of package e2e leaves in the workspace, in a
+// folder named family/system, and the release of the kernel that they are for. It runs the journey if the
+// image does not exist.
 func journeyImage(t *testing.T, journey, family, system string) (disk lab.Image, release string) {
 	t.Helper()
 	making.Lock()
@@ -38,14 +40,15 @@ func journeyImage(t *testing.T, journey, family, system string) (disk lab.Image,
 	return lab.ImageDisk(t, dir, d535.driver+"-"+tag), release
 }
 
-// Images of other systems than Debian on nodes whose kernels have names as theirs: the modules from the image are loaded, the driver
-// root has its libraries where that system has them and works from the host, and a stop leaves nothing behind.
+// Images of other systems than Debian, on nodes whose kernels have names like those systems' kernels. The
+// modules from the image are loaded, the driver root has its libraries where that system has them and works
+// from the host, and a stop leaves nothing behind.
 func Test23Systems(t *testing.T) {
 	lab.Gate(t)
 	for _, c := range []struct {
 		journey, family, system string
 		id                      string   // in os-release
-		has                     []string // in the driver root
+		has                     []string // files in the driver root
 	}{
 		{"Test08RPM", "rpm", "rocky9", `ID="rocky"`, []string{"usr/lib64/libcuda.so.1", "usr/lib64/libnvidia-ml.so.1", "lib64/libcuda.so.1", "var/lib/rpm/rpmdb.sqlite"}},
 		{"Test09Ubuntu", "apt", "ubuntu24.04", "ID=ubuntu", []string{"usr/lib/x86_64-linux-gnu/libcuda.so.1", "lib/x86_64-linux-gnu/libnvidia-ml.so.1", "var/lib/dpkg/status"}},
@@ -59,7 +62,7 @@ func Test23Systems(t *testing.T) {
 			}
 			before := look(g)
 			p := ready(t, g, driver(c.system))
-			t.Logf("ready after %s; phases %v", since(t, g, p, "ready: driver").Round(time.Millisecond), phasesOf(t, g, p))
+			t.Logf("ready after %s; phases %v", since(t, g, p, logtest.Ready).Round(time.Millisecond), phasesOf(t, g, p))
 			if up := statusOf(t, g).Up; up == nil || up.Source != "image" || driverLoaded(g) != d535.driver {
 				t.Errorf("%+v, loaded %q, want modules of the image", up, driverLoaded(g))
 			}

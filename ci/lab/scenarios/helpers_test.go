@@ -16,13 +16,15 @@ import (
 	"github.com/driver-container/driver-container/ci/lab"
 	"github.com/driver-container/driver-container/ci/lab/fakegpu"
 	"github.com/driver-container/driver-container/kmod/kbuild"
+	"github.com/driver-container/driver-container/node/logging/logtest"
 	"github.com/driver-container/driver-container/node/status"
 )
 
 // product is an image under test.
 type product struct{ driver, system string }
 
-// layoutOf runs driver-build for the product with further flags and returns the folder of the OCI layout, one for each name.
+// layoutOf runs driver-build for the product with further flags and returns the folder of the OCI layout, one
+// for each name.
 func (p product) layoutOf(t *testing.T, name string, flags ...string) string {
 	t.Helper()
 	dir := filepath.Join(workspace(t), "debian", name)
@@ -43,16 +45,18 @@ var (
 
 func (p product) tag() string { return p.driver + "-" + p.system }
 
-// making guards what tests share: images, modules. Tests of a package may run in parallel.
+// making serializes the making of images and modules, which tests share. Tests of a package may run in
+// parallel.
 var making sync.Mutex
 
-// layout builds the image with driver-build, or finds that it did, and returns the folder of its OCI layout.
+// layout builds the image with driver-build, unless that has been done, and returns the folder of its OCI
+// layout.
 func (p product) layout(t *testing.T) string {
 	t.Helper()
 	return p.layoutOf(t, p.tag())
 }
 
-// workspace is the folder that the real tier keeps images in.
+// workspace returns the folder in which the real tier keeps images.
 func workspace(t *testing.T) string {
 	t.Helper()
 	dir := os.Getenv("DRIVER_E2E_DIR")
@@ -65,7 +69,7 @@ func workspace(t *testing.T) string {
 	return dir
 }
 
-// image is the disk of the image.
+// image returns the disk of the image.
 func (p product) image(t *testing.T) lab.Image {
 	t.Helper()
 	making.Lock()
@@ -73,8 +77,8 @@ func (p product) image(t *testing.T) lab.Image {
 	return lab.ImageDisk(t, p.layout(t), "")
 }
 
-// modules is a folder that holds a module cache (kbuild.Cache) with the product's modules for a kernel: compiled by its own image, or
-// ahead of time where a thin image for the kernel is made anyway.
+// modules returns a folder that holds a module cache (kbuild.Cache) with the product's modules for a kernel:
+// compiled by its own image, or taken from the thin image for the kernel if tests need that one anyway.
 func (p product) modules(t *testing.T, kernel *lab.HostKernel, flavour string) string {
 	t.Helper()
 	making.Lock()
@@ -101,7 +105,8 @@ func (p product) modules(t *testing.T, kernel *lab.HostKernel, flavour string) s
 	return only(t, set)
 }
 
-// compile runs the image's own `nvidia-driver compile` in a chroot on this machine, with a folder for its cache.
+// compile runs the image's own `nvidia-driver compile` in a chroot on this machine, with a folder for its
+// cache.
 func (p product) compile(t *testing.T, kernel *lab.HostKernel, state, flavour string) ([]byte, error) {
 	t.Helper()
 	root := filepath.Join(t.TempDir(), "bundle")
@@ -123,7 +128,7 @@ func (p product) compile(t *testing.T, kernel *lab.HostKernel, state, flavour st
 		"--kernel-module-type", flavour, "--fetch-headers=false").CombinedOutput()
 }
 
-// only is a folder that shows one set of a cache as a cache of its own, by hard links.
+// only returns a folder that shows one set of a cache as a cache of its own, by hard links.
 func only(t *testing.T, set *kbuild.Set) string {
 	t.Helper()
 	dir, err := os.MkdirTemp(cacheDir(t), "only-*") //nolint:usetesting // hard links need the same file system
@@ -155,16 +160,16 @@ func run(t *testing.T, args ...string) {
 	}
 }
 
-// stage is a guest with everything that a scenario starts from.
+// stage describes the guest of a scenario at its start.
 type stage struct {
 	kernel   string // "debian12", the default, or "debian11"
 	gpus     []fakegpu.Model
 	products map[string]product // name of the image in the guest -> product
-	modules  []modules          // that the guest's cache has from the beginning
+	modules  []modules          // sets in the guest's cache from the beginning
 	edit     func(*lab.Config)
 	disks    map[string]lab.Image // further images, by their names in the guest
 	boot     *lab.HostKernel      // instead of the newest of the kernel's system
-	alone    bool                 // it measures: no other guest runs meanwhile
+	alone    bool                 // the scenario measures time: no other guest runs meanwhile
 }
 
 type modules struct {
@@ -174,7 +179,8 @@ type modules struct {
 
 const closed, open = "proprietary", "open"
 
-// start boots it. Modules are in /var/lib/nvidia-driver/modules, as an earlier start would have left them.
+// start boots the guest. Modules are in /var/lib/nvidia-driver/modules, as an earlier start would have left
+// them.
 func (s stage) start(t *testing.T) *lab.Guest {
 	t.Helper()
 	lab.Gate(t)
@@ -208,8 +214,9 @@ func (s stage) start(t *testing.T) *lab.Guest {
 	return g
 }
 
-// driver is a pod of the driver's DaemonSet with what the lab needs: the fake GPU never initialises, so a GPU that does not come up
-// is a warning, and nvidia-persistenced, which would have nothing to keep, does not run (Test13 has it).
+// driver returns a pod of the driver's DaemonSet with the lab's settings. The fake GPU never initialises, so
+// a GPU that does not come up is a warning. nvidia-persistenced, which would have no state to keep, does not
+// run (Test13 has it).
 func driver(image string, env ...string) lab.Container {
 	return lab.DriverPod(image, append([]string{"DRIVER_GPU_INIT=warn", "DRIVER_PERSISTENCE=false"}, env...)...)
 }
@@ -218,11 +225,11 @@ func driver(image string, env ...string) lab.Container {
 func ready(t *testing.T, g *lab.Guest, c lab.Container) *lab.Process {
 	t.Helper()
 	p := g.Start(c)
-	p.WaitLine(`ready: driver`, 3*time.Minute)
+	p.WaitLine(logtest.Ready, 3*time.Minute)
 	return p
 }
 
-// stops sends SIGTERM and wants this exit code.
+// stops sends SIGTERM and requires this exit code.
 func stops(t *testing.T, p *lab.Process, code int) string {
 	t.Helper()
 	p.Signal(syscall.SIGTERM)
@@ -239,7 +246,7 @@ func ends(t *testing.T, p *lab.Process, code int, limit time.Duration) string {
 	return out
 }
 
-// status reads the status file in the guest; the zero status when there is none.
+// statusOf reads the status file in the guest; the zero status if the file is missing.
 func statusOf(t *testing.T, g *lab.Guest) status.Snapshot {
 	t.Helper()
 	var st status.Snapshot
@@ -253,7 +260,7 @@ func statusOf(t *testing.T, g *lab.Guest) status.Snapshot {
 	return st
 }
 
-// contains is an error for each expression that the text does not match.
+// contains reports an error for each expression that the text does not match.
 func contains(t *testing.T, text string, expressions ...string) {
 	t.Helper()
 	for _, e := range expressions {
@@ -263,7 +270,7 @@ func contains(t *testing.T, text string, expressions ...string) {
 	}
 }
 
-// snapshot is what a driver may change on the host.
+// snapshot is the state on the host that a driver may change.
 type snapshot struct {
 	modules, mounts, run, dev, firmware string
 }
@@ -284,13 +291,13 @@ func look(g *lab.Guest) snapshot {
 	}
 }
 
-// lockFiles stay for ever: a lock whose file is removed locks nothing.
+// withoutLock leaves the lock's files out. They stay for ever: a lock whose file is removed locks nothing.
 func (s snapshot) withoutLock() snapshot {
 	s.run = strings.TrimSpace(strings.ReplaceAll(s.run, "./driver-entrypoint.lock", ""))
 	return s
 }
 
-// roots is how many mounts there are at the driver root itself.
+// roots returns the number of mounts at the driver root itself.
 func roots(g *lab.Guest) int {
 	n := 0
 	for _, m := range g.Mounts() {
@@ -301,7 +308,7 @@ func roots(g *lab.Guest) int {
 	return n
 }
 
-// driverLoaded says which version is loaded, "" for none.
+// driverLoaded returns the version that is loaded, "" for none.
 func driverLoaded(g *lab.Guest) string {
 	if !g.Exists("/sys/module/nvidia/version") {
 		return ""
@@ -309,7 +316,7 @@ func driverLoaded(g *lab.Guest) string {
 	return strings.TrimSpace(g.Read("/sys/module/nvidia/version"))
 }
 
-// eventually asks again until the answer is yes.
+// eventually asks again until the answer is true.
 func eventually(t *testing.T, limit time.Duration, what string, ask func() bool) {
 	t.Helper()
 	for end := time.Now().Add(limit); !ask(); time.Sleep(200 * time.Millisecond) {

@@ -9,16 +9,17 @@ import (
 	"time"
 
 	"github.com/driver-container/driver-container/ci/lab"
+	"github.com/driver-container/driver-container/node/logging/logtest"
 )
 
 // Helpers of the scenarios about one driver's life and its successors'.
 
-// loads is how often the driver was loaded since boot, by the kernel's own log.
+// loads returns how often the driver was loaded since boot, by the kernel's own log.
 func loads(g *lab.Guest) int { return strings.Count(g.Dmesg(), "loading NVIDIA UNIX") }
 
-// usable wants one driver root that the host can use: it shows in the host's mounts once, and NVIDIA's own program and libraries
-// out of it reach the modules (a fake GPU never initialises, so that nvidia-smi ends with 6, "No devices were found"; with
-// modules of another version it would be 18, and 9 without any).
+// usable requires one driver root that the host can use: the host's mounts have it once, and NVIDIA's own
+// program and libraries in it reach the modules (a fake GPU never initialises, so nvidia-smi ends with 6, "No
+// devices were found"; with modules of another version it would be 18, and 9 without any).
 func usable(t *testing.T, g *lab.Guest) {
 	t.Helper()
 	if n := roots(g); n != 1 {
@@ -29,7 +30,7 @@ func usable(t *testing.T, g *lab.Guest) {
 	}
 }
 
-// probes wants these exit codes of the probes of a container, and returns what the readiness probe said.
+// probes requires these exit codes of the probes of a container, and returns the readiness probe's output.
 func probes(t *testing.T, p *lab.Process, startup, ready, live int) string {
 	t.Helper()
 	said := ""
@@ -46,16 +47,16 @@ func probes(t *testing.T, p *lab.Process, startup, ready, live int) string {
 	return said
 }
 
-// phasesOf waits for the end of a start and wants all its phases in their order, in the log and in the status, and returns what
-// the status says of each.
+// phasesOf waits for the end of a start and requires all its phases in their order, in the log and in the
+// status. It returns the duration of each phase from the status.
 func phasesOf(t *testing.T, g *lab.Guest, p *lab.Process) map[string]time.Duration {
 	t.Helper()
-	p.WaitLine(`driver \S+ \(proprietary\) on kernel \S+ is up after `, time.Minute)
+	p.WaitLine(logtest.Up, time.Minute)
 	want := []string{"lock", "recover", "survey", "preflight", "modules", "stage", "replace", "root", "load", "nodes", "daemons", "verify"}
 	var logged, kept []string
 	for _, l := range p.Lines() {
-		if _, rest, ok := strings.Cut(l.Text, " phase "); ok {
-			name, took, _ := strings.Cut(rest, ": ")
+		if _, rest, ok := strings.Cut(l.Text, logtest.PhaseFinished); ok {
+			name, took, _ := strings.Cut(rest, " duration=")
 			if _, err := time.ParseDuration(took); err != nil {
 				t.Errorf("no time in %q", l.Text)
 			}
@@ -73,7 +74,8 @@ func phasesOf(t *testing.T, g *lab.Guest, p *lab.Process) map[string]time.Durati
 	return took
 }
 
-// since is the time from the fork of a container's first process to one of its lines, by the guest's clocks.
+// since returns the time from the fork of a container's first process to one of its lines, by the guest's
+// clocks.
 func since(t *testing.T, g *lab.Guest, p *lab.Process, text string) time.Duration {
 	t.Helper()
 	clock := g.Process("cat", "/proc/uptime")

@@ -11,17 +11,17 @@ import (
 
 const (
 	statusFile = "./driver-status.json"
-	smi        = "nvidia-smi" // of the root that is served; 6: it reached the driver, and no GPU came up
+	smi        = "nvidia-smi" // in the root that is served; 6: it reached the driver, and no GPU came up
 )
 
-// light is a driver's pod that has only the module cache of the host's storage: the root of the image itself is served, which saves
-// the minute in which it would be copied.
+// light returns a driver's pod that has only the module cache on the host's storage: it serves the image's
+// own root, which saves the minute of the copy.
 func light(image string, env ...string) lab.Container {
 	return driver(image, env...).Without("/var/lib/nvidia-driver").With(lab.Mount{Host: modulesDir, Guest: modulesDir})
 }
 
-// withHeaders mounts the host's kernel headers where they belong. Without that they are copied from process 1's root, ten thousand
-// files, which takes a minute here.
+// withHeaders mounts the host's kernel headers at their usual paths. Without that they are copied from
+// process 1's root, ten thousand files, which takes a minute here.
 func withHeaders(g *lab.Guest, c lab.Container) lab.Container {
 	for dir := range strings.FieldsSeq(g.Sh("ls -d /usr/src/linux-headers-* /usr/lib/linux-kbuild-*")) {
 		c = c.With(lab.Mount{Host: dir, Guest: dir, ReadOnly: true})
@@ -29,8 +29,8 @@ func withHeaders(g *lab.Guest, c lab.Container) lab.Container {
 	return c
 }
 
-// fails starts a container whose start must end by itself with this exit code, say these things, and leave the node as it was, but
-// for the status file that tells of it. It returns what was printed.
+// fails starts a container whose start must end by itself with this exit code, print text that matches, and
+// leave the node as it was, except for the status file, which reports the failure. It returns the output.
 func fails(t *testing.T, g *lab.Guest, c lab.Container, code int, limit time.Duration, expressions ...string) string {
 	t.Helper()
 	before := look(g).withoutStatus()
@@ -50,14 +50,15 @@ func fails(t *testing.T, g *lab.Guest, c lab.Container, code int, limit time.Dur
 	return out
 }
 
-// withoutStatus forgets the lock's file and the status file of a start that failed.
+// withoutStatus leaves out the lock's file and the status file of a start that failed.
 func (s snapshot) withoutStatus() snapshot {
 	s = s.withoutLock()
 	s.run = strings.TrimSpace(strings.ReplaceAll(s.run, statusFile, ""))
 	return s
 }
 
-// withoutKilled forgets also what a start that was killed in its first phases leaves: it holds nobody up, and the next start takes it over.
+// withoutKilled also leaves out what remains of a start that was killed in its first phases: it blocks
+// nothing, and the next start takes it over.
 func (s snapshot) withoutKilled() snapshot {
 	s = s.withoutStatus()
 	for _, name := range []string{"./nvidia-driver.pid", "./validations/.driver-daemons-status"} {
@@ -66,7 +67,7 @@ func (s snapshot) withoutKilled() snapshot {
 	return s
 }
 
-// servesAgain is the second instance after a failure: it must come up and go as if nothing had been.
+// servesAgain is the second instance after a failure: it must start and stop as if there had been no failure.
 func servesAgain(t *testing.T, g *lab.Guest, c lab.Container, version string) {
 	t.Helper()
 	p := ready(t, g, c)
@@ -78,7 +79,8 @@ func servesAgain(t *testing.T, g *lab.Guest, c lab.Container, version string) {
 	p.Kill()
 }
 
-// serving wants one driver, loaded and with one root, whose own programs agree with the kernel about its version.
+// serving requires one driver, loaded and with one root, whose own programs agree with the kernel about its
+// version.
 func serving(t *testing.T, g *lab.Guest, version string) {
 	t.Helper()
 	if v, n := driverLoaded(g), roots(g); v != version || n != 1 {

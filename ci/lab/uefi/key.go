@@ -15,7 +15,8 @@ import (
 	"time"
 )
 
-// Key is a key with a certificate by itself, as `openssl req -x509` makes one for code signing: RSA of 2048 bits, SHA-256.
+// Key is a key with a self-signed certificate, as `openssl req -x509` makes it for code signing: RSA of 2048
+// bits, SHA-256.
 type Key struct {
 	Private     *rsa.PrivateKey
 	Certificate *x509.Certificate

@@ -6,8 +6,9 @@ import (
 	"unicode/utf16"
 )
 
-// The layout: a firmware volume's header, whose own length is at 48; the store's header {GUID, uint32 size with this header, format,
-// state, 6 reserved bytes}; variables, each at a multiple of 4; 0xff up to the store's end.
+// The layout: a firmware volume's header, which has its own length at offset 48; the store's header {GUID,
+// uint32 size with this header, format, state, 6 reserved bytes}; variables, each at a multiple of 4; 0xff up
+// to the store's end.
 const (
 	volumeLength = 48
 	storeHeader  = 16 + 4 + 8
@@ -17,13 +18,13 @@ const (
 	startID        = 0x55aa
 	variableHeader = 60
 	added          = 0x3f // state of a variable in use
-	addedLeaving   = 0x3e // and of one whose successor has not been written
+	addedLeaving   = 0x3e // state of a variable in use whose successor has not been written
 )
 
 // storeType is gEfiAuthenticatedVariableGuid.
 var storeType = guid(0xaaf32c78, 0x947b, 0x439a, 0xa1802e144ec37792)
 
-// maxStore bounds what is read; OVMF's is half a megabyte.
+// maxStore bounds what is read; OVMF's store has half a megabyte.
 const maxStore = 16 << 20
 
 // bounds finds the store in the flash: where its variables begin, and where it ends.
@@ -80,14 +81,15 @@ func decode(text []byte) string {
 	return string(utf16.Decode(units))
 }
 
-// Read lists the variables of a flash that are in use, in their order. Their data shares the flash's bytes. Errors: ErrFormat.
+// Read lists the variables of a flash that are in use, in their order. Their data shares the flash's bytes.
+// Errors: ErrFormat.
 func Read(flash []byte) ([]Variable, error) {
 	var all []Variable
 	_, _, err := walk(flash, func(v Variable) { all = append(all, v) })
 	return all, err
 }
 
-// Append returns a copy of a flash with variables added. None of them may be there already.
+// Append returns a copy of a flash with variables added. The flash must not have any of them yet.
 func Append(flash []byte, variables ...Variable) ([]byte, error) {
 	type id struct {
 		name   string
@@ -114,7 +116,7 @@ func Append(flash []byte, variables ...Variable) ([]byte, error) {
 	return out, nil
 }
 
-// encode is the variable as it is stored, padded.
+// encode returns the variable as it is stored, padded.
 func (v Variable) encode() []byte {
 	le := binary.LittleEndian
 	var name []byte
@@ -124,14 +126,14 @@ func (v Variable) encode() []byte {
 	raw := le.AppendUint16(nil, startID)
 	raw = append(raw, added, 0)
 	raw = le.AppendUint32(raw, v.Attributes)
-	raw = le.AppendUint64(raw, 0) // monotonic count, out of use
+	raw = le.AppendUint64(raw, 0) // monotonic count, obsolete
 	var stamp [16]byte            // EFI_TIME: year, month, day; the rest is 0
 	if v.Attributes&Authenticated != 0 {
-		le.PutUint16(stamp[:], 2024) // a change must be signed with a later one
+		le.PutUint16(stamp[:], 2024) // a change must be signed with a later time
 		stamp[2], stamp[3] = 1, 1
 	}
 	raw = append(raw, stamp[:]...)
-	for _, n := range []int{0, len(name), len(v.Data)} { // the first: index of a public key, out of use
+	for _, n := range []int{0, len(name), len(v.Data)} { // the first: index of a public key, obsolete
 		raw = le.AppendUint32(raw, uint32(n))
 	}
 	raw = append(append(append(raw, v.Vendor[:]...), name...), v.Data...)

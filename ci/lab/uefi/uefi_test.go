@@ -14,7 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// empty is a flash with a store of this many bytes and nothing in it.
+// empty returns a flash whose store has this many bytes and no variable.
 func empty(size int) []byte {
 	const volume = 72 // length of OVMF's volume header
 	flash := bytes.Repeat([]byte{0xff}, volume+size+100)
@@ -98,7 +98,7 @@ func TestMalformed(t *testing.T) {
 	}
 }
 
-// TestOVMF looks at the real stores: the empty one, and the one with Microsoft's keys.
+// TestOVMF reads the real stores: the empty one, and the one with Microsoft's keys.
 func TestOVMF(t *testing.T) {
 	t.Parallel()
 	const dir = "/usr/share/OVMF/"
@@ -138,7 +138,7 @@ func TestOVMF(t *testing.T) {
 	t.Error("no db in the store with Microsoft's keys")
 }
 
-// TestSignatureList compares with the program of efitools.
+// TestSignatureList compares signatureList with the output of efitools.
 func TestSignatureList(t *testing.T) {
 	t.Parallel()
 	if os.Getenv("DRIVER_E2E") == "" {
@@ -166,7 +166,7 @@ func TestSignatureList(t *testing.T) {
 	}
 }
 
-// FuzzRead: no bytes make the readers panic, and what was read can be written and read again.
+// FuzzRead: no input makes the readers panic, and variables that were read can be written and read again.
 func FuzzRead(f *testing.F) {
 	good, err := Append(empty(300), Variable{Name: "db", Vendor: ImageSecurity, Attributes: 0x27, Data: []byte("some value")}, MokSBState())
 	if err != nil {

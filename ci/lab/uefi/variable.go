@@ -10,7 +10,7 @@ import (
 // GUID is an identifier as it is stored: the first three fields are little endian.
 type GUID [16]byte
 
-// guid takes the fields of the usual text, the last two as one number.
+// guid takes the fields of the usual text form, the last two as one number.
 func guid(a uint32, b, c uint16, d uint64) GUID {
 	var g GUID
 	binary.LittleEndian.PutUint32(g[0:], a)
@@ -20,20 +20,21 @@ func guid(a uint32, b, c uint16, d uint64) GUID {
 	return g
 }
 
-// String is the usual text: "8be4df61-93ca-11d2-aa0d-00e098032b8c".
+// String returns the usual text form: "8be4df61-93ca-11d2-aa0d-00e098032b8c".
 func (g GUID) String() string {
 	le := binary.LittleEndian
 	return fmt.Sprintf("%08x-%04x-%04x-%x-%x", le.Uint32(g[0:]), le.Uint16(g[4:]), le.Uint16(g[6:]), g[8:10], g[10:])
 }
 
-// The namespaces of the variables (UEFI 2.10, 8.2 and 32.4; shim's lib/guid.c) and the types that are in their values.
+// The namespaces of the variables (UEFI 2.10, 8.2 and 32.4; shim's lib/guid.c) and the types of their values'
+// entries.
 var (
 	Global        = guid(0x8be4df61, 0x93ca, 0x11d2, 0xaa0d00e098032b8c) // PK, KEK
 	ImageSecurity = guid(0xd719b2cb, 0x3d3a, 0x4596, 0xa3bcdad00e67656f) // db, dbx
 	Shim          = guid(0x605dab50, 0xe046, 0x4300, 0xabb63dd810dd8b23) // MokList, MokSBState
 
 	x509Type = guid(0xa5c059a1, 0x94e4, 0x4aa7, 0x87b5ab155c2bf072) // EFI_CERT_X509_GUID
-	owner    = guid(0x77fa9abd, 0x0359, 0x4d32, 0xbd6028f4e78f784b) // who enrolled it: any value will do
+	owner    = guid(0x77fa9abd, 0x0359, 0x4d32, 0xbd6028f4e78f784b) // the owner of a signature: any value works
 )
 
 // Attributes of variables (UEFI 2.10, 8.2).
@@ -41,7 +42,7 @@ const (
 	NonVolatile   = 0x01
 	BootService   = 0x02
 	Runtime       = 0x04
-	Authenticated = 0x20 // time based; the store has a time of such a variable
+	Authenticated = 0x20 // time based; the store keeps a time for such a variable
 )
 
 // Variable is one variable of a store.
@@ -52,28 +53,30 @@ type Variable struct {
 	Data       []byte
 }
 
-// PK is the platform's key. With one, firmware leaves Setup Mode: Secure Boot is on.
+// PK is the variable with the platform's key. With one, firmware leaves Setup Mode: Secure Boot is on.
 func PK(cert *x509.Certificate) Variable { return authenticated("PK", Global, cert) }
 
-// KEK is the keys that may change db and dbx.
+// KEK is the variable with the keys that may change db and dbx.
 func KEK(certs ...*x509.Certificate) Variable { return authenticated("KEK", Global, certs...) }
 
-// DB is the keys whose programs firmware starts. Linux has them in its keyring .platform.
+// DB is the variable with the keys whose programs firmware starts. Linux has them in its keyring .platform.
 func DB(certs ...*x509.Certificate) Variable { return authenticated("db", ImageSecurity, certs...) }
 
-// DBX is the keys whose programs firmware refuses.
+// DBX is the variable with the keys whose programs firmware refuses.
 func DBX(certs ...*x509.Certificate) Variable { return authenticated("dbx", ImageSecurity, certs...) }
 
 func authenticated(name string, vendor GUID, certs ...*x509.Certificate) Variable {
 	return Variable{name, vendor, NonVolatile | BootService | Runtime | Authenticated, signatureList(certs)}
 }
 
-// MokList is the machine owner's keys, as MokManager writes them. Through shim, Linux has them in its keyring .machine.
+// MokList is the variable with the machine owner's keys, as MokManager writes them. Through shim, Linux has
+// them in its keyring .machine.
 func MokList(certs ...*x509.Certificate) Variable {
 	return Variable{"MokList", Shim, NonVolatile | BootService, signatureList(certs)}
 }
 
-// MokSBState is what `mokutil --disable-validation` and MokManager leave: shim starts anything, and Linux takes Secure Boot for off.
+// MokSBState is the variable that `mokutil --disable-validation` and MokManager leave: shim starts anything,
+// and Linux assumes that Secure Boot is off.
 func MokSBState() Variable { return Variable{"MokSBState", Shim, NonVolatile | BootService, []byte{1}} }
 
 // sizes of an EFI_SIGNATURE_LIST's header, and of the owner before each signature (UEFI 2.10, 32.4.1).
@@ -82,7 +85,7 @@ const (
 	ownerSize  = 16
 )
 
-// signatureList has a list for each certificate, because all signatures of one list have the same size.
+// signatureList makes a list for each certificate, because all signatures of one list have the same size.
 func signatureList(certs []*x509.Certificate) []byte {
 	var out []byte
 	for _, c := range certs {
@@ -96,10 +99,11 @@ func signatureList(certs []*x509.Certificate) []byte {
 	return out
 }
 
-// ErrFormat says that bytes are not what they should be. It comes wrapped, with the place.
+// ErrFormat says that bytes do not have the expected format. The error that wraps it names the place.
 var ErrFormat = errors.New("malformed")
 
-// Certificates are the X.509 certificates in a value like db's, in DER. Entries of other types (hashes) are left out. Errors: ErrFormat.
+// Certificates returns the X.509 certificates in a value like that of db, in DER. It leaves out entries of
+// other types (hashes). Errors: ErrFormat.
 func Certificates(value []byte) ([][]byte, error) {
 	var certs [][]byte
 	for at := 0; at < len(value); {

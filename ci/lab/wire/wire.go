@@ -1,5 +1,6 @@
-// Package wire holds what the test on the host and the agent in the guest say to each other: JSON objects, one a line, over
-// a virtio-serial port. It has types and limits only; the agent and package lab do the talking.
+// Package wire holds the protocol between the test on the host and the agent in the guest: JSON objects, one
+// a line, over a virtio-serial port. It has types and limits only; the agent and package lab send and
+// receive.
 package wire
 
 import "encoding/json"
@@ -7,31 +8,32 @@ import "encoding/json"
 // Port is the name of the virtio-serial port, as /sys/class/virtio-ports/*/name shows it.
 const Port = "driver-lab"
 
-// NoHeaders on the kernel's command line makes the agent hide the kernel's headers before anything sees them.
+// NoHeaders on the kernel's command line makes the agent hide the kernel's headers before any other process
+// starts.
 const NoHeaders = "driver_lab.noheaders"
 
-// MaxLine bounds one line of the protocol, and MaxText one line that a process printed; longer ones are cut in two.
+// MaxLine bounds one line of the protocol, and MaxText one line of a process's output; longer ones are split.
 const (
 	MaxLine = 64 << 20
 	MaxText = 32 << 10
 )
 
-// Request asks the agent for something. Answers may come in another order.
+// Request asks the agent for an operation. Answers may come in another order.
 type Request struct {
 	ID   uint64
 	Op   string          // one of the Op constants
-	Body json.RawMessage // as the constant says
+	Body json.RawMessage // its type depends on Op
 }
 
-// What the agent can be asked for, with the type of Body and of the answer's Body.
+// The operations: each comment names the type of Body and of the answer's Body.
 const (
 	OpMount    = "mount"    // Mount, nothing: mount a disk
 	OpStart    = "start"    // Spec, Started: start a process or a container
 	OpSignal   = "signal"   // Signal, nothing: to the first process
-	OpDestroy  = "destroy"  // Signal (the number is ignored), nothing: kill all of it and remove its root file system
+	OpDestroy  = "destroy"  // Signal (the number is ignored), nothing: kill every process and remove the root file system
 	OpRead     = "read"     // File, File with Data
 	OpWrite    = "write"    // File, nothing
-	OpRemove   = "remove"   // File, nothing: with all below it
+	OpRemove   = "remove"   // File, nothing: remove a file or a folder with its contents
 	OpList     = "list"     // File, []Entry: everything below Path on the same file system
 	OpModule   = "module"   // File, nothing: insert kernel modules by name, dependencies first
 	OpInsert   = "insert"   // File, Inserted: insert a module file as insmod does; a refusal is an answer
@@ -61,12 +63,12 @@ const (
 
 // Mount is a disk to be mounted.
 type Mount struct {
-	Serial string // of the virtio disk
+	Serial string // serial number of the virtio disk
 	Path   string // folder in the guest, made when missing
 	Type   string // "erofs" or "ext4"
 }
 
-// Signal is for a process that was started.
+// Signal is sent to a process that was started.
 type Signal struct {
 	Process string
 	Number  int
@@ -89,17 +91,19 @@ type Entry struct {
 	Size  int64  `json:",omitempty"` // of a regular file
 }
 
-// Spec is a process to be started: in a container of its own (Image), in that of another process (Join), or on the guest's
-// host.
+// Spec is a process to be started: in a container of its own (Image), in the container of another process
+// (Join), or on the guest's host.
 type Spec struct {
-	ID      string // 64 hex digits, as containerd's
-	Args    []string
-	Env     []string
-	Dir     string `json:",omitempty"`
-	Image   string `json:",omitempty"` // folder with the image's root file system, read only; several: the upper layer first, A:B
+	ID   string // 64 hex digits, as in containerd
+	Args []string
+	Env  []string
+	Dir  string `json:",omitempty"`
+	// Image is the folder with the image's root file system, read only; several folders are joined by colons,
+	// the upper layer first.
+	Image   string `json:",omitempty"`
 	Join    string `json:",omitempty"` // ID of a running container
 	PodUID  string `json:",omitempty"`
-	Name    string `json:",omitempty"` // of the container in its pod, and its host name
+	Name    string `json:",omitempty"` // name of the container in its pod, and its host name
 	Binds   []Bind `json:",omitempty"`
 	HostDev bool   `json:",omitempty"` // /dev is the host's, not a copy of its nodes
 	OwnPIDs bool   `json:",omitempty"` // a PID namespace of its own
@@ -113,8 +117,8 @@ type Bind struct {
 	Host     string
 	Guest    string
 	ReadOnly bool `json:",omitempty"`
-	Shared   bool `json:",omitempty"` // mounts travel both ways: Bidirectional in Kubernetes
-	File     bool `json:",omitempty"` // a file: it is made, empty, when missing
+	Shared   bool `json:",omitempty"` // mounts appear on both sides: Bidirectional in Kubernetes
+	File     bool `json:",omitempty"` // the target is a file; an empty one is made if it is missing
 }
 
 // Started is the answer to OpStart.

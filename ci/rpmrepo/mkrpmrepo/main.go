@@ -1,9 +1,11 @@
 // Command mkrpmrepo makes the rpm repositories and the base image of a system for tests, and serves them.
 //
-//	go run ./ci/rpmrepo/mkrpmrepo --system rocky9 [--kernel-root DIR --kernel RELEASE] [--listen 127.0.0.1:8080]
+//	go run ./ci/rpmrepo/mkrpmrepo --system rocky9 [--kernel-root DIR --kernel RELEASE]
+//		[--listen 127.0.0.1:8080]
 //
-// It prints the base as driver-build's --base takes it, the folder with a copy of the base's root, the folder that is served and the release
-// of the newest kernel. With --listen it then serves until it is stopped; clients use it as http_proxy.
+// It prints the base as driver-build's --base takes it, the folder with a copy of the base's root, the folder
+// that is served and the release of the newest kernel. With --listen it then serves until it is stopped;
+// clients use it as http_proxy.
 package main
 
 import (

@@ -1,6 +1,7 @@
-// Command mkrun writes a .run test archive from a directory that holds an installed driver.
+// Command mkrun writes a .run archive for tests from a directory with an installed driver.
 //
-//	go run ./ci/runfile/mkrun --tree DIR --version 535.261.03 [--arch x86_64] [--compression xz|gzip|zstd] [--output FILE]
+//	go run ./ci/runfile/mkrun --tree DIR --version 535.261.03 [--arch x86_64]
+//		[--compression xz|gzip|zstd] [--output FILE]
 package main
 
 import (

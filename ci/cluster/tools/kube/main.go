@@ -1,5 +1,6 @@
-// Command kube is etcd and the programs of one Kubernetes release in one binary: which of them it is says the name that it is
-// started by, or else its first argument. The tests of the chart and of the cluster run it; nothing of the product does.
+// Command kube is etcd and the programs of one Kubernetes release in one binary. The name by which it is
+// started selects the program, or else its first argument does. Only the tests of the chart and of the
+// cluster run it; no part of the product does.
 package main
 
 import (
@@ -28,7 +29,7 @@ import (
 	kubelet "k8s.io/kubernetes/cmd/kubelet/app"
 )
 
-// programs take arguments of which the first is the program's own name, and return the exit status.
+// programs take arguments, the first of which is the program's own name, and return the exit status.
 var programs = map[string]func(args []string) int{
 	"etcd":                    func(args []string) int { etcdmain.Main(args); return 0 },
 	"kube-apiserver":          server(apiserver.NewAPIServerCommand),
@@ -51,7 +52,7 @@ func main() {
 		fmt.Fprintf(os.Stderr, "kube: start it by a link with the name of a program, or give that name as its first argument: %s\n", names)
 		os.Exit(2)
 	}
-	os.Args = args // cobra and etcd read the arguments there
+	os.Args = args // cobra and etcd read the arguments from os.Args
 	os.Exit(run(args))
 }
 
@@ -62,7 +63,7 @@ func server(command func() *cobra.Command) func([]string) int {
 func client(args []string) int {
 	logs.GlogSetter(kubectl.GetLogVerbosity(args)) //nolint:errcheck // as kubectl's own main: a wrong -v is reported by the command
 	if err := cli.RunNoErrOutput(kubectl.NewDefaultKubectlCommand()); err != nil {
-		util.CheckErr(err) // exits with the status that belongs to the error
+		util.CheckErr(err) // exits with the status of the error
 	}
 	return 0
 }

@@ -1,9 +1,10 @@
-// Command nvcdi-mock writes the CDI specification that NVIDIA's library nvcdi makes of a driver root when NVML reports GPUs
-// of a DGX A100, which no machine of the project has. NVML is go-nvml's mock; everything else, above all the search in
-// the driver root, is the real library, and it takes the way for graphics as well, which management mode does not.
+// Command nvcdi-mock writes the CDI specification that NVIDIA's library nvcdi makes of a driver root when
+// NVML reports GPUs of a DGX A100, which no machine of the project has. NVML is go-nvml's mock. Everything
+// else is the real library, above all the search in the driver root. It also runs the library's code for
+// graphics, which management mode leaves out.
 //
-// It prints the specification as JSON on stdout and the library's own log on stderr. It does not judge either of them:
-// package conformance does.
+// It prints the specification as JSON on stdout and the library's own log on stderr. It does not judge either
+// of them: package conformance does.
 package main
 
 import (
@@ -54,7 +55,8 @@ func write(root, dev, hook string, lib nvml.Interface) error {
 	return json.NewEncoder(os.Stdout).Encode(spec.Raw())
 }
 
-// machine is the mock with the answers that it lacks: it knows the devices, but not whether one of them is a MIG slice.
+// machine is the mock with two answers added that it lacks: it knows the devices, but not whether one of them
+// is a MIG slice.
 func machine(n int, version string) nvml.Interface {
 	machine := dgxa100.NewWithGPUs(gpus.Multiple(n, gpus.A100_SXM4_40GB)...)
 	machine.DriverVersion = version

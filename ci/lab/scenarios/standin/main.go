@@ -1,6 +1,6 @@
-// Command standin plays nvidia-persistenced in the scenarios, where it has to misbehave: a program that goes to the background, holds
-// the driver, writes the pid file, answers on the socket, and ends on SIGTERM. With "fails" in the file /drivers/standin it ends at
-// once with an error, with "hangs" it never goes to the background.
+// Command standin replaces nvidia-persistenced in scenarios where the daemon has to fail. It goes to the
+// background, holds the driver, writes the pid file, answers on the socket, and ends on SIGTERM. With "fails"
+// in the file /drivers/standin it ends at once with an error, with "hangs" it never goes to the background.
 package main
 
 import (
@@ -34,7 +34,7 @@ func main() {
 	}
 }
 
-// start returns when the process in the background answers. It does nothing in that process.
+// start returns when the process in the background answers. In that process it does nothing.
 func start() error {
 	if os.Getenv("STANDIN_BACKGROUND") != "" {
 		return nil
