@@ -143,8 +143,8 @@ func (s System) pids() ([]int, error) {
 	return pids, nil
 }
 
-// scanProcess returns what one process holds, as path to module. An error says that it took too long; the result
-// then has what was found until then.
+// scanProcess returns what one process holds, as path to module. An error says that it took too long; the
+// result then has what was found until then.
 func (s System) scanProcess(ctx context.Context, pid int, devices *deviceTable) (map[string]string, error) {
 	scan := &processScan{dir: s.proc(strconv.Itoa(pid)), devices: devices, found: map[string]string{}}
 	done := make(chan struct{})
@@ -190,9 +190,9 @@ func (p *processScan) result() map[string]string {
 	return p.found
 }
 
-// unexplainedRefs lists modules of the stack that have more references than holders at this moment. nvidia_drm
-// with its own mode setting keeps the modules below it in use; they are then not listed, because they are
-// free when nvidia_drm is gone.
+// unexplainedRefs lists modules of the stack that have more references than holders at this moment.
+// nvidia_drm with its own mode setting keeps the modules below it in use; they are then not listed, because
+// they are free when nvidia_drm is gone.
 func (s System) unexplainedRefs() []string {
 	stack, err := s.Stack("nvidia")
 	if err != nil {

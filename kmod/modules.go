@@ -51,8 +51,8 @@ func (s System) Module(name string) (Module, error) {
 	return m, nil
 }
 
-// completeWithoutState completes a module whose folder has no initstate. It is either built in, or being removed: the
-// kernel removes the attributes first and leaves its list last, so the list tells the two apart.
+// completeWithoutState completes a module whose folder has no initstate. It is either built in, or being
+// removed: the kernel removes the attributes first and leaves its list last, so the list tells the two apart.
 func (s System) completeWithoutState(m Module, dir string) (Module, error) {
 	listed, err := s.procModules()
 	if err != nil {

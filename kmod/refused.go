@@ -64,8 +64,8 @@ func (e *RefusedError) Reason() string {
 	return "the module's own start failed: look into the kernel's log (dmesg) for its reason"
 }
 
-// joinMessages joins log lines into one text: the lines of one message of the driver form one line, every other line
-// stays alone.
+// joinMessages joins log lines into one text: the lines of one message of the driver form one line, every
+// other line stays alone.
 func joinMessages(lines []string) string {
 	var driver, rest strings.Builder
 	for _, line := range lines {
@@ -78,8 +78,8 @@ func joinMessages(lines []string) string {
 	return driver.String() + rest.String()
 }
 
-// findSentence finds the sentence or line that contains a phrase. The empty phrase is in every text and quotes
-// the driver's message.
+// findSentence finds the sentence or line that contains a phrase. The empty phrase is in every text and
+// quotes the driver's message.
 func findSentence(text, phrase string) (quote string, found bool) {
 	i := strings.Index(text, phrase)
 	if i < 0 {

@@ -96,8 +96,8 @@ func (c *Client) copyLocal(ctx context.Context, u *url.URL, f File, progress Pro
 	return err
 }
 
-// Copy copies until the end or until ctx ends, and calls progress, if there is one, with the number of bytes after
-// each piece.
+// Copy copies until the end or until ctx ends, and calls progress, if there is one, with the number of bytes
+// after each piece.
 func Copy(ctx context.Context, w io.Writer, r io.Reader, progress func(int64)) error {
 	buf := make([]byte, 256<<10)
 	var done int64

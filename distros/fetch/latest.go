@@ -67,7 +67,8 @@ func (c *Client) Latest(ctx context.Context, rawURL string, limit int64) (data [
 	return data, nil
 }
 
-// readRecord reads the record of a document. An unreadable record, or one whose blob is missing, counts as none.
+// readRecord reads the record of a document. An unreadable record, or one whose blob is missing, counts
+// as none.
 func (c *Client) readRecord(recordPath string, u *url.URL) urlRecord {
 	var d urlRecord
 	text, err := os.ReadFile(recordPath) //nolint:gosec // a path inside the store

@@ -56,7 +56,8 @@ func Armour(t testing.TB, kind string, write func(io.Writer) error) string {
 	return b.String() + "\n"
 }
 
-// Compress compresses data as the ending of a file name says: ".gz", ".xz", ".zst", ".lzma", or "" for not at all.
+// Compress compresses data as the ending of a file name says: ".gz", ".xz", ".zst", ".lzma", or "" for
+// not at all.
 func Compress(t testing.TB, ending string, data []byte) []byte {
 	t.Helper()
 	var b bytes.Buffer

@@ -53,7 +53,7 @@ func TestLayoutDamaged(t *testing.T) {
 	r, err := layers[0].Compressed()
 	must(t, err)
 	defer r.Close()
-	err = copyCtx(t.Context(), &bytes.Buffer{}, r)
+	err = fetch.Copy(t.Context(), &bytes.Buffer{}, r, nil)
 	ocitest.ErrorAs[*fetch.MismatchError](t, err)
 	flip(m.Config.Digest)
 	_, err = open(t, "oci:"+dir)

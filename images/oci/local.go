@@ -53,7 +53,8 @@ func ParseLocal(text string) (LocalRef, bool) {
 	return l, true
 }
 
-// Image reads the image for linux/arch. What an archive holds is copied into the store; a layout is read where it is.
+// Image reads the image for linux/arch. What an archive holds is copied into the store; a layout is read
+// where it is.
 func (l LocalRef) Image(ctx context.Context, store *fetch.Store, arch string) (*image, v1.Hash, error) {
 	m, b, err := l.open(ctx, store, arch)
 	if err != nil {

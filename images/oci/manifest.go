@@ -66,8 +66,8 @@ func mediaTypeOf(raw []byte, stated types.MediaType) types.MediaType {
 	return types.OCIManifestSchema1
 }
 
-// ChooseManifest follows indexes down to the manifest for linux/arch. load returns a manifest by its digest. With an
-// empty arch, choose returns top.
+// ChooseManifest follows indexes down to the manifest for linux/arch. load returns a manifest by its digest.
+// With an empty arch, choose returns top.
 func ChooseManifest(ref, arch string, top Manifest, load func(v1.Hash) (Manifest, error)) (Manifest, error) {
 	for range maxDepth {
 		index, err := kindOf(top.Raw)

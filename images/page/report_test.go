@@ -152,7 +152,8 @@ func TestLinks(t *testing.T) {
 	}
 }
 
-// Texts and signs stand out from what is behind them as WCAG 2.2 asks (4.5 to 1, level AA), in the light and in the dark.
+// Texts and signs stand out from what is behind them as WCAG 2.2 asks (4.5 to 1, level AA), in the light and
+// in the dark.
 func TestContrast(t *testing.T) {
 	t.Parallel()
 	parts := strings.SplitN(styleText, "@media", 3)

@@ -67,7 +67,8 @@ func (e *StatusError) Is(target error) bool {
 // errPlain refuses to send credentials and content unencrypted.
 var errPlain = errors.New("plain HTTP is allowed only for loopback addresses and with --insecure-registry")
 
-// redactedError replaces the text of an error, which may have a URL with a token, and keeps the error for errors.As.
+// redactedError replaces the text of an error, which may have a URL with a token, and keeps the error
+// for errors.As.
 type redactedError struct {
 	text string
 	err  error

@@ -40,8 +40,8 @@ func (c *Client) newPull(op, text string) (*pull, error) {
 	return &pull{Client: c, op: op, ref: r, endpoints: c.endpoints(r.repo)}, nil
 }
 
-// tryEndpoints calls f for one endpoint after the other until one succeeds. Every endpoint except the last gets only
-// two attempts, because there is another one to ask.
+// tryEndpoints calls f for one endpoint after the other until one succeeds. Every endpoint except the last
+// gets only two attempts, because there is another one to ask.
 func (p *pull) tryEndpoints(ctx context.Context, f func(s *session, attempts int) error) error {
 	p.order.Lock()
 	endpoints := slices.Clone(p.endpoints)

@@ -114,8 +114,8 @@ func (h Headers) copyTree(ctx context.Context, tree, dir string) (links []string
 	})
 }
 
-// linkedFolder returns the folder outside of tree that a link in tree leads to (for a link to a file, the file's
-// folder); "" if there is none.
+// linkedFolder returns the folder outside of tree that a link in tree leads to (for a link to a file, the
+// file's folder); "" if there is none.
 func (h Headers) linkedFolder(tree, link string) string {
 	path, err := kmod.Within(h.root, filepath.Join(tree, link))
 	if err != nil {

@@ -47,9 +47,9 @@ func (e *NoHeadersError) Error() string {
 		"or put it into the image", e.Release, strings.Join(e.Searched, "; "))
 }
 
-// buildDirNames returns the folders, relative to a root, where distributions keep a kernel's tree, best first:
-// the link that every distribution makes, then the names in Debian and Ubuntu, Red Hat, and plain source
-// installations.
+// buildDirNames returns the folders, relative to a root, where distributions keep a kernel's tree, best
+// first: the link that every distribution makes, then the names in Debian and Ubuntu, Red Hat, and plain
+// source installations.
 func buildDirNames(release string) []string {
 	return []string{
 		"lib/modules/" + release + "/build",

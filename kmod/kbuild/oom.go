@@ -35,8 +35,8 @@ var errOOMKill = errors.New("a part of the compile was killed")
 // killEvery is the interval at which withOOMWatch reads the counter.
 const killEvery = time.Second
 
-// withOOMWatch returns a context that ends with errOOMKill when the kernel has killed more processes than before.
-// Without it, NVIDIA's tests alone would go on for minutes. The caller must call end.
+// withOOMWatch returns a context that ends with errOOMKill when the kernel has killed more processes than
+// before. Without it, NVIDIA's tests alone would go on for minutes. The caller must call end.
 func (l Limits) withOOMWatch(ctx context.Context, before int64) (_ context.Context, end func()) {
 	if before < 0 {
 		return ctx, func() {}

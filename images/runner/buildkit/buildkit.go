@@ -36,8 +36,8 @@ type Options struct {
 	TLS       TLS      // for tcp:// addresses; DefaultTLS returns the one of the environment
 	// Work is the folder for temporary copies of layers that are not files of this machine; "": the system's.
 	Work string
-	// OnLine gets messages that are not output of a command: daemons that do not answer, layers in transfer. It may
-	// be nil.
+	// OnLine gets messages that are not output of a command: daemons that do not answer, layers in transfer. It
+	// may be nil.
 	OnLine func(line string)
 }
 

@@ -129,8 +129,8 @@ type attempts struct {
 
 func (a *attempts) add(err error, full bool) { a.lost, a.full, a.err = a.lost+1, full, err }
 
-// exhausted reports whether the daemon must not get the step again. A daemon that was lost gets it once more if
-// no other daemon can take it and this one answers again. A daemon with a full disk does not.
+// exhausted reports whether the daemon must not get the step again. A daemon that was lost gets it once more
+// if no other daemon can take it and this one answers again. A daemon with a full disk does not.
 func (a *attempts) exhausted() bool { return a != nil && (a.full || a.lost > 1) }
 
 // begin counts a step as running, and cancels its context when the pool is closed.

@@ -144,10 +144,10 @@ func (in *inner) run(ctx context.Context) (status, error) {
 // process.
 var startLock sync.RWMutex
 
-// waitForForks waits until no process that is being started, by this package or another one, has the newly unpacked
-// files open: between fork and exec it has them, and the kernel runs no program that a process has open for
-// writing (ETXTBSY, "text file busy"; https://go.dev/issue/22315). The fork lock alone is not enough, because
-// Go releases it before exec where there is a user namespace.
+// waitForForks waits until no process that is being started, by this package or another one, has the newly
+// unpacked files open: between fork and exec it has them, and the kernel runs no program that a process has
+// open for writing (ETXTBSY, "text file busy"; https://go.dev/issue/22315). The fork lock alone is not
+// enough, because Go releases it before exec where there is a user namespace.
 func waitForForks() {
 	startLock.Lock()
 	defer startLock.Unlock()
