@@ -82,7 +82,9 @@ func (p *program) serve(ctx, patience context.Context, cfg node.Config, reports 
 	}
 	defer p.measure(context.WithoutCancel(ctx), n, cfg.Run, reports)() // a stop is measured, too
 	if reports.any() {
-		reporter = report.Start(context.WithoutCancel(ctx), report.Source{Status: n.Snapshot, Changed: n.Changed()}, p.reporting(client, safe, cfg, reports)) // it follows the stop, too
+		// The reporter outlives ctx, because it reports the stop too.
+		source := report.Source{Status: n.Snapshot, Changed: n.Changed()}
+		reporter = report.Start(context.WithoutCancel(ctx), source, p.reporting(client, safe, cfg, reports))
 	}
 	err = n.Run(ctx, patience)
 	last() // where it never had the node

@@ -111,7 +111,8 @@ func TestPolicy(t *testing.T) {
 	}
 }
 
-// Every link of the page leads somewhere, every cell is told of, and no id is there twice.
+// TestLinks checks that every link of the page has a target, every cell has a description, and no id
+// occurs twice.
 func TestLinks(t *testing.T) {
 	t.Parallel()
 	r := sample(t)
