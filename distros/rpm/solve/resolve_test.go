@@ -18,7 +18,7 @@ import (
 
 // described parses packages, one a line of "name version[ arch]; requires: a, (b or c); provides: ...;
 // conflicts: ...; obsoletes: ...; files: ...; origin: ...; priority: ...; hidden: ...".
-func described(t interface{ Fatal(...any) }, lines string) []rpm.Package {
+func described(t failer, lines string) []rpm.Package {
 	var out []rpm.Package
 	for line := range strings.Lines(lines) {
 		parts := strings.Split(strings.TrimSpace(line), ";")
@@ -367,7 +367,13 @@ func TestArchitectures(t *testing.T) {
 	}
 }
 
-func must(t testing.TB, err error) {
+// failer is a test of package testing or rapid.
+type failer interface {
+	Helper()
+	Fatal(args ...any)
+}
+
+func must(t failer, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
