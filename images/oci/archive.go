@@ -154,7 +154,7 @@ func (a *archive) unpack(ctx context.Context, store *fetch.Store, name string, w
 		return err
 	}
 	defer func() { err = errors.Join(err, w.Close()) }()
-	if err := copyCtx(ctx, w, v); err != nil {
+	if err := fetch.Copy(ctx, w, v, nil); err != nil {
 		return err
 	}
 	_, _, err = w.Commit()

@@ -166,7 +166,7 @@ func (a *archive) packedLayer(ctx context.Context, store *fetch.Store, file stri
 		return d, errors.Join(fmt.Errorf("%s in %s: %w", file, a.path, err), r.Close())
 	}
 	sum := sha256.New()
-	err = copyCtx(ctx, sum, plain)
+	err = fetch.Copy(ctx, sum, plain, nil)
 	if err = errors.Join(err, plain.Close()); err != nil {
 		return d, fmt.Errorf("%s in %s: %w", file, a.path, err)
 	}

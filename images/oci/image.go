@@ -201,14 +201,14 @@ func (v *Verifier) Read(p []byte) (int, error) {
 	v.hash.Write(p[:n])
 	v.size += int64(n)
 	if v.size > v.Desc.Size || errors.Is(err, io.EOF) {
-		if bad := v.Verdict(); bad != nil {
+		if bad := v.CheckDigest(); bad != nil {
 			return n, bad
 		}
 	}
 	return n, err
 }
 
-func (v *Verifier) Verdict() error {
+func (v *Verifier) CheckDigest() error {
 	got := hex.EncodeToString(v.hash.Sum(nil))
 	if v.size == v.Desc.Size && got == v.Desc.Digest.Hex {
 		return nil

@@ -167,7 +167,7 @@ func entry(l LocalRef, arch string, entries []v1.Descriptor) (v1.Descriptor, err
 	for _, d := range entries {
 		p := d.Platform
 		switch {
-		case l.tag != "" && !named(d, l.tag):
+		case l.tag != "" && !hasTag(d, l.tag):
 		case l.tag == "" && len(entries) > 1 && arch != "" && p != nil && (p.OS != "linux" || p.Architecture != arch):
 		default:
 			match = append(match, d)
@@ -194,7 +194,7 @@ func entry(l LocalRef, arch string, entries []v1.Descriptor) (v1.Descriptor, err
 	return v1.Descriptor{}, fmt.Errorf("it holds no image for linux/%s: %w", arch, fs.ErrNotExist)
 }
 
-func named(d v1.Descriptor, tag string) bool {
+func hasTag(d v1.Descriptor, tag string) bool {
 	ref, full := d.Annotations[refNameAnnotation], d.Annotations[containerdNameAnnotation]
 	return tag == ref || tag == full || strings.HasSuffix(full, ":"+tag)
 }
