@@ -58,6 +58,7 @@ Without a command it prints this text; with --accept-license alone it does what 
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.PersistentFlags().StringVar(&p.logFormat, "log-format", "text", "how messages are written to stderr: text or json")
+	//nolint:contextcheck // cobra gives each command its context; patience is a second one
 	root.AddCommand(p.initCommand(patience), p.probeCommand(), p.statusCommand(), p.waitReadyCommand(), p.preflightCommand(),
 		p.compileCommand(), p.unloadCommand(patience), p.holdersCommand(), p.reloadPeermemCommand(), p.probePeermemCommand(), p.versionCommand())
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {

@@ -188,9 +188,7 @@ func detachedBy(t *testing.T, text string, when time.Time, es ...*openpgp.Entity
 	t.Helper()
 	var raw bytes.Buffer
 	for _, e := range es {
-		if err := openpgp.DetachSign(&raw, e, strings.NewReader(text), at(when)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, openpgp.DetachSign(&raw, e, strings.NewReader(text), at(when)))
 	}
 	return []byte(strings.TrimSuffix(repotest.Armour(t, openpgp.SignatureType, func(w io.Writer) error { _, err := w.Write(raw.Bytes()); return err }), "\n"))
 }
@@ -199,9 +197,7 @@ func detachedBy(t *testing.T, text string, when time.Time, es ...*openpgp.Entity
 func (r *repository) options(t *testing.T) Options {
 	t.Helper()
 	store, err := fetch.OpenStore(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return Options{
 		Fetch: &fetch.Client{Store: store, Attempts: 2, Backoff: time.Millisecond}, Arch: "x86_64", Now: testNow,
 		Sources: []repoconf.Source{{Origin: "test", ID: "os", BaseURLs: []string{r.url}, RepoGPGCheck: true, Key: armoured(t, testKeys().good)}},
@@ -223,4 +219,11 @@ func openIndex(ctx context.Context, o Options) (*Index, error) {
 		return nil, err
 	}
 	return r.Load(ctx)
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }

@@ -30,9 +30,7 @@ func region(t testing.TB, tag Tag, entries ...Entry) *Header {
 	var index, store []byte
 	for _, e := range entries {
 		x, err := e.encode()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for len(store)%alignment(x.kind) != 0 {
 			store = append(store, 0)
 		}
@@ -43,9 +41,7 @@ func region(t testing.TB, tag Tag, entries ...Entry) *Header {
 	blob := words(nil, n, uint32(len(store)+16), uint32(tag), 7, uint32(len(store)), 16)
 	blob = append(append(blob, index...), store...)
 	h, err := ParseHeader(words(blob, uint32(tag), 7, -n*16, 16))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return h
 }
 
@@ -105,16 +101,12 @@ func (r recipe) cpio(t testing.TB) []byte {
 		}
 		name := cmp.Or(i.archive, "./"+strings.TrimPrefix(i.path, "/"))
 		h := &cpio.Header{Name: name, Mode: cpio.FileMode(i.mode), Size: int64(len(body)), Links: 1}
-		if err := w.WriteHeader(h); err != nil {
-			t.Fatal(err)
-		}
+		must(t, w.WriteHeader(h))
 		if _, err := io.WriteString(w, body); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, w.Close())
 	return b.Bytes()
 }
 
@@ -226,9 +218,7 @@ func signer(t testing.TB, c packet.Config) (*openpgp.Entity, Keyring) {
 		c.Algorithm = packet.PubKeyAlgoEdDSA // fast to generate
 	}
 	e, err := openpgp.NewEntity("Test", "", "test@example.org", &c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return e, ring(t, e)
 }
 
@@ -236,14 +226,10 @@ func ring(t testing.TB, all ...*openpgp.Entity) Keyring {
 	t.Helper()
 	var b bytes.Buffer
 	for _, e := range all {
-		if err := e.Serialize(&b); err != nil {
-			t.Fatal(err)
-		}
+		must(t, e.Serialize(&b))
 	}
 	k, err := ReadKeyring(b.Bytes())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return k
 }
 
@@ -251,9 +237,7 @@ func ring(t testing.TB, all ...*openpgp.Entity) Keyring {
 func sign(t testing.TB, e *openpgp.Entity, data []byte, c packet.Config) []byte {
 	t.Helper()
 	var b bytes.Buffer
-	if err := openpgp.DetachSign(&b, e, bytes.NewReader(data), &c); err != nil {
-		t.Fatal(err)
-	}
+	must(t, openpgp.DetachSign(&b, e, bytes.NewReader(data), &c))
 	return b.Bytes()
 }
 
@@ -273,8 +257,13 @@ func at(when time.Time) func() time.Time { return func() time.Time { return when
 func readFile(t testing.TB, name string) []byte {
 	t.Helper()
 	data, err := os.ReadFile(name)
+	must(t, err)
+	return data
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return data
 }

@@ -84,9 +84,7 @@ func TestVersionsReal(t *testing.T) {
 		fmt.Fprintf(&in, "%s %s\n", hex.EncodeToString([]byte(p[0])), hex.EncodeToString([]byte(p[1])))
 	}
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "pairs"), []byte(in.String()), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(filepath.Join(dir, "pairs"), []byte(in.String()), 0o600))
 	// rpm.vercmp of 4.18 takes whole versions with epoch and release, so the versions above have neither hyphens
 	// nor leading "digits:".
 	script := `local function text(h) return (h:gsub("..", function(x) return string.char(tonumber(x, 16)) end)) end
@@ -98,9 +96,7 @@ for line in io.lines("` + dir + `/pairs") do
 end
 out:close()`
 	file := filepath.Join(dir, "compare.lua")
-	if err := os.WriteFile(file, []byte(script), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(file, []byte(script), 0o600))
 	run(t, nil, nil, "rpm", "--eval", "%{lua: dofile(\""+file+"\")}")
 	out := strings.Fields(string(readFile(t, filepath.Join(dir, "answers"))))
 	if len(out) != len(pairs) {
@@ -113,9 +109,7 @@ out:close()`
 		}
 		compared++
 		want, err := strconv.Atoi(out[i])
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if got := Compare(splitEVR(p[0]), splitEVR(p[1])); got != sign3(want) {
 			if wrong++; wrong < 20 {
 				t.Errorf("%q and %q: %d, librpm says %d", p[0], p[1], got, want)
@@ -150,9 +144,7 @@ func TestMatchesReal(t *testing.T) {
 		}
 		b.WriteString("%description\nx\n%files\n")
 		file := filepath.Join(dir, name+".spec")
-		if err := os.WriteFile(file, []byte(b.String()), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(file, []byte(b.String()), 0o600))
 		run(t, nil, []string{"HOME=" + dir}, "rpmbuild", "-bb", "--quiet", "--define", "_topdir "+dir, file)
 		return filepath.Join(dir, "RPMS/noarch/"+name+"-1-1.noarch.rpm")
 	}
@@ -248,13 +240,9 @@ func makeReal(t *testing.T) rpmbuilt {
 	t.Helper()
 	r := rpmbuilt{dir: t.TempDir(), files: map[string]string{}}
 	gpg, err := exec.LookPath("gpg")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	home, err := os.MkdirTemp("", "g") //nolint:usetesting // short: the path of gpg-agent's socket in it is limited
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	r.env = []string{"GNUPGHOME=" + home, "HOME=" + r.dir}
 	t.Cleanup(func() {
 		_ = exec.Command("gpgconf", "--homedir", home, "--kill", "all").Run()
@@ -263,9 +251,7 @@ func makeReal(t *testing.T) rpmbuilt {
 	run(t, nil, r.env, "gpg", "--batch", "--passphrase", "", "--quick-generate-key", "Real <real@example.org>", "rsa3072", "sign", "never")
 	r.key = run(t, nil, r.env, "gpg", "--armor", "--export", "real@example.org")
 	spec := filepath.Join(r.dir, "everything.spec")
-	if err := os.WriteFile(spec, []byte(testSpec), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(spec, []byte(testSpec), 0o600))
 	for _, how := range []string{"w9.gzdio", "w6.xzdio", "w7.lzdio", "w9.bzdio", "w19.zstdio", "w.ufdio"} {
 		out := filepath.Join(r.dir, how)
 		run(t, nil, r.env, "rpmbuild", "-bb", "--quiet", "--define", "_topdir "+out, "--define", "_binary_payload "+how, "--define", "__os_install_post %{nil}",
@@ -286,9 +272,7 @@ func TestPackagesReal(t *testing.T) {
 	needs(t, "rpmbuild", "rpmsign", "gpg", "rpm", "rpm2cpio", "cpio", "sqlite3")
 	r := makeReal(t)
 	keys, err := ReadKeyring([]byte(r.key))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for how, name := range r.files {
 		t.Run(how, func(t *testing.T) {
 			f := opened(t, readFile(t, name))
@@ -297,14 +281,12 @@ func TestPackagesReal(t *testing.T) {
 			}
 			tree := map[string]*tar.Header{}
 			bodies := map[string][]byte{}
-			if err := f.Payload(func(h *tar.Header, r io.Reader) error {
+			must(t, f.Payload(func(h *tar.Header, r io.Reader) error {
 				tree[h.Name] = h
 				body, err := io.ReadAll(r)
 				bodies[h.Name] = body
 				return err
-			}); err != nil {
-				t.Fatal(err)
-			}
+			}))
 			compareWithCPIO(t, name, tree)
 			compareWithDump(t, name, f)
 			compareWithDependencies(t, r, name, f)
@@ -361,9 +343,7 @@ func compareWithDump(t *testing.T, name string, f *File) {
 func compareWithDependencies(t *testing.T, r rpmbuilt, name string, f *File) {
 	t.Helper()
 	m, err := f.Header.Metadata()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var requires, provides []string
 	for _, x := range m.Requires {
 		requires = append(requires, x.String())
@@ -393,19 +373,13 @@ func compareWithInstalled(t *testing.T, r rpmbuilt, name string, f *File, tree m
 	run(t, nil, r.env, "rpm", "--root", root, "--dbpath", "/var/lib/rpm", "--define", "_db_backend sqlite", "--nodeps", "--nosignature", "-i", name)
 	text := strings.TrimSpace(run(t, nil, nil, "sqlite3", filepath.Join(root, "var/lib/rpm/rpmdb.sqlite"), "select hex(blob) from Packages"))
 	blob, err := hex.DecodeString(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	theirs, err := ParseHeader(blob)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	when, _ := theirs.Int(TagInstallTime)
 	colour, _ := theirs.Int(TagInstallColor)
 	ours, err := f.InstalledHeader(time.Unix(int64(when), 0), uint32(colour), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	// The transaction's number is its start time, which may be a second earlier.
 	tid, _ := theirs.Int(TagInstallTID)
 	if ours, err = ours.With(Entry{TagInstallTID, TypeInt32, []uint32{uint32(tid)}}); err != nil {
