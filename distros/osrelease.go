@@ -27,8 +27,8 @@ func FromOSRelease(root fs.FS) (Distro, error) {
 	return nil, &UnknownError{ID: id + version, Nearest: Nearest(id+version, ids())}
 }
 
-// ReadOSRelease returns ID and VERSION_ID of etc/os-release or, where that is missing, of usr/lib/os-release. A root without either
-// file wraps fs.ErrNotExist.
+// ReadOSRelease returns ID and VERSION_ID of etc/os-release or, where that is missing, of usr/lib/os-release.
+// A root without either file wraps fs.ErrNotExist.
 func ReadOSRelease(root fs.FS) (id, version string, err error) {
 	var missing error
 	for _, name := range []string{"etc/os-release", "usr/lib/os-release"} {

@@ -56,8 +56,8 @@ func ParseRelease(release string) Release {
 	return r
 }
 
-// packageFlavour returns the flavour as the packages name it, from the text after the architecture and from the
-// build.
+// packageFlavour returns the flavour as the packages name it, from the text after the architecture and from
+// the build.
 func (r Release) packageFlavour(suffix string) string {
 	before := ""
 	switch {

@@ -102,7 +102,7 @@ func TestSameDigest(t *testing.T) {
 	if got := digestOf(t, other.build(t, pair("debian12", newDriver), recipe.Options{})); got != want {
 		t.Errorf("in another folder with one job: %s, want %s", got, want)
 	}
-	// Records that cannot be read are made anew.
+	// A record that cannot be read is written again.
 	records, err := filepath.Glob(filepath.Join(r.b.Store.Dir(), "layers", "*.json"))
 	if err != nil || len(records) != 5 {
 		t.Fatalf("%q, %v", records, err)

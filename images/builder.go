@@ -31,8 +31,8 @@ type Builder struct {
 	Binaries func(arch string) ([]recipe.Binary, error) // the programs that go into the entrypoint layer
 	Info     recipe.BuilderInfo
 
-	// Runner gives what compiles modules for images. It is asked when there is something to compile; nil:
-	// nothing can be compiled.
+	// Runner returns the runner that compiles modules. Build calls it only if there are modules to compile; nil:
+	// Build cannot compile.
 	Runner   func(context.Context) (runner.Runner, error)
 	Compiles int          // compiles at a time; 0: 1
 	Signer   *sign.Signer // of the modules that are compiled for images; nil: they stay unsigned

@@ -83,8 +83,7 @@ func TestKernels(t *testing.T) {
 		t.Errorf("%d packages were asked for", n)
 	}
 
-	// The second time and offline the answer is the one that was remembered; what is published anew is not
-	// missed.
+	// Offline, the second answer comes from the cache; online, it has what was published since.
 	before := r.Requests("Packages")
 	r.b.Fetch.Offline = true
 	if got, err = r.b.Kernels(t.Context(), r.place(t, "debian12"), recipe.Options{}); err != nil || len(got) != len(want) || r.Requests("Packages") != before {

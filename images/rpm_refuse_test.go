@@ -204,7 +204,7 @@ func TestRPMPlanRefused(t *testing.T) {
 	}
 }
 
-// TestRPMAllowExpired: archives of systems out of support are not signed anew.
+// TestRPMAllowExpired: archives of systems out of support get no new signatures.
 func TestRPMAllowExpired(t *testing.T) {
 	t.Parallel()
 	r := newRPMRig(t, "opensuse-leap15.6")

@@ -181,7 +181,7 @@ func answered(t *testing.T, dir string, q *modsign.SigningRequest, s *sign.Signe
 	}
 }
 
-// TestOfflineSigning: the round trip gives what signing with the key gives.
+// TestOfflineSigning: the round trip and signing with the key make the same image.
 func TestOfflineSigning(t *testing.T) {
 	t.Parallel()
 	r, _ := precompiledRig(t)

@@ -32,9 +32,9 @@ func (s System) InsertDeps(ctx context.Context, release string, moduleRoots []st
 func (s System) insertDeps(ctx context.Context, release string, roots, names []string, load loader) (inserted, missing []string, err error) {
 	var tree *moduleTree
 	for _, name := range names {
-		if there, err := s.there(name); err != nil {
+		if present, err := s.isPresent(name); err != nil {
 			return inserted, missing, err
-		} else if there {
+		} else if present {
 			continue
 		}
 		if tree == nil {
@@ -54,7 +54,7 @@ func (s System) insertDeps(ctx context.Context, release string, roots, names []s
 			return inserted, missing, err
 		}
 		for _, file := range files {
-			if there, err := s.there(nameOfFile(file)); err == nil && there {
+			if present, err := s.isPresent(nameOfFile(file)); err == nil && present {
 				continue
 			}
 			err := s.insert(ctx, file, nil, load)
@@ -62,7 +62,7 @@ func (s System) insertDeps(ctx context.Context, release string, roots, names []s
 				continue
 			}
 			if err != nil {
-				return inserted, missing, fmt.Errorf("load %s with what it depends on: %w", name, err)
+				return inserted, missing, fmt.Errorf("load %s with its dependencies: %w", name, err)
 			}
 			inserted = append(inserted, nameOfFile(file))
 		}
@@ -70,9 +70,9 @@ func (s System) insertDeps(ctx context.Context, release string, roots, names []s
 	return inserted, missing, nil
 }
 
-func (s System) there(name string) (bool, error) {
+func (s System) isPresent(name string) (bool, error) {
 	_, err := s.Module(name)
-	if notThere(err) {
+	if isNotExist(err) {
 		return false, nil
 	}
 	return err == nil, err
@@ -105,7 +105,7 @@ func findTree(release string, roots []string) (*moduleTree, error) {
 				continue
 			}
 			deps, err := readDeps(filepath.Join(dir, "modules.dep"))
-			if notThere(err) {
+			if isNotExist(err) {
 				break // like the prober, which takes the first folder
 			}
 			if err != nil {
@@ -159,7 +159,7 @@ func (t *moduleTree) readBuiltin(path string) error {
 		t.builtin[nameOfFile(strings.TrimSpace(line))] = true
 		return nil
 	})
-	if err != nil && !notThere(err) {
+	if err != nil && !isNotExist(err) {
 		return fmt.Errorf("read %s: %w; run depmod for this kernel", path, err)
 	}
 	return nil

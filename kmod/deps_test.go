@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/driver-container/driver-container/distros/repotest"
 )
 
 const testRelease = "6.1.0-38-amd64"
@@ -27,9 +29,9 @@ func moduleRoot(t testing.TB, lines ...string) string {
 	return tree(t, map[string]string{
 		"lib": "-> usr/lib", dir + "modules.dep": strings.Join(lines, "\n") + "\n",
 		dir + "modules.builtin":                  "kernel/i2c/i2c-core.ko\nkernel/d/wmi.ko\n",
-		dir + "kernel/drivers/gpu/drm/drm.ko.xz": string(pack(t, ".xz", []byte(mod("drm")))),
+		dir + "kernel/drivers/gpu/drm/drm.ko.xz": string(repotest.Compress(t, ".xz", []byte(mod("drm")))),
 		dir + "kernel/a/drm_kms_helper.ko":       mod("drm_kms_helper", "cec", "drm"), dir + "kernel/a/cec.ko": mod("cec", "drm"),
-		dir + "kernel/c/ipmi_msghandler.ko.zst": string(pack(t, ".zst", []byte(mod("ipmi_msghandler", "ipmi-devintf")))),
+		dir + "kernel/c/ipmi_msghandler.ko.zst": string(repotest.Compress(t, ".zst", []byte(mod("ipmi_msghandler", "ipmi-devintf")))),
 		dir + "kernel/c/ipmi-devintf.ko":        mod("ipmi_devintf"), dir + "kernel/d/video.ko": mod("video"),
 	})
 }
@@ -41,9 +43,7 @@ func TestInsertDeps(t *testing.T) {
 	roots := []string{t.TempDir(), moduleRoot(t), "/nowhere"}
 	inserted, missing, err := k.s.insertDeps(t.Context(), testRelease, roots,
 		[]string{"i2c_core", "ipmi_msghandler", "drm-kms-helper", "drm", "nouveau_x", "video"}, k.load)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if want := "ipmi_msghandler drm cec drm_kms_helper video"; strings.Join(inserted, " ") != want {
 		t.Errorf("inserted %q; want %s", inserted, want)
 	}
@@ -62,8 +62,7 @@ func TestInsertDepsRefused(t *testing.T) {
 	k.refuse["cec"] = unix.EKEYREJECTED
 	k.log["cec"] = "3,9,9,-;Loading of unsigned module is rejected\n"
 	inserted, _, err := k.s.insertDeps(t.Context(), testRelease, []string{moduleRoot(t)}, []string{"drm_kms_helper"}, k.load)
-	var refused *RefusedError
-	if !errors.As(err, &refused) || refused.Module != "cec" || !slices.Equal(inserted, []string{"drm"}) {
+	if refused, ok := errors.AsType[*RefusedError](err); !ok || refused.Module != "cec" || !slices.Equal(inserted, []string{"drm"}) {
 		t.Errorf("insertDeps = %q, %v; want drm loaded and cec refused", inserted, err)
 	}
 	if _, _, err := k.s.insertDeps(t.Context(), testRelease, []string{moduleRoot(t)}, []string{"gone"}, k.load); !errors.Is(err, fs.ErrNotExist) {
@@ -107,9 +106,7 @@ func TestInsertDepsDamagedTree(t *testing.T) {
 		}
 	}
 	root := moduleRoot(t)
-	if err := os.Remove(root + "/usr/lib/modules/" + testRelease + "/modules.builtin"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Remove(root+"/usr/lib/modules/"+testRelease+"/modules.builtin"))
 	if _, err := findTree(testRelease, []string{root}); err != nil {
 		t.Errorf("without modules.builtin: %v", err)
 	}

@@ -6,8 +6,8 @@ import (
 	"io"
 )
 
-// section reads one section of a relocatable file, at most limit bytes of it. Kernel modules are relocatable files; the kernels
-// we serve (amd64, arm64) are 64 bit and little endian.
+// section reads one section of a relocatable file, at most limit bytes of it. Kernel modules are relocatable
+// files; the kernels we serve (amd64, arm64) are 64 bit and little endian.
 func section(data io.ReaderAt, name string, limit uint64) ([]byte, error) {
 	f, err := elf.NewFile(data)
 	if err != nil {

@@ -65,9 +65,7 @@ const (
 func der(t testing.TB, b64 string) []byte {
 	t.Helper()
 	b, err := base64.StdEncoding.DecodeString(b64)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return b
 }
 
@@ -102,9 +100,7 @@ func put(t testing.TB, path, content string, folder bool) {
 	if folder {
 		parent = path
 	}
-	if err := os.MkdirAll(parent, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.MkdirAll(parent, 0o755))
 	var err error
 	switch target, link := strings.CutPrefix(content, "-> "); {
 	case folder:
@@ -113,9 +109,7 @@ func put(t testing.TB, path, content string, folder bool) {
 	default:
 		err = os.WriteFile(path, []byte(content), 0o644)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 }
 
 func appendTo(t testing.TB, path, text string) {
@@ -124,7 +118,12 @@ func appendTo(t testing.TB, path, text string) {
 	if err == nil {
 		_, err = f.WriteString(text)
 	}
-	if err := errors.Join(err, f.Close()); err != nil {
+	must(t, errors.Join(err, f.Close()))
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
 		t.Fatal(err)
 	}
 }

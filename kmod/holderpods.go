@@ -1,6 +1,7 @@
 package kmod
 
 import (
+	"cmp"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -40,7 +41,7 @@ func (s System) podNames() func(uid string) (namespace, name string) {
 		}
 		if known == nil {
 			known = map[string][2]string{}
-			for _, root := range []string{s.proc("1", "root"), or(s.Root, "/")} {
+			for _, root := range []string{s.proc("1", "root"), cmp.Or(s.Root, "/")} {
 				listPods(filepath.Join(root, podLogs), known)
 			}
 		}
@@ -62,7 +63,7 @@ func listPods(dir string, to map[string][2]string) {
 	}
 	for _, n := range names {
 		if namespace, name, uid, ok := parsePodFolder(n); ok {
-			if _, there := to[uid]; !there {
+			if _, present := to[uid]; !present {
 				to[uid] = [2]string{namespace, name}
 			}
 		}

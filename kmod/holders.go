@@ -83,7 +83,7 @@ func (s System) Holders(ctx context.Context, except func(pid int) bool) ([]Holde
 	if err != nil {
 		return nil, fmt.Errorf("find who holds the driver: %w", err)
 	}
-	before := s.unexplained()
+	before := s.unexplainedRefs()
 	pids, err := s.pids()
 	if err != nil {
 		return nil, fmt.Errorf("find who holds the driver: %w", err)
@@ -93,7 +93,7 @@ func (s System) Holders(ctx context.Context, except func(pid int) bool) ([]Holde
 	stuck := 0
 	name := s.podNames()
 	for _, pid := range pids {
-		found, err := s.process(ctx, pid, devices)
+		found, err := s.scanProcess(ctx, pid, devices)
 		if err != nil && ctx.Err() != nil {
 			return holders, fmt.Errorf("find who holds the driver: %w", ctx.Err())
 		}
@@ -143,9 +143,9 @@ func (s System) pids() ([]int, error) {
 	return pids, nil
 }
 
-// process returns what one process holds, as path to module. An error says that it took too long; the result
-// then has what was found until then.
-func (s System) process(ctx context.Context, pid int, devices *deviceTable) (map[string]string, error) {
+// scanProcess returns what one process holds, as path to module. An error says that it took too long; the
+// result then has what was found until then.
+func (s System) scanProcess(ctx context.Context, pid int, devices *deviceTable) (map[string]string, error) {
 	scan := &processScan{dir: s.proc(strconv.Itoa(pid)), devices: devices, found: map[string]string{}}
 	done := make(chan struct{})
 	go func() { // ends when the last file system has answered
@@ -190,10 +190,10 @@ func (p *processScan) result() map[string]string {
 	return p.found
 }
 
-// unexplained lists modules of the stack that have more references than holders at this moment. nvidia_drm
-// with its own mode setting keeps the modules below it in use; they are then not listed, because they are
-// free when nvidia_drm is gone.
-func (s System) unexplained() []string {
+// unexplainedRefs lists modules of the stack that have more references than holders at this moment.
+// nvidia_drm with its own mode setting keeps the modules below it in use; they are then not listed, because
+// they are free when nvidia_drm is gone.
+func (s System) unexplainedRefs() []string {
 	stack, err := s.Stack("nvidia")
 	if err != nil {
 		return nil
@@ -215,7 +215,7 @@ func (s System) unexplained() []string {
 // still have them, and have no device that a process holds. Processes that open a device of a module on top
 // of nvidia also add a reference to nvidia.
 func (s System) kernelHolders(before []string, explained map[string]bool) []Holder {
-	now := s.unexplained()
+	now := s.unexplainedRefs()
 	var holders []Holder
 	for _, name := range before {
 		known := explained[name] || name == "nvidia" && len(explained) > 0

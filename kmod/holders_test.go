@@ -70,9 +70,7 @@ func TestHolders(t *testing.T) {
 	t.Parallel()
 	s := gpuProcesses(t)
 	got, err := s.Holders(t.Context(), func(pid int) bool { return pid == 300 })
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var text []string
 	for _, h := range got {
 		for i, f := range h.Files {
@@ -103,9 +101,7 @@ func TestHoldersOfTheKernel(t *testing.T) {
 	put(t, s.proc("self/comm"), "not a number", false)
 	names := func() (all []string) {
 		holders, err := s.Holders(t.Context(), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, h := range holders {
 			if h.PID != 0 || !strings.Contains(h.String(), h.Kernel+": ") {
 				t.Errorf("holder %+v: %s", h, h)
@@ -117,12 +113,8 @@ func TestHoldersOfTheKernel(t *testing.T) {
 	if want := []string{"nvidia_drm", "nvidia_uvm"}; !slices.Equal(names(), want) {
 		t.Errorf("Holders = %q; want %q", names(), want)
 	}
-	if err := os.RemoveAll(s.sys("module/nvidia/holders/nvidia_modeset")); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(s.sys("module/nvidia_uvm/refcnt"), []byte("0\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.RemoveAll(s.sys("module/nvidia/holders/nvidia_modeset")))
+	must(t, os.WriteFile(s.sys("module/nvidia_uvm/refcnt"), []byte("0\n"), 0o644))
 	if want := []string{"nvidia"}; !slices.Equal(names(), want) {
 		t.Errorf("Holders without drm = %q; want %q", names(), want)
 	}
@@ -201,20 +193,14 @@ func TestHoldersForReal(t *testing.T) {
 		cmd := exec.Command("/proc/self/exe")
 		cmd.Env = append(os.Environ(), "KMOD_TEST_HOLD="+how)
 		in, err := cmd.StdinPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		out, err := cmd.StdoutPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
+		must(t, cmd.Start())
 		if line, err := bufio.NewReader(out).ReadString('\n'); line != "ready\n" {
 			t.Fatalf("the child said %q: %v", line, err)
 		}
-		found, err := s.process(t.Context(), cmd.Process.Pid, table)
+		found, err := s.scanProcess(t.Context(), cmd.Process.Pid, table)
 		if module, ok := found["/dev/zero"]; err != nil || !ok || module != "zero" {
 			maps, _ := os.ReadFile("/proc/" + strconv.Itoa(cmd.Process.Pid) + "/maps")
 			t.Errorf("%s: found %v, %v; want /dev/zero\n%s", how, found, err, maps)

@@ -2,11 +2,9 @@ package kmod
 
 import (
 	"bytes"
-	"compress/gzip"
 	"debug/elf"
 	"encoding/binary"
 	"errors"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -14,37 +12,10 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/klauspost/compress/zstd"
-	"github.com/ulikunitz/xz"
 	"golang.org/x/sys/unix"
-)
 
-func pack(t testing.TB, kind string, b []byte) []byte {
-	t.Helper()
-	var out bytes.Buffer
-	var w io.WriteCloser
-	var err error
-	switch kind {
-	case "":
-		return b
-	case ".gz":
-		w = gzip.NewWriter(&out)
-	case ".xz":
-		w, err = xz.WriterConfig{DictCap: 1 << 16}.NewWriter(&out) // a small dictionary, because every test allocates it again
-	case ".zst":
-		w, err = zstd.NewWriter(&out)
-	}
-	if err == nil {
-		_, err = w.Write(b)
-	}
-	if err == nil {
-		err = w.Close()
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	return out.Bytes()
-}
+	"github.com/driver-container/driver-container/distros/repotest"
+)
 
 func TestReadInfo(t *testing.T) {
 	t.Parallel()
@@ -56,9 +27,7 @@ func TestReadInfo(t *testing.T) {
 	}
 	for _, kind := range []string{"", ".gz", ".xz", ".zst"} {
 		path := filepath.Join(t.TempDir(), "nvidia.ko"+kind)
-		if err := os.WriteFile(path, pack(t, kind, signed(nvidiaModule(), der(t, cmsByIssuer))), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(path, repotest.Compress(t, kind, signed(nvidiaModule(), der(t, cmsByIssuer))), 0o644))
 		got, err := ReadInfo(path)
 		if err != nil {
 			t.Fatalf("ReadInfo(%s): %v", path, err)
@@ -76,9 +45,7 @@ func TestReadInfo(t *testing.T) {
 func TestReadInfoNameOfTheFile(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "nvidia-uvm.ko.gz")
-	if err := os.WriteFile(path, pack(t, ".gz", moduleOf("vermagic=4.4.0-210-generic SMP")), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(path, repotest.Compress(t, ".gz", moduleOf("vermagic=4.4.0-210-generic SMP")), 0o644))
 	got, err := ReadInfo(path)
 	if err != nil || got.Name != "nvidia_uvm" || got.Signed {
 		t.Errorf("ReadInfo = %+v, %v; want nvidia_uvm, not signed", got, err)
@@ -97,13 +64,12 @@ func TestReadInfoRefuses(t *testing.T) {
 	for name, content := range map[string][]byte{
 		"empty": nil, "text": []byte("#!/bin/sh\n"), "half": good[:len(good)/2], "shared object": shared, "table beyond": far,
 		"table too long": many, "other section": elfOf(".text", []byte("x")), "no vermagic": moduleOf("name=x"),
-		"gzip of text": pack(t, ".gz", []byte("hello")), "cut gzip": pack(t, ".gz", good)[:40], "cut xz": pack(t, ".xz", good)[:60],
-		"cut zstd": pack(t, ".zst", good)[:40],
+		"gzip of text": repotest.Compress(t, ".gz", []byte("hello")),
+		"cut gzip":     repotest.Compress(t, ".gz", good)[:40], "cut xz": repotest.Compress(t, ".xz", good)[:60],
+		"cut zstd": repotest.Compress(t, ".zst", good)[:40],
 	} {
 		path := filepath.Join(t.TempDir(), "x.ko")
-		if err := os.WriteFile(path, content, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(path, content, 0o644))
 		if _, err := ReadInfo(path); !errors.Is(err, ErrFormat) || !strings.Contains(err.Error(), path) {
 			t.Errorf("ReadInfo of %s: %v; want ErrFormat with the path", name, err)
 		}
@@ -112,9 +78,7 @@ func TestReadInfoRefuses(t *testing.T) {
 		t.Errorf("ReadInfo of nothing: %v; want fs.ErrNotExist", err)
 	}
 	pipe := filepath.Join(t.TempDir(), "pipe.ko")
-	if err := unix.Mkfifo(pipe, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must(t, unix.Mkfifo(pipe, 0o644))
 	if _, err := ReadInfo(pipe); !errors.Is(err, ErrFormat) {
 		t.Errorf("ReadInfo of a pipe: %v; want ErrFormat at once", err)
 	}
@@ -143,7 +107,7 @@ func TestReadInfoManySections(t *testing.T) {
 func TestUnpackLimit(t *testing.T) {
 	t.Parallel()
 	for kind, suffix := range map[string]string{"gzip": ".gz", "xz": ".xz", "zstd": ".zst"} {
-		packed := pack(t, suffix, make([]byte, 1<<20))
+		packed := repotest.Compress(t, suffix, make([]byte, 1<<20))
 		if _, err := unpack(bytes.NewReader(packed), kind, 1<<20); err != nil {
 			t.Errorf("unpack %s at the limit: %v", kind, err)
 		}
@@ -193,8 +157,7 @@ func TestCheckParams(t *testing.T) {
 	for name, nearest := range map[string]string{"NVreg_EnableMSl": "NVreg_EnableMSI", "nvreg_enablemsi": "NVreg_EnableMSI",
 		"EnableMSI": "NVreg_EnableMSI", "NVreg_ModifyDeviceFile": "NVreg_ModifyDeviceFiles", "something_else": ""} {
 		err := info.CheckParams([]string{"NVreg_EnableMSI=0", name + "=1"})
-		var unknown *UnknownParamError
-		if !errors.As(err, &unknown) || unknown.Name != name || unknown.Nearest != nearest || unknown.Module != "nvidia" {
+		if unknown, ok := errors.AsType[*UnknownParamError](err); !ok || unknown.Name != name || unknown.Nearest != nearest || unknown.Module != "nvidia" {
 			t.Errorf("CheckParams(%s) = %#v; want nearest %q", name, err, nearest)
 		}
 	}
@@ -204,9 +167,9 @@ func FuzzReadInfo(f *testing.F) {
 	f.Add(nvidiaModule())
 	f.Add(signed(nvidiaModule(), der(f, cmsByIssuer)))
 	f.Add(signed(moduleOf("vermagic=1"), der(f, cmsByKeyID)))
-	f.Add(pack(f, ".gz", nvidiaModule()))
-	f.Add(pack(f, ".xz", nvidiaModule()))
-	f.Add(pack(f, ".zst", nvidiaModule()))
+	f.Add(repotest.Compress(f, ".gz", nvidiaModule()))
+	f.Add(repotest.Compress(f, ".xz", nvidiaModule()))
+	f.Add(repotest.Compress(f, ".zst", nvidiaModule()))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		data := b
 		if kind := compression(b); kind != "" {

@@ -13,6 +13,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
+
+	"github.com/driver-container/driver-container/distros/repotest"
 )
 
 // kernel is a strict fake of the kernel's loader: a module's needs must be loaded before it, no module loads
@@ -67,9 +69,7 @@ func TestInsert(t *testing.T) {
 	t.Parallel()
 	k := newKernel(t)
 	path := k.file("nvidia-uvm.ko", moduleOf("name=nvidia_uvm", "vermagic=1"))
-	if err := k.s.insert(t.Context(), path, []string{"a=1", "b=x y"}, k.load); err != nil {
-		t.Fatal(err)
-	}
+	must(t, k.s.insert(t.Context(), path, []string{"a=1", "b=x y"}, k.load))
 	if want := []string{`nvidia_uvm a=1 b="x y"`}; !slices.Equal(k.loads, want) {
 		t.Errorf("loaded %q; want %q", k.loads, want)
 	}
@@ -83,7 +83,7 @@ func TestInsertRefused(t *testing.T) {
 	k := newKernel(t)
 	k.refuse["nvidia"] = unix.ENODEV
 	k.log["nvidia"] = "6,2,2,-;nvidia-nvlink: Nvlink Core is being initialized, major device number 246\n3,3,3,-;NVRM: No NVIDIA GPU found.\n"
-	path := k.file("nvidia.ko.xz", pack(t, ".xz", nvidiaModule()))
+	path := k.file("nvidia.ko.xz", repotest.Compress(t, ".xz", nvidiaModule()))
 	err := k.s.insert(t.Context(), path, []string{"NVreg_EnableMSI=1"}, k.load)
 	var refused *RefusedError
 	if !errors.As(err, &refused) || !errors.Is(err, unix.ENODEV) {
@@ -168,7 +168,7 @@ func TestInsertForReal(t *testing.T) {
 		t.Errorf("Insert of an empty module: %v; want *RefusedError", err)
 	}
 	packed := path + ".gz"
-	put(t, packed, string(pack(t, ".gz", moduleOf("vermagic=none"))), false)
+	put(t, packed, string(repotest.Compress(t, ".gz", moduleOf("vermagic=none"))), false)
 	if err := (System{}).Insert(t.Context(), packed, nil); !errors.As(err, &refused) {
 		t.Errorf("Insert of an empty compressed module: %v; want *RefusedError", err)
 	}

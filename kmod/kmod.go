@@ -10,6 +10,7 @@ package kmod
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -43,18 +44,11 @@ type System struct {
 }
 
 func (s System) sys(elem ...string) string {
-	return filepath.Join(append([]string{or(s.Sys, "/sys")}, elem...)...)
+	return filepath.Join(append([]string{cmp.Or(s.Sys, "/sys")}, elem...)...)
 }
 
 func (s System) proc(elem ...string) string {
-	return filepath.Join(append([]string{or(s.Proc, "/proc")}, elem...)...)
-}
-
-func or(a, b string) string {
-	if a != "" {
-		return a
-	}
-	return b
+	return filepath.Join(append([]string{cmp.Or(s.Proc, "/proc")}, elem...)...)
 }
 
 const (
@@ -108,4 +102,4 @@ func optional(path string) string {
 	return text
 }
 
-func notThere(err error) bool { return errors.Is(err, fs.ErrNotExist) }
+func isNotExist(err error) bool { return errors.Is(err, fs.ErrNotExist) }

@@ -22,13 +22,13 @@ func (s System) Params(name string) (map[string]string, error) {
 	if m.Name == "nvidia" {
 		if text, err := readSmall(s.proc("driver", "nvidia", "params"), maxConfig); err == nil {
 			parseNvidiaParams(text, params)
-		} else if !notThere(err) {
+		} else if !isNotExist(err) {
 			return nil, fmt.Errorf("read the live parameters of nvidia: %w", err)
 		}
 	}
 	dir := s.sys("module", m.Name, "parameters")
 	entries, err := os.ReadDir(dir)
-	if err != nil && !notThere(err) {
+	if err != nil && !isNotExist(err) {
 		return nil, fmt.Errorf("read the live parameters of %s: %w", m.Name, err)
 	}
 	for _, e := range entries {

@@ -42,8 +42,8 @@ func (s System) Module(name string) (Module, error) {
 	switch {
 	case err == nil:
 		m.State = state
-	case notThere(err):
-		return s.withoutState(m, dir)
+	case isNotExist(err):
+		return s.completeWithoutState(m, dir)
 	default:
 		return Module{}, fmt.Errorf("look up the module %s: %w", m.Name, err)
 	}
@@ -51,10 +51,10 @@ func (s System) Module(name string) (Module, error) {
 	return m, nil
 }
 
-// withoutState completes a module whose folder has no initstate. It is either built in, or being removed: the
-// kernel removes the attributes first and leaves its list last, so the list tells the two apart.
-func (s System) withoutState(m Module, dir string) (Module, error) {
-	listed, err := s.listed()
+// completeWithoutState completes a module whose folder has no initstate. It is either built in, or being
+// removed: the kernel removes the attributes first and leaves its list last, so the list tells the two apart.
+func (s System) completeWithoutState(m Module, dir string) (Module, error) {
+	listed, err := s.procModules()
 	if err != nil {
 		return Module{}, fmt.Errorf("look up the module %s: %w", m.Name, err)
 	}
@@ -88,7 +88,7 @@ func (m *Module) refs(dir string) {
 // Loaded returns the loaded modules in the kernel's order, the newest first. The list is empty for a kernel
 // without modules.
 func (s System) Loaded() ([]Module, error) {
-	all, err := s.listed()
+	all, err := s.procModules()
 	if err != nil {
 		return nil, err
 	}
@@ -99,10 +99,10 @@ func (s System) Loaded() ([]Module, error) {
 	return all, nil
 }
 
-// listed reads /proc/modules: "name size refs holders state address".
-func (s System) listed() ([]Module, error) {
+// procModules reads /proc/modules: "name size refs holders state address".
+func (s System) procModules() ([]Module, error) {
 	f, err := os.Open(s.proc("modules"))
-	if notThere(err) {
+	if isNotExist(err) {
 		return nil, nil
 	}
 	if err != nil {
@@ -117,13 +117,13 @@ func (s System) listed() ([]Module, error) {
 			}
 			return all, nil
 		}
-		if m, ok := parseListed(lines.Text()); ok && len(all) < maxModules {
+		if m, ok := parseProcModule(lines.Text()); ok && len(all) < maxModules {
 			all = append(all, m)
 		}
 	}
 }
 
-func parseListed(line string) (Module, bool) {
+func parseProcModule(line string) (Module, bool) {
 	f := strings.Fields(line)
 	if len(f) < 5 || validName(f[0]) != nil {
 		return Module{}, false
@@ -170,7 +170,7 @@ func (s System) Stack(name string) ([]Module, error) {
 		seen[m.Name] = true
 		for _, h := range m.Holders {
 			holder, err := s.Module(h)
-			if notThere(err) { // unloaded since
+			if isNotExist(err) { // unloaded since
 				continue
 			}
 			if err != nil {

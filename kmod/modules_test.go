@@ -70,9 +70,7 @@ func TestLoaded(t *testing.T) {
 	t.Parallel()
 	s := loadedStack(t)
 	got, err := s.Loaded()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var names []string
 	for _, m := range got {
 		names = append(names, m.Name+" "+m.State+" "+m.Version+" "+strings.Join(m.Holders, ","))

@@ -2,6 +2,7 @@ package kmod
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -49,7 +50,7 @@ func (s System) devices() (*deviceTable, error) {
 	text, _, _ = strings.Cut(text, "Block devices:")
 	for line := range strings.SplitSeq(text, "\n") {
 		f := strings.Fields(line)
-		if len(f) != 2 || !ours(f[1]) && f[1] != "gdrdrv" {
+		if len(f) != 2 || !isNVIDIAModule(f[1]) && f[1] != "gdrdrv" {
 			continue
 		}
 		if major, err := strconv.ParseUint(f[0], 10, 32); err == nil {
@@ -211,7 +212,7 @@ func parseMap(line string) (mapping, bool) {
 }
 
 // unpadded removes leading zeros: maps pads addresses with zeros, map_files does not and refuses padded ones.
-func unpadded(address string) string { return or(strings.TrimLeft(address, "0"), "0") }
+func unpadded(address string) string { return cmp.Or(strings.TrimLeft(address, "0"), "0") }
 
 // moduleOfPath is the last resort: it returns the module by the usual name of its device.
 func moduleOfPath(path string) string {

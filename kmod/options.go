@@ -50,7 +50,7 @@ func ReadOptions(modprobeDirs []string, driversDir string) (Options, error) {
 	}
 	for _, path := range files {
 		module := ModuleName(strings.TrimSuffix(filepath.Base(path), ".conf"))
-		if !ours(module) || validName(module) != nil { // gridd.conf and others are not about modules
+		if !isNVIDIAModule(module) || validName(module) != nil { // gridd.conf and others are not about modules
 			continue
 		}
 		if err := o.file(path, func(line string) (string, string) { return module, line }); err != nil {
@@ -60,8 +60,8 @@ func ReadOptions(modprobeDirs []string, driversDir string) (Options, error) {
 	return o, nil
 }
 
-// ours reports whether a module gets parameters: only NVIDIA's modules do.
-func ours(module string) bool { return strings.HasPrefix(module, "nvidia") }
+// isNVIDIAModule reports whether a module gets parameters: only NVIDIA's modules do.
+func isNVIDIAModule(module string) bool { return strings.HasPrefix(module, "nvidia") }
 
 // configFiles returns *.conf of several folders in the order of their names. An earlier folder hides names of
 // later ones.
@@ -69,7 +69,7 @@ func configFiles(dirs []string) ([]string, error) {
 	byName := map[string]string{}
 	for _, dir := range dirs {
 		entries, err := os.ReadDir(dir)
-		if notThere(err) {
+		if isNotExist(err) {
 			continue
 		}
 		if err != nil {
@@ -95,7 +95,7 @@ func configFiles(dirs []string) ([]string, error) {
 // "" when the line has no parameters.
 func (o Options) file(path string, split func(line string) (module, rest string)) error {
 	text, err := readConfig(path)
-	if notThere(err) { // removed meanwhile, or a link to nothing
+	if isNotExist(err) { // removed meanwhile, or a link to nothing
 		return nil
 	}
 	if err != nil {
@@ -165,19 +165,19 @@ func lines(text string) []configLine {
 
 // modprobeLine is the split function of modprobe.d files: it accepts only options of NVIDIA's modules.
 func modprobeLine(line string) (module, rest string) {
-	command, rest := word(line)
+	command, rest := cutWord(line)
 	if command != "options" {
 		return "", ""
 	}
-	module, rest = word(rest)
-	if module = ModuleName(module); !ours(module) || validName(module) != nil {
+	module, rest = cutWord(rest)
+	if module = ModuleName(module); !isNVIDIAModule(module) || validName(module) != nil {
 		return "", ""
 	}
 	return module, rest
 }
 
-// word splits the first word off a line.
-func word(line string) (first, rest string) {
+// cutWord splits the first word off a line.
+func cutWord(line string) (first, rest string) {
 	line = strings.TrimLeft(line, " \t")
 	if i := strings.IndexAny(line, " \t"); i >= 0 {
 		return line[:i], line[i+1:]

@@ -27,9 +27,7 @@ func TestReadOptions(t *testing.T) {
 		"drivers/..data/uvm": "uvm_debug_prints=1\n", "drivers/gridd.conf": "ServerAddress = \"", "drivers/nvidia-drm.conf": "",
 	})
 	got, err := ReadOptions([]string{dir + "/etc", dir + "/none", dir + "/usr"}, dir+"/drivers")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	want := Options{
 		"nvidia": {"NVreg_UsePageAttributeTable=1", "NVreg_RegistryDwords=a=1; b=2", "NVreg_Other=x y", "NVreg_First=2",
 			"NVreg-EnableMSI=3", "NVreg_Empty="},
@@ -90,9 +88,7 @@ func FuzzOptions(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		dir := t.TempDir()
 		for _, name := range []string{"nvidia.conf", "nvidia-uvm.conf"} {
-			if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644))
 		}
 		for _, dirs := range [][2]string{{dir, ""}, {"", dir}} {
 			o, err := ReadOptions([]string{dirs[0]}, dirs[1])

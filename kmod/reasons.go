@@ -71,7 +71,7 @@ var reasons = []reason{
 	{[]unix.Errno{unix.ENOMEM}, "", false, "the kernel has no memory for the module", "free memory on the machine"},
 	{[]unix.Errno{unix.ENOSYS, unix.EOPNOTSUPP}, "", false, "this kernel was built without loadable modules", "use another kernel"},
 	{[]unix.Errno{unix.EBUSY}, "", false, "a module of this name is starting or stopping right now", "try again; when that does not help restart the machine"},
-	{[]unix.Errno{unix.ETXTBSY}, "", false, "somebody is still writing the module's file", "try again when it is complete"},
+	{[]unix.Errno{unix.ETXTBSY}, "", false, "another process is still writing the module's file", "try again when it is complete"},
 	{[]unix.Errno{unix.EINVAL}, "", true, "the module did not like its parameters, or does not fit the modules that are loaded",
 		"look into the kernel's log (dmesg); load only modules of one driver and flavour"},
 }

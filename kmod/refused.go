@@ -47,12 +47,12 @@ func (e *RefusedError) Reason() string {
 	if e.Errno == unix.EPERM && e.Disabled {
 		return "loading of modules was switched off until the next restart (kernel.modules_disabled=1): restart the machine without that setting"
 	}
-	text := words(e.Kernel)
+	text := joinMessages(e.Kernel)
 	for _, r := range reasons {
 		if len(r.errnos) > 0 && !slices.Contains(r.errnos, e.Errno) {
 			continue
 		}
-		quote, found := sentence(text, r.phrase)
+		quote, found := findSentence(text, r.phrase)
 		if !found {
 			continue
 		}
@@ -64,9 +64,9 @@ func (e *RefusedError) Reason() string {
 	return "the module's own start failed: look into the kernel's log (dmesg) for its reason"
 }
 
-// words joins log lines into one text: the lines of one message of the driver form one line, every other line
-// stays alone.
-func words(lines []string) string {
+// joinMessages joins log lines into one text: the lines of one message of the driver form one line, every
+// other line stays alone.
+func joinMessages(lines []string) string {
 	var driver, rest strings.Builder
 	for _, line := range lines {
 		if _, text, ok := strings.Cut(line, "NVRM:"); ok {
@@ -78,9 +78,9 @@ func words(lines []string) string {
 	return driver.String() + rest.String()
 }
 
-// sentence finds the sentence or line that contains a phrase. The empty phrase is in every text and quotes
-// the driver's message.
-func sentence(text, phrase string) (quote string, found bool) {
+// findSentence finds the sentence or line that contains a phrase. The empty phrase is in every text and
+// quotes the driver's message.
+func findSentence(text, phrase string) (quote string, found bool) {
 	i := strings.Index(text, phrase)
 	if i < 0 {
 		return "", false

@@ -2,12 +2,8 @@ package node
 
 import (
 	"bytes"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/x509"
-	"crypto/x509/pkix"
-	"math/big"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -38,7 +34,9 @@ func TestSignedStart(t *testing.T) {
 // its key.
 func TestLeaveCertificate(t *testing.T) {
 	t.Parallel()
-	cert := certificate(t)
+	server := httptest.NewTLSServer(nil)
+	defer server.Close()
+	cert := server.Certificate()
 	mounted, none := &instance{signer: cert}, &instance{}
 	signed := &kbuild.Set{Certificate: cert.Raw}
 	for _, c := range []struct {
@@ -73,23 +71,4 @@ func TestLeaveCertificate(t *testing.T) {
 	if !strings.Contains(said.String(), "could not be left for mokutil") {
 		t.Errorf("%s", &said)
 	}
-}
-
-// certificate returns a certificate whose key is not kept.
-func certificate(t *testing.T) *x509.Certificate {
-	t.Helper()
-	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(5), Subject: pkix.Name{CommonName: "A"}}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cert, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return cert
 }

@@ -110,18 +110,6 @@ func (c Config) Check() error {
 	return nil
 }
 
-// modules returns the files to load, in order, under the names of the driver's own build.
-func (c Config) modules(mellanox bool) []string {
-	modules := []string{"nvidia", "nvidia-uvm", "nvidia-modeset"}
-	if c.DRM {
-		modules = append(modules, "nvidia-drm")
-	}
-	if c.RDMA && mellanox {
-		modules = append(modules, "nvidia-peermem")
-	}
-	return modules
-}
-
 // PodText returns the pod as NAMESPACE/NAME, or its name alone if the namespace is unknown; "" outside of a
 // pod.
 func (c Config) PodText() string {

@@ -13,11 +13,11 @@ func TestConfigModules(t *testing.T) {
 		"nvidia nvidia-uvm nvidia-modeset nvidia-drm":                {DRM: true},
 		"nvidia nvidia-uvm nvidia-modeset nvidia-drm nvidia-peermem": {DRM: true, RDMA: true},
 	} {
-		if got := strings.Join(c.modules(true), " "); got != want {
+		if got := strings.Join((&Node{cfg: c}).modules("open", "6.1", true).Modules, " "); got != want {
 			t.Errorf("%s, want %s", got, want)
 		}
 	}
-	if got := (Config{RDMA: true}).modules(false); len(got) != 3 {
+	if got := (&Node{cfg: Config{RDMA: true}}).modules("open", "6.1", false).Modules; len(got) != 3 {
 		t.Errorf("without a Mellanox device: %v", got)
 	}
 }

@@ -61,11 +61,10 @@ func (n *Node) LoadPeermem(ctx context.Context, timeout time.Duration, hostMOFED
 
 func (n *Node) waitMellanox(ctx context.Context, host bool) error {
 	there := func() bool {
-		if host {
-			_, err := n.kernel.Module("mlx5_core")
-			return err == nil
-		}
 		_, err := os.Stat(mofedReady)
+		if host {
+			_, err = n.kernel.Module("mlx5_core")
+		}
 		return err == nil
 	}
 	const missing = "Mellanox's driver is not there (" + mofedReady + ", or mlx5_core of the host with USE_HOST_MOFED=true)"

@@ -104,12 +104,10 @@ func describe(d *status.Driver) string {
 // however long a phase takes.
 func (n *Node) beat(end <-chan struct{}) {
 	for {
-		t := time.NewTimer(untilNext(n.now()))
 		select {
 		case <-end:
-			t.Stop()
 			return
-		case now := <-t.C:
+		case now := <-time.After(untilNext(n.now())):
 			_ = os.Chtimes(n.instanceFile, now, now)
 		}
 	}
@@ -132,12 +130,10 @@ const tick = time.Second
 
 // sleep waits, and returns false if ctx ended first.
 func sleep(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
 	select {
 	case <-ctx.Done():
 		return false
-	case <-t.C:
+	case <-time.After(d):
 		return true
 	}
 }

@@ -19,7 +19,7 @@ func (n *Node) recover(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	loaded, err := n.isLoaded()
+	loaded, err := n.isLoaded("nvidia")
 	if err != nil {
 		return err
 	}
@@ -65,8 +65,8 @@ func (n *Node) clearFirmware() {
 	}
 }
 
-func (n *Node) isLoaded() (bool, error) {
-	_, err := n.kernel.Module("nvidia")
+func (n *Node) isLoaded(module string) (bool, error) {
+	_, err := n.kernel.Module(module)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}

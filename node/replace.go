@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/driver-container/driver-container/node/devices"
 	"github.com/driver-container/driver-container/node/status"
 )
 
@@ -17,7 +18,7 @@ func (n *Node) replace(ctx context.Context) error {
 	if err := n.unloadNouveau(ctx); err != nil {
 		return err
 	}
-	loaded, err := n.isLoaded()
+	loaded, err := n.isLoaded("nvidia")
 	if err != nil || !loaded || n.adopted {
 		return err
 	}
@@ -88,12 +89,12 @@ func (n *Node) waitUntilFree(ctx context.Context, old status.Driver) error {
 	var said time.Time
 	for {
 		err := n.free(ctx)
-		var busy *InUseError
+		busy, ok := errors.AsType[*InUseError](err)
 		switch {
 		case err == nil:
 			n.status.Change(func(st *status.Snapshot) { st.Holders = nil })
 			return nil
-		case !errors.As(err, &busy):
+		case !ok:
 			return err
 		}
 		n.countBlocked()
@@ -164,7 +165,7 @@ func (n *Node) restore(ctx context.Context, old status.Driver) error {
 	if err != nil {
 		n.warn("device files of driver %s: %v", old.Version, err)
 	}
-	old.Nodes = union(old.Nodes, nodes)
+	old.Nodes = devices.Union(old.Nodes, nodes)
 	if err = n.roots.MountOld(ctx, old.RootDir); err != nil {
 		err = n.roots.MountOld(ctx, old.RootDir)
 	}

@@ -76,8 +76,8 @@ func (n *Node) awaitSafeLoad(ctx context.Context, old status.Driver) (err error)
 // people who drain the node need to know.
 func (n *Node) showSafeLoad(ctx context.Context, old status.Driver) error {
 	err := n.free(ctx)
-	var busy *InUseError
-	if err != nil && !errors.As(err, &busy) {
+	busy, inUse := errors.AsType[*InUseError](err)
+	if err != nil && !inUse {
 		return err
 	}
 	reason := fmt.Sprintf("driver %s must go before %s can be loaded: waiting for %s", old.Version, n.want.Driver, n.safeLoad)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/driver-container/driver-container/node/devices"
 	"github.com/driver-container/driver-container/node/status"
@@ -42,26 +41,19 @@ func (n *Node) serveRoot(ctx context.Context) error {
 
 // putRoot keeps the root that a predecessor serves if it is of this image, and mounts a new one otherwise.
 func (n *Node) putRoot(ctx context.Context) error {
-	kept, err := n.adoptRoot(ctx)
-	if err != nil || kept {
-		return err
+	if n.adopted {
+		ok, why := n.roots.Adopt(ctx)
+		if !ok {
+			n.log.Info("the driver root is served again", "reason", why)
+		}
+		if ok || ctx.Err() != nil {
+			return ctx.Err()
+		}
 	}
 	if err := n.roots.Unmount(ctx); err != nil {
 		return err
 	}
 	return n.mountRoot(ctx)
-}
-
-// adoptRoot keeps the root that a predecessor serves, if it is of this image.
-func (n *Node) adoptRoot(ctx context.Context) (bool, error) {
-	if !n.adopted {
-		return false, nil
-	}
-	ok, why := n.roots.Adopt(ctx)
-	if !ok {
-		n.log.Info("the driver root is served again", "reason", why)
-	}
-	return ok, ctx.Err()
 }
 
 func (n *Node) mountRoot(ctx context.Context) error {
@@ -79,28 +71,9 @@ func (n *Node) mountRoot(ctx context.Context) error {
 // makeNodes makes the device files. They are removed together with the modules.
 func (n *Node) makeNodes(ctx context.Context) error {
 	created, err := n.hardware.CreateNodes(ctx)
-	n.driver.Nodes = union(n.driver.Nodes, created)
+	n.driver.Nodes = devices.Union(n.driver.Nodes, created)
 	n.showDriver()
 	return err
-}
-
-// union adds nodes whose path is new. For a path that both have, the newer node counts, but the record that
-// this program made it is kept from the older one.
-func union(old, created []devices.Node) []devices.Node {
-	out := slices.Clone(old)
-	for _, c := range created {
-		i := slices.IndexFunc(out, func(o devices.Node) bool { return o.Path == c.Path })
-		if i < 0 {
-			out = append(out, c)
-			continue
-		}
-		c.Made = c.Made || out[i].Made
-		if c.Link == "" {
-			c.Link = out[i].Link
-		}
-		out[i] = c
-	}
-	return out
 }
 
 // startDaemons starts nvidia-persistenced and the other daemons that this machine needs. While one does not

@@ -69,14 +69,11 @@ func (n *Node) takeDown(ctx context.Context) error {
 		if err == nil {
 			return nil
 		}
-		var busy *InUseError
-		if !errors.As(err, &busy) {
-			if failures++; failures < enough {
-				continue
-			}
-		} else {
+		if busy, ok := errors.AsType[*InUseError](err); ok {
 			n.countBlocked()
 			n.status.Change(func(st *status.Snapshot) { st.Holders, st.Reason = busy.Holders, busy.Error() })
+		} else if failures++; failures < enough {
+			continue
 		}
 		if n.now().Sub(said) >= 30*time.Second {
 			said = n.now()
@@ -124,7 +121,7 @@ func (n *Node) tryDown(ctx context.Context) error {
 // stopped ends a life in which everything that this instance put up was taken down. An older driver may still
 // be there: it was not touched, or it was put back.
 func (n *Node) stopped(ctx context.Context, cause error) error {
-	loaded, err := n.isLoaded()
+	loaded, err := n.isLoaded("nvidia")
 	if err != nil {
 		return errors.Join(cause, err)
 	}
@@ -164,10 +161,16 @@ func (n *Node) failed(cause error) error {
 	return cause
 }
 
-// failure returns the status's record of a failed start or service, cut to a readable length.
+// failure returns the status's record of a failed start or service.
 func (n *Node) failure(cause error) *status.Failure {
-	const most = 2048
-	return &status.Failure{Time: n.now().UTC().Truncate(time.Second), Wanted: n.info.Driver, Pod: n.cfg.PodText(), Reason: cut(cause.Error(), most)}
+	return status.NewFailure(n.now(), n.info.Driver, n.cfg.PodText(), cause)
+}
+
+// writeTermination writes an error to the pod's termination message, and logs a failure to do so.
+func (n *Node) writeTermination(err error) {
+	if werr := status.WriteTermination(n.cfg.Termination, err); werr != nil {
+		n.log.Warn("no termination message", "error", werr)
+	}
 }
 
 // leave ends a life whose driver stays on the node.
@@ -176,7 +179,7 @@ func (n *Node) leave(ctx context.Context, cause, refusal error) error {
 	if cause != nil {
 		n.status.Change(func(st *status.Snapshot) { st.LastFailure = n.failure(cause) })
 	}
-	if loaded, err := n.isLoaded(); err == nil && !loaded {
+	if loaded, err := n.isLoaded("nvidia"); err == nil && !loaded {
 		n.status.Change(func(st *status.Snapshot) {
 			st.State, st.Ready, st.Up, st.Reason = status.Failed, false, nil, refusal.Error()
 		})
@@ -189,8 +192,7 @@ func (n *Node) leave(ctx context.Context, cause, refusal error) error {
 	n.status.Change(func(st *status.Snapshot) { // the daemons end with this container
 		st.State, st.Ready, st.Reason, st.Daemons = status.Detached, false, reason, nil
 	})
-	var busy *InUseError
-	if cause == nil && errors.As(refusal, &busy) && n.cfg.OnBusy != BusyFail {
+	if cause == nil && errors.As(refusal, new(*InUseError)) && n.cfg.OnBusy != BusyFail {
 		return nil
 	}
 	return errors.Join(cause, fmt.Errorf("%w: %w", ErrLeft, refusal))
@@ -201,7 +203,7 @@ func (n *Node) repairRoot(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
 	defer cancel()
 	layers, err := n.roots.Mounted()
-	if loaded, lerr := n.isLoaded(); err != nil || lerr != nil || !loaded || layers > 0 {
+	if loaded, lerr := n.isLoaded("nvidia"); err != nil || lerr != nil || !loaded || layers > 0 {
 		return
 	}
 	if err := n.mountRoot(ctx); err != nil {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"slices"
 
 	"github.com/driver-container/driver-container/kmod/kbuild"
@@ -30,12 +29,7 @@ func (n *Node) survey(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	n.want = Want{Driver: n.info.Driver, Flavour: flavour, Release: n.release, Modules: n.cfg.modules(mellanox)}
-	for _, m := range []string{"nvidia-drm", "nvidia-peermem"} {
-		if !slices.Contains(n.want.Modules, m) {
-			n.want.Optional = append(n.want.Optional, m)
-		}
-	}
+	n.want = n.modules(flavour, n.release, mellanox)
 	n.log.Info("driver chosen", "driver", n.want.Driver, "flavour", flavour, "kernel", n.release, "gpus", len(n.gpus), "reason", reason)
 	if err := n.find(ctx); err != nil {
 		return err
@@ -44,6 +38,22 @@ func (n *Node) survey(ctx context.Context) error {
 		return err
 	}
 	return n.decide()
+}
+
+// modules returns the modules of this image's driver for a kernel. The files to load are in order, under the
+// names of the driver's own build.
+func (n *Node) modules(flavour, release string, mellanox bool) Want {
+	w := Want{Driver: n.info.Driver, Flavour: flavour, Release: release, Modules: []string{"nvidia", "nvidia-uvm", "nvidia-modeset"}}
+	add := func(module string, load bool) {
+		if load {
+			w.Modules = append(w.Modules, module)
+		} else {
+			w.Optional = append(w.Optional, module)
+		}
+	}
+	add("nvidia-drm", n.cfg.DRM)
+	add("nvidia-peermem", n.cfg.RDMA && mellanox)
+	return w
 }
 
 // find searches for existing modules.
@@ -57,11 +67,11 @@ func (n *Node) find(ctx context.Context) error {
 			st.Counters.CacheMisses++
 		}
 	})
-	var corrupt *kbuild.CorruptError
+	corrupt, damaged := errors.AsType[*kbuild.CorruptError](err)
 	switch {
 	case err == nil:
 		n.found, n.source = set, source
-	case errors.As(err, &corrupt):
+	case damaged:
 		n.damaged = corrupt.Error()
 		if source == status.FromImage {
 			n.damaged = "the image is damaged, pull it again: " + n.damaged
@@ -107,28 +117,27 @@ func (n *Node) rdma() (bool, error) {
 	if err != nil || !there {
 		return false, err
 	}
-	_, err = n.kernel.Module("mlx5_core")
-	if errors.Is(err, fs.ErrNotExist) {
+	loaded, err := n.isLoaded("mlx5_core")
+	if err == nil && !loaded {
 		n.warn("mlx5_core is not loaded yet, so nvidia-peermem is not loaded: reload_nvidia_peermem does that when it is")
-		return false, nil
 	}
-	return err == nil, err
+	return loaded, err
 }
 
 // decide decides whether the loaded driver is adopted.
 func (n *Node) decide() error {
-	loaded, err := n.isLoaded()
+	loaded, err := n.isLoaded("nvidia")
 	if err != nil || !loaded {
 		return err
 	}
 	ok, why, err := n.adoptable()
-	if err != nil {
+	switch {
+	case err != nil:
 		return err
-	}
-	n.adopted = ok
-	if ok {
+	case ok:
+		n.adopted = true
 		n.log.Info("the driver is loaded as wanted, adopting it", "driver", n.want.Driver)
-	} else {
+	default:
 		n.log.Info("a driver is loaded that has to be replaced", "reason", why)
 	}
 	return nil
@@ -176,11 +185,19 @@ func (n *Node) question() Question {
 	return q
 }
 
-// getModules compiles modules that were not found, and signs them if a key is mounted for that.
+// getModules makes the modules unless the loaded ones stay.
 func (n *Node) getModules(ctx context.Context) error {
 	if n.adopted {
 		return nil
 	}
+	if err := n.makeModules(ctx); err != nil {
+		return err
+	}
+	return n.checkParams()
+}
+
+// makeModules compiles modules that were not found, and signs them if a key is mounted for that.
+func (n *Node) makeModules(ctx context.Context) error {
 	if n.found == nil {
 		set, err := n.supplier.Compile(ctx, n.want)
 		n.status.Change(func(st *status.Snapshot) {
@@ -203,7 +220,7 @@ func (n *Node) getModules(ctx context.Context) error {
 		}
 		n.found, n.fresh = set, true
 	}
-	return n.checkParams()
+	return nil
 }
 
 // stage copies the driver root to the host's storage if there is any. It does not touch the root that is

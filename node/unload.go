@@ -96,19 +96,16 @@ func (n *Node) removeNodes(nodes []devices.Node) {
 // putBack loads removed modules again, the lowest one first. For modules that are not ours there is only a
 // warning: their files are not known.
 func (n *Node) putBack(ctx context.Context, d status.Driver, removed []string) error {
-	var again []status.Module
-	for _, m := range d.Modules {
-		if slices.Contains(removed, m.Name) {
-			again = append(again, m)
-		}
-	}
 	for _, name := range removed {
 		if !slices.ContainsFunc(d.Modules, func(m status.Module) bool { return m.Name == name }) {
 			n.warn("module %s, which stood on the driver, was removed before the kernel refused another one; whoever loaded it must load it again", name)
 		}
 	}
 	var errs []error
-	for _, m := range again {
+	for _, m := range d.Modules {
+		if !slices.Contains(removed, m.Name) {
+			continue
+		}
 		if err := n.insertOne(ctx, m); err != nil {
 			errs = append(errs, fmt.Errorf("load %s again: %w", m.Name, err))
 		}
@@ -130,17 +127,13 @@ func (n *Node) removeInTree(ctx context.Context, names []string) {
 // checkFiles returns an error if the module files of an earlier instance have changed since it loaded them.
 func checkFiles(modules []status.Module) error {
 	for _, m := range modules {
-		if err := checkFile(m); err != nil {
+		sum, _, err := kbuild.Digest(m.File)
+		switch {
+		case err != nil:
 			return err
+		case sum != m.SHA256:
+			return fmt.Errorf("%s has sha256 %s, it had %s when it was verified; remove it and start again", m.File, sum, m.SHA256)
 		}
 	}
 	return nil
-}
-
-func checkFile(m status.Module) error {
-	sum, _, err := kbuild.Digest(m.File)
-	if err == nil && sum != m.SHA256 {
-		err = fmt.Errorf("%s has sha256 %s, it had %s when it was verified; remove it and start again", m.File, sum, m.SHA256)
-	}
-	return err
 }

@@ -38,29 +38,21 @@ func (n *Node) Compile(ctx context.Context, release string) (set *kbuild.Set, so
 		return nil, "", fmt.Errorf("%w: %w", ErrConfig, err)
 	}
 	n.log.Info("driver chosen", "driver", n.info.Driver, "flavour", flavour, "kernel", release, "reason", reason)
-	w := Want{Driver: n.info.Driver, Flavour: flavour, Release: release, Modules: n.cfg.modules(false)}
-	for _, m := range []string{"nvidia-drm", "nvidia-peermem"} {
-		if m != "nvidia-drm" || !n.cfg.DRM {
-			w.Optional = append(w.Optional, m)
-		}
+	n.want = n.modules(flavour, release, false)
+	set, source, err = n.supplier.Find(ctx, n.want)
+	switch {
+	case err == nil:
+		n.found, n.source = set, source
+	case !errors.Is(err, kbuild.ErrMiss) && !errors.As(err, new(*kbuild.CorruptError)):
+		return nil, "", err
 	}
-	set, source, err = n.supplier.Find(ctx, w)
-	fresh := false
-	if errors.Is(err, kbuild.ErrMiss) || errors.As(err, new(*kbuild.CorruptError)) {
-		set, err = n.supplier.Compile(ctx, w)
-		source, fresh = status.Compiled, true
-	}
-	if err == nil && n.supplier.Signer(set, source) != nil {
-		set, err = n.supplier.Sign(ctx, set)
-		fresh = true
-	}
-	if err == nil && fresh {
-		set, err = n.supplier.Keep(ctx, set)
+	if err = n.makeModules(ctx); err == nil && n.fresh {
+		n.found, err = n.supplier.Keep(ctx, n.found)
 	}
 	if err != nil {
 		return nil, "", err
 	}
-	return set, source, nil
+	return n.found, n.source, nil
 }
 
 // Unload takes down a driver that an instance left in place. ctx limits the waiting for the lock, patience
@@ -77,7 +69,7 @@ func (n *Node) unloadLeft(ctx, patience context.Context) error {
 	if err := n.recover(ctx); err != nil {
 		return err
 	}
-	loaded, err := n.isLoaded()
+	loaded, err := n.isLoaded("nvidia")
 	if err != nil {
 		return err
 	}

@@ -43,9 +43,8 @@ func (n *Node) examine(ctx context.Context) (string, error) {
 	if ctx.Err() != nil {
 		return "", ctx.Err()
 	}
-	var hung *probe.HungError
 	switch {
-	case errors.As(err, &hung):
+	case errors.As(err, new(*probe.HungError)):
 		return err.Error(), nil
 	case err != nil:
 		return "", fmt.Errorf("ask the driver: %w", err)
@@ -74,7 +73,7 @@ func (n *Node) judge(answer probe.Answer) (gpus []status.GPU, broken []string) {
 	for _, g := range n.gpus {
 		state := status.GPU{Address: g.Address, ID: fmt.Sprintf("%04x:%04x", g.Vendor, g.Device)}
 		for _, d := range answer.Devices {
-			if samePCI(d.PCI, g.Address) {
+			if d.At(g.Address) {
 				state.Works, state.Name, state.UUID = true, d.Name, d.UUID
 			}
 		}
@@ -98,35 +97,13 @@ func (n *Node) reason(g devices.GPU) string {
 	return strings.Join(lines, " / ")
 }
 
-// samePCI compares addresses whose domain is written with four or eight digits.
-func samePCI(a, b string) bool {
-	trim := func(s string) string {
-		domain, rest, ok := strings.Cut(strings.ToLower(s), ":")
-		if !ok {
-			return s
-		}
-		return strings.TrimLeft(domain, "0") + ":" + rest
-	}
-	return trim(a) == trim(b)
-}
-
 func (n *Node) daemonsDown() string {
 	if n.daemons == nil {
 		return ""
 	}
 	states := n.daemons.States()
 	n.status.Change(func(st *status.Snapshot) { st.Daemons = states })
-	return daemonReason(states)
-}
-
-func daemonReason(states []daemons.State) string {
-	var down []string
-	for _, s := range states {
-		if !s.Ready {
-			down = append(down, fmt.Sprintf("%s is not running: %s", s.Name, s.Reason))
-		}
-	}
-	return strings.Join(down, "; ")
+	return daemons.Down(states)
 }
 
 // announce writes whether the driver is ready. If it is not, it writes the markers first; if it is, it writes

@@ -10,7 +10,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/driver-container/driver-container/kmod"
-	"github.com/driver-container/driver-container/node/daemons"
 	"github.com/driver-container/driver-container/node/devices"
 	"github.com/driver-container/driver-container/node/logging/logtest"
 	"github.com/driver-container/driver-container/node/probe"
@@ -74,21 +73,6 @@ func TestWriteTermination(t *testing.T) {
 	n.writeTermination(errors.New("x"))
 }
 
-func TestSamePCI(t *testing.T) {
-	t.Parallel()
-	for _, test := range []struct {
-		a, b string
-		want bool
-	}{
-		{"00000000:05:00.0", "0000:05:00.0", true}, {"0000:05:00.0", "0000:05:00.0", true}, {"0000:AF:00.0", "0000:af:00.0", true},
-		{"10000:05:00.0", "00010000:05:00.0", true}, {"0001:05:00.0", "0000:05:00.0", false}, {"0000:06:00.0", "0000:05:00.0", false}, {"", "0000:05:00.0", false},
-	} {
-		if got := samePCI(test.a, test.b); got != test.want {
-			t.Errorf("samePCI(%q, %q) = %v", test.a, test.b, got)
-		}
-	}
-}
-
 // quietHardware has no reasons for a GPU.
 type quietHardware struct{ Hardware }
 
@@ -109,13 +93,5 @@ func TestJudge(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, gpus); diff != "" || len(broken) != 2 || !strings.Contains(broken[1], "0000:07:00.0") {
 		t.Errorf("%q %s", broken, diff)
-	}
-}
-
-func TestDaemonReason(t *testing.T) {
-	t.Parallel()
-	got := daemonReason([]daemons.State{{Name: "a", Ready: true}, {Name: "b", Reason: "it ended"}, {Name: "c", Reason: "no socket"}})
-	if got != "b is not running: it ended; c is not running: no socket" {
-		t.Error(got)
 	}
 }

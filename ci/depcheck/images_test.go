@@ -1,9 +1,6 @@
 package depcheck
 
 import (
-	"bytes"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -49,28 +46,6 @@ func TestImageFloors(t *testing.T) {
 			if other > mine || other == mine && mine > 0 && !under(dep, p.ImportPath) {
 				t.Errorf("%s reaches %s, which is not below it", p.name(), dep)
 			}
-		}
-	}
-}
-
-// TestSize: a package that is read in one sitting. Generated data is not counted, for it is not Go.
-func TestSize(t *testing.T) {
-	t.Parallel()
-	const maxFiles, maxLines = 20, 2500
-	for _, p := range packages(t) {
-		if !under(p.name(), "images") {
-			continue
-		}
-		lines := 0
-		for _, file := range p.GoFiles {
-			text, err := os.ReadFile(filepath.Join(p.Dir, file))
-			if err != nil {
-				t.Fatal(err)
-			}
-			lines += bytes.Count(text, []byte("\n"))
-		}
-		if len(p.GoFiles) > maxFiles || lines > maxLines {
-			t.Errorf("%s has %d files and %d lines: at most %d and %d", p.name(), len(p.GoFiles), lines, maxFiles, maxLines)
 		}
 	}
 }

@@ -71,7 +71,7 @@ func (a *app) lock(ctx context.Context, o lockFlags, names []string) error {
 	}
 	b.Plan = recipe.Options{Base: o.sources.base, Mirror: o.sources.mirror}
 	b.Kernels = o.kernels.Kernels
-	u := batch.LockUpdate{Batch: b, Matrix: m, File: batch.LockPath(o.file, o.selection.file), Anew: o.update, Names: names}
+	u := batch.LockUpdate{Batch: b, Matrix: m, File: batch.LockPath(o.file, o.selection.file), Update: o.update, Names: names}
 	if !o.check {
 		if err := batch.CheckFolder("--lock", u.File); err != nil {
 			return err

@@ -58,11 +58,12 @@ Without a command it prints this text; with --accept-license alone it does what 
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.PersistentFlags().StringVar(&p.logFormat, "log-format", "text", "how messages are written to stderr: text or json")
+	//nolint:contextcheck // cobra gives each command its context; patience is a second one
 	root.AddCommand(p.initCommand(patience), p.probeCommand(), p.statusCommand(), p.waitReadyCommand(), p.preflightCommand(),
 		p.compileCommand(), p.unloadCommand(patience), p.holdersCommand(), p.reloadPeermemCommand(), p.probePeermemCommand(), p.versionCommand())
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
-		if err := fromEnvironment(cmd.Flags(), p.env); err != nil {
-			return err
+		if err := envNames.Set(cmd.Flags(), p.env); err != nil {
+			return usageError{err}
 		}
 		if p.logFormat != "text" && p.logFormat != "json" {
 			return usageError{fmt.Errorf("--log-format is %q; it must be text or json", p.logFormat)}

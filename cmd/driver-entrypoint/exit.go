@@ -41,7 +41,7 @@ func (e blockedError) Unwrap() error { return e.err }
 
 func exitCode(err error) int {
 	is := func(target error) bool { return errors.Is(err, target) }
-	var blocked *preflight.BlockedError
+	blocked, _ := errors.AsType[*preflight.BlockedError](err)
 	switch {
 	case err == nil:
 		return 0
@@ -55,7 +55,7 @@ func exitCode(err error) int {
 		return exitCompile
 	case as[*kmod.RefusedError](err):
 		return exitRefused
-	case errors.As(err, &blocked) && blocked.Has(preflight.Signing) && len(blocked.Checks) == 1:
+	case blocked != nil && blocked.Has(preflight.Signing) && len(blocked.Checks) == 1:
 		return exitRefused
 	case blocked != nil, as[*kbuild.NoHeadersError](err), as[*kbuild.NoCompilerError](err), as[*headers.UnavailableError](err),
 		as[*host.NoModulesError](err):
@@ -69,6 +69,6 @@ func exitCode(err error) int {
 }
 
 func as[E error](err error) bool {
-	var target E
-	return errors.As(err, &target)
+	_, ok := errors.AsType[E](err)
+	return ok
 }

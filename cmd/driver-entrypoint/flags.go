@@ -1,20 +1,19 @@
 package main
 
 import (
-	"fmt"
 	"os"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/driver-container/driver-container/node"
+	"github.com/driver-container/driver-container/node/envflags"
 )
 
 // envNames are the environment variables of flags, the first one that is set counts. Those without the prefix
 // DRIVER_ are what the GPU Operator and NVIDIA's own containers use.
-var envNames = map[string][]string{
+var envNames = envflags.Names{
 	"accept-license":                 {"ACCEPT_LICENSE"},
 	"config-digest":                  {"DRIVER_CONFIG_DIGEST"},
 	"driver-root":                    {"DRIVER_ROOT_KIND"},
@@ -57,45 +56,10 @@ var envNames = map[string][]string{
 	"unload-nouveau":                 {"DRIVER_UNLOAD_NOUVEAU"},
 }
 
-// fromEnvironment sets flags that were not given from their environment variables.
-func fromEnvironment(flags *pflag.FlagSet, env []string) error {
-	var err error
-	flags.VisitAll(func(f *pflag.Flag) {
-		if f.Changed || err != nil {
-			return
-		}
-		for _, name := range envNames[f.Name] {
-			value := lookup(env, name)
-			if value == "" {
-				continue
-			}
-			if serr := flags.Set(f.Name, value); serr != nil {
-				err = usageError{fmt.Errorf("environment variable %s=%q: %w", name, value, serr)}
-			}
-			return
-		}
-	})
-	return err
-}
-
-func lookup(env []string, name string) string {
-	for _, e := range slices.Backward(env) { // the last one counts, as in execve
-		if value, ok := strings.CutPrefix(e, name+"="); ok {
-			return value
-		}
-	}
-	return ""
-}
-
-// describeEnvNames adds "(env NAME)" to the usage of each flag.
+// describeEnvNames adds the environment variables to the usage of each flag.
 func describeEnvNames(cmd *cobra.Command) {
-	describe := func(f *pflag.Flag) {
-		if names := envNames[f.Name]; len(names) > 0 && !strings.Contains(f.Usage, "(env ") {
-			f.Usage += " (env " + strings.Join(names, ", ") + ")"
-		}
-	}
-	cmd.Flags().VisitAll(describe)
-	cmd.PersistentFlags().VisitAll(describe)
+	cmd.Flags().VisitAll(envNames.Describe)
+	cmd.PersistentFlags().VisitAll(envNames.Describe)
 	for _, sub := range cmd.Commands() {
 		describeEnvNames(sub)
 	}
@@ -148,13 +112,13 @@ func identityFlags(flags *pflag.FlagSet, c *node.Config) {
 
 // complete adds to a configuration what has no flag.
 func complete(c *node.Config, env []string) {
-	if c.ModuleType == "auto" && lookup(env, "OPEN_KERNEL_MODULES_ENABLED") == "true" {
+	if c.ModuleType == "auto" && envflags.Lookup(env, "OPEN_KERNEL_MODULES_ENABLED") == "true" {
 		c.ModuleType = "open"
 	}
-	if pass := lookup(env, passphraseEnv); pass != "" {
+	if pass := envflags.Lookup(env, passphraseEnv); pass != "" {
 		c.SigningPassphrase = func() ([]byte, error) { return []byte(pass), nil }
 	}
-	c.VGPU = lookup(env, "DRIVER_TYPE") == "vgpu"
+	c.VGPU = envflags.Lookup(env, "DRIVER_TYPE") == "vgpu"
 	c.Fabric = map[string]string{}
 	for _, e := range env {
 		if name, value, ok := strings.Cut(e, "="); ok && strings.HasPrefix(name, "NVFM_CONFIG_") {

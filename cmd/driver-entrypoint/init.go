@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/driver-container/driver-container/node"
+	"github.com/driver-container/driver-container/node/envflags"
 	"github.com/driver-container/driver-container/node/host"
 	"github.com/driver-container/driver-container/node/kubernetes"
 	"github.com/driver-container/driver-container/node/metrics"
@@ -58,7 +59,7 @@ func (p *program) node(cfg node.Config, o node.Options) (*node.Node, error) {
 // serve runs an instance with everything that reports it. The reporter begins before the lock is taken, so
 // that an instance that waits is seen, and reports for the last time before the lock is given back.
 func (p *program) serve(ctx, patience context.Context, cfg node.Config, reports reportFlags) error {
-	client := kubernetes.InCluster(func(name string) string { return lookup(p.env, name) })
+	client := kubernetes.InCluster(func(name string) string { return envflags.Lookup(p.env, name) })
 	var reporter *report.Reporter
 	last := func() {
 		if reporter != nil {
@@ -75,14 +76,16 @@ func (p *program) serve(ctx, patience context.Context, cfg node.Config, reports 
 	}
 	n, err := p.node(cfg, o)
 	if err != nil {
-		if werr := node.WriteTermination(cfg.Termination, err); werr != nil {
+		if werr := status.WriteTermination(cfg.Termination, err); werr != nil {
 			p.log().Warn("no termination message", "error", werr)
 		}
 		return err
 	}
 	defer p.measure(context.WithoutCancel(ctx), n, cfg.Run, reports)() // a stop is measured, too
 	if reports.any() {
-		reporter = report.Start(context.WithoutCancel(ctx), report.Source{Status: n.Snapshot, Changed: n.Changed()}, p.reporting(client, safe, cfg, reports)) // it follows the stop, too
+		// The reporter outlives ctx, because it reports the stop too.
+		source := report.Source{Status: n.Snapshot, Changed: n.Changed()}
+		reporter = report.Start(context.WithoutCancel(ctx), source, p.reporting(client, safe, cfg, reports))
 	}
 	err = n.Run(ctx, patience)
 	last() // where it never had the node

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/driver-container/driver-container/node"
+	"github.com/driver-container/driver-container/node/envflags"
 	"github.com/driver-container/driver-container/node/host"
 	"github.com/driver-container/driver-container/node/status"
 )
@@ -67,7 +68,7 @@ func TestRest(t *testing.T) {
 	if complete(&c, []string{"OPEN_KERNEL_MODULES_ENABLED=true"}); c.ModuleType != "proprietary" || c.Host != "n1" {
 		t.Errorf("a flag counts more: %+v", c)
 	}
-	if got := lookup([]string{"A=1", "AB=3", "A=2"}, "A"); got != "2" {
+	if got := envflags.Lookup([]string{"A=1", "AB=3", "A=2"}, "A"); got != "2" {
 		t.Error(got)
 	}
 }

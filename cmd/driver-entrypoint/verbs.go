@@ -15,6 +15,7 @@ import (
 	"github.com/driver-container/driver-container/kmod"
 	"github.com/driver-container/driver-container/kmod/kbuild"
 	"github.com/driver-container/driver-container/node"
+	"github.com/driver-container/driver-container/node/envflags"
 	"github.com/driver-container/driver-container/node/host"
 	"github.com/driver-container/driver-container/node/preflight"
 	"github.com/driver-container/driver-container/node/status"
@@ -37,7 +38,7 @@ GPU Operator's validator waits for. live succeeds while the instance gives signs
 				return err
 			}
 			if args[0] == "startup" {
-				return status.MarkStarted(cfg.Run, func(name string) string { return lookup(p.env, name) })
+				return status.MarkStarted(cfg.Run, func(name string) string { return envflags.Lookup(p.env, name) })
 			}
 			return nil
 		}}
@@ -210,7 +211,7 @@ func (p *program) reloadPeermemCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			err = n.LoadPeermem(cmd.Context(), timeout, lookup(p.env, "USE_HOST_MOFED") == "true")
+			err = n.LoadPeermem(cmd.Context(), timeout, envflags.Lookup(p.env, "USE_HOST_MOFED") == "true")
 			if err != nil && cmd.Context().Err() == nil { // else a signal ended the waiting
 				return err
 			}
@@ -231,7 +232,7 @@ func (p *program) probePeermemCommand() *cobra.Command {
 func (p *program) versionCommand() *cobra.Command {
 	return &cobra.Command{Use: "version", Short: "print the version of this program and of the image's driver", Args: noArgs,
 		RunE: func(*cobra.Command, []string) error {
-			_, err := fmt.Fprintf(p.stdout, "driver-entrypoint %s driver %s\n", version(), lookup(p.env, "DRIVER_VERSION"))
+			_, err := fmt.Fprintf(p.stdout, "driver-entrypoint %s driver %s\n", version(), envflags.Lookup(p.env, "DRIVER_VERSION"))
 			return err
 		}}
 }

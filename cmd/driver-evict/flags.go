@@ -3,11 +3,10 @@ package main
 import (
 	"fmt"
 	"io"
-	"slices"
-	"strings"
 
 	"github.com/spf13/pflag"
 
+	"github.com/driver-container/driver-container/node/envflags"
 	"github.com/driver-container/driver-container/node/evict"
 )
 
@@ -20,20 +19,20 @@ type settings struct {
 	version   bool
 }
 
-// twins maps each flag to its environment variable.
-var twins = map[string]string{
-	"force":               "DRIVER_EVICT_FORCE",
-	"grace-period":        "DRIVER_EVICT_GRACE_PERIOD",
-	"log-format":          "DRIVER_LOG_FORMAT",
-	"node-name":           "NODE_NAME",
-	"pod":                 "POD_NAME",
-	"pod-namespace":       "POD_NAMESPACE",
-	"pod-uid":             "POD_UID",
-	"retry-after":         "DRIVER_EVICT_RETRY_AFTER",
-	"run-dir":             "DRIVER_RUN_DIR",
-	"server":              "DRIVER_EVICT_SERVER",
-	"service-account-dir": "DRIVER_EVICT_SERVICE_ACCOUNT_DIR",
-	"timeout":             "DRIVER_EVICT_TIMEOUT",
+// envNames are the environment variables of flags.
+var envNames = envflags.Names{
+	"force":               {"DRIVER_EVICT_FORCE"},
+	"grace-period":        {"DRIVER_EVICT_GRACE_PERIOD"},
+	"log-format":          {"DRIVER_LOG_FORMAT"},
+	"node-name":           {"NODE_NAME"},
+	"pod":                 {"POD_NAME"},
+	"pod-namespace":       {"POD_NAMESPACE"},
+	"pod-uid":             {"POD_UID"},
+	"retry-after":         {"DRIVER_EVICT_RETRY_AFTER"},
+	"run-dir":             {"DRIVER_RUN_DIR"},
+	"server":              {"DRIVER_EVICT_SERVER"},
+	"service-account-dir": {"DRIVER_EVICT_SERVICE_ACCOUNT_DIR"},
+	"timeout":             {"DRIVER_EVICT_TIMEOUT"},
 }
 
 func newSettings() (*settings, *pflag.FlagSet) {
@@ -55,11 +54,7 @@ func newSettings() (*settings, *pflag.FlagSet) {
 	f.StringVar(&s.account, "service-account-dir", "/var/run/secrets/kubernetes.io/serviceaccount", "folder with the service account's token and ca.crt")
 	f.StringVar(&s.logFormat, "log-format", "text", "how messages are written to stderr: text or json")
 	f.BoolVar(&s.version, "version", false, "print the version")
-	f.VisitAll(func(f *pflag.Flag) {
-		if name := twins[f.Name]; name != "" {
-			f.Usage += " (env " + name + ")"
-		}
-	})
+	f.VisitAll(envNames.Describe)
 	return s, f
 }
 
@@ -75,37 +70,17 @@ func (s *settings) parse(f *pflag.FlagSet, args, env []string) error {
 	if f.NArg() > 0 {
 		return fmt.Errorf("%w: driver-evict takes no arguments, but got %q", evict.ErrConfig, f.Args())
 	}
-	var err error
-	f.VisitAll(func(flag *pflag.Flag) {
-		name := twins[flag.Name]
-		value := lookup(env, name)
-		if err != nil || flag.Changed || value == "" {
-			return
-		}
-		if serr := f.Set(flag.Name, value); serr != nil {
-			err = fmt.Errorf("%w: environment variable %s=%q: %w", evict.ErrConfig, name, value, serr)
-		}
-	})
+	if err := envNames.Set(f, env); err != nil {
+		return fmt.Errorf("%w: %w", evict.ErrConfig, err)
+	}
 	switch {
-	case err != nil, s.version:
-		return err
+	case s.version:
+		return nil
 	case s.logFormat != "text" && s.logFormat != "json":
 		return fmt.Errorf("%w: --log-format is %q; it must be text or json", evict.ErrConfig, s.logFormat)
 	}
 	if s.server == "" {
-		s.server = evict.ServerAddress(lookup(env, "KUBERNETES_SERVICE_HOST"), lookup(env, "KUBERNETES_SERVICE_PORT"))
+		s.server = evict.ServerAddress(envflags.Lookup(env, "KUBERNETES_SERVICE_HOST"), envflags.Lookup(env, "KUBERNETES_SERVICE_PORT"))
 	}
 	return s.cfg.Check()
-}
-
-func lookup(env []string, name string) string {
-	if name == "" {
-		return ""
-	}
-	for _, e := range slices.Backward(env) { // the last one counts, as in execve
-		if value, ok := strings.CutPrefix(e, name+"="); ok {
-			return value
-		}
-	}
-	return ""
 }

@@ -66,8 +66,8 @@ func (s *solver) escape(it *item, c conflict) (*item, error) {
 	return next, nil
 }
 
-// conflictReason returns the reason why an item cannot be added to the system; nil if it can, possibly with upgrades
-// of others.
+// conflictReason returns the reason why an item cannot be added to the system; nil if it can, possibly with
+// upgrades of others.
 func (s *solver) conflictReason(it, by *item) error {
 	for _, c := range s.conflicts(it) {
 		next, err := s.escape(it, c)

@@ -174,8 +174,7 @@ func TestUnresolvable(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			got, err := indexOf(t, tt.index).Resolve(statusOf(t, tt.status), strings.Fields(tt.want))
-			var un *UnresolvableError
-			if !errors.As(err, &un) {
+			if _, ok := errors.AsType[*UnresolvableError](err); !ok {
 				t.Fatalf("Resolve = %v, %v; want an UnresolvableError", got, err)
 			}
 			if diff := cmp.Diff(tt.message, err.Error()); diff != "" {

@@ -151,8 +151,7 @@ func TestKernelRule(t *testing.T) {
 		got := ""
 		if err := c.rule.Check(c.release); err != nil {
 			got = err.Error()
-			var limit *KernelError
-			if !errors.As(err, &limit) || limit.Release != c.release {
+			if limit, ok := errors.AsType[*KernelError](err); !ok || limit.Release != c.release {
 				t.Errorf("%q: %#v", c.release, err)
 			}
 		}

@@ -62,7 +62,7 @@ func (c *Client) Get(ctx context.Context, f File, p Progress) (path string, cach
 		return "", false, err
 	}
 	if err := f.check(); err != nil {
-		return "", false, fmt.Errorf("download %s: %w", display(u), err)
+		return "", false, fmt.Errorf("download %s: %w", redactURL(u), err)
 	}
 	if p == nil {
 		p = func(int64, int64) {}
@@ -72,16 +72,16 @@ func (c *Client) Get(ctx context.Context, f File, p Progress) (path string, cach
 	}
 	if u.Scheme == "file" {
 		if err := c.copyLocal(ctx, u, f, p); err != nil {
-			return "", false, fmt.Errorf("copy %s: %w", display(u), err)
+			return "", false, fmt.Errorf("copy %s: %w", redactURL(u), err)
 		}
 		return c.Store.Path(f.key()), false, nil
 	}
 	if c.Offline {
-		return "", false, fmt.Errorf("%s (%s %s): %w", display(u), kind(f.key()), f.key(), ErrOffline)
+		return "", false, fmt.Errorf("%s (%s %s): %w", redactURL(u), kind(f.key()), f.key(), ErrOffline)
 	}
 	cached, err = c.download(ctx, u, f, p)
 	if err != nil {
-		return "", false, fmt.Errorf("download %s: %w", display(u), err)
+		return "", false, fmt.Errorf("download %s: %w", redactURL(u), err)
 	}
 	return c.Store.Path(f.key()), cached, nil
 }
@@ -96,7 +96,7 @@ func (c *Client) have(f File) bool {
 func parseURL(raw string) (*url.URL, error) {
 	u, err := url.Parse(raw)
 	if err != nil {
-		return nil, fmt.Errorf("download: not a URL: %w", bare(err)) // bare: the text of url.Parse has the password
+		return nil, fmt.Errorf("download: not a URL: %w", unwrapURLError(err)) // the text of url.Parse has the password
 	}
 	switch {
 	case u.Scheme == "file" && (u.Host == "" || u.Host == "localhost") && u.Path != "":
@@ -104,5 +104,5 @@ func parseURL(raw string) (*url.URL, error) {
 	case (u.Scheme == "http" || u.Scheme == "https") && u.Host != "":
 		return u, nil
 	}
-	return nil, fmt.Errorf("download %s: want http://host/path, https://host/path or file:///path", display(u))
+	return nil, fmt.Errorf("download %s: want http://host/path, https://host/path or file:///path", redactURL(u))
 }

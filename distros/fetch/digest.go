@@ -45,32 +45,32 @@ func (f File) check() error {
 
 // sums computes the digests of content in transfer: always the sha256, which names it in the store, and the
 // sha512 if the file has one.
-type sums struct{ short, long hash.Hash }
+type sums struct{ hash256, hash512 hash.Hash }
 
 func newSums(f File) sums {
-	s := sums{short: sha256.New()}
+	s := sums{hash256: sha256.New()}
 	if f.SHA512 != "" {
-		s.long = sha512.New()
+		s.hash512 = sha512.New()
 	}
 	return s
 }
 
 func (s sums) Write(p []byte) (int, error) {
-	if s.long != nil {
-		_, _ = s.long.Write(p) // never fails
+	if s.hash512 != nil {
+		_, _ = s.hash512.Write(p) // never fails
 	}
-	return s.short.Write(p)
+	return s.hash256.Write(p)
 }
 
 func (s sums) reset() {
-	s.short.Reset()
-	if s.long != nil {
-		s.long.Reset()
+	s.hash256.Reset()
+	if s.hash512 != nil {
+		s.hash512.Reset()
 	}
 }
 
-func (s sums) sha256() string { return hex.EncodeToString(s.short.Sum(nil)) }
-func (s sums) sha512() string { return hex.EncodeToString(s.long.Sum(nil)) }
+func (s sums) sha256() string { return hex.EncodeToString(s.hash256.Sum(nil)) }
+func (s sums) sha512() string { return hex.EncodeToString(s.hash512.Sum(nil)) }
 
 func (s sums) match(f File) bool {
 	want, got := s.compare(f)

@@ -22,7 +22,7 @@ func (c *Client) download(ctx context.Context, u *url.URL, f File, progress Prog
 	if err != nil || part == nil {
 		return err == nil, err
 	}
-	if f.Size > 0 && part.size > f.Size || part.size > 0 && part.origin.URL != display(u) {
+	if f.Size > 0 && part.size > f.Size || part.size > 0 && part.origin.URL != redactURL(u) {
 		if err := part.restart(origin{}); err != nil {
 			return false, errors.Join(err, part.file.Close())
 		}
@@ -55,7 +55,7 @@ func (c *Client) download(ctx context.Context, u *url.URL, f File, progress Prog
 func (c *Client) mismatch(u *url.URL, f File, part *partial, announced int64) error {
 	want, got := part.sums.compare(f)
 	e := &MismatchError{
-		URL: display(u), Want: want, Got: got,
+		URL: redactURL(u), Want: want, Got: got,
 		WantSize: f.Size, GotSize: max(part.size, announced),
 	}
 	e.Kept = part.reject(c.Store, u.Path)
@@ -77,7 +77,7 @@ func (c *Client) copyLocal(ctx context.Context, u *url.URL, f File, progress Pro
 		return fmt.Errorf("not a regular file: %w", fs.ErrInvalid)
 	}
 	if f.Size > 0 && fi.Size() != f.Size {
-		return &MismatchError{URL: display(u), Want: f.key(), Got: "not read", WantSize: f.Size, GotSize: fi.Size()}
+		return &MismatchError{URL: redactURL(u), Want: f.key(), Got: "not read", WantSize: f.Size, GotSize: fi.Size()}
 	}
 	w, err := c.Store.Create()
 	if err != nil {
@@ -85,19 +85,20 @@ func (c *Client) copyLocal(ctx context.Context, u *url.URL, f File, progress Pro
 	}
 	defer w.Close() //nolint:errcheck // discards; after Commit a no-op
 	w.sums = newSums(f)
-	if err := copyCtx(ctx, w, src, func(n int64) { progress(n, fi.Size()) }); err != nil {
+	if err := Copy(ctx, w, src, func(n int64) { progress(n, fi.Size()) }); err != nil {
 		return err
 	}
 	if want, got := w.sums.compare(f); want != got {
 		// Not kept: the file is on this machine, where people can inspect it.
-		return &MismatchError{URL: display(u), Want: want, Got: got, WantSize: f.Size, GotSize: w.size}
+		return &MismatchError{URL: redactURL(u), Want: want, Got: got, WantSize: f.Size, GotSize: w.size}
 	}
 	_, _, err = w.Commit()
 	return err
 }
 
-// copyCtx copies until the end or until ctx ends, and calls tell with the number of bytes after each piece.
-func copyCtx(ctx context.Context, w io.Writer, r io.Reader, tell func(int64)) error {
+// Copy copies until the end or until ctx ends, and calls progress, if there is one, with the number of bytes
+// after each piece.
+func Copy(ctx context.Context, w io.Writer, r io.Reader, progress func(int64)) error {
 	buf := make([]byte, 256<<10)
 	var done int64
 	for {
@@ -109,8 +110,9 @@ func copyCtx(ctx context.Context, w io.Writer, r io.Reader, tell func(int64)) er
 			if _, err := w.Write(buf[:n]); err != nil {
 				return err
 			}
-			done += int64(n)
-			tell(done)
+			if done += int64(n); progress != nil {
+				progress(done)
+			}
 		}
 		if errors.Is(err, io.EOF) {
 			return nil

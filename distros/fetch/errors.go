@@ -81,8 +81,8 @@ func diskFull(path string, err error) error {
 	return err
 }
 
-// display returns a URL for people: without user, password and query, which may be secrets.
-func display(u *url.URL) string {
+// redactURL returns a URL for people: without user, password and query, which may be secrets.
+func redactURL(u *url.URL) string {
 	c := *u
 	c.User, c.Fragment, c.RawFragment = nil, "", ""
 	if c.RawQuery != "" {
@@ -91,10 +91,9 @@ func display(u *url.URL) string {
 	return c.String()
 }
 
-// bare removes the wrapper of net/http, which repeats the URL with its secrets.
-func bare(err error) error {
-	var ue *url.Error
-	if errors.As(err, &ue) {
+// unwrapURLError removes the wrapper of net/http, which repeats the URL with its secrets.
+func unwrapURLError(err error) error {
+	if ue, ok := errors.AsType[*url.Error](err); ok {
 		return ue.Err
 	}
 	return err

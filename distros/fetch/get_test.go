@@ -176,9 +176,7 @@ func TestGetResumesLater(t *testing.T) {
 	checkEmpty(t, c.Store, blobsDir)
 	broken = false
 	store, err := OpenStore(c.Store.dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	later := &Client{Store: store, HTTP: c.HTTP}
 	get(t, later, f)
 	if got := srv.request(1).Header.Get("Range"); got != "bytes=120000-" {
@@ -195,12 +193,8 @@ func TestGetWholePartial(t *testing.T) {
 	for _, size := range []int64{1000, 0} {
 		c := newClient(t)
 		path := filepath.Join(c.Store.dir, partialDir, digest(data))
-		if err := os.WriteFile(path, data, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path+".json", []byte(`{"url":"`+srv.URL+`"}`), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(path, data, 0o600))
+		must(t, os.WriteFile(path+".json", []byte(`{"url":"`+srv.URL+`"}`), 0o600))
 		get(t, c, File{URL: srv.URL, SHA256: digest(data), Size: size})
 	}
 	if srv.count() != 1 {
@@ -328,16 +322,13 @@ func TestGetFile(t *testing.T) {
 	t.Parallel()
 	data := content(600_000)
 	path := filepath.Join(t.TempDir(), "a b.run")
-	if err := os.WriteFile(path, data, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(path, data, 0o600))
 	c := newClient(t)
 	c.Offline = true // a local file is no download
 	url := "file://" + strings.ReplaceAll(path, " ", "%20")
 	for _, size := range []int64{5, 0} {
 		_, _, err := c.Get(t.Context(), File{URL: url, SHA256: digest(nil), Size: size}, nil)
-		var e *MismatchError
-		if !errors.As(err, &e) {
+		if _, ok := errors.AsType[*MismatchError](err); !ok {
 			t.Errorf("size %d: Get = %v; want a MismatchError", size, err)
 		}
 		checkEmpty(t, c.Store, tmpDir)
@@ -354,9 +345,7 @@ func TestGetDamagedBlob(t *testing.T) {
 	f := File{URL: srv.URL, SHA256: digest(data), Size: 1000}
 	get(t, c, f)
 	path := c.Store.Path(f.SHA256)
-	if err := errors.Join(os.Chmod(path, 0o600), os.Truncate(path, 10)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(os.Chmod(path, 0o600), os.Truncate(path, 10)))
 	if get(t, c, f) {
 		t.Error("a truncated blob was served")
 	}
@@ -472,9 +461,7 @@ func TestRetryWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &Client{Attempts: 4, Backoff: time.Second}
 		u, err := parseURL("https://example.com/x")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		resp := &http.Response{StatusCode: http.StatusTooManyRequests, Header: http.Header{"Retry-After": {"60"}}}
 		begin, tries := time.Now(), 0
 		err = c.retry(t.Context(), u, func(context.Context) (bool, error) {

@@ -77,9 +77,7 @@ func digest(b []byte) string {
 func newStore(t *testing.T) *Store {
 	t.Helper()
 	s, err := OpenStore(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return s
 }
 
@@ -156,9 +154,7 @@ func checkBlob(t *testing.T, c *Client, f File, path string) {
 		t.Errorf("path = %q; want %q", path, want)
 	}
 	data, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if digest(data) != f.SHA256 {
 		t.Errorf("the store holds other bytes than asked for")
 	}
@@ -173,10 +169,15 @@ func checkBlob(t *testing.T, c *Client, f File, path string) {
 func checkEmpty(t *testing.T, s *Store, sub string) {
 	t.Helper()
 	entries, err := os.ReadDir(s.dir + "/" + sub)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, e := range entries {
 		t.Errorf("left behind: %s/%s", sub, e.Name())
+	}
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

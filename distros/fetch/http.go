@@ -1,6 +1,7 @@
 package fetch
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -41,23 +42,16 @@ func (c *Client) client() *http.Client {
 func (c *Client) request(ctx context.Context, u *url.URL) (*http.Request, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), http.NoBody)
 	if err != nil {
-		return nil, bare(err)
+		return nil, unwrapURLError(err)
 	}
-	agent := c.UserAgent
-	if agent == "" {
-		agent = "driver-build"
-	}
-	req.Header.Set("User-Agent", agent)
+	req.Header.Set("User-Agent", cmp.Or(c.UserAgent, "driver-build"))
 	// Without this, net/http requests gzip and unpacks it: sizes and ranges would count other bytes.
 	req.Header.Set("Accept-Encoding", "identity")
 	return req, nil
 }
 
 func (c *Client) stall() time.Duration {
-	if c.Stall > 0 {
-		return c.Stall
-	}
-	return defaultStall
+	return cmp.Or(max(c.Stall, 0), defaultStall)
 }
 
 // watch ends a request when nothing has arrived for a while: no header, or no further byte of the body.
@@ -89,7 +83,7 @@ func (w *watch) explain(err error) error {
 	if w.stalled.Load() {
 		return fmt.Errorf("%w (%v)", errStalled, w.limit)
 	}
-	return bare(err)
+	return unwrapURLError(err)
 }
 
 func (w *watch) reader(r io.Reader) io.Reader { return watchedReader{r, w} }
@@ -108,7 +102,7 @@ func (r watchedReader) Read(p []byte) (int, error) {
 }
 
 func statusError(resp *http.Response, u *url.URL) *StatusError {
-	return &StatusError{URL: display(u), Code: resp.StatusCode, retryAfter: RetryAfter(resp)}
+	return &StatusError{URL: redactURL(u), Code: resp.StatusCode, retryAfter: RetryAfter(resp)}
 }
 
 // permanent reports whether another attempt is pointless: local errors, certificates, and answers that mean
@@ -129,15 +123,8 @@ func permanent(err error) bool {
 // retry calls try until it succeeds, cannot succeed, or has failed too often in a row without progress. It
 // honours Retry-After. It returns network errors as ErrUnreachable with the host, and those of ctx and of
 // this machine unchanged.
-func (c *Client) retry(ctx context.Context, u *url.URL, try func(context.Context) (ahead bool, err error)) error {
-	attempts, backoff := c.Attempts, c.Backoff
-	if attempts <= 0 {
-		attempts = defaultAttempts
-	}
-	if backoff <= 0 {
-		backoff = defaultBackoff
-	}
-	tries, err := Retry{attempts, backoff, permanent}.Do(ctx, try)
+func (c *Client) retry(ctx context.Context, u *url.URL, try func(context.Context) (progressed bool, err error)) error {
+	tries, err := Retry{cmp.Or(max(c.Attempts, 0), defaultAttempts), cmp.Or(max(c.Backoff, 0), defaultBackoff), permanent}.Do(ctx, try)
 	if err == nil || ctx.Err() != nil {
 		return err
 	}
@@ -145,16 +132,14 @@ func (c *Client) retry(ctx context.Context, u *url.URL, try func(context.Context
 }
 
 func giveUp(err error, u *url.URL, tries int) error {
-	var local *localError
-	if errors.As(err, &local) {
+	if _, ok := errors.AsType[*localError](err); ok {
 		return err
 	}
 	after := ""
 	if tries > 1 {
 		after = fmt.Sprintf(" after %d tries", tries)
 	}
-	var status *StatusError
-	if errors.As(err, &status) { // it is reachable, but an ErrUnreachable nevertheless
+	if _, ok := errors.AsType[*StatusError](err); ok { // it is reachable, but an ErrUnreachable nevertheless
 		return fmt.Errorf("%s%s: %w", u.Host, after, err)
 	}
 	return fmt.Errorf("%s %w%s: %w", u.Host, ErrUnreachable, after, err)

@@ -23,20 +23,20 @@ func (c *Client) Import(ctx context.Context, rawURL string, limit int64, p Progr
 	if u.Scheme == "file" {
 		f, err := os.Open(u.Path) //nolint:gosec // the user names the file
 		if err != nil {
-			return "", 0, fmt.Errorf("read %s: %w", display(u), err)
+			return "", 0, fmt.Errorf("read %s: %w", redactURL(u), err)
 		}
 		defer f.Close() //nolint:errcheck // opened for reading
-		return c.importFrom(ctx, f, display(u), 0, limit, p)
+		return c.importFrom(ctx, f, redactURL(u), 0, limit, p)
 	}
 	if c.Offline {
-		return "", 0, fmt.Errorf("%s: %w", display(u), ErrOffline)
+		return "", 0, fmt.Errorf("%s: %w", redactURL(u), ErrOffline)
 	}
 	err = c.retry(ctx, u, func(ctx context.Context) (_ bool, err error) {
 		sha256hex, size, err = c.importOnce(ctx, u, limit, p)
 		return false, err
 	})
 	if err != nil {
-		return "", 0, fmt.Errorf("download %s: %w", display(u), err)
+		return "", 0, fmt.Errorf("download %s: %w", redactURL(u), err)
 	}
 	return sha256hex, size, nil
 }
@@ -58,11 +58,11 @@ func (c *Client) importOnce(ctx context.Context, u *url.URL, limit int64, p Prog
 	case resp.StatusCode != http.StatusOK:
 		return "", 0, statusError(resp, u)
 	case resp.ContentLength > limit:
-		return "", 0, tooLarge(display(u), limit)
+		return "", 0, tooLarge(redactURL(u), limit)
 	case endless(resp):
-		return "", 0, &localError{fmt.Errorf("%s: the server does not say where the file ends: a cut would look like the whole of it", display(u))}
+		return "", 0, &localError{fmt.Errorf("%s: the server does not say where the file ends: a cut would look like the whole of it", redactURL(u))}
 	}
-	sum, size, err := c.importFrom(ctx, watch.reader(resp.Body), display(u), max(resp.ContentLength, 0), limit, p)
+	sum, size, err := c.importFrom(ctx, watch.reader(resp.Body), redactURL(u), max(resp.ContentLength, 0), limit, p)
 	if err != nil {
 		return "", 0, watch.explain(err)
 	}
@@ -77,7 +77,7 @@ func (c *Client) importFrom(ctx context.Context, r io.Reader, name string, total
 		return "", 0, &localError{err}
 	}
 	defer w.Close() //nolint:errcheck // discards; after Commit a no-op
-	if err := copyCtx(ctx, w, io.LimitReader(r, limit+1), func(n int64) { p(n, total) }); err != nil {
+	if err := Copy(ctx, w, io.LimitReader(r, limit+1), func(n int64) { p(n, total) }); err != nil {
 		return "", 0, err
 	}
 	if w.size > limit {

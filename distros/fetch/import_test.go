@@ -36,9 +36,7 @@ func TestImport(t *testing.T) {
 		t.Errorf("Import = %s, %d, %v; progress %d", sum, size, err, last)
 	}
 	file := filepath.Join(t.TempDir(), "a.run")
-	if err := os.WriteFile(file, data, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(file, data, 0o600))
 	if sum, _, err := c.Import(t.Context(), "file://"+file, 300_000, nil); err != nil || sum != digest(data) {
 		t.Errorf("a local file: %s, %v", sum, err)
 	}

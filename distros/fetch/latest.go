@@ -13,9 +13,9 @@ import (
 	"path/filepath"
 )
 
-// document is the record of a URL whose content may change: its last blob, and how to ask whether that is
+// urlRecord is the record of a URL whose content may change: its last blob, and how to ask whether that is
 // current.
-type document struct {
+type urlRecord struct {
 	URL          string `json:"url"` // without credentials
 	SHA256       string `json:"sha256"`
 	ETag         string `json:"etag,omitempty"`
@@ -34,50 +34,51 @@ func (c *Client) Latest(ctx context.Context, rawURL string, limit int64) (data [
 	if u.Scheme == "file" {
 		f, err := os.Open(u.Path)
 		if err != nil {
-			return nil, fmt.Errorf("read %s: %w", display(u), err)
+			return nil, fmt.Errorf("read %s: %w", redactURL(u), err)
 		}
 		defer f.Close() //nolint:errcheck // opened for reading
-		return readBounded(f, display(u), limit)
+		return readBounded(f, redactURL(u), limit)
 	}
 	// The key covers credentials and query, because two users may see two documents.
 	key := sha256.Sum256([]byte(rawURL))
-	note := filepath.Join(c.Store.dir, documentsDir, hex.EncodeToString(key[:])+".json")
-	known := c.known(note, u)
+	recordPath := filepath.Join(c.Store.dir, documentsDir, hex.EncodeToString(key[:])+".json")
+	known := c.readRecord(recordPath, u)
 	if c.Offline {
 		if known.SHA256 == "" {
-			return nil, fmt.Errorf("%s: %w", display(u), ErrOffline)
+			return nil, fmt.Errorf("%s: %w", redactURL(u), ErrOffline)
 		}
-		return c.stored(known, limit)
+		return c.readStored(known, limit)
 	}
 	unchanged := false
 	err = c.retry(ctx, u, func(ctx context.Context) (bool, error) {
-		var next document
-		data, next, unchanged, err = c.ask(ctx, u, known, limit)
+		var next urlRecord
+		data, next, unchanged, err = c.conditionalGet(ctx, u, known, limit)
 		if err == nil && !unchanged {
-			err = c.remember(note, next, data)
+			err = c.writeRecord(recordPath, next, data)
 		}
 		return false, err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("download %s: %w", display(u), err)
+		return nil, fmt.Errorf("download %s: %w", redactURL(u), err)
 	}
 	if unchanged {
-		return c.stored(known, limit)
+		return c.readStored(known, limit)
 	}
 	return data, nil
 }
 
-// known reads the record of a document. An unreadable record, or one whose blob is missing, counts as none.
-func (c *Client) known(note string, u *url.URL) document {
-	var d document
-	text, err := os.ReadFile(note) //nolint:gosec // a path inside the store
-	if err != nil || json.Unmarshal(text, &d) != nil || d.URL != display(u) || !c.Store.Has(d.SHA256) {
-		return document{}
+// readRecord reads the record of a document. An unreadable record, or one whose blob is missing, counts
+// as none.
+func (c *Client) readRecord(recordPath string, u *url.URL) urlRecord {
+	var d urlRecord
+	text, err := os.ReadFile(recordPath) //nolint:gosec // a path inside the store
+	if err != nil || json.Unmarshal(text, &d) != nil || d.URL != redactURL(u) || !c.Store.Has(d.SHA256) {
+		return urlRecord{}
 	}
 	return d
 }
 
-func (c *Client) stored(d document, limit int64) ([]byte, error) {
+func (c *Client) readStored(d urlRecord, limit int64) ([]byte, error) {
 	f, err := c.Store.Open(d.SHA256)
 	if err != nil {
 		return nil, err
@@ -86,11 +87,11 @@ func (c *Client) stored(d document, limit int64) ([]byte, error) {
 	return readBounded(f, d.URL, limit)
 }
 
-// ask sends one conditional request.
-func (c *Client) ask(ctx context.Context, u *url.URL, known document, limit int64) ([]byte, document, bool, error) {
+// conditionalGet sends one conditional request.
+func (c *Client) conditionalGet(ctx context.Context, u *url.URL, known urlRecord, limit int64) ([]byte, urlRecord, bool, error) {
 	req, err := c.request(ctx, u)
 	if err != nil {
-		return nil, document{}, false, err
+		return nil, urlRecord{}, false, err
 	}
 	if known.ETag != "" {
 		req.Header.Set("If-None-Match", known.ETag)
@@ -102,25 +103,25 @@ func (c *Client) ask(ctx context.Context, u *url.URL, known document, limit int6
 	defer watch.stop()
 	resp, err := c.client().Do(watch.req)
 	if err != nil {
-		return nil, document{}, false, watch.explain(err)
+		return nil, urlRecord{}, false, watch.explain(err)
 	}
 	defer resp.Body.Close() //nolint:errcheck // opened for reading
 	switch {
 	case resp.StatusCode == http.StatusNotModified && known.SHA256 != "":
 		return nil, known, true, nil
 	case resp.StatusCode != http.StatusOK:
-		return nil, document{}, false, statusError(resp, u)
+		return nil, urlRecord{}, false, statusError(resp, u)
 	}
-	data, err := readBounded(watch.reader(resp.Body), display(u), limit)
+	data, err := readBounded(watch.reader(resp.Body), redactURL(u), limit)
 	if err != nil {
-		return nil, document{}, false, watch.explain(err)
+		return nil, urlRecord{}, false, watch.explain(err)
 	}
-	next := document{URL: display(u), ETag: resp.Header.Get("ETag"), LastModified: resp.Header.Get("Last-Modified")}
+	next := urlRecord{URL: redactURL(u), ETag: resp.Header.Get("ETag"), LastModified: resp.Header.Get("Last-Modified")}
 	return data, next, false, nil
 }
 
-// remember stores the content as a blob and then, by one rename, records that it is current.
-func (c *Client) remember(note string, d document, data []byte) error {
+// writeRecord stores the content as a blob and then, by one rename, records that it is current.
+func (c *Client) writeRecord(recordPath string, d urlRecord, data []byte) error {
 	w, err := c.Store.Create()
 	if err != nil {
 		return &localError{err}
@@ -136,7 +137,7 @@ func (c *Client) remember(note string, d document, data []byte) error {
 	if err != nil {
 		return &localError{err}
 	}
-	if err := replaceFile(note, append(text, '\n')); err != nil {
+	if err := replaceFile(recordPath, append(text, '\n')); err != nil {
 		return &localError{err}
 	}
 	return nil

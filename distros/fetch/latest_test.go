@@ -57,9 +57,7 @@ func TestLatest(t *testing.T) {
 			status = http.StatusNotFound
 			check("", fs.ErrNotExist)
 			status = 0
-			if err := os.Remove(c.Store.Path(digest([]byte("two")))); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.Remove(c.Store.Path(digest([]byte("two")))))
 			check("two", nil) // a record without its blob must not lead to a 304
 			checkEmpty(t, c.Store, tmpDir)
 		})
@@ -71,9 +69,7 @@ func TestLatestBounds(t *testing.T) {
 	data := content(1000)
 	srv := serve(t, func(_ int, w http.ResponseWriter, r *http.Request) { whole(w, r, data) })
 	path := filepath.Join(t.TempDir(), "Release")
-	if err := os.WriteFile(path, data, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(path, data, 0o600))
 	c := newClient(t)
 	for _, url := range []string{srv.URL, "file://" + path} {
 		if got, err := c.Latest(t.Context(), url, 1000); err != nil || digest(got) != digest(data) {

@@ -18,12 +18,12 @@ func (c *Client) Modified(ctx context.Context, rawURL string) (when time.Time, e
 	if u.Scheme == "file" {
 		fi, err := os.Stat(u.Path)
 		if err != nil {
-			return time.Time{}, fmt.Errorf("ask for the date of %s: %w", display(u), err)
+			return time.Time{}, fmt.Errorf("ask for the date of %s: %w", redactURL(u), err)
 		}
 		return fi.ModTime().UTC(), nil
 	}
 	if c.Offline {
-		return time.Time{}, fmt.Errorf("ask for the date of %s: %w", display(u), ErrOffline)
+		return time.Time{}, fmt.Errorf("ask for the date of %s: %w", redactURL(u), ErrOffline)
 	}
 	err = c.retry(ctx, u, func(ctx context.Context) (bool, error) {
 		req, err := c.request(ctx, u)
@@ -47,7 +47,7 @@ func (c *Client) Modified(ctx context.Context, rawURL string) (when time.Time, e
 		return false, nil
 	})
 	if err != nil {
-		return time.Time{}, fmt.Errorf("ask for the date of %s: %w", display(u), err)
+		return time.Time{}, fmt.Errorf("ask for the date of %s: %w", redactURL(u), err)
 	}
 	return when.UTC(), nil
 }

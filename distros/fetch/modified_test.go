@@ -66,9 +66,7 @@ func TestModifiedFile(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "x.deb")
 	when := time.Date(2026, 6, 20, 10, 0, 0, 0, time.UTC)
-	if err := errors.Join(os.WriteFile(file, nil, 0o600), os.Chtimes(file, when, when)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(os.WriteFile(file, nil, 0o600), os.Chtimes(file, when, when)))
 	c := newClient(t)
 	if got, err := c.Modified(t.Context(), "file://"+file); err != nil || !got.Equal(when) {
 		t.Errorf("%v, %v", got, err)

@@ -73,7 +73,7 @@ func (c *Client) lockPartial(ctx context.Context, f File) (*partial, error) {
 		}
 		if time.Since(lastGrowth) > c.stall()+c.stall()/2 {
 			if slot++; slot == partialSlots {
-				return nil, fmt.Errorf("%d other processes download to %s and none gets ahead: %w", slot, path, ErrUnreachable)
+				return nil, fmt.Errorf("%d other processes download to %s and none makes progress: %w", slot, path, ErrUnreachable)
 			}
 			lastSize, lastGrowth = -1, time.Now()
 			continue
@@ -98,7 +98,7 @@ func loadPartial(ctx context.Context, file *os.File, f File) (*partial, error) {
 		p.origin = origin{}
 		return p, closeOn(p.restart(origin{}), file)
 	}
-	err = copyCtx(ctx, p.sums, file, func(n int64) { p.size = n })
+	err = Copy(ctx, p.sums, file, func(n int64) { p.size = n })
 	return p, closeOn(err, file)
 }
 

@@ -20,9 +20,7 @@ import (
 func process(t *testing.T, store string, f File) *exec.Cmd {
 	t.Helper()
 	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	cmd := exec.CommandContext(t.Context(), self)
 	cmd.Env = append(os.Environ(), "FETCH_TEST_CHILD=1", "FETCH_TEST_STORE="+store, "FETCH_TEST_URL="+f.URL,
 		"FETCH_TEST_SHA256="+f.SHA256, "FETCH_TEST_SIZE="+strconv.FormatInt(f.Size, 10))
@@ -43,9 +41,7 @@ func TestTwoProcesses(t *testing.T) {
 	for range 3 {
 		cmd, out := process(t, c.Store.dir, f), &bytes.Buffer{}
 		cmd.Stdout, cmd.Stderr = out, out
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, cmd.Start())
 		children, outputs = append(children, cmd), append(outputs, out)
 	}
 	get(t, c, f)
@@ -74,9 +70,7 @@ func TestStuckProcess(t *testing.T) {
 	}
 	defer held.Close() //nolint:errcheck // a test
 	path, _, err := c.Get(t.Context(), File{URL: srv.URL, SHA256: digest(data)}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if got, err := os.ReadFile(path); err != nil || !bytes.Equal(got, data) {
 		t.Errorf("content differs, %v", err)
 	}
@@ -100,19 +94,13 @@ func TestKilledProcess(t *testing.T) {
 	f := File{URL: srv.URL, SHA256: digest(data), Size: int64(len(data))}
 	cmd := process(t, c.Store.dir, f)
 	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, cmd.Start())
 	lines := bufio.NewScanner(out)
 	for lines.Scan() && lines.Text() != "progress 150000" {
 		t.Log(lines.Text())
 	}
-	if err := cmd.Process.Signal(syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
+	must(t, cmd.Process.Signal(syscall.SIGKILL))
 	_ = cmd.Wait() // killed
 	checkEmpty(t, c.Store, blobsDir)
 	get(t, c, f)
@@ -135,9 +123,7 @@ func TestDiskFull(t *testing.T) {
 	dir := t.TempDir()
 	for name, url := range map[string]string{"download": srv.URL, "copy": "file://" + filepath.Join(t.TempDir(), "f")} {
 		if path, ok := strings.CutPrefix(url, "file://"); ok {
-			if err := os.WriteFile(path, data, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.WriteFile(path, data, 0o600))
 		}
 		cmd := process(t, dir, File{URL: url, SHA256: digest(data), Size: int64(len(data))})
 		cmd.Env = append(cmd.Env, "FETCH_TEST_TMPFS="+dir)

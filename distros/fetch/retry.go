@@ -21,10 +21,10 @@ type Retry struct {
 	Final    func(error) bool // reports whether another attempt is pointless
 }
 
-// Do calls try until it succeeds, fails in a way that is final, or has failed too often in a row without progress.
-// Pauses have jitter, so that clients do not run in step, and are not shorter than the server requested: an error
-// with a method RetryAfter knows that. It returns the number of calls and the error of the last one; ctx's cause
-// when ctx has ended.
+// Do calls try until it succeeds, fails in a way that is final, or has failed too often in a row without
+// progress. Pauses have jitter, so that clients do not run in step, and are not shorter than the server
+// requested: an error with a method RetryAfter knows that. It returns the number of calls and the error of
+// the last one; ctx's cause when ctx has ended.
 func (r Retry) Do(ctx context.Context, try func(context.Context) (progress bool, err error)) (tries int, err error) {
 	failures, pause := 0, r.Backoff
 	for {

@@ -51,9 +51,7 @@ func TestSHA512(t *testing.T) {
 				t.Errorf("second Get = %v, %v", cached, err)
 			}
 		}
-		if err := os.Remove(c.Store.Path(digest(data))); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Remove(c.Store.Path(digest(data))))
 		if c.Store.Has(longDigest(data)) {
 			t.Error("a link to nothing counts as content")
 		}
@@ -68,9 +66,7 @@ func TestSHA512Refused(t *testing.T) {
 	data := content(1000)
 	srv := serve(t, func(_ int, w http.ResponseWriter, r *http.Request) { whole(w, r, data) })
 	local := filepath.Join(t.TempDir(), "x")
-	if err := os.WriteFile(local, data, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(local, data, 0o600))
 	c := newClient(t)
 	for _, url := range []string{srv.URL, "file://" + local} {
 		other := longDigest([]byte("x"))
@@ -84,12 +80,8 @@ func TestSHA512Refused(t *testing.T) {
 		if _, _, err := c.Get(t.Context(), File{URL: url, SHA512: longDigest(data)}, nil); err != nil {
 			t.Error(err)
 		}
-		if err := os.RemoveAll(c.Store.Path(longDigest(data))); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Remove(c.Store.Path(digest(data))); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.RemoveAll(c.Store.Path(longDigest(data))))
+		must(t, os.Remove(c.Store.Path(digest(data))))
 	}
 	for _, f := range []File{{}, {SHA512: "x"}, {SHA512: strings.ToUpper(longDigest(data))}, {SHA256: digest(data), SHA512: "x"}, {SHA256: longDigest(data)}} {
 		f.URL = srv.URL

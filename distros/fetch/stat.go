@@ -20,12 +20,12 @@ func (c *Client) Stat(ctx context.Context, rawURL string) (size int64, err error
 	if u.Scheme == "file" {
 		fi, err := os.Stat(u.Path)
 		if err != nil {
-			return 0, fmt.Errorf("ask for the size of %s: %w", display(u), err)
+			return 0, fmt.Errorf("ask for the size of %s: %w", redactURL(u), err)
 		}
 		return fi.Size(), nil
 	}
 	if c.Offline {
-		return 0, fmt.Errorf("ask for the size of %s: %w", display(u), ErrOffline)
+		return 0, fmt.Errorf("ask for the size of %s: %w", redactURL(u), ErrOffline)
 	}
 	err = c.retry(ctx, u, func(ctx context.Context) (_ bool, err error) {
 		size, err = c.askSize(ctx, u, http.MethodHead)
@@ -36,7 +36,7 @@ func (c *Client) Stat(ctx context.Context, rawURL string) (size int64, err error
 		return false, err
 	})
 	if err != nil {
-		return 0, fmt.Errorf("ask for the size of %s: %w", display(u), err)
+		return 0, fmt.Errorf("ask for the size of %s: %w", redactURL(u), err)
 	}
 	return max(size, 0), nil
 }

@@ -14,9 +14,7 @@ func TestStat(t *testing.T) {
 	t.Parallel()
 	data := strings.Repeat("x", 12345)
 	file := filepath.Join(t.TempDir(), "driver.run")
-	if err := os.WriteFile(file, []byte(data), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(file, []byte(data), 0o600))
 	busy := false
 	s := serve(t, func(_ int, w http.ResponseWriter, r *http.Request) {
 		switch head := r.Method == http.MethodHead; {

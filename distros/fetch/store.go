@@ -108,10 +108,10 @@ func (s *Store) Open(digest string) (*os.File, error) {
 // bytes, so the existing file stays, unless its size shows that it was damaged since. The blob is written
 // before a link to it.
 func (s *Store) publish(f *os.File, of sums) error {
-	if err := s.place(f, of.sha256()); err != nil {
+	if err := s.moveIntoBlobs(f, of.sha256()); err != nil {
 		return err
 	}
-	if of.long == nil {
+	if of.hash512 == nil {
 		return nil
 	}
 	return s.link(of.sha512(), of.sha256())
@@ -134,7 +134,7 @@ func (s *Store) link(sha512hex, sha256hex string) error {
 	return syncDir(filepath.Dir(to))
 }
 
-func (s *Store) place(f *os.File, sha256hex string) error {
+func (s *Store) moveIntoBlobs(f *os.File, sha256hex string) error {
 	to := s.Path(sha256hex)
 	fi, err := f.Stat()
 	if err != nil {

@@ -15,9 +15,7 @@ func TestWriter(t *testing.T) {
 	s := newStore(t)
 	for range 2 { // the second time it exists already
 		w, err := s.Create()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, part := range []string{"hello ", "world"} {
 			if _, err := w.Write([]byte(part)); err != nil {
 				t.Fatal(err)
@@ -38,9 +36,7 @@ func TestWriter(t *testing.T) {
 	}
 	sum := digest([]byte("hello world"))
 	f, err := s.Open(sum)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if err := f.Close(); err != nil {
 		t.Error(err)
 	}
@@ -54,9 +50,7 @@ func TestWriterClose(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
 	w, err := s.Create()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if _, err := w.Write([]byte("x")); err != nil {
 		t.Fatal(err)
 	}
@@ -101,9 +95,7 @@ func TestWritersAtOnce(t *testing.T) {
 	}
 	wg.Wait()
 	s, err := OpenStore(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if !s.Has(digest(data)) {
 		t.Error("the content is not there")
 	}
@@ -133,21 +125,15 @@ func TestSweep(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
 	w, err := s.Create()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer w.Close() //nolint:errcheck // a test
 	dead := filepath.Join(s.dir, tmpDir, "dead")
 	fresh, old := filepath.Join(s.dir, partialDir, "fresh"), filepath.Join(s.dir, partialDir, "old")
 	for _, path := range []string{dead, fresh, old} {
-		if err := os.WriteFile(path, []byte("x"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(path, []byte("x"), 0o600))
 	}
 	past := time.Now().Add(-partialLife - time.Hour)
-	if err := os.Chtimes(old, past, past); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Chtimes(old, past, past))
 	if _, err := OpenStore(s.dir); err != nil {
 		t.Fatal(err)
 	}
@@ -164,9 +150,7 @@ func TestSweep(t *testing.T) {
 func TestOpenStoreFails(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(file, nil, 0o600))
 	if _, err := OpenStore(file); err == nil {
 		t.Error("OpenStore of a file succeeded")
 	}

@@ -23,9 +23,9 @@ func (c *Client) transfer(ctx context.Context, u *url.URL, f File, part *partial
 	err := c.retry(ctx, u, func(ctx context.Context) (bool, error) {
 		var err error
 		announced, err = c.attempt(ctx, u, f, part, progress)
-		ahead := part.size > best
+		progressed := part.size > best
 		best = max(best, part.size)
-		return ahead, err
+		return progressed, err
 	})
 	return announced, err
 }
@@ -66,7 +66,7 @@ func (c *Client) attempt(ctx context.Context, u *url.URL, f File, part *partial,
 	progress(part.size, max(total, f.Size))
 	start := part.size
 	body := io.LimitReader(watch.reader(resp.Body), limit-part.size)
-	err = copyCtx(ctx, part, body, func(n int64) { progress(start+n, max(total, f.Size)) })
+	err = Copy(ctx, part, body, func(n int64) { progress(start+n, max(total, f.Size)) })
 	switch {
 	case err != nil:
 		return total, watch.explain(err)
@@ -89,7 +89,7 @@ func endless(resp *http.Response) bool {
 // position sets part to where the body of the answer begins, and returns the size of the whole file, 0 if
 // unknown.
 func position(resp *http.Response, u *url.URL, part *partial) (int64, error) {
-	from := origin{URL: display(u), ETag: resp.Header.Get("ETag"), LastModified: resp.Header.Get("Last-Modified")}
+	from := origin{URL: redactURL(u), ETag: resp.Header.Get("ETag"), LastModified: resp.Header.Get("Last-Modified")}
 	switch resp.StatusCode {
 	// From the start: a first request, a changed file, or a server without ranges.
 	case http.StatusOK:

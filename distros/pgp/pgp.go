@@ -104,8 +104,7 @@ func (t Trust) check(text, sigs []byte) error {
 		raw := sigs[start : len(sigs)-in.Len()]
 		if err != nil {
 			failures = append(failures, err.Error())
-			var unsupported pgperrors.UnsupportedError
-			if errors.As(err, &unsupported) && len(failures) < maxSignatures && len(raw) > 0 {
+			if _, ok := errors.AsType[pgperrors.UnsupportedError](err); ok && len(failures) < maxSignatures && len(raw) > 0 {
 				continue // an algorithm of the future beside one of today
 			}
 			break

@@ -1,5 +1,5 @@
-// Package readahead reads a source in a goroutine of its own, so that decompression and the work on what it gives
-// run at the same time.
+// Package readahead reads a source in a goroutine of its own, so that decompression and the work on what it
+// gives run at the same time.
 package readahead
 
 import "io"

@@ -17,7 +17,7 @@ func TestReader(t *testing.T) {
 		content := make([]byte, size)
 		_, _ = rand.NewChaCha8([32]byte{}).Read(content) // it never fails
 		for _, want := range []error{nil, broken, io.ErrUnexpectedEOF} {
-			src := io.Reader(iotest.HalfReader(bytes.NewReader(content)))
+			src := iotest.HalfReader(bytes.NewReader(content))
 			if want != nil {
 				src = io.MultiReader(src, iotest.ErrReader(want))
 			}

@@ -31,7 +31,7 @@ func Key(name string, lifetime time.Duration) *openpgp.Entity {
 	c.KeyLifetimeSecs = uint32(lifetime.Seconds())
 	e, err := openpgp.NewEntity(name, "", name+"@example.com", c)
 	if err != nil {
-		panic(err)
+		panic(err) //nolint:forbidigo // test support, and this configuration is valid
 	}
 	return e
 }

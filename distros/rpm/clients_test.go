@@ -28,24 +28,18 @@ import (
 func certificate(t *testing.T) (cert, key string, parsed *x509.Certificate) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "entitlement"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}, IsCA: true, BasicConstraintsValid: true,
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if parsed, err = x509.ParseCertificate(der); err != nil {
 		t.Fatal(err)
 	}
 	raw, err := x509.MarshalPKCS8PrivateKey(private)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})), string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: raw})), parsed
 }
 
@@ -83,24 +77,16 @@ func TestSubscription(t *testing.T) {
 	t.Parallel()
 	r, o, _, _ := subscribed(t)
 	rel, err := OpenReleases(t.Context(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	x, err := rel.Load(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	checkBasicsSigned(t, x, r.url)
 	p, _ := x.Candidate("gcc")
 	clients, err := OpenClients(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for name, c := range map[string]*Clients{"of the releases": rel.Clients(), "without asking": clients} {
 		client, err := c.For(p.URL)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		var status *fetch.StatusError
 		if _, err := client.Latest(t.Context(), p.URL, 100); !errors.As(err, &status) || status.Code != http.StatusNotFound {
 			t.Errorf("clients %s: download = %v; want 404, which a client without a certificate does not get", name, err)
@@ -136,9 +122,7 @@ func TestSubscriptionFiles(t *testing.T) {
 	})
 	read := func(name string) string {
 		data, err := machine.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return string(data)
 	}
 	repo, ca := read("run/secrets/redhat.repo"), read("run/secrets/rhsm/ca/ca.pem")
@@ -167,9 +151,7 @@ func TestSubscriptionFiles(t *testing.T) {
 			continue
 		}
 		clients, err := OpenClients(o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if _, err := clients.For(r.url + "/x"); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: For = %v; want %q", c.name, err, c.want)
 		}
@@ -204,15 +186,11 @@ func TestSecrets(t *testing.T) {
 	defer server.Close()
 	o := r.options(t)
 	u, err := url.Parse(server.URL + "/os?t0ken")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	u.User = url.UserPassword("me", "s3cret")
 	o.Sources[0].BaseURLs = []string{u.String()}
 	x, err := openIndex(t.Context(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	checkBasics(t, x, server.URL+"/os")
 	if len(strange) > 0 {
 		t.Errorf("secrets went to another host: %q", strange)
@@ -240,9 +218,7 @@ func TestProxy(t *testing.T) {
 	o.Sources[0].BaseURLs = []string{"http://repository.example.com/far/os"}
 	o.Sources[0].Proxy = strings.Replace(proxy.URL, "//", "//me:pw@", 1)
 	x, err := openIndex(t.Context(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	checkBasics(t, x, "http://repository.example.com/far/os")
 	if !strings.HasPrefix(used, "Basic ") {
 		t.Errorf("the proxy was told %q", used)

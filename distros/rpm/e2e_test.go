@@ -61,9 +61,7 @@ func TestCreaterepo(t *testing.T) {
 			}
 			url := rpmtest.Serve(t, dir)
 			store, err := fetch.OpenStore(t.TempDir())
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			root := t.TempDir()
 			key.Write(t, filepath.Join(root, "etc/pki/rpm-gpg"))
 			keyFile := "RPM-GPG-KEY-" + key.Fingerprint[len(key.Fingerprint)-8:]
@@ -75,13 +73,9 @@ func TestCreaterepo(t *testing.T) {
 			releases, err := rpm.OpenReleases(t.Context(), rpm.Options{
 				Fetch: &fetch.Client{Store: store}, Root: os.DirFS(root), Arch: "x86_64", Remember: t.TempDir(), SQLite: sqlite.Read,
 			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			x, err := releases.Load(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if x.Len() != len(packages) {
 				t.Errorf("Len = %d; want %d", x.Len(), len(packages))
 			}
@@ -96,18 +90,12 @@ func TestCreaterepo(t *testing.T) {
 func compare(t *testing.T, x *rpm.Index, s style, file, fingerprint string) {
 	t.Helper()
 	in, err := os.Open(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer in.Close() //nolint:errcheck // read only
 	f, err := rpmfile.Open(in)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	want, err := f.Header.Metadata()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	got, ok := x.Candidate(want.Name)
 	if !ok {
 		t.Fatalf("no %s in the index", want.Name)
@@ -148,20 +136,14 @@ func compare(t *testing.T, x *rpm.Index, s style, file, fingerprint string) {
 func mustStore(t *testing.T) *fetch.Store {
 	t.Helper()
 	store, err := fetch.OpenStore(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return store
 }
 
 func writeFile(t *testing.T, name, text string) {
 	t.Helper()
-	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.MkdirAll(filepath.Dir(name), 0o755))
+	must(t, os.WriteFile(name, []byte(text), 0o644))
 }
 
 // dropXML removes the XML lists of a repository, so that only its databases are left.
@@ -169,9 +151,7 @@ func dropXML(t *testing.T, dir string) {
 	t.Helper()
 	name := filepath.Join(dir, "repodata/repomd.xml")
 	data, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	parts := strings.Split(string(data), "<data ")
 	kept := parts[:1]
 	for _, p := range parts[1:] {
@@ -180,4 +160,11 @@ func dropXML(t *testing.T, dir string) {
 		}
 	}
 	writeFile(t, name, strings.TrimSuffix(strings.Join(kept, "<data "), "</repomd>\n")+"</repomd>\n")
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }

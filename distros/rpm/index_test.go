@@ -22,9 +22,7 @@ func TestObsoleting(t *testing.T) {
 		for _, o := range p.obsoletes {
 			r.Obsoletes = append(r.Obsoletes, RecordRelation{Name: o})
 		}
-		if err := b.record(r); err != nil {
-			t.Fatal(err)
-		}
+		must(t, b.record(r))
 	}
 	x := &Index{arch: "aarch64", entries: b.entries}
 	x.build()

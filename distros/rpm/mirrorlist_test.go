@@ -91,9 +91,7 @@ func TestOtherMirrorForLists(t *testing.T) {
 	o := r.options(t)
 	o.Sources[0].BaseURLs = []string{base + "/half", r.url}
 	x, err := openIndex(t.Context(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	checkBasics(t, x, base+"/half")
 	r.Lock()
 	defer r.Unlock()
@@ -111,9 +109,7 @@ func TestMirrorOfMirrorList(t *testing.T) {
 	o := r.options(t)
 	o.Sources[0].BaseURLs, o.Sources[0].MirrorList, o.Mirror = nil, "https://cdn.example.com/core/mirror.list", base
 	x, err := openIndex(t.Context(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	checkBasics(t, x, r.url)
 }
 

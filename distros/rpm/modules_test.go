@@ -83,9 +83,7 @@ func TestModules(t *testing.T) {
 			o := r.options(t)
 			o.Root = textFS(files)
 			x, err := openIndex(t.Context(), o)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			var got []string
 			for _, name := range x.Names("") {
 				for _, p := range x.Versions(name) {

@@ -45,9 +45,7 @@ func TestOpen(t *testing.T) {
 				r.Ending, r.SHA512 = ending, long
 				r.publish(t, testKeys().stranger, testKeys().good)
 				x, err := openIndex(t.Context(), r.options(t))
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				if x.Len() != 5 || len(x.Notes()) != 0 || len(x.Digest()) != 64 {
 					t.Errorf("Len, Notes, Digest = %d, %q, %q", x.Len(), x.Notes(), x.Digest())
 				}
@@ -97,9 +95,7 @@ func checkBasics(t *testing.T, x *Index, url string) {
 	}
 	for want, names := range map[string]string{"/usr/bin/gcc": "gcc", "cpp(x86-64) = 2:11.4.1": "cpp", "cpp < 1": "", "cpp >= 11": "cpp cpp"} {
 		req, err := rpmfile.ParseRequirement(want)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		var got []string
 		for _, p := range x.WhatProvides(req.Relation) {
 			got = append(got, p.Name)
@@ -118,9 +114,7 @@ func TestFind(t *testing.T) {
 	r := newRepository(t, basics()...)
 	r.publish(t, testKeys().good)
 	x, err := openIndex(t.Context(), r.options(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for want, have := range map[string]string{
 		"gcc": "gcc 11.4.1-3.el9 x86_64", "cpp.i686": "cpp 11.4.1-3.el9 i686", "gcc-11.3.1": "gcc 11.3.1-4.el9 x86_64", "gcc = 11.3.1": "gcc 11.3.1-4.el9 x86_64",
 		"gcc-11.3.1-4.el9.x86_64": "gcc 11.3.1-4.el9 x86_64", "cpp-2:11.4.1-3.el9": "cpp 2:11.4.1-3.el9 x86_64", "data.noarch": "data 1-1 noarch",
@@ -148,9 +142,7 @@ func TestFiles(t *testing.T) {
 	r := newRepository(t, packages...)
 	r.publish(t, testKeys().good)
 	x, err := openIndex(t.Context(), r.options(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	const list = "/os/repodata/filelists.xml.gz"
 	for _, c := range []struct {
 		file, owner string
@@ -304,9 +296,7 @@ func TestSignedPackages(t *testing.T) {
 				o.Keyrings = [][]byte{[]byte(repotest.Public(t, k.expired))}
 			}
 			x, err := openIndex(t.Context(), o)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			slices.Sort(c.want)
 			if p, _ := x.Candidate("gcc"); !slices.Equal(p.Keys, c.want) {
 				t.Errorf("Keys = %q; want %q", p.Keys, c.want)
@@ -369,9 +359,7 @@ func TestOffline(t *testing.T) {
 	r.Files = map[string][]byte{}
 	o.Fetch.Offline = true
 	x, err := openIndex(t.Context(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	checkBasics(t, x, r.url)
 	if _, err := x.Owners(t.Context(), "/opt/x"); !errors.Is(err, fetch.ErrOffline) {
 		t.Errorf("owners offline = %v; want ErrOffline", err)
@@ -416,9 +404,7 @@ func TestDigest(t *testing.T) {
 		o := r.options(t)
 		change(&o)
 		rel, err := OpenReleases(t.Context(), o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return rel.Digest()
 	}
 	first := digest(func(*Options) {})
@@ -457,9 +443,7 @@ func TestPackagesThatCannotBeUsed(t *testing.T) {
 	o := r.options(t)
 	o.Sources[0].Exclude = []string{"excl*.x86_64"}
 	x, err := openIndex(t.Context(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for name, why := range map[string]string{"climbs": "above the root", "weak": "does not count", "media": "media", "rich": "rich dependency", "excluded": "exclude=excl*.x86_64"} {
 		if p, ok := x.Candidate(name); ok {
 			t.Errorf("Candidate(%s) = %v", name, p)
@@ -502,9 +486,7 @@ func TestPriorities(t *testing.T) {
 		change(&all[0], &all[1], &all[2])
 		o.Sources = all
 		x, err := openIndex(t.Context(), o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		p, _ := x.Candidate("x")
 		return p.Version + " " + p.Origin
 	}

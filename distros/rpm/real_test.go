@@ -18,14 +18,10 @@ import (
 func TestRealPrimary(t *testing.T) {
 	t.Parallel()
 	f, err := os.Open("testdata/real/fedora-38-0ad-data.xml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer f.Close() //nolint:errcheck // opened for reading
 	b := newBuilder(&repo{source: repoconf.Source{ID: "fedora"}}, "https://example.com/os", "x86_64")
-	if err := b.readPrimary(f); err != nil {
-		t.Fatal(err)
-	}
+	must(t, b.readPrimary(f))
 	x := &Index{arch: "x86_64", entries: b.entries}
 	x.build()
 	got, ok := x.Candidate("0ad-data")

@@ -80,3 +80,10 @@ func openIndex(ctx context.Context, o Options) (*Index, error) {
 	}
 	return r.Load(ctx)
 }
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

@@ -74,9 +74,7 @@ func readGenerated(t testing.TB, packages int) (x *Index, held, size int64) {
 	runtime.ReadMemStats(&before)
 	start := time.Now()
 	b := newBuilder(&repo{source: repoconf.Source{ID: "x"}}, "https://example.com", "x86_64")
-	if err := b.readPrimary(bytes.NewReader(list.Bytes())); err != nil {
-		t.Fatal(err)
-	}
+	must(t, b.readPrimary(bytes.NewReader(list.Bytes())))
 	x = &Index{arch: "x86_64", entries: b.entries}
 	x.build()
 	took := time.Since(start)

@@ -148,7 +148,7 @@ func sectionsOf(l *lockfile.Lock, t matrix.Target) (all []*lockfile.Target) {
 	return all
 }
 
-// lockedPins gives what was locked of an image, if the flags and the matrix still ask for that.
+// lockedPins returns the locked pins of an image, if the flags and the matrix still ask for that.
 func (b *Batch) lockedPins(im Image) (*recipe.Pins, error) {
 	asked, err := recipe.Ask(im.Target, im.Plan)
 	if err != nil {

@@ -52,7 +52,7 @@ func (u *LockUpdate) target(ctx context.Context, s *survey, t matrix.Target) ([]
 func (u *LockUpdate) releases(ctx context.Context, s *survey, t matrix.Target) (map[string][]string, error) {
 	words := map[string][]string{}
 	k := &u.Kernels
-	if section, ok := u.old.Find(t.Tag(), t.Arch); ok && k.Together && !u.Anew && slices.Equal(section.Kernels, k.lockWords()) {
+	if section, ok := u.old.Find(t.Tag(), t.Arch); ok && k.Together && !u.Update && slices.Equal(section.Kernels, k.lockWords()) {
 		for release := range section.Asked.Headers {
 			words[release] = section.Kernels
 		}
@@ -61,7 +61,7 @@ func (u *LockUpdate) releases(ctx context.Context, s *survey, t matrix.Target) (
 	for _, spec := range k.Specs {
 		word := k.lockWord(spec)
 		var releases []string
-		if !u.Anew && !k.Together && recipe.IsListed(spec) {
+		if !u.Update && !k.Together && recipe.IsListed(spec) {
 			releases = lockedReleases(u.old, t, word)
 		}
 		if len(releases) == 0 {
@@ -98,7 +98,7 @@ func (u *LockUpdate) section(ctx context.Context, s *survey, im Image, words []s
 		}
 	}
 	words = slices.Compact(slices.Sorted(slices.Values(words)))
-	if ok && !u.Anew && len(lockfile.CompareRequests(old.Asked, asked)) == 0 {
+	if ok && !u.Update && len(lockfile.CompareRequests(old.Asked, asked)) == 0 {
 		kept := *old
 		kept.Kernels = words
 		return &kept, nil

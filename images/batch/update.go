@@ -20,8 +20,8 @@ type LockUpdate struct {
 	Batch
 	Matrix *matrix.Matrix
 	File   string
-	Anew   bool     // what is locked is resolved again, also where it still fits
-	Names  []string // with Anew, of the only targets that are resolved; empty: all
+	Update bool     // resolve again what is locked, even if it still fits
+	Names  []string // with Update: the targets to resolve; empty: all
 
 	old   *lockfile.Lock
 	valid bool // the file was there, and could be read
@@ -33,7 +33,7 @@ func (u *LockUpdate) Read() (err error) {
 	u.old, err = lockfile.Read(u.File, nil)
 	u.valid = err == nil
 	switch {
-	case errors.Is(err, fs.ErrNotExist) || errors.Is(err, lockfile.ErrFormat) && u.Anew && len(u.Names) == 0:
+	case errors.Is(err, fs.ErrNotExist) || errors.Is(err, lockfile.ErrFormat) && u.Update && len(u.Names) == 0:
 		u.old = &lockfile.Lock{Targets: map[string]*lockfile.Target{}}
 	case err != nil:
 		return &matrix.RequestError{Err: err}

@@ -26,8 +26,8 @@ func (d *decoder) errorf(n *yaml.Node, format string, args ...any) {
 // tooManyErrors reports that there are more mistakes than will be reported, so the walk can stop.
 func (d *decoder) tooManyErrors() bool { return len(d.errs) > maxErrors }
 
-// refuseAliases refuses YAML features that a matrix does not need: anchors and aliases (a few lines of them can stand
-// for gigabytes) and explicit tags.
+// refuseAliases refuses YAML features that a matrix does not need: anchors and aliases (a few lines of them
+// can stand for gigabytes) and explicit tags.
 func (d *decoder) refuseAliases(n *yaml.Node, what string) bool {
 	switch {
 	case n.Kind == yaml.AliasNode || n.Anchor != "":

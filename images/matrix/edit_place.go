@@ -78,8 +78,8 @@ func (p driverList) inner() string {
 	return ""
 }
 
-// entryStart returns the line (from 1) where an entry begins: that of its dash, or of the comment directly above
-// it.
+// entryStart returns the line (from 1) where an entry begins: that of its dash, or of the comment directly
+// above it.
 func (p driverList) entryStart(s style, item *yaml.Node) int {
 	line := item.Line
 	for line > 1 && comment(s, p.lines[line-2]) {
@@ -95,8 +95,8 @@ func comment(s style, line string) bool {
 	return strings.HasPrefix(text, "#") && len(line)-len(text) <= len(s.dash)
 }
 
-// insertionLine returns the number of lines before the new entry: it follows the nearest older one, or comes before
-// the first.
+// insertionLine returns the number of lines before the new entry: it follows the nearest older one, or comes
+// before the first.
 func (p driverList) insertionLine(s style, version string) int {
 	before := -1
 	for n, item := range p.items {

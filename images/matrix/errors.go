@@ -117,8 +117,8 @@ func quoted(word string) string {
 	return fmt.Sprintf("%q", word)
 }
 
-// RequestError is a mistake in what was asked for (an argument, the matrix, the lock) that was found before anything was
-// made.
+// RequestError is a mistake in what was asked for (an argument, the matrix, the lock) that was found before
+// anything was made.
 type RequestError struct{ Err error }
 
 // RequestErrorf is fmt.Errorf for a RequestError.

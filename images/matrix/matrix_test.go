@@ -49,8 +49,7 @@ func TestParseFiveMistakes(t *testing.T) {
 		t.Fatalf("Parse = %v, %v; want five mistakes", m, err)
 	}
 	golden(t, "five.golden", err.Error()+"\n")
-	var one *Error
-	if !errors.As(err, &one) || one.Line != 3 || one.Col != 9 {
+	if one, ok := errors.AsType[*Error](err); !ok || one.Line != 3 || one.Col != 9 {
 		t.Errorf("errors.As(*Error) = %+v; want the first, at 3:9", one)
 	}
 }

@@ -180,8 +180,7 @@ func FuzzParse(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		m, err := Parse("m", data)
 		if err != nil {
-			var errs Errors
-			if !errors.As(err, &errs) || len(errs) == 0 || m != nil {
+			if errs, ok := errors.AsType[Errors](err); !ok || len(errs) == 0 || m != nil {
 				t.Fatalf("Parse = %v, %T %v", m, err, err)
 			}
 			return

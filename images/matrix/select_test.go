@@ -150,8 +150,7 @@ unknown flavour "opn" (did you mean open?)`
 	if diff := cmp.Diff(want, err.Error()); diff != "" {
 		t.Errorf("unknown names (-want +got):\n%s", diff)
 	}
-	var unknown *UnknownError
-	if !errors.As(err, &unknown) || unknown.Kind != "system" || unknown.Name != "debain12" {
+	if unknown, ok := errors.AsType[*UnknownError](err); !ok || unknown.Kind != "system" || unknown.Name != "debain12" {
 		t.Errorf("errors.As = %+v", unknown)
 	}
 	_, err = m.Select(Selection{Systems: []string{"debian12"}, Drivers: []string{"418.87.01", "470.256.02"}})

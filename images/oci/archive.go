@@ -129,9 +129,9 @@ func (a *archive) read(name string, limit int64) (_ []byte, err error) {
 
 // blobs returns the blobs of an OCI archive. The first open of a blob unpacks it into the store and verifies
 // it.
-func (a *archive) blobs(ctx context.Context, store *fetch.Store) blobs {
+func (a *archive) blobs(ctx context.Context, store *fetch.Store) Blobs {
 	kept := StoreBlobs(store)
-	return blobs{where: a.path, open: func(h v1.Hash) (io.ReadCloser, error) {
+	return Blobs{where: a.path, open: func(h v1.Hash) (io.ReadCloser, error) {
 		if h.Algorithm == "sha256" && !store.Has(h.Hex) {
 			if err := a.unpack(ctx, store, "blobs/sha256/"+h.Hex, h); err != nil {
 				return nil, err
@@ -154,7 +154,7 @@ func (a *archive) unpack(ctx context.Context, store *fetch.Store, name string, w
 		return err
 	}
 	defer func() { err = errors.Join(err, w.Close()) }()
-	if err := copyCtx(ctx, w, v); err != nil {
+	if err := fetch.Copy(ctx, w, v, nil); err != nil {
 		return err
 	}
 	_, _, err = w.Commit()
@@ -162,7 +162,7 @@ func (a *archive) unpack(ctx context.Context, store *fetch.Store, name string, w
 }
 
 // unpackLayers opens each layer once, which copies it into the store.
-func unpackLayers(ctx context.Context, img *image) error {
+func unpackLayers(ctx context.Context, img *Image) error {
 	for _, d := range img.manifest.Layers {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)

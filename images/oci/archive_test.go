@@ -21,12 +21,10 @@ import (
 )
 
 // open opens an image for linux/amd64 with a store of its own.
-func open(t *testing.T, ref string) (*image, error) {
+func open(t *testing.T, ref string) (*Image, error) {
 	t.Helper()
 	store, err := fetch.OpenStore(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	l, _ := ParseLocal(ref)
 	img, _, err := l.Image(t.Context(), store, "amd64")
 	return img, err
@@ -37,39 +35,25 @@ func TestLayoutDamaged(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	img := ocitest.Image(t, "amd64", 1000, "one")
-	if err := WriteLayout(t.Context(), dir, "x", img); err != nil {
-		t.Fatal(err)
-	}
+	must(t, WriteLayout(t.Context(), dir, "x", img))
 	m, err := img.Manifest()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	flip := func(h v1.Hash) {
 		path := filepath.Join(dir, "blobs", "sha256", h.Hex)
 		b, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		b[len(b)-1] ^= 1
-		if err := os.WriteFile(path, b, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(path, b, 0o600))
 	}
 	flip(m.Layers[0].Digest)
 	b, err := open(t, "oci:"+dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	layers, err := b.Layers()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	r, err := layers[0].Compressed()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer r.Close()
-	err = copyCtx(t.Context(), &bytes.Buffer{}, r)
+	err = fetch.Copy(t.Context(), &bytes.Buffer{}, r, nil)
 	ocitest.ErrorAs[*fetch.MismatchError](t, err)
 	flip(m.Config.Digest)
 	_, err = open(t, "oci:"+dir)
@@ -90,20 +74,14 @@ func writeTestTar(t *testing.T, list ...tarEntry) string {
 		if e.link != "" {
 			h.Typeflag, h.Linkname = tar.TypeSymlink, e.link
 		}
-		if err := w.WriteHeader(h); err != nil {
-			t.Fatal(err)
-		}
+		must(t, w.WriteHeader(h))
 		if _, err := w.Write(e.content); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, w.Close())
 	file := filepath.Join(t.TempDir(), "x.tar")
-	if err := os.WriteFile(file, buf.Bytes(), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(file, buf.Bytes(), 0o600))
 	return file
 }
 
@@ -113,9 +91,7 @@ func TestDockerArchiveOld(t *testing.T) {
 	one := ocitest.LayerTar(t, "one", 5000)
 	config := fmt.Appendf(nil, `{"os":"linux","architecture":"amd64","rootfs":{"type":"layers","diff_ids":[%q,%q]}}`, HashOf(one), HashOf(one))
 	manifest, err := json.Marshal([]dockerEntry{{Config: "c.json", RepoTags: []string{"x:1"}, Layers: []string{"a/layer.tar", "b/layer.tar"}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	sound := []tarEntry{
 		{name: "b/layer.tar", link: "../a/layer.tar"},
 		{name: "a/layer.tar", content: one},
@@ -123,20 +99,14 @@ func TestDockerArchiveOld(t *testing.T) {
 		{name: "manifest.json", content: manifest},
 	}
 	b, err := open(t, "docker-archive:"+writeTestTar(t, sound...))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	m, err := b.Manifest()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if l := m.Layers[1]; l.Digest != HashOf(one) || l.MediaType != types.OCIUncompressedLayer || l.Size != int64(len(one)) {
 		t.Errorf("layer %+v; want the uncompressed tar as it is", l)
 	}
 	layers, err := b.Layers()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if !bytes.Equal(ocitest.UnpackedBytes(t, layers[0]), one) {
 		t.Error("the layer's content changed")
 	}
@@ -155,14 +125,10 @@ func TestDockerArchiveOld(t *testing.T) {
 		ocitest.ErrorAs[*fetch.MismatchError](t, err)
 	}
 	packed, err := open(t, "docker-archive:"+writeTestTar(t, replaced(1, tarEntry{name: "a/layer.tar", content: ocitest.Gzipped(t, one)})...))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	ocitest.SameLayers(t, packed, b)
 	z, err := zstd.NewWriter(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if packed, err = open(t, "docker-archive:"+writeTestTar(t, replaced(1, tarEntry{name: "a/layer.tar", content: z.EncodeAll(one, nil)})...)); err != nil {
 		t.Fatal(err)
 	}
@@ -181,13 +147,18 @@ func TestDockerArchiveOld(t *testing.T) {
 		t.Errorf("an empty tar: %v", err)
 	}
 	gz := filepath.Join(t.TempDir(), "x")
-	if err := os.WriteFile(gz, ocitest.Gzipped(t, one), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(gz, ocitest.Gzipped(t, one), 0o600))
 	if _, err := openArchive(gz); err == nil || !strings.Contains(err.Error(), "gunzip") {
 		t.Errorf("a compressed archive: %v; want a hint", err)
 	}
 	if _, err := openArchive(os.DevNull); err == nil || errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("an empty file: %v", err)
+	}
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

@@ -44,6 +44,7 @@ type Content struct {
 	images    int
 }
 
+// Top returns the document that names all others: the manifest or the index.
 func (c *Content) Top() Document { return c.Documents[len(c.Documents)-1] }
 
 // BaseNameAnnotation names the image that an image is based on.

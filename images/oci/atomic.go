@@ -121,25 +121,3 @@ func diskFull(path string, err error) error {
 	}
 	return err
 }
-
-// copyCtx copies until the end or until ctx ends.
-func copyCtx(ctx context.Context, w io.Writer, r io.Reader) error {
-	buf := make([]byte, 256<<10)
-	for {
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		n, err := r.Read(buf)
-		if n > 0 {
-			if _, err := w.Write(buf[:n]); err != nil {
-				return err
-			}
-		}
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-	}
-}

@@ -75,6 +75,7 @@ func (a *archive) docker(ctx context.Context, store *fetch.Store, tag string) (M
 	return Manifest{manifest, HashOf(manifest)}, errors.Join(StoreDocument(store, config), StoreDocument(store, manifest))
 }
 
+// HashOf returns the sha256 of b.
 func HashOf(b []byte) v1.Hash {
 	sum := sha256.Sum256(b)
 	return v1.Hash{Algorithm: "sha256", Hex: hex.EncodeToString(sum[:])}
@@ -166,7 +167,7 @@ func (a *archive) packedLayer(ctx context.Context, store *fetch.Store, file stri
 		return d, errors.Join(fmt.Errorf("%s in %s: %w", file, a.path, err), r.Close())
 	}
 	sum := sha256.New()
-	err = copyCtx(ctx, sum, plain)
+	err = fetch.Copy(ctx, sum, plain, nil)
 	if err = errors.Join(err, plain.Close()); err != nil {
 		return d, fmt.Errorf("%s in %s: %w", file, a.path, err)
 	}

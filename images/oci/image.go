@@ -22,14 +22,15 @@ const (
 	MaxConfig   = 8 << 20
 )
 
-// blobs is the place that has the content of an image.
-type blobs struct {
+// Blobs is the place that has the content of an image.
+type Blobs struct {
 	where string // for messages
 	open  func(h v1.Hash) (io.ReadCloser, error)
 }
 
-func StoreBlobs(s *fetch.Store) blobs {
-	return blobs{where: "the cache", open: func(h v1.Hash) (io.ReadCloser, error) {
+// StoreBlobs returns the blobs of a store.
+func StoreBlobs(s *fetch.Store) Blobs {
+	return Blobs{where: "the cache", open: func(h v1.Hash) (io.ReadCloser, error) {
 		if h.Algorithm != "sha256" {
 			return nil, fmt.Errorf("%s: only sha256 is supported", h)
 		}
@@ -38,7 +39,7 @@ func StoreBlobs(s *fetch.Store) blobs {
 }
 
 // Document reads a manifest or a config of bounded size and verifies it.
-func (b blobs) Document(h v1.Hash, limit int64) (_ []byte, err error) {
+func (b Blobs) Document(h v1.Hash, limit int64) (_ []byte, err error) {
 	r, err := b.open(h)
 	if err != nil {
 		return nil, err
@@ -59,26 +60,26 @@ func (b blobs) Document(h v1.Hash, limit int64) (_ []byte, err error) {
 	return data, nil
 }
 
-// image is a v1.Image over blobs. Its documents are in memory and verified; each layer is read when it is
+// Image is a v1.Image over blobs. Its documents are in memory and verified; each layer is read when it is
 // opened.
-type image struct {
+type Image struct {
 	Raw       []byte
 	mediaType types.MediaType
 	manifest  *v1.Manifest
 	rawConfig []byte
 	config    *v1.ConfigFile
-	blobs     blobs
+	blobs     Blobs
 }
 
-var _ v1.Image = (*image)(nil)
+var _ v1.Image = (*Image)(nil)
 
 // NewImage parses a verified manifest and reads its config.
-func NewImage(raw []byte, b blobs) (*image, error) {
+func NewImage(raw []byte, b Blobs) (*Image, error) {
 	m, err := ParseManifest(raw)
 	if err != nil {
 		return nil, err
 	}
-	i := &image{Raw: raw, mediaType: mediaTypeOf(raw, m.MediaType), manifest: m, blobs: b}
+	i := &Image{Raw: raw, mediaType: mediaTypeOf(raw, m.MediaType), manifest: m, blobs: b}
 	if i.rawConfig, err = b.Document(m.Config.Digest, MaxConfig); err != nil {
 		return nil, fmt.Errorf("read the image config: %w", err)
 	}
@@ -91,6 +92,7 @@ func NewImage(raw []byte, b blobs) (*image, error) {
 	return i, nil
 }
 
+// ParseManifest parses an image manifest and checks its descriptors.
 func ParseManifest(raw []byte) (*v1.Manifest, error) {
 	m, err := v1.ParseManifest(bytes.NewReader(raw))
 	if err != nil {
@@ -109,18 +111,18 @@ func ParseManifest(raw []byte) (*v1.Manifest, error) {
 	return m, nil
 }
 
-func (i *image) MediaType() (types.MediaType, error) { return i.mediaType, nil }
-func (i *image) Size() (int64, error)                { return int64(len(i.Raw)), nil }
-func (i *image) ConfigName() (v1.Hash, error)        { return i.manifest.Config.Digest, nil }
-func (i *image) ConfigFile() (*v1.ConfigFile, error) { return i.config.DeepCopy(), nil }
-func (i *image) RawConfigFile() ([]byte, error)      { return i.rawConfig, nil }
-func (i *image) Digest() (v1.Hash, error)            { return partial.Digest(i) }
-func (i *image) Manifest() (*v1.Manifest, error)     { return i.manifest.DeepCopy(), nil }
-func (i *image) RawManifest() ([]byte, error)        { return i.Raw, nil }
-func (i *image) layer(n int) *layer {
+func (i *Image) MediaType() (types.MediaType, error) { return i.mediaType, nil }
+func (i *Image) Size() (int64, error)                { return int64(len(i.Raw)), nil }
+func (i *Image) ConfigName() (v1.Hash, error)        { return i.manifest.Config.Digest, nil }
+func (i *Image) ConfigFile() (*v1.ConfigFile, error) { return i.config.DeepCopy(), nil }
+func (i *Image) RawConfigFile() ([]byte, error)      { return i.rawConfig, nil }
+func (i *Image) Digest() (v1.Hash, error)            { return partial.Digest(i) }
+func (i *Image) Manifest() (*v1.Manifest, error)     { return i.manifest.DeepCopy(), nil }
+func (i *Image) RawManifest() ([]byte, error)        { return i.Raw, nil }
+func (i *Image) layer(n int) *layer {
 	return &layer{i.manifest.Layers[n], i.config.RootFS.DiffIDs[n], i.blobs}
 }
-func (i *image) LayerByDiffID(h v1.Hash) (v1.Layer, error) {
+func (i *Image) LayerByDiffID(h v1.Hash) (v1.Layer, error) {
 	for n, d := range i.config.RootFS.DiffIDs {
 		if d == h {
 			return i.layer(n), nil
@@ -129,7 +131,7 @@ func (i *image) LayerByDiffID(h v1.Hash) (v1.Layer, error) {
 	return nil, fmt.Errorf("the image has no layer with diff ID %s", h)
 }
 
-func (i *image) LayerByDigest(h v1.Hash) (v1.Layer, error) {
+func (i *Image) LayerByDigest(h v1.Hash) (v1.Layer, error) {
 	if h == i.manifest.Config.Digest {
 		return partial.ConfigLayer(i)
 	}
@@ -141,7 +143,7 @@ func (i *image) LayerByDigest(h v1.Hash) (v1.Layer, error) {
 	return nil, fmt.Errorf("the image has no layer %s", h)
 }
 
-func (i *image) Layers() ([]v1.Layer, error) {
+func (i *Image) Layers() ([]v1.Layer, error) {
 	out := make([]v1.Layer, len(i.manifest.Layers))
 	for n := range out {
 		out[n] = i.layer(n)
@@ -153,7 +155,7 @@ func (i *image) Layers() ([]v1.Layer, error) {
 type layer struct {
 	desc   v1.Descriptor
 	diffID v1.Hash
-	blobs  blobs
+	blobs  Blobs
 }
 
 var _ v1.Layer = (*layer)(nil)
@@ -192,6 +194,7 @@ type Verifier struct {
 	size  int64
 }
 
+// Verify returns a reader of r that compares size and digest with a descriptor. where is for messages.
 func Verify(r io.ReadCloser, d v1.Descriptor, where string) *Verifier {
 	return &Verifier{ReadCloser: r, Desc: d, where: where, hash: sha256.New()}
 }
@@ -201,14 +204,15 @@ func (v *Verifier) Read(p []byte) (int, error) {
 	v.hash.Write(p[:n])
 	v.size += int64(n)
 	if v.size > v.Desc.Size || errors.Is(err, io.EOF) {
-		if bad := v.Verdict(); bad != nil {
+		if bad := v.CheckDigest(); bad != nil {
 			return n, bad
 		}
 	}
 	return n, err
 }
 
-func (v *Verifier) Verdict() error {
+// CheckDigest compares what was read so far; the error is a *fetch.MismatchError.
+func (v *Verifier) CheckDigest() error {
 	got := hex.EncodeToString(v.hash.Sum(nil))
 	if v.size == v.Desc.Size && got == v.Desc.Digest.Hex {
 		return nil

@@ -42,12 +42,12 @@ func OpenLocal(ctx context.Context, store *fetch.Store, ref string) (Artifact, e
 type index struct {
 	Raw      []byte
 	manifest *v1.IndexManifest
-	blobs    blobs
+	blobs    Blobs
 }
 
 var _ v1.ImageIndex = (*index)(nil)
 
-func newIndex(raw []byte, b blobs) (*index, error) {
+func newIndex(raw []byte, b Blobs) (*index, error) {
 	m, err := v1.ParseIndexManifest(bytes.NewReader(raw))
 	if err != nil {
 		return nil, fmt.Errorf("the index in %s is malformed: %w", b.where, err)

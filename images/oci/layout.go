@@ -15,6 +15,8 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 	"golang.org/x/sync/errgroup"
+
+	"github.com/driver-container/driver-container/distros/fetch"
 )
 
 // layoutVersion is the content of the file oci-layout.
@@ -124,14 +126,14 @@ func withEntry(index *v1.IndexManifest, d v1.Descriptor, tag string) *v1.IndexMa
 // layoutBlob writes a blob unless an intact copy exists.
 func layoutBlob(ctx context.Context, dir string, b Blob) error {
 	path := filepath.Join(dir, b.Desc.Digest.Hex)
-	if sound(ctx, path, b.Desc) {
+	if intact(ctx, path, b.Desc) {
 		return nil
 	}
 	return writeFile(path, func(w io.Writer) error { return b.copy(ctx, w) })
 }
 
-// sound reports whether a file has the content of the descriptor.
-func sound(ctx context.Context, path string, d v1.Descriptor) bool {
+// intact reports whether a file has the content of the descriptor.
+func intact(ctx context.Context, path string, d v1.Descriptor) bool {
 	fi, err := os.Lstat(path)
 	if err != nil || !fi.Mode().IsRegular() || fi.Size() != d.Size {
 		return false
@@ -141,7 +143,7 @@ func sound(ctx context.Context, path string, d v1.Descriptor) bool {
 		return false
 	}
 	v := Verify(f, d, path)
-	err = copyCtx(ctx, io.Discard, v)
+	err = fetch.Copy(ctx, io.Discard, v, nil)
 	return errors.Join(err, v.Close()) == nil
 }
 
@@ -153,6 +155,6 @@ func (b Blob) copy(ctx context.Context, w io.Writer) (err error) {
 	}
 	v := Verify(r, b.Desc, "blob")
 	defer func() { err = errors.Join(err, v.Close()) }()
-	err = copyCtx(ctx, w, v)
+	err = fetch.Copy(ctx, w, v, nil)
 	return err
 }

@@ -37,6 +37,7 @@ func IsLocal(ref string) bool {
 	return ok
 }
 
+// ParseLocal parses oci:DIR[:TAG], oci-archive:FILE[:TAG] and docker-archive:FILE[:TAG]; false for any other text.
 func ParseLocal(text string) (LocalRef, bool) {
 	kind, rest, ok := strings.Cut(text, ":")
 	if !ok || kind != "oci" && kind != "oci-archive" && kind != "docker-archive" {
@@ -53,8 +54,9 @@ func ParseLocal(text string) (LocalRef, bool) {
 	return l, true
 }
 
-// Image reads the image for linux/arch. What an archive holds is copied into the store; a layout is read where it is.
-func (l LocalRef) Image(ctx context.Context, store *fetch.Store, arch string) (*image, v1.Hash, error) {
+// Image reads the image for linux/arch. What an archive holds is copied into the store; a layout is read
+// where it is.
+func (l LocalRef) Image(ctx context.Context, store *fetch.Store, arch string) (*Image, v1.Hash, error) {
 	m, b, err := l.open(ctx, store, arch)
 	if err != nil {
 		return nil, v1.Hash{}, fmt.Errorf("read %s: %w", l.text, err)
@@ -85,12 +87,12 @@ func (l LocalRef) ManifestDigest(ctx context.Context, store *fetch.Store, arch s
 }
 
 // open returns the manifest for linux/arch and the blobs that it refers to.
-func (l LocalRef) open(ctx context.Context, store *fetch.Store, arch string) (Manifest, blobs, error) {
+func (l LocalRef) open(ctx context.Context, store *fetch.Store, arch string) (Manifest, Blobs, error) {
 	switch l.kind {
 	case "oci":
 		index, err := readBounded(filepath.Join(l.Path, "index.json"), MaxManifest)
 		if err != nil {
-			return Manifest{}, blobs{}, fmt.Errorf("not an OCI layout: %w", err)
+			return Manifest{}, Blobs{}, fmt.Errorf("not an OCI layout: %w", err)
 		}
 		b := layoutBlobs(l.Path)
 		m, err := chooseEntry(l, arch, index, b)
@@ -98,11 +100,11 @@ func (l LocalRef) open(ctx context.Context, store *fetch.Store, arch string) (Ma
 	case "oci-archive":
 		a, err := openArchive(l.Path)
 		if err != nil {
-			return Manifest{}, blobs{}, err
+			return Manifest{}, Blobs{}, err
 		}
 		index, err := a.read("index.json", MaxManifest)
 		if err != nil {
-			return Manifest{}, blobs{}, fmt.Errorf("not an OCI archive: %w", err)
+			return Manifest{}, Blobs{}, fmt.Errorf("not an OCI archive: %w", err)
 		}
 		b := a.blobs(ctx, store)
 		m, err := chooseEntry(l, arch, index, b)
@@ -110,15 +112,15 @@ func (l LocalRef) open(ctx context.Context, store *fetch.Store, arch string) (Ma
 	default:
 		a, err := openArchive(l.Path)
 		if err != nil {
-			return Manifest{}, blobs{}, err
+			return Manifest{}, Blobs{}, err
 		}
 		m, err := a.docker(ctx, store, l.tag)
 		return m, StoreBlobs(store), err
 	}
 }
 
-func layoutBlobs(dir string) blobs {
-	return blobs{where: dir, open: func(h v1.Hash) (io.ReadCloser, error) {
+func layoutBlobs(dir string) Blobs {
+	return Blobs{where: dir, open: func(h v1.Hash) (io.ReadCloser, error) {
 		if h.Algorithm != "sha256" {
 			return nil, fmt.Errorf("%s: only sha256 is supported", h)
 		}
@@ -140,7 +142,7 @@ func readBounded(path string, limit int64) (_ []byte, err error) {
 }
 
 // chooseEntry returns the manifest for linux/arch of the entry of a layout's index that the reference means.
-func chooseEntry(l LocalRef, arch string, index []byte, b blobs) (Manifest, error) {
+func chooseEntry(l LocalRef, arch string, index []byte, b Blobs) (Manifest, error) {
 	var doc v1.IndexManifest
 	if err := json.Unmarshal(index, &doc); err != nil {
 		return Manifest{}, fmt.Errorf("index.json is malformed: %w", err)
@@ -166,7 +168,7 @@ func entry(l LocalRef, arch string, entries []v1.Descriptor) (v1.Descriptor, err
 	for _, d := range entries {
 		p := d.Platform
 		switch {
-		case l.tag != "" && !named(d, l.tag):
+		case l.tag != "" && !hasTag(d, l.tag):
 		case l.tag == "" && len(entries) > 1 && arch != "" && p != nil && (p.OS != "linux" || p.Architecture != arch):
 		default:
 			match = append(match, d)
@@ -193,7 +195,7 @@ func entry(l LocalRef, arch string, entries []v1.Descriptor) (v1.Descriptor, err
 	return v1.Descriptor{}, fmt.Errorf("it holds no image for linux/%s: %w", arch, fs.ErrNotExist)
 }
 
-func named(d v1.Descriptor, tag string) bool {
+func hasTag(d v1.Descriptor, tag string) bool {
 	ref, full := d.Annotations[refNameAnnotation], d.Annotations[containerdNameAnnotation]
 	return tag == ref || tag == full || strings.HasSuffix(full, ":"+tag)
 }

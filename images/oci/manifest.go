@@ -66,8 +66,8 @@ func mediaTypeOf(raw []byte, stated types.MediaType) types.MediaType {
 	return types.OCIManifestSchema1
 }
 
-// ChooseManifest follows indexes down to the manifest for linux/arch. load returns a manifest by its digest. With an
-// empty arch, choose returns top.
+// ChooseManifest follows indexes down to the manifest for linux/arch. load returns a manifest by its digest.
+// With an empty arch, choose returns top.
 func ChooseManifest(ref, arch string, top Manifest, load func(v1.Hash) (Manifest, error)) (Manifest, error) {
 	for range maxDepth {
 		index, err := kindOf(top.Raw)
@@ -128,7 +128,7 @@ func pick(ref, arch string, entries []v1.Descriptor) (v1.Descriptor, error) {
 }
 
 // CheckPlatform refuses a single image for another architecture.
-func CheckPlatform(ref, arch string, i *image) error {
+func CheckPlatform(ref, arch string, i *Image) error {
 	p := v1.Platform{OS: i.config.OS, Architecture: i.config.Architecture}
 	if (p.OS == "" || p.OS == "linux") && p.Architecture == arch {
 		return nil

@@ -30,16 +30,12 @@ import (
 func entries(t *testing.T, dir string) []string {
 	t.Helper()
 	x, err := layout.ImageIndexFromPath(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if err := validate.Index(x); err != nil {
 		t.Error(err)
 	}
 	m, err := x.IndexManifest()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var out []string
 	for _, d := range m.Manifests {
 		out = append(out, d.Annotations[refNameAnnotation]+" "+d.Digest.String())
@@ -57,9 +53,7 @@ func leftovers(t *testing.T, dir string) []string {
 		}
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return out
 }
 
@@ -68,9 +62,7 @@ func TestWriteLayout(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "new", "layout")
 	one, two := ocitest.Image(t, "amd64", 1000, "shared", "one"), ocitest.Index(t, ocitest.Image(t, "amd64", 1000, "shared"), ocitest.Image(t, "arm64", 10, "x"))
 	write := func(tag string, a Artifact) {
-		if err := WriteLayout(t.Context(), dir, tag, a); err != nil {
-			t.Fatal(err)
-		}
+		must(t, WriteLayout(t.Context(), dir, tag, a))
 	}
 	write("b", one)
 	write("a", two)
@@ -86,25 +78,15 @@ func TestWriteLayout(t *testing.T) {
 
 	// A damaged blob is replaced, an intact one is kept.
 	m, err := one.Manifest()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	bad := filepath.Join(dir, "blobs", "sha256", m.Layers[0].Digest.Hex)
 	good := filepath.Join(dir, "blobs", "sha256", m.Layers[1].Digest.Hex)
-	if err := os.WriteFile(bad, make([]byte, m.Layers[0].Size), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(bad, make([]byte, m.Layers[0].Size), 0o600))
 	before, err := os.Stat(good)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	stale := filepath.Join(dir, "blobs", "sha256", ".x.tmp-1")
-	if err := os.WriteFile(stale, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chtimes(stale, time.Time{}, time.Now().Add(-time.Hour)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(stale, nil, 0o600))
+	must(t, os.Chtimes(stale, time.Time{}, time.Now().Add(-time.Hour)))
 	write("a", one)
 	after, err := os.Stat(good)
 	if err != nil || !os.SameFile(before, after) {
@@ -137,9 +119,7 @@ func TestWriteLayoutAtOnce(t *testing.T) {
 func TestWriteLayoutRefusesWhatIsNotOne(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "index.json"), []byte(`{"schemaVersion":1}`), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(filepath.Join(dir, "index.json"), []byte(`{"schemaVersion":1}`), 0o600))
 	if err := WriteLayout(t.Context(), dir, "a", ocitest.Image(t, "amd64", 10, "a")); err == nil {
 		t.Error("an index of another version was overwritten")
 	}
@@ -192,18 +172,14 @@ func (c cancelling) LayerByDigest(h v1.Hash) (v1.Layer, error) {
 func tarNames(t *testing.T, file string) (names []string) {
 	t.Helper()
 	f, err := os.Open(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer f.Close()
 	for r := tar.NewReader(f); ; {
 		h, err := r.Next()
 		if errors.Is(err, io.EOF) {
 			return names
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if h.Mode != 0o644 || h.Uid != 0 || h.Gid != 0 || h.ModTime.Unix() != 0 || h.Uname != "" {
 			t.Errorf("%s has mode %o, owner %d:%d %q, time %v", h.Name, h.Mode, h.Uid, h.Gid, h.Uname, h.ModTime)
 		}
@@ -222,13 +198,9 @@ func TestArchivesAreDeterministic(t *testing.T) {
 		var content [2][]byte
 		for i := range content {
 			file := filepath.Join(dir, name)
-			if err := write(file); err != nil {
-				t.Fatal(err)
-			}
+			must(t, write(file))
 			b, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			content[i] = b
 		}
 		if !bytes.Equal(content[0], content[1]) {
@@ -239,9 +211,7 @@ func TestArchivesAreDeterministic(t *testing.T) {
 		}
 	}
 	got, err := tarball.ImageFromPath(filepath.Join(dir, "docker"), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	ocitest.SameLayers(t, got, img)
 	if left := leftovers(t, dir); len(left) != 0 {
 		t.Errorf("left behind: %v", left)
@@ -253,9 +223,7 @@ func TestWriteDockerArchiveRefuses(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "x.tar")
 	img := ocitest.Image(t, "amd64", 10, "one")
 	zstd, err := mutate.AppendLayers(img, ocitest.ZstdLayer())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for want, a := range map[string]Artifact{"zstd": zstd, "this index has 2": ocitest.Index(t, img, ocitest.Image(t, "arm64", 10, "one"))} {
 		err := WriteDockerArchive(t.Context(), file, "x:1", a)
 		if !errors.Is(err, ErrNotForDocker) || !strings.Contains(err.Error(), want) {

@@ -20,8 +20,8 @@ import (
 	"time"
 )
 
-// browser looks at pages of a server with Chromium. Everything that Chromium asks the network for goes to that server: it is the
-// proxy for all hosts as well.
+// browser looks at pages of a server with Chromium. Everything that Chromium asks the network for goes to
+// that server: it is the proxy for all hosts as well.
 type browser struct {
 	*httptest.Server
 	mu    sync.Mutex
@@ -117,7 +117,8 @@ func TestBrowser(t *testing.T) {
 	b := newBrowser(t)
 	r := sample(t)
 	b.pages["/page"] = render(t, r)
-	// The style for paper, on a screen: Chromium measures nothing on paper. Its own page has the policy, which would refuse it.
+	// The style for paper, on a screen: Chromium measures nothing on paper. Its own page has the policy, which
+	// would refuse it.
 	paper := regexp.MustCompile(`<meta http-equiv="Content-Security-Policy"[^>]*>`).ReplaceAllString(b.pages["/page"], "")
 	b.pages["/paper"] = strings.Replace(paper, "@media print", "@media all", 1)
 

@@ -1,5 +1,6 @@
-// Package page writes the page that shows the matrix to people: systems by drivers, what is built, what is missing, what cannot
-// be built and why. It is one HTML file that needs nothing else: no network, no script, no font.
+// Package page writes the page that shows the matrix to people: systems by drivers, what is built, what is
+// missing, what cannot be built and why. It is one HTML file that needs nothing else: no network, no script,
+// no font.
 //
 // It knows no matrix and no registry: the caller brings all facts. It escapes whatever it is given.
 package page

@@ -111,7 +111,8 @@ func TestPolicy(t *testing.T) {
 	}
 }
 
-// Every link of the page leads somewhere, every cell is told of, and no id is there twice.
+// TestLinks checks that every link of the page has a target, every cell has a description, and no id
+// occurs twice.
 func TestLinks(t *testing.T) {
 	t.Parallel()
 	r := sample(t)
@@ -152,7 +153,8 @@ func TestLinks(t *testing.T) {
 	}
 }
 
-// Texts and signs stand out from what is behind them as WCAG 2.2 asks (4.5 to 1, level AA), in the light and in the dark.
+// Texts and signs stand out from what is behind them as WCAG 2.2 asks (4.5 to 1, level AA), in the light and
+// in the dark.
 func TestContrast(t *testing.T) {
 	t.Parallel()
 	parts := strings.SplitN(styleText, "@media", 3)

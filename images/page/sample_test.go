@@ -11,7 +11,8 @@ import (
 	"github.com/driver-container/driver-container/images/matrix"
 )
 
-// sample is a report on the matrix of this project with states, digests and sizes that follow from the tags: the same every time.
+// sample is a report on the matrix of this project with states, digests and sizes that follow from the tags:
+// the same every time.
 func sample(t testing.TB) Report {
 	t.Helper()
 	m, err := matrix.Parse("matrix.yaml", drivercontainer.Matrix)

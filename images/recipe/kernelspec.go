@@ -38,8 +38,8 @@ func IsListed(spec string) bool { return listedKernels.MatchString(spec) }
 //
 //   - a release as uname -r says it, which need not be offered: planning finds out whether its headers exist;
 //   - "all": everything offered, of the flavours if any are given;
-//   - "latest" or "latest:3": the newest, or the three newest, of each of the flavours, or of the usual one. Where
-//     the system has a default series for a flavour (see distros.Kernel), only kernels of that count;
+//   - "latest" or "latest:3": the newest, or the three newest, of each of the flavours, or of the usual one.
+//     Where the system has a default series for a flavour (see distros.Kernel), only kernels of that count;
 //   - "6.12:latest", "6.12:latest:3", "6.12:all": the same for one series.
 //
 // Fewer kernels than "latest:3" asks for are no error. A flavour without any kernel is ErrKernel, and so is a

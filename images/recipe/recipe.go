@@ -18,18 +18,19 @@ const Version = 1
 // Recipe is everything that goes into one image, pinned: the same recipe gives the same digest on any
 // machine. It is plain data, printed by --dry-run.
 type Recipe struct {
-	Schema              int                   `json:"schema"`
-	System              string                `json:"system"`
-	Distro              distros.Distro        `json:"-"` // of System
-	Driver              string                `json:"driver"`
-	Branch              string                `json:"branch"`
-	Arch                string                `json:"arch"`
-	Tag                 string                `json:"tag"`
-	Profile             Profile               `json:"profile"`
-	Flavours            []string              `json:"flavours"`
-	Base                Base                  `json:"base"`
-	Packages            []distros.Package     `json:"packages"`
-	Repositories        []matrix.Repository   `json:"repositories,omitempty"`          // of the matrix, beside or instead of the base's; the image has them too
+	Schema   int               `json:"schema"`
+	System   string            `json:"system"`
+	Distro   distros.Distro    `json:"-"` // of System
+	Driver   string            `json:"driver"`
+	Branch   string            `json:"branch"`
+	Arch     string            `json:"arch"`
+	Tag      string            `json:"tag"`
+	Profile  Profile           `json:"profile"`
+	Flavours []string          `json:"flavours"`
+	Base     Base              `json:"base"`
+	Packages []distros.Package `json:"packages"`
+	// Repositories of the matrix are used beside or instead of the base's. The image has them too.
+	Repositories        []matrix.Repository   `json:"repositories,omitempty"`
 	OnlyThese           bool                  `json:"onlyTheseRepositories,omitempty"` // instead of the base's
 	Links               map[string]string     `json:"links,omitempty"`                 // what update-alternatives would have made, path to target
 	Source              Source                `json:"source"`

@@ -91,14 +91,14 @@ func (u *uploadBody) finish() {
 	_ = u.Close() // opened for reading
 }
 
-// verdict compares the sent bytes with the digest. The push calls it before it closes the upload.
-func (u *uploadBody) Verdict() error {
+// checkDigest compares the sent bytes with the digest. The push calls it before it closes the upload.
+func (u *uploadBody) CheckDigest() error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.err != nil {
 		return &finalError{u.err}
 	}
-	if err := u.source.Verdict(); err != nil {
+	if err := u.source.CheckDigest(); err != nil {
 		return &finalError{err}
 	}
 	return nil

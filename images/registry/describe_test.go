@@ -23,9 +23,7 @@ func TestDescribe(t *testing.T) {
 	}
 	ref := f.host() + "/team/driver:one"
 	digest, _, err := c.Push(t.Context(), ref, img)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	d, err := client(t).Describe(t.Context(), ref, "amd64")
 	if err != nil || d.Annotations["content"] != "x" || d.Digest != digest || d.Tag != digest || d.Size < 50 {
 		t.Errorf("%+v, %v", d, err)

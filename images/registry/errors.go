@@ -67,14 +67,15 @@ func (e *StatusError) Is(target error) bool {
 // errPlain refuses to send credentials and content unencrypted.
 var errPlain = errors.New("plain HTTP is allowed only for loopback addresses and with --insecure-registry")
 
-// said replaces the text of an error, which may have a URL with a token, and keeps the error for errors.As.
-type said struct {
+// redactedError replaces the text of an error, which may have a URL with a token, and keeps the error
+// for errors.As.
+type redactedError struct {
 	text string
 	err  error
 }
 
-func (e *said) Error() string { return e.text }
-func (e *said) Unwrap() error { return e.err }
+func (e *redactedError) Error() string { return e.text }
+func (e *redactedError) Unwrap() error { return e.err }
 
 // itemError says which blob or manifest an error is about.
 type itemError struct {
@@ -129,11 +130,10 @@ func explain(op, host string, err error) error {
 	case errors.As(err, &answer):
 		text = answer.Error()
 	}
-	var item *itemError
-	if errors.As(err, &item) {
+	if item, ok := errors.AsType[*itemError](err); ok {
 		text = item.item + ": " + text
 	}
-	return &said{text: text, err: err}
+	return &redactedError{text: text, err: err}
 }
 
 func verb(op string) string {
@@ -169,16 +169,13 @@ func isCertificate(err error) bool {
 // plainText returns an error's text without URLs, which have tokens and signatures, and without characters
 // that a server may have sent to disturb a terminal.
 func plainText(err error) string {
-	var theirs *transport.Error
-	if errors.As(err, &theirs) {
+	if theirs, ok := errors.AsType[*transport.Error](err); ok {
 		return answerText(theirs)
 	}
-	var item *itemError
-	if errors.As(err, &item) {
+	if item, ok := errors.AsType[*itemError](err); ok {
 		return plainText(item.err)
 	}
-	var ue *url.Error
-	if errors.As(err, &ue) {
+	if ue, ok := errors.AsType[*url.Error](err); ok {
 		return plainText(ue.Err)
 	}
 	text := err.Error()

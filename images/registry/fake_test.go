@@ -217,17 +217,20 @@ func cut(w http.ResponseWriter) {
 func client(t *testing.T, change ...func(*Options)) *Client {
 	t.Helper()
 	store, err := fetch.OpenStore(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	o := Options{Store: store, Attempts: 4, Backoff: time.Millisecond, Keychain: NoCredentials{}}
 	for _, f := range change {
 		f(&o)
 	}
 	c, err := New(o)
+	must(t, err)
+	t.Cleanup(c.Close)
+	return c
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(c.Close)
-	return c
 }

@@ -219,9 +219,7 @@ func TestPullFaults(t *testing.T) {
 				t.Errorf("%d requests; want %d", n, tc.tries)
 			}
 			if tc.want == "" {
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				ocitest.SameLayers(t, b.Image, img)
 				return
 			}
@@ -243,9 +241,7 @@ func TestPullResumes(t *testing.T) {
 	img := ocitest.Image(t, "amd64", 50000, "one")
 	mustPush(t, f.host()+"/x:1", img)
 	m, err := img.Manifest()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	layer := m.Layers[0]
 	var ranges []string
 	first := faulty(1, layer.Digest.String(), func(w http.ResponseWriter, _ *http.Request) {
@@ -303,9 +299,7 @@ func TestPrivateCA(t *testing.T) {
 	t.Cleanup(s.Close)
 	host := strings.TrimPrefix(s.URL, "https://")
 	ca := filepath.Join(t.TempDir(), "ca.pem")
-	if err := os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw}), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw}), 0o600))
 	img := ocitest.Image(t, "amd64", 100, "one")
 	for name, with := range map[string]func(*Options){
 		"CA":       func(o *Options) { o.CAFile = ca },

@@ -20,9 +20,7 @@ func (NoCredentials) Resolve(authn.Resource) (authn.Authenticator, error) {
 func mustPush(t *testing.T, ref string, a oci.Artifact, tags ...string) Stats {
 	t.Helper()
 	got, stats, err := client(t).Push(t.Context(), ref, a, tags...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if want := ocitest.Digest(t, a); got != want {
 		t.Fatalf("Push = %s; want %s", got, want)
 	}

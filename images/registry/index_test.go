@@ -20,16 +20,12 @@ func TestLocalIsPushed(t *testing.T) {
 		oci.WriteLayout(t.Context(), layout, "one", img),
 		oci.WriteOCIArchive(t.Context(), archive, "both", index),
 	} {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 	}
 	c := client(t)
 	for ref, want := range map[string]oci.Artifact{"oci:" + layout + ":both": index, "oci:" + layout + ":one": img, "oci-archive:" + archive: index} {
 		a, err := c.Local(t.Context(), ref)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if got, _, err := c.Push(t.Context(), f.host()+"/x:1", a); err != nil || got != ocitest.Digest(t, want) {
 			t.Errorf("Push(Local(%s)) = %s, %v; want %s", ref, got, err, ocitest.Digest(t, want))
 		}

@@ -110,8 +110,7 @@ func TestListTagsRefuses(t *testing.T) {
 				return true
 			})
 			_, err := client(t).ListTags(t.Context(), f.host()+"/x")
-			var remote *Error
-			if !errors.As(err, &remote) || !strings.Contains(err.Error(), tt.want) {
+			if _, ok := errors.AsType[*Error](err); !ok || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("%v; want %q", err, tt.want)
 			}
 		})

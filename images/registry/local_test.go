@@ -25,9 +25,7 @@ func TestBaseLocal(t *testing.T) {
 		oci.WriteOCIArchive(t.Context(), ociFile, "both", index),
 		oci.WriteDockerArchive(t.Context(), docker, "debian:12", amd),
 	} {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 	}
 	c := client(t, func(o *Options) { o.Offline = true })
 	tests := []struct {
@@ -79,12 +77,8 @@ func TestBaseLocal(t *testing.T) {
 	// The archive's layers are in the store now.
 	for _, f := range []string{ociFile, docker} {
 		b, err := c.Base(t.Context(), strings.TrimSuffix(filepath.Base(f), ".tar")+"-archive:"+f, "amd64")
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Remove(f); err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
+		must(t, os.Remove(f))
 		ocitest.SameLayers(t, b.Image, amd)
 	}
 }

@@ -15,8 +15,8 @@ import (
 
 // blob makes sure that the repository has a blob.
 func (p *push) blob(ctx context.Context, b oci.Blob) error {
-	there, err := p.hasBlob(ctx, b.Desc.Digest)
-	if err == nil && there {
+	exists, err := p.hasBlob(ctx, b.Desc.Digest)
+	if err == nil && exists {
 		p.count(b, Exists)
 		return nil
 	}
@@ -35,7 +35,7 @@ func (p *push) blob(ctx context.Context, b oci.Blob) error {
 		return &itemError{"blob " + b.Desc.Digest.String(), err}
 	}
 	p.count(b, Done)
-	p.remember(b.Desc.Digest, p.ref.repo.Name())
+	p.recordMountSource(b.Desc.Digest, p.ref.repo.Name())
 	return nil
 }
 
@@ -100,7 +100,7 @@ func (p *push) mount(ctx context.Context, h v1.Hash) (location string, mounted b
 // sources returns the repositories to mount a blob from: the repository that it came from if that is
 // known, else p.from.
 func (p *push) sources(h v1.Hash) []string {
-	if o, err := parseReference(p.origin(h), p.opts.Insecure); err == nil && o.repo.RegistryStr() == p.ref.repo.RegistryStr() &&
+	if o, err := parseReference(p.mountSource(h), p.opts.Insecure); err == nil && o.repo.RegistryStr() == p.ref.repo.RegistryStr() &&
 		slices.Contains(p.base, o.repo.RepositoryStr()) {
 		return []string{o.repo.RepositoryStr()}
 	}

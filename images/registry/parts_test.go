@@ -45,9 +45,7 @@ func TestMirrorNames(t *testing.T) {
 		o.Mirrors = map[string][]string{"docker.io": {"mirror.example:5000/hub/", "http://10.0.0.1", "https://plainname"}}
 	})
 	r, err := parseReference("debian:12", false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var got []string
 	for _, e := range c.endpoints(r.repo) {
 		got = append(got, fmt.Sprint(e.repo.Scheme(), " ", e.repo.Name(), " ", e.plain))
@@ -81,9 +79,7 @@ func TestPlainHTTP(t *testing.T) {
 		}
 	}
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://10.0.0.1/v2/", http.NoBody)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	resp, err := (&guard{inner: http.DefaultTransport}).RoundTrip(req)
 	if !errors.Is(err, errPlain) {
 		t.Errorf("plain HTTP to a private address: %v, %v; want errPlain", resp, err)
@@ -93,9 +89,7 @@ func TestPlainHTTP(t *testing.T) {
 	}
 	for _, to := range []string{"http://169.254.169.254/latest", "http://[fe80::1]/x"} {
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, to, http.NoBody)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if checkRedirect(req, nil) == nil {
 			t.Errorf("a redirect to %s was followed", to)
 		}
@@ -141,28 +135,18 @@ func TestKeychain(t *testing.T) {
 		for host, user := range auths {
 			list = append(list, fmt.Sprintf("%q:{\"auth\":%q}", host, base64.StdEncoding.EncodeToString([]byte(user+":"+secret))))
 		}
-		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(`{"auths":{`+strings.Join(list, ",")+`}}`), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.MkdirAll(filepath.Dir(path), 0o700))
+		must(t, os.WriteFile(path, []byte(`{"auths":{`+strings.Join(list, ",")+`}}`), 0o600))
 		return path
 	}
 	user := func(ref string) string {
 		t.Helper()
 		repo, err := name.NewRepository(ref)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		a, err := authn.Resolve(t.Context(), NewKeychain(), repo)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		cfg, err := authn.Authorization(t.Context(), a)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return cfg.Username
 	}
 	check := func(ref, want string) {
@@ -186,13 +170,9 @@ func TestKeychain(t *testing.T) {
 	write(".docker/config.json", map[string]string{"https://d.example/v1/": "old"})
 	check("d.example/x", "old")
 	helper := "#!/bin/sh\nread -r host\necho '{\"Username\":\"helped\",\"Secret\":\"s\"}'\n"
-	if err := os.WriteFile(filepath.Join(home, "docker-credential-test"), []byte(helper), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(filepath.Join(home, "docker-credential-test"), []byte(helper), 0o700))
 	t.Setenv("PATH", home+":"+os.Getenv("PATH"))
-	if err := os.WriteFile(filepath.Join(home, ".docker/config.json"), []byte(`{"credHelpers":{"e.example":"test"}}`), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(filepath.Join(home, ".docker/config.json"), []byte(`{"credHelpers":{"e.example":"test"}}`), 0o600))
 	check("e.example/x", "helped")
 	check("a.example/x", "run") // also where Docker has a configuration
 	file := write("explicit.json", map[string]string{"c.example": "explicit"})
@@ -200,13 +180,9 @@ func TestKeychain(t *testing.T) {
 	check("c.example/x", "explicit")
 	check("a.example/x", "run")
 
-	if err := os.WriteFile(file, []byte(`{"auths":{"c.example":{"auth":"`+secret), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(file, []byte(`{"auths":{"c.example":{"auth":"`+secret), 0o600))
 	repo, err := name.NewRepository("c.example/x")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if _, err := authn.Resolve(t.Context(), NewKeychain(), repo); err == nil || strings.Contains(err.Error(), secret) {
 		t.Errorf("a broken file: %v; want an error without its content", err)
 	}

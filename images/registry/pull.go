@@ -40,9 +40,9 @@ func (c *Client) newPull(op, text string) (*pull, error) {
 	return &pull{Client: c, op: op, ref: r, endpoints: c.endpoints(r.repo)}, nil
 }
 
-// each calls f for one endpoint after the other until one succeeds. Every endpoint except the last gets only
-// two attempts, because there is another one to ask.
-func (p *pull) each(ctx context.Context, f func(s *session, attempts int) error) error {
+// tryEndpoints calls f for one endpoint after the other until one succeeds. Every endpoint except the last
+// gets only two attempts, because there is another one to ask.
+func (p *pull) tryEndpoints(ctx context.Context, f func(s *session, attempts int) error) error {
 	p.order.Lock()
 	endpoints := slices.Clone(p.endpoints)
 	p.order.Unlock()
@@ -57,7 +57,7 @@ func (p *pull) each(ctx context.Context, f func(s *session, attempts int) error)
 			err = f(s, attempts)
 		}
 		if err == nil {
-			p.prefer(e)
+			p.moveToFront(e)
 			return nil
 		}
 		err = failure(ctx, p.op, p.ref.text, e.repo.RegistryStr(), err)
@@ -74,8 +74,8 @@ func (p *pull) each(ctx context.Context, f func(s *session, attempts int) error)
 	return missed
 }
 
-// prefer moves an endpoint to the front.
-func (p *pull) prefer(e endpoint) {
+// moveToFront moves an endpoint to the front.
+func (p *pull) moveToFront(e endpoint) {
 	p.order.Lock()
 	defer p.order.Unlock()
 	if n := slices.Index(p.endpoints, e); n > 0 {
@@ -139,7 +139,7 @@ func (c *Client) Base(ctx context.Context, ref, arch string) (*Base, error) {
 // blob downloads a blob into the store. Package fetch verifies, resumes, and coordinates with other
 // processes.
 func (p *pull) blob(ctx context.Context, d v1.Descriptor) error {
-	p.remember(d.Digest, p.ref.repo.Name())
+	p.recordMountSource(d.Digest, p.ref.repo.Name())
 	event := Event{Op: p.op, Ref: p.ref.text, Name: d.Digest.String(), Total: d.Size}
 	if f, err := p.opts.Store.Open(d.Digest.Hex); err == nil {
 		fi, err := f.Stat()
@@ -155,7 +155,7 @@ func (p *pull) blob(ctx context.Context, d v1.Descriptor) error {
 	if p.opts.Offline {
 		return p.offline()
 	}
-	err := p.each(ctx, func(s *session, attempts int) error {
+	err := p.tryEndpoints(ctx, func(s *session, attempts int) error {
 		get := fetch.Client{Store: p.opts.Store, HTTP: s.http, Attempts: attempts, Backoff: p.opts.Backoff}
 		file := fetch.File{URL: s.url("blobs", d.Digest.String()), SHA256: d.Digest.Hex, Size: d.Size}
 		_, _, err := get.Get(ctx, file, func(done, _ int64) {

@@ -37,9 +37,7 @@ func TestBasePullsOnce(t *testing.T) {
 		}
 	})
 	base, err := c.Base(t.Context(), ref, "amd64")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if base.Name != ref || base.Digest != ocitest.Digest(t, img) {
 		t.Errorf("Base = %s %s; want %s %s", base.Name, base.Digest, ref, ocitest.Digest(t, img))
 	}
@@ -81,9 +79,7 @@ func TestBaseOffline(t *testing.T) {
 	offline := client(t, func(o *Options) { o.Offline, o.Store = true, c.opts.Store })
 	for _, r := range []string{ref, f.host() + "/x@" + ocitest.Digest(t, img).String()} {
 		got, err := offline.Base(t.Context(), r, "amd64")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		ocitest.SameLayers(t, got.Image, img)
 	}
 	for _, r := range []string{f.host() + "/x:2", f.host() + "/x@sha256:" + strings.Repeat("1", 64)} {
@@ -93,12 +89,8 @@ func TestBaseOffline(t *testing.T) {
 	}
 	// A blob is missing: the pull fails although the rest is there.
 	m, err := img.Manifest()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Remove(c.opts.Store.Path(m.Layers[0].Digest.Hex)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, os.Remove(c.opts.Store.Path(m.Layers[0].Digest.Hex)))
 	if _, err := offline.Base(t.Context(), ref, "amd64"); !errors.Is(err, fetch.ErrOffline) {
 		t.Errorf("Base offline without a layer = %v; want ErrOffline", err)
 	}
@@ -187,9 +179,7 @@ func TestMirrors(t *testing.T) {
 				o.Mirrors = map[string][]string{own.host(): {"http://" + mirror.host() + "/cache"}}
 			})
 			b, err := c.Base(t.Context(), own.host()+"/x:1", "amd64")
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if b.Name != own.host()+"/x:1" {
 				t.Errorf("name %s shows the mirror", b.Name)
 			}
@@ -214,20 +204,14 @@ func TestTagMemo(t *testing.T) {
 	t.Parallel()
 	c := client(t)
 	r, err := parseReference("debian:12", false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	h := oci.HashOf([]byte("x"))
-	if err := c.rememberTag(r, h); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.rememberTag(r, h))
 	if got, ok := c.recallTag(r); !ok || got != h {
 		t.Errorf("recallTag = %s, %v; want %s", got, ok, h)
 	}
 	for _, bad := range []string{"", "{", `{"name":"docker.io/library/debian:13","digest":"` + h.String() + `"}`} {
-		if err := os.WriteFile(c.tagFile(r), []byte(bad), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(c.tagFile(r), []byte(bad), 0o600))
 		if got, ok := c.recallTag(r); ok {
 			t.Errorf("record %q was taken: %s", bad, got)
 		}
@@ -242,18 +226,12 @@ func TestManifestKinds(t *testing.T) {
 	f := newFake(t)
 	put := func(name, mediaType string, doc any) {
 		raw, err := json.Marshal(doc)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodPut, f.URL+"/v2/x/manifests/"+name, strings.NewReader(string(raw)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		req.Header.Set("Content-Type", mediaType)
 		resp, err := f.Client().Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if err := resp.Body.Close(); err != nil || resp.StatusCode != http.StatusCreated {
 			t.Fatalf("put %s: %s %v", name, resp.Status, err)
 		}

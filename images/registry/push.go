@@ -96,15 +96,12 @@ func (p *push) candidates(all *oci.Content) {
 			*list = append(*list, s)
 		}
 	}
-	for _, name := range all.Bases {
-		add(&p.from, name)
-	}
-	for _, name := range p.opts.MountFrom {
+	for _, name := range slices.Concat(all.Bases, p.opts.MountFrom) {
 		add(&p.from, name)
 	}
 	p.base = slices.Clone(p.from)
 	for _, b := range all.Blobs {
-		if o := p.origin(b.Desc.Digest); o != "" {
+		if o := p.mountSource(b.Desc.Digest); o != "" {
 			add(&p.base, o)
 		}
 	}
@@ -124,13 +121,13 @@ func (p *push) run(ctx context.Context, all *oci.Content, names []string) (err e
 		p.unchanged(all, names)
 		return nil
 	}
-	there, err := p.there(ctx, top.Desc.Digest.String(), top)
+	exists, err := p.hasDocument(ctx, top.Desc.Digest.String(), top)
 	if err != nil {
 		return err
 	}
-	if there {
+	if exists {
 		p.unchanged(all, nil)
-	} else if err := p.content(ctx, all); err != nil {
+	} else if err := p.pushContent(ctx, all); err != nil {
 		return err
 	}
 	for _, name := range missing {

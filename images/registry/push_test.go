@@ -71,9 +71,7 @@ func TestPushIndex(t *testing.T) {
 	c := client(t)
 	for arch, want := range map[string]v1.Image{"amd64": amd, "arm64": arm} {
 		got, err := c.Base(t.Context(), ref, arch)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if got.Digest != ocitest.Digest(t, want) || ocitest.Digest(t, got.Image) != got.Digest {
 			t.Errorf("Base(%s) has digest %s; want %s", arch, got.Digest, ocitest.Digest(t, want))
 		}
@@ -120,9 +118,7 @@ func TestPushMounts(t *testing.T) {
 			}
 		}
 		_, got, err := c.Push(t.Context(), f.host()+"/team/"+string(rune('a'+i))+":x", tc.img)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		got.Bytes = 0
 		if got != tc.want || f.count("POST", "") != tc.posts {
 			t.Errorf("%s: %+v with %d POST; want %+v with %d", tc.name, got, f.count("POST", ""), tc.want, tc.posts)
@@ -160,9 +156,7 @@ func TestPushResumes(t *testing.T) {
 	})
 	mustPush(t, f.host()+"/x:1", img)
 	m, err := img.Manifest()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if all := m.Layers[0].Size + m.Config.Size; first != 2<<20 || f.taken != all-first {
 		t.Errorf("the registry took %d + %d bytes; want 2 MiB and the rest of %d", first, f.taken, all)
 	}
@@ -256,9 +250,7 @@ func TestPushDamagedLayer(t *testing.T) {
 	t.Parallel()
 	f := newFake(t)
 	img := ocitest.Image(t, "amd64", 1000, "one")
-	if err := oci.WriteLayout(t.Context(), t.TempDir(), "x", img); err != nil {
-		t.Fatal(err)
-	}
+	must(t, oci.WriteLayout(t.Context(), t.TempDir(), "x", img))
 	_, _, err := client(t).Push(t.Context(), f.host()+"/x:1", ocitest.Damaged{Image: img})
 	ocitest.ErrorAs[*fetch.MismatchError](t, err)
 	if errors.Is(err, fetch.ErrUnreachable) {

@@ -13,8 +13,8 @@ import (
 	"github.com/driver-container/driver-container/images/oci"
 )
 
-// content sends everything except the tags.
-func (p *push) content(ctx context.Context, all *oci.Content) error {
+// pushContent sends everything except the tags.
+func (p *push) pushContent(ctx context.Context, all *oci.Content) error {
 	jobs, jctx := errgroup.WithContext(ctx)
 	jobs.SetLimit(p.opts.Jobs)
 	for _, b := range all.Blobs {
@@ -35,19 +35,19 @@ func (p *push) content(ctx context.Context, all *oci.Content) error {
 func (p *push) missing(ctx context.Context, top oci.Document, names []string) ([]string, error) {
 	var out []string
 	for _, name := range names {
-		there, err := p.there(ctx, name, top)
+		exists, err := p.hasDocument(ctx, name, top)
 		if err != nil {
 			return nil, err
 		}
-		if !there {
+		if !exists {
 			out = append(out, name)
 		}
 	}
 	return out, nil
 }
 
-// there reports whether the registry has the document under that name.
-func (p *push) there(ctx context.Context, name string, d oci.Document) (bool, error) {
+// hasDocument reports whether the registry has the document under that name.
+func (p *push) hasDocument(ctx context.Context, name string, d oci.Document) (bool, error) {
 	var got v1.Hash
 	err := p.try(ctx, p.opts.Attempts, p.limits.request, func(ctx context.Context) (err error) {
 		got, err = p.s.headManifest(ctx, name)
@@ -65,16 +65,16 @@ func (p *push) unchanged(all *oci.Content, names []string) {
 		p.count(b, Exists)
 	}
 	for _, name := range names {
-		p.told("manifest "+name, all.Top().Desc.Size, Exists)
+		p.reportState("manifest "+name, all.Top().Desc.Size, Exists)
 	}
 }
 
-func (p *push) told(name string, size int64, s State) {
+func (p *push) reportState(name string, size int64, s State) {
 	p.report(Event{Op: "push", Ref: p.ref.text, Name: name, Current: size, Total: size, State: s})
 }
 
 func (p *push) count(b oci.Blob, s State) {
-	p.told(b.Desc.Digest.String(), b.Desc.Size, s)
+	p.reportState(b.Desc.Digest.String(), b.Desc.Size, s)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch s {
@@ -110,6 +110,6 @@ func (p *push) Document(ctx context.Context, name string, d oci.Document) error 
 	if err != nil {
 		return &itemError{"manifest " + name, err}
 	}
-	p.told("manifest "+name, d.Desc.Size, Done)
+	p.reportState("manifest "+name, d.Desc.Size, Done)
 	return nil
 }

@@ -36,9 +36,7 @@ func TestRealRegistry(t *testing.T) {
 	if err != nil && os.Getenv("DRIVER_E2E") != "1" {
 		t.Skip("docker-registry is not installed (Debian package docker-registry)")
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	host, ca := startRegistry(t, program)
 	proxy := cuttingProxy(t, host, 1<<20)
 	with := func(user login) *Client {
@@ -50,17 +48,13 @@ func TestRealRegistry(t *testing.T) {
 
 	// The proxy breaks the connection once, in the middle of a layer.
 	_, stats, err := me.Push(t.Context(), proxy+"/team/driver:1-os", index)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Logf("first push, with a broken connection: %+v", stats)
 	if _, stats, err = me.Push(t.Context(), host+"/team/driver:1-os", index); err != nil || stats.Uploaded+stats.Mounted != 0 || stats.Bytes != 0 {
 		t.Errorf("second push: %+v, %v; want nothing sent", stats, err)
 	}
 	base, err := me.Base(t.Context(), host+"/team/driver:1-os", "amd64")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	ocitest.SameLayers(t, base.Image, amd)
 	if _, stats, err = me.Push(t.Context(), host+"/other/driver:1", base.Image); err != nil || stats.Mounted != 3 {
 		t.Errorf("push to another repository: %+v, %v; want 3 blobs mounted", stats, err)
@@ -82,16 +76,12 @@ func startRegistry(t *testing.T, program string) (host, caFile string) {
 	dir := t.TempDir()
 	write := func(name string, data []byte) string {
 		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, data, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(path, data, 0o600))
 		return path
 	}
 	ca, cert, key := certificates(t)
 	hash, err := bcrypt.GenerateFromPassword([]byte(secret), bcrypt.MinCost)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	config := fmt.Sprintf(`version: 0.1
 log: {level: info}
 storage: {filesystem: {rootdirectory: %q}}
@@ -103,9 +93,7 @@ auth: {htpasswd: {realm: test, path: %q}}
 	cmd.WaitDelay = 5 * time.Second
 	read, logged := io.Pipe()
 	cmd.Stderr, cmd.Stdout = logged, logged
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, cmd.Start())
 	t.Cleanup(func() { // t.Context() has ended: the server is killed
 		_ = cmd.Wait()
 		_ = logged.Close()
@@ -134,17 +122,13 @@ func certificates(t *testing.T) (ca, cert, key []byte) {
 	t.Helper()
 	sign := func(tmpl, parent *x509.Certificate, priv, signer *ecdsa.PrivateKey) []byte {
 		der, err := x509.CreateCertificate(rand.Reader, tmpl, parent, &priv.PublicKey, signer)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 	}
 	var keys [2]*ecdsa.PrivateKey
 	for i := range keys {
 		k, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		keys[i] = k
 	}
 	root := &x509.Certificate{
@@ -156,9 +140,7 @@ func certificates(t *testing.T) (ca, cert, key []byte) {
 		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, KeyUsage: x509.KeyUsageDigitalSignature,
 	}
 	der, err := x509.MarshalPKCS8PrivateKey(keys[1])
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return sign(root, root, keys[0], keys[0]), sign(leaf, root, keys[1], keys[0]),
 		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})
 }
@@ -167,9 +149,7 @@ func certificates(t *testing.T) (ca, cert, key []byte) {
 func cuttingProxy(t *testing.T, to string, limit int64) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var cutOnce atomic.Bool
 	go func() {
 		for {

@@ -112,14 +112,14 @@ func (c *Client) report(e Event) {
 	}
 }
 
-// remember records that a repository has a blob, so that a push to the same registry can mount it.
-func (c *Client) remember(h v1.Hash, repository string) {
+// recordMountSource records that a repository has a blob, so that a push to the same registry can mount it.
+func (c *Client) recordMountSource(h v1.Hash, repository string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.origins[h.String()] = repository
 }
 
-func (c *Client) origin(h v1.Hash) string {
+func (c *Client) mountSource(h v1.Hash) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.origins[h.String()]

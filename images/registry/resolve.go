@@ -48,7 +48,7 @@ func (p *pull) Top(ctx context.Context) (oci.Manifest, error) {
 		return p.byDigest(ctx, h)
 	}
 	var got oci.Manifest
-	err := p.each(ctx, func(s *session, attempts int) error {
+	err := p.tryEndpoints(ctx, func(s *session, attempts int) error {
 		return p.try(ctx, attempts, p.limits.request, func(ctx context.Context) (err error) {
 			got, err = p.resolveTag(ctx, s)
 			return err
@@ -85,7 +85,7 @@ func (p *pull) byDigest(ctx context.Context, h v1.Hash) (oci.Manifest, error) {
 		return oci.Manifest{}, p.offline()
 	}
 	var got oci.Manifest
-	err := p.each(ctx, func(s *session, attempts int) error {
+	err := p.tryEndpoints(ctx, func(s *session, attempts int) error {
 		return p.try(ctx, attempts, p.limits.request, func(ctx context.Context) (err error) {
 			got, err = p.fetchManifest(ctx, s, h.String(), h)
 			return err
@@ -101,8 +101,7 @@ func (p *pull) offline() error {
 // cached reads a manifest from the store. It removes a damaged one, so that the next copy replaces it.
 func (p *pull) cached(h v1.Hash) (oci.Manifest, bool) {
 	raw, err := oci.StoreBlobs(p.opts.Store).Document(h, oci.MaxManifest)
-	var mismatch *fetch.MismatchError
-	if errors.As(err, &mismatch) {
+	if _, ok := errors.AsType[*fetch.MismatchError](err); ok {
 		_ = os.Remove(p.opts.Store.Path(h.Hex)) // if that fails, the digest is checked again next time
 	}
 	return oci.Manifest{Raw: raw, Digest: h}, err == nil

@@ -49,7 +49,7 @@ func (p *push) upload(ctx context.Context, b oci.Blob, location string) error {
 		}
 		p.resume(ctx, b, &t)
 		if t.location == "" { // perhaps only the answer to the last request was lost
-			if there, headErr := p.hasBlob(ctx, b.Desc.Digest); headErr == nil && there {
+			if exists, headErr := p.hasBlob(ctx, b.Desc.Digest); headErr == nil && exists {
 				return true, nil
 			}
 		}
@@ -119,7 +119,7 @@ func (p *push) patch(ctx context.Context, b oci.Blob, t *transfer) error {
 	if err != nil {
 		return body.explain(ctx, err)
 	}
-	if err := body.Verdict(); err != nil {
+	if err := body.CheckDigest(); err != nil {
 		p.abandon(ctx, t.location, abandonTimeout)
 		return err
 	}

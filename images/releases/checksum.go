@@ -88,7 +88,8 @@ func (e *Entry) archive(ctx context.Context, arch, address string, r Release) (m
 	return a, nil
 }
 
-// sumBeside reads the checksum file that lies beside an archive; "" when there is none or it cannot be had.
+// sumBeside reads the checksum file that lies beside an archive; "" if there is none or the server does not
+// send it.
 func (e *Entry) sumBeside(ctx context.Context, arch, address string) (string, error) {
 	text, err := e.Read(ctx, address+".sha256sum", maxSumsFile)
 	switch {

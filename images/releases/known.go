@@ -30,8 +30,8 @@ type Known struct {
 	Notes []string
 }
 
-// Load joins the built-in table with NVIDIA's list. A list that was asked for and that cannot be had is an
-// error, and so is one that is malformed. The public list may be missing: a note says so.
+// Load joins the built-in table with NVIDIA's list. A list that the caller names and that is not available is
+// an error, and so is a malformed list. The public list may be missing: a note says so.
 func Load(ctx context.Context, s Source) (Known, error) {
 	table, err := Builtin()
 	if err != nil || s.None {

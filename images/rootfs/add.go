@@ -12,7 +12,8 @@ func (t *Tree) AddBytes(name string, mode fs.FileMode, data []byte) error {
 	return t.AddFile(name, mode, int64(len(data)), bytes.NewReader(data))
 }
 
-// AddEntry adds an entry of another tree on the same spool at its own path, through the links of the tree below.
+// AddEntry adds an entry of another tree on the same spool at its own path, through the links of the
+// tree below.
 func (t *Tree) AddEntry(e *Entry) error {
 	switch e.Kind {
 	case Dir:
@@ -24,8 +25,8 @@ func (t *Tree) AddEntry(e *Entry) error {
 	}
 }
 
-// Cancellable makes reads of r fail once the context has ended, so that a large file in the middle of unpacking does not hold
-// up a stop.
+// Cancellable makes reads of r fail once the context has ended, so that a large file in the middle of
+// unpacking does not hold up a stop.
 func Cancellable(ctx context.Context, r io.Reader) io.Reader { return &cancelReader{ctx, r} }
 
 type cancelReader struct {

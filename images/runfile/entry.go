@@ -66,8 +66,8 @@ func parseMode(s string) (fs.FileMode, error) {
 	return mode, nil
 }
 
-// assign assigns the words after TYPE to the fields of the entry, in the order of the type's field letters. It
-// returns the mistake in them, or "".
+// assign assigns the words after TYPE to the fields of the entry, in the order of the type's field letters.
+// It returns the mistake in them, or "".
 func (e *Entry) assign(fields string, words []string) (reason string) {
 	for i, f := range []byte(fields) {
 		if len(words) == 0 {

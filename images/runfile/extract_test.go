@@ -181,8 +181,7 @@ func TestDamage(t *testing.T) {
 			end := bytes.Index(md5, []byte("\nskip="))
 			md5 = append(md5[:end-1:end-1], md5[end:]...)
 			_, _, err := extract(t, bytes.NewReader(md5), runfile.Limits{})
-			var sum *runfile.ChecksumError
-			if !errors.As(err, &sum) || sum.Sum != "MD5" || sum.Cause != nil {
+			if sum, ok := errors.AsType[*runfile.ChecksumError](err); !ok || sum.Sum != "MD5" || sum.Cause != nil {
 				t.Errorf("with another MD5: error %v; want a ChecksumError of MD5", err)
 			}
 		})

@@ -28,8 +28,8 @@ type File struct {
 	Line int
 }
 
-// NeedsX reports whether only an X server or an X desktop uses the file: drivers and modules of the server, its
-// configuration, nvidia-settings and nvidia-xconfig with their files.
+// NeedsX reports whether only an X server or an X desktop uses the file: drivers and modules of the server,
+// its configuration, nvidia-settings and nvidia-xconfig with their files.
 func (f File) NeedsX() bool {
 	if rules[f.Type].x || f.Tag == "xdriver" || f.Tag == "xutils" {
 		return true

@@ -106,7 +106,7 @@ func unpack(ctx context.Context, src io.Reader, l Limits, add AddFunc) error {
 	if err != nil {
 		return fmt.Errorf("payload: %w", err)
 	}
-	ahead := newAhead(ctx, d)
+	ahead := newReadAhead(ctx, d)
 	capped := &capReader{r: ahead, left: l.Content, limit: l.Content}
 	err = untar(capped, l, add)
 	if err == nil {

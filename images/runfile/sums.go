@@ -1,11 +1,10 @@
 package runfile
 
-import "fmt"
-
 import (
 	"crypto/md5" //nolint:gosec // part of the format; it only detects damage
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
 	"hash"
 	"io"
 )

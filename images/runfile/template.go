@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// rewriter returns a function that replaces each first text of a pair by its second, wherever it occurs; nil for
-// no pairs.
+// rewriter returns a function that replaces each first text of a pair by its second, wherever it occurs; nil
+// for no pairs.
 func rewriter(pairs []string) func([]byte) []byte {
 	if len(pairs) == 0 {
 		return nil

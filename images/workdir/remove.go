@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lifted is the prefix of the name of a folder that is being removed.
-const lifted = "gone-"
+// removingPrefix is the prefix of the name of a folder that is being removed.
+const removingPrefix = "gone-"
 
 // remove deletes a folder of top with everything in it. It moves each folder below it up into it before
 // it reads that folder, so no path is ever longer than two names, however deep the tree is, and no link is
@@ -39,10 +39,10 @@ func remove(top *os.Root, name string) error {
 			return top.Remove(name)
 		}
 		for _, d := range list {
-			if d.IsDir() && !strings.HasPrefix(d.Name(), lifted) {
-				err = r.lift(d.Name())
+			if d.IsDir() && !strings.HasPrefix(d.Name(), removingPrefix) {
+				err = r.moveUp(d.Name())
 			} else {
-				err = r.take(d)
+				err = r.removeEntry(d)
 			}
 			if err != nil {
 				return fmt.Errorf("remove %s: %w", path.Join(name, d.Name()), err)
@@ -56,8 +56,8 @@ type remover struct {
 	next int
 }
 
-// take removes an entry of the folder itself. Folders in that entry move up beside it.
-func (r *remover) take(d fs.DirEntry) error {
+// removeEntry removes an entry of the folder itself. Folders in that entry move up beside it.
+func (r *remover) removeEntry(d fs.DirEntry) error {
 	if !d.IsDir() {
 		return r.dir.Remove(d.Name())
 	}
@@ -77,7 +77,7 @@ func (r *remover) take(d fs.DirEntry) error {
 			if !below.IsDir() {
 				err = r.dir.Remove(p)
 			} else {
-				err = r.lift(p)
+				err = r.moveUp(p)
 			}
 			if err != nil {
 				return err
@@ -86,9 +86,9 @@ func (r *remover) take(d fs.DirEntry) error {
 	}
 }
 
-// lift moves a folder up, or removes it when it is empty. A user other than root must own and be able to
+// moveUp moves a folder up, or removes it when it is empty. A user other than root must own and be able to
 // write a folder to move it.
-func (r *remover) lift(p string) error {
+func (r *remover) moveUp(p string) error {
 	if r.dir.Remove(p) == nil {
 		return nil
 	}
@@ -97,7 +97,7 @@ func (r *remover) lift(p string) error {
 	}
 	for {
 		r.next++
-		err := r.dir.Rename(p, lifted+strconv.Itoa(r.next))
+		err := r.dir.Rename(p, removingPrefix+strconv.Itoa(r.next))
 		if !errors.Is(err, fs.ErrExist) && !errors.Is(err, unix.ENOTEMPTY) {
 			return err
 		}

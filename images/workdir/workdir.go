@@ -21,8 +21,8 @@ type Dir struct {
 	lock   *os.File
 }
 
-// New creates a folder in parent, with a name that begins with prefix, and takes its lock. Another process may
-// sweep it away between the two; New then creates another one.
+// New creates a folder in parent, with a name that begins with prefix, and takes its lock. Another process
+// may sweep it away between the two; New then creates another one.
 func New(parent, prefix string) (*Dir, error) {
 	top, err := os.OpenRoot(parent)
 	if err != nil {
@@ -67,14 +67,15 @@ func takeLock(top *os.Root, name string) (*os.File, error) {
 	return d, nil
 }
 
-// Remove deletes the folder with everything in it and releases the lock. It cannot be cancelled: the files must go.
+// Remove deletes the folder with everything in it and releases the lock. It cannot be cancelled: the files
+// must go.
 func (d *Dir) Remove() error {
 	err := remove(d.parent, d.name)
 	return errors.Join(err, d.lock.Close(), d.parent.Close())
 }
 
-// Sweep removes the folders of dead owners in parent whose names begin with prefix. It calls before, unless that is
-// nil, for each of them: the owner may have left more behind than the folder.
+// Sweep removes the folders of dead owners in parent whose names begin with prefix. It calls before, unless
+// that is nil, for each of them: the owner may have left more behind than the folder.
 func Sweep(parent, prefix string, before func(parent *os.Root, name string) error) error {
 	top, err := os.OpenRoot(parent)
 	if err != nil {

@@ -15,38 +15,24 @@ import (
 func TestRemove(t *testing.T) {
 	t.Parallel()
 	work, outside := t.TempDir(), filepath.Join(t.TempDir(), "precious")
-	if err := os.WriteFile(outside, []byte("x"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(outside, []byte("x"), 0o600))
 	f, err := New(work, "step-")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	root, err := os.OpenRoot(f.Path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, d := range []string{"a/b/c", "locked/inner/more", "gone-1/x"} {
-		if err := root.MkdirAll(d, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must(t, root.MkdirAll(d, 0o755))
 	}
 	err = errors.Join(root.Symlink(filepath.Dir(outside), "a/out"), root.Symlink("../../../..", "a/up"), root.Symlink("/", "gone-2"),
 		root.Link("a/out", "hard"), unix.Mkfifo(filepath.Join(root.Name(), "fifo"), 0o600),
 		root.WriteFile("locked/inner/file", nil, 0), root.Chmod("locked/inner", 0), root.Chmod("locked", 0o100))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	deep(t, root, 700)
 	for i := range 1100 {
-		if err := root.WriteFile(fmt.Sprint("a/b/", i), nil, 0o400); err != nil {
-			t.Fatal(err)
-		}
+		must(t, root.WriteFile(fmt.Sprint("a/b/", i), nil, 0o400))
 	}
 	root.Close()
-	if err := f.Remove(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, f.Remove())
 	if list, _ := os.ReadDir(work); len(list) > 0 {
 		t.Errorf("left: %v", list)
 	}
@@ -71,9 +57,7 @@ func deep(t *testing.T, root *os.Root, levels int) {
 		at.Close()
 		at = next
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	at.Close()
 }
 
@@ -82,16 +66,10 @@ func TestRemoveInterrupted(t *testing.T) {
 	t.Parallel()
 	work := t.TempDir()
 	for _, d := range []string{"step-1/gone-1/x/y", "step-1/gone-2/z", "step-1/root/a/b/c", "step-1/root/gone-1/w", "other/kept"} {
-		if err := os.MkdirAll(filepath.Join(work, d), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.MkdirAll(filepath.Join(work, d), 0o755))
 	}
-	if err := os.WriteFile(filepath.Join(work, "step-file"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := Sweep(work, "step-", nil); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(filepath.Join(work, "step-file"), nil, 0o600))
+	must(t, Sweep(work, "step-", nil))
 	list, err := filepath.Glob(filepath.Join(work, "*"))
 	if err != nil || strings.Join(list, " ") != filepath.Join(work, "other")+" "+filepath.Join(work, "step-file") {
 		t.Errorf("%q, %v", list, err)
@@ -108,9 +86,7 @@ func TestRemoveStopsAtMounts(t *testing.T) {
 	work, other := t.TempDir(), t.TempDir()
 	precious := filepath.Join(other, "precious")
 	at := filepath.Join(work, "step-1/root/a/mnt")
-	if err := errors.Join(os.MkdirAll(at, 0o755), os.WriteFile(precious, nil, 0o600)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(os.MkdirAll(at, 0o755), os.WriteFile(precious, nil, 0o600)))
 	if err := unix.Mount(other, at, "", unix.MS_BIND, ""); err != nil {
 		t.Skip("mount: ", err)
 	}
@@ -139,12 +115,8 @@ func TestLocks(t *testing.T) {
 	t.Parallel()
 	work := t.TempDir()
 	f, err := New(work, "step-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := Sweep(work, "step-", nil); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, Sweep(work, "step-", nil))
 	if info, err := os.Stat(f.Path); err != nil || info.Mode().Perm() != 0o700 {
 		t.Errorf("%v, %v", info, err)
 	}
@@ -153,5 +125,12 @@ func TestLocks(t *testing.T) {
 	}
 	if _, err := takeLock(f.parent, f.name); err == nil {
 		t.Error("a lock on nothing")
+	}
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

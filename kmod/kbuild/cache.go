@@ -52,9 +52,9 @@ func (c Cache) Get(ctx context.Context, k Key) (*Set, error) {
 	}
 	m, err := readManifest(filepath.Join(c.Dir, k.String()))
 	if err == nil && !m.Key.equal(k) {
-		err = &damage{"it is the entry of another key"}
+		err = &corruption{"it is the entry of another key"}
 	}
-	return c.verified(ctx, k.String(), m, err)
+	return c.verify(ctx, k.String(), m, err)
 }
 
 // Find returns the most recently used set whose key matches. It moves damaged ones aside and skips them. It
@@ -70,7 +70,7 @@ func (c Cache) Find(ctx context.Context, match func(Key) bool) (*Set, error) {
 		if err == nil && !match(m.Key) {
 			continue
 		}
-		set, err := c.verified(ctx, e.name, m, err)
+		set, err := c.verify(ctx, e.name, m, err)
 		if err == nil {
 			return set, nil
 		}
@@ -98,19 +98,19 @@ func (c Cache) Has(match func(Key) bool) bool {
 	})
 }
 
-// verified completes readManifest: it compares the bytes of the modules, moves a damaged entry aside, and
+// verify completes readManifest: it compares the bytes of the modules, moves a damaged entry aside, and
 // marks a whole one as used now.
-func (c Cache) verified(ctx context.Context, name string, m *manifest, err error) (*Set, error) {
+func (c Cache) verify(ctx context.Context, name string, m *manifest, err error) (*Set, error) {
 	dir := filepath.Join(c.Dir, name)
 	if err == nil {
 		err = m.verify(ctx, dir)
 	}
-	if broken, ok := errors.AsType[*damage](err); ok {
-		return nil, c.aside(name, broken.why)
+	if broken, ok := errors.AsType[*corruption](err); ok {
+		return nil, c.quarantine(name, broken.why)
 	}
 	if errors.Is(err, fs.ErrNotExist) {
 		if _, statErr := os.Lstat(dir); statErr == nil {
-			return nil, c.aside(name, "it is not complete")
+			return nil, c.quarantine(name, "it is not complete")
 		}
 		return nil, fmt.Errorf("modules %s: %w", name, ErrMiss)
 	}
@@ -123,8 +123,8 @@ func (c Cache) verified(ctx context.Context, name string, m *manifest, err error
 	return m.set(dir), nil
 }
 
-// aside renames a damaged entry, so that people can examine it. Prune removes it.
-func (c Cache) aside(name, why string) error {
+// quarantine renames a damaged entry, so that people can examine it. Prune removes it.
+func (c Cache) quarantine(name, why string) error {
 	dir := filepath.Join(c.Dir, name)
 	for n := range 100 {
 		to := filepath.Join(c.Dir, fmt.Sprintf("%s%s-%d", badPrefix, name, n))
@@ -204,12 +204,12 @@ func (c Cache) Prune(keep int) error {
 
 // remove renames an entry before it removes it, so that no reader finds half of it.
 func (c Cache) remove(name string) error {
-	gone := filepath.Join(c.Dir, tempPrefix+"gone-"+name)
-	if err := os.RemoveAll(gone); err != nil {
+	removed := filepath.Join(c.Dir, tempPrefix+"gone-"+name)
+	if err := os.RemoveAll(removed); err != nil {
 		return err
 	}
-	if err := os.Rename(filepath.Join(c.Dir, name), gone); err != nil {
+	if err := os.Rename(filepath.Join(c.Dir, name), removed); err != nil {
 		return err
 	}
-	return os.RemoveAll(gone)
+	return os.RemoveAll(removed)
 }

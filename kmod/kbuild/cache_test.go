@@ -282,15 +282,13 @@ func TestReadOnlyCache(t *testing.T) {
 func FuzzManifest(f *testing.F) {
 	m := &manifest{Schema: manifestSchema, Key: Key{Driver: "1", Flavour: "open", Release: "6"}, Modules: []manifestModule{{Name: "nvidia", Size: 1, SHA256: strings.Repeat("a", 64)}}}
 	raw, err := m.seal()
-	if err != nil {
-		f.Fatal(err)
-	}
+	must(f, err)
 	f.Add(raw)
 	f.Add([]byte(`{"sha256":"","manifest":{}}`))
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		m, err := parseManifest(raw)
 		if err != nil {
-			if _, ok := errors.AsType[*damage](err); !ok {
+			if _, ok := errors.AsType[*corruption](err); !ok {
 				t.Errorf("%T", err)
 			}
 			return
@@ -319,18 +317,12 @@ func list(t *testing.T, dir string) []string {
 func BenchmarkGet(b *testing.B) {
 	dir := b.TempDir()
 	path := filepath.Join(dir, "nvidia.ko")
-	if err := os.WriteFile(path, append(module("nvidia", driver, release), make([]byte, 64<<20)...), 0o644); err != nil {
-		b.Fatal(err)
-	}
+	must(b, os.WriteFile(path, append(module("nvidia", driver, release), make([]byte, 64<<20)...), 0o644))
 	f, err := readFile("nvidia", path)
-	if err != nil {
-		b.Fatal(err)
-	}
+	must(b, err)
 	c := Cache{Dir: filepath.Join(dir, "cache")}
 	s, err := c.Put(context.Background(), &Set{Key: Key{Driver: "1", Flavour: "open", Release: "6"}, Modules: []File{f}})
-	if err != nil {
-		b.Fatal(err)
-	}
+	must(b, err)
 	for b.Loop() {
 		if _, err := c.Get(context.Background(), s.Key); err != nil {
 			b.Fatal(err)

@@ -66,11 +66,11 @@ func Compile(ctx context.Context, j Job) (_ *Set, err error) {
 	}
 	defer unlock()
 	defer func() {
-		gone := []string{scratchSource, scratchTemp}
+		toRemove := []string{scratchSource, scratchTemp}
 		if err != nil {
-			gone = append(gone, scratchModules)
+			toRemove = append(toRemove, scratchModules)
 		}
-		for _, name := range gone {
+		for _, name := range toRemove {
 			if removed := os.RemoveAll(filepath.Join(dir, name)); err == nil && removed != nil {
 				err = fmt.Errorf("clean up after the compile: %w", removed)
 			}
@@ -194,7 +194,7 @@ func (j Job) runMake(ctx context.Context, dir string, names []string) error {
 	cmd.Dir = filepath.Join(dir, scratchSource)
 	cmd.Stdout, cmd.Stderr = out, out
 	before := j.Limits.oomKills()
-	watched, end := j.Limits.untilKill(ctx, before)
+	watched, end := j.Limits.withOOMWatch(ctx, before)
 	err = run(watched, cmd)
 	end()
 	if cause := context.Cause(ctx); cause != nil {
@@ -203,7 +203,7 @@ func (j Job) runMake(ctx context.Context, dir string, names []string) error {
 	out.close()
 	if after := j.Limits.oomKills(); after > before && before >= 0 {
 		out.killed = true
-		if err == nil || errors.Is(err, errKill) {
+		if err == nil || errors.Is(err, errOOMKill) {
 			err = fmt.Errorf("the kernel killed %d of its programs for want of memory", after-before)
 		}
 	}

@@ -25,9 +25,9 @@ type Compiler struct {
 
 // NoCompilerError says that there is no compiler of the right family.
 type NoCompilerError struct {
-	Wanted string // "gcc 12.2.0", "clang 16.0.6"; "" when the headers do not say
-	Looked string // the search path that was searched
-	Found  []string
+	Wanted   string // "gcc 12.2.0", "clang 16.0.6"; "" when the headers do not say
+	Searched string // the search path that was searched
+	Found    []string
 }
 
 func (e *NoCompilerError) Error() string {
@@ -40,7 +40,7 @@ func (e *NoCompilerError) Error() string {
 		found = "there is only " + strings.Join(e.Found, ", ")
 	}
 	return fmt.Sprintf("no compiler for this kernel: it was built with %s, and in %s %s; use an image that has this compiler, "+
-		"or one with precompiled modules", wanted, e.Looked, found)
+		"or one with precompiled modules", wanted, e.Searched, found)
 }
 
 // version is a compiler's family and version, as numbers.
@@ -112,7 +112,7 @@ func FindCompiler(ctx context.Context, h Headers, path string) (Compiler, error)
 		wanted = version{family: "gcc"}
 	}
 	best, rank := Compiler{}, []int(nil)
-	missing := &NoCompilerError{Looked: path}
+	missing := &NoCompilerError{Searched: path}
 	if known {
 		missing.Wanted = wanted.String()
 	}

@@ -31,7 +31,7 @@ func (h Headers) Copy(ctx context.Context, dir string) (_ Headers, err error) {
 	for len(todo) > 0 {
 		tree := todo[0]
 		todo = todo[1:]
-		if covered(done, tree) {
+		if underAny(done, tree) {
 			continue
 		}
 		if len(done) == maxTrees {
@@ -55,7 +55,7 @@ func (h Headers) inRoot(path string) string {
 	return strings.Trim(strings.TrimPrefix(path, strings.TrimSuffix(h.root, "/")), "/")
 }
 
-func covered(done map[string]bool, path string) bool {
+func underAny(done map[string]bool, path string) bool {
 	for ; path != "." && path != "/"; path = filepath.Dir(path) {
 		if done[path] {
 			return true
@@ -98,7 +98,7 @@ func (h Headers) copyTree(ctx context.Context, tree, dir string) (links []string
 			}
 			return err
 		case fs.ModeSymlink:
-			if outside := h.leads(tree, path); outside != "" {
+			if outside := h.linkedFolder(tree, path); outside != "" {
 				links = append(links, outside)
 			}
 			text, err := root.Readlink(path)
@@ -114,9 +114,9 @@ func (h Headers) copyTree(ctx context.Context, tree, dir string) (links []string
 	})
 }
 
-// leads returns the folder outside of tree that a link in tree leads to (for a link to a file, the file's
-// folder); "" if there is none.
-func (h Headers) leads(tree, link string) string {
+// linkedFolder returns the folder outside of tree that a link in tree leads to (for a link to a file, the
+// file's folder); "" if there is none.
+func (h Headers) linkedFolder(tree, link string) string {
 	path, err := kmod.Within(h.root, filepath.Join(tree, link))
 	if err != nil {
 		return ""
@@ -133,12 +133,12 @@ func (h Headers) leads(tree, link string) string {
 
 // linkBuild creates lib/modules/<release>/build and source, so that FindHeaders finds the copied trees there.
 func (h Headers) linkBuild(dir string) error {
-	place := filepath.Join(dir, "lib/modules", h.Release)
-	if err := os.MkdirAll(place, 0o755); err != nil {
+	modulesDir := filepath.Join(dir, "lib/modules", h.Release)
+	if err := os.MkdirAll(modulesDir, 0o755); err != nil {
 		return err
 	}
 	for name, path := range map[string]string{"build": h.Build, "source": h.Source} {
-		if err := os.Symlink("/"+h.inRoot(path), filepath.Join(place, name)); err != nil && !errors.Is(err, fs.ErrExist) {
+		if err := os.Symlink("/"+h.inRoot(path), filepath.Join(modulesDir, name)); err != nil && !errors.Is(err, fs.ErrExist) {
 			return err
 		}
 	}

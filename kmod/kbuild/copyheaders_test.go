@@ -24,9 +24,7 @@ func splitHost(t *testing.T) string {
 		"usr/lib/elsewhere": "not a header",
 	} {
 		to := filepath.Join(host, path)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(to), 0o755), os.WriteFile(to, []byte(text), 0o755)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errors.Join(os.MkdirAll(filepath.Dir(to), 0o755), os.WriteFile(to, []byte(text), 0o755)))
 	}
 	for link, target := range map[string]string{
 		"lib": "usr/lib",
@@ -36,9 +34,7 @@ func splitHost(t *testing.T) string {
 		"usr/lib/modules/6.1.0-1-amd64/source":         "/usr/src/linux-headers-6.1.0-1-common",
 	} {
 		to := filepath.Join(host, link)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(to), 0o755), os.Symlink(target, to)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errors.Join(os.MkdirAll(filepath.Dir(to), 0o755), os.Symlink(target, to)))
 	}
 	return host
 }
@@ -46,14 +42,10 @@ func splitHost(t *testing.T) string {
 func TestCopyHeaders(t *testing.T) {
 	t.Parallel()
 	h, err := FindHeaders("6.1.0-1-amd64", []Root{{Dir: splitHost(t), Name: "host"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	dir := filepath.Join(t.TempDir(), "headers")
 	copied, err := h.Copy(context.Background(), dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if copied.Release != h.Release || copied.Origin != "host" || copied.CompilerText != h.CompilerText ||
 		copied.Build != filepath.Join(dir, "usr/src/linux-headers-6.1.0-1-amd64") || copied.Source != filepath.Join(dir, "usr/src/linux-headers-6.1.0-1-common") {
 		t.Errorf("copied %+v", copied)
@@ -69,9 +61,7 @@ func TestCopyHeaders(t *testing.T) {
 func TestCopyHeadersStops(t *testing.T) {
 	t.Parallel()
 	h, err := FindHeaders("6.1.0-1-amd64", []Root{{Dir: splitHost(t), Name: "host"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	dir := filepath.Join(t.TempDir(), "headers")

@@ -38,19 +38,19 @@ type Headers struct {
 
 // NoHeadersError says that no tree for the release was found, and why each candidate was refused.
 type NoHeadersError struct {
-	Release string
-	Looked  []string // "image: /usr/src/linux-headers-6.1.0-38-amd64: does not exist"
+	Release  string
+	Searched []string // "image: /usr/src/linux-headers-6.1.0-38-amd64: does not exist"
 }
 
 func (e *NoHeadersError) Error() string {
 	return fmt.Sprintf("no headers for kernel %s: %s; install the package with the headers of exactly this kernel on the host, "+
-		"or put it into the image", e.Release, strings.Join(e.Looked, "; "))
+		"or put it into the image", e.Release, strings.Join(e.Searched, "; "))
 }
 
-// placeNames returns the folders, relative to a root, where distributions keep a kernel's tree, best first:
-// the link that every distribution makes, then the names in Debian and Ubuntu, Red Hat, and plain source
-// installations.
-func placeNames(release string) []string {
+// buildDirNames returns the folders, relative to a root, where distributions keep a kernel's tree, best
+// first: the link that every distribution makes, then the names in Debian and Ubuntu, Red Hat, and plain
+// source installations.
+func buildDirNames(release string) []string {
 	return []string{
 		"lib/modules/" + release + "/build",
 		"usr/lib/modules/" + release + "/build",
@@ -69,49 +69,49 @@ var releaseName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._+~-]{0,127}$`)
 func FindHeaders(release string, roots []Root) (Headers, error) {
 	missing := &NoHeadersError{Release: release}
 	if !releaseName.MatchString(release) {
-		missing.Looked = []string{"this is no kernel release"}
+		missing.Searched = []string{"this is no kernel release"}
 		return Headers{}, missing
 	}
 	for _, root := range roots {
 		root.Dir = filepath.Join("/", root.Dir) // "" is "/"
 		seen := map[string]bool{}
-		for _, place := range placeNames(release) {
-			h, err := headersAt(root, place, release)
+		for _, buildDir := range buildDirNames(release) {
+			h, err := headersAt(root, buildDir, release)
 			if err == nil {
 				return h, nil
 			}
 			// Several names lead to the same tree (lib is a link to usr/lib): report it once.
 			if text := err.Error(); !seen[text] {
 				seen[text] = true
-				missing.Looked = append(missing.Looked, root.Name+": "+text)
+				missing.Searched = append(missing.Searched, root.Name+": "+text)
 			}
 		}
 	}
 	if len(roots) == 0 {
-		missing.Looked = []string{"there is no place to look in"}
+		missing.Searched = []string{"there is no place to look in"}
 	}
 	return Headers{}, missing
 }
 
-func headersAt(root Root, place, release string) (Headers, error) {
-	dir, err := kmod.Within(root.Dir, place)
+func headersAt(root Root, buildDir, release string) (Headers, error) {
+	dir, err := kmod.Within(root.Dir, buildDir)
 	if err != nil {
-		return Headers{}, fmt.Errorf("/%s: %w", place, plain(err))
+		return Headers{}, fmt.Errorf("/%s: %w", buildDir, withoutPath(err))
 	}
 	h := Headers{Release: release, Build: dir, Origin: root.Name, root: root.Dir}
 	inside := "/" + strings.TrimPrefix(strings.TrimPrefix(dir, strings.TrimSuffix(root.Dir, "/")), "/")
 	if err := h.check(); err != nil {
 		return Headers{}, fmt.Errorf("%s: %w", inside, err)
 	}
-	if h.Source, err = h.findSource(place); err != nil {
+	if h.Source, err = h.findSource(buildDir); err != nil {
 		return Headers{}, fmt.Errorf("%s: %w", inside, err)
 	}
 	h.CompilerText = h.compilerText()
 	return h, nil
 }
 
-// plain removes the path from a file error, because the caller names the place better.
-func plain(err error) error {
+// withoutPath removes the path from a file error, because the caller names the place better.
+func withoutPath(err error) error {
 	if path, ok := errors.AsType[*fs.PathError](err); ok {
 		if errors.Is(path.Err, fs.ErrNotExist) {
 			return errors.New("does not exist")

@@ -36,7 +36,7 @@ func write(t *testing.T, root, name, text string) string {
 	return path
 }
 
-func must(t *testing.T, err error) {
+func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)

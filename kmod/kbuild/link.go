@@ -22,9 +22,9 @@ var splitPath = regexp.MustCompile(`(?m)^(?:include\s+|MAKEARGS\s*:?=\s*-C\s+)(/
 
 // findSource returns the folder with the plain headers. place is the path of the build folder, relative to
 // the root.
-func (h Headers) findSource(place string) (string, error) {
+func (h Headers) findSource(buildDir string) (string, error) {
 	build := strings.TrimPrefix(h.Build, h.root)
-	candidates := []string{build, strings.TrimSuffix(place, "/build") + "/source"}
+	candidates := []string{build, strings.TrimSuffix(buildDir, "/build") + "/source"}
 	if m := splitPath.FindSubmatch(head(filepath.Join(h.Build, "Makefile"), 1<<20)); m != nil {
 		candidates = append(candidates, string(m[1]))
 	}

@@ -49,20 +49,20 @@ type manifestModule struct {
 	Info   kmod.Info `json:"info"`
 }
 
-// sealed is the content of the file: the manifest, and the digest of exactly its bytes.
-type sealed struct {
+// manifestFile is the content of the file: the manifest, and the digest of exactly its bytes.
+type manifestFile struct {
 	SHA256   string          `json:"sha256"`
 	Manifest json.RawMessage `json:"manifest"`
 }
 
-// damage is a fault of an entry that no retry repairs.
-type damage struct{ why string }
+// corruption is a fault of an entry that no retry repairs.
+type corruption struct{ why string }
 
-func (d *damage) Error() string { return d.why }
+func (d *corruption) Error() string { return d.why }
 
 var sha256Text = regexp.MustCompile(`^[0-9a-f]{64}$`)
 
-// readManifest reads dir's manifest. Errors are *damage or file errors.
+// readManifest reads dir's manifest. Errors are *corruption or file errors.
 func readManifest(dir string) (*manifest, error) {
 	f, err := os.Open(filepath.Join(dir, ManifestName))
 	if err != nil {
@@ -77,26 +77,26 @@ func readManifest(dir string) (*manifest, error) {
 }
 
 func parseManifest(raw []byte) (*manifest, error) {
-	var s sealed
+	var s manifestFile
 	if err := strict(raw, &s); err != nil {
-		return nil, &damage{fmt.Sprintf("%s: %v", ManifestName, err)}
+		return nil, &corruption{fmt.Sprintf("%s: %v", ManifestName, err)}
 	}
 	if sum := sha256.Sum256(s.Manifest); hex.EncodeToString(sum[:]) != s.SHA256 {
-		return nil, &damage{ManifestName + " does not match its own digest"}
+		return nil, &corruption{ManifestName + " does not match its own digest"}
 	}
 	var m manifest
 	if err := strict(s.Manifest, &m); err != nil {
-		return nil, &damage{fmt.Sprintf("%s: %v", ManifestName, err)}
+		return nil, &corruption{fmt.Sprintf("%s: %v", ManifestName, err)}
 	}
 	if m.Schema != manifestSchema || len(m.Modules) == 0 || len(m.Modules) > maxSetModules {
-		return nil, &damage{fmt.Sprintf("%s has schema %d and %d modules", ManifestName, m.Schema, len(m.Modules))}
+		return nil, &corruption{fmt.Sprintf("%s has schema %d and %d modules", ManifestName, m.Schema, len(m.Modules))}
 	}
 	if err := m.Key.check(); err != nil {
-		return nil, &damage{fmt.Sprintf("%s: %v", ManifestName, err)}
+		return nil, &corruption{fmt.Sprintf("%s: %v", ManifestName, err)}
 	}
 	for _, f := range m.Modules {
 		if !moduleName.MatchString(f.Name) || f.Size <= 0 || f.Size > maxModule || !sha256Text.MatchString(f.SHA256) {
-			return nil, &damage{fmt.Sprintf("%s has a bad entry for %q", ManifestName, f.Name)}
+			return nil, &corruption{fmt.Sprintf("%s has a bad entry for %q", ManifestName, f.Name)}
 		}
 	}
 	return &m, nil
@@ -125,35 +125,36 @@ func (m *manifest) seal() ([]byte, error) {
 	}
 	sum := sha256.Sum256(raw)
 	// Marshal, not MarshalIndent: the digest covers the manifest's bytes as they are in the file.
-	out, err := json.Marshal(sealed{SHA256: hex.EncodeToString(sum[:]), Manifest: raw})
+	out, err := json.Marshal(manifestFile{SHA256: hex.EncodeToString(sum[:]), Manifest: raw})
 	return append(out, '\n'), err
 }
 
-// verify reads every module. Errors are *damage, ctx's cause, or file errors.
+// verify reads every module. Errors are *corruption, ctx's cause, or file errors.
 func (m *manifest) verify(ctx context.Context, dir string) error {
 	for _, f := range m.Modules {
 		path := filepath.Join(dir, f.Name+".ko")
 		file, err := os.Open(path)
 		if errors.Is(err, fs.ErrNotExist) {
-			return &damage{f.Name + ".ko is missing"}
+			return &corruption{f.Name + ".ko is missing"}
 		}
 		if err != nil {
 			return err
 		}
-		crc, whole, err := fileCRC(ctx, file, f.Size)
+		crc, sizeMatches, err := fileCRC(ctx, file, f.Size)
 		file.Close()
 		if err != nil {
 			return err
 		}
-		if !whole || crcText(crc) != f.CRC64 {
-			return &damage{f.Name + ".ko has changed since it was stored"}
+		if !sizeMatches || crcText(crc) != f.CRC64 {
+			return &corruption{f.Name + ".ko has changed since it was stored"}
 		}
 	}
 	return nil
 }
 
-// fileCRC is the CRC-64 (ECMA) of a file; ok is false when the file has another size than this. The standard library's takes
-// 40 to 75 ms for the 70 MB of a set; parts that are read at the same time save less than that, and nothing on a busy node.
+// fileCRC is the CRC-64 (ECMA) of a file; ok is false when the file has another size than this. The standard
+// library's takes 40 to 75 ms for the 70 MB of a set; parts that are read at the same time save less than
+// that, and nothing on a busy node.
 func fileCRC(ctx context.Context, file *os.File, size int64) (crc uint64, ok bool, err error) {
 	if info, err := file.Stat(); err != nil || info.Size() != size {
 		return 0, false, err

@@ -29,15 +29,15 @@ func (l Limits) oomKills() int64 {
 	return -1
 }
 
-// errKill ends a compile after the kernel killed a part of it: the rest cannot be trusted.
-var errKill = errors.New("a part of the compile was killed")
+// errOOMKill ends a compile after the kernel killed a part of it: the rest cannot be trusted.
+var errOOMKill = errors.New("a part of the compile was killed")
 
-// killEvery is the interval at which untilKill reads the counter.
+// killEvery is the interval at which withOOMWatch reads the counter.
 const killEvery = time.Second
 
-// untilKill returns a context that ends with errKill when the kernel has killed more processes than before.
-// Without it, NVIDIA's tests alone would go on for minutes. The caller must call end.
-func (l Limits) untilKill(ctx context.Context, before int64) (_ context.Context, end func()) {
+// withOOMWatch returns a context that ends with errOOMKill when the kernel has killed more processes than
+// before. Without it, NVIDIA's tests alone would go on for minutes. The caller must call end.
+func (l Limits) withOOMWatch(ctx context.Context, before int64) (_ context.Context, end func()) {
 	if before < 0 {
 		return ctx, func() {}
 	}
@@ -54,7 +54,7 @@ func (l Limits) untilKill(ctx context.Context, before int64) (_ context.Context,
 			case <-tick.C:
 			}
 			if l.oomKills() > before {
-				cancel(errKill)
+				cancel(errOOMKill)
 			}
 		}
 	}()

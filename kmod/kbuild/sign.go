@@ -46,7 +46,8 @@ func (s *Set) Sign(ctx context.Context, work string, cert *x509.Certificate, sig
 	return signed, nil
 }
 
-// SigningCertificate is the certificate of the set's signatures; nil when there is none, or when it cannot be read.
+// SigningCertificate is the certificate of the set's signatures; nil when there is none, or when it
+// cannot be read.
 func (s *Set) SigningCertificate() *x509.Certificate {
 	if s == nil || len(s.Certificate) == 0 {
 		return nil

@@ -1,4 +1,5 @@
-// Package kmsg reads what the kernel logged since a moment: from /dev/kmsg, or with syslog(2) where a container may not open that.
+// Package kmsg reads what the kernel logged since a moment: from /dev/kmsg, or with syslog(2) where a
+// container may not open that.
 //
 // It writes nothing into the log and does not interpret it: see kmod.RefusedError for that.
 package kmsg

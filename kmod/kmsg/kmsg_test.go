@@ -21,9 +21,7 @@ func appendTo(t testing.TB, path, text string) {
 	if err == nil {
 		err = f.Close()
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 }
 
 func TestMark(t *testing.T) {
@@ -31,9 +29,7 @@ func TestMark(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "kmsg")
 	appendTo(t, path, "6,1,100,-;before\n")
 	m, err := Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer m.Close()
 	if got := m.Lines(); got != nil {
 		t.Errorf("Lines = %q before anything was logged; want none", got)
@@ -88,9 +84,7 @@ func TestMarkOfTheKernel(t *testing.T) {
 		t.Errorf("Lines = %q; want none of a process", got)
 	}
 	raw, err := Open("")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer raw.Close()
 	if _, err := w.WriteString("<6>" + words); err != nil {
 		t.Fatal(err)
@@ -144,3 +138,10 @@ func FuzzKmsg(f *testing.F) {
 }
 
 func readMark(m *Mark, buf []byte) (int, error) { return unix.Read(m.fd, buf) }
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

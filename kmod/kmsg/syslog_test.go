@@ -55,9 +55,7 @@ func TestSyslogOfThisKernel(t *testing.T) {
 		t.Skip(err)
 	}
 	again, err := readSyslog()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	news := sinceTail(again, syslogTail(text))
 	if !strings.Contains(news, word) || len(news) >= len(again) {
 		t.Errorf("%.300q of %d bytes, want %q", news, len(again), word)

@@ -24,7 +24,7 @@ func Attach(ctx context.Context, from, to string, der []byte) error {
 		return fmt.Errorf("attach a signature: %w", err)
 	}
 	defer f.Close()
-	length, err := bare(f, size)
+	length, err := unsignedLength(f, size)
 	if err != nil {
 		return fmt.Errorf("attach a signature to %s: %w", from, err)
 	}
@@ -36,7 +36,7 @@ func Attach(ctx context.Context, from, to string, der []byte) error {
 		if err := transfer(ctx, w, io.NewSectionReader(f, 0, length)); err != nil {
 			return err
 		}
-		_, err := w.Write(tail(der))
+		_, err := w.Write(signatureBytes(der))
 		return err
 	})
 	if err != nil {
@@ -45,8 +45,8 @@ func Attach(ctx context.Context, from, to string, der []byte) error {
 	return nil
 }
 
-// tail returns everything that follows the module.
-func tail(der []byte) []byte {
+// signatureBytes returns everything that follows the module.
+func signatureBytes(der []byte) []byte {
 	b := append(make([]byte, 0, len(der)+trailerSize+len(magic)), der...)
 	b = append(b, 0, 0, idPKCS7, 0, 0, 0, 0, 0)
 	b = binary.BigEndian.AppendUint32(b, uint32(len(der)))
@@ -88,7 +88,7 @@ func Detach(ctx context.Context, from, to string) error {
 		return fmt.Errorf("remove the signature: %w", err)
 	}
 	defer f.Close()
-	length, err := bare(f, size)
+	length, err := unsignedLength(f, size)
 	if err != nil {
 		return fmt.Errorf("remove the signature of %s: %w", from, err)
 	}
@@ -111,7 +111,7 @@ func Digest(ctx context.Context, path string, hash crypto.Hash) (digest []byte, 
 		return nil, 0, fmt.Errorf("digest of the module: %w", err)
 	}
 	defer f.Close()
-	if length, err = bare(f, size); err != nil {
+	if length, err = unsignedLength(f, size); err != nil {
 		return nil, 0, fmt.Errorf("digest of the module %s: %w", path, err)
 	}
 	h := hash.New()

@@ -71,9 +71,7 @@ func sameSignature(t *testing.T, what string, got, want []byte, s *Signer, hash 
 		t.Fatalf("%s: %v", what, err)
 	}
 	a, err := algorithmOf(hash)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	again, err := encode(s.Certificate, a, infos[0].signature)
 	if err != nil || !bytes.Equal(again, want) {
 		t.Errorf("%s: the message around the signature differs: %v\n got %x\nwant %x", what, err, again, want)
@@ -85,29 +83,21 @@ func TestRealTools(t *testing.T) {
 	tool, dir := signFile(t), t.TempDir()
 	for kind, key := range newKeys(t, dir) {
 		s, err := LoadSigner(key, key+".crt", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, name := range []string{"sha224", "sha256", "sha384", "sha512", "sha3-256", "sha3-384", "sha3-512"} {
 			hash, err := ParseHash(name)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			what := kind + " " + name
 			module := write(t, "x.ko", testModule)
 			mine, err := s.SignFile(t.Context(), module, hash)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			// openssl 3.0 has no ECDSA with SHA-3 in CMS.
 			if !strings.HasPrefix(name, "sha3") || strings.HasPrefix(kind, "rsa") {
 				run(t, "openssl", "cms", "-sign", "-binary", "-noattr", "-nocerts", "-md", name, "-in", module, "-inkey", key, "-signer", key+".crt",
 					"-outform", "DER", "-out", module+".cms")
 				sameSignature(t, what+" openssl", mine, read(t, module+".cms"), s, hash)
 				run(t, tool, name, key, key+".crt", module, module+".theirs")
-				if err := Attach(t.Context(), module, module+".ours", mine); err != nil {
-					t.Fatal(err)
-				}
+				must(t, Attach(t.Context(), module, module+".ours", mine))
 				if theirs := read(t, module+".theirs"); strings.HasPrefix(kind, "rsa") && !bytes.Equal(theirs, read(t, module+".ours")) {
 					t.Errorf("%s: the file differs from sign-file's", what)
 				}
@@ -115,9 +105,7 @@ func TestRealTools(t *testing.T) {
 					t.Errorf("%s: %v", what, err)
 				}
 				// openssl accepts our signature.
-				if err := os.WriteFile(module+".p7s", mine, 0o600); err != nil {
-					t.Fatal(err)
-				}
+				must(t, os.WriteFile(module+".p7s", mine, 0o600))
 				run(t, "openssl", "cms", "-verify", "-binary", "-content", module, "-inform", "DER", "-in", module+".p7s", "-certfile", key+".crt",
 					"-noverify", "-purpose", "any", "-out", "/dev/null")
 			}
@@ -131,9 +119,7 @@ func TestRealForms(t *testing.T) {
 	realTier(t)
 	key := newKeys(t, t.TempDir())["rsa2048"]
 	certs, err := LoadCertificates(key + ".crt")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for name, c := range map[string]struct {
 		args []string
 		want error
@@ -179,18 +165,14 @@ func TestRealKeys(t *testing.T) {
 func TestRealDebianModule(t *testing.T) {
 	realTier(t)
 	home, err := os.UserHomeDir()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	all, err := filepath.Glob(filepath.Join(home, ".cache/driver-build/lab/*/root/usr/lib/modules/*/kernel/net/key/af_key.ko"))
 	if err != nil || len(all) == 0 {
 		t.Skipf("the lab has no kernel in its cache (%v)", err)
 	}
 	for _, path := range all {
 		f, size, err := open(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		_, der, err := Split(f, size)
 		f.Close()
 		if err != nil || der == nil {

@@ -57,18 +57,14 @@ func newCert(key crypto.Signer, serial int64) *x509.Certificate {
 func write(t testing.TB, name string, content []byte) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
-	if err := os.WriteFile(path, content, 0o640); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(path, content, 0o640))
 	return path
 }
 
 func read(t testing.TB, path string) []byte {
 	t.Helper()
 	b, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return b
 }
 
@@ -77,5 +73,12 @@ func pemOf(label string, der []byte) []byte {
 }
 
 func signed(module, der []byte) []byte {
-	return append(append([]byte{}, module...), tail(der)...)
+	return append(append([]byte{}, module...), signatureBytes(der)...)
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }

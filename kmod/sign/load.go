@@ -36,10 +36,10 @@ func loadSigner(keyFile, certFile string, pass Passphrase) (*Signer, error) {
 	}
 	var key crypto.Signer
 	var certs []*x509.Certificate
-	for _, it := range items {
-		if it.kind == kindCertificate {
+	for _, item := range items {
+		if item.kind == kindCertificate {
 			if certFile == "" {
-				cert, err := x509.ParseCertificate(it.der)
+				cert, err := x509.ParseCertificate(item.der)
 				if err != nil {
 					return nil, fmt.Errorf("its certificate: %w", err)
 				}
@@ -51,7 +51,7 @@ func loadSigner(keyFile, certFile string, pass Passphrase) (*Signer, error) {
 			return nil, errors.New("it holds more than one private key: give a file with the one to sign with")
 		}
 		var with []*x509.Certificate
-		if key, with, err = it.open(pass); err != nil {
+		if key, with, err = item.open(pass); err != nil {
 			return nil, err
 		}
 		certs = append(certs, with...)
@@ -89,11 +89,11 @@ func LoadCertificates(file string) ([]*x509.Certificate, error) {
 		return nil, fmt.Errorf("load the certificate %s: %w", file, err)
 	}
 	var certs []*x509.Certificate
-	for _, it := range items {
-		if it.kind != kindCertificate {
+	for _, item := range items {
+		if item.kind != kindCertificate {
 			continue
 		}
-		cert, err := x509.ParseCertificate(it.der)
+		cert, err := x509.ParseCertificate(item.der)
 		if err != nil {
 			return nil, fmt.Errorf("load the certificate %s: %w", file, err)
 		}
@@ -109,23 +109,23 @@ func LoadCertificates(file string) ([]*x509.Certificate, error) {
 }
 
 // open returns the usable key of an item; a PKCS#12 item also has certificates.
-func (it item) open(pass Passphrase) (crypto.Signer, []*x509.Certificate, error) {
+func (i item) open(pass Passphrase) (crypto.Signer, []*x509.Certificate, error) {
 	var key any
 	var err error
-	switch it.kind {
+	switch i.kind {
 	case kindPKCS1:
-		key, err = x509.ParsePKCS1PrivateKey(it.der)
+		key, err = x509.ParsePKCS1PrivateKey(i.der)
 	case kindSEC1:
-		key, err = x509.ParseECPrivateKey(it.der)
+		key, err = x509.ParseECPrivateKey(i.der)
 	case kindPKCS8:
-		key, err = x509.ParsePKCS8PrivateKey(it.der)
+		key, err = x509.ParsePKCS8PrivateKey(i.der)
 	case kindEncrypted:
-		key, err = decryptPKCS8(it.der, pass)
+		key, err = decryptPKCS8(i.der, pass)
 	case kindPKCS12:
-		return openPKCS12(it.der, pass)
+		return openPKCS12(i.der, pass)
 	}
 	if err != nil {
-		return nil, nil, fmt.Errorf("read the private key (%s): %w", it.kind, err)
+		return nil, nil, fmt.Errorf("read the private key (%s): %w", i.kind, err)
 	}
 	signer, ok := key.(crypto.Signer)
 	if !ok {

@@ -20,15 +20,11 @@ func TestLoadSigner(t *testing.T) {
 	r, e := keys()["rsa"], keys()["p256"]
 	pkcs8 := func(s *Signer) []byte {
 		b, err := x509.MarshalPKCS8PrivateKey(s.Key)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return b
 	}
 	sec1, err := x509.MarshalECPrivateKey(e.Key.(*ecdsa.PrivateKey))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	pkcs1 := x509.MarshalPKCS1PrivateKey(r.Key.(*rsa.PrivateKey))
 	rCert, eCert := pemOf("CERTIFICATE", r.Certificate.Raw), pemOf("CERTIFICATE", e.Certificate.Raw)
 	join := func(parts ...[]byte) []byte { return bytes.Join(parts, []byte("text\n")) }
@@ -120,9 +116,7 @@ func TestLoadRefuses(t *testing.T) {
 		t.Errorf("no file: %v", err)
 	}
 	pipe := cert + ".pipe"
-	if err := unix.Mkfifo(pipe, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, unix.Mkfifo(pipe, 0o600))
 	if _, err := LoadSigner(pipe, cert, nil); err == nil || !strings.Contains(err.Error(), "regular") {
 		t.Errorf("a pipe: %v", err)
 	}

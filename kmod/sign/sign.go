@@ -149,7 +149,7 @@ func (s *Signer) SignFile(ctx context.Context, path string, hash crypto.Hash) ([
 		return nil, fmt.Errorf("sign the module: %w", err)
 	}
 	defer f.Close()
-	length, err := bare(f, size)
+	length, err := unsignedLength(f, size)
 	if err != nil {
 		return nil, fmt.Errorf("sign the module %s: %w", path, err)
 	}

@@ -23,9 +23,7 @@ var testModule = bytes.Repeat([]byte("\x7fELF a module "), 1000)
 func mustSign(t testing.TB, s *Signer, module []byte, hash crypto.Hash) []byte {
 	t.Helper()
 	der, err := s.Sign(t.Context(), bytes.NewReader(module), hash)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return der
 }
 
@@ -35,9 +33,7 @@ func TestSignAndVerify(t *testing.T) {
 	for name, s := range keys() {
 		for _, h := range []string{"sha224", "sha256", "sha384", "sha512", "sha3-256", "sha3-384", "sha3-512"} {
 			hash, err := ParseHash(h)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			der := mustSign(t, s, testModule, hash)
 			got, err := Verify(t.Context(), bytes.NewReader(testModule), der, []*x509.Certificate{newCert(keys()["rsa"].Key, 5), s.Certificate})
 			if err != nil || got != s.Certificate {
@@ -131,9 +127,7 @@ func TestWrap(t *testing.T) {
 	digest.Write(testModule)
 	for name, s := range keys() {
 		raw, err := s.Key.Sign(rand.Reader, digest.Sum(nil), crypto.SHA512)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		der, err := Wrap(s.Certificate, crypto.SHA512, digest.Sum(nil), raw)
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)

@@ -68,8 +68,8 @@ func Split(f io.ReaderAt, size int64) (content int64, der []byte, err error) {
 	return size - length, der, nil
 }
 
-// bare returns the length of the module without any signature.
-func bare(f io.ReaderAt, size int64) (int64, error) {
+// unsignedLength returns the length of the module without any signature.
+func unsignedLength(f io.ReaderAt, size int64) (int64, error) {
 	for range maxNested {
 		length, der, err := Split(f, size)
 		if err != nil {

@@ -140,9 +140,7 @@ func TestAttachRefuses(t *testing.T) {
 		}
 	}
 	pipe := filepath.Join(t.TempDir(), "pipe.ko")
-	if err := unix.Mkfifo(pipe, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, unix.Mkfifo(pipe, 0o600))
 	if err := Attach(t.Context(), pipe, pipe, der); err == nil || !strings.Contains(err.Error(), "regular") {
 		t.Errorf("a pipe: %v", err)
 	}

@@ -188,8 +188,7 @@ func until(ctx context.Context, every time.Duration, f func() error) error {
 	defer ticker.Stop()
 	for {
 		err := f()
-		var last final
-		if err == nil || errors.As(err, &last) {
+		if err == nil || errors.As(err, new(final)) {
 			return err
 		}
 		select {

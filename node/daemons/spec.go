@@ -61,6 +61,17 @@ type State struct {
 	Since    time.Time `json:"since"`
 }
 
+// Down says which daemons are not ready, and why; "" if all are.
+func Down(states []State) string {
+	var down []string
+	for _, s := range states {
+		if !s.Ready {
+			down = append(down, fmt.Sprintf("%s is not running: %s", s.Name, s.Reason))
+		}
+	}
+	return strings.Join(down, "; ")
+}
+
 // StartError says that a daemon did not start. Output has the last lines that it printed.
 type StartError struct {
 	Name, Path string

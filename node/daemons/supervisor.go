@@ -133,12 +133,10 @@ func (d *daemon) supervise(ctx, patience context.Context, p *process) {
 			}
 		}
 		d.log.Warn("daemon is down, starting it again", "pause", pause, "reason", d.snapshot().Reason)
-		timer := time.NewTimer(pause)
 		select {
 		case <-d.quit:
-			timer.Stop()
 			return
-		case <-timer.C:
+		case <-time.After(pause):
 		}
 		pause = min(2*pause, d.timing.longest)
 		d.countRestart()

@@ -282,3 +282,11 @@ func TestNoDaemons(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+func TestDown(t *testing.T) {
+	t.Parallel()
+	got := Down([]State{{Name: "a", Ready: true}, {Name: "b", Reason: "it ended"}, {Name: "c", Reason: "no socket"}})
+	if got != "b is not running: it ended; c is not running: no socket" {
+		t.Error(got)
+	}
+}

@@ -1,6 +1,7 @@
 package devices
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -28,6 +29,22 @@ type Node struct {
 	Minor uint32 `json:"minor"`
 	Made  bool   `json:"made,omitempty"` // Create created the node itself
 	Link  string `json:"link,omitempty"` // "/dev/char/195:0" when Create created that link
+}
+
+// Union adds nodes whose path is new. For a path that both have, the newer node counts, but the record that
+// this program made it is kept from the older one.
+func Union(old, created []Node) []Node {
+	out := slices.Clone(old)
+	for _, c := range created {
+		i := slices.IndexFunc(out, func(o Node) bool { return o.Path == c.Path })
+		if i < 0 {
+			out = append(out, c)
+			continue
+		}
+		c.Made, c.Link = c.Made || out[i].Made, cmp.Or(c.Link, out[i].Link)
+		out[i] = c
+	}
+	return out
 }
 
 // Numbers that the driver fixes: nv.h (NV_MAJOR_DEVICE_NUMBER, NV_CONTROL_DEVICE_MINOR, NV_MODESET...),

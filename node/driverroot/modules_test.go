@@ -94,8 +94,7 @@ func TestSetFirmwarePath(t *testing.T) {
 		const file = "module/firmware_class/parameters/path"
 		write(t, sys, file, c.before, 0o644)
 		undo, err := SetFirmwarePath(sys, "/run/nvidia/driver")
-		var foreign *ForeignPathError
-		if errors.As(err, &foreign) != (c.before == c.undone) || (err != nil && foreign == nil) {
+		if foreign, ok := errors.AsType[*ForeignPathError](err); ok != (c.before == c.undone) || (err != nil && foreign == nil) {
 			t.Errorf("%s: %v", name, err)
 		}
 		now := func() string { text, _ := os.ReadFile(filepath.Join(sys, file)); return string(text) }

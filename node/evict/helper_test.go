@@ -146,7 +146,6 @@ type bench struct {
 	d   *driver
 	cfg Config
 
-	mu  sync.Mutex
 	log logtest.Log
 }
 

@@ -12,24 +12,22 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/apt"
 	"github.com/driver-container/driver-container/distros/dpkg"
 	"github.com/driver-container/driver-container/distros/fetch"
 )
 
-// debFamily implements family for Debian packages and apt's repositories.
-type debFamily struct {
+// debManager implements manager for Debian packages and apt's repositories.
+type debManager struct {
 	*fetcher
 	conf conf
 	http *fetch.Client
 }
 
 // deb reads the image's configuration of apt.
-func (f *fetcher) deb() (fam family, done func(), err error) {
-	d := &debFamily{fetcher: f, conf: readConf(f.files, f.Log)}
+func (f *fetcher) deb() (m manager, done func(), err error) {
+	d := &debManager{fetcher: f, conf: readConf(f.files, f.Log)}
 	transport, err := newTransport(f.files, f.own(), d.conf, f.Getenv, f.Log)
 	if err != nil {
 		return nil, nil, err
@@ -39,7 +37,7 @@ func (f *fetcher) deb() (fam family, done func(), err error) {
 }
 
 // find finds the wanted packages by name, and the header packages that they depend on.
-func (f *debFamily) find(ctx context.Context, wants []string) (*plan, error) {
+func (f *debManager) find(ctx context.Context, wants []string) (*plan, error) {
 	e := &UnavailableError{Release: f.Release, Package: wants[0]}
 	arch, _ := distros.LookupArch(f.Arch) // was checked before
 	releases, err := f.open(ctx, arch.Debian, e)
@@ -49,11 +47,7 @@ func (f *debFamily) find(ctx context.Context, wants []string) (*plan, error) {
 	begin := time.Now()
 	index, err := releases.Load(ctx)
 	if err != nil {
-		if local(err) || ctx.Err() != nil {
-			return nil, err
-		}
-		e.Err = err
-		return nil, e
+		return nil, e.because(ctx, err)
 	}
 	f.Log.Info("package repositories read", "count", index.Len(), "duration", time.Since(begin).Round(time.Millisecond))
 	status, err := f.status()
@@ -64,7 +58,7 @@ func (f *debFamily) find(ctx context.Context, wants []string) (*plan, error) {
 }
 
 // status reads which packages the image has; nil when the image has no such list.
-func (f *debFamily) status() (*dpkg.Status, error) {
+func (f *debManager) status() (*dpkg.Status, error) {
 	file, err := f.files.Open("var/lib/dpkg/status")
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -76,10 +70,10 @@ func (f *debFamily) status() (*dpkg.Status, error) {
 	return dpkg.ReadStatus(file)
 }
 
-func (f *debFamily) client(string) (*fetch.Client, error) { return f.http, nil }
+func (f *debManager) client(string) (*fetch.Client, error) { return f.http, nil }
 
 // members checks no signature: the digest of the package comes from a signed index.
-func (f *debFamily) members(in io.Reader, p item, add func(h *tar.Header, r io.Reader) error) error {
+func (f *debManager) members(in io.Reader, p item, add func(h *tar.Header, r io.Reader) error) error {
 	d, err := dpkg.OpenDeb(in)
 	if err != nil {
 		return err
@@ -99,7 +93,7 @@ const (
 // one separately: a repository that cannot be reached must not hide the others (an image may have its
 // distribution's own sources in a network that has only a mirror). It records in e which repositories were
 // searched and which were not.
-func (f *debFamily) open(ctx context.Context, arch string, e *UnavailableError) (*apt.Releases, error) {
+func (f *debManager) open(ctx context.Context, arch string, e *UnavailableError) (*apt.Releases, error) {
 	sources, err := apt.ReadSources(f.files)
 	if err != nil {
 		e.Err = err
@@ -113,41 +107,27 @@ func (f *debFamily) open(ctx context.Context, arch string, e *UnavailableError) 
 	unchecked := f.conf.is("acquire::check-valid-until", false)
 	o := apt.Options{Fetch: f.http, Root: f.files, Arch: arch}
 	f.Log.Info("looking for headers", "package", e.Package, "repositories", len(sources))
-	failed := make([]error, len(sources))
-	g := errgroup.Group{}
-	g.SetLimit(parallel)
 	for i := range sources {
 		sources[i].NoValidUntil = sources[i].NoValidUntil || unchecked
-		g.Go(func() error {
-			single := o
-			single.Sources = sources[i : i+1]
-			_, failed[i] = apt.OpenReleases(ctx, single)
-			return nil
-		})
 	}
-	_ = g.Wait() // never an error: the errors are in failed
-	for i, err := range failed {
-		switch {
-		case err == nil:
-			o.Sources = append(o.Sources, sources[i])
-			e.Looked = append(e.Looked, describe(sources[i]))
-		case local(err), ctx.Err() != nil:
-			return nil, err
-		default:
-			e.Failed = append(e.Failed, err.Error())
-			f.Log.Warn("repository left out", "error", err)
-		}
+	open := func(s apt.Source) error {
+		single := o
+		single.Sources = []apt.Source{s}
+		_, err := apt.OpenReleases(ctx, single)
+		return err
+	}
+	if o.Sources, err = usable(ctx, f.Log, e, sources, open, describe); err != nil {
+		return nil, err
 	}
 	if len(o.Sources) == 0 {
 		e.Err = errors.New("none of them can be used")
 		return nil, e
 	}
 	releases, err := apt.OpenReleases(ctx, o) // from the store: the servers are only asked whether that is current
-	if err != nil && !local(err) && ctx.Err() == nil {
-		e.Err = err
-		return nil, e
+	if err != nil {
+		return nil, e.because(ctx, err)
 	}
-	return releases, err
+	return releases, nil
 }
 
 // split returns a source for every URI and suite, without those for other architectures.

@@ -19,7 +19,7 @@ type catalogue interface {
 
 // closure follows the dependencies among header packages. It does not use apt's own resolution, which would
 // install all dependencies; the package comment says what these are.
-func (f *debFamily) closure(x catalogue, st *dpkg.Status, wants []string, arch string, e *UnavailableError) (*plan, error) {
+func (f *debManager) closure(x catalogue, st *dpkg.Status, wants []string, arch string, e *UnavailableError) (*plan, error) {
 	w := walk{x: x, st: st, arch: arch, chosen: map[string]*apt.Package{}}
 	for _, name := range wants {
 		p, ok := x.Candidate(name)

@@ -91,7 +91,7 @@ func TestClosure(t *testing.T) {
 				must(t, err)
 			}
 			i := newImage(t)
-			f := debFamily{fetcher: &fetcher{Options: i.options()}}
+			f := debManager{fetcher: &fetcher{Options: i.options()}}
 			f.Distro, f.Release = d, test.release
 			p, err := f.closure(test.x, st, d.Headers(test.release), "amd64", &UnavailableError{Release: test.release})
 			if test.err != "" {
@@ -130,7 +130,7 @@ func TestClosureIsBounded(t *testing.T) {
 		s = append(s, strings.Repeat("x", n)+"linux-headers-1 1: "+strings.Repeat("x", n+1)+"linux-headers-1")
 	}
 	i := newImage(t)
-	f := debFamily{fetcher: &fetcher{Options: i.options()}}
+	f := debManager{fetcher: &fetcher{Options: i.options()}}
 	if _, err := f.closure(s, nil, []string{"linux-headers-1"}, "amd64", &UnavailableError{}); err == nil || !strings.Contains(err.Error(), "more than 50 packages") {
 		t.Error(err)
 	}

@@ -48,13 +48,12 @@ func Fetch(ctx context.Context, o Options) (installed []string, err error) {
 		f.files = os.DirFS("/") // follows absolute links, too, which os.Root never does
 	}
 	installed, err = f.run(ctx)
-	var unavailable *UnavailableError
 	switch {
 	case err == nil:
 		return installed, nil
 	case ctx.Err() != nil:
 		return nil, fmt.Errorf("fetch headers of kernel %s: %w", o.Release, context.Cause(ctx))
-	case errors.As(err, &unavailable):
+	case errors.As(err, new(*UnavailableError)):
 		return nil, err
 	}
 	return nil, fmt.Errorf("fetch headers of kernel %s: %w", o.Release, err)
@@ -104,12 +103,12 @@ func (f *fetcher) run(ctx context.Context) ([]string, error) {
 		return nil, err
 	}
 	defer closed()
-	family, done, err := f.family()
+	manager, done, err := f.manager()
 	if err != nil {
 		return nil, err
 	}
 	defer done()
-	plan, err := family.find(ctx, wants)
+	plan, err := manager.find(ctx, wants)
 	if err != nil {
 		return nil, err
 	}
@@ -118,11 +117,11 @@ func (f *fetcher) run(ctx context.Context) ([]string, error) {
 	if err := f.checkSpace(plan); err != nil {
 		return nil, err
 	}
-	files, err := f.download(ctx, family, plan)
+	files, err := f.download(ctx, manager, plan)
 	if err != nil {
 		return nil, err
 	}
-	return f.unpack(ctx, family, plan, files)
+	return f.unpack(ctx, manager, plan, files)
 }
 
 // nothing says why a system has no header package for the kernel.
@@ -157,7 +156,7 @@ const attempts = 3
 func (f *fetcher) own() bool { return path.Clean(f.Root) == "/" }
 
 // download fetches the packages into the store and returns their paths.
-func (f *fetcher) download(ctx context.Context, from family, p *plan) ([]string, error) {
+func (f *fetcher) download(ctx context.Context, from manager, p *plan) ([]string, error) {
 	var out []string
 	for _, pkg := range p.packages {
 		begin := time.Now()

@@ -152,8 +152,7 @@ func TestUnavailableBeforeAsking(t *testing.T) {
 			o := i.options()
 			test.change(i, &o)
 			_, err := Fetch(t.Context(), o)
-			var e *UnavailableError
-			if !errors.As(err, &e) || !strings.Contains(err.Error(), test.want) {
+			if !errors.As(err, new(*UnavailableError)) || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("%v; want *UnavailableError with %q", err, test.want)
 			}
 		})
@@ -195,8 +194,7 @@ func TestLeftOut(t *testing.T) {
 		t.Parallel()
 		i := newImage(t, gone.server.URL, forged.server.URL, expired.server.URL)
 		_, err := i.fetch()
-		var e *UnavailableError
-		if !errors.As(err, &e) || len(e.Failed) != 3 || len(e.Looked) != 0 || !strings.Contains(err.Error(), "unreachable") {
+		if e, ok := errors.AsType[*UnavailableError](err); !ok || len(e.Failed) != 3 || len(e.Looked) != 0 || !strings.Contains(err.Error(), "unreachable") {
 			t.Errorf("%#v", err)
 		}
 	})
@@ -227,8 +225,7 @@ func TestCancelled(t *testing.T) {
 	i := newImage(t, a.server.URL)
 	begin := time.Now()
 	_, err := Fetch(ctx, i.options())
-	var e *UnavailableError
-	if !errors.Is(err, reason) || errors.As(err, &e) || time.Since(begin) > 2*time.Second {
+	if !errors.Is(err, reason) || errors.As(err, new(*UnavailableError)) || time.Since(begin) > 2*time.Second {
 		t.Errorf("%v after %s", err, time.Since(begin))
 	}
 	if len(i.list()) > 0 {
@@ -243,8 +240,7 @@ func TestNoRoom(t *testing.T) {
 	a := newArchive(t, debs...).start()
 	i := newImage(t, a.server.URL)
 	_, err := i.fetch()
-	var e *SpaceError
-	if !errors.As(err, &e) || e.Free == 0 || e.Need < 99999999999<<10 || !strings.Contains(err.Error(), "free some space") {
+	if e, ok := errors.AsType[*SpaceError](err); !ok || e.Free == 0 || e.Need < 99999999999<<10 || !strings.Contains(err.Error(), "free some space") {
 		t.Error(err)
 	}
 	if a.count("/debian/pool/linux-kbuild-6.1_1_amd64.deb") > 0 {

@@ -18,11 +18,11 @@ import (
 // rpmFolder is the folder in which more repositories can be mounted.
 const rpmFolder = "/etc/yum.repos.d"
 
-// rpmFamily implements family for rpm packages and the repositories of yum, dnf and zypper. It does not look
+// rpmManager implements manager for rpm packages and the repositories of yum, dnf and zypper. It does not look
 // at the packages that the image has: that would need readers for rpm's databases, which the node's program
 // does not use otherwise, and the header packages of these systems depend on no particular version of
 // anything except each other.
-type rpmFamily struct {
+type rpmManager struct {
 	*fetcher
 	distro   distros.RPM
 	arch     string // in rpm's terms
@@ -32,9 +32,9 @@ type rpmFamily struct {
 	searched map[string]bool // repositories by their addresses, so that none is asked twice
 }
 
-// rpm returns the family with its client. Proxies, certificates and logins of single repositories come from
+// rpm returns the manager with its client. Proxies, certificates and logins of single repositories come from
 // their configuration.
-func (f *fetcher) rpm() (fam family, done func(), err error) {
+func (f *fetcher) rpm() (m manager, done func(), err error) {
 	d, ok := f.Distro.(distros.RPM)
 	arch, known := distros.LookupArch(f.Arch)
 	if !ok || !known {
@@ -46,16 +46,16 @@ func (f *fetcher) rpm() (fam family, done func(), err error) {
 	}
 	env := environment(f.Getenv).ProxyFunc()
 	transport := plainTransport(pool, func(r *http.Request) (*url.URL, error) { return env(r.URL) })
-	return &rpmFamily{
+	return &rpmManager{
 		fetcher: f, distro: d, arch: arch.Kernel, searched: map[string]bool{},
 		http: &fetch.Client{Store: f.store, HTTP: &http.Client{Transport: transport}, Attempts: attempts, UserAgent: "driver-entrypoint"},
 	}, transport.CloseIdleConnections, nil
 }
 
-func (f *rpmFamily) client(url string) (*fetch.Client, error) { return f.clients.For(url) }
+func (f *rpmManager) client(url string) (*fetch.Client, error) { return f.clients.For(url) }
 
 // trust reads the keys that may sign packages of these repositories.
-func (f *rpmFamily) trust(o rpm.Options) (err error) {
+func (f *rpmManager) trust(o rpm.Options) (err error) {
 	var notes []string
 	f.keys, notes, err = o.Keyring()
 	slices.Sort(notes)
@@ -66,7 +66,7 @@ func (f *rpmFamily) trust(o rpm.Options) (err error) {
 }
 
 // members checks the package's own signature where the repository's index is not signed.
-func (f *rpmFamily) members(in io.Reader, p item, add func(h *tar.Header, r io.Reader) error) error {
+func (f *rpmManager) members(in io.Reader, p item, add func(h *tar.Header, r io.Reader) error) error {
 	file, err := rpmfile.Open(in)
 	if err != nil {
 		return err

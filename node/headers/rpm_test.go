@@ -234,8 +234,7 @@ func TestUnavailableRPMBeforeAsking(t *testing.T) {
 				i.write("etc/os-release", test.osRelease)
 			}
 			_, err := i.fetchRelease(test.release)
-			var e *UnavailableError
-			if !errors.As(err, &e) || !strings.Contains(err.Error(), test.want) {
+			if !errors.As(err, new(*UnavailableError)) || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("%v; want %q", err, test.want)
 			}
 		})

@@ -17,7 +17,7 @@ type provideIndex interface {
 }
 
 // closure follows the dependencies among header packages. It returns nil when a wanted package is missing.
-func (f *rpmFamily) closure(x provideIndex, wants []string, e *UnavailableError) (*plan, error) {
+func (f *rpmManager) closure(x provideIndex, wants []string, e *UnavailableError) (*plan, error) {
 	w := rpmWalk{x: x, arch: f.arch}
 	for _, want := range wants {
 		r, err := rpmfile.ParseRequirement(want)

@@ -64,11 +64,11 @@ func (r fakeRPMIndex) WhatProvides(want rpmfile.Relation) []*rpm.Package {
 	return out
 }
 
-func rpmFamilyOf(t testing.TB, system, release string) *rpmFamily {
+func rpmManagerOf(t testing.TB, system, release string) *rpmManager {
 	t.Helper()
 	d, err := distros.Lookup(system)
 	must(t, err)
-	return &rpmFamily{fetcher: &fetcher{Options: Options{Release: release}}, distro: d.(distros.RPM), arch: "x86_64"}
+	return &rpmManager{fetcher: &fetcher{Options: Options{Release: release}}, distro: d.(distros.RPM), arch: "x86_64"}
 }
 
 func TestRPMClosure(t *testing.T) {
@@ -104,7 +104,7 @@ func TestRPMClosure(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			f := rpmFamilyOf(t, test.system, test.release)
+			f := rpmManagerOf(t, test.system, test.release)
 			p, err := f.closure(test.x, f.distro.Headers(test.release), &UnavailableError{Release: test.release})
 			if test.err != "" {
 				if err == nil || !strings.Contains(err.Error(), test.err) {
@@ -133,7 +133,7 @@ func TestRPMClosureIsBounded(t *testing.T) {
 	for n := range 100 {
 		lines = append(lines, "kernel"+strings.Repeat("x", n)+"-devel 1-1.x86_64: kernel-devel-uname-r = 5.14.0 | kernel"+strings.Repeat("x", n+1)+"-devel")
 	}
-	f := rpmFamilyOf(t, "rocky9", "5.14.0")
+	f := rpmManagerOf(t, "rocky9", "5.14.0")
 	if _, err := f.closure(newFakeRPMIndex(t, lines...), []string{"kernel-devel-uname-r = 5.14.0"}, &UnavailableError{}); err == nil || !strings.Contains(err.Error(), "more than 50 packages") {
 		t.Error(err)
 	}

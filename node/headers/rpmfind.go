@@ -9,15 +9,13 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/driver-container/driver-container/distros/rpm"
 	"github.com/driver-container/driver-container/distros/rpm/repoconf"
 )
 
 // find searches the repositories once for each possible value of $releasever for this kernel, the likeliest
 // first: the repositories of the system's current minor version no longer have the kernels of an older one.
-func (f *rpmFamily) find(ctx context.Context, wants []string) (*plan, error) {
+func (f *rpmManager) find(ctx context.Context, wants []string) (*plan, error) {
 	e := &UnavailableError{Release: f.Release, Package: wants[0], Folder: rpmFolder}
 	vars, err := repoconf.ReadVars(f.files, nil, f.arch)
 	if err != nil {
@@ -45,7 +43,7 @@ func (f *rpmFamily) find(ctx context.Context, wants []string) (*plan, error) {
 // releaseVers returns the values of $releasever to try. Values that an administrator set come first:
 // DNF_RELEASEVER as in NVIDIA's images, or a file in etc/dnf/vars or etc/yum/vars with a value that the
 // system itself does not have.
-func (f *rpmFamily) releaseVers(configured string) []string {
+func (f *rpmManager) releaseVers(configured string) []string {
 	_, major := f.distro.OSRelease()
 	own := append(f.distro.ReleaseVers(f.Release), major)
 	all := []string{f.Getenv("DNF_RELEASEVER")}
@@ -67,7 +65,7 @@ func (f *rpmFamily) releaseVers(configured string) []string {
 
 // search searches the repositories that these variables give and that were not searched before. It returns
 // nil without an error when they do not have the package; then e has more details.
-func (f *rpmFamily) search(ctx context.Context, vars repoconf.Vars, wants []string, e *UnavailableError) (*plan, error) {
+func (f *rpmManager) search(ctx context.Context, vars repoconf.Vars, wants []string, e *UnavailableError) (*plan, error) {
 	sources, err := repoconf.ReadSources(f.files, vars)
 	if err == nil {
 		var more []repoconf.Source
@@ -93,7 +91,14 @@ func (f *rpmFamily) search(ctx context.Context, vars repoconf.Vars, wants []stri
 	}
 	o := rpm.Options{Fetch: f.http, Root: f.files, Arch: f.arch, Vars: vars}
 	f.Log.Info("looking for headers", "package", e.Package, "repositories", len(sources), "releasever", cmp.Or(vars["releasever"], "unknown"))
-	if o.Sources, err = f.usable(ctx, o, sources, e); err != nil || len(o.Sources) == 0 {
+	open := func(s repoconf.Source) error {
+		single := o
+		single.Sources = []repoconf.Source{s}
+		_, err := rpm.OpenReleases(ctx, single)
+		return err
+	}
+	describe := func(s repoconf.Source) string { return s.ID + " (" + address(s) + ")" }
+	if o.Sources, err = usable(ctx, f.Log, e, sources, open, describe); err != nil || len(o.Sources) == 0 {
 		return nil, err
 	}
 	begin := time.Now()
@@ -106,44 +111,11 @@ func (f *rpmFamily) search(ctx context.Context, vars repoconf.Vars, wants []stri
 		index, err = releases.Load(ctx)
 	}
 	if err != nil {
-		if local(err) || ctx.Err() != nil {
-			return nil, err
-		}
-		e.Err = err
-		return nil, e
+		return nil, e.because(ctx, err)
 	}
 	f.clients = releases.Clients()
 	f.Log.Info("package repositories read", "count", index.Len(), "duration", time.Since(begin).Round(time.Millisecond))
 	return f.closure(index, wants, e)
-}
-
-// usable opens each repository separately, because one that cannot be used must not hide the others.
-func (f *rpmFamily) usable(ctx context.Context, o rpm.Options, sources []repoconf.Source, e *UnavailableError) (usable []repoconf.Source, err error) {
-	failed := make([]error, len(sources))
-	g := errgroup.Group{}
-	g.SetLimit(parallel)
-	for i := range sources {
-		g.Go(func() error {
-			single := o
-			single.Sources = sources[i : i+1]
-			_, failed[i] = rpm.OpenReleases(ctx, single)
-			return nil
-		})
-	}
-	_ = g.Wait() // never an error: the errors are in failed
-	for i, err := range failed {
-		switch {
-		case err == nil:
-			usable = append(usable, sources[i])
-			e.Looked = append(e.Looked, sources[i].ID+" ("+address(sources[i])+")")
-		case local(err), ctx.Err() != nil:
-			return nil, err
-		default:
-			e.Failed = append(e.Failed, err.Error())
-			f.Log.Warn("repository left out", "error", err)
-		}
-	}
-	return usable, nil
 }
 
 // address returns the address of a repository for people, without logins.

@@ -148,8 +148,7 @@ func TestFetchWithMountedCertificate(t *testing.T) {
 	i.write("usr/local/share/ca-certificates/README", "no certificate\n")
 	i.write("etc/apt/apt.conf", `Acquire::https::Verify-Peer "false";`)
 	_, err := i.fetch()
-	var e *UnavailableError
-	if !errors.As(err, &e) || !strings.Contains(err.Error(), "certificate") {
+	if !errors.As(err, new(*UnavailableError)) || !strings.Contains(err.Error(), "certificate") {
 		t.Error(err)
 	}
 	for _, part := range []string{"certificates not used path=usr/local/share/ca-certificates/README: it holds no certificate", "here it stays on: mount the authority's certificate"} {

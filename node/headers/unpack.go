@@ -23,7 +23,7 @@ const (
 )
 
 // unpack writes the packages' headers into the root.
-func (f *fetcher) unpack(ctx context.Context, from family, p *plan, files []string) (installed []string, err error) {
+func (f *fetcher) unpack(ctx context.Context, from manager, p *plan, files []string) (installed []string, err error) {
 	begin := time.Now()
 	t := &tree{root: f.root, release: f.Release, log: f.Log}
 	defer func() { err = errors.Join(err, t.close(err != nil)) }()
@@ -52,7 +52,7 @@ func (f *fetcher) unpack(ctx context.Context, from family, p *plan, files []stri
 }
 
 // unpack writes one package.
-func (t *tree) unpack(ctx context.Context, from family, file string, p item) error {
+func (t *tree) unpack(ctx context.Context, from manager, file string, p item) error {
 	in, err := os.Open(file) // a path in the store
 	if err != nil {
 		return err

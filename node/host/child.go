@@ -42,8 +42,7 @@ func runChild(ctx context.Context, limit time.Duration, args ...string) (code in
 			return 0, "", fmt.Errorf("%w after %s", errHung, limit)
 		}
 	}
-	var exit *exec.ExitError
-	if errors.As(err, &exit) {
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
 		return exit.ExitCode(), out.String(), nil
 	}
 	return 0, out.String(), err

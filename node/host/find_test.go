@@ -26,14 +26,12 @@ func TestDamagedImage(t *testing.T) {
 	}
 	w := node.Want{Driver: v535, Flavour: driverinfo.Proprietary, Release: imageKernel}
 	_, _, err = s.Find(t.Context(), w)
-	var corrupt *kbuild.CorruptError
-	if !errors.Is(err, kbuild.ErrMiss) || !errors.As(err, &corrupt) || !strings.HasPrefix(corrupt.Dir, s.image) {
+	if corrupt, ok := errors.AsType[*kbuild.CorruptError](err); !errors.Is(err, kbuild.ErrMiss) || !ok || !strings.HasPrefix(corrupt.Dir, s.image) {
 		t.Errorf("%v", err)
 	}
 	s.info.Toolchain = false
 	_, err = s.Compile(t.Context(), w)
-	var none *NoModulesError
-	if !errors.As(err, &none) || !strings.Contains(err.Error(), "neither modules nor a toolchain") {
+	if !errors.As(err, new(*NoModulesError)) || !strings.Contains(err.Error(), "neither modules nor a toolchain") {
 		t.Errorf("%v", err)
 	}
 	if s.cached(w.Flavour, w.Release) {

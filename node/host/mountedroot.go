@@ -21,8 +21,7 @@ func (m *mountedRoot) mount(ctx context.Context, s driverroot.Staged) error {
 
 // shared logs the warning that no other container sees the root, and returns every other error.
 func (m *mountedRoot) shared(err error) error {
-	var private *driverroot.NotSharedError
-	if errors.As(err, &private) {
+	if private, ok := errors.AsType[*driverroot.NotSharedError](err); ok {
 		m.log.Warn("nobody else sees the driver root", "error", private)
 		return nil
 	}

@@ -75,8 +75,7 @@ func hostVisible() bool {
 // prepare finds or fetches headers, and picks a compiler.
 func (s *supply) prepare(ctx context.Context, release string) (kbuild.Headers, kbuild.Compiler, error) {
 	h, err := s.headers(release)
-	var none *kbuild.NoHeadersError
-	if errors.As(err, &none) && s.cfg.Fetch {
+	if errors.As(err, new(*kbuild.NoHeadersError)) && s.cfg.Fetch {
 		s.log.Info("no headers in the image or on the host, asking the system's repositories", "kernel", release)
 		store := filepath.Join(s.cfg.StateDir, "downloads")
 		installed, ferr := headers.Fetch(ctx, headers.Options{Release: release, Store: store, Log: s.log})

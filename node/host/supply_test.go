@@ -16,8 +16,8 @@ import (
 	"github.com/driver-container/driver-container/node/logging/logtest"
 )
 
-// TestFindInTheCache checks that a set fits if driver, flavour, release and compile method are the same and it was
-// not compiled for another build of that release.
+// TestFindInTheCache checks that a set fits if driver, flavour, release and compile method are the same and
+// it was not compiled for another build of that release.
 func TestFindInTheCache(t *testing.T) {
 	t.Parallel()
 	running, err := kernelRelease()

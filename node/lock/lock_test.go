@@ -113,8 +113,7 @@ func TestTimeoutAndCancel(t *testing.T) {
 	content, pid := read(t, o.Path), read(t, o.Legacy)
 	for _, o.Timeout = range []time.Duration{0, 200 * time.Millisecond} {
 		_, err := Acquire(t.Context(), o)
-		var held *HeldError
-		if !errors.As(err, &held) || !errors.Is(err, ErrHeld) || held.Holder.PID != other.Process.Pid || held.Waited < o.Timeout || held.Path != o.Path {
+		if held, ok := errors.AsType[*HeldError](err); !ok || !errors.Is(err, ErrHeld) || held.Holder.PID != other.Process.Pid || held.Waited < o.Timeout || held.Path != o.Path {
 			t.Errorf("timeout %v: %v", o.Timeout, err)
 		}
 	}
@@ -222,8 +221,7 @@ func TestTheirOrphan(t *testing.T) {
 	_ = other.Process.Kill()
 	_ = other.Wait()
 	_, err := Acquire(t.Context(), options(dir))
-	var held *HeldError
-	if !errors.As(err, &held) || held.Holder.PID != orphan {
+	if held, ok := errors.AsType[*HeldError](err); !ok || held.Holder.PID != orphan {
 		t.Errorf("want pid %d: %v", orphan, err)
 	}
 }

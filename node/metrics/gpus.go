@@ -52,12 +52,10 @@ func (g *gpus) refresh(ctx context.Context) {
 	if running == nil {
 		return
 	}
-	t := time.NewTimer(g.wait)
-	defer t.Stop()
 	select {
 	case <-running:
 	case <-ctx.Done():
-	case <-t.C:
+	case <-time.After(g.wait):
 	}
 }
 

@@ -320,8 +320,7 @@ func TestBad(t *testing.T) {
 	}
 	err = Blocking(checks)
 	golden(t, "bad.txt", m.rename(fmt.Sprintf("%s\n%v\n\n%s\n", b.String(), err, text)))
-	var blocked *BlockedError
-	if !errors.As(err, &blocked) || !blocked.Has(Signing) || blocked.Has(RDMADevices) {
+	if blocked, ok := errors.AsType[*BlockedError](err); !ok || !blocked.Has(Signing) || blocked.Has(RDMADevices) {
 		t.Errorf("%#v", err)
 	}
 	b.Reset()

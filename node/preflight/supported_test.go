@@ -106,8 +106,7 @@ func TestFlavour(t *testing.T) {
 		got, reason, err := Flavour(info, release, nil, list(t, c.list), c.gpus, c.requested)
 		if err != nil {
 			reason = err.Error()
-			var wrong *FlavourError
-			if !errors.As(err, &wrong) {
+			if !errors.As(err, new(*FlavourError)) {
 				t.Errorf("%s: %v", c.what, err)
 			}
 		}

@@ -62,14 +62,12 @@ func run(ctx context.Context, path string, args, env []string, timeout time.Dura
 	if err != nil {
 		return result{}, nil, err
 	}
-	timer := time.NewTimer(timeout)
-	defer timer.Stop()
 	began := time.Now()
 	select {
 	case <-c.done:
 		return c.result(), nil, nil
 	case <-ctx.Done():
-	case <-timer.C:
+	case <-time.After(timeout):
 	}
 	c.kill()
 	hung := &HungError{Command: path, PID: c.cmd.Process.Pid, After: time.Since(began).Round(time.Millisecond), Abandoned: !c.waitGone(killTimeout)}
@@ -133,12 +131,10 @@ func (c *child) kill() {
 }
 
 func (c *child) waitGone(limit time.Duration) bool {
-	timer := time.NewTimer(limit)
-	defer timer.Stop()
 	select {
 	case <-c.done:
 		return true
-	case <-timer.C:
+	case <-time.After(limit):
 		return false
 	}
 }

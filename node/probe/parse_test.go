@@ -141,3 +141,18 @@ func FuzzParseSMI(f *testing.F) {
 		}
 	})
 }
+
+func TestAt(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		a, b string
+		want bool
+	}{
+		{"00000000:05:00.0", "0000:05:00.0", true}, {"0000:05:00.0", "0000:05:00.0", true}, {"0000:AF:00.0", "0000:af:00.0", true},
+		{"10000:05:00.0", "00010000:05:00.0", true}, {"0001:05:00.0", "0000:05:00.0", false}, {"0000:06:00.0", "0000:05:00.0", false}, {"", "0000:05:00.0", false},
+	} {
+		if got := (Device{PCI: test.a}).At(test.b); got != test.want {
+			t.Errorf("At(%q, %q) = %v", test.a, test.b, got)
+		}
+	}
+}

@@ -11,6 +11,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 )
@@ -39,6 +40,13 @@ type Device struct {
 	PCI         string   `json:"pci"`
 	Memory      *Memory  `json:"memory,omitempty"`
 	Utilization *float64 `json:"utilization,omitempty"` // 0 to 1: share of the last sample period in which something ran
+}
+
+// At reports whether the device has a PCI address. The domain of an address is written with four or eight
+// digits.
+func (d Device) At(address string) bool {
+	trim := func(s string) string { return strings.TrimLeft(strings.ToLower(s), "0") }
+	return trim(d.PCI) == trim(address)
 }
 
 // Memory of a GPU, in bytes.
@@ -98,8 +106,7 @@ func (p *Prober) ask(ctx context.Context, o Options, usage bool) (Answer, error)
 	}
 	o = o.withDefaults()
 	a, err := p.askNVML(ctx, o, usage)
-	var cannot *cannotStartError
-	if errors.As(err, &cannot) && ctx.Err() == nil {
+	if errors.As(err, new(*cannotStartError)) && ctx.Err() == nil {
 		var second error
 		if a, second = p.askSMI(ctx, o, usage); errors.As(second, new(*cannotStartError)) {
 			err = fmt.Errorf("ask the driver: neither program of the image works: %w; %w", err, second)
@@ -128,8 +135,7 @@ func (p *Prober) run(ctx context.Context, o Options, path string, args ...string
 		errors.As(err, &p.hung)
 		p.stuck = stuck
 	}
-	var hung *HungError
-	if err != nil && !errors.As(err, &hung) && ctx.Err() == nil {
+	if err != nil && !errors.As(err, new(*HungError)) && ctx.Err() == nil {
 		err = &cannotStartError{err}
 	}
 	return r, err

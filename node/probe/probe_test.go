@@ -89,8 +89,7 @@ func TestHung(t *testing.T) {
 	o := options("hang 61.25", smiOne)
 	o.Timeout = 300 * time.Millisecond
 	a, err := new(Prober).Ask(t.Context(), o)
-	var hung *HungError
-	if !errors.As(err, &hung) || hung.Abandoned || hung.After < o.Timeout || a.Err == "" {
+	if hung, ok := errors.AsType[*HungError](err); !ok || hung.Abandoned || hung.After < o.Timeout || a.Err == "" {
 		t.Fatalf("%+v, %v", a, err)
 	}
 	if running(t, "sleep 61.25") {

@@ -17,6 +17,7 @@ type Markers struct {
 	Digest string // of the operator's configuration; "": none
 }
 
+// DaemonsMarker is the file, below the run folder, that says how the daemons are.
 const (
 	DaemonsMarker = "validations/.driver-daemons-status"
 	startupMarker = "validations/.driver-ctr-ready"

@@ -32,9 +32,10 @@ const (
 	ForSafeLoad = "clearance" // safe load: the node must be freed first
 )
 
-// SafeLoadAnnotation marks a node whose driver waits ForSafeLoad, until the node is free of GPU users. Its value
-// is the name of the driver's pod. The driver continues when the annotation is removed, by the GPU Operator's
-// upgrade controller (k8s-operator-libs, safe_driver_load_manager.go), or by driver-evict without an operator.
+// SafeLoadAnnotation marks a node whose driver waits ForSafeLoad, until the node is free of GPU users. Its
+// value is the name of the driver's pod. The driver continues when the annotation is removed, by the GPU
+// Operator's upgrade controller (k8s-operator-libs, safe_driver_load_manager.go), or by driver-evict without
+// an operator.
 const SafeLoadAnnotation = "nvidia.com/gpu-driver-upgrade.driver-wait-for-safe-load"
 
 // Where the modules of a driver come from (Driver.Source).

@@ -64,7 +64,8 @@ func imageRoot(t *testing.T, g *lab.Guest) {
 	stops(t, p, 0)
 }
 
-// notOurs: modules that were loaded with other parameters, or by another program, are replaced and not adopted.
+// notOurs: modules that were loaded with other parameters, or by another program, are replaced and
+// not adopted.
 func notOurs(t *testing.T, g *lab.Guest) {
 	t.Helper()
 	p := ready(t, g, driver("535"))

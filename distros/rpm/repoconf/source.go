@@ -58,6 +58,7 @@ type SSL struct {
 	NoVerify      bool   // accept any certificate of the server; only if signatures bind what it serves
 }
 
+// The values of a source that does not set its own, as dnf has them.
 const (
 	DefaultPriority = 99
 	DefaultCost     = 1000

@@ -17,7 +17,8 @@ import (
 // be parsed.
 var ErrIndex = errors.New("inconsistent repository")
 
-const MaxRepomd = 4 << 20 // bytes; the largest have 20 KiB
+// MaxRepomd is the most bytes that a repomd.xml may have; the largest real ones have 20 KiB.
+const MaxRepomd = 4 << 20
 
 // Repomd is the part of a repomd.xml that is used here.
 type Repomd struct {

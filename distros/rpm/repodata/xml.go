@@ -24,8 +24,10 @@ type XMLReader struct {
 
 type attr struct{ name, value []byte }
 
+// XMLToken is the kind of what XMLReader.Next has read.
 type XMLToken int
 
+// The kinds of tokens.
 const (
 	XMLStart XMLToken = iota + 1
 	XMLEnd
@@ -40,6 +42,7 @@ const (
 
 var errXML = errors.New("malformed XML")
 
+// NewXMLReader returns a reader of a document.
 func NewXMLReader(r io.Reader) *XMLReader {
 	return &XMLReader{in: bufio.NewReaderSize(r, 256<<10)}
 }

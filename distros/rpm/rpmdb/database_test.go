@@ -22,9 +22,7 @@ func system(t testing.TB, kind string, headers ...*rpmfile.Header) fstest.MapFS 
 	b := map[string]backend{"bdb": bdb{blobs.BDBLayout{Order: binary.LittleEndian, PageSize: 4096}}, "ndb": ndb{}, "sqlite": sqlite{}}[kind]
 	d := &Database{folder: folders[1], backend: b}
 	changed, _, err := d.With(headers)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return apply(fstest.MapFS{}, changed, nil)
 }
 
@@ -88,9 +86,7 @@ func TestInstallOnlyProvides(t *testing.T) {
 	for provides, want := range map[string]bool{"installonlypkg(kernel-module)": true, "multiversion(kernel)": true, "kmod(nvidia.ko)": false} {
 		base := system(t, "ndb", made(t, "kmod 1-1 x86_64", provides))
 		changed, _, err := read(t, base).With([]*rpmfile.Header{made(t, "kmod 2-1 x86_64", provides)})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if got := len(read(t, apply(base, changed, nil)).Packages()); (got == 2) != want {
 			t.Errorf("%s: %d packages", provides, got)
 		}
@@ -149,9 +145,7 @@ func TestPlaces(t *testing.T) {
 		t.Errorf("%s in %s: %v", d.Kind(), d.folder, names(d.Packages()))
 	}
 	changed, removed, err := d.With(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var files []string
 	for name := range changed {
 		files = append(files, name)
@@ -170,9 +164,7 @@ func TestKeys(t *testing.T) {
 	armoured := "-----BEGIN PGP PUBLIC KEY BLOCK-----\n...\n"
 	entries := func(name, text string) *rpmfile.Header {
 		h, err := made(t, name+" 1-1").With(rpmfile.Entry{Tag: rpmfile.TagDescription, Type: rpmfile.TypeI18NString, Value: []string{text}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return h
 	}
 	d := read(t, system(t, "bdb", entries("gpg-pubkey", armoured), entries("other", armoured), entries("gpg-pubkey2", "(none)")))
@@ -189,9 +181,7 @@ func TestObsoletes(t *testing.T) {
 			rpmfile.Entry{Tag: rpmfile.TagObsoleteVersion, Type: rpmfile.TypeStringArray, Value: []string{version}},
 			rpmfile.Entry{Tag: rpmfile.TagObsoleteFlags, Type: rpmfile.TypeInt32, Value: []uint32{sense}},
 		)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return h
 	}
 	const less = 2 // RPMSENSE_LESS
@@ -210,16 +200,12 @@ func TestObsoletes(t *testing.T) {
 	} {
 		d := read(t, base)
 		replaced, err := d.Replaced(test.add)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if diff := cmp.Diff(test.replaced, names(replaced)); diff != "" {
 			t.Errorf("%s: %s", test.name, diff)
 		}
 		changed, _, err := d.With(test.add)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if got, want := len(read(t, apply(base, changed, nil)).Packages()), 2+len(test.add)-len(test.replaced); got != want {
 			t.Errorf("%s: %d packages, want %d", test.name, got, want)
 		}

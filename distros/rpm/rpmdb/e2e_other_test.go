@@ -56,9 +56,7 @@ func (o otherRPM) test(t *testing.T, files []string) {
 			if err == nil {
 				err = os.WriteFile(filepath.Join(root, filepath.Base(file)), data, 0o644)
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			args = append(args, "/"+filepath.Base(file))
 		}
 		if out := rpm(args...); out != "" {
@@ -111,20 +109,12 @@ func compareNDBIndex(t *testing.T, root string, rpm func(...string) string) {
 	folder := filepath.Join(root, folders[0])
 	d := read(t, rooted(sqliteFile, systemFile(t, "fedora35-plus-mongo/"+sqliteFile)))
 	written, err := ndb{}.write(d.packages, d.last)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Remove(filepath.Join(folder, "Index.db")); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(folder, "Packages.db"), written["Packages.db"], 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, os.Remove(filepath.Join(folder, "Index.db")))
+	must(t, os.WriteFile(filepath.Join(folder, "Packages.db"), written["Packages.db"], 0o644))
 	rpm("-qa")
 	theirs, err := os.ReadFile(filepath.Join(folder, "Index.db"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	want, got := readNDBIndex(t, theirs), readNDBIndex(t, written["Index.db"])
 	if !slices.Equal(want, got) {
 		t.Errorf("Index.db: rpm has %d entries, we %d", len(want), len(got))

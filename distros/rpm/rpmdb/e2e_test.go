@@ -59,14 +59,10 @@ var questions = [][]string{
 func unpack(t *testing.T, root, file string) *rpmfile.Header {
 	t.Helper()
 	in, err := os.Open(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer in.Close()
 	f, err := rpmfile.Open(in)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	err = f.Payload(func(h *tar.Header, r io.Reader) error {
 		name := filepath.Join(root, h.Name)
 		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
@@ -87,13 +83,9 @@ func unpack(t *testing.T, root, file string) *rpmfile.Header {
 		}
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	h, err := f.InstalledHeader(time.Unix(1700000000, 0), 3, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return h
 }
 
@@ -106,18 +98,12 @@ func recordIn(t *testing.T, root string, files ...string) *Database {
 		headers = append(headers, unpack(t, root, f))
 	}
 	changed, removed, err := d.With(headers)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, name := range removed {
-		if err := os.Remove(filepath.Join(root, name)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Remove(filepath.Join(root, name)))
 	}
 	for name, data := range changed {
-		if err := os.WriteFile(filepath.Join(root, name), data, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(filepath.Join(root, name), data, 0o644))
 	}
 	return read(t, os.DirFS(root))
 }
@@ -141,9 +127,7 @@ func TestRPM(t *testing.T) {
 	}
 	rows := func(r *rpmtest.Root) []string { // without those of the time of installation
 		data, err := os.ReadFile(filepath.Join(r.Dir, "var/lib/rpm", sqliteFile))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return slices.DeleteFunc(tables(t, data), func(line string) bool { return strings.HasPrefix(line, "Installtid ") })
 	}
 	if diff := cmp.Diff(rows(theirs), rows(ours)); diff != "" {
@@ -166,14 +150,10 @@ func TestRPMIndexes(t *testing.T) {
 	r := rpmtest.NewRoot(t, "sqlite", "")
 	d := recordIn(t, r.Dir, files...)
 	again, err := sqlite{}.write(renumbered(d.packages), uint32(len(d.packages)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	r.RPM(t, "--rebuilddb")
 	theirs, err := os.ReadFile(filepath.Join(r.Dir, "var/lib/rpm", sqliteFile))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if diff := cmp.Diff(tables(t, theirs), tables(t, again[sqliteFile])); diff != "" {
 		t.Errorf("(-rpm +ours)\n%s", diff)
 	}
@@ -212,9 +192,7 @@ func TestBDBTools(t *testing.T) {
 	for _, order := range []binary.ByteOrder{binary.LittleEndian, binary.BigEndian} {
 		dir := t.TempDir()
 		folder := filepath.Join(dir, "var/lib/rpm")
-		if err := os.MkdirAll(folder, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.MkdirAll(folder, 0o755))
 		var dump strings.Builder
 		word := func(n uint32) []byte { b := make([]byte, 4); order.PutUint32(b, n); return b }
 		fmt.Fprintf(&dump, "VERSION=3\nformat=bytevalue\ntype=hash\ndb_lorder=%d\ndb_pagesize=4096\nHEADER=END\n %x\n %x\n", map[bool]int{true: 1234, false: 4321}[order == binary.LittleEndian], word(0), word(9))

@@ -26,9 +26,7 @@ func systemFile(t testing.TB, name string) []byte {
 		t.Skipf("the sources of %s are not here: %v", known, err)
 	}
 	data, err := os.ReadFile(filepath.Join(dir, "pkg", "testdata", name))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return data
 }
 
@@ -44,9 +42,7 @@ func rooted(file string, data []byte) fstest.MapFS {
 func read(t testing.TB, root fs.FS) *Database {
 	t.Helper()
 	d, err := Read(root)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return d
 }
 
@@ -99,4 +95,11 @@ func bytesOf(headers []*rpmfile.Header) []string {
 	}
 	slices.Sort(out)
 	return out
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }

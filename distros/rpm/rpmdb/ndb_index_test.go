@@ -93,9 +93,7 @@ func TestNDBIndex(t *testing.T) {
 			rpmfile.Entry{Tag: rpmfile.TagBaseNames, Type: rpmfile.TypeStringArray, Value: names})})
 	}
 	data, err := writeNDBIndex(packages, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	got := readNDBIndex(t, data)
 	var expect []string
 	for _, p := range packages {
@@ -118,9 +116,7 @@ func TestNDBCollisions(t *testing.T) {
 	h := header(t, rpmfile.Entry{Tag: rpmfile.TagBaseNames, Type: rpmfile.TypeStringArray, Value: names})
 	i := slices.IndexFunc(indexes, func(x index) bool { return x.tag == rpmfile.TagBaseNames })
 	data, err := newNDBTable([]pkg{{number: 1, header: h}}, indexes[i])
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if used := binary.LittleEndian.Uint32(data[16:]); used != 100000 {
 		t.Errorf("%d postings", used)
 	}
@@ -131,8 +127,6 @@ func header(t testing.TB, entries ...rpmfile.Entry) *rpmfile.Header {
 	t.Helper()
 	slices.SortFunc(entries, func(a, b rpmfile.Entry) int { return cmp.Compare(a.Tag, b.Tag) })
 	h, err := new(rpmfile.Header).With(entries...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return h
 }

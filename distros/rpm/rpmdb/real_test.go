@@ -90,9 +90,7 @@ func slow(t *testing.T, name string) {
 func readKnown(t *testing.T, file string, data []byte) []string {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), file)
-	if err := os.WriteFile(name, data, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(name, data, 0o600))
 	var db interface{ Read() <-chan knowndb.Entry }
 	var err error
 	switch file {
@@ -103,9 +101,7 @@ func readKnown(t *testing.T, file string, data []byte) []string {
 	default:
 		db, err = knownsqlite.Open(name)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var out []string
 	for e := range db.Read() {
 		if e.Err != nil {
@@ -128,9 +124,7 @@ func TestSQLiteIndexes(t *testing.T) {
 			data := systemFile(t, name+"/"+sqliteFile)
 			d := read(t, rooted(sqliteFile, data))
 			changed, _, err := d.With(nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			ours := changed["var/lib/rpm/"+sqliteFile]
 			if !bytes.HasPrefix(ours, []byte("SQLite format 3\x00\x10\x00\x01\x01")) { // pages of 4096, no write-ahead log
 				t.Errorf("begins with %x", ours[:20])
@@ -148,9 +142,7 @@ func tables(t *testing.T, data []byte) []string {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	file := filepath.Join(t.TempDir(), sqliteFile)
-	if err := os.WriteFile(file, data, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(file, data, 0o600))
 	var out []string
 	list := func(conn *sql.Conn, query string) error {
 		rows, err := conn.QueryContext(ctx, query)
@@ -178,9 +170,7 @@ func tables(t *testing.T, data []byte) []string {
 		}
 		return list(conn, "SELECT name||' '||seq FROM sqlite_sequence")
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	slices.Sort(out)
 	return out
 }

@@ -28,18 +28,14 @@ func sqliteWith(t testing.TB, pragmas []string, statements ...string) string {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return dir
 }
 
 func fileOf(t testing.TB, dir, name string) *fstest.MapFile {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join(dir, name))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return &fstest.MapFile{Data: data}
 }
 
@@ -92,9 +88,7 @@ func TestSQLiteLog(t *testing.T) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	d := read(t, system)
 	if got := names(d.Packages()); !slices.Equal(got, []string{"a 1-1 noarch"}) {
 		t.Errorf("packages: %v", got)
@@ -115,9 +109,7 @@ func TestSQLiteTrigger(t *testing.T) {
 		"CREATE TRIGGER evil AFTER INSERT ON Packages BEGIN INSERT INTO Packages VALUES(new.hnum+100, new.blob); END")
 	system := fstest.MapFS{"var/lib/rpm/" + sqliteFile: fileOf(t, dir, sqliteFile)}
 	changed, removed, err := read(t, system).With([]*rpmfile.Header{made(t, "a 1-1 noarch")})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if got := names(read(t, apply(system, changed, removed)).Packages()); !slices.Equal(got, []string{"a 1-1 noarch"}) {
 		t.Errorf("packages: %v", got)
 	}

@@ -82,9 +82,7 @@ out:close()`
 		}
 		compared++
 		want, err := strconv.Atoi(out[i])
-		if err != nil {
-			t.Fatal(err)
-		}
+		repotest.Must(t, err)
 		if got := Compare(splitEVR(p[0]), splitEVR(p[1])); got != sign3(want) {
 			if wrong++; wrong < 20 {
 				t.Errorf("%q and %q: %d, librpm says %d", p[0], p[1], got, want)
@@ -229,14 +227,12 @@ func TestPackagesReal(t *testing.T) {
 			}
 			tree := map[string]*tar.Header{}
 			bodies := map[string][]byte{}
-			if err := f.Payload(func(h *tar.Header, r io.Reader) error {
+			repotest.Must(t, f.Payload(func(h *tar.Header, r io.Reader) error {
 				tree[h.Name] = h
 				body, err := io.ReadAll(r)
 				bodies[h.Name] = body
 				return err
-			}); err != nil {
-				t.Fatal(err)
-			}
+			}))
 			compareWithCPIO(t, name, tree)
 			compareWithDump(t, name, f)
 			compareWithDependencies(t, name, f)

@@ -140,17 +140,13 @@ func TestPayloadStopsWithCaller(t *testing.T) {
 	t.Parallel()
 	data := recipe{items: goodItems(), compressor: "zstd"}.build(t)
 	f, err := Open(bytes.NewReader(data))
-	if err != nil {
-		t.Fatal(err)
-	}
+	repotest.Must(t, err)
 	stop := errors.New("enough")
 	if err := f.Payload(func(*tar.Header, io.Reader) error { return stop }); !errors.Is(err, stop) || errors.Is(err, ErrFormat) {
 		t.Errorf("Payload = %v; want the callback's error", err)
 	}
 	f, err = Open(bytes.NewReader(data))
-	if err != nil {
-		t.Fatal(err)
-	}
+	repotest.Must(t, err)
 	n := 0
 	// the second call reads nothing
 	if err := f.Payload(func(*tar.Header, io.Reader) error { n++; return nil }); err != nil || n != len(goodList) {
@@ -183,16 +179,12 @@ func archiveOf(entries ...*cpio.Header) func(testing.TB) []byte {
 		w := cpio.NewWriter(&b)
 		for _, h := range entries {
 			body := strings.Repeat("x", int(h.Size))
-			if err := w.WriteHeader(h); err != nil {
-				t.Fatal(err)
-			}
+			repotest.Must(t, w.WriteHeader(h))
 			if _, err := io.WriteString(w, body); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if err := w.Close(); err != nil {
-			t.Fatal(err)
-		}
+		repotest.Must(t, w.Close())
 		return b.Bytes()
 	}
 }
@@ -354,13 +346,9 @@ func TestCapabilities(t *testing.T) {
 func TestInstalledHeader(t *testing.T) {
 	t.Parallel()
 	f, _, err := list(bytes.NewReader(recipe{items: goodItems()}.build(t)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	repotest.Must(t, err)
 	h, err := f.InstalledHeader(time.Unix(1700000000, 5), 3, func(p string) bool { return p == "/usr/bin/a b" })
-	if err != nil {
-		t.Fatal(err)
-	}
+	repotest.Must(t, err)
 	states := make([]uint64, len(goodItems()))
 	states[3] = 2 // of "a b", which was left out
 	for tag, want := range map[Tag][]uint64{

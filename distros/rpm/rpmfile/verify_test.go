@@ -33,9 +33,7 @@ func discard(*tar.Header, io.Reader) error { return nil }
 func opened(t testing.TB, data []byte) *File {
 	t.Helper()
 	f, err := Open(bytes.NewReader(data))
-	if err != nil {
-		t.Fatal(err)
-	}
+	repotest.Must(t, err)
 	return f
 }
 
@@ -110,9 +108,7 @@ func TestVerify(t *testing.T) {
 			t.Parallel()
 			f := opened(t, c.r.build(t))
 			check(t, f, c.keys, c.prints, c.want, c.word)
-			if err := f.Payload(discard); err != nil {
-				t.Fatal(err)
-			}
+			repotest.Must(t, f.Payload(discard))
 			check(t, f, c.keys, c.prints, c.want, c.word)
 		})
 	}
@@ -131,9 +127,7 @@ func check(t *testing.T, f *File, keys Keyring, prints []string, want error, wor
 func textSigned(t *testing.T, e *openpgp.Entity) []byte {
 	t.Helper()
 	var b bytes.Buffer
-	if err := openpgp.DetachSignText(&b, e, strings.NewReader("x"), nil); err != nil {
-		t.Fatal(err)
-	}
+	repotest.Must(t, openpgp.DetachSignText(&b, e, strings.NewReader("x"), nil))
 	return b.Bytes()
 }
 
@@ -142,9 +136,7 @@ func TestVerifySubkey(t *testing.T) {
 	c := packet.Config{Time: at(day)}
 	e, _ := signer(t, c)
 	c.Algorithm = packet.PubKeyAlgoEdDSA
-	if err := e.AddSigningSubkey(&c); err != nil {
-		t.Fatal(err)
-	}
+	repotest.Must(t, e.AddSigningSubkey(&c))
 	keys := ring(t, e)
 	sub := e.Subkeys[len(e.Subkeys)-1].PublicKey
 	data := recipe{items: []repotest.File{{Name: "a", Body: "x"}}, sign: headerSigned(e, packet.Config{Time: at(day.Add(time.Minute)), SigningKeyId: sub.KeyId})}.build(t)
@@ -192,9 +184,7 @@ func v3Signed(t testing.TB, key *packet.PrivateKey, data []byte, number byte, h 
 	w.Write(trailer)
 	sum := w.Sum(nil)
 	mpi, err := rsa.SignPKCS1v15(rand.Reader, key.PrivateKey.(*rsa.PrivateKey), h, sum)
-	if err != nil {
-		t.Fatal(err)
-	}
+	repotest.Must(t, err)
 	mpi = bytes.TrimLeft(mpi, "\x00")
 	bits := len(mpi) * 8
 	for first := mpi[0]; first&0x80 == 0; first <<= 1 {
@@ -247,9 +237,7 @@ func TestVerifyLegacy(t *testing.T) {
 	}}
 	f := opened(t, r.build(t))
 	check(t, f, keys, nil, ErrSignature, "read the payload")
-	if err := f.Payload(discard); err != nil {
-		t.Fatal(err)
-	}
+	repotest.Must(t, f.Payload(discard))
 	check(t, f, keys, nil, nil, keys.Fingerprints()[0])
 	check(t, f, keys, nil, nil, keys.Fingerprints()[0]) // the digest has not changed
 	check(t, f, Keyring{}, nil, ErrSignature, "not among")
@@ -258,9 +246,7 @@ func TestVerifyLegacy(t *testing.T) {
 		return []Entry{{TagRSAHeader, TypeBinary, sign(t, e, header, c)}, {SigTagPGP, TypeBinary, sign(t, e, []byte("other"), c)}}
 	}
 	f = opened(t, r.build(t))
-	if err := f.Payload(discard); err != nil {
-		t.Fatal(err)
-	}
+	repotest.Must(t, f.Payload(discard))
 	if got, err := f.Verify(keys, nil); err == nil {
 		t.Errorf("signed by %s, and nothing binds the payload", got)
 	}
@@ -272,9 +258,7 @@ func TestReadKeyring(t *testing.T) {
 	b, _ := signer(t, packet.Config{Time: at(day)})
 	binaryKeys, armoured := &bytes.Buffer{}, &bytes.Buffer{}
 	for _, e := range []*openpgp.Entity{a, b} {
-		if err := e.Serialize(binaryKeys); err != nil {
-			t.Fatal(err)
-		}
+		repotest.Must(t, e.Serialize(binaryKeys))
 		fmt.Fprintln(armoured, "text between the blocks")
 		w, err := armor.Encode(armoured, openpgp.PublicKeyType, nil)
 		if err == nil {
@@ -283,9 +267,7 @@ func TestReadKeyring(t *testing.T) {
 		if err == nil {
 			err = w.Close()
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		repotest.Must(t, err)
 		fmt.Fprintln(armoured)
 	}
 	want := []string{fingerprint(a.PrimaryKey), fingerprint(b.PrimaryKey)}
@@ -368,9 +350,7 @@ func TestRealPackages(t *testing.T) {
 func compareWithOther(t *testing.T, data []byte, h *Header) {
 	t.Helper()
 	other, err := rpm.Read(bytes.NewReader(data))
-	if err != nil {
-		t.Fatal(err)
-	}
+	repotest.Must(t, err)
 	for tag, value := range other.Header.Tags {
 		if isRegion(Tag(tag)) {
 			continue

@@ -46,9 +46,7 @@ type referenceAnswer struct {
 func askDNF(t testing.TB, cases []referenceCase) [][]referenceAnswer {
 	t.Helper()
 	in, err := json.Marshal(cases)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
 	c := exec.CommandContext(ctx, "/usr/bin/python3", "testdata/dnf_reference.py")
@@ -71,9 +69,7 @@ func askDNF(t testing.TB, cases []referenceCase) [][]referenceAnswer {
 func referenceHome(t testing.TB) string {
 	t.Helper()
 	home := t.TempDir()
-	if err := os.WriteFile(filepath.Join(home, ".rpmmacros"), []byte("%_dbpath /var/lib/rpm\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(filepath.Join(home, ".rpmmacros"), []byte("%_dbpath /var/lib/rpm\n"), 0o644))
 	return home
 }
 
@@ -212,36 +208,24 @@ func TestRealRepository(t *testing.T) {
 	key := rpmtest.NewKey(t, rpmtest.KeyOptions{})
 	dir := rpmtest.Repository{Packages: packages[:6], Key: key, Compression: "xz"}.Create(t, t.TempDir())
 	store, err := fetch.OpenStore(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	releases, err := rpm.OpenReleases(t.Context(), rpm.Options{
 		Fetch: &fetch.Client{Store: store}, Root: os.DirFS(root.Dir), Arch: "x86_64",
 		Sources: []repoconf.Source{{ID: "r", Name: "r", BaseURLs: []string{rpmtest.Serve(t, dir)}, RepoGPGCheck: true, Key: string(key.Public)}},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	x, err := releases.Load(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	db, err := rpmdb.Read(os.DirFS(root.Dir))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var installed []rpmfile.Metadata
 	for _, h := range db.Packages() {
 		m, err := h.Metadata()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		installed = append(installed, m)
 	}
 	got, err := Resolve(t.Context(), x, installed, []string{"a"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	want := "a 1-1, b 1-1.noarch, c 1-1, glibc 2-1<1-1, glibc-common 2-1<1-1, glibc-devel 2-1"
 	if short(got) != want {
 		t.Errorf("Resolve(a) = %q, want %q", short(got), want)

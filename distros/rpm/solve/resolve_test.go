@@ -18,7 +18,7 @@ import (
 
 // described parses packages, one a line of "name version[ arch]; requires: a, (b or c); provides: ...;
 // conflicts: ...; obsoletes: ...; files: ...; origin: ...; priority: ...; hidden: ...".
-func described(t interface{ Fatal(...any) }, lines string) []rpm.Package {
+func described(t failer, lines string) []rpm.Package {
 	var out []rpm.Package
 	for line := range strings.Lines(lines) {
 		parts := strings.Split(strings.TrimSpace(line), ";")
@@ -27,9 +27,7 @@ func described(t interface{ Fatal(...any) }, lines string) []rpm.Package {
 			continue
 		}
 		evr, err := rpmfile.ParseEVR(words[1])
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		m := rpmfile.Metadata{Name: words[0], EVR: evr, Arch: words[2]}
 		m.Provides = []rpmfile.Relation{{Name: m.Name, Op: "=", EVR: evr}}
 		p := rpm.Package{Origin: "r", Priority: 99}
@@ -195,9 +193,7 @@ func TestResolve(t *testing.T) {
 			x := newRepositories("x86_64", described(t, tt.index))
 			for range 3 {
 				got, err := Resolve(context.Background(), x, metadataOf(described(t, tt.system)), wants(tt.want))
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				if diff := gocmp.Diff(tt.result, short(got)); diff != "" {
 					t.Fatalf("Resolve(%s) (-want +got):\n%s", tt.want, diff)
 				}
@@ -368,5 +364,18 @@ func TestArchitectures(t *testing.T) {
 		if err != nil || short(got) != tt.result {
 			t.Errorf("%s: Resolve(%s) = %q, %v; want %q", tt.arch, tt.want, short(got), err, tt.result)
 		}
+	}
+}
+
+// failer is a test of package testing or rapid.
+type failer interface {
+	Helper()
+	Fatal(args ...any)
+}
+
+func must(t failer, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

@@ -39,17 +39,13 @@ func database(t testing.TB, statements ...string) string {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "primary.sqlite")
 	db, err := sql.Open("sqlite", "file:"+name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, s := range statements {
 		if _, err := db.ExecContext(t.Context(), s); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := db.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, db.Close())
 	return name
 }
 
@@ -60,9 +56,7 @@ func TestRead(t *testing.T) {
 		got = append(got, r)
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	want := []rpm.Record{
 		{
 			Name: "bash", Arch: "x86_64", Version: "4.2", Release: "1", ChecksumType: "sha256", Checksum: "bb", Location: "bash.rpm", Size: 7, Installed: 8,
@@ -98,9 +92,7 @@ func TestReadRefuses(t *testing.T) {
 		}
 	}
 	garbage := filepath.Join(t.TempDir(), "x")
-	if err := os.WriteFile(garbage, []byte("hello, this is no database"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(garbage, []byte("hello, this is no database"), 0o600))
 	for _, name := range []string{garbage, "/nonexistent/x"} {
 		if err := Read(t.Context(), name, none); !errors.Is(err, ErrSchema) {
 			t.Errorf("Read(%s) = %v; want ErrSchema", name, err)
@@ -121,22 +113,25 @@ func TestReadRefuses(t *testing.T) {
 // FuzzRead changes bytes of a database: Read must end without a panic.
 func FuzzRead(f *testing.F) {
 	good, err := os.ReadFile(database(f, schema, rows))
-	if err != nil {
-		f.Fatal(err)
-	}
+	must(f, err)
 	f.Add(uint16(100), []byte{0xff, 0}, uint16(4000))
 	f.Add(uint16(28), []byte{0, 0, 0, 1}, uint16(9000))
 	f.Fuzz(func(t *testing.T, at uint16, patch []byte, length uint16) {
 		data := append([]byte{}, good[:min(len(good), int(length)+512)]...)
 		copy(data[min(len(data), int(at)):], patch)
 		name := filepath.Join(t.TempDir(), "x")
-		if err := os.WriteFile(name, data, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(name, data, 0o600))
 		n := 0
 		_ = Read(t.Context(), name, func(rpm.Record) error { n++; return nil }) //nolint:errcheck // an error is as good as a result
 		if n > 1000 {
 			t.Errorf("%d packages of a file of %d bytes", n, len(data))
 		}
 	})
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }

@@ -74,7 +74,7 @@ func (f *Finder) find(ctx context.Context) (runner.Runner, error) {
 	o := f.options
 	var reasons []error
 	if o.Kind != Chroot {
-		pool, err := buildkit.New(ctx, buildkit.Options{Addresses: o.Addresses, TLS: o.TLS, Work: filepath.Join(o.Work, "tmp"), Say: o.Say})
+		pool, err := buildkit.New(ctx, buildkit.Options{Addresses: o.Addresses, TLS: o.TLS, Work: filepath.Join(o.Work, "tmp"), OnLine: o.Say})
 		if err == nil {
 			f.close = pool.Close
 			return pool, nil

@@ -36,14 +36,14 @@ type Options struct {
 	TLS       TLS      // for tcp:// addresses; DefaultTLS returns the one of the environment
 	// Work is the folder for temporary copies of layers that are not files of this machine; "": the system's.
 	Work string
-	// Say gets messages that are not output of a command: daemons that do not answer, layers in transfer. It may
-	// be nil.
-	Say func(line string)
+	// OnLine gets messages that are not output of a command: daemons that do not answer, layers in transfer. It
+	// may be nil.
+	OnLine func(line string)
 }
 
 // Pool is a runner.Runner over one or more daemons. It is safe for concurrent use.
 type Pool struct {
-	say     func(string)
+	onLine  func(string)
 	spool   *spool
 	closing chan struct{}
 	once    sync.Once
@@ -56,7 +56,7 @@ type Pool struct {
 
 // New connects to every daemon and asks what it can run. It returns an error when an address is invalid or a
 // certificate cannot be read, and runner.ErrUnavailable with the reason of each daemon when none answers. If
-// only some daemons do not answer, New reports them to Say, and the pool asks them again later.
+// only some daemons do not answer, New reports them to OnLine, and the pool asks them again later.
 func New(ctx context.Context, o Options) (*Pool, error) {
 	if len(o.Addresses) == 0 {
 		o.Addresses = []string{DefaultAddress()}
@@ -66,21 +66,21 @@ func New(ctx context.Context, o Options) (*Pool, error) {
 		if slices.Contains(o.Addresses[:i], address) {
 			continue // given twice, it is one machine
 		}
-		d, err := dial(ctx, address, o.TLS, p.say)
+		d, err := dial(ctx, address, o.TLS, p.onLine)
 		if err != nil {
 			return nil, errors.Join(err, p.Close())
 		}
 		p.add(address, d)
 	}
-	if err := p.ask(ctx); err != nil {
+	if err := p.probeAll(ctx); err != nil {
 		return nil, errors.Join(err, p.Close())
 	}
 	return p, nil
 }
 
 func newPool(o Options) *Pool {
-	v := &serial{output: o.Say}
-	return &Pool{say: v.line, spool: &spool{dir: o.Work}, closing: make(chan struct{})}
+	v := &serial{output: o.OnLine}
+	return &Pool{onLine: v.line, spool: &spool{dir: o.Work}, closing: make(chan struct{})}
 }
 
 func (p *Pool) add(address string, d daemon) {

@@ -27,7 +27,7 @@ const parallelismLabel = "driver-container.parallelism"
 type daemon interface {
 	// worker asks the daemon whether it is alive and what it can run.
 	worker(ctx context.Context) (worker, error)
-	// solve runs one step. Errors: *runner.FailedError; *troubleError when the daemon and not the step is the
+	// solve runs one step. Errors: *runner.FailedError; *daemonError when the daemon and not the step is the
 	// cause; ctx's cause; others are errors of this process.
 	solve(ctx context.Context, j job) error
 	close() error
@@ -53,7 +53,7 @@ type job struct {
 type remote struct {
 	address string
 	client  *client.Client
-	tell    func(string)   // gets messages for people that the command does not print
+	notify  func(string)   // gets messages for people that the command does not print
 	solving sync.WaitGroup // solves that may run a moment longer than their step
 }
 

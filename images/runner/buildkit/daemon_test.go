@@ -60,9 +60,7 @@ type testDaemon struct {
 func startDaemon(t *testing.T, dir string, flags ...string) *testDaemon {
 	t.Helper()
 	program, err := built()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if dir == "" {
 		dir = t.TempDir() // short enough for a socket: 107 bytes
 	}
@@ -77,13 +75,9 @@ func startDaemon(t *testing.T, dir string, flags ...string) *testDaemon {
 	d.cmd = exec.Command(program, args...)
 	d.cmd.Env = append(os.Environ(), "BUILDKIT_STEP_LOG_MAX_SIZE=-1", "BUILDKIT_STEP_LOG_MAX_SPEED=-1")
 	log, err := os.Create(dir + "/log")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	d.cmd.Stdout, d.cmd.Stderr = log, log
-	if err := errors.Join(d.cmd.Start(), log.Close()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(d.cmd.Start(), log.Close()))
 	t.Cleanup(func() { d.end(t) })
 	for end := time.Now().Add(30 * time.Second); ; time.Sleep(50 * time.Millisecond) {
 		if err := reachable(t.Context(), "unix://"+dir+"/s"); err == nil {
@@ -148,9 +142,7 @@ func (d *testDaemon) processes(t *testing.T) []int {
 	t.Helper()
 	var list []int
 	files, err := filepath.Glob("/proc/[0-9]*/mountinfo")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	self, _ := os.ReadFile("/proc/self/mountinfo")
 	for _, f := range files {
 		b, err := os.ReadFile(f)
@@ -167,10 +159,8 @@ func (d *testDaemon) processes(t *testing.T) []int {
 // pool opens a pool and closes it at the end of the test.
 func pool(t *testing.T, addresses ...string) *Pool {
 	t.Helper()
-	p, err := New(t.Context(), Options{Addresses: addresses, Work: t.TempDir(), Say: func(line string) { t.Log(line) }})
-	if err != nil {
-		t.Fatal(err)
-	}
+	p, err := New(t.Context(), Options{Addresses: addresses, Work: t.TempDir(), OnLine: func(line string) { t.Log(line) }})
+	must(t, err)
 	t.Cleanup(func() {
 		if err := p.Close(); err != nil {
 			t.Error(err)
@@ -200,4 +190,11 @@ func run(t *testing.T, p *Pool, s runner.Step) ([]string, error) {
 func step(t *testing.T, program v1.Layer, args ...string) runner.Step {
 	t.Helper()
 	return runnertest.Step(t, program, nil, args...)
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }

@@ -67,7 +67,7 @@ func dial(ctx context.Context, address string, t TLS, tell func(string)) (*remot
 	if err != nil {
 		return nil, fmt.Errorf("connect to buildkitd at %s: %w", address, err)
 	}
-	return &remote{address: address, client: c, tell: tell}, nil
+	return &remote{address: address, client: c, notify: tell}, nil
 }
 
 // connectParams let the client reconnect to a restarted daemon within seconds: gRPC's default is up to two
@@ -91,7 +91,7 @@ func checkAddress(address string) (*url.URL, error) {
 	case s.needsPath && (u.Host != "" || len(u.Path) < 2):
 		return nil, fmt.Errorf("the address %q of a buildkitd has no absolute path: write unix:///run/buildkit/buildkitd.sock", address)
 	case s.needsHost && u.Hostname() == "":
-		return nil, fmt.Errorf("the address %q of a buildkitd names nobody behind %s://", address, u.Scheme)
+		return nil, fmt.Errorf("the address %q of a buildkitd has no name after %s://", address, u.Scheme)
 	case u.Scheme == "tcp" && u.Port() == "":
 		return nil, fmt.Errorf("the address %q of a buildkitd has no port: 1234 is the usual one", address)
 	}

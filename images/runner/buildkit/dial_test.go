@@ -33,8 +33,8 @@ func TestAddresses(t *testing.T) {
 		"unix://run/buildkit.sock":   "no absolute path",
 		"unix://":                    "no absolute path",
 		"tcp://builder":              "no port",
-		"tcp://:1234":                "names nobody",
-		"kube-pod://":                "names nobody",
+		"tcp://:1234":                "has no name",
+		"kube-pod://":                "has no name",
 		"tcp://builder:12%34":        "cannot be read",
 	} {
 		_, err := checkAddress(address)
@@ -48,9 +48,7 @@ func TestTLSFiles(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	for _, name := range []string{"ca.pem", "cert.pem", "key.pem"} {
-		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(filepath.Join(dir, name), nil, 0o600))
 	}
 	got, err := TLS{Dir: dir, ServerName: "x"}.resolve()
 	want := TLS{CA: dir + "/ca.pem", Cert: dir + "/cert.pem", Key: dir + "/key.pem", ServerName: "x", Dir: dir}
@@ -71,9 +69,7 @@ func TestTLSFiles(t *testing.T) {
 func TestUnreachable(t *testing.T) {
 	noLeaks(t)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	closed := l.Addr().String()
 	l.Close()
 	for address, says := range map[string]string{

@@ -15,8 +15,8 @@ import (
 	"github.com/driver-container/driver-container/images/runner"
 )
 
-// leaveOut is how long a daemon that died, or whose disk was full, gets no steps while there are others.
-const leaveOut = 30 * time.Second
+// suspension is how long a daemon that died, or whose disk was full, gets no steps while there are others.
+const suspension = 30 * time.Second
 
 var errClosed = errors.New("the BuildKit runner was closed")
 
@@ -37,12 +37,12 @@ func (m *member) runs(arch string) (ok, native bool) {
 	return slices.Contains(m.worker.platforms, "linux/"+arch), m.worker.native == arch
 }
 
-// ask asks all daemons in parallel. It returns an error when none answers.
-func (p *Pool) ask(ctx context.Context) error {
+// probeAll asks all daemons in parallel. It returns an error when none answers.
+func (p *Pool) probeAll(ctx context.Context) error {
 	errs := p.probe(ctx, p.members)
 	for i, err := range errs {
 		if err != nil && slices.Contains(errs, nil) {
-			p.say(fmt.Sprintf("%v; the other daemons do its work, and it is asked again later", errs[i]))
+			p.onLine(fmt.Sprintf("%v; the other daemons do its work, and it is asked again later", errs[i]))
 		}
 	}
 	if cause := context.Cause(ctx); cause != nil {
@@ -65,7 +65,7 @@ func (p *Pool) probe(ctx context.Context, members []*member) []error {
 			p.mu.Lock()
 			defer p.mu.Unlock()
 			if err != nil {
-				m.out, m.last = time.Now().Add(leaveOut), err
+				m.out, m.last = time.Now().Add(suspension), err
 				return
 			}
 			m.worker, m.out, m.last = w, time.Time{}, nil
@@ -82,7 +82,7 @@ func (p *Pool) Run(ctx context.Context, s runner.Step, dir string, output func(l
 	if err := s.Check(); err != nil {
 		return err
 	}
-	ctx, leave, err := p.enter(ctx)
+	ctx, leave, err := p.begin(ctx)
 	if err != nil {
 		return err
 	}
@@ -93,23 +93,23 @@ func (p *Pool) Run(ctx context.Context, s runner.Step, dir string, output func(l
 	}
 	tried := map[*member]*attempts{}
 	for {
-		m, err := p.take(ctx, s, tried)
+		m, err := p.acquire(ctx, s, tried)
 		if err != nil {
 			return err
 		}
 		lines := &serial{output: output}
 		err = m.daemon.solve(ctx, job{step: s, root: root, spool: p.spool, dir: dir, output: lines.line})
 		lines.end()
-		p.give(m)
+		p.release(m)
 		if err == nil {
 			return nil
 		}
 		err = errors.Join(err, empty(dir))
-		var trouble *troubleError
+		var trouble *daemonError
 		if context.Cause(ctx) != nil || !errors.As(err, &trouble) {
 			return err
 		}
-		p.leaveOut(m, err)
+		p.suspend(m, err)
 		if tried[m] == nil {
 			tried[m] = &attempts{}
 		}
@@ -129,12 +129,12 @@ type attempts struct {
 
 func (a *attempts) add(err error, full bool) { a.lost, a.full, a.err = a.lost+1, full, err }
 
-// spent reports whether the daemon must not get the step again. A daemon that was lost gets it once more if
-// no other daemon can take it and this one answers again. A daemon with a full disk does not.
-func (a *attempts) spent() bool { return a != nil && (a.full || a.lost > 1) }
+// exhausted reports whether the daemon must not get the step again. A daemon that was lost gets it once more
+// if no other daemon can take it and this one answers again. A daemon with a full disk does not.
+func (a *attempts) exhausted() bool { return a != nil && (a.full || a.lost > 1) }
 
-// enter counts a step as running, and cancels its context when the pool is closed.
-func (p *Pool) enter(ctx context.Context) (context.Context, func(), error) {
+// begin counts a step as running, and cancels its context when the pool is closed.
+func (p *Pool) begin(ctx context.Context) (context.Context, func(), error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
@@ -158,32 +158,32 @@ func (p *Pool) enter(ctx context.Context) (context.Context, func(), error) {
 	}, nil
 }
 
-// take chooses the daemon for a step among those that can run it and have not failed it: native before
+// acquire chooses the daemon for a step among those that can run it and have not failed it: native before
 // emulated architecture, then the least loaded, then the first in the order of addresses. When all of them
 // are left out, take asks them again, so that a restarted daemon is used at once.
-func (p *Pool) take(ctx context.Context, s runner.Step, tried map[*member]*attempts) (*member, error) {
+func (p *Pool) acquire(ctx context.Context, s runner.Step, tried map[*member]*attempts) (*member, error) {
 	for range 2 {
 		if cause := context.Cause(ctx); cause != nil {
 			return nil, cause
 		}
-		m, resting := p.choose(s.Arch, tried)
+		m, suspended := p.choose(s.Arch, tried)
 		if m != nil {
 			return m, nil
 		}
-		if len(resting) == 0 {
+		if len(suspended) == 0 {
 			break
 		}
-		p.probe(ctx, resting)
+		p.probe(ctx, suspended)
 	}
 	if cause := context.Cause(ctx); cause != nil {
 		return nil, cause
 	}
-	return nil, p.nobody(s, tried)
+	return nil, p.noDaemonError(s, tried)
 }
 
 // choose returns the best daemon, with the step already counted, or else the suitable daemons that are left
 // out.
-func (p *Pool) choose(arch string, tried map[*member]*attempts) (best *member, resting []*member) {
+func (p *Pool) choose(arch string, tried map[*member]*attempts) (best *member, suspended []*member) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := time.Now()
@@ -191,15 +191,15 @@ func (p *Pool) choose(arch string, tried map[*member]*attempts) (best *member, r
 	for _, m := range p.members {
 		ok, _ := m.runs(arch)
 		switch {
-		case tried[m].spent():
+		case tried[m].exhausted():
 		case now.Before(m.out):
-			resting = append(resting, m)
+			suspended = append(suspended, m)
 		case ok:
 			fit = append(fit, m)
 		}
 	}
 	if len(fit) == 0 {
-		return nil, resting
+		return nil, suspended
 	}
 	best = slices.MinFunc(fit, func(a, b *member) int {
 		_, na := a.runs(arch)
@@ -216,20 +216,20 @@ func (p *Pool) choose(arch string, tried map[*member]*attempts) (best *member, r
 	return best, nil
 }
 
-func (p *Pool) give(m *member) {
+func (p *Pool) release(m *member) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	m.steps--
 }
 
-func (p *Pool) leaveOut(m *member, why error) {
+func (p *Pool) suspend(m *member, why error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	m.out, m.last = time.Now().Add(leaveOut), why
+	m.out, m.last = time.Now().Add(suspension), why
 }
 
-// nobody returns the error that says why no daemon is left for a step.
-func (p *Pool) nobody(s runner.Step, tried map[*member]*attempts) error {
+// noDaemonError returns the error that says why no daemon is left for a step.
+func (p *Pool) noDaemonError(s runner.Step, tried map[*member]*attempts) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	var reasons []error

@@ -91,9 +91,7 @@ func fakes(t *testing.T, list ...*fake) *Pool {
 	for i, f := range list {
 		p.add(string(rune('a'+i)), f)
 	}
-	if err := p.ask(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, p.probeAll(t.Context()))
 	t.Cleanup(func() {
 		if err := p.Close(); err != nil {
 			t.Error(err)
@@ -108,12 +106,12 @@ func someStep(t *testing.T, arch string) runner.Step {
 }
 
 func lost(name string) func(context.Context) error {
-	return func(context.Context) error { return &troubleError{address: name, err: errors.New("EOF")} }
+	return func(context.Context) error { return &daemonError{address: name, err: errors.New("EOF")} }
 }
 
 func full(name string) func(context.Context) error {
 	return func(context.Context) error {
-		return &troubleError{address: name, full: true, err: errors.New("ENOSPC")}
+		return &daemonError{address: name, full: true, err: errors.New("ENOSPC")}
 	}
 }
 
@@ -176,9 +174,7 @@ func TestPoolOutcomes(t *testing.T) {
 func names(t *testing.T, dir string) []os.DirEntry {
 	t.Helper()
 	list, err := os.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return list
 }
 
@@ -192,9 +188,7 @@ func TestPoolRest(t *testing.T) {
 		s := someStep(t, "amd64")
 		again := func() {
 			t.Helper()
-			if err := p.Run(t.Context(), s, t.TempDir(), nil); err != nil {
-				t.Fatal(err)
-			}
+			must(t, p.Run(t.Context(), s, t.TempDir(), nil))
 		}
 		check := func(what string, want ...int) {
 			t.Helper()
@@ -211,7 +205,7 @@ func TestPoolRest(t *testing.T) {
 		b.do, b.down = lost("b"), errors.New("b is gone")
 		again() // b is lost, a is alive after all
 		check("the last one", 2, 3)
-		time.Sleep(leaveOut + time.Second)
+		time.Sleep(suspension + time.Second)
 		b.do = nil
 		again()
 		check("a is the first of two", 3, 3)
@@ -265,7 +259,7 @@ func TestPoolCancel(t *testing.T) {
 		a, b := amd64(), amd64()
 		a.do = func(ctx context.Context) error {
 			<-ctx.Done()
-			return &troubleError{address: "a", err: context.Cause(ctx)}
+			return &daemonError{address: "a", err: context.Cause(ctx)}
 		}
 		p := fakes(t, a, b)
 		ctx, cancel := context.WithCancelCause(t.Context())
@@ -297,9 +291,7 @@ func TestPoolSay(t *testing.T) {
 	a, b := amd64(), amd64()
 	a.do = lost("a")
 	var lines []string
-	if err := fakes(t, a, b).Run(t.Context(), someStep(t, "amd64"), t.TempDir(), func(line string) { lines = append(lines, line) }); err != nil {
-		t.Fatal(err)
-	}
+	must(t, fakes(t, a, b).Run(t.Context(), someStep(t, "amd64"), t.TempDir(), func(line string) { lines = append(lines, line) }))
 	want := []string{"started", "buildkitd at a was lost while it worked: EOF", "started"}
 	if d := cmp.Diff(want, lines); d != "" {
 		t.Errorf("lines (-want +got):\n%s", d)
@@ -315,7 +307,7 @@ func TestPoolAsk(t *testing.T) {
 		err  bool
 	}{{[]bool{false, false}, 0, false}, {[]bool{true, false}, 1, false}, {[]bool{true, true}, 0, true}} {
 		var lines []string
-		p := newPool(Options{Say: func(line string) { lines = append(lines, line) }})
+		p := newPool(Options{OnLine: func(line string) { lines = append(lines, line) }})
 		for i, down := range c.down {
 			f := amd64()
 			if down {
@@ -323,7 +315,7 @@ func TestPoolAsk(t *testing.T) {
 			}
 			p.add(fmt.Sprint(i), f)
 		}
-		err := p.ask(t.Context())
+		err := p.probeAll(t.Context())
 		if (err != nil) != c.err || len(lines) != c.says {
 			t.Errorf("%v: %v, said %q", c.down, err, lines)
 		}

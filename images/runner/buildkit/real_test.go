@@ -45,9 +45,7 @@ func proxy(t *testing.T, d *testDaemon) (address string, toDaemon *atomic.Int64)
 	toDaemon = &atomic.Int64{}
 	socket := filepath.Join(t.TempDir(), "p")
 	l, err := net.Listen("unix", socket)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var all sync.WaitGroup
 	all.Go(func() {
 		for {
@@ -109,9 +107,7 @@ func TestRealCache(t *testing.T) {
 		s.Memory = 1 << 30
 		dir := t.TempDir()
 		var lines []string
-		if err := p.Run(t.Context(), s, dir, func(line string) { lines = append(lines, line) }); err != nil {
-			t.Fatal(err)
-		}
+		must(t, p.Run(t.Context(), s, dir, func(line string) { lines = append(lines, line) }))
 		took, n := time.Since(begin), sent.Load()-before
 		t.Logf("%s: %v, %d bytes sent", c.name, took, n)
 		if n < c.min || n > c.max {
@@ -366,8 +362,7 @@ func TestRealMemory(t *testing.T) {
 	s := step(t, runnertest.ProgramLayer(t), "eat", fmt.Sprint(256<<20))
 	s.Memory = 64 << 20
 	_, err := run(t, pool(t, d.address), s)
-	var failed *runner.FailedError
-	if !errors.As(err, &failed) || failed.Code != -1 || !strings.Contains(err.Error(), "67 MB") {
+	if failed, ok := errors.AsType[*runner.FailedError](err); !ok || failed.Code != -1 || !strings.Contains(err.Error(), "67 MB") {
 		t.Errorf("more memory than allowed: %v", err)
 	}
 }
@@ -379,15 +374,11 @@ func TestRealCommand(t *testing.T) {
 	noLeaks(t)
 	d := startDaemon(t, "")
 	program, err := built()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	bin := t.TempDir()
 	pid := filepath.Join(bin, "pid")
 	script := fmt.Sprintf("#!/bin/sh\nset -e\n[ \"$1 $2 $3 $4 $5\" = '-l me -- builder buildctl' ]\nshift 5\necho $$ >%s\nexec %s \"$@\"\n", pid, filepath.Join(filepath.Dir(program), "buildctl"))
-	if err := os.WriteFile(filepath.Join(bin, "ssh"), []byte(script), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(filepath.Join(bin, "ssh"), []byte(script), 0o755))
 	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
 	p := pool(t, "ssh://me@builder"+strings.TrimPrefix(d.address, "unix://"))
 	if lines, err := run(t, p, step(t, runnertest.ProgramLayer(t), "exit", "0", "hello")); err != nil || len(lines) != 1 {
@@ -397,9 +388,7 @@ func TestRealCommand(t *testing.T) {
 		t.Error(err)
 	}
 	b, err := os.ReadFile(pid)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for end := time.Now().Add(5 * time.Second); ; time.Sleep(20 * time.Millisecond) {
 		if _, err := os.Stat("/proc/" + strings.TrimSpace(string(b))); err != nil {
 			break

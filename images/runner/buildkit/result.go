@@ -20,8 +20,8 @@ const (
 	maxResultPath  = 1024
 )
 
-// errCut ends a result whose stream was incomplete. The error of the solve has the reason.
-var errCut = errors.New("the result did not arrive as a whole")
+// errIncomplete ends a result whose stream was incomplete. The error of the solve has the reason.
+var errIncomplete = errors.New("the result did not arrive as a whole")
 
 // result unpacks the tar stream of a daemon as it arrives. It accepts what runner.Collect accepts: regular
 // files, which get mode 0644, and folders, 0755.
@@ -48,7 +48,7 @@ func (r *result) open() (io.WriteCloser, error) {
 	r.pipe, r.done = to, make(chan error, 1)
 	go func() {
 		err := unpack(from, r.dir)
-		from.CloseWithError(errors.Join(errCut, err)) //nolint:errcheck // always nil; this refuses a daemon that sends more
+		from.CloseWithError(errors.Join(errIncomplete, err)) //nolint:errcheck // always nil; this refuses a daemon that sends more
 		r.done <- err
 	}()
 	return &incoming{r, to}, nil
@@ -79,13 +79,13 @@ func (r *result) wait() error {
 }
 
 // close ends the unpacking at any point. It returns an error of this side (something was refused, or could
-// not be written), or errCut when the only fault is that something is missing.
+// not be written), or errIncomplete when the only fault is that something is missing.
 func (r *result) close() error {
 	r.mu.Lock()
 	r.over = true
 	if r.pipe == nil {
 		r.mu.Unlock()
-		return errCut
+		return errIncomplete
 	}
 	r.pipe.CloseWithError(io.ErrUnexpectedEOF) //nolint:errcheck // always nil; no effect when the stream has ended
 	r.mu.Unlock()
@@ -104,21 +104,21 @@ func unpack(from io.Reader, dir string) error {
 		hdr, err := u.archive.Next()
 		if errors.Is(err, io.EOF) {
 			_, err = io.Copy(io.Discard, io.LimitReader(from, 1<<20)) // padding
-			return cut(err)
+			return truncated(err)
 		}
 		if err != nil {
-			return cut(err)
+			return truncated(err)
 		}
 		if err := u.member(hdr); err != nil {
-			return cut(err)
+			return truncated(err)
 		}
 	}
 }
 
-// cut distinguishes a stream that ended too early from wrong content and from errors of our disk.
-func cut(err error) error {
+// truncated distinguishes a stream that ended too early from wrong content and from errors of our disk.
+func truncated(err error) error {
 	if errors.Is(err, io.ErrUnexpectedEOF) {
-		return errCut
+		return errIncomplete
 	}
 	return err
 }

@@ -34,16 +34,12 @@ func archive(t testing.TB, list ...tar.Header) []byte {
 			content, h.Linkname = h.Linkname, ""
 			h.Size = int64(len(content))
 		}
-		if err := w.WriteHeader(&h); err != nil {
-			t.Fatal(err)
-		}
+		must(t, w.WriteHeader(&h))
 		if _, err := io.WriteString(w, content); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, w.Close())
 	return b.Bytes()
 }
 
@@ -74,9 +70,7 @@ func TestResult(t *testing.T) {
 		tar.Header{Name: "d", Typeflag: tar.TypeDir, Mode: 0o700},
 		file("d/a", "1"), file("e/f/b", "2"),
 		tar.Header{Name: "twin", Typeflag: tar.TypeLink, Linkname: "d/a"}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if d := cmp.Diff(map[string]string{"d/": "", "d/a": "1", "e/": "", "e/f/": "", "e/f/b": "2", "twin": "1"}, runnertest.Files(t, dir)); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
 	}
@@ -101,8 +95,8 @@ func TestResultRefused(t *testing.T) {
 		"file as folder":    {archive(t, file("l", "1"), file("l/x", "2")), "l"},
 		"long path":         {archive(t, file(strings.Repeat("x/", 600)+"y", "2")), "a path of"},
 		"no archive":        {bytes.Repeat([]byte("x"), 4096), "tar"},
-		"cut in a file":     {whole[:1000], errCut.Error()},
-		"cut in a header":   {whole[:100], errCut.Error()},
+		"cut in a file":     {whole[:1000], errIncomplete.Error()},
+		"cut in a header":   {whole[:100], errIncomplete.Error()},
 		"cut before an end": {whole[:2560], ""},
 	} {
 		dir := t.TempDir()
@@ -118,7 +112,7 @@ func TestResultEnds(t *testing.T) {
 	noLeaks(t)
 	dir := t.TempDir()
 	r := newResult(dir)
-	if err := r.close(); !errors.Is(err, errCut) {
+	if err := r.close(); !errors.Is(err, errIncomplete) {
 		t.Errorf("nothing came: %v", err)
 	}
 	if _, err := r.open(); err == nil {
@@ -126,16 +120,14 @@ func TestResultEnds(t *testing.T) {
 	}
 	r = newResult(dir)
 	w, err := r.open()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if _, err := r.open(); err == nil {
 		t.Error("a second result")
 	}
 	if _, err := w.Write(archive(t, file("a", strings.Repeat("x", 2000)))[:1000]); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.close(); !errors.Is(err, errCut) {
+	if err := r.close(); !errors.Is(err, errIncomplete) {
 		t.Errorf("stopped in the middle: %v", err)
 	}
 	if _, err := w.Write([]byte("more")); err == nil {
@@ -151,9 +143,7 @@ func FuzzUnpack(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		top := t.TempDir()
 		dir := filepath.Join(top, "result")
-		if err := os.Mkdir(dir, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Mkdir(dir, 0o755))
 		_ = unpack(bytes.NewReader(b), dir)
 		if list, _ := os.ReadDir(top); len(list) != 1 {
 			t.Errorf("it wrote outside: %v", list)
@@ -217,8 +207,8 @@ func TestExplain(t *testing.T) {
 		{exit(137, "", 5e6), -1, "may use 5 MB"},
 		{exit(139, "", 0), -1, "signal 11"},
 	} {
-		var f *runner.FailedError
-		if !errors.As(c.err, &f) || f.Code != c.code || !strings.Contains(c.err.Error(), c.says) || f.Runner != "buildkit unix:///x" {
+		if f, ok := errors.AsType[*runner.FailedError](c.err); !ok || f.Code != c.code ||
+			!strings.Contains(c.err.Error(), c.says) || f.Runner != "buildkit unix:///x" {
 			t.Errorf("%v, want code %d and %q", c.err, c.code, c.says)
 		}
 	}
@@ -234,8 +224,7 @@ func TestExplain(t *testing.T) {
 	} {
 		r := &remote{address: "unix:///x"}
 		err := r.explain(t.Context(), runner.Step{Name: "s"}, &output{lines: runner.NewLines(nil)}, c.err)
-		var trouble *troubleError
-		if !errors.As(err, &trouble) || trouble.full != c.full || !strings.Contains(err.Error(), "unix:///x") {
+		if trouble, ok := errors.AsType[*daemonError](err); !ok || trouble.full != c.full || !strings.Contains(err.Error(), "unix:///x") {
 			t.Errorf("%v: %v", c.err, err)
 		}
 	}

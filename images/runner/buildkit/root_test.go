@@ -53,23 +53,17 @@ func (l *filed) Compressed() (io.ReadCloser, error) { return os.Open(l.path) }
 func compressed(t *testing.T, l v1.Layer) []byte {
 	t.Helper()
 	rc, err := l.Compressed()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer rc.Close()
 	b, err := io.ReadAll(rc)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return b
 }
 
 func mustRoot(t *testing.T, arch string, layers ...v1.Layer) *root {
 	t.Helper()
 	r, err := newRoot(arch, layers)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return r
 }
 
@@ -87,13 +81,9 @@ func TestRoot(t *testing.T) {
 		}
 	}
 	var m ocispecs.Manifest
-	if err := json.Unmarshal(one.small[one.manifest], &m); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal(one.small[one.manifest], &m))
 	var c ocispecs.Image
-	if err := json.Unmarshal(one.small[m.Config.Digest], &c); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal(one.small[m.Config.Digest], &c))
 	sum, _ := b.Digest()
 	diff, _ := b.DiffID()
 	if len(m.Layers) != 2 || string(m.Layers[1].Digest) != sum.String() || string(c.RootFS.DiffIDs[1]) != diff.String() || c.OS != "linux" || c.Architecture != "amd64" {
@@ -120,12 +110,10 @@ func TestStore(t *testing.T) {
 	t.Parallel()
 	l := &streamed{Layer: runnertest.Layer(t, "a = 1")}
 	f := &filed{Layer: runnertest.Layer(t, "b = 1"), path: filepath.Join(t.TempDir(), "blob")}
-	if err := os.WriteFile(f.path, compressed(t, f.Layer), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(f.path, compressed(t, f.Layer), 0o600))
 	var told []string
 	sp := &spool{dir: t.TempDir()}
-	s := &store{root: mustRoot(t, "amd64", l, f), spool: sp, tell: func(line string) { told = append(told, line) }, told: map[digest.Digest]bool{}}
+	s := &store{root: mustRoot(t, "amd64", l, f), spool: sp, notify: func(line string) { told = append(told, line) }, told: map[digest.Digest]bool{}}
 	want := map[digest.Digest][]byte{}
 	for _, layer := range []v1.Layer{l.Layer, f.Layer} {
 		sum, _ := layer.Digest()
@@ -180,7 +168,7 @@ func TestStore(t *testing.T) {
 func TestSpoolDamaged(t *testing.T) {
 	t.Parallel()
 	l := &streamed{Layer: runnertest.Layer(t, "a = 1"), bytes: []byte("something else")}
-	s := &store{root: mustRoot(t, "amd64", l), spool: &spool{dir: t.TempDir()}, tell: func(string) {}, told: map[digest.Digest]bool{}}
+	s := &store{root: mustRoot(t, "amd64", l), spool: &spool{dir: t.TempDir()}, notify: func(string) {}, told: map[digest.Digest]bool{}}
 	sum, _ := l.Digest()
 	desc := ocispecs.Descriptor{Digest: digest.Digest(sum.String())}
 	if _, err := s.ReaderAt(t.Context(), desc); err == nil || !strings.Contains(err.Error(), sum.String()) {
@@ -197,9 +185,7 @@ func TestSpoolDamaged(t *testing.T) {
 		t.Errorf("cancelled: %v", err)
 	}
 	r, err := s.ReaderAt(t.Context(), desc)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if err := errors.Join(r.Close(), s.spool.close()); err != nil {
 		t.Error(err)
 	}
@@ -211,16 +197,12 @@ func TestDefinition(t *testing.T) {
 	r := mustRoot(t, "arm64", runnertest.Layer(t, "a = 1"))
 	s := runner.Step{Name: "some step", Arch: "arm64", Args: []string{"/bin/x", "", "a b"}, Env: []string{"PATH=/p", "HOME=/", "ODD= a=b ü"}, Output: "/out/put", Memory: 1 << 30}
 	def, exec, err := definition(t.Context(), s, r, true)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var sources []string
 	var seen bool
 	for _, b := range def.Def {
 		var op pb.Op
-		if err := op.UnmarshalVT(b); err != nil {
-			t.Fatal(err)
-		}
+		must(t, op.UnmarshalVT(b))
 		if src := op.GetSource(); src != nil {
 			sources = append(sources, src.Identifier)
 			if src.Attrs[pb.AttrOCILayoutStoreID] != storeID || src.Attrs[pb.AttrOCILayoutSessionID] != "" {

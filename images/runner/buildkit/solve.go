@@ -96,8 +96,8 @@ func (r *remote) attempt(ctx context.Context, j job, limit bool) error {
 	if err != nil {
 		return err
 	}
-	tell := func(line string) { r.tell(r.address + ": " + j.step.Name + ": " + line) }
-	blobs := &store{root: j.root, spool: j.spool, tell: tell, told: map[digest.Digest]bool{}}
+	tell := func(line string) { r.notify(r.address + ": " + j.step.Name + ": " + line) }
+	blobs := &store{root: j.root, spool: j.spool, notify: tell, told: map[digest.Digest]bool{}}
 	result := newResult(j.dir)
 	out := &output{vertex: exec, lines: runner.NewLines(j.output), print: j.output}
 	// The goroutine drains the channel until Solve closes it, also after ctx has ended: a Solve that cannot
@@ -129,7 +129,7 @@ func (r *remote) attempt(ctx context.Context, j job, limit bool) error {
 	switch {
 	case err != nil && blobs.failure() != nil:
 		err = blobs.failure()
-	case received != nil && (err == nil || !errors.Is(received, errCut)):
+	case received != nil && (err == nil || !errors.Is(received, errIncomplete)):
 		err = received
 	default:
 		return r.explain(ctx, j.step, out, err)

@@ -16,9 +16,9 @@ import (
 // store serves the blobs of one root to a daemon, through the daemon's session with this process, and nothing
 // else of this machine. It is a read-only containerd content store.
 type store struct {
-	root  *root
-	spool *spool
-	tell  func(string) // called when a layer is being sent
+	root   *root
+	spool  *spool
+	notify func(string) // called when a layer is being sent
 
 	mu   sync.Mutex
 	told map[digest.Digest]bool
@@ -76,7 +76,7 @@ func (s *store) announce(dgst digest.Digest, size int64) {
 	defer s.mu.Unlock()
 	if !s.told[dgst] {
 		s.told[dgst] = true
-		s.tell(fmt.Sprintf("sending layer %s, %.1f MB", dgst, float64(size)/1e6))
+		s.notify(fmt.Sprintf("sending layer %s, %.1f MB", dgst, float64(size)/1e6))
 	}
 }
 

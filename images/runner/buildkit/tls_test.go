@@ -47,9 +47,7 @@ func (a *authority) issue(t *testing.T, dir, name string, usage x509.ExtKeyUsage
 func certificate(t *testing.T, certFile, keyFile string, c *x509.Certificate, by *authority) (*x509.Certificate, *ecdsa.PrivateKey) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	c.SerialNumber = big.NewInt(time.Now().UnixNano())
 	c.NotBefore, c.NotAfter = time.Now().Add(-time.Hour), time.Now().Add(time.Hour)
 	parent, signer := c, key
@@ -57,29 +55,21 @@ func certificate(t *testing.T, certFile, keyFile string, c *x509.Certificate, by
 		parent, signer = by.cert, by.key
 	}
 	der, err := x509.CreateCertificate(rand.Reader, c, parent, &key.PublicKey, signer)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	write(t, certFile, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
 	if keyFile != "" {
 		b, err := x509.MarshalPKCS8PrivateKey(key)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		write(t, keyFile, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: b}))
 	}
 	parsed, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return parsed, key
 }
 
 func write(t *testing.T, file string, b []byte) {
 	t.Helper()
-	if err := os.WriteFile(file, b, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(file, b, 0o600))
 }
 
 // TestRealTLS: a daemon that verifies client certificates, and the message for every mistake.
@@ -92,9 +82,7 @@ func TestRealTLS(t *testing.T) {
 	ours.issue(t, dir, "tls", x509.ExtKeyUsageClientAuth)
 	theirs.issue(t, dir, "stranger", x509.ExtKeyUsageClientAuth)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	host := l.Addr().String()
 	l.Close()
 	in := func(name string) string { return filepath.Join(dir, name) }

@@ -15,21 +15,21 @@ import (
 	"github.com/driver-container/driver-container/images/runner"
 )
 
-// troubleError says that a daemon, and not the step, is the cause: another daemon may succeed.
-type troubleError struct {
+// daemonError says that a daemon, and not the step, is the cause: another daemon may succeed.
+type daemonError struct {
 	address string
 	full    bool // its disk is full: another attempt on the same daemon is useless
 	err     error
 }
 
-func (e *troubleError) Error() string {
+func (e *daemonError) Error() string {
 	if e.full {
 		return fmt.Sprintf("the disk of buildkitd at %s is full: %v: free it there with buildctl prune, or give the daemon a larger one (--root)", e.address, e.err)
 	}
 	return fmt.Sprintf("buildkitd at %s was lost while it worked: %v", e.address, e.err)
 }
 
-func (e *troubleError) Unwrap() error { return e.err }
+func (e *daemonError) Unwrap() error { return e.err }
 
 // explain classifies a solve's error: failure of the command, trouble of the daemon, or something else. ctx
 // must be alive.
@@ -44,15 +44,15 @@ func (r *remote) explain(ctx context.Context, s runner.Step, out *output, err er
 	case errors.As(err, &exit) && !ended:
 		return r.failed(s, out, exit)
 	case strings.Contains(err.Error(), unix.ENOSPC.Error()), strings.Contains(err.Error(), unix.EDQUOT.Error()):
-		return &troubleError{address: r.address, full: true, err: err}
+		return &daemonError{address: r.address, full: true, err: err}
 	case ended, code == codes.Unavailable, code == codes.Canceled:
-		return &troubleError{address: r.address, err: err}
+		return &daemonError{address: r.address, err: err}
 	}
 	// If the daemon does not answer any more, report that before any other error.
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()
-	if _, gone := r.worker(ctx); gone != nil {
-		return &troubleError{address: r.address, err: errors.Join(err, gone)}
+	if _, probeErr := r.worker(ctx); probeErr != nil {
+		return &daemonError{address: r.address, err: errors.Join(err, probeErr)}
 	}
 	return fmt.Errorf("step %s: buildkitd at %s could not run it: %w", s.Name, r.address, err)
 }

@@ -31,9 +31,7 @@ func TestSearchCgroups(t *testing.T) {
 		mount := t.TempDir()
 		for name, content := range c.files {
 			file := filepath.Join(mount, name)
-			if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, []byte(content), 0o600)); err != nil {
-				t.Fatal(err)
-			}
+			must(t, errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, []byte(content), 0o600)))
 		}
 		got := searchCgroups(mount, c.own)
 		want := ""
@@ -50,9 +48,7 @@ func TestCgroupFiles(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "x")
 	write := func(s string) string {
-		if err := os.WriteFile(file, []byte(s), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(file, []byte(s), 0o600))
 		return file
 	}
 	mount, err := cgroupMount(write("31 23 0:28 / /sys/fs/cgroup rw - tmpfs tmpfs rw\n40 31 0:38 / /sys/fs/cgroup/unified rw shared:9 - cgroup2 cgroup2 rw\n"))

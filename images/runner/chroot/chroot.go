@@ -128,7 +128,7 @@ func (r *Runner) step(ctx context.Context, s runner.Step, f *workdir.Dir, dir st
 	if err != nil {
 		return fmt.Errorf("%s: unpack its root: %w", s.Name, err)
 	}
-	settle()
+	waitForForks()
 	if err := r.execute(ctx, s, f, output); err != nil {
 		return err
 	}

@@ -66,9 +66,7 @@ func open(t *testing.T) (*chroot.Runner, string) {
 func openIn(t *testing.T, work string) *chroot.Runner {
 	t.Helper()
 	r, err := chroot.New(chroot.Options{Work: work})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return r
 }
 
@@ -85,9 +83,7 @@ func TestConformance(t *testing.T) {
 func leftovers(t *testing.T, work string) []string {
 	t.Helper()
 	list, err := filepath.Glob(filepath.Join(work, "*"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return list
 }
 
@@ -97,18 +93,12 @@ func TestWorld(t *testing.T) {
 	r, work := open(t)
 	// The process that starts driver-build may have left files open in it.
 	leak, err := syscall.Open("/etc/passwd", syscall.O_RDONLY, 0) // without close-on-exec
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer syscall.Close(leak)
 	dir := t.TempDir()
-	if err := r.Run(t.Context(), runnertest.Step(t, programLayer(t), nil, "report"), dir, nil); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.Run(t.Context(), runnertest.Step(t, programLayer(t), nil, "report"), dir, nil))
 	var got map[string]any
-	if err := json.Unmarshal([]byte(runnertest.Files(t, dir)["report.json"]), &got); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal([]byte(runnertest.Files(t, dir)["report.json"]), &got))
 	for k, want := range map[string]string{"NoNewPrivs": "1", "CapEff": "0000000000000000", "CapBnd": "0000000000000000"} {
 		if got[k] != want {
 			t.Errorf("%s: %v", k, got[k])
@@ -124,9 +114,7 @@ func TestWorld(t *testing.T) {
 	}
 	limits := strings.Join(strings.Fields(got["limits"].(string)), " ")
 	var files syscall.Rlimit
-	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &files); err != nil {
-		t.Fatal(err)
-	}
+	must(t, syscall.Getrlimit(syscall.RLIMIT_NOFILE, &files))
 	n := min(files.Max, 65536)
 	for _, want := range []string{"Max core file size 0 0", fmt.Sprintf("Max open files %d %d", n, n)} {
 		if !strings.Contains(limits, want) {
@@ -145,9 +133,7 @@ func TestMounts(t *testing.T) {
 	prog := programLayer(t)
 	dir := t.TempDir()
 	links := runnertest.Layer(t, "proc -> /etc", "dev -> ../../../../dev", "tmp = a file", "etc/", "etc/hostname = x")
-	if err := r.Run(t.Context(), runnertest.Step(t, prog, []v1.Layer{links}, "mounts"), dir, nil); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.Run(t.Context(), runnertest.Step(t, prog, []v1.Layer{links}, "mounts"), dir, nil))
 	want := "/\n/tmp\n/dev\n/dev/null\n/dev/zero\n/dev/full\n/dev/random\n/dev/urandom\n/proc\n"
 	if d := cmp.Diff(want, runnertest.Files(t, dir)["mounts"]); d != "" {
 		t.Error(d)
@@ -157,8 +143,7 @@ func TestMounts(t *testing.T) {
 			continue // this kernel has no such file
 		}
 		err := r.Run(t.Context(), runnertest.Step(t, prog, nil, "write", file+"=0"), t.TempDir(), nil)
-		var f *runner.FailedError
-		if !errors.As(err, &f) || f.Code != 125 || !strings.Contains(strings.Join(f.Tail, ""), "read-only") {
+		if f, ok := errors.AsType[*runner.FailedError](err); !ok || f.Code != 125 || !strings.Contains(strings.Join(f.Tail, ""), "read-only") {
 			t.Errorf("write %s: %v", file, err)
 		}
 	}
@@ -206,9 +191,7 @@ func TestUnavailable(t *testing.T) {
 		t.Error("no folder to work in")
 	}
 	file := filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(file, nil, 0o600))
 	if _, err := chroot.New(chroot.Options{Work: file}); err == nil {
 		t.Error("a file to work in")
 	}
@@ -222,8 +205,7 @@ func TestMemory(t *testing.T) {
 	step.Memory = 300 << 20
 	var said strings.Builder
 	err := r.Run(t.Context(), step, t.TempDir(), func(line string) { fmt.Fprintln(&said, line) })
-	var f *runner.FailedError
-	if !errors.As(err, &f) || !strings.Contains(f.Error()+said.String(), "memory") {
+	if f, ok := errors.AsType[*runner.FailedError](err); !ok || !strings.Contains(f.Error()+said.String(), "memory") {
 		t.Errorf("%v", err)
 	}
 	step.Args[2] = fmt.Sprint(20 << 20)
@@ -265,9 +247,7 @@ func checkNothing(t *testing.T, work string) {
 		t.Errorf("still running: %q", p)
 	}
 	b, err := os.ReadFile("/proc/self/mountinfo")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if strings.Contains(string(b), work) {
 		t.Errorf("still mounted: %s", b)
 	}
@@ -278,9 +258,7 @@ func checkNothing(t *testing.T, work string) {
 func processes(t *testing.T, work string) []string {
 	t.Helper()
 	all, err := filepath.Glob("/proc/[0-9]*/mountinfo")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var found []string
 	for _, file := range all {
 		b, err := os.ReadFile(file)
@@ -291,4 +269,11 @@ func processes(t *testing.T, work string) []string {
 		found = append(found, filepath.Base(filepath.Dir(file))+" "+strings.ReplaceAll(string(cmdline), "\x00", " "))
 	}
 	return found
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }

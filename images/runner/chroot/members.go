@@ -18,7 +18,7 @@ import (
 // folder creates a folder, or sets the mode of an existing one. Its owner, who runs the step, always gets
 // access: the command has no capability to override modes.
 func (t *tree) folder(p string, perm fs.FileMode) error {
-	d, base, err := t.in(p)
+	d, base, err := t.parent(p)
 	if err != nil {
 		return err
 	}
@@ -45,7 +45,7 @@ func (t *tree) file(ctx context.Context, p string, perm fs.FileMode, hdr *tar.He
 			return errSparse
 		}
 	}
-	d, base, err := t.vacant(p)
+	d, base, err := t.clearPath(p)
 	if err != nil {
 		return err
 	}
@@ -75,7 +75,7 @@ func (t *tree) link(p, target string) error {
 	if target == "" || len(target) > 4095 || strings.ContainsRune(target, 0) {
 		return fmt.Errorf("%w: a link to %.80q", rootfs.ErrUnsafePath, target)
 	}
-	d, base, err := t.vacant(p)
+	d, base, err := t.clearPath(p)
 	if err != nil {
 		return err
 	}
@@ -103,15 +103,15 @@ func (t *tree) hardLink(p, target string) error {
 	if !info.Mode().IsRegular() && info.Mode()&fs.ModeSymlink == 0 {
 		return fmt.Errorf("%w: a hard link to %s, which is no file", rootfs.ErrUnsafePath, target)
 	}
-	if _, _, err := t.vacant(p); err != nil {
+	if _, _, err := t.clearPath(p); err != nil {
 		return err
 	}
 	return t.root.Link(from, p)
 }
 
-// vacant removes the entry at a resolved path, and returns the folder that had it.
-func (t *tree) vacant(p string) (*os.Root, string, error) {
-	d, base, err := t.in(p)
+// clearPath removes the entry at a resolved path, and returns the folder that had it.
+func (t *tree) clearPath(p string) (*os.Root, string, error) {
+	d, base, err := t.parent(p)
 	if err != nil {
 		return nil, "", err
 	}
@@ -119,15 +119,15 @@ func (t *tree) vacant(p string) (*os.Root, string, error) {
 		if err := t.remove(p); err != nil {
 			return nil, "", err
 		}
-		return t.in(p)
+		return t.parent(p)
 	}
 	return d, base, nil
 }
 
-// stale removes the entry that lower layers have at a path or, with inside, only what they have in that
+// removeLower removes the entry that lower layers have at a path or, with inside, only what they have in that
 // folder. Entries of the current layer stay. A missing path is no error, as for the kernel's overlays.
-func (t *tree) stale(p string, inside bool) error {
-	if !inside && !t.fresh[p] {
+func (t *tree) removeLower(p string, inside bool) error {
+	if !inside && !t.currentLayer[p] {
 		return t.remove(p)
 	}
 	info, err := t.root.Lstat(p)
@@ -143,7 +143,7 @@ func (t *tree) stale(p string, inside bool) error {
 		return err
 	}
 	for _, d := range list {
-		if err := t.stale(path.Join(p, d.Name()), false); err != nil {
+		if err := t.removeLower(path.Join(p, d.Name()), false); err != nil {
 			return err
 		}
 	}

@@ -115,9 +115,9 @@ func (in *inner) run(ctx context.Context) (status, error) {
 	}
 	defer statusRead.Close()
 	cmd := in.command(ctx, configRead, statusWrite)
-	starting.RLock()
+	startLock.RLock()
 	err = cmd.Start()
-	starting.RUnlock()
+	startLock.RUnlock()
 	err = errors.Join(err, configRead.Close(), statusWrite.Close())
 	if err != nil {
 		if ctx.Err() != nil {
@@ -125,7 +125,7 @@ func (in *inner) run(ctx context.Context) (status, error) {
 		}
 		return status{}, fmt.Errorf("%w: start a process in namespaces of its own: %w: %s", runner.ErrUnavailable, err, advice)
 	}
-	err = in.tell(cmd.Process.Pid, configWrite)
+	err = in.sendConfig(cmd.Process.Pid, configWrite)
 	if err != nil {
 		_ = cmd.Process.Kill() // it waits for its configuration
 	}
@@ -137,20 +137,20 @@ func (in *inner) run(ctx context.Context) (status, error) {
 	if err = errors.Join(err, readErr); err != nil {
 		return status{}, err
 	}
-	return in.judge(raw, waitErr)
+	return in.interpretStatus(raw, waitErr)
 }
 
-// starting is locked while this program starts an inner process. Like syscall.ForkLock it is global to the
+// startLock is locked while this program starts an inner process. Like syscall.ForkLock it is global to the
 // process.
-var starting sync.RWMutex
+var startLock sync.RWMutex
 
-// settle waits until no process that is being started, by this package or another one, has the newly unpacked
-// files open: between fork and exec it has them, and the kernel runs no program that a process has open for
-// writing (ETXTBSY, "text file busy"; https://go.dev/issue/22315). The fork lock alone is not enough, because
-// Go releases it before exec where there is a user namespace.
-func settle() {
-	starting.Lock()
-	defer starting.Unlock()
+// waitForForks waits until no process that is being started, by this package or another one, has the newly
+// unpacked files open: between fork and exec it has them, and the kernel runs no program that a process has
+// open for writing (ETXTBSY, "text file busy"; https://go.dev/issue/22315). The fork lock alone is not
+// enough, because Go releases it before exec where there is a user namespace.
+func waitForForks() {
+	startLock.Lock()
+	defer startLock.Unlock()
 	syscall.ForkLock.Lock()
 	defer syscall.ForkLock.Unlock()
 }
@@ -158,8 +158,8 @@ func settle() {
 // advice ends every error about something that this machine does not allow.
 const advice = "run driver-build as root, allow user namespaces (user.max_user_namespaces, and on Ubuntu kernel.apparmor_restrict_unprivileged_userns=0), or use BuildKit"
 
-// judge interprets the status of the inner process, and its exit when there is no status.
-func (in *inner) judge(raw []byte, waitErr error) (status, error) {
+// interpretStatus interprets the status of the inner process, and its exit when there is no status.
+func (in *inner) interpretStatus(raw []byte, waitErr error) (status, error) {
 	var st status
 	if err := json.Unmarshal(raw, &st); err == nil {
 		if !st.Ready {
@@ -204,9 +204,9 @@ func (in *inner) command(ctx context.Context, configRead, statusWrite *os.File) 
 	return cmd
 }
 
-// tell moves the process, which waits for its configuration, into its cgroup and then sends the
+// sendConfig moves the process, which waits for its configuration, into its cgroup and then sends the
 // configuration.
-func (in *inner) tell(pid int, w *os.File) error {
+func (in *inner) sendConfig(pid int, w *os.File) error {
 	if err := in.group.add(pid); err != nil {
 		return err
 	}

@@ -39,9 +39,7 @@ func victim(t *testing.T, work, program string) *exec.Cmd {
 	if err == nil {
 		err = cmd.Start()
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
 	line, err := bufio.NewReader(out).ReadString('\n')
 	if err != nil || line != "started\n" {
@@ -53,9 +51,7 @@ func victim(t *testing.T, work, program string) *exec.Cmd {
 func programFile(t *testing.T) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "step")
-	if err := os.WriteFile(file, program(t), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(file, program(t), 0o755))
 	return file
 }
 
@@ -72,9 +68,7 @@ func TestKilledOwner(t *testing.T) {
 	if left := leftovers(t, work); len(left) != 1 {
 		t.Errorf("folders of a living owner: %q", left)
 	}
-	if err := cmd.Process.Signal(syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
+	must(t, cmd.Process.Signal(syscall.SIGKILL))
 	_ = cmd.Wait()
 	at := time.Now()
 	for len(processes(t, work)) > 0 && time.Since(at) < 2*time.Second {
@@ -102,15 +96,11 @@ func TestUnprivileged(t *testing.T) {
 	}
 	const nobody = 65534
 	dir, err := os.MkdirTemp("", "chroot-nobody-") //nolint:usetesting // t.TempDir lies in a folder that only this user can enter
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	binary, step, tmp := filepath.Join(dir, "tests"), filepath.Join(dir, "step"), filepath.Join(dir, "tmp")
-	if err := errors.Join(copyFile("/proc/self/exe", binary), os.WriteFile(step, program(t), 0o755),
-		os.Mkdir(tmp, 0o755), os.Chown(tmp, nobody, nobody), os.Chmod(dir, 0o755)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(copyFile("/proc/self/exe", binary), os.WriteFile(step, program(t), 0o755),
+		os.Mkdir(tmp, 0o755), os.Chown(tmp, nobody, nobody), os.Chmod(dir, 0o755)))
 	cmd := exec.Command(binary, "-test.v", "-test.timeout=4m",
 		"-test.run=^(TestConformance|TestWorld|TestMounts|TestCancelLeavesNothing|TestRemove)$")
 	cmd.Dir = tmp

@@ -18,14 +18,14 @@ const maxLinks = 40
 // absolute link starts at the root. The safety does not depend on this: os.Root prevents that a path leaves
 // the folder.
 type tree struct {
-	root   *os.Root
-	fresh  map[string]bool   // paths of the current layer and their parents: whiteouts do not touch them
-	known  map[string]string // folder as written -> folder without links; both clean and relative
-	last   *os.Root          // the folder at lastAt: an archive lists its members folder by folder
-	lastAt string
-	count  int
-	bytes  int64
-	buf    []byte
+	root         *os.Root
+	currentLayer map[string]bool   // paths of the current layer and their parents: whiteouts do not touch them
+	known        map[string]string // folder as written -> folder without links; both clean and relative
+	last         *os.Root          // the folder at lastAt: an archive lists its members folder by folder
+	lastAt       string
+	count        int
+	bytes        int64
+	buf          []byte
 }
 
 func (t *tree) close() error {
@@ -89,8 +89,8 @@ func (t *tree) resolve(p string) (string, error) {
 	return done, nil
 }
 
-// in returns the folder that contains a resolved path, and the path's last name.
-func (t *tree) in(p string) (*os.Root, string, error) {
+// parent returns the folder that contains a resolved path, and the path's last name.
+func (t *tree) parent(p string) (*os.Root, string, error) {
 	dir := path.Dir(p)
 	if t.last != nil && t.lastAt == dir {
 		return t.last, path.Base(p), nil
@@ -106,9 +106,9 @@ func (t *tree) in(p string) (*os.Root, string, error) {
 	return d, path.Base(p), err
 }
 
-// touch records that the current layer has something at p.
-func (t *tree) touch(p string) {
-	for ; p != "." && !t.fresh[p] && t.fresh != nil; p = path.Dir(p) {
-		t.fresh[p] = true
+// markCurrent records that the current layer has something at p.
+func (t *tree) markCurrent(p string) {
+	for ; p != "." && !t.currentLayer[p] && t.currentLayer != nil; p = path.Dir(p) {
+		t.currentLayer[p] = true
 	}
 }

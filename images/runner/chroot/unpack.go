@@ -75,7 +75,7 @@ func (t *tree) layer(ctx context.Context, l v1.Layer) (err error) {
 	}
 	defer func() { err = errors.Join(err, r.Close()) }()
 	sum := sha256.New()
-	t.fresh = map[string]bool{}
+	t.currentLayer = map[string]bool{}
 	if err := t.archive(ctx, readahead.New(io.TeeReader(r, sum))); err != nil {
 		return err
 	}
@@ -141,16 +141,16 @@ func (t *tree) entry(ctx context.Context, hdr *tar.Header, r io.Reader) error {
 	base := path.Base(name)
 	switch {
 	case base == opaque:
-		return t.stale(dir, true)
+		return t.removeLower(dir, true)
 	case strings.HasPrefix(base, whiteout):
 		hidden, err := rootfs.Clean(strings.TrimPrefix(base, whiteout))
 		if err != nil || hidden == "." {
 			return fmt.Errorf("%w: a whiteout of %q", rootfs.ErrUnsafePath, base)
 		}
-		return t.stale(path.Join(dir, hidden), false)
+		return t.removeLower(path.Join(dir, hidden), false)
 	}
 	at := path.Join(dir, base)
-	t.touch(at)
+	t.markCurrent(at)
 	perm := fs.FileMode(hdr.Mode) & 0o777 //nolint:gosec // masked: setuid bits must not exist on this machine
 	switch hdr.Typeflag {
 	case tar.TypeDir:

@@ -25,13 +25,9 @@ func unpacked(t testing.TB, layers ...v1.Layer) (files []string, root string, er
 	t.Helper()
 	top := t.TempDir()
 	root = filepath.Join(top, "root")
-	if err := errors.Join(os.Mkdir(root, 0o755), os.WriteFile(filepath.Join(top, "outside"), []byte("outside"), 0o600)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(os.Mkdir(root, 0o755), os.WriteFile(filepath.Join(top, "outside"), []byte("outside"), 0o600)))
 	r, err := os.OpenRoot(root)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer r.Close()
 	_, err = unpack(context.Background(), r, runner.Step{Layers: layers, Output: "/out"})
 	files = listed(t, root)
@@ -70,9 +66,7 @@ func listed(t testing.TB, dir string) []string {
 		list = append(list, name)
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	slices.Sort(list)
 	return list
 }
@@ -145,9 +139,7 @@ func TestRefusedLayers(t *testing.T) {
 func TestOutputUnderLink(t *testing.T) {
 	t.Parallel()
 	r, err := os.OpenRoot(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer r.Close()
 	s := runner.Step{Layers: layers(t, []string{"var/", "var/tmp -> ../tmp"}), Output: "/var/tmp/out"}
 	if _, err := unpack(t.Context(), r, s); err == nil || !strings.Contains(err.Error(), "/tmp/out") {
@@ -167,25 +159,17 @@ func TestMembers(t *testing.T) {
 		{Typeflag: tar.TypeReg, Name: "ro/x", Mode: 0o444, ModTime: when}, {Typeflag: tar.TypeChar, Name: "null", Devmajor: 1, Devminor: 3},
 		{Typeflag: tar.TypeBlock, Name: "sda", Devmajor: 8}, {Typeflag: tar.TypeFifo, Name: "fifo"}, {Typeflag: tar.TypeDir, Name: "./"},
 	} {
-		if err := w.WriteHeader(&h); err != nil {
-			t.Fatal(err)
-		}
+		must(t, w.WriteHeader(&h))
 	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, w.Close())
 	files, root, err := unpacked(t, runnertest.TarLayer(t, b.Bytes()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if d := cmp.Diff([]string{"dev/", "out/", "proc/", "ro/", "ro/x = ", "secret = ", "suid = ", "sys/", "tmp/"}, files); d != "" {
 		t.Error(d)
 	}
 	for name, mode := range map[string]fs.FileMode{"suid": 0o755, "secret": 0o600, "ro": 0o755 | fs.ModeDir, "ro/x": 0o644} {
 		info, err := os.Stat(filepath.Join(root, name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if info.Mode() != mode || info.Mode().IsRegular() && !info.ModTime().Equal(when) {
 			t.Errorf("%s: %v %v", name, info.Mode(), info.ModTime())
 		}
@@ -202,4 +186,11 @@ func FuzzUnpack(f *testing.F) {
 	f.Fuzz(func(t *testing.T, one, two []byte) {
 		unpacked(t, runnertest.TarLayer(t, one), runnertest.TarLayer(t, two))
 	})
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }

@@ -157,8 +157,7 @@ func testCancel(t *testing.T, s *suite) {
 	if d := time.Since(at); !errors.Is(err, because) || d > 2*time.Second {
 		t.Errorf("%v after %v", err, d)
 	}
-	var f *runner.FailedError
-	if errors.As(err, &f) {
+	if _, ok := errors.AsType[*runner.FailedError](err); ok {
 		t.Errorf("the command is blamed for being cancelled: %v", err)
 	}
 	diff(t, "result", map[string]string{}, Files(t, dir))

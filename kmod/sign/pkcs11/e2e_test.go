@@ -34,10 +34,8 @@ func token(t *testing.T) (dir string) {
 	t.Helper()
 	dir = t.TempDir()
 	conf := "directories.tokendir = " + filepath.Join(dir, "tokens") + "\nobjectstore.backend = file\nlog.level = ERROR\n"
-	if err := errors.Join(os.Mkdir(filepath.Join(dir, "tokens"), 0o700), os.WriteFile(filepath.Join(dir, "conf"), []byte(conf), 0o600),
-		os.WriteFile(filepath.Join(dir, "pin"), []byte("1234\n"), 0o600)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(os.Mkdir(filepath.Join(dir, "tokens"), 0o700), os.WriteFile(filepath.Join(dir, "conf"), []byte(conf), 0o600),
+		os.WriteFile(filepath.Join(dir, "pin"), []byte("1234\n"), 0o600)))
 	t.Setenv("SOFTHSM2_CONF", filepath.Join(dir, "conf"))
 	for _, label := range []string{"site", "other"} {
 		run(t, "softhsm2-util", "--init-token", "--free", "--label", label, "--pin", "1234", "--so-pin", "123456")
@@ -86,9 +84,7 @@ func TestRealToken(t *testing.T) {
 			continue
 		}
 		own, err := sign.LoadSigner(filepath.Join(dir, c.key+".key"), filepath.Join(dir, c.key+".crt"), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, hash := range []crypto.Hash{crypto.SHA256, crypto.SHA512} {
 			der, err := s.Sign(t.Context(), bytes.NewReader(module), hash)
 			if err != nil {
@@ -146,20 +142,14 @@ func toolSigns(t *testing.T, dir string, module []byte) {
 		"p256":    {"--id", "02", "--mechanism", "ECDSA", "--signature-format", "openssl", "--input-file", filepath.Join(dir, "x.digest")},
 	} {
 		for suffix, content := range input {
-			if err := os.WriteFile(filepath.Join(dir, "x."+suffix), content, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.WriteFile(filepath.Join(dir, "x."+suffix), content, 0o600))
 		}
 		out := filepath.Join(dir, key+".sig")
 		run(t, "pkcs11-tool", append([]string{"--module", library, "--token-label", "site", "--login", "--pin", "env:PIN", "--sign", "--output-file", out}, args...)...)
 		certs, err := sign.LoadCertificates(filepath.Join(dir, key+".crt"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		plain, err := os.ReadFile(out)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if _, err := sign.Wrap(certs[0], crypto.SHA256, digest[:], plain); err != nil {
 			t.Errorf("%s by pkcs11-tool: %v", key, err)
 		}

@@ -138,8 +138,8 @@ func (u uri) findSlot() (slot int, err error) {
 			continue // an empty or broken slot is not the one that the URI names
 		}
 		names = append(names, fmt.Sprintf("%q (serial %s, slot-id %d)", info.Label, info.SerialNumber, s))
-		if (u.slot == nil || *u.slot == s) && matches(u.token, info.Label) && matches(u.serial, info.SerialNumber) &&
-			matches(u.model, info.Model) && matches(u.manufacturer, info.ManufacturerID) {
+		if (u.slot == nil || *u.slot == s) && matchesProperty(u.token, info.Label) && matchesProperty(u.serial, info.SerialNumber) &&
+			matchesProperty(u.model, info.Model) && matchesProperty(u.manufacturer, info.ManufacturerID) {
 			found = append(found, s)
 		}
 	}
@@ -152,4 +152,4 @@ func (u uri) findSlot() (slot int, err error) {
 	return 0, fmt.Errorf("%d tokens match, one must: the library has %s", len(found), strings.Join(names, ", "))
 }
 
-func matches(want, have string) bool { return want == "" || want == have }
+func matchesProperty(want, have string) bool { return want == "" || want == have }

@@ -64,9 +64,7 @@ func TestPIN(t *testing.T) {
 	t.Parallel()
 	file := func(content string) string {
 		path := filepath.Join(t.TempDir(), "pin")
-		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(path, []byte(content), 0o600))
 		return path
 	}
 	gone := errors.New("gone")
@@ -114,4 +112,11 @@ func FuzzParse(f *testing.F) {
 			t.Errorf("parse(%q) = %+v", text, u)
 		}
 	})
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }

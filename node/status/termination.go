@@ -1,16 +1,16 @@
-package node
+package status
 
 import (
 	"fmt"
 	"os"
 	"strings"
+	"time"
 )
 
-// writeTermination writes an error to the pod's termination message, and logs a failure to do so.
-func (n *Node) writeTermination(err error) {
-	if werr := WriteTermination(n.cfg.Termination, err); werr != nil {
-		n.log.Warn("no termination message", "error", werr)
-	}
+// NewFailure describes a failed start or service, cut to a readable length.
+func NewFailure(now time.Time, wanted, pod string, cause error) *Failure {
+	const most = 2048
+	return &Failure{Time: now.UTC().Truncate(time.Second), Wanted: wanted, Pod: pod, Reason: cut(cause.Error(), most)}
 }
 
 // WriteTermination writes the reason why a container ends into the file from which Kubernetes takes the pod's

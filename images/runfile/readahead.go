@@ -5,8 +5,8 @@ import (
 	"io"
 )
 
-// ahead reads a decompressor in a goroutine, up to 4 MiB before Read asks for the bytes.
-type ahead struct {
+// readAhead reads a decompressor in a goroutine, up to 4 MiB before Read asks for the bytes.
+type readAhead struct {
 	cancel context.CancelFunc
 	done   <-chan struct{}
 	free   chan []byte
@@ -17,10 +17,10 @@ type ahead struct {
 	unread []byte
 }
 
-// newAhead starts the goroutine, which owns and closes d. The caller must call stop.
-func newAhead(ctx context.Context, d io.ReadCloser) *ahead {
+// newReadAhead starts the goroutine, which owns and closes d. The caller must call stop.
+func newReadAhead(ctx context.Context, d io.ReadCloser) *readAhead {
 	ctx, cancel := context.WithCancel(ctx)
-	a := &ahead{cancel: cancel, done: ctx.Done(), free: make(chan []byte, 2*chunks), out: make(chan []byte, 2*chunks), ended: make(chan struct{})}
+	a := &readAhead{cancel: cancel, done: ctx.Done(), free: make(chan []byte, 2*chunks), out: make(chan []byte, 2*chunks), ended: make(chan struct{})}
 	for range 2 * chunks {
 		a.free <- make([]byte, chunkSize)
 	}
@@ -35,7 +35,7 @@ func newAhead(ctx context.Context, d io.ReadCloser) *ahead {
 	return a
 }
 
-func (a *ahead) run(ctx context.Context, d io.Reader) error {
+func (a *readAhead) run(ctx context.Context, d io.Reader) error {
 	for {
 		var buf []byte
 		select {
@@ -54,7 +54,7 @@ func (a *ahead) run(ctx context.Context, d io.Reader) error {
 }
 
 // Read is for one goroutine at a time.
-func (a *ahead) Read(p []byte) (int, error) {
+func (a *readAhead) Read(p []byte) (int, error) {
 	if len(a.unread) == 0 {
 		if a.buf != nil {
 			a.free <- a.buf[:chunkSize]
@@ -72,7 +72,7 @@ func (a *ahead) Read(p []byte) (int, error) {
 }
 
 // stop ends the goroutine and waits for it: at most until the Read that it is in returns.
-func (a *ahead) stop() {
+func (a *readAhead) stop() {
 	a.cancel()
 	<-a.ended
 }
