@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 
 	"github.com/driver-container/driver-container/ci/rpmrepo"
+	"github.com/driver-container/driver-container/distros/rpm/rpmtest"
 )
 
 // recipe is part of a result's key in the cache: increase it when the same inputs give another result.
@@ -87,7 +88,7 @@ func fill(ctx context.Context, o Options, dir string) error {
 	if err != nil {
 		return err
 	}
-	s, err := rpmrepo.NewSigner(ctx)
+	s, err := rpmtest.NewSigner(ctx, rpmtest.KeyOptions{Algorithm: "rsa3072"})
 	if err != nil {
 		return err
 	}
@@ -122,9 +123,9 @@ func fill(ctx context.Context, o Options, dir string) error {
 	if err := publish(ctx, s, pool, filepath.Join(dir, "www")); err != nil {
 		return err
 	}
-	key, err := s.Binary(ctx)
+	key, err := s.GPG(ctx, "--export")
 	if err != nil {
 		return err
 	}
-	return errors.Join(writeBase(image, key, filepath.Join(dir, "base")), os.RemoveAll(work), os.RemoveAll(pool))
+	return errors.Join(writeBase(image, []byte(key), filepath.Join(dir, "base")), os.RemoveAll(work), os.RemoveAll(pool))
 }
