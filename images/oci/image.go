@@ -60,9 +60,9 @@ func (b Blobs) Document(h v1.Hash, limit int64) (_ []byte, err error) {
 	return data, nil
 }
 
-// Image is a v1.Image over blobs. Its documents are in memory and verified; each layer is read when it is
+// image is a v1.Image over blobs. Its documents are in memory and verified; each layer is read when it is
 // opened.
-type Image struct {
+type image struct {
 	Raw       []byte
 	mediaType types.MediaType
 	manifest  *v1.Manifest
@@ -71,15 +71,15 @@ type Image struct {
 	blobs     Blobs
 }
 
-var _ v1.Image = (*Image)(nil)
+var _ v1.Image = (*image)(nil)
 
 // NewImage parses a verified manifest and reads its config.
-func NewImage(raw []byte, b Blobs) (*Image, error) {
+func NewImage(raw []byte, b Blobs) (v1.Image, error) {
 	m, err := ParseManifest(raw)
 	if err != nil {
 		return nil, err
 	}
-	i := &Image{Raw: raw, mediaType: mediaTypeOf(raw, m.MediaType), manifest: m, blobs: b}
+	i := &image{Raw: raw, mediaType: mediaTypeOf(raw, m.MediaType), manifest: m, blobs: b}
 	if i.rawConfig, err = b.Document(m.Config.Digest, MaxConfig); err != nil {
 		return nil, fmt.Errorf("read the image config: %w", err)
 	}
@@ -111,18 +111,18 @@ func ParseManifest(raw []byte) (*v1.Manifest, error) {
 	return m, nil
 }
 
-func (i *Image) MediaType() (types.MediaType, error) { return i.mediaType, nil }
-func (i *Image) Size() (int64, error)                { return int64(len(i.Raw)), nil }
-func (i *Image) ConfigName() (v1.Hash, error)        { return i.manifest.Config.Digest, nil }
-func (i *Image) ConfigFile() (*v1.ConfigFile, error) { return i.config.DeepCopy(), nil }
-func (i *Image) RawConfigFile() ([]byte, error)      { return i.rawConfig, nil }
-func (i *Image) Digest() (v1.Hash, error)            { return partial.Digest(i) }
-func (i *Image) Manifest() (*v1.Manifest, error)     { return i.manifest.DeepCopy(), nil }
-func (i *Image) RawManifest() ([]byte, error)        { return i.Raw, nil }
-func (i *Image) layer(n int) *layer {
+func (i *image) MediaType() (types.MediaType, error) { return i.mediaType, nil }
+func (i *image) Size() (int64, error)                { return int64(len(i.Raw)), nil }
+func (i *image) ConfigName() (v1.Hash, error)        { return i.manifest.Config.Digest, nil }
+func (i *image) ConfigFile() (*v1.ConfigFile, error) { return i.config.DeepCopy(), nil }
+func (i *image) RawConfigFile() ([]byte, error)      { return i.rawConfig, nil }
+func (i *image) Digest() (v1.Hash, error)            { return partial.Digest(i) }
+func (i *image) Manifest() (*v1.Manifest, error)     { return i.manifest.DeepCopy(), nil }
+func (i *image) RawManifest() ([]byte, error)        { return i.Raw, nil }
+func (i *image) layer(n int) *layer {
 	return &layer{i.manifest.Layers[n], i.config.RootFS.DiffIDs[n], i.blobs}
 }
-func (i *Image) LayerByDiffID(h v1.Hash) (v1.Layer, error) {
+func (i *image) LayerByDiffID(h v1.Hash) (v1.Layer, error) {
 	for n, d := range i.config.RootFS.DiffIDs {
 		if d == h {
 			return i.layer(n), nil
@@ -131,7 +131,7 @@ func (i *Image) LayerByDiffID(h v1.Hash) (v1.Layer, error) {
 	return nil, fmt.Errorf("the image has no layer with diff ID %s", h)
 }
 
-func (i *Image) LayerByDigest(h v1.Hash) (v1.Layer, error) {
+func (i *image) LayerByDigest(h v1.Hash) (v1.Layer, error) {
 	if h == i.manifest.Config.Digest {
 		return partial.ConfigLayer(i)
 	}
@@ -143,7 +143,7 @@ func (i *Image) LayerByDigest(h v1.Hash) (v1.Layer, error) {
 	return nil, fmt.Errorf("the image has no layer %s", h)
 }
 
-func (i *Image) Layers() ([]v1.Layer, error) {
+func (i *image) Layers() ([]v1.Layer, error) {
 	out := make([]v1.Layer, len(i.manifest.Layers))
 	for n := range out {
 		out[n] = i.layer(n)
