@@ -162,7 +162,7 @@ func (a *archive) unpack(ctx context.Context, store *fetch.Store, name string, w
 }
 
 // unpackLayers opens each layer once, which copies it into the store.
-func unpackLayers(ctx context.Context, img *image) error {
+func unpackLayers(ctx context.Context, img *Image) error {
 	for _, d := range img.manifest.Layers {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)

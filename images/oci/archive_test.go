@@ -21,7 +21,7 @@ import (
 )
 
 // open opens an image for linux/amd64 with a store of its own.
-func open(t *testing.T, ref string) (*image, error) {
+func open(t *testing.T, ref string) (*Image, error) {
 	t.Helper()
 	store, err := fetch.OpenStore(t.TempDir())
 	must(t, err)

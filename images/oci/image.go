@@ -60,9 +60,9 @@ func (b Blobs) Document(h v1.Hash, limit int64) (_ []byte, err error) {
 	return data, nil
 }
 
-// image is a v1.Image over blobs. Its documents are in memory and verified; each layer is read when it is
+// Image is a v1.Image over blobs. Its documents are in memory and verified; each layer is read when it is
 // opened.
-type image struct {
+type Image struct {
 	Raw       []byte
 	mediaType types.MediaType
 	manifest  *v1.Manifest
@@ -71,15 +71,15 @@ type image struct {
 	blobs     Blobs
 }
 
-var _ v1.Image = (*image)(nil)
+var _ v1.Image = (*Image)(nil)
 
 // NewImage parses a verified manifest and reads its config.
-func NewImage(raw []byte, b Blobs) (v1.Image, error) {
+func NewImage(raw []byte, b Blobs) (*Image, error) {
 	m, err := ParseManifest(raw)
 	if err != nil {
 		return nil, err
 	}
-	i := &image{Raw: raw, mediaType: mediaTypeOf(raw, m.MediaType), manifest: m, blobs: b}
+	i := &Image{Raw: raw, mediaType: mediaTypeOf(raw, m.MediaType), manifest: m, blobs: b}
 	if i.rawConfig, err = b.Document(m.Config.Digest, MaxConfig); err != nil {
 		return nil, fmt.Errorf("read the image config: %w", err)
 	}
@@ -111,18 +111,36 @@ func ParseManifest(raw []byte) (*v1.Manifest, error) {
 	return m, nil
 }
 
-func (i *image) MediaType() (types.MediaType, error) { return i.mediaType, nil }
-func (i *image) Size() (int64, error)                { return int64(len(i.Raw)), nil }
-func (i *image) ConfigName() (v1.Hash, error)        { return i.manifest.Config.Digest, nil }
-func (i *image) ConfigFile() (*v1.ConfigFile, error) { return i.config.DeepCopy(), nil }
-func (i *image) RawConfigFile() ([]byte, error)      { return i.rawConfig, nil }
-func (i *image) Digest() (v1.Hash, error)            { return partial.Digest(i) }
-func (i *image) Manifest() (*v1.Manifest, error)     { return i.manifest.DeepCopy(), nil }
-func (i *image) RawManifest() ([]byte, error)        { return i.Raw, nil }
-func (i *image) layer(n int) *layer {
+// MediaType returns the type of the manifest.
+func (i *Image) MediaType() (types.MediaType, error) { return i.mediaType, nil }
+
+// Size returns the size of the manifest in bytes.
+func (i *Image) Size() (int64, error) { return int64(len(i.Raw)), nil }
+
+// ConfigName returns the digest of the config.
+func (i *Image) ConfigName() (v1.Hash, error) { return i.manifest.Config.Digest, nil }
+
+// ConfigFile returns a copy of the config.
+func (i *Image) ConfigFile() (*v1.ConfigFile, error) { return i.config.DeepCopy(), nil }
+
+// RawConfigFile returns the bytes of the config.
+func (i *Image) RawConfigFile() ([]byte, error) { return i.rawConfig, nil }
+
+// Digest returns the digest of the manifest.
+func (i *Image) Digest() (v1.Hash, error) { return partial.Digest(i) }
+
+// Manifest returns a copy of the manifest.
+func (i *Image) Manifest() (*v1.Manifest, error) { return i.manifest.DeepCopy(), nil }
+
+// RawManifest returns the bytes of the manifest.
+func (i *Image) RawManifest() ([]byte, error) { return i.Raw, nil }
+
+func (i *Image) layer(n int) *layer {
 	return &layer{i.manifest.Layers[n], i.config.RootFS.DiffIDs[n], i.blobs}
 }
-func (i *image) LayerByDiffID(h v1.Hash) (v1.Layer, error) {
+
+// LayerByDiffID returns the layer whose uncompressed content has the digest h.
+func (i *Image) LayerByDiffID(h v1.Hash) (v1.Layer, error) {
 	for n, d := range i.config.RootFS.DiffIDs {
 		if d == h {
 			return i.layer(n), nil
@@ -131,7 +149,8 @@ func (i *image) LayerByDiffID(h v1.Hash) (v1.Layer, error) {
 	return nil, fmt.Errorf("the image has no layer with diff ID %s", h)
 }
 
-func (i *image) LayerByDigest(h v1.Hash) (v1.Layer, error) {
+// LayerByDigest returns the layer, or the config, whose blob has the digest h.
+func (i *Image) LayerByDigest(h v1.Hash) (v1.Layer, error) {
 	if h == i.manifest.Config.Digest {
 		return partial.ConfigLayer(i)
 	}
@@ -143,7 +162,8 @@ func (i *image) LayerByDigest(h v1.Hash) (v1.Layer, error) {
 	return nil, fmt.Errorf("the image has no layer %s", h)
 }
 
-func (i *image) Layers() ([]v1.Layer, error) {
+// Layers returns the layers, the lowest first.
+func (i *Image) Layers() ([]v1.Layer, error) {
 	out := make([]v1.Layer, len(i.manifest.Layers))
 	for n := range out {
 		out[n] = i.layer(n)

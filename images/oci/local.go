@@ -57,7 +57,7 @@ func ParseLocal(text string) (LocalRef, bool) {
 
 // Image reads the image for linux/arch. What an archive holds is copied into the store; a layout is read
 // where it is.
-func (l LocalRef) Image(ctx context.Context, store *fetch.Store, arch string) (v1.Image, v1.Hash, error) {
+func (l LocalRef) Image(ctx context.Context, store *fetch.Store, arch string) (*Image, v1.Hash, error) {
 	m, b, err := l.open(ctx, store, arch)
 	if err != nil {
 		return nil, v1.Hash{}, fmt.Errorf("read %s: %w", l.text, err)

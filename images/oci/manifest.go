@@ -128,7 +128,7 @@ func pick(ref, arch string, entries []v1.Descriptor) (v1.Descriptor, error) {
 }
 
 // CheckPlatform refuses a single image for another architecture.
-func CheckPlatform(ref, arch string, i *image) error {
+func CheckPlatform(ref, arch string, i *Image) error {
 	p := v1.Platform{OS: i.config.OS, Architecture: i.config.Architecture}
 	if (p.OS == "" || p.OS == "linux") && p.Architecture == arch {
 		return nil
