@@ -11,10 +11,11 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/driver-container/driver-container/ci/imagetest"
 	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/apt"
+	"github.com/driver-container/driver-container/distros/apt/debtest"
 	"github.com/driver-container/driver-container/distros/fetch"
+	"github.com/driver-container/driver-container/distros/repotest"
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/packages"
 	"github.com/driver-container/driver-container/images/progress"
@@ -24,7 +25,7 @@ import (
 // offers replaces the kernels of a system's archive: "name version[ dependency]" for amd64.
 func (r *rig) offers(system string, packages ...string) {
 	a := r.Archives[system]
-	a.Packages = slices.DeleteFunc(a.Packages, func(p imagetest.Package) bool { return strings.HasPrefix(p.Control, "Package: linux-") })
+	a.Packages = slices.DeleteFunc(a.Packages, func(p debtest.Package) bool { return strings.HasPrefix(p.Control, "Package: linux-") })
 	for _, text := range packages {
 		name, rest, _ := strings.Cut(text, " ")
 		version, depends, _ := strings.Cut(rest, " ")
@@ -32,7 +33,7 @@ func (r *rig) offers(system string, packages ...string) {
 		if depends != "" {
 			control += "Depends: " + depends + "\n"
 		}
-		a.Packages = append(a.Packages, imagetest.Package{Control: control + "Description: for tests"})
+		a.Packages = append(a.Packages, debtest.Package{Control: control + "Description: for tests"})
 	}
 	a.Publish()
 }
@@ -137,7 +138,7 @@ func TestKernelsErrors(t *testing.T) {
 	if _, err = r.b.Kernels(ctx, place, recipe.Options{}); !errors.Is(err, context.Canceled) {
 		t.Errorf("cancelled: %v", err)
 	}
-	r.Archives["debian12"].Signer = imagetest.NewKey(t)
+	r.Archives["debian12"].Signer = repotest.Key("imagetest", 0)
 	r.Archives["debian12"].Publish()
 	if _, err = r.b.Kernels(t.Context(), place, recipe.Options{}); !errors.Is(err, apt.ErrSignature) {
 		t.Errorf("foreign signature: %v", err)

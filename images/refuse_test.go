@@ -16,6 +16,7 @@ import (
 	"github.com/driver-container/driver-container/ci/runfile"
 	"github.com/driver-container/driver-container/distros/dpkg"
 	"github.com/driver-container/driver-container/distros/fetch"
+	"github.com/driver-container/driver-container/distros/repotest"
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/progress"
 	"github.com/driver-container/driver-container/images/recipe"
@@ -34,7 +35,7 @@ func (r *rig) refused(t *testing.T, s matrix.Selection) error {
 func TestArchiveRefused(t *testing.T) {
 	t.Parallel()
 	without := func(drop ...string) []byte {
-		files := slices.DeleteFunc(imagetest.DriverFiles(newDriver, "amd64"), func(f imagetest.File) bool { return slices.Contains(drop, f.Name) })
+		files := slices.DeleteFunc(imagetest.DriverFiles(newDriver, "amd64"), func(f repotest.File) bool { return slices.Contains(drop, f.Name) })
 		return imagetest.Run(t, newDriver, "amd64", files, nil)
 	}
 	broken := func(change func(*runfile.Archive)) []byte {
@@ -103,11 +104,11 @@ func TestTampered(t *testing.T) {
 func TestHostilePackage(t *testing.T) {
 	t.Parallel()
 	for what, c := range map[string]struct {
-		file imagetest.File
+		file repotest.File
 		want error
 	}{
-		"path escape": {imagetest.File{Name: "../../etc/passwd", Body: "x"}, dpkg.ErrUnsafePath},
-		"inner":       {imagetest.File{Name: "usr/../../x", Body: "x"}, dpkg.ErrUnsafePath},
+		"path escape": {repotest.File{Name: "../../etc/passwd", Body: "x"}, dpkg.ErrUnsafePath},
+		"inner":       {repotest.File{Name: "usr/../../x", Body: "x"}, dpkg.ErrUnsafePath},
 	} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
@@ -156,7 +157,7 @@ func TestBaseMoved(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	other := imagetest.Image(t, "amd64", v1.Config{}, imagetest.Gzip(t, imagetest.Tar(t, "", nil)))
+	other := imagetest.Image(t, "amd64", v1.Config{}, repotest.Compress(t, ".gz", repotest.Tar(t, "", nil)))
 	if err := remote.Write(ref, other); err != nil {
 		t.Fatal(err)
 	}

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/driver-container/driver-container/ci/imagetest"
+	"github.com/driver-container/driver-container/distros/repotest"
 	"github.com/driver-container/driver-container/distros/rpm/rpmdb"
 	"github.com/driver-container/driver-container/images/recipe"
 	"github.com/driver-container/driver-container/images/verify"
@@ -64,9 +64,9 @@ func TestRPMBases(t *testing.T) {
 		t.Run(id, func(t *testing.T) {
 			t.Parallel()
 			r := newRPMRig(t, id)
-			r.Change = func(files []imagetest.File) []imagetest.File {
+			r.Change = func(files []repotest.File) []repotest.File {
 				for _, name := range c.gone {
-					files = append(files, imagetest.File{Name: name, Body: "an index of before"})
+					files = append(files, repotest.File{Name: name, Body: "an index of before"})
 				}
 				return files
 			}

@@ -10,6 +10,7 @@ import (
 	"github.com/driver-container/driver-container/ci/imagetest"
 	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/driverinfo"
+	"github.com/driver-container/driver-container/distros/rpm/packtest"
 	"github.com/driver-container/driver-container/images/recipe"
 	"github.com/driver-container/driver-container/images/runner"
 	"github.com/driver-container/driver-container/images/verify"
@@ -50,21 +51,21 @@ func TestRPMKernels(t *testing.T) {
 	r.b.Fetch.Offline = false
 
 	const newer, foreign = "6.12.0-55.9.1.el9_6.x86_64", "5.4.200-1.site.x86_64"
-	site := imagetest.RPM{Name: "kernel-site-devel", EVR: "5.4.200-1.site", Provides: []string{"kernel-devel-uname-r = " + foreign}}
-	image := imagetest.RPM{Name: "kernel-site", EVR: "5.4.200-1.site", Provides: []string{"kernel-uname-r = " + foreign}}
+	site := packtest.Package{Name: "kernel-site-devel", EVR: "5.4.200-1.site", Provides: []string{"kernel-devel-uname-r = " + foreign}}
+	image := packtest.Package{Name: "kernel-site", EVR: "5.4.200-1.site", Provides: []string{"kernel-uname-r = " + foreign}}
 	r.Packages = append(r.Packages, site, image)
 	r.Publish()
 	got := r.kernels(t)
 	if len(got) != 4 || got[3].Release != foreign || got[3].Headers != "kernel-site-devel" || got[3].Default || !got[0].Default {
 		t.Errorf("%+v", got)
 	}
-	var kept []imagetest.RPM
+	var kept []packtest.Package
 	for _, p := range r.Packages {
 		if !strings.HasSuffix(p.Name, "-core") && p.Name != "kernel-site" {
 			kept = append(kept, p)
 		}
 	}
-	r.Packages = append(kept, imagetest.RPM{Name: "kernel-devel", EVR: "6.12.0-55.9.1.el9_6", Provides: []string{"kernel-devel-uname-r = " + newer}})
+	r.Packages = append(kept, packtest.Package{Name: "kernel-devel", EVR: "6.12.0-55.9.1.el9_6", Provides: []string{"kernel-devel-uname-r = " + newer}})
 	r.Publish()
 	got = r.kernels(t)
 	if len(got) != 6 || got[0].Release != newer || !got[0].Default || got[1].Default {

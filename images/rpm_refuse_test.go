@@ -15,7 +15,9 @@ import (
 
 	"github.com/driver-container/driver-container/ci/imagetest"
 	"github.com/driver-container/driver-container/distros/fetch"
+	"github.com/driver-container/driver-container/distros/repotest"
 	"github.com/driver-container/driver-container/distros/rpm"
+	"github.com/driver-container/driver-container/distros/rpm/packtest"
 	"github.com/driver-container/driver-container/distros/rpm/rpmdb"
 	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
 	"github.com/driver-container/driver-container/images/packages"
@@ -40,7 +42,7 @@ func (r *rpmRig) trust(t *testing.T, key *openpgp.Entity) {
 	t.Helper()
 	for i, f := range r.Files {
 		if f.Name == imagetest.RPMKey {
-			r.Files[i].Body += imagetest.Armoured(t, key)
+			r.Files[i].Body += repotest.Public(t, key)
 		}
 	}
 	r.PushBase()
@@ -50,35 +52,35 @@ func (r *rpmRig) trust(t *testing.T, key *openpgp.Entity) {
 func TestRPMHostile(t *testing.T) {
 	t.Parallel()
 	for what, c := range map[string]struct {
-		change func(*testing.T, *rpmRig, *imagetest.RPM)
+		change func(*testing.T, *rpmRig, *packtest.Package)
 		want   error
 		why    string
 	}{
-		"wrong key": {func(t *testing.T, _ *rpmRig, p *imagetest.RPM) { p.Signer = imagetest.NewKey(t) }, rpmfile.ErrSignature, "not among"},
-		"unsigned":  {func(_ *testing.T, _ *rpmRig, p *imagetest.RPM) { p.Unsigned = true }, rpmfile.ErrSignature, "not signed"},
-		"key of another source": {func(t *testing.T, r *rpmRig, p *imagetest.RPM) { // which the base trusts, but not for this one
-			other := imagetest.NewKey(t)
-			r.Files = append(r.Files, imagetest.File{Name: "etc/pki/rpm-gpg/RPM-GPG-KEY-other", Body: imagetest.Armoured(t, other)})
+		"wrong key": {func(t *testing.T, _ *rpmRig, p *packtest.Package) { p.Signer = repotest.Key("imagetest", 0) }, rpmfile.ErrSignature, "not among"},
+		"unsigned":  {func(_ *testing.T, _ *rpmRig, p *packtest.Package) { p.Unsigned = true }, rpmfile.ErrSignature, "not signed"},
+		"key of another source": {func(t *testing.T, r *rpmRig, p *packtest.Package) { // which the base trusts, but not for this one
+			other := repotest.Key("imagetest", 0)
+			r.Files = append(r.Files, repotest.File{Name: "etc/pki/rpm-gpg/RPM-GPG-KEY-other", Body: repotest.Public(t, other)})
 			r.PushBase()
 			p.Signer = other
 		}, rpmfile.ErrSignature, "not for this package"},
-		"expired key": {func(t *testing.T, r *rpmRig, p *imagetest.RPM) {
+		"expired key": {func(t *testing.T, r *rpmRig, p *packtest.Package) {
 			p.Signer = expiredKey(t)
 			r.trust(t, p.Signer)
 		}, rpmfile.ErrKey, "expired"},
-		"path escape": {func(_ *testing.T, _ *rpmRig, p *imagetest.RPM) {
-			p.Files = append(p.Files, imagetest.File{Name: "../../etc/passwd", Body: "x"})
+		"path escape": {func(_ *testing.T, _ *rpmRig, p *packtest.Package) {
+			p.Files = append(p.Files, repotest.File{Name: "../../etc/passwd", Body: "x"})
 		}, rpmfile.ErrUnsafePath, "../../etc/passwd"},
-		"inner path": {func(_ *testing.T, _ *rpmRig, p *imagetest.RPM) {
-			p.Files = append(p.Files, imagetest.File{Name: "usr/../../x", Body: "x"})
+		"inner path": {func(_ *testing.T, _ *rpmRig, p *packtest.Package) {
+			p.Files = append(p.Files, repotest.File{Name: "usr/../../x", Body: "x"})
 		}, rpmfile.ErrUnsafePath, ".."},
-		"bomb": {func(_ *testing.T, _ *rpmRig, p *imagetest.RPM) {
+		"bomb": {func(_ *testing.T, _ *rpmRig, p *packtest.Package) {
 			p.Archive = func(b []byte) []byte { return append(b, make([]byte, 8<<20)...) }
 		}, rpmfile.ErrFormat, "longer than the files of the header"},
-		"other content": {func(_ *testing.T, _ *rpmRig, p *imagetest.RPM) {
+		"other content": {func(_ *testing.T, _ *rpmRig, p *packtest.Package) {
 			p.Archive = func(b []byte) []byte { return bytes.Replace(b, []byte("manual"), []byte("MANUAL"), 1) }
 		}, rpmfile.ErrDigest, "kmod.1.gz"},
-		"cut": {func(_ *testing.T, _ *rpmRig, p *imagetest.RPM) {
+		"cut": {func(_ *testing.T, _ *rpmRig, p *packtest.Package) {
 			p.Archive = func(b []byte) []byte { return b[:len(b)/2] }
 		}, rpmfile.ErrFormat, "kmod"},
 	} {
@@ -140,7 +142,7 @@ func TestRPMPlanRefused(t *testing.T) {
 	}
 	damaged := func(name string, change func(string) string) func(*testing.T, *rpmRig) {
 		return func(_ *testing.T, r *rpmRig) {
-			r.Change = func(files []imagetest.File) []imagetest.File {
+			r.Change = func(files []repotest.File) []repotest.File {
 				for i, f := range files {
 					if strings.HasSuffix(f.Name, name) {
 						files[i].Body = change(f.Body)
@@ -151,9 +153,9 @@ func TestRPMPlanRefused(t *testing.T) {
 			r.PushBase()
 		}
 	}
-	without := func(name string) func([]imagetest.File) []imagetest.File {
-		return func(files []imagetest.File) []imagetest.File {
-			return slices.DeleteFunc(files, func(f imagetest.File) bool { return f.Name == name })
+	without := func(name string) func([]repotest.File) []repotest.File {
+		return func(files []repotest.File) []repotest.File {
+			return slices.DeleteFunc(files, func(f repotest.File) bool { return f.Name == name })
 		}
 	}
 	half := func(s string) string { return s[:len(s)/2] }
@@ -164,7 +166,7 @@ func TestRPMPlanRefused(t *testing.T) {
 		why    []string
 	}{
 		"nothing checked":   {"rocky9", unchecked, rpm.ErrSources, []string{"rocky.repo:1", "baseos", "gpgcheck"}},
-		"foreign signature": {"opensuse-leap15.6", func(t *testing.T, r *rpmRig) { r.Signer = imagetest.NewKey(t); r.Publish() }, rpm.ErrSignature, []string{"repo-oss", "not trusted"}},
+		"foreign signature": {"opensuse-leap15.6", func(t *testing.T, r *rpmRig) { r.Signer = repotest.Key("imagetest", 0); r.Publish() }, rpm.ErrSignature, []string{"repo-oss", "not trusted"}},
 		"no signature": {"opensuse-leap15.6", func(_ *testing.T, r *rpmRig) {
 			r.Signed = false
 			r.Fault(refusePart(404, "repomd.xml.asc"))

@@ -8,6 +8,8 @@ import (
 
 	"github.com/driver-container/driver-container/ci/imagetest"
 	"github.com/driver-container/driver-container/distros/apt"
+	"github.com/driver-container/driver-container/distros/repotest"
+	"github.com/driver-container/driver-container/distros/rpm/packtest"
 	"github.com/driver-container/driver-container/distros/rpm/repoconf"
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/recipe"
@@ -17,17 +19,17 @@ import (
 // package manager.
 func TestRPMRepositories(t *testing.T) {
 	t.Parallel()
-	stranger := imagetest.NewKey(t)
+	stranger := repotest.Key("imagetest", 0)
 	for id, file := range map[string]string{"rocky9": "etc/yum.repos.d/driver-build.repo", "opensuse-leap15.6": "etc/zypp/repos.d/driver-build.repo"} {
 		t.Run(id, func(t *testing.T) {
 			t.Parallel()
 			r := newRPMRig(t, id)
 			extra := r.Extra("/extra")
 			extra.Signer = stranger
-			extra.Packages = []imagetest.RPM{{Name: "kmod", EVR: "99-1", Files: []imagetest.File{{Name: "usr/bin/kmod", Body: "of the site", Mode: 0o755}, {Name: "usr/sbin/modprobe", Link: "../bin/kmod"}}}}
+			extra.Packages = []packtest.Package{{Name: "kmod", EVR: "99-1", Files: []repotest.File{{Name: "usr/bin/kmod", Body: "of the site", Mode: 0o755}, {Name: "usr/sbin/modprobe", Link: "../bin/kmod"}}}}
 			extra.Publish()
 			target := r.target(t)
-			key := imagetest.Armoured(t, stranger)
+			key := repotest.Public(t, stranger)
 			target.System.Repositories = []matrix.Repository{
 				{BaseURLs: []string{extra.BaseURL()}, Key: key}, {BaseURLs: []string{r.BaseURL() + "/"}, GPGKeys: []string{"/" + imagetest.RPMKey}},
 			}
@@ -69,7 +71,7 @@ func TestDebRepositories(t *testing.T) {
 	r := newRig(t)
 	target := r.target(t, pair("debian12", newDriver))
 	own := r.Archives["debian12"]
-	key := imagetest.Armoured(t, own.Signer)
+	key := repotest.Public(t, own.Signer)
 	target.System.Repositories = []matrix.Repository{{URIs: []string{r.URL + "/debian"}, Suites: []string{"bookworm"}, Components: []string{"contrib"}, Key: key}}
 	planned, err := r.b.Plan(t.Context(), target, recipe.Options{})
 	if err != nil {
@@ -172,7 +174,7 @@ func TestRPMRepositoryLogin(t *testing.T) {
 	t.Parallel()
 	r := newRPMRig(t, "rocky9")
 	extra := r.Extra("/extra")
-	extra.Packages = []imagetest.RPM{*r.Find("kmod")}
+	extra.Packages = []packtest.Package{*r.Find("kmod")}
 	extra.Packages[0].EVR = "99-1"
 	extra.Publish()
 	r.Fault(func(w http.ResponseWriter, req *http.Request) bool {

@@ -11,6 +11,8 @@ import (
 
 	"github.com/driver-container/driver-container/ci/imagetest"
 	"github.com/driver-container/driver-container/distros"
+	"github.com/driver-container/driver-container/distros/repotest"
+	"github.com/driver-container/driver-container/distros/rpm/packtest"
 	"github.com/driver-container/driver-container/distros/rpm/rpmdb"
 	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
 	"github.com/driver-container/driver-container/images/matrix"
@@ -104,7 +106,7 @@ func TestRPMPlan(t *testing.T) {
 	if d := cmp.Diff(rockyChanges, changes(planned.Packages)); d != "" {
 		t.Error(d)
 	}
-	keys, err := rpmfile.ReadKeyring([]byte(imagetest.Armoured(t, r.Signer)))
+	keys, err := rpmfile.ReadKeyring([]byte(repotest.Public(t, r.Signer)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -150,7 +152,7 @@ func TestRPMImage(t *testing.T) {
 	}
 	members(t, layersOf(t, img)[1], func(h *tar.Header) {
 		packaged := h.Typeflag == tar.TypeReg && !strings.Contains(h.Name, "/rpm/") && !strings.Contains(h.Name, ".wh.")
-		if when := h.ModTime.Unix(); packaged && when != imagetest.RPMTime || !packaged && when != 1750000000 {
+		if when := h.ModTime.Unix(); packaged && when != packtest.Time || !packaged && when != 1750000000 {
 			t.Errorf("%s is of %v", h.Name, h.ModTime)
 		}
 		capability := h.PAXRecords["SCHILY.xattr.security.capability"]

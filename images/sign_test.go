@@ -24,6 +24,7 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
 	"github.com/driver-container/driver-container/ci/imagetest"
+	"github.com/driver-container/driver-container/distros/repotest"
 	"github.com/driver-container/driver-container/images/modsign"
 	"github.com/driver-container/driver-container/images/moduleset"
 	"github.com/driver-container/driver-container/images/recipe"
@@ -279,11 +280,11 @@ func TestSignImageRefuses(t *testing.T) {
 	if _, err := modsign.RequestSignatures(t.Context(), r.b.Store, t.TempDir(), map[string]v1.Image{"amd64": plain}, false); !errors.Is(err, modsign.ErrNoModules) {
 		t.Errorf("a request for an image without modules: %v", err)
 	}
-	mixed := changed(t, plain, []imagetest.File{{Name: recipe.ModulesDir + "/x/nvidia.ko", Body: "x"}, {Name: "etc/x", Body: "x"}}, nil)
+	mixed := changed(t, plain, []repotest.File{{Name: recipe.ModulesDir + "/x/nvidia.ko", Body: "x"}, {Name: "etc/x", Body: "x"}}, nil)
 	if _, err := modsign.SignImage(t.Context(), r.b.Layers(), "x", mixed, modsign.SignWith(own)); err == nil || !strings.Contains(err.Error(), "other files too") {
 		t.Errorf("a layer with other files: %v", err)
 	}
-	part := changed(t, plain, []imagetest.File{{Name: recipe.ModulesDir + "/x/nvidia.ko", Body: "x"}}, nil)
+	part := changed(t, plain, []repotest.File{{Name: recipe.ModulesDir + "/x/nvidia.ko", Body: "x"}}, nil)
 	if _, err := modsign.SignImage(t.Context(), r.b.Layers(), "x", part, modsign.SignWith(own)); !errors.Is(err, kbuild.ErrMiss) {
 		t.Errorf("half a set: %v", err)
 	}
@@ -307,11 +308,11 @@ func TestVerifyModules(t *testing.T) {
 	flipped := bytes.Clone(module)
 	flipped[100] ^= 1
 	over := func(data []byte) v1.Image {
-		return changed(t, img, []imagetest.File{{Name: folder + "/nvidia.ko", Body: string(data)}}, nil)
+		return changed(t, img, []repotest.File{{Name: folder + "/nvidia.ko", Body: string(data)}}, nil)
 	}
 	// A set of the same name, whole, but not signed by its own certificate.
 	forged := func(change func(*kbuild.Set)) v1.Image {
-		var files []imagetest.File
+		var files []repotest.File
 		must(t, moduleset.Each(t.Context(), r.b.Store, layerOf(t, img), func(set *kbuild.Set, work string) error {
 			change(set)
 			made, err := kbuild.Cache{Dir: filepath.Join(work, "c")}.Put(t.Context(), set)
@@ -319,7 +320,7 @@ func TestVerifyModules(t *testing.T) {
 			for _, name := range []string{"nvidia.ko", "nvidia-uvm.ko", "nvidia-modeset.ko", kbuild.ManifestName} {
 				data, err := os.ReadFile(filepath.Join(made.Dir, name))
 				must(t, err)
-				files = append(files, imagetest.File{Name: folder + "/" + name, Body: string(data)})
+				files = append(files, repotest.File{Name: folder + "/" + name, Body: string(data)})
 			}
 			return nil
 		}))

@@ -13,14 +13,15 @@ import (
 
 	"github.com/driver-container/driver-container/ci/imagetest"
 	"github.com/driver-container/driver-container/distros/driverinfo"
+	"github.com/driver-container/driver-container/distros/repotest"
 	"github.com/driver-container/driver-container/images/recipe"
 	"github.com/driver-container/driver-container/images/verify"
 )
 
 // changed lays files over an image, and changes its configuration.
-func changed(t *testing.T, img v1.Image, files []imagetest.File, config func(*v1.Config)) v1.Image {
+func changed(t *testing.T, img v1.Image, files []repotest.File, config func(*v1.Config)) v1.Image {
 	t.Helper()
-	layer, err := tarball.LayerFromOpener(opener(imagetest.Gzip(t, imagetest.Tar(t, "", files))), tarball.WithMediaType(types.OCILayer))
+	layer, err := tarball.LayerFromOpener(opener(repotest.Compress(t, ".gz", repotest.Tar(t, "", files))), tarball.WithMediaType(types.OCILayer))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,10 +46,10 @@ func soFile(arch, soname string, needed ...string) string {
 	return string(imagetest.ELF{Arch: arch, Soname: soname, Needed: needed}.Bytes())
 }
 
-func gone(names ...string) (files []imagetest.File) {
+func gone(names ...string) (files []repotest.File) {
 	for _, n := range names {
 		i := strings.LastIndexByte(n, '/') + 1
-		files = append(files, imagetest.File{Name: n[:i] + ".wh." + n[i:]})
+		files = append(files, repotest.File{Name: n[:i] + ".wh." + n[i:]})
 	}
 	return files
 }
@@ -73,10 +74,10 @@ func TestVerify(t *testing.T) {
 	r := newRig(t)
 	good := r.build(t, pair("debian12", newDriver), recipe.Options{})
 	const v, lib = newDriver, libDir + "/"
-	put := func(name, body string) []imagetest.File {
-		return []imagetest.File{{Name: name, Body: body, Mode: 0o755}}
+	put := func(name, body string) []repotest.File {
+		return []repotest.File{{Name: name, Body: body, Mode: 0o755}}
 	}
-	link := func(name, target string) []imagetest.File { return []imagetest.File{{Name: name, Link: target}} }
+	link := func(name, target string) []repotest.File { return []repotest.File{{Name: name, Link: target}} }
 	env := func(old, with string) func(*v1.Config) {
 		return func(c *v1.Config) {
 			for i, kv := range c.Env {
@@ -87,7 +88,7 @@ func TestVerify(t *testing.T) {
 		}
 	}
 	for what, c := range map[string]struct {
-		files  []imagetest.File
+		files  []repotest.File
 		config func(*v1.Config)
 		want   []string
 	}{
@@ -170,7 +171,7 @@ func TestVerify(t *testing.T) {
 func TestVerifyStranger(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	img := imagetest.Image(t, "arm64", v1.Config{}, imagetest.Gzip(t, imagetest.Tar(t, "", []imagetest.File{{Name: "etc/motd", Body: "hello"}})))
+	img := imagetest.Image(t, "arm64", v1.Config{}, repotest.Compress(t, ".gz", repotest.Tar(t, "", []repotest.File{{Name: "etc/motd", Body: "hello"}})))
 	findings, err := examiner(r.b).Verify(t.Context(), "x", img)
 	if err != nil {
 		t.Fatal(err)
@@ -184,7 +185,7 @@ func TestVerifyStranger(t *testing.T) {
 	if err != nil || i.Driver != "" || len(i.Packages) != 0 {
 		t.Errorf("%+v, %v", i, err)
 	}
-	broken := imagetest.Image(t, "arm64", v1.Config{}, imagetest.Gzip(t, []byte("no tar")))
+	broken := imagetest.Image(t, "arm64", v1.Config{}, repotest.Compress(t, ".gz", []byte("no tar")))
 	if _, err := examiner(r.b).Verify(t.Context(), "x", broken); err == nil {
 		t.Error("a broken layer was verified")
 	}

@@ -15,6 +15,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 
 	"github.com/driver-container/driver-container/distros"
+	"github.com/driver-container/driver-container/distros/apt/debtest"
+	"github.com/driver-container/driver-container/distros/repotest"
 )
 
 // system is the data of a system that tests need.
@@ -41,31 +43,46 @@ func triplet(arch string) string {
 	return a.Triplet
 }
 
+func (w *World) newArchive(s system) *debtest.Archive {
+	a := debtest.NewArchive(w.t, "/"+s.family, s.suite, s.archs, s.components, w.Put)
+	a.Signer = w.key
+	for _, arch := range s.archs {
+		a.Packages = append(a.Packages, s.toolchain(arch)...)
+		if s.id == "debian12" {
+			a.Packages = append(a.Packages, debianDriver(w.t, NewDriver, arch)...)
+			if arch == "amd64" {
+				a.Packages = append(a.Packages, kernels()...)
+			}
+		}
+	}
+	return a
+}
+
 // toolchain makes the packages of distros.Distro.Toolchain and their dependencies. libc6-dev needs a newer
 // libc6 than the base has.
-func (s system) toolchain(arch string) []Package {
+func (s system) toolchain(arch string) []debtest.Package {
 	d, err := distros.Lookup(s.id)
 	if err != nil {
 		return nil
 	}
 	lib := "lib/" + triplet(arch)
 	newLibc := s.libc + "+u1"
-	deb := func(name, version, fields string, files ...File) Package {
-		files = append(files, File{Name: "usr/share/doc/" + name + "/copyright", Body: "free\n"},
-			File{Name: "usr/share/doc/" + name + "/changelog.gz", Body: "old\n"}, File{Name: "usr/share/man/man1/" + name + ".1.gz", Body: "manual\n"})
+	deb := func(name, version, fields string, files ...repotest.File) debtest.Package {
+		files = append(files, repotest.File{Name: "usr/share/doc/" + name + "/copyright", Body: "free\n"},
+			repotest.File{Name: "usr/share/doc/" + name + "/changelog.gz", Body: "old\n"}, repotest.File{Name: "usr/share/man/man1/" + name + ".1.gz", Body: "manual\n"})
 		control := fmt.Sprintf("Package: %s\nVersion: %s\nArchitecture: %s\nMaintainer: Test <test@example.com>\n%sDescription: %s for tests", name, version, arch, fields, name)
-		return Package{Control: control, Files: files}
+		return debtest.Package{Control: control, Files: files}
 	}
-	program := func(name string) File {
-		return File{Name: name, Mode: 0o755, Body: string(ELF{Arch: arch, Program: true, Needed: []string{"libc.so.6"}, Note: name}.Bytes())}
+	program := func(name string) repotest.File {
+		return repotest.File{Name: name, Mode: 0o755, Body: string(ELF{Arch: arch, Program: true, Needed: []string{"libc.so.6"}, Note: name}.Bytes())}
 	}
-	list := []Package{
-		deb("libtirpc3", "1.3.3", "Depends: libc6\n", File{Name: "usr/" + lib + "/libtirpc.so.3.0.0", Body: string(ELF{Soname: "libtirpc.so.3", Needed: []string{"libc.so.6"}, Arch: arch}.Bytes())},
-			File{Name: "usr/" + lib + "/libtirpc.so.3", Link: "libtirpc.so.3.0.0"}),
+	list := []debtest.Package{
+		deb("libtirpc3", "1.3.3", "Depends: libc6\n", repotest.File{Name: "usr/" + lib + "/libtirpc.so.3.0.0", Body: string(ELF{Soname: "libtirpc.so.3", Needed: []string{"libc.so.6"}, Arch: arch}.Bytes())},
+			repotest.File{Name: "usr/" + lib + "/libtirpc.so.3", Link: "libtirpc.so.3.0.0"}),
 		deb("cpp", "12", "", program("usr/bin/cpp")),
 	}
-	libc := deb("libc6", newLibc, "Multi-Arch: same\n", File{Name: lib + "/libc.so.6", Body: string(ELF{Soname: "libc.so.6", Arch: arch, Note: newLibc}.Bytes())},
-		File{Name: "etc/ld.so.conf.d/libc.conf", Body: "# folders\n"})
+	libc := deb("libc6", newLibc, "Multi-Arch: same\n", repotest.File{Name: lib + "/libc.so.6", Body: string(ELF{Soname: "libc.so.6", Arch: arch, Note: newLibc}.Bytes())},
+		repotest.File{Name: "etc/ld.so.conf.d/libc.conf", Body: "# folders\n"})
 	libc.Extra = map[string]string{
 		"md5sums":   "d41d8cd98f00b204e9800998ecf8427e  lib/libc.so.6\nd41d8cd98f00b204e9800998ecf8427e  usr/share/man/man1/libc6.1.gz\n",
 		"conffiles": "/etc/ld.so.conf.d/libc.conf\n", "postinst": "#!/bin/sh\nexit 1\n", "triggers": "interest ldconfig\n",
@@ -75,13 +92,13 @@ func (s system) toolchain(arch string) []Package {
 		switch {
 		case strings.HasPrefix(name, "gcc-"):
 			list = append(list, deb(name, "12.2.0-14", "Depends: cpp, libgcc1 (>= 5) | libgcc-s1\n", program("usr/bin/"+triplet(arch)+"-"+name),
-				File{Name: "usr/bin/" + name, Link: triplet(arch) + "-" + name}))
+				repotest.File{Name: "usr/bin/" + name, Link: triplet(arch) + "-" + name}))
 		case name == "kmod":
-			list = append(list, deb(name, "30", "Depends: libc6\n", program("bin/kmod"), File{Name: "sbin/modprobe", Link: "/bin/kmod"}))
+			list = append(list, deb(name, "30", "Depends: libc6\n", program("bin/kmod"), repotest.File{Name: "sbin/modprobe", Link: "/bin/kmod"}))
 		case name == "libc6-dev":
-			list = append(list, deb(name, newLibc, "Depends: libc6 (= "+newLibc+")\n", File{Name: "usr/include/stdio.h", Body: "/* */\n"}))
+			list = append(list, deb(name, newLibc, "Depends: libc6 (= "+newLibc+")\n", repotest.File{Name: "usr/include/stdio.h", Body: "/* */\n"}))
 		case strings.HasPrefix(name, "lib"):
-			list = append(list, deb(name, "0.188", "", File{Name: "usr/" + lib + "/" + name + ".so", Body: string(ELF{Soname: name + ".so", Arch: arch}.Bytes())}))
+			list = append(list, deb(name, "0.188", "", repotest.File{Name: "usr/" + lib + "/" + name + ".so", Body: string(ELF{Soname: name + ".so", Arch: arch}.Bytes())}))
 		default:
 			list = append(list, deb(name, "4.3", "", program("usr/bin/"+name)))
 		}
@@ -90,17 +107,17 @@ func (s system) toolchain(arch string) []Package {
 }
 
 // baseFiles returns a root file system with a shell, a C library and dpkg's database.
-func (w *World) baseFiles(s system, arch string) []File {
+func (w *World) baseFiles(s system, arch string) []repotest.File {
 	lib, bin, sbin := "lib", "bin", "sbin"
-	var files []File
+	var files []repotest.File
 	if s.merged {
 		lib, bin, sbin = "usr/lib", "usr/bin", "usr/sbin"
 		for _, dir := range []string{"bin", "sbin", "lib"} {
-			files = append(files, File{Name: dir, Link: "usr/" + dir})
+			files = append(files, repotest.File{Name: dir, Link: "usr/" + dir})
 		}
 	}
 	program := func(name string) {
-		files = append(files, File{Name: name, Mode: 0o755, Body: string(ELF{Arch: arch, Program: true, Needed: []string{"libc.so.6"}, Note: name}.Bytes())})
+		files = append(files, repotest.File{Name: name, Mode: 0o755, Body: string(ELF{Arch: arch, Program: true, Needed: []string{"libc.so.6"}, Note: name}.Bytes())})
 	}
 	for _, name := range []string{"sh", "mkdir", "cat", "mv", "rm"} {
 		program(bin + "/" + name)
@@ -115,19 +132,19 @@ func (w *World) baseFiles(s system, arch string) []File {
 	status := "Package: libc6\nStatus: install ok installed\nVersion: %s\nArchitecture: %s\nMulti-Arch: same\nDescription: C library\n\n" +
 		"Package: libgcc1\nStatus: install ok installed\nVersion: 1:12\nArchitecture: %[2]s\nDescription: runtime\n"
 	files = append(files,
-		File{Name: lib + "/libc.so.6", Body: string(ELF{Soname: "libc.so.6", Arch: arch}.Bytes())},
-		File{Name: lib + "/libold.so.1", Body: string(ELF{Soname: "libold.so.1", Arch: arch}.Bytes())},
-		File{Name: "usr/lib/os-release", Body: fmt.Sprintf("ID=%s\nVERSION_ID=\"%s\"\n", id, s.version)},
-		File{Name: "etc/os-release", Link: "../usr/lib/os-release"},
-		File{Name: "var/lib/dpkg/status", Body: fmt.Sprintf(status, s.libc, arch)},
-		File{Name: "var/lib/dpkg/info/libc6:" + arch + ".list", Body: fmt.Sprintf("/.\n/lib\n/lib/%s\n/lib/%[1]s/libc.so.6\n/lib/%[1]s/libold.so.1\n", triplet(arch))},
-		File{Name: "usr/share/keyrings/test.gpg", Body: key.String()},
+		repotest.File{Name: lib + "/libc.so.6", Body: string(ELF{Soname: "libc.so.6", Arch: arch}.Bytes())},
+		repotest.File{Name: lib + "/libold.so.1", Body: string(ELF{Soname: "libold.so.1", Arch: arch}.Bytes())},
+		repotest.File{Name: "usr/lib/os-release", Body: fmt.Sprintf("ID=%s\nVERSION_ID=\"%s\"\n", id, s.version)},
+		repotest.File{Name: "etc/os-release", Link: "../usr/lib/os-release"},
+		repotest.File{Name: "var/lib/dpkg/status", Body: fmt.Sprintf(status, s.libc, arch)},
+		repotest.File{Name: "var/lib/dpkg/info/libc6:" + arch + ".list", Body: fmt.Sprintf("/.\n/lib\n/lib/%s\n/lib/%[1]s/libc.so.6\n/lib/%[1]s/libold.so.1\n", triplet(arch))},
+		repotest.File{Name: "usr/share/keyrings/test.gpg", Body: key.String()},
 	)
 	if s.merged {
-		return append(files, File{Name: "etc/apt/sources.list.d/debian.sources", Body: fmt.Sprintf(
+		return append(files, repotest.File{Name: "etc/apt/sources.list.d/debian.sources", Body: fmt.Sprintf(
 			"Types: deb\nURIs: %s/%s\nSuites: %s\nComponents: main\nSigned-By: /usr/share/keyrings/test.gpg\n", w.URL, s.family, s.suite)})
 	}
-	return append(files, File{Name: "etc/apt/sources.list", Body: fmt.Sprintf("deb [signed-by=/usr/share/keyrings/test.gpg] %s/%s %s main\n", w.URL, s.family, s.suite)})
+	return append(files, repotest.File{Name: "etc/apt/sources.list", Body: fmt.Sprintf("deb [signed-by=/usr/share/keyrings/test.gpg] %s/%s %s main\n", w.URL, s.family, s.suite)})
 }
 
 // Base returns the reference of a system's base image.
@@ -150,7 +167,7 @@ func (w *World) pushBase(s system) {
 }
 
 func (w *World) baseImage(s system, arch string) v1.Image {
-	layer := Gzip(w.t, Tar(w.t, "", w.baseFiles(s, arch)))
+	layer := repotest.Compress(w.t, ".gz", repotest.Tar(w.t, "", w.baseFiles(s, arch)))
 	return Image(w.t, arch, v1.Config{Env: []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LANG=C.UTF-8"}, Cmd: []string{"bash"}}, layer)
 }
 

@@ -10,18 +10,19 @@ import (
 	"testing/fstest"
 
 	"github.com/driver-container/driver-container/ci/runfile"
+	"github.com/driver-container/driver-container/distros/repotest"
 )
 
 // DriverFiles returns an installed driver, at the paths of an image.
-func DriverFiles(version, arch string) []File {
+func DriverFiles(version, arch string) []repotest.File {
 	lib := "usr/lib/" + triplet(arch) + "/"
-	library := func(dir, stem, soname, libArch string, needed ...string) File {
-		return File{Name: dir + stem + ".so." + version, Mode: 0o755, Body: string(ELF{Soname: soname, Needed: needed, Arch: libArch, Note: stem + version}.Bytes())}
+	library := func(dir, stem, soname, libArch string, needed ...string) repotest.File {
+		return repotest.File{Name: dir + stem + ".so." + version, Mode: 0o755, Body: string(ELF{Soname: soname, Needed: needed, Arch: libArch, Note: stem + version}.Bytes())}
 	}
-	program := func(name string) File {
-		return File{Name: "usr/bin/" + name, Mode: 0o755, Body: string(ELF{Arch: arch, Program: true, Needed: []string{"libc.so.6"}, Note: name + version}.Bytes())}
+	program := func(name string) repotest.File {
+		return repotest.File{Name: "usr/bin/" + name, Mode: 0o755, Body: string(ELF{Arch: arch, Program: true, Needed: []string{"libc.so.6"}, Note: name + version}.Bytes())}
 	}
-	files := []File{
+	files := []repotest.File{
 		library(lib, "libcuda", "libcuda.so.1", arch, "libc.so.6"),
 		{Name: lib + "libcuda.so.1", Link: "libcuda.so." + version},
 		library(lib, "libnvidia-ml", "libnvidia-ml.so.1", arch, "libc.so.6"),
@@ -38,28 +39,28 @@ func DriverFiles(version, arch string) []File {
 	}
 	files = append(files, kernelSources("usr/src/nvidia-"+version+"/kernel/")...)
 	if arch == "amd64" {
-		files = append(files, library("usr/lib/i386-linux-gnu/", "libcuda", "libcuda.so.1", "i386"), File{Name: "usr/lib/i386-linux-gnu/libcuda.so.1", Link: "libcuda.so." + version})
+		files = append(files, library("usr/lib/i386-linux-gnu/", "libcuda", "libcuda.so.1", "i386"), repotest.File{Name: "usr/lib/i386-linux-gnu/libcuda.so.1", Link: "libcuda.so." + version})
 	}
 	if version != OldDriver {
 		files = append(files, kernelSources("usr/src/nvidia-"+version+"/kernel-open/")...)
 		files = append(files,
 			library(lib, "libnvidia-allocator", "libnvidia-allocator.so.1", arch, "libc.so.6"),
-			File{Name: lib + "libnvidia-allocator.so.1", Link: "libnvidia-allocator.so." + version},
-			File{Name: "usr/share/nvidia-driver/firmware/nvidia/" + version + "/gsp_ga10x.bin", Body: "firmware " + version},
-			File{Name: "usr/share/nvidia-driver/supported-gpus.json", Body: `{"chips":[]}` + "\n"})
+			repotest.File{Name: lib + "libnvidia-allocator.so.1", Link: "libnvidia-allocator.so." + version},
+			repotest.File{Name: "usr/share/nvidia-driver/firmware/nvidia/" + version + "/gsp_ga10x.bin", Body: "firmware " + version},
+			repotest.File{Name: "usr/share/nvidia-driver/supported-gpus.json", Body: `{"chips":[]}` + "\n"})
 	}
 	return files
 }
 
-func kernelSources(dir string) []File {
-	return []File{
+func kernelSources(dir string) []repotest.File {
+	return []repotest.File{
 		{Name: dir + "Kbuild", Body: "obj-m += nvidia.o\n"}, {Name: dir + "Makefile", Body: "all:\n"}, {Name: dir + "nvidia/nv.c", Body: "int x;\n"},
 	}
 }
 
 // Run makes a .run archive of an installed driver. It calls change, which may be nil, before it writes the
 // archive.
-func Run(t testing.TB, version, arch string, files []File, change func(*runfile.Archive)) []byte {
+func Run(t testing.TB, version, arch string, files []repotest.File, change func(*runfile.Archive)) []byte {
 	t.Helper()
 	fsys := fstest.MapFS{}
 	for _, f := range files {

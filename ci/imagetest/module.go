@@ -4,6 +4,9 @@ import (
 	"bytes"
 	"debug/elf"
 	"fmt"
+
+	"github.com/driver-container/driver-container/distros/apt/debtest"
+	"github.com/driver-container/driver-container/distros/repotest"
 )
 
 // Module is a kernel module that consists of its description: enough for code that reads the description, and
@@ -39,18 +42,18 @@ const (
 )
 
 // kernels makes the packages of debian12's kernels.
-func kernels() []Package {
-	pack := func(name, arch, fields string, files ...File) Package {
-		return Package{
+func kernels() []debtest.Package {
+	pack := func(name, arch, fields string, files ...repotest.File) debtest.Package {
+		return debtest.Package{
 			Control: fmt.Sprintf("Package: %s\nVersion: 6.1.192-2\nArchitecture: %s\n%sDescription: %[1]s for tests", name, arch, fields), Files: files,
 		}
 	}
-	list := []Package{pack("linux-kbuild-6.1", "amd64", "Depends: libc6\n", File{Name: "usr/lib/linux-kbuild-6.1/scripts/mod/modpost", Body: "program", Mode: 0o755})}
+	list := []debtest.Package{pack("linux-kbuild-6.1", "amd64", "Depends: libc6\n", repotest.File{Name: "usr/lib/linux-kbuild-6.1/scripts/mod/modpost", Body: "program", Mode: 0o755})}
 	for _, release := range []string{Kernel, CloudKernel, OldKernel} {
-		list = append(list, pack("linux-image-"+release, "amd64", "", File{Name: "boot/vmlinuz-" + release, Body: "kernel"}),
+		list = append(list, pack("linux-image-"+release, "amd64", "", repotest.File{Name: "boot/vmlinuz-" + release, Body: "kernel"}),
 			pack("linux-headers-"+release, "amd64", "Depends: linux-kbuild-6.1, gcc-12\n",
-				File{Name: "usr/src/linux-headers-" + release + "/include/config/auto.conf", Body: "CONFIG_MODULE_SIG_HASH=\"sha256\"\n"},
-				File{Name: "lib/modules/" + release + "/build", Link: "/usr/src/linux-headers-" + release}))
+				repotest.File{Name: "usr/src/linux-headers-" + release + "/include/config/auto.conf", Body: "CONFIG_MODULE_SIG_HASH=\"sha256\"\n"},
+				repotest.File{Name: "lib/modules/" + release + "/build", Link: "/usr/src/linux-headers-" + release}))
 	}
 	return list
 }

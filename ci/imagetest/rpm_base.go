@@ -24,6 +24,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 	_ "modernc.org/sqlite" // the driver
 
+	"github.com/driver-container/driver-container/distros/repotest"
+	"github.com/driver-container/driver-container/distros/rpm/packtest"
 	"github.com/driver-container/driver-container/distros/rpm/rpmdb"
 	"github.com/driver-container/driver-container/distros/rpm/rpmdb/blobs"
 	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
@@ -33,7 +35,7 @@ import (
 // database.
 func (s *RPMSystem) PushBase() {
 	t := s.world.t
-	var files []File
+	var files []repotest.File
 	var installed []*rpmfile.Header
 	for _, p := range s.Installed {
 		if p.Signer == nil {
@@ -43,14 +45,14 @@ func (s *RPMSystem) PushBase() {
 			if strings.HasPrefix(f.Name, "lib64/") { // a link
 				f.Name = "usr/" + f.Name
 			}
-			if f.mode()>>12 != 0o4 { // the files' paths create the folders
+			if !strings.HasSuffix(f.Name, "/") { // the files' paths create the folders
 				files = append(files, f)
 			}
 		}
 		f, err := rpmfile.Open(bytes.NewReader(p.Bytes(t)))
 		var h *rpmfile.Header
 		if err == nil {
-			h, err = f.InstalledHeader(time.Unix(RPMTime, 0), s.Colour, nil)
+			h, err = f.InstalledHeader(time.Unix(packtest.Time, 0), s.Colour, nil)
 		}
 		if err != nil {
 			t.Fatalf("imagetest: %v", err)
@@ -63,12 +65,12 @@ func (s *RPMSystem) PushBase() {
 	files = append(files, s.Files...)
 	database := s.records(installed)
 	for _, path := range slices.Sorted(maps.Keys(database)) {
-		files = append(files, File{Name: path, Body: string(database[path])})
+		files = append(files, repotest.File{Name: path, Body: string(database[path])})
 	}
 	if s.Change != nil {
 		files = s.Change(files)
 	}
-	img := Image(t, "amd64", v1.Config{Env: []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin"}, Cmd: []string{"bash"}}, Gzip(t, Tar(t, "", files)))
+	img := Image(t, "amd64", v1.Config{Env: []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin"}, Cmd: []string{"bash"}}, repotest.Compress(t, ".gz", repotest.Tar(t, "", files)))
 	index := mutate.AppendManifests(mutate.IndexMediaType(empty.Index, types.OCIImageIndex),
 		mutate.IndexAddendum{Add: img, Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: "linux", Architecture: "amd64"}}})
 	ref, err := name.ParseReference(s.world.Base(s.id))
@@ -86,7 +88,7 @@ func (s *RPMSystem) importedKey(key *openpgp.Entity) *rpmfile.Header {
 		rpmfile.Entry{Tag: rpmfile.TagName, Type: rpmfile.TypeString, Value: "gpg-pubkey"},
 		rpmfile.Entry{Tag: rpmfile.TagVersion, Type: rpmfile.TypeString, Value: "0a1b2c3d"},
 		rpmfile.Entry{Tag: rpmfile.TagRelease, Type: rpmfile.TypeString, Value: "5e6f7a8b"},
-		rpmfile.Entry{Tag: rpmfile.TagDescription, Type: rpmfile.TypeString, Value: Armoured(s.world.t, key)},
+		rpmfile.Entry{Tag: rpmfile.TagDescription, Type: rpmfile.TypeString, Value: repotest.Public(s.world.t, key)},
 	)
 	if err != nil {
 		s.world.t.Fatalf("imagetest: %v", err)

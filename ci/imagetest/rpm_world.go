@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/ProtonMail/go-crypto/openpgp"
+	"github.com/driver-container/driver-container/distros/repotest"
+	"github.com/driver-container/driver-container/distros/rpm/packtest"
 )
 
 // RPMWorld is a World of systems with .rpm packages.
@@ -40,14 +42,14 @@ func NewRPM(t testing.TB, ids ...string) *RPMWorld {
 
 // RPMSystem is a system of a world. Tests change its fields and publish or push again.
 type RPMSystem struct {
-	*RPMRepository                   // the only repository of its packages
-	Installed      []RPM             // in the base
-	Files          []File            // of the base, in addition to those of its packages
-	Imported       []*openpgp.Entity // keys in the base's database
-	Colour         uint32            // the colour that rpm records
-	Row            string            // further lines of the system's row in the matrix
+	*packtest.Repository                    // the only repository of its packages
+	Installed            []packtest.Package // in the base
+	Files                []repotest.File    // of the base, in addition to those of its packages
+	Imported             []*openpgp.Entity  // keys in the base's database
+	Colour               uint32             // the colour that rpm records
+	Row                  string             // further lines of the system's row in the matrix
 	// Change is applied to all files of the base before it is pushed.
-	Change func([]File) []File
+	Change func([]repotest.File) []repotest.File
 
 	world        *World
 	id, database string
@@ -55,13 +57,13 @@ type RPMSystem struct {
 
 func (w *World) newRPMSystem(id, database string) *RPMSystem {
 	return &RPMSystem{
-		world: w, RPMRepository: (&RPMWorld{World: w}).Extra("/" + id), Imported: []*openpgp.Entity{w.key}, id: id, database: database,
+		world: w, Repository: (&RPMWorld{World: w}).Extra("/" + id), Imported: []*openpgp.Entity{w.key}, id: id, database: database,
 	}
 }
 
 // Extra returns another repository, without packages.
-func (w *RPMWorld) Extra(dir string) *RPMRepository {
-	r := NewRPMRepository(w.t, w.URL, dir, w.Put)
+func (w *RPMWorld) Extra(dir string) *packtest.Repository {
+	r := packtest.NewRepository(w.t, w.URL, dir, w.Put)
 	r.Signer = w.key
 	return r
 }

@@ -12,7 +12,8 @@ import (
 	"time"
 
 	"github.com/ProtonMail/go-crypto/openpgp"
-	"github.com/ProtonMail/go-crypto/openpgp/packet"
+	"github.com/driver-container/driver-container/distros/apt/debtest"
+	"github.com/driver-container/driver-container/distros/repotest"
 	ggcr "github.com/google/go-containerregistry/pkg/registry"
 )
 
@@ -27,7 +28,7 @@ type World struct {
 	URL      string // of the server, without a final slash
 	Host     string // of the server; its registry has the same address
 	Runs     map[string][]byte
-	Archives map[string]*Archive // by system
+	Archives map[string]*debtest.Archive // by system
 
 	t        testing.TB
 	key      *openpgp.Entity
@@ -54,25 +55,13 @@ func New(t testing.TB) *World {
 
 // start returns a world with a registry, a key and nothing else.
 func start(t testing.TB) *World {
-	w := &World{t: t, Runs: map[string][]byte{}, Archives: map[string]*Archive{}, files: map[string][]byte{}, requests: map[string]int{}}
-	w.key = NewKey(t)
+	w := &World{t: t, Runs: map[string][]byte{}, Archives: map[string]*debtest.Archive{}, files: map[string][]byte{}, requests: map[string]int{}}
+	w.key = repotest.Key("imagetest", 0)
 	images := ggcr.New(ggcr.Logger(log.New(io.Discard, "", 0)))
 	server := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) { w.serve(images, rw, r) }))
 	t.Cleanup(server.Close)
 	w.URL, w.Host = server.URL, strings.TrimPrefix(server.URL, "http://")
 	return w
-}
-
-// NewKey makes a signing key quickly.
-func NewKey(t testing.TB) *openpgp.Entity {
-	t.Helper()
-	e, err := openpgp.NewEntity("imagetest", "", "imagetest@example.com", &packet.Config{
-		Algorithm: packet.PubKeyAlgoEdDSA, Time: func() time.Time { return time.Now().AddDate(-1, 0, 0) },
-	})
-	if err != nil {
-		t.Fatalf("imagetest: make a key: %v", err)
-	}
-	return e
 }
 
 func (w *World) serve(images http.Handler, rw http.ResponseWriter, r *http.Request) {

@@ -20,6 +20,7 @@ import (
 	"github.com/driver-container/driver-container/distros/apt"
 	"github.com/driver-container/driver-container/distros/dpkg"
 	"github.com/driver-container/driver-container/distros/fetch"
+	"github.com/driver-container/driver-container/distros/repotest"
 	"github.com/driver-container/driver-container/images/batch"
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/oci"
@@ -55,7 +56,7 @@ func TestFailures(t *testing.T) {
 		"mirror":      {nil, "--mirror http://127.0.0.1:1/", 4, []string{"127.0.0.1:1"}},
 		"mirror 500":  {func(u *user) { u.Fault(refuse(500, "/dists/")) }, "", 4, []string{"500", "InRelease"}},
 		"package 404": {func(u *user) { u.Fault(refuse(404, "/pool/kmod")) }, "", 4, []string{"404", "kmod"}},
-		"signature":   {func(u *user) { a := u.Archives["debian12"]; a.Signer = imagetest.NewKey(t); a.Publish() }, "", 5, []string{"no trusted signature", "InRelease"}},
+		"signature":   {func(u *user) { a := u.Archives["debian12"]; a.Signer = repotest.Key("imagetest", 0); a.Publish() }, "", 5, []string{"no trusted signature", "InRelease"}},
 		"expired":     {func(u *user) { a := u.Archives["debian12"]; a.ValidUntil = time.Now().AddDate(0, 0, -2); a.Publish() }, "", 5, []string{"expired"}},
 		"lying index": {func(u *user) { a := u.Archives["debian12"]; a.Lie = true; a.Publish() }, "", 5, []string{"Packages"}},
 		"package":     {func(u *user) { a := u.Archives["debian12"]; flip(u, a.Path(*a.Find("make", "amd64"))) }, "", 5, []string{"make", "sha256"}},

@@ -8,20 +8,19 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/driver-container/driver-container/distros/apt/debtest"
 	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
-
-	"github.com/driver-container/driver-container/ci/imagetest"
 )
 
 // offers replaces the kernels of an archive: "release" with headers and kernel, or "name dependency" for
 // other packages.
 func (u *user) offers(system string, list ...string) {
 	a := u.Archives[system]
-	a.Packages = slices.DeleteFunc(a.Packages, func(p imagetest.Package) bool { return strings.HasPrefix(p.Control, "Package: linux-") })
+	a.Packages = slices.DeleteFunc(a.Packages, func(p debtest.Package) bool { return strings.HasPrefix(p.Control, "Package: linux-") })
 	add := func(name, fields string) {
-		a.Packages = append(a.Packages, imagetest.Package{Control: fmt.Sprintf(
+		a.Packages = append(a.Packages, debtest.Package{Control: fmt.Sprintf(
 			"Package: %s\nVersion: 7.1-1\nArchitecture: amd64\nMaintainer: Test <test@example.com>\n%sDescription: for tests", name, fields)})
 	}
 	for _, text := range list {

@@ -15,7 +15,9 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 
 	"github.com/driver-container/driver-container/ci/imagetest"
+	"github.com/driver-container/driver-container/distros/repotest"
 	"github.com/driver-container/driver-container/distros/rpm"
+	"github.com/driver-container/driver-container/distros/rpm/packtest"
 	"github.com/driver-container/driver-container/distros/rpm/repoconf"
 	"github.com/driver-container/driver-container/distros/rpm/repodata"
 	"github.com/driver-container/driver-container/distros/rpm/rpmdb"
@@ -51,12 +53,12 @@ func TestRPMFailures(t *testing.T) {
 	publish := func(change func(*testing.T, *rpmUser)) func(*testing.T, *rpmUser) {
 		return func(t *testing.T, u *rpmUser) { change(t, u); u.Publish() }
 	}
-	kmod := func(change func(*testing.T, *imagetest.RPM)) func(*testing.T, *rpmUser) {
+	kmod := func(change func(*testing.T, *packtest.Package)) func(*testing.T, *rpmUser) {
 		return publish(func(t *testing.T, u *rpmUser) { change(t, u.Find("kmod")) })
 	}
 	replace := func(name, text string) func(*testing.T, *rpmUser) {
 		return func(_ *testing.T, u *rpmUser) {
-			u.Change = func(files []imagetest.File) []imagetest.File {
+			u.Change = func(files []repotest.File) []repotest.File {
 				for i, f := range files {
 					if strings.HasSuffix(f.Name, name) {
 						files[i].Body = text
@@ -77,10 +79,10 @@ func TestRPMFailures(t *testing.T) {
 		"mirror":        {"rocky9", nil, "--mirror http://127.0.0.1:1/", 4, []string{"127.0.0.1:1"}},
 		"mirror 500":    {"rocky9", func(_ *testing.T, u *rpmUser) { u.Fault(refuse(500, "repomd.xml")) }, "", 4, []string{"500", "baseos"}},
 		"package 404":   {"rocky9", func(_ *testing.T, u *rpmUser) { u.Fault(refuse(404, "/kmod-28")) }, "", 4, []string{"404", "kmod"}},
-		"wrong key":     {"rocky9", kmod(func(t *testing.T, p *imagetest.RPM) { p.Signer = imagetest.NewKey(t) }), "", 5, []string{"package kmod 28-9.el9", "no trusted signature"}},
-		"unsigned":      {"rocky9", kmod(func(_ *testing.T, p *imagetest.RPM) { p.Unsigned = true }), "", 5, []string{"package kmod 28-9.el9", "it is not signed"}},
+		"wrong key":     {"rocky9", kmod(func(t *testing.T, p *packtest.Package) { p.Signer = repotest.Key("imagetest", 0) }), "", 5, []string{"package kmod 28-9.el9", "no trusted signature"}},
+		"unsigned":      {"rocky9", kmod(func(_ *testing.T, p *packtest.Package) { p.Unsigned = true }), "", 5, []string{"package kmod 28-9.el9", "it is not signed"}},
 		"expired key":   {"rocky9", expire, "", 5, []string{"package kmod 28-9.el9", "unusable key", "expired"}},
-		"index":         {"opensuse-leap15.6", publish(func(t *testing.T, u *rpmUser) { u.Signer = imagetest.NewKey(t) }), "", 5, []string{"repo-oss", "no trusted signature"}},
+		"index":         {"opensuse-leap15.6", publish(func(t *testing.T, u *rpmUser) { u.Signer = repotest.Key("imagetest", 0) }), "", 5, []string{"repo-oss", "no trusted signature"}},
 		"expired index": {"opensuse-leap15.6", expireIndex, "", 5, []string{"repo-oss", "expired"}},
 		"lying index":   {"rocky9", publish(func(_ *testing.T, u *rpmUser) { u.Lie = true }), "", 5, []string{"baseos", "primary"}},
 		"package": {"rocky9", func(_ *testing.T, u *rpmUser) {
@@ -89,10 +91,10 @@ func TestRPMFailures(t *testing.T) {
 			data[len(data)/2] ^= 1
 			u.Put(path, data)
 		}, "", 5, []string{"package make", "sha256"}},
-		"path escape": {"rocky9", kmod(func(_ *testing.T, p *imagetest.RPM) {
-			p.Files = append(p.Files, imagetest.File{Name: "../../etc/passwd", Body: "x"})
+		"path escape": {"rocky9", kmod(func(_ *testing.T, p *packtest.Package) {
+			p.Files = append(p.Files, repotest.File{Name: "../../etc/passwd", Body: "x"})
 		}), "", 5, []string{"package kmod 28-9.el9", "unsafe member", "../../etc/passwd"}},
-		"bomb": {"rocky9", kmod(func(_ *testing.T, p *imagetest.RPM) {
+		"bomb": {"rocky9", kmod(func(_ *testing.T, p *packtest.Package) {
 			p.Archive = func(b []byte) []byte { return append(b, make([]byte, 8<<20)...) }
 		}), "", 5, []string{"package kmod 28-9.el9", "longer than the files of the header"}},
 		"unresolvable": {"rocky9", publish(func(_ *testing.T, u *rpmUser) {
@@ -151,7 +153,7 @@ func (u *rpmUser) trust(t *testing.T, key *openpgp.Entity) {
 	t.Helper()
 	for i, f := range u.Files {
 		if f.Name == imagetest.RPMKey {
-			u.Files[i].Body += imagetest.Armoured(t, key)
+			u.Files[i].Body += repotest.Public(t, key)
 		}
 	}
 	u.PushBase()

@@ -14,6 +14,7 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
 	"github.com/driver-container/driver-container/ci/imagetest"
+	"github.com/driver-container/driver-container/distros/repotest"
 	"github.com/driver-container/driver-container/images"
 	"github.com/driver-container/driver-container/images/modsign"
 	"github.com/driver-container/driver-container/images/oci"
@@ -27,8 +28,8 @@ func (u *user) modulesImage(t *testing.T, arches ...string) string {
 	var all []v1.Image
 	for _, arch := range arches {
 		img := imagetest.Image(t, arch, v1.Config{Labels: map[string]string{"org.opencontainers.image.version": newDriver + "-debian12", recipe.LabelDriver: newDriver}},
-			imagetest.Gzip(t, imagetest.Tar(t, "", []imagetest.File{{Name: "etc/os-release", Body: "ID=debian\n"}})),
-			imagetest.Gzip(t, imagetest.Tar(t, "", modulesSet(t, arch))))
+			repotest.Compress(t, ".gz", repotest.Tar(t, "", []repotest.File{{Name: "etc/os-release", Body: "ID=debian\n"}})),
+			repotest.Compress(t, ".gz", repotest.Tar(t, "", modulesSet(t, arch))))
 		all = append(all, img)
 	}
 	artifact, err := images.Combine(all)
@@ -43,7 +44,7 @@ func (u *user) modulesImage(t *testing.T, arches ...string) string {
 }
 
 // modulesSet are the files of a set as a compile leaves it.
-func modulesSet(t *testing.T, arch string) (files []imagetest.File) {
+func modulesSet(t *testing.T, arch string) (files []repotest.File) {
 	t.Helper()
 	work := t.TempDir()
 	set := &kbuild.Set{Dir: work, SigHash: "sha256", Key: kbuild.Key{
@@ -67,7 +68,7 @@ func modulesSet(t *testing.T, arch string) (files []imagetest.File) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		files = append(files, imagetest.File{Name: recipe.ModulesDir + "/" + filepath.Base(made.Dir) + "/" + name, Body: string(data)})
+		files = append(files, repotest.File{Name: recipe.ModulesDir + "/" + filepath.Base(made.Dir) + "/" + name, Body: string(data)})
 	}
 	return files
 }

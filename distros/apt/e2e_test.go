@@ -15,6 +15,7 @@ import (
 
 	"github.com/driver-container/driver-container/distros/dpkg"
 	"github.com/driver-container/driver-container/distros/fetch"
+	"github.com/driver-container/driver-container/distros/repotest"
 )
 
 // TestMachine reads the repositories that this machine configures, and compares the result with apt-get's.
@@ -24,7 +25,7 @@ func TestMachine(t *testing.T) {
 	}
 	root := os.DirFS("/")
 	sources, err := ReadSources(root)
-	must(t, err)
+	repotest.Must(t, err)
 	sources = slices.DeleteFunc(sources, func(s Source) bool { return !strings.Contains(strings.Join(s.URIs, " "), "debian") })
 	if len(sources) == 0 {
 		t.Skip("no Debian source in /etc/apt")
@@ -34,28 +35,28 @@ func TestMachine(t *testing.T) {
 		dir = t.TempDir()
 	}
 	store, err := fetch.OpenStore(dir)
-	must(t, err)
+	repotest.Must(t, err)
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
 	o := Options{Fetch: &fetch.Client{Store: store}, Root: root, Sources: sources, Arch: runtime.GOARCH, Components: []string{"non-free"}}
 	begin := time.Now()
 	r, err := OpenReleases(ctx, o)
-	must(t, err)
+	repotest.Must(t, err)
 	t.Logf("releases: %v, digest %s", time.Since(begin), r.Digest())
 	begin = time.Now()
 	x, err := r.Load(ctx)
-	must(t, err)
+	repotest.Must(t, err)
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	t.Logf("indexes: %v, %d packages, heap %d MB, from the system %d MB", time.Since(begin), x.Len(), m.HeapAlloc>>20, m.Sys>>20)
 	lists := aptUpdate(t)
 	f, err := os.Open("/var/lib/dpkg/status")
-	must(t, err)
+	repotest.Must(t, err)
 	defer f.Close() //nolint:errcheck // read only
 	machine, err := dpkg.ReadStatus(f)
-	must(t, err)
+	repotest.Must(t, err)
 	empty := t.TempDir() + "/status"
-	must(t, os.WriteFile(empty, nil, 0o600))
+	repotest.Must(t, os.WriteFile(empty, nil, 0o600))
 	for _, want := range [][]string{
 		{"gcc-12", "make", "libc6-dev", "kmod"},
 		{"openjdk-17-jdk-headless"},
@@ -93,7 +94,7 @@ func compareWithApt(t *testing.T, x *Index, installed *dpkg.Status, lists, statu
 	t.Helper()
 	begin := time.Now()
 	got, err := x.Resolve(installed, want)
-	must(t, err)
+	repotest.Must(t, err)
 	t.Logf("%d packages in %v", len(got), time.Since(begin))
 	apt, ours := aptGet(t, lists, status, want), versions(got)
 	if apt == nil {
@@ -120,7 +121,7 @@ func versions(pkgs []Package) []string {
 func aptUpdate(t *testing.T) (lists string) {
 	t.Helper()
 	lists = t.TempDir()
-	must(t, os.Mkdir(lists+"/partial", 0o700))
+	repotest.Must(t, os.Mkdir(lists+"/partial", 0o700))
 	if out, err := exec.Command("apt-get", "update", "-o", "Dir::State::lists="+lists, "-o", "Dir::Cache::pkgcache=", "-o", "Dir::Cache::srcpkgcache=", "-o", "APT::Sandbox::User=root").CombinedOutput(); err != nil { //nolint:gosec // the test's own arguments
 		t.Fatalf("apt-get update: %v\n%s", err, out)
 	}

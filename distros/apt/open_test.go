@@ -16,6 +16,7 @@ import (
 	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/dpkg"
 	"github.com/driver-container/driver-container/distros/fetch"
+	"github.com/driver-container/driver-container/distros/repotest"
 )
 
 func TestOpen(t *testing.T) {
@@ -25,29 +26,29 @@ func TestOpen(t *testing.T) {
 		change func(*archive, *Options)
 	}{
 		{"all forms", func(*archive, *Options) {}},
-		{"gz", func(a *archive, _ *Options) { a.endings = []string{"", ".gz"} }},
-		{"xz", func(a *archive, _ *Options) { a.endings = []string{"", ".xz"} }},
-		{"zst", func(a *archive, _ *Options) { a.endings = []string{"", ".zst"} }},
-		{"xz without the plain size", func(a *archive, _ *Options) { a.endings = []string{".xz", ".gz"} }},
-		{"plain", func(a *archive, _ *Options) { a.endings = []string{""} }},
-		{"by hash", func(a *archive, _ *Options) { a.byHash = true }},
-		{"by hash announced, not there", func(a *archive, _ *Options) { a.byHash, a.hidden = true, true }},
-		{"by hash switched off", func(a *archive, o *Options) { a.byHash, a.hidden, o.Sources[0].NoByHash = true, true, true }},
+		{"gz", func(a *archive, _ *Options) { a.Endings = []string{"", ".gz"} }},
+		{"xz", func(a *archive, _ *Options) { a.Endings = []string{"", ".xz"} }},
+		{"zst", func(a *archive, _ *Options) { a.Endings = []string{"", ".zst"} }},
+		{"xz without the plain size", func(a *archive, _ *Options) { a.Endings = []string{".xz", ".gz"} }},
+		{"plain", func(a *archive, _ *Options) { a.Endings = []string{""} }},
+		{"by hash", func(a *archive, _ *Options) { a.ByHash = true }},
+		{"by hash announced, not there", func(a *archive, _ *Options) { a.ByHash, a.Hidden = true, true }},
+		{"by hash switched off", func(a *archive, o *Options) { a.ByHash, a.Hidden, o.Sources[0].NoByHash = true, true, true }},
 		{"expired, ignored by the source", func(a *archive, o *Options) {
-			a.head += "Valid-Until: Sat, 27 Jun 2026 10:00:00 UTC\n"
+			a.Head += "Valid-Until: Sat, 27 Jun 2026 10:00:00 UTC\n"
 			o.Sources[0].NoValidUntil = true
 		}},
 		{"expired, allowed", func(a *archive, o *Options) {
-			a.head += "Valid-Until: Sat, 27 Jun 2026 10:00:00 UTC\n"
+			a.Head += "Valid-Until: Sat, 27 Jun 2026 10:00:00 UTC\n"
 			o.AllowExpired = true
 		}},
-		{"valid", func(a *archive, _ *Options) { a.head += "Valid-Until: Sat, 4 Jul 2026 10:00:00 +0000\n" }},
+		{"valid", func(a *archive, _ *Options) { a.Head += "Valid-Until: Sat, 4 Jul 2026 10:00:00 +0000\n" }},
 		{"by suite", func(a *archive, o *Options) {
 			o.Sources[0].Suites = []string{"stable"}
 			a.Files["/debian/dists/stable/InRelease"] = nil
 		}},
 		{"old name of security components", func(a *archive, _ *Options) {
-			a.head = strings.Replace(a.head, "Components: main contrib", "Components: updates/main updates/contrib", 1)
+			a.Head = strings.Replace(a.Head, "Components: main contrib", "Components: updates/main updates/contrib", 1)
 		}},
 		{"mirror", func(_ *archive, o *Options) {
 			o.Sources[0].URIs, o.Mirror = []string{"http://deb.invalid/debian"}, o.Sources[0].URIs[0]
@@ -67,7 +68,7 @@ func TestOpen(t *testing.T) {
 				}
 			}
 			x, err := openIndex(t.Context(), o)
-			must(t, err)
+			repotest.Must(t, err)
 			got, err := x.Resolve(nil, []string{"a"})
 			if err != nil || short(got) != "a 1, b 1" || x.Len() != 2 {
 				t.Fatalf("Resolve = %q, %v, of %d packages", short(got), err, x.Len())
@@ -150,7 +151,7 @@ func TestDetachedSignature(t *testing.T) {
 				sign = openpgp.ArmoredDetachSign
 			}
 			var sig bytes.Buffer
-			must(t, sign(&sig, keys().ed, strings.NewReader(text), at(testNow)))
+			repotest.Must(t, sign(&sig, keys().ed, strings.NewReader(text), repotest.At(testNow)))
 			a.Files[dir+"/Release"], a.Files[dir+"/Release.gpg"] = []byte(text), sig.Bytes()
 			if _, err := openIndex(t.Context(), o); err != nil {
 				t.Error(err)
@@ -176,11 +177,11 @@ func TestOpenRefuses(t *testing.T) {
 		want          error
 		say           string
 	}{
-		{"past its validity", func(a *archive, _ *Options) { a.head += "Valid-Until: Sat, 27 Jun 2026 10:00:00 UTC\n" }, nil, ErrExpired, "Valid-Until"},
-		{"from the future", func(a *archive, _ *Options) { a.head = strings.Replace(a.head, "20 Jun 2026", "20 Jul 2026", 1) }, nil, ErrIndex, "clock"},
-		{"bad date", func(a *archive, _ *Options) { a.head = strings.Replace(a.head, "20 Jun 2026", "yesterday", 1) }, nil, ErrIndex, "Date"},
-		{"another suite", func(a *archive, _ *Options) { a.head = strings.Replace(a.head, "bookworm", "bullseye", 1) }, nil, ErrIndex, "bullseye"},
-		{"not a Release file", func(a *archive, _ *Options) { a.head = "hello\n" }, nil, ErrIndex, ""},
+		{"past its validity", func(a *archive, _ *Options) { a.Head += "Valid-Until: Sat, 27 Jun 2026 10:00:00 UTC\n" }, nil, ErrExpired, "Valid-Until"},
+		{"from the future", func(a *archive, _ *Options) { a.Head = strings.Replace(a.Head, "20 Jun 2026", "20 Jul 2026", 1) }, nil, ErrIndex, "clock"},
+		{"bad date", func(a *archive, _ *Options) { a.Head = strings.Replace(a.Head, "20 Jun 2026", "yesterday", 1) }, nil, ErrIndex, "Date"},
+		{"another suite", func(a *archive, _ *Options) { a.Head = strings.Replace(a.Head, "bookworm", "bullseye", 1) }, nil, ErrIndex, "bullseye"},
+		{"not a Release file", func(a *archive, _ *Options) { a.Head = "hello\n" }, nil, ErrIndex, ""},
 		{"lying index", nil, func(a *archive, _ *Options) {
 			a.Files[gz] = bytes.Repeat([]byte{1}, len(a.Files[gz]))
 		}, ErrIndex, "Packages"},
@@ -189,8 +190,8 @@ func TestOpenRefuses(t *testing.T) {
 		{"garbage with the right digest", func(a *archive, _ *Options) { a.raw = "hello\n" }, nil, ErrIndex, "malformed"},
 		{"a package without a version", func(a *archive, _ *Options) { a.raw = "Package: a\n" }, nil, ErrIndex, "without name, version"},
 		{"listed without this architecture", func(a *archive, _ *Options) { a.packages = map[string]string{"main/binary-arm64": "a 1"} }, nil, ErrIndex, "lists no index"},
-		{"unpacks to more than listed", func(a *archive, _ *Options) { a.plus = -1 }, nil, ErrIndex, "more bytes"},
-		{"unpacks to less than listed", func(a *archive, _ *Options) { a.plus = 1 }, nil, ErrIndex, "its Release file says"},
+		{"unpacks to more than listed", func(a *archive, _ *Options) { a.Plus = -1 }, nil, ErrIndex, "more bytes"},
+		{"unpacks to less than listed", func(a *archive, _ *Options) { a.Plus = 1 }, nil, ErrIndex, "its Release file says"},
 		{"component of the source", func(_ *archive, o *Options) { o.Sources[0].Components = []string{"main", "universe"} }, nil, nil, `component "universe" does not exist in`},
 		{"component of the options", func(_ *archive, o *Options) { o.Components = []string{"non-free"} }, nil, nil, "it has contrib, main"},
 		{"no source", func(_ *archive, o *Options) { o.Sources = []Source{} }, nil, ErrSources, "none is configured"},
@@ -211,7 +212,7 @@ func TestOpenRefuses(t *testing.T) {
 			t.Parallel()
 			a := newArchive(t)
 			o := a.options(t)
-			a.endings = []string{"", ".gz"}
+			a.Endings = []string{"", ".gz"}
 			if tt.before != nil {
 				tt.before(a, &o)
 			}
@@ -234,14 +235,14 @@ func TestOpenRefuses(t *testing.T) {
 func TestComponentsAreAdded(t *testing.T) {
 	t.Parallel()
 	a, b := newArchive(t), newArchive(t)
-	b.head = strings.Replace(b.head, "main contrib", "main", 1)
+	b.Head = strings.Replace(b.Head, "main contrib", "main", 1)
 	a.publish(t, keys().ed)
 	b.publish(t, keys().ed)
 	o := a.options(t)
 	o.Sources = append(o.Sources, b.options(t).Sources...)
 	o.Components = []string{"contrib"}
 	x, err := openIndex(t.Context(), o)
-	must(t, err)
+	repotest.Must(t, err)
 	got, err := x.Resolve(nil, []string{"c"})
 	if err != nil || short(got) != "a 1, b 1, c 1" {
 		t.Errorf("Resolve = %q, %v", short(got), err)
@@ -251,11 +252,11 @@ func TestComponentsAreAdded(t *testing.T) {
 func TestFlatAndAll(t *testing.T) {
 	t.Parallel()
 	a := newArchive(t)
-	a.head = "Date: Sat, 20 Jun 2026 10:00:00 UTC\n"
+	a.Head = "Date: Sat, 20 Jun 2026 10:00:00 UTC\n"
 	a.packages = map[string]string{"": "f 1"}
-	a.Files["/flat/InRelease"] = clearsigned(t, a.release(t, "/flat"), testNow, keys().ed)
+	a.Files["/flat/InRelease"] = repotest.Clearsigned(t, a.release(t, "/flat"), testNow, keys().ed)
 	b := newArchive(t)
-	b.head = strings.Replace(b.head, "No-Support-for-Architecture-all: Packages\n", "", 1)
+	b.Head = strings.Replace(b.Head, "No-Support-for-Architecture-all: Packages\n", "", 1)
 	b.packages["main/binary-all"] = "d 1 all; Depends: f"
 	b.publish(t, keys().ed)
 	o := b.options(t)
@@ -265,7 +266,7 @@ func TestFlatAndAll(t *testing.T) {
 		p := o
 		p.Sources = append([]Source{flat}, o.Sources...)
 		x, err := openIndex(t.Context(), p)
-		must(t, err)
+		repotest.Must(t, err)
 		got, err := x.Resolve(nil, []string{"d"})
 		if err != nil || short(got) != "d 1, f 1" || got[1].URL != a.URL+"/flat/pool/f_1_amd64.deb" {
 			t.Errorf("Resolve = %+v, %v", got, err)
@@ -276,7 +277,7 @@ func TestFlatAndAll(t *testing.T) {
 func TestOtherArchitectureIsNoted(t *testing.T) {
 	t.Parallel()
 	a := newArchive(t)
-	a.head = strings.Replace(a.head, "all amd64 arm64", "arm64", 1)
+	a.Head = strings.Replace(a.Head, "all amd64 arm64", "arm64", 1)
 	a.publish(t, keys().ed)
 	x, err := openIndex(t.Context(), a.options(t))
 	if err != nil || len(x.Notes()) != 1 || !strings.Contains(x.Notes()[0], "nothing for amd64") {
@@ -292,11 +293,11 @@ func TestDigestAndOffline(t *testing.T) {
 	digest := func(o Options) string {
 		t.Helper()
 		r, err := OpenReleases(t.Context(), o)
-		must(t, err)
+		repotest.Must(t, err)
 		return r.Digest()
 	}
 	first, err := openIndex(t.Context(), o)
-	must(t, err)
+	repotest.Must(t, err)
 	o.Now = o.Now.Add(time.Hour)
 	offline := o
 	offline.Fetch = &fetch.Client{Store: o.Fetch.Store, Offline: true}
@@ -310,7 +311,7 @@ func TestDigestAndOffline(t *testing.T) {
 		t.Errorf("digests: %s, again %s, offline %s, with a component more %s", first.Digest(), digest(o), digest(offline), a2)
 	}
 	a.Lock()
-	a.head += "Version: 2\n"
+	a.Head += "Version: 2\n"
 	a.publish(t, keys().ed)
 	a.Unlock()
 	if digest(o) == first.Digest() {
@@ -365,7 +366,7 @@ func TestCancel(t *testing.T) {
 	a.publish(t, keys().ed)
 	ctx, cancel := context.WithCancel(t.Context())
 	r, err := OpenReleases(ctx, a.options(t))
-	must(t, err)
+	repotest.Must(t, err)
 	cancel()
 	if _, err := r.Load(ctx); !errors.Is(err, context.Canceled) {
 		t.Errorf("Load: %v, want context.Canceled", err)

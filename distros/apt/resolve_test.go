@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/driver-container/driver-container/distros/dpkg"
+	"github.com/driver-container/driver-container/distros/repotest"
 )
 
 // control writes one paragraph for each line "name version[ arch]; Field: value; ...".
@@ -32,7 +33,7 @@ func control(lines string, more ...string) string {
 
 // indexOf returns an index made without a network. Each text is a repository of its own; one that begins with
 // "backports" is NotAutomatic.
-func indexOf(t failer, texts ...string) *Index {
+func indexOf(t repotest.Failer, texts ...string) *Index {
 	x := &Index{releases: &Releases{options: Options{Arch: "amd64"}}}
 	var found [][]entry
 	for i, text := range texts {
@@ -40,8 +41,8 @@ func indexOf(t failer, texts ...string) *Index {
 		r := &repo{base: fmt.Sprintf("http://r%d", i), suite: fmt.Sprintf("s%d", i), rel: &release{notAutomatic: backports}}
 		var a arena
 		for p, err := range dpkg.ReadParagraphs(strings.NewReader(control(text))) {
-			must(t, err)
-			must(t, a.add(p.String(), "amd64", r, "main"))
+			repotest.Must(t, err)
+			repotest.Must(t, a.add(p.String(), "amd64", r, "main"))
 		}
 		found = append(found, a.entries)
 	}
@@ -49,9 +50,9 @@ func indexOf(t failer, texts ...string) *Index {
 	return x
 }
 
-func statusOf(t failer, lines string) *dpkg.Status {
+func statusOf(t repotest.Failer, lines string) *dpkg.Status {
 	st, err := dpkg.ReadStatus(strings.NewReader(control(lines, "Status: install ok installed")))
-	must(t, err)
+	repotest.Must(t, err)
 	return st
 }
 
@@ -101,7 +102,7 @@ func TestResolve(t *testing.T) {
 			x := indexOf(t, tt.index)
 			for range 3 {
 				got, err := x.Resolve(statusOf(t, tt.status), strings.Fields(tt.want))
-				must(t, err)
+				repotest.Must(t, err)
 				if diff := cmp.Diff(tt.result, short(got)); diff != "" {
 					t.Fatalf("Resolve(%s) (-want +got):\n%s", tt.want, diff)
 				}

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"testing/fstest"
 
+	"github.com/driver-container/driver-container/distros/repotest"
 	"github.com/google/go-cmp/cmp"
 )
 
@@ -55,7 +56,7 @@ signed-by:
 		"etc/apt/sources.list.d/dir.list/file": {Data: []byte("nonsense")},
 	}
 	got, err := ReadSources(root)
-	must(t, err)
+	repotest.Must(t, err)
 	want := []Source{
 		{Origin: "etc/apt/sources.list:2", URIs: []string{"http://archive.example/ubuntu"}, Suites: []string{"xenial"}, Components: []string{"main", "restricted"}},
 		{

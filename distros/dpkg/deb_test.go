@@ -16,10 +16,25 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 
+	"github.com/driver-container/driver-container/distros/apt/debtest"
 	"github.com/driver-container/driver-container/distros/repotest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const testControl = "Package: hello\nVersion: 1.0-1\nArchitecture: amd64\nDescription: greets\n and leaves\n"
+
+// control returns a minimal control.tar.
+func control(t testing.TB, more ...repotest.File) []byte {
+	t.Helper()
+	return repotest.RawTar(t, append([]repotest.File{{Name: "./", Type: tar.TypeDir}, {Name: "./control", Body: testControl}}, more...)...)
+}
+
+// debOf returns a .deb with this data.tar, without compression.
+func debOf(t testing.TB, entries ...repotest.File) []byte {
+	t.Helper()
+	return debtest.AR(debtest.Member{Name: "debian-binary", Data: []byte("2.0\n")}, debtest.Member{Name: "control.tar", Data: control(t)}, debtest.Member{Name: "data.tar", Data: repotest.RawTar(t, entries...)})
+}
 
 // list reads a whole archive and returns a description of each member of its data.
 func list(r io.Reader) (*Deb, []string, error) {
@@ -36,15 +51,15 @@ func list(r io.Reader) (*Deb, []string, error) {
 	return d, out, err
 }
 
-var goodData = []entry{
-	{name: "./", kind: tar.TypeDir},
-	{name: "./usr/", kind: tar.TypeDir},
-	{name: "./usr/bin/hello", body: "#!/bin/sh\n"},
-	{name: "./usr/bin/hi", link: "./usr/bin/hello", kind: tar.TypeLink},
-	{name: "./usr/bin/hey", link: "hello", kind: tar.TypeSymlink},
-	{name: "./etc/alternatives/x", link: "/usr/bin/hello", kind: tar.TypeSymlink},
-	{name: "usr/up", link: "../../../etc", kind: tar.TypeSymlink},
-	{name: "usr//share/./" + strings.Repeat("long/", 40) + "name", body: strings.Repeat("x", 1000)},
+var goodData = []repotest.File{
+	{Name: "./", Type: tar.TypeDir},
+	{Name: "./usr/", Type: tar.TypeDir},
+	{Name: "./usr/bin/hello", Body: "#!/bin/sh\n"},
+	{Name: "./usr/bin/hi", Link: "./usr/bin/hello", Type: tar.TypeLink},
+	{Name: "./usr/bin/hey", Link: "hello", Type: tar.TypeSymlink},
+	{Name: "./etc/alternatives/x", Link: "/usr/bin/hello", Type: tar.TypeSymlink},
+	{Name: "usr/up", Link: "../../../etc", Type: tar.TypeSymlink},
+	{Name: "usr//share/./" + strings.Repeat("long/", 40) + "name", Body: strings.Repeat("x", 1000)},
 }
 
 var goodList = []string{
@@ -56,12 +71,12 @@ func TestDeb(t *testing.T) {
 	t.Parallel()
 	for _, c := range []string{"", ".gz", ".xz", ".zst"} {
 		for _, d := range []string{"", ".gz", ".xz", ".zst"} {
-			archive := buildAr(
-				part{"debian-binary", []byte("2.0\n")},
-				part{"_ignored", []byte("odd")},
-				part{"control.tar" + c, repotest.Compress(t, c, control(t, entry{name: "md5sums", body: "0  x\n"}))},
-				part{"data.tar" + d, repotest.Compress(t, d, buildTar(t, goodData...))},
-				part{"_gpgorigin", []byte("later members are ignored")})
+			archive := debtest.AR(
+				debtest.Member{Name: "debian-binary", Data: []byte("2.0\n")},
+				debtest.Member{Name: "_ignored", Data: []byte("odd")},
+				debtest.Member{Name: "control.tar" + c, Data: repotest.Compress(t, c, control(t, repotest.File{Name: "md5sums", Body: "0  x\n"}))},
+				debtest.Member{Name: "data.tar" + d, Data: repotest.Compress(t, d, repotest.RawTar(t, goodData...))},
+				debtest.Member{Name: "_gpgorigin", Data: []byte("later members are ignored")})
 			for name, r := range map[string]io.Reader{"plain": bytes.NewReader(archive), "byte by byte": iotest.OneByteReader(bytes.NewReader(archive))} {
 				deb, got, err := list(r)
 				if err != nil {
@@ -84,13 +99,13 @@ func TestDeb(t *testing.T) {
 func TestDebStopsWithCaller(t *testing.T) {
 	t.Parallel()
 	d, err := OpenDeb(bytes.NewReader(debOf(t, goodData...)))
-	must(t, err)
+	repotest.Must(t, err)
 	stop := errors.New("enough")
 	if err := d.Data(func(*tar.Header, io.Reader) error { return stop }); !errors.Is(err, stop) {
 		t.Errorf("Data = %v; want the callback's error", err)
 	}
 	d, err = OpenDeb(bytes.NewReader(debOf(t, goodData...)))
-	must(t, err)
+	repotest.Must(t, err)
 	n := 0
 	// The function reads nothing.
 	if err := d.Data(func(*tar.Header, io.Reader) error { n++; return nil }); err != nil || n != len(goodList) {
@@ -100,11 +115,11 @@ func TestDebStopsWithCaller(t *testing.T) {
 
 func TestDebHostile(t *testing.T) {
 	t.Parallel()
-	binary := part{"debian-binary", []byte("2.0\n")}
-	ctl, data := part{"control.tar", control(t)}, part{"data.tar", buildTar(t, goodData...)}
-	good := buildAr(binary, ctl, data)
+	binary := debtest.Member{Name: "debian-binary", Data: []byte("2.0\n")}
+	ctl, data := debtest.Member{Name: "control.tar", Data: control(t)}, debtest.Member{Name: "data.tar", Data: repotest.RawTar(t, goodData...)}
+	good := debtest.AR(binary, ctl, data)
 	header := func(s string) []byte { return append([]byte(arMagic), s...) }
-	xzData := repotest.Compress(t, ".xz", data.data)
+	xzData := repotest.Compress(t, ".xz", data.Data)
 	flipped := bytes.Clone(xzData)
 	flipped[len(flipped)/2] ^= 1
 	tests := map[string]struct {
@@ -117,43 +132,43 @@ func TestDebHostile(t *testing.T) {
 		"cut header":            {good[:30], ErrFormat},
 		"cut control":           {good[:200], ErrFormat},
 		"cut data":              {good[:len(good)-2000], ErrFormat},
-		"cut compressed data":   {buildAr(binary, ctl, part{"data.tar.xz", xzData[:len(xzData)-8]}), ErrFormat},
-		"flipped bit":           {buildAr(binary, ctl, part{"data.tar.xz", flipped}), ErrFormat},
+		"cut compressed data":   {debtest.AR(binary, ctl, debtest.Member{Name: "data.tar.xz", Data: xzData[:len(xzData)-8]}), ErrFormat},
+		"flipped bit":           {debtest.AR(binary, ctl, debtest.Member{Name: "data.tar.xz", Data: flipped}), ErrFormat},
 		"wrong magic of header": {bytes.Replace(good, []byte("`\n"), []byte("xx"), 1), ErrFormat},
 		"negative size":         {header(fmt.Sprintf("%-16s%-12d%-6d%-6d%-8s%-10s`\n", "debian-binary", 0, 0, 0, "0", "-1")), ErrFormat},
 		"hex size":              {header(fmt.Sprintf("%-16s%-12d%-6d%-6d%-8s%-10s`\n", "debian-binary", 0, 0, 0, "0", "0x4")), ErrFormat},
 		"blank in size":         {header(fmt.Sprintf("%-16s%-12d%-6d%-6d%-8s%-10s`\n", "debian-binary", 0, 0, 0, "0", "1 4")), ErrFormat},
-		"nameless member":       {buildAr(part{"", nil}), ErrFormat},
-		"path as member":        {buildAr(binary, part{"../control.tar", nil}), ErrFormat},
-		"wrong padding":         {bytes.Replace(buildAr(binary, part{"_x", []byte("y")}, ctl, data), []byte("y\n"), []byte("yz"), 1), ErrFormat},
-		"no debian-binary":      {buildAr(ctl, data), ErrFormat},
-		"format 3":              {buildAr(part{"debian-binary", []byte("3.0\n")}, ctl, data), ErrFormat},
-		"huge debian-binary":    {buildAr(part{"debian-binary", make([]byte, 100)}, ctl, data), ErrFormat},
-		"wrong order":           {buildAr(binary, data, ctl), ErrFormat},
-		"foreign member":        {buildAr(binary, part{"extra", nil}, ctl, data), ErrFormat},
-		"no data":               {buildAr(binary, ctl), ErrFormat},
-		"foreign data":          {buildAr(binary, ctl, part{"data.zip", nil}), ErrFormat},
-		"unknown compression":   {buildAr(binary, ctl, part{"data.tar.bz3", data.data}), ErrFormat},
-		"not what it says":      {buildAr(binary, ctl, part{"data.tar.xz", data.data}), ErrFormat},
-		"gzip that is not":      {buildAr(binary, part{"control.tar.gz", []byte("x")}, data), ErrFormat},
-		"no control":            {buildAr(binary, part{"control.tar", buildTar(t)}, data), ErrFormat},
-		"control without name":  {buildAr(binary, part{"control.tar", buildTar(t, entry{name: "control", body: "Version: 1\n"})}, data), ErrFormat},
-		"control is a link":     {buildAr(binary, part{"control.tar", buildTar(t, entry{name: "control", link: "/etc/passwd", kind: tar.TypeSymlink})}, data), ErrUnsafePath},
-		"control in a folder":   {buildAr(binary, part{"control.tar", buildTar(t, entry{name: "a/control"})}, data), ErrUnsafePath},
-		"control escapes":       {buildAr(binary, part{"control.tar", buildTar(t, entry{name: "../control"})}, data), ErrUnsafePath},
-		"absolute name":         {debOf(t, entry{name: "/etc/passwd"}), ErrUnsafePath},
-		"escape":                {debOf(t, entry{name: "../x"}), ErrUnsafePath},
-		"hidden escape":         {debOf(t, entry{name: "./usr/../../x"}), ErrUnsafePath},
-		"escape and back":       {debOf(t, entry{name: "usr/../usr/x"}), ErrUnsafePath},
-		"folder escapes":        {debOf(t, entry{name: "../", kind: tar.TypeDir}), ErrUnsafePath},
-		"hard link out":         {debOf(t, entry{name: "x", link: "../../etc/shadow", kind: tar.TypeLink}), ErrUnsafePath},
-		"absolute hard link":    {debOf(t, entry{name: "x", link: "/etc/shadow", kind: tar.TypeLink}), ErrUnsafePath},
-		"hard link to root":     {debOf(t, entry{name: "x", link: "./", kind: tar.TypeLink}), ErrUnsafePath},
-		"empty symlink":         {debOf(t, entry{name: "x", kind: tar.TypeSymlink}), ErrUnsafePath},
-		"root as a file":        {debOf(t, entry{name: "./."}), ErrUnsafePath},
-		"character device":      {debOf(t, entry{name: "null", kind: tar.TypeChar}), ErrUnsafePath},
-		"block device":          {debOf(t, entry{name: "sda", kind: tar.TypeBlock}), ErrUnsafePath},
-		"pipe":                  {debOf(t, entry{name: "pipe", kind: tar.TypeFifo}), ErrUnsafePath},
+		"nameless member":       {debtest.AR(debtest.Member{Name: "", Data: nil}), ErrFormat},
+		"path as member":        {debtest.AR(binary, debtest.Member{Name: "../control.tar", Data: nil}), ErrFormat},
+		"wrong padding":         {bytes.Replace(debtest.AR(binary, debtest.Member{Name: "_x", Data: []byte("y")}, ctl, data), []byte("y\n"), []byte("yz"), 1), ErrFormat},
+		"no debian-binary":      {debtest.AR(ctl, data), ErrFormat},
+		"format 3":              {debtest.AR(debtest.Member{Name: "debian-binary", Data: []byte("3.0\n")}, ctl, data), ErrFormat},
+		"huge debian-binary":    {debtest.AR(debtest.Member{Name: "debian-binary", Data: make([]byte, 100)}, ctl, data), ErrFormat},
+		"wrong order":           {debtest.AR(binary, data, ctl), ErrFormat},
+		"foreign member":        {debtest.AR(binary, debtest.Member{Name: "extra", Data: nil}, ctl, data), ErrFormat},
+		"no data":               {debtest.AR(binary, ctl), ErrFormat},
+		"foreign data":          {debtest.AR(binary, ctl, debtest.Member{Name: "data.zip", Data: nil}), ErrFormat},
+		"unknown compression":   {debtest.AR(binary, ctl, debtest.Member{Name: "data.tar.bz3", Data: data.Data}), ErrFormat},
+		"not what it says":      {debtest.AR(binary, ctl, debtest.Member{Name: "data.tar.xz", Data: data.Data}), ErrFormat},
+		"gzip that is not":      {debtest.AR(binary, debtest.Member{Name: "control.tar.gz", Data: []byte("x")}, data), ErrFormat},
+		"no control":            {debtest.AR(binary, debtest.Member{Name: "control.tar", Data: repotest.RawTar(t)}, data), ErrFormat},
+		"control without name":  {debtest.AR(binary, debtest.Member{Name: "control.tar", Data: repotest.RawTar(t, repotest.File{Name: "control", Body: "Version: 1\n"})}, data), ErrFormat},
+		"control is a link":     {debtest.AR(binary, debtest.Member{Name: "control.tar", Data: repotest.RawTar(t, repotest.File{Name: "control", Link: "/etc/passwd", Type: tar.TypeSymlink})}, data), ErrUnsafePath},
+		"control in a folder":   {debtest.AR(binary, debtest.Member{Name: "control.tar", Data: repotest.RawTar(t, repotest.File{Name: "a/control"})}, data), ErrUnsafePath},
+		"control escapes":       {debtest.AR(binary, debtest.Member{Name: "control.tar", Data: repotest.RawTar(t, repotest.File{Name: "../control"})}, data), ErrUnsafePath},
+		"absolute name":         {debOf(t, repotest.File{Name: "/etc/passwd"}), ErrUnsafePath},
+		"escape":                {debOf(t, repotest.File{Name: "../x"}), ErrUnsafePath},
+		"hidden escape":         {debOf(t, repotest.File{Name: "./usr/../../x"}), ErrUnsafePath},
+		"escape and back":       {debOf(t, repotest.File{Name: "usr/../usr/x"}), ErrUnsafePath},
+		"folder escapes":        {debOf(t, repotest.File{Name: "../", Type: tar.TypeDir}), ErrUnsafePath},
+		"hard link out":         {debOf(t, repotest.File{Name: "x", Link: "../../etc/shadow", Type: tar.TypeLink}), ErrUnsafePath},
+		"absolute hard link":    {debOf(t, repotest.File{Name: "x", Link: "/etc/shadow", Type: tar.TypeLink}), ErrUnsafePath},
+		"hard link to root":     {debOf(t, repotest.File{Name: "x", Link: "./", Type: tar.TypeLink}), ErrUnsafePath},
+		"empty symlink":         {debOf(t, repotest.File{Name: "x", Type: tar.TypeSymlink}), ErrUnsafePath},
+		"root as a file":        {debOf(t, repotest.File{Name: "./."}), ErrUnsafePath},
+		"character device":      {debOf(t, repotest.File{Name: "null", Type: tar.TypeChar}), ErrUnsafePath},
+		"block device":          {debOf(t, repotest.File{Name: "sda", Type: tar.TypeBlock}), ErrUnsafePath},
+		"pipe":                  {debOf(t, repotest.File{Name: "pipe", Type: tar.TypeFifo}), ErrUnsafePath},
 	}
 	for name, test := range tests {
 		_, _, err := list(bytes.NewReader(test.in))
@@ -162,9 +177,9 @@ func TestDebHostile(t *testing.T) {
 		}
 	}
 	for _, ending := range []string{"", ".gz", ".xz", ".zst"} { // a truncated stream in a whole archive
-		short := repotest.Compress(t, ending, buildTar(t, append(goodData, entry{name: "big", body: strings.Repeat("x", 600_000)})...))
+		short := repotest.Compress(t, ending, repotest.RawTar(t, append(goodData, repotest.File{Name: "big", Body: strings.Repeat("x", 600_000)})...))
 		for _, n := range []int{1, 4, 9, 20} {
-			if _, _, err := list(bytes.NewReader(buildAr(binary, ctl, part{"data.tar" + ending, short[:len(short)-n]}))); !errors.Is(err, ErrFormat) && ending != "" {
+			if _, _, err := list(bytes.NewReader(debtest.AR(binary, ctl, debtest.Member{Name: "data.tar" + ending, Data: short[:len(short)-n]}))); !errors.Is(err, ErrFormat) && ending != "" {
 				t.Errorf("data.tar%s short of %d bytes: %v; want ErrFormat", ending, n, err)
 			}
 		}
@@ -188,9 +203,9 @@ func TestDebBuiltByDpkg(t *testing.T) {
 		"usr/share/hello/text": strings.Repeat("hello\n", 1000), "etc/hello": "conf", "DEBIAN/conffiles": "/etc/hello\n",
 	} {
 		path := filepath.Join(tree, name)
-		must(t, errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o644))) //nolint:gosec // dpkg-deb wants these modes
+		repotest.Must(t, errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o644))) //nolint:gosec // dpkg-deb wants these modes
 	}
-	must(t, errors.Join(os.Chmod(filepath.Join(tree, "DEBIAN"), 0o755), os.Link(filepath.Join(tree, "etc/hello"), filepath.Join(tree, "etc/hi"))))
+	repotest.Must(t, errors.Join(os.Chmod(filepath.Join(tree, "DEBIAN"), 0o755), os.Link(filepath.Join(tree, "etc/hello"), filepath.Join(tree, "etc/hi"))))
 	for _, z := range []string{"none", "gzip", "xz", "zstd"} {
 		file := filepath.Join(t.TempDir(), "x.deb")
 		cmd := exec.CommandContext(t.Context(), "dpkg-deb", "--root-owner-group", "-Z"+z, "--build", tree, file)
@@ -199,7 +214,7 @@ func TestDebBuiltByDpkg(t *testing.T) {
 			continue
 		}
 		in, err := os.Open(file)
-		must(t, err)
+		repotest.Must(t, err)
 		deb, got, err := list(in)
 		if err != nil || len(got) != 7 || string(deb.Files["conffiles"]) != "/etc/hello\n" {
 			t.Errorf("-Z%s: %q, %v", z, got, err)
@@ -212,10 +227,10 @@ func TestDebBuiltByDpkg(t *testing.T) {
 
 func FuzzDeb(f *testing.F) {
 	for _, ending := range []string{"", ".gz", ".xz", ".zst"} {
-		f.Add(buildAr(part{"debian-binary", []byte("2.0\n")}, part{"control.tar" + ending, repotest.Compress(f, ending, control(f))},
-			part{"data.tar" + ending, repotest.Compress(f, ending, buildTar(f, goodData...))}))
+		f.Add(debtest.AR(debtest.Member{Name: "debian-binary", Data: []byte("2.0\n")}, debtest.Member{Name: "control.tar" + ending, Data: repotest.Compress(f, ending, control(f))},
+			debtest.Member{Name: "data.tar" + ending, Data: repotest.Compress(f, ending, repotest.RawTar(f, goodData...))}))
 	}
-	f.Add(debOf(f, entry{name: "../x"}))
+	f.Add(debOf(f, repotest.File{Name: "../x"}))
 	f.Fuzz(func(t *testing.T, in []byte) {
 		d, err := OpenDeb(bytes.NewReader(in))
 		if err != nil {

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"testing/iotest"
 
+	"github.com/driver-container/driver-container/distros/repotest"
 	"github.com/google/go-cmp/cmp"
 )
 
@@ -197,7 +198,7 @@ func BenchmarkReadParagraphs(b *testing.B) {
 	for b.Loop() {
 		n := 0
 		for p, err := range ReadParagraphs(strings.NewReader(in)) {
-			must(b, err)
+			repotest.Must(b, err)
 			if p.Get("Package") != "" && p.Get("SHA256") != "" {
 				n++
 			}

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/driver-container/driver-container/distros/repotest"
 )
 
 const testStatus = `Package: base-files
@@ -50,7 +52,7 @@ Version: 1
 func readStatus(t *testing.T, in string) *Status {
 	t.Helper()
 	s, err := ReadStatus(strings.NewReader(in))
-	must(t, err)
+	repotest.Must(t, err)
 	return s
 }
 
@@ -98,7 +100,7 @@ func paragraphs(t *testing.T, texts ...string) []Paragraph {
 	var out []Paragraph
 	for _, text := range texts {
 		p, err := ParseParagraph([]byte(text))
-		must(t, err)
+		repotest.Must(t, err)
 		out = append(out, p)
 	}
 	return out
@@ -194,9 +196,9 @@ func TestStatusReadByDpkg(t *testing.T) {
 			"Homepage: https://example.org\nTag: x\nSection: devel\nPriority: optional\nFilename: pool/x\nSize: 10\nMD5sum: 0\nSHA256: 0\n",
 		"Package: gcc-12\nVersion: 12.2.0-14\nArchitecture: amd64\nMaintainer: A <a@example.org>\nDescription: compiles\n")...)
 	dir := t.TempDir()
-	must(t, os.WriteFile(filepath.Join(dir, "status"), text, 0o600))
+	repotest.Must(t, os.WriteFile(filepath.Join(dir, "status"), text, 0o600))
 	for _, sub := range []string{"info", "updates"} {
-		must(t, os.Mkdir(filepath.Join(dir, sub), 0o750))
+		repotest.Must(t, os.Mkdir(filepath.Join(dir, sub), 0o750))
 	}
 	cmd := exec.CommandContext(t.Context(), "dpkg-query", "--admindir="+dir, "-W", "-f", "${db:Status-Abbrev}${Package} ${Version}\n")
 	var stderr strings.Builder

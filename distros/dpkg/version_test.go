@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/driver-container/driver-container/distros/repotest"
 	"pgregory.net/rapid"
 )
 
@@ -126,7 +127,7 @@ func TestCompareLikeDpkg(t *testing.T) {
 	done`)
 	cmd.Stdin = &in
 	out, err := cmd.Output()
-	must(t, err)
+	repotest.Must(t, err)
 	answers := strings.Fields(string(out))
 	if len(answers) != len(list) {
 		t.Fatalf("%d answers to %d questions", len(answers), len(list))

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/driver-container/driver-container/distros/fetch"
+	"github.com/driver-container/driver-container/distros/repotest"
 	"github.com/driver-container/driver-container/distros/rpm/repoconf"
 )
 
@@ -60,7 +61,7 @@ func subscribed(t *testing.T) (r *repository, o Options, cert, key string) {
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
 	o = r.options(t)
 	o.Sources = nil
-	o.Root = textFS(map[string]string{"etc/pki/rpm-gpg/KEY": armoured(t, testKeys().good), "etc/os-release": "ID=\"rhel\"\nVERSION_ID=9.4\n"})
+	o.Root = textFS(map[string]string{"etc/pki/rpm-gpg/KEY": repotest.Public(t, testKeys().good), "etc/os-release": "ID=\"rhel\"\nVERSION_ID=9.4\n"})
 	o.Machine = textFS(map[string]string{
 		"run/secrets/rhsm/ca/ca.pem":                    string(ca),
 		"run/secrets/etc-pki-entitlement/1.pem":         cert,
@@ -106,7 +107,7 @@ func TestSubscription(t *testing.T) {
 func checkBasicsSigned(t *testing.T, x *Index, url string) {
 	t.Helper()
 	p, ok := x.Candidate("cpp")
-	if !ok || !strings.HasPrefix(p.URL, url+"/") || len(p.Keys) != 1 || p.Keys[0] != fingerprintOf(testKeys().good) {
+	if !ok || !strings.HasPrefix(p.URL, url+"/") || len(p.Keys) != 1 || p.Keys[0] != repotest.Fingerprint(testKeys().good) {
 		t.Errorf("Candidate(cpp) = %+v", p)
 	}
 }
@@ -261,14 +262,14 @@ func TestOptionsKeyring(t *testing.T) {
 	t.Parallel()
 	k := testKeys()
 	o := Options{
-		Arch: "x86_64", Root: textFS(map[string]string{"usr/share/keys/a": armoured(t, k.good)}),
+		Arch: "x86_64", Root: textFS(map[string]string{"usr/share/keys/a": repotest.Public(t, k.good)}),
 		Sources: []repoconf.Source{
 			{ID: "a", BaseURLs: []string{"http://x"}, GPGCheck: true, GPGKeys: []string{"file:///usr/share/keys/a", "https://example.com/x"}},
-			{ID: "b", BaseURLs: []string{"http://x"}, Key: armoured(t, k.stranger)},
+			{ID: "b", BaseURLs: []string{"http://x"}, Key: repotest.Public(t, k.stranger)},
 		},
 	}
 	ring, notes, err := o.Keyring()
-	want := []string{fingerprintOf(k.good), fingerprintOf(k.stranger)}
+	want := []string{repotest.Fingerprint(k.good), repotest.Fingerprint(k.stranger)}
 	slices.Sort(want)
 	if got := ring.Fingerprints(); err != nil || !slices.Equal(got, want) || len(notes) != 1 {
 		t.Errorf("Keyring = %q, %q, %v; want %q", got, notes, err, want)

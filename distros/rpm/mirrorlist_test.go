@@ -36,7 +36,7 @@ func TestMirrors(t *testing.T) {
 	base := strings.TrimSuffix(r.url, "/os")
 	r.publish(t, testKeys().good)
 	current := r.Files["/os/repodata/repomd.xml"]
-	r.revision = "1"
+	r.Revision = 1
 	r.publishAt(t, "/old", testNow, testKeys().good)
 	r.publishAt(t, "/forged", testNow, testKeys().stranger)
 	r.Files["/list"] = []byte("# mirrors\n\nftp://x/\n" + base + "/gone/\n" + base + "/forged\n" + base + "/$way\n")

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/driver-container/driver-container/distros/rpm/packtest"
 	"github.com/driver-container/driver-container/distros/rpm/repodata"
 	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
 )
@@ -34,12 +35,12 @@ func moduleDefault(name, stream string) string {
 func moduleRepository(t *testing.T) *repository {
 	t.Helper()
 	r := newRepository(t,
-		testPackage{name: "nodejs", evr: "10.1 1.module_el8 1"}, testPackage{name: "nodejs", evr: "18.1 1.module_el8 1"}, testPackage{name: "nodejs", evr: "18.2 1.module_el8 1"},
-		testPackage{name: "nodejs", evr: "20.0 1"}, testPackage{name: "npm", evr: "1 1.module_el8"}, testPackage{name: "nodejs-compat", provides: []string{"nodejs"}},
-		testPackage{name: "perl", evr: "5.26 1"}, testPackage{name: "perl", evr: "5.30 1.module"}, testPackage{name: "perl-DBI", evr: "1 1.module"},
-		testPackage{name: "virt", evr: "6 1.module"}, testPackage{name: "plain"},
+		packtest.Package{Name: "nodejs", EVR: "1:10.1-1.module_el8"}, packtest.Package{Name: "nodejs", EVR: "1:18.1-1.module_el8"}, packtest.Package{Name: "nodejs", EVR: "1:18.2-1.module_el8"},
+		packtest.Package{Name: "nodejs", EVR: "20.0-1"}, packtest.Package{Name: "npm", EVR: "1-1.module_el8"}, packtest.Package{Name: "nodejs-compat", Provides: []string{"nodejs"}},
+		packtest.Package{Name: "perl", EVR: "5.26-1"}, packtest.Package{Name: "perl", EVR: "5.30-1.module"}, packtest.Package{Name: "perl-DBI", EVR: "1-1.module"},
+		packtest.Package{Name: "virt", EVR: "6-1.module"}, packtest.Package{Name: "plain"},
 	)
-	r.modules = moduleDocument("nodejs:10", "1", "c1", "platform: [el8]", "nodejs-1:10.1-1.module_el8.x86_64", "nodejs-1:10.1-1.module_el8.src", "npm-0:1-1.module_el8.x86_64") +
+	r.Modules = moduleDocument("nodejs:10", "1", "c1", "platform: [el8]", "nodejs-1:10.1-1.module_el8.x86_64", "nodejs-1:10.1-1.module_el8.src", "npm-0:1-1.module_el8.x86_64") +
 		moduleDocument("nodejs:18", "1", "c1", "platform: [el8]", "nodejs-1:18.1-1.module_el8.x86_64") +
 		moduleDocument("nodejs:18", "2", "c1", "platform: [el8]", "nodejs-1:18.2-1.module_el8.x86_64") +
 		moduleDocument("nodejs:18", "3", "c9", "platform: [el9]", "nodejs-1:18.3-1.module_el9.x86_64") +
@@ -117,7 +118,7 @@ func TestModuleMistakes(t *testing.T) {
 		"long": "---\nmodulemd: " + strings.Repeat("x", 8<<20), "version": "---\ndocument: modulemd\nversion: 2\ndata: {name: a, stream: b, version: -1}\n",
 	} {
 		r := newRepository(t, basics()...)
-		r.modules = text
+		r.Modules = text
 		r.publish(t, testKeys().good)
 		if _, err := openIndex(t.Context(), r.options(t)); !errors.Is(err, repodata.ErrIndex) {
 			t.Errorf("%s: Open = %v; want ErrIndex", name, err)

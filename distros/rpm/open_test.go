@@ -3,6 +3,7 @@ package rpm
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -15,20 +16,22 @@ import (
 
 	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/fetch"
+	"github.com/driver-container/driver-container/distros/repotest"
+	"github.com/driver-container/driver-container/distros/rpm/packtest"
 	"github.com/driver-container/driver-container/distros/rpm/repoconf"
 	"github.com/driver-container/driver-container/distros/rpm/repodata"
 	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
 )
 
-func basics() []testPackage {
-	return []testPackage{
-		{name: "gcc", evr: "11.4.1 3.el9", requires: []string{"cpp EQ 0 11.4.1 3.el9", "rpmlib(PayloadIsZstd)", "/usr/bin/as"}, files: []string{"/usr/bin/gcc"}},
-		{name: "gcc", evr: "11.3.1 4.el9"},
-		{name: "cpp", evr: "11.4.1 3.el9 2", provides: []string{"cpp(x86-64) EQ 2 11.4.1"}, obsoletes: []string{"old-cpp LT 0 3"}, conflicts: []string{"tcc"}},
-		{name: "cpp", evr: "11.4.1 3.el9", arch: "i686"},
-		{name: "data", arch: "noarch", requires: []string{"(gcc >= 11 if cpp)"}, allFiles: []string{"/usr/share/data & more/x"}},
-		{name: "other", arch: "aarch64"},
-		{name: "gcc", evr: "11.4.1 3.el9", arch: "src"},
+func basics() []packtest.Package {
+	return []packtest.Package{
+		{Name: "gcc", EVR: "11.4.1-3.el9", Requires: []string{"cpp = 11.4.1-3.el9", "rpmlib(PayloadIsZstd)", "/usr/bin/as"}, Files: []repotest.File{{Name: "usr/bin/gcc"}}},
+		{Name: "gcc", EVR: "11.3.1-4.el9"},
+		{Name: "cpp", EVR: "2:11.4.1-3.el9", Provides: []string{"cpp(x86-64) = 2:11.4.1"}, Obsoletes: []string{"old-cpp < 3"}, Conflicts: []string{"tcc"}},
+		{Name: "cpp", EVR: "11.4.1-3.el9", Arch: "i686"},
+		{Name: "data", Arch: "noarch", Requires: []string{"(gcc >= 11 if cpp)"}, AllFiles: []string{"/usr/share/data & more/x"}},
+		{Name: "other", Arch: "aarch64"},
+		{Name: "gcc", EVR: "11.4.1-3.el9", Arch: "src"},
 	}
 }
 
@@ -39,7 +42,7 @@ func TestOpen(t *testing.T) {
 			t.Run(fmt.Sprint(ending, long), func(t *testing.T) {
 				t.Parallel()
 				r := newRepository(t, basics()...)
-				r.ending, r.SHA512 = ending, long
+				r.Ending, r.SHA512 = ending, long
 				r.publish(t, testKeys().stranger, testKeys().good)
 				x, err := openIndex(t.Context(), r.options(t))
 				must(t, err)
@@ -60,7 +63,7 @@ func checkBasics(t *testing.T, x *Index, url string) {
 	}
 	want := distros.Package{
 		Name: "cpp", Version: "2:11.4.1-3.el9", Arch: "x86_64", URL: url + "/Packages/cpp-11.4.1-3.el9.x86_64.rpm",
-		SHA256: basics()[2].filled().digest, Size: 1234,
+		SHA256: fmt.Sprintf("%x", sha256.Sum256([]byte("cpp2:11.4.1-3.el9"))), Size: 1234,
 	}
 	if diff := cmp.Diff(want, p.Package); diff != "" {
 		t.Errorf("Candidate(cpp):\n%s", diff)
@@ -135,7 +138,7 @@ func TestFind(t *testing.T) {
 func TestFiles(t *testing.T) {
 	t.Parallel()
 	packages := basics()
-	packages[1].allFiles = []string{"/usr/bin/as", "/opt/x"}
+	packages[1].AllFiles = []string{"/usr/bin/as", "/opt/x"}
 	r := newRepository(t, packages...)
 	r.publish(t, testKeys().good)
 	x, err := openIndex(t.Context(), r.options(t))
@@ -177,36 +180,36 @@ func TestRefused(t *testing.T) {
 		text   string
 	}{
 		{name: "stranger", after: func(r *repository) {
-			r.Files["/os/repodata/repomd.xml.asc"] = detachedBy(t, string(r.Files["/os/repodata/repomd.xml"]), testNow, k.stranger)
+			r.Files["/os/repodata/repomd.xml.asc"] = repotest.Detached(t, string(r.Files["/os/repodata/repomd.xml"]), testNow, k.stranger)
 		}, want: ErrSignature, text: "not trusted here"},
 		{name: "changed", after: flip("repomd.xml"), want: ErrSignature},
 		{name: "unsigned", after: func(r *repository) { delete(r.Files, "/os/repodata/repomd.xml.asc") }, want: ErrSignature, text: "repo_gpgcheck=0"},
 		{name: "no signature in it", after: func(r *repository) { r.Files["/os/repodata/repomd.xml.asc"] = []byte("hello") }, want: ErrSignature},
-		{name: "expired key", option: func(o *Options) { o.Sources[0].Key = armoured(t, k.expired) }, after: func(r *repository) {
-			r.Files["/os/repodata/repomd.xml.asc"] = detachedBy(t, string(r.Files["/os/repodata/repomd.xml"]), testNow.AddDate(-2, -6, 0), k.expired)
+		{name: "expired key", option: func(o *Options) { o.Sources[0].Key = repotest.Public(t, k.expired) }, after: func(r *repository) {
+			r.Files["/os/repodata/repomd.xml.asc"] = repotest.Detached(t, string(r.Files["/os/repodata/repomd.xml"]), testNow.AddDate(-2, -6, 0), k.expired)
 		}, want: ErrExpired},
 		{name: "list changed", after: flip("primary.xml.gz"), want: repodata.ErrIndex, text: "mirror in the middle of an update"},
 		{name: "list gone", after: func(r *repository) { delete(r.Files, "/os/repodata/primary.xml.gz") }, want: fs.ErrNotExist},
-		{name: "larger than said", before: func(r *repository) { r.plus = -1 }, want: repodata.ErrIndex, text: "more bytes"},
-		{name: "smaller than said", before: func(r *repository) { r.plus = 1 }, want: repodata.ErrIndex, text: "unpacks to"},
-		{name: "larger than allowed", before: func(r *repository) { r.plus = maxPrimary }, want: repodata.ErrIndex, text: "more than"},
+		{name: "larger than said", before: func(r *repository) { r.Plus = -1 }, want: repodata.ErrIndex, text: "more bytes"},
+		{name: "smaller than said", before: func(r *repository) { r.Plus = 1 }, want: repodata.ErrIndex, text: "unpacks to"},
+		{name: "larger than allowed", before: func(r *repository) { r.Plus = maxPrimary }, want: repodata.ErrIndex, text: "more than"},
 		{name: "weak digest", before: func(r *repository) {
-			r.mangle = func(s string) string { return strings.ReplaceAll(s, `"sha256"`, `"sha"`) }
+			r.Mangle = func(s string) string { return strings.ReplaceAll(s, `"sha256"`, `"sha"`) }
 		}, want: repodata.ErrIndex, text: "does not count"},
 		{name: "other open digest", before: func(r *repository) {
-			r.mangle = func(s string) string {
+			r.Mangle = func(s string) string {
 				return strings.Replace(s, `<open-checksum type="sha256">`, `<open-checksum type="sha256">`+strings.Repeat("0", 64)+`</open-checksum><open-checksum type="sha256">`, 1)
 			}
 		}},
 		{name: "location climbs", before: func(r *repository) {
-			r.mangle = func(s string) string { return strings.Replace(s, `"repodata/primary`, `"../primary`, 1) }
+			r.Mangle = func(s string) string { return strings.Replace(s, `"repodata/primary`, `"../primary`, 1) }
 		}, want: repodata.ErrIndex, text: "above the root"},
-		{name: "no primary", before: func(r *repository) { r.omit = []string{"primary"} }, want: repodata.ErrIndex, text: "no list primary"},
-		{name: "not a repomd", before: func(r *repository) { r.mangle = func(string) string { return "<html><body/></html>" } }, want: repodata.ErrIndex},
+		{name: "no primary", before: func(r *repository) { r.Omit = []string{"primary"} }, want: repodata.ErrIndex, text: "no list primary"},
+		{name: "not a repomd", before: func(r *repository) { r.Mangle = func(string) string { return "<html><body/></html>" } }, want: repodata.ErrIndex},
 		{name: "entities", before: func(r *repository) {
-			r.mangle = func(s string) string { return `<!DOCTYPE x [<!ENTITY a "aaaa">]>` + s }
+			r.Mangle = func(s string) string { return `<!DOCTYPE x [<!ENTITY a "aaaa">]>` + s }
 		}, want: repodata.ErrIndex, text: "document types"},
-		{name: "empty package", before: func(r *repository) { r.packages[0].name = "" }, want: repodata.ErrIndex},
+		{name: "empty package", before: func(r *repository) { r.Packages[0].Name = "" }, want: repodata.ErrIndex},
 		{name: "nothing vouches", option: func(o *Options) { o.Sources[0].Key, o.Sources[0].RepoGPGCheck = "", false }, want: repoconf.ErrSources, text: "gpgcheck=1"},
 		{name: "no key", option: func(o *Options) {
 			o.Sources[0].Key, o.Sources[0].RepoGPGCheck, o.Sources[0].GPGCheck = "", false, true
@@ -253,7 +256,7 @@ func TestExpiredAllowed(t *testing.T) {
 	r := newRepository(t, basics()...)
 	r.publishAt(t, "/os", testNow.AddDate(-2, -6, 0), testKeys().expired)
 	o := r.options(t)
-	o.Sources[0].Key = armoured(t, testKeys().expired)
+	o.Sources[0].Key = repotest.Public(t, testKeys().expired)
 	o.AllowExpired = true
 	if _, err := openIndex(t.Context(), o); err != nil {
 		t.Error(err)
@@ -268,7 +271,7 @@ func TestSignedPackages(t *testing.T) {
 	o := r.options(t)
 	k := testKeys()
 	o.Root = textFS(map[string]string{
-		"etc/pki/rpm-gpg/GOOD": armoured(t, k.good), "etc/pki/rpm-gpg/OTHER": armoured(t, k.stranger), "etc/pki/rpm-gpg/note": "hello",
+		"etc/pki/rpm-gpg/GOOD": repotest.Public(t, k.good), "etc/pki/rpm-gpg/OTHER": repotest.Public(t, k.stranger), "etc/pki/rpm-gpg/note": "hello",
 	})
 	for _, c := range []struct {
 		name   string
@@ -276,12 +279,12 @@ func TestSignedPackages(t *testing.T) {
 		extra  bool
 		want   []string
 	}{
-		{"named", repoconf.Source{GPGCheck: true, GPGKeys: []string{"file:///etc/pki/rpm-gpg/GOOD"}}, false, []string{fingerprintOf(k.good)}},
-		{"path", repoconf.Source{GPGCheck: true, GPGKeys: []string{"https://example.com/x", "/etc/pki/rpm-gpg/GOOD"}}, false, []string{fingerprintOf(k.good)}},
-		{"all of the base", repoconf.Source{GPGCheck: true}, false, []string{fingerprintOf(k.good), fingerprintOf(k.stranger)}},
-		{"of the matrix", repoconf.Source{GPGCheck: true, Key: armoured(t, k.expired)}, false, []string{fingerprintOf(k.expired)}},
-		{"of the matrix alone", repoconf.Source{Key: armoured(t, k.expired)}, false, []string{fingerprintOf(k.expired)}},
-		{"of the options", repoconf.Source{GPGCheck: true, GPGKeys: []string{"https://example.com/x"}}, true, []string{fingerprintOf(k.expired)}},
+		{"named", repoconf.Source{GPGCheck: true, GPGKeys: []string{"file:///etc/pki/rpm-gpg/GOOD"}}, false, []string{repotest.Fingerprint(k.good)}},
+		{"path", repoconf.Source{GPGCheck: true, GPGKeys: []string{"https://example.com/x", "/etc/pki/rpm-gpg/GOOD"}}, false, []string{repotest.Fingerprint(k.good)}},
+		{"all of the base", repoconf.Source{GPGCheck: true}, false, []string{repotest.Fingerprint(k.good), repotest.Fingerprint(k.stranger)}},
+		{"of the matrix", repoconf.Source{GPGCheck: true, Key: repotest.Public(t, k.expired)}, false, []string{repotest.Fingerprint(k.expired)}},
+		{"of the matrix alone", repoconf.Source{Key: repotest.Public(t, k.expired)}, false, []string{repotest.Fingerprint(k.expired)}},
+		{"of the options", repoconf.Source{GPGCheck: true, GPGKeys: []string{"https://example.com/x"}}, true, []string{repotest.Fingerprint(k.expired)}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -290,7 +293,7 @@ func TestSignedPackages(t *testing.T) {
 			s.ID, s.BaseURLs = "os", []string{r.url}
 			o.Sources = []repoconf.Source{s}
 			if c.extra {
-				o.Keyrings = [][]byte{[]byte(armoured(t, k.expired))}
+				o.Keyrings = [][]byte{[]byte(repotest.Public(t, k.expired))}
 			}
 			x, err := openIndex(t.Context(), o)
 			must(t, err)
@@ -305,9 +308,9 @@ func TestSignedPackages(t *testing.T) {
 func TestKeyring(t *testing.T) {
 	t.Parallel()
 	k := testKeys()
-	root := textFS(map[string]string{"etc/pki/rpm-gpg/GOOD": armoured(t, k.good), "usr/lib/rpm/gnupg/keys/bad.asc": "hello", "usr/lib/rpm/gnupg/keys/empty.asc": ""})
-	ring, notes, err := Keyring(root, [][]byte{[]byte(armoured(t, k.stranger))}, []byte(armoured(t, k.expired)))
-	want := []string{fingerprintOf(k.good), fingerprintOf(k.stranger), fingerprintOf(k.expired)}
+	root := textFS(map[string]string{"etc/pki/rpm-gpg/GOOD": repotest.Public(t, k.good), "usr/lib/rpm/gnupg/keys/bad.asc": "hello", "usr/lib/rpm/gnupg/keys/empty.asc": ""})
+	ring, notes, err := Keyring(root, [][]byte{[]byte(repotest.Public(t, k.stranger))}, []byte(repotest.Public(t, k.expired)))
+	want := []string{repotest.Fingerprint(k.good), repotest.Fingerprint(k.stranger), repotest.Fingerprint(k.expired)}
 	slices.Sort(want)
 	if got := ring.Fingerprints(); err != nil || !slices.Equal(got, want) || len(notes) != 2 {
 		t.Errorf("Keyring = %q, %q, %v; want %q and two notes", got, notes, err, want)
@@ -377,7 +380,10 @@ func TestRollback(t *testing.T) {
 		{"100", 1000, false, nil}, {"100", 1000, false, nil}, {"99", 999, false, ErrRollback}, {"99", 999, true, nil}, {"99", 999, false, ErrRollback},
 		{"100", 999, false, ErrRollback}, {"101", 1001, false, nil}, {"5", 2000, false, nil}, {"9.4", 999, false, ErrRollback}, {"9.4", 3000, false, nil},
 	} {
-		r.revision, r.timestamp = c.revision, c.timestamp
+		r.Timestamp = c.timestamp
+		r.Mangle = func(s string) string {
+			return strings.Replace(s, "<revision>1750000000<", "<revision>"+c.revision+"<", 1)
+		}
 		r.publish(t, testKeys().good)
 		o.AllowRollback = c.allow
 		if _, err := OpenReleases(t.Context(), o); !errors.Is(err, c.want) {
@@ -418,7 +424,7 @@ func TestDigest(t *testing.T) {
 			t.Errorf("Digest does not depend on %s", name)
 		}
 	}
-	r.revision = "1750000001"
+	r.Revision = 1750000001
 	r.publish(t, testKeys().good)
 	if digest(func(*Options) {}) == first {
 		t.Error("Digest does not depend on repomd.xml")
@@ -428,10 +434,10 @@ func TestDigest(t *testing.T) {
 func TestPackagesThatCannotBeUsed(t *testing.T) {
 	t.Parallel()
 	r := newRepository(t,
-		testPackage{name: "climbs", href: "../../etc/x.rpm"}, testPackage{name: "weak", digestType: "sha", digest: strings.Repeat("0", 40)},
-		testPackage{name: "media", base: "media://1234#1"}, testPackage{name: "rich", requires: []string{"(a or"}},
-		testPackage{name: "elsewhere", base: "https://example.com/pool/", href: "a/b+c~1^2.rpm"}, testPackage{name: "escaped", href: "a/b%5E1.rpm"},
-		testPackage{name: "excluded"}, testPackage{name: "long", digestType: "sha512", digest: strings.Repeat("0a", 64)},
+		packtest.Package{Name: "climbs", Listing: packtest.Listing{Href: "../../etc/x.rpm"}}, packtest.Package{Name: "weak", Listing: packtest.Listing{DigestType: "sha", Digest: strings.Repeat("0", 40)}},
+		packtest.Package{Name: "media", Listing: packtest.Listing{Base: "media://1234#1"}}, packtest.Package{Name: "rich", Requires: []string{"(a or"}},
+		packtest.Package{Name: "elsewhere", Listing: packtest.Listing{Base: "https://example.com/pool/", Href: "a/b+c~1^2.rpm"}}, packtest.Package{Name: "escaped", Listing: packtest.Listing{Href: "a/b%5E1.rpm"}},
+		packtest.Package{Name: "excluded"}, packtest.Package{Name: "long", Listing: packtest.Listing{DigestType: "sha512", Digest: strings.Repeat("0a", 64)}},
 	)
 	r.publish(t, testKeys().good)
 	o := r.options(t)
@@ -464,8 +470,8 @@ func TestPackagesThatCannotBeUsed(t *testing.T) {
 func TestPriorities(t *testing.T) {
 	t.Parallel()
 	r := newRepository(t)
-	for dir, evr := range map[string]string{"/a": "1 1", "/b": "2 1", "/c": "2 1"} {
-		r.packages = []testPackage{{name: "x", evr: evr}}
+	for dir, evr := range map[string]string{"/a": "1-1", "/b": "2-1", "/c": "2-1"} {
+		r.Packages = []packtest.Package{{Name: "x", EVR: evr}}
 		r.publishAt(t, dir, testNow, testKeys().good)
 	}
 	base := strings.TrimSuffix(r.url, "/os")

@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/driver-container/driver-container/distros/apt/debtest"
+	"github.com/driver-container/driver-container/distros/repotest"
 	"github.com/google/go-cmp/cmp"
 )
 
@@ -79,7 +81,7 @@ func TestFetch(t *testing.T) {
 	if again, err := os.Stat(fixdep); err != nil || !os.SameFile(fi, again) {
 		t.Errorf("a file that was there and the same was replaced: %v", err)
 	}
-	if n := a.count("/debian/pool/linux-kbuild-6.1_6.1.147-1.deb"); n != 1 {
+	if n := a.count("/debian/pool/linux-kbuild-6.1_6.1.147-1_amd64.deb"); n != 1 {
 		t.Errorf("downloaded %d times", n)
 	}
 	if i.read("var/lib/dpkg/status") != status {
@@ -104,11 +106,11 @@ func TestFetchTemporaryStore(t *testing.T) {
 
 func TestUnavailable(t *testing.T) {
 	t.Parallel()
-	var debs []deb
+	var debs []debtest.Package
 	for _, r := range []string{"6.1.0-35-amd64", "6.1.0-37-amd64", "6.1.0-50-amd64", "6.1.0-35-cloud-amd64"} {
 		debs = append(debs, debian(r, "1")...)
 	}
-	debs = append(debs, deb{control: "Package: linux-headers-amd64\nVersion: 2\nArchitecture: amd64\nDepends: linux-headers-6.12.9-amd64 (= 2)"})
+	debs = append(debs, debtest.Package{Control: "Package: linux-headers-amd64\nVersion: 2\nArchitecture: amd64\nDepends: linux-headers-6.12.9-amd64 (= 2)"})
 	a := newArchive(t, debs...).start()
 	i := newImage(t, a.server.URL)
 	_, err := i.fetch()
@@ -167,13 +169,13 @@ func TestLeftOut(t *testing.T) {
 	t.Parallel()
 	good := newArchive(t, debian(testRelease, "1")...).start()
 	forged := newArchive(t, debian(testRelease, "2")...)
-	forged.unsigned = true
+	forged.Signer = repotest.Key("stranger", 0)
 	forged.start()
 	gone := newArchive(t)
 	gone.start()
 	gone.server.Close()
 	expired := newArchive(t, debian(testRelease, "3")...)
-	expired.head = "Valid-Until: Sat, 20 Jun 2020 10:00:00 UTC\n"
+	expired.ValidUntil = time.Date(2020, 6, 20, 10, 0, 0, 0, time.UTC)
 	expired.start()
 	t.Run("one is good", func(t *testing.T) {
 		t.Parallel()
@@ -234,14 +236,14 @@ func TestCancelled(t *testing.T) {
 func TestNoRoom(t *testing.T) {
 	t.Parallel()
 	debs := debian(testRelease, "1")
-	debs[1].control = strings.Replace(debs[1].control, "Installed-Size: 100", "Installed-Size: 99999999999", 1)
+	debs[1].Control = strings.Replace(debs[1].Control, "Installed-Size: 100", "Installed-Size: 99999999999", 1)
 	a := newArchive(t, debs...).start()
 	i := newImage(t, a.server.URL)
 	_, err := i.fetch()
 	if e, ok := errors.AsType[*SpaceError](err); !ok || e.Free == 0 || e.Need < 99999999999<<10 || !strings.Contains(err.Error(), "free some space") {
 		t.Error(err)
 	}
-	if a.count("/debian/pool/linux-kbuild-6.1_1.deb") > 0 {
+	if a.count("/debian/pool/linux-kbuild-6.1_1_amd64.deb") > 0 {
 		t.Error("it downloaded all the same")
 	}
 }
@@ -249,7 +251,7 @@ func TestNoRoom(t *testing.T) {
 func TestFileRepository(t *testing.T) {
 	t.Parallel()
 	a := newArchive(t, debian(testRelease, "1")...)
-	a.publish()
+	a.Publish()
 	i := newImage(t)
 	for name, data := range a.files {
 		i.write("repo"+name, string(data))
@@ -266,10 +268,10 @@ func TestFlatFolder(t *testing.T) {
 	i := newImage(t)
 	var index strings.Builder
 	for _, d := range debian(testRelease, "1") {
-		data := d.bytes(t)
-		name := d.field("Package") + ".deb"
+		data := d.Bytes(t)
+		name := d.Field("Package") + ".deb"
 		i.write("repo/"+name, string(data))
-		fmt.Fprintf(&index, "%s\nFilename: ./%s\nSize: %d\nSHA256: %x\n\n", d.control, name, len(data), sha256.Sum256(data))
+		fmt.Fprintf(&index, "%s\nFilename: ./%s\nSize: %d\nSHA256: %x\n\n", d.Control, name, len(data), sha256.Sum256(data))
 	}
 	i.write("repo/Packages", index.String())
 	i.write("repo/Release", fmt.Sprintf("Date: %s\nSHA256:\n %x %d Packages\n", time.Now().Add(-time.Hour).UTC().Format(time.RFC1123), sha256.Sum256([]byte(index.String())), index.Len()))

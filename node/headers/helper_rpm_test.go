@@ -7,16 +7,15 @@ import (
 	"testing"
 
 	"github.com/ProtonMail/go-crypto/openpgp"
-
-	"github.com/driver-container/driver-container/ci/imagetest"
+	"github.com/driver-container/driver-container/distros/repotest"
+	"github.com/driver-container/driver-container/distros/rpm/packtest"
 )
 
 const rockyRelease = "5.14.0-427.13.1.el9_4.x86_64"
 
-// rpmRepository puts packages and their metadata below a path of an archive. A key signs the list
-// of packages.
-func (a *archive) rpmRepository(at string, key *openpgp.Entity, packages ...imagetest.RPM) {
-	r := imagetest.NewRPMRepository(a.t, "", at, func(path string, data []byte) { a.files[path] = data })
+// rpmRepository puts packages and their metadata below a path of an archive. A key signs the list of packages.
+func (a *archive) rpmRepository(at string, key *openpgp.Entity, packages ...packtest.Package) {
+	r := packtest.NewRepository(a.t, "", at, func(path string, data []byte) { a.files[path] = data })
 	r.Packages, r.Signer, r.Signed = packages, key, key != nil
 	r.Publish()
 }
@@ -30,7 +29,7 @@ func newRPMImage(t testing.TB, repo string) *image {
 	}
 	must(t, os.Symlink("usr/lib", filepath.Join(i.dir, "lib")))
 	i.write("etc/os-release", "ID=\"rocky\"\nVERSION_ID=\"9.4\"\n")
-	i.write("etc/pki/rpm-gpg/RPM-GPG-KEY-test", imagetest.Armoured(t, signer()))
+	i.write("etc/pki/rpm-gpg/RPM-GPG-KEY-test", repotest.Public(t, signer()))
 	i.write("etc/yum.repos.d/test.repo", repo)
 	return i
 }
@@ -43,13 +42,13 @@ func (i *image) fetchRelease(release string) ([]string, error) {
 
 // kernelDevel is the headers package of Red Hat's kernels; the link to its tree is in the package of the
 // kernel.
-func kernelDevel(release string) imagetest.RPM {
+func kernelDevel(release string) packtest.Package {
 	version := strings.TrimSuffix(release, ".x86_64")
 	src := "usr/src/kernels/" + release + "/"
-	return imagetest.RPM{
+	return packtest.Package{
 		Name: "kernel-devel", EVR: version, Unsigned: true, Provides: []string{"kernel-devel-uname-r = " + release},
 		Requires: []string{"findutils", "/usr/bin/perl", "gcc", "elfutils-libelf-devel"},
-		Files: []imagetest.File{
+		Files: []repotest.File{
 			{Name: src + ".config", Body: "CONFIG_X86=y\n"},
 			{Name: src + "Makefile", Body: "all:\n"},
 			{Name: src + "include/config/kernel.release", Body: release + "\n"},

@@ -1,13 +1,8 @@
 package headers
 
 import (
-	"archive/tar"
 	"bytes"
-	"compress/gzip"
-	"crypto"
-	"crypto/sha256"
 	"fmt"
-	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -18,83 +13,13 @@ import (
 	"time"
 
 	"github.com/ProtonMail/go-crypto/openpgp"
-	"github.com/ProtonMail/go-crypto/openpgp/clearsign"
-	"github.com/ProtonMail/go-crypto/openpgp/packet"
 
+	"github.com/driver-container/driver-container/distros/apt/debtest"
+	"github.com/driver-container/driver-container/distros/repotest"
 	"github.com/driver-container/driver-container/node/logging/logtest"
 )
 
 const testRelease = "6.1.0-38-amd64"
-
-// entry is a member of a package; a file unless the type says otherwise.
-type entry struct {
-	name, body, link string
-	kind             byte
-	mode             int64
-}
-
-// deb is a package: its control paragraph and its files.
-type deb struct {
-	control string
-	entries []entry
-	damage  func([]byte) []byte
-}
-
-func (d deb) field(name string) string {
-	for line := range strings.Lines(d.control) {
-		if v, ok := strings.CutPrefix(line, name+": "); ok {
-			return strings.TrimSpace(v)
-		}
-	}
-	return ""
-}
-
-func (d deb) bytes(t testing.TB) []byte {
-	t.Helper()
-	b := bytes.NewBufferString("!<arch>\n")
-	for _, m := range []struct {
-		name string
-		data []byte
-	}{
-		{"debian-binary", []byte("2.0\n")}, {"control.tar", tarOf(t, entry{name: "./control", body: d.control + "\n"})}, {"data.tar", tarOf(t, d.entries...)},
-	} {
-		fmt.Fprintf(b, "%-16s%-12d%-6d%-6d%-8s%-10d`\n", m.name, 0, 0, 0, "100644", len(m.data))
-		b.Write(m.data)
-		if len(m.data)%2 == 1 {
-			b.WriteByte('\n')
-		}
-	}
-	if d.damage != nil {
-		return d.damage(b.Bytes())
-	}
-	return b.Bytes()
-}
-
-func tarOf(t testing.TB, entries ...entry) []byte {
-	t.Helper()
-	var b bytes.Buffer
-	w := tar.NewWriter(&b)
-	for _, e := range entries {
-		h := tar.Header{Name: e.name, Linkname: e.link, Typeflag: e.kind, Mode: e.mode, Size: int64(len(e.body)), ModTime: time.Unix(1700000000, 0), Format: tar.FormatGNU}
-		switch {
-		case e.kind != 0:
-		case e.link != "":
-			h.Typeflag = tar.TypeSymlink
-		case strings.HasSuffix(e.name, "/"):
-			h.Typeflag = tar.TypeDir
-		default:
-			h.Typeflag = tar.TypeReg
-		}
-		if e.mode == 0 {
-			h.Mode = 0o644
-		}
-		must(t, w.WriteHeader(&h))
-		_, err := io.WriteString(w, e.body)
-		must(t, err)
-	}
-	must(t, w.Close())
-	return b.Bytes()
-}
 
 func must(t testing.TB, err error) {
 	t.Helper()
@@ -103,39 +28,31 @@ func must(t testing.TB, err error) {
 	}
 }
 
-var signer = sync.OnceValue(func() *openpgp.Entity {
-	e, err := openpgp.NewEntity("test", "", "test@example.com", &packet.Config{
-		Algorithm: packet.PubKeyAlgoEdDSA, Time: func() time.Time { return time.Now().Add(-48 * time.Hour) },
-	})
-	if err != nil {
-		panic(err)
-	}
-	return e
-})
+var signer = sync.OnceValue(func() *openpgp.Entity { return repotest.Key("test", 0) })
 
 // archive is a signed repository at /debian, suite bookworm, component main.
 type archive struct {
-	t        testing.TB
-	debs     []deb
-	head     string // more Release fields
-	unsigned bool
-	files    map[string][]byte
-	gate     func(http.ResponseWriter, *http.Request) bool // returns false when it has answered the request
-	server   *httptest.Server
-	mu       sync.Mutex
-	asked    map[string]int
+	*debtest.Archive
+	t      testing.TB
+	files  map[string][]byte
+	gate   func(http.ResponseWriter, *http.Request) bool // returns false when it has answered the request
+	server *httptest.Server
+	mu     sync.Mutex
+	asked  map[string]int
 }
 
-func newArchive(t testing.TB, debs ...deb) *archive {
+func newArchive(t testing.TB, debs ...debtest.Package) *archive {
 	t.Helper()
-	a := &archive{t: t, debs: debs, files: map[string][]byte{}, asked: map[string]int{}}
+	a := &archive{t: t, files: map[string][]byte{}, asked: map[string]int{}}
+	a.Archive = debtest.NewArchive(t, "/debian", "bookworm", []string{"amd64"}, []string{"main"}, func(path string, data []byte) { a.files[path] = data })
+	a.Packages, a.Signer = debs, signer()
 	a.server = httptest.NewUnstartedServer(a)
 	t.Cleanup(a.server.Close)
 	return a
 }
 
 func (a *archive) start() *archive {
-	a.publish()
+	a.Publish()
 	a.server.Start()
 	return a
 }
@@ -153,38 +70,6 @@ func (a *archive) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(data))
-}
-
-func (a *archive) publish() {
-	var index strings.Builder
-	for _, d := range a.debs {
-		data := d.bytes(a.t)
-		name := fmt.Sprintf("pool/%s_%s.deb", d.field("Package"), d.field("Version"))
-		a.files["/debian/"+name] = data
-		fmt.Fprintf(&index, "%s\nFilename: %s\nSize: %d\nSHA256: %x\n\n", d.control, name, len(data), sha256.Sum256(data))
-	}
-	var packed bytes.Buffer
-	w := gzip.NewWriter(&packed)
-	_, err := io.WriteString(w, index.String())
-	must(a.t, err)
-	must(a.t, w.Close())
-	const dir = "/debian/dists/bookworm/"
-	a.files[dir+"main/binary-amd64/Packages.gz"] = packed.Bytes()
-	text := fmt.Sprintf("Origin: Test\nSuite: stable\nCodename: bookworm\nDate: %s\nArchitectures: amd64\nComponents: main\n%sSHA256:\n %x %d main/binary-amd64/Packages.gz\n",
-		time.Now().Add(-24*time.Hour).UTC().Format(time.RFC1123), a.head, sha256.Sum256(packed.Bytes()), packed.Len())
-	key := signer().PrivateKey
-	if a.unsigned {
-		e, err := openpgp.NewEntity("stranger", "", "s@example.com", &packet.Config{Algorithm: packet.PubKeyAlgoEdDSA})
-		must(a.t, err)
-		key = e.PrivateKey
-	}
-	var b bytes.Buffer
-	s, err := clearsign.Encode(&b, key, &packet.Config{DefaultHash: crypto.SHA512, Time: func() time.Time { return time.Now().Add(-time.Minute) }})
-	must(a.t, err)
-	_, err = io.WriteString(s, text)
-	must(a.t, err)
-	must(a.t, s.Close())
-	a.files[dir+"InRelease"] = append(b.Bytes(), '\n')
 }
 
 func (a *archive) count(path string) int {
@@ -259,31 +144,31 @@ func (i *image) log() string { return i.said.String() }
 
 // debian returns Debian's packages for a kernel: its headers, those of all flavours, the tools. The compiler
 // and the kernel image that they depend on are not there, so nothing can fetch them.
-func debian(release, version string) []deb {
+func debian(release, version string) []debtest.Package {
 	base := strings.TrimSuffix(release, "-amd64")
 	src := "./usr/src/linux-headers-" + release + "/"
 	common := "./usr/src/linux-headers-" + base + "-common/"
 	control := func(name, depends string) string {
 		return fmt.Sprintf("Package: %s\nSource: linux\nVersion: %s\nArchitecture: amd64\nInstalled-Size: 100\nDepends: %s\nDescription: x", name, version, depends)
 	}
-	return []deb{
-		{control: control("linux-headers-"+release, fmt.Sprintf("linux-headers-%s-common (= %s), linux-kbuild-6.1 (>= %s), linux-compiler-gcc-12-x86, "+
-			"linux-image-%s (= %s) | linux-image-%[3]s-unsigned, gcc-12", base, version, version, release, version)), entries: []entry{
-			{name: "./"}, {name: "./usr/"}, {name: "./usr/src/"}, {name: src},
-			{name: src + "include/config/kernel.release", body: "6.1.147\n"},
-			{name: src + "include/generated/utsrelease.h", body: "#define UTS_RELEASE \"" + release + "\"\n"},
-			{name: src + "Makefile", body: "include ../\n"}, {name: src + ".config", body: "CONFIG_X86=y\n"},
-			{name: src + "scripts", link: "../../lib/linux-kbuild-6.1/scripts"},
-			{name: "./lib/modules/" + release + "/build", link: "/usr/src/linux-headers-" + release},
-			{name: "./lib/modules/" + release + "/source", link: "/usr/src/linux-headers-" + base + "-common"},
-			{name: "./usr/share/doc/linux-headers/copyright", body: "GPL"},
+	return []debtest.Package{
+		{Control: control("linux-headers-"+release, fmt.Sprintf("linux-headers-%s-common (= %s), linux-kbuild-6.1 (>= %s), linux-compiler-gcc-12-x86, "+
+			"linux-image-%s (= %s) | linux-image-%[3]s-unsigned, gcc-12", base, version, version, release, version)), Raw: true, Files: []repotest.File{
+			{Name: "./"}, {Name: "./usr/"}, {Name: "./usr/src/"}, {Name: src},
+			{Name: src + "include/config/kernel.release", Body: "6.1.147\n"},
+			{Name: src + "include/generated/utsrelease.h", Body: "#define UTS_RELEASE \"" + release + "\"\n"},
+			{Name: src + "Makefile", Body: "include ../\n"}, {Name: src + ".config", Body: "CONFIG_X86=y\n"},
+			{Name: src + "scripts", Link: "../../lib/linux-kbuild-6.1/scripts"},
+			{Name: "./lib/modules/" + release + "/build", Link: "/usr/src/linux-headers-" + release},
+			{Name: "./lib/modules/" + release + "/source", Link: "/usr/src/linux-headers-" + base + "-common"},
+			{Name: "./usr/share/doc/linux-headers/copyright", Body: "GPL"},
 		}},
-		{control: control("linux-headers-"+base+"-common", ""), entries: []entry{
-			{name: common + "include/linux/kernel.h", body: "#pragma once\n"}, {name: common + "scripts", link: "../../lib/linux-kbuild-6.1/scripts"},
+		{Control: control("linux-headers-"+base+"-common", ""), Raw: true, Files: []repotest.File{
+			{Name: common + "include/linux/kernel.h", Body: "#pragma once\n"}, {Name: common + "scripts", Link: "../../lib/linux-kbuild-6.1/scripts"},
 		}},
-		{control: control("linux-kbuild-6.1", "libc6 (>= 2.34), libelf1 (>= 0.142), libssl3 (>= 3.0.0)"), entries: []entry{
-			{name: "./usr/lib/linux-kbuild-6.1/scripts/basic/fixdep", body: "fixdep of " + version, mode: 0o755},
-			{name: "./usr/src/linux-kbuild-6.1", link: "../lib/linux-kbuild-6.1"},
+		{Control: control("linux-kbuild-6.1", "libc6 (>= 2.34), libelf1 (>= 0.142), libssl3 (>= 3.0.0)"), Raw: true, Files: []repotest.File{
+			{Name: "./usr/lib/linux-kbuild-6.1/scripts/basic/fixdep", Body: "fixdep of " + version, Mode: 0o755, Time: 1700000000},
+			{Name: "./usr/src/linux-kbuild-6.1", Link: "../lib/linux-kbuild-6.1"},
 		}},
 	}
 }

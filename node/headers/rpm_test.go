@@ -12,7 +12,8 @@ import (
 	"github.com/ProtonMail/go-crypto/openpgp/packet"
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/driver-container/driver-container/ci/imagetest"
+	"github.com/driver-container/driver-container/distros/repotest"
+	"github.com/driver-container/driver-container/distros/rpm/packtest"
 	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
 )
 
@@ -137,7 +138,7 @@ func TestSignedPackages(t *testing.T) {
 			text := strings.ReplaceAll(repo, "%s", a.server.URL)
 			i := newRPMImage(t, text)
 			if test.other != "" {
-				i.write(test.other, imagetest.Armoured(t, stranger))
+				i.write(test.other, repotest.Public(t, stranger))
 				i.write("etc/yum.repos.d/test.repo", strings.ReplaceAll(text, "etc/pki/rpm-gpg/RPM-GPG-KEY-test", test.other))
 			}
 			_, err := i.fetchRelease(rockyRelease)
@@ -152,15 +153,15 @@ func TestBadPackages(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		name   string
-		change func(*imagetest.RPM)
+		change func(*packtest.Package)
 		want   error
 		text   string
 	}{
-		{"of another kernel", func(p *imagetest.RPM) { p.Files = kernelDevel("5.14.0-1.el9.x86_64").Files }, ErrPackage, "says nowhere"},
-		{"setuid", func(p *imagetest.RPM) { p.Files[4].Mode = 0o4755 }, ErrPackage, "setuid"},
-		{"a link out of its tree", func(p *imagetest.RPM) { p.Files[5].Link = "../../../../../../../../etc" }, ErrPackage, "a link to"},
-		{"cut off", func(p *imagetest.RPM) { p.Damage = func(b []byte) []byte { return b[:len(b)-20] } }, nil, "payload"},
-		{"other payload", func(p *imagetest.RPM) {
+		{"of another kernel", func(p *packtest.Package) { p.Files = kernelDevel("5.14.0-1.el9.x86_64").Files }, ErrPackage, "says nowhere"},
+		{"setuid", func(p *packtest.Package) { p.Files[4].Mode = 0o4755 }, ErrPackage, "setuid"},
+		{"a link out of its tree", func(p *packtest.Package) { p.Files[5].Link = "../../../../../../../../etc" }, ErrPackage, "a link to"},
+		{"cut off", func(p *packtest.Package) { p.Damage = func(b []byte) []byte { return b[:len(b)-20] } }, nil, "payload"},
+		{"other payload", func(p *packtest.Package) {
 			p.Damage = func(b []byte) []byte { b[len(b)-10] ^= 1; return b }
 		}, nil, "payload"},
 	} {
@@ -187,7 +188,7 @@ func TestBadPackages(t *testing.T) {
 
 func TestUnavailableRPM(t *testing.T) {
 	t.Parallel()
-	var all []imagetest.RPM
+	var all []packtest.Package
 	for _, r := range []string{"5.14.0-427.el9.x86_64", "5.14.0-427.9.1.el9_4.x86_64", "5.14.0-427.20.1.el9_4.x86_64", "5.14.0-427.50.2.el9_4.x86_64", "5.14.0-503.11.1.el9_5.x86_64"} {
 		all = append(all, kernelDevel(r))
 	}
@@ -246,18 +247,18 @@ func TestFetchSUSE(t *testing.T) {
 	const release, version = "6.4.0-150600.23.25-default", "6.4.0-150600.23.25"
 	obj, src := "usr/src/linux-"+version+"-obj/x86_64/default/", "usr/src/linux-"+version+"/"
 	a := newArchive(t)
-	a.rpmRepository("/leap", signer(), imagetest.RPM{
+	a.rpmRepository("/leap", signer(), packtest.Package{
 		Name: "kernel-default-devel", EVR: version + ".1", Unsigned: true, Provides: []string{"kernel-default-devel = " + version},
 		Requires: []string{"kernel-devel = " + version, "libelf-devel"},
-		Files: []imagetest.File{
+		Files: []repotest.File{
 			{Name: obj + "include/config/kernel.release", Body: release + "\n"},
 			{Name: obj + "include/generated/utsrelease.h", Body: "#define UTS_RELEASE \"" + release + "\"\n"},
 			{Name: "lib/modules/" + release + "/build", Link: "/usr/src/linux-" + version + "-obj/x86_64/default"},
 			{Name: "lib/modules/" + release + "/source", Link: "/usr/src/linux-" + version},
 		},
-	}, imagetest.RPM{
+	}, packtest.Package{
 		Name: "kernel-devel", EVR: version + ".1", Arch: "noarch", Unsigned: true, Provides: []string{"kernel-devel = " + version},
-		Requires: []string{"kernel-macros"}, Files: []imagetest.File{{Name: src + "Makefile", Body: "all:\n"}},
+		Requires: []string{"kernel-macros"}, Files: []repotest.File{{Name: src + "Makefile", Body: "all:\n"}},
 	})
 	a.server.Start()
 	i := newRPMImage(t, "")

@@ -84,7 +84,7 @@ func TestProxies(t *testing.T) {
 func TestFetchThroughProxy(t *testing.T) {
 	t.Parallel()
 	a := newArchive(t, debian(testRelease, "1")...)
-	a.publish()
+	a.Publish()
 	for name, prepare := range map[string]func(i *image, proxy string){
 		"apt.conf": func(i *image, proxy string) {
 			i.write("etc/apt/apt.conf.d/80proxy", "Acquire::http::Proxy \""+proxy+"\";")
@@ -119,7 +119,7 @@ func TestFetchThroughProxy(t *testing.T) {
 func TestFetchWithMountedCertificate(t *testing.T) {
 	t.Parallel()
 	a := newArchive(t, debian(testRelease, "1")...)
-	a.publish()
+	a.Publish()
 	a.server.StartTLS()
 	cert := a.server.Certificate().Raw
 	text := string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert}))
@@ -188,7 +188,7 @@ func TestFetchWithLogin(t *testing.T) {
 	if got, err := i.fetch(); err != nil || len(got) != 3 {
 		t.Fatal(got, err)
 	}
-	if elsewhere.Load() > 0 || pool.count("/debian/pool/linux-kbuild-6.1_1.deb") == 0 {
+	if elsewhere.Load() > 0 || pool.count("/debian/pool/linux-kbuild-6.1_1_amd64.deb") == 0 {
 		t.Errorf("the login went to another server %d times", elsewhere.Load())
 	}
 

@@ -14,14 +14,16 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
+	"github.com/driver-container/driver-container/distros/apt/debtest"
 	"github.com/driver-container/driver-container/distros/dpkg"
+	"github.com/driver-container/driver-container/distros/repotest"
 )
 
 // hostile fetches with additional members in the package of the kernel's own headers.
-func hostile(t *testing.T, prepare func(*image), more ...entry) (*image, error) {
+func hostile(t *testing.T, prepare func(*image), more ...repotest.File) (*image, error) {
 	t.Helper()
 	debs := debian(testRelease, "1")
-	debs[0].entries = append(debs[0].entries, more...)
+	debs[0].Files = append(debs[0].Files, more...)
 	i := newImage(t, newArchive(t, debs...).start().server.URL)
 	if prepare != nil {
 		prepare(i)
@@ -36,30 +38,30 @@ func TestRefused(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name string
-		add  []entry
+		add  []repotest.File
 		want error
 	}{
-		{"setuid", []entry{{name: here + "sh", body: "x", mode: 0o4755}}, ErrPackage},
-		{"setgid", []entry{{name: here + "sh", body: "x", mode: 0o2755}}, ErrPackage},
-		{"setuid where it would be left out", []entry{{name: "./usr/bin/sh", body: "x", mode: 0o4755}}, ErrPackage},
-		{"device", []entry{{name: here + "sda", kind: tar.TypeBlock}}, dpkg.ErrUnsafePath},
-		{"pipe", []entry{{name: here + "p", kind: tar.TypeFifo}}, dpkg.ErrUnsafePath},
-		{"up", []entry{{name: "./usr/src/linux-x/../../../etc/passwd", body: "x"}}, dpkg.ErrUnsafePath},
-		{"absolute", []entry{{name: "/usr/src/linux-x", body: "x"}}, dpkg.ErrUnsafePath},
-		{"link to the system", []entry{{name: here + "x", link: "/etc/shadow"}}, ErrPackage},
-		{"link to the host", []entry{{name: here + "x", link: "/proc/1/root/etc"}}, ErrPackage},
-		{"link out of the root", []entry{{name: here + "x", link: "../../../../usr/lib"}}, ErrPackage},
-		{"link with a way round", []entry{{name: here + "x", link: "/usr/../etc"}}, ErrPackage},
-		{"through a link", []entry{{name: "./usr/src/linux-x", link: "../lib"}, {name: "./usr/src/linux-x/libc.so.6", body: "x"}}, ErrConflict},
-		{"through a link deeper", []entry{{name: here + "x", link: "/usr/lib"}, {name: here + "x/y/libc.so.6", body: "x"}}, ErrConflict},
-		{"folder for a link", []entry{{name: here + "x", link: "/usr/lib"}, {name: here + "x/"}}, ErrConflict},
-		{"file for a folder", []entry{{name: here + "include", body: "x"}}, ErrConflict},
-		{"twice and different", []entry{{name: here + "Makefile", body: "other"}}, ErrConflict},
-		{"hard link to elsewhere", []entry{{name: here + "x", kind: tar.TypeLink, link: "./etc/shadow"}}, ErrPackage},
-		{"hard link to nothing", []entry{{name: here + "x", kind: tar.TypeLink, link: here + "y"}}, ErrPackage},
-		{"hard link through a link", []entry{{name: here + "l", link: "/usr/lib"}, {name: here + "x", kind: tar.TypeLink, link: here + "l/os-release"}}, ErrConflict},
-		{"hard link to a link", []entry{{name: here + "l", link: "/usr/lib/os-release"}, {name: here + "x", kind: tar.TypeLink, link: here + "l"}}, ErrPackage},
-		{"endless release", []entry{{name: here + "sub/include/config/kernel.release", body: strings.Repeat("6", 5000)}}, ErrPackage},
+		{"setuid", []repotest.File{{Name: here + "sh", Body: "x", Mode: 0o4755}}, ErrPackage},
+		{"setgid", []repotest.File{{Name: here + "sh", Body: "x", Mode: 0o2755}}, ErrPackage},
+		{"setuid where it would be left out", []repotest.File{{Name: "./usr/bin/sh", Body: "x", Mode: 0o4755}}, ErrPackage},
+		{"device", []repotest.File{{Name: here + "sda", Type: tar.TypeBlock}}, dpkg.ErrUnsafePath},
+		{"pipe", []repotest.File{{Name: here + "p", Type: tar.TypeFifo}}, dpkg.ErrUnsafePath},
+		{"up", []repotest.File{{Name: "./usr/src/linux-x/../../../etc/passwd", Body: "x"}}, dpkg.ErrUnsafePath},
+		{"absolute", []repotest.File{{Name: "/usr/src/linux-x", Body: "x"}}, dpkg.ErrUnsafePath},
+		{"link to the system", []repotest.File{{Name: here + "x", Link: "/etc/shadow"}}, ErrPackage},
+		{"link to the host", []repotest.File{{Name: here + "x", Link: "/proc/1/root/etc"}}, ErrPackage},
+		{"link out of the root", []repotest.File{{Name: here + "x", Link: "../../../../usr/lib"}}, ErrPackage},
+		{"link with a way round", []repotest.File{{Name: here + "x", Link: "/usr/../etc"}}, ErrPackage},
+		{"through a link", []repotest.File{{Name: "./usr/src/linux-x", Link: "../lib"}, {Name: "./usr/src/linux-x/libc.so.6", Body: "x"}}, ErrConflict},
+		{"through a link deeper", []repotest.File{{Name: here + "x", Link: "/usr/lib"}, {Name: here + "x/y/libc.so.6", Body: "x"}}, ErrConflict},
+		{"folder for a link", []repotest.File{{Name: here + "x", Link: "/usr/lib"}, {Name: here + "x/"}}, ErrConflict},
+		{"file for a folder", []repotest.File{{Name: here + "include", Body: "x"}}, ErrConflict},
+		{"twice and different", []repotest.File{{Name: here + "Makefile", Body: "other"}}, ErrConflict},
+		{"hard link to elsewhere", []repotest.File{{Name: here + "x", Type: tar.TypeLink, Link: "./etc/shadow"}}, ErrPackage},
+		{"hard link to nothing", []repotest.File{{Name: here + "x", Type: tar.TypeLink, Link: here + "y"}}, ErrPackage},
+		{"hard link through a link", []repotest.File{{Name: here + "l", Link: "/usr/lib"}, {Name: here + "x", Type: tar.TypeLink, Link: here + "l/os-release"}}, ErrConflict},
+		{"hard link to a link", []repotest.File{{Name: here + "l", Link: "/usr/lib/os-release"}, {Name: here + "x", Type: tar.TypeLink, Link: here + "l"}}, ErrPackage},
+		{"endless release", []repotest.File{{Name: here + "sub/include/config/kernel.release", Body: strings.Repeat("6", 5000)}}, ErrPackage},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -78,9 +80,9 @@ func TestRefused(t *testing.T) {
 func TestLeftOutOfPackages(t *testing.T) {
 	t.Parallel()
 	i, err := hostile(t, nil,
-		entry{name: "./usr/bin/gcc", body: "x", mode: 0o755}, entry{name: "./etc/passwd", body: "x"}, entry{name: "./lib/modules/other/build", link: "/usr/src"},
-		entry{name: "./usr/src/nvidia-535/nv.c", body: "x"}, entry{name: "./usr/lib/libc.so.6", body: "x"},
-		entry{name: here + "copy", kind: tar.TypeLink, link: here + "Makefile"})
+		repotest.File{Name: "./usr/bin/gcc", Body: "x", Mode: 0o755}, repotest.File{Name: "./etc/passwd", Body: "x"}, repotest.File{Name: "./lib/modules/other/build", Link: "/usr/src"},
+		repotest.File{Name: "./usr/src/nvidia-535/nv.c", Body: "x"}, repotest.File{Name: "./usr/lib/libc.so.6", Body: "x"},
+		repotest.File{Name: here + "copy", Type: tar.TypeLink, Link: here + "Makefile"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -164,14 +166,14 @@ func TestBrokenPackages(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name   string
-		change func(debs []deb)
+		change func(debs []debtest.Package)
 		want   error
 	}{
-		{"cut", func(d []deb) { d[0].damage = func(b []byte) []byte { return b[:len(b)-3000] } }, dpkg.ErrFormat},
-		{"not a package", func(d []deb) { d[1].damage = func([]byte) []byte { return []byte("<html>") } }, dpkg.ErrFormat},
-		{"another kernel", func(d []deb) { d[0].entries = debian("6.1.0-37-amd64", "1")[0].entries }, ErrPackage},
-		{"no release", func(d []deb) { d[0].entries = d[0].entries[6:] }, ErrPackage},
-		{"no size", func(d []deb) { d[0].control = strings.Replace(d[0].control, "Size: 100", "Size: -1", 1) }, ErrPackage},
+		{"cut", func(d []debtest.Package) { d[0].Damage = func(b []byte) []byte { return b[:len(b)-3000] } }, dpkg.ErrFormat},
+		{"not a package", func(d []debtest.Package) { d[1].Damage = func([]byte) []byte { return []byte("<html>") } }, dpkg.ErrFormat},
+		{"another kernel", func(d []debtest.Package) { d[0].Files = debian("6.1.0-37-amd64", "1")[0].Files }, ErrPackage},
+		{"no release", func(d []debtest.Package) { d[0].Files = d[0].Files[6:] }, ErrPackage},
+		{"no size", func(d []debtest.Package) { d[0].Control = strings.Replace(d[0].Control, "Size: 100", "Size: -1", 1) }, ErrPackage},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -221,11 +223,11 @@ func TestReadOnlyModules(t *testing.T) {
 	must(t, err)
 	defer root.Close()
 	tr := &tree{root: root, release: testRelease, log: i.options().Log}
-	for _, e := range debian(testRelease, "1")[0].entries {
+	for _, e := range debian(testRelease, "1")[0].Files {
 		h, r, err := member(t, e)
 		must(t, err)
 		if err := tr.member(h, r, map[string]bool{}); err != nil {
-			t.Fatalf("%s: %v", e.name, err)
+			t.Fatalf("%s: %v", e.Name, err)
 		}
 	}
 	must(t, tr.publish())
@@ -240,7 +242,7 @@ func TestReadOnlyModules(t *testing.T) {
 	must(t, unix.Mount("tmpfs", src, "tmpfs", unix.MS_RDONLY, ""))
 	defer func() { must(t, unix.Unmount(src, unix.MNT_DETACH)) }()
 	tr = &tree{root: root, release: testRelease, log: i.options().Log}
-	h, r, err := member(t, entry{name: here + "x", body: "x"})
+	h, r, err := member(t, repotest.File{Name: here + "x", Body: "x"})
 	must(t, err)
 	if err := tr.member(h, r, nil); !errors.Is(err, syscall.EROFS) {
 		t.Error(err)
@@ -248,10 +250,10 @@ func TestReadOnlyModules(t *testing.T) {
 	must(t, tr.close(true))
 }
 
-// member passes an entry through tar, with its name cleaned like dpkg does.
-func member(t *testing.T, e entry) (*tar.Header, *tar.Reader, error) {
+// member passes an repotest.File through tar, with its name cleaned like dpkg does.
+func member(t *testing.T, e repotest.File) (*tar.Header, *tar.Reader, error) {
 	t.Helper()
-	r := tar.NewReader(bytes.NewReader(tarOf(t, e)))
+	r := tar.NewReader(bytes.NewReader(repotest.RawTar(t, e)))
 	h, err := r.Next()
 	if err == nil {
 		h.Name = strings.Trim(strings.TrimPrefix(h.Name, "./"), "/")

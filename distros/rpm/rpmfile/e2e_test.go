@@ -18,42 +18,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/driver-container/driver-container/distros/repotest"
+	"github.com/driver-container/driver-container/distros/rpm/rpmtest"
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 )
 
-// needs skips a test of the real tier if it cannot run.
-func needs(t *testing.T, tools ...string) {
-	t.Helper()
-	if os.Getenv("DRIVER_E2E") != "1" {
-		t.Skip("runs real tools: set DRIVER_E2E=1")
-	}
-	for _, tool := range tools {
-		if _, err := exec.LookPath(tool); err != nil {
-			t.Skipf("%s is not installed", tool)
-		}
-	}
-}
-
-// run runs a real tool and returns its output.
-func run(t *testing.T, stdin io.Reader, env []string, name string, args ...string) string {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, name, args...)
-	cmd.Env = append(os.Environ(), append([]string{"LC_ALL=C.UTF-8"}, env...)...)
-	cmd.Stdin = stdin
-	var stdout, stderr bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	if err := cmd.Run(); err != nil {
-		t.Fatalf("%s %q: %v\n%s%s", name, args, err, stdout.String(), stderr.String())
-	}
-	return stdout.String()
-}
-
 // TestVersionsReal compares with librpm through its Lua function rpm.vercmp, in one process.
 func TestVersionsReal(t *testing.T) {
-	needs(t, "rpm")
+	rpmtest.Need(t, "rpm")
 	random := rand.New(rand.NewPCG(1, 2))
 	parts := []string{"0", "1", "2", "9", "10", "01", "00", "a", "b", "rc", "Z", ".", ".", "..", "_", "+", "~", "~", "^", "^", "git", "el9", "20240101", "é", "99999999999999999999", "/", ":"}
 	word := func() string {
@@ -84,7 +57,7 @@ func TestVersionsReal(t *testing.T) {
 		fmt.Fprintf(&in, "%s %s\n", hex.EncodeToString([]byte(p[0])), hex.EncodeToString([]byte(p[1])))
 	}
 	dir := t.TempDir()
-	must(t, os.WriteFile(filepath.Join(dir, "pairs"), []byte(in.String()), 0o600))
+	repotest.Must(t, os.WriteFile(filepath.Join(dir, "pairs"), []byte(in.String()), 0o600))
 	// rpm.vercmp of 4.18 takes whole versions with epoch and release, so the versions above have neither hyphens
 	// nor leading "digits:".
 	script := `local function text(h) return (h:gsub("..", function(x) return string.char(tonumber(x, 16)) end)) end
@@ -96,8 +69,8 @@ for line in io.lines("` + dir + `/pairs") do
 end
 out:close()`
 	file := filepath.Join(dir, "compare.lua")
-	must(t, os.WriteFile(file, []byte(script), 0o600))
-	run(t, nil, nil, "rpm", "--eval", "%{lua: dofile(\""+file+"\")}")
+	repotest.Must(t, os.WriteFile(file, []byte(script), 0o600))
+	rpmtest.Run(t, nil, "rpm", "--eval", "%{lua: dofile(\""+file+"\")}")
 	out := strings.Fields(string(readFile(t, filepath.Join(dir, "answers"))))
 	if len(out) != len(pairs) {
 		t.Fatalf("%d answers to %d questions", len(out), len(pairs))
@@ -109,7 +82,7 @@ out:close()`
 		}
 		compared++
 		want, err := strconv.Atoi(out[i])
-		must(t, err)
+		repotest.Must(t, err)
 		if got := Compare(splitEVR(p[0]), splitEVR(p[1])); got != sign3(want) {
 			if wrong++; wrong < 20 {
 				t.Errorf("%q and %q: %d, librpm says %d", p[0], p[1], got, want)
@@ -123,7 +96,7 @@ out:close()`
 
 // TestMatchesReal asks rpm which of many requirements of one package another package meets.
 func TestMatchesReal(t *testing.T) {
-	needs(t, "rpm", "rpmbuild")
+	rpmtest.Need(t, "rpm", "rpmbuild")
 	random := rand.New(rand.NewPCG(3, 4))
 	some := func(name string) Relation {
 		op := []string{"", "<", "<=", "=", "=", ">=", ">"}[random.IntN(7)]
@@ -135,28 +108,17 @@ func TestMatchesReal(t *testing.T) {
 		evr.Release = []string{"", "", "1", "2.el9"}[random.IntN(4)]
 		return Relation{name, op, evr}
 	}
-	dir := t.TempDir()
-	spec := func(name, tag string, all []Relation) string {
-		var b strings.Builder
-		fmt.Fprintf(&b, "Name: %s\nVersion: 1\nRelease: 1\nSummary: x\nLicense: MIT\nBuildArch: noarch\n", name)
-		for _, r := range all {
-			fmt.Fprintf(&b, "%s: %s\n", tag, r)
-		}
-		b.WriteString("%description\nx\n%files\n")
-		file := filepath.Join(dir, name+".spec")
-		must(t, os.WriteFile(file, []byte(b.String()), 0o600))
-		run(t, nil, []string{"HOME=" + dir}, "rpmbuild", "-bb", "--quiet", "--define", "_topdir "+dir, file)
-		return filepath.Join(dir, "RPMS/noarch/"+name+"-1-1.noarch.rpm")
-	}
 	var wants, haves []Relation
+	needing, giving := rpmtest.Package{Name: "needing", Arch: "noarch"}, rpmtest.Package{Name: "giving", Arch: "noarch"}
 	for i := range 3000 {
 		name := fmt.Sprintf("n%d", i)
 		wants, haves = append(wants, some(name)), append(haves, some(name))
+		needing.Requires, giving.Provides = append(needing.Requires, wants[i].String()), append(giving.Provides, haves[i].String())
 	}
-	needing, giving := spec("needing", "Requires", wants), spec("giving", "Provides", haves)
+	packages := rpmtest.Build(t, needing, giving)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, "rpm", "--root", t.TempDir(), "--dbpath", "/db", "--nosignature", "-i", "--test", needing, giving)
+	cmd := exec.CommandContext(ctx, "rpm", "--root", t.TempDir(), "--dbpath", "/db", "--nosignature", "-i", "--test", packages[0], packages[1])
 	cmd.Env = append(os.Environ(), "LC_ALL=C.UTF-8")
 	out, err := cmd.CombinedOutput()
 	if err == nil || !bytes.Contains(out, []byte("Failed dependencies")) {
@@ -229,51 +191,35 @@ head -c 300001 /dev/urandom > %{buildroot}/usr/share/noise
 %ghost /var/log/ghost
 `
 
-// rpmbuilt are packages built with rpmbuild, one for each compression, signed with a gpg key.
-type rpmbuilt struct {
-	dir, key string
-	files    map[string]string // by compression
-	env      []string
-}
-
-func makeReal(t *testing.T) rpmbuilt {
+// makeReal builds packages with rpmbuild, one for each compression, and signs them with a key. It returns them
+// by compression.
+func makeReal(t *testing.T) (map[string]string, *rpmtest.Key) {
 	t.Helper()
-	r := rpmbuilt{dir: t.TempDir(), files: map[string]string{}}
-	gpg, err := exec.LookPath("gpg")
-	must(t, err)
-	home, err := os.MkdirTemp("", "g") //nolint:usetesting // short: the path of gpg-agent's socket in it is limited
-	must(t, err)
-	r.env = []string{"GNUPGHOME=" + home, "HOME=" + r.dir}
-	t.Cleanup(func() {
-		_ = exec.Command("gpgconf", "--homedir", home, "--kill", "all").Run()
-		_ = os.RemoveAll(home)
-	})
-	run(t, nil, r.env, "gpg", "--batch", "--passphrase", "", "--quick-generate-key", "Real <real@example.org>", "rsa3072", "sign", "never")
-	r.key = run(t, nil, r.env, "gpg", "--armor", "--export", "real@example.org")
-	spec := filepath.Join(r.dir, "everything.spec")
-	must(t, os.WriteFile(spec, []byte(testSpec), 0o600))
+	files, key, dir := map[string]string{}, rpmtest.NewKey(t, rpmtest.KeyOptions{Algorithm: "rsa3072"}), t.TempDir()
+	spec := filepath.Join(dir, "everything.spec")
+	repotest.Must(t, os.WriteFile(spec, []byte(testSpec), 0o600))
 	for _, how := range []string{"w9.gzdio", "w6.xzdio", "w7.lzdio", "w9.bzdio", "w19.zstdio", "w.ufdio"} {
-		out := filepath.Join(r.dir, how)
-		run(t, nil, r.env, "rpmbuild", "-bb", "--quiet", "--define", "_topdir "+out, "--define", "_binary_payload "+how, "--define", "__os_install_post %{nil}",
+		out := filepath.Join(dir, how)
+		rpmtest.Run(t, []string{"HOME=" + dir}, "rpmbuild", "-bb", "--quiet", "--define", "_topdir "+out, "--define", "_binary_payload "+how, "--define", "__os_install_post %{nil}",
 			"--define", "_build_id_links none", "--define", "debug_package %{nil}", spec)
 		found, err := filepath.Glob(out + "/RPMS/*/*.rpm")
 		if err != nil || len(found) != 1 {
 			t.Fatalf("rpmbuild made %q, %v", found, err)
 		}
-		run(t, nil, r.env, "rpmsign", "--define", "__gpg "+gpg, "--define", "_gpg_name real@example.org", "--addsign", found[0])
-		r.files[how] = found[0]
+		key.Sign(t, found[0])
+		files[how] = found[0]
 	}
-	return r
+	return files, key
 }
 
 // TestPackagesReal reads packages that rpmbuild and rpmsign made. It compares with rpm's queries, and with
 // what rpm writes to the disk and into its database when it installs them.
 func TestPackagesReal(t *testing.T) {
-	needs(t, "rpmbuild", "rpmsign", "gpg", "rpm", "rpm2cpio", "cpio", "sqlite3")
-	r := makeReal(t)
-	keys, err := ReadKeyring([]byte(r.key))
-	must(t, err)
-	for how, name := range r.files {
+	rpmtest.Need(t, "rpmbuild", "rpmsign", "gpg", "rpm", "rpm2cpio", "cpio", "sqlite3")
+	files, key := makeReal(t)
+	keys, err := ReadKeyring(key.Public)
+	repotest.Must(t, err)
+	for how, name := range files {
 		t.Run(how, func(t *testing.T) {
 			f := opened(t, readFile(t, name))
 			if got, err := f.Verify(keys, nil); err != nil || got != keys.Fingerprints()[0] {
@@ -281,7 +227,7 @@ func TestPackagesReal(t *testing.T) {
 			}
 			tree := map[string]*tar.Header{}
 			bodies := map[string][]byte{}
-			must(t, f.Payload(func(h *tar.Header, r io.Reader) error {
+			repotest.Must(t, f.Payload(func(h *tar.Header, r io.Reader) error {
 				tree[h.Name] = h
 				body, err := io.ReadAll(r)
 				bodies[h.Name] = body
@@ -289,17 +235,16 @@ func TestPackagesReal(t *testing.T) {
 			}))
 			compareWithCPIO(t, name, tree)
 			compareWithDump(t, name, f)
-			compareWithDependencies(t, r, name, f)
-			compareWithInstalled(t, r, name, f, tree, bodies)
+			compareWithDependencies(t, name, f)
+			compareWithInstalled(t, name, f, tree, bodies)
 		})
 	}
 }
 
 func compareWithCPIO(t *testing.T, name string, tree map[string]*tar.Header) {
 	t.Helper()
-	raw := run(t, nil, nil, "rpm2cpio", name)
 	var want, got []string
-	for line := range strings.Lines(run(t, strings.NewReader(raw), nil, "cpio", "-t", "--quiet")) {
+	for line := range strings.Lines(rpmtest.Run(t, nil, "sh", "-c", `rpm2cpio "$1" | cpio -t --quiet`, "sh", name)) {
 		want = append(want, strings.TrimPrefix(strings.TrimSpace(line), "./"))
 	}
 	for name := range tree {
@@ -316,7 +261,7 @@ func compareWithCPIO(t *testing.T, name string, tree map[string]*tar.Header) {
 func compareWithDump(t *testing.T, name string, f *File) {
 	t.Helper()
 	var want, got []string
-	lines := bufio.NewScanner(strings.NewReader(run(t, nil, nil, "rpm", "-qp", "--dump", name)))
+	lines := bufio.NewScanner(strings.NewReader(rpmtest.Run(t, nil, "rpm", "-qp", "--nosignature", "--dump", name)))
 	for lines.Scan() {
 		want = append(want, lines.Text())
 	}
@@ -340,10 +285,10 @@ func compareWithDump(t *testing.T, name string, f *File) {
 	}
 }
 
-func compareWithDependencies(t *testing.T, r rpmbuilt, name string, f *File) {
+func compareWithDependencies(t *testing.T, name string, f *File) {
 	t.Helper()
 	m, err := f.Header.Metadata()
-	must(t, err)
+	repotest.Must(t, err)
 	var requires, provides []string
 	for _, x := range m.Requires {
 		requires = append(requires, x.String())
@@ -352,7 +297,7 @@ func compareWithDependencies(t *testing.T, r rpmbuilt, name string, f *File) {
 		provides = append(provides, x.String())
 	}
 	for flag, got := range map[string][]string{"--requires": requires, "--provides": provides, "--conflicts": {m.Conflicts[0].String()}, "--obsoletes": {m.Obsoletes[0].String()}} {
-		want := strings.Split(strings.TrimSpace(run(t, nil, r.env, "rpm", "-qp", flag, name)), "\n")
+		want := strings.Split(strings.TrimSpace(rpmtest.Run(t, nil, "rpm", "-qp", "--nosignature", flag, name)), "\n")
 		want = slices.DeleteFunc(want, func(s string) bool { return strings.HasPrefix(s, "rpmlib(") })
 		slices.Sort(want)
 		slices.Sort(got)
@@ -360,26 +305,26 @@ func compareWithDependencies(t *testing.T, r rpmbuilt, name string, f *File) {
 			t.Errorf("rpm -qp %s: %s", flag, diff)
 		}
 	}
-	if want := strings.TrimSpace(run(t, nil, r.env, "rpm", "-qp", "--qf", "%{NAME} %{EVR} %{ARCH}", name)); want != m.Name+" "+m.EVR.String()+" "+m.Arch {
+	if want := strings.TrimSpace(rpmtest.Run(t, nil, "rpm", "-qp", "--nosignature", "--qf", "%{NAME} %{EVR} %{ARCH}", name)); want != m.Name+" "+m.EVR.String()+" "+m.Arch {
 		t.Errorf("rpm says %s, Metadata %s %s %s", want, m.Name, m.EVR, m.Arch)
 	}
 }
 
 // compareWithInstalled lets rpm install the package into a root folder of its own.
-func compareWithInstalled(t *testing.T, r rpmbuilt, name string, f *File, tree map[string]*tar.Header, bodies map[string][]byte) {
+func compareWithInstalled(t *testing.T, name string, f *File, tree map[string]*tar.Header, bodies map[string][]byte) {
 	t.Helper()
 	root := t.TempDir()
-	run(t, nil, r.env, "rpm", "--root", root, "--dbpath", "/var/lib/rpm", "--define", "_db_backend sqlite", "--initdb")
-	run(t, nil, r.env, "rpm", "--root", root, "--dbpath", "/var/lib/rpm", "--define", "_db_backend sqlite", "--nodeps", "--nosignature", "-i", name)
-	text := strings.TrimSpace(run(t, nil, nil, "sqlite3", filepath.Join(root, "var/lib/rpm/rpmdb.sqlite"), "select hex(blob) from Packages"))
+	rpmtest.Run(t, nil, "rpm", "--root", root, "--dbpath", "/var/lib/rpm", "--define", "_db_backend sqlite", "--initdb")
+	rpmtest.Run(t, nil, "rpm", "--root", root, "--dbpath", "/var/lib/rpm", "--define", "_db_backend sqlite", "--nodeps", "--nosignature", "-i", name)
+	text := strings.TrimSpace(rpmtest.Run(t, nil, "sqlite3", filepath.Join(root, "var/lib/rpm/rpmdb.sqlite"), "select hex(blob) from Packages"))
 	blob, err := hex.DecodeString(text)
-	must(t, err)
+	repotest.Must(t, err)
 	theirs, err := ParseHeader(blob)
-	must(t, err)
+	repotest.Must(t, err)
 	when, _ := theirs.Int(TagInstallTime)
 	colour, _ := theirs.Int(TagInstallColor)
 	ours, err := f.InstalledHeader(time.Unix(int64(when), 0), uint32(colour), nil)
-	must(t, err)
+	repotest.Must(t, err)
 	// The transaction's number is its start time, which may be a second earlier.
 	tid, _ := theirs.Int(TagInstallTID)
 	if ours, err = ours.With(Entry{TagInstallTID, TypeInt32, []uint32{uint32(tid)}}); err != nil {

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/driver-container/driver-container/distros/repotest"
+	"github.com/driver-container/driver-container/distros/rpm/packtest"
 	"github.com/google/go-cmp/cmp"
 )
 
@@ -23,7 +25,7 @@ func TestHeader(t *testing.T) {
 		{TagSigMD5, TypeBinary, []byte{3}},
 	}
 	empty, err := (&Header{}).With(entries...)
-	must(t, err)
+	repotest.Must(t, err)
 	for name, h := range map[string]*Header{"region": region(t, TagHeaderImmutable, entries...), "no region": empty} {
 		got := []any{h.Text(TagName), h.Texts(TagSummary), h.Texts(TagBaseNames), h.Ints(TagFileModes), h.Ints(TagFileSizes), h.Ints(TagLongSize), h.Ints(TagFileStates), h.Binary(TagFileStates), h.Binary(TagSigMD5)}
 		want := []any{"hello", []string{"a", "b"}, []string{"x", "", "y"}, []uint64{1, 0xffff}, []uint64{1, 0xffffffff}, []uint64{1 << 40}, []uint64{1, 2}, []byte{1, 2}, []byte{3}}
@@ -53,7 +55,7 @@ func TestHeaderWith(t *testing.T) {
 	h := region(t, TagHeaderImmutable, Entry{TagName, TypeString, "hello"}, Entry{TagVersion, TypeString, "1"})
 	before := bytes.Clone(h.Bytes())
 	x, err := h.With(Entry{TagFileStates, TypeChar, []byte{0}}, Entry{TagInstallTime, TypeInt32, []uint32{7}}, Entry{TagVersion, TypeString, "2"})
-	must(t, err)
+	repotest.Must(t, err)
 	if !bytes.Equal(h.Bytes(), before) || h.Has(TagInstallTime) || h.Text(TagVersion) != "1" {
 		t.Error("With changed the header that it was called on")
 	}
@@ -65,7 +67,7 @@ func TestHeaderWith(t *testing.T) {
 		t.Errorf("values %d, %q", n, x.Text(TagVersion))
 	}
 	y, err := x.With(Entry{TagInstallTime, TypeInt32, []uint32{8}})
-	must(t, err)
+	repotest.Must(t, err)
 	if n, _ := y.Int(TagInstallTime); n != 8 || len(y.Bytes()) != len(x.Bytes()) || y.Text(TagVersion) != "2" {
 		t.Errorf("a second time: %d, %d bytes, had %d", n, len(y.Bytes()), len(x.Bytes()))
 	}
@@ -90,7 +92,7 @@ func TestParseHeaderHostile(t *testing.T) {
 	good := region(t, TagHeaderImmutable, Entry{TagName, TypeString, "hello"}, Entry{TagFileSizes, TypeInt32, []uint32{1, 2}}).Bytes()
 	change := func(at int, value uint32) []byte {
 		b := bytes.Clone(good)
-		copy(b[at:], words(nil, value))
+		copy(b[at:], packtest.Words(nil, value))
 		return b
 	}
 	const first = introSize + indexSize // the entry of the name
@@ -99,9 +101,9 @@ func TestParseHeaderHostile(t *testing.T) {
 		"empty":                   nil,
 		"cut":                     good[:len(good)-1],
 		"rubbish behind":          append(bytes.Clone(good), 0),
-		"no entries":              words(nil, 0, 0),
-		"a billion entries":       words(nil, 1e9, 16),
-		"gigabytes of data":       words(nil, 1, 0xffffffff),
+		"no entries":              packtest.Words(nil, 0, 0),
+		"a billion entries":       packtest.Words(nil, 1e9, 16),
+		"gigabytes of data":       packtest.Words(nil, 1, 0xffffffff),
 		"region: wrong type":      change(introSize+4, 6),
 		"region: wrong count":     change(introSize+12, 15),
 		"region: outside":         change(introSize+8, 1000),
@@ -125,9 +127,9 @@ func TestParseHeaderHostile(t *testing.T) {
 		"two strings in one":      change(first+12, 2),
 		"count too large":         change(first+indexSize+12, 0x7fffffff),
 		"count beyond the region": change(first+indexSize+12, 6),
-		"string does not end":     append(words(nil, 1, 3, 1000, 6, 0, 1), "abc"...),
-		"array does not end":      append(words(nil, 1, 4, 1117, 8, 0, 3), "a\x00b\x00"...),
-		"overlap":                 append(words(nil, 3, 4, 1000, 6, 0, 1, 1001, 6, 0, 1, 1002, 6, 0, 1), "abc\x00"...),
+		"string does not end":     append(packtest.Words(nil, 1, 3, 1000, 6, 0, 1), "abc"...),
+		"array does not end":      append(packtest.Words(nil, 1, 4, 1117, 8, 0, 3), "a\x00b\x00"...),
+		"overlap":                 append(packtest.Words(nil, 3, 4, 1000, 6, 0, 1, 1001, 6, 0, 1, 1002, 6, 0, 1), "abc\x00"...),
 	}
 	for name, in := range tests {
 		if _, err := ParseHeader(in); !errors.Is(err, ErrFormat) {
@@ -151,7 +153,7 @@ func TestMetadata(t *testing.T) {
 		Entry{TagObsoleteName, TypeStringArray, []string{"gone"}}, Entry{TagObsoleteFlags, TypeInt32, []uint32{10}}, Entry{TagObsoleteVersion, TypeStringArray, []string{"4"}},
 		Entry{TagBaseNames, TypeStringArray, []string{"a", "b", ""}}, Entry{TagDirNames, TypeStringArray, []string{"/usr/", "/"}}, Entry{TagDirIndexes, TypeInt32, []uint32{0, 1, 1}})
 	m, err := h.Metadata()
-	must(t, err)
+	repotest.Must(t, err)
 	want := Metadata{
 		Name: "hello", EVR: EVR{"3", "1.0", "2"}, Arch: "x86_64",
 		Provides:  []Relation{{Name: "hello(x)"}, {"api", "=", EVR{Version: "2"}}, {"hello", "=", EVR{"3", "1.0", "2"}}},
@@ -185,7 +187,7 @@ func TestMetadata(t *testing.T) {
 func FuzzParseHeader(f *testing.F) {
 	f.Add(region(f, TagHeaderImmutable, Entry{TagName, TypeString, "hello"}, Entry{TagVersion, TypeString, "1"}, Entry{TagFileSizes, TypeInt32, []uint32{1, 2}}).Bytes())
 	h, err := region(f, TagHeaderSignatures, Entry{TagSummary, TypeI18NString, []string{"a", "b"}}, Entry{TagFileModes, TypeInt16, []uint16{1}}).With(Entry{TagInstallTime, TypeInt32, []uint32{7}})
-	must(f, err)
+	repotest.Must(f, err)
 	f.Add(h.Bytes())
 	f.Fuzz(func(t *testing.T, blob []byte) {
 		h, err := ParseHeader(blob)
@@ -201,7 +203,7 @@ func FuzzParseHeader(f *testing.F) {
 		_, _ = h.Metadata()
 		_, _ = h.fileList()
 		x, err := h.With(Entry{TagInstallTime, TypeInt32, []uint32{7}})
-		must(t, err)
+		repotest.Must(t, err)
 		if n, _ := x.Int(TagInstallTime); n != 7 || x.Text(TagName) != h.Text(TagName) {
 			t.Fatal("With changed something")
 		}

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/cavaliergopher/cpio"
+	"github.com/driver-container/driver-container/distros/repotest"
+	"github.com/driver-container/driver-container/distros/rpm/packtest"
 	gocmp "github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 )
@@ -43,22 +45,22 @@ func list(r io.Reader) (*File, []string, error) {
 	return f, out, err
 }
 
-func goodItems() []item {
-	return []item{
-		{path: "/", mode: modeFolder | 0o755},
-		{path: "/etc/ghost", ghost: true, body: "x"},
-		{path: "/usr", mode: modeFolder | 0o755},
-		{path: "/usr/bin/a b", body: "one\n", mode: modeRegular | 0o755},
-		{path: "/usr/bin/empty"},
-		{path: "/usr/bin/hard1", body: "same", inode: 5},
-		{path: "/usr/bin/hard2", body: "same", inode: 5},
-		{path: "/usr/bin/hard3", body: "same", inode: 5},
-		{path: "/usr/bin/link", mode: modeLink | 0o777, body: "../../etc/x"},
-		{path: "/usr/bin/none1", inode: 6},
-		{path: "/usr/bin/none2", inode: 6},
-		{path: "/usr/bin/ping", body: "p", mode: modeRegular | 0o755, caps: "cap_net_raw=ep"},
-		{path: "/usr/bin/su", body: "s", mode: modeRegular | 0o4755},
-		{path: "/usr/bin/tty", body: "t", mode: modeRegular | 0o6755, user: "tty"},
+func goodItems() []repotest.File {
+	return []repotest.File{
+		{Name: "/"},
+		{Name: "etc/ghost", Ghost: true, Body: "x"},
+		{Name: "usr/"},
+		{Name: "usr/bin/a b", Body: "one\n", Mode: 0o755},
+		{Name: "usr/bin/empty"},
+		{Name: "usr/bin/hard1", Body: "same", Inode: 105},
+		{Name: "usr/bin/hard2", Body: "same", Inode: 105},
+		{Name: "usr/bin/hard3", Body: "same", Inode: 105},
+		{Name: "usr/bin/link", Link: "../../etc/x"},
+		{Name: "usr/bin/none1", Inode: 106},
+		{Name: "usr/bin/none2", Inode: 106},
+		{Name: "usr/bin/ping", Body: "p", Mode: 0o755, Caps: "cap_net_raw=ep"},
+		{Name: "usr/bin/su", Body: "s", Mode: 0o4755},
+		{Name: "usr/bin/tty", Body: "t", Mode: 0o6755, Owner: "tty"},
 	}
 }
 
@@ -99,18 +101,18 @@ func TestPayload(t *testing.T) {
 
 // stripped returns a function that makes an archive in rpm's own format, whose members have only their
 // number.
-func stripped(items []item) func(testing.TB) []byte {
+func stripped(items []repotest.File) func(testing.TB) []byte {
 	return func(testing.TB) []byte {
 		var b bytes.Buffer
 		pad := func() { b.Write(make([]byte, -b.Len()&3)) }
 		for n, i := range items {
-			if i.ghost {
+			if i.Ghost {
 				continue
 			}
 			fmt.Fprintf(&b, "07070X%08x", n)
 			pad()
-			if i.inode == 0 || !slices.ContainsFunc(items[n+1:], func(o item) bool { return o.inode == i.inode }) {
-				b.WriteString(i.body)
+			if i.Inode == 0 || !slices.ContainsFunc(items[n+1:], func(o repotest.File) bool { return o.Inode == i.Inode }) {
+				b.WriteString(i.Body + i.Link)
 			}
 			pad()
 		}
@@ -123,14 +125,9 @@ func stripped(items []item) func(testing.TB) []byte {
 func TestPayloadStripped(t *testing.T) {
 	t.Parallel()
 	items := goodItems()
-	for i := range items {
-		if items[i].mode == 0 {
-			items[i].mode = modeRegular | 0o644
-		}
-	}
 	sizes := make([]uint64, len(items))
 	for i := range items {
-		sizes[i] = uint64(len(items[i].body))
+		sizes[i] = uint64(len(items[i].Body + items[i].Link))
 	}
 	r := recipe{items: items, archive: stripped(items), drop: []Tag{TagFileSizes}, extra: []Entry{{TagLongFileSizes, TypeInt64, sizes}}}
 	_, got, err := list(bytes.NewReader(r.build(t)))
@@ -143,13 +140,13 @@ func TestPayloadStopsWithCaller(t *testing.T) {
 	t.Parallel()
 	data := recipe{items: goodItems(), compressor: "zstd"}.build(t)
 	f, err := Open(bytes.NewReader(data))
-	must(t, err)
+	repotest.Must(t, err)
 	stop := errors.New("enough")
 	if err := f.Payload(func(*tar.Header, io.Reader) error { return stop }); !errors.Is(err, stop) || errors.Is(err, ErrFormat) {
 		t.Errorf("Payload = %v; want the callback's error", err)
 	}
 	f, err = Open(bytes.NewReader(data))
-	must(t, err)
+	repotest.Must(t, err)
 	n := 0
 	// the second call reads nothing
 	if err := f.Payload(func(*tar.Header, io.Reader) error { n++; return nil }); err != nil || n != len(goodList) {
@@ -182,25 +179,33 @@ func archiveOf(entries ...*cpio.Header) func(testing.TB) []byte {
 		w := cpio.NewWriter(&b)
 		for _, h := range entries {
 			body := strings.Repeat("x", int(h.Size))
-			must(t, w.WriteHeader(h))
+			repotest.Must(t, w.WriteHeader(h))
 			if _, err := io.WriteString(w, body); err != nil {
 				t.Fatal(err)
 			}
 		}
-		must(t, w.Close())
+		repotest.Must(t, w.Close())
 		return b.Bytes()
 	}
 }
 
 func TestPackageHostile(t *testing.T) {
 	t.Parallel()
-	single := []item{{path: "/usr/a", body: "x"}}
-	with := func(i item) recipe { return recipe{items: []item{i}, compressor: "gzip"} }
-	named := func(path, archive string) recipe { return with(item{path: path, body: "x", archive: archive}) }
+	single := []repotest.File{{Name: "usr/a", Body: "x"}}
+	with := func(f repotest.File, extra ...Entry) recipe {
+		return recipe{items: []repotest.File{f}, compressor: "gzip", extra: extra}
+	}
+	mode := func(m uint16) Entry { return Entry{TagFileModes, TypeInt16, []uint16{m}} }
+	named := func(path, archive string) recipe {
+		return recipe{items: []repotest.File{{Name: path, Body: "x"}}, archive: archiveOf(&cpio.Header{Name: archive, Size: 1})}
+	}
 	replaced := func(old, by string) recipe {
 		return recipe{items: single, archive: func(t testing.TB) []byte {
-			return bytes.Replace(recipe{items: []item{{path: "/usr/a", mode: modeRegular, body: "x"}}}.cpio(t), []byte(old), []byte(by), 1)
+			return bytes.Replace(packtest.Package{Files: single}.CPIO(t), []byte(old), []byte(by), 1)
 		}}
+	}
+	behind := func(what string) func([]byte) []byte {
+		return func(b []byte) []byte { return append(b, what...) }
 	}
 	text := func(tag Tag, s string) Entry { return Entry{tag, TypeString, s} }
 	tests := map[string]struct {
@@ -208,26 +213,26 @@ func TestPackageHostile(t *testing.T) {
 		want error
 		word string
 	}{
-		"escape in the header":      {named("/usr/../../etc/x", "./x"), ErrUnsafePath, "leads out"},
-		"escape in the archive":     {named("/usr/a", "./usr/../../a"), ErrUnsafePath, "leads out"},
-		"other name in the archive": {named("/usr/a", "./usr/b"), ErrFormat, "the header has not"},
-		"device":                    {with(item{path: "/dev/x", mode: 0o020644}), ErrUnsafePath, "mode"},
-		"fifo":                      {with(item{path: "/dev/x", mode: 0o010644}), ErrUnsafePath, "mode"},
-		"no kind":                   {with(item{path: "/x", mode: 0o644}), ErrUnsafePath, "mode"},
-		"file without name":         {with(item{path: "/", body: "x"}), ErrUnsafePath, "name"},
-		"link without target":       {with(item{path: "/x", mode: modeLink}), ErrUnsafePath, "target"},
-		"folder with content":       {recipe{items: []item{{path: "/a", mode: modeFolder}}, archive: archiveOf(&cpio.Header{Name: "./a", Mode: 0o100644, Size: 4})}, ErrFormat, "folder"},
-		"other link":                {with(item{path: "/x", mode: modeLink, body: "aaa", target: "bbb"}), ErrDigest, "links to"},
-		"longer link":               {with(item{path: "/x", mode: modeLink, body: "aaa", target: "aa"}), ErrDigest, "target"},
-		"other digest":              {with(item{path: "/x", body: "aaa", digest: strings.Repeat("0", 64)}), ErrDigest, "digest"},
-		"other size":                {with(item{path: "/x", body: "aaa", size: 2}), ErrDigest, "3 bytes"},
-		"missing":                   {with(item{path: "/x", body: "aaa", absent: true}), ErrFormat, "not in the archive"},
+		"escape in the header":      {named("usr/../../etc/x", "./x"), ErrUnsafePath, "leads out"},
+		"escape in the archive":     {named("usr/a", "./usr/../../a"), ErrUnsafePath, "leads out"},
+		"other name in the archive": {named("usr/a", "./usr/b"), ErrFormat, "the header has not"},
+		"device":                    {with(repotest.File{Name: "dev/x"}, mode(0o020644)), ErrUnsafePath, "mode"},
+		"fifo":                      {with(repotest.File{Name: "dev/x"}, mode(0o010644)), ErrUnsafePath, "mode"},
+		"no kind":                   {with(repotest.File{Name: "x"}, mode(0o644)), ErrUnsafePath, "mode"},
+		"file without name":         {with(repotest.File{Name: "", Body: "x"}), ErrUnsafePath, "name"},
+		"link without target":       {with(repotest.File{Name: "x"}, mode(modeLink)), ErrUnsafePath, "target"},
+		"folder with content":       {recipe{items: []repotest.File{{Name: "a/"}}, archive: archiveOf(&cpio.Header{Name: "./a", Mode: 0o100644, Size: 4})}, ErrFormat, "folder"},
+		"other link":                {with(repotest.File{Name: "x", Link: "aaa"}, Entry{TagFileLinkTos, TypeStringArray, []string{"bbb"}}), ErrDigest, "links to"},
+		"longer link":               {with(repotest.File{Name: "x", Link: "aaa"}, Entry{TagFileLinkTos, TypeStringArray, []string{"aa"}}), ErrDigest, "target"},
+		"other digest":              {with(repotest.File{Name: "x", Body: "aaa"}, Entry{TagFileDigests, TypeStringArray, []string{strings.Repeat("0", 64)}}), ErrDigest, "digest"},
+		"other size":                {with(repotest.File{Name: "x", Body: "aaa"}, Entry{TagFileSizes, TypeInt32, []uint32{2}}), ErrDigest, "3 bytes"},
+		"missing":                   {recipe{items: single, archive: archiveOf()}, ErrFormat, "not in the archive"},
 		"twice in the archive":      {recipe{items: single, archive: archiveOf(&cpio.Header{Name: "./usr/a", Size: 1}, &cpio.Header{Name: "./usr/a", Size: 1})}, ErrFormat, "twice"},
-		"twice in the header":       {recipe{items: []item{{path: "/a", body: "x"}, {path: "//a", body: "x"}}}, ErrFormat, "twice"},
-		"ghost in the archive":      {recipe{items: []item{{path: "/a", body: "x", ghost: true}}, archive: archiveOf(&cpio.Header{Name: "./a", Size: 1})}, ErrFormat, "not there"},
-		"hard links that differ":    {recipe{items: []item{{path: "/a", body: "x", inode: 3}, {path: "/b", body: "y", inode: 3}}}, ErrDigest, "differ"},
-		"hard links without file":   {recipe{items: []item{{path: "/a", body: "x", inode: 3}, {path: "/b", body: "x", inode: 3}}, archive: archiveOf(&cpio.Header{Name: "./a"}, &cpio.Header{Name: "./b"})}, ErrFormat, "missing"},
-		"hard links with two files": {recipe{items: []item{{path: "/a", body: "x", inode: 3}, {path: "/b", body: "x", inode: 3}}, archive: archiveOf(&cpio.Header{Name: "./a", Size: 1}, &cpio.Header{Name: "./b", Size: 1})}, ErrDigest, "once"},
+		"twice in the header":       {recipe{items: []repotest.File{{Name: "a", Body: "x"}, {Name: "/a", Body: "x"}}}, ErrFormat, "twice"},
+		"ghost in the archive":      {recipe{items: []repotest.File{{Name: "a", Body: "x", Ghost: true}}, archive: archiveOf(&cpio.Header{Name: "./a", Size: 1})}, ErrFormat, "not there"},
+		"hard links that differ":    {recipe{items: []repotest.File{{Name: "a", Body: "x", Inode: 3}, {Name: "b", Body: "y", Inode: 3}}}, ErrDigest, "differ"},
+		"hard links without file":   {recipe{items: []repotest.File{{Name: "a", Body: "x", Inode: 3}, {Name: "b", Body: "x", Inode: 3}}, archive: archiveOf(&cpio.Header{Name: "./a"}, &cpio.Header{Name: "./b"})}, ErrFormat, "missing"},
+		"hard links with two files": {recipe{items: []repotest.File{{Name: "a", Body: "x", Inode: 3}, {Name: "b", Body: "x", Inode: 3}}, archive: archiveOf(&cpio.Header{Name: "./a", Size: 1}, &cpio.Header{Name: "./b", Size: 1})}, ErrDigest, "once"},
 		"bomb":                      {recipe{items: single, compressor: "gzip", archive: func(testing.TB) []byte { return append([]byte("070701"), make([]byte, 8<<20)...) }}, ErrFormat, "hexadecimal"},
 		"bomb behind the archive": {recipe{items: single, compressor: "zstd", archive: func(t testing.TB) []byte {
 			return append(archiveOf(&cpio.Header{Name: "./usr/a", Size: 1})(t), make([]byte, 8<<20)...)
@@ -235,13 +240,13 @@ func TestPackageHostile(t *testing.T) {
 		"data behind the archive": {recipe{items: single, archive: func(t testing.TB) []byte {
 			return append(archiveOf(&cpio.Header{Name: "./usr/a", Size: 1})(t), "evil"...)
 		}}, ErrFormat, "behind"},
-		"rubbish behind":         {recipe{items: single, compressor: "gzip", tail: "rubbish"}, ErrFormat, ""},
-		"rubbish behind xz":      {recipe{items: single, compressor: "xz", tail: "rubbish"}, ErrFormat, ""},
-		"rubbish behind zstd":    {recipe{items: single, compressor: "zstd", tail: "rubbish"}, ErrFormat, ""},
-		"rubbish behind lzma":    {recipe{items: single, compressor: "lzma", tail: "rubbish"}, ErrDigest, ""},
-		"the same, no digest":    {recipe{items: single, compressor: "lzma", tail: "rubbish", drop: []Tag{TagPayloadDigest}}, ErrFormat, "behind the compressed"},
-		"zeros behind":           {recipe{items: single, tail: "\x00\x00\x00\x00"}, ErrDigest, ""},
-		"another payload":        {recipe{items: single, payload: func(b []byte) []byte { b[50] ^= 1; return b }}, ErrDigest, "its digest is"},
+		"rubbish behind":         {recipe{items: single, compressor: "gzip", damage: behind("rubbish")}, ErrFormat, ""},
+		"rubbish behind xz":      {recipe{items: single, compressor: "xz", damage: behind("rubbish")}, ErrFormat, ""},
+		"rubbish behind zstd":    {recipe{items: single, compressor: "zstd", damage: behind("rubbish")}, ErrFormat, ""},
+		"rubbish behind lzma":    {recipe{items: single, compressor: "lzma", damage: behind("rubbish")}, ErrDigest, ""},
+		"the same, no digest":    {recipe{items: single, compressor: "lzma", damage: behind("rubbish"), drop: []Tag{TagPayloadDigest}}, ErrFormat, "behind the compressed"},
+		"zeros behind":           {recipe{items: single, damage: behind("\x00\x00\x00\x00")}, ErrDigest, ""},
+		"another payload":        {recipe{items: single, damage: func(b []byte) []byte { b[bytes.Index(b, []byte("070701"))+50] ^= 1; return b }}, ErrDigest, "its digest is"},
 		"magic of cpio":          {replaced("070701", "070707"), ErrFormat, "should begin"},
 		"number in cpio":         {replaced("00000001", "0000000g"), ErrFormat, "hexadecimal"},
 		"sign in cpio":           {replaced("00000001", "-0000001"), ErrFormat, "hexadecimal"},
@@ -252,7 +257,7 @@ func TestPackageHostile(t *testing.T) {
 		"delta rpm":              {recipe{items: single, extra: []Entry{text(TagPayloadFormat, "drpm")}}, ErrFormat, "drpm"},
 		"unknown compression":    {recipe{items: single, extra: []Entry{text(TagPayloadCompressor, "br")}}, ErrFormat, "not supported"},
 		"not what it says":       {recipe{items: single, extra: []Entry{text(TagPayloadCompressor, "xz")}}, ErrFormat, ""},
-		"capabilities":           {with(item{path: "/x", body: "a", caps: "cap_everything=ep"}), ErrFormat, "cap_everything"},
+		"capabilities":           {with(repotest.File{Name: "x", Body: "a", Caps: "cap_everything=ep"}), ErrFormat, "cap_everything"},
 		"impossible size":        {recipe{items: single, drop: []Tag{TagFileSizes}, extra: []Entry{{TagLongFileSizes, TypeInt64, []uint64{1 << 62}}}}, ErrFormat, "more than"},
 		"negative size":          {recipe{items: single, drop: []Tag{TagFileSizes}, extra: []Entry{{TagLongFileSizes, TypeInt64, []uint64{1 << 63}}}}, ErrFormat, "more than"},
 		"fewer modes":            {recipe{items: single, extra: []Entry{{TagFileModes, TypeInt16, []uint16{1, 2}}}}, ErrFormat, "tag 1030"},
@@ -279,14 +284,10 @@ func TestOpenHostile(t *testing.T) {
 		return b
 	}
 	header := bytes.LastIndex(good, []byte(headerMagic))
-	dribble := recipe{items: goodItems(), mangle: func(_, h *Header) {
-		x, err := h.With(Entry{TagVendor, TypeString, "not signed"})
-		if err != nil {
-			t.Error(err)
-			return
-		}
-		*h = *x
-	}}.build(t)
+	inside := opened(t, good).Header
+	outside, err := inside.With(Entry{TagVendor, TypeString, "not signed"})
+	repotest.Must(t, err)
+	dribble := slices.Concat(good[:header+8], outside.Bytes(), good[header+8+len(inside.Bytes()):])
 	tests := map[string]struct {
 		in   []byte
 		want error
@@ -345,9 +346,9 @@ func TestCapabilities(t *testing.T) {
 func TestInstalledHeader(t *testing.T) {
 	t.Parallel()
 	f, _, err := list(bytes.NewReader(recipe{items: goodItems()}.build(t)))
-	must(t, err)
+	repotest.Must(t, err)
 	h, err := f.InstalledHeader(time.Unix(1700000000, 5), 3, func(p string) bool { return p == "/usr/bin/a b" })
-	must(t, err)
+	repotest.Must(t, err)
 	states := make([]uint64, len(goodItems()))
 	states[3] = 2 // of "a b", which was left out
 	for tag, want := range map[Tag][]uint64{

@@ -21,6 +21,8 @@ import (
 	"github.com/ProtonMail/go-crypto/openpgp/armor"
 	"github.com/ProtonMail/go-crypto/openpgp/packet"
 	"github.com/cavaliergopher/rpm"
+	"github.com/driver-container/driver-container/distros/repotest"
+	"github.com/driver-container/driver-container/distros/rpm/packtest"
 )
 
 // day is the creation time of the keys in these tests.
@@ -31,7 +33,7 @@ func discard(*tar.Header, io.Reader) error { return nil }
 func opened(t testing.TB, data []byte) *File {
 	t.Helper()
 	f, err := Open(bytes.NewReader(data))
-	must(t, err)
+	repotest.Must(t, err)
 	return f
 }
 
@@ -42,7 +44,7 @@ func TestVerify(t *testing.T) {
 	short, shorts := signer(t, packet.Config{Time: at(day), Algorithm: packet.PubKeyAlgoRSA, RSABits: 1024})
 	expiring, expired := signer(t, packet.Config{Time: at(day), KeyLifetimeSecs: 3600})
 	now := packet.Config{Time: at(day.Add(time.Minute))}
-	single := []item{{path: "/a", body: "x"}}
+	single := []repotest.File{{Name: "a", Body: "x"}}
 	signed := func(e *openpgp.Entity, c packet.Config) recipe {
 		return recipe{items: single, sign: headerSigned(e, c)}
 	}
@@ -54,7 +56,7 @@ func TestVerify(t *testing.T) {
 	}
 	dated := func(e *openpgp.Entity, when time.Time) recipe {
 		return recipe{items: single, sign: func(t testing.TB, header, _ []byte) []Entry {
-			return []Entry{{TagRSAHeader, TypeBinary, signAt(t, e, header, when)}}
+			return []Entry{{TagRSAHeader, TypeBinary, packtest.SignAt(t, e, header, when)}}
 		}}
 	}
 	unbound := func(r recipe) recipe {
@@ -106,7 +108,7 @@ func TestVerify(t *testing.T) {
 			t.Parallel()
 			f := opened(t, c.r.build(t))
 			check(t, f, c.keys, c.prints, c.want, c.word)
-			must(t, f.Payload(discard))
+			repotest.Must(t, f.Payload(discard))
 			check(t, f, c.keys, c.prints, c.want, c.word)
 		})
 	}
@@ -122,22 +124,10 @@ func check(t *testing.T, f *File, keys Keyring, prints []string, want error, wor
 	}
 }
 
-// signAt signs, even if the key is not valid at that time.
-func signAt(t testing.TB, e *openpgp.Entity, data []byte, when time.Time) []byte {
-	t.Helper()
-	s := &packet.Signature{Version: 4, SigType: packet.SigTypeBinary, PubKeyAlgo: e.PrimaryKey.PubKeyAlgo, Hash: crypto.SHA256, CreationTime: when, IssuerKeyId: &e.PrimaryKey.KeyId}
-	h := crypto.SHA256.New()
-	h.Write(data)
-	var b bytes.Buffer
-	must(t, s.Sign(h, e.PrivateKey, nil))
-	must(t, s.Serialize(&b))
-	return b.Bytes()
-}
-
 func textSigned(t *testing.T, e *openpgp.Entity) []byte {
 	t.Helper()
 	var b bytes.Buffer
-	must(t, openpgp.DetachSignText(&b, e, strings.NewReader("x"), nil))
+	repotest.Must(t, openpgp.DetachSignText(&b, e, strings.NewReader("x"), nil))
 	return b.Bytes()
 }
 
@@ -146,10 +136,10 @@ func TestVerifySubkey(t *testing.T) {
 	c := packet.Config{Time: at(day)}
 	e, _ := signer(t, c)
 	c.Algorithm = packet.PubKeyAlgoEdDSA
-	must(t, e.AddSigningSubkey(&c))
+	repotest.Must(t, e.AddSigningSubkey(&c))
 	keys := ring(t, e)
 	sub := e.Subkeys[len(e.Subkeys)-1].PublicKey
-	data := recipe{items: []item{{path: "/a", body: "x"}}, sign: headerSigned(e, packet.Config{Time: at(day.Add(time.Minute)), SigningKeyId: sub.KeyId})}.build(t)
+	data := recipe{items: []repotest.File{{Name: "a", Body: "x"}}, sign: headerSigned(e, packet.Config{Time: at(day.Add(time.Minute)), SigningKeyId: sub.KeyId})}.build(t)
 	for _, prints := range [][]string{nil, {fingerprint(sub)}, keys.Fingerprints()} {
 		check(t, opened(t, data), keys, prints, nil, keys.Fingerprints()[0])
 	}
@@ -169,8 +159,10 @@ func TestVerifyRevoked(t *testing.T) {
 		{packet.NoReason, time.Hour, false},
 	} {
 		e, before := signer(t, packet.Config{Time: at(day)})
-		data := recipe{items: []item{{path: "/a", body: "x"}}, sign: headerSigned(e, packet.Config{Time: at(day.Add(c.signed))})}.build(t)
-		must(t, e.RevokeKey(c.reason, "", &packet.Config{Time: at(day.Add(24 * time.Hour))}))
+		data := recipe{items: []repotest.File{{Name: "a", Body: "x"}}, sign: headerSigned(e, packet.Config{Time: at(day.Add(c.signed))})}.build(t)
+		if err := e.RevokeKey(c.reason, "", &packet.Config{Time: at(day.Add(24 * time.Hour))}); err != nil {
+			t.Fatal(err)
+		}
 		after := ring(t, e)
 		check(t, opened(t, data), before, nil, nil, before.Fingerprints()[0])
 		for _, keys := range []Keyring{after, before.Add(after), after.Add(before)} { // one copy with the revocation is enough
@@ -192,7 +184,7 @@ func v3Signed(t testing.TB, key *packet.PrivateKey, data []byte, number byte, h 
 	w.Write(trailer)
 	sum := w.Sum(nil)
 	mpi, err := rsa.SignPKCS1v15(rand.Reader, key.PrivateKey.(*rsa.PrivateKey), h, sum)
-	must(t, err)
+	repotest.Must(t, err)
 	mpi = bytes.TrimLeft(mpi, "\x00")
 	bits := len(mpi) * 8
 	for first := mpi[0]; first&0x80 == 0; first <<= 1 {
@@ -208,7 +200,7 @@ func v3Signed(t testing.TB, key *packet.PrivateKey, data []byte, number byte, h 
 func TestVerifyVersion3(t *testing.T) {
 	t.Parallel()
 	e, keys := signer(t, packet.Config{Time: at(day), Algorithm: packet.PubKeyAlgoRSA, RSABits: 2048})
-	single := []item{{path: "/a", body: "x"}}
+	single := []repotest.File{{Name: "a", Body: "x"}}
 	pack := func(change func([]byte) []byte, number byte, h crypto.Hash) []byte {
 		return recipe{items: single, sign: func(t testing.TB, header, _ []byte) []Entry {
 			return []Entry{{TagRSAHeader, TypeBinary, change(v3Signed(t, e.PrivateKey, header, number, h))}}
@@ -240,12 +232,12 @@ func TestVerifyLegacy(t *testing.T) {
 	t.Parallel()
 	e, keys := signer(t, packet.Config{Time: at(day)})
 	c := packet.Config{Time: at(day.Add(time.Hour))}
-	r := recipe{items: []item{{path: "/a", body: "x"}}, compressor: "gzip", drop: []Tag{TagPayloadDigest, TagFileDigestAlgo}, sign: func(t testing.TB, header, payload []byte) []Entry {
+	r := recipe{items: []repotest.File{{Name: "a", Body: "x"}}, compressor: "gzip", drop: []Tag{TagPayloadDigest, TagFileDigestAlgo}, sign: func(t testing.TB, header, payload []byte) []Entry {
 		return []Entry{{SigTagPGP, TypeBinary, sign(t, e, append(slices.Clone(header), payload...), c)}}
 	}}
 	f := opened(t, r.build(t))
 	check(t, f, keys, nil, ErrSignature, "read the payload")
-	must(t, f.Payload(discard))
+	repotest.Must(t, f.Payload(discard))
 	check(t, f, keys, nil, nil, keys.Fingerprints()[0])
 	check(t, f, keys, nil, nil, keys.Fingerprints()[0]) // the digest has not changed
 	check(t, f, Keyring{}, nil, ErrSignature, "not among")
@@ -254,7 +246,7 @@ func TestVerifyLegacy(t *testing.T) {
 		return []Entry{{TagRSAHeader, TypeBinary, sign(t, e, header, c)}, {SigTagPGP, TypeBinary, sign(t, e, []byte("other"), c)}}
 	}
 	f = opened(t, r.build(t))
-	must(t, f.Payload(discard))
+	repotest.Must(t, f.Payload(discard))
 	if got, err := f.Verify(keys, nil); err == nil {
 		t.Errorf("signed by %s, and nothing binds the payload", got)
 	}
@@ -266,7 +258,7 @@ func TestReadKeyring(t *testing.T) {
 	b, _ := signer(t, packet.Config{Time: at(day)})
 	binaryKeys, armoured := &bytes.Buffer{}, &bytes.Buffer{}
 	for _, e := range []*openpgp.Entity{a, b} {
-		must(t, e.Serialize(binaryKeys))
+		repotest.Must(t, e.Serialize(binaryKeys))
 		fmt.Fprintln(armoured, "text between the blocks")
 		w, err := armor.Encode(armoured, openpgp.PublicKeyType, nil)
 		if err == nil {
@@ -275,7 +267,7 @@ func TestReadKeyring(t *testing.T) {
 		if err == nil {
 			err = w.Close()
 		}
-		must(t, err)
+		repotest.Must(t, err)
 		fmt.Fprintln(armoured)
 	}
 	want := []string{fingerprint(a.PrimaryKey), fingerprint(b.PrimaryKey)}
@@ -358,7 +350,7 @@ func TestRealPackages(t *testing.T) {
 func compareWithOther(t *testing.T, data []byte, h *Header) {
 	t.Helper()
 	other, err := rpm.Read(bytes.NewReader(data))
-	must(t, err)
+	repotest.Must(t, err)
 	for tag, value := range other.Header.Tags {
 		if isRegion(Tag(tag)) {
 			continue

@@ -36,8 +36,8 @@ func Need(t testing.TB, tools ...string) {
 // runLimit is the time after which a tool counts as hanging and is ended.
 const runLimit = 5 * time.Minute
 
-// run runs a tool and returns its output; a failure fails the test.
-func run(t testing.TB, env []string, name string, args ...string) string {
+// Run runs a tool and returns its output; a failure fails the test.
+func Run(t testing.TB, env []string, name string, args ...string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), runLimit)
 	defer cancel()

@@ -73,7 +73,7 @@ func (k *Key) flags() []string {
 
 func (k *Key) gpg(t testing.TB, args ...string) string {
 	t.Helper()
-	return run(t, nil, "gpg", append(k.flags(), args...)...)
+	return Run(t, nil, "gpg", append(k.flags(), args...)...)
 }
 
 // Sign signs packages in place, as rpmsign does: over the header, and over header and payload.
@@ -96,7 +96,7 @@ func (k *Key) sign(t testing.TB, packages []string, more ...string) {
 	}
 	args := []string{"--addsign", "--define", "__gpg " + gpg, "--define", "_gpg_name " + k.Fingerprint, "--define", "_gpg_path " + k.home}
 	args = append(args, "--define", "_gpg_sign_cmd_extra_args "+strings.Join(k.flags(), " "))
-	run(t, []string{"GNUPGHOME=" + k.home}, "rpmsign", append(append(args, more...), packages...)...)
+	Run(t, []string{"GNUPGHOME=" + k.home}, "rpmsign", append(append(args, more...), packages...)...)
 }
 
 // Detach signs a file; it writes the armoured signature to the file's name plus .asc.

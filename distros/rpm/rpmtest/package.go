@@ -60,7 +60,7 @@ func Build(t testing.TB, packages ...Package) []string {
 			"--define", "_buildhost localhost", "--define", "use_source_date_epoch_as_buildtime 1",
 			"--define", "_build_name_fmt %%{NAME}-%%{VERSION}-%%{RELEASE}.%%{ARCH}.rpm",
 		}
-		run(t, []string{"SOURCE_DATE_EPOCH=1700000000"}, "rpmbuild", append(args, byArch[arch]...)...)
+		Run(t, []string{"SOURCE_DATE_EPOCH=1700000000"}, "rpmbuild", append(args, byArch[arch]...)...)
 	}
 	for _, s := range specs {
 		for _, i := range s.members {

@@ -69,7 +69,7 @@ func (r Repository) Index(t testing.TB, dir string) {
 	if r.Revision != "" {
 		args = append(args, "--revision", r.Revision)
 	}
-	run(t, nil, "createrepo_c", append(args, dir)...)
+	Run(t, nil, "createrepo_c", append(args, dir)...)
 	repodata := filepath.Join(dir, "repodata")
 	if zstandard {
 		if err := recompress(repodata); err != nil {
@@ -81,7 +81,7 @@ func (r Repository) Index(t testing.TB, dir string) {
 		if err := os.WriteFile(file, []byte(r.Modules), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		run(t, nil, "modifyrepo_c", "--mdtype=modules", "--checksum", checksum, file, repodata)
+		Run(t, nil, "modifyrepo_c", "--mdtype=modules", "--checksum", checksum, file, repodata)
 	}
 	r.SignIndex(t, dir)
 }

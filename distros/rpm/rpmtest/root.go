@@ -39,7 +39,7 @@ func NewRoot(t testing.TB, backend, dbpath string) *Root {
 func (r *Root) RPM(t testing.TB, args ...string) string {
 	t.Helper()
 	fixed := []string{"--root", r.Dir, "--define", "_db_backend " + r.Backend, "--define", "_dbpath " + r.DBPath, "--nosignature"}
-	return run(t, nil, "rpm", append(fixed, args...)...)
+	return Run(t, nil, "rpm", append(fixed, args...)...)
 }
 
 // Install installs packages without checking their dependencies and without their scripts. It needs root,

@@ -34,12 +34,12 @@ func TestEverything(t *testing.T) {
 	key.Sign(t, packages[0])
 	old.SignV3(t, packages[1])
 	for i, k := range []*Key{key, old} {
-		out := run(t, nil, "rpm", "-qp", "--nosignature", "--qf", "%{rsaheader:pgpsig} %{dsaheader:pgpsig}", packages[i])
+		out := Run(t, nil, "rpm", "-qp", "--nosignature", "--qf", "%{rsaheader:pgpsig} %{dsaheader:pgpsig}", packages[i])
 		if !strings.Contains(strings.ToUpper(out), k.Fingerprint[24:]) {
 			t.Errorf("%s is signed by %s, want %s", packages[i], out, k.Fingerprint)
 		}
 	}
-	out := run(t, nil, "rpm", "-qp", "--nosignature", "--qf", "%{payloadcompressor} %{epoch} [%{filemodes:octal} ][%{filecaps} ]", packages[0])
+	out := Run(t, nil, "rpm", "-qp", "--nosignature", "--qf", "%{payloadcompressor} %{epoch} [%{filemodes:octal} ][%{filecaps} ]", packages[0])
 	if want := "zstd 1 100644 40755 104755 120777 104755 100644 =cap_net_raw+ep  = "; !strings.HasPrefix(out, "zstd 1 ") || !strings.Contains(out, "104755") {
 		t.Errorf("rpm says %q, want %q or so", out, want)
 	}
