@@ -18,8 +18,8 @@ import (
 	"sync"
 )
 
-// File is a file of a package, an archive or a system; a symbolic link if Link is set, a folder if Name ends in
-// a slash. Mode 0 is the usual one.
+// File is a file of a package, an archive or a system; a symbolic link if Link is set, a folder if Name ends
+// in a slash. Mode 0 is the usual one.
 type File struct {
 	Name, Body, Link string
 	Mode             int64
@@ -104,7 +104,8 @@ func Tar(t testing.TB, prefix string, files []File) []byte {
 // megabyte.
 var gzips = sync.Pool{New: func() any { return gzip.NewWriter(nil) }}
 
-// Compress compresses data as the ending of a file name says: ".gz", ".xz", ".zst", ".lzma", or "" for not at all.
+// Compress compresses data as the ending of a file name says: ".gz", ".xz", ".zst", ".lzma", or "" for
+// not at all.
 func Compress(t testing.TB, ending string, data []byte) []byte {
 	t.Helper()
 	var b bytes.Buffer

@@ -111,17 +111,35 @@ func ParseManifest(raw []byte) (*v1.Manifest, error) {
 	return m, nil
 }
 
+// MediaType returns the type of the manifest.
 func (i *Image) MediaType() (types.MediaType, error) { return i.mediaType, nil }
-func (i *Image) Size() (int64, error)                { return int64(len(i.Raw)), nil }
-func (i *Image) ConfigName() (v1.Hash, error)        { return i.manifest.Config.Digest, nil }
+
+// Size returns the size of the manifest in bytes.
+func (i *Image) Size() (int64, error) { return int64(len(i.Raw)), nil }
+
+// ConfigName returns the digest of the config.
+func (i *Image) ConfigName() (v1.Hash, error) { return i.manifest.Config.Digest, nil }
+
+// ConfigFile returns a copy of the config.
 func (i *Image) ConfigFile() (*v1.ConfigFile, error) { return i.config.DeepCopy(), nil }
-func (i *Image) RawConfigFile() ([]byte, error)      { return i.rawConfig, nil }
-func (i *Image) Digest() (v1.Hash, error)            { return partial.Digest(i) }
-func (i *Image) Manifest() (*v1.Manifest, error)     { return i.manifest.DeepCopy(), nil }
-func (i *Image) RawManifest() ([]byte, error)        { return i.Raw, nil }
+
+// RawConfigFile returns the bytes of the config.
+func (i *Image) RawConfigFile() ([]byte, error) { return i.rawConfig, nil }
+
+// Digest returns the digest of the manifest.
+func (i *Image) Digest() (v1.Hash, error) { return partial.Digest(i) }
+
+// Manifest returns a copy of the manifest.
+func (i *Image) Manifest() (*v1.Manifest, error) { return i.manifest.DeepCopy(), nil }
+
+// RawManifest returns the bytes of the manifest.
+func (i *Image) RawManifest() ([]byte, error) { return i.Raw, nil }
+
 func (i *Image) layer(n int) *layer {
 	return &layer{i.manifest.Layers[n], i.config.RootFS.DiffIDs[n], i.blobs}
 }
+
+// LayerByDiffID returns the layer whose uncompressed content has the digest h.
 func (i *Image) LayerByDiffID(h v1.Hash) (v1.Layer, error) {
 	for n, d := range i.config.RootFS.DiffIDs {
 		if d == h {
@@ -131,6 +149,7 @@ func (i *Image) LayerByDiffID(h v1.Hash) (v1.Layer, error) {
 	return nil, fmt.Errorf("the image has no layer with diff ID %s", h)
 }
 
+// LayerByDigest returns the layer, or the config, whose blob has the digest h.
 func (i *Image) LayerByDigest(h v1.Hash) (v1.Layer, error) {
 	if h == i.manifest.Config.Digest {
 		return partial.ConfigLayer(i)
@@ -143,6 +162,7 @@ func (i *Image) LayerByDigest(h v1.Hash) (v1.Layer, error) {
 	return nil, fmt.Errorf("the image has no layer %s", h)
 }
 
+// Layers returns the layers, the lowest first.
 func (i *Image) Layers() ([]v1.Layer, error) {
 	out := make([]v1.Layer, len(i.manifest.Layers))
 	for n := range out {

@@ -37,7 +37,8 @@ func IsLocal(ref string) bool {
 	return ok
 }
 
-// ParseLocal parses oci:DIR[:TAG], oci-archive:FILE[:TAG] and docker-archive:FILE[:TAG]; false for any other text.
+// ParseLocal parses oci:DIR[:TAG], oci-archive:FILE[:TAG] and docker-archive:FILE[:TAG]. It returns false for
+// any other text.
 func ParseLocal(text string) (LocalRef, bool) {
 	kind, rest, ok := strings.Cut(text, ":")
 	if !ok || kind != "oci" && kind != "oci-archive" && kind != "docker-archive" {

@@ -13,7 +13,8 @@ import (
 
 const rockyRelease = "5.14.0-427.13.1.el9_4.x86_64"
 
-// rpmRepository puts packages and their metadata below a path of an archive. A key signs the list of packages.
+// rpmRepository puts packages and their metadata below a path of an archive. A key signs the list
+// of packages.
 func (a *archive) rpmRepository(at string, key *openpgp.Entity, packages ...packtest.Package) {
 	r := packtest.NewRepository(a.t, "", at, func(path string, data []byte) { a.files[path] = data })
 	r.Packages, r.Signer, r.Signed = packages, key, key != nil

@@ -18,9 +18,9 @@ import (
 // rpmFolder is the folder in which more repositories can be mounted.
 const rpmFolder = "/etc/yum.repos.d"
 
-// rpmManager implements manager for rpm packages and the repositories of yum, dnf and zypper. It does not look
-// at the packages that the image has: that would need readers for rpm's databases, which the node's program
-// does not use otherwise, and the header packages of these systems depend on no particular version of
+// rpmManager implements manager for rpm packages and the repositories of yum, dnf and zypper. It does not
+// look at the packages that the image has: that would need readers for rpm's databases, which the node's
+// program does not use otherwise, and the header packages of these systems depend on no particular version of
 // anything except each other.
 type rpmManager struct {
 	*fetcher

@@ -1,5 +1,5 @@
-// Package debtest writes .deb packages and apt archives in Go, quickly and, where a test wants it, wrong in one
-// detail. It shares no code with the packages that read them.
+// Package debtest writes .deb packages and apt archives in Go, quickly and, where a test wants it, wrong in
+// one detail. It shares no code with the packages that read them.
 package debtest
 
 import (

@@ -191,8 +191,8 @@ head -c 300001 /dev/urandom > %{buildroot}/usr/share/noise
 %ghost /var/log/ghost
 `
 
-// makeReal builds packages with rpmbuild, one for each compression, and signs them with a key. It returns them
-// by compression.
+// makeReal builds packages with rpmbuild, one for each compression, and signs them with a key. It returns
+// them by compression.
 func makeReal(t *testing.T) (map[string]string, *rpmtest.Key) {
 	t.Helper()
 	files, key, dir := map[string]string{}, rpmtest.NewKey(t, rpmtest.KeyOptions{Algorithm: "rsa3072"}), t.TempDir()
