@@ -8,7 +8,7 @@ import (
 	"regexp"
 	"strings"
 
-	"github.com/driver-container/driver-container/distros/rpm/rpmtest"
+	"github.com/driver-container/driver-container/ci/rpmrepo"
 )
 
 // rename is a package that has another name in Debian.
@@ -36,7 +36,7 @@ func wanted() []string { return []string{"gcc-12", "kmod", "libc6-dev", "libelf1
 // download fetches the wanted packages that the base lacks, by apt itself, which reads the base's list of
 // packages.
 func download(ctx context.Context, status, dir string) ([]string, error) {
-	out, err := rpmtest.Program(ctx, "", "apt-get", append([]string{"install", "-qq", "--no-install-recommends", "--print-uris", "-o", "Dir::State::status=" + status}, wanted()...)...)
+	out, err := rpmrepo.Run(ctx, "", "apt-get", append([]string{"install", "-qq", "--no-install-recommends", "--print-uris", "-o", "Dir::State::status=" + status}, wanted()...)...)
 	if err != nil {
 		return nil, fmt.Errorf("ask apt for a toolchain (has apt-get update run?): %w", err)
 	}
@@ -50,7 +50,7 @@ func download(ctx context.Context, status, dir string) ([]string, error) {
 	if len(names) == 2 {
 		return nil, fmt.Errorf("apt would install nothing for %v", wanted())
 	}
-	if _, err := rpmtest.Program(ctx, dir, "apt-get", names...); err != nil {
+	if _, err := rpmrepo.Run(ctx, dir, "apt-get", names...); err != nil {
 		return nil, err
 	}
 	return filepath.Glob(filepath.Join(dir, "*.deb"))
@@ -70,7 +70,7 @@ func adopt(ctx context.Context, deb, out string) error {
 		return os.Rename(deb, filepath.Join(out, filepath.Base(deb)))
 	}
 	tree := deb + ".d"
-	if _, err := rpmtest.Program(ctx, "", "dpkg-deb", "-R", deb, tree); err != nil {
+	if _, err := rpmrepo.Run(ctx, "", "dpkg-deb", "-R", deb, tree); err != nil {
 		return err
 	}
 	control := filepath.Join(tree, "DEBIAN", "control")
@@ -111,6 +111,6 @@ func (r rename) rewrite(control string) string {
 
 // pack makes a .deb of a tree, under the name in its control file.
 func pack(ctx context.Context, tree, out string) error {
-	_, err := rpmtest.Program(ctx, "", "dpkg-deb", "--root-owner-group", "-Zzstd", "-z1", "--build", tree, out)
+	_, err := rpmrepo.Run(ctx, "", "dpkg-deb", "--root-owner-group", "-Zzstd", "-z1", "--build", tree, out)
 	return err
 }

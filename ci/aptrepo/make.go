@@ -12,7 +12,6 @@ import (
 	"path/filepath"
 
 	"github.com/driver-container/driver-container/ci/rpmrepo"
-	"github.com/driver-container/driver-container/distros/rpm/rpmtest"
 )
 
 // recipe is part of a result's key in the cache: increase it when the same inputs give another result.
@@ -88,7 +87,7 @@ func fill(ctx context.Context, o Options, dir string) error {
 	if err != nil {
 		return err
 	}
-	s, err := rpmtest.NewSigner(ctx, rpmtest.KeyOptions{Algorithm: "rsa3072"})
+	s, err := rpmrepo.NewSigner(ctx)
 	if err != nil {
 		return err
 	}
@@ -123,9 +122,9 @@ func fill(ctx context.Context, o Options, dir string) error {
 	if err := publish(ctx, s, pool, filepath.Join(dir, "www")); err != nil {
 		return err
 	}
-	key, err := s.GPG(ctx, "--export")
+	key, err := s.Binary(ctx)
 	if err != nil {
 		return err
 	}
-	return errors.Join(writeBase(image, []byte(key), filepath.Join(dir, "base")), os.RemoveAll(work), os.RemoveAll(pool))
+	return errors.Join(writeBase(image, key, filepath.Join(dir, "base")), os.RemoveAll(work), os.RemoveAll(pool))
 }

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/driver-container/driver-container/distros/rpm/rpmtest"
+	"github.com/driver-container/driver-container/ci/rpmrepo"
 )
 
 // Suites of Ubuntu 24.04.
@@ -31,7 +31,7 @@ func suites() map[string][]string {
 
 // publish moves the packages in pool/SUITE to www/HOST/ubuntu and indexes them. All packages are in main; the
 // other components are empty.
-func publish(ctx context.Context, s *rpmtest.Signer, pool, www string) error {
+func publish(ctx context.Context, s *rpmrepo.Signer, pool, www string) error {
 	for host, names := range suites() {
 		root := filepath.Join(www, host, "ubuntu")
 		if err := os.MkdirAll(filepath.Join(root, "pool/main"), 0o755); err != nil {
@@ -50,14 +50,14 @@ func publish(ctx context.Context, s *rpmtest.Signer, pool, www string) error {
 }
 
 // index writes the lists of a suite, and InRelease.
-func index(ctx context.Context, s *rpmtest.Signer, root, suite string) error {
+func index(ctx context.Context, s *rpmrepo.Signer, root, suite string) error {
 	components := []string{"main", "restricted", "universe", "multiverse"}
 	for _, component := range components {
 		dir := filepath.Join(root, "dists", suite, component, "binary-amd64")
 		text := ""
 		if component == "main" {
 			var err error
-			if text, err = rpmtest.Program(ctx, root, "apt-ftparchive", "packages", "pool/main/"+suite); err != nil {
+			if text, err = rpmrepo.Run(ctx, root, "apt-ftparchive", "packages", "pool/main/"+suite); err != nil {
 				return err
 			}
 		}
@@ -65,7 +65,7 @@ func index(ctx context.Context, s *rpmtest.Signer, root, suite string) error {
 			return err
 		}
 		for _, compress := range [][]string{{"gzip", "-9nk"}, {"xz", "-k"}} {
-			if _, err := rpmtest.Program(ctx, dir, compress[0], compress[1], "Packages"); err != nil {
+			if _, err := rpmrepo.Run(ctx, dir, compress[0], compress[1], "Packages"); err != nil {
 				return err
 			}
 		}
@@ -75,7 +75,7 @@ func index(ctx context.Context, s *rpmtest.Signer, root, suite string) error {
 	for _, field := range []string{"Origin=Ubuntu", "Label=Ubuntu", "Suite=" + suite, "Version=24.04", "Codename=noble", "Architectures=amd64", "Components=" + strings.Join(components, " ")} {
 		args = append(args, "-o", "APT::FTPArchive::Release::"+field)
 	}
-	text, err := rpmtest.Program(ctx, root, "apt-ftparchive", slices.Concat(args, []string{"release", "dists/" + suite})...)
+	text, err := rpmrepo.Run(ctx, root, "apt-ftparchive", slices.Concat(args, []string{"release", "dists/" + suite})...)
 	if err != nil {
 		return err
 	}
@@ -88,6 +88,5 @@ func index(ctx context.Context, s *rpmtest.Signer, root, suite string) error {
 	if err := writeFile(filepath.Join(dist, "Release"), text); err != nil {
 		return err
 	}
-	_, err = s.GPG(ctx, "--clearsign", "--digest-algo", "sha512", "--output", filepath.Join(dist, "InRelease"), filepath.Join(dist, "Release"))
-	return err
+	return s.Clear(ctx, filepath.Join(dist, "Release"), filepath.Join(dist, "InRelease"))
 }

@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/driver-container/driver-container/distros/rpm/rpmtest"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/google/go-containerregistry/pkg/v1/layout"
@@ -43,13 +42,13 @@ func install(ctx context.Context, sys system, catalogue []software, key []byte, 
 		return err
 	}
 	rpm := []string{"--root", root, "--dbpath", sys.dbPath}
-	if _, err := rpmtest.Program(ctx, "", "rpm", append(rpm, "--import", public)...); err != nil {
+	if _, err := Run(ctx, "", "rpm", append(rpm, "--import", public)...); err != nil {
 		return fmt.Errorf("import the key into the base: %w", err)
 	}
-	if _, err := rpmtest.Program(ctx, "", "rpm", append(append(rpm, "--install", "--define", "_pkgverify_level all"), files...)...); err != nil {
+	if _, err := Run(ctx, "", "rpm", append(append(rpm, "--install", "--define", "_pkgverify_level all"), files...)...); err != nil {
 		return fmt.Errorf("install the base of %s: %w", sys.id, err)
 	}
-	if _, err := rpmtest.Program(ctx, "", "ldconfig", "-r", root); err != nil { // the script of its package would run it
+	if _, err := Run(ctx, "", "ldconfig", "-r", root); err != nil { // the script of its package would run it
 		return err
 	}
 	if err := os.RemoveAll(filepath.Join(root, "root/.rpmdb")); err != nil { // Debian's rpm keeps a lock in it
@@ -71,7 +70,7 @@ func makeBase(ctx context.Context, sys system, catalogue []software, key []byte,
 	from := root
 	if sys.database != sqlite {
 		from = filepath.Join(dir, "own")
-		if _, err := rpmtest.Program(ctx, "", "cp", "-a", root, from); err != nil {
+		if _, err := Run(ctx, "", "cp", "-a", root, from); err != nil {
 			return err
 		}
 		defer func() { err = errors.Join(err, os.RemoveAll(from)) }()
@@ -81,7 +80,7 @@ func makeBase(ctx context.Context, sys system, catalogue []software, key []byte,
 	}
 	archive := filepath.Join(dir, "root.tar")
 	defer func() { err = errors.Join(err, os.Remove(archive)) }()
-	if _, err := rpmtest.Program(ctx, "", "tar", "--sort=name", "--numeric-owner", "--xattrs", "-C", from, "-cf", archive, "."); err != nil {
+	if _, err := Run(ctx, "", "tar", "--sort=name", "--numeric-owner", "--xattrs", "-C", from, "-cf", archive, "."); err != nil {
 		return err
 	}
 	return writeLayout(archive, filepath.Join(dir, "base"), sys.id)

@@ -10,8 +10,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-
-	"github.com/driver-container/driver-container/distros/rpm/rpmtest"
 )
 
 // buildCatalogue packs the software, which is in trees/NAME, into folders of out that are named after its
@@ -71,7 +69,7 @@ func (s software) tree(ctx context.Context, sys system, from, root string) (line
 			return nil, err
 		}
 		defer func() { err = errors.Join(err, os.RemoveAll(changed)) }()
-		if _, err := rpmtest.Program(ctx, "", "cp", "-a", from+"/.", changed); err != nil {
+		if _, err := Run(ctx, "", "cp", "-a", from+"/.", changed); err != nil {
 			return nil, err
 		}
 		if err := s.atSUSE(changed); err != nil {
@@ -79,7 +77,7 @@ func (s software) tree(ctx context.Context, sys system, from, root string) (line
 		}
 		from = changed
 	}
-	if _, err := rpmtest.Program(ctx, "", "cp", "-a", from+"/.", root); err != nil {
+	if _, err := Run(ctx, "", "cp", "-a", from+"/.", root); err != nil {
 		return nil, err
 	}
 	return fileLines(from)

@@ -14,8 +14,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-
-	"github.com/driver-container/driver-container/distros/rpm/rpmtest"
 )
 
 // deb is a Debian package to be repackaged.
@@ -24,7 +22,7 @@ type deb struct{ name, version, file string }
 // candidates asks apt which versions of the packages it would download. Their file names are inputs of the
 // cache's key.
 func candidates(ctx context.Context, names []string) ([]deb, error) {
-	out, err := rpmtest.Program(ctx, "", "apt-get", append([]string{"download", "--print-uris"}, names...)...)
+	out, err := Run(ctx, "", "apt-get", append([]string{"download", "--print-uris"}, names...)...)
 	if err != nil {
 		return nil, fmt.Errorf("ask apt for the packages to repackage (has apt-get update run?): %w", err)
 	}
@@ -57,7 +55,7 @@ func unpack(ctx context.Context, catalogue []software, debs []deb, dir string) e
 	for _, d := range debs {
 		names = append(names, d.name+"="+d.version)
 	}
-	if _, err := rpmtest.Program(ctx, downloads, "apt-get", names...); err != nil {
+	if _, err := Run(ctx, downloads, "apt-get", names...); err != nil {
 		return fmt.Errorf("download the packages to repackage: %w", err)
 	}
 	for _, s := range catalogue {
@@ -163,4 +161,17 @@ func placeOf(name, software string) string {
 		}
 	}
 	return name
+}
+
+// Run runs a program of the machine in a folder and returns its stdout; the error has its stderr.
+func Run(ctx context.Context, dir, program string, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, program, args...)
+	var stderr strings.Builder
+	cmd.Dir, cmd.Stderr, cmd.Env = dir, &stderr, append(os.Environ(), "LC_ALL=C", "SOURCE_DATE_EPOCH=1700000000")
+	out, err := cmd.Output()
+	if err != nil {
+		said := stderr.String()
+		return "", fmt.Errorf("%s: %w: %s", program, err, said[max(0, len(said)-4000):])
+	}
+	return string(out), nil
 }

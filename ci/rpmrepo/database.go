@@ -11,8 +11,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-
-	"github.com/driver-container/driver-container/distros/rpm/rpmtest"
 )
 
 // convert replaces the database in a root, which is in SQLite's format, by one in the system's own format. It
@@ -49,7 +47,7 @@ type record struct {
 
 // blobs reads the headers of the installed packages out of a database in SQLite's format.
 func blobs(ctx context.Context, file string) ([]record, error) {
-	out, err := rpmtest.Program(ctx, "", "sqlite3", file, "select hnum, hex(blob) from Packages order by hnum")
+	out, err := Run(ctx, "", "sqlite3", file, "select hnum, hex(blob) from Packages order by hnum")
 	if err != nil {
 		return nil, err
 	}
@@ -88,7 +86,7 @@ func writeBDB(ctx context.Context, headers []record, file string) error {
 	if err := os.WriteFile(text, []byte(dump.String()), 0o644); err != nil {
 		return err
 	}
-	if _, err := rpmtest.Program(ctx, "", "db5.3_load", "-f", text, file); err != nil {
+	if _, err := Run(ctx, "", "db5.3_load", "-f", text, file); err != nil {
 		return fmt.Errorf("write the database of packages: %w", err)
 	}
 	return os.Remove(text)

@@ -15,7 +15,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/driver-container/driver-container/distros/rpm/rpmtest"
 	"golang.org/x/sys/unix"
 )
 
@@ -190,7 +189,7 @@ func fill(ctx context.Context, o Options, sys system, debs []deb, dir string) er
 	if err != nil {
 		return err
 	}
-	s, err := rpmtest.NewSigner(ctx, rpmtest.KeyOptions{Algorithm: "rsa3072"})
+	s, err := NewSigner(ctx)
 	if err != nil {
 		return err
 	}
@@ -199,29 +198,25 @@ func fill(ctx context.Context, o Options, sys system, debs []deb, dir string) er
 	if err := os.MkdirAll(packages, 0o755); err != nil {
 		return err
 	}
-	if err := buildAll(ctx, o, sys, all, debs, s.Public, trees, packages); err != nil {
+	if err := buildAll(ctx, o, sys, all, debs, s.Key, trees, packages); err != nil {
 		return err
 	}
 	for _, part := range []part{core, application} {
-		files, err := filepath.Glob(filepath.Join(packages, fmt.Sprint("part-", part), "*.rpm"))
-		if err != nil || len(files) == 0 {
-			return fmt.Errorf("no packages to sign in part %d", part)
-		}
-		more := []string{"--define", "_gpg_digest_algo sha256"}
-		if sys.oldSigns {
-			more = append(more, "--rpmv3")
-		}
-		if err := s.Sign(ctx, files, more...); err != nil {
+		if err := s.packages(ctx, sys, filepath.Join(packages, fmt.Sprint("part-", part))); err != nil {
 			return err
 		}
 	}
 	if err := publish(ctx, sys, s, packages, filepath.Join(dir, "www"), firstRevision); err != nil {
 		return err
 	}
-	if err := makeBase(ctx, sys, all, s.Public, packages, dir); err != nil {
+	if err := makeBase(ctx, sys, all, s.Key, packages, dir); err != nil {
 		return err
 	}
-	return errors.Join(os.WriteFile(filepath.Join(dir, "key.asc"), s.Public, 0o644), os.WriteFile(filepath.Join(dir, "fingerprint"), []byte(s.Fingerprint), 0o644),
+	fingerprint, err := s.Fingerprint(ctx)
+	if err != nil {
+		return err
+	}
+	return errors.Join(os.WriteFile(filepath.Join(dir, "key.asc"), s.Key, 0o644), os.WriteFile(filepath.Join(dir, "fingerprint"), []byte(fingerprint), 0o644),
 		os.RemoveAll(packages))
 }
 

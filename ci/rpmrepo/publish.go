@@ -8,13 +8,11 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-
-	"github.com/driver-container/driver-container/distros/rpm/rpmtest"
 )
 
 // publish makes the system's repositories from signed packages, in www/HOST/PATH. revision orders states that
 // are published one after the other: createrepo_c takes seconds since 1970.
-func publish(ctx context.Context, sys system, s *rpmtest.Signer, packages, www string, revision int) error {
+func publish(ctx context.Context, sys system, s *Signer, packages, www string, revision int) error {
 	for _, r := range sys.repos {
 		if r.url == "" {
 			continue
@@ -55,24 +53,24 @@ func publish(ctx context.Context, sys system, s *rpmtest.Signer, packages, www s
 }
 
 // index creates or updates repodata.
-func (r repo) index(ctx context.Context, sys system, s *rpmtest.Signer, packages, dir string, revision int) error {
+func (r repo) index(ctx context.Context, sys system, s *Signer, packages, dir string, revision int) error {
 	args := slices.Concat(sys.createrepo, []string{"--quiet", "--revision", fmt.Sprint(revision), "--set-timestamp-to-revision", dir})
-	if _, err := rpmtest.Program(ctx, "", "createrepo_c", args...); err != nil {
+	if _, err := Run(ctx, "", "createrepo_c", args...); err != nil {
 		return err
 	}
 	repodata := filepath.Join(dir, "repodata")
 	if r.modular {
-		if _, err := rpmtest.Program(ctx, "", "modifyrepo_c", "--mdtype=modules", "--compress-type=gz", filepath.Join(packages, modulesFile), repodata); err != nil {
+		if _, err := Run(ctx, "", "modifyrepo_c", "--mdtype=modules", "--compress-type=gz", filepath.Join(packages, modulesFile), repodata); err != nil {
 			return err
 		}
 	}
 	if !r.signed {
 		return nil
 	}
-	if err := s.Detach(ctx, filepath.Join(repodata, "repomd.xml")); err != nil {
+	if err := s.Detached(ctx, filepath.Join(repodata, "repomd.xml")); err != nil {
 		return err
 	}
-	return os.WriteFile(filepath.Join(repodata, "repomd.xml.key"), s.Public, 0o644)
+	return os.WriteFile(filepath.Join(repodata, "repomd.xml.key"), s.Key, 0o644)
 }
 
 // folderOf returns the folder with the answers for a URL.

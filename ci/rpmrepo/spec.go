@@ -8,8 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-
-	"github.com/driver-container/driver-container/distros/rpm/rpmtest"
 )
 
 // piece is an rpm package to be built, as a spec file describes it.
@@ -91,7 +89,7 @@ func rpmbuild(ctx context.Context, sys system, pieces []piece, root, out string)
 	} {
 		args = append(args, "--define", d)
 	}
-	if _, err := rpmtest.Program(ctx, work, "rpmbuild", append(args, file)...); err != nil {
+	if _, err := Run(ctx, work, "rpmbuild", append(args, file)...); err != nil {
 		return fmt.Errorf("build %d packages for %s: %w", len(pieces), sys.id, err)
 	}
 	return nil
