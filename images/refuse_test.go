@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 
 	"github.com/driver-container/driver-container/ci/imagetest"
-	"github.com/driver-container/driver-container/ci/runfile"
+	"github.com/driver-container/driver-container/ci/makeself"
 	"github.com/driver-container/driver-container/distros/dpkg"
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/distros/repotest"
@@ -38,11 +38,11 @@ func TestArchiveRefused(t *testing.T) {
 		files := slices.DeleteFunc(imagetest.DriverFiles(newDriver, "amd64"), func(f repotest.File) bool { return slices.Contains(drop, f.Name) })
 		return imagetest.Run(t, newDriver, "amd64", files, nil)
 	}
-	broken := func(change func(*runfile.Archive)) []byte {
+	broken := func(change func(*makeself.Archive)) []byte {
 		return imagetest.Run(t, newDriver, "amd64", imagetest.DriverFiles(newDriver, "amd64"), change)
 	}
-	member := func(name, line string) runfile.Member {
-		return runfile.Member{Name: name, Mode: 0o644, Line: line, Size: 1, Open: runfile.Bytes([]byte("x"))}
+	member := func(name, line string) makeself.Member {
+		return makeself.Member{Name: name, Mode: 0o644, Line: line, Size: 1, Open: makeself.Bytes([]byte("x"))}
 	}
 	for what, c := range map[string]struct {
 		archive []byte
@@ -53,10 +53,10 @@ func TestArchiveRefused(t *testing.T) {
 		"no nvidia-smi":   {without("usr/bin/nvidia-smi"), []string{"usr/bin/nvidia-smi"}},
 		"no licence":      {without("licenses/LICENSE"), []string{"LICENSE"}},
 		"no open sources": {without("usr/src/nvidia-535.261.03/kernel-open/Kbuild"), []string{"open sources"}},
-		"unknown type":    {broken(func(a *runfile.Archive) { a.Members = append(a.Members, member("odd", "NEW_THING MODULE:x")) }), []string{"NEW_THING"}},
+		"unknown type":    {broken(func(a *makeself.Archive) { a.Members = append(a.Members, member("odd", "NEW_THING MODULE:x")) }), []string{"NEW_THING"}},
 		"not an archive":  {bytes.Repeat([]byte("no\n"), 500), nil},
 		"cut":             {without()[:3000], nil},
-		"not a library": {broken(func(a *runfile.Archive) {
+		"not a library": {broken(func(a *makeself.Archive) {
 			a.Members = append(a.Members, member("libnvidia-odd.so."+newDriver, "OPENGL_LIB NATIVE MODULE:x"))
 		}), []string{"libnvidia-odd", "ELF"}},
 	} {

@@ -33,7 +33,7 @@ func TestGeneratedFilesAreUpToDate(t *testing.T) {
 }
 
 // Each set of values has its manifest, and each manifest its values; the contents are compared where helm is
-// available (ci/cluster/chart).
+// available (ci/cluster/helm).
 func TestManifestsBelongToValues(t *testing.T) {
 	t.Parallel()
 	names := func(pattern string) (names []string) {

@@ -2,7 +2,7 @@
 // the files that its templates need, copied from the packages and folders that own them, and, with -helm, the
 // plain manifests from the chart.
 //
-// It does not check the chart: helm does, in ci/cluster/chart. The fast test of this package fails when a
+// It does not check the chart: helm does, in ci/cluster/helm. The fast test of this package fails when a
 // file is out of date that can be generated without helm.
 package main
 

@@ -17,7 +17,7 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/layout"
 
-	"github.com/driver-container/driver-container/ci/runfile"
+	"github.com/driver-container/driver-container/ci/makeself"
 )
 
 // archive is a .run file of a driver and the matrix that names the file.
@@ -70,7 +70,7 @@ func (l *laboratory) makeArchive(ctx context.Context, d driver, file string) (er
 	if err := errors.Join(os.Mkdir(tree, 0o755), unpackDriver(image, digest, tree)); err != nil {
 		return err
 	}
-	made, _, err := runfile.FromTree(os.DirFS(tree), d.version, "x86_64") // FromTree leaves out copyright files
+	made, _, err := makeself.FromTree(os.DirFS(tree), d.version, "x86_64") // FromTree leaves out copyright files
 	if err != nil {
 		return err
 	}

@@ -4,7 +4,7 @@
 //
 // Everything goes through driver-build, as a user would do it, one compile at a time. If Debian has packages
 // of a driver for a system, their sources are compiled; otherwise the sources of a .run archive made from
-// such packages (package ci/runfile). Each result is kept in a folder, so that an interrupted run continues
+// such packages (package ci/makeself). Each result is kept in a folder, so that an interrupted run continues
 // where it stopped. The command loads no module: known.go lists modules that compiled and that the kernel
 // refused in the lab.
 //

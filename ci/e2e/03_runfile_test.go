@@ -14,7 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/driver-container/driver-container/ci/runfile"
+	"github.com/driver-container/driver-container/ci/makeself"
 )
 
 // A .run archive made of a real driver, in each compression, results in the same driver as Debian's packages.
@@ -62,7 +62,7 @@ func driverPaths(all map[string]string) map[string]string {
 // generate writes a .run archive of a driver's tree into dir.
 func generate(t *testing.T, tree, driver, compression, dir string) string {
 	t.Helper()
-	a, skipped, err := runfile.FromTree(os.DirFS(tree), driver, "x86_64")
+	a, skipped, err := makeself.FromTree(os.DirFS(tree), driver, "x86_64")
 	must(t, err)
 	for _, name := range skipped {
 		if !strings.HasPrefix(name, "licenses/") && name != "usr/lib/firmware/nvidia/"+driver { // a link to the firmware

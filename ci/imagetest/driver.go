@@ -9,7 +9,7 @@ import (
 	"testing"
 	"testing/fstest"
 
-	"github.com/driver-container/driver-container/ci/runfile"
+	"github.com/driver-container/driver-container/ci/makeself"
 	"github.com/driver-container/driver-container/distros/repotest"
 )
 
@@ -60,7 +60,7 @@ func kernelSources(dir string) []repotest.File {
 
 // Run makes a .run archive of an installed driver. It calls change, which may be nil, before it writes the
 // archive.
-func Run(t testing.TB, version, arch string, files []repotest.File, change func(*runfile.Archive)) []byte {
+func Run(t testing.TB, version, arch string, files []repotest.File, change func(*makeself.Archive)) []byte {
 	t.Helper()
 	fsys := fstest.MapFS{}
 	for _, f := range files {
@@ -73,7 +73,7 @@ func Run(t testing.TB, version, arch string, files []repotest.File, change func(
 		}
 		fsys[f.Name] = m
 	}
-	a, _, err := runfile.FromTree(fsys, version, kernelArch(arch))
+	a, _, err := makeself.FromTree(fsys, version, kernelArch(arch))
 	if err != nil {
 		t.Fatalf("imagetest: %v", err)
 	}

@@ -12,9 +12,10 @@ import (
 	"time"
 
 	"github.com/ProtonMail/go-crypto/openpgp"
+	ggcr "github.com/google/go-containerregistry/pkg/registry"
+
 	"github.com/driver-container/driver-container/distros/apt/debtest"
 	"github.com/driver-container/driver-container/distros/repotest"
-	ggcr "github.com/google/go-containerregistry/pkg/registry"
 )
 
 // The drivers of a world.

@@ -8,11 +8,12 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/driver-container/driver-container/ci/goldentest"
-	"github.com/driver-container/driver-container/distros/apt/debtest"
 	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
+
+	"github.com/driver-container/driver-container/ci/goldentest"
+	"github.com/driver-container/driver-container/distros/apt/debtest"
 )
 
 // offers replaces the kernels of an archive: "release" with headers and kernel, or "name dependency" for

@@ -6,8 +6,9 @@ import (
 	"testing"
 	"testing/fstest"
 
-	"github.com/driver-container/driver-container/distros/repotest"
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/driver-container/driver-container/distros/repotest"
 )
 
 func TestReadSources(t *testing.T) {

@@ -7,8 +7,9 @@ import (
 	"testing"
 	"testing/iotest"
 
-	"github.com/driver-container/driver-container/distros/repotest"
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/driver-container/driver-container/distros/repotest"
 )
 
 const twoParagraphs = `Package: a

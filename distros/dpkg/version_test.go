@@ -9,8 +9,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/driver-container/driver-container/distros/repotest"
 	"pgregory.net/rapid"
+
+	"github.com/driver-container/driver-container/distros/repotest"
 )
 
 func TestCompare(t *testing.T) {

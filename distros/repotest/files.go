@@ -7,6 +7,7 @@ import (
 	"io"
 	"path"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -14,8 +15,6 @@ import (
 	"github.com/klauspost/compress/zstd"
 	"github.com/ulikunitz/xz"
 	"github.com/ulikunitz/xz/lzma"
-
-	"sync"
 )
 
 // File is a file of a package, an archive or a system; a symbolic link if Link is set, a folder if Name ends

@@ -18,20 +18,20 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	generate "github.com/driver-container/driver-container/ci/runfile"
+	"github.com/driver-container/driver-container/ci/makeself"
 	"github.com/driver-container/driver-container/images/runfile"
 )
 
 // sample is a small driver: text, incompressible bytes of more than one buffer, an empty file, folders. It is
 // this small because the xz encoder is slow under the race detector.
-func sample(compression string) *generate.Archive {
+func sample(compression string) *makeself.Archive {
 	noise := make([]byte, 300<<10)
 	random := rand.NewChaCha8([32]byte{7})
 	random.Read(noise) //nolint:errcheck // does not fail
-	file := func(name, line string, mode fs.FileMode, content []byte) generate.Member {
-		return generate.Member{Name: name, Mode: mode, Line: line, Size: int64(len(content)), Open: generate.Bytes(content)}
+	file := func(name, line string, mode fs.FileMode, content []byte) makeself.Member {
+		return makeself.Member{Name: name, Mode: mode, Line: line, Size: int64(len(content)), Open: makeself.Bytes(content)}
 	}
-	return &generate.Archive{Version: "440.44", Arch: "x86_64", Compression: compression, Fast: true, Members: []generate.Member{
+	return &makeself.Archive{Version: "440.44", Arch: "x86_64", Compression: compression, Fast: true, Members: []makeself.Member{
 		file("libcuda.so.440.44", "CUDA_LIB NATIVE / MODULE:gpgpu", 0o755, noise),
 		{Name: "libcuda.so.1", Line: "CUDA_SYMLINK NATIVE / libcuda.so.440.44 MODULE:gpgpu"},
 		file("32/libcuda.so.440.44", "CUDA_LIB COMPAT32 / MODULE:gpgpu", 0o755, noise[:1000]),
@@ -42,7 +42,7 @@ func sample(compression string) *generate.Archive {
 	}}
 }
 
-func encode(t testing.TB, a *generate.Archive) []byte {
+func encode(t testing.TB, a *makeself.Archive) []byte {
 	t.Helper()
 	data, err := a.Encode(t.Context())
 	must(t, err)
@@ -93,7 +93,7 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
-func members(t *testing.T, a *generate.Archive) map[string]string {
+func members(t *testing.T, a *makeself.Archive) map[string]string {
 	t.Helper()
 	want := make(map[string]string)
 	for _, m := range a.Members {
@@ -209,7 +209,7 @@ func hostile(t *testing.T, headers ...tar.Header) []byte {
 // off.
 func withTar(t testing.TB, data []byte) []byte {
 	t.Helper()
-	return encode(t, &generate.Archive{Version: "440.44", Arch: "x86_64", Compression: "zstd", Fast: true, RawTar: data})
+	return encode(t, &makeself.Archive{Version: "440.44", Arch: "x86_64", Compression: "zstd", Fast: true, RawTar: data})
 }
 
 func TestHostileTar(t *testing.T) {

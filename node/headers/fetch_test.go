@@ -14,9 +14,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/driver-container/driver-container/distros/apt/debtest"
 	"github.com/driver-container/driver-container/distros/repotest"
-	"github.com/google/go-cmp/cmp"
 )
 
 // list returns every file below the root's source and library folders, links with their targets.

@@ -89,7 +89,7 @@ func Test05Uninstall(t *testing.T) {
 	labelGPU(c)
 	warmUp(c)
 	before := inventory(t, c)
-	helmInstall(t, c, "nvidia-driver", cluster.Newer, telling()...)
+	helmInstall(t, c, "nvidia-driver", cluster.Newer, reportOptions()...)
 	waitServing(t, c, cluster.Newer)
 	noRestarts(t, c)
 	if diff := changed(before, inventory(t, c), remains()...); len(diff) < 10 {

@@ -14,8 +14,8 @@ import (
 
 const featureFile = "/etc/kubernetes/node-feature-discovery/features.d/nvidia-driver"
 
-// telling switches on all options that need rights, for nodes that node feature discovery has labelled.
-func telling(more ...string) []string {
+// reportOptions switches on all options that need rights, for nodes that node feature discovery has labelled.
+func reportOptions(more ...string) []string {
 	return append([]string{"--set", "nfd.enabled=true", "--set", "events=true", "--set", "nodeCondition=true", "--set", "safeLoad=true"}, more...)
 }
 
@@ -48,7 +48,7 @@ func wantSamples(t *testing.T, page string, expressions ...string) {
 // feature discovery, metrics.
 func Test08Tells(t *testing.T) {
 	c, _ := withGPU(t)
-	helmInstall(t, c, "nvidia-driver", cluster.Newer, telling()...)
+	helmInstall(t, c, "nvidia-driver", cluster.Newer, reportOptions()...)
 	c.Wait(time.Minute, "no pod is wanted on a node that has no label", func() error {
 		out, err := c.TryKubectl("get", "daemonset", "nvidia-driver", "-n", namespace, "-o", "jsonpath={.status.observedGeneration} {.status.desiredNumberScheduled}")
 		if err == nil && out != "1 0" {

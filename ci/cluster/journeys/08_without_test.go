@@ -15,7 +15,7 @@ import (
 func Test08Without(t *testing.T) {
 	c, _ := withGPU(t)
 	labelGPU(c)
-	options := telling("--set", "rbac.create=false", "--set", "hostStateDir=")
+	options := reportOptions("--set", "rbac.create=false", "--set", "hostStateDir=")
 	helmInstall(t, c, "nvidia-driver", cluster.Older, options...)
 	pod := waitServing(t, c, cluster.Older)
 	noRestarts(t, c)
@@ -50,7 +50,7 @@ func Test08Without(t *testing.T) {
 func Test08Revoked(t *testing.T) {
 	c, table := withGPU(t)
 	labelGPU(c)
-	helmInstall(t, c, "nvidia-driver", cluster.Newer, telling()...)
+	helmInstall(t, c, "nvidia-driver", cluster.Newer, reportOptions()...)
 	pod := waitServing(t, c, cluster.Newer)
 	waitCondition(c, "True", "Serving")
 	c.Kubectl("delete", "clusterrole,clusterrolebinding", "-l", "app.kubernetes.io/instance=nvidia-driver")

@@ -18,10 +18,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/driver-container/driver-container/distros/repotest"
-	"github.com/driver-container/driver-container/distros/rpm/rpmtest"
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
+
+	"github.com/driver-container/driver-container/distros/repotest"
+	"github.com/driver-container/driver-container/distros/rpm/rpmtest"
 )
 
 // TestVersionsReal compares with librpm through its Lua function rpm.vercmp, in one process.

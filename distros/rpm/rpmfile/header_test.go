@@ -7,9 +7,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/driver-container/driver-container/distros/repotest"
 	"github.com/driver-container/driver-container/distros/rpm/packtest"
-	"github.com/google/go-cmp/cmp"
 )
 
 func TestHeader(t *testing.T) {

@@ -15,10 +15,11 @@ import (
 	"time"
 
 	"github.com/cavaliergopher/cpio"
-	"github.com/driver-container/driver-container/distros/repotest"
-	"github.com/driver-container/driver-container/distros/rpm/packtest"
 	gocmp "github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
+
+	"github.com/driver-container/driver-container/distros/repotest"
+	"github.com/driver-container/driver-container/distros/rpm/packtest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

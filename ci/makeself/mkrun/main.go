@@ -1,6 +1,6 @@
 // Command mkrun writes a .run archive for tests from a directory with an installed driver.
 //
-//	go run ./ci/runfile/mkrun --tree DIR --version 535.261.03 [--arch x86_64]
+//	go run ./ci/makeself/mkrun --tree DIR --version 535.261.03 [--arch x86_64]
 //		[--compression xz|gzip|zstd] [--output FILE]
 package main
 
@@ -12,7 +12,7 @@ import (
 	"os"
 	"os/signal"
 
-	"github.com/driver-container/driver-container/ci/runfile"
+	"github.com/driver-container/driver-container/ci/makeself"
 )
 
 func main() {
@@ -40,7 +40,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if *tree == "" || *version == "" || flags.NArg() > 0 {
 		return fmt.Errorf("--tree and --version are needed, and nothing else; see --help")
 	}
-	a, skipped, err := runfile.FromTree(os.DirFS(*tree), *version, *arch)
+	a, skipped, err := makeself.FromTree(os.DirFS(*tree), *version, *arch)
 	if err != nil {
 		return err
 	}

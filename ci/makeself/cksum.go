@@ -1,4 +1,4 @@
-package runfile
+package makeself
 
 // cksum is POSIX cksum, implemented from the standard's formula and not shared with the reader under test:
 // otherwise a mistake in one would hide in the other.

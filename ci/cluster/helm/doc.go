@@ -1,4 +1,4 @@
-// Package chart tests deploy/chart with helm and with a real API server (package control): how it renders,
+// Package helm tests deploy/chart with helm and with a real API server (package control): how it renders,
 // which values it refuses, whether the API server accepts every object that it makes, what its service
 // account may do, what happens to the objects when releases are upgraded, rolled back and removed, and how a
 // new driver rolls out over a thousand nodes.
@@ -8,4 +8,4 @@
 // The tests need DRIVER_E2E=1, and Go's module proxy for the programs. testdata/values has the sets of values
 // that are rendered, testdata/golden the rendered results (go test -update rewrites them),
 // testdata/previous.tgz the chart of the version before.
-package chart
+package helm

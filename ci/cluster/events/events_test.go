@@ -1,7 +1,7 @@
-// Package telling tests with the real API server how a driver's pod reports to a cluster: that the server
+// Package events tests with the real API server how a driver's pod reports to a cluster: that the server
 // accepts its few hand-written requests, that the declared rights suffice and that each is needed, and that
 // kubectl alone shows what happens on a node.
-package telling
+package events
 
 import (
 	"context"
@@ -99,7 +99,7 @@ func (d *driver) set(st status.Snapshot) {
 	d.changed <- struct{}{}
 }
 
-func TestTelling(t *testing.T) {
+func TestEvents(t *testing.T) {
 	control.Gate(t)
 	p := control.Start(t, control.Config{})
 	p.Wait(30*time.Second, "the objects", func() error {

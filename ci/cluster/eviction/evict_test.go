@@ -1,4 +1,4 @@
-package evict
+package eviction
 
 import (
 	"flag"

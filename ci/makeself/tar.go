@@ -1,4 +1,4 @@
-package runfile
+package makeself
 
 import (
 	"archive/tar"
