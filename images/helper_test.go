@@ -6,7 +6,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -16,9 +15,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
+	"github.com/driver-container/driver-container/ci/goldentest"
 	"github.com/driver-container/driver-container/ci/imagetest"
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/images/layer"
@@ -31,8 +30,6 @@ import (
 	"github.com/driver-container/driver-container/images/verify"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
-
 const (
 	oldDriver = imagetest.OldDriver
 	newDriver = imagetest.NewDriver
@@ -43,20 +40,7 @@ const (
 // digests, which are numbered in the order in which they appear.
 func golden(t *testing.T, w *imagetest.World, name, got string) {
 	t.Helper()
-	got = normal(w, got)
-	file := filepath.Join("testdata", name)
-	if *update {
-		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if d := cmp.Diff(string(want), got); d != "" {
-		t.Errorf("%s (go test -update writes it anew): %s", file, d)
-	}
+	goldentest.Compare(t, filepath.Join("testdata", name), normal(w, got))
 }
 
 func normal(w *imagetest.World, s string) string {

@@ -3,17 +3,15 @@ package main
 import (
 	"bytes"
 	"encoding/json"
-	"flag"
 	"os"
 	"path/filepath"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/driver-container/driver-container/ci/goldentest"
 	"github.com/driver-container/driver-container/images/matrix"
 )
-
-var update = flag.Bool("update", false, "rewrite the golden files")
 
 func TestCompileError(t *testing.T) {
 	t.Parallel()
@@ -98,19 +96,7 @@ func TestRender(t *testing.T) {
 	if !differs {
 		t.Error("known.go has no reason why 470 fails on 6.1 here, but nothing differs")
 	}
-	name := filepath.Join("testdata", "compat.md")
-	if *update {
-		if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), text); diff != "" {
-		t.Errorf("-golden +rendered\n%s", diff)
-	}
+	goldentest.Compare(t, "testdata/compat.md", text)
 	if _, differs := render(examples()[:3]); differs {
 		t.Error("these agree, or are not known")
 	}

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/driver-container/driver-container/ci/goldentest"
 	"github.com/driver-container/driver-container/ci/imagetest"
 	"github.com/driver-container/driver-container/images/recipe"
 	"github.com/driver-container/driver-container/images/verify"
@@ -43,7 +44,7 @@ func TestBuild(t *testing.T) {
 	}
 	r = u.run(t, "inspect", "oci:"+oci)
 	r.want(t, 0)
-	golden(t, "inspect.txt", u.normal(r.stdout))
+	goldentest.Compare(t, "testdata/inspect.txt", u.normal(r.stdout))
 	r = u.run(t, "verify", "oci:"+oci, "-o", "json")
 	r.want(t, 0)
 	var findings []verify.Finding

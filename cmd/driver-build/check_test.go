@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/driver-container/driver-container/ci/goldentest"
 	"github.com/driver-container/driver-container/ci/imagetest"
 	"github.com/driver-container/driver-container/images/batch"
 )
@@ -32,7 +33,7 @@ func TestCheck(t *testing.T) {
 	before := u.Requests("/dists/")
 	r := u.tool(t, "check --repository "+repository)
 	r.want(t, 0)
-	golden(t, "check.table", regexp.MustCompile(`sha256:[0-9a-f]{12}`).ReplaceAllString(u.normal(r.stdout), "sha256:DIGEST"))
+	goldentest.Compare(t, "testdata/check.table", regexp.MustCompile(`sha256:[0-9a-f]{12}`).ReplaceAllString(u.normal(r.stdout), "sha256:DIGEST"))
 	if n := u.Requests("/dists/") - before; n > 12 { // an InRelease and its indexes for each of five places
 		t.Errorf("%d questions about indexes", n)
 	}

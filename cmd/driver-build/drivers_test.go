@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/driver-container/driver-container/ci/goldentest"
 	"github.com/driver-container/driver-container/images/releases"
 )
 
@@ -26,7 +27,7 @@ func TestHelpOfTools(t *testing.T) {
 	for _, command := range []string{"drivers", "matrix", "matrix add-driver", "report"} {
 		r := call(t.Context(), t, nil, append(strings.Fields(command), "--help")...)
 		r.want(t, 0)
-		golden(t, "help-"+strings.ReplaceAll(command, " ", "-")+".txt", r.stdout)
+		goldentest.Compare(t, "testdata/help-"+strings.ReplaceAll(command, " ", "-")+".txt", r.stdout)
 	}
 }
 
@@ -35,7 +36,7 @@ func TestDrivers(t *testing.T) {
 	u := newUser(t)
 	r := u.tool(t, "drivers --releases none --at 2026-07-01")
 	r.want(t, 0)
-	golden(t, "drivers.table", r.stdout)
+	goldentest.Compare(t, "testdata/drivers.table", r.stdout)
 	if r.stderr != "" {
 		t.Errorf("stderr %q", r.stderr)
 	}
@@ -43,7 +44,7 @@ func TestDrivers(t *testing.T) {
 	r.want(t, 2, `no branch "r535" is known: did you mean R535`)
 	r = u.tool(t, "drivers R396 396.1 --releases none")
 	r.want(t, 0)
-	golden(t, "drivers-R396.table", r.stdout)
+	goldentest.Compare(t, "testdata/drivers-R396.table", r.stdout)
 
 	var rows []releases.Coverage
 	r = u.tool(t, "drivers -o json --at 2026-06-30 --releases "+u.file(t, "releases.json", freshReleases))

@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"flag"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -15,13 +14,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/driver-container/driver-container/ci/imagetest"
 	"github.com/driver-container/driver-container/images/recipe"
 )
-
-var update = flag.Bool("update", false, "write the golden files anew")
 
 // asProgram makes the test binary behave as driver-build, for tests that need a process.
 const asProgram = "DRIVER_BUILD_TEST_MAIN"
@@ -143,23 +138,6 @@ func (r result) digest(t *testing.T) string {
 		t.Errorf("stdout: %q", r.stdout)
 	}
 	return d
-}
-
-func golden(t *testing.T, name, got string) {
-	t.Helper()
-	file := filepath.Join("testdata", name)
-	if *update {
-		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if d := cmp.Diff(string(want), got); d != "" {
-		t.Errorf("%s (go test -update writes it anew): %s", file, d)
-	}
 }
 
 // normal replaces what differs from run to run.

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 
+	"github.com/driver-container/driver-container/ci/goldentest"
 	"github.com/driver-container/driver-container/distros/apt/debtest"
 )
 
@@ -66,7 +67,7 @@ func TestKernelsHelp(t *testing.T) {
 	t.Parallel()
 	r := call(t.Context(), t, nil, "kernels", "--help")
 	r.want(t, 0)
-	golden(t, "help-kernels.txt", r.stdout)
+	goldentest.Compare(t, "testdata/help-kernels.txt", r.stdout)
 }
 
 func TestKernels(t *testing.T) {
@@ -82,7 +83,7 @@ func TestKernels(t *testing.T) {
 		r.want(t, 0)
 		fmt.Fprintf(&text, "$ driver-build kernels %s\n%s\n", args, r.stdout)
 	}
-	golden(t, "kernels.table", u.normal(text.String()))
+	goldentest.Compare(t, "testdata/kernels.table", u.normal(text.String()))
 	if n := u.Requests("/tags/list"); n != 2 {
 		t.Errorf("the tags were listed %d times by 2 calls", n)
 	}
@@ -97,7 +98,7 @@ func TestKernels(t *testing.T) {
 	})
 	r := u.kernels(t, "--os debian12 --dates -o json"+repository)
 	r.want(t, 0, "Last-Modified")
-	golden(t, "kernels.json", r.stdout)
+	goldentest.Compare(t, "testdata/kernels.json", r.stdout)
 	if r = u.kernels(t, "--os debian12 --dates"); !strings.Contains(r.stdout, "2026-06-20T10:00:00Z") || !strings.Contains(r.stdout, "DATE") {
 		t.Error(r.stdout)
 	}

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/driver-container/driver-container/ci/goldentest"
 	"github.com/driver-container/driver-container/ci/imagetest"
 	"github.com/driver-container/driver-container/images/lockfile"
 )
@@ -30,7 +31,7 @@ func TestToolHelp(t *testing.T) {
 	for _, command := range []string{"lock", "check", "plan"} {
 		r := call(t.Context(), t, nil, command, "--help")
 		r.want(t, 0)
-		golden(t, "help-"+command+".txt", r.stdout)
+		goldentest.Compare(t, "testdata/help-"+command+".txt", r.stdout)
 	}
 }
 
@@ -52,7 +53,7 @@ func TestLock(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	golden(t, "matrix.lock", u.normal(string(data)))
+	goldentest.Compare(t, "testdata/matrix.lock", u.normal(string(data)))
 	if n := u.Requests("/pool/"); n == 0 {
 		t.Error("the first build downloaded nothing")
 	}

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	drivercontainer "github.com/driver-container/driver-container"
+	"github.com/driver-container/driver-container/ci/goldentest"
 	"github.com/driver-container/driver-container/images/matrix"
 )
 
@@ -60,7 +61,7 @@ func TestAddDriver(t *testing.T) {
 	u := newUser(t)
 	r, text := u.add(t, "580.159.04 --dry-run")
 	r.want(t, 0)
-	golden(t, "add-driver.diff", regexp.MustCompile(`@@ -[0-9]+,6 \+[0-9]+,27 @@`).ReplaceAllString(strings.ReplaceAll(r.stdout, u.dir, "DIR"), "@@ PLACE @@"))
+	goldentest.Compare(t, "testdata/add-driver.diff", regexp.MustCompile(`@@ -[0-9]+,6 \+[0-9]+,27 @@`).ReplaceAllString(strings.ReplaceAll(r.stdout, u.dir, "DIR"), "@@ PLACE @@"))
 	kept(t, text)
 	r, text = u.add(t, "580.159.04")
 	r.want(t, 0)

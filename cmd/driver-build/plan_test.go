@@ -8,6 +8,7 @@ import (
 
 	"go.yaml.in/yaml/v4"
 
+	"github.com/driver-container/driver-container/ci/goldentest"
 	"github.com/driver-container/driver-container/ci/imagetest"
 	"github.com/driver-container/driver-container/images/batch"
 )
@@ -26,20 +27,20 @@ func TestPlan(t *testing.T) {
 	}
 	first := u.plan(t, "")
 	first.want(t, 0)
-	golden(t, "plan.table", u.normal(first.stdout))
+	goldentest.Compare(t, "testdata/plan.table", u.normal(first.stdout))
 	if again := u.plan(t, ""); again.stdout != first.stdout {
 		t.Error(again.stdout)
 	}
 	r := u.plan(t, "--format github")
 	r.want(t, 0)
-	golden(t, "plan.github", strings.ReplaceAll(u.normal(r.stdout), u.dir, "DIR"))
+	goldentest.Compare(t, "testdata/plan.github", strings.ReplaceAll(u.normal(r.stdout), u.dir, "DIR"))
 	var matrix struct{ Include []map[string]string }
 	if err := json.Unmarshal([]byte(r.stdout), &matrix); err != nil || len(matrix.Include) != 5 || strings.Count(r.stdout, "\n") != 1 {
 		t.Errorf("%v: %s", err, r.stdout)
 	}
 	r = u.plan(t, "--format gitlab")
 	r.want(t, 0)
-	golden(t, "plan.gitlab", strings.ReplaceAll(u.normal(r.stdout), u.dir, "DIR"))
+	goldentest.Compare(t, "testdata/plan.gitlab", strings.ReplaceAll(u.normal(r.stdout), u.dir, "DIR"))
 	for _, entry := range matrix.Include { // what a pipeline does with it
 		push(entry["args"])
 	}
@@ -52,7 +53,7 @@ func TestPlan(t *testing.T) {
 	}
 	var child map[string]struct{ Script []string }
 	r = u.plan(t, "--format gitlab")
-	golden(t, "plan-empty.gitlab", r.stdout)
+	goldentest.Compare(t, "testdata/plan-empty.gitlab", r.stdout)
 	if err := yaml.Load([]byte(r.stdout), &child); err != nil || len(child) != 1 || len(child["nothing-to-build"].Script) != 1 {
 		t.Errorf("%v: %s", err, r.stdout)
 	}

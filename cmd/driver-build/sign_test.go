@@ -13,6 +13,7 @@ import (
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
+	"github.com/driver-container/driver-container/ci/goldentest"
 	"github.com/driver-container/driver-container/ci/imagetest"
 	"github.com/driver-container/driver-container/distros/repotest"
 	"github.com/driver-container/driver-container/images"
@@ -138,7 +139,7 @@ func TestSignUsage(t *testing.T) {
 	}
 	u.env[passphraseVariable] = "correct"
 	u.run(t, "sign", ref, "--sign-key", key, "--sign-cert", cert, "-o", "docker-archive:"+u.path("x")).want(t, exitUsage, "one architecture")
-	golden(t, "help-sign.txt", call(t.Context(), t, nil, "sign", "--help").stdout)
+	goldentest.Compare(t, "testdata/help-sign.txt", call(t.Context(), t, nil, "sign", "--help").stdout)
 }
 
 // TestSignOffline: export, sign with openssl where there is no driver-build, import.

@@ -4,6 +4,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/driver-container/driver-container/ci/goldentest"
 )
 
 func TestHelp(t *testing.T) {
@@ -16,7 +18,7 @@ func TestHelp(t *testing.T) {
 		if name == "" {
 			name = "driver-build"
 		}
-		golden(t, "help-"+name+".txt", r.stdout)
+		goldentest.Compare(t, "testdata/help-"+name+".txt", r.stdout)
 		if r.stderr != "" {
 			t.Errorf("%s: stderr %q", command, r.stderr)
 		}
@@ -39,7 +41,7 @@ func TestList(t *testing.T) {
 	for _, format := range []string{"table", "json", "yaml"} {
 		r := u.run(t, "list", "-o", format, "--excluded")
 		r.want(t, 0)
-		golden(t, "list."+format, r.stdout)
+		goldentest.Compare(t, "testdata/list."+format, r.stdout)
 	}
 	r := u.run(t, "list", "--os", "ubuntu16.04", "--driver", oldDriver)
 	r.want(t, 0)

@@ -2,32 +2,15 @@ package matrix
 
 import (
 	"errors"
-	"flag"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	drivercontainer "github.com/driver-container/driver-container"
+	"github.com/driver-container/driver-container/ci/goldentest"
 )
-
-var update = flag.Bool("update", false, "write the golden files")
-
-// golden compares text with a file in testdata.
-func golden(t *testing.T, name, got string) {
-	t.Helper()
-	path := filepath.Join("testdata", name)
-	if *update {
-		must(t, os.WriteFile(path, []byte(got), 0o600))
-	}
-	want, err := os.ReadFile(path)
-	must(t, err)
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s differs (-want +got), run with -update to accept:\n%s", path, diff)
-	}
-}
 
 // embedded returns the matrix that the module embeds.
 func embedded(t *testing.T) *Matrix {
@@ -48,7 +31,7 @@ func TestParseFiveMistakes(t *testing.T) {
 	if m != nil || !errors.As(err, &errs) || len(errs) != 5 {
 		t.Fatalf("Parse = %v, %v; want five mistakes", m, err)
 	}
-	golden(t, "five.golden", err.Error()+"\n")
+	goldentest.Compare(t, "testdata/five.golden", err.Error()+"\n")
 	if one, ok := errors.AsType[*Error](err); !ok || one.Line != 3 || one.Col != 9 {
 		t.Errorf("errors.As(*Error) = %+v; want the first, at 3:9", one)
 	}
@@ -99,7 +82,7 @@ func TestEmbeddedPairs(t *testing.T) {
 	for _, e := range m.Impossible(Selection{}) {
 		b.WriteString(e.Error() + "\n")
 	}
-	golden(t, "pairs.golden", b.String())
+	goldentest.Compare(t, "testdata/pairs.golden", b.String())
 }
 
 func TestWants(t *testing.T) {

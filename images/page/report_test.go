@@ -4,9 +4,7 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/base64"
-	"flag"
 	"math"
-	"os"
 	"regexp"
 	"slices"
 	"strconv"
@@ -14,10 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/driver-container/driver-container/ci/goldentest"
 )
-
-var update = flag.Bool("update", false, "write the golden page anew")
 
 func render(t testing.TB, r Report) string {
 	t.Helper()
@@ -63,18 +59,7 @@ func TestGolden(t *testing.T) {
 	whole := render(t, little())
 	// The style is style.css, its digest is TestPolicy's.
 	got := regexp.MustCompile(`sha256-.*?=&#39;`).ReplaceAllString(strings.Replace(whole, styleText, "", 1), "sha256-DIGEST=&#39;")
-	if *update {
-		if err := os.WriteFile("testdata/page.html", []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile("testdata/page.html")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if d := cmp.Diff(string(want), got); d != "" {
-		t.Errorf("testdata/page.html (go test -update writes it anew): %s", d)
-	}
+	goldentest.Compare(t, "testdata/page.html", got)
 	if again := render(t, little()); again != whole {
 		t.Error("the same report gave another page")
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/driver-container/driver-container/ci/goldentest"
 	"github.com/driver-container/driver-container/images/runfile"
 )
 
@@ -76,7 +77,7 @@ func TestInstallGolden(t *testing.T) {
 			t.Error(err)
 			continue
 		}
-		golden(t, strings.TrimSuffix(name, ".manifest")+".golden", render(m, files))
+		goldentest.Compare(t, strings.TrimSuffix(name, ".manifest")+".golden", render(m, files))
 	}
 	// The installer declared TLS_SYMLINK, but no known manifest has it.
 	if want := 68; len(types) < want {

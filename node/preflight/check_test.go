@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/driver-container/driver-container/ci/goldentest"
 	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/kmod"
 	"github.com/driver-container/driver-container/node/devices"
@@ -295,7 +296,7 @@ func TestGood(t *testing.T) {
 	if err := Table(&b, checks); err != nil {
 		t.Fatal(err)
 	}
-	golden(t, "good.txt", m.rename(b.String()))
+	goldentest.Compare(t, "testdata/good.txt", m.rename(b.String()))
 }
 
 // TestBad: a node with many faults: the table, the error and the JSON.
@@ -319,7 +320,7 @@ func TestBad(t *testing.T) {
 		t.Fatal(err)
 	}
 	err = Blocking(checks)
-	golden(t, "bad.txt", m.rename(fmt.Sprintf("%s\n%v\n\n%s\n", b.String(), err, text)))
+	goldentest.Compare(t, "testdata/bad.txt", m.rename(fmt.Sprintf("%s\n%v\n\n%s\n", b.String(), err, text)))
 	if blocked, ok := errors.AsType[*BlockedError](err); !ok || !blocked.Has(Signing) || blocked.Has(RDMADevices) {
 		t.Errorf("%#v", err)
 	}
@@ -327,7 +328,7 @@ func TestBad(t *testing.T) {
 	if err := Table(&b, []Check{{Name: "gpu", Status: Warning, Finding: "a\x1b[31m\nb", Fix: "do it"}}); err != nil {
 		t.Fatal(err)
 	}
-	golden(t, "warning.txt", b.String())
+	goldentest.Compare(t, "testdata/warning.txt", b.String())
 }
 
 // TestEmpty: nothing is known, and no check panics. A cancelled run ends.

@@ -2,19 +2,14 @@ package status
 
 import (
 	"bytes"
-	"flag"
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
+	"github.com/driver-container/driver-container/ci/goldentest"
 	"github.com/driver-container/driver-container/kmod"
 	"github.com/driver-container/driver-container/node/lock"
 )
-
-var update = flag.Bool("update", false, "rewrite the golden files")
 
 func TestWriteText(t *testing.T) {
 	t.Parallel()
@@ -46,14 +41,5 @@ func TestWriteText(t *testing.T) {
 	write("failed", Snapshot{State: Failed, Reason: "no", LastFailure: &Failure{Time: noon, Wanted: "535.261.03", Pod: "gpu/driver-x", Reason: "no"}})
 	write("absent", Snapshot{Schema: Schema, State: Absent})
 	got := strings.ReplaceAll(out.String(), run, "/run/nvidia")
-	const golden = "testdata/status.txt"
-	if *update {
-		if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(golden)
-	if diff := cmp.Diff(string(want), got); diff != "" || err != nil {
-		t.Errorf("%v %s", err, diff)
-	}
+	goldentest.Compare(t, "testdata/status.txt", got)
 }

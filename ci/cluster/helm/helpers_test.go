@@ -3,7 +3,6 @@ package helm
 import (
 	"context"
 	"encoding/json"
-	"flag"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -18,8 +17,6 @@ import (
 
 	"github.com/driver-container/driver-container/ci/cluster/control"
 )
-
-var update = flag.Bool("update", false, "write the golden files anew")
 
 const (
 	repository = "../../.." // the project's folder

@@ -3,7 +3,6 @@ package helm
 import (
 	"context"
 	"fmt"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -13,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/driver-container/driver-container/ci/cluster/control"
+	"github.com/driver-container/driver-container/ci/goldentest"
 	"github.com/driver-container/driver-container/distros"
 )
 
@@ -44,15 +44,7 @@ func TestGolden(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			golden := filepath.Join("testdata/golden", filepath.Base(values))
-			if *update {
-				if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-			if diff := cmp.Diff(read(t, golden), got); diff != "" {
-				t.Errorf("%s (-want +got); if this is meant, run the test with -update:\n%s", golden, diff)
-			}
+			goldentest.Compare(t, filepath.Join("testdata/golden", filepath.Base(values)), got)
 		})
 	}
 }
