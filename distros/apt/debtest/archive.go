@@ -86,11 +86,12 @@ type Indexes struct {
 // Write writes the indexes below a folder and returns the text of the Release file.
 func (x Indexes) Write(t testing.TB, dir string, put func(path string, data []byte)) string {
 	t.Helper()
-	text := x.Head
+	var text strings.Builder
+	text.WriteString(x.Head)
 	if x.ByHash {
-		text += "Acquire-By-Hash: yes\n"
+		text.WriteString("Acquire-By-Hash: yes\n")
 	}
-	text += "MD5Sum:\n d41d8cd98f00b204e9800998ecf8427e 0 main/binary-amd64/Packages\nSHA256:\n"
+	text.WriteString("MD5Sum:\n d41d8cd98f00b204e9800998ecf8427e 0 main/binary-amd64/Packages\nSHA256:\n")
 	for _, part := range slices.Sorted(maps.Keys(x.Lists)) {
 		for _, ending := range x.Endings {
 			data := repotest.Compress(t, ending, []byte(x.Lists[part]))
@@ -101,7 +102,7 @@ func (x Indexes) Write(t testing.TB, dir string, put func(path string, data []by
 			if ending == "" {
 				size += x.Plus
 			}
-			text += fmt.Sprintf(" %x %d %s\n", sum, size, name)
+			fmt.Fprintf(&text, " %x %d %s\n", sum, size, name)
 			if x.ByHash && !x.Hidden {
 				name = path.Join(part, fmt.Sprintf("by-hash/SHA256/%x", sum))
 			}
@@ -110,5 +111,6 @@ func (x Indexes) Write(t testing.TB, dir string, put func(path string, data []by
 			}
 		}
 	}
-	return text + " " + strings.Repeat("0", 64) + " 7 main/Contents-amd64.gz\n"
+	fmt.Fprintf(&text, " %s 7 main/Contents-amd64.gz\n", strings.Repeat("0", 64))
+	return text.String()
 }
