@@ -4,6 +4,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"path"
 	"path/filepath"
 	"regexp"
 	"strconv"
@@ -42,5 +43,19 @@ func TestSystemsAreData(t *testing.T) {
 				return true
 			})
 		}
+	}
+}
+
+// TestPackageNames checks that no two packages have one name, so that a name in an import, a log or a
+// question means one of them. Programs are called main.
+func TestPackageNames(t *testing.T) {
+	t.Parallel()
+	seen := map[string]string{}
+	for _, p := range packages(t) {
+		name := path.Base(p.name())
+		if other, ok := seen[name]; ok && name != "." {
+			t.Errorf("%s and %s have the name %s", p.name(), other, name)
+		}
+		seen[name] = p.name()
 	}
 }
