@@ -41,7 +41,9 @@ func TestKernelHook(t *testing.T) {
 	}
 	run := func(args ...string) string {
 		t.Helper()
-		cmd := exec.Command(h.path, args...)
+		// The shell reads the file. To execute it fails (ETXTBSY) while a child that another test starts still has
+		// the descriptor that wrote it.
+		cmd := exec.Command("/bin/sh", append([]string{h.path}, args...)...)
 		cmd.Env = []string{"PATH=" + dir + "/bin:" + os.Getenv("PATH")}
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Errorf("%q: %v\n%s", args, err, out)
