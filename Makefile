@@ -73,7 +73,7 @@ lint: ## golangci-lint (with staticcheck, go vet, gofmt), actionlint, shellcheck
 	GOLANGCI_LINT_VERSION=$(GOLANGCI_LINT_VERSION) ACTIONLINT_VERSION=$(ACTIONLINT_VERSION) ci/lint
 
 golden: ## rewrite the golden files
-	go test ./cmd/driver-build ./images ./images/matrix ./node ./node/preflight ./ci/compat ./ci/tiers -update
+	go test ./cmd/driver-build ./images ./images/matrix ./images/page ./images/runfile ./node/preflight ./node/status ./ci/compat ./ci/tiers -update
 
 clean: ## remove what was built; the cache stays
 	rm -rf bin dist
