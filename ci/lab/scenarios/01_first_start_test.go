@@ -146,13 +146,13 @@ func kept(t *testing.T, g *lab.Guest) {
 }
 
 // A whole compile in the guest, by the real make: DRIVER_LAB_COMPILE=1 compiles 470.256.02,
-// DRIVER_LAB_COMPILE=535 compiles 535.261.03, both on 6.1 (make lab-compile). It takes a quarter of an hour
+// DRIVER_LAB_COMPILE=535 compiles 535.261.03, both on 6.1 (make e2e-full TIER=lab-compile). It takes a quarter of an hour
 // and more, so it runs only if the variable is set.
 func Test01WholeCompile(t *testing.T) {
 	p := d470
 	switch os.Getenv("DRIVER_LAB_COMPILE") {
 	case "":
-		t.Skip("a whole compile in an emulated machine runs with DRIVER_LAB_COMPILE=1 or =535 (make lab-compile); it takes a quarter of an hour and more")
+		t.Skip("a whole compile in an emulated machine runs with DRIVER_LAB_COMPILE=1 or =535 (make e2e-full TIER=lab-compile); it takes a quarter of an hour and more")
 	case "535":
 		p = d535
 	}
