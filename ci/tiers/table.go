@@ -21,7 +21,7 @@ type tier struct {
 	Packages    []string
 	Tests       []string          // regular expressions for names of tests; none: all tests of the packages
 	Later       map[string]string // tests that CI leaves out, each with what CI runs instead; "Test/part" is a subtest
-	Parallel    int               // guests at a time; 0: one after the other
+	Parallel    int               // guests at a time; 0: as many tests as processors
 	Cluster     bool              // needs Kubernetes' programs
 	Named       bool              // runs only when it is named on the command line
 	Environment map[string]string
@@ -74,7 +74,10 @@ func (t tier) run() string {
 
 // command returns the tier's go test command.
 func (t tier) command(whole bool) []string {
-	args := []string{"go", "test", "-v", "-count=1", "-vet=off", "-p=1", "-timeout=" + limit.String(), fmt.Sprintf("-parallel=%d", max(t.Parallel, 1))}
+	args := []string{"go", "test", "-v", "-count=1", "-vet=off", "-p=1", "-timeout=" + limit.String()}
+	if t.Parallel > 0 {
+		args = append(args, fmt.Sprintf("-parallel=%d", t.Parallel))
+	}
 	if run := t.run(); run != "" {
 		args = append(args, "-run="+run)
 	}
