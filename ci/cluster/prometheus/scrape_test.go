@@ -3,8 +3,10 @@ package prometheus
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"net/url"
 	"os"
 	"os/exec"
@@ -87,18 +89,21 @@ func (s server) query(expr string) []sample {
 	return a.Data.Result
 }
 
-// listens waits until Prometheus answers.
-func (s server) listens() {
+// waitReady waits until Prometheus answers queries. It listens before that, and answers 503.
+func (s server) waitReady() {
 	s.t.Helper()
-	address := strings.TrimPrefix(s.url, "http://")
-	for end := time.Now().Add(30 * time.Second); ; time.Sleep(50 * time.Millisecond) {
-		conn, err := net.DialTimeout("tcp", address, time.Second)
+	client := &http.Client{Timeout: 5 * time.Second}
+	for end := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
+		answer, err := client.Get(s.url + "/-/ready") //nolint:noctx // the client has a deadline
 		if err == nil {
-			conn.Close()
-			return
+			answer.Body.Close()
+			if answer.StatusCode == http.StatusOK {
+				return
+			}
+			err = errors.New(answer.Status)
 		}
 		if time.Now().After(end) {
-			s.t.Fatal(err)
+			s.t.Fatalf("Prometheus is not ready: %v", err)
 		}
 	}
 }
@@ -132,7 +137,7 @@ func TestScrape(t *testing.T) {
 		fmt.Fprintf(&config, "  - {targets: ['%s'], labels: {node: %s, namespace: gpu, pod: driver-%s}}\n", address, node, node)
 	}
 	s := start(t, config.String())
-	s.listens()
+	s.waitReady()
 	s.until("count_over_time(nvidia_driver_ready[1m]) >= 3", 2)
 	for expr, want := range map[string]float64{
 		`up{node="good"}`: 1, `up{node="gone"}`: 0,
