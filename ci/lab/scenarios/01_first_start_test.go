@@ -146,8 +146,8 @@ func kept(t *testing.T, g *lab.Guest) {
 }
 
 // A whole compile in the guest, by the real make: DRIVER_LAB_COMPILE=1 compiles 470.256.02,
-// DRIVER_LAB_COMPILE=535 compiles 535.261.03, both on 6.1 (make e2e-full TIER=lab-compile). It takes a quarter of an hour
-// and more, so it runs only if the variable is set.
+// DRIVER_LAB_COMPILE=535 compiles 535.261.03, both on 6.1 (make e2e-full TIER=lab-compile). It takes a
+// quarter of an hour and more, so it runs only if the variable is set.
 func Test01WholeCompile(t *testing.T) {
 	p := d470
 	switch os.Getenv("DRIVER_LAB_COMPILE") {
