@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// limit is the longest time of a tier, for slow machines. On an idle machine with two cores each tier ends
-// within an hour.
+// limit is the longest time of a tier, for slow machines. The goal on an idle machine with two cores is
+// an hour.
 const limit = 3 * time.Hour
 
 func main() {

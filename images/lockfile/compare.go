@@ -49,7 +49,7 @@ func (c *changes) words(what string, old, now []string) {
 	}
 }
 
-// CompareRequests lists what is asked for now and was not when the lock was made, and the other way round.
+// CompareRequests lists the differences between two requests: of the lock, and of this build.
 // The mirror is left out: it changes where packages come from and not which.
 func CompareRequests(old, now recipe.Request) []Change {
 	var c changes
