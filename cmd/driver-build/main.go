@@ -21,11 +21,13 @@ import (
 	"github.com/driver-container/driver-container/distros/rpm/rpmdb"
 	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
 	"github.com/driver-container/driver-container/images/batch"
+	"github.com/driver-container/driver-container/images/driver"
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/modsign"
 	"github.com/driver-container/driver-container/images/oci"
 	"github.com/driver-container/driver-container/images/packages"
 	"github.com/driver-container/driver-container/images/recipe"
+	"github.com/driver-container/driver-container/images/rootfs"
 	"github.com/driver-container/driver-container/images/runfile"
 	"github.com/driver-container/driver-container/images/runner"
 	"github.com/driver-container/driver-container/images/runner/auto"
@@ -128,6 +130,7 @@ func untrusted(err error) bool {
 		rpm.ErrSignature, rpm.ErrExpired, rpm.ErrIndex, rpm.ErrRollback, rpmdb.ErrFormat,
 		rpmfile.ErrFormat, rpmfile.ErrUnsafePath, rpmfile.ErrSignature, rpmfile.ErrDigest, rpmfile.ErrKey,
 		runfile.ErrHeader, runfile.ErrChecksum, runfile.ErrPayload, runfile.ErrUnsafe, runfile.ErrTooLarge, runfile.ErrManifest,
+		driver.ErrContent, rootfs.ErrFormat, rootfs.ErrUnsafePath, rootfs.ErrTooLarge, oci.ErrFormat,
 		sign.ErrUnsigned, sign.ErrMalformed, sign.ErrForeign, sign.ErrMismatch, sign.ErrAttributes, sign.ErrUnsupported, modsign.ErrRequest,
 	} {
 		if errors.Is(err, e) {

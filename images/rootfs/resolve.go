@@ -54,6 +54,9 @@ func (t *Tree) Resolve(p string) (string, error) {
 		}
 		next := path.Join(done, part)
 		e, ok := t.Lstat(next)
+		if !ok && !strings.Contains(rest, "..") {
+			return path.Join(next, rest), nil // nothing is below what is missing
+		}
 		if !ok || e.Kind != Link {
 			done = next
 			continue

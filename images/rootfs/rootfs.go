@@ -207,10 +207,8 @@ func (t *Tree) addEntry(e *Entry) error {
 	if low, ok := t.Lstat(e.Path); ok && e.Kind == File && low.Kind == Dir && t.entries[e.Path] == nil {
 		return fmt.Errorf("%w: %s: a directory of the base would be replaced by a file", ErrFormat, e.Path)
 	}
-	for dir := path.Dir(e.Path); dir != "." && len(t.names[dir]) == 0; dir = path.Dir(dir) { // a folder with names was checked
-		if up, ok := t.Lstat(dir); ok && up.Kind != Dir {
-			return fmt.Errorf("%w: %s goes through %s, which is no directory", ErrUnsafePath, e.Path, dir)
-		}
+	if err := t.checkParents(e.Path); err != nil {
+		return err
 	}
 	if err := t.spool.take(1, int64(len(e.Path)+len(e.Target)), 0); err != nil {
 		return err
@@ -228,6 +226,22 @@ func (t *Tree) addEntry(e *Entry) error {
 			t.names[dir] = map[string]bool{}
 		}
 		t.names[dir][base] = true
+	}
+	return nil
+}
+
+// checkParents checks that what is above a path is a directory or does not exist.
+func (t *Tree) checkParents(p string) error {
+	for i := range len(p) {
+		if p[i] != '/' || len(t.names[p[:i]]) > 0 {
+			continue
+		}
+		switch up, ok := t.Lstat(p[:i]); {
+		case !ok:
+			return nil // nothing is below what is missing
+		case up.Kind != Dir:
+			return fmt.Errorf("%w: %s goes through %s, which is no directory", ErrUnsafePath, p, p[:i])
+		}
 	}
 	return nil
 }

@@ -63,11 +63,14 @@ func (s *Spool) write(r io.Reader, size int64) (*section, error) {
 	if errors.Is(err, syscall.ENOSPC) {
 		return nil, fmt.Errorf("the disk that holds the cache is full: free some space or name another folder with --cache: %w", err)
 	}
+	if err == nil && n != size {
+		err = io.ErrUnexpectedEOF
+	}
+	if errors.Is(err, io.ErrUnexpectedEOF) {
+		return nil, fmt.Errorf("%w: %w: %d of %d bytes", ErrFormat, err, n, size)
+	}
 	if err != nil {
 		return nil, err
-	}
-	if n != size {
-		return nil, fmt.Errorf("%w: %w: %d of %d bytes", ErrFormat, io.ErrUnexpectedEOF, n, size)
 	}
 	return &section{spool: s, off: off, size: size}, nil
 }
