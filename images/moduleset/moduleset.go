@@ -26,7 +26,7 @@ import (
 // Bounds of a layer with modules.
 const (
 	maxModule = 1 << 30 // bytes of a file; NVIDIA's largest module has 65 MB without debug information
-	maxFiles  = 10_000  // of sets together; a set has six
+	maxFiles  = 2_000   // of sets together; a set has six
 )
 
 // Split returns the folder of a set and the file in it of a path below ModulesDir:
