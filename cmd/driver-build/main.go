@@ -51,6 +51,10 @@ func main() {
 	if os.Getenv("GOMEMLIMIT") == "" {
 		debug.SetMemoryLimit(memoryLimit)
 	}
+	if err := checkMemory(resourceLimit); err != nil {
+		fmt.Fprintln(os.Stderr, "driver-build:", err)
+		os.Exit(exitUnexpected)
+	}
 	ctx, cancel := context.WithCancelCause(context.Background())
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
