@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -338,5 +339,42 @@ func TestRefresh(t *testing.T) {
 	check(t, err)
 	if after[0].ID != before[0].ID {
 		t.Error("the base mount is another")
+	}
+}
+
+// The host's /dev in a root outlives the container, and the next container keeps that mount: programs that
+// use it notice nothing.
+func TestHostDevStays(t *testing.T) {
+	needRoot(t)
+	hostDev := func(image string) (end func()) {
+		t.Helper()
+		dev := filepath.Join(image, "dev")
+		if err := unix.Mount("devtmpfs", dev, "devtmpfs", 0, ""); err != nil {
+			t.Skip("no devtmpfs here: ", err)
+		}
+		end = func() { _ = unix.Unmount(dev, unix.MNT_DETACH) }
+		t.Cleanup(end)
+		return end
+	}
+	r := testRoot(t)
+	end := hostDev(r.Image)
+	mounted(t, r)
+	before, err := r.Mounts()
+	check(t, err)
+	end() // with its container
+	if _, err := os.Stat(filepath.Join(r.Target, "dev/null")); err != nil {
+		t.Error(err)
+	}
+	next := r
+	next.Image = image(t, filepath.Join(t.TempDir(), "second"))
+	hostDev(next.Image)
+	check(t, next.Refresh(t.Context()))
+	after, err := r.Mounts()
+	check(t, err)
+	id := func(mounts []mounttable.Mount) int {
+		return mounts[slices.IndexFunc(mounts, func(m mounttable.Mount) bool { return filepath.Base(m.Point) == "dev" })].ID
+	}
+	if id(before) != id(after) {
+		t.Errorf("the mount of /dev is another one: %d, was %d", id(after), id(before))
 	}
 }
