@@ -32,12 +32,12 @@ func (r Root) Mounts() ([]mounttable.Mount, error) {
 // submounts lists our folders that are mounted in the root: procfs, the daemons' sockets, and our /sys and
 // /dev, as in the root of NVIDIA's container. Programs in the root need the device files (chroot to the root,
 // nvidia-smi), so does libnvidia-container, which changes its root, and nvidia-container-runtime, which looks
-// for them below the root only (its configuration has one path for both, nvidia-container-cli.root). Consumers
-// that find dev in the root expect sys as well, so sys comes first.
+// for them below the root only (its configuration has one path for both, nvidia-container-cli.root).
+// Consumers that find dev in the root expect sys as well, so sys comes first.
 //
-// Each submount shows one file system only: the mounts in our /dev (the pod's termination log, shm) would keep
-// resources of the pod in use as long as the root is there. If our /dev is the host's, the submount shows the
-// host's devtmpfs and outlives the container.
+// Each submount shows one file system only: the mounts in our /dev (the pod's termination log, shm) would
+// keep resources of the pod in use as long as the root is there. If our /dev is the host's, the submount
+// shows the host's devtmpfs and outlives the container.
 func submounts() []string { return slices.Concat([]string{"proc"}, runDirs, []string{"sys", "dev"}) }
 
 // Mount mounts the root with its submounts at Target. It prepares everything at a private place, so that the

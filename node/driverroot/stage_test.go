@@ -280,8 +280,8 @@ func TestPruneNeverEntersMounts(t *testing.T) {
 	check(t, unix.Unmount(filepath.Join(late, "dev"), 0))
 }
 
-// TestNothingRemovesDeviceFiles leads a root with the host's /dev in it through its whole life: every way that
-// takes it down or away leaves the device files.
+// TestNothingRemovesDeviceFiles leads a root with the host's /dev in it through its whole life: every way
+// that takes it down or away leaves the device files.
 func TestNothingRemovesDeviceFiles(t *testing.T) {
 	needRoot(t)
 	r := testRoot(t)

@@ -105,7 +105,8 @@ const (
 	k80, m60, p100, v100, t4, a100, h100, gh200, tooNew = 0x102d, 0x13f2, 0x15f8, 0x1db1, 0x1eb8, 0x20b0, 0x2330, 0x2342, 0x2901
 )
 
-// listText is an excerpt of the list of 535, which does not have the T4. It has the RTX 5000, of the same chip.
+// listText is an excerpt of the list of 535, which does not have the T4. It has the RTX 5000, of the
+// same chip.
 const listText = `{"chips": [
  {"devid": "0x102D", "name": "Tesla K80", "legacybranch": "470.xx", "features": ["hdmi4k"]},
  {"devid": "0x15F8", "name": "Tesla P100-PCIE-16GB", "features": []},

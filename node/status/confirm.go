@@ -41,8 +41,8 @@ func (st Snapshot) confirmLock(run string) error {
 	case err != nil:
 		return nil //nolint:nilerr // this process may not look at the lock
 	case !held:
-		return fmt.Errorf("%w: its status says %s, but no driver container holds the node's lock: the one that wrote this was killed (last change %s ago); the next one takes over",
-			ErrNotReady, st.State, time.Since(st.Updated).Round(time.Second))
+		return fmt.Errorf("%w: its status says %s, but no driver container holds the node's lock: the one that wrote this was killed after %s; the next one takes over",
+			ErrNotReady, st.State, st.Updated.UTC().Format(time.RFC3339))
 	case holder.PID != 0 && holder.PID != st.PID:
 		return fmt.Errorf("%w: the status is of an instance that has ended; the node's lock is held by %s", ErrNotReady, holder)
 	}
@@ -68,8 +68,8 @@ func (st Snapshot) confirmModules(s kmod.System) error {
 	return nil
 }
 
-// confirmRoot: the driver root is served from the folder that the status names. The root of a container, which
-// has no folder, ends with the container: the lock says that.
+// confirmRoot: the driver root is served from the folder that the status names. The root of a container,
+// which has no folder, ends with the container: the lock says that.
 func (st Snapshot) confirmRoot(run string, s kmod.System) error {
 	root := RootPath(run)
 	if st.Up.RootDir == "" {

@@ -61,7 +61,7 @@ func TestConfirm(t *testing.T) {
 	}{
 		"serves":                    {func(*seen, *Snapshot) {}, ""},
 		"not ready":                 {func(_ *seen, st *Snapshot) { st.State, st.Ready, st.Reason = Degraded, false, "no GPU works" }, "degraded: no GPU works"},
-		"killed":                    {func(s *seen, _ *Snapshot) { s.holder = 0 }, "no driver container holds the node's lock: the one that wrote this was killed (last change 1h0m"},
+		"killed":                    {func(s *seen, _ *Snapshot) { s.holder = 0 }, "no driver container holds the node's lock: the one that wrote this was killed after 2026-11-22T08:00:00Z"},
 		"killed, a successor began": {func(s *seen, _ *Snapshot) { s.holder = 8 }, "of an instance that has ended; the node's lock is held by pid 8"},
 		"the lock file was removed": {func(s *seen, _ *Snapshot) { s.gone = true }, ""},
 		"a module was unloaded": {func(s *seen, _ *Snapshot) {
@@ -86,7 +86,7 @@ func TestConfirm(t *testing.T) {
 			t.Parallel()
 			run := t.TempDir()
 			s := serves()
-			st := Snapshot{Schema: Schema, State: Serving, Ready: true, PID: 7, Updated: time.Now().Add(-time.Hour), Up: &Driver{Version: "535.261.03", RootDir: confirmedDir,
+			st := Snapshot{Schema: Schema, State: Serving, Ready: true, PID: 7, Updated: time.Date(2026, 11, 22, 8, 0, 0, 0, time.UTC), Up: &Driver{Version: "535.261.03", RootDir: confirmedDir,
 				Modules: []Module{{Name: "nvidia", SrcVersion: "AAAA"}, {Name: "nvidia_uvm", SrcVersion: "BBBB"}}}}
 			c.edit(&s, &st)
 			if s.holder != 0 {
