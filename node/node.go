@@ -12,6 +12,7 @@ import (
 	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/kmod"
 	"github.com/driver-container/driver-container/kmod/kbuild"
+	"github.com/driver-container/driver-container/node/adoption"
 	"github.com/driver-container/driver-container/node/devices"
 	"github.com/driver-container/driver-container/node/probe"
 	"github.com/driver-container/driver-container/node/status"
@@ -45,12 +46,12 @@ type Node struct {
 	options    kmod.Options
 	gpus       []devices.GPU
 	found      *kbuild.Set
-	source     string        // of found
-	fresh      bool          // found was compiled or signed here and is not in the cache yet
-	damaged    string        // damaged modules that were found in the search
-	adopted    bool          // the loaded driver is what this instance would load
-	staged     string        // root on the host's storage
-	driver     status.Driver // the driver that is up now
+	source     string           // of found
+	fresh      bool             // found was compiled or signed here and is not in the cache yet
+	damaged    string           // damaged modules that were found in the search
+	loaded     adoption.Verdict // what of the loaded driver stays
+	staged     string           // root on the host's storage
+	driver     status.Driver    // the driver that is up now
 	daemons    Daemons
 	daemonsErr error // why the daemons could not be started
 	up         []step
