@@ -68,7 +68,7 @@ func TestLacksModules(t *testing.T) {
 					if err := checkFiles(e.status.Up.Modules); err != nil && cached {
 						t.Error(err)
 					}
-					if !strings.Contains(log.String(), logtest.Completing+v535) {
+					if !strings.Contains(log.String(), logtest.Completing+v535+": nvidia_") {
 						t.Error(&log)
 					}
 				})
@@ -99,7 +99,7 @@ func TestReplacesOnlyWhatDiffers(t *testing.T) {
 			w.at(20*time.Second, func() { seen = *w.saved; w.users = w.users[:1] })
 		})
 		if seen.State != status.Waiting || seen.WaitsFor != status.ForHolders || len(seen.Holders) != 1 || seen.Holders[0].PID != 4712 ||
-			!strings.Contains(seen.Reason, `modules of driver 535.261.03 must be replaced: nvidia_uvm was loaded with parameters ["NVreg_A=1"], wanted are []`) {
+			!strings.Contains(seen.Reason, `driver 535.261.03 cannot be completed yet: nvidia_uvm was loaded with parameters ["NVreg_A=1"], wanted are []; nvidia_modeset is not loaded: Could not unload NVIDIA driver kernel modules, driver is in use by pid 4712`) {
 			t.Errorf("while it waits: %+v", seen)
 		}
 		if e.err != nil || !e.served || w.outcome() != whole || len(w.params["nvidia_uvm"]) > 0 || len(w.users) != 1 {

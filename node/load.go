@@ -203,7 +203,7 @@ func (n *Node) check() error {
 		return fmt.Errorf("verify the modules after loading them: %w", err)
 	}
 	if !live.Whole() {
-		return fmt.Errorf("verify the modules after loading them: not as they were loaded: %s", strings.Join(append(live.Reasons, live.Lacking...), ", "))
+		return fmt.Errorf("verify the modules after loading them: not as they were loaded: %s", strings.Join(live.Reasons, "; "))
 	}
 	return nil
 }

@@ -117,10 +117,10 @@ func (n *Node) waitUntilFree(ctx context.Context, old status.Driver) error {
 	}
 }
 
-// mustGo returns what has to be unloaded, for messages.
+// mustGo returns what has to be unloaded, and why, for messages.
 func (n *Node) mustGo(old status.Driver) string {
 	if n.loaded.Adopted {
-		return fmt.Sprintf("modules of driver %s must be replaced: %s", old.Version, strings.Join(n.loaded.Reasons, "; "))
+		return fmt.Sprintf("driver %s cannot be completed yet: %s", old.Version, strings.Join(n.loaded.Reasons, "; "))
 	}
 	return fmt.Sprintf("driver %s must go before %s can be loaded", old.Version, n.want.Driver)
 }

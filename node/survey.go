@@ -140,8 +140,7 @@ func (n *Node) decide() (err error) {
 	case n.loaded.Whole():
 		n.log.Info("the driver is loaded as wanted, adopting it", "driver", n.want.Driver)
 	case n.loaded.Adopted:
-		n.log.Info("the driver is loaded in part, adopting and completing it", "driver", n.want.Driver,
-			"lacking", strings.Join(n.loaded.Lacking, ","), "reason", strings.Join(n.loaded.Reasons, "; "))
+		n.log.Info("the driver is loaded in part, adopting and completing it", "driver", n.want.Driver, "reason", strings.Join(n.loaded.Reasons, "; "))
 	case len(n.loaded.Reasons) > 0:
 		n.log.Info("a driver is loaded that has to be replaced", "reason", n.loaded.Reasons[0])
 	}

@@ -35,7 +35,7 @@ type Verdict struct {
 	Adopted   bool
 	Lacking   []string // wanted modules that are not loaded beside an adopted nvidia
 	Differing []string // modules that have to be replaced, although the nvidia below them stays
-	Reasons   []string // why nvidia cannot stay, or why each module of Differing cannot
+	Reasons   []string // why nvidia cannot stay, or what is wrong with each module of Lacking and Differing
 }
 
 // Whole reports whether the loaded driver is the wanted one, with all of its modules.
@@ -50,7 +50,7 @@ func Compare(k Kernel, w Wanted) (v Verdict, err error) {
 		case errors.Is(err, fs.ErrNotExist) && name == "nvidia":
 			return Verdict{}, nil
 		case errors.Is(err, fs.ErrNotExist):
-			v.Lacking = append(v.Lacking, name)
+			v.Lacking, v.Reasons = append(v.Lacking, name), append(v.Reasons, name+" is not loaded")
 			continue
 		case err != nil:
 			return Verdict{}, err
@@ -58,7 +58,7 @@ func Compare(k Kernel, w Wanted) (v Verdict, err error) {
 			continue
 		}
 		v.Reasons = append(v.Reasons, why)
-		if name == "nvidia" {
+		if name == "nvidia" { // it is the first
 			return v, nil
 		}
 		v.Differing = append(v.Differing, name)
