@@ -98,7 +98,11 @@ func (n *Node) insert(ctx context.Context) error {
 		return nil
 	}
 	before := n.driver
-	removed, err := n.removeDiffering(ctx)
+	differing, err := n.stack(n.loaded.Differing...)
+	if err != nil {
+		return err
+	}
+	removed, err := n.delete(ctx, differing, before)
 	if err != nil {
 		return err
 	}

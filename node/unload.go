@@ -5,9 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"path/filepath"
 	"slices"
-	"strings"
 
 	"github.com/driver-container/driver-container/kmod"
 	"github.com/driver-container/driver-container/kmod/kbuild"
@@ -54,18 +52,11 @@ func (n *Node) removable(ctx context.Context) error {
 		return err
 	}
 	all, err := n.kernel.Holders(ctx, func(int) bool { return false })
-	busy.Holders = slices.DeleteFunc(slices.Clone(all), func(h kmod.Holder) bool { return !holds(h, busy.Module) })
+	busy.Holders = slices.DeleteFunc(slices.Clone(all), func(h kmod.Holder) bool { return !h.Holds(busy.Module) })
 	if len(busy.Holders) == 0 { // under names that do not show the module
 		busy.Holders = all
 	}
 	return errors.Join(busy, err)
-}
-
-// holds reports whether a process has a device file of the module open, by the file's usual name.
-func holds(h kmod.Holder, module string) bool {
-	return h.Kernel == module || slices.ContainsFunc(h.Files, func(file string) bool {
-		return strings.HasPrefix(kmod.ModuleName(filepath.Base(file)), module) || module == "nvidia_drm" && strings.HasPrefix(file, "/dev/dri/")
-	})
 }
 
 // stack returns loaded modules and all that use them, in an order in which they can be unloaded.
@@ -127,15 +118,6 @@ func (n *Node) delete(ctx context.Context, stack []kmod.Module, d status.Driver)
 		return nil, errors.Join(fmt.Errorf("unload %s: %w", m.Name, err), back)
 	}
 	return removed, nil
-}
-
-// removeDiffering removes the modules of an adopted driver that differ from the wanted ones.
-func (n *Node) removeDiffering(ctx context.Context) (removed []string, err error) {
-	stack, err := n.stack(n.loaded.Differing...)
-	if err != nil {
-		return nil, err
-	}
-	return n.delete(ctx, stack, n.driver)
 }
 
 // removeNodes only warns if it fails: a device file without a driver harms nobody.
