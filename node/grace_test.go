@@ -12,8 +12,8 @@ import (
 	"github.com/driver-container/driver-container/node/status"
 )
 
-// TestGrace checks that a stop of a driver in use ends by itself before the pod's grace period, whoever says
-// how long that is, and that it asks nobody if it need not wait.
+// TestGrace checks that a stop of a driver in use ends by itself before the pod's grace period, from whatever
+// source that is known, and that a stop which need not wait does not ask.
 func TestGrace(t *testing.T) {
 	answers := func(grace time.Duration, err error) func(context.Context) (time.Duration, error) {
 		return func(context.Context) (time.Duration, error) { return grace, err }

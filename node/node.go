@@ -72,8 +72,8 @@ type Options struct {
 	// concerns the node as a whole has to be reported now: a moment later a successor may report. It must be
 	// quick.
 	Ended func()
-	// Grace asks how long the pod may take to end, if Config.Grace does not say it; nil: nobody knows. The answer
-	// comes within seconds.
+	// Grace asks how long the pod may take to end, if Config.Grace does not say it; nil: nobody knows. The
+	// answer comes within seconds.
 	Grace func(ctx context.Context) (time.Duration, error)
 	// SafeLoad is asked before another driver is taken down; nil: no permission is needed.
 	SafeLoad SafeLoad

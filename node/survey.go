@@ -126,8 +126,8 @@ func (n *Node) rdma() (bool, error) {
 	return loaded, err
 }
 
-// decide decides what of the loaded driver stays. If nvidia is the wanted one, the driver is adopted: load adds
-// the modules that it lacks and replaces only those that differ. Otherwise all of it has to be replaced.
+// decide decides what of the loaded driver stays. If nvidia is the wanted one, the driver is adopted: load
+// adds the modules that it lacks and replaces only those that differ. Otherwise all of it has to be replaced.
 func (n *Node) decide() (err error) {
 	wanted := n.wanted()
 	if n.prev != nil {

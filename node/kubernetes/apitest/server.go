@@ -164,7 +164,8 @@ func (st *State) answer(req *http.Request) (any, error) {
 	return nil, refuse(http.StatusNotFound, "%s: the server could not find the requested resource", req.URL.Path)
 }
 
-// authorize checks the verb against the rights, and that only the metadata of nodes is requested: whole ones are large.
+// authorize checks the verb against the rights, and that only the metadata of nodes is requested: whole ones
+// are large.
 func (st *State) authorize(req *http.Request, verb, resource string) error {
 	if slices.Contains(st.Denied, verb+" "+resource) {
 		return refuse(http.StatusForbidden, "%s is forbidden: User \"system:serviceaccount:gpu:nvidia-driver\" cannot %s resource %q in API group \"\"", resource, verb, resource)
