@@ -140,3 +140,25 @@ func TestCompletionFails(t *testing.T) {
 		})
 	}
 }
+
+// TestKilledWhileLoading checks that the successor of an instance that was killed between two modules loads
+// the rest, although only the record says what the first one was: its files were not kept yet.
+func TestKilledWhileLoading(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		trial := w.clone(t).run(life{version: v535})
+		at := slices.Index(trial.ops, "insert nvidia_modeset") + 1
+		if e := w.run(life{version: v535, events: []event{{at, "kill"}}}); !e.killed || w.cache[v535] {
+			t.Fatalf("%+v", e)
+		}
+		e := w.run(life{version: v535}, func(*Node) { w.at(7*time.Second, func() { w.meddle("holder comes") }) })
+		if ops := e.start(); e.err != nil || !e.served || strings.Contains(ops, "delete") || strings.Contains(ops, "insert nvidia,") || w.outcome() != whole {
+			t.Errorf("served %v, error %v, %s: %s", e.served, e.err, w.outcome(), ops)
+		}
+		if err := checkFiles(e.status.Up.Modules); err != nil { // also the one that was loaded from the dead container's files
+			t.Error(err)
+		}
+		if len(w.wrong) > 0 {
+			t.Error(w.wrong)
+		}
+	})
+}
