@@ -23,6 +23,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 
 	"github.com/driver-container/driver-container/ci/imagetest"
+	"github.com/driver-container/driver-container/distros/repotest"
 )
 
 // enoughMemory is the limit of the data of a process (RLIMIT_DATA, which counts what Go's heap has mapped)
@@ -83,6 +84,32 @@ func Test10Bounds(t *testing.T) {
 				}
 				t.Logf("%s, %s: exit code %d after %.1f s: %s", verb, name, r.code, r.took.Seconds(), lastLine(r.stderr))
 			}
+		}
+	})
+	t.Run("hostile packages", func(t *testing.T) {
+		for name, change := range map[string]func(w *imagetest.World){
+			"many members": func(w *imagetest.World) {
+				kmod := w.Archives["debian12"].Find("kmod", "amd64")
+				for n := range 100_001 {
+					kmod.Files = append(kmod.Files, repotest.File{Name: fmt.Sprintf("usr/lib/%d", n)})
+				}
+				w.Archives["debian12"].Publish()
+			},
+			"another version": func(w *imagetest.World) {
+				kmod := w.Archives["debian12"].Find("kmod", "amd64")
+				kmod.Inside = strings.Replace(kmod.Control, "Version: ", "Version: 9", 1)
+				w.Archives["debian12"].Publish()
+			},
+		} {
+			s := newSmall(t)
+			change(s.World)
+			dir := scratch(t)
+			r := limited(enoughMemory, s.commands(t, filepath.Join(dir, "cache"), filepath.Join(dir, "out"))["build deb"]).do(t)
+			if r.code != 5 || !strings.Contains(r.stderr, "kmod") {
+				t.Errorf("%s: want exit code 5 and the name of the package\n%s", name, r)
+			}
+			nothingHalf(t, filepath.Join(dir, "cache"), filepath.Join(dir, "out"), false)
+			t.Logf("%s: exit code %d after %.1f s: %s", name, r.code, r.took.Seconds(), lastLine(r.stderr))
 		}
 	})
 	// Below the limit that driver-build asks for, and below what Go's runtime needs to begin.

@@ -13,8 +13,8 @@ const (
 	leastAddressSpace = 2 << 30
 )
 
-// checkMemory refuses limits below these before the work begins. When memory runs out later, Go's runtime ends
-// the process with a trace and exit code 2.
+// checkMemory refuses limits below these before the work begins. When memory runs out later, Go's runtime
+// ends the process with a trace and exit code 2.
 func checkMemory(limit func(resource int) (bytes uint64, err error)) error {
 	for _, l := range []struct {
 		resource int
