@@ -39,7 +39,7 @@ func driverFiles(tree *rootfs.Tree) ([]library, error) {
 			continue
 		}
 		l, err := readLibrary(e)
-		if errors.Is(err, errNotELF) {
+		if errors.Is(err, elffile.ErrMagic) || errors.Is(err, elffile.ErrFormat) {
 			continue
 		}
 		if err != nil {
@@ -50,17 +50,12 @@ func driverFiles(tree *rootfs.Tree) ([]library, error) {
 	return libs, nil
 }
 
-var errNotELF = errors.New("not an ELF file")
-
 func readLibrary(e *rootfs.Entry) (library, error) {
 	r, err := e.Open()
 	if err != nil {
 		return library{}, err
 	}
 	f, err := elffile.Read(r, e.Size)
-	if errors.Is(err, elffile.ErrMagic) || errors.Is(err, elffile.ErrFormat) {
-		return library{}, fmt.Errorf("%w: %w", errNotELF, err)
-	}
 	if err != nil {
 		return library{}, err
 	}
