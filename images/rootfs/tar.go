@@ -111,8 +111,13 @@ func (t *Tree) withParents() []*Entry {
 //
 // Content that no layer has is ErrFormat, ErrTooLarge or ErrUnsafePath.
 func (t *Tree) Apply(ctx context.Context, layer io.Reader, keep func(path string) bool) error {
+	return eachMember(ctx, layer, func(hdr *tar.Header, r io.Reader) error { return t.apply(hdr, r, keep) })
+}
+
+// eachMember calls f for each member of a layer.
+func eachMember(ctx context.Context, layer io.Reader, f func(*tar.Header, io.Reader) error) error {
 	tr := tar.NewReader(layer)
-	for {
+	for range maxEntries + 1 {
 		hdr, err := tr.Next()
 		if errors.Is(err, io.EOF) {
 			return nil
@@ -123,10 +128,11 @@ func (t *Tree) Apply(ctx context.Context, layer io.Reader, keep func(path string
 		if err != nil {
 			return fmt.Errorf("read layer: %w", malformed(err))
 		}
-		if err := t.apply(detached(hdr), tr, keep); err != nil {
+		if err := f(detached(hdr), tr); err != nil {
 			return fmt.Errorf("read layer: %.200s: %w", hdr.Name, malformed(err))
 		}
 	}
+	return fmt.Errorf("read layer: %w: more than %d members", ErrTooLarge, maxEntries)
 }
 
 // malformed marks what archive/tar says about a damaged archive; other errors are the reader's own.
