@@ -68,7 +68,7 @@ func exceeded(t *testing.T) map[string]struct {
 		"images/runfile.maxPathDepth":    {func() error { return manifest("kernel/x 0644 FIRMWARE INHERIT_PATH_DEPTH:17\n") }, runfile.ErrManifest},
 
 		"distros/dpkg.maxMembers":      {func() error { return deb(t, nil, nil, 65) }, dpkg.ErrFormat},
-		"distros/dpkg.maxControl":      {func() error { return deb(t, []repotest.File{{Name: "big", Body: strings.Repeat("x", 32<<20)}}, nil, 0) }, dpkg.ErrFormat},
+		"distros/dpkg.maxControl":      {func() error { return deb(t, []repotest.File{{Name: "big", Body: strings.Repeat("x", 8<<20)}}, nil, 0) }, dpkg.ErrFormat},
 		"distros/dpkg.maxControlFiles": {func() error { return deb(t, manyFiles(256), nil, 0) }, dpkg.ErrFormat},
 		"distros/dpkg.maxData":         {func() error { return deb(t, nil, tarOf(t, tar.Header{Name: "a", Size: 4<<30 + 1}), 0) }, dpkg.ErrFormat},
 		"distros/dpkg.maxEntries":      {func() error { return deb(t, nil, many(t, 100_001), 0) }, dpkg.ErrFormat},

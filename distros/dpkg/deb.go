@@ -13,11 +13,11 @@ import (
 // Bounds of one .deb. The largest packages that a driver image takes are below 1 GiB unpacked and have 40000
 // files.
 const (
-	maxControl      = 32 << 20 // bytes of control.tar, unpacked; mostly md5sums
-	maxControlFiles = 256      // members of control.tar; packages have about ten
-	maxData         = 4 << 30  // bytes of data.tar, unpacked
-	maxEntries      = 100_000  // members of data.tar
-	maxMembers      = 64       // of the archive itself; packages have three, and perhaps signatures
+	maxControl      = 8 << 20 // bytes of control.tar, unpacked; mostly md5sums
+	maxControlFiles = 256     // members of control.tar; packages have about ten
+	maxData         = 4 << 30 // bytes of data.tar, unpacked
+	maxEntries      = 100_000 // members of data.tar
+	maxMembers      = 64      // of the archive itself; packages have three, and perhaps signatures
 )
 
 // ErrUnsafePath says that an archive has a member that would be outside of the folder it is unpacked in, or a
