@@ -17,6 +17,7 @@ import (
 
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/images/moduleset"
+	"github.com/driver-container/driver-container/images/outfile"
 	"github.com/driver-container/driver-container/kmod/kbuild"
 	"github.com/driver-container/driver-container/kmod/sign"
 )
@@ -89,8 +90,10 @@ func RequestSignatures(ctx context.Context, store *fetch.Store, dir string, imag
 	if err != nil {
 		return nil, err
 	}
-	name := filepath.Join(dir, RequestName) // complete when it appears
-	if err := errors.Join(os.WriteFile(name+".tmp", append(text, '\n'), 0o600), os.Rename(name+".tmp", name)); err != nil {
+	if err := outfile.Replace(filepath.Join(dir, RequestName), func(w io.Writer) error {
+		_, err := w.Write(append(text, '\n'))
+		return err
+	}); err != nil {
 		return nil, fmt.Errorf("write the request for signatures: %w", err)
 	}
 	return req, nil
