@@ -69,11 +69,14 @@ func (a *app) lock(ctx context.Context, o lockFlags, names []string) error {
 	if err != nil {
 		return err
 	}
-	b.Plan = recipe.Options{Base: o.sources.base, Mirror: o.sources.mirror}
+	if err := o.sources.Check(); err != nil {
+		return err
+	}
+	b.Plan = recipe.Options{Base: o.sources.Base, Mirror: o.sources.Mirror}
 	b.Kernels = o.kernels.Kernels
 	u := batch.LockUpdate{Batch: b, Matrix: m, File: batch.LockPath(o.file, o.selection.file), Update: o.update, Names: names}
 	if !o.check {
-		if err := batch.CheckFolder("--lock", u.File); err != nil {
+		if err := batch.CheckFile("--lock", u.File); err != nil {
 			return err
 		}
 	}
@@ -93,7 +96,7 @@ func (a *app) lock(ctx context.Context, o lockFlags, names []string) error {
 	}
 	switch {
 	case !o.check:
-		return u.Write(now, changes)
+		return u.Write(ctx, now, changes)
 	case len(changes) > 0:
 		return fmt.Errorf("%s is not up to date: %w", u.File, batch.ErrSomeFailed)
 	}

@@ -70,6 +70,11 @@ func (a *app) addDriver(ctx context.Context, o addDriverFlags) error {
 	if err != nil {
 		return usageError{fmt.Errorf("--matrix: %w", err)}
 	}
+	if !o.dryRun {
+		if err := batch.CheckReplaceable("--matrix", o.matrixFile); err != nil {
+			return err
+		}
+	}
 	e := &releases.Entry{Version: o.version, Archs: o.archs, URLs: o.urls, IndexName: o.index}
 	if err := e.Check(o.matrixFile, text); err != nil {
 		return usageError{err}

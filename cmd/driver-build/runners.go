@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -52,8 +53,15 @@ func (r *runnerFlags) check(getenv func(string) string) error {
 	if r.compiles < 0 || r.compiles > 64 {
 		return fmt.Errorf("--compiles %d: give a number from 1 to 64", r.compiles)
 	}
+	tcp := func(a string) bool { return strings.HasPrefix(a, "tcp://") }
+	if r.tls != buildkit.DefaultTLS() && !slices.ContainsFunc(append(r.addresses, getenv("BUILDKIT_HOST")), tcp) {
+		return errors.New("--builder-ca, --builder-cert, --builder-key and --builder-name are about a daemon at tcp://: give --builder buildkit=tcp://HOST:PORT")
+	}
 	if host := getenv("BUILDKIT_HOST"); host != "" && r.kind != auto.Chroot && len(r.addresses) == 0 {
 		r.kind, r.addresses = auto.BuildKit, []string{host}
+	}
+	if err := buildkit.Check(r.addresses, r.tls); err != nil {
+		return fmt.Errorf("--builder: %w", err)
 	}
 	return nil
 }

@@ -16,6 +16,8 @@ import (
 	"github.com/driver-container/driver-container/images"
 	"github.com/driver-container/driver-container/images/batch"
 	"github.com/driver-container/driver-container/images/modsign"
+	"github.com/driver-container/driver-container/images/oci"
+	"github.com/driver-container/driver-container/images/registry"
 	"github.com/driver-container/driver-container/images/verify"
 	"github.com/driver-container/driver-container/kmod/sign"
 )
@@ -61,7 +63,7 @@ func newSignCmd(a *app) *cobra.Command {
 	return cmd
 }
 
-func (o *signFlags) check() (outs []output, err error) {
+func (o *signFlags) check() (outs []oci.Output, err error) {
 	ways := 0
 	for _, given := range []string{o.signer.key, o.export, o.answers} {
 		if given != "" {
@@ -87,11 +89,14 @@ func (o *signFlags) check() (outs []output, err error) {
 			return nil, fmt.Errorf("--arch %q: there are %s", arch, strings.Join(batch.Archs(), ", "))
 		}
 	}
-	return o.output.parse(false)
+	return o.output.parse(o.export != "")
 }
 
 func (a *app) sign(ctx context.Context, ref string, o signFlags) (err error) {
 	outs, err := o.check()
+	if err == nil {
+		err = registry.CheckSource(ref)
+	}
 	if err != nil {
 		return usageError{err}
 	}
@@ -101,6 +106,11 @@ func (a *app) sign(ctx context.Context, ref string, o signFlags) (err error) {
 	}
 	defer func() { err = errors.Join(err, closer()) }()
 	return a.with(ctx, nil, a.programs(""), func(ctx context.Context, s *session) error {
+		if o.output.push {
+			if err := s.Registry.CheckPush(ctx, o.output.repository); err != nil {
+				return err
+			}
+		}
 		all, err := batch.Open(ctx, s.Registry, ref, o.archs)
 		if err != nil {
 			return err
@@ -149,7 +159,7 @@ func (a *app) export(ctx context.Context, s *session, all map[string]v1.Image, o
 }
 
 // publishSigned writes the signed image as the main command writes those that it built.
-func (a *app) publishSigned(ctx context.Context, s *session, signed []v1.Image, outs []output, o signFlags) error {
+func (a *app) publishSigned(ctx context.Context, s *session, signed []v1.Image, outs []oci.Output, o signFlags) error {
 	artifact, err := images.Combine(signed)
 	if err != nil {
 		return err
@@ -166,10 +176,8 @@ func (a *app) publishSigned(ctx context.Context, s *session, signed []v1.Image, 
 	if err != nil {
 		return err
 	}
-	for _, out := range outs {
-		if err := out.check(1, len(signed), zstd); err != nil {
-			return err
-		}
+	if err := checkContent(outs, 1, len(signed), zstd); err != nil {
+		return err
 	}
 	for _, tag := range tags {
 		if err := a.publish(ctx, s, o.output, outs, tag, artifact); err != nil {

@@ -22,7 +22,10 @@ type Kernels struct {
 	Sources   bool     // the sources of the kernel modules go in as well
 }
 
-var moduleName = regexp.MustCompile(`^[a-z][a-z0-9_-]{0,63}$`)
+var (
+	moduleName    = regexp.MustCompile(`^[a-z][a-z0-9_-]{0,63}$`)
+	kernelFlavour = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._+-]{0,63}$`)
+)
 
 // Check finds flags that say nothing without others, and names that cannot be right.
 func (k *Kernels) Check() error {
@@ -39,6 +42,19 @@ func (k *Kernels) Check() error {
 			}
 		}
 		return nil
+	}
+	for _, spec := range k.Specs {
+		if recipe.IsListed(spec) {
+			continue
+		}
+		if _, err := recipe.SelectKernels(nil, []string{spec}, nil, ""); err != nil {
+			return fmt.Errorf("--kernel: %w", err)
+		}
+	}
+	for _, f := range k.Flavours {
+		if !kernelFlavour.MatchString(f) {
+			return fmt.Errorf("--kernel-flavour %q is no flavour of a kernel: driver-build kernels lists them", f)
+		}
 	}
 	if len(k.Flavours) > 0 && !k.NeedsIndex() {
 		return errors.New("--kernel-flavour narrows --kernel latest and all: a release has its flavour in its name")

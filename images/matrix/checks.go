@@ -1,14 +1,16 @@
 package matrix
 
 import (
+	"errors"
 	"net/url"
 	"path"
 	"regexp"
 	"slices"
 	"strings"
 
-	"github.com/google/go-containerregistry/pkg/name"
 	goversion "github.com/hashicorp/go-version"
+
+	"github.com/driver-container/driver-container/images/imagename"
 )
 
 // The forms of values. They are narrow on purpose: ids and versions become parts of tags, paths and package
@@ -113,26 +115,23 @@ func runURL(s string) string {
 
 // baseReference accepts an image reference with a tag or a digest: without one it would mean "latest".
 func baseReference(s string) string {
-	ref, err := name.ParseReference(s)
-	if err != nil {
-		return "is no image reference: " + err.Error()
+	if wrong := nameFault(imagename.CheckImage(s)); wrong != "" {
+		return wrong
 	}
-	if tag, ok := ref.(name.Tag); ok && !strings.HasSuffix(s, ":"+tag.TagStr()) {
+	if !strings.Contains(s, "@") && strings.LastIndexByte(s, ':') < strings.LastIndexByte(s, '/')+1 {
 		return "names neither a tag nor a digest"
 	}
 	return ""
 }
 
-func repositoryName(s string) string {
-	if _, err := name.NewRepository(s); err != nil {
-		return "is no repository, such as registry.example.com/team/driver: " + err.Error()
-	}
-	return ""
-}
+func repositoryName(s string) string { return nameFault(imagename.CheckRepository(s)) }
 
-func registryName(s string) string {
-	if _, err := name.NewRegistry(s); err != nil || s == "" {
-		return "is no registry host, such as registry.example.com:5000"
+func registryName(s string) string { return nameFault(imagename.CheckRegistry(s)) }
+
+// nameFault returns the text of an error of package imagename without the name itself.
+func nameFault(err error) string {
+	if e, ok := errors.AsType[*imagename.Error](err); ok {
+		return e.Fault
 	}
 	return ""
 }
