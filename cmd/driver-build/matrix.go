@@ -52,7 +52,7 @@ func newAddDriverCmd(a *app) *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.matrixFile, "matrix", "matrix.yaml", "the version matrix to change")
-	f.StringArrayVar(&o.archs, "arch", nil, "architecture: amd64 or arm64 (repeatable; default those whose address is known)")
+	f.StringSliceVar(&o.archs, "arch", nil, "architecture: amd64 or arm64 (repeatable; default those whose address is known)")
 	f.StringArrayVar(&o.urls, "url", nil, "[ARCH=]URL of the .run archive (repeatable)")
 	f.StringVar(&o.index, "index", "", "FILE or URL of a list of checksums: lines as sha256sum writes them, or the columns of data/checksums.tsv")
 	releasesFlag(f, &o.releases)

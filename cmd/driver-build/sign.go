@@ -5,9 +5,8 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/spf13/cobra"
@@ -15,6 +14,8 @@ import (
 
 	"github.com/driver-container/driver-container/images"
 	"github.com/driver-container/driver-container/images/batch"
+	"github.com/driver-container/driver-container/images/imagename"
+	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/modsign"
 	"github.com/driver-container/driver-container/images/oci"
 	"github.com/driver-container/driver-container/images/registry"
@@ -46,7 +47,7 @@ func (o *signFlags) flags(f *pflag.FlagSet) {
 	f.StringVar(&o.export, "export", "", "write into DIR what an offline signer needs: digests and request.json")
 	f.BoolVar(&o.whole, "unsigned-modules", false, "with --export, the modules instead of their digests")
 	f.StringVar(&o.answers, "import", "", "attach the signatures that an offline signer left in DIR")
-	f.StringArrayVar(&o.archs, "arch", nil, "of an index, only these (repeatable; default: all)")
+	f.StringSliceVar(&o.archs, "arch", nil, "of an index, only these (repeatable; default: all)")
 	f.StringArrayVar(&o.tags, "tag", nil, "tag of the result (repeatable; default: the one that the image was built with)")
 	o.output.flags(f)
 	f.BoolVar(&o.output.push, "push", false, "push to the repository")
@@ -85,8 +86,23 @@ func (o *signFlags) check() (outs []oci.Output, err error) {
 		return nil, errors.New("--push: give --repository REGISTRY/PATH")
 	}
 	for _, arch := range o.archs {
-		if !slices.Contains(batch.Archs(), arch) {
-			return nil, fmt.Errorf("--arch %q: there are %s", arch, strings.Join(batch.Archs(), ", "))
+		if err := matrix.CheckArch(arch); err != nil {
+			return nil, fmt.Errorf("--arch: %w", err)
+		}
+	}
+	for _, tag := range o.tags {
+		if err := imagename.CheckTag(tag); err != nil {
+			return nil, fmt.Errorf("--tag %w", err)
+		}
+	}
+	if o.export != "" {
+		if err := modsign.CheckRequestFolder(o.export); err != nil {
+			return nil, fmt.Errorf("--export: %w", err)
+		}
+	}
+	if o.answers != "" {
+		if _, err := os.Stat(filepath.Join(o.answers, modsign.RequestName)); err != nil {
+			return nil, fmt.Errorf("--import: %w; give the folder that --export wrote", err)
 		}
 	}
 	return o.output.parse(o.export != "")

@@ -47,6 +47,11 @@ func (s *signerFlags) load(getenv func(string) string) (_ *sign.Signer, closer f
 	if s.key == "" {
 		return nil, none, nil
 	}
+	if s.passphraseFile != "" { // which is not read for a key without a passphrase
+		if _, err := os.Stat(s.passphraseFile); err != nil {
+			return nil, none, fmt.Errorf("--sign-passphrase-file: %w", err)
+		}
+	}
 	if strings.HasPrefix(s.key, "pkcs11:") {
 		signer, token, err := pkcs11.Open(s.key, s.cert, s.passphrase(getenv))
 		if err != nil {

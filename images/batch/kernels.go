@@ -51,10 +51,8 @@ func (k *Kernels) Check() error {
 			return fmt.Errorf("--kernel: %w", err)
 		}
 	}
-	for _, f := range k.Flavours {
-		if !kernelFlavour.MatchString(f) {
-			return fmt.Errorf("--kernel-flavour %q is no flavour of a kernel: driver-build kernels lists them", f)
-		}
+	if err := checkKernelFlavours(k.Flavours); err != nil {
+		return err
 	}
 	if len(k.Flavours) > 0 && !k.NeedsIndex() {
 		return errors.New("--kernel-flavour narrows --kernel latest and all: a release has its flavour in its name")
@@ -66,6 +64,15 @@ func (k *Kernels) Check() error {
 	}
 	if len(k.Modules) > 0 && (!slices.Contains(k.Modules, "nvidia") || !slices.Contains(k.Modules, "nvidia-uvm")) {
 		return errors.New("--modules: nvidia and nvidia-uvm must be among them: nothing works without")
+	}
+	return nil
+}
+
+func checkKernelFlavours(flavours []string) error {
+	for _, f := range flavours {
+		if !kernelFlavour.MatchString(f) {
+			return fmt.Errorf("--kernel-flavour %q is no flavour of a kernel: driver-build kernels lists them", f)
+		}
 	}
 	return nil
 }

@@ -19,8 +19,12 @@ import (
 // maxName bounds a name; longer ones are no names. Registries accept 255 bytes of a repository and 128 of a tag.
 const maxName = 1024
 
-// pathShape is <name> of the OCI distribution specification, "Pulling manifests".
-var pathShape = regexp.MustCompile(`^[a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*(/[a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*)*$`)
+// The shapes are those of the OCI distribution specification, "Pulling manifests": of <name>, and of a tag as
+// <reference>.
+var (
+	pathShape = regexp.MustCompile(`^[a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*(/[a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*)*$`)
+	tagShape  = regexp.MustCompile(`^[a-zA-Z0-9_][a-zA-Z0-9._-]{0,127}$`)
+)
 
 // Error is a mistake in a name.
 type Error struct {
@@ -55,8 +59,19 @@ func checkImage(text string) error {
 			return errors.New("its digest must be sha256: and 64 hex digits")
 		}
 	}
-	_, err := name.NewTag(before)
+	t, err := name.NewTag(before)
+	if err == nil && !tagShape.MatchString(t.TagStr()) {
+		err = fmt.Errorf("%q is no tag", t.TagStr())
+	}
 	return err
+}
+
+// CheckTag accepts the tag of an image. Its error is an *Error.
+func CheckTag(text string) error {
+	if !tagShape.MatchString(text) {
+		return &Error{text, "is no tag: it has 1 to 128 of A-Z a-z 0-9 . _ - and does not begin with . or -"}
+	}
+	return nil
 }
 
 // CheckRepository accepts [REGISTRY/]PATH, without a tag and without a digest. Its error is an *Error.
@@ -92,6 +107,9 @@ func CheckRegistry(text string) error {
 func checkRegistry(text string) error {
 	if text == "" {
 		return errors.New("it is empty")
+	}
+	if _, rest, ok := strings.Cut(text, "://"); ok {
+		return fmt.Errorf("a registry is named without scheme: give %s", rest)
 	}
 	if err := check(text + "/x"); err != nil {
 		return err

@@ -9,6 +9,18 @@ import (
 
 const digest = "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 
+func TestTag(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]bool{
+		"535.261.03-debian12": true, "_x": true, strings.Repeat("x", 128): true,
+		"": false, "-x": false, ".x": false, "a b": false, "a:b": false, "a/b": false, "a@b": false, "a\n": false, strings.Repeat("x", 129): false,
+	} {
+		if err := CheckTag(text); (err == nil) != want || want != (CheckImage("h.example/a:"+text) == nil) {
+			t.Errorf("%q: %v, %v", text, err, CheckImage("h.example/a:"+text))
+		}
+	}
+}
+
 func TestNames(t *testing.T) {
 	t.Parallel()
 	checks := map[string]func(string) error{"image": CheckImage, "repository": CheckRepository, "registry": CheckRegistry}
@@ -28,7 +40,7 @@ func TestNames(t *testing.T) {
 		{"repository", "oci:dist", "tag"}, {"repository", "/srv/a", "path of this machine"}, {"repository", "h.example/", "no repository"},
 		{"repository", "h.example//a", "no repository"}, {"repository", "h.example/a b", "blank"},
 		{"registry", "docker.io", ""}, {"registry", "h.example:5000", ""}, {"registry", "[::1]:5000", ""}, {"registry", "", "empty"},
-		{"registry", "https://h.example", "no scheme"}, {"registry", "h.example/a", "more than a host"}, {"registry", "https:", "no host"},
+		{"registry", "https://h.example", "without scheme: give h.example"}, {"registry", "h.example/a", "more than a host"}, {"registry", "https:", "no host"},
 	} {
 		err := checks[c.kind](c.text)
 		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {

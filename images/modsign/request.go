@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -52,6 +53,20 @@ type RequestedModule struct {
 	Digest string `json:"digest"` // of the module with that hash, in hex
 	SHA256 string `json:"sha256"` // of the module; the signature is to be called by it
 	Size   int64  `json:"size"`   // bytes to be signed
+}
+
+// CheckRequestFolder says why RequestSignatures cannot write into dir, before images are read.
+func CheckRequestFolder(dir string) error {
+	list, err := os.ReadDir(dir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return outfile.CheckFolder(filepath.Dir(filepath.Clean(dir)))
+	case err != nil:
+		return err
+	case len(list) > 0:
+		return fmt.Errorf("%s is not empty: give a new folder", dir)
+	}
+	return outfile.CheckFolder(dir)
 }
 
 // RequestSignatures writes into dir, which is made and must be empty, what an offline signer needs: the

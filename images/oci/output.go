@@ -56,7 +56,7 @@ func ParseOutput(text string) (Output, error) {
 	}
 	_, rest := existing(path)
 	if name, tag, ok := strings.Cut(rest, ":"); ok {
-		return o, fmt.Errorf("%s: an output has no tag (%s), because the driver and the system give the image its tags: give %s:%s",
+		return o, fmt.Errorf("%s: %q is taken for a tag, but images get theirs from driver and system: give %s:%s",
 			o, tag, kind, strings.TrimSuffix(path, rest)+name)
 	}
 	return o, nil

@@ -84,6 +84,12 @@ type endpoint struct {
 	plain bool // plain HTTP is allowed
 }
 
+// CheckMirror checks one mirror of a registry, as Options.Mirrors has it.
+func CheckMirror(host, mirror string) error {
+	_, err := parseMirrors(map[string][]string{host: {mirror}})
+	return err
+}
+
 func parseMirrors(all map[string][]string) (map[string][]mirror, error) {
 	out := map[string][]mirror{}
 	for host, list := range all {
@@ -121,7 +127,7 @@ func parseMirror(text string) (mirror, error) {
 		return mirror{}, fmt.Errorf("want host[:port][/prefix]: %w", err)
 	}
 	if prefix != "" {
-		if _, err := name.NewRepository(host+"/"+prefix, opts...); err != nil {
+		if err := imagename.CheckRepository(host + "/" + prefix); err != nil {
 			return mirror{}, fmt.Errorf("want host[:port][/prefix]: %w", err)
 		}
 	}
