@@ -100,11 +100,6 @@ func (o *signFlags) check() (outs []oci.Output, err error) {
 			return nil, fmt.Errorf("--export: %w", err)
 		}
 	}
-	if o.answers != "" {
-		if _, err := os.Stat(filepath.Join(o.answers, modsign.RequestName)); err != nil {
-			return nil, fmt.Errorf("--import: %w; give the folder that --export wrote", err)
-		}
-	}
 	return o.output.parse(o.export != "")
 }
 
@@ -115,6 +110,12 @@ func (a *app) sign(ctx context.Context, ref string, o signFlags) (err error) {
 	}
 	if err != nil {
 		return usageError{err}
+	}
+	var cert *x509.Certificate
+	if o.answers != "" {
+		if cert, err = o.certificate(); err != nil {
+			return usageError{err}
+		}
 	}
 	signer, closer, err := o.signer.load(a.getenv)
 	if err != nil {
@@ -137,8 +138,8 @@ func (a *app) sign(ctx context.Context, ref string, o signFlags) (err error) {
 		var how modsign.Signatures
 		if signer != nil {
 			how = modsign.SignWith(signer)
-		} else if how, err = o.read(all); err != nil {
-			return err
+		} else if how, err = modsign.ImportSignatures(o.answers, all, cert); err != nil {
+			return fmt.Errorf("--import: %w", err)
 		}
 		signed, err := batch.Sign(ctx, s.Builder, ref, all, how)
 		if err != nil {
@@ -148,20 +149,19 @@ func (a *app) sign(ctx context.Context, ref string, o signFlags) (err error) {
 	})
 }
 
-// read reads the signatures of an offline signer.
-func (o *signFlags) read(all map[string]v1.Image) (modsign.Signatures, error) {
+// certificate reads the certificate of an offline signer, and looks for the signer's answers.
+func (o *signFlags) certificate() (*x509.Certificate, error) {
 	certs, err := certificates([]string{o.signer.cert})
 	if err != nil {
-		return modsign.Signatures{}, usageError{err}
+		return nil, err
 	}
 	if len(certs) > 1 {
-		return modsign.Signatures{}, usageError{fmt.Errorf("--sign-cert %s has %d certificates: give the signer's alone", o.signer.cert, len(certs))}
+		return nil, fmt.Errorf("--sign-cert %s has %d certificates: give the signer's alone", o.signer.cert, len(certs))
 	}
-	how, err := modsign.ImportSignatures(o.answers, all, certs[0])
-	if err != nil {
-		return how, fmt.Errorf("--import: %w", err)
+	if _, err := os.Stat(filepath.Join(o.answers, modsign.RequestName)); err != nil {
+		return nil, fmt.Errorf("--import: %w; give the folder that --export wrote", err)
 	}
-	return how, nil
+	return certs[0], nil
 }
 
 func (a *app) export(ctx context.Context, s *session, all map[string]v1.Image, o signFlags) error {

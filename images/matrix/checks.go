@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"unicode"
 
 	goversion "github.com/hashicorp/go-version"
 
@@ -71,6 +72,9 @@ func kernelSeries(s string) string {
 }
 
 func sha256Text(s string) string {
+	if strings.Trim(s, "0") == "" && s != "" {
+		return "is a placeholder: give the archive's, which driver-build matrix add-driver finds"
+	}
 	return shape(sha256Shape, "is no sha256: 64 hex digits in lower case")(s)
 }
 
@@ -78,6 +82,8 @@ func sha256Text(s string) string {
 func webURL(s string) string {
 	u, err := url.Parse(s)
 	switch {
+	case strings.IndexFunc(s, func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsPrint(r) }) >= 0:
+		return "has a blank or an unprintable character: write a blank as %20"
 	case err != nil:
 		return "is no URL"
 	case u.Scheme != "http" && u.Scheme != "https":

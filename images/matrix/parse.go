@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"unicode"
 	"unicode/utf8"
 
 	"go.yaml.in/yaml/v4"
@@ -23,8 +24,12 @@ const (
 //
 // Values are taken as written: the version 418.10 is the text "418.10", not a number. Parse refuses anchors,
 // aliases, explicit tags, and several documents in one file.
-func Parse(name string, data []byte) (*Matrix, error) {
-	d := &decoder{file: name}
+func Parse(name string, data []byte) (*Matrix, error) { return ParseWithKeys(name, data, nil) }
+
+// ParseWithKeys is Parse, and replaces the names of key files of repositories by what readKey reads. An error
+// of readKey is a mistake at the place of the name.
+func ParseWithKeys(name string, data []byte, readKey func(file string) (string, error)) (*Matrix, error) {
+	d := &decoder{file: name, readKey: readKey}
 	root := d.load(data)
 	m := new(Matrix)
 	if root != nil {
@@ -43,8 +48,8 @@ func (d *decoder) load(data []byte) *yaml.Node {
 		d.errorAt(0, 0, fmt.Sprintf("%d bytes are too many for a matrix (at most %d)", len(data), maxSize))
 		return nil
 	}
-	if line, col, ok := invalidUTF8(data); ok {
-		d.errorAt(line, col, "not UTF-8")
+	if line, col, fault := invalidText(data); fault != "" {
+		d.errorAt(line, col, fault)
 		return nil
 	}
 	loader, err := yaml.NewLoader(bytes.NewReader(data), yaml.WithPlugin(
@@ -96,24 +101,34 @@ func yamlMessage(e *yaml.LoadError) string {
 	return "not valid YAML: " + e.Message
 }
 
-// invalidUTF8 returns the position of the first byte that is not UTF-8, which the YAML parser does not
-// report.
-func invalidUTF8(data []byte) (line, col int, found bool) {
-	if utf8.Valid(data) {
-		return 0, 0, false
-	}
+// invalidText returns the position of the first byte that is not UTF-8, or character that YAML does not allow:
+// the parser reports neither with its position. A tab in the indentation is one of them.
+func invalidText(data []byte) (line, col int, fault string) {
 	line, col = 1, 1
+	indent := true
 	for len(data) > 0 {
 		r, n := utf8.DecodeRune(data)
 		switch {
 		case r == utf8.RuneError && n == 1:
-			return line, col, true
+			return line, col, "not UTF-8"
+		case r == '\t' && indent && !blankLine(data):
+			return line, col, "a tab: YAML is indented with blanks alone"
+		case unicode.IsControl(r) && r != '\t' && r != '\n' && r != '\r' && r != 0x85:
+			return line, col, fmt.Sprintf("the control character %U: remove it", r)
 		case r == '\n':
-			line, col = line+1, 1
-		default:
-			col++
+			line, col, indent = line+1, 0, true
+		case r != ' ' && r != '\t':
+			indent = false
 		}
+		col++
 		data = data[n:]
 	}
-	return 0, 0, false
+	return 0, 0, ""
+}
+
+// blankLine reports whether the rest of a line has nothing but blanks, tabs and a comment.
+func blankLine(rest []byte) bool {
+	rest, _, _ = bytes.Cut(rest, []byte("\n"))
+	rest = bytes.TrimSpace(rest)
+	return len(rest) == 0 || rest[0] == '#'
 }
