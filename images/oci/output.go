@@ -85,10 +85,9 @@ func (o Output) check() error {
 	if o.Kind != "oci" {
 		return outfile.Check(o.Path)
 	}
-	if there, _ := existing(filepath.Join(o.Path, "blobs", "sha256")); there != o.Path {
-		if err := outfile.CheckFolder(there); err != nil {
-			return err
-		}
+	there, _ := existing(filepath.Join(o.Path, "blobs", "sha256"))
+	if err := outfile.CheckFolder(there); err != nil {
+		return err
 	}
 	if _, err := os.Lstat(o.Path); errors.Is(err, fs.ErrNotExist) {
 		return nil // it is created
