@@ -33,8 +33,9 @@ var good = map[string]string{
 	"sign import": "h.example/a:1 --sign-cert CERT", "sign unsigned-modules": "h.example/a:1 --export EMPTYFOLDER", "matrix": "", "matrix add-driver": "999.1.2 --matrix MATRIX",
 }
 
-// wrong are values that each flag refuses, in each command that has it; switches need none. Further flags that
-// the value needs follow it, for commands that have them. Words in capitals are files that the test creates.
+// wrong are values that each flag refuses, in each command that has it; switches need none. Further
+// flags that the value needs follow it, for commands that have them. Words in capitals are files that
+// the test creates.
 var wrong = map[string][]string{
 	"os":                   {"debian99", "debian12,", "Debian 12", "debian12 --os bookworm", `"debian12`},
 	"driver":               {"latest", "R999", "535", "535.261.03,", "../x"},
@@ -82,8 +83,8 @@ var wrong = map[string][]string{
 // anything are flags whose values cannot be wrong.
 var anything = []string{"title", "help"}
 
-// TestWrongValues: each flag of each command refuses wrong values with exit code 2, names the flag or the value,
-// and begins nothing.
+// TestWrongValues: each flag of each command refuses wrong values with exit code 2, names the flag or the
+// value, and begins nothing.
 func TestWrongValues(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

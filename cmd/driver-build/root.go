@@ -66,7 +66,7 @@ func noArgs(cmd *cobra.Command, args []string) error {
 func exactArgs(n int) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) != n {
-			return usageError{fmt.Errorf("%s takes %d arguments, but got %q: usage: %s", cmd.Name(), n, args, cmd.UseLine())}
+			return usageError{fmt.Errorf("%s: %d arguments are given, %d are needed: usage: %s", cmd.Name(), len(args), n, cmd.UseLine())}
 		}
 		return nil
 	}

@@ -36,8 +36,8 @@ func Each(ctx context.Context, jobs int, groups []Group, f func(Group) error) er
 	return fmt.Errorf("%d of %d targets: %w:\n%w", failed, len(groups), ErrSomeFailed, errors.Join(errs...))
 }
 
-// about puts the name of what failed before an error, unless the error's text has it already: the packages below
-// name their target too.
+// about puts the name of what failed before an error, unless the error's text has it already: the packages
+// below name their target too.
 func about(name string, err error) error {
 	if strings.Contains(err.Error(), name) {
 		return err

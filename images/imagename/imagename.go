@@ -1,6 +1,6 @@
 // Package imagename checks the names of images, repositories and registries as users write them. It names the
-// usual mistakes (a scheme, a path of this machine, upper case, a tag where none belongs) before a registry is
-// asked, and it asks none. The names themselves are those of go-containerregistry.
+// usual mistakes (a scheme, a path of this machine, upper case, a tag where none belongs) before a registry
+// is asked, and it asks none. The names themselves are those of go-containerregistry.
 package imagename
 
 import (
@@ -16,7 +16,8 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
-// maxName bounds a name; longer ones are no names. Registries accept 255 bytes of a repository and 128 of a tag.
+// maxName bounds a name; longer ones are no names. Registries accept 255 bytes of a repository and 128
+// of a tag.
 const maxName = 1024
 
 // The shapes are those of the OCI distribution specification, "Pulling manifests": of <name>, and of a tag as

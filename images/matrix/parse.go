@@ -101,8 +101,8 @@ func yamlMessage(e *yaml.LoadError) string {
 	return "not valid YAML: " + e.Message
 }
 
-// invalidText returns the position of the first byte that is not UTF-8, or character that YAML does not allow:
-// the parser reports neither with its position. A tab in the indentation is one of them.
+// invalidText returns the position of the first byte that is not UTF-8, or character that YAML does not
+// allow: the parser reports neither with its position. A tab in the indentation is one of them.
 func invalidText(data []byte) (line, col int, fault string) {
 	line, col = 1, 1
 	indent := true

@@ -1,5 +1,5 @@
-// Package outfile writes the files that a user named: archives, locks, pages, matrices. One rule holds for all
-// of them:
+// Package outfile writes the files that a user named: archives, locks, pages, matrices. One rule holds for
+// all of them:
 //
 //   - A regular file, or a name that is free, gets its content whole or not at all: temporary file, fsync,
 //     rename. The permission bits of a file that is replaced stay.
@@ -83,8 +83,8 @@ func Write(ctx context.Context, path string, fill func(io.Writer) error) error {
 }
 
 // Replace writes a regular file, or one that does not exist yet, whole or not at all. It follows no link and
-// refuses everything else. The temporary file is locked while it is written, so that Sweep recognises the file
-// of a killed process by its free lock.
+// refuses everything else. The temporary file is locked while it is written, so that Sweep recognises the
+// file of a killed process by its free lock.
 func Replace(path string, fill func(io.Writer) error) (err error) {
 	mode, err := replaceable(path)
 	if err != nil {

@@ -54,8 +54,8 @@ func openStream(ctx context.Context, path string) (*os.File, error) {
 	}
 }
 
-// stillStream closes a file that is neither a pipe nor a character device any more: it must not be overwritten
-// in place.
+// stillStream closes a file that is neither a pipe nor a character device any more: it must not be
+// overwritten in place.
 func stillStream(f *os.File) error {
 	info, err := f.Stat()
 	if err == nil && info.Mode()&(fs.ModeNamedPipe|fs.ModeCharDevice) == 0 {

@@ -11,11 +11,11 @@ import (
 	"github.com/driver-container/driver-container/images/imagename"
 )
 
-// CheckPush asks whether the credentials allow a push to a repository (host/path), so that minutes of work are
-// not lost. The protocol has no such question: CheckPush begins the upload of a blob and cancels it, as
+// CheckPush asks whether the credentials allow a push to a repository (host/path), so that minutes of work
+// are not lost. The protocol has no such question: CheckPush begins the upload of a blob and cancels it, as
 // remote.CheckPushPermission of go-containerregistry does. A token alone proves nothing, because registries
-// without a token server judge each request. It says nothing about quotas, immutable tags and the size of blobs.
-// Errors: *Error, fetch.ErrOffline.
+// without a token server judge each request. It says nothing about quotas, immutable tags and the size of
+// blobs. Errors: *Error, fetch.ErrOffline.
 func (c *Client) CheckPush(ctx context.Context, repository string) error {
 	if err := imagename.CheckRepository(repository); err != nil {
 		return fmt.Errorf("push to %w", err)

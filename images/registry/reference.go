@@ -50,8 +50,8 @@ func parseReference(text string, insecure bool) (reference, error) {
 	return r, nil
 }
 
-// CheckSource checks the name of an image that Base or Local reads, without network: a reference in a registry
-// must be one, an image on this machine must be there and look like one.
+// CheckSource checks the name of an image that Base or Local reads, without network: a reference in a
+// registry must be one, an image on this machine must be there and look like one.
 func CheckSource(ref string) error {
 	if local, ok := oci.ParseLocal(ref); ok {
 		return local.Check()
