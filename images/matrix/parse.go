@@ -63,13 +63,13 @@ func (d *decoder) load(data []byte) *yaml.Node {
 		d.errorAt(0, 0, "the file is empty: it needs at least the keys systems and drivers")
 		return nil
 	} else if err != nil {
-		d.loadErrors(err)
+		d.loadErrors(data, err)
 		return nil
 	}
 	if err := loader.Load(&second); err == nil {
 		d.errorf(&second, "a second document: a matrix is one document, remove the line ---")
 	} else if !errors.Is(err, io.EOF) {
-		d.loadErrors(err)
+		d.loadErrors(data, err)
 	}
 	if doc.Kind != yaml.DocumentNode || len(doc.Content) != 1 || doc.Content[0].Tag == "!!null" {
 		d.errorAt(0, 0, "the file is empty: it needs at least the keys systems and drivers")
@@ -79,19 +79,37 @@ func (d *decoder) load(data []byte) *yaml.Node {
 }
 
 // loadErrors records the mistakes that the YAML parser found, each with its position.
-func (d *decoder) loadErrors(err error) {
+func (d *decoder) loadErrors(data []byte, err error) {
+	record := func(e *yaml.LoadError) {
+		if col := tabIndent(data, e.Mark.Line); col > 0 {
+			d.errorAt(e.Mark.Line, col, "not valid YAML: a tab in the indentation, which has blanks alone")
+			return
+		}
+		d.errorAt(e.Mark.Line, e.Mark.Column, yamlMessage(e))
+	}
 	var many *yaml.LoadErrors
 	var one *yaml.LoadError
 	switch {
 	case errors.As(err, &many):
 		for _, e := range many.Errors {
-			d.errorAt(e.Mark.Line, e.Mark.Column, yamlMessage(e))
+			record(e)
 		}
 	case errors.As(err, &one):
-		d.errorAt(one.Mark.Line, one.Mark.Column, yamlMessage(one))
+		record(one)
 	default:
 		d.errorAt(0, 0, err.Error())
 	}
+}
+
+// tabIndent returns the column of the first tab in the indentation of a line, 0 for none. The parser's own
+// message does not name the tab.
+func tabIndent(data []byte, line int) int {
+	lines := bytes.Split(data, []byte("\n"))
+	if line < 1 || line > len(lines) {
+		return 0
+	}
+	text := lines[line-1]
+	return 1 + bytes.IndexByte(text[:len(text)-len(bytes.TrimLeft(text, " \t"))], '\t')
 }
 
 func yamlMessage(e *yaml.LoadError) string {
@@ -101,34 +119,22 @@ func yamlMessage(e *yaml.LoadError) string {
 	return "not valid YAML: " + e.Message
 }
 
-// invalidText returns the position of the first byte that is not UTF-8, or character that YAML does not
-// allow: the parser reports neither with its position. A tab in the indentation is one of them.
+// invalidText returns the position of the first byte that is not UTF-8, or of the first control character that
+// YAML does not allow: the parser reports neither with its position.
 func invalidText(data []byte) (line, col int, fault string) {
 	line, col = 1, 1
-	indent := true
 	for len(data) > 0 {
 		r, n := utf8.DecodeRune(data)
 		switch {
 		case r == utf8.RuneError && n == 1:
 			return line, col, "not UTF-8"
-		case r == '\t' && indent && !blankLine(data):
-			return line, col, "a tab: YAML is indented with blanks alone"
 		case unicode.IsControl(r) && r != '\t' && r != '\n' && r != '\r' && r != 0x85:
 			return line, col, fmt.Sprintf("the control character %U: remove it", r)
 		case r == '\n':
-			line, col, indent = line+1, 0, true
-		case r != ' ' && r != '\t':
-			indent = false
+			line, col = line+1, 0
 		}
 		col++
 		data = data[n:]
 	}
 	return 0, 0, ""
-}
-
-// blankLine reports whether the rest of a line has nothing but blanks, tabs and a comment.
-func blankLine(rest []byte) bool {
-	rest, _, _ = bytes.Cut(rest, []byte("\n"))
-	rest = bytes.TrimSpace(rest)
-	return len(rest) == 0 || rest[0] == '#'
 }
