@@ -9,6 +9,7 @@ import (
 
 	"github.com/driver-container/driver-container/images/batch"
 	"github.com/driver-container/driver-container/images/lockfile"
+	"github.com/driver-container/driver-container/images/outfile"
 	"github.com/driver-container/driver-container/images/recipe"
 )
 
@@ -76,8 +77,8 @@ func (a *app) lock(ctx context.Context, o lockFlags, names []string) error {
 	b.Kernels = o.kernels.Kernels
 	u := batch.LockUpdate{Batch: b, Matrix: m, File: batch.LockPath(o.file, o.selection.file), Update: o.update, Names: names}
 	if !o.check {
-		if err := batch.CheckFile("--lock", u.File); err != nil {
-			return err
+		if err := outfile.Check(u.File); err != nil {
+			return usageError{fmt.Errorf("--lock: %w", err)}
 		}
 	}
 	if err := u.Read(); err != nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/driver-container/driver-container/distros/fetch"
-	"github.com/driver-container/driver-container/images/batch"
 	"github.com/driver-container/driver-container/images/matrix"
+	"github.com/driver-container/driver-container/images/outfile"
 	"github.com/driver-container/driver-container/images/releases"
 )
 
@@ -71,8 +71,8 @@ func (a *app) addDriver(ctx context.Context, o addDriverFlags) error {
 		return usageError{fmt.Errorf("--matrix: %w", err)}
 	}
 	if !o.dryRun {
-		if err := batch.CheckReplaceable("--matrix", o.matrixFile); err != nil {
-			return err
+		if err := outfile.CheckEdit(o.matrixFile); err != nil {
+			return usageError{fmt.Errorf("--matrix: %w", err)}
 		}
 	}
 	e := &releases.Entry{Version: o.version, Archs: o.archs, URLs: o.urls, IndexName: o.index}
@@ -92,7 +92,7 @@ func (a *app) addDriver(ctx context.Context, o addDriverFlags) error {
 		_, err := fmt.Fprint(a.stdout, edit.Diff(o.matrixFile))
 		return err
 	}
-	if err := batch.ReplaceText(o.matrixFile, text, edit.Text); err != nil {
+	if err := outfile.Edit(o.matrixFile, text, edit.Text); err != nil {
 		return fmt.Errorf("write %s: %w", o.matrixFile, err)
 	}
 	_, err = fmt.Fprintf(a.stdout, "%s:%d: driver %s\n", o.matrixFile, edit.Line, e.Driver.Version)

@@ -56,8 +56,8 @@ func (a *app) report(ctx context.Context, o reportFlags) error {
 		return usageError{errors.New("give --html FILE, or --html - for stdout")}
 	}
 	if o.file != "-" {
-		if err := batch.CheckFile("--html", o.file); err != nil {
-			return err
+		if err := outfile.Check(o.file); err != nil {
+			return usageError{fmt.Errorf("--html: %w", err)}
 		}
 	}
 	selection := o.selection.Selection

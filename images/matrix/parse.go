@@ -119,8 +119,8 @@ func yamlMessage(e *yaml.LoadError) string {
 	return "not valid YAML: " + e.Message
 }
 
-// invalidText returns the position of the first byte that is not UTF-8, or of the first control character that
-// YAML does not allow: the parser reports neither with its position.
+// invalidText returns the position of the first byte that is not UTF-8, or of the first control character
+// that YAML does not allow: the parser reports neither with its position.
 func invalidText(data []byte) (line, col int, fault string) {
 	line, col = 1, 1
 	for len(data) > 0 {
