@@ -10,9 +10,9 @@ import (
 	"log" //nolint:depguard // to silence it
 	"os"
 	"os/signal"
-	"runtime/debug"
 	"syscall"
 
+	"github.com/driver-container/driver-container/cmd/driver-build/memory"
 	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/apt"
 	"github.com/driver-container/driver-container/distros/dpkg"
@@ -41,17 +41,10 @@ type interrupted struct{ signal os.Signal }
 
 func (i interrupted) Error() string { return "stopped by signal: " + i.signal.String() }
 
-// memoryLimit keeps the collector ahead of the decoders' buffers: a build stays below 300 MB whatever the
-// driver's size. It is a soft limit, and GOMEMLIMIT overrides it.
-const memoryLimit = 200 << 20
-
 func main() {
 	chroot.Init()             // this process may be the inside of a compile
 	log.SetOutput(io.Discard) // libraries write to it: HTTP/2 a line for each transfer to a BuildKit daemon that is cut off
-	if os.Getenv("GOMEMLIMIT") == "" {
-		debug.SetMemoryLimit(memoryLimit)
-	}
-	if err := checkMemory(resourceLimit); err != nil {
+	if err := memory.Prepare(); err != nil {
 		fmt.Fprintln(os.Stderr, "driver-build:", err)
 		os.Exit(exitUnexpected)
 	}
