@@ -14,6 +14,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/driver-container/driver-container/ci/require"
 )
 
 const module = "github.com/driver-container/driver-container"
@@ -68,9 +70,7 @@ func packages(t *testing.T) []pkg {
 func withSupport(t *testing.T) []pkg {
 	t.Helper()
 	all, err := project()
-	if err != nil {
-		t.Fatalf("go list: %v", err)
-	}
+	require.NoErrorf(t, err, "go list")
 	if len(all) < 5 {
 		t.Fatalf("go list found %d packages: is this the project's root?", len(all))
 	}
@@ -179,7 +179,7 @@ func TestDirectImports(t *testing.T) {
 		"golang.org/x/crypto/openpgp":        {},
 		"github.com/stretchr/testify":        {},
 		"github.com/docker/docker/client":    {},
-		"github.com/google/go-cmp":           {},
+		"github.com/google/go-cmp":           {"ci/assert"},
 		"github.com/containerd/containerd":   {"images/runner/buildkit"},
 		"github.com/hashicorp/go-getter":     {},
 		"github.com/sirupsen/logrus":         {},

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/driver-container/driver-container/ci/require"
 )
 
 func TestOFED(t *testing.T) {
@@ -25,9 +27,7 @@ func TestOFED(t *testing.T) {
 	if link, err := os.Readlink(filepath.Join(root, ofedSource)); err != nil || link != "/"+ofedContainer {
 		t.Errorf("link %q, %v", link, err)
 	}
-	if err := os.WriteFile(symvers, []byte("0x2"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(symvers, []byte("0x2"), 0o600))
 	if second, err := ofed(root, "x86_64", "6.1.0-1-amd64"); err != nil || second == first {
 		t.Errorf("another driver has the same name: %q, %v", second, err)
 	}

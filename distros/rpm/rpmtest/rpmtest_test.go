@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/driver-container/driver-container/ci/assert"
 )
 
 // TestEverything makes one of each kind and checks it with rpm.
@@ -55,9 +55,7 @@ func checkRoot(t *testing.T, root *Root, packages ...string) {
 	root.Install(t, packages...)
 	got := root.Installed(t)
 	slices.Sort(got)
-	if diff := cmp.Diff([]string{"a-1:2.0-3.el9.x86_64", "b-1-1.noarch"}, got); diff != "" {
-		t.Errorf("installed (-want +got):\n%s", diff)
-	}
+	assert.Samef(t, []string{"a-1:2.0-3.el9.x86_64", "b-1-1.noarch"}, got, "installed (-want +got)")
 	if body, err := os.ReadFile(filepath.Join(root.Dir, "usr/bin/c")); err != nil || string(body) != "hello" {
 		t.Errorf("usr/bin/c: %q, %v", body, err)
 	}
