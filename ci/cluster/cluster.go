@@ -157,8 +157,8 @@ func (c *Cluster) waitAPI(limit time.Duration) {
 	c.t.Helper()
 	c.Wait(limit, "the API server is ready", func() error {
 		select {
-		case <-c.machine.done:
-			c.t.Fatalf("QEMU ended: %v %s", c.machine.err, c.machine.said.String())
+		case <-c.machine.Done:
+			c.t.Fatalf("QEMU ended: %v %s", c.machine.Err, c.machine.Said.String())
 		default:
 		}
 		return c.api.getFor(3*time.Second, "/readyz", nil)

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/driver-container/driver-container/ci/qemu"
 )
 
 // TestShell: answers come in any order, and incomplete lines are skipped.
@@ -51,7 +53,7 @@ func TestShell(t *testing.T) {
 // TestQMP: events between a command and its answer are not the answer.
 func TestQMP(t *testing.T) {
 	t.Parallel()
-	ours, end := socketPair(t)
+	ours, end := qemu.SocketPair(t)
 	theirs, err := net.FileConn(end)
 	must(t, errors.Join(err, end.Close()))
 	t.Cleanup(func() { ours.Close(); theirs.Close() })
