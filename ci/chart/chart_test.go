@@ -165,7 +165,5 @@ func TestWrite(t *testing.T) {
 		t.Errorf("a file that was as it should be was written again: %v", err)
 	}
 	require.NoError(t, write(path, []byte("b")))
-	if text, err := os.ReadFile(path); err != nil || string(text) != "b" {
-		t.Errorf("%q, %v", text, err)
-	}
+	assert.Equal(t, "b", string(require.Value(os.ReadFile(path))(t)))
 }

@@ -174,7 +174,5 @@ func TestXZLibrary(t *testing.T) {
 		t.Errorf("integrity check %d; want none", b.Bytes()[check])
 	}
 	r := require.Value(xz.NewReader(&b))(t)
-	if got, err := io.ReadAll(r); err != nil || string(got) != "content" {
-		t.Errorf("read back %q, %v", got, err)
-	}
+	assert.Equalf(t, "content", string(require.Value(io.ReadAll(r))(t)), "read back")
 }

@@ -49,9 +49,7 @@ func TestReleases(t *testing.T) {
 		"rocky9": "6.1.0-56.el9_4.x86_64", "rocky8": "6.1.0-56.el8_10.x86_64", "centos7": "6.1.0-56.el7.x86_64",
 		"amzn2023": "6.1.0-56.amzn2023.x86_64", "opensuse-leap15.6": "6.1.0-150600.56-default",
 	} {
-		if got, err := k.ReleaseIn(id); err != nil || got != want {
-			t.Errorf("ReleaseIn(%q) = %q, %v; want %q", id, got, err, want)
-		}
+		assert.Equalf(t, want, require.Value(k.ReleaseIn(id))(t), "ReleaseIn(%q)", id)
 	}
 	if !slices.Contains(Systems(), "rocky9") {
 		t.Errorf("Systems() = %v", Systems())

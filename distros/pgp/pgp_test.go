@@ -71,9 +71,7 @@ func TestClearsigned(t *testing.T) {
 		t.Fatal(err)
 	}
 	tr := Trust{Keys: openpgp.EntityList{good}, Now: testNow}
-	if text, err := tr.Clearsigned(b.Bytes()); err != nil || string(text) != "text\n" {
-		t.Errorf("%q, %v", text, err)
-	}
+	assert.Equal(t, "text\n", string(require.Value(tr.Clearsigned(b.Bytes()))(t)))
 	for name, data := range map[string]string{
 		"text before": "x\n" + b.String(), "text behind": b.String() + "\nx", "no message": "x",
 		"changed": strings.Replace(b.String(), "text", "Text", 1),

@@ -66,9 +66,7 @@ func TestLines(t *testing.T) {
 		var said []string
 		l := runner.NewLines(func(s string) { said = append(said, s) })
 		for _, p := range c.in {
-			if n, err := l.Write([]byte(p)); n != len(p) || err != nil {
-				t.Errorf("%s: %d, %v", what, n, err)
-			}
+			assert.Equalf(t, len(p), require.Value(l.Write([]byte(p)))(t), "%s", what)
 		}
 		tail := l.Tail()
 		assert.Samef(t, c.want, said, "%s: said", what)

@@ -51,9 +51,7 @@ func TestCopyHeaders(t *testing.T) {
 		copied.Build != filepath.Join(dir, "usr/src/linux-headers-6.1.0-1-amd64") || copied.Source != filepath.Join(dir, "usr/src/linux-headers-6.1.0-1-common") {
 		t.Errorf("copied %+v", copied)
 	}
-	if text, err := os.ReadFile(filepath.Join(copied.Build, "scripts/mod/modpost")); err != nil || string(text) != "ELF" {
-		t.Errorf("modpost: %q, %v", text, err)
-	}
+	assert.Equalf(t, "ELF", string(require.Value(os.ReadFile(filepath.Join(copied.Build, "scripts/mod/modpost")))(t)), "modpost")
 	assert.ErrorIsf(t, assert.Err(os.Stat(filepath.Join(dir, "usr/lib/elsewhere"))), os.ErrNotExist, "more was copied than the headers")
 }
 

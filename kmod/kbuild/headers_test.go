@@ -114,9 +114,7 @@ func TestLink(t *testing.T) {
 		"usr/src/linux-headers-6.1.0-56-common":  "usr/src/linux-headers-6.1.0-56-common",
 	}
 	for link, target := range want {
-		if got, err := os.Readlink(filepath.Join(image, link)); err != nil || got != filepath.Join(host, target) {
-			t.Errorf("%s -> %s, %v", link, got, err)
-		}
+		assert.Equalf(t, filepath.Join(host, target), require.Value(os.Readlink(filepath.Join(image, link)))(t), "%s ->", link)
 	}
 	assert.Equalf(t, len(want), len(made), "made %q", made)
 	if _, err := os.Stat(kept); err != nil {

@@ -44,9 +44,7 @@ func TestPCI(t *testing.T) {
 	second.Address, second.Class, second.Driver = "0000:af:00.0", 0x030200, "nvidia"
 	assert.Same(t, []GPU{gpu, second}, gpus)
 	for vendor, want := range map[uint16]bool{Mellanox: true, NVIDIA: true, 0x8086: false} {
-		if got, err := HasVendor(sys, vendor); err != nil || got != want {
-			t.Errorf("vendor %04x: %v, %v", vendor, got, err)
-		}
+		assert.Equalf(t, want, require.Value(HasVendor(sys, vendor))(t), "vendor %04x", vendor)
 	}
 }
 

@@ -31,9 +31,7 @@ func TestMountedRootWithoutStorage(t *testing.T) {
 	if dir, err := m.Stage(ctx); dir != "" || err != nil || len(log.Lines()) != 1 {
 		t.Errorf("staged %q, %v, said %q", dir, err, log.Lines())
 	}
-	if n, err := m.Mounted(); n != 0 || err != nil {
-		t.Errorf("%d mounts, %v", n, err)
-	}
+	assert.Equalf(t, 0, require.Value(m.Mounted())(t), "mounts")
 	if ok, why := m.Adopt(ctx); ok || why == "" {
 		t.Errorf("adopted nothing: %q", why)
 	}
@@ -68,9 +66,7 @@ func serveLinked(t *testing.T, l *linkedRoot) string {
 		err = errors.Join(os.WriteFile(module, []byte("module"), 0o600), l.AddModules(ctx, []kbuild.File{{Name: "nvidia", Path: module, SHA256: "0"}}), l.Mount(ctx))
 	}
 	require.NoError(t, err)
-	if n, err := l.Mounted(); n != 1 || err != nil {
-		t.Errorf("%d layers, %v", n, err)
-	}
+	assert.Equalf(t, 1, require.Value(l.Mounted())(t), "layers")
 	return dir
 }
 
@@ -100,18 +96,12 @@ func TestLinkedRoot(t *testing.T) {
 		t.Error("adopted another version")
 	}
 	dir := serveLinked(t, l)
-	if got, err := os.Readlink(filepath.Join(run, "driver")); got != dir || err != nil {
-		t.Errorf("leads to %q, %v", got, err)
-	}
+	assert.Equalf(t, dir, require.Value(os.Readlink(filepath.Join(run, "driver")))(t), "leads to")
 	require.NoError(t, errors.Join(l.Unmount(ctx), l.MountOld(ctx, oldDir)))
-	if got, err := os.Readlink(filepath.Join(run, "driver")); got != oldDir || err != nil {
-		t.Errorf("leads to %q, %v", got, err)
-	}
+	assert.Equalf(t, oldDir, require.Value(os.Readlink(filepath.Join(run, "driver")))(t), "leads to")
 	assert.Errorf(t, l.MountOld(ctx, "/elsewhere/470"), "served what was not staged here")
 	assert.NoError(t, errors.Join(l.Prune(ctx), l.Unmount(ctx), l.Unmount(ctx)))
-	if n, err := l.Mounted(); n != 0 || err != nil {
-		t.Errorf("%d layers, %v", n, err)
-	}
+	assert.Equalf(t, 0, require.Value(l.Mounted())(t), "layers")
 	if left, err := filepath.Glob(filepath.Join(run, "*")); len(left) > 0 || err != nil {
 		t.Errorf("left: %q, %v", left, err)
 	}
@@ -124,16 +114,12 @@ func TestRootsOfBothKinds(t *testing.T) {
 	l := newLinked(t, t.TempDir(), t.TempDir(), v535, "c")
 	serveLinked(t, l)
 	m := &mountedRoot{l.stagedRoot}
-	if n, err := m.Mounted(); n != 1 || err != nil {
-		t.Errorf("%d layers, %v", n, err)
-	}
+	assert.Equalf(t, 1, require.Value(m.Mounted())(t), "layers")
 	if ok, why := m.Adopt(t.Context()); ok || why == "" {
 		t.Error("adopted a link")
 	}
 	require.NoError(t, m.Unmount(t.Context()))
-	if n, err := m.Mounted(); n != 0 || err != nil {
-		t.Errorf("%d layers, %v", n, err)
-	}
+	assert.Equalf(t, 0, require.Value(m.Mounted())(t), "layers")
 	mounted := &driverroot.MountedError{Target: "/run/nvidia/driver", Mounts: []mounttable.Mount{{Point: "/run/nvidia/driver", Source: "/dev/sda"}}}
 	if err := foreignMount(mounted); !errors.Is(err, node.ErrConfig) || !strings.Contains(err.Error(), "umount -R /run/nvidia/driver") {
 		t.Error(err)

@@ -88,9 +88,7 @@ func TestLoadSigner(t *testing.T) {
 func TestReadPassphrase(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	if got, err := readPassphrase(put(t, dir, "a", " pass word \r\n")); err != nil || string(got) != " pass word " {
-		t.Errorf("%q, %v", got, err)
-	}
+	assert.Equal(t, " pass word ", string(require.Value(readPassphrase(put(t, dir, "a", " pass word \r\n")))(t)))
 	if _, err := readPassphrase(put(t, dir, "b", strings.Repeat("x", 5000))); err == nil || strings.Contains(err.Error(), "xxx") {
 		t.Errorf("a large one: %v", err)
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 )
 
 // TestEverything makes one of each kind and checks it with rpm.
@@ -56,9 +57,7 @@ func checkRoot(t *testing.T, root *Root, packages ...string) {
 	got := root.Installed(t)
 	slices.Sort(got)
 	assert.Samef(t, []string{"a-1:2.0-3.el9.x86_64", "b-1-1.noarch"}, got, "installed (-want +got)")
-	if body, err := os.ReadFile(filepath.Join(root.Dir, "usr/bin/c")); err != nil || string(body) != "hello" {
-		t.Errorf("usr/bin/c: %q, %v", body, err)
-	}
+	assert.Equalf(t, "hello", string(require.Value(os.ReadFile(filepath.Join(root.Dir, "usr/bin/c")))(t)), "usr/bin/c")
 	if out := root.RPM(t, "-V", "a", "b", "--nodeps"); strings.TrimSpace(out) != "" {
 		t.Errorf("rpm -V: %s", out)
 	}
