@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	v1 "github.com/google/go-containerregistry/pkg/v1"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/driver-container/driver-container/ci/cluster/control"
@@ -54,13 +53,6 @@ func (c *Cluster) KernelRelease() string { return c.base.release }
 // ImageRef returns the image of a driver, Older or Newer, by its name on the node.
 func (c *Cluster) ImageRef(driver string) (repository, tag string) {
 	return guestRegistry + "/" + driverName, driverTag(c.base, driver)
-}
-
-// Push pushes an image to the registry under ref ("NAME:TAG"), and returns its name on the node.
-func (c *Cluster) Push(ref string, image v1.Image) string {
-	c.t.Helper()
-	c.registry.push(c.t, ref, image)
-	return guestRegistry + "/" + ref
 }
 
 // PlugGPU plugs a GPU into the running node and waits until its kernel has found it.

@@ -14,6 +14,7 @@ import (
 	"regexp"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/moby/sys/atomicwriter"
 
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/images/moduleset"
@@ -89,8 +90,7 @@ func RequestSignatures(ctx context.Context, store *fetch.Store, dir string, imag
 	if err != nil {
 		return nil, err
 	}
-	name := filepath.Join(dir, RequestName) // complete when it appears
-	if err := errors.Join(os.WriteFile(name+".tmp", append(text, '\n'), 0o600), os.Rename(name+".tmp", name)); err != nil {
+	if err := atomicwriter.WriteFile(filepath.Join(dir, RequestName), append(text, '\n'), 0o600); err != nil { // complete when it appears
 		return nil, fmt.Errorf("write the request for signatures: %w", err)
 	}
 	return req, nil
@@ -118,7 +118,7 @@ func (q *SigningRequest) add(ctx context.Context, dir, arch string, set *kbuild.
 			m.File = sum + ".ko"
 			err = sign.Detach(ctx, f.Path, filepath.Join(dir, m.File))
 		} else {
-			err = os.WriteFile(filepath.Join(dir, m.File), digest, 0o600)
+			err = atomicwriter.WriteFile(filepath.Join(dir, m.File), digest, 0o600)
 		}
 		if err != nil {
 			return err

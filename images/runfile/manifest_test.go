@@ -104,9 +104,6 @@ func render(m *runfile.Manifest, files []runfile.File) string {
 			from = "-> " + f.Link
 		}
 		notes := ""
-		if f.NeedsX() {
-			notes += " X"
-		}
 		if f.Rewrite != nil {
 			notes += " template"
 		}

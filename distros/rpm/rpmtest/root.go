@@ -62,11 +62,3 @@ func (r *Root) Installed(t testing.TB) []string {
 	}
 	return out
 }
-
-// Write writes a file of the system.
-func (r *Root) Write(t testing.TB, name, body string) {
-	t.Helper()
-	path := filepath.Join(r.Dir, name)
-	require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
-	require.NoError(t, os.WriteFile(path, []byte(body), 0o644))
-}
