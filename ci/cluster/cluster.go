@@ -13,6 +13,7 @@ import (
 
 	"github.com/driver-container/driver-container/ci/cluster/control"
 	"github.com/driver-container/driver-container/ci/lab/fakegpu"
+	"github.com/driver-container/driver-container/ci/require"
 
 	"github.com/driver-container/driver-container/ci/lab"
 )
@@ -102,7 +103,7 @@ func (c *Cluster) Reboot() {
 		w.collect()
 	}
 	c.Node("systemctl stop kube-apiserver kube-controller-manager kube-scheduler etcd && sync")
-	must(c.t, c.machine.monitor.do("system_reset", nil, nil))
+	require.NoError(c.t, c.machine.monitor.do("system_reset", nil, nil))
 	begin := time.Now()
 	c.api.client.CloseIdleConnections()
 	c.Wait(bootLimit, "the shell on the node answers after the reset", func() error {

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/lab/fakegpu"
 	"github.com/driver-container/driver-container/ci/qemu"
 	"github.com/driver-container/driver-container/ci/require"
@@ -71,7 +72,7 @@ func tryMachine(t testing.TB, b base, disk string, registry int, state *os.File)
 	}
 	var err error
 	m.Process, err = qemu.Start(args, files...)
-	must(t, errors.Join(err, monitorEnd.Close(), shellEnd.Close()))
+	require.NoError(t, errors.Join(err, monitorEnd.Close(), shellEnd.Close()))
 	m.shell = newShell(sh)
 	if m.monitor, err = newQMP(monitor); err != nil {
 		m.kill()
@@ -88,15 +89,13 @@ func (m *machine) kill() {
 	if m.monitor != nil {
 		_ = m.monitor.conn.Close()
 	}
-	if err := m.Stop(qmpLimit); err != nil {
-		m.t.Errorf("fake GPU: %v", err)
-	}
+	assert.NoErrorf(m.t, m.Stop(qmpLimit), "fake GPU")
 }
 
 // quit ends the guest in such a way that its disk is complete.
 func (m *machine) quit() {
 	m.t.Helper()
-	must(m.t, m.monitor.do("quit", nil, nil))
+	require.NoError(m.t, m.monitor.do("quit", nil, nil))
 	select {
 	case <-m.Done:
 	case <-time.After(qmpLimit):
@@ -110,9 +109,9 @@ func (m *machine) plug(model fakegpu.Model, slot int) {
 	g := require.Value(fakegpu.Serve(model))(m.t)
 	m.Own(g)
 	name := fmt.Sprintf("gpu%d", slot)
-	must(m.t, m.monitor.give(name, g.File))
-	must(m.t, m.monitor.do("device_add", map[string]string{"driver": "x-pci-proxy-dev", "id": name, "fd": name, "addr": fmt.Sprintf("0x%x", slot)}, nil))
-	must(m.t, g.File.Close())
+	require.NoError(m.t, m.monitor.give(name, g.File))
+	require.NoError(m.t, m.monitor.do("device_add", map[string]string{"driver": "x-pci-proxy-dev", "id": name, "fd": name, "addr": fmt.Sprintf("0x%x", slot)}, nil))
+	require.NoError(m.t, g.File.Close())
 }
 
 func (m *machine) consoleText() string { return qemu.ReadConsole(m.console) }
@@ -120,15 +119,13 @@ func (m *machine) consoleText() string { return qemu.ReadConsole(m.console) }
 // freePort returns a port of loopback on which no process listens now.
 func freePort(t testing.TB) int {
 	t.Helper()
-	l, err := net.Listen("tcp4", "127.0.0.1:0")
-	must(t, err)
-	must(t, l.Close())
+	l := require.Value(net.Listen("tcp4", "127.0.0.1:0"))(t)
+	require.NoError(t, l.Close())
 	return portOf(t, l)
 }
 
 func portOf(t testing.TB, l net.Listener) int {
 	t.Helper()
-	address, err := netip.ParseAddrPort(l.Addr().String())
-	must(t, err)
+	address := require.Value(netip.ParseAddrPort(l.Addr().String()))(t)
 	return int(address.Port())
 }
