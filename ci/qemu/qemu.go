@@ -26,8 +26,8 @@ const FirstFD = 3
 
 // Hardware returns the arguments that all guests share. They request software emulation, because KVM is often
 // available and broken; acceleration and processor are added to "tcg,thread=multi" and "Nehalem". Vectors
-// wider than SSE are slow to emulate, and programs use them if the processor has them. A fake GPU needs memory
-// that can be shared with another process: the machine has to name the backend "ram".
+// wider than SSE are slow to emulate, and programs use them if the processor has them. A fake GPU needs
+// memory that can be shared with another process: the machine has to name the backend "ram".
 func Hardware(acceleration, processor string, cpus, memoryMB int) []string {
 	return []string{
 		"-accel", "tcg,thread=multi" + acceleration, "-cpu", "Nehalem" + processor, "-smp", strconv.Itoa(cpus), "-m", strconv.Itoa(memoryMB),
