@@ -15,8 +15,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/driver-container/driver-container/ci/assert"
-	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/kmod/kbuild"
 	"github.com/driver-container/driver-container/kmod/sign"
@@ -28,16 +26,27 @@ import (
 // keyPair writes a key and its certificate, into separate files and into one file.
 func keyPair(t *testing.T, name string) (key, cert, both string) {
 	t.Helper()
-	private := require.Value(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
 	template := &x509.Certificate{SerialNumber: big.NewInt(5), Subject: pkix.Name{CommonName: name}, SubjectKeyId: []byte(name)}
-	der := require.Value(x509.CreateCertificate(rand.Reader, template, template, private.Public(), private))(t)
-	raw := require.Value(x509.MarshalPKCS8PrivateKey(private))(t)
+	der, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := x509.MarshalPKCS8PrivateKey(private)
+	if err != nil {
+		t.Fatal(err)
+	}
 	keyText := pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: raw})
 	certText := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 	dir := t.TempDir()
 	write := func(name string, data []byte) string {
 		path := filepath.Join(dir, name)
-		require.NoError(t, os.WriteFile(path, data, 0o600))
+		if err := os.WriteFile(path, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
 		return path
 	}
 	return write("key.pem", keyText), write("cert.pem", certText), write("both.pem", append(keyText, certText...))
@@ -48,8 +57,13 @@ func TestLoadSigner(t *testing.T) {
 	key, cert, both := keyPair(t, "A")
 	_, other, _ := keyPair(t, "B")
 	open := filepath.Join(t.TempDir(), "open.pem")
-	data := require.Value(os.ReadFile(both))(t)
-	require.NoError(t, errors.Join(os.WriteFile(open, data, 0o600), os.Chmod(open, 0o644)))
+	data, err := os.ReadFile(both)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(os.WriteFile(open, data, 0o600), os.Chmod(open, 0o644)); err != nil {
+		t.Fatal(err)
+	}
 	for _, c := range []struct {
 		name string
 		cfg  node.Config
@@ -85,16 +99,6 @@ func TestLoadSigner(t *testing.T) {
 	}
 }
 
-func TestReadPassphrase(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	assert.Equal(t, " pass word ", string(require.Value(readPassphrase(put(t, dir, "a", " pass word \r\n")))(t)))
-	if _, err := readPassphrase(put(t, dir, "b", strings.Repeat("x", 5000))); err == nil || strings.Contains(err.Error(), "xxx") {
-		t.Errorf("a large one: %v", err)
-	}
-	assert.ErrorIsf(t, assert.Err(readPassphrase(filepath.Join(dir, "none"))), os.ErrNotExist, "none")
-}
-
 // signing returns a supply with its own image and cache.
 func signing(t *testing.T, key string) *supply {
 	t.Helper()
@@ -113,7 +117,10 @@ func signing(t *testing.T, key string) *supply {
 func made(t *testing.T, release string) *kbuild.Set {
 	t.Helper()
 	c := builder(t, "cp KOS/*.ko .")
-	set := require.Value(CompileForImage(t.Context(), c, logtest.New(t)))(t)
+	set, err := CompileForImage(t.Context(), c, logtest.New(t))
+	if err != nil {
+		t.Fatal(err)
+	}
 	set.Key.Release = release
 	return set
 }
@@ -127,7 +134,10 @@ func TestSignAgain(t *testing.T) {
 	w := node.Want{Driver: v535, Flavour: driverinfo.Proprietary, Release: imageKernel}
 	unsigned := made(t, imageKernel)
 	byA := signing(t, a)
-	signedA := require.Value(byA.Sign(t.Context(), unsigned))(t)
+	signedA, err := byA.Sign(t.Context(), unsigned)
+	if err != nil {
+		t.Fatal(err)
+	}
 	if got := signedA.SignedBy(); got != "A (sha256, key 41)" || unsigned.SignedBy() != "" || (*kbuild.Set)(nil).SignedBy() != "" {
 		t.Errorf("%q, %q", got, unsigned.SignedBy())
 	}
@@ -155,7 +165,9 @@ func TestSignAgain(t *testing.T) {
 				if set == nil {
 					continue
 				}
-				require.Value((kbuild.Cache{Dir: dir}).Put(t.Context(), set))(t)
+				if _, err := (kbuild.Cache{Dir: dir}).Put(t.Context(), set); err != nil {
+					t.Fatal(err)
+				}
 			}
 			found, source, err := s.Find(t.Context(), w)
 			if err != nil || source != c.source || (s.Signer(found, source) != nil) != c.signs {
@@ -164,7 +176,10 @@ func TestSignAgain(t *testing.T) {
 			if !c.signs {
 				return
 			}
-			signed := require.Value(s.Sign(t.Context(), found))(t)
+			signed, err := s.Sign(t.Context(), found)
+			if err != nil {
+				t.Fatal(err)
+			}
 			kept, err := s.Keep(t.Context(), signed)
 			if err != nil || !bytes.Equal(kept.Certificate, s.signer.Certificate.Raw) {
 				t.Fatalf("%v, %v", kept, err)
@@ -177,7 +192,9 @@ func TestSignAgain(t *testing.T) {
 			if again, source, err := s.Find(t.Context(), w); err != nil || source != status.FromCache || s.Signer(again, source) != nil {
 				t.Errorf("the next start: from %s, %v", source, err)
 			}
-			assert.ErrorIsf(t, assert.Err(os.Stat(s.scratch)), os.ErrNotExist, "the scratch folder is left")
+			if _, err := os.Stat(s.scratch); !errors.Is(err, os.ErrNotExist) {
+				t.Errorf("the scratch folder is left: %v", err)
+			}
 		})
 	}
 }
@@ -192,7 +209,9 @@ func TestSignTroubles(t *testing.T) {
 		t.Error("a kernel without signatures")
 	}
 	set.SigHash = "crc32"
-	assert.ErrorContains(t, assert.Err(s.Sign(t.Context(), set)), imageKernel)
+	if _, err := s.Sign(t.Context(), set); err == nil || !strings.Contains(err.Error(), imageKernel) {
+		t.Errorf("%v", err)
+	}
 	if (&kbuild.Set{Certificate: []byte("x")}).SigningCertificate() != nil || (*kbuild.Set)(nil).SigningCertificate() != nil {
 		t.Error("no certificate")
 	}
