@@ -104,8 +104,7 @@ func prepare(work string) (dir string, unlock func(), err error) {
 		return "", nil, fmt.Errorf("prepare the scratch folder %s: %w", dir, err)
 	}
 	return dir, func() {
-		// A child of this process that has not executed its program yet has the descriptor too: closing is not enough.
-		_ = unix.Flock(int(lock.Fd()), unix.LOCK_UN)
+		_ = unix.Flock(int(lock.Fd()), unix.LOCK_UN) // a child between fork and exec has the descriptor too
 		lock.Close()
 	}, nil
 }
