@@ -14,6 +14,9 @@ import (
 	"github.com/driver-container/driver-container/images/rootfs"
 )
 
+// Layout is part of the cache key of the user-mode driver. Raise it when the same archive is to give other files.
+const Layout = 2
+
 // Driver is one release of the driver, unpacked, whatever it came from.
 type Driver struct {
 	User   *rootfs.Tree // libraries, programs, firmware, supported-gpus.json, licence, at their paths in the image
