@@ -153,7 +153,7 @@ func moduleInfo(ctx context.Context, f kbuild.File, signers []*x509.Certificate)
 }
 
 // checkModules: what the description promises must be there and whole, or the node finds it out.
-func checkModules(s *subject, find func(Severity, string, string, ...any)) {
+func checkModules(s *subject, find finder) {
 	info, err := driverinfo.Read(s.tree.OpenFS())
 	described := err == nil
 	for _, m := range s.sets {
@@ -181,7 +181,7 @@ func checkModules(s *subject, find func(Severity, string, string, ...any)) {
 
 // checkModuleSignatures: a signature that is wrong is refused by any kernel, one that is missing by those
 // that enforce.
-func checkModuleSignatures(s *subject, find func(Severity, string, string, ...any)) {
+func checkModuleSignatures(s *subject, find finder) {
 	for _, m := range s.sets {
 		signed := 0
 		for _, i := range m.Modules {
