@@ -11,9 +11,9 @@ import (
 	"github.com/driver-container/driver-container/images/rootfs"
 )
 
-// moduleFile matches compiled modules of the driver where distributions install them, and what other images keep
+// anyModule matches compiled modules of the driver where distributions install them, and what other images keep
 // for later: packages of modules, NVIDIA's archive.
-var moduleFile = regexp.MustCompile(`(?:^|/)(?:nvidia[a-z_-]*\.ko(?:\.gz|\.xz|\.zst)?|[a-z0-9.+_-]*nvidia[^/]*\.(?:deb|rpm)|NVIDIA-Linux-[^/]*\.run)$`)
+var anyModule = regexp.MustCompile(`(?:^|/)(?:nvidia[a-z_-]*\.ko(?:\.gz|\.xz|\.zst)?|[a-z0-9.+_-]*nvidia[^/]*\.(?:deb|rpm)|NVIDIA-Linux-[^/]*\.run)$`)
 
 // checkSources: a node compiles the modules, unless the image has them compiled.
 func checkSources(s *subject, find finder) {
@@ -49,7 +49,7 @@ func (s *subject) hasModules() bool {
 		return true // checkModules says which of them are whole
 	}
 	for _, e := range s.all {
-		if e.Kind == rootfs.File && e.Size > 0 && moduleFile.MatchString(e.Path) {
+		if e.Kind == rootfs.File && e.Size > 0 && anyModule.MatchString(e.Path) {
 			return true
 		}
 	}

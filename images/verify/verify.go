@@ -54,6 +54,8 @@ type subject struct {
 	drivers []driverFile // the driver's libraries and programs
 	sets    []ModuleSet
 
+	installed []installedModule
+
 	wantSigned bool // each module must be signed by one of the caller's certificates
 }
 
@@ -131,6 +133,9 @@ func (e Examiner) Examine(ctx context.Context, tree *rootfs.Tree, config *v1.Con
 	}
 	s.drivers = s.driverFiles()
 	if s.sets, err = moduleSets(ctx, e.Store, tree, signers); err != nil {
+		return nil, err
+	}
+	if s.installed, err = installedModules(ctx, e.Store, s.all); err != nil {
 		return nil, err
 	}
 	for _, r := range rules() {
