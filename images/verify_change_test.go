@@ -8,7 +8,7 @@ import (
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
-	"github.com/driver-container/driver-container/ci/imagetest"
+	"github.com/driver-container/driver-container/ci/imagetest/mutate"
 	"github.com/driver-container/driver-container/images/recipe"
 	"github.com/driver-container/driver-container/images/rootfs"
 	"github.com/driver-container/driver-container/images/verify"
@@ -27,7 +27,7 @@ func TestEveryChange(t *testing.T) {
 		if e.Path == recipe.FileList {
 			continue // TestChangedList
 		}
-		for _, m := range imagetest.Mutations() {
+		for _, m := range mutate.All() {
 			tree := whole.Clone()
 			applies, err := m.Apply(tree, e)
 			must(t, err)
@@ -36,7 +36,7 @@ func TestEveryChange(t *testing.T) {
 			}
 			findings, err := examiner(r.b).Examine(t.Context(), tree, config)
 			must(t, err)
-			if err := imagetest.Noticed(findings, e.Path); err != nil {
+			if err := mutate.Noticed(findings, e.Path); err != nil {
 				t.Errorf("%s, %s: %v", e.Path, m.Name, err)
 			}
 		}

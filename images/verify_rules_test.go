@@ -73,6 +73,8 @@ func TestVerifyRules(t *testing.T) {
 		"licence of another":  {files: put("licenses/LICENSE", "GPL, a license\n", 0o644), rule: "licence", says: "is not NVIDIA's licence"},
 		"licence unreadable":  {files: put("licenses/LICENSE", "NVIDIA's license\n", 0o600), rule: "licence", says: "which all users can read"},
 		"firmware empty":      {files: put(recipe.FirmwareDir+"/nvidia/"+v+"/gsp_ga10x.bin", "", 0o644), rule: "firmware", says: "is empty"},
+		"module of another":   {files: put("usr/lib/modules/6.1.0-56-amd64/updates/nvidia.ko", string(imagetest.Module("nvidia", v, "6.1.0-9-amd64")), 0o644), rule: "modules", says: `is for kernel "6.1.0-9-amd64" (vermagic), its folder for 6.1.0-56-amd64`},
+		"module damaged":      {files: put("usr/lib/modules/6.1.0-56-amd64/updates/nvidia.ko", "text", 0o644), rule: "modules", says: "read the module /usr/lib/modules/6.1.0-56-amd64/updates/nvidia.ko"},
 		"user":                {config: func(c *v1.Config) { c.User = "nobody" }, rule: "environment", says: "only root loads modules"},
 		"library a device":    {files: []repotest.File{{Name: lib + "libcuda.so." + v, Type: tar.TypeChar}}, rule: "relative-links", says: "libcuda.so.1: is a link to"},
 		"folder of libraries": {files: []repotest.File{{Name: libDir + "/", Mode: 0o700}}, rule: "permissions", says: "not all users can use it"},

@@ -1,4 +1,6 @@
-package imagetest
+// Package mutate changes images in every way that verify has to notice. The tests with a synthetic image and those with
+// real ones share it.
+package mutate
 
 import (
 	"bytes"
@@ -21,9 +23,9 @@ type Mutation struct {
 // Added is what a mutation appends to the path of an entry for a new file beside it.
 const Added = ".added"
 
-// Mutations are all that can happen to a path: content, mode, owner, target, absence, presence, kind. Times are
+// All are all that can happen to a path: content, mode, owner, target, absence, presence, kind. Times are
 // left out, and owner and mode of links: nothing depends on them.
-func Mutations() []Mutation {
+func All() []Mutation {
 	list := []Mutation{
 		content("one byte", func(b []byte) []byte { b[len(b)/2] ^= 1; return b }),
 		content("cut off", func(b []byte) []byte { return b[:len(b)-1] }),
