@@ -91,6 +91,9 @@ func decodeLine(line string) (f File, err error) {
 	default:
 		return f, fmt.Errorf("%s: the type %.20q does not go with the other words", f.Path, kind)
 	}
+	if string(f.appendLine(nil)) != line { // another order of words, or words without effect: Encode did not write it
+		return f, fmt.Errorf("%.80q is not how this list is written", line)
+	}
 	return f, nil
 }
 

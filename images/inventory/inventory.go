@@ -110,22 +110,24 @@ const header = "#mtree v2.0\n"
 func Encode(files []File) []byte {
 	b := []byte(header)
 	for _, f := range files {
-		b = append(append(b, "./"...), escape(f.Path)...)
-		switch f.Kind {
-		case rootfs.Link:
-			b = fmt.Appendf(b, " type=link link=%s", escape(f.Target))
-		case rootfs.File:
-			b = fmt.Appendf(b, " type=file size=%d sha256digest=%s", f.Size, f.SHA256)
-		default:
-			b = append(b, " type=dir"...)
-		}
-		if f.Kind != rootfs.Link {
-			b = fmt.Appendf(b, " mode=%04o uid=%d gid=%d", rootfs.UnixMode(f.Mode), f.UID, f.GID)
-		}
-		if f.Capability != "" {
-			b = fmt.Appendf(b, " xattr.security.capability=%s", base64.StdEncoding.EncodeToString([]byte(f.Capability)))
-		}
-		b = append(b, '\n')
+		b = append(f.appendLine(b), '\n')
+	}
+	return b
+}
+
+func (f File) appendLine(b []byte) []byte {
+	b = append(append(b, "./"...), escape(f.Path)...)
+	switch f.Kind {
+	case rootfs.Link:
+		return fmt.Appendf(b, " type=link link=%s", escape(f.Target))
+	case rootfs.File:
+		b = fmt.Appendf(b, " type=file size=%d sha256digest=%s", f.Size, f.SHA256)
+	default:
+		b = append(b, " type=dir"...)
+	}
+	b = fmt.Appendf(b, " mode=%04o uid=%d gid=%d", rootfs.UnixMode(f.Mode), f.UID, f.GID)
+	if f.Capability != "" {
+		b = fmt.Appendf(b, " xattr.security.capability=%s", base64.StdEncoding.EncodeToString([]byte(f.Capability)))
 	}
 	return b
 }
