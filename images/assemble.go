@@ -21,8 +21,8 @@ type namedLayer struct {
 }
 
 // assemble puts the layers on the base and writes the configuration. The result is an OCI image whatever
-// format the base has; a Docker layer and an OCI layer are the same bytes under two media types. fileList is the
-// digest of the list of files.
+// format the base has; a Docker layer and an OCI layer are the same bytes under two media types. fileList is
+// the digest of the list of files.
 func assemble(r *recipe.Recipe, base v1.Image, layers []namedLayer, fileList string) (v1.Image, error) {
 	img := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
 	baseConfig, err := base.ConfigFile()

@@ -107,8 +107,8 @@ func (b *Builder) Build(ctx context.Context, r *recipe.Recipe) (v1.Image, error)
 	return assemble(r, base, append(layers, namedLayer{inventory.LayerName, list}), digest)
 }
 
-// listFiles makes the layer with the list of all files of the image, for Verify, and returns the digest of the
-// list.
+// listFiles makes the layer with the list of all files of the image, for Verify, and returns the digest of
+// the list.
 func (b *Builder) listFiles(ctx context.Context, r *recipe.Recipe, base v1.Image, layers []namedLayer) (v1.Layer, string, error) {
 	all, err := base.Layers()
 	if err != nil {

@@ -94,8 +94,8 @@ func (b *Builder) compile(ctx context.Context, r *recipe.Recipe, base v1.Image, 
 	})
 }
 
-// compileIn runs a compile, not more of them at a time than the builder may, and passes the folder with its result
-// to use.
+// compileIn runs a compile, not more of them at a time than the builder may, and passes the folder with its
+// result to use.
 func (b *Builder) compileIn(ctx context.Context, with runner.Runner, compile runner.Step, step *progress.Step, use func(dir string) error) (err error) {
 	if err := b.slot(ctx); err != nil {
 		return err

@@ -19,13 +19,15 @@ import (
 	"github.com/driver-container/driver-container/images/rootfs"
 )
 
-// ErrNotCompiling says that an image cannot be asked to compile: another program made it, or it has no compiler.
+// ErrNotCompiling says that an image cannot be asked to compile: another program made it, or it has
+// no compiler.
 var ErrNotCompiling = errors.New("the image is not one that compiles modules")
 
 // TryCompile compiles the modules that a driver needs at least, nvidia and nvidia-uvm, as a node would: with
-// the image's own entrypoint, compiler and sources. The headers are packages from the image's own repositories.
-// release is the kernel; "": the newest of the usual flavour that the driver compiles on. It returns the release.
-// Errors: ErrNotCompiling, those of Plan, and those of the runner; a *runner.FailedError is the image's fault.
+// the image's own entrypoint, compiler and sources. The headers are packages from the image's own
+// repositories. release is the kernel; "": the newest of the usual flavour that the driver compiles on. It
+// returns the release. Errors: ErrNotCompiling, those of Plan, and those of the runner; a *runner.FailedError
+// is the image's fault.
 func (b *Builder) TryCompile(ctx context.Context, ref string, img *registry.Base, release string) (_ string, err error) {
 	step := b.Observe.Begin(ref, "compile")
 	defer func() { err = step.End(false, err) }()
@@ -75,8 +77,8 @@ func describedIn(ctx context.Context, img v1.Image, spool *rootfs.Spool, step *p
 	return info, nil
 }
 
-// kernelFor finds the kernel to compile for, and the packages with its headers, in the repositories that the image
-// itself names.
+// kernelFor finds the kernel to compile for, and the packages with its headers, in the repositories that the
+// image itself names.
 func (b *Builder) kernelFor(
 	ctx context.Context, t matrix.Target, info driverinfo.Description, img *registry.Base, release string, spool *rootfs.Spool, step *progress.Step,
 ) (k recipe.Kernel, err error) {

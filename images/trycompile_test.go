@@ -13,8 +13,8 @@ import (
 	"github.com/driver-container/driver-container/images/runner"
 )
 
-// TestTryCompile: the runner gets the image as it is and the headers of a kernel. fakeRunner checks that both are
-// there.
+// TestTryCompile: the runner gets the image as it is and the headers of a kernel. fakeRunner checks that both
+// are there.
 func TestTryCompile(t *testing.T) {
 	t.Parallel()
 	r, fake := precompiledRig(t)

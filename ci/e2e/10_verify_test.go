@@ -18,8 +18,9 @@ import (
 // sampled is how many paths of a real image Test10Verify changes; Test10VerifyWhole changes all.
 const sampled = 100
 
-// Whatever changes a path of a real image is found by verify. The files are changed in the memory of the test, many at
-// a time, because each is looked at on its own: packing an image again for each of 200,000 changes would take weeks.
+// Whatever changes a path of a real image is found by verify. The files are changed in the memory of the
+// test, many at a time, because each is looked at on its own: packing an image again for each of 200,000
+// changes would take weeks.
 func Test10Verify(t *testing.T)      { verifyChanges(t, sampled) }
 func Test10VerifyWhole(t *testing.T) { verifyChanges(t, 0) }
 
@@ -46,8 +47,8 @@ func verifyChanges(t *testing.T, sample int) {
 	}
 }
 
-// applyEverywhere applies a mutation to all paths of an image, or to a sample, and checks that verify finds each. The
-// image is read again for each mutation, so that the disk holds the changed contents of one.
+// applyEverywhere applies a mutation to all paths of an image, or to a sample, and checks that verify finds
+// each. The image is read again for each mutation, so that the disk holds the changed contents of one.
 func applyEverywhere(t *testing.T, img v1.Image, m mutate.Mutation, sample int) (paths, changes int) {
 	t.Helper()
 	spool, err := rootfs.NewSpool(scratch(t))

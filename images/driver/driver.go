@@ -14,7 +14,8 @@ import (
 	"github.com/driver-container/driver-container/images/rootfs"
 )
 
-// Layout is part of the cache key of the user-mode driver. Raise it when the same archive is to give other files.
+// Layout is part of the cache key of the user-mode driver. Raise it when the same archive is to give
+// other files.
 const Layout = 2
 
 // Driver is one release of the driver, unpacked, whatever it came from.

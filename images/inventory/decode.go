@@ -22,7 +22,8 @@ const maxBytes = 128 << 20
 
 var sha256Shape = regexp.MustCompile(`^[0-9a-f]{64}$`)
 
-// Read returns the bytes of the list in an image, at most 128 MiB. The error wraps fs.ErrNotExist without one.
+// Read returns the bytes of the list in an image, at most 128 MiB. The error wraps fs.ErrNotExist
+// without one.
 func Read(tree *rootfs.Tree) ([]byte, error) {
 	e, err := tree.Stat(recipe.FileList)
 	if err != nil {

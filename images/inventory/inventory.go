@@ -1,6 +1,6 @@
-// Package inventory has the list of an image's files: what driver-build records in each image, and what Verify
-// compares an image with. The list is one file in the image, in the format of mtree(5), which bsdtar and gomtree
-// read; a label of the image has its digest.
+// Package inventory has the list of an image's files: what driver-build records in each image, and what
+// Verify compares an image with. The list is one file in the image, in the format of mtree(5), which bsdtar
+// and gomtree read; a label of the image has its digest.
 //
 // It does not judge: it writes, reads and compares lists.
 package inventory
@@ -17,8 +17,8 @@ import (
 	"github.com/driver-container/driver-container/images/rootfs"
 )
 
-// File is one path of an image: what has to stay as it is for the image to work as it did. Times are left out,
-// because nothing depends on them; so are owner and mode of links, which have no effect.
+// File is one path of an image: what has to stay as it is for the image to work as it did. Times are left
+// out, because nothing depends on them; so are owner and mode of links, which have no effect.
 type File struct {
 	Path       string // clean and relative
 	Kind       rootfs.Kind
@@ -30,8 +30,8 @@ type File struct {
 	Capability string // the extended attribute security.capability, in the kernel's format
 }
 
-// Of lists the files of a tree, sorted by path, without the list itself. It reads all contents whose digests are
-// not known yet.
+// Of lists the files of a tree, sorted by path, without the list itself. It reads all contents whose digests
+// are not known yet.
 func Of(tree *rootfs.Tree) ([]File, error) {
 	var files []File
 	for _, e := range tree.All() {

@@ -18,8 +18,8 @@ import (
 // LayerName is the name of the layer in the history of images: "driver-build VERSION: file list".
 const LayerName = "file list"
 
-// Layer makes the layer with the list of all files of the layers below it, and returns it with the digest of the
-// list, as recipe.LabelFiles has it. of needs no key.
+// Layer makes the layer with the list of all files of the layers below it, and returns it with the digest of
+// the list, as recipe.LabelFiles has it. of needs no key.
 func Layer(ctx context.Context, cache layer.Cache, of layer.Spec, below []v1.Layer) (made v1.Layer, digest string, err error) {
 	inputs := []any{of.Compression, of.Time.Unix()}
 	for _, l := range below {

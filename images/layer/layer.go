@@ -133,7 +133,8 @@ func (c Cache) Write(ctx context.Context, of Spec, tree *rootfs.Tree, step *prog
 	return c.write(ctx, of, tree.Bytes(), step, func(w io.Writer) error { return tree.WriteTar(ctx, w, of.Time) })
 }
 
-// write compresses the tar stream that content writes, of about total bytes, and notes the result in the cache.
+// write compresses the tar stream that content writes, of about total bytes, and notes the result
+// in the cache.
 func (c Cache) write(ctx context.Context, of Spec, total int64, step *progress.Step, content func(io.Writer) error) (v1.Layer, error) {
 	rec, err := compress(ctx, c.Store, of.Compression, total, step, content)
 	if err != nil {

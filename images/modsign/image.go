@@ -29,10 +29,9 @@ import (
 var ErrNoModules = errors.New("the image has no modules that were compiled ahead of time")
 
 // SignImage returns the image with signatures on its precompiled modules; the signatures that they had are
-// replaced. Layers without modules keep their digests, except the list of files, which gets the signed modules; of the
-// configuration, only the labels of signer and list change.
-// Every signature is checked against the certificate before the image is returned: see kmod/sign for the
-// errors, and ErrNoModules.
+// replaced. Layers without modules keep their digests, except the list of files, which gets the signed
+// modules; of the configuration, only the labels of signer and list change. Every signature is checked
+// against the certificate before the image is returned: see kmod/sign for the errors, and ErrNoModules.
 func SignImage(ctx context.Context, layers layer.Cache, name string, img v1.Image, s Signatures) (v1.Image, error) {
 	examined, err := moduleLayers(ctx, img)
 	if err != nil {

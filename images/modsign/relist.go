@@ -14,9 +14,9 @@ import (
 	"github.com/driver-container/driver-container/images/rootfs"
 )
 
-// relist replaces the list of the image's files by one that has the signed modules, and returns its digest. All
-// other files stay as they were listed: a file that was changed after the build does not become right by signing.
-// want is the digest of the list that the image has.
+// relist replaces the list of the image's files by one that has the signed modules, and returns its digest.
+// All other files stay as they were listed: a file that was changed after the build does not become right by
+// signing. want is the digest of the list that the image has.
 func relist(ctx context.Context, layers layer.Cache, of layer.Spec, examined []examinedLayer, want string) (string, error) {
 	var signed []v1.Layer
 	at := -1

@@ -42,7 +42,8 @@ func (c *cancelReader) Read(p []byte) (int, error) {
 	return c.r.Read(p)
 }
 
-// Clone returns a tree with the same entries over the same lower tree. A change of one does not change the other.
+// Clone returns a tree with the same entries over the same lower tree. A change of one does not change
+// the other.
 func (t *Tree) Clone() *Tree {
 	c := New(t.spool, t.lower)
 	c.entries = maps.Clone(t.entries)

@@ -13,8 +13,8 @@ import (
 	"strings"
 )
 
-// An outline is a layer without the contents of its files: the same members, whiteouts included, with size and
-// digest of each content. ApplyOutline reads it. It has about a hundredth of the layer's size.
+// An outline is a layer without the contents of its files: the same members, whiteouts included, with size
+// and digest of each content. ApplyOutline reads it. It has about a hundredth of the layer's size.
 const (
 	paxSHA256 = "DRIVERBUILD.sha256"
 	paxSize   = "DRIVERBUILD.size"
@@ -27,18 +27,21 @@ func Outline(ctx context.Context, layer io.Reader, w io.Writer) error {
 	return errors.Join(err, tw.Close())
 }
 
-// ApplyOutline reads the outline of a layer into the tree. Apply does not do it: a layer that comes from elsewhere
-// must not say which digests its contents have.
+// ApplyOutline reads the outline of a layer into the tree. Apply does not do it: a layer that comes from
+// elsewhere must not say which digests its contents have.
 func (t *Tree) ApplyOutline(ctx context.Context, outline io.Reader) error {
 	return eachMember(ctx, outline, func(hdr *tar.Header, r io.Reader) error {
 		if err := t.apply(hdr, r, func(string) bool { return false }); err != nil {
 			return err
 		}
-		name, err := Clean(strings.TrimLeft(hdr.Name, "/"))
-		if e, ok := t.entries[name]; ok && err == nil && hdr.Typeflag == tar.TypeReg {
+		if hdr.Typeflag != tar.TypeReg {
+			return nil
+		}
+		p, err := t.resolveParent(strings.TrimLeft(hdr.Name, "/")) // where apply put it
+		if e, ok := t.entries[p]; ok && err == nil {
 			return e.outlined(hdr)
 		}
-		return nil
+		return nil // a whiteout
 	})
 }
 

@@ -23,8 +23,8 @@ type driverFile struct {
 	damage  error         // why it is not one; nil also for a script
 }
 
-// driverName matches the driver's libraries and programs; the last group of a library is its version. NVIDIA's
-// archives bring the libraries of libglvnd and OpenCL too, which have versions of their own.
+// driverName matches the driver's libraries and programs; the last group of a library is its version.
+// NVIDIA's archives bring the libraries of libglvnd and OpenCL too, which have versions of their own.
 var driverName = regexp.MustCompile(`^(?:lib(?:nvidia|cuda|cudadebugger|nvcuvid|nvoptix|GLX_nvidia|EGL_nvidia|GLESv1_CM_nvidia|GLESv2_nvidia|vdpau_nvidia)[^/]*\.so(?:\.([0-9.]+))?` +
 	`|lib(?:OpenCL|GL|GLX|EGL|OpenGL|GLdispatch|GLESv1_CM|GLESv2)\.so(?:\.[0-9.]+)?|nvidia-[a-z-]+)$`)
 

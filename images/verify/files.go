@@ -19,8 +19,8 @@ import (
 // maxDifferences bounds the findings of checkFiles: an image of another build differs in everything.
 const maxDifferences = 1000
 
-// harmless are folders in which a difference from the list is a note, each with its reason. Everything else can
-// keep the driver or one of its users from working.
+// harmless are folders in which a difference from the list is a note, each with its reason. Everything else
+// can keep the driver or one of its users from working.
 var harmless = []struct {
 	dir, reason string
 	added       bool // only of files that were added
@@ -50,9 +50,9 @@ var harmless = []struct {
 	{dir: "dev", reason: "the container's own folder hides it"},
 }
 
-// Harmless returns the reason why a difference of a path from the image's list of files is only a note, or "".
-// added says that the list does not have the path. A new folder and other times are no difference at all: neither
-// has an effect.
+// Harmless returns the reason why a difference of a path from the image's list of files is only a note, or
+// "". added says that the list does not have the path. A new folder and other times are no difference at all:
+// neither has an effect.
 func Harmless(p string, added bool) string {
 	for _, h := range harmless {
 		if (added || !h.added) && (p == h.dir || recipe.InFolder(p, h.dir)) {
@@ -62,8 +62,8 @@ func Harmless(p string, added bool) string {
 	return ""
 }
 
-// checkFiles compares the image with the list of its files that driver-build put in. The label has the digest of
-// the list, and the image's digest covers the label.
+// checkFiles compares the image with the list of its files that driver-build put in. The label has the digest
+// of the list, and the image's digest covers the label.
 func checkFiles(s *subject, find finder) {
 	want := s.config.Config.Labels[recipe.LabelFiles]
 	data, err := inventory.Read(s.tree)
@@ -133,8 +133,8 @@ func (s *subject) compare(list []inventory.File, differs func(name, message stri
 	}
 }
 
-// digests computes the digests of all contents, on all cores, so that no rule waits for one. Errors show where a
-// rule reads the content.
+// digests computes the digests of all contents, on all cores, so that no rule waits for one. Errors show
+// where a rule reads the content.
 func (s *subject) digests(ctx context.Context) error {
 	var eg errgroup.Group
 	eg.SetLimit(runtime.GOMAXPROCS(0))

@@ -16,8 +16,8 @@ func libraryDirs() []string {
 	}
 }
 
-// searchedDirs are the library folders of the image, each once, through its links: those of consumers, those that
-// the dynamic loader knows, those that its configuration adds, and those of 32-bit libraries.
+// searchedDirs are the library folders of the image, each once, through its links: those of consumers, those
+// that the dynamic loader knows, those that its configuration adds, and those of 32-bit libraries.
 func (s *subject) searchedDirs() []string {
 	dirs := append(libraryDirs(), "lib", "usr/lib", "usr/lib/i386-linux-gnu", "lib/i386-linux-gnu", "usr/lib32")
 	dirs = append(dirs, s.loaderConfig("etc/ld.so.conf", 0)...)
@@ -46,8 +46,8 @@ func (s *subject) folders(list []string) (dirs []string) {
 	return dirs
 }
 
-// maxConfig bounds the files of the loader's configuration, in bytes each, and maxIncludes how deep they include
-// each other.
+// maxConfig bounds the files of the loader's configuration, in bytes each, and maxIncludes how deep they
+// include each other.
 const (
 	maxConfig   = 64 << 10
 	maxIncludes = 4

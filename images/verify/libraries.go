@@ -38,8 +38,8 @@ func checkVersion(s *subject, find finder) {
 	}
 }
 
-// checkLibraryDir: consumers find libraries by the names that they have had for ten years, and take the real one
-// from where these lead.
+// checkLibraryDir: consumers find libraries by the names that they have had for ten years, and take the real
+// one from where these lead.
 func checkLibraryDir(s *subject, find finder) {
 	for _, stem := range coreLibraries {
 		name := stem + ".1"

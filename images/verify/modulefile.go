@@ -42,8 +42,8 @@ const (
 	symbolSize = 24 // of an ELF file of 64 bits
 )
 
-// ownSymbol matches the symbols by which NVIDIA's modules call each other. All others are the kernel's, which is not
-// there.
+// ownSymbol matches the symbols by which NVIDIA's modules call each other. All others are the kernel's, which
+// is not there.
 var ownSymbol = regexp.MustCompile(`^(?:nvidia_p2p_|nvidia_get_rm_ops|nvidia_register_module|nvidia_unregister_module|nvUvmInterface|nvKmsKapi)`)
 
 // readModule reads a module file.
@@ -149,7 +149,8 @@ func (s *subject) checkModule(file, release string, info kmod.Info, find finder)
 	}
 }
 
-// installedName matches modules of the driver where distributions install them; the group is the kernel's release.
+// installedName matches modules of the driver where distributions install them; the group is the
+// kernel's release.
 var installedName = regexp.MustCompile(`^(?:usr/)?lib/modules/([^/]+)/.*/nvidia[a-z_-]*\.ko(?:\.gz|\.xz|\.zst)?$`)
 
 // installedModule is a module in the folder of a kernel, as other images than ours have it.

@@ -9,8 +9,8 @@ import (
 	"github.com/driver-container/driver-container/images/rootfs"
 )
 
-// privileged are the programs of distributions that have setuid, setgid or capabilities, and NVIDIA's one: for
-// every user, it loads the module and makes the device files.
+// privileged are the programs of distributions that have setuid, setgid or capabilities, and NVIDIA's one:
+// for every user, it loads the module and makes the device files.
 var privileged = []string{
 	"nvidia-modprobe",
 	"su", "sudo", "sudoedit", "mount", "umount", "passwd", "newgrp", "sg", "gpasswd", "chsh", "chfn", "chage", "expiry", "unix_chkpwd", "unix2_chkpwd", "pam_extrausers_chkpwd",
@@ -19,7 +19,8 @@ var privileged = []string{
 	"locate", "plocate", "slocate", "staprun", "lockfile", "dotlockfile", "netreport", "gst-ptp-helper", "ksu", "mount.nfs", "mount.cifs", "mount.ecryptfs_private",
 }
 
-// checkPrivileges: a program that runs with more rights than its user has to be one that is known to need them.
+// checkPrivileges: a program that runs with more rights than its user has to be one that is known to
+// need them.
 func checkPrivileges(s *subject, find finder) {
 	for _, e := range s.all {
 		if e.Kind != rootfs.File || e.Mode&(fs.ModeSetuid|fs.ModeSetgid) == 0 && e.Capability == "" {
@@ -41,8 +42,8 @@ func inProgramDir(p string) bool {
 		func(dir string) bool { return strings.HasPrefix(p, dir) })
 }
 
-// checkPermissions: consumers of any user read the driver's files, and only root may change them. The same holds
-// for everything in the folders that the dynamic loader searches.
+// checkPermissions: consumers of any user read the driver's files, and only root may change them. The same
+// holds for everything in the folders that the dynamic loader searches.
 func checkPermissions(s *subject, find finder) {
 	dirs := s.searchedDirs()
 	for _, e := range s.all {
@@ -66,8 +67,8 @@ func checkPermissions(s *subject, find finder) {
 	}
 }
 
-// checkAccess checks the owner of an entry, that all users have the wanted rights, and that only root can write.
-// The group may own a folder and write there: in images of Debian it does in usr/local.
+// checkAccess checks the owner of an entry, that all users have the wanted rights, and that only root can
+// write. The group may own a folder and write there: in images of Debian it does in usr/local.
 func checkAccess(e *rootfs.Entry, want fs.FileMode, find finder) {
 	others := fs.FileMode(0o022)
 	if e.Kind == rootfs.Dir {

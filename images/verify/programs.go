@@ -84,8 +84,8 @@ func (s *subject) checkProgram(e *rootfs.Entry, find finder) {
 // compilerName matches programs that can be a C compiler, as package kbuild looks for them.
 var compilerName = regexp.MustCompile(`^(?:[a-z0-9_]+-[a-z0-9-]+-)?(?:gcc|clang)(?:-[0-9.]{1,8})?$|^cc$`)
 
-// checkToolchain: an image that has to compile on the node needs what compiling takes, except the headers, which
-// come from the node or its repositories.
+// checkToolchain: an image that has to compile on the node needs what compiling takes, except the headers,
+// which come from the node or its repositories.
 func checkToolchain(s *subject, find finder) {
 	if info, err := driverinfo.Read(s.tree.OpenFS()); err == nil && !info.Toolchain || err != nil && s.hasModules() || s.version == "" {
 		return

@@ -1,5 +1,5 @@
-// Package mutate changes images in every way that verify has to notice. The tests with a synthetic image and those with
-// real ones share it.
+// Package mutate changes images in every way that verify has to notice. The tests with a synthetic image and
+// those with real ones share it.
 package mutate
 
 import (
@@ -93,9 +93,9 @@ func meta(name string, edit func(*rootfs.Entry)) Mutation {
 	}}
 }
 
-// Noticed returns an error unless a finding names the path of a mutated entry, or the file that was put beside it. The
-// finding has to be an error, or a note where such changes are harmless. For the folders above the list of files, which
-// are gone together with it, a finding about the list is enough.
+// Noticed returns an error unless a finding names the path of a mutated entry, or the file that was put
+// beside it. The finding has to be an error, or a note where such changes are harmless. For the folders above
+// the list of files, which are gone together with it, a finding about the list is enough.
 func Noticed(findings []verify.Finding, p string) error {
 	said := ""
 	for _, f := range findings {
