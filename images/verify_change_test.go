@@ -43,7 +43,8 @@ func TestEveryChange(t *testing.T) {
 	}
 }
 
-// TestChangedList: the list of files cannot be changed unnoticed, nor can it be left out of one of its two places.
+// TestChangedList: the list of files cannot be changed unnoticed, nor can it be left out of one of its
+// two places.
 func TestChangedList(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

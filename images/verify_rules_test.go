@@ -13,8 +13,8 @@ import (
 	"github.com/driver-container/driver-container/images/verify"
 )
 
-// TestVerifyRules: what cannot work does not pass, also without a list of the image's files. Each case names the
-// rule that has to find it and a part of what it says; "" finds nothing.
+// TestVerifyRules: what cannot work does not pass, also without a list of the image's files. Each case names
+// the rule that has to find it and a part of what it says; "" finds nothing.
 func TestVerifyRules(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

@@ -69,7 +69,8 @@ func described(t *testing.T, change func(*driverinfo.Description)) string {
 	return string(text)
 }
 
-// unlisted is an image without the list of its files: one that an older driver-build made, or another program.
+// unlisted is an image without the list of its files: one that an older driver-build made, or
+// another program.
 func unlisted(t *testing.T, img v1.Image) v1.Image {
 	t.Helper()
 	return changed(t, img, gone(recipe.FileList), func(c *v1.Config) { delete(c.Labels, recipe.LabelFiles) })

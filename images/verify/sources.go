@@ -11,8 +11,8 @@ import (
 	"github.com/driver-container/driver-container/images/rootfs"
 )
 
-// anyModule matches compiled modules of the driver where distributions install them, and what other images keep
-// for later: packages of modules, NVIDIA's archive.
+// anyModule matches compiled modules of the driver where distributions install them, and what other images
+// keep for later: packages of modules, NVIDIA's archive.
 var anyModule = regexp.MustCompile(`(?:^|/)(?:nvidia[a-z_-]*\.ko(?:\.gz|\.xz|\.zst)?|[a-z0-9.+_-]*nvidia[^/]*\.(?:deb|rpm)|NVIDIA-Linux-[^/]*\.run)$`)
 
 // checkSources: a node compiles the modules, unless the image has them compiled.
@@ -56,8 +56,8 @@ func (s *subject) hasModules() bool {
 	return false
 }
 
-// checkKernelDirs checks each folder with sources: kernel, kernel-open, or the folder itself, as packages for DKMS
-// have it.
+// checkKernelDirs checks each folder with sources: kernel, kernel-open, or the folder itself, as packages for
+// DKMS have it.
 func (s *subject) checkKernelDirs(top string, find finder) (found bool) {
 	for _, dir := range []string{top + "/kernel", top + "/kernel-open", top} {
 		if dir == top && found || !s.tree.Exists(dir) {
@@ -72,15 +72,15 @@ func (s *subject) checkKernelDirs(top string, find finder) (found bool) {
 	return found
 }
 
-// namedSource matches what the driver's build files name: sources (NVIDIA_SOURCES += nvidia/nv.c), which are below
-// the folder of the flavour, and objects that come compiled ($(src)/nvidia/nv-kernel.o_binary).
+// namedSource matches what the driver's build files name: sources (NVIDIA_SOURCES += nvidia/nv.c), which are
+// below the folder of the flavour, and objects that come compiled ($(src)/nvidia/nv-kernel.o_binary).
 var namedSource = regexp.MustCompile(`(?m)^\s*NV[A-Z_]*SOURCES[A-Z_]*\s*[:+?]?=\s*([A-Za-z0-9_/.-]+\.(?:c|cpp|S))\s*$|\$\(src\)/([A-Za-z0-9_/.-]+\.o_binary)`)
 
 // maxBuildFile bounds one of the driver's build files. They have at most 20 kB.
 const maxBuildFile = 1 << 20
 
-// checkNamedSources checks that the folder has what its build files name. A compile fails without; only the node
-// would notice.
+// checkNamedSources checks that the folder has what its build files name. A compile fails without; only the
+// node would notice.
 func (s *subject) checkNamedSources(dir string, find finder) {
 	named := map[string]bool{}
 	for _, e := range s.all {
