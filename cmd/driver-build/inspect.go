@@ -4,12 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
-	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/images"
 	"github.com/driver-container/driver-container/images/registry"
 	"github.com/driver-container/driver-container/images/runner"
@@ -35,7 +32,7 @@ func newInspectCmd(a *app) *cobra.Command {
 				if format == "json" {
 					return a.printJSON(i)
 				}
-				return a.printInspection(i)
+				return i.WriteText(a.stdout)
 			})
 		},
 	}
@@ -140,41 +137,6 @@ func (a *app) printFindings(findings []verify.Finding, format string) error {
 		fmt.Fprintln(a.stdout, f)
 	}
 	return nil
-}
-
-func (a *app) printInspection(i *verify.Inspection) error {
-	w := tabwriter.NewWriter(a.stdout, 0, 8, 2, ' ', 0)
-	fmt.Fprintf(w, "Digest\t%s\nDriver\t%s\nSystem\t%s\nArch\t%s\nProfile\t%s\nFlavours\t%s\nCommand\t%s\nSize\t%s\n",
-		i.Digest, i.Driver, i.System, i.Arch, i.Profile, strings.Join(i.Flavours, ", "), strings.Join(i.Command, " "), megabytes(i.Size))
-	fmt.Fprintf(w, "Libraries\t%d\nPrograms\t%s\nFirmware\t%s\nPackages\t%d\n",
-		len(i.Libraries), strings.Join(i.Programs, " "), strings.Join(i.Firmware, " "), len(i.Packages))
-	if d := i.Description; d != nil {
-		fmt.Fprintf(w, "Kernels\t%s\nContent\t%s\n", kernels(d), d.ID)
-	}
-	for _, m := range i.Modules {
-		fmt.Fprintf(w, "Modules\t%s %s: %s\n", m.Kernel, m.Flavour, signedBy(m))
-	}
-	for n, l := range i.Layers {
-		fmt.Fprintf(w, "Layer %d\t%s\t%s\t%s\n", n, l.Digest, megabytes(l.Size), l.CreatedBy)
-	}
-	return w.Flush()
-}
-
-// kernels is the range that the modules compile on: "3.10 to 6.16".
-func kernels(d *driverinfo.Description) string {
-	text := "any"
-	switch {
-	case d.Kernel.Min != "" && d.Kernel.Max != "":
-		text = d.Kernel.Min + " to " + d.Kernel.Max
-	case d.Kernel.Min != "":
-		text = "from " + d.Kernel.Min
-	case d.Kernel.Max != "":
-		text = "up to " + d.Kernel.Max
-	}
-	if len(d.Overridden) > 0 {
-		text += ", overridden: " + strings.Join(d.Overridden, ", ")
-	}
-	return text
 }
 
 func megabytes(n int64) string { return fmt.Sprintf("%.1f MB", float64(n)/1e6) }
