@@ -37,29 +37,44 @@ func verifyChanges(t *testing.T, sample int) {
 		t.Run(driver, func(t *testing.T) {
 			i := debian(t, "debian12", driver)
 			command{args: []string{program(t), "verify", i.ref()}}.want(t, 0)
-			paths, changes := 0, 0
-			for _, m := range mutate.All() {
-				p, c := applyEverywhere(t, i.open(t), m, sample)
-				paths, changes = max(paths, p), changes+c
+			config, err := i.open(t).ConfigFile()
+			must(t, err)
+			store, err := fetch.OpenStore(scratch(t))
+			must(t, err)
+			examine := func(tree *rootfs.Tree) ([]verify.Finding, error) {
+				return verify.Examiner{Store: store}.Examine(t.Context(), tree, config)
 			}
-			t.Logf("%d changes of %d paths were found", changes, paths)
+			whole, remove := flattened(t, i.open(t))
+			changes := 0
+			for _, m := range mutate.All() {
+				changes += applyEverywhere(t, whole, m, sample, examine)
+				if sample == 0 { // the changed contents of one mutation are as large as the image
+					remove()
+					whole, remove = flattened(t, i.open(t))
+				}
+			}
+			t.Logf("%d changes of %d paths were found", changes, whole.Len())
+			remove()
 		})
 	}
 }
 
-// applyEverywhere applies a mutation to all paths of an image, or to a sample, and checks that verify finds
-// each. The image is read again for each mutation, so that the disk holds the changed contents of one.
-func applyEverywhere(t *testing.T, img v1.Image, m mutate.Mutation, sample int) (paths, changes int) {
+// flattened reads an image. remove frees the space on the disk.
+func flattened(t *testing.T, img v1.Image) (whole *rootfs.Tree, remove func()) {
 	t.Helper()
 	spool, err := rootfs.NewSpool(scratch(t))
 	must(t, err)
-	defer func() { must(t, spool.Close()) }()
-	whole, err := layer.Flatten(context.Background(), img, spool, nil, progress.Observer(nil).Begin("", ""))
+	whole, err = layer.Flatten(context.Background(), img, spool, nil, progress.Observer(nil).Begin("", ""))
 	must(t, err)
-	config, err := img.ConfigFile()
-	must(t, err)
-	store, err := fetch.OpenStore(scratch(t))
-	must(t, err)
+	return whole, func() { must(t, spool.Close()) }
+}
+
+// applyEverywhere applies a mutation to all paths of an image, or to a sample, and checks that verify finds
+// each.
+func applyEverywhere(
+	t *testing.T, whole *rootfs.Tree, m mutate.Mutation, sample int, examine func(*rootfs.Tree) ([]verify.Finding, error),
+) (changes int) {
+	t.Helper()
 	const batch = 400 // below the number of findings that verify lists
 	all := whole.All()
 	step := 1
@@ -68,7 +83,7 @@ func applyEverywhere(t *testing.T, img v1.Image, m mutate.Mutation, sample int) 
 	}
 	tree, changed := whole.Clone(), []string(nil)
 	look := func() {
-		findings, err := verify.Examiner{Store: store}.Examine(t.Context(), tree, config)
+		findings, err := examine(tree)
 		must(t, err)
 		for _, p := range changed {
 			if err := mutate.Noticed(findings, p); err != nil {
@@ -93,5 +108,5 @@ func applyEverywhere(t *testing.T, img v1.Image, m mutate.Mutation, sample int) 
 		}
 	}
 	look()
-	return len(all), changes
+	return changes
 }
