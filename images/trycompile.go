@@ -1,6 +1,7 @@
 package images
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -108,14 +109,19 @@ func (b *Builder) kernelFor(
 	return recipe.Kernel{Release: release, Headers: pins.Packages}, err
 }
 
-// usualKernel is the newest kernel of a flavour that the driver compiles on, or "".
-func usualKernel(offered []packages.Kernel, flavour string, info driverinfo.Description) string {
+// usualKernel is the newest kernel of a flavour that the driver compiles on, of the series that the system
+// installs by default if the repositories say which that is; or "".
+func usualKernel(offered []packages.Kernel, flavour string, info driverinfo.Description) (release string) {
 	for _, k := range offered {
-		if k.Flavour == flavour && info.CheckKernel(k.Release) == nil {
+		if k.Flavour != flavour || info.CheckKernel(k.Release) != nil {
+			continue
+		}
+		if k.Default {
 			return k.Release
 		}
+		release = cmp.Or(release, k.Release)
 	}
-	return ""
+	return release
 }
 
 // tryCompile compiles and throws the result away.
