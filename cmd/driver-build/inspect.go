@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/driver-container/driver-container/images"
+	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/registry"
 	"github.com/driver-container/driver-container/images/runner"
 	"github.com/driver-container/driver-container/images/verify"
@@ -120,6 +121,9 @@ func (a *app) tryCompile(ctx context.Context, s *session, image string, base *re
 
 // withImage opens an image for reading.
 func (a *app) withImage(ctx context.Context, ref, arch string, f func(context.Context, *session, *registry.Base) error) error {
+	if err := errors.Join(matrix.CheckArch(arch), registry.CheckSource(ref)); err != nil {
+		return usageError{err}
+	}
 	return a.with(ctx, nil, a.programs(""), func(ctx context.Context, s *session) error {
 		base, err := s.Registry.Base(ctx, ref, arch)
 		if err != nil {
