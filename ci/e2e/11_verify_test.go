@@ -7,6 +7,7 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
 	"github.com/driver-container/driver-container/ci/imagetest/mutate"
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/images/layer"
 	"github.com/driver-container/driver-container/images/progress"
@@ -38,9 +39,9 @@ func verifyChanges(t *testing.T, sample int) {
 			i := debian(t, "debian12", driver)
 			command{args: []string{program(t), "verify", i.ref()}}.want(t, 0)
 			config, err := i.open(t).ConfigFile()
-			must(t, err)
+			require.NoError(t, err)
 			store, err := fetch.OpenStore(scratch(t))
-			must(t, err)
+			require.NoError(t, err)
 			examine := func(tree *rootfs.Tree) ([]verify.Finding, error) {
 				return verify.Examiner{Store: store}.Examine(t.Context(), tree, config)
 			}
@@ -63,10 +64,10 @@ func verifyChanges(t *testing.T, sample int) {
 func flattened(t *testing.T, img v1.Image) (whole *rootfs.Tree, remove func()) {
 	t.Helper()
 	spool, err := rootfs.NewSpool(scratch(t))
-	must(t, err)
+	require.NoError(t, err)
 	whole, err = layer.Flatten(context.Background(), img, spool, nil, progress.Observer(nil).Begin("", ""))
-	must(t, err)
-	return whole, func() { must(t, spool.Close()) }
+	require.NoError(t, err)
+	return whole, func() { require.NoError(t, spool.Close()) }
 }
 
 // applyEverywhere applies a mutation to all paths of an image, or to a sample, and checks that verify finds
@@ -84,7 +85,7 @@ func applyEverywhere(
 	tree, changed := whole.Clone(), []string(nil)
 	look := func() {
 		findings, err := examine(tree)
-		must(t, err)
+		require.NoError(t, err)
 		for _, p := range changed {
 			if err := mutate.Noticed(findings, p); err != nil {
 				t.Errorf("%s, %s: %v", p, m.Name, err)
@@ -99,7 +100,7 @@ func applyEverywhere(
 			continue
 		}
 		applies, err := m.Apply(tree, e)
-		must(t, err)
+		require.NoError(t, err)
 		if applies {
 			changed = append(changed, e.Path)
 		}
