@@ -38,7 +38,7 @@ func driverManager(t *testing.T, g *lab.Guest, verb, digest string, code int) st
 // the root again by itself. The next pod, with the same digest, adopts the modules, also while they are in
 // use, and serves the root again.
 func Test16DriverManager(t *testing.T) {
-	g := operatorStage(t)
+	g := operatorStage(t, nil)
 	before := look(g)
 	p := ready(t, g, operated(g, digest))
 
@@ -106,7 +106,7 @@ func detaches(t *testing.T, g *lab.Guest, p, holder *lab.Process) {
 // serves beside the process that holds the rest.
 func Test16Digest(t *testing.T) {
 	const changed = "2557654322"
-	g := operatorStage(t)
+	g := operatorStage(t, nil)
 	before := look(g)
 	p := ready(t, g, operated(g, digest))
 	holder := g.Hold("/run/nvidia/driver/dev/nvidiactl")

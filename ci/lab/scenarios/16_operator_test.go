@@ -1,6 +1,7 @@
 package scenarios
 
 import (
+	"maps"
 	"os"
 	"os/exec"
 	"strings"
@@ -20,8 +21,8 @@ const (
 	digest      = "2557654321"
 )
 
-// operatorStage is a guest with the driver's image and the driver manager's program.
-func operatorStage(t *testing.T) *lab.Guest {
+// operatorStage is a guest with the driver's image and the driver manager's program, and with more disks.
+func operatorStage(t *testing.T, more map[string]string) *lab.Guest {
 	t.Helper()
 	lab.Gate(t)
 	dir := t.TempDir()
@@ -32,7 +33,10 @@ func operatorStage(t *testing.T) *lab.Guest {
 	}
 	disk := lab.TreeDisk(t, dir)
 	return stage{products: map[string]product{"535": d535}, modules: []modules{{d535, closed}},
-		edit: func(c *lab.Config) { c.Disks["/manager"] = disk }}.start(t)
+		edit: func(c *lab.Config) {
+			c.Disks["/manager"] = disk
+			maps.Copy(c.Disks, more)
+		}}.start(t)
 }
 
 // operated returns the pod as the GPU Operator makes it from its DaemonSet: its command, its environment, its
@@ -69,7 +73,7 @@ func probe(p *lab.Process, smi bool) lab.Result {
 // environment, firmware volume, startup probe and preStop, and finds its markers, its digest and the kernel's
 // firmware. Another container that has only /run/nvidia waits for the driver with wait-ready.
 func Test16Operator(t *testing.T) {
-	g := operatorStage(t)
+	g := operatorStage(t, nil)
 	before := look(g)
 	waiting := lab.Container{Image: "535", Name: "wait", Mounts: []lab.Mount{{Host: "/run/nvidia", Guest: "/run/nvidia", ReadOnly: true}}}
 	waiting.Command = []string{"nvidia-driver", "wait-ready", "--timeout", "1s"}
@@ -132,6 +136,16 @@ func firmware(t *testing.T, g *lab.Guest) {
 	if n := g.Sh("find -L " + dir + " -name 'gsp*.bin' -size +1000k | wc -l"); strings.TrimSpace(n) != "2" {
 		t.Errorf("%s GSP files in %s, want 2", n, dir)
 	}
+}
+
+// What the operator starts after the driver finds it in the operator's own pod, whose root is the container's:
+// the validator's steps, and the programs of the container toolkit.
+func Test16Validator(t *testing.T) {
+	lab.Gate(t)
+	g := operatorStage(t, map[string]string{"/conformance": lab.TreeDisk(t, conformance.Prepare(t))})
+	p := ready(t, g, operated(g, digest))
+	consume(t, g, false, "/run/nvidia/driver")
+	stops(t, p, 0)
 }
 
 // Older platforms (Konvoy) give the image only --accept-license, and NVIDIA's own images accept -a and
