@@ -59,10 +59,10 @@ func unload() error {
 	return all
 }
 
-// cleanRoot unmounts the driver root and deletes NVIDIA's pid file. Releases after v0.12 also delete the files
-// by which validator and startup probe say that the driver is ready. The unmount is that of moby's
-// mount.RecursiveUnmount: one lazy unmount of the root, which takes the mounts below it along; other mounts at
-// the root stay.
+// cleanRoot unmounts the driver root and deletes NVIDIA's pid file. Releases after v0.12 also delete the
+// files by which validator and startup probe say that the driver is ready. The unmount is that of moby's
+// mount.RecursiveUnmount: one lazy unmount of the root, which takes the mounts below it along; other mounts
+// at the root stay.
 func cleanRoot() error {
 	if err := unix.Unmount(root, unix.MNT_DETACH); err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOENT) {
 		return fmt.Errorf("unmount %s: %w", root, err)

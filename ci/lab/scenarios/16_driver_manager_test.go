@@ -81,8 +81,8 @@ func Test16DriverManager(t *testing.T) {
 	}
 }
 
-// detaches stops a driver that a process holds, as the kubelet does when the operator deletes the pod: it ends
-// by itself within the 30 seconds that the operator's pods have, and leaves the driver in place.
+// detaches stops a driver that a process holds, as the kubelet does when the operator deletes the pod: it
+// ends by itself within the 30 seconds that the operator's pods have, and leaves the driver in place.
 func detaches(t *testing.T, g *lab.Guest, p, holder *lab.Process) {
 	t.Helper()
 	if r := p.Exec("/bin/sh", "-c", conformance.PreStop); r.Code != 0 {

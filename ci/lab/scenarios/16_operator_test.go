@@ -41,8 +41,8 @@ func operatorStage(t *testing.T, more map[string]string) *lab.Guest {
 
 // operated returns the pod as the GPU Operator makes it from its DaemonSet: its command, its environment, its
 // probe from a ConfigMap, its mounts, among them the volume over /lib/firmware, which kubelet makes in the
-// folder of the later driver root. The one mount that the operator's pod does not have is that of the compiled
-// modules: to compile them in a guest takes half an hour.
+// folder of the later driver root. The one mount that the operator's pod does not have is that of the
+// compiled modules: to compile them in a guest takes half an hour.
 func operated(g *lab.Guest, digest string) lab.Container {
 	g.Write("/configmap/startup-probe.sh", conformance.StartupProbe, 0o755)
 	pod := unstaged(driver("535", "NODE_NAME=gpu-node-1", "NODE_IP=10.0.0.7", "NVIDIA_VISIBLE_DEVICES=void", "KERNEL_MODULE_TYPE=auto",
@@ -138,8 +138,8 @@ func firmware(t *testing.T, g *lab.Guest) {
 	}
 }
 
-// What the operator starts after the driver finds it in the operator's own pod, whose root is the container's:
-// the validator's steps, and the programs of the container toolkit.
+// What the operator starts after the driver finds it in the operator's own pod, whose root is the
+// container's: the validator's steps, and the programs of the container toolkit.
 func Test16Validator(t *testing.T) {
 	lab.Gate(t)
 	g := operatorStage(t, map[string]string{"/conformance": lab.TreeDisk(t, conformance.Prepare(t))})

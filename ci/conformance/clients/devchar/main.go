@@ -1,7 +1,7 @@
-// Command devchar does the validator's last step for a driver container, as nvidia-validator of the GPU Operator
-// 26.7 does it with NVIDIA's container toolkit: it makes the control device nodes that are missing below the dev
-// root, and links from MAJOR:MINOR to every possible device node. nvidia-ctk has the same command, but without
-// the dev root.
+// Command devchar does the validator's last step for a driver container, as nvidia-validator of the GPU
+// Operator 26.7 does it with NVIDIA's container toolkit: it makes the control device nodes that are missing
+// below the dev root, and links from MAJOR:MINOR to every possible device node. nvidia-ctk has the same
+// command, but without the dev root.
 //
 // It prints the toolkit's log on stderr.
 package main
