@@ -142,7 +142,7 @@ func (p *program) compile(ctx context.Context, cfg node.Config, into host.ImageC
 
 func (p *program) unloadCommand(patience context.Context) *cobra.Command {
 	cfg := node.Defaults()
-	cfg.LockTimeout, cfg.OnBusy = 10*time.Second, node.BusyFail
+	cfg.LockTimeout, cfg.Grace, cfg.OnBusy = 10*time.Second, 100*time.Second, node.BusyFail
 	cmd := &cobra.Command{Use: "unload", Short: "take down a driver that was left in place: modules, root, device files", Args: noArgs,
 		Long: `unload needs the node's lock: stop the driver container first. It ends with 14 when the driver is in use.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
