@@ -165,8 +165,8 @@ func (c *Cluster) waitAPI(limit time.Duration) {
 }
 
 // Wait calls check until it returns nil, at most for limit. At the limit it measures how busy the machine is
-// now, and goes on if the machine has become slower. Then the test fails with the description of the condition
-// and the last error.
+// now, and goes on if the machine has become slower. Then the test fails with the description of the
+// condition and the last error.
 func (c *Cluster) Wait(limit time.Duration, what string, check func() error) {
 	c.t.Helper()
 	before := c.patience

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/driver-container/driver-container/kmod"
 	"github.com/driver-container/driver-container/node"
 	"github.com/driver-container/driver-container/node/envflags"
 	"github.com/driver-container/driver-container/node/host"
@@ -136,7 +137,7 @@ func (p *program) measure(ctx context.Context, n *node.Node, run string, reports
 	server := metrics.New(metrics.Source{
 		Status: n.Snapshot,
 		Live:   func() error { return status.Alive(status.InstanceFile, time.Now()) },
-		Ready:  func() error { return status.Mine(run, status.InstanceFile) },
+		Ready:  func() error { return status.Mine(run, status.InstanceFile, kmod.System{}) },
 		GPUs:   n.AskUsage,
 	}, metrics.Options{GPUEvery: reports.gpuEvery, Version: version()})
 	done := make(chan error, 1)

@@ -144,7 +144,7 @@ func Test16Validator(t *testing.T) {
 	lab.Gate(t)
 	g := operatorStage(t, map[string]string{"/conformance": lab.TreeDisk(t, conformance.Prepare(t))})
 	p := ready(t, g, operated(g, digest))
-	consume(t, g, false, "/run/nvidia/driver")
+	consume(t, g)
 	stops(t, p, 0)
 }
 
