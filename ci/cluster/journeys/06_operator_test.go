@@ -45,8 +45,8 @@ func applyOperator(t *testing.T, c *cluster.Cluster, driver, digest string) {
 	}
 	repository, tag := c.ImageRef(driver)
 	manager := c.PushProgram("../conformance/drivermanager", "driver-manager")
-	c.Apply(testdata(t, "operator.yaml", "NAMESPACE", operatorSpace, "IMAGE", repository+":"+tag, "MANAGER", manager, "@DIGEST@", digest,
-		"PRESTOP", conformance.PreStop))
+	c.Apply(testdata(t, "operator.yaml", "@NAMESPACE@", operatorSpace, "@IMAGE@", repository+":"+tag, "@MANAGER@", manager,
+		"@DIGEST@", digest, "@PRESTOP@", conformance.PreStop))
 }
 
 // waitPod waits for the one ready pod with a label that is not the pod before, and returns it.
