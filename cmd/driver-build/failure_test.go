@@ -73,6 +73,7 @@ func TestFailures(t *testing.T) {
 		"base not there":   {nil, "--base oci:/no/such/folder", 2, []string{"/no/such/folder"}},
 		"other base":       {nil, "--base WORLD/base/ubuntu16.04:test", 2, []string{"ubuntu 16.04"}},
 		"push 401":         {func(u *user) { u.Fault(refuse(401, "/v2/team/")) }, "--push --repository WORLD/team/driver", 4, []string{"401", "/team/driver"}},
+		"push 403":         {func(u *user) { u.Fault(refuse(403, "/v2/team/driver/blobs/uploads/")) }, "--push --repository WORLD/team/driver", 4, []string{"403", "push WORLD/team/driver"}},
 		"push 500":         {func(u *user) { u.Fault(refuse(500, "/v2/team/driver/manifests/")) }, "--push --repository WORLD/team/driver", 4, []string{"500"}},
 	} {
 		t.Run(what, func(t *testing.T) {
@@ -86,8 +87,18 @@ func TestFailures(t *testing.T) {
 			if !strings.Contains(c.args, "--push") {
 				args = append(args, "-o", "oci:"+out)
 			}
+			before := u.Requests("/v2/base/") + u.Requests("/dists/")
 			r := u.run(t, args...)
+			for i := range c.parts {
+				c.parts[i] = strings.ReplaceAll(c.parts[i], "WORLD", u.Host)
+			}
 			r.want(t, c.code, c.parts...)
+			if refused := what == "push 401" || what == "push 403"; refused && u.Requests("/v2/base/")+u.Requests("/dists/") > before {
+				t.Error("something was read before the push was refused")
+			}
+			if _, text, _ := strings.Cut(r.stderr, "driver-build: "); strings.Count(text, newDriver+"-debian12") > 1 {
+				t.Errorf("the target is named more than once: %s", text)
+			}
 			if r.stdout != "" {
 				t.Errorf("stdout: %q", r.stdout)
 			}

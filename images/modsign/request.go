@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/images/moduleset"
+	"github.com/driver-container/driver-container/images/outfile"
 	"github.com/driver-container/driver-container/kmod/kbuild"
 	"github.com/driver-container/driver-container/kmod/sign"
 )
@@ -51,6 +53,20 @@ type RequestedModule struct {
 	Digest string `json:"digest"` // of the module with that hash, in hex
 	SHA256 string `json:"sha256"` // of the module; the signature is to be called by it
 	Size   int64  `json:"size"`   // bytes to be signed
+}
+
+// CheckRequestFolder says why RequestSignatures cannot write into dir, before images are read.
+func CheckRequestFolder(dir string) error {
+	list, err := os.ReadDir(dir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return outfile.CheckFolder(filepath.Dir(filepath.Clean(dir)))
+	case err != nil:
+		return err
+	case len(list) > 0:
+		return fmt.Errorf("%s is not empty: give a new folder", dir)
+	}
+	return outfile.CheckFolder(dir)
 }
 
 // RequestSignatures writes into dir, which is made and must be empty, what an offline signer needs: the
@@ -89,8 +105,10 @@ func RequestSignatures(ctx context.Context, store *fetch.Store, dir string, imag
 	if err != nil {
 		return nil, err
 	}
-	name := filepath.Join(dir, RequestName) // complete when it appears
-	if err := errors.Join(os.WriteFile(name+".tmp", append(text, '\n'), 0o600), os.Rename(name+".tmp", name)); err != nil {
+	if err := outfile.Replace(filepath.Join(dir, RequestName), func(w io.Writer) error {
+		_, err := w.Write(append(text, '\n'))
+		return err
+	}); err != nil {
 		return nil, fmt.Errorf("write the request for signatures: %w", err)
 	}
 	return req, nil

@@ -128,6 +128,8 @@ func TestParseManifestRefuses(t *testing.T) {
 		"version climbs":       {strings.Replace(manifestHead, "440.44", "4/../../etc", 1), "not a driver version", 2},
 		"odd module":           {strings.Replace(manifestHead, "nvidia-uvm", "nvidia;reboot", 1), "not a module name", 4},
 		"unknown type":         {manifestHead + "x 0755 HOLOGRAM_LIB NATIVE\n", "unknown type", 9},
+		"too new":              {strings.Replace(manifestHead, "440.44", "999.10", 1) + "x 0755 HOLOGRAM_LIB NATIVE\n", "a newer version of this program", 9},
+		"too old":              {strings.Replace(manifestHead, "440.44", "340.108", 1) + "x 0755 TLS_OLD NATIVE\n", "driver 340.108 is too old", 9},
 		"prefix alone":         {manifestHead + "x 0755 VGX_ NATIVE\n", "unknown type", 9},
 		"two words":            {manifestHead + "x 0755\n", "2 words", 9},
 		"mode not octal":       {manifestHead + "x 0798 CUDA_ICD\n", "not octal", 9},

@@ -29,6 +29,9 @@ func run(args []string) error {
 		evict: os.Getenv("ENABLE_GPU_POD_EVICTION") != "false", force: os.Getenv("DRAIN_USE_FORCE") == "true",
 		emptyDirs: os.Getenv("DRAIN_DELETE_EMPTYDIR_DATA") == "true", reinstall: os.Getenv("FORCE_REINSTALL") == "true",
 	}
+	if s.namespace == "" {
+		s.namespace = "gpu-operator"
+	}
 	if s.node == "" {
 		return fmt.Errorf("NODE_NAME is required")
 	}
