@@ -22,9 +22,11 @@ import (
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/distros/repotest"
 	"github.com/driver-container/driver-container/images/batch"
+	"github.com/driver-container/driver-container/images/driver"
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/oci"
 	"github.com/driver-container/driver-container/images/registry"
+	"github.com/driver-container/driver-container/images/rootfs"
 	"github.com/driver-container/driver-container/images/runfile"
 	"github.com/driver-container/driver-container/images/verify"
 )
@@ -251,6 +253,7 @@ func TestExitCode(t *testing.T) {
 		{apt.ErrSignature, 5}, {apt.ErrExpired, 5}, {apt.ErrIndex, 5},
 		{dpkg.ErrFormat, 5}, {dpkg.ErrUnsafePath, 5},
 		{runfile.ErrHeader, 5}, {runfile.ErrChecksum, 5}, {runfile.ErrPayload, 5}, {runfile.ErrUnsafe, 5}, {runfile.ErrTooLarge, 5}, {runfile.ErrManifest, 5},
+		{driver.ErrContent, 5}, {rootfs.ErrFormat, 5}, {rootfs.ErrUnsafePath, 5}, {rootfs.ErrTooLarge, 5}, {oci.ErrFormat, 5},
 		{verify.ErrUnfit, 5},
 		{&apt.UnresolvableError{}, 6}, {apt.ErrSources, 6},
 		{interrupted{os.Interrupt}, 130}, {interrupted{syscall.SIGTERM}, 143}, {interrupted{strange{}}, 1},

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/node/evict"
 )
 
@@ -15,9 +16,7 @@ func TestSettings(t *testing.T) {
 	t.Parallel()
 	s, f := newSettings()
 	env := append(podEnv, "DRIVER_EVICT_TIMEOUT=10m", "DRIVER_EVICT_RETRY_AFTER=30s", "DRIVER_EVICT_GRACE_PERIOD=60", "DRIVER_EVICT_FORCE=true", "DRIVER_RUN_DIR=/x")
-	if err := s.parse(f, []string{"--timeout", "7m"}, env); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, s.parse(f, []string{"--timeout", "7m"}, env))
 	want := evict.Config{Node: "gpu-1", Pod: "driver-abc", Namespace: "nvidia", UID: "u", Run: "/x",
 		Timeout: 7 * time.Minute, RetryAfter: 30 * time.Second, GracePeriod: 60, Force: true}
 	if s.cfg != want || s.server != "https://[fd00::1]:443" || s.account != "/var/run/secrets/kubernetes.io/serviceaccount" {

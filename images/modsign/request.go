@@ -105,13 +105,17 @@ func RequestSignatures(ctx context.Context, store *fetch.Store, dir string, imag
 	if err != nil {
 		return nil, err
 	}
-	if err := outfile.Replace(filepath.Join(dir, RequestName), func(w io.Writer) error {
-		_, err := w.Write(append(text, '\n'))
-		return err
-	}); err != nil {
+	if err := writeFile(filepath.Join(dir, RequestName), append(text, '\n')); err != nil {
 		return nil, fmt.Errorf("write the request for signatures: %w", err)
 	}
 	return req, nil
+}
+
+func writeFile(path string, data []byte) error {
+	return outfile.Replace(path, func(w io.Writer) error {
+		_, err := w.Write(data)
+		return err
+	})
 }
 
 func (q *SigningRequest) add(ctx context.Context, dir, arch string, set *kbuild.Set, whole bool) error {
@@ -136,7 +140,7 @@ func (q *SigningRequest) add(ctx context.Context, dir, arch string, set *kbuild.
 			m.File = sum + ".ko"
 			err = sign.Detach(ctx, f.Path, filepath.Join(dir, m.File))
 		} else {
-			err = os.WriteFile(filepath.Join(dir, m.File), digest, 0o600)
+			err = writeFile(filepath.Join(dir, m.File), digest)
 		}
 		if err != nil {
 			return err

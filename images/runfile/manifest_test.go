@@ -9,9 +9,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
+	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/goldentest"
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/images/runfile"
 )
 
@@ -53,9 +53,7 @@ func TestParseManifestEntries(t *testing.T) {
 			continue
 		}
 		want.Line = 9
-		if diff := cmp.Diff([]runfile.Entry{want}, m.Entries); diff != "" {
-			t.Errorf("%s: -want +got:\n%s", line, diff)
-		}
+		assert.Samef(t, []runfile.Entry{want}, m.Entries, "%s: -want +got", line)
 	}
 }
 
@@ -87,12 +85,9 @@ func TestInstallGolden(t *testing.T) {
 
 func parseFile(t *testing.T, name string) *runfile.Manifest {
 	t.Helper()
-	f, err := os.Open(name)
-	must(t, err)
+	f := require.Value(os.Open(name))(t)
 	defer f.Close()
-	m, err := runfile.ParseManifest(filepath.Base(name), f)
-	must(t, err)
-	return m
+	return require.Value(runfile.ParseManifest(filepath.Base(name), f))(t)
 }
 
 func render(m *runfile.Manifest, files []runfile.File) string {
@@ -104,9 +99,6 @@ func render(m *runfile.Manifest, files []runfile.File) string {
 			from = "-> " + f.Link
 		}
 		notes := ""
-		if f.NeedsX() {
-			notes += " X"
-		}
 		if f.Rewrite != nil {
 			notes += " template"
 		}

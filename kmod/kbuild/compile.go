@@ -103,7 +103,11 @@ func prepare(work string) (dir string, unlock func(), err error) {
 		lock.Close()
 		return "", nil, fmt.Errorf("prepare the scratch folder %s: %w", dir, err)
 	}
-	return dir, func() { lock.Close() }, nil
+	return dir, func() {
+		// A child of this process that has not executed its program yet has the descriptor too: closing is not enough.
+		_ = unix.Flock(int(lock.Fd()), unix.LOCK_UN)
+		lock.Close()
+	}, nil
 }
 
 // empty locks the scratch folder and recreates its subfolders, empty.
