@@ -11,7 +11,8 @@ import (
 // with it on the PATH as name, and returns the image's name on the node.
 func (c *Cluster) PushProgram(folder, name string) string {
 	c.t.Helper()
-	return c.Push(name+":1", oneFile(c.t, "usr/bin/"+name, goProgram(c.t, folder)))
+	c.registry.push(c.t, name+":1", oneFile(c.t, "usr/bin/"+name, goProgram(c.t, folder)))
+	return guestRegistry + "/" + name + ":1"
 }
 
 // goProgram compiles a program for the guest, in a folder relative to this package.
