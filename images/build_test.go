@@ -17,6 +17,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/progress"
 	"github.com/driver-container/driver-container/images/recipe"
@@ -25,10 +27,7 @@ import (
 
 func jsonOf(t *testing.T, v any) string {
 	t.Helper()
-	b, err := json.MarshalIndent(v, "", "  ")
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := require.Value(json.MarshalIndent(v, "", "  "))(t)
 	return string(b) + "\n"
 }
 
@@ -53,18 +52,12 @@ func TestImageGolden(t *testing.T) {
 			r := newRig(t)
 			img := r.build(t, s, recipe.Options{})
 			var text strings.Builder
-			config, err := img.ConfigFile()
-			if err != nil {
-				t.Fatal(err)
-			}
+			config := require.Value(img.ConfigFile())(t)
 			for i, l := range layersOf(t, img)[1:] {
 				fmt.Fprintf(&text, "== layer %d: %s\n%s", i+1, config.History[i+1].CreatedBy, listing(t, l))
 			}
 			golden(t, r.World, "layers-"+name+".txt", text.String())
-			manifest, err := img.Manifest()
-			if err != nil {
-				t.Fatal(err)
-			}
+			manifest := require.Value(img.Manifest())(t)
 			manifest.Config.Size = 0
 			for i := range manifest.Layers {
 				manifest.Layers[i].Size = 0 // compressors may change
@@ -74,10 +67,7 @@ func TestImageGolden(t *testing.T) {
 			if err != nil || verify.Unfit(findings) != nil {
 				t.Errorf("%v, %v", findings, err)
 			}
-			i, err := examiner(r.b).Inspect(t.Context(), name, img)
-			if err != nil {
-				t.Fatal(err)
-			}
+			i := require.Value(examiner(r.b).Inspect(t.Context(), name, img))(t)
 			for n := range i.Layers {
 				i.Layers[n].Size, i.Size = 0, 0
 			}
@@ -91,30 +81,20 @@ func TestSameDigest(t *testing.T) {
 	r := newRig(t)
 	want := digestOf(t, r.build(t, pair("debian12", newDriver), recipe.Options{}))
 	before := r.Requests("/pool/")
-	if got := digestOf(t, r.build(t, pair("debian12", newDriver), recipe.Options{})); got != want {
-		t.Errorf("from the cache: %s, want %s", got, want)
-	}
-	if r.Requests("/pool/") != before {
-		t.Error("the second build downloaded packages again")
-	}
+	assert.Equalf(t, want, digestOf(t, r.build(t, pair("debian12", newDriver), recipe.Options{})), "from the cache")
+	assert.Equalf(t, before, r.Requests("/pool/"), "the second build downloaded packages again")
 	other := &rig{r.World, newBuilder(t, r.World, t.TempDir())}
 	other.b.Jobs = 1
-	if got := digestOf(t, other.build(t, pair("debian12", newDriver), recipe.Options{})); got != want {
-		t.Errorf("in another folder with one job: %s, want %s", got, want)
-	}
+	assert.Equalf(t, want, digestOf(t, other.build(t, pair("debian12", newDriver), recipe.Options{})), "in another folder with one job")
 	// A record that cannot be read is written again.
 	records, err := filepath.Glob(filepath.Join(r.b.Store.Dir(), "layers", "*.json"))
 	if err != nil || len(records) != 12 { // five layers, the outlines of six, the list of files
 		t.Fatalf("%q, %v", records, err)
 	}
 	for i, file := range records {
-		if err := os.WriteFile(file, []byte("{}"[:i%3]), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(file, []byte("{}"[:i%3]), 0o600))
 	}
-	if got := digestOf(t, r.build(t, pair("debian12", newDriver), recipe.Options{})); got != want {
-		t.Errorf("with broken records: %s, want %s", got, want)
-	}
+	assert.Equalf(t, want, digestOf(t, r.build(t, pair("debian12", newDriver), recipe.Options{})), "with broken records")
 }
 
 // TestSharedLayers: a second system with the same driver builds its own layers only.
@@ -134,9 +114,7 @@ func TestSharedLayers(t *testing.T) {
 	built = nil
 	two := layersOf(t, r.build(t, pair("ubuntu18.04", oldDriver), recipe.Options{}))
 	for i, name := range []string{"base", "packages", "user-mode driver", "kernel sources", "entrypoint"} {
-		if same := digestOf(t, one[i]) == digestOf(t, two[i]); same != (i > 1) {
-			t.Errorf("%s: equal is %v", name, same)
-		}
+		assert.Equalf(t, i > 1, (digestOf(t, one[i]) == digestOf(t, two[i])), "%s: equal is", name)
 	}
 	want := []string{"[418.87.01-ubuntu18.04 amd64] description layer", "[418.87.01-ubuntu18.04 amd64] file list layer",
 		"[418.87.01-ubuntu18.04 amd64] packages layer", "[418.87.01-ubuntu18.04 amd64] plan"}
@@ -174,19 +152,13 @@ func TestConcurrent(t *testing.T) {
 			return err
 		})
 	}
-	if err := eg.Wait(); err != nil {
-		t.Fatal(err)
-	}
-	if n := r.Requests(".run"); n != 2 {
-		t.Errorf("%d requests for two archives", n)
-	}
+	require.NoError(t, eg.Wait())
+	assert.Equalf(t, 2, r.Requests(".run"), "requests for two archives")
 	other := &rig{r.World, newBuilder(t, r.World, t.TempDir())}
 	for i, p := range pairs {
 		want := digestOf(t, other.build(t, p, recipe.Options{}))
 		for _, got := range []string{digests[i], digests[i+len(pairs)], digests[i+2*len(pairs)]} {
-			if got != want {
-				t.Errorf("%v: %s, want %s", p, got, want)
-			}
+			assert.Equalf(t, want, got, "%v", p)
 		}
 	}
 }
@@ -199,9 +171,7 @@ func TestProfiles(t *testing.T) {
 	golden(t, r.World, "user-full.txt", listing(t, full[2]))
 	golden(t, r.World, "user-compute.txt", listing(t, compute[2]))
 	for _, i := range []int{0, 1, 3, 4} {
-		if digestOf(t, full[i]) != digestOf(t, compute[i]) {
-			t.Errorf("layer %d depends on the profile", i)
-		}
+		assert.Equalf(t, digestOf(t, compute[i]), digestOf(t, full[i]), "layer %d depends on the profile", i)
 	}
 }
 
@@ -213,15 +183,10 @@ func TestFlavours(t *testing.T) {
 			s := pair(system, newDriver)
 			s.Flavours = []string{flavour}
 			planned := r.plan(t, s, recipe.Options{})
-			img, err := r.b.Build(t.Context(), planned)
-			if err != nil {
-				t.Fatal(err)
-			}
+			img := require.Value(r.b.Build(t.Context(), planned))(t)
 			tree := treeOf(t, img)
 			for _, f := range []string{matrix.Open, matrix.Proprietary} {
-				if got := tree.Exists(recipe.KernelDir(newDriver, f) + "/Kbuild"); got != (f == flavour) {
-					t.Errorf("%s %s: sources of %s: %v", system, flavour, f, got)
-				}
+				assert.Equalf(t, f == flavour, tree.Exists(recipe.KernelDir(newDriver, f)+"/Kbuild"), "%s %s: sources of %s", system, flavour, f)
 			}
 			if tree.Exists(recipe.KernelDir(newDriver, flavour) + "/debian/rules") {
 				t.Error("Debian's own build files are there")
@@ -242,10 +207,7 @@ func TestEpochAndCompression(t *testing.T) {
 	if digestOf(t, zero) == digestOf(t, img) {
 		t.Error("SOURCE_DATE_EPOCH changes nothing")
 	}
-	config, err := img.ConfigFile()
-	if err != nil {
-		t.Fatal(err)
-	}
+	config := require.Value(img.ConfigFile())(t)
 	want := time.Unix(1700000000, 0).UTC()
 	if !config.Created.Equal(want) || !config.History[2].Created.Equal(want) {
 		t.Errorf("created %v, %v", config.Created, config.History)
@@ -285,15 +247,9 @@ func TestPackagesInstalled(t *testing.T) {
 	golden(t, r.World, "dpkg-status.txt", read(t, tree, "var/lib/dpkg/status"))
 	golden(t, r.World, "dpkg-info.txt", read(t, tree, "var/lib/dpkg/info/libc6:amd64.list")+"--\n"+read(t, tree, "var/lib/dpkg/info/libc6:amd64.md5sums")+
 		"--\n"+read(t, tree, "var/lib/dpkg/info/kmod.list"))
-	if got := read(t, tree, recipe.LicenceFile); !strings.Contains(got, "licence of ") {
-		t.Errorf("licence: %q", got)
-	}
-	if got := read(t, tree, "usr/lib/firmware/nvidia/"+newDriver+"/gsp_ga10x.bin"); got != "firmware "+newDriver {
-		t.Errorf("firmware: %q", got)
-	}
-	if got := read(t, tree, recipe.SupportedGPUs); got != `{"chips":[]}`+"\n" {
-		t.Errorf("list of GPUs: %q", got)
-	}
+	assert.Containsf(t, read(t, tree, recipe.LicenceFile), "licence of ", "licence")
+	assert.Equalf(t, "firmware "+newDriver, read(t, tree, "usr/lib/firmware/nvidia/"+newDriver+"/gsp_ga10x.bin"), "firmware")
+	assert.Equalf(t, `{"chips":[]}`+"\n", read(t, tree, recipe.SupportedGPUs), "list of GPUs")
 	if e, ok := tree.Lstat(libDir + "/libnvidia-ml.so.1"); !ok || e.Target != "libnvidia-ml.so."+newDriver {
 		t.Errorf("%+v", e)
 	}
@@ -320,18 +276,12 @@ func TestCombine(t *testing.T) {
 	if err != nil || digestOf(t, one) != digestOf(t, built[0]) {
 		t.Errorf("one image: %v, %v", one, err)
 	}
-	both, err := Combine(built)
-	if err != nil {
-		t.Fatal(err)
-	}
+	both := require.Value(Combine(built))(t)
 	index, ok := both.(v1.ImageIndex)
 	if !ok {
 		t.Fatalf("%T", both)
 	}
-	m, err := index.IndexManifest()
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := require.Value(index.IndexManifest())(t)
 	for i := range m.Manifests {
 		m.Manifests[i].Size = 0
 	}

@@ -15,8 +15,10 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 
+	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/imagetest"
 	"github.com/driver-container/driver-container/ci/makeself"
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/distros/dpkg"
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/distros/repotest"
@@ -165,9 +167,7 @@ func TestHostilePackage(t *testing.T) {
 			p := a.Find("kmod", "amd64")
 			p.Files = append(p.Files, repotest.File{Name: "usr/share/loop", Link: "loop", Type: tar.TypeSymlink}, c.file)
 			a.Publish()
-			if err := r.refused(t, pair("debian12", newDriver)); !errors.Is(err, c.want) {
-				t.Error(err)
-			}
+			assert.ErrorIs(t, r.refused(t, pair("debian12", newDriver)), c.want)
 		})
 	}
 }
@@ -222,13 +222,9 @@ func TestBaseMoved(t *testing.T) {
 	r := newRig(t)
 	planned := r.plan(t, pair("ubuntu18.04", oldDriver), recipe.Options{})
 	ref, err := name.ParseReference(r.Base("ubuntu18.04"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	other := imagetest.Image(t, "amd64", v1.Config{}, repotest.Compress(t, ".gz", repotest.Tar(t, "", nil)))
-	if err := remote.Write(ref, other); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, remote.Write(ref, other))
 	_, err = r.b.Build(t.Context(), planned)
 	fails(t, err, "was planned as", "plan again")
 	_, err = r.b.Plan(t.Context(), r.target(t, pair("ubuntu18.04", oldDriver)), recipe.Options{})
@@ -246,9 +242,7 @@ func TestCancelled(t *testing.T) {
 			cancel(stop)
 		}
 	}
-	if _, err := r.b.Build(ctx, planned); err == nil {
-		t.Error("built")
-	}
+	assert.Errorf(t, assert.Err(r.b.Build(ctx, planned)), "built")
 	r.b.Observe = nil
 	if _, err := r.b.Build(t.Context(), planned); err != nil {
 		t.Errorf("afterwards: %v", err)
@@ -260,21 +254,15 @@ func TestDownload(t *testing.T) {
 	r := newRig(t)
 	for _, system := range []string{"debian12", "ubuntu18.04"} {
 		planned := r.plan(t, pair(system, newDriver), recipe.Options{})
-		if err := r.b.Download(t.Context(), planned); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, r.b.Download(t.Context(), planned))
 		for _, f := range planned.Files() {
 			if !r.b.Store.Has(f.SHA256) {
 				t.Errorf("%s is not in the cache", f.URL)
 			}
 		}
 		before := r.Requests("/pool/") + r.Requests(".run")
-		if _, err := r.b.Build(t.Context(), planned); err != nil {
-			t.Fatal(err)
-		}
-		if r.Requests("/pool/")+r.Requests(".run") != before {
-			t.Error("the build downloaded again")
-		}
+		require.Value(r.b.Build(t.Context(), planned))(t)
+		assert.Equalf(t, before, r.Requests("/pool/")+r.Requests(".run"), "the build downloaded again")
 	}
 	r.Put(imagetest.RunPath(oldDriver, "amd64"), []byte("x"))
 	fails(t, r.b.Download(t.Context(), r.plan(t, pair("ubuntu18.04", oldDriver), recipe.Options{})), "download for 418.87.01-ubuntu18.04")

@@ -6,10 +6,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
+	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/imagetest"
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/repotest"
 	"github.com/driver-container/driver-container/distros/rpm/packtest"
@@ -38,10 +39,7 @@ func newRPMRig(t *testing.T, id string) *rpmRig {
 
 func (r *rpmRig) target(t *testing.T) matrix.Target {
 	t.Helper()
-	m, err := matrix.Parse("matrix.yaml", []byte(r.Matrix()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := require.Value(matrix.Parse("matrix.yaml", []byte(r.Matrix())))(t)
 	driver := newDriver
 	if r.id == "centos7" {
 		driver = oldDriver
@@ -55,20 +53,12 @@ func (r *rpmRig) target(t *testing.T) matrix.Target {
 
 func (r *rpmRig) plan(t *testing.T, o recipe.Options) *recipe.Recipe {
 	t.Helper()
-	planned, err := r.b.Plan(t.Context(), r.target(t), o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return planned
+	return require.Value(r.b.Plan(t.Context(), r.target(t), o))(t)
 }
 
 func (r *rpmRig) build(t *testing.T, o recipe.Options) v1.Image {
 	t.Helper()
-	img, err := r.b.Build(t.Context(), r.plan(t, o))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return img
+	return require.Value(r.b.Build(t.Context(), r.plan(t, o)))(t)
 }
 
 // changes says what packages a recipe installs: "name version" or "name old -> new".
@@ -86,11 +76,7 @@ func changes(pkgs []distros.Package) (all []string) {
 
 func installedRPMs(t *testing.T, tree *rootfs.Tree) []string {
 	t.Helper()
-	all, err := imagetest.ReadRPMs(tree.OpenFS())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return all
+	return require.Value(imagetest.ReadRPMs(tree.OpenFS()))(t)
 }
 
 var rockyChanges = []string{
@@ -103,13 +89,8 @@ func TestRPMPlan(t *testing.T) {
 	t.Parallel()
 	r := newRPMRig(t, "rocky9")
 	planned := r.plan(t, recipe.Options{})
-	if d := cmp.Diff(rockyChanges, changes(planned.Packages)); d != "" {
-		t.Error(d)
-	}
-	keys, err := rpmfile.ReadKeyring([]byte(repotest.Public(t, r.Signer)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.Same(t, rockyChanges, changes(planned.Packages))
+	keys := require.Value(rpmfile.ReadKeyring([]byte(repotest.Public(t, r.Signer))))(t)
 	for _, p := range planned.Packages {
 		if len(p.SHA256) != 64 || p.SHA512 != "" || p.Size == 0 || !strings.HasPrefix(p.URL, r.BaseURL()+"/Packages/"+p.Name+"-") || !slices.Equal(p.Keys, keys.Fingerprints()) {
 			t.Errorf("%+v", p)
@@ -134,9 +115,7 @@ func TestRPMImage(t *testing.T) {
 		"findutils 4.8-6.el9.x86_64", "gawk 5.1.0-6.el9.x86_64", "gcc 11.4.1-3.el9.x86_64", "glibc 2.34-100.el9.x86_64", "glibc-devel 2.34-100.el9.x86_64",
 		"gpg-pubkey 0a1b2c3d-5e6f7a8b.", "kmod 28-9.el9.x86_64", "make 1:4.3-8.el9.x86_64", "rocky9-release 9.4-1.el9.noarch", "shared 1-1.el9.x86_64",
 	}
-	if d := cmp.Diff(want, installedRPMs(t, tree)); d != "" {
-		t.Error(d)
-	}
+	assert.Same(t, want, installedRPMs(t, tree))
 	for name, there := range map[string]bool{
 		"usr/lib64/libold.so.1": false, "usr/bin/mawk": false, "usr/share/licenses/mawk/LICENSE": false, "usr/share/shared.txt": true, "usr/bin/sh": true,
 		"usr/bin/cc": true, "usr/bin/kmod": true, "usr/sbin/modprobe": true, "usr/include/stdio.h": true, "usr/share/licenses/gcc/LICENSE": true,
@@ -170,10 +149,7 @@ func TestRPMImage(t *testing.T) {
 
 func checkInspection(t *testing.T, r *rpmRig, img v1.Image) {
 	t.Helper()
-	i, err := examiner(r.b).Inspect(t.Context(), "x", img)
-	if err != nil {
-		t.Fatal(err)
-	}
+	i := require.Value(examiner(r.b).Inspect(t.Context(), "x", img))(t)
 	has := func(p packages.Installed) bool { return slices.Contains(i.Packages, p) }
 	if len(i.Packages) != 14 || i.System != "rocky9.4" || !has(packages.Installed{Name: "make", Version: "1:4.3-8.el9", Arch: "x86_64"}) || !has(packages.Installed{Name: "diffutils", Version: "3.7-12.el9", Arch: "noarch"}) {
 		t.Errorf("%s: %v", i.System, i.Packages)
@@ -183,10 +159,7 @@ func checkInspection(t *testing.T, r *rpmRig, img v1.Image) {
 // checkRecord looks at what rpm -V and scanners read.
 func checkRecord(t *testing.T, tree *rootfs.Tree) {
 	t.Helper()
-	db, err := rpmdb.Read(tree.OpenFS())
-	if err != nil {
-		t.Fatal(err)
-	}
+	db := require.Value(rpmdb.Read(tree.OpenFS()))(t)
 	if db.Kind() != "sqlite" || !tree.Exists("var/lib/rpm/rpmdb.sqlite") {
 		t.Errorf("a database of %s, not of sqlite in var/lib/rpm", db.Kind())
 	}
@@ -196,19 +169,14 @@ func checkRecord(t *testing.T, tree *rootfs.Tree) {
 		t.Fatal("no gcc")
 	}
 	gcc := all[i]
-	m, err := gcc.Metadata()
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := require.Value(gcc.Metadata())(t)
 	states := gcc.Binary(rpmfile.TagFileStates)
 	if len(states) != len(m.Files) {
 		t.Fatalf("%d states of %d files", len(states), len(m.Files))
 	}
 	for i, name := range m.Files {
 		left := strings.HasPrefix(name, "/usr/share/doc/") || strings.HasPrefix(name, "/usr/share/man/")
-		if want := map[bool]byte{true: 2}[left]; states[i] != want {
-			t.Errorf("%s has the state %d", name, states[i])
-		}
+		assert.Equalf(t, map[bool]byte{true: 2}[left], states[i], "%s has the state", name)
 	}
 	when, _ := gcc.Int(rpmfile.TagInstallTime)
 	if colour, ok := gcc.Int(rpmfile.TagInstallColor); when != 1750000000 || colour != 3 || !ok || len(gcc.Binary(rpmfile.TagRSAHeader)) == 0 {

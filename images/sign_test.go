@@ -23,7 +23,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
+	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/imagetest"
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/distros/repotest"
 	"github.com/driver-container/driver-container/images/modsign"
 	"github.com/driver-container/driver-container/images/moduleset"
@@ -70,10 +72,7 @@ func thin(t *testing.T, r *rig) v1.Image {
 // findings are the errors and notes of a rule.
 func findingsOf(t *testing.T, r *rig, img v1.Image, rule string, certs ...*x509.Certificate) (all []verify.Finding) {
 	t.Helper()
-	found, err := examiner(r.b).Verify(t.Context(), "x", img, certs...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	found := require.Value(examiner(r.b).Verify(t.Context(), "x", img, certs...))(t)
 	for _, f := range found {
 		if f.Rule == rule {
 			all = append(all, f)
@@ -92,10 +91,7 @@ func TestSignImage(t *testing.T) {
 	if found := findingsOf(t, r, unsigned, "module-signature"); len(found) != 2 || found[0].Severity != verify.Note {
 		t.Errorf("an unsigned image: %v", found)
 	}
-	signed, err := modsign.SignImage(t.Context(), r.b.Layers(), "x", unsigned, modsign.SignWith(own))
-	if err != nil {
-		t.Fatal(err)
-	}
+	signed := require.Value(modsign.SignImage(t.Context(), r.b.Layers(), "x", unsigned, modsign.SignWith(own)))(t)
 	r.b.Signer = own
 	o := recipe.Options{Kernels: []string{imagetest.Kernel, imagetest.OldKernel}, Together: true, Signer: own.Certificate}
 	built := r.build(t, pair("debian12", newDriver), o)
@@ -105,9 +101,7 @@ func TestSignImage(t *testing.T) {
 	for i := range before[:last] {
 		if digestOf(t, before[i]) != digestOf(t, after[i]) {
 			changed++
-			if digestOf(t, after[i]) != digestOf(t, want[i]) {
-				t.Errorf("layer %d is not the one that a build with the key makes", i)
-			}
+			assert.Equalf(t, digestOf(t, want[i]), digestOf(t, after[i]), "layer %d is not the one that a build with the key makes", i)
 		}
 	}
 	if changed != 2 || len(before) != len(after) {
@@ -116,9 +110,7 @@ func TestSignImage(t *testing.T) {
 	a, _ := unsigned.ConfigFile()
 	b, _ := signed.ConfigFile()
 	a, b = a.DeepCopy(), b.DeepCopy()
-	if b.Config.Labels[recipe.LabelSigner] != sign.Fingerprint(own.Certificate.Raw) {
-		t.Errorf("label: %q", b.Config.Labels[recipe.LabelSigner])
-	}
+	assert.Equalf(t, sign.Fingerprint(own.Certificate.Raw), b.Config.Labels[recipe.LabelSigner], "label")
 	if found := findingsOf(t, r, signed, "files"); len(found) > 0 || digestOf(t, before[last]) == digestOf(t, after[last]) {
 		t.Errorf("the list of files is not that of the signed image: %v", found)
 	}
@@ -129,9 +121,7 @@ func TestSignImage(t *testing.T) {
 	delete(a.Config.Labels, recipe.LabelFiles)
 	delete(b.Config.Labels, recipe.LabelFiles)
 	a.RootFS.DiffIDs, b.RootFS.DiffIDs = nil, nil
-	if d := cmp.Diff(a, b); d != "" {
-		t.Errorf("the configuration changed: %s", d)
-	}
+	assert.Samef(t, a, b, "the configuration changed")
 	if m, err := signed.Manifest(); err != nil || m.Annotations[recipe.LabelSigner] != sign.Fingerprint(own.Certificate.Raw) || m.Annotations[recipe.LabelDriver] != newDriver {
 		t.Errorf("annotations: %v, %v", m.Annotations, err)
 	}
@@ -154,10 +144,7 @@ func TestSignImage(t *testing.T) {
 	if err != nil || digestOf(t, again) != digestOf(t, signed) {
 		t.Errorf("signed again: %v, or another digest", err)
 	}
-	replaced, err := modsign.SignImage(t.Context(), r.b.Layers(), "x", signed, modsign.SignWith(other))
-	if err != nil {
-		t.Fatal(err)
-	}
+	replaced := require.Value(modsign.SignImage(t.Context(), r.b.Layers(), "x", signed, modsign.SignWith(other)))(t)
 	if found := findingsOf(t, r, replaced, "module-signature", other.Certificate); len(found) > 0 {
 		t.Errorf("signed by another: %v", found)
 	}
@@ -181,12 +168,8 @@ func answered(t *testing.T, dir string, q *modsign.SigningRequest, s *sign.Signe
 			out, err = s.SignFile(t.Context(), name+".ko", crypto.SHA256)
 			name += ".p7s"
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(name, out, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(name, out, 0o600))
 	}
 }
 
@@ -196,10 +179,7 @@ func TestOfflineSigning(t *testing.T) {
 	r, _ := precompiledRig(t)
 	own := signers()[0]
 	img := thin(t, r)
-	want, err := modsign.SignImage(t.Context(), r.b.Layers(), "x", img, modsign.SignWith(own))
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := require.Value(modsign.SignImage(t.Context(), r.b.Layers(), "x", img, modsign.SignWith(own)))(t)
 	for _, whole := range []bool{false, true} {
 		dir := filepath.Join(t.TempDir(), "request")
 		q, err := modsign.RequestSignatures(t.Context(), r.b.Store, dir, map[string]v1.Image{"amd64": img}, whole)
@@ -210,10 +190,7 @@ func TestOfflineSigning(t *testing.T) {
 			t.Errorf("a request over another: %v", err)
 		}
 		answered(t, dir, q, own, !whole)
-		how, err := modsign.ImportSignatures(dir, map[string]v1.Image{"amd64": img}, own.Certificate)
-		if err != nil {
-			t.Fatal(err)
-		}
+		how := require.Value(modsign.ImportSignatures(dir, map[string]v1.Image{"amd64": img}, own.Certificate))(t)
 		got, err := modsign.SignImage(t.Context(), r.b.Layers(), "x", img, how)
 		if err != nil || digestOf(t, got) != digestOf(t, want) {
 			t.Errorf("whole modules %v: %v, or not the image that signing with the key gives", whole, err)
@@ -237,35 +214,32 @@ func TestOfflineSigningRefuses(t *testing.T) {
 		}, sign.ErrMismatch, "nvidia"},
 		"by another key": {func(dir string, q *modsign.SigningRequest) { answered(t, dir, q, other, false) }, sign.ErrForeign, "nvidia"},
 		"plain, by another key": {func(dir string, q *modsign.SigningRequest) {
-			must(t, os.Remove(filepath.Join(dir, q.Modules[0].SHA256+".p7s")))
-			must(t, os.WriteFile(filepath.Join(dir, q.Modules[0].SHA256+".sig"), []byte{1, 2, 3}, 0o600))
+			require.NoError(t, os.Remove(filepath.Join(dir, q.Modules[0].SHA256+".p7s")))
+			require.NoError(t, os.WriteFile(filepath.Join(dir, q.Modules[0].SHA256+".sig"), []byte{1, 2, 3}, 0o600))
 		}, sign.ErrMismatch, ".sig"},
 		"missing": {func(dir string, q *modsign.SigningRequest) {
-			must(t, os.Remove(filepath.Join(dir, q.Modules[2].SHA256+".p7s")))
+			require.NoError(t, os.Remove(filepath.Join(dir, q.Modules[2].SHA256+".p7s")))
 		}, sign.ErrUnsigned, "nvidia-modeset"},
 		"no PKCS#7": {func(dir string, q *modsign.SigningRequest) {
-			must(t, os.WriteFile(filepath.Join(dir, q.Modules[0].SHA256+".p7s"), []byte("x"), 0o600))
+			require.NoError(t, os.WriteFile(filepath.Join(dir, q.Modules[0].SHA256+".p7s"), []byte("x"), 0o600))
 		}, sign.ErrMalformed, ".p7s"},
 		"other hash": {func(dir string, q *modsign.SigningRequest) {
-			der, err := own.SignFile(t.Context(), filepath.Join(dir, q.Modules[0].File), crypto.SHA512)
-			must(t, err)
-			must(t, os.WriteFile(filepath.Join(dir, q.Modules[0].SHA256+".p7s"), der, 0o600))
+			der := require.Value(own.SignFile(t.Context(), filepath.Join(dir, q.Modules[0].File), crypto.SHA512))(t)
+			require.NoError(t, os.WriteFile(filepath.Join(dir, q.Modules[0].SHA256+".p7s"), der, 0o600))
 		}, sign.ErrUnsupported, "sha512"},
 		"another image": {func(dir string, q *modsign.SigningRequest) {
-			text, err := os.ReadFile(filepath.Join(dir, modsign.RequestName))
-			must(t, err)
-			must(t, os.WriteFile(filepath.Join(dir, modsign.RequestName), bytes.ReplaceAll(text, []byte(q.Images["amd64"]), []byte("sha256:"+strings.Repeat("0", 64))), 0o600))
+			text := require.Value(os.ReadFile(filepath.Join(dir, modsign.RequestName)))(t)
+			require.NoError(t, os.WriteFile(filepath.Join(dir, modsign.RequestName), bytes.ReplaceAll(text, []byte(q.Images["amd64"]), []byte("sha256:"+strings.Repeat("0", 64))), 0o600))
 		}, modsign.ErrRequest, "sha256:000"},
 		"no request": {func(dir string, _ *modsign.SigningRequest) {
-			must(t, os.Remove(filepath.Join(dir, modsign.RequestName)))
+			require.NoError(t, os.Remove(filepath.Join(dir, modsign.RequestName)))
 		}, os.ErrNotExist, modsign.RequestName},
 		"large": {func(dir string, q *modsign.SigningRequest) {
-			must(t, os.WriteFile(filepath.Join(dir, q.Modules[0].SHA256+".p7s"), make([]byte, 64<<10+1), 0o600))
+			require.NoError(t, os.WriteFile(filepath.Join(dir, q.Modules[0].SHA256+".p7s"), make([]byte, 64<<10+1), 0o600))
 		}, nil, "at most"},
 	} {
 		dir := filepath.Join(t.TempDir(), "request")
-		q, err := modsign.RequestSignatures(t.Context(), r.b.Store, dir, all, true)
-		must(t, err)
+		q := require.Value(modsign.RequestSignatures(t.Context(), r.b.Store, dir, all, true))(t)
 		answered(t, dir, q, own, false)
 		c.change(dir, q)
 		how, err := modsign.ImportSignatures(dir, all, own.Certificate)
@@ -305,8 +279,7 @@ func TestVerifyModules(t *testing.T) {
 	r, _ := precompiledRig(t)
 	own := signers()[0]
 	unsigned := r.build(t, pair("debian12", newDriver), recipe.Options{Kernels: []string{imagetest.Kernel}})
-	img, err := modsign.SignImage(t.Context(), r.b.Layers(), "x", unsigned, modsign.SignWith(own))
-	must(t, err)
+	img := require.Value(modsign.SignImage(t.Context(), r.b.Layers(), "x", unsigned, modsign.SignWith(own)))(t)
 	tree := treeOf(t, img)
 	list, err := tree.ReadDir(recipe.ModulesDir)
 	if err != nil || len(list) != 1 {
@@ -322,13 +295,11 @@ func TestVerifyModules(t *testing.T) {
 	// A set of the same name, whole, but not signed by its own certificate.
 	forged := func(change func(*kbuild.Set)) v1.Image {
 		var files []repotest.File
-		must(t, moduleset.Each(t.Context(), r.b.Store, layerOf(t, img), func(set *kbuild.Set, work string) error {
+		require.NoError(t, moduleset.Each(t.Context(), r.b.Store, layerOf(t, img), func(set *kbuild.Set, work string) error {
 			change(set)
-			made, err := kbuild.Cache{Dir: filepath.Join(work, "c")}.Put(t.Context(), set)
-			must(t, err)
+			made := require.Value(kbuild.Cache{Dir: filepath.Join(work, "c")}.Put(t.Context(), set))(t)
 			for _, name := range []string{"nvidia.ko", "nvidia-uvm.ko", "nvidia-modeset.ko", kbuild.ManifestName} {
-				data, err := os.ReadFile(filepath.Join(made.Dir, name))
-				must(t, err)
+				data := require.Value(os.ReadFile(filepath.Join(made.Dir, name)))(t)
 				files = append(files, repotest.File{Name: folder + "/" + name, Body: string(data)})
 			}
 			return nil
@@ -353,9 +324,7 @@ func TestVerifyModules(t *testing.T) {
 				errs = append(errs, f.String())
 			}
 		}
-		if !strings.Contains(strings.Join(errs, "\n"), c.text) {
-			t.Errorf("%s: %v; want %q", name, found, c.text)
-		}
+		assert.Containsf(t, strings.Join(errs, "\n"), c.text, "%s: %v", name, found)
 	}
 	if found := findingsOf(t, r, unsigned, "module-signature", own.Certificate); len(found) != 3 || found[0].Severity != verify.Error {
 		t.Errorf("unsigned where signatures are wanted: %v", found)
@@ -365,8 +334,7 @@ func TestVerifyModules(t *testing.T) {
 // layerOf is the layer with modules.
 func layerOf(t *testing.T, img v1.Image) v1.Layer {
 	t.Helper()
-	config, err := img.ConfigFile()
-	must(t, err)
+	config := require.Value(img.ConfigFile())(t)
 	for i, l := range layersOf(t, img) {
 		if strings.Contains(config.History[i].CreatedBy, ": modules ") {
 			return l
@@ -376,16 +344,8 @@ func layerOf(t *testing.T, img v1.Image) v1.Layer {
 	return nil
 }
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 func copyFile(t *testing.T, from, to string) {
 	t.Helper()
-	data, err := os.ReadFile(from)
-	must(t, err)
-	must(t, os.WriteFile(to, data, 0o600))
+	data := require.Value(os.ReadFile(from))(t)
+	require.NoError(t, os.WriteFile(to, data, 0o600))
 }

@@ -7,7 +7,9 @@ import (
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
+	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/imagetest"
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/images/recipe"
 	"github.com/driver-container/driver-container/images/registry"
 	"github.com/driver-container/driver-container/images/runner"
@@ -19,19 +21,14 @@ func TestTryCompile(t *testing.T) {
 	t.Parallel()
 	r, fake := precompiledRig(t)
 	as := func(img v1.Image) *registry.Base {
-		digest, err := img.Digest()
-		must(t, err)
+		digest := require.Value(img.Digest())(t)
 		return &registry.Base{Image: img, Digest: digest}
 	}
 	universal := as(r.build(t, pair("debian12", newDriver), recipe.Options{}))
 	for asked, want := range map[string]string{"": imagetest.Kernel, imagetest.OldKernel: imagetest.OldKernel} {
-		if release, err := r.b.TryCompile(t.Context(), "x", universal, asked); err != nil || release != want {
-			t.Errorf("kernel %q: %q, %v", asked, release, err)
-		}
+		assert.Equalf(t, want, require.Value(r.b.TryCompile(t.Context(), "x", universal, asked))(t), "kernel %q", asked)
 	}
-	if n := fake.runs.Load(); n != 2 {
-		t.Errorf("%d compiles", n)
-	}
+	assert.Equalf(t, 2, fake.runs.Load(), "compiles")
 	_, err := r.b.TryCompile(t.Context(), "x", universal, "no release")
 	fails(t, err, `"no release" is no release of a kernel of debian12`)
 	if _, err := r.b.TryCompile(t.Context(), "x", as(thin(t, r)), ""); !errors.Is(err, ErrNotCompiling) || !strings.Contains(err.Error(), "no compiler") {

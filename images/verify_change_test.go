@@ -8,7 +8,9 @@ import (
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
+	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/imagetest/mutate"
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/images/recipe"
 	"github.com/driver-container/driver-container/images/rootfs"
 	"github.com/driver-container/driver-container/images/verify"
@@ -20,8 +22,7 @@ func TestEveryChange(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	img := r.build(t, pair("debian12", newDriver), recipe.Options{})
-	config, err := img.ConfigFile()
-	must(t, err)
+	config := require.Value(img.ConfigFile())(t)
 	whole := treeOf(t, img)
 	for _, e := range whole.All() {
 		if e.Path == recipe.FileList {
@@ -29,16 +30,12 @@ func TestEveryChange(t *testing.T) {
 		}
 		for _, m := range mutate.All() {
 			tree := whole.Clone()
-			applies, err := m.Apply(tree, e)
-			must(t, err)
+			applies := require.Value(m.Apply(tree, e))(t)
 			if !applies {
 				continue
 			}
-			findings, err := examiner(r.b).Examine(t.Context(), tree, config)
-			must(t, err)
-			if err := mutate.Noticed(findings, e.Path); err != nil {
-				t.Errorf("%s, %s: %v", e.Path, m.Name, err)
-			}
+			findings := require.Value(examiner(r.b).Examine(t.Context(), tree, config))(t)
+			assert.NoErrorf(t, mutate.Noticed(findings, e.Path), "%s, %s", e.Path, m.Name)
 		}
 	}
 }
@@ -49,8 +46,7 @@ func TestChangedList(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	img := r.build(t, pair("debian12", newDriver), recipe.Options{})
-	config, err := img.ConfigFile()
-	must(t, err)
+	config := require.Value(img.ConfigFile())(t)
 	whole := treeOf(t, img)
 	list, ok := whole.Lstat(recipe.FileList)
 	if !ok {
@@ -81,9 +77,8 @@ func TestChangedList(t *testing.T) {
 		}},
 	} {
 		tree, changed := whole.Clone(), config.DeepCopy()
-		must(t, c.apply(tree, changed))
-		findings, err := examiner(r.b).Examine(t.Context(), tree, changed)
-		must(t, err)
+		require.NoError(t, c.apply(tree, changed))
+		findings := require.Value(examiner(r.b).Examine(t.Context(), tree, changed))(t)
 		if !slices.ContainsFunc(findings, func(f verify.Finding) bool {
 			return f.Rule == "files" && f.Severity == verify.Error && strings.Contains(f.Message, c.want)
 		}) {

@@ -8,6 +8,7 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
 	"github.com/driver-container/driver-container/ci/imagetest"
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/distros/repotest"
 	"github.com/driver-container/driver-container/images/recipe"
 	"github.com/driver-container/driver-container/images/verify"
@@ -81,10 +82,7 @@ func TestVerifyRules(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
-			findings, err := examiner(r.b).Verify(t.Context(), what, changed(t, good, c.files, c.config))
-			if err != nil {
-				t.Fatal(err)
-			}
+			findings := require.Value(examiner(r.b).Verify(t.Context(), what, changed(t, good, c.files, c.config)))(t)
 			found := c.rule == "" && verify.Unfit(findings) == nil
 			for _, f := range findings {
 				found = found || c.rule != "" && f.Severity == verify.Error && f.Rule == c.rule && strings.Contains(f.String(), c.says)

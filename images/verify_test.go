@@ -5,13 +5,14 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 
+	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/imagetest"
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/distros/repotest"
 	"github.com/driver-container/driver-container/images/recipe"
@@ -22,16 +23,11 @@ import (
 func changed(t *testing.T, img v1.Image, files []repotest.File, config func(*v1.Config)) v1.Image {
 	t.Helper()
 	layer, err := tarball.LayerFromOpener(opener(repotest.Compress(t, ".gz", repotest.Tar(t, "", files))), tarball.WithMediaType(types.OCILayer))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if img, err = mutate.AppendLayers(img, layer); err != nil {
 		t.Fatal(err)
 	}
-	c, err := img.ConfigFile()
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := require.Value(img.ConfigFile())(t)
 	c = c.DeepCopy()
 	if config != nil {
 		config(&c.Config)
@@ -62,10 +58,7 @@ func described(t *testing.T, change func(*driverinfo.Description)) string {
 		ID: strings.Repeat("0", 64), Toolchain: true,
 	}
 	change(&info)
-	text, err := info.Encode()
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := require.Value(info.Encode())(t)
 	return string(text)
 }
 
@@ -154,10 +147,7 @@ func TestVerify(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
-			findings, err := examiner(r.b).Verify(t.Context(), what, changed(t, good, c.files, c.config))
-			if err != nil {
-				t.Fatal(err)
-			}
+			findings := require.Value(examiner(r.b).Verify(t.Context(), what, changed(t, good, c.files, c.config)))(t)
 			unfit := false
 			var got []string
 			for _, f := range findings {
@@ -167,9 +157,7 @@ func TestVerify(t *testing.T) {
 				got = append(got, f.String())
 				unfit = unfit || f.Severity == verify.Error
 			}
-			if d := cmp.Diff(c.want, got); d != "" {
-				t.Error(d)
-			}
+			assert.Same(t, c.want, got)
 			if errors.Is(verify.Unfit(findings), verify.ErrUnfit) != unfit {
 				t.Errorf("Unfit: %v", verify.Unfit(findings))
 			}
@@ -182,10 +170,7 @@ func TestVerifyStranger(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	img := imagetest.Image(t, "arm64", v1.Config{}, repotest.Compress(t, ".gz", repotest.Tar(t, "", []repotest.File{{Name: "etc/motd", Body: "hello"}})))
-	findings, err := examiner(r.b).Verify(t.Context(), "x", img)
-	if err != nil {
-		t.Fatal(err)
-	}
+	findings := require.Value(examiner(r.b).Verify(t.Context(), "x", img))(t)
 	var b strings.Builder
 	for _, f := range findings {
 		b.WriteString(f.String() + "\n")
@@ -196,10 +181,6 @@ func TestVerifyStranger(t *testing.T) {
 		t.Errorf("%+v, %v", i, err)
 	}
 	broken := imagetest.Image(t, "arm64", v1.Config{}, repotest.Compress(t, ".gz", []byte("no tar")))
-	if _, err := examiner(r.b).Verify(t.Context(), "x", broken); err == nil {
-		t.Error("a broken layer was verified")
-	}
-	if _, err := examiner(r.b).Inspect(t.Context(), "x", broken); err == nil {
-		t.Error("a broken layer was inspected")
-	}
+	assert.Errorf(t, assert.Err(examiner(r.b).Verify(t.Context(), "x", broken)), "a broken layer was verified")
+	assert.Errorf(t, assert.Err(examiner(r.b).Inspect(t.Context(), "x", broken)), "a broken layer was inspected")
 }

@@ -120,10 +120,3 @@ func appendTo(t testing.TB, path, text string) {
 	}
 	require.NoError(t, errors.Join(err, f.Close()))
 }
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}

@@ -16,6 +16,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/driver-container/driver-container/ci/require"
 )
 
 const (
@@ -42,10 +44,7 @@ var row = regexp.MustCompile("^\\| .* \\| ([^|]+) \\| `([a-z0-9/]+\\.[A-Za-z]+)`
 // documented returns the rows of the document by constant: "images/rootfs.maxEntries".
 func documented(t *testing.T) map[string]bound {
 	t.Helper()
-	f, err := os.Open(path.Join(root, document))
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := require.Value(os.Open(path.Join(root, document)))(t)
 	defer f.Close()
 	all, section := map[string]bound{}, ""
 	lines := bufio.NewScanner(f)
@@ -62,9 +61,7 @@ func documented(t *testing.T) map[string]bound {
 		}
 		all[m[2]] = bound{section, strings.TrimSpace(m[1]), n}
 	}
-	if err := lines.Err(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, lines.Err())
 	return all
 }
 
@@ -81,10 +78,7 @@ func declared(t *testing.T, pkg string) map[string]int64 {
 		if strings.HasSuffix(name, "_test.go") {
 			continue
 		}
-		file, err := parser.ParseFile(fset, path.Join(root, name), nil, parser.SkipObjectResolution)
-		if err != nil {
-			t.Fatal(err)
-		}
+		file := require.Value(parser.ParseFile(fset, path.Join(root, name), nil, parser.SkipObjectResolution))(t)
 		ast.Inspect(file, func(n ast.Node) bool {
 			d, ok := n.(*ast.ValueSpec)
 			for i, ident := range names(d, ok) {

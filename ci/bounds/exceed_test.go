@@ -14,6 +14,7 @@ import (
 
 	"github.com/driver-container/driver-container/ci/imagetest"
 	"github.com/driver-container/driver-container/ci/makeself"
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/distros/apt/debtest"
 	"github.com/driver-container/driver-container/distros/dpkg"
 	"github.com/driver-container/driver-container/distros/elffile"
@@ -146,10 +147,7 @@ type endless struct{}
 func (endless) Read(p []byte) (int, error) { clear(p); return len(p), nil }
 
 func newSpool(t *testing.T) *rootfs.Spool {
-	s, err := rootfs.NewSpool(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := require.Value(rootfs.NewSpool(t.TempDir()))(t)
 	t.Cleanup(func() { _ = s.Close() })
 	return s
 }
@@ -189,7 +187,7 @@ func tarOf(t *testing.T, headers ...tar.Header) []byte {
 	w := tar.NewWriter(&b)
 	for _, h := range headers {
 		h.Typeflag, h.Mode = tar.TypeReg, 0o644
-		repotest.Must(t, w.WriteHeader(&h))
+		require.NoError(t, w.WriteHeader(&h))
 	}
 	return b.Bytes()
 }
@@ -216,8 +214,7 @@ func run(t *testing.T, change func(*makeself.Archive)) error {
 	t.Helper()
 	a := &makeself.Archive{Version: "440.44", Arch: "x86_64", Compression: "zstd", Fast: true}
 	change(a)
-	data, err := a.Encode(t.Context())
-	repotest.Must(t, err)
+	data := require.Value(a.Encode(t.Context()))(t)
 	r, err := runfile.Open(bytes.NewReader(data))
 	if err != nil {
 		return err

@@ -14,6 +14,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/static"
 	"github.com/google/go-containerregistry/pkg/v1/types"
+
+	"github.com/driver-container/driver-container/ci/require"
 )
 
 // The driver versions of which the node has images. Both are for its kernel, with closed modules.
@@ -42,8 +44,7 @@ func images(t testing.TB, b base, r *registry) []pulled {
 	t.Helper()
 	var list []pulled
 	add := func(ref string, image v1.Image) {
-		digest, err := image.Digest()
-		must(t, err)
+		digest := require.Value(image.Digest())(t)
 		r.push(t, ref, image)
 		list = append(list, pulled{ref, image, digest.String()})
 	}
@@ -71,8 +72,7 @@ func driverLayout(t testing.TB, b base, driver string) (string, v1.Image) {
 		bin = filepath.Join(root, "bin")
 	}
 	program := filepath.Join(bin, "driver-build")
-	programs, err := filepath.Glob(filepath.Join(bin, "driver-*-linux-amd64"))
-	must(t, err)
+	programs := require.Value(filepath.Glob(filepath.Join(bin, "driver-*-linux-amd64")))(t)
 	if _, err := os.Stat(program); err != nil || len(programs) == 0 {
 		t.Fatalf("there are no programs in %s: run make build (%v)", bin, err)
 	}
@@ -85,37 +85,30 @@ func driverLayout(t testing.TB, b base, driver string) (string, v1.Image) {
 			"--profile", "compute", "--flavour", "proprietary", "--compression", "zstd",
 			"--matrix", filepath.Join(root, "matrix.yaml"), "--output", "oci:"+dir, "--progress", "plain")
 	})
-	l, err := layout.FromPath(dir)
-	must(t, err)
-	index, err := l.ImageIndex()
-	must(t, err)
-	manifest, err := index.IndexManifest()
-	must(t, err)
+	l := require.Value(layout.FromPath(dir))(t)
+	index := require.Value(l.ImageIndex())(t)
+	manifest := require.Value(index.IndexManifest())(t)
 	image, err := index.Image(manifest.Manifests[0].Digest) // all tags refer to the same image
-	must(t, err)
+	require.NoError(t, err)
 	return dir, image
 }
 
 // oneFile makes an image of one static program, which the image runs.
 func oneFile(t testing.TB, name, path string) v1.Image {
 	t.Helper()
-	data, err := os.ReadFile(path)
-	must(t, err)
+	data := require.Value(os.ReadFile(path))(t)
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)
-	must(t, w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o755, Size: int64(len(data)), Format: tar.FormatUSTAR}))
-	_, err = w.Write(data)
-	must(t, err)
-	must(t, w.Close())
+	require.NoError(t, w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o755, Size: int64(len(data)), Format: tar.FormatUSTAR}))
+	require.Value(w.Write(data))(t)
+	require.NoError(t, w.Close())
 	image, err := mutate.AppendLayers(mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON),
 		static.NewLayer(b.Bytes(), types.OCIUncompressedLayer))
-	must(t, err)
-	config, err := image.ConfigFile()
-	must(t, err)
+	require.NoError(t, err)
+	config := require.Value(image.ConfigFile())(t)
 	config = config.DeepCopy()
 	config.OS, config.Architecture, config.Config.Entrypoint = "linux", "amd64", []string{"/" + name}
-	image, err = mutate.ConfigFile(image, config)
-	must(t, err)
+	image = require.Value(mutate.ConfigFile(image, config))(t)
 	return image
 }
 

@@ -120,10 +120,3 @@ func container(t *testing.T, image string, sys bool) string {
 	}
 	return root
 }
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}

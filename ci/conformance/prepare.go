@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/driver-container/driver-container/ci/require"
 )
 
 // keep is how long prepared folders of older versions stay.
@@ -36,9 +38,7 @@ func Prepare(t testing.TB) string {
 	defer cancel()
 	begin := time.Now()
 	dir, err := prepare(ctx)
-	if err != nil {
-		t.Fatalf("prepare the programs that look at driver roots: %v", err)
-	}
+	require.NoErrorf(t, err, "prepare the programs that look at driver roots")
 	t.Logf("the consumer's programs: %s after %s", dir, time.Since(begin).Round(10*time.Millisecond))
 	return dir
 }

@@ -222,9 +222,7 @@ func compressedSection(t *testing.T) string {
 	z := zlib.NewWriter(&packed)
 	zeros := make([]byte, 1<<20)
 	for range plain / len(zeros) {
-		if _, err := z.Write(zeros); err != nil {
-			t.Fatal(err)
-		}
+		require.Value(z.Write(zeros))(t)
 	}
 	require.NoError(t, z.Close())
 	h := elf.Header64{Type: uint16(elf.ET_DYN), Machine: uint16(elf.EM_X86_64), Shoff: 64, Shentsize: 64, Shnum: 2, Shstrndx: 1}
@@ -237,8 +235,7 @@ func compressedSection(t *testing.T) string {
 	return layoutOf(t, func(w *tar.Writer) {
 		name := "usr/lib/x86_64-linux-gnu/libcuda.so." + imagetest.NewDriver
 		require.NoError(t, w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o755, Size: int64(file.Len())}))
-		_, err := w.Write(file.Bytes())
-		require.NoError(t, err)
+		require.Value(w.Write(file.Bytes()))(t)
 	})
 }
 
@@ -249,18 +246,13 @@ func layoutOf(t *testing.T, fill func(*tar.Writer)) string {
 	w := tar.NewWriter(&buf)
 	fill(w)
 	require.NoError(t, w.Close())
-	l, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(buf.Bytes())), nil })
-	require.NoError(t, err)
-	img, err := mutate.AppendLayers(empty.Image, l)
-	require.NoError(t, err)
-	config, err := img.ConfigFile()
-	require.NoError(t, err)
+	l := require.Value(tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(buf.Bytes())), nil }))(t)
+	img := require.Value(mutate.AppendLayers(empty.Image, l))(t)
+	config := require.Value(img.ConfigFile())(t)
 	config.OS, config.Architecture = "linux", "amd64"
-	img, err = mutate.ConfigFile(img, config)
-	require.NoError(t, err)
+	img = require.Value(mutate.ConfigFile(img, config))(t)
 	dir := filepath.Join(scratch(t), "image")
-	out, err := layout.Write(dir, empty.Index)
-	require.NoError(t, err)
+	out := require.Value(layout.Write(dir, empty.Index))(t)
 	require.NoError(t, out.AppendImage(img))
 	return dir
 }

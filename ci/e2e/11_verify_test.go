@@ -6,6 +6,7 @@ import (
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
+	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/imagetest/mutate"
 	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/distros/fetch"
@@ -38,10 +39,8 @@ func verifyChanges(t *testing.T, sample int) {
 		t.Run(driver, func(t *testing.T) {
 			i := debian(t, "debian12", driver)
 			command{args: []string{program(t), "verify", i.ref()}}.want(t, 0)
-			config, err := i.open(t).ConfigFile()
-			require.NoError(t, err)
-			store, err := fetch.OpenStore(scratch(t))
-			require.NoError(t, err)
+			config := require.Value(i.open(t).ConfigFile())(t)
+			store := require.Value(fetch.OpenStore(scratch(t)))(t)
 			examine := func(tree *rootfs.Tree) ([]verify.Finding, error) {
 				return verify.Examiner{Store: store}.Examine(t.Context(), tree, config)
 			}
@@ -63,10 +62,8 @@ func verifyChanges(t *testing.T, sample int) {
 // flattened reads an image. remove frees the space on the disk.
 func flattened(t *testing.T, img v1.Image) (whole *rootfs.Tree, remove func()) {
 	t.Helper()
-	spool, err := rootfs.NewSpool(scratch(t))
-	require.NoError(t, err)
-	whole, err = layer.Flatten(context.Background(), img, spool, nil, progress.Observer(nil).Begin("", ""))
-	require.NoError(t, err)
+	spool := require.Value(rootfs.NewSpool(scratch(t)))(t)
+	whole = require.Value(layer.Flatten(context.Background(), img, spool, nil, progress.Observer(nil).Begin("", "")))(t)
 	return whole, func() { require.NoError(t, spool.Close()) }
 }
 
@@ -84,12 +81,9 @@ func applyEverywhere(
 	}
 	tree, changed := whole.Clone(), []string(nil)
 	look := func() {
-		findings, err := examine(tree)
-		require.NoError(t, err)
+		findings := require.Value(examine(tree))(t)
 		for _, p := range changed {
-			if err := mutate.Noticed(findings, p); err != nil {
-				t.Errorf("%s, %s: %v", p, m.Name, err)
-			}
+			assert.NoErrorf(t, mutate.Noticed(findings, p), "%s, %s", p, m.Name)
 		}
 		tree, changed, changes = whole.Clone(), nil, changes+len(changed)
 	}
@@ -99,8 +93,7 @@ func applyEverywhere(
 		if e.Path == recipe.FileList || e.Kind == rootfs.Dir && (m.Name == "gone" || m.Name == "another kind") {
 			continue
 		}
-		applies, err := m.Apply(tree, e)
-		require.NoError(t, err)
+		applies := require.Value(m.Apply(tree, e))(t)
 		if applies {
 			changed = append(changed, e.Path)
 		}

@@ -10,6 +10,7 @@ import (
 	"testing/fstest"
 
 	"github.com/driver-container/driver-container/ci/makeself"
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/distros/repotest"
 )
 
@@ -75,17 +76,13 @@ func Run(t testing.TB, version, arch string, files []repotest.File, change func(
 		fsys[f.Name] = m
 	}
 	a, _, err := makeself.FromTree(fsys, version, kernelArch(arch))
-	if err != nil {
-		t.Fatalf("imagetest: %v", err)
-	}
+	require.NoErrorf(t, err, "imagetest")
 	a.Compression, a.Fast = "gzip", true
 	if change != nil {
 		change(a)
 	}
 	data, err := a.Encode(context.Background())
-	if err != nil {
-		t.Fatalf("imagetest: %v", err)
-	}
+	require.NoErrorf(t, err, "imagetest")
 	return data
 }
 

@@ -10,8 +10,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/lab/fakegpu"
 	"github.com/driver-container/driver-container/ci/lab/wire"
+	"github.com/driver-container/driver-container/ci/require"
 )
 
 const (
@@ -139,9 +141,7 @@ func (g *Guest) setup() {
 
 func (g *Guest) call(op string, body, answer any) {
 	g.t.Helper()
-	if err := g.client.call(op, body, answer, callLimit); err != nil {
-		g.t.Fatalf("guest: %v", err)
-	}
+	require.NoErrorf(g.t, g.client.call(op, body, answer, callLimit), "guest")
 }
 
 // Run runs a command on the guest's host, which has only busybox.
@@ -206,10 +206,7 @@ func (g *Guest) end() {
 	g.checkLog()
 	// The request gets no answer: the port is closed.
 	_ = g.client.call(wire.OpPowerOff, wire.File{}, nil, powerLimit)
-	err := g.qemu.stop(powerLimit)
-	if err != nil {
-		g.t.Errorf("guest: %v", err)
-	}
+	assert.NoErrorf(g.t, g.qemu.stop(powerLimit), "guest")
 	if g.t.Failed() {
 		g.t.Logf("the guest's console (%s):\n%s", g.qemu.keepConsole(), tail(g.qemu.consoleText()))
 	}

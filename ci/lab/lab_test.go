@@ -11,22 +11,23 @@ import (
 	"testing"
 	"time"
 
+	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/lab/fakegpu"
+	"github.com/driver-container/driver-container/ci/require"
 )
 
 // busyboxImage makes a small image quickly.
 func busyboxImage(t *testing.T) Image {
 	t.Helper()
-	busybox, err := exec.LookPath("busybox")
-	must(t, err)
+	busybox := require.Value(exec.LookPath("busybox"))(t)
 	root := t.TempDir()
 	for _, dir := range []string{"bin", "dev", "proc", "sys", "tmp", "run"} {
-		must(t, os.Mkdir(filepath.Join(root, dir), 0o755))
+		require.NoError(t, os.Mkdir(filepath.Join(root, dir), 0o755))
 	}
 	tool(t, "cp", busybox, filepath.Join(root, "bin/busybox"))
 	for applet := range strings.Lines(tool(t, busybox, "--list")) {
 		if applet = strings.TrimSpace(applet); applet != "busybox" {
-			must(t, os.Symlink("busybox", filepath.Join(root, "bin", applet)))
+			require.NoError(t, os.Symlink("busybox", filepath.Join(root, "bin", applet)))
 		}
 	}
 	return Image{Disk: TreeDisk(t, root), Env: []string{"PATH=/bin"}, Command: []string{"sh", "-c"}}
@@ -60,9 +61,7 @@ func TestLab(t *testing.T) {
 
 func equal(t *testing.T, what, got, want string) {
 	t.Helper()
-	if got != want {
-		t.Errorf("%s: %q, not %q", what, got, want)
-	}
+	assert.Equalf(t, want, got, "%s", what)
 }
 
 func tryHost(t *testing.T, g *Guest) {
@@ -99,9 +98,7 @@ func tryContainer(t *testing.T, g *Guest) {
 	p := g.Start(c)
 	code, out := p.Wait(30 * time.Second)
 	for _, want := range []string{"red\n", "kubepods-burstable-pod", "cri-containerd-" + p.ID + ".scope", "/dev/kmsg", "Debian GNU/Linux 12"} {
-		if !strings.Contains(out, want) {
-			t.Errorf("exit code %d, no %q in: %s", code, want, out)
-		}
+		assert.Containsf(t, out, want, "exit code %d, no", code)
 	}
 	equal(t, "termination log", p.Termination(), "bye\n")
 	equal(t, "upper layer", g.Sh("ls -d "+snapshots+p.ID+"/fs/written"), snapshots+p.ID+"/fs/written")
@@ -130,9 +127,7 @@ func trySignals(t *testing.T, g *Guest) {
 	if code, _ := inside.Wait(30 * time.Second); code != 137 {
 		t.Errorf("a process of its: %d", code)
 	}
-	if groups := g.Sh("find /sys/fs/cgroup/kubepods.slice -name '*.scope'"); groups != "" {
-		t.Errorf("groups that are left: %s", groups)
-	}
+	assert.Equalf(t, "", g.Sh("find /sys/fs/cgroup/kubepods.slice -name '*.scope'"), "groups that are left")
 	lonely := g.Start(Container{Image: "busybox", PrivatePID: true, HostDev: true, Args: []string{"echo $$; [ -c /dev/vda ] || ls -l /dev/vda; ls /proc"}})
 	if code, out := lonely.Wait(30 * time.Second); code != 0 || !strings.HasPrefix(out, "1\n") {
 		t.Errorf("PID namespace: %d %s", code, out)
@@ -159,9 +154,7 @@ func tryPropagation(t *testing.T, g *Guest) {
 		t.Error("the mount did not survive the container")
 	}
 	p.Kill()
-	if listed := g.Run("sh", "-c", "echo /run/nvidia/driver/*").Output; !strings.Contains(listed, "*") {
-		t.Errorf("the mount is not stale after the container was removed: %s", listed)
-	}
+	assert.Containsf(t, g.Run("sh", "-c", "echo /run/nvidia/driver/*").Output, "*", "the mount is not stale after the container was removed")
 	if len(g.MountsBelow("/run/nvidia/driver")) == 0 {
 		t.Error("the mount is gone")
 	}
@@ -241,7 +234,5 @@ func TestGuestDies(t *testing.T) {
 	if took := time.Since(begin); took > 10*time.Second {
 		t.Errorf("it took %s", took)
 	}
-	if err := m.stop(time.Second); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, m.stop(time.Second))
 }

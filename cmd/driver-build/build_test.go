@@ -8,8 +8,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/goldentest"
 	"github.com/driver-container/driver-container/ci/imagetest"
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/images/recipe"
 	"github.com/driver-container/driver-container/images/verify"
 )
@@ -56,9 +58,7 @@ func TestBuild(t *testing.T) {
 	u.run(t, "verify", u.Base("debian12")).want(t, 5, "breaks the driver container's contract")
 	r = u.run(t, "push", "oci:"+oci, u.Host+"/other/place:x")
 	r.want(t, 0, "blobs: ")
-	if r.stdout != u.Host+"/other/place:x@"+digest+"\n" {
-		t.Errorf("%q", r.stdout)
-	}
+	assert.Equal(t, u.Host+"/other/place:x@"+digest+"\n", r.stdout)
 	u.run(t, "push", "oci:"+oci, u.Host+"/other/place:x").want(t, 0, "blobs: 0 sent")
 }
 
@@ -93,17 +93,11 @@ func TestOffline(t *testing.T) {
 	u.Fault(nil)
 	second := u.run(t, append(target, "-o", "oci:"+u.path("two"), "--progress", "quiet")...)
 	second.want(t, 0)
-	if first.digest(t) != second.digest(t) {
-		t.Error("the digests differ")
-	}
-	if second.stderr != "" {
-		t.Errorf("quiet: %q", second.stderr)
-	}
+	assert.Equalf(t, second.digest(t), first.digest(t), "the digests differ")
+	assert.Equalf(t, "", second.stderr, "quiet")
 	r = u.run(t, append([]string{"fetch", "--only", "base"}, target...)...)
 	r.want(t, 0)
-	if strings.Count(r.stdout, "\n") != 1 {
-		t.Error(r.stdout)
-	}
+	assert.Equalf(t, 1, strings.Count(r.stdout, "\n"), "%v", r.stdout)
 }
 
 func TestManyTargets(t *testing.T) {
@@ -111,25 +105,19 @@ func TestManyTargets(t *testing.T) {
 	u := newUser(t)
 	r := u.run(t, "--os", "debian12", "--driver", newDriver, "--arch", "amd64", "--arch", "arm64", "-o", "oci:"+u.path("index"))
 	r.want(t, 0)
-	if strings.Count(r.stdout, "\n") != 1 {
-		t.Errorf("an index is one line: %s", r.stdout)
-	}
+	assert.Equalf(t, 1, strings.Count(r.stdout, "\n"), "an index is one line: %s", r.stdout)
 	for _, arch := range []string{"amd64", "arm64"} {
 		u.run(t, "verify", "oci:"+u.path("index"), "--arch", arch).want(t, 0)
 	}
 	r = u.run(t, "--all", "-o", "oci:"+u.path("all"), "--compression", "zstd")
 	r.want(t, 0)
-	if n := strings.Count(r.stdout, "@sha256:"); n != 5 {
-		t.Errorf("%d images:\n%s", n, r.stdout)
-	}
+	assert.Equalf(t, 5, strings.Count(r.stdout, "@sha256:"), "images: %s", r.stdout)
 	u.Archives["ubuntu16.04"].Lie = true
 	u.Archives["ubuntu16.04"].Packages = u.Archives["ubuntu16.04"].Packages[:3]
 	u.Archives["ubuntu16.04"].Publish()
 	r = u.run(t, "--all", "-o", "oci:"+u.path("some"))
 	r.want(t, 3, "2 of 5 targets", "418.87.01-ubuntu16.04", "535.261.03-ubuntu16.04")
-	if n := strings.Count(r.stdout, "@sha256:"); n != 3 {
-		t.Errorf("%d images:\n%s", n, r.stdout)
-	}
+	assert.Equalf(t, 3, strings.Count(r.stdout, "@sha256:"), "images: %s", r.stdout)
 }
 
 func TestAllowIncompatible(t *testing.T) {
@@ -138,23 +126,17 @@ func TestAllowIncompatible(t *testing.T) {
 	r := u.run(t, "--os", "debian12", "--driver", oldDriver, "--allow-incompatible", "-o", "oci:"+u.path("x"))
 	r.want(t, 0, "warning: 418.87.01-debian12 amd64: built although")
 	r = u.run(t, "inspect", "oci:"+u.path("x"), "-o", "json")
-	if !strings.Contains(r.stdout, recipe.LabelOverridden) {
-		t.Error(r.stdout)
-	}
+	assert.Contains(t, r.stdout, recipe.LabelOverridden)
 }
 
 func TestSource(t *testing.T) {
 	t.Parallel()
 	u := newUser(t)
 	file := u.path("driver.run")
-	if err := os.WriteFile(file, u.Runs[newDriver+" amd64"], 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(file, u.Runs[newDriver+" amd64"], 0o600))
 	u.run(t, "--os", "debian12", "--driver", newDriver, "--source", file, "-o", "oci:"+u.path("a")).want(t, 0)
 	u.run(t, "--os", "ubuntu18.04", "--driver", newDriver, "--source", u.URL+imagetest.RunPath(newDriver, "amd64"), "-o", "oci:"+u.path("b")).want(t, 0)
-	if err := os.WriteFile(file, u.Runs[oldDriver+" amd64"], 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(file, u.Runs[oldDriver+" amd64"], 0o600))
 	u.cache = t.TempDir()
 	u.run(t, "--os", "debian12", "--driver", newDriver, "--source", file, "-o", "oci:"+u.path("c")).want(t, 5, "driver.run")
 }
@@ -165,22 +147,16 @@ func TestBuildKeepsWhatIsThere(t *testing.T) {
 	u := newUser(t)
 	pipe, link, file := u.path("pipe"), u.path("link"), u.path("file.tar")
 	for _, err := range []error{unix.Mkfifo(pipe, 0o600), os.WriteFile(file, nil, 0o600), os.Symlink(file, link)} {
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 	}
 	read := make(chan []byte, 1)
 	go func() {
 		data, err := os.ReadFile(pipe)
-		if err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, err)
 		read <- data
 	}()
 	u.run(t, "--os", "debian12", "--driver", newDriver, "-o", "docker-archive:"+pipe, "-o", "oci-archive:"+link).want(t, 0)
-	if err := os.WriteFile(u.path("read.tar"), <-read, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(u.path("read.tar"), <-read, 0o600))
 	for _, image := range []string{"docker-archive:" + u.path("read.tar"), "oci-archive:" + file} {
 		u.run(t, "verify", image).want(t, 0)
 	}

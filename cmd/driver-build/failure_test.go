@@ -15,7 +15,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/imagetest"
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/apt"
 	"github.com/driver-container/driver-container/distros/dpkg"
@@ -101,12 +103,8 @@ func TestFailures(t *testing.T) {
 			if _, text, _ := strings.Cut(r.stderr, "driver-build: "); strings.Count(text, newDriver+"-debian12") > 1 {
 				t.Errorf("the target is named more than once: %s", text)
 			}
-			if r.stdout != "" {
-				t.Errorf("stdout: %q", r.stdout)
-			}
-			if _, err := os.Stat(out); err == nil {
-				t.Error("an output was begun")
-			}
+			assert.Equalf(t, "", r.stdout, "stdout")
+			assert.Errorf(t, assert.Err(os.Stat(out)), "an output was begun")
 		})
 	}
 }
@@ -124,15 +122,12 @@ func TestArchiveMismatch(t *testing.T) {
 // leftovers lists files under dir that look half written.
 func leftovers(t *testing.T, dir string) (list []string) {
 	t.Helper()
-	err := filepath.WalkDir(dir, func(p string, d os.DirEntry, err error) error {
+	require.NoError(t, filepath.WalkDir(dir, func(p string, d os.DirEntry, err error) error {
 		if err == nil && !d.IsDir() && (strings.HasPrefix(d.Name(), ".tmp") || strings.HasPrefix(d.Name(), "spool-")) {
 			list = append(list, p)
 		}
 		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	return list
 }
 
@@ -187,9 +182,7 @@ func TestSignal(t *testing.T) {
 	t.Parallel()
 	for sig, code := range map[syscall.Signal]int{syscall.SIGINT: 130, syscall.SIGTERM: 143} {
 		u := newUser(t)
-		if err := os.WriteFile(u.path("matrix.yaml"), []byte(u.Matrix()), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(u.path("matrix.yaml"), []byte(u.Matrix()), 0o600))
 		asked := make(chan struct{}, 100)
 		u.Fault(func(_ http.ResponseWriter, r *http.Request) bool {
 			asked <- struct{}{}
@@ -203,17 +196,13 @@ func TestSignal(t *testing.T) {
 		cmd.Dir, cmd.Env = u.dir, append(os.Environ(), asProgram+"=1", "GOCOVERDIR="+t.TempDir())
 		var stderr safeBuffer
 		cmd.Stderr = &stderr
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, cmd.Start())
 		select {
 		case <-asked:
 		case <-time.After(20 * time.Second):
 			t.Errorf("%v: it asked for nothing: %s", sig, stderr.String())
 		}
-		if err := cmd.Process.Signal(sig); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, cmd.Process.Signal(sig))
 		start := time.Now()
 		err := cmd.Wait()
 		var exit *exec.ExitError
@@ -223,9 +212,7 @@ func TestSignal(t *testing.T) {
 		if took := time.Since(start); took > 3*time.Second {
 			t.Errorf("%v: it took %v to stop", sig, took)
 		}
-		if !strings.Contains(stderr.String(), "stopped by signal") {
-			t.Errorf("%v: %s", sig, stderr.String())
-		}
+		assert.Containsf(t, stderr.String(), "stopped by signal", "%v", sig)
 	}
 }
 
@@ -262,9 +249,7 @@ func TestExitCode(t *testing.T) {
 		if err != nil {
 			err = fmt.Errorf("deep: %w", err)
 		}
-		if got := exitCode(err); got != c.want {
-			t.Errorf("%T %v: %d, want %d", c.err, c.err, got, c.want)
-		}
+		assert.Equalf(t, c.want, exitCode(err), "%T %v", c.err, c.err)
 	}
 }
 

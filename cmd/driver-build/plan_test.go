@@ -8,8 +8,10 @@ import (
 
 	"go.yaml.in/yaml/v4"
 
+	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/goldentest"
 	"github.com/driver-container/driver-container/ci/imagetest"
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/images/batch"
 )
 
@@ -28,9 +30,7 @@ func TestPlan(t *testing.T) {
 	first := u.plan(t, "")
 	first.want(t, 0)
 	goldentest.Compare(t, "testdata/plan.table", u.normal(first.stdout))
-	if again := u.plan(t, ""); again.stdout != first.stdout {
-		t.Error(again.stdout)
-	}
+	assert.Equal(t, first.stdout, u.plan(t, "").stdout)
 	r := u.plan(t, "--format github")
 	r.want(t, 0)
 	goldentest.Compare(t, "testdata/plan.github", strings.ReplaceAll(u.normal(r.stdout), u.dir, "DIR"))
@@ -47,9 +47,7 @@ func TestPlan(t *testing.T) {
 	for format, want := range map[string]string{"table": "TAG  ARCH  REASON\n", "json": "[]\n", "github": `{"include":[]}` + "\n"} {
 		r := u.plan(t, "--format "+format)
 		r.want(t, 0, "note: all 5 images are up to date")
-		if r.stdout != want {
-			t.Errorf("%s: %q", format, r.stdout)
-		}
+		assert.Equalf(t, want, r.stdout, "%s", format)
 	}
 	var child map[string]struct{ Script []string }
 	r = u.plan(t, "--format gitlab")
@@ -79,9 +77,7 @@ func TestPlanKernels(t *testing.T) {
 		r := u.plan(t, "--os debian12 --arch amd64 --format json "+flags)
 		r.want(t, 0)
 		var tasks []batch.Task
-		if err := json.Unmarshal([]byte(r.stdout), &tasks); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, json.Unmarshal([]byte(r.stdout), &tasks))
 		for _, task := range tasks {
 			all = append(all, task.Tag+" "+task.Args)
 		}
@@ -99,9 +95,7 @@ func TestPlanKernels(t *testing.T) {
 	if got := args("--kernel latest"); len(got) != 1 || !strings.Contains(got[0], "--kernel "+imagetest.Kernel+" ") {
 		t.Errorf("%q", got)
 	}
-	if u.Requests("/dists/") != dists {
-		t.Error("with a lock the repositories were asked")
-	}
+	assert.Equalf(t, dists, u.Requests("/dists/"), "with a lock the repositories were asked")
 	u.run(t, append(strings.Fields(strings.SplitN(args("--kernel latest")[0], " ", 2)[1]), "--dry-run")...).want(t, 0)
 }
 
@@ -116,15 +110,11 @@ func TestPlanFailures(t *testing.T) {
 	u.plan(t, "--base oci:/no/such/folder --os debian12 --driver "+newDriver).want(t, 2, "/no/such/folder")
 	layout := strings.TrimSuffix(u.modulesImage(t, "amd64"), ":mine") // no base of debian12
 	u.plan(t, "--base "+layout+" --os debian12 --driver "+newDriver).want(t, 0)
-	if err := os.Rename(strings.TrimPrefix(layout, "oci:"), u.path("a b")); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.Rename(strings.TrimPrefix(layout, "oci:"), u.path("a b")))
 	u.run(t, "plan", "--matrix", u.path("matrix.yaml"), "--repository", u.Host+"/x", "--base", "oci:"+u.path("a b"), "--os", "debian12", "--driver", newDriver).want(t, 2, "cannot be an argument")
 	u.Archives["ubuntu18.04"].Packages = u.Archives["ubuntu18.04"].Packages[:3]
 	u.Archives["ubuntu18.04"].Publish()
 	r := u.plan(t, "--os ubuntu18.04")
 	r.want(t, 0)
-	if strings.Count(r.stdout, " cannot be planned: ") != 2 {
-		t.Error(r.stdout)
-	}
+	assert.Equalf(t, 2, strings.Count(r.stdout, " cannot be planned: "), "%v", r.stdout)
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/images/batch"
 	"github.com/driver-container/driver-container/images/oci"
 	"github.com/driver-container/driver-container/images/oci/ocitest"
@@ -184,9 +185,7 @@ func wrongFiles(t *testing.T, dir string) *strings.Replacer {
 	path := func(name string) string { return filepath.Join(dir, name) }
 	check := func(err error) {
 		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 	}
 	cert, key := certificate(t)
 	for name, text := range map[string]string{
@@ -212,19 +211,10 @@ func wrongFiles(t *testing.T, dir string) *strings.Replacer {
 // certificate is a key of a signer and its certificate, in PEM.
 func certificate(t *testing.T) (cert, key string) {
 	t.Helper()
-	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	private := require.Value(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), SubjectKeyId: []byte{1}}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
-	if err != nil {
-		t.Fatal(err)
-	}
-	secret, err := x509.MarshalPKCS8PrivateKey(private)
-	if err != nil {
-		t.Fatal(err)
-	}
+	der := require.Value(x509.CreateCertificate(rand.Reader, template, template, private.Public(), private))(t)
+	secret := require.Value(x509.MarshalPKCS8PrivateKey(private))(t)
 	encode := func(kind string, b []byte) string {
 		return string(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: b}))
 	}

@@ -17,35 +17,22 @@ import (
 
 	"software.sslmate.com/src/go-pkcs12"
 
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/kmod/sign"
 )
 
 // newSignKey makes a key, in PKCS#12 with the passphrase "correct", and its certificate.
 func newSignKey(t *testing.T) (keyFile, certFile string) {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := require.Value(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 	template := &x509.Certificate{SerialNumber: big.NewInt(5), Subject: pkix.Name{CommonName: "Site"}, NotAfter: time.Unix(4e9, 0)}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cert, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
-	p12, err := pkcs12.Modern.Encode(key, cert, nil, "correct")
-	if err != nil {
-		t.Fatal(err)
-	}
+	der := require.Value(x509.CreateCertificate(rand.Reader, template, template, key.Public(), key))(t)
+	cert := require.Value(x509.ParseCertificate(der))(t)
+	p12 := require.Value(pkcs12.Modern.Encode(key, cert, nil, "correct"))(t)
 	dir := t.TempDir()
 	keyFile, certFile = filepath.Join(dir, "key.p12"), filepath.Join(dir, "cert.pem")
-	if err := errors.Join(os.WriteFile(keyFile, p12, 0o600),
-		os.WriteFile(certFile, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600)); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, errors.Join(os.WriteFile(keyFile, p12, 0o600),
+		os.WriteFile(certFile, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600)))
 	return keyFile, certFile
 }
 
@@ -55,9 +42,7 @@ func TestSignerFlags(t *testing.T) {
 	dir := t.TempDir()
 	file := func(name, content string) string {
 		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(path, []byte(content), 0o600))
 		return path
 	}
 	for name, c := range map[string]struct {

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/kmod"
 	"github.com/driver-container/driver-container/kmod/kbuild"
 	"github.com/driver-container/driver-container/node"
@@ -95,9 +96,7 @@ func TestStays(t *testing.T) {
 		"-a init": true, "compile --kernel x": true, "reload_nvidia_peermem": true,
 		"": false, "help": false, "init --help": false, "status": false, "probe ready": false, "wait-ready": false, "unload": false, "version init": false,
 	} {
-		if got := stays(strings.Fields(args)); got != want {
-			t.Errorf("stays(%q) = %v, want %v", args, got, want)
-		}
+		assert.Equalf(t, want, stays(strings.Fields(args)), "stays(%q)", args)
 	}
 }
 
@@ -127,9 +126,7 @@ func TestExitCode(t *testing.T) {
 		if err != nil {
 			err = fmt.Errorf("phase: %w", err)
 		}
-		if got := exitCode(err); got != test.want {
-			t.Errorf("exitCode(%v) = %d, want %d", err, got, test.want)
-		}
+		assert.Equalf(t, test.want, exitCode(err), "exitCode(%v)", err)
 	}
 }
 

@@ -13,9 +13,10 @@ import (
 	"testing"
 	"testing/iotest"
 
-	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/distros/apt/debtest"
 	"github.com/driver-container/driver-container/distros/repotest"
 )
@@ -79,18 +80,12 @@ func TestDeb(t *testing.T) {
 				debtest.Member{Name: "_gpgorigin", Data: []byte("later members are ignored")})
 			for name, r := range map[string]io.Reader{"plain": bytes.NewReader(archive), "byte by byte": iotest.OneByteReader(bytes.NewReader(archive))} {
 				deb, got, err := list(r)
-				if err != nil {
-					t.Fatalf("control%s data%s %s: %v", c, d, name, err)
-				}
-				if diff := cmp.Diff(goodList, got); diff != "" {
-					t.Errorf("control%s data%s %s: %s", c, d, name, diff)
-				}
+				require.NoErrorf(t, err, "control%s data%s %s", c, d, name)
+				assert.Samef(t, goodList, got, "control%s data%s %s", c, d, name)
 				if deb.Control.Get("Package") != "hello" || string(deb.Files["md5sums"]) != "0  x\n" || string(deb.Files["control"]) != testControl {
 					t.Errorf("control%s data%s: control %q, files %q", c, d, deb.Control, deb.Files)
 				}
-				if err := deb.Data(nil); err == nil {
-					t.Error("Data a second time succeeded")
-				}
+				assert.Errorf(t, deb.Data(nil), "Data a second time succeeded")
 			}
 		}
 	}
@@ -98,14 +93,12 @@ func TestDeb(t *testing.T) {
 
 func TestDebStopsWithCaller(t *testing.T) {
 	t.Parallel()
-	d, err := OpenDeb(bytes.NewReader(debOf(t, goodData...)))
-	repotest.Must(t, err)
+	d := require.Value(OpenDeb(bytes.NewReader(debOf(t, goodData...))))(t)
 	stop := errors.New("enough")
 	if err := d.Data(func(*tar.Header, io.Reader) error { return stop }); !errors.Is(err, stop) {
 		t.Errorf("Data = %v; want the callback's error", err)
 	}
-	d, err = OpenDeb(bytes.NewReader(debOf(t, goodData...)))
-	repotest.Must(t, err)
+	d = require.Value(OpenDeb(bytes.NewReader(debOf(t, goodData...))))(t)
 	n := 0
 	// The function reads nothing.
 	if err := d.Data(func(*tar.Header, io.Reader) error { n++; return nil }); err != nil || n != len(goodList) {
@@ -172,9 +165,7 @@ func TestDebHostile(t *testing.T) {
 	}
 	for name, test := range tests {
 		_, _, err := list(bytes.NewReader(test.in))
-		if !errors.Is(err, test.want) {
-			t.Errorf("%s: %v; want %v", name, err, test.want)
-		}
+		assert.ErrorIsf(t, err, test.want, "%s", name)
 	}
 	for _, ending := range []string{"", ".gz", ".xz", ".zst"} { // a truncated stream in a whole archive
 		short := repotest.Compress(t, ending, repotest.RawTar(t, append(goodData, repotest.File{Name: "big", Body: strings.Repeat("x", 600_000)})...))
@@ -193,13 +184,10 @@ func TestDebHostile(t *testing.T) {
 
 func TestCheck(t *testing.T) {
 	t.Parallel()
-	d, err := OpenDeb(bytes.NewReader(debOf(t)))
-	repotest.Must(t, err)
-	repotest.Must(t, d.Check("hello", "1.0-1", "amd64"))
+	d := require.Value(OpenDeb(bytes.NewReader(debOf(t))))(t)
+	require.NoError(t, d.Check("hello", "1.0-1", "amd64"))
 	for _, other := range [][3]string{{"hell", "1.0-1", "amd64"}, {"hello", "1.0-2", "amd64"}, {"hello", "1.0-1", "arm64"}, {"hello", "1.0-1", "all"}} {
-		if err := d.Check(other[0], other[1], other[2]); !errors.Is(err, ErrFormat) {
-			t.Errorf("the index says %q: %v; want ErrFormat", other, err)
-		}
+		assert.ErrorIsf(t, d.Check(other[0], other[1], other[2]), ErrFormat, "the index says %q", other)
 	}
 }
 
@@ -209,12 +197,11 @@ func TestUnpack(t *testing.T) {
 		text := bytes.Repeat([]byte("x"), 100_000)
 		packed := repotest.Compress(t, ending, text)
 		for most, want := range map[int64]error{1 << 20: nil, 99_999: ErrFormat} {
-			r, err := Unpack(bytes.NewReader(packed), ending, most)
-			repotest.Must(t, err)
+			r := require.Value(Unpack(bytes.NewReader(packed), ending, most))(t)
 			if n, err := io.Copy(io.Discard, r); !errors.Is(err, want) || want == nil && (err != nil || n != 100_000) {
 				t.Errorf("%q, at most %d bytes: %d bytes, %v", ending, most, n, err)
 			}
-			repotest.Must(t, r.Close())
+			require.NoError(t, r.Close())
 		}
 		if _, err := all(bytes.NewReader(packed[:len(packed)/2]), ending); !errors.Is(err, ErrFormat) && ending != "" {
 			t.Errorf("%q, half of it: %v; want ErrFormat", ending, err)
@@ -245,9 +232,9 @@ func TestDebBuiltByDpkg(t *testing.T) {
 		"usr/share/hello/text": strings.Repeat("hello\n", 1000), "etc/hello": "conf", "DEBIAN/conffiles": "/etc/hello\n",
 	} {
 		path := filepath.Join(tree, name)
-		repotest.Must(t, errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o644))) //nolint:gosec // dpkg-deb wants these modes
+		require.NoError(t, errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o644))) //nolint:gosec // dpkg-deb wants these modes
 	}
-	repotest.Must(t, errors.Join(os.Chmod(filepath.Join(tree, "DEBIAN"), 0o755), os.Link(filepath.Join(tree, "etc/hello"), filepath.Join(tree, "etc/hi"))))
+	require.NoError(t, errors.Join(os.Chmod(filepath.Join(tree, "DEBIAN"), 0o755), os.Link(filepath.Join(tree, "etc/hello"), filepath.Join(tree, "etc/hi"))))
 	for _, z := range []string{"none", "gzip", "xz", "zstd"} {
 		file := filepath.Join(t.TempDir(), "x.deb")
 		cmd := exec.CommandContext(t.Context(), "dpkg-deb", "--root-owner-group", "-Z"+z, "--build", tree, file)
@@ -255,15 +242,12 @@ func TestDebBuiltByDpkg(t *testing.T) {
 			t.Logf("dpkg-deb -Z%s: %v %s", z, err, out) // old versions have no zstd
 			continue
 		}
-		in, err := os.Open(file)
-		repotest.Must(t, err)
+		in := require.Value(os.Open(file))(t)
 		deb, got, err := list(in)
 		if err != nil || len(got) != 7 || string(deb.Files["conffiles"]) != "/etc/hello\n" {
 			t.Errorf("-Z%s: %q, %v", z, got, err)
 		}
-		if err := in.Close(); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, in.Close())
 	}
 }
 

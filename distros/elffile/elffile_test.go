@@ -10,6 +10,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 )
 
 // library returns a library: header, strings, dynamic section, section names, section table.
@@ -76,12 +79,8 @@ func TestRead(t *testing.T) {
 	if err != nil || !strings.Contains(string(text), ".dynamic") {
 		t.Errorf("section: %q, %v", text, err)
 	}
-	if _, err := f.Section(".shstrtab", 3); !errors.Is(err, ErrFormat) {
-		t.Errorf("section above its limit: %v", err)
-	}
-	if _, err := f.Section(".dyn", 3); !errors.Is(err, ErrNoSection) {
-		t.Errorf("a part of a name: %v", err)
-	}
+	assert.ErrorIsf(t, assert.Err(f.Section(".shstrtab", 3)), ErrFormat, "section above its limit")
+	assert.ErrorIsf(t, assert.Err(f.Section(".dyn", 3)), ErrNoSection, "a part of a name")
 	small, err := read(library32())
 	if err != nil || small.Bits != 32 || small.Machine != I386 || !small.Interp {
 		t.Errorf("32 bits: %+v, %v", small, err)
@@ -91,28 +90,17 @@ func TestRead(t *testing.T) {
 // TestRealFiles compares programs and libraries of this machine with what debug/elf reads.
 func TestRealFiles(t *testing.T) {
 	t.Parallel()
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	self := require.Value(os.Executable())(t)
 	for _, name := range []string{self, "/bin/sh", "/lib/x86_64-linux-gnu/libc.so.6", "/usr/lib64/libc.so.6"} {
 		in, err := os.Open(name)
 		if err != nil {
 			continue // another system
 		}
 		defer in.Close()
-		st, err := in.Stat()
-		if err != nil {
-			t.Fatal(err)
-		}
+		st := require.Value(in.Stat())(t)
 		got, err := Read(in, st.Size())
-		if err != nil {
-			t.Fatalf("%s: %v", name, err)
-		}
-		want, err := elf.NewFile(in)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoErrorf(t, err, "%s", name)
+		want := require.Value(elf.NewFile(in))(t)
 		needed, _ := want.ImportedLibraries()      // a static program has none
 		soname, _ := want.DynString(elf.DT_SONAME) // likewise
 		if got.Machine != want.Machine || !slices.Equal(got.Needed, needed) || len(soname) > 0 && got.Soname != soname[0] {
@@ -164,9 +152,7 @@ func TestHostile(t *testing.T) {
 				t.Errorf("%s: %v, want %v", name, err, c.want)
 			}
 			if f != nil {
-				if _, err := f.Section(".modinfo", 1000); !errors.Is(err, ErrNoSection) {
-					t.Errorf("%s: section: %v", name, err)
-				}
+				assert.ErrorIsf(t, assert.Err(f.Section(".modinfo", 1000)), ErrNoSection, "%s: section", name)
 			}
 		}); used > 8<<20 {
 			t.Errorf("%s: reading it allocates %d bytes", name, used)

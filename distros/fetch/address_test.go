@@ -5,22 +5,21 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 )
 
 func TestAddress(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	file := filepath.Join(dir, "a b")
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(file, nil, 0o600))
 	for value, want := range map[string]string{
 		"https://h.example/x.run": "https://h.example/x.run", "http://h.example:80/a%20b": "http://h.example:80/a%20b", "file:///x": "file:///x",
 		file: "file://" + dir + "/a%20b",
 	} {
-		if got, err := Address("--x", value); err != nil || got != want {
-			t.Errorf("%q: %q, %v", value, got, err)
-		}
+		assert.Equalf(t, want, require.Value(Address("--x", value))(t), "%q", value)
 	}
 	for value, says := range map[string]string{
 		"": "folder", dir: "a folder", "/none": "/none", "ftp://h.example/x": "scheme ftp", "https:///x": "no host", "https://h.example/a b": "blank", "://": "--x",
@@ -31,7 +30,5 @@ func TestAddress(t *testing.T) {
 			t.Errorf("%q: %v, want %q", value, err, says)
 		}
 	}
-	if err := CheckURL("h.example/x"); err == nil || !strings.Contains(err.Error(), "it is no URL") {
-		t.Error(err)
-	}
+	assert.ErrorContains(t, CheckURL("h.example/x"), "it is no URL")
 }

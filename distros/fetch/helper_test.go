@@ -167,10 +167,3 @@ func checkEmpty(t *testing.T, s *Store, sub string) {
 		t.Errorf("left behind: %s/%s", sub, e.Name())
 	}
 }
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}

@@ -15,6 +15,8 @@ import (
 	"github.com/klauspost/compress/zstd"
 	"github.com/ulikunitz/xz"
 	"github.com/ulikunitz/xz/lzma"
+
+	"github.com/driver-container/driver-container/ci/require"
 )
 
 // File is a file of a package, an archive or a system; a symbolic link if Link is set, a folder if Name ends
@@ -57,9 +59,7 @@ type Failer interface {
 // Must ends the test if there is an error.
 func Must(t Failer, err error) {
 	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 }
 
 // RawTar returns an archive of the files, with the names as they are.

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/distros/dpkg"
 	"github.com/driver-container/driver-container/distros/repotest"
 	"github.com/driver-container/driver-container/images/recipe"
@@ -18,11 +20,10 @@ import (
 // take puts a file of a package into a driver.
 func take(t *testing.T, name string, content []byte) (*Driver, error) {
 	t.Helper()
-	spool, err := rootfs.NewSpool(t.TempDir())
-	repotest.Must(t, err)
+	spool := require.Value(rootfs.NewSpool(t.TempDir()))(t)
 	t.Cleanup(func() { _ = spool.Close() })
 	pkg := rootfs.New(spool, nil)
-	repotest.Must(t, pkg.AddBytes(name, 0o644, content))
+	require.NoError(t, pkg.AddBytes(name, 0o644, content))
 	d := &Driver{User: rootfs.New(spool, nil), Kernel: rootfs.New(spool, nil)}
 	r := &recipe.Recipe{Driver: "535.261.03", Arch: "amd64", LibDir: "usr/lib/x86_64-linux-gnu"}
 	return d, d.takeDebian(t.Context(), r, "nvidia-kernel-source", "535.261.03", pkg.All()[0])
@@ -37,7 +38,7 @@ func TestKernelArchive(t *testing.T) {
 		w := tar.NewWriter(&b)
 		for _, h := range headers {
 			h.Typeflag = tar.TypeReg
-			repotest.Must(t, w.WriteHeader(&h))
+			require.NoError(t, w.WriteHeader(&h))
 		}
 		return append(b.Bytes(), make([]byte, 1024)...)
 	}
@@ -86,13 +87,10 @@ func TestDocumentBounds(t *testing.T) {
 			t.Errorf("%d bytes: %v; want %v", len(c.data), err, c.want)
 		}
 	}
-	spool, err := rootfs.NewSpool(t.TempDir())
-	repotest.Must(t, err)
+	spool := require.Value(rootfs.NewSpool(t.TempDir()))(t)
 	t.Cleanup(func() { _ = spool.Close() })
 	raw, tree := rootfs.New(spool, nil), rootfs.New(spool, nil)
-	repotest.Must(t, raw.AddBytes("template", 0o644, make([]byte, maxTemplate+1)))
+	require.NoError(t, raw.AddBytes("template", 0o644, make([]byte, maxTemplate+1)))
 	file := runfile.File{Path: "usr/share/x", Source: "template", Rewrite: bytes.ToUpper}
-	if err := takeRunfile(tree, raw, file); !errors.Is(err, ErrContent) {
-		t.Errorf("a large template: %v; want ErrContent", err)
-	}
+	assert.ErrorIsf(t, takeRunfile(tree, raw, file), ErrContent, "a large template")
 }

@@ -5,6 +5,9 @@ import (
 	"testing"
 
 	"github.com/google/go-containerregistry/pkg/name"
+
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 )
 
 const digest = "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
@@ -59,17 +62,13 @@ func FuzzRepository(f *testing.F) {
 			return
 		}
 		r, err := name.NewRepository(text)
-		if err != nil {
-			t.Fatalf("%q: %v", text, err)
-		}
+		require.NoErrorf(t, err, "%q", text)
 		tag, err := name.NewTag(text + ":535.261.03-debian12")
 		if err != nil || tag.RepositoryStr() != r.RepositoryStr() || tag.RegistryStr() != r.RegistryStr() || CheckImage(text+":1@"+digest) != nil {
 			t.Errorf("%q: %v, %v", text, tag, err)
 		}
 		for _, wrong := range []string{text + ":1", text + "@" + digest, "https://" + text, "/" + text} {
-			if CheckRepository(wrong) == nil {
-				t.Errorf("%q is accepted", wrong)
-			}
+			assert.Errorf(t, CheckRepository(wrong), "%q is accepted", wrong)
 		}
 		if host := r.RegistryStr(); CheckRegistry(host) != nil || strings.HasSuffix(host, ":") {
 			t.Errorf("%q: host %q", text, host)

@@ -8,6 +8,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/images/recipe"
 	"github.com/driver-container/driver-container/images/rootfs"
 )
@@ -30,16 +32,9 @@ const exampleText = `#mtree v2.0
 
 func TestEncodeDecode(t *testing.T) {
 	t.Parallel()
-	if d := cmp.Diff(exampleText, string(Encode(example()))); d != "" {
-		t.Error(d)
-	}
-	got, err := Decode([]byte(exampleText))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if d := cmp.Diff(example(), got); d != "" {
-		t.Error(d)
-	}
+	assert.Same(t, exampleText, string(Encode(example())))
+	got := require.Value(Decode([]byte(exampleText)))(t)
+	assert.Same(t, example(), got)
 }
 
 func TestDecodeRefuses(t *testing.T) {
@@ -73,9 +68,7 @@ func TestReplace(t *testing.T) {
 	dir := recipe.ModulesDir + "/x/"
 	old := []File{{Path: "a"}, {Path: dir + "nvidia.ko", Size: 1}, {Path: dir + "old.ko"}, {Path: "z"}}
 	got := Replace(old, recipe.ModulesDir, []File{{Path: dir + "nvidia.ko", Size: 2}, {Path: "usr"}})
-	if d := cmp.Diff([]File{{Path: "a"}, {Path: dir + "nvidia.ko", Size: 2}, {Path: "z"}}, got); d != "" {
-		t.Error(d)
-	}
+	assert.Same(t, []File{{Path: "a"}, {Path: dir + "nvidia.ko", Size: 2}, {Path: "z"}}, got)
 }
 
 func TestDifferences(t *testing.T) {
@@ -84,9 +77,7 @@ func TestDifferences(t *testing.T) {
 	other := file
 	other.Size, other.Mode, other.UID, other.Capability = 4, 0o4, 0, "x"
 	want := []string{"has 4 bytes, not 3", "has mode 0004, not 0644", "belongs to 0:2, not to 1:2", "has other capabilities"}
-	if d := cmp.Diff(want, file.Differences(other)); d != "" {
-		t.Error(d)
-	}
+	assert.Same(t, want, file.Differences(other))
 	if got := file.Differences(example()[2]); len(got) != 1 || got[0] != "is a link, not a file" {
 		t.Error(got)
 	}

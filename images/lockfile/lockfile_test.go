@@ -11,6 +11,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/images/lockfile"
@@ -53,11 +55,7 @@ func full() *lockfile.Target {
 
 func encoded(t testing.TB, l *lockfile.Lock) []byte {
 	t.Helper()
-	data, err := l.Encode()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return data
+	return require.Value(l.Encode())(t)
 }
 
 func TestRoundTrip(t *testing.T) {
@@ -73,19 +71,10 @@ func TestRoundTrip(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v\n%s", err, data)
 	}
-	if d := cmp.Diff(l, back); d != "" {
-		t.Error(d)
-	}
-	if again := encoded(t, back); string(again) != string(data) {
-		t.Error("the bytes differ")
-	}
-	want, err := os.ReadFile("testdata/matrix.lock")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if d := cmp.Diff(string(want), string(data)); d != "" {
-		t.Errorf("the format has changed: %s", d)
-	}
+	assert.Same(t, l, back)
+	assert.Equalf(t, string(data), string(encoded(t, back)), "the bytes differ")
+	want := require.Value(os.ReadFile("testdata/matrix.lock"))(t)
+	assert.Samef(t, string(want), string(data), "the format has changed")
 	for line := range strings.Lines(string(data)) {
 		if strings.Count(line, "digest: sha") > 1 {
 			t.Errorf("two packages on a line: %s", line)
@@ -139,14 +128,10 @@ func TestParseRefuses(t *testing.T) {
 func TestFile(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "matrix.lock")
-	if _, err := lockfile.Read(file, nil); !errors.Is(err, fs.ErrNotExist) {
-		t.Error(err)
-	}
+	assert.ErrorIs(t, assert.Err(lockfile.Read(file, nil)), fs.ErrNotExist)
 	l := &lockfile.Lock{Targets: map[string]*lockfile.Target{full().Name(): full()}}
 	for range 2 {
-		if err := l.Write(t.Context(), file); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, l.Write(t.Context(), file))
 	}
 	got, err := lockfile.Read(file, nil)
 	if err != nil || cmp.Diff(l, got) != "" {
@@ -155,9 +140,7 @@ func TestFile(t *testing.T) {
 	if list, err := os.ReadDir(filepath.Dir(file)); err != nil || len(list) != 1 {
 		t.Errorf("%v, %v", list, err)
 	}
-	if err := l.Write(t.Context(), filepath.Join(file, "x")); err == nil {
-		t.Error("written below a file")
-	}
+	assert.Errorf(t, l.Write(t.Context(), filepath.Join(file, "x")), "written below a file")
 }
 
 func TestCompare(t *testing.T) {
@@ -186,9 +169,7 @@ func TestCompare(t *testing.T) {
 		"package gcc: 4:12.2.0-3 -> 4:13-1", "package make: new: 4", "package yes: gone: 1:5.14.0-427.13.1.el9_4",
 		"driver libcuda1 535: sha256:" + sum256 + " -> sha256:" + strings.Repeat("0", 64),
 	}
-	if d := cmp.Diff(want, got); d != "" {
-		t.Error(d)
-	}
+	assert.Same(t, want, got)
 }
 
 func TestWithMirror(t *testing.T) {
@@ -242,9 +223,7 @@ func BenchmarkParse(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			b.SetBytes(int64(len(data)))
 			for b.Loop() {
-				if _, err := lockfile.Parse("x", data, want); err != nil {
-					b.Fatal(err)
-				}
+				require.Value(lockfile.Parse("x", data, want))(b)
 			}
 		})
 	}
@@ -264,8 +243,6 @@ func FuzzParse(f *testing.F) {
 		if err != nil {
 			t.Fatalf("%v\n%s", err, text)
 		}
-		if string(encoded(t, again)) != string(text) {
-			t.Errorf("written differently: %s", text)
-		}
+		assert.Equalf(t, string(text), string(encoded(t, again)), "written differently: %s", text)
 	})
 }

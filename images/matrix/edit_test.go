@@ -11,6 +11,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	drivercontainer "github.com/driver-container/driver-container"
+
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 )
 
 func release(version string) Driver {
@@ -37,8 +40,7 @@ func TestAddDriverReal(t *testing.T) {
 			t.Errorf("%s: %v", version, err)
 			continue
 		}
-		m, err := Parse("matrix.yaml", e.Text)
-		must(t, err)
+		m := require.Value(Parse("matrix.yaml", e.Text))(t)
 		versions := m.versions()
 		n := slices.Index(versions, version)
 		if n < 0 || n == 0 != (behind == "") || n > 0 && versions[n-1] != behind {
@@ -49,9 +51,7 @@ func TestAddDriverReal(t *testing.T) {
 		if at < 0 || string(e.Text[:at])+string(e.Text[at+len(added):]) != string(text) {
 			t.Errorf("%s: more than the entry was changed:\n%s", version, cmp.Diff(string(text), string(e.Text)))
 		}
-		if e.Line != 1+bytes.Count(e.Text[:at], []byte("\n")) {
-			t.Errorf("%s: Line = %d", version, e.Line)
-		}
+		assert.Equalf(t, 1+bytes.Count(e.Text[:at], []byte("\n")), e.Line, "%s: Line", version)
 	}
 }
 
@@ -101,13 +101,9 @@ func TestAddDriverStyle(t *testing.T) {
 func TestAddDriverRefuses(t *testing.T) {
 	t.Parallel()
 	flow := oneSystem + "drivers: [{version: 418.87.01, archives: {amd64: {url: https://example.com/a.run, sha256: " + strings.Repeat("1", 64) + "}}}]\n"
-	if _, err := AddDriver("m", []byte(flow), release("535.54.03"), nil); !errors.Is(err, ErrLayout) {
-		t.Errorf("flow style: %v", err)
-	}
+	assert.ErrorIsf(t, assert.Err(AddDriver("m", []byte(flow), release("535.54.03"), nil)), ErrLayout, "flow style")
 	one := strings.ReplaceAll(strings.ReplaceAll(flow, "[{", "\n  - {"), "}}}]", "}}}")
-	if _, err := AddDriver("m", []byte(one), release("535.54.03"), nil); !errors.Is(err, ErrLayout) {
-		t.Errorf("an entry in flow style: %v", err)
-	}
+	assert.ErrorIsf(t, assert.Err(AddDriver("m", []byte(one), release("535.54.03"), nil)), ErrLayout, "an entry in flow style")
 	block := oneSystem + "drivers:\n  - version: 418.87.01\n    archives: {amd64: {url: https://example.com/a.run, sha256: " + strings.Repeat("1", 64) + "}}\n"
 	if _, err := AddDriver("m", []byte(strings.ReplaceAll(block, "\n", "\r")), release("535.54.03"), nil); !errors.Is(err, ErrLayout) {
 		t.Errorf("lines that end in a carriage return alone: %v", err)
@@ -133,8 +129,7 @@ func TestAddDriverRefuses(t *testing.T) {
 // For any file, the edit is refused or adds only the one driver.
 func FuzzAddDriver(f *testing.F) {
 	f.Add(drivercontainer.Matrix, "https://example.com/x.run", "Gentoo: it's \"so\" #1")
-	five, err := os.ReadFile("testdata/five.yaml")
-	must(f, err)
+	five := require.Value(os.ReadFile("testdata/five.yaml"))(f)
 	f.Add(five, "https://example.com/x.run", "'")
 	f.Add([]byte(oneSystem+"drivers:\n- version: 418.87.01\n  archives: {amd64: {url: https://example.com/a.run, sha256: "+strings.Repeat("1", 64)+"}}\n  kernel:\n    max: 5.1\n    reason: |+\n      text\n      # more\n\n\n"), "x", "-")
 	f.Fuzz(func(t *testing.T, text []byte, url, reason string) {

@@ -107,10 +107,3 @@ func TestWants(t *testing.T) {
 		assert.Samef(t, []any{tt.user, tt.kernel, tt.ok}, []any{user, kernel, ok}, "Wants(%s, %s) (-want +got)", tt.system, tt.arch)
 	}
 }
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}

@@ -6,9 +6,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	drivercontainer "github.com/driver-container/driver-container"
+
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 )
 
 const goodSystem = `{id: debian12, base: "example.com/debian:12", archs: [amd64, arm64], kernels: [6.1]}`
@@ -149,8 +150,7 @@ func TestParseTab(t *testing.T) {
 func TestParseGood(t *testing.T) {
 	t.Parallel()
 	text := file(goodSystem, driverYAML("595.10", ", branch: R595"), "")
-	m, err := Parse("m", []byte(text))
-	must(t, err)
+	m := require.Value(Parse("m", []byte(text)))(t)
 	d := m.Drivers[0]
 	if d.Version != "595.10" || d.Branch != "R595" || len(d.Flavours) != 2 || m.Systems[0].Kernels[0] != "6.1" {
 		t.Errorf("values are not as written: %+v", d)
@@ -222,8 +222,7 @@ func TestRepositories(t *testing.T) {
     {baseurl: ["https://example.com/a/", "https://example.org/a/"], key: site.asc}]},
   {id: flatcar, base: "example.com/debian:13", archs: [amd64], kernels: [6.6], aliases: [flatcar4081.2.0], components: [contrib],
   repositories: [{uris: ["https://example.com/"], suites: [s], components: [main], key: site.asc}]}`
-	m, err := Parse("m", []byte(file(systems, driverYAML("535.261.03", ""), "")))
-	must(t, err)
+	m := require.Value(Parse("m", []byte(file(systems, driverYAML("535.261.03", ""), ""))))(t)
 	want := []System{
 		{
 			ID: "rocky9", Base: "example.com/rocky:9", Archs: []string{"amd64"}, Kernels: []string{"5.14"}, Aliases: []string{"rocky9.4", "rhcos4.18"}, ReplaceRepositories: true,
@@ -237,7 +236,5 @@ func TestRepositories(t *testing.T) {
 			Repositories: []Repository{{URIs: []string{"https://example.com/"}, Suites: []string{"s"}, Components: []string{"main"}, Key: "site.asc"}},
 		},
 	}
-	if diff := cmp.Diff(want, m.Systems); diff != "" {
-		t.Error(diff)
-	}
+	assert.Same(t, want, m.Systems)
 }

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/driver-container/driver-container/ci/assert"
 )
 
 // small is a matrix with a case for every rule.
@@ -137,9 +139,7 @@ func TestSelectErrors(t *testing.T) {
 	t.Parallel()
 	m := small()
 	for _, s := range []Selection{{}, {Systems: []string{"debian12"}}, {Drivers: []string{"580.1"}}} {
-		if _, err := m.Select(s); !errors.Is(err, ErrNothingSelected) {
-			t.Errorf("Select(%+v) = %v; want ErrNothingSelected", s, err)
-		}
+		assert.ErrorIsf(t, assert.Err(m.Select(s)), ErrNothingSelected, "Select(%+v)", s)
 	}
 	_, err := m.Select(Selection{Systems: []string{"debain12", "zzz"}, Drivers: []string{"418.87.1"}, Archs: []string{"amd46"}, Flavours: []string{"opn"}})
 	want := `unknown system "debain12" (did you mean debian12 or debian11?)
@@ -147,9 +147,7 @@ unknown system "zzz": driver-build list shows those of the matrix
 unknown driver "418.87.1" (did you mean 418.87.01?)
 unknown architecture "amd46" (did you mean amd64?)
 unknown flavour "opn" (did you mean open?)`
-	if diff := cmp.Diff(want, err.Error()); diff != "" {
-		t.Errorf("unknown names (-want +got):\n%s", diff)
-	}
+	assert.Samef(t, want, err.Error(), "unknown names (-want +got)")
 	for _, tt := range []struct {
 		s    Selection
 		want string
@@ -159,9 +157,7 @@ unknown flavour "opn" (did you mean open?)`
 		{Selection{Archs: []string{"mips"}}, "one of amd64, arm64"}, {Selection{Flavours: []string{"closed"}}, "did you mean proprietary?"},
 	} {
 		tt.s.All = true
-		if _, err := m.Select(tt.s); err == nil || !strings.Contains(err.Error(), tt.want) {
-			t.Errorf("%+v: %v, want %q", tt.s, err, tt.want)
-		}
+		assert.ErrorContainsf(t, assert.Err(m.Select(tt.s)), tt.want, "%+v", tt.s)
 	}
 	if unknown, ok := errors.AsType[*UnknownError](err); !ok || unknown.Kind != "system" || unknown.Name != "debain12" {
 		t.Errorf("errors.As = %+v", unknown)
@@ -172,9 +168,7 @@ driver 470.256.02 on debian12 amd64: driver 470.256.02 has neither an archive fo
 	if err == nil {
 		t.Fatal("Select of impossible pairs succeeded")
 	}
-	if diff := cmp.Diff(want, err.Error()); diff != "" {
-		t.Errorf("impossible pairs (-want +got):\n%s", diff)
-	}
+	assert.Samef(t, want, err.Error(), "impossible pairs (-want +got)")
 }
 
 func TestCompareKernels(t *testing.T) {
@@ -187,7 +181,5 @@ func TestCompareKernels(t *testing.T) {
 			}
 		}
 	}
-	if compareKernels("6.1.192", "6.1") != 0 {
-		t.Error("6.1.192 is not within 6.1")
-	}
+	assert.Equalf(t, 0, compareKernels("6.1.192", "6.1"), "6.1.192 is not within 6.1")
 }

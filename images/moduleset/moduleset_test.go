@@ -3,7 +3,6 @@ package moduleset
 import (
 	"archive/tar"
 	"bytes"
-	"errors"
 	"fmt"
 	"io"
 	"path"
@@ -11,6 +10,8 @@ import (
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/images/recipe"
 	"github.com/driver-container/driver-container/images/rootfs"
 )
@@ -38,12 +39,8 @@ func TestBounds(t *testing.T) {
 		w := tar.NewWriter(&b)
 		for _, h := range headers {
 			h.Typeflag, h.Name = tar.TypeReg, path.Join(recipe.ModulesDir, h.Name)
-			if err := w.WriteHeader(&h); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, w.WriteHeader(&h))
 		}
-		if _, err := extract(t.Context(), packed{data: b.Bytes()}, t.TempDir()); !errors.Is(err, rootfs.ErrTooLarge) {
-			t.Errorf("%s: %v; want ErrTooLarge", name, err)
-		}
+		assert.ErrorIsf(t, assert.Err(extract(t.Context(), packed{data: b.Bytes()}, t.TempDir())), rootfs.ErrTooLarge, "%s", name)
 	}
 }

@@ -142,10 +142,3 @@ func TestDockerArchiveOld(t *testing.T) {
 		t.Errorf("an empty file: %v", err)
 	}
 }
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}

@@ -15,13 +15,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/layout"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	"github.com/google/go-containerregistry/pkg/v1/validate"
 
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/images/oci/ocitest"
 )
@@ -29,13 +30,9 @@ import (
 // entries returns the names in a layout's index, and checks the whole layout with go-containerregistry.
 func entries(t *testing.T, dir string) []string {
 	t.Helper()
-	x, err := layout.ImageIndexFromPath(dir)
-	must(t, err)
-	if err := validate.Index(x); err != nil {
-		t.Error(err)
-	}
-	m, err := x.IndexManifest()
-	must(t, err)
+	x := require.Value(layout.ImageIndexFromPath(dir))(t)
+	assert.NoError(t, validate.Index(x))
+	m := require.Value(x.IndexManifest())(t)
 	var out []string
 	for _, d := range m.Manifests {
 		out = append(out, d.Annotations[refNameAnnotation]+" "+d.Digest.String())
@@ -47,13 +44,12 @@ func entries(t *testing.T, dir string) []string {
 func leftovers(t *testing.T, dir string) []string {
 	t.Helper()
 	var out []string
-	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+	require.NoError(t, filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err == nil && !d.IsDir() && strings.HasPrefix(d.Name(), ".") {
 			out = append(out, path)
 		}
 		return err
-	})
-	must(t, err)
+	}))
 	return out
 }
 
@@ -62,31 +58,25 @@ func TestWriteLayout(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "new", "layout")
 	one, two := ocitest.Image(t, "amd64", 1000, "shared", "one"), ocitest.Index(t, ocitest.Image(t, "amd64", 1000, "shared"), ocitest.Image(t, "arm64", 10, "x"))
 	write := func(tag string, a Artifact) {
-		must(t, WriteLayout(t.Context(), dir, tag, a))
+		require.NoError(t, WriteLayout(t.Context(), dir, tag, a))
 	}
 	write("b", one)
 	write("a", two)
 	want := []string{"a " + ocitest.Digest(t, two).String(), "b " + ocitest.Digest(t, one).String()}
-	if diff := cmp.Diff(want, entries(t, dir)); diff != "" {
-		t.Error(diff)
-	}
+	assert.Same(t, want, entries(t, dir))
 	write("a", one) // takes the name from the image two
 	want = []string{"a " + ocitest.Digest(t, one).String(), "b " + ocitest.Digest(t, one).String()}
-	if diff := cmp.Diff(want, entries(t, dir)); diff != "" {
-		t.Error(diff)
-	}
+	assert.Same(t, want, entries(t, dir))
 
 	// A damaged blob is replaced, an intact one is kept.
-	m, err := one.Manifest()
-	must(t, err)
+	m := require.Value(one.Manifest())(t)
 	bad := filepath.Join(dir, "blobs", "sha256", m.Layers[0].Digest.Hex)
 	good := filepath.Join(dir, "blobs", "sha256", m.Layers[1].Digest.Hex)
-	must(t, os.WriteFile(bad, make([]byte, m.Layers[0].Size), 0o600))
-	before, err := os.Stat(good)
-	must(t, err)
+	require.NoError(t, os.WriteFile(bad, make([]byte, m.Layers[0].Size), 0o600))
+	before := require.Value(os.Stat(good))(t)
 	stale := filepath.Join(dir, "blobs", "sha256", ".x.tmp-1")
-	must(t, os.WriteFile(stale, nil, 0o600))
-	must(t, os.Chtimes(stale, time.Time{}, time.Now().Add(-time.Hour)))
+	require.NoError(t, os.WriteFile(stale, nil, 0o600))
+	require.NoError(t, os.Chtimes(stale, time.Time{}, time.Now().Add(-time.Hour)))
 	write("a", one)
 	after, err := os.Stat(good)
 	if err != nil || !os.SameFile(before, after) {
@@ -105,9 +95,7 @@ func TestWriteLayoutAtOnce(t *testing.T) {
 	for _, tag := range []string{"a", "b", "c", "d"} {
 		img := ocitest.Image(t, "amd64", 20000, "shared", tag)
 		wg.Go(func() {
-			if err := WriteLayout(t.Context(), dir, tag, img); err != nil {
-				t.Error(err)
-			}
+			assert.NoError(t, WriteLayout(t.Context(), dir, tag, img))
 		})
 	}
 	wg.Wait()
@@ -119,10 +107,8 @@ func TestWriteLayoutAtOnce(t *testing.T) {
 func TestWriteLayoutRefusesWhatIsNotOne(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	must(t, os.WriteFile(filepath.Join(dir, "index.json"), []byte(`{"schemaVersion":1}`), 0o600))
-	if err := WriteLayout(t.Context(), dir, "a", ocitest.Image(t, "amd64", 10, "a")); err == nil {
-		t.Error("an index of another version was overwritten")
-	}
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "index.json"), []byte(`{"schemaVersion":1}`), 0o600))
+	assert.Errorf(t, WriteLayout(t.Context(), dir, "a", ocitest.Image(t, "amd64", 10, "a")), "an index of another version was overwritten")
 }
 
 func TestCancelLeavesNothing(t *testing.T) {
@@ -139,9 +125,7 @@ func TestCancelLeavesNothing(t *testing.T) {
 	} {
 		dir := t.TempDir()
 		ctx, cancel := context.WithCancel(t.Context())
-		if err := write(ctx, dir, cancelling{img, cancel}); !errors.Is(err, context.Canceled) {
-			t.Errorf("%s: %v; want context.Canceled", name, err)
-		}
+		assert.ErrorIsf(t, write(ctx, dir, cancelling{img, cancel}), context.Canceled, "%s", name)
 		if err := write(t.Context(), dir, ocitest.Damaged{Image: img}); err == nil {
 			t.Errorf("%s: a damaged layer was written", name)
 		} else {
@@ -171,15 +155,14 @@ func (c cancelling) LayerByDigest(h v1.Hash) (v1.Layer, error) {
 
 func tarNames(t *testing.T, file string) (names []string) {
 	t.Helper()
-	f, err := os.Open(file)
-	must(t, err)
+	f := require.Value(os.Open(file))(t)
 	defer f.Close()
 	for r := tar.NewReader(f); ; {
 		h, err := r.Next()
 		if errors.Is(err, io.EOF) {
 			return names
 		}
-		must(t, err)
+		require.NoError(t, err)
 		if h.Mode != 0o644 || h.Uid != 0 || h.Gid != 0 || h.ModTime.Unix() != 0 || h.Uname != "" {
 			t.Errorf("%s has mode %o, owner %d:%d %q, time %v", h.Name, h.Mode, h.Uid, h.Gid, h.Uname, h.ModTime)
 		}
@@ -198,9 +181,8 @@ func TestArchivesAreDeterministic(t *testing.T) {
 		var content [2][]byte
 		for i := range content {
 			file := filepath.Join(dir, name)
-			must(t, write(file))
-			b, err := os.ReadFile(file)
-			must(t, err)
+			require.NoError(t, write(file))
+			b := require.Value(os.ReadFile(file))(t)
 			content[i] = b
 		}
 		if !bytes.Equal(content[0], content[1]) {
@@ -210,8 +192,7 @@ func TestArchivesAreDeterministic(t *testing.T) {
 			t.Errorf("%s: members %v are not sorted", name, names)
 		}
 	}
-	got, err := tarball.ImageFromPath(filepath.Join(dir, "docker"), nil)
-	must(t, err)
+	got := require.Value(tarball.ImageFromPath(filepath.Join(dir, "docker"), nil))(t)
 	ocitest.SameLayers(t, got, img)
 	if left := leftovers(t, dir); len(left) != 0 {
 		t.Errorf("left behind: %v", left)
@@ -222,20 +203,15 @@ func TestWriteDockerArchiveRefuses(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "x.tar")
 	img := ocitest.Image(t, "amd64", 10, "one")
-	zstd, err := mutate.AppendLayers(img, ocitest.ZstdLayer())
-	must(t, err)
+	zstd := require.Value(mutate.AppendLayers(img, ocitest.ZstdLayer()))(t)
 	for want, a := range map[string]Artifact{"zstd": zstd, "this index has 2": ocitest.Index(t, img, ocitest.Image(t, "arm64", 10, "one"))} {
 		err := WriteDockerArchive(t.Context(), file, "x:1", a)
 		if !errors.Is(err, ErrNotForDocker) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v; want ErrNotForDocker with %q", err, want)
 		}
 	}
-	if err := WriteDockerArchive(t.Context(), file, "x:1", ocitest.Index(t, img)); err != nil {
-		t.Errorf("an index of one image: %v", err)
-	}
-	if err := WriteDockerArchive(t.Context(), file, "no tag!", img); err == nil {
-		t.Error("a bad name was accepted")
-	}
+	assert.NoErrorf(t, WriteDockerArchive(t.Context(), file, "x:1", ocitest.Index(t, img)), "an index of one image")
+	assert.Errorf(t, WriteDockerArchive(t.Context(), file, "no tag!", img), "a bad name was accepted")
 }
 
 // TestOutputs: names, and what is known of a place before the work.
@@ -243,13 +219,13 @@ func TestOutputs(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	in := func(name string) string { return filepath.Join(dir, name) }
-	must(t, WriteLayout(t.Context(), in("layout"), "x", ocitest.Image(t, "amd64", 10, "x")))
-	must(t, os.MkdirAll(in("with:colon"), 0o755))
-	must(t, os.WriteFile(in("file"), nil, 0o600))
-	must(t, os.MkdirAll(in("linked/blobs"), 0o755))
-	must(t, os.Symlink(in("layout/index.json"), in("linked/index.json")))
-	must(t, os.MkdirAll(in("blocked/blobs"), 0o755))
-	must(t, os.WriteFile(in("blocked/blobs/sha256"), nil, 0o600))
+	require.NoError(t, WriteLayout(t.Context(), in("layout"), "x", ocitest.Image(t, "amd64", 10, "x")))
+	require.NoError(t, os.MkdirAll(in("with:colon"), 0o755))
+	require.NoError(t, os.WriteFile(in("file"), nil, 0o600))
+	require.NoError(t, os.MkdirAll(in("linked/blobs"), 0o755))
+	require.NoError(t, os.Symlink(in("layout/index.json"), in("linked/index.json")))
+	require.NoError(t, os.MkdirAll(in("blocked/blobs"), 0o755))
+	require.NoError(t, os.WriteFile(in("blocked/blobs/sha256"), nil, 0o600))
 	for text, want := range map[string]string{
 		"oci:" + in("layout"): "", "oci:" + in("new/layout"): "", "oci-archive:" + in("x.tar"): "", "docker-archive:" + in("file"): "", "oci:" + in("with:colon"): "",
 		"oci-archive:" + in("with:colon/x.tar"): "", "docker-archive:/dev/null": "",
@@ -267,9 +243,7 @@ func TestOutputs(t *testing.T) {
 			t.Errorf("%q: %v, want %q", text, err, want)
 		}
 	}
-	if _, err := ParseOutputs([]string{"oci:a", "oci-archive:./a"}); err == nil || !strings.Contains(err.Error(), "same path") {
-		t.Errorf("two outputs of one path: %v", err)
-	}
+	assert.ErrorContainsf(t, assert.Err(ParseOutputs([]string{"oci:a", "oci-archive:./a"})), "same path", "two outputs of one path")
 	if _, err := os.Lstat(in("new")); err == nil || len(leftovers(t, dir)) > 0 {
 		t.Errorf("a check left something behind: %v", leftovers(t, dir))
 	}

@@ -3,8 +3,10 @@ package outfile
 import (
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
+
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 )
 
 // A link stays a link, and a change of somebody else is not lost.
@@ -12,15 +14,9 @@ func TestEdit(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	file, link := filepath.Join(dir, "file"), filepath.Join(dir, "link")
-	if err := os.WriteFile(file, []byte("old"), 0o640); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink("file", link); err != nil {
-		t.Fatal(err)
-	}
-	if err := Edit(link, []byte("old"), []byte("new")); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(file, []byte("old"), 0o640))
+	require.NoError(t, os.Symlink("file", link))
+	require.NoError(t, Edit(link, []byte("old"), []byte("new")))
 	info, err := os.Lstat(link)
 	if err != nil || info.Mode()&os.ModeSymlink == 0 {
 		t.Errorf("%v, %v", info, err)
@@ -28,21 +24,13 @@ func TestEdit(t *testing.T) {
 	if info, err = os.Stat(file); err != nil || info.Mode().Perm() != 0o640 {
 		t.Errorf("%v, %v", info, err)
 	}
-	if err := Edit(file, []byte("old"), []byte("lost")); err == nil || !strings.Contains(err.Error(), "changed meanwhile") {
-		t.Errorf("a change of the meantime: %v", err)
-	}
-	if text, err := os.ReadFile(link); err != nil || string(text) != "new" {
-		t.Errorf("%q, %v", text, err)
-	}
+	assert.ErrorContainsf(t, Edit(file, []byte("old"), []byte("lost")), "changed meanwhile", "a change of the meantime")
+	assert.Equal(t, "new", string(require.Value(os.ReadFile(link))(t)))
 	if all, err := os.ReadDir(dir); err != nil || len(all) != 2 {
 		t.Errorf("%v, %v", all, err)
 	}
-	if err := CheckEdit(link); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, CheckEdit(link))
 	for path, want := range map[string]string{"/dev/null": "no regular file", dir: "no regular file", filepath.Join(dir, "none", "x"): "create it first"} {
-		if err := CheckEdit(path); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v, want %q", path, err, want)
-		}
+		assert.ErrorContainsf(t, CheckEdit(path), want, "%s", path)
 	}
 }

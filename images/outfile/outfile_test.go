@@ -12,14 +12,10 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-)
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
+)
 
 func text(s string) func(io.Writer) error {
 	return func(w io.Writer) error {
@@ -31,8 +27,7 @@ func text(s string) func(io.Writer) error {
 // content of a file, and that nothing temporary is beside it.
 func content(t *testing.T, file string) string {
 	t.Helper()
-	b, err := os.ReadFile(file)
-	must(t, err)
+	b := require.Value(os.ReadFile(file))(t)
 	left, err := filepath.Glob(filepath.Join(filepath.Dir(file), ".*tmp*"))
 	if err != nil || len(left) > 0 {
 		t.Errorf("left behind: %v, %v", left, err)
@@ -44,20 +39,18 @@ func TestRegular(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	file, link, long := filepath.Join(dir, "file"), filepath.Join(dir, "link"), filepath.Join(dir, strings.Repeat("n", 255))
-	must(t, os.Symlink("file", link))
+	require.NoError(t, os.Symlink("file", link))
 	for _, name := range []string{file, long} {
-		must(t, Check(name))
-		if _, err := os.Lstat(name); !errors.Is(err, os.ErrNotExist) {
-			t.Errorf("a check created %s", name)
-		}
-		must(t, Write(t.Context(), name, text("one")))
+		require.NoError(t, Check(name))
+		assert.ErrorIsf(t, assert.Err(os.Lstat(name)), os.ErrNotExist, "a check created %s", name)
+		require.NoError(t, Write(t.Context(), name, text("one")))
 		if info, err := os.Stat(name); err != nil || info.Mode() != 0o644 || content(t, name) != "one" {
 			t.Errorf("%s: %v, %v", name, info, err)
 		}
 	}
-	must(t, os.Chmod(file, 0o600))
-	must(t, Check(link))
-	must(t, Write(t.Context(), link, text("two")))
+	require.NoError(t, os.Chmod(file, 0o600))
+	require.NoError(t, Check(link))
+	require.NoError(t, Write(t.Context(), link, text("two")))
 	if info, err := os.Lstat(link); err != nil || info.Mode()&os.ModeSymlink == 0 {
 		t.Errorf("the link is gone: %v, %v", info, err)
 	}
@@ -79,13 +72,12 @@ func TestRefused(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	path := func(name string) string { return filepath.Join(dir, name) }
-	must(t, os.WriteFile(path("file"), nil, 0o600))
-	must(t, os.Mkdir(path("folder"), 0o700))
-	must(t, os.Symlink("nowhere", path("dangling")))
-	must(t, os.Symlink("loop", path("loop")))
-	must(t, os.Symlink("folder", path("to-folder")))
-	l, err := net.Listen("unix", path("socket"))
-	must(t, err)
+	require.NoError(t, os.WriteFile(path("file"), nil, 0o600))
+	require.NoError(t, os.Mkdir(path("folder"), 0o700))
+	require.NoError(t, os.Symlink("nowhere", path("dangling")))
+	require.NoError(t, os.Symlink("loop", path("loop")))
+	require.NoError(t, os.Symlink("folder", path("to-folder")))
+	l := require.Value(net.Listen("unix", path("socket")))(t)
 	t.Cleanup(func() { _ = l.Close() })
 	refused := map[string]string{
 		path("folder"): "a folder", path("to-folder"): "a folder", path("folder") + "/": "name of a folder", path("dangling"): "leads nowhere",
@@ -98,12 +90,8 @@ func TestRefused(t *testing.T) {
 	}
 	for file, want := range refused {
 		before, _ := os.Lstat(file)
-		if err := Check(file); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("check %q: %v, want %q", file, err, want)
-		}
-		if err := Write(t.Context(), file, text("x")); err == nil {
-			t.Errorf("%q was written", file)
-		}
+		assert.ErrorContainsf(t, Check(file), want, "check %q", file)
+		assert.Errorf(t, Write(t.Context(), file, text("x")), "%q was written", file)
 		if after, _ := os.Lstat(file); before != nil && !os.SameFile(before, after) {
 			t.Errorf("%q was replaced", file)
 		}
@@ -114,26 +102,22 @@ func TestStream(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	pipe := filepath.Join(dir, "pipe")
-	must(t, unix.Mkfifo(pipe, 0o600))
+	require.NoError(t, unix.Mkfifo(pipe, 0o600))
 	read := make(chan string, 1)
 	go func() {
 		time.Sleep(30 * time.Millisecond) // the writer is there first, and waits
 		b, err := os.ReadFile(pipe)
 		read <- string(b)
-		if err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, err)
 	}()
-	must(t, Check(pipe))
-	must(t, Write(t.Context(), pipe, text(strings.Repeat("x", 1<<20))))
-	if got := <-read; len(got) != 1<<20 {
-		t.Errorf("%d bytes", len(got))
-	}
+	require.NoError(t, Check(pipe))
+	require.NoError(t, Write(t.Context(), pipe, text(strings.Repeat("x", 1<<20))))
+	assert.Equalf(t, 1<<20, len((<-read)), "bytes")
 	if info, err := os.Lstat(pipe); err != nil || info.Mode()&os.ModeNamedPipe == 0 {
 		t.Errorf("the pipe is gone: %v, %v", info, err)
 	}
-	must(t, Check("/dev/null"))
-	must(t, Write(t.Context(), "/dev/null", text("x")))
+	require.NoError(t, Check("/dev/null"))
+	require.NoError(t, Write(t.Context(), "/dev/null", text("x")))
 	// Nodes of our own, because those of the machine are not to be lost when the code is wrong.
 	full := filepath.Join(dir, "full")
 	if unix.Mknod(full, unix.S_IFCHR|0o600, int(unix.Mkdev(1, 7))) != nil {
@@ -151,17 +135,14 @@ func TestStream(t *testing.T) {
 func TestStreamEnds(t *testing.T) {
 	t.Parallel()
 	pipe := filepath.Join(t.TempDir(), "pipe")
-	must(t, unix.Mkfifo(pipe, 0o600))
+	require.NoError(t, unix.Mkfifo(pipe, 0o600))
 	for _, reader := range []bool{false, true} {
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 		if reader {
-			f, err := os.OpenFile(pipe, os.O_RDONLY|unix.O_NONBLOCK, 0)
-			must(t, err)
+			f := require.Value(os.OpenFile(pipe, os.O_RDONLY|unix.O_NONBLOCK, 0))(t)
 			defer f.Close()
 		}
-		if err := Write(ctx, pipe, text(strings.Repeat("x", 1<<20))); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("reader %t: %v", reader, err)
-		}
+		assert.ErrorIsf(t, Write(ctx, pipe, text(strings.Repeat("x", 1<<20))), context.DeadlineExceeded, "reader %t", reader)
 		cancel()
 	}
 }

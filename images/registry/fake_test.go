@@ -226,10 +226,3 @@ func client(t *testing.T, change ...func(*Options)) *Client {
 	t.Cleanup(c.Close)
 	return c
 }
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}

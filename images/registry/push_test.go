@@ -15,6 +15,8 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/images/oci"
 	"github.com/driver-container/driver-container/images/oci/ocitest"
@@ -33,9 +35,7 @@ func TestPushSendsOnlyWhatIsMissing(t *testing.T) {
 		t.Errorf("second push: %+v; want %+v", got, want)
 	}
 	want := []string{"GET /v2/", "HEAD /v2/team/driver/manifests/a", "HEAD /v2/team/driver/manifests/b"}
-	if diff := cmp.Diff(want, slices.Compact(f.log)); diff != "" {
-		t.Errorf("requests of the second push (-want +got):\n%s", diff)
-	}
+	assert.Samef(t, want, slices.Compact(f.log), "requests of the second push (-want +got)")
 	f.forget()
 	if got, want := mustPush(t, f.host()+"/team/driver:c", img), (Stats{Existing: 3}); got != want {
 		t.Errorf("another tag: %+v; want %+v", got, want)
@@ -70,8 +70,7 @@ func TestPushIndex(t *testing.T) {
 	}
 	c := client(t)
 	for arch, want := range map[string]v1.Image{"amd64": amd, "arm64": arm} {
-		got, err := c.Base(t.Context(), ref, arch)
-		must(t, err)
+		got := require.Value(c.Base(t.Context(), ref, arch))(t)
 		if got.Digest != ocitest.Digest(t, want) || ocitest.Digest(t, got.Image) != got.Digest {
 			t.Errorf("Base(%s) has digest %s; want %s", arch, got.Digest, ocitest.Digest(t, want))
 		}
@@ -79,9 +78,7 @@ func TestPushIndex(t *testing.T) {
 	}
 	_, err := c.Base(t.Context(), ref, "riscv64")
 	want := &oci.PlatformError{Ref: ref, Want: "linux/riscv64", Have: []string{"linux/amd64", "linux/arm64"}}
-	if diff := cmp.Diff(want, ocitest.ErrorAs[*oci.PlatformError](t, err)); diff != "" {
-		t.Error(diff)
-	}
+	assert.Same(t, want, ocitest.ErrorAs[*oci.PlatformError](t, err))
 }
 
 func TestPushMounts(t *testing.T) {
@@ -113,12 +110,10 @@ func TestPushMounts(t *testing.T) {
 		f.forget()
 		c := client(t, func(o *Options) { o.MountFrom = tc.from })
 		if tc.pull {
-			if _, err := c.Base(t.Context(), f.host()+"/library/debian:12", "amd64"); err != nil {
-				t.Fatal(err)
-			}
+			require.Value(c.Base(t.Context(), f.host()+"/library/debian:12", "amd64"))(t)
 		}
 		_, got, err := c.Push(t.Context(), f.host()+"/team/"+string(rune('a'+i))+":x", tc.img)
-		must(t, err)
+		require.NoError(t, err)
 		got.Bytes = 0
 		if got != tc.want || f.count("POST", "") != tc.posts {
 			t.Errorf("%s: %+v with %d POST; want %+v with %d", tc.name, got, f.count("POST", ""), tc.want, tc.posts)
@@ -142,9 +137,7 @@ func TestPushResumes(t *testing.T) {
 			once.Do(func() {
 				handled = true
 				b, err := io.ReadAll(io.LimitReader(r.Body, 2<<20))
-				if err != nil {
-					t.Error(err)
-				}
+				assert.NoError(t, err)
 				id := r.URL.Path[strings.LastIndex(r.URL.Path, "/")+1:]
 				f.mu.Lock()
 				f.uploads[id], first = b, int64(len(b))
@@ -155,14 +148,11 @@ func TestPushResumes(t *testing.T) {
 		return handled
 	})
 	mustPush(t, f.host()+"/x:1", img)
-	m, err := img.Manifest()
-	must(t, err)
+	m := require.Value(img.Manifest())(t)
 	if all := m.Layers[0].Size + m.Config.Size; first != 2<<20 || f.taken != all-first {
 		t.Errorf("the registry took %d + %d bytes; want 2 MiB and the rest of %d", first, f.taken, all)
 	}
-	if n := f.count("POST", ""); n != 2 {
-		t.Errorf("%d uploads were begun; want 2, for layer and config", n)
-	}
+	assert.Equalf(t, 2, f.count("POST", ""), "uploads were begun; want 2, for layer and config")
 }
 
 // A registry that forgets the upload, as Docker's does, gets it again from the start.
@@ -236,9 +226,7 @@ func TestPushKeepsTheTagUntilAllIsThere(t *testing.T) {
 	if e.Host != f.host() || e.Op != "push" || !strings.Contains(err.Error(), "blob sha256:") || !strings.Contains(err.Error(), "500") {
 		t.Errorf("error %q does not name host, blob and status", err)
 	}
-	if n := f.count("PUT", "/manifests/"); n != 1 {
-		t.Errorf("%d manifests were put; want the old one only", n)
-	}
+	assert.Equalf(t, 1, f.count("PUT", "/manifests/"), "manifests were put; want the old one only")
 	got, err := client(t).Resolve(t.Context(), ref, "")
 	if err != nil || got != ocitest.Digest(t, old) {
 		t.Errorf("the tag is %s, %v; want the old image", got, err)
@@ -250,7 +238,7 @@ func TestPushDamagedLayer(t *testing.T) {
 	t.Parallel()
 	f := newFake(t)
 	img := ocitest.Image(t, "amd64", 1000, "one")
-	must(t, oci.WriteLayout(t.Context(), t.TempDir(), "x", img))
+	require.NoError(t, oci.WriteLayout(t.Context(), t.TempDir(), "x", img))
 	_, _, err := client(t).Push(t.Context(), f.host()+"/x:1", ocitest.Damaged{Image: img})
 	ocitest.ErrorAs[*fetch.MismatchError](t, err)
 	if errors.Is(err, fetch.ErrUnreachable) {
@@ -279,9 +267,7 @@ func TestPushCancelled(t *testing.T) {
 	img := ocitest.Image(t, "amd64", 8<<20, "one")
 	start := time.Now()
 	_, _, err := client(t).Push(ctx, f.host()+"/x:1", img)
-	if !errors.Is(err, context.Canceled) {
-		t.Errorf("Push = %v; want context.Canceled", err)
-	}
+	assert.ErrorIsf(t, err, context.Canceled, "Push")
 	if d := time.Since(start); d > 3*time.Second {
 		t.Errorf("stopping took %v", d)
 	}
@@ -314,7 +300,7 @@ func TestCheckPush(t *testing.T) {
 	t.Parallel()
 	f := newFake(t)
 	c := client(t)
-	must(t, c.CheckPush(t.Context(), f.host()+"/team/driver"))
+	require.NoError(t, c.CheckPush(t.Context(), f.host()+"/team/driver"))
 	if f.count("POST", "/v2/team/driver/blobs/uploads/") != 1 || f.count("DELETE", "/v2/team/driver/blobs/uploads/") != 1 || len(f.uploads) != 0 {
 		t.Errorf("requests %q, uploads %v", f.log, f.uploads)
 	}
@@ -341,10 +327,6 @@ func TestCheckPush(t *testing.T) {
 		}
 	}
 	off := client(t, func(o *Options) { o.Offline = true })
-	if err := off.CheckPush(t.Context(), f.host()+"/team/driver"); !errors.Is(err, fetch.ErrOffline) {
-		t.Errorf("offline: %v", err)
-	}
-	if err := c.CheckPush(t.Context(), f.host()+"/team/driver:1"); err == nil || !strings.Contains(err.Error(), "it has the tag") {
-		t.Errorf("with a tag: %v", err)
-	}
+	assert.ErrorIsf(t, off.CheckPush(t.Context(), f.host()+"/team/driver"), fetch.ErrOffline, "offline")
+	assert.ErrorContainsf(t, c.CheckPush(t.Context(), f.host()+"/team/driver:1"), "it has the tag", "with a tag")
 }

@@ -128,10 +128,3 @@ func applied(t testing.TB, s *Spool, keep func(string) bool, layers ...[]byte) *
 }
 
 var _ fs.ReadDirFS = view{}
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}

@@ -7,7 +7,8 @@ import (
 	"encoding/hex"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 )
 
 // TestOutline: outlines of layers give the tree that the layers give, with digests instead of contents.
@@ -20,10 +21,10 @@ func TestOutline(t *testing.T) {
 	}
 	full, outlined := New(s, nil), New(s, nil)
 	for _, l := range layers {
-		must(t, full.Apply(t.Context(), bytes.NewReader(l), nil))
+		require.NoError(t, full.Apply(t.Context(), bytes.NewReader(l), nil))
 		var outline bytes.Buffer
-		must(t, Outline(t.Context(), bytes.NewReader(l), &outline))
-		must(t, outlined.ApplyOutline(t.Context(), &outline))
+		require.NoError(t, Outline(t.Context(), bytes.NewReader(l), &outline))
+		require.NoError(t, outlined.ApplyOutline(t.Context(), &outline))
 	}
 	type facts struct {
 		Path, Sum string
@@ -35,17 +36,14 @@ func TestOutline(t *testing.T) {
 		for _, e := range tree.All() {
 			f := facts{Path: e.Path, Size: e.Size, Mode: e.Mode.String(), UID: e.UID, GID: e.GID}
 			if e.Kind == File {
-				sum, err := e.SHA256()
-				must(t, err)
+				sum := require.Value(e.SHA256())(t)
 				f.Sum = sum
 			}
 			all = append(all, f)
 		}
 		return all
 	}
-	if d := cmp.Diff(of(full), of(outlined)); d != "" {
-		t.Error(d)
-	}
+	assert.Same(t, of(full), of(outlined))
 	sum := sha256.Sum256([]byte("22"))
 	if e, _ := outlined.Lstat("a/g"); !e.ContentOmitted || e.sum != hex.EncodeToString(sum[:]) {
 		t.Errorf("%+v", e)
@@ -56,9 +54,9 @@ func TestOutline(t *testing.T) {
 func TestForgedOutline(t *testing.T) {
 	t.Parallel()
 	var outline bytes.Buffer
-	must(t, Outline(t.Context(), bytes.NewReader(tarOf(t, file("a", "good"))), &outline))
+	require.NoError(t, Outline(t.Context(), bytes.NewReader(tarOf(t, file("a", "good"))), &outline))
 	tree := New(newSpool(t), nil)
-	must(t, tree.Apply(t.Context(), &outline, nil))
+	require.NoError(t, tree.Apply(t.Context(), &outline, nil))
 	e, _ := tree.Lstat("a")
 	if sum, err := e.SHA256(); err == nil || sum != "" {
 		t.Errorf("the digest that a layer claims is believed: %s", sum)
@@ -69,7 +67,5 @@ func TestForgedOutline(t *testing.T) {
 func TestDeviceReplaces(t *testing.T) {
 	t.Parallel()
 	tree := applied(t, newSpool(t), nil, tarOf(t, file("a", "1"), file("b", "2")), tarOf(t, device("a")))
-	if d := cmp.Diff([]string{"b = 2"}, show(t, tree)); d != "" {
-		t.Error(d)
-	}
+	assert.Same(t, []string{"b = 2"}, show(t, tree))
 }

@@ -14,6 +14,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
+
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 )
 
 func names(t testing.TB, layer []byte) []string {
@@ -24,7 +27,7 @@ func names(t testing.TB, layer []byte) []string {
 		if errors.Is(err, io.EOF) {
 			return list
 		}
-		must(t, err)
+		require.NoError(t, err)
 		list = append(list, h.Name)
 	}
 }
@@ -48,9 +51,7 @@ func TestApply(t *testing.T) {
 		"absolute names":   {[]tar.Header{file("/.wh.a", ""), file("/.wh.d", ""), file("/n", "8"), hardlink("/m", "/n")}, []string{"h = 1", "l -> a/f", "m = 8", "n = 8"}},
 	} {
 		got := show(t, applied(t, newSpool(t), nil, tarOf(t, first...), tarOf(t, c.second...)))
-		if d := cmp.Diff(c.want, got); d != "" {
-			t.Errorf("%s: %s", name, d)
-		}
+		assert.Samef(t, c.want, got, "%s", name)
 	}
 }
 
@@ -108,9 +109,7 @@ func TestApplyThroughLinks(t *testing.T) {
 	} {
 		before := show(t, applied(t, newSpool(t), nil, tarOf(t, merged...)))
 		after := show(t, applied(t, newSpool(t), nil, tarOf(t, merged...), tarOf(t, c.second...)))
-		if d := cmp.Diff(c.want, changes(before, after)); d != "" {
-			t.Errorf("%s: %s", name, d)
-		}
+		assert.Samef(t, c.want, changes(before, after), "%s", name)
 	}
 }
 
@@ -136,19 +135,13 @@ func TestNoWhiteouts(t *testing.T) {
 	for _, name := range []string{".wh.x", "usr/.wh.x", "usr/.wh..wh..opq", ".wh.d/x", "a/.wh.d/x"} {
 		for _, line := range []string{name + " = 1", name + " -> x", name + "/", name + " == f"} {
 			tree := build(t, s, nil, "f = 1")
-			if err := add(tree, line); !errors.Is(err, ErrUnsafePath) {
-				t.Errorf("%s: %v; want ErrUnsafePath", line, err)
-			}
+			assert.ErrorIsf(t, add(tree, line), ErrUnsafePath, "%s", line)
 		}
 		tree := build(t, s, nil, "f = 1")
-		if err := tree.Move(tree.All()[0], name); !errors.Is(err, ErrUnsafePath) {
-			t.Errorf("move to %s: %v; want ErrUnsafePath", name, err)
-		}
-		if err := tree.Add(&tar.Header{Typeflag: tar.TypeReg, Name: name}, strings.NewReader("")); !errors.Is(err, ErrUnsafePath) {
-			t.Errorf("%s: %v; want ErrUnsafePath", name, err)
-		}
+		assert.ErrorIsf(t, tree.Move(tree.All()[0], name), ErrUnsafePath, "move to %s", name)
+		assert.ErrorIsf(t, tree.Add(&tar.Header{Typeflag: tar.TypeReg, Name: name}, strings.NewReader("")), ErrUnsafePath, "%s", name)
 	}
-	must(t, add(build(t, s, nil), "usr/.whatever = 1"))
+	require.NoError(t, add(build(t, s, nil), "usr/.whatever = 1"))
 }
 
 // fix recomputes the checksum of the first header.
@@ -171,21 +164,15 @@ func TestSparse(t *testing.T) {
 	h := tar.Header{Typeflag: tar.TypeReg, Name: "a", Mode: 0o644, Size: int64(len(map1)), Format: tar.FormatPAX, PAXRecords: map[string]string{
 		"XXX.sparse.major": "1", "XXX.sparse.minor": "0", "XXX.sparse.realsize": "1099511627776", "XXX.sparse.name": "a",
 	}}
-	must(t, w.WriteHeader(&h))
-	if _, err := io.WriteString(w, map1); err != nil {
-		t.Fatal(err)
-	}
-	must(t, w.Close())
+	require.NoError(t, w.WriteHeader(&h))
+	require.Value(io.WriteString(w, map1))(t)
+	require.NoError(t, w.Close())
 	layer := bytes.ReplaceAll(b.Bytes(), []byte("XXX.sparse"), []byte("GNU.sparse"))
 	layer = append(layer, make([]byte, 2048)...)
 	tree := New(newSpool(t), nil)
-	if err := tree.Apply(context.Background(), bytes.NewReader(layer), nil); !errors.Is(err, errSparse) {
-		t.Error(err)
-	}
+	assert.ErrorIs(t, tree.Apply(context.Background(), bytes.NewReader(layer), nil), errSparse)
 	for _, h := range []tar.Header{{Typeflag: tar.TypeReg, Name: "x", PAXRecords: map[string]string{"GNU.sparse.major": "1"}}, {Typeflag: tar.TypeGNUSparse, Name: "x"}} {
-		if err := tree.Add(&h, strings.NewReader("")); err == nil {
-			t.Error("a sparse file was added")
-		}
+		assert.Errorf(t, tree.Add(&h, strings.NewReader("")), "a sparse file was added")
 	}
 }
 
@@ -193,14 +180,10 @@ func TestApplyElided(t *testing.T) {
 	t.Parallel()
 	s := newSpool(t)
 	tree := applied(t, s, func(p string) bool { return strings.HasPrefix(p, "etc/") }, tarOf(t, file("etc/a", "1"), file("usr/b", "22")))
-	if _, err := tree.ReadFile("usr/b"); !errors.Is(err, errElided) {
-		t.Errorf("content that was not kept: %v", err)
-	}
+	assert.ErrorIsf(t, assert.Err(tree.ReadFile("usr/b")), errElided, "content that was not kept")
 	again := applied(t, s, nil, written(t, tree))
 	want := []string{"etc/", "etc/a = 1", "usr/", "usr/b (elided)"}
-	if d := cmp.Diff(want, show(t, again)); d != "" {
-		t.Error(d)
-	}
+	assert.Same(t, want, show(t, again))
 }
 
 func TestCancelled(t *testing.T) {
@@ -208,12 +191,8 @@ func TestCancelled(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	tree := build(t, newSpool(t), nil, "a = 1")
-	if err := tree.WriteTar(ctx, io.Discard, time.Unix(0, 0)); !errors.Is(err, context.Canceled) {
-		t.Error(err)
-	}
-	if err := tree.Apply(ctx, bytes.NewReader(tarOf(t, file("x", ""))), nil); !errors.Is(err, context.Canceled) {
-		t.Error(err)
-	}
+	assert.ErrorIs(t, tree.WriteTar(ctx, io.Discard, time.Unix(0, 0)), context.Canceled)
+	assert.ErrorIs(t, tree.Apply(ctx, bytes.NewReader(tarOf(t, file("x", ""))), nil), context.Canceled)
 }
 
 // failingWriter fails after some bytes.
@@ -230,9 +209,7 @@ func TestWriteTarFails(t *testing.T) {
 	t.Parallel()
 	tree := build(t, newSpool(t), nil, "a = "+strings.Repeat("1", 3000))
 	for _, n := range []int{0, 1000, 2000} {
-		if err := tree.WriteTar(context.Background(), &failingWriter{n}, time.Unix(0, 0)); !errors.Is(err, io.ErrShortWrite) {
-			t.Errorf("after %d bytes: %v", n, err)
-		}
+		assert.ErrorIsf(t, tree.WriteTar(context.Background(), &failingWriter{n}, time.Unix(0, 0)), io.ErrShortWrite, "after %d bytes", n)
 	}
 }
 
@@ -257,14 +234,10 @@ func TestWriteTar(t *testing.T) {
 		`0 a 644  0/0 "" 1700000000`, `1 b 644 a 0/0 "" 1700000000`, `5 e/ 755  0/0 "" 1700000000`, `2 l 777 z 0/0 "" 1700000000`,
 		`5 z/ 755  0/0 "" 1700000000`, `5 z/deep/ 755  0/0 "" 1700000000`, `5 z/deep/er/ 755  0/0 "" 1700000000`, `0 z/deep/er/file 644  0/0 "" 1700000000`,
 	}
-	if d := cmp.Diff(want, got); d != "" {
-		t.Error(d)
-	}
+	assert.Same(t, want, got)
 	// Over a tree with z, z has no entry of its own: its mode there must not change.
 	upper := build(t, s, build(t, s, nil, "z/"), "z/new/x = 1")
-	if d := cmp.Diff([]string{"z/new/", "z/new/x"}, names(t, written(t, upper))); d != "" {
-		t.Error(d)
-	}
+	assert.Same(t, []string{"z/new/", "z/new/x"}, names(t, written(t, upper)))
 }
 
 // TestRoundTrip: a tree that is written and read again is the same tree and gives the same bytes.
@@ -340,8 +313,6 @@ func FuzzApply(f *testing.F) {
 			return // names or owners that the format cannot store
 		}
 		again := New(s, nil)
-		if err := again.Apply(context.Background(), &b, nil); err != nil {
-			t.Fatalf("what was written cannot be read: %v", err)
-		}
+		require.NoErrorf(t, again.Apply(context.Background(), &b, nil), "what was written cannot be read")
 	})
 }

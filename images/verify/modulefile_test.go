@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/driver-container/driver-container/ci/imagetest"
+	"github.com/driver-container/driver-container/ci/require"
 )
 
 // TestCheckSet: a module that the kernel of its set refuses is found.
@@ -33,9 +34,7 @@ func TestCheckSet(t *testing.T) {
 		dir, set := t.TempDir(), ModuleSet{Folder: "x", Kernel: kernel}
 		for name, data := range c.modules {
 			file := filepath.Join(dir, name+".ko")
-			if err := os.WriteFile(file, data, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, os.WriteFile(file, data, 0o600))
 			f := moduleFile{name: name}
 			f.facts, f.damage = readModule(file, int64(len(data)))
 			set.files = append(set.files, f)

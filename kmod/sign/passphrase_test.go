@@ -1,11 +1,13 @@
 package sign
 
 import (
-	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 )
 
 func TestPassphraseFile(t *testing.T) {
@@ -13,18 +15,12 @@ func TestPassphraseFile(t *testing.T) {
 	dir := t.TempDir()
 	put := func(name, text string) string {
 		file := filepath.Join(dir, name)
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
 		return file
 	}
-	if got, err := PassphraseFile(put("a", " pass word \r\n"))(); err != nil || string(got) != " pass word " {
-		t.Errorf("%q, %v", got, err)
-	}
+	assert.Equal(t, " pass word ", string(require.Value(PassphraseFile(put("a", " pass word \r\n"))())(t)))
 	if _, err := PassphraseFile(put("b", strings.Repeat("x", maxPassphrase+1)))(); err == nil || strings.Contains(err.Error(), "xxx") {
 		t.Errorf("a large one: %v", err)
 	}
-	if _, err := PassphraseFile(filepath.Join(dir, "none"))(); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("none: %v", err)
-	}
+	assert.ErrorIsf(t, assert.Err(PassphraseFile(filepath.Join(dir, "none"))()), os.ErrNotExist, "none")
 }

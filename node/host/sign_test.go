@@ -15,6 +15,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/kmod/kbuild"
 	"github.com/driver-container/driver-container/kmod/sign"
@@ -26,27 +28,16 @@ import (
 // keyPair writes a key and its certificate, into separate files and into one file.
 func keyPair(t *testing.T, name string) (key, cert, both string) {
 	t.Helper()
-	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	private := require.Value(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 	template := &x509.Certificate{SerialNumber: big.NewInt(5), Subject: pkix.Name{CommonName: name}, SubjectKeyId: []byte(name)}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
-	if err != nil {
-		t.Fatal(err)
-	}
-	raw, err := x509.MarshalPKCS8PrivateKey(private)
-	if err != nil {
-		t.Fatal(err)
-	}
+	der := require.Value(x509.CreateCertificate(rand.Reader, template, template, private.Public(), private))(t)
+	raw := require.Value(x509.MarshalPKCS8PrivateKey(private))(t)
 	keyText := pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: raw})
 	certText := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 	dir := t.TempDir()
 	write := func(name string, data []byte) string {
 		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, data, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(path, data, 0o600))
 		return path
 	}
 	return write("key.pem", keyText), write("cert.pem", certText), write("both.pem", append(keyText, certText...))
@@ -57,13 +48,8 @@ func TestLoadSigner(t *testing.T) {
 	key, cert, both := keyPair(t, "A")
 	_, other, _ := keyPair(t, "B")
 	open := filepath.Join(t.TempDir(), "open.pem")
-	data, err := os.ReadFile(both)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(os.WriteFile(open, data, 0o600), os.Chmod(open, 0o644)); err != nil {
-		t.Fatal(err)
-	}
+	data := require.Value(os.ReadFile(both))(t)
+	require.NoError(t, errors.Join(os.WriteFile(open, data, 0o600), os.Chmod(open, 0o644)))
 	for _, c := range []struct {
 		name string
 		cfg  node.Config
@@ -117,10 +103,7 @@ func signing(t *testing.T, key string) *supply {
 func made(t *testing.T, release string) *kbuild.Set {
 	t.Helper()
 	c := builder(t, "cp KOS/*.ko .")
-	set, err := CompileForImage(t.Context(), c, logtest.New(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	set := require.Value(CompileForImage(t.Context(), c, logtest.New(t)))(t)
 	set.Key.Release = release
 	return set
 }
@@ -134,10 +117,7 @@ func TestSignAgain(t *testing.T) {
 	w := node.Want{Driver: v535, Flavour: driverinfo.Proprietary, Release: imageKernel}
 	unsigned := made(t, imageKernel)
 	byA := signing(t, a)
-	signedA, err := byA.Sign(t.Context(), unsigned)
-	if err != nil {
-		t.Fatal(err)
-	}
+	signedA := require.Value(byA.Sign(t.Context(), unsigned))(t)
 	if got := signedA.SignedBy(); got != "A (sha256, key 41)" || unsigned.SignedBy() != "" || (*kbuild.Set)(nil).SignedBy() != "" {
 		t.Errorf("%q, %q", got, unsigned.SignedBy())
 	}
@@ -165,9 +145,7 @@ func TestSignAgain(t *testing.T) {
 				if set == nil {
 					continue
 				}
-				if _, err := (kbuild.Cache{Dir: dir}).Put(t.Context(), set); err != nil {
-					t.Fatal(err)
-				}
+				require.Value((kbuild.Cache{Dir: dir}).Put(t.Context(), set))(t)
 			}
 			found, source, err := s.Find(t.Context(), w)
 			if err != nil || source != c.source || (s.Signer(found, source) != nil) != c.signs {
@@ -176,10 +154,7 @@ func TestSignAgain(t *testing.T) {
 			if !c.signs {
 				return
 			}
-			signed, err := s.Sign(t.Context(), found)
-			if err != nil {
-				t.Fatal(err)
-			}
+			signed := require.Value(s.Sign(t.Context(), found))(t)
 			kept, err := s.Keep(t.Context(), signed)
 			if err != nil || !bytes.Equal(kept.Certificate, s.signer.Certificate.Raw) {
 				t.Fatalf("%v, %v", kept, err)
@@ -192,9 +167,7 @@ func TestSignAgain(t *testing.T) {
 			if again, source, err := s.Find(t.Context(), w); err != nil || source != status.FromCache || s.Signer(again, source) != nil {
 				t.Errorf("the next start: from %s, %v", source, err)
 			}
-			if _, err := os.Stat(s.scratch); !errors.Is(err, os.ErrNotExist) {
-				t.Errorf("the scratch folder is left: %v", err)
-			}
+			assert.ErrorIsf(t, assert.Err(os.Stat(s.scratch)), os.ErrNotExist, "the scratch folder is left")
 		})
 	}
 }
@@ -209,9 +182,7 @@ func TestSignTroubles(t *testing.T) {
 		t.Error("a kernel without signatures")
 	}
 	set.SigHash = "crc32"
-	if _, err := s.Sign(t.Context(), set); err == nil || !strings.Contains(err.Error(), imageKernel) {
-		t.Errorf("%v", err)
-	}
+	assert.ErrorContains(t, assert.Err(s.Sign(t.Context(), set)), imageKernel)
 	if (&kbuild.Set{Certificate: []byte("x")}).SigningCertificate() != nil || (*kbuild.Set)(nil).SigningCertificate() != nil {
 		t.Error("no certificate")
 	}

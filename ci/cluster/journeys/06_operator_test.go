@@ -10,9 +10,11 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/cluster"
 	"github.com/driver-container/driver-container/ci/cluster/sample"
 	"github.com/driver-container/driver-container/ci/conformance"
+	"github.com/driver-container/driver-container/ci/require"
 )
 
 const (
@@ -27,10 +29,7 @@ const (
 // testdata returns a file of that folder, with names replaced by values.
 func testdata(t *testing.T, name string, replace ...string) string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join("testdata", name))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := require.Value(os.ReadFile(filepath.Join("testdata", name)))(t)
 	return strings.NewReplacer(replace...).Replace(string(text))
 }
 
@@ -131,15 +130,11 @@ func Test06Operator(t *testing.T) {
 	holder := training.waitHolding(c)
 	before := loads(t, c)
 	pod = replacePod(t, c, pod, operatorLabel)
-	if out := c.Logs(pod, managerCtr); !strings.Contains(out, "digest 1001 is equal") {
-		t.Errorf("the driver manager says %q", out)
-	}
+	assert.Containsf(t, c.Logs(pod, managerCtr), "digest 1001 is equal", "the driver manager says")
 	if out := c.Logs(pod, driverCtr); !strings.Contains(out, "state=detached") || !strings.Contains(out, "adopting it") || loads(t, c) != before {
 		t.Errorf("the driver was loaded %d times before, %d times now: %s", before, loads(t, c), out)
 	}
-	if p := training.waitHolding(c); p.UID != holder.UID {
-		t.Error("the pod that uses the GPU was disturbed")
-	}
+	assert.Equalf(t, holder.UID, training.waitHolding(c).UID, "the pod that uses the GPU was disturbed")
 
 	// The same, idle.
 	training.delete(c)
@@ -191,9 +186,7 @@ func Test06OperatorInUse(t *testing.T) {
 		}
 		return nil
 	})
-	if p := other.waitHolding(c); p.UID != holder.UID {
-		t.Error("the pod that uses the GPU was disturbed")
-	}
+	assert.Equalf(t, holder.UID, other.waitHolding(c).UID, "the pod that uses the GPU was disturbed")
 	c.Wait(time.Minute, "the node takes pods between two tries", func() error {
 		if cordoned(c) {
 			return errors.New("it is cordoned")

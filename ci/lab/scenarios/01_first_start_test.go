@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/lab"
 	"github.com/driver-container/driver-container/node/logging/logtest"
 )
@@ -71,9 +72,7 @@ func Test01FirstStart(t *testing.T) {
 	probes(t, p, 0, 0, 0)
 	usable(t, g)
 	kept(t, g)
-	if r := p.Exec("find", "/var/tmp", "-name", "*.ko"); r.Output != "" {
-		t.Errorf("the scratch folder still has %s", r.Output)
-	}
+	assert.Equalf(t, "", p.Exec("find", "/var/tmp", "-name", "*.ko").Output, "the scratch folder still has")
 	stops(t, p, 0)
 	if after := look(g).withoutLock(); after != before {
 		t.Errorf("the node is not as it was\nbefore %+v\nafter  %+v", before, after)

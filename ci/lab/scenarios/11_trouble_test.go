@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/lab"
 	"github.com/driver-container/driver-container/node/logging/logtest"
 	"github.com/driver-container/driver-container/node/status"
@@ -162,9 +163,7 @@ func Test11CacheCorrupted(t *testing.T) {
 	fails(t, g, light("535", "DRIVER_NO_COMPILE=true"), 11, 30*time.Second,
 		`warning: .*cached modules in .*/\.bad-`+entry+`-0 are damaged: nvidia\.ko has changed since it was stored`,
 		`there are no modules for kernel .*, and they cannot be compiled here`)
-	if got := g.Sh("ls -A " + modulesDir); got != ".bad-"+entry+"-0" {
-		t.Errorf("the cache has %q", got)
-	}
+	assert.Equalf(t, ".bad-"+entry+"-0", g.Sh("ls -A "+modulesDir), "the cache has")
 	g.Write("/lab/make", `#!/bin/sh
 case "$2" in */driver-modules/source) cp /seed/*/*.ko "$2" ;; *) echo "unexpected: $*"; exit 1 ;; esac
 `, 0o755)

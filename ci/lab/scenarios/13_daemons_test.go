@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/lab"
 	"github.com/driver-container/driver-container/node/logging/logtest"
 	"github.com/driver-container/driver-container/node/status"
@@ -92,9 +93,7 @@ func wantDown(t *testing.T, g *lab.Guest, reason string) {
 	if st.Ready {
 		t.Errorf("ready while a daemon is down: %+v", st)
 	}
-	if text := g.Read(daemonStatus); text != "NotReady\n" {
-		t.Errorf("the operator's marker says %q", text)
-	}
+	assert.Equalf(t, "NotReady\n", g.Read(daemonStatus), "the operator's marker says")
 }
 
 // A daemon that never starts does not end the container, which would only start again. The node is not ready,
@@ -126,9 +125,7 @@ func Test13DaemonNeverStarts(t *testing.T) {
 	if !st.Ready || st.Reason != "" {
 		t.Errorf("it starts by now, but: %+v", st)
 	}
-	if open := g.Sh(fmt.Sprintf("ls -l /proc/%d/fd", st.Daemons[0].PID)); !strings.Contains(open, "/dev/nvidiactl") {
-		t.Errorf("the stand-in does not hold the driver: %s", open)
-	}
+	assert.Containsf(t, g.Sh(fmt.Sprintf("ls -l /proc/%d/fd", st.Daemons[0].PID)), "/dev/nvidiactl", "the stand-in does not hold the driver")
 	stops(t, p, 0)
 	p.Kill()
 

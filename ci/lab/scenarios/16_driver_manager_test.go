@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/conformance"
 	"github.com/driver-container/driver-container/ci/lab"
 	"github.com/driver-container/driver-container/node/logging/logtest"
@@ -62,9 +63,7 @@ func Test16DriverManager(t *testing.T) {
 	}
 	first := heartbeat()
 	eventually(t, time.Minute, "two more looks of the watch", func() bool { return heartbeat() >= first+10 })
-	if n := roots(g); n != 0 {
-		t.Errorf("the root was mounted behind the manager's back: %d", n)
-	}
+	assert.Equalf(t, 0, roots(g), "the root was mounted behind the manager's back")
 	detaches(t, g, p, holder)
 
 	driverManager(t, g, "uninstall_driver", digest, 0) // digest equal: no eviction, no unload
@@ -138,9 +137,7 @@ func Test16Digest(t *testing.T) {
 	p.Kill()
 	contains(t, driverManager(t, g, "uninstall_driver", digest, 0), `the driver is unloaded`)
 	p = ready(t, g, operated(g, digest))
-	if got := strings.TrimSpace(g.Read(digestFile)); got != digest {
-		t.Errorf("the digest on the node is %q, want %q", got, digest)
-	}
+	assert.Equalf(t, digest, strings.TrimSpace(g.Read(digestFile)), "the digest on the node is")
 	stops(t, p, 0)
 	if after := look(g).withoutLock(); after != before {
 		t.Errorf("the node is not as it was\nbefore %+v\nafter  %+v", before, after)

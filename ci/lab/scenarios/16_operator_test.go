@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/conformance"
 	"github.com/driver-container/driver-container/ci/lab"
 	"github.com/driver-container/driver-container/node/logging/logtest"
@@ -90,9 +91,7 @@ func Test16Operator(t *testing.T) {
 	if g.Exists(validations + ".driver-ctr-ready") {
 		t.Error("the marker of an earlier driver is still there while this one starts")
 	}
-	if text := g.Read(daemonStatus); text != "NotReady\n" {
-		t.Errorf("while it starts the operator's marker says %q", text)
-	}
+	assert.Equalf(t, "NotReady\n", g.Read(daemonStatus), "while it starts the operator's marker says")
 	if r := probe(p, true); r.Code == 0 {
 		t.Errorf("the startup probe passes before the driver is up: %s", r)
 	}

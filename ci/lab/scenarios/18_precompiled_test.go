@@ -8,7 +8,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/lab"
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/node/logging/logtest"
 )
 
@@ -83,9 +85,7 @@ func Test18Precompiled(t *testing.T) {
 	if made := strings.Fields(newer(before, written(g))); len(made) > 0 {
 		t.Errorf("written outside of its folders: %q", made)
 	}
-	if found := g.Sh("ls /var/lib/nvidia-driver"); found != "roots" {
-		t.Errorf("on the host's storage: %s", found)
-	}
+	assert.Equalf(t, "roots", g.Sh("ls /var/lib/nvidia-driver"), "on the host's storage")
 	stops(t, p, 0)
 
 	g.Sh("mkdir -p /var/lib/nvidia-driver/modules; cp -a /lab/images/thin/usr/share/nvidia-driver/modules/535* /var/lib/nvidia-driver/modules/")
@@ -124,11 +124,7 @@ func linkTree(t *testing.T, g *lab.Guest, n int) time.Duration {
 // usedMB returns how much of the disk with images, roots and caches is in use.
 func usedMB(t *testing.T, g *lab.Guest) int {
 	t.Helper()
-	mb, err := strconv.Atoi(g.Sh("df -m /var/lib | tail -n1 | awk '{print $3}'"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return mb
+	return require.Value(strconv.Atoi(g.Sh("df -m /var/lib | tail -n1 | awk '{print $3}'")))(t)
 }
 
 // written lists the files in the writable layers of containers and on the host's storage, except the driver's

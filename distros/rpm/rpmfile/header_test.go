@@ -8,9 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
-	"github.com/driver-container/driver-container/distros/repotest"
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/distros/rpm/packtest"
 )
 
@@ -26,25 +25,18 @@ func TestHeader(t *testing.T) {
 		{TagFileStates, TypeChar, []byte{1, 2}},
 		{TagSigMD5, TypeBinary, []byte{3}},
 	}
-	empty, err := (&Header{}).With(entries...)
-	repotest.Must(t, err)
+	empty := require.Value((&Header{}).With(entries...))(t)
 	for name, h := range map[string]*Header{"region": region(t, TagHeaderImmutable, entries...), "no region": empty} {
 		got := []any{h.Text(TagName), h.Texts(TagSummary), h.Texts(TagBaseNames), h.Ints(TagFileModes), h.Ints(TagFileSizes), h.Ints(TagLongSize), h.Ints(TagFileStates), h.Binary(TagFileStates), h.Binary(TagSigMD5)}
 		want := []any{"hello", []string{"a", "b"}, []string{"x", "", "y"}, []uint64{1, 0xffff}, []uint64{1, 0xffffffff}, []uint64{1 << 40}, []uint64{1, 2}, []byte{1, 2}, []byte{3}}
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("%s: %s", name, diff)
-		}
+		assert.Samef(t, want, got, "%s", name)
 		// With a method for another type there is no value, never a wrong one.
 		if h.Text(TagFileModes) != "" || h.Texts(TagSigMD5) != nil || h.Ints(TagName) != nil || h.Ints(TagSigMD5) != nil || h.Binary(TagName) != nil || h.Has(TagVendor) || h.Text(TagVendor) != "" {
 			t.Errorf("%s: values of other types", name)
 		}
 		want2 := []Tag{261, 1000, 1004, 1028, 1029, 1030, 1117, 5009}
-		if diff := cmp.Diff(want2, h.Tags()); diff != "" {
-			t.Errorf("%s: tags %s", name, diff)
-		}
-		if h.Immutable() != (name == "region") {
-			t.Errorf("%s: Immutable is %v", name, h.Immutable())
-		}
+		assert.Samef(t, want2, h.Tags(), "%s: tags", name)
+		assert.Equalf(t, name == "region", h.Immutable(), "%s: Immutable is", name)
 		again, err := ParseHeader(bytes.Clone(h.Bytes()))
 		if err != nil || !slices.Equal(again.Tags(), h.Tags()) {
 			t.Errorf("%s: again: %v", name, err)
@@ -57,7 +49,7 @@ func TestHeaderWith(t *testing.T) {
 	h := region(t, TagHeaderImmutable, Entry{TagName, TypeString, "hello"}, Entry{TagVersion, TypeString, "1"})
 	before := bytes.Clone(h.Bytes())
 	x, err := h.With(Entry{TagFileStates, TypeChar, []byte{0}}, Entry{TagInstallTime, TypeInt32, []uint32{7}}, Entry{TagVersion, TypeString, "2"})
-	repotest.Must(t, err)
+	require.NoError(t, err)
 	if !bytes.Equal(h.Bytes(), before) || h.Has(TagInstallTime) || h.Text(TagVersion) != "1" {
 		t.Error("With changed the header that it was called on")
 	}
@@ -68,8 +60,7 @@ func TestHeaderWith(t *testing.T) {
 	if n, ok := x.Int(TagInstallTime); !ok || n != 7 || x.Text(TagVersion) != "2" || x.Text(TagName) != "hello" {
 		t.Errorf("values %d, %q", n, x.Text(TagVersion))
 	}
-	y, err := x.With(Entry{TagInstallTime, TypeInt32, []uint32{8}})
-	repotest.Must(t, err)
+	y := require.Value(x.With(Entry{TagInstallTime, TypeInt32, []uint32{8}}))(t)
 	if n, _ := y.Int(TagInstallTime); n != 8 || len(y.Bytes()) != len(x.Bytes()) || y.Text(TagVersion) != "2" {
 		t.Errorf("a second time: %d, %d bytes, had %d", n, len(y.Bytes()), len(x.Bytes()))
 	}
@@ -83,9 +74,7 @@ func TestHeaderWith(t *testing.T) {
 		"region's tag": {TagHeaderImmutable, TypeBinary, []byte("x")},
 		"of type null": {TagName, TypeNull, nil},
 	} {
-		if _, err := h.With(e); !errors.Is(err, ErrFormat) {
-			t.Errorf("%s: %v, want ErrFormat", name, err)
-		}
+		assert.ErrorIsf(t, assert.Err(h.With(e)), ErrFormat, "%s", name)
 	}
 }
 
@@ -134,9 +123,7 @@ func TestParseHeaderHostile(t *testing.T) {
 		"overlap":                 append(packtest.Words(nil, 3, 4, 1000, 6, 0, 1, 1001, 6, 0, 1, 1002, 6, 0, 1), "abc\x00"...),
 	}
 	for name, in := range tests {
-		if _, err := ParseHeader(in); !errors.Is(err, ErrFormat) {
-			t.Errorf("%s: %v, want ErrFormat", name, err)
-		}
+		assert.ErrorIsf(t, assert.Err(ParseHeader(in)), ErrFormat, "%s", name)
 	}
 	if _, err := ParseHeader(good); err != nil {
 		t.Error(err)
@@ -154,8 +141,7 @@ func TestMetadata(t *testing.T) {
 		Entry{TagConflictName, TypeStringArray, []string{"old", "(x and y)"}}, Entry{TagConflictFlags, TypeInt32, []uint32{2, 0}}, Entry{TagConflictVersion, TypeStringArray, []string{"1:5-%{x}", ""}},
 		Entry{TagObsoleteName, TypeStringArray, []string{"gone"}}, Entry{TagObsoleteFlags, TypeInt32, []uint32{10}}, Entry{TagObsoleteVersion, TypeStringArray, []string{"4"}},
 		Entry{TagBaseNames, TypeStringArray, []string{"a", "b", ""}}, Entry{TagDirNames, TypeStringArray, []string{"/usr/", "/"}}, Entry{TagDirIndexes, TypeInt32, []uint32{0, 1, 1}})
-	m, err := h.Metadata()
-	repotest.Must(t, err)
+	m := require.Value(h.Metadata())(t)
 	want := Metadata{
 		Name: "hello", EVR: EVR{"3", "1.0", "2"}, Arch: "x86_64",
 		Provides:  []Relation{{Name: "hello(x)"}, {"api", "=", EVR{Version: "2"}}, {"hello", "=", EVR{"3", "1.0", "2"}}},
@@ -166,9 +152,7 @@ func TestMetadata(t *testing.T) {
 	}
 	notes := m.Notes
 	m.Notes = nil
-	if diff := cmp.Diff(want, m); diff != "" {
-		t.Error(diff)
-	}
+	assert.Same(t, want, m)
 	if len(notes) != 2 || !strings.Contains(notes[0], "(bad") || !strings.Contains(notes[1], "(x and y)") {
 		t.Errorf("notes %q", notes)
 	}
@@ -180,16 +164,14 @@ func TestMetadata(t *testing.T) {
 		"fewer folder indexes":  {{TagName, TypeString, "a"}, {TagVersion, TypeString, "1"}, {TagBaseNames, TypeStringArray, []string{"a", "b"}}, {TagDirNames, TypeStringArray, []string{"/"}}, {TagDirIndexes, TypeInt32, []uint32{0}}},
 		"names that are a bomb": {{TagName, TypeString, "a"}, {TagVersion, TypeString, "1"}, {TagBaseNames, TypeStringArray, make([]string, 20000)}, {TagDirNames, TypeStringArray, []string{strings.Repeat("x", 1<<20)}}, {TagDirIndexes, TypeInt32, make([]uint32, 20000)}},
 	} {
-		if _, err := region(t, TagHeaderImmutable, entries...).Metadata(); !errors.Is(err, ErrFormat) {
-			t.Errorf("%s: %v, want ErrFormat", name, err)
-		}
+		assert.ErrorIsf(t, assert.Err(region(t, TagHeaderImmutable, entries...).Metadata()), ErrFormat, "%s", name)
 	}
 }
 
 func FuzzParseHeader(f *testing.F) {
 	f.Add(region(f, TagHeaderImmutable, Entry{TagName, TypeString, "hello"}, Entry{TagVersion, TypeString, "1"}, Entry{TagFileSizes, TypeInt32, []uint32{1, 2}}).Bytes())
 	h, err := region(f, TagHeaderSignatures, Entry{TagSummary, TypeI18NString, []string{"a", "b"}}, Entry{TagFileModes, TypeInt16, []uint16{1}}).With(Entry{TagInstallTime, TypeInt32, []uint32{7}})
-	repotest.Must(f, err)
+	require.NoError(f, err)
 	f.Add(h.Bytes())
 	f.Fuzz(func(t *testing.T, blob []byte) {
 		h, err := ParseHeader(blob)
@@ -204,8 +186,7 @@ func FuzzParseHeader(f *testing.F) {
 		}
 		_, _ = h.Metadata()
 		_, _ = h.fileList()
-		x, err := h.With(Entry{TagInstallTime, TypeInt32, []uint32{7}})
-		repotest.Must(t, err)
+		x := require.Value(h.With(Entry{TagInstallTime, TypeInt32, []uint32{7}}))(t)
 		if n, _ := x.Int(TagInstallTime); n != 7 || x.Text(TagName) != h.Text(TagName) {
 			t.Fatal("With changed something")
 		}
@@ -217,14 +198,11 @@ func TestPaths(t *testing.T) {
 	t.Parallel()
 	const folder = 1 << 20
 	names := slices.Repeat([]string{"f"}, maxPaths/folder)
-	h, err := ParseHeader(packtest.Region(t, packtest.Immutable,
+	h := require.Value(ParseHeader(packtest.Region(t, packtest.Immutable,
 		packtest.Entry{Tag: uint32(TagDirNames), Value: []string{"/" + strings.Repeat("d", folder)}},
 		packtest.Entry{Tag: uint32(TagBaseNames), Value: names},
-		packtest.Entry{Tag: uint32(TagDirIndexes), Value: make([]uint32, len(names))}))
-	repotest.Must(t, err)
-	if _, err := h.paths(); !errors.Is(err, ErrFormat) {
-		t.Errorf("paths of more than %d bytes: %v; want ErrFormat", maxPaths, err)
-	}
+		packtest.Entry{Tag: uint32(TagDirIndexes), Value: make([]uint32, len(names))})))(t)
+	assert.ErrorIsf(t, assert.Err(h.paths()), ErrFormat, "paths of more than %d bytes", maxPaths)
 	member := cpioMagic + strings.Repeat("00000000", 11) + fmt.Sprintf("%08x", maxCPIOName+1) + "00000000"
 	if _, err := (&archive{in: strings.NewReader(member + strings.Repeat("n", maxCPIOName+1))}).next(); !errors.Is(err, ErrFormat) {
 		t.Errorf("a name of %d bytes: %v; want ErrFormat", maxCPIOName+1, err)

@@ -187,10 +187,3 @@ func step(t *testing.T, program v1.Layer, args ...string) runner.Step {
 	t.Helper()
 	return runnertest.Step(t, program, nil, args...)
 }
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
