@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -29,6 +30,7 @@ func busyboxImage(t *testing.T) Image {
 			must(t, os.Symlink("busybox", filepath.Join(root, "bin", applet)))
 		}
 	}
+	must(t, errors.Join(os.Mkdir(filepath.Join(root, "var"), 0o755), os.Symlink("/run", filepath.Join(root, "var/run"))))
 	return Image{Disk: TreeDisk(t, root), Env: []string{"PATH=/bin"}, Command: []string{"sh", "-c"}}
 }
 
@@ -94,8 +96,8 @@ func tryHost(t *testing.T, g *Guest) {
 }
 
 func tryContainer(t *testing.T, g *Guest) {
-	c := DriverPod("busybox", "COLOUR=red")
-	c.Args = []string{"echo $COLOUR; cat /proc/self/cgroup; echo bye >/dev/termination-log; ls -l /dev/kmsg; cat /host-etc/os-release; touch /written"}
+	c := DriverPod("busybox", "COLOUR=red").With(Mount{Host: "/run/elsewhere", Guest: "/var/run/below"})
+	c.Args = []string{"echo $COLOUR; cat /proc/self/cgroup; echo bye >/dev/termination-log; ls -l /dev/kmsg; cat /host-etc/os-release; touch /written /run/below/file"}
 	p := g.Start(c)
 	code, out := p.Wait(30 * time.Second)
 	for _, want := range []string{"red\n", "kubepods-burstable-pod", "cri-containerd-" + p.ID + ".scope", "/dev/kmsg", "Debian GNU/Linux 12"} {
@@ -103,6 +105,7 @@ func tryContainer(t *testing.T, g *Guest) {
 			t.Errorf("exit code %d, no %q in: %s", code, want, out)
 		}
 	}
+	equal(t, "a mount below a link of the image", g.Sh("ls /run/elsewhere"), "file")
 	equal(t, "termination log", p.Termination(), "bye\n")
 	equal(t, "upper layer", g.Sh("ls -d "+snapshots+p.ID+"/fs/written"), snapshots+p.ID+"/fs/written")
 	p.Kill()
@@ -219,6 +222,13 @@ func TestOtherKernel(t *testing.T) {
 	p.WaitLine("ready", 30*time.Second)
 	p.Kill()
 	equal(t, "processes that are left", g.Sh("pidof sleep || echo none"), "none")
+}
+
+// TestHangs: a guest that hangs while it boots is started again.
+func TestHangs(t *testing.T) {
+	Gate(t)
+	g := startWithin(t, Config{Kernel: Kernel(t, "debian12"), MemoryMB: 512, CPUs: 1}, 300*time.Millisecond)
+	equal(t, "kernel", g.Sh("uname -r"), g.config.Kernel.Release)
 }
 
 // TestGuestDies: all waits return an error long before their limit.

@@ -1,0 +1,280 @@
+package scenarios
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/driver-container/driver-container/ci/lab"
+	"github.com/driver-container/driver-container/node/logging/logtest"
+)
+
+// killPlan is what is drawn for one start.
+type killPlan struct {
+	holder  bool          // a process opens /dev/nvidiactl as soon as it can
+	two     bool          // two containers start at once
+	victim  int           // of the two
+	depth   int           // 0: process 1, 1: its children, 2: their children
+	nth     int           // of several processes at that depth
+	signals string        // "KILL", "TERM" or "TERM KILL"
+	at      time.Duration // from the start of the container to the first signal
+	gap     time.Duration // from SIGTERM to SIGKILL
+	next    bool          // if no container is left, the next start is a victim too
+}
+
+// draw returns the plan of start i. It depends on the seed and i only.
+func (k *kills) draw(i int) killPlan {
+	r := rand.New(rand.NewPCG(*killSeed, uint64(i))) //nolint:gosec // a test that can be repeated
+	p := killPlan{
+		holder: r.IntN(2) == 0, two: r.IntN(4) == 0, victim: r.IntN(2), depth: r.IntN(len(k.tree)), nth: r.IntN(100),
+		signals: []string{"KILL", "TERM", "TERM KILL"}[r.IntN(3)], next: r.IntN(4) == 0,
+		at: time.Duration(r.Float64() * float64(k.start)), gap: time.Duration(r.Float64() * float64(k.stop)),
+	}
+	if !p.two {
+		p.victim = 0
+	}
+	return p
+}
+
+// outcome is the result of one start that was killed.
+type outcome struct {
+	i      int
+	plan   killPlan
+	hit    string // the process that got the signal
+	target string
+	codes  []int  // of the containers that ended
+	state  string // serving, absent, detached or partial
+	repair string // what the next start did
+	after  string // stopped, or what is left after the stop; "" if the next start is a victim too
+	output string // of all containers
+}
+
+const stopped = "stopped"
+
+func (o outcome) bad() bool {
+	return o.repair != "" && o.repair != "ready" && o.repair != "ready after its holder" || o.after != "" && o.after != stopped
+}
+
+func (o outcome) String() string {
+	p := o.plan
+	return fmt.Sprintf("%3d: holder=%-5v two=%-5v %s of the %s (%s) at %s gap %s: %s, exit codes %v; next start: %s; then: %s", o.i, p.holder, p.two,
+		p.signals, o.target, o.hit, p.at.Round(time.Millisecond), p.gap.Round(time.Millisecond), o.state, o.codes, o.repair, o.after)
+}
+
+// killer sends signals to a process of a container, inside the guest, where time is the containers' time. If
+// the process has no child at that moment, the first child that it gets is hit.
+const killer = `pid=$1 depth=$2 nth=$3 at=$4 first=$5 gap=$6 second=$7
+below() { for f in /proc/$1/task/*/children; do c=; read -r c <$f; echo $c; done 2>/dev/null; }
+at() { s=$pid; n=0; while [ $n -lt $depth ]; do t=; for p in $s; do t="$t $(below $p)"; done; s=$t; n=$((n+1)); done; echo $s; }
+sleep $at
+tries=0
+until set -- $(at); [ $# -gt 0 ] && [ -d /proc/$1 ]; do
+	tries=$((tries+1)); [ $tries -lt 40 ] && [ -d /proc/$pid ] || { echo "hit none"; exit 0; }
+	sleep 0.02
+done
+shift $((nth % $#)); name=; read -r name </proc/$1/comm
+kill -$first $1 2>/dev/null
+echo "hit $name"
+[ -z "$second" ] || { sleep $gap; kill -$second $1 2>/dev/null; }
+exit 0`
+
+// opener opens the device as soon as it is there, and keeps it open.
+const opener = `until { [ -c /dev/nvidiactl ] && : 3<>/dev/nvidiactl; } 2>/dev/null; do sleep 0.05; done
+exec 3<>/dev/nvidiactl; echo open; exec sleep 100000`
+
+// round starts the containers, kills, and lets the next start show what remains.
+func (k *kills) round(i int) outcome {
+	k.t.Helper()
+	o := outcome{i: i, plan: k.draw(i)}
+	o.target = k.tree[o.plan.depth]
+	var holder *lab.Process
+	if o.plan.holder {
+		holder = k.g.Process("sh", "-c", opener)
+		defer holder.Kill()
+	}
+	pods := []*lab.Process{k.g.Start(k.pod(0))}
+	if o.plan.two {
+		pods = append(pods, k.g.Start(k.pod(1)))
+	}
+	k.shoot(&o, pods[o.plan.victim])
+	k.settle(&o, pods)
+	running := slices.DeleteFunc(slices.Clone(pods), func(p *lab.Process) bool { return !p.Running() })
+	for _, p := range pods {
+		if !p.Running() {
+			code, _ := p.Wait(time.Second)
+			o.codes = append(o.codes, code)
+			p.Kill() // as kubelet removes a container that has ended
+		}
+		o.output += p.Output()
+	}
+	switch {
+	case o.state != "":
+		holder.Kill()
+		o.repair = "not ready"
+		if k.g.Within(2*time.Minute, func() bool { return slices.ContainsFunc(running, k.serves) }) {
+			o.repair = "ready after its holder"
+		}
+	case len(running) > 0:
+		o.state = "serving"
+		if !k.whole() {
+			o.state, o.repair = "serving, but not whole", "none"
+		}
+	default:
+		if o.state = k.state(); o.plan.next {
+			return o
+		}
+		if p := k.repair(&o, holder); p != nil {
+			running = append(running, p)
+		}
+	}
+	if holder != nil {
+		holder.Kill()
+	}
+	k.takeDown(&o, running)
+	return o
+}
+
+// shoot runs the killer and waits for it.
+func (k *kills) shoot(o *outcome, victim *lab.Process) {
+	k.t.Helper()
+	p := o.plan
+	first, second, _ := strings.Cut(p.signals, " ")
+	seconds := func(d time.Duration) string { return strconv.FormatFloat(d.Seconds(), 'f', 3, 64) }
+	s := k.g.Process("sh", "-c", killer, "sh", strconv.Itoa(victim.PID), strconv.Itoa(p.depth), strconv.Itoa(p.nth), seconds(p.at), first, seconds(p.gap), second)
+	code, out := s.Wait(time.Minute + 2*k.start + 2*k.stop)
+	hit, ok := strings.CutPrefix(strings.TrimSpace(out), "hit ")
+	if code != 0 || !ok {
+		k.t.Fatalf("the killer: exit code %d: %s", code, out)
+	}
+	o.hit = hit
+}
+
+// settle waits until each container has ended or serves. One container that serves is enough for another that
+// waits for it. A process 1 that got a signal has to end.
+func (k *kills) settle(o *outcome, pods []*lab.Process) {
+	k.t.Helper()
+	mustEnd := o.plan.depth == 0 && o.hit != "none"
+	k.g.Eventually(3*time.Minute, fmt.Sprintf("seed %d: %s: a settled state", *killSeed, *o), func() bool {
+		serves, waits, runs := 0, 0, 0
+		for n, p := range pods {
+			switch out := p.Output(); {
+			case !p.Running():
+			case mustEnd && n == o.plan.victim:
+				return false
+			case k.serves(p):
+				serves++
+			case regexp.MustCompile(logtest.LockWait).MatchString(out) && !regexp.MustCompile(logtest.PhaseFinished+"lock").MatchString(out):
+				waits++
+			case regexp.MustCompile(logtest.WaitsToReplace).MatchString(out) && statusOf(k.t, k.g).State == "waiting":
+				o.state = "waits for its holder"
+				return true
+			}
+			if p.Running() {
+				runs++
+			}
+		}
+		return runs == 0 || serves == 1 && serves+waits == runs
+	})
+}
+
+// serves says whether a container is ready.
+func (k *kills) serves(p *lab.Process) bool {
+	if k.theirs {
+		return regexp.MustCompile(k.up).MatchString(p.Output())
+	}
+	return statusOf(k.t, k.g).Ready && p.Exec("nvidia-driver", "probe", "ready").Code == 0
+}
+
+// repair is the next start. It returns the container if it runs.
+func (k *kills) repair(o *outcome, holder *lab.Process) *lab.Process {
+	k.t.Helper()
+	p := k.g.Start(k.pod(0))
+	up, wait := regexp.MustCompile(k.up), regexp.MustCompile(logtest.WaitsToReplace)
+	ask := func() bool { out := p.Output(); return !p.Running() || up.MatchString(out) }
+	if k.g.Within(2*time.Minute, func() bool { return ask() || wait.MatchString(p.Output()) }) && ask() {
+		o.repair = "ready"
+	} else if holder != nil {
+		holder.Kill()
+		if k.g.Within(2*time.Minute, ask) {
+			o.repair = "ready after its holder"
+		}
+	}
+	o.output += p.Output()
+	switch {
+	case !p.Running():
+		code, _ := p.Wait(time.Second)
+		o.repair = fmt.Sprintf("exit code %d", code)
+		p.Kill()
+		return nil
+	case o.repair == "":
+		o.repair = "not ready"
+	case !k.whole():
+		o.repair = "ready, but not whole"
+	}
+	return p
+}
+
+// takeDown stops the containers that run, those that wait first, and looks at what is left.
+func (k *kills) takeDown(o *outcome, running []*lab.Process) {
+	k.t.Helper()
+	slices.SortFunc(running, func(a, b *lab.Process) int { return boolInt(k.serves(a)) - boolInt(k.serves(b)) })
+	for _, p := range running {
+		p.Signal(syscall.SIGTERM)
+		if !k.g.Within(time.Minute, func() bool { return !p.Running() }) {
+			o.after = "does not end"
+		} else if code, _ := p.Wait(time.Second); code != 0 {
+			o.after = fmt.Sprintf("exit code %d", code)
+		}
+		p.Kill()
+		o.output += p.Output()
+	}
+	if left := k.left(); left != "" {
+		o.after = strings.TrimPrefix(o.after+", left "+left, ", ")
+	} else if o.after == "" {
+		o.after = stopped
+	}
+}
+
+func boolInt(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// tableOf returns the number of outcomes as a Markdown table: a line for each process and signal.
+func tableOf(all []outcome) string {
+	states, count := []string{}, map[string]int{}
+	var rows []string
+	for _, o := range all {
+		row := "SIG" + strings.ReplaceAll(o.plan.signals, " ", ", SIG") + " | " + o.target
+		state := o.state
+		if o.repair != "" {
+			state += ", next start " + o.repair
+		}
+		count[row+state]++
+		if !slices.Contains(rows, row) {
+			rows = append(rows, row)
+		}
+		if !slices.Contains(states, state) {
+			states = append(states, state)
+		}
+	}
+	slices.Sort(rows)
+	slices.Sort(states)
+	var b strings.Builder
+	fmt.Fprintf(&b, "| signal | process | %s |\n|---|---|%s\n", strings.Join(states, " | "), strings.Repeat("---|", len(states)))
+	for _, row := range rows {
+		fmt.Fprintf(&b, "| %s |", row)
+		for _, s := range states {
+			fmt.Fprintf(&b, " %d |", count[row+s])
+		}
+		fmt.Fprintln(&b)
+	}
+	return b.String()
+}
