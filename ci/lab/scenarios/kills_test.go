@@ -2,6 +2,7 @@ package scenarios
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"regexp"
 	"slices"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/driver-container/driver-container/ci/lab"
 	"github.com/driver-container/driver-container/node/logging/logtest"
+	"github.com/driver-container/driver-container/node/status"
 )
 
 // killPlan is what is drawn for one start.
@@ -50,6 +52,7 @@ type outcome struct {
 	codes  []int  // of the containers that ended
 	state  string // serving, absent, detached or partial
 	repair string // what the next start did
+	note   string
 	after  string // stopped, or what is left after the stop; "" if the next start is a victim too
 	output string // of all containers
 }
@@ -57,13 +60,13 @@ type outcome struct {
 const stopped = "stopped"
 
 func (o outcome) bad() bool {
-	return o.repair != "" && o.repair != "ready" && o.repair != "ready after its holder" || o.after != "" && o.after != stopped
+	return o.repair != "" && o.repair != "ready" || o.after != "" && o.after != stopped
 }
 
 func (o outcome) String() string {
 	p := o.plan
-	return fmt.Sprintf("%3d: holder=%-5v two=%-5v %s of the %s (%s) at %s gap %s: %s, exit codes %v; next start: %s; then: %s", o.i, p.holder, p.two,
-		p.signals, o.target, o.hit, p.at.Round(time.Millisecond), p.gap.Round(time.Millisecond), o.state, o.codes, o.repair, o.after)
+	return fmt.Sprintf("%3d: holder=%-5v two=%-5v %s of the %s (%s) at %s gap %s: %s, exit codes %v; next start: %s; then: %s; %s", o.i, p.holder, p.two,
+		p.signals, o.target, o.hit, p.at.Round(time.Millisecond), p.gap.Round(time.Millisecond), o.state, o.codes, o.repair, o.after, o.note)
 }
 
 // killer sends signals to a process of a container, inside the guest, where time is the containers' time. If
@@ -74,7 +77,7 @@ at() { s=$pid; n=0; while [ $n -lt $depth ]; do t=; for p in $s; do t="$t $(belo
 sleep $at
 tries=0
 until set -- $(at); [ $# -gt 0 ] && [ -d /proc/$1 ]; do
-	tries=$((tries+1)); [ $tries -lt 40 ] && [ -d /proc/$pid ] || { echo "hit none"; exit 0; }
+	tries=$((tries+1)); [ $tries -lt 150 ] && [ -d /proc/$pid ] || { echo "hit none"; exit 0; }
 	sleep 0.02
 done
 shift $((nth % $#)); name=; read -r name </proc/$1/comm
@@ -83,9 +86,12 @@ echo "hit $name"
 [ -z "$second" ] || { sleep $gap; kill -$second $1 2>/dev/null; }
 exit 0`
 
-// opener opens the device as soon as it is there, and keeps it open.
-const opener = `until { [ -c /dev/nvidiactl ] && : 3<>/dev/nvidiactl; } 2>/dev/null; do sleep 0.05; done
-exec 3<>/dev/nvidiactl; echo open; exec sleep 100000`
+// opener opens the device as soon as the host has it, or the driver root, and keeps it open.
+const opener = `while sleep 0.05; do
+	for d in /dev/nvidiactl /run/nvidia/driver/dev/nvidiactl; do
+		[ -c $d ] && : 3<>$d && exec 3<>$d && exec sleep 100000
+	done 2>/dev/null
+done`
 
 // round starts the containers, kills, and lets the next start show what remains.
 func (k *kills) round(i int) outcome {
@@ -115,9 +121,9 @@ func (k *kills) round(i int) outcome {
 	switch {
 	case o.state != "":
 		holder.Kill()
-		o.repair = "not ready"
+		o.note, o.repair = "it waited for the holder", "not ready"
 		if k.g.Within(2*time.Minute, func() bool { return slices.ContainsFunc(running, k.serves) }) {
-			o.repair = "ready after its holder"
+			o.repair = "ready"
 		}
 	case len(running) > 0:
 		o.state = "serving"
@@ -158,28 +164,48 @@ func (k *kills) shoot(o *outcome, victim *lab.Process) {
 // waits for it. A process 1 that got a signal has to end.
 func (k *kills) settle(o *outcome, pods []*lab.Process) {
 	k.t.Helper()
+	settled := func() bool { return o.state != "" || k.settled(o, pods) }
+	if !k.theirs {
+		k.g.Eventually(3*time.Minute, fmt.Sprintf("seed %d: %s: a settled state", *killSeed, *o), settled)
+	} else if !k.g.Within(operatorGrace, settled) {
+		o.note = "SIGKILL at the end of the grace period"
+		pods[o.plan.victim].Kill()
+		k.g.Within(operatorGrace, settled)
+	}
+}
+
+// operatorGrace is the terminationGracePeriodSeconds of the GPU Operator's driver pods.
+const operatorGrace = 30 * time.Second
+
+func (k *kills) settled(o *outcome, pods []*lab.Process) bool {
 	mustEnd := o.plan.depth == 0 && o.hit != "none"
-	k.g.Eventually(3*time.Minute, fmt.Sprintf("seed %d: %s: a settled state", *killSeed, *o), func() bool {
-		serves, waits, runs := 0, 0, 0
-		for n, p := range pods {
-			switch out := p.Output(); {
-			case !p.Running():
-			case mustEnd && n == o.plan.victim:
-				return false
-			case k.serves(p):
-				serves++
-			case regexp.MustCompile(logtest.LockWait).MatchString(out) && !regexp.MustCompile(logtest.PhaseFinished+"lock").MatchString(out):
-				waits++
-			case regexp.MustCompile(logtest.WaitsToReplace).MatchString(out) && statusOf(k.t, k.g).State == "waiting":
-				o.state = "waits for its holder"
-				return true
-			}
-			if p.Running() {
-				runs++
-			}
+	serves, waits, runs := 0, 0, 0
+	for n, p := range pods {
+		if !p.Running() {
+			continue
 		}
-		return runs == 0 || serves == 1 && serves+waits == runs
-	})
+		runs++
+		switch {
+		case mustEnd && n == o.plan.victim:
+			return false
+		case k.serves(p):
+			serves++
+		case waitsForLock(p):
+			waits++
+		case waitsForHolder(p) && statusOf(k.t, k.g).State == status.Waiting:
+			o.state = "waits for its holder"
+		}
+	}
+	return runs == 0 || serves == 1 && serves+waits == runs
+}
+
+func waitsForLock(p *lab.Process) bool {
+	out := p.Output()
+	return regexp.MustCompile(logtest.LockWait).MatchString(out) && !regexp.MustCompile(logtest.PhaseFinished+"lock").MatchString(out)
+}
+
+func waitsForHolder(p *lab.Process) bool {
+	return regexp.MustCompile(logtest.WaitsToReplace).MatchString(p.Output())
 }
 
 // serves says whether a container is ready.
@@ -190,31 +216,37 @@ func (k *kills) serves(p *lab.Process) bool {
 	return statusOf(k.t, k.g).Ready && p.Exec("nvidia-driver", "probe", "ready").Code == 0
 }
 
-// repair is the next start. It returns the container if it runs.
+// repair is the next start: with the process that uses the driver, and if it does not serve then, without. It
+// returns the container if it runs.
 func (k *kills) repair(o *outcome, holder *lab.Process) *lab.Process {
 	k.t.Helper()
+	up := regexp.MustCompile(k.up)
 	p := k.g.Start(k.pod(0))
-	up, wait := regexp.MustCompile(k.up), regexp.MustCompile(logtest.WaitsToReplace)
-	ask := func() bool { out := p.Output(); return !p.Running() || up.MatchString(out) }
-	if k.g.Within(2*time.Minute, func() bool { return ask() || wait.MatchString(p.Output()) }) && ask() {
-		o.repair = "ready"
-	} else if holder != nil {
+	defer func() { o.output += p.Output() }()
+	ask := func() bool { return !p.Running() || up.MatchString(p.Output()) }
+	k.g.Within(2*time.Minute, func() bool { return ask() || waitsForHolder(p) })
+	if holder != nil && !up.MatchString(p.Output()) {
 		holder.Kill()
-		if k.g.Within(2*time.Minute, ask) {
-			o.repair = "ready after its holder"
+		o.note = "the next start waited for the holder"
+		if !p.Running() {
+			o.note = "the next start failed until the holder left"
+			p.Kill()
+			p = k.g.Start(k.pod(0))
 		}
+		k.g.Within(2*time.Minute, ask)
 	}
-	o.output += p.Output()
 	switch {
 	case !p.Running():
 		code, _ := p.Wait(time.Second)
 		o.repair = fmt.Sprintf("exit code %d", code)
 		p.Kill()
 		return nil
-	case o.repair == "":
+	case !up.MatchString(p.Output()):
 		o.repair = "not ready"
 	case !k.whole():
 		o.repair = "ready, but not whole"
+	default:
+		o.repair = "ready"
 	}
 	return p
 }
@@ -227,11 +259,14 @@ func (k *kills) takeDown(o *outcome, running []*lab.Process) {
 		p.Signal(syscall.SIGTERM)
 		if !k.g.Within(time.Minute, func() bool { return !p.Running() }) {
 			o.after = "does not end"
-		} else if code, _ := p.Wait(time.Second); code != 0 {
+		} else if code, _ := p.Wait(time.Second); code != 0 && code != k.code {
 			o.after = fmt.Sprintf("exit code %d", code)
 		}
 		p.Kill()
 		o.output += p.Output()
+	}
+	if !k.theirs && k.unloadInTree() {
+		o.note = strings.TrimPrefix(o.note+"; modules of the kernel stayed", "; ")
 	}
 	if left := k.left(); left != "" {
 		o.after = strings.TrimPrefix(o.after+", left "+left, ", ")
@@ -247,34 +282,32 @@ func boolInt(b bool) int {
 	return 0
 }
 
-// tableOf returns the number of outcomes as a Markdown table: a line for each process and signal.
+// tableOf returns the number of outcomes as a Markdown table.
 func tableOf(all []outcome) string {
-	states, count := []string{}, map[string]int{}
-	var rows []string
+	count := map[string]int{}
 	for _, o := range all {
-		row := "SIG" + strings.ReplaceAll(o.plan.signals, " ", ", SIG") + " | " + o.target
-		state := o.state
-		if o.repair != "" {
-			state += ", next start " + o.repair
+		row := "SIG" + strings.ReplaceAll(o.plan.signals, " ", ", SIG") + " | " + o.target + " | " + o.state
+		switch {
+		case o.after == "":
+			row += " | the next start was killed too"
+		case o.repair == "":
+			row += " | "
+		default:
+			row += " | next start " + o.repair
 		}
-		count[row+state]++
-		if !slices.Contains(rows, row) {
-			rows = append(rows, row)
+		row += " | " + o.note + " | "
+		switch o.after {
+		case "", stopped:
+			row += o.after
+		default:
+			row += "not clean"
 		}
-		if !slices.Contains(states, state) {
-			states = append(states, state)
-		}
+		count[row]++
 	}
-	slices.Sort(rows)
-	slices.Sort(states)
 	var b strings.Builder
-	fmt.Fprintf(&b, "| signal | process | %s |\n|---|---|%s\n", strings.Join(states, " | "), strings.Repeat("---|", len(states)))
-	for _, row := range rows {
-		fmt.Fprintf(&b, "| %s |", row)
-		for _, s := range states {
-			fmt.Fprintf(&b, " %d |", count[row+s])
-		}
-		fmt.Fprintln(&b)
+	b.WriteString("| signal | process | state | next start | | at the end | starts |\n|---|---|---|---|---|---|---|\n")
+	for _, row := range slices.Sorted(maps.Keys(count)) {
+		fmt.Fprintf(&b, "| %s | %d |\n", row, count[row])
 	}
 	return b.String()
 }
