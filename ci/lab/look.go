@@ -164,7 +164,8 @@ func (p *Process) Hold(device string) *Process {
 	return h
 }
 
-// Within calls ask until it returns true, at most for a limit on an idle machine, and returns the last answer.
+// Within calls ask until it returns true, at most for a limit on an idle machine, and returns the
+// last answer.
 func (g *Guest) Within(limit time.Duration, ask func() bool) bool {
 	const pause = 100 * time.Millisecond
 	for end := time.Now().Add(g.Limit(limit)); !ask(); <-time.After(pause) {
@@ -175,8 +176,8 @@ func (g *Guest) Within(limit time.Duration, ask func() bool) bool {
 	return true
 }
 
-// Eventually fails the test with the description of a condition if the condition does not become true within a
-// limit on an idle machine.
+// Eventually fails the test with the description of a condition if the condition does not become true within
+// a limit on an idle machine.
 func (g *Guest) Eventually(limit time.Duration, what string, ask func() bool) {
 	g.t.Helper()
 	if !g.Within(limit, ask) {

@@ -15,8 +15,8 @@ import (
 const mostLinks = 40
 
 // mountPoint returns the path of a mount point below a root, without symbolic links, and makes what is
-// missing. It follows the links of an image as its own programs do, never out of the root: /var/run is often a
-// link to /run.
+// missing. It follows the links of an image as its own programs do, never out of the root: /var/run is often
+// a link to /run.
 func mountPoint(root string, b wire.Bind) (string, error) {
 	at, links := "/", 0
 	rest := strings.Split(b.Guest, "/")

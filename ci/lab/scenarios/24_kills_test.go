@@ -57,8 +57,9 @@ func killGuest(t *testing.T) *lab.Guest {
 	return stage{products: map[string]product{"535": d535}, modules: []modules{{d535, closed}}}.start(t)
 }
 
-// ourPod returns the pod of this project's driver with the recommended volumes, nvidia-persistenced, and a
-// short grace period. Pods have fixed identities, so that kubelet's folders of pods do not count as left over.
+// ourPod returns the pod of this project's driver with the recommended volumes, nvidia-persistenced, and
+// a short grace period. Pods have fixed identities, so that kubelet's folders of pods do not count as
+// left over.
 func ourPod(n int) lab.Container {
 	c := lab.DriverPod("535", "DRIVER_GPU_INIT=warn", "DRIVER_GRACE=6s", fmt.Sprintf("POD_NAME=gpu/driver-%d", n))
 	c.HostDev, c.PodUID = true, killPods[n]
@@ -127,8 +128,8 @@ func (k *kills) left() string {
 	return strings.Join(all, "; ")
 }
 
-// unloadInTree removes modules of the kernel that were loaded for the driver and reports whether there were any.
-// A start that is killed while it loads them has not recorded yet which were its own; they harm nobody.
+// unloadInTree removes modules of the kernel that were loaded for the driver and reports whether there were
+// any. A start that is killed while it loads them has not recorded yet which were its own; they harm nobody.
 func (k *kills) unloadInTree() bool {
 	return k.g.Sh(fmt.Sprintf(`for m in $(cut -d' ' -f1 /proc/modules); do case " %s " in *" $m "*) rmmod $m && echo $m ;; esac; done`,
 		strings.Join(k.inTree, " "))) != ""
