@@ -35,7 +35,7 @@ func Test24Script(t *testing.T) {
 		o := k.round(i)
 		all = append(all, o)
 		t.Log(o)
-		if o.after != stopped {
+		if o.after != "" && o.after != stopped {
 			k.reset()
 		}
 	}

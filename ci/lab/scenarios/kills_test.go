@@ -50,7 +50,7 @@ type outcome struct {
 	hit    string // the process that got the signal
 	target string
 	codes  []int  // of the containers that ended
-	state  string // serving, absent, detached or partial
+	state  string // serving, or as kills.state says
 	repair string // what the next start did
 	note   string
 	after  string // stopped, or what is left after the stop; "" if the next start is a victim too
@@ -127,7 +127,11 @@ func (k *kills) round(i int) outcome {
 		}
 	case len(running) > 0:
 		o.state = "serving"
-		if !k.whole() {
+		ready := func() bool {
+			i := slices.IndexFunc(running, k.serves)
+			return i >= 0 && (k.theirs || running[i].Exec("nvidia-driver", "probe", "ready").Code == 0)
+		}
+		if !k.g.Within(time.Minute, ready) || !k.whole() {
 			o.state, o.repair = "serving, but not whole", "none"
 		}
 	default:
@@ -208,19 +212,18 @@ func waitsForHolder(p *lab.Process) bool {
 	return regexp.MustCompile(logtest.WaitsToReplace).MatchString(p.Output())
 }
 
-// serves says whether a container is ready.
+// serves says whether a container is ready, by its log: to ask the guest all the time would slow it down.
 func (k *kills) serves(p *lab.Process) bool {
-	if k.theirs {
-		return regexp.MustCompile(k.up).MatchString(p.Output())
-	}
-	return statusOf(k.t, k.g).Ready && p.Exec("nvidia-driver", "probe", "ready").Code == 0
+	out := p.Output()
+	up := regexp.MustCompile("(?m)"+k.up).FindAllStringIndex(out, -1)
+	return p.Running() && len(up) > 0 && up[len(up)-1][0] > strings.LastIndex(out, logtest.NotReady)
 }
 
 // repair is the next start: with the process that uses the driver, and if it does not serve then, without. It
 // returns the container if it runs.
 func (k *kills) repair(o *outcome, holder *lab.Process) *lab.Process {
 	k.t.Helper()
-	up := regexp.MustCompile(k.up)
+	up := regexp.MustCompile("(?m)" + k.up)
 	p := k.g.Start(k.pod(0))
 	defer func() { o.output += p.Output() }()
 	ask := func() bool { return !p.Running() || up.MatchString(p.Output()) }
