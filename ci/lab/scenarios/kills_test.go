@@ -2,8 +2,6 @@ package scenarios
 
 import (
 	"fmt"
-	"maps"
-	"math/rand/v2"
 	"regexp"
 	"slices"
 	"strconv"
@@ -15,59 +13,6 @@ import (
 	"github.com/driver-container/driver-container/node/logging/logtest"
 	"github.com/driver-container/driver-container/node/status"
 )
-
-// killPlan is what is drawn for one start.
-type killPlan struct {
-	holder  bool          // a process opens /dev/nvidiactl as soon as it can
-	two     bool          // two containers start at once
-	victim  int           // of the two
-	depth   int           // 0: process 1, 1: its children, 2: their children
-	nth     int           // of several processes at that depth
-	signals string        // "KILL", "TERM" or "TERM KILL"
-	at      time.Duration // from the start of the container to the first signal
-	gap     time.Duration // from SIGTERM to SIGKILL
-	next    bool          // if no container is left, the next start is a victim too
-}
-
-// draw returns the plan of start i. It depends on the seed and i only.
-func (k *kills) draw(i int) killPlan {
-	r := rand.New(rand.NewPCG(*killSeed, uint64(i))) //nolint:gosec // a test that can be repeated
-	p := killPlan{
-		holder: r.IntN(2) == 0, two: r.IntN(4) == 0, victim: r.IntN(2), depth: r.IntN(len(k.tree)), nth: r.IntN(100),
-		signals: []string{"KILL", "TERM", "TERM KILL"}[r.IntN(3)], next: r.IntN(4) == 0,
-		at: time.Duration(r.Float64() * float64(k.start)), gap: time.Duration(r.Float64() * float64(k.stop)),
-	}
-	if !p.two {
-		p.victim = 0
-	}
-	return p
-}
-
-// outcome is the result of one start that was killed.
-type outcome struct {
-	i      int
-	plan   killPlan
-	hit    string // the process that got the signal
-	target string
-	codes  []int  // of the containers that ended
-	state  string // serving, or as kills.state says
-	repair string // what the next start did
-	note   string
-	after  string // stopped, or what is left after the stop; "" if the next start is a victim too
-	output string // of all containers
-}
-
-const stopped = "stopped"
-
-func (o outcome) bad() bool {
-	return o.repair != "" && o.repair != "ready" || o.after != "" && o.after != stopped
-}
-
-func (o outcome) String() string {
-	p := o.plan
-	return fmt.Sprintf("%3d: holder=%-5v two=%-5v %s of the %s (%s) at %s gap %s: %s, exit codes %v; next start: %s; then: %s; %s", o.i, p.holder, p.two,
-		p.signals, o.target, o.hit, p.at.Round(time.Millisecond), p.gap.Round(time.Millisecond), o.state, o.codes, o.repair, o.after, o.note)
-}
 
 // killer sends signals to a process of a container, inside the guest, where time is the containers' time. If
 // the process has no child at that moment, the first child that it gets is hit.
@@ -118,35 +63,49 @@ func (k *kills) round(i int) outcome {
 		}
 		o.output += p.Output()
 	}
-	switch {
-	case o.state != "":
-		holder.Kill()
-		o.note, o.repair = "it waited for the holder", "not ready"
-		if k.g.Within(2*time.Minute, func() bool { return slices.ContainsFunc(running, k.serves) }) {
-			o.repair = "ready"
-		}
-	case len(running) > 0:
-		o.state = "serving"
-		ready := func() bool {
-			i := slices.IndexFunc(running, k.serves)
-			return i >= 0 && (k.theirs || running[i].Exec("nvidia-driver", "probe", "ready").Code == 0)
-		}
-		if !k.g.Within(time.Minute, ready) || !k.whole() {
-			o.state, o.repair = "serving, but not whole", "none"
-		}
-	default:
-		if o.state = k.state(); o.plan.next {
-			return o
-		}
-		if p := k.repair(&o, holder); p != nil {
-			running = append(running, p)
-		}
+	running = k.judge(&o, running, holder)
+	if o.plan.next && len(running) == 0 {
+		return o
 	}
 	if holder != nil {
 		holder.Kill()
 	}
 	k.takeDown(&o, running)
 	return o
+}
+
+// judge finds the state after the signals. If no container runs, and the next start is no victim, that start
+// has to repair what there is. It returns the containers that run.
+func (k *kills) judge(o *outcome, running []*lab.Process, holder *lab.Process) []*lab.Process {
+	k.t.Helper()
+	ready := func() bool { return slices.ContainsFunc(running, k.serves) }
+	switch {
+	case o.state != "": // it waits for the holder
+		if holder != nil {
+			holder.Kill()
+		}
+		o.repair = "ready"
+		if !k.g.Within(2*time.Minute, ready) {
+			o.repair = "not ready"
+		}
+	case len(running) > 0:
+		o.state = "serving"
+		probe := func() bool {
+			i := slices.IndexFunc(running, k.serves)
+			return i >= 0 && (k.theirs || running[i].Exec("nvidia-driver", "probe", "ready").Code == 0)
+		}
+		if !k.g.Within(time.Minute, probe) || !k.whole() {
+			o.state, o.repair = "serving, but not whole", "none"
+		}
+	default:
+		if o.state = k.state(); o.plan.next {
+			return nil
+		}
+		if p := k.repair(o, holder); p != nil {
+			return []*lab.Process{p}
+		}
+	}
+	return running
 }
 
 // shoot runs the killer and waits for it.
@@ -257,16 +216,12 @@ func (k *kills) repair(o *outcome, holder *lab.Process) *lab.Process {
 // takeDown stops the containers that run, those that wait first, and looks at what is left.
 func (k *kills) takeDown(o *outcome, running []*lab.Process) {
 	k.t.Helper()
-	slices.SortFunc(running, func(a, b *lab.Process) int { return boolInt(k.serves(a)) - boolInt(k.serves(b)) })
-	for _, p := range running {
-		p.Signal(syscall.SIGTERM)
-		if !k.g.Within(time.Minute, func() bool { return !p.Running() }) {
-			o.after = "does not end"
-		} else if code, _ := p.Wait(time.Second); code != 0 && code != k.code {
-			o.after = fmt.Sprintf("exit code %d", code)
+	for _, serving := range []bool{false, true} {
+		for _, p := range running {
+			if p.Running() && k.serves(p) == serving {
+				k.end(o, p)
+			}
 		}
-		p.Kill()
-		o.output += p.Output()
 	}
 	if !k.theirs && k.unloadInTree() {
 		o.note = strings.TrimPrefix(o.note+"; modules of the kernel stayed", "; ")
@@ -278,39 +233,15 @@ func (k *kills) takeDown(o *outcome, running []*lab.Process) {
 	}
 }
 
-func boolInt(b bool) int {
-	if b {
-		return 1
+// end stops a container with SIGTERM.
+func (k *kills) end(o *outcome, p *lab.Process) {
+	k.t.Helper()
+	p.Signal(syscall.SIGTERM)
+	if !k.g.Within(time.Minute, func() bool { return !p.Running() }) {
+		o.after = "does not end"
+	} else if code, _ := p.Wait(time.Second); code != 0 && code != k.code {
+		o.after = fmt.Sprintf("exit code %d", code)
 	}
-	return 0
-}
-
-// tableOf returns the number of outcomes as a Markdown table.
-func tableOf(all []outcome) string {
-	count := map[string]int{}
-	for _, o := range all {
-		row := "SIG" + strings.ReplaceAll(o.plan.signals, " ", ", SIG") + " | " + o.target + " | " + o.state
-		switch {
-		case o.after == "":
-			row += " | the next start was killed too"
-		case o.repair == "":
-			row += " | "
-		default:
-			row += " | next start " + o.repair
-		}
-		row += " | " + o.note + " | "
-		switch o.after {
-		case "", stopped:
-			row += o.after
-		default:
-			row += "not clean"
-		}
-		count[row]++
-	}
-	var b strings.Builder
-	b.WriteString("| signal | process | state | next start | | at the end | starts |\n|---|---|---|---|---|---|---|\n")
-	for _, row := range slices.Sorted(maps.Keys(count)) {
-		fmt.Fprintf(&b, "| %s | %d |\n", row, count[row])
-	}
-	return b.String()
+	p.Kill()
+	o.output += p.Output()
 }

@@ -1,0 +1,93 @@
+package scenarios
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+)
+
+// killPlan is what is drawn for one start.
+type killPlan struct {
+	holder  bool          // a process opens /dev/nvidiactl as soon as it can
+	two     bool          // two containers start at once
+	victim  int           // of the two
+	depth   int           // 0: process 1, 1: its children, 2: their children
+	nth     int           // of several processes at that depth
+	signals string        // "KILL", "TERM" or "TERM KILL"
+	at      time.Duration // from the start of the container to the first signal
+	gap     time.Duration // from SIGTERM to SIGKILL
+	next    bool          // if no container is left, the next start is a victim too
+}
+
+// draw returns the plan of start i. It depends on the seed and i only.
+func (k *kills) draw(i int) killPlan {
+	r := rand.New(rand.NewPCG(*killSeed, uint64(i))) //nolint:gosec // a test that can be repeated
+	p := killPlan{
+		holder: r.IntN(2) == 0, two: r.IntN(4) == 0, victim: r.IntN(2), depth: r.IntN(len(k.tree)), nth: r.IntN(100),
+		signals: []string{"KILL", "TERM", "TERM KILL"}[r.IntN(3)], next: r.IntN(4) == 0,
+		at: time.Duration(r.Float64() * float64(k.start)), gap: time.Duration(r.Float64() * float64(k.stop)),
+	}
+	if !p.two {
+		p.victim = 0
+	}
+	return p
+}
+
+// outcome is the result of one start that was killed.
+type outcome struct {
+	i      int
+	plan   killPlan
+	hit    string // the process that got the signal
+	target string
+	codes  []int  // of the containers that ended
+	state  string // serving, or as kills.state says
+	repair string // what the next start did
+	note   string
+	after  string // stopped, or what is left after the stop; "" if the next start is a victim too
+	output string // of all containers
+}
+
+const stopped = "stopped"
+
+func (o outcome) bad() bool {
+	return o.repair != "" && o.repair != "ready" || o.after != "" && o.after != stopped
+}
+
+func (o outcome) String() string {
+	p := o.plan
+	return fmt.Sprintf("%3d: holder=%-5v two=%-5v %s of the %s (%s) at %s gap %s: %s, exit codes %v; next start: %s; then: %s; %s", o.i, p.holder, p.two,
+		p.signals, o.target, o.hit, p.at.Round(time.Millisecond), p.gap.Round(time.Millisecond), o.state, o.codes, o.repair, o.after, o.note)
+}
+
+// tableOf returns the number of outcomes as a Markdown table.
+func tableOf(all []outcome) string {
+	count := map[string]int{}
+	for _, o := range all {
+		row := "SIG" + strings.ReplaceAll(o.plan.signals, " ", ", SIG") + " | " + o.target + " | " + o.state
+		switch {
+		case o.after == "":
+			row += " | the next start was killed too"
+		case o.repair == "":
+			row += " | "
+		default:
+			row += " | next start " + o.repair
+		}
+		row += " | " + o.note + " | "
+		switch o.after {
+		case "", stopped:
+			row += o.after
+		default:
+			row += "not clean"
+		}
+		count[row]++
+	}
+	var b strings.Builder
+	b.WriteString("| signal | process | state | next start | | at the end | starts |\n|---|---|---|---|---|---|---|\n")
+	for _, row := range slices.Sorted(maps.Keys(count)) {
+		fmt.Fprintf(&b, "| %s | %d |\n", row, count[row])
+	}
+	return b.String()
+}
