@@ -121,6 +121,12 @@ func (k *kills) shoot(o *outcome, victim *lab.Process) {
 		k.t.Fatalf("the killer: exit code %d: %s", code, out)
 	}
 	o.hit = hit
+	switch {
+	case hit == "none":
+		o.target = "none"
+	case o.target == "worker" && hit != "nvidia-driver": // process 1 adopts orphans
+		o.target = "child"
+	}
 }
 
 // settle waits until each container has ended or serves. One container that serves is enough for another that
