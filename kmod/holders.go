@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -51,6 +52,17 @@ func (h Holder) String() string {
 		b.WriteString(": " + strings.Join(h.Files, ", "))
 	}
 	return b.String()
+}
+
+// Holds reports whether the holder has a device file of a module open, by the file's usual name
+// (/dev/nvidia-uvm-tools of nvidia_uvm).
+func (h Holder) Holds(module string) bool {
+	return h.Kernel == module || slices.ContainsFunc(h.Files, func(file string) bool {
+		if strings.HasPrefix(file, "/dev/dri/") {
+			return module == "nvidia_drm"
+		}
+		return moduleOfDevice(strings.TrimSuffix(filepath.Base(file), "-tools")) == module
+	})
 }
 
 // PodText returns the pod as NAMESPACE/NAME, or its uid where the name is not known; "" outside of pods.

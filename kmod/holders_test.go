@@ -226,3 +226,16 @@ func FuzzMaps(f *testing.F) {
 		}
 	})
 }
+
+func TestHolds(t *testing.T) {
+	t.Parallel()
+	h := Holder{Files: []string{"/dev/dri/card0", "/dev/nvidia-uvm-tools", "/dev/nvidiactl", "/host/dev/nvidia-modeset"}}
+	for _, module := range []string{"nvidia", "nvidia_uvm", "nvidia_modeset", "nvidia_drm"} {
+		if !h.Holds(module) || (Holder{Files: []string{"/dev/gdrdrv"}}).Holds(module) || !(Holder{Kernel: module}).Holds(module) {
+			t.Error(module)
+		}
+	}
+	if (Holder{Files: []string{"/dev/nvidia-uvm"}}).Holds("nvidia") {
+		t.Error("nvidia-uvm is a file of nvidia_uvm")
+	}
+}

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"github.com/driver-container/driver-container/kmod"
 )
 
 // TestAnyLifeEndsWhole checks that any interleaving of signals, kills, failures, users and changes by others,
@@ -56,9 +58,10 @@ func TestAnyLifeEndsWhole(t *testing.T) {
 
 func drawLife(rt *rapid.T) life {
 	l := life{
-		version: rapid.SampledFrom([]string{v470, v535}).Draw(rt, "version"),
-		param:   rapid.SampledFrom([]string{"", "NVreg_A=1", "NVreg_A=0", "NVreg_Unknown=1"}).Draw(rt, "parameter"),
-		onBusy:  rapid.SampledFrom([]string{BusyDetach, BusyFail, BusyWait}).Draw(rt, "on busy"),
+		version:  rapid.SampledFrom([]string{v470, v535}).Draw(rt, "version"),
+		param:    rapid.SampledFrom([]string{"", "NVreg_A=1", "NVreg_A=0", "NVreg_Unknown=1"}).Draw(rt, "parameter"),
+		uvmParam: rapid.SampledFrom([]string{"", "", "NVreg_A=1"}).Draw(rt, "parameter of nvidia_uvm"),
+		onBusy:   rapid.SampledFrom([]string{BusyDetach, BusyFail, BusyWait}).Draw(rt, "on busy"),
 	}
 	fails := 0
 	for range rapid.IntRange(0, 3).Draw(rt, "events") {
@@ -82,7 +85,17 @@ func TestEveryOperation(t *testing.T) {
 		"second start": func(w *world) { w.run(life{version: v535}) },
 		"adopt":        func(w *world) { w.leave(v535) },
 		"upgrade":      func(w *world) { w.leave(v470) },
-		"in use":       func(w *world) { w.leave(v535); w.meddle("uvm holder comes") },
+		"lacks both": func(w *world) {
+			w.leave(v535)
+			w.meddle("holder comes")
+			w.lose("nvidia_modeset", "nvidia_uvm")
+		},
+		"lacks one, another differs": func(w *world) {
+			w.leave(v535)
+			w.modules["nvidia_uvm"] = kmod.Module{Name: "nvidia_uvm", Version: v535, SrcVersion: "OTHER", State: "live"}
+			w.lose("nvidia_modeset")
+		},
+		"in use": func(w *world) { w.leave(v535); w.meddle("uvm holder comes") },
 		"new load fails": func(w *world) {
 			w.leave(v470)
 			w.broken[v535] = true

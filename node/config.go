@@ -55,7 +55,7 @@ type Config struct {
 	SigningPassphrase     func() ([]byte, error) // returns the passphrase if no file has it; nil: there is none
 
 	LockTimeout time.Duration     // how long to wait for the node's lock
-	Grace       time.Duration     // how long a stop may take
+	Grace       time.Duration     // how long a stop may take; 0: some seconds less than the pod's grace period
 	OnBusy      string            // BusyDetach, BusyFail or BusyWait
 	GPUInit     string            // GPURequire or GPUWarn
 	Persistence bool              // run nvidia-persistenced if the image has it
@@ -69,7 +69,7 @@ func Defaults() Config {
 	return Config{
 		Run: "/run/nvidia", StateDir: "/var/lib/nvidia-driver", Drivers: "/drivers", Termination: "/dev/termination-log",
 		KernelHooks: "/run/kernel/postinst.d", RootKind: RootMount,
-		ModuleType: "auto", LockTimeout: 20 * time.Minute, Grace: 100 * time.Second,
+		ModuleType: "auto", LockTimeout: 20 * time.Minute,
 		OnBusy: BusyDetach, GPUInit: GPURequire, Persistence: true, Fetch: true,
 	}
 }
@@ -96,8 +96,8 @@ func (c Config) Check() error {
 	if c.SigningKey == "" && (c.SigningCert != "" || c.SigningPassphraseFile != "") {
 		errs = append(errs, errors.New("--module-signing-cert or --module-signing-passphrase-file is given without --module-signing-key"))
 	}
-	if c.LockTimeout <= 0 || c.Grace < 5*time.Second {
-		errs = append(errs, fmt.Errorf("--lock-timeout is %s and --grace is %s; the first must be positive, the second at least 5s", c.LockTimeout, c.Grace))
+	if c.LockTimeout <= 0 || c.Grace < 5*time.Second && c.Grace != 0 {
+		errs = append(errs, fmt.Errorf("--lock-timeout is %s and --grace is %s; the first must be positive, the second at least 5s, or 0", c.LockTimeout, c.Grace))
 	}
 	for flag, dir := range map[string]string{"--run-dir": c.Run, "--state-dir": c.StateDir} {
 		if !filepath.IsAbs(dir) {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 )
 
 func TestConfigModules(t *testing.T) {
@@ -28,7 +29,7 @@ func TestConfigCheck(t *testing.T) {
 		t.Error(err)
 	}
 	bad := Defaults()
-	bad.ModuleType, bad.OnBusy, bad.GPUInit, bad.MaxThreads, bad.Grace, bad.Run, bad.StateDir = "closed", "", "x", -1, 0, "run", ""
+	bad.ModuleType, bad.OnBusy, bad.GPUInit, bad.MaxThreads, bad.Grace, bad.Run, bad.StateDir = "closed", "", "x", -1, time.Second, "run", ""
 	err := bad.Check()
 	for _, want := range []string{"KERNEL_MODULE_TYPE", "--on-busy", "--gpu-init", "--max-threads", "--grace", "--run-dir", "--state-dir"} {
 		if err == nil || !errors.Is(err, ErrConfig) || !strings.Contains(err.Error(), want) {

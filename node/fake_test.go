@@ -113,6 +113,11 @@ var stands = map[string][]string{
 	"gdrdrv": {"nvidia"}, "nvidia_peermem": {"nvidia"}, "ipmi_devintf": {"ipmi_msghandler"},
 }
 
+// uses reports whether a module is another one, or needs it.
+func uses(module, other string) bool {
+	return module == other || slices.ContainsFunc(stands[module], func(on string) bool { return uses(on, other) })
+}
+
 // live adds the values that change: holders and the count.
 func (w *world) live(m kmod.Module) kmod.Module {
 	m.Holders = nil
@@ -290,9 +295,30 @@ func (w *world) note(st *status.Snapshot, disturbed bool) {
 	if got := w.judge(); st.Ready && !disturbed && (got != whole || st.Up == nil || st.Up.Version != w.modules["nvidia"].Version) {
 		w.wrong = append(w.wrong, fmt.Sprintf("serving while the node is %s, up %+v", got, st.Up))
 	}
+	if text := w.untrue(st.Up); st.Ready && !disturbed && text != "" {
+		w.wrong = append(w.wrong, "serving with a record that is not true: "+text)
+	}
 	if st.Reason == "" && slices.Contains([]status.State{status.Waiting, status.Degraded, status.Detached, status.Restored, status.Failed}, st.State) {
 		w.wrong = append(w.wrong, fmt.Sprintf("state %s without a reason", st.State))
 	}
+}
+
+// untrue returns what a record says of the loaded modules that is not so.
+func (w *world) untrue(d *status.Driver) string {
+	if d == nil {
+		return ""
+	}
+	for _, name := range []string{"nvidia", "nvidia_uvm", "nvidia_modeset"} {
+		if !named(d.Modules, name) {
+			return name + " is not in it"
+		}
+	}
+	for _, m := range d.Modules {
+		if live := w.modules[m.Name]; live.SrcVersion != m.SrcVersion || !slices.Equal(w.params[m.Name], m.Params) {
+			return fmt.Sprintf("%s is loaded with srcversion %q, parameters %q, recorded is %+v", m.Name, live.SrcVersion, w.params[m.Name], m)
+		}
+	}
+	return ""
 }
 
 var errInjected = errors.New("injected failure")

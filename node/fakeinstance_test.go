@@ -98,7 +98,7 @@ func (i *instance) Stack(name string) (stack []kmod.Module, err error) {
 			return fs.ErrNotExist
 		}
 		for _, n := range []string{"gdrdrv", "nvidia_peermem", "nvidia_drm", "nvidia_modeset", "nvidia_uvm", "nvidia"} {
-			if m, ok := i.modules[n]; ok {
+			if m, ok := i.modules[n]; ok && uses(n, name) {
 				stack = append(stack, i.live(m))
 			}
 		}
@@ -114,7 +114,7 @@ func (i *instance) Flavour() (string, error) {
 func (i *instance) Params(name string) (map[string]string, error) {
 	shown := map[string]string{}
 	err := i.do("params "+name, func() error {
-		if name == "nvidia" {
+		if name == "nvidia" || name == "nvidia_uvm" {
 			shown["NVreg_A"] = "0"
 		}
 		for _, p := range i.params[name] {

@@ -158,10 +158,13 @@ func (i *instance) GPUs() ([]devices.GPU, error) {
 }
 func (i *instance) Mellanox() (bool, error) { return i.mellanox, nil }
 func (i *instance) Options() (kmod.Options, error) {
-	if i.life.param == "" {
-		return kmod.Options{}, nil
+	o := kmod.Options{}
+	for module, param := range map[string]string{"nvidia": i.life.param, "nvidia_uvm": i.life.uvmParam} {
+		if param != "" {
+			o[module] = []string{param}
+		}
 	}
-	return kmod.Options{"nvidia": {i.life.param}}, nil
+	return o, nil
 }
 func (i *instance) Reasons(string) []string { return []string{"NVRM: RmInitAdapter failed"} }
 

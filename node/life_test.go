@@ -24,11 +24,12 @@ const (
 // life describes one instance to run in a world. It gets a first signal after the time asks, a second one
 // half a minute later.
 type life struct {
-	version string
-	param   string // of the module nvidia
-	onBusy  string // default BusyDetach
-	asks    time.Duration
-	events  []event
+	version  string
+	param    string // of the module nvidia
+	uvmParam string // of the module nvidia_uvm
+	onBusy   string // default BusyDetach
+	asks     time.Duration
+	events   []event
 }
 
 // event happens just before the operation with this number, counted from 1.
@@ -40,7 +41,7 @@ type event struct {
 // happenings are the possible events. The first three happen to the instance itself, the others are done by
 // other programs.
 var happenings = []string{"fail", "signal", "kill", "holder comes", "uvm holder comes", "holders go", "gdrdrv comes",
-	"mounted over", "unmounted", "uvm unloaded", "lock file removed", "lock file taken", "daemon dies"}
+	"mounted over", "unmounted", "uvm unloaded", "modeset unloaded", "lock file removed", "lock file taken", "daemon dies"}
 
 // happen applies an event to an instance. It is called with the world's lock held.
 func (i *instance) happen(what, op string, signal func()) error {
@@ -84,6 +85,8 @@ func (w *world) meddle(what string) bool {
 		return true
 	case what == "uvm unloaded":
 		return w.delete("nvidia_uvm") == nil
+	case what == "modeset unloaded":
+		return w.delete("nvidia_modeset") == nil
 	case what == "lock file removed":
 		w.lockFile = "gone"
 	case what == "lock file taken":

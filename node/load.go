@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"slices"
 	"strings"
 
 	"github.com/driver-container/driver-container/kmod"
+	"github.com/driver-container/driver-container/node/adoption"
 	"github.com/driver-container/driver-container/node/status"
 )
 
@@ -16,16 +18,21 @@ import (
 // them, too.
 var inTree = []string{"i2c_core", "ipmi_msghandler", "ipmi_devintf"}
 
-// load loads the modules into the kernel; those of an adopted driver are loaded already.
+// load loads the modules into the kernel; of an adopted driver only those that it lacks.
 func (n *Node) load(ctx context.Context) error {
-	if !n.adopted {
-		if err := n.insert(ctx); err != nil {
-			return err
-		}
+	if !n.loaded.Adopted {
+		n.driver = status.Driver{Version: n.want.Driver, Flavour: n.want.Flavour, Source: n.source, Signer: n.found.SignedBy(),
+			RootID: n.info.ID, RootDir: n.driver.RootDir, Firmware: n.driver.Firmware}
+	}
+	err := n.insert(ctx)
+	if !n.loaded.Adopted && (err == nil || errors.Is(err, errRemains)) { // what remains the stop unloads, with all that use it
 		n.up = append(n.up, n.modulesStep())
 	}
+	if err != nil {
+		return err
+	}
 	n.showDriver()
-	if n.adopted || !n.fresh {
+	if !n.fresh {
 		return nil
 	}
 	return n.keep(ctx)
@@ -37,13 +44,25 @@ func (n *Node) modulesStep() step {
 
 const modulesStep = "modules"
 
-// takeOver takes over a predecessor's record of the driver.
+// takeOver takes over a predecessor's record of the driver, as far as it is still true. Where another program
+// loaded a module, or the recorded file ended with its container, found has the file: it is the same build.
 func (n *Node) takeOver() {
 	root, firmware := n.driver.RootDir, n.driver.Firmware
 	if n.prev != nil && n.prev.Version != "" {
 		n.driver = *n.prev
-	} else { // another program loaded it, the same build: found describes it
-		n.driver = status.Driver{Modules: n.files(), Signer: n.found.SignedBy()}
+	} else {
+		n.driver = status.Driver{Signer: n.found.SignedBy()}
+	}
+	recorded := slices.DeleteFunc(slices.Clone(n.driver.Modules), func(m status.Module) bool {
+		_, err := os.Stat(m.File)
+		return err != nil && n.found != nil && named(n.files(), m.Name)
+	})
+	n.driver.Modules = nil
+	for _, m := range slices.Concat(recorded, n.files()) {
+		live, err := n.kernel.Module(m.Name)
+		if err == nil && live.SrcVersion == m.SrcVersion && !named(n.driver.Modules, m.Name) {
+			n.driver.Modules = append(n.driver.Modules, m)
+		}
 	}
 	n.driver.Version, n.driver.Flavour, n.driver.RootID = n.want.Driver, n.want.Flavour, n.info.ID
 	n.driver.RootDir, n.driver.Firmware = root, firmware
@@ -52,10 +71,17 @@ func (n *Node) takeOver() {
 	}
 }
 
+func named(modules []status.Module, name string) bool {
+	return slices.ContainsFunc(modules, func(m status.Module) bool { return m.Name == name })
+}
+
 // files returns the modules to load, of those that were found.
 func (n *Node) files() []status.Module {
 	var out []status.Module
 	for _, name := range n.want.Modules {
+		if n.found == nil {
+			break
+		}
 		if f, ok := n.found.File(name); ok {
 			m := underscores(name)
 			out = append(out, status.Module{Name: m, SrcVersion: f.Info.SrcVersion, File: f.Path, SHA256: f.SHA256, Params: n.options.For(m)})
@@ -64,37 +90,74 @@ func (n *Node) files() []status.Module {
 	return out
 }
 
+// insert loads the wanted modules that are not loaded, after it has unloaded those that differ. If one is
+// refused, the loaded ones are unloaded and the unloaded ones loaded again. The record has a module before it
+// is loaded, so that it is true whenever the instance is killed: what a record names need not be loaded.
 func (n *Node) insert(ctx context.Context) error {
-	names := slices.Clone(inTree)
-	for _, name := range n.want.Modules {
-		f, ok := n.found.File(name)
-		if !ok {
-			return fmt.Errorf("the set of modules (%s) has no %s", n.source, name)
+	if n.loaded.Whole() {
+		return nil
+	}
+	before := n.driver
+	differing, err := n.stack(n.loaded.Differing...)
+	if err != nil {
+		return err
+	}
+	removed, err := n.delete(ctx, differing, before)
+	if err != nil {
+		return err
+	}
+	missing, err := n.missing()
+	var inTree []string
+	if err == nil && len(missing) > 0 {
+		inTree, err = n.kernel.InsertInTree(ctx, n.below(missing)...)
+		n.driver.InTree = slices.Concat(n.driver.InTree, inTree)
+		kept := slices.DeleteFunc(slices.Clone(n.driver.Modules), func(m status.Module) bool { return named(missing, m.Name) })
+		n.driver.Modules = append(kept, missing...)
+		n.showDriver()
+	}
+	if err == nil {
+		err = n.insertAll(ctx, missing)
+	}
+	if err == nil {
+		if err = n.check(); err != nil {
+			err = errors.Join(err, n.deleteAll(context.WithoutCancel(ctx), missing))
 		}
+	}
+	if err == nil || errors.Is(err, errRemains) {
+		return err
+	}
+	n.removeInTree(ctx, inTree)
+	n.driver = before
+	n.showDriver()
+	return errors.Join(err, n.putBack(context.WithoutCancel(ctx), before, removed))
+}
+
+// missing returns the wanted modules that are not loaded.
+func (n *Node) missing() (modules []status.Module, err error) {
+	for _, m := range n.files() {
+		loaded, err := n.isLoaded(m.Name)
+		if err != nil {
+			return nil, err
+		}
+		if !loaded {
+			modules = append(modules, m)
+		}
+	}
+	return modules, nil
+}
+
+// below returns the modules of the kernel that these modules use.
+func (n *Node) below(modules []status.Module) []string {
+	names := slices.Clone(inTree)
+	for _, m := range modules {
+		f, _ := n.found.File(m.Name)
 		for _, dep := range f.Info.Depends {
 			if !strings.HasPrefix(dep, "nvidia") {
 				names = append(names, dep)
 			}
 		}
 	}
-	inserted, err := n.kernel.InsertInTree(ctx, names...)
-	n.driver = status.Driver{Version: n.want.Driver, Flavour: n.want.Flavour, Source: n.source, Signer: n.found.SignedBy(), Modules: n.files(), InTree: inserted,
-		RootID: n.info.ID, RootDir: n.driver.RootDir, Firmware: n.driver.Firmware}
-	if err == nil {
-		err = n.insertAll(ctx, n.driver.Modules)
-	}
-	if err == nil {
-		if err = n.check(); err != nil {
-			err = errors.Join(err, n.deleteAll(context.WithoutCancel(ctx), n.driver.Modules))
-		}
-	}
-	switch {
-	case errors.Is(err, errRemains): // the stop tries again, with all modules that use them
-		n.up = append(n.up, n.modulesStep())
-	case err != nil:
-		n.removeInTree(ctx, n.driver.InTree)
-	}
-	return err
+	return names
 }
 
 // insertAll loads modules in order; when one is refused, those before it are removed again.
@@ -139,31 +202,20 @@ func (n *Node) deleteAll(ctx context.Context, modules []status.Module) error {
 
 // check compares the loaded modules with those that were to be loaded.
 func (n *Node) check() error {
-	for _, m := range n.driver.Modules {
-		live, err := n.kernel.Module(m.Name)
-		switch {
-		case err != nil:
-			return fmt.Errorf("verify %s after loading it: %w", m.Name, err)
-		case foreign(live, n.want.Driver) || live.SrcVersion != m.SrcVersion:
-			return fmt.Errorf("verify %s after loading it: version %s and srcversion %s are live, %s and %s were loaded",
-				m.Name, live.Version, live.SrcVersion, n.want.Driver, m.SrcVersion)
-		}
-		if diff := n.paramsDiffer(m.Name, m.Params); len(diff) > 0 {
-			return fmt.Errorf("verify %s after loading it: parameters are not as they were given: %s", m.Name, strings.Join(diff, ", "))
-		}
+	live, err := adoption.Compare(n.kernel, n.wanted())
+	if err != nil {
+		return fmt.Errorf("verify the modules after loading them: %w", err)
+	}
+	if !live.Whole() {
+		return fmt.Errorf("verify the modules after loading them: not as they were loaded: %s", strings.Join(live.Reasons, "; "))
 	}
 	return nil
-}
-
-// foreign reports whether a loaded module belongs to another driver. The nvidia-uvm of 470 and of older
-// drivers has no version.
-func foreign(m kmod.Module, driver string) bool {
-	return m.Version != driver && (m.Version != "" || m.Name == "nvidia")
 }
 
 // keep puts modules that were compiled or signed here into the cache after they have been loaded, and records
 // those files instead.
 func (n *Node) keep(ctx context.Context) error {
+	made := n.files()
 	set, err := n.supplier.Keep(ctx, n.found)
 	if err != nil {
 		if ctx.Err() != nil {
@@ -173,7 +225,13 @@ func (n *Node) keep(ctx context.Context) error {
 		return nil
 	}
 	n.found, n.fresh = set, false
-	n.driver.Modules = n.files()
+	modules := slices.Clone(n.driver.Modules)
+	for i, m := range modules {
+		if f, ok := set.File(m.Name); ok && slices.ContainsFunc(made, func(o status.Module) bool { return o.File == m.File }) {
+			modules[i].File, modules[i].SHA256 = f.Path, f.SHA256
+		}
+	}
+	n.driver.Modules = modules
 	n.showDriver()
 	return nil
 }

@@ -35,9 +35,9 @@ func TestRDMA(t *testing.T) {
 func TestVerifyAfterLoad(t *testing.T) {
 	t.Parallel()
 	for want, edit := range map[string]func(w *world){
-		"another build of it is loaded already": func(w *world) { w.faster = "OTHER" },
-		"parameters are not as they were given": func(w *world) { w.ignores = true },
-		"has no nvidia-modeset":                 func(w *world) { w.fewer = true },
+		"another build of it is loaded already":                                    func(w *world) { w.faster = "OTHER" },
+		"not as they were loaded: nvidia is loaded with other parameters: NVreg_A": func(w *world) { w.ignores = true },
+		"has no nvidia-modeset":                                                    func(w *world) { w.fewer = true },
 	} {
 		t.Run(want, func(t *testing.T) {
 			bubble(t, func(t *testing.T, w *world) {

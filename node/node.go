@@ -12,6 +12,7 @@ import (
 	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/kmod"
 	"github.com/driver-container/driver-container/kmod/kbuild"
+	"github.com/driver-container/driver-container/node/adoption"
 	"github.com/driver-container/driver-container/node/devices"
 	"github.com/driver-container/driver-container/node/probe"
 	"github.com/driver-container/driver-container/node/status"
@@ -33,7 +34,8 @@ type Node struct {
 	starter      DaemonStarter
 	hardware     Hardware
 	locker       Locker
-	safeLoad     SafeLoad // nil: no permission is needed
+	safeLoad     SafeLoad                                         // nil: no permission is needed
+	askGrace     func(ctx context.Context) (time.Duration, error) // see Options.Grace
 	hostStorage  bool
 	instanceFile string // see InstanceFile; "": none
 	markers      status.Markers
@@ -45,12 +47,12 @@ type Node struct {
 	options    kmod.Options
 	gpus       []devices.GPU
 	found      *kbuild.Set
-	source     string        // of found
-	fresh      bool          // found was compiled or signed here and is not in the cache yet
-	damaged    string        // damaged modules that were found in the search
-	adopted    bool          // the loaded driver is what this instance would load
-	staged     string        // root on the host's storage
-	driver     status.Driver // the driver that is up now
+	source     string           // of found
+	fresh      bool             // found was compiled or signed here and is not in the cache yet
+	damaged    string           // damaged modules that were found in the search
+	loaded     adoption.Verdict // what of the loaded driver stays
+	staged     string           // root on the host's storage
+	driver     status.Driver    // the driver that is up now
 	daemons    Daemons
 	daemonsErr error // why the daemons could not be started
 	up         []step
@@ -70,6 +72,9 @@ type Options struct {
 	// concerns the node as a whole has to be reported now: a moment later a successor may report. It must be
 	// quick.
 	Ended func()
+	// Grace asks how long the pod may take to end, if Config.Grace does not say it; nil: nobody knows. The
+	// answer comes within seconds.
+	Grace func(ctx context.Context) (time.Duration, error)
 	// SafeLoad is asked before another driver is taken down; nil: no permission is needed.
 	SafeLoad SafeLoad
 }
@@ -79,7 +84,7 @@ func New(cfg Config, m Machine, o Options) *Node {
 	n := &Node{
 		cfg: cfg, info: m.Info, release: m.Release, log: o.Log, now: time.Now, served: o.Served, ended: o.Ended,
 		kernel: m.Kernel, roots: m.Roots, supplier: m.Supplier, starter: m.Starter, hardware: m.Hardware, locker: m.Locker,
-		safeLoad: o.SafeLoad, hostStorage: m.HostStorage, instanceFile: status.InstanceFile,
+		safeLoad: o.SafeLoad, askGrace: o.Grace, hostStorage: m.HostStorage, instanceFile: status.InstanceFile,
 		markers: status.Markers{Run: cfg.Run, Digest: cfg.Digest}, status: o.Status,
 	}
 	if n.served == nil {

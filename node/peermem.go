@@ -23,7 +23,7 @@ func (n *Node) LoadPeermem(ctx context.Context, timeout time.Duration, hostMOFED
 		wait, cancel = context.WithTimeout(ctx, timeout)
 	}
 	defer cancel()
-	if err := status.WaitReady(wait, n.cfg.Run, n.log); err != nil {
+	if err := status.WaitReady(wait, n.cfg.Run, kmod.System{}, n.log); err != nil {
 		return err
 	}
 	if err := n.waitMellanox(wait, hostMOFED); err != nil {

@@ -2,18 +2,25 @@ package node
 
 import (
 	"errors"
+	"os"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/driver-container/driver-container/kmod"
+	"github.com/driver-container/driver-container/node/lock"
 	"github.com/driver-container/driver-container/node/status"
 )
 
 func TestPeermem(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		i, n := w.begin(life{version: v535})
-		st := status.Snapshot{Schema: status.Schema, State: status.Serving, Ready: true, Up: &status.Driver{Version: v535, Flavour: "proprietary"}}
+		serving, err := lock.Acquire(t.Context(), lock.Options{Path: lock.Path(n.cfg.Run), Legacy: lock.LegacyPath(n.cfg.Run)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer serving.Release()
+		st := status.Snapshot{Schema: status.Schema, State: status.Serving, Ready: true, PID: os.Getpid(), Up: &status.Driver{Version: v535, Flavour: "proprietary"}}
 		load := func() error { return n.LoadPeermem(t.Context(), time.Minute, true) }
 		if err := load(); !errors.Is(err, status.ErrNotReady) {
 			t.Errorf("no driver: %v", err)

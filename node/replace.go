@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/driver-container/driver-container/node/devices"
@@ -13,13 +14,14 @@ import (
 )
 
 // replace takes an older driver down, now that everything is ready for the new one. While the older one is in
-// use, the instance waits, is not ready and names the holders; it neither ends nor starts again.
+// use, the instance waits, is not ready and names the holders; it neither ends nor starts again. For modules
+// of an adopted driver that differ it only waits: load replaces them.
 func (n *Node) replace(ctx context.Context) error {
 	if err := n.unloadNouveau(ctx); err != nil {
 		return err
 	}
 	loaded, err := n.isLoaded("nvidia")
-	if err != nil || !loaded || n.adopted {
+	if err != nil || !loaded || n.loaded.Adopted && len(n.loaded.Differing) == 0 {
 		return err
 	}
 	old, err := n.loadedDriver()
@@ -34,6 +36,9 @@ func (n *Node) replace(ctx context.Context) error {
 		return err
 	}
 	n.status.Set(status.Starting, "")
+	if n.loaded.Adopted {
+		return nil
+	}
 	n.log.Info("unloading the driver", "driver", old.Version)
 	if err := n.unload(ctx, old); err != nil {
 		return err
@@ -88,7 +93,7 @@ func (n *Node) loadedDriver() (status.Driver, error) {
 func (n *Node) waitUntilFree(ctx context.Context, old status.Driver) error {
 	var said time.Time
 	for {
-		err := n.free(ctx)
+		err := n.removable(ctx)
 		busy, ok := errors.AsType[*InUseError](err)
 		switch {
 		case err == nil:
@@ -100,7 +105,7 @@ func (n *Node) waitUntilFree(ctx context.Context, old status.Driver) error {
 		n.countBlocked()
 		n.status.Change(func(st *status.Snapshot) {
 			st.State, st.WaitsFor, st.Ready, st.Holders = status.Waiting, status.ForHolders, false, busy.Holders
-			st.Reason = fmt.Sprintf("driver %s must go before %s can be loaded: %v", old.Version, n.want.Driver, busy)
+			st.Reason = n.mustGo(old) + ": " + busy.Error()
 		})
 		if n.now().Sub(said) >= 30*time.Second {
 			said = n.now()
@@ -110,6 +115,14 @@ func (n *Node) waitUntilFree(ctx context.Context, old status.Driver) error {
 			return ctx.Err()
 		}
 	}
+}
+
+// mustGo returns what has to be unloaded, and why, for messages.
+func (n *Node) mustGo(old status.Driver) string {
+	if n.loaded.Adopted {
+		return fmt.Sprintf("driver %s cannot be completed yet: %s", old.Version, strings.Join(n.loaded.Reasons, "; "))
+	}
+	return fmt.Sprintf("driver %s must go before %s can be loaded", old.Version, n.want.Driver)
 }
 
 // countBlocked counts each stop or replacement that finds the driver in use once.

@@ -75,12 +75,12 @@ func (n *Node) awaitSafeLoad(ctx context.Context, old status.Driver) (err error)
 // showSafeLoad sets in the status what the instance waits for, and which processes hold the driver meanwhile:
 // people who drain the node need to know.
 func (n *Node) showSafeLoad(ctx context.Context, old status.Driver) error {
-	err := n.free(ctx)
+	err := n.removable(ctx)
 	busy, inUse := errors.AsType[*InUseError](err)
 	if err != nil && !inUse {
 		return err
 	}
-	reason := fmt.Sprintf("driver %s must go before %s can be loaded: waiting for %s", old.Version, n.want.Driver, n.safeLoad)
+	reason := fmt.Sprintf("%s: waiting for %s", n.mustGo(old), n.safeLoad)
 	if busy != nil {
 		n.countBlocked()
 		reason += "; " + busy.Error()

@@ -19,12 +19,12 @@ func (n *Node) serveRoot(ctx context.Context) error {
 		switch {
 		case firmware != nil:
 			err = firmware()
-		case n.adopted:
+		case n.loaded.Adopted:
 			n.clearFirmware() // the predecessor's
 		}
 		return errors.Join(err, n.roots.Unmount(ctx))
 	}})
-	if n.adopted {
+	if n.loaded.Adopted {
 		n.takeOver()
 		n.up = append(n.up, n.modulesStep())
 	}
@@ -41,7 +41,7 @@ func (n *Node) serveRoot(ctx context.Context) error {
 
 // putRoot keeps the root that a predecessor serves if it is of this image, and mounts a new one otherwise.
 func (n *Node) putRoot(ctx context.Context) error {
-	if n.adopted {
+	if n.loaded.Adopted {
 		ok, why := n.roots.Adopt(ctx)
 		if !ok {
 			n.log.Info("the driver root is served again", "reason", why)

@@ -21,8 +21,6 @@ func (n *Node) stop(patience context.Context, cause error) error {
 	} else {
 		n.log.Error("stopping after a failure", "error", cause)
 	}
-	ctx, cancel := context.WithTimeout(patience, n.stopLimit(cause))
-	defer cancel()
 	n.blocked = false
 	n.hardware.EndUsage()
 	if err := n.hardware.RemoveKernelHook(); err != nil {
@@ -37,37 +35,69 @@ func (n *Node) stop(patience context.Context, cause error) error {
 			st.Reason = cause.Error()
 		}
 	})
-	if err := n.takeDown(ctx); err != nil {
-		return n.leave(ctx, cause, err)
+	if err := n.takeDown(patience, cause); err != nil {
+		return n.leave(patience, cause, err)
 	}
-	return n.stopped(ctx, cause)
+	return n.stopped(patience, cause)
 }
 
 // stopLimit returns the time that a stop may wait: the grace period minus a margin for what comes after the
 // waiting. A failed start waits for holders for a shorter time, because nobody asked it to stop.
-func (n *Node) stopLimit(cause error) time.Duration {
-	const margin = 5 * time.Second
-	limit := n.cfg.Grace - min(margin, n.cfg.Grace/4)
-	switch {
-	case cause != nil:
-		return min(limit, 10*tick)
-	case n.cfg.OnBusy == BusyWait:
+func (n *Node) stopLimit(patience context.Context, cause error) time.Duration {
+	if cause == nil && n.cfg.OnBusy == BusyWait {
 		return forever
 	}
-	return limit
+	grace := n.cfg.Grace
+	if grace == 0 {
+		grace = less(n.podGrace(patience))
+	}
+	if cause != nil {
+		return min(less(grace), 10*tick)
+	}
+	return less(grace)
+}
+
+// less returns a time minus a margin.
+func less(d time.Duration) time.Duration { return d - min(5*time.Second, d/4) }
+
+// usualGrace is the terminationGracePeriodSeconds of a pod that sets none, such as the GPU Operator's.
+const usualGrace = 30 * time.Second
+
+// podGrace returns the time from SIGTERM to SIGKILL, the usual one if it is not known.
+func (n *Node) podGrace(patience context.Context) time.Duration {
+	if n.askGrace == nil {
+		return usualGrace
+	}
+	const wait = 2 * time.Second // the answer may be that it is short
+	ctx, cancel := context.WithTimeout(patience, wait)
+	defer cancel()
+	grace, err := n.askGrace(ctx)
+	if err != nil {
+		n.log.Info("the grace period of this pod is not known, the usual one is assumed", "duration", usualGrace, "error", err)
+		return usualGrace
+	}
+	return grace
 }
 
 // forever is the time that BusyWait waits: in practice until SIGKILL.
 const forever = 100 * 365 * 24 * time.Hour
 
-// takeDown tries until it succeeds or ctx ends; then it returns the last refusal.
-func (n *Node) takeDown(ctx context.Context) error {
+// takeDown tries until it succeeds or the time is over; then it returns the last refusal. How much time there
+// is it finds out after the first refusal: most stops need no time.
+func (n *Node) takeDown(patience context.Context, cause error) error {
 	const enough = 3 // attempts for errors that do not pass by waiting, even if no time is left
+	begin := n.now()
+	var ctx context.Context
 	var said time.Time
 	for failures := 0; ; {
-		err := n.tryDown(ctx)
+		err := n.tryDown(patience)
 		if err == nil {
 			return nil
+		}
+		if ctx == nil {
+			limited, cancel := context.WithDeadline(patience, begin.Add(n.stopLimit(patience, cause)))
+			defer cancel()
+			ctx = limited
 		}
 		if busy, ok := errors.AsType[*InUseError](err); ok {
 			n.countBlocked()

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/driver-container/driver-container/kmod/kbuild"
+	"github.com/driver-container/driver-container/node/adoption"
 	"github.com/driver-container/driver-container/node/preflight"
 	"github.com/driver-container/driver-container/node/status"
 )
@@ -124,23 +126,34 @@ func (n *Node) rdma() (bool, error) {
 	return loaded, err
 }
 
-// decide decides whether the loaded driver is adopted.
-func (n *Node) decide() error {
-	loaded, err := n.isLoaded("nvidia")
-	if err != nil || !loaded {
+// decide decides what of the loaded driver stays. If nvidia is the wanted one, the driver is adopted: load
+// adds the modules that it lacks and replaces only those that differ. Otherwise all of it has to be replaced.
+func (n *Node) decide() (err error) {
+	wanted := n.wanted()
+	if n.prev != nil {
+		wanted.Recorded = n.prev.Modules
+	}
+	if n.loaded, err = adoption.Compare(n.kernel, wanted); err != nil {
 		return err
 	}
-	ok, why, err := n.adoptable()
 	switch {
-	case err != nil:
-		return err
-	case ok:
-		n.adopted = true
+	case n.loaded.Whole():
 		n.log.Info("the driver is loaded as wanted, adopting it", "driver", n.want.Driver)
-	default:
-		n.log.Info("a driver is loaded that has to be replaced", "reason", why)
+	case n.loaded.Adopted:
+		n.log.Info("the driver is loaded in part, adopting and completing it", "driver", n.want.Driver, "reason", strings.Join(n.loaded.Reasons, "; "))
+	case len(n.loaded.Reasons) > 0:
+		n.log.Info("a driver is loaded that has to be replaced", "reason", n.loaded.Reasons[0])
 	}
 	return nil
+}
+
+// wanted returns the driver that this instance would load.
+func (n *Node) wanted() adoption.Wanted {
+	w := adoption.Wanted{Driver: n.want.Driver, Flavour: n.want.Flavour, Options: n.options, Files: n.files()}
+	for _, file := range n.want.Modules {
+		w.Modules = append(w.Modules, underscores(file))
+	}
+	return w
 }
 
 // checkParams refuses parameters that the modules do not have, before anything is loaded: the kernel would
@@ -177,7 +190,7 @@ func (n *Node) preflight(ctx context.Context) error {
 }
 
 func (n *Node) question() Question {
-	q := Question{Want: n.want, GPUs: n.gpus, Set: n.found, Source: n.source, Adopted: n.adopted, Damaged: n.damaged,
+	q := Question{Want: n.want, GPUs: n.gpus, Set: n.found, Source: n.source, Adopted: n.loaded.Whole(), Damaged: n.damaged,
 		SignWith: n.supplier.Signer(n.found, n.source), RDMA: slices.Contains(n.want.Modules, "nvidia-peermem")}
 	if n.prev != nil {
 		q.Previous = n.prev.Version
@@ -187,13 +200,17 @@ func (n *Node) question() Question {
 
 // getModules makes the modules unless the loaded ones stay.
 func (n *Node) getModules(ctx context.Context) error {
-	if n.adopted {
+	if n.loaded.Whole() {
 		return nil
 	}
+	known := n.found != nil
 	if err := n.makeModules(ctx); err != nil {
 		return err
 	}
-	return n.checkParams()
+	if err := n.checkParams(); err != nil || known || !n.loaded.Adopted {
+		return err
+	}
+	return n.decide() // now there are files that the loaded modules can be compared with
 }
 
 // makeModules compiles modules that were not found, and signs them if a key is mounted for that.

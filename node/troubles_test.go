@@ -69,7 +69,8 @@ func TestDaemons(t *testing.T) {
 func TestMeddlers(t *testing.T) {
 	for what, want := range map[string]string{
 		"mounted over": "mounted over the driver root", "unmounted": "was unmounted by somebody else", "uvm unloaded": "nvidia_uvm was unloaded by somebody else",
-		"daemon dies": "it ended with code 1", "lock file removed": "", "lock file taken": "cannot be made anew",
+		"modeset unloaded": "nvidia_modeset was unloaded by somebody else",
+		"daemon dies":      "it ended with code 1", "lock file removed": "", "lock file taken": "cannot be made anew",
 	} {
 		t.Run(what, func(t *testing.T) {
 			bubble(t, func(t *testing.T, w *world) {

@@ -30,19 +30,50 @@ func (n *Node) free(ctx context.Context) error {
 	if len(ours) > 0 { // they raise the counts too, and their part cannot be distinguished
 		return nil
 	}
-	return n.unreferenced()
+	stack, err := n.stack("nvidia")
+	if err != nil {
+		return err
+	}
+	return unreferenced(stack)
+}
+
+// removable returns nil when the modules that have to go for the wanted driver could be unloaded, else an
+// *InUseError that names the holders: of an adopted driver only those of the modules that differ.
+func (n *Node) removable(ctx context.Context) error {
+	if !n.loaded.Adopted {
+		return n.free(ctx)
+	}
+	stack, err := n.stack(n.loaded.Differing...)
+	if err == nil {
+		err = unreferenced(stack)
+	}
+	busy, ok := errors.AsType[*InUseError](err)
+	if !ok {
+		return err
+	}
+	all, err := n.kernel.Holders(ctx, func(int) bool { return false })
+	busy.Holders = slices.DeleteFunc(slices.Clone(all), func(h kmod.Holder) bool { return !h.Holds(busy.Module) })
+	if len(busy.Holders) == 0 { // under names that do not show the module
+		busy.Holders = all
+	}
+	return errors.Join(busy, err)
+}
+
+// stack returns loaded modules and all that use them, in an order in which they can be unloaded.
+func (n *Node) stack(names ...string) (all []kmod.Module, err error) {
+	for _, name := range names {
+		stack, err := n.kernel.Stack(name)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, err
+		}
+		all = append(all, stack...)
+	}
+	return all, nil
 }
 
 // unreferenced compares the count of each module with the number of modules that use it. A higher count means
 // that something else uses the module.
-func (n *Node) unreferenced() error {
-	stack, err := n.kernel.Stack("nvidia")
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
+func unreferenced(stack []kmod.Module) error {
 	for _, m := range stack {
 		if m.Refs > len(m.Holders) {
 			return &InUseError{Module: m.Name}
@@ -52,17 +83,27 @@ func (n *Node) unreferenced() error {
 }
 
 // unload removes every module that uses nvidia, then nvidia, then the modules of the kernel that were loaded
-// for it. When the kernel refuses to remove a module half way, the removed ones are loaded again: the driver
-// stays whole or goes completely.
+// for it.
 func (n *Node) unload(ctx context.Context, d status.Driver) error {
-	stack, err := n.kernel.Stack("nvidia")
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	stack, err := n.stack("nvidia")
+	if err != nil {
 		return err
 	}
-	if err := n.unreferenced(); err != nil {
+	if _, err := n.delete(ctx, stack, d); err != nil {
 		return err
 	}
-	var removed []string
+	n.removeInTree(ctx, d.InTree)
+	n.removeNodes(d.Nodes)
+	n.prev = nil // nothing of it is left
+	return nil
+}
+
+// delete removes modules of a driver. When the kernel refuses to remove one half way, the removed ones are
+// loaded again: all of them are removed, or none.
+func (n *Node) delete(ctx context.Context, stack []kmod.Module, d status.Driver) (removed []string, err error) {
+	if err := unreferenced(stack); err != nil {
+		return nil, err
+	}
 	for _, m := range stack {
 		err := n.kernel.Delete(ctx, m.Name)
 		if err == nil || errors.Is(err, fs.ErrNotExist) {
@@ -72,14 +113,11 @@ func (n *Node) unload(ctx context.Context, d status.Driver) error {
 		back := n.putBack(context.WithoutCancel(ctx), d, removed)
 		if errors.Is(err, kmod.ErrInUse) {
 			holders, scan := n.kernel.Holders(ctx, func(int) bool { return false })
-			return errors.Join(&InUseError{Holders: holders, Module: m.Name}, scan, back)
+			return nil, errors.Join(&InUseError{Holders: holders, Module: m.Name}, scan, back)
 		}
-		return errors.Join(fmt.Errorf("unload %s: %w", m.Name, err), back)
+		return nil, errors.Join(fmt.Errorf("unload %s: %w", m.Name, err), back)
 	}
-	n.removeInTree(ctx, d.InTree)
-	n.removeNodes(d.Nodes)
-	n.prev = nil // nothing of it is left
-	return nil
+	return removed, nil
 }
 
 // removeNodes only warns if it fails: a device file without a driver harms nobody.
@@ -97,7 +135,7 @@ func (n *Node) removeNodes(nodes []devices.Node) {
 // warning: their files are not known.
 func (n *Node) putBack(ctx context.Context, d status.Driver, removed []string) error {
 	for _, name := range removed {
-		if !slices.ContainsFunc(d.Modules, func(m status.Module) bool { return m.Name == name }) {
+		if !named(d.Modules, name) {
 			n.warn("module %s, which stood on the driver, was removed before the kernel refused another one; whoever loaded it must load it again", name)
 		}
 	}

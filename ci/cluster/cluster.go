@@ -43,9 +43,8 @@ func New(t testing.TB) *Cluster {
 	begin := time.Now()
 	c := restore(t, s, r, t.TempDir())
 	t.Cleanup(c.reportFailure)
-	took := time.Since(begin)
-	c.patience = lab.Measure(took, quietRestore)
-	t.Logf("cluster: restored in %s", took.Round(10*time.Millisecond))
+	t.Logf("cluster: restored in %s", time.Since(begin).Round(10*time.Millisecond))
+	c.measure()
 	return c
 }
 
@@ -165,11 +164,33 @@ func (c *Cluster) waitAPI(limit time.Duration) {
 	})
 }
 
-// Wait calls check until it returns nil, at most for limit. Then the test fails with the description of the
+// Wait calls check until it returns nil, at most for limit. At the limit it measures how busy the machine is
+// now, and goes on if the machine has become slower. Then the test fails with the description of the
 // condition and the last error.
 func (c *Cluster) Wait(limit time.Duration, what string, check func() error) {
 	c.t.Helper()
-	c.patience.Wait(c.t, limit, what, check)
+	before := c.patience
+	err := before.Poll(limit, check)
+	if err != nil {
+		if c.measure(); c.patience > before {
+			err = c.patience.Poll(limit, check)
+		}
+	}
+	if err != nil {
+		c.t.Fatalf("%s: not within %s: %v", what, c.patience.Limit(limit), err)
+	}
+}
+
+// measure finds out how busy this machine is: it times a checksum on the node. The result stays at its
+// highest value.
+func (c *Cluster) measure() {
+	begin := time.Now()
+	_, err := c.machine.shell.run("head -c 16M /dev/zero | sha256sum", restoreLimit)
+	took := time.Since(begin)
+	if err == nil {
+		c.patience = max(c.patience, lab.Measure(took, quietChecksum))
+	}
+	c.t.Logf("cluster: a checksum on the node took %s, limits are multiplied by %.1f", took.Round(10*time.Millisecond), max(1, c.patience))
 }
 
 // bin returns the folder of the programs.

@@ -70,8 +70,8 @@ var theImage = sync.OnceValues(func() (string, error) {
 })
 
 // tree returns a copy of the image's root in which a test may add and remove files. It consists of hard
-// links: do not write to the contents of files. It looks as the entrypoint serves it when device nodes are on
-// the host: no dev, no sys, folders for sockets.
+// links: do not write to the contents of files. It looks as the entrypoint serves it by a link, beside device
+// nodes on the host: no dev, no sys, folders for sockets.
 func tree(t *testing.T, from string) string {
 	t.Helper()
 	// Beside the original, because hard links do not cross file systems.

@@ -21,15 +21,17 @@ func (p Patience) Limit(quiet time.Duration) time.Duration {
 // condition and the last error.
 func (p Patience) Wait(t testing.TB, limit time.Duration, what string, check func() error) {
 	t.Helper()
+	if err := p.Poll(limit, check); err != nil {
+		t.Fatalf("%s: not within %s: %v", what, p.Limit(limit), err)
+	}
+}
+
+// Poll calls check until it returns nil, at most for a limit. It returns the last error.
+func (p Patience) Poll(limit time.Duration, check func() error) error {
 	const pause = 100 * time.Millisecond
-	limit = p.Limit(limit)
-	for end := time.Now().Add(limit); ; <-time.After(pause) {
-		err := check()
-		if err == nil {
-			return
-		}
-		if time.Now().After(end) {
-			t.Fatalf("%s: not within %s: %v", what, limit, err)
+	for end := time.Now().Add(p.Limit(limit)); ; <-time.After(pause) {
+		if err := check(); err == nil || time.Now().After(end) {
+			return err
 		}
 	}
 }

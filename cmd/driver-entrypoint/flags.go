@@ -96,7 +96,7 @@ const passphraseEnv = "DRIVER_MODULE_SIGNING_PASSPHRASE"
 
 // stopFlags are the flags about the stop.
 func stopFlags(flags *pflag.FlagSet, c *node.Config) {
-	flags.DurationVar(&c.Grace, "grace", c.Grace, "how long a stop may take: some seconds less than the pod's terminationGracePeriodSeconds")
+	flags.DurationVar(&c.Grace, "grace", c.Grace, "how long a stop may take; 0: some seconds less than the pod's terminationGracePeriodSeconds, as the API server says, or else than 30s")
 	flags.StringVar(&c.OnBusy, "on-busy", c.OnBusy, "when the driver is still in use then: detach (leave it, exit 0), fail (leave it, exit 14) or wait")
 	flags.DurationVar(&c.LockTimeout, "lock-timeout", c.LockTimeout, "how long to wait for another instance on this node")
 }

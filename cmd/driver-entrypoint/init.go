@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/driver-container/driver-container/kmod"
 	"github.com/driver-container/driver-container/node"
 	"github.com/driver-container/driver-container/node/envflags"
 	"github.com/driver-container/driver-container/node/host"
@@ -68,7 +70,9 @@ func (p *program) serve(ctx, patience context.Context, cfg node.Config, reports 
 			reporter.Close(ctx)
 		}
 	}
-	o := node.Options{Ended: last}
+	o := node.Options{Ended: last, Grace: func(ctx context.Context) (time.Duration, error) {
+		return client.Grace(ctx, cmp.Or(cfg.PodNamespace, client.Namespace()), cfg.Pod)
+	}}
 	var safe *kubernetes.SafeLoad
 	if reports.safeLoad {
 		safe = kubernetes.NewSafeLoad(client, cfg.Host, cfg.Pod)
@@ -103,9 +107,7 @@ func finalReport(patience context.Context) (context.Context, context.CancelFunc)
 }
 
 func (p *program) reporting(client *kubernetes.Client, safe *kubernetes.SafeLoad, cfg node.Config, reports reportFlags) report.Options {
-	if cfg.PodNamespace == "" {
-		cfg.PodNamespace = client.Namespace()
-	}
+	cfg.PodNamespace = cmp.Or(cfg.PodNamespace, client.Namespace())
 	o := report.Options{Events: reports.events, Condition: reports.condition, Features: reports.features, Client: client, Node: cfg.Host,
 		Pod: kubernetes.Pod(cfg.PodNamespace, cfg.Pod, cfg.PodUID), Log: p.log()}
 	if safe != nil {
@@ -135,7 +137,7 @@ func (p *program) measure(ctx context.Context, n *node.Node, run string, reports
 	server := metrics.New(metrics.Source{
 		Status: n.Snapshot,
 		Live:   func() error { return status.Alive(status.InstanceFile, time.Now()) },
-		Ready:  func() error { return status.Mine(run, status.InstanceFile) },
+		Ready:  func() error { return status.Mine(run, status.InstanceFile, kmod.System{}) },
 		GPUs:   n.AskUsage,
 	}, metrics.Options{GPUEvery: reports.gpuEvery, Version: version()})
 	done := make(chan error, 1)

@@ -14,6 +14,7 @@ import (
 	"github.com/driver-container/driver-container/node"
 	"github.com/driver-container/driver-container/node/envflags"
 	"github.com/driver-container/driver-container/node/host"
+	"github.com/driver-container/driver-container/node/lock"
 	"github.com/driver-container/driver-container/node/status"
 )
 
@@ -110,15 +111,27 @@ func TestProbes(t *testing.T) {
 		}
 	}
 	dir := t.TempDir()
-	st, err := json.Marshal(status.Snapshot{Schema: status.Schema, State: status.Serving, Ready: true, Kernel: "6.1.0-1-amd64"})
+	st, err := json.Marshal(status.Snapshot{Schema: status.Schema, State: status.Serving, Ready: true, PID: os.Getpid(), Kernel: "6.1.0-1-amd64"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(filepath.Join(dir, "driver-status.json"), st, 0o600); err != nil {
 		t.Fatal(err)
 	}
+	// The process that wrote it was killed: it holds no lock.
+	run1(0, "was killed", "status", "--run-dir", dir)
+	run1(0, `"ready": false`, "status", "-o", "json", "--run-dir", dir)
+	run1(exitNotReady, "was killed", "wait-ready", "--timeout", "1ms", "--run-dir", dir)
+	l, err := lock.Acquire(t.Context(), lock.Options{Path: lock.Path(dir), Legacy: lock.LegacyPath(dir)})
+	if err != nil {
+		t.Fatal(err)
+	}
 	run1(0, "6.1.0-1-amd64", "status", "--run-dir", dir)
+	run1(0, `"ready": true`, "status", "-o", "json", "--run-dir", dir)
 	run1(0, "", "wait-ready", "--run-dir", dir)
+	if err := l.Release(); err != nil {
+		t.Fatal(err)
+	}
 	run1(0, "", "probe_nvidia_peermem")
 	run1(0, "", "holders")
 	run1(0, "", "holders", "-o", "json")

@@ -34,7 +34,7 @@ GPU Operator's validator waits for. live succeeds while the instance gives signs
 				}
 				return nil
 			}
-			if err := status.Mine(cfg.Run, status.InstanceFile); err != nil {
+			if err := status.Mine(cfg.Run, status.InstanceFile, kmod.System{}); err != nil {
 				return err
 			}
 			if args[0] == "startup" {
@@ -50,12 +50,13 @@ func (p *program) waitReadyCommand() *cobra.Command {
 	cfg := node.Defaults()
 	timeout := 20 * time.Minute
 	cmd := &cobra.Command{Use: "wait-ready", Short: "wait until the driver serves this node: for init containers of what needs it",
-		Long: `wait-ready ends with 0 when a driver serves this node and with 15 when it does not in time. The container needs the host's
+		Long: `wait-ready ends with 0 when a driver serves this node and with 15 when it does not in time. It compares the status with the
+node's lock, modules and driver root, so that a driver whose container was killed does not count. The container needs the host's
 /run/nvidia, nothing else.`, Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
 			defer cancel()
-			return status.WaitReady(ctx, cfg.Run, p.log())
+			return status.WaitReady(ctx, cfg.Run, kmod.System{}, p.log())
 		}}
 	cmd.Flags().DurationVar(&timeout, "timeout", timeout, "give up after so long")
 	folderFlags(cmd.Flags(), &cfg)
@@ -142,7 +143,7 @@ func (p *program) compile(ctx context.Context, cfg node.Config, into host.ImageC
 
 func (p *program) unloadCommand(patience context.Context) *cobra.Command {
 	cfg := node.Defaults()
-	cfg.LockTimeout, cfg.OnBusy = 10*time.Second, node.BusyFail
+	cfg.LockTimeout, cfg.Grace, cfg.OnBusy = 10*time.Second, 100*time.Second, node.BusyFail
 	cmd := &cobra.Command{Use: "unload", Short: "take down a driver that was left in place: modules, root, device files", Args: noArgs,
 		Long: `unload needs the node's lock: stop the driver container first. It ends with 14 when the driver is in use.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -191,6 +192,10 @@ func (p *program) statusCommand() *cobra.Command {
 				st = status.Snapshot{Schema: status.Schema, State: status.Absent}
 			case err != nil:
 				return err
+			case st.Ready:
+				if err := st.Confirm(cfg.Run, kmod.System{}); err != nil { // an instance that was killed cannot correct its status
+					st.Ready, st.Reason = false, err.Error()
+				}
 			}
 			if output == "json" {
 				return writeJSON(p.stdout, st)

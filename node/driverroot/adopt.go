@@ -9,7 +9,6 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -141,8 +140,8 @@ func checkReadable(root *os.Root, name string) error {
 }
 
 // Refresh renews the submounts of an adopted root, because those of a container that has ended show its
-// folders and not ours. It keeps the base mount and submounts that show the right folder. It may return a
-// *NotSharedError after success.
+// folders and not ours. It keeps the base mount and submounts that show the right folder, such as the host's
+// /dev, and adds submounts that are missing. It may return a *NotSharedError after success.
 func (r Root) Refresh(ctx context.Context) error {
 	mounts, err := r.Mounts()
 	if err != nil {
@@ -170,15 +169,8 @@ func (r Root) refresh(ctx context.Context, mounts []mounttable.Mount) error {
 		return err
 	}
 	defer root.Close()
-	_, err = root.Stat(markerPath)
-	wanted := r.submounts(err == nil)
-	for _, sub := range r.submounts(false) {
-		if slices.Contains(wanted, sub) {
-			err = r.renew(ctx, root, sub, mounts)
-		} else {
-			err = r.takeOut(ctx, root, sub)
-		}
-		if err != nil {
+	for _, sub := range submounts() {
+		if err := r.renew(ctx, root, sub, mounts); err != nil {
 			return err
 		}
 	}
@@ -204,7 +196,7 @@ func (r Root) renew(ctx context.Context, root *os.Root, sub string, mounts []mou
 	if layers == 1 && isSameFile(from, to) {
 		return nil
 	}
-	if err := r.clear(ctx, to); err != nil {
+	if _, err := r.unmountBelow(ctx, to); err != nil {
 		return err
 	}
 	return withScratch(func(scratch string) error {
@@ -216,24 +208,4 @@ func (r Root) renew(ctx context.Context, root *os.Root, sub string, mounts []mou
 		}
 		return nil
 	})
-}
-
-// takeOut removes a submount that must not be there, and its folder.
-func (r Root) takeOut(ctx context.Context, root *os.Root, sub string) error {
-	st, err := root.Lstat(sub)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil || !st.IsDir() {
-		return fmt.Errorf("%s in the driver root is not a folder: %w", sub, errors.Join(err, fs.ErrInvalid))
-	}
-	if err := r.clear(ctx, filepath.Join(r.Target, sub)); err != nil {
-		return err
-	}
-	return root.Remove(sub)
-}
-
-func (r Root) clear(ctx context.Context, dir string) error {
-	_, err := r.unmountBelow(ctx, dir)
-	return err
 }

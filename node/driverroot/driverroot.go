@@ -21,7 +21,7 @@ import (
 	"github.com/driver-container/driver-container/node/mounttable"
 )
 
-// Root says what is served and where. The zero values of Storage and HostDev choose NVIDIA's layout.
+// Root says what is served and where.
 type Root struct {
 	Target string // where consumers look: "/run/nvidia/driver"
 	Image  string // root of the driver image: "/" in the container
@@ -29,8 +29,7 @@ type Root struct {
 	Storage string
 	ID      string // identity of the image's content, 64 hex digits (driverinfo.Description.ID)
 	Version string // version of the driver: "535.261.03"
-	// HostDev says that device nodes are created in the host's /dev. A staged root then has neither dev nor sys,
-	// which tells consumers to use the host's. A bound image always has both.
+	// HostDev says that our /dev, in which device nodes are created, is the host's. Link needs that.
 	HostDev bool
 	// NoMounts says that this container is not privileged: it may not mount, change its root or give files to
 	// other users. The root is then made without any of these, and served by Link.

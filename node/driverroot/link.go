@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 
 	"golang.org/x/sys/unix"
 )
@@ -90,7 +91,7 @@ func (s Staged) furnishLinked() error {
 			return fmt.Errorf("a root beside the host's /dev must not have %s: %w", dir, err)
 		}
 	}
-	for _, sub := range s.Root.submounts(true) {
+	for _, sub := range append([]string{"proc"}, runDirs...) {
 		if err := ownFolder(root, sub); err != nil {
 			return err
 		}
@@ -135,7 +136,7 @@ func (r Root) replaceBy(tmp string) error {
 	case !st.IsDir():
 		return fmt.Errorf("%w: it is a file; remove it", ErrNotOurs)
 	}
-	if err := onlyFolders(r.Target); err != nil {
+	if _, err := onlyFolders(r.Target); err != nil {
 		return err
 	}
 	if err := unix.Renameat2(unix.AT_FDCWD, tmp, unix.AT_FDCWD, r.Target, unix.RENAME_EXCHANGE); err != nil {
@@ -144,34 +145,44 @@ func (r Root) replaceBy(tmp string) error {
 	return clearAway(tmp)
 }
 
-// onlyFolders checks that a folder contains only empty folders: the kubelet creates these when a pod mounts a
-// path below the driver root.
-func onlyFolders(dir string) error {
-	seen := 0
-	return filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+// onlyFolders returns a folder and all folders in it, parents first. Anything else in it is an error: the
+// kubelet creates folders when a pod mounts a path below the driver root.
+func onlyFolders(dir string) (folders []string, err error) {
+	err = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
-		if seen++; !d.IsDir() || seen > maxStray {
+		if folders = append(folders, path); !d.IsDir() || len(folders) > maxStray {
 			return fmt.Errorf("%w: the folder has %s in it; remove it", ErrNotOurs, path)
 		}
 		return nil
 	})
+	return folders, err
 }
 
-// clearAway removes a link, or a folder that contains only folders.
+// clearAway removes a link, or a folder that contains only folders. It removes each folder by itself, so it
+// never removes a file, and the kernel refuses a folder on which something is mounted.
 func clearAway(path string) error {
 	st, err := os.Lstat(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	if err == nil && st.IsDir() {
-		err = onlyFolders(path)
-	}
 	if err != nil {
 		return err
 	}
-	return os.RemoveAll(path)
+	if !st.IsDir() {
+		return os.Remove(path)
+	}
+	folders, err := onlyFolders(path)
+	if err != nil {
+		return err
+	}
+	for _, dir := range slices.Backward(folders) {
+		if err := unix.Rmdir(dir); err != nil {
+			return &fs.PathError{Op: "rmdir", Path: dir, Err: err}
+		}
+	}
+	return nil
 }
 
 // Unlink removes the link at Target; anything that is not a link to a staged root stays and is no error. The

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -28,17 +29,16 @@ func (r Root) Mounts() ([]mounttable.Mount, error) {
 	return mounts, nil
 }
 
-// submounts lists our folders that are mounted in the root: procfs, the daemons' sockets, and our /dev and
-// /sys. A staged root has no dev and sys if consumers should use the host's. Each submount shows one file
-// system only: the mounts in our /dev (the pod's termination log, shm) would keep resources of the pod in use
-// as long as the root is there.
-func (r Root) submounts(staged bool) []string {
-	subs := append([]string{"proc"}, runDirs...)
-	if staged && r.HostDev {
-		return subs
-	}
-	return append(subs, "dev", "sys")
-}
+// submounts lists our folders that are mounted in the root: procfs, the daemons' sockets, and our /sys and
+// /dev, as in the root of NVIDIA's container. Programs in the root need the device files (chroot to the root,
+// nvidia-smi), so does libnvidia-container, which changes its root, and nvidia-container-runtime, which looks
+// for them below the root only (its configuration has one path for both, nvidia-container-cli.root).
+// Consumers that find dev in the root expect sys as well, so sys comes first.
+//
+// Each submount shows one file system only: the mounts in our /dev (the pod's termination log, shm) would
+// keep resources of the pod in use as long as the root is there. If our /dev is the host's, the submount
+// shows the host's devtmpfs and outlives the container.
+func submounts() []string { return slices.Concat([]string{"proc"}, runDirs, []string{"sys", "dev"}) }
 
 // Mount mounts the root with its submounts at Target. It prepares everything at a private place, so that the
 // root appears at once, here and for every process that shares the folder; a failure leaves nothing. If
@@ -68,7 +68,7 @@ func (s Staged) Mount(ctx context.Context) error {
 		if err := bindPrivate(s.Dir, scratch); err != nil {
 			return err
 		}
-		if err := r.furnish(ctx, scratch, r.Storage != ""); err != nil {
+		if err := r.furnish(ctx, scratch); err != nil {
 			return err
 		}
 		if err := unix.Mount(scratch, target, "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
@@ -86,7 +86,7 @@ func (s Staged) Mount(ctx context.Context) error {
 }
 
 // furnish mounts the submounts into a bare bind of a root.
-func (r Root) furnish(ctx context.Context, base string, staged bool) error {
+func (r Root) furnish(ctx context.Context, base string) error {
 	if err := r.RunDirs(); err != nil {
 		return err
 	}
@@ -98,14 +98,7 @@ func (r Root) furnish(ctx context.Context, base string, staged bool) error {
 	if err := serveFirmware(root, r.Version); err != nil {
 		return err
 	}
-	if staged && r.HostDev {
-		for _, dir := range []string{"dev", "sys"} {
-			if err := root.RemoveAll(dir); err != nil { // nothing is mounted in base yet
-				return fmt.Errorf("a root beside the host's /dev must not have %s: %w", dir, err)
-			}
-		}
-	}
-	for _, sub := range r.submounts(staged) {
+	for _, sub := range submounts() {
 		if err := ctx.Err(); err != nil {
 			return context.Cause(ctx)
 		}

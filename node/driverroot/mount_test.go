@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -17,21 +18,18 @@ import (
 	"github.com/driver-container/driver-container/node/mounttable"
 )
 
-func TestMountStagedBesideHostDev(t *testing.T) {
+// everyMount are the mount points of a root, relative to it, in the order in which they are mounted.
+var everyMount = []string{".", "proc", "run/nvidia-persistenced", "run/nvidia-fabricmanager", "run/nvidia-topologyd", "sys", "dev"}
+
+func TestMountStaged(t *testing.T) {
 	needRoot(t)
 	r := testRoot(t)
 	s := mounted(t, r)
-	want := []string{".", "proc", "run/nvidia-persistenced", "run/nvidia-fabricmanager", "run/nvidia-topologyd"}
-	if diff := cmp.Diff(want, points(t, r)); diff != "" {
+	if diff := cmp.Diff(everyMount, points(t, r)); diff != "" {
 		t.Error(diff)
 	}
-	if found := inside.Lint(r.Target, r.Version, true); len(found) > 0 {
+	if found := inside.Lint(r.Target, r.Version, false); len(found) > 0 {
 		t.Errorf("findings: %q", found)
-	}
-	for _, dir := range []string{"dev", "sys"} {
-		if _, err := os.Lstat(filepath.Join(r.Target, dir)); err == nil {
-			t.Errorf("the root has %s", dir)
-		}
 	}
 	if ok, why := r.Adoptable(); !ok || why != "" {
 		t.Errorf("adoptable: %v, %s", ok, why)
@@ -42,7 +40,7 @@ func TestMountStagedBesideHostDev(t *testing.T) {
 		t.Error(err)
 	}
 	var busy *MountedError
-	if err := s.Mount(t.Context()); !errors.As(err, &busy) || len(busy.Mounts) != 5 {
+	if err := s.Mount(t.Context()); !errors.As(err, &busy) || len(busy.Mounts) != len(everyMount) {
 		t.Errorf("a second mount: %v", err)
 	}
 	// The container ends, the root stays.
@@ -56,19 +54,17 @@ func TestMountStagedBesideHostDev(t *testing.T) {
 	}
 }
 
-func TestMountWithOwnDev(t *testing.T) {
+func TestDeviceFilesInTheRoot(t *testing.T) {
 	needRoot(t)
 	for name, storage := range map[string]bool{"staged": true, "image": false} {
 		t.Run(name, func(t *testing.T) {
 			needRoot(t)
 			r := testRoot(t)
-			r.HostDev = false
 			if !storage {
 				r.Storage = ""
 			}
 			mounted(t, r)
-			want := []string{".", "proc", "run/nvidia-persistenced", "run/nvidia-fabricmanager", "run/nvidia-topologyd", "dev", "sys"}
-			if diff := cmp.Diff(want, points(t, r)); diff != "" {
+			if diff := cmp.Diff(everyMount, points(t, r)); diff != "" {
 				t.Error(diff)
 			}
 			if found := inside.Lint(r.Target, r.Version, false); len(found) > 0 {
@@ -104,7 +100,6 @@ func TestImageBindShowsWhatVolumesCover(t *testing.T) {
 func TestSharedPropagation(t *testing.T) {
 	needRoot(t)
 	r := testRoot(t)
-	r.HostDev = false
 	// The storage is shared as well, as on a host where systemd shares all mounts: submounts must not appear
 	// there.
 	check(t, os.MkdirAll(r.Storage, 0o755))
@@ -115,7 +110,7 @@ func TestSharedPropagation(t *testing.T) {
 
 	s := mounted(t, r)
 	ask <- r.Target
-	if got, want := (<-answer), len(points(t, r)); got != want || want != 7 {
+	if got, want := (<-answer), len(points(t, r)); got != want || want != len(everyMount) {
 		t.Errorf("a peer namespace sees %d mounts, we see %d", got, want)
 	}
 	if used, err := mounttable.Read(func(p string) bool { return mounttable.AtOrBelow(p, s.Dir) }); err != nil || len(used) > 0 {
@@ -158,7 +153,7 @@ func TestNotShared(t *testing.T) {
 	s, err := r.Stage(t.Context())
 	check(t, err)
 	var warning *NotSharedError
-	if err := s.Mount(t.Context()); !errors.As(err, &warning) || len(points(t, r)) != 5 {
+	if err := s.Mount(t.Context()); !errors.As(err, &warning) || len(points(t, r)) != len(everyMount) {
 		t.Errorf("mount: %v", err)
 	}
 	if err := r.Refresh(t.Context()); !errors.As(err, &warning) {
@@ -255,7 +250,6 @@ func TestUnmountBusy(t *testing.T) {
 func TestMountFailureLeavesNothing(t *testing.T) {
 	needRoot(t)
 	r := testRoot(t)
-	r.HostDev = false
 	check(t, os.RemoveAll(filepath.Join(r.Image, "sys")))
 	s, err := r.Stage(t.Context())
 	check(t, err)
@@ -269,8 +263,6 @@ func TestMountFailureLeavesNothing(t *testing.T) {
 	// A link in the root must not lead a mount out of it.
 	check(t, os.RemoveAll(filepath.Join(s.Dir, "run")))
 	check(t, os.Symlink("/run", filepath.Join(s.Dir, "run")))
-	r.HostDev = true
-	s.Root = r
 	if err := s.Mount(t.Context()); err == nil {
 		t.Error("mounted through a link")
 	} else {
@@ -312,7 +304,6 @@ func TestNamespaceOfProcessIsUntouched(t *testing.T) {
 func TestRefresh(t *testing.T) {
 	needRoot(t)
 	r := testRoot(t)
-	r.HostDev = false
 	mounted(t, r)
 	before, err := r.Mounts()
 	check(t, err)
@@ -332,18 +323,58 @@ func TestRefresh(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(r.Target, "dev/nvidia7")); err != nil {
 		t.Error(err)
 	}
-	if found := inside.Lint(r.Target, r.Version, false); len(found) > 0 || len(points(t, r)) != 7 {
+	if found := inside.Lint(r.Target, r.Version, false); len(found) > 0 || len(points(t, r)) != len(everyMount) {
 		t.Errorf("findings %q, mounts %q", found, points(t, r))
 	}
-	// And one that creates its nodes in the host's /dev.
-	next.HostDev = true
+	// A root that an older version of this program mounted, without dev and sys, gets them.
+	for _, dir := range []string{"dev", "sys"} {
+		check(t, unix.Unmount(filepath.Join(r.Target, dir), 0))
+		check(t, os.Remove(filepath.Join(r.Target, dir)))
+	}
 	check(t, next.Refresh(t.Context()))
-	if _, err := os.Stat(filepath.Join(r.Target, "dev")); err == nil || len(points(t, r)) != 5 {
-		t.Errorf("dev is still there; mounts %q", points(t, r))
+	if diff := cmp.Diff(everyMount, points(t, r)); diff != "" {
+		t.Error(diff)
 	}
 	after, err = r.Mounts()
 	check(t, err)
 	if after[0].ID != before[0].ID {
 		t.Error("the base mount is another")
+	}
+}
+
+// The host's /dev in a root outlives the container, and the next container keeps that mount: programs that
+// use it notice nothing.
+func TestHostDevStays(t *testing.T) {
+	needRoot(t)
+	hostDev := func(image string) (end func()) {
+		t.Helper()
+		dev := filepath.Join(image, "dev")
+		if err := unix.Mount("devtmpfs", dev, "devtmpfs", 0, ""); err != nil {
+			t.Skip("no devtmpfs here: ", err)
+		}
+		end = func() { _ = unix.Unmount(dev, unix.MNT_DETACH) }
+		t.Cleanup(end)
+		return end
+	}
+	r := testRoot(t)
+	end := hostDev(r.Image)
+	mounted(t, r)
+	before, err := r.Mounts()
+	check(t, err)
+	end() // with its container
+	if _, err := os.Stat(filepath.Join(r.Target, "dev/null")); err != nil {
+		t.Error(err)
+	}
+	next := r
+	next.Image = image(t, filepath.Join(t.TempDir(), "second"))
+	hostDev(next.Image)
+	check(t, next.Refresh(t.Context()))
+	after, err := r.Mounts()
+	check(t, err)
+	id := func(mounts []mounttable.Mount) int {
+		return mounts[slices.IndexFunc(mounts, func(m mounttable.Mount) bool { return filepath.Base(m.Point) == "dev" })].ID
+	}
+	if id(before) != id(after) {
+		t.Errorf("the mount of /dev is another one: %d, was %d", id(after), id(before))
 	}
 }

@@ -93,7 +93,7 @@ func (r Root) stage(ctx context.Context, roots, dir string) (sum treecopy.Sum, e
 	}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, os.RemoveAll(tmp))
+			err = errors.Join(err, r.removeTree(tmp))
 		}
 	}()
 	dst, image, reason, err := treecopy.OpenTarget(tmp, r.Image, r.initProc())

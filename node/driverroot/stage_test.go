@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -264,5 +265,55 @@ func TestPruneNeverEntersMounts(t *testing.T) {
 	check(t, r.Prune(0))
 	if names := list(t, filepath.Dir(s.Dir)); len(names) != 1 {
 		t.Errorf("roots: %q", names)
+	}
+	// Mounted after the list of mounts was read: the mount point and what is mounted there stay.
+	late := filepath.Join(t.TempDir(), "late")
+	write(t, late, "usr/lib/libcuda.so", "x", 0o644)
+	check(t, os.Mkdir(filepath.Join(late, "dev"), 0o755))
+	check(t, unix.Mount(precious, filepath.Join(late, "dev"), "", unix.MS_BIND, ""))
+	if err := removeBare(late); !errors.Is(err, unix.EBUSY) {
+		t.Errorf("removed a mount point: %v", err)
+	}
+	if _, err := os.Stat(filepath.Join(precious, "nvme0n1")); err != nil {
+		t.Fatal(err)
+	}
+	check(t, unix.Unmount(filepath.Join(late, "dev"), 0))
+}
+
+// TestNothingRemovesDeviceFiles leads a root with the host's /dev in it through its whole life: every way
+// that takes it down or away leaves the device files.
+func TestNothingRemovesDeviceFiles(t *testing.T) {
+	needRoot(t)
+	r := testRoot(t)
+	node := filepath.Join(r.Image, "dev/nvidia0")
+	write(t, r.Image, "dev/nvidia0", "", 0o600)
+	steps := []struct {
+		name string
+		do   func() error
+	}{
+		{"mount", func() error { mounted(t, r); return nil }},
+		{"adopt", func() error { return r.Refresh(t.Context()) }},
+		{"prune while it is mounted", func() error { next := r; next.ID = "ffff" + testID[4:]; return next.Prune(0) }},
+		{"a link in its place", func() error {
+			s, err := r.Stage(t.Context())
+			check(t, err)
+			if err := s.Link(t.Context()); !errors.As(err, new(*MountedError)) {
+				return fmt.Errorf("linked: %w", err)
+			}
+			return nil
+		}},
+		{"unmount", func() error { _, err := r.Unmount(t.Context()); return err }},
+		{"prune", func() error { next := r; next.ID = "ffff" + testID[4:]; return next.Prune(0) }},
+	}
+	for _, s := range steps {
+		if err := s.do(); err != nil {
+			t.Errorf("%s: %v", s.name, err)
+		}
+		if _, err := os.Stat(node); err != nil {
+			t.Fatalf("%s: %v", s.name, err)
+		}
+	}
+	if names := list(t, filepath.Join(r.Storage, rootsDir)); len(names) > 0 {
+		t.Errorf("left: %q", names)
 	}
 }

@@ -90,6 +90,15 @@ func Path(run string) string { return filepath.Join(run, "driver-entrypoint.lock
 // LegacyPath returns the path of the lock file of NVIDIA's container, in the same folder.
 func LegacyPath(run string) string { return filepath.Join(run, "nvidia-driver.pid") }
 
+// Held returns who holds the lock of a node and whether somebody does. It looks at our file in run and, if
+// nobody has locked that, at run itself: an instance whose file was removed by force still holds the folder.
+func Held(run string) (Holder, bool, error) {
+	if h, held, err := Peek(Path(run)); held || err != nil {
+		return h, held, err
+	}
+	return Peek(run)
+}
+
 // Peek returns the holder of the lock at path and whether it is locked. It never waits and keeps nothing. A
 // missing file is a free lock. Peek takes a shared lock for a moment; use it only on our own file: NVIDIA's
 // script would not try again.

@@ -23,6 +23,7 @@ type Mount struct {
 	FSType     string
 	Root       string // the folder of the file system that is visible at Point; ends in "//deleted" when that was removed
 	Shared     bool   // mounts below it propagate to its peers
+	Slave      bool   // mounts that are made below its master appear below it
 	Device     [2]int // major and minor of the file system
 	Options    string // of the file system: "rw,lowerdir=..."
 }
@@ -55,7 +56,7 @@ func ReadFile(file string, keep func(point string) bool) ([]Mount, error) {
 	mounts := make([]Mount, 0, len(infos))
 	for _, m := range infos {
 		mounts = append(mounts, Mount{ID: m.ID, Parent: m.Parent, Point: m.Mountpoint, Source: m.Source, FSType: m.FSType, Root: m.Root,
-			Shared: strings.Contains(" "+m.Optional, " shared:"), Device: [2]int{m.Major, m.Minor}, Options: m.VFSOptions})
+			Shared: strings.Contains(" "+m.Optional, " shared:"), Slave: strings.Contains(" "+m.Optional, " master:"), Device: [2]int{m.Major, m.Minor}, Options: m.VFSOptions})
 	}
 	return mounts, nil
 }

@@ -102,8 +102,9 @@ var cases = []struct {
 	{"K80 and A100", GPUSupported, nil, func(i *Input) {
 		i.GPUs = []devices.GPU{gpu(k80, ""), at("0000:06:00.0", gpu(a100, ""))}
 	}, Warning, "will not come up", "branch 470"},
-	{"T4", GPUSupported, nil, gpus(t4), Warning, "does not list 0000:05:00.0 (10de:1eb8)", "newer driver"},
-	{"too new", GPUSupported, nil, gpus(tooNew), Warning, "does not list 0000:05:00.0 (10de:2901)", "newer driver"},
+	{"T4", GPUSupported, nil, gpus(t4), OK, "its list lacks 0000:05:00.0 (10de:1eb8), but has other GPUs of that chip", ""},
+	{"not listed, of an old chip", GPUSupported, nil, gpus(k80 + 1), Warning, "lists neither 0000:05:00.0 (10de:102e)", "newer driver"},
+	{"too new", GPUSupported, nil, gpus(tooNew), Warning, "lists neither 0000:05:00.0 (10de:2901)", "newer driver"},
 	{"no list", GPUSupported, nil, func(i *Input) { i.Supported, i.SupportedErr = Supported{}, os.ErrNotExist }, Skipped, "cannot tell", ""},
 
 	{"P100 open", GPUFlavour, nil, func(i *Input) { gpus(p100)(i); i.Flavour = driverinfo.Open }, Blocked, "the open modules do not drive 0000:05:00.0 (Tesla P100-PCIE-16GB, 10de:15f8)", "KERNEL_MODULE_TYPE=proprietary"},

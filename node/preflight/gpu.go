@@ -131,7 +131,8 @@ func noAddresses(resource string) bool {
 }
 
 // checkSupported finds GPUs that only an older branch drives: they do not come up with this driver. A GPU
-// that is not in the list is not refused, because NVIDIA's lists lack GPUs that the driver supports.
+// that is not in the list is not refused, because NVIDIA's lists lack GPUs that the driver supports. It is
+// worth a warning only if the list does not have its chip either: the chip may be newer than the driver.
 func checkSupported(in *Input) result {
 	if in.SupportedErr != nil {
 		return skip("cannot tell which GPUs driver %s supports: %v", in.Info.Driver, in.SupportedErr)
@@ -139,10 +140,12 @@ func checkSupported(in *Input) result {
 	if len(in.GPUs) == 0 || in.Supported.Len() == 0 {
 		return skip("no GPU, or no list of GPUs")
 	}
-	var legacy, unknown, branches []string
+	var legacy, unknown, unlisted, branches []string
 	for _, g := range in.GPUs {
 		c, known := in.Supported.Lookup(g)
 		switch n := branch(c.Legacy); {
+		case !known && in.Supported.Drives(g):
+			unlisted = append(unlisted, label(g, c, known))
 		case !known:
 			unknown = append(unknown, label(g, c, known))
 		case n != 0 && n < branch(in.Info.Driver):
@@ -161,7 +164,9 @@ func checkSupported(in *Input) result {
 			"driver %s no longer supports %s, which will not come up: the last branch that does is %s", in.Info.Driver, strings.Join(legacy, ", "), which)
 	case len(unknown) > 0:
 		return warn("If it does not come up, use a newer driver; the driver's list is known to lack GPUs that it supports.",
-			"driver %s does not list %s", in.Info.Driver, strings.Join(unknown, ", "))
+			"driver %s lists neither %s nor another GPU of that chip", in.Info.Driver, strings.Join(unknown, ", "))
+	case len(unlisted) > 0:
+		return ok("driver %s supports every GPU: its list lacks %s, but has other GPUs of that chip", in.Info.Driver, strings.Join(unlisted, ", "))
 	default:
 		return ok("driver %s supports every GPU", in.Info.Driver)
 	}

@@ -105,12 +105,14 @@ const (
 	k80, m60, p100, v100, t4, a100, h100, gh200, tooNew = 0x102d, 0x13f2, 0x15f8, 0x1db1, 0x1eb8, 0x20b0, 0x2330, 0x2342, 0x2901
 )
 
-// listText is an excerpt of the list of 535, which does not have the T4.
+// listText is an excerpt of the list of 535, which does not have the T4. It has the RTX 5000, of the
+// same chip.
 const listText = `{"chips": [
  {"devid": "0x102D", "name": "Tesla K80", "legacybranch": "470.xx", "features": ["hdmi4k"]},
  {"devid": "0x15F8", "name": "Tesla P100-PCIE-16GB", "features": []},
  {"devid": "0x1DB1", "subdevid": "0x1307", "subvendorid": "0x10DE", "name": "Tesla V100-SXM2-16GB-LS", "features": []},
  {"devid": "0x1DB1", "name": "Tesla V100-SXM2-16GB", "features": []},
+ {"devid": "0x1EB0", "name": "Quadro RTX 5000", "features": ["runtimepm", "kernelopen"]},
  {"devid": "0x20B0", "name": "NVIDIA A100-SXM4-40GB", "features": ["runtimepm", "kernelopen"]},
  {"devid": "0x2330", "subdevid": "0x16C0", "subvendorid": "0x10DE", "name": "NVIDIA H100 80GB HBM3", "features": ["kernelopen"]},
  {"devid": "0x2342", "subdevid": "0x16EB", "subvendorid": "0x10DE", "name": "NVIDIA GH200 120GB", "features": ["kernelopen"]},

@@ -46,7 +46,17 @@ type chipID struct{ device, subVendor, subDevice uint16 }
 type Supported struct {
 	boards map[chipID]Chip
 	chips  map[uint16]Chip // the row of a chip, or else its first row, for boards that are not listed
+	driven map[uint16]bool // families of which this driver, not an older one, drives a GPU
 }
+
+// family returns the device numbers to which a number belongs. NVIDIA gives them to a chip in blocks of 64:
+// its installer's own ranges are such blocks (see needsOpen), and in the list of 535 no block since Maxwell
+// (1,100 numbers) mixes GPUs that the driver supports with GPUs of older branches.
+func family(device uint16) uint16 { return device &^ 0x3f }
+
+// Drives says whether the driver supports another GPU of the same chip: then it supports this one, listed or
+// not, because a driver knows chips and not boards.
+func (s Supported) Drives(g devices.GPU) bool { return s.driven[family(g.Device)] }
 
 // Len returns the number of rows.
 func (s Supported) Len() int { return len(s.boards) }
@@ -97,7 +107,7 @@ func ParseSupported(data []byte) (Supported, error) {
 		return Supported{}, fmt.Errorf("not a list of GPUs: %d rows, more than %d", n, maxRows)
 	}
 	marked := slices.ContainsFunc(list.Chips, func(r row) bool { return slices.Contains(r.Features, featureProprietary) })
-	s := Supported{boards: map[chipID]Chip{}, chips: map[uint16]Chip{}}
+	s := Supported{boards: map[chipID]Chip{}, chips: map[uint16]Chip{}, driven: map[uint16]bool{}}
 	for _, r := range list.Chips {
 		id, ok := r.id()
 		if !ok {
@@ -109,6 +119,7 @@ func ParseSupported(data []byte) (Supported, error) {
 			Proprietary: !open || !marked || slices.Contains(r.Features, featureProprietary),
 		}
 		s.boards[id] = c
+		s.driven[family(id.device)] = s.driven[family(id.device)] || c.Legacy == ""
 		if _, ok := s.chips[id.device]; !ok || id.subVendor == 0 && id.subDevice == 0 {
 			s.chips[id.device] = c
 		}

@@ -23,7 +23,7 @@ const newList = `{"chips": [
 func TestLookup(t *testing.T) {
 	t.Parallel()
 	s := list(t, listText)
-	if s.Len() != 7 {
+	if s.Len() != 8 {
 		t.Errorf("%d rows", s.Len())
 	}
 	for _, c := range []struct {
@@ -144,6 +144,9 @@ func TestFlavourOfKernel(t *testing.T) {
 	}
 }
 
+// maxwell is the first device number of the oldest chips that 535 drives.
+const maxwell = 0x1340
+
 // TestRealList reads the list of a real driver if one is given.
 func TestRealList(t *testing.T) {
 	t.Parallel()
@@ -161,10 +164,20 @@ func TestRealList(t *testing.T) {
 			t.Errorf("%04x: %+v", id, c)
 		}
 	}
+	if g := gpu(t4, ""); !s.Drives(g) {
+		t.Error("the T4 is of no chip that the list has")
+	}
+	mixed := map[uint16]bool{}
 	for key, c := range s.boards {
+		if key.device >= maxwell && c.Legacy != "" && s.driven[family(key.device)] {
+			mixed[family(key.device)] = true
+		}
 		if chip := s.chips[key.device]; chip.Open != c.Open || chip.Legacy != c.Legacy || chip.Proprietary != c.Proprietary {
 			t.Errorf("board %+v differs from its chip: %+v, %+v", key, c, chip)
 		}
+	}
+	for f := range mixed { // what family says would not hold
+		t.Errorf("block %04x has GPUs of this driver and of older ones", f)
 	}
 }
 

@@ -33,25 +33,25 @@ func NewInstance() string {
 	return hex.EncodeToString(b[:])
 }
 
-// Mine returns ErrNotReady unless the instance of this container serves the driver. It is the startup and
-// readiness probe.
-func Mine(run, instanceFile string) error {
+// Mine returns ErrNotReady unless the instance of this container serves the driver, see Snapshot.Confirm. It
+// is the startup and readiness probe.
+func Mine(run, instanceFile string, s kmod.System) error {
 	mine, err := os.ReadFile(instanceFile)
 	if err != nil {
 		return fmt.Errorf("%w: no driver-entrypoint runs in this container: %w", ErrNotReady, err)
 	}
 	st, err := Read(run)
 	if err == nil && st.Instance == strings.TrimSpace(string(mine)) {
-		return st.notReady()
+		return st.Confirm(run, s)
 	}
-	holder, held, lerr := lock.Peek(lock.Path(run))
+	holder, held, lerr := lock.Held(run)
 	if held && lerr == nil {
 		return fmt.Errorf("%w: waiting for the node's lock, held by %s", ErrNotReady, holder)
 	}
 	return fmt.Errorf("%w: this container's instance has not begun", ErrNotReady)
 }
 
-// notReady returns nil if the driver serves, otherwise ErrNotReady with the reason.
+// notReady returns nil if the status says that the driver serves, otherwise ErrNotReady with the reason.
 func (st Snapshot) notReady() error {
 	switch {
 	case st.Ready:
@@ -78,15 +78,15 @@ func Alive(instanceFile string, now time.Time) error {
 	return nil
 }
 
-// WaitReady returns nil when an instance on this node serves the driver: for containers that need it. It
-// logs what it waits for, when that changes.
-func WaitReady(ctx context.Context, run string, log *slog.Logger) error {
+// WaitReady returns nil when an instance on this node serves the driver, see Snapshot.Confirm: for containers
+// that need it. It logs what it waits for, when that changes.
+func WaitReady(ctx context.Context, run string, s kmod.System, log *slog.Logger) error {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	for last := ""; ; {
 		st, err := Read(run)
 		if err == nil {
-			err = st.notReady()
+			err = st.Confirm(run, s)
 		} else if errors.Is(err, fs.ErrNotExist) {
 			err = fmt.Errorf("%w: no driver container has run on this node since it booted", ErrNotReady)
 		}

@@ -21,7 +21,7 @@ func TestMine(t *testing.T) {
 	file, instance := Folder(run), filepath.Join(run, "instance")
 	check := func(name, want string) {
 		t.Helper()
-		err := Mine(run, instance)
+		err := Mine(run, instance, kmod.System{})
 		if want == "" && err == nil {
 			return
 		}
@@ -46,20 +46,35 @@ func TestMine(t *testing.T) {
 	st.State, st.Phase, st.Reason = Degraded, "", "no GPU works"
 	save(st)
 	check("degraded", "degraded: no GPU works")
-	st.State, st.Reason, st.Ready = Serving, "", true
+	st.State, st.Reason, st.Ready, st.PID = Serving, "", true, 4711
 	save(st)
+	check("ready, but nobody holds the lock", "was killed")
+	l := acquire(t, run, 4711)
 	check("ready", "")
+	unlock(t, l)
 	st.State, st.Ready = Stopping, false
 	save(st)
 	check("stopping", "stopping")
 	st.Instance, st.State, st.Ready = "another", Serving, true
 	save(st)
 	check("the status of another one that has gone", "has not begun")
-	l, err := lock.Acquire(t.Context(), lock.Options{Path: lock.Path(run), Legacy: lock.LegacyPath(run), Self: lock.Holder{PID: 4711, Pod: "other-pod"}})
+	l = acquire(t, run, 4711)
+	check("the lock is held by another one", "held by pid 4711, pod other-pod")
+	unlock(t, l)
+}
+
+// acquire takes the node's lock as an instance with this process id.
+func acquire(t *testing.T, run string, pid int) *lock.Lock {
+	t.Helper()
+	l, err := lock.Acquire(t.Context(), lock.Options{Path: lock.Path(run), Legacy: lock.LegacyPath(run), Self: lock.Holder{PID: pid, Pod: "other-pod"}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	check("the lock is held by another one", "held by pid 4711, pod other-pod")
+	return l
+}
+
+func unlock(t *testing.T, l *lock.Lock) {
+	t.Helper()
 	if err := l.Release(); err != nil {
 		t.Fatal(err)
 	}
@@ -87,6 +102,7 @@ func TestWaitReady(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		run := t.TempDir()
 		var log logtest.Log
+		defer unlock(t, acquire(t, run, 2))
 		go func() {
 			for i, st := range []Snapshot{{State: Starting, Phase: "load"}, {State: Starting, Phase: "load"}, {State: Serving, Ready: true}} {
 				time.Sleep(10 * time.Second)
@@ -96,7 +112,7 @@ func TestWaitReady(t *testing.T) {
 				}
 			}
 		}()
-		if err := WaitReady(t.Context(), run, log.Logger()); err != nil {
+		if err := WaitReady(t.Context(), run, kmod.System{}, log.Logger()); err != nil {
 			t.Error(err)
 		}
 		if said := log.Lines(); len(said) != 2 || !strings.Contains(said[0], "no driver container has run") || !strings.Contains(said[1], "phase load") {
@@ -104,7 +120,7 @@ func TestWaitReady(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		if err := WaitReady(ctx, run+"/none", log.Logger()); !errors.Is(err, ErrNotReady) || !strings.Contains(err.Error(), "gave up waiting") {
+		if err := WaitReady(ctx, run+"/none", kmod.System{}, log.Logger()); !errors.Is(err, ErrNotReady) || !strings.Contains(err.Error(), "gave up waiting") {
 			t.Errorf("for ever: %v", err)
 		}
 	})

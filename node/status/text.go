@@ -24,7 +24,7 @@ func WriteText(out io.Writer, st Snapshot, run string, instances []kmod.Holder) 
 	row("state", "%s", st.State)
 	row("reason", "%s", st.Reason)
 	row("in phase", "%s", st.Phase)
-	holder, held, err := lock.Peek(lock.Path(run))
+	holder, held, err := lock.Held(run)
 	if err == nil {
 		if held {
 			row("instance", "%s", holder)

@@ -48,7 +48,7 @@ func run(ctx context.Context, args []string) (int, error) {
 	flags.StringVar(&o.Root, "driver-root", "/run/nvidia/driver", "the driver root to look at")
 	flags.StringVar(&o.Version, "driver-version", "", "the driver version that it should have (required)")
 	flags.StringVar(&o.Dev, "dev", "/dev", "folder with the driver's device nodes; they are copied")
-	flags.BoolVar(&o.HostDev, "host-dev", false, "device nodes are on the host's /dev, so the root must have no dev (for our linter)")
+	flags.BoolVar(&o.HostDev, "host-dev", false, "device nodes are on the host's /dev, so the root may have no dev (for our linter)")
 	entered := flags.Bool("inside", false, "used by the program itself")
 	if err := flags.Parse(args); err != nil {
 		return 2, nil //nolint:nilerr // flag has printed what is wrong

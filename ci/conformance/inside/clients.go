@@ -47,6 +47,14 @@ func (s session) validator(ctx context.Context) {
 	s.end(c, stdout, stderr)
 }
 
+// administrator does what people do on a node to look at a GPU: they change into the driver root and run
+// nvidia-smi there. It needs device files in that root; without them it answers 9, loaded driver or not.
+func (s session) administrator(ctx context.Context) {
+	c, stdout, stderr := s.start(ctx, "administrator's nvidia-smi", nil, "/usr/sbin/chroot", driverRoot, "/usr/bin/nvidia-smi")
+	s.smi(&c, c.Code)
+	s.end(c, stdout, stderr)
+}
+
 // resolve finds a file in folders of the driver root as filepath.EvalSymlinks does: absolute links are not
 // taken as relative to the driver root.
 func resolve(name string, dirs []string) (string, Client) {

@@ -22,7 +22,7 @@ var socketDirs = []string{"run/nvidia-persistenced", "run/nvidia-fabricmanager",
 
 // Lint returns one finding for each rule that dir breaks, of those rules that consumers of a driver root
 // depend on; none for a good root. dir is a root as it is served, with its submounts. hostDev says that
-// device nodes are on the host's /dev, so that the root must have no dev. Lint reads through an os.Root, as
+// device nodes are on the host's /dev, so that the root may have no dev. Lint reads through an os.Root, as
 // consumers do in their containers, where the root is mounted at another path: a link that is absolute or
 // leaves the root cannot be followed.
 func Lint(dir, version string, hostDev bool) []string {

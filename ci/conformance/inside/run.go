@@ -18,7 +18,7 @@ type Options struct {
 	Root     string // the driver root
 	Dev      string // folder with the driver's device nodes, usually /dev
 	Version  string // driver version that the root should have
-	HostDev  bool   // device nodes are on the host's /dev, so the root must have no dev (for the project's linter)
+	HostDev  bool   // device nodes are on the host's /dev, so the root may have no dev (for the project's linter)
 }
 
 // Run enters the world and runs every program. The calling process must do nothing else afterwards, and must
@@ -40,6 +40,7 @@ func Run(ctx context.Context, o Options) (Report, error) {
 	}
 	s := session{Report: &r, want: want}
 	s.validator(ctx)
+	s.administrator(ctx)
 	s.specifications(ctx)
 	return r, nil
 }

@@ -13,8 +13,9 @@ import (
 )
 
 // A driver container that is killed leaves modules and mounts. The next one adopts what it would have made
-// the same way, without disturbing programs that use it. It removes what is in the way, until exactly one
-// root is mounted.
+// the same way, without disturbing programs that use it. It loads modules that are missing, as the GPU
+// Operator's driver manager leaves them when a program uses the driver, and removes what is in the way, until
+// exactly one root is mounted.
 func Test05Killed(t *testing.T) {
 	g := stage{products: map[string]product{"535": d535}, modules: []modules{{d535, closed}}}.start(t)
 	before := look(g)
@@ -31,7 +32,7 @@ func Test05Killed(t *testing.T) {
 	p.Wait(time.Minute)
 	g.Sh("mount --bind /etc /run/nvidia/driver")
 	p.Kill()
-	p = adopts(t, g, driver("535"), live)
+	p = completes(t, g, driver("535"), "nvidia_modeset")
 	if !work.Running() {
 		t.Error("the workload ended")
 	}
@@ -59,7 +60,7 @@ func imageRoot(t *testing.T, g *lab.Guest) {
 	g.Sh("mount -t tmpfs stacked /run/nvidia/driver")
 	p = adopts(t, g, c, live)
 	p.Kill()
-	p = adopts(t, g, c, live)
+	p = completes(t, g, c, "nvidia_uvm")
 	contains(t, p.Output(), `the driver root is served again: `)
 	stops(t, p, 0)
 }
@@ -109,6 +110,38 @@ func adopts(t *testing.T, g *lab.Guest, c lab.Container, live string) *lab.Proce
 	if now := kernelView(g); now != live {
 		t.Errorf("the modules were loaded again\nbefore %s\nafter  %s", live, now)
 	}
+	whole(t, g, p)
+	return p
+}
+
+// completes unloads a module and starts a container that must load that module and keep the others.
+func completes(t *testing.T, g *lab.Guest, c lab.Container, module string) *lab.Process {
+	t.Helper()
+	others := func() (lines []string) {
+		for line := range strings.Lines(kernelView(g)) {
+			if !strings.HasPrefix(line, module+" ") {
+				lines = append(lines, line)
+			}
+		}
+		return lines
+	}
+	before := others()
+	g.Sh("rmmod " + module)
+	p := ready(t, g, c)
+	contains(t, p.Output(), logtest.Completing+`535\.261\.03: `+module+` is not loaded\n`)
+	if after := others(); !slices.Equal(before, after) {
+		t.Errorf("other modules were loaded again\nbefore %q\nafter  %q", before, after)
+	}
+	if st := statusOf(t, g); st.Up == nil || len(st.Up.Modules) != 3 {
+		t.Errorf("the record of the modules: %+v", st.Up)
+	}
+	whole(t, g, p)
+	return p
+}
+
+// whole requires that the driver serves with all of its modules and one root.
+func whole(t *testing.T, g *lab.Guest, p *lab.Process) {
+	t.Helper()
 	usable(t, g)
 	probes(t, p, 0, 0, 0)
 	points := map[string]int{}
@@ -123,5 +156,4 @@ func adopts(t *testing.T, g *lab.Guest, c lab.Container, live string) *lab.Proce
 	if got := g.Driver(); !slices.Equal(got, []string{"nvidia", "nvidia_modeset", "nvidia_uvm"}) {
 		t.Errorf("loaded: %s", strings.Join(got, " "))
 	}
-	return p
 }

@@ -57,9 +57,13 @@ func Test06InUse(t *testing.T) {
 	contains(t, ends(t, g.Start(unloading()), 14, time.Minute), `driver is in use by `)
 	left(t, g, p, host, inPod, serving)
 
-	p = ready(t, g, busy("DRIVER_ON_BUSY=fail"))
+	p = ready(t, g, busy("DRIVER_ON_BUSY=fail", "DRIVER_GRACE=0s")) // there is no API server to ask
 	adopted(t, g, p)
+	asked = time.Now()
 	stops(t, p, 14)
+	if took := time.Since(asked); took > g.Limit(30*time.Second) {
+		t.Errorf("the stop took %s, more than the terminationGracePeriodSeconds of a pod that sets none", took)
+	}
 	left(t, g, p, host, inPod, serving)
 	host.Kill()
 	inPod.Kill()
@@ -73,7 +77,7 @@ func Test06InUse(t *testing.T) {
 // freed: the holders end while an instance waits for them.
 func freed(t *testing.T, g *lab.Guest, before snapshot) {
 	t.Helper()
-	c := driver("535")
+	c := driver("535", "DRIVER_GRACE=100s")
 	c.HostDev = true
 	p := ready(t, g, c)
 	host, inPod := hold(t, g)

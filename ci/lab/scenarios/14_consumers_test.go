@@ -14,9 +14,10 @@ import (
 
 // The driver root that was made on the node satisfies NVIDIA's own programs, with the real module loaded:
 // nvidia-ctk in management mode, nvcdi with go-nvml's mock, and a container through nvidia-container-runtime
-// and runc, which finds its libraries and whose nvidia-smi reaches the driver. The test covers each way in
-// which a root is served: staged on the host's storage with device files on the host's /dev or in the root,
-// adopted from a dead container, and the container's own root when the host has no storage.
+// and runc, which finds its libraries and whose nvidia-smi reaches the driver. So does nvidia-smi after a
+// chroot to the driver root. The test covers each way in which a root is served: staged on the host's storage
+// with device files of the host's /dev or of the container's, adopted from a dead container, and the
+// container's own root when the host has no storage.
 func Test14Consumers(t *testing.T) {
 	lab.Gate(t)
 	disk := lab.TreeDisk(t, conformance.Prepare(t))
@@ -27,22 +28,22 @@ func Test14Consumers(t *testing.T) {
 	hostDev := driver("535")
 	hostDev.HostDev = true
 	p := ready(t, g, hostDev)
-	consume(t, g, true, "/")
+	consume(t, g)
 	stops(t, p, 0)
 	p.Kill()
 
 	p = ready(t, g, driver("535"))
-	consume(t, g, false, "/run/nvidia/driver")
+	consume(t, g)
 	p.Kill() // its root, device files and sockets no longer exist, but the served root does
 	p = ready(t, g, driver("535"))
 	contains(t, p.Output(), `adopting it`)
-	consume(t, g, false, "/run/nvidia/driver")
+	consume(t, g)
 	stops(t, p, 0)
 	p.Kill()
 
 	p = ready(t, g, unstaged(driver("535")))
 	contains(t, p.Output(), `no storage of the host is mounted`)
-	consume(t, g, false, "/run/nvidia/driver")
+	consume(t, g)
 	stops(t, p, 0)
 	if after := look(g).withoutLock(); after != before {
 		t.Errorf("the node is not as it was\nbefore %+v\nafter  %+v", before, after)
@@ -57,16 +58,10 @@ func unstaged(pod lab.Container) lab.Container {
 }
 
 // consume lets the clients examine the root that is served now.
-func consume(t *testing.T, g *lab.Guest, hostDev bool, devRoot string) {
+func consume(t *testing.T, g *lab.Guest) {
 	t.Helper()
-	args := []string{"/conformance/bin/driver-conformance", "--consumer", "/conformance/consumer", "--driver-version", d535.driver}
-	if hostDev {
-		args = append(args, "--host-dev")
-	}
-	if devRoot != "/" {
-		args = append(args, "--dev", devRoot+"/dev")
-	}
-	r := g.RunFor(5*time.Minute, args...)
+	const devRoot = "/run/nvidia/driver"
+	r := g.RunFor(5*time.Minute, "/conformance/bin/driver-conformance", "--consumer", "/conformance/consumer", "--driver-version", d535.driver, "--dev", devRoot+"/dev")
 	var report inside.Report
 	at := max(0, strings.Index(r.Output, "{"))
 	if err := json.NewDecoder(strings.NewReader(r.Output[at:])).Decode(&report); err != nil {
@@ -77,7 +72,7 @@ func consume(t *testing.T, g *lab.Guest, hostDev bool, devRoot string) {
 		t.Errorf("exit code %d, module %q, devices below %q, want 0, %q, %q, and no lint %q",
 			r.Code, report.Loaded, report.DevRoot, d535.driver, devRoot, report.Lint)
 	}
-	for _, name := range []string{"validator's nvidia-smi", "nvidia-ctk", "container of nvidia-ctk", "nvcdi", "container of nvcdi"} {
+	for _, name := range []string{"validator's nvidia-smi", "administrator's nvidia-smi", "nvidia-ctk", "container of nvidia-ctk", "nvcdi", "container of nvcdi"} {
 		c, found := report.Client(name)
 		if !found || len(c.Problems) > 0 {
 			t.Errorf("%s: did it run? %t; problems: %q\n%s", name, found, c.Problems, c.Output)

@@ -124,6 +124,21 @@ func (st *State) status(req *http.Request, kind string, body []byte) (any, error
 	return st.metadata(), nil
 }
 
+// pod reads a pod.
+func (st *State) pod(req *http.Request, name string) (any, error) {
+	if req.Method != http.MethodGet {
+		return nil, refuse(http.StatusMethodNotAllowed, "%s", req.Method)
+	}
+	if err := st.authorize(req, "get", "pods"); err != nil {
+		return nil, err
+	}
+	pod, ok := st.Pods[name]
+	if !ok {
+		return nil, refuse(http.StatusNotFound, "pods %q not found", name)
+	}
+	return pod, nil
+}
+
 // event has the fields of an Event (core v1) that are used.
 type event struct {
 	APIVersion, Kind string

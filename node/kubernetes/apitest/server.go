@@ -31,8 +31,9 @@ type Server struct {
 // State is the content of the server and its behaviour.
 type State struct {
 	Token       string
-	Denied      []string // "VERB RESOURCE" that the service account may not do: "patch nodes/status"
-	Down        bool     // every answer is 503
+	Denied      []string       // "VERB RESOURCE" that the service account may not do: "patch nodes/status"
+	Down        bool           // every answer is 503
+	Pods        map[string]any // by NAMESPACE/NAME
 	Annotations map[string]string
 	Conditions  []map[string]any
 	Events      map[string]map[string]any // by NAMESPACE/NAME
@@ -155,19 +156,26 @@ func (st *State) answer(req *http.Request) (any, error) {
 		return st.status(req, kind, body)
 	case len(parts) == 5 && strings.Join(parts[:3], "/") == "api/v1/namespaces" && parts[4] == "events":
 		return st.createEvent(req, parts[3], kind, body)
+	case len(parts) == 6 && strings.Join(parts[:3], "/") == "api/v1/namespaces" && parts[4] == "pods":
+		return st.pod(req, parts[3]+"/"+parts[5])
 	case len(parts) == 6 && strings.Join(parts[:3], "/") == "api/v1/namespaces" && parts[4] == "events":
 		return st.patchEvent(req, parts[3], parts[5], kind, body)
 	}
 	return nil, refuse(http.StatusNotFound, "%s: the server could not find the requested resource", req.URL.Path)
 }
 
-// authorize checks the verb against the rights, and that only metadata is requested: whole nodes are large.
+// authorize checks the verb against the rights, and that only the metadata of nodes is requested: whole ones
+// are large.
 func (st *State) authorize(req *http.Request, verb, resource string) error {
 	if slices.Contains(st.Denied, verb+" "+resource) {
 		return refuse(http.StatusForbidden, "%s is forbidden: User \"system:serviceaccount:gpu:nvidia-driver\" cannot %s resource %q in API group \"\"", resource, verb, resource)
 	}
+	accept := "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+	if resource == "pods" { // the spec is requested
+		accept = "application/json"
+	}
 	// The real server answers 406 to other values, such as v=1.
-	if req.Header.Get("Accept") != "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1" {
+	if req.Header.Get("Accept") != accept {
 		return refuse(http.StatusNotAcceptable, "only the following media types are accepted: application/json, application/yaml, application/vnd.kubernetes.protobuf")
 	}
 	return nil

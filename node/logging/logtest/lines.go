@@ -8,6 +8,7 @@ const (
 	NotReady       = `not ready: `
 	PhaseFinished  = ` phase finished phase=`
 	Adopting       = `is loaded as wanted, adopting it driver=`
+	Completing     = `is loaded in part, adopting and completing it driver=`
 	ToBeReplaced   = `a driver is loaded that has to be replaced: `
 	WaitsToReplace = `waiting to replace the driver driver=`
 	Unloading      = `unloading the driver driver=`

@@ -1,0 +1,121 @@
+// Package adoption compares the driver that is loaded with the one that an instance wants, and says what of
+// it can stay. It changes nothing.
+package adoption
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strings"
+
+	"github.com/driver-container/driver-container/kmod"
+	"github.com/driver-container/driver-container/node/status"
+)
+
+// Kernel has what the running kernel says about its modules.
+type Kernel interface {
+	Module(name string) (kmod.Module, error)
+	Flavour() (string, error) // of the loaded nvidia module
+	Params(name string) (map[string]string, error)
+}
+
+// Wanted is the driver that an instance would load. Names of modules are those of /proc/modules.
+type Wanted struct {
+	Driver, Flavour string
+	Modules         []string // in the order of loading: nvidia is the first
+	Options         kmod.Options
+	Files           []status.Module // the files that would be loaded, if they are known
+	Recorded        []status.Module // what an earlier instance loaded, by its own record
+}
+
+// Verdict says what of the loaded driver can stay. The zero value is the one of a node without a driver.
+type Verdict struct {
+	// Adopted says that the loaded nvidia is the wanted one. Otherwise the whole driver has to be replaced.
+	Adopted   bool
+	Lacking   []string // wanted modules that are not loaded beside an adopted nvidia
+	Differing []string // modules that have to be replaced, although the nvidia below them stays
+	Reasons   []string // why nvidia cannot stay, or what is wrong with each module of Lacking and Differing
+}
+
+// Whole reports whether the loaded driver is the wanted one, with all of its modules.
+func (v Verdict) Whole() bool { return v.Adopted && len(v.Lacking) == 0 && len(v.Differing) == 0 }
+
+// Compare compares the loaded driver with the wanted one: version, flavour, build (srcversion) and
+// parameters of each module.
+func Compare(k Kernel, w Wanted) (v Verdict, err error) {
+	for _, name := range w.Modules {
+		why, err := w.differs(k, name)
+		switch {
+		case errors.Is(err, fs.ErrNotExist) && name == "nvidia":
+			return Verdict{}, nil
+		case errors.Is(err, fs.ErrNotExist):
+			v.Lacking, v.Reasons = append(v.Lacking, name), append(v.Reasons, name+" is not loaded")
+			continue
+		case err != nil:
+			return Verdict{}, err
+		case why == "":
+			continue
+		}
+		v.Reasons = append(v.Reasons, why)
+		if name == "nvidia" { // it is the first
+			return v, nil
+		}
+		v.Differing = append(v.Differing, name)
+	}
+	v.Adopted = true
+	return v, nil
+}
+
+// differs returns the difference between a loaded module and the wanted one; "" if there is none. The error
+// is fs.ErrNotExist if the module is not loaded.
+func (w Wanted) differs(k Kernel, name string) (string, error) {
+	m, err := k.Module(name)
+	if err != nil {
+		return "", err
+	}
+	if name == "nvidia" {
+		flavour, err := k.Flavour()
+		if err != nil || flavour != w.Flavour {
+			return "the " + flavour + " flavour is loaded, wanted is " + w.Flavour, err
+		}
+	}
+	if foreign(m, w.Driver) {
+		return fmt.Sprintf("%s %s is loaded, wanted is %s", name, m.Version, w.Driver), nil
+	}
+	wanted := w.Options.For(name)
+	old, recorded := find(w.Recorded, name)
+	file, found := find(w.Files, name)
+	switch {
+	case recorded && old.SrcVersion != m.SrcVersion:
+		return fmt.Sprintf("%s was loaded by somebody else (srcversion %s, ours was %s)", name, m.SrcVersion, old.SrcVersion), nil
+	case recorded && !slices.Equal(old.Params, wanted):
+		return fmt.Sprintf("%s was loaded with parameters %q, wanted are %q", name, old.Params, wanted), nil
+	case found && file.SrcVersion != m.SrcVersion:
+		return fmt.Sprintf("another build of %s is loaded (srcversion %s, ours has %s)", name, m.SrcVersion, file.SrcVersion), nil
+	case !recorded && !found:
+		return name + " was loaded by somebody else: there is no record of it and no file to compare with", nil
+	}
+	shown, err := k.Params(name)
+	if err != nil { // nothing is shown of it: then its parameters count as equal
+		return "", nil //nolint:nilerr // see above
+	}
+	if diff := kmod.Differences(wanted, shown); len(diff) > 0 {
+		return name + " is loaded with other parameters: " + strings.Join(diff, ", "), nil
+	}
+	return "", nil
+}
+
+func find(modules []status.Module, name string) (status.Module, bool) {
+	i := slices.IndexFunc(modules, func(m status.Module) bool { return m.Name == name })
+	if i < 0 {
+		return status.Module{}, false
+	}
+	return modules[i], true
+}
+
+// foreign reports whether a loaded module belongs to another driver. The nvidia-uvm of 470 and of older
+// drivers has no version.
+func foreign(m kmod.Module, driver string) bool {
+	return m.Version != driver && (m.Version != "" || m.Name == "nvidia")
+}
