@@ -45,7 +45,9 @@ type outcome struct {
 	codes  []int  // of the containers that ended
 	state  string // serving, or as kills.state says
 	repair string // what the next start did
-	note   string
+	waited bool   // the next start did not serve until the process that uses the driver had ended
+	killed bool   // at the end of the grace period
+	inTree bool   // modules of the kernel stayed
 	after  string // stopped, or what is left after the stop; "" if the next start is a victim too
 	output string // of all containers
 }
@@ -58,34 +60,31 @@ func (o outcome) bad() bool {
 
 func (o outcome) String() string {
 	p := o.plan
-	return fmt.Sprintf("%3d: holder=%-5v two=%-5v %s of the %s (%s) at %s gap %s: %s, exit codes %v; next start: %s; then: %s; %s", o.i, p.holder, p.two,
-		p.signals, o.target, o.hit, p.at.Round(time.Millisecond), p.gap.Round(time.Millisecond), o.state, o.codes, o.repair, o.after, o.note)
+	return fmt.Sprintf("%3d: holder=%-5v two=%-5v %s of the %s (%s) at %s gap %s: %s, exit codes %v; next start: %s, waited for the holder %v; then: %s; kernel's modules stayed %v; killed after the grace period %v", o.i, p.holder, p.two,
+		p.signals, o.target, o.hit, p.at.Round(time.Millisecond), p.gap.Round(time.Millisecond), o.state, o.codes, o.repair, o.waited, o.after, o.inTree, o.killed)
 }
 
-// tableOf returns the number of outcomes as a Markdown table.
+// tableOf counts the outcomes in a Markdown table.
 func tableOf(all []outcome) string {
 	count := map[string]int{}
 	for _, o := range all {
-		row := "SIG" + strings.ReplaceAll(o.plan.signals, " ", ", SIG") + " | " + o.target + " | " + o.state
-		switch {
-		case o.after == "":
-			row += " | the next start was killed too"
-		case o.repair == "":
-			row += " | "
-		default:
-			row += " | next start " + o.repair
+		add := func(row string, is bool) {
+			if is {
+				count[row]++
+			}
 		}
-		row += " | " + o.note + " | "
-		switch o.after {
-		case "", stopped:
-			row += o.after
-		default:
-			row += "not clean"
-		}
-		count[row]++
+		add("starts", true)
+		add("the signal hit the "+o.target, true)
+		add("with a process that uses the driver", o.plan.holder)
+		add("state: "+o.state, true)
+		add("no container, the next start was killed too", o.after == "")
+		add("no container, next start: "+o.repair, o.repair != "")
+		add("the next start did not serve until the process that uses the driver had ended", o.waited)
+		add("SIGKILL at the end of the grace period", o.killed)
+		add("modules of the kernel stayed", o.inTree)
+		add("a stop at the end left something", o.after != "" && o.after != stopped)
 	}
 	var b strings.Builder
-	b.WriteString("| signal | process | state | next start | | at the end | starts |\n|---|---|---|---|---|---|---|\n")
 	for _, row := range slices.Sorted(maps.Keys(count)) {
 		fmt.Fprintf(&b, "| %s | %d |\n", row, count[row])
 	}

@@ -84,7 +84,7 @@ func (k *kills) judge(o *outcome, running []*lab.Process, holder *lab.Process) [
 		if holder != nil {
 			holder.Kill()
 		}
-		o.repair = "ready"
+		o.repair, o.waited = "ready", true
 		if !k.g.Within(2*time.Minute, ready) {
 			o.repair = "not ready"
 		}
@@ -137,7 +137,7 @@ func (k *kills) settle(o *outcome, pods []*lab.Process) {
 	if !k.theirs {
 		k.g.Eventually(3*time.Minute, fmt.Sprintf("seed %d: %s: a settled state", *killSeed, *o), settled)
 	} else if !k.g.Within(operatorGrace, settled) {
-		o.note = "SIGKILL at the end of the grace period"
+		o.killed = true
 		pods[o.plan.victim].Kill()
 		k.g.Within(operatorGrace, settled)
 	}
@@ -195,9 +195,9 @@ func (k *kills) repair(o *outcome, holder *lab.Process) *lab.Process {
 	k.g.Within(2*time.Minute, func() bool { return ask() || waitsForHolder(p) })
 	if holder != nil && !up.MatchString(p.Output()) {
 		holder.Kill()
-		o.note = "the next start waited for the holder"
+		o.waited = true
 		if !p.Running() {
-			o.note = "the next start failed until the holder left"
+			o.output += p.Output()
 			p.Kill()
 			p = k.g.Start(k.pod(0))
 		}
@@ -229,9 +229,7 @@ func (k *kills) takeDown(o *outcome, running []*lab.Process) {
 			}
 		}
 	}
-	if !k.theirs && k.unloadInTree() {
-		o.note = strings.TrimPrefix(o.note+"; modules of the kernel stayed", "; ")
-	}
+	o.inTree = !k.theirs && k.unloadInTree()
 	if left := k.left(); left != "" {
 		o.after = strings.TrimPrefix(o.after+", left "+left, ", ")
 	} else if o.after == "" {
