@@ -83,8 +83,8 @@ type kills struct {
 	code   int // of a stop
 }
 
-// measure starts and stops the driver twice. The times of the second start and stop, which uses what the first
-// has cached, are the ranges in which signals are sent.
+// measure starts and stops the driver twice. The times of the second start and stop, which uses what the
+// first has cached, are the ranges in which signals are sent.
 func (k *kills) measure() {
 	k.t.Helper()
 	for range 2 {

@@ -1,6 +1,7 @@
 package scenarios
 
 import (
+	"encoding/binary"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -24,7 +25,10 @@ type killPlan struct {
 
 // draw returns the plan of start i. It depends on the seed and i only.
 func (k *kills) draw(i int) killPlan {
-	r := rand.New(rand.NewPCG(*killSeed, uint64(i))) //nolint:gosec // a test that can be repeated
+	var seed [32]byte
+	binary.LittleEndian.PutUint64(seed[:], *killSeed)
+	binary.LittleEndian.PutUint64(seed[8:], uint64(i))
+	r := rand.New(rand.NewChaCha8(seed)) // numbers that are near each other are not related, as those of PCG are
 	p := killPlan{
 		holder: r.IntN(2) == 0, two: r.IntN(4) == 0, victim: r.IntN(2), depth: r.IntN(len(k.tree)), nth: r.IntN(100),
 		signals: []string{"KILL", "TERM", "TERM KILL"}[r.IntN(3)], next: r.IntN(4) == 0,
