@@ -64,8 +64,20 @@ func (o outcome) bad() bool {
 
 func (o outcome) String() string {
 	p := o.plan
-	return fmt.Sprintf("%3d: holder=%-5v two=%-5v %s of the %s (%s) at %s gap %s: %s, exit codes %v; next start: %s, waited for the holder %v; then: %s; kernel's modules stayed %v; killed after the grace period %v", o.i, p.holder, p.two,
-		p.signals, o.target, o.hit, p.at.Round(time.Millisecond), p.gap.Round(time.Millisecond), o.state, o.codes, o.repair, o.waited, o.after, o.inTree, o.killed)
+	text := fmt.Sprintf("%3d: SIG%s of %s (%s) at %s gap %s", o.i, p.signals, o.target, o.hit, p.at.Round(time.Millisecond), p.gap.Round(time.Millisecond))
+	for _, part := range []struct {
+		what string
+		is   bool
+	}{
+		{", with a process that uses the driver", p.holder}, {", two containers", p.two}, {fmt.Sprintf(", exit codes %v", o.codes), len(o.codes) > 0},
+		{"; " + o.state, true}, {"; next start: " + o.repair, o.repair != ""}, {"; it had to wait for that process", o.waited},
+		{"; killed after the grace period", o.killed}, {"; modules of the kernel stayed", o.inTree}, {"; then: " + o.after, o.after != ""},
+	} {
+		if part.is {
+			text += part.what
+		}
+	}
+	return text
 }
 
 // tableOf counts the outcomes in a Markdown table.
